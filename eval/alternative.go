@@ -3,7 +3,6 @@ package eval
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"slices"
 	"strconv"
@@ -69,7 +68,7 @@ func (r *Result) copies() (int, error) {
 	rows := spill.New(shards, r.Records.bytes)
 	defer rows.Close() //nolint:errcheck // nothing in it is wanted any more
 	var b [size]byte
-	for x, err := range r.Records.All() {
+	for x, err := range r.Records.without().All() {
 		if err != nil {
 			return 0, err
 		}
@@ -81,9 +80,7 @@ func (r *Result) copies() (int, error) {
 		binary.LittleEndian.PutUint64(b[:], x.Hash)
 		row := uint64(n) // a row of its own
 		if x.ID != "" {
-			h := fnv.New64a()
-			_, _ = io.WriteString(h, x.ID)
-			row = h.Sum64()
+			row = textHash(x.ID)
 		}
 		binary.LittleEndian.PutUint64(b[8:], row)
 		b[16] = byte(count(x.Evaluated))

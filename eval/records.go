@@ -27,7 +27,7 @@ type Records struct {
 	key    func(x *Record) string // who a record is about; "" is nobody else
 	shared bool                   // some records may be about the same person
 	keep   func(x *Record) bool   // nil for all
-	parted *parted                // nil before it is needed
+	parted *spill.Lists           // the records by person; nil before they are needed
 	lean   bool                   // points are left out
 }
 
@@ -39,14 +39,11 @@ type owned struct {
 	others  *task.Equality // of the other columns of the data; nil when there are none
 	tape    *spill.Lists   // one list: a length, and the cells, of each record
 	n       int
-	known   int // with Calibrated
-	parted  []*spill.Lists
+	known   int            // with Calibrated
+	divided []*spill.Lists // of all views
 	buf     []byte
 	raw     []byte // the bytes of the record that was read last
 }
-
-// parted are records by person.
-type parted struct{ lists *spill.Lists }
 
 // NewRecords makes a place for records of these required margins.
 func NewRecords(margins []float64, attributes []task.Subgroup) *Records {
@@ -114,7 +111,7 @@ func (r *Records) Close() error {
 		return nil
 	}
 	err := r.tape.Close()
-	for _, x := range r.owned.parted {
+	for _, x := range r.divided {
 		err = errors.Join(err, x.Close())
 	}
 	return err
@@ -251,16 +248,14 @@ func (r *Records) parts() iter.Seq2[[]*Record, error] {
 		case !r.shared:
 			r.chunks(yield)
 		case r.n <= r.limits.records:
-			lean := r.without()
-			yield(collect(lean.All()))
+			yield(collect(r.without().All()))
 		default:
 			if err := r.divide(); err != nil {
 				yield(nil, err)
 				return
 			}
 			for i := range shards {
-				lean := r.without()
-				part, err := collect(lean.read(r.parted.lists, i))
+				part, err := collect(r.without().read(r.parted, i))
 				if !yield(part, err) || err != nil {
 					return
 				}
@@ -272,8 +267,7 @@ func (r *Records) parts() iter.Seq2[[]*Record, error] {
 // chunks hands on records of different people, some at a time.
 func (r *Records) chunks(yield func([]*Record, error) bool) {
 	var part []*Record
-	lean := r.without()
-	for x, err := range lean.All() {
+	for x, err := range r.without().All() {
 		if err != nil {
 			yield(nil, err)
 			return
@@ -306,14 +300,11 @@ func (r *Records) divide() error {
 		return nil
 	}
 	lists := spill.New(shards, r.bytes)
-	lean := r.without()
-	for x, err := range lean.All() {
+	for x, err := range r.without().All() {
 		if err == nil {
 			to := uint64(x.Person)
 			if k := r.key(x); k != "" {
-				h := fnv.New64a()
-				_, _ = io.WriteString(h, k)
-				to = mixed(h.Sum64())
+				to = mixed(textHash(k))
 			}
 			err = errors.Join(lists.Append(int(to%shards), binary.LittleEndian.AppendUint32(nil, uint32(len(r.raw)))),
 				lists.Append(int(to%shards), r.raw))
@@ -322,9 +313,16 @@ func (r *Records) divide() error {
 			return errors.Join(err, lists.Close())
 		}
 	}
-	r.parted = &parted{lists}
-	r.owned.parted = append(r.owned.parted, lists)
+	r.parted = lists
+	r.divided = append(r.divided, lists)
 	return nil
+}
+
+// textHash is the same for the same text in every process.
+func textHash(s string) uint64 {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, s)
+	return h.Sum64()
 }
 
 // mixed spreads a number over all bits (the finalizer of SplitMix64).
