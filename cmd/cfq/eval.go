@@ -73,10 +73,7 @@ its record on stdout, in order, with the columns of --keep in front.`,
 			f.addGroups(fs)
 			fs.StringArrayVar(&f.stress, "stress", nil, "evaluate under other `conditions` too, see below; may be repeated")
 			f.addCertify(fs)
-			fs.IntVar(&f.noise, "noise", noisePeople, "`people` whose recourse is solved twice, for the noise floor of CRG; 0 "+
-				"is none")
-			cli.Within(fs, "noise", &f.noise, 0, math.MaxInt, "0, for none, or more people")
-			fs.BoolVar(&f.latency, "latency", false, "take the time of both models, with 1 row and with 256")
+			f.addMeasured(fs)
 			fs.StringVar(&f.records, "records", "", "keep the records of people: a `file` (.parquet, .csv, .tsv, .arrow), or a "+
 				"folder of Parquet files, FOLDER/")
 			fs.BoolVar(&f.resume, "resume", false, "go on from the records in --records FOLDER/")
@@ -87,6 +84,14 @@ its record on stdout, in order, with the columns of --keep in front.`,
 			}
 		},
 	}
+}
+
+// addMeasured adds the flags of what is measured beside the records.
+func (f *evalFlags) addMeasured(fs *pflag.FlagSet) {
+	fs.IntVar(&f.noise, "noise", noisePeople, "`people` whose recourse is solved twice, for the noise floor of CRG; 0 "+
+		"is none")
+	cli.Within(fs, "noise", &f.noise, 0, math.MaxInt, "0, for none, or more people")
+	fs.BoolVar(&f.latency, "latency", false, "take the time of both models, with 1 row and with 256")
 }
 
 func (f *evalFlags) run(ctx context.Context, e *env, args []string, given func(flag string) bool) (err error) {
@@ -309,7 +314,7 @@ func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency b
 		if err != nil {
 			return err
 		}
-		if x = append(x, of.X...); of.Person == timedRows {
+		if x = append(x, of.X...); of.Person+1 == timedRows {
 			break
 		}
 	}

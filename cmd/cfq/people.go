@@ -49,7 +49,7 @@ func (f *evaluationFlags) findPeople() error {
 	case f.promises == "" || f.data != "":
 		return dataFile(f.data)
 	case f.rows != "":
-		return cli.Usagef("-d data.csv names the data", "--rows chooses rows of --data, which is missing")
+		return errRowsWithoutData()
 	}
 	return nil
 }
@@ -72,36 +72,28 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) e
 		return failed
 	}
 	if d.f.promises == "" {
-		d.total, err = task.Stream(ctx, d.f.data, d.task, o, batchPeople, func(p *task.People) error {
+		if d.total, err = task.Stream(ctx, d.f.data, d.task, o, batchPeople, func(p *task.People) error {
 			return hand(&eval.Batch{People: p})
-		})
-	} else {
-		d.promise = &issued{}
-		var people promise.Batches
-		if d.f.data != "" {
-			people = func(each func(*task.People) error) (*task.People, error) {
-				return task.Stream(ctx, d.f.data, d.task, o, batchPeople, each)
-			}
+		}); err != nil && failed == nil {
+			return dataError(err)
 		}
-		d.promise.File, err = promise.Stream(ctx, d.f.promises, d.task, people, func(f *promise.File) error {
-			var actions []recourse.Action
-			if actions, failed = d.promise.actions(ctx, d.models[0], d.allowed, f); failed != nil {
-				return failed
-			}
-			return hand(&eval.Batch{People: f.People, Promises: actions})
-		})
-		if err == nil {
-			d.total = d.promise.People
-		}
+		return runError(failed)
 	}
+	d.promise = &issued{}
+	d.promise.File, err = d.f.streamed(ctx, d.task, o, func(f *promise.File) error {
+		var actions []recourse.Action
+		if actions, failed = d.promise.actions(ctx, d.models[0], d.allowed, f); failed != nil {
+			return failed
+		}
+		return hand(&eval.Batch{People: f.People, Promises: actions})
+	})
 	switch {
 	case failed != nil:
 		return runError(failed)
-	case err != nil && d.f.promises != "":
-		return promisesError(err, d.f.data == "")
 	case err != nil:
-		return dataError(err)
+		return err
 	}
+	d.total = d.promise.People
 	return nil
 }
 

@@ -31,7 +31,7 @@ func (f *peopleFlags) promised(ctx context.Context, e *env, t *task.Task, read t
 			return people, nil, err
 		}
 	case f.rows != "":
-		return nil, nil, cli.Usagef("-d data.csv names the data", "--rows chooses rows of --data, which is missing")
+		return nil, nil, errRowsWithoutData()
 	}
 	if issued, err = readPromises(ctx, e, f.promises, t, people); err != nil {
 		return nil, nil, err
@@ -39,21 +39,35 @@ func (f *peopleFlags) promised(ctx context.Context, e *env, t *task.Task, read t
 	return issued.People, issued, nil
 }
 
-// streamed hands people on in batches, each with the promises of --promises to them, see promise.Stream. The people are
-// those of the data or, without any, the file's. Errors of each are returned as they are.
-func (f *peopleFlags) streamed(ctx context.Context, e *env, t *task.Task, each func(*promise.File) error) (
-	*promise.File, error,
-) {
-	var failed, unreadable error // of what was done with the people, and of reading them
-	var people promise.Batches
+// errRowsWithoutData is the error of rows that are chosen of nothing.
+func errRowsWithoutData() error {
+	return cli.Usagef("-d data.csv names the data", "--rows chooses rows of --data, which is missing")
+}
+
+// toRead looks for the files that streamed reads, and says which rows of the data.
+func (f *peopleFlags) toRead() (read task.ReadOptions, err error) {
 	switch {
 	case f.data != "":
-		o, err := readOptions(f.data, f.rows)
-		if err != nil {
-			return nil, err
-		}
+		read, err = readOptions(f.data, f.rows)
+	case f.rows != "":
+		err = errRowsWithoutData()
+	}
+	if err != nil {
+		return read, err
+	}
+	return read, cli.Input("promises file", f.promises)
+}
+
+// streamed hands people on in batches, each with the promises of --promises to them, see promise.Stream. The people are
+// those of the data or, without any, the file's. Errors of each are returned as they are.
+func (f *peopleFlags) streamed(ctx context.Context, t *task.Task, read task.ReadOptions,
+	each func(*promise.File) error,
+) (*promise.File, error) {
+	var failed, unreadable error // of what was done with the people, and of reading them
+	var people promise.Batches
+	if f.data != "" {
 		people = func(each func(*task.People) error) (p *task.People, err error) {
-			p, unreadable = task.Stream(ctx, f.data, t, o, recourseBatch, func(p *task.People) error {
+			p, unreadable = task.Stream(ctx, f.data, t, read, batchPeople, func(p *task.People) error {
 				err = each(p)
 				return err
 			})
@@ -63,11 +77,6 @@ func (f *peopleFlags) streamed(ctx context.Context, e *env, t *task.Task, each f
 			}
 			return p, unreadable
 		}
-	case f.rows != "":
-		return nil, cli.Usagef("-d data.csv names the data", "--rows chooses rows of --data, which is missing")
-	}
-	if err := cli.Input("promises file", f.promises); err != nil {
-		return nil, err
 	}
 	file, err := promise.Stream(ctx, f.promises, t, people, func(b *promise.File) error {
 		failed = each(b)
@@ -80,10 +89,8 @@ func (f *peopleFlags) streamed(ctx context.Context, e *env, t *task.Task, each f
 		return nil, dataError(unreadable)
 	case err != nil:
 		return nil, promisesError(err, people == nil)
-	case people != nil:
-		warnRows(e, f.data, file.People)
 	}
-	return file, warnPromises(e, f.promises, file)
+	return file, nil
 }
 
 // readPromises reads a promises file and says which of its rows are of no use.

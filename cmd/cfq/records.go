@@ -32,7 +32,7 @@ type recordsOut struct {
 	folder bool
 	format records.Format
 	stale  []string    // files of an earlier run, which go when the first file is begun
-	run    records.Run // of the last batch
+	run    records.Run // what the records are made of, from the first batch on
 
 	have    int // files of an earlier run that are taken as they are
 	read    int // of them, so far
@@ -206,9 +206,14 @@ func (x *recordsOut) other() error {
 
 // write takes the records of a batch.
 func (x *recordsOut) write(b *eval.Batch, s *eval.Settings, list []eval.Record) error {
-	var err error
-	if x.run, err = x.d.madeWith(s, b.People); err != nil || len(list) == 0 {
-		return err
+	if x.run.Full == "" { // the same for all batches
+		var err error
+		if x.run, err = x.d.madeWith(s, b.People); err != nil {
+			return err
+		}
+	}
+	if len(list) == 0 {
+		return nil
 	}
 	if b.Records != nil { // they are there
 		if d := x.made.Differs(&x.run); d != "" {

@@ -187,9 +187,6 @@ func (f *recourseFlags) check(given func(flag string) bool, args []string) error
 	return cli.Distinct(append(f.paths(args[0]), f.robust.calibration), outputs)
 }
 
-// recourseBatch is how many people are read, helped and written at a time.
-const recourseBatch = 8192
-
 // recourseJob is one run of recourse.
 type recourseJob struct {
 	*recourseFlags
@@ -226,7 +223,7 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 		show, all := j.e.msg.Progress(cli.People), task.CountRows(j.data)
 		queue := ordered.New[[]answered](min(2, j.e.workers))
 		var begun atomic.Int64
-		people, err = task.Stream(ctx, j.data, j.t, o, recourseBatch, func(p *task.People) error {
+		people, err = task.Stream(ctx, j.data, j.t, o, batchPeople, func(p *task.People) error {
 			if j.robust != nil && j.robust.first == nil {
 				j.robust.first = p
 			}
@@ -412,8 +409,18 @@ func (j *recourseJob) checkPromises(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		file, err = j.streamed(ctx, j.e, j.t, func(f *promise.File) error { return j.judge(ctx, f, c, out) })
+		read, err := j.toRead()
 		if err != nil {
+			return err
+		}
+		file, err = j.streamed(ctx, j.t, read, func(f *promise.File) error { return j.judge(ctx, f, c, out) })
+		if err != nil {
+			return err
+		}
+		if j.data != "" {
+			warnRows(j.e, j.data, file.People)
+		}
+		if err := warnPromises(j.e, j.promises, file); err != nil {
 			return err
 		}
 		return out.Flush()

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 
 	"github.com/spf13/pflag"
@@ -41,10 +40,7 @@ Parquet files, or quoted patterns.`,
 			f.addOverrides(fs)
 			fs.BoolVar(&f.otherOriginal, "other-original", false, "allow a quantized model whose recipe names another original")
 			f.addGroups(fs)
-			fs.IntVar(&f.noise, "noise", noisePeople, "`people` whose recourse is solved twice, for the noise floor of CRG; 0 "+
-				"is none")
-			cli.Within(fs, "noise", &f.noise, 0, math.MaxInt, "0, for none, or more people")
-			fs.BoolVar(&f.latency, "latency", false, "take the time of both models, with 1 row and with 256")
+			f.addMeasured(fs)
 			addReports(fs, &f.evaluationFlags, report.EvaluationViews())
 			return f.summarize
 		},
