@@ -99,8 +99,9 @@ func (op *Operator) rule(i int) Rule {
 
 // Operators returns the table, sorted by name.
 func Operators() []Operator {
-	ops := slices.Concat(arithmetic(), activations(), selections(), linear(), convolutions(), pools(),
-		softmaxes(), reductions(), shaping(), indexing(), constants(), composites())
+	ops := slices.Concat(arithmetic(), trigonometry(), activations(), selections(), linear(), products(),
+		convolutions(), pools(), resizes(), softmaxes(), reductions(), normalizations(), shaping(), indexing(),
+		scattering(), constants())
 	for i := range ops {
 		op := &ops[i]
 		if op.need == 0 {

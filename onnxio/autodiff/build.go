@@ -190,8 +190,14 @@ func (b *builder) rewrite(n *graph.Node, op *Operator) {
 	b.names.Prefix = outer
 	own := b.g.Nodes[before:]
 	for i, v := range made {
-		if i < len(n.Outputs) && n.Outputs[i] != "" && b.fresh[v] {
+		switch {
+		case i >= len(n.Outputs) || n.Outputs[i] == "" || v == "":
+		case b.fresh[v]:
 			b.rename(own, v, n.Outputs[i])
+		default: // an input of n: the expansion has nothing to compute
+			b.add(&graph.Node{
+				Name: b.names.Name("n_Identity"), Op: "Identity", Inputs: []string{v}, Outputs: []string{n.Outputs[i]},
+			})
 		}
 	}
 	clear(b.shared)

@@ -1,9 +1,7 @@
 package autodiff
 
 import (
-	"fmt"
 	"math"
-	"slices"
 
 	"cfq/onnxio/graph"
 )
@@ -47,10 +45,57 @@ func arithmetic() []Operator {
 			e := c.Op("Exp", []string{c.neg(c.mul(c.x(), c.x()))})
 			return c.mul(c.Grad(), c.scale(e, 2/math.Sqrt(math.Pi)))
 		}),
+		{
+			Name: "Mean", Since: 8, Doc: "the sum, divided by the number of inputs", infer: elementwise,
+			expand: func(c *Call) []string {
+				return []string{c.scale(c.Op("Sum", c.Node.Inputs), 1/float64(len(c.Node.Inputs)))}
+			},
+		},
+		{
+			Name: "Mod", Since: 10, need: 2, infer: elementwise,
+			Doc: "g and −g·round((a − y)/b), constant between the jumps",
+			grads: []Rule{pass, func(c *Call, _ int) string {
+				times := c.Op("Round", []string{c.div(c.sub(c.in(0), c.y()), c.in(1))})
+				return c.neg(c.mul(c.Grad(), times))
+			}},
+		},
 		{Name: "Sign", Since: 9, Doc: "constant almost everywhere", infer: like},
 		{Name: "Floor", Since: 6, Doc: "constant almost everywhere", infer: like},
 		{Name: "Ceil", Since: 6, Doc: "constant almost everywhere", infer: like},
 		{Name: "Round", Since: 11, Doc: "constant almost everywhere; quantizers pass a straight-through policy", infer: like},
+	}
+}
+
+// trigonometry lists the circular and hyperbolic functions.
+func trigonometry() []Operator {
+	of := func(op string) func(c *Call) string {
+		return func(c *Call) string { return c.mul(c.Grad(), c.Op(op, []string{c.x()})) }
+	}
+	// root is g/√(a·x² + b).
+	root := func(a, b float64) func(c *Call) string {
+		return func(c *Call) string {
+			square := c.scale(c.mul(c.x(), c.x()), a)
+			return c.div(c.Grad(), c.nonzero(c.Op("Sqrt", []string{c.add(square, c.Scalar(c.x(), b))})))
+		}
+	}
+	minus := func(rule func(c *Call) string) func(c *Call) string {
+		return func(c *Call) string { return c.neg(rule(c)) }
+	}
+	return []Operator{
+		unary("Sin", 7, "g·cos(x)", of("Cos")),
+		unary("Cos", 7, "−g·sin(x)", minus(of("Sin"))),
+		unary("Tan", 7, "g·(1 + y²)",
+			func(c *Call) string { return c.mul(c.Grad(), c.add(c.mul(c.y(), c.y()), c.Scalar(c.y(), 1))) }),
+		unary("Asin", 7, "g/√(1 − x²); taken as 0 at ±1", root(-1, 1)),
+		unary("Acos", 7, "−g/√(1 − x²); taken as 0 at ±1", minus(root(-1, 1))),
+		unary("Atan", 7, "g/(1 + x²)",
+			func(c *Call) string { return c.div(c.Grad(), c.add(c.mul(c.x(), c.x()), c.Scalar(c.x(), 1))) }),
+		unary("Sinh", 9, "g·cosh(x)", of("Cosh")),
+		unary("Cosh", 9, "g·sinh(x)", of("Sinh")),
+		unary("Asinh", 9, "g/√(x² + 1)", root(1, 1)),
+		unary("Acosh", 9, "g/√(x² − 1); taken as 0 at 1", root(1, -1)),
+		unary("Atanh", 9, "g/(1 − x²)",
+			func(c *Call) string { return c.div(c.Grad(), c.sub(c.Scalar(c.x(), 1), c.mul(c.x(), c.x()))) }),
 	}
 }
 
@@ -134,10 +179,17 @@ func activations() []Operator {
 		unary("Tanh", 6, "g·(1 − y²)", func(c *Call) string {
 			return c.mul(c.Grad(), c.sub(c.Scalar(c.y(), 1), c.mul(c.y(), c.y())))
 		}),
+		{Name: "Softsign", Since: 1, Doc: "x/(1 + abs(x))", infer: like, expand: func(c *Call) []string {
+			return []string{c.div(c.x(), c.add(c.Op("Abs", []string{c.x()}), c.Scalar(c.x(), 1)))}
+		}},
 		unary("Softplus", 1, "g·sigmoid(x)",
 			func(c *Call) string { return c.mul(c.Grad(), c.Op("Sigmoid", []string{c.x()})) }),
 		unary("Elu", 6, "g where x > 0, g·(y + alpha) elsewhere",
 			func(c *Call) string { return exponential(c, 1, c.float("alpha", 1)) }),
+		{Name: "Celu", Since: 12, Doc: "alpha·Elu(x/alpha)", infer: like, expand: func(c *Call) []string {
+			alpha := c.float("alpha", 1)
+			return []string{c.scale(c.Op("Elu", []string{c.scale(c.x(), 1/alpha)}), alpha)}
+		}},
 		unary("Selu", 6, "gamma·g where x > 0, g·(y + alpha·gamma) elsewhere", func(c *Call) string {
 			gamma := c.float("gamma", 1.05070102214813232421875)
 			return exponential(c, gamma, gamma*c.float("alpha", 1.67326319217681884765625))
@@ -150,6 +202,20 @@ func activations() []Operator {
 		{Name: "Mish", Since: 18, Doc: "x·tanh(softplus(x))", infer: like, expand: func(c *Call) []string {
 			return []string{c.mul(c.x(), c.Op("Tanh", []string{c.Op("Softplus", []string{c.x()})}))}
 		}},
+		{Name: "Swish", Since: 24, Doc: "x·sigmoid(alpha·x)", infer: like, expand: func(c *Call) []string {
+			return []string{c.mul(c.x(), c.Op("Sigmoid", []string{c.scale(c.x(), c.float("alpha", 1))}))}
+		}},
+		{
+			Name: "ThresholdedRelu", Since: 10, Doc: "x where x > alpha, 0 elsewhere", infer: like,
+			expand: func(c *Call) []string {
+				return []string{c.keep(c.compare("Greater", c.x(), c.float("alpha", 1)), c.x())}
+			},
+		},
+		{
+			Name: "Shrink", Since: 9, Doc: "x + bias where x < −lambd, x − bias where x > lambd, 0 elsewhere", infer: like,
+			expand: shrink,
+		},
+		{Name: "Hardmax", Since: 13, Doc: "constant almost everywhere", infer: like},
 		{Name: "Gelu", Since: 20, Doc: "x·(1 + erf(x/√2))/2, or its tanh form", infer: like, expand: gelu},
 	}
 }
@@ -180,6 +246,12 @@ func hardSwish(c *Call) []string {
 	x := c.x()
 	line := c.add(c.scale(x, 1./6), c.Scalar(x, 0.5))
 	return []string{c.mul(x, c.Op("Clip", []string{line, c.Scalar(x, 0), c.Scalar(x, 1)}))}
+}
+
+func shrink(c *Call) []string {
+	x, edge, bias := c.x(), c.float("lambd", 0.5), c.float("bias", 0)
+	above := c.keep(c.compare("Greater", x, edge), c.sub(x, c.Scalar(x, bias)))
+	return []string{c.where(c.compare("Less", x, -edge), c.add(x, c.Scalar(x, bias)), above)}
 }
 
 func gelu(c *Call) []string {
@@ -261,86 +333,4 @@ func whereType(c *Call) ([]Type, error) {
 		return nil, err
 	}
 	return []Type{{c.types[1].DType, out[0].Shape}}, nil
-}
-
-// composites lists the operators that are written out in simpler ones.
-func composites() []Operator {
-	return []Operator{
-		{
-			Name: "BatchNormalization", Since: 9, infer: like, expand: batchNorm,
-			Doc: "x·a + (B − mean·a) with a = scale/√(var + epsilon): inference only; " +
-				"training mode is an error",
-		},
-		{
-			Name: "LayerNormalization", Since: 17, need: 2, infer: layerNormType, expand: layerNorm,
-			Doc: "d/√(mean(d²) + epsilon)·scale + B with d = x − mean(x)",
-		},
-	}
-}
-
-// batchNorm keeps everything that does not depend on x apart from it, so that a
-// runtime computes the factor and the offset once, at load.
-func batchNorm(c *Call) []string {
-	statistics := slices.ContainsFunc(c.Node.Outputs[1:], func(o string) bool { return o != "" })
-	if c.Node.Int("training_mode", 0) != 0 || statistics {
-		c.Fail("it is in training mode")
-		return nil
-	}
-	x, scale, bias, mean, variance := c.x(), c.in(1), c.in(2), c.in(3), c.in(4)
-	sd := c.Op("Sqrt", []string{c.add(variance, c.Scalar(variance, c.float("epsilon", 1e-5)))})
-	factor := c.div(scale, sd)
-	offset := c.sub(bias, c.mul(mean, factor))
-	if r := len(c.Type(x).Shape); r > 2 {
-		to := c.b.vector(append([]int64{-1}, slices.Repeat([]int64{1}, r-2)...)...)
-		factor, offset = c.Op("Reshape", []string{factor, to}), c.Op("Reshape", []string{offset, to})
-	}
-	return []string{c.add(c.mul(x, factor), offset)}
-}
-
-func layerNorm(c *Call) []string {
-	x := c.x()
-	axes, err := c.normAxes()
-	if err != nil {
-		c.Fail("%w", err)
-		return nil
-	}
-	at := c.b.vector(axes...)
-	avg := func(v string) string {
-		return c.Op("ReduceMean", []string{v, at}, graph.IntAttr("keepdims", 1))
-	}
-	mean := avg(x)
-	d := c.sub(x, mean)
-	variance := avg(c.mul(d, d))
-	sd := c.Op("Sqrt", []string{c.add(variance, c.Scalar(variance, c.float("epsilon", 1e-5)))})
-	y := c.mul(c.div(d, sd), c.in(1))
-	if b := c.in(2); b != "" {
-		y = c.add(y, b)
-	}
-	out := []string{y, mean}
-	if len(c.Node.Outputs) > 2 && c.Node.Outputs[2] != "" {
-		out = append(out, c.Op("Reciprocal", []string{sd}))
-	}
-	return out[:min(len(out), len(c.Node.Outputs))]
-}
-
-// normAxes returns the axes that a LayerNormalization averages over.
-func (c *Call) normAxes() ([]int64, error) {
-	from, err := normal(c.Node.Int("axis", -1), len(c.types[0].Shape))
-	if err != nil {
-		return nil, err
-	}
-	return axesFrom(from, c.types[0]), nil
-}
-
-func layerNormType(c *Call) ([]Type, error) {
-	axes, err := c.normAxes()
-	if err != nil {
-		return nil, fmt.Errorf("axis: %w", err)
-	}
-	s := c.types[0].Shape
-	for _, a := range axes {
-		s = replaced(s, int(a), one())
-	}
-	stat := Type{c.types[0].DType, s}
-	return []Type{c.types[0], stat, stat}, nil
 }

@@ -2,6 +2,7 @@ package autodiff_test
 
 import (
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,7 +20,10 @@ func TestGolden(t *testing.T) {
 	for name, list := range map[string][]sample{
 		"arithmetic": arithmeticSamples(), "activation": activationSamples(), "selection": selectionSamples(),
 		"linear": linearSamples(), "conv": convSamples(), "pool": poolSamples(),
-		"reduce": reduceSamples(), "shape": shapeSamples(), "index": indexSamples(), "norm": normSamples(),
+		"reduce": reduceSamples(), "shape": shapeSamples(), "index": indexSamples(),
+		"norm":         slices.Concat(normSamples(), moreNormSamples()),
+		"trigonometry": trigonometrySamples(), "more": moreSamples(), "product": productSamples(), "resize": resizeSamples(),
+		"scatter": scatterSamples(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := txtar.Archive{Comment: []byte("Gradients by all variable inputs, with the seed v. UPDATE=1 go test " +

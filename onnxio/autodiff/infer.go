@@ -140,13 +140,18 @@ func (b *builder) ints(name string, depth int) (elements, bool) {
 			all = elements{append(all.dims, e.dims...), all.constant && e.constant}
 		}
 		return all, true
+	case "Slice":
+		from, ok := get(0)
+		if ok {
+			return b.sliced(n, from)
+		}
 	case "Gather":
 		from, ok := get(0)
 		at, known := get(1)
 		if !ok || !known || !at.constant {
 			return elements{}, false
 		}
-		out := elements{constant: from.constant}
+		out := elements{}
 		for _, d := range at.dims {
 			i, err := normal(d.Size, len(from.dims))
 			if err != nil {
@@ -154,9 +159,29 @@ func (b *builder) ints(name string, depth int) (elements, bool) {
 			}
 			out.dims = append(out.dims, from.dims[i])
 		}
+		out.constant = from.constant || fixed(out.dims)
 		return out, true
 	}
 	return elements{}, false
+}
+
+// sliced returns the elements that the Slice n takes of a list.
+func (b *builder) sliced(n *graph.Node, from elements) (elements, bool) {
+	c := b.call(n)
+	c.types = []Type{{graph.Int64, graph.Fixed(int64(len(from.dims)))}}
+	cuts, err := c.cuts()
+	if err != nil || len(cuts) > 1 {
+		return elements{}, false
+	}
+	for _, k := range cuts {
+		out := elements{}
+		for i := range k.count {
+			out.dims = append(out.dims, from.dims[k.start+i*k.step])
+		}
+		out.constant = from.constant || fixed(out.dims)
+		from = out
+	}
+	return from, true
 }
 
 func tensorInts(t *graph.Tensor) (elements, bool) {

@@ -5,28 +5,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"testing"
 
 	"pgregory.net/rapid"
 
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
 )
-
-// TestRandomShapes holds operators whose rules depend on shapes against central
-// differences, for shapes, axes and indices that nobody thought of.
-func TestRandomShapes(t *testing.T) {
-	rt := orttest.Need(t)
-	rapid.Check(t, func(t *rapid.T) {
-		kind := rapid.SampledFrom([]func(*rapid.T) sample{
-			randomBroadcast, randomMatMul, randomReduce, randomSlice, randomGather, randomConcat, randomTranspose,
-			randomConv, randomConvTranspose, randomPool,
-		}).Draw(t, "kind")
-		s := kind(t)
-		t.Log(s.name(), attributes(&graph.Node{Attrs: s.attrs}))
-		checkSample(t, rt, s, 2)
-	})
-}
 
 func sizes(t *rapid.T, lo, hi int) []int64 {
 	return rapid.SliceOfN(rapid.Int64Range(1, 3), lo, hi).Draw(t, "shape")
@@ -43,13 +26,6 @@ func broadcastable(t *rapid.T, dims []int64) []int64 {
 		}
 	}
 	return out
-}
-
-func randomBroadcast(t *rapid.T) sample {
-	full := sizes(t, 0, 4)
-	a, b := broadcastable(t, full), broadcastable(t, full)
-	op := rapid.SampledFrom([]string{"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min"}).Draw(t, "op")
-	return sample{op: op, in: []operand{in(text(a)).within(0.5, 2), in(text(b)).within(0.52, 2)}}
 }
 
 func randomMatMul(t *rapid.T) sample {
@@ -191,7 +167,7 @@ func randomConvTranspose(t *rapid.T) sample {
 	}
 }
 
-func randomPool(t *rapid.T) sample {
+func randomPool(t *rapid.T, average bool) sample {
 	image, kernel, attrs := randomWindows(t)
 	attrs["kernel_shape"] = kernel
 	x := in(text(append([]int64{2, 2}, image...)))
@@ -206,7 +182,7 @@ func randomPool(t *rapid.T) sample {
 		}
 	}
 	s := sample{op: "MaxPool", in: []operand{x}}
-	if rapid.Bool().Draw(t, "average") {
+	if average {
 		s = sample{op: "AveragePool", in: []operand{x}, opset: 19, single: true, grid: grid, rounds: true}
 		for i := range kernel {
 			attrs["dilations"][i] = 1 // a window with gaps may read padding only

@@ -30,6 +30,10 @@ func reductions() []Operator {
 		reduce("ReduceLogSumExp", "g·exp(x − y)", func(c *Call) string {
 			return c.mul(c.kept(c.Grad()), c.Op("Exp", []string{c.sub(c.x(), c.kept(c.y()))}))
 		}),
+		{
+			Name: "ReduceProd", Since: 1, infer: reduceType, expand: reduceProd,
+			Doc: "Mul of the two halves of each axis, again and again; sizes must be constant",
+		},
 		{Name: "ArgMax", Since: 1, Doc: "an index", infer: argType},
 		{Name: "ArgMin", Since: 1, Doc: "an index", infer: argType},
 	}
@@ -135,6 +139,37 @@ func reduced(s graph.Shape, axes []int, keep bool) graph.Shape {
 		}
 	}
 	return out
+}
+
+// reduceProd multiplies the halves of an axis until one element is left: exact where elements are 0.
+func reduceProd(c *Call) []string {
+	axes, err := c.axes()
+	if err != nil {
+		c.Fail("%w", err)
+		return nil
+	}
+	y := c.x()
+	for _, axis := range axes {
+		at := int64(axis)
+		part := func(from, to int64) string { return c.slice(y, []int64{from}, []int64{to}, []int64{at}) }
+		n := c.Type(y).Shape[axis].Size
+		if n < 1 {
+			c.Fail("axis %d of %v is not of a constant size", axis, c.Type(y))
+			return nil
+		}
+		for n > 1 {
+			h := n / 2
+			half := c.mul(part(0, h), part(h, 2*h))
+			if n%2 > 0 {
+				half = c.Op("Concat", []string{half, part(2*h, n)}, graph.IntAttr("axis", at))
+			}
+			y, n = half, n-h
+		}
+	}
+	if c.Node.Int("keepdims", 1) == 0 && len(axes) > 0 {
+		y = c.Op("Squeeze", []string{y, c.b.vector(int64s(axes)...)})
+	}
+	return []string{y}
 }
 
 // softmaxes lists the normalised exponentials. Before opset 13 the names meant

@@ -9,8 +9,8 @@ import (
 // samples lists uses of every operator that has a rule.
 func samples() []sample {
 	return slices.Concat(arithmeticSamples(), activationSamples(), selectionSamples(), linearSamples(), convSamples(),
-		poolSamples(),
-		reduceSamples(), shapeSamples(), indexSamples(), normSamples())
+		poolSamples(), reduceSamples(), shapeSamples(), indexSamples(), normSamples(), moreNormSamples(),
+		trigonometrySamples(), moreSamples(), productSamples(), resizeSamples(), scatterSamples())
 }
 
 // unary makes samples of an operator of one input, of several shapes.

@@ -79,7 +79,6 @@ func shapeSamples() []sample {
 func indexSamples() []sample {
 	axis := func(a int64) []graph.Attr { return []graph.Attr{graph.IntAttr("axis", a)} }
 	matrix := func(v ...int64) operand { return operand{constant: graph.FromInts("", v, 2, int64(len(v)/2))} }
-	add := []graph.Attr{graph.IntAttr("axis", 1), graph.StringAttr("reduction", "add")}
 	wide := make([]int64, 100)
 	for i := range wide {
 		wide[i] = int64(i * 7 % 90)
@@ -110,6 +109,5 @@ func indexSamples() []sample {
 		{op: "Gather", note: "vector", in: []operand{in("4"), ints(2, 2, 0)}},
 		{op: "Gather", note: "wide", in: []operand{in("2 90"), ints(wide...)}, attrs: axis(1), linear: true},
 		{op: "GatherElements", in: []operand{in("2 3"), matrix(0, 2, 2, -1)}, attrs: axis(1)},
-		{op: "ScatterElements", note: "add", in: []operand{in("2 3"), matrix(0, 2, 2, 2), in("2 2")}, attrs: add},
 	}
 }

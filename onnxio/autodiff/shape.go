@@ -24,6 +24,15 @@ func shaping() []Operator {
 				},
 			},
 		},
+		{
+			Name: "CastLike", Since: 15, need: 2, Doc: "g, cast back; nothing flows through other than floating-point types",
+			infer: func(c *Call) ([]Type, error) { return []Type{{c.types[1].DType, c.types[0].Shape}}, nil },
+			grads: []Rule{
+				func(c *Call, _ int) string {
+					return c.Op("Cast", []string{c.Grad()}, graph.IntAttr("to", int64(c.Type(c.x()).DType)))
+				},
+			},
+		},
 		{Name: "Reshape", Since: 5, need: 2, Doc: "g in x's shape", infer: reshapeType, grads: []Rule{back}},
 		{Name: "Flatten", Since: 1, Doc: "g in x's shape", infer: flattenType, grads: []Rule{back}},
 		{Name: "Squeeze", Since: 1, Doc: "g in x's shape", infer: squeezeType, grads: []Rule{back}},
@@ -212,19 +221,22 @@ func tileType(c *Call) ([]Type, error) {
 // untiled gives each axis of g two, the repeats and what is repeated, and sums over the former.
 func untiled(c *Call, _ int) string {
 	repeats, _ := c.ints(1) // the driver has checked the types
-	var sizes, summed []int64
-	unknown := 0
-	for i, d := range c.Type(c.x()).Shape {
-		if d.Size < 0 {
-			unknown++
-		}
+	s := c.Type(c.x()).Shape
+	var apart, summed []int64
+	for i, d := range s {
 		summed = append(summed, int64(2*i))
-		sizes = append(sizes, repeats.dims[i].Size, d.Size)
+		apart = append(apart, repeats.dims[i].Size, d.Size)
 	}
-	if unknown > 1 {
-		return c.Fail("two axes of unknown size")
+	to := c.b.vector(apart...)
+	if !fixed(s) {
+		shape := c.b.shapeOf(c.x())
+		var parts []string
+		for i, r := range repeats.dims {
+			parts = append(parts, c.b.vector(r.Size), c.slice(shape, []int64{int64(i)}, []int64{int64(i + 1)}, []int64{0}))
+		}
+		to = c.Op("Concat", parts, graph.IntAttr("axis", 0))
 	}
-	g := c.Op("Reshape", []string{c.Grad(), c.b.vector(sizes...)})
+	g := c.Op("Reshape", []string{c.Grad(), to})
 	return c.Op("ReduceSum", []string{g, c.b.vector(summed...)}, graph.IntAttr("keepdims", 0))
 }
 
@@ -278,10 +290,11 @@ func indexing() []Operator {
 			Name: "Slice", Since: 10, need: 3, Doc: "g, with zeros around it; bounds must be constant", infer: sliceType,
 			grads: []Rule{unsliced},
 		},
-		{Name: "Pad", Since: 11, need: 2, infer: padType, grads: []Rule{
-			unpadded, nil,
-			func(c *Call, _ int) string { return c.Fail("the padding value depends on the variables") },
-		}, Doc: "the part of g that x fills; mode constant, pads constant and not negative"},
+		{
+			Name: "Pad", Since: 11, need: 2, infer: padType, grads: []Rule{unpadded, nil, paddingValue},
+			Doc: "the part of g that x fills, with what is outside added up where it was copied from; the rest of Σ g for " +
+				"the value; pads constant, and not negative unless the mode is constant",
+		},
 		{
 			Name: "Gather", Since: 1, need: 2, Doc: "g, added up where it was taken from; none for the indices",
 			infer: gatherType, grads: []Rule{ungathered},
@@ -294,12 +307,6 @@ func indexing() []Operator {
 				},
 			},
 		},
-		{Name: "ScatterElements", Since: 16, infer: like, grads: []Rule{
-			adding(pass), nil,
-			adding(func(c *Call, _ int) string {
-				return c.Op("GatherElements", []string{c.Grad(), c.in(1)}, graph.IntAttr("axis", c.Node.Int("axis", 0)))
-			}),
-		}, Doc: "g, and the g that each update went to; reduction add only"},
 	}
 }
 
@@ -370,16 +377,13 @@ func unpadded(c *Call, _ int) string {
 	if err != nil {
 		return c.Fail("%w", err)
 	}
-	if m := c.Node.Attr("mode"); m != nil && string(m.S) != "constant" {
-		return c.Fail("padding mode %s", m.S)
-	}
 	r := len(pads) / 2
+	if mode := c.text("mode", "constant"); mode != "constant" {
+		return c.unmirrored(mode, pads)
+	}
 	var starts, ends, axes []int64
 	for i := range r {
-		before, after := pads[i], pads[r+i]
-		if before < 0 || after < 0 {
-			return c.Fail("negative padding")
-		}
+		before, after := max(0, pads[i]), max(0, pads[r+i])
 		if before+after > 0 {
 			end := int64(math.MaxInt64)
 			if after > 0 {
@@ -388,10 +392,56 @@ func unpadded(c *Call, _ int) string {
 			starts, ends, axes = append(starts, before), append(ends, end), append(axes, int64(i))
 		}
 	}
-	if len(axes) == 0 {
-		return c.Grad()
+	g := c.Grad()
+	if len(axes) > 0 {
+		g = c.slice(g, starts, ends, axes)
 	}
-	return c.slice(c.Grad(), starts, ends, axes)
+	for i := range r { // negative padding cuts off
+		g = padded(c, g, i, max(0, -pads[i]), max(0, -pads[r+i]))
+	}
+	return g
+}
+
+// paddingValue is the g of what x does not fill.
+func paddingValue(c *Call, i int) string {
+	inside := unpadded(c, 0)
+	if inside == "" {
+		return ""
+	}
+	return c.reshapeLike(c.sub(c.total(c.Grad()), c.total(inside)), c.in(i))
+}
+
+// unmirrored adds g up where the padding of mode reflect, edge or wrap was copied from, axis by axis.
+func (c *Call) unmirrored(mode string, pads []int64) string {
+	g, s := c.Grad(), c.Type(c.x()).Shape
+	for axis := len(s) - 1; axis >= 0; axis-- {
+		before, after, n := pads[axis], pads[len(s)+axis], s[axis].Size
+		if before == 0 && after == 0 {
+			continue
+		}
+		if before < 0 || after < 0 || n < 1 || before+after+n > largestConstant {
+			return c.Fail("mode %s with padding %d and %d of axis %d of %v", mode, before, after, axis, c.Type(c.x()))
+		}
+		from := make([]int64, before+n+after)
+		for i := range from {
+			k := int64(i) - before
+			switch {
+			case mode == "edge":
+				k = min(max(k, 0), n-1)
+			case mode == "wrap":
+				k = ((k % n) + n) % n
+			case mode == "reflect" && n > 1:
+				k = ((k % (2*n - 2)) + 2*n - 2) % (2*n - 2)
+				k = min(k, 2*n-2-k)
+			default:
+				return c.Fail("padding mode %s of axis %d of %v", mode, axis, c.Type(c.x()))
+			}
+			from[i] = k
+		}
+		zeros := c.b.filled(c.slice(g, []int64{0}, []int64{n}, []int64{int64(axis)}), 0)
+		g = addUp(c, zeros, g, c.b.vector(from...), axis)
+	}
+	return g
 }
 
 // ungathered adds g up along the axis, with the indices as a list. The shape of g is then that of a
@@ -419,16 +469,6 @@ func addUp(c *Call, onto, g, idx string, axis int) string {
 func (c *Call) scatter(onto, idx, updates string, axis int64) string {
 	return c.Op("ScatterElements", []string{onto, idx, updates}, graph.IntAttr("axis", axis),
 		graph.StringAttr("reduction", "add"))
-}
-
-// adding is a rule of updates that are added up.
-func adding(rule Rule) Rule {
-	return func(c *Call, i int) string {
-		if a := c.Node.Attr("reduction"); a == nil || string(a.S) != "add" {
-			return c.Fail("only the reduction add has a gradient")
-		}
-		return rule(c, i)
-	}
 }
 
 func concatType(c *Call) ([]Type, error) {

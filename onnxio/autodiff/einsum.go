@@ -1,0 +1,421 @@
+package autodiff
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"cfq/onnxio/graph"
+)
+
+// products lists the operators that are written out as matrix products.
+func products() []Operator {
+	return []Operator{
+		{
+			Name: "Einsum", Since: 12, infer: einsumType, expand: einsum,
+			Doc: "a MatMul for each pair of operands, between Transpose and Reshape; without a letter that stands twice in " +
+				"one operand, and at most one axis of a variable size",
+		},
+		{
+			Name: "Attention", Since: 23, need: 3, infer: attentionType, expand: attention,
+			Doc: "softmax(scale·Q·Kᵀ + mask)·V, with softcap, heads that share keys, and a causal mask of constant " +
+				"sizes; without a cache of keys",
+		},
+		{
+			Name: "RotaryEmbedding", Since: 23, need: 3, infer: like, expand: rotary,
+			Doc: "pairs of x turned by the angles of the caches",
+		},
+	}
+}
+
+// term is an operand of an Einsum: a value and the letter of each of its axes.
+type term struct {
+	value   string
+	letters string
+}
+
+// equation returns the letters of the operands and of the output. The axes that an ellipsis stands
+// for get capital letters from the back of the alphabet, the last axis always the same.
+func (c *Call) equation() (in []string, out string, err error) {
+	var text string
+	if a := c.Node.Attr("equation"); a != nil {
+		text = strings.ReplaceAll(string(a.S), " ", "")
+	}
+	left, out, explicit := strings.Cut(text, "->")
+	in = strings.Split(left, ",")
+	if len(in) != len(c.Node.Inputs) {
+		return nil, "", fmt.Errorf("equation %q for %d operands", text, len(c.Node.Inputs))
+	}
+	const rest = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	most := 0
+	for i, letters := range in {
+		r := len(c.types[i].Shape)
+		if strings.Count(letters, "...") == 1 {
+			n := r - len(letters) + 3
+			if n < 0 || n > len(rest) {
+				return nil, "", fmt.Errorf("equation %q for operand %d of rank %d", text, i, r)
+			}
+			most = max(most, n)
+			letters = strings.Replace(letters, "...", rest[len(rest)-n:], 1)
+		}
+		if len(letters) != r || !lettersOnly(letters) {
+			return nil, "", fmt.Errorf("equation %q for operand %d of rank %d", text, i, r)
+		}
+		for _, l := range letters {
+			if strings.Count(letters, string(l)) > 1 {
+				return nil, "", fmt.Errorf("equation %q takes a diagonal: %q stands twice in operand %d", text, l, i)
+			}
+		}
+		in[i] = letters
+	}
+	ellipsis := rest[len(rest)-most:]
+	if !explicit {
+		out = ellipsis + once(strings.Join(in, ""), ellipsis)
+	}
+	out = strings.Replace(out, "...", ellipsis, 1)
+	for i, l := range out {
+		if !strings.ContainsRune(strings.Join(in, ""), l) || strings.ContainsRune(out[:i], l) {
+			return nil, "", fmt.Errorf("equation %q: the output has %q", text, l)
+		}
+	}
+	return in, out, nil
+}
+
+func lettersOnly(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') })
+}
+
+// once returns the letters that all has once, in their order, without those of except.
+func once(all, except string) string {
+	var out []rune
+	for _, l := range all {
+		if strings.Count(all, string(l)) == 1 && !strings.ContainsRune(except, l) {
+			out = append(out, l)
+		}
+	}
+	slices.Sort(out)
+	return string(out)
+}
+
+// letterSizes returns the size of each letter's axis.
+func (c *Call) letterSizes(in []string) (map[rune]graph.Dim, error) {
+	sizes := map[rune]graph.Dim{}
+	for i, letters := range in {
+		for k, l := range letters {
+			d := c.types[i].Shape[k]
+			have, known := sizes[l]
+			switch {
+			case !known || have.Size < 0 && d.Size >= 0:
+				sizes[l] = d
+			case have.Size >= 0 && d.Size >= 0 && have.Size != d.Size:
+				return nil, fmt.Errorf("%q is an axis of size %s and one of size %s", l, have, d)
+			}
+		}
+	}
+	return sizes, nil
+}
+
+func einsumType(c *Call) ([]Type, error) {
+	in, out, err := c.equation()
+	if err != nil {
+		return nil, err
+	}
+	sizes, err := c.letterSizes(in)
+	if err != nil {
+		return nil, err
+	}
+	return []Type{{c.types[0].DType, shapeFor(out, sizes)}}, nil
+}
+
+func shapeFor(letters string, sizes map[rune]graph.Dim) graph.Shape {
+	s := graph.Shape{}
+	for _, l := range letters {
+		s = append(s, sizes[l])
+	}
+	return s
+}
+
+func einsum(c *Call) []string {
+	in, out, err := c.equation()
+	if err != nil {
+		c.Fail("%w", err)
+		return nil
+	}
+	sizes, err := c.letterSizes(in)
+	if err != nil {
+		c.Fail("%w", err)
+		return nil
+	}
+	t := term{c.in(0), in[0]}
+	for i := 1; i < len(in); i++ {
+		later := out + strings.Join(in[i+1:], "")
+		t = c.contract(t, term{c.in(i), in[i]}, later, sizes)
+	}
+	return []string{c.arranged(c.summed(t, out), out)}
+}
+
+// keep returns the letters that f holds for, in their order.
+func keep(letters string, f func(l rune) bool) string {
+	return strings.Map(func(l rune) rune {
+		if f(l) {
+			return l
+		}
+		return -1
+	}, letters)
+}
+
+// summed sums t over the axes whose letters are not among those that are needed.
+func (c *Call) summed(t term, needed string) term {
+	var axes []int64
+	for i, l := range t.letters {
+		if !strings.ContainsRune(needed, l) {
+			axes = append(axes, int64(i))
+		}
+	}
+	if axes == nil {
+		return t
+	}
+	return term{
+		c.Op("ReduceSum", []string{t.value, c.b.vector(axes...)}, graph.IntAttr("keepdims", 0)),
+		keep(t.letters, func(l rune) bool { return strings.ContainsRune(needed, l) }),
+	}
+}
+
+// arranged transposes t to the order of letters.
+func (c *Call) arranged(t term, letters string) string {
+	if t.letters == letters {
+		return t.value
+	}
+	perm := make([]int64, len(letters))
+	for i, l := range letters {
+		perm[i] = int64(strings.IndexRune(t.letters, l))
+	}
+	return c.Op("Transpose", []string{t.value}, graph.IntsAttr("perm", perm...))
+}
+
+// contract is the product of a and b, summed over the letters that are not needed later: those that both
+// have and need are the batch of a MatMul, those that both have and do not need its inner axis.
+func (c *Call) contract(a, b term, later string, sizes map[rune]graph.Dim) term {
+	a, b = c.summed(a, b.letters+later), c.summed(b, a.letters+later)
+	both := func(l rune) bool { return strings.ContainsRune(a.letters, l) && strings.ContainsRune(b.letters, l) }
+	needed := func(l rune) bool { return strings.ContainsRune(later, l) }
+	batch := keep(a.letters, func(l rune) bool { return both(l) && needed(l) })
+	inner := keep(a.letters, func(l rune) bool { return both(l) && !needed(l) })
+	rows := keep(a.letters, func(l rune) bool { return !both(l) })
+	cols := keep(b.letters, func(l rune) bool { return !both(l) })
+	result := batch + rows + cols
+	if inner == "" && rows == "" && cols == "" {
+		return term{c.mul(c.arranged(a, batch), c.arranged(b, batch)), batch}
+	}
+	size := func(letters string) graph.Dim { return product(shapeFor(letters, sizes)) }
+	stack := shapeFor(batch, sizes)
+	left := c.shaped(c.arranged(a, batch+rows+inner), slices.Concat(stack, graph.Shape{size(rows), size(inner)}))
+	right := c.shaped(c.arranged(b, batch+inner+cols), slices.Concat(stack, graph.Shape{size(inner), size(cols)}))
+	return term{c.shaped(c.Op("MatMul", []string{left, right}), shapeFor(result, sizes)), result}
+}
+
+// shaped gives a the shape to, of which at most one size may be variable.
+func (c *Call) shaped(a string, to graph.Shape) string {
+	if sameShape(c.Type(a).Shape, to) {
+		return a
+	}
+	v := sizes(to)
+	free := 0
+	for i, d := range to {
+		switch {
+		case d.Size >= 0:
+		case i < len(c.Type(a).Shape) && slices.EqualFunc(c.Type(a).Shape[:i+1], to[:i+1], sameDim) && d.Param != "":
+			v[i] = 0 // copied
+		default:
+			free++
+		}
+	}
+	if free > 1 {
+		return c.Fail("more than one axis of %v is of a variable size", to)
+	}
+	return c.Op("Reshape", []string{a, c.b.vector(v...)})
+}
+
+// heads returns Q, K and V as rows x heads x sequence x numbers, and whether they came without heads.
+func (c *Call) heads() (q, k, v string, flat bool) {
+	split := func(i int, attr string) string {
+		x := c.in(i)
+		s := c.Type(x).Shape
+		if len(s) == 4 {
+			return x
+		}
+		n := c.Node.Int(attr, 0)
+		if len(s) != 3 || n < 1 || s[2].Size < 0 || s[2].Size%n != 0 {
+			return c.Fail("%s %d for %v", attr, n, c.Type(x))
+		}
+		flat = true
+		x = c.shaped(x, graph.Shape{s[0], s[1], {Size: n}, {Size: s[2].Size / n}})
+		return c.Op("Transpose", []string{x}, graph.IntsAttr("perm", 0, 2, 1, 3))
+	}
+	return split(0, "q_num_heads"), split(1, "kv_num_heads"), split(2, "kv_num_heads"), flat
+}
+
+func attention(c *Call) []string {
+	for _, i := range []int{4, 5, 6} {
+		if c.in(i) != "" {
+			c.Fail("it has a cache of keys (input %d): export the model without one", i)
+			return nil
+		}
+	}
+	if slices.ContainsFunc(c.Node.Outputs[1:], func(o string) bool { return o != "" }) {
+		c.Fail("outputs other than the first are used")
+		return nil
+	}
+	before := len(c.b.errs)
+	q, k, v, flat := c.heads()
+	if len(c.b.errs) > before {
+		return nil
+	}
+	sq, sk := c.Type(q).Shape, c.Type(k).Shape
+	if len(sq) != 4 || len(sk) != 4 || sq[3].Size < 1 || sq[1].Size < 1 || sk[1].Size < 1 || sq[1].Size%sk[1].Size != 0 {
+		c.Fail("queries %v and keys %v", c.Type(q), c.Type(k))
+		return nil
+	}
+	if n := sq[1].Size / sk[1].Size; n > 1 { // several heads of queries share one of keys
+		k, v = c.repeated(k, n), c.repeated(v, n)
+	}
+	scale := c.float("scale", float32(1/math.Sqrt(float64(sq[3].Size))))
+	z := c.Op("MatMul", []string{c.scale(q, scale), c.transposed(k)})
+	if z = c.masked(z); z == "" {
+		return nil
+	}
+	y := c.Op("MatMul", []string{c.Op("Softmax", []string{z}, graph.IntAttr("axis", -1)), v})
+	if flat {
+		s := c.Type(y).Shape
+		y = c.Op("Transpose", []string{y}, graph.IntsAttr("perm", 0, 2, 1, 3))
+		y = c.shaped(y, graph.Shape{s[0], s[2], product(graph.Shape{s[1], s[3]})})
+	}
+	return []string{y}
+}
+
+// repeated repeats each head n times.
+func (c *Call) repeated(a string, n int64) string {
+	s := c.Type(a).Shape
+	a = c.Op("Unsqueeze", []string{a, c.b.vector(2)})
+	a = c.Op("Expand", []string{a, c.b.vector(1, 1, n, 1, 1)})
+	return c.shaped(a, graph.Shape{s[0], {Size: s[1].Size * n}, s[2], s[3]})
+}
+
+// masked applies the softcap and the masks of an Attention to the scores z.
+func (c *Call) masked(z string) string {
+	mask := c.in(3)
+	if limit := c.float("softcap", 0); limit != 0 {
+		if mask != "" || c.Node.Int("is_causal", 0) != 0 {
+			return c.Fail("softcap together with a mask: the order of the two differs between operator sets")
+		}
+		z = c.scale(c.Op("Tanh", []string{c.scale(z, 1/limit)}), limit)
+	}
+	if c.Node.Int("is_causal", 0) != 0 {
+		s := c.Type(z).Shape
+		rows, cols := s[2].Size, s[3].Size
+		if rows < 0 || cols < 0 || rows*cols > largestConstant {
+			return c.Fail("is_causal with the scores %v: the sequence must be of constant length", c.Type(z))
+		}
+		seen := &graph.Tensor{DType: graph.Bool, Dims: []int64{rows, cols}, Raw: make([]byte, rows*cols)}
+		for i := range rows {
+			for k := range min(i+1, cols) {
+				seen.Raw[i*cols+k] = 1
+			}
+		}
+		z = c.where(c.b.constant(seen), z, c.Scalar(z, math.Inf(-1)))
+	}
+	switch {
+	case mask == "":
+		return z
+	case c.Type(mask).DType == graph.Bool:
+		return c.where(mask, z, c.Scalar(z, math.Inf(-1)))
+	}
+	return c.add(z, mask)
+}
+
+func attentionType(c *Call) ([]Type, error) {
+	q, v := c.types[0], c.types[2]
+	s := slices.Clone(q.Shape)
+	if len(s) < 3 || len(s) > 4 || len(v.Shape) != len(s) {
+		return nil, fmt.Errorf("queries %v and values %v", q, v)
+	}
+	last := v.Shape[len(s)-1]
+	if len(s) == 3 {
+		heads, shared := c.Node.Int("q_num_heads", 0), c.Node.Int("kv_num_heads", 0)
+		if heads < 1 || shared < 1 || last.Size%shared != 0 {
+			return nil, fmt.Errorf("%d and %d heads of values %v", heads, shared, v)
+		}
+		last = graph.Dim{Size: last.Size / shared * heads}
+	}
+	s[len(s)-1] = last
+	return []Type{{q.DType, s}}, nil
+}
+
+// rotary turns pairs (a, b) of numbers to (a·cos − b·sin, a·sin + b·cos).
+func rotary(c *Call) []string {
+	x, s := c.x(), c.Type(c.x()).Shape
+	heads := len(s) == 4
+	if len(s) == 3 {
+		n := c.Node.Int("num_heads", 0)
+		if n < 1 || s[2].Size < 1 || s[2].Size%n != 0 {
+			c.Fail("num_heads %d for %v", n, c.Type(x))
+			return nil
+		}
+		x = c.shaped(x, graph.Shape{s[0], s[1], {Size: n}, {Size: s[2].Size / n}})
+	} else if heads {
+		x = c.Op("Transpose", []string{x}, graph.IntsAttr("perm", 0, 2, 1, 3))
+	}
+	t := c.Type(x).Shape // rows, sequence, heads, numbers
+	if len(t) != 4 || t[3].Size < 2 {
+		c.Fail("%v is neither of rank 3 nor 4", c.Type(c.x()))
+		return nil
+	}
+	n := c.Node.Int("rotary_embedding_dim", 0)
+	if n == 0 {
+		n = t[3].Size
+	}
+	if n%2 != 0 || n < 2 || n > t[3].Size {
+		c.Fail("rotary_embedding_dim %d of %d", n, t[3].Size)
+		return nil
+	}
+	part := func(from, to int64) string { return c.slice(x, []int64{from}, []int64{to}, []int64{3}) }
+	angles := func(i int) string {
+		a := c.in(i)
+		if p := c.in(3); p != "" {
+			a = c.Op("Gather", []string{a, p}, graph.IntAttr("axis", 0))
+		}
+		return c.Op("Unsqueeze", []string{a, c.b.vector(2)}) // the same for all heads
+	}
+	cos, sin := angles(1), angles(2)
+	turned := func(a, b string) (string, string) {
+		return c.sub(c.mul(a, cos), c.mul(b, sin)), c.add(c.mul(a, sin), c.mul(b, cos))
+	}
+	join := func(axis int64, parts ...string) string { return c.Op("Concat", parts, graph.IntAttr("axis", axis)) }
+	rest := t[3].Size - n
+	whole := x
+	if rest > 0 {
+		whole = part(0, n)
+	}
+	var y string
+	if c.Node.Int("interleaved", 0) != 0 {
+		pairs := c.shaped(whole, graph.Shape{t[0], t[1], t[2], {Size: n / 2}, {Size: 2}})
+		one := func(i int64) string {
+			return c.Op("Gather", []string{pairs, c.b.constant(graph.FromInts("", []int64{i}))}, graph.IntAttr("axis", 4))
+		}
+		a, b := turned(one(0), one(1))
+		last := c.b.vector(4)
+		y = join(4, c.Op("Unsqueeze", []string{a, last}), c.Op("Unsqueeze", []string{b, last}))
+		y = c.shaped(y, graph.Shape{t[0], t[1], t[2], {Size: n}})
+	} else {
+		a, b := turned(part(0, n/2), part(n/2, n))
+		y = join(3, a, b)
+	}
+	if rest > 0 {
+		y = join(3, y, part(n, t[3].Size))
+	}
+	if heads {
+		return []string{c.Op("Transpose", []string{y}, graph.IntsAttr("perm", 0, 2, 1, 3))}
+	}
+	return []string{c.shaped(y, s)}
+}

@@ -1,0 +1,228 @@
+package autodiff
+
+import (
+	"fmt"
+	"slices"
+
+	"cfq/onnxio/graph"
+)
+
+// normalizations lists the operators that bring values to a common scale.
+func normalizations() []Operator {
+	return []Operator{
+		{
+			Name: "BatchNormalization", Since: 9, infer: like, expand: batchNorm,
+			Doc: "x·a + (B − mean·a) with a = scale/√(var + epsilon): inference only; " +
+				"training mode is an error",
+		},
+		{
+			Name: "LayerNormalization", Since: 17, need: 2, infer: layerNormType, expand: layerNorm,
+			Doc: "d/√(mean(d²) + epsilon)·scale + B with d = x − mean(x)",
+		},
+		{
+			Name: "RMSNormalization", Since: 23, need: 2, infer: like, expand: rmsNorm,
+			Doc: "x/√(mean(x²) + epsilon)·scale",
+		},
+		{
+			Name: "InstanceNormalization", Since: 6, need: 3, infer: like, expand: instanceNorm,
+			Doc: "LayerNormalization over the image of each channel",
+		},
+		{
+			Name: "GroupNormalization", Since: 21, need: 3, infer: like, expand: groupNorm,
+			Doc: "LayerNormalization over the channels of each group; scale and bias per channel",
+		},
+		{
+			Name: "MeanVarianceNormalization", Since: 9, infer: like, expand: meanVariance,
+			Doc: "d/(√mean(d²) + 1e-9) with d = x − mean(x)",
+		},
+		{Name: "LpNormalization", Since: 1, infer: like, expand: lpNorm, Doc: "x/‖x‖ along axis, 0 where x is 0"},
+		{
+			Name: "LRN", Since: 1, infer: like, expand: localNorm,
+			Doc: "x/(bias + alpha/size·s)^beta, s the sum of the squares of size channels around each; the number of " +
+				"channels must be constant",
+		},
+	}
+}
+
+// batchNorm keeps everything that does not depend on x apart from it, so that a
+// runtime computes the factor and the offset once, at load.
+func batchNorm(c *Call) []string {
+	statistics := slices.ContainsFunc(c.Node.Outputs[1:], func(o string) bool { return o != "" })
+	if c.Node.Int("training_mode", 0) != 0 || statistics {
+		c.Fail("it is in training mode")
+		return nil
+	}
+	x, scale, bias, mean, variance := c.x(), c.in(1), c.in(2), c.in(3), c.in(4)
+	sd := c.Op("Sqrt", []string{c.add(variance, c.Scalar(variance, c.float("epsilon", 1e-5)))})
+	factor := c.div(scale, sd)
+	offset := c.sub(bias, c.mul(mean, factor))
+	if len(c.Type(x).Shape) > 2 {
+		factor, offset = c.perChannel(factor), c.perChannel(offset)
+	}
+	return []string{c.add(c.mul(x, factor), offset)}
+}
+
+func layerNorm(c *Call) []string {
+	axes, err := c.normAxes()
+	if err != nil {
+		c.Fail("%w", err)
+		return nil
+	}
+	d, mean := c.centred(c.x(), axes)
+	sd := c.deviation(d, axes)
+	y := c.mul(c.div(d, sd), c.in(1))
+	if b := c.in(2); b != "" {
+		y = c.add(y, b)
+	}
+	out := []string{y, mean}
+	if len(c.Node.Outputs) > 2 && c.Node.Outputs[2] != "" {
+		out = append(out, c.Op("Reciprocal", []string{sd}))
+	}
+	return out[:min(len(out), len(c.Node.Outputs))]
+}
+
+// average takes the mean over axes, which stay with size one.
+func (c *Call) average(a string, axes []int64) string {
+	return c.Op("ReduceMean", []string{a, c.b.vector(axes...)}, graph.IntAttr("keepdims", 1))
+}
+
+// centred returns x less its mean over axes, and the mean.
+func (c *Call) centred(x string, axes []int64) (d, mean string) {
+	mean = c.average(x, axes)
+	return c.sub(x, mean), mean
+}
+
+// deviation returns √(mean(d²) + epsilon).
+func (c *Call) deviation(d string, axes []int64) string {
+	v := c.average(c.mul(d, d), axes)
+	return c.Op("Sqrt", []string{c.add(v, c.Scalar(v, c.float("epsilon", 1e-5)))})
+}
+
+func rmsNorm(c *Call) []string {
+	axes, err := c.normAxes()
+	if err != nil {
+		c.Fail("%w", err)
+		return nil
+	}
+	return []string{c.mul(c.div(c.x(), c.deviation(c.x(), axes)), c.in(1))}
+}
+
+// perChannel gives a list of numbers, one for each channel, the rank of the image x.
+func (c *Call) perChannel(v string) string {
+	r := len(c.Type(c.x()).Shape)
+	return c.Op("Reshape", []string{v, c.b.vector(append([]int64{-1}, slices.Repeat([]int64{1}, r-2)...)...)})
+}
+
+func instanceNorm(c *Call) []string {
+	if len(c.Type(c.x()).Shape) < 3 {
+		c.Fail("%v is not rows x channels x image", c.Type(c.x()))
+		return nil
+	}
+	axes := axesFrom(2, c.Type(c.x()))
+	d, _ := c.centred(c.x(), axes)
+	y := c.div(d, c.deviation(d, axes))
+	return []string{c.add(c.mul(y, c.perChannel(c.in(1))), c.perChannel(c.in(2)))}
+}
+
+func groupNorm(c *Call) []string {
+	x, groups := c.x(), c.Node.Int("num_groups", 0)
+	s := c.Type(x).Shape
+	switch {
+	case len(s) < 2 || groups < 1 || s[1].Size < 0 || s[1].Size%groups != 0:
+		c.Fail("%d groups of the channels of %v", groups, c.Type(x))
+		return nil
+	case len(c.Type(c.in(1)).Shape) != 1 || c.Type(c.in(1)).Shape[0] != s[1]:
+		c.Fail("scale is %v: one number for each of %d channels is needed, as since opset 21", c.Type(c.in(1)), s[1].Size)
+		return nil
+	}
+	flat := c.Op("Reshape", []string{x, c.b.vector(0, groups, -1)})
+	d, _ := c.centred(flat, []int64{2})
+	y := c.reshapeLike(c.div(d, c.deviation(d, []int64{2})), x)
+	return []string{c.add(c.mul(y, c.perChannel(c.in(1))), c.perChannel(c.in(2)))}
+}
+
+func meanVariance(c *Call) []string {
+	axes := c.Node.Ints("axes")
+	if axes == nil {
+		axes = []int64{0, 2, 3}
+	}
+	at, err := normals(axes, len(c.Type(c.x()).Shape))
+	if err != nil {
+		c.Fail("axes: %w", err)
+		return nil
+	}
+	d, _ := c.centred(c.x(), int64s(at))
+	sd := c.Op("Sqrt", []string{c.average(c.mul(d, d), int64s(at))})
+	return []string{c.div(d, c.add(sd, c.Scalar(sd, 1e-9)))}
+}
+
+func lpNorm(c *Call) []string {
+	norm := map[int64]string{1: "ReduceL1", 2: "ReduceL2"}[c.Node.Int("p", 2)]
+	axis, err := normal(c.Node.Int("axis", -1), len(c.Type(c.x()).Shape))
+	if norm == "" || err != nil {
+		c.Fail("p %d along axis %d: p is 1 or 2", c.Node.Int("p", 2), c.Node.Int("axis", -1))
+		return nil
+	}
+	size := c.Op(norm, []string{c.x(), c.b.vector(int64(axis))}, graph.IntAttr("keepdims", 1))
+	return []string{c.div(c.x(), c.nonzero(size))}
+}
+
+// localNorm sums the squares of neighbouring channels by a product with a matrix of ones and zeros.
+func localNorm(c *Call) []string {
+	x, size := c.x(), c.Node.Int("size", 0)
+	s := c.Type(x).Shape
+	if len(s) < 3 || s[1].Size < 1 || size < 1 || s[1].Size > 1<<10 {
+		c.Fail("size %d over the channels of %v", size, c.Type(x))
+		return nil
+	}
+	n := s[1].Size
+	band := make([]float64, n*n)
+	for i := range n {
+		for k := max(0, i-(size-1)/2); k <= min(n-1, i+size/2); k++ {
+			band[i*n+k] = 1
+		}
+	}
+	sums := c.along(c.mul(x, x), 1, band, n)
+	of := c.add(c.scale(sums, c.float("alpha", 1e-4)/float64(size)), c.Scalar(x, c.float("bias", 1)))
+	return []string{c.div(x, c.Op("Pow", []string{of, c.Scalar(x, c.float("beta", 0.75))}))}
+}
+
+// along multiplies a by the constant matrix of rows x (the size of axis) along axis.
+func (c *Call) along(a string, axis int, matrix []float64, rows int64) string {
+	t := c.Type(a)
+	r, cols := len(t.Shape), t.Shape[axis].Size
+	if axis == r-1 && r > 1 { // the matrix from the right
+		turned := make([]float64, len(matrix))
+		for i, v := range matrix {
+			turned[int64(i)%cols*rows+int64(i)/cols] = v
+		}
+		return c.Op("MatMul", []string{a, c.b.constant(graph.FromNumbers("", t.DType, turned, cols, rows))})
+	}
+	m := c.b.constant(graph.FromNumbers("", t.DType, matrix, rows, cols))
+	if axis >= r-2 {
+		return c.Op("MatMul", []string{m, a})
+	}
+	return c.swapped(c.Op("MatMul", []string{m, c.swapped(a, axis, r-2)}), axis, r-2)
+}
+
+// normAxes returns the axes that a LayerNormalization averages over.
+func (c *Call) normAxes() ([]int64, error) {
+	from, err := normal(c.Node.Int("axis", -1), len(c.types[0].Shape))
+	if err != nil {
+		return nil, err
+	}
+	return axesFrom(from, c.types[0]), nil
+}
+
+func layerNormType(c *Call) ([]Type, error) {
+	axes, err := c.normAxes()
+	if err != nil {
+		return nil, fmt.Errorf("axis: %w", err)
+	}
+	s := c.types[0].Shape
+	for _, a := range axes {
+		s = replaced(s, int(a), one())
+	}
+	stat := Type{c.types[0].DType, s}
+	return []Type{c.types[0], stat, stat}, nil
+}

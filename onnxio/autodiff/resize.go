@@ -1,0 +1,375 @@
+package autodiff
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"cfq/onnxio/graph"
+)
+
+// resizes lists the operators that change the size of an image.
+func resizes() []Operator {
+	return []Operator{
+		{
+			Name: "Resize", Since: 11, infer: resizeType, expand: resize,
+			Doc: "along each axis a Gather (nearest) or the product with a constant matrix (linear, cubic); constant sizes, " +
+				"without antialias and tf_crop_and_resize",
+		},
+		{
+			Name: "DepthToSpace", Since: 11, infer: depthToSpaceType, expand: depthToSpace,
+			Doc: "Reshape, Transpose, Reshape",
+		},
+		{
+			Name: "SpaceToDepth", Since: 1, infer: spaceToDepthType, expand: spaceToDepth,
+			Doc: "Reshape, Transpose, Reshape",
+		},
+		{
+			Name: "LpPool", Since: 2, infer: averagePoolType, expand: lpPool,
+			Doc: "(count·AveragePool(abs(x)^p))^(1/p), padding counted",
+		},
+		{
+			Name: "GlobalLpPool", Since: 2, infer: globalPoolType, expand: globalLpPool,
+			Doc: "(Σ abs(x)^p)^(1/p) over the image",
+		},
+	}
+}
+
+// resized says how a Resize changes one axis: from size in to size out.
+type resized struct {
+	axis    int
+	in, out int64
+	scale   float64
+}
+
+// text returns a string attribute.
+func (c *Call) text(name, def string) string {
+	if a := c.Node.Attr(name); a != nil {
+		return string(a.S)
+	}
+	return def
+}
+
+// resizes returns the axes that the node changes.
+func (c *Call) resizes() ([]resized, error) {
+	s := c.types[0].Shape
+	axes := c.Node.Ints("axes")
+	if axes == nil {
+		axes = axesFrom(0, c.types[0])
+	}
+	if c.text("keep_aspect_ratio_policy", "stretch") != "stretch" {
+		return nil, errors.New("keep_aspect_ratio_policy: only stretch is differentiated")
+	}
+	scales, err := c.floats(2)
+	if err != nil {
+		return nil, err
+	}
+	to := elements{}
+	if len(scales) == 0 {
+		var ok bool
+		if to, ok = c.ints(3); !ok {
+			return nil, fmt.Errorf("sizes (input %q) is %w", c.Node.Input(3), errVariable)
+		}
+	}
+	if len(scales)+len(to.dims) != len(axes) {
+		return nil, fmt.Errorf("%d sizes for %d axes", len(scales)+len(to.dims), len(axes))
+	}
+	var out []resized
+	for i, a := range axes {
+		axis, err := normal(a, len(s))
+		if err != nil {
+			return nil, err
+		}
+		r := resized{axis: axis, in: s[axis].Size, scale: 1}
+		if len(scales) > 0 {
+			r.scale = scales[i]
+			r.out = int64(math.Floor(float64(r.in) * r.scale))
+			if r.scale == 1 {
+				continue
+			}
+		} else if r.out = to.dims[i].Size; sameDim(s[axis], to.dims[i]) {
+			continue
+		} else {
+			r.scale = float64(float32(r.out) / float32(r.in))
+		}
+		if r.in < 0 || r.out < 0 {
+			return nil, fmt.Errorf("the size of axis %d, which changes, is %w", axis, errVariable)
+		}
+		if r.in == 0 || r.out < 1 || r.scale <= 0 || r.out > largestConstant/r.in {
+			return nil, fmt.Errorf("axis %d of size %d becomes one of size %d", axis, r.in, r.out)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// floats returns the numbers of the constant input i, none when it is absent.
+func (c *Call) floats(i int) ([]float64, error) {
+	name := c.Node.Input(i)
+	if name == "" {
+		return nil, nil
+	}
+	t := c.b.inits[name]
+	if n := c.b.made[name]; t == nil && n != nil {
+		t = n.Constant()
+	}
+	if t == nil {
+		return nil, fmt.Errorf("input %d (%q) is %w", i, name, errVariable)
+	}
+	return t.Numbers()
+}
+
+func resizeType(c *Call) ([]Type, error) {
+	axes, err := c.resizes()
+	if err != nil {
+		return nil, err
+	}
+	s := slices.Clone(c.types[0].Shape)
+	for _, r := range axes {
+		s[r.axis] = graph.Dim{Size: r.out}
+	}
+	return []Type{{c.types[0].DType, s}}, nil
+}
+
+func resize(c *Call) []string {
+	axes, err := c.resizes()
+	if err != nil {
+		c.Fail("%w", err)
+		return nil
+	}
+	if c.Node.Int("antialias", 0) != 0 {
+		c.Fail("antialias has no gradient rule")
+		return nil
+	}
+	y := c.x()
+	for _, r := range axes {
+		at, err := c.coordinates(r)
+		if err != nil {
+			c.Fail("%w", err)
+			return nil
+		}
+		mode := c.text("mode", "nearest")
+		switch mode {
+		case "nearest":
+			list := make([]int64, len(at))
+			for i, x := range at {
+				list[i] = min(max(c.nearest(x), 0), r.in-1)
+			}
+			y = c.Op("Gather", []string{y, c.b.vector(list...)}, graph.IntAttr("axis", int64(r.axis)))
+		case "linear", "cubic":
+			if len(c.Type(y).Shape) < 2 {
+				y = c.Op("Unsqueeze", []string{y, c.b.vector(0)})
+				y = c.Op("Squeeze", []string{c.along(y, 1, c.weights(mode, r, at), r.out), c.b.vector(0)})
+				break
+			}
+			y = c.along(y, r.axis, c.weights(mode, r, at), r.out)
+		default:
+			c.Fail("mode %s", mode)
+			return nil
+		}
+	}
+	return []string{y}
+}
+
+// coordinates returns the place in the input of each element of the output.
+func (c *Call) coordinates(r resized) ([]float64, error) {
+	at := make([]float64, r.out)
+	in, out := float64(r.in), float64(r.out)
+	mode := c.text("coordinate_transformation_mode", "half_pixel")
+	for i := range at {
+		x := float64(i)
+		switch mode {
+		case "half_pixel":
+			x = (x+0.5)/r.scale - 0.5
+		case "half_pixel_symmetric":
+			x = in/2*(1-out/(r.scale*in)) + (x+0.5)/r.scale - 0.5
+		case "pytorch_half_pixel":
+			if r.out == 1 {
+				x = 0
+			} else {
+				x = (x+0.5)/r.scale - 0.5
+			}
+		case "align_corners":
+			if r.out == 1 {
+				x = 0
+			} else {
+				x = x * (in - 1) / (out - 1)
+			}
+		case "asymmetric":
+			x /= r.scale
+		default:
+			return nil, fmt.Errorf("coordinate_transformation_mode %s", mode)
+		}
+		at[i] = float64(float32(x)) // as the runtimes compute it
+	}
+	return at, nil
+}
+
+func (c *Call) nearest(x float64) int64 {
+	switch c.text("nearest_mode", "round_prefer_floor") {
+	case "round_prefer_ceil":
+		return int64(math.Floor(x + 0.5))
+	case "floor":
+		return int64(math.Floor(x))
+	case "ceil":
+		return int64(math.Ceil(x))
+	}
+	return int64(math.Ceil(x - 0.5))
+}
+
+// weights returns the matrix, out x in, of an interpolation: two or four neighbours, those outside of the
+// image being its border or, with exclude_outside, nothing.
+func (c *Call) weights(mode string, r resized, at []float64) []float64 {
+	m := make([]float64, r.out*r.in)
+	a := c.float("cubic_coeff_a", -0.75)
+	exclude := c.Node.Int("exclude_outside", 0) != 0 && mode == "cubic"
+	for i, x := range at {
+		if mode == "linear" {
+			x = min(max(x, 0), float64(r.in-1))
+		}
+		base := int64(math.Floor(x))
+		t := x - float64(base)
+		taps, from := []float64{1 - t, t}, base
+		if mode == "cubic" {
+			taps, from = []float64{
+				((a*(t+1)-5*a)*(t+1)+8*a)*(t+1) - 4*a,
+				((a+2)*t-(a+3))*t*t + 1,
+				((a+2)*(1-t)-(a+3))*(1-t)*(1-t) + 1,
+				((a*(2-t)-5*a)*(2-t)+8*a)*(2-t) - 4*a,
+			}, base-1
+		}
+		var sum float64
+		row := m[int64(i)*r.in : int64(i+1)*r.in]
+		for k, w := range taps {
+			p := from + int64(k)
+			if exclude && (p < 0 || p >= r.in) {
+				continue
+			}
+			row[min(max(p, 0), r.in-1)] += w
+			sum += w
+		}
+		if exclude {
+			for k := range row {
+				row[k] /= sum
+			}
+		}
+	}
+	return m
+}
+
+// blocks returns the sizes of an image of four axes and the blocksize.
+func (c *Call) blocks() (s graph.Shape, b int64, err error) {
+	s, b = c.types[0].Shape, c.Node.Int("blocksize", 0)
+	if len(s) != 4 || b < 1 || b > 1<<15 || !fixed(s[1:]) {
+		return nil, 0, fmt.Errorf("blocksize %d of %v: rows x channels x height x width of constant sizes is needed", b,
+			c.types[0])
+	}
+	return s, b, nil
+}
+
+func depthToSpaceType(c *Call) ([]Type, error) {
+	s, b, err := c.blocks()
+	if err == nil && s[1].Size%(b*b) != 0 {
+		err = fmt.Errorf("blocksize %d of %v", b, c.types[0])
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []Type{{c.types[0].DType, graph.Shape{
+		s[0], {Size: s[1].Size / (b * b)}, {Size: s[2].Size * b}, {Size: s[3].Size * b},
+	}}}, nil
+}
+
+func spaceToDepthType(c *Call) ([]Type, error) {
+	s, b, err := c.blocks()
+	if err == nil && (s[2].Size%b != 0 || s[3].Size%b != 0) {
+		err = fmt.Errorf("blocksize %d of %v", b, c.types[0])
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []Type{{c.types[0].DType, graph.Shape{
+		s[0], {Size: s[1].Size * b * b}, {Size: s[2].Size / b}, {Size: s[3].Size / b},
+	}}}, nil
+}
+
+// rearranged takes x apart into six axes behind the rows, and joins them in another order.
+func (c *Call) rearranged(parts []int64, perm []int64, infer inference) []string {
+	t, err := infer(c)
+	if err != nil {
+		c.Fail("%w", err)
+		return nil
+	}
+	x := c.Op("Reshape", []string{c.x(), c.b.vector(append([]int64{0}, parts...)...)})
+	x = c.Op("Transpose", []string{x}, graph.IntsAttr("perm", perm...))
+	return []string{c.Op("Reshape", []string{x, c.b.vector(append([]int64{0}, sizes(t[0].Shape[1:])...)...)})}
+}
+
+func depthToSpace(c *Call) []string {
+	s, b, err := c.blocks()
+	if err != nil {
+		c.Fail("%w", err)
+		return nil
+	}
+	n, h, w := s[1].Size/(b*b), s[2].Size, s[3].Size
+	if c.text("mode", "DCR") == "CRD" {
+		return c.rearranged([]int64{n, b, b, h, w}, []int64{0, 1, 4, 2, 5, 3}, depthToSpaceType)
+	}
+	return c.rearranged([]int64{b, b, n, h, w}, []int64{0, 3, 4, 1, 5, 2}, depthToSpaceType)
+}
+
+func spaceToDepth(c *Call) []string {
+	s, b, err := c.blocks()
+	if err != nil {
+		c.Fail("%w", err)
+		return nil
+	}
+	n, h, w := s[1].Size, s[2].Size, s[3].Size
+	return c.rearranged([]int64{n, h / b, b, w / b, b}, []int64{0, 3, 5, 1, 2, 4}, spaceToDepthType)
+}
+
+// power is |x|^p, root its inverse.
+func (c *Call) power(p float64) string {
+	if p == 2 {
+		return c.mul(c.x(), c.x())
+	}
+	a := c.Op("Abs", []string{c.x()})
+	if p == 1 {
+		return a
+	}
+	return c.Op("Pow", []string{a, c.Scalar(a, p)})
+}
+
+func (c *Call) root(a string, p float64) string {
+	switch p {
+	case 1:
+		return a
+	case 2:
+		return c.Op("Sqrt", []string{a})
+	}
+	return c.Op("Pow", []string{a, c.Scalar(a, 1/p)})
+}
+
+func lpPool(c *Call) []string {
+	p := float64(c.Node.Int("p", 2))
+	if p < 1 {
+		c.Fail("p %g", p)
+		return nil
+	}
+	attrs := slices.DeleteFunc(slices.Clone(c.Node.Attrs), func(a graph.Attr) bool { return a.Name == "p" })
+	attrs = append(attrs, graph.IntAttr("count_include_pad", 1))
+	mean := c.Op("AveragePool", []string{c.power(p)}, attrs...)
+	count := product(graph.Fixed(c.Node.Ints("kernel_shape")...)).Size
+	return []string{c.root(c.scale(mean, float64(count)), p)}
+}
+
+func globalLpPool(c *Call) []string {
+	p := float64(c.Node.Int("p", 2))
+	if p < 1 || len(c.Type(c.x()).Shape) < 3 {
+		c.Fail("p %g over %v", p, c.Type(c.x()))
+		return nil
+	}
+	axes := c.b.vector(axesFrom(2, c.Type(c.x()))...)
+	return []string{c.root(c.Op("ReduceSum", []string{c.power(p), axes}, graph.IntAttr("keepdims", 1)), p)}
+}

@@ -1,0 +1,227 @@
+package autodiff
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"cfq/onnxio/graph"
+)
+
+// scattering lists the operators that take elements from places and put them there, and those that go over an
+// axis in order.
+func scattering() []Operator {
+	return []Operator{
+		{Name: "ScatterElements", Since: 11, need: 3, infer: like, grads: []Rule{
+			untouched(func(c *Call, zeros string) string {
+				return c.Op("ScatterElements", []string{c.Grad(), c.in(1), zeros}, graph.IntAttr("axis", c.Node.Int("axis", 0)))
+			}), nil,
+			adding(func(c *Call, _ int) string {
+				return c.Op("GatherElements", []string{c.Grad(), c.in(1)}, graph.IntAttr("axis", c.Node.Int("axis", 0)))
+			}),
+		}, Doc: "g (0 where an update took the place), and the g of each update's place; reduction none, with no place " +
+			"twice, or add"},
+		{Name: "ScatterND", Since: 11, need: 3, infer: like, grads: []Rule{
+			untouched(func(c *Call, zeros string) string {
+				return c.Op("ScatterND", []string{c.Grad(), c.in(1), zeros})
+			}), nil,
+			adding(func(c *Call, _ int) string { return c.Op("GatherND", []string{c.Grad(), c.in(1)}) }),
+		}, Doc: "g (0 where an update took the place), and the g of each update's place; reduction none, with no place " +
+			"twice, or add"},
+		{
+			Name: "GatherND", Since: 11, need: 2, infer: gatherNDType, grads: []Rule{ungatheredND},
+			Doc: "g, added up where it was taken from; none for the indices",
+		},
+		{
+			Name: "TopK", Since: 11, need: 2, infer: topKType, grads: []Rule{topK},
+			Doc: "g of the values, put where they were taken from; k must be constant",
+		},
+		{
+			Name: "CumSum", Since: 11, need: 2, infer: like, Doc: "CumSum of g from the other end", grads: []Rule{
+				func(c *Call, _ int) string {
+					return c.Op("CumSum", []string{c.Grad(), c.in(1)}, graph.IntAttr("exclusive", c.Node.Int("exclusive", 0)),
+						graph.IntAttr("reverse", 1-min(1, c.Node.Int("reverse", 0))))
+				},
+			},
+		},
+		{
+			Name: "ReverseSequence", Since: 10, need: 2, infer: like, Doc: "ReverseSequence of g", grads: []Rule{
+				func(c *Call, _ int) string {
+					return c.Op("ReverseSequence", []string{c.Grad(), c.in(1)}, c.Node.Attrs...)
+				},
+			},
+		},
+		{Name: "Trilu", Since: 14, infer: like, Doc: "the same triangle of g", grads: []Rule{
+			func(c *Call, _ int) string {
+				return c.Op("Trilu", append([]string{c.Grad()}, c.Node.Inputs[1:]...), c.Node.Attrs...)
+			},
+		}},
+		{
+			Name: "OneHot", Since: 11, need: 3, infer: oneHotType, grads: []Rule{nil, nil, oneHotValues},
+			Doc: "Σ g off and on the hot places for the values; none for the indices",
+		},
+		{
+			Name: "Range", Since: 11, need: 3, infer: rangeType, grads: []Rule{
+				func(c *Call, i int) string { return c.reshapeLike(c.total(c.Grad()), c.in(i)) }, nil,
+				func(c *Call, i int) string {
+					steps := c.div(c.sub(c.y(), c.in(0)), c.in(2))
+					return c.reshapeLike(c.total(c.mul(c.Grad(), steps)), c.in(i))
+				},
+			},
+			Doc: "Σ g for the start, Σ g·(y − start)/delta for the step, none for the limit",
+		},
+		{Name: "EyeLike", Since: 9, Doc: "depends on a shape only", infer: eyeType},
+	}
+}
+
+// total sums all elements of a.
+func (c *Call) total(a string) string {
+	return c.Op("ReduceSum", []string{a}, graph.IntAttr("keepdims", 0))
+}
+
+// reduction returns how a scatter joins updates, and whether that has a gradient.
+func (c *Call) reduction() (string, bool) {
+	r := c.text("reduction", "none")
+	return r, r == "none" || r == "add"
+}
+
+// untouched is the rule of what is scattered into: put makes g, with zeros in the places of the updates.
+func untouched(put func(c *Call, zeros string) string) Rule {
+	return func(c *Call, _ int) string {
+		switch r, ok := c.reduction(); {
+		case !ok:
+			return c.Fail("reduction %s: only none and add have a gradient", r)
+		case r == "add":
+			return c.Grad()
+		}
+		return put(c, c.b.filled(c.in(2), 0))
+	}
+}
+
+// adding is the rule of updates.
+func adding(rule Rule) Rule {
+	return func(c *Call, i int) string {
+		if r, ok := c.reduction(); !ok {
+			return c.Fail("reduction %s: only none and add have a gradient", r)
+		}
+		return rule(c, i)
+	}
+}
+
+func gatherNDType(c *Call) ([]Type, error) {
+	s, idx, b := c.types[0].Shape, c.types[1].Shape, c.Node.Int("batch_dims", 0)
+	if len(idx) == 0 || b < 0 || b >= int64(len(idx)) || b >= int64(len(s)) {
+		return nil, fmt.Errorf("batch_dims %d, indices %v of %v", b, c.types[1], c.types[0])
+	}
+	n := idx[len(idx)-1].Size
+	if n < 1 || n > int64(len(s))-b {
+		return nil, fmt.Errorf("indices %v of %v", c.types[1], c.types[0])
+	}
+	return []Type{{c.types[0].DType, slices.Concat(graph.Shape{}, idx[:len(idx)-1], s[b+n:])}}, nil
+}
+
+// ungatheredND scatters g. ScatterND knows no batch: there the places become numbers of one axis.
+func ungatheredND(c *Call, _ int) string {
+	zeros := c.b.filled(c.x(), 0)
+	b := int(c.Node.Int("batch_dims", 0))
+	if b == 0 {
+		return c.Op("ScatterND", []string{zeros, c.in(1), c.Grad()}, graph.StringAttr("reduction", "add"))
+	}
+	s, idx := c.Type(c.x()).Shape, c.Type(c.in(1)).Shape
+	n := int(idx[len(idx)-1].Size)
+	within, rest := s[b:b+n], s[b+n:]
+	if !fixed(within) || !fixed(rest) || !fixed(idx[b:]) {
+		return c.Fail("batch_dims %d with indices %v of %v: sizes behind the batch must be constant", b, idx, s)
+	}
+	number := int64(1)
+	weights := make([]int64, n)
+	for i := n - 1; i >= 0; i-- {
+		weights[i] = number
+		number *= within[i].Size
+	}
+	places := c.Op("Mod", []string{c.in(1), c.b.vector(sizes(within)...)}) // from the end to from the start
+	places = c.Op("Mul", []string{places, c.b.vector(weights...)})
+	places = c.Op("ReduceSum", []string{places, c.b.vector(-1)}, graph.IntAttr("keepdims", 0))
+	count, size := product(idx[b:len(idx)-1]).Size, product(rest).Size
+	places = c.Op("Reshape", []string{places, c.b.vector(-1, count, 1)})
+	places = c.Op("Expand", []string{places, c.b.vector(1, 1, size)})
+	flat := func(v string, n int64) string { return c.Op("Reshape", []string{v, c.b.vector(-1, n, size)}) }
+	return c.reshapeLike(c.scatter(flat(zeros, number), places, flat(c.Grad(), count), 1), c.x())
+}
+
+func topKType(c *Call) ([]Type, error) {
+	axis, err := normal(c.Node.Int("axis", -1), len(c.types[0].Shape))
+	if err != nil {
+		return nil, err
+	}
+	k, _, err := c.constInts(1, "k")
+	switch {
+	case err != nil:
+		return nil, err
+	case len(k) != 1 || k[0] < 0:
+		return nil, fmt.Errorf("k %v", k)
+	}
+	s := replaced(c.types[0].Shape, axis, graph.Dim{Size: k[0]})
+	return []Type{{c.types[0].DType, s}, {graph.Int64, s}}, nil
+}
+
+func topK(c *Call, _ int) string {
+	at := ""
+	if len(c.Node.Outputs) > 1 {
+		at = c.Node.Outputs[1]
+	}
+	if at == "" {
+		at = c.b.ops("TopK", []string{c.x(), c.in(1)}, 2, c.Node.Attrs...)[1]
+	}
+	return c.scatter(c.b.filled(c.x(), 0), at, c.Grad(), c.Node.Int("axis", -1))
+}
+
+func oneHotType(c *Call) ([]Type, error) {
+	s := c.types[0].Shape
+	axis, err := normal(c.Node.Int("axis", -1), len(s)+1)
+	if err != nil {
+		return nil, err
+	}
+	depth := graph.Dim{Size: -1}
+	if v, err := c.floats(1); err == nil && len(v) == 1 && v[0] >= 0 && v[0] < largest {
+		depth.Size = int64(v[0])
+	}
+	return []Type{{c.types[2].DType, slices.Insert(slices.Clone(s), axis, depth)}}, nil
+}
+
+// oneHotValues splits the sum of g into that off the hot places and that on them.
+func oneHotValues(c *Call, _ int) string {
+	g := c.Grad()
+	zeroOne := graph.FromNumbers("", c.Type(g).DType, []float64{0, 1}, 2)
+	if zeroOne == nil {
+		return c.Fail("no gradient for elements of type %s", c.Type(g).DType)
+	}
+	hot := c.Op("OneHot", []string{c.in(0), c.in(1), c.b.constant(zeroOne)}, c.Node.Attrs...)
+	vector := func(a string) string { return c.Op("Reshape", []string{c.total(a), c.b.vector(1)}) }
+	on := vector(c.mul(g, hot))
+	return c.Op("Concat", []string{c.sub(vector(g), on), on}, graph.IntAttr("axis", 0))
+}
+
+func rangeType(c *Call) ([]Type, error) {
+	n := graph.Dim{Size: -1}
+	var v [3]float64
+	known := true
+	for i := range v {
+		f, err := c.floats(i)
+		if known = known && err == nil && len(f) == 1; known {
+			v[i] = f[0]
+		}
+	}
+	if size := math.Ceil((v[1] - v[0]) / v[2]); known && size < largest {
+		n.Size = int64(max(0, size))
+	}
+	return []Type{{c.types[0].DType, graph.Shape{n}}}, nil
+}
+
+func eyeType(c *Call) ([]Type, error) {
+	t := c.types[0]
+	if a := c.Node.Attr("dtype"); a != nil {
+		t.DType = graph.DType(a.I)
+	}
+	return []Type{t}, nil
+}
