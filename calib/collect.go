@@ -210,7 +210,7 @@ const (
 // places is the number of positions of each row that statistics look at.
 func places(l quant.LayerInfo) int {
 	if l.Conv == nil {
-		return 1
+		return l.Positions
 	}
 	n := patchWork / (l.In * l.In * l.Conv.Group)
 	return min(max(n, minPlaces), maxPlaces, l.Conv.Positions())
@@ -233,8 +233,8 @@ func (k *collector) rowWeights(from, rows int) []float64 {
 	return slices.Repeat([]float64{1}, rows)
 }
 
-// patcher makes patches of a convolution in one group, n of each row. A row of the input of
-// a dense layer is its only patch.
+// patcher makes patches of a convolution in one group, n of each row. What a dense layer reads are patches
+// already.
 type patcher struct {
 	layer   quant.LayerInfo
 	n, from int // patches of a row, first row of the batch
@@ -273,7 +273,11 @@ func (p patcher) squares(grads []float32, r, end, first int, weights []float64) 
 		for k := range p.n {
 			at := place(k, p.n, all, p.from+r+j)
 			for o := first; o < first+p.layer.Out; o++ {
-				g := float64(grads[j*size+o*all+at])
+				i := o*all + at
+				if p.layer.Conv == nil { // one vector after the other
+					i = at*p.layer.Out + o
+				}
+				g := float64(grads[j*size+i])
 				out[j*p.n+k] += weights[j] * g * g
 			}
 		}
@@ -285,7 +289,7 @@ func (p patcher) squares(grads []float32, r, end, first int, weights []float64) 
 // outputs, squared: ||W_:,i||^2 for input i of a dense layer, and for a convolution that of
 // its channel's weights, borders not counted.
 func costs(l quant.LayerInfo, size int) []float64 {
-	channels, perGroup := size, l.Out
+	channels, perGroup := l.In, l.Out
 	if l.Conv != nil {
 		channels, perGroup = l.Conv.Channels, l.Out/l.Conv.Group
 	}
@@ -296,6 +300,10 @@ func costs(l quant.LayerInfo, size int) []float64 {
 	}
 	out := make([]float64, size)
 	for k := range out {
+		if l.Conv == nil { // one vector after the other
+			out[k] = sums[k%channels]
+			continue
+		}
 		out[k] = sums[k/(size/channels)]
 	}
 	return out

@@ -17,8 +17,8 @@ import (
 //
 // and every Conv as it is, with what follows it folded in. Constant nodes become
 // initializers; Identity, Dropout and Flatten or Reshape that change nothing go
-// away; MatMul with constant weights becomes Gemm; alpha, beta, transA and
-// transposed weights are folded; so are per-channel affine operators around a dense
+// away; MatMul with constant weights becomes Gemm, between two Reshapes where it reads a value of more than two axes;
+// alpha, beta, transA and transposed weights are folded; so are per-channel affine operators around a dense
 // layer, and behind a Conv (BatchNormalization, Add, Sub, Mul, Div by constants),
 // except those on the model's input; a Relu behind the MaxPool of a Conv goes in
 // front of it, where integer kernels take it in. Folded initializers that were
@@ -58,6 +58,7 @@ func canonical(m *graph.Model, types autodiff.Types) (*graph.Model, autodiff.Typ
 	r.constants()
 	// Nodes that pass their first input on unchanged.
 	r.repeat(func(n *graph.Node) bool { return r.passes(n) && r.bypass(n) })
+	r.flatten()
 	r.gemms()
 	// Operators s*x+t, with s and t constant per channel, go into the layer in front of them or, where
 	// that is not possible, into those behind.

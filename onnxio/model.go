@@ -142,6 +142,21 @@ func (m *Model) Classes() int { return max(m.perRow, 2) }
 // Types returns the types of the model's values. They are shared: clone the map before changing it.
 func (m *Model) Types() autodiff.Types { return m.types }
 
+// PerRow returns how many numbers of a value one row of the input makes; ok is false where that is not known.
+func (m *Model) PerRow(value string) (n int, ok bool) {
+	t, ok := m.types[value]
+	shape := slices.Clone(t.Shape)
+	if len(shape) > 0 && shape[0].Size < 0 && shape[0].Param == "" {
+		shape[0].Param = batchParam
+	}
+	d := product(shape)
+	if m.fixed > 0 && d.Size >= 0 {
+		return int(d.Size) / m.fixed, ok && int(d.Size)%m.fixed == 0
+	}
+	name, times := Multiple(d)
+	return int(times), ok && d.Size < 0 && name == batchParam
+}
+
 // Feed makes the model's input tensor of rows of inputs. A float tensor shares their memory: x must not
 // change while the tensor is in use.
 func (m *Model) Feed(x []float32) *graph.Tensor {

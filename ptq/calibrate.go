@@ -162,7 +162,7 @@ func (c *calibrated) onGrid(i int) bool {
 // inFloat reports whether layer i computes in float, on weights of few bits.
 func (c *calibrated) inFloat(i int) bool {
 	first := &c.found[0]
-	return !c.integer[i] || c.grid.input == nil && first.Fixed == "" && first.Conv == nil &&
+	return !c.integer[i] || c.grid.input == nil && first.Fixed == "" && first.Conv == nil && first.Positions == 1 &&
 		c.layers[i].Input == first.Input
 }
 
@@ -175,7 +175,7 @@ const maxGridError = eval.HeadlineMargin / 2
 func (c *calibrated) fitInput(ctx context.Context) (warnings []string, err error) {
 	c.grid = grid{wide: slices.Clone(c.layers)}
 	first := c.found[0]
-	if first.Fixed != "" || first.Conv != nil || !c.integer[0] || c.o.Input == InputFloat {
+	if first.Fixed != "" || first.Conv != nil || first.Positions > 1 || !c.integer[0] || c.o.Input == InputFloat {
 		return nil, nil // what lies behind a layer in float is no input any more
 	}
 	raw := first.Input == c.canonical.Graph.DataInputs()[0].Name

@@ -58,9 +58,25 @@ func open(m *onnxio.Model, t *task.Task, o *Options) (*opened, error) {
 	if out.found, err = quant.FindLayers(out.canonical); err != nil {
 		return nil, err
 	}
+	out.positions(c)
 	out.file = c.With(out.canonical)
 	out.full, err = OpenFor(out.file, t, o.Workers)
 	return out, err
+}
+
+// positions counts how many vectors the dense layers read of each row, from the types that a run has shown.
+func (m *opened) positions(c *onnxio.Model) {
+	for i := range m.found {
+		l := &m.found[i]
+		if l.Conv != nil || l.Fixed != "" {
+			continue
+		}
+		if n, ok := c.PerRow(l.Input); ok && n > 0 && n%l.In == 0 {
+			l.Positions = n / l.In
+		} else {
+			l.Fixed = "what it reads does not follow the rows of a batch"
+		}
+	}
 }
 
 // OpenFor makes a model the classifier of a task, and checks that the two fit: its rows are those of the task's

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"cfq/onnxio"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
@@ -185,8 +186,8 @@ func fixBatch(types autodiff.Types, batch graph.Dim, size int) {
 	for name, v := range types {
 		v.Shape = slices.Clone(v.Shape)
 		for i, d := range v.Shape {
-			if d == batch {
-				v.Shape[i] = graph.Dim{Size: int64(size)}
+			if name, times := onnxio.Multiple(d); d == batch || d.Size < 0 && batch.Param != "" && name == batch.Param {
+				v.Shape[i] = graph.Dim{Size: int64(size) * times}
 			}
 		}
 		types[name] = v

@@ -54,6 +54,11 @@ func (b *builder) gemm(x string, in, out int64) string {
 	return b.Op("Gemm", []string{x, b.random("w", out, in), b.random("b", out)}, graph.IntAttr("transB", 1))
 }
 
+// tokens gives x another shape.
+func (b *builder) tokens(x string, shape ...int64) string {
+	return b.Op("Reshape", []string{x, b.Const(graph.FromInts("shape", shape, int64(len(shape))))})
+}
+
 type form struct {
 	name   string
 	layers int
@@ -140,6 +145,40 @@ func forms() []form {
 			h := b.Op("Relu", []string{b.gemm("x", 6, 5)})
 			s := b.Op("Mul", []string{h, b.random("c", 5)})
 			return b.Op("Concat", []string{b.gemm(s, 5, 2), b.gemm(s, 5, 3), h}, graph.IntAttr("axis", 1))
+		}},
+		{"tokens", 3, "MatMul", func(b *builder) string {
+			h := b.Op("MatMul", []string{b.tokens("x", -1, 3, 2), b.random("w", 2, 5)})
+			h = b.Op("Relu", []string{b.Op("Add", []string{b.random("c", 1, 1, 5), h})})
+			h = b.Op("Add", []string{b.Op("MatMul", []string{h, b.random("w", 1, 5, 4)}), b.random("c", 4)})
+			return b.gemm(b.Op("Flatten", []string{h}), 12, 2)
+		}},
+		{"gelu in pieces", 3, "MatMul", func(b *builder) string {
+			h := b.Op("Add", []string{b.Op("MatMul", []string{b.tokens("x", -1, 3, 2), b.random("w", 2, 5)}), b.random("c", 5)})
+			g := b.Op("Erf", []string{b.Op("Div", []string{h, b.random("c")})})
+			g = b.Op("Mul", []string{h, b.Op("Add", []string{g, b.random("c")})})
+			h = b.Op("MatMul", []string{g, b.random("w", 5, 4)})
+			return b.gemm(b.Op("Flatten", []string{b.Op("Add", []string{h, b.Op("Neg", []string{h})})}), 12, 2)
+		}},
+		{"residual", 2, "MatMul", func(b *builder) string {
+			h := b.tokens("x", -1, 3, 2)
+			h = b.Op("Add", []string{h, b.Op("MatMul", []string{h, b.random("w", 2, 2)})})
+			h = b.Op("Mul", []string{h, b.random("c", 3, 1)})
+			return b.gemm(b.Op("Flatten", []string{h}), 6, 2)
+		}},
+		{"a constant for each token", 2, "MatMul", func(b *builder) string {
+			h := b.Op("MatMul", []string{b.tokens("x", -1, 3, 2), b.random("w", 2, 3)})
+			h = b.Op("Add", []string{b.Op("Relu", []string{h}), b.random("c", 3, 3)})
+			return b.gemm(b.Op("Flatten", []string{h}), 9, 2)
+		}},
+		{"batch behind the tokens", 3, "MatMul", func(b *builder) string {
+			h := b.Op("Transpose", []string{b.tokens("x", -1, 3, 2)}, graph.IntsAttr("perm", 1, 0, 2))
+			h = b.Op("Tanh", []string{b.Op("MatMul", []string{h, b.random("w", 2, 4)})})
+			h = b.Op("Transpose", []string{b.Op("MatMul", []string{h, b.random("w", 4, 3)})}, graph.IntsAttr("perm", 1, 0, 2))
+			return b.gemm(b.Op("Flatten", []string{h}), 9, 2)
+		}},
+		{"four axes", 2, "MatMul", func(b *builder) string {
+			h := b.Op("MatMul", []string{b.tokens("x", -1, 3, 1, 2), b.random("w", 2, 4)})
+			return b.gemm(b.tokens(h, -1, 12), 12, 2)
 		}},
 		{"not dense", 0, "", func(b *builder) string {
 			return b.Op("MatMul", []string{"x", b.Op("Transpose", []string{"x"})})

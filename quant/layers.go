@@ -17,13 +17,14 @@ import (
 type LayerInfo struct {
 	Node          string    // name of the node, unique among the layers; its output's when it has none
 	Weight, Bias  string    // their initializers; Bias is "" when there is none
-	Input, Output string    // values, [N, In] and [N, Out]; for a convolution [N, channels, sizes...]
+	Input, Output string    // values, [N*Positions, In] and [N*Positions, Out]; for a convolution [N, channels, sizes...]
 	In, Out       int       // In*Out is the number of weights, whatever their shape
 	W             []float32 // Out x In; nil when the layer is not in canonical form
 	B             []float32 // Out; all zero when there is no bias; nil when the layer is not in canonical form
 	Columns       int       // columns of the integer kernel: In, or more where Input.Fold says that inputs are split
-	// Positions is how often a row of the input uses each weight: 1, or the number of
-	// positions of a convolution. Conv says more of those; nil for dense layers.
+	// Positions is how often a row of the model's input uses each weight: the number of positions of a convolution, and
+	// of vectors that a dense layer reads of each row, such as the tokens of a transformer. Conv says more of
+	// convolutions; nil for dense layers.
 	Positions int
 	Conv      *Conv
 	Behind    Behind

@@ -196,13 +196,18 @@ func addErrors(sums []float64, l *quant.LayerInfo, changes []Change, h, g []floa
 // alongDense gives to add g (W h + B) of each change and row: (g W) h + g B, which takes
 // one matrix product for each change.
 func alongDense(l *quant.LayerInfo, changes []Change, h, g []float32, rows int, add func(f, r int, v float64)) {
-	p := blas32.General{Rows: rows, Cols: l.In, Stride: l.In, Data: make([]float32, rows*l.In)}
+	n := rows * l.Positions
+	p := blas32.General{Rows: n, Cols: l.In, Stride: l.In, Data: make([]float32, n*l.In)}
 	for f, c := range changes {
 		blas32.Gemm(blas.NoTrans, blas.NoTrans, 1,
-			blas32.General{Rows: rows, Cols: l.Out, Stride: l.Out, Data: g},
+			blas32.General{Rows: n, Cols: l.Out, Stride: l.Out, Data: g},
 			blas32.General{Rows: l.Out, Cols: l.In, Stride: l.In, Data: c.W}, 0, p)
 		for r := range rows {
-			add(f, r, dot(p.Data[r*l.In:(r+1)*l.In], h[r*l.In:(r+1)*l.In])+dot(g[r*l.Out:(r+1)*l.Out], c.B))
+			var v float64
+			for k := r * l.Positions; k < (r+1)*l.Positions; k++ {
+				v += dot(p.Data[k*l.In:(k+1)*l.In], h[k*l.In:(k+1)*l.In]) + dot(g[k*l.Out:(k+1)*l.Out], c.B)
+			}
+			add(f, r, v)
 		}
 	}
 }
@@ -213,7 +218,7 @@ func alongConv(l *quant.LayerInfo, changes []Change, h, g []float32, rows int, a
 	in, out := len(h)/rows, len(g)/rows
 	for r := range rows {
 		own := g[r*out : (r+1)*out]
-		d := convGradient(l, h[r*in:(r+1)*in], own)
+		d := gradient(l, h[r*in:(r+1)*in], own)
 		for f, c := range changes {
 			var v float64
 			for k, w := range c.W {

@@ -25,8 +25,9 @@ const (
 //	(g_o (f(z_o + e_o) - f(z_o)))^2,  e_o = (W' - W)_o h + (B' - B)_o,
 //
 // where z is the layer's output, f the Relu or Clip behind it (quant.Behind), g the margin's gradient by f(z), h what
-// the layer's kernel reads, and W' and B' are what change makes of the layer. A unit that a coarse row makes fire where
-// it should not thus has an error.
+// the layer's kernel reads, and W' and B' are what change makes of the layer. What several positions of a row add to
+// the margin is summed before it is squared. A unit that a coarse row makes fire where it should not thus has an
+// error.
 //
 // A unit that fires nowhere on the rows may fire elsewhere. So unseenRows / n of the mean of (g_o^2 + unseenShare
 // mean g^2) e_o^2 is added: what the row does to its own output, as if f let it pass. An error of zero
@@ -103,23 +104,30 @@ func (s *rowErrors) add(h, z, g []float32, rows int) {
 	for _, v := range g {
 		s.slopes += float64(v) * float64(v)
 	}
-	e := make([]float32, rows*l.Out)
+	n := rows * l.Positions
+	e := make([]float32, n*l.Out)
 	read := quant.Reads(s.changes[0].Act, s.changes[0].Input, h, rows)
 	for f, d := range s.changes {
-		for r := range rows {
+		for r := range n {
 			copy(e[r*l.Out:(r+1)*l.Out], d.B)
 		}
 		blas32.Gemm(blas.NoTrans, blas.Trans, 1,
-			blas32.General{Rows: rows, Cols: l.In, Stride: l.In, Data: read},
+			blas32.General{Rows: n, Cols: l.In, Stride: l.In, Data: read},
 			blas32.General{Rows: l.Out, Cols: l.In, Stride: l.In, Data: d.W}, 1,
-			blas32.General{Rows: rows, Cols: l.Out, Stride: l.Out, Data: e})
-		for k, v := range e {
-			at := f*l.Out + k%l.Out
-			moved := float64(g[k]) * float64(min(max(z[k]+v, lo), hi)-min(max(z[k], lo), hi))
-			through := float64(g[k]) * float64(v)
+			blas32.General{Rows: n, Cols: l.Out, Stride: l.Out, Data: e})
+		for k := range rows * l.Out {
+			row, o := k/l.Out, k%l.Out
+			at := f*l.Out + o
+			var moved, through, own float64
+			for p := (row*l.Positions)*l.Out + o; p < (row+1)*l.Positions*l.Out; p += l.Out {
+				v := e[p]
+				moved += float64(g[p]) * float64(min(max(z[p]+v, lo), hi)-min(max(z[p], lo), hi))
+				through += float64(g[p]) * float64(v)
+				own += float64(v) * float64(v)
+			}
 			s.seen[at] += moved * moved
 			s.passing[at] += through * through
-			s.own[at] += float64(v) * float64(v)
+			s.own[at] += own
 		}
 	}
 }

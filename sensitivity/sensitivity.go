@@ -42,8 +42,8 @@ func Gradient(
 		in, out, sum := len(h)/rows, len(g)/rows, 0.0
 		for r := range rows {
 			h, g := h[r*in:(r+1)*in], g[r*out:(r+1)*out]
-			if l.Conv != nil {
-				sum += floats.Norm(convGradient(l, h, g), 1)
+			if l.Conv != nil || l.Positions > 1 {
+				sum += floats.Norm(gradient(l, h, g), 1)
 			} else {
 				sum += norm1(h) * norm1(g)
 			}
@@ -89,7 +89,7 @@ func observe(
 
 // fits checks that rows of what a layer reads and makes are of its size.
 func fits(l *quant.LayerInfo, h, g []float32, rows int) error {
-	in, out := l.In, l.Out
+	in, out := l.In*l.Positions, l.Out*l.Positions
 	if c := l.Conv; c != nil {
 		in, out = c.Channels, l.Out*c.Positions()
 		for _, n := range c.Input {
@@ -103,11 +103,21 @@ func fits(l *quant.LayerInfo, h, g []float32, rows int) error {
 	return nil
 }
 
-// convGradient returns the gradient, Out x In, by the weights of a convolution for
-// one row: h is what it reads and g the gradient by what it makes. It is the sum over
-// the positions of the outer products of g there and the patch there.
-func convGradient(l *quant.LayerInfo, h, g []float32) []float64 {
+// gradient returns the gradient, Out x In, by the weights of a layer for one row: h is what it reads and g the gradient
+// by what it makes. It is the sum over the positions of the outer products of g there and what the layer reads there.
+func gradient(l *quant.LayerInfo, h, g []float32) []float64 {
 	d, patch := make([]float64, l.Params()), make([]float64, l.In)
+	if l.Conv == nil {
+		for p := range l.Positions {
+			for i, v := range h[p*l.In : (p+1)*l.In] {
+				patch[i] = float64(v)
+			}
+			for o, v := range g[p*l.Out : (p+1)*l.Out] {
+				floats.AddScaled(d[o*l.In:(o+1)*l.In], float64(v), patch)
+			}
+		}
+		return d
+	}
 	n, outs := l.Conv.Positions(), l.Out/l.Conv.Group
 	for group := range l.Conv.Group {
 		for p := range n {
@@ -133,8 +143,8 @@ func Weights(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo,
 		in, out := len(h)/rows, len(g)/rows
 		for r := range rows {
 			h, g := h[r*in:(r+1)*in], g[r*out:(r+1)*out]
-			if l.Conv != nil {
-				for k, d := range convGradient(l, h, g) {
+			if l.Conv != nil || l.Positions > 1 {
+				for k, d := range gradient(l, h, g) {
 					scores[i][k] += math.Abs(d)
 				}
 				continue

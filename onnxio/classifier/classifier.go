@@ -116,7 +116,7 @@ func (c *Model) Close() error {
 // Logits returns rows x classes values in front of the head; a single logit is
 // one value per row.
 func (c *Model) Logits(ctx context.Context, x []float32) (logits []float32, classes int, err error) {
-	out, err := c.run(ctx, "forward", c.forward, x, []want{{c.logits, c.classes}})
+	out, err := c.run(ctx, "forward", c.forward, x, []want{{name: c.logits, size: c.classes}})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -166,10 +166,25 @@ func (c *Model) With(g *graph.Model) *Model {
 	}
 }
 
-// want names a value and its size per row.
+// want names a value and its size per row. The numbers of a row stand together where inner is 0, else so many of them
+// do, and those of the other rows follow.
 type want struct {
-	name string
-	size int
+	name        string
+	size, inner int
+}
+
+// rows returns the numbers v of n rows with those of each row together.
+func (w *want) rows(v []float32, n int) []float32 {
+	if w.inner == 0 || w.inner == w.size {
+		return v
+	}
+	out := make([]float32, 0, len(v))
+	for r := range n {
+		for at := r * w.inner; at < len(v); at += n * w.inner {
+			out = append(out, v[at:at+w.inner]...)
+		}
+	}
+	return out
 }
 
 // run feeds x through the session called key, which build makes the graph of, batch by batch, and returns each wanted
@@ -229,7 +244,7 @@ func (c *Model) runBatch(ctx context.Context, s *ort.Session, x []float32, wants
 		if run := max(rows, c.Fixed()); len(out[i]) != run*w.size {
 			return nil, fmt.Errorf("value %q has %d numbers for %d rows of %d", w.name, len(out[i]), run, w.size)
 		}
-		out[i] = out[i][:rows*w.size]
+		out[i] = w.rows(out[i], max(rows, c.Fixed()))[:rows*w.size]
 	}
 	return out, nil
 }

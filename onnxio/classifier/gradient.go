@@ -50,7 +50,7 @@ func (c *Model) grads(ctx context.Context, key string, scalar appender, x []floa
 	build := func() (*graph.Model, error) {
 		return c.withGradients([]string{marginName}, []string{c.Input().Name}, scalar)
 	}
-	out, err := c.run(ctx, key, build, x, []want{{marginName, 1}, {gradOf(0), c.Dim()}})
+	out, err := c.run(ctx, key, build, x, []want{{name: marginName, size: 1}, {name: gradOf(0), size: c.Dim()}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -80,21 +80,17 @@ func (c *Model) Observe(ctx context.Context, x []float32, p Probe,
 	}
 	wants := make([]want, 0, len(values)+len(grads))
 	for i, name := range append(append([]string{}, values...), grads...) {
-		t, ok := c.Types()[name]
-		if !ok {
+		if _, ok := c.Types()[name]; !ok {
 			return fmt.Errorf("the model has no value %q", name)
 		}
-		size := 1
-		for _, d := range t.Shape[min(1, len(t.Shape)):] {
-			if d.Size < 0 {
-				return fmt.Errorf("value %q is not of the form rows x features", name)
-			}
-			size *= int(d.Size)
+		size, ok := c.PerRow(name)
+		if !ok {
+			return fmt.Errorf("value %q is not of the form rows x features", name)
 		}
 		if i >= len(values) {
 			name = gradOf(i - len(values))
 		}
-		wants = append(wants, want{name, size})
+		wants = append(wants, want{name: name, size: size})
 	}
 	m, err := c.withGradients(values, grads, scalar)
 	if err != nil {
@@ -109,12 +105,20 @@ func (c *Model) Observe(ctx context.Context, x []float32, p Probe,
 	}
 	defer s.Close() //nolint:errcheck // nothing is lost
 	n := len(x) / c.Dim()
+	picks := func(from, to int) []*graph.Tensor {
+		if len(grads) == 0 || p.Margin {
+			return nil
+		}
+		return []*graph.Tensor{c.picks(p.Classes, from, to)}
+	}
+	if n > 0 {
+		if err := c.order(ctx, s, x[:c.Dim()], wants, slices.Concat(values, grads), picks); err != nil {
+			return err
+		}
+	}
 	for from := 0; from < n; from += c.o.Batch {
 		to := min(from+c.o.Batch, n)
-		var extra []*graph.Tensor
-		if len(grads) > 0 && !p.Margin {
-			extra = append(extra, c.picks(p.Classes, from, to))
-		}
+		extra := picks(from, to)
 		out, err := c.runBatch(ctx, s, x[from*c.Dim():to*c.Dim()], wants, extra...)
 		if err != nil {
 			return err
@@ -126,6 +130,71 @@ func (c *Model) Observe(ctx context.Context, x []float32, p Probe,
 	return nil
 }
 
+// order finds how the numbers of values stand whose first axis is not that of the batch: those of one row need not
+// stand together, such as in [tokens, rows, features], also where the first two axes are one. It shows in what changes
+// with the second row of a batch.
+func (c *Model) order(ctx context.Context, s *ort.Session, x []float32, wants []want, values []string,
+	picks func(from, to int) []*graph.Tensor,
+) error {
+	var open []int
+	var probed []want
+	for i, v := range values {
+		shape := c.Types()[v].Shape
+		if len(shape) == 0 || c.Fixed() == 1 || shape[0].Size == int64(c.Fixed()) {
+			continue
+		}
+		if _, times := onnxio.Multiple(shape[0]); shape[0].Size >= 0 || times > 1 {
+			open, probed = append(open, i), append(probed, wants[i])
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	moved := slices.Clone(x)
+	for j, v := range x {
+		moved[j] += 0.5 + float32(j%7)/8 + 0.1*v
+	}
+	rows := max(2, c.Fixed())
+	var seen [2][][]float32
+	for k, second := range [][]float32{x, moved} {
+		batch := slices.Concat(x, second)
+		for len(batch) < rows*len(x) {
+			batch = append(batch, x...)
+		}
+		var err error
+		if seen[k], err = c.runBatch(ctx, s, batch, probed, picks(0, rows)...); err != nil {
+			return err
+		}
+	}
+	for k, i := range open {
+		inner := innermost(seen[0][k], seen[1][k], rows)
+		if inner == 0 {
+			return fmt.Errorf("value %q mixes the rows of a batch", values[i])
+		}
+		wants[i].inner = inner
+	}
+	return nil
+}
+
+// innermost returns how many neighbouring numbers belong to one row, where a and b, of as many rows as given, differ in
+// the second row alone: as many as possible. It is 0 where other rows differ, too.
+func innermost(a, b []float32, rows int) int {
+	size := len(a) / rows
+	for inner := size; inner > 0; inner-- {
+		if size%inner != 0 {
+			continue
+		}
+		other := false
+		for at := range a {
+			other = other || at/inner%rows != 1 && a[at] != b[at]
+		}
+		if !other {
+			return inner
+		}
+	}
+	return 0
+}
+
 // picks makes the input that picks each row's class: -1 at the class, 0 elsewhere.
 func (c *Model) picks(classes []int, from, to int) *graph.Tensor {
 	k := c.Classes()
@@ -133,7 +202,7 @@ func (c *Model) picks(classes []int, from, to int) *graph.Tensor {
 	v := make([]float32, rows*k)
 	for i := range to - from {
 		class := c.target
-		if classes != nil {
+		if from+i < len(classes) {
 			class = classes[from+i]
 		}
 		v[i*k+class] = -1
@@ -318,7 +387,7 @@ func (c *Model) LogitGrads(ctx context.Context, x []float32, class int) ([]float
 			return c.pick(b, c.wideLogits(b), class)
 		})
 	}
-	out, err := c.run(ctx, fmt.Sprintf("logit %d", class), build, x, []want{{gradOf(0), c.Dim()}})
+	out, err := c.run(ctx, fmt.Sprintf("logit %d", class), build, x, []want{{name: gradOf(0), size: c.Dim()}})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,257 @@
+package onnxio
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cfq/onnxio/autodiff"
+	"cfq/onnxio/graph"
+)
+
+// flattener gives products of values of any rank with stored weights the form of a dense layer. A product with [D, E]
+// computes with each vector along the last axis by itself, so it is
+//
+//	Reshape to [-1, D] -> Gemm -> Reshape back
+//
+// and everything that knows dense layers knows it. ONNX Runtime computes the product of a value of any rank with a
+// matrix in one call, too, and a Reshape copies nothing.
+//
+// What is computed element by element behind the layer goes in front of the second Reshape: there biases fold into the
+// layer, activations fuse with it, and where another layer follows, the two Reshapes between go away.
+type flattener struct {
+	*rewriter
+	backs map[*graph.Node]bool // the Reshapes behind layers, all from [-1, E] to [..., E]
+}
+
+// flatten rewrites all products with more than two axes whose weights are constant.
+func (r *rewriter) flatten() {
+	f := &flattener{rewriter: r, backs: map[*graph.Node]bool{}}
+	for _, n := range slices.Clone(r.g.Nodes) {
+		if n.Is("MatMul") {
+			f.product(n)
+		}
+	}
+	if len(f.backs) == 0 {
+		return
+	}
+	r.index()
+	r.repeat(f.sink)
+	r.repeat(f.join)
+	r.repeat(f.unused)
+}
+
+// product puts the MatMul n between two Reshapes.
+func (f *flattener) product(n *graph.Node) {
+	x, w := f.types[n.Input(0)], f.constant(n.Input(1))
+	if len(x.Shape) < 3 || w == nil || len(w.Dims) < 2 || len(w.Dims) > len(x.Shape) || w.Len() == 0 {
+		return
+	}
+	in, out := w.Dims[len(w.Dims)-2], w.Dims[len(w.Dims)-1]
+	if int64(w.Len()) != in*out { // a matrix for each of several
+		return
+	}
+	lead := x.Shape[:len(x.Shape)-1]
+	back, ok := sizesOf(append(slices.Clone(lead), graph.Dim{Size: out}))
+	if !ok {
+		return
+	}
+	if len(w.Dims) > 2 {
+		c := *w
+		c.Name, c.Dims = f.names.Name("w"), []int64{in, out}
+		f.g.Inits = append(f.g.Inits, &c)
+		f.inits[c.Name], f.retired[n.Input(1)] = &c, true
+		n.Inputs[1] = c.Name
+	}
+	rows := product(lead)
+	at := slices.Index(f.g.Nodes, n)
+	flat := f.reshape(n.Inputs[0], []int64{-1, in}, graph.Shape{rows, {Size: in}})
+	f.g.Nodes = slices.Insert(f.g.Nodes, at, flat)
+	n.Inputs[0] = flat.Outputs[0]
+	f.behind(n, back, graph.Shape{rows, {Size: out}})
+}
+
+// reshape makes a node, which is not in the graph yet, that gives value the shape to, of the type given.
+func (f *flattener) reshape(value string, to []int64, shape graph.Shape) *graph.Node {
+	out := f.names.Name("r")
+	f.types[out] = autodiff.Type{DType: graph.Float, Shape: shape}
+	return &graph.Node{Op: "Reshape", Inputs: []string{value, f.shape(to)}, Outputs: []string{out}}
+}
+
+// shape returns a constant of whole numbers, the same for the same numbers.
+func (f *flattener) shape(v []int64) string {
+	for _, t := range f.g.Inits {
+		if t.DType == graph.Int64 && len(t.Dims) == 1 && t.Dims[0] == int64(len(v)) {
+			if have, err := t.Ints(); err == nil && slices.Equal(have, v) {
+				return t.Name
+			}
+		}
+	}
+	t := graph.FromInts(f.names.Name("n"), v, int64(len(v)))
+	f.g.Inits = append(f.g.Inits, t)
+	f.inits[t.Name] = t
+	f.retired[t.Name] = true
+	return t.Name
+}
+
+// behind puts a Reshape behind n, whose output has the shape flat from now on.
+func (f *flattener) behind(n *graph.Node, to []int64, flat graph.Shape) {
+	y := n.Outputs[0]
+	n.Outputs = []string{f.names.Name("y")}
+	f.types[n.Outputs[0]] = autodiff.Type{DType: graph.Float, Shape: flat}
+	back := &graph.Node{Op: "Reshape", Inputs: []string{n.Outputs[0], f.shape(to)}, Outputs: []string{y}}
+	f.backs[back] = true
+	f.g.Nodes = slices.Insert(f.g.Nodes, slices.Index(f.g.Nodes, n)+1, back)
+}
+
+// sizesOf returns the shape as that of a Reshape, with -1 for the only size that is not known.
+func sizesOf(s graph.Shape) ([]int64, bool) {
+	out, free := make([]int64, len(s)), 0
+	for i, d := range s {
+		if out[i] = d.Size; d.Size < 0 {
+			out[i] = -1
+			free++
+		} else if d.Size == 0 {
+			return nil, false
+		}
+	}
+	return out, free < 2
+}
+
+// product is the number of elements of a value of shape s: a size or, where one size is not known but has a name, a
+// multiple of that, such as N*8. It is not known where two are not.
+func product(s graph.Shape) graph.Dim {
+	n, name, free := int64(1), "", 0
+	for _, d := range s {
+		if d.Size >= 0 {
+			n *= d.Size
+			continue
+		}
+		var times int64
+		name, times = Multiple(d)
+		n *= times
+		free++
+	}
+	switch {
+	case free == 0:
+		return graph.Dim{Size: n}
+	case free > 1 || name == "":
+		return graph.Dim{Size: -1}
+	case n == 1:
+		return graph.Dim{Size: -1, Param: name}
+	}
+	return graph.Dim{Size: -1, Param: fmt.Sprintf("%s*%d", name, n)}
+}
+
+// Multiple takes the name of a size that is not known apart: N*8 is 8 times N.
+func Multiple(d graph.Dim) (name string, times int64) {
+	if i := strings.LastIndexByte(d.Param, '*'); i > 0 {
+		if k, err := strconv.ParseInt(d.Param[i+1:], 10, 32); err == nil && k > 0 {
+			return d.Param[:i], k
+		}
+	}
+	return d.Param, 1
+}
+
+// sink puts n, which computes element by element, in front of the Reshapes behind layers that it reads.
+func (f *flattener) sink(n *graph.Node) bool {
+	if !n.Standard() || !slices.Contains(elementwise(), n.Op) || len(n.Outputs) != 1 {
+		return false
+	}
+	shape := f.types[n.Outputs[0]].Shape
+	to, ok := sizesOf(shape)
+	if !ok || len(to) < 2 || n.Outputs[0] == "" {
+		return false
+	}
+	last := len(to) - 1
+	inputs, constants, rows := slices.Clone(n.Inputs), map[int][]int64{}, graph.Dim{}
+	found := false
+	for i, in := range n.Inputs {
+		if in == "" {
+			continue
+		}
+		back := f.producers[in]
+		switch t := f.inits[in]; {
+		case t != nil:
+			if !alongLast(t.Dims, to[last]) {
+				return false
+			}
+			constants[i] = t.Dims
+		case back == nil || !f.backs[back] || len(f.types[in].Shape) != len(to) ||
+			!slices.Equal(f.types[in].Shape[:last], shape[:last]):
+			return false
+		default:
+			inputs[i], found = back.Input(0), true
+			rows = f.types[back.Input(0)].Shape[0]
+		}
+	}
+	if !found {
+		return false
+	}
+	for i, dims := range constants {
+		if len(dims) > 2 {
+			inputs[i] = f.squeezed(n.Inputs[i])
+		}
+	}
+	n.Inputs = inputs
+	f.behind(n, to, graph.Shape{rows, {Size: to[last]}})
+	return true
+}
+
+// alongLast reports whether a constant of these dimensions holds one number for each place of the last axis, or one.
+func alongLast(dims []int64, last int64) bool {
+	for i, d := range dims {
+		if d != 1 && (i < len(dims)-1 || d != last) {
+			return false
+		}
+	}
+	return true
+}
+
+// squeezed returns a constant without the leading axes of size 1.
+func (f *flattener) squeezed(name string) string {
+	c := *f.inits[name]
+	c.Name, c.Dims = f.names.Name("c"), c.Dims[len(c.Dims)-1:]
+	f.g.Inits = append(f.g.Inits, &c)
+	f.inits[c.Name], f.retired[name] = &c, true
+	return c.Name
+}
+
+// join makes a Reshape to [-1, D] behind a Reshape from [-1, D] go away.
+func (f *flattener) join(n *graph.Node) bool {
+	back := f.producers[n.Input(0)]
+	if !n.Is("Reshape") || f.backs[n] || back == nil || !f.backs[back] {
+		return false
+	}
+	to := f.inits[n.Input(1)]
+	from := f.types[back.Input(0)].Shape
+	if to == nil || len(from) != 2 || from[1].Size < 1 {
+		return false
+	}
+	v, err := to.Ints()
+	if err != nil || !slices.Equal(v, []int64{-1, from[1].Size}) {
+		return false
+	}
+	n.Inputs[0] = back.Input(0)
+	return f.bypass(n)
+}
+
+// unused removes a Reshape that nothing reads any more.
+func (f *flattener) unused(n *graph.Node) bool {
+	if !f.backs[n] || len(f.consumers[n.Outputs[0]]) > 0 || f.g.IsOutput(n.Outputs[0]) {
+		return false
+	}
+	f.forget(n.Outputs[0])
+	f.remove(n)
+	return true
+}
+
+// elementwise are the operators each of whose outputs depends on the same place of their inputs alone.
+func elementwise() []string {
+	return []string{
+		"Relu", "LeakyRelu", "Elu", "Selu", "Celu", "ThresholdedRelu", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh",
+		"Softplus", "Softsign", "Mish", "Gelu", "Swish", "Erf", "Exp", "Log", "Sqrt", "Abs", "Neg", "Reciprocal", "Clip",
+		"Add", "Sub", "Mul", "Div", "Pow", "Min", "Max",
+	}
+}
