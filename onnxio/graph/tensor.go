@@ -107,6 +107,40 @@ func FromNumbers[T float32 | float64](name string, t DType, v []T, dims ...int64
 	return nil
 }
 
+// FromValues makes a tensor of any type of floats of 32 and 64 bits, integers of 8 bits or more, and booleans; nil for
+// other types. Numbers that the type does not have are cut off.
+func FromValues(name string, t DType, v []float64, dims ...int64) *Tensor {
+	switch t {
+	case Float, Double:
+		return FromNumbers(name, t, v, dims...)
+	case Int64:
+		return encoded(name, t, convert[int64](v), dims)
+	case Uint64:
+		return encoded(name, t, convert[uint64](v), dims)
+	case Int32:
+		return encoded(name, t, convert[int32](v), dims)
+	case Uint32:
+		return encoded(name, t, convert[uint32](v), dims)
+	case Int16:
+		return encoded(name, t, convert[int16](v), dims)
+	case Uint16:
+		return encoded(name, t, convert[uint16](v), dims)
+	case Int8:
+		return encoded(name, t, convert[int8](v), dims)
+	case Uint8:
+		return encoded(name, t, convert[uint8](v), dims)
+	case Bool:
+		set := make([]uint8, len(v))
+		for i, x := range v {
+			if x != 0 {
+				set[i] = 1
+			}
+		}
+		return encoded(name, t, set, dims)
+	}
+	return nil
+}
+
 // FromFloats makes a float32 tensor; no dims and one value make a scalar.
 func FromFloats(name string, v []float32, dims ...int64) *Tensor {
 	return FromNumbers(name, Float, v, dims...)
@@ -124,7 +158,7 @@ func FromInts(name string, v []int64, dims ...int64) *Tensor { return encoded(na
 func FromInt32s(name string, v []int32, dims ...int64) *Tensor { return encoded(name, Int32, v, dims) }
 
 type number interface {
-	float32 | float64 | int64 | int32 | int8 | uint8
+	float32 | float64 | int64 | int32 | int16 | int8 | uint64 | uint32 | uint16 | uint8
 }
 
 func encoded[T number](name string, t DType, v []T, dims []int64) *Tensor {

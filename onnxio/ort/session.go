@@ -125,8 +125,8 @@ func (s *Session) Close() error {
 // Open to save the time.
 //
 // Inputs are only read. Cancelling ctx stops the run at the next operator; the
-// error then wraps ctx.Err(). Inputs and outputs of fixed-size number types and
-// bool are supported, 16-bit floats as inputs only.
+// error then wraps ctx.Err(). Inputs and outputs of fixed-size number types, bool and
+// texts are supported, 16-bit floats as inputs only.
 func (s *Session) Run(ctx context.Context, in []*graph.Tensor, outputs ...string) ([]*graph.Tensor, error) {
 	want, err := s.wanted(outputs)
 	if err != nil {
@@ -151,6 +151,18 @@ func (s *Session) RunInto(ctx context.Context, in []*graph.Tensor, into map[int]
 		return nil, err
 	}
 	return s.run(ctx, ordered, want, into)
+}
+
+// Tensors returns the names of the outputs that are tensors, as far as the model declares them: others, such as lists
+// of dictionaries, cannot be read.
+func (s *Session) Tensors() []string {
+	var list []string
+	for _, v := range s.outputs {
+		if v.DType != graph.Undefined || v.Extra == nil {
+			list = append(list, v.Name)
+		}
+	}
+	return list
 }
 
 // wanted returns the indices of the outputs called names, or of all.
@@ -569,6 +581,8 @@ func FloatsOf(t *graph.Tensor) ([]float32, error) {
 func overMemory(t *graph.Tensor, pin *runtime.Pinner) (ort.Value, error) {
 	bits := t.DType.Bits()
 	switch {
+	case t.DType == graph.String:
+		return newTexts(t)
 	case bits < 8:
 		return nil, fmt.Errorf("tensors of type %s cannot be fed to a model", t.DType)
 	case len(t.Dims) == 0:
@@ -583,6 +597,22 @@ func overMemory(t *graph.Tensor, pin *runtime.Pinner) (ort.Value, error) {
 	pin.Pin(&raw[0])
 	// ONNX Runtime numbers the element types as the standard does.
 	return ort.NewCustomDataTensor(t.Dims, raw, ort.TensorElementDataType(t.DType))
+}
+
+// newTexts copies texts into a value.
+func newTexts(t *graph.Tensor) (ort.Value, error) {
+	v, err := ort.NewStringTensor(t.Dims)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]string, len(t.Strings))
+	for i, s := range t.Strings {
+		list[i] = string(s)
+	}
+	if err := v.SetContents(list); err != nil {
+		return nil, errors.Join(err, v.Destroy())
+	}
+	return v, nil
 }
 
 func newScalar(t graph.DType, raw []byte) (ort.Value, error) {

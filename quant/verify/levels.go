@@ -135,7 +135,7 @@ func runBytes(
 	s, err := ort.OpenBytes(onnx, o)
 	if err == nil {
 		defer s.Close() //nolint:errcheck // nothing was written
-		out, err = s.Run(ctx, in)
+		out, err = s.Run(ctx, in, s.Tensors()...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("optimizations %s: %w", o.Level, err)
