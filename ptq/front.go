@@ -57,15 +57,20 @@ const leastArgument = 1e-30
 // number puts a number that is clipped, or whose logarithm the model gets, into column at of a step.
 func number(front *onnxio.Front, f *task.Feature, at int) {
 	scale, shift := 1.0, 0.0
-	if f.Log != nil {
-		scale, shift = f.Std, f.Mean+f.Log.Add
+	switch {
+	case f.Log != nil:
+		scale, shift = f.Std, f.Log.Add
+	case f.Plain:
+		scale = f.Std
 	}
 	front.Matrix[f.Offset*front.To+at], front.Shift[at] = float32(scale), float32(shift)
 	if f.Clip != nil {
 		within := func(raw float64) float32 {
-			if f.Log != nil {
+			switch {
+			case f.Plain:
+			case f.Log != nil:
 				raw += f.Log.Add
-			} else {
+			default:
 				raw = (raw - f.Mean) / f.Std
 			}
 			return float32(min(max(raw, float64(front.Low[at])), float64(front.High[at])))
@@ -94,7 +99,7 @@ func inputDomain(t *task.Task) [][]float32 {
 				out = append(out, []float32{float32(lo), float32(hi)})
 			case !f.Kind.IsNumber():
 				out = append(out, []float32{0, 1})
-			case f.Kind == task.Ordinal && len(f.Levels) > 0 && f.Log == nil && f.Clip == nil:
+			case f.Kind == task.Ordinal && len(f.Levels) > 0 && f.Log == nil && !f.Plain && f.Clip == nil:
 				out = append(out, []float32{f.ToInput(f.Levels[0]), f.ToInput(f.Levels[len(f.Levels)-1])})
 			default:
 				out = append(out, nil)

@@ -239,6 +239,9 @@ func (d *decoder) sparsityKeys(s *Sparsity) []key {
 
 func (d *decoder) featureKeys(t *Task, f *Feature) []key {
 	mean, std := &f.Mean, &f.Std
+	if f.Plain {
+		mean, std = new(float64), new(float64)
+	}
 	if f.Log != nil {
 		mean, std = &f.Log.Mean, &f.Log.Std
 	}
@@ -247,8 +250,8 @@ func (d *decoder) featureKeys(t *Task, f *Feature) []key {
 		{Name: "name", Value: d.Text(&f.Name), Fallback: required, Keep: true},
 		{Name: "column", Value: d.Text(&f.Column), Keep: true},
 		{Name: "kind", Value: kind, Fallback: required},
-		{Name: "mean", Value: d.Number(mean), Keep: true},
-		{Name: "std", Value: d.Above0(std)},
+		{Name: "mean", Value: d.Number(mean), Keep: true, Omit: f.Plain},
+		{Name: "std", Value: d.Above0(std), Omit: f.Plain},
 		{Name: "one", Value: d.Text(&f.One), Keep: true},
 		{Name: "zero", Value: d.Text(&f.Zero)},
 		{Name: "values", Value: d.Texts(&f.Values)},

@@ -16,7 +16,7 @@ func (t *Task) Made() bool {
 	return slices.ContainsFunc(t.Features, func(f Feature) bool { return f.made() })
 }
 
-func (f *Feature) made() bool { return f.Clip != nil || f.Log != nil || f.Inputs != nil }
+func (f *Feature) made() bool { return f.Clip != nil || f.Log != nil || f.Plain || f.Inputs != nil }
 
 // ModelInputs returns how many inputs the model has of the feature: Width, unless Inputs says otherwise.
 func (f *Feature) ModelInputs() int {
@@ -85,6 +85,9 @@ func (f *Feature) unreadable(v float64) error {
 func (d *decoder) madeKeys(f *Feature) []key {
 	l := &Log{}
 	spread := &l.Std
+	if f.Plain {
+		spread = &f.Std
+	}
 	if f.Log != nil {
 		l, spread = f.Log, &f.Std
 	}
@@ -95,7 +98,7 @@ func (d *decoder) madeKeys(f *Feature) []key {
 	return []key{
 		{Name: "clip", Value: value{Form: pairOf(sideForm), Out: clip}, Omit: f.Clip == nil},
 		{Name: "log", Value: d.Number(&l.Add), Omit: f.Log == nil, Keep: true},
-		{Name: "spread", Value: d.Above0(spread), Omit: f.Log == nil, Keep: true},
+		{Name: "spread", Value: d.Above0(spread), Omit: f.Log == nil && !f.Plain, Keep: true},
 		{Name: "inputs", Value: inputs, Omit: f.Inputs == nil},
 	}
 }
@@ -123,9 +126,12 @@ func (e entry) settleLog() {
 			e.errorf("log", "log needs spread, the standard deviation of the raw values, in which changes are counted; "+
 				"`cfq task init` makes it from data")
 		}
+	case e.Has("spread") && !e.Has("mean") && !e.Has("std"):
+		e.Mean, e.Plain, e.Log = 0, e.Kind.IsNumber(), nil
 	default:
 		if e.Has("spread") {
-			e.errorf("spread", "spread belongs to log: mean and std are those of the logarithm then; remove it")
+			e.errorf("spread", "without log, spread belongs to a number that the model gets as it is: changes are counted in "+
+				"std; remove spread, or mean and std")
 		}
 		e.Mean, e.Std, e.Log = e.Log.Mean, e.Log.Std, nil
 	}

@@ -212,6 +212,9 @@ func (t *Task) EncodingHash() string {
 		if f.made() {
 			fmt.Fprintf(h, "%v %v %v\n", f.Clip, f.Log, f.Inputs)
 		}
+		if f.Plain {
+			fmt.Fprintln(h, "as it is")
+		}
 	}
 	return fmt.Sprintf("%x", h.Sum(nil))
 }

@@ -233,7 +233,7 @@ func (c *checker) number(f *task.Feature, p *profile, col *Column) {
 		c.find(Warning, f.Name, out, "%s of the rows lie outside of the bounds %s: %d below, %d above",
 			message.Percent(c.share(out), 1), span, col.Below, col.Above)
 	}
-	if f.Log != nil {
+	if f.Log != nil || f.Plain {
 		c.spread(f, std)
 	}
 	open := math.IsInf(f.Bounds[1]-f.Bounds[0], 1) && math.IsInf(f.MaxChange, 1) && len(f.Levels) == 0
@@ -248,7 +248,7 @@ func (c *checker) number(f *task.Feature, p *profile, col *Column) {
 		c.logarithm(f, mean, std)
 	}
 	switch {
-	case f.Log != nil || std == 0 || f.Mean == 0 && f.Std == 1: // nothing to compare: the input is the raw number
+	case f.Log != nil || f.Plain || std == 0 || f.Mean == 0 && f.Std == 1: // nothing to compare: the input is the raw number
 	case math.Abs(f.Mean-mean) > 0.5*std:
 		c.find(Warning, f.Name, 0, "mean is %s in the task and %s in the data, %s of its standard deviations apart",
 			task.Decimal(f.Mean), task.Decimal(task.Rounded(mean, 6)), task.Decimal(task.Rounded(math.Abs(f.Mean-mean)/std, 2)))
