@@ -9,6 +9,7 @@ import (
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
+	"cfq/onnxio/lower"
 	"cfq/onnxio/ort"
 )
 
@@ -32,6 +33,7 @@ type Model struct {
 	tail     []*graph.Node // what Declare appended, with its constants
 	consts   []*graph.Tensor
 	front    *front
+	own      *lower.Interface // what the file takes and gives, where graph differs; else nil
 
 	canonical func() (*Model, error)
 }
@@ -56,13 +58,31 @@ func LoadBytes(ctx context.Context, onnx []byte, o ort.Options) (*Model, error) 
 	return FromGraph(ctx, m, o)
 }
 
-// FromGraph is Load for a model in memory, which must not be changed afterwards.
+// FromGraph is Load for a model in memory, which must not be changed afterwards. A model of several inputs, of texts or
+// of integers is lowered, see package lower: what Graph returns has one input then, and File what was loaded.
 func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, error) {
-	m := &Model{graph: g, base: g, engine: o}
+	var own *lower.Interface
+	if lower.Needed(g.Graph) {
+		up := g.Clone()
+		err := Upgrade(up, nil)
+		if err == nil {
+			g, own, err = lower.Lower(ctx, up, o)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	m := &Model{graph: g, base: g, engine: o, own: own}
 	if err := m.readInput(); err != nil {
 		return nil, err
 	}
-	end, err := findEnd(g.Graph)
+	decides := g.Graph
+	if own != nil {
+		c := *g.Graph
+		c.Outputs = own.Decides()
+		decides = &c
+	}
+	end, err := findEnd(decides)
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +139,47 @@ func (m *Model) With(g *graph.Model) *Model {
 
 // Graph returns the model's graph. It is shared: Clone it before changing anything.
 func (m *Model) Graph() *graph.Model { return m.graph }
+
+// File returns the graph with the inputs and outputs of the file; see FromGraph.
+func (m *Model) File() *graph.Model {
+	if m.own == nil {
+		return m.base
+	}
+	return m.own.File()
+}
+
+// Columns returns the columns of data that the file reads as they are, nil where it has one input of numbers that may
+// be encoded columns.
+func (m *Model) Columns() []lower.Column {
+	if m.own == nil {
+		return nil
+	}
+	return m.own.Columns
+}
+
+// Labels returns what the file calls the classes, nil where it does not say.
+func (m *Model) Labels() []string {
+	if m.own == nil {
+		return nil
+	}
+	return m.own.Labels
+}
+
+// Restored gives a graph that was made of the model the inputs and outputs of the file.
+func (m *Model) Restored(g *graph.Model) *graph.Model {
+	if m.own == nil {
+		return g
+	}
+	return m.own.Restore(g)
+}
+
+// FileFeed makes the inputs of the file of rows of inputs, where Feed makes that of the graph.
+func (m *Model) FileFeed(x []float32) ([]*graph.Tensor, error) {
+	if m.own == nil || m.own.Direct() {
+		return []*graph.Tensor{m.Feed(x)}, nil
+	}
+	return m.own.Feed(x)
+}
 
 // Engine returns the options that the model was run with.
 func (m *Model) Engine() ort.Options { return m.engine }

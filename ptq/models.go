@@ -41,7 +41,7 @@ func open(m *onnxio.Model, t *task.Task, o *Options) (*opened, error) {
 		return nil, err
 	}
 	out := &opened{engine: m.Engine(), runtime: o.Runtime, source: c.Graph(), keep: o.KeepMetadata, larger: o.AllowLarger}
-	out.floatBytes, out.metadata = sizes(m.Graph(), o.KeepMetadata)
+	out.floatBytes, out.metadata = sizes(m.File(), o.KeepMetadata)
 	r, err := qdq.RuntimeOf(o.Runtime)
 	if err == nil {
 		err = r.Check(out.source) // a model that this release cannot read, however it is written

@@ -142,6 +142,7 @@ func (m *opened) write(plan *quant.Plan, recipe map[string]string) (*graph.Model
 	if err != nil {
 		return nil, nil, fmt.Errorf("quantized graph: %w", err)
 	}
+	out = m.file.Restored(out)
 	text, err := json.Marshal(recipe) // keys are sorted: the same recipe gives the same bytes
 	if err != nil {
 		return nil, nil, err
@@ -280,5 +281,5 @@ func (m *opened) probes(ctx context.Context, x []float32) ([]*graph.Tensor, erro
 	for size := rows * m.file.Dim(); m.full.Fixed() > 0 && len(x) < size; {
 		x = append(slices.Clip(x), x[:min(len(x), size-len(x))]...)
 	}
-	return []*graph.Tensor{m.file.Feed(x)}, nil
+	return m.file.FileFeed(x)
 }

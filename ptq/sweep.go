@@ -98,7 +98,7 @@ func Sweep(ctx context.Context, m *onnxio.Model, t *task.Task, people, test *tas
 		return nil, &InputError{errors.New("there are no rows to test on")}
 	}
 	s := &sweep{o: o, m: m, t: t, people: people, r: &SweepResult{}}
-	s.r.FloatBytes, _ = sizes(m.Graph(), false)
+	s.r.FloatBytes, _ = sizes(m.File(), false)
 	for _, method := range o.Methods {
 		for _, b := range o.Budgets {
 			s.r.Points = append(s.r.Points, SweepPoint{Method: method, Budget: b})

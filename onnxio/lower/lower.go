@@ -1,0 +1,251 @@
+// Package lower makes a model of one float input of a model that takes a file's columns as they are.
+//
+// In: a graph with several inputs (texts, integers, floats), with operators of ai.onnx.ml, with labels and dictionaries
+// as outputs. Out: a graph of standard operators on one float input, the columns side by side, and the Interface that
+// gives a rewritten graph its own inputs and outputs back. A column of numbers is one input; a column of
+// categories is one for each, of which that of the row's category is 1. The invariant: for every row of the file's
+// inputs, the lowered model computes what the file computes.
+//
+// What a model makes of a category, be it an embedding, a code or an input of its own, is not read off its operators: the
+// model is run on every category, and what comes out is a table. So the product of the categories' inputs with it has
+// the gradients that a look-up lacks, and any operator may stand in front of it.
+package lower
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+)
+
+// Column is a column of the file's data that the model reads.
+type Column struct {
+	Input  string   // of the file
+	At     int      // place in a row of that input
+	Name   string   // Input, with the place where it has several
+	Values []string // categories, in the order of their inputs; nil is a number
+	DType  graph.DType
+	First  int // of its inputs in the lowered model
+}
+
+// Width is how many inputs of the lowered model the column is.
+func (c *Column) Width() int { return max(1, len(c.Values)) }
+
+// Interface is what the file takes and gives where the lowered model differs.
+type Interface struct {
+	Columns []Column
+	Labels  []string // of the classes, in their order; nil where the file does not say
+
+	file    *graph.Model
+	direct  bool   // the input is the file's own
+	input   string // of the lowered model
+	back    []*graph.Node
+	consts  []*graph.Tensor // of back
+	decides []graph.Value
+}
+
+// File returns the graph that was lowered.
+func (f *Interface) File() *graph.Model { return f.file }
+
+// Input returns the name of the lowered model's input.
+func (f *Interface) Input() string { return f.input }
+
+// Decides returns the outputs of the lowered model that the file has; others are needed behind it.
+func (f *Interface) Decides() []graph.Value { return f.decides }
+
+// Needed reports whether g is a model to be lowered: others have one input of numbers, and tensors of numbers as outputs.
+func Needed(g *graph.Graph) bool {
+	ins := g.DataInputs()
+	return len(ins) > 1 || len(ins) == 1 && !ins[0].DType.IsFloat() ||
+		slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Domain == learning }) ||
+		slices.ContainsFunc(g.Outputs, func(v graph.Value) bool { return v.DType == graph.String })
+}
+
+// learning is the domain of the operators of classical machine learning.
+const learning = "ai.onnx.ml"
+
+// Lower lowers a model whose standard operators are of opset 21 or later. An error names everything in the way that was
+// found.
+func Lower(ctx context.Context, m *graph.Model, o ort.Options) (*graph.Model, *Interface, error) {
+	low := m.Clone()
+	f := &Interface{file: m}
+	f.Labels = labels(low.Graph)
+	if err := standardize(low.Graph); err != nil {
+		return nil, nil, err
+	}
+	f.split(low.Graph)
+	ins := m.Graph.DataInputs()
+	z, err := zoneOf(low.Graph)
+	if err != nil {
+		return nil, nil, err
+	}
+	f.Columns = z.columns
+	if f.direct = len(ins) == 1 && ins[0].DType.IsFloat(); f.direct {
+		extractors(low.Graph)
+		f.input = ins[0].Name
+		return low, f, nil
+	}
+	t, err := tabulate(ctx, low, z, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := t.rewrite(low.Graph); err != nil {
+		return nil, nil, err
+	}
+	f.input = t.x
+	bypass(low.Graph)
+	f.keep(low.Graph)
+	if err := low.Graph.Check(); err != nil {
+		return nil, nil, fmt.Errorf("lowered model: %w", err)
+	}
+	return low, f, f.compare(ctx, low, o)
+}
+
+// split leaves the numbers among the outputs of g, and moves what only the others need behind the model.
+func (f *Interface) split(g *graph.Graph) {
+	producers := g.Producers()
+	var numbers []graph.Value
+	for _, v := range g.Outputs {
+		at, n := v, producers[v.Name]
+		for n != nil && (n.Op == "ZipMap" || n.Is("Identity") && v.DType == graph.Undefined) { // a sequence
+			at = graph.Value{Name: n.Input(0)}
+			n = producers[at.Name]
+		}
+		integer := at.DType != graph.Undefined && !at.DType.IsFloat()
+		if known := slices.ContainsFunc(numbers, func(o graph.Value) bool { return o.Name == at.Name }); !integer && !known {
+			numbers = append(numbers, at)
+		}
+	}
+	if len(numbers) == 0 {
+		f.decides = g.Outputs
+		return // decisions alone: what they are made of is found behind them
+	}
+	names := make([]string, len(numbers))
+	for i, v := range numbers {
+		names[i] = v.Name
+	}
+	needed := g.Needed(names...)
+	kept := g.Nodes[:0:0]
+	uses := map[string]bool{}
+	for _, n := range g.Nodes {
+		if needed[n] || n.HasGraphs() {
+			kept = append(kept, n)
+			continue
+		}
+		f.back = append(f.back, n)
+		for _, in := range n.Inputs {
+			uses[in] = true
+		}
+	}
+	for _, v := range f.file.Graph.Outputs {
+		uses[v.Name] = true
+	}
+	g.Nodes = kept
+	g.Outputs, f.decides = numbers, slices.Clone(numbers)
+	for _, n := range kept { // what is needed behind it stays a value of the model
+		for _, o := range n.Outputs {
+			if uses[o] && !g.IsOutput(o) {
+				g.Outputs = append(g.Outputs, graph.Value{Name: o})
+			}
+		}
+	}
+	f.consts = unused(g, f.back)
+}
+
+// unused takes the constants that only other nodes use out of g and returns them; those that both use are copied.
+func unused(g *graph.Graph, others []*graph.Node) (moved []*graph.Tensor) {
+	uses := func(nodes []*graph.Node) map[string]bool {
+		all := map[string]bool{}
+		for _, n := range nodes {
+			for _, in := range n.Inputs {
+				all[in] = true
+			}
+		}
+		return all
+	}
+	here, there := uses(g.Nodes), uses(others)
+	g.Inits = slices.DeleteFunc(g.Inits, func(t *graph.Tensor) bool {
+		if there[t.Name] {
+			moved = append(moved, t)
+		}
+		return there[t.Name] && !here[t.Name] && !g.IsOutput(t.Name)
+	})
+	return moved
+}
+
+// labels returns what the classes are called.
+func labels(g *graph.Graph) []string {
+	for _, n := range g.Nodes {
+		for _, name := range []string{"classlabels_strings", "classlabels_int64s", "classlabels_ints"} {
+			if a := n.Attr(name); a != nil && len(a.Strings)+len(a.Ints) > 1 {
+				var out []string
+				for _, s := range a.Strings {
+					out = append(out, string(s))
+				}
+				for _, i := range a.Ints {
+					out = append(out, strconv.FormatInt(i, 10))
+				}
+				return out
+			}
+		}
+	}
+	producers := g.Producers()
+	for _, n := range g.Nodes {
+		if best := producers[n.Input(1)]; n.Op == "ArrayFeatureExtractor" && best != nil && best.Is("ArgMax") {
+			return texts(constant(g, n.Input(0)))
+		}
+	}
+	return nil
+}
+
+// bypass removes Identity nodes.
+func bypass(g *graph.Graph) {
+	of := map[string]string{}
+	g.Nodes = slices.DeleteFunc(g.Nodes, func(n *graph.Node) bool {
+		for i, in := range n.Inputs {
+			if by, ok := of[in]; ok {
+				n.Inputs[i] = by
+			}
+		}
+		if !n.Is("Identity") || g.IsOutput(n.Outputs[0]) {
+			return false
+		}
+		of[n.Outputs[0]] = n.Input(0)
+		return true
+	})
+}
+
+// keep drops what the lowered model no longer needs.
+func (f *Interface) keep(g *graph.Graph) {
+	names := make([]string, len(g.Outputs))
+	for i, v := range g.Outputs {
+		names[i] = v.Name
+	}
+	needed := g.Needed(names...)
+	graphs := slices.ContainsFunc(g.Nodes, (*graph.Node).HasGraphs) // which use values unseen
+	if !graphs {
+		g.Nodes = slices.DeleteFunc(g.Nodes, func(n *graph.Node) bool { return !needed[n] })
+	}
+	used := map[string]bool{}
+	for _, n := range g.Nodes {
+		for _, in := range n.Inputs {
+			used[in] = true
+		}
+	}
+	g.Inits = slices.DeleteFunc(g.Inits, func(t *graph.Tensor) bool {
+		return !graphs && !used[t.Name] && !g.IsOutput(t.Name)
+	})
+	g.Inputs = slices.DeleteFunc(g.Inputs, func(v graph.Value) bool { return v.Name != f.input && g.Init(v.Name) == nil })
+	g.Values = nil // types of values that may be gone: a run shows those that are there
+}
+
+// name of a column of an input with so many.
+func columnName(input string, at, of int) string {
+	if of == 1 {
+		return input
+	}
+	return input + "[" + strconv.Itoa(at) + "]"
+}

@@ -1,0 +1,296 @@
+package lower
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"cfq/onnxio/graph"
+)
+
+// standardize rewrites the operators of ai.onnx.ml that compute with numbers into standard ones. Look-ups of categories
+// stay, for tables are made of them; so do trees and the like, which no rule here knows, for a run or a gradient to name.
+func standardize(g *graph.Graph) error {
+	w := &rewriter{b: graph.NewBuilder(g, ""), producers: g.Producers(), inits: g.InitMap()}
+	nodes := g.Nodes
+	g.Nodes = nil
+	var errs []error
+	for _, n := range nodes {
+		rule := rules()[n.Op]
+		if n.Domain != learning || rule == nil {
+			g.Nodes = append(g.Nodes, n)
+			continue
+		}
+		w.n, w.b.Prefix = n, n.Outputs[0]+"/"
+		if err := rule(w); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", n.Label(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// rewriter writes a node as others.
+type rewriter struct {
+	b         *graph.Builder
+	n         *graph.Node
+	producers map[string]*graph.Node
+	inits     map[string]*graph.Tensor
+}
+
+// rules are the operators of ai.onnx.ml that have standard ones in their place.
+func rules() map[string]func(w *rewriter) error {
+	return map[string]func(w *rewriter) error{
+		"Scaler": (*rewriter).scaler, "Normalizer": (*rewriter).normalizer, "Imputer": (*rewriter).imputer,
+		"FeatureVectorizer": (*rewriter).vectorizer, "LinearClassifier": (*rewriter).linear, "Binarizer": (*rewriter).binarizer,
+	}
+}
+
+// floats makes the node's input floats, which those operators do first.
+func (w *rewriter) floats(x string) string {
+	return w.b.Op("Cast", []string{x}, graph.IntAttr("to", int64(graph.Float)))
+}
+
+func (w *rewriter) row(v []float32) string {
+	return w.b.Const(graph.FromFloats("c", v, 1, int64(len(v))))
+}
+
+// finish gives the last value the name of the node's output.
+func (w *rewriter) finish(i int, v string) {
+	w.b.Append(&graph.Node{Op: "Identity", Inputs: []string{v}, Outputs: []string{w.n.Outputs[i]}})
+}
+
+func (w *rewriter) list(name string) []float32 {
+	if a := w.n.Attr(name); a != nil {
+		return a.Floats
+	}
+	return nil
+}
+
+func (w *rewriter) text(name, or string) string {
+	if a := w.n.Attr(name); a != nil {
+		return string(a.S)
+	}
+	return or
+}
+
+// scaler: (x - offset) scale.
+func (w *rewriter) scaler() error {
+	x := w.floats(w.n.Input(0))
+	if v := w.list("offset"); v != nil {
+		x = w.b.Op("Sub", []string{x, w.row(v)})
+	}
+	if v := w.list("scale"); v != nil {
+		x = w.b.Op("Mul", []string{x, w.row(v)})
+	}
+	w.finish(0, x)
+	return nil
+}
+
+// normalizer divides a row by its norm, if that is not 0.
+func (w *rewriter) normalizer() error {
+	x := w.floats(w.n.Input(0))
+	axis := w.b.Const(graph.FromInts("axis", []int64{1}, 1))
+	ops := map[string]string{"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}
+	norm := w.text("norm", "MAX")
+	if ops[norm] == "" {
+		return fmt.Errorf("unknown norm %q", norm)
+	}
+	size := w.b.Op(ops[norm], []string{x, axis})
+	none := w.b.Op("Equal", []string{size, w.b.Const(graph.FromFloats("zero", []float32{0}))})
+	one := w.b.Const(graph.FromFloats("one", []float32{1}))
+	w.finish(0, w.b.Op("Div", []string{x, w.b.Op("Where", []string{none, one, size})}))
+	return nil
+}
+
+// imputer puts a number in place of those that are not known.
+func (w *rewriter) imputer() error {
+	v := w.list("imputed_value_floats")
+	unknown := float64(w.n.Float("replaced_value_float", 0))
+	x := w.n.Input(0)
+	if v == nil {
+		a := w.n.Attr("imputed_value_int64s")
+		if a == nil {
+			return errors.New("it has no values to impute")
+		}
+		for _, i := range a.Ints {
+			v = append(v, float32(i))
+		}
+		unknown = float64(w.n.Int("replaced_value_int64", 0))
+	}
+	x = w.floats(x)
+	var missing string
+	if math.IsNaN(unknown) {
+		missing = w.b.Op("IsNaN", []string{x})
+	} else {
+		missing = w.b.Op("Equal", []string{x, w.b.Const(graph.FromFloats("unknown", []float32{float32(unknown)}))})
+	}
+	w.finish(0, w.b.Op("Where", []string{missing, w.row(v), x}))
+	return nil
+}
+
+// vectorizer puts rows side by side.
+func (w *rewriter) vectorizer() error {
+	sizes := w.n.Ints("inputdimensions")
+	if len(sizes) != len(w.n.Inputs) {
+		return fmt.Errorf("it has %d sizes for %d inputs", len(sizes), len(w.n.Inputs))
+	}
+	parts := make([]string, len(sizes))
+	for i, in := range w.n.Inputs {
+		shape := w.b.Const(graph.FromInts("shape", []int64{-1, sizes[i]}, 2))
+		parts[i] = w.b.Op("Reshape", []string{w.floats(in), shape})
+	}
+	w.finish(0, w.b.Op("Concat", parts, graph.IntAttr("axis", 1)))
+	return nil
+}
+
+// binarizer: 1 above the threshold, else 0.
+func (w *rewriter) binarizer() error {
+	x := w.floats(w.n.Input(0))
+	above := w.b.Op("Greater", []string{x, w.b.Const(graph.FromFloats("t", []float32{w.n.Float("threshold", 0)}))})
+	w.finish(0, w.floats(above))
+	return nil
+}
+
+// linear is a dense layer, what makes its results probabilities, and the label of the largest.
+func (w *rewriter) linear() error {
+	coef, bias := w.list("coefficients"), w.list("intercepts")
+	labels := w.n.Attr("classlabels_strings")
+	integers := w.n.Ints("classlabels_ints")
+	classes := len(bias)
+	named := len(integers)
+	if labels != nil && len(labels.Strings) > 0 {
+		named = len(labels.Strings)
+	}
+	if classes == 0 {
+		classes = named
+		bias = make([]float32, classes)
+	}
+	if classes == 0 || len(coef)%classes != 0 || classes != named && (classes != 1 || named != 2) {
+		return fmt.Errorf("it has %d coefficients, %d intercepts and %d classes", len(coef), classes, named)
+	}
+	in := len(coef) / classes
+	opposite := classes == 2
+	for k := 0; k < in && opposite; k++ {
+		opposite = coef[k] == -coef[in+k]
+	}
+	opposite = opposite && bias[0] == -bias[1]
+	post := w.text("post_transform", "NONE")
+	x := w.floats(w.n.Input(0))
+	dense := func(rows int, c, b []float32) string {
+		return w.b.Op("Gemm", []string{
+			x, w.b.Const(graph.FromFloats("coefficients", c, int64(rows), int64(in))),
+			w.b.Const(graph.FromFloats("intercepts", b, int64(rows))),
+		}, graph.IntAttr("transB", 1))
+	}
+	pair := func(no, yes string) string { return w.b.Op("Concat", []string{no, yes}, graph.IntAttr("axis", 1)) }
+	var scores string
+	switch {
+	case post == "LOGISTIC" && (opposite || classes == 1): // one logit: log-odds are it, not the difference of two
+		z := dense(1, coef[len(coef)-in:], bias[classes-1:])
+		scores = pair(w.b.Op("Sigmoid", []string{w.b.Op("Neg", []string{z})}), w.b.Op("Sigmoid", []string{z}))
+	case classes == 1:
+		z := dense(1, coef, bias)
+		scores = pair(w.b.Op("Neg", []string{z}), z)
+	default:
+		scores = dense(classes, coef, bias)
+	}
+	switch {
+	case post == "LOGISTIC" && !opposite && classes > 1:
+		scores = w.b.Op("Sigmoid", []string{scores})
+	case post == "SOFTMAX":
+		scores = w.b.Op("Softmax", []string{scores}, graph.IntAttr("axis", 1))
+	case post == "NONE" || post == "LOGISTIC":
+	default:
+		return fmt.Errorf("the transform %q of its results is not supported", post)
+	}
+	if len(w.n.Outputs) > 1 && w.n.Outputs[1] != "" {
+		w.finish(1, scores)
+		scores = w.n.Outputs[1]
+	}
+	if w.n.Outputs[0] != "" {
+		t := graph.FromInts("labels", integers, int64(named))
+		if labels != nil && len(labels.Strings) > 0 {
+			t = &graph.Tensor{Name: "labels", DType: graph.String, Dims: []int64{int64(named)}, Strings: labels.Strings}
+		}
+		best := w.b.Op("ArgMax", []string{scores}, graph.IntAttr("axis", 1), graph.IntAttr("keepdims", 0))
+		w.finish(0, w.b.Op("Gather", []string{w.b.Const(t), best}))
+	}
+	return nil
+}
+
+// extractors makes those ArrayFeatureExtractor nodes that choose among numbers Gather nodes.
+func extractors(g *graph.Graph) {
+	for _, n := range g.Nodes {
+		if n.Op != "ArrayFeatureExtractor" || n.Domain != learning {
+			continue
+		}
+		t := constant(g, n.Input(1))
+		if t == nil {
+			continue
+		}
+		index, err := t.Ints()
+		if err != nil {
+			continue
+		}
+		b := graph.NewBuilder(g, n.Outputs[0]+"/")
+		n.Op, n.Domain = "Gather", ""
+		n.Inputs = []string{n.Input(0), b.Const(graph.FromInts("index", index, int64(len(index))))}
+		n.Attrs = []graph.Attr{graph.IntAttr("axis", -1)}
+	}
+}
+
+// constant returns the value of a constant of the graph, nil when it is none.
+func constant(g *graph.Graph, name string) *graph.Tensor {
+	if t := g.Init(name); t != nil {
+		return t
+	}
+	i := slices.IndexFunc(g.Nodes, func(n *graph.Node) bool { return slices.Contains(n.Outputs, name) })
+	if i < 0 {
+		return nil
+	}
+	n := g.Nodes[i]
+	if a := n.Attr("value_strings"); n.Is("Constant") && a != nil {
+		return &graph.Tensor{DType: graph.String, Dims: []int64{int64(len(a.Strings))}, Strings: a.Strings}
+	}
+	return n.Constant()
+}
+
+// texts returns the elements of a constant as texts: strings, or whole numbers.
+func texts(t *graph.Tensor) []string {
+	var out []string
+	if t == nil {
+		return nil
+	}
+	for _, s := range t.Strings {
+		out = append(out, string(s))
+	}
+	if v, err := t.Ints(); err == nil {
+		for _, i := range v {
+			out = append(out, fmt.Sprint(i))
+		}
+	}
+	return out
+}
+
+// keys returns the categories that a look-up knows, nil when it is none.
+func keys(n *graph.Node) []string {
+	var out []string
+	for _, name := range []string{"cats_strings", "keys_strings", "cats_int64s", "keys_int64s", "keys_tensor"} {
+		a := n.Attr(name)
+		if a == nil || n.Domain != learning {
+			continue
+		}
+		for _, s := range a.Strings {
+			out = append(out, strings.Clone(string(s)))
+		}
+		for _, i := range a.Ints {
+			out = append(out, fmt.Sprint(i))
+		}
+		if a.T != nil {
+			out = append(out, texts(a.T)...)
+		}
+	}
+	return out
+}

@@ -1,0 +1,299 @@
+package lower
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+)
+
+// Restore gives a graph that was made of the lowered model the inputs and outputs of the file.
+func (f *Interface) Restore(g *graph.Model) *graph.Model {
+	c := g.Clone()
+	for _, o := range f.file.Opsets {
+		if c.Opset(o.Domain) == 0 {
+			c.SetOpset(o.Domain, o.Version)
+		}
+	}
+	if !f.direct {
+		c.SetOpset(learning, max(c.Opset(learning), 1))
+		f.front(c.Graph)
+	}
+	c.Graph.Nodes = append(c.Graph.Nodes, cloned(f.back)...)
+	for _, t := range f.consts {
+		if c.Graph.Init(t.Name) == nil {
+			u := *t
+			c.Graph.Inits = append(c.Graph.Inits, &u)
+		}
+	}
+	c.Graph.Outputs = slices.Clone(f.file.Graph.Outputs)
+	return c
+}
+
+func cloned(nodes []*graph.Node) []*graph.Node {
+	return (&graph.Graph{Nodes: nodes}).Clone().Nodes
+}
+
+// part is a value that holds some of the lowered model's inputs.
+type part struct {
+	value    string
+	from, to int
+}
+
+// front puts the file's inputs in place of the lowered model's: what a part of the model reads is made of the columns
+// that it reads, and of all of them only where that is asked for.
+func (f *Interface) front(g *graph.Graph) {
+	b := graph.NewBuilder(g, "cfq.inputs.")
+	core := g.Nodes
+	g.Nodes = nil
+	g.Inputs = slices.Concat(f.file.Graph.DataInputs(),
+		slices.DeleteFunc(g.Inputs, func(v graph.Value) bool { return v.Name == f.input }))
+	var parts []part
+	for i := 0; i < len(f.Columns); {
+		n := 1
+		for i+n < len(f.Columns) && f.Columns[i+n].Input == f.Columns[i].Input {
+			n++
+		}
+		parts = append(parts, f.partsOf(b, f.Columns[i:i+n])...)
+		i += n
+	}
+	join := func(from, to int) string {
+		var names []string
+		at := from
+		for _, p := range parts {
+			if p.from >= from && p.to <= to {
+				if p.from != at {
+					return ""
+				}
+				names, at = append(names, p.value), p.to
+			}
+		}
+		switch {
+		case at != to:
+			return ""
+		case len(names) == 1:
+			return names[0]
+		}
+		return b.Op("Concat", names, graph.IntAttr("axis", 1))
+	}
+	whole, stands := "", map[string]string{} // for cuts of the lowered input
+	inits := g.InitMap()
+	for _, n := range core {
+		reads := slices.Contains(n.Inputs, f.input)
+		if from, to, ok := f.slice(n, inits); reads && ok {
+			if v := join(from, to); v != "" && !g.IsOutput(n.Outputs[0]) {
+				stands[n.Outputs[0]] = v
+				continue
+			}
+		}
+		if reads && whole == "" {
+			whole = join(0, f.Columns[len(f.Columns)-1].First+f.Columns[len(f.Columns)-1].Width())
+		}
+		for i, in := range n.Inputs {
+			if in == f.input {
+				n.Inputs[i] = whole
+			} else if v := stands[in]; v != "" {
+				n.Inputs[i] = v
+			}
+		}
+		g.Nodes = append(g.Nodes, n)
+	}
+	used := map[string]bool{}
+	for _, n := range g.Nodes {
+		for _, in := range n.Inputs {
+			used[in] = true
+		}
+	}
+	g.Inits = slices.DeleteFunc(g.Inits, func(t *graph.Tensor) bool { return !used[t.Name] && !g.IsOutput(t.Name) })
+}
+
+// slice returns the columns that a node cuts out of the lowered model's input.
+func (f *Interface) slice(n *graph.Node, inits map[string]*graph.Tensor) (from, to int, ok bool) {
+	if !n.Is("Slice") || n.Input(0) != f.input || n.Input(4) != "" {
+		return 0, 0, false
+	}
+	var v [3]int64
+	for i := range v {
+		t := inits[n.Input(i+1)]
+		if t == nil || t.Len() != 1 {
+			return 0, 0, false
+		}
+		one, err := t.Ints()
+		if err != nil {
+			return 0, 0, false
+		}
+		v[i] = one[0]
+	}
+	return int(v[0]), int(v[1]), v[2] == 1
+}
+
+// partsOf makes the lowered inputs of the columns of one input.
+func (f *Interface) partsOf(b *graph.Builder, columns []Column) (parts []part) {
+	x := columns[0].Input
+	i := slices.IndexFunc(f.file.Graph.Inputs, func(v graph.Value) bool { return v.Name == x })
+	if v := f.file.Graph.Inputs[i]; len(v.Shape) != 2 {
+		x = b.Op("Reshape", []string{x, b.Const(graph.FromInts("shape", []int64{-1, int64(len(columns))}, 2))})
+	}
+	cast := func(v string, to graph.DType) string {
+		if columns[0].DType == to {
+			return v
+		}
+		return b.Op("Cast", []string{v}, graph.IntAttr("to", int64(to)))
+	}
+	cut := func(from, to int) string {
+		if to-from == len(columns) {
+			return x
+		}
+		bound := func(name string, v int) string { return b.Const(graph.FromInts(name, []int64{int64(v)}, 1)) }
+		return b.Op("Slice", []string{x, bound("from", from), bound("to", to), bound("axis", 1)})
+	}
+	for i := 0; i < len(columns); {
+		c, n := &columns[i], 1
+		if c.Values == nil {
+			for i+n < len(columns) && columns[i+n].Values == nil {
+				n++
+			}
+			parts = append(parts, part{cast(cut(i, i+n), graph.Float), c.First, c.First + n})
+			i += n
+			continue
+		}
+		attr := graph.Attr{Name: "cats_strings", Kind: graph.AttrStrings}
+		v := cut(i, i+1)
+		for _, s := range c.Values {
+			attr.Strings = append(attr.Strings, []byte(s))
+		}
+		if c.DType != graph.String {
+			attr = graph.Attr{Name: "cats_int64s", Kind: graph.AttrInts}
+			for _, s := range c.Values {
+				k, _ := strconv.ParseInt(s, 10, 64) // a look-up of integers has no others
+				attr.Ints = append(attr.Ints, k)
+			}
+			v = cast(v, graph.Int64)
+		}
+		hot := b.Name("onehot")
+		b.Append(&graph.Node{
+			Op: "OneHotEncoder", Domain: learning, Inputs: []string{v}, Outputs: []string{hot},
+			Attrs: []graph.Attr{attr, graph.IntAttr("zeros", 1)},
+		})
+		hot = b.Op("Reshape", []string{hot, b.Const(graph.FromInts("shape", []int64{-1, int64(len(c.Values))}, 2))})
+		parts = append(parts, part{hot, c.First, c.First + len(c.Values)})
+		i++
+	}
+	return parts
+}
+
+// Direct reports whether the input of the lowered model is the file's own.
+func (f *Interface) Direct() bool { return f.direct }
+
+// Feed makes the inputs of the file of rows of the lowered model's input. A row without any category of a column has
+// one that no look-up knows, of integers the first.
+func (f *Interface) Feed(x []float32) ([]*graph.Tensor, error) {
+	last := &f.Columns[len(f.Columns)-1]
+	dim := last.First + last.Width()
+	var out []*graph.Tensor
+	for _, v := range f.file.Graph.DataInputs() {
+		t, err := feed(v, f.Columns, len(x)/dim, func(row, column int) string {
+			c := &f.Columns[column]
+			of := x[row*dim+c.First:][:c.Width()]
+			if c.Values == nil {
+				return strconv.FormatFloat(float64(of[0]), 'g', -1, 32)
+			}
+			i := slices.Index(of, 1)
+			if i < 0 && c.DType == graph.String {
+				return ""
+			}
+			return c.Values[max(i, 0)]
+		})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// compare runs the file and the lowered model on the same rows.
+func (f *Interface) compare(ctx context.Context, low *graph.Model, o ort.Options) error {
+	const slack = 1e-4
+	batch := 32
+	if d := low.Graph.Inputs[0].Shape[0].Size; d > 0 {
+		batch = int(d)
+	}
+	last := &f.Columns[len(f.Columns)-1]
+	dim := last.First + last.Width()
+	r := rand.New(rand.NewPCG(7, 14))
+	x := make([]float32, batch*dim)
+	for i := range batch {
+		for k := range f.Columns {
+			c := &f.Columns[k]
+			at := x[i*dim+c.First:]
+			switch {
+			case c.Values != nil:
+				at[r.IntN(len(c.Values))] = 1
+			case c.DType == graph.Bool:
+				at[0] = float32(r.IntN(2))
+			case c.DType.IsFloat():
+				at[0] = float32(r.NormFloat64())
+			default:
+				at[0] = float32(r.IntN(20))
+			}
+		}
+	}
+	file := f.file.Clone()
+	file.Graph.Outputs = nil
+	var names []string
+	types := map[string]graph.DType{}
+	for _, v := range slices.Concat(low.Graph.Outputs, f.file.Graph.Outputs) {
+		types[v.Name] = v.DType
+	}
+	produced := file.Graph.Producers()
+	for _, v := range low.Graph.Outputs {
+		if produced[v.Name] != nil {
+			names = append(names, v.Name)
+			file.Graph.Outputs = append(file.Graph.Outputs, graph.Value{Name: v.Name})
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	run := func(m *graph.Model, in []*graph.Tensor) ([]*graph.Tensor, error) {
+		o.Level = ort.Disabled
+		s, err := ort.Open(m, o)
+		if err != nil {
+			return nil, fmt.Errorf("the model does not load: %w", err)
+		}
+		defer s.Close() //nolint:errcheck // nothing was written
+		return s.Run(ctx, in, names...)
+	}
+	in, err := f.Feed(x)
+	if err != nil {
+		return err
+	}
+	want, err := run(file, in)
+	if err != nil {
+		return fmt.Errorf("the model does not run: %w", err)
+	}
+	got, err := run(low, []*graph.Tensor{ort.ViewFloats(f.input, x, int64(batch), int64(dim))})
+	if err != nil {
+		return fmt.Errorf("the lowered model does not run: %w", err)
+	}
+	for i, name := range names {
+		a, errA := want[i].Numbers()
+		b, errB := got[i].Numbers()
+		if errA != nil || errB != nil {
+			continue // texts
+		}
+		for k := range a {
+			if k >= len(b) || math.Abs(a[k]-b[k]) > slack*(1+math.Abs(a[k])) {
+				return fmt.Errorf("the output %q is %v, and %v when the columns' categories are inputs of their own: "+
+					"the model makes something else of its columns than look-ups", name, a[k], b[min(k, len(b)-1)])
+			}
+		}
+	}
+	return nil
+}

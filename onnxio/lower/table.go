@@ -1,0 +1,485 @@
+package lower
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+)
+
+// tables is what the values at the zone's border are for every category of every column.
+type tables struct {
+	z     *zone
+	x     string // the input of the lowered model
+	rows  []trial
+	from  []int // by column: its first row; row 0 is the first category, or 0, of every column
+	made  map[string][][]float64
+	dims  map[string][]int64 // of a value's row
+	dtype map[string]graph.DType
+	fixed int64 // the batch size that the model insists on, or 0
+}
+
+// trial is a row in which one column has another value than in row 0.
+type trial struct {
+	column int
+	value  string
+}
+
+// numberProbes are values that columns of numbers are tried with.
+func numberProbes() []string { return []string{"1", "2", "3", "7", "100"} }
+
+// unknownText is a text that no category is.
+const unknownText = "\x01"
+
+// base returns the value of a column in row 0.
+func (c *Column) base() string {
+	if c.Values != nil {
+		return c.Values[0]
+	}
+	return "0"
+}
+
+// unknown returns a value that is none of the categories, and whether look-ups take one.
+func (c *Column) unknown(domain []string) (string, bool) {
+	switch {
+	case c.Values == nil || c.DType != graph.String:
+		return "", false
+	case slices.Contains(domain, ""):
+		return "", true
+	}
+	return unknownText, true
+}
+
+// tabulate runs the model on every category of each column.
+func tabulate(ctx context.Context, m *graph.Model, z *zone, o ort.Options) (*tables, error) {
+	t := &tables{
+		z: z, rows: []trial{{column: -1}}, made: map[string][][]float64{}, dims: map[string][]int64{},
+		dtype: map[string]graph.DType{},
+	}
+	for i := range z.columns {
+		c := &z.columns[i]
+		t.from = append(t.from, len(t.rows))
+		values := c.Values
+		if c.DType.IsFloat() {
+			continue // what is made of floats is the computation
+		} else if values == nil {
+			values = numberProbes()
+		}
+		for _, v := range values {
+			t.rows = append(t.rows, trial{i, v})
+		}
+		if u, ok := c.unknown(z.domain[i]); ok {
+			t.rows = append(t.rows, trial{i, u})
+		}
+	}
+	for _, v := range m.Graph.DataInputs() {
+		if d := v.Shape[0].Size; d > 0 {
+			t.fixed = d
+		}
+	}
+	if err := t.run(ctx, m, o); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// run computes the values at the border for all rows.
+func (t *tables) run(ctx context.Context, m *graph.Model, o ort.Options) error {
+	g := m.Clone()
+	g.Graph.Outputs = nil
+	b := graph.NewBuilder(g.Graph, "cfq.table.")
+	var names []string
+	for _, f := range t.z.frontiers {
+		names = append(names, b.Op("Cast", []string{f.value}, graph.IntAttr("to", int64(graph.Double))))
+		g.Graph.Outputs = append(g.Graph.Outputs, graph.Value{Name: names[len(names)-1]})
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	o.Level = ort.Disabled
+	s, err := ort.Open(g, o)
+	if err != nil {
+		return fmt.Errorf("the model does not load: %w", err)
+	}
+	defer s.Close() //nolint:errcheck // nothing was written
+	batch := len(t.rows)
+	if t.fixed > 0 {
+		batch = int(t.fixed)
+	}
+	inputs := g.Graph.DataInputs()
+	needed := g.Graph.Needed(names...)
+	used := map[string]bool{}
+	for n := range needed {
+		for _, in := range n.Inputs {
+			used[in] = true
+		}
+	}
+	for from := 0; from < len(t.rows); from += batch {
+		in := make([]*graph.Tensor, 0, len(inputs))
+		for _, v := range inputs {
+			tensor, err := feed(v, t.z.columns, batch, func(row, column int) string {
+				row = min(from+row, len(t.rows)-1)
+				if t.rows[row].column == column {
+					return t.rows[row].value
+				}
+				return t.z.columns[column].base()
+			})
+			if err != nil {
+				return err
+			}
+			in = append(in, tensor)
+		}
+		out, err := s.Run(ctx, in)
+		if err != nil {
+			return fmt.Errorf("the model does not run on the categories of its columns: %w", err)
+		}
+		for i, f := range t.z.frontiers {
+			if err := t.collect(f.value, out[i], batch, min(batch, len(t.rows)-from)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// collect adds the rows of a value that are of use.
+func (t *tables) collect(value string, out *graph.Tensor, batch, rows int) error {
+	v, err := out.Doubles()
+	if err != nil {
+		return err
+	}
+	if len(out.Dims) == 0 || out.Dims[0] != int64(batch) {
+		return fmt.Errorf("the value %q, which is made of categories, has the shape %v for %d rows", value, out.Dims, batch)
+	}
+	size := len(v) / batch
+	for i := range rows {
+		t.made[value] = append(t.made[value], v[i*size:(i+1)*size])
+	}
+	t.dims[value] = out.Dims[1:]
+	return nil
+}
+
+// feed makes the tensor of an input of rows whose columns are given as texts.
+func feed(v graph.Value, columns []Column, rows int, value func(row, column int) string) (*graph.Tensor, error) {
+	dims := []int64{int64(rows)}
+	size := int64(1)
+	for _, d := range v.Shape[1:] {
+		dims = append(dims, d.Size)
+		size *= d.Size
+	}
+	first := slices.IndexFunc(columns, func(c Column) bool { return c.Input == v.Name })
+	var all []string
+	for i := range rows {
+		for k := range int(size) {
+			all = append(all, value(i, first+k))
+		}
+	}
+	t := &graph.Tensor{Name: v.Name, DType: v.DType, Dims: dims}
+	if v.DType == graph.String {
+		for _, s := range all {
+			t.Strings = append(t.Strings, []byte(s))
+		}
+		return t, nil
+	}
+	numbers := make([]float64, len(all))
+	for i, s := range all {
+		x, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			return nil, fmt.Errorf("input %q holds %s, and the model looks up %q in it", v.Name, v.DType, s)
+		}
+		numbers[i] = x
+	}
+	out := graph.FromValues(v.Name, v.DType, numbers, dims...)
+	if out == nil {
+		return nil, fmt.Errorf("input %q holds %s, which cannot be fed", v.Name, v.DType)
+	}
+	return out, nil
+}
+
+// piece is a run of a value's elements that one column decides.
+type piece struct {
+	column   int // -1: constants
+	from, to int
+}
+
+// pieces divides a row of a value by the columns that its elements depend on.
+func (t *tables) pieces(value string) ([]piece, error) {
+	rows := t.made[value]
+	owner := make([]int, len(rows[0]))
+	for e := range owner {
+		owner[e] = -1
+	}
+	for i, r := range t.rows[1:] {
+		for e, v := range rows[i+1] {
+			if v == rows[0][e] || math.IsNaN(v) && math.IsNaN(rows[0][e]) || owner[e] == r.column {
+				continue
+			}
+			if owner[e] >= 0 {
+				return nil, fmt.Errorf("the value %q depends on the columns %q and %q together: a table of each is needed", value,
+					t.z.columns[owner[e]].Name, t.z.columns[r.column].Name)
+			}
+			owner[e] = r.column
+		}
+	}
+	var out []piece
+	for e, c := range owner {
+		last := len(out) - 1
+		switch {
+		case last >= 0 && (out[last].column == c || c < 0 && t.z.columns[out[last].column].Values != nil):
+			out[last].to = e + 1
+		case last >= 0 && out[last].column < 0 && t.z.columns[c].Values != nil:
+			out[last] = piece{c, out[last].from, e + 1}
+		default:
+			out = append(out, piece{c, e, e + 1})
+		}
+	}
+	return out, nil
+}
+
+// rewrite puts the input of the lowered model in place of those of the file.
+func (t *tables) rewrite(g *graph.Graph) error {
+	b := graph.NewBuilder(g, "")
+	nodes := g.Nodes
+	g.Nodes = nil
+	t.x = b.Name("columns")
+	b.Prefix = "cfq.columns."
+	last := &t.z.columns[len(t.z.columns)-1]
+	width := int64(last.First + last.Width())
+	batch := graph.Dim{Size: -1, Param: "N"}
+	if t.fixed > 0 {
+		batch = graph.Dim{Size: t.fixed}
+	}
+	inputs := g.DataInputs()
+	g.Inputs = slices.DeleteFunc(g.Inputs, func(v graph.Value) bool { return g.Init(v.Name) == nil })
+	g.Inputs = append([]graph.Value{{
+		Name: t.x, DType: graph.Float, Shape: graph.Shape{batch, {Size: width}},
+	}}, g.Inputs...)
+	w := &lowering{tables: t, b: b, slices: map[[2]int]string{}}
+	for _, v := range inputs {
+		if v.DType.IsFloat() {
+			w.number(v)
+		}
+	}
+	var errs []error
+	for _, f := range t.z.frontiers {
+		errs = append(errs, w.frontier(f))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	shapes := map[string]string{}
+	for _, v := range t.z.shaped {
+		shapes[v] = w.standIn(v, inputs)
+	}
+	made, floats := map[string]bool{}, map[string]bool{}
+	for _, f := range t.z.frontiers {
+		made[f.value] = true
+	}
+	for _, n := range g.Nodes {
+		for _, o := range n.Outputs {
+			floats[o] = !n.Is("Cast")
+		}
+	}
+	for _, n := range nodes {
+		zoned := slices.ContainsFunc(n.Outputs, func(o string) bool { return made[o] || t.z.class[o] == raw })
+		if zoned {
+			continue
+		}
+		if n.Is("Cast") && graph.DType(n.Int("to", 0)) == graph.Float && floats[n.Input(0)] {
+			n.Op, n.Attrs = "Identity", nil
+		}
+		if by := shapes[n.Input(0)]; by != "" && (n.Is("Shape") || n.Is("Size")) {
+			n.Inputs[0] = by
+		}
+		g.Nodes = append(g.Nodes, n)
+	}
+	extractors(g)
+	return nil
+}
+
+// lowering writes the nodes between the new input and what was made of the old ones.
+type lowering struct {
+	*tables
+	b      *graph.Builder
+	slices map[[2]int]string
+}
+
+// slice returns the inputs from one to before another.
+func (w *lowering) slice(from, to int) string {
+	last := &w.z.columns[len(w.z.columns)-1]
+	if from == 0 && to == last.First+last.Width() {
+		return w.x
+	}
+	at := [2]int{from, to}
+	if w.slices[at] == "" {
+		bound := func(name string, v int) string { return w.b.Const(graph.FromInts(name, []int64{int64(v)}, 1)) }
+		w.slices[at] = w.b.Op("Slice", []string{w.x, bound("from", from), bound("to", to), bound("axis", 1)})
+	}
+	return w.slices[at]
+}
+
+// finish gives a value of rows x numbers the shape, the type and the name of what it stands for.
+func (w *lowering) finish(v string, dims []int64, dtype graph.DType, name string) {
+	if len(dims) != 1 {
+		v = w.b.Op("Reshape", []string{v, w.b.Const(graph.FromInts("shape", append([]int64{-1}, dims...), int64(len(dims)+1)))})
+	}
+	if dtype != graph.Float && dtype != graph.Undefined {
+		v = w.b.Op("Cast", []string{v}, graph.IntAttr("to", int64(dtype)))
+	}
+	if n := w.b.G.Nodes; len(n) > 0 && n[len(n)-1].Outputs[0] == v && !w.sliced(v) {
+		n[len(n)-1].Outputs[0] = name
+		return
+	}
+	w.b.Append(&graph.Node{Op: "Identity", Inputs: []string{v}, Outputs: []string{name}})
+}
+
+// sliced reports whether other values may be made of v as well.
+func (w *lowering) sliced(v string) bool {
+	for _, s := range w.slices {
+		if s == v {
+			return true
+		}
+	}
+	return v == w.x
+}
+
+// number makes an input of floats of its columns.
+func (w *lowering) number(v graph.Value) {
+	first := slices.IndexFunc(w.z.columns, func(c Column) bool { return c.Input == v.Name })
+	dims := []int64{}
+	size := 1
+	for _, d := range v.Shape[1:] {
+		dims = append(dims, d.Size)
+		size *= int(d.Size)
+	}
+	at := w.z.columns[first].First
+	w.finish(w.slice(at, at+size), dims, v.DType, v.Name)
+}
+
+// frontier makes a value at the zone's border.
+func (w *lowering) frontier(f frontier) error {
+	pieces, err := w.pieces(f.value)
+	if err != nil {
+		return err
+	}
+	var parts []string
+	for i := 0; i < len(pieces); i++ {
+		p := pieces[i]
+		if p.column >= 0 && w.z.columns[p.column].Values == nil {
+			from := i
+			for i+1 < len(pieces) && w.follows(f.value, pieces[i], pieces[i+1]) {
+				i++
+			}
+			part, err := w.numbers(f.value, pieces[from:i+1])
+			if err != nil {
+				return err
+			}
+			parts = append(parts, part)
+			continue
+		}
+		parts = append(parts, w.category(f.value, p))
+	}
+	v := parts[0]
+	if len(parts) > 1 {
+		v = w.b.Op("Concat", parts, graph.IntAttr("axis", 1))
+	}
+	if f.dtype != graph.Undefined && !slices.ContainsFunc(pieces, func(p piece) bool {
+		return p.column < 0 || w.z.columns[p.column].Values != nil
+	}) {
+		f.dtype = graph.Undefined // numbers, which what reads them makes floats of anyway
+	}
+	w.finish(v, w.dims[f.value], f.dtype, f.value)
+	return nil
+}
+
+// identity reports whether the elements of a piece are the numbers of its column.
+func (w *lowering) identity(value string, p piece) bool {
+	rows := w.made[value]
+	ok := p.to == p.from+1 && rows[0][p.from] == 0
+	for i, probe := range numberProbes() {
+		x, _ := strconv.ParseFloat(probe, 64)
+		ok = ok && rows[w.from[p.column]+i][p.from] == x
+	}
+	return ok
+}
+
+// follows reports whether two pieces are numbers of columns that stand side by side.
+func (w *lowering) follows(value string, a, b piece) bool {
+	return b.column == a.column+1 && w.z.columns[b.column].Values == nil && w.identity(value, a) && w.identity(value, b)
+}
+
+// numbers makes the elements that are columns of numbers.
+func (w *lowering) numbers(value string, pieces []piece) (string, error) {
+	first, last := pieces[0], pieces[len(pieces)-1]
+	c := &w.z.columns[first.column]
+	if w.identity(value, first) {
+		return w.slice(c.First, w.z.columns[last.column].First+1), nil
+	}
+	return "", fmt.Errorf("column %q holds whole numbers, of which the value %q is not made by looking up: export it as float",
+		c.Name, value)
+}
+
+// category makes the elements that one column of categories decides, or none.
+func (w *lowering) category(value string, p piece) string {
+	rows := w.made[value]
+	size := p.to - p.from
+	if p.column < 0 {
+		zero := w.b.Op("Mul", []string{w.slice(0, 1), w.b.Const(graph.FromFloats("zero", []float32{0}))})
+		row := make([]float64, size)
+		copy(row, rows[0][p.from:p.to])
+		return w.b.Op("Add", []string{zero, w.b.Const(graph.FromNumbers("row", graph.Float, row, 1, int64(size)))})
+	}
+	c := &w.z.columns[p.column]
+	n := len(c.Values)
+	table := make([]float64, 0, n*size)
+	unknown := make([]float64, size)
+	if _, ok := c.unknown(w.z.domain[p.column]); ok {
+		copy(unknown, rows[w.from[p.column]+n][p.from:p.to])
+	}
+	identity, biased := n == size, false
+	for i := range n {
+		for k, v := range rows[w.from[p.column]+i][p.from:p.to] {
+			table = append(table, v-unknown[k])
+			want := 0.0
+			if i == k {
+				want = 1
+			}
+			identity = identity && v == want
+		}
+	}
+	for _, u := range unknown {
+		biased = biased || u != 0
+	}
+	x := w.slice(c.First, c.First+n)
+	if identity && !biased {
+		return x
+	}
+	x = w.b.Op("MatMul", []string{x, w.b.Const(graph.FromNumbers("table", graph.Float, table, int64(n), int64(size)))})
+	if biased {
+		x = w.b.Op("Add", []string{x, w.b.Const(graph.FromNumbers("unknown", graph.Float, unknown, 1, int64(size)))})
+	}
+	return x
+}
+
+// standIn makes a value with the shape of a raw one.
+func (w *lowering) standIn(value string, inputs []graph.Value) string {
+	for _, v := range inputs {
+		if v.Name != value {
+			continue
+		}
+		size, dims := 1, []int64{}
+		for _, d := range v.Shape[1:] {
+			size *= int(d.Size)
+			dims = append(dims, d.Size)
+		}
+		name := w.b.Name("shape")
+		w.finish(w.slice(0, size), dims, graph.Undefined, name)
+		return name
+	}
+	return ""
+}

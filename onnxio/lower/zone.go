@@ -1,0 +1,500 @@
+package lower
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"cfq/onnxio/graph"
+)
+
+// class is what a value is made of.
+type class int8
+
+const (
+	computed class = iota // numbers of the data among others: the model's own computation
+	fixed                 // constants
+	sizes                 // shapes of values
+	raw                   // columns of texts or integers, and what is no number of them
+)
+
+// zone is what a model does with columns that are not floats before it computes with them.
+type zone struct {
+	g         *graph.Graph
+	columns   []Column
+	class     map[string]class
+	elems     map[string][]elem // of raw values: what a row of them holds
+	domain    [][]string        // by column: categories that look-ups know
+	tables    []tableSizes
+	frontiers []frontier
+	shaped    []string // raw values whose shape the computation asks for
+	errs      []error
+}
+
+// elem is an element of a raw value: a column, with a number added.
+type elem struct {
+	column int // -1 is something else
+	shift  int64
+}
+
+// tableSizes is a look-up by integers: rows of the table from each element on.
+type tableSizes struct {
+	elems []elem
+	rows  int64
+}
+
+// frontier is a value that the computation gets from the zone.
+type frontier struct {
+	value string
+	node  *graph.Node // that makes it; nil is an input
+	dtype graph.DType // Undefined is a float
+}
+
+// zoneOf finds the columns of a graph, their categories, and the values through which the computation sees them.
+func zoneOf(g *graph.Graph) (*zone, error) {
+	z := &zone{g: g, class: map[string]class{}, elems: map[string][]elem{}}
+	for _, v := range g.DataInputs() {
+		z.input(v)
+	}
+	if len(z.errs) > 0 {
+		return nil, errors.Join(z.errs...)
+	}
+	z.domain = make([][]string, len(z.columns))
+	for _, t := range g.Inits {
+		z.class[t.Name] = fixed
+	}
+	for _, n := range g.Nodes {
+		z.node(n)
+	}
+	z.ranges()
+	z.categories()
+	return z, errors.Join(z.errs...)
+}
+
+// input adds the columns of an input.
+func (z *zone) input(v graph.Value) {
+	bad := func(format string, a ...any) {
+		z.errs = append(z.errs, fmt.Errorf("input %q %s", v.Name, fmt.Sprintf(format, a...)))
+	}
+	switch v.DType {
+	case graph.Float, graph.Double, graph.Float16, graph.BFloat16, graph.String, graph.Bool, graph.Int8, graph.Uint8,
+		graph.Int16, graph.Uint16, graph.Int32, graph.Uint32, graph.Int64, graph.Uint64:
+	default:
+		bad("holds %s; texts, integers or floats are needed", v.DType)
+		return
+	}
+	if len(v.Shape) == 0 {
+		bad("has the shape %v; rows, or rows x columns, are needed", v.Shape)
+		return
+	}
+	n := int64(1)
+	for i, d := range v.Shape[1:] {
+		if d.Size <= 0 {
+			bad("has the dimension %d %q; only the first may be dynamic", i+1, d.Param)
+			return
+		}
+		if n *= d.Size; n > maxColumns {
+			bad("has the absurd shape %v", v.Shape)
+			return
+		}
+	}
+	var elems []elem
+	for i := range int(n) {
+		elems = append(elems, elem{column: len(z.columns)})
+		z.columns = append(z.columns, Column{Input: v.Name, At: i, Name: columnName(v.Name, i, int(n)), DType: v.DType})
+	}
+	if !v.DType.IsFloat() {
+		z.class[v.Name], z.elems[v.Name] = raw, elems
+	}
+}
+
+// maxColumns bounds the columns of an input, and the categories of all.
+const maxColumns = 1 << 20
+
+// node finds what a node's outputs are made of.
+func (z *zone) node(n *graph.Node) {
+	var have [4]bool
+	for _, in := range n.Inputs {
+		if in != "" {
+			have[z.class[in]] = true
+		}
+	}
+	made := computed
+	switch first := z.class[n.Input(0)]; {
+	case n.Is("Shape") || n.Is("Size"):
+		if made = sizes; first == raw && !slices.Contains(z.shaped, n.Input(0)) {
+			z.shaped = append(z.shaped, n.Input(0))
+		}
+	case have[raw] && !have[computed]:
+		z.rawNode(n)
+		return
+	case have[raw]: // the computation itself asks
+		for _, in := range n.Inputs {
+			if z.class[in] == raw {
+				z.front(in)
+			}
+		}
+	case have[computed] || n.HasGraphs():
+	case have[sizes]:
+		if !z.float(n) {
+			made = sizes
+		}
+	default:
+		made = fixed
+	}
+	for _, o := range n.Outputs {
+		z.class[o] = made
+	}
+}
+
+// front notes that the computation gets a raw value.
+func (z *zone) front(value string) {
+	if slices.ContainsFunc(z.frontiers, func(f frontier) bool { return f.value == value }) {
+		return
+	}
+	i := slices.IndexFunc(z.g.Nodes, func(n *graph.Node) bool { return slices.Contains(n.Outputs, value) })
+	f := frontier{value: value, dtype: z.dtype(value)}
+	if i >= 0 {
+		f.node = z.g.Nodes[i]
+	}
+	if f.dtype == graph.String {
+		z.errs = append(z.errs, fmt.Errorf("the texts %q are computed with in a way that is not known", value))
+	}
+	z.frontiers = append(z.frontiers, f)
+}
+
+// rawNode is a node on raw values, constants and sizes.
+func (z *zone) rawNode(n *graph.Node) {
+	z.lookup(n)
+	if !z.float(n) {
+		for i, o := range n.Outputs {
+			z.class[o] = raw
+			z.elems[o] = z.moved(n, i)
+		}
+		return
+	}
+	// Numbers alone become floats in front of the node, which stays a part of the computation.
+	numbers := true
+	for _, in := range n.Inputs {
+		numbers = numbers && (z.class[in] != raw || z.numbers(in))
+	}
+	for _, in := range n.Inputs {
+		if numbers && z.class[in] == raw {
+			z.front(in)
+		}
+	}
+	for _, o := range n.Outputs {
+		if !numbers {
+			z.frontiers = append(z.frontiers, frontier{value: o, node: n})
+		}
+		z.class[o] = computed
+	}
+}
+
+// numbers reports whether a raw value is made of columns of numbers, as far as is known.
+func (z *zone) numbers(value string) bool {
+	elems := z.elems[value]
+	return len(elems) > 0 && z.dtype(value) != graph.String && !slices.ContainsFunc(elems, func(e elem) bool {
+		return e.column < 0 || e.shift != 0 || len(z.domain[e.column]) > 0
+	})
+}
+
+// float reports whether a node of raw values or sizes makes floats.
+func (z *zone) float(n *graph.Node) bool { return z.made(n).IsFloat() }
+
+// made returns the type of what a node of raw values, constants and sizes makes.
+func (z *zone) made(n *graph.Node) graph.DType {
+	of := func(i int) graph.DType { return z.dtype(n.Input(i)) }
+	if n.Domain == learning {
+		switch n.Op {
+		case "LabelEncoder", "CategoryMapper", "DictVectorizer":
+			for _, a := range []struct {
+				name  string
+				dtype graph.DType
+			}{
+				{"values_strings", graph.String},
+				{"values_int64s", graph.Int64},
+				{"values_floats", graph.Float},
+				{"classes_strings", graph.Int64},
+			} {
+				if n.Attr(a.name) != nil {
+					return a.dtype
+				}
+			}
+			if a := n.Attr("values_tensor"); a != nil && a.T != nil {
+				return a.T.DType
+			}
+			if n.Op == "CategoryMapper" && of(0) == graph.String {
+				return graph.Int64
+			} else if n.Op == "CategoryMapper" {
+				return graph.String
+			}
+		case "ArrayFeatureExtractor":
+			return of(0)
+		}
+		return graph.Float
+	}
+	switch n.Op {
+	case "Cast":
+		return graph.DType(n.Int("to", 0))
+	case "OneHot":
+		return of(2)
+	case "Where":
+		return of(1)
+	case "Shape", "Size", "ArgMax", "ArgMin", "NonZero":
+		return graph.Int64
+	case "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Not", "Xor", "IsNaN", "IsInf":
+		return graph.Bool
+	case "ConstantOfShape":
+		if a := n.Attr("value"); a != nil && a.T != nil {
+			return a.T.DType
+		}
+		return graph.Float
+	case "CastLike":
+		return of(1)
+	case "Constant":
+		if t := n.Constant(); t != nil {
+			return t.DType
+		}
+		return graph.String
+	}
+	return of(0)
+}
+
+// dtype returns the type of a value of the zone.
+func (z *zone) dtype(value string) graph.DType {
+	for _, v := range z.g.Inputs {
+		if v.Name == value {
+			return v.DType
+		}
+	}
+	if t := z.g.Init(value); t != nil {
+		return t.DType
+	}
+	for _, n := range z.g.Nodes {
+		if slices.Contains(n.Outputs, value) {
+			return z.made(n)
+		}
+	}
+	return graph.Undefined
+}
+
+// moved returns what a row of the i-th output of a node holds, where the node only moves elements.
+func (z *zone) moved(n *graph.Node, i int) []elem {
+	x := z.elems[n.Input(0)]
+	index := func(at int) []int64 {
+		t := constant(z.g, n.Input(at))
+		if t == nil {
+			return nil
+		}
+		v, _ := t.Ints()
+		return v
+	}
+	pick := func(from, to int64) []elem {
+		size := int64(len(x))
+		at := func(k int64) int64 {
+			if k < 0 {
+				k += size
+			}
+			return min(max(k, 0), size)
+		}
+		if at(from) > at(to) {
+			return nil
+		}
+		return x[at(from):at(to)]
+	}
+	switch n.Op {
+	case "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Cast", "Expand", "StringNormalizer":
+		return x
+	case "Concat":
+		var all []elem
+		for _, in := range n.Inputs {
+			all = append(all, z.elems[in]...)
+		}
+		return all
+	case "Where":
+		if len(z.elems[n.Input(1)]) > 0 {
+			return z.elems[n.Input(1)]
+		}
+		return z.elems[n.Input(2)]
+	case "Gather", "ArrayFeatureExtractor":
+		var out []elem
+		for _, k := range index(1) {
+			if k < 0 {
+				k += int64(len(x))
+			}
+			if k >= 0 && k < int64(len(x)) {
+				out = append(out, x[k])
+			}
+		}
+		return out
+	case "Slice":
+		if from, to := index(1), index(2); len(from) == 1 && len(to) == 1 {
+			return pick(from[0], to[0])
+		}
+	case "Split":
+		parts := index(1)
+		if parts == nil {
+			for range n.Outputs {
+				parts = append(parts, int64(len(x)/len(n.Outputs)))
+			}
+		}
+		from := int64(0)
+		for k := 0; k < i && k < len(parts); k++ {
+			from += parts[k]
+		}
+		if i < len(parts) {
+			return pick(from, from+parts[i])
+		}
+	case "Add", "Sub":
+		return z.shifted(n, index)
+	}
+	return nil
+}
+
+// shifted is the sum of a raw value and a constant.
+func (z *zone) shifted(n *graph.Node, index func(int) []int64) []elem {
+	x, by, sign := z.elems[n.Input(0)], index(1), int64(1)
+	if x == nil && n.Op == "Add" {
+		x, by = z.elems[n.Input(1)], index(0)
+	}
+	if n.Op == "Sub" {
+		sign = -1
+	}
+	if len(by) == 0 || len(by) != 1 && len(x) != 1 && len(by) != len(x) {
+		return nil
+	}
+	out := make([]elem, max(len(x), len(by)))
+	if len(x) == 0 {
+		return nil
+	}
+	for k := range out {
+		e := x[k%len(x)]
+		e.shift += sign * by[k%len(by)]
+		out[k] = e
+	}
+	return out
+}
+
+// lookup notes the categories that a node knows.
+func (z *zone) lookup(n *graph.Node) {
+	known, x := keys(n), z.elems[n.Input(0)]
+	switch n.Op {
+	case "Equal":
+		for i, in := range n.Inputs {
+			if z.class[in] == raw && len(n.Inputs) == 2 {
+				known, x = texts(constant(z.g, n.Input(1-i))), z.elems[in]
+			}
+		}
+	case "OneHot":
+		if depth := texts(constant(z.g, n.Input(1))); len(depth) == 1 {
+			if rows, err := strconv.ParseInt(depth[0], 10, 64); err == nil {
+				z.tables = append(z.tables, tableSizes{x, rows})
+			}
+		}
+	case "Gather", "GatherElements":
+		if z.class[n.Input(1)] == raw {
+			if t := constant(z.g, n.Input(0)); t != nil && len(t.Dims) > 0 {
+				z.tables = append(z.tables, tableSizes{z.elems[n.Input(1)], t.Dims[z.axis(n, len(t.Dims))]})
+			} else if rows := z.rowsOf(n.Input(0)); rows > 0 {
+				z.tables = append(z.tables, tableSizes{z.elems[n.Input(1)], rows})
+			}
+		}
+	}
+	for _, e := range x {
+		if e.column < 0 {
+			continue
+		}
+		for _, k := range known {
+			if v, err := strconv.ParseInt(k, 10, 64); err == nil && e.shift != 0 {
+				k = strconv.FormatInt(v-e.shift, 10)
+			}
+			if !slices.Contains(z.domain[e.column], k) {
+				z.domain[e.column] = append(z.domain[e.column], k)
+			}
+		}
+	}
+}
+
+func (z *zone) axis(n *graph.Node, rank int) int {
+	axis := int(n.Int("axis", 0))
+	if axis < 0 {
+		axis += rank
+	}
+	return min(max(axis, 0), rank-1)
+}
+
+// rowsOf returns how many rows a table has that is computed of constants: that of a quantized embedding.
+func (z *zone) rowsOf(value string) int64 {
+	for range 8 { // operators between a stored table and its use
+		if t := constant(z.g, value); t != nil && len(t.Dims) > 0 {
+			return t.Dims[0]
+		}
+		i := slices.IndexFunc(z.g.Nodes, func(n *graph.Node) bool { return slices.Contains(n.Outputs, value) })
+		if i < 0 || z.class[value] != fixed {
+			return 0
+		}
+		n := z.g.Nodes[i]
+		switch n.Op {
+		case "DequantizeLinear", "Cast", "Identity":
+		case "Transpose":
+			t := constant(z.g, n.Input(0))
+			if t != nil && len(t.Dims) == 2 {
+				return t.Dims[1]
+			}
+			return 0
+		default:
+			return 0
+		}
+		value = n.Input(0)
+	}
+	return 0
+}
+
+// ranges makes categories of the rows of tables: those from a column's shift to the next column's in the same table.
+func (z *zone) ranges() {
+	for _, t := range z.tables {
+		shifts := make([]int64, 0, len(t.elems)+1)
+		for _, e := range t.elems {
+			shifts = append(shifts, e.shift)
+		}
+		slices.Sort(shifts)
+		shifts = append(slices.Compact(shifts), t.rows)
+		for _, e := range t.elems {
+			if e.column < 0 || len(z.domain[e.column]) > 0 {
+				continue
+			}
+			next := shifts[slices.Index(shifts, e.shift)+1]
+			if next-e.shift > maxColumns {
+				z.errs = append(z.errs, fmt.Errorf("column %q has %d categories", z.columns[e.column].Name, next-e.shift))
+				continue
+			}
+			for k := range next - e.shift {
+				z.domain[e.column] = append(z.domain[e.column], strconv.FormatInt(k, 10))
+			}
+		}
+	}
+}
+
+// categories gives the columns their categories, and their places in the lowered model's input. The empty text stands
+// for what is not known: it is no category.
+func (z *zone) categories() {
+	at := 0
+	for i := range z.columns {
+		c := &z.columns[i]
+		c.Values = slices.DeleteFunc(slices.Clone(z.domain[i]), func(v string) bool { return v == "" })
+		if c.DType == graph.Bool && c.Values != nil {
+			c.Values = []string{"0", "1"}
+		}
+		if c.DType == graph.String && len(c.Values) == 0 {
+			z.errs = append(z.errs, fmt.Errorf("which texts input %q may hold is not known: no look-up of its values is in the model",
+				c.Input))
+		}
+		if len(c.Values) == 0 {
+			c.Values = nil
+		}
+		c.First = at
+		at += c.Width()
+	}
+}
