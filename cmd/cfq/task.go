@@ -19,6 +19,7 @@ import (
 	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
 	"cfq/recourse/constraint"
 	"cfq/task"
 	"cfq/task/draft"
@@ -238,6 +239,12 @@ func (f *taskFlags) draft(
 	if err != nil {
 		return nil, err
 	}
+	if m != nil && m.Columns() != nil && enc == nil {
+		if o.Encoding, o.Asked, err = f.ofModel(table, m); err != nil {
+			return nil, err
+		}
+		return draft.FromData(table, withoutFeatures(o))
+	}
 	if f.scores != "" && enc != nil {
 		return nil, cli.Usagef("without --encoding, init looks for it; `cfq task check --scores` verifies a task file",
 			"--encoding and --scores exclude each other")
@@ -248,6 +255,28 @@ func (f *taskFlags) draft(
 		}
 	}
 	return draft.FromData(table, o)
+}
+
+// ofModel returns the encoding that a model has of its columns in its own graph.
+func (f *taskFlags) ofModel(table *draft.Table, m *onnxio.Model) (*draft.Encoding, map[string]string, error) {
+	var columns []draft.ModelColumn
+	for _, c := range m.Columns() {
+		columns = append(columns, draft.ModelColumn{Name: c.Name, Values: c.Values, Text: c.DType == graph.String})
+	}
+	enc, asked, err := draft.OfModel(table, columns, f.features, f.label)
+	if err != nil {
+		return nil, nil, err
+	}
+	if i := task.Find(m.Labels(), f.favourable); i >= 0 && f.favourable != "" {
+		enc.Target = fmt.Sprintf("favourable = %d", i)
+	}
+	return enc, asked, nil
+}
+
+// withoutFeatures returns the options of a draft whose encoding names the columns.
+func withoutFeatures(o draft.Options) draft.Options {
+	o.Features = nil
+	return o
 }
 
 // check holds a task file against data, and against a model when there is one.
@@ -366,7 +395,7 @@ func writeCheck(out io.Writer, t *task.Task, r *draft.Report) {
 		numbers := []string{"-", "-", "-", "-"}
 		if f := &t.Features[i]; c.Mean != nil {
 			numbers[1], numbers[3] = brief(*c.Mean), brief(*c.Std)
-			if f.Log == nil && (f.Mean != 0 || f.Std != 1) { // of a logarithm they are not those of the data
+			if f.Log == nil && !f.Plain && (f.Mean != 0 || f.Std != 1) { // of a logarithm they are not those of the data
 				numbers[0], numbers[2] = brief(f.Mean), brief(f.Std)
 			}
 		}
@@ -493,6 +522,9 @@ func inputWords(f *task.Feature) string {
 	if l := f.Log; l != nil {
 		words = append(words, fmt.Sprintf("(ln(value + %s) - %s) / %s, changes counted by %s", task.Decimal(l.Add),
 			task.Decimal(l.Mean), task.Decimal(l.Std), task.Decimal(f.Std)))
+	}
+	if f.Plain {
+		words = append(words, "the value itself, changes counted by "+task.Decimal(f.Std))
 	}
 	for i, row := range f.Inputs {
 		words = append(words, fmt.Sprintf("%s %v", f.PlaceName(i), row))

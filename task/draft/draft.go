@@ -24,13 +24,14 @@ import (
 
 // Options of FromData. Whatever they leave open becomes a question of the draft.
 type Options struct {
-	Label      string    // column of the outcome
-	Favourable string    // its value that people want
-	Features   []string  // columns that are the model's inputs, in their order
-	Encoding   *Encoding // how the model's inputs are made of columns; nil = not known
-	Found      *Found    // what a search for the encoding came to; nil = none
-	Inputs     int       // of the model; 0 = not known
-	File       string    // name of the data file, for the comments
+	Label      string            // column of the outcome
+	Favourable string            // its value that people want
+	Features   []string          // columns that are the model's inputs, in their order
+	Encoding   *Encoding         // how the model's inputs are made of columns; nil = not known
+	Found      *Found            // what a search for the encoding came to; nil = none
+	Asked      map[string]string // questions about the encoding, by column
+	Inputs     int               // of the model; 0 = not known
+	File       string            // name of the data file, for the comments
 }
 
 // Draft is a task file that a person has to finish.
@@ -200,12 +201,20 @@ func (d *drafter) declare(in *Input, p *profile) feature {
 	if found := d.o.Found; found != nil && found.Unseen[p.name] != "" {
 		f.ask("the scores say nothing of %s. Is it as here?", found.Unseen[p.name])
 	}
+	if q := d.o.Asked[p.name]; q != "" {
+		f.ask("%s", q)
+	}
 	switch in.Kind {
 	case "numeric":
 		d.number(&f)
 		spread := f.Std
-		if f.Mean, f.Std = 0, 1; in.Mean != nil {
+		switch {
+		case in.Mean != nil:
 			f.Mean, f.Std = *in.Mean, *in.Std
+		case in.Log == nil:
+			f.Mean, f.Plain = 0, true
+		default:
+			f.Mean, f.Std = 0, 1
 		}
 		f.Clip = in.within()
 		if in.Log != nil {
@@ -664,7 +673,9 @@ func (d *drafter) writeFeature(w *writer, f *feature) {
 			mean, std = f.Log.Mean, f.Log.Std
 			keys = append(keys, "log: "+task.Decimal(f.Log.Add), "spread: "+task.Decimal(f.Std))
 		}
-		if mean != 0 || std != 1 {
+		if f.Plain {
+			keys = append(keys, "spread: "+task.Decimal(f.Std))
+		} else if mean != 0 || std != 1 {
 			keys = append(keys, "mean: "+task.Decimal(mean), "std: "+task.Decimal(std))
 		}
 		keys = append(keys, fmt.Sprintf("bounds: [%s, %s]", task.Decimal(f.Bounds[0]), task.Decimal(f.Bounds[1])))

@@ -1,0 +1,185 @@
+package draft
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"cfq/internal/message"
+	"cfq/task"
+)
+
+// ModelColumn is a column of data that the model itself reads, with the encoding in its graph.
+type ModelColumn struct {
+	Name   string   // of the model's input; with the place in brackets behind it where the input has several columns
+	Values []string // categories, in the order of their inputs; nil is a number
+	Text   bool     // the categories are texts; else whole numbers, which may be codes of the texts in the data
+}
+
+// OfModel returns how the inputs of a model that names its columns are made of those of a table: nothing is left to
+// guess but which column is which, where the model's inputs have no such names, and what its codes stand for.
+// features are the columns in the model's order, nil when the names or the order in the table tell. The second
+// result holds questions, by column.
+func OfModel(t *Table, columns []ModelColumn, features []string, label string) (*Encoding, map[string]string, error) {
+	names, err := matched(t, columns, features, label)
+	if err != nil {
+		return nil, nil, err
+	}
+	e, questions := &Encoding{}, map[string]string{}
+	for i, c := range columns {
+		in := Input{Name: c.Name, Column: names[i], Kind: "numeric"}
+		p := look(t.column(names[i]))
+		switch {
+		case c.Values != nil:
+			in.Kind = "onehot"
+			if in.Values, err = c.named(p); err != nil {
+				return nil, nil, err
+			}
+			if !slices.Equal(in.Values, c.Values) {
+				questions[p.name] = "the model has codes from " + c.Values[0] + " to " + c.Values[len(c.Values)-1] +
+					" here, and the data texts: are they in the alphabetical order, as below? The list has the order of the codes."
+			}
+		case !p.numeric:
+			return nil, nil, fmt.Errorf("the model's input %s is a number, but column %s has texts: %s; --features lists the "+
+				"columns in the model's order", message.Quote(c.Name), message.Quote(p.name), message.List(p.texts, 5))
+		}
+		e.Inputs = append(e.Inputs, in)
+	}
+	return e, questions, nil
+}
+
+// named returns the texts of the data for the categories of a column.
+func (c *ModelColumn) named(p *profile) ([]string, error) {
+	known := func(v string) bool { return task.Find(c.Values, v) >= 0 }
+	if c.Text || len(p.texts) == 0 || slices.ContainsFunc(p.texts, known) {
+		return c.Values, nil // a value that the model does not know is asked about where the feature is made
+	}
+	texts := slices.Sorted(slices.Values(p.texts))
+	if len(texts) > len(c.Values) {
+		return nil, fmt.Errorf("column %s has %d values, and the model codes for %d: %s", message.Quote(p.name), len(texts),
+			len(c.Values), message.List(texts, 8))
+	}
+	for k := len(texts); k < len(c.Values); k++ {
+		texts = append(texts, "code "+c.Values[k])
+	}
+	return texts, nil
+}
+
+// matched returns the table's column for each of the model's.
+func matched(t *Table, columns []ModelColumn, features []string, label string) ([]string, error) {
+	names := make([]string, len(columns))
+	if features != nil {
+		if len(features) != len(columns) {
+			return nil, fmt.Errorf("--features lists %d columns, and the model reads %d: %s", len(features), len(columns),
+				inputsOf(columns))
+		}
+		for _, f := range features {
+			if t.column(f) == nil {
+				return nil, fmt.Errorf("there is no column %s; the file's columns are %s", message.Quote(f),
+					message.List(t.Names, 60))
+			}
+		}
+		return features, nil
+	}
+	missing := 0
+	for i, c := range columns {
+		if names[i] = alike(t, c.Name); names[i] == "" {
+			missing++
+		}
+	}
+	if missing == 0 {
+		return names, nil
+	}
+	if missing < len(columns) {
+		var without []string
+		for i, c := range columns {
+			if names[i] == "" {
+				without = append(without, c.Name)
+			}
+		}
+		return nil, fmt.Errorf("the data have no column for the model's inputs %s; its columns are %s (--features lists those "+
+			"of the model, in its order)", message.List(without, 20), message.List(t.Names, 60))
+	}
+	return byKind(t, columns, label)
+}
+
+// byKind takes the columns in the order of the table, those of numbers for numbers and the others for categories, if
+// that leaves none.
+func byKind(t *Table, columns []ModelColumn, label string) ([]string, error) {
+	var numbers, others, all []string
+	for _, n := range t.Names {
+		if n == label || slices.Contains(all, n) {
+			continue
+		}
+		all = append(all, n)
+		if look(t.column(n)).numeric {
+			numbers = append(numbers, n)
+		} else {
+			others = append(others, n)
+		}
+	}
+	var names []string
+	count := 0
+	for _, c := range columns {
+		from := &numbers
+		if c.Values != nil {
+			from = &others
+			count++
+		}
+		if len(*from) > 0 {
+			names, *from = append(names, (*from)[0]), (*from)[1:]
+		}
+	}
+	if len(names) < len(columns) || len(numbers)+len(others) > 0 {
+		return nil, fmt.Errorf("which column is which of the model's inputs is not known: it reads %s, %d of them categories, and "+
+			"the data have %s; --features lists the columns in the model's order", inputsOf(columns), count,
+			message.List(all, 60))
+	}
+	return names, nil
+}
+
+// inputsOf lists the inputs of a model, those with several columns once.
+func inputsOf(columns []ModelColumn) string {
+	var names []string
+	sizes := map[string]int{}
+	for _, c := range columns {
+		name, _, _ := strings.Cut(c.Name, "[")
+		if sizes[name]++; sizes[name] == 1 {
+			names = append(names, name)
+		}
+	}
+	for i, n := range names {
+		if sizes[n] > 1 {
+			names[i] = n + " (" + strconv.Itoa(sizes[n]) + ")"
+		}
+	}
+	return message.List(names, 60)
+}
+
+// alike returns the column with a name, or the one that differs from it only in case and in signs that exporters
+// replace; "" when there is none.
+func alike(t *Table, name string) string {
+	if t.column(name) != nil {
+		return name
+	}
+	bare := func(s string) string {
+		return strings.Map(func(r rune) rune {
+			if !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+				return -1
+			}
+			return unicode.ToLower(r)
+		}, s)
+	}
+	found := ""
+	for _, n := range t.Names {
+		if bare(n) == bare(name) && n != found {
+			if found != "" {
+				return ""
+			}
+			found = n
+		}
+	}
+	return found
+}
