@@ -1,10 +1,10 @@
 // Package lower makes a model of one float input of a model that takes a file's columns as they are.
 //
-// In: a graph with several inputs (texts, integers, floats), with operators of ai.onnx.ml, with labels and dictionaries
-// as outputs. Out: a graph of standard operators on one float input, the columns side by side, and the Interface that
-// gives a rewritten graph its own inputs and outputs back. A column of numbers is one input; a column of
-// categories is one for each, of which that of the row's category is 1. The invariant: for every row of the file's
-// inputs, the lowered model computes what the file computes.
+// In: a graph with several inputs (texts, integers, floats), with operators of ai.onnx.ml, with labels and dictionaries as
+// outputs. Out: a graph of standard operators on one float input, the columns side by side, and the Interface that gives
+// a rewritten graph its own inputs and outputs back. A column of numbers is one input; a column of categories is one for
+// each, of which that of the row's category is 1. The invariant: for every row of the file's inputs, the lowered model
+// computes what the file computes.
 //
 // What a model makes of a category, be it an embedding, a code or an input of its own, is not read off its operators: the
 // model is run on every category, and what comes out is a table. So the product of the categories' inputs with it has
@@ -56,7 +56,8 @@ func (f *Interface) Input() string { return f.input }
 // Decides returns the outputs of the lowered model that the file has; others are needed behind it.
 func (f *Interface) Decides() []graph.Value { return f.decides }
 
-// Needed reports whether g is a model to be lowered: others have one input of numbers, and tensors of numbers as outputs.
+// Needed reports whether g is a model to be lowered: others have one input of numbers, and tensors of numbers as
+// outputs.
 func Needed(g *graph.Graph) bool {
 	ins := g.DataInputs()
 	return len(ins) > 1 || len(ins) == 1 && !ins[0].DType.IsFloat() ||
