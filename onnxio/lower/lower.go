@@ -1,14 +1,14 @@
 // Package lower makes a model of one float input of a model that takes a file's columns as they are.
 //
-// In: a graph with several inputs (texts, integers, floats), with operators of ai.onnx.ml, with labels and dictionaries as
-// outputs. Out: a graph of standard operators on one float input, the columns side by side, and the Interface that gives
-// a rewritten graph its own inputs and outputs back. A column of numbers is one input; a column of categories is one for
-// each, of which that of the row's category is 1. The invariant: for every row of the file's inputs, the lowered model
-// computes what the file computes.
+// In: a graph with several inputs (texts, integers, floats), with operators of ai.onnx.ml, with labels and
+// dictionaries as outputs. Out: a graph of standard operators on one float input, the columns side by side, and the
+// Interface that gives a rewritten graph its own inputs and outputs back. A column of numbers is one input; a column
+// of categories is one for each, of which that of the row's category is 1. The invariant: for every row of the file's
+// inputs, the lowered model computes what the file computes.
 //
-// What a model makes of a category, be it an embedding, a code or an input of its own, is not read off its operators: the
-// model is run on every category, and what comes out is a table. So the product of the categories' inputs with it has
-// the gradients that a look-up lacks, and any operator may stand in front of it.
+// What a model makes of a category, be it an embedding, a code or an input of its own, is not read off its operators:
+// the model is run on every category, and what comes out is a table. So the product of the categories' inputs with it
+// has the gradients that a look-up lacks, and any operator may stand in front of it.
 package lower
 
 import (

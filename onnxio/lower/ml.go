@@ -10,8 +10,9 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// standardize rewrites the operators of ai.onnx.ml that compute with numbers into standard ones. Look-ups of categories
-// stay, for tables are made of them; so do trees and the like, which no rule here knows, for a run or a gradient to name.
+// standardize rewrites the operators of ai.onnx.ml that compute with numbers into standard ones. Look-ups of
+// categories stay, for tables are made of them; so do trees and the like, which no rule here knows, for a run or a
+// gradient to name.
 func standardize(g *graph.Graph) error {
 	w := &rewriter{b: graph.NewBuilder(g, ""), producers: g.Producers(), inits: g.InitMap()}
 	nodes := g.Nodes
@@ -43,7 +44,8 @@ type rewriter struct {
 func rules() map[string]func(w *rewriter) error {
 	return map[string]func(w *rewriter) error{
 		"Scaler": (*rewriter).scaler, "Normalizer": (*rewriter).normalizer, "Imputer": (*rewriter).imputer,
-		"FeatureVectorizer": (*rewriter).vectorizer, "LinearClassifier": (*rewriter).linear, "Binarizer": (*rewriter).binarizer,
+		"FeatureVectorizer": (*rewriter).vectorizer, "LinearClassifier": (*rewriter).linear,
+		"Binarizer": (*rewriter).binarizer,
 	}
 }
 

@@ -326,7 +326,8 @@ func (w *lowering) slice(from, to int) string {
 // finish gives a value of rows x numbers the shape, the type and the name of what it stands for.
 func (w *lowering) finish(v string, dims []int64, dtype graph.DType, name string) {
 	if len(dims) != 1 {
-		v = w.b.Op("Reshape", []string{v, w.b.Const(graph.FromInts("shape", append([]int64{-1}, dims...), int64(len(dims)+1)))})
+		shape := graph.FromInts("shape", append([]int64{-1}, dims...), int64(len(dims)+1))
+		v = w.b.Op("Reshape", []string{v, w.b.Const(shape)})
 	}
 	if dtype != graph.Float && dtype != graph.Undefined {
 		v = w.b.Op("Cast", []string{v}, graph.IntAttr("to", int64(dtype)))
@@ -420,8 +421,8 @@ func (w *lowering) numbers(value string, pieces []piece) (string, error) {
 	if w.identity(value, first) {
 		return w.slice(c.First, w.z.columns[last.column].First+1), nil
 	}
-	return "", fmt.Errorf("column %q holds whole numbers, of which the value %q is not made by looking up: export it as float",
-		c.Name, value)
+	return "", fmt.Errorf("column %q holds whole numbers, of which the value %q is not made by looking up: export it as "+
+		"float", c.Name, value)
 }
 
 // category makes the elements that one column of categories decides, or none.

@@ -24,6 +24,7 @@ type zone struct {
 	g         *graph.Graph
 	columns   []Column
 	class     map[string]class
+	returns   map[string]bool   // floats of raw values that become integers again, as an index counted from the end does
 	elems     map[string][]elem // of raw values: what a row of them holds
 	domain    [][]string        // by column: categories that look-ups know
 	tables    []tableSizes
@@ -64,11 +65,15 @@ func zoneOf(g *graph.Graph) (*zone, error) {
 	for _, t := range g.Inits {
 		z.class[t.Name] = fixed
 	}
+	z.spread()
 	for _, n := range g.Nodes {
-		z.node(n)
+		z.move(n)
 	}
 	z.ranges()
 	z.categories()
+	for _, n := range g.Nodes {
+		z.border(n)
+	}
 	return z, errors.Join(z.errs...)
 }
 
@@ -112,39 +117,109 @@ func (z *zone) input(v graph.Value) {
 // maxColumns bounds the columns of an input, and the categories of all.
 const maxColumns = 1 << 20
 
-// node finds what a node's outputs are made of.
-func (z *zone) node(n *graph.Node) {
+// spread finds what every value is made of: first as if all that is made of columns were raw, then with floats that
+// the computation gets left to it.
+func (z *zone) spread() {
+	z.returns = map[string]bool{}
+	all := map[string]class{}
+	for _, n := range z.g.Nodes {
+		made := z.of(n, all)
+		for _, o := range n.Outputs {
+			all[o] = made
+		}
+	}
+	for _, n := range slices.Backward(z.g.Nodes) {
+		back := all[n.Outputs[0]] == raw && !z.float(n)
+		for _, o := range n.Outputs {
+			back = back || z.returns[o]
+		}
+		for _, in := range n.Inputs {
+			z.returns[in] = z.returns[in] || back
+		}
+	}
+	for _, n := range z.g.Nodes {
+		made := z.of(n, z.class)
+		if made == raw && z.leaves(n) {
+			made = computed
+		}
+		for _, o := range n.Outputs {
+			z.class[o] = made
+		}
+	}
+}
+
+// of returns what a node's outputs are made of, where known says it of values, and inputs and constants are known.
+func (z *zone) of(n *graph.Node, known map[string]class) class {
 	var have [4]bool
 	for _, in := range n.Inputs {
+		c, ok := known[in]
+		if !ok {
+			c = z.class[in]
+		}
 		if in != "" {
-			have[z.class[in]] = true
+			have[c] = true
 		}
 	}
-	made := computed
-	switch first := z.class[n.Input(0)]; {
+	switch {
 	case n.Is("Shape") || n.Is("Size"):
-		if made = sizes; first == raw && !slices.Contains(z.shaped, n.Input(0)) {
-			z.shaped = append(z.shaped, n.Input(0))
+		return sizes
+	case have[computed] || n.HasGraphs():
+		return computed
+	case have[raw]:
+		return raw
+	case have[sizes] && !z.float(n):
+		return sizes
+	case have[sizes]:
+		return computed
+	}
+	return fixed
+}
+
+// leaves reports whether a node of raw values makes floats for the computation.
+func (z *zone) leaves(n *graph.Node) bool {
+	return z.float(n) && !slices.ContainsFunc(n.Outputs, func(o string) bool { return z.returns[o] })
+}
+
+// move follows the elements of raw values through a node, and notes the categories that it knows.
+func (z *zone) move(n *graph.Node) {
+	if slices.ContainsFunc(n.Inputs, func(in string) bool { return z.class[in] == raw }) {
+		z.lookup(n)
+	}
+	for i, o := range n.Outputs {
+		if z.class[o] == raw {
+			z.elems[o] = z.moved(n, i)
 		}
-	case have[raw] && !have[computed]:
-		z.rawNode(n)
-		return
-	case have[raw]: // the computation itself asks
-		for _, in := range n.Inputs {
-			if z.class[in] == raw {
-				z.front(in)
+	}
+}
+
+// border notes the values that the computation gets from the zone.
+func (z *zone) border(n *graph.Node) {
+	numbers, only := true, true // what the node has of the zone, and that it has nothing of the computation
+	var from []string
+	for _, in := range n.Inputs {
+		if z.class[in] == raw {
+			from = append(from, in)
+			numbers = numbers && z.numbers(in)
+		} else {
+			only = only && (in == "" || z.class[in] != computed)
+		}
+	}
+	switch made := z.class[n.Outputs[0]]; {
+	case len(from) == 0 || made == raw:
+	case made == sizes:
+		for _, in := range from {
+			if !slices.Contains(z.shaped, in) {
+				z.shaped = append(z.shaped, in)
 			}
 		}
-	case have[computed] || n.HasGraphs():
-	case have[sizes]:
-		if !z.float(n) {
-			made = sizes
+	case only && !numbers && !n.HasGraphs():
+		for _, o := range n.Outputs {
+			z.frontiers = append(z.frontiers, frontier{value: o, node: n})
 		}
-	default:
-		made = fixed
-	}
-	for _, o := range n.Outputs {
-		z.class[o] = made
+	default: // numbers become floats in front of the node, which stays a part of the computation, as one does that has both
+		for _, in := range from {
+			z.front(in)
+		}
 	}
 }
 
@@ -162,34 +237,6 @@ func (z *zone) front(value string) {
 		z.errs = append(z.errs, fmt.Errorf("the texts %q are computed with in a way that is not known", value))
 	}
 	z.frontiers = append(z.frontiers, f)
-}
-
-// rawNode is a node on raw values, constants and sizes.
-func (z *zone) rawNode(n *graph.Node) {
-	z.lookup(n)
-	if !z.float(n) {
-		for i, o := range n.Outputs {
-			z.class[o] = raw
-			z.elems[o] = z.moved(n, i)
-		}
-		return
-	}
-	// Numbers alone become floats in front of the node, which stays a part of the computation.
-	numbers := true
-	for _, in := range n.Inputs {
-		numbers = numbers && (z.class[in] != raw || z.numbers(in))
-	}
-	for _, in := range n.Inputs {
-		if numbers && z.class[in] == raw {
-			z.front(in)
-		}
-	}
-	for _, o := range n.Outputs {
-		if !numbers {
-			z.frontiers = append(z.frontiers, frontier{value: o, node: n})
-		}
-		z.class[o] = computed
-	}
 }
 
 // numbers reports whether a raw value is made of columns of numbers, as far as is known.
@@ -313,11 +360,9 @@ func (z *zone) moved(n *graph.Node, i int) []elem {
 			all = append(all, z.elems[in]...)
 		}
 		return all
-	case "Where":
-		if len(z.elems[n.Input(1)]) > 0 {
-			return z.elems[n.Input(1)]
-		}
-		return z.elems[n.Input(2)]
+	case "Mul", "Min", "Max", "Clip", "Where", "Mod":
+		// Of a column as it is and something in its place, such as an index counted from the end, the former.
+		return z.plainest(n)
 	case "Gather", "ArrayFeatureExtractor":
 		var out []elem
 		for _, k := range index(1) {
@@ -348,9 +393,28 @@ func (z *zone) moved(n *graph.Node, i int) []elem {
 			return pick(from, from+parts[i])
 		}
 	case "Add", "Sub":
+		if z.class[n.Input(0)] == raw && z.class[n.Input(1)] == raw {
+			return z.plainest(n)
+		}
 		return z.shifted(n, index)
 	}
 	return nil
+}
+
+// plainest returns the elements of that input of a node in which columns are most like they are.
+func (z *zone) plainest(n *graph.Node) (best []elem) {
+	far := func(list []elem) (sum int64) {
+		for _, e := range list {
+			sum += max(e.shift, -e.shift)
+		}
+		return sum
+	}
+	for _, in := range n.Inputs {
+		if e := z.elems[in]; len(e) > 0 && (best == nil || far(e) < far(best)) {
+			best = e
+		}
+	}
+	return best
 }
 
 // shifted is the sum of a raw value and a constant.
@@ -488,8 +552,8 @@ func (z *zone) categories() {
 			c.Values = []string{"0", "1"}
 		}
 		if c.DType == graph.String && len(c.Values) == 0 {
-			z.errs = append(z.errs, fmt.Errorf("which texts input %q may hold is not known: no look-up of its values is in the model",
-				c.Input))
+			z.errs = append(z.errs, fmt.Errorf("which texts input %q may hold is not known: no look-up of its values is in "+
+				"the model", c.Input))
 		}
 		if len(c.Values) == 0 {
 			c.Values = nil

@@ -99,8 +99,8 @@ func matched(t *Table, columns []ModelColumn, features []string, label string) (
 				without = append(without, c.Name)
 			}
 		}
-		return nil, fmt.Errorf("the data have no column for the model's inputs %s; its columns are %s (--features lists those "+
-			"of the model, in its order)", message.List(without, 20), message.List(t.Names, 60))
+		return nil, fmt.Errorf("the data have no column for the model's inputs %s; its columns are %s (--features lists "+
+			"those of the model, in its order)", message.List(without, 20), message.List(t.Names, 60))
 	}
 	return byKind(t, columns, label)
 }
@@ -133,8 +133,8 @@ func byKind(t *Table, columns []ModelColumn, label string) ([]string, error) {
 		}
 	}
 	if len(names) < len(columns) || len(numbers)+len(others) > 0 {
-		return nil, fmt.Errorf("which column is which of the model's inputs is not known: it reads %s, %d of them categories, and "+
-			"the data have %s; --features lists the columns in the model's order", inputsOf(columns), count,
+		return nil, fmt.Errorf("which column is which of the model's inputs is not known: it reads %s, %d of them categories, "+
+			"and the data have %s; --features lists the columns in the model's order", inputsOf(columns), count,
 			message.List(all, 60))
 	}
 	return names, nil
