@@ -216,7 +216,7 @@ func (z *zone) border(n *graph.Node) {
 		for _, o := range n.Outputs {
 			z.frontiers = append(z.frontiers, frontier{value: o, node: n})
 		}
-	default: // numbers become floats in front of the node, which stays a part of the computation, as one does that has both
+	default: // numbers become floats in front of the node, which is a part of the computation, as one is that has both
 		for _, in := range from {
 			z.front(in)
 		}
