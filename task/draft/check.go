@@ -248,7 +248,7 @@ func (c *checker) number(f *task.Feature, p *profile, col *Column) {
 		c.logarithm(f, mean, std)
 	}
 	switch {
-	case f.Log != nil || f.Plain || std == 0 || f.Mean == 0 && f.Std == 1: // nothing to compare: the input is the raw number
+	case f.Log != nil || f.Plain || std == 0 || f.Mean == 0 && f.Std == 1: // nothing to compare: the raw number
 	case math.Abs(f.Mean-mean) > 0.5*std:
 		c.find(Warning, f.Name, 0, "mean is %s in the task and %s in the data, %s of its standard deviations apart",
 			task.Decimal(f.Mean), task.Decimal(task.Rounded(mean, 6)), task.Decimal(task.Rounded(math.Abs(f.Mean-mean)/std, 2)))

@@ -133,8 +133,8 @@ func byKind(t *Table, columns []ModelColumn, label string) ([]string, error) {
 		}
 	}
 	if len(names) < len(columns) || len(numbers)+len(others) > 0 {
-		return nil, fmt.Errorf("which column is which of the model's inputs is not known: it reads %s, %d of them categories, "+
-			"and the data have %s; --features lists the columns in the model's order", inputsOf(columns), count,
+		return nil, fmt.Errorf("which column is which of the model's inputs is not known: it reads %s, %d of them "+
+			"categories, and the data have %s; --features lists the columns in the model's order", inputsOf(columns), count,
 			message.List(all, 60))
 	}
 	return names, nil
