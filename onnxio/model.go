@@ -61,6 +61,10 @@ func LoadBytes(ctx context.Context, onnx []byte, o ort.Options) (*Model, error) 
 // FromGraph is Load for a model in memory, which must not be changed afterwards. A model of several inputs, of texts or
 // of integers is lowered, see package lower: what Graph returns has one input then, and File what was loaded.
 func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, error) {
+	g, err := resolved(ctx, g, o)
+	if err != nil {
+		return nil, err
+	}
 	var own *lower.Interface
 	if lower.Needed(g.Graph) {
 		up := g.Clone()

@@ -50,7 +50,7 @@ func Upgrade(m *graph.Model, types autodiff.Types) error {
 			m.Functions[0].Name))
 	default:
 		u := upgrader{names: graph.NewBuilder(c.Graph, ""), types: typesOf(c.Graph, types)}
-		errs = u.run(version)
+		errs = u.run(func(*graph.Node) int64 { return version }, upgradedOpset)
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("upgrade to opset %d: %w", upgradedOpset, errors.Join(errs...))
@@ -87,15 +87,15 @@ type upgrader struct {
 	after  []*graph.Node  // and after it
 }
 
-// run takes the nodes from one version on to the newest.
-func (u *upgrader) run(from int64) []error {
+// run takes the nodes from their versions to another one.
+func (u *upgrader) run(from func(*graph.Node) int64, to int64) []error {
 	rules := changes()
 	var errs []error
 	var out []*graph.Node
 	for _, n := range u.names.G.Nodes {
 		u.before, u.after = nil, nil
 		label := n.Label()
-		if err := u.node(n, rules, from); err != nil {
+		if err := u.node(n, rules, from(n), to); err != nil {
 			errs = append(errs, fmt.Errorf("%s %w", label, err))
 		}
 		out = append(append(append(out, u.before...), n), u.after...)
@@ -104,9 +104,9 @@ func (u *upgrader) run(from int64) []error {
 	return errs
 }
 
-// node applies to n what changed after version from.
-func (u *upgrader) node(n *graph.Node, rules map[string][]change, from int64) error {
-	if !n.Standard() {
+// node applies to n what changed after version from, up to version to.
+func (u *upgrader) node(n *graph.Node, rules map[string][]change, from, to int64) error {
+	if !n.Standard() || from >= to {
 		return nil
 	}
 	list, known := rules[n.Op]
@@ -117,7 +117,7 @@ func (u *upgrader) node(n *graph.Node, rules map[string][]change, from int64) er
 		return errors.New("has a subgraph, which cannot be upgraded")
 	}
 	for _, c := range list {
-		if c.version <= from {
+		if c.version <= from || c.version > to {
 			continue
 		}
 		if err := c.rewrite(u, n); err != nil {
@@ -153,17 +153,17 @@ type change struct {
 // allowed more: more element types, attributes and inputs whose absence means
 // what the operator did before.
 const compatible = `
-Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh AveragePool Bernoulli BitShift BitwiseAnd BitwiseNot
-BitwiseOr BitwiseXor BlackmanWindow Cast CastLike Ceil Celu CenterCropPad Col2Im Compress Concat Constant
-ConstantOfShape Conv ConvInteger ConvTranspose Cos Cosh CumSum DepthToSpace DequantizeLinear Det Div
+Abs Acos Acosh Add AffineGrid And ArgMax ArgMin Asin Asinh Atan Atanh AveragePool Bernoulli BitShift BitwiseAnd
+BitwiseNot BitwiseOr BitwiseXor BlackmanWindow Cast CastLike Ceil Celu CenterCropPad Col2Im Compress Concat Constant
+ConstantOfShape Conv ConvInteger ConvTranspose Cos Cosh CumSum DepthToSpace DeformConv DequantizeLinear Det Div
 DynamicQuantizeLinear Einsum Elu Equal Erf Exp Expand EyeLike Flatten Floor GRU Gather GatherElements GatherND Gelu
 Gemm GlobalAveragePool GlobalLpPool GlobalMaxPool Greater GreaterOrEqual HammingWindow HannWindow HardSigmoid
 HardSwish Identity InstanceNormalization IsInf IsNaN LRN LSTM LayerNormalization LeakyRelu Less LessOrEqual Log
-LpNormalization LpPool MatMul MatMulInteger Max MaxPool Mean MeanVarianceNormalization Min Mish Mod Mul Multinomial
-Neg NonMaxSuppression NonZero Not OneHot Or PRelu Pow QLinearConv QLinearMatMul QuantizeLinear RMSNormalization RNN
-RandomNormal RandomNormalLike RandomUniform RandomUniformLike Range Reciprocal Relu Reshape ReverseSequence
-RotaryEmbedding Round ScatterElements ScatterND Selu Shape Shrink Sigmoid Sign Sin Sinh Size Softplus Softsign
-SpaceToDepth Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Tile Transpose Trilu Unique Where Xor`
+LpNormalization LpPool MatMul MatMulInteger Max MaxPool MaxRoiPool MaxUnpool Mean MeanVarianceNormalization Min Mish
+Mod Mul Multinomial Neg NonMaxSuppression NonZero Not OneHot Or PRelu Pow QLinearConv QLinearMatMul QuantizeLinear
+RMSNormalization RNN RandomNormal RandomNormalLike RandomUniform RandomUniformLike Range Reciprocal Relu Reshape
+ReverseSequence RotaryEmbedding Round ScatterElements ScatterND Selu Shape Shrink Sigmoid Sign Sin Sinh Size Softplus
+Softsign SpaceToDepth Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Tile Transpose Trilu Unique Where Xor`
 
 // changes is the table of the operators that Upgrade knows.
 // References: the operators' histories in ONNX's Changelog.md.
@@ -190,14 +190,14 @@ func changes() map[string][]change {
 	t["Pad"] = []change{{11, pad}}
 	t["Slice"] = []change{{10, slice}}
 	t["Split"] = []change{{13, intsInput("split")}, {18, splitOutputs}}
-	// What classifiers hardly have is not rewritten.
-	for op, version := range map[string]int64{
-		"DFT": 20, "GridSample": 20, "GroupNormalization": 21, "Resize": 11, "RoiAlign": 16, "Scatter": 11,
-		"TopK": 10, "Upsample": 10,
-	} {
-		err := fmt.Errorf("changed at opset %d in a way that is not rewritten: export the model at a newer opset", version)
-		t[op] = []change{{version, func(*upgrader, *graph.Node) error { return err }}}
-	}
+	t["Upsample"] = []change{{9, scales}, {10, renamed("Resize")}, {11, resize}}
+	t["Resize"] = []change{{11, resize}}
+	t["TopK"] = []change{{10, topK}}
+	t["Scatter"] = []change{{11, renamed("ScatterElements")}}
+	t["GroupNormalization"] = []change{{21, groupsToChannels}}
+	t["GridSample"] = []change{{20, interpolations}}
+	t["RoiAlign"] = []change{{16, outputHalfPixel}}
+	t["DFT"] = []change{{20, axisOfDFT}}
 	return t
 }
 
@@ -364,5 +364,116 @@ func splitOutputs(_ *upgrader, n *graph.Node) error {
 	if n.Input(1) == "" && n.Attr("num_outputs") == nil {
 		n.Attrs = append(n.Attrs, graph.IntAttr("num_outputs", int64(len(n.Outputs))))
 	}
+	return nil
+}
+
+// renamed gives n another operator of the same inputs and attributes.
+func renamed(op string) func(*upgrader, *graph.Node) error {
+	return func(_ *upgrader, n *graph.Node) error {
+		n.Op = op
+		return nil
+	}
+}
+
+// scales: the attribute became an input.
+func scales(u *upgrader, n *graph.Node) error {
+	if a := remove(n, "scales"); a != nil {
+		input(n, 1, u.constant(n, "scales", graph.FromFloats("", a.Floats, int64(len(a.Floats)))))
+	}
+	return nil
+}
+
+// resize: the scales became the third input, and where elements are taken from became attributes. It was the
+// asymmetric way, and of the nearest elements the one in front, behind where the image became smaller.
+func resize(u *upgrader, n *graph.Node) error {
+	by := n.Input(1)
+	n.Inputs = []string{n.Input(0), "", by}
+	n.Attrs = append(slices.Clone(n.Attrs), graph.StringAttr("coordinate_transformation_mode", "asymmetric"))
+	if a := n.Attr("mode"); a != nil && string(a.S) != "nearest" {
+		return nil
+	}
+	t := u.names.G.Init(by)
+	for _, m := range u.names.G.Nodes {
+		if slices.Contains(m.Outputs, by) {
+			t = m.Constant()
+		}
+	}
+	if t == nil {
+		return errors.New("takes the nearest elements at scales that are not constant, and what is nearest changed at " +
+			"opset 11: export the model at a newer opset")
+	}
+	v, err := t.Doubles()
+	if err != nil {
+		return fmt.Errorf("scales: %w", err)
+	}
+	mode := "floor"
+	if slices.ContainsFunc(v, func(s float64) bool { return s < 1 }) {
+		if mode = "ceil"; slices.Max(v) > 1 {
+			return errors.New("makes some axes larger and some smaller, and what is nearest changed at opset 11: export the " +
+				"model at a newer opset")
+		}
+	}
+	n.Attrs = append(n.Attrs, graph.StringAttr("nearest_mode", mode))
+	return nil
+}
+
+// topK: k became an input.
+func topK(u *upgrader, n *graph.Node) error {
+	if a := remove(n, "k"); a != nil {
+		input(n, 1, u.constant(n, "k", graph.FromInts("", []int64{a.I}, 1)))
+	}
+	return nil
+}
+
+// groupsToChannels: scale and bias had one number for each group, and have one for each channel.
+func groupsToChannels(u *upgrader, n *graph.Node) error {
+	groups, s := n.Int("num_groups", 0), u.types[n.Input(0)].Shape
+	if len(s) < 2 || s[1].Size < 1 || groups < 1 || s[1].Size%groups != 0 {
+		return fmt.Errorf("has %d groups of the channels of %q, of which the model does not say how many there are: export "+
+			"the model at opset 21", groups, n.Input(0))
+	}
+	list := func(hint string, v ...int64) string { return u.constant(n, hint, graph.FromInts("", v, int64(len(v)))) }
+	column, wide, flat := list("column", -1, 1), list("wide", 1, s[1].Size/groups), list("flat", -1)
+	inputs := slices.Clone(n.Inputs)
+	for i := 1; i < min(3, len(inputs)); i++ {
+		at := inputs[i]
+		for _, step := range [][2]string{{"Reshape", column}, {"Expand", wide}, {"Reshape", flat}} {
+			out := u.name(n, "channels")
+			u.before = append(u.before, &graph.Node{
+				Name: u.name(n, step[0]), Op: step[0], Inputs: []string{at, step[1]}, Outputs: []string{out},
+			})
+			at = out
+		}
+		inputs[i] = at
+	}
+	n.Inputs = inputs
+	return nil
+}
+
+// interpolations: two modes got other names.
+func interpolations(_ *upgrader, n *graph.Node) error {
+	if a := remove(n, "mode"); a != nil {
+		mode := string(a.S)
+		if to, ok := map[string]string{"bilinear": "linear", "bicubic": "cubic"}[mode]; ok {
+			mode = to
+		}
+		n.Attrs = append(slices.Clone(n.Attrs), graph.StringAttr("mode", mode))
+	}
+	return nil
+}
+
+// outputHalfPixel: the default of an attribute that was new.
+func outputHalfPixel(_ *upgrader, n *graph.Node) error {
+	if n.Attr("coordinate_transformation_mode") == nil {
+		n.Attrs = append(slices.Clone(n.Attrs), graph.StringAttr("coordinate_transformation_mode", "output_half_pixel"))
+	}
+	return nil
+}
+
+// axisOfDFT: the axis became an input, with another default.
+func axisOfDFT(u *upgrader, n *graph.Node) error {
+	axis := n.Int("axis", 1)
+	remove(n, "axis")
+	input(n, 2, u.constant(n, "axis", graph.FromInts("", []int64{axis})))
 	return nil
 }

@@ -180,9 +180,68 @@ func smalls() []small {
 			want: []string{"num_outputs=2"},
 		},
 		{
-			name: "downsample", opset: 10, dims: []int64{1, 1, 4, 4},
-			inits: []*graph.Tensor{floats("s", []float32{1, 1, .5, .5}, 4)}, nodes: []*graph.Node{node("Resize", "x s",
-				"y")}, reject: "not rewritten",
+			name: "downsample", opset: 10, dims: []int64{1, 1, 4, 5},
+			inits: []*graph.Tensor{floats("s", []float32{1, 1, .5, .6}, 4)}, nodes: []*graph.Node{node("Resize", "x s", "y")},
+			want: []string{"Resize(x, _, s)", "ceil"},
+		},
+		{
+			name: "upsample nearest", opset: 10, dims: []int64{1, 2, 3, 4},
+			inits: []*graph.Tensor{floats("s", []float32{1, 1, 2, 1.5}, 4)}, nodes: []*graph.Node{node("Resize", "x s", "y")},
+			want: []string{"Resize(x, _, s)", "floor"},
+		},
+		{
+			name: "resize linear", opset: 10, dims: []int64{1, 1, 4, 5},
+			inits: []*graph.Tensor{floats("s", []float32{1, 1, 2, .6}, 4)},
+			nodes: []*graph.Node{node("Resize", "x s", "y", graph.StringAttr("mode", "linear"))},
+		},
+		{
+			name: "resize of both kinds", opset: 10, dims: []int64{1, 1, 4, 4},
+			inits: []*graph.Tensor{floats("s", []float32{1, 1, .5, 2}, 4)}, nodes: []*graph.Node{node("Resize", "x s", "y")},
+			reject: "larger and some smaller",
+		},
+		{
+			name: "upsample", opset: 9, dims: []int64{1, 1, 2, 3},
+			inits: []*graph.Tensor{floats("s", []float32{1, 1, 2, 3}, 4)}, nodes: []*graph.Node{node("Upsample", "x s", "y")},
+			want: []string{"Resize(x, _, s)"},
+		},
+		{
+			name: "upsample linear", opset: 9, dims: []int64{1, 1, 2, 3},
+			inits: []*graph.Tensor{floats("s", []float32{1, 1, 2, 3}, 4)},
+			nodes: []*graph.Node{node("Upsample", "x s", "y", graph.StringAttr("mode", "linear"))},
+		},
+		{
+			name: "upsample by attribute", opset: 7, dims: []int64{1, 1, 2, 3}, nodes: []*graph.Node{
+				node("Upsample", "x", "y", graph.Attr{Name: "scales", Kind: graph.AttrFloats, Floats: []float32{1, 1, 2, 2}}),
+			},
+		},
+		{
+			name: "top k", opset: 9, dims: []int64{4, 5}, nodes: []*graph.Node{node("TopK", "x", "y i", num("k", 3))},
+			want: []string{"TopK(x, y_k)"},
+		},
+		{
+			name: "top k of rows", opset: 10, dims: []int64{4, 5}, inits: []*graph.Tensor{graph.FromInts("k", []int64{2}, 1)},
+			nodes: []*graph.Node{node("TopK", "x k", "y i", num("axis", 0))},
+		},
+		{
+			name: "scatter", opset: 10, dims: []int64{3, 3}, inits: []*graph.Tensor{
+				graph.FromInts("i", []int64{1, 0, 2, 0, 2, 1}, 2, 3), floats("u", []float32{1, 2, 3, 4, 5, 6}, 2, 3),
+			},
+			nodes: []*graph.Node{node("Scatter", "x i u", "y")}, want: []string{"ScatterElements(x, i, u)"},
+		},
+		{
+			name: "grid sample", opset: 16, dims: []int64{1, 1, 3, 3},
+			inits: []*graph.Tensor{floats("g", []float32{-.5, .2, .3, .9, 0, 0, .7, -.6}, 1, 2, 2, 2)},
+			nodes: []*graph.Node{node("GridSample", "x g", "y", graph.StringAttr("mode", "bicubic"))},
+		},
+		{
+			name: "roi align", opset: 10, dims: []int64{1, 1, 5, 5}, inits: []*graph.Tensor{
+				floats("r", []float32{0, 0, 3, 3, 1, 1, 4, 3}, 2, 4), graph.FromInts("b", []int64{0, 0}, 2),
+			},
+			nodes: []*graph.Node{node("RoiAlign", "x r b", "y", num("output_height", 2), num("output_width", 2))},
+		},
+		{
+			name: "fourier", opset: 17, dims: []int64{1, 4, 2}, nodes: []*graph.Node{node("DFT", "x", "y")},
+			want: []string{"DFT(x, _, y_axis)"},
 		},
 		{
 			name: "argmax", opset: 9, dims: []int64{4, 3},
@@ -296,4 +355,18 @@ func same(a, b *graph.Tensor) bool {
 		}
 	}
 	return true
+}
+
+// TestUpgradeGroups: what ONNX Runtime no longer runs is held against the definition. Channel 0 and 1 form a group.
+func TestUpgradeGroups(t *testing.T) {
+	s := small{opset: 18, dims: []int64{1, 4, 1}, inits: []*graph.Tensor{
+		floats("s", []float32{2, 3}, 2), floats("b", []float32{1, -1}, 2),
+	}, nodes: []*graph.Node{node("GroupNormalization", "x s b", "y", graph.IntAttr("num_groups", 2))}}
+	m := s.model()
+	must(t, onnxio.Upgrade(m, nil))
+	got := run(t, m, graph.FromFloats("x", []float32{1, 3, 10, 30}, 1, 4, 1), orttest.Need(t))
+	if !same(got, graph.FromFloats("", []float32{-1 + 1e-5, 3 - 1e-5, -4, 2}, 1, 4, 1)) {
+		v, _ := got.Doubles()
+		t.Error(v)
+	}
 }

@@ -128,6 +128,11 @@ func (b *builder) ints(name string, depth int) (elements, bool) {
 			from, to := shapeRange(n, len(t.Shape))
 			return elements{t.Shape[from:to], fixed(t.Shape[from:to])}, true
 		}
+	case "Size":
+		if t, ok := b.types[n.Input(0)]; ok {
+			d := product(t.Shape)
+			return elements{graph.Shape{d}, d.Size >= 0}, true
+		}
 	case "Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape":
 		return get(0)
 	case "Concat":
@@ -383,4 +388,17 @@ func int64s(v []int) []int64 {
 		out[i] = int64(x)
 	}
 	return out
+}
+
+// Integers returns a function that tells the elements of an integer value of rank 0 or 1 of g, as far as constants and
+// the sizes in types decide them: those of a Shape's fixed sizes, and what is gathered, cut and joined of them.
+func Integers(g *graph.Graph, types Types) func(value string) (elements []int64, known bool) {
+	b := newBuilder(g, types, "")
+	return func(value string) ([]int64, bool) {
+		e, ok := b.ints(value, 32)
+		if !ok || !e.constant {
+			return nil, false
+		}
+		return sizes(e.dims), true
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"cfq/onnxio"
 	"cfq/onnxio/graph"
 )
 
@@ -83,7 +84,7 @@ func packed(l *layer, g group) *graph.Tensor {
 
 // The function that unpacks bit planes, shared by all layers of a model.
 const (
-	functionDomain = "cfq"
+	functionDomain = onnxio.FunctionDomain
 	functionName   = "Unpack"
 )
 

@@ -1,0 +1,463 @@
+package onnxio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"cfq/onnxio/autodiff"
+	"cfq/onnxio/codec"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+)
+
+// FunctionDomain is the domain of the functions that files of this project carry: they unpack weights, and stay.
+const FunctionDomain = "cfq"
+
+const (
+	// maxInlined bounds the nodes of a graph without functions: each of them may call another one twice.
+	maxInlined = 200_000
+	// maxCalls bounds how deep functions and branches lie within one another.
+	maxCalls = 100
+	// maxCondition bounds the elements of the values that a condition is computed from.
+	maxCondition = 1 << 16
+)
+
+// resolved returns the model with the bodies of its functions in place of their calls, and in place of each If with a
+// constant condition the branch that it takes. It is m itself where there is neither. Loop, Scan and an If that depends
+// on the inputs are errors: the nodes of their subgraphs have no gradients.
+func resolved(ctx context.Context, m *graph.Model, o ort.Options) (*graph.Model, error) {
+	r := &resolver{ctx: ctx, engine: o, functions: map[call]*graph.Function{}, versions: map[*graph.Node]int64{}}
+	for _, f := range m.Functions {
+		if f.Domain != FunctionDomain {
+			r.functions[call{domain(f.Domain), f.Name, codec.OverloadOf(f)}] = f
+		}
+	}
+	if len(r.functions) == 0 && !slices.ContainsFunc(m.Graph.Nodes, (*graph.Node).HasGraphs) {
+		return m, nil
+	}
+	r.m = m.Clone()
+	r.g = r.m.Graph
+	r.names = graph.NewBuilder(r.g, "")
+	nodes := r.g.Nodes
+	r.g.Nodes = nil
+	r.emit(nodes, &scope{outermost: true, version: m.Opset("")})
+	if len(r.errs) > 0 {
+		return nil, errors.Join(r.errs...)
+	}
+	r.m.Functions = slices.DeleteFunc(r.m.Functions, func(f *graph.Function) bool { return f.Domain != FunctionDomain })
+	if err := r.align(); err != nil {
+		return nil, err
+	}
+	r.imports(m)
+	if err := r.g.Check(); err != nil {
+		return nil, fmt.Errorf("without its functions and branches: %w", err)
+	}
+	return r.m, nil
+}
+
+// call names a function.
+type call struct{ domain, name, overload string }
+
+func (c call) String() string {
+	return strings.Trim(c.domain+"."+c.name+" "+c.overload, ". ")
+}
+
+func domain(d string) string { return strings.TrimPrefix(d, "ai.onnx") }
+
+// resolver writes a graph anew, node by node.
+type resolver struct {
+	ctx       context.Context
+	engine    ort.Options
+	m         *graph.Model
+	g         *graph.Graph // of m, with the nodes that are written so far
+	names     *graph.Builder
+	types     autodiff.Types
+	functions map[call]*graph.Function
+	versions  map[*graph.Node]int64 // the operator set that a node is written for
+	errs      []error
+	full      bool // the graph is too large
+}
+
+func (r *resolver) bad(format string, a ...any) { r.errs = append(r.errs, fmt.Errorf(format, a...)) }
+
+// scope is where names mean something: the graph, the body of one call, or a branch.
+type scope struct {
+	outermost bool   // names stay as they are
+	parent    *scope // what is around a branch
+	names     map[string]string
+	attrs     map[string]graph.Attr // of the call, by the function's names
+	calls     []call                // that are being inlined
+	depth     int
+	prefix    string
+	version   int64
+}
+
+// lookup returns the value that name stands for.
+func (s *scope) lookup(name string) (string, bool) {
+	if name == "" || s.outermost {
+		return name, true
+	}
+	if v, ok := s.names[name]; ok {
+		return v, true
+	}
+	if s.parent != nil {
+		return s.parent.lookup(name)
+	}
+	return "", false
+}
+
+// define returns the value that an output called name becomes.
+func (r *resolver) define(s *scope, name string) string {
+	if name == "" || s.outermost {
+		return name
+	}
+	if _, ok := s.names[name]; !ok {
+		s.names[name] = r.names.Name(s.prefix + name)
+	}
+	return s.names[name]
+}
+
+// emit appends nodes of the scope s.
+func (r *resolver) emit(nodes []*graph.Node, s *scope) {
+	for _, n := range nodes {
+		if r.full = r.full || len(r.g.Nodes) >= maxInlined; r.full {
+			break
+		}
+		c := *n
+		c.Inputs, c.Attrs = slices.Clone(n.Inputs), r.bound(n, s)
+		for i, in := range n.Inputs {
+			v, ok := s.lookup(in)
+			if !ok {
+				r.bad("%s%s uses %q, which nothing defines", s.prefix, n.Label(), in)
+				return
+			}
+			c.Inputs[i] = v
+		}
+		if s.depth > 0 {
+			c.Name = r.names.Name(s.prefix + n.Name)
+		}
+		c.Outputs = make([]string, len(n.Outputs))
+		for i, out := range n.Outputs {
+			c.Outputs[i] = r.define(s, out)
+		}
+		f := r.functions[call{domain(n.Domain), n.Op, codec.Overload(n)}]
+		switch {
+		case f != nil:
+			r.inline(&c, f, s)
+		case n.Is("If"):
+			r.branch(&c, s)
+		case n.HasGraphs():
+			r.bad("%s repeats a graph of its own, which cannot be differentiated: export the model without %s (a fixed "+
+				"number of steps can be written out)", n.Label(), n.Op)
+		default:
+			r.versions[&c] = s.version
+			r.g.Nodes = append(r.g.Nodes, &c)
+		}
+	}
+	if r.full && len(r.errs) == 0 {
+		r.bad("written out, the functions have more than %d nodes", maxInlined)
+	}
+}
+
+// bound returns the attributes of n with the values of the call in place of references to it.
+func (r *resolver) bound(n *graph.Node, s *scope) []graph.Attr {
+	var out []graph.Attr
+	for _, a := range n.Attrs {
+		if a.Ref != "" {
+			v, given := s.attrs[a.Ref]
+			if !given {
+				continue // the operator's default
+			}
+			v.Name = a.Name
+			a = v
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// inline appends the body of f, which the node n of scope s calls.
+func (r *resolver) inline(n *graph.Node, f *graph.Function, s *scope) {
+	c := call{domain(f.Domain), f.Name, codec.OverloadOf(f)}
+	switch {
+	case slices.Contains(s.calls, c):
+		r.bad("the function %q calls itself", c)
+		return
+	case s.depth >= maxCalls:
+		r.bad("functions call one another %d deep", maxCalls)
+		return
+	case len(n.Inputs) > len(f.Inputs) || len(n.Outputs) > len(f.Outputs):
+		r.bad("%s has %d inputs and %d outputs, but the function %q has %d and %d", n.Label(), len(n.Inputs),
+			len(n.Outputs), c, len(f.Inputs), len(f.Outputs))
+		return
+	}
+	defaults, err := codec.Defaults(f)
+	if err != nil {
+		r.bad("function %q: %w", c, err)
+		return
+	}
+	inner := &scope{
+		names: map[string]string{}, attrs: map[string]graph.Attr{}, calls: append(slices.Clone(s.calls), c),
+		depth: s.depth + 1, prefix: r.prefix(n), version: version(f.Opsets, s.version),
+	}
+	for _, a := range append(defaults, n.Attrs...) {
+		inner.attrs[a.Name] = a
+	}
+	for i, in := range f.Inputs {
+		inner.names[in] = n.Input(i)
+	}
+	r.body(f.Nodes, f.Outputs, n, inner)
+}
+
+// version returns the standard operator set among those that a function imports.
+func version(sets []graph.Opset, otherwise int64) int64 {
+	for _, o := range sets {
+		if domain(o.Domain) == "" {
+			return o.Version
+		}
+	}
+	return otherwise
+}
+
+// prefix starts the names of what comes in the place of n.
+func (r *resolver) prefix(n *graph.Node) string {
+	if n.Name != "" {
+		return n.Name + "/"
+	}
+	return n.Outputs[0] + "/"
+}
+
+// body appends nodes in the scope s, whose outputs become those of n.
+func (r *resolver) body(nodes []*graph.Node, outputs []string, n *graph.Node, s *scope) {
+	made := map[string]bool{}
+	for _, m := range nodes {
+		for _, o := range m.Outputs {
+			if made[o] && o != "" {
+				r.bad("%s: %q is defined twice", n.Label(), o)
+				return
+			}
+			made[o] = true
+		}
+	}
+	var copies []int
+	for i, out := range n.Outputs {
+		if _, taken := s.names[outputs[i]]; made[outputs[i]] && !taken && out != "" {
+			s.names[outputs[i]] = out
+		} else if out != "" {
+			copies = append(copies, i)
+		}
+	}
+	r.emit(nodes, s)
+	for _, i := range copies {
+		v, ok := s.lookup(outputs[i])
+		if !ok || v == "" {
+			r.bad("%s: its output %q is defined by nothing", n.Label(), outputs[i])
+			return
+		}
+		r.g.Nodes = append(r.g.Nodes, &graph.Node{
+			Name: r.names.Name(s.prefix + "Identity"), Op: "Identity", Inputs: []string{v}, Outputs: []string{n.Outputs[i]},
+		})
+	}
+}
+
+// branch appends the branch that the If n of scope s takes.
+func (r *resolver) branch(n *graph.Node, s *scope) {
+	if s.depth >= maxCalls {
+		r.bad("branches lie in one another %d deep", maxCalls)
+		return
+	}
+	if len(r.errs) > 0 {
+		return // what a condition is computed from may be missing
+	}
+	taken, err := r.condition(n.Input(0))
+	if err != nil {
+		r.bad("%s: its condition %q is not constant (%w): only one branch can be differentiated and quantized. Export the "+
+			"model without it, for inputs of fixed sizes", n.Label(), n.Input(0), err)
+		return
+	}
+	a := n.Attr("else_branch")
+	if taken {
+		a = n.Attr("then_branch")
+	}
+	if a == nil {
+		r.bad("%s has no branch for the condition %t", n.Label(), taken)
+		return
+	}
+	g, err := codec.Subgraph(a)
+	if err != nil {
+		r.bad("%s: %w", n.Label(), err)
+		return
+	}
+	if len(g.Outputs) < len(n.Outputs) || len(g.Inputs) > 0 {
+		r.bad("%s: the %s has %d inputs and %d outputs", n.Label(), a.Name, len(g.Inputs), len(g.Outputs))
+		return
+	}
+	inner := &scope{
+		parent: s, names: map[string]string{}, attrs: s.attrs, calls: s.calls, depth: s.depth + 1, prefix: r.prefix(n),
+		version: s.version,
+	}
+	for _, t := range g.Inits {
+		local := t.Name
+		t.Name = inner.prefix + local
+		inner.names[local] = r.names.Const(t)
+	}
+	var outputs []string
+	for _, v := range g.Outputs {
+		outputs = append(outputs, v.Name)
+	}
+	r.body(g.Nodes, outputs, n, inner)
+}
+
+// condition returns the value of the boolean called name, which ONNX Runtime computes of constants and of fixed sizes.
+func (r *resolver) condition(name string) (bool, error) {
+	if r.types == nil {
+		r.types = autodiff.Types{}
+	}
+	_ = autodiff.Infer(r.g, r.types) // what stays unknown matters only if the condition needs it
+	c := conditional{
+		r: r, integers: autodiff.Integers(r.g, r.types), producers: r.g.Producers(), inits: r.g.InitMap(),
+		seen: map[string]bool{}, g: &graph.Graph{Name: "condition"},
+	}
+	if err := c.need(name); err != nil {
+		return false, err
+	}
+	const result = "the condition"
+	c.g.Nodes = append(c.g.Nodes, &graph.Node{Op: "Identity", Inputs: []string{name}, Outputs: []string{result}})
+	c.g.Outputs = []graph.Value{{Name: result, DType: graph.Bool}}
+	const unused = "no input" // a session needs one
+	c.g.Inputs = []graph.Value{{Name: unused, DType: graph.Float, Shape: graph.Fixed(1)}}
+	m := &graph.Model{IRVersion: r.m.IRVersion, Opsets: []graph.Opset{{Version: r.m.Opset("")}}, Graph: c.g}
+	s, err := ort.Open(m, r.engine)
+	if err != nil {
+		return false, err
+	}
+	defer s.Close()
+	out, err := s.Run(r.ctx, []*graph.Tensor{graph.FromFloats(unused, []float32{0}, 1)})
+	if err != nil {
+		return false, err
+	}
+	if v, err := out[0].Ints(); err != nil || len(v) != 1 || out[0].DType != graph.Bool {
+		return false, fmt.Errorf("it is %s%v, not one boolean", out[0].DType, out[0].Dims)
+	} else if v[0] == 0 {
+		return false, nil
+	}
+	return true, nil
+}
+
+// conditional collects what a condition is computed from.
+type conditional struct {
+	r         *resolver
+	integers  func(string) ([]int64, bool)
+	producers map[string]*graph.Node
+	inits     map[string]*graph.Tensor
+	seen      map[string]bool
+	g         *graph.Graph
+}
+
+// need adds the value called name and what it is computed from.
+func (c *conditional) need(name string) error {
+	if name == "" || c.seen[name] {
+		return nil
+	}
+	c.seen[name] = true
+	if t := c.inits[name]; t != nil {
+		c.g.Inits = append(c.g.Inits, t)
+		return nil
+	}
+	n := c.producers[name]
+	if n == nil {
+		return fmt.Errorf("it depends on the input %q", name)
+	}
+	t, known := c.r.types[name]
+	if n.Constant() == nil {
+		size := int64(1)
+		for _, d := range t.Shape {
+			if d.Size < 0 || d.Size > maxCondition/max(size, 1) {
+				known = false
+				break
+			}
+			size *= d.Size
+		}
+		if !known {
+			return fmt.Errorf("%q, which it depends on, is not of a known size", name)
+		}
+	}
+	if v, ok := c.integers(name); ok && t.DType == graph.Int64 {
+		dims := make([]int64, len(t.Shape))
+		for i, d := range t.Shape {
+			dims[i] = d.Size
+		}
+		if k := graph.FromInts(name, v, dims...); k.Len() == len(v) {
+			c.g.Inits = append(c.g.Inits, k)
+			return nil
+		}
+	}
+	if !n.Standard() || strings.HasPrefix(n.Op, "Random") || n.Op == "Multinomial" || n.Op == "Bernoulli" {
+		return fmt.Errorf("it depends on %s", n.Label())
+	}
+	if v := c.r.versions[n]; v != 0 && v != c.r.m.Opset("") {
+		return fmt.Errorf("%s is of another operator set, %d", n.Label(), v)
+	}
+	for _, in := range n.Inputs {
+		if err := c.need(in); err != nil {
+			return err
+		}
+	}
+	c.g.Nodes = append(c.g.Nodes, n)
+	for _, o := range n.Outputs {
+		c.seen[o] = true
+	}
+	return nil
+}
+
+// align brings nodes of functions that import an older or a newer operator set, and those of the graph, to the newest
+// of them.
+func (r *resolver) align() error {
+	to := r.m.Opset("")
+	for _, n := range r.g.Nodes {
+		if n.Standard() {
+			to = max(to, r.versions[n])
+		}
+	}
+	u := upgrader{names: graph.NewBuilder(r.g, ""), types: typesOf(r.g, r.types)}
+	errs := u.run(func(n *graph.Node) int64 {
+		if v, ok := r.versions[n]; ok {
+			return v
+		}
+		return to
+	}, to)
+	if len(errs) > 0 {
+		return fmt.Errorf("its functions are of different operator sets, and cannot be brought to opset %d: %w", to,
+			errors.Join(errs...))
+	}
+	r.m.SetOpset("", to)
+	return nil
+}
+
+// imports drops the operator sets of domains that were those of functions, and adds those that functions used.
+func (r *resolver) imports(m *graph.Model) {
+	used := map[string]bool{"": true}
+	for _, n := range r.g.Nodes {
+		used[domain(n.Domain)] = true
+	}
+	own := map[string]bool{}
+	wanted := map[string]int64{}
+	for _, f := range r.functions {
+		own[domain(f.Domain)] = true
+		for _, o := range f.Opsets {
+			wanted[o.Domain] = max(wanted[o.Domain], o.Version)
+		}
+	}
+	r.m.Opsets = slices.DeleteFunc(r.m.Opsets, func(o graph.Opset) bool {
+		return own[domain(o.Domain)] && !used[domain(o.Domain)]
+	})
+	for _, d := range slices.Sorted(maps.Keys(wanted)) {
+		if used[domain(d)] && m.Opset(d) == 0 && r.m.Opset(d) == 0 {
+			r.m.SetOpset(d, wanted[d])
+		}
+	}
+}
