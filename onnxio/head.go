@@ -78,7 +78,8 @@ type end struct {
 }
 
 // findEnd walks back from the outputs of g to the logits. Of several outputs those that are labels (no floats)
-// are left aside where another is there, and the rest must lead to the same logits.
+// are left aside where another is there, as are those that another is computed from, and the rest must lead to the same
+// logits.
 func findEnd(g *graph.Graph) (end, error) {
 	producers := g.Producers()
 	labels := func(v graph.Value) bool { return v.DType != graph.Undefined && !v.DType.IsFloat() }
@@ -94,6 +95,9 @@ func findEnd(g *graph.Graph) (end, error) {
 			return end{}, err
 		case found.logits == "":
 			found = e
+		case e.logits != found.logits && computes(g, found.output, e.output):
+			found = e
+		case e.logits != found.logits && computes(g, e.output, found.output):
 		case e.logits != found.logits:
 			return end{}, fmt.Errorf("the outputs %q and %q come from different values (%q, %q): keep the output that "+
 				"decides and remove the others", found.output, e.output, found.logits, e.logits)
@@ -106,6 +110,16 @@ func findEnd(g *graph.Graph) (end, error) {
 	}
 	found.dense = dense(g, producers, found.logits)
 	return found, nil
+}
+
+// computes reports whether a value is needed for another.
+func computes(g *graph.Graph, value, other string) bool {
+	for n := range g.Needed(other) {
+		if slices.Contains(n.Inputs, value) {
+			return true
+		}
+	}
+	return false
 }
 
 // behind walks back from one output to the logits, through one operator that turns logits into probabilities, ArgMax

@@ -80,13 +80,7 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 	if err := m.readInput(); err != nil {
 		return nil, err
 	}
-	decides := g.Graph
-	if own != nil {
-		c := *g.Graph
-		c.Outputs = own.Decides()
-		decides = &c
-	}
-	end, err := findEnd(decides)
+	end, err := findEnd(g.Graph)
 	if err != nil {
 		return nil, err
 	}

@@ -39,12 +39,11 @@ type Interface struct {
 	Columns []Column
 	Labels  []string // of the classes, in their order; nil where the file does not say
 
-	file    *graph.Model
-	direct  bool   // the input is the file's own
-	input   string // of the lowered model
-	back    []*graph.Node
-	consts  []*graph.Tensor // of back
-	decides []graph.Value
+	file   *graph.Model
+	direct bool   // the input is the file's own
+	input  string // of the lowered model
+	back   []*graph.Node
+	consts []*graph.Tensor // of back
 }
 
 // File returns the graph that was lowered.
@@ -52,9 +51,6 @@ func (f *Interface) File() *graph.Model { return f.file }
 
 // Input returns the name of the lowered model's input.
 func (f *Interface) Input() string { return f.input }
-
-// Decides returns the outputs of the lowered model that the file has; others are needed behind it.
-func (f *Interface) Decides() []graph.Value { return f.decides }
 
 // Needed reports whether g is a model to be lowered: others have one input of numbers, and tensors of numbers as
 // outputs.
@@ -121,7 +117,6 @@ func (f *Interface) split(g *graph.Graph) {
 		}
 	}
 	if len(numbers) == 0 {
-		f.decides = g.Outputs
 		return // decisions alone: what they are made of is found behind them
 	}
 	names := make([]string, len(numbers))
@@ -145,7 +140,7 @@ func (f *Interface) split(g *graph.Graph) {
 		uses[v.Name] = true
 	}
 	g.Nodes = kept
-	g.Outputs, f.decides = numbers, slices.Clone(numbers)
+	g.Outputs = numbers
 	for _, n := range kept { // what is needed behind it stays a value of the model
 		for _, o := range n.Outputs {
 			if uses[o] && !g.IsOutput(o) {
