@@ -389,7 +389,7 @@ func (w *lowering) frontier(f frontier) error {
 	if len(parts) > 1 {
 		v = w.b.Op("Concat", parts, graph.IntAttr("axis", 1))
 	}
-	if f.dtype != graph.Undefined && !slices.ContainsFunc(pieces, func(p piece) bool {
+	if !f.dtype.IsFloat() && !slices.ContainsFunc(pieces, func(p piece) bool {
 		return p.column < 0 || w.z.columns[p.column].Values != nil
 	}) {
 		f.dtype = graph.Undefined // numbers, which what reads them makes floats of anyway

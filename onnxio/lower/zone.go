@@ -49,7 +49,7 @@ type tableSizes struct {
 type frontier struct {
 	value string
 	node  *graph.Node // that makes it; nil is an input
-	dtype graph.DType // Undefined is a float
+	dtype graph.DType // that the computation wants; Undefined is any float
 }
 
 // zoneOf finds the columns of a graph, their categories, and the values through which the computation sees them.
@@ -214,7 +214,7 @@ func (z *zone) border(n *graph.Node) {
 		}
 	case only && !numbers && !n.HasGraphs():
 		for _, o := range n.Outputs {
-			z.frontiers = append(z.frontiers, frontier{value: o, node: n})
+			z.frontiers = append(z.frontiers, frontier{value: o, node: n, dtype: z.made(n)})
 		}
 	default: // numbers become floats in front of the node, which is a part of the computation, as one is that has both
 		for _, in := range from {
