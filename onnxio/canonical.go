@@ -146,6 +146,8 @@ func (r *rewriter) constants() {
 			c := *r.constant(n.Input(0))
 			t = &c
 			r.retired[n.Input(0)] = true
+		case n.Is("Cast"):
+			t = r.stored(n)
 		}
 		if t == nil {
 			continue
@@ -156,6 +158,23 @@ func (r *rewriter) constants() {
 		r.remove(n)
 	}
 	r.index()
+}
+
+// stored returns the weights of layers that are stored in another type of numbers and converted by the Cast n; nil when
+// it does something else.
+func (r *rewriter) stored(n *graph.Node) *graph.Tensor {
+	t := r.inits[n.Input(0)]
+	weights := func(n *graph.Node) bool { return n.Is("MatMul") || n.Is("Gemm") || n.Is("Conv") }
+	if t == nil || !t.DType.IsFloat() || len(t.Extra) > 0 || graph.DType(n.Int("to", 0)) != graph.Float ||
+		!slices.ContainsFunc(r.consumers[n.Outputs[0]], weights) {
+		return nil
+	}
+	v, err := t.Floats()
+	if err != nil {
+		return nil
+	}
+	r.retired[t.Name] = true
+	return graph.FromFloats("", v, t.Dims...)
 }
 
 // transposed returns the transpose of a 2-d float constant, nil when t is none.
@@ -196,6 +215,9 @@ func (r *rewriter) passes(n *graph.Node) bool {
 	switch n.Op {
 	case "Identity":
 		return true
+	case "Cast":
+		t, known := r.types[n.Input(0)]
+		return known && t.DType != graph.Undefined && t.DType == graph.DType(n.Int("to", 0))
 	case "Dropout":
 		mask := len(n.Outputs) > 1 && n.Outputs[1] != "" && (len(r.consumers[n.Outputs[1]]) > 0 || r.g.IsOutput(n.Outputs[1]))
 		return !mask && r.isFalse(n.Input(2))

@@ -34,6 +34,7 @@ type Model struct {
 	consts   []*graph.Tensor
 	front    *front
 	own      *lower.Interface // what the file takes and gives, where graph differs; else nil
+	given    *elements        // where the file has other element types than graph, else nil
 
 	canonical func() (*Model, error)
 }
@@ -65,6 +66,10 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 	if err != nil {
 		return nil, err
 	}
+	g, given, err := inFloat(g)
+	if err != nil {
+		return nil, err
+	}
 	var own *lower.Interface
 	if lower.Needed(g.Graph) {
 		up := g.Clone()
@@ -76,7 +81,7 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 			return nil, err
 		}
 	}
-	m := &Model{graph: g, base: g, engine: o, own: own}
+	m := &Model{graph: g, base: g, engine: o, own: own, given: given}
 	if err := m.readInput(); err != nil {
 		return nil, err
 	}
@@ -140,10 +145,13 @@ func (m *Model) Graph() *graph.Model { return m.graph }
 
 // File returns the graph with the inputs and outputs of the file; see FromGraph.
 func (m *Model) File() *graph.Model {
-	if m.own == nil {
-		return m.base
+	switch {
+	case m.given != nil:
+		return m.given.file
+	case m.own != nil:
+		return m.own.File()
 	}
-	return m.own.File()
+	return m.base
 }
 
 // Columns returns the columns of data that the file reads as they are, nil where it has one input of numbers that may
@@ -165,18 +173,26 @@ func (m *Model) Labels() []string {
 
 // Restored gives a graph that was made of the model the inputs and outputs of the file.
 func (m *Model) Restored(g *graph.Model) *graph.Model {
-	if m.own == nil {
-		return g
+	if m.own != nil {
+		g = m.own.Restore(g)
 	}
-	return m.own.Restore(g)
+	if m.given != nil {
+		g = m.given.restored(g)
+	}
+	return g
 }
 
 // FileFeed makes the inputs of the file of rows of inputs, where Feed makes that of the graph.
 func (m *Model) FileFeed(x []float32) ([]*graph.Tensor, error) {
-	if m.own == nil || m.own.Direct() {
-		return []*graph.Tensor{m.Feed(x)}, nil
+	in := []*graph.Tensor{m.Feed(x)}
+	var err error
+	if m.own != nil && !m.own.Direct() {
+		in, err = m.own.Feed(x)
 	}
-	return m.own.Feed(x)
+	for i := 0; err == nil && m.given != nil && i < len(in); i++ {
+		in[i], err = m.given.feed(in[i])
+	}
+	return in, err
 }
 
 // Engine returns the options that the model was run with.

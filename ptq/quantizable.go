@@ -80,13 +80,6 @@ func instead(g *graph.Graph) string {
 			"export the network for inference: model.eval() before torch.onnx.export, without training=",
 		},
 		{
-			func(*graph.Node) bool {
-				doubles := func(t *graph.Tensor) bool { return t.DType == graph.Double && len(t.Dims) > 1 }
-				return slices.ContainsFunc(g.Inits, doubles)
-			},
-			"export it in float32: model.float() in PyTorch, FloatTensorType in skl2onnx",
-		},
-		{
 			func(n *graph.Node) bool { return n.HasGraphs() || n.Op == "GatherND" || n.Op == "ScatterND" },
 			"export the network alone, without the selection of columns or the conditions around it",
 		},

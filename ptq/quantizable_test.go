@@ -75,7 +75,7 @@ func TestQuantizable(t *testing.T) {
 			}(),
 			why: "training mode", instead: "model.eval()", recourse: true,
 		},
-		"doubles": {m: double, why: "its weights are double", instead: "float32"},
+		"doubles": {m: double},
 		"its own file": {
 			m: written, why: "quantized already", already: true,
 		},

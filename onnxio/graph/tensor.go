@@ -95,14 +95,16 @@ func (t *Tensor) Len() int {
 // RawSize returns the bytes that n elements of type t occupy in Raw.
 func RawSize(t DType, n int) int { return (n*t.Bits() + 7) / 8 }
 
-// FromNumbers makes a tensor of the element type t, Float or Double; nil for other types. No dims and
-// one value make a scalar.
+// FromNumbers makes a tensor of the element type t, one of floating-point numbers; nil for other types. No dims and one
+// value make a scalar.
 func FromNumbers[T float32 | float64](name string, t DType, v []T, dims ...int64) *Tensor {
 	switch t {
 	case Float:
 		return encoded(name, t, convert[float32](v), dims)
 	case Double:
 		return encoded(name, t, convert[float64](v), dims)
+	case Float16, BFloat16:
+		return &Tensor{Name: name, DType: t, Dims: dims, Raw: toHalves(t, convert[float64](v))}
 	}
 	return nil
 }
@@ -190,10 +192,10 @@ func decoded[T, S number](raw []byte) []T {
 	return convert[T](v)
 }
 
-// Floats returns the elements as float32, converting from float64 if need be.
+// Floats returns the elements as float32, converting from other floating-point numbers if need be.
 func (t *Tensor) Floats() ([]float32, error) { return floats[float32](t) }
 
-// Doubles returns the elements as float64, converting from float32 if need be.
+// Doubles returns the elements as float64, converting from other floating-point numbers if need be.
 func (t *Tensor) Doubles() ([]float64, error) { return floats[float64](t) }
 
 func floats[T number](t *Tensor) ([]T, error) {
@@ -202,6 +204,8 @@ func floats[T number](t *Tensor) ([]T, error) {
 		return decoded[T, float32](t.Raw), nil
 	case Double:
 		return decoded[T, float64](t.Raw), nil
+	case Float16, BFloat16:
+		return convert[T](halves(t.DType, t.Raw)), nil
 	}
 	return nil, fmt.Errorf("tensor %q holds %s, not float", t.Name, t.DType)
 }

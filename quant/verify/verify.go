@@ -70,10 +70,29 @@ func Check(ctx context.Context, onnx []byte, o Options) (*Report, error) {
 		return nil, fmt.Errorf("verify: %w", err)
 	}
 	r.kernels(opt.Graph, m.Graph, o.Plan)
+	if onnx, err = readable(onnx, m); err != nil {
+		return nil, fmt.Errorf("verify: %w", err)
+	}
 	if err := r.levels(ctx, onnx, opt.Graph, o.Engine, o.Probes); err != nil {
 		return nil, fmt.Errorf("verify: %w", err)
 	}
 	return r, nil
+}
+
+// readable returns the file with its outputs of 16-bit numbers as float32: a program cannot be given others.
+func readable(onnx []byte, m *graph.Model) ([]byte, error) {
+	c := m.Clone()
+	b := graph.NewBuilder(c.Graph, "verify.")
+	for i, v := range c.Graph.Outputs {
+		if v.DType == graph.Float16 || v.DType == graph.BFloat16 {
+			wide := b.Op("Cast", []string{v.Name}, graph.IntAttr("to", int64(graph.Float)))
+			c.Graph.Outputs[i] = graph.Value{Name: wide, DType: graph.Float, Shape: v.Shape}
+		}
+	}
+	if len(c.Graph.Nodes) == len(m.Graph.Nodes) {
+		return onnx, nil
+	}
+	return codec.Marshal(c)
 }
 
 // lint checks the model by the rules; a rule that several layers break is one piece of advice.

@@ -1,0 +1,223 @@
+package onnxio
+
+import (
+	"fmt"
+	"slices"
+
+	"cfq/onnxio/graph"
+)
+
+// elements remembers the element types of a model that computes in others than float32. ONNX Runtime's CPU kernels
+// cover bfloat16 hardly at all and float16 in part, gradients in them lose small numbers, and weights of few bits take
+// the same bytes. So the model is computed in float32 wherever the method looks at it, and what is written computes in
+// float32 between Casts that give it the inputs and outputs of the file.
+type elements struct {
+	file   *graph.Model           // as it was given
+	dtypes map[string]graph.DType // of inputs and outputs that are float32 now
+}
+
+// inFloat returns the model computing in float32, and what it was before: nil where it is g itself. Numbers of 16 bits
+// are always converted, those of 64 only in models whose weights are. Tensors that a Cast alone reads stay as they are.
+func inFloat(g *graph.Model) (*graph.Model, *elements, error) {
+	c := &conversion{from: map[graph.DType]bool{graph.Float16: true, graph.BFloat16: true}, m: g.Clone()}
+	c.from[graph.Double] = hasDoubleWeights(g.Graph)
+	if !c.needed() {
+		return g, nil, nil
+	}
+	e := &elements{file: g, dtypes: map[string]graph.DType{}}
+	for _, list := range [][]graph.Value{c.m.Graph.Inputs, c.m.Graph.Outputs, c.m.Graph.Values} {
+		for i := range list {
+			if v := &list[i]; c.from[v.DType] {
+				e.dtypes[v.Name], v.DType = v.DType, graph.Float
+			}
+		}
+	}
+	if err := c.tensors(); err != nil {
+		return nil, nil, err
+	}
+	if err := c.nodes(c.m.Graph.Nodes); err != nil {
+		return nil, nil, err
+	}
+	for _, f := range c.m.Functions {
+		if err := c.nodes(f.Nodes); err != nil {
+			return nil, nil, fmt.Errorf("function %q: %w", f.Name, err)
+		}
+	}
+	return c.m, e, nil
+}
+
+// conversion is one run of inFloat.
+type conversion struct {
+	m    *graph.Model
+	from map[graph.DType]bool // types that become float32
+}
+
+// hasDoubleWeights reports whether products and convolutions have weights in double precision.
+func hasDoubleWeights(g *graph.Graph) bool {
+	inits := g.InitMap()
+	return slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool {
+		return slices.Contains([]string{"MatMul", "Gemm", "Conv"}, n.Op) &&
+			slices.ContainsFunc(n.Inputs, func(in string) bool {
+				t := inits[in]
+				return t != nil && t.DType == graph.Double && len(t.Dims) > 1
+			})
+	})
+}
+
+// needed reports whether the model computes in one of the types, takes or gives it.
+func (c *conversion) needed() bool {
+	g := c.m.Graph
+	typed := func(v graph.Value) bool { return c.from[v.DType] }
+	if slices.ContainsFunc(g.Inputs, typed) || slices.ContainsFunc(g.Outputs, typed) {
+		return true
+	}
+	read := c.computed()
+	return slices.ContainsFunc(g.Inits, func(t *graph.Tensor) bool { return c.from[t.DType] && read[t.Name] }) ||
+		slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool {
+			t := n.Constant()
+			return t != nil && c.from[t.DType] && read[n.Outputs[0]]
+		})
+}
+
+// computed are the values that another operator than Cast reads.
+func (c *conversion) computed() map[string]bool {
+	read := map[string]bool{}
+	for _, n := range c.m.Graph.Nodes {
+		for _, in := range n.Inputs {
+			read[in] = read[in] || !n.Is("Cast")
+		}
+	}
+	for _, v := range c.m.Graph.Outputs {
+		read[v.Name] = true
+	}
+	return read
+}
+
+// tensors converts the initializers that are computed with.
+func (c *conversion) tensors() error {
+	read := c.computed()
+	for i, t := range c.m.Graph.Inits {
+		if !read[t.Name] {
+			continue
+		}
+		var err error
+		if c.m.Graph.Inits[i], err = c.tensor(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tensor returns t in float32 if it is of a type that becomes so.
+func (c *conversion) tensor(t *graph.Tensor) (*graph.Tensor, error) {
+	if t == nil || !c.from[t.DType] {
+		return t, nil
+	}
+	if len(t.Extra) > 0 {
+		return nil, fmt.Errorf("tensor %q holds %s in a way that is not known", t.Name, t.DType)
+	}
+	v, err := t.Floats()
+	if err != nil {
+		return nil, err
+	}
+	return graph.FromFloats(t.Name, v, t.Dims...), nil
+}
+
+// nodes converts the tensors in attributes and the types that nodes make.
+func (c *conversion) nodes(nodes []*graph.Node) error {
+	for _, n := range nodes {
+		for i := range n.Attrs {
+			a := &n.Attrs[i]
+			switch {
+			case a.Kind == graph.AttrTensor:
+				t, err := c.tensor(a.T)
+				if err != nil {
+					return fmt.Errorf("%s: %w", n.Label(), err)
+				}
+				a.T = t
+			case a.Kind == graph.AttrInt && makesType(n, a.Name) && c.from[graph.DType(a.I)]:
+				a.I = int64(graph.Float)
+			}
+		}
+	}
+	return nil
+}
+
+// makesType reports whether the attribute says which element type n makes.
+func makesType(n *graph.Node, attr string) bool {
+	switch n.Op {
+	case "Cast":
+		return attr == "to"
+	case "EyeLike", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial",
+		"SequenceEmpty":
+		return attr == "dtype"
+	case "DequantizeLinear", "BlackmanWindow", "HannWindow", "HammingWindow", "MelWeightMatrix":
+		return attr == "output_dtype" || attr == "output_datatype"
+	}
+	return false
+}
+
+// restored returns g, which was made of the model in float32, with the inputs and outputs of the file.
+func (e *elements) restored(g *graph.Model) *graph.Model {
+	m := g.Clone()
+	b := graph.NewBuilder(m.Graph, "")
+	var front, behind []*graph.Node
+	for i := range m.Graph.Inputs {
+		v := &m.Graph.Inputs[i]
+		to, ok := e.dtypes[v.Name]
+		if !ok {
+			continue
+		}
+		v.DType = to
+		wide := b.Name(v.Name + "_float")
+		rename(m.Graph.Nodes, v.Name, wide)
+		front = append(front, cast(v.Name, wide, graph.Float))
+	}
+	for i := range m.Graph.Outputs {
+		v := &m.Graph.Outputs[i]
+		to, ok := e.dtypes[v.Name]
+		if !ok {
+			continue
+		}
+		v.DType = to
+		wide := b.Name(v.Name + "_float")
+		rename(m.Graph.Nodes, v.Name, wide)
+		behind = append(behind, cast(wide, v.Name, to))
+	}
+	m.Graph.Values = slices.DeleteFunc(m.Graph.Values, func(v graph.Value) bool { return e.dtypes[v.Name] != 0 })
+	m.Graph.Nodes = slices.Concat(front, m.Graph.Nodes, behind)
+	return m
+}
+
+// cast makes the node that converts a value.
+func cast(from, to string, dtype graph.DType) *graph.Node {
+	return &graph.Node{
+		Op: "Cast", Inputs: []string{from}, Outputs: []string{to}, Attrs: []graph.Attr{graph.IntAttr("to", int64(dtype))},
+	}
+}
+
+// rename makes the nodes read and make value by in place of old.
+func rename(nodes []*graph.Node, old, by string) {
+	for _, n := range nodes {
+		for _, list := range [][]string{n.Inputs, n.Outputs} {
+			for i, v := range list {
+				if v == old {
+					list[i] = by
+				}
+			}
+		}
+	}
+}
+
+// feed returns an input of the model in float32 as one of the file.
+func (e *elements) feed(t *graph.Tensor) (*graph.Tensor, error) {
+	to, ok := e.dtypes[t.Name]
+	if !ok {
+		return t, nil
+	}
+	v, err := t.Doubles()
+	if err != nil {
+		return nil, err
+	}
+	return graph.FromNumbers(t.Name, to, v, t.Dims...), nil
+}
