@@ -11,6 +11,7 @@ import (
 	"cfq/onnxio/graph"
 	"cfq/onnxio/lower"
 	"cfq/onnxio/ort"
+	"cfq/onnxio/refuse"
 )
 
 // Model is a classifier that was opened: its graph, and what one run in ONNX Runtime has shown of
@@ -59,9 +60,13 @@ func LoadBytes(ctx context.Context, onnx []byte, o ort.Options) (*Model, error) 
 	return FromGraph(ctx, m, o)
 }
 
-// FromGraph is Load for a model in memory, which must not be changed afterwards. A model of several inputs, of texts or
-// of integers is lowered, see package lower: what Graph returns has one input then, and File what was loaded.
+// FromGraph is Load for a model in memory, which must not be changed afterwards. A model of several inputs, of
+// texts or of integers is lowered, see package lower: what Graph returns has one input then, and File what was loaded.
+// A model of a kind that the method cannot quantize is a [refuse.Refusal].
 func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, error) {
+	if err := refuse.Check(g); err != nil {
+		return nil, err
+	}
 	g, err := resolved(ctx, g, o)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
+	"cfq/onnxio/refuse"
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/recourse/constraint"
@@ -93,7 +94,7 @@ func (m *opened) selectLayers(o *Options) (layers []quant.LayerInfo, warnings []
 	case isQuantized(m.canonical):
 		err = errors.New("the model is quantized already: quantize the float model that it was made from")
 	default:
-		err = errors.New("the model has no dense layer: Gemm or MatMul with stored float32 weights")
+		err = refuse.Layerless(len(m.canonical.Graph.Nodes))
 	}
 	return nil, nil, err
 }

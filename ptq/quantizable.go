@@ -61,14 +61,6 @@ func instead(g *graph.Graph) string {
 		advice string
 	}{
 		{
-			func(n *graph.Node) bool { return n.Domain == ml && strings.HasPrefix(n.Op, "Tree") },
-			"trees have no weights to quantize and no gradients: cfq is for neural networks and logistic regressions",
-		},
-		{
-			func(n *graph.Node) bool { return n.Domain == ml && strings.HasPrefix(n.Op, "SVM") },
-			"cfq is for neural networks and logistic regressions",
-		},
-		{
 			func(n *graph.Node) bool { return n.Domain == ml && !strings.HasPrefix(n.Op, "Linear") },
 			"export the network without the steps in front of it (the last step of a scikit-learn pipeline alone) and write " +
 				"these into the task file: mean, std, values, inputs",

@@ -19,6 +19,7 @@ import (
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
+	"cfq/onnxio/refuse"
 	"cfq/quant/qdq"
 )
 
@@ -114,7 +115,10 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if opened, err := onnxio.FromGraph(ctx, m, e.engine()); err != nil {
+	var refused *refuse.Refusal
+	if opened, err := onnxio.FromGraph(ctx, m, e.engine()); errors.As(err, &refused) {
+		v.Obstacle = refused.Error()
+	} else if err != nil {
 		e.msg.Warn("this model cannot be evaluated: %v", err)
 	} else {
 		d := decision(opened.Decision())
@@ -249,6 +253,8 @@ func (v *inspection) write(out io.Writer) error {
 	switch {
 	case v.Quantizable:
 		line("quantize", "it can be quantized")
+	case v.Decision == nil && v.Obstacle != "": // a refusal, which says all of it
+		line("quantize", "%s", v.Obstacle)
 	case v.Obstacle != "":
 		line("quantize", "it cannot be quantized: %s", v.Obstacle)
 	}

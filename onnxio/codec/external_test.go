@@ -133,3 +133,16 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// Tensors that no ONNX file can hold are refused before they take memory.
+func TestExternalDataTooLarge(t *testing.T) {
+	dir := t.TempDir()
+	const n = 1 << 31
+	must(t, os.WriteFile(filepath.Join(dir, "w"), nil, 0o644))
+	must(t, os.Truncate(filepath.Join(dir, "w"), n)) // sparse
+	path := filepath.Join(dir, "m.onnx")
+	must(t, os.WriteFile(path, file(str(2, "g"), msg(5, outside("a", n, "location", "w"))), 0o644))
+	if _, err := codec.ReadFile(path); err == nil || !strings.Contains(err.Error(), "more than 2 GB of tensors") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -25,6 +25,7 @@ import (
 
 	"cfq/internal/onnxpb"
 	"cfq/onnxio/graph"
+	"cfq/onnxio/refuse"
 )
 
 // maxSize is the largest message that protobuf can hold.
@@ -42,8 +43,7 @@ func ReadFile(path string) (*graph.Model, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("read model: %s is not a regular file", path)
 	case info.Size() > maxSize:
-		return nil, fmt.Errorf("read model: %s has %d bytes, more than the 2 GB that an ONNX file can have (larger models "+
-			"keep their tensors as external data)", path, info.Size())
+		return nil, fmt.Errorf("read model: %s: %w", path, refuse.TooLarge(info.Size()))
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -214,6 +214,7 @@ type external struct {
 	dir   string
 	root  *os.Root
 	files map[string]*dataFile
+	total int64 // bytes of all tensors that were read
 }
 
 type dataFile struct {
@@ -260,6 +261,9 @@ func (e *external) read(t *graph.Tensor, entries []*onnxpb.StringStringEntryProt
 	}
 	if f.read += length; f.read > f.size {
 		return nil, fmt.Errorf("external data: tensors overlap in %s", location)
+	}
+	if e.total += length; e.total > maxSize {
+		return nil, refuse.TooLarge(e.total)
 	}
 	raw := make([]byte, length)
 	if err := e.fill(raw, location, offset); err != nil {

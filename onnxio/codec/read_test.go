@@ -109,7 +109,7 @@ func TestReadFileRefuses(t *testing.T) {
 	for path, want := range map[string]string{
 		dir:                        "is a directory",
 		filepath.Join(dir, "none"): "no such file",
-		huge:                       "more than the 2 GB",
+		huge:                       "more than 2 GB",
 		os.DevNull:                 "not a regular file",
 		bad:                        "bad.onnx: the file is truncated",
 	} {

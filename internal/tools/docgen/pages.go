@@ -11,6 +11,7 @@ import (
 	"cfq/eval/gate"
 	"cfq/internal/config"
 	"cfq/onnxio/autodiff"
+	"cfq/onnxio/refuse"
 	"cfq/ptq"
 	"cfq/quant"
 	"cfq/task"
@@ -24,6 +25,7 @@ func pages() []page {
 	gateKeys, checkKeys, waiverKeys := gate.Keys()
 	return append([]page{
 		{"operators.md", "package autodiff", plain(autodiff.Markdown)},
+		{"models.md", "package refuse", plain(refuse.Markdown)},
 		{"metrics.md", "package eval", plain(metrics)},
 		{"files.md#formats", "package quant", plain(formats)},
 		{"method.md#methods", "package ptq", plain(methods)},

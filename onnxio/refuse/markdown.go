@@ -1,0 +1,70 @@
+package refuse
+
+import (
+	"fmt"
+	"strings"
+)
+
+// route is one way to a file that works.
+type route struct {
+	from string // library and exporter
+	what string // layers, steps and heads
+	mind string // what to mind
+}
+
+// routes are the ways that were tried from training to a gate's verdict.
+func routes() []route {
+	return []route{
+		{
+			from: "scikit-learn, skl2onnx",
+			what: "`Pipeline` and `ColumnTransformer` with scalers, `Normalizer`, `SimpleImputer`, `OneHotEncoder`, " +
+				"`OrdinalEncoder`, `PCA`, feature selection; `MLPClassifier`, `LogisticRegression`, `SGDClassifier`, " +
+				"`LinearDiscriminantAnalysis` behind them",
+			mind: "one input per column (`to_onnx(pipeline, X[:1])`) or one array; `ZipMap` or `zipmap=False`",
+		},
+		{
+			from: "PyTorch, both exporters",
+			what: "linear layers, embeddings of integer categories, batch and layer normalization, dropout left in, residual " +
+				"blocks, cross layers, attention, the usual activations",
+			mind: "`model.eval()` first; the batch dynamic, whatever its name; numbers and categories in separate inputs or " +
+				"one input per column",
+		},
+		{
+			from: "Keras, tf2onnx or `model.export`",
+			what: "dense layers, embeddings, batch normalization, `Rescaling`; sigmoid and softmax heads",
+			mind: "`StringLookup` and `Normalization` do not survive the export: number the categories in front of the model " +
+				"and use `Rescaling`",
+		},
+		{
+			from: "convolutional networks, any exporter",
+			what: "convolutions, depthwise ones too, pooling, batch normalization, residual blocks",
+			mind: "N x C x H x W, fixed sizes behind the batch",
+		},
+	}
+}
+
+// Markdown returns the page of what works and what is refused.
+func Markdown() string {
+	var b strings.Builder
+	b.WriteString("# Models\n\nWhich classifiers work, from which exporter, and which are refused. " +
+		"`cfq inspect model.onnx` says it of a file.\n\n## What works\n\n| exported by | with | mind |\n|---|---|---|\n")
+	for _, r := range routes() {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", r.from, r.what, r.mind)
+	}
+	b.WriteString(`
+Numbers may be float, double, float16 or bfloat16, with operator sets 7 to 25. Every operator between the inputs and the
+decision needs a [gradient](operators.md). Worked examples: [PyTorch](../examples/pytorch).
+
+## What is refused
+
+These models have no weights of layers that could take fewer bits, or no gradient from the decision to the inputs, or no
+decision per row. ` + "`inspect`, `task init` and `task check`" + ` say which kind a file is and what to export instead.
+
+| the model is | such as | why not | instead |
+|---|---|---|---|
+`)
+	for _, k := range append(kinds(), layerless(), tooLarge()) {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", k.name, k.made, k.why, k.instead)
+	}
+	return b.String()
+}

@@ -1,0 +1,272 @@
+// Package refuse says which models can be quantized: what is known to work, and which kinds are refused.
+//
+// In: the graph of a model as its file holds it. Out: nil, or a [Refusal] that names every kind that the model belongs
+// to and what to export instead. The invariant: messages and the page docs/models.md come from the same tables.
+//
+// A kind is refused because the method has no hold on it: weights of dense layers to round, and a gradient from the
+// decision back to the inputs to search recourse along. Operators that merely have no gradient rule yet are
+// none of its business; package autodiff names those.
+package refuse
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"cfq/onnxio/graph"
+)
+
+// kind is one kind of model that cannot be quantized.
+type kind struct {
+	name    string // as in "the model is NAME"
+	made    string // what exports it, for the page
+	why     string
+	instead string
+	// find returns what shows the kind, "" when the model is not of it.
+	find func(m *model) string
+}
+
+// model is a graph as the table looks at it.
+type model struct {
+	*graph.Model
+	nodes []*graph.Node // with those of functions
+}
+
+// network is what to train in place of a model of another kind.
+const network = "train a network or a logistic regression on the same columns (MLPClassifier, LogisticRegression, " +
+	"PyTorch, Keras) and export that"
+
+// tooLarge is the kind that reading a file finds out, before there is a graph.
+func tooLarge() kind {
+	return kind{
+		name: "a model with more than 2 GB of tensors",
+		made: "large language and vision models",
+		why:  "an ONNX file cannot hold it, and gradients would need several times its memory",
+		instead: "export a smaller network: one that is distilled from it, or its last layers, with what comes before " +
+			"them as columns of the data",
+	}
+}
+
+// layerless is the kind that looking for layers finds out. Recourse can be searched for it, so that Check lets it pass.
+func layerless() kind {
+	return kind{
+		name:    "a model without dense layers",
+		made:    "naive Bayes, Gaussian processes, quadratic discriminants, rules",
+		why:     "there are no stored weights of a Gemm, MatMul or Conv that could take fewer bits",
+		instead: network,
+	}
+}
+
+// kinds are the kinds that the graph shows, the most common first.
+func kinds() []kind {
+	return []kind{
+		{
+			name: "an ensemble of decision trees",
+			made: "random forests, gradient boosting, XGBoost, LightGBM, CatBoost, AdaBoost",
+			why: "a tree has thresholds in place of weights, and its output is constant between them, so that recourse has no " +
+				"gradient to follow",
+			instead: network,
+			find:    operators(func(n *graph.Node) bool { return strings.HasPrefix(n.Op, "TreeEnsemble") }),
+		},
+		{
+			name:    "a support vector machine",
+			made:    "SVC, NuSVC, OneClassSVM",
+			why:     "it compares rows with stored training rows and has no dense layer whose weights could take fewer bits",
+			instead: network,
+			find:    operators(func(n *graph.Node) bool { return strings.HasPrefix(n.Op, "SVM") }),
+		},
+		{
+			name:    "a nearest-neighbours model",
+			made:    "KNeighborsClassifier, RadiusNeighborsClassifier",
+			why:     "it stores training rows in place of weights, and its votes have no gradient",
+			instead: network,
+			find: func(m *model) string {
+				if m.first(is("TopK")) == nil {
+					return ""
+				}
+				return label(m.first(is("CDist", "Scan")))
+			},
+		},
+		{
+			name: "a recurrent network",
+			made: "LSTM, GRU and RNN layers; models with Loop or Scan",
+			why: "the same weights are used once per step of a sequence, which rounding and sensitivity of layers do not " +
+				"describe, and the loop has no gradient rule",
+			instead: "export a network whose inputs are one row of columns: summaries of the sequence (last value, mean, " +
+				"trend) and dense, convolution or attention layers",
+			find: func(m *model) string {
+				if m.first(is("TopK")) != nil && m.first(is("Scan")) != nil {
+					return "" // nearest neighbours
+				}
+				return label(m.first(is("LSTM", "GRU", "RNN", "Loop", "Scan", "LinearAttention", "AttnLSTM")))
+			},
+		},
+		{
+			name: "a text or sequence model",
+			made: "tokenizers, TfidfVectorizer, CountVectorizer, transformers over token numbers",
+			why: "its input is not one row of columns that people could change one at a time, so that there is no recourse to " +
+				"keep",
+			instead: "export the classifier behind the text (over embeddings or counts as columns of a fixed number)",
+			find:    text,
+		},
+		{
+			name: "a regressor",
+			made: "regressors of scikit-learn; from other exporters a single number cannot be told from a logit, and is " +
+				"taken for one",
+			why:     "it predicts a quantity, and recourse needs a decision with a favourable side",
+			instead: "train a classifier of whether the quantity passes the limit that decides, and export that",
+			find:    regressor,
+		},
+		{
+			name: "a detector or segmenter",
+			made: "object detection, segmentation, models with a value per place or per token",
+			why:  "it decides many things per row; recourse needs one decision per row",
+			instead: "export the part that decides about the whole row, with one output of the shape batch x classes " +
+				"(pooling before the last layer)",
+			find: detector,
+		},
+		{
+			name: "a model whose constants became inputs",
+			made: "Keras models with a Normalization layer, by tf2onnx and model.export",
+			why:  "the exporter lost the numbers of the layer: the file no longer holds the mean and variance",
+			instead: "use keras.layers.Rescaling(1/std, -mean/std), or standardise the columns in front of the model and " +
+				"write mean and std into the task file",
+			find: lost,
+		},
+		{
+			name:    "a model that draws random numbers",
+			made:    "sampling layers, dropout by hand",
+			why:     "its decision differs from run to run, so that no promise can hold",
+			instead: "export the network for inference: model.eval(), without sampling",
+			find: operators(is("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli",
+				"Multinomial")),
+		},
+	}
+}
+
+// Refusal is why a model of some kind cannot be quantized, and what to export instead, in one line.
+type Refusal struct{ text string }
+
+// Error says what the model is, why it cannot be quantized and what to do.
+func (r *Refusal) Error() string { return r.text }
+
+// Check returns nil, or a *Refusal that names every kind that the model belongs to.
+func Check(g *graph.Model) error {
+	m := &model{g, slices.Clone(g.Graph.Nodes)}
+	for _, f := range g.Functions {
+		m.nodes = append(m.nodes, f.Nodes...)
+	}
+	var parts []string
+	for _, k := range kinds() {
+		if found := k.find(m); found != "" {
+			parts = append(parts, k.says(found))
+		}
+	}
+	if parts == nil {
+		return nil
+	}
+	return &Refusal{strings.Join(parts, "; and ")}
+}
+
+// TooLarge is the refusal of a model whose file or tensors take so many bytes.
+func TooLarge(bytes int64) error {
+	return &Refusal{tooLarge().says(fmt.Sprintf("%.1f GB", float64(bytes)/1e9))}
+}
+
+// Layerless is the refusal of a model with so many nodes, of which none is a layer.
+func Layerless(nodes int) error {
+	return &Refusal{layerless().says(fmt.Sprintf("%d nodes, no layer", nodes))}
+}
+
+func (k kind) says(found string) string {
+	return fmt.Sprintf("it is %s (%s), which this method cannot quantize: %s; instead, %s", k.name, found, k.why,
+		k.instead)
+}
+
+// first returns the first node that f holds of, or nil.
+func (m *model) first(f func(n *graph.Node) bool) *graph.Node {
+	if i := slices.IndexFunc(m.nodes, f); i >= 0 {
+		return m.nodes[i]
+	}
+	return nil
+}
+
+func label(n *graph.Node) string {
+	if n == nil {
+		return ""
+	}
+	return n.Label()
+}
+
+// is tells nodes of some operators, of whatever domain: names of exporters' own operators are theirs alone.
+func is(ops ...string) func(n *graph.Node) bool {
+	return func(n *graph.Node) bool { return slices.Contains(ops, n.Op) }
+}
+
+// operators finds a kind by a node.
+func operators(f func(n *graph.Node) bool) func(m *model) string {
+	return func(m *model) string { return label(m.first(f)) }
+}
+
+// text finds operators of text, and whole numbers in sequences of any length.
+func text(m *model) string {
+	if n := m.first(is("Tokenizer", "TfIdfVectorizer", "StringNormalizer", "StringSplit", "StringConcat", "RegexFullMatch",
+		"BertTokenizer", "SentencepieceTokenizer", "WordpieceTokenizer")); n != nil {
+		return label(n)
+	}
+	for _, v := range m.Graph.DataInputs() {
+		whole := v.DType == graph.Int64 || v.DType == graph.Int32
+		if whole && len(v.Shape) > 1 && v.Shape[1].Size <= 0 {
+			return fmt.Sprintf("input %q has the shape %v", v.Name, v.Shape)
+		}
+	}
+	return ""
+}
+
+// regressor finds what skl2onnx and onnxmltools make of regressors: they call the output "variable".
+func regressor(m *model) string {
+	n := m.first(is("LinearRegressor", "TreeEnsembleRegressor", "SVMRegressor"))
+	if n != nil && len(m.Graph.Outputs) == 1 && m.Graph.Outputs[0].DType.IsFloat() {
+		return label(n)
+	}
+	known := m.ProducerName == "skl2onnx" || m.ProducerName == "OnnxMLTools"
+	if known && len(m.Graph.Outputs) == 1 && m.Graph.Outputs[0].Name == "variable" {
+		return `its only output is "variable"`
+	}
+	return ""
+}
+
+// detector finds boxes, and outputs that have a place beside the class.
+func detector(m *model) string {
+	if n := m.first(is("NonMaxSuppression", "RoiAlign", "MaxRoiPool", "EfficientNMS_TRT")); n != nil {
+		return label(n)
+	}
+	produced := m.Graph.Producers()
+	several := 0
+	for _, v := range m.Graph.Outputs {
+		if v.DType.IsFloat() && len(v.Shape) > 2 && produced[v.Name] != nil {
+			several++
+		}
+	}
+	if several > 1 {
+		return fmt.Sprintf("%d outputs have more than two dimensions", several)
+	}
+	return ""
+}
+
+// lost finds inputs of one fixed row beside inputs of any number of rows, named as TensorFlow names constants.
+func lost(m *model) string {
+	var found []string
+	dynamic := false
+	for _, v := range m.Graph.DataInputs() {
+		fixed := len(v.Shape) > 0 && v.Shape[0].Size == 1
+		dynamic = dynamic || len(v.Shape) > 0 && !fixed
+		if fixed && strings.Contains(v.Name, "/") && strings.HasSuffix(v.Name, ":0") {
+			found = append(found, v.Name)
+		}
+	}
+	if !dynamic || found == nil {
+		return ""
+	}
+	return fmt.Sprintf("input %q", found[0])
+}
