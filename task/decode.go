@@ -91,16 +91,11 @@ func (d *decoder) read(root ast.Node) {
 	if top.Has("version") && t.Version != 1 {
 		d.Errorf(top.Place("version"), "this task file has version %d; the version known here is 1", t.Version)
 	}
-	t.Features = make([]Feature, 0, len(config.Nodes(top.At["features"])))
 	known := true
-	d.List(top.At["features"], "features", func(i int, n ast.Node) {
-		t.Features = append(t.Features, defaultFeature())
-		f := &t.Features[i]
-		d.feature(n, f)
+	d.List(top.At["features"], "features", func(_ int, n ast.Node) {
+		f := defaultFeature()
+		d.feature(n, &f)
 		known = known && f.Kind != "" && f.Width > 0
-		if i > 0 {
-			f.Offset = t.Features[i-1].Offset + t.Features[i-1].Width
-		}
 	})
 	if seq, ok := top.At["features"].(*ast.SequenceNode); ok && len(seq.Values) == 0 {
 		d.Errorf(seq, "the list of features is empty; name each input of the model")
@@ -112,7 +107,10 @@ func (d *decoder) read(root ast.Node) {
 			string(t.Cost.Norm))
 	}
 	d.checkTarget()
-	if !known || len(t.Features) == 0 { // what refers to features that are no features would be reported twice
+	if known {
+		d.settleFeatures()
+	}
+	if len(t.Features) == 0 { // what refers to features that are no features would be reported twice
 		return
 	}
 	d.links(top.At["links"])
@@ -124,6 +122,34 @@ func (d *decoder) read(root ast.Node) {
 		e.checkReach()
 	}
 	d.checkCost()
+}
+
+// settleFeatures gives the features that were read their places, and each pixel of an image its own.
+func (d *decoder) settleFeatures() {
+	t, listed, at := d.task, d.features, 0
+	for _, e := range listed {
+		e.Offset = at
+		at += e.Width
+		if e.Kind == Pixels {
+			e.Mutable = e.Actionable
+			t.Images = append(t.Images, *e.Feature)
+			t.Features = append(t.Features, e.pixels()...)
+		} else {
+			t.Features = append(t.Features, *e.Feature)
+		}
+	}
+	d.features = make([]entry, len(t.Features))
+	i := 0
+	for _, e := range listed {
+		n := 1
+		if e.Kind == Pixels {
+			n = e.Width
+		}
+		for range n {
+			d.features[i] = entry{&t.Features[i], e.mapping, d}
+			i++
+		}
+	}
 }
 
 // Moves says whether a link moves the feature along.
@@ -147,7 +173,7 @@ func (d *decoder) taskKeys(t *Task) []key {
 		}
 		return all
 	}
-	features := entries("A feature of `features`", t.Features, featureKeys)
+	features := entries("A feature of `features`", t.Entries(), featureKeys)
 	return []key{
 		{Name: "version", Value: d.Count(&t.Version, 0).With("enum", []int{1}), Fallback: required},
 		{Name: "encoded", Value: d.Flag(&t.Encoded), Keep: true},
@@ -245,13 +271,19 @@ func (d *decoder) featureKeys(t *Task, f *Feature) []key {
 	if f.Log != nil {
 		mean, std = &f.Log.Mean, &f.Log.Std
 	}
+	m := f.Image
+	if m == nil {
+		m = &Image{}
+	}
 	kind := config.Word(&d.Decoder, &f.Kind, allKinds()...)
 	keys := append([]key{
 		{Name: "name", Value: d.Text(&f.Name), Fallback: required, Keep: true},
 		{Name: "column", Value: d.Text(&f.Column), Keep: true},
 		{Name: "kind", Value: kind, Fallback: required},
-		{Name: "mean", Value: d.Number(mean), Keep: true, Omit: f.Plain},
-		{Name: "std", Value: d.Above0(std), Omit: f.Plain},
+		{Name: "shape", Value: d.counts(&m.Shape)},
+		{Name: "layout", Value: config.Word(&d.Decoder, &m.Layout, ChannelsFirst, ChannelsLast)},
+		{Name: "mean", Value: d.numbersOr(d.Number(mean), &m.Means), Keep: true, Omit: f.Plain},
+		{Name: "std", Value: d.numbersOr(d.Above0(std), &m.Stds), Omit: f.Plain},
 		{Name: "one", Value: d.Text(&f.One), Keep: true},
 		{Name: "zero", Value: d.Text(&f.Zero)},
 		{Name: "values", Value: d.Texts(&f.Values)},
@@ -361,6 +393,39 @@ func (d *decoder) shares(dst *[]float64) value {
 			shares = append(shares, share)
 		}
 		return shares, true
+	})
+}
+
+// numbersOr is a list of numbers, or what one is.
+func (d *decoder) numbersOr(one value, dst *[]float64) value {
+	list := d.Numbers(dst)
+	return value{
+		Read: func(n ast.Node) {
+			if _, ok := n.(*ast.SequenceNode); ok {
+				list.Read(n)
+				return
+			}
+			one.Read(n)
+		},
+		Form: config.AnyOf(one.Form, list.Form),
+		Out: func() any {
+			if *dst != nil {
+				return *dst
+			}
+			return one.Out()
+		},
+	}
+}
+
+// counts is a list of whole numbers from 1.
+func (d *decoder) counts(dst *[]int) value {
+	return config.As(dst, config.ListOf(config.Type("integer")), func(n ast.Node) (counts []int, ok bool) {
+		d.List(n, "this", func(_ int, n ast.Node) {
+			var v int
+			d.Count(&v, 1).Read(n)
+			counts = append(counts, v)
+		})
+		return counts, true
 	})
 }
 
@@ -517,6 +582,7 @@ func (e entry) errorf(key, format string, args ...any) {
 
 // feature decodes and checks a feature as far as that does not depend on others.
 func (d *decoder) feature(n ast.Node, f *Feature) {
+	f.Image = &Image{}
 	f.Log = &Log{Add: math.NaN(), Std: 1} // Add stays unknown where it cannot be read, and draws no second mistake
 	e := entry{f, d.mapping(n, "a feature", d.featureKeys(d.task, f)), d}
 	e.settleLog()
@@ -532,9 +598,14 @@ func (d *decoder) feature(n ast.Node, f *Feature) {
 		f.Width = len(f.Values)
 	case Thermometer:
 		f.Width = max(f.places()-1, 0)
+	case Pixels:
+		f.Width = 0
 	}
 	e.validate()
 	e.madeOf()
+	if f.Kind != Pixels {
+		f.Image = nil
+	}
 }
 
 // pair reads the sides of a pair that are not open.
@@ -618,6 +689,11 @@ func (e entry) validate() {
 		e.checkOrdinal()
 	case Thermometer:
 		e.checkThermometer()
+	case Pixels:
+		e.checkImage()
+	}
+	if e.Kind != Pixels && (e.Image.Means != nil || e.Image.Stds != nil) {
+		e.errorf("mean", "mean and std are numbers; only those of an image are lists, one for each channel")
 	}
 	for _, s := range e.Shares {
 		if s < 0 || s > 1 {

@@ -25,6 +25,9 @@ func newRowHashes(c *columns, sample bool) *rowHashes {
 	for _, tw := range c.twins {
 		read = append(read, tw[1]) // the same as the first
 	}
+	for _, im := range c.images {
+		read = append(read, im.at)
+	}
 	h := &rowHashes{rows: 1024}
 	if sample {
 		h.rows = 1

@@ -26,37 +26,43 @@ const (
 	// the first of which is all zeros, or with Thresholds on a number, input j being 1 when the number is at least
 	// Thresholds[j].
 	Thermometer Kind = "thermometer"
+	// Pixels is an image: Numeric inputs, of which each is a feature. No feature of a Task has this kind.
+	Pixels Kind = "image"
 )
 
 // IsNumber says whether the one input of such a feature is a raw number, standardised.
 func (k Kind) IsNumber() bool { return k == Numeric || k == Ordinal }
 
 // allKinds are the kinds in the order of the reference page.
-func allKinds() []Kind { return []Kind{Numeric, Ordinal, Binary, OneHot, Thermometer} }
+func allKinds() []Kind { return []Kind{Numeric, Ordinal, Binary, OneHot, Thermometer, Pixels} }
 
 // has says whether a key means something for the kind.
 func (k Kind) has(key string) bool {
 	switch key {
-	case "mean", "std", "missing", "mad", "quantiles", "bounds", "step", "clip", "log", "spread":
+	case "mean", "std", "bounds", "step":
+		return k.IsNumber() || k == Pixels
+	case "missing", "mad", "quantiles", "clip", "log", "spread":
 		return k.IsNumber()
+	case "shape", "layout":
+		return k == Pixels
 	case "inputs":
-		return !k.IsNumber()
+		return !k.IsNumber() && k != Pixels
 	case "one", "zero":
 		return k == Binary
 	case "values":
-		return k != Numeric && k != Binary
+		return k != Numeric && k != Binary && k != Pixels
 	case "thresholds":
 		return k == Thermometer
 	case "ordered", "transitions":
 		return k == OneHot
 	case "shares":
-		return !k.IsNumber()
+		return !k.IsNumber() && k != Pixels
 	case "max_increase", "max_decrease", "max_change":
 		return k != Binary
 	case "switch_cost":
 		return k == OneHot || k == Thermometer
 	case "subgroup":
-		return k != Numeric
+		return k != Numeric && k != Pixels
 	}
 	return true
 }
@@ -119,7 +125,8 @@ type Feature struct {
 	SwitchCost float64
 	// OneHot: value -> values it may become; nil = any. A value that is no key stays as it is
 	Transitions map[string][]string
-	Subgroup    bool // report results by the values of this feature
+	Subgroup    bool   // report results by the values of this feature
+	Image       *Image // of Task.Images
 
 	Offset int // first model input
 	Width  int // number of model inputs: 1, len(Values) for OneHot, len(Thresholds) or len(Values)-1 for Thermometer

@@ -93,6 +93,7 @@ func TestMarkdownTellsTheDefaults(t *testing.T) {
 	features := map[Kind]string{
 		Numeric: "name: a, kind: numeric", Ordinal: "name: a, kind: ordinal, values: [1, 2]",
 		Binary: "name: a, kind: binary, one: x", OneHot: "name: a, kind: onehot, values: [x, y]",
+		Pixels: "name: a, kind: image, shape: [1, 2, 2]",
 	}
 	context := map[string]string{"l1_ratio": ", norm: mixed"}            // what a key needs beside it
 	partner := map[string]string{"mean": ", std: 1", "std": ", mean: 0"} // these two are given together
@@ -148,7 +149,7 @@ func TestMarkdownTellsTheDefaults(t *testing.T) {
 
 func TestMarkdownKinds(t *testing.T) {
 	want := map[string][]string{
-		"name": {"all"}, "weight": {"all"}, "actionable": {"all"}, "mean": {"numeric", "ordinal"},
+		"name": {"all"}, "weight": {"all"}, "actionable": {"all"}, "mean": {"numeric", "ordinal", "image"},
 		"values": {"ordinal", "onehot", "thermometer"}, "direction": {"all"}, "transitions": {"onehot"},
 		"thresholds": {"thermometer"}, "ordered": {"onehot"}, "mad": {"numeric", "ordinal"},
 		"missing": {"numeric", "ordinal"},

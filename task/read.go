@@ -59,6 +59,9 @@ type reader struct {
 	labels map[string]int // how often others occur
 	kept   []int          // where the columns to be kept as text are, -1 when the file has none
 	text   []byte         // scratch for these
+	folder string         // of the data file, in which it may name images; "" of a stream
+	wide   []string       // scratch for a record with the pixels of its images
+	digits [256]string    // the numbers of pixels
 	hashes *rowHashes     // nil without ReadOptions.Hash
 	batch  *batch         // nil when all people are wanted at once
 	last   *Problem       // of the records so far
@@ -66,7 +69,7 @@ type reader struct {
 
 // read reads all of r.
 func (rd *reader) read(r io.Reader) (*People, error) {
-	rows, err := rd.task.Data.rows(r)
+	rows, err := rd.rows(r)
 	if err != nil {
 		return nil, err
 	}
@@ -143,6 +146,9 @@ func (rd *reader) columns(names []string, header bool, unreadable func(column st
 		return err
 	}
 	rd.cols = cols
+	if cols.images != nil {
+		rd.digits = byteTexts()
+	}
 	if rd.o.Hash {
 		rd.hashes = newRowHashes(cols, rd.o.Most > 0)
 		rd.people.OtherColumns = rd.hashes.names
@@ -201,7 +207,9 @@ func (rd *reader) problem(p *Problem) {
 
 // columns says where in a record everything is.
 type columns struct {
-	names    []string
+	names    []string // those of pixels stand behind the others
+	width    int      // fields of a record, without those of pixels
+	images   []imageColumn
 	encoded  bool
 	features []int // per feature, or per model input when encoded
 	label    int   // -1: the file has none
@@ -213,7 +221,9 @@ type columns struct {
 
 // resolve finds the task's columns among names; unreadable says why a column that is not among them cannot be read.
 func (t *Task) resolve(names []string, unreadable func(column string) string) (*columns, error) {
-	c := &columns{names: names, label: -1}
+	c := &columns{width: len(names), label: -1}
+	names, c.images = t.withPixels(names)
+	c.names = names
 	at := make(map[string]int, len(names))
 	for i, n := range names {
 		if first, twice := at[n]; twice {
@@ -242,7 +252,7 @@ func (t *Task) resolve(names []string, unreadable func(column string) string) (*
 		case why != "":
 			errs = append(errs, fmt.Errorf("column %s cannot be read: %s", by, why))
 		default:
-			errs = append(errs, fmt.Errorf("there is no column %s%s", by, suggest(column, names)))
+			errs = append(errs, fmt.Errorf("there is no column %s%s", by, suggest(column, names[:c.width])))
 		}
 	}
 	if c.encoded {
@@ -251,7 +261,14 @@ func (t *Task) resolve(names []string, unreadable func(column string) string) (*
 		}
 	} else {
 		for i := range t.Features {
-			need(&c.features, t.Features[i].Column, "feature "+t.Features[i].Name)
+			f := &t.Features[i]
+			if im := t.imageOf(f); im != nil && lacks(im.pixelName(im.Column, 0)) { // one column, not all pixels
+				if f.Offset == im.Offset {
+					need(&c.features, im.Column, "image "+im.Name)
+				}
+				continue
+			}
+			need(&c.features, f.Column, "feature "+f.Name)
 		}
 		for _, f := range t.Data.Filter {
 			need(&c.filter, f.Column, "data.filter")
@@ -267,8 +284,8 @@ func (t *Task) resolve(names []string, unreadable func(column string) string) (*
 		c.label = slices.Index(names, t.Data.Label)
 	}
 	if len(errs) > 0 {
-		errs = append(errs, fmt.Errorf("the file's columns are: %s", message.List(names, 100)))
-		if len(names) == 1 {
+		errs = append(errs, fmt.Errorf("the file's columns are: %s", message.List(names[:c.width], 100)))
+		if c.width == 1 {
 			errs = append(errs, fmt.Errorf("the first line is one field; is data.delimiter %q right?", t.Data.Delimiter))
 		}
 		return nil, errors.Join(errs...)
@@ -316,7 +333,7 @@ func trimmed(rec []string) []string {
 
 // row filters, selects and encodes one record.
 func (rd *reader) row(rec []string, line int) {
-	p, width := rd.people, len(rd.cols.names)
+	p, width := rd.people, rd.cols.width
 	if len(rec) == width && !rd.keep(rec) {
 		p.Total++
 		p.Filtered++
@@ -327,6 +344,12 @@ func (rd *reader) row(rec []string, line int) {
 	}
 	if len(rec) != width {
 		rd.problem(&Problem{Line: line, Reason: fmt.Sprintf("%d fields where %d are expected", len(rec), width)})
+		return
+	}
+	rec, prob := rd.expand(rec)
+	if prob != nil {
+		prob.Line = line
+		rd.problem(prob)
 		return
 	}
 	for _, tw := range rd.cols.twins {

@@ -27,6 +27,7 @@ type Task struct {
 	Data     Data
 	Target   Target
 	Features []Feature // in the order of the model's inputs
+	Images   []Feature // entries of the file that stand for many of Features, one for each pixel, see Image
 	Links    []Link    // changes that move others
 	Rules    []Rule    // what must hold between features after an action
 	Cost     Cost

@@ -391,9 +391,10 @@ func writeCheck(out io.Writer, t *task.Task, r *draft.Report) {
 	}
 	g = message.NewLines()
 	g.Add("feature", "kind", "below", "above", "missing", "mean: task", "data", "std: task", "data")
+	columns := t.Columns()
 	for i, c := range r.Features {
 		numbers := []string{"-", "-", "-", "-"}
-		if f := &t.Features[i]; c.Mean != nil {
+		if f := &columns[i]; c.Mean != nil {
 			numbers[1], numbers[3] = brief(*c.Mean), brief(*c.Std)
 			if f.Log == nil && !f.Plain && (f.Mean != 0 || f.Std != 1) { // of a logarithm they are not those of the data
 				numbers[0], numbers[2] = brief(f.Mean), brief(f.Std)
@@ -453,7 +454,7 @@ func writeTask(out io.Writer, t *task.Task) {
 		g.Line("outcome", "%s, favourable: %s", t.Data.Label, t.Data.Favourable)
 	}
 	g.Line("target", "class %d, margin %s", t.Target.Index, task.Decimal(t.Target.Margin))
-	g.Line("inputs", "%d of %s", t.ModelDim(), message.Count(len(t.Features), "feature"))
+	g.Line("inputs", "%d of %s", t.ModelDim(), message.Count(len(t.Entries()), "feature"))
 	cost := fmt.Sprintf("%s, weights %s", t.Cost.Norm, t.Cost.Weights)
 	if t.Cost.Norm == task.Mixed {
 		cost += fmt.Sprintf(", %s of it l1", task.Decimal(t.Cost.L1Ratio))
@@ -473,9 +474,10 @@ func writeTask(out io.Writer, t *task.Task) {
 	g = message.NewLines()
 	g.Add("feature", "kind", "inputs", "can change", "direction", "bounds", "step", "at most", "weight")
 	at := 0
-	for i := range t.Features {
-		cells := featureCells(t, &t.Features[i], at)
-		at += t.Features[i].ModelInputs()
+	entries := t.Entries()
+	for i := range entries {
+		cells := featureCells(t, &entries[i], at)
+		at += entries[i].ModelInputs()
 		for j := range cells {
 			cells[j] = cmp.Or(cells[j], "-")
 		}
@@ -485,9 +487,9 @@ func writeTask(out io.Writer, t *task.Task) {
 	if t.Made() {
 		fmt.Fprintln(out, "\ninputs of the model")
 	}
-	for i := range t.Features {
-		if words := inputWords(&t.Features[i]); words != "" {
-			fmt.Fprintf(out, "  %s: %s\n", t.Features[i].Name, words)
+	for i := range entries {
+		if words := inputWords(&entries[i]); words != "" {
+			fmt.Fprintf(out, "  %s: %s\n", entries[i].Name, words)
 		}
 	}
 	if len(t.Links) > 0 {
@@ -575,7 +577,7 @@ func span(f *task.Feature) string {
 	switch open := math.IsInf(lo, 0) && math.IsInf(hi, 0); {
 	case !f.Kind.IsNumber() && len(f.Values) > 0:
 		return message.Count(len(f.Values), "value")
-	case !f.Kind.IsNumber() || open:
+	case !f.Kind.IsNumber() && f.Kind != task.Pixels || open:
 		return strings.Join(f.Values, " ")
 	case math.IsInf(lo, 0):
 		return "up to " + task.Decimal(hi)

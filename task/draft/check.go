@@ -79,6 +79,7 @@ type checker struct {
 	t *task.Task
 	p *task.People
 	r *Report
+	n int // values of the column that is looked at
 }
 
 func (c *checker) find(level Level, about string, rows int, format string, args ...any) {
@@ -101,8 +102,8 @@ func Check(t *task.Task, open []Question, p *task.People, rules []task.RuleCount
 			q.Text)
 	}
 	c.rows()
-	for i := range t.Features {
-		if err := c.feature(&t.Features[i]); err != nil {
+	for _, column := range t.Columns() {
+		if err := c.column(column); err != nil {
 			return nil, err
 		}
 	}
@@ -133,8 +134,8 @@ func (r *Report) sort() {
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return strings.Compare(string(a.Level), string(b.Level)) })
 }
 
-// share of the people that were read.
-func (c *checker) share(rows int) float64 { return float64(rows) / float64(max(c.p.N, 1)) }
+// share of the values of the column that is looked at.
+func (c *checker) share(values int) float64 { return float64(values) / float64(max(c.n, 1)) }
 
 // Shares of rows above which a finding is worth a warning, or is taken for a mistake of the task.
 const (
@@ -174,22 +175,33 @@ func (c *checker) rows() {
 	}
 }
 
-// feature holds one feature against the data.
-func (c *checker) feature(f *task.Feature) error {
+// maxPixels bounds the pixels that are looked at.
+const maxPixels = 1 << 20
+
+// column holds one feature against the data, or the pixels of an image, of the first rows if these are many.
+func (c *checker) column(of task.Column) error {
+	f := &of.Feature
 	raw := newColumn(f.Name)
 	texts := map[float32]string{} // of inputs of width one: most values of a column come again
-	for row := range c.p.N {
-		x := c.p.X[row*c.p.Dim+f.Offset:][:f.Width]
-		field, known := texts[x[0]]
-		if !known || f.Width > 1 {
-			var err error
-			if field, err = f.Decode(x); err != nil {
-				return fmt.Errorf("line %d: %w", c.p.Lines[row], err)
-			}
-			texts[x[0]] = field
-		}
-		raw.add(field)
+	rows := c.p.N
+	if len(of.At) > 1 {
+		rows = min(rows, maxPixels/len(of.At))
 	}
+	for row := range rows {
+		for _, at := range of.At {
+			x := c.p.X[row*c.p.Dim+at:][:f.Width]
+			field, known := texts[x[0]]
+			if !known || f.Width > 1 {
+				var err error
+				if field, err = f.Decode(x); err != nil {
+					return fmt.Errorf("line %d: %w", c.p.Lines[row], err)
+				}
+				texts[x[0]] = field
+			}
+			raw.add(field)
+		}
+	}
+	c.n = rows * len(of.At)
 	p, col := look(&raw), Column{Name: f.Name, Kind: f.Kind}
 	switch {
 	case f.Kind.IsNumber() && p.numeric:

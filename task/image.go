@@ -1,0 +1,333 @@
+package task
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cfq/internal/message"
+)
+
+// Layout is the order of an image's axes among the model's inputs.
+type Layout string
+
+// The layouts: channels, rows, columns, as PyTorch has them, or rows, columns, channels, as Keras has.
+const (
+	ChannelsFirst Layout = "chw"
+	ChannelsLast  Layout = "hwc"
+)
+
+// Image is what the entry of an image says beside what holds for each of its pixels.
+type Image struct {
+	Shape  []int // in the order of Layout
+	Layout Layout
+	// Means and Stds are of the channels, in raw units; nil when one of each is for all.
+	Means, Stds []float64
+}
+
+// maxPixels bounds the numbers of one image. Each is a feature.
+const maxPixels = 1 << 16
+
+func (m *Image) size() (n int) {
+	n = 1
+	for _, v := range m.Shape {
+		n *= v
+	}
+	return n
+}
+
+// place returns the channel, row and column of an input.
+func (m *Image) place(i int) (channel, row, column int) {
+	if m.Layout == ChannelsLast {
+		w, c := m.Shape[1], m.Shape[2]
+		return i % c, i / c / w, i / c % w
+	}
+	h, w := m.Shape[1], m.Shape[2]
+	return i / w / h, i / w % h, i % w
+}
+
+// axes returns the number of channels, rows and columns.
+func (m *Image) axes() (channels, rows, columns int) {
+	if m.Layout == ChannelsLast {
+		return m.Shape[2], m.Shape[0], m.Shape[1]
+	}
+	return m.Shape[0], m.Shape[1], m.Shape[2]
+}
+
+// pixelName is the name of an input: name.row.column, with several channels name.channel.row.column, from 0.
+func (f *Feature) pixelName(base string, i int) string {
+	channel, row, column := f.Image.place(i)
+	if channels, _, _ := f.Image.axes(); channels > 1 {
+		return fmt.Sprintf("%s.%d.%d.%d", base, channel, row, column)
+	}
+	return fmt.Sprintf("%s.%d.%d", base, row, column)
+}
+
+// pixels are the features of an image, one for each of its numbers.
+func (f *Feature) pixels() []Feature {
+	all := make([]Feature, f.Image.size())
+	for i := range all {
+		p := &all[i]
+		*p = *f
+		p.Kind, p.Image = Numeric, nil
+		p.Name, p.Column = f.pixelName(f.Name, i), f.pixelName(f.Column, i)
+		p.Offset, p.Width = f.Offset+i, 1
+		if channel, _, _ := f.Image.place(i); f.Image.Means != nil {
+			p.Mean, p.Std = f.Image.Means[channel], f.Image.Stds[channel]
+		}
+	}
+	return all
+}
+
+// Entries returns the features as the file lists them: an image instead of its pixels.
+func (t *Task) Entries() []Feature {
+	if len(t.Images) == 0 {
+		return t.Features
+	}
+	var all []Feature
+	images := t.Images
+	for i := 0; i < len(t.Features); i++ {
+		if len(images) > 0 && images[0].Offset == t.Features[i].Offset {
+			all = append(all, images[0])
+			i += images[0].Width - 1
+			images = images[1:]
+			continue
+		}
+		all = append(all, t.Features[i])
+	}
+	return all
+}
+
+// Column is a feature, or the pixels of one channel of an image, of which the feature is one, by another name.
+type Column struct {
+	Feature
+	At []int // where the inputs of each value begin
+}
+
+// Columns returns the features with all pixels of a channel as one.
+func (t *Task) Columns() []Column {
+	var all []Column
+	for _, f := range t.Entries() {
+		if f.Image == nil {
+			all = append(all, Column{f, []int{f.Offset}})
+			continue
+		}
+		channels, _, _ := f.Image.axes()
+		of := make([]Column, channels)
+		for i, p := range f.pixels() {
+			channel, _, _ := f.Image.place(i)
+			c := &of[channel]
+			if c.At == nil {
+				if c.Feature, c.Name = p, f.Name; channels > 1 {
+					c.Name = fmt.Sprintf("%s.%d", f.Name, channel)
+				}
+			}
+			c.At = append(c.At, p.Offset)
+		}
+		all = append(all, of...)
+	}
+	return all
+}
+
+// imageOf returns the image that a feature is a pixel of, nil when it is none.
+func (t *Task) imageOf(f *Feature) *Feature {
+	for i := range t.Images {
+		if im := &t.Images[i]; f.Offset >= im.Offset && f.Offset < im.Offset+im.Width {
+			return im
+		}
+	}
+	return nil
+}
+
+// imageColumn is where a record has an image, and where its pixels go.
+type imageColumn struct {
+	*Feature
+	at, to int
+}
+
+// withPixels are the columns of a file with those of the pixels of its images behind them, and where the images are. A
+// file may have the pixels as columns already, by their names or numbered from 0 or 1.
+func (t *Task) withPixels(names []string) ([]string, []imageColumn) {
+	var images []imageColumn
+	for i := range t.Images {
+		f := &t.Images[i]
+		if slices.Contains(names, f.pixelName(f.Column, 0)) {
+			continue
+		}
+		if at := slices.Index(names, f.Column); at >= 0 {
+			images = append(images, imageColumn{f, at, len(names)})
+			names = slices.Clip(names)
+			for k := range f.Width {
+				names = append(names, f.pixelName(f.Column, k))
+			}
+			continue
+		}
+		first := 0
+		if !slices.Contains(names, f.Column+"0") {
+			first = 1
+		}
+		number := map[string]int{}
+		for k := range f.Width {
+			number[f.Column+strconv.Itoa(k+first)] = k
+		}
+		names = slices.Clone(names)
+		for j, name := range names {
+			if k, ok := number[name]; ok {
+				names[j] = f.pixelName(f.Column, k)
+			}
+		}
+	}
+	return names, images
+}
+
+// expand adds the pixels of the record's images to it.
+func (rd *reader) expand(rec []string) ([]string, *Problem) {
+	if len(rd.cols.images) == 0 {
+		return rec, nil
+	}
+	rd.wide = append(rd.wide[:0], rec...)
+	for _, im := range rd.cols.images {
+		pixels, err := im.values(rec[im.at], rd.folder)
+		if err != nil {
+			return nil, &Problem{Column: im.Column, Reason: err.Error()}
+		}
+		for _, v := range pixels {
+			rd.wide = append(rd.wide, rd.digits[v])
+		}
+	}
+	return rd.wide, nil
+}
+
+// byteTexts are the numbers from 0 to 255 as text.
+func byteTexts() (all [256]string) {
+	for i := range all {
+		all[i] = strconv.Itoa(i)
+	}
+	return all
+}
+
+// values are the numbers of an image, in the order of the inputs: of a PNG, of bytes in that order, or of the PNG file
+// that the field names.
+func (f *Feature) values(field, folder string) ([]byte, error) {
+	switch {
+	case strings.HasPrefix(field, pngMagic):
+		return f.fromPNG([]byte(field))
+	case len(field) == f.Width && !strings.HasSuffix(field, ".png"):
+		return []byte(field), nil
+	case field == "":
+		return nil, errors.New("the image is missing")
+	case len(field) > maxName || strings.ContainsRune(field, 0):
+		return nil, fmt.Errorf("%d bytes are neither a PNG nor the %d numbers of an image of the shape %v", len(field),
+			f.Width, f.Image.Shape)
+	case folder == "":
+		return nil, fmt.Errorf("%s cannot be read: only a data file may name files of images", message.Quote(field))
+	case !filepath.IsLocal(filepath.FromSlash(field)):
+		return nil, fmt.Errorf("%s: name the file relative to the folder of the data file, and within it",
+			message.Quote(field))
+	}
+	data, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(field)))
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.HasPrefix(data, []byte(pngMagic)) {
+		return nil, fmt.Errorf("%s is no PNG file; convert it to PNG", message.Quote(field))
+	}
+	return f.fromPNG(data)
+}
+
+// pngMagic starts every PNG file.
+const pngMagic = "\x89PNG\r\n\x1a\n"
+
+// maxName bounds the bytes of the name of an image's file.
+const maxName = 1024
+
+// fromPNG reads the numbers of a PNG with 8 bits.
+func (f *Feature) fromPNG(data []byte) ([]byte, error) {
+	channels, rows, columns := f.Image.axes()
+	config, err := png.DecodeConfig(bytes.NewReader(data)) // before memory is made for what it says
+	if err != nil {
+		return nil, err
+	}
+	if config.Width != columns || config.Height != rows {
+		return nil, fmt.Errorf("the image has %d x %d pixels, and the task says %d x %d (width x height)", config.Width,
+			config.Height, columns, rows)
+	}
+	if config.ColorModel == color.Gray16Model || config.ColorModel == color.RGBA64Model ||
+		config.ColorModel == color.NRGBA64Model {
+		return nil, errors.New("the PNG has 16 bits a channel; convert it to 8")
+	}
+	picture, err := png.Decode(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	order := [][]int{1: {0}, 2: {0, 3}, 3: {0, 1, 2}, 4: {0, 1, 2, 3}}[channels] // of grey, red, green, blue, alpha
+	out := make([]byte, f.Width)
+	for i := range out {
+		channel, row, column := f.Image.place(i)
+		at := picture.Bounds().Min.Add(image.Pt(column, row))
+		c, ok := color.NRGBAModel.Convert(picture.At(at.X, at.Y)).(color.NRGBA)
+		if !ok || channels < 3 && (c.R != c.G || c.G != c.B) {
+			return nil, fmt.Errorf("the image has colours, and the task says %d channels", channels)
+		}
+		out[i] = [...]byte{c.R, c.G, c.B, c.A}[order[channel]]
+	}
+	return out, nil
+}
+
+// imageDefaults are what an image's pixels are unless the file says otherwise: bytes.
+func imageDefaults(e entry) {
+	if !e.Has("bounds") {
+		e.Bounds = [2]float64{0, 255}
+	}
+	if !e.Has("step") {
+		e.Step = 1
+	}
+	if !e.Has("layout") {
+		e.Image.Layout = ChannelsFirst
+	}
+}
+
+// checkImage checks the shape, and what there is of each channel.
+func (e entry) checkImage() {
+	imageDefaults(e)
+	m := e.Image
+	size := 1.0
+	for _, v := range m.Shape {
+		size *= float64(v)
+	}
+	switch {
+	case len(m.Shape) != 3:
+		e.errorf("shape", "an image needs its shape, three numbers in the order of its layout, as [1, 28, 28] for %s",
+			string(m.Layout))
+		return
+	case size > maxPixels:
+		e.errorf("shape", "an image has at most %d numbers, not %.0f", maxPixels, size)
+		return
+	}
+	channels, _, _ := m.axes()
+	switch {
+	case channels > 4:
+		e.errorf("shape", "an image has 1 to 4 channels, not %d; layout is chw for channels, rows, columns, and hwc for "+
+			"rows, columns, channels", channels)
+		return
+	case (m.Means == nil) != (m.Stds == nil):
+		e.errorf("mean", "mean and std are both lists, one number for each channel, or both one number for all")
+		return
+	case m.Means != nil && (len(m.Means) != channels || len(m.Stds) != channels):
+		e.errorf("mean", "mean and std have one number for each of %d channels", channels)
+		return
+	case slices.ContainsFunc(m.Stds, func(v float64) bool { return !(v > 0) || math.IsInf(v, 0) }):
+		e.errorf("std", "every std is above 0")
+		return
+	}
+	e.Width = m.size()
+}
