@@ -150,6 +150,9 @@ type candidate struct {
 	prev        []float32             // the point before the last move, its margin and gradient
 	prevM       float32
 	prevG       []float32
+	share       float64    // of the gap that the next step is to close, of many features
+	shop        []purchase // by worth at the gradient shopG
+	shopG       []float32
 }
 
 // candidate returns a candidate at the action from (nil: no change).

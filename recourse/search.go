@@ -57,6 +57,9 @@ func (s *search) run(x []float32, first int, actions []Action) error {
 			break
 		}
 	}
+	if s.wide() {
+		return s.conclude(actions)
+	}
 	if err := s.localSearch(); err != nil {
 		return err
 	}
@@ -82,9 +85,12 @@ func (s *search) fromFactual() error {
 	if err := s.gradientSearch(ls); err != nil {
 		return err
 	}
-	scanned, err := s.scan()
-	if err != nil {
-		return err
+	var scanned []*candidate
+	if !s.wide() {
+		var err error
+		if scanned, err = s.scan(); err != nil {
+			return err
+		}
 	}
 	if err := s.refine(s.cheapest(append(ls, scanned...), 3, 2)); err != nil {
 		return err
@@ -267,6 +273,9 @@ func (s *search) conclude(actions []Action) error {
 // gradientSearch moves the candidates towards the target margin until they are valid, stuck, or out of steps. A
 // candidate gives up when it costs half as much again as the incumbent.
 func (s *search) gradientSearch(ls []*candidate) error {
+	if s.wide() {
+		return s.ascend(ls)
+	}
 	active := slices.Clone(ls)
 	for range s.o.Steps + 1 {
 		if err := s.eval(active, true); err != nil {
@@ -447,6 +456,9 @@ func (s *search) switches(p *person) []*candidate {
 				c.estimate = s.completion(c, gain)
 				out = append(out, c)
 			}
+			if s.wide() && u.Numeric() {
+				continue
+			}
 			for _, m := range p.switchesOf(u) {
 				gain, rise := p.a.Gain(m, p.x, from.d, from.g)
 				child(m, gain, rise)
@@ -492,7 +504,11 @@ func (s *search) feasibilityPhase() error {
 		active = slices.DeleteFunc(active, func(c *candidate) bool {
 			copy(c.prev, c.d)
 			c.prevM = c.margin
-			c.greatest()
+			if s.wide() {
+				c.push(1. / rounds)
+			} else {
+				c.greatest()
+			}
 			return slices.Equal(c.d, c.prev)
 		})
 		if err := s.eval(active, true); err != nil {
@@ -500,7 +516,7 @@ func (s *search) feasibilityPhase() error {
 		}
 		active = slices.DeleteFunc(active, func(c *candidate) bool {
 			c.price()
-			return valid(c.margin, s.target) || !(c.margin > c.prevM)
+			return valid(c.margin, s.target) || !(c.margin > c.prevM) && !s.wide()
 		})
 	}
 	s.approach(all)
@@ -509,6 +525,9 @@ func (s *search) feasibilityPhase() error {
 
 // refine makes valid candidates cheaper and updates the incumbents.
 func (s *search) refine(ls []*candidate) error {
+	if s.wide() {
+		return s.refineWide(ls)
+	}
 	for _, stage := range []func([]*candidate) error{s.simplify, s.shrink, s.exchange, s.simplify, s.shrink} {
 		if err := stage(ls); err != nil {
 			return err

@@ -53,6 +53,11 @@ const (
 //     random feature weights, until they come back to it. Without any valid action, that of the largest margin is
 //     perturbed, for a larger margin at any cost. What is cheaper has its local search.
 //
+// With more than 64 numeric features, as images have, one is too little to look at alone. Gradient search then moves as
+// many as close a share of the gap in each step, and the feasibility phase all of them; refinement takes back the
+// changes that gain least for their cost, as many at once as others make up for; scans, local search and perturbation
+// are left out.
+//
 // The search aims 1e-5 (relative to 1+Margin) above the required margin, so that rounding differences between
 // batches do not undo an action. The margin of the result is evaluated once more at the end and decides.
 //

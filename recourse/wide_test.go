@@ -1,0 +1,128 @@
+package recourse
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"cfq/recourse/constraint"
+	"cfq/task"
+)
+
+// picture is a task of pixels, as an image has them, some of which cannot change.
+func picture(norm task.Norm, n, limit int) *task.Task {
+	var fs []task.Feature
+	for i := range n {
+		f := feature(fmt.Sprintf("p%d", i), task.Numeric)
+		f.Mean, f.Std, f.Step, f.Bounds = 33, 78, 1, [2]float64{0, 255}
+		f.Actionable = i%7 > 0
+		fs = append(fs, f)
+	}
+	tk := taskOf(limit, fs...)
+	tk.Cost.Norm = norm
+	return tk
+}
+
+// leastByRatio is the least cost of a linear program that closes the gap: without steps, those of most margin for
+// their cost go first.
+func leastByRatio(a *constraint.Set, m *affine, x []float32, gap float64) (cost float64) {
+	lines := []constraint.Line{}
+	for _, u := range a.Numeric() {
+		w := m.w[u.First]
+		lines = append(lines, constraint.Line{
+			Feature: u, Slope: math.Abs(w), Weight: a.Norm().Weight(u),
+			Room: math.Abs(float64(u.End(x[u.First], w > 0))),
+		})
+	}
+	slices.SortFunc(lines, func(a, b constraint.Line) int { return -cmp.Compare(a.Worth(), b.Worth()) })
+	return a.Fill(x, make([]float32, a.Dim()), 0, lines, gap)
+}
+
+// TestSolveWideNearOptimum compares actions that move many features at once with the optimum of linear models.
+func TestSolveWideNearOptimum(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 17))
+	tk := picture(task.L1, 150, 0)
+	a := compile(t, tk)
+	m := &affine{b: -8}
+	for range tk.Dim() {
+		m.w = append(m.w, 0.2*rng.NormFloat64())
+	}
+	x := randomPeople(rng, tk, 30)
+	acts, err := Solve(context.Background(), m, a, x, SolveOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkActions(t, m, a, x, acts, 0)
+	before, err := m.Margins(context.Background(), x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all gaps
+	for i, act := range acts {
+		if act.Status == AlreadyFavourable {
+			continue
+		}
+		least := leastByRatio(a, m, row(x, i, a.Dim()), -float64(before[i]))
+		if all = append(all, act.Cost/least-1); act.Status != Found || act.Cost < least*(1-1e-3) {
+			t.Errorf("person %d: %v at %g, and the optimum is %g", i, act.Status, act.Cost, least)
+		}
+	}
+	if mean, most := all.report(t); len(all) < 20 || mean > 0.01 || most > 0.05 {
+		t.Errorf("mean gap %g, maximum %g of %d people", mean, most, len(all))
+	}
+}
+
+// TestSolveWideKeepsLimits: actions are feasible under other norms and a limit on features, too.
+func TestSolveWideKeepsLimits(t *testing.T) {
+	t.Parallel()
+	for _, norm := range []task.Norm{task.L1, task.L2, task.Mixed} {
+		rng := rand.New(rand.NewPCG(2, 18))
+		tk := picture(norm, 100, 12)
+		a, m := compile(t, tk), newMLP(rng, -1, 100, 16, 1)
+		x := randomPeople(rng, tk, 10)
+		acts, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkActions(t, m, a, x, acts, 0.1)
+		found := 0
+		for _, act := range acts {
+			if act.Status == Found {
+				found++
+			}
+		}
+		if found == 0 {
+			t.Errorf("%s: nobody is helped", norm)
+		}
+	}
+}
+
+// TestSolveWideEffort: what a network of many inputs is asked does not grow with them, and nearly everybody is helped.
+func TestSolveWideEffort(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{100, 784} {
+		rng := rand.New(rand.NewPCG(5, 6))
+		tk := picture(task.L1, n, 0)
+		a := compile(t, tk)
+		m := &counted{Model: newMLP(rng, -3, n, 24, 12, 1)}
+		x := randomPeople(rng, tk, 20)
+		acts, err := Solve(context.Background(), m, a, x, SolveOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkActions(t, m, a, x, acts, 0)
+		status := map[Status]int{}
+		for _, act := range acts {
+			status[act.Status]++
+		}
+		found, margins, grads := status[Found], m.margins.Load(), m.grads.Load()
+		if found < 5 || status[NoneFound] > 2 || margins > 400*20 || grads > 400*20 {
+			t.Errorf("%d inputs: %v, %d margins and %d gradients", n, status, margins, grads)
+		}
+	}
+}
