@@ -243,7 +243,8 @@ func (f *taskFlags) draft(
 		if o.Encoding, o.Asked, err = f.ofModel(table, m); err != nil {
 			return nil, err
 		}
-		return draft.FromData(table, withoutFeatures(o))
+		o.Features = nil // the encoding names them
+		return f.scaled(ctx, e, model, m, table, rows, o)
 	}
 	if f.scores != "" && enc != nil {
 		return nil, cli.Usagef("without --encoding, init looks for it; `cfq task check --scores` verifies a task file",
@@ -273,10 +274,69 @@ func (f *taskFlags) ofModel(table *draft.Table, m *onnxio.Model) (*draft.Encodin
 	return enc, asked, nil
 }
 
-// withoutFeatures returns the options of a draft whose encoding names the columns.
-func withoutFeatures(o draft.Options) draft.Options {
-	o.Features = nil
-	return o
+// scaled drafts a task for a model that takes columns. Whether it takes numbers as they are its graph does not say: of
+// these and standardised ones, those count with which it decides better, and what remains open is asked.
+func (f *taskFlags) scaled(ctx context.Context, e *env, model string, m *onnxio.Model, table *draft.Table,
+	rows task.ReadOptions, o draft.Options,
+) (*draft.Draft, error) {
+	plain, err := draft.FromData(table, o)
+	if err != nil || !slices.ContainsFunc(o.Encoding.Inputs, func(in draft.Input) bool { return in.Kind == "numeric" }) {
+		return plain, err
+	}
+	first := slices.IndexFunc(o.Encoding.Inputs, func(in draft.Input) bool { return in.Kind == "numeric" })
+	ask := func(format string, a ...any) {
+		column := o.Encoding.Inputs[first].Column
+		o.Asked[column] = strings.TrimSpace(o.Asked[column] + " " + fmt.Sprintf(format, a...))
+	}
+	scaled := o
+	scaled.Encoding = o.Encoding.Standardised(table)
+	other, err := draft.FromData(table, scaled)
+	if err != nil {
+		return nil, err
+	}
+	a, known, err := f.accuracy(ctx, e, model, m, plain.Task, rows)
+	if err != nil {
+		return nil, err
+	}
+	b, _, err := f.accuracy(ctx, e, model, m, other.Task, rows)
+	if err != nil {
+		return nil, err
+	}
+	const clear = 0.02
+	switch {
+	case known && a > b+clear:
+		plain.Notes = append(plain.Notes, fmt.Sprintf("the model takes numbers as they are: it decides %.1f %% of the "+
+			"rows as labelled so, and %.1f %% with standardised numbers", 100*a, 100*b))
+		return plain, nil
+	case known && b > a+clear:
+		ask("The model decides %.1f %% of the rows as labelled if numbers are standardised, and %.1f %% with numbers as they "+
+			"are. Are means and standard deviations those of the training?", 100*b, 100*a)
+		return draft.FromData(table, scaled)
+	}
+	ask("Does the model take numbers as they are, as here, or standardised (mean and std)?")
+	return draft.FromData(table, o)
+}
+
+// accuracy returns the share of rows that a model decides as labelled, and whether labels are known.
+func (f *taskFlags) accuracy(ctx context.Context, e *env, model string, m *onnxio.Model, t *task.Task,
+	rows task.ReadOptions,
+) (share float64, known bool, err error) {
+	if t.Data.Label == "" || t.Data.Favourable == "" {
+		return 0, false, nil
+	}
+	people, err := task.Read(ctx, f.data, t, rows)
+	if err != nil {
+		return 0, false, err
+	}
+	margins, err := marginsOf(ctx, e, model, m, t, people)
+	if err != nil {
+		return 0, false, err
+	}
+	r, err := draft.Check(t, nil, people, nil, margins, nil)
+	if err != nil || r.Score == nil {
+		return 0, false, err
+	}
+	return r.Score.Accuracy, true, nil
 }
 
 // check holds a task file against data, and against a model when there is one.

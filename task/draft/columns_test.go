@@ -1,0 +1,103 @@
+package draft
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// applicants have numbers and texts, and an outcome.
+const applicants = `Age,income,housing,job,label
+20,1000,own,clerk,bad
+30,2000,rent,cook,good
+41,3500,own,nurse,good
+52,1500,rent,cook,bad
+`
+
+func TestOfModel(t *testing.T) {
+	t.Parallel()
+	number := func(name string) ModelColumn { return ModelColumn{Name: name} }
+	codes := func(name string, n int) ModelColumn {
+		c := ModelColumn{Name: name}
+		for i := range n {
+			c.Values = append(c.Values, fmt.Sprint(i))
+		}
+		return c
+	}
+	texts := func(name string, values ...string) ModelColumn {
+		return ModelColumn{Name: name, Values: values, Text: true}
+	}
+	for _, c := range []struct {
+		columns   []ModelColumn
+		features  []string
+		want      string
+		questions []string // columns that are asked about
+	}{
+		{ // names, of which exporters have changed one
+			[]ModelColumn{texts("housing", "own", "rent"), number("age")}, nil, "housing [own rent], Age", nil,
+		},
+		{ // the order of the table, by kind
+			[]ModelColumn{codes("cat[0]", 2), codes("cat[1]", 4), number("num[0]"), number("num[1]")},
+			nil,
+			"housing [own rent], job [clerk cook nurse code 3], Age, income",
+			[]string{"housing", "job"},
+		},
+		{ // an order that is given, in which codes stand for numbers
+			[]ModelColumn{codes("x[0]", 60), number("x[1]")},
+			[]string{"Age", "income"},
+			"Age " + fmt.Sprint(codes("", 60).Values) + ", income", nil,
+		},
+		{
+			[]ModelColumn{number("num[0]"), codes("cat", 2)}, nil, `error which column is which of the model's inputs is not ` +
+				`known: it reads num, cat, 1 of them categories, and the data have Age, income, housing, job; --features lists`, nil,
+		},
+		{
+			[]ModelColumn{number("age"), number("savings")},
+			nil,
+			`error the data have no column for the model's inputs savings`, nil,
+		},
+		{
+			[]ModelColumn{number("x[0]")},
+			[]string{"job"},
+			`error the model's input "x[0]" is a number, but column "job" has texts`, nil,
+		},
+		{[]ModelColumn{number("x[0]")}, []string{"jbo"}, `error there is no column "jbo"`, nil},
+		{
+			[]ModelColumn{number("x[0]")}, []string{"job", "Age"}, `error --features lists 2 columns, and the model reads 1: x`, nil,
+		},
+		{[]ModelColumn{codes("x", 2)}, []string{"job"}, `error column "job" has 3 values, and the model codes for 2`, nil},
+	} {
+		e, questions, err := OfModel(open(t, applicants), c.columns, c.features, "label")
+		if err != nil {
+			if !strings.HasPrefix("error "+err.Error(), c.want) {
+				t.Errorf("%v, want %s", err, c.want)
+			}
+			continue
+		}
+		var have []string
+		for _, in := range e.Inputs {
+			have = append(have, strings.TrimSpace(fmt.Sprint(in.Column, " ", strings.TrimSuffix(fmt.Sprint(in.Values), "[]"))))
+		}
+		if got := strings.Join(have, ", "); got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
+		}
+		for _, name := range []string{"Age", "income", "housing", "job"} {
+			if (questions[name] != "") != slices.Contains(c.questions, name) {
+				t.Errorf("%s: question about %s: %q", c.want, name, questions[name])
+			}
+		}
+	}
+}
+
+func TestStandardised(t *testing.T) {
+	t.Parallel()
+	table := open(t, applicants)
+	e := &Encoding{Inputs: []Input{
+		{Column: "income", Kind: "numeric"}, {Column: "housing", Kind: "onehot", Values: []string{"own", "rent"}},
+	}}
+	s := e.Standardised(table)
+	if e.Inputs[0].Mean != nil || *s.Inputs[0].Mean != 2000 || s.Inputs[1].Mean != nil {
+		t.Errorf("%+v", s.Inputs)
+	}
+}
