@@ -309,8 +309,8 @@ func (f *taskFlags) scaled(ctx context.Context, e *env, model string, m *onnxio.
 			"rows as labelled so, and %.1f %% with standardised numbers", 100*a, 100*b))
 		return plain, nil
 	case known && b > a+clear:
-		ask("The model decides %.1f %% of the rows as labelled if numbers are standardised, and %.1f %% with numbers as they "+
-			"are. Are means and standard deviations those of the training?", 100*b, 100*a)
+		ask("The model decides %.1f %% of the rows as labelled if numbers are standardised, and %.1f %% with numbers as "+
+			"they are. Are means and standard deviations those of the training?", 100*b, 100*a)
 		return draft.FromData(table, scaled)
 	}
 	ask("Does the model take numbers as they are, as here, or standardised (mean and std)?")

@@ -50,7 +50,8 @@ func TestOfModel(t *testing.T) {
 		},
 		{
 			[]ModelColumn{number("num[0]"), codes("cat", 2)}, nil, `error which column is which of the model's inputs is not ` +
-				`known: it reads num, cat, 1 of them categories, and the data have Age, income, housing, job; --features lists`, nil,
+				`known: it reads num, cat, 1 of them categories, and the data have ` +
+				`Age, income, housing, job; --features lists`, nil,
 		},
 		{
 			[]ModelColumn{number("age"), number("savings")},
@@ -64,7 +65,9 @@ func TestOfModel(t *testing.T) {
 		},
 		{[]ModelColumn{number("x[0]")}, []string{"jbo"}, `error there is no column "jbo"`, nil},
 		{
-			[]ModelColumn{number("x[0]")}, []string{"job", "Age"}, `error --features lists 2 columns, and the model reads 1: x`, nil,
+			[]ModelColumn{number("x[0]")},
+			[]string{"job", "Age"},
+			`error --features lists 2 columns, and the model reads 1: x`, nil,
 		},
 		{[]ModelColumn{codes("x", 2)}, []string{"job"}, `error column "job" has 3 values, and the model codes for 2`, nil},
 	} {
