@@ -130,6 +130,23 @@ func (m Moments) divide(weight float64) {
 	}
 }
 
+// Join gives all of several statistics the weighted mean of their moments.
+func Join(stats []*Stats, weights []float64) {
+	mean := func(of func(s *Stats) []float64) {
+		sum := make([]float64, len(of(stats[0])))
+		for k, s := range stats {
+			floats.AddScaled(sum, weights[k]/floats.Sum(weights), of(s))
+		}
+		for _, s := range stats {
+			copy(of(s), sum)
+		}
+	}
+	mean(func(s *Stats) []float64 { return s.Gram })
+	mean(func(s *Stats) []float64 { return s.Mean })
+	mean(func(s *Stats) []float64 { return s.Logits.Gram })
+	mean(func(s *Stats) []float64 { return s.Logits.Mean })
+}
+
 // group returns the moments of one of several groups, sharing the numbers.
 func (m Moments) group(g, groups int) Moments {
 	cut := func(v []float64) []float64 {

@@ -56,10 +56,14 @@ func (s *scored) allocate(ctx context.Context, budget float64) (*allocated, erro
 // unit is what has a bit width of its own: a row of a layer, or, with row -1, all of it.
 type unit struct{ layer, row int }
 
-// units lists what has a bit width of its own. Convolutions have one for all rows.
+// units lists what has a bit width of its own. Convolutions have one for all rows, and layers with the same weights
+// have one together.
 func (s *scored) units() []unit {
 	var out []unit
 	for i, l := range s.layers {
+		if s.first[i] != i {
+			continue
+		}
 		if s.o.BitWidths != BitWidthsPerRow || l.Conv != nil {
 			out = append(out, unit{i, -1})
 			continue
@@ -81,14 +85,24 @@ func (s *scored) weights(u unit) int64 {
 }
 
 // errorsOf returns what each format of a unit does to the margin; nil when it was not measured.
-func (s *scored) errorsOf(u unit) []float64 {
-	switch {
-	case u.row >= 0:
-		return s.rowErrors[u.layer][u.row]
-	case s.layerErrors != nil:
-		return s.layerErrors[u.layer]
+func (s *scored) errorsOf(u unit) (sum []float64) {
+	for _, i := range s.group(u.layer) {
+		var one []float64
+		switch {
+		case u.row >= 0:
+			one = s.rowErrors[i][u.row]
+		case s.layerErrors != nil:
+			one = s.layerErrors[i]
+		}
+		if sum == nil {
+			sum = slices.Clone(one)
+			continue
+		}
+		for f, v := range one {
+			sum[f] += v
+		}
 	}
-	return nil
+	return sum
 }
 
 // multiples is what one bit of a weight of layer i costs, and what the budget
@@ -120,7 +134,9 @@ func (s *scored) within(bits float64, spent int64, skip ...int) (assignment, flo
 		n := s.weights(u)
 		cost, grant := s.multiples(u.layer)
 		granted += float64(n) * float64(grant)
-		perWeight[k] = s.scores[u.layer] / float64(s.layers[u.layer].Params())
+		for _, i := range s.group(u.layer) {
+			perWeight[k] += s.scores[i] / float64(s.layers[i].Params())
+		}
 		predicted := s.errorsOf(u)
 		for f, format := range s.formats() {
 			if slices.Contains(skip, format.Bits) {
@@ -151,6 +167,9 @@ func (s *scored) within(bits float64, spent int64, skip ...int) (assignment, flo
 		out[u.layer] = append(out[u.layer], index[k][picks[k]])
 		total += choices[k][picks[k]].Error
 	}
+	for i, first := range s.first {
+		out[i] = out[first]
+	}
 	return out, total, nil
 }
 
@@ -177,7 +196,10 @@ func tooSmall(least int64, granted float64) error {
 func (s *scored) fitBytes(bits float64) (assignment, error) {
 	var budget int64
 	var granted float64
-	for _, l := range s.layers {
+	for i, l := range s.layers {
+		if s.first[i] != i {
+			continue // stored already
+		}
 		granted += float64(l.Params())
 		budget += int64(math.Floor(bits*float64(l.Params()) + 1e-6))
 	}

@@ -120,7 +120,11 @@ type recoursePoints struct {
 func (c *calibrated) statistics(ctx context.Context, minWork float64) ([]calib.Stats, error) {
 	o := c.logits()
 	compute := func() ([]calib.Stats, error) {
-		return calib.Collect(ctx, c.full, c.grid.wide, c.cal, c.grid.input, o)
+		stats, err := calib.Collect(ctx, c.full, c.grid.wide, c.cal, c.grid.input, o)
+		if err == nil {
+			c.join(stats)
+		}
+		return stats, err
 	}
 	work := 0.0
 	var text strings.Builder

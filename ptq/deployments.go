@@ -89,6 +89,7 @@ func (a *allocated) draw(ctx context.Context, v variation, seed uint64, k int) (
 	if err != nil {
 		return Deployment{}, err
 	}
+	a.join(stats)
 	fits := make([][]quant.Layer, len(a.layers))
 	for i := range a.layers {
 		fits[i] = make([]quant.Layer, len(a.formats()))

@@ -124,11 +124,19 @@ func (c *calibrated) steps(ctx context.Context, plans []quant.Layer, from qat.Po
 		drawn.Points = []qat.Points{{Kind: qat.Teacher, X: p.X, Margins: p.Margins}}
 		return drawn, err
 	}
-	out, err := qat.Train(ctx, m, c.trainable(plans), draw, qat.Options{Steps: refineSteps, Seed: refineSeed})
+	layers := c.trainable(plans)
+	if len(layers) == 0 {
+		return plans, nil
+	}
+	out, err := qat.Train(ctx, m, layers, draw, qat.Options{Steps: refineSteps, Seed: refineSeed})
 	if err != nil {
 		return nil, err
 	}
-	return qat.Quantized(out.Layers), nil
+	all := slices.Clone(plans)
+	for _, l := range qat.Quantized(out.Layers) {
+		all[slices.IndexFunc(all, func(p quant.Layer) bool { return p.Node == l.Node })] = l
+	}
+	return all, nil
 }
 
 // errorAt is the margin error of the model of plans at points.

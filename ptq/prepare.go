@@ -31,6 +31,7 @@ type prepared struct {
 	set      *constraint.Set
 	layers   []quant.LayerInfo // to quantize
 	integer  []bool            // of each of these: on integers, if what it reads can be
+	first    []int             // of each of these: the first with the same weights, see uses
 	warnings []string          // so far, as in every stage
 }
 
@@ -60,6 +61,7 @@ func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, o Options) (*pr
 	default:
 		p.integer = slices.Repeat([]bool{p.o.Compute == ComputeInteger}, len(p.layers))
 	}
+	p.first = p.uses()
 	return p, nil
 }
 

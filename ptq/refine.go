@@ -44,7 +44,7 @@ func (c *calibrated) refine(ctx context.Context, plans []quant.Layer, set *calib
 	var at []int // which of the plans
 	for k, plan := range plans {
 		for i, l := range c.grid.wide {
-			if l.Node != plan.Node || l.Conv != nil || l.Positions > 1 {
+			if l.Node != plan.Node || l.Conv != nil || l.Positions > 1 || !c.alone(l.Node) {
 				continue
 			}
 			layer := refine.Layer{Info: l, Plan: plan}

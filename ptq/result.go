@@ -237,7 +237,7 @@ func (m *opened) result(ctx context.Context, out *graph.Model, bytes []byte, pla
 	}
 	var bits float64
 	weights := 0
-	for _, info := range m.found {
+	for i, info := range m.found {
 		l := Layer{Node: info.Node, Params: info.Params(), Float: info.Fixed}
 		p := plan.Layer(info.Node)
 		switch {
@@ -254,8 +254,14 @@ func (m *opened) result(ctx context.Context, out *graph.Model, bytes []byte, pla
 				l.Rows = rows
 			}
 			l.Channels = len(p.Scales)
-			bits += l.Bits * float64(l.Params)
-			weights += l.Params
+			again := func(o quant.LayerInfo) bool {
+				q := plan.Layer(o.Node)
+				return o.Fixed == "" && q != nil && q.Codes != nil && slices.Equal(q.Codes, p.Codes) && slices.Equal(o.W, info.W)
+			}
+			if !slices.ContainsFunc(m.found[:i], again) { // not stored already
+				bits += l.Bits * float64(l.Params)
+				weights += l.Params
+			}
 		}
 		r.Layers = append(r.Layers, l)
 	}

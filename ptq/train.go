@@ -270,7 +270,7 @@ func (s *scored) learn(ctx context.Context, budget float64) (_ *scored, _ *Learn
 func (c *calibrated) trainable(plans []quant.Layer) (layers []qat.Layer) {
 	for _, p := range plans {
 		for i := range c.layers {
-			if c.layers[i].Node != p.Node {
+			if c.layers[i].Node != p.Node || !c.alone(p.Node) {
 				continue
 			}
 			l := qat.Layer{Info: c.grid.wide[i], Plan: p}

@@ -1,0 +1,65 @@
+package ptq
+
+import (
+	"slices"
+
+	"cfq/calib"
+	"cfq/quant"
+)
+
+// A model may use the same weights in several places. They are quantized once: all uses have the same codes and scales,
+// which are fitted on what all of them read, stored once, cost once, and err together. Refinement, which would move the
+// weights of each use by themselves, leaves them alone. Training does move them, so that then each use is a layer of
+// its own, and so is each on integers, where scales depend on what it reads.
+
+// uses says for each layer which is the first with the same weights: itself where it is that or there is none.
+func (p *prepared) uses() []int {
+	out := make([]int, len(p.layers))
+	for i := range p.layers {
+		out[i] = i
+		if p.o.Objective != Untrained || p.integer[i] || p.layers[i].Conv != nil {
+			continue
+		}
+		l := &p.layers[i]
+		for k := range i {
+			first := &p.layers[k]
+			if out[k] == k && !p.integer[k] && first.Conv == nil && first.In == l.In && slices.Equal(first.W, l.W) {
+				out[i] = k
+				break
+			}
+		}
+	}
+	return out
+}
+
+// group returns the layers whose weights are those of layer i, which is the first.
+func (p *prepared) group(i int) []int {
+	var out []int
+	for k, first := range p.first {
+		if first == i {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// alone reports whether the weights of the layer called node are used once.
+func (p *prepared) alone(node string) bool {
+	i := slices.IndexFunc(p.layers, func(l quant.LayerInfo) bool { return l.Node == node })
+	return i < 0 || len(p.group(p.first[i])) == 1
+}
+
+// join gives all layers with the same weights the statistics of what all of them read.
+func (p *prepared) join(stats []calib.Stats) {
+	for i := range stats {
+		g := p.group(i)
+		if len(g) < 2 {
+			continue
+		}
+		parts, weights := make([]*calib.Stats, len(g)), make([]float64, len(g))
+		for k, at := range g {
+			parts[k], weights[k] = &stats[at], float64(p.layers[at].Positions)
+		}
+		calib.Join(parts, weights)
+	}
+}
