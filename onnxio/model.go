@@ -67,7 +67,7 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 	if err := refuse.Check(g); err != nil {
 		return nil, err
 	}
-	g, err := resolved(ctx, g, o)
+	g, err := Resolve(ctx, g, o)
 	if err != nil {
 		return nil, err
 	}

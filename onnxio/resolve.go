@@ -26,10 +26,10 @@ const (
 	maxCondition = 1 << 16
 )
 
-// resolved returns the model with the bodies of its functions in place of their calls, and in place of each If with a
+// Resolve returns the model with the bodies of its functions in place of their calls, and in place of each If with a
 // constant condition the branch that it takes. It is m itself where there is neither. Loop, Scan and an If that depends
 // on the inputs are errors: the nodes of their subgraphs have no gradients.
-func resolved(ctx context.Context, m *graph.Model, o ort.Options) (*graph.Model, error) {
+func Resolve(ctx context.Context, m *graph.Model, o ort.Options) (*graph.Model, error) {
 	r := &resolver{ctx: ctx, engine: o, functions: map[call]*graph.Function{}, versions: map[*graph.Node]int64{}}
 	for _, f := range m.Functions {
 		if f.Domain != FunctionDomain {

@@ -132,14 +132,14 @@ func resolvable(t testing.TB) map[string]*graph.Model {
 	}
 }
 
-// TestResolved compares each model with its resolved form in ONNX Runtime.
-func TestResolved(t *testing.T) {
+// TestResolve compares each model with its resolved form in ONNX Runtime.
+func TestResolve(t *testing.T) {
 	o := orttest.Need(t)
 	in := floats("x", []float32{1, -2, 3, -.5, .25, -4}, 2, 3)
 	for name, m := range resolvable(t) {
 		t.Run(name, func(t *testing.T) {
 			before := m.Graph.Text()
-			got, err := onnxio.Resolved(context.Background(), m, o)
+			got, err := onnxio.Resolve(context.Background(), m, o)
 			must(t, err)
 			if len(got.Functions) > 0 || slices.ContainsFunc(got.Graph.Nodes, (*graph.Node).HasGraphs) ||
 				len(m.Functions) > 0 && got.Opset("f") != 0 {
@@ -155,9 +155,9 @@ func TestResolved(t *testing.T) {
 	}
 }
 
-// TestResolvedOlder: a function may import an older operator set than the model, or a newer one, and pass on what it
+// TestResolveOlder: a function may import an older operator set than the model, or a newer one, and pass on what it
 // is given.
-func TestResolvedOlder(t *testing.T) {
+func TestResolveOlder(t *testing.T) {
 	o, in := orttest.Need(t), floats("x", []float32{1, -2, 3, -.5, .25, -4}, 2, 3)
 	for _, version := range []int64{11, 18} {
 		f := function("Other", "p", "q r", node("Neg", "p", "h"), node("Neg", "h", "q"))
@@ -169,7 +169,7 @@ func TestResolvedOlder(t *testing.T) {
 		f.Outputs[1], f.Opsets[0].Version = "p", version
 		m := whole([]*graph.Function{f}, nil, of("f", node("Other", "x", "a b")), node("Add", "a b", "c"),
 			node("ReduceMean", "c", "d", graph.IntsAttr("axes", 1)), node("Sub", "c d", "y"))
-		got, err := onnxio.Resolved(context.Background(), m, o)
+		got, err := onnxio.Resolve(context.Background(), m, o)
 		must(t, err)
 		if got.Opset("") != max(17, version) {
 			t.Errorf("opset %d", got.Opset(""))
@@ -183,40 +183,40 @@ func TestResolvedOlder(t *testing.T) {
 	}
 }
 
-// TestResolvedAtShape: of a batch of any size the number of columns is known all the same.
-func TestResolvedAtShape(t *testing.T) {
+// TestResolveAtShape: of a batch of any size the number of columns is known all the same.
+func TestResolveAtShape(t *testing.T) {
 	m := resolvable(t)["a condition on sizes"]
 	m.Graph.Inputs[0].Shape[0] = graph.Dim{Size: -1, Param: "N"}
-	if _, err := onnxio.Resolved(context.Background(), m, orttest.Need(t)); err != nil {
+	if _, err := onnxio.Resolve(context.Background(), m, orttest.Need(t)); err != nil {
 		t.Error(err)
 	}
 	m.Graph.Inits[0] = graph.FromInts("last", []int64{0}) // the batch
-	_, err := onnxio.Resolved(context.Background(), m, orttest.Need(t))
+	_, err := onnxio.Resolve(context.Background(), m, orttest.Need(t))
 	if err == nil || !strings.Contains(err.Error(), `If node "y": its condition "c" is not constant`) {
 		t.Errorf("error %v", err)
 	}
 }
 
-// TestResolvedKeeps: what needs nothing is the same model, and the functions of written files stay.
-func TestResolvedKeeps(t *testing.T) {
+// TestResolveKeeps: what needs nothing is the same model, and the functions of written files stay.
+func TestResolveKeeps(t *testing.T) {
 	own := function("Unpack", "p", "q", node("Neg", "p", "q"))
 	own.Domain = onnxio.FunctionDomain
 	m := whole([]*graph.Function{own}, nil, of(onnxio.FunctionDomain, node("Unpack", "x", "y")))
-	if got, err := onnxio.Resolved(context.Background(), m, orttest.Need(t)); err != nil || got != m {
+	if got, err := onnxio.Resolve(context.Background(), m, orttest.Need(t)); err != nil || got != m {
 		t.Errorf("%v", err)
 	}
 	m.Functions = append(m.Functions, function("Abs", "p", "q", node("Abs", "p", "q")))
 	m.Graph.Nodes = []*graph.Node{
 		of(onnxio.FunctionDomain, node("Unpack", "x", "h")), of("f", node("Abs", "h", "y")),
 	}
-	got, err := onnxio.Resolved(context.Background(), m, orttest.Need(t))
+	got, err := onnxio.Resolve(context.Background(), m, orttest.Need(t))
 	must(t, err)
 	if len(got.Functions) != 1 || len(got.Graph.Nodes) != 2 || got.Graph.Nodes[1].Domain != "" {
 		t.Errorf("\n%s", got.Graph.Text())
 	}
 }
 
-func TestResolvedRefuses(t *testing.T) {
+func TestResolveRefuses(t *testing.T) {
 	self := function("Self", "p", "q", of("f", node("Other", "p", "q")))
 	other := function("Other", "p", "q", of("f", node("Self", "p", "q")))
 	doubling := []*graph.Function{function("F0", "p", "q", node("Neg", "p", "q"))}
@@ -236,15 +236,15 @@ func TestResolvedRefuses(t *testing.T) {
 		`"lost", which nothing defines`: whole(nil, []*graph.Tensor{yes("c", 1)},
 			choice(t, "c", "y", body("q", node("Neg", "lost", "q")), body("x"))),
 	} {
-		_, err := onnxio.Resolved(context.Background(), m, orttest.Need(t))
+		_, err := onnxio.Resolve(context.Background(), m, orttest.Need(t))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %.300v, want %q", err, want)
 		}
 	}
 }
 
-// FuzzResolved: no file's functions, attributes and branches make a panic, and what is accepted has none left.
-func FuzzResolved(f *testing.F) {
+// FuzzResolve: no file's functions, attributes and branches make a panic, and what is accepted has none left.
+func FuzzResolve(f *testing.F) {
 	for _, m := range resolvable(f) {
 		data, err := codec.Marshal(m)
 		if err != nil {
@@ -258,7 +258,7 @@ func FuzzResolved(f *testing.F) {
 		if err != nil {
 			return
 		}
-		got, err := onnxio.Resolved(context.Background(), m, o)
+		got, err := onnxio.Resolve(context.Background(), m, o)
 		if err != nil {
 			return
 		}

@@ -108,7 +108,11 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 	if err != nil {
 		return err
 	}
-	if v.Layers, err = qdq.Layers(m); err != nil {
+	plain, err := onnxio.Resolve(ctx, m, e.engine())
+	if err != nil {
+		plain = m // the reason is given below
+	}
+	if v.Layers, err = qdq.Layers(plain); err != nil {
 		e.msg.Warn("the layers cannot be listed: %v", err)
 	}
 	v.count()

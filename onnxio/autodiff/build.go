@@ -111,6 +111,10 @@ func (b *builder) add(n *graph.Node) {
 
 // constant adds t as an initializer, or returns an equal one of this builder.
 func (b *builder) constant(t *graph.Tensor) string {
+	if t == nil { // see graph.FromNumbers
+		b.fail(errors.New("cannot make constants of a gradient: elements are neither float nor double"))
+		return ""
+	}
 	id := fmt.Sprintf("const %d %v %x", t.DType, t.Dims, t.Raw)
 	if v, ok := b.shared[id]; ok {
 		return v

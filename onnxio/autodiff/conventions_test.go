@@ -197,10 +197,21 @@ func TestInferShapes(t *testing.T) {
 		graph.IntAttr("keepdims", 0))
 	old := nb.Op("Squeeze", []string{nb.Op("Unsqueeze", []string{flat}, graph.IntsAttr("axes", 1, 3))},
 		graph.IntsAttr("axes", 1))
+	number := func(v int64) string { return nb.Const(graph.FromInts("n", []int64{v}, 1)) }
+	columns := nb.Op("Slice", []string{shape, number(2), number(9)}) // 3
+	for _, step := range []struct {
+		op string
+		by int64
+	}{{"Mul", 8}, {"Sub", 3}, {"Add", 9}, {"Div", 4}, {"Mod", 4}, {"Mul", 2}, {"Mul", 1}} {
+		columns = nb.Op(step.op, []string{columns, number(step.by)}) // ends with 6
+	}
+	counted := nb.Op("Reshape", []string{"x", nb.Op("Concat", []string{rows, columns}, graph.IntAttr("axis", 0))})
 	if err := autodiff.Infer(b.g, b.types); err != nil {
 		t.Fatal(err)
 	}
-	for v, want := range map[string]string{flat: "float[N,6]", sum: "float[N]", old: "float[N,6,1]", to: "int64[2]"} {
+	for v, want := range map[string]string{
+		counted: "float[N,6]", flat: "float[N,6]", sum: "float[N]", old: "float[N,6,1]", to: "int64[2]",
+	} {
 		if got := b.types[v].String(); got != want {
 			t.Errorf("%s is %s, want %s", v, got, want)
 		}

@@ -145,6 +145,12 @@ func (b *builder) ints(name string, depth int) (elements, bool) {
 			all = elements{append(all.dims, e.dims...), all.constant && e.constant}
 		}
 		return all, true
+	case "Add", "Sub", "Mul", "Div", "Mod":
+		x, ok1 := get(0)
+		y, ok2 := get(1)
+		if ok1 && ok2 {
+			return computed(n, x, y)
+		}
 	case "Slice":
 		from, ok := get(0)
 		if ok {
@@ -168,6 +174,47 @@ func (b *builder) ints(name string, depth int) (elements, bool) {
 		return out, true
 	}
 	return elements{}, false
+}
+
+// computed applies the arithmetic of n to elements, of which one of two lists may have only one.
+func computed(n *graph.Node, x, y elements) (elements, bool) {
+	size := max(len(x.dims), len(y.dims))
+	if len(x.dims) != size && len(x.dims) != 1 || len(y.dims) != size && len(y.dims) != 1 {
+		return elements{}, false
+	}
+	out := elements{constant: true}
+	if len(x.dims) == 0 || len(y.dims) == 0 {
+		return elements{}, false
+	}
+	for i := range size {
+		a, b := x.dims[i%len(x.dims)], y.dims[i%len(y.dims)]
+		d, known := graph.Dim{Size: -1}, (x.constant || a.Size >= 0) && (y.constant || b.Size >= 0)
+		switch {
+		case b == one() && (n.Op == "Mul" || n.Op == "Div"):
+			d = a
+		case !known:
+		case n.Op == "Add":
+			d.Size = a.Size + b.Size
+		case n.Op == "Sub":
+			d.Size = a.Size - b.Size
+		case n.Op == "Mul":
+			d.Size = a.Size * b.Size
+		case b.Size == 0 || n.Op == "Mod" && n.Int("fmod", 0) == 0 && (a.Size < 0 || b.Size < 0):
+			known = false
+		case n.Op == "Div":
+			d.Size = a.Size / b.Size
+		case n.Op == "Mod":
+			d.Size = a.Size % b.Size
+		}
+		out.constant = out.constant && known
+		out.dims = append(out.dims, d)
+	}
+	for i, d := range out.dims {
+		if !out.constant && d.Size < 0 { // it would look like a size that is known
+			out.dims[i].Size = -1
+		}
+	}
+	return out, true
 }
 
 // sliced returns the elements that the Slice n takes of a list.

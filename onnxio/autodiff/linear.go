@@ -105,6 +105,9 @@ func (c *Call) matrices() (a, b, g string) {
 // swapped exchanges two axes of a.
 func (c *Call) swapped(a string, i, j int) string {
 	perm := make([]int64, len(c.Type(a).Shape))
+	if min(i, j) < 0 || max(i, j) >= len(perm) {
+		return c.Fail("%v has no axes %d and %d", c.Type(a), i, j)
+	}
 	for k := range perm {
 		perm[k] = int64(k)
 	}

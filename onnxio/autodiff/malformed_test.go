@@ -2,6 +2,7 @@ package autodiff_test
 
 import (
 	"fmt"
+	"iter"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -44,6 +45,14 @@ func malformed(t *rapid.T, names []string) {
 		switch rapid.IntRange(0, 3).Draw(t, "input") {
 		case 0:
 			v := rapid.SliceOfN(small, 0, 4).Draw(t, "constant")
+			if rapid.Bool().Draw(t, "scales") {
+				f := make([]float32, len(v))
+				for i, x := range v {
+					f[i] = float32(x) / 2
+				}
+				g.Inits = append(g.Inits, graph.FromFloats(name, f, int64(len(f))))
+				break
+			}
 			g.Inits = append(g.Inits, graph.FromInts(name, v, int64(len(v))))
 		case 1:
 			name = ""
@@ -55,7 +64,8 @@ func malformed(t *rapid.T, names []string) {
 	}
 	for _, name := range []string{
 		"axis", "keepdims", "transA", "transB", "to", "start", "end", "group", "ceil_mode",
-		"count_include_pad",
+		"count_include_pad", "p", "blocksize", "num_groups", "batch_dims", "size", "q_num_heads", "kv_num_heads",
+		"num_heads", "is_causal", "interleaved", "rotary_embedding_dim", "exclusive", "reverse", "time_axis", "upper",
 	} {
 		if rapid.Bool().Draw(t, name) {
 			n.Attrs = append(n.Attrs, graph.IntAttr(name, small.Draw(t, name)))
@@ -67,6 +77,11 @@ func malformed(t *rapid.T, names []string) {
 	} {
 		if rapid.Bool().Draw(t, name) {
 			n.Attrs = append(n.Attrs, graph.IntsAttr(name, rapid.SliceOfN(small, 0, 4).Draw(t, name)...))
+		}
+	}
+	for name, of := range wordsOf() {
+		if rapid.Bool().Draw(t, name) {
+			n.Attrs = append(n.Attrs, graph.StringAttr(name, rapid.SampledFrom(of).Draw(t, name)))
 		}
 	}
 	if rapid.Bool().Draw(t, "second output") {
@@ -90,5 +105,16 @@ func malformed(t *rapid.T, names []string) {
 		if _, err := autodiff.Gradients(g, types, v, wrt, autodiff.Options{}); err != nil {
 			t.Log(err)
 		}
+	}
+}
+
+// wordsOf lists attributes that are words, in order: draws must not depend on that of a map.
+func wordsOf() iter.Seq2[string, []string] {
+	return func(yield func(string, []string) bool) {
+		_ = yield("mode", []string{"", "linear", "nearest", "cubic", "CRD", "edge", "reflect", "wrap", "constant"}) &&
+			yield("equation", []string{"", "->", "ij,jk->ik", "...i,i...->...", "ii", "a,b->ba", "ab->c", ",", "aB...->Ba"}) &&
+			yield("reduction", []string{"add", "mul", "none"}) &&
+			yield("coordinate_transformation_mode", []string{"align_corners", "asymmetric", "half_pixel_symmetric", "x"}) &&
+			yield("nearest_mode", []string{"ceil", "floor"}) && yield("auto_pad", []string{"SAME_UPPER", "VALID", "x"})
 	}
 }

@@ -20,7 +20,7 @@ func draws() int {
 	if os.Getenv("CFQ_LONG") == "1" {
 		return 60
 	}
-	return 5
+	return 4
 }
 
 // TestRandom holds every operator of the table against central differences, first and second order, for shapes,

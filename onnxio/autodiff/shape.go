@@ -220,8 +220,11 @@ func tileType(c *Call) ([]Type, error) {
 
 // untiled gives each axis of g two, the repeats and what is repeated, and sums over the former.
 func untiled(c *Call, _ int) string {
-	repeats, _ := c.ints(1) // the driver has checked the types
+	repeats, known := c.ints(1)
 	s := c.Type(c.x()).Shape
+	if !known || len(repeats.dims) != len(s) {
+		return c.Fail("repeats (input %q) are %w", c.in(1), errVariable)
+	}
 	var apart, summed []int64
 	for i, d := range s {
 		summed = append(summed, int64(2*i))
