@@ -279,6 +279,9 @@ func (c *Model) withGradients(values, wrt []string, scalar appender) (*graph.Mod
 			return nil, err
 		}
 		m = d.m
+		if err := foldTransposed(m.Graph); err != nil {
+			return nil, err
+		}
 		for i, name := range names {
 			m.Graph.Nodes = append(m.Graph.Nodes,
 				&graph.Node{Op: "Identity", Inputs: []string{name}, Outputs: []string{gradOf(i)}})
