@@ -29,8 +29,11 @@ type flattener struct {
 func (r *rewriter) flatten() {
 	f := &flattener{rewriter: r, backs: map[*graph.Node]bool{}}
 	for _, n := range slices.Clone(r.g.Nodes) {
-		if n.Is("MatMul") {
+		switch {
+		case n.Is("MatMul"):
 			f.product(n)
+		case n.Is("Einsum"):
+			f.einsum(n)
 		}
 	}
 	if len(f.backs) == 0 {
@@ -64,12 +67,81 @@ func (f *flattener) product(n *graph.Node) {
 		f.inits[c.Name], f.retired[n.Input(1)] = &c, true
 		n.Inputs[1] = c.Name
 	}
-	rows := product(lead)
-	at := slices.Index(f.g.Nodes, n)
+	f.between(n, product(lead), in, out, back)
+}
+
+// between puts n, the product of rows of in numbers with [in, out], between Reshapes from its input and to its output.
+func (f *flattener) between(n *graph.Node, rows graph.Dim, in, out int64, back []int64) {
 	flat := f.reshape(n.Inputs[0], []int64{-1, in}, graph.Shape{rows, {Size: in}})
-	f.g.Nodes = slices.Insert(f.g.Nodes, at, flat)
+	f.g.Nodes = slices.Insert(f.g.Nodes, slices.Index(f.g.Nodes, n), flat)
 	n.Inputs[0] = flat.Outputs[0]
 	f.behind(n, back, graph.Shape{rows, {Size: out}})
+}
+
+// einsum makes the Einsum n a product where it is one of the last axes of a value with stored weights, such as
+// abc,cde->abde or abcd,cde->abe.
+func (f *flattener) einsum(n *graph.Node) {
+	x, w := f.types[n.Input(0)], f.constant(n.Input(1))
+	equation := n.Attr("equation")
+	if w == nil || w.Len() == 0 || len(n.Inputs) != 2 || equation == nil {
+		return
+	}
+	summed, turned, ok := productOf(string(equation.S))
+	if !ok || len(w.Dims) <= summed || len(x.Shape) <= summed {
+		return
+	}
+	v, err := w.Doubles()
+	if err != nil {
+		return
+	}
+	kept := len(w.Dims) - summed
+	axes := w.Dims[summed:] // of the output
+	if turned {
+		axes = w.Dims[:kept]
+	}
+	out := int64(1)
+	for _, d := range axes {
+		out *= d
+	}
+	in := int64(w.Len()) / out
+	if turned {
+		v = transpose(v, int(out), int(in))
+	}
+	lead := x.Shape[:len(x.Shape)-summed]
+	back, ok := sizesOf(append(slices.Clone(lead), graph.Fixed(axes...)...))
+	if !ok {
+		return
+	}
+	f.retired[n.Inputs[1]] = true
+	n.Op, n.Attrs, n.Inputs = "MatMul", nil, []string{n.Inputs[0], f.add("w", v, in, out)}
+	if len(x.Shape) > 2 || len(axes) > 1 {
+		f.between(n, product(lead), in, out, back)
+	}
+}
+
+// productOf reads the equation of an Einsum that sums over the last axes of the first factor and the first of the
+// second, or, turned, its last: how many they are. All other axes of the second are the last of the result.
+func productOf(equation string) (summed int, turned, ok bool) {
+	terms, result, _ := strings.Cut(strings.ReplaceAll(equation, " ", ""), "->")
+	a, b, _ := strings.Cut(terms, ",")
+	for _, term := range []string{a, b, result} {
+		for i, axis := range term {
+			if axis == '.' || axis == ',' || strings.ContainsRune(term[:i], axis) {
+				return 0, false, false
+			}
+		}
+	}
+	for k := 1; k < len(a) && k < len(b); k++ {
+		lead, last := a[:len(a)-k], a[len(a)-k:]
+		switch {
+		case strings.ContainsAny(b, lead):
+		case b[:k] == last && result == lead+b[k:]:
+			return k, false, true
+		case b[len(b)-k:] == last && result == lead+b[:len(b)-k]:
+			return k, true, true
+		}
+	}
+	return 0, false, false
 }
 
 // reshape makes a node, which is not in the graph yet, that gives value the shape to, of the type given.

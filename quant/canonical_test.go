@@ -176,6 +176,20 @@ func forms() []form {
 			h = b.Op("Transpose", []string{b.Op("MatMul", []string{h, b.random("w", 4, 3)})}, graph.IntsAttr("perm", 1, 0, 2))
 			return b.gemm(b.Op("Flatten", []string{h}), 9, 2)
 		}},
+		{"einsum", 4, "Einsum MatMul", func(b *builder) string {
+			einsum := func(equation string, in ...string) string {
+				return b.Op("Einsum", in, graph.StringAttr("equation", equation))
+			}
+			h := einsum("abc, cde -> abde", b.tokens("x", -1, 3, 2), b.random("w", 2, 4, 5))
+			h = einsum("abcd,cde->abe", b.Op("Tanh", []string{h}), b.random("w", 4, 5, 3))
+			h = einsum("btd,ed->bte", h, b.random("w", 4, 3))
+			return einsum("ab,bc->ac", b.Op("Flatten", []string{h}), b.random("w", 12, 2))
+		}},
+		{"an einsum of tokens of their own", 1, "", func(b *builder) string {
+			h := b.Op("Einsum", []string{b.tokens("x", -1, 3, 2), b.random("w", 3, 2, 4)},
+				graph.StringAttr("equation", "btd,tde->bte"))
+			return b.gemm(b.Op("Flatten", []string{h}), 12, 2)
+		}},
 		{"four axes", 2, "MatMul", func(b *builder) string {
 			h := b.Op("MatMul", []string{b.tokens("x", -1, 3, 1, 2), b.random("w", 2, 4)})
 			return b.gemm(b.tokens(h, -1, 12), 12, 2)
