@@ -55,7 +55,10 @@ type inspection struct {
 	Doc      string           `json:"doc,omitempty"`
 	Inputs   []port           `json:"inputs"`
 	Outputs  []port           `json:"outputs"`
-	Decision *decision        `json:"decision,omitempty"`
+	// Columns are those of the data where the model reads them as they are, Classes what it calls its classes.
+	Columns  []columnNote `json:"columns,omitempty"`
+	Classes  []string     `json:"classes,omitempty"`
+	Decision *decision    `json:"decision,omitempty"`
 	// Quantizable says whether cfq can quantize the model; Obstacle, why it cannot, and what to export instead.
 	Quantizable bool            `json:"quantizable"`
 	Obstacle    string          `json:"obstacle,omitempty"`
@@ -70,6 +73,12 @@ type inspection struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Exporter *exporterNotes    `json:"exporter_metadata,omitempty"`
 	Graph    string            `json:"graph,omitempty"`
+}
+
+// columnNote is a column of data that a model reads as it is.
+type columnNote struct {
+	Name   string   `json:"name"`
+	Values []string `json:"values,omitempty"` // categories; none for a number
 }
 
 // decision is how the output is read, see [onnxio.Decision].
@@ -126,7 +135,10 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 		e.msg.Warn("this model cannot be evaluated: %v", err)
 	} else {
 		d := decision(opened.Decision())
-		v.Decision = &d
+		v.Decision, v.Classes = &d, opened.Labels()
+		for _, c := range opened.Columns() {
+			v.Columns = append(v.Columns, columnNote{c.Name, c.Values})
+		}
 		o, err := obstacle(ctx, opened)
 		if err != nil {
 			return err
@@ -248,8 +260,25 @@ func (v *inspection) write(out io.Writer) error {
 	for _, p := range v.Inputs {
 		line("input", "%s %s %s", p.Name, p.Type, p.Shape)
 	}
+	if v.Columns != nil {
+		var numbers, categories []string
+		for _, c := range v.Columns {
+			if c.Values == nil {
+				numbers = append(numbers, c.Name)
+				continue
+			}
+			categories = append(categories, c.Name+" ("+message.List(c.Values, 8)+")")
+		}
+		line("columns", "%s: %s", message.Count(len(v.Columns), "column"), message.List(numbers, 12))
+		for _, c := range categories {
+			line("category", "%s", c)
+		}
+	}
 	for _, p := range v.Outputs {
 		line("output", "%s %s %s", p.Name, p.Type, p.Shape)
+	}
+	if v.Classes != nil {
+		line("classes", "%s", message.List(v.Classes, 12))
 	}
 	if d := v.Decision; d != nil {
 		line("decision", "%s holds %s: %s", d.Output, d.Meaning, d.Reason)
