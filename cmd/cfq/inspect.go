@@ -121,10 +121,6 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 	if err != nil {
 		plain = m // the reason is given below
 	}
-	if v.Layers, err = qdq.Layers(plain); err != nil {
-		e.msg.Warn("the layers cannot be listed: %v", err)
-	}
-	v.count()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -135,7 +131,7 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 		e.msg.Warn("this model cannot be evaluated: %v", err)
 	} else {
 		d := decision(opened.Decision())
-		v.Decision, v.Classes = &d, opened.Labels()
+		v.Decision, v.Classes, plain = &d, opened.Labels(), typed(opened)
 		for _, c := range opened.Columns() {
 			v.Columns = append(v.Columns, columnNote{c.Name, c.Values})
 		}
@@ -145,6 +141,10 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 		}
 		v.Quantizable, v.Obstacle = o == nil, says(o)
 	}
+	if v.Layers, err = qdq.Layers(plain); err != nil {
+		e.msg.Warn("the layers cannot be listed: %v", err)
+	}
+	v.count()
 	if err := addKernels(e, m, v.Layers); err != nil {
 		e.msg.Warn("kernels are not shown: %v", err)
 	}
@@ -155,6 +155,17 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 		return writeJSON(e.stdout, v)
 	}
 	return v.write(e.stdout)
+}
+
+// typed returns the graph of a model that was opened with the types of its values, which the file need not declare.
+func typed(m *onnxio.Model) *graph.Model {
+	g := m.Graph().Clone()
+	g.Graph.Values = nil
+	for _, name := range slices.Sorted(maps.Keys(m.Types())) {
+		t := m.Types()[name]
+		g.Graph.Values = append(g.Graph.Values, graph.Value{Name: name, DType: t.DType, Shape: t.Shape})
+	}
+	return g
 }
 
 // describe fills in all but the layers.
@@ -269,7 +280,9 @@ func (v *inspection) write(out io.Writer) error {
 			}
 			categories = append(categories, c.Name+" ("+message.List(c.Values, 8)+")")
 		}
-		line("columns", "%s: %s", message.Count(len(v.Columns), "column"), message.List(numbers, 12))
+		if numbers != nil {
+			line("numbers", "%s", message.List(numbers, 12))
+		}
 		for _, c := range categories {
 			line("category", "%s", c)
 		}
