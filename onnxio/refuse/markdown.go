@@ -53,7 +53,9 @@ func Markdown() string {
 	}
 	b.WriteString(`
 Numbers may be float, double, float16 or bfloat16, with operator sets 7 to 25. Every operator between the inputs and the
-decision needs a [gradient](operators.md). Worked examples: [PyTorch](../examples/pytorch).
+decision needs a [gradient](operators.md). Worked examples, from training to a gate's verdict:
+[scikit-learn](../examples/sklearn), [PyTorch](../examples/pytorch), [embeddings](../examples/embeddings),
+[FT-Transformer](../examples/ft-transformer), [Keras](../examples/keras).
 
 ## What is refused
 

@@ -1,7 +1,8 @@
 // Pipelines runs the pipelines that the project offers, step by step, on this machine.
 //
-// In: action.yml, examples/ci/gitlab.yml, examples/ci/Makefile and examples/pytorch/walk.sh of this checkout, and the
-// loan example. Out: what each step prints; an error when a step ends otherwise than it must, or a report is missing.
+// In: action.yml, examples/ci/gitlab.yml, examples/ci/Makefile, examples/walk.sh and examples/pytorch/walk.sh of this
+// checkout, and the loan example. Out: what each step prints; an error when a step ends otherwise than it must, or a
+// report is missing.
 // The invariant: what is run are the files themselves, not copies of their commands. Steps that only GitHub can run
 // ("uses") are named and left out.
 package main
@@ -54,6 +55,14 @@ func run(work string) error {
 		}
 		if err := p.gitlab(c.model, c.code); err != nil {
 			return fmt.Errorf("examples/ci/gitlab.yml, %s: %w", c.model, err)
+		}
+	}
+	for _, example := range []string{"sklearn", "embeddings", "ft-transformer", "keras"} {
+		err := p.shell("examples/walk.sh "+example, 0, []string{"OUT=" + filepath.Join(work, example)},
+			"$PROJECT/examples/walk.sh "+example+" | tee walk.txt",
+			"grep -q 'PASS: q.onnx against model.onnx' walk.txt")
+		if err != nil {
+			return err
 		}
 	}
 	return errors.Join(
