@@ -291,12 +291,24 @@ func asked(d *Document) block {
 		}
 		return strconv.FormatFloat(float64(x), 'g', 6, 64)
 	}
-	for _, c := range d.Changes {
+	const most = 40 // features: pixels are many
+	changes := d.Changes
+	if len(changes) > most {
+		changes = slices.Clone(changes)
+		slices.SortStableFunc(changes, func(a, b Changed) int {
+			return max(b.Full.People, b.Quantized.People) - max(a.Full.People, a.Quantized.People)
+		})
+		changes = changes[:most]
+	}
+	for _, c := range changes {
 		b.table.row(c.Feature, strconv.Itoa(c.Full.People), size(c.Full.Median), strconv.Itoa(c.Quantized.People),
 			size(c.Quantized.Median))
 	}
 	if len(d.Changes) > 0 {
 		b.after = []string{"at margin " + margin(r.Margins[r.Headline()].Margin) + ", in the units of the data"}
+	}
+	if n := len(d.Changes); n > most {
+		b.after = append(b.after, fmt.Sprintf("the %d of %d features that most people change; --json has all", most, n))
 	}
 	return b
 }
