@@ -28,7 +28,8 @@ type Column struct {
 	Name   string   // Input, with the place where it has several
 	Values []string // categories, in the order of their inputs; nil is a number
 	DType  graph.DType
-	First  int // of its inputs in the lowered model
+	Strict bool // another category is an error
+	First  int  // of its inputs in the lowered model
 }
 
 // Width is how many inputs of the lowered model the column is.

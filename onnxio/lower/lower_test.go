@@ -15,16 +15,17 @@ import (
 
 // pipeline builds models as exporters do: columns in, a dense layer over what is made of them, probabilities out.
 type pipeline struct {
-	b     *graph.Builder
-	rng   *rand.Rand
-	parts []string
-	width int64
+	b      *graph.Builder
+	rng    *rand.Rand
+	parts  []string
+	width  int64
+	strict map[string]bool // columns in which an unknown category is an error
 }
 
 func newPipeline(seed uint64) *pipeline {
 	return &pipeline{
 		b:   graph.NewBuilder(&graph.Graph{Name: "g"}, ""),
-		rng: rand.New(rand.NewPCG(seed, 5)),
+		rng: rand.New(rand.NewPCG(seed, 5)), strict: map[string]bool{},
 	}
 }
 
@@ -67,7 +68,12 @@ func (p *pipeline) part(v string, width int64) {
 // oneHot is a column of texts as scikit-learn encodes it.
 func (p *pipeline) oneHot(name string, k int) {
 	x := p.input(name, graph.String, 1)
-	v := p.ml("OneHotEncoder", []string{x}, texts4(k), graph.IntAttr("zeros", 1))
+	p.strict[name] = p.rng.IntN(3) == 0
+	zeros := int64(1)
+	if p.strict[name] {
+		zeros = 0
+	}
+	v := p.ml("OneHotEncoder", []string{x}, texts4(k), graph.IntAttr("zeros", zeros))
 	p.part(p.b.Op("Reshape", []string{v, p.ints(-1, int64(k))}), int64(k))
 }
 
@@ -95,6 +101,13 @@ func (p *pipeline) numbers(t graph.DType, names ...string) {
 	scale := graph.Attr{Name: "scale", Kind: graph.AttrFloats, Floats: p.floats(int64(len(names)))}
 	offset := graph.Attr{Name: "offset", Kind: graph.AttrFloats, Floats: p.floats(int64(len(names)))}
 	p.part(p.ml("Scaler", []string{v}, offset, scale), int64(len(names)))
+}
+
+// bins are a column of integers, in steps, as scikit-learn makes bins of it.
+func (p *pipeline) bins(name string) {
+	x := p.b.Op("Cast", []string{p.input(name, graph.Int64, 1)}, graph.IntAttr("to", int64(graph.Float)))
+	below := p.b.Op("Less", []string{x, p.b.Const(graph.FromFloats("edges", []float32{1, 3, 4}, 3))})
+	p.part(p.b.Op("Cast", []string{below}, graph.IntAttr("to", int64(graph.Float))), 3)
 }
 
 // embeddings are columns of indices into a table of their own, or into one for all.
@@ -158,7 +171,7 @@ func random(seed uint64) *pipeline {
 	p := newPipeline(seed)
 	for i := range 1 + p.rng.IntN(5) {
 		name := func(what string) string { return fmt.Sprint(what, i) }
-		switch p.rng.IntN(6) {
+		switch p.rng.IntN(7) {
 		case 0:
 			p.oneHot(name("text"), 1+p.rng.IntN(5))
 		case 1:
@@ -167,6 +180,8 @@ func random(seed uint64) *pipeline {
 			p.numbers(graph.Int64, name("a"), name("b"))
 		case 3:
 			p.numbers(graph.Float, name("x"), name("y"), name("z"))
+		case 5:
+			p.bins(name("bins"))
 		case 4:
 			p.embeddings(name("ids"), true, 2, 1+p.rng.Int64N(6), 4)
 		default:
@@ -197,7 +212,7 @@ func TestRestoredIsTheFile(t *testing.T) {
 				switch {
 				case c.Values == nil:
 					return fmt.Sprint(p.rng.IntN(9))
-				case c.DType == graph.String && p.rng.IntN(4) == 0:
+				case c.DType == graph.String && !p.strict[c.Name] && p.rng.IntN(4) == 0:
 					return "another"
 				}
 				return c.Values[p.rng.IntN(len(c.Values))]

@@ -175,10 +175,14 @@ func (f *Interface) partsOf(b *graph.Builder, columns []Column) (parts []part) {
 			}
 			v = cast(v, graph.Int64)
 		}
+		zeros := int64(1)
+		if c.Strict {
+			zeros = 0
+		}
 		hot := b.Name("onehot")
 		b.Append(&graph.Node{
 			Op: "OneHotEncoder", Domain: learning, Inputs: []string{v}, Outputs: []string{hot},
-			Attrs: []graph.Attr{attr, graph.IntAttr("zeros", 1)},
+			Attrs: []graph.Attr{attr, graph.IntAttr("zeros", zeros)},
 		})
 		hot = b.Op("Reshape", []string{hot, b.Const(graph.FromInts("shape", []int64{-1, int64(len(c.Values))}, 2))})
 		parts = append(parts, part{hot, c.First, c.First + len(c.Values)})
@@ -191,7 +195,7 @@ func (f *Interface) partsOf(b *graph.Builder, columns []Column) (parts []part) {
 func (f *Interface) Direct() bool { return f.direct }
 
 // Feed makes the inputs of the file of rows of the lowered model's input. A row without any category of a column has
-// one that no look-up knows, of integers the first.
+// one that no look-up knows, or the first where there must be one.
 func (f *Interface) Feed(x []float32) ([]*graph.Tensor, error) {
 	last := &f.Columns[len(f.Columns)-1]
 	dim := last.First + last.Width()
@@ -204,7 +208,7 @@ func (f *Interface) Feed(x []float32) ([]*graph.Tensor, error) {
 				return strconv.FormatFloat(float64(of[0]), 'g', -1, 32)
 			}
 			i := slices.Index(of, 1)
-			if i < 0 && c.DType == graph.String {
+			if i < 0 && c.DType == graph.String && !c.Strict {
 				return ""
 			}
 			return c.Values[max(i, 0)]

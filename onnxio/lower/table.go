@@ -47,7 +47,7 @@ func (c *Column) base() string {
 // unknown returns a value that is none of the categories, and whether look-ups take one.
 func (c *Column) unknown(domain []string) (string, bool) {
 	switch {
-	case c.Values == nil || c.DType != graph.String:
+	case c.Values == nil || c.DType != graph.String || c.Strict:
 		return "", false
 	case slices.Contains(domain, ""):
 		return "", true

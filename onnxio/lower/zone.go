@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"cfq/onnxio/graph"
 )
@@ -27,6 +28,8 @@ type zone struct {
 	returns   map[string]bool   // floats of raw values that become integers again, as an index counted from the end does
 	elems     map[string][]elem // of raw values: what a row of them holds
 	domain    [][]string        // by column: categories that look-ups know
+	strict    []bool            // by column: an unknown category is an error
+	depends   map[string][]int  // columns that a raw value is made of
 	tables    []tableSizes
 	frontiers []frontier
 	shaped    []string // raw values whose shape the computation asks for
@@ -54,14 +57,14 @@ type frontier struct {
 
 // zoneOf finds the columns of a graph, their categories, and the values through which the computation sees them.
 func zoneOf(g *graph.Graph) (*zone, error) {
-	z := &zone{g: g, class: map[string]class{}, elems: map[string][]elem{}}
+	z := &zone{g: g, class: map[string]class{}, elems: map[string][]elem{}, depends: map[string][]int{}}
 	for _, v := range g.DataInputs() {
 		z.input(v)
 	}
 	if len(z.errs) > 0 {
 		return nil, errors.Join(z.errs...)
 	}
-	z.domain = make([][]string, len(z.columns))
+	z.domain, z.strict = make([][]string, len(z.columns)), make([]bool, len(z.columns))
 	for _, t := range g.Inits {
 		z.class[t.Name] = fixed
 	}
@@ -71,6 +74,7 @@ func zoneOf(g *graph.Graph) (*zone, error) {
 	}
 	z.ranges()
 	z.categories()
+	z.settle()
 	for _, n := range g.Nodes {
 		z.border(n)
 	}
@@ -111,6 +115,9 @@ func (z *zone) input(v graph.Value) {
 	}
 	if !v.DType.IsFloat() {
 		z.class[v.Name], z.elems[v.Name] = raw, elems
+		for _, e := range elems {
+			z.depends[v.Name] = append(z.depends[v.Name], e.column)
+		}
 	}
 }
 
@@ -133,6 +140,9 @@ func (z *zone) spread() {
 		for _, o := range n.Outputs {
 			back = back || z.returns[o]
 		}
+		if mixes(n) {
+			continue // what a layer makes of columns is the computation, whatever is compared behind it
+		}
 		for _, in := range n.Inputs {
 			z.returns[in] = z.returns[in] || back
 		}
@@ -146,6 +156,35 @@ func (z *zone) spread() {
 			z.class[o] = made
 		}
 	}
+}
+
+// mixes reports whether a node makes numbers of several others.
+func mixes(n *graph.Node) bool {
+	switch n.Op {
+	case "MatMul", "Gemm", "Einsum", "Conv", "Attention", "Softmax", "LogSoftmax", "LayerNormalization",
+		"InstanceNormalization", "GroupNormalization", "RMSNormalization", "LpNormalization", "ArgMax", "TopK", "CumSum":
+		return true
+	}
+	return strings.HasPrefix(n.Op, "Reduce")
+}
+
+// settle leaves what is made of numbers alone to the computation, now that categories are known, but for values that
+// only put columns side by side.
+func (z *zone) settle() {
+	for _, n := range z.g.Nodes {
+		made := z.of(n, z.class)
+		if made == raw && (z.leaves(n) || !z.categorical(n) && !slices.ContainsFunc(n.Outputs, z.numbers)) {
+			made = computed
+		}
+		for _, o := range n.Outputs {
+			z.class[o] = made
+		}
+	}
+}
+
+// categorical reports whether a node's outputs are made of columns of categories.
+func (z *zone) categorical(n *graph.Node) bool {
+	return slices.ContainsFunc(z.depends[n.Outputs[0]], func(c int) bool { return len(z.domain[c]) > 0 })
 }
 
 // of returns what a node's outputs are made of, where known says it of values, and inputs and constants are known.
@@ -185,9 +224,15 @@ func (z *zone) move(n *graph.Node) {
 	if slices.ContainsFunc(n.Inputs, func(in string) bool { return z.class[in] == raw }) {
 		z.lookup(n)
 	}
+	var columns []int
+	for _, in := range n.Inputs {
+		columns = append(columns, z.depends[in]...)
+	}
+	slices.Sort(columns)
+	columns = slices.Compact(columns)
 	for i, o := range n.Outputs {
 		if z.class[o] == raw {
-			z.elems[o] = z.moved(n, i)
+			z.elems[o], z.depends[o] = z.moved(n, i), columns
 		}
 	}
 }
@@ -470,6 +515,7 @@ func (z *zone) lookup(n *graph.Node) {
 		if e.column < 0 {
 			continue
 		}
+		z.strict[e.column] = z.strict[e.column] || n.Op == "OneHotEncoder" && n.Int("zeros", 1) == 0
 		for _, k := range known {
 			if v, err := strconv.ParseInt(k, 10, 64); err == nil && e.shift != 0 {
 				k = strconv.FormatInt(v-e.shift, 10)
@@ -558,7 +604,7 @@ func (z *zone) categories() {
 		if len(c.Values) == 0 {
 			c.Values = nil
 		}
-		c.First = at
+		c.First, c.Strict = at, z.strict[i]
 		at += c.Width()
 	}
 }
