@@ -352,7 +352,7 @@ func TestInputsOfTraining(t *testing.T) {
 func TestMistakesInInputs(t *testing.T) {
 	for _, c := range []struct{ feature, want string }{
 		{`name: a, kind: numeric, log: 1, bounds: [0, 5]`, `3:35: feature "a": log needs spread`},
-		{`name: a, kind: numeric, spread: 1, std: 2`, `3:38: feature "a": without log, spread belongs to a number`},
+		{`name: a, kind: numeric, spread: 1, mean: 0, std: 2`, `3:38: feature "a": without log, spread belongs to a number`},
 		{
 			`name: a, kind: numeric, log: 1, spread: 2`,
 			`values of -1 and below have no logarithm: give a lower bound above that, or clip`,

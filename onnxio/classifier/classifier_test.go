@@ -304,7 +304,8 @@ func TestErrors(t *testing.T) {
 	three := 3
 	two := newMLP(3, 2, 1).model(graph.Dim{Size: -1})
 	second := newMLP(3, 2, 1).model(graph.Dim{Size: -1})
-	second.Graph.Outputs = append(second.Graph.Outputs, graph.Value{Name: "h"})
+	second.Graph.Nodes = append(second.Graph.Nodes, node("Neg", "h", "other")) // nothing that z is computed from
+	second.Graph.Outputs = append(second.Graph.Outputs, graph.Value{Name: "other"})
 	wide := newMLP(3, 2, 1).model(graph.Dim{Size: -1})
 	wide.Graph.Inputs[0].Shape[1] = graph.Dim{Size: -1, Param: "features"}
 	prob := newMLP(3, 1, 1).model(graph.Dim{Size: -1}, node("Neg", "z", "n"), node("Exp", "n", "e"), node("Neg", "e", "y"))
@@ -317,10 +318,10 @@ func TestErrors(t *testing.T) {
 		want string
 	}{
 		{"target", two, Options{Target: &three}, "target class 3 does not exist"},
-		{"outputs", second, Options{}, `outputs "z" and "h" come from different values`},
+		{"outputs", second, Options{}, `outputs "z" and "other" come from different values`},
 		{"features", wide, Options{}, `dimension 1 of input "x" is "features"`},
 		{"probability", prob, Options{}, "declare it in the task file"},
-		{"type", ints, Options{}, "holds int64"},
+		{"type", ints, Options{}, "bound to different types"},
 	} {
 		if _, err := Open(context.Background(), tt.m, e, tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want it to say %q", tt.name, err, tt.want)
