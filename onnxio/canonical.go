@@ -440,15 +440,15 @@ func (r *rewriter) foldBack(n *graph.Node) bool {
 	return false
 }
 
-// foldForward folds n, when it is not on the model's input, into the layers
-// that read it.
+// foldForward folds n into the layers that read it, unless it is what brings the model's inputs to one scale: in the
+// weights of a row, no grid has room for numbers of years and of dollars.
 func (r *rewriter) foldForward(n *graph.Node) bool {
 	if len(n.Outputs) == 0 || r.g.IsOutput(n.Outputs[0]) || len(r.consumers[n.Outputs[0]]) == 0 {
 		return false
 	}
 	y := n.Outputs[0]
 	for i, x := range n.Inputs {
-		if r.producers[x] == nil {
+		if r.scalesInputs(x) {
 			continue
 		}
 		width, wide := r.width(x) // a narrower x would be broadcast
@@ -478,6 +478,27 @@ func (r *rewriter) foldForward(n *graph.Node) bool {
 		}
 		r.drop(n, i)
 		return true
+	}
+	return false
+}
+
+// scalesInputs reports whether a value is made of inputs of the model that no layer has seen.
+func (r *rewriter) scalesInputs(value string) bool {
+	seen := map[string]bool{}
+	for todo := []string{value}; len(todo) > 0; {
+		v := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if v == "" || seen[v] || r.inits[v] != nil {
+			continue
+		}
+		seen[v] = true
+		switch n := r.producers[v]; {
+		case n == nil:
+			return true
+		case n.Is("Gemm") || n.Is("MatMul") || n.Is("Conv") || n.Is("ConvTranspose") || n.Is("Einsum"):
+		default:
+			todo = append(todo, n.Inputs...)
+		}
 	}
 	return false
 }
