@@ -243,7 +243,7 @@ func TestQuantizeErrors(t *testing.T) {
 		{"budget", context.Background(), m, tk, people, ptq.Options{Budget: 1.5}, "invalid budget 1.5: want 2 to 8"},
 		{"task", context.Background(), m, &short, people, ptq.Options{}, "the task's features make 3"},
 		{"people", context.Background(), m, tk, &task.People{}, ptq.Options{}, "no rows to calibrate on"},
-		{"layers", context.Background(), noLayers, tk, people, ptq.Options{}, "no dense layer"},
+		{"layers", context.Background(), noLayers, tk, people, ptq.Options{}, "without dense layers"},
 		{"cancelled", cancelled, m, tk, people, ptq.Options{}, "context canceled"},
 	} {
 		if _, err := ptq.Quantize(
@@ -266,15 +266,15 @@ func TestQuantizeLeavesFixedLayers(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 200)
 	g := m.Graph
-	eye := make([]float32, 25)
-	for i := range 5 {
-		eye[i*6] = 1
+	eye := make([]float32, 4*25) // a matrix for each place
+	for i := range 4 * 5 {
+		eye[i/5*25+i%5*6] = 1
 	}
 	for _, n := range g.Consumers()["x"] {
 		n.Inputs[0] = "flat"
 	}
-	g.Inits = append(g.Inits, graph.FromFloats("eye", eye, 5, 5),
-		graph.FromInts("cube", []int64{-1, 4, 5}, 3), graph.FromInts("rows", []int64{-1, 20}, 2))
+	g.Inits = append(g.Inits, graph.FromFloats("eye", eye, 4, 5, 5),
+		graph.FromInts("cube", []int64{-1, 4, 1, 5}, 4), graph.FromInts("rows", []int64{-1, 20}, 2))
 	g.Nodes = append([]*graph.Node{
 		{Name: "r1", Op: "Reshape", Inputs: []string{"x", "cube"}, Outputs: []string{"c"}},
 		{Name: "cubic", Op: "MatMul", Inputs: []string{"c", "eye"}, Outputs: []string{"d"}},
@@ -285,7 +285,7 @@ func TestQuantizeLeavesFixedLayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := r.Layers[0]
-	if len(r.Layers) != 4 || first.Node != "cubic" || first.Float == "" || first.Params != 25 {
+	if len(r.Layers) != 4 || first.Node != "cubic" || first.Float == "" || first.Params != 100 {
 		t.Errorf("%+v", r.Layers)
 	}
 }
