@@ -251,6 +251,24 @@ func qualified(n *graph.Node) string {
 	return n.Domain + "." + n.Op
 }
 
+// columns shows the columns that a model reads as they are.
+func (v *inspection) columns(line func(label, format string, args ...any)) {
+	var numbers []string
+	for _, c := range v.Columns {
+		if c.Values == nil {
+			numbers = append(numbers, c.Name)
+		}
+	}
+	if numbers != nil {
+		line("numbers", "%s", message.List(numbers, 12))
+	}
+	for _, c := range v.Columns {
+		if c.Values != nil {
+			line("category", "%s (%s)", c.Name, message.List(c.Values, 8))
+		}
+	}
+}
+
 // write shows v to people.
 func (v *inspection) write(out io.Writer) error {
 	g := message.NewLines()
@@ -271,22 +289,7 @@ func (v *inspection) write(out io.Writer) error {
 	for _, p := range v.Inputs {
 		line("input", "%s %s %s", p.Name, p.Type, p.Shape)
 	}
-	if v.Columns != nil {
-		var numbers, categories []string
-		for _, c := range v.Columns {
-			if c.Values == nil {
-				numbers = append(numbers, c.Name)
-				continue
-			}
-			categories = append(categories, c.Name+" ("+message.List(c.Values, 8)+")")
-		}
-		if numbers != nil {
-			line("numbers", "%s", message.List(numbers, 12))
-		}
-		for _, c := range categories {
-			line("category", "%s", c)
-		}
-	}
+	v.columns(line)
 	for _, p := range v.Outputs {
 		line("output", "%s %s %s", p.Name, p.Type, p.Shape)
 	}

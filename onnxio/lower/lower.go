@@ -29,6 +29,7 @@ type Column struct {
 	Values []string // categories, in the order of their inputs; nil is a number
 	DType  graph.DType
 	Strict bool // another category is an error
+	Empty  bool // the empty text is none, but stands for what is not known; others are errors
 	First  int  // of its inputs in the lowered model
 }
 
@@ -84,7 +85,7 @@ func Lower(ctx context.Context, m *graph.Model, o ort.Options) (*graph.Model, *I
 	if f.direct = len(ins) == 1 && ins[0].DType.IsFloat(); f.direct {
 		extractors(low.Graph)
 		f.input = ins[0].Name
-		return low, f, nil
+		return low, f, f.compare(ctx, low, o)
 	}
 	t, err := tabulate(ctx, low, z, o)
 	if err != nil {
@@ -94,6 +95,7 @@ func Lower(ctx context.Context, m *graph.Model, o ort.Options) (*graph.Model, *I
 		return nil, nil, err
 	}
 	f.input = t.x
+	f.outputs(low.Graph)
 	bypass(low.Graph)
 	f.keep(low.Graph)
 	if err := low.Graph.Check(); err != nil {
@@ -150,6 +152,42 @@ func (f *Interface) split(g *graph.Graph) {
 		}
 	}
 	f.consts = unused(g, f.back)
+}
+
+// outputs leaves what the zone alone makes to the nodes behind the model.
+func (f *Interface) outputs(g *graph.Graph) {
+	made := map[string]bool{f.input: true}
+	for _, n := range g.Nodes {
+		for _, o := range n.Outputs {
+			made[o] = true
+		}
+	}
+	for _, t := range g.Inits {
+		made[t.Name] = true
+	}
+	var lost []string
+	g.Outputs = slices.DeleteFunc(g.Outputs, func(v graph.Value) bool {
+		if !made[v.Name] {
+			lost = append(lost, v.Name)
+		}
+		return !made[v.Name]
+	})
+	needed := f.file.Graph.Needed(lost...)
+	var zone []*graph.Node
+	for _, n := range f.file.Graph.Nodes {
+		if needed[n] && !made[n.Outputs[0]] {
+			zone = append(zone, n)
+		}
+	}
+	f.back = append(cloned(zone), f.back...)
+	for _, n := range zone {
+		for _, in := range n.Inputs {
+			known := slices.ContainsFunc(f.consts, func(t *graph.Tensor) bool { return t.Name == in })
+			if t := f.file.Graph.Init(in); t != nil && !known {
+				f.consts = append(f.consts, t)
+			}
+		}
+	}
 }
 
 // unused takes the constants that only other nodes use out of g and returns them; those that both use are copied.

@@ -110,6 +110,18 @@ func (p *pipeline) bins(name string) {
 	p.part(p.b.Op("Cast", []string{below}, graph.IntAttr("to", int64(graph.Float))), 3)
 }
 
+// padded is a column of indices of which 0 has no embedding, beside a step of another column and texts nobody reads.
+func (p *pipeline) padded(name string) {
+	x := p.input(name, graph.Int64, 1)
+	table := p.b.Const(graph.FromFloats("table", p.floats(10), 5, 2))
+	v := p.b.Op("Reshape", []string{p.b.Op("Gather", []string{table, x}), p.ints(-1, 2)})
+	is := p.b.Op("Not", []string{p.b.Op("Equal", []string{x, p.ints(0)})})
+	p.part(p.b.Op("Mul", []string{v, p.b.Op("Cast", []string{is}, graph.IntAttr("to", int64(graph.Float)))}), 2)
+	over := p.b.Op("Greater", []string{p.input(name+" amount", graph.Int64, 1), p.ints(4)})
+	p.part(p.b.Op("Cast", []string{over}, graph.IntAttr("to", int64(graph.Float))), 1)
+	p.input(name+" remark", graph.String, 1)
+}
+
 // embeddings are columns of indices into a table of their own, or into one for all.
 func (p *pipeline) embeddings(name string, shared bool, sizes ...int64) {
 	x := p.input(name, graph.Int64, int64(len(sizes)))
@@ -171,7 +183,7 @@ func random(seed uint64) *pipeline {
 	p := newPipeline(seed)
 	for i := range 1 + p.rng.IntN(5) {
 		name := func(what string) string { return fmt.Sprint(what, i) }
-		switch p.rng.IntN(7) {
+		switch p.rng.IntN(8) {
 		case 0:
 			p.oneHot(name("text"), 1+p.rng.IntN(5))
 		case 1:
@@ -180,6 +192,8 @@ func random(seed uint64) *pipeline {
 			p.numbers(graph.Int64, name("a"), name("b"))
 		case 3:
 			p.numbers(graph.Float, name("x"), name("y"), name("z"))
+		case 6:
+			p.padded(name("padded"))
 		case 5:
 			p.bins(name("bins"))
 		case 4:
@@ -319,6 +333,7 @@ func TestLowerErrors(t *testing.T) {
 			p.b.G.Inputs = append(p.b.G.Inputs, graph.Value{
 				Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "n"}, {Size: -1, Param: "k"}},
 			})
+			p.part("x", 1)
 		},
 	} {
 		p := newPipeline(2)

@@ -169,7 +169,7 @@ func (w *rewriter) linear() error {
 		classes = named
 		bias = make([]float32, classes)
 	}
-	if classes == 0 || len(coef)%classes != 0 || classes != named && (classes != 1 || named != 2) {
+	if classes == 0 || len(coef)%classes != 0 || classes != named {
 		return fmt.Errorf("it has %d coefficients, %d intercepts and %d classes", len(coef), classes, named)
 	}
 	in := len(coef) / classes
@@ -189,17 +189,14 @@ func (w *rewriter) linear() error {
 	pair := func(no, yes string) string { return w.b.Op("Concat", []string{no, yes}, graph.IntAttr("axis", 1)) }
 	var scores string
 	switch {
-	case post == "LOGISTIC" && (opposite || classes == 1): // one logit: log-odds are it, not the difference of two
+	case post == "LOGISTIC" && opposite: // one logit: log-odds are it, not the difference of two
 		z := dense(1, coef[len(coef)-in:], bias[classes-1:])
 		scores = pair(w.b.Op("Sigmoid", []string{w.b.Op("Neg", []string{z})}), w.b.Op("Sigmoid", []string{z}))
-	case classes == 1:
-		z := dense(1, coef, bias)
-		scores = pair(w.b.Op("Neg", []string{z}), z)
 	default:
 		scores = dense(classes, coef, bias)
 	}
 	switch {
-	case post == "LOGISTIC" && !opposite && classes > 1:
+	case post == "LOGISTIC" && !opposite:
 		scores = w.b.Op("Sigmoid", []string{scores})
 	case post == "SOFTMAX":
 		scores = w.b.Op("Softmax", []string{scores}, graph.IntAttr("axis", 1))

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -14,14 +15,15 @@ import (
 
 // tables is what the values at the zone's border are for every category of every column.
 type tables struct {
-	z     *zone
-	x     string // the input of the lowered model
-	rows  []trial
-	from  []int // by column: its first row; row 0 is the first category, or 0, of every column
-	made  map[string][][]float64
-	dims  map[string][]int64 // of a value's row
-	dtype map[string]graph.DType
-	fixed int64 // the batch size that the model insists on, or 0
+	z    *zone
+	x    string // the input of the lowered model
+	rows []trial
+	from []int // by column: its first row; row 0 is the first category, or 0, of every column
+	made map[string][][]float64
+	// unknown is what a value is, by its name and that of a column, where the column has none of its categories.
+	unknown map[[2]string][]float64
+	dims    map[string][]int64 // of a value's row
+	fixed   int64              // the batch size that the model insists on, or 0
 }
 
 // trial is a row in which one column has another value than in row 0.
@@ -29,9 +31,6 @@ type trial struct {
 	column int
 	value  string
 }
-
-// numberProbes are values that columns of numbers are tried with.
-func numberProbes() []string { return []string{"1", "2", "3", "7", "100"} }
 
 // unknownText is a text that no category is.
 const unknownText = "\x01"
@@ -44,57 +43,59 @@ func (c *Column) base() string {
 	return "0"
 }
 
-// unknown returns a value that is none of the categories, and whether look-ups take one.
-func (c *Column) unknown(domain []string) (string, bool) {
+// unknown returns values that are none of the categories, nil where there is none to be tried.
+func (c *Column) unknown(domain []string) []string {
 	switch {
-	case c.Values == nil || c.DType != graph.String || c.Strict:
-		return "", false
+	case c.Values == nil || c.Strict:
+		return nil
 	case slices.Contains(domain, ""):
-		return "", true
+		return []string{"", unknownText}
+	case c.DType == graph.String:
+		return []string{unknownText}
 	}
-	return unknownText, true
+	lo, hi := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, v := range c.Values {
+		k, _ := strconv.ParseInt(v, 10, 64) // a look-up of integers has no others
+		lo, hi = min(lo, k), max(hi, k)
+	}
+	if lo == math.MinInt64 || hi == math.MaxInt64 || lo == 0 && strings.HasPrefix(c.DType.String(), "u") {
+		return []string{strconv.FormatInt(hi+1, 10)}
+	}
+	return []string{strconv.FormatInt(hi+1, 10), strconv.FormatInt(lo-1, 10)}
 }
 
 // tabulate runs the model on every category of each column.
 func tabulate(ctx context.Context, m *graph.Model, z *zone, o ort.Options) (*tables, error) {
 	t := &tables{
 		z: z, rows: []trial{{column: -1}}, made: map[string][][]float64{}, dims: map[string][]int64{},
-		dtype: map[string]graph.DType{},
+		unknown: map[[2]string][]float64{},
 	}
 	for i := range z.columns {
-		c := &z.columns[i]
 		t.from = append(t.from, len(t.rows))
-		values := c.Values
-		if c.DType.IsFloat() {
-			continue // what is made of floats is the computation
-		} else if values == nil {
-			values = numberProbes()
-		}
-		for _, v := range values {
+		for _, v := range z.columns[i].Values {
 			t.rows = append(t.rows, trial{i, v})
 		}
-		if u, ok := c.unknown(z.domain[i]); ok {
-			t.rows = append(t.rows, trial{i, u})
-		}
+	}
+	if len(t.rows) > maxColumns {
+		return nil, fmt.Errorf("the columns have %d categories, more than %d", len(t.rows), maxColumns)
 	}
 	for _, v := range m.Graph.DataInputs() {
-		if d := v.Shape[0].Size; d > 0 {
-			t.fixed = d
+		if len(v.Shape) > 0 && v.Shape[0].Size > 0 {
+			t.fixed = v.Shape[0].Size
 		}
 	}
-	if err := t.run(ctx, m, o); err != nil {
-		return nil, err
-	}
-	return t, nil
+	return t, t.run(ctx, m, o)
 }
 
-// run computes the values at the border for all rows.
+// run computes the values at the border for all rows, and for a value of each column that is no category.
 func (t *tables) run(ctx context.Context, m *graph.Model, o ort.Options) error {
 	g := m.Clone()
 	g.Graph.Outputs = nil
 	b := graph.NewBuilder(g.Graph, "cfq.table.")
 	var names []string
+	var values []string
 	for _, f := range t.z.frontiers {
+		values = append(values, f.value)
 		names = append(names, b.Op("Cast", []string{f.value}, graph.IntAttr("to", int64(graph.Double))))
 		g.Graph.Outputs = append(g.Graph.Outputs, graph.Value{Name: names[len(names)-1]})
 	}
@@ -107,40 +108,92 @@ func (t *tables) run(ctx context.Context, m *graph.Model, o ort.Options) error {
 		return fmt.Errorf("the model does not load: %w", err)
 	}
 	defer s.Close() //nolint:errcheck // nothing was written
-	batch := len(t.rows)
-	if t.fixed > 0 {
-		batch = int(t.fixed)
-	}
 	inputs := g.Graph.DataInputs()
-	needed := g.Graph.Needed(names...)
-	used := map[string]bool{}
-	for n := range needed {
-		for _, in := range n.Inputs {
-			used[in] = true
-		}
-	}
-	for from := 0; from < len(t.rows); from += batch {
+	some := func(rows []trial, batch int) ([]*graph.Tensor, error) {
 		in := make([]*graph.Tensor, 0, len(inputs))
 		for _, v := range inputs {
 			tensor, err := feed(v, t.z.columns, batch, func(row, column int) string {
-				row = min(from+row, len(t.rows)-1)
-				if t.rows[row].column == column {
-					return t.rows[row].value
+				if r := rows[min(row, len(rows)-1)]; r.column == column {
+					return r.value
 				}
 				return t.z.columns[column].base()
 			})
 			if err != nil {
-				return err
+				return nil, err
 			}
 			in = append(in, tensor)
 		}
-		out, err := s.Run(ctx, in)
+		return s.Run(ctx, in)
+	}
+	batch := max(1, min(len(t.rows), maxTrials))
+	if t.fixed > 0 {
+		batch = int(t.fixed)
+	}
+	for from := 0; from < len(t.rows); from += batch {
+		rows := t.rows[from:min(from+batch, len(t.rows))]
+		size := batch
+		if t.fixed == 0 {
+			size = len(rows)
+		}
+		out, err := some(rows, size)
 		if err != nil {
 			return fmt.Errorf("the model does not run on the categories of its columns: %w", err)
 		}
-		for i, f := range t.z.frontiers {
-			if err := t.collect(f.value, out[i], batch, min(batch, len(t.rows)-from)); err != nil {
+		for i, value := range values {
+			if err := t.collect(value, out[i], size, len(rows)); err != nil {
 				return err
+			}
+		}
+	}
+	return t.others(ctx, values, func(r trial) ([]*graph.Tensor, error) { return some([]trial{r}, max(1, int(t.fixed))) })
+}
+
+// maxTrials is how many rows are run at once.
+const maxTrials = 4096
+
+// others runs values that are no category. A column whose look-ups refuse one, or take two of them for different
+// things, is strict: in what is written another category is an error, and not in silence something else.
+func (t *tables) others(ctx context.Context, values []string, run func(trial) ([]*graph.Tensor, error)) error {
+	for i := range t.z.columns {
+		c := &t.z.columns[i]
+		var first [][]float64
+		for _, u := range c.unknown(t.z.domain[i]) {
+			out, err := run(trial{i, u})
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if c.Strict = c.Strict || err != nil; c.Strict {
+				if u == unknownText && first != nil {
+					c.Empty = true // the empty text alone
+				}
+				break
+			}
+			var all [][]float64
+			for k, value := range values {
+				v, err := out[k].Doubles()
+				if err != nil {
+					return err
+				}
+				if made := t.made[value]; made != nil {
+					if len(v) < len(made[0]) {
+						return fmt.Errorf("the value %q has another shape for a category of column %q that is not known", value, c.Name)
+					}
+					v = v[:len(made[0])]
+				}
+				all = append(all, v)
+			}
+			if first == nil {
+				first = all
+			}
+			c.Strict = !slices.EqualFunc(first, all, slices.Equal)
+			c.Empty = c.Strict && u == unknownText
+		}
+		if c.Strict && !c.Empty {
+			continue
+		}
+		for k, value := range values {
+			if first != nil && t.made[value] != nil {
+				t.unknown[[2]string{value, c.Name}] = first[k]
 			}
 		}
 	}
@@ -156,11 +209,14 @@ func (t *tables) collect(value string, out *graph.Tensor, batch, rows int) error
 	if len(out.Dims) == 0 || out.Dims[0] != int64(batch) {
 		return fmt.Errorf("the value %q, which is made of categories, has the shape %v for %d rows", value, out.Dims, batch)
 	}
+	t.dims[value] = out.Dims[1:]
+	if t.z.numbers(value) {
+		return nil
+	}
 	size := len(v) / batch
 	for i := range rows {
 		t.made[value] = append(t.made[value], v[i*size:(i+1)*size])
 	}
-	t.dims[value] = out.Dims[1:]
 	return nil
 }
 
@@ -168,15 +224,22 @@ func (t *tables) collect(value string, out *graph.Tensor, batch, rows int) error
 func feed(v graph.Value, columns []Column, rows int, value func(row, column int) string) (*graph.Tensor, error) {
 	dims := []int64{int64(rows)}
 	size := int64(1)
-	for _, d := range v.Shape[1:] {
-		dims = append(dims, d.Size)
-		size *= d.Size
+	for _, d := range v.Shape[min(1, len(v.Shape)):] {
+		dims = append(dims, max(d.Size, 1))
+		size *= max(d.Size, 1)
 	}
 	first := slices.IndexFunc(columns, func(c Column) bool { return c.Input == v.Name })
 	var all []string
 	for i := range rows {
 		for k := range int(size) {
-			all = append(all, value(i, first+k))
+			switch {
+			case first >= 0:
+				all = append(all, value(i, first+k))
+			case v.DType == graph.String: // nothing reads it
+				all = append(all, "")
+			default:
+				all = append(all, "0")
+			}
 		}
 	}
 	t := &graph.Tensor{Name: v.Name, DType: v.DType, Dims: dims}
@@ -209,36 +272,75 @@ type piece struct {
 
 // pieces divides a row of a value by the columns that its elements depend on.
 func (t *tables) pieces(value string) ([]piece, error) {
+	elems := t.z.elems[value]
+	if t.z.numbers(value) {
+		return join(t.z.columns, slices.Collect(func(yield func(int) bool) {
+			for _, e := range elems {
+				if !yield(e.column) {
+					return
+				}
+			}
+		})), nil
+	}
 	rows := t.made[value]
 	owner := make([]int, len(rows[0]))
 	for e := range owner {
 		owner[e] = -1
+		if len(elems) == len(owner) && elems[e].column >= 0 && elems[e].shift == 0 &&
+			t.z.columns[elems[e].column].Values == nil {
+			owner[e] = elems[e].column // a number among categories
+		}
 	}
-	for i, r := range t.rows[1:] {
-		for e, v := range rows[i+1] {
-			if v == rows[0][e] || math.IsNaN(v) && math.IsNaN(rows[0][e]) || owner[e] == r.column {
+	for _, c := range t.z.depends[value] {
+		if t.z.columns[c].Values == nil && !slices.Contains(owner, c) {
+			return nil, fmt.Errorf("column %q holds whole numbers, of which the value %q is not made by looking up: export it "+
+				"as float", t.z.columns[c].Name, value)
+		}
+	}
+	others := func(column int, row []float64) error {
+		for e, v := range row {
+			if v == rows[0][e] || math.IsNaN(v) && math.IsNaN(rows[0][e]) || owner[e] == column {
 				continue
 			}
 			if owner[e] >= 0 {
-				return nil, fmt.Errorf("the value %q depends on the columns %q and %q together: a table of each is needed", value,
-					t.z.columns[owner[e]].Name, t.z.columns[r.column].Name)
+				return fmt.Errorf("the value %q depends on the columns %q and %q together: a table of each is needed", value,
+					t.z.columns[owner[e]].Name, t.z.columns[column].Name)
 			}
-			owner[e] = r.column
+			owner[e] = column
+		}
+		return nil
+	}
+	for i, r := range t.rows[1:] {
+		if err := others(r.column, rows[i+1]); err != nil {
+			return nil, err
 		}
 	}
+	for i := range t.z.columns {
+		if u := t.unknown[[2]string{value, t.z.columns[i].Name}]; u != nil {
+			if err := others(i, u); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return join(t.z.columns, owner), nil
+}
+
+// join makes runs of elements with one owner. Constants go with the categories beside them.
+func join(columns []Column, owner []int) []piece {
 	var out []piece
+	category := func(c int) bool { return c >= 0 && columns[c].Values != nil }
 	for e, c := range owner {
 		last := len(out) - 1
 		switch {
-		case last >= 0 && (out[last].column == c || c < 0 && t.z.columns[out[last].column].Values != nil):
+		case last >= 0 && (category(c) || c < 0) && out[last].column == c, last >= 0 && c < 0 && category(out[last].column):
 			out[last].to = e + 1
-		case last >= 0 && out[last].column < 0 && t.z.columns[c].Values != nil:
+		case last >= 0 && out[last].column < 0 && category(c):
 			out[last] = piece{c, out[last].from, e + 1}
 		default:
 			out = append(out, piece{c, e, e + 1})
 		}
 	}
-	return out, nil
+	return out
 }
 
 // rewrite puts the input of the lowered model in place of those of the file.
@@ -276,9 +378,9 @@ func (t *tables) rewrite(g *graph.Graph) error {
 	for _, v := range t.z.shaped {
 		shapes[v] = w.standIn(v, inputs)
 	}
-	made, floats := map[string]bool{}, map[string]bool{}
+	made, floats, types := map[string]bool{}, map[string]bool{}, map[string]graph.DType{}
 	for _, f := range t.z.frontiers {
-		made[f.value] = true
+		made[f.value], types[f.value] = true, f.dtype
 	}
 	for _, n := range g.Nodes {
 		for _, o := range n.Outputs {
@@ -289,6 +391,12 @@ func (t *tables) rewrite(g *graph.Graph) error {
 		zoned := slices.ContainsFunc(n.Outputs, func(o string) bool { return made[o] || t.z.class[o] == raw })
 		if zoned {
 			continue
+		}
+		for i, in := range n.Inputs {
+			// What counts with integers gets integers; a gradient has no use for it.
+			if made[in] && t.z.numbers(in) && !n.Is("Cast") {
+				n.Inputs[i] = w.b.Op("Cast", []string{in}, graph.IntAttr("to", int64(types[in])))
+			}
 		}
 		if n.Is("Cast") && graph.DType(n.Int("to", 0)) == graph.Float && floats[n.Input(0)] {
 			n.Op, n.Attrs = "Identity", nil
@@ -370,6 +478,9 @@ func (w *lowering) sliced(v string) bool {
 // number makes an input of floats of its columns.
 func (w *lowering) number(v graph.Value) {
 	first := slices.IndexFunc(w.z.columns, func(c Column) bool { return c.Input == v.Name })
+	if first < 0 {
+		return // nothing reads it
+	}
 	dims := []int64{}
 	size := 1
 	for _, d := range v.Shape[1:] {
@@ -390,15 +501,13 @@ func (w *lowering) frontier(f frontier) error {
 	for i := 0; i < len(pieces); i++ {
 		p := pieces[i]
 		if p.column >= 0 && w.z.columns[p.column].Values == nil {
-			from := i
-			for i+1 < len(pieces) && w.follows(f.value, pieces[i], pieces[i+1]) {
-				i++
+			from := w.z.columns[p.column].First
+			to := from + 1
+			for ; i+1 < len(pieces) && pieces[i+1].column == pieces[i].column+1 &&
+				w.z.columns[pieces[i+1].column].Values == nil; i++ {
+				to++
 			}
-			part, err := w.numbers(f.value, pieces[from:i+1])
-			if err != nil {
-				return err
-			}
-			parts = append(parts, part)
+			parts = append(parts, w.slice(from, to))
 			continue
 		}
 		parts = append(parts, w.category(f.value, p))
@@ -416,33 +525,6 @@ func (w *lowering) frontier(f frontier) error {
 	return nil
 }
 
-// identity reports whether the elements of a piece are the numbers of its column.
-func (w *lowering) identity(value string, p piece) bool {
-	rows := w.made[value]
-	ok := p.to == p.from+1 && rows[0][p.from] == 0
-	for i, probe := range numberProbes() {
-		x, _ := strconv.ParseFloat(probe, 64)
-		ok = ok && rows[w.from[p.column]+i][p.from] == x
-	}
-	return ok
-}
-
-// follows reports whether two pieces are numbers of columns that stand side by side.
-func (w *lowering) follows(value string, a, b piece) bool {
-	return b.column == a.column+1 && w.z.columns[b.column].Values == nil && w.identity(value, a) && w.identity(value, b)
-}
-
-// numbers makes the elements that are columns of numbers.
-func (w *lowering) numbers(value string, pieces []piece) (string, error) {
-	first, last := pieces[0], pieces[len(pieces)-1]
-	c := &w.z.columns[first.column]
-	if w.identity(value, first) {
-		return w.slice(c.First, w.z.columns[last.column].First+1), nil
-	}
-	return "", fmt.Errorf("column %q holds whole numbers, of which the value %q is not made by looking up: export it as "+
-		"float", c.Name, value)
-}
-
 // category makes the elements that one column of categories decides, or none.
 func (w *lowering) category(value string, p piece) string {
 	rows := w.made[value]
@@ -457,8 +539,8 @@ func (w *lowering) category(value string, p piece) string {
 	n := len(c.Values)
 	table := make([]float64, 0, n*size)
 	unknown := make([]float64, size)
-	if _, ok := c.unknown(w.z.domain[p.column]); ok {
-		copy(unknown, rows[w.from[p.column]+n][p.from:p.to])
+	if u := w.unknown[[2]string{value, c.Name}]; u != nil {
+		copy(unknown, u[p.from:p.to])
 	}
 	identity, biased := n == size, false
 	for i := range n {

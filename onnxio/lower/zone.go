@@ -59,10 +59,15 @@ type frontier struct {
 func zoneOf(g *graph.Graph) (*zone, error) {
 	z := &zone{g: g, class: map[string]class{}, elems: map[string][]elem{}, depends: map[string][]int{}}
 	for _, v := range g.DataInputs() {
-		z.input(v)
+		if reads(g, v.Name) { // what only stands in the file is no column
+			z.input(v)
+		}
 	}
 	if len(z.errs) > 0 {
 		return nil, errors.Join(z.errs...)
+	}
+	if len(z.columns) == 0 {
+		return nil, errors.New("the model reads none of its inputs")
 	}
 	z.domain, z.strict = make([][]string, len(z.columns)), make([]bool, len(z.columns))
 	for _, t := range g.Inits {
@@ -79,6 +84,13 @@ func zoneOf(g *graph.Graph) (*zone, error) {
 		z.border(n)
 	}
 	return z, errors.Join(z.errs...)
+}
+
+// reads reports whether a node of g reads a value.
+func reads(g *graph.Graph, value string) bool {
+	return slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool {
+		return n.HasGraphs() || slices.Contains(n.Inputs, value)
+	})
 }
 
 // input adds the columns of an input.
@@ -231,8 +243,12 @@ func (z *zone) move(n *graph.Node) {
 	slices.Sort(columns)
 	columns = slices.Compact(columns)
 	for i, o := range n.Outputs {
-		if z.class[o] == raw {
-			z.elems[o], z.depends[o] = z.moved(n, i), columns
+		if columns == nil {
+			continue
+		}
+		z.depends[o] = columns
+		if e := z.moved(n, i); len(e) <= maxColumns {
+			z.elems[o] = e
 		}
 	}
 }
@@ -492,8 +508,12 @@ func (z *zone) lookup(n *graph.Node) {
 	switch n.Op {
 	case "Equal":
 		for i, in := range n.Inputs {
-			if z.class[in] == raw && len(n.Inputs) == 2 {
-				known, x = texts(constant(z.g, n.Input(1-i))), z.elems[in]
+			if z.class[in] != raw || len(n.Inputs) != 2 {
+				continue
+			}
+			// Another integer than a single one that is asked for may be any; a list of them is a one-hot.
+			if asked := texts(constant(z.g, n.Input(1-i))); len(asked) > 1 || z.dtype(in) == graph.String {
+				known, x = asked, z.elems[in]
 			}
 		}
 	case "OneHot":
@@ -572,7 +592,7 @@ func (z *zone) ranges() {
 		slices.Sort(shifts)
 		shifts = append(slices.Compact(shifts), t.rows)
 		for _, e := range t.elems {
-			if e.column < 0 || len(z.domain[e.column]) > 0 {
+			if e.column < 0 {
 				continue
 			}
 			next := shifts[slices.Index(shifts, e.shift)+1]
@@ -581,7 +601,9 @@ func (z *zone) ranges() {
 				continue
 			}
 			for k := range next - e.shift {
-				z.domain[e.column] = append(z.domain[e.column], strconv.FormatInt(k, 10))
+				if v := strconv.FormatInt(k, 10); k >= int64(len(z.domain[e.column])) || !slices.Contains(z.domain[e.column], v) {
+					z.domain[e.column] = append(z.domain[e.column], v)
+				}
 			}
 		}
 	}
@@ -595,7 +617,7 @@ func (z *zone) categories() {
 		c := &z.columns[i]
 		c.Values = slices.DeleteFunc(slices.Clone(z.domain[i]), func(v string) bool { return v == "" })
 		if c.DType == graph.Bool && c.Values != nil {
-			c.Values = []string{"0", "1"}
+			c.Values, z.strict[i] = []string{"0", "1"}, true
 		}
 		if c.DType == graph.String && len(c.Values) == 0 {
 			z.errs = append(z.errs, fmt.Errorf("which texts input %q may hold is not known: no look-up of its values is in "+
