@@ -58,7 +58,10 @@ func layerless() kind {
 }
 
 // kinds are the kinds that the graph shows, the most common first.
-func kinds() []kind {
+func kinds() []kind { return slices.Concat(learned(), shaped()) }
+
+// learned are kinds that learn something else than weights of layers.
+func learned() []kind {
 	return []kind{
 		{
 			name: "an ensemble of decision trees",
@@ -101,6 +104,12 @@ func kinds() []kind {
 				return label(m.first(is("LSTM", "GRU", "RNN", "Loop", "Scan", "LinearAttention", "AttnLSTM")))
 			},
 		},
+	}
+}
+
+// shaped are kinds that read or decide something else than a row of columns.
+func shaped() []kind {
+	return []kind{
 		{
 			name: "a text or sequence model",
 			made: "tokenizers, TfidfVectorizer, CountVectorizer, transformers over token numbers",
