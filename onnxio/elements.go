@@ -46,6 +46,24 @@ func inFloat(g *graph.Model) (*graph.Model, *elements, error) {
 	return c.m, e, nil
 }
 
+// Coarse is how many times further than of float32 results of the file may lie from the model's, which computes in
+// float32 where the file has floats of 16 bits.
+func (m *Model) Coarse() float64 {
+	coarse := 1.0
+	if m.given == nil {
+		return coarse
+	}
+	for _, t := range m.given.dtypes {
+		switch t {
+		case graph.Float16:
+			coarse = max(coarse, 50)
+		case graph.BFloat16:
+			coarse = max(coarse, 400)
+		}
+	}
+	return coarse
+}
+
 // conversion is one run of inFloat.
 type conversion struct {
 	m    *graph.Model

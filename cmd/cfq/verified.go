@@ -72,6 +72,7 @@ func (f *taskFlags) verify(
 	if err != nil {
 		return nil, err
 	}
+	s.Coarse = m.Coarse()
 	plain := *t
 	if plain.Target.Threshold = 0; plain.Target.Output == string(onnxio.Probabilities) {
 		plain.Target.Threshold = 0.5

@@ -24,6 +24,8 @@ type Scores struct {
 	// Probabilities says that the numbers of each row lie in [0, 1] and sum to 1, or that all of one column lie in
 	// [0, 1]; they are logits otherwise.
 	Probabilities bool
+	// Coarse is how many times further than usual a score may be off: 16-bit floats have few digits. 0 is 1.
+	Coarse float64
 }
 
 const (
@@ -213,7 +215,7 @@ func (s *Scores) away(i int, prediction float64) float64 {
 	if !s.Probabilities {
 		size = max(1, math.Abs(s.Values[i]))
 	}
-	if d := math.Abs(prediction-s.Values[i]) / size / tolerance; !math.IsNaN(d) {
+	if d := math.Abs(prediction-s.Values[i]) / size / tolerance / max(1, s.Coarse); !math.IsNaN(d) {
 		return d
 	}
 	return math.Inf(1)
