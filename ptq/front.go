@@ -60,14 +60,14 @@ func number(front *onnxio.Front, f *task.Feature, at int) {
 	switch {
 	case f.Log != nil:
 		scale, shift = f.Std, f.Log.Add
-	case f.Plain:
+	case f.Spread != 0:
 		scale = f.Std
 	}
 	front.Matrix[f.Offset*front.To+at], front.Shift[at] = float32(scale), float32(shift)
 	if f.Clip != nil {
 		within := func(raw float64) float32 {
 			switch {
-			case f.Plain:
+			case f.Spread != 0:
 			case f.Log != nil:
 				raw += f.Log.Add
 			default:
@@ -99,7 +99,7 @@ func inputDomain(t *task.Task) [][]float32 {
 				out = append(out, []float32{float32(lo), float32(hi)})
 			case !f.Kind.IsNumber():
 				out = append(out, []float32{0, 1})
-			case f.Kind == task.Ordinal && len(f.Levels) > 0 && f.Log == nil && !f.Plain && f.Clip == nil:
+			case f.Kind == task.Ordinal && len(f.Levels) > 0 && f.Log == nil && f.Spread == 0 && f.Clip == nil:
 				out = append(out, []float32{f.ToInput(f.Levels[0]), f.ToInput(f.Levels[len(f.Levels)-1])})
 			default:
 				out = append(out, nil)

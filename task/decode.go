@@ -265,7 +265,7 @@ func (d *decoder) sparsityKeys(s *Sparsity) []key {
 
 func (d *decoder) featureKeys(t *Task, f *Feature) []key {
 	mean, std := &f.Mean, &f.Std
-	if f.Plain {
+	if f.Spread != 0 {
 		mean, std = new(float64), new(float64)
 	}
 	if f.Log != nil {
@@ -282,8 +282,8 @@ func (d *decoder) featureKeys(t *Task, f *Feature) []key {
 		{Name: "kind", Value: kind, Fallback: required},
 		{Name: "shape", Value: d.counts(&m.Shape)},
 		{Name: "layout", Value: config.Word(&d.Decoder, &m.Layout, ChannelsFirst, ChannelsLast)},
-		{Name: "mean", Value: d.numbersOr(d.Number(mean), &m.Means), Keep: true, Omit: f.Plain},
-		{Name: "std", Value: d.numbersOr(d.Above0(std), &m.Stds), Omit: f.Plain},
+		{Name: "mean", Value: d.numbersOr(d.Number(mean), &m.Means), Keep: true, Omit: f.Spread != 0},
+		{Name: "std", Value: d.numbersOr(d.Above0(std), &m.Stds), Omit: f.Spread != 0},
 		{Name: "one", Value: d.Text(&f.One), Keep: true},
 		{Name: "zero", Value: d.Text(&f.Zero)},
 		{Name: "values", Value: d.Texts(&f.Values)},

@@ -82,7 +82,7 @@ type Feature struct {
 	Name      string
 	Column    string // default: Name
 	Kind      Kind
-	Mean, Std float64   // Numeric, Ordinal: of the raw values; default 0 and 1. With Log or Plain, 0 and their spread
+	Mean, Std float64   // Numeric, Ordinal: of the raw values; default 0 and 1. With Log, 0 and their spread
 	One, Zero string    // Binary; Zero may be "": then every value but One and missing ones is the zero
 	Values    []string  // OneHot: in the order of the inputs. Ordinal: the domain as written, or nil
 	Levels    []float64 // Ordinal with Values: the domain, ascending
@@ -94,8 +94,9 @@ type Feature struct {
 	Thresholds []float64
 	// Clip is a pair, nil when not given: the model gets the nearest value between them. A side may be infinite.
 	Clip []float64
-	// Plain: the model gets the number as it is.
-	Plain bool
+	// Spread is not 0 when the model gets the number as it is: it is what changes and costs are counted in. Mean is 0 then,
+	// and Std the power of 2 next to Spread, so that the model gets the very number.
+	Spread float64
 	// Log is not nil when the model gets the logarithm.
 	Log *Log
 	// Inputs are the model's inputs for each value of a category, nil when they are the feature's own.

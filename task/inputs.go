@@ -16,7 +16,9 @@ func (t *Task) Made() bool {
 	return slices.ContainsFunc(t.Features, func(f Feature) bool { return f.made() })
 }
 
-func (f *Feature) made() bool { return f.Clip != nil || f.Log != nil || f.Plain || f.Inputs != nil }
+func (f *Feature) made() bool {
+	return f.Clip != nil || f.Log != nil || f.Spread != 0 || f.Inputs != nil
+}
 
 // ModelInputs returns how many inputs the model has of the feature: Width, unless Inputs says otherwise.
 func (f *Feature) ModelInputs() int {
@@ -81,12 +83,17 @@ func (f *Feature) unreadable(v float64) error {
 	return nil
 }
 
+// Plain makes the feature one whose numbers the model gets as they are.
+func (f *Feature) Plain(spread float64) {
+	f.Mean, f.Std, f.Spread = 0, math.Exp2(math.Round(math.Log2(spread))), spread
+}
+
 // madeKeys are what the model gets of a feature where that is not (value - mean) / std, or the inputs of its kind.
 func (d *decoder) madeKeys(f *Feature) []key {
 	l := &Log{}
 	spread := &l.Std
-	if f.Plain {
-		spread = &f.Std
+	if f.Spread != 0 {
+		spread = &f.Spread
 	}
 	if f.Log != nil {
 		l, spread = f.Log, &f.Std
@@ -98,7 +105,7 @@ func (d *decoder) madeKeys(f *Feature) []key {
 	return []key{
 		{Name: "clip", Value: value{Form: pairOf(sideForm), Out: clip}, Omit: f.Clip == nil},
 		{Name: "log", Value: d.Number(&l.Add), Omit: f.Log == nil, Keep: true},
-		{Name: "spread", Value: d.Above0(spread), Omit: f.Log == nil && !f.Plain, Keep: true},
+		{Name: "spread", Value: d.Above0(spread), Omit: f.Log == nil && f.Spread == 0, Keep: true},
 		{Name: "inputs", Value: inputs, Omit: f.Inputs == nil},
 	}
 }
@@ -127,7 +134,8 @@ func (e entry) settleLog() {
 				"`cfq task init` makes it from data")
 		}
 	case e.Has("spread") && !e.Has("mean") && !e.Has("std"):
-		e.Mean, e.Plain, e.Log = 0, e.Kind.IsNumber(), nil
+		e.Log = nil
+		e.Plain(e.Std)
 	default:
 		if e.Has("spread") {
 			e.errorf("spread", "without log, spread belongs to a number that the model gets as it is: changes are counted in "+

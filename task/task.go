@@ -213,7 +213,7 @@ func (t *Task) EncodingHash() string {
 		if f.made() {
 			fmt.Fprintf(h, "%v %v %v\n", f.Clip, f.Log, f.Inputs)
 		}
-		if f.Plain {
+		if f.Spread != 0 {
 			fmt.Fprintln(h, "as it is")
 		}
 	}

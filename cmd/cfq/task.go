@@ -456,7 +456,7 @@ func writeCheck(out io.Writer, t *task.Task, r *draft.Report) {
 		numbers := []string{"-", "-", "-", "-"}
 		if f := &columns[i]; c.Mean != nil {
 			numbers[1], numbers[3] = brief(*c.Mean), brief(*c.Std)
-			if f.Log == nil && !f.Plain && (f.Mean != 0 || f.Std != 1) { // of a logarithm they are not those of the data
+			if f.Log == nil && f.Spread == 0 && (f.Mean != 0 || f.Std != 1) { // of a logarithm they are not those of the data
 				numbers[0], numbers[2] = brief(f.Mean), brief(f.Std)
 			}
 		}
@@ -585,8 +585,8 @@ func inputWords(f *task.Feature) string {
 		words = append(words, fmt.Sprintf("(ln(value + %s) - %s) / %s, changes counted by %s", task.Decimal(l.Add),
 			task.Decimal(l.Mean), task.Decimal(l.Std), task.Decimal(f.Std)))
 	}
-	if f.Plain {
-		words = append(words, "the value itself, changes counted by "+task.Decimal(f.Std))
+	if f.Spread != 0 {
+		words = append(words, "the value itself, changes counted by "+task.Decimal(f.Spread))
 	}
 	for i, row := range f.Inputs {
 		words = append(words, fmt.Sprintf("%s %v", f.PlaceName(i), row))

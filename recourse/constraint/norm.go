@@ -66,7 +66,10 @@ func weight(c *task.Cost, f, ranges *task.Feature, j int) (float64, error) {
 }
 
 func sigma(f *task.Feature, j int) float64 {
-	if f.Kind.IsNumber() {
+	switch {
+	case f.Spread != 0:
+		return f.Spread / f.Std
+	case f.Kind.IsNumber():
 		return 1
 	}
 	p := 0.5 // the training share of the rows whose input is 1

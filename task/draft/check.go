@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -245,7 +246,7 @@ func (c *checker) number(f *task.Feature, p *profile, col *Column) {
 		c.find(Warning, f.Name, out, "%s of the rows lie outside of the bounds %s: %d below, %d above",
 			message.Percent(c.share(out), 1), span, col.Below, col.Above)
 	}
-	if f.Log != nil || f.Plain {
+	if f.Log != nil || f.Spread != 0 {
 		c.spread(f, std)
 	}
 	open := math.IsInf(f.Bounds[1]-f.Bounds[0], 1) && math.IsInf(f.MaxChange, 1) && len(f.Levels) == 0
@@ -260,7 +261,7 @@ func (c *checker) number(f *task.Feature, p *profile, col *Column) {
 		c.logarithm(f, mean, std)
 	}
 	switch {
-	case f.Log != nil || f.Plain || std == 0 || f.Mean == 0 && f.Std == 1: // nothing to compare: the raw number
+	case f.Log != nil || f.Spread != 0 || std == 0 || f.Mean == 0 && f.Std == 1: // nothing to compare: the raw number
 	case math.Abs(f.Mean-mean) > 0.5*std:
 		c.find(Warning, f.Name, 0, "mean is %s in the task and %s in the data, %s of its standard deviations apart",
 			task.Decimal(f.Mean), task.Decimal(task.Rounded(mean, 6)), task.Decimal(task.Rounded(math.Abs(f.Mean-mean)/std, 2)))
@@ -282,9 +283,10 @@ func (p *profile) seen(f *task.Feature) *profile {
 
 // spread compares the spread of a feature with the standard deviation of the data.
 func (c *checker) spread(f *task.Feature, std float64) {
-	if f.Std > 2*std || f.Std < std/2 {
+	spread := cmp.Or(f.Spread, f.Std)
+	if spread > 2*std || spread < std/2 {
 		c.find(Warning, f.Name, 0, "spread is %s in the task, and the standard deviation in the data %s",
-			task.Decimal(f.Std), task.Decimal(task.Rounded(std, 6)))
+			task.Decimal(spread), task.Decimal(task.Rounded(std, 6)))
 	}
 }
 

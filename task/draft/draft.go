@@ -212,7 +212,7 @@ func (d *drafter) declare(in *Input, p *profile) feature {
 		case in.Mean != nil:
 			f.Mean, f.Std = *in.Mean, *in.Std
 		case in.Log == nil:
-			f.Mean, f.Plain = 0, true
+			f.Plain(f.Std)
 		default:
 			f.Mean, f.Std = 0, 1
 		}
@@ -673,8 +673,8 @@ func (d *drafter) writeFeature(w *writer, f *feature) {
 			mean, std = f.Log.Mean, f.Log.Std
 			keys = append(keys, "log: "+task.Decimal(f.Log.Add), "spread: "+task.Decimal(f.Std))
 		}
-		if f.Plain {
-			keys = append(keys, "spread: "+task.Decimal(f.Std))
+		if f.Spread != 0 {
+			keys = append(keys, "spread: "+task.Decimal(f.Spread))
 		} else if mean != 0 || std != 1 {
 			keys = append(keys, "mean: "+task.Decimal(mean), "std: "+task.Decimal(std))
 		}
