@@ -94,8 +94,8 @@ type Feature struct {
 	Thresholds []float64
 	// Clip is a pair, nil when not given: the model gets the nearest value between them. A side may be infinite.
 	Clip []float64
-	// Spread is not 0 when the model gets the number as it is: it is what changes and costs are counted in. Mean is 0 then,
-	// and Std the power of 2 next to Spread, so that the model gets the very number.
+	// Spread is not 0 when the model gets the number as it is: it is what changes and costs are counted in. Mean is 0
+	// then, and Std the power of 2 next to Spread, so that the model gets the very number.
 	Spread float64
 	// Log is not nil when the model gets the logarithm.
 	Log *Log
