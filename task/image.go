@@ -34,6 +34,9 @@ type Image struct {
 	Means, Stds []float64
 }
 
+// maxChannels are those of colours with alpha.
+const maxChannels = 4
+
 // maxPixels bounds the numbers of one image. Each is a feature.
 const maxPixels = 1 << 16
 
@@ -315,7 +318,7 @@ func (e entry) checkImage() {
 	}
 	channels, _, _ := m.axes()
 	switch {
-	case channels > 4:
+	case channels > maxChannels:
 		e.errorf("shape", "an image has 1 to 4 channels, not %d; layout is chw for channels, rows, columns, and hwc for "+
 			"rows, columns, channels", channels)
 		return

@@ -187,6 +187,15 @@ type folderRows struct {
 	row          int
 }
 
+// ImagesIn returns the PNG files of a folder and of those in it, in their order, with slashes.
+func ImagesIn(path string) ([]string, error) {
+	f, err := newFolderRows(path, []string{"", ""})
+	if err != nil {
+		return nil, err
+	}
+	return f.files, nil
+}
+
 func newFolderRows(path string, names []string) (*folderRows, error) {
 	f := &folderRows{names: names[:1]}
 	all, err := os.ReadDir(path)

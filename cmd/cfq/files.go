@@ -11,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -221,6 +222,9 @@ func dataFile(path string) error {
 	if path == "" {
 		return cli.Usagef("-d data.csv names the data", "--data is missing")
 	}
+	if _, err := task.ImagesIn(path); err == nil {
+		return nil
+	}
 	return cli.Input("data file", path)
 }
 
@@ -284,12 +288,23 @@ func recipe(m *graph.Model) (r map[string]string) {
 
 // fileHash returns the size of a file and its SHA-256 in hexadecimal.
 func fileHash(path string) (size int64, sum string, err error) {
+	h := sha256.New()
+	if files, err := task.ImagesIn(path); err == nil { // a folder of images
+		for _, file := range files {
+			n, sum, err := fileHash(filepath.Join(path, filepath.FromSlash(file)))
+			if err != nil {
+				return 0, "", err
+			}
+			size += n
+			fmt.Fprintf(h, "%q %s\n", file, sum)
+		}
+		return size, hex.EncodeToString(h.Sum(nil)), nil
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return 0, "", err
 	}
 	defer f.Close() //nolint:errcheck // read only
-	h := sha256.New()
 	size, err = io.Copy(h, f)
 	return size, hex.EncodeToString(h.Sum(nil)), err
 }

@@ -80,7 +80,7 @@ the more frequent outcome alone. Warnings do not change the exit code.`,
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &taskFlags{given: fs}
 			fs.SortFlags = false
-			fs.StringVarP(&f.data, "data", "d", "", "init, check: the data `file`, CSV (also gzipped) or Parquet")
+			fs.StringVarP(&f.data, "data", "d", "", "init, check: the data `file`: CSV (also gzipped), Parquet, images")
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
 			fs.StringVarP(&f.out, "output", "o", "", "init: the task `file` to write; else stdout")
 			fs.StringVar(&f.encoding, "encoding", "", "init: a JSON `file` that declares how the model's inputs are made")
@@ -233,6 +233,15 @@ func (f *taskFlags) draft(
 		}
 		if why != nil && !why.Already {
 			e.msg.Warn("model %s cannot be quantized: %s", model, says(why))
+		}
+	}
+	if enc == nil && f.features == nil {
+		p, err := draft.FindImages(f.data, f.columns, sizes(m))
+		if err != nil {
+			return nil, err
+		}
+		if p != nil {
+			return f.images(ctx, e, model, m, p, rows)
 		}
 	}
 	table, err := draft.Open(ctx, f.data, f.columns, rows)

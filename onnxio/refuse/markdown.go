@@ -38,7 +38,8 @@ func routes() []route {
 		{
 			from: "convolutional networks, any exporter",
 			what: "convolutions, depthwise ones too, pooling, batch normalization, residual blocks",
-			mind: "N x C x H x W, fixed sizes behind the batch",
+			mind: "N x C x H x W, fixed sizes behind the batch; `cfq task init` drafts the task from IDX files or a folder of " +
+				"PNG files",
 		},
 	}
 }

@@ -206,7 +206,7 @@ func (c *checker) column(of task.Column) error {
 	p, col := look(&raw), Column{Name: f.Name, Kind: f.Kind}
 	switch {
 	case f.Kind.IsNumber() && p.numeric:
-		c.number(f, p, &col)
+		c.number(f, p, &col, len(of.At) > 1)
 	case f.Kind == task.Binary:
 		col.Shares = []float64{p.share(f.One)}
 		if col.Shares[0] == 0 {
@@ -220,7 +220,7 @@ func (c *checker) column(of task.Column) error {
 }
 
 // number compares bounds, mean and std with the data. The 1st to 99th percentile leaves out one person in fifty.
-func (c *checker) number(f *task.Feature, p *profile, col *Column) {
+func (c *checker) number(f *task.Feature, p *profile, col *Column, image bool) {
 	mean, std := p.moments()
 	shown, spread := short(mean), short(std)
 	col.Mean, col.Std = &shown, &spread
@@ -262,6 +262,7 @@ func (c *checker) number(f *task.Feature, p *profile, col *Column) {
 	}
 	switch {
 	case f.Log != nil || f.Spread != 0 || std == 0 || f.Mean == 0 && f.Std == 1: // nothing to compare: the raw number
+	case image && f.Std == f.Bounds[1]-f.Mean: // bytes between 0 and 1, or -1 and 1
 	case math.Abs(f.Mean-mean) > 0.5*std:
 		c.find(Warning, f.Name, 0, "mean is %s in the task and %s in the data, %s of its standard deviations apart",
 			task.Decimal(f.Mean), task.Decimal(task.Rounded(mean, 6)), task.Decimal(task.Rounded(math.Abs(f.Mean-mean)/std, 2)))

@@ -1,0 +1,172 @@
+package command
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/png"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"cfq/onnxio/codec"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
+)
+
+// side is that of the images of the tests, and brightness the mean byte above which one has the label 1.
+const (
+	side       = 6
+	brightness = 90
+)
+
+// brightModel decides whether an image is bright, of pixels (byte - mean) / std.
+func brightModel(t *testing.T, path string, mean, std float32, sizes ...int64) {
+	t.Helper()
+	g := &graph.Graph{Name: "g"}
+	shape := []graph.Dim{{Size: -1, Param: "n"}}
+	for _, s := range sizes {
+		shape = append(shape, graph.Dim{Size: s})
+	}
+	g.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: shape}}
+	g.Outputs = []graph.Value{{Name: "z", DType: graph.Float, Shape: []graph.Dim{shape[0], {Size: 2}}}}
+	b := graph.NewBuilder(g, "")
+	w := make([]float32, side*side*2)
+	for i := range side * side {
+		w[2*i], w[2*i+1] = -1, 1
+	}
+	limit := side * side * (brightness - mean) / std
+	flat := b.Op("Flatten", []string{"x"})
+	b.Append(&graph.Node{Op: "Gemm", Name: "head", Outputs: []string{"z"}, Inputs: []string{
+		flat, b.Const(graph.FromFloats("w", w, side*side, 2)), b.Const(graph.FromFloats("b", []float32{limit, -limit}, 2)),
+	}})
+	data, err := codec.Marshal(&graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, path, data)
+}
+
+func put(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// brightImages writes images as an IDX file with its labels, as a folder of PNG files and as columns of text.
+func brightImages(t *testing.T, dir string, n int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(7, 1))
+	images := []byte{0, 0, 8, 3, 0, 0, byte(n >> 8), byte(n), 0, 0, 0, side, 0, 0, 0, side}
+	labels := []byte{0, 0, 8, 1, 0, 0, byte(n >> 8), byte(n)}
+	table := "label"
+	for k := range side * side {
+		table += fmt.Sprintf(",pixel%d", k)
+	}
+	for i := range n {
+		grey := image.NewGray(image.Rect(0, 0, side, side))
+		sum, middle := 0, rng.IntN(256)
+		for k := range grey.Pix {
+			grey.Pix[k] = byte(min(max(middle+rng.IntN(41)-20, 0), 255))
+			sum += int(grey.Pix[k])
+		}
+		label := 0
+		if sum > brightness*side*side {
+			label = 1
+		}
+		var b bytes.Buffer
+		if err := png.Encode(&b, grey); err != nil {
+			t.Fatal(err)
+		}
+		put(t, filepath.Join(dir, "folder", fmt.Sprint(label), fmt.Sprintf("%04d.png", i)), b.Bytes())
+		put(t, filepath.Join(dir, "named", []string{"dark", "light"}[label], fmt.Sprintf("%04d.png", i)), b.Bytes())
+		images, labels = append(images, grey.Pix...), append(labels, byte(label))
+		table += fmt.Sprintf("\n%d", label)
+		for _, v := range grey.Pix {
+			table += fmt.Sprintf(",%d", v)
+		}
+	}
+	put(t, filepath.Join(dir, "images-idx3-ubyte"), images)
+	put(t, filepath.Join(dir, "labels-idx1-ubyte"), labels)
+	put(t, filepath.Join(dir, "table.csv"), []byte(table+"\n"))
+}
+
+// TestImageDrafts: init finds the shape, the layout and the scaling of images in every kind of file, and check, with
+// the model, has nothing against the draft.
+func TestImageDrafts(t *testing.T) {
+	orttest.Need(t)
+	dir := t.TempDir()
+	call := func(code int, args ...string) string {
+		t.Helper()
+		c := exec.Command(filepath.Join(program, "cfq"), args...)
+		c.Dir = dir
+		out, err := c.CombinedOutput()
+		if c.ProcessState.ExitCode() != code {
+			t.Fatalf("%s: %v, want exit code %d\n%s", c, err, code, out)
+		}
+		return string(out)
+	}
+	brightImages(t, dir, 600)
+	for i, x := range []struct {
+		data, says string
+		mean, std  float32
+		sizes      []int64
+		want       string
+	}{
+		{"images-idx3-ubyte", "takes pixels between 0 and 1", 0, 255, []int64{1, side, side}, "[1, 6, 6], mean: 0, std: 255"},
+		{"folder", "takes pixels as bytes", 0, 1, []int64{side, side, 1}, "[6, 6, 1], layout: hwc, mean: 0, std: 1"},
+		{
+			"table.csv", "takes pixels between -1 and 1", 127.5, 127.5,
+			[]int64{side, side, 1},
+			"[6, 6, 1], layout: hwc, mean: 127.5, std: 127.5",
+		},
+		{"images-idx3-ubyte", "seems to take pixels standardised", 127, 76, []int64{1, side, side}, "[1, 6, 6], mean: 1"},
+	} {
+		model, task := fmt.Sprintf("%d.onnx", i), fmt.Sprintf("%d.yaml", i)
+		brightModel(t, filepath.Join(dir, model), x.mean, x.std, x.sizes...)
+		said := call(0, "task", "init", "-d", x.data, model, "--label", "label", "--favourable", "1", "-o", task)
+		text, err := os.ReadFile(filepath.Join(dir, task))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(said, x.says) || !strings.Contains(string(text), "kind: image, shape: "+x.want) ||
+			!strings.Contains(string(text), "index: 1") || strings.Contains(said, "counts as unfavourable") {
+			t.Errorf("%s:\n%s\n%s", x.data, said, text)
+		}
+		if asked := strings.Contains(said, "QUESTION"); asked != (i == 3) {
+			t.Errorf("%s: a question: %v\n%s", x.data, asked, said)
+		} else if !asked {
+			if out := call(0, "task", "check", task, "-d", x.data, model); !strings.Contains(out, "0 problems, 0 warnings") {
+				t.Errorf("%s:\n%s", x.data, out)
+			}
+		}
+	}
+	// What the labels do not tell is asked.
+	said := call(0, "task", "init", "-d", "named", "0.onnx", "--favourable", "light", "-o", "named.yaml")
+	if !strings.Contains(said, "classes in the order of the labels") || !strings.Contains(said, "between 0 and 1") {
+		t.Error(said)
+	}
+	if !slices.Contains(strings.Fields(call(2, "task", "check", "named.yaml", "-d", "named", "0.onnx")), "question") {
+		t.Error("an open question is no problem")
+	}
+	said = call(0, "task", "init", "-d", "images-idx3-ubyte", "0.onnx", "-o", "open.yaml")
+	if !strings.Contains(said, "which value of the outcome") {
+		t.Error(said)
+	}
+	if said := call(2, "task", "init", "-d", "folder"); !strings.Contains(said, "name the model") {
+		t.Error(said)
+	}
+	// Images of another size are no input of the model.
+	brightModel(t, filepath.Join(dir, "wide.onnx"), 0, 1, 1, 3, 12)
+	if said := call(2, "task", "init", "-d", "folder", "wide.onnx"); !strings.Contains(said, "have 6 x 6 pixels") {
+		t.Error(said)
+	}
+}
