@@ -24,7 +24,6 @@ import (
 // Column is a column of the file's data that the model reads.
 type Column struct {
 	Input  string   // of the file
-	At     int      // place in a row of that input
 	Name   string   // Input, with the place where it has several
 	Values []string // categories, in the order of their inputs; nil is a number
 	DType  graph.DType
@@ -35,6 +34,39 @@ type Column struct {
 
 // Width is how many inputs of the lowered model the column is.
 func (c *Column) Width() int { return max(1, len(c.Values)) }
+
+// width is how many inputs of the lowered model the columns are.
+func width(columns []Column) int {
+	last := &columns[len(columns)-1]
+	return last.First + last.Width()
+}
+
+// sizesOf returns the sizes of an input behind the batch, and how many numbers a row of it has.
+func sizesOf(v graph.Value) (dims []int64, size int) {
+	size = 1
+	for _, d := range v.Shape[1:] {
+		dims = append(dims, d.Size)
+		size *= int(d.Size)
+	}
+	return dims, size
+}
+
+// cut returns the columns of x from one to before another.
+func cut(b *graph.Builder, x string, from, to int) string {
+	bound := func(name string, v int) string { return b.Const(graph.FromInts(name, []int64{int64(v)}, 1)) }
+	return b.Op("Slice", []string{x, bound("from", from), bound("to", to), bound("axis", 1)})
+}
+
+// used returns the values that nodes read.
+func used(nodes []*graph.Node) map[string]bool {
+	all := map[string]bool{}
+	for _, n := range nodes {
+		for _, in := range n.Inputs {
+			all[in] = true
+		}
+	}
+	return all
+}
 
 // Interface is what the file takes and gives where the lowered model differs.
 type Interface struct {
@@ -50,9 +82,6 @@ type Interface struct {
 
 // File returns the graph that was lowered.
 func (f *Interface) File() *graph.Model { return f.file }
-
-// Input returns the name of the lowered model's input.
-func (f *Interface) Input() string { return f.input }
 
 // Needed reports whether g is a model to be lowered: others have one input of numbers, and tensors of numbers as
 // outputs.
@@ -128,17 +157,14 @@ func (f *Interface) split(g *graph.Graph) {
 	}
 	needed := g.Needed(names...)
 	kept := g.Nodes[:0:0]
-	uses := map[string]bool{}
 	for _, n := range g.Nodes {
 		if needed[n] || n.HasGraphs() {
 			kept = append(kept, n)
 			continue
 		}
 		f.back = append(f.back, n)
-		for _, in := range n.Inputs {
-			uses[in] = true
-		}
 	}
+	uses := used(f.back)
 	for _, v := range f.file.Graph.Outputs {
 		uses[v.Name] = true
 	}
@@ -192,16 +218,7 @@ func (f *Interface) outputs(g *graph.Graph) {
 
 // unused takes the constants that only other nodes use out of g and returns them; those that both use are copied.
 func unused(g *graph.Graph, others []*graph.Node) (moved []*graph.Tensor) {
-	uses := func(nodes []*graph.Node) map[string]bool {
-		all := map[string]bool{}
-		for _, n := range nodes {
-			for _, in := range n.Inputs {
-				all[in] = true
-			}
-		}
-		return all
-	}
-	here, there := uses(g.Nodes), uses(others)
+	here, there := used(g.Nodes), used(others)
 	g.Inits = slices.DeleteFunc(g.Inits, func(t *graph.Tensor) bool {
 		if there[t.Name] {
 			moved = append(moved, t)
@@ -215,15 +232,8 @@ func unused(g *graph.Graph, others []*graph.Node) (moved []*graph.Tensor) {
 func labels(g *graph.Graph) []string {
 	for _, n := range g.Nodes {
 		for _, name := range []string{"classlabels_strings", "classlabels_int64s", "classlabels_ints"} {
-			if a := n.Attr(name); a != nil && len(a.Strings)+len(a.Ints) > 1 {
-				var out []string
-				for _, s := range a.Strings {
-					out = append(out, string(s))
-				}
-				for _, i := range a.Ints {
-					out = append(out, strconv.FormatInt(i, 10))
-				}
-				return out
+			if list := listed(n.Attr(name)); len(list) > 1 {
+				return list
 			}
 		}
 	}
@@ -264,14 +274,9 @@ func (f *Interface) keep(g *graph.Graph) {
 	if !graphs {
 		g.Nodes = slices.DeleteFunc(g.Nodes, func(n *graph.Node) bool { return !needed[n] })
 	}
-	used := map[string]bool{}
-	for _, n := range g.Nodes {
-		for _, in := range n.Inputs {
-			used[in] = true
-		}
-	}
+	uses := used(g.Nodes)
 	g.Inits = slices.DeleteFunc(g.Inits, func(t *graph.Tensor) bool {
-		return !graphs && !used[t.Name] && !g.IsOutput(t.Name)
+		return !graphs && !uses[t.Name] && !g.IsOutput(t.Name)
 	})
 	g.Inputs = slices.DeleteFunc(g.Inputs, func(v graph.Value) bool { return v.Name != f.input && g.Init(v.Name) == nil })
 	g.Values = nil // types of values that may be gone: a run shows those that are there

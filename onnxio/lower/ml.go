@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
+	"strconv"
 
 	"cfq/onnxio/graph"
 )
@@ -267,7 +267,7 @@ func texts(t *graph.Tensor) []string {
 	}
 	if v, err := t.Ints(); err == nil {
 		for _, i := range v {
-			out = append(out, fmt.Sprint(i))
+			out = append(out, strconv.FormatInt(i, 10))
 		}
 	}
 	return out
@@ -277,19 +277,23 @@ func texts(t *graph.Tensor) []string {
 func keys(n *graph.Node) []string {
 	var out []string
 	for _, name := range []string{"cats_strings", "keys_strings", "cats_int64s", "keys_int64s", "keys_tensor"} {
-		a := n.Attr(name)
-		if a == nil || n.Domain != learning {
-			continue
-		}
-		for _, s := range a.Strings {
-			out = append(out, strings.Clone(string(s)))
-		}
-		for _, i := range a.Ints {
-			out = append(out, fmt.Sprint(i))
-		}
-		if a.T != nil {
-			out = append(out, texts(a.T)...)
+		if n.Domain == learning {
+			out = append(out, listed(n.Attr(name))...)
 		}
 	}
 	return out
+}
+
+// listed returns the elements of an attribute as texts: strings, whole numbers, or a tensor of them.
+func listed(a *graph.Attr) (out []string) {
+	if a == nil {
+		return nil
+	}
+	for _, s := range a.Strings {
+		out = append(out, string(s))
+	}
+	for _, i := range a.Ints {
+		out = append(out, strconv.FormatInt(i, 10))
+	}
+	return append(out, texts(a.T)...)
 }

@@ -101,7 +101,7 @@ func (f *Interface) front(g *graph.Graph) {
 			}
 		}
 		if reads && whole == "" {
-			whole = join(0, f.Columns[len(f.Columns)-1].First+f.Columns[len(f.Columns)-1].Width())
+			whole = join(0, width(f.Columns))
 		}
 		for i, in := range n.Inputs {
 			if in == f.input {
@@ -112,13 +112,8 @@ func (f *Interface) front(g *graph.Graph) {
 		}
 		g.Nodes = append(g.Nodes, n)
 	}
-	used := map[string]bool{}
-	for _, n := range g.Nodes {
-		for _, in := range n.Inputs {
-			used[in] = true
-		}
-	}
-	g.Inits = slices.DeleteFunc(g.Inits, func(t *graph.Tensor) bool { return !used[t.Name] && !g.IsOutput(t.Name) })
+	uses := used(g.Nodes)
+	g.Inits = slices.DeleteFunc(g.Inits, func(t *graph.Tensor) bool { return !uses[t.Name] && !g.IsOutput(t.Name) })
 }
 
 // slice returns the columns that a node cuts out of the lowered model's input.
@@ -154,12 +149,11 @@ func (f *Interface) partsOf(b *graph.Builder, columns []Column) (parts []part) {
 		}
 		return b.Op("Cast", []string{v}, graph.IntAttr("to", int64(to)))
 	}
-	cut := func(from, to int) string {
+	some := func(from, to int) string {
 		if to-from == len(columns) {
 			return x
 		}
-		bound := func(name string, v int) string { return b.Const(graph.FromInts(name, []int64{int64(v)}, 1)) }
-		return b.Op("Slice", []string{x, bound("from", from), bound("to", to), bound("axis", 1)})
+		return cut(b, x, from, to)
 	}
 	for i := 0; i < len(columns); {
 		c, n := &columns[i], 1
@@ -167,12 +161,12 @@ func (f *Interface) partsOf(b *graph.Builder, columns []Column) (parts []part) {
 			for i+n < len(columns) && columns[i+n].Values == nil {
 				n++
 			}
-			parts = append(parts, part{cast(cut(i, i+n), graph.Float), c.First, c.First + n})
+			parts = append(parts, part{cast(some(i, i+n), graph.Float), c.First, c.First + n})
 			i += n
 			continue
 		}
 		attr := graph.Attr{Name: "cats_strings", Kind: graph.AttrStrings}
-		v := cut(i, i+1)
+		v := some(i, i+1)
 		for _, s := range c.Values {
 			attr.Strings = append(attr.Strings, []byte(s))
 		}
@@ -196,14 +190,10 @@ func (f *Interface) partsOf(b *graph.Builder, columns []Column) (parts []part) {
 			Op: "OneHotEncoder", Domain: learning, Inputs: []string{v}, Outputs: []string{hot},
 			Attrs: []graph.Attr{attr, graph.IntAttr("zeros", zeros)},
 		})
-		all := int64(len(c.Values))
-		if c.Empty {
-			all++
-		}
+		all := int64(len(attr.Strings) + len(attr.Ints))
 		hot = b.Op("Reshape", []string{hot, b.Const(graph.FromInts("shape", []int64{-1, all}, 2))})
 		if c.Empty {
-			bound := func(name string, v int64) string { return b.Const(graph.FromInts(name, []int64{v}, 1)) }
-			hot = b.Op("Slice", []string{hot, bound("from", 0), bound("to", all-1), bound("axis", 1)})
+			hot = cut(b, hot, 0, len(c.Values))
 		}
 		parts = append(parts, part{hot, c.First, c.First + len(c.Values)})
 		i++
@@ -217,8 +207,7 @@ func (f *Interface) Direct() bool { return f.direct }
 // Feed makes the inputs of the file of rows of the lowered model's input. A row without any category of a column has
 // one that no look-up knows, or the first where there must be one.
 func (f *Interface) Feed(x []float32) ([]*graph.Tensor, error) {
-	last := &f.Columns[len(f.Columns)-1]
-	dim := last.First + last.Width()
+	dim := width(f.Columns)
 	var out []*graph.Tensor
 	for _, v := range f.file.Graph.DataInputs() {
 		t, err := feed(v, f.Columns, len(x)/dim, func(row, column int) string {
@@ -241,19 +230,9 @@ func (f *Interface) Feed(x []float32) ([]*graph.Tensor, error) {
 	return out, nil
 }
 
-// sizesOf returns the sizes of an input behind the batch.
-func sizesOf(v graph.Value) []int64 {
-	var out []int64
-	for _, d := range v.Shape[1:] {
-		out = append(out, d.Size)
-	}
-	return out
-}
-
 // rows makes rows of the lowered model's input: every kind of category, and numbers that show what is cut off.
 func (f *Interface) rows(n int) (x []float32, dim int) {
-	last := &f.Columns[len(f.Columns)-1]
-	dim = last.First + last.Width()
+	dim = width(f.Columns)
 	r := rand.New(rand.NewPCG(7, 14))
 	x = make([]float32, n*dim)
 	for i := range n {
@@ -315,7 +294,8 @@ func (f *Interface) compare(ctx context.Context, low *graph.Model, o ort.Options
 	in, err := []*graph.Tensor{lowered}, error(nil)
 	if f.direct {
 		v := low.Graph.DataInputs()[0]
-		lowered = graph.FromNumbers(v.Name, v.DType, x, append([]int64{int64(batch)}, sizesOf(v)...)...)
+		dims, _ := sizesOf(v)
+		lowered = graph.FromNumbers(v.Name, v.DType, x, append([]int64{int64(batch)}, dims...)...)
 		if in[0] = lowered; lowered == nil {
 			return nil // 16-bit floats
 		}

@@ -92,8 +92,7 @@ func (t *tables) run(ctx context.Context, m *graph.Model, o ort.Options) error {
 	g := m.Clone()
 	g.Graph.Outputs = nil
 	b := graph.NewBuilder(g.Graph, "cfq.table.")
-	var names []string
-	var values []string
+	var names, values []string
 	for _, f := range t.z.frontiers {
 		values = append(values, f.value)
 		names = append(names, b.Op("Cast", []string{f.value}, graph.IntAttr("to", int64(graph.Double))))
@@ -274,13 +273,11 @@ type piece struct {
 func (t *tables) pieces(value string) ([]piece, error) {
 	elems := t.z.elems[value]
 	if t.z.numbers(value) {
-		return join(t.z.columns, slices.Collect(func(yield func(int) bool) {
-			for _, e := range elems {
-				if !yield(e.column) {
-					return
-				}
-			}
-		})), nil
+		owner := make([]int, len(elems))
+		for e := range elems {
+			owner[e] = elems[e].column
+		}
+		return join(t.z.columns, owner), nil
 	}
 	rows := t.made[value]
 	owner := make([]int, len(rows[0]))
@@ -350,8 +347,6 @@ func (t *tables) rewrite(g *graph.Graph) error {
 	g.Nodes = nil
 	t.x = b.Name("columns")
 	b.Prefix = "cfq.columns."
-	last := &t.z.columns[len(t.z.columns)-1]
-	width := int64(last.First + last.Width())
 	batch := graph.Dim{Size: -1, Param: "N"}
 	if t.fixed > 0 {
 		batch = graph.Dim{Size: t.fixed}
@@ -359,7 +354,7 @@ func (t *tables) rewrite(g *graph.Graph) error {
 	inputs := g.DataInputs()
 	g.Inputs = slices.DeleteFunc(g.Inputs, func(v graph.Value) bool { return g.Init(v.Name) == nil })
 	g.Inputs = append([]graph.Value{{
-		Name: t.x, DType: graph.Float, Shape: graph.Shape{batch, {Size: width}},
+		Name: t.x, DType: graph.Float, Shape: graph.Shape{batch, {Size: int64(width(t.z.columns))}},
 	}}, g.Inputs...)
 	w := &lowering{tables: t, b: b, slices: map[[2]int]string{}}
 	for _, v := range inputs {
@@ -378,9 +373,9 @@ func (t *tables) rewrite(g *graph.Graph) error {
 	for _, v := range t.z.shaped {
 		shapes[v] = w.standIn(v, inputs)
 	}
-	made, floats, types := map[string]bool{}, map[string]bool{}, map[string]graph.DType{}
+	made, floats := map[string]bool{}, map[string]bool{}
 	for _, f := range t.z.frontiers {
-		made[f.value], types[f.value] = true, f.dtype
+		made[f.value] = true
 	}
 	for _, n := range g.Nodes {
 		for _, o := range n.Outputs {
@@ -395,7 +390,7 @@ func (t *tables) rewrite(g *graph.Graph) error {
 		for i, in := range n.Inputs {
 			// What counts with integers gets integers; a gradient has no use for it.
 			if made[in] && t.z.numbers(in) && !n.Is("Cast") {
-				n.Inputs[i] = w.b.Op("Cast", []string{in}, graph.IntAttr("to", int64(types[in])))
+				n.Inputs[i] = w.b.Op("Cast", []string{in}, graph.IntAttr("to", int64(t.z.types[in])))
 			}
 		}
 		if n.Is("Cast") && graph.DType(n.Int("to", 0)) == graph.Float && floats[n.Input(0)] {
@@ -437,14 +432,12 @@ type lowering struct {
 
 // slice returns the inputs from one to before another.
 func (w *lowering) slice(from, to int) string {
-	last := &w.z.columns[len(w.z.columns)-1]
-	if from == 0 && to == last.First+last.Width() {
+	if from == 0 && to == width(w.z.columns) {
 		return w.x
 	}
 	at := [2]int{from, to}
 	if w.slices[at] == "" {
-		bound := func(name string, v int) string { return w.b.Const(graph.FromInts(name, []int64{int64(v)}, 1)) }
-		w.slices[at] = w.b.Op("Slice", []string{w.x, bound("from", from), bound("to", to), bound("axis", 1)})
+		w.slices[at] = cut(w.b, w.x, from, to)
 	}
 	return w.slices[at]
 }
@@ -481,12 +474,7 @@ func (w *lowering) number(v graph.Value) {
 	if first < 0 {
 		return // nothing reads it
 	}
-	dims := []int64{}
-	size := 1
-	for _, d := range v.Shape[1:] {
-		dims = append(dims, d.Size)
-		size *= int(d.Size)
-	}
+	dims, size := sizesOf(v)
 	at := w.z.columns[first].First
 	w.finish(w.slice(at, at+size), dims, v.DType, v.Name)
 }
@@ -573,11 +561,7 @@ func (w *lowering) standIn(value string, inputs []graph.Value) string {
 		if v.Name != value {
 			continue
 		}
-		size, dims := 1, []int64{}
-		for _, d := range v.Shape[1:] {
-			size *= int(d.Size)
-			dims = append(dims, d.Size)
-		}
+		dims, size := sizesOf(v)
 		name := w.b.Name("shape")
 		w.finish(w.slice(0, size), dims, graph.Undefined, name)
 		return name

@@ -25,6 +25,7 @@ type zone struct {
 	g         *graph.Graph
 	columns   []Column
 	class     map[string]class
+	types     map[string]graph.DType
 	returns   map[string]bool   // floats of raw values that become integers again, as an index counted from the end does
 	elems     map[string][]elem // of raw values: what a row of them holds
 	domain    [][]string        // by column: categories that look-ups know
@@ -51,14 +52,17 @@ type tableSizes struct {
 // frontier is a value that the computation gets from the zone.
 type frontier struct {
 	value string
-	node  *graph.Node // that makes it; nil is an input
 	dtype graph.DType // that the computation wants; Undefined is any float
 }
 
 // zoneOf finds the columns of a graph, their categories, and the values through which the computation sees them.
 func zoneOf(g *graph.Graph) (*zone, error) {
-	z := &zone{g: g, class: map[string]class{}, elems: map[string][]elem{}, depends: map[string][]int{}}
+	z := &zone{
+		g: g, class: map[string]class{}, types: map[string]graph.DType{}, elems: map[string][]elem{},
+		depends: map[string][]int{},
+	}
 	for _, v := range g.DataInputs() {
+		z.types[v.Name] = v.DType
 		if reads(g, v.Name) { // what only stands in the file is no column
 			z.input(v)
 		}
@@ -71,7 +75,15 @@ func zoneOf(g *graph.Graph) (*zone, error) {
 	}
 	z.domain, z.strict = make([][]string, len(z.columns)), make([]bool, len(z.columns))
 	for _, t := range g.Inits {
-		z.class[t.Name] = fixed
+		z.class[t.Name], z.types[t.Name] = fixed, t.DType
+	}
+	for _, n := range g.Nodes {
+		made := z.made(n)
+		for _, o := range n.Outputs {
+			if o != "" {
+				z.types[o] = made
+			}
+		}
 	}
 	z.spread()
 	for _, n := range g.Nodes {
@@ -123,7 +135,7 @@ func (z *zone) input(v graph.Value) {
 	var elems []elem
 	for i := range int(n) {
 		elems = append(elems, elem{column: len(z.columns)})
-		z.columns = append(z.columns, Column{Input: v.Name, At: i, Name: columnName(v.Name, i, int(n)), DType: v.DType})
+		z.columns = append(z.columns, Column{Input: v.Name, Name: columnName(v.Name, i, int(n)), DType: v.DType})
 	}
 	if !v.DType.IsFloat() {
 		z.class[v.Name], z.elems[v.Name] = raw, elems
@@ -275,7 +287,7 @@ func (z *zone) border(n *graph.Node) {
 		}
 	case only && !numbers && !n.HasGraphs():
 		for _, o := range n.Outputs {
-			z.frontiers = append(z.frontiers, frontier{value: o, node: n, dtype: z.made(n)})
+			z.frontiers = append(z.frontiers, frontier{value: o, dtype: z.types[o]})
 		}
 	default: // numbers become floats in front of the node, which is a part of the computation, as one is that has both
 		for _, in := range from {
@@ -289,11 +301,7 @@ func (z *zone) front(value string) {
 	if slices.ContainsFunc(z.frontiers, func(f frontier) bool { return f.value == value }) {
 		return
 	}
-	i := slices.IndexFunc(z.g.Nodes, func(n *graph.Node) bool { return slices.Contains(n.Outputs, value) })
-	f := frontier{value: value, dtype: z.dtype(value)}
-	if i >= 0 {
-		f.node = z.g.Nodes[i]
-	}
+	f := frontier{value: value, dtype: z.types[value]}
 	if f.dtype == graph.String {
 		z.errs = append(z.errs, fmt.Errorf("the texts %q are computed with in a way that is not known", value))
 	}
@@ -303,17 +311,17 @@ func (z *zone) front(value string) {
 // numbers reports whether a raw value is made of columns of numbers, as far as is known.
 func (z *zone) numbers(value string) bool {
 	elems := z.elems[value]
-	return len(elems) > 0 && z.dtype(value) != graph.String && !slices.ContainsFunc(elems, func(e elem) bool {
+	return len(elems) > 0 && z.types[value] != graph.String && !slices.ContainsFunc(elems, func(e elem) bool {
 		return e.column < 0 || e.shift != 0 || len(z.domain[e.column]) > 0
 	})
 }
 
 // float reports whether a node of raw values or sizes makes floats.
-func (z *zone) float(n *graph.Node) bool { return z.made(n).IsFloat() }
+func (z *zone) float(n *graph.Node) bool { return z.types[n.Outputs[0]].IsFloat() }
 
 // made returns the type of what a node of raw values, constants and sizes makes.
 func (z *zone) made(n *graph.Node) graph.DType {
-	of := func(i int) graph.DType { return z.dtype(n.Input(i)) }
+	of := func(i int) graph.DType { return z.types[n.Input(i)] }
 	if n.Domain == learning {
 		switch n.Op {
 		case "LabelEncoder", "CategoryMapper", "DictVectorizer":
@@ -368,24 +376,6 @@ func (z *zone) made(n *graph.Node) graph.DType {
 		return graph.String
 	}
 	return of(0)
-}
-
-// dtype returns the type of a value of the zone.
-func (z *zone) dtype(value string) graph.DType {
-	for _, v := range z.g.Inputs {
-		if v.Name == value {
-			return v.DType
-		}
-	}
-	if t := z.g.Init(value); t != nil {
-		return t.DType
-	}
-	for _, n := range z.g.Nodes {
-		if slices.Contains(n.Outputs, value) {
-			return z.made(n)
-		}
-	}
-	return graph.Undefined
 }
 
 // moved returns what a row of the i-th output of a node holds, where the node only moves elements.
@@ -512,7 +502,7 @@ func (z *zone) lookup(n *graph.Node) {
 				continue
 			}
 			// Another integer than a single one that is asked for may be any; a list of them is a one-hot.
-			if asked := texts(constant(z.g, n.Input(1-i))); len(asked) > 1 || z.dtype(in) == graph.String {
+			if asked := texts(constant(z.g, n.Input(1-i))); len(asked) > 1 || z.types[in] == graph.String {
 				known, x = asked, z.elems[in]
 			}
 		}
