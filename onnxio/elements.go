@@ -179,29 +179,27 @@ func makesType(n *graph.Node, attr string) bool {
 func (e *elements) restored(g *graph.Model) *graph.Model {
 	m := g.Clone()
 	b := graph.NewBuilder(m.Graph, "")
-	var front, behind []*graph.Node
-	for i := range m.Graph.Inputs {
-		v := &m.Graph.Inputs[i]
-		to, ok := e.dtypes[v.Name]
-		if !ok {
-			continue
+	// border gives the values at one side of the file their types, and casts between them and those of the graph.
+	border := func(list []graph.Value, cast func(v *graph.Value, wide string) *graph.Node) (casts []*graph.Node) {
+		for i := range list {
+			v := &list[i]
+			to, ok := e.dtypes[v.Name]
+			if !ok {
+				continue
+			}
+			v.DType = to
+			wide := b.Name(v.Name + "_float")
+			rename(m.Graph.Nodes, v.Name, wide)
+			casts = append(casts, cast(v, wide))
 		}
-		v.DType = to
-		wide := b.Name(v.Name + "_float")
-		rename(m.Graph.Nodes, v.Name, wide)
-		front = append(front, cast(v.Name, wide, graph.Float))
+		return casts
 	}
-	for i := range m.Graph.Outputs {
-		v := &m.Graph.Outputs[i]
-		to, ok := e.dtypes[v.Name]
-		if !ok {
-			continue
-		}
-		v.DType = to
-		wide := b.Name(v.Name + "_float")
-		rename(m.Graph.Nodes, v.Name, wide)
-		behind = append(behind, cast(wide, v.Name, to))
-	}
+	front := border(m.Graph.Inputs, func(v *graph.Value, wide string) *graph.Node {
+		return cast(v.Name, wide, graph.Float)
+	})
+	behind := border(m.Graph.Outputs, func(v *graph.Value, wide string) *graph.Node {
+		return cast(wide, v.Name, v.DType)
+	})
 	m.Graph.Values = slices.DeleteFunc(m.Graph.Values, func(v graph.Value) bool { return e.dtypes[v.Name] != 0 })
 	m.Graph.Nodes = slices.Concat(front, m.Graph.Nodes, behind)
 	return m
