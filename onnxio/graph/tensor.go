@@ -109,12 +109,10 @@ func FromNumbers[T float32 | float64](name string, t DType, v []T, dims ...int64
 	return nil
 }
 
-// FromValues makes a tensor of any type of floats of 32 and 64 bits, integers of 8 bits or more, and booleans; nil for
-// other types. Numbers that the type does not have are cut off.
+// FromValues makes a tensor of any type of floats, integers of 8 bits or more, and booleans; nil for other types.
+// Numbers that the type does not have are cut off.
 func FromValues(name string, t DType, v []float64, dims ...int64) *Tensor {
 	switch t {
-	case Float, Double:
-		return FromNumbers(name, t, v, dims...)
 	case Int64:
 		return encoded(name, t, convert[int64](v), dims)
 	case Uint64:
@@ -140,7 +138,7 @@ func FromValues(name string, t DType, v []float64, dims ...int64) *Tensor {
 		}
 		return encoded(name, t, set, dims)
 	}
-	return nil
+	return FromNumbers(name, t, v, dims...)
 }
 
 // FromFloats makes a float32 tensor; no dims and one value make a scalar.
