@@ -289,10 +289,11 @@ func (f *taskFlags) scaled(ctx context.Context, e *env, model string, m *onnxio.
 	rows task.ReadOptions, o draft.Options,
 ) (*draft.Draft, error) {
 	plain, err := draft.FromData(table, o)
-	if err != nil || !slices.ContainsFunc(o.Encoding.Inputs, func(in draft.Input) bool { return in.Kind == "numeric" }) {
+	first := slices.IndexFunc(o.Encoding.Inputs, func(in draft.Input) bool { return in.Kind == "numeric" })
+	if err != nil || first < 0 {
 		return plain, err
 	}
-	first := slices.IndexFunc(o.Encoding.Inputs, func(in draft.Input) bool { return in.Kind == "numeric" })
+	rows.Most, rows.Seed = maxSample, 1
 	ask := func(format string, a ...any) {
 		column := o.Encoding.Inputs[first].Column
 		o.Asked[column] = strings.TrimSpace(o.Asked[column] + " " + fmt.Sprintf(format, a...))

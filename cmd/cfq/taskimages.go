@@ -24,7 +24,7 @@ func sizes(m *onnxio.Model) (all []int) {
 	return all
 }
 
-// maxSample bounds the images that tell how a model takes them.
+// maxSample bounds the rows that tell how a model takes numbers or pixels.
 const maxSample = 2000
 
 // images drafts a task for a model of images. Which scaling it takes its graph does not say: the one counts with which
