@@ -288,6 +288,7 @@ func (d *decoder) featureKeys(t *Task, f *Feature) []key {
 		{Name: "zero", Value: d.Text(&f.Zero)},
 		{Name: "values", Value: d.Texts(&f.Values)},
 		{Name: "missing", Value: d.Numbers(&f.Missing), Keep: true, Omit: f.Missing == nil},
+		{Name: "impute", Value: d.Text(&f.Impute)},
 		{Name: "thresholds", Value: d.Numbers(&f.Thresholds)},
 		{Name: "ordered", Value: d.Flag(&f.Ordered)},
 		{Name: "shares", Value: d.shares(&f.Shares)},

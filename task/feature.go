@@ -45,6 +45,8 @@ func (k Kind) has(key string) bool {
 		return k.IsNumber()
 	case "shape", "layout":
 		return k == Pixels
+	case "impute":
+		return k != Pixels
 	case "inputs":
 		return !k.IsNumber() && k != Pixels
 	case "one", "zero":
@@ -90,6 +92,8 @@ type Feature struct {
 	// Missing are raw numbers that mean "not known": the model sees them as they are, and no action leads from or to one.
 	// Not nil, but empty: there are none, whatever the data look like.
 	Missing []float64
+	// Impute is the raw value that a missing one is taken for, as the model does: the person starts there. "" is none.
+	Impute string
 	// Thresholds of a Thermometer without Values, ascending.
 	Thresholds []float64
 	// Clip is a pair, nil when not given: the model gets the nearest value between them. A side may be infinite.
@@ -145,10 +149,13 @@ func defaultFeature() Feature {
 	}
 }
 
-// Encode writes the model inputs of a raw field to dst (length Width). The empty field is a missing value: all zeros
-// for OneHot, an error for the other kinds, which have no input to say so.
+// Encode writes the model inputs of a raw field to dst (length Width). The empty field is a missing value: that of
+// Impute, else all zeros for OneHot, and an error for the other kinds, which have no input to say so.
 func (f *Feature) Encode(raw string, dst []float32) error {
 	clear(dst)
+	if raw == "" {
+		raw = f.Impute
+	}
 	switch {
 	case raw == "" && f.Kind == OneHot && f.zeroIsMissing():
 		return nil

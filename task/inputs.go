@@ -161,7 +161,12 @@ func (e entry) madeOf() {
 	if n := e.At["inputs"]; n != nil && e.Width > 0 {
 		e.inputs(n)
 	}
-	for _, key := range []string{"clip", "log", "inputs"} {
+	if e.Impute != "" && e.Width > 0 {
+		if why := e.refuses(e.Impute); why != "" {
+			e.errorf("impute", "the value that stands for a missing one: %s", why)
+		}
+	}
+	for _, key := range []string{"clip", "log", "inputs", "impute"} {
 		if e.d.task.Encoded && e.Has(key) {
 			e.errorf(key, "%q says how the model's inputs are made, and data files hold them (encoded: true); remove one of "+
 				"the two", key)

@@ -19,7 +19,10 @@ type People struct {
 	Rows    []int     // per person: index of the row, see ReadOptions
 	// Kept are, per person, the fields of the columns ReadOptions.Keep, "" where the file has no such column.
 	Kept [][]string
-	IDs  []string // per person: the field of the column Data.ID, nil without; rows with the same one are about one person
+	// Imputed are, per person, the features whose value was missing, and is that of Feature.Impute in X; nil where no
+	// feature has one.
+	Imputed [][]int
+	IDs     []string // per person: the field of Data.ID, nil without; rows with the same one are about one person
 	// With ReadOptions.Hash, per person: a hash of what the task reads of the row, and of the field of each of
 	// OtherColumns, 0 where it is missing. Read adds Hashes, the same number for rows that are equal, see Equality.
 	Content      []uint64
@@ -94,7 +97,8 @@ func (p *People) Subset(rows []int) *People {
 	q := &People{
 		X: make([]float32, 0, len(rows)*p.Dim), Dim: p.Dim, N: len(rows), Total: len(rows),
 		Labels: pick(p.Labels, rows), Lines: pick(p.Lines, rows), Rows: pick(p.Rows, rows), Kept: pick(p.Kept, rows),
-		NoLines: p.NoLines, IDs: pick(p.IDs, rows), Content: pick(p.Content, rows), Others: pick(p.Others, rows),
+		Imputed: pick(p.Imputed, rows), NoLines: p.NoLines, IDs: pick(p.IDs, rows),
+		Content: pick(p.Content, rows), Others: pick(p.Others, rows),
 		Hashes: pick(p.Hashes, rows), OtherColumns: p.OtherColumns,
 	}
 	for _, r := range rows {
@@ -113,7 +117,7 @@ func (p *People) Append(q *People) {
 	p.X, p.Labels, p.Lines = append(p.X, q.X...), append(p.Labels, q.Labels...), append(p.Lines, q.Lines...)
 	p.Rows, p.Kept, p.IDs = append(p.Rows, q.Rows...), append(p.Kept, q.Kept...), append(p.IDs, q.IDs...)
 	p.Content, p.Others = append(p.Content, q.Content...), append(p.Others, q.Others...)
-	p.Hashes = append(p.Hashes, q.Hashes...)
+	p.Hashes, p.Imputed = append(p.Hashes, q.Hashes...), append(p.Imputed, q.Imputed...)
 	for i, s := range q.Subgroups {
 		if i == len(p.Subgroups) {
 			p.Subgroups = append(p.Subgroups, Subgroup{Feature: s.Feature})
@@ -127,7 +131,7 @@ func (p *People) Append(q *People) {
 func (p *People) replace(q *People) {
 	p.X, p.N, p.Labels, p.Lines, p.Rows = q.X, q.N, q.Labels, q.Lines, q.Rows
 	p.IDs, p.Kept, p.Subgroups = q.IDs, q.Kept, q.Subgroups
-	p.Content, p.Others, p.Hashes = q.Content, q.Others, q.Hashes
+	p.Content, p.Others, p.Hashes, p.Imputed = q.Content, q.Others, q.Hashes, q.Imputed
 }
 
 func pick[T any](s []T, rows []int) []T {
@@ -155,6 +159,14 @@ func (p *People) Place(person int) string {
 		return fmt.Sprintf("line %d", line)
 	}
 	return fmt.Sprintf("row %d", p.Row(person))
+}
+
+// ImputedOf returns the features whose value is not a person's own, see Imputed.
+func (p *People) ImputedOf(person int) []int {
+	if p.Imputed == nil {
+		return nil
+	}
+	return p.Imputed[person]
 }
 
 // Row is the row of a person, see ReadOptions; of people who were not read from a file, their position.

@@ -25,8 +25,8 @@ const maxGroups = 1000
 // model's inputs, or Task.Encoded). It may be compressed with gzip, which is recognised by content.
 //
 // A row that cannot be used is a Problem, not an error: a wrong number of fields, a number that is none, a missing
-// number or binary value, an unknown category. A missing category is no problem but an all-zero one-hot group. It is an
-// error when no row at all can be used.
+// number or binary value without Feature.Impute, an unknown category. A missing category is no problem but an all-zero
+// one-hot group. It is an error when no row at all can be used.
 func Read(ctx context.Context, path string, t *Task, o ReadOptions) (*People, error) {
 	return FromFile(path, func(r io.Reader) (*People, error) { return ReadFrom(ctx, r, t, o) })
 }
@@ -45,26 +45,27 @@ func newReader(ctx context.Context, t *Task, o ReadOptions) *reader {
 
 // reader turns records into people.
 type reader struct {
-	ctx    context.Context //nolint:containedctx // lives as long as one call of Read
-	task   *Task
-	o      ReadOptions
-	people *People
-	pick   *Selection
-	rng    *rand.Rand // for the sample of ReadOptions.Most
-	seen   int        // people that the sample was drawn from
-	drawn  []int      // the sample: positions in people
-	cols   *columns
-	favour int            // people with the favourable label
-	known  int            // people with a label
-	labels map[string]int // how often others occur
-	kept   []int          // where the columns to be kept as text are, -1 when the file has none
-	text   []byte         // scratch for these
-	folder string         // of the data file, in which it may name images; "" of a stream
-	wide   []string       // scratch for a record with the pixels of its images
-	digits [256]string    // the numbers of pixels
-	hashes *rowHashes     // nil without ReadOptions.Hash
-	batch  *batch         // nil when all people are wanted at once
-	last   *Problem       // of the records so far
+	ctx     context.Context //nolint:containedctx // lives as long as one call of Read
+	task    *Task
+	o       ReadOptions
+	people  *People
+	pick    *Selection
+	rng     *rand.Rand // for the sample of ReadOptions.Most
+	seen    int        // people that the sample was drawn from
+	drawn   []int      // the sample: positions in people
+	cols    *columns
+	imputes bool           // some feature has Impute, and rows are raw
+	favour  int            // people with the favourable label
+	known   int            // people with a label
+	labels  map[string]int // how often others occur
+	kept    []int          // where the columns to be kept as text are, -1 when the file has none
+	text    []byte         // scratch for these
+	folder  string         // of the data file, in which it may name images; "" of a stream
+	wide    []string       // scratch for a record with the pixels of its images
+	digits  [256]string    // the numbers of pixels
+	hashes  *rowHashes     // nil without ReadOptions.Hash
+	batch   *batch         // nil when all people are wanted at once
+	last    *Problem       // of the records so far
 }
 
 // read reads all of r.
@@ -146,6 +147,7 @@ func (rd *reader) columns(names []string, header bool, unreadable func(column st
 		return err
 	}
 	rd.cols = cols
+	rd.imputes = !cols.encoded && slices.ContainsFunc(t.Features, func(f Feature) bool { return f.Impute != "" })
 	if cols.images != nil {
 		rd.digits = byteTexts()
 	}
@@ -380,6 +382,9 @@ func (rd *reader) row(rec []string, line int) {
 	}
 	p.N++
 	p.Lines, p.Rows, p.Labels = append(p.Lines, line), append(p.Rows, rd.pick.row), append(p.Labels, rd.label(rec))
+	if rd.imputes {
+		p.Imputed = append(p.Imputed, rd.imputed(rec))
+	}
 	for i, at := range rd.cols.groups {
 		rd.group(&p.Subgroups[i], rec[at])
 	}
@@ -394,6 +399,16 @@ func (rd *reader) row(rec []string, line int) {
 		p.Kept = append(p.Kept, rd.keepFields(rec))
 	}
 	rd.sample()
+}
+
+// imputed returns the features whose field is missing, and taken for another.
+func (rd *reader) imputed(rec []string) (list []int) {
+	for i := range rd.task.Features {
+		if f := &rd.task.Features[i]; f.Impute != "" && rd.missing(rec[rd.cols.features[i]]) {
+			list = append(list, i)
+		}
+	}
+	return list
 }
 
 // keepFields returns the fields to be kept as text. They share memory with each other, not with the whole record.

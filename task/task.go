@@ -216,6 +216,9 @@ func (t *Task) EncodingHash() string {
 		if f.Spread != 0 {
 			fmt.Fprintln(h, "as it is")
 		}
+		if f.Impute != "" {
+			fmt.Fprintf(h, "imputed %q\n", f.Impute)
+		}
 	}
 	return fmt.Sprintf("%x", h.Sum(nil))
 }

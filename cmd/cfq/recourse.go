@@ -325,7 +325,7 @@ func (j *recourseJob) lines(
 	for i := range actions {
 		l := promise.Line{
 			Row: p.Rows[i], Line: p.Line(i), Before: float64(before[i]), X: p.X[i*p.Dim : (i+1)*p.Dim],
-			Action: actions[i],
+			Action: actions[i], Imputed: p.ImputedOf(i),
 		}
 		if l.Action.Status == recourse.Found {
 			l.Changes = set.Person(i).Changes(l.X, l.Action.Point)
@@ -454,7 +454,7 @@ func (j *recourseJob) judge(ctx context.Context, f *promise.File, c *report.Prom
 		err := out.Write(promise.Line{
 			Row: f.People.Rows[p.Person], Line: f.People.Line(p.Person), Before: v.Before, X: f.X(p),
 			Action:  recourse.Action{Status: recourse.Found, Point: p.Point, Cost: v.Cost, Margin: v.Margin},
-			Changes: set.Person(p.Person).Changes(f.X(p), p.Point),
+			Changes: set.Person(p.Person).Changes(f.X(p), p.Point), Imputed: f.People.ImputedOf(p.Person),
 		})
 		if err != nil {
 			return fmt.Errorf("promise of line %d: %w", p.Line, err)

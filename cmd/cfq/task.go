@@ -249,7 +249,7 @@ func (f *taskFlags) draft(
 		return nil, err
 	}
 	if m != nil && m.Columns() != nil && enc == nil {
-		if o.Encoding, o.Asked, err = f.ofModel(table, m); err != nil {
+		if o.Encoding, o.Asked, err = f.ofModel(ctx, table, m); err != nil {
 			return nil, err
 		}
 		o.Features = nil // the encoding names them
@@ -268,10 +268,20 @@ func (f *taskFlags) draft(
 }
 
 // ofModel returns the encoding that a model has of its columns in its own graph.
-func (f *taskFlags) ofModel(table *draft.Table, m *onnxio.Model) (*draft.Encoding, map[string]string, error) {
+func (f *taskFlags) ofModel(ctx context.Context, table *draft.Table, m *onnxio.Model) (
+	*draft.Encoding, map[string]string, error,
+) {
+	imputed, err := m.Imputed(ctx)
+	if err != nil {
+		return nil, nil, runError(err)
+	}
 	var columns []draft.ModelColumn
 	for _, c := range m.Columns() {
-		columns = append(columns, draft.ModelColumn{Name: c.Name, Values: c.Values, Text: c.DType == graph.String})
+		of := draft.ModelColumn{Name: c.Name, Values: c.Values, Impute: c.Blank, Text: c.DType == graph.String}
+		if v := imputed[c.First]; !math.IsNaN(v) {
+			of.Impute = task.Decimal(v)
+		}
+		columns = append(columns, of)
 	}
 	enc, asked, err := draft.OfModel(table, columns, f.features, f.label)
 	if err != nil {

@@ -27,9 +27,9 @@ type Column struct {
 	Name   string   // Input, with the place where it has several
 	Values []string // categories, in the order of their inputs; nil is a number
 	DType  graph.DType
-	Strict bool // another category is an error
-	Empty  bool // the empty text is none, but stands for what is not known; others are errors
-	First  int  // of its inputs in the lowered model
+	Strict bool   // another category is an error
+	Blank  string // the category that the empty text is taken for, "" where it is none of them
+	First  int    // of its inputs in the lowered model
 }
 
 // Width is how many inputs of the lowered model the column is.
@@ -117,6 +117,9 @@ func Lower(ctx context.Context, m *graph.Model, o ort.Options) (*graph.Model, *I
 		return low, f, f.compare(ctx, low, o)
 	}
 	t, err := tabulate(ctx, low, z, o)
+	if err == nil && z.blanks() {
+		t, err = tabulate(ctx, low, z, o)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -135,11 +138,12 @@ func Lower(ctx context.Context, m *graph.Model, o ort.Options) (*graph.Model, *I
 
 // split leaves the numbers among the outputs of g, and moves what only the others need behind the model.
 func (f *Interface) split(g *graph.Graph) {
-	producers := g.Producers()
+	producers, own := g.Producers(), f.file.Graph.Producers()
 	var numbers []graph.Value
 	for _, v := range g.Outputs {
 		at, n := v, producers[v.Name]
-		for n != nil && (n.Op == "ZipMap" || n.Is("Identity") && v.DType == graph.Undefined) { // a sequence
+		for n != nil && (n.Op == "ZipMap" || // a sequence, also of a name
+			n.Is("Identity") && v.DType == graph.Undefined && own[at.Name] != nil && own[at.Name].Is("Identity")) {
 			at = graph.Value{Name: n.Input(0)}
 			n = producers[at.Name]
 		}

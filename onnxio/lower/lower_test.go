@@ -20,12 +20,13 @@ type pipeline struct {
 	parts  []string
 	width  int64
 	strict map[string]bool // columns in which an unknown category is an error
+	blank  map[string]bool // columns whose look-up knows the empty text
 }
 
 func newPipeline(seed uint64) *pipeline {
 	return &pipeline{
 		b:   graph.NewBuilder(&graph.Graph{Name: "g"}, ""),
-		rng: rand.New(rand.NewPCG(seed, 5)), strict: map[string]bool{},
+		rng: rand.New(rand.NewPCG(seed, 5)), strict: map[string]bool{}, blank: map[string]bool{},
 	}
 }
 
@@ -89,6 +90,34 @@ func (p *pipeline) ordinal(name string, k int) {
 	v := p.ml("LabelEncoder", []string{x}, keys, values, graph.IntAttr("default_int64", -1))
 	v = p.b.Op("Cast", []string{v}, graph.IntAttr("to", int64(graph.Float)))
 	p.part(p.b.Op("Div", []string{v, p.b.Const(graph.FromFloats("c", []float32{3}))}), 1)
+}
+
+// filled is a column of texts of which the empty one is a category of its own, or taken for another, which may also be
+// what all unknown texts are.
+func (p *pipeline) filled(name string, k int) {
+	p.blank[name] = true
+	x := p.input(name, graph.String, 1)
+	zeros := graph.IntAttr("zeros", 1)
+	if p.strict[name] = p.rng.IntN(3) == 0; p.strict[name] {
+		zeros = graph.IntAttr("zeros", 0)
+	}
+	keys := texts4(k)
+	keys.Strings = append(keys.Strings, nil)
+	if p.rng.IntN(2) == 0 {
+		v := p.ml("OneHotEncoder", []string{x}, keys, zeros)
+		p.part(p.b.Op("Reshape", []string{v, p.ints(-1, int64(k+1))}), int64(k+1))
+		return
+	}
+	keys.Name = "keys_strings"
+	values := graph.Attr{Name: "values_int64s", Kind: graph.AttrInts}
+	all := graph.Attr{Name: "cats_int64s", Kind: graph.AttrInts}
+	for i := range k {
+		all.Ints = append(all.Ints, int64(i))
+	}
+	values.Ints = append(slices.Clone(all.Ints), p.rng.Int64N(int64(k)))
+	code := p.ml("LabelEncoder", []string{x}, keys, values, graph.IntAttr("default_int64", p.rng.Int64N(2)-1))
+	v := p.ml("OneHotEncoder", []string{code}, all, zeros)
+	p.part(p.b.Op("Reshape", []string{v, p.ints(-1, int64(k))}), int64(k))
 }
 
 // numbers are columns of integers or floats, scaled.
@@ -183,7 +212,9 @@ func random(seed uint64) *pipeline {
 	p := newPipeline(seed)
 	for i := range 1 + p.rng.IntN(5) {
 		name := func(what string) string { return fmt.Sprint(what, i) }
-		switch p.rng.IntN(8) {
+		switch p.rng.IntN(9) {
+		case 7:
+			p.filled(name("filled"), 1+p.rng.IntN(4))
 		case 0:
 			p.oneHot(name("text"), 1+p.rng.IntN(5))
 		case 1:
@@ -226,6 +257,8 @@ func TestRestoredIsTheFile(t *testing.T) {
 				switch {
 				case c.Values == nil:
 					return fmt.Sprint(p.rng.IntN(9))
+				case p.blank[c.Name] && p.rng.IntN(4) == 0:
+					return ""
 				case c.DType == graph.String && !p.strict[c.Name] && p.rng.IntN(4) == 0:
 					return "another"
 				}
@@ -306,6 +339,30 @@ func TestColumnsAndLabels(t *testing.T) {
 	}
 	if !slices.Equal(f.Labels, []string{"no", "yes"}) {
 		t.Errorf("labels %q", f.Labels)
+	}
+}
+
+// TestEmptyTexts: the empty text is the category that the model takes it for, or one of its own.
+func TestEmptyTexts(t *testing.T) {
+	t.Parallel()
+	orttest.Need(t)
+	have := map[string]bool{}
+	for seed := range uint64(20) {
+		p := newPipeline(seed)
+		p.filled("x", 2)
+		_, f, err := Lower(t.Context(), p.model(false), ort.Options{})
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		have[fmt.Sprintf("%q %q strict %v", f.Columns[0].Values, f.Columns[0].Blank, f.Columns[0].Strict)] = true
+	}
+	for _, want := range []string{
+		`["value a" "value b" ""] "" strict false`, `["value a" "value b" ""] "" strict true`,
+		`["value a" "value b"] "value a" strict false`, `["value a" "value b"] "value b" strict true`,
+	} {
+		if !have[want] {
+			t.Errorf("no %s among %v", want, have)
+		}
 	}
 }
 

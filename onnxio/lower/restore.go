@@ -24,6 +24,9 @@ func (f *Interface) Restore(g *graph.Model) *graph.Model {
 	if !f.direct {
 		c.Graph.Outputs = slices.Concat(c.Graph.Outputs, f.file.Graph.Outputs) // constants among them stay
 		c.SetOpset(learning, max(c.Opset(learning), 1))
+		if slices.ContainsFunc(f.Columns, func(c Column) bool { return c.Blank != "" }) {
+			c.SetOpset(learning, max(c.Opset(learning), 2)) // a LabelEncoder of texts to numbers
+		}
 		f.front(c.Graph)
 	}
 	c.Graph.Outputs = slices.Clone(f.file.Graph.Outputs)
@@ -170,7 +173,9 @@ func (f *Interface) partsOf(b *graph.Builder, columns []Column) (parts []part) {
 		for _, s := range c.Values {
 			attr.Strings = append(attr.Strings, []byte(s))
 		}
-		if c.DType != graph.String {
+		if c.Blank != "" {
+			v, attr = c.places(b, v)
+		} else if c.DType != graph.String {
 			attr = graph.Attr{Name: "cats_int64s", Kind: graph.AttrInts}
 			for _, s := range c.Values {
 				k, _ := strconv.ParseInt(s, 10, 64) // a look-up of integers has no others
@@ -182,9 +187,6 @@ func (f *Interface) partsOf(b *graph.Builder, columns []Column) (parts []part) {
 		if c.Strict {
 			zeros = 0
 		}
-		if c.Empty {
-			attr.Strings = append(attr.Strings, []byte{})
-		}
 		hot := b.Name("onehot")
 		b.Append(&graph.Node{
 			Op: "OneHotEncoder", Domain: learning, Inputs: []string{v}, Outputs: []string{hot},
@@ -192,13 +194,28 @@ func (f *Interface) partsOf(b *graph.Builder, columns []Column) (parts []part) {
 		})
 		all := int64(len(attr.Strings) + len(attr.Ints))
 		hot = b.Op("Reshape", []string{hot, b.Const(graph.FromInts("shape", []int64{-1, all}, 2))})
-		if c.Empty {
-			hot = cut(b, hot, 0, len(c.Values))
-		}
 		parts = append(parts, part{hot, c.First, c.First + len(c.Values)})
 		i++
 	}
 	return parts
+}
+
+// places makes texts the numbers of their categories, of which the empty text shares one; the attribute lists them.
+func (c *Column) places(b *graph.Builder, v string) (string, graph.Attr) {
+	keys := graph.Attr{Name: "keys_strings", Kind: graph.AttrStrings, Strings: [][]byte{{}}}
+	at := slices.Index(c.Values, c.Blank)
+	values := graph.Attr{Name: "values_int64s", Kind: graph.AttrInts, Ints: []int64{int64(at)}}
+	all := graph.Attr{Name: "cats_int64s", Kind: graph.AttrInts}
+	for i, s := range c.Values {
+		keys.Strings, values.Ints = append(keys.Strings, []byte(s)), append(values.Ints, int64(i))
+		all.Ints = append(all.Ints, int64(i))
+	}
+	place := b.Name("place")
+	b.Append(&graph.Node{
+		Op: "LabelEncoder", Domain: learning, Inputs: []string{v}, Outputs: []string{place},
+		Attrs: []graph.Attr{keys, values, graph.IntAttr("default_int64", -1)},
+	})
+	return place, all
 }
 
 // Direct reports whether the input of the lowered model is the file's own.
@@ -217,8 +234,8 @@ func (f *Interface) Feed(x []float32) ([]*graph.Tensor, error) {
 				return strconv.FormatFloat(float64(of[0]), 'g', -1, 32)
 			}
 			i := slices.Index(of, 1)
-			if i < 0 && c.DType == graph.String && (!c.Strict || c.Empty) {
-				return ""
+			if i < 0 && c.DType == graph.String && !c.Strict {
+				return unknownText
 			}
 			return c.Values[max(i, 0)]
 		})
@@ -242,7 +259,9 @@ func (f *Interface) rows(n int) (x []float32, dim int) {
 			bits := c.DType.Bits()
 			switch unsigned := strings.HasPrefix(c.DType.String(), "u"); {
 			case c.Values != nil:
-				at[r.IntN(len(c.Values))] = 1
+				if k := r.IntN(len(c.Values)); c.Strict || c.DType != graph.String || i%8 != k%8 { // else one that is not known
+					at[k] = 1
+				}
 			case c.DType == graph.Bool:
 				at[0] = float32(r.IntN(2))
 			case c.DType.IsFloat():

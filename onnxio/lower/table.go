@@ -44,12 +44,10 @@ func (c *Column) base() string {
 }
 
 // unknown returns values that are none of the categories, nil where there is none to be tried.
-func (c *Column) unknown(domain []string) []string {
+func (c *Column) unknown() []string {
 	switch {
 	case c.Values == nil || c.Strict:
 		return nil
-	case slices.Contains(domain, ""):
-		return []string{"", unknownText}
 	case c.DType == graph.String:
 		return []string{unknownText}
 	}
@@ -151,52 +149,79 @@ func (t *tables) run(ctx context.Context, m *graph.Model, o ort.Options) error {
 const maxTrials = 4096
 
 // others runs values that are no category. A column whose look-ups refuse one, or take two of them for different
-// things, is strict: in what is written another category is an error, and not in silence something else.
+// things, is strict: in what is written another category is an error, and not in silence something else. The empty text
+// is a category, or a category of its own, where it is not what any other text is.
 func (t *tables) others(ctx context.Context, values []string, run func(trial) ([]*graph.Tensor, error)) error {
 	for i := range t.z.columns {
 		c := &t.z.columns[i]
-		var first [][]float64
-		for _, u := range c.unknown(t.z.domain[i]) {
-			out, err := run(trial{i, u})
-			if ctx.Err() != nil {
-				return ctx.Err()
+		var blank, first [][]float64
+		var err error
+		if c.DType == graph.String && c.Values != nil && !slices.Contains(c.Values, "") {
+			if blank, err = t.other(ctx, values, trial{i, ""}, run); err != nil {
+				return err
 			}
-			if c.Strict = c.Strict || err != nil; c.Strict {
-				if u == unknownText && first != nil {
-					c.Empty = true // the empty text alone
-				}
-				break
-			}
-			var all [][]float64
-			for k, value := range values {
-				v, err := out[k].Doubles()
-				if err != nil {
-					return err
-				}
-				if made := t.made[value]; made != nil {
-					if len(v) < len(made[0]) {
-						return fmt.Errorf("the value %q has another shape for a category of column %q that is not known", value, c.Name)
-					}
-					v = v[:len(made[0])]
-				}
-				all = append(all, v)
+			c.Blank = t.category(i, values, blank)
+		}
+		for _, u := range c.unknown() {
+			all, err := t.other(ctx, values, trial{i, u}, run)
+			if err != nil {
+				return err
 			}
 			if first == nil {
 				first = all
 			}
-			c.Strict = !slices.EqualFunc(first, all, slices.Equal)
-			c.Empty = c.Strict && u == unknownText
+			if c.Strict = all == nil || !slices.EqualFunc(first, all, slices.Equal); c.Strict {
+				break
+			}
 		}
-		if c.Strict && !c.Empty {
-			continue
-		}
+		t.z.blank[i] = blank != nil && c.Blank == "" && (c.Strict || !slices.EqualFunc(first, blank, slices.Equal))
 		for k, value := range values {
-			if first != nil && t.made[value] != nil {
+			if !c.Strict && first != nil && t.made[value] != nil {
 				t.unknown[[2]string{value, c.Name}] = first[k]
 			}
 		}
 	}
 	return nil
+}
+
+// other runs a value that is no category; nil is one that the model refuses.
+func (t *tables) other(ctx context.Context, values []string, r trial, run func(trial) ([]*graph.Tensor, error)) (
+	all [][]float64, err error,
+) {
+	out, err := run(r)
+	if err != nil {
+		return nil, ctx.Err()
+	}
+	for k, value := range values {
+		v, err := out[k].Doubles()
+		if err != nil {
+			return nil, err
+		}
+		if made := t.made[value]; made != nil {
+			if len(v) < len(made[0]) {
+				return nil, fmt.Errorf("the value %q has another shape for a category of column %q that is not known", value,
+					t.z.columns[r.column].Name)
+			}
+			v = v[:len(made[0])]
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+// category returns the category of a column for which the values are those given; "" when there is none.
+func (t *tables) category(column int, values []string, given [][]float64) string {
+	for k, v := range t.z.columns[column].Values {
+		same := given != nil
+		for i, value := range values {
+			made := t.made[value]
+			same = same && (made == nil || slices.Equal(made[t.from[column]+k], given[i]))
+		}
+		if same {
+			return v
+		}
+	}
+	return ""
 }
 
 // collect adds the rows of a value that are of use.

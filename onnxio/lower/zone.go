@@ -30,6 +30,7 @@ type zone struct {
 	elems     map[string][]elem // of raw values: what a row of them holds
 	domain    [][]string        // by column: categories that look-ups know
 	strict    []bool            // by column: an unknown category is an error
+	blank     []bool            // by column: the empty text is a category of its own
 	depends   map[string][]int  // columns that a raw value is made of
 	tables    []tableSizes
 	frontiers []frontier
@@ -74,6 +75,7 @@ func zoneOf(g *graph.Graph) (*zone, error) {
 		return nil, errors.New("the model reads none of its inputs")
 	}
 	z.domain, z.strict = make([][]string, len(z.columns)), make([]bool, len(z.columns))
+	z.blank = make([]bool, len(z.columns))
 	for _, t := range g.Inits {
 		z.class[t.Name], z.types[t.Name] = fixed, t.DType
 	}
@@ -599,10 +601,9 @@ func (z *zone) ranges() {
 	}
 }
 
-// categories gives the columns their categories, and their places in the lowered model's input. The empty text stands
-// for what is not known: it is no category.
+// categories gives the columns their categories. The empty text stands for what is not known: it is none, unless a run
+// shows another.
 func (z *zone) categories() {
-	at := 0
 	for i := range z.columns {
 		c := &z.columns[i]
 		c.Values = slices.DeleteFunc(slices.Clone(z.domain[i]), func(v string) bool { return v == "" })
@@ -616,7 +617,27 @@ func (z *zone) categories() {
 		if len(c.Values) == 0 {
 			c.Values = nil
 		}
-		c.First, c.Strict = at, z.strict[i]
-		at += c.Width()
+		c.Strict = z.strict[i]
 	}
+	z.place()
+}
+
+// place gives the columns their places in the lowered model's input.
+func (z *zone) place() {
+	at := 0
+	for i := range z.columns {
+		z.columns[i].First = at
+		at += z.columns[i].Width()
+	}
+}
+
+// blanks makes the empty text a category of the columns in which a run has shown that it is one.
+func (z *zone) blanks() bool {
+	for i, is := range z.blank {
+		if c := &z.columns[i]; is {
+			c.Values, c.Strict = append(c.Values, ""), z.strict[i]
+		}
+	}
+	z.place()
+	return slices.Contains(z.blank, true)
 }

@@ -316,6 +316,49 @@ features:
 	}
 }
 
+// TestImputed: a file says which values are not the person's own, and is read as the points that were judged.
+func TestImputed(t *testing.T) {
+	t.Parallel()
+	tk, set := parse(t, `version: 1
+features:
+  - {name: income, kind: numeric, impute: 1250.5}
+  - {name: home, kind: onehot, values: [own, rent], impute: rent}
+`)
+	p := people(t, tk, "income,home\n,\n900,own\n,own\n")
+	var b bytes.Buffer
+	w, err := NewWriter(&b, tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range p.N {
+		l := Line{Row: i, X: p.X[i*p.Dim : (i+1)*p.Dim], Imputed: p.ImputedOf(i)}
+		if i == 0 {
+			l.Action = recourse.Action{Status: recourse.Found, Point: []float32{2000, 0, 1}}
+			l.Changes = set.Changes(l.X, l.Action.Point)
+		} else {
+			l.Action.Status = recourse.NoneFound
+		}
+		if err := w.Write(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	want := `row,line,status,method,cost,margin,before,action,imputed,income,home
+0,,found,,0,0,0,income 1250.5 -> 2000,income; home,2000,rent
+1,,none found,,,,0,,,900,own
+2,,none found,,,,0,,income,1250.5,own
+`
+	if d := cmp.Diff(want, b.String()); d != "" {
+		t.Error(d)
+	}
+	f, err := Read(t.Context(), file(t, b.String()), tk, p)
+	if err != nil || len(f.Promises) != 1 || !slices.Equal(f.Promises[0].Point, []float32{2000, 0, 1}) {
+		t.Errorf("%+v, %v", f, err)
+	}
+}
+
 // TestMissingMarkerAsValue: a number that the task's data mean something else by is not written.
 func TestMissingMarkerAsValue(t *testing.T) {
 	t.Parallel()

@@ -15,9 +15,9 @@ import (
 )
 
 // Writer writes a promises file: plain comma-separated text with a header, one row per person. The columns are row,
-// line, status, method, cost, margin, before and action (one that the task uses as a column itself is called
-// promise.NAME), and then the columns that the task reads, with the values the person has after the action. So the
-// file can be read as data.
+// line, status, method, cost, margin, before, action and, of a task that imputes, imputed (one that the task uses as a
+// column itself is called promise.NAME). Then come the columns that the task reads, with the values the person has
+// after the action. So the file can be read as data.
 type Writer struct {
 	csv     *csv.Writer
 	columns *Columns
@@ -32,6 +32,7 @@ type Line struct {
 	Action    recourse.Action
 	Method    recourse.Method     // how it was come to; "" when unknown or not needed
 	Changes   []constraint.Change // of Action.Point; nil when there is none
+	Imputed   []int               // features whose value was missing, see task.People
 }
 
 // NewWriter writes the header. Call Flush at the end.
@@ -71,7 +72,7 @@ type Columns struct {
 // them has the prefix promise.
 func NewColumns(t *task.Task, others ...string) *Columns {
 	c := &Columns{table: newTable(t)}
-	for _, name := range ownColumns()[2:] {
+	for _, name := range c.table.own {
 		if name = c.table.column(name); slices.Contains(others, name) {
 			name = taken + name
 		}
@@ -87,7 +88,7 @@ func (c *Columns) Names() []string { return c.names }
 // IsNumber says whether all fields of a column are numbers.
 func (c *Columns) IsNumber(column int) bool {
 	if own := len(c.names) - len(c.table.names); column < own {
-		return slices.Contains([]string{colCost, colMargin, colBefore}, ownColumns()[2+column])
+		return slices.Contains([]string{colCost, colMargin, colBefore}, c.table.own[column])
 	} else if !c.table.t.Encoded {
 		return !slices.ContainsFunc(c.table.features[column-own], func(feature int) bool {
 			return c.table.t.Features[feature].Kind != task.Numeric
@@ -109,6 +110,13 @@ func (c *Columns) Fields(dst []string, l Line) ([]string, error) {
 		action = words(l.Changes)
 	}
 	dst = append(dst, l.Action.Status.String(), string(l.Method), cost, margin, decimal(float32(l.Before)), action)
+	if slices.Contains(c.table.own, colImputed) {
+		var names []string
+		for _, i := range l.Imputed {
+			names = append(names, c.table.t.Features[i].Name)
+		}
+		dst = append(dst, strings.Join(names, "; "))
+	}
 	return c.table.texts(dst, point)
 }
 
@@ -123,6 +131,8 @@ const (
 	colMargin = "margin" // after the action
 	colBefore = "before" // as they are
 	colAction = "action" // what changes, in words
+	// the features whose value the data lack: the person's values are those of task.Feature.Impute, from which they change
+	colImputed = "imputed"
 
 	taken = "promise."
 )
@@ -136,12 +146,16 @@ func ownColumns() []string {
 type table struct {
 	t        *task.Task
 	names    []string
-	features [][]int // per column: the features that read it; nil when encoded
+	own      []string // columns between line and the person's values, by their plain names
+	features [][]int  // per column: the features that read it; nil when encoded
 	scratch  []float32
 }
 
 func newTable(t *task.Task) *table {
-	b := &table{t: t, scratch: make([]float32, t.Dim())}
+	b := &table{t: t, scratch: make([]float32, t.Dim()), own: ownColumns()[2:]}
+	if slices.ContainsFunc(t.Features, func(f task.Feature) bool { return f.Impute != "" }) {
+		b.own = append(b.own, colImputed)
+	}
 	if t.Encoded {
 		b.names = t.InputNames()
 		return b

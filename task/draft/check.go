@@ -203,7 +203,7 @@ func (c *checker) column(of task.Column) error {
 		}
 	}
 	c.n = rows * len(of.At)
-	p, col := look(&raw), Column{Name: f.Name, Kind: f.Kind}
+	p, col := look(&raw), Column{Name: f.Name, Kind: f.Kind, Missing: c.imputed(f)}
 	switch {
 	case f.Kind.IsNumber() && p.numeric:
 		c.number(f, p, &col, len(of.At) > 1)
@@ -217,6 +217,17 @@ func (c *checker) column(of task.Column) error {
 	}
 	c.r.Features = append(c.r.Features, col)
 	return nil
+}
+
+// imputed counts the rows that lack the value of a feature, and have another in its place.
+func (c *checker) imputed(f *task.Feature) (rows int) {
+	this := func(k int) bool { return c.t.Features[k].Name == f.Name }
+	for i := range c.p.Imputed {
+		if slices.ContainsFunc(c.p.Imputed[i], this) {
+			rows++
+		}
+	}
+	return rows
 }
 
 // number compares bounds, mean and std with the data. The 1st to 99th percentile leaves out one person in fifty.
@@ -313,7 +324,7 @@ func (c *checker) category(f *task.Feature, p *profile, col *Column) {
 		}
 	}
 	if f.Kind == task.OneHot {
-		col.Missing = p.missing
+		col.Missing += p.missing
 	}
 	if len(unseen) == len(f.Values) {
 		c.find(Problem, f.Name, 0, "no row has any of the values")

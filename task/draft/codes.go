@@ -191,7 +191,7 @@ func numbers(v []float64) string {
 // codes reports numbers that look like codes, and are not declared. It returns the values without codes.
 func (c *checker) codes(f *task.Feature, p *profile, col *Column) *profile {
 	if f.Missing != nil {
-		col.Missing = p.rowsOf(f.Missing)
+		col.Missing += p.rowsOf(f.Missing)
 		return p.without(f.Missing)
 	}
 	codes := p.codes()

@@ -15,6 +15,7 @@ import (
 type ModelColumn struct {
 	Name   string   // of the model's input; with the place in brackets behind it where the input has several columns
 	Values []string // categories, in the order of their inputs; nil is a number
+	Impute string   // what the model takes a missing value for, "" where it does not say
 	Text   bool     // the categories are texts; else whole numbers, which may be codes of the texts in the data
 }
 
@@ -29,11 +30,15 @@ func OfModel(t *Table, columns []ModelColumn, features []string, label string) (
 	}
 	e, questions := &Encoding{}, map[string]string{}
 	for i, c := range columns {
-		in := Input{Name: c.Name, Column: names[i], Kind: "numeric"}
+		in := Input{Name: c.Name, Column: names[i], Kind: "numeric", Impute: c.Impute}
 		p := look(t.column(names[i]))
 		switch {
 		case c.Values != nil:
 			in.Kind = "onehot"
+			if i := slices.Index(c.Values, ""); i >= 0 { // by which no value can be called
+				c.Values, in.Impute = slices.Clone(c.Values), empty
+				c.Values[i] = empty
+			}
 			if in.Values, err = c.named(p); err != nil {
 				return nil, nil, err
 			}
@@ -50,6 +55,9 @@ func OfModel(t *Table, columns []ModelColumn, features []string, label string) (
 	return e, questions, nil
 }
 
+// empty is what a model's category is called that the empty text is.
+const empty = "(empty)"
+
 // Standardised returns the encoding with every number less its mean in the table, divided by its standard deviation.
 func (e *Encoding) Standardised(t *Table) *Encoding {
 	out := *e
@@ -63,6 +71,9 @@ func (e *Encoding) Standardised(t *Table) *Encoding {
 				std = 1
 			}
 			in.Mean, in.Std = &mean, &std
+			if z, ok := task.Number(in.Impute); ok {
+				in.Impute = task.Decimal(short(mean + z*std))
+			}
 		}
 	}
 	return &out

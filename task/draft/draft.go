@@ -204,6 +204,7 @@ func (d *drafter) declare(in *Input, p *profile) feature {
 	if q := d.o.Asked[p.name]; q != "" {
 		f.ask("%s", q)
 	}
+	f.Impute = in.Impute
 	switch in.Kind {
 	case "numeric":
 		d.number(&f)
@@ -461,9 +462,12 @@ func (d *drafter) tell() {
 		if !f.Actionable {
 			fixed = append(fixed, f.Name)
 		}
-		if p := f.from; f.Kind.IsNumber() && p.missing > 0 {
-			d.note("column %s: %s of the rows have no number and cannot be read", message.Quote(p.name),
-				message.Percent(float64(p.missing)/float64(d.table.Rows), 1))
+		if p, without := f.from, ""; f.Kind.IsNumber() && p.missing > 0 {
+			if without = "which the model takes for " + f.Impute; f.Impute == "" {
+				without = "and cannot be read"
+			}
+			d.note("column %s: %s of the rows have no number %s", message.Quote(p.name),
+				message.Percent(float64(p.missing)/float64(d.table.Rows), 1), without)
 		}
 		if len(f.from.strange) > 0 {
 			d.note("column %s: these are no numbers, and rows with them cannot be read: %s", message.Quote(f.Name),
@@ -689,6 +693,9 @@ func (d *drafter) writeFeature(w *writer, f *feature) {
 	}
 	if f.form != "" {
 		keys = append(keys, "inputs: "+f.form)
+	}
+	if f.Impute != "" {
+		keys = append(keys, "impute: "+scalar(f.Impute))
 	}
 	if !f.Actionable {
 		keys = append(keys, "actionable: false")

@@ -37,6 +37,7 @@ type Input struct {
 	Zero   string     `json:"zero"`   // binary: the value whose input is 0; any other than one when it is missing
 	Value  string     `json:"value"`  // onehot: the value whose input is 1
 	Values []string   `json:"values"` // onehot: all values in the order of their inputs
+	Impute string     `json:"impute"` // what a missing value is taken for, as in the task file
 	// Thresholds are those of the bins of a number, Form the inputs of bins or values, as in the task file.
 	Thresholds []float64 `json:"thresholds"`
 	Form       string    `json:"inputs"`

@@ -1,0 +1,235 @@
+package onnxio
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+)
+
+// maxImputed bounds the inputs of a model that is asked what it imputes.
+const maxImputed = 1 << 12
+
+// Imputed returns, by input, the number that the model takes for one that is not known (NaN), and NaN where there is
+// none. It is not read off operators: the model is run. What a value of the graph is for NaN, where it follows the
+// input in a straight line, tells the number; and the file, run with NaN and with that number, must give the same.
+func (m *Model) Imputed(ctx context.Context) ([]float64, error) {
+	if m.dim > maxImputed {
+		return slices.Repeat([]float64{math.NaN()}, m.dim), nil
+	}
+	p := &imputation{m: m, base: make([]float32, m.dim), found: slices.Repeat([]float64{math.NaN()}, m.dim)}
+	for i := range m.dim {
+		p.at = append(p.at, i)
+	}
+	if columns := m.Columns(); columns != nil {
+		p.at = nil
+		for _, c := range columns {
+			switch {
+			case c.Values != nil:
+				p.base[c.First] = 1
+			case c.DType.IsFloat():
+				p.at = append(p.at, c.First)
+			}
+		}
+	}
+	if err := p.known(ctx); err != nil || len(p.at) == 0 {
+		return p.found, err
+	}
+	if err := p.find(ctx); err != nil {
+		return nil, err
+	}
+	return p.found, p.confirm(ctx)
+}
+
+// imputation is the search for what a model imputes.
+type imputation struct {
+	m     *Model
+	base  []float32 // a row
+	at    []int     // inputs that may have an imputed number
+	found []float64
+}
+
+// with returns a row with one input changed.
+func with(row []float32, at int, v float64) []float32 {
+	row = slices.Clone(row)
+	row[at] = float32(v)
+	return row
+}
+
+// rows runs a session on rows, as many at once as the model takes.
+func (p *imputation) rows(ctx context.Context, s *ort.Session, x [][]float32,
+	feed func(x []float32) ([]*graph.Tensor, error), each func(from, rows, batch int, out []*graph.Tensor),
+) error {
+	const most = 256
+	for from := 0; from < len(x); {
+		n := min(most, len(x)-from)
+		batch := n
+		if p.m.fixed > 0 {
+			n, batch = min(p.m.fixed, n), p.m.fixed
+		}
+		all := slices.Concat(x[from : from+n]...)
+		for range batch - n {
+			all = append(all, x[from]...)
+		}
+		in, err := feed(all)
+		if err != nil {
+			return err
+		}
+		out, err := s.Run(ctx, in)
+		if err != nil {
+			return fmt.Errorf("the model does not run with a number that is not known: %w", err)
+		}
+		each(from, n, batch, out)
+		from += n
+	}
+	return nil
+}
+
+func (p *imputation) own(x []float32) ([]*graph.Tensor, error) {
+	return []*graph.Tensor{p.m.Feed(x)}, nil
+}
+
+// known leaves the inputs whose NaN does not reach the logits.
+func (p *imputation) known(ctx context.Context) error {
+	g := p.m.graph.Clone()
+	g.Graph.Outputs = []graph.Value{{Name: p.m.logits}}
+	s, err := ort.Open(g, p.m.engine)
+	if err != nil {
+		return fmt.Errorf("the model does not load: %w", err)
+	}
+	defer s.Close() //nolint:errcheck // nothing was written
+	var x [][]float32
+	for _, at := range p.at {
+		x = append(x, with(p.base, at, math.NaN()))
+	}
+	var left []int
+	err = p.rows(ctx, s, x, p.own, func(from, rows, batch int, out []*graph.Tensor) {
+		v, err := out[0].Numbers()
+		for i := range rows {
+			if n := len(v) / batch; err == nil && !slices.ContainsFunc(v[i*n:(i+1)*n], math.IsNaN) {
+				left = append(left, p.at[from+i])
+			}
+		}
+	})
+	p.at = left
+	return err
+}
+
+// find looks for a value of the graph that is a straight line of an input, and a number where that is NaN.
+func (p *imputation) find(ctx context.Context) error {
+	tries := []float64{0, 1, -1000, 1e4, math.NaN()}
+	s, err := p.m.Exposed()
+	if err != nil {
+		return err
+	}
+	defer s.Close() //nolint:errcheck // nothing was written
+	for _, at := range p.at {
+		var x [][]float32
+		for _, v := range tries {
+			x = append(x, with(p.base, at, v))
+		}
+		made := map[string][][]float64{}
+		var names []string
+		err := p.rows(ctx, s, x, p.own, func(_, rows, batch int, out []*graph.Tensor) {
+			for _, t := range out {
+				v, err := t.Numbers()
+				if err != nil || len(t.Dims) == 0 || t.Dims[0] != int64(batch) || len(v) == 0 {
+					continue
+				}
+				if made[t.Name] == nil {
+					names = append(names, t.Name)
+				}
+				for i := range rows {
+					made[t.Name] = append(made[t.Name], v[i*len(v)/batch:(i+1)*len(v)/batch])
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if v := straight(tries, made[name]); !math.IsNaN(v) {
+				p.found[at] = v
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// straight returns the number for which an element of a value, given for each number tried of which the last is NaN,
+// is what it is for NaN; NaN where no element is a straight line.
+func straight(tries []float64, made [][]float64) float64 {
+	last := len(tries) - 1
+	for e := range made[0] {
+		at, slope := made[0][e], (made[last-1][e]-made[0][e])/tries[last-1] // the first try is 0
+		if slope == 0 || math.IsNaN(slope+made[last][e]) || math.IsInf(slope+made[last][e], 0) {
+			continue
+		}
+		line := true
+		for i, t := range tries[:last] {
+			line = line && math.Abs(made[i][e]-at-slope*t) <= 1e-5*(math.Abs(slope*t)+math.Abs(at))
+		}
+		if line {
+			v := (made[last][e] - at) / slope
+			short, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', -1, 32), 64)
+			return short
+		}
+	}
+	return math.NaN()
+}
+
+// confirm leaves the numbers with which the file gives what it gives with NaN, whatever the others are.
+func (p *imputation) confirm(ctx context.Context) error {
+	file := p.m.File().Clone()
+	file.Graph.Outputs = nil // but the tensors of numbers
+	for _, v := range p.m.base.Graph.Outputs {
+		if file.Graph.Producers()[v.Name] != nil {
+			file.Graph.Outputs = append(file.Graph.Outputs, graph.Value{Name: v.Name})
+		}
+	}
+	s, err := ort.Open(file, p.m.engine)
+	if err != nil {
+		return fmt.Errorf("the model does not load: %w", err)
+	}
+	defer s.Close() //nolint:errcheck // nothing was written
+	for _, at := range p.at {
+		if math.IsNaN(p.found[at]) {
+			continue
+		}
+		same := true
+		for _, scale := range []float64{0, 1, 2} { // of the imputed numbers, which are such as the model knows
+			row := slices.Clone(p.base)
+			for _, k := range p.at {
+				if v := scale * p.found[k]; !math.IsNaN(v) {
+					row[k] = float32(v)
+				}
+			}
+			var outs [2][]float64
+			for k, v := range []float64{math.NaN(), p.found[at]} {
+				err := p.rows(ctx, s, [][]float32{with(row, at, v)}, p.m.FileFeed, func(_, _, _ int, out []*graph.Tensor) {
+					for _, t := range out {
+						numbers, err := t.Numbers()
+						if err == nil {
+							outs[k] = append(outs[k], numbers...)
+						}
+					}
+				})
+				if err != nil {
+					return err
+				}
+			}
+			same = same && len(outs[0]) > 0 && slices.EqualFunc(outs[0], outs[1], func(a, b float64) bool {
+				return math.Abs(a-b) <= 1e-4*(1+math.Abs(b))
+			})
+		}
+		if !same {
+			p.found[at] = math.NaN()
+		}
+	}
+	return nil
+}

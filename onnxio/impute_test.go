@@ -1,0 +1,57 @@
+package onnxio
+
+import (
+	"math"
+	"testing"
+
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
+)
+
+// imputes makes a model of four numbers: of the first, NaN is put to 42 before it is scaled, of the second to -1.5
+// afterwards; of the third, NaN has an input of its own; the fourth has no number for it, though it is lost in a Relu.
+func imputes() *graph.Model {
+	b := graph.NewBuilder(&graph.Graph{Name: "g"}, "")
+	b.G.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 4}}}}
+	list := func(v ...float32) string { return b.Const(graph.FromFloats("c", v, int64(len(v)))) }
+	column := func(i int64) string {
+		return b.Op("Gather", []string{"x", b.Const(graph.FromInts("i", []int64{i}, 1))}, graph.IntAttr("axis", 1))
+	}
+	fill := func(x string, v float32) string {
+		return b.Op("Where", []string{b.Op("IsNaN", []string{x}), list(v), x})
+	}
+	scaled := func(x string) string {
+		return b.Op("Div", []string{b.Op("Sub", []string{x, list(40)}), list(12.5)})
+	}
+	third := column(2)
+	flag := b.Op("Cast", []string{b.Op("IsNaN", []string{third})}, graph.IntAttr("to", int64(graph.Float)))
+	parts := []string{
+		scaled(fill(column(0), 42)), fill(scaled(column(1)), -1.5), fill(third, 7), flag,
+		b.Op("Relu", []string{b.Op("Mul", []string{scaled(column(3)), list(-1)})}),
+	}
+	z := b.Op("Concat", parts, graph.IntAttr("axis", 1))
+	w := b.Const(graph.FromFloats("w", []float32{1, -1, 2, 1, .5, -1, .25, .75, 1, -.5}, 5, 2))
+	z = b.Op("Gemm", []string{z, w})
+	b.G.Outputs = []graph.Value{{Name: z, DType: graph.Float}}
+	return &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: b.G}
+}
+
+func TestImputed(t *testing.T) {
+	t.Parallel()
+	orttest.Need(t)
+	m, err := FromGraph(t.Context(), imputes(), ort.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, err := m.Imputed(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nan := math.NaN()
+	for i, want := range []float64{42, 40 - 1.5*12.5, nan, nan} {
+		if math.Abs(have[i]-want) > 1e-5 || math.IsNaN(have[i]) != math.IsNaN(want) {
+			t.Errorf("input %d: %v, want %v", i, have[i], want)
+		}
+	}
+}
