@@ -129,7 +129,7 @@ func (r *rewriter) add(hint string, v []float64, dims ...int64) string {
 	return t.Name
 }
 
-// constants turns Constant nodes, and transposes of 2-d constants, into initializers.
+// constants turns Constant nodes, and transposes of constants, into initializers.
 func (r *rewriter) constants() {
 	for _, n := range slices.Clone(r.g.Nodes) {
 		var t *graph.Tensor
@@ -164,7 +164,7 @@ func (r *rewriter) constants() {
 // it does something else.
 func (r *rewriter) stored(n *graph.Node) *graph.Tensor {
 	t := r.inits[n.Input(0)]
-	weights := func(n *graph.Node) bool { return n.Is("MatMul") || n.Is("Gemm") || n.Is("Conv") }
+	weights := func(n *graph.Node) bool { return slices.Contains([]string{"MatMul", "Gemm", "Conv", "Einsum"}, n.Op) }
 	if t == nil || !t.DType.IsFloat() || len(t.Extra) > 0 || graph.DType(n.Int("to", 0)) != graph.Float ||
 		!slices.ContainsFunc(r.consumers[n.Outputs[0]], weights) {
 		return nil
@@ -177,27 +177,57 @@ func (r *rewriter) stored(n *graph.Node) *graph.Tensor {
 	return graph.FromFloats("", v, t.Dims...)
 }
 
-// transposed returns the transpose of a 2-d float constant, nil when t is none.
+// transposed returns the constant t with its axes in another order, turned around if perm is nil; nil when t is none.
 func transposed(t *graph.Tensor, perm []int64) *graph.Tensor {
-	if t == nil || len(t.Dims) != 2 || (perm != nil && (len(perm) != 2 || perm[0] != 1 || perm[1] != 0)) {
+	if t == nil {
 		return nil
+	}
+	if perm == nil {
+		for i := range t.Dims {
+			perm = append(perm, int64(len(t.Dims)-1-i))
+		}
 	}
 	v, err := t.Doubles()
-	if err != nil {
+	if err != nil || len(perm) != len(t.Dims) {
 		return nil
 	}
-	return graph.FromNumbers("", graph.Float, transpose(v, int(t.Dims[0]), int(t.Dims[1])), t.Dims[1], t.Dims[0])
+	dims := make([]int64, len(perm))
+	for i, p := range perm {
+		if p < 0 || p >= int64(len(perm)) || slices.Contains(perm[:i], p) {
+			return nil
+		}
+		dims[i] = t.Dims[p]
+	}
+	return graph.FromNumbers("", graph.Float, permuted(v, t.Dims, perm), dims...)
+}
+
+// permuted returns the elements v of a tensor of the dimensions dims with its axes in the order perm.
+func permuted(v []float64, dims, perm []int64) []float64 {
+	strides := make([]int, len(dims)) // of v along the axes of the result
+	for i, p := range perm {
+		strides[i] = 1
+		for _, d := range dims[p+1:] {
+			strides[i] *= int(d)
+		}
+	}
+	out, at, place := make([]float64, len(v)), 0, make([]int64, len(dims))
+	for k := range out {
+		out[k] = v[at]
+		for i := len(perm) - 1; i >= 0; i-- {
+			at += strides[i]
+			if place[i]++; place[i] < dims[perm[i]] {
+				break
+			}
+			at -= strides[i] * int(place[i])
+			place[i] = 0
+		}
+	}
+	return out
 }
 
 // transpose returns the transpose of v, rows x cols.
 func transpose(v []float64, rows, cols int) []float64 {
-	out := make([]float64, len(v))
-	for i := range rows {
-		for j := range cols {
-			out[j*rows+i] = v[i*cols+j]
-		}
-	}
-	return out
+	return permuted(v, []int64{int64(rows), int64(cols)}, []int64{1, 0})
 }
 
 // repeat applies rewrite, which reports whether it changed the graph, to the nodes until nothing changes.

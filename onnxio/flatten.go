@@ -10,8 +10,8 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// flattener gives products of values of any rank with stored weights the form of a dense layer. A product with [D, E]
-// computes with each vector along the last axis by itself, so it is
+// flattener gives products of values of any rank with stored weights the form of a layer, see contract. A product with
+// [D, E] computes with each vector along the last axis by itself, so it is
 //
 //	Reshape to [-1, D] -> Gemm -> Reshape back
 //
@@ -23,125 +23,27 @@ import (
 type flattener struct {
 	*rewriter
 	backs map[*graph.Node]bool // the Reshapes behind layers, all from [-1, E] to [..., E]
+	turns map[*graph.Node]bool // the Transposes around layers
 }
 
-// flatten rewrites all products with more than two axes whose weights are constant.
+// flatten rewrites all products with more than two axes of which one factor is constant.
 func (r *rewriter) flatten() {
-	f := &flattener{rewriter: r, backs: map[*graph.Node]bool{}}
+	f := &flattener{rewriter: r, backs: map[*graph.Node]bool{}, turns: map[*graph.Node]bool{}}
 	for _, n := range slices.Clone(r.g.Nodes) {
-		switch {
-		case n.Is("MatMul"):
-			f.product(n)
-		case n.Is("Einsum"):
-			f.einsum(n)
-		}
-	}
-	if len(f.backs) == 0 {
-		return
+		f.contract(n)
 	}
 	r.index()
+	r.repeat(f.merge)
 	r.repeat(f.sink)
 	r.repeat(f.join)
 	r.repeat(f.unused)
 }
 
-// product puts the MatMul n between two Reshapes.
-func (f *flattener) product(n *graph.Node) {
-	x, w := f.types[n.Input(0)], f.constant(n.Input(1))
-	if len(x.Shape) < 3 || w == nil || len(w.Dims) < 2 || len(w.Dims) > len(x.Shape) || w.Len() == 0 {
-		return
-	}
-	in, out := w.Dims[len(w.Dims)-2], w.Dims[len(w.Dims)-1]
-	if int64(w.Len()) != in*out { // a matrix for each of several
-		return
-	}
-	lead := x.Shape[:len(x.Shape)-1]
-	back, ok := sizesOf(append(slices.Clone(lead), graph.Dim{Size: out}))
-	if !ok {
-		return
-	}
-	if len(w.Dims) > 2 {
-		c := *w
-		c.Name, c.Dims = f.names.Name("w"), []int64{in, out}
-		f.g.Inits = append(f.g.Inits, &c)
-		f.inits[c.Name], f.retired[n.Input(1)] = &c, true
-		n.Inputs[1] = c.Name
-	}
-	f.between(n, product(lead), in, out, back)
-}
-
-// between puts n, the product of rows of in numbers with [in, out], between Reshapes from its input and to its output.
-func (f *flattener) between(n *graph.Node, rows graph.Dim, in, out int64, back []int64) {
-	flat := f.reshape(n.Inputs[0], []int64{-1, in}, graph.Shape{rows, {Size: in}})
+// front puts a Reshape to the sizes to, of the shape given, in front of n.
+func (f *flattener) front(n *graph.Node, to []int64, shape graph.Shape) {
+	flat := f.reshape(n.Inputs[0], to, shape)
 	f.g.Nodes = slices.Insert(f.g.Nodes, slices.Index(f.g.Nodes, n), flat)
 	n.Inputs[0] = flat.Outputs[0]
-	f.behind(n, back, graph.Shape{rows, {Size: out}})
-}
-
-// einsum makes the Einsum n a product where it is one of the last axes of a value with stored weights, such as
-// abc,cde->abde or abcd,cde->abe.
-func (f *flattener) einsum(n *graph.Node) {
-	x, w := f.types[n.Input(0)], f.constant(n.Input(1))
-	equation := n.Attr("equation")
-	if w == nil || w.Len() == 0 || len(n.Inputs) != 2 || equation == nil {
-		return
-	}
-	summed, turned, ok := productOf(string(equation.S))
-	if !ok || len(w.Dims) <= summed || len(x.Shape) <= summed {
-		return
-	}
-	v, err := w.Doubles()
-	if err != nil {
-		return
-	}
-	kept := len(w.Dims) - summed
-	axes := w.Dims[summed:] // of the output
-	if turned {
-		axes = w.Dims[:kept]
-	}
-	out := int64(1)
-	for _, d := range axes {
-		out *= d
-	}
-	in := int64(w.Len()) / out
-	if turned {
-		v = transpose(v, int(out), int(in))
-	}
-	lead := x.Shape[:len(x.Shape)-summed]
-	back, ok := sizesOf(append(slices.Clone(lead), graph.Fixed(axes...)...))
-	if !ok {
-		return
-	}
-	f.retired[n.Inputs[1]] = true
-	n.Op, n.Attrs, n.Inputs = "MatMul", nil, []string{n.Inputs[0], f.add("w", v, in, out)}
-	if len(x.Shape) > 2 || len(axes) > 1 {
-		f.between(n, product(lead), in, out, back)
-	}
-}
-
-// productOf reads the equation of an Einsum that sums over the last axes of the first factor and the first of the
-// second, or, turned, its last: how many they are. All other axes of the second are the last of the result.
-func productOf(equation string) (summed int, turned, ok bool) {
-	terms, result, _ := strings.Cut(strings.ReplaceAll(equation, " ", ""), "->")
-	a, b, _ := strings.Cut(terms, ",")
-	for _, term := range []string{a, b, result} {
-		for i, axis := range term {
-			if axis == '.' || axis == ',' || strings.ContainsRune(term[:i], axis) {
-				return 0, false, false
-			}
-		}
-	}
-	for k := 1; k < len(a) && k < len(b); k++ {
-		lead, last := a[:len(a)-k], a[len(a)-k:]
-		switch {
-		case strings.ContainsAny(b, lead):
-		case b[:k] == last && result == lead+b[k:]:
-			return k, false, true
-		case b[len(b)-k:] == last && result == lead+b[:len(b)-k]:
-			return k, true, true
-		}
-	}
-	return 0, false, false
 }
 
 // reshape makes a node, which is not in the graph yet, that gives value the shape to, of the type given.
@@ -237,8 +139,8 @@ func (f *flattener) sink(n *graph.Node) bool {
 		return false
 	}
 	last := len(to) - 1
-	inputs, constants, rows := slices.Clone(n.Inputs), map[int][]int64{}, graph.Dim{}
-	found := false
+	inputs, constants := slices.Clone(n.Inputs), map[int][]int64{}
+	var flat graph.Shape
 	for i, in := range n.Inputs {
 		if in == "" {
 			continue
@@ -251,15 +153,20 @@ func (f *flattener) sink(n *graph.Node) bool {
 			}
 			constants[i] = t.Dims
 		case back == nil || !f.backs[back] || len(f.types[in].Shape) != len(to) ||
-			!slices.Equal(f.types[in].Shape[:last], shape[:last]):
+			!slices.Equal(f.types[in].Shape[:last], shape[:last]) ||
+			flat != nil && !slices.Equal(flat, f.types[back.Input(0)].Shape):
 			return false
 		default:
-			inputs[i], found = back.Input(0), true
-			rows = f.types[back.Input(0)].Shape[0]
+			inputs[i], flat = back.Input(0), f.types[back.Input(0)].Shape
 		}
 	}
-	if !found {
+	if flat == nil {
 		return false
+	}
+	for i := range constants {
+		if flat[1].Size != to[last] && f.inits[n.Inputs[i]].Len() != 1 { // several axes are one here
+			return false
+		}
 	}
 	for i, dims := range constants {
 		if len(dims) > 2 {
@@ -267,7 +174,7 @@ func (f *flattener) sink(n *graph.Node) bool {
 		}
 	}
 	n.Inputs = inputs
-	f.behind(n, to, graph.Shape{rows, {Size: to[last]}})
+	f.behind(n, to, slices.Clone(flat))
 	return true
 }
 
@@ -309,9 +216,9 @@ func (f *flattener) join(n *graph.Node) bool {
 	return f.bypass(n)
 }
 
-// unused removes a Reshape that nothing reads any more.
+// unused removes a Reshape or Transpose that nothing reads any more.
 func (f *flattener) unused(n *graph.Node) bool {
-	if !f.backs[n] || len(f.consumers[n.Outputs[0]]) > 0 || f.g.IsOutput(n.Outputs[0]) {
+	if !f.backs[n] && !f.turns[n] || len(f.consumers[n.Outputs[0]]) > 0 || f.g.IsOutput(n.Outputs[0]) {
 		return false
 	}
 	f.forget(n.Outputs[0])

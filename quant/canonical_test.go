@@ -181,14 +181,49 @@ func forms() []form {
 				return b.Op("Einsum", in, graph.StringAttr("equation", equation))
 			}
 			h := einsum("abc, cde -> abde", b.tokens("x", -1, 3, 2), b.random("w", 2, 4, 5))
-			h = einsum("abcd,cde->abe", b.Op("Tanh", []string{h}), b.random("w", 4, 5, 3))
+			h = b.Op("Mul", []string{b.Op("Tanh", []string{h}), b.random("c", 5)})
+			h = einsum("abcd,cde->abe", h, b.random("w", 4, 5, 3))
 			h = einsum("btd,ed->bte", h, b.random("w", 4, 3))
 			return einsum("ab,bc->ac", b.Op("Flatten", []string{h}), b.random("w", 12, 2))
 		}},
-		{"an einsum of tokens of their own", 1, "", func(b *builder) string {
+		{"an einsum of tokens of their own", 2, "Einsum Add", func(b *builder) string {
 			h := b.Op("Einsum", []string{b.tokens("x", -1, 3, 2), b.random("w", 3, 2, 4)},
 				graph.StringAttr("equation", "btd,tde->bte"))
+			h = b.Op("Add", []string{h, b.random("c", 3, 4)})
 			return b.gemm(b.Op("Flatten", []string{h}), 12, 2)
+		}},
+		{"a matrix for each token", 2, "MatMul Add", func(b *builder) string {
+			h := b.Op("Unsqueeze", []string{b.tokens("x", -1, 3, 2), b.Const(graph.FromInts("a", []int64{2}, 1))})
+			w := b.Op("Transpose", []string{b.random("w", 3, 4, 2)}, graph.IntsAttr("perm", 0, 2, 1))
+			h = b.Op("Add", []string{b.Op("MatMul", []string{h, w}), b.random("c", 3, 1, 4)})
+			return b.gemm(b.Op("Flatten", []string{h}), 12, 2)
+		}},
+		{"experts", 4, "MatMul", func(b *builder) string {
+			h := b.Op("MatMul", []string{"x", b.random("w", 3, 6, 4)})
+			h = b.Op("Relu", []string{b.Op("Add", []string{h, b.random("c", 3, 1, 4)})})
+			h = b.Op("MatMul", []string{h, b.random("w", 3, 4, 5)})
+			h = b.Op("MatMul", []string{h, b.random("w", 1, 5, 2)})
+			return b.gemm(b.tokens(b.Op("Transpose", []string{h}, graph.IntsAttr("perm", 1, 0, 2)), -1, 6), 6, 2)
+		}},
+		{"weights on the left", 3, "MatMul", func(b *builder) string {
+			h := b.Op("MatMul", []string{b.random("w", 4, 3), b.tokens("x", -1, 3, 2)})
+			h = b.Op("MatMul", []string{b.random("w", 2, 3, 2), b.tokens(h, -1, 2, 2, 2)})
+			return b.gemm(b.Op("Flatten", []string{h}), 12, 2)
+		}},
+		{"einsum of heads", 4, "Einsum Add", func(b *builder) string {
+			einsum := func(equation string, in ...string) string {
+				return b.Op("Einsum", in, graph.StringAttr("equation", equation))
+			}
+			h := einsum("btd,dhk->bhtk", b.tokens("x", -1, 3, 2), b.random("w", 2, 4, 5))
+			h = b.Op("Add", []string{h, b.random("c", 4, 1, 5)})
+			h = einsum("...htk,hkd->...td", b.Op("Tanh", []string{h}), b.random("w", 4, 5, 3))
+			h = einsum("te,btd->bde", b.random("w", 3, 2), h)
+			return b.gemm(b.Op("Flatten", []string{h}), 6, 2)
+		}},
+		{"an einsum that is no product", 2, "", func(b *builder) string {
+			h := b.Op("Einsum", []string{b.tokens("x", -1, 3, 2), b.random("w", 3, 2)},
+				graph.StringAttr("equation", "btd,td->btd"))
+			return b.gemm(b.Op("Flatten", []string{h}), 6, 2)
 		}},
 		{"four axes", 2, "MatMul", func(b *builder) string {
 			h := b.Op("MatMul", []string{b.tokens("x", -1, 3, 1, 2), b.random("w", 2, 4)})

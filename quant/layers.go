@@ -59,7 +59,7 @@ func (l *LayerInfo) Row(o int) []float32 { return l.W[o*l.In : (o+1)*l.In] }
 
 // FindLayers lists the layers of a canonical model in graph order: the Gemm nodes
 // in the form that Canonical leaves, the Conv nodes and, fixed with the reason, all
-// other Gemm, MatMul and Conv nodes with stored weights.
+// other Gemm, MatMul, Einsum and Conv nodes with stored weights.
 func FindLayers(m *graph.Model) ([]LayerInfo, error) {
 	f := &finder{g: m.Graph, inits: m.Graph.InitMap(), consumers: m.Graph.Consumers()}
 	f.stored = maps.Clone(f.inits)
@@ -85,7 +85,7 @@ func FindLayers(m *graph.Model) ([]LayerInfo, error) {
 
 // IsLayer reports whether n is of an operator that may have weights.
 func IsLayer(n *graph.Node) bool {
-	return len(n.Outputs) > 0 && (n.Is("Gemm") || n.Is("MatMul") || n.Is("Conv"))
+	return len(n.Outputs) > 0 && (n.Is("Gemm") || n.Is("MatMul") || n.Is("Conv") || n.Is("Einsum"))
 }
 
 // NodeName is the name by which plans know a node: its own, or its output's when it has none.
@@ -128,6 +128,8 @@ func (f *finder) layer(n *graph.Node) (*LayerInfo, error) {
 	l.Out, l.Columns = w.Len()/l.In, l.In
 	var err error
 	switch unfit := f.unfit(l, w); {
+	case n.Is("Einsum"):
+		l.Fixed = "it is no product of rows with matrices, or sizes of its input are not known"
 	case side == 0:
 		l.Fixed = "its weights are the left factor of the product"
 	case conv && len(w.Dims) > 4:

@@ -35,22 +35,31 @@ type term struct {
 	letters string
 }
 
-// equation returns the letters of the operands and of the output. The axes that an ellipsis stands
-// for get capital letters from the back of the alphabet, the last axis always the same.
+// equation returns the letters of the operands and of the output.
 func (c *Call) equation() (in []string, out string, err error) {
+	ranks := make([]int, len(c.types))
+	for i, t := range c.types {
+		ranks[i] = len(t.Shape)
+	}
+	return Equation(c.Node, ranks...)
+}
+
+// Equation returns the letters of the operands, of the given ranks, and of the output of the Einsum n. The axes that an
+// ellipsis stands for get capital letters from the back of the alphabet, the last axis always the same.
+func Equation(n *graph.Node, ranks ...int) (in []string, out string, err error) {
 	var text string
-	if a := c.Node.Attr("equation"); a != nil {
+	if a := n.Attr("equation"); a != nil {
 		text = strings.ReplaceAll(string(a.S), " ", "")
 	}
 	left, out, explicit := strings.Cut(text, "->")
 	in = strings.Split(left, ",")
-	if len(in) != len(c.Node.Inputs) {
-		return nil, "", fmt.Errorf("equation %q for %d operands", text, len(c.Node.Inputs))
+	if len(in) != len(n.Inputs) || len(in) != len(ranks) {
+		return nil, "", fmt.Errorf("equation %q for %d operands", text, len(n.Inputs))
 	}
 	const rest = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	most := 0
 	for i, letters := range in {
-		r := len(c.types[i].Shape)
+		r := ranks[i]
 		if strings.Count(letters, "...") == 1 {
 			n := r - len(letters) + 3
 			if n < 0 || n > len(rest) {
