@@ -8,6 +8,7 @@ import (
 
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
+	"cfq/onnxio/refuse"
 	"cfq/quant"
 )
 
@@ -37,7 +38,11 @@ func Quantizable(ctx context.Context, m *onnxio.Model) (err error) {
 		if ctx.Err() != nil {
 			return err
 		}
-		return &Obstacle{Err: err, Instead: instead(m.Graph().Graph), Recourse: true}
+		o := &Obstacle{Err: err, Recourse: true}
+		if refused := (*refuse.Refusal)(nil); !errors.As(err, &refused) { // which says what to do
+			o.Instead = instead(m.Graph().Graph)
+		}
+		return o
 	}
 	canonical, err := m.Canonical()
 	if err != nil {

@@ -75,6 +75,9 @@ func TestQuantizable(t *testing.T) {
 			why: "training mode", instead: "model.eval()", recourse: true,
 		},
 		"doubles": {m: double},
+		"steps": {
+			m: behind(&graph.Node{Op: "Floor"}), why: `scores move in steps (Floor node "extra")`, recourse: true,
+		},
 		"its own file": {
 			m: written, why: "quantized already", already: true,
 		},

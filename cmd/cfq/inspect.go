@@ -62,6 +62,7 @@ type inspection struct {
 	// Quantizable says whether cfq can quantize the model; Obstacle, why it cannot, and what to export instead.
 	Quantizable bool            `json:"quantizable"`
 	Obstacle    string          `json:"obstacle,omitempty"`
+	Quantized   bool            `json:"quantized"` // by cfq, which Recipe tells, or another tool
 	Nodes       int             `json:"nodes"`
 	Operators   map[string]int  `json:"operators"`
 	Parameters  int64           `json:"parameters"` // weights and biases of the layers
@@ -140,6 +141,7 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 			return err
 		}
 		v.Quantizable, v.Obstacle = o == nil, says(o)
+		v.Quantized = o != nil && o.Already
 	}
 	if v.Layers, err = qdq.Layers(plain); err != nil {
 		e.msg.Warn("the layers cannot be listed: %v", err)
@@ -302,6 +304,16 @@ func (v *inspection) write(out io.Writer) error {
 	switch {
 	case v.Quantizable:
 		line("quantize", "it can be quantized")
+	case v.Quantized && v.Recipe != nil:
+		quantized := 0
+		for _, l := range v.Layers {
+			if l.Stored > 0 {
+				quantized++
+			}
+		}
+		line("quantized", "%d of %s, by cfq (%s)", quantized, message.Count(len(v.Layers), "layer"), v.Recipe["method"])
+	case v.Quantized:
+		line("quantized", "by another tool; `cfq quantize` needs the float model that it was made from")
 	case v.Decision == nil && v.Obstacle != "": // a refusal, which says all of it
 		line("quantize", "%s", v.Obstacle)
 	case v.Obstacle != "":

@@ -140,8 +140,17 @@ func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
 		e.msg.Warn("%s", w)
 	}
 	if r.Bytes >= r.FloatBytes && !f.o.AllowLarger {
-		return cli.Wrap(fmt.Errorf("%s was not written: it would have %d bytes, and the original has %d", f.out, r.Bytes,
-			r.FloatBytes), cli.Unusable, "a very small model is best left in float; --allow-larger writes it all the same")
+		weights, what := 0, "a model as small as this"
+		for _, l := range r.Layers {
+			weights += l.Params
+		}
+		if len(r.Layers) == 1 {
+			what = "a single layer, such as a logistic regression,"
+		}
+		return cli.Wrap(fmt.Errorf("%s was not written: it would have %d bytes, and the original has %d, of which %s take %d",
+			f.out, r.Bytes, r.FloatBytes, message.Count(weights, "weight"), 4*weights), cli.Unusable,
+			what+" has nothing to save: serve the float file, which recourse and eval take as it is; --allow-larger writes "+
+				"this one all the same")
 	}
 	if h := r.HeldOut; h.Exceeds() && !f.force && f.target.VD == 0 {
 		hint := "--force writes it all the same"

@@ -40,6 +40,31 @@ func Gradients(g *graph.Graph, types Types, y string, wrt []string, o Options) (
 	return out, nil
 }
 
+// Stop returns a node at which the gradient of y by x is lost, where each way from x to y has one: y is constant but
+// for steps. It is nil where a way has none, or an operator that is not known. y must depend on x.
+func Stop(g *graph.Graph, types Types, y, x string, policy map[string]Rule) *graph.Node {
+	d := &driver{builder: newBuilder(g, types, "grad_"), policy: policy}
+	d.trace(y, []string{x})
+	if d.active[x] {
+		return nil
+	}
+	needed, moving := g.Needed(y), map[string]bool{x: true}
+	for _, n := range g.Nodes {
+		for i, in := range n.Inputs {
+			if !needed[n] || !moving[in] {
+				continue
+			}
+			if r, known := d.rule(n, i); known && r == nil {
+				return n
+			}
+			for _, o := range n.Outputs {
+				moving[o] = true
+			}
+		}
+	}
+	return nil
+}
+
 // driver does what rules need not know: which nodes matter, adding up the
 // gradients of a value with several uses, and summing over broadcast axes.
 type driver struct {

@@ -97,6 +97,15 @@ func TestPolicy(t *testing.T) {
 		return nb.Op("Mul", []string{nb.Op("Round", []string{nb.Op("Mul", []string{"x", "s"})}), "s"})
 	}, "x:N 2", "s:2")
 	through := func(c *autodiff.Call, _ int) string { return c.Grad() }
+	if n := autodiff.Stop(b.g, b.types, y, "x", nil); n == nil || n.Op != "Round" {
+		t.Errorf("the gradient stops at %v", n)
+	}
+	if n := autodiff.Stop(b.g, b.types, y, "x", map[string]autodiff.Rule{"Round": through}); n != nil {
+		t.Errorf("the gradient stops at %v in spite of the policy", n)
+	}
+	if n := autodiff.Stop(b.g, b.types, y, "s", nil); n != nil { // which is also a factor
+		t.Errorf("the gradient by s stops at %v", n)
+	}
 	plain := b.grads(y, []string{"x"}, autodiff.Options{})
 	ste := b.grads(y, []string{"x"}, autodiff.Options{Policy: map[string]autodiff.Rule{"Round": through}})
 	out := b.open(plain[0], ste[0]).run()

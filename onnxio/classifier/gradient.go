@@ -13,6 +13,7 @@ import (
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
+	"cfq/onnxio/refuse"
 )
 
 // MarginGrads returns each row's target margin and its gradient by the inputs,
@@ -251,8 +252,13 @@ func (c *Model) derive(scalar appender) (*derivation, error) {
 	}
 	d := &derivation{m: m, types: maps.Clone(c.Types()), y: scalar(graph.NewBuilder(m.Graph, "cfq."))}
 	var err error
-	d.policy, err = c.through(m)
-	return d, err
+	if d.policy, err = c.through(m); err != nil {
+		return nil, err
+	}
+	if n := autodiff.Stop(m.Graph, d.types, d.y, c.Input().Name, d.policy); n != nil {
+		return nil, refuse.Stepped(n)
+	}
+	return d, nil
 }
 
 // gradients appends the gradients of y by the values, or the product with the seed.

@@ -57,6 +57,18 @@ func layerless() kind {
 	}
 }
 
+// stepped is the kind that looking for a gradient finds out.
+func stepped() kind {
+	return kind{
+		name: "a model whose scores move in steps",
+		made: "isotonic calibration (`CalibratedClassifierCV(method=\"isotonic\")`); networks that see bins of all columns",
+		why: "its output is constant between the steps, so that recourse has no gradient to follow, and rounding of " +
+			"weights no effect that could be measured",
+		instead: "export the classifier that was calibrated (`calibrated.calibrated_classifiers_[0].estimator`), or " +
+			"calibrate with method=\"sigmoid\"",
+	}
+}
+
 // kinds are the kinds that the graph shows, the most common first.
 func kinds() []kind { return slices.Concat(learned(), shaped()) }
 
@@ -186,6 +198,9 @@ func TooLarge(bytes int64) error {
 func Layerless(nodes int) error {
 	return &Refusal{layerless().says(fmt.Sprintf("%d nodes, no layer", nodes))}
 }
+
+// Stepped is the refusal of a model whose gradient is lost at a node.
+func Stepped(n *graph.Node) error { return &Refusal{stepped().says(label(n))} }
 
 func (k kind) says(found string) string {
 	return fmt.Sprintf("it is %s (%s), which this method cannot quantize: %s; instead, %s", k.name, found, k.why,
