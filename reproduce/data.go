@@ -1,0 +1,117 @@
+package reproduce
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"cfq/examples/tasks"
+	"cfq/task"
+)
+
+// DataSet is a public data set: its files, as published, also gzipped.
+type DataSet struct {
+	Name, Title string
+	Train, Test string // files; Test is "" when test rows are drawn from the one file
+	Rows        int    // test rows that are drawn
+	Source      string // where the files come from
+}
+
+// DataSets are those of the paper, with as many test rows as it has (table app_dataset_stats).
+func DataSets() []DataSet {
+	return []DataSet{
+		{
+			Name: "adult", Title: "Adult", Train: "adult.data", Test: "adult.test",
+			Source: "https://archive.ics.uci.edu/dataset/2",
+		},
+		{
+			Name: "german", Title: "German", Train: "german.data", Rows: 300,
+			Source: "https://archive.ics.uci.edu/dataset/144",
+		},
+		{
+			Name: "compas", Title: "COMPAS", Train: "compas-scores-two-years.csv", Rows: 2000,
+			Source: "https://github.com/propublica/compas-analysis",
+		},
+		{Name: "bank", Title: "Bank", Train: "bank-full.csv", Rows: 9043, Source: "https://archive.ics.uci.edu/dataset/222"},
+		{
+			Name: "default", Title: "Default", Train: "UCI_Credit_Card.csv", Rows: 6000,
+			Source: "https://archive.ics.uci.edu/dataset/350",
+		},
+	}
+}
+
+func dataSet(name string) DataSet {
+	all := DataSets()
+	return all[slices.IndexFunc(all, func(d DataSet) bool { return d.Name == name })]
+}
+
+// file is the path of a file of the data set in folder/NAME or in the folder itself.
+func (d DataSet) file(folder, name string) (string, bool) {
+	for _, dir := range []string{filepath.Join(folder, d.Name), folder} {
+		for _, suffix := range []string{"", ".gz"} {
+			path := filepath.Join(dir, name) + suffix
+			if _, err := os.Stat(path); err == nil {
+				return path, true
+			}
+		}
+	}
+	return "", false
+}
+
+// missing says which files of the data sets are not in the folder, one line each.
+func missing(folder string, of []DataSet) []string {
+	var lines []string
+	for _, d := range of {
+		for _, name := range []string{d.Train, d.Test} {
+			if _, ok := d.file(folder, name); name != "" && !ok {
+				lines = append(lines, fmt.Sprintf("%s, from %s", filepath.Join(folder, d.Name, name), d.Source))
+			}
+		}
+	}
+	return lines
+}
+
+// taskOf is the task of a data set, with another norm of the cost unless that is "".
+func taskOf(data, norm string) ([]byte, error) {
+	text, err := tasks.Files.ReadFile(data + ".yaml")
+	if err != nil || norm == "" {
+		return text, err
+	}
+	lines := strings.Split(string(text), "\n")
+	for i, line := range lines {
+		if _, rest, ok := strings.Cut(line, "cost: {norm: "); ok {
+			_, rest, _ = strings.Cut(rest, ",")
+			lines[i] = fmt.Sprintf("cost: {norm: %s,%s", norm, rest)
+			return []byte(strings.Join(lines, "\n")), nil
+		}
+	}
+	return nil, fmt.Errorf("the task of %s states no norm of the cost", data)
+}
+
+// drawSeed is that of test rows, the same for the networks of all seeds, so that these compare on the same people.
+const drawSeed = 1
+
+// draw returns which rows of a data set's only file are for testing, as a file of rows.
+func draw(ctx context.Context, d DataSet, path, taskFile string) ([]byte, error) {
+	t, err := task.Load(taskFile)
+	if err != nil {
+		return nil, err
+	}
+	people, err := task.Read(ctx, path, t, task.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	rows := slices.Clone(people.Rows)
+	if len(rows) <= d.Rows {
+		return nil, fmt.Errorf("%s: %d rows, of which %d would be for testing", path, len(rows), d.Rows)
+	}
+	rand.New(rand.NewPCG(drawSeed, 0)).Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+	rows = rows[:d.Rows]
+	slices.Sort(rows)
+	return json.Marshal(rows)
+}

@@ -1,0 +1,414 @@
+package reproduce
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"cfq/eval"
+	"cfq/eval/report"
+	"cfq/internal/cli"
+)
+
+// Lab makes the files of tables in a folder: each by one command of cfq, and only when it is not there yet.
+type Lab struct {
+	Data, Out string // folders
+	Seeds     int    // networks of each variant
+	Sample    int    // people evaluated of each network, at most
+	Workers   int    // commands at once
+	// Version tells builds of cfq apart: files of another one are made anew.
+	Version string
+	// Run runs a command line of cfq and returns the seconds of the processor that it took.
+	Run func(ctx context.Context, args []string) (float64, error)
+	// Progress is told how many of the files are there; nil = nobody.
+	Progress func(done, total int)
+
+	mu    sync.Mutex
+	steps map[string]*step // by file
+	sums  map[string]string
+}
+
+// step is a file and the command that makes it.
+type step struct {
+	file  string
+	args  []string // without file, which comes last
+	needs []*step
+	from  []string // further files that it is made from
+
+	once    sync.Once
+	seconds float64
+	err     error
+	needed  bool // err is that of a step that it needs
+}
+
+// made is what is kept beside a file: what it was made by. It is right as long as all of that is the same.
+type made struct {
+	Version string            `json:"version"`
+	Command []string          `json:"command"`
+	From    map[string]string `json:"from"` // hashes of files
+	Sum     string            `json:"sum"`  // hash of the file itself
+	Seconds float64           `json:"seconds"`
+}
+
+// Names of files.
+const (
+	modelFile  = "model.onnx"
+	quantFile  = "quantized.onnx"
+	reportFile = "eval.json"
+	madeSuffix = ".made.json"
+)
+
+// MissingError says which files of the data sets are not there.
+type MissingError struct{ Files []string }
+
+func (e *MissingError) Error() string {
+	return "missing data:\n  " + strings.Join(e.Files, "\n  ")
+}
+
+// Measured is what one row came to: a result for each seed, nil where a command failed, and the seconds that quantizing
+// took.
+type Measured struct {
+	Row
+	Results []*eval.Result
+	Seconds []float64
+	Command string // that quantized the network of the first seed
+}
+
+// Measure runs what tables need and returns the rows of each. An error of a command leaves out what depends on it: the
+// rest is measured, and the errors are returned together.
+func (l *Lab) Measure(ctx context.Context, tables []Table) ([][]Measured, error) {
+	l.steps, l.sums = map[string]*step{}, map[string]string{}
+	if err := l.prepare(ctx, tables); err != nil {
+		return nil, err
+	}
+	plan := make([][][]*step, len(tables)) // by table, row and seed
+	var all []*step
+	for i, t := range tables {
+		plan[i] = make([][]*step, len(t.Rows))
+		for k, r := range t.Rows {
+			for seed := 1; seed <= l.Seeds; seed++ {
+				s := l.evaluation(r.Variant, seed)
+				plan[i][k] = append(plan[i][k], s)
+				if !slices.Contains(all, s) {
+					all = append(all, s)
+				}
+			}
+		}
+	}
+	err := l.make(ctx, all)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	measured := make([][]Measured, len(tables))
+	for i, t := range tables {
+		for k, r := range t.Rows {
+			m := Measured{Row: r, Command: l.shown(plan[i][k][0].needs[1])}
+			for _, s := range plan[i][k] {
+				result, bad := s.read()
+				err = errors.Join(err, bad)
+				m.Results = append(m.Results, result)
+				m.Seconds = append(m.Seconds, s.needs[1].seconds)
+			}
+			measured[i] = append(measured[i], m)
+		}
+	}
+	return measured, err
+}
+
+// prepare writes the tasks and test rows of the data sets that tables need.
+func (l *Lab) prepare(ctx context.Context, tables []Table) error {
+	var sets []DataSet
+	written := map[string][]byte{}
+	for _, t := range tables {
+		for _, r := range t.Rows {
+			v := r.Variant
+			if d := dataSet(v.Data); !slices.Contains(sets, d) {
+				sets = append(sets, d)
+			}
+			text, err := taskOf(v.Data, v.Norm)
+			if err != nil {
+				return err
+			}
+			written[l.task(v)] = text
+		}
+	}
+	if lines := missing(l.Data, sets); lines != nil {
+		return &MissingError{lines}
+	}
+	for path, text := range written {
+		if err := put(path, text); err != nil {
+			return err
+		}
+	}
+	for _, d := range sets {
+		if d.Test != "" {
+			continue
+		}
+		path, _ := d.file(l.Data, d.Train)
+		of := filepath.Join(l.Out, d.Name, "task.yaml")
+		text, err := taskOf(d.Name, "")
+		if err == nil {
+			err = put(of, text)
+		}
+		if err == nil {
+			text, err = draw(ctx, d, path, of)
+		}
+		if err == nil {
+			err = put(l.rows(d), text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func put(path string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, text) {
+		return nil
+	}
+	return cli.Write(path, func(w io.Writer) error { _, err := w.Write(text); return err })
+}
+
+func (l *Lab) task(v Variant) string {
+	name := "task.yaml"
+	if v.Norm != "" {
+		name = "task-" + v.Norm + ".yaml"
+	}
+	return filepath.Join(l.Out, v.Data, name)
+}
+
+func (l *Lab) rows(d DataSet) string { return filepath.Join(l.Out, d.Name, "test-rows.json") }
+
+// people are the flags that say which rows are read.
+func (l *Lab) people(v Variant, train bool) (flags, from []string) {
+	d := dataSet(v.Data)
+	name := d.Train
+	if !train && d.Test != "" {
+		name = d.Test
+	}
+	path, _ := d.file(l.Data, name)
+	flags, from = []string{"-d", path, "-t", l.task(v)}, []string{path, l.task(v)}
+	if d.Test == "" {
+		rows := l.rows(d)
+		from = append(from, rows)
+		if train {
+			rows = "!" + rows
+		}
+		flags = append(flags, "--rows", rows)
+	}
+	return flags, from
+}
+
+// evaluation is the step that evaluates a variant on the network of a seed, behind those that train and quantize it.
+func (l *Lab) evaluation(v Variant, seed int) *step {
+	task := Variant{Data: v.Data} // the network does not depend on the cost of an action
+	flags, from := l.people(task, true)
+	dir := filepath.Join(l.Out, v.Data, folder(v.Train), fmt.Sprintf("seed-%d", seed))
+	network := l.step(filepath.Join(dir, modelFile), nil, from, slices.Concat([]string{"train"}, flags, v.Train,
+		[]string{"--train-seed", fmt.Sprint(seed), "-o"}))
+	flags, from = l.people(v, true)
+	dir = filepath.Join(dir, folder(slices.Concat(norm(v), v.Quantize)))
+	quantized := l.step(filepath.Join(dir, quantFile), []*step{network}, from, slices.Concat(
+		[]string{"quantize", network.file}, flags, v.Quantize, []string{"--allow-larger", "--force", "--no-cache", "-o"}))
+	flags, from = l.people(v, false)
+	dir = filepath.Join(dir, folder(slices.Concat([]string{fmt.Sprint(l.Sample)}, v.Eval)))
+	return l.step(filepath.Join(dir, reportFile), []*step{network, quantized}, from, slices.Concat(
+		[]string{"eval", network.file, quantized.file}, flags, v.Eval, []string{
+			"--margins", fmt.Sprint(Margin), "--noise", "0", "--sample", fmt.Sprint(l.Sample), "--report",
+		}))
+}
+
+func norm(v Variant) []string {
+	if v.Norm == "" {
+		return nil
+	}
+	return []string{v.Norm}
+}
+
+// folder is flags as the name of a folder.
+func folder(flags []string) string {
+	name := strings.NewReplacer("--", "", "/", "_", " ", "_", ":", "-", "*", "x").Replace(strings.Join(flags, "-"))
+	return strings.Trim(name, "-")
+}
+
+// step is the one step that makes a file.
+func (l *Lab) step(file string, needs []*step, from, args []string) *step {
+	if l.steps[file] == nil {
+		l.steps[file] = &step{file: file, args: args, needs: needs, from: from}
+	}
+	return l.steps[file]
+}
+
+// make makes files, several at once. It goes on where one fails.
+func (l *Lab) make(ctx context.Context, all []*step) error {
+	var g errgroup.Group
+	g.SetLimit(max(l.Workers, 1))
+	done := 0
+	for _, s := range all {
+		g.Go(func() error {
+			_ = l.build(ctx, s) // told of below
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if done++; l.Progress != nil {
+				l.Progress(done, len(all))
+			}
+			return nil
+		})
+	}
+	err := g.Wait()
+	for _, file := range slices.Sorted(maps.Keys(l.steps)) {
+		if s := l.steps[file]; s.err != nil && !s.needed {
+			err = errors.Join(err, s.err)
+		}
+	}
+	return err
+}
+
+// build makes the file of a step, and before it those that it needs, unless they are there.
+func (l *Lab) build(ctx context.Context, s *step) error {
+	s.once.Do(func() { s.err = l.now(ctx, s) })
+	return s.err
+}
+
+func (l *Lab) now(ctx context.Context, s *step) error {
+	from := slices.Clone(s.from)
+	for _, n := range s.needs {
+		if err := l.build(ctx, n); err != nil {
+			s.needed = true
+			return err
+		}
+		from = append(from, n.file)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	last := s.file
+	if filepath.Base(s.file) == reportFile {
+		last = "json:" + s.file
+	}
+	m := made{Version: l.Version, Command: append(slices.Clone(s.args), last), From: map[string]string{}}
+	for _, path := range from {
+		sum, err := l.sum(path)
+		if err != nil {
+			return err
+		}
+		m.From[path] = sum
+	}
+	if old, ok := remembered(s.file); ok && m.same(old) {
+		s.seconds = old.Seconds
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(s.file), 0o755); err != nil {
+		return err
+	}
+	var err error
+	if m.Seconds, err = l.Run(ctx, append(slices.Clone(m.Command), "--overwrite")); err != nil {
+		return err
+	}
+	if m.Sum, err = sumOf(s.file); err != nil {
+		return err
+	}
+	s.seconds = m.Seconds
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	return put(s.file+madeSuffix, append(text, '\n'))
+}
+
+// remembered is how a file was made, if it is still as it was then.
+func remembered(file string) (m made, ok bool) {
+	text, err := os.ReadFile(file + madeSuffix)
+	if err != nil || json.Unmarshal(text, &m) != nil {
+		return m, false
+	}
+	sum, err := sumOf(file)
+	return m, err == nil && sum == m.Sum
+}
+
+// same says whether a file that was made by old is what m would make.
+func (m *made) same(old made) bool {
+	if m.Version != old.Version || !slices.Equal(m.Command, old.Command) || len(m.From) != len(old.From) {
+		return false
+	}
+	for path, sum := range m.From {
+		if old.From[path] != sum {
+			return false
+		}
+	}
+	return true
+}
+
+// sum is the hash of a file that does not change any more.
+func (l *Lab) sum(path string) (string, error) {
+	l.mu.Lock()
+	sum, ok := l.sums[path]
+	l.mu.Unlock()
+	if ok {
+		return sum, nil
+	}
+	sum, err := sumOf(path)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sums[path] = sum
+	return sum, err
+}
+
+func sumOf(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() //nolint:errcheck // it is only read
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// read returns what a step's report says; nothing when it was not made.
+func (s *step) read() (*eval.Result, error) {
+	if s.err != nil {
+		return nil, nil //nolint:nilnil // the error was returned by make
+	}
+	f, err := os.Open(s.file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // it is only read
+	d, err := report.ReadJSON(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.file, err)
+	}
+	return d.Result, nil
+}
+
+// shown is a step's command line as a user would type it in the folder of the results.
+func (l *Lab) shown(s *step) string {
+	args := []string{"cfq"}
+	for _, a := range append(slices.Clone(s.args), s.file) {
+		for _, dir := range []string{l.Out, l.Data} {
+			a = strings.ReplaceAll(a, dir+string(filepath.Separator), "")
+		}
+		args = append(args, a)
+	}
+	return strings.Join(args, " ")
+}

@@ -1,0 +1,151 @@
+package reproduce
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/gonum/stat"
+
+	"cfq/eval"
+)
+
+// of is what a result says of a metric, in the part that counts; NaN when it says nothing.
+func (m *Measured) of(metric string, seed int) float64 {
+	if metric == Seconds {
+		return m.Seconds[seed]
+	}
+	r := part(m.Results[seed], m.Part)
+	known, ok := eval.MetricBy(metric)
+	if r == nil || !ok {
+		return math.NaN()
+	}
+	at := 0
+	if known.PerMargin() {
+		at = slices.Index(r.Settings.Margins, Margin)
+	}
+	return float64(known.Of(r, at).Value)
+}
+
+// part is the result of a group or a condition of r; r when the name is "", nil when there is no such part.
+func part(r *eval.Result, name string) *eval.Result {
+	if r == nil || name == "" {
+		return r
+	}
+	for _, by := range r.Groups {
+		for _, g := range by.Groups {
+			if by.By+" "+g.Name == name {
+				return g.Result
+			}
+		}
+	}
+	for _, s := range r.Scenarios {
+		if s.Name == name {
+			return s.Result
+		}
+	}
+	return nil
+}
+
+// values are those of all seeds that have one.
+func (m *Measured) values(metric string) []float64 {
+	var all []float64
+	for seed := range m.Results {
+		if v := m.of(metric, seed); !math.IsNaN(v) {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// number is a mean and a standard deviation as text.
+func number(format string, values []float64) string {
+	switch len(values) {
+	case 0:
+		return "not measured"
+	case 1:
+		return fmt.Sprintf(format, values[0])
+	}
+	mean, sd := stat.MeanStdDev(values, nil)
+	return spread(format, mean, sd)
+}
+
+// spread is a mean and what is around it, without the sign of the latter.
+func spread(format string, mean, sd float64) string {
+	return fmt.Sprintf(format+" ± "+strings.ReplaceAll(format, "+", ""), mean, sd)
+}
+
+// Page is a table as Markdown: what holds, the numbers, and what they were measured by.
+func Page(t *Table, rows []Measured, l *Lab) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n%s\n", t.Title, t.claims(rows))
+	b.WriteString("\n| data | method |")
+	for _, c := range t.Columns {
+		fmt.Fprintf(&b, " %s |", c.Head)
+		if c.Paper {
+			b.WriteString(" paper |")
+		}
+	}
+	b.WriteString("\n|---|---|")
+	for _, c := range t.Columns {
+		b.WriteString(strings.Repeat("---:|", 1+count(c.Paper)))
+	}
+	b.WriteString("\n")
+	for i := range rows {
+		r := &rows[i]
+		fmt.Fprintf(&b, "| %s | %s |", r.Where(), r.Name)
+		paper := r.Paper
+		for _, c := range t.Columns {
+			fmt.Fprintf(&b, " %s |", number(c.Format, r.values(c.Metric)))
+			if c.Paper {
+				b.WriteString(" ")
+				if len(paper) > 0 {
+					b.WriteString(paper[0].text(c.Format))
+					paper = paper[1:]
+				}
+				b.WriteString(" |")
+			}
+		}
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "\nMean ± standard deviation over %d networks that differ in their seed; columns headed paper are "+
+		"what the paper reports (%s). At most %d people that the original refuses are evaluated of each network, at a "+
+		"required margin of %g logits; `cfq explain METRIC` defines the columns. Made by cfq %s.\n",
+		l.Seeds, t.Labels, l.Sample, Margin, l.Version)
+	if t.Note != "" {
+		fmt.Fprintf(&b, "\n%s\n", t.Note)
+	}
+	b.WriteString("\nThe commands of the first network, in the folder of the results:\n\n```sh\n")
+	var once []string
+	for i := range rows {
+		if c := rows[i].Command; !slices.Contains(once, c) {
+			once = append(once, c)
+		}
+	}
+	fmt.Fprintf(&b, "%s\n```\n", strings.Join(once, "\n"))
+	return b.String()
+}
+
+func (n Number) text(format string) string {
+	if math.IsNaN(n.SD) {
+		return fmt.Sprintf(format, n.Mean)
+	}
+	return spread(format, n.Mean, n.SD)
+}
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Where is the data set and the part of it that a row is about.
+func (r *Row) Where() string {
+	name := dataSet(r.Variant.Data).Title
+	if r.Part != "" {
+		name += ", " + r.Part
+	}
+	return name
+}

@@ -1,0 +1,257 @@
+package reproduce
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"cfq/eval"
+	"cfq/eval/report"
+	"cfq/internal/message"
+	"cfq/ptq"
+)
+
+// Every row has as many of the paper's numbers as the table has columns for them, or none; every metric, data set,
+// method and claim is one that there is.
+func TestTables(t *testing.T) {
+	seen := map[string]bool{}
+	for _, table := range Tables() {
+		if seen[table.Name] {
+			t.Errorf("two tables %q", table.Name)
+		}
+		seen[table.Name] = true
+		paper := 0
+		for _, c := range table.Columns {
+			if _, ok := eval.MetricBy(c.Metric); !ok && c.Metric != Seconds {
+				t.Errorf("%s: unknown metric %q", table.Name, c.Metric)
+			}
+			paper += count(c.Paper)
+		}
+		rows := map[string]bool{}
+		for _, r := range table.Rows {
+			if n := len(r.Paper); n != 0 && n != paper {
+				t.Errorf("%s, %s: %d of the paper's numbers for %d columns", table.Name, r.Name, n, paper)
+			}
+			key := r.Where() + " " + r.Name
+			if rows[key] {
+				t.Errorf("%s: two rows %q", table.Name, key)
+			}
+			rows[key] = true
+			at := slices.Index(r.Variant.Quantize, "--method")
+			if _, err := ptq.FindMethod(ptq.MethodName(r.Variant.Quantize[at+1])); err != nil {
+				t.Errorf("%s: %v", table.Name, err)
+			}
+		}
+		for _, c := range table.Claims {
+			one := c.Judge(measured(table.Rows, func(int, int) float64 { return 0 }))
+			if len(one) == 0 {
+				t.Errorf("%s: no rows for the claim %q", table.Name, c.Says)
+			}
+		}
+	}
+	if _, ok := Find("main"); !ok || len(seen) != len(Names()) {
+		t.Error("names of tables do not find them")
+	}
+}
+
+// measured are rows of two seeds on which VD is what f says of row and seed.
+func measured(rows []Row, f func(row, seed int) float64) []Measured {
+	var all []Measured
+	for i, r := range rows {
+		m := Measured{Row: r, Seconds: []float64{1, 2}}
+		for seed := range 2 {
+			result := &eval.Result{Settings: eval.Settings{Margins: []float64{Margin}, Confidence: 0.95}}
+			result.Margins = []eval.AtMargin{{Margin: Margin}}
+			result.Margins[0].VD.Value = eval.Float(f(i, seed))
+			whole := *result
+			for _, name := range []string{r.Part} {
+				whole.Scenarios = []eval.Scenario{{Name: name, Result: result}}
+			}
+			m.Results = append(m.Results, &whole)
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// The t quantile of one degree of freedom at 95 % is 6.314: differences of .10 and .12 have a mean of .11 and reach
+// 6.314 x .01 = .063, those of .01 and .05 a mean of .03 and reach .126.
+func TestClaim(t *testing.T) {
+	c := fewer("a", "b")
+	rows := []Row{{Name: "a", Variant: Variant{Data: "adult"}}, {Name: "b", Variant: Variant{Data: "adult"}}}
+	for _, of := range []struct {
+		a, b [2]float64
+		want string
+	}{
+		{[2]float64{.1, .1}, [2]float64{.20, .22}, holds},
+		{[2]float64{.20, .22}, [2]float64{.1, .1}, reversed},
+		{[2]float64{.1, .1}, [2]float64{.11, .15}, unclear},
+		{[2]float64{.1, .1}, [2]float64{.1, .1}, unclear},
+		{[2]float64{math.NaN(), math.NaN()}, [2]float64{.1, .1}, unmeasured},
+		{[2]float64{.1, math.NaN()}, [2]float64{.3, .3}, unclear},
+	} {
+		got := c.Judge(measured(rows, func(row, seed int) float64 { return [][2]float64{of.a, of.b}[row][seed] }))
+		if len(got) != 1 || got[0].Verdict != of.want || got[0].Where != "Adult" {
+			t.Errorf("%v against %v: %+v, want %q", of.a, of.b, got, of.want)
+		}
+	}
+}
+
+func TestPage(t *testing.T) {
+	table := Table{
+		Name: "t", Title: "A table", Labels: "table x",
+		Columns: []Column{{"VD", "vd", "%+.2f", true}, {"s", Seconds, "%.1f", false}},
+		Rows: []Row{
+			{Name: "a", Part: "noise:1", Variant: Variant{Data: "adult"}, Paper: sd(.1, .01)},
+			{Name: "b", Part: "noise:1", Variant: Variant{Data: "adult"}},
+		},
+		Claims: []Claim{fewer("a", "b"), fewer("b", "a")},
+	}
+	rows := measured(table.Rows, func(row, seed int) float64 { return float64(row) + float64(seed)/100 })
+	rows[0].Command = "cfq quantize x"
+	rows[1].Results[1] = nil
+	page := Page(&table, rows, &Lab{Seeds: 2, Sample: 7, Version: "v1"})
+	for _, want := range []string{
+		"# A table\n\n**The paper: a breaks fewer promises than b. Here that is not shown on Adult, noise:1 (-1.000, one ",
+		"| Adult, noise:1 | a | +0.01 ± 0.01 | +0.10 ± 0.01 | 1.5 ± 0.7 |\n",
+		"| Adult, noise:1 | b | +1.00 |  | 1.5 ± 0.7 |\n",
+		"At most 7 people", "cfq v1", "```sh\ncfq quantize x\n",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in\n%s", want, page)
+		}
+	}
+	text, err := json.Marshal(NewReport(&table, rows, &Lab{Seeds: 2}))
+	if err != nil || !strings.Contains(string(text), `"vd":[1,null]`) {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// lab is a Lab whose commands write files that say how they were made.
+type lab struct {
+	Lab
+	mu   sync.Mutex
+	runs []string // what was run
+	fail string   // what fails: a part of a command line
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	dir := t.TempDir()
+	l := &lab{Lab: Lab{Seeds: 2, Sample: 10, Workers: 3, Version: "v1"}}
+	l.Data, l.Out = filepath.Join(dir, "data"), filepath.Join(dir, "out")
+	for _, name := range []string{"adult/adult.data", "adult.test.gz"} {
+		if err := put(filepath.Join(l.Data, name), []byte(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.Run = func(_ context.Context, args []string) (float64, error) {
+		line := strings.Join(args, " ")
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.runs = append(l.runs, args[0])
+		if l.fail != "" && strings.Contains(line, l.fail) {
+			return 0, errors.New("failed: " + l.fail)
+		}
+		file := strings.TrimPrefix(args[len(args)-2], "json:")
+		if args[0] != "eval" {
+			return 3, os.WriteFile(file, []byte(line), 0o600)
+		}
+		r := measured([]Row{{}}, func(int, int) float64 { return 0.25 })[0].Results[0]
+		r.Scenarios = nil
+		var text strings.Builder
+		if err := report.JSON(&text, &report.Document{Result: r}); err != nil {
+			return 0, err
+		}
+		return 1, os.WriteFile(file, []byte(text.String()), 0o600)
+	}
+	return l
+}
+
+func (l *lab) count(name string) (n int) {
+	for _, r := range l.runs {
+		n += count(r == name)
+	}
+	return n
+}
+
+// expect runs tables and says how many commands of each kind are wanted.
+func (l *lab) expect(t *testing.T, what string, tables []Table, train, quantize, evaluate int) [][]Measured {
+	t.Helper()
+	l.runs = nil
+	rows, err := l.Measure(t.Context(), tables)
+	if (err != nil) != (l.fail != "") {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if got := [3]int{l.count("train"), l.count("quantize"), l.count("eval")}; got != [3]int{train, quantize, evaluate} {
+		t.Errorf("%s: %v commands of train, quantize and eval, want %v", what, got, [3]int{train, quantize, evaluate})
+	}
+	return rows
+}
+
+func TestLab(t *testing.T) {
+	l := newLab(t)
+	a, b := components(), ablations()
+	rows := l.expect(t, "first", []Table{a, b}, 2, 16, 16)
+	if got := rows[0][0].values("vd"); !slices.Equal(got, []float64{.25, .25}) {
+		t.Errorf("VD %v", got)
+	}
+	if got := rows[0][0].values(Seconds); !slices.Equal(got, []float64{3, 3}) {
+		t.Errorf("seconds %v", got)
+	}
+	want := "cfq quantize adult/arch-mlp-64,32/seed-1/model.onnx -d adult/adult.data -t adult/task.yaml --method mixed-ptq"
+	if got := rows[0][0].Command; !strings.HasPrefix(got, want) {
+		t.Error(got)
+	}
+	l.expect(t, "nothing has changed", []Table{a, b}, 0, 0, 0)
+	l.Sample = 20
+	l.expect(t, "another sample", []Table{a}, 0, 0, 8)
+	l.Seeds = 3
+	l.expect(t, "one more seed", []Table{a}, 1, 4, 4)
+	broken := filepath.Join(l.Out, "adult/arch-mlp-64,32/seed-1/model.onnx")
+	if err := os.WriteFile(broken, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.expect(t, "a damaged network, which comes out as it was", []Table{a}, 1, 0, 0)
+	if err := os.WriteFile(filepath.Join(l.Data, "adult.test.gz"), []byte("others"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.expect(t, "other test rows", []Table{a}, 0, 0, 12)
+	l.Version = "v2"
+	l.expect(t, "another version", []Table{a}, 3, 12, 12)
+	l.Seeds, l.fail, l.Version = 1, "cf-ptq-calib", "v3"
+	rows = l.expect(t, "one fails", []Table{a}, 1, 4, 3)
+	if rows[0][1].Results[0] != nil || rows[0][2].Results[0] == nil {
+		t.Error("what failed has a result, or what did not has none")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := l.Measure(ctx, []Table{a}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func TestMissingData(t *testing.T) {
+	l := newLab(t)
+	var missing *MissingError
+	if _, err := l.Measure(t.Context(), []Table{mainResults()}); !errors.As(err, &missing) || len(missing.Files) != 4 ||
+		!strings.Contains(err.Error(), "german.data, from https://") || len(l.runs) > 0 {
+		t.Errorf("%v after %s", err, message.Count(len(l.runs), "command"))
+	}
+}
+
+func TestTaskOf(t *testing.T) {
+	for _, d := range DataSets() {
+		text, err := taskOf(d.Name, "l2")
+		if err != nil || !strings.Contains(string(text), "cost: {norm: l2, weights: inverse_std, eps: 1.0e-3}") {
+			t.Errorf("%s: %v", d.Name, err)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package reproduce
+
+import (
+	"cfq/eval"
+)
+
+// Table is a table of the paper: what is run for it, and what the paper reports.
+type Table struct {
+	Name   string // as the command calls it
+	Labels string // of the paper's tables
+	Title  string
+	// Columns are measured for each row; Rows have the paper's numbers for those that it reports, in their order.
+	Columns []Column
+	Rows    []Row
+	Claims  []Claim
+	Note    string // what a reader must know who compares with the paper; a paragraph or nothing
+}
+
+// Column is a number that is measured for each row.
+type Column struct {
+	Head   string
+	Metric string // ID of eval.Metrics, at Margin; or Seconds
+	Format string // of fmt
+	Paper  bool   // the paper reports it
+}
+
+// Seconds stands for a metric: of the processor, that quantizing took.
+const Seconds = "seconds"
+
+// Margin is the required margin, in logits, at which everything is measured.
+const Margin = eval.HeadlineMargin
+
+// Row is one line of a table: a variant, measured on the networks of several seeds.
+type Row struct {
+	Name    string // of the method, as in Claim
+	Variant Variant
+	// Part is the part of the evaluation that counts: nothing for everybody, the name of a group, "sex Female", or of a
+	// condition, as --stress gives them.
+	Part  string
+	Paper []Number // by the columns that the paper reports; nil = a row that it does not have
+}
+
+// Variant is how a model is trained, quantized and evaluated: flags of the commands.
+type Variant struct {
+	Data     string // name of a data set
+	Norm     string // of the cost of an action; "" = the task's
+	Train    []string
+	Quantize []string
+	Eval     []string
+}
+
+// Number is what the paper reports: a mean, and the standard deviation over seeds, NaN where it has none.
+type Number struct{ Mean, SD float64 }
+
+// Claim is a statement of the paper on two methods, which is checked wherever a table has both: on each data set and in
+// each part, the networks of each seed paired.
+type Claim struct {
+	Says         string // about Lower and Higher
+	Metric       string
+	Lower, Upper string // names of rows: the metric of Lower is below that of Upper
+}
+
+// Find returns the table called name.
+func Find(name string) (Table, bool) {
+	for _, t := range Tables() {
+		if t.Name == name {
+			return t, true
+		}
+	}
+	return Table{}, false
+}
+
+// Names lists the names of Tables.
+func Names() []string {
+	var names []string
+	for _, t := range Tables() {
+		names = append(names, t.Name)
+	}
+	return names
+}
