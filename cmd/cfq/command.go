@@ -40,6 +40,7 @@ func commands() []command {
 		gateCommand(),
 		compareCommand(),
 		sweepCommand(),
+		reproduceCommand(),
 		recourseCommand(),
 		sensitivityCommand(),
 		inspectCommand(),

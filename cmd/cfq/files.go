@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -315,4 +316,21 @@ func writeJSON(w io.Writer, v any) error {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
+}
+
+// outputFolder reports a folder for results that cannot be one, and says whether it is there.
+func outputFolder(path string) (made bool, err error) {
+	if path == "" {
+		return false, cli.Usagef("-o results names a folder", "--output is missing")
+	}
+	info, err := os.Stat(path)
+	switch {
+	case path == "-" || errors.Is(err, fs.ErrNotExist):
+		return false, cli.Output(path, false)
+	case err != nil:
+		return false, cli.Usagef("", "output: %w", err)
+	case !info.IsDir():
+		return false, cli.Usagef("name a folder", "output %s is a file", path)
+	}
+	return true, nil
 }

@@ -162,9 +162,6 @@ func (f *sweepFlags) check(args []string) error {
 	if err := arguments("sweep", args, "MODEL"); err != nil {
 		return err
 	}
-	if f.out == "" {
-		return cli.Usagef("-o sweep names a folder", "--output is missing")
-	}
 	switch {
 	case f.test == "" && f.testRows == "":
 		return cli.Usagef("--test test.csv names rows that are not those of --data; --test-rows chooses rows of --data",
@@ -172,18 +169,11 @@ func (f *sweepFlags) check(args []string) error {
 	case f.test == "":
 		f.test = f.data
 	}
-	info, err := os.Stat(f.out)
-	switch {
-	case f.out == "-":
-		return cli.Output(f.out, false)
-	case err == nil && !info.IsDir():
-		return cli.Usagef("name a folder", "output %s is a file", f.out)
-	case err == nil:
-		return cli.Distinct(append(f.paths(args[0]), f.test, f.testRows), f.outputs())
-	case !errors.Is(err, fs.ErrNotExist):
-		return cli.Usagef("", "output: %w", err)
+	made, err := outputFolder(f.out)
+	if err != nil || !made {
+		return err
 	}
-	return cli.Output(f.out, false)
+	return cli.Distinct(append(f.paths(args[0]), f.test, f.testRows), f.outputs())
 }
 
 // sweepLog is a file of JSON lines with the finished points of a sweep, behind a line of hashes of all that they

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"cfq/eval"
+	"cfq/internal/cli"
+	"cfq/internal/message"
+	"cfq/reproduce"
+)
+
+// reproduceFlags are the flags of reproduce.
+type reproduceFlags struct {
+	data, out     string
+	seeds, sample int
+}
+
+func reproduceCommand() command {
+	return command{
+		name:    "reproduce",
+		args:    "TABLE...|all -d FOLDER -o FOLDER",
+		summary: "measure the paper's tables on public data",
+		about: `
+Trains networks of several seeds on public data sets, quantizes them as the rows of the
+paper's tables say, measures them, and writes a page for each table, TABLE.md: mean and
+standard deviation over the seeds, the paper's number beside it, and in the first
+paragraph which of the paper's claims do not hold here.
+
+The data folder has the files as they are published, also gzipped, in a folder for each
+data set or all in one; the command says which ones are missing and where they come from.
+All other files are made in the output folder, by commands that the pages show. A run that
+was stopped goes on where it was, and tables share what they have in common.`,
+		notes:   "Tables:\n" + tableList(),
+		actions: append(reproduce.Names(), "all"),
+		examples: []string{
+			"cfq reproduce training-free -d data -o tables",
+			"cfq reproduce main ablations -d data -o tables --seeds 3",
+			"cfq reproduce all -d data -o tables",
+		},
+		setup: func(fs *pflag.FlagSet) runFunc {
+			f := &reproduceFlags{}
+			fs.SortFlags = false
+			fs.StringVarP(&f.data, "data", "d", "", "the `folder` with the data sets")
+			fs.StringVarP(&f.out, "output", "o", "", "the `folder` for pages and all other files")
+			fs.IntVar(&f.seeds, "seeds", 5, "`networks` of each kind that are trained")
+			cli.Within(fs, "seeds", &f.seeds, 1, math.MaxInt, "1 or more")
+			fs.IntVar(&f.sample, "sample", 1000,
+				"evaluate a random sample of this many refused `people` of each network; 0 takes all")
+			cli.Within(fs, "sample", &f.sample, 0, math.MaxInt, "0, for all, or more")
+			return f.run
+		},
+	}
+}
+
+// tableList is a line for each table.
+func tableList() string {
+	var b strings.Builder
+	for _, t := range reproduce.Tables() {
+		message.Paragraph(&b, fmt.Sprintf("  %-16s", t.Name), strings.Repeat(" ", 18), t.Title)
+	}
+	return b.String()
+}
+
+func (f *reproduceFlags) run(ctx context.Context, e *env, args []string) error {
+	tables, err := f.check(args)
+	if err != nil {
+		return err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	version, err := programVersion(program)
+	if err != nil {
+		return err
+	}
+	show := e.progress()
+	l := &reproduce.Lab{
+		Data: f.data, Out: f.out, Seeds: f.seeds, Sample: f.sample, Workers: e.workers, Version: version,
+		Run:      func(ctx context.Context, args []string) (float64, error) { return again(ctx, program, e.lib, args) },
+		Progress: func(done, total int) { show(eval.Event{Stage: "measuring", Done: done, Total: total}) },
+	}
+	rows, failed := l.Measure(ctx, tables)
+	if ctx.Err() != nil {
+		e.msg.Hint("the same command goes on from there")
+		return ctx.Err()
+	}
+	if rows == nil {
+		var missing *reproduce.MissingError
+		if errors.As(failed, &missing) {
+			return cli.Wrap(failed, cli.Unusable, "put the files there, as they are published or gzipped")
+		}
+		return cli.Wrap(failed, cli.Unusable, "")
+	}
+	var reports []reproduce.Report
+	for i := range tables {
+		t := &tables[i]
+		reports = append(reports, reproduce.NewReport(t, rows[i], l))
+		page := reproduce.Page(t, rows[i], l)
+		path := filepath.Join(f.out, t.Name+".md")
+		if err := cli.Write(path, func(w io.Writer) error { _, err := io.WriteString(w, page); return err }); err != nil {
+			return err
+		}
+		if !e.json {
+			fmt.Fprintln(e.stdout, path)
+		}
+	}
+	if e.json {
+		return errors.Join(writeJSON(e.stdout, reports), failed)
+	}
+	return failed
+}
+
+// check returns the tables that are asked for.
+func (f *reproduceFlags) check(args []string) ([]reproduce.Table, error) {
+	if len(args) == 0 {
+		return nil, cli.Usagef("`cfq help reproduce` lists the tables", "missing TABLE: want %s or all",
+			strings.Join(reproduce.Names(), ", "))
+	}
+	var tables []reproduce.Table
+	for _, name := range args {
+		t, ok := reproduce.Find(name)
+		switch {
+		case name == "all" && len(args) == 1:
+			tables = reproduce.Tables()
+		case !ok:
+			return nil, cli.Usagef("`cfq help reproduce` lists the tables", "unknown table %q%s", name,
+				message.DidYouMean(name, append(reproduce.Names(), "all")))
+		case !slices.ContainsFunc(tables, func(have reproduce.Table) bool { return have.Name == name }):
+			tables = append(tables, t)
+		}
+	}
+	if f.data == "" {
+		return nil, cli.Usagef("-d data names the folder with the data sets", "--data is missing")
+	}
+	_, err := outputFolder(f.out)
+	return tables, err
+}
+
+// programVersion tells builds apart: those between releases by their bytes.
+func programVersion(program string) (string, error) {
+	v := release()
+	if v != "(devel)" {
+		return v, nil
+	}
+	f, err := os.Open(program)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() //nolint:errcheck // it is only read
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return v + " " + hex.EncodeToString(h.Sum(nil))[:12], nil
+}
+
+// patience is how long a command that was interrupted may take to put things in order.
+const patience = 10 * time.Second
+
+// again runs this program with other arguments, on one core, and returns the processor's seconds. Settings of the
+// environment that stand for flags do not reach it: the pages would not show them.
+func again(ctx context.Context, program, lib string, args []string) (float64, error) {
+	cmd := exec.CommandContext(ctx, program, append(slices.Clone(args), "--workers", "1", "--quiet")...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+	cmd.WaitDelay = patience
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return strings.HasPrefix(name, "CFQ_") && name != "CFQ_ORT_LIB" && name != "CFQ_CACHE_DIR"
+	})
+	if lib != "" {
+		cmd.Env = append(cmd.Env, "CFQ_ORT_LIB="+lib)
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		line := strings.TrimSpace(stderr.String())
+		if at := strings.LastIndex(line, "cfq: error: "); at >= 0 {
+			line = line[at+len("cfq: error: "):]
+		}
+		return 0, fmt.Errorf("cfq %s: %w: %s", strings.Join(args, " "), err, line)
+	}
+	return (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), nil
+}

@@ -1,0 +1,144 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"cfq/onnxio/ort/orttest"
+	"cfq/task"
+)
+
+// madeUpAdults writes files in the format of Adult, of random people, whose income follows from schooling and hours.
+func madeUpAdults(t *testing.T, dir string) {
+	t.Helper()
+	of, err := task.Load(filepath.Join(root, "examples", "tasks", "adult.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"adult.data", "adult.test"} {
+		rng := rand.New(rand.NewPCG(3, uint64(i)))
+		var b strings.Builder
+		for range 600 {
+			income := "<=50K"
+			school, hours := 1+rng.IntN(16), 1+rng.IntN(99)
+			if 6*school+hours > 110 {
+				income = ">50K"
+			}
+			var cells []string
+			for _, column := range of.Data.Columns {
+				cell := fmt.Sprint(rng.IntN(100))
+				switch column {
+				case of.Data.Label:
+					cell = income
+				case "education-num":
+					cell = fmt.Sprint(school)
+				case "hours-per-week":
+					cell = fmt.Sprint(hours)
+				}
+				for _, f := range of.Features {
+					if f.Name == column && len(f.Values) > 0 {
+						cell = f.Values[rng.IntN(len(f.Values))]
+					}
+				}
+				cells = append(cells, cell)
+			}
+			b.WriteString(strings.Join(cells, ", ") + "\n")
+		}
+		put(t, filepath.Join(dir, "adult", name), []byte(b.String()))
+	}
+}
+
+// TestReproduce: a table is measured from data files to its page; a run that is interrupted goes on, and one that has
+// ended makes nothing anew.
+func TestReproduce(t *testing.T) {
+	orttest.Need(t)
+	dir := t.TempDir()
+	madeUpAdults(t, filepath.Join(dir, "data"))
+	command := func() (*exec.Cmd, *strings.Builder) {
+		c := exec.CommandContext(t.Context(), filepath.Join(program, "cfq"), "reproduce", "components", "-d", "data",
+			"-o", "out", "--seeds", "2", "--sample", "20", "--json")
+		var out strings.Builder
+		c.Dir, c.Stdout, c.Stderr = dir, &out, &out
+		return c, &out
+	}
+	made := func() (files []string) {
+		t.Helper()
+		err := filepath.WalkDir(filepath.Join(dir, "out"), func(path string, _ os.DirEntry, err error) error {
+			if strings.HasSuffix(path, ".made.json") {
+				files = append(files, path)
+			}
+			return err
+		})
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		return files
+	}
+	c, out := command()
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for begun := time.Now(); len(made()) < 2 && time.Since(begun) < time.Minute; {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := c.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait() // the exit code is looked at
+	if c.ProcessState.ExitCode() != 130 || !strings.Contains(out.String(), "goes on from there") {
+		t.Fatalf("interrupted: %v\n%s", c.ProcessState, out)
+	}
+	before := made()
+	if len(before) < 2 || len(before) == 2*(1+4+4) {
+		t.Fatalf("%d files were made before the interruption", len(before))
+	}
+	times := map[string]time.Time{}
+	note := func(files []string) {
+		for _, f := range files {
+			info, err := os.Stat(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if was, ok := times[f]; ok && !was.Equal(info.ModTime()) {
+				t.Errorf("%s was made anew", f)
+			}
+			times[f] = info.ModTime()
+		}
+	}
+	note(before)
+	for range 2 {
+		c, out = command()
+		stderr := &strings.Builder{}
+		c.Stderr = stderr
+		if err := c.Run(); err != nil {
+			t.Fatalf("%v\n%s%s", err, out, stderr)
+		}
+		note(made())
+	}
+	if n := len(made()); n != 2*(1+4+4) {
+		t.Errorf("%d files were made, want networks, quantized models and reports of 2 seeds and 4 rows", n)
+	}
+	var reports []struct {
+		Claims []struct{ Verdicts []struct{ Networks int } }
+		Rows   []struct{ Values map[string][]*float64 }
+	}
+	if err := json.Unmarshal([]byte(out.String()), &reports); err != nil || len(reports) != 1 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if r := reports[0]; len(r.Claims) != 4 || len(r.Rows) != 4 || r.Claims[0].Verdicts[0].Networks != 2 ||
+		r.Rows[0].Values["accuracy_quant"][1] == nil {
+		t.Errorf("%+v", r)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "out", "components.md"))
+	if err != nil || strings.Count(string(page), "\n| Adult | ") != 4 || !strings.Contains(string(page), "Here that ") {
+		t.Errorf("%v\n%s", err, page)
+	}
+}
