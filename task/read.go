@@ -54,18 +54,19 @@ type reader struct {
 	seen    int        // people that the sample was drawn from
 	drawn   []int      // the sample: positions in people
 	cols    *columns
-	imputes bool           // some feature has Impute, and rows are raw
-	favour  int            // people with the favourable label
-	known   int            // people with a label
-	labels  map[string]int // how often others occur
-	kept    []int          // where the columns to be kept as text are, -1 when the file has none
-	text    []byte         // scratch for these
-	folder  string         // of the data file, in which it may name images; "" of a stream
-	wide    []string       // scratch for a record with the pixels of its images
-	digits  [256]string    // the numbers of pixels
-	hashes  *rowHashes     // nil without ReadOptions.Hash
-	batch   *batch         // nil when all people are wanted at once
-	last    *Problem       // of the records so far
+	imputes bool             // some feature has Impute, and rows are raw
+	favour  int              // people with the favourable label
+	known   int              // people with a label
+	labels  map[string]int   // how often others occur
+	kept    []int            // where the columns to be kept as text are, -1 when the file has none
+	text    []byte           // scratch for these
+	folder  string           // of the data file, in which it may name images; "" of a stream
+	wide    []string         // scratch for a record with the pixels of its images
+	digits  [256]string      // the numbers of pixels
+	hashes  *rowHashes       // nil without ReadOptions.Hash
+	rounded map[int]rounding // by feature
+	batch   *batch           // nil when all people are wanted at once
+	last    *Problem         // of the records so far
 }
 
 // read reads all of r.
@@ -477,8 +478,52 @@ func (rd *reader) encode(rec []string, dst []float32) *Problem {
 			}
 			return &Problem{Column: f.Column, Reason: reason}
 		}
+		if f.Spread != 0 {
+			rd.round(i, field, dst[f.Offset])
+		}
 	}
 	return nil
+}
+
+// exact is up to where every whole number is a 32-bit float.
+const exact = 1 << 24
+
+// round counts whole numbers that the model is to get as they are, and a 32-bit float has not.
+func (rd *reader) round(feature int, field string, x float32) {
+	f := &rd.task.Features[feature]
+	have := f.FromInput(x)
+	if math.Abs(have) < exact {
+		return
+	}
+	v, _ := Number(cmp.Or(field, f.Impute))
+	if v == have || v != math.Trunc(v) {
+		return
+	}
+	if rd.rounded == nil {
+		rd.rounded = map[int]rounding{}
+	}
+	r := rd.rounded[feature]
+	if r.rows++; r.rows == 1 {
+		r.example = Decimal(v) + ", which is taken for " + Decimal(have)
+	}
+	rd.rounded[feature] = r
+}
+
+// rounding is what round counts: rows, and the first number.
+type rounding struct {
+	rows    int
+	example string
+}
+
+// roundings says which numbers lost digits.
+func (rd *reader) roundings() (warnings []string) {
+	for _, i := range slices.Sorted(maps.Keys(rd.rounded)) {
+		r := rd.rounded[i]
+		warnings = append(warnings, fmt.Sprintf("column %s: %s with a whole number that an input of the model (a 32-bit "+
+			"float) has not exactly, such as %s; if the digits matter, count in thousands, or subtract a constant before "+
+			"training", message.Quote(rd.task.Features[i].Column), message.Count(r.rows, "row"), r.example))
+	}
+	return warnings
 }
 
 // copyInputs reads a record of model inputs.
@@ -683,6 +728,9 @@ func (rd *reader) finish() (*People, error) {
 		return nil, p.noneRead()
 	}
 	rd.checkLabels()
+	for _, w := range rd.roundings() {
+		rd.warn(w)
+	}
 	if n := len(rd.drawn); n > 0 && n < rd.seen { // into the order of the file
 		slices.SortFunc(rd.drawn, func(a, b int) int { return cmp.Compare(p.Rows[a], p.Rows[b]) })
 		rd.redraw()

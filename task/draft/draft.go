@@ -469,6 +469,12 @@ func (d *drafter) tell() {
 			d.note("column %s: %s of the rows have no number %s", message.Quote(p.name),
 				message.Percent(float64(p.missing)/float64(d.table.Rows), 1), without)
 		}
+		lost := func(v float64) bool { return v == math.Trunc(v) && v != float64(float32(v)) }
+		if at := slices.IndexFunc(f.from.points, lost); at >= 0 && f.Spread != 0 {
+			v := f.from.points[at]
+			d.note("column %s: an input of the model (a 32-bit float) has not every whole number as large as %s, which is "+
+				"taken for %s", message.Quote(f.Name), task.Decimal(v), task.Decimal(float64(float32(v))))
+		}
 		if len(f.from.strange) > 0 {
 			d.note("column %s: these are no numbers, and rows with them cannot be read: %s", message.Quote(f.Name),
 				message.List(f.from.strange, 5))

@@ -166,6 +166,14 @@ func (r *Reader) Like() *task.People {
 	return r.decoder.Like()
 }
 
+// Rounded says which numbers have lost digits so far.
+func (r *Reader) Rounded() []string {
+	if r.decoder == nil {
+		return nil
+	}
+	return r.decoder.Rounded()
+}
+
 // Each calls do with the rows, in order and in batches: as many as have arrived, up to 8192, when no more arrive for
 // 100 milliseconds or there are 512. An error of do ends the reading and is returned as it is. What was read before an
 // error of the stream is handed on before that is returned.
