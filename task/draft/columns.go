@@ -135,9 +135,15 @@ func matched(t *Table, columns []ModelColumn, features []string, label string) (
 }
 
 // byKind takes the columns in the order of the table, those of numbers for numbers and the others for categories, if
-// that leaves none.
+// that leaves none. A model of numbers alone leaves texts, and columns that are no features.
 func byKind(t *Table, columns []ModelColumn, label string) ([]string, error) {
 	var numbers, others, all []string
+	categories := 0
+	for _, c := range columns {
+		if c.Values != nil {
+			categories++
+		}
+	}
 	for _, n := range t.Names {
 		if n == label || slices.Contains(all, n) {
 			continue
@@ -149,13 +155,18 @@ func byKind(t *Table, columns []ModelColumn, label string) ([]string, error) {
 			others = append(others, n)
 		}
 	}
+	if categories == 0 {
+		others = nil
+		if len(numbers) > len(columns) {
+			numbers = slices.DeleteFunc(numbers, func(n string) bool { return look(t.column(n)).useless() != "" })
+		}
+	}
 	var names []string
-	count := 0
+	given := slices.Concat(numbers, others)
 	for _, c := range columns {
 		from := &numbers
 		if c.Values != nil {
 			from = &others
-			count++
 		}
 		if len(*from) > 0 {
 			names, *from = append(names, (*from)[0]), (*from)[1:]
@@ -163,10 +174,21 @@ func byKind(t *Table, columns []ModelColumn, label string) ([]string, error) {
 	}
 	if len(names) < len(columns) || len(numbers)+len(others) > 0 {
 		return nil, fmt.Errorf("which column is which of the model's inputs is not known: it reads %s, %d of them "+
-			"categories, and the data have %s; --features lists the columns in the model's order", inputsOf(columns), count,
-			message.List(all, 60))
+			"categories, and the data have %s; say it in the model's order, %s of these: --features %s", inputsOf(columns),
+			categories, message.List(all, 60), message.Count(len(columns), "column"), shell(given))
 	}
 	return names, nil
+}
+
+// shell writes columns as --features takes them on a command line.
+func shell(names []string) string {
+	text := strings.Join(names, ",")
+	if strings.ContainsFunc(text, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_-.,", r)
+	}) {
+		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	}
+	return text
 }
 
 // inputsOf lists the inputs of a model, those with several columns once.

@@ -49,9 +49,21 @@ func TestOfModel(t *testing.T) {
 			"Age " + fmt.Sprint(codes("", 60).Values) + ", income", nil,
 		},
 		{
-			[]ModelColumn{number("num[0]"), codes("cat", 2)}, nil, `error which column is which of the model's inputs is not ` +
+			[]ModelColumn{number("num[0]"), codes("cat", 2)},
+			nil, `error which column is which of the model's inputs is not ` +
 				`known: it reads num, cat, 1 of them categories, and the data have ` +
-				`Age, income, housing, job; --features lists`, nil,
+				`Age, income, housing, job; say it in the model's order, 2 columns of these: --features Age,income,housing,job`,
+			nil,
+		},
+		{ // a model of numbers alone
+			[]ModelColumn{number("x[0]"), number("x[1]")}, nil, "Age, income", nil,
+		},
+		{
+			[]ModelColumn{number("x")},
+			nil, `error which column is which of the model's inputs is not known: it reads x, 0 ` +
+				`of them categories, and the data have Age, income, housing, job; say it in the model's order, 1 column of ` +
+				`these: --features Age,income`,
+			nil,
 		},
 		{
 			[]ModelColumn{number("age"), number("savings")},
@@ -102,5 +114,28 @@ func TestStandardised(t *testing.T) {
 	s := e.Standardised(table)
 	if e.Inputs[0].Mean != nil || *s.Inputs[0].Mean != 2000 || s.Inputs[1].Mean != nil {
 		t.Errorf("%+v", s.Inputs)
+	}
+}
+
+// TestNumbersAlone: where as many columns have numbers as the model has inputs, it takes these; else the question names
+// the flag and its columns.
+func TestNumbersAlone(t *testing.T) {
+	t.Parallel()
+	for inputs, want := range map[int]string{2: "Age income", 3: "--features Age,income,housing,job"} {
+		d, err := FromData(open(t, applicants), Options{Label: "label", Favourable: "good", Inputs: inputs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var have []string
+		for _, f := range d.Task.Features {
+			have = append(have, f.Name)
+		}
+		text := strings.Join(have, " ")
+		for _, q := range d.Questions {
+			text += "\n" + q.Text
+		}
+		if !strings.Contains(text, want) || inputs == 2 && len(have) != 2 {
+			t.Errorf("%d inputs: %s", inputs, text)
+		}
 	}
 }

@@ -9,6 +9,7 @@ package draft
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -47,6 +48,7 @@ type drafter struct {
 	o         Options
 	table     *Table
 	profiles  []*profile
+	fitting   bool     // the features are the columns of numbers, as many as the model has inputs
 	label     *profile // of the outcome, nil when there is none
 	favourite string   // the favourable value of the outcome, "" when it is not known
 	features  []feature
@@ -308,11 +310,18 @@ func (d *drafter) inferred() error {
 	if err != nil {
 		return err
 	}
+	if use == nil {
+		use = d.numbers()
+		d.fitting = use != nil
+	}
 	for _, p := range d.profiles {
 		switch why := p.useless(); {
 		case p == d.label || strings.TrimSpace(p.name) == "":
 		case d.o.Features != nil && !slices.Contains(use, p):
 			d.leave(p, "it was not named")
+		case d.fitting && !slices.Contains(use, p):
+			d.leave(p, cmp.Or(why, fmt.Sprintf("the model takes %d numbers, and as many columns have them", d.o.Inputs)))
+		case d.fitting:
 		case d.o.Features == nil && why != "":
 			d.leave(p, why)
 		case d.o.Features == nil:
@@ -324,6 +333,24 @@ func (d *drafter) inferred() error {
 	}
 	d.groups()
 	return nil
+}
+
+// numbers are the columns of numbers, where these are as many as the model has inputs and there are others; else nil.
+func (d *drafter) numbers() (use []*profile) {
+	others := false
+	for _, p := range d.profiles {
+		switch {
+		case p == d.label || strings.TrimSpace(p.name) == "" || p.useless() != "":
+		case p.numeric:
+			use = append(use, p)
+		default:
+			others = true
+		}
+	}
+	if !others || len(use) != d.o.Inputs {
+		return nil
+	}
+	return use
 }
 
 // named are the columns that the options name as features.
@@ -581,8 +608,12 @@ func (d *drafter) write() []byte {
 // ask writes the questions about the features as a whole.
 func (d *drafter) ask(w *writer) {
 	if n := d.inputs(); d.o.Inputs > 0 && n != d.o.Inputs {
+		var names []string
+		for i := range d.features {
+			names = append(names, d.features[i].Column)
+		}
 		w.question("", "the model has %d inputs and these features make %d: which columns does it take, and how is each "+
-			"encoded?", d.o.Inputs, n)
+			"encoded? Run this again with those, in the model's order, of --features %s", d.o.Inputs, n, shell(names))
 	}
 	d.askCodes(w)
 	if d.o.Encoding != nil {
