@@ -405,7 +405,7 @@ func (z *zone) moved(n *graph.Node, i int) []elem {
 		return x[at(from):at(to)]
 	}
 	switch n.Op {
-	case "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Cast", "Expand", "StringNormalizer":
+	case "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Cast", "Expand":
 		return x
 	case "Concat":
 		var all []elem

@@ -131,6 +131,20 @@ func shaped() []kind {
 			find:    text,
 		},
 		{
+			name: "a model that rewrites texts before it looks them up",
+			made: "lower-cased or stripped categories (StringNormalizer)",
+			why: "which spellings of a category it takes for one is not in its look-up, and depends on the locale of the " +
+				"machine that runs it",
+			instead: "write the categories in the data as the look-up has them (in lower case, say), and export the model " +
+				"from the look-up on",
+			find: func(m *model) string {
+				if text(m) != "" {
+					return ""
+				}
+				return label(m.first(is("StringNormalizer")))
+			},
+		},
+		{
 			name: "a regressor",
 			made: "regressors of scikit-learn; from other exporters a single number cannot be told from a logit, and is " +
 				"taken for one",
@@ -234,7 +248,7 @@ func operators(f func(n *graph.Node) bool) func(m *model) string {
 
 // text finds operators of text, and whole numbers in sequences of any length.
 func text(m *model) string {
-	if n := m.first(is("Tokenizer", "TfIdfVectorizer", "StringNormalizer", "StringSplit", "StringConcat", "RegexFullMatch",
+	if n := m.first(is("Tokenizer", "TfIdfVectorizer", "StringSplit", "StringConcat", "RegexFullMatch",
 		"BertTokenizer", "SentencepieceTokenizer", "WordpieceTokenizer")); n != nil {
 		return label(n)
 	}

@@ -67,6 +67,10 @@ func TestCheck(t *testing.T) {
 			model([]graph.Value{value("text", graph.String, -1, 1)}, y, "TfIdfVectorizer", "MatMul"),
 			[]string{"text or sequence model"},
 		},
+		"lower case": {
+			model([]graph.Value{value("home", graph.String, -1)}, y, "StringNormalizer", "ai.onnx.ml:LabelEncoder", "MatMul"),
+			[]string{"rewrites texts before it looks them up (StringNormalizer", "in lower case"},
+		},
 		"tokens": {
 			model([]graph.Value{value("input_ids", graph.Int64, -1, -1)}, y, "Gather", "MatMul"),
 			[]string{"text or sequence model", `"input_ids"`},
