@@ -85,7 +85,7 @@ const (
 // judge compares two rows by the differences of their seeds: a one-sided t test either way.
 func (c *Claim) judge(lower, upper *Measured) Verdict {
 	var d []float64
-	for seed := range lower.Results {
+	for seed := range lower.Outcomes {
 		if x := lower.of(c.Metric, seed) - upper.of(c.Metric, seed); !math.IsNaN(x) {
 			d = append(d, x)
 		}

@@ -96,22 +96,25 @@ func taskOf(data, norm string) ([]byte, error) {
 // drawSeed is that of test rows, the same for the networks of all seeds, so that these compare on the same people.
 const drawSeed = 1
 
-// draw returns which rows of a data set's only file are for testing, as a file of rows.
-func draw(ctx context.Context, d DataSet, path, taskFile string) ([]byte, error) {
+// draw returns n of the rows of a file, or of those that are given, as a file of rows; all when there are fewer.
+func draw(ctx context.Context, path, taskFile string, of []byte, n int) ([]byte, error) {
 	t, err := task.Load(taskFile)
 	if err != nil {
 		return nil, err
 	}
-	people, err := task.Read(ctx, path, t, task.ReadOptions{})
+	var o task.ReadOptions
+	if of != nil {
+		if err := json.Unmarshal(of, &o.Only); err != nil {
+			return nil, err
+		}
+	}
+	people, err := task.Read(ctx, path, t, o)
 	if err != nil {
 		return nil, err
 	}
 	rows := slices.Clone(people.Rows)
-	if len(rows) <= d.Rows {
-		return nil, fmt.Errorf("%s: %d rows, of which %d would be for testing", path, len(rows), d.Rows)
-	}
 	rand.New(rand.NewPCG(drawSeed, 0)).Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
-	rows = rows[:d.Rows]
+	rows = rows[:min(n, len(rows))]
 	slices.Sort(rows)
 	return json.Marshal(rows)
 }

@@ -2,6 +2,7 @@ package reproduce
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,8 +20,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"cfq/eval"
-	"cfq/eval/report"
 	"cfq/internal/cli"
 )
 
@@ -31,8 +31,9 @@ type Lab struct {
 	Workers   int    // commands at once
 	// Version tells builds of cfq apart: files of another one are made anew.
 	Version string
-	// Run runs a command line of cfq and returns the seconds of the processor that it took.
-	Run func(ctx context.Context, args []string) (float64, error)
+	// Run runs a command line of cfq, which writes its result to stdout, and returns the seconds of the processor that it
+	// took.
+	Run func(ctx context.Context, args []string, stdout io.Writer) (float64, error)
 	// Progress is told how many of the files are there; nil = nobody.
 	Progress func(done, total int)
 
@@ -44,7 +45,7 @@ type Lab struct {
 // step is a file and the command that makes it.
 type step struct {
 	file  string
-	args  []string // without file, which comes last
+	args  []string // without file, which comes last, or nowhere when it is what the command writes to stdout
 	needs []*step
 	from  []string // further files that it is made from
 
@@ -52,6 +53,7 @@ type step struct {
 	seconds float64
 	err     error
 	needed  bool // err is that of a step that it needs
+	outcome Outcome
 }
 
 // made is what is kept beside a file: what it was made by. It is right as long as all of that is the same.
@@ -65,10 +67,11 @@ type made struct {
 
 // Names of files.
 const (
-	modelFile  = "model.onnx"
-	quantFile  = "quantized.onnx"
-	reportFile = "eval.json"
-	madeSuffix = ".made.json"
+	modelFile   = "model.onnx"
+	quantFile   = "quantized.onnx"
+	reportFile  = "eval.json"
+	actionsFile = "recourse.json"
+	madeSuffix  = ".made.json"
 )
 
 // MissingError says which files of the data sets are not there.
@@ -78,13 +81,13 @@ func (e *MissingError) Error() string {
 	return "missing data:\n  " + strings.Join(e.Files, "\n  ")
 }
 
-// Measured is what one row came to: a result for each seed, nil where a command failed, and the seconds that quantizing
-// took.
+// Measured is what one row came to: an outcome for each seed, nil where a command failed, and the seconds of the
+// processor that the command took.
 type Measured struct {
 	Row
-	Results []*eval.Result
-	Seconds []float64
-	Command string // that quantized the network of the first seed
+	Outcomes []Outcome
+	Seconds  []float64
+	Command  string // of the first seed: the last one but for eval
 }
 
 // Measure runs what tables need and returns the rows of each. An error of a command leaves out what depends on it: the
@@ -112,15 +115,16 @@ func (l *Lab) Measure(ctx context.Context, tables []Table) ([][]Measured, error)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	for _, s := range all {
+		err = errors.Join(err, s.read())
+	}
 	measured := make([][]Measured, len(tables))
 	for i, t := range tables {
 		for k, r := range t.Rows {
-			m := Measured{Row: r, Command: l.shown(plan[i][k][0].needs[1])}
+			m := Measured{Row: r, Command: l.shown(plan[i][k][0].shown())}
 			for _, s := range plan[i][k] {
-				result, bad := s.read()
-				err = errors.Join(err, bad)
-				m.Results = append(m.Results, result)
-				m.Seconds = append(m.Seconds, s.needs[1].seconds)
+				m.Outcomes = append(m.Outcomes, s.outcome)
+				m.Seconds = append(m.Seconds, s.shown().seconds)
 			}
 			measured[i] = append(measured[i], m)
 		}
@@ -131,10 +135,12 @@ func (l *Lab) Measure(ctx context.Context, tables []Table) ([][]Measured, error)
 // prepare writes the tasks and test rows of the data sets that tables need.
 func (l *Lab) prepare(ctx context.Context, tables []Table) error {
 	var sets []DataSet
+	acts := map[string]bool{} // data sets of which actions are looked for
 	written := map[string][]byte{}
 	for _, t := range tables {
 		for _, r := range t.Rows {
 			v := r.Variant
+			acts[v.Data] = acts[v.Data] || v.Recourse != nil
 			if d := dataSet(v.Data); !slices.Contains(sets, d) {
 				sets = append(sets, d)
 			}
@@ -154,26 +160,34 @@ func (l *Lab) prepare(ctx context.Context, tables []Table) error {
 		}
 	}
 	for _, d := range sets {
-		if d.Test != "" {
-			continue
-		}
-		path, _ := d.file(l.Data, d.Train)
-		of := filepath.Join(l.Out, d.Name, "task.yaml")
-		text, err := taskOf(d.Name, "")
-		if err == nil {
-			err = put(of, text)
-		}
-		if err == nil {
-			text, err = draw(ctx, d, path, of)
-		}
-		if err == nil {
-			err = put(l.rows(d), text)
-		}
-		if err != nil {
-			return err
+		if err := l.choose(ctx, d, acts[d.Name]); err != nil {
+			return fmt.Errorf("%s: %w", d.Title, err)
 		}
 	}
 	return nil
+}
+
+// choose writes the test rows of a data set of one file, and those of which actions are looked for, if they are.
+func (l *Lab) choose(ctx context.Context, d DataSet, acts bool) error {
+	file := filepath.Join(l.Out, d.Name, "task.yaml")
+	text, err := taskOf(d.Name, "")
+	if err == nil {
+		err = put(file, text)
+	}
+	path, _ := d.file(l.Data, cmp.Or(d.Test, d.Train))
+	var rows []byte
+	if err == nil && d.Test == "" {
+		if rows, err = draw(ctx, path, file, nil, d.Rows); err == nil {
+			err = put(l.rows(d), rows)
+		}
+	}
+	if err != nil || !acts {
+		return err
+	}
+	if rows, err = draw(ctx, path, file, rows, cmp.Or(l.Sample, math.MaxInt)); err != nil {
+		return err
+	}
+	return put(l.sample(d), rows)
 }
 
 func put(path string, text []byte) error {
@@ -195,6 +209,10 @@ func (l *Lab) task(v Variant) string {
 }
 
 func (l *Lab) rows(d DataSet) string { return filepath.Join(l.Out, d.Name, "test-rows.json") }
+
+func (l *Lab) sample(d DataSet) string {
+	return filepath.Join(l.Out, d.Name, fmt.Sprintf("test-rows-%d.json", l.Sample))
+}
 
 // people are the flags that say which rows are read.
 func (l *Lab) people(v Variant, train bool) (flags, from []string) {
@@ -223,6 +241,9 @@ func (l *Lab) evaluation(v Variant, seed int) *step {
 	dir := filepath.Join(l.Out, v.Data, folder(v.Train), fmt.Sprintf("seed-%d", seed))
 	network := l.step(filepath.Join(dir, modelFile), nil, from, slices.Concat([]string{"train"}, flags, v.Train,
 		[]string{"--train-seed", fmt.Sprint(seed), "-o"}))
+	if v.Recourse != nil {
+		return l.actions(v, network)
+	}
 	flags, from = l.people(v, true)
 	dir = filepath.Join(dir, folder(slices.Concat(norm(v), v.Quantize)))
 	quantized := l.step(filepath.Join(dir, quantFile), []*step{network}, from, slices.Concat(
@@ -233,6 +254,21 @@ func (l *Lab) evaluation(v Variant, seed int) *step {
 		[]string{"eval", network.file, quantized.file}, flags, v.Eval, []string{
 			"--margins", fmt.Sprint(Margin), "--noise", "0", "--sample", fmt.Sprint(l.Sample), "--report",
 		}))
+}
+
+// actions is the step that looks for the actions of a network.
+func (l *Lab) actions(v Variant, network *step) *step {
+	d := dataSet(v.Data)
+	people, _ := d.file(l.Data, cmp.Or(d.Test, d.Train))
+	rows, from := l.sample(d), []string{people, l.task(v), l.sample(d)}
+	args := slices.Concat([]string{"recourse", network.file, "-d", people, "-t", l.task(v), "--rows", rows}, v.Recourse)
+	if d.Test != "" && slices.Contains(v.Recourse, "--robust") {
+		calibration, _ := d.file(l.Data, d.Train)
+		args, from = append(args, "--calibration", calibration), append(from, calibration)
+	}
+	name := folder(slices.Concat(norm(v), v.Recourse, []string{fmt.Sprint(l.Sample)}))
+	args = append(args, "--margin", fmt.Sprint(Margin), "--json")
+	return l.step(filepath.Join(filepath.Dir(network.file), name, actionsFile), []*step{network}, from, args)
 }
 
 func norm(v Variant) []string {
@@ -299,11 +335,7 @@ func (l *Lab) now(ctx context.Context, s *step) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	last := s.file
-	if filepath.Base(s.file) == reportFile {
-		last = "json:" + s.file
-	}
-	m := made{Version: l.Version, Command: append(slices.Clone(s.args), last), From: map[string]string{}}
+	m := made{Version: l.Version, Command: s.command(), From: map[string]string{}}
 	for _, path := range from {
 		sum, err := l.sum(path)
 		if err != nil {
@@ -319,7 +351,7 @@ func (l *Lab) now(ctx context.Context, s *step) error {
 		return err
 	}
 	var err error
-	if m.Seconds, err = l.Run(ctx, append(slices.Clone(m.Command), "--overwrite")); err != nil {
+	if m.Seconds, err = l.run(ctx, s); err != nil {
 		return err
 	}
 	if m.Sum, err = sumOf(s.file); err != nil {
@@ -331,6 +363,37 @@ func (l *Lab) now(ctx context.Context, s *step) error {
 		return err
 	}
 	return put(s.file+madeSuffix, append(text, '\n'))
+}
+
+// command is the whole command line of a step.
+func (s *step) command() []string {
+	switch filepath.Base(s.file) {
+	case actionsFile:
+		return s.args
+	case reportFile:
+		return append(slices.Clone(s.args), "json:"+s.file)
+	}
+	return append(slices.Clone(s.args), s.file)
+}
+
+func (l *Lab) run(ctx context.Context, s *step) (float64, error) {
+	if filepath.Base(s.file) != actionsFile {
+		return l.Run(ctx, append(s.command(), "--overwrite"), io.Discard)
+	}
+	var out bytes.Buffer
+	seconds, err := l.Run(ctx, s.command(), &out)
+	if err != nil {
+		return 0, err
+	}
+	return seconds, put(s.file, out.Bytes())
+}
+
+// shown is the step whose command and time stand for a row: the one before the evaluation, if there is one.
+func (s *step) shown() *step {
+	if filepath.Base(s.file) == reportFile {
+		return s.needs[1]
+	}
+	return s
 }
 
 // remembered is how a file was made, if it is still as it was then.
@@ -384,27 +447,10 @@ func sumOf(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// read returns what a step's report says; nothing when it was not made.
-func (s *step) read() (*eval.Result, error) {
-	if s.err != nil {
-		return nil, nil //nolint:nilnil // the error was returned by make
-	}
-	f, err := os.Open(s.file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // it is only read
-	d, err := report.ReadJSON(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.file, err)
-	}
-	return d.Result, nil
-}
-
 // shown is a step's command line as a user would type it in the folder of the results.
 func (l *Lab) shown(s *step) string {
 	args := []string{"cfq"}
-	for _, a := range append(slices.Clone(s.args), s.file) {
+	for _, a := range s.command() {
 		for _, dir := range []string{l.Out, l.Data} {
 			a = strings.ReplaceAll(a, dir+string(filepath.Separator), "")
 		}

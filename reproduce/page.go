@@ -1,57 +1,30 @@
 package reproduce
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 
 	"gonum.org/v1/gonum/stat"
-
-	"cfq/eval"
 )
 
-// of is what a result says of a metric, in the part that counts; NaN when it says nothing.
+// of is the value of a metric on the network of a seed; NaN when it is not known.
 func (m *Measured) of(metric string, seed int) float64 {
-	if metric == Seconds {
+	switch {
+	case m.Outcomes[seed] == nil:
+		return math.NaN()
+	case metric == Seconds:
 		return m.Seconds[seed]
 	}
-	r := part(m.Results[seed], m.Part)
-	known, ok := eval.MetricBy(metric)
-	if r == nil || !ok {
-		return math.NaN()
-	}
-	at := 0
-	if known.PerMargin() {
-		at = slices.Index(r.Settings.Margins, Margin)
-	}
-	return float64(known.Of(r, at).Value)
-}
-
-// part is the result of a group or a condition of r; r when the name is "", nil when there is no such part.
-func part(r *eval.Result, name string) *eval.Result {
-	if r == nil || name == "" {
-		return r
-	}
-	for _, by := range r.Groups {
-		for _, g := range by.Groups {
-			if by.By+" "+g.Name == name {
-				return g.Result
-			}
-		}
-	}
-	for _, s := range r.Scenarios {
-		if s.Name == name {
-			return s.Result
-		}
-	}
-	return nil
+	return m.Outcomes[seed].of(metric, cmp.Or(m.Solver, m.Part))
 }
 
 // values are those of all seeds that have one.
 func (m *Measured) values(metric string) []float64 {
 	var all []float64
-	for seed := range m.Results {
+	for seed := range m.Outcomes {
 		if v := m.of(metric, seed); !math.IsNaN(v) {
 			all = append(all, v)
 		}

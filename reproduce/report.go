@@ -49,7 +49,7 @@ func NewReport(t *Table, rows []Measured, l *Lab) Report {
 		}
 		paper := m.Paper
 		for _, c := range t.Columns {
-			for seed := range m.Results {
+			for seed := range m.Outcomes {
 				row.Values[c.Metric] = append(row.Values[c.Metric], eval.Float(m.of(c.Metric, seed)))
 			}
 			if c.Paper && len(paper) > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -29,7 +30,9 @@ func TestTables(t *testing.T) {
 		seen[table.Name] = true
 		paper := 0
 		for _, c := range table.Columns {
-			if _, ok := eval.MetricBy(c.Metric); !ok && c.Metric != Seconds {
+			_, known := eval.MetricBy(c.Metric)
+			ofActions := []string{Seconds, Success, Cost, SuccessHere, SuccessAway, CostRatio, Time}
+			if !known && !slices.Contains(ofActions, c.Metric) {
 				t.Errorf("%s: unknown metric %q", table.Name, c.Metric)
 			}
 			paper += count(c.Paper)
@@ -44,9 +47,13 @@ func TestTables(t *testing.T) {
 				t.Errorf("%s: two rows %q", table.Name, key)
 			}
 			rows[key] = true
-			at := slices.Index(r.Variant.Quantize, "--method")
-			if _, err := ptq.FindMethod(ptq.MethodName(r.Variant.Quantize[at+1])); err != nil {
-				t.Errorf("%s: %v", table.Name, err)
+			flags := slices.Concat(r.Variant.Quantize, r.Variant.Recourse)
+			if at := slices.Index(flags, "--method"); at >= 0 {
+				if _, err := ptq.FindMethod(ptq.MethodName(flags[at+1])); err != nil {
+					t.Errorf("%s: %v", table.Name, err)
+				}
+			} else if r.Variant.Recourse == nil {
+				t.Errorf("%s, %s: no method", table.Name, r.Name)
 			}
 		}
 		for _, c := range table.Claims {
@@ -74,7 +81,7 @@ func measured(rows []Row, f func(row, seed int) float64) []Measured {
 			for _, name := range []string{r.Part} {
 				whole.Scenarios = []eval.Scenario{{Name: name, Result: result}}
 			}
-			m.Results = append(m.Results, &whole)
+			m.Outcomes = append(m.Outcomes, (*evaluated)(&whole))
 		}
 		all = append(all, m)
 	}
@@ -116,12 +123,12 @@ func TestPage(t *testing.T) {
 	}
 	rows := measured(table.Rows, func(row, seed int) float64 { return float64(row) + float64(seed)/100 })
 	rows[0].Command = "cfq quantize x"
-	rows[1].Results[1] = nil
+	rows[1].Outcomes[1] = nil
 	page := Page(&table, rows, &Lab{Seeds: 2, Sample: 7, Version: "v1"})
 	for _, want := range []string{
 		"# A table\n\n**The paper: a breaks fewer promises than b. Here that is not shown on Adult, noise:1 (-1.000, one ",
 		"| Adult, noise:1 | a | +0.01 ± 0.01 | +0.10 ± 0.01 | 1.5 ± 0.7 |\n",
-		"| Adult, noise:1 | b | +1.00 |  | 1.5 ± 0.7 |\n",
+		"| Adult, noise:1 | b | +1.00 |  | 1.0 |\n",
 		"At most 7 people", "cfq v1", "```sh\ncfq quantize x\n",
 	} {
 		if !strings.Contains(page, want) {
@@ -147,12 +154,13 @@ func newLab(t *testing.T) *lab {
 	dir := t.TempDir()
 	l := &lab{Lab: Lab{Seeds: 2, Sample: 10, Workers: 3, Version: "v1"}}
 	l.Data, l.Out = filepath.Join(dir, "data"), filepath.Join(dir, "out")
-	for _, name := range []string{"adult/adult.data", "adult.test.gz"} {
-		if err := put(filepath.Join(l.Data, name), []byte(name)); err != nil {
+	person := "30, Private, 1, HS-grad, 9, Divorced, Sales, Husband, White, Male, 0, 0, 40, Cuba, <=50K\n"
+	for _, name := range []string{"adult/adult.data", "adult.test"} {
+		if err := put(filepath.Join(l.Data, name), []byte(person)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	l.Run = func(_ context.Context, args []string) (float64, error) {
+	l.Run = func(_ context.Context, args []string, stdout io.Writer) (float64, error) {
 		line := strings.Join(args, " ")
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -160,11 +168,16 @@ func newLab(t *testing.T) *lab {
 		if l.fail != "" && strings.Contains(line, l.fail) {
 			return 0, errors.New("failed: " + l.fail)
 		}
+		if args[0] == "recourse" {
+			_, err := io.WriteString(stdout, `{"success": {"value": 0.5}, "cost": {"mean": 2}, "robustness": {"rows": [
+				{"solver": "quantized", "quantized": 1, "held_out": 0.75, "cost_ratio": 1.5, "seconds": 4}]}}`)
+			return 1, err
+		}
 		file := strings.TrimPrefix(args[len(args)-2], "json:")
 		if args[0] != "eval" {
 			return 3, os.WriteFile(file, []byte(line), 0o600)
 		}
-		r := measured([]Row{{}}, func(int, int) float64 { return 0.25 })[0].Results[0]
+		r := (*eval.Result)(measured([]Row{{}}, func(int, int) float64 { return 0.25 })[0].Outcomes[0].(*evaluated))
 		r.Scenarios = nil
 		var text strings.Builder
 		if err := report.JSON(&text, &report.Document{Result: r}); err != nil {
@@ -220,7 +233,7 @@ func TestLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.expect(t, "a damaged network, which comes out as it was", []Table{a}, 1, 0, 0)
-	if err := os.WriteFile(filepath.Join(l.Data, "adult.test.gz"), []byte("others"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(l.Data, "adult.test"), []byte("others"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	l.expect(t, "other test rows", []Table{a}, 0, 0, 12)
@@ -228,13 +241,37 @@ func TestLab(t *testing.T) {
 	l.expect(t, "another version", []Table{a}, 3, 12, 12)
 	l.Seeds, l.fail, l.Version = 1, "cf-ptq-calib", "v3"
 	rows = l.expect(t, "one fails", []Table{a}, 1, 4, 3)
-	if rows[0][1].Results[0] != nil || rows[0][2].Results[0] == nil {
+	if rows[0][1].Outcomes[0] != nil || rows[0][2].Outcomes[0] == nil {
 		t.Error("what failed has a result, or what did not has none")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := l.Measure(ctx, []Table{a}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// Actions are read from what the command writes, in the part of a solver.
+func TestActions(t *testing.T) {
+	l := newLab(t)
+	a := robust()
+	l.expect(t, "first", []Table{a}, 2, 0, 0)
+	rows := l.expect(t, "nothing has changed", []Table{a}, 0, 0, 0)
+	if len(l.runs) > 0 {
+		t.Errorf("%q were run", l.runs)
+	}
+	for metric, want := range map[string]float64{
+		SuccessHere: 1, SuccessAway: .75, CostRatio: 1.5, Time: 4, Success: .5, Cost: 2,
+	} {
+		if got := rows[0][0].values(metric); !slices.Equal(got, []float64{want, want}) {
+			t.Errorf("%s: %v, want %v", metric, got, want)
+		}
+		if got := rows[0][1].values(metric); (metric == Success || metric == Cost) != (len(got) == 2) {
+			t.Errorf("%s of a solver that is not there: %v", metric, got)
+		}
+	}
+	if got := rows[0][0].Command; !strings.HasPrefix(got, "cfq recourse adult/arch-mlp-64,32/seed-1/model.onnx ") {
+		t.Error(got)
 	}
 }
 

@@ -19,13 +19,23 @@ type Table struct {
 // Column is a number that is measured for each row.
 type Column struct {
 	Head   string
-	Metric string // ID of eval.Metrics, at Margin; or Seconds
+	Metric string // ID of eval.Metrics, at Margin; Seconds; or one of those of actions
 	Format string // of fmt
 	Paper  bool   // the paper reports it
 }
 
 // Seconds stands for a metric: of the processor, that quantizing took.
 const Seconds = "seconds"
+
+// Metrics of actions, for rows of Variant.Recourse; those with a second word are of the actions of Row.Solver.
+const (
+	Success     = "success"     // share of the people who have an action
+	Cost        = "cost"        // mean of these
+	SuccessHere = "robust.here" // share of the people whose action holds in the quantized model
+	SuccessAway = "robust.away" // mean share of the deployments held out in which an action holds
+	CostRatio   = "robust.cost" // to the cost of the original's actions
+	Time        = "robust.time" // seconds of all cores
+)
 
 // Margin is the required margin, in logits, at which everything is measured.
 const Margin = eval.HeadlineMargin
@@ -34,10 +44,12 @@ const Margin = eval.HeadlineMargin
 type Row struct {
 	Name    string // of the method, as in Claim
 	Variant Variant
-	// Part is the part of the evaluation that counts: nothing for everybody, the name of a group, "sex Female", or of a
+	// Part is the part of the evaluation that counts: nothing for everybody, the name of a group, "sex Female", of a
 	// condition, as --stress gives them.
-	Part  string
-	Paper []Number // by the columns that the paper reports; nil = a row that it does not have
+	Part string
+	// Solver is the one whose actions count, of those of `cfq recourse --robust`.
+	Solver string
+	Paper  []Number // by the columns that the paper reports; nil = a row that it does not have
 }
 
 // Variant is how a model is trained, quantized and evaluated: flags of the commands.
@@ -47,6 +59,7 @@ type Variant struct {
 	Train    []string
 	Quantize []string
 	Eval     []string
+	Recourse []string // in place of the two before: actions of the network are looked for
 }
 
 // Number is what the paper reports: a mean, and the standard deviation over seeds, NaN where it has none.

@@ -11,7 +11,7 @@ func Tables() []Table {
 	return []Table{
 		mainResults(), trainingFree(), components(), ablations(), teacherNoise(), objectives(), otherBaselines(),
 		robustTraining(),
-		backbones(), norms(), groups(), margins(), tightness(), shifts(), budgets(), costs(),
+		backbones(), norms(), groups(), margins(), tightness(), shifts(), budgets(), costs(), robust(), gap(),
 	}
 }
 

@@ -93,7 +93,9 @@ func (f *reproduceFlags) run(ctx context.Context, e *env, args []string) error {
 	show := e.progress()
 	l := &reproduce.Lab{
 		Data: f.data, Out: f.out, Seeds: f.seeds, Sample: f.sample, Workers: e.workers, Version: version,
-		Run:      func(ctx context.Context, args []string) (float64, error) { return again(ctx, program, e.lib, args) },
+		Run: func(ctx context.Context, args []string, stdout io.Writer) (float64, error) {
+			return again(ctx, program, e.lib, args, stdout)
+		},
 		Progress: func(done, total int) { show(eval.Event{Stage: "measuring", Done: done, Total: total}) },
 	}
 	rows, failed := l.Measure(ctx, tables)
@@ -176,7 +178,7 @@ const patience = 10 * time.Second
 
 // again runs this program with other arguments, on one core, and returns the processor's seconds. Settings of the
 // environment that stand for flags do not reach it: the pages would not show them.
-func again(ctx context.Context, program, lib string, args []string) (float64, error) {
+func again(ctx context.Context, program, lib string, args []string, stdout io.Writer) (float64, error) {
 	cmd := exec.CommandContext(ctx, program, append(slices.Clone(args), "--workers", "1", "--quiet")...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = patience
@@ -188,7 +190,7 @@ func again(ctx context.Context, program, lib string, args []string) (float64, er
 		cmd.Env = append(cmd.Env, "CFQ_ORT_LIB="+lib)
 	}
 	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
+	cmd.Stdout, cmd.Stderr = stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		line := strings.TrimSpace(stderr.String())
 		if at := strings.LastIndex(line, "cfq: error: "); at >= 0 {

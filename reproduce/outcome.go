@@ -1,0 +1,120 @@
+package reproduce
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"cfq/eval"
+	"cfq/eval/report"
+)
+
+// Outcome is what a command measured.
+type Outcome interface {
+	// of is the value of a metric in a part; NaN when it is not known.
+	of(metric, part string) float64
+}
+
+// read sets what a step measured, if it was made.
+func (s *step) read() error {
+	if s.err != nil {
+		return nil // which make has told
+	}
+	f, err := os.Open(s.file)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // it is only read
+	if filepath.Base(s.file) == actionsFile {
+		var a actions
+		if err := json.NewDecoder(f).Decode(&a); err != nil {
+			return fmt.Errorf("%s: %w", s.file, err)
+		}
+		s.outcome = &a
+		return nil
+	}
+	d, err := report.ReadJSON(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.file, err)
+	}
+	s.outcome = (*evaluated)(d.Result)
+	return nil
+}
+
+// evaluated is what cfq eval reports.
+type evaluated eval.Result
+
+func (e *evaluated) of(metric, name string) float64 {
+	m, ok := eval.MetricBy(metric)
+	r := part((*eval.Result)(e), name)
+	if r == nil || !ok {
+		return math.NaN()
+	}
+	at := 0
+	if m.PerMargin() {
+		at = slices.Index(r.Settings.Margins, Margin)
+	}
+	return float64(m.Of(r, at).Value)
+}
+
+// part is the result of a group or a condition of r; r when the name is "", nil when there is no such part.
+func part(r *eval.Result, name string) *eval.Result {
+	if name == "" {
+		return r
+	}
+	for _, by := range r.Groups {
+		for _, g := range by.Groups {
+			if by.By+" "+g.Name == name {
+				return g.Result
+			}
+		}
+	}
+	for _, s := range r.Scenarios {
+		if s.Name == name {
+			return s.Result
+		}
+	}
+	return nil
+}
+
+// actions is what cfq recourse reports.
+type actions struct {
+	Success    struct{ Value float64 }
+	Cost       struct{ Mean float64 }
+	Robustness struct {
+		Rows []struct {
+			Solver    string
+			Quantized float64
+			HeldOut   float64 `json:"held_out"`
+			CostRatio float64 `json:"cost_ratio"`
+			Seconds   float64
+		}
+	}
+}
+
+func (a *actions) of(metric, solver string) float64 {
+	switch metric {
+	case Success:
+		return a.Success.Value
+	case Cost:
+		return a.Cost.Mean
+	}
+	for _, r := range a.Robustness.Rows {
+		if r.Solver == solver {
+			switch metric {
+			case SuccessHere:
+				return r.Quantized
+			case SuccessAway:
+				return r.HeldOut
+			case CostRatio:
+				return r.CostRatio
+			case Time:
+				return r.Seconds
+			}
+		}
+	}
+	return math.NaN()
+}
