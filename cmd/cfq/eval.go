@@ -301,7 +301,7 @@ func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency b
 			bytes[k] += info.Size()
 		}
 	}
-	if r.Footprint, err = footprint.Measure(d.files[0].Graph(), d.files[i].Graph(), bytes[0], bytes[1]); err != nil {
+	if r.Footprint, err = footprint.Measure(d.files[0], d.files[i], bytes[0], bytes[1]); err != nil {
 		d.e.msg.Note("bits and bit operations are not known: %v", err)
 		r.Footprint = &eval.Footprint{Full: eval.Weight{Bytes: bytes[0]}, Quant: eval.Weight{Bytes: bytes[1]}}
 	}
@@ -322,7 +322,7 @@ func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency b
 	if err != nil {
 		return runError(err)
 	}
-	r.Timing, err = footprint.Time(ctx, d.files[0].Graph(), d.files[i].Graph(), rows,
+	r.Timing, err = footprint.Time(ctx, d.files[0], d.files[i], rows,
 		footprint.TimeOptions{Engine: d.e.engine(), Confidence: d.f.confidence})
 	return runError(err)
 }

@@ -65,8 +65,8 @@ func TestFixedLayersAreListed(t *testing.T) {
 	}
 	want := []qdq.LayerNote{{
 		Node: "fc", Op: "MatMul", In: 3, Columns: 3, Out: 2, Bits: 64, Container: "double", Output: "y",
-		Positions: 1, Activation: 32,
-		Note: "stays in float: its weights are double, not float32", Fixed: "its weights are double, not float32",
+		Activation: 32,
+		Note:       "stays in float: its weights are double, not float32", Fixed: "its weights are double, not float32",
 	}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

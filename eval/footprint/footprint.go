@@ -8,10 +8,9 @@ package footprint
 
 import (
 	"fmt"
-	"slices"
 
 	"cfq/eval"
-	"cfq/onnxio/graph"
+	"cfq/onnxio"
 	"cfq/quant/qdq"
 )
 
@@ -19,49 +18,65 @@ import (
 const floatBits = 32
 
 // Measure counts bits and bit operations of one row in both models; the bytes of their files are the caller's
-// to say. The weights are those of Gemm, MatMul and Conv. A quantized one takes what the file stores for it,
+// to say. The weights are those of Gemm, MatMul, Einsum and Conv. A quantized one takes what the file stores for it,
 // see qdq.Stored. A bit operation is a multiplication times the bits of its weight (of a layer's rows in
 // several widths, their mean) times the bits of its activation; a layer that computes in float has 32 x 32,
 // and one of quantized weights and float activations has 32 for the latter.
 //
-// How often a convolution uses its weights follows from the sizes in the full model. Where these are not
-// declared, or the layers cannot be told, the number is 0.
-func Measure(full, quantized *graph.Model, fullBytes, quantBytes int64) (*eval.Footprint, error) {
-	f, err := qdq.Layers(full)
-	if f == nil {
+// How often a row uses the weights of a layer, at positions of a convolution or for tokens, follows from the shapes
+// that running the models has shown. Where it does not, the number is 0.
+func Measure(full, quantized *onnxio.Model, fullBytes, quantBytes int64) (*eval.Footprint, error) {
+	f, err := layersOf(full)
+	if err != nil {
 		return nil, fmt.Errorf("footprint of the original: %w", err)
 	}
-	q, err := qdq.Layers(quantized)
-	if q == nil {
+	q, err := layersOf(quantized)
+	if err != nil {
 		return nil, fmt.Errorf("footprint of the quantized model: %w", err)
-	}
-	for i := range q { // how often a convolution uses its weights follows from the full model
-		at := slices.IndexFunc(f, func(l qdq.LayerNote) bool { return l.Node == q[i].Node })
-		if at < 0 {
-			at = i
-		}
-		l := &q[i]
-		if l.Positions == 0 && at < len(f) && f[at].Op == l.Op && f[at].In == l.In && f[at].Out == l.Out {
-			l.Positions = f[at].Positions
-		}
 	}
 	return &eval.Footprint{Full: weight(f, fullBytes), Quant: weight(q, quantBytes)}, nil
 }
 
+// used is a layer and how often a row uses its weights; 0 where that is not known.
+type used struct {
+	qdq.LayerNote
+	times int
+}
+
+// layersOf finds the layers as [qdq.Layers] does.
+func layersOf(m *onnxio.Model) ([]used, error) {
+	if !qdq.Quantized(m.Graph()) {
+		if c, err := m.Canonical(); err == nil {
+			m = c
+		}
+	}
+	notes, err := qdq.Describe(m.Graph())
+	out := make([]used, len(notes))
+	for i := range notes {
+		l := &notes[i]
+		out[i].LayerNote = *l
+		if n, ok := m.PerRow(l.Output); ok && n%l.Out == 0 {
+			out[i].times = n / l.Out
+		}
+	}
+	return out, err
+}
+
 // weight sums over layers.
-func weight(layers []qdq.LayerNote, bytes int64) eval.Weight {
-	w := eval.Weight{Bytes: bytes, StoredBits: qdq.StoredBits(layers)}
-	known := true
+func weight(layers []used, bytes int64) eval.Weight {
+	w, known := eval.Weight{Bytes: bytes}, true
+	notes := make([]qdq.LayerNote, len(layers))
 	for i := range layers {
 		l := &layers[i]
+		notes[i] = l.LayerNote
 		width, activation := l.Bits, l.Activation
 		if l.IsFloat() {
 			width, activation = floatBits, floatBits
 		}
-		known = known && l.Positions > 0
-		w.BOPs += float64(l.Positions) * float64(l.Columns) * float64(l.Out) * width * float64(activation)
+		known = known && l.times > 0
+		w.BOPs += float64(l.times) * float64(l.Columns) * float64(l.Out) * width * float64(activation)
 	}
-	if !known {
+	if w.StoredBits = qdq.StoredBits(notes); !known {
 		w.BOPs = 0
 	}
 	return w

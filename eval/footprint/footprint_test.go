@@ -66,9 +66,45 @@ func float(t *testing.T) *graph.Model {
 	return m
 }
 
+func opened(t *testing.T, m *graph.Model) *onnxio.Model {
+	t.Helper()
+	o, err := onnxio.FromGraph(t.Context(), m, orttest.Need(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// A row of three tokens uses the weights of a product three times, one of features with a matrix each once.
+func TestTokens(t *testing.T) {
+	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "tokens"}}
+	g := m.Graph
+	g.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 6}}}}
+	g.Outputs = []graph.Value{{Name: "y", DType: graph.Float}}
+	g.Inits = []*graph.Tensor{
+		graph.FromInts("three", []int64{-1, 3, 2}, 3), graph.FromInts("flat", []int64{-1, 12}, 2),
+		graph.FromFloats("w", make([]float32, 10), 2, 5), graph.FromFloats("v", make([]float32, 60), 3, 5, 4),
+		graph.FromFloats("u", make([]float32, 24), 12, 2),
+	}
+	g.Nodes = []*graph.Node{
+		{Op: "Reshape", Inputs: []string{"x", "three"}, Outputs: []string{"t"}},
+		{Op: "MatMul", Inputs: []string{"t", "w"}, Outputs: []string{"h"}},
+		{
+			Op: "Einsum", Inputs: []string{"h", "v"}, Outputs: []string{"e"},
+			Attrs: []graph.Attr{graph.StringAttr("equation", "btd,tde->bte")},
+		},
+		{Op: "Reshape", Inputs: []string{"e", "flat"}, Outputs: []string{"f"}},
+		{Op: "MatMul", Inputs: []string{"f", "u"}, Outputs: []string{"y"}},
+	}
+	f, err := Measure(opened(t, m), opened(t, m), 1, 1)
+	if want := (3*10 + 60 + 24) * 32. * 32; err != nil || f.Full.BOPs != want {
+		t.Errorf("%+v, %v; want %v", f, err, want)
+	}
+}
+
 func TestByHand(t *testing.T) {
 	for _, bits := range []int{8, 5, 2} {
-		f, err := Measure(float(t), handmade(bits), 1000, 300)
+		f, err := Measure(opened(t, float(t)), opened(t, handmade(bits)), 1000, 300)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,26 +120,30 @@ func TestByHand(t *testing.T) {
 }
 
 // convolution is 1 x 6 x 5 numbers through two 3 x 3 kernels, padded by one below and at the right only, and
-// four outputs behind.
-func convolution(rows, columns int64) *graph.Model {
+// four outputs behind, averaged.
+func convolution() *graph.Model {
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "conv"}}
 	g := m.Graph
 	g.Inputs = []graph.Value{{
 		Name: "x", DType: graph.Float,
-		Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 1}, {Size: rows}, {Size: columns}},
+		Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 1}, {Size: 6}, {Size: 5}},
 	}}
 	g.Outputs = []graph.Value{{Name: "y", DType: graph.Float}}
 	g.Inits = []*graph.Tensor{graph.FromFloats("k", make([]float32, 18), 2, 1, 3, 3)}
-	g.Nodes = []*graph.Node{{
-		Name: "conv", Op: "Conv", Inputs: []string{"x", "k"}, Outputs: []string{"y"},
-		Attrs: []graph.Attr{graph.IntsAttr("pads", 0, 0, 1, 1)},
-	}}
+	g.Nodes = []*graph.Node{
+		{
+			Name: "conv", Op: "Conv", Inputs: []string{"x", "k"}, Outputs: []string{"c"},
+			Attrs: []graph.Attr{graph.IntsAttr("pads", 0, 0, 1, 1)},
+		},
+		{Op: "GlobalAveragePool", Inputs: []string{"c"}, Outputs: []string{"p"}},
+		{Op: "Flatten", Inputs: []string{"p"}, Outputs: []string{"y"}},
+	}
 	return m
 }
 
 // The output has (6+1-3+1) x (5+1-3+1) = 5 x 4 places.
 func TestConvolution(t *testing.T) {
-	full := convolution(6, 5)
+	full := convolution()
 	q := full.Clone()
 	q.Graph.Inits = []*graph.Tensor{
 		{Name: "k8", DType: graph.Int8, Dims: []int64{2, 1, 3, 3}, Raw: make([]byte, 18)},
@@ -117,7 +157,7 @@ func TestConvolution(t *testing.T) {
 		{Op: "DequantizeLinear", Inputs: []string{"k8", "s", "z8"}, Outputs: []string{"k"}},
 	}, q.Graph.Nodes...)
 	q.Graph.Nodes[3].Inputs = []string{"d", "k"}
-	f, err := Measure(full, q, 1, 1)
+	f, err := Measure(opened(t, full), opened(t, q), 1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,16 +172,12 @@ func TestConvolution(t *testing.T) {
 	if want := 20. * 18 * 8 * notes[0].Bits; f.Quant.BOPs != want || want == 0 {
 		t.Errorf("quantized: %v, want %v", f.Quant.BOPs, want)
 	}
-	// Without sizes nobody knows how often a weight is used.
-	if f, err = Measure(convolution(-1, 5), q, 1, 1); err != nil || f.Full.BOPs != 0 || f.Full.StoredBits != 32 {
-		t.Errorf("sizes not declared: %+v, %v", f, err)
-	}
 }
 
 // The loans as `cfq inspect` and `cfq quantize` count them.
 func TestLoans(t *testing.T) {
 	full := read(t, "model.onnx")
-	f, err := Measure(full, full, 10, 10)
+	f, err := Measure(opened(t, full), opened(t, full), 10, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,11 +212,11 @@ func read(t *testing.T, name string) *graph.Model {
 
 func TestNoLayers(t *testing.T) {
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{
-		Inputs:  []graph.Value{{Name: "x", DType: graph.Float}},
+		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1}, {Size: 2}}}},
 		Outputs: []graph.Value{{Name: "y", DType: graph.Float}},
 		Nodes:   []*graph.Node{{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"y"}}},
 	}}
-	f, err := Measure(m, m, 7, 7)
+	f, err := Measure(opened(t, m), opened(t, m), 7, 7)
 	if err != nil || fmt.Sprint(f.Full) != "{7 0 0}" || math.IsNaN(f.Full.StoredBits) {
 		t.Errorf("%+v, %v", f, err)
 	}
@@ -215,7 +251,7 @@ func TestAsQuantize(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := Measure(full, m, int64(r.FloatBytes), int64(r.Bytes))
+		f, err := Measure(loaded, opened(t, m), int64(r.FloatBytes), int64(r.Bytes))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,13 +3,13 @@ package footprint
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
 	"time"
 
 	"cfq/eval"
+	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 )
@@ -24,15 +24,15 @@ type TimeOptions struct {
 // minRuns are made of each model even beyond the budget, maxRuns at most, on turns batches of different rows.
 const minRuns, maxRuns, turns = 5, 2000, 16
 
-// Time measures how long ONNX Runtime takes for one row and for 256, from rows (row-major model inputs,
-// repeated where there are fewer): after a warm-up the models take turns, so that other load of the machine
-// hits both, each turn the other one first. A time is that of one whole call, with handing rows over and
+// Time measures how long ONNX Runtime takes for one row and for 256 with the models' files, from rows (row-major, of
+// the inputs of their graphs; repeated where there are fewer): after a warm-up the models take turns, so that other
+// load of the machine hits both, each turn the other one first. A time is that of one whole call, with handing rows over and
 // taking results back. A model with a fixed batch size runs as often as the rows need, filled up.
-func Time(ctx context.Context, full, quantized *graph.Model, rows []float32, o TimeOptions) (*eval.Timing, error) {
+func Time(ctx context.Context, full, quantized *onnxio.Model, rows []float32, o TimeOptions) (*eval.Timing, error) {
 	o.Engine.Level = ort.All
 	o.Engine.Threads = max(o.Engine.Threads, 1)
 	var pair [2]*subject
-	for i, m := range []*graph.Model{full, quantized} {
+	for i, m := range []*onnxio.Model{full, quantized} {
 		s, err := open(m, rows, o.Engine)
 		if err != nil {
 			return nil, fmt.Errorf("timing the %s model: %w", []string{"original", "quantized"}[i], err)
@@ -57,49 +57,31 @@ func Time(ctx context.Context, full, quantized *graph.Model, rows []float32, o T
 // subject is a model that is timed.
 type subject struct {
 	session *ort.Session
-	input   graph.Value
-	dims    []int64 // of one row
+	model   *onnxio.Model
 	rows    [][]float32
 }
 
-func open(m *graph.Model, rows []float32, o ort.Options) (*subject, error) {
-	ins := m.Graph.DataInputs()
-	if len(ins) != 1 || len(ins[0].Shape) < 2 {
-		return nil, errors.New("it does not have one input of rows x features")
+func open(m *onnxio.Model, rows []float32, o ort.Options) (*subject, error) {
+	if len(rows) == 0 || len(rows)%m.Dim() != 0 {
+		return nil, fmt.Errorf("%d numbers are not rows of its %d inputs", len(rows), m.Dim())
 	}
-	s := &subject{input: ins[0]}
-	dim := 1
-	for _, d := range s.input.Shape[1:] {
-		s.dims = append(s.dims, d.Size)
-		dim *= int(max(d.Size, 0))
-	}
-	if dim == 0 || len(rows) == 0 || len(rows)%dim != 0 {
-		return nil, fmt.Errorf("%d numbers are not rows of its input, which has the shape %v", len(rows), s.input.Shape)
-	}
-	s.rows = slices.Collect(slices.Chunk(rows, dim))
+	s := &subject{model: m, rows: slices.Collect(slices.Chunk(rows, m.Dim()))}
 	var err error
-	s.session, err = ort.Open(m, o)
+	s.session, err = ort.Open(m.File(), o)
 	return s, err
 }
 
-// feed makes the k-th batch. A model with a fixed number of rows takes so many at a time.
-func (s *subject) feed(k, batch int) []*graph.Tensor {
-	if fixed := s.input.Shape[0].Size; fixed > 0 {
-		batch = int(fixed)
-	}
+// size is the number of rows of a run. A model with a fixed number of rows takes so many at a time.
+func (s *subject) size(batch int) int { return cmp.Or(s.model.Fixed(), batch) }
+
+// feed makes the k-th batch.
+func (s *subject) feed(k, batch int) ([]*graph.Tensor, error) {
+	batch = s.size(batch)
 	var x []float32
 	for i := range batch {
 		x = append(x, s.rows[(k*batch+i)%len(s.rows)]...)
 	}
-	dims := append([]int64{int64(batch)}, s.dims...)
-	if s.input.DType != graph.Double {
-		return []*graph.Tensor{graph.FromFloats(s.input.Name, x, dims...)}
-	}
-	wide := make([]float64, len(x))
-	for i, v := range x {
-		wide[i] = float64(v)
-	}
-	return []*graph.Tensor{graph.FromDoubles(s.input.Name, wide, dims...)}
+	return s.model.FileFeed(x)
 }
 
 // race returns the seconds that runs of both took. Runs cannot be cancelled, since watching a context takes time.
@@ -111,7 +93,11 @@ func race(
 	var feeds [2][][]*graph.Tensor
 	for i, s := range pair {
 		for k := range turns {
-			feeds[i] = append(feeds[i], s.feed(k, batch))
+			feed, err := s.feed(k, batch)
+			if err != nil {
+				return seconds, err
+			}
+			feeds[i] = append(feeds[i], feed)
 		}
 	}
 	const warmup = 3 // the first runs allocate
@@ -131,7 +117,7 @@ func race(
 			i := (turn + k) % 2
 			began := time.Now()
 			feed := feeds[i][turn%turns]
-			for done := 0; done < batch; done += int(feed[0].Dims[0]) {
+			for done := 0; done < batch; done += pair[i].size(batch) {
 				if _, err := pair[i].session.Run(context.WithoutCancel(ctx), feed); err != nil {
 					return seconds, err
 				}

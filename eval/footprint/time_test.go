@@ -30,7 +30,7 @@ func TestTime(t *testing.T) {
 	o := TimeOptions{Engine: orttest.Need(t), Budget: 300 * time.Millisecond}
 	const n = 64
 	rows := make([]float32, 3*n) // fewer than a batch
-	got, err := Time(t.Context(), wide(n, 1, -1), wide(n, 12, -1), rows, o)
+	got, err := Time(t.Context(), opened(t, wide(n, 1, -1)), opened(t, wide(n, 12, -1)), rows, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestTime(t *testing.T) {
 // A fixed batch size of 4: one row is one run, 256 are 64.
 func TestTimeFixedBatch(t *testing.T) {
 	o := TimeOptions{Engine: orttest.Need(t), Budget: 300 * time.Millisecond}
-	got, err := Time(t.Context(), wide(64, 3, 4), wide(64, 3, -1), make([]float32, 64*10), o)
+	got, err := Time(t.Context(), opened(t, wide(64, 3, 4)), opened(t, wide(64, 3, -1)), make([]float32, 64*10), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,11 +61,11 @@ func TestTimeFixedBatch(t *testing.T) {
 
 func TestTimeRefuses(t *testing.T) {
 	o := TimeOptions{Engine: orttest.Need(t), Budget: time.Millisecond}
-	m := wide(8, 1, -1)
+	m := opened(t, wide(8, 1, -1))
 	if _, err := Time(t.Context(), m, m, nil, o); err == nil {
 		t.Error("no rows")
 	}
-	if _, err := Time(t.Context(), m, wide(9, 1, -1), make([]float32, 8), o); err == nil {
+	if _, err := Time(t.Context(), m, opened(t, wide(9, 1, -1)), make([]float32, 8), o); err == nil {
 		t.Error("rows of another size")
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -35,7 +35,6 @@ type LayerNote struct {
 
 	Output     string `json:"-"` // value that the layer defines
 	Behind     string `json:"-"` // value of a Relu or Clip that follows a convolution
-	Positions  int    `json:"-"` // of a convolution at which it uses its weights, 1 otherwise; 0: not known
 	Activation int    `json:"-"` // bits of what the layer reads
 	// Fixed is that of quant.LayerInfo: it says something of canonical models only.
 	Fixed string `json:"-"`
@@ -47,9 +46,7 @@ func (n *LayerNote) Params() int { return n.In * n.Out }
 // Layers describes a float model in its canonical form, where layers are whole, as quantization looks at it, and a
 // quantized one as it stands. So it does one that has no canonical form, which is an error.
 func Layers(m *graph.Model) ([]LayerNote, error) {
-	if slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool {
-		return n.Op == "DequantizeLinear" || n.Op == "QuantizeLinear" || integerOf(n) != nil
-	}) {
+	if Quantized(m) {
 		return Describe(m)
 	}
 	c, unusual := onnxio.Canonical(m)
@@ -63,6 +60,13 @@ func Layers(m *graph.Model) ([]LayerNote, error) {
 		}
 	}
 	return notes, cmp.Or(unusual, err)
+}
+
+// Quantized reports whether a model holds quantizers or operators on integers.
+func Quantized(m *graph.Model) bool {
+	return slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool {
+		return n.Op == "DequantizeLinear" || n.Op == "QuantizeLinear" || integerOf(n) != nil
+	})
 }
 
 // Describe lists the Gemm, MatMul and Conv nodes of a model, and their kinds on integers, whose weights come,
@@ -88,9 +92,6 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 			Behind: Behind(m.Graph, n), Activation: v.activation(n.Input(0)),
 		}
 		conv := strings.Contains(n.Op, "Conv")
-		if !conv {
-			l.Positions = 1
-		}
 		weight, bias := n.Input(1), n.Input(2)
 		if whole != nil {
 			weight, bias, l.Activation = n.Input(whole.weight[0]), n.Input(whole.bias), whole.activation
@@ -98,9 +99,6 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 		info := float[l.Output]
 		if info != nil {
 			weight, l.In, l.Out, l.Fixed = info.Weight, info.In, info.Out, info.Fixed
-			if info.Conv != nil {
-				l.Positions = info.Positions
-			}
 		}
 		s := v.trace(weight, 0)
 		if n.Op == "MatMulNBits" {
