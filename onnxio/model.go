@@ -75,6 +75,9 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 	if err != nil {
 		return nil, err
 	}
+	if g, err = unfused(g); err != nil {
+		return nil, err
+	}
 	var own *lower.Interface
 	if lower.Needed(g.Graph) {
 		up := g.Clone()

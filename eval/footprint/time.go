@@ -26,8 +26,8 @@ const minRuns, maxRuns, turns = 5, 2000, 16
 
 // Time measures how long ONNX Runtime takes for one row and for 256 with the models' files, from rows (row-major, of
 // the inputs of their graphs; repeated where there are fewer): after a warm-up the models take turns, so that other
-// load of the machine hits both, each turn the other one first. A time is that of one whole call, with handing rows over and
-// taking results back. A model with a fixed batch size runs as often as the rows need, filled up.
+// load of the machine hits both, each turn the other one first. A time is that of one whole call, with handing rows
+// over and taking results back. A model with a fixed batch size runs as often as the rows need, filled up.
 func Time(ctx context.Context, full, quantized *onnxio.Model, rows []float32, o TimeOptions) (*eval.Timing, error) {
 	o.Engine.Level = ort.All
 	o.Engine.Threads = max(o.Engine.Threads, 1)

@@ -160,5 +160,6 @@ func Markdown() string {
 	for _, row := range rows {
 		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(names[row], ", "), row)
 	}
+	b.WriteString(missingMarkdown())
 	return b.String()
 }

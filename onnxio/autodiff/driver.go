@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"cfq/onnxio/graph"
 )
@@ -167,11 +166,11 @@ func (d *driver) check(y string, wrt []string, seed string) error {
 			bad("the seed %q is %v, but %q is %v", seed, t, y, ty)
 		}
 	}
-	var unknown []string
+	var unknown []*graph.Node
 	for _, n := range d.path {
 		_, known := d.rule(n, 0)
 		if !known {
-			unknown = append(unknown, n.Label())
+			unknown = append(unknown, n)
 			continue
 		}
 		if err := d.sound(n); err != nil {
@@ -179,7 +178,7 @@ func (d *driver) check(y string, wrt []string, seed string) error {
 		}
 	}
 	if len(unknown) > 0 {
-		bad("no gradient rule for %s, on the way to %q", strings.Join(unknown, ", "), y)
+		bad("no gradient rule for %s, on the way to %q", missing(unknown), y)
 	}
 	return errors.Join(errs...)
 }

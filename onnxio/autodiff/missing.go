@@ -1,0 +1,97 @@
+package autodiff
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"cfq/onnxio/graph"
+)
+
+// remedy is what to do about operators that have no gradient rule.
+type remedy struct {
+	operators []string
+	why       string
+	instead   string
+}
+
+// remedies are those for operators of the standard domain that classifiers may come with.
+func remedies() []remedy {
+	return []remedy{
+		{
+			[]string{"Compress", "NonZero", "Unique"},
+			"how many numbers come out depends on the values",
+			"multiply by a mask, or use Where, which keep the size",
+		},
+		{
+			[]string{"GridSample", "RoiAlign", "MaxRoiPool", "AffineGrid", "CenterCropPad"},
+			"where it reads is computed",
+			"resize or crop images in front of the model, or use Resize or Slice with constant sizes",
+		},
+		{
+			[]string{"Col2Im", "MaxUnpool", "DeformConv"},
+			"it is rare in classifiers",
+			"use ConvTranspose or Resize to enlarge, and Conv in place of deformable convolutions",
+		},
+		{
+			[]string{"ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SplitToSequence"},
+			"a sequence of tensors has no gradient",
+			"use Concat, Split and Slice",
+		},
+		{
+			[]string{"Det", "DFT", "STFT"},
+			"it is rare in classifiers",
+			"compute it in front of the model, as columns of the data",
+		},
+	}
+}
+
+// fused is the remedy for operators of ONNX Runtime alone.
+const fused = "an operator that only ONNX Runtime has; save the model without its optimizer, or at the level " +
+	"ORT_ENABLE_EXTENDED at most, and without attention fusion"
+
+// missing says that nodes have no rule, and what to do about it.
+func missing(nodes []*graph.Node) string {
+	var names, hints []string
+	hint := func(s string) {
+		if !slices.Contains(hints, s) {
+			hints = append(hints, s)
+		}
+	}
+	for _, n := range nodes {
+		label := n.Label()
+		if !n.Standard() {
+			label = n.Domain + "." + label
+		}
+		names = append(names, label)
+		if strings.HasPrefix(n.Domain, "com.microsoft") {
+			hint(fused)
+		}
+		for _, r := range remedies() {
+			if n.Standard() && slices.Contains(r.operators, n.Op) {
+				hint(n.Op + ": " + r.why + "; " + r.instead)
+			}
+		}
+	}
+	text := strings.Join(names, ", ")
+	if hints != nil {
+		text += " (" + strings.Join(hints, "; ") + ")"
+	}
+	return text
+}
+
+// missingMarkdown is the part of the page about operators without a rule.
+func missingMarkdown() string {
+	var b strings.Builder
+	b.WriteString("\n## Refused by name\n\n" +
+		"Without a rule, an operator between the inputs and the decision is an error that names its node.\n\n" +
+		"| operators | why | instead |\n|---|---|---|\n")
+	for _, r := range remedies() {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", strings.Join(r.operators, ", "), r.why, r.instead)
+	}
+	b.WriteString("\nFused operators of ONNX Runtime's optimizers are written out in standard ones when a model is\n" +
+		"opened: Gelu, BiasGelu, FastGelu, QuickGelu, FusedMatMul, FusedGemm, FusedConv,\n" +
+		"SkipLayerNormalization and (Skip)SimplifiedLayerNormalization. Others, such as Attention and\n" +
+		"blocked convolutions, are refused by name.\n")
+	return b.String()
+}

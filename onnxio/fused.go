@@ -1,0 +1,222 @@
+package onnxio
+
+import (
+	"fmt"
+	"slices"
+
+	"cfq/onnxio/graph"
+)
+
+// microsoft is the domain of operators that only ONNX Runtime has. Its optimizer writes them into the files that it
+// saves, each in place of several standard ones.
+const microsoft = "com.microsoft"
+
+// unfused returns the model with the standard operators in place of those that ONNX Runtime's optimizers fuse. It is g
+// itself where there are none. Others of ONNX Runtime's operators stay: where gradients need them, they are refused.
+func unfused(g *graph.Model) (*graph.Model, error) {
+	rules := fusions()
+	rule := func(n *graph.Node) fusion {
+		if n.Domain == microsoft || n.Standard() && n.Op == "SimplifiedLayerNormalization" { // no standard operator, though
+			return rules[n.Op]
+		}
+		return nil
+	}
+	if !slices.ContainsFunc(g.Graph.Nodes, func(n *graph.Node) bool { return rule(n) != nil }) {
+		return g, nil
+	}
+	c := g.Clone()
+	for _, n := range c.Graph.Nodes {
+		if rule(n) != nil {
+			n.Domain = microsoft // unknown to upgrades
+		}
+	}
+	if err := Upgrade(c, nil); err != nil {
+		return nil, err
+	}
+	u := unfuser{graph.NewBuilder(c.Graph, "")}
+	nodes := c.Graph.Nodes
+	c.Graph.Nodes = nil
+	for _, n := range nodes {
+		f := rule(n)
+		if f == nil {
+			c.Graph.Nodes = append(c.Graph.Nodes, n)
+			continue
+		}
+		first := len(c.Graph.Nodes)
+		y, err := f(u, n)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w: save the model without fused operators (graph_optimization_level ORT_ENABLE_BASIC)",
+				n.Label(), err)
+		}
+		last := c.Graph.Nodes[len(c.Graph.Nodes)-1]
+		last.Outputs[slices.Index(last.Outputs, y)] = n.Outputs[0]
+		if n.Name != "" {
+			c.Graph.Nodes[first].Name = n.Name // that of a layer is known to plans
+		}
+	}
+	return c, c.Graph.Check()
+}
+
+// fusion writes the standard operators of a node and returns what its first output is; the last node that it writes
+// makes it.
+type fusion func(u unfuser, n *graph.Node) (string, error)
+
+// unfuser appends the operators that stand in place of a fused one.
+type unfuser struct{ *graph.Builder }
+
+func fusions() map[string]fusion {
+	return map[string]fusion{
+		"Gelu": func(u unfuser, n *graph.Node) (string, error) { return u.Op("Gelu", n.Inputs), nil },
+		"BiasGelu": func(u unfuser, n *graph.Node) (string, error) {
+			return u.Op("Gelu", []string{u.Op("Add", n.Inputs)}), nil
+		},
+		"FastGelu": func(u unfuser, n *graph.Node) (string, error) {
+			return u.Op("Gelu", []string{u.plus(n.Input(0), n.Input(1))}, graph.StringAttr("approximate", "tanh")), nil
+		},
+		"QuickGelu": func(u unfuser, n *graph.Node) (string, error) {
+			x := n.Input(0)
+			return u.Op("Mul", []string{x, u.Op("Sigmoid", []string{u.times(x, n.Float("alpha", 1.702))})}), nil
+		},
+		"FusedMatMul":                      unfuser.product,
+		"FusedGemm":                        unfuser.gemm,
+		"FusedConv":                        unfuser.conv,
+		"SkipLayerNormalization":           unfuser.skip,
+		"SkipSimplifiedLayerNormalization": unfuser.skip,
+		"SimplifiedLayerNormalization": func(u unfuser, n *graph.Node) (string, error) {
+			return u.rms(n.Input(0), n.Input(1), n)
+		},
+	}
+}
+
+// plus adds b to x, unless that is "".
+func (u unfuser) plus(x, b string) string {
+	if b == "" {
+		return x
+	}
+	return u.Op("Add", []string{x, b})
+}
+
+// times multiplies x by a number, unless that is 1.
+func (u unfuser) times(x string, by float32) string {
+	if by == 1 {
+		return x
+	}
+	return u.Op("Mul", []string{x, u.number(by)})
+}
+
+func (u unfuser) number(v float32) string { return u.Const(graph.FromFloats("c", []float32{v})) }
+
+// product is the product of two values, whose last two axes may be exchanged, times a number.
+func (u unfuser) product(n *graph.Node) (string, error) {
+	if n.Int("transBatchA", 0) != 0 || n.Int("transBatchB", 0) != 0 {
+		return "", fmt.Errorf("its attributes transBatchA and transBatchB are not supported")
+	}
+	a, b := "...ij", "...jk"
+	if n.Int("transA", 0) != 0 {
+		a = "...ji"
+	}
+	if n.Int("transB", 0) != 0 {
+		b = "...kj"
+	}
+	alpha := n.Float("alpha", 1)
+	if a == "...ij" && b == "...jk" {
+		return u.times(u.Op("MatMul", n.Inputs), alpha), nil
+	}
+	// The number of axes is not known yet.
+	return u.times(u.Op("Einsum", n.Inputs, graph.StringAttr("equation", a+","+b+"->...ik")), alpha), nil
+}
+
+func (u unfuser) gemm(n *graph.Node) (string, error) {
+	names := []string{"activation_alpha", "activation_beta", "activation_gamma"}
+	y := u.Op("Gemm", n.Inputs, without(n.Attrs, append(names, "activation")...)...)
+	var p []float32
+	for _, name := range names {
+		if a := n.Attr(name); a != nil {
+			p = append(p, a.F)
+		}
+	}
+	return u.activation(y, n, p)
+}
+
+func (u unfuser) conv(n *graph.Node) (string, error) {
+	y := u.Op("Conv", n.Inputs[:min(len(n.Inputs), 3)], without(n.Attrs, "activation", "activation_params")...)
+	var p []float32
+	if a := n.Attr("activation_params"); a != nil {
+		p = a.Floats
+	}
+	return u.activation(u.plus(y, n.Input(3)), n, p)
+}
+
+// without returns the attributes but those of some names.
+func without(attrs []graph.Attr, names ...string) []graph.Attr {
+	return slices.DeleteFunc(slices.Clone(attrs), func(a graph.Attr) bool { return slices.Contains(names, a.Name) })
+}
+
+// activation applies the activation that n names, with its parameters in the order of ONNX Runtime.
+func (u unfuser) activation(y string, n *graph.Node, p []float32) (string, error) {
+	a := n.Attr("activation")
+	if a == nil || len(a.S) == 0 {
+		return y, nil
+	}
+	names, known := map[string][]string{
+		"Relu": nil, "Sigmoid": nil, "Tanh": nil, "Softplus": nil, "Softsign": nil, "HardSwish": nil,
+		"LeakyRelu": {"alpha"}, "Elu": {"alpha"}, "ThresholdedRelu": {"alpha"},
+		"HardSigmoid": {"alpha", "beta"}, "Selu": {"alpha", "gamma"}, "Clip": {"min", "max"},
+	}[string(a.S)]
+	if !known || len(p) > len(names) {
+		return "", fmt.Errorf("its activation %q with %d parameters is not known", a.S, len(p))
+	}
+	inputs, attrs := []string{y}, []graph.Attr(nil)
+	for i, v := range p {
+		if string(a.S) == "Clip" {
+			inputs = append(inputs, u.number(v))
+		} else {
+			attrs = append(attrs, graph.Attr{Name: names[i], Kind: graph.AttrFloat, F: v})
+		}
+	}
+	return u.Op(string(a.S), inputs, attrs...), nil
+}
+
+// skip normalizes the sum of a value, what is added to it, and a bias. The sum itself is the fourth output.
+func (u unfuser) skip(n *graph.Node) (string, error) {
+	simple, bias := n.Op == "SkipSimplifiedLayerNormalization", 4
+	if simple {
+		bias = 3
+	}
+	for i := 1; i < len(n.Outputs) && i < 3; i++ {
+		if n.Outputs[i] != "" {
+			return "", fmt.Errorf("its output %q, for training, is not supported", n.Outputs[i])
+		}
+	}
+	sum := u.plus(u.Op("Add", n.Inputs[:2]), n.Input(bias))
+	if len(n.Outputs) > 3 && n.Outputs[3] != "" {
+		u.Append(&graph.Node{Op: "Identity", Inputs: []string{sum}, Outputs: []string{n.Outputs[3]}})
+	}
+	if simple {
+		return u.rms(sum, n.Input(2), n)
+	}
+	inputs := []string{sum, n.Input(2)}
+	if b := n.Input(3); b != "" {
+		inputs = append(inputs, b)
+	}
+	return u.Op("LayerNormalization", inputs, graph.IntAttr("axis", -1), epsilon(n)), nil
+}
+
+// epsilon is that of n, or ONNX Runtime's own.
+func epsilon(n *graph.Node) graph.Attr {
+	usual := float32(1e-12)
+	if n.Op == "SimplifiedLayerNormalization" {
+		usual = 1e-5
+	}
+	return graph.Attr{Name: "epsilon", Kind: graph.AttrFloat, F: n.Float("epsilon", usual)}
+}
+
+// rms divides x by the root of its mean square along the last axis, and multiplies it by a scale for each place.
+func (u unfuser) rms(x, scale string, n *graph.Node) (string, error) {
+	if axis := n.Int("axis", -1); axis != -1 {
+		return "", fmt.Errorf("its axis %d is not supported", axis)
+	}
+	mean := u.Op("ReduceMean", []string{u.Op("Mul", []string{x, x}), u.Const(graph.FromInts("axes", []int64{-1}, 1))})
+	root := u.Op("Sqrt", []string{u.Op("Add", []string{mean, u.number(epsilon(n).F)})})
+	return u.Op("Mul", []string{u.Op("Div", []string{x, root}), scale}), nil
+}
