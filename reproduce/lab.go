@@ -59,7 +59,7 @@ type step struct {
 // made is what is kept beside a file: what it was made by. It is right as long as all of that is the same.
 type made struct {
 	Version string            `json:"version"`
-	Command []string          `json:"command"`
+	Command string            `json:"command"`
 	From    map[string]string `json:"from"` // hashes of files
 	Sum     string            `json:"sum"`  // hash of the file itself
 	Seconds float64           `json:"seconds"`
@@ -335,13 +335,13 @@ func (l *Lab) now(ctx context.Context, s *step) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	m := made{Version: l.Version, Command: s.command(), From: map[string]string{}}
+	m := made{Version: l.Version, Command: l.shown(s), From: map[string]string{}}
 	for _, path := range from {
 		sum, err := l.sum(path)
 		if err != nil {
 			return err
 		}
-		m.From[path] = sum
+		m.From[l.short(path)] = sum
 	}
 	if old, ok := remembered(s.file); ok && m.same(old) {
 		s.seconds = old.Seconds
@@ -408,7 +408,7 @@ func remembered(file string) (m made, ok bool) {
 
 // same says whether a file that was made by old is what m would make.
 func (m *made) same(old made) bool {
-	if m.Version != old.Version || !slices.Equal(m.Command, old.Command) || len(m.From) != len(old.From) {
+	if m.Version != old.Version || m.Command != old.Command || len(m.From) != len(old.From) {
 		return false
 	}
 	for path, sum := range m.From {
@@ -447,14 +447,19 @@ func sumOf(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// shown is a step's command line as a user would type it in the folder of the results.
+// shown is a step's command line, as it would be in the folder of the results.
 func (l *Lab) shown(s *step) string {
 	args := []string{"cfq"}
 	for _, a := range s.command() {
-		for _, dir := range []string{l.Out, l.Data} {
-			a = strings.ReplaceAll(a, dir+string(filepath.Separator), "")
-		}
-		args = append(args, a)
+		args = append(args, l.short(a))
 	}
 	return strings.Join(args, " ")
+}
+
+// short is an argument without the folders of data and results, so that these can be moved.
+func (l *Lab) short(arg string) string {
+	for _, dir := range []string{l.Out, l.Data} {
+		arg = strings.ReplaceAll(arg, filepath.Clean(dir)+string(filepath.Separator), "")
+	}
+	return arg
 }

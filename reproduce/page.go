@@ -32,16 +32,21 @@ func (m *Measured) values(metric string) []float64 {
 	return all
 }
 
-// number is a mean and a standard deviation as text.
-func number(format string, values []float64) string {
+// number is a mean and a standard deviation as text, and of how many networks unless it is of all.
+func number(format string, values []float64, networks int) string {
+	text := "not measured"
 	switch len(values) {
 	case 0:
-		return "not measured"
 	case 1:
-		return fmt.Sprintf(format, values[0])
+		text = fmt.Sprintf(format, values[0])
+	default:
+		mean, sd := stat.MeanStdDev(values, nil)
+		text = spread(format, mean, sd)
 	}
-	mean, sd := stat.MeanStdDev(values, nil)
-	return spread(format, mean, sd)
+	if n := len(values); n > 0 && n < networks {
+		text += fmt.Sprintf(" (%d of %d)", n, networks)
+	}
+	return text
 }
 
 // spread is a mean and what is around it, without the sign of the latter.
@@ -70,7 +75,7 @@ func Page(t *Table, rows []Measured, l *Lab) string {
 		fmt.Fprintf(&b, "| %s | %s |", r.Where(), r.Name)
 		paper := r.Paper
 		for _, c := range t.Columns {
-			fmt.Fprintf(&b, " %s |", number(c.Format, r.values(c.Metric)))
+			fmt.Fprintf(&b, " %s |", number(c.Format, r.values(c.Metric), len(r.Outcomes)))
 			if c.Paper {
 				b.WriteString(" ")
 				if len(paper) > 0 {

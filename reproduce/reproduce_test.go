@@ -128,7 +128,7 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		"# A table\n\n**The paper: a breaks fewer promises than b. Here that is not shown on Adult, noise:1 (-1.000, one ",
 		"| Adult, noise:1 | a | +0.01 ± 0.01 | +0.10 ± 0.01 | 1.5 ± 0.7 |\n",
-		"| Adult, noise:1 | b | +1.00 |  | 1.0 |\n",
+		"| Adult, noise:1 | b | +1.00 (1 of 2) |  | 1.0 (1 of 2) |\n",
 		"At most 7 people", "cfq v1", "```sh\ncfq quantize x\n",
 	} {
 		if !strings.Contains(page, want) {
@@ -175,7 +175,7 @@ func newLab(t *testing.T) *lab {
 		}
 		file := strings.TrimPrefix(args[len(args)-2], "json:")
 		if args[0] != "eval" {
-			return 3, os.WriteFile(file, []byte(line), 0o600)
+			return 3, os.WriteFile(file, []byte(strings.ReplaceAll(line, l.Out, "")), 0o600)
 		}
 		r := (*eval.Result)(measured([]Row{{}}, func(int, int) float64 { return 0.25 })[0].Outcomes[0].(*evaluated))
 		r.Scenarios = nil
@@ -224,6 +224,12 @@ func TestLab(t *testing.T) {
 		t.Error(got)
 	}
 	l.expect(t, "nothing has changed", []Table{a, b}, 0, 0, 0)
+	moved := l.Out + "-moved"
+	if err := os.Rename(l.Out, moved); err != nil {
+		t.Fatal(err)
+	}
+	l.Out = moved
+	l.expect(t, "results that were moved", []Table{a, b}, 0, 0, 0)
 	l.Sample = 20
 	l.expect(t, "another sample", []Table{a}, 0, 0, 8)
 	l.Seeds = 3

@@ -22,6 +22,7 @@ import (
 	"cfq/eval"
 	"cfq/internal/cli"
 	"cfq/internal/message"
+	"cfq/onnxio/ort"
 	"cfq/reproduce"
 )
 
@@ -90,9 +91,14 @@ func (f *reproduceFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
+	engine, err := ort.Find(e.lib)
+	if err != nil {
+		return err
+	}
 	show := e.progress()
 	l := &reproduce.Lab{
-		Data: f.data, Out: f.out, Seeds: f.seeds, Sample: f.sample, Workers: e.workers, Version: version,
+		Data: f.data, Out: f.out, Seeds: f.seeds, Sample: f.sample, Workers: e.workers,
+		Version: version + " with ONNX Runtime " + engine.Version,
 		Run: func(ctx context.Context, args []string, stdout io.Writer) (float64, error) {
 			return again(ctx, program, e.lib, args, stdout)
 		},
