@@ -64,8 +64,9 @@ shares, mad and quantiles, and mean and std from --encoding.
 --scores names a table of scores that the model's owner has for the first rows of DATA,
 or for those in its column row (0 is the first row of DATA): 20 or more, better 100,
 probabilities or logits, a column for each class or the one of class 1. init looks for
-the encoding that reproduces them; check compares them, and if there is no problem, it
-keeps the result in TASK.verified, where quantize, eval and gate look for it.
+the encoding, or the order of a model's codes, that reproduces them; check compares them,
+and if there is no problem, it keeps the result in TASK.verified, where quantize, eval and
+gate look for it.
 
 check reports open questions, rows that cannot be read, values out of bounds and
 constraints that people of the data break. It rejects a model that decides worse than
@@ -253,6 +254,13 @@ func (f *taskFlags) draft(
 			return nil, err
 		}
 		o.Features = nil // the encoding names them
+		if f.scores != "" {
+			if d, err := f.ordered(ctx, e, model, m, table, rows, o); d != nil || err != nil {
+				return d, err
+			}
+			e.msg.Warn("the scores %s are given neither with numbers as they are nor with standardised ones, in any order of "+
+				"codes that was tried", f.scores)
+		}
 		return f.scaled(ctx, e, model, m, table, rows, o)
 	}
 	if f.scores != "" && enc != nil {

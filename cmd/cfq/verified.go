@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 
@@ -62,6 +63,48 @@ func (f *taskFlags) search(
 	defer func() { err = errors.Join(err, closeModel()) }()
 	e.msg.Note("looking for the encoding that reproduces %s", message.Count(len(s.Rows), "score"))
 	return draft.Search(ctx, table, o, fields, s, m.Dim(), logits)
+}
+
+// ordered drafts a task for a model that takes columns, where scores tell whether it takes numbers as they are and what
+// its codes of texts stand for; nil where no way gives all scores.
+func (f *taskFlags) ordered(
+	ctx context.Context, e *env, path string, m *onnxio.Model, table *draft.Table, rows task.ReadOptions, o draft.Options,
+) (*draft.Draft, error) {
+	s, err := readScores(ctx, f.scores, path, rows)
+	if err != nil {
+		return nil, err
+	}
+	s.Coarse = m.Coarse()
+	codes := slices.Collect(maps.Keys(o.Asked))
+	for _, enc := range []*draft.Encoding{o.Encoding, o.Encoding.Standardised(table)} {
+		o.Encoding = enc
+		d, err := draft.FromData(table, o)
+		if err != nil {
+			return nil, err
+		}
+		people, err := task.Read(ctx, f.data, d.Task, task.ReadOptions{Only: s.Rows})
+		if err != nil {
+			return nil, err
+		}
+		c, err := openClassifier(e, path, m, d.Task)
+		if err != nil {
+			return nil, err
+		}
+		values, asked, err := draft.Order(ctx, s, d.Task, people, codes, c.Logits)
+		if err = errors.Join(err, c.Close()); err != nil {
+			return nil, runError(err)
+		}
+		if values == nil {
+			continue
+		}
+		o.Encoding, o.Asked = enc.Reordered(values), asked
+		d, err = draft.FromData(table, o)
+		if err == nil {
+			d.Notes = append(d.Notes, fmt.Sprintf("the draft reproduces all %d scores", len(s.Rows)))
+		}
+		return d, err
+	}
+	return nil, nil //nolint:nilnil // nothing was found
 }
 
 // verify compares the model's scores with those of its owner. The threshold of the decision is none of the scores'.
