@@ -11,6 +11,7 @@ import (
 
 	"cfq/onnxio/graph"
 	"cfq/ptq"
+	"cfq/qat"
 	"cfq/task"
 )
 
@@ -87,6 +88,9 @@ func TestQuantizeTokens(t *testing.T) {
 		"4 bits":   {ptq.Options{Method: "mixed-ptq", Budget: 4, Rounding: ptq.RoundGPTQ}, 0.7, "map[Gemm:5]"},
 		"integers": {ptq.Options{Method: "ptq", Budget: 8, Compute: ptq.ComputeInteger}, 0.9, "map[QGemm:5]"},
 		"recourse": {ptq.Options{Budget: 4}, 0.95, "map[Gemm:5]"},
+		"trained": {
+			ptq.Options{Method: "cfq-qat", Budget: 4, Train: qat.Options{Steps: 160, Batch: 64}}, 0.95, "map[Gemm:5]",
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
