@@ -12,7 +12,7 @@ import (
 )
 
 // maxImputed bounds the inputs of a model that is asked what it imputes.
-const maxImputed = 1 << 12
+const maxImputed = 1 << 10
 
 // Imputed returns, by input, the number that the model takes for one that is not known (NaN), and NaN where there is
 // none. It is not read off operators: the model is run. What a value of the graph is for NaN, where it follows the

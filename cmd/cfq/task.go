@@ -249,8 +249,13 @@ func (f *taskFlags) draft(
 	if err != nil {
 		return nil, err
 	}
+	if m != nil {
+		if o.Imputed, err = m.Imputed(ctx); err != nil {
+			return nil, runError(err)
+		}
+	}
 	if m != nil && m.Columns() != nil && enc == nil {
-		if o.Encoding, o.Asked, err = f.ofModel(ctx, table, m); err != nil {
+		if o.Encoding, o.Asked, err = f.ofModel(table, m); err != nil {
 			return nil, err
 		}
 		o.Features = nil // the encoding names them
@@ -276,20 +281,12 @@ func (f *taskFlags) draft(
 }
 
 // ofModel returns the encoding that a model has of its columns in its own graph.
-func (f *taskFlags) ofModel(ctx context.Context, table *draft.Table, m *onnxio.Model) (
-	*draft.Encoding, map[string]string, error,
-) {
-	imputed, err := m.Imputed(ctx)
-	if err != nil {
-		return nil, nil, runError(err)
-	}
+func (f *taskFlags) ofModel(table *draft.Table, m *onnxio.Model) (*draft.Encoding, map[string]string, error) {
 	var columns []draft.ModelColumn
 	for _, c := range m.Columns() {
-		of := draft.ModelColumn{Name: c.Name, Values: c.Values, Impute: c.Blank, Text: c.DType == graph.String}
-		if v := imputed[c.First]; !math.IsNaN(v) {
-			of.Impute = task.Decimal(v)
-		}
-		columns = append(columns, of)
+		columns = append(columns, draft.ModelColumn{
+			Name: c.Name, Values: c.Values, Impute: c.Blank, Text: c.DType == graph.String,
+		})
 	}
 	enc, asked, err := draft.OfModel(table, columns, f.features, f.label)
 	if err != nil {

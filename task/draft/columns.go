@@ -71,9 +71,6 @@ func (e *Encoding) Standardised(t *Table) *Encoding {
 				std = 1
 			}
 			in.Mean, in.Std = &mean, &std
-			if z, ok := task.Number(in.Impute); ok {
-				in.Impute = task.Decimal(short(mean + z*std))
-			}
 		}
 	}
 	return &out

@@ -32,6 +32,7 @@ type Options struct {
 	Found      *Found            // what a search for the encoding came to; nil = none
 	Asked      map[string]string // questions about the encoding, by column
 	Inputs     int               // of the model; 0 = not known
+	Imputed    []float64         // by input, the number that the model takes for one that is not known; NaN is none
 	File       string            // name of the data file, for the comments
 }
 
@@ -98,6 +99,7 @@ func FromData(t *Table, o Options) (*Draft, error) {
 	if len(d.features) == 0 {
 		return nil, errors.New("no column can be a feature")
 	}
+	d.impute()
 	d.tell()
 	text := d.write()
 	out := &Draft{Text: text, Notes: d.notes, Questions: Questions(text)}
@@ -105,6 +107,25 @@ func FromData(t *Table, o Options) (*Draft, error) {
 		return nil, fmt.Errorf("the draft is not a task file that can be read, which is a mistake of this program: %w", err)
 	}
 	return out, nil
+}
+
+// impute gives numbers the value that the model takes a missing one for, in the units that the encoding says.
+func (d *drafter) impute() {
+	if d.o.Encoding == nil || d.inputs() != len(d.o.Imputed) {
+		return
+	}
+	at := 0
+	for i := range d.features {
+		f := &d.features[i]
+		v := d.o.Imputed[at]
+		if f.Kind.IsNumber() && f.Log == nil && f.Impute == "" && !math.IsNaN(v) {
+			if f.Spread == 0 {
+				v = short(f.Mean + f.Std*v)
+			}
+			f.Impute = task.Decimal(v)
+		}
+		at += f.modelInputs()
+	}
 }
 
 // newDrafter profiles the columns of a table and finds the outcome.
@@ -515,17 +536,21 @@ func (d *drafter) tell() {
 // inputs is the number of inputs that the features make.
 func (d *drafter) inputs() (n int) {
 	for i := range d.features {
-		f := &d.features[i]
-		values := max(1, len(f.Values))
-		if f.Kind == task.Thermometer {
-			values = len(f.Thresholds) + 1
-		}
-		if f.form != "" {
-			values = len(task.NamedInputs(f.form, values)[0])
-		}
-		n += values
+		n += d.features[i].modelInputs()
 	}
 	return n
+}
+
+// modelInputs is the number of inputs that a feature makes.
+func (f *feature) modelInputs() int {
+	values := max(1, len(f.Values))
+	if f.Kind == task.Thermometer {
+		values = len(f.Thresholds) + 1
+	}
+	if f.form != "" {
+		values = len(task.NamedInputs(f.form, values)[0])
+	}
+	return values
 }
 
 // Question is something that a draft leaves open, as a comment with the word QUESTION.

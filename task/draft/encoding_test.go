@@ -140,3 +140,32 @@ func TestEncodingOfInputs(t *testing.T) {
 		t.Errorf("%+v, %v", e, err)
 	}
 }
+
+// TestImputedNumbers: what the model takes for a missing number stands in the file in the column's units, behind
+// whatever inputs other columns have.
+func TestImputedNumbers(t *testing.T) {
+	t.Parallel()
+	mean, std := 30.0, 10.0
+	nan := math.NaN()
+	o := Options{
+		Label: "label", Favourable: "good", Inputs: 4, Imputed: []float64{nan, nan, 0.5, 1250},
+		Encoding: &Encoding{Inputs: []Input{
+			{Column: "housing", Kind: "onehot", Values: []string{"own", "rent"}, Impute: "rent"},
+			{Column: "Age", Kind: "numeric", Mean: &mean, Std: &std},
+			{Column: "income", Kind: "numeric"},
+		}},
+	}
+	d, err := FromData(open(t, applicants), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"rent", "35", "1250"} {
+		if f := &d.Task.Features[i]; f.Impute != want {
+			t.Errorf("%s: impute %q, want %q", f.Name, f.Impute, want)
+		}
+	}
+	o.Imputed = o.Imputed[:3] // of another model
+	if d, err = FromData(open(t, applicants), o); err != nil || d.Task.Features[1].Impute != "" {
+		t.Errorf("%v, %v", d, err)
+	}
+}
