@@ -288,12 +288,12 @@ func (s *step) run(ctx context.Context, b *batch, rate float64) (float64, error)
 	for name, v := range s.drawn {
 		in = append(in, ort.ViewFloats(name, v, int64(len(v))))
 	}
-	into := map[int][]float32{}
+	into := make([]*graph.Tensor, len(s.spare))
 	for k := range s.spare {
 		if len(s.spare[k]) != len(s.Params) {
 			s.spare[k] = make([]float32, len(s.Params))
 		}
-		into[k] = s.spare[k]
+		into[k] = ort.ViewFloats("", s.spare[k], size)
 	}
 	rows := len(b.x) / s.model.Dim()
 	if s.sessions[rows] == nil {

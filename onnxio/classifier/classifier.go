@@ -171,6 +171,7 @@ func (c *Model) With(g *graph.Model) *Model {
 type want struct {
 	name        string
 	size, inner int
+	input       bool // it has the type and shape of the input
 }
 
 // rows returns the numbers v of n rows with those of each row together.
@@ -198,10 +199,10 @@ func (c *Model) run(ctx context.Context, key string, build builder, x []float32,
 	if err != nil {
 		return nil, err
 	}
-	if n > 0 && n <= c.o.Batch {
-		return c.runBatch(ctx, s, x, wants)
-	}
 	out := make([][]float32, len(wants))
+	if n > 0 && n <= c.o.Batch {
+		return out, c.runBatch(ctx, s, x, wants, out)
+	}
 	for i, w := range wants {
 		out[i] = make([]float32, n*w.size)
 	}
@@ -210,11 +211,11 @@ func (c *Model) run(ctx context.Context, key string, build builder, x []float32,
 	for from := 0; from < n; from += c.o.Batch {
 		to := min(from+c.o.Batch, n)
 		group.Go(func() error {
-			res, err := c.runBatch(ctx, s, x[from*c.Dim():to*c.Dim()], wants)
-			for i, v := range res {
-				copy(out[i][from*wants[i].size:to*wants[i].size], v)
+			part := make([][]float32, len(wants))
+			for i, w := range wants {
+				part[i] = out[i][from*w.size : to*w.size]
 			}
-			return err
+			return c.runBatch(ctx, s, x[from*c.Dim():to*c.Dim()], wants, part)
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -223,30 +224,44 @@ func (c *Model) run(ctx context.Context, key string, build builder, x []float32,
 	return out, nil
 }
 
-// runBatch is run for one batch, with further inputs. The results are the caller's.
-func (c *Model) runBatch(ctx context.Context, s *ort.Session, x []float32, wants []want, extra ...*graph.Tensor) (
-	[][]float32, error,
-) {
-	names := make([]string, len(wants))
+// runBatch is run for one batch, with further inputs. The results go where out says, or to memory of their own that it
+// then names.
+func (c *Model) runBatch(ctx context.Context, s *ort.Session, x []float32, wants []want, out [][]float32,
+	extra ...*graph.Tensor,
+) error {
+	rows, in := len(x)/c.Dim(), c.feed(x)
+	run := max(rows, c.Fixed())
+	names, into := make([]string, len(wants)), make([]*graph.Tensor, len(wants))
 	for i, w := range wants {
-		names[i] = w.name
+		if names[i] = w.name; w.input && in.DType == graph.Float && run == rows {
+			if out[i] == nil {
+				out[i] = make([]float32, len(x))
+			}
+			into[i] = ort.ViewFloats("", out[i], in.Dims...)
+		}
 	}
-	res, err := s.Run(ctx, append([]*graph.Tensor{c.feed(x)}, extra...), names...)
+	res, err := s.RunInto(ctx, append([]*graph.Tensor{in}, extra...), into, names...)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	out := make([][]float32, len(wants))
 	for i, w := range wants {
-		if out[i], err = ort.FloatsOf(res[i]); err != nil {
-			return nil, err
+		if into[i] != nil {
+			continue
 		}
-		rows := len(x) / c.Dim()
-		if run := max(rows, c.Fixed()); len(out[i]) != run*w.size {
-			return nil, fmt.Errorf("value %q has %d numbers for %d rows of %d", w.name, len(out[i]), run, w.size)
+		v, err := ort.FloatsOf(res[i])
+		if err != nil {
+			return err
 		}
-		out[i] = w.rows(out[i], max(rows, c.Fixed()))[:rows*w.size]
+		if len(v) != run*w.size {
+			return fmt.Errorf("value %q has %d numbers for %d rows of %d", w.name, len(v), run, w.size)
+		}
+		if v = w.rows(v, run)[:rows*w.size]; out[i] == nil {
+			out[i] = v
+		} else {
+			copy(out[i], v)
+		}
 	}
-	return out, nil
+	return nil
 }
 
 // feed makes the input tensor of one batch. A model with a fixed batch gets rows of zeros behind those

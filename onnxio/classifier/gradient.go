@@ -51,7 +51,7 @@ func (c *Model) grads(ctx context.Context, key string, scalar appender, x []floa
 	build := func() (*graph.Model, error) {
 		return c.withGradients([]string{marginName}, []string{c.Input().Name}, scalar)
 	}
-	out, err := c.run(ctx, key, build, x, []want{{name: marginName, size: 1}, {name: gradOf(0), size: c.Dim()}})
+	out, err := c.run(ctx, key, build, x, []want{{name: marginName, size: 1}, {name: gradOf(0), size: c.Dim(), input: true}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -120,8 +120,8 @@ func (c *Model) Observe(ctx context.Context, x []float32, p Probe,
 	for from := 0; from < n; from += c.o.Batch {
 		to := min(from+c.o.Batch, n)
 		extra := picks(from, to)
-		out, err := c.runBatch(ctx, s, x[from*c.Dim():to*c.Dim()], wants, extra...)
-		if err != nil {
+		out := make([][]float32, len(wants))
+		if err := c.runBatch(ctx, s, x[from*c.Dim():to*c.Dim()], wants, out, extra...); err != nil {
 			return err
 		}
 		if err := visit(from, to-from, out[:len(values)], out[len(values):]); err != nil {
@@ -162,8 +162,8 @@ func (c *Model) order(ctx context.Context, s *ort.Session, x []float32, wants []
 		for len(batch) < rows*len(x) {
 			batch = append(batch, x...)
 		}
-		var err error
-		if seen[k], err = c.runBatch(ctx, s, batch, probed, picks(0, rows)...); err != nil {
+		seen[k] = make([][]float32, len(probed))
+		if err := c.runBatch(ctx, s, batch, probed, seen[k], picks(0, rows)...); err != nil {
 			return err
 		}
 	}
@@ -396,7 +396,7 @@ func (c *Model) LogitGrads(ctx context.Context, x []float32, class int) ([]float
 			return c.pick(b, c.wideLogits(b), class)
 		})
 	}
-	out, err := c.run(ctx, fmt.Sprintf("logit %d", class), build, x, []want{{name: gradOf(0), size: c.Dim()}})
+	out, err := c.run(ctx, fmt.Sprintf("logit %d", class), build, x, []want{{name: gradOf(0), size: c.Dim(), input: true}})
 	if err != nil {
 		return nil, err
 	}

@@ -128,6 +128,12 @@ func (s *Session) Close() error {
 // error then wraps ctx.Err(). Inputs and outputs of fixed-size number types, bool and
 // texts are supported, 16-bit floats as inputs only.
 func (s *Session) Run(ctx context.Context, in []*graph.Tensor, outputs ...string) ([]*graph.Tensor, error) {
+	return s.RunInto(ctx, in, nil, outputs...)
+}
+
+// RunInto is Run that writes the outputs to the tensors of into, in the order of the results, as far as they are there:
+// of the output's type and shape, in memory that is none of the inputs'. A result is then that memory.
+func (s *Session) RunInto(ctx context.Context, in, into []*graph.Tensor, outputs ...string) ([]*graph.Tensor, error) {
 	want, err := s.wanted(outputs)
 	if err != nil {
 		return nil, err
@@ -136,21 +142,13 @@ func (s *Session) Run(ctx context.Context, in []*graph.Tensor, outputs ...string
 	if err != nil {
 		return nil, err
 	}
-	return s.run(ctx, ordered, want, nil)
-}
-
-// RunInto is Run of all outputs. ONNX Runtime writes those whose index is in into, float32 of rank 1 and just so long,
-// to the memory that is given there, which must be none of the inputs'.
-func (s *Session) RunInto(ctx context.Context, in []*graph.Tensor, into map[int][]float32) ([]*graph.Tensor, error) {
-	want, err := s.wanted(nil)
-	if err != nil {
-		return nil, err
+	given := map[int]*graph.Tensor{}
+	for k, t := range into {
+		if t != nil {
+			given[want[k]] = t
+		}
 	}
-	ordered, err := s.arrange(in)
-	if err != nil {
-		return nil, err
-	}
-	return s.run(ctx, ordered, want, into)
+	return s.run(ctx, ordered, want, given)
 }
 
 // Tensors returns the names of the outputs that are tensors, as far as the model declares them: others, such as lists
@@ -386,7 +384,7 @@ func Optimized(onnx []byte, o Options) (*graph.Model, error) {
 // Such outputs are allocated here, which requires to know them: from the file,
 // or from the failure of a first attempt. (That attempt loses the buffers of
 // the outputs behind the scalar, once per scalar and session.)
-func (s *Session) run(ctx context.Context, inputs []*graph.Tensor, want []int, into map[int][]float32) (
+func (s *Session) run(ctx context.Context, inputs []*graph.Tensor, want []int, into map[int]*graph.Tensor) (
 	[]*graph.Tensor, error,
 ) {
 	if err := ctx.Err(); err != nil {
@@ -426,8 +424,8 @@ func (s *Session) run(ctx context.Context, inputs []*graph.Tensor, want []int, i
 		defer destroy(out)
 		res := make([]*graph.Tensor, len(want))
 		for k, i := range want {
-			if v, ok := into[i]; ok {
-				res[k] = ViewFloats("", v, int64(len(v)))
+			if t := into[i]; t != nil {
+				res[k] = &graph.Tensor{DType: t.DType, Dims: t.Dims, Raw: t.Raw}
 			} else if res[k], err = fromValue(out[i]); err != nil {
 				return nil, fmt.Errorf("output %q: %w", s.outputs[i].Name, err)
 			}
@@ -439,7 +437,7 @@ func (s *Session) run(ctx context.Context, inputs []*graph.Tensor, want []int, i
 
 // attempt calls ONNX Runtime once. After an error the values are freed, but the
 // slice says how far it came, for learnScalar.
-func (s *Session) attempt(ctx context.Context, in []ort.Value, into map[int][]float32, pin *runtime.Pinner) (
+func (s *Session) attempt(ctx context.Context, in []ort.Value, into map[int]*graph.Tensor, pin *runtime.Pinner) (
 	out []ort.Value, err error,
 ) {
 	out = make([]ort.Value, len(s.outputs))
@@ -456,8 +454,8 @@ func (s *Session) attempt(ctx context.Context, in []ort.Value, into map[int][]fl
 			return nil, err
 		}
 	}
-	for i, v := range into {
-		if out[i], err = overMemory(ViewFloats("", v, int64(len(v))), pin); err != nil {
+	for i, t := range into {
+		if out[i], err = overMemory(t, pin); err != nil {
 			return nil, fmt.Errorf("output %q: %w", s.outputs[i].Name, err)
 		}
 	}

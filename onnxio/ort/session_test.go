@@ -91,7 +91,7 @@ func TestRunInto(t *testing.T) {
 	sum := make([]float32, 2)
 	for _, k := range []float32{1, 10} {
 		in := []*graph.Tensor{graph.FromFloats("a", []float32{k, 2}, 2), graph.FromFloats("b", []float32{5, 6}, 2)}
-		got, err := s.RunInto(t.Context(), in, map[int][]float32{0: sum})
+		got, err := s.RunInto(t.Context(), in, []*graph.Tensor{ort.ViewFloats("", sum, 2), nil})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestRunInto(t *testing.T) {
 			t.Error(d)
 		}
 	}
-	short := map[int][]float32{0: sum[:1]}
+	short := []*graph.Tensor{ort.ViewFloats("", sum[:1], 1)}
 	in := []*graph.Tensor{graph.FromFloats("a", sum, 2), graph.FromFloats("b", sum, 2)}
 	if _, err := s.RunInto(t.Context(), in, short); err == nil {
 		t.Error("an output of two numbers was written to memory for one")
