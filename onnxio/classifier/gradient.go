@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -24,25 +23,9 @@ func (c *Model) MarginGrads(ctx context.Context, x []float32) (m, grads []float3
 }
 
 // LossGrads returns each row's target margin and the gradient by the inputs of
-// the cross-entropy with the target class, the paper's L_cf; rows x Dim. For two
-// classes the cross-entropy is log(1+exp(-m)), so its gradient is the margin's
-// times -1/(1+exp(m)).
+// the cross-entropy with the target class, the paper's L_cf; rows x Dim.
 func (c *Model) LossGrads(ctx context.Context, x []float32) (m, grads []float32, err error) {
-	if c.classes > 2 {
-		return c.grads(ctx, "loss", c.appendTargetLoss, x)
-	}
-	m, grads, err = c.MarginGrads(ctx, x)
-	if err != nil {
-		return nil, nil, err
-	}
-	for i, v := range m {
-		k := float32(-1 / (1 + math.Exp(float64(v))))
-		row := grads[i*c.Dim() : (i+1)*c.Dim()]
-		for j := range row {
-			row[j] *= k
-		}
-	}
-	return m, grads, nil
+	return c.grads(ctx, "loss", c.appendTargetLoss, x)
 }
 
 // grads returns the margin and the gradient by the inputs of the value that scalar
@@ -222,16 +205,16 @@ const (
 // gradOf names the i-th gradient.
 func gradOf(i int) string { return fmt.Sprintf("cfq.grad%d", i) }
 
-// appender adds the nodes that compute a value of one number per row, and returns its name. Their
-// types follow from those of the model.
-type appender func(b *graph.Builder) string
+// appender adds the nodes of what the gradient is wanted of, a number per row, and returns a value y on the way to it
+// and its derivative by y, "" where it is y. Their types follow from those of the model.
+type appender func(b *graph.Builder) (y, seed string)
 
 // derivation is a copy of the model that gradients of y are appended to.
 type derivation struct {
-	m      *graph.Model
-	y      string
-	types  autodiff.Types
-	policy map[string]autodiff.Rule // of the quantizers
+	m       *graph.Model
+	y, seed string // as an appender returns them
+	types   autodiff.Types
+	policy  map[string]autodiff.Rule // of the quantizers
 }
 
 // derive makes the derivation of the value that scalar appends.
@@ -250,7 +233,8 @@ func (c *Model) derive(scalar appender) (*derivation, error) {
 			return nil, err
 		}
 	}
-	d := &derivation{m: m, types: maps.Clone(c.Types()), y: scalar(graph.NewBuilder(m.Graph, "cfq."))}
+	d := &derivation{m: m, types: maps.Clone(c.Types())}
+	d.y, d.seed = scalar(graph.NewBuilder(m.Graph, "cfq."))
 	var err error
 	if d.policy, err = c.through(m); err != nil {
 		return nil, err
@@ -280,7 +264,7 @@ func (c *Model) withGradients(values, wrt []string, scalar appender) (*graph.Mod
 		if err != nil {
 			return nil, err
 		}
-		names, err := d.gradients(d.y, wrt, "cfq.d.", "")
+		names, err := d.gradients(d.y, wrt, "cfq.d.", d.seed)
 		if err != nil {
 			return nil, err
 		}
@@ -305,36 +289,40 @@ func (c *Model) withGradients(values, wrt []string, scalar appender) (*graph.Mod
 
 // appendMargin adds the target margin, rows x 1, as marginName: the target's
 // logit less the largest other one.
-func (c *Model) appendMargin(b *graph.Builder) string {
-	z := c.wideLogits(b)
-	margin := &graph.Node{Op: "MatMul", Name: marginName, Outputs: []string{marginName}}
-	if c.Classes() == 2 { // one product, which takes a tenth of the time of sums over two columns
-		signs := []float64{-1, -1}
-		signs[c.target] = 1
-		t := graph.FromNumbers("c", c.Types()[c.logits].DType, signs, 2, 1)
-		margin.Inputs = []string{z, b.Const(t)}
-	} else {
+func (c *Model) appendMargin(b *graph.Builder) (margin, seed string) {
+	z, sign := c.flatLogits(b), float64(2*c.target-1)
+	n := &graph.Node{Op: "MatMul", Name: marginName, Outputs: []string{marginName}}
+	switch c.classes {
+	case 1:
+		n.Op, n.Inputs = "Mul", []string{z, c.row(b, []float64{sign})}
+	case 2: // one product, which takes a tenth of the time of sums over two columns
+		n.Inputs = []string{z, b.Const(c.numbers([]float64{-sign, sign}, 2, 1))}
+	default:
 		mask := make([]float64, c.classes)
 		mask[c.target] = -1e30 // never the largest of the others
 		other := overClasses(b, "ReduceMax", b.Op("Add", []string{z, c.row(b, mask)}))
-		margin.Op, margin.Inputs = "Sub", []string{c.pick(b, z, c.target), other}
+		n.Op, n.Inputs = "Sub", []string{c.pick(b, z, c.target), other}
 	}
-	b.Append(margin)
-	return marginName
+	b.Append(n)
+	return marginName, ""
 }
 
-// appendTargetLoss adds the target margin, and the cross-entropy with the target
-// class, rows x 1.
-func (c *Model) appendTargetLoss(b *graph.Builder) string {
-	c.appendMargin(b)
+// appendTargetLoss adds the target margin m, and the cross-entropy with the target
+// class, rows x 1. For two classes that is log(1+exp(-m)), whose derivative by m is -1/(1+exp(m)).
+func (c *Model) appendTargetLoss(b *graph.Builder) (y, seed string) {
+	m, _ := c.appendMargin(b)
+	if c.Classes() == 2 {
+		odds := b.Op("Add", []string{b.Op("Exp", []string{m}), c.row(b, []float64{1})})
+		return m, b.Op("Div", []string{c.row(b, []float64{-1}), odds})
+	}
 	pick := make([]float64, c.Classes())
 	pick[c.target] = -1
-	return crossEntropy(b, c.wideLogits(b), c.row(b, pick))
+	return crossEntropy(b, c.wideLogits(b), c.row(b, pick)), ""
 }
 
 // appendPickedLoss adds the cross-entropy with each row's own class, which a new
 // input picks, rows x 1.
-func (c *Model) appendPickedLoss(b *graph.Builder) string {
+func (c *Model) appendPickedLoss(b *graph.Builder) (loss, seed string) {
 	t := c.Types()[c.logits]
 	shape := graph.Shape{t.Shape[0], {Size: int64(c.Classes())}}
 	b.G.Inputs = append(b.G.Inputs, graph.Value{Name: pickName, DType: graph.Float, Shape: shape})
@@ -342,7 +330,7 @@ func (c *Model) appendPickedLoss(b *graph.Builder) string {
 	if t.DType != graph.Float {
 		pick = b.Op("Cast", []string{pick}, graph.IntAttr("to", int64(t.DType)))
 	}
-	return crossEntropy(b, z, pick)
+	return crossEntropy(b, z, pick), ""
 }
 
 // crossEntropy adds sum(pick x log softmax(z)) of each row, rows x 1.
@@ -364,25 +352,35 @@ func (c *Model) pick(b *graph.Builder, z string, class int) string {
 	return overClasses(b, "ReduceSum", b.Op("Mul", []string{z, c.row(b, pick)}))
 }
 
+// flatLogits adds the logits as rows x classes, one class where there is a single logit.
+func (c *Model) flatLogits(b *graph.Builder) string {
+	switch rank := len(c.Types()[c.logits].Shape); {
+	case rank > 2: // a pooled image of one element per class
+		return b.Op("Flatten", []string{c.logits}, graph.IntAttr("axis", 1))
+	case rank == 1:
+		return b.Op("Unsqueeze", []string{c.logits, b.Const(graph.FromInts("axes", []int64{1}, 1))})
+	}
+	return c.logits
+}
+
 // wideLogits adds the logits as rows x classes with at least two columns: a single
 // logit z becomes [0, z].
 func (c *Model) wideLogits(b *graph.Builder) string {
-	z := c.logits
-	switch rank := len(c.Types()[z].Shape); {
-	case rank > 2: // a pooled image of one element per class
-		z = b.Op("Flatten", []string{z}, graph.IntAttr("axis", 1))
-	case rank == 1:
-		z = b.Op("Unsqueeze", []string{z, b.Const(graph.FromInts("axes", []int64{1}, 1))})
-	}
+	z := c.flatLogits(b)
 	if c.classes == 1 {
 		z = b.Op("Mul", []string{z, c.row(b, []float64{0, 1})})
 	}
 	return z
 }
 
+// numbers makes a constant of the logits' element type.
+func (c *Model) numbers(v []float64, dims ...int64) *graph.Tensor {
+	return graph.FromNumbers("c", c.Types()[c.logits].DType, v, dims...)
+}
+
 // row adds a constant of the logits' element type, shape [1, len(v)].
 func (c *Model) row(b *graph.Builder, v []float64) string {
-	return b.Const(graph.FromNumbers("c", c.Types()[c.logits].DType, v, 1, int64(len(v))))
+	return b.Const(c.numbers(v, 1, int64(len(v))))
 }
 
 // LogitGrads returns the gradient by the inputs of one class's logit, rows x Dim. A
@@ -392,8 +390,8 @@ func (c *Model) LogitGrads(ctx context.Context, x []float32, class int) ([]float
 		return nil, fmt.Errorf("class %d does not exist: the model has the classes 0 to %d", class, c.Classes()-1)
 	}
 	build := func() (*graph.Model, error) {
-		return c.withGradients(nil, []string{c.Input().Name}, func(b *graph.Builder) string {
-			return c.pick(b, c.wideLogits(b), class)
+		return c.withGradients(nil, []string{c.Input().Name}, func(b *graph.Builder) (y, seed string) {
+			return c.pick(b, c.wideLogits(b), class), ""
 		})
 	}
 	out, err := c.run(ctx, fmt.Sprintf("logit %d", class), build, x, []want{{name: gradOf(0), size: c.Dim(), input: true}})
@@ -543,7 +541,7 @@ func (c *Model) HessianVector(ctx context.Context, x []float32, classes []int, w
 // cross-entropy by w, times a new input.
 func (c *Model) withProduct(w *graph.Tensor) (*graph.Model, error) {
 	v := graph.Value{Name: vectorName, DType: w.DType, Shape: graph.Fixed(w.Dims...)}
-	d, err := c.derive(func(b *graph.Builder) string {
+	d, err := c.derive(func(b *graph.Builder) (y, seed string) {
 		b.G.Inputs = append(b.G.Inputs, v)
 		return c.appendPickedLoss(b)
 	})
@@ -551,7 +549,7 @@ func (c *Model) withProduct(w *graph.Tensor) (*graph.Model, error) {
 		return nil, err
 	}
 	at := []string{w.Name}
-	first, err := d.gradients(d.y, at, "cfq.d.", "")
+	first, err := d.gradients(d.y, at, "cfq.d.", d.seed)
 	if err != nil {
 		return nil, err
 	}
@@ -611,9 +609,9 @@ type Training struct {
 // Training returns the graph to train through.
 func (c *Model) Training() (*Training, error) {
 	t := &Training{}
-	d, err := c.derive(func(b *graph.Builder) string {
-		t.Logits, t.Margin = c.wideLogits(b), c.appendMargin(b)
-		return t.Margin
+	d, err := c.derive(func(b *graph.Builder) (y, seed string) {
+		t.Logits, t.Margin = c.wideLogits(b), marginName
+		return c.appendMargin(b)
 	})
 	if err != nil {
 		return nil, err
