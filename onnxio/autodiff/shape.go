@@ -350,18 +350,32 @@ func unsliced(c *Call, _ int) string {
 	}
 	g := c.Grad()
 	for _, k := range cuts {
-		if k.step == 1 {
-			g = padded(c, g, k.axis, k.start, k.size-k.start-k.count)
-			continue
-		}
 		at := make([]int64, k.count)
 		for i := range at {
 			at[i] = k.start + int64(i)*k.step
 		}
-		zeros := padded(c, c.b.filled(g, 0), k.axis, 0, k.size-k.count)
-		g = addUp(c, zeros, g, c.b.vector(at...), k.axis)
+		g = placed(c, g, k.axis, at, k.size)
 	}
 	return g
+}
+
+// placed returns size parts along axis, of which the i-th of a is number at[i], no two the same, and the others are 0.
+func placed(c *Call, a string, axis int, at []int64, size int64) string {
+	count, run := int64(len(at)), true
+	for i, k := range at {
+		run = run && k == at[0]+int64(i)
+	}
+	if run && count > 0 {
+		return padded(c, a, axis, at[0], size-at[0]-count)
+	}
+	from := slices.Repeat([]int64{count}, int(size)) // where a part of zeros stands behind those of a
+	for i, k := range at {
+		from[k] = int64(i)
+	}
+	if count < size {
+		a = padded(c, a, axis, 0, 1)
+	}
+	return c.Op("Gather", []string{a, c.b.vector(from...)}, graph.IntAttr("axis", int64(axis)))
 }
 
 // padded puts zeros before and after a along axis.
@@ -448,13 +462,26 @@ func (c *Call) unmirrored(mode string, pads []int64) string {
 }
 
 // ungathered adds g up along the axis, with the indices as a list. The shape of g is then that of a
-// Gather by the list.
+// Gather by the list. Constant places that differ need no sums.
 func ungathered(c *Call, _ int) string {
 	axis, _ := normal(c.Node.Int("axis", 0), len(c.Type(c.x()).Shape)) // the driver has checked the types
 	g, idx := c.Grad(), c.in(1)
 	if len(c.Type(idx).Shape) != 1 {
 		idx = c.Op("Reshape", []string{idx, c.b.vector(-1)})
 		g = c.reshapeLike(g, c.Op("Gather", []string{c.x(), idx}, graph.IntAttr("axis", int64(axis))))
+	}
+	if e, known := c.b.ints(idx, 32); known && e.constant {
+		at, size := sizes(e.dims), c.Type(c.x()).Shape[axis].Size
+		seen := map[int64]bool{}
+		for i, k := range at {
+			if k < 0 {
+				at[i] = k + size
+			}
+			seen[at[i]] = true
+		}
+		if len(seen) == len(at) && size > 0 && size <= largestConstant {
+			return placed(c, g, axis, at, size)
+		}
 	}
 	return addUp(c, c.b.filled(c.x(), 0), g, idx, axis)
 }
