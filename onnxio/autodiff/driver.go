@@ -228,8 +228,11 @@ func (d *driver) sweep(y, seed string) {
 		for i, o := range n.Outputs {
 			c.grads[i] = d.total(o)
 			reached = reached || c.grads[i] != ""
+			if i > 0 && c.grads[i] != "" && !n.Is("Split") {
+				c.Fail("the gradient of output %q is not known", o)
+			}
 		}
-		if !reached || (len(c.grads) > 1 && c.grads[0] == "" && !n.Is("Split")) {
+		if !reached || c.grads[0] == "" && !n.Is("Split") {
 			continue
 		}
 		for i, in := range n.Inputs {
@@ -264,12 +267,13 @@ func (d *driver) total(name string) string {
 		return ""
 	case 1:
 		return parts[0]
-	case 2:
-		d.sums[name] = []string{d.op("Add", parts)}
-	default:
-		d.sums[name] = []string{d.op("Sum", parts)}
 	}
-	return d.sums[name][0]
+	sum := parts[0]
+	for _, p := range parts[1:] { // a Sum of three takes longer than two Adds
+		sum = d.op("Add", []string{sum, p})
+	}
+	d.sums[name] = []string{sum}
+	return sum
 }
 
 // unbroadcast sums g over the axes along which the input of n was repeated.

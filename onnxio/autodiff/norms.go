@@ -16,8 +16,10 @@ func normalizations() []Operator {
 				"training mode is an error",
 		},
 		{
-			Name: "LayerNormalization", Since: 17, need: 2, infer: layerNormType, expand: layerNorm,
-			Doc: "d/√(mean(d²) + epsilon)·scale + B with d = x − mean(x)",
+			Name: "LayerNormalization", Since: 17, need: 2, infer: layerNormType,
+			grads: []Rule{layerNorm, layerNormScale, pass},
+			Doc: "r·(h − mean(h)) − d·r³·mean(h·d) with h = g·scale, d = x − mean(x) and r = 1/√(mean(d²) + epsilon); " +
+				"Σ g·d·r for scale; the mean and r as outputs have no gradient",
 		},
 		{
 			Name: "RMSNormalization", Since: 23, need: 2, infer: like, expand: rmsNorm,
@@ -62,23 +64,34 @@ func batchNorm(c *Call) []string {
 	return []string{c.add(c.mul(x, factor), offset)}
 }
 
-func layerNorm(c *Call) []string {
+// layerNorm computes the deviations and r anew: the operator stays whole in the forward pass, where a runtime has it as
+// one kernel that returns r in float32 only.
+func layerNorm(c *Call, _ int) string {
 	axes, err := c.normAxes()
 	if err != nil {
-		c.Fail("%w", err)
-		return nil
+		return c.Fail("%w", err)
 	}
-	d, mean := c.centred(c.x(), axes)
-	sd := c.deviation(d, axes)
-	y := c.mul(c.div(d, sd), c.in(1))
-	if b := c.in(2); b != "" {
-		y = c.add(y, b)
+	d, r := c.normal(axes)
+	h := c.mul(c.Grad(), c.in(1))
+	along := c.mul(c.average(c.mul(h, d), axes), c.mul(r, c.mul(r, r)))
+	return c.sub(c.sub(c.mul(h, r), c.mul(d, along)), c.mul(r, c.average(h, axes)))
+}
+
+func layerNormScale(c *Call, _ int) string {
+	axes, err := c.normAxes()
+	if err != nil {
+		return c.Fail("%w", err)
 	}
-	out := []string{y, mean}
-	if len(c.Node.Outputs) > 2 && c.Node.Outputs[2] != "" {
-		out = append(out, c.Op("Reciprocal", []string{sd}))
-	}
-	return out[:min(len(out), len(c.Node.Outputs))]
+	d, r := c.normal(axes)
+	return c.mul(c.Grad(), c.mul(d, r))
+}
+
+// normal returns d = x − mean(x) and r = 1/√(mean(d²) + epsilon).
+func (c *Call) normal(axes []int64) (d, r string) {
+	d, _ = c.centred(c.x(), axes)
+	squares := c.Op("ReduceSumSquare", []string{d, c.b.vector(axes...)}, graph.IntAttr("keepdims", 1))
+	v := c.shares(squares, d, squares)
+	return d, c.Op("Reciprocal", []string{c.Op("Sqrt", []string{c.add(v, c.Scalar(v, c.float("epsilon", 1e-5)))})})
 }
 
 // average takes the mean over axes, which stay with size one.

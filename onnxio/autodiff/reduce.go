@@ -81,16 +81,18 @@ func (c *Call) spreadOf(a string) string {
 	return c.Op("Expand", []string{k, c.b.shapeOf(c.x())})
 }
 
-// mean divides by the number of elements that each output element averages; if
+// mean spreads each element of the gradient evenly over those that it averages.
+func mean(c *Call) string { return c.spreadOf(c.shares(c.Grad(), c.x(), c.y())) }
+
+// shares divides g by the number of elements of x that each element of y stands for; if
 // that depends on the batch it is computed.
-func mean(c *Call) string {
-	g := c.Grad()
-	if n := quotient(c.Type(c.x()).Shape, c.Type(c.y()).Shape); n.Size > 0 {
-		return c.spreadOf(c.scale(g, 1/float64(n.Size)))
+func (c *Call) shares(g, x, y string) string {
+	if n := quotient(c.Type(x).Shape, c.Type(y).Shape); n.Size > 0 {
+		return c.scale(g, 1/float64(n.Size))
 	}
 	to := graph.IntAttr("to", int64(c.Type(g).DType))
 	size := func(v string) string { return c.Op("Cast", []string{c.Op("Size", []string{v})}, to) }
-	return c.spreadOf(c.mul(g, c.div(size(c.y()), size(c.x()))))
+	return c.mul(g, c.div(size(y), size(x)))
 }
 
 func extremum(c *Call) string {
