@@ -308,6 +308,11 @@ func (c *Call) where(cond, a, b string) string { return c.Op("Where", []string{c
 // keep passes a where cond holds; elsewhere it is 0.
 func (c *Call) keep(cond, a string) string { return c.where(cond, a, c.Scalar(a, 0)) }
 
+// mask is 1 where cond holds and 0 elsewhere, of the type of the gradient: to multiply by it takes less than a choice.
+func (c *Call) mask(cond string) string {
+	return c.Op("Cast", []string{cond}, graph.IntAttr("to", int64(c.Type(c.Grad()).DType)))
+}
+
 // compare applies a comparison operator to a and a number.
 func (c *Call) compare(op, a string, k float64) string {
 	return c.Op(op, []string{a, c.Scalar(a, k)})

@@ -154,12 +154,18 @@ func (c *Call) constant(name string) (float64, bool) {
 	return v[0], true
 }
 
+// steep as the slope of a HardSigmoid makes it a step from 0 to 1.
+const steep = math.MaxFloat32
+
 // activations lists the nonlinearities of networks.
 func activations() []Operator {
 	return []Operator{
-		unary("Relu", 6, "g where y > 0; 0 at 0", func(c *Call) string { // a product takes half the time of a choice
-			to := graph.IntAttr("to", int64(c.Type(c.y()).DType))
-			return c.mul(c.Grad(), c.Op("Cast", []string{c.compare("Greater", c.y(), 0)}, to))
+		unary("Relu", 6, "g where y > 0; 0 at 0", func(c *Call) string {
+			if c.Type(c.y()).DType == graph.Float { // one pass, exact but for numbers below the normal ones
+				step := []graph.Attr{graph.FloatAttr("alpha", steep), graph.FloatAttr("beta", 0)}
+				return c.mul(c.Grad(), c.Op("HardSigmoid", []string{c.y()}, step...))
+			}
+			return c.mul(c.Grad(), c.mask(c.positive(c.y())))
 		}),
 		{Name: "LeakyRelu", Since: 6, Doc: "g where x > 0, alpha·g elsewhere", infer: like, grads: []Rule{leaky}},
 		{
@@ -194,9 +200,13 @@ func activations() []Operator {
 			gamma := c.float("gamma", 1.05070102214813232421875)
 			return exponential(c, gamma, gamma*c.float("alpha", 1.67326319217681884765625))
 		}),
-		unary("HardSigmoid", 6, "alpha·g where 0 < y < 1", func(c *Call) string {
+		unary("HardSigmoid", 6, "alpha·g where 0 < y < 1; 0 where alpha makes it a step", func(c *Call) string {
+			alpha := c.float("alpha", 0.2)
+			if alpha >= steep {
+				return ""
+			}
 			inside := c.Op("And", []string{c.compare("Greater", c.y(), 0), c.compare("Less", c.y(), 1)})
-			return c.keep(inside, c.scale(c.Grad(), c.float("alpha", 0.2)))
+			return c.keep(inside, c.scale(c.Grad(), alpha))
 		}),
 		{Name: "HardSwish", Since: 14, Doc: "x·HardSigmoid(x; 1/6, 1/2)", infer: like, expand: hardSwish},
 		{Name: "Mish", Since: 18, Doc: "x·tanh(softplus(x))", infer: like, expand: func(c *Call) []string {
@@ -279,7 +289,7 @@ func selections() []Operator {
 			},
 		},
 		{Name: "Clip", Since: 11, infer: like, grads: []Rule{
-			func(c *Call, _ int) string { return c.keep(c.Op("Equal", []string{c.x(), c.y()}), c.Grad()) },
+			func(c *Call, _ int) string { return c.mul(c.Grad(), c.mask(c.Op("Equal", []string{c.x(), c.y()}))) },
 			func(c *Call, i int) string { return c.keep(c.Op("Less", []string{c.x(), c.in(i)}), c.Grad()) },
 			func(c *Call, i int) string { return c.keep(c.Op("Greater", []string{c.x(), c.in(i)}), c.Grad()) },
 		}, Doc: "g where min ≤ x ≤ max, both ends included; g below for min, above for max (min ≤ max is assumed)"},
