@@ -200,7 +200,7 @@ func activations() []Operator {
 			gamma := c.float("gamma", 1.05070102214813232421875)
 			return exponential(c, gamma, gamma*c.float("alpha", 1.67326319217681884765625))
 		}),
-		unary("HardSigmoid", 6, "alpha·g where 0 < y < 1; 0 where alpha makes it a step", func(c *Call) string {
+		unary("HardSigmoid", 6, "alpha·g where 0 < y < 1; 0 for a step", func(c *Call) string {
 			alpha := c.float("alpha", 0.2)
 			if alpha >= steep {
 				return ""

@@ -18,8 +18,8 @@ func normalizations() []Operator {
 		{
 			Name: "LayerNormalization", Since: 17, need: 2, infer: layerNormType,
 			grads: []Rule{layerNorm, layerNormScale, pass},
-			Doc: "r·(h − mean(h)) − d·r³·mean(h·d) with h = g·scale, d = x − mean(x) and r = 1/√(mean(d²) + epsilon); " +
-				"Σ g·d·r for scale; the mean and r as outputs have no gradient",
+			Doc: "r·(h − mean(h)) − d·r³·mean(h·d) with h = g·scale, d = x − mean(x), " +
+				"r = 1/√(mean(d²) + epsilon); g·d·r for scale; none through mean and r",
 		},
 		{
 			Name: "RMSNormalization", Since: 23, need: 2, infer: like, expand: rmsNorm,

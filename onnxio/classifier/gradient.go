@@ -34,7 +34,8 @@ func (c *Model) grads(ctx context.Context, key string, scalar appender, x []floa
 	build := func() (*graph.Model, error) {
 		return c.withGradients([]string{marginName}, []string{c.Input().Name}, scalar)
 	}
-	out, err := c.run(ctx, key, build, x, []want{{name: marginName, size: 1}, {name: gradOf(0), size: c.Dim(), input: true}})
+	wants := []want{{name: marginName, size: 1}, {name: gradOf(0), size: c.Dim(), input: true}}
+	out, err := c.run(ctx, key, build, x, wants)
 	if err != nil {
 		return nil, nil, err
 	}

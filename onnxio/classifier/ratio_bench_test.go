@@ -95,9 +95,9 @@ func transformer(w weights, x string) string {
 	return w.dense(w.norm(w.Op("ReduceMean", []string{at, w.shape(1)}, graph.IntAttr("keepdims", 0)), d), d, 2)
 }
 
-// BenchmarkGradientRatio compares the margin's gradient by the inputs of 256 rows, and the loss's, with one forward run of
-// ONNX Runtime on the same rows, on one thread: medians of turns. A classifier runs fewer rows at once where they are wide,
-// forward as well: "µs/chosen-forward" is what it takes then.
+// BenchmarkGradientRatio compares the margin's gradient by the inputs of 256 rows, and the loss's, with one forward run
+// of ONNX Runtime on the same rows, on one thread: medians of turns. A classifier runs fewer rows at once where they
+// are wide, forward as well: chosen-forward is what it takes then.
 func BenchmarkGradientRatio(b *testing.B) {
 	mlp := "../../testdata/loans/model.onnx"
 	if shared := os.Getenv("CFQ_SHARED"); shared != "" {
