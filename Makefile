@@ -57,7 +57,7 @@ drift: tools ## check that generated files are what their generators make
 	$(BUILD)/tools/loansgen -check
 	$(BUILD)/tools/docgen -check
 
-results: build tools ## measure the tables of docs/results.md again: make results SHARED=DIR SECTION=default|methods|training|trained|robust|gap PYTHON=FILE
+results: build tools ## measure the tables of docs/results.md again: make results SHARED=DIR SECTION=default|training|trained|gap PYTHON=FILE
 	$(BUILD)/tools/results -shared $(SHARED) -section "$(SECTION)" -python "$(PYTHON)"
 
 demo: build ort ## quantize the example loan model and evaluate it

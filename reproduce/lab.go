@@ -267,7 +267,10 @@ func (l *Lab) actions(v Variant, network *step) *step {
 		args, from = append(args, "--calibration", calibration), append(from, calibration)
 	}
 	name := folder(slices.Concat(norm(v), v.Recourse, []string{fmt.Sprint(l.Sample)}))
-	args = append(args, "--margin", fmt.Sprint(Margin), "--json")
+	if !slices.Contains(v.Recourse, "--margin") {
+		args = append(args, "--margin", fmt.Sprint(Margin))
+	}
+	args = append(args, "--json")
 	return l.step(filepath.Join(filepath.Dir(network.file), name, actionsFile), []*step{network}, from, args)
 }
 

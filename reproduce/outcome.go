@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"cfq/eval"
 	"cfq/eval/report"
@@ -48,6 +49,13 @@ func (s *step) read() error {
 type evaluated eval.Result
 
 func (e *evaluated) of(metric, name string) float64 {
+	if worst, ok := strings.CutPrefix(metric, Worst); ok {
+		return slices.Max(e.groups(worst, name))
+	}
+	if spread, ok := strings.CutPrefix(metric, Spread); ok {
+		all := e.groups(spread, name)
+		return slices.Max(all) - slices.Min(all)
+	}
 	m, ok := eval.MetricBy(metric)
 	r := part((*eval.Result)(e), name)
 	if r == nil || !ok {
@@ -58,6 +66,22 @@ func (e *evaluated) of(metric, name string) float64 {
 		at = slices.Index(r.Settings.Margins, Margin)
 	}
 	return float64(m.Of(r, at).Value)
+}
+
+// groups are the values of a metric in groups that an attribute tells apart; NaN without any.
+func (e *evaluated) groups(metric, by string) []float64 {
+	var all []float64
+	for _, grouping := range e.Groups {
+		for _, g := range grouping.Groups {
+			if grouping.By == by && !g.Small {
+				all = append(all, (*evaluated)(g.Result).of(metric, ""))
+			}
+		}
+	}
+	if all == nil {
+		return []float64{math.NaN()}
+	}
+	return all
 }
 
 // part is the result of a group or a condition of r; r when the name is "", nil when there is no such part.

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"gonum.org/v1/gonum/stat"
+
+	"cfq/internal/message"
 )
 
 // of is the value of a metric on the network of a seed; NaN when it is not known.
@@ -57,7 +59,10 @@ func spread(format string, mean, sd float64) string {
 // Page is a table as Markdown: what holds, the numbers, and what they were measured by.
 func Page(t *Table, rows []Measured, l *Lab) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n%s\n", t.Title, t.claims(rows))
+	fmt.Fprintf(&b, "# %s\n", t.Title)
+	if claims := t.claims(rows); claims != "" {
+		fmt.Fprintf(&b, "\n%s\n", claims)
+	}
 	b.WriteString("\n| data | method |")
 	for _, c := range t.Columns {
 		fmt.Fprintf(&b, " %s |", c.Head)
@@ -87,10 +92,13 @@ func Page(t *Table, rows []Measured, l *Lab) string {
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "\nMean ± standard deviation over %d networks that differ in their seed; columns headed paper are "+
-		"what the paper reports (%s). At most %d people that the original refuses are evaluated of each network, at a "+
-		"required margin of %g logits; `cfq explain METRIC` defines the columns. Made by cfq %s.\n",
-		l.Seeds, t.Labels, l.Sample, Margin, l.Version)
+	paper := ""
+	if t.Labels != "" {
+		paper = fmt.Sprintf("; columns headed paper are what the paper reports (%s)", t.Labels)
+	}
+	fmt.Fprintf(&b, "\nMean ± standard deviation over %s that differ in their seed%s. At most %d people that the "+
+		"original refuses are evaluated of each network, at a required margin of %g logits; `cfq explain METRIC` defines "+
+		"the columns. Made by cfq %s.\n", message.Count(l.Seeds, "network"), paper, l.Sample, Margin, l.Version)
 	if t.Note != "" {
 		fmt.Fprintf(&b, "\n%s\n", t.Note)
 	}

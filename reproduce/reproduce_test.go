@@ -30,7 +30,7 @@ func TestTables(t *testing.T) {
 		seen[table.Name] = true
 		paper := 0
 		for _, c := range table.Columns {
-			_, known := eval.MetricBy(c.Metric)
+			_, known := eval.MetricBy(strings.TrimPrefix(strings.TrimPrefix(c.Metric, Worst), Spread))
 			ofActions := []string{Seconds, Success, Cost, SuccessHere, SuccessAway, CostRatio, Time}
 			if !known && !slices.Contains(ofActions, c.Metric) {
 				t.Errorf("%s: unknown metric %q", table.Name, c.Metric)
@@ -254,6 +254,23 @@ func TestLab(t *testing.T) {
 	cancel()
 	if _, err := l.Measure(ctx, []Table{a}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// Of groups with few promises nothing is said.
+func TestWorstGroup(t *testing.T) {
+	group := func(name string, vd float64, small bool) eval.Group {
+		r := (*eval.Result)(measured([]Row{{}}, func(int, int) float64 { return vd })[0].Outcomes[0].(*evaluated))
+		return eval.Group{Name: name, Small: small, Result: r}
+	}
+	e := evaluated{Groups: []eval.Grouping{
+		{By: "age", Groups: []eval.Group{group("young", .9, false)}},
+		{By: "sex", Groups: []eval.Group{group("a", .1, false), group("b", .4, false), group("c", .8, true)}},
+	}}
+	for metric, want := range map[string]float64{Worst + "vd": .4, Spread + "vd": .3} {
+		if got := e.of(metric, "sex"); math.Abs(got-want) > 1e-9 || !math.IsNaN(e.of(metric, "height")) {
+			t.Errorf("%s: %v, want %v", metric, got, want)
+		}
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 // Table is a table of the paper: what is run for it, and what the paper reports.
 type Table struct {
 	Name   string // as the command calls it
-	Labels string // of the paper's tables
+	Labels string // of the paper's tables; "" for one of this project's own
 	Title  string
 	// Columns are measured for each row; Rows have the paper's numbers for those that it reports, in their order.
 	Columns []Column
@@ -19,13 +19,20 @@ type Table struct {
 // Column is a number that is measured for each row.
 type Column struct {
 	Head   string
-	Metric string // ID of eval.Metrics, at Margin; Seconds; or one of those of actions
+	Metric string // ID of eval.Metrics, at Margin, also behind Worst or Spread; Seconds; or one of those of actions
 	Format string // of fmt
 	Paper  bool   // the paper reports it
 }
 
 // Seconds stands for a metric: of the processor, that quantizing took.
 const Seconds = "seconds"
+
+// Before a metric: the largest value of the groups of people that Row.Part tells apart, and that less the smallest.
+// Groups of few promises do not count.
+const (
+	Worst  = "worst "
+	Spread = "spread "
+)
 
 // Metrics of actions, for rows of Variant.Recourse; those with a second word are of the actions of Row.Solver.
 const (

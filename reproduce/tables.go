@@ -9,9 +9,9 @@ import (
 // Tables are those of the paper that this package reproduces.
 func Tables() []Table {
 	return []Table{
-		mainResults(), trainingFree(), components(), ablations(), teacherNoise(), objectives(), otherBaselines(),
+		mainResults(), trainingFree(), components(), steps(), ablations(), teacherNoise(), objectives(), otherBaselines(),
 		robustTraining(),
-		backbones(), norms(), groups(), margins(), tightness(), shifts(), budgets(), costs(), robust(), gap(),
+		backbones(), norms(), groups(), worstGroup(), margins(), tightness(), shifts(), budgets(), costs(), robust(), gap(),
 	}
 }
 
@@ -213,6 +213,32 @@ func components() Table {
 			quantized(both, sd(.855, .002, .074, .009, .101, .018, .826, .019), by("cf-ptq-paper")),
 		},
 	}
+}
+
+func steps() Table {
+	t := Table{
+		Name: "steps", Title: "What cf-ptq is made of",
+		Columns: []Column{
+			{"accuracy", "accuracy_quant", "%.3f", false},
+			{"VD", "vd", "%.3f", false},
+			{"RVD", "rvd", "%.3f", false},
+			{"margin error, rms", "margin_error.rms", "%.3f", false},
+			{"bytes", "bytes", "%.0f", false},
+		},
+	}
+	of := func(name string, more ...string) {
+		t.Rows = append(t.Rows, quantized(name, nil, by("cf-ptq", more...)))
+	}
+	of("nearest rounding, one bit width a layer", "--rounding", "nearest", "--bit-widths", "per-layer", "--refine", "0")
+	of("+ GPTQ rounding", "--bit-widths", "per-layer", "--refine", "0")
+	of("+ bit widths of rows", "--refine", "0")
+	of("+ refinement: " + oursPTQ)
+	of("calibrated on factual rows alone", "--calibrate-on", "factual")
+	of("rows and points weighted by inverse margin", "--calibrate-on", "weighted")
+	of("AdaRound", "--rounding", "adaround")
+	of("ranges by logits", "--weight-range", "logits", "--act-range", "logits")
+	of("cross-layer equalization", "--cross-layer-equalization")
+	return t
 }
 
 func ablations() Table {

@@ -48,11 +48,10 @@ func main() {
 // run replaces the tables of a section, or of all if only is "".
 func run(ctx context.Context, only string, o settings) error {
 	sections := map[string]func(context.Context, io.Writer, settings) error{
-		"methods": methods, "training": training, "trained": trained, "robust": robust, "gap": gap,
-		"default": defaultMode,
+		"training": training, "trained": trained, "gap": gap, "default": defaultMode,
 	}
 	if only != "" && sections[only] == nil {
-		return fmt.Errorf("unknown section %q: want default, methods, training, trained, robust or gap", only)
+		return fmt.Errorf("unknown section %q: want default, training, trained or gap", only)
 	}
 	for name, tables := range sections {
 		if only != "" && name != only {

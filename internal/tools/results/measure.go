@@ -19,6 +19,12 @@ import (
 	"cfq/recourse"
 )
 
+// variant is a row of the tables.
+type variant struct {
+	label string
+	o     ptq.Options
+}
+
 // measured is a quantized file and how it differs from the original. The margins are eval's own: 0, 0.1, 0.25, 0.5.
 type measured struct {
 	*ptq.Result

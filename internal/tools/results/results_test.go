@@ -1,12 +1,10 @@
 package main
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"cfq/eval"
 	"cfq/ptq"
 )
 
@@ -14,7 +12,7 @@ import (
 // have the same name or are the same.
 func TestVariants(t *testing.T) {
 	for _, vs := range [][]variant{
-		append(variants(), steps()...), append(trainings(2, 2.5, 3, 4), otherTrainings()...),
+		append(trainings(2, 2.5, 3, 4), otherTrainings()...),
 	} {
 		labels := map[string]bool{}
 		for _, v := range vs {
@@ -26,17 +24,6 @@ func TestVariants(t *testing.T) {
 			}
 			labels[v.label] = true
 		}
-	}
-}
-
-// The rows that the table of the paper quotes are measured.
-func TestQuotedRows(t *testing.T) {
-	var rows []*row
-	for _, v := range variants() {
-		rows = append(rows, &row{label: v.label, values: []measured{{eval: &eval.Result{Margins: make([]eval.AtMargin, 2)}}}})
-	}
-	if err := writePaper(io.Discard, rows); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -44,29 +44,11 @@ type column struct {
 	value  func(m measured) eval.Float
 }
 
-func columns() []column {
-	return []column{
-		{"stored bits", "%.2f", func(m measured) eval.Float { return eval.Float(m.Stored) }},
-		{"bytes", "%.0f", func(m measured) eval.Float { return eval.Float(m.Bytes) }},
-		{"accuracy", "%+.4f", func(m measured) eval.Float { return accuracy(m) - accuracyFull(m) }},
-		{"VD(0.1)", "%.4f", vd},
-		{"RVD(0.1)", "%.4f", rvd},
-		{"PGD-first", "%.3f", first},
-		{"rms", "%.3f", func(m measured) eval.Float { return m.eval.Margins[0].MarginError.RMS.Value }},
-		{"tau01", "%.3f", func(m measured) eval.Float { return m.eval.Tau01.Value }},
-		{"CRG sums", "%+.4f", func(m measured) eval.Float { return m.eval.Margins[1].CRG.RatioOfSums.Value }},
-	}
-}
-
 // The values that several tables show; vd and rvd at margin 0.1.
 func accuracyFull(m measured) eval.Float { return m.eval.Decisions.AccuracyFull.Value }
 func accuracy(m measured) eval.Float     { return m.eval.Decisions.AccuracyQuant.Value }
-func first(m measured) eval.Float        { return m.eval.First.VD.Value }
 func vd(m measured) eval.Float           { return m.eval.Margins[1].VD.Value }
 func rvd(m measured) eval.Float          { return m.eval.Margins[1].RVD.Value }
-
-// writeTable writes one table under its title, in the columns of most.
-func writeTable(w io.Writer, title string, rows []*row) { writeColumns(w, title, rows, columns()) }
 
 // writeColumns writes one table under its title.
 func writeColumns(w io.Writer, title string, rows []*row, columns []column) {
