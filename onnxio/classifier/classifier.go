@@ -223,17 +223,25 @@ func (c *Model) run(ctx context.Context, key string, build builder, x []float32,
 	for i, w := range wants {
 		out[i] = make([]float32, n*w.size)
 	}
+	one := func(ctx context.Context, from int) error {
+		to, part := min(from+c.o.Batch, n), make([][]float32, len(wants))
+		for i, w := range wants {
+			part[i] = out[i][from*w.size : to*w.size]
+		}
+		return c.runBatch(ctx, s, x[from*c.Dim():to*c.Dim()], wants, part)
+	}
+	if c.o.Workers == 1 { // on one core, whose cache holds what the next batch reads
+		for from := 0; from < n; from += c.o.Batch {
+			if err := one(ctx, from); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(c.o.Workers)
 	for from := 0; from < n; from += c.o.Batch {
-		to := min(from+c.o.Batch, n)
-		group.Go(func() error {
-			part := make([][]float32, len(wants))
-			for i, w := range wants {
-				part[i] = out[i][from*w.size : to*w.size]
-			}
-			return c.runBatch(ctx, s, x[from*c.Dim():to*c.Dim()], wants, part)
-		})
+		group.Go(func() error { return one(ctx, from) })
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
