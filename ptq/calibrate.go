@@ -178,7 +178,7 @@ func (c *calibrated) fitInput(ctx context.Context) (warnings []string, err error
 	if first.Fixed != "" || first.Conv != nil || first.Positions > 1 || !c.integer[0] || c.o.Input == InputFloat {
 		return nil, nil // what lies behind a layer in float is no input any more
 	}
-	raw := first.Input == c.canonical.Graph.DataInputs()[0].Name
+	raw := c.isInput(first.Input)
 	x, values := c.cal.X, inputDomain(c.task)
 	if c.all.N > c.people.N {
 		x = append(slices.Clip(x), c.all.X...)
@@ -221,6 +221,15 @@ func (c *calibrated) fitInput(ctx context.Context) (warnings []string, err error
 			"mistake in the data?", inputNames(c.task)[j]))
 	}
 	return warnings, nil
+}
+
+// isInput reports whether a value is the model's input, perhaps in another shape.
+func (c *calibrated) isInput(value string) bool {
+	producers := c.canonical.Graph.Producers()
+	for n := producers[value]; n != nil && quant.Reshapes(n); n = producers[value] {
+		value = n.Input(0)
+	}
+	return value == c.canonical.Graph.DataInputs()[0].Name
 }
 
 // gridError is the root mean square margin error that the grid of the input alone makes on rows.

@@ -84,7 +84,8 @@ func number(front *onnxio.Front, f *task.Feature, at int) {
 }
 
 // inputDomain returns the values that the input grid must cover whether the data show
-// them or not: those that the values of categories have, the least and the largest level of ordinal ones.
+// them or not: those that the values of categories have, the least and the largest level of ordinal ones, and the
+// bounds of pixels.
 func inputDomain(t *task.Task) [][]float32 {
 	out := make([][]float32, 0, t.ModelDim())
 	for i := range t.Features {
@@ -101,6 +102,9 @@ func inputDomain(t *task.Task) [][]float32 {
 				out = append(out, []float32{0, 1})
 			case f.Kind == task.Ordinal && len(f.Levels) > 0 && f.Log == nil && f.Spread == 0 && f.Clip == nil:
 				out = append(out, []float32{f.ToInput(f.Levels[0]), f.ToInput(f.Levels[len(f.Levels)-1])})
+			case t.IsPixel(f) && f.Bounds[1]-f.Bounds[0] <= 255: // one that is always black may be painted, in any shade
+				lo, hi := f.Bounds[0], f.Bounds[1]
+				out = append(out, []float32{f.ToInput(lo), f.ToInput(min(lo+1, hi)), f.ToInput(hi)})
 			default:
 				out = append(out, nil)
 			}

@@ -131,7 +131,7 @@ func (c *calibrated) drawPoints(ctx context.Context, from qat.Population, n int,
 		return p, err
 	}
 	x := append(from.Draw(rng, people), p.X...)
-	if in := c.grid.input; in != nil && in.Value == c.canonical.Graph.DataInputs()[0].Name && !c.task.Made() {
+	if in := c.grid.input; in != nil && c.isInput(in.Value) && !c.task.Made() {
 		set := calib.FactualSet(x, from.Dim)
 		set.Clip(in) // what the quantized model cannot read says nothing
 		x = set.X

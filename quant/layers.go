@@ -319,7 +319,16 @@ func (f *finder) sources(layers []LayerInfo) {
 // Moves reports whether every number of n's output is one of its first input.
 func Moves(n *graph.Node) bool {
 	switch n.Op {
-	case "MaxPool", "GlobalMaxPool", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity":
+	case "MaxPool", "GlobalMaxPool", "Transpose":
+		return n.Standard() && len(n.Outputs) == 1
+	}
+	return Reshapes(n)
+}
+
+// Reshapes reports whether n's output has the numbers of its first input, in their order.
+func Reshapes(n *graph.Node) bool {
+	switch n.Op {
+	case "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Identity":
 		return n.Standard() && len(n.Outputs) == 1
 	}
 	return false

@@ -141,6 +141,9 @@ func (t *Task) Columns() []Column {
 	return all
 }
 
+// IsPixel reports whether a feature is a pixel of an image.
+func (t *Task) IsPixel(f *Feature) bool { return t.imageOf(f) != nil }
+
 // imageOf returns the image that a feature is a pixel of, nil when it is none.
 func (t *Task) imageOf(f *Feature) *Feature {
 	for i := range t.Images {
