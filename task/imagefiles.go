@@ -133,12 +133,12 @@ func newIDXRows(f *os.File, names []string) (*idxRows, error) {
 		return nil, errors.New("this IDX file holds single numbers, the labels perhaps; name the file of the images")
 	}
 	x := &idxRows{names: names[:1], images: images}
-	folder, name := filepath.Split(f.Name())
-	beside := strings.NewReplacer("images", "labels", "idx3", "idx1", "idx4", "idx1").Replace(name)
-	if beside == name {
+	path := labelsOf(f.Name())
+	if path == "" {
 		return x, nil
 	}
-	labels, err := os.ReadFile(folder + beside)
+	beside := filepath.Base(path)
+	labels, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return x, nil
 	}
@@ -154,6 +154,33 @@ func newIDXRows(f *os.File, names []string) (*idxRows, error) {
 	}
 	x.names = names
 	return x, nil
+}
+
+// labelsOf is where the labels of an IDX file of images are; "" where its name does not tell.
+func labelsOf(path string) string {
+	folder, name := filepath.Split(path)
+	beside := strings.NewReplacer("images", "labels", "idx3", "idx1", "idx4", "idx1").Replace(name)
+	if beside == name {
+		return ""
+	}
+	return folder + beside
+}
+
+// Beside returns the file of labels that belongs to an IDX file of images; "" of other files, and where there is none.
+func Beside(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close() //nolint:errcheck // read only
+	if is, err := isIDX(f); err != nil || !is {
+		return ""
+	}
+	labels := labelsOf(path)
+	if _, err := os.Stat(labels); err != nil {
+		return ""
+	}
+	return labels
 }
 
 // Names returns the columns of the image and, if there are labels, of these.

@@ -287,7 +287,8 @@ func recipe(m *graph.Model) (r map[string]string) {
 	return r
 }
 
-// fileHash returns the size of a file and its SHA-256 in hexadecimal.
+// fileHash returns the size of a file and its SHA-256 in hexadecimal. Images in a folder, and labels in a file of their
+// own, count.
 func fileHash(path string) (size int64, sum string, err error) {
 	h := sha256.New()
 	if files, err := task.ImagesIn(path); err == nil { // a folder of images
@@ -301,13 +302,26 @@ func fileHash(path string) (size int64, sum string, err error) {
 		}
 		return size, hex.EncodeToString(h.Sum(nil)), nil
 	}
+	for _, file := range []string{path, task.Beside(path)} {
+		if file == "" {
+			continue
+		}
+		n, err := hashInto(h, file)
+		if err != nil {
+			return 0, "", err
+		}
+		size += n
+	}
+	return size, hex.EncodeToString(h.Sum(nil)), nil
+}
+
+func hashInto(h io.Writer, path string) (int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return 0, "", err
+		return 0, err
 	}
 	defer f.Close() //nolint:errcheck // read only
-	size, err = io.Copy(h, f)
-	return size, hex.EncodeToString(h.Sum(nil)), err
+	return io.Copy(h, f)
 }
 
 // writeJSON writes v indented, with a trailing newline.
