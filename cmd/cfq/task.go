@@ -70,7 +70,8 @@ gate look for it.
 
 check reports open questions, rows that cannot be read, values out of bounds and
 constraints that people of the data break. It rejects a model that decides worse than
-the more frequent outcome alone. Warnings do not change the exit code.`,
+the more frequent outcome alone, or if one is rare, less than 60 % of both. Warnings do
+not change the exit code.`,
 		examples: []string{
 			"cfq task init -d train.csv --encoding encoding.json --label income --favourable '>50K' -o task.yaml",
 			"cfq task init -d train.csv --from task.yaml -o task.yaml --overwrite",

@@ -204,6 +204,19 @@ func TestCheckJudgesTheModel(t *testing.T) {
 			t.Errorf("%s: %+v, want %q", c.name, r.Findings, c.want)
 		}
 	}
+	// Of 20 people 3 are good. A model that finds 2 of them and takes 3 others for good is wrong of 4.
+	rare := strings.Replace(twenty(), ",good\n", ",bad\n", 7)
+	scores := slices.Repeat([]float32{-1}, 20)
+	for _, i := range []int{0, 1, 2, 18, 19} {
+		scores[i] = 1
+	}
+	if r := check(t, text, rare, scores); r.Problems() > 0 || r.Score.Accuracy != 0.8 || r.Score.Majority != 0.85 {
+		t.Errorf("a rare outcome: %+v, %+v", r.Findings, r.Score)
+	}
+	scores[18], scores[19] = -1, -1
+	if r := check(t, text, rare, scores); r.Problems() != 1 {
+		t.Errorf("a rare outcome that is never found: %+v", r.Findings)
+	}
 	// Without outcomes a model cannot be judged, and Check says that.
 	r := check(t, strings.Replace(text, "label: label", "label: lable", 1), twenty(), margins(1, -1))
 	if at := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.About == "model" }); at < 0 ||
