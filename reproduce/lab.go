@@ -431,10 +431,13 @@ func (l *Lab) sum(path string) (string, error) {
 		return sum, nil
 	}
 	sum, err := sumOf(path)
+	if err != nil {
+		return "", err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sums[path] = sum
-	return sum, err
+	return sum, nil
 }
 
 func sumOf(path string) (string, error) {
@@ -459,10 +462,21 @@ func (l *Lab) shown(s *step) string {
 	return strings.Join(args, " ")
 }
 
-// short is an argument without the folders of data and results, so that these can be moved.
+// short is an argument without the folder of data or of results in which its file is, so that these can be moved. One
+// may be in the other: the inner one counts.
 func (l *Lab) short(arg string) string {
-	for _, dir := range []string{l.Out, l.Data} {
-		arg = strings.ReplaceAll(arg, filepath.Clean(dir)+string(filepath.Separator), "")
+	kind := ""
+	for _, before := range []string{"!", "json:"} {
+		if strings.HasPrefix(arg, before) {
+			kind, arg = before, arg[len(before):]
+		}
 	}
-	return arg
+	short := arg
+	for _, dir := range []string{l.Out, l.Data} {
+		inside, ok := strings.CutPrefix(arg, filepath.Clean(dir)+string(filepath.Separator))
+		if ok && len(inside) < len(short) {
+			short = inside
+		}
+	}
+	return kind + short
 }

@@ -315,3 +315,22 @@ func TestTaskOf(t *testing.T) {
 		}
 	}
 }
+
+// Files are called as in their folder, wherever that is and whatever its name is part of.
+func TestShort(t *testing.T) {
+	for _, c := range [][4]string{
+		{"data", "a", "data/adult/adult.data", "adult/adult.data"},
+		{"data", "a", "a/adult/task.yaml", "adult/task.yaml"},
+		{"data", "a", "!a/german/test-rows.json", "!german/test-rows.json"},
+		{"data", "a", "json:a/adult/eval.json", "json:adult/eval.json"},
+		{"data", "data/out", "data/out/adult/task.yaml", "adult/task.yaml"},
+		{"out/data/", "out", "out/data/adult.data", "adult.data"},
+		{".", "out", "adult/adult.data", "adult/adult.data"},
+		{"/a b", "/o", "/a b/adult.data", "adult.data"},
+		{"data", "a", "mlp:64,32", "mlp:64,32"},
+	} {
+		if got := (&Lab{Data: c[0], Out: c[1]}).short(c[2]); got != c[3] {
+			t.Errorf("data %s, out %s: %s is %s, want %s", c[0], c[1], c[2], got, c[3])
+		}
+	}
+}

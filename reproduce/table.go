@@ -75,7 +75,7 @@ type Number struct{ Mean, SD float64 }
 // Claim is a statement of the paper on two methods, which is checked wherever a table has both: on each data set and in
 // each part, the networks of each seed paired.
 type Claim struct {
-	Says         string // about Lower and Higher
+	Says         string // about Lower and Upper
 	Metric       string
 	Lower, Upper string // names of rows: the metric of Lower is below that of Upper
 }
