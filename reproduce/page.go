@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"gonum.org/v1/gonum/stat"
-
-	"cfq/internal/message"
 )
 
 // of is the value of a metric on the network of a seed; NaN when it is not known.
@@ -93,16 +91,26 @@ func Page(t *Table, rows []Measured, l *Lab) string {
 		b.WriteString("\n")
 	}
 	paper := ""
-	if t.Labels != "" {
+	if slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Paper }) {
 		paper = fmt.Sprintf("; columns headed paper are what the paper reports (%s)", t.Labels)
 	}
-	fmt.Fprintf(&b, "\nMean ± standard deviation over %s that differ in their seed%s. At most %d people that the "+
-		"original refuses are evaluated of each network, at a required margin of %g logits; `cfq explain METRIC` defines "+
-		"the columns. Made by cfq %s.\n", message.Count(l.Seeds, "network"), paper, l.Sample, Margin, l.Version)
+	fmt.Fprintf(&b, "\n%s%s. %s, at a required margin of %g logits; `cfq explain METRIC` defines the columns. Made by "+
+		"cfq %s.\n", networks(l.Seeds), paper, t.people(l.Sample), Margin, l.Version)
+	if len(t.Claims) > 0 {
+		fmt.Fprintf(&b, "\nA claim is tested on the differences between its two rows, network by network: it holds, or does "+
+			"not hold, where a one-sided t test at %g %% shows that, and is not shown elsewhere. Tests are not corrected for "+
+			"their number. In brackets: mean ± standard deviation of the differences, negative where they agree with the "+
+			"claim.\n", 100*confidence)
+	}
+	if slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Metric == "rvd" }) {
+		b.WriteString("\nRead VD and RVD together: a model that approves too many people breaks few of the original's " +
+			"promises, but the original would keep few of its own.\n")
+	}
 	if t.Note != "" {
 		fmt.Fprintf(&b, "\n%s\n", t.Note)
 	}
-	b.WriteString("\nThe commands of the first network, in the folder of the results:\n\n```sh\n")
+	b.WriteString("\nThe commands of the first network. Files of data sets are in the data folder, all others in that " +
+		"of the results:\n\n```sh\n")
 	var once []string
 	for i := range rows {
 		if c := rows[i].Command; !slices.Contains(once, c) {
@@ -111,6 +119,26 @@ func Page(t *Table, rows []Measured, l *Lab) string {
 	}
 	fmt.Fprintf(&b, "%s\n```\n", strings.Join(once, "\n"))
 	return b.String()
+}
+
+// networks says what numbers are of.
+func networks(n int) string {
+	if n == 1 {
+		return "Numbers of one network"
+	}
+	return fmt.Sprintf("Mean ± standard deviation over %d networks that differ in their seed", n)
+}
+
+// people says who is evaluated, 0 = all. Actions are looked for among rows that are drawn before any network sees them.
+func (t *Table) people(sample int) string {
+	drawn := slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Variant.Recourse != nil })
+	switch {
+	case sample == 0:
+		return "All people in the test rows that the original refuses are evaluated"
+	case drawn:
+		return fmt.Sprintf("People that the original refuses, of %d test rows, are evaluated", sample)
+	}
+	return fmt.Sprintf("At most %d people that the original refuses are evaluated of each network", sample)
 }
 
 func (n Number) text(format string) string {

@@ -129,15 +129,31 @@ func TestPage(t *testing.T) {
 		"# A table\n\n**The paper: a breaks fewer promises than b. Here that is not shown on Adult, noise:1 (-1.000, one ",
 		"| Adult, noise:1 | a | +0.01 ± 0.01 | +0.10 ± 0.01 | 1.5 ± 0.7 |\n",
 		"| Adult, noise:1 | b | +1.00 (1 of 2) |  | 1.0 (1 of 2) |\n",
-		"At most 7 people", "cfq v1", "```sh\ncfq quantize x\n",
+		"Mean ± standard deviation over 2 networks",
+		"At most 7 people", "cfq v1", "one-sided t test at 95 % shows that", "```sh\ncfq quantize x\n",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in\n%s", want, page)
 		}
 	}
+	for i := range rows {
+		rows[i].Outcomes = rows[i].Outcomes[:1]
+	}
+	table.Columns[0].Paper = false
+	if one := Page(&table, rows, &Lab{Seeds: 1}); strings.Contains(one, "headed paper") ||
+		!strings.Contains(one, "\nNumbers of one network. ") ||
+		!strings.Contains(one, "All people in the test rows that") {
+		t.Error(one)
+	}
+	table.Columns[0].Paper = true
+	rows[0].Outcomes, rows[1].Outcomes = rows[0].Outcomes[:2], append(rows[1].Outcomes, nil)
 	text, err := json.Marshal(NewReport(&table, rows, &Lab{Seeds: 2}))
 	if err != nil || !strings.Contains(string(text), `"vd":[1,null]`) {
 		t.Errorf("%s, %v", text, err)
+	}
+	c := components()
+	if all := Page(&c, nil, &Lab{}); !strings.Contains(all, "VD and RVD together") || strings.Contains(page, "RVD") {
+		t.Error(all)
 	}
 }
 

@@ -266,7 +266,9 @@ func robust() Table {
 			{"so does the standard solver on a more faithful model", SuccessAway, standard, faithfulOne},
 		},
 		Note: "A deployment is a file of its own: calibrated on rows drawn with replacement, with scales off by up to 2 % " +
-			"and weights rounded stochastically. Success is a share of the people who have an action under the original.",
+			"and weights rounded stochastically. Success is a share of the people who have an action under the original, of " +
+			"at most 500 that are refused. The paper's rows of German are not measured: its one file has no rows apart for " +
+			"calibration.",
 	}
 	of := func(name, solver string, paper []Number, recourse ...string) {
 		t.Rows = append(t.Rows, Row{Name: name, Solver: solver, Paper: paper, Variant: Variant{

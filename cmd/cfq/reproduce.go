@@ -198,11 +198,21 @@ func again(ctx context.Context, program, lib string, args []string, stdout io.Wr
 	var stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		line := strings.TrimSpace(stderr.String())
-		if at := strings.LastIndex(line, "cfq: error: "); at >= 0 {
-			line = line[at+len("cfq: error: "):]
-		}
-		return 0, fmt.Errorf("cfq %s: %w: %s", strings.Join(args, " "), err, line)
+		return 0, fmt.Errorf("cfq %s: %w: %s", strings.Join(args, " "), err, errorLines(stderr.String()))
 	}
 	return (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), nil
+}
+
+// errorLines are what a command wrote of its error, of which each line begins alike; all that it wrote if none does.
+func errorLines(stderr string) string {
+	var lines []string
+	for line := range strings.Lines(stderr) {
+		if text, ok := strings.CutPrefix(line, "cfq: error: "); ok {
+			lines = append(lines, strings.TrimRight(text, "\n"))
+		}
+	}
+	if lines == nil {
+		return strings.TrimSpace(stderr)
+	}
+	return strings.Join(lines, "\n")
 }
