@@ -62,7 +62,7 @@ func with(row []float32, at int, v float64) []float32 {
 
 // rows runs a session on rows, as many at once as the model takes.
 func (p *imputation) rows(ctx context.Context, s *ort.Session, x [][]float32,
-	feed func(x []float32) ([]*graph.Tensor, error), each func(from, rows, batch int, out []*graph.Tensor),
+	feed func(x []float32) ([]*graph.Tensor, error), each func(rows, batch int, out []*graph.Tensor),
 ) error {
 	const most = 256
 	for from := 0; from < len(x); {
@@ -83,7 +83,7 @@ func (p *imputation) rows(ctx context.Context, s *ort.Session, x [][]float32,
 		if err != nil {
 			return fmt.Errorf("the model does not run with a number that is not known: %w", err)
 		}
-		each(from, n, batch, out)
+		each(n, batch, out)
 		from += n
 	}
 	return nil
@@ -93,30 +93,39 @@ func (p *imputation) own(x []float32) ([]*graph.Tensor, error) {
 	return []*graph.Tensor{p.m.Feed(x)}, nil
 }
 
-// known leaves the inputs whose NaN does not reach the logits.
-func (p *imputation) known(ctx context.Context) error {
+// logits opens the model for its logits, which do not saturate as probabilities do.
+func (p *imputation) logits() (*ort.Session, error) {
 	g := p.m.graph.Clone()
 	g.Graph.Outputs = []graph.Value{{Name: p.m.logits}}
 	s, err := ort.Open(g, p.m.engine)
 	if err != nil {
-		return fmt.Errorf("the model does not load: %w", err)
+		return nil, fmt.Errorf("the model does not load: %w", err)
+	}
+	return s, nil
+}
+
+// known leaves the inputs whose NaN does not reach the logits.
+func (p *imputation) known(ctx context.Context) error {
+	s, err := p.logits()
+	if err != nil {
+		return err
 	}
 	defer s.Close() //nolint:errcheck // nothing was written
-	var x [][]float32
-	for _, at := range p.at {
-		x = append(x, with(p.base, at, math.NaN()))
-	}
 	var left []int
-	err = p.rows(ctx, s, x, p.own, func(from, rows, batch int, out []*graph.Tensor) {
-		v, err := out[0].Numbers()
-		for i := range rows {
-			if n := len(v) / batch; err == nil && !slices.ContainsFunc(v[i*n:(i+1)*n], math.IsNaN) {
-				left = append(left, p.at[from+i])
+	for _, at := range p.at { // one by one: the model may refuse it, as an index for example
+		x := [][]float32{with(p.base, at, math.NaN())}
+		err := p.rows(ctx, s, x, p.own, func(_, batch int, out []*graph.Tensor) {
+			v, err := out[0].Numbers()
+			if err == nil && !slices.ContainsFunc(v[:len(v)/batch], math.IsNaN) {
+				left = append(left, at)
 			}
+		})
+		if err != nil && ctx.Err() != nil {
+			return err
 		}
-	})
+	}
 	p.at = left
-	return err
+	return nil
 }
 
 // find looks for a value of the graph that is a straight line of an input, and a number where that is NaN.
@@ -134,7 +143,7 @@ func (p *imputation) find(ctx context.Context) error {
 		}
 		made := map[string][][]float64{}
 		var names []string
-		err := p.rows(ctx, s, x, p.own, func(_, rows, batch int, out []*graph.Tensor) {
+		err := p.rows(ctx, s, x, p.own, func(rows, batch int, out []*graph.Tensor) {
 			for _, t := range out {
 				v, err := t.Numbers()
 				if err != nil || len(t.Dims) == 0 || t.Dims[0] != int64(batch) || len(v) == 0 {
@@ -149,7 +158,10 @@ func (p *imputation) find(ctx context.Context) error {
 			}
 		})
 		if err != nil {
-			return err
+			if ctx.Err() != nil {
+				return err
+			}
+			continue // it refuses a number
 		}
 		for _, name := range names {
 			if v := straight(tries, made[name]); !math.IsNaN(v) {
@@ -197,39 +209,59 @@ func (p *imputation) confirm(ctx context.Context) error {
 		return fmt.Errorf("the model does not load: %w", err)
 	}
 	defer s.Close() //nolint:errcheck // nothing was written
+	logits, err := p.logits()
+	if err != nil {
+		return err
+	}
+	defer logits.Close() //nolint:errcheck // nothing was written
 	for _, at := range p.at {
 		if math.IsNaN(p.found[at]) {
 			continue
 		}
-		same := true
-		for _, scale := range []float64{0, 1, 2} { // of the imputed numbers, which are such as the model knows
-			row := slices.Clone(p.base)
-			for _, k := range p.at {
-				if v := scale * p.found[k]; !math.IsNaN(v) {
-					row[k] = float32(v)
-				}
-			}
-			var outs [2][]float64
-			for k, v := range []float64{math.NaN(), p.found[at]} {
-				err := p.rows(ctx, s, [][]float32{with(row, at, v)}, p.m.FileFeed, func(_, _, _ int, out []*graph.Tensor) {
-					for _, t := range out {
-						numbers, err := t.Numbers()
-						if err == nil {
-							outs[k] = append(outs[k], numbers...)
-						}
-					}
-				})
-				if err != nil {
-					return err
-				}
-			}
-			same = same && len(outs[0]) > 0 && slices.EqualFunc(outs[0], outs[1], func(a, b float64) bool {
-				return math.Abs(a-b) <= 1e-4*(1+math.Abs(b))
-			})
+		same, err := p.same(ctx, s, p.m.FileFeed, at)
+		if err == nil && same {
+			same, err = p.same(ctx, logits, p.own, at)
+		}
+		if err != nil {
+			return err
 		}
 		if !same {
 			p.found[at] = math.NaN()
 		}
 	}
 	return nil
+}
+
+// same says whether a session gives with the number that was found for an input what it gives with NaN.
+func (p *imputation) same(
+	ctx context.Context, s *ort.Session, feed func(x []float32) ([]*graph.Tensor, error), at int,
+) (bool, error) {
+	for _, scale := range []float64{0, 1, 2} { // of the imputed numbers, which are such as the model knows
+		row := slices.Clone(p.base)
+		for _, k := range p.at {
+			if v := scale * p.found[k]; !math.IsNaN(v) {
+				row[k] = float32(v)
+			}
+		}
+		var outs [2][]float64
+		for k, v := range []float64{math.NaN(), p.found[at]} {
+			err := p.rows(ctx, s, [][]float32{with(row, at, v)}, feed, func(_, _ int, out []*graph.Tensor) {
+				for _, t := range out {
+					numbers, err := t.Numbers()
+					if err == nil {
+						outs[k] = append(outs[k], numbers...)
+					}
+				}
+			})
+			if err != nil && ctx.Err() != nil {
+				return false, err
+			}
+		}
+		if len(outs[0]) == 0 || !slices.EqualFunc(outs[0], outs[1], func(a, b float64) bool {
+			return math.Abs(a-b) <= 1e-4*(1+math.Abs(b))
+		}) {
+			return false, nil
+		}
+	}
+	return true, nil
 }

@@ -55,3 +55,23 @@ func TestImputed(t *testing.T) {
 		}
 	}
 }
+
+// TestImputedIndex: a model that looks a code up in a table refuses NaN, which says nothing about other inputs.
+func TestImputedIndex(t *testing.T) {
+	t.Parallel()
+	m := imputes()
+	b := graph.NewBuilder(m.Graph, "")
+	code := b.Op("Gather", []string{"x", b.Const(graph.FromInts("i", []int64{2}))}, graph.IntAttr("axis", 1))
+	code = b.Op("Cast", []string{code}, graph.IntAttr("to", int64(graph.Int64)))
+	table := b.Const(graph.FromFloats("table", []float32{1, 2, 3, -1, .5, 0}, 3, 2))
+	z := b.Op("Add", []string{m.Graph.Outputs[0].Name, b.Op("Gather", []string{table, code})})
+	m.Graph.Outputs[0].Name = z
+	opened, err := FromGraph(t.Context(), m, orttest.Need(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, err := opened.Imputed(t.Context())
+	if err != nil || have[0] != 42 || !math.IsNaN(have[2]) {
+		t.Errorf("%v, %v", have, err)
+	}
+}

@@ -141,7 +141,10 @@ func (o *ordering) losses(all []orders) ([]float64, error) {
 					sum += math.Abs(got[(i*len(o.at)+r)*o.s.Columns+c] - want)
 				}
 			}
-			out = append(out, sum/float64(len(o.at)))
+			if math.IsNaN(sum) {
+				sum = math.Inf(1) // no order for which the model gives no number
+			}
+			out = append(out, sum/float64(max(len(o.at), 1)))
 		}
 	}
 	return out, nil
