@@ -144,11 +144,13 @@ func (l *Lab) prepare(ctx context.Context, tables []Table) error {
 			if d := dataSet(v.Data); !slices.Contains(sets, d) {
 				sets = append(sets, d)
 			}
-			text, err := taskOf(v.Data, v.Norm)
-			if err != nil {
-				return err
+			for _, norm := range []string{"", v.Norm} { // networks are trained, and rows drawn, by the task as it is
+				text, err := taskOf(v.Data, norm)
+				if err != nil {
+					return err
+				}
+				written[l.task(v.Data, norm)] = text
 			}
-			written[l.task(v)] = text
 		}
 	}
 	if lines := missing(l.Data, sets); lines != nil {
@@ -169,14 +171,11 @@ func (l *Lab) prepare(ctx context.Context, tables []Table) error {
 
 // choose writes the test rows of a data set of one file, and those of which actions are looked for, if they are.
 func (l *Lab) choose(ctx context.Context, d DataSet, acts bool) error {
-	file := filepath.Join(l.Out, d.Name, "task.yaml")
-	text, err := taskOf(d.Name, "")
-	if err == nil {
-		err = put(file, text)
-	}
+	file := l.task(d.Name, "")
 	path, _ := d.file(l.Data, cmp.Or(d.Test, d.Train))
 	var rows []byte
-	if err == nil && d.Test == "" {
+	var err error
+	if d.Test == "" {
 		if rows, err = draw(ctx, path, file, nil, d.Rows); err == nil {
 			err = put(l.rows(d), rows)
 		}
@@ -200,12 +199,12 @@ func put(path string, text []byte) error {
 	return cli.Write(path, func(w io.Writer) error { _, err := w.Write(text); return err })
 }
 
-func (l *Lab) task(v Variant) string {
+func (l *Lab) task(data, norm string) string {
 	name := "task.yaml"
-	if v.Norm != "" {
-		name = "task-" + v.Norm + ".yaml"
+	if norm != "" {
+		name = "task-" + norm + ".yaml"
 	}
-	return filepath.Join(l.Out, v.Data, name)
+	return filepath.Join(l.Out, data, name)
 }
 
 func (l *Lab) rows(d DataSet) string { return filepath.Join(l.Out, d.Name, "test-rows.json") }
@@ -222,7 +221,7 @@ func (l *Lab) people(v Variant, train bool) (flags, from []string) {
 		name = d.Test
 	}
 	path, _ := d.file(l.Data, name)
-	flags, from = []string{"-d", path, "-t", l.task(v)}, []string{path, l.task(v)}
+	flags, from = []string{"-d", path, "-t", l.task(v.Data, v.Norm)}, []string{path, l.task(v.Data, v.Norm)}
 	if d.Test == "" {
 		rows := l.rows(d)
 		from = append(from, rows)
@@ -260,8 +259,9 @@ func (l *Lab) evaluation(v Variant, seed int) *step {
 func (l *Lab) actions(v Variant, network *step) *step {
 	d := dataSet(v.Data)
 	people, _ := d.file(l.Data, cmp.Or(d.Test, d.Train))
-	rows, from := l.sample(d), []string{people, l.task(v), l.sample(d)}
-	args := slices.Concat([]string{"recourse", network.file, "-d", people, "-t", l.task(v), "--rows", rows}, v.Recourse)
+	task, rows := l.task(v.Data, v.Norm), l.sample(d)
+	from := []string{people, task, rows}
+	args := slices.Concat([]string{"recourse", network.file, "-d", people, "-t", task, "--rows", rows}, v.Recourse)
 	if d.Test != "" && slices.Contains(v.Recourse, "--robust") {
 		calibration, _ := d.file(l.Data, d.Train)
 		args, from = append(args, "--calibration", calibration), append(from, calibration)
@@ -411,15 +411,7 @@ func remembered(file string) (m made, ok bool) {
 
 // same says whether a file that was made by old is what m would make.
 func (m *made) same(old made) bool {
-	if m.Version != old.Version || m.Command != old.Command || len(m.From) != len(old.From) {
-		return false
-	}
-	for path, sum := range m.From {
-		if old.From[path] != sum {
-			return false
-		}
-	}
-	return true
+	return m.Version == old.Version && m.Command == old.Command && maps.Equal(m.From, old.From)
 }
 
 // sum is the hash of a file that does not change any more.
@@ -441,13 +433,8 @@ func (l *Lab) sum(path string) (string, error) {
 }
 
 func sumOf(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close() //nolint:errcheck // it is only read
 	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	if _, err := cli.CopyFrom(h, path); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil

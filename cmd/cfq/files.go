@@ -306,22 +306,13 @@ func fileHash(path string) (size int64, sum string, err error) {
 		if file == "" {
 			continue
 		}
-		n, err := hashInto(h, file)
+		n, err := cli.CopyFrom(h, file)
 		if err != nil {
 			return 0, "", err
 		}
 		size += n
 	}
 	return size, hex.EncodeToString(h.Sum(nil)), nil
-}
-
-func hashInto(h io.Writer, path string) (int64, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close() //nolint:errcheck // read only
-	return io.Copy(h, f)
 }
 
 // writeJSON writes v indented, with a trailing newline.

@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -167,16 +165,11 @@ func programVersion(program string) (string, error) {
 	if v != "(devel)" {
 		return v, nil
 	}
-	f, err := os.Open(program)
+	_, sum, err := fileHash(program)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close() //nolint:errcheck // it is only read
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return v + " " + hex.EncodeToString(h.Sum(nil))[:12], nil
+	return v + " " + sum[:12], nil
 }
 
 // patience is how long a command that was interrupted may take to put things in order.
@@ -190,10 +183,10 @@ func again(ctx context.Context, program, lib string, args []string, stdout io.Wr
 	cmd.WaitDelay = patience
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return strings.HasPrefix(name, "CFQ_") && name != "CFQ_ORT_LIB" && name != "CFQ_CACHE_DIR"
+		return strings.HasPrefix(name, "CFQ_") && name != ort.LibEnv && name != "CFQ_CACHE_DIR"
 	})
 	if lib != "" {
-		cmd.Env = append(cmd.Env, "CFQ_ORT_LIB="+lib)
+		cmd.Env = append(cmd.Env, ort.LibEnv+"="+lib)
 	}
 	var stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = stdout, &stderr

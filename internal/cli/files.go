@@ -133,6 +133,16 @@ func sameFile(a, b string) bool {
 	return errX == nil && errY == nil && absA == absB
 }
 
+// CopyFrom writes the contents of a file to w, such as a hash, and returns how many bytes these are.
+func CopyFrom(w io.Writer, path string) (int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close() //nolint:errcheck // read only
+	return io.Copy(w, f)
+}
+
 // File is a file to be written.
 type File struct {
 	Path  string
