@@ -76,16 +76,11 @@ func Page(t *Table, rows []Measured, l *Lab) string {
 	for i := range rows {
 		r := &rows[i]
 		fmt.Fprintf(&b, "| %s | %s |", r.Where(), r.Name)
-		paper := r.Paper
-		for _, c := range t.Columns {
+		paper := t.paper(&r.Row)
+		for k, c := range t.Columns {
 			fmt.Fprintf(&b, " %s |", number(c.Format, r.values(c.Metric), len(r.Outcomes)))
 			if c.Paper {
-				b.WriteString(" ")
-				if len(paper) > 0 {
-					b.WriteString(paper[0].text(c.Format))
-					paper = paper[1:]
-				}
-				b.WriteString(" |")
+				fmt.Fprintf(&b, " %s |", paper[k].text(c.Format))
 			}
 		}
 		b.WriteString("\n")
@@ -141,8 +136,12 @@ func (t *Table) people(sample int) string {
 	return fmt.Sprintf("At most %d people that the original refuses are evaluated of each network", sample)
 }
 
-func (n Number) text(format string) string {
-	if math.IsNaN(n.SD) {
+// text is what the paper reports, nothing when that is nothing.
+func (n *Number) text(format string) string {
+	switch {
+	case n == nil:
+		return ""
+	case math.IsNaN(n.SD):
 		return fmt.Sprintf(format, n.Mean)
 	}
 	return spread(format, n.Mean, n.SD)

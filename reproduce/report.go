@@ -47,13 +47,13 @@ func NewReport(t *Table, rows []Measured, l *Lab) Report {
 			Data: m.Variant.Data, Part: m.Part, Method: m.Name, Command: m.Command,
 			Values: map[string][]eval.Float{}, Paper: map[string]eval.Float{},
 		}
-		paper := m.Paper
-		for _, c := range t.Columns {
+		paper := t.paper(&m.Row)
+		for k, c := range t.Columns {
 			for seed := range m.Outcomes {
 				row.Values[c.Metric] = append(row.Values[c.Metric], eval.Float(m.of(c.Metric, seed)))
 			}
-			if c.Paper && len(paper) > 0 {
-				row.Paper[c.Metric], paper = eval.Float(paper[0].Mean), paper[1:]
+			if paper[k] != nil {
+				row.Paper[c.Metric] = eval.Float(paper[k].Mean)
 			}
 		}
 		r.Rows = append(r.Rows, row)

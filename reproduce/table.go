@@ -80,6 +80,17 @@ type Claim struct {
 	Lower, Upper string // names of rows: the metric of Lower is below that of Upper
 }
 
+// paper returns what the paper reports of a row, by column; nil where it reports nothing.
+func (t *Table) paper(r *Row) []*Number {
+	numbers, left := make([]*Number, len(t.Columns)), r.Paper
+	for i, c := range t.Columns {
+		if c.Paper && len(left) > 0 {
+			numbers[i], left = &left[0], left[1:]
+		}
+	}
+	return numbers
+}
+
 // Find returns the table called name.
 func Find(name string) (Table, bool) {
 	for _, t := range Tables() {
