@@ -289,6 +289,37 @@ func (f *Feature) fromPNG(data []byte) ([]byte, error) {
 	return out, nil
 }
 
+// Draw returns the images of a row of inputs, as PNG files have them: each number is rounded to a byte.
+func (t *Task) Draw(x []float32) []image.Image {
+	var all []image.Image
+	for i := range t.Images {
+		f := &t.Images[i]
+		channels, rows, columns := f.Image.axes()
+		m := image.NewNRGBA(image.Rect(0, 0, columns, rows))
+		for k, p := range f.pixels() {
+			channel, row, column := f.Image.place(k)
+			v := uint8(math.Round(min(255, max(0, p.FromInput(x[p.Offset])))))
+			at := m.Pix[m.PixOffset(column, row):][:4]
+			switch {
+			case channels < 3 && channel == 0: // grey
+				at[0], at[1], at[2] = v, v, v
+				if channels == 1 {
+					at[3] = 255
+				}
+			case channels < 3: // its alpha
+				at[3] = v
+			default:
+				at[channel] = v
+				if channels == 3 {
+					at[3] = 255
+				}
+			}
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
 // imageDefaults are what an image's pixels are unless the file says otherwise: bytes.
 func imageDefaults(e entry) {
 	if !e.Has("bounds") {

@@ -165,6 +165,32 @@ func TestImageLayouts(t *testing.T) {
 	}
 }
 
+// TestDrawnImagesAreReadBack: what is drawn from inputs has the numbers that they were read from.
+func TestDrawnImagesAreReadBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		shape := rapid.SliceOfN(rapid.IntRange(1, 4), 3, 3).Draw(t, "shape")
+		file := fmt.Sprintf("version: 1\nfeatures:\n- {name: age, kind: numeric}\n- {name: photo, kind: image, layout: %s, "+
+			"shape: [%d, %d, %d], mean: 33, std: 71}\n", rapid.SampledFrom([]string{"chw", "hwc"}).Draw(t, "layout"), shape[0],
+			shape[1], shape[2])
+		task, err := Parse("task.yaml", []byte(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := rapid.SliceOfN(rapid.Byte(), task.Dim()-1, task.Dim()-1).Draw(t, "bytes")
+		x := make([]float32, task.Dim())
+		for i, v := range want {
+			x[i+1] = task.Features[i+1].ToInput(float64(v))
+		}
+		var b bytes.Buffer
+		if err := png.Encode(&b, task.Draw(x)[0]); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := task.Images[0].fromPNG(b.Bytes()); err != nil || !slices.Equal(got, want) {
+			t.Fatalf("%v, %v, want %v", got, err, want)
+		}
+	})
+}
+
 // TestImagesKeepTheirForm: the canonical form has one entry for an image and is read back to an equal task.
 func TestImagesKeepTheirForm(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"image"
 	"io"
 	"math"
 	"os"
@@ -152,10 +153,25 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 	if d.promise != nil {
 		doc.Warnings = append(doc.Warnings, unused(d.f.promises, d.promise.File)...)
 	}
-	if details {
-		doc.Layers, err = d.layers(ctx, r)
+	if !details {
+		return doc, nil
 	}
+	if len(d.task.Images) > 0 {
+		if doc.Pictures, err = report.Pictures(r, d.draw); err != nil {
+			return nil, err
+		}
+	}
+	doc.Layers, err = d.layers(ctx, r)
 	return doc, err
+}
+
+// draw makes the images of points.
+func (d *evaluation) draw(points [][]float32) ([][]image.Image, error) {
+	all := make([][]image.Image, len(points))
+	for i, x := range points {
+		all[i] = d.task.Draw(x)
+	}
+	return all, nil
 }
 
 // run is how the report is made. The commit tells builds between releases apart.

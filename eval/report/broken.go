@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -25,9 +24,6 @@ func BrokenPromises(r *eval.Result, people People) (list []Broken, count int, er
 		return nil, 0, nil
 	}
 	var broken []*eval.Record
-	order := func(a, b *eval.Record) int {
-		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Row, b.Row), cmp.Compare(a.Line, b.Line))
-	}
 	for x, err := range r.Records.All() {
 		if err != nil {
 			return nil, 0, err
@@ -37,11 +33,11 @@ func BrokenPromises(r *eval.Result, people People) (list []Broken, count int, er
 		}
 		count++
 		if broken = append(broken, x); len(broken) >= 2*maxListed {
-			slices.SortStableFunc(broken, order)
+			slices.SortStableFunc(broken, byRow)
 			broken = broken[:maxListed]
 		}
 	}
-	slices.SortStableFunc(broken, order)
+	slices.SortStableFunc(broken, byRow)
 	broken = broken[:min(maxListed, len(broken))]
 	set := people(broken)
 	for i, x := range broken {

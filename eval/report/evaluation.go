@@ -21,7 +21,7 @@ func pageOf(d *Document, how detail) *page {
 		for _, b := range bs {
 			b.table.prune()
 			empty := b.table.head != nil && len(b.table.rows) == 0 // then nothing needs an explanation
-			if len(b.lines)+len(b.table.rows)+len(b.figures) > 0 || len(b.after) > 0 && !empty {
+			if len(b.lines)+len(b.table.rows)+len(b.figures)+len(b.people) > 0 || len(b.after) > 0 && !empty {
 				p.blocks = append(p.blocks, b)
 			}
 		}
@@ -42,7 +42,7 @@ func pageOf(d *Document, how detail) *page {
 	add(others(r))
 	p.answer = len(p.blocks)
 	if r.Population.Evaluated > 0 {
-		add(promises(r), costs(r, how), asked(d), shape(r, how), marginErrors(r, how), spreads(r, how))
+		add(promises(r), costs(r, how), asked(d), pictures(d, how), shape(r, how), marginErrors(r, how), spreads(r, how))
 	}
 	add(groups(r, how)...)
 	add(scenarios(r), certificates(r), perturbations(r, how), broken(d, how))

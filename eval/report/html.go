@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	_ "embed" // the page's template and style
+	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
@@ -48,11 +49,20 @@ type (
 		Bullet, Closed bool
 		Beside         bool // the one picture and the table may stand side by side
 		Figures        []picture
+		People         []person
 		Table          *grid
 	}
 	picture struct {
 		Caption string
 		SVG     template.HTML
+	}
+	person struct {
+		Who    string
+		Images []shot
+	}
+	shot struct {
+		Label string
+		URL   template.URL
 	}
 	grid struct {
 		Class string
@@ -119,6 +129,14 @@ func sectionOf(b *block) (section, error) {
 		}
 		//nolint:gosec // drawn here, its words escaped
 		s.Figures = append(s.Figures, picture{f.caption, template.HTML(svg.String())})
+	}
+	for _, p := range b.people {
+		of := person{Who: p.Who}
+		for _, m := range p.Images {
+			url := "data:image/png;base64," + base64.StdEncoding.EncodeToString(m.PNG)
+			of.Images = append(of.Images, shot{m.Label, template.URL(url)}) //nolint:gosec // letters and digits, made here
+		}
+		s.People = append(s.People, of)
 	}
 	return s, nil
 }

@@ -28,6 +28,10 @@ func (p *page) legible() *page {
 	p.title = message.OneLine(p.title)
 	for i := range p.blocks {
 		b := &p.blocks[i]
+		b.people = slices.Clone(b.people)
+		for k := range b.people {
+			b.people[k].Who = message.OneLine(b.people[k].Who)
+		}
 		b.title, b.lines, b.after = message.OneLine(b.title), each(b.lines), each(b.after)
 		b.table.head = each(b.table.head)
 		for k, row := range b.table.rows {
@@ -57,10 +61,11 @@ type block struct {
 	title   string   // "" for the headline
 	lines   []string // sentences
 	table   table
-	after   []string // explanations under the table
-	figures []figure // for views that can draw
-	bullet  bool     // draw lines as a list
-	fold    bool     // few readers need it: views that can close it do
+	after   []string   // explanations under the table
+	figures []figure   // for views that can draw
+	people  []Pictured // for views that can show images
+	bullet  bool       // draw lines as a list
+	fold    bool       // few readers need it: views that can close it do
 }
 
 // table is rows of cells under an optional head. The first left columns are

@@ -1,0 +1,158 @@
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"slices"
+	"strings"
+
+	"cfq/eval"
+)
+
+// Draw makes the images of points, which are model inputs: for each point one of every image that the task has.
+type Draw func(points [][]float32) ([][]image.Image, error)
+
+// Pictured is a person whose recourse at the headline margin is shown as images.
+type Pictured struct {
+	Who    string
+	Images []Labelled
+}
+
+// Labelled is an image, as a PNG file, and what it shows.
+type Labelled struct {
+	Label string
+	PNG   []byte
+}
+
+// At most so many people are shown as images, and as many pixels in all: an image may be large.
+const (
+	maxPictured = 8
+	maxPixels   = 2 << 20
+)
+
+// Pictures shows people before and after recourse: those whose promise breaks first, and no more than half of them
+// where others' hold.
+func Pictures(r *eval.Result, draw Draw) ([]Pictured, error) {
+	h := r.Headline()
+	if h < 0 {
+		return nil, nil
+	}
+	var groups [2][]*eval.Record // of broken promises, of others
+	for x, err := range r.Records.All() {
+		if err != nil {
+			return nil, err
+		}
+		if !x.Evaluated || !x.Steps[h].Full.Made() || x.Steps[h].Full.Point == nil {
+			continue
+		}
+		g := &groups[1]
+		if x.Steps[h].Full.Broken() {
+			g = &groups[0]
+		}
+		at, _ := slices.BinarySearchFunc(*g, x, byRow)
+		if *g = slices.Insert(*g, at, x); len(*g) > maxPictured {
+			*g = (*g)[:maxPictured]
+		}
+	}
+	broken, held := groups[0], groups[1]
+	broken = broken[:min(len(broken), max(maxPictured/2, maxPictured-len(held)))]
+	people := append(broken, held[:min(len(held), maxPictured-len(broken))]...)
+	var list []Pictured
+	pixels := 0
+	for _, x := range people {
+		p, n, err := pictured(x, h, draw)
+		if err != nil {
+			return nil, err
+		}
+		if pixels += n; pixels > maxPixels && len(list) > 0 {
+			break
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// byRow orders people by their ID, or by their row when they have none.
+func byRow(a, b *eval.Record) int {
+	return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Row, b.Row), cmp.Compare(a.Line, b.Line))
+}
+
+// pictured shows one person at the h-th margin, in so many pixels.
+func pictured(x *eval.Record, h int, draw Draw) (p Pictured, pixels int, err error) {
+	s := &x.Steps[h]
+	points := [][]float32{x.X, s.Full.Point}
+	if s.Quant.Made() && s.Quant.Point != nil {
+		points = append(points, s.Quant.Point)
+	}
+	all, err := draw(points)
+	if err != nil {
+		return p, 0, fmt.Errorf("report: images: %w", err)
+	}
+	both := func(full, quant eval.Float) string {
+		return fmt.Sprintf("margin %s, quantized %s", signed(full, 2), signed(quant, 2))
+	}
+	add := func(label string, m image.Image) {
+		var b bytes.Buffer
+		if err == nil {
+			err = png.Encode(&b, m)
+		}
+		size := m.Bounds().Size()
+		pixels += size.X * size.Y
+		p.Images = append(p.Images, Labelled{label, b.Bytes()})
+	}
+	for i, before := range all[0] {
+		add("before: "+both(x.Full, x.Quant), before)
+		add("after the original's recourse: "+both(s.Full.Own, s.Full.Other), all[1][i])
+		add("what that changes", changed(before, all[1][i]))
+		if len(all) > 2 {
+			add("after the quantized model's: "+both(s.Quant.Other, s.Quant.Own), all[2][i])
+			add("what that changes", changed(before, all[2][i]))
+		}
+	}
+	p.Who = who(x.ID, x.Row, x.Line)
+	if s.Full.Broken() {
+		p.Who += ": the promise breaks"
+	}
+	return p, pixels, err
+}
+
+// who names a person: by the ID, or by the line of the data.
+func who(id string, row, line int) string {
+	switch {
+	case id != "" && !strings.HasPrefix(id, eval.RowID):
+		return id
+	case line > 0:
+		return fmt.Sprintf("line %d", line)
+	}
+	return fmt.Sprintf("row %d", row)
+}
+
+// changed is grey where nothing changes, lighter where an image gets lighter, and darker where it gets darker.
+func changed(before, after image.Image) image.Image {
+	r := before.Bounds()
+	out := image.NewNRGBA(r)
+	half := func(from, to uint8) uint8 { return uint8((int(to) - int(from) + 256) / 2) } //nolint:gosec // 0 to 255
+	for y := r.Min.Y; y < r.Max.Y; y++ {
+		for x := r.Min.X; x < r.Max.X; x++ {
+			a, _ := color.NRGBAModel.Convert(before.At(x, y)).(color.NRGBA)
+			b, _ := color.NRGBAModel.Convert(after.At(x, y)).(color.NRGBA)
+			out.SetNRGBA(x, y, color.NRGBA{half(a.R, b.R), half(a.G, b.G), half(a.B, b.B), 255})
+		}
+	}
+	return out
+}
+
+// pictures is the section of people's images, for views that show them.
+func pictures(d *Document, how detail) block {
+	b := block{title: "What recourse looks like"}
+	if how == full && len(d.Pictures) > 0 {
+		b.people = d.Pictures
+		b.lines = []string{"At the required margin of " + margin(d.Result.Settings.Margins[d.Result.Headline()]) +
+			". Differences are grey where nothing changes, lighter and darker where the image gets so."}
+	}
+	return b
+}
