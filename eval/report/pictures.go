@@ -60,7 +60,7 @@ func Pictures(r *eval.Result, draw Draw) ([]Pictured, error) {
 	}
 	broken, held := groups[0], groups[1]
 	broken = broken[:min(len(broken), max(maxPictured/2, maxPictured-len(held)))]
-	people := append(broken, held[:min(len(held), maxPictured-len(broken))]...)
+	people := slices.Concat(broken, held[:min(len(held), maxPictured-len(broken))])
 	var list []Pictured
 	pixels := 0
 	for _, x := range people {
