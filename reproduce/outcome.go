@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"cfq/eval"
@@ -56,6 +57,9 @@ func (e *evaluated) of(metric, name string) float64 {
 		all := e.groups(spread, name)
 		return slices.Max(all) - slices.Min(all)
 	}
+	if group, share, ok := strings.Cut(name, Weighted); ok {
+		return e.weighted(metric, group, share)
+	}
 	m, ok := eval.MetricBy(metric)
 	r := part((*eval.Result)(e), name)
 	if r == nil || !ok {
@@ -66,6 +70,38 @@ func (e *evaluated) of(metric, name string) float64 {
 		at = slices.Index(r.Settings.Margins, Margin)
 	}
 	return float64(m.Of(r, at).Value)
+}
+
+// weighted is the mean over people that a metric is, if a group, "sex Female", were another share of all people: each
+// counts with the weight w_g of eq. group_reweight_shift. NaN without such a group.
+func (e *evaluated) weighted(metric, group, share string) float64 {
+	shifted, err := strconv.ParseFloat(share, 64)
+	m, ok := eval.MetricBy(metric)
+	in := part((*eval.Result)(e), group)
+	if err != nil || !ok || in == nil {
+		return math.NaN()
+	}
+	original := float64(in.Population.Read) / float64(e.Population.Read)
+	var sum, weights float64
+	for _, by := range e.Groups {
+		for _, g := range by.Groups {
+			if !strings.HasPrefix(group, by.By+" ") {
+				continue
+			}
+			w := (1 - shifted) / (1 - original)
+			if by.By+" "+g.Name == group {
+				w = shifted / original
+			}
+			at := 0
+			if m.PerMargin() {
+				at = slices.Index(g.Result.Settings.Margins, Margin)
+			}
+			if v := m.Of(g.Result, at); v.N > 0 {
+				sum, weights = sum+w*float64(v.N)*float64(v.Value), weights+w*float64(v.N)
+			}
+		}
+	}
+	return sum / weights
 }
 
 // groups are the values of a metric in groups that an attribute tells apart; NaN without any.

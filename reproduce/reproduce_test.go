@@ -290,6 +290,33 @@ func TestWorstGroup(t *testing.T) {
 	}
 }
 
+// A group of a quarter of the people, weighted to a quarter, is what it was; to all, alone counts; to half, three times
+// as much against the others. Groups of few promises count as all do.
+func TestWeightedGroup(t *testing.T) {
+	group := func(name string, people, promises, broken int, small bool) eval.Group {
+		return eval.Group{Name: name, Small: small, Result: &eval.Result{
+			Settings: eval.Settings{Margins: []float64{Margin}}, Population: eval.Population{Read: people},
+			Margins: []eval.AtMargin{{VD: eval.NewRate(broken, promises, .95)}},
+		}}
+	}
+	e := evaluated{Population: eval.Population{Read: 400}, Groups: []eval.Grouping{
+		{By: "age", Groups: []eval.Group{group("young", 400, 100, 90, false)}},
+		{By: "sex", Groups: []eval.Group{
+			group("a", 100, 40, 10, false), group("b", 200, 50, 5, false), group("c", 100, 30, 3, true),
+		}},
+	}}
+	for share, want := range map[string]float64{
+		"0.25": 18. / 120, "1": 10. / 40, "0": 8. / 80, "0.5": (2*10 + 2./3*8) / (2*40 + 2./3*80),
+	} {
+		if got := e.of("vd", "sex a"+Weighted+share); math.Abs(got-want) > 1e-12 {
+			t.Errorf("weighted to %s: %v, want %v", share, got, want)
+		}
+	}
+	if got := e.of("vd", "sex x"+Weighted+"0.5"); !math.IsNaN(got) {
+		t.Errorf("no group: %v", got)
+	}
+}
+
 // Actions are read from what the command writes, in the part of a solver.
 func TestActions(t *testing.T) {
 	l := newLab(t)

@@ -34,6 +34,9 @@ const (
 	Spread = "spread "
 )
 
+// Weighted stands in a part between a group and the share of all people that it counts as.
+const Weighted = " weighted to "
+
 // Metrics of actions, for rows of Variant.Recourse; those with a second word are of the actions of Row.Solver.
 const (
 	Success     = "success"     // share of the people who have an action
@@ -52,7 +55,7 @@ type Row struct {
 	Name    string // of the method, as in Claim
 	Variant Variant
 	// Part is the part of the evaluation that counts: nothing for everybody, the name of a group, "sex Female", of a
-	// condition, as --stress gives them.
+	// condition, as --stress gives them, or a group and Weighted.
 	Part string
 	// Solver is the one whose actions count, of those of `cfq recourse --robust`.
 	Solver string
