@@ -23,6 +23,9 @@ const (
 	// For training in full precision.
 	RMargin      Objective = "r-margin"
 	RConsistency Objective = "r-consistency"
+	// For autoencoders, see Code.
+	Reconstruct Objective = "reconstruct"
+	Attributes  Objective = "attributes"
 )
 
 // halfMargin is the margin, in logits, at which a row counts half of one at the decision boundary (Distil).
@@ -38,7 +41,8 @@ type ObjectiveDoc struct {
 	Recourse bool // it looks at recourse points, not at factual rows alone
 	// Varied: any point tells, labels or not, so that each round has others.
 	Varied bool
-	// Full: it trains in full precision, from labels alone; Quantized: it trains through fake quantizers.
+	// Full: it trains in full precision, from labels alone; Quantized: it trains through fake quantizers. Those of
+	// autoencoders do neither.
 	Full, Quantized bool
 	// Ensemble: several networks are trained together, Options.Members.
 	Ensemble bool
@@ -124,7 +128,7 @@ func Objectives() []ObjectiveDoc {
 			Doc: "cross-entropy with the label, at factual rows",
 			row: func(r *row, p *Points, i int, _ *Options) { label(r, p, i) },
 		},
-	}, robust()...)
+	}, append(robust(), coding()...)...)
 }
 
 // Near is how much a row counts by its margin (Distil): 1 at the decision boundary, half as much 0.15 logits away.
@@ -179,7 +183,9 @@ func FindObjective(name Objective) (ObjectiveDoc, error) {
 		if o.Name == name {
 			return o, nil
 		}
-		names = append(names, string(o.Name))
+		if o.Full || o.Quantized {
+			names = append(names, string(o.Name))
+		}
 	}
 	return ObjectiveDoc{}, fmt.Errorf("invalid value %q for objective: want %s", name, message.Or(names))
 }
@@ -192,6 +198,7 @@ type row struct {
 	// weight of the variance of an ensemble's logits
 	disagreement float32
 	groups       []float32 // 1 for each group that the person of a recourse point is in
+	attributes   []float32
 }
 
 // term is a part of the loss: nodes that compute it, and its input columns.

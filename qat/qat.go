@@ -77,6 +77,8 @@ type Points struct {
 	Classes []int
 	// Probabilities of the full-precision model, rows x classes; only KD needs them.
 	Probabilities []float32
+	// Attributes of factual rows, rows x Code.Attributes; only the objective Attributes needs them.
+	Attributes []float32
 }
 
 // Draw is what a round is trained on and what its people say.
@@ -123,6 +125,8 @@ type Options struct {
 	Decay float64
 	// Members are the values that hold the logits of an ensemble's members, whose mean the model's logits are.
 	Members []string
+	// Code says what an autoencoder has in the middle and at its ends.
+	Code Code
 	// Checkpoint keeps the state of a training so that one that was stopped goes on; nil keeps none.
 	Checkpoint Checkpoint
 	Progress   func(Event)

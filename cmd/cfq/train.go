@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,16 +44,23 @@ func trainCommand() command {
 	return command{
 		name:    "train",
 		args:    "-d DATA -t TASK --arch ARCH -o OUTPUT",
-		summary: "train a classifier in full precision",
+		summary: "train a classifier or an autoencoder in full precision",
 		about: `
 Trains a network on the labels of the data and writes an ONNX model with two logits.
 With the objective task, people who are held out choose the best of 16 rounds;
-other objectives take the last one. A training that was stopped goes on where it was.`,
+other objectives take the last one. A training that was stopped goes on where it was.
+
+With an autoencoder as architecture it writes two models: -o digits.onnx makes digits.encoder.onnx,
+from the task's inputs to a code, and digits.decoder.onnx, from a code to inputs within their bounds.
+Each number of the code has the mean 0 and the standard deviation 1 over the rows trained on.
+With --attributes the code is these columns of the data, in their units: the encoder tells them from
+an image, and the decoder makes an image of them.`,
 		notes: trainNotes(),
 		page:  "method.md",
 		examples: []string{
 			"cfq train -d train.csv -t task.yaml --arch mlp:64,32 -o model.onnx",
 			"cfq train -d train.csv -t task.yaml --arch logreg --validation 0 --epochs 50 -o model.onnx",
+			"cfq train -d train-images-idx3-ubyte.gz -t digits.yaml --arch autoencoder:256,64,16 -o digits.onnx",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &trainFlags{fs: fs}
@@ -86,6 +94,7 @@ func (f *trainFlags) add(fs *pflag.FlagSet) {
 		objectives = append(objectives, string(o.Name))
 	}
 	cli.Choice(fs, &f.o.Train.Objective, "objective", qat.Task, objectives, "what training minimises; see below")
+	fs.StringSliceVar(&f.o.Attributes, "attributes", nil, "`columns` of numbers that an autoencoder's code is to be")
 	f.addRows(fs)
 	fs.StringVar(&f.log, "log", "",
 		"write losses and accuracies of each round to a CSV `file`, and their curves to an SVG beside it")
@@ -134,7 +143,7 @@ func (f *trainFlags) check(args []string) (err error) {
 	if err := f.checkObjective(); err != nil {
 		return err
 	}
-	outputs := []string{f.out}
+	outputs := f.models()
 	if f.log != "" {
 		if outputs = append(outputs, f.log, trainingPlot(f.log)); trainingPlot(f.log) == f.log {
 			return errLogIsPlot(f.log)
@@ -148,8 +157,23 @@ func (f *trainFlags) check(args []string) (err error) {
 	return cli.Distinct(f.paths(), outputs)
 }
 
+// models are the files of the models: of a classifier one, of an autoencoder the encoder's and the decoder's.
+func (f *trainFlags) models() []string {
+	if !f.o.Arch.Autoencoder() {
+		return []string{f.out}
+	}
+	base := strings.TrimSuffix(f.out, ".onnx")
+	return []string{base + ".encoder.onnx", base + ".decoder.onnx"}
+}
+
 // checkObjective finds the objective and reports flags that it has no use for.
 func (f *trainFlags) checkObjective() (err error) {
+	if f.o.Arch.Autoencoder() && f.fs.Changed("objective") {
+		return cli.Usagef("remove --objective", "--objective: an autoencoder has one of its own")
+	}
+	if len(f.o.Attributes) > 0 && !f.o.Arch.Autoencoder() {
+		return cli.Usagef("--arch autoencoder:SIZE,... has a code", "--attributes: a classifier has no code")
+	}
 	if f.objective, err = qat.FindObjective(f.o.Train.Objective); err != nil {
 		return err
 	}
@@ -176,7 +200,7 @@ func (f *trainFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	people, err := readPeople(ctx, e, f.data, f.rows, tk, task.ReadOptions{})
+	people, err := readPeople(ctx, e, f.data, f.rows, tk, task.ReadOptions{Keep: f.o.Attributes})
 	if err != nil {
 		return err
 	}
@@ -185,7 +209,10 @@ func (f *trainFlags) run(ctx context.Context, e *env, args []string) error {
 	f.o.Progress = func(r fit.Round, total int) {
 		text := fmt.Sprintf("train: loss %.3g", r.Loss)
 		if r.Validation != nil {
-			text += fmt.Sprintf(", validation %.3g, accuracy %s", r.Validation.Loss, message.Percent(r.Validation.Accuracy, 1))
+			text += fmt.Sprintf(", validation %.3g", r.Validation.Loss)
+			if r.Validation.Decisions != nil {
+				text += ", accuracy " + message.Percent(r.Validation.Accuracy, 1)
+			}
 		}
 		show(eval.Event{Stage: text, Done: r.Number, Total: total})
 	}
@@ -207,7 +234,7 @@ func (f *trainFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return runError(err)
 	}
-	if on, m := judged(r); m.Accuracy < m.Constant+slight {
+	if on, m := judged(r); m.Decisions != nil && m.Accuracy < m.Constant+slight {
 		e.msg.Warn("%s: its accuracy on %s rows is %s, that of always the same decision %s: it may decide "+
 			"nearly everyone alike", f.out, on, message.Percent(m.Accuracy, 2), message.Percent(m.Constant, 2))
 	}
@@ -256,32 +283,42 @@ func (f *trainFlags) recipe() (_ map[string]string, err error) {
 	return r, nil
 }
 
-// write puts the files in place, the model last, and says what was done.
+// write puts the files in place, the models last, and says what was done.
 func (f *trainFlags) write(e *env, r *fit.Result) error {
 	if f.log != "" {
 		if err := writeLog(f.log, fitTable(r), fitCharts(r)); err != nil {
 			return err
 		}
 	}
-	err := cli.Write(f.out, func(w io.Writer) error { _, err := w.Write(r.Model); return err })
-	if err != nil {
-		return err
+	paths, content := f.models(), [][]byte{r.Model, r.Decoder}
+	for i, path := range slices.Backward(paths) {
+		err := cli.Write(path, func(w io.Writer) error { _, err := w.Write(content[i]); return err })
+		if err != nil {
+			return err
+		}
 	}
 	if !e.json {
 		f.show(e.stdout, r)
 		return nil
 	}
-	return writeJSON(e.stdout, struct {
-		File   string `json:"file"`
-		SHA256 string `json:"sha256"`
+	out := struct {
+		File          string `json:"file"` // of an autoencoder the encoder
+		SHA256        string `json:"sha256"`
+		Decoder       string `json:"decoder,omitempty"`
+		DecoderSHA256 string `json:"decoder_sha256,omitempty"`
 		*fit.Result
-	}{f.out, fmt.Sprintf("%x", sha256.Sum256(r.Model)), r})
+	}{File: paths[0], SHA256: fmt.Sprintf("%x", sha256.Sum256(r.Model)), Result: r}
+	if len(paths) > 1 {
+		out.Decoder, out.DecoderSHA256 = paths[1], fmt.Sprintf("%x", sha256.Sum256(r.Decoder))
+	}
+	return writeJSON(e.stdout, out)
 }
 
 // show writes what came of a training.
 func (f *trainFlags) show(out io.Writer, r *fit.Result) {
-	fmt.Fprintf(out, "%s: %s, %s, %s\n", f.out, r.Arch, message.Count(r.Parameters, "parameter"),
-		message.Count(len(r.Model), "byte"))
+	paths := f.models()
+	fmt.Fprintf(out, "%s: %s, %s, %s\n", strings.Join(paths, ", "), r.Arch, message.Count(r.Parameters, "parameter"),
+		message.Count(len(r.Model)+len(r.Decoder), "byte"))
 	chosen := fmt.Sprintf("round %d of %d", r.Chosen, len(r.Rounds))
 	if r.Members > 0 {
 		chosen = fmt.Sprintf("one of %d members after %s, the one nearest to their mean", r.Members, chosen)
@@ -290,45 +327,116 @@ func (f *trainFlags) show(out io.Writer, r *fit.Result) {
 	}
 	say := func(format string, args ...any) { message.Paragraph(out, "  ", "    ", fmt.Sprintf(format, args...)) }
 	say("trained for %s (%s), %.0f epochs; %s", message.Count(r.Steps, "step"), r.Objective, r.Epochs, chosen)
-	say("%s of the labels are favourable; always the same decision would have an accuracy of %s",
-		message.Percent(r.Favourable, 1), message.Percent(max(r.Favourable, 1-r.Favourable), 1))
+	if r.Train.Decisions != nil {
+		say("%s of the labels are favourable; always the same decision would have an accuracy of %s",
+			message.Percent(r.Favourable, 1), message.Percent(max(r.Favourable, 1-r.Favourable), 1))
+	}
 	if r.Unlabelled > 0 {
 		say("%s without a label left out", message.Count(r.Unlabelled, "row"))
 	}
 	fmt.Fprintln(out)
 	g := &message.Grid{Left: map[int]bool{0: true}}
-	g.Add("", "rows", "loss", "accuracy", "AUC")
+	all := figures(&r.Train)
+	heads := []string{"", "rows"}
+	for _, x := range all {
+		heads = append(heads, x.title)
+	}
+	g.Add(heads...)
 	add := func(name string, m *fit.Metrics) {
-		if m != nil {
-			g.Add(name, strconv.Itoa(m.Rows), fmt.Sprintf("%.4f", m.Loss), message.Percent(m.Accuracy, 2),
-				fmt.Sprintf("%.4f", m.AUC))
+		if m == nil {
+			return
 		}
+		cells := []string{name, strconv.Itoa(m.Rows)}
+		for _, x := range all {
+			cells = append(cells, x.text(x.of(m)))
+		}
+		g.Add(cells...)
 	}
 	add("train", &r.Train)
 	add("validation", r.Validation)
 	g.Write(out, "  ")
+	if r.Train.Coding != nil {
+		showCoding(out, r)
+		return
+	}
 	fmt.Fprintf(out, "\nnext: cfq quantize %s -d %s -t %s -o %s\n", f.out, f.data, f.task,
 		strings.TrimSuffix(f.out, ".onnx")+".q.onnx")
 }
 
+// showCoding explains the errors of an autoencoder, and has those of attributes.
+func showCoding(out io.Writer, r *fit.Result) {
+	fmt.Fprintln(out)
+	text := "error: root mean square of what is decoded from the code less the inputs, as a share of their bounds; of " +
+		"mean: of the mean of the rows trained on in place of what is decoded"
+	if r.Train.Rendered != nil {
+		text += "; of attributes: of what is decoded from the true attributes"
+	}
+	message.Paragraph(out, "  ", "  ", text)
+	on, m := judged(r)
+	if m.Attributes == nil {
+		return
+	}
+	fmt.Fprintln(out)
+	g := &message.Grid{Left: map[int]bool{0: true}}
+	g.Add("attribute", "error", "std")
+	for _, a := range m.Attributes {
+		g.Add(a.Name, fmt.Sprintf("%.4g", a.Error), fmt.Sprintf("%.4g", a.Deviation))
+	}
+	g.Write(out, "  ")
+	fmt.Fprintf(out, "  (%s rows; root mean square error and standard deviation in the attribute's unit)\n", on)
+}
+
+// figure is a number that tells how well a model does on rows.
+type figure struct {
+	name, title string
+	of          func(*fit.Metrics) float64
+	text        func(float64) string
+}
+
+// figures are those of a kind of model.
+func figures(m *fit.Metrics) []figure {
+	digits := func(v float64) string { return fmt.Sprintf("%.4f", v) }
+	percent := func(v float64) string { return message.Percent(v, 2) }
+	all := []figure{{"loss", "loss", func(m *fit.Metrics) float64 { return m.Loss }, digits}}
+	if m.Coding == nil {
+		return append(all,
+			figure{"accuracy", "accuracy", func(m *fit.Metrics) float64 { return m.Accuracy }, percent},
+			figure{"auc", "AUC", func(m *fit.Metrics) float64 { return m.AUC }, digits})
+	}
+	all = append(all,
+		figure{"error", "error", func(m *fit.Metrics) float64 { return m.Error }, digits},
+		figure{"mean_error", "of mean", func(m *fit.Metrics) float64 { return m.MeanError }, digits})
+	if m.Rendered != nil {
+		all = append(all, figure{
+			"rendered_error", "of attributes", func(m *fit.Metrics) float64 { return *m.Rendered }, digits,
+		})
+	}
+	return all
+}
+
 // fitTable has one line for each round of a training in full precision.
 func fitTable(r *fit.Result) [][]string {
-	rows := [][]string{{
-		"round", "steps", "loss", "train_loss", "train_accuracy", "train_auc", "validation_loss", "validation_accuracy",
-		"validation_auc",
-	}}
+	all, heads := figures(&r.Train), []string{"round", "steps", "loss"}
+	for _, rows := range []string{"train_", "validation_"} {
+		for _, x := range all {
+			heads = append(heads, rows+x.name)
+		}
+	}
+	table := [][]string{heads}
 	for i, x := range r.Rounds {
 		row := []string{strconv.Itoa(i + 1), strconv.Itoa(x.Steps), number(x.Loss)}
-		validation := fit.Metrics{Loss: math.NaN(), Accuracy: math.NaN(), AUC: math.NaN()}
-		if x.Validation != nil {
-			validation = *x.Validation
+		for _, m := range []*fit.Metrics{&x.Train, x.Validation} {
+			for _, of := range all {
+				if m == nil {
+					row = append(row, number(math.NaN()))
+				} else {
+					row = append(row, number(of.of(m)))
+				}
+			}
 		}
-		for _, m := range []fit.Metrics{x.Train, validation} {
-			row = append(row, number(m.Loss), number(m.Accuracy), number(m.AUC))
-		}
-		rows = append(rows, row)
+		table = append(table, row)
 	}
-	return rows
+	return table
 }
 
 // fitCharts are the curves of a training in full precision.
@@ -336,6 +444,10 @@ func fitCharts(r *fit.Result) []chart.Chart {
 	curves := []chart.Chart{
 		{Title: "Cross-entropy", X: "steps", Y: "mean"}, {Title: "Accuracy", X: "steps", Y: "share"},
 	}
+	if r.Train.Coding != nil {
+		curves[1] = chart.Chart{Title: "Root mean square error", X: "steps", Y: "share of the bounds"}
+	}
+	all := figures(&r.Train)
 	add := func(name string, of func(fit.Round) *fit.Metrics) {
 		series := [2]chart.Series{{Name: name}, {Name: name}}
 		for _, x := range r.Rounds {
@@ -343,8 +455,8 @@ func fitCharts(r *fit.Result) []chart.Chart {
 			if m == nil {
 				return
 			}
-			for k, v := range []float64{m.Loss, m.Accuracy} {
-				series[k].X, series[k].Y = append(series[k].X, float64(x.Steps)), append(series[k].Y, v)
+			for k := range curves {
+				series[k].X, series[k].Y = append(series[k].X, float64(x.Steps)), append(series[k].Y, all[k].of(m))
 			}
 		}
 		for k := range curves {

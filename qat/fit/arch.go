@@ -18,7 +18,8 @@ type Arch struct {
 	text   string
 	image  []int    // height, width, channels of the input; nil for a sequence
 	convs  [][2]int // output channels and kernel
-	hidden []int    // outputs of the dense layers but the last one
+	hidden []int    // outputs of the dense layers but the last one; of an autoencoder, those to the code
+	coder  bool     // an autoencoder
 }
 
 // ArchDoc is a row of the table of architectures.
@@ -50,17 +51,8 @@ func Archs() []ArchDoc {
 		},
 		{
 			Name: "mlp", Form: "mlp:SIZE,...", Example: "mlp:64,32",
-			Doc: "dense layers with so many outputs and a Relu behind each, and one to the logits",
-			read: func(a *Arch, sizes string) (err error) {
-				for _, s := range strings.Split(sizes, ",") {
-					size, err := numbers(s, 1)
-					if err != nil {
-						return err
-					}
-					a.hidden = append(a.hidden, size[0])
-				}
-				return nil
-			},
+			Doc:  "dense layers with so many outputs and a Relu behind each, and one to the logits",
+			read: (*Arch).dense,
 		},
 		{
 			Name: "cnn", Form: "cnn:[HEIGHTxWIDTH[xCHANNELS]/]CHANNELSxKERNEL,...", Example: "cnn:28x28/8x3,16x3",
@@ -88,7 +80,35 @@ func Archs() []ArchDoc {
 				return nil
 			},
 		},
+		{
+			Name: "autoencoder", Form: "autoencoder:[SIZE,...,]CODE", Example: "autoencoder:256,64,16",
+			Doc: "dense layers with so many outputs, the last of which are a code, then back through as many to the inputs, " +
+				"and a Relu behind each but these two; two models, an encoder and a decoder. It takes no labels, and its " +
+				"loss is the cross-entropy of each input, as a share of its bounds, with what is decoded",
+			read: func(a *Arch, sizes string) error {
+				a.coder = true
+				return a.dense(sizes)
+			},
+		},
 	}
+}
+
+// Autoencoder says that a network makes a code of its inputs, and inputs of a code, instead of deciding.
+func (a *Arch) Autoencoder() bool { return a.coder }
+
+// code is the position of the layer that makes the code.
+func (a *Arch) code() int { return len(a.hidden) - 1 }
+
+// dense reads the sizes of dense layers.
+func (a *Arch) dense(sizes string) error {
+	for _, s := range strings.Split(sizes, ",") {
+		size, err := numbers(s, 1)
+		if err != nil {
+			return err
+		}
+		a.hidden = append(a.hidden, size[0])
+	}
+	return nil
 }
 
 // Limits of an architecture: far beyond what a training without accelerators can do.
@@ -148,7 +168,7 @@ type layer struct {
 	kernel  []int
 }
 
-// layers are the layers of a network with dim inputs and two logits.
+// layers are the layers of a network with dim inputs and two logits, of an autoencoder one for each input.
 func (a *Arch) layers(dim int) ([]layer, error) {
 	var out []layer
 	channels, spatial := 1, []int{dim}
@@ -171,7 +191,13 @@ func (a *Arch) layers(dim int) ([]layer, error) {
 	for _, n := range spatial {
 		in *= n
 	}
-	for _, size := range append(slices.Clone(a.hidden), classes) {
+	sizes := append(slices.Clone(a.hidden), classes)
+	if a.coder {
+		back := slices.Clone(a.hidden[:a.code()])
+		slices.Reverse(back)
+		sizes = slices.Concat(a.hidden, back, []int{dim})
+	}
+	for _, size := range sizes {
 		out = append(out, layer{out: size, in: in})
 		in = size
 	}
@@ -196,10 +222,11 @@ func (l *layer) weights() int {
 // params is the number of weights and biases.
 func (l *layer) params() int { return l.out * (l.weights() + 1) }
 
-// Names of the input and of the logits, as exporters of PyTorch models call them; classes is the number of these.
+// Names of the input, of an autoencoder's code and of the logits, as exporters of PyTorch models call them; classes is
+// the number of a classifier's.
 const (
-	inputName, logitsName = "features", "logits"
-	classes               = 2
+	inputName, codeName, logitsName = "features", "code", "logits"
+	classes                         = 2
 )
 
 // network returns a model with random weights: of several members, the mean of their logits.
@@ -212,17 +239,7 @@ func (a *Arch) network(dim, members int, seed uint64) (*graph.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &graph.Model{
-		IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, ProducerName: "cfq",
-		Graph: &graph.Graph{Name: "classifier"},
-	}
-	batch := graph.Dim{Size: -1, Param: "batch"}
-	m.Graph.Inputs = []graph.Value{
-		{Name: inputName, DType: graph.Float, Shape: graph.Shape{batch, {Size: int64(dim)}}},
-	}
-	m.Graph.Outputs = []graph.Value{
-		{Name: logitsName, DType: graph.Float, Shape: graph.Shape{batch, {Size: classes}}},
-	}
+	m := model("classifier", value(inputName, dim), value(logitsName, layers[len(layers)-1].out))
 	var logits []string
 	for k := range members {
 		b := &builder{Builder: graph.NewBuilder(m.Graph, ""), rng: rand.New(rand.NewPCG(seed, uint64(k)))}
@@ -243,6 +260,20 @@ func (a *Arch) network(dim, members int, seed uint64) (*graph.Model, error) {
 		b.Append(&graph.Node{Op: "Mul", Name: "/mean", Inputs: []string{sum, share}, Outputs: []string{logitsName}})
 	}
 	return m, nil
+}
+
+// model returns a model without nodes.
+func model(name string, in, out graph.Value) *graph.Model {
+	return &graph.Model{
+		IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, ProducerName: "cfq",
+		Graph: &graph.Graph{Name: name, Inputs: []graph.Value{in}, Outputs: []graph.Value{out}},
+	}
+}
+
+// value has size numbers for each row.
+func value(name string, size int) graph.Value {
+	shape := graph.Shape{{Size: -1, Param: "batch"}, {Size: int64(size)}}
+	return graph.Value{Name: name, DType: graph.Float, Shape: shape}
 }
 
 func memberPrefix(k int) string { return fmt.Sprintf("member%d.", k) }
@@ -299,11 +330,15 @@ func (b *builder) network(a *Arch, layers []layer, dim int, logits string) {
 				value = b.node("Flatten", "", []string{value}, graph.IntAttr("axis", 1))
 			}
 			out, gain := "", 2.0
-			if last {
+			code := a.coder && i == a.code()
+			switch {
+			case last:
 				out, gain = logits, 1
+			case code:
+				out, gain = codeName, 1
 			}
 			value = b.node("Gemm", out, append([]string{value}, b.random(l, gain)...), graph.IntAttr("transB", 1))
-			if !last {
+			if !last && !code {
 				value = b.node("Relu", "", []string{value})
 			}
 			continue

@@ -22,6 +22,8 @@ func TestParseArch(t *testing.T) {
 		{"logreg", 104, 210},
 		{"mlp:64,32", 104, 104*64 + 64 + 64*32 + 32 + 32*2 + 2},
 		{"cnn:8x3", 10, 8*3 + 8 + 8*5*2 + 2},
+		{"autoencoder:64,8", 104, 104*64 + 64 + 64*8 + 8 + 8*64 + 64 + 64*104 + 104},
+		{"autoencoder:8", 104, 104*8 + 8 + 8*104 + 104},
 		{"cnn:28x28/8x3,16x5", 784, 8*9 + 8 + 16*8*25 + 16 + 16*7*7*2 + 2},
 	} {
 		a := arch(t, c.arch)
@@ -35,12 +37,13 @@ func TestParseArch(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		"": `invalid value "" for arch: want logreg, mlp:SIZE,... or cnn:`, "svm": "want logreg,",
+		"": `invalid value "" for arch: want logreg, mlp:SIZE,..., cnn:`, "svm": "want logreg,",
 		"logreg:3": `unexpected sizes "3"; want logreg`, "logreg:": "nothing stands behind the colon",
 		"mlp": `invalid size ""`, "mlp:": `invalid size ""`, "mlp:64,": `invalid size ""`, "mlp:0": `invalid size "0"`,
 		"mlp:064": `invalid size "064"`, "mlp:64,x": "such as mlp:64,32", "mlp:8x3": `"8x3" has 2 sizes`,
 		"mlp:70000": "from 1 to 65536", "mlp:" + strings.Repeat("1,", 64) + "1": "more than 64 layers",
-		"cnn:8": `"8" has 1 size`, "cnn:8x2": "even", "cnn:28/8x3": `"28" has 1 size`, "cnn:1x1x1x1/8x3": "4 sizes",
+		"cnn:8": `"8" has 1 size`, "autoencoder:": `invalid size ""`,
+		"cnn:8x2": "even", "cnn:28/8x3": `"28" has 1 size`, "cnn:1x1x1x1/8x3": "4 sizes",
 	} {
 		if _, err := ParseArch(in); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", in, err, want)
@@ -81,7 +84,11 @@ func FuzzParseArch(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if n := len(a.convs) + len(a.hidden) + 1; n != len(layers) {
+		n := len(a.convs) + len(a.hidden) + 1
+		if a.Autoencoder() {
+			n = 2 * len(a.hidden)
+		}
+		if n != len(layers) {
 			t.Errorf("%q has %d layers, want %d", s, len(layers), n)
 		}
 		for i := range layers {

@@ -1,8 +1,9 @@
-// Package fit trains classifiers in full precision, so that the rest of the tool has a model to work on.
+// Package fit trains classifiers in full precision, so that the rest of the tool has a model to work on, and
+// autoencoders of their inputs.
 //
 // In: a task, people with labels, an architecture. Out: an ONNX model with one float input, rows x the task's
-// inputs, and two logits. The invariant: the same arguments give the same bytes, for any number of workers; the model
-// is the one whose numbers are reported.
+// inputs, and two logits; or an encoder and a decoder, see [Coding]. The invariant: the same arguments give the same
+// bytes, for any number of workers; the model is the one whose numbers are reported.
 //
 // The step is that of package qat without fake quantizers. References: section Baseline family I: recourse-robust
 // training, then quantize, of the paper.
@@ -42,8 +43,11 @@ type Options struct {
 	// Settings says what it depends on besides the task.
 	Recourse func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error)
 	Settings string
-	Engine   ort.Options
-	Workers  int // parallel runs (1)
+	// Attributes are the names of columns, in the order of People.Kept, that the code of an autoencoder is to be; none:
+	// training finds the code.
+	Attributes []string
+	Engine     ort.Options
+	Workers    int // parallel runs (1)
 	// Recipe is added to the model's metadata, such as hashes of the inputs.
 	Recipe map[string]string
 	// Checkpoint returns where the state of the training of this hash is kept; nil keeps none.
@@ -78,7 +82,8 @@ type Result struct {
 	Validation *Metrics          `json:"validation,omitempty"`
 	Rounds     []Round           `json:"rounds"`
 	Recipe     map[string]string `json:"recipe"`
-	Model      []byte            `json:"-"` // the ONNX file
+	Model      []byte            `json:"-"` // the ONNX file; of an autoencoder, the encoder's
+	Decoder    []byte            `json:"-"`
 }
 
 // InputError is an error in what was given: people, task or architecture.
@@ -113,10 +118,16 @@ func (o *Options) Check() error {
 func (o *Options) resolve() (Options, error) {
 	r := *o
 	r.Train.Objective = cmp.Or(r.Train.Objective, qat.Task)
+	switch {
+	case len(r.Attributes) > 0 && r.Arch.coder:
+		r.Train.Objective = qat.Attributes
+	case r.Arch.coder:
+		r.Train.Objective = qat.Reconstruct
+	}
 	r.Train.Seed, r.Workers = cmp.Or(r.Train.Seed, 1), cmp.Or(r.Workers, 1)
 	r.Validation, r.Members = max(cmp.Or(r.Validation, 0.2), 0), cmp.Or(r.Members, 3)
 	errs := []error{r.Train.Check()}
-	if doc, err := findObjective(r.Train.Objective); err != nil {
+	if doc, err := findObjective(r.Train.Objective); err != nil && !r.Arch.coder {
 		errs = append(errs, err)
 	} else if !doc.Ensemble {
 		r.Members = 1
@@ -172,13 +183,16 @@ func train(ctx context.Context, t *task.Task, people *task.People, o Options) (_
 			"from the task")}
 	}
 	f := &fit{o: o, task: t, result: &Result{Arch: o.Arch.String(), Objective: o.Train.Objective}}
-	if f.objective, err = findObjective(o.Train.Objective); err != nil {
+	if f.objective, err = qat.FindObjective(o.Train.Objective); err != nil {
 		return nil, err
 	}
 	if err := f.divide(people); err != nil {
 		return nil, &InputError{err}
 	}
 	if _, err := o.Arch.layers(people.Dim); err != nil {
+		return nil, &InputError{err}
+	}
+	if err := f.code(); err != nil {
 		return nil, &InputError{err}
 	}
 	if err := f.open(ctx); err != nil {
@@ -199,6 +213,7 @@ type fit struct {
 	own, held *task.People      // trained on and not; held is nil without any
 	model     *classifier.Model // all members, in canonical form, as they begin
 	layers    []qat.Layer
+	coder     *coder // of an autoencoder
 	state
 	result *Result
 }
@@ -213,9 +228,11 @@ type state struct {
 	Recourse int
 }
 
-// divide takes the people with labels, and holds some of them out. Rows with the same inputs stay together.
+// divide takes the people with labels, for an autoencoder all, and holds some of them out. Rows with the same inputs
+// stay together.
 func (f *fit) divide(people *task.People) error {
-	if f.task.Target.Index >= classes {
+	coder := f.o.Arch.coder
+	if f.task.Target.Index >= classes && !coder {
 		return fmt.Errorf("the task's target has the index %d, and the model has two classes: want 0 or 1",
 			f.task.Target.Index)
 	}
@@ -223,7 +240,7 @@ func (f *fit) divide(people *task.People) error {
 	var favourable int
 	for i, l := range people.Labels {
 		switch {
-		case l < 0:
+		case l < 0 && !coder:
 			f.result.Unlabelled++
 			continue
 		case people.Uniform(splitSeed, i) < f.o.Validation:
@@ -231,13 +248,17 @@ func (f *fit) divide(people *task.People) error {
 		default:
 			own = append(own, i)
 		}
-		favourable += int(l)
+		if l == 1 {
+			favourable++
+		}
 	}
 	n := len(own) + len(held)
 	switch {
+	case n == 0 && coder:
+		return errors.New("there are no rows to train on")
 	case n == 0:
 		return errors.New("no row has a label: the task's data.label and favourable say what the label is")
-	case favourable == 0 || favourable == n:
+	case (favourable == 0 || favourable == n) && !coder:
 		return fmt.Errorf("all %d labels are the same: data.favourable of the task is %q", n, f.task.Data.Favourable)
 	case len(own) == 0:
 		return fmt.Errorf("all %d rows are held out: a smaller validation share leaves some to train on", n)
@@ -283,7 +304,11 @@ func (f *fit) open(ctx context.Context) error {
 			f.o.Train.Members = append(f.o.Train.Members, memberPrefix(k)+logitsName)
 		}
 	}
-	f.model, err = classifier.New(m, classifier.Options{Target: &f.task.Target.Index, Workers: f.o.Workers})
+	target := f.task.Target.Index
+	if f.coder != nil {
+		target = 0 // nobody asks for the margin
+	}
+	f.model, err = classifier.New(m, classifier.Options{Target: &target, Workers: f.o.Workers})
 	return err
 }
 
@@ -345,6 +370,11 @@ func (f *fit) points(ctx context.Context, round int, _ [qat.Kinds]int, now []qat
 		}
 	}
 	facts := qat.Points{Kind: qat.Factual, X: f.own.X, Margins: make([]float32, f.own.N)}
+	if f.coder != nil {
+		facts.Attributes = f.coder.own
+		d.Points = []qat.Points{facts}
+		return d, nil
+	}
 	for _, l := range f.own.Labels {
 		class := f.task.Target.Index
 		if l != 1 {
@@ -389,15 +419,13 @@ func (f *fit) judge(ctx context.Context, m *classifier.Model, now []qat.Trained)
 	round := len(f.Rounds)
 	r := Round{Number: round + 1, Steps: f.result.Steps * (round + 1) / qat.Rounds, Loss: f.Loss[round]}
 	var err error
-	if r.Train, err = metricsOf(ctx, m, f.own); err != nil {
-		return err
+	if f.coder != nil {
+		r.Train, r.Validation, err = f.codingOf(ctx, now, f.coder.units(), mostCoded)
+	} else {
+		r.Train, r.Validation, err = f.decisionsOf(ctx, m)
 	}
-	if f.held != nil {
-		v, err := metricsOf(ctx, m, f.held)
-		if err != nil {
-			return err
-		}
-		r.Validation = &v
+	if err != nil {
+		return err
 	}
 	f.Rounds = append(f.Rounds, r)
 	if f.Chosen == 0 || f.held == nil || f.objective.Recourse ||
@@ -408,6 +436,15 @@ func (f *fit) judge(ctx context.Context, m *classifier.Model, now []qat.Trained)
 		f.o.Progress(r, qat.Rounds)
 	}
 	return nil
+}
+
+// decisionsOf measures a classifier on the people trained on, and on those held out if there are any.
+func (f *fit) decisionsOf(ctx context.Context, m *classifier.Model) (own Metrics, held *Metrics, err error) {
+	if own, err = metricsOf(ctx, m, f.own); err != nil || f.held == nil {
+		return own, nil, err
+	}
+	v, err := metricsOf(ctx, m, f.held)
+	return own, &v, err
 }
 
 func metricsOf(ctx context.Context, m *classifier.Model, people *task.People) (Metrics, error) {

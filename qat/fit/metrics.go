@@ -5,18 +5,25 @@ import (
 	"slices"
 )
 
-// Metrics is how well a model decides people whose labels are known.
+// Metrics is how well a model does on rows.
 type Metrics struct {
-	Rows     int     `json:"rows"`
+	Rows int     `json:"rows"`
+	Loss float64 `json:"loss"` // mean cross-entropy, in nats
+	// One of the two is nil.
+	*Decisions
+	*Coding
+}
+
+// Decisions is how well a classifier decides people whose labels are known.
+type Decisions struct {
 	Constant float64 `json:"-"`        // accuracy of always the same decision, the better one
-	Loss     float64 `json:"loss"`     // mean cross-entropy, in nats
 	Accuracy float64 `json:"accuracy"` // share of the rows that are decided as labelled
 	AUC      float64 `json:"auc"`      // area under the ROC curve; 0.5 where only one class is there
 }
 
 // measured compares margins of the favourable class with labels, 1 for favourable.
 func measured(margins []float32, labels []int8) Metrics {
-	m := Metrics{Rows: len(labels), AUC: auc(margins, labels)}
+	m := Metrics{Rows: len(labels), Decisions: &Decisions{AUC: auc(margins, labels)}}
 	var favourable float64
 	for i, v := range margins {
 		against := float64(-v)

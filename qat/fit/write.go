@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
@@ -21,6 +22,9 @@ import (
 
 // write makes the file of the best round and measures what was written.
 func (f *fit) write(ctx context.Context) (err error) {
+	if f.coder != nil {
+		return f.writeCoder(ctx)
+	}
 	member := 0
 	if f.o.Members > 1 {
 		if member, err = f.representative(ctx); err != nil {
@@ -32,19 +36,7 @@ func (f *fit) write(ctx context.Context) (err error) {
 		return err
 	}
 	f.result.Recourse = f.Recourse
-	f.result.Recipe = map[string]string{
-		"arch": f.result.Arch, "objective": string(f.result.Objective), "steps": fmt.Sprint(f.result.Steps),
-		"seed": fmt.Sprint(f.o.Train.Seed),
-	}
-	for key, v := range f.o.Recipe {
-		f.result.Recipe[key] = v
-	}
-	text, err := json.Marshal(f.result.Recipe)
-	if err != nil {
-		return err
-	}
-	g.SetMeta(RecipeKey, string(text))
-	if f.result.Model, err = codec.Marshal(g); err != nil {
+	if f.result.Model, err = f.marshal(g); err != nil {
 		return err
 	}
 	m, err := f.classifier(ctx, g)
@@ -52,16 +44,35 @@ func (f *fit) write(ctx context.Context) (err error) {
 		return fmt.Errorf("the trained model: %w", err)
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	if f.result.Train, err = metricsOf(ctx, m, f.own); err != nil || f.held == nil {
-		return err
-	}
-	v, err := metricsOf(ctx, m, f.held)
-	f.result.Validation = &v
+	f.result.Train, f.result.Validation, err = f.decisionsOf(ctx, m)
 	return err
 }
 
+// marshal is the file of a model, with the recipe of its training.
+func (f *fit) marshal(g *graph.Model) ([]byte, error) {
+	f.result.Recipe = map[string]string{
+		"arch": f.result.Arch, "objective": string(f.result.Objective), "steps": fmt.Sprint(f.result.Steps),
+		"seed": fmt.Sprint(f.o.Train.Seed),
+	}
+	if len(f.o.Attributes) > 0 {
+		f.result.Recipe["attributes"] = strings.Join(f.o.Attributes, ",")
+	}
+	for key, v := range f.o.Recipe {
+		f.result.Recipe[key] = v
+	}
+	text, err := json.Marshal(f.result.Recipe)
+	if err != nil {
+		return nil, err
+	}
+	g.SetMeta(RecipeKey, string(text))
+	return codec.Marshal(g)
+}
+
 // member is the model of one member of the best round.
-func (f *fit) member(k int) (*graph.Model, error) {
+func (f *fit) member(k int) (*graph.Model, error) { return f.memberWith(f.Best, k) }
+
+// memberWith is the model of one member with layers of all.
+func (f *fit) memberWith(layers []qat.Trained, k int) (*graph.Model, error) {
 	g, err := f.o.Arch.network(f.own.Dim, 1, f.o.Train.Seed)
 	if err != nil {
 		return nil, err
@@ -74,8 +85,8 @@ func (f *fit) member(k int) (*graph.Model, error) {
 	for _, n := range g.Graph.Nodes {
 		if quant.IsLayer(n) {
 			w, b := inits[n.Inputs[1]], inits[n.Inputs[2]]
-			*w = *graph.FromFloats(w.Name, f.Best[at].W, w.Dims...)
-			*b = *graph.FromFloats(b.Name, f.Best[at].Bias, b.Dims...)
+			*w = *graph.FromFloats(w.Name, layers[at].W, w.Dims...)
+			*b = *graph.FromFloats(b.Name, layers[at].Bias, b.Dims...)
 			at++
 		}
 	}
@@ -139,6 +150,9 @@ func (f *fit) sum(o *qat.Options) (sum [sha256.Size]byte, err error) {
 	data := []any{f.own.X, f.own.Labels}
 	if f.held != nil {
 		data = append(data, f.held.X, f.held.Labels)
+	}
+	if f.coder != nil {
+		data = append(data, f.coder.own, f.coder.held)
 	}
 	for _, v := range data {
 		if err := binary.Write(h, binary.LittleEndian, v); err != nil {

@@ -1,0 +1,75 @@
+package qat
+
+import (
+	"slices"
+
+	"cfq/onnxio/graph"
+)
+
+// Code is what the objectives of autoencoders know of a network from inputs by a code to as many logits. The sigmoid
+// of a logit is the input as a share of its range.
+type Code struct {
+	Value      string    // that holds the code
+	Attributes int       // numbers of the code, for the objective Attributes
+	Low, High  []float32 // the range of each input
+}
+
+// coding are the rows of autoencoders.
+func coding() []ObjectiveDoc {
+	return []ObjectiveDoc{
+		{
+			Name: Reconstruct, terms: []term{reconstructionTerm()}, row: func(*row, *Points, int, *Options) {},
+			Doc: "cross-entropy of what is decoded with the inputs as shares of their ranges, mean over the inputs",
+		},
+		{
+			Name: Attributes, terms: []term{attributeTerm(), reconstructionTerm()},
+			Doc: "squared error of the code against the attributes, mean over these, and reconstruct, decoded from the " +
+				"attributes",
+			row: func(r *row, p *Points, i int, o *Options) {
+				r.attributes = p.Attributes[i*o.Code.Attributes:][:o.Code.Attributes]
+			},
+		},
+	}
+}
+
+// reconstructionTerm is the mean over the inputs of softplus(z) - z share, the cross-entropy of a share of the range
+// with the sigmoid of the logit z.
+func reconstructionTerm() term {
+	return term{apart: true, build: func(b *builder) string {
+		code := &b.o.Code
+		n := len(code.Low)
+		low, scale := make([]float32, n), make([]float32, n)
+		for i, v := range code.Low {
+			low[i], scale[i] = v, 1/(code.High[i]-v)
+		}
+		op := func(name string, in ...string) string { return b.Op(name, in) }
+		constant := func(v []float32) string { return b.Const(graph.FromFloats("range", v, 1, int64(n))) }
+		inputs := b.reshape(b.G.Inputs[0].Name, int64(b.rows), int64(n))
+		share := op("Mul", op("Sub", inputs, constant(low)), constant(scale))
+		loss := op("Sub", op("Softplus", b.t.Logits), op("Mul", b.t.Logits, share))
+		return op("Mul", loss, b.scalar(1/float64(n)))
+	}}
+}
+
+// attributeTerm is the mean squared error of the code. What decodes reads the attributes instead of the code: encoder
+// and decoder are trained apart, so that the code has no room for anything but the attributes.
+func attributeTerm() term {
+	const name = "qat.attributes"
+	return term{
+		apart: true,
+		columns: []column{{
+			name, func(o *Options) int { return o.Code.Attributes }, func(r *row) []float32 { return r.attributes },
+		}},
+		build: func(b *builder) string {
+			code := &b.o.Code
+			for _, n := range b.G.Nodes {
+				if i := slices.Index(n.Inputs, code.Value); i >= 0 {
+					n.Inputs = slices.Clone(n.Inputs)
+					n.Inputs[i] = name
+				}
+			}
+			e := b.Op("Sub", []string{code.Value, name})
+			return b.Op("Mul", []string{b.Op("Mul", []string{e, e}), b.scalar(1 / float64(code.Attributes))})
+		},
+	}
+}
