@@ -17,7 +17,7 @@ export CGO_ENABLED = 1
 export GOFLAGS += '-toolexec=env GOGC=off GOMEMLIMIT=1GiB'
 
 .DEFAULT_GOAL := build
-.PHONY: help build ort tools test long lint fmt generate drift results demo pipelines page spark bench fuzz module clean
+.PHONY: help build ort tools test long lint fmt generate drift results demo pipelines page shapes spark bench fuzz module clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,10 @@ pipelines: build tools ## run the pipelines of action.yml and examples/ci on thi
 
 page: ort ## look at the HTML reports in headless Chromium (CFQ_CHROMIUM or the PATH names it)
 	CFQ_REQUIRE_CHROMIUM=1 $(GO) -C $(TOOLS) test -count=1 -run Pages ./command
+
+shapes: ## generate images with known attributes in build/shapes
+	@mkdir -p $(BUILD)/shapes
+	@$(GO) run -C $(TOOLS) ./shapesgen -o $(abspath $(BUILD))/shapes
 
 spark: build ## run recourse and evaluation on an Apache Spark cluster on this machine: make spark PEOPLE=1000000
 	@examples/spark/run.sh

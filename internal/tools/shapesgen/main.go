@@ -1,0 +1,69 @@
+// Command shapesgen makes images with known attributes, for recourse over attributes: a task file, and two Parquet
+// files with the image, its attributes and a decision.
+//
+// Nobody drew or photographed these images. They stand in for attribute data of real images, as CelebA has them, which
+// cannot be had here; what holds for them need not hold for photographs. The invariant: the same seed gives the same
+// files.
+package main
+
+import (
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+	"github.com/parquet-go/parquet-go"
+)
+
+//go:embed task.yaml
+var taskFile []byte
+
+func main() {
+	dir := flag.String("o", ".", "existing `directory` to write task.yaml, train.parquet and test.parquet to")
+	n := flag.Int("n", 20000, "`images` of train.parquet; test.parquet has a quarter as many")
+	seed := flag.Uint64("seed", 1, "`seed` of the images")
+	flag.Parse()
+	if err := run(*dir, *n, *seed); err != nil {
+		fmt.Fprintf(os.Stderr, "shapesgen: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(dir string, n int, seed uint64) error {
+	if n < 4 {
+		return fmt.Errorf("invalid -n %d: want 4 images or more", n)
+	}
+	return errors.Join(
+		renameio.WriteFile(filepath.Join(dir, "task.yaml"), taskFile, 0o644),
+		write(filepath.Join(dir, "train.parquet"), n, rand.New(rand.NewPCG(seed, 1))),
+		write(filepath.Join(dir, "test.parquet"), n/4, rand.New(rand.NewPCG(seed, 2))),
+	)
+}
+
+// write makes a file of n images.
+func write(path string, n int, rng *rand.Rand) error {
+	out, err := renameio.NewPendingFile(path, renameio.WithPermissions(0o644))
+	if err != nil {
+		return err
+	}
+	defer out.Cleanup() //nolint:errcheck // what is in place is no longer there
+	if err := table(out, n, rng); err != nil {
+		return err
+	}
+	return out.CloseAtomicallyReplace()
+}
+
+func table(out io.Writer, n int, rng *rand.Rand) error {
+	w := parquet.NewGenericWriter[row](out)
+	for range n {
+		if _, err := w.Write([]row{draw(rng)}); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
