@@ -27,6 +27,8 @@ type person struct {
 	returned int                 // searches that came back to best
 	seen     map[uint64]bool     // discrete choices evaluated so far
 	kept     []*candidate        // discrete choices to expand
+	// attempted is room for an action that most often costs too much.
+	attempted []float32
 }
 
 // fingerprint is a hash of the person's inputs.
@@ -214,7 +216,11 @@ func (c *candidate) worth(u *constraint.Feature) float64 {
 // lines returns at most most of the numeric features that can raise the linearised margin, those that gain most for
 // their cost first.
 func (c *candidate) lines(most int) []constraint.Line {
-	var lines []constraint.Line
+	return c.appendLines(make([]constraint.Line, 0, len(c.a.Numeric())), most)
+}
+
+// appendLines adds them to lines, which is empty.
+func (c *candidate) appendLines(lines []constraint.Line, most int) []constraint.Line {
 	for _, u := range c.a.Numeric() {
 		slope := float64(c.g[u.First])
 		l := constraint.Line{Feature: u, Up: slope > 0, Slope: math.Abs(slope), Weight: c.a.Norm().Weight(u)}

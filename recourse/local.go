@@ -93,11 +93,13 @@ func (p *person) neighbourhoods() (out []*neighbourhood) {
 // completed, are estimated not to cost much more.
 func (s *search) tryAll(around []*neighbourhood, tries map[*person][]*trial) error {
 	dim := s.a.Dim()
-	var all []trial
+	all := make([]trial, 0, s.trials)
 	for _, n := range around {
 		all = n.trials(all)
 	}
-	ds, points := make([]float32, len(all)*dim), make([]float32, len(all)*dim)
+	s.trials = len(all)
+	s.actions, s.points = sized(s.actions, len(all)*dim), sized(s.points, len(all)*dim)
+	ds, points := s.actions, s.points
 	for i, t := range all {
 		d := row(ds, i, dim)
 		copy(d, t.d)

@@ -18,7 +18,10 @@ type search struct {
 	o      SolveOptions
 	target float32 // the margin searched for
 	people []*person
-	points []float32
+	// Room that is used again, for what nobody keeps.
+	points, actions []float32
+	lines           []constraint.Line
+	trials          int // of the last neighbourhoods that were tried: the next ones are about as many
 }
 
 func (s *search) run(x []float32, first int, actions []Action) error {
@@ -105,7 +108,7 @@ func (s *search) eval(ls []*candidate, grads bool) error {
 		if err := s.ctx.Err(); err != nil {
 			return err
 		}
-		s.points = slices.Grow(s.points[:0], len(part)*dim)[:len(part)*dim]
+		s.points = sized(s.points, len(part)*dim)
 		for i, c := range part {
 			c.a.Propagate(c.x, c.d)
 			Point(row(s.points, i, dim), c.x, c.d)
@@ -133,6 +136,9 @@ func (s *search) eval(ls []*candidate, grads bool) error {
 	}
 	return nil
 }
+
+// sized returns v, or room instead, with n numbers.
+func sized(v []float32, n int) []float32 { return slices.Grow(v[:0], n)[:n] }
 
 // updateIncumbent makes valid candidates their person's best action where they are cheaper.
 func (s *search) updateIncumbent(ls []*candidate) {
@@ -316,13 +322,17 @@ func (s *search) scan() ([]*candidate, error) {
 					if d == 0 || d == last {
 						continue
 					}
-					c := &candidate{person: p, d: make([]float32, s.a.Dim())}
-					if !p.a.Apply(constraint.Move{Feature: u, To: d}, p.x, c.d) {
+					action := sized(p.attempted, s.a.Dim())
+					p.attempted = action
+					clear(action)
+					if !p.a.Apply(constraint.Move{Feature: u, To: d}, p.x, action) {
 						continue
 					}
-					if c.price(); c.cost >= p.lowest {
+					cost := p.a.Cost(p.x, action)
+					if cost >= p.lowest {
 						break
 					}
+					c := &candidate{person: p, d: slices.Clone(action), cost: cost}
 					tries = append(tries, c)
 					pulls = append(pulls, &pull{c: c, u: u, bad: last, good: d})
 					last = d
@@ -483,7 +493,8 @@ func (s *search) completion(c *candidate, gain float64) float64 {
 	if !(gap > 0) {
 		return c.cost
 	}
-	return c.a.Fill(c.x, c.d, c.cost, c.lines(c.a.Limit()-c.a.Changed(c.d)), gap)
+	s.lines = c.appendLines(s.lines[:0], c.a.Limit()-c.a.Changed(c.d))
+	return c.a.Fill(c.x, c.d, c.cost, s.lines, gap)
 }
 
 // feasibilityPhase ignores costs for everyone who has no valid action: all features go to where the gradient
@@ -682,10 +693,11 @@ func (s *search) exchange(ls []*candidate) error {
 
 // attempt adds to tries the copy of c with the action that set makes of its own, when that is cheaper.
 func (c *candidate) attempt(tries []*candidate, set func(d []float32)) []*candidate {
-	d := slices.Clone(c.d)
+	d := append(c.attempted[:0], c.d...)
+	c.attempted = d
 	set(d)
 	if cost := c.a.Cost(c.x, d); cost < c.cost*(1-leastGain) {
-		tries = append(tries, &candidate{person: c.person, of: c, d: d, cost: cost})
+		tries = append(tries, &candidate{person: c.person, of: c, d: slices.Clone(d), cost: cost})
 	}
 	return tries
 }
