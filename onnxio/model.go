@@ -190,6 +190,15 @@ func (m *Model) Restored(g *graph.Model) *graph.Model {
 	return g
 }
 
+// Tables returns the values of the graph that are the inputs of one column of categories, nil where there are none:
+// in Restored a product of constants with them is a look-up.
+func (m *Model) Tables() map[string]bool {
+	if m.own == nil {
+		return nil
+	}
+	return m.own.Tables(m.graph.Graph)
+}
+
 // FileFeed makes the inputs of the file of rows of inputs, where Feed makes that of the graph.
 func (m *Model) FileFeed(x []float32) ([]*graph.Tensor, error) {
 	in := []*graph.Tensor{m.Feed(x)}

@@ -60,6 +60,10 @@ func open(m *onnxio.Model, t *task.Task, o *Options) (*opened, error) {
 	}
 	out.positions(c)
 	out.file = c.With(out.canonical)
+	tables := out.file.Tables()
+	for i := range out.found {
+		out.found[i].Table = tables[out.found[i].Input] && out.found[i].Conv == nil
+	}
 	out.full, err = OpenFor(out.file, t, o.Workers)
 	return out, err
 }

@@ -59,7 +59,9 @@ func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, o Options) (*pr
 	case ComputeAuto:
 		p.integer = qdq.Integers(p.layers)
 	default:
-		p.integer = slices.Repeat([]bool{p.o.Compute == ComputeInteger}, len(p.layers))
+		for i := range p.layers {
+			p.integer = append(p.integer, p.o.Compute == ComputeInteger && !p.layers[i].Table)
+		}
 	}
 	p.first = p.uses()
 	return p, nil

@@ -28,6 +28,9 @@ type LayerInfo struct {
 	Positions int
 	Conv      *Conv
 	Behind    Behind
+	// Table says that the file looks the weights up, by category, where the model multiplies them with the inputs of one
+	// column of categories: a layer that computes nothing. FindLayers does not know of it.
+	Table bool
 	// Source is the convolution whose output quantizer this layer's input has gone
 	// through: operators between move numbers and compute none. "" without one.
 	Source string

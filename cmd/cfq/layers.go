@@ -3,14 +3,15 @@ package main
 import (
 	"cmp"
 
+	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/quant/qdq"
 	"cfq/quant/verify"
 )
 
 // storedBits is qdq.StoredBits of a model, 0 when its layers are not understood.
-func storedBits(m *graph.Model) float64 {
-	layers, err := qdq.Layers(m)
+func storedBits(m *onnxio.Model) float64 {
+	layers, err := qdq.LayersOf(m)
 	if err != nil {
 		return 0
 	}

@@ -9,6 +9,8 @@ import (
 	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/quant/qdq"
 )
@@ -20,7 +22,7 @@ func TestStoredBits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bits := storedBits(m); bits != 32 {
+	if bits := storedBits(openedModel(t, m)); bits != 32 {
 		t.Errorf("the float model has %v bits per weight", bits)
 	}
 	if m, err = onnxio.Canonical(m); err != nil {
@@ -47,9 +49,19 @@ func TestStoredBits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := storedBits(q), 8*float64(bytes)/float64(weights); got != want || 8*bytes <= bits {
+	if got, want := storedBits(openedModel(t, q)), 8*float64(bytes)/float64(weights); got != want || 8*bytes <= bits {
 		t.Errorf("%v stored bits per weight, want %v, %v of them codes", got, want, float64(bits)/float64(weights))
 	}
+}
+
+func openedModel(t *testing.T, g *graph.Model) *onnxio.Model {
+	t.Helper()
+	orttest.Need(t)
+	m, err := onnxio.FromGraph(t.Context(), g, ort.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // TestFixedLayersAreListed: what quantize leaves in float is in the list, with the reason.

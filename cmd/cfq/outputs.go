@@ -257,14 +257,14 @@ func source(path string) (report.File, error) {
 func (d *evaluation) weighed() []report.Model {
 	var models []report.Model
 	for i, file := range d.sources {
-		models = append(models, report.Model{File: file, StoredBits: storedBits(d.files[i].Graph())})
+		models = append(models, report.Model{File: file, StoredBits: storedBits(d.files[i])})
 	}
 	return models
 }
 
 // layers lists the layers of the quantized model, with the sensitivity of each of them at the recourse points.
 func (d *evaluation) layers(ctx context.Context, r *eval.Result) ([]report.Layer, error) {
-	found, err := qdq.Layers(d.files[1].Graph())
+	found, err := qdq.LayersOf(d.files[1])
 	if err != nil {
 		return nil, nil //nolint:nilerr // a model whose layers are not understood has none to show
 	}

@@ -21,7 +21,7 @@ const floatBits = 32
 // to say. The weights are those of Gemm, MatMul, Einsum and Conv. A quantized one takes what the file stores for it,
 // see qdq.Stored. A bit operation is a multiplication times the bits of its weight (of a layer's rows in
 // several widths, their mean) times the bits of its activation; a layer that computes in float has 32 x 32,
-// and one of quantized weights and float activations has 32 for the latter.
+// and one of quantized weights and float activations has 32 for the latter. What is looked up has none.
 //
 // How often a row uses the weights of a layer, at positions of a convolution or for tokens, follows from the shapes
 // that running the models has shown. Where it does not, the number is 0.
@@ -43,14 +43,14 @@ type used struct {
 	times int
 }
 
-// layersOf finds the layers as [qdq.Layers] does.
+// layersOf finds the layers.
 func layersOf(m *onnxio.Model) ([]used, error) {
+	notes, err := qdq.LayersOf(m)
 	if !qdq.Quantized(m.Graph()) {
 		if c, err := m.Canonical(); err == nil {
 			m = c
 		}
 	}
-	notes, err := qdq.Describe(m.Graph())
 	out := make([]used, len(notes))
 	for i := range notes {
 		l := &notes[i]
@@ -72,6 +72,9 @@ func weight(layers []used, bytes int64) eval.Weight {
 		width, activation := l.Bits, l.Activation
 		if l.IsFloat() {
 			width, activation = floatBits, floatBits
+		}
+		if l.Table {
+			continue
 		}
 		known = known && l.times > 0
 		w.BOPs += float64(l.times) * float64(l.Columns) * float64(l.Out) * width * float64(activation)

@@ -8,7 +8,8 @@
 //
 // What a model makes of a category, be it an embedding, a code or an input of its own, is not read off its operators:
 // the model is run on every category, and what comes out is a table. So the product of the categories' inputs with it
-// has the gradients that a look-up lacks, and any operator may stand in front of it.
+// has the gradients that a look-up lacks, and any operator may stand in front of it. In a graph that gets its
+// own inputs back, the product of one column's categories with constants is a look-up again.
 package lower
 
 import (
@@ -30,6 +31,8 @@ type Column struct {
 	Strict bool   // another category is an error
 	Blank  string // the category that the empty text is taken for, "" where it is none of them
 	First  int    // of its inputs in the lowered model
+	// FromEnd says that the categories are 0, 1, ... and that negative numbers count them from the end, as Gather does.
+	FromEnd bool
 }
 
 // Width is how many inputs of the lowered model the column is.
@@ -106,7 +109,11 @@ func Lower(ctx context.Context, m *graph.Model, o ort.Options) (*graph.Model, *I
 	}
 	f.split(low.Graph)
 	ins := m.Graph.DataInputs()
-	z, err := zoneOf(low.Graph)
+	rows, err := tableRows(ctx, low, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	z, err := zoneOf(low.Graph, rows)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -23,11 +23,11 @@ func (f *Interface) Restore(g *graph.Model) *graph.Model {
 	}
 	if !f.direct {
 		c.Graph.Outputs = slices.Concat(c.Graph.Outputs, f.file.Graph.Outputs) // constants among them stay
-		c.SetOpset(learning, max(c.Opset(learning), 1))
-		if slices.ContainsFunc(f.Columns, func(c Column) bool { return c.Blank != "" }) {
-			c.SetOpset(learning, max(c.Opset(learning), 2)) // a LabelEncoder of texts to numbers
-		}
 		f.front(c.Graph)
+		c.SetOpset(learning, max(c.Opset(learning), 1))
+		if slices.ContainsFunc(c.Graph.Nodes, func(n *graph.Node) bool { return n.Op == "LabelEncoder" }) {
+			c.SetOpset(learning, max(c.Opset(learning), 2)) // one of texts to numbers
+		}
 	}
 	c.Graph.Outputs = slices.Clone(f.file.Graph.Outputs)
 	c.Graph.Nodes = append(c.Graph.Nodes, cloned(f.back)...)
@@ -51,171 +51,51 @@ func cloned(nodes []*graph.Node) []*graph.Node {
 	return (&graph.Graph{Nodes: nodes}).Clone().Nodes
 }
 
-// part is a value that holds some of the lowered model's inputs.
-type part struct {
-	value    string
-	from, to int
-}
-
 // front puts the file's inputs in place of the lowered model's: what a part of the model reads is made of the columns
-// that it reads, and of all of them only where that is asked for.
+// that it reads, and of all of them only where that is asked for. The product of the inputs of one column of categories
+// with a table becomes a look-up of the category's row.
 func (f *Interface) front(g *graph.Graph) {
-	b := graph.NewBuilder(g, "cfq.inputs.")
 	core := g.Nodes
+	all := &graph.Graph{
+		Inputs: slices.Concat(g.Inputs, f.file.Graph.Inputs, f.file.Graph.Outputs),
+		Inits:  slices.Concat(g.Inits, f.consts), Nodes: slices.Concat(core, f.back),
+	}
+	w := &front{
+		Interface: f, b: graph.NewBuilder(all, ""), inits: g.InitMap(), fixed: map[string]bool{}, made: map[string]string{},
+	}
+	w.b.G = g
 	g.Nodes = nil
 	g.Inputs = slices.Concat(f.file.Graph.DataInputs(),
 		slices.DeleteFunc(g.Inputs, func(v graph.Value) bool { return v.Name == f.input }))
-	var parts []part
-	for i := 0; i < len(f.Columns); {
-		n := 1
-		for i+n < len(f.Columns) && f.Columns[i+n].Input == f.Columns[i].Input {
-			n++
-		}
-		parts = append(parts, f.partsOf(b, f.Columns[i:i+n])...)
-		i += n
+	for name := range w.inits {
+		w.fixed[name] = true
 	}
-	join := func(from, to int) string {
-		var names []string
-		at := from
-		for _, p := range parts {
-			if p.from >= from && p.to <= to {
-				if p.from != at {
-					return ""
-				}
-				names, at = append(names, p.value), p.to
-			}
-		}
-		switch {
-		case at != to:
-			return ""
-		case len(names) == 1:
-			return names[0]
-		}
-		return b.Op("Concat", names, graph.IntAttr("axis", 1))
-	}
-	whole, stands := "", map[string]string{} // for cuts of the lowered input
-	inits := g.InitMap()
+	cuts := map[string]span{f.input: {0, width(f.Columns)}} // what holds inputs of the lowered model
 	for _, n := range core {
-		reads := slices.Contains(n.Inputs, f.input)
-		if from, to, ok := f.slice(n, inits); reads && ok {
-			if v := join(from, to); v != "" && !g.IsOutput(n.Outputs[0]) {
-				stands[n.Outputs[0]] = v
-				continue
+		if s, ok := f.slice(n, w.inits); ok && !g.IsOutput(n.Outputs[0]) {
+			cuts[n.Outputs[0]] = s
+			continue
+		}
+		if s, ok := cuts[n.Input(0)]; !ok || !w.lookUp(n, s) {
+			for i, in := range n.Inputs {
+				if s, ok := cuts[in]; ok {
+					n.Inputs[i] = w.join(s)
+				}
 			}
 		}
-		if reads && whole == "" {
-			whole = join(0, width(f.Columns))
-		}
-		for i, in := range n.Inputs {
-			if in == f.input {
-				n.Inputs[i] = whole
-			} else if v := stands[in]; v != "" {
-				n.Inputs[i] = v
-			}
+		fixed := !n.HasGraphs() && !slices.ContainsFunc(n.Inputs, func(in string) bool { return in != "" && !w.fixed[in] })
+		for _, o := range n.Outputs {
+			w.fixed[o] = fixed
 		}
 		g.Nodes = append(g.Nodes, n)
 	}
+	for _, n := range g.Nodes {
+		if !slices.Contains(core, n) {
+			n.Name = "" // which nodes need not have, and takes bytes
+		}
+	}
 	uses := used(g.Nodes)
 	g.Inits = slices.DeleteFunc(g.Inits, func(t *graph.Tensor) bool { return !uses[t.Name] && !g.IsOutput(t.Name) })
-}
-
-// slice returns the columns that a node cuts out of the lowered model's input.
-func (f *Interface) slice(n *graph.Node, inits map[string]*graph.Tensor) (from, to int, ok bool) {
-	if !n.Is("Slice") || n.Input(0) != f.input || n.Input(4) != "" {
-		return 0, 0, false
-	}
-	var v [3]int64
-	for i := range v {
-		t := inits[n.Input(i+1)]
-		if t == nil || t.Len() != 1 {
-			return 0, 0, false
-		}
-		one, err := t.Ints()
-		if err != nil {
-			return 0, 0, false
-		}
-		v[i] = one[0]
-	}
-	return int(v[0]), int(v[1]), v[2] == 1
-}
-
-// partsOf makes the lowered inputs of the columns of one input.
-func (f *Interface) partsOf(b *graph.Builder, columns []Column) (parts []part) {
-	x := columns[0].Input
-	i := slices.IndexFunc(f.file.Graph.Inputs, func(v graph.Value) bool { return v.Name == x })
-	if v := f.file.Graph.Inputs[i]; len(v.Shape) != 2 {
-		x = b.Op("Reshape", []string{x, b.Const(graph.FromInts("shape", []int64{-1, int64(len(columns))}, 2))})
-	}
-	cast := func(v string, to graph.DType) string {
-		if columns[0].DType == to {
-			return v
-		}
-		return b.Op("Cast", []string{v}, graph.IntAttr("to", int64(to)))
-	}
-	some := func(from, to int) string {
-		if to-from == len(columns) {
-			return x
-		}
-		return cut(b, x, from, to)
-	}
-	for i := 0; i < len(columns); {
-		c, n := &columns[i], 1
-		if c.Values == nil {
-			for i+n < len(columns) && columns[i+n].Values == nil {
-				n++
-			}
-			parts = append(parts, part{cast(some(i, i+n), graph.Float), c.First, c.First + n})
-			i += n
-			continue
-		}
-		attr := graph.Attr{Name: "cats_strings", Kind: graph.AttrStrings}
-		v := some(i, i+1)
-		for _, s := range c.Values {
-			attr.Strings = append(attr.Strings, []byte(s))
-		}
-		if c.Blank != "" {
-			v, attr = c.places(b, v)
-		} else if c.DType != graph.String {
-			attr = graph.Attr{Name: "cats_int64s", Kind: graph.AttrInts}
-			for _, s := range c.Values {
-				k, _ := strconv.ParseInt(s, 10, 64) // a look-up of integers has no others
-				attr.Ints = append(attr.Ints, k)
-			}
-			v = cast(v, graph.Int64)
-		}
-		zeros := int64(1)
-		if c.Strict {
-			zeros = 0
-		}
-		hot := b.Name("onehot")
-		b.Append(&graph.Node{
-			Op: "OneHotEncoder", Domain: learning, Inputs: []string{v}, Outputs: []string{hot},
-			Attrs: []graph.Attr{attr, graph.IntAttr("zeros", zeros)},
-		})
-		all := int64(len(attr.Strings) + len(attr.Ints))
-		hot = b.Op("Reshape", []string{hot, b.Const(graph.FromInts("shape", []int64{-1, all}, 2))})
-		parts = append(parts, part{hot, c.First, c.First + len(c.Values)})
-		i++
-	}
-	return parts
-}
-
-// places makes texts the numbers of their categories, of which the empty text shares one; the attribute lists them.
-func (c *Column) places(b *graph.Builder, v string) (string, graph.Attr) {
-	keys := graph.Attr{Name: "keys_strings", Kind: graph.AttrStrings, Strings: [][]byte{{}}}
-	at := slices.Index(c.Values, c.Blank)
-	values := graph.Attr{Name: "values_int64s", Kind: graph.AttrInts, Ints: []int64{int64(at)}}
-	all := graph.Attr{Name: "cats_int64s", Kind: graph.AttrInts}
-	for i, s := range c.Values {
-		keys.Strings, values.Ints = append(keys.Strings, []byte(s)), append(values.Ints, int64(i))
-		all.Ints = append(all.Ints, int64(i))
-	}
-	place := b.Name("place")
-	b.Append(&graph.Node{
-		Op: "LabelEncoder", Domain: learning, Inputs: []string{v}, Outputs: []string{place},
-		Attrs: []graph.Attr{keys, values, graph.IntAttr("default_int64", -1)},
-	})
-	return place, all
 }
 
 // Direct reports whether the input of the lowered model is the file's own.

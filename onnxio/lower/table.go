@@ -174,6 +174,11 @@ func (t *tables) others(ctx context.Context, values []string, run func(trial) ([
 				break
 			}
 		}
+		if c.Strict {
+			if c.FromEnd, err = t.fromEnd(ctx, i, values, run); err != nil {
+				return err
+			}
+		}
 		t.z.blank[i] = blank != nil && c.Blank == "" && (c.Strict || !slices.EqualFunc(first, blank, slices.Equal))
 		for k, value := range values {
 			if !c.Strict && first != nil && t.made[value] != nil {
@@ -182,6 +187,35 @@ func (t *tables) others(ctx context.Context, values []string, run func(trial) ([
 		}
 	}
 	return nil
+}
+
+// fromEnd reports whether a column's look-ups are those of Gather, as far as n, -n and -1 show: the categories are 0 to
+// n-1, which -n to -1 stand for as well, and n is refused.
+func (t *tables) fromEnd(ctx context.Context, column int, values []string, run func(trial) ([]*graph.Tensor, error)) (
+	bool, error,
+) {
+	c := &t.z.columns[column]
+	n := len(c.Values)
+	if !c.consecutive() || c.Values[0] != "0" || strings.HasPrefix(c.DType.String(), "u") {
+		return false, nil
+	}
+	for _, v := range []int{n, -n, -1} {
+		all, err := t.other(ctx, values, trial{column, strconv.Itoa(v)}, run)
+		if err != nil || (v < 0) != (all != nil) || v < 0 && !t.same(t.from[column]+n+v, values, all) {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// same reports whether the values are those of a row.
+func (t *tables) same(row int, values []string, given [][]float64) bool {
+	for i, value := range values {
+		if made := t.made[value]; made != nil && !slices.Equal(made[row], given[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // other runs a value that is no category; nil is one that the model refuses.
@@ -212,12 +246,7 @@ func (t *tables) other(ctx context.Context, values []string, r trial, run func(t
 // category returns the category of a column for which the values are those given; "" when there is none.
 func (t *tables) category(column int, values []string, given [][]float64) string {
 	for k, v := range t.z.columns[column].Values {
-		same := given != nil
-		for i, value := range values {
-			made := t.made[value]
-			same = same && (made == nil || slices.Equal(made[t.from[column]+k], given[i]))
-		}
-		if same {
+		if given != nil && t.same(t.from[column]+k, values, given) {
 			return v
 		}
 	}
@@ -592,4 +621,65 @@ func (w *lowering) standIn(value string, inputs []graph.Value) string {
 		return name
 	}
 	return ""
+}
+
+// tableRows runs what is made of constants alone, as the table of a quantized embedding is, and returns how many rows a
+// look-up has to choose from, by the value that it makes.
+func tableRows(ctx context.Context, m *graph.Model, o ort.Options) (map[string]int64, error) {
+	constants := &graph.Model{IRVersion: m.IRVersion, Opsets: m.Opsets, Functions: m.Functions, Graph: &graph.Graph{
+		Name: m.Graph.Name, Inits: m.Graph.Inits,
+	}}
+	g, fixed := constants.Graph, map[string]bool{"": true}
+	for _, t := range m.Graph.Inits {
+		fixed[t.Name] = true
+	}
+	var lookups []*graph.Node
+	for _, n := range m.Graph.Nodes {
+		if !n.HasGraphs() && !slices.ContainsFunc(n.Inputs, func(in string) bool { return !fixed[in] }) {
+			g.Nodes = append(g.Nodes, n)
+			for _, out := range n.Outputs {
+				fixed[out] = true
+			}
+		} else if (n.Is("Gather") || n.Is("GatherElements")) && fixed[n.Input(0)] && constant(m.Graph, n.Input(0)) == nil {
+			lookups = append(lookups, n)
+		}
+	}
+	if len(lookups) == 0 {
+		return nil, nil
+	}
+	c := constants.Clone()
+	b := graph.NewBuilder(c.Graph, "cfq.rows.")
+	for _, n := range lookups {
+		c.Graph.Outputs = append(c.Graph.Outputs, graph.Value{Name: b.Op("Shape", []string{n.Input(0)})})
+	}
+	none := graph.FromFloats(b.Name("none"), []float32{0}, 1) // a session has an input
+	c.Graph.Inputs = []graph.Value{{Name: none.Name, DType: none.DType, Shape: graph.Fixed(none.Dims...)}}
+	o.Level = ort.Disabled
+	s, err := ort.Open(c, o)
+	if err != nil {
+		return nil, fmt.Errorf("the model's tables do not load: %w", err)
+	}
+	defer s.Close() //nolint:errcheck // nothing was written
+	shapes, err := s.Run(ctx, []*graph.Tensor{none})
+	if err != nil {
+		return nil, fmt.Errorf("the model's tables: %w", err)
+	}
+	rows := map[string]int64{}
+	for i, n := range lookups {
+		dims, err := shapes[i].Ints()
+		if err != nil || len(dims) == 0 {
+			return nil, err
+		}
+		rows[n.Outputs[0]] = dims[axis(n, len(dims))]
+	}
+	return rows, nil
+}
+
+// axis returns the axis along which a look-up chooses from a table of so many dimensions.
+func axis(n *graph.Node, rank int) int {
+	axis := int(n.Int("axis", 0))
+	if axis < 0 {
+		axis += rank
+	}
+	return min(max(axis, 0), rank-1)
 }

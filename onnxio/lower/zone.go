@@ -23,6 +23,7 @@ const (
 // zone is what a model does with columns that are not floats before it computes with them.
 type zone struct {
 	g         *graph.Graph
+	rows      map[string]int64 // of tables that are made of constants
 	columns   []Column
 	class     map[string]class
 	types     map[string]graph.DType
@@ -57,9 +58,10 @@ type frontier struct {
 }
 
 // zoneOf finds the columns of a graph, their categories, and the values through which the computation sees them.
-func zoneOf(g *graph.Graph) (*zone, error) {
+// rows is that of tableRows.
+func zoneOf(g *graph.Graph, rows map[string]int64) (*zone, error) {
 	z := &zone{
-		g: g, class: map[string]class{}, types: map[string]graph.DType{}, elems: map[string][]elem{},
+		g: g, rows: rows, class: map[string]class{}, types: map[string]graph.DType{}, elems: map[string][]elem{},
 		depends: map[string][]int{},
 	}
 	for _, v := range g.DataInputs() {
@@ -413,7 +415,7 @@ func (z *zone) moved(n *graph.Node, i int) []elem {
 			all = append(all, z.elems[in]...)
 		}
 		return all
-	case "Mul", "Min", "Max", "Clip", "Where", "Mod":
+	case "Mul", "Min", "Max", "Clip", "Where", "Mod", "BitwiseAnd":
 		// Of a column as it is and something in its place, such as an index counted from the end, the former.
 		return z.plainest(n)
 	case "Gather", "ArrayFeatureExtractor":
@@ -517,8 +519,8 @@ func (z *zone) lookup(n *graph.Node) {
 	case "Gather", "GatherElements":
 		if z.class[n.Input(1)] == raw {
 			if t := constant(z.g, n.Input(0)); t != nil && len(t.Dims) > 0 {
-				z.tables = append(z.tables, tableSizes{z.elems[n.Input(1)], t.Dims[z.axis(n, len(t.Dims))]})
-			} else if rows := z.rowsOf(n.Input(0)); rows > 0 {
+				z.tables = append(z.tables, tableSizes{z.elems[n.Input(1)], t.Dims[axis(n, len(t.Dims))]})
+			} else if rows := z.rows[n.Outputs[0]]; rows > 0 {
 				z.tables = append(z.tables, tableSizes{z.elems[n.Input(1)], rows})
 			}
 		}
@@ -537,41 +539,6 @@ func (z *zone) lookup(n *graph.Node) {
 			}
 		}
 	}
-}
-
-func (z *zone) axis(n *graph.Node, rank int) int {
-	axis := int(n.Int("axis", 0))
-	if axis < 0 {
-		axis += rank
-	}
-	return min(max(axis, 0), rank-1)
-}
-
-// rowsOf returns how many rows a table has that is computed of constants: that of a quantized embedding.
-func (z *zone) rowsOf(value string) int64 {
-	for range 8 { // operators between a stored table and its use
-		if t := constant(z.g, value); t != nil && len(t.Dims) > 0 {
-			return t.Dims[0]
-		}
-		i := slices.IndexFunc(z.g.Nodes, func(n *graph.Node) bool { return slices.Contains(n.Outputs, value) })
-		if i < 0 || z.class[value] != fixed {
-			return 0
-		}
-		n := z.g.Nodes[i]
-		switch n.Op {
-		case "DequantizeLinear", "Cast", "Identity":
-		case "Transpose":
-			t := constant(z.g, n.Input(0))
-			if t != nil && len(t.Dims) == 2 {
-				return t.Dims[1]
-			}
-			return 0
-		default:
-			return 0
-		}
-		value = n.Input(0)
-	}
-	return 0
 }
 
 // ranges makes categories of the rows of tables: those from a column's shift to the next column's in the same table.

@@ -11,17 +11,17 @@ const IntegerWeights = 256 * 256
 //
 // Dense layers that read the same value are on integers together, from IntegerWeights weights on, and so are all dense
 // layers behind them: the kernel in front hands them codes. Convolutions stay in float: their blocked layouts are
-// faster than integer convolutions at every size.
+// faster than integer convolutions at every size. Tables that are looked up compute nothing.
 func Integers(layers []quant.LayerInfo) []bool {
 	weights := map[string]int{}
 	for i := range layers {
-		if layers[i].Conv == nil {
+		if layers[i].Conv == nil && !layers[i].Table {
 			weights[layers[i].Input] += layers[i].Params()
 		}
 	}
 	out, behind := make([]bool, len(layers)), false
 	for i := range layers {
-		if layers[i].Conv == nil {
+		if layers[i].Conv == nil && !layers[i].Table {
 			behind = behind || weights[layers[i].Input] >= IntegerWeights
 			out[i] = behind
 		}

@@ -15,7 +15,7 @@ import (
 // LayerNote says how a layer's weights are stored.
 type LayerNote struct {
 	Node   string `json:"name"` // its output's name when it has none
-	Op     string `json:"op"`   // Gemm, MatMul or Conv
+	Op     string `json:"op"`   // Gemm, MatMul, Conv, or Gather for a table of In rows
 	In     int    `json:"inputs"`
 	Out    int    `json:"outputs"`
 	Biases int    `json:"biases"`
@@ -33,6 +33,7 @@ type LayerNote struct {
 	Note   string `json:"note,omitempty"`
 	Kernel string `json:"kernel"` // operator that ONNX Runtime runs, for the caller to fill in
 
+	Table      bool   `json:"-"` // rows are looked up by category: nothing is computed
 	Output     string `json:"-"` // value that the layer defines
 	Behind     string `json:"-"` // value of a Relu or Clip that follows a convolution
 	Activation int    `json:"-"` // bits of what the layer reads
@@ -54,12 +55,45 @@ func Layers(m *graph.Model) ([]LayerNote, error) {
 		c = m
 	}
 	notes, err := Describe(c)
+	if unusual == nil {
+		fixed(notes)
+	}
+	return notes, cmp.Or(unusual, err)
+}
+
+// fixed notes why layers of a canonical model stay in float.
+func fixed(notes []LayerNote) {
 	for i := range notes {
-		if l := &notes[i]; unusual == nil && l.Fixed != "" {
+		if l := &notes[i]; l.Fixed != "" {
 			l.Note = "stays in float: " + l.Fixed
 		}
 	}
-	return notes, cmp.Or(unusual, err)
+}
+
+// LayersOf is Layers of an opened model. Where its file looks rows up in a table, its graph multiplies the inputs of a
+// column of categories with floats: tables of few bits are described as they are in the file.
+func LayersOf(m *onnxio.Model) ([]LayerNote, error) {
+	quantized := Quantized(m.Graph())
+	if c, unusual := m.Canonical(); !quantized && unusual == nil {
+		m = c
+	}
+	notes, err := Describe(m.Graph())
+	if err != nil {
+		return nil, err
+	}
+	if !quantized {
+		fixed(notes)
+	}
+	inputs, producers := m.Tables(), m.Graph().Graph.Producers()
+	for i := range notes {
+		notes[i].Table = inputs[producers[notes[i].Output].Input(0)]
+	}
+	file, err := Describe(m.File())
+	if file = slices.DeleteFunc(file, func(l LayerNote) bool { return !l.Table }); len(file) == 0 {
+		return notes, err
+	}
+	notes = slices.DeleteFunc(notes, func(l LayerNote) bool { return l.Table && l.IsFloat() })
+	return append(file, notes...), err
 }
 
 // Quantized reports whether a model holds quantizers or operators on integers.
@@ -70,7 +104,8 @@ func Quantized(m *graph.Model) bool {
 }
 
 // Describe lists the Gemm, MatMul and Conv nodes of a model, and their kinds on integers, whose weights come,
-// perhaps through casts, scales and unpacking, from stored tensors.
+// perhaps through casts, scales and unpacking, from stored tensors, and the Gather nodes that look up in such of few
+// bits.
 func Describe(m *graph.Model) ([]LayerNote, error) {
 	infos, err := quant.FindLayers(m)
 	if err != nil {
@@ -83,8 +118,8 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 	v, counted := newView(m), map[string]bool{}
 	notes := []LayerNote{}
 	for _, n := range m.Graph.Nodes {
-		whole := integerOf(n)
-		if !quant.IsLayer(n) && whole == nil {
+		whole, table := integerOf(n), v.lookedUp(n)
+		if !quant.IsLayer(n) && whole == nil && !table {
 			continue
 		}
 		l := LayerNote{
@@ -97,6 +132,9 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 			weight, bias, l.Activation = n.Input(whole.weight[0]), n.Input(whole.bias), whole.activation
 		}
 		info := float[l.Output]
+		if table {
+			weight, bias, l.Table = n.Input(0), "", true
+		}
 		if info != nil {
 			weight, l.In, l.Out, l.Fixed = info.Weight, info.In, info.Out, info.Fixed
 		}
@@ -128,6 +166,15 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 		notes = append(notes, l)
 	}
 	return notes, nil
+}
+
+// lookedUp reports whether n looks rows up in a table that is stored in few bits: the layer that an embedding is.
+func (v *view) lookedUp(n *graph.Node) bool {
+	if !n.Is("Gather") || n.Int("axis", 0) != 0 || v.trace(n.Input(1), 0) != nil {
+		return false
+	}
+	s := v.trace(n.Input(0), 0)
+	return s != nil && len(s.dims) == 2 && !s.holdsFloats()
 }
 
 // Behind returns the value of the Relu or Clip that alone reads the convolution n,
@@ -166,6 +213,11 @@ func (s *stored) all() []storedPart {
 		return nil
 	}
 	return s.parts
+}
+
+// holdsFloats reports whether some of a weight is stored in floats.
+func (s *stored) holdsFloats() bool {
+	return slices.ContainsFunc(s.parts, func(p storedPart) bool { return p.tensor != nil && p.tensor.DType.IsFloat() })
 }
 
 // weights is the number of weights of all parts.
@@ -239,8 +291,14 @@ func (v *view) trace(name string, depth int) *stored {
 			s.parts[i].note = "quantized when the model runs"
 		}
 		return s
-	case p.Op == "DequantizeLinear" || p.Is("Cast") || p.Is("Identity") || p.Is("Mul"):
+	case p.Op == "DequantizeLinear" || slices.ContainsFunc([]string{"Cast", "Identity", "Mul", "Pad", "Add"}, p.Is):
 		return v.trace(p.Input(0), depth+1)
+	case p.Is("Transpose"):
+		s := v.trace(p.Input(0), depth+1)
+		if s != nil && len(s.dims) == 2 {
+			s.dims = []int64{s.dims[1], s.dims[0]}
+		}
+		return s
 	case p.Is("Reshape"):
 		s := v.trace(p.Input(0), depth+1)
 		if shape := v.ints(p.Input(1)); s != nil && shape != nil {
@@ -419,7 +477,7 @@ func (n *LayerNote) IsFloat() bool {
 // weigh returns the bytes of all that the value called name is made of, and that
 // has not been counted before; 0 when it stands for floats.
 func (v *view) weigh(s *stored, name string, counted map[string]bool) int {
-	if slices.ContainsFunc(s.parts, func(p storedPart) bool { return p.tensor != nil && p.tensor.DType.IsFloat() }) {
+	if s.holdsFloats() {
 		return 0
 	}
 	sum := 0
@@ -436,7 +494,11 @@ func (v *view) weigh(s *stored, name string, counted map[string]bool) int {
 		}
 		if n := v.producers[name]; n != nil {
 			sum += v.held(n, counted)
-			todo = append(todo, n.Inputs...)
+			from := n.Inputs
+			if n.Is("Add") {
+				from = from[:1] // a bias
+			}
+			todo = append(todo, from...)
 		}
 	}
 	return sum

@@ -85,11 +85,11 @@ func Kernel(optimized *graph.Graph, name, output string) *graph.Node {
 }
 
 // written returns the node of the layer called name, as quant.FindLayers names
-// it, in the written graph; nil without one.
+// it, in the written graph, where that of categories is a look-up; nil without one.
 func written(g *graph.Graph, name string) *graph.Node {
 	for _, n := range g.Nodes {
 		named := n.Name == name || n.Name == "" && len(n.Outputs) > 0 && n.Outputs[0] == name
-		if named && quant.IsLayer(n) {
+		if named && (quant.IsLayer(n) || n.Is("Gather")) {
 			return n
 		}
 	}
@@ -105,7 +105,7 @@ func kernels() map[string]kernel {
 		"QGemm": {1, 3, 4, 7}, "QLinearMatMul": {1, 3, 4, 6}, "QLinearConv": {1, 3, 4, 6},
 		"MatMulIntegerToFloat": {2, 1, 3, math.MaxInt},
 		"Gemm":                 {weights: 1}, "FusedGemm": {weights: 1}, "MatMul": {weights: 1},
-		"Conv": {weights: 1}, "FusedConv": {weights: 1},
+		"Conv": {weights: 1}, "FusedConv": {weights: 1}, "Gather": {weights: 0},
 	}
 }
 
@@ -113,8 +113,8 @@ func kernels() map[string]kernel {
 // so on integers, or, for float arithmetic, on weights that are folded at load.
 func runs(n, w *graph.Node, integers bool, inits map[string]*graph.Tensor) bool {
 	k, known := kernels()[n.Op]
-	return known && strings.HasSuffix(n.Op, "Conv") == w.Is("Conv") && (k.scale > 0) == integers &&
-		(integers || inits[n.Input(1)] != nil)
+	return known && strings.HasSuffix(n.Op, "Conv") == w.Is("Conv") && n.Is("Gather") == w.Is("Gather") &&
+		(k.scale > 0) == integers && (integers || inits[n.Input(k.weights)] != nil)
 }
 
 // isIntegerKernel reports whether n is an integer kernel with weights, also one that no layer is planned for.

@@ -1,0 +1,318 @@
+package lower
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cfq/onnxio/graph"
+)
+
+// span is a run of the lowered model's inputs.
+type span struct{ from, to int }
+
+// slice returns the inputs that a node cuts out of the lowered model's.
+func (f *Interface) slice(n *graph.Node, inits map[string]*graph.Tensor) (s span, ok bool) {
+	if !n.Is("Slice") || n.Input(0) != f.input || n.Input(4) != "" {
+		return s, false
+	}
+	var v [3]int64
+	for i := range v {
+		t := inits[n.Input(i+1)]
+		if t == nil || t.Len() != 1 {
+			return s, false
+		}
+		one, err := t.Ints()
+		if err != nil {
+			return s, false
+		}
+		v[i] = one[0]
+	}
+	return span{int(v[0]), int(v[1])}, v[2] == 1
+}
+
+// column returns the place of the column of categories whose inputs s are, -1 where there is none.
+func (f *Interface) column(s span) int {
+	return slices.IndexFunc(f.Columns, func(c Column) bool {
+		return c.Values != nil && s == span{c.First, c.First + len(c.Values)}
+	})
+}
+
+// Tables returns the values of g, a graph of the lowered model, that are the inputs of one column of categories and
+// nothing else: products of constants with them become look-ups in the file.
+func (f *Interface) Tables(g *graph.Graph) map[string]bool {
+	inits, all := g.InitMap(), map[string]bool{}
+	if f.direct {
+		return all
+	}
+	all[f.input] = f.column(span{0, width(f.Columns)}) >= 0
+	for _, n := range g.Nodes {
+		if s, ok := f.slice(n, inits); ok {
+			all[n.Outputs[0]] = f.column(s) >= 0
+		}
+	}
+	return all
+}
+
+// front writes what stands between the file's inputs and a graph of the lowered model.
+type front struct {
+	*Interface
+	b     *graph.Builder
+	inits map[string]*graph.Tensor
+	fixed map[string]bool   // values that are made of constants alone
+	made  map[string]string // values by what they are
+}
+
+// once returns the value that is described by a key; it is made when it is first asked for.
+func (w *front) once(key string, make func() string) string {
+	v, ok := w.made[key]
+	if !ok {
+		v = make()
+		w.made[key] = v
+	}
+	return v
+}
+
+func (w *front) ints(v ...int64) string {
+	return w.once(fmt.Sprint("ints ", v), func() string { return w.b.Const(graph.FromInts("n", v, int64(len(v)))) })
+}
+
+func (w *front) scalar(v int64) string {
+	return w.once(fmt.Sprint("scalar ", v), func() string { return w.b.Const(graph.FromInts("n", []int64{v})) })
+}
+
+// cut returns the columns of v from one to before another.
+func (w *front) cut(v string, from, to int) string {
+	return w.op("Slice", []string{v, w.ints(int64(from)), w.ints(int64(to)), w.ints(1)})
+}
+
+// join returns a run of the lowered model's inputs, rows x inputs.
+func (w *front) join(s span) string {
+	return w.once(fmt.Sprint("span ", s), func() string {
+		var names []string
+		for i := 0; i < len(w.Columns); {
+			n := w.run(i)
+			all := span{w.Columns[i].First, w.Columns[i+n-1].First + w.Columns[i+n-1].Width()}
+			if of := (span{max(s.from, all.from), min(s.to, all.to)}); of.from < of.to {
+				v := w.columns(i, n)
+				if of != all {
+					v = w.cut(v, of.from-all.from, of.to-all.from)
+				}
+				names = append(names, v)
+			}
+			i += n
+		}
+		if len(names) == 1 {
+			return names[0]
+		}
+		return w.op("Concat", names, graph.IntAttr("axis", 1))
+	})
+}
+
+// run is how many columns from the i-th on are made together: one of categories, or the numbers of an input that stand
+// side by side.
+func (w *front) run(i int) int {
+	n := 1
+	for c := w.Columns; c[i].Values == nil && i+n < len(c) && c[i+n].Input == c[i].Input && c[i+n].Values == nil; {
+		n++
+	}
+	return n
+}
+
+// columns makes the lowered model's inputs of n columns from the i-th on, see run.
+func (w *front) columns(i, n int) string {
+	return w.once(fmt.Sprint("columns ", i), func() string {
+		c := &w.Columns[i]
+		if c.Values != nil {
+			return w.oneHot(i)
+		}
+		v, first, of := w.input(i)
+		if n < of {
+			v = w.cut(v, first, first+n)
+		}
+		return w.cast(v, c.DType, graph.Float)
+	})
+}
+
+// input returns the input that holds the i-th column, rows x columns; the place of the column and their number.
+func (w *front) input(i int) (value string, at, of int) {
+	x := w.Columns[i].Input
+	first := slices.IndexFunc(w.Columns, func(c Column) bool { return c.Input == x })
+	for _, c := range w.Columns {
+		if c.Input == x {
+			of++
+		}
+	}
+	in := slices.IndexFunc(w.file.Graph.Inputs, func(v graph.Value) bool { return v.Name == x })
+	if len(w.file.Graph.Inputs[in].Shape) == 2 {
+		return x, i - first, of
+	}
+	return w.once("rows "+x, func() string { return w.op("Reshape", []string{x, w.ints(-1, int64(of))}) }), i - first, of
+}
+
+// op appends a node with a short name of what it makes.
+func (w *front) op(op string, inputs []string, attrs ...graph.Attr) string {
+	out := w.b.Name(strings.ToLower(op[:1]))
+	w.b.Append(&graph.Node{Op: op, Inputs: inputs, Outputs: []string{out}, Attrs: attrs})
+	return out
+}
+
+func (w *front) cast(v string, from, to graph.DType) string {
+	if from == to {
+		return v
+	}
+	return w.op("Cast", []string{v}, graph.IntAttr("to", int64(to)))
+}
+
+// vector makes one number or text for each row of the i-th column. Negative numbers get above all others if that is
+// asked for.
+func (w *front) vector(i int, positive bool) string {
+	c := &w.Columns[i]
+	return w.once(fmt.Sprint("vector ", i, positive), func() string {
+		v, at, of := w.input(i)
+		if positive { // once for all columns of an input
+			v = w.once("positive "+c.Input, func() string {
+				return w.op("BitwiseAnd", []string{w.cast(v, c.DType, graph.Int64), w.scalar(math.MaxInt64)})
+			})
+		}
+		if of == 1 {
+			return w.op("Reshape", []string{v, w.ints(-1)})
+		}
+		return w.op("Gather", []string{v, w.scalar(int64(at))}, graph.IntAttr("axis", 1))
+	})
+}
+
+// oneHot makes an input for each category of the i-th column.
+func (w *front) oneHot(i int) string {
+	c, v := &w.Columns[i], w.vector(i, false)
+	attr := c.list("cats")
+	switch {
+	case c.Blank != "":
+		v, attr = w.place(i), graph.Attr{Name: "cats_int64s", Kind: graph.AttrInts, Ints: places(len(c.Values))}
+	case c.DType != graph.String:
+		v = w.cast(v, c.DType, graph.Int64)
+	}
+	zeros := int64(1)
+	if c.Strict {
+		zeros = 0
+	}
+	hot := w.b.Name("h")
+	w.b.Append(&graph.Node{
+		Op: "OneHotEncoder", Domain: learning, Inputs: []string{v}, Outputs: []string{hot},
+		Attrs: []graph.Attr{attr, graph.IntAttr("zeros", zeros)},
+	})
+	return hot
+}
+
+// list returns the categories as an attribute of the operators that look them up.
+func (c *Column) list(name string) graph.Attr {
+	attr := graph.Attr{Name: name + "_strings", Kind: graph.AttrStrings}
+	if c.DType == graph.String {
+		for _, s := range c.Values {
+			attr.Strings = append(attr.Strings, []byte(s))
+		}
+		return attr
+	}
+	return graph.Attr{Name: name + "_int64s", Kind: graph.AttrInts, Ints: c.numbers()}
+}
+
+// numbers returns the categories of a column of integers; a look-up of integers has no others.
+func (c *Column) numbers() []int64 {
+	all := make([]int64, len(c.Values))
+	for i, s := range c.Values {
+		all[i], _ = strconv.ParseInt(s, 10, 64)
+	}
+	return all
+}
+
+// places are the numbers from 0 to before n.
+func places(n int) []int64 {
+	all := make([]int64, n)
+	for i := range all {
+		all[i] = int64(i)
+	}
+	return all
+}
+
+// place makes the number of the category of each row of the i-th column. What is no category is the number behind the
+// last, or any above that or, where the categories count from the end, below.
+func (w *front) place(i int) string {
+	return w.once(fmt.Sprint("place ", i), func() string {
+		c := &w.Columns[i]
+		n := int64(len(c.Values))
+		if c.consecutive() {
+			lo := c.numbers()[0]
+			positive := !c.FromEnd && lo == 0
+			v := w.vector(i, positive)
+			if !positive {
+				v = w.cast(v, c.DType, graph.Int64)
+			}
+			if lo != 0 {
+				v = w.op("Sub", []string{v, w.scalar(lo)})
+				v = w.op("BitwiseAnd", []string{v, w.scalar(math.MaxInt64)})
+			}
+			if !c.Strict {
+				v = w.op("Min", []string{v, w.scalar(n)})
+			}
+			return v
+		}
+		v := w.vector(i, false)
+		keys, values := c.list("keys"), graph.IntsAttr("values_int64s", places(int(n))...)
+		if c.Blank != "" {
+			at := slices.Index(c.Values, c.Blank)
+			keys.Strings, values.Ints = append(keys.Strings, nil), append(values.Ints, int64(at))
+		}
+		if c.DType != graph.String {
+			v = w.cast(v, c.DType, graph.Int64)
+		}
+		place := w.b.Name("p")
+		w.b.Append(&graph.Node{
+			Op: "LabelEncoder", Domain: learning, Inputs: []string{v}, Outputs: []string{place},
+			Attrs: []graph.Attr{keys, values, graph.IntAttr("default_int64", n)},
+		})
+		return place
+	})
+}
+
+// consecutive reports whether the categories are integers of which each is one more than that before it.
+func (c *Column) consecutive() bool {
+	if c.DType == graph.String || c.Values == nil {
+		return false
+	}
+	all := c.numbers()
+	for i, v := range all {
+		if v-int64(i) != all[0] {
+			return false
+		}
+	}
+	return true
+}
+
+// lookUp makes the node n, which reads the inputs s, a look-up if it is the product of one column's categories with a
+// table of constants. What is done to the table is done once, when ONNX Runtime loads the file.
+func (w *front) lookUp(n *graph.Node, s span) bool {
+	i, table, bias := w.column(s), n.Input(1), n.Input(2)
+	t, b := w.inits[table], w.inits[bias]
+	plain := n.Is("MatMul") && t != nil && len(t.Dims) == 2 ||
+		n.Is("Gemm") && n.Int("transA", 0) == 0 && n.Float("alpha", 1) == 1 && n.Float("beta", 1) == 1
+	if i < 0 || !plain || !w.fixed[table] || bias != "" && (b == nil || len(b.Dims) > 1) {
+		return false
+	}
+	c := &w.Columns[i]
+	table = w.once(fmt.Sprintf("table %q %d %q %v", table, n.Int("transB", 0), bias, c.Strict), func() string {
+		if n.Int("transB", 0) != 0 {
+			table = w.op("Transpose", []string{table}, graph.IntsAttr("perm", 1, 0))
+		}
+		if !c.Strict { // a row of zeros for all others
+			table = w.op("Pad", []string{table, w.ints(0, 0, 1, 0)})
+		}
+		if bias != "" {
+			table = w.op("Add", []string{table, bias})
+		}
+		return table
+	})
+	n.Op, n.Inputs, n.Attrs = "Gather", []string{table, w.place(i)}, nil
+	return true
+}

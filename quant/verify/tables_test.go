@@ -1,0 +1,151 @@
+package verify_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"cfq/onnxio"
+	"cfq/onnxio/codec"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
+	"cfq/quant"
+	"cfq/quant/qdq"
+	"cfq/quant/verify"
+)
+
+// embedded is a classifier of three numbers and two columns of categories, each with a table of its own, of which one
+// is large and read by two layers.
+func embedded() *graph.Model {
+	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "embedded"}}
+	rows := graph.Dim{Size: -1, Param: "N"}
+	m.Graph.Inputs = []graph.Value{
+		{Name: "num", DType: graph.Float, Shape: graph.Shape{rows, {Size: 3}}},
+		{Name: "cat", DType: graph.Int64, Shape: graph.Shape{rows, {Size: 2}}},
+	}
+	b := graph.NewBuilder(m.Graph, "")
+	rng := rand.New(rand.NewPCG(4, 8))
+	random := func(dims ...int64) string {
+		v := make([]float32, dims[0]*dims[1])
+		for i := range v {
+			v[i] = float32(rng.NormFloat64())
+		}
+		return b.Const(graph.FromFloats("w", v, dims...))
+	}
+	look := func(column, k, dim int64) string {
+		at := b.Op("Gather", []string{"cat", b.Const(graph.FromInts("at", []int64{column}))}, graph.IntAttr("axis", 1))
+		return b.Op("Gather", []string{random(k, dim), at})
+	}
+	large, small := look(0, 3000, 8), look(1, 5, 3)
+	h := b.Op("Relu", []string{b.Op("MatMul", []string{
+		b.Op("Concat", []string{"num", large, small}, graph.IntAttr("axis", 1)),
+		random(14, 6),
+	})})
+	y := b.Op("Add", []string{b.Op("MatMul", []string{h, random(6, 2)}), b.Op("MatMul", []string{large, random(8, 2)})})
+	m.Graph.Outputs = []graph.Value{{Name: y, DType: graph.Float}}
+	return m
+}
+
+// TestTables: what is written of an embedding is a table of few bits, which stands as one constant in the graph that
+// runs and is looked up; it computes what the plan's model does, and opens as the original does.
+func TestTables(t *testing.T) {
+	t.Parallel()
+	orttest.Need(t)
+	full, err := onnxio.FromGraph(t.Context(), embedded(), ort.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := full.Canonical()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := categories(c, 256)
+	for _, bits := range []int{2, 3, 4, 8, mixed} {
+		p := planFor(t, c.Graph(), ort.Options{}, graph.FromFloats(c.Input().Name, x, 256, int64(c.Dim())), bits)
+		tables := c.Tables()
+		layers, err := quant.FindLayers(c.Graph())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range layers {
+			p.Layers[i].Act = nil
+		}
+		lowered, err := qdq.Write(c.Graph(), p, qdq.Options{Size: func(m *graph.Model) int {
+			b, _ := codec.Marshal(m)
+			return len(b)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := c.Restored(lowered)
+		in, err := c.FileFeed(x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		onnx, err := codec.Marshal(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := verify.Check(t.Context(), onnx, verify.Options{Plan: p, Probes: in})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Err(); err != nil {
+			t.Errorf("%d bits: %v", bits, err)
+		}
+		for i, l := range r.Layers {
+			if want := tables[layers[i].Input]; (l.Kernel == "Gather") != want {
+				t.Errorf("%d bits: layer %q runs as %s, a table: %v", bits, l.Node, l.Kernel, want)
+			}
+		}
+		want := orttest.Run(t, lowered, ort.Options{}, c.Feed(x))[0]
+		got := orttest.Run(t, file, ort.Options{}, in...)[0]
+		if !slices.Equal(want.Raw, got.Raw) {
+			t.Errorf("%d bits: the file makes other numbers than the plan's model", bits)
+		}
+		described(t, onnx, bits)
+	}
+}
+
+// categories makes rows of the lowered model: numbers, and one category of each column.
+func categories(m *onnxio.Model, rows int) []float32 {
+	rng := rand.New(rand.NewPCG(1, 2))
+	x := make([]float32, rows*m.Dim())
+	for i := range rows {
+		for _, c := range m.Columns() {
+			if at := x[i*m.Dim()+c.First:]; c.Values == nil {
+				at[0] = float32(rng.NormFloat64())
+			} else {
+				at[rng.IntN(len(c.Values))] = 1
+			}
+		}
+	}
+	return x
+}
+
+// described opens a written file and looks for its tables.
+func described(t *testing.T, onnx []byte, bits int) {
+	t.Helper()
+	m, err := onnxio.LoadBytes(t.Context(), onnx, ort.Options{})
+	if err != nil {
+		t.Fatalf("%d bits: %v", bits, err)
+	}
+	layers, err := qdq.LayersOf(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []string
+	for _, l := range layers {
+		if l.Table {
+			have = append(have, fmt.Sprintf("%s %d x %d", l.Op, l.In, l.Out))
+		}
+		if l.IsFloat() || bits != mixed && l.Bits > float64(max(bits, 4)) {
+			t.Errorf("%d bits: %q is stored as %s", bits, l.Node, l.Container)
+		}
+	}
+	if want := []string{"Gather 3000 x 8", "Gather 5 x 3"}; !slices.Equal(have, want) || len(layers) != 5 {
+		t.Errorf("%d bits: %q of %d layers, want %q of 5", bits, have, len(layers), want)
+	}
+}
