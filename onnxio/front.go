@@ -10,6 +10,15 @@ import (
 	"cfq/onnxio/graph"
 )
 
+// Step stands in front of a model and makes the model's inputs of rows of other numbers: a [Front], or a [Decoded].
+type Step interface {
+	// sizes are the numbers of a row before and after the step.
+	sizes() (from, to int)
+	// append appends the nodes of the step to those of b; what they make is the output of the last one. It may add the
+	// types of values.
+	append(b *graph.Builder, x string, types autodiff.Types)
+}
+
 // Front is a step in front of a model: it makes the model's inputs of rows of From numbers x,
 //
 //	u = min(max(x·Matrix + Shift, Low), High)
@@ -35,7 +44,7 @@ const limit = 3e38
 
 // front is a Front as nodes of a graph.
 type front struct {
-	step   *Front
+	step   Step
 	input  graph.Value // of the graph with it
 	behind graph.Value // the input of the graph without it
 	sizes  []int64     // of behind, without the batch axis
@@ -45,9 +54,10 @@ type front struct {
 
 // Behind returns the model behind f: its rows are those of f, and all values of the model keep their names. Canonical
 // and With keep f in front.
-func (m *Model) Behind(f *Front) (*Model, error) {
-	if f.To != m.dim {
-		return nil, fmt.Errorf("the model has %d inputs, and the step in front of it makes %d", m.dim, f.To)
+func (m *Model) Behind(f Step) (*Model, error) {
+	from, to := f.sizes()
+	if to != m.dim {
+		return nil, fmt.Errorf("the model has %d inputs, and the step in front of it makes %d", m.dim, to)
 	}
 	b := graph.NewBuilder(m.base.Graph.Clone(), "cfq.front.")
 	first, known := len(b.G.Nodes), len(b.G.Inits)
@@ -55,9 +65,10 @@ func (m *Model) Behind(f *Front) (*Model, error) {
 	c := *m
 	c.front = &front{step: f, behind: m.input, sizes: m.sizes}
 	c.front.input = graph.Value{
-		Name: b.Name("columns"), DType: graph.Float, Shape: graph.Shape{batch, {Size: int64(f.From)}},
+		Name: b.Name("columns"), DType: graph.Float, Shape: graph.Shape{batch, {Size: int64(from)}},
 	}
-	f.append(b, c.front.input.Name)
+	c.types = maps.Clone(m.types)
+	f.append(b, c.front.input.Name, c.types)
 	if m.input.DType != graph.Float || len(m.sizes) > 1 {
 		z := b.G.Nodes[len(b.G.Nodes)-1].Outputs[0]
 		z = b.Op("Cast", []string{z}, graph.IntAttr("to", int64(m.input.DType)))
@@ -69,24 +80,24 @@ func (m *Model) Behind(f *Front) (*Model, error) {
 	}
 	b.G.Nodes[len(b.G.Nodes)-1].Outputs[0] = c.front.behind.Name
 	c.front.nodes, c.front.consts = b.G.Nodes[first:], b.G.Inits[known:]
-	c.types = maps.Clone(m.types)
 	c.types[c.front.input.Name] = autodiff.Type{DType: graph.Float, Shape: c.front.input.Shape}
 	if err := autodiff.Infer(&graph.Graph{Inits: c.front.consts, Nodes: c.front.nodes}, c.types); err != nil {
 		return nil, fmt.Errorf("the step in front of the model: %w", err)
 	}
-	c.input, c.sizes, c.dim = c.front.input, []int64{int64(f.From)}, f.From
+	c.input, c.sizes, c.dim = c.front.input, []int64{int64(from)}, from
 	c.graph = c.extended(c.base)
 	c.canonical = sync.OnceValues(c.canonicalize)
 	return &c, nil
 }
 
 // Apart returns the model without the step in front of it, and that step: nil where there is none.
-func (m *Model) Apart() (*Model, *Front) {
+func (m *Model) Apart() (*Model, Step) {
 	if m.front == nil {
 		return m, nil
 	}
 	c := *m
-	c.input, c.sizes, c.dim, c.front = m.front.behind, m.front.sizes, m.front.step.To, nil
+	_, to := m.front.step.sizes()
+	c.input, c.sizes, c.dim, c.front = m.front.behind, m.front.sizes, to, nil
 	c.graph = c.extended(c.base)
 	c.canonical = sync.OnceValues(c.canonicalize)
 	return &c, m.front.step
@@ -101,13 +112,15 @@ func (f *Front) Graph() *graph.Model {
 	}
 	g := &graph.Graph{Name: "inputs", Inputs: rows("columns", f.From)}
 	b := graph.NewBuilder(g, "")
-	f.append(b, "columns")
+	f.append(b, "columns", nil)
 	g.Outputs = rows(g.Nodes[len(g.Nodes)-1].Outputs[0], f.To)
 	return &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: g}
 }
 
+func (f *Front) sizes() (from, to int) { return f.From, f.To }
+
 // append appends the nodes of the step. What changes nothing has none.
-func (f *Front) append(b *graph.Builder, x string) {
+func (f *Front) append(b *graph.Builder, x string, _ autodiff.Types) {
 	row := func(v []float32) string { return b.Const(graph.FromFloats("c", v, 1, int64(f.To))) }
 	differs := func(v []float32, from float32) bool {
 		return slices.ContainsFunc(v, func(a float32) bool { return a != from })

@@ -67,15 +67,8 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 	if err := refuse.Check(g); err != nil {
 		return nil, err
 	}
-	g, err := Resolve(ctx, g, o)
+	g, given, err := plain(ctx, g, o)
 	if err != nil {
-		return nil, err
-	}
-	g, given, err := inFloat(g)
-	if err != nil {
-		return nil, err
-	}
-	if g, err = unfused(g); err != nil {
 		return nil, err
 	}
 	var own *lower.Interface
@@ -107,6 +100,20 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 	return m, nil
 }
 
+// plain returns g without functions and fused operators, with inputs and outputs in float.
+func plain(ctx context.Context, g *graph.Model, o ort.Options) (*graph.Model, *elements, error) {
+	g, err := Resolve(ctx, g, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	g, given, err := inFloat(g)
+	if err != nil {
+		return nil, nil, err
+	}
+	g, err = unfused(g)
+	return g, given, err
+}
+
 // Canonical returns the model in the form of the function [Canonical], with the types of its
 // values. It is computed once.
 func (m *Model) Canonical() (*Model, error) { return m.canonical() }
@@ -128,7 +135,9 @@ func (m *Model) canonicalize() (*Model, error) {
 		types[m.input.Name] = m.types[m.input.Name]
 	}
 	for _, n := range added {
-		types[n.Outputs[0]] = m.types[n.Outputs[0]]
+		for _, o := range n.Outputs {
+			types[o] = m.types[o]
+		}
 	}
 	c := m.With(g)
 	c.types = types

@@ -94,6 +94,12 @@ func Open(ctx context.Context, full, quantized *onnxio.Model, target int) (*Cert
 			unsupported = append(unsupported, fmt.Errorf("%s: %w", of.name, err))
 		}
 	}
+	if _, step := full.Apart(); step != nil {
+		if _, ok := step.(*onnxio.Front); !ok {
+			unsupported = append(unsupported, errors.New("recourse is in a latent space: there are no bounds on what a decoder "+
+				"makes of a neighbourhood"))
+		}
+	}
 	if a, b := k.full.c, k.quant.c; a.Dim() != b.Dim() || a.Classes() != b.Classes() {
 		err := fmt.Errorf("the original has %d inputs and %d classes, the quantized model %d and %d",
 			a.Dim(), a.Classes(), b.Dim(), b.Classes())

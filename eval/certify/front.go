@@ -19,8 +19,9 @@ type front struct {
 
 // newFront returns the step in front of a model, nil where there is none.
 func newFront(m *onnxio.Model) (*front, error) {
-	_, step := m.Apart()
-	if step == nil {
+	_, before := m.Apart()
+	step, ok := before.(*onnxio.Front)
+	if !ok {
 		return nil, nil
 	}
 	s, err := ort.Open(step.Graph(), m.Engine())

@@ -141,15 +141,23 @@ func (c *Model) Logits(ctx context.Context, x []float32) (logits []float32, clas
 }
 
 // Margins returns the target margin of each row: the target's logit less the
-// largest other one; positive means that the row is decided for the target.
+// largest other one; positive means that the row is decided for the target. It is at most what [onnxio.Model.Limit] is
+// for the row.
 func (c *Model) Margins(ctx context.Context, x []float32) ([]float32, error) {
-	z, k, err := c.Logits(ctx, x)
+	wants, limit := []want{{name: c.logits, size: c.classes}}, c.Limit()
+	if limit != "" {
+		wants = append(wants, want{name: limit, size: 1})
+	}
+	out, err := c.run(ctx, "forward", c.forward, x, wants)
 	if err != nil {
 		return nil, err
 	}
+	z, k := out[0], c.classes
 	m := make([]float32, len(z)/k)
 	for i := range m {
-		m[i] = margin(z[i*k:(i+1)*k], c.target)
+		if m[i] = margin(z[i*k:(i+1)*k], c.target); limit != "" {
+			m[i] = min(m[i], out[1][i])
+		}
 	}
 	return m, nil
 }
@@ -295,11 +303,14 @@ func (c *Model) feed(x []float32) *graph.Tensor {
 	return c.Feed(append(slices.Clip(x), make([]float32, max(0, c.Fixed()*c.Dim()-len(x)))...))
 }
 
-// forward makes the model with its logits as the only output.
+// forward makes the model with its logits as the only output, but for the limit to the margin.
 func (c *Model) forward() (*graph.Model, error) {
 	m := c.Graph().Clone()
 	t := c.Types()[c.logits]
 	m.Graph.Outputs = []graph.Value{{Name: c.logits, DType: t.DType, Shape: t.Shape}}
+	if limit := c.Limit(); limit != "" {
+		m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: limit})
+	}
 	return m, nil
 }
 

@@ -1,6 +1,7 @@
 package classifier
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -225,7 +226,7 @@ func (c *Model) derive(scalar appender) (*derivation, error) {
 	}
 	m := c.Graph().Clone()
 	if slices.ContainsFunc(m.Graph.Nodes, (*graph.Node).HasGraphs) { // behind the logits: nothing differentiates them
-		needed := m.Graph.Needed(c.logits)
+		needed := m.Graph.Needed(c.logits, cmp.Or(c.Limit(), c.logits))
 		m.Graph.Nodes = slices.DeleteFunc(m.Graph.Nodes, func(n *graph.Node) bool { return !needed[n] })
 		m.Graph.Outputs = []graph.Value{{Name: c.logits}}
 	}
@@ -304,15 +305,24 @@ func (c *Model) appendMargin(b *graph.Builder) (margin, seed string) {
 		other := overClasses(b, "ReduceMax", b.Op("Add", []string{z, c.row(b, mask)}))
 		n.Op, n.Inputs = "Sub", []string{c.pick(b, z, c.target), other}
 	}
+	if of := c.Limit(); of != "" {
+		n.Outputs = []string{b.Name("margin_without_limit")}
+		b.Append(n)
+		if t := c.Types()[c.logits].DType; t != graph.Float {
+			of = b.Op("Cast", []string{of}, graph.IntAttr("to", int64(t)))
+		}
+		n = &graph.Node{Op: "Min", Inputs: []string{n.Outputs[0], of}, Outputs: []string{marginName}}
+	}
 	b.Append(n)
 	return marginName, ""
 }
 
 // appendTargetLoss adds the target margin m, and the cross-entropy with the target
-// class, rows x 1. For two classes that is log(1+exp(-m)), whose derivative by m is -1/(1+exp(m)).
+// class, rows x 1. For two classes that is log(1+exp(-m)), whose derivative by m is -1/(1+exp(m)). With a limit to the
+// margin it is the same for more classes.
 func (c *Model) appendTargetLoss(b *graph.Builder) (y, seed string) {
 	m, _ := c.appendMargin(b)
-	if c.Classes() == 2 {
+	if c.Classes() == 2 || c.Limit() != "" {
 		odds := b.Op("Add", []string{b.Op("Exp", []string{m}), c.row(b, []float64{1})})
 		return m, b.Op("Div", []string{c.row(b, []float64{-1}), odds})
 	}
@@ -410,14 +420,19 @@ func (c *Model) LogitGrads(ctx context.Context, x []float32, class int) ([]float
 // through returns the rules for the gradients of the quantizers of m, which it may rewrite.
 func (c *Model) through(m *graph.Model) (map[string]autodiff.Rule, error) {
 	if c.o.Through != nil {
-		return c.o.Through(m), nil
+		rules, passes := c.o.Through(m), c.Passes()
+		if rules == nil {
+			return passes, nil
+		}
+		maps.Copy(rules, passes)
+		return rules, nil
 	}
 	for _, n := range m.Graph.Nodes {
 		if n.Op == "QuantizeLinear" { // its derivative is 0: the gradient would vanish silently
 			return nil, fmt.Errorf("%s: no gradient passes it: Options.Through is not set", n.Label())
 		}
 	}
-	return nil, nil
+	return c.Passes(), nil
 }
 
 // Differentiable returns why the model has no gradients: it computes on integers as a whole, or in subgraphs. Recourse

@@ -43,6 +43,9 @@ type reluNetwork struct {
 
 // readNetwork reads the network off the model.
 func (c *Model) readNetwork(ctx context.Context) (*reluNetwork, error) {
+	if c.Distance() != "" {
+		return &reluNetwork{why: "a decoder stands in front of it"}, nil
+	}
 	units := 0
 	cut, values, why := c.cut()
 	if why != "" {

@@ -1,0 +1,269 @@
+package classifier
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
+)
+
+// layers makes a network of dense layers of the given sizes, with an activation behind each but the last, and another
+// behind that; "" is none. Its input is an image where sizes of one are given.
+func layers(r *rand.Rand, between, last string, opset int64, image []int64, sizes ...int) *graph.Model {
+	g := &graph.Graph{Name: "g"}
+	batch := graph.Dim{Size: -1, Param: "n"}
+	shape := graph.Shape{batch, {Size: int64(sizes[0])}}
+	b := graph.NewBuilder(g, "")
+	v := "x"
+	if image != nil {
+		shape = append(graph.Shape{batch}, graph.Fixed(image...)...)
+		v = b.Op("Flatten", []string{v})
+	}
+	g.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: shape}}
+	for i := range sizes[1:] {
+		in, out := sizes[i], sizes[i+1]
+		w := make([]float32, in*out)
+		for k := range w {
+			w[k] = float32(r.NormFloat64() / math.Sqrt(float64(in)))
+		}
+		bias := make([]float32, out)
+		for k := range bias {
+			bias[k] = float32(0.3 * r.NormFloat64())
+		}
+		v = b.Op("Gemm", []string{
+			v, b.Const(graph.FromFloats("w", w, int64(in), int64(out))), b.Const(graph.FromFloats("b", bias, int64(out))),
+		})
+		op := between
+		if i == len(sizes)-2 {
+			op = last
+		}
+		if op != "" {
+			v = b.Op(op, []string{v})
+		}
+	}
+	g.Outputs = []graph.Value{{Name: v, DType: graph.Float, Shape: graph.Shape{batch, {Size: int64(sizes[len(sizes)-1])}}}}
+	return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: opset}}, Graph: g}
+}
+
+// decoded opens a classifier behind a decoder, and the parts alone.
+type decoded struct {
+	step        *onnxio.Decoded
+	all, plain  *Model
+	codes, dims int
+}
+
+func openDecoded(t *testing.T, r *rand.Rand, step onnxio.Decoded, classes int, opset int64) *decoded {
+	t.Helper()
+	e, ctx := orttest.Need(t), context.Background()
+	d := &decoded{codes: 3, dims: 6, step: &step}
+	open := func(m *graph.Model) *onnxio.Map {
+		out, err := onnxio.OpenMap(ctx, m, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { out.Close() })
+		return out
+	}
+	step.Encoder = open(layers(r, "Tanh", "", 13, []int64{1, 2, 3}, 6, 5, 3))
+	step.Decoder = open(layers(r, "Tanh", "Sigmoid", 17, nil, 3, 7, 6))
+	one := func(v float32, n int) []float32 { return slices.Repeat([]float32{v}, n) }
+	step.Low, step.High, step.PixelWeights, step.Weights = one(0.1, 6), one(0.9, 6), one(0.7, 6), one(1.5, 3)
+	m, err := onnxio.FromGraph(ctx, layers(r, "Tanh", "", opset, nil, 6, 5, classes), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := classes - 1
+	if d.plain, err = New(m, Options{Target: &target}); err != nil {
+		t.Fatal(err)
+	}
+	behind, err := m.Behind(&step)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.all, err = New(behind, Options{Target: &target}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.plain.Close(); d.all.Close() })
+	return d
+}
+
+// people returns images, and rows of these with their codes.
+func (d *decoded) people(t *testing.T, r *rand.Rand, n int) (x, rows []float32) {
+	t.Helper()
+	for range n * d.dims {
+		x = append(x, r.Float32())
+	}
+	z, err := d.step.Codes(context.Background(), x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		rows = append(rows, x[i*d.dims:(i+1)*d.dims]...)
+		rows = append(rows, z[i*d.codes:(i+1)*d.codes]...)
+	}
+	return x, rows
+}
+
+// People as they are are judged by themselves, those who moved by what the decoder makes of their codes, and gradients
+// are those of the margin, its limit included.
+func TestDecoded(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		seed := rapid.Uint64Range(1, 1<<20).Draw(rt, "seed")
+		r := rand.New(rand.NewPCG(seed, 1))
+		step := onnxio.Decoded{L1: rapid.Bool().Draw(rt, "l1")}
+		if rapid.Bool().Draw(rt, "budget") {
+			step.Budget = rapid.Float64Range(0.5, 2).Draw(rt, "pixels")
+		}
+		if rapid.Bool().Draw(rt, "ball") {
+			step.Radius = rapid.Float64Range(0.5, 3).Draw(rt, "radius")
+		}
+		opset := rapid.SampledFrom([]int64{13, 18, 21}).Draw(rt, "opset")
+		d := openDecoded(t, r, step, rapid.IntRange(1, 3).Draw(rt, "classes"), opset)
+		x, rows := d.people(t, r, 8)
+		d.checkAsTheyAre(t, x, rows)
+		moved := slices.Clone(rows)
+		for i := range moved {
+			if i%(d.dims+d.codes) >= d.dims {
+				moved[i] += float32(0.5 + r.Float64())
+			}
+		}
+		d.checkLimit(t, moved)
+		d.checkGradients(t, moved)
+	})
+}
+
+func (d *decoded) checkAsTheyAre(t *testing.T, x, rows []float32) {
+	t.Helper()
+	ctx := context.Background()
+	got, err := d.all.Margins(ctx, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := d.plain.Margins(ctx, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range got {
+		if math.Abs(float64(got[i]-want[i])) > 1e-6 {
+			t.Errorf("person %d as they are: margin %v, want %v", i, got[i], want[i])
+		}
+	}
+}
+
+// checkLimit compares margins with those of the decoder's images, and of budgets computed here.
+func (d *decoded) checkLimit(t *testing.T, rows []float32) {
+	t.Helper()
+	ctx, width := context.Background(), d.dims+d.codes
+	var z, x []float32
+	for i := range len(rows) / width {
+		x, z = append(x, rows[i*width:i*width+d.dims]...), append(z, rows[i*width+d.dims:(i+1)*width]...)
+	}
+	images, err := d.step.Decoder.Run(ctx, z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range images {
+		images[i] = min(max(v, 0.1), 0.9)
+	}
+	want, err := d.plain.Margins(ctx, images)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, err := d.step.Encoder.Run(ctx, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := d.all.Margins(ctx, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range got {
+		distance, one, two := 0.0, 0.0, 0.0
+		for k := range d.dims {
+			distance += 0.7 * math.Abs(float64(images[i*d.dims+k]-x[i*d.dims+k]))
+		}
+		for k := range d.codes {
+			v := 1.5 * math.Abs(float64(z[i*d.codes+k]-start[i*d.codes+k]))
+			one, two = one+v, two+v*v
+		}
+		limit := math.Inf(1)
+		if b := d.step.Budget; b > 0 {
+			limit = 100 * (b - distance) / b
+		}
+		switch b := d.step.Radius; {
+		case b > 0 && d.step.L1:
+			limit = min(limit, 100*(b-one)/b)
+		case b > 0:
+			limit = min(limit, 100*(b*b-two)/(b*b))
+		}
+		if w := min(float64(want[i]), limit); math.Abs(float64(got[i])-w) > 1e-3*max(1, math.Abs(w)) {
+			t.Errorf("person %d: margin %v, want %v, the lesser of %v and the limit %v", i, got[i], w, want[i], limit)
+		}
+	}
+}
+
+// checkGradients compares gradients by the codes with central differences. A row where two parts of the limit meet is
+// left out.
+func (d *decoded) checkGradients(t *testing.T, rows []float32) {
+	t.Helper()
+	ctx, width := context.Background(), d.dims+d.codes
+	_, g, err := d.all.MarginGrads(ctx, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const h = 1e-2
+	for k := d.dims; k < width; k++ {
+		var sides [3][]float32
+		for s := range sides {
+			x := slices.Clone(rows)
+			for i := k; i < len(x); i += width {
+				x[i] += float32(h * float64(s-1))
+			}
+			if sides[s], err = d.all.Margins(ctx, x); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range len(rows) / width {
+			up, down := float64(sides[2][i]-sides[1][i])/h, float64(sides[1][i]-sides[0][i])/h
+			if math.Abs(up-down) > 0.02*max(1, math.Abs(up)) {
+				continue // a kink between them, or a curve
+			}
+			if got := float64(g[i*width+k]); math.Abs(got-(up+down)/2) > 0.03*max(1, math.Abs(got)) {
+				t.Errorf("person %d, code %d: gradient %v, and differences %v and %v", i, k-d.dims, got, up, down)
+			}
+		}
+	}
+}
+
+// A person as they are gets the gradient at what the decoder makes of their codes: a search can begin there.
+func TestDecodedGradientAsTheyAre(t *testing.T) {
+	r, ctx := rand.New(rand.NewPCG(5, 6)), context.Background()
+	d := openDecoded(t, r, onnxio.Decoded{}, 2, 17)
+	_, rows := d.people(t, r, 4)
+	m, g, err := d.all.MarginGrads(ctx, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := d.all.Margins(ctx, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	width := d.dims + d.codes
+	for i := range m {
+		if math.Abs(float64(m[i]-plain[i])) > 1e-6 {
+			t.Errorf("person %d: margin %v with gradients, %v without", i, m[i], plain[i])
+		}
+		for k, v := range g[i*width : (i+1)*width] {
+			if k >= d.dims && v == 0 {
+				t.Errorf("person %d: no gradient by code %d", i, k-d.dims)
+			}
+		}
+	}
+}
