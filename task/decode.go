@@ -66,6 +66,8 @@ type decoder struct {
 	config.Decoder
 	task               *Task
 	data, cost, target mapping
+	codes              mapping // of latent
+	space              *Latent // what it says
 	features           []entry
 }
 
@@ -100,6 +102,9 @@ func (d *decoder) read(root ast.Node) {
 	if seq, ok := top.At["features"].(*ast.SequenceNode); ok && len(seq.Values) == 0 {
 		d.Errorf(seq, "the list of features is empty; name each input of the model")
 	}
+	if top.Has("latent") && known {
+		d.latent(d.space)
+	}
 	d.checkData()
 	d.checkNames()
 	if d.cost.Has("l1_ratio") && t.Cost.Norm != Mixed {
@@ -120,6 +125,9 @@ func (d *decoder) read(root ast.Node) {
 			e.Mutable = e.Actionable || t.Moves(e.Name)
 		}
 		e.checkReach()
+	}
+	if t.Latent != nil {
+		t.Latent.Codes = t.Features[len(t.Features)-(t.Dim()-t.ModelDim()):]
 	}
 	d.checkCost()
 }
@@ -173,13 +181,20 @@ func (d *decoder) taskKeys(t *Task) []key {
 		}
 		return all
 	}
-	features := entries("A feature of `features`", t.Entries(), featureKeys)
+	listed := slices.DeleteFunc(slices.Clone(t.Entries()), func(f Feature) bool { return f.Code })
+	features := entries("A feature of `features`", listed, featureKeys)
+	if d.space = t.Latent; t.Latent == nil {
+		d.space = &Latent{}
+	}
 	return []key{
 		{Name: "version", Value: d.Count(&t.Version, 0).With("enum", []int{1}), Fallback: required},
 		{Name: "encoded", Value: d.Flag(&t.Encoded), Keep: true},
 		{Name: "data", Value: d.section("data", d.dataKeys(&t.Data), &d.data)},
 		{Name: "target", Value: d.section("target", d.targetKeys(&t.Target), &d.target)},
 		{Name: "features", Value: features.With("minItems", 1), Fallback: required},
+		{
+			Name: "latent", Value: d.section("latent", d.latentKeys(t, d.space), &d.codes), Omit: t.Latent == nil,
+		},
 		{Name: "links", Value: entries("A link of `links`", t.Links, d.linkKeys)},
 		{Name: "constraints", Value: value{Form: config.ListOf(d.ruleForm()), Out: rules}},
 		{Name: "cost", Value: d.section("cost", d.costKeys(&t.Cost), &d.cost)},

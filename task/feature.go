@@ -132,6 +132,7 @@ type Feature struct {
 	Transitions map[string][]string
 	Subgroup    bool   // report results by the values of this feature
 	Image       *Image // of Task.Images
+	Code        bool   // of Task.Latent: no input of the model
 
 	Offset int // first model input
 	Width  int // number of model inputs: 1, len(Values) for OneHot, len(Thresholds) or len(Values)-1 for Thermometer

@@ -13,15 +13,18 @@ import (
 // Made says whether the model's inputs are others than those of the features, so that a step in front of the model has
 // to make them.
 func (t *Task) Made() bool {
-	return slices.ContainsFunc(t.Features, func(f Feature) bool { return f.made() })
+	return t.Latent != nil || slices.ContainsFunc(t.Features, func(f Feature) bool { return f.made() })
 }
 
 func (f *Feature) made() bool {
 	return f.Clip != nil || f.Log != nil || f.Spread != 0 || f.Inputs != nil
 }
 
-// ModelInputs returns how many inputs the model has of the feature: Width, unless Inputs says otherwise.
+// ModelInputs returns how many inputs the model has of the feature: Width, unless Inputs says otherwise, none of a code.
 func (f *Feature) ModelInputs() int {
+	if f.Code {
+		return 0
+	}
 	if f.Inputs != nil {
 		return len(f.Inputs[0])
 	}

@@ -31,6 +31,7 @@ func sections() []section {
 		{"A constraint of `constraints`", d.ruleKeys(&Rule{})},
 		{"`cost`", d.costKeys(&t.Cost)},
 		{"`sparsity`", d.sparsityKeys(&t.Sparsity)},
+		{"`latent`", d.latentKeys(t, &Latent{})},
 	}
 	for _, s := range all {
 		object(s.title, s.keys)()

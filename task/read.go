@@ -214,6 +214,7 @@ type columns struct {
 	width    int      // fields of a record, without those of pixels
 	images   []imageColumn
 	encoded  bool
+	uncoded  bool  // the file has no codes of Task.Latent
 	features []int // per feature, or per model input when encoded
 	label    int   // -1: the file has none
 	filter   []int
@@ -245,6 +246,7 @@ func (t *Task) resolve(names []string, unreadable func(column string) string) (*
 		return !has
 	}
 	c.encoded = t.Encoded || !t.Made() && slices.ContainsFunc(raw, lacks) && !slices.ContainsFunc(inputs, lacks)
+	c.uncoded = t.Latent != nil && slices.ContainsFunc(t.Latent.Codes, func(f Feature) bool { return lacks(f.Column) })
 	var errs []error
 	need := func(to *[]int, column, by string) {
 		i, ok := at[column]
@@ -265,6 +267,9 @@ func (t *Task) resolve(names []string, unreadable func(column string) string) (*
 	} else {
 		for i := range t.Features {
 			f := &t.Features[i]
+			if f.Code && c.uncoded {
+				continue
+			}
 			if im := t.imageOf(f); im != nil && lacks(im.pixelName(im.Column, 0)) { // one column, not all pixels
 				if f.Offset == im.Offset {
 					need(&c.features, im.Column, "image "+im.Name)
@@ -467,6 +472,10 @@ func (rd *reader) encode(rec []string, dst []float32) *Problem {
 	}
 	for i := range rd.task.Features {
 		f := &rd.task.Features[i]
+		if f.Code && rd.cols.uncoded {
+			dst[f.Offset] = 0
+			continue
+		}
 		field := rec[rd.cols.features[i]]
 		if rd.missing(field) {
 			field = ""
@@ -680,6 +689,9 @@ func (rd *reader) flush(last bool) error {
 	q := &People{Dim: p.Dim, Total: len(p.Lines), OtherColumns: p.OtherColumns}
 	q.replace(p)
 	q.N = len(p.Lines)
+	if err := rd.codes(q); err != nil {
+		return err
+	}
 	q.Subgroups = rd.task.subgroups(q)
 	p.replace(&People{N: p.N, Subgroups: p.Subgroups})
 	for i := range p.Subgroups {
@@ -736,8 +748,13 @@ func (rd *reader) finish() (*People, error) {
 		rd.redraw()
 		p.Undrawn = rd.seen - n
 	}
-	if rd.hashes != nil && rd.batch == nil {
-		rd.compare()
+	if rd.batch == nil {
+		if err := rd.codes(p); err != nil {
+			return nil, err
+		}
+		if rd.hashes != nil {
+			rd.compare()
+		}
 	}
 	for i := range p.Subgroups {
 		p.Subgroups[i].sort()

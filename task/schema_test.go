@@ -152,7 +152,9 @@ func TestSchemaHasEveryKey(t *testing.T) {
 	}
 	want := 0
 	for _, sec := range sections() {
-		want += len(sec.keys)
+		if want += len(sec.keys); strings.HasPrefix(sec.title, "A feature") {
+			want += len(sec.keys) // of latent, too
+		}
 	}
 	if got := walk("", s); got != want {
 		t.Errorf("the schema has %d keys, the page %d", got, want)

@@ -28,6 +28,7 @@ type Task struct {
 	Target   Target
 	Features []Feature // in the order of the model's inputs
 	Images   []Feature // entries of the file that stand for many of Features, one for each pixel, see Image
+	Latent   *Latent   // nil where people change the model's inputs themselves
 	Links    []Link    // changes that move others
 	Rules    []Rule    // what must hold between features after an action
 	Cost     Cost

@@ -1,0 +1,147 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"cfq/internal/config"
+)
+
+// Latent says that people move in the space of codes z that a decoder makes the model's inputs of, and not among these:
+// x' = D(E(x) + delta). The codes are features of the Task, behind those of the model's inputs, which never change.
+//
+// Reference: eq:latent_cf_image, eq:latent_action_set and eq:semantic_action_set.
+type Latent struct {
+	Encoder, Decoder string     // ONNX files, as the task file names them
+	Size             int        // codes latent.0, latent.1, ...; 0 where Codes are listed
+	Bounds           [2]float64 // of each of so many codes
+	Codes            []Feature  // the last of Task.Features
+	Radius           float64 // the most that an action may cost; 0 is no limit
+	Pixels           float64 // the most that it may change the inputs, in the l1 norm, the full range of one being 1; 0 is no limit
+
+	folder string // of the task file
+	coder  Coder
+}
+
+// Coder makes codes of rows of the model's inputs.
+type Coder interface {
+	Codes(ctx context.Context, x []float32) ([]float32, error)
+}
+
+// Files are the paths of encoder and decoder.
+func (l *Latent) Files() (encoder, decoder string) {
+	path := func(name string) string {
+		if filepath.IsAbs(name) {
+			return name
+		}
+		return filepath.Join(l.folder, filepath.FromSlash(name))
+	}
+	return path(l.Encoder), path(l.Decoder)
+}
+
+// Use has people's codes made by c, without which people cannot be read.
+func (l *Latent) Use(c Coder) { l.coder = c }
+
+// Coder is what makes people's codes, nil as long as nothing does.
+func (l *Latent) Coder() Coder { return l.coder }
+
+// latentKeys are what the task file says of the space of codes.
+func (d *decoder) latentKeys(t *Task, l *Latent) []key {
+	return []key{
+		{Name: "encoder", Value: d.Text(&l.Encoder), Fallback: required},
+		{Name: "decoder", Value: d.Text(&l.Decoder), Fallback: required},
+		{Name: "size", Value: d.Count(&l.Size, 1)},
+		{
+			Name: "bounds", Value: value{Form: pairOf(sideForm), Out: func() any { return openPair(l.Bounds[:]) }},
+			Omit: l.Size == 0,
+		},
+		{
+			Name: "features", Omit: l.Size > 0, Value: entries("A feature of `features`", l.Codes,
+				func(f *Feature) []key { return d.featureKeys(t, f) }),
+		},
+		{Name: "radius", Value: d.Above0(&l.Radius), Omit: l.Radius == 0},
+		{Name: "pixels", Value: d.Above0(&l.Pixels), Omit: l.Pixels == 0},
+	}
+}
+
+// latent reads the codes behind the other features.
+func (d *decoder) latent(l *Latent) {
+	m, t := d.codes, d.task
+	l.folder = filepath.Dir(d.File)
+	t.Latent = l
+	l.Bounds = [2]float64{math.Inf(-1), math.Inf(1)}
+	if n := m.At["bounds"]; n != nil {
+		d.pair(n, func(i int, n ast.Node) { d.Number(&l.Bounds[i]).Read(n) })
+		if l.Bounds[0] >= l.Bounds[1] {
+			d.Errorf(n, "bounds is a pair [lo, hi] with lo < hi")
+		}
+	}
+	if m.Has("size") == m.Has("features") || m.Has("bounds") && !m.Has("size") {
+		d.Errorf(m.Node, "latent needs the number of codes, `size`, perhaps with `bounds` of each, or the list `features`, "+
+			"which names them and has their bounds")
+		return
+	}
+	if t.Encoded {
+		d.Errorf(m.Node, "encoded: true and latent exclude each other: the encoder makes the codes of raw data")
+	}
+	first := len(d.features)
+	for i := range l.Size {
+		f := defaultFeature()
+		f.Name, f.Kind, f.Width, f.Bounds = fmt.Sprintf("latent.%d", i), Numeric, 1, l.Bounds
+		f.Column, f.Mutable = f.Name, true
+		d.features = append(d.features, entry{&f, config.Mapping{Node: m.Node}, d})
+	}
+	d.List(m.At["features"], "features", func(_ int, n ast.Node) {
+		f := defaultFeature()
+		d.feature(n, &f)
+	})
+	for _, e := range d.features[first:] {
+		e.Code = true
+		if e.Kind != "" && e.Kind != Numeric {
+			e.errorf("kind", "a code of the latent space is a number: kind numeric")
+		}
+	}
+	for _, e := range d.features[:first] {
+		if e.made() {
+			e.errorf("", "latent needs the model's inputs to be those of the features: no clip, log, spread or inputs")
+		}
+		e.Actionable, e.Mutable = false, false
+	}
+	switch {
+	case t.Cost.Norm == Mixed && l.Radius > 0:
+		d.Errorf(m.Place("radius"), "a radius needs cost.norm l1 or l2")
+	case !d.cost.Has("norm"):
+		t.Cost.Norm = L2
+	}
+	if !d.cost.Has("weights") {
+		t.Cost.Weights = Given
+	}
+}
+
+// codes fills in the codes of people whose file has none.
+func (rd *reader) codes(p *People) error {
+	l := rd.task.Latent
+	if l == nil || !rd.cols.uncoded {
+		return nil
+	}
+	if l.coder == nil {
+		return fmt.Errorf("people's codes are not known: the encoder %s is not open", l.Encoder)
+	}
+	dim := rd.task.ModelDim()
+	x := make([]float32, 0, p.N*dim)
+	for i := range p.N {
+		x = append(x, p.X[i*p.Dim:i*p.Dim+dim]...)
+	}
+	z, err := l.coder.Codes(rd.ctx, x)
+	if err != nil {
+		return fmt.Errorf("encoder %s: %w", l.Encoder, err)
+	}
+	for i := range p.N {
+		copy(p.X[i*p.Dim+dim:(i+1)*p.Dim], z[i*(p.Dim-dim):])
+	}
+	return nil
+}

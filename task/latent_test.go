@@ -1,0 +1,110 @@
+package task
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const latentTask = `version: 1
+data: {label: y, favourable: a}
+features: [{name: image, kind: image, shape: [1, 1, 2], std: 255}]
+`
+
+// sums are codes of two numbers: their sum, and the first.
+type sums struct{ fails bool }
+
+func (s sums) Codes(_ context.Context, x []float32) (z []float32, err error) {
+	if s.fails {
+		return nil, errors.New("it fails")
+	}
+	for i := 0; i < len(x); i += 2 {
+		z = append(z, x[i]+x[i+1], x[i])
+	}
+	return z, nil
+}
+
+// Codes stand behind the model's inputs, which never change, and are those that the encoder makes of a row, unless the
+// file has them.
+func TestLatent(t *testing.T) {
+	tk := parse(t, latentTask+"latent: {encoder: e.onnx, decoder: /d.onnx, size: 2, bounds: [-2, null], radius: 3}\n")
+	if tk.Dim() != 4 || tk.ModelDim() != 2 || tk.Features[0].Mutable || !tk.Features[2].Actionable ||
+		tk.Features[3].Name != "latent.1" || tk.Features[3].Bounds[0] != -2 || tk.Cost.Norm != L2 || tk.Cost.Weights != Given {
+		t.Errorf("%+v", tk)
+	}
+	if e, d := tk.Latent.Files(); e != "e.onnx" || d != "/d.onnx" {
+		t.Errorf("files %s and %s", e, d)
+	}
+	again, err := Parse("again", tk.JSON())
+	if err != nil || !bytes.Equal(again.JSON(), tk.JSON()) {
+		t.Errorf("%v\n%s", err, tk.JSON())
+	}
+	read := func(text string) (*People, error) {
+		return ReadFrom(context.Background(), strings.NewReader(text), tk, ReadOptions{})
+	}
+	const rows = "image.0.0,image.0.1,y\n0,255,a\n51,0,b\n"
+	if _, err := read(rows); err == nil || !strings.Contains(err.Error(), "encoder e.onnx is not open") {
+		t.Error(err)
+	}
+	tk.Latent.Use(sums{fails: true})
+	if _, err := read(rows); err == nil || !strings.Contains(err.Error(), "encoder e.onnx: it fails") {
+		t.Error(err)
+	}
+	tk.Latent.Use(sums{})
+	p, err := read(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []float32{0, 1, 1, 0, 0.2, 0, 0.2, 0.2}; !slices.Equal(p.X, want) {
+		t.Errorf("%v, want %v", p.X, want)
+	}
+	if p, err = read("image.0.0,image.0.1,latent.0,latent.1,y\n0,255,7,8,a\n"); err != nil {
+		t.Fatal(err)
+	}
+	if want := []float32{0, 1, 7, 8}; !slices.Equal(p.X, want) {
+		t.Errorf("%v, want %v", p.X, want)
+	}
+}
+
+// Attributes have names, and limits of their own.
+func TestLatentFeatures(t *testing.T) {
+	tk := parse(t, latentTask+`latent:
+  encoder: e.onnx
+  decoder: d.onnx
+  features:
+    - {name: thickness, kind: numeric, bounds: [0, 1], weight: 2}
+    - {name: tilt, kind: numeric, actionable: false}
+cost: {norm: l1}
+`)
+	if f := tk.Features[2]; f.Name != "thickness" || f.Bounds[1] != 1 || f.Weight != 2 || tk.Features[3].Mutable ||
+		tk.Cost.Norm != L1 {
+		t.Errorf("%+v", tk.Features)
+	}
+	if again, err := Parse("again", tk.JSON()); err != nil || again.Features[2].Weight != 2 {
+		t.Errorf("%v\n%s", err, tk.JSON())
+	}
+}
+
+func TestLatentMistakes(t *testing.T) {
+	for text, want := range map[string]string{
+		"{encoder: e, decoder: d}":                                                      "needs the number of codes",
+		"{encoder: e, size: 2}":                                                         `needs the key "decoder"`,
+		"{encoder: e, decoder: d, size: 2, bounds: [2, 1]}":                             "lo < hi",
+		"{encoder: e, decoder: d, size: 2, radius: 0}":                                  "above 0",
+		"{encoder: e, decoder: d, size: 2}\ncost: {norm: mixed}":                        "",
+		"{encoder: e, decoder: d, size: 2, radius: 1}\ncost: {norm: mixed}":             "cost.norm l1 or l2",
+		"{encoder: e, decoder: d, size: 2}\nencoded: true":                              "exclude each other",
+		"{encoder: e, decoder: d, features: [{name: a, kind: onehot, values: [x, y]}]}": "kind numeric",
+	} {
+		_, err := Parse("t", []byte(latentTask+"latent: "+text+"\n"))
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%s: %v", text, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
