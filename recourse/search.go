@@ -60,7 +60,7 @@ func (s *search) run(x []float32, first int, actions []Action) error {
 			break
 		}
 	}
-	if s.wide() {
+	if s.wide() || s.coded() {
 		return s.conclude(actions)
 	}
 	if err := s.localSearch(); err != nil {
@@ -82,14 +82,18 @@ func (s *search) fromFactual() error {
 		ls = append(ls, p.candidate(nil, false, nil), p.candidate(nil, true, nil))
 		p.rng = rand.New(rand.NewPCG(s.o.Seed, p.fingerprint()))
 		for range s.o.Restarts {
-			ls = append(ls, p.candidate(nil, false, p.randomWeights()))
+			c := p.candidate(nil, false, p.randomWeights())
+			if s.coded() {
+				c = p.scattered(s.target)
+			}
+			ls = append(ls, c)
 		}
 	}
 	if err := s.gradientSearch(ls); err != nil {
 		return err
 	}
 	var scanned []*candidate
-	if !s.wide() {
+	if !s.wide() && !s.coded() {
 		var err error
 		if scanned, err = s.scan(); err != nil {
 			return err
@@ -279,7 +283,10 @@ func (s *search) conclude(actions []Action) error {
 // gradientSearch moves the candidates towards the target margin until they are valid, stuck, or out of steps. A
 // candidate gives up when it costs half as much again as the incumbent.
 func (s *search) gradientSearch(ls []*candidate) error {
-	if s.wide() {
+	switch {
+	case s.coded():
+		return s.shortest(ls)
+	case s.wide():
 		return s.ascend(ls)
 	}
 	active := slices.Clone(ls)
