@@ -9,9 +9,12 @@ import (
 )
 
 // frontOf is the step that makes the model's inputs of a task's features, nil when these are the model's inputs.
-func frontOf(t *task.Task) *onnxio.Front {
+func frontOf(t *task.Task) (onnxio.Step, error) {
 	if !t.Made() {
-		return nil
+		return nil, nil
+	}
+	if t.Latent != nil {
+		return decodedOf(t)
 	}
 	front := onnxio.NewFront(t.Dim(), t.ModelDim())
 	at := 0
@@ -29,7 +32,7 @@ func frontOf(t *task.Task) *onnxio.Front {
 		}
 		at += f.ModelInputs()
 	}
-	return front
+	return front, nil
 }
 
 // category puts the inputs of a category's values into a step, whose columns are at and those that follow: a sum, since

@@ -93,12 +93,16 @@ func OpenFor(m *onnxio.Model, t *task.Task, workers int) (*classifier.Model, err
 		return nil, fmt.Errorf("the model has %d inputs, but the task's features make %d: "+
 			"each feature is one input, each value of a one-hot feature another, in the model's order", m.Dim(), t.ModelDim())
 	}
-	return openBehind(m, t, frontOf(t), workers)
+	front, err := frontOf(t)
+	if err != nil {
+		return nil, err
+	}
+	return openBehind(m, t, front, workers)
 }
 
 // openBehind makes a model, behind a step in front of it if that is not nil, the classifier that decides as a task
 // says.
-func openBehind(m *onnxio.Model, t *task.Task, front *onnxio.Front, workers int) (_ *classifier.Model, err error) {
+func openBehind(m *onnxio.Model, t *task.Task, front onnxio.Step, workers int) (_ *classifier.Model, err error) {
 	o := classifier.Options{Workers: workers, Through: quant.StraightThrough}
 	if t != nil {
 		o.Target, o.Output, o.Threshold = &t.Target.Index, onnxio.Meaning(t.Target.Output), t.Target.Threshold

@@ -51,8 +51,8 @@ func (s *search) shortest(ls []*candidate) error {
 	return nil
 }
 
-// nearest is the action of least norm, or the one next to the candidate's, at which the linearised margin is the target,
-// by numeric feature, and how long the way there is.
+// nearest is the action of least norm, or the one next to the candidate's, at which the linearised margin is the
+// target, by numeric feature, and how long the way there is.
 func (c *candidate) nearest(target float32, from bool) (to []float64, length float64) {
 	gap, square := float64(target-c.margin), 0.0
 	for _, u := range c.a.Numeric() {

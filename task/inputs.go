@@ -20,7 +20,8 @@ func (f *Feature) made() bool {
 	return f.Clip != nil || f.Log != nil || f.Spread != 0 || f.Inputs != nil
 }
 
-// ModelInputs returns how many inputs the model has of the feature: Width, unless Inputs says otherwise, none of a code.
+// ModelInputs returns how many inputs the model has of the feature: Width, unless Inputs says otherwise, and
+// none of a code.
 func (f *Feature) ModelInputs() int {
 	if f.Code {
 		return 0

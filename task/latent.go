@@ -20,8 +20,9 @@ type Latent struct {
 	Size             int        // codes latent.0, latent.1, ...; 0 where Codes are listed
 	Bounds           [2]float64 // of each of so many codes
 	Codes            []Feature  // the last of Task.Features
-	Radius           float64 // the most that an action may cost; 0 is no limit
-	Pixels           float64 // the most that it may change the inputs, in the l1 norm, the full range of one being 1; 0 is no limit
+	Radius           float64    // the most that an action may cost; 0 is no limit
+	// Pixels is the most that it may change the inputs, in the l1 norm, the full range of one being 1; 0 is no limit.
+	Pixels float64
 
 	folder string // of the task file
 	coder  Coder

@@ -104,8 +104,20 @@ func says(o *ptq.Obstacle) string {
 	return o.Error() + "; " + o.Instead
 }
 
-// readTask reads a task file.
-func readTask(path string) (*task.Task, error) {
+// readTask reads a task file, and opens the encoder and decoder that it names.
+func readTask(ctx context.Context, e *env, path string) (*task.Task, error) {
+	t, err := loadTask(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := ptq.OpenLatent(ctx, t, e.engine()); err != nil {
+		return nil, runError(cli.Wrap(fmt.Errorf("task %s: %w", path, err), cli.Unusable, ""))
+	}
+	return t, nil
+}
+
+// loadTask reads a task file.
+func loadTask(path string) (*task.Task, error) {
 	if path == "" {
 		return nil, cli.Usagef("-t task.yaml says what the columns mean and what people can change", "--task is missing")
 	}

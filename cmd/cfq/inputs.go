@@ -84,7 +84,7 @@ func (f *peopleFlags) open(ctx context.Context, e *env, models []string, read ta
 // openFiles reads the task and the models.
 func (f *peopleFlags) openFiles(ctx context.Context, e *env, models []string) (_ *opened, err error) {
 	in := &opened{}
-	if in.task, err = readTask(f.task); err != nil {
+	if in.task, err = readTask(ctx, e, f.task); err != nil {
 		return nil, err
 	}
 	if in.allowed, err = actionSet(f.task, f.overrides, in.task); err != nil {
@@ -158,6 +158,7 @@ type evaluation struct {
 	summed  *eval.Result    // of tables of records; nil without
 	total   *task.People    // what is known of all people once they were read; no rows
 	promise *issued         // the same of the promises of a file; nil without
+	decoded *reconstructed  // nil for a task without latent, and with promises of a file
 	paths   []string        // of the models, the original's first
 	end     func()          // of collectSeldom
 	models  []*classifier.Model

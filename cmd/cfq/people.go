@@ -55,7 +55,7 @@ func (f *evaluationFlags) findPeople() error {
 }
 
 // source is the people of the data, with their promises if a file issued some. It is an eval.Source.
-func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) error {
+func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (err error) {
 	o, err := readSelection(d.f.rows)
 	if err != nil {
 		return err
@@ -72,9 +72,18 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) e
 		return failed
 	}
 	if d.f.promises == "" {
-		if d.total, err = task.Stream(ctx, d.f.data, d.task, o, batchPeople, func(p *task.People) error {
+		d.decoded, err = d.newReconstructed()
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, d.decoded.close()) }()
+		d.total, err = task.Stream(ctx, d.f.data, d.task, o, batchPeople, func(p *task.People) error {
+			if p, failed = d.decoded.keep(ctx, p); failed != nil {
+				return failed
+			}
 			return hand(&eval.Batch{People: p})
-		}); err != nil && failed == nil {
+		})
+		if err != nil && failed == nil {
 			return dataError(err)
 		}
 		return runError(failed)
@@ -148,6 +157,7 @@ func (d *evaluation) warnPeople() error {
 	if d.f.data != "" {
 		warnRows(d.e, d.f.data, d.total)
 	}
+	d.decoded.count(d)
 	if x := d.promise; x != nil {
 		if err := warnPromises(d.e, d.f.promises, x.File); err != nil {
 			return err

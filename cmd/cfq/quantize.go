@@ -621,7 +621,7 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 	}
 	var people *task.People
 	if f.data != "" {
-		t, err := readTask(f.task)
+		t, err := readTask(ctx, e, f.task)
 		if err != nil {
 			return err
 		}

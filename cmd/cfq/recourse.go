@@ -110,7 +110,7 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 	if err := f.check(given, args); err != nil {
 		return err
 	}
-	t, err := readTask(f.task)
+	t, err := readTask(ctx, e, f.task)
 	if err != nil {
 		return err
 	}

@@ -371,7 +371,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	if err != nil {
 		return err
 	}
-	t, err := readTask(args[0])
+	t, err := readTask(ctx, e, args[0])
 	if err != nil {
 		return err
 	}
@@ -519,7 +519,7 @@ func (f *taskFlags) show(e *env, args []string) error {
 	if err := arguments("task show", args, "TASK"); err != nil {
 		return err
 	}
-	t, err := readTask(args[0])
+	t, err := loadTask(args[0])
 	switch {
 	case err != nil:
 		return err

@@ -192,7 +192,7 @@ func (f *trainFlags) run(ctx context.Context, e *env, args []string) error {
 	if err := f.check(args); err != nil {
 		return err
 	}
-	tk, err := readTask(f.task)
+	tk, err := readTask(ctx, e, f.task)
 	if err != nil {
 		return err
 	}

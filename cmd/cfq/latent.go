@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+
+	"cfq/onnxio/classifier"
+	"cfq/ptq"
+	"cfq/task"
+)
+
+// reconstructed tells people whom the original refuses only as they are, and not as the decoder makes them of their
+// codes: what would have them approved is the decoder, and no action.
+type reconstructed struct {
+	full, again *classifier.Model
+	leftOut     int
+}
+
+// newReconstructed opens the original, which full is, behind the decoder; nil for a task without one.
+func (d *evaluation) newReconstructed() (*reconstructed, error) {
+	if d.task.Latent == nil {
+		return nil, nil
+	}
+	again, err := ptq.Reconstructed(d.files[0], d.task, d.e.workers)
+	if err != nil {
+		return nil, unusableModel(d.paths[0], err)
+	}
+	return &reconstructed{full: d.models[0], again: again}, nil
+}
+
+// keep leaves such people out, and counts them.
+func (r *reconstructed) keep(ctx context.Context, p *task.People) (*task.People, error) {
+	if r == nil {
+		return p, nil
+	}
+	before, err := r.full.Margins(ctx, p.X)
+	if err != nil {
+		return nil, err
+	}
+	after, err := r.again.Margins(ctx, p.X)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]int, 0, p.N)
+	for i := range p.N {
+		if before[i] > 0 || !(after[i] > 0) {
+			rows = append(rows, i)
+		}
+	}
+	r.leftOut += p.N - len(rows)
+	if len(rows) == p.N {
+		return p, nil
+	}
+	return p.Subset(rows), nil
+}
+
+// count adds those who were left out to the counts of the file.
+func (r *reconstructed) count(d *evaluation) {
+	if r == nil || r.leftOut == 0 {
+		return
+	}
+	d.total.Filtered += r.leftOut
+	d.warn("%d people are left out: %s refuses them as they are, but not what the decoder makes of their codes, so that "+
+		"nothing would be theirs to do", r.leftOut, d.paths[0])
+}
+
+func (r *reconstructed) close() error {
+	if r == nil {
+		return nil
+	}
+	return r.again.Close()
+}

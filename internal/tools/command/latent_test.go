@@ -1,0 +1,180 @@
+package command
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cfq/onnxio/codec"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
+)
+
+// gemms writes a model of dense layers whose weights weight says, rows of inputs, with a Relu between them.
+func gemms(t *testing.T, path string, sizes []int, image bool, weight func(layer, in, out int) float32,
+	bias func(layer, out int) float32,
+) {
+	t.Helper()
+	batch := graph.Dim{Size: -1, Param: "n"}
+	g := &graph.Graph{Name: "g"}
+	b := graph.NewBuilder(g, "")
+	shape, v := graph.Shape{batch, {Size: int64(sizes[0])}}, "x"
+	if image {
+		shape, v = graph.Shape{batch, {Size: 1}, {Size: side}, {Size: side}}, b.Op("Flatten", []string{"x"})
+	}
+	g.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: shape}}
+	for l := range sizes[1:] {
+		in, out := sizes[l], sizes[l+1]
+		var w, c []float32
+		for i := range in {
+			for o := range out {
+				w = append(w, weight(l, i, o))
+			}
+		}
+		for o := range out {
+			c = append(c, bias(l, o))
+		}
+		if l > 0 {
+			v = b.Op("Relu", []string{v})
+		}
+		v = b.Op("Gemm", []string{
+			v, b.Const(graph.FromFloats("w", w, int64(in), int64(out))), b.Const(graph.FromFloats("b", c, int64(out))),
+		})
+	}
+	g.Outputs = []graph.Value{{Name: v, DType: graph.Float, Shape: graph.Shape{batch, {Size: int64(sizes[len(sizes)-1])}}}}
+	data, err := codec.Marshal(&graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, path, data)
+}
+
+// latentFiles writes an encoder to brightness and the difference of left and right, its decoder, and a classifier that
+// likes bright images.
+func latentFiles(t *testing.T, dir string) {
+	t.Helper()
+	const pixels = side * side
+	rng := rand.New(rand.NewPCG(3, 9))
+	tilt := func(pixel int) float32 { return float32(pixel%side)/(side-1) - 0.5 }
+	none := func(int, int) float32 { return 0 }
+	gemms(t, filepath.Join(dir, "encoder.onnx"), []int{pixels, 2}, true, func(_, in, out int) float32 {
+		return []float32{1, 8 * tilt(in)}[out] / pixels
+	}, none)
+	gemms(t, filepath.Join(dir, "decoder.onnx"), []int{2, pixels}, false, func(_, in, out int) float32 {
+		return []float32{1, tilt(out)}[in]
+	}, none)
+	gemms(t, filepath.Join(dir, "model.onnx"), []int{pixels, 64, 2}, true, func(layer, in, out int) float32 {
+		if layer == 0 {
+			return (3 + float32(rng.NormFloat64())) / pixels
+		}
+		return (1.5 + 0.2*float32(rng.NormFloat64())) * []float32{-1, 1}[out] / 8
+	}, func(layer, out int) float32 {
+		if layer == 0 {
+			return float32(rng.NormFloat64()) / 2
+		}
+		return []float32{16, -16}[out]
+	})
+}
+
+const latentTask = `version: 1
+data: {label: label, favourable: "1"}
+features: [{name: image, kind: image, shape: [1, 6, 6], std: 255}]
+latent: {encoder: encoder.onnx, decoder: decoder.onnx, `
+
+// TestLatent: with an autoencoder in the task, every command works in its codes, the classifier alone is quantized, and
+// promises are codes.
+func TestLatent(t *testing.T) {
+	orttest.Need(t)
+	dir := t.TempDir()
+	call := func(code int, args ...string) string {
+		t.Helper()
+		c := exec.Command(filepath.Join(program, "cfq"), args...)
+		c.Dir = dir
+		c.Env = append(os.Environ(), "CFQ_LOOKS_FILE=none")
+		out, err := c.CombinedOutput()
+		if c.ProcessState.ExitCode() != code {
+			t.Fatalf("%s: %v, want exit code %d\n%s", c, err, code, out)
+		}
+		return string(out)
+	}
+	brightImages(t, dir, 600)
+	latentFiles(t, dir)
+	put(t, filepath.Join(dir, "task.yaml"), []byte(latentTask+"size: 2, bounds: [-3, 3], radius: 2, pixels: 30}\n"))
+	put(t, filepath.Join(dir, "rows.json"), []byte("[1,2,3,5,7,11,13,17,19,23,29,31,37,41,43,47,53,59,61,67,71,73,79,83]"))
+	people := []string{"-t", "task.yaml", "-d", "images-idx3-ubyte"}
+	with := func(args ...string) []string { return append(args, people...) }
+	call(0, with("quantize", "model.onnx", "--allow-larger", "-o", "q.onnx")...)
+	call(0, with("quantize", "model.onnx", "--allow-larger", "--method", "cfq-qat", "--train-steps", "64", "-o",
+		"t.onnx")...)
+	for _, q := range []string{"q.onnx", "t.onnx"} {
+		m, err := codec.ReadFile(filepath.Join(dir, q))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := m.Graph.Inputs[0]; len(v.Shape) != 4 || v.Name != "x" {
+			t.Errorf("%s: the input is %v", q, v)
+		}
+		var doc struct {
+			Result struct {
+				Margins []struct {
+					Margin float64
+					VD     struct{ Value, Den float64 }
+				}
+			}
+		}
+		text := call(0, with("eval", "model.onnx", q, "--rows", "rows.json", "--json")...)
+		if err := json.Unmarshal([]byte(text[strings.Index(text, "{"):]), &doc); err != nil {
+			t.Fatal(err, text)
+		}
+		for _, m := range doc.Result.Margins {
+			if m.VD.Den == 0 || m.Margin >= 0.25 && m.VD.Value > 0.2 {
+				t.Errorf("%s: VD of %+v", q, m)
+			}
+		}
+	}
+	said := call(0, with("recourse", "model.onnx", "--rows", "rows.json", "--margin", "0.1", "-o", "p.csv")...)
+	if strings.Contains(said, "found               0") || !strings.Contains(said, "latent.0") {
+		t.Error(said)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "p.csv"))
+	if err != nil || !strings.Contains(string(text), ",latent.0,latent.1\n") {
+		t.Errorf("%v\n%.2000s", err, text)
+	}
+	said = call(0, with("recourse", "model.onnx", "--rows", "rows.json", "--promises", "p.csv")...)
+	if !strings.Contains(said, "(100.0 %)") {
+		t.Error(said)
+	}
+	call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--promises", "p.csv")...)
+	said = call(2, with("recourse", "model.onnx", "--rows", "rows.json", "--exact")...)
+	if !strings.Contains(said, "decoder") {
+		t.Error(said)
+	}
+}
+
+// TestLatentMistakes: files that do not fit are said in one line.
+func TestLatentMistakes(t *testing.T) {
+	orttest.Need(t)
+	dir := t.TempDir()
+	brightImages(t, dir, 40)
+	latentFiles(t, dir)
+	for key, want := range map[string]string{
+		"size: 3}":                        "latent.encoder encoder.onnx makes 2 numbers of 36; the task has",
+		"size: 2}\ncost: {norm: linf}":    `"linf" is not known`,
+		"size: 2, features: []}":          "latent needs the number of codes",
+		"size: 2, decoder: encoder.onnx}": "decoder",
+		"size: 2, encoder: absent.onnx}":  "encoder",
+	} {
+		put(t, filepath.Join(dir, "task.yaml"), []byte(latentTask+key+"\n"))
+		c := exec.Command(filepath.Join(program, "cfq"), "recourse", "model.onnx", "-t", "task.yaml", "-d",
+			"images-idx3-ubyte")
+		c.Dir = dir
+		out, _ := c.CombinedOutput()
+		if c.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), want) {
+			t.Errorf("%s: exit code %d, want %q\n%s", key, c.ProcessState.ExitCode(), want, out)
+		}
+	}
+}
