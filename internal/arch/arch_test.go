@@ -42,7 +42,8 @@ const (
 	maxShare   = 22 // percent of the code in one folder: eval, with the gate, its reports and certificates
 	// Of Go without tests and generated code: of before, for training, for gates against wrong passes, for reading models
 	// and verifying encodings, for choosing compute and exact recourse of networks, for local search and gradient steps,
-	// for any number of people and streams, for models of any exporter and images, for the paper's tables.
+	// for any number of people and streams, for models of any exporter and images, for the paper's tables, for
+	// autoencoders.
 	maxLines = 52_000 + 5_700 + 5_000 + 4_500 + 2_300 + 800 + 7_000 + 7_500 + 4_500 + 700
 )
 

@@ -422,7 +422,7 @@ func (f *fit) judge(ctx context.Context, m *classifier.Model, now []qat.Trained)
 	if f.coder != nil {
 		r.Train, r.Validation, err = f.codingOf(ctx, now, f.coder.units(), mostCoded)
 	} else {
-		r.Train, r.Validation, err = f.decisionsOf(ctx, m)
+		r.Train, r.Validation, err = f.decisionsOf(ctx, m, mostJudged)
 	}
 	if err != nil {
 		return err
@@ -438,21 +438,27 @@ func (f *fit) judge(ctx context.Context, m *classifier.Model, now []qat.Trained)
 	return nil
 }
 
-// decisionsOf measures a classifier on the people trained on, and on those held out if there are any.
-func (f *fit) decisionsOf(ctx context.Context, m *classifier.Model) (own Metrics, held *Metrics, err error) {
-	if own, err = metricsOf(ctx, m, f.own); err != nil || f.held == nil {
+// mostJudged is how many of the rows trained on a classifier is measured on after each round. On all, sixteen times,
+// short trainings on many images would spend much of their time. Those held out choose the round: all count.
+const mostJudged = 8192
+
+// decisionsOf measures a classifier on the first people trained on, and on those held out if there are any.
+func (f *fit) decisionsOf(ctx context.Context, m *classifier.Model, most int) (own Metrics, held *Metrics, err error) {
+	if own, err = metricsOf(ctx, m, f.own, most); err != nil || f.held == nil {
 		return own, nil, err
 	}
-	v, err := metricsOf(ctx, m, f.held)
+	v, err := metricsOf(ctx, m, f.held, f.held.N)
 	return own, &v, err
 }
 
-func metricsOf(ctx context.Context, m *classifier.Model, people *task.People) (Metrics, error) {
-	margins, err := m.Margins(ctx, people.X)
+// metricsOf measures a classifier on the first people.
+func metricsOf(ctx context.Context, m *classifier.Model, people *task.People, most int) (Metrics, error) {
+	n := min(people.N, most)
+	margins, err := m.Margins(ctx, people.X[:n*people.Dim])
 	if err != nil {
 		return Metrics{}, err
 	}
-	return measured(margins, people.Labels), nil
+	return measured(margins, people.Labels[:n]), nil
 }
 
 // with is the classifier with the layers as they are now.

@@ -44,7 +44,7 @@ func (f *fit) write(ctx context.Context) (err error) {
 		return fmt.Errorf("the trained model: %w", err)
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	f.result.Train, f.result.Validation, err = f.decisionsOf(ctx, m)
+	f.result.Train, f.result.Validation, err = f.decisionsOf(ctx, m, f.own.N)
 	return err
 }
 
