@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"image/color"
 	"image/png"
 	"io"
 	"os"
@@ -21,6 +22,7 @@ type ImageFile struct {
 	Named         bool     // the file itself names them
 	Column        string   // of the images, or what the names of the columns of their pixels begin with
 	Rows, Columns int      // of an image; 0 where the file does not say
+	Grey          bool     // the file says that a pixel is one number
 }
 
 // FindImages looks for images in a data file, by its first row; in a table only if numbers is not 0, how many an image
@@ -66,7 +68,7 @@ func findImages(f *os.File, numbers int, how func(head []byte) (*Data, error)) (
 		dims := rows.images.dims
 		switch {
 		case len(dims) == 2 || len(dims) == 3 && dims[2] <= maxChannels:
-			found.Rows, found.Columns = dims[0], dims[1]
+			found.Rows, found.Columns, found.Grey = dims[0], dims[1], len(dims) == 2
 		case len(dims) == 3:
 			found.Rows, found.Columns = dims[1], dims[2]
 		}
@@ -165,6 +167,6 @@ func (p *ImageFile) size(field, folder string) error {
 	if err != nil {
 		return err
 	}
-	p.Rows, p.Columns = config.Height, config.Width
+	p.Rows, p.Columns, p.Grey = config.Height, config.Width, config.ColorModel == color.GrayModel
 	return nil
 }

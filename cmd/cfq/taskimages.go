@@ -56,6 +56,12 @@ func (f *taskFlags) images(ctx context.Context, e *env, model string, m *onnxio.
 	if o.Favourable != "" && o.Label != "" && task.Find(labels, o.Favourable) < 0 {
 		return nil, fmt.Errorf("column %s has no value %q in %d rows", o.Label, o.Favourable, people.N)
 	}
+	if m == nil {
+		o.Index, o.Scaling.Std = 1, []float64{255}
+		o.Notes = append(o.Notes, "there is no model: one of `cfq train` takes pixels between 0 and 1, and its favourable "+
+			"class has the index 1")
+		return p.Draft(o)
+	}
 	classes, sorted := draft.Classes(labels, m.Classes(), m.Labels())
 	if k, ok := classes[o.Favourable]; ok {
 		o.Index = k

@@ -20,9 +20,9 @@ type Images struct {
 }
 
 // FindImages looks for images in the data file at path, for a model whose input has these sizes behind the batch; nil
-// when there are none. names are the columns of a text without header. In a table, images and
-// columns of pixels count as
-// images only where the model's input has three sizes; else they are columns as others are.
+// when there are none. Without a model sizes are nil: grey images have a shape all the same. names are the columns of a
+// text without header. In a table, images and columns of pixels count as images only where the model's input has three
+// sizes; else they are columns as others are.
 func FindImages(path string, names []string, sizes []int) (*Images, error) {
 	numbers := 1
 	for _, n := range sizes {
@@ -40,10 +40,12 @@ func FindImages(path string, names []string, sizes []int) (*Images, error) {
 	if err != nil || p.file == nil {
 		return nil, err
 	}
-	if len(sizes) == 0 {
-		return nil, fmt.Errorf("data file %s holds images: name the model, whose input says their shape", path)
-	}
 	h, w := p.file.Rows, p.file.Columns
+	if len(sizes) == 0 && !p.file.Grey {
+		return nil, fmt.Errorf("data file %s holds images: name the model, whose input says their shape", path)
+	} else if len(sizes) == 0 {
+		sizes, numbers = []int{1, h, w}, h*w
+	}
 	if h == 0 && len(sizes) == 3 {
 		p.shape, p.layout = sizes, task.ChannelsFirst
 		if sizes[2] <= 4 && sizes[0] > 4 {

@@ -97,6 +97,11 @@ func brightImages(t *testing.T, dir string, n int) {
 	put(t, filepath.Join(dir, "images-idx3-ubyte"), images)
 	put(t, filepath.Join(dir, "labels-idx1-ubyte"), labels)
 	put(t, filepath.Join(dir, "table.csv"), []byte(table+"\n"))
+	var b bytes.Buffer
+	if err := png.Encode(&b, image.NewRGBA(image.Rect(0, 0, side, side))); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(dir, "colour", "0.png"), b.Bytes())
 }
 
 // TestImageDrafts: init finds the shape, the layout and the scaling of images in every kind of file, and check, with
@@ -161,7 +166,19 @@ func TestImageDrafts(t *testing.T) {
 	if !strings.Contains(said, "which value of the outcome") {
 		t.Error(said)
 	}
-	if said := call(2, "task", "init", "-d", "folder"); !strings.Contains(said, "name the model") {
+	// Grey images of a known size need no model; one is trained on them, and it decides and codes.
+	for _, data := range []string{"images-idx3-ubyte", "folder"} {
+		call(0, "task", "init", "-d", data, "--favourable", "1", "-o", "none.yaml", "--overwrite")
+		call(0, "task", "check", "none.yaml", "-d", data)
+		said := call(0, "train", "-d", data, "-t", "none.yaml", "--arch", "mlp:8", "-o", "trained.onnx", "--train-steps",
+			"160", "--learning-rate", "0.01", "--no-cache", "--overwrite")
+		if strings.Contains(said, "decide nearly everyone alike") {
+			t.Error(said)
+		}
+		call(0, "train", "-d", data, "-t", "none.yaml", "--arch", "autoencoder:4", "-o", "code.onnx", "--train-steps", "16",
+			"--no-cache", "--overwrite")
+	}
+	if said := call(2, "task", "init", "-d", "colour"); !strings.Contains(said, "name the model") {
 		t.Error(said)
 	}
 	// Images of another size are no input of the model.
