@@ -700,8 +700,8 @@ func (s *search) exchange(ls []*candidate) error {
 
 // attempt adds to tries the copy of c with the action that set makes of its own, when that is cheaper.
 func (c *candidate) attempt(tries []*candidate, set func(d []float32)) []*candidate {
-	d := append(c.attempted[:0], c.d...)
-	c.attempted = d
+	c.attempted = append(c.attempted[:0], c.d...)
+	d := c.attempted
 	set(d)
 	if cost := c.a.Cost(c.x, d); cost < c.cost*(1-leastGain) {
 		tries = append(tries, &candidate{person: c.person, of: c, d: slices.Clone(d), cost: cost})
