@@ -85,6 +85,9 @@ func Page(t *Table, rows []Measured, l *Lab) string {
 		}
 		b.WriteString("\n")
 	}
+	if same := t.same(rows); same != "" {
+		fmt.Fprintf(&b, "\n%s\n", same)
+	}
 	paper := ""
 	if slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Paper }) {
 		paper = fmt.Sprintf("; columns headed paper are what the paper reports (%s)", t.Labels)
@@ -114,6 +117,62 @@ func Page(t *Table, rows []Measured, l *Lab) string {
 	}
 	fmt.Fprintf(&b, "%s\n```\n", strings.Join(once, "\n"))
 	return b.String()
+}
+
+// same says which methods are the same in all numbers of every network, and where: what tells them apart changed
+// nothing, as bit widths may that end at the budget in all layers.
+func (t *Table) same(rows []Measured) string {
+	places := map[string][]string{} // by methods
+	var order []string
+	for i := range rows {
+		var names []string
+		for k := range rows {
+			if rows[k].Where() == rows[i].Where() && t.equal(&rows[i], &rows[k]) {
+				if k < i { // which has told
+					names = nil
+					break
+				}
+				names = append(names, rows[k].Name)
+			}
+		}
+		if len(names) < 2 {
+			continue
+		}
+		all := strings.Join(names, " and ")
+		if places[all] == nil {
+			order = append(order, all)
+		}
+		places[all] = append(places[all], rows[i].Where())
+	}
+	var b strings.Builder
+	for _, names := range order {
+		fmt.Fprintf(&b, "The same for every network on %s: %s. ", strings.Join(places[names], ", "), names)
+	}
+	if len(order) > 0 {
+		b.WriteString("These models differ in nothing that is measured here.")
+	}
+	return b.String()
+}
+
+// equal says whether two rows of different methods have the same numbers in all columns.
+func (t *Table) equal(a, b *Measured) bool {
+	if a == b {
+		return true
+	}
+	known := false
+	for seed := range a.Outcomes {
+		for _, c := range t.Columns {
+			x, y := a.of(c.Metric, seed), b.of(c.Metric, seed)
+			if c.Metric == Seconds || c.Metric == Time || math.IsNaN(x) && math.IsNaN(y) {
+				continue
+			}
+			if x != y {
+				return false
+			}
+			known = true
+		}
+	}
+	return known
 }
 
 // networks says what numbers are of.

@@ -136,6 +136,14 @@ func TestPage(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, page)
 		}
 	}
+	if strings.Contains(page, "The same for") {
+		t.Error("rows that differ are called the same")
+	}
+	twins := measured(table.Rows, func(_, seed int) float64 { return float64(seed) })
+	want := "\nThe same for every network on Adult, noise:1: a and b. "
+	if !strings.Contains(Page(&table, twins, &Lab{}), want) {
+		t.Errorf("no %q", want)
+	}
 	for i := range rows {
 		rows[i].Outcomes = rows[i].Outcomes[:1]
 	}
