@@ -125,6 +125,7 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	list := func() ([]qdq.LayerNote, error) { return qdq.Layers(plain) }
 	var refused *refuse.Refusal
 	if opened, err := onnxio.FromGraph(ctx, m, e.engine()); errors.As(err, &refused) {
 		v.Obstacle = refused.Error()
@@ -132,7 +133,7 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 		e.msg.Warn("this model cannot be evaluated: %v", err)
 	} else {
 		d := decision(opened.Decision())
-		v.Decision, v.Classes, plain = &d, opened.Labels(), typed(opened)
+		v.Decision, v.Classes, list = &d, opened.Labels(), func() ([]qdq.LayerNote, error) { return qdq.LayersOf(opened) }
 		for _, c := range opened.Columns() {
 			v.Columns = append(v.Columns, columnNote{c.Name, c.Values})
 		}
@@ -143,7 +144,7 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 		v.Quantizable, v.Obstacle = o == nil, says(o)
 		v.Quantized = o != nil && o.Already
 	}
-	if v.Layers, err = qdq.Layers(plain); err != nil {
+	if v.Layers, err = list(); err != nil {
 		e.msg.Warn("the layers cannot be listed: %v", err)
 	}
 	v.count()
@@ -157,17 +158,6 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 		return writeJSON(e.stdout, v)
 	}
 	return v.write(e.stdout)
-}
-
-// typed returns the graph of a model that was opened with the types of its values, which the file need not declare.
-func typed(m *onnxio.Model) *graph.Model {
-	g := m.Graph().Clone()
-	g.Graph.Values = nil
-	for _, name := range slices.Sorted(maps.Keys(m.Types())) {
-		t := m.Types()[name]
-		g.Graph.Values = append(g.Graph.Values, graph.Value{Name: name, DType: t.DType, Shape: t.Shape})
-	}
-	return g
 }
 
 // describe fills in all but the layers.

@@ -477,6 +477,9 @@ func ungathered(c *Call, _ int) string {
 			if k < 0 {
 				at[i] = k + size
 			}
+			if size >= 0 && (at[i] < 0 || at[i] >= size) {
+				return c.Fail("index %d into axis %d of %v", k, axis, c.Type(c.x()))
+			}
 			seen[at[i]] = true
 		}
 		if len(seen) == len(at) && size > 0 && size <= largestConstant {

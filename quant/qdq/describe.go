@@ -3,6 +3,7 @@ package qdq
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
 	"strings"
@@ -77,7 +78,7 @@ func LayersOf(m *onnxio.Model) ([]LayerNote, error) {
 	if c, unusual := m.Canonical(); !quantized && unusual == nil {
 		m = c
 	}
-	notes, err := Describe(m.Graph())
+	notes, err := Describe(typed(m))
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +95,17 @@ func LayersOf(m *onnxio.Model) ([]LayerNote, error) {
 	}
 	notes = slices.DeleteFunc(notes, func(l LayerNote) bool { return l.Table && l.IsFloat() })
 	return append(file, notes...), err
+}
+
+// typed returns the graph of a model that was opened with the types of its values, which the file need not declare.
+func typed(m *onnxio.Model) *graph.Model {
+	g := m.Graph().Clone()
+	g.Graph.Values = nil
+	for _, name := range slices.Sorted(maps.Keys(m.Types())) {
+		t := m.Types()[name]
+		g.Graph.Values = append(g.Graph.Values, graph.Value{Name: name, DType: t.DType, Shape: t.Shape})
+	}
+	return g
 }
 
 // Quantized reports whether a model holds quantizers or operators on integers.
