@@ -196,6 +196,9 @@ func TestErrors(t *testing.T) {
 			f:    func(nb *graph.Builder) string { return nb.Op("Mul", []string{"x", "m"}) },
 			want: []string{"Mul node", "not known"},
 		},
+		"index": {f: func(nb *graph.Builder) string {
+			return nb.Op("Gather", []string{"x", nb.Const(graph.FromInts("i", []int64{2, 0, 3}, 3))}, graph.IntAttr("axis", 1))
+		}, want: []string{"Gather node", "index 3 into axis 1"}},
 		"slice": {f: func(nb *graph.Builder) string {
 			from := nb.Op("Cast", []string{"s"}, graph.IntAttr("to", int64(graph.Int64)))
 			return nb.Op("Slice", []string{"x", from, from})

@@ -1,0 +1,84 @@
+package classifier_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"cfq/onnxio"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
+)
+
+// TestOddBatches holds both gradients of whole networks, run one row and three rows at once with a rest, against
+// central differences of the margin along random directions.
+func TestOddBatches(t *testing.T) {
+	orttest.Need(t)
+	for name, n := range map[string]struct {
+		dims    []int64
+		classes int64
+		body    func(w weights, x string) string
+	}{
+		"cnn":         {[]int64{1, 28, 28}, 10, cnn},
+		"transformer": {[]int64{12}, 2, transformer},
+		"dense": {[]int64{9}, 2, func(w weights, x string) string {
+			return w.dense(w.Op("Tanh", []string{w.dense(x, 9, 5)}), 5, 2)
+		}},
+	} {
+		m, err := onnxio.FromGraph(t.Context(), network(n.dims, n.classes, n.body), ort.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, batch := range []int{1, 3} {
+			c, err := classifier.New(m, classifier.Options{Batch: batch})
+			if err != nil {
+				t.Fatal(err)
+			}
+			const rows, step = 5, 0.01
+			rng := rand.New(rand.NewPCG(6, 4))
+			x, up, down := make([]float32, rows*c.Dim()), make([]float32, rows*c.Dim()), make([]float32, rows*c.Dim())
+			direction := make([]float64, len(x))
+			for i := range x {
+				x[i], direction[i] = float32(rng.NormFloat64()), rng.NormFloat64()/math.Sqrt(float64(c.Dim()))
+				up[i], down[i] = x[i]+float32(step*direction[i]), x[i]-float32(step*direction[i])
+			}
+			margins, grads, err := c.MarginGrads(t.Context(), x)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, losses, err := c.LossGrads(t.Context(), x)
+			if err != nil {
+				t.Fatal(err)
+			}
+			above, below := marginsOf(t, c, up), marginsOf(t, c, down)
+			for r := range rows {
+				want, got, loss, size := float64(above[r]-below[r])/(2*step), 0.0, 0.0, 0.0
+				for i := r * c.Dim(); i < (r+1)*c.Dim(); i++ {
+					got += float64(grads[i]) * direction[i]
+					loss += float64(losses[i]) * direction[i]
+					size += float64(grads[i]) * float64(grads[i])
+				}
+				near := 0.02*math.Sqrt(size) + 1e-5
+				if math.Abs(got-want) > near || size == 0 {
+					t.Errorf("%s, batch %d, row %d: margin's derivative %v, want %v", name, batch, r, got, want)
+				}
+				if want := -want / (1 + math.Exp(float64(margins[r]))); n.classes == 2 && math.Abs(loss-want) > near {
+					t.Errorf("%s, batch %d, row %d: loss's derivative %v, want %v", name, batch, r, loss, want)
+				}
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func marginsOf(t *testing.T, c *classifier.Model, x []float32) []float32 {
+	t.Helper()
+	m, err := c.Margins(t.Context(), x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
