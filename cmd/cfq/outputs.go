@@ -157,7 +157,7 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 		return doc, nil
 	}
 	if len(d.task.Images) > 0 {
-		if doc.Pictures, err = report.Pictures(r, d.draw); err != nil {
+		if doc.Pictures, err = report.Pictures(r, d.draw(ctx)); err != nil {
 			return nil, err
 		}
 	}
@@ -165,13 +165,22 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 	return doc, err
 }
 
-// draw makes the images of points.
-func (d *evaluation) draw(points [][]float32) ([][]image.Image, error) {
-	all := make([][]image.Image, len(points))
-	for i, x := range points {
-		all[i] = d.task.Draw(x)
+// draw makes the images of points: of codes, what the decoder makes of them.
+func (d *evaluation) draw(ctx context.Context) report.Draw {
+	return func(points [][]float32) ([][]image.Image, error) {
+		if d.task.Latent != nil {
+			x, err := d.models[0].Inputs(ctx, slices.Concat(points...))
+			if err != nil {
+				return nil, err
+			}
+			points = slices.Collect(slices.Chunk(x, d.task.ModelDim()))
+		}
+		all := make([][]image.Image, len(points))
+		for i, x := range points {
+			all[i] = d.task.Draw(x)
+		}
+		return all, nil
 	}
-	return all, nil
 }
 
 // run is how the report is made. The commit tells builds between releases apart.
