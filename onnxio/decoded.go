@@ -213,7 +213,7 @@ func (d *Decoded) limit(b *graph.Builder, delta, distance, moved string, number 
 		share(distance, d.Budget)
 	}
 	if d.Radius > 0 {
-		w, of, size := slices.Clone(d.Weights), d.Radius, delta
+		w, of, size := slices.Clone(d.Weights), d.Radius, ""
 		if d.L1 {
 			size = b.Op("Abs", []string{delta})
 		} else {
