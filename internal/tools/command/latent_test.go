@@ -148,7 +148,8 @@ func TestLatent(t *testing.T) {
 	if !strings.Contains(said, "(100.0 %)") {
 		t.Error(said)
 	}
-	call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--promises", "p.csv", "--report", "html:r.html")...)
+	call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--promises", "p.csv", "--report",
+		"html:r.html")...)
 	page, err := os.ReadFile(filepath.Join(dir, "r.html"))
 	if err != nil || strings.Count(string(page), `alt="after the original&#39;s recourse: margin`) != 8 {
 		t.Errorf("%v: the page does not show eight people's images", err)
