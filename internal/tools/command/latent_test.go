@@ -127,7 +127,8 @@ func TestLatent(t *testing.T) {
 			}
 		}
 		text := call(0, with("eval", "model.onnx", q, "--rows", "rows.json", "--json")...)
-		if err := json.Unmarshal([]byte(text[strings.Index(text, "{"):]), &doc); err != nil {
+		_, object, _ := strings.Cut(text, "{")
+		if err := json.Unmarshal([]byte("{"+object), &doc); err != nil {
 			t.Fatal(err, text)
 		}
 		for _, m := range doc.Result.Margins {
