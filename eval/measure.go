@@ -1,10 +1,12 @@
 package eval
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 
 	"cfq/internal/ordered"
@@ -47,8 +49,8 @@ func Measure(
 		}
 	}
 	m := &measurement{f: f, models: models, o: o, settings: o.settings(), queue: ordered.New[[][]Record](1)}
-	if o.Workers != 1 {
-		m.queue = ordered.New[[][]Record](inFlight)
+	if w := cmp.Or(o.Workers, runtime.GOMAXPROCS(0)); w > 1 { // one more begins while the results of the first are taken
+		m.queue = ordered.New[[][]Record](w + 1)
 	}
 	m.settings.Classes = classesOf(f)
 	err = people(ctx, func(b *Batch) error { return m.start(ctx, b) })
@@ -77,10 +79,6 @@ type measurement struct {
 	queue    *ordered.Queue[[][]Record]
 }
 
-// inFlight is how many batches are judged at once when there is more than one worker: while one of them has a few hard
-// people left, the next one begins.
-const inFlight = 2
-
 // begin makes the places for records of people like these, once.
 func (m *measurement) begin(like *task.People) {
 	if m.records != nil {
@@ -104,7 +102,8 @@ func (m *measurement) start(ctx context.Context, b *Batch) error {
 	o := m.o
 	o.Promises = b.Promises
 	m.settings.Issued = m.settings.Issued || b.Promises != nil
-	if b.Total > b.People.N { // stages of a batch say little of many
+	if b.Total > b.People.N { // one worker for each of many batches, whose stages say little: none waits for another
+		o.Workers, o.Solver.Workers = 1, 1
 		o.Progress = func(Event) {}
 		m.o.Progress(Event{Stage: "people", Done: m.done, Total: b.Total})
 	}

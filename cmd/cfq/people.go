@@ -15,8 +15,11 @@ import (
 	"cfq/task"
 )
 
-// batchPeople is how many people are read and judged at a time.
-const batchPeople = 8192
+// batchPeople is how many people are read at a time, and judgedPeople how many of them one worker judges.
+const (
+	batchPeople  = 8192
+	judgedPeople = 1024
+)
 
 // issued is what is known of the promises of a file, once they were read.
 type issued struct {
@@ -77,7 +80,7 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 			return err
 		}
 		defer func() { err = errors.Join(err, d.decoded.close()) }()
-		d.total, err = task.Stream(ctx, d.f.data, d.task, o, batchPeople, func(p *task.People) error {
+		d.total, err = task.Stream(ctx, d.f.data, d.task, o, judgedPeople, func(p *task.People) error {
 			if p, failed = d.decoded.keep(ctx, p); failed != nil {
 				return failed
 			}
@@ -257,6 +260,6 @@ func (d *evaluation) results(ctx context.Context, o eval.Options) (_ []*eval.Res
 // memory in use and is never written to, so that it takes none. Batches of people make much garbage beside little that
 // lives, and a quarter of the processor time went into collecting it.
 func collectSeldom() (end func()) {
-	room := make([]byte, 64<<20)
+	room := make([]byte, 256<<20)
 	return func() { runtime.KeepAlive(room) }
 }
