@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
@@ -97,4 +99,103 @@ func Reconstructed(m *onnxio.Model, t *task.Task, workers int) (*classifier.Mode
 	}
 	d.Always = true
 	return openBehind(m, t, d, workers)
+}
+
+// LatentCheck is what an encoder and a decoder make of people.
+type LatentCheck struct {
+	People   int     `json:"people"`
+	Distance float64 `json:"distance"` // mean of D(E(x)) from x, in the unit of latent.pixels
+	Alike    float64 `json:"alike"`    // share of people of whom the model decides alike as D(E(x))
+	// Problems are why recourse cannot rest on them.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// CheckLatent looks at what the encoder and the decoder of a task make of people, and whether a search can rest on it:
+// their outputs must not depend on the batch, and gradients must pass the decoder.
+func CheckLatent(
+	ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, workers int,
+) (_ *LatentCheck, err error) {
+	const most, apart = 2000, 64
+	people = people.Subset(spread(0, people.N, most))
+	c, err := Reconstructed(m, t, workers)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	as, err := OpenFor(m, t, workers)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, as.Close()) }()
+	out := &LatentCheck{People: people.N}
+	before, err := as.Margins(ctx, people.X)
+	if err != nil {
+		return nil, err
+	}
+	after, err := c.Margins(ctx, people.X)
+	if err != nil {
+		return nil, err
+	}
+	distances, err := c.Value(ctx, people.X, c.Distance())
+	if err != nil {
+		return nil, err
+	}
+	for i := range people.N {
+		out.Distance += float64(distances[i]) / float64(people.N)
+		if (before[i] > 0) == (after[i] > 0) {
+			out.Alike += 1 / float64(people.N)
+		}
+	}
+	some := people.Subset(spread(0, people.N, apart))
+	if out.Problems, err = apartFromOthers(ctx, t, some); err != nil {
+		return nil, err
+	}
+	_, g, err := c.MarginGrads(ctx, some.X)
+	switch {
+	case err != nil:
+		out.Problems = append(out.Problems, fmt.Sprintf("no gradient passes the decoder: %v", err))
+	case !slices.ContainsFunc(g, func(v float32) bool { return v != 0 }):
+		out.Problems = append(out.Problems, "the gradient of the margin by the codes is 0 for everybody: the decoder makes "+
+			"the same of all codes, or rounds what it makes")
+	}
+	return out, nil
+}
+
+// apartFromOthers looks whether encoder and decoder make the same of people one by one as of all together.
+func apartFromOthers(ctx context.Context, t *task.Task, people *task.People) (problems []string, err error) {
+	a, ok := t.Latent.Coder().(*autoencoder)
+	if !ok {
+		return nil, nil
+	}
+	dim := t.ModelDim()
+	for _, part := range []struct {
+		name     string
+		m        *onnxio.Map
+		from, to int
+	}{{"encoder", a.encoder, 0, dim}, {"decoder", a.decoder, dim, people.Dim}} {
+		var x []float32
+		for i := range people.N {
+			x = append(x, people.X[i*people.Dim+part.from:i*people.Dim+part.to]...)
+		}
+		together, err := part.m.Run(ctx, x)
+		if err != nil {
+			return nil, err
+		}
+		var alone []float32
+		for row := range slices.Chunk(x, part.m.Dim()) {
+			one, err := part.m.Run(ctx, row)
+			if err != nil {
+				return nil, err
+			}
+			alone = append(alone, one...)
+		}
+		for i, v := range alone {
+			if d := math.Abs(float64(v - together[i])); !(d <= 1e-3*max(1, math.Abs(float64(v)))) {
+				problems = append(problems, fmt.Sprintf("the %s makes another number of a person alone than among others, %v and "+
+					"%v: export it in evaluation mode", part.name, v, together[i]))
+				break
+			}
+		}
+	}
+	return problems, nil
 }

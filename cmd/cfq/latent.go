@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"fmt"
 
+	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/ptq"
 	"cfq/task"
+	"cfq/task/draft"
 )
 
 // reconstructed tells people whom the original refuses only as they are, and not as the decoder makes them of their
@@ -68,4 +71,35 @@ func (r *reconstructed) close() error {
 		return nil
 	}
 	return r.again.Close()
+}
+
+// checked is what task check reports.
+type checked struct {
+	*draft.Report
+	Latent *ptq.LatentCheck `json:"latent,omitempty"`
+}
+
+// leastAlike is the share of people decided alike below which a decoder makes other people of them.
+const leastAlike = 0.9
+
+// checkLatent adds to a report what is wrong with the encoder and the decoder.
+func checkLatent(
+	ctx context.Context, e *env, m *onnxio.Model, t *task.Task, people *task.People, r *draft.Report,
+) (*ptq.LatentCheck, error) {
+	l, err := ptq.CheckLatent(ctx, m, t, people, e.workers)
+	if err != nil {
+		return nil, runError(err)
+	}
+	for _, p := range l.Problems {
+		r.Find(draft.Problem, "latent", p)
+	}
+	if l.Alike < leastAlike {
+		r.Find(draft.Warning, "latent", fmt.Sprintf("the model decides only %.0f %% of people alike as what the decoder "+
+			"makes of their codes: train it for longer, or with more codes", 100*l.Alike))
+	}
+	if b := t.Latent.Pixels; b > 0 && l.Distance > b/2 {
+		r.Find(draft.Warning, "latent", fmt.Sprintf("latent.pixels: what the decoder makes of people is %.3g from them on "+
+			"average before any action, of a budget of %g", l.Distance, b))
+	}
+	return l, nil
 }

@@ -20,6 +20,7 @@ import (
 	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
+	"cfq/ptq"
 	"cfq/recourse/constraint"
 	"cfq/task"
 	"cfq/task/draft"
@@ -414,6 +415,12 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	if err != nil {
 		return runError(err)
 	}
+	var latent *ptq.LatentCheck
+	if m != nil && t.Latent != nil {
+		if latent, err = checkLatent(ctx, e, m, t, people, r); err != nil {
+			return err
+		}
+	}
 	if m != nil {
 		o, err := obstacle(ctx, m)
 		if err != nil {
@@ -428,8 +435,8 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 		}
 	}
 	if !e.json {
-		writeCheck(e.stdout, t, r)
-	} else if err := writeJSON(e.stdout, r); err != nil {
+		writeCheck(e.stdout, t, r, latent)
+	} else if err := writeJSON(e.stdout, checked{r, latent}); err != nil {
 		return err
 	}
 	if n := r.Problems(); n > 0 {
@@ -452,12 +459,16 @@ func marginsOf(ctx context.Context, e *env, path string, m *onnxio.Model, t *tas
 }
 
 // writeCheck shows a report to people.
-func writeCheck(out io.Writer, t *task.Task, r *draft.Report) {
+func writeCheck(out io.Writer, t *task.Task, r *draft.Report, l *ptq.LatentCheck) {
 	g := message.NewLines()
 	g.Line("rows", "%d, %d read, %d left out by the filter", r.Rows, r.Read, r.Filtered)
 	if s := r.Score; s != nil {
 		g.Line("model", "%.1f %% of %d rows decided as labelled (the more frequent outcome alone: %.1f %%), class index %d",
 			100*s.Accuracy, s.Rows, 100*s.Majority, s.Index)
+	}
+	if l != nil {
+		g.Line("latent", "D(E(x)) is %.3g from x on average, and %.1f %% of %d people are decided alike as D(E(x))",
+			l.Distance, 100*l.Alike, l.People)
 	}
 	switch v := r.Verification; {
 	case r.Encoding == "contradicted":
@@ -549,6 +560,16 @@ func writeTask(out io.Writer, t *task.Task) {
 		cost += fmt.Sprintf(", switches: %s", t.Cost.Switches)
 	}
 	g.Line("cost", "%s", cost)
+	if l := t.Latent; l != nil {
+		words := []string{"encoder " + l.Encoder, "decoder " + l.Decoder}
+		if l.Radius > 0 {
+			words = append(words, "radius "+task.Decimal(l.Radius))
+		}
+		if l.Pixels > 0 {
+			words = append(words, "pixels "+task.Decimal(l.Pixels))
+		}
+		g.Line("latent", "%s", strings.Join(words, ", "))
+	}
 	if t.Sparsity.MaxFeatures > 0 {
 		g.Line("sparsity", "an action changes at most %s", message.Count(t.Sparsity.MaxFeatures, "feature"))
 	} else {
@@ -570,7 +591,7 @@ func writeTask(out io.Writer, t *task.Task) {
 		g.Add(cells...)
 	}
 	g.Write(out, "")
-	if t.Made() {
+	if t.Made() && t.Latent == nil {
 		fmt.Fprintln(out, "\ninputs of the model")
 	}
 	for i := range entries {
@@ -623,7 +644,11 @@ func inputWords(f *task.Feature) string {
 // featureCells says what a feature is, from input at on, and how it can change.
 func featureCells(t *task.Task, f *task.Feature, at int) []string {
 	inputs := strconv.Itoa(at)
-	if n := f.ModelInputs(); n != 1 {
+	switch n := f.ModelInputs(); n {
+	case 0:
+		inputs = ""
+	case 1:
+	default:
 		inputs += fmt.Sprintf("-%d", at+n-1)
 	}
 	changes, direction := "no", ""
