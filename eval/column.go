@@ -113,6 +113,16 @@ func stepColumns(i int, at string) []Column {
 	return append(all,
 		Column{Name: "dir_sim" + at, Of: step(func(s *Step) any { return &s.DirSim })},
 		Column{Name: "act_overlap" + at, Of: step(func(s *Step) any { return &s.Overlap })},
+		Column{Name: "pixel_distance" + at, Of: step(func(s *Step) any {
+			if s.Pixels == 0 {
+				return nil
+			}
+			return &s.Pixels
+		}), make: func(r *Record) {
+			if i < len(r.Steps) {
+				r.Steps[i].Pixels = undefined()
+			}
+		}},
 		proof("certified_lower"+at, func(p *Proof) any { return &p.Lower }),
 		proof("certified_apart"+at, func(p *Proof) any { return &p.Apart }),
 		Column{Name: "perturbation" + at, Of: step(func(s *Step) any { return &s.Perturbed })})

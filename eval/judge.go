@@ -73,7 +73,7 @@ func (s *Solution) judge(ctx context.Context, q *Solution) ([]Record, error) {
 			step := &r.Steps[i]
 			*step = Step{
 				Full: full.of(s.steps[i][k]), Quant: none(recourse.NoneFound),
-				DirSim: undefined(), Overlap: undefined(),
+				DirSim: undefined(), Overlap: undefined(), Pixels: s.steps[i][k].pixels,
 			}
 			if q.steps == nil {
 				continue

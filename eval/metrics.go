@@ -34,6 +34,7 @@ const (
 	RequiresBatches                  // Result.Batches, likewise
 	RequiresIssued                   // Options.Promises
 	RequiresShift                    // Result.Shift, which the caller measures
+	RequiresDecoder                  // a model behind a decoder, as Distances of the classifier has it
 )
 
 // Metric is one thing that eval measures.
@@ -340,6 +341,13 @@ func actionMetrics() []Metric {
 		family("", "cosine", RequiresMirrored)("margins[].dir_sim_p05", "similarity of the two actions that 95 % exceed", "",
 			Higher, OwnMetric,
 			"5th percentile (nearest rank) of the same cosines."),
+		family("", "pixels", RequiresDecoder)("margins[].pixel_distance", "how far recourse is in the image", "", Lower,
+			"eq:latent_action_set",
+			"Mean over the recourse points of f of |D(E(x)+d) - x| in the l1 norm, where 1 is a pixel from end to end of its "+
+				"bounds: for tasks with latent, whose costs are in the space of codes.").gatedBy("pixel_distance_p95"),
+		family("", "pixels", RequiresDecoder)("margins[].pixel_distance_p95",
+			"what 95 % of these distances do not exceed", "", Lower, OwnMetric,
+			"95th percentile (nearest rank) of the same distances."),
 		family("", "Jaccard index", RequiresMirrored)("margins[].act_overlap", "overlap of what must change", "ActOverlap",
 			Higher, "Metrics, ActOverlap",
 			"Mean over the same people of |S_f and S_g| / (|S_f or S_g| + eps), where S are the model inputs that an action "+

@@ -192,6 +192,10 @@ func everything(t *testing.T, progress func(Event)) *Result {
 			return eps, nil
 		},
 	})
+	for i := range r.Margins {
+		e := &Estimate{Value: 2, N: 3, Lo: 1, Hi: 3} // the model has no decoder
+		r.Margins[i].Pixels, r.Margins[i].PixelsP95 = e, e
+	}
 	r.Batches = &Batches{Points: 1}
 	r.Shift = NewShift([]Binned{{"age", []int{5, 5}, []int{4, 6}}})
 	r.Footprint = &Footprint{Full: Weight{4000, 32, 1e6}, Quant: Weight{1000, 4.5, 1e5}}

@@ -43,6 +43,9 @@ type Step struct {
 	Quant   Promise `json:"quant"`       // g's recourse; Other is f's margin there
 	DirSim  Float   `json:"dir_sim"`     // cosine of the two actions; undefined unless both were found
 	Overlap Float   `json:"act_overlap"` // Jaccard overlap of the changed inputs; undefined unless both were found
+	// Pixels is how far f's recourse point is from the person in the model's inputs, where recourse is found in a latent
+	// space; else 0.
+	Pixels Float `json:"pixel_distance,omitempty"`
 	// What is known of the neighbourhood of f's recourse point; nil unless it was asked for.
 	Proof     *Proof  `json:"proof,omitempty"`
 	Perturbed []Float `json:"perturbation,omitempty"` // logit perturbation by each of Perturbations

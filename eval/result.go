@@ -136,8 +136,10 @@ type AtMargin struct {
 	DirSimP05     Estimate                   `json:"dir_sim_p05"`
 	ActOverlapP05 Estimate                   `json:"act_overlap_p05"`
 	MarginError   MarginError                `json:"margin_error"`
-	FullMargins   Spread                     `json:"margins_full"`           // of f at its recourse points
-	QuantMargins  Spread                     `json:"margins_quant"`          // of g at the same points
+	FullMargins   Spread                     `json:"margins_full"`             // of f at its recourse points
+	QuantMargins  Spread                     `json:"margins_quant"`            // of g at the same points
+	Pixels        *Estimate                  `json:"pixel_distance,omitempty"` // nil unless recourse is in a latent space
+	PixelsP95     *Estimate                  `json:"pixel_distance_p95,omitempty"`
 	Certified     *Proofs                    `json:"certified,omitempty"`    // nil unless Options.Prove
 	Perturbed     map[Perturbation]Perturbed `json:"perturbation,omitempty"` // nil unless Options.Perturb
 }

@@ -49,8 +49,9 @@ func shareMeasures() []measure {
 // marginScope is what depends on the required margin.
 type marginScope struct {
 	dirSim, overlap, marginError valueScope
-	squares                      moments // of margin errors
-	own, others                  numbers // margins at recourse points of f under f and under g
+	pixels                       valueScope // distances
+	squares                      moments    // of margin errors
+	own, others                  numbers    // margins at recourse points of f under f and under g
 	crg, both                    gapScope
 	free                         int // people
 	apart                        numbers
@@ -111,7 +112,7 @@ func newScope(s *Settings, l *lists) *scope {
 		m := &y.margins[i]
 		for _, x := range []*numbers{
 			&m.dirSim.list, &m.overlap.list, &m.marginError.list, &m.own, &m.others, &m.crg.ratios.list, &m.both.ratios.list,
-			&m.apart, &m.full.needs, &m.quant.needs,
+			&m.pixels.list, &m.apart, &m.full.needs, &m.quant.needs,
 		} {
 			*x = l.list()
 		}
@@ -324,6 +325,12 @@ func (y *scope) addAt(of []*Record, at int) {
 	}
 	value(func(o person) (x, n float64) { return defined(o.p.DirSim) }, Higher, m.dirSim.add)
 	value(func(o person) (x, n float64) { return defined(o.p.Overlap) }, Higher, m.overlap.add)
+	value(func(o person) (x, n float64) {
+		if !(o.p.Pixels > 0) {
+			return 0, 0
+		}
+		return float64(o.p.Pixels), 1
+	}, Lower, m.pixels.add)
 	value(marginDifference, Zero, func(x float64) {
 		m.marginError.add(x)
 		m.squares.add(x * x)

@@ -34,6 +34,7 @@ type Solution struct {
 type point struct {
 	Promise // Other is not known yet
 	delta   []float32
+	pixels  Float // see Step.Pixels
 }
 
 // source finds the points of the people evaluated for the required margin t, given those for the margin below, nil at
@@ -311,8 +312,26 @@ func (s *Solution) validate(ctx context.Context, todo []int, actions []recourse.
 			return &UndefinedError{Model: s.name, Where: "a recourse point", Margin: p.Own}
 		}
 	}
+	if err := s.measurePixels(ctx, x, found); err != nil {
+		return err
+	}
 	s.found = append(s.found, found)
 	return nil
+}
+
+// measurePixels finds Step.Pixels of points x, if the model is one behind a decoder.
+func (s *Solution) measurePixels(ctx context.Context, x []float32, found []*point) error {
+	m, ok := s.model.(interface {
+		Distances(ctx context.Context, x []float32) ([]float32, error)
+	})
+	if !ok || len(found) == 0 {
+		return nil
+	}
+	distances, err := m.Distances(ctx, x)
+	for i, d := range distances {
+		found[i].pixels = Float(d)
+	}
+	return err
 }
 
 // inputs are the model inputs of the people at these positions among those evaluated.

@@ -154,7 +154,7 @@ func count(b bool) int {
 // atMargin computes the metrics at the i-th required margin.
 func (y *scope) atMargin(i int) AtMargin {
 	c, m := y.s.Confidence, &y.margins[i]
-	return AtMargin{
+	at := AtMargin{
 		Margin: y.s.Margins[i], FRR: y.share("frr", i), RFRR: y.share("rfrr", i),
 		VD: y.share("vd", i), VDMismatch: y.share("vd_mismatch", i), RVD: y.share("rvd", i),
 		LostRecourse: y.share("lost_recourse", i), CRG: m.crg.gap(m.free, c), CRGBoth: m.both.gap(0, c),
@@ -163,6 +163,11 @@ func (y *scope) atMargin(i int) AtMargin {
 		MarginError: m.errors(c), FullMargins: m.own.spread(c), QuantMargins: m.others.spread(c),
 		Certified: y.proofs(i), Perturbed: y.perturbed(i),
 	}
+	if m.pixels.n > 0 {
+		mean, p95 := m.pixels.mean(c), m.pixels.list.ranked().quantile(0.95, c)
+		at.Pixels, at.PixelsP95 = &mean, &p95
+	}
+	return at
 }
 
 // Epsilon keeps the ratios of CRG, DirSim and ActOverlap from dividing by

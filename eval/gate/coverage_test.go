@@ -67,6 +67,7 @@ func (d *tailed) draw(rng *rand.Rand, n int, margins []float64) []eval.Record {
 			p := eval.Promise{Status: recourse.Found, Cost: eval.Float(cost), Own: eval.Float(t), Other: eval.Float(t - e)}
 			s := eval.Step{
 				Full: p, Quant: p, DirSim: eval.Float(1 / (1 + e)), Overlap: eval.Float(1 / (1 + e)),
+				Pixels:    eval.Float(e),
 				Proof:     &eval.Proof{Lower: 1, Apart: eval.Float(e)},
 				Perturbed: slices.Repeat([]eval.Float{eval.Float(e)}, 3),
 			}
@@ -106,7 +107,7 @@ func (d *tailed) atTruth(t float64) map[string]limit {
 		"crg.mean": mean, "crg.ratio_of_sums": mean, "crg.median": median, "crg.p95": p95,
 		"crg.abs_mean": mean, "crg.abs_median": median, "crg.abs_p95": p95,
 		"crg_noise.abs_mean": mean, "crg_both.mean": mean,
-		"dir_sim": least(similar), "act_overlap": least(similar),
+		"pixel_distance": mean, "pixel_distance_p95": p95, "dir_sim": least(similar), "act_overlap": least(similar),
 		"dir_sim_p05": least(1 / (1 + d.quantile(0.95))), "act_overlap_p05": least(1 / (1 + d.quantile(0.95))),
 		"margin_error.mean": {within, mean.x}, "margin_error.rms": most(d.rms), "margin_error.p95": p95,
 		"margin_error.p99": p99, "margin_error.max": most(d.quantile(1 - 1e-9)),

@@ -29,6 +29,8 @@ func absent(p eval.Requirement, oneSided bool) string {
 		return "no points were run again in other batches"
 	case p == eval.RequiresShift:
 		return "there is no record of the calibration data"
+	case p == eval.RequiresDecoder:
+		return "recourse is not in a latent space"
 	case p == eval.RequiresIssued:
 		return "no promises were issued: --promises names their file"
 	}

@@ -173,7 +173,7 @@ func TestParts(t *testing.T) {
 				}
 				s.Perturbed = []eval.Float{0.01, 0.05 + eval.Float(i%2), 0.3}
 				if both {
-					r.First, s.Quant, s.DirSim, s.Overlap = made(1), made(1), 1, 1
+					r.First, s.Quant, s.DirSim, s.Overlap, s.Pixels = made(1), made(1), 1, 1, 1
 				}
 				r.Steps = []eval.Step{s}
 			}

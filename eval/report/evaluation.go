@@ -315,13 +315,23 @@ func asked(d *Document) block {
 
 // shape shows how alike the two models' actions are.
 func shape(r *eval.Result, how detail) block {
-	sim, overlap := "margins[].dir_sim", "margins[].act_overlap"
+	sim, overlap, pixels := "margins[].dir_sim", "margins[].act_overlap", "margins[].pixel_distance"
 	b := block{title: "Shape of the recourse", after: legend(sim, overlap), fold: true}
 	b.table.head = []string{"t", symbol(sim), symbol(overlap), "people"}
-	known := false
+	known, decoded := false, r.Margins[0].Pixels != nil
+	if decoded {
+		b.after = legend(sim, overlap, pixels)
+		b.table.head = append(b.table.head, "pixels")
+	}
 	for _, a := range r.Margins {
 		known = known || a.DirSim.N > 0
-		b.table.row(margin(a.Margin), with(a.DirSim, fixed, how), with(a.ActOverlap, fixed, how), strconv.Itoa(a.DirSim.N))
+		cells := []string{
+			margin(a.Margin), with(a.DirSim, fixed, how), with(a.ActOverlap, fixed, how), strconv.Itoa(a.DirSim.N),
+		}
+		if decoded && a.Pixels != nil {
+			cells = append(cells, with(*a.Pixels, fixed, how))
+		}
+		b.table.row(cells...)
 	}
 	if !known {
 		return block{}

@@ -179,6 +179,15 @@ func margin(z []float32, target int) float32 {
 	return z[target] - other
 }
 
+// Distances returns how far the model's inputs, as a decoder makes them of rows x, are from the people, see
+// [onnxio.Decoded]; nil without a decoder.
+func (c *Model) Distances(ctx context.Context, x []float32) ([]float32, error) {
+	if c.Distance() == "" {
+		return nil, nil
+	}
+	return c.Value(ctx, x, c.Distance())
+}
+
 // Target returns the index of the favourable class.
 func (c *Model) Target() int { return c.target }
 

@@ -123,6 +123,7 @@ func TestLatent(t *testing.T) {
 				Margins []struct {
 					Margin float64
 					VD     struct{ Value, Den float64 }
+					Pixels struct{ Value, N float64 } `json:"pixel_distance"`
 				}
 			}
 		}
@@ -132,7 +133,8 @@ func TestLatent(t *testing.T) {
 			t.Fatal(err, text)
 		}
 		for _, m := range doc.Result.Margins {
-			if m.VD.Den == 0 || m.Margin >= 0.25 && m.VD.Value > 0.2 {
+			if m.VD.Den == 0 || !(m.Pixels.Value > 0 && m.Pixels.Value < 30) ||
+				m.Pixels.N != m.VD.Den || m.Margin >= 0.25 && m.VD.Value > 0.2 {
 				t.Errorf("%s: VD of %+v", q, m)
 			}
 		}
