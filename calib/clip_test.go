@@ -67,6 +67,19 @@ func TestMinMax(t *testing.T) {
 	}
 }
 
+// Weights so small that their scale would be denormal are zeros, however the scale is chosen.
+func TestIdleWeights(t *testing.T) {
+	for _, kind := range []Range{MinMax, Percentile, MSE, Entropy, Output} {
+		for _, f := range quant.Formats() {
+			l := quant.LayerInfo{Node: "n", In: 3, Out: 1, W: []float32{4e-40, -9e-31, 0}, B: []float32{0}}
+			got := fitOne(t, l, unit(3), f, WeightOptions{Range: kind})
+			if got.Scales[0] != idleScale || slices.ContainsFunc(got.Codes, func(c int8) bool { return c != 0 }) {
+				t.Errorf("%v, %d bits: scale %v, codes %v", kind, f.Bits, got.Scales[0], got.Codes)
+			}
+		}
+	}
+}
+
 // Scales that are searched for are the best of all thresholds there are to try, the
 // loss written out; of all numbers, at least nearly the best: the loss is jumpy. For a
 // row and for all rows together, for small layers, of which each threshold is tried, and a large one.

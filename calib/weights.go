@@ -268,15 +268,19 @@ func (w *weightFit) penalized(rows []float32, scale float32, f quant.Format, lim
 }
 
 // idleScale is the scale of a row of zeros. It is also the unit of the row's bias,
-// so it is small.
-const idleScale = 1e-4
+// so it is small. Weights that are all below idleWeight are zeros: weight decay leaves
+// such numbers, whose scales would be denormal, and no input makes them count.
+const (
+	idleScale  = 1e-4
+	idleWeight = 1e-30
+)
 
 // scale fits the common scale of the rows from ... to-1 as Range says.
 func (w *weightFit) scale(from, to int, f quant.Format, workers int) float32 {
 	rows := w.l.W[from*w.l.In : to*w.l.In]
 	lowest, highest := slices.Min(rows), slices.Max(rows)
 	largest := max(-lowest, highest)
-	if largest == 0 {
+	if largest < idleWeight {
 		return idleScale
 	}
 	clipped := func(i float64) float32 {
