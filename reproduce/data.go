@@ -17,9 +17,11 @@ import (
 // DataSet is a public data set: its files, as published, also gzipped.
 type DataSet struct {
 	Name, Title string
-	Train, Test string // files; Test is "" when test rows are drawn from the one file
-	Rows        int    // test rows that are drawn
-	Source      string // where the files come from
+	Train, Test string   // files; Test is "" when test rows are drawn from the one file
+	Beside      []string // files with the labels of these
+	Coder       []string // flags of the training of encoder and decoder; nil for tables
+	Rows        int      // test rows that are drawn
+	Source      string   // where the files come from
 }
 
 // DataSets are those of the paper, with as many test rows as it has (table app_dataset_stats).
@@ -42,7 +44,23 @@ func DataSets() []DataSet {
 			Name: "default", Title: "Default", Train: "UCI_Credit_Card.csv", Rows: 6000,
 			Source: "https://archive.ics.uci.edu/dataset/350",
 		},
+		images("mnist", "MNIST", "https://storage.googleapis.com/cvdf-datasets/mnist"),
+		images("fashion-mnist", "Fashion-MNIST", "https://github.com/zalandoresearch/fashion-mnist"),
 	}
+}
+
+// images are those of a data set in four IDX files.
+func images(name, title, source string) DataSet {
+	return DataSet{
+		Name: name, Title: title, Train: "train-images-idx3-ubyte", Test: "t10k-images-idx3-ubyte", Source: source,
+		Beside: []string{"train-labels-idx1-ubyte", "t10k-labels-idx1-ubyte"},
+		Coder:  []string{"--arch", "autoencoder:256,64,16", "--epochs", "30", "--learning-rate", "0.003"},
+	}
+}
+
+// ofTables are the data sets that are tables.
+func ofTables() []DataSet {
+	return slices.DeleteFunc(DataSets(), func(d DataSet) bool { return d.Coder != nil })
 }
 
 func dataSet(name string) DataSet {
@@ -67,7 +85,7 @@ func (d DataSet) file(folder, name string) (string, bool) {
 func missing(folder string, of []DataSet) []string {
 	var lines []string
 	for _, d := range of {
-		for _, name := range []string{d.Train, d.Test} {
+		for _, name := range append([]string{d.Train, d.Test}, d.Beside...) {
 			if _, ok := d.file(folder, name); name != "" && !ok {
 				lines = append(lines, fmt.Sprintf("%s, from %s", filepath.Join(folder, d.Name, name), d.Source))
 			}
@@ -76,17 +94,31 @@ func missing(folder string, of []DataSet) []string {
 	return lines
 }
 
-// taskOf is the task of a data set, with another norm of the cost unless that is "".
-func taskOf(data, norm string) ([]byte, error) {
+// inCodes is the form of a task in which people move among the codes of images.
+const inCodes = "latent"
+
+// Files of an encoder and a decoder, and what names both to the command that makes them.
+const (
+	coderFile   = "coder.onnx"
+	encoderFile = "coder.encoder.onnx"
+	decoderFile = "coder.decoder.onnx"
+)
+
+// taskOf is the task of a data set as it is, or in another form: in codes, or with another norm of the cost.
+func taskOf(data, form string) ([]byte, error) {
 	text, err := tasks.Files.ReadFile(data + ".yaml")
-	if err != nil || norm == "" {
+	switch {
+	case err != nil || form == "":
 		return text, err
+	case form == inCodes:
+		return fmt.Appendf(text, "latent: {encoder: %s, decoder: %s, size: 16, bounds: [-4, 4]}\n", encoderFile,
+			decoderFile), nil
 	}
 	lines := strings.Split(string(text), "\n")
 	for i, line := range lines {
 		if _, rest, ok := strings.Cut(line, "cost: {norm: "); ok {
 			_, rest, _ = strings.Cut(rest, ",")
-			lines[i] = fmt.Sprintf("cost: {norm: %s,%s", norm, rest)
+			lines[i] = fmt.Sprintf("cost: {norm: %s,%s", form, rest)
 			return []byte(strings.Join(lines, "\n")), nil
 		}
 	}

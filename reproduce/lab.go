@@ -141,15 +141,15 @@ func (l *Lab) prepare(ctx context.Context, tables []Table) error {
 		for _, r := range t.Rows {
 			v := r.Variant
 			acts[v.Data] = acts[v.Data] || v.Recourse != nil
-			if d := dataSet(v.Data); !slices.Contains(sets, d) {
-				sets = append(sets, d)
+			if !slices.ContainsFunc(sets, func(d DataSet) bool { return d.Name == v.Data }) {
+				sets = append(sets, dataSet(v.Data))
 			}
-			for _, norm := range []string{"", v.Norm} { // networks are trained, and rows drawn, by the task as it is
-				text, err := taskOf(v.Data, norm)
+			for _, form := range []string{"", v.Form} { // networks are trained, and rows drawn, by the task as it is
+				text, err := taskOf(v.Data, form)
 				if err != nil {
 					return err
 				}
-				written[l.task(v.Data, norm)] = text
+				written[l.task(v.Data, form)] = text
 			}
 		}
 	}
@@ -199,10 +199,10 @@ func put(path string, text []byte) error {
 	return cli.Write(path, func(w io.Writer) error { _, err := w.Write(text); return err })
 }
 
-func (l *Lab) task(data, norm string) string {
+func (l *Lab) task(data, form string) string {
 	name := "task.yaml"
-	if norm != "" {
-		name = "task-" + norm + ".yaml"
+	if form != "" {
+		name = "task-" + form + ".yaml"
 	}
 	return filepath.Join(l.Out, data, name)
 }
@@ -221,7 +221,14 @@ func (l *Lab) people(v Variant, train bool) (flags, from []string) {
 		name = d.Test
 	}
 	path, _ := d.file(l.Data, name)
-	flags, from = []string{"-d", path, "-t", l.task(v.Data, v.Norm)}, []string{path, l.task(v.Data, v.Norm)}
+	flags, from = []string{"-d", path, "-t", l.task(v.Data, v.Form)}, []string{path, l.task(v.Data, v.Form)}
+	for _, name := range d.Beside {
+		path, _ := d.file(l.Data, name)
+		from = append(from, path)
+	}
+	if v.Form == inCodes {
+		from = append(from, filepath.Join(l.Out, v.Data, decoderFile)) // the encoder is a step
+	}
 	if d.Test == "" {
 		rows := l.rows(d)
 		from = append(from, rows)
@@ -243,30 +250,41 @@ func (l *Lab) evaluation(v Variant, seed int) *step {
 	if v.Recourse != nil {
 		return l.actions(v, network)
 	}
+	needs := []*step{network}
+	if v.Form == inCodes {
+		needs = append(needs, l.coder(v.Data))
+	}
 	flags, from = l.people(v, true)
-	dir = filepath.Join(dir, folder(slices.Concat(norm(v), v.Quantize)))
-	quantized := l.step(filepath.Join(dir, quantFile), []*step{network}, from, slices.Concat(
+	dir = filepath.Join(dir, folder(slices.Concat(form(v), v.Quantize)))
+	quantized := l.step(filepath.Join(dir, quantFile), needs, from, slices.Concat(
 		[]string{"quantize", network.file}, flags, v.Quantize, []string{"--allow-larger", "--force", "--no-cache", "-o"}))
 	flags, from = l.people(v, false)
 	dir = filepath.Join(dir, folder(slices.Concat([]string{fmt.Sprint(l.Sample)}, v.Eval)))
-	return l.step(filepath.Join(dir, reportFile), []*step{network, quantized}, from, slices.Concat(
+	return l.step(filepath.Join(dir, reportFile), slices.Insert(needs, 1, quantized), from, slices.Concat(
 		[]string{"eval", network.file, quantized.file}, flags, v.Eval, []string{
 			"--margins", fmt.Sprint(Margin), "--noise", "0", "--sample", fmt.Sprint(l.Sample), "--report",
 		}))
+}
+
+// coder is the step that trains the encoder and the decoder of a data set. Networks of all seeds have the same.
+func (l *Lab) coder(data string) *step {
+	flags, from := l.people(Variant{Data: data}, true)
+	return l.step(filepath.Join(l.Out, data, encoderFile), nil, from, slices.Concat([]string{"train"}, flags,
+		dataSet(data).Coder, []string{"-o"}))
 }
 
 // actions is the step that looks for the actions of a network.
 func (l *Lab) actions(v Variant, network *step) *step {
 	d := dataSet(v.Data)
 	people, _ := d.file(l.Data, cmp.Or(d.Test, d.Train))
-	task, rows := l.task(v.Data, v.Norm), l.sample(d)
+	task, rows := l.task(v.Data, v.Form), l.sample(d)
 	from := []string{people, task, rows}
 	args := slices.Concat([]string{"recourse", network.file, "-d", people, "-t", task, "--rows", rows}, v.Recourse)
 	if d.Test != "" && slices.Contains(v.Recourse, "--robust") {
 		calibration, _ := d.file(l.Data, d.Train)
 		args, from = append(args, "--calibration", calibration), append(from, calibration)
 	}
-	name := folder(slices.Concat(norm(v), v.Recourse, []string{fmt.Sprint(l.Sample)}))
+	name := folder(slices.Concat(form(v), v.Recourse, []string{fmt.Sprint(l.Sample)}))
 	if !slices.Contains(v.Recourse, "--margin") {
 		args = append(args, "--margin", fmt.Sprint(Margin))
 	}
@@ -274,11 +292,11 @@ func (l *Lab) actions(v Variant, network *step) *step {
 	return l.step(filepath.Join(filepath.Dir(network.file), name, actionsFile), []*step{network}, from, args)
 }
 
-func norm(v Variant) []string {
-	if v.Norm == "" {
+func form(v Variant) []string {
+	if v.Form == "" {
 		return nil
 	}
-	return []string{v.Norm}
+	return []string{v.Form}
 }
 
 // folder is flags as the name of a folder.
@@ -375,6 +393,8 @@ func (s *step) command() []string {
 		return s.args
 	case reportFile:
 		return append(slices.Clone(s.args), "json:"+s.file)
+	case encoderFile:
+		return append(slices.Clone(s.args), filepath.Join(filepath.Dir(s.file), coderFile))
 	}
 	return append(slices.Clone(s.args), s.file)
 }

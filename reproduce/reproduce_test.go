@@ -17,6 +17,7 @@ import (
 	"cfq/eval/report"
 	"cfq/internal/message"
 	"cfq/ptq"
+	"cfq/task"
 )
 
 // Every row has as many of the paper's numbers as the table has columns for them, or none; every metric, data set,
@@ -198,6 +199,14 @@ func newLab(t *testing.T) *lab {
 			return 1, err
 		}
 		file := strings.TrimPrefix(args[len(args)-2], "json:")
+		if name, ok := strings.CutSuffix(file, "coder.onnx"); ok {
+			for _, half := range []string{"encoder", "decoder"} {
+				if err := put(name+"coder."+half+".onnx", []byte(line)); err != nil {
+					return 0, err
+				}
+			}
+			return 3, nil
+		}
 		if args[0] != "eval" {
 			return 3, os.WriteFile(file, []byte(strings.ReplaceAll(line, l.Out, "")), 0o600)
 		}
@@ -325,6 +334,35 @@ func TestWeightedGroup(t *testing.T) {
 	}
 }
 
+// Networks of images share an encoder and a decoder, and what is quantized and measured depends on these.
+func TestCoder(t *testing.T) {
+	l := newLab(t)
+	for _, d := range DataSets() {
+		for _, name := range append([]string{d.Train, d.Test}, d.Beside...) {
+			if d.Coder != nil {
+				if err := put(filepath.Join(l.Data, d.Name, name), []byte(d.Name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	a := pictures()
+	rows := l.expect(t, "first", []Table{a}, 2*2*2+2, 32, 32)
+	want := " -d mnist/train-images-idx3-ubyte -t mnist/task-latent.yaml --method ptq --budget 8"
+	if got := rows[0][0].Command; !strings.Contains(got, want) {
+		t.Error(got)
+	}
+	l.expect(t, "nothing has changed", []Table{a}, 0, 0, 0)
+	if err := put(filepath.Join(l.Out, "mnist", decoderFile), []byte("another")); err != nil {
+		t.Fatal(err)
+	}
+	l.expect(t, "another decoder", []Table{a}, 0, 16, 16)
+	if err := put(filepath.Join(l.Data, "mnist", "t10k-labels-idx1-ubyte"), []byte("others")); err != nil {
+		t.Fatal(err)
+	}
+	l.expect(t, "other labels", []Table{a}, 5, 16, 16)
+}
+
 // Actions are read from what the command writes, in the part of a solver.
 func TestActions(t *testing.T) {
 	l := newLab(t)
@@ -359,10 +397,30 @@ func TestMissingData(t *testing.T) {
 }
 
 func TestTaskOf(t *testing.T) {
-	for _, d := range DataSets() {
+	for _, d := range ofTables() {
 		text, err := taskOf(d.Name, "l2")
 		if err != nil || !strings.Contains(string(text), "cost: {norm: l2, weights: inverse_std, eps: 1.0e-3}") {
 			t.Errorf("%s: %v", d.Name, err)
+		}
+	}
+}
+
+// The task of images in codes is one that can be read, at the encoder and decoder that the step makes.
+func TestTaskInCodes(t *testing.T) {
+	for _, d := range DataSets() {
+		if d.Coder == nil {
+			continue
+		}
+		text, err := taskOf(d.Name, inCodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := task.Parse(d.Name, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l := k.Latent; l == nil || l.Encoder != encoderFile || l.Decoder != decoderFile {
+			t.Errorf("%s: %+v", d.Name, l)
 		}
 	}
 }

@@ -65,7 +65,7 @@ type Row struct {
 // Variant is how a model is trained, quantized and evaluated: flags of the commands.
 type Variant struct {
 	Data     string // name of a data set
-	Norm     string // of the cost of an action; "" = the task's
+	Form     string // of the task: another norm of the cost, or inCodes; "" = as it is
 	Train    []string
 	Quantize []string
 	Eval     []string

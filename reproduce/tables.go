@@ -10,8 +10,9 @@ import (
 func Tables() []Table {
 	return []Table{
 		mainResults(), trainingFree(), components(), steps(), ablations(), teacherNoise(), objectives(), otherBaselines(),
-		robustTraining(),
-		backbones(), norms(), groups(), worstGroup(), margins(), tightness(), shifts(), budgets(), costs(), robust(), gap(),
+		robustTraining(), backbones(), norms(), groups(), worstGroup(), margins(), tightness(), shifts(), budgets(), costs(),
+		robust(), gap(),
+		pictures(), trainedPictures(),
 	}
 }
 
@@ -21,6 +22,9 @@ const (
 	pactQAT  = "PACT-QAT"
 	mixedQAT = "MixedPrec"
 	cfqQAT   = "CFQ"
+	pruned   = "Prune+Quant"
+	taught   = "KD+Quant"
+	cfPTQ    = "CF-PTQ"
 	ours     = "cfq-qat (this project)"
 	oursPTQ  = "cf-ptq (this project)"
 )
@@ -115,7 +119,7 @@ func mainResults() Table {
 			sd(.820, .003, .126, .012, .171, .026), sd(.820, .003, .064, .010, .079, .020),
 		},
 	}
-	for _, d := range DataSets() {
+	for _, d := range ofTables() {
 		of := func(name string, paper []Number, quantize []string) {
 			if paper != nil {
 				paper = slices.Concat(full[d.Name], paper)
@@ -297,10 +301,10 @@ func otherBaselines() Table {
 		Name: "baselines", Labels: "table non_tabular_baselines, on Adult",
 		Title:   "Pruning and distillation before few bits",
 		Columns: results(false),
-		Claims:  []Claim{fewer(cfqQAT, "Prune+Quant"), fewer(cfqQAT, "KD+Quant")},
+		Claims:  []Claim{fewer(cfqQAT, pruned), fewer(cfqQAT, taught)},
 		Rows: []Row{
-			quantized("Prune+Quant", nil, by("prune-qat")),
-			quantized("KD+Quant", nil, by("kd-qat")),
+			quantized(pruned, nil, by("prune-qat")),
+			quantized(taught, nil, by("kd-qat")),
 			quantized(cfqQAT, sd(.857, .002, .061, .008, .071, .019), faithful()),
 		},
 	}

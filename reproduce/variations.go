@@ -96,7 +96,7 @@ func norms() Table {
 		mixed, cfq := mixedQAT+", "+n.name, cfqQAT+", "+n.name
 		rows := []Row{quantized(mixed, n.mixed, by("mixed-qat")), quantized(cfq, n.cfq, faithful())}
 		for i := range rows {
-			rows[i].Variant.Norm = n.norm
+			rows[i].Variant.Form = n.norm
 		}
 		t.Rows, t.Claims = append(t.Rows, rows...), append(t.Claims, fewer(cfq, mixed))
 	}
