@@ -260,6 +260,6 @@ func (d *evaluation) results(ctx context.Context, o eval.Options) (_ []*eval.Res
 // memory in use and is never written to, so that it takes none. Batches of people make much garbage beside little that
 // lives, and a quarter of the processor time went into collecting it.
 func collectSeldom() (end func()) {
-	room := make([]byte, 256<<20)
+	room := make([]byte, 128<<20)
 	return func() { runtime.KeepAlive(room) }
 }
