@@ -46,7 +46,7 @@ const minTeacherWork = 1 << 27
 const minStatsWork = 1 << 25
 
 // kept returns a result from the cache, or computes and keeps it. It depends on the settings and rows, on the program,
-// the library and the model.
+// the library, the model, and what makes the model's inputs of codes.
 func kept[T any](p *prepared, stage, settings string, rows []float32, compute func() (T, error)) (result T, err error) {
 	by, err := computedBy(p.engine)
 	if err != nil {
@@ -57,7 +57,8 @@ func kept[T any](p *prepared, stage, settings string, rows []float32, compute fu
 		return result, err
 	}
 	h := sha256.New()
-	fmt.Fprintf(h, "%s %s %d %d %d\n%s%s", stage, by, len(model), len(settings), len(rows), settings, model)
+	fmt.Fprintf(h, "%s %s %d %d %d %v\n%s%s", stage, by, len(model), len(settings), len(rows), p.task.Latent, settings,
+		model)
 	if err := binary.Write(h, binary.LittleEndian, rows); err != nil {
 		return result, err
 	}

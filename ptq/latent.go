@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
@@ -16,7 +17,13 @@ import (
 )
 
 // autoencoder is the encoder and the decoder of a task. It implements task.Coder.
-type autoencoder struct{ encoder, decoder *onnxio.Map }
+type autoencoder struct {
+	encoder, decoder *onnxio.Map
+	sums             []string // SHA-256 of both
+}
+
+// String implements task.Coder.
+func (a *autoencoder) String() string { return strings.Join(a.sums, " ") }
 
 // Codes implements task.Coder.
 func (a *autoencoder) Codes(ctx context.Context, x []float32) ([]float32, error) {
@@ -29,11 +36,17 @@ func OpenLatent(ctx context.Context, t *task.Task, e ort.Options) error {
 	if t.Latent == nil || t.Latent.Coder() != nil {
 		return nil
 	}
+	a := &autoencoder{}
 	open := func(key, path string, from, to int) (*onnxio.Map, error) {
 		g, err := codec.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("latent.%s: %w", key, err)
 		}
+		sum, err := fingerprint(g)
+		if err != nil {
+			return nil, fmt.Errorf("latent.%s %s: %w", key, path, err)
+		}
+		a.sums = append(a.sums, sum)
 		m, err := onnxio.OpenMap(ctx, g, e)
 		if err != nil {
 			return nil, fmt.Errorf("latent.%s %s: %w", key, path, err)
@@ -47,7 +60,6 @@ func OpenLatent(ctx context.Context, t *task.Task, e ort.Options) error {
 	}
 	image, codes := t.ModelDim(), len(t.Latent.Codes)
 	encoder, decoder := t.Latent.Files()
-	a := &autoencoder{}
 	var err error
 	if a.encoder, err = open("encoder", encoder, image, codes); err != nil {
 		return err

@@ -31,6 +31,13 @@ type Latent struct {
 // Coder makes codes of rows of the model's inputs.
 type Coder interface {
 	Codes(ctx context.Context, x []float32) ([]float32, error)
+	// String names what the encoder and the decoder contain: another decoder makes other images of the same codes.
+	String() string
+}
+
+// String is everything that recourse among the codes depends on, for what is kept of earlier runs.
+func (l *Latent) String() string {
+	return fmt.Sprintf("%v %+v %v %v", l.coder, l.Codes, l.Radius, l.Pixels)
 }
 
 // Files are the paths of encoder and decoder.

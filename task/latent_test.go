@@ -17,6 +17,8 @@ features: [{name: image, kind: image, shape: [1, 1, 2], std: 255}]
 // sums are codes of two numbers: their sum, and the first.
 type sums struct{ fails bool }
 
+func (s sums) String() string { return "sums" }
+
 func (s sums) Codes(_ context.Context, x []float32) (z []float32, err error) {
 	if s.fails {
 		return nil, errors.New("it fails")

@@ -125,6 +125,9 @@ func (d *evaluation) madeWith(s *eval.Settings, like *task.People) (records.Run,
 		Tool: run.Tool, Full: d.sources[0].SHA256, Quantized: d.sources[1].SHA256, Task: files.task.SHA256,
 		Overrides: files.overrides.SHA256, Columns: like.OtherColumns, Settings: *s,
 	}
+	if l := d.task.Latent; l != nil {
+		r.Coder = l.Coder().String()
+	}
 	for i := range like.Subgroups {
 		r.Attributes = append(r.Attributes, like.Subgroups[i].Feature)
 	}
@@ -462,6 +465,7 @@ func (d *evaluation) madeOf(run *records.Run, paths []string) error {
 		{"original", run.Full, own.Full, "give the models and the task that the records were made with"},
 		{"quantized model", run.Quantized, own.Quantized, "give the models and the task that the records were made with"},
 		{"task file", run.Task, own.Task, "give the models and the task that the records were made with"},
+		{"encoder or decoder", run.Coder, own.Coder, "give the encoder and the decoder that the records were made with"},
 		{"overrides file", run.Overrides, own.Overrides, "--overrides names the file that the records were made with"},
 		{"version of cfq", run.Tool, own.Tool, "use the version that made the records, or make them anew"},
 	} {

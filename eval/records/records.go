@@ -37,6 +37,7 @@ type Run struct {
 	Quantized string `json:"quantized"`
 	Task      string `json:"task"`
 	Overrides string `json:"overrides,omitempty"` // nothing without
+	Coder     string `json:"coder,omitempty"`     // SHA-256 of encoder and decoder of the task, if any
 	// Attributes tell groups of people apart, and Columns are those of the data that are neither input nor outcome.
 	Attributes []string      `json:"attributes,omitempty"`
 	Columns    []string      `json:"columns,omitempty"`
@@ -58,6 +59,7 @@ func (r *Run) Differs(o *Run) string {
 		{"quantized model", short(r.Quantized), short(o.Quantized)},
 		{"task file", short(r.Task), short(o.Task)},
 		{"overrides file", short(r.Overrides), short(o.Overrides)},
+		{"encoder and decoder", r.Coder, o.Coder},
 		{"groups", listed(r.Attributes), listed(o.Attributes)},
 		{"columns of the data", listed(r.Columns), listed(o.Columns)},
 	} {

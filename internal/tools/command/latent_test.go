@@ -157,6 +157,21 @@ func TestLatent(t *testing.T) {
 	if err != nil || strings.Count(string(page), `alt="after the original&#39;s recourse: margin`) != 8 {
 		t.Errorf("%v: the page does not show eight people's images", err)
 	}
+	call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--records", "records/")...)
+	sums := with("summarize", "model.onnx", "q.onnx", "records/")
+	call(0, sums[:len(sums)-2]...)
+	other, err := os.ReadFile(filepath.Join(dir, "decoder.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gemms(t, filepath.Join(dir, "decoder.onnx"), []int{2, side * side}, false, func(_, in, out int) float32 {
+		return []float32{1, 0.5 * float32(out%2)}[in]
+	}, func(int, int) float32 { return 0 })
+	said = call(2, sums[:len(sums)-2]...)
+	if !strings.Contains(said, "they were made with another encoder or decoder") {
+		t.Error(said)
+	}
+	put(t, filepath.Join(dir, "decoder.onnx"), other)
 	said = call(2, with("recourse", "model.onnx", "--rows", "rows.json", "--exact")...)
 	if !strings.Contains(said, "decoder") {
 		t.Error(said)
