@@ -295,11 +295,9 @@ func (x *recordsOut) place(path string) error {
 		err = x.file.Sync()
 	}
 	if err == nil {
-		err = os.Rename(x.file.Name(), path)
+		err = tempfile.Place(x.file, path)
 	}
-	if err == nil {
-		err = x.file.Close()
-	} else {
+	if err != nil {
 		err = errors.Join(err, x.drop())
 	}
 	x.table, x.file, x.part, x.people = nil, nil, x.part+1, 0
@@ -313,7 +311,7 @@ func (x *recordsOut) drop() error {
 	}
 	f := x.file
 	x.file = nil
-	return errors.Join(os.Remove(f.Name()), f.Close())
+	return tempfile.Remove(f)
 }
 
 // evidence adds up people, so that the sum says who they are in any order: those who were evaluated, and the promises

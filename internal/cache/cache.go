@@ -18,7 +18,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/renameio/v2"
+	"cfq/internal/tempfile"
 )
 
 // Dir is a folder of results.
@@ -60,10 +60,19 @@ func (c Dir) Put(k Key, content []byte) {
 	if int64(len(content)+header) > c.Limit || os.MkdirAll(c.Path, 0o700) != nil {
 		return
 	}
-	sum := sha256.Sum256(content)
-	if renameio.WriteFile(c.path(k), append(sum[:], content...), 0o600) == nil {
-		c.prune()
+	f, err := tempfile.New(c.Path)
+	if err != nil {
+		return
 	}
+	sum := sha256.Sum256(content)
+	if _, err = f.Write(append(sum[:], content...)); err == nil {
+		err = tempfile.Place(f, c.path(k))
+	}
+	if err != nil {
+		_ = tempfile.Remove(f)
+		return
+	}
+	c.prune()
 }
 
 // prune removes files, those used longest ago first, until the rest fits.

@@ -102,7 +102,7 @@ func writable(path string) error {
 	if err != nil {
 		return Usagef("", "output %s: %w", path, err)
 	}
-	return errors.Join(os.Remove(f.Name()), f.Close())
+	return tempfile.Remove(f)
 }
 
 // Distinct reports an output that is one of the inputs, or another output.
@@ -158,11 +158,8 @@ func Write(path string, write func(io.Writer) error) error { return WriteAll(Fil
 func WriteAll(files ...File) (err error) {
 	var pending []*os.File
 	defer func() {
-		for _, f := range pending { // those that are in place have another name
-			if gone := os.Remove(f.Name()); !errors.Is(gone, fs.ErrNotExist) {
-				err = errors.Join(err, gone)
-			}
-			err = errors.Join(err, f.Close())
+		for _, f := range pending {
+			err = errors.Join(err, tempfile.Remove(f))
 		}
 	}()
 	targets := make([]string, len(files))
@@ -183,10 +180,11 @@ func WriteAll(files ...File) (err error) {
 			return fmt.Errorf("writing %s: %w", x.Path, err)
 		}
 	}
-	for i, f := range pending {
-		if err := os.Rename(f.Name(), targets[i]); err != nil {
-			return fmt.Errorf("writing %s: %w", targets[i], err)
+	for _, path := range targets {
+		if err := tempfile.Place(pending[0], path); err != nil {
+			return fmt.Errorf("writing %s: %w", path, err)
 		}
+		pending = pending[1:]
 	}
 	return nil
 }

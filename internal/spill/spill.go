@@ -120,5 +120,5 @@ func (l *Lists) Close() error {
 	}
 	f := l.file
 	l.file = nil
-	return errors.Join(os.Remove(f.Name()), f.Close())
+	return tempfile.Remove(f)
 }

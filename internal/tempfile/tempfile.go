@@ -4,6 +4,7 @@
 package tempfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,10 +12,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"syscall"
+	"runtime"
 )
 
-// New makes a file in the folder dir that is locked as long as it is open. The caller removes or renames it.
+// New makes a file in the folder dir that is locked as long as it is open. The caller gives it to Place or Remove.
 func New(dir string) (*os.File, error) {
 	RemoveAbandoned(dir)
 	for {
@@ -39,7 +40,7 @@ func NewFolder() (dir string, remove func() error, err error) {
 			}
 		}
 		if f, err = locked(f, err); f != nil || err != nil {
-			return dir, func() error { return errors.Join(os.RemoveAll(dir), f.Close()) }, err
+			return dir, func() error { return discard(f, dir) }, err
 		}
 	}
 }
@@ -53,7 +54,7 @@ func locked(f *os.File, err error) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !errors.Is(lock(f), syscall.EWOULDBLOCK) {
+	if !errors.Is(lock(f), errBusy) {
 		there, err := os.Stat(f.Name())
 		if own, failed := f.Stat(); err == nil && failed == nil && os.SameFile(own, there) {
 			return f, nil
@@ -62,8 +63,31 @@ func locked(f *os.File, err error) (*os.File, error) {
 	return nil, f.Close()
 }
 
-// lock locks a file. The error is EWOULDBLOCK when another process has, and another one where files cannot be locked.
-func lock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
+// movable is whether a file can be removed and get another name while it is open, so that it stays locked.
+const movable = runtime.GOOS != "windows"
+
+// Place closes a file of New and gives it its name, in place of a file that has that. When it fails the file is still
+// there.
+func Place(f *os.File, path string) error {
+	if !movable {
+		return cmp.Or(f.Close(), os.Rename(f.Name(), path))
+	}
+	return cmp.Or(os.Rename(f.Name(), path), f.Close())
+}
+
+// Remove closes and removes a file of New, unless it is gone.
+func Remove(f *os.File) error { return discard(f, f.Name()) }
+
+func discard(f *os.File, path string) error {
+	if movable {
+		return errors.Join(os.RemoveAll(path), f.Close())
+	}
+	closed := f.Close()
+	if errors.Is(closed, os.ErrClosed) { // by Place
+		closed = nil
+	}
+	return errors.Join(closed, os.RemoveAll(path))
+}
 
 // RemoveAbandoned removes what was made in a folder and no process has locked. What cannot be removed stays.
 func RemoveAbandoned(dir string) {
@@ -86,7 +110,8 @@ func RemoveAbandoned(dir string) {
 			continue
 		}
 		if lock(f) == nil {
-			_ = os.RemoveAll(path) // if that fails, the next run tries
+			_ = discard(f, path) // if that fails, the next run tries
+			continue
 		}
 		_ = f.Close()
 	}
