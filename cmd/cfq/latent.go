@@ -7,6 +7,7 @@ import (
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/ptq"
+	"cfq/recourse"
 	"cfq/task"
 	"cfq/task/draft"
 )
@@ -14,20 +15,24 @@ import (
 // reconstructed tells people whom the original refuses only as they are, and not as the decoder makes them of their
 // codes: what would have them approved is the decoder, and no action.
 type reconstructed struct {
-	full, again *classifier.Model
-	leftOut     int
+	path    string
+	full    recourse.Model
+	again   *classifier.Model
+	leftOut int
 }
 
-// newReconstructed opens the original, which full is, behind the decoder; nil for a task without one.
-func (d *evaluation) newReconstructed() (*reconstructed, error) {
-	if d.task.Latent == nil {
+// newReconstructed opens the model m of a path, which full is, behind the decoder; nil for a task without one.
+func newReconstructed(
+	e *env, path string, m *onnxio.Model, full recourse.Model, t *task.Task,
+) (*reconstructed, error) {
+	if t.Latent == nil {
 		return nil, nil
 	}
-	again, err := ptq.Reconstructed(d.files[0], d.task, d.e.workers)
+	again, err := ptq.Reconstructed(m, t, e.workers)
 	if err != nil {
-		return nil, unusableModel(d.paths[0], err)
+		return nil, unusableModel(path, err)
 	}
-	return &reconstructed{full: d.models[0], again: again}, nil
+	return &reconstructed{path: path, full: full, again: again}, nil
 }
 
 // keep leaves such people out, and counts them.
@@ -56,14 +61,14 @@ func (r *reconstructed) keep(ctx context.Context, p *task.People) (*task.People,
 	return p.Subset(rows), nil
 }
 
-// count adds those who were left out to the counts of the file.
-func (r *reconstructed) count(d *evaluation) {
+// count adds those who were left out to the counts of the file, and says so.
+func (r *reconstructed) count(total *task.People, warn func(format string, args ...any)) {
 	if r == nil || r.leftOut == 0 {
 		return
 	}
-	d.total.Filtered += r.leftOut
-	d.warn("%d people are left out: %s refuses them as they are, but not what the decoder makes of their codes, so that "+
-		"nothing would be theirs to do", r.leftOut, d.paths[0])
+	total.Filtered += r.leftOut
+	warn("%d people are left out: %s refuses them as they are, but not what the decoder makes of their codes, so that "+
+		"nothing would be theirs to do", r.leftOut, r.path)
 }
 
 func (r *reconstructed) close() error {

@@ -75,7 +75,7 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 		return failed
 	}
 	if d.f.promises == "" {
-		d.decoded, err = d.newReconstructed()
+		d.decoded, err = newReconstructed(d.e, d.paths[0], d.files[0], d.models[0], d.task)
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func (d *evaluation) warnPeople() error {
 	if d.f.data != "" {
 		warnRows(d.e, d.f.data, d.total)
 	}
-	d.decoded.count(d)
+	d.decoded.count(d.total, d.warn)
 	if x := d.promise; x != nil {
 		if err := warnPromises(d.e, d.f.promises, x.File); err != nil {
 			return err

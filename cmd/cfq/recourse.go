@@ -154,7 +154,10 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 		defer run.fleet.Close() //nolint:errcheck // nothing was written
 		job.robust, job.model = run, run.fleet.Worst(f.robust.models)
 	}
-	return job.findRecourse(ctx)
+	if job.decoded, err = newReconstructed(e, args[0], m, c, t); err != nil {
+		return err
+	}
+	return errors.Join(job.findRecourse(ctx), job.decoded.close())
 }
 
 // check looks at the flags before any work is done; given says which of them were.
@@ -196,7 +199,8 @@ type recourseJob struct {
 	robust *robustRun     // nil without --robust
 	set    *allowed
 
-	program *mip.Solver // nil when there is none
+	decoded *reconstructed // nil for a task without latent
+	program *mip.Solver    // nil when there is none
 }
 
 // solved is what recourse reports of a run.
@@ -224,6 +228,9 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 		queue := ordered.New[[]answered](min(2, j.e.workers))
 		var begun atomic.Int64
 		people, err = task.Stream(ctx, j.data, j.t, o, batchPeople, func(p *task.People) error {
+			if p, failed = j.decoded.keep(ctx, p); failed != nil || p.N == 0 {
+				return failed
+			}
 			if j.robust != nil && j.robust.first == nil {
 				j.robust.first = p
 			}
@@ -247,6 +254,7 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 			return dataError(err)
 		}
 		show(1, 1)
+		j.decoded.count(people, j.e.msg.Warn)
 		s.Finish(people, time.Since(start))
 		if j.robust != nil { // before the file appears, which it does not when the run is stopped
 			if s.Robustness, err = j.robust.measure(ctx, j.set, j.margin, j.seed, j.e.workers); err != nil {

@@ -171,6 +171,14 @@ func TestLatent(t *testing.T) {
 	if !strings.Contains(said, "they were made with another encoder or decoder") {
 		t.Error(said)
 	}
+	// A decoder that makes all images brighter has some people approved without any action.
+	gemms(t, filepath.Join(dir, "decoder.onnx"), []int{2, side * side}, false, func(_, in, _ int) float32 {
+		return []float32{1.3, 0.5}[in]
+	}, func(int, int) float32 { return 0 })
+	said = call(0, with("recourse", "model.onnx", "-o", "bright.csv")...)
+	if !strings.Contains(said, "people are left out: model.onnx refuses them as they are") {
+		t.Error(said)
+	}
 	put(t, filepath.Join(dir, "decoder.onnx"), other)
 	said = call(2, with("recourse", "model.onnx", "--rows", "rows.json", "--exact")...)
 	if !strings.Contains(said, "decoder") {
