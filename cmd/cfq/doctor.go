@@ -20,9 +20,9 @@ func doctorCommand() command {
 		name:    "doctor",
 		summary: "check the ONNX Runtime library",
 		about: `
-Searches the library as every subcommand does (--ort-lib, CFQ_ORT_LIB, the cache,
-the system's library path) and runs a small model. The exit code is 3 when there is
-no library or it does not work.`,
+Searches the library as every subcommand does (--ort-lib, CFQ_ORT_LIB, the folder of
+the program, the cache, the system's library path) and runs a small model. The exit
+code is 3 when there is no library or it does not work.`,
 		examples: []string{
 			"cfq doctor",
 			"cfq doctor --json",

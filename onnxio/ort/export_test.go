@@ -1,6 +1,6 @@
 package ort
 
-// Locate says what Find would load on a system whose library path is dirs.
-func Locate(lib string, dirs ...string) (Info, error) {
-	return locate(lib, func() []string { return dirs })
+// Locate says what Find would load by a program in a folder, on a system whose library path is dirs.
+func Locate(lib, program string, dirs ...string) (Info, error) {
+	return locate(lib, program, func() []string { return dirs })
 }

@@ -20,11 +20,11 @@ var ErrNotFound = errors.New("ONNX Runtime library not found")
 type Info struct {
 	Path    string
 	Version string // such as "1.30.0"
-	Source  string // the rule that found it: "--ort-lib", "CFQ_ORT_LIB", "cache" or "system"
+	Source  string // the rule that found it: "--ort-lib", "CFQ_ORT_LIB", "program", "cache" or "system"
 }
 
-// Find loads the library, unless it is loaded, and says which it is: lib (the flag --ort-lib) if it is
-// not empty, then CFQ_ORT_LIB, then the project's cache, then the system's library path. A
+// Find loads the library, unless it is loaded, and says which it is: lib (the flag --ort-lib) if it is not empty, then
+// CFQ_ORT_LIB, then the folder of the program, then the project's cache, then the system's library path. A
 // library that was asked for by name and is not there is an error, never a
 // reason to look further. The error wraps ErrNotFound when nothing was found.
 //
@@ -39,7 +39,7 @@ func Find(lib string) (Info, error) {
 		}
 		return have, nil
 	}
-	info, err := locate(lib, systemDirs)
+	info, err := locate(lib, programDir(), systemDirs)
 	if err != nil {
 		return Info{}, err
 	}
@@ -76,16 +76,31 @@ var process struct {
 	info Info // Path is empty until the library is loaded
 }
 
-// locate applies the order of Find, with the system's library path in dirs; Version
-// stays empty.
-func locate(lib string, dirs func() []string) (Info, error) {
+// programDir is the folder that the program is in, behind links; "" when the system does not say.
+func programDir() string {
+	path, err := os.Executable()
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err != nil {
+		return ""
+	}
+	return filepath.Dir(path)
+}
+
+// locate applies the order of Find, with the folder of the program in program and the system's library path in dirs;
+// Version stays empty.
+func locate(lib, program string, dirs func() []string) (Info, error) {
 	if lib != "" {
 		return named(lib, "--ort-lib")
 	}
 	if env := os.Getenv(LibEnv); env != "" {
 		return named(env, LibEnv)
 	}
-	tried := []string{"--ort-lib (not given)", LibEnv + " (not set)"}
+	if path := libraryIn(program); path != "" {
+		return Info{Path: path, Source: "program"}, nil
+	}
+	tried := []string{"--ort-lib (not given)", LibEnv + " (not set)", "the program's folder (" + program + ")"}
 	switch path, err := CachePath(); {
 	case err != nil:
 		tried = append(tried, fmt.Sprintf("the cache (%v)", err))
@@ -96,16 +111,24 @@ func locate(lib string, dirs func() []string) (Info, error) {
 	}
 	system := dirs()
 	for _, dir := range system {
-		for _, name := range systemNames() {
-			if path := filepath.Join(dir, name); filepath.IsAbs(path) && isFile(path) {
-				return Info{Path: path, Source: "system"}, nil
-			}
+		if path := libraryIn(dir); path != "" {
+			return Info{Path: path, Source: "system"}, nil
 		}
 	}
 	tried = append(tried, fmt.Sprintf("the system's library path (no %s in %s)",
 		strings.Join(systemNames(), " or "), strings.Join(system, ", ")))
 	return Info{}, fmt.Errorf("%w; looked at %s; run `make ort` or set %s to the library (%s or later)",
 		ErrNotFound, strings.Join(tried, ", "), LibEnv, MinVersion)
+}
+
+// libraryIn is the library in a folder, "" without one.
+func libraryIn(dir string) string {
+	for _, name := range systemNames() {
+		if path := filepath.Join(dir, name); filepath.IsAbs(path) && isFile(path) {
+			return path
+		}
+	}
+	return ""
 }
 
 // named checks a path that the user gave.

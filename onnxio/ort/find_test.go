@@ -31,9 +31,10 @@ func TestFindOrder(t *testing.T) {
 	system, named, flag := file("system"), file("named"), file("flag")
 	t.Setenv(ort.CacheEnv, filepath.Join(dir, "cache"))
 	t.Setenv(ort.LibEnv, "")
+	program := ""
 	want := func(lib, path, source string) {
 		t.Helper()
-		got, err := ort.Locate(lib, filepath.Dir(system))
+		got, err := ort.Locate(lib, program, filepath.Dir(system))
 		if want := (ort.Info{Path: path, Source: source}); err != nil || got != want {
 			t.Errorf("Locate(%q) = %+v, %v; want %+v", lib, got, err, want)
 		}
@@ -49,6 +50,9 @@ func TestFindOrder(t *testing.T) {
 	}
 	file(folder)
 	want("", cached, "cache")
+	beside := file("bin")
+	program = filepath.Dir(beside)
+	want("", beside, "program")
 	t.Setenv(ort.LibEnv, named)
 	want("", named, "CFQ_ORT_LIB")
 	want(flag, flag, "--ort-lib")
@@ -67,7 +71,7 @@ func TestFindSaysWhatIsMissing(t *testing.T) {
 		want            []string
 	}{
 		{"nothing", "", "", []string{
-			"not found", "CFQ_ORT_LIB (not set)", "the cache (no " + dir,
+			"not found", "CFQ_ORT_LIB (not set)", "the program's folder (" + filepath.Join(dir, "bin"), "the cache (no " + dir,
 			"the system's library path (no libonnxruntime", " in " + system + ")", "make ort",
 		}},
 		{"flag", filepath.Join(dir, "none.so"), text, []string{"--ort-lib names", "none.so", "no such file"}},
@@ -76,7 +80,7 @@ func TestFindSaysWhatIsMissing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(ort.LibEnv, c.env)
-			_, err := ort.Locate(c.flag, system)
+			_, err := ort.Locate(c.flag, filepath.Join(dir, "bin"), system)
 			if !errors.Is(err, ort.ErrNotFound) {
 				t.Errorf("%v is not ErrNotFound", err)
 			}
