@@ -149,7 +149,13 @@ func (rd *reader) codes(p *People) error {
 		return fmt.Errorf("encoder %s: %w", l.Encoder, err)
 	}
 	for i := range p.N {
-		copy(p.X[i*p.Dim+dim:(i+1)*p.Dim], z[i*(p.Dim-dim):])
+		codes := z[i*(p.Dim-dim) : (i+1)*(p.Dim-dim)]
+		for _, v := range codes {
+			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+				return fmt.Errorf("encoder %s makes %v of row %d: no action can start there", l.Encoder, v, p.Rows[i])
+			}
+		}
+		copy(p.X[i*p.Dim+dim:(i+1)*p.Dim], codes)
 	}
 	return nil
 }

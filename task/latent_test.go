@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ features: [{name: image, kind: image, shape: [1, 1, 2], std: 255}]
 `
 
 // sums are codes of two numbers: their sum, and the first.
-type sums struct{ fails bool }
+type sums struct{ fails, overflows bool }
 
 func (s sums) String() string { return "sums" }
 
@@ -25,6 +26,9 @@ func (s sums) Codes(_ context.Context, x []float32) (z []float32, err error) {
 	}
 	for i := 0; i < len(x); i += 2 {
 		z = append(z, x[i]+x[i+1], x[i])
+	}
+	if s.overflows {
+		z[3] = float32(math.NaN())
 	}
 	return z, nil
 }
@@ -54,6 +58,10 @@ func TestLatent(t *testing.T) {
 	}
 	tk.Latent.Use(sums{fails: true})
 	if _, err := read(rows); err == nil || !strings.Contains(err.Error(), "encoder e.onnx: it fails") {
+		t.Error(err)
+	}
+	tk.Latent.Use(sums{overflows: true})
+	if _, err := read(rows); err == nil || !strings.Contains(err.Error(), "encoder e.onnx makes NaN of row 1") {
 		t.Error(err)
 	}
 	tk.Latent.Use(sums{})
