@@ -9,22 +9,15 @@
 package main
 
 import (
-	"archive/tar"
-	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"flag"
-	"fmt"
-	"io"
 	"log"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"github.com/google/renameio/v2"
 
+	"cfq/internal/tools/ortpackage"
 	"cfq/onnxio/ort"
 )
 
@@ -52,7 +45,7 @@ func fetch(tarball string) error {
 		return err
 	}
 	switch lib, err := os.ReadFile(path); {
-	case err == nil && hash(lib) == release.SHA256:
+	case err == nil && ortpackage.Hash(lib) == release.SHA256:
 		log.Printf("ONNX Runtime %s is at %s", ort.Version, path)
 		return nil
 	case err == nil:
@@ -66,69 +59,25 @@ func fetch(tarball string) error {
 			return err
 		}
 		defer os.RemoveAll(dir)
-		if tarball, err = pack(dir); err != nil {
+		if tarball, err = ortpackage.Pack(dir); err != nil {
 			return err
 		}
 	}
-	if err := unpack(tarball, release, path); err != nil {
-		return fmt.Errorf("unpacking %s: %w", tarball, err)
+	if err := install(tarball, release, path); err != nil {
+		return err
 	}
 	log.Printf("ONNX Runtime %s for %s is at %s", ort.Version, release.Platform, path)
 	return nil
 }
 
-// pack has npm put the package's tarball into dir.
-func pack(dir string) (string, error) {
-	spec := ort.Package + "@" + ort.Version
-	log.Printf("fetching %s with npm (about 110 MB)", spec)
-	cmd := exec.Command("npm", "pack", "--silent", "--pack-destination", dir, spec)
-	cmd.Dir, cmd.Stderr = dir, os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("npm pack %s: %w; without npm or a network, set %s to an ONNX Runtime library (%s or later)",
-			spec, err, ort.LibEnv, ort.MinVersion)
-	}
-	return filepath.Join(dir, filepath.Base(strings.TrimSpace(string(out)))), nil
-}
-
-// unpack writes the library inside the tarball to path, if its hash is right.
-func unpack(tarball string, r ort.Release, path string) error {
-	f, err := os.Open(tarball)
+// install writes the library inside the tarball to path, if its hash is right.
+func install(tarball string, r ort.Release, path string) error {
+	lib, err := ortpackage.Library(tarball, r)
 	if err != nil {
 		return err
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		return err
-	}
-	tr := tar.NewReader(z)
-	for {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			return fmt.Errorf("it holds no %s", r.Member)
-		}
-		if err != nil {
-			return err
-		}
-		if h.Name == r.Member {
-			break
-		}
-	}
-	lib, err := io.ReadAll(tr)
-	if err != nil {
-		return err
-	}
-	if sum := hash(lib); sum != r.SHA256 {
-		return fmt.Errorf("the hash of %s is %s and should be %s: not the library that is pinned", r.Member, sum, r.SHA256)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	return renameio.WriteFile(path, lib, 0o644)
-}
-
-func hash(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }

@@ -35,7 +35,7 @@ func TestUnpack(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "cache")
 			path := filepath.Join(dir, "lib.so")
-			err := unpack(tarball, c.release, path)
+			err := install(tarball, c.release, path)
 			got, _ := os.ReadFile(path)
 			left, _ := os.ReadDir(dir)
 			if c.want == "" {
