@@ -17,7 +17,7 @@ export CGO_ENABLED = 1
 export GOFLAGS += '-toolexec=env GOGC=off GOMEMLIMIT=1GiB'
 
 .DEFAULT_GOAL := build
-.PHONY: help build ort tools test long lint fmt generate drift results demo pipelines page shapes spark bench fuzz module clean
+.PHONY: help build ort tools test long lint fmt generate drift results demo pipelines page shapes spark bench fuzz module release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,6 +97,10 @@ module: ## rewrite the module path: make module MODULE=example.org/team/cfq
 	$(GO) mod edit -module=$(MODULE)/$(TOOLS) -droprequire=cfq -dropreplace=cfq \
 		-require=$(MODULE)@v0.0.0 -replace=$(MODULE)=../.. $(TOOLS)/go.mod
 	$(GO) build ./... && $(GO) build -C $(TOOLS) ./...
+
+release: ## build archives for Linux and Windows with zig as C compiler: make release ZIG='python3 -m ziglang' RELEASE=-version=v1
+	@$(GO) build -C $(TOOLS) -o ../../$(BUILD)/tools/ ./release
+	@ZIG="$(ZIG)" $(BUILD)/tools/release $(RELEASE)
 
 clean: ## remove what was built here; the cache stays
 	rm -rf bin $(BUILD)

@@ -1,0 +1,179 @@
+// Release builds archives that hold the program, its library and what a user may want to read.
+//
+// In: the source of this module, a C compiler for other platforms (zig), and the npm package with the libraries of ONNX
+// Runtime. Out: in the output folder an archive and a bill of materials for each platform, and SHA256SUMS. The
+// invariants: the same commit gives the same bytes, every library has its pinned hash, and the archive of the platform
+// that this runs on has been unpacked and tried, without anything else in the environment.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"cfq/internal/tools/ortpackage"
+	"cfq/onnxio/ort"
+)
+
+// platform is one to build for.
+type platform struct {
+	os, arch string
+	target   string // what zig calls it; the version of glibc is the oldest that ONNX Runtime runs on
+}
+
+func platforms() []platform {
+	return []platform{
+		{"linux", "amd64", "x86_64-linux-gnu.2.28"},
+		{"linux", "arm64", "aarch64-linux-gnu.2.28"},
+		{"windows", "amd64", "x86_64-windows-gnu"},
+	}
+}
+
+func (p platform) String() string { return p.os + "/" + p.arch }
+
+// builder is one run.
+type builder struct {
+	out, version, tarball string
+	zig                   []string // command line of zig
+	date                  time.Time
+}
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("release: ")
+	b := &builder{}
+	flag.StringVar(&b.out, "o", "build/release", "`folder` for the archives")
+	flag.StringVar(&b.version, "version", "", "`version` in the names; else that of git describe")
+	flag.StringVar(&b.tarball, "tarball", "", "take libraries from this `file` instead of running npm")
+	only := flag.String("platforms", "", "`list` such as linux/amd64,windows/amd64; all when empty")
+	flag.Parse()
+	if err := b.run(*only); err != nil {
+		log.Fatal("error: ", err)
+	}
+}
+
+func (b *builder) run(only string) error {
+	list := slices.DeleteFunc(platforms(), func(p platform) bool {
+		return only != "" && !slices.Contains(strings.Split(only, ","), p.String())
+	})
+	if len(list) == 0 {
+		return fmt.Errorf("no such platform: %s; there are %v", only, platforms())
+	}
+	if err := b.prepare(); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "release-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if b.tarball == "" {
+		if b.tarball, err = ortpackage.Pack(dir); err != nil {
+			return err
+		}
+	}
+	var sums []string
+	for _, p := range list {
+		files, err := b.release(p, filepath.Join(dir, p.os+"-"+p.arch))
+		if err != nil {
+			return fmt.Errorf("%s: %w", p, err)
+		}
+		sums = append(sums, files...)
+	}
+	slices.Sort(sums)
+	return os.WriteFile(filepath.Join(b.out, "SHA256SUMS"), []byte(strings.Join(sums, "")), 0o644)
+}
+
+// prepare looks for what a build needs before it begins.
+func (b *builder) prepare() error {
+	b.zig = strings.Fields(os.Getenv("ZIG"))
+	if len(b.zig) == 0 {
+		b.zig = []string{"zig"}
+	}
+	if out, err := exec.Command(b.zig[0], append(b.zig[1:], "version")...).Output(); err != nil {
+		return fmt.Errorf("%s: %w; other platforms need a C compiler for them: install zig, or `pip install ziglang` and "+
+			"ZIG='python3 -m ziglang'", strings.Join(b.zig, " "), err)
+	} else {
+		log.Printf("C compiler: zig %s", strings.TrimSpace(string(out)))
+	}
+	git := func(args ...string) (string, error) {
+		out, err := exec.Command("git", args...).Output()
+		return strings.TrimSpace(string(out)), err
+	}
+	stamp, err := git("log", "-1", "--format=%ct")
+	if err != nil {
+		return fmt.Errorf("the date of the commit: %w", err)
+	}
+	seconds, err := strconv.ParseInt(stamp, 10, 64)
+	if err != nil {
+		return err
+	}
+	b.date = time.Unix(seconds, 0).UTC()
+	if b.version == "" {
+		b.version, err = git("describe", "--tags", "--match", "v[0-9]*", "--always", "--dirty")
+	}
+	return errors.Join(err, os.MkdirAll(b.out, 0o755))
+}
+
+// release builds, packs and tries one platform, and returns the lines of SHA256SUMS.
+func (b *builder) release(p platform, dir string) ([]string, error) {
+	r, err := ort.PinnedFor(p.String())
+	if err != nil {
+		return nil, err
+	}
+	lib, err := ortpackage.Library(b.tarball, r)
+	if err != nil {
+		return nil, err
+	}
+	program := "cfq"
+	if p.os == "windows" {
+		program += ".exe"
+	}
+	path := filepath.Join(dir, program)
+	log.Printf("%s: building", p)
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "./cmd/cfq")
+	build.Env = append(os.Environ(), "CGO_ENABLED=1", "GOOS="+p.os, "GOARCH="+p.arch,
+		"CC="+strings.Join(append(slices.Clone(b.zig), "cc", "-target", p.target), " "))
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return nil, fmt.Errorf("go build: %w", err)
+	}
+	binary, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	files := []member{{program, binary, 0o755}, {r.Name, lib, 0o644}, {"ONNXRUNTIME-LICENSE", []byte(ortLicense), 0o644}}
+	for _, name := range []string{"LICENSE", "NOTICE", "README.md", "CHANGELOG.md"} {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, member{name, data, 0o644})
+	}
+	name := fmt.Sprintf("cfq-%s-%s-%s", b.version, p.os, p.arch)
+	archive, data, err := pack(name, p.os == "windows", files, b.date)
+	if err != nil {
+		return nil, err
+	}
+	bill, err := billOf(path, b.version, r, b.date)
+	if err != nil {
+		return nil, err
+	}
+	var sums []string
+	for _, f := range []member{{archive, data, 0o644}, {name + ".cdx.json", bill, 0o644}} {
+		if err := os.WriteFile(filepath.Join(b.out, f.name), f.data, f.mode); err != nil {
+			return nil, err
+		}
+		sums = append(sums, fmt.Sprintf("%s  %s\n", ortpackage.Hash(f.data), f.name))
+	}
+	log.Printf("%s: %s, %.1f MB", p, archive, float64(len(data))/1e6)
+	return sums, try(p, filepath.Join(b.out, archive), name)
+}
