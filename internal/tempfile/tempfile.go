@@ -4,7 +4,6 @@
 package tempfile
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 )
 
 // New makes a file in the folder dir that is locked as long as it is open. The caller gives it to Place or Remove.
@@ -20,7 +18,7 @@ func New(dir string) (*os.File, error) {
 	RemoveAbandoned(dir)
 	for {
 		path := filepath.Join(dir, fmt.Sprintf(".cfq-%016x.tmp", rand.Uint64()))
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+		f, err := open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 		if f, err = locked(f, err); f != nil || err != nil {
 			return f, err
 		}
@@ -35,7 +33,7 @@ func NewFolder() (dir string, remove func() error, err error) {
 		err := os.Mkdir(dir, 0o700)
 		var f *os.File
 		if err == nil {
-			if f, err = os.Open(dir); errors.Is(err, fs.ErrNotExist) {
+			if f, err = open(dir, os.O_RDONLY); errors.Is(err, fs.ErrNotExist) {
 				continue // taken for an abandoned one before it was locked
 			}
 		}
@@ -63,31 +61,19 @@ func locked(f *os.File, err error) (*os.File, error) {
 	return nil, f.Close()
 }
 
-// movable is whether a file can be removed and get another name while it is open, so that it stays locked.
-const movable = runtime.GOOS != "windows"
-
-// Place closes a file of New and gives it its name, in place of a file that has that. When it fails the file is still
-// there.
+// Place gives a file of New its name, in place of a file that has that, and closes it. When it fails the file is still
+// there, and open.
 func Place(f *os.File, path string) error {
-	if !movable {
-		return cmp.Or(f.Close(), os.Rename(f.Name(), path))
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
 	}
-	return cmp.Or(os.Rename(f.Name(), path), f.Close())
+	return f.Close()
 }
 
-// Remove closes and removes a file of New, unless it is gone.
+// Remove removes and closes a file of New.
 func Remove(f *os.File) error { return discard(f, f.Name()) }
 
-func discard(f *os.File, path string) error {
-	if movable {
-		return errors.Join(os.RemoveAll(path), f.Close())
-	}
-	closed := f.Close()
-	if errors.Is(closed, os.ErrClosed) { // by Place
-		closed = nil
-	}
-	return errors.Join(closed, os.RemoveAll(path))
-}
+func discard(f *os.File, path string) error { return errors.Join(os.RemoveAll(path), f.Close()) }
 
 // RemoveAbandoned removes what was made in a folder and no process has locked. What cannot be removed stays.
 func RemoveAbandoned(dir string) {
@@ -105,7 +91,7 @@ func RemoveAbandoned(dir string) {
 		if e.IsDir() {
 			how = os.O_RDONLY
 		}
-		f, err := os.OpenFile(path, how, 0)
+		f, err := open(path, how)
 		if err != nil {
 			continue
 		}

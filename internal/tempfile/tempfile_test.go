@@ -1,6 +1,8 @@
 package tempfile
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -88,6 +90,54 @@ func TestFoldersAtOnce(t *testing.T) {
 		})
 	}
 	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Files made and placed by many at once, each of which looks for abandoned ones, all get their names.
+func TestPlace(t *testing.T) {
+	dir := t.TempDir()
+	var g errgroup.Group
+	for w := range 8 {
+		g.Go(func() error {
+			for i := range 50 {
+				f, err := New(dir)
+				if err != nil {
+					return err
+				}
+				if err := Place(f, filepath.Join(dir, fmt.Sprintf("%d-%d", w, i))); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 8*50 {
+		t.Errorf("%d files: %v", len(left), err)
+	}
+}
+
+// A file that cannot be placed is removed as any other.
+func TestPlaceFails(t *testing.T) {
+	dir := t.TempDir()
+	to := filepath.Join(dir, "folder")
+	if err := os.Mkdir(to, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Place(f, to); err == nil {
+		t.Fatal("a folder was replaced")
+	}
+	if err := Remove(f); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(f.Name()); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }
