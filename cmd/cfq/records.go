@@ -56,7 +56,8 @@ func (f *evaluationFlags) checkRecords(resume bool) (*recordsOut, error) {
 		}
 		return nil, nil
 	}
-	out := &recordsOut{path: f.records, folder: strings.HasSuffix(f.records, "/"), format: records.Parquet}
+	last := f.records[len(f.records)-1]
+	out := &recordsOut{path: f.records, folder: os.IsPathSeparator(last), format: records.Parquet}
 	if info, err := os.Stat(f.records); err == nil {
 		out.folder = info.IsDir()
 	}

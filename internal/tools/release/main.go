@@ -119,6 +119,16 @@ func (b *builder) prepare() error {
 	b.date = time.Unix(seconds, 0).UTC()
 	if b.version == "" {
 		b.version, err = git("describe", "--tags", "--match", "v[0-9]*", "--always", "--dirty")
+		if strings.HasSuffix(b.version, "-dirty") {
+			err = errors.New("files differ from the commit: commit them, or name a -version")
+		}
+	}
+	if err != nil {
+		return err
+	}
+	earlier, _ := filepath.Glob(filepath.Join(b.out, "cfq-*")) // SHA256SUMS would not list them
+	for _, path := range earlier {
+		err = errors.Join(err, os.Remove(path))
 	}
 	return errors.Join(err, os.MkdirAll(b.out, 0o755))
 }
