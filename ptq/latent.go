@@ -148,7 +148,7 @@ func CheckLatent(
 	if err != nil {
 		return nil, err
 	}
-	distances, err := c.Value(ctx, people.X, c.Distance())
+	distances, err := c.Distances(ctx, people.X)
 	if err != nil {
 		return nil, err
 	}
