@@ -48,10 +48,11 @@ func Measure(
 			return nil, Settings{}, err
 		}
 	}
-	m := &measurement{f: f, models: models, o: o, settings: o.settings(), queue: ordered.New[[][]Record](1)}
-	if w := cmp.Or(o.Workers, runtime.GOMAXPROCS(0)); w > 1 { // one more begins while the results of the first are taken
-		m.queue = ordered.New[[][]Record](w + 1)
+	most := cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
+	if most > 1 {
+		most++ // begins while the results of the first are taken
 	}
+	m := &measurement{f: f, models: models, o: o, settings: o.settings(), queue: ordered.New[[][]Record](most)}
 	m.settings.Classes = classesOf(f)
 	err = people(ctx, func(b *Batch) error { return m.start(ctx, b) })
 	if waited := m.queue.Wait(); err == nil {
