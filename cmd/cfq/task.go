@@ -416,12 +416,12 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 		return runError(err)
 	}
 	var latent *ptq.LatentCheck
-	if m != nil && t.Latent != nil {
-		if latent, err = checkLatent(ctx, e, m, t, people, r); err != nil {
-			return err
-		}
-	}
 	if m != nil {
+		if t.Latent != nil {
+			if latent, err = checkLatent(ctx, e, m, t, people, r); err != nil {
+				return err
+			}
+		}
 		o, err := obstacle(ctx, m)
 		if err != nil {
 			return err
