@@ -48,11 +48,12 @@ func Measure(
 			return nil, Settings{}, err
 		}
 	}
-	most := cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
+	workers := cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
+	most := workers
 	if most > 1 {
-		most++ // begins while the results of the first are taken
+		most += 2 // one begins when another ends, while the results of a third are taken
 	}
-	m := &measurement{f: f, models: models, o: o, settings: o.settings(), queue: ordered.New[[][]Record](most)}
+	m := &measurement{f: f, models: models, o: o, settings: o.settings(), queue: ordered.New[[][]Record](most, workers)}
 	m.settings.Classes = classesOf(f)
 	err = people(ctx, func(b *Batch) error { return m.start(ctx, b) })
 	if waited := m.queue.Wait(); err == nil {

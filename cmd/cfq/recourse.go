@@ -225,7 +225,8 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 			return err
 		}
 		show, all := j.e.msg.Progress(cli.People), task.CountRows(j.data)
-		queue := ordered.New[[]answered](min(2, j.e.workers))
+		two := min(2, j.e.workers)
+		queue := ordered.New[[]answered](two, two)
 		var begun atomic.Int64
 		people, err = task.Stream(ctx, j.data, j.t, o, batchPeople, func(p *task.People) error {
 			if p, failed = j.decoded.keep(ctx, p); failed != nil || p.N == 0 {

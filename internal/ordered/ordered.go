@@ -4,10 +4,14 @@
 // no more than so many results exist at a time, and the first error ends everything.
 package ordered
 
+import "sync/atomic"
+
 // Queue is work under way. One goroutine may use it.
 type Queue[T any] struct {
-	most int
-	jobs []job[T]
+	most   int
+	jobs   []job[T]
+	slots  chan struct{} // one is taken by each job that works
+	failed atomic.Bool
 }
 
 type job[T any] struct {
@@ -20,16 +24,24 @@ type result[T any] struct {
 	err   error
 }
 
-// New makes a queue of up to most jobs under way, at least one.
-func New[T any](most int) *Queue[T] { return &Queue[T]{most: max(1, most)} }
+// New makes a queue of up to most jobs, at least one, of which up to atOnce work at a time. The others wait for their
+// turn, or for their results to be taken.
+func New[T any](most, atOnce int) *Queue[T] {
+	return &Queue[T]{most: max(1, most), slots: make(chan struct{}, max(1, atOnce))}
+}
 
 // Go starts work, and waits for earlier work when there is as much as may be. take is called with its result by this
 // or a later call of Go, or by Wait. Its error, or that of work, is returned, and then there is no more to be taken.
 func (q *Queue[T]) Go(work func() (T, error), take func(T) error) error {
 	done := make(chan result[T], 1)
 	go func() {
-		v, err := work()
-		done <- result[T]{v, err}
+		q.slots <- struct{}{}
+		var r result[T]
+		if !q.failed.Load() {
+			r.value, r.err = work()
+		}
+		<-q.slots
+		done <- r
 	}()
 	q.jobs = append(q.jobs, job[T]{done, take})
 	for len(q.jobs) >= q.most {
@@ -60,6 +72,7 @@ func (q *Queue[T]) next() error {
 		r.err = first.take(r.value)
 	}
 	if r.err != nil {
+		q.failed.Store(true)
 		for _, j := range q.jobs { // which may use what the caller closes
 			<-j.done
 		}
