@@ -139,17 +139,22 @@ func Views() []View[Document] {
 		{"json", "for programs, see report.schema.json", ".json", JSON},
 		{"md", "Markdown, for the summary of a pipeline's job", ".md", Markdown},
 		{"html", "one self-contained page, with plots", ".html", HTML},
+		{"metrics", "one JSON object of numbers at the headline margin, for trackers of experiments", ".json", flat},
 		{junitView, "the checks of a gate as test cases", ".xml", JUnit},
+		{sarifView, "what does not pass a gate as alerts of code scanning", ".sarif", SARIF},
 	}
 }
 
 // EvaluationViews lists how a Document without a gate can be shown.
 func EvaluationViews() []View[Document] {
-	return slices.DeleteFunc(Views(), func(v View[Document]) bool { return v.Name == junitView })
+	return slices.DeleteFunc(Views(), func(v View[Document]) bool { return v.Name == junitView || v.Name == sarifView })
 }
 
-// junitView needs a gate.
-const junitView = "junit"
+// These views need a gate.
+const (
+	junitView = "junit"
+	sarifView = "sarif"
+)
 
 // ComparisonViews lists how a Comparison can be shown.
 func ComparisonViews() []View[Comparison] {
