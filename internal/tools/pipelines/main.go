@@ -1,8 +1,8 @@
 // Pipelines runs the pipelines that the project offers, step by step, on this machine.
 //
-// In: action.yml, examples/ci/gitlab.yml, examples/ci/Makefile, examples/walk.sh and examples/pytorch/walk.sh of this
-// checkout, and the loan example. Out: what each step prints; an error when a step ends otherwise than it must, or a
-// report is missing.
+// In: action.yml, .pre-commit-hooks.yaml, what examples/ci has for GitLab, pre-commit, DVC and make, examples/walk.sh
+// and examples/pytorch/walk.sh of this checkout, and the loan example. Out: what each step prints; an error when a step
+// ends otherwise than it must, or a report is missing.
 // The invariant: what is run are the files themselves, not copies of their commands. Steps that only GitHub can run
 // ("uses") are named and left out.
 package main
@@ -56,6 +56,15 @@ func run(work string) error {
 		if err := p.gitlab(c.model, c.code); err != nil {
 			return fmt.Errorf("examples/ci/gitlab.yml, %s: %w", c.model, err)
 		}
+		if err := p.shell("a commit of "+c.model, 0, nil, "cp "+c.model+" model.q.onnx"); err != nil {
+			return err
+		}
+		if err := p.hooks(c.code); err != nil {
+			return fmt.Errorf("examples/ci/pre-commit-config.yaml, %s: %w", c.model, err)
+		}
+	}
+	if err := p.dvc(); err != nil {
+		return fmt.Errorf("examples/ci/dvc.yaml: %w", err)
 	}
 	for _, example := range []string{"sklearn", "embeddings", "ft-transformer", "keras"} {
 		err := p.shell("examples/walk.sh "+example, 0, []string{"OUT=" + filepath.Join(work, example)},
@@ -176,7 +185,8 @@ func (p place) shell(title string, code int, env []string, commands ...string) e
 	fmt.Println("==", title)
 	c := exec.Command("bash", "-e", "-c", strings.Join(commands, "\n"))
 	c.Dir, c.Env, c.Stdout, c.Stderr = p.work, append(os.Environ(), env...), os.Stdout, os.Stderr
-	c.Env = append(c.Env, "PROJECT="+p.project, "CFQ_LOOKS_FILE=none") // each pipeline judges the same two models
+	c.Env = append(c.Env, "PROJECT="+p.project, "CFQ_LOOKS_FILE=none", // each pipeline judges the same two models
+		"PATH="+filepath.Join(p.project, "bin")+":"+os.Getenv("PATH"))
 	err := c.Run()
 	if got := c.ProcessState.ExitCode(); got != code {
 		return errors.Join(fmt.Errorf("%s: exit code %d, want %d", title, got, code), err)
