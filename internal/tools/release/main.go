@@ -1,7 +1,8 @@
 // Release builds archives that hold the program, its library and what a user may want to read.
 //
 // In: the source of this module, a C compiler for other platforms (zig), and the npm package with the libraries of ONNX
-// Runtime. Out: in the output folder an archive and a bill of materials for each platform, and SHA256SUMS. The
+// Runtime; or, for this platform alone, the machine's compiler and the cached library. Out: in the output folder an
+// archive and a bill of materials for each platform, install.sh, and SHA256SUMS. The
 // invariants: the same commit gives the same bytes, every library has its pinned hash, and the archive of the platform
 // that this runs on has been unpacked and tried, without anything else in the environment.
 package main
@@ -14,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +44,7 @@ func (p platform) String() string { return p.os + "/" + p.arch }
 // builder is one run.
 type builder struct {
 	out, version, tarball string
+	own                   bool     // this platform alone, with the machine's compiler
 	zig                   []string // command line of zig
 	date                  time.Time
 }
@@ -53,6 +56,7 @@ func main() {
 	flag.StringVar(&b.out, "o", "build/release", "`folder` for the archives")
 	flag.StringVar(&b.version, "version", "", "`version` in the names; else that of git describe")
 	flag.StringVar(&b.tarball, "tarball", "", "take libraries from this `file` instead of running npm")
+	flag.BoolVar(&b.own, "own", false, "build for this platform alone, with its C compiler and the library in the cache")
 	only := flag.String("platforms", "", "`list` such as linux/amd64,windows/amd64; all when empty")
 	flag.Parse()
 	if err := b.run(*only); err != nil {
@@ -64,6 +68,9 @@ func (b *builder) run(only string) error {
 	list := slices.DeleteFunc(platforms(), func(p platform) bool {
 		return only != "" && !slices.Contains(strings.Split(only, ","), p.String())
 	})
+	if b.own {
+		list = []platform{{os: runtime.GOOS, arch: runtime.GOARCH}}
+	}
 	if len(list) == 0 {
 		return fmt.Errorf("no such platform: %s; there are %v", only, platforms())
 	}
@@ -75,7 +82,7 @@ func (b *builder) run(only string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if b.tarball == "" {
+	if b.tarball == "" && !b.own {
 		if b.tarball, err = ortpackage.Pack(dir); err != nil {
 			return err
 		}
@@ -88,6 +95,14 @@ func (b *builder) run(only string) error {
 		}
 		sums = append(sums, files...)
 	}
+	script, err := os.ReadFile("examples/ci/install.sh")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(b.out, "install.sh"), script, 0o755); err != nil {
+		return err
+	}
+	sums = append(sums, sumOf("install.sh", script))
 	slices.Sort(sums)
 	return os.WriteFile(filepath.Join(b.out, "SHA256SUMS"), []byte(strings.Join(sums, "")), 0o644)
 }
@@ -98,10 +113,12 @@ func (b *builder) prepare() error {
 	if len(b.zig) == 0 {
 		b.zig = []string{"zig"}
 	}
-	if out, err := exec.Command(b.zig[0], append(b.zig[1:], "version")...).Output(); err != nil {
-		return fmt.Errorf("%s: %w; other platforms need a C compiler for them: install zig, or `pip install ziglang` and "+
-			"ZIG='python3 -m ziglang'", strings.Join(b.zig, " "), err)
-	} else {
+	if !b.own {
+		out, err := exec.Command(b.zig[0], append(b.zig[1:], "version")...).Output()
+		if err != nil {
+			return fmt.Errorf("%s: %w; other platforms need a C compiler for them: install zig, or `pip install ziglang` "+
+				"and ZIG='python3 -m ziglang'", strings.Join(b.zig, " "), err)
+		}
 		log.Printf("C compiler: zig %s", strings.TrimSpace(string(out)))
 	}
 	git := func(args ...string) (string, error) {
@@ -139,7 +156,7 @@ func (b *builder) release(p platform, dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	lib, err := ortpackage.Library(b.tarball, r)
+	lib, err := b.library(r)
 	if err != nil {
 		return nil, err
 	}
@@ -150,8 +167,10 @@ func (b *builder) release(p platform, dir string) ([]string, error) {
 	path := filepath.Join(dir, program)
 	log.Printf("%s: building", p)
 	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "./cmd/cfq")
-	build.Env = append(os.Environ(), "CGO_ENABLED=1", "GOOS="+p.os, "GOARCH="+p.arch,
-		"CC="+strings.Join(append(slices.Clone(b.zig), "cc", "-target", p.target), " "))
+	build.Env = append(os.Environ(), "CGO_ENABLED=1", "GOOS="+p.os, "GOARCH="+p.arch)
+	if !b.own {
+		build.Env = append(build.Env, "CC="+strings.Join(append(slices.Clone(b.zig), "cc", "-target", p.target), " "))
+	}
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		return nil, fmt.Errorf("go build: %w", err)
@@ -168,6 +187,11 @@ func (b *builder) release(p platform, dir string) ([]string, error) {
 		}
 		files = append(files, member{name, data, 0o644})
 	}
+	gate, err := os.ReadFile("examples/ci/gate.sh")
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, member{"gate.sh", gate, 0o755})
 	name := fmt.Sprintf("cfq-%s-%s-%s", b.version, p.os, p.arch)
 	archive, data, err := pack(name, p.os == "windows", files, b.date)
 	if err != nil {
@@ -182,8 +206,32 @@ func (b *builder) release(p platform, dir string) ([]string, error) {
 		if err := os.WriteFile(filepath.Join(b.out, f.name), f.data, f.mode); err != nil {
 			return nil, err
 		}
-		sums = append(sums, fmt.Sprintf("%s  %s\n", ortpackage.Hash(f.data), f.name))
+		sums = append(sums, sumOf(f.name, f.data))
 	}
 	log.Printf("%s: %s, %.1f MB", p, archive, float64(len(data))/1e6)
 	return sums, try(p, filepath.Join(b.out, archive), name)
+}
+
+// library is the one for a release: out of the package, or out of the cache.
+func (b *builder) library(r ort.Release) ([]byte, error) {
+	if b.tarball != "" {
+		return ortpackage.Library(b.tarball, r)
+	}
+	path, err := ort.CachePath()
+	if err != nil {
+		return nil, err
+	}
+	lib, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w; `make ort` fetches it", err)
+	}
+	if ortpackage.Hash(lib) != r.SHA256 {
+		return nil, fmt.Errorf("%s has not the pinned hash: remove it and run `make ort`", path)
+	}
+	return lib, nil
+}
+
+// sumOf is the line of a file in SHA256SUMS.
+func sumOf(name string, data []byte) string {
+	return fmt.Sprintf("%s  %s\n", ortpackage.Hash(data), name)
 }

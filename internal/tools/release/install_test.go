@@ -1,0 +1,79 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestInstall runs install.sh on releases that are whole, damaged, of another platform and of a program that does not
+// run: what is not whole leaves an earlier installation as it was.
+func TestInstall(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the script is for Linux and macOS")
+	}
+	home := t.TempDir()
+	dir := filepath.Join(home, "share", "cfq")
+	install := func(releases string) (string, error) {
+		c := exec.Command("sh", "../../../examples/ci/install.sh")
+		c.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + home, "CFQ_RELEASES=" + releases, "CFQ_DIR=" + dir}
+		out, err := c.CombinedOutput()
+		return string(out), err
+	}
+	version := func() string {
+		out, _ := exec.Command(filepath.Join(dir, "cfq")).Output()
+		return strings.TrimSpace(string(out))
+	}
+	own := runtime.GOOS + "-" + runtime.GOARCH
+	good := released(t, "cfq-v1-"+own, "echo v1")
+	if out, err := install(good); err != nil || !strings.HasSuffix(out, "\n"+dir+"/cfq\n") || version() != "v1" {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if out, err := install("file://" + released(t, "cfq-v2-"+own, "echo v2")); err != nil || version() != "v2" {
+		t.Fatalf("%v: %s", err, out)
+	}
+	damaged := released(t, "cfq-v3-"+own, "echo v3")
+	if err := os.WriteFile(filepath.Join(damaged, "cfq-v3-"+own+".tar.gz"), []byte("other"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, releases := range map[string]string{
+		"has not the hash":     damaged,
+		"no archive for":       released(t, "cfq-v3-plan9-amd64", "echo v3"),
+		"does not run here":    released(t, "cfq-v3-"+own, "exit 1"),
+		"several versions":     released(t, "cfq-v3-"+own, "echo v3", "cfq-v4-"+own),
+		"SHA256SUMS cannot be": t.TempDir(),
+	} {
+		if out, err := install(releases); err == nil || !strings.Contains(out, want) || version() != "v2" {
+			t.Errorf("want %q: %v, %s, %s is installed", want, err, out, version())
+		}
+	}
+	left, err := os.ReadDir(filepath.Dir(dir))
+	if err != nil || len(left) != 1 {
+		t.Errorf("%v is left: %v", left, err)
+	}
+}
+
+// released is a folder with an archive of a program that is a script, and with sums that list others, too.
+func released(t *testing.T, name, script string, others ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	files := []member{{"cfq", []byte("#!/bin/sh\n" + script + "\n"), 0o755}}
+	file, data, err := pack(name, false, files, time.Unix(0, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := sumOf(file, data)
+	for _, other := range others {
+		sums += sumOf(other+".tar.gz", nil)
+	}
+	for at, data := range map[string][]byte{file: data, "SHA256SUMS": []byte(sums)} {
+		if err := os.WriteFile(filepath.Join(dir, at), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
