@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -41,6 +42,10 @@ func run(work string) error {
 	}
 	p := place{project, work}
 	const quantize = "$PROJECT/bin/cfq quantize model.onnx -d train.csv -t task.yaml --budget 4 -q"
+	if err := p.shell("a release", 0, nil,
+		"cd $PROJECT && build/tools/release -own -version v0.0.0 -o "+filepath.Join(work, "release")); err != nil {
+		return err
+	}
 	if err := p.shell("the loan example", 0, nil,
 		"cp $PROJECT/testdata/loans/{model.onnx,{train,test}.csv,task.yaml} $PROJECT/examples/ci/gate.yaml .",
 		quantize+" -o good.onnx --method cf-ptq", quantize+" -o bad.onnx --method mixed-ptq --force"); err != nil {
@@ -98,12 +103,17 @@ func (p place) action(model, verdict string, code int) error {
 	if err := p.yaml("action.yml", &a); err != nil {
 		return err
 	}
-	values := map[string]string{"github.action_path": p.project}
+	values := map[string]string{"github.action_path": p.project, "runner.temp": p.work}
 	for name, in := range a.Inputs {
 		values["inputs."+name] = in.Default
 	}
 	for _, own := range [][2]string{
-		{"full", "model.onnx"}, {"quantized", model}, {"data", "test.csv"}, {"task", "task.yaml"}, {"gate", "gate.yaml"},
+		{"releases", p.release()},
+		{"full", "model.onnx"},
+		{"quantized", model},
+		{"data", "test.csv"},
+		{"task", "task.yaml"},
+		{"gate", "gate.yaml"},
 	} {
 		values["inputs."+own[0]] = own[1]
 	}
@@ -116,7 +126,8 @@ func (p place) action(model, verdict string, code int) error {
 			fmt.Printf("== %s: only GitHub runs %s\n", s.Name, s.Uses)
 			continue
 		}
-		env := []string{"GITHUB_ACTION_PATH=" + p.project, "GITHUB_STEP_SUMMARY=" + summary, "GITHUB_OUTPUT=" + output}
+		env := append(p.bare(), "GITHUB_ACTION_PATH="+p.project, "GITHUB_STEP_SUMMARY="+summary, "GITHUB_OUTPUT="+output,
+			"RUNNER_TEMP="+p.work)
 		for name, v := range s.Env {
 			env = append(env, name+"="+expand(v, values))
 		}
@@ -147,21 +158,24 @@ func (p place) gitlab(model string, code int) error {
 	if !ok {
 		return errors.New("there is no job .cfq-gate")
 	}
-	link := filepath.Join(p.work, "cfq")
-	if err := os.Symlink(p.project, link); err != nil {
-		return err
-	}
-	defer os.Remove(link) //nolint:errcheck // a link
-	var env []string
+	env := p.bare()
 	for name, v := range j.Variables {
 		env = append(env, name+"="+v)
 	}
-	env = append(env, "FULL=model.onnx", "QUANTIZED="+model, "CFQ_DATA=test.csv", "CFQ_TASK=task.yaml",
-		"CFQ_GATE=gate.yaml", "OUT=gitlab-report")
+	env = append(env, "CFQ_RELEASES=file://"+p.release(), "FULL=model.onnx", "QUANTIZED="+model,
+		"CFQ_DATA=test.csv", "CFQ_TASK=task.yaml", "CFQ_GATE=gate.yaml", "OUT=gitlab-report")
 	if err := p.shell("examples/ci/gitlab.yml, "+model, code, env, append(j.BeforeScript, j.Script...)...); err != nil {
 		return err
 	}
 	return p.reports("gitlab-report", "")
+}
+
+// release is the folder of the release that pipelines install.
+func (p place) release() string { return filepath.Join(p.work, "release") }
+
+// bare is the environment of a machine that has neither Go nor this project's programs and cache.
+func (p place) bare() []string {
+	return []string{"PATH=/usr/bin:/bin", "CFQ_CACHE_DIR=" + filepath.Join(p.work, "no-cache")}
 }
 
 // reports checks that every report is there.
@@ -184,9 +198,12 @@ func (p place) reports(dir, verdict string) error {
 func (p place) shell(title string, code int, env []string, commands ...string) error {
 	fmt.Println("==", title)
 	c := exec.Command("bash", "-e", "-c", strings.Join(commands, "\n"))
-	c.Dir, c.Env, c.Stdout, c.Stderr = p.work, append(os.Environ(), env...), os.Stdout, os.Stderr
-	c.Env = append(c.Env, "PROJECT="+p.project, "CFQ_LOOKS_FILE=none", // each pipeline judges the same two models
-		"PATH="+filepath.Join(p.project, "bin")+":"+os.Getenv("PATH"))
+	c.Dir, c.Stdout, c.Stderr = p.work, os.Stdout, os.Stderr
+	own := []string{
+		"PROJECT=" + p.project, "CFQ_LOOKS_FILE=none", // each pipeline judges the same two models
+		"PATH=" + filepath.Join(p.project, "bin") + ":" + os.Getenv("PATH"),
+	}
+	c.Env = slices.Concat(os.Environ(), own, env)
 	err := c.Run()
 	if got := c.ProcessState.ExitCode(); got != code {
 		return errors.Join(fmt.Errorf("%s: exit code %d, want %d", title, got, code), err)
