@@ -9,11 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
@@ -31,23 +26,11 @@ type member struct {
 
 // pack puts files into the folder name of an archive, as if all had been made at one time.
 func pack(name string, zipped bool, files []member, at time.Time) (file string, data []byte, err error) {
-	var b bytes.Buffer
 	if zipped {
-		w := zip.NewWriter(&b)
-		for _, f := range files {
-			h := &zip.FileHeader{Name: name + "/" + f.name, Method: zip.Deflate, Modified: at}
-			h.SetMode(f.mode)
-			to, err := w.CreateHeader(h)
-			if err == nil {
-				_, err = to.Write(f.data)
-			}
-			if err != nil {
-				return "", nil, err
-			}
-		}
-		err := w.Close()
-		return name + ".zip", b.Bytes(), err
+		data, err = zipOf(name+"/", files, at)
+		return name + ".zip", data, err
 	}
+	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
 	for _, f := range files {
@@ -63,6 +46,25 @@ func pack(name string, zipped bool, files []member, at time.Time) (file string, 
 	}
 	err = errors.Join(w.Close(), z.Close())
 	return name + ".tar.gz", b.Bytes(), err
+}
+
+// zipOf is a zip archive of files, whose names begin with prefix.
+func zipOf(prefix string, files []member, at time.Time) ([]byte, error) {
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	for _, f := range files {
+		h := &zip.FileHeader{Name: prefix + f.name, Method: zip.Deflate, Modified: at}
+		h.SetMode(f.mode)
+		to, err := w.CreateHeader(h)
+		if err == nil {
+			_, err = to.Write(f.data)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	err := w.Close()
+	return b.Bytes(), err
 }
 
 // billOf is the bill of materials of a program: the modules in it, and the library beside it.
@@ -101,48 +103,4 @@ func billOf(path, version string, r ort.Release, at time.Time) ([]byte, error) {
 	e := cyclonedx.NewBOMEncoder(&b, cyclonedx.BOMFileFormatJSON)
 	err = e.SetPretty(true).Encode(bom)
 	return b.Bytes(), err
-}
-
-// try unpacks an archive for this platform and runs the program, which must find the library beside it, without any
-// other variable than PATH and HOME: from training to the verdict of a gate.
-func try(p platform, archive, name string) error {
-	if p.os != runtime.GOOS || p.arch != runtime.GOARCH {
-		log.Printf("%s: not tried, this is %s/%s", p, runtime.GOOS, runtime.GOARCH)
-		return nil
-	}
-	dir, err := os.MkdirTemp("", "release-try-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	if out, err := exec.Command("tar", "-xzf", archive, "-C", dir).CombinedOutput(); err != nil {
-		return fmt.Errorf("unpacking: %w: %s", err, out)
-	}
-	loans, err := filepath.Abs("testdata/loans")
-	if err != nil {
-		return err
-	}
-	of := func(data string) []string {
-		return []string{"-d", filepath.Join(loans, data), "-t", filepath.Join(loans, "task.yaml")}
-	}
-	for _, args := range [][]string{
-		{"version"},
-		{"doctor"},
-		append([]string{"train", "--arch", "mlp:32,16", "-o", "m.onnx"}, of("train.csv")...),
-		append([]string{"quantize", "m.onnx", "-o", "q.onnx", "--budget", "8"}, of("train.csv")...),
-		append([]string{"gate", "m.onnx", "q.onnx", "--max-vd", "0.2"}, of("test.csv")...),
-	} {
-		c := exec.Command(filepath.Join(dir, name, "cfq"), args...)
-		c.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + dir}
-		c.Dir = dir
-		out, err := c.CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("cfq %s: %w\n%s", args[0], err, out)
-		}
-		if args[0] == "doctor" && !strings.Contains(string(out), "program") {
-			return fmt.Errorf("cfq doctor found another library than the one beside it:\n%s", out)
-		}
-	}
-	log.Printf("%s: unpacked and tried, doctor, train, quantize and gate pass", p)
-	return nil
 }

@@ -29,22 +29,22 @@ func TestInstall(t *testing.T) {
 		return strings.TrimSpace(string(out))
 	}
 	own := runtime.GOOS + "-" + runtime.GOARCH
-	good := released(t, "cfq-v1-"+own, "echo v1")
+	good := folderOf(t, "cfq-v1-"+own, "echo v1")
 	if out, err := install(good); err != nil || !strings.HasSuffix(out, "\n"+dir+"/cfq\n") || version() != "v1" {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if out, err := install("file://" + released(t, "cfq-v2-"+own, "echo v2")); err != nil || version() != "v2" {
+	if out, err := install("file://" + folderOf(t, "cfq-v2-"+own, "echo v2")); err != nil || version() != "v2" {
 		t.Fatalf("%v: %s", err, out)
 	}
-	damaged := released(t, "cfq-v3-"+own, "echo v3")
+	damaged := folderOf(t, "cfq-v3-"+own, "echo v3")
 	if err := os.WriteFile(filepath.Join(damaged, "cfq-v3-"+own+".tar.gz"), []byte("other"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for want, releases := range map[string]string{
 		"has not the hash":     damaged,
-		"no archive for":       released(t, "cfq-v3-plan9-amd64", "echo v3"),
-		"does not run here":    released(t, "cfq-v3-"+own, "exit 1"),
-		"several versions":     released(t, "cfq-v3-"+own, "echo v3", "cfq-v4-"+own),
+		"no archive for":       folderOf(t, "cfq-v3-plan9-amd64", "echo v3"),
+		"does not run here":    folderOf(t, "cfq-v3-"+own, "exit 1"),
+		"several versions":     folderOf(t, "cfq-v3-"+own, "echo v3", "cfq-v4-"+own),
 		"SHA256SUMS cannot be": t.TempDir(),
 	} {
 		if out, err := install(releases); err == nil || !strings.Contains(out, want) || version() != "v2" {
@@ -57,8 +57,8 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// released is a folder with an archive of a program that is a script, and with sums that list others, too.
-func released(t *testing.T, name, script string, others ...string) string {
+// folderOf is a folder with an archive of a program that is a script, and with sums that list others, too.
+func folderOf(t *testing.T, name, script string, others ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	files := []member{{"cfq", []byte("#!/bin/sh\n" + script + "\n"), 0o755}}

@@ -1,10 +1,11 @@
-// Release builds archives that hold the program, its library and what a user may want to read.
+// Release builds archives, Python wheels and Debian packages that hold the program, its library and what a user may
+// want to read.
 //
 // In: the source of this module, a C compiler for other platforms (zig), and the npm package with the libraries of ONNX
 // Runtime; or, for this platform alone, the machine's compiler and the cached library. Out: in the output folder an
-// archive and a bill of materials for each platform, install.sh, and SHA256SUMS. The
-// invariants: the same commit gives the same bytes, every library has its pinned hash, and the archive of the platform
-// that this runs on has been unpacked and tried, without anything else in the environment.
+// archive, packages and a bill of materials for each platform, install.sh, and SHA256SUMS. The
+// invariants: the same commit gives the same bytes, every library has its pinned hash, and what is for the
+// platform that this runs on has been installed and tried, without anything else in the environment.
 package main
 
 import (
@@ -28,13 +29,15 @@ import (
 // platform is one to build for.
 type platform struct {
 	os, arch string
-	target   string // what zig calls it; the version of glibc is the oldest that ONNX Runtime runs on
+	target   string // what zig calls it
 }
+
+const oldGlibc = "2.28" // the oldest version that ONNX Runtime runs with
 
 func platforms() []platform {
 	return []platform{
-		{"linux", "amd64", "x86_64-linux-gnu.2.28"},
-		{"linux", "arm64", "aarch64-linux-gnu.2.28"},
+		{"linux", "amd64", "x86_64-linux-gnu." + oldGlibc},
+		{"linux", "arm64", "aarch64-linux-gnu." + oldGlibc},
 		{"windows", "amd64", "x86_64-windows-gnu"},
 	}
 }
@@ -46,6 +49,7 @@ type builder struct {
 	out, version, tarball string
 	own                   bool     // this platform alone, with the machine's compiler
 	zig                   []string // command line of zig
+	glibc                 string   // the oldest version that the programs for Linux run with
 	date                  time.Time
 }
 
@@ -113,6 +117,14 @@ func (b *builder) prepare() error {
 	if len(b.zig) == 0 {
 		b.zig = []string{"zig"}
 	}
+	b.glibc = oldGlibc
+	if b.own && runtime.GOOS == "linux" {
+		out, err := exec.Command("getconf", "GNU_LIBC_VERSION").Output()
+		if err != nil {
+			return fmt.Errorf("getconf GNU_LIBC_VERSION: %w", err)
+		}
+		b.glibc = strings.TrimSpace(strings.TrimPrefix(string(out), "glibc"))
+	}
 	if !b.own {
 		out, err := exec.Command(b.zig[0], append(b.zig[1:], "version")...).Output()
 		if err != nil {
@@ -143,7 +155,7 @@ func (b *builder) prepare() error {
 	if err != nil {
 		return err
 	}
-	earlier, _ := filepath.Glob(filepath.Join(b.out, "cfq-*")) // SHA256SUMS would not list them
+	earlier, _ := filepath.Glob(filepath.Join(b.out, "cfq[-_]*")) // SHA256SUMS would not list them
 	for _, path := range earlier {
 		err = errors.Join(err, os.Remove(path))
 	}
@@ -197,19 +209,47 @@ func (b *builder) release(p platform, dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	bill, err := billOf(path, b.version, r, b.date)
+	made := []member{{archive, data, 0o644}}
+	add := func(name string, data []byte, e error) {
+		err = errors.Join(err, e)
+		made = append(made, member{name, data, 0o644})
+	}
+	if p.os != "darwin" {
+		add(wheel(p, b.glibc, b.version, files, b.date))
+	}
+	if _, missing := exec.LookPath("dpkg-deb"); p.os == "linux" && missing == nil {
+		add(deb(p, b.glibc, b.version, dir, files, b.date))
+	} else if p.os == "linux" {
+		log.Printf("%s: no Debian package: %v", p, missing)
+	}
+	bill, e := billOf(path, b.version, r, b.date)
+	add(name+".cdx.json", bill, e)
 	if err != nil {
 		return nil, err
 	}
-	var sums []string
-	for _, f := range []member{{archive, data, 0o644}, {name + ".cdx.json", bill, 0o644}} {
-		if err := os.WriteFile(filepath.Join(b.out, f.name), f.data, f.mode); err != nil {
+	return b.write(p, made)
+}
+
+// write writes files of a platform, tries those that can be installed, and returns their lines of SHA256SUMS.
+func (b *builder) write(p platform, made []member) (sums []string, err error) {
+	for _, f := range made {
+		path, err := filepath.Abs(filepath.Join(b.out, f.name))
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(path, f.data, f.mode); err != nil {
 			return nil, err
 		}
 		sums = append(sums, sumOf(f.name, f.data))
+		if strings.HasSuffix(f.name, ".json") {
+			continue
+		}
+		log.Printf("%s: %s, %.1f MB", p, f.name, float64(len(f.data))/1e6)
+		if err := try(p, path); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.name, err)
+		}
 	}
-	log.Printf("%s: %s, %.1f MB", p, archive, float64(len(data))/1e6)
-	return sums, try(p, filepath.Join(b.out, archive), name)
+	return sums, nil
 }
 
 // library is the one for a release: out of the package, or out of the cache.

@@ -114,3 +114,17 @@ func TestBill(t *testing.T) {
 		t.Errorf("%s", data)
 	}
 }
+
+// TestReleased: versions are ordered by package managers as they were made.
+func TestReleased(t *testing.T) {
+	for version, want := range map[string][2]string{
+		"v1.2.3":          {"1.2.3", "1.2.3"},
+		"v1.2.3-rc1":      {"1.2.3rc1", "1.2.3~rc1"},
+		"v1.2.3-4-gabc12": {"1.2.3+4.gabc12", "1.2.3+4.gabc12"},
+		"abc1234":         {"0+gabc1234", "0+gabc1234"},
+	} {
+		if got := [2]string{released(version, ""), released(version, "~")}; got != want {
+			t.Errorf("%s: %v, want %v", version, got, want)
+		}
+	}
+}
