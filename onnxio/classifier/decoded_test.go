@@ -80,14 +80,15 @@ func openDecoded(t *testing.T, r *rand.Rand, step onnxio.Decoded, classes int, o
 		t.Fatal(err)
 	}
 	target := classes - 1
-	if d.plain, err = New(m, Options{Target: &target}); err != nil {
+	o := Options{Target: &target, Output: onnxio.Logits} // a random network may stay in [0,1], as probabilities do
+	if d.plain, err = New(m, o); err != nil {
 		t.Fatal(err)
 	}
 	behind, err := m.Behind(&step)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.all, err = New(behind, Options{Target: &target}); err != nil {
+	if d.all, err = New(behind, o); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.plain.Close(); d.all.Close() })
