@@ -99,7 +99,8 @@ func TestFlat(t *testing.T) {
 	d := loans()
 	read := func() map[string]float64 {
 		got := map[string]float64{}
-		if err := json.Unmarshal(jsonOf(t, func(w *bytes.Buffer, d *Document) error { return flat(w, d) }, d), &got); err != nil {
+		data := jsonOf(t, func(w *bytes.Buffer, d *Document) error { return flat(w, d) }, d)
+		if err := json.Unmarshal(data, &got); err != nil {
 			t.Fatal(err)
 		}
 		return got
