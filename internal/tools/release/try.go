@@ -27,9 +27,9 @@ func try(p platform, file string) error {
 	program := filepath.Join(dir, "*", "cfq")
 	switch {
 	case strings.HasSuffix(file, ".whl"):
-		python, err := exec.LookPath("python3")
-		if err != nil {
-			log.Printf("%s: not tried: %v", filepath.Base(file), err)
+		python := "python3"
+		if out, err := exec.Command(python, "-c", "import ensurepip, venv").CombinedOutput(); err != nil {
+			log.Printf("%s: not tried, python3 makes no virtual environments: %v %s", filepath.Base(file), err, out)
 			return nil
 		}
 		pip := filepath.Join(dir, "venv", "bin", "pip")
