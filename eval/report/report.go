@@ -9,7 +9,6 @@ package report
 
 import (
 	"io"
-	"slices"
 
 	"cfq/eval"
 	"cfq/eval/gate"
@@ -132,25 +131,25 @@ type View[D any] struct {
 	Write func(io.Writer, *D) error
 }
 
-// Views lists how a Document can be shown.
+// Views lists how a Document can be shown; those behind EvaluationViews need a gate.
 func Views() []View[Document] {
+	return append(EvaluationViews(),
+		View[Document]{junitView, "the checks of a gate as test cases", ".xml", JUnit},
+		View[Document]{sarifView, "what does not pass a gate as alerts of code scanning", ".sarif", SARIF})
+}
+
+// EvaluationViews lists how a Document without a gate can be shown.
+func EvaluationViews() []View[Document] {
 	return []View[Document]{
 		{"text", "for a terminal", ".txt", Text},
 		{"json", "for programs, see report.schema.json", ".json", JSON},
 		{"md", "Markdown, for the summary of a pipeline's job", ".md", Markdown},
 		{"html", "one self-contained page, with plots", ".html", HTML},
 		{"metrics", "one JSON object of numbers at the headline margin, for trackers of experiments", ".json", flat},
-		{junitView, "the checks of a gate as test cases", ".xml", JUnit},
-		{sarifView, "what does not pass a gate as alerts of code scanning", ".sarif", SARIF},
 	}
 }
 
-// EvaluationViews lists how a Document without a gate can be shown.
-func EvaluationViews() []View[Document] {
-	return slices.DeleteFunc(Views(), func(v View[Document]) bool { return v.Name == junitView || v.Name == sarifView })
-}
-
-// These views need a gate.
+// The views that need a gate.
 const (
 	junitView = "junit"
 	sarifView = "sarif"
