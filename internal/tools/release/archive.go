@@ -24,6 +24,9 @@ type member struct {
 	mode fs.FileMode
 }
 
+// runs says whether the file is the program or what it needs in its folder; the others are for people to read.
+func (f *member) runs() bool { return f.mode == 0o755 || strings.Contains(f.name, "onnxruntime.") }
+
 // pack puts files into the folder name of an archive, as if all had been made at one time.
 func pack(name string, zipped bool, files []member, at time.Time) (file string, data []byte, err error) {
 	if zipped {

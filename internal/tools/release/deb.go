@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 )
 
@@ -23,7 +22,7 @@ func deb(p platform, glibc, version, dir string, files []member, at time.Time) (
 	for _, f := range files {
 		size += len(f.data)
 		switch {
-		case f.mode == 0o755, strings.Contains(f.name, "onnxruntime."):
+		case f.runs():
 			put("usr/lib/cfq/"+f.name, f.data, f.mode)
 		case f.name == "LICENSE":
 			put("usr/share/doc/cfq/copyright", f.data, f.mode)

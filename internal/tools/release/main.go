@@ -192,18 +192,19 @@ func (b *builder) release(p platform, dir string) ([]string, error) {
 		return nil, err
 	}
 	files := []member{{program, binary, 0o755}, {r.Name, lib, 0o644}, {"ONNXRUNTIME-LICENSE", []byte(ortLicense), 0o644}}
-	for _, name := range []string{"LICENSE", "NOTICE", "README.md", "CHANGELOG.md"} {
-		data, err := os.ReadFile(name)
+	for _, f := range []member{
+		{"LICENSE", nil, 0o644},
+		{"NOTICE", nil, 0o644},
+		{"README.md", nil, 0o644},
+		{"CHANGELOG.md", nil, 0o644},
+		{"examples/ci/gate.sh", nil, 0o755},
+	} {
+		data, err := os.ReadFile(f.name)
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, member{name, data, 0o644})
+		files = append(files, member{filepath.Base(f.name), data, f.mode})
 	}
-	gate, err := os.ReadFile("examples/ci/gate.sh")
-	if err != nil {
-		return nil, err
-	}
-	files = append(files, member{"gate.sh", gate, 0o755})
 	name := fmt.Sprintf("cfq-%s-%s-%s", b.version, p.os, p.arch)
 	archive, data, err := pack(name, p.os == "windows", files, b.date)
 	if err != nil {

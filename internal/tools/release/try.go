@@ -87,7 +87,7 @@ func scenario(dir, program string) error {
 			return fmt.Errorf("cfq %s: %w\n%s", args[0], err, out)
 		}
 		if args[0] == "doctor" && !strings.Contains(string(out), "program") {
-			return fmt.Errorf("cfq doctor found another library than the one beside it:\n%s", out)
+			return fmt.Errorf("cfq doctor found another library than its own:\n%s", out)
 		}
 	}
 	return nil

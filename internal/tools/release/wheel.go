@@ -44,7 +44,7 @@ func wheel(p platform, glibc, version string, files []member, at time.Time) (nam
 	readme := ""
 	for _, f := range files {
 		switch {
-		case f.mode == 0o755, strings.Contains(f.name, "onnxruntime."):
+		case f.runs():
 			f.name = "cfq/bin/" + f.name
 		case f.name == "README.md":
 			readme = string(f.data)
