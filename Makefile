@@ -48,7 +48,7 @@ fmt: ## format the source
 	@$(TOOL) gofumpt -w $(GOSRC)
 
 tools: ## build the generators
-	@$(GO) build -C $(TOOLS) -o ../../$(BUILD)/tools/ ./docgen ./loansgen ./pipelines ./results
+	@$(GO) build -C $(TOOLS) -o ../../$(BUILD)/tools/ ./docgen ./loansgen ./pipelines ./release ./results
 
 generate: tools ## write the generated files
 	$(BUILD)/tools/loansgen
@@ -67,7 +67,6 @@ demo: build ort ## quantize the example loan model and evaluate it
 	bin/cfq eval $(LOANS)/model.onnx $(BUILD)/loans.q.onnx -d $(LOANS)/test.csv -t $(LOANS)/task.yaml
 
 pipelines: build tools ## run the pipelines of action.yml and examples/ci on this machine
-	@$(GO) build -C $(TOOLS) -o ../../$(BUILD)/tools/ ./release
 	$(BUILD)/tools/pipelines
 
 page: ort ## look at the HTML reports in headless Chromium (CFQ_CHROMIUM or the PATH names it)
@@ -99,8 +98,7 @@ module: ## rewrite the module path: make module MODULE=example.org/team/cfq
 		-require=$(MODULE)@v0.0.0 -replace=$(MODULE)=../.. $(TOOLS)/go.mod
 	$(GO) build ./... && $(GO) build -C $(TOOLS) ./...
 
-release: ## build archives for Linux and Windows with zig as C compiler: make release ZIG='python3 -m ziglang' RELEASE=-version=v1 (RELEASE=-own: for this machine)
-	@$(GO) build -C $(TOOLS) -o ../../$(BUILD)/tools/ ./release
+release: tools ## build a release with zig: make release ZIG='python3 -m ziglang' RELEASE=-version=v1 (-own: of this machine, without zig)
 	@ZIG="$(ZIG)" $(BUILD)/tools/release $(RELEASE)
 
 clean: ## remove what was built here; the cache stays
