@@ -55,7 +55,10 @@ func gapRows() []gapModels {
 }
 
 // gap writes the table of the optimality gap: recourse.Solve against recourse.Exact.
-func gap(ctx context.Context, w io.Writer, o settings) error {
+func gap(ctx context.Context, w io.Writer, o settings) (err error) {
+	if o.solver, err = mip.Find(""); err != nil {
+		return err // networks of numbers need one
+	}
 	fmt.Fprint(w, "\n| model | norm | people | answered by | success, exact | success, solver | mean gap |"+
 		" 95th percentile | largest |\n|---|---|---:|---|---:|---:|---:|---:|---:|\n")
 	for _, r := range gapRows() {
@@ -161,12 +164,8 @@ func (g *gaps) measure(ctx context.Context, m *onnxio.Model, in data, margin flo
 	if err != nil {
 		return err
 	}
-	solver, err := mip.Find("")
-	if err != nil {
-		return err
-	}
 	best, methods, err := recourse.Exact(ctx, c, in.set, x,
-		recourse.ExactOptions{Margin: margin, Workers: o.workers, Solver: solver})
+		recourse.ExactOptions{Margin: margin, Workers: o.workers, Solver: o.solver})
 	if err != nil {
 		return err
 	}

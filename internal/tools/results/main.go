@@ -19,6 +19,8 @@ import (
 	"runtime"
 
 	"github.com/google/renameio/v2"
+
+	"cfq/recourse/mip"
 )
 
 // page is the file with the tables. Those of a section stand between two marks.
@@ -28,6 +30,7 @@ const page = "docs/results.md"
 type settings struct {
 	shared, python         string
 	seeds, sample, workers int
+	solver                 *mip.Solver // nil: what needs one has no proof
 }
 
 func main() {
