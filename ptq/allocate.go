@@ -9,11 +9,12 @@ import (
 	"slices"
 
 	"cfq/allocate"
+	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/sensitivity"
 )
 
-// assignment says which format each layer has, by its index among prepared.formats: none (the
+// assignment says which format each layer has, by its index among quant.Formats: none (the
 // layer stays in float), one for the layer, or one for each of its rows.
 type assignment [][]int
 
@@ -138,7 +139,7 @@ func (s *scored) within(bits float64, spent int64, skip ...int) (assignment, flo
 			perWeight[k] += s.scores[i] / float64(s.layers[i].Params())
 		}
 		predicted := s.errorsOf(u)
-		for f, format := range s.formats() {
+		for f, format := range quant.Formats() {
 			if slices.Contains(skip, format.Bits) {
 				continue
 			}
@@ -226,7 +227,7 @@ func (s *scored) fitBytes(bits float64) (assignment, error) {
 				return nil, err
 			}
 			if over := 8*int64(bytes) - budget; over > 0 {
-				if len(skip) == len(s.formats())-1 { // no wider than that
+				if len(skip) == len(quant.Formats())-1 { // no wider than that
 					failed = tooSmall(8*int64(bytes), granted)
 					break
 				}
@@ -254,7 +255,7 @@ func (s *scored) meanBits(w assignment) float64 {
 	for i, formats := range w {
 		n := float64(s.layers[i].Params())
 		for _, f := range formats {
-			bits += n / float64(len(formats)) * float64(s.formats()[f].Bits)
+			bits += n / float64(len(formats)) * float64(quant.Formats()[f].Bits)
 		}
 		weights += n
 	}

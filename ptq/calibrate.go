@@ -79,7 +79,7 @@ func (p *prepared) calibrate(ctx context.Context, people *task.People) (*calibra
 	}
 	for i := range p.layers {
 		p.tell("fit the weights", i, len(p.layers))
-		fits, err := c.fit(ctx, i, &stats[i], p.formats(), calib.Variation{})
+		fits, err := c.fit(ctx, i, &stats[i], c.formats(i), calib.Variation{})
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +143,7 @@ func (c *calibrated) fit(ctx context.Context, i int, s *calib.Stats, formats []q
 		return nil, err
 	}
 	for n := range fits {
-		fits[n].Reduced = c.o.Reduced
+		fits[n].Reduced = c.reduced(i)
 		quant.HalfScales(fits[n].Scales)
 		if !c.inFloat(i) && !c.onGrid(i) {
 			act := c.outputs.Act(c.layers[i], vary, calib.Activation(s, c.o.ActBits, c.o.ActRange))
@@ -153,6 +153,13 @@ func (c *calibrated) fit(ctx context.Context, i int, s *calib.Stats, formats []q
 	}
 	return fits, nil
 }
+
+// formats returns the formats that layer i can have.
+func (c *calibrated) formats(i int) []quant.Format { return quant.FormatsFor(c.reduced(i)) }
+
+// reduced reports whether the 8-bit codes of layer i stay within quant.ReducedMax: on integers wider ones saturate where
+// the processor has no VNNI, and nobody knows where a file will run.
+func (c *calibrated) reduced(i int) bool { return !c.o.FullRange && !c.inFloat(i) }
 
 // onGrid reports whether layer i reads the model's input on its grid.
 func (c *calibrated) onGrid(i int) bool {

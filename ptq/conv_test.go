@@ -75,7 +75,7 @@ func TestQuantizeConvolutions(t *testing.T) {
 		agree float64
 		run   string
 	}{
-		"ptq at 8 bits": {ptq.Options{Method: "ptq", Budget: 8}, 0.95, integers},
+		"ptq at 8 bits": {ptq.Options{Method: "ptq", Budget: 8}, 0.94, integers},
 		"ptq by channel": {ptq.Options{
 			Method: "ptq", Budget: 8, Scales: ptq.ScalesPerChannel,
 			Rounding: ptq.RoundGPTQ,

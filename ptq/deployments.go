@@ -92,9 +92,9 @@ func (a *allocated) draw(ctx context.Context, v variation, seed uint64, k int) (
 	a.join(stats)
 	fits := make([][]quant.Layer, len(a.layers))
 	for i := range a.layers {
-		fits[i] = make([]quant.Layer, len(a.formats()))
+		fits[i] = make([]quant.Layer, len(quant.Formats()))
 		for _, f := range slices.Compact(slices.Sorted(slices.Values(a.chosen[i]))) {
-			one, err := a.fit(ctx, i, &stats[i], a.formats()[f:f+1], vary)
+			one, err := a.fit(ctx, i, &stats[i], a.formats(i)[f:f+1], vary)
 			if err != nil {
 				return Deployment{}, err
 			}

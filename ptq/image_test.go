@@ -82,7 +82,7 @@ func TestBlackPixels(t *testing.T) {
 	for i, want := range margins[0] {
 		sum += math.Pow(float64(margins[1][i]-want), 2)
 	}
-	if rms := math.Sqrt(sum / float64(people.N)); rms > 0.05 {
+	if rms := math.Sqrt(sum / float64(people.N)); rms > 0.1 { // 0.39 when they are read as 0
 		t.Errorf("margin error of painted images: %.3f logits (rms)", rms)
 	}
 }

@@ -63,9 +63,10 @@ type Options struct {
 	Compute Compute
 	// Runtime is the oldest ONNX Runtime that must read the file, such as "1.22"; "" = 1.24.
 	Runtime string
-	// Reduced keeps 8-bit codes within 7 bits, so that CPUs without VNNI compute
-	// the same numbers.
-	Reduced bool
+	// FullRange lets 8-bit weights of layers on integers have all codes of int8. x64 processors without VNNI add two of
+	// their products in 16 bits, which saturate: there the file computes other numbers. Without FullRange these codes stay
+	// within 64, quant.ReducedMax, and every processor computes the same sums.
+	FullRange bool
 	// Teacher are the settings of the teacher recourse (K = 3). Its Margin defaults to the
 	// task's and its Workers to those below; its Progress is this one's.
 	Teacher recourse.TeacherOptions

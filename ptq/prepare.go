@@ -69,8 +69,6 @@ func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, o Options) (*pr
 
 func (p *prepared) tell(stage string, done, total int) { p.o.tell(stage, done, total) }
 
-func (p *prepared) formats() []quant.Format { return quant.FormatsFor(p.o.Reduced) }
-
 // selectLayers returns the layers to quantize and a warning for each that cannot be; those that the options keep in
 // float are marked as fixed.
 func (m *opened) selectLayers(o *Options) (layers []quant.LayerInfo, warnings []string, err error) {

@@ -183,7 +183,7 @@ func (a *allocated) recipe(more map[string]string) map[string]string {
 	if o.ActBits != 8 {
 		recipe["act_bits"] = strconv.Itoa(o.ActBits)
 	}
-	for key, on := range map[string]bool{"cross_layer_equalization": o.CrossLayerEqualization, "reduced": o.Reduced} {
+	for key, on := range map[string]bool{"cross_layer_equalization": o.CrossLayerEqualization, "full_range": o.FullRange} {
 		if on {
 			recipe[key] = "yes"
 		}

@@ -97,7 +97,7 @@ func (c *calibrated) score(ctx context.Context) (*scored, error) {
 func (s *scored) gains() [][]float64 {
 	out := make([][]float64, len(s.layers))
 	for i, score := range s.scores {
-		for _, f := range s.formats() {
+		for _, f := range quant.Formats() {
 			out[i] = append(out[i], -score*float64(f.Bits))
 		}
 	}
@@ -115,7 +115,7 @@ func (c *calibrated) curvatures(ctx context.Context, x []float32, classes []int)
 	}
 	out := make([][]float64, len(c.layers))
 	for i, l := range c.grid.wide {
-		for f := range c.formats() {
+		for f := range quant.Formats() {
 			change, err := c.change(i, f)
 			if err != nil {
 				return nil, err
@@ -138,21 +138,21 @@ func float64s(v []float32) []float64 {
 // exactErrors reports whether the quantization error of layers can be measured, by the rule of sensitivity.Exact,
 // on this number of rows.
 func (c *calibrated) exactErrors(rows int) bool {
-	return sensitivity.Exact(len(c.layers), len(c.formats()), rows, sensitivity.Multiplications(c.layers))
+	return sensitivity.Exact(len(c.layers), len(quant.Formats()), rows, sensitivity.Multiplications(c.layers))
 }
 
 // measureLayers measures, or estimates to first order, what each format of each layer does to the margin on rows of x.
 func (c *calibrated) measureLayers(ctx context.Context, x []float32, exact bool, stage string) ([][]float64, error) {
 	progress := func(done, total int) { c.tell(stage, done, total) }
 	if !exact {
-		return sensitivity.FirstOrder(ctx, c.full, c.layers, len(c.formats()), x, c.change, progress)
+		return sensitivity.FirstOrder(ctx, c.full, c.layers, len(quant.Formats()), x, c.change, progress)
 	}
 	openWith := func(layer, format int) (*classifier.Model, error) {
 		w := make(assignment, len(c.layers))
 		w[layer] = []int{format}
 		return c.openPlain(w)
 	}
-	return sensitivity.Measured(ctx, c.full, len(c.layers), len(c.formats()), x, openWith, progress)
+	return sensitivity.Measured(ctx, c.full, len(c.layers), len(quant.Formats()), x, openWith, progress)
 }
 
 // measureRows estimates what each format of each row of the dense layers does to the margin on rows of x.
@@ -165,7 +165,7 @@ func (c *calibrated) measureRows(ctx context.Context, x []float32) ([][][]float6
 			dense, infos = append(dense, i), append(infos, c.grid.wide[i])
 		}
 	}
-	got, err := sensitivity.Rows(ctx, c.full, infos, len(c.formats()), x, func(layer, format int) (sensitivity.Change,
+	got, err := sensitivity.Rows(ctx, c.full, infos, len(quant.Formats()), x, func(layer, format int) (sensitivity.Change,
 		error,
 	) {
 		return c.change(dense[layer], format)

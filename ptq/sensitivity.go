@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"cfq/onnxio"
+	"cfq/quant"
 	"cfq/sensitivity"
 	"cfq/task"
 )
@@ -111,7 +112,7 @@ func (c *calibrated) profile(ctx context.Context, o ProfileOptions) (_ *Profile,
 	if !c.exactErrors(errorRows) {
 		p.Errors, p.ErrorRows = errorsFirstOrder, sensitivity.MaxFirstOrderRows
 	}
-	for _, f := range c.formats() {
+	for _, f := range quant.Formats() {
 		p.BitWidths = append(p.BitWidths, f.Bits)
 	}
 	classes, err := factualClasses(ctx, c.full, c.people)
@@ -200,7 +201,7 @@ func (c *calibrated) survey(ctx context.Context, s survey, o ProfileOptions) (_ 
 			err = errors.Join(err, fmt.Errorf("layer %q: %w", c.layers[i].Node, e))
 		}
 	}
-	for f := range c.formats() {
+	for f := range quant.Formats() {
 		var column []float64
 		for i := range measured {
 			column = append(column, measured[i][f])

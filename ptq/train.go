@@ -223,7 +223,7 @@ func (s *scored) learn(ctx context.Context, budget float64) (_ *scored, _ *Learn
 			n = float64(s.layers[i].In)
 		}
 		cost, _ := s.multiples(i)
-		for _, f := range s.formats() {
+		for _, f := range quant.Formats() {
 			l.Widths.Costs = append(l.Widths.Costs, n*float64(cost)*float64(f.Bits)/granted)
 		}
 	}

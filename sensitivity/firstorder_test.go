@@ -54,7 +54,7 @@ func deep(seed uint64) *graph.Model {
 
 // planned quantizes a layer per channel, and what it reads to 8 bits.
 func planned(l quant.LayerInfo, f quant.Format) quant.Layer {
-	p := quant.Layer{Node: l.Node, Bits: f.Bits}
+	p := quant.Layer{Node: l.Node, Bits: f.Bits, Reduced: true}
 	for o := range l.Out {
 		var largest float64
 		for _, v := range l.Row(o) {
@@ -92,7 +92,7 @@ func TestFirstOrderIsNearlyMeasured(t *testing.T) {
 	for i := range x {
 		x[i] = float32(min(max(r.NormFloat64(), -3), 3))
 	}
-	formats := quant.Formats()
+	formats := quant.FormatsFor(true) // what every processor computes
 	exact, err := Measured(context.Background(), c, len(layers), len(formats), x,
 		func(layer, format int) (*classifier.Model, error) {
 			return written(c, m, &quant.Plan{Layers: []quant.Layer{planned(layers[layer], formats[format])}})

@@ -317,7 +317,8 @@ func (f *quantizeFlags) addRuntime(fs *pflag.FlagSet) {
 		return err == nil
 	})
 	fs.BoolVar(&f.o.KeepMetadata, "keep-metadata", false, "write the exporter's metadata and doc strings, too")
-	fs.BoolVar(&f.o.Reduced, "reduced-range", false, "8-bit weights in 7 bits: the same results on CPUs without VNNI")
+	fs.BoolVar(&f.o.FullRange, "full-range", false,
+		"8-bit weights of integer kernels up to 127, not 64: other results on x64 CPUs without VNNI")
 }
 
 // addWriting adds the flags that say what may be written.

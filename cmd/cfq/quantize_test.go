@@ -32,7 +32,7 @@ func example() *ptq.Result {
 				Kernel: "QGemm",
 			}},
 			Levels: verify.Levels{Rows: 512, Diff: 9.54e-7},
-			Advice: []string{"reduced-range: 8-bit codes beyond +-64 can saturate on x64 CPUs without VNNI: results differ " +
+			Advice: []string{"saturation: 8-bit codes beyond +-64 can saturate on x64 CPUs without VNNI: results differ " +
 				"between machines (/0/Gemm)"},
 		},
 	}
@@ -64,8 +64,8 @@ func TestQuantizeText(t *testing.T) {
   /4/Gemm       64  float                                                     "/4/*" keeps it
   /6/Gemm       64      4                      2              2          5.9  QGemm
 
-  note: reduced-range: 8-bit codes beyond +-64 can saturate on x64 CPUs without VNNI:
-    results differ between machines (/0/Gemm)
+  note: saturation: 8-bit codes beyond +-64 can saturate on x64 CPUs without VNNI: results
+    differ between machines (/0/Gemm)
 `
 	if got := text(t, example()); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)

@@ -227,7 +227,7 @@ func (k *Certifier) checkPoints(ctx context.Context, points []float32, proofs []
 		if m < float64(p.Lower) || m > upper[i] || apart > float64(p.Apart) {
 			return fmt.Errorf("certificates: at row %d the quantized model's margin is %v and %v from the original's, "+
 				"but must be between %v and %v, and within %v: this machine does not compute what the file says "+
-				"(8-bit weights saturate on processors without VNNI: quantize with --reduced-range)",
+				"(8-bit weights beyond 64 saturate on processors without VNNI: quantize without --full-range)",
 				i, m, apart, p.Lower, upper[i], p.Apart)
 		}
 	}

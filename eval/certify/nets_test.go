@@ -110,7 +110,7 @@ func quantized(t testing.TB, m *graph.Model, w ways) *graph.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := quant.FormatOf(w.bits, false)
+	f, err := quant.FormatOf(w.bits, true) // what every processor computes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func quantized(t testing.TB, m *graph.Model, w ways) *graph.Model {
 	}
 	p := &quant.Plan{}
 	for i, l := range layers {
-		q := quant.Layer{Node: l.Node, Bits: w.bits}
+		q := quant.Layer{Node: l.Node, Bits: w.bits, Reduced: true}
 		q.Scales = []float32{most(l.W)}
 		if w.channels {
 			q.Scales = nil

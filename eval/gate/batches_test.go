@@ -59,8 +59,8 @@ func TestBatchDependence(t *testing.T) {
 		add("Where", "y", []string{"alone", "no", "z"})
 	})
 	models["dynamic quantization"] = scorer(func(add adder, constant func(*graph.Tensor)) {
-		constant(&graph.Tensor{Name: "w8", DType: graph.Int8, Dims: []int64{3, 1}, Raw: []byte{100, 50, 25}})
-		constant(graph.FromFloats("s", []float32{0.01}, 1))
+		constant(&graph.Tensor{Name: "w8", DType: graph.Int8, Dims: []int64{3, 1}, Raw: []byte{60, 30, 15}})
+		constant(graph.FromFloats("s", []float32{1. / 60}, 1))
 		add("DynamicQuantizeLinear", "code scale zero", []string{"x"})
 		add("MatMulInteger", "sum", []string{"code", "w8", "zero"})
 		add("Cast", "float", []string{"sum"}, graph.IntAttr("to", int64(graph.Float)))

@@ -1,10 +1,21 @@
 package ort
 
-import "golang.org/x/sys/cpu"
+import (
+	"runtime"
+
+	"golang.org/x/sys/cpu"
+)
+
+// Saturates reports whether this is an x64 processor without VNNI, on which ONNX Runtime adds two products of unsigned
+// 8-bit activations and signed 8-bit weights in 16 bits: sums beyond them are cut off where weights have codes beyond
+// 64, and the model gives other numbers than elsewhere.
+func Saturates() bool {
+	return runtime.GOARCH == "amd64" && !cpu.X86.HasAVXVNNI && !cpu.X86.HasAVX512VNNI && !cpu.X86.HasAMXInt8
+}
 
 // CPUFeatures names the features of this processor by which ONNX Runtime chooses its kernels, in the order of age. On
-// processors that differ in them the same model can give other numbers: integer sums saturate without VNNI, and float
-// sums are added in another order.
+// processors that differ in them the same model can give other numbers: integer sums may saturate, see Saturates, and
+// float sums are added in another order.
 func CPUFeatures() []string {
 	var names []string
 	for _, f := range []struct {

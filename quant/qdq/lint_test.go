@@ -146,7 +146,7 @@ func breaks() []broken {
 			wide := add(m, init8("wide", graph.Int4, bytes.Repeat([]byte{0xc3}, 4200), 3, 2800))
 			m.Graph.Producers()[side(t, m, "layer1", 1).Inputs[0]].Inputs[0] = wide
 		}},
-		{"reduced-range", func(t *testing.T, m *graph.Model) {
+		{"saturation", func(t *testing.T, m *graph.Model) {
 			d := side(t, m, "layer1", 1)
 			ww := add(m, init8("ww", graph.Int8, append(make([]byte, 14), 0xbf), 3, 5))
 			m.Graph.Nodes = append([]*graph.Node{
@@ -158,7 +158,7 @@ func breaks() []broken {
 			}, m.Graph.Nodes...)
 			d.Inputs[0] = "gg"
 		}},
-		{"reduced-range", func(t *testing.T, m *graph.Model) {
+		{"saturation", func(t *testing.T, m *graph.Model) {
 			side(t, m, "layer1", 1).Inputs[0] = add(m, init8("ww", graph.Int8, append(make([]byte, 14), 65), 3, 5))
 		}},
 	}
@@ -271,7 +271,7 @@ func checklist() []checked {
 		{"no weight-only MatMul, which quantizes activations at run time", []string{"weight-only-matmul"}, ""},
 		{"evaluated with optimizations and without", nil, "verify.Check, verify.TestRealModels"},
 		{"loads in the oldest release", nil, "TestRuntimes; ort.MinVersion in CI"},
-		{"8-bit codes within 64 where the CPU is unknown", []string{"reduced-range"}, "quant.TestFormats"},
+		{"8-bit codes within 64 where the CPU is unknown", []string{"saturation"}, "quant.TestFormats"},
 		{"histograms are streamed", nil, "package calib"},
 		{"small models gain no speed", nil, "verify.TestSmallModels"},
 	}

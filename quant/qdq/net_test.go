@@ -84,13 +84,13 @@ func planFor(t failer, m *graph.Model, bits int, perChannel bool) *quant.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := quant.FormatOf(bits, false)
+	f, err := quant.FormatOf(bits, true) // what every processor computes
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &quant.Plan{}
 	for i, l := range layers {
-		q := quant.Layer{Node: l.Node, Bits: bits}
+		q := quant.Layer{Node: l.Node, Bits: bits, Reduced: true}
 		if perChannel {
 			for o := range l.Out {
 				q.Scales = append(q.Scales, maxAbs(f, l.Row(o)))

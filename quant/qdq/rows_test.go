@@ -44,7 +44,7 @@ func widthsFor(t *rapid.T, out int) []int {
 func drawRows(t *rapid.T, integers bool) *rowCase {
 	in, out := rapid.IntRange(1, 9).Draw(t, "in"), rapid.IntRange(1, 40).Draw(t, "out")
 	c := &rowCase{m: net(rapid.Uint64().Draw(t, "seed"), in, out), p: &quant.Plan{}, columns: in}
-	l := quant.Layer{Node: "layer1", RowBits: widthsFor(t, out)}
+	l := quant.Layer{Node: "layer1", RowBits: widthsFor(t, out), Reduced: integers}
 	gains, lows := make([]float32, in), make([]float32, in)
 	sources := make([]int, in)
 	for i := range sources {
@@ -82,8 +82,11 @@ func drawRows(t *rapid.T, integers bool) *rowCase {
 		c.b = append(c.b, bias)
 		for _, s := range sources {
 			q := math.RoundToEven(float64(float32(float64(w[o*in+s])/float64(gains[s])) / scale))
-			limit := float64(int(1) << (bits - 1))
-			c.w = append(c.w, float64(float32(math.Min(math.Max(q, -limit), limit-1))*scale))
+			lo, hi := -float64(int(1)<<(bits-1)), float64(int(1)<<(bits-1)-1)
+			if integers && bits == 8 {
+				lo, hi = -quant.ReducedMax, quant.ReducedMax
+			}
+			c.w = append(c.w, float64(float32(math.Min(math.Max(q, lo), hi))*scale))
 		}
 	}
 	c.p.Layers = []quant.Layer{l}

@@ -240,7 +240,7 @@ func adviceRules() []Rule {
 			},
 		},
 		{
-			Name: "reduced-range", Advice: true,
+			Name: "saturation", Advice: true,
 			Doc: "8-bit codes beyond +-64 can saturate on x64 CPUs without VNNI: results differ between machines.",
 			codes: func(v *view, d dense) string {
 				var worst int64

@@ -159,7 +159,7 @@ func TestAdvice(t *testing.T) {
 	advice := func() (of []string) {
 		r := check(t, write(t, m, p), verify.Options{Engine: eng, Plan: p, Probes: []*graph.Tensor{x}})
 		for _, a := range r.Advice {
-			if strings.HasPrefix(a, "reduced-range: ") {
+			if strings.HasPrefix(a, "saturation: ") {
 				of = append(of, a)
 			}
 		}

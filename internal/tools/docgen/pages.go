@@ -96,8 +96,9 @@ size in the file.
 		fmt.Fprintf(&b, "| %d | %d to %d | %s |\n", f.Bits, f.QMin, f.QMax, f.Doc)
 	}
 	fmt.Fprintf(&b, `
-With `+"`--reduced-range`"+` 8-bit codes stay within -%d to %d: two products with an 8-bit activation then fit the
-16-bit sums of x64 CPUs without VNNI, and every machine computes the same. Activations are unsigned 8-bit codes;
+In layers that compute on integers 8-bit codes stay within -%d to %d: two products with an 8-bit activation then fit
+the 16-bit sums of x64 CPUs without VNNI, and every machine computes the same. `+"`--full-range`"+` gives them all codes,
+for servers that are known to have VNNI, or ARM processors. Activations are unsigned 8-bit codes;
 fewer bits are a Clip between quantization and dequantization, which keeps the integer kernels.
 `, quant.ReducedMax, quant.ReducedMax)
 	return b.String()
