@@ -4,6 +4,9 @@ package eval
 type Footprint struct {
 	Full  Weight `json:"full"`
 	Quant Weight `json:"quant"`
+	// Saturating counts layers of the quantized model that multiply integers with 8-bit weights beyond 64: x64 processors
+	// without VNNI cut their sums off, and compute other numbers than the rest.
+	Saturating int `json:"saturating_layers,omitempty"`
 }
 
 // Weight is the size of a model file and of the work of one decision; 0 is a number that is not known.

@@ -159,7 +159,13 @@ func (c *calibrated) formats(i int) []quant.Format { return quant.FormatsFor(c.r
 
 // reduced reports whether the 8-bit codes of layer i stay within quant.ReducedMax: on integers wider ones saturate where
 // the processor has no VNNI, and nobody knows where a file will run.
-func (c *calibrated) reduced(i int) bool { return !c.o.FullRange && !c.inFloat(i) }
+func (c *calibrated) reduced(i int) bool {
+	bits := c.o.ActBits
+	if c.onGrid(i) {
+		bits = 8
+	}
+	return !c.o.FullRange && !c.inFloat(i) && quant.Saturates(bits, math.MaxInt8)
+}
 
 // onGrid reports whether layer i reads the model's input on its grid.
 func (c *calibrated) onGrid(i int) bool {

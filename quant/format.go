@@ -19,6 +19,12 @@ type Format struct {
 // computes the same result.
 const ReducedMax = 64
 
+// Saturates reports whether the 16-bit sum of two products of activations of that many bits and weights of that code is
+// cut off by x64 CPUs without VNNI.
+func Saturates(actBits int, code int64) bool {
+	return actBits <= 8 && 2*(int64(1)<<actBits-1)*code > math.MaxInt16
+}
+
 // Formats returns the one table of weight formats, narrowest first. The ranges
 // are the paper's (section "Quantizer parameterization"): q- = -2^(b-1),
 // q+ = 2^(b-1)-1.

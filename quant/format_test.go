@@ -20,6 +20,11 @@ func TestFormats(t *testing.T) {
 	if f, err := quant.FormatOf(8, true); err != nil || f.QMin != -64 || f.QMax != 64 {
 		t.Errorf("reduced 8 bits: %+v, %v", f, err)
 	}
+	for bits, largest := range map[int]int64{8: quant.ReducedMax, 7: 128, 4: 128, 32: 128} { // 255 x 2 x 64 fit 16 bits
+		if quant.Saturates(bits, largest) || bits == 8 && !quant.Saturates(bits, largest+1) {
+			t.Errorf("%d bits of activations, codes up to %d", bits, largest)
+		}
+	}
 	for i, f := range quant.FormatsFor(true) {
 		same := quant.Formats()[i]
 		if got, err := quant.FormatOf(f.Bits, true); err != nil || got != f || f.Bits != same.Bits ||

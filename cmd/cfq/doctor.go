@@ -40,13 +40,14 @@ type checkup struct {
 	Go       string `json:"go"`
 	Cores    int    `json:"cores"`
 	// features by which ONNX Runtime chooses its kernels
-	CPU      []string `json:"cpu"`
-	Library  library  `json:"library"`
-	Cache    string   `json:"cache"`      // where make puts the library
-	Solver   string   `json:"mip_solver"` // path of the program that recourse --exact uses for networks; "" for none
-	SelfTest string   `json:"self_test"`
-	Millis   int64    `json:"self_test_ms"`
-	Error    string   `json:"error,omitempty"`
+	CPU       []string `json:"cpu"`
+	Saturates bool     `json:"saturates"` // sums of 8-bit weights beyond 64
+	Library   library  `json:"library"`
+	Cache     string   `json:"cache"`      // where make puts the library
+	Solver    string   `json:"mip_solver"` // path of the program that recourse --exact uses for networks; "" for none
+	SelfTest  string   `json:"self_test"`
+	Millis    int64    `json:"self_test_ms"`
+	Error     string   `json:"error,omitempty"`
 }
 
 type library struct {
@@ -67,6 +68,8 @@ func doctor(ctx context.Context, e *env, args []string) error {
 		Cores:    runtime.NumCPU(),
 		CPU:      ort.CPUFeatures(),
 		SelfTest: "not run",
+
+		Saturates: ort.Saturates(),
 	}
 	c.Library.Pinned = ort.Version
 	if path, err := ort.CachePath(); err == nil {
@@ -111,6 +114,9 @@ func (c *checkup) write(e *env) error {
 	g.Line("cfq", "%s", c.Version)
 	g.Line("platform", "%s, %d cores, %s", c.Platform, c.Cores, c.Go)
 	g.Line("processor", "%s", strings.Join(c.CPU, ", "))
+	if c.Saturates {
+		g.Line("", "no VNNI: sums of 8-bit weights beyond 64 saturate; quantize stays within 64")
+	}
 	if c.Library.Path == "" {
 		g.Line("library", "not found")
 		g.Line("cache", "%s", c.Cache)

@@ -20,6 +20,7 @@ import (
 	"cfq/internal/message"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
+	"cfq/onnxio/ort"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -304,6 +305,15 @@ func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency b
 	if r.Footprint, err = footprint.Measure(d.files[0], d.files[i], bytes[0], bytes[1]); err != nil {
 		d.e.msg.Note("bits and bit operations are not known: %v", err)
 		r.Footprint = &eval.Footprint{Full: eval.Weight{Bytes: bytes[0]}, Quant: eval.Weight{Bytes: bytes[1]}}
+	}
+	if n := r.Footprint.Saturating; n > 0 {
+		this, other := "has", "without it"
+		if ort.Saturates() {
+			this, other = "does not have", "that have it"
+		}
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%s of integers with 8-bit weights beyond 64: their sums saturate on x64 "+
+			"processors without VNNI, which this one %s, so the numbers here do not hold for those %s",
+			message.Count(n, "layer"), this, other))
 	}
 	if !latency {
 		return ctx.Err()

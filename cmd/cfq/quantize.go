@@ -20,6 +20,7 @@ import (
 	"cfq/calib/record"
 	"cfq/internal/cli"
 	"cfq/internal/message"
+	"cfq/onnxio/ort"
 	"cfq/ptq"
 	"cfq/qat"
 	"cfq/quant"
@@ -162,8 +163,11 @@ func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
 		e.msg.Warn("%s", h)
 	}
 	if err := r.Verified.Err(); err != nil {
-		return cli.Wrap(fmt.Errorf("%s was not written: %w", f.out, err), cli.RunFailed,
-			"the model is correct in float; a report of this is welcome")
+		hint := "the model is correct in float; a report of this is welcome"
+		if f.o.FullRange && ort.Saturates() {
+			hint = "this processor has no VNNI, and sums of 8-bit weights beyond 64 saturate: leave out --full-range"
+		}
+		return cli.Wrap(fmt.Errorf("%s was not written: %w", f.out, err), cli.RunFailed, hint)
 	}
 	return nil
 }

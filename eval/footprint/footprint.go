@@ -34,7 +34,13 @@ func Measure(full, quantized *onnxio.Model, fullBytes, quantBytes int64) (*eval.
 	if err != nil {
 		return nil, fmt.Errorf("footprint of the quantized model: %w", err)
 	}
-	return &eval.Footprint{Full: weight(f, fullBytes), Quant: weight(q, quantBytes)}, nil
+	out := &eval.Footprint{Full: weight(f, fullBytes), Quant: weight(q, quantBytes)}
+	for i := range q {
+		if q[i].Saturates {
+			out.Saturating++
+		}
+	}
+	return out, nil
 }
 
 // used is a layer and how often a row uses its weights; 0 where that is not known.

@@ -108,6 +108,9 @@ func TestByHand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if want := map[int]int{8: 1}[bits]; f.Saturating != want {
+			t.Errorf("%d bits: %d layers saturate, want %d", bits, f.Saturating, want)
+		}
 		if want := (eval.Weight{Bytes: 1000, StoredBits: 32, BOPs: 20 * 32 * 32}); f.Full != want {
 			t.Errorf("full: %+v, want %+v", f.Full, want)
 		}

@@ -38,6 +38,8 @@ type LayerNote struct {
 	Output     string `json:"-"` // value that the layer defines
 	Behind     string `json:"-"` // value of a Relu or Clip that follows a convolution
 	Activation int    `json:"-"` // bits of what the layer reads
+	// Saturates says that the layer multiplies integers whose sums processors without VNNI cut off, see ort.Saturates.
+	Saturates bool `json:"-"`
 	// Fixed is that of quant.LayerInfo: it says something of canonical models only.
 	Fixed string `json:"-"`
 }
@@ -166,6 +168,7 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 			l.In, l.Out = int(s.dims[0]), int(s.dims[1])
 		}
 		s.describe(&l)
+		l.Saturates = quant.Saturates(l.Activation, reach(v.codeTensors(weight)))
 		l.Stored = v.weigh(s, weight, counted)
 		if whole != nil {
 			for _, name := range append(v.outerScales(n), whole.names(n)...) {

@@ -273,3 +273,14 @@ func (v *view) codeTensors(name string) []*graph.Tensor {
 	}
 	return out
 }
+
+// reach is the largest absolute value of codes.
+func reach(tensors []*graph.Tensor) (worst int64) {
+	for _, t := range tensors {
+		codes, _ := t.Ints() // those of fewer bits are smaller
+		for _, q := range codes {
+			worst = max(worst, q, -q)
+		}
+	}
+	return worst
+}

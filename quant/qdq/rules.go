@@ -243,14 +243,8 @@ func adviceRules() []Rule {
 			Name: "saturation", Advice: true,
 			Doc: "8-bit codes beyond +-64 can saturate on x64 CPUs without VNNI: results differ between machines.",
 			codes: func(v *view, d dense) string {
-				var worst int64
-				for _, t := range v.codeTensors(d.weight.Input(0)) {
-					codes, _ := t.Ints() // those of fewer bits are smaller
-					for _, q := range codes {
-						worst = max(worst, q, -q)
-					}
-				}
-				return when(d.data != nil && worst > quant.ReducedMax, "its codes reach %d", worst)
+				worst := reach(v.codeTensors(d.weight.Input(0)))
+				return when(quant.Saturates(v.activation(d.node.Input(0)), worst), "its codes reach %d", worst)
 			},
 		},
 	}
