@@ -107,7 +107,7 @@ func TestLatent(t *testing.T) {
 	put(t, filepath.Join(dir, "rows.json"), []byte("[1,2,3,5,7,11,13,17,19,23,29,31,37,41,43,47,53,59,61,67,71,73,79,83]"))
 	people := []string{"-t", "task.yaml", "-d", "images-idx3-ubyte"}
 	with := func(args ...string) []string { return append(args, people...) }
-	call(0, with("quantize", "model.onnx", "--allow-larger", "-o", "q.onnx")...)
+	call(0, with("quantize", "model.onnx", "--rows", "!rows.json", "--allow-larger", "-o", "q.onnx")...)
 	call(0, with("quantize", "model.onnx", "--allow-larger", "--method", "cfq-qat", "--train-steps", "64", "-o",
 		"t.onnx")...)
 	for _, q := range []string{"q.onnx", "t.onnx"} {
@@ -158,6 +158,16 @@ func TestLatent(t *testing.T) {
 		t.Errorf("%v: the page does not show eight people's images", err)
 	}
 	call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--records", "records/")...)
+	call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--records", "records/", "--resume")...)
+	said = call(5, "gate", "model.onnx", "q.onnx", "-t", "task.yaml", "--records", "records/", "--max-vd", "0.05")
+	whole := call(5, with("gate", "model.onnx", "q.onnx", "--rows", "rows.json", "--max-vd", "0.05")...)
+	if line := check(whole, "vd<=0.05"); line == "" || check(said, "vd<=0.05") != line {
+		t.Errorf("of records:\n%s\nin one piece:\n%s", said, whole)
+	}
+	said = call(0, with("compare", "model.onnx", "q=q.onnx", "t=t.onnx", "--rows", "rows.json")...)
+	if !strings.Contains(said, "VD(0.1)") {
+		t.Error(said)
+	}
 	sums := with("summarize", "model.onnx", "q.onnx", "records/")
 	call(0, sums[:len(sums)-2]...)
 	other, err := os.ReadFile(filepath.Join(dir, "decoder.onnx"))
@@ -184,6 +194,16 @@ func TestLatent(t *testing.T) {
 	if !strings.Contains(said, "decoder") {
 		t.Error(said)
 	}
+}
+
+// check is the line of a gate's report about one check.
+func check(text, name string) string {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(strings.TrimSpace(line), name+" ") {
+			return line
+		}
+	}
+	return ""
 }
 
 // TestLatentMistakes: files that do not fit are said in one line.
