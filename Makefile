@@ -9,6 +9,8 @@ GOSRC = $(shell find . -name '*.go' -not -name '*.pb.go' -not -path './$(BUILD)/
 
 # Generators and tests with heavy dependencies are a module of their own.
 TOOLS = internal/tools
+# Hugo, which makes the site of the documentation, is one more: no other target builds it.
+SITE = $(TOOLS)/site
 SHARED ?= ../shared
 SECTION ?=
 
@@ -17,7 +19,7 @@ export CGO_ENABLED = 1
 export GOFLAGS += '-toolexec=env GOGC=off GOMEMLIMIT=1GiB'
 
 .DEFAULT_GOAL := build
-.PHONY: help build ort tools test long lint fmt generate drift results demo pipelines page shapes spark bench fuzz module release clean
+.PHONY: help build ort tools test long lint fmt generate drift results demo pipelines page shapes spark bench fuzz module release site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,8 +71,13 @@ demo: build ort ## quantize the example loan model and evaluate it
 pipelines: build tools ## run the pipelines of action.yml and examples/ci on this machine
 	$(BUILD)/tools/pipelines
 
-page: ort ## look at the HTML reports in headless Chromium (CFQ_CHROMIUM or the PATH names it)
-	CFQ_REQUIRE_CHROMIUM=1 $(GO) -C $(TOOLS) test -count=1 -run Pages ./command
+site: ## make the documentation as a static site in build/site (the first run compiles Hugo)
+	@rm -rf $(BUILD)/site
+	CGO_ENABLED=0 $(GO) -C $(SITE) tool hugo --noBuildLock --destination $(abspath $(BUILD))/site
+
+page: ort $(if $(NOSITE),,site) ## look at HTML reports and the site in headless Chromium (CFQ_CHROMIUM or the PATH names it)
+	CFQ_REQUIRE_CHROMIUM=1 CFQ_SITE=$(if $(NOSITE),,$(abspath $(BUILD))/site) \
+		$(GO) -C $(TOOLS) test -count=1 -timeout 20m -run Pages ./command
 
 shapes: ## generate images with known attributes in build/shapes
 	@mkdir -p $(BUILD)/shapes
