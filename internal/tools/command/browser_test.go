@@ -54,7 +54,7 @@ func browser(t *testing.T) context.Context {
 	t.Cleanup(stop)
 	ctx, closeTab := chromedp.NewContext(ctx)
 	t.Cleanup(closeTab)
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -63,6 +63,7 @@ func browser(t *testing.T) context.Context {
 type complaints struct {
 	sync.Mutex
 	list []string
+	site string // of which the address begins with this, more may be asked for than files
 }
 
 func (c *complaints) add(format string, a ...any) {
@@ -81,7 +82,7 @@ func (c *complaints) take() []string {
 
 // listen notes what the console says and what is asked of the network.
 func (c *complaints) listen(ctx context.Context) error {
-	return chromedp.Listen(ctx, func(event any) {
+	err := chromedp.Listen(ctx, func(event any) {
 		switch e := event.(type) {
 		case *runtime.EventConsoleAPICalled:
 			c.add("the console says something (%s)", e.Type)
@@ -90,14 +91,54 @@ func (c *complaints) listen(ctx context.Context) error {
 		case *log.EventEntryAdded:
 			c.add("%s: %s", e.Entry.Level, e.Entry.Text)
 		case *network.EventRequestWillBeSent:
-			if u := e.Request.URL; !strings.HasPrefix(u, "file://") && !strings.HasPrefix(u, "data:") {
+			u := e.Request.URL
+			own := c.site != "" && strings.HasPrefix(u, c.site)
+			if !own && !strings.HasPrefix(u, "file://") && !strings.HasPrefix(u, "data:") {
 				c.add("a request to %s", u)
 			}
 		}
 	})
+	_, err1 := chromedp.Call(ctx, network.Enable, network.EnableParams{})
+	_, err2 := chromedp.Call(ctx, log.Enable, cdp.Empty{})
+	_, err3 := chromedp.Call(ctx, runtime.Enable, cdp.Empty{})
+	return errors.Join(err, err1, err2, err3)
 }
 
-// measured is what a page says of itself.
+// window sets the size of the window, and light or dark colours.
+func window(ctx context.Context, size [2]int64, colours string) error {
+	_, err1 := chromedp.Call(ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: size[0], Height: size[1], DeviceScaleFactor: 1, Mobile: size[0] < 500,
+	})
+	_, err2 := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colours}},
+	})
+	return errors.Join(err1, err2)
+}
+
+// show opens an address in a window of a size, in light or dark colours.
+func show(ctx context.Context, address string, size [2]int64, colours string) error {
+	return errors.Join(window(ctx, size, colours), chromedp.Do(ctx, chromedp.Navigate(address)))
+}
+
+// keep writes a picture to the directory that CFQ_SCREENSHOTS names, if it does.
+func keep(
+	ctx context.Context, t *testing.T, picture chromedp.Action[[]byte], name string, size [2]int64, colours string,
+) {
+	t.Helper()
+	out := os.Getenv("CFQ_SCREENSHOTS")
+	if out == "" {
+		return
+	}
+	shot, err := chromedp.Run(ctx, picture)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(out, fmt.Sprintf("%s-%d-%s.png", name, size[0], colours)), shot, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// layout is what a page says of itself.
 type layout struct {
 	Width, Inner       float64
 	H1, Tables, Charts int
@@ -131,19 +172,12 @@ const measure = `(() => {
 })()`
 
 // The pages are looked at in a browser: at the width of a telephone and of a desk, in the light and in the dark.
-// CFQ_SCREENSHOTS names
-// a directory for pictures of them.
+// CFQ_SCREENSHOTS names a directory for pictures of them.
 func TestPagesInABrowser(t *testing.T) {
 	ctx := browser(t)
 	dir := reports(t)
 	var c complaints
 	if err := c.listen(ctx); err != nil {
-		t.Fatal(err)
-	}
-	_, err1 := chromedp.Call(ctx, network.Enable, network.EnableParams{})
-	_, err2 := chromedp.Call(ctx, log.Enable, cdp.Empty{})
-	_, err3 := chromedp.Call(ctx, runtime.Enable, cdp.Empty{})
-	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"eval", "gate", "compare"} {
@@ -163,14 +197,8 @@ func TestPagesInABrowser(t *testing.T) {
 
 func look(ctx context.Context, t *testing.T, path string, size [2]int64, colours, name string) {
 	t.Helper()
-	_, err1 := chromedp.Call(ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
-		Width: size[0], Height: size[1], DeviceScaleFactor: 1, Mobile: size[0] < 500,
-	})
-	_, err2 := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colours}},
-	})
 	address := (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String()
-	if err := errors.Join(err1, err2, chromedp.Do(ctx, chromedp.Navigate(address))); err != nil {
+	if err := show(ctx, address, size, colours); err != nil {
 		t.Fatal(err)
 	}
 	l, err := chromedp.Run(ctx, chromedp.Evaluate[layout](measure))
@@ -192,13 +220,5 @@ func look(ctx context.Context, t *testing.T, path string, size [2]int64, colours
 	if name == "gate" && (l.Charts == 0 || l.Verdict != "FAIL") {
 		t.Errorf("%d pictures and the verdict %q", l.Charts, l.Verdict)
 	}
-	if out := os.Getenv("CFQ_SCREENSHOTS"); out != "" {
-		shot, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(out, fmt.Sprintf("%s-%d-%s.png", name, size[0], colours)), shot, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	keep(ctx, t, chromedp.FullScreenshot(100), name, size, colours)
 }
