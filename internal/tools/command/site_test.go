@@ -241,7 +241,7 @@ func visit(ctx context.Context, t *testing.T, name string, size [2]int64, colour
 	if s.H1 != 1 || s.Main != 1 || s.Title == "" || (s.Current == 1) != listed {
 		t.Errorf("%+v", s)
 	}
-	if slices.Contains([]string{"index.html", "docs/command.html", "docs/files.html", "docs/tables/main.html"}, name) {
+	if slices.Contains([]string{"index.html", "docs/command.html", "docs/task.html", "docs/tables/main.html"}, name) {
 		name = strings.ReplaceAll(strings.TrimSuffix(name, ".html"), "/", "-")
 		keep(ctx, t, chromedp.CaptureScreenshot(), name, size, colours)
 	}
@@ -275,6 +275,7 @@ func search(ctx context.Context, t *testing.T, root string, size [2]int64, colou
 	if at, err := chromedp.Run(ctx, chromedp.Location()); at != root+"docs/verdicts.html#calibration-record" {
 		t.Errorf("the first result led to %s (%v)", at, err)
 	}
+	keep(ctx, t, chromedp.CaptureScreenshot(), "found", size, colours)
 }
 
 // expect waits until an expression is true.
