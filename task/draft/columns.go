@@ -94,7 +94,11 @@ func (c *ModelColumn) named(p *profile) ([]string, error) {
 	if c.Text || len(p.texts) == 0 || slices.ContainsFunc(p.texts, known) {
 		return c.Values, nil // a value that the model does not know is asked about where the feature is made
 	}
-	texts := slices.Sorted(slices.Values(p.texts))
+	texts := slices.Clone(p.texts)
+	if len(texts)+len(p.markers) <= len(c.Values) { // trained with the fields that look like "not known" as categories
+		texts = append(texts, p.markers...)
+	}
+	slices.Sort(texts)
 	if len(texts) > len(c.Values) {
 		return nil, fmt.Errorf("column %s has %d values, and the model codes for %d: %s", message.Quote(p.name), len(texts),
 			len(c.Values), message.List(texts, 8))

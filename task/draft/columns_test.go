@@ -117,6 +117,23 @@ func TestStandardised(t *testing.T) {
 	}
 }
 
+// TestCodesOfNotKnown: a model with a code for each text and one more was trained with what looks like "not known" as a
+// text among others; one with fewer codes was not.
+func TestCodesOfNotKnown(t *testing.T) {
+	t.Parallel()
+	data := strings.Replace(applicants, "rent,cook,bad", "rent,?,bad", 1)
+	for n, want := range map[string]string{"0 1 2": "[clerk cook nurse]", "0 1 2 3": "[? clerk cook nurse]"} {
+		c := ModelColumn{Name: "job", Values: strings.Fields(n)}
+		e, _, err := OfModel(open(t, data), []ModelColumn{c}, nil, "label")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(e.Inputs[0].Values); got != want {
+			t.Errorf("codes %s: %s, want %s", n, got, want)
+		}
+	}
+}
+
 // TestNumbersAlone: where as many columns have numbers as the model has inputs, it takes these; else the question names
 // the flag and its columns.
 func TestNumbersAlone(t *testing.T) {
