@@ -239,19 +239,20 @@ func unused(g *graph.Graph, others []*graph.Node) (moved []*graph.Tensor) {
 	return moved
 }
 
-// labels returns what the classes are called.
+// labels returns what the classes are called. The last node that says it decides: those before it are parts of an
+// ensemble or of one-against-all, which have classes of their own.
 func labels(g *graph.Graph) []string {
-	for _, n := range g.Nodes {
+	producers := g.Producers()
+	for _, n := range slices.Backward(g.Nodes) {
 		for _, name := range []string{"classlabels_strings", "classlabels_int64s", "classlabels_ints"} {
 			if list := listed(n.Attr(name)); len(list) > 1 {
 				return list
 			}
 		}
-	}
-	producers := g.Producers()
-	for _, n := range g.Nodes {
 		if best := producers[n.Input(1)]; n.Op == "ArrayFeatureExtractor" && best != nil && best.Is("ArgMax") {
-			return texts(constant(g, n.Input(0)))
+			if list := texts(constant(g, n.Input(0))); len(list) > 1 {
+				return list
+			}
 		}
 	}
 	return nil

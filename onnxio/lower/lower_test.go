@@ -465,3 +465,20 @@ func TestStandardOperators(t *testing.T) {
 		}
 	}
 }
+
+// TestLabels: the classes of a model are those of the node that names them last, and not those of the binary models of
+// which one-against-all is made.
+func TestLabels(t *testing.T) {
+	t.Parallel()
+	p := newPipeline(1)
+	one := p.ml("LinearClassifier", []string{"x"}, graph.IntsAttr("classlabels_ints", 0, 1))
+	best := p.b.Op("ArgMax", []string{one})
+	names := &graph.Tensor{Name: "names", DType: graph.String, Dims: []int64{3}}
+	for _, s := range []string{"no", "later", "yes"} {
+		names.Strings = append(names.Strings, []byte(s))
+	}
+	p.ml("ArrayFeatureExtractor", []string{p.b.Const(names), best})
+	if got := labels(p.b.G); !slices.Equal(got, []string{"no", "later", "yes"}) {
+		t.Errorf("classes %q", got)
+	}
+}
