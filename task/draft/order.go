@@ -137,7 +137,7 @@ func (o *ordering) losses(all []orders) ([]float64, error) {
 			sum := 0.0
 			for r, k := range o.score {
 				for c := range o.s.Columns {
-					want := o.s.Values[k*o.s.Columns+c]
+					want := o.s.Values[k*o.s.Columns+c] - o.s.shift(k)
 					sum += math.Abs(got[(i*len(o.at)+r)*o.s.Columns+c] - want)
 				}
 			}

@@ -11,6 +11,9 @@ import (
 	"strconv"
 	"strings"
 
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
+
 	"cfq/internal/message"
 	"cfq/task"
 )
@@ -168,15 +171,21 @@ func (s *Scores) Select(o task.ReadOptions) error {
 	return nil
 }
 
+// shift is what a model's numbers for the i-th row with a score may be off alike: logits of several classes are defined
+// up to a constant, by which log-softmax and logits in front of it differ. Numbers are compared less their mean.
+func (s *Scores) shift(i int) float64 {
+	if s.Probabilities || s.Columns == 1 {
+		return 0
+	}
+	return stat.Mean(s.Values[i*s.Columns:(i+1)*s.Columns], nil)
+}
+
 // predicted are the numbers, in the form of the scores, that a model's logits come to: as many columns as the scores
-// have.
+// have, up to [Scores.shift].
 func (s *Scores) predicted(logits []float32, classes int) ([]float64, error) {
 	if max(s.Columns, classes) > 2 && s.Columns != classes {
 		return nil, fmt.Errorf("the scores have %s, but the model has %d classes", message.Count(s.Columns, "column"),
 			classes)
-	}
-	if s.Columns == 2 && classes == 1 && !s.Probabilities {
-		return nil, errors.New("the scores have two columns of logits, but the model has one logit")
 	}
 	out := make([]float64, 0, len(logits)/classes*s.Columns)
 	for z := range slices.Chunk(logits, classes) {
@@ -192,6 +201,8 @@ func (s *Scores) predicted(logits []float32, classes int) ([]float64, error) {
 			softmax(row)
 		case s.Columns == 1:
 			row[1] -= row[0]
+		default:
+			floats.AddConst(-stat.Mean(row, nil), row)
 		}
 		out = append(out, row[len(row)-s.Columns:]...)
 	}
@@ -215,7 +226,7 @@ func (s *Scores) away(i int, prediction float64) float64 {
 	if !s.Probabilities {
 		size = max(1, math.Abs(s.Values[i]))
 	}
-	if d := math.Abs(prediction-s.Values[i]) / size / tolerance / max(1, s.Coarse); !math.IsNaN(d) {
+	if d := math.Abs(prediction+s.shift(i/s.Columns)-s.Values[i]) / size / tolerance / max(1, s.Coarse); !math.IsNaN(d) {
 		return d
 	}
 	return math.Inf(1)
@@ -278,11 +289,11 @@ func Verify(s *Scores, t *task.Task, people *task.People, logits []float32, clas
 		}
 		differs := false
 		for c := range s.Columns {
-			want, got := s.Values[k*s.Columns+c], got[i*s.Columns+c]
+			want, got := s.Values[k*s.Columns+c], got[i*s.Columns+c]+s.shift(k)
 			if math.IsNaN(got) || math.IsInf(got, 0) {
 				return nil, fmt.Errorf("row %d: the model gives %v", row, got)
 			}
-			off := s.away(k*s.Columns+c, got)
+			off := s.away(k*s.Columns+c, got-s.shift(k))
 			differs = differs || off > 1
 			if off > worst {
 				worst, v.Row, v.Want, v.Got = off, row, want, got

@@ -99,7 +99,7 @@ func TestVerify(t *testing.T) {
 	}
 	people := &task.People{Dim: 4}
 	var logits []float32
-	var forms [4][]float64 // two logits, their difference, two probabilities, the second
+	var forms [5][]float64 // two logits, their difference, two probabilities, the second, logarithms of both
 	for i := range 30 {
 		z := float32(i)/20 - 0.7
 		people.X = append(people.X, z, float32(i%2), float32(1-i%2), 0)
@@ -110,9 +110,10 @@ func TestVerify(t *testing.T) {
 		forms[1] = append(forms[1], float64(-3*z))
 		forms[2] = append(forms[2], 1-p, p)
 		forms[3] = append(forms[3], p)
+		forms[4] = append(forms[4], math.Log(1-p), math.Log(p))
 	}
 	for i, values := range forms {
-		s := &Scores{Columns: len(values) / 30, Values: slices.Clone(values), Probabilities: i > 1}
+		s := &Scores{Columns: len(values) / 30, Values: slices.Clone(values), Probabilities: i == 2 || i == 3}
 		for k := range 30 {
 			s.Rows = append(s.Rows, k+100)
 		}

@@ -162,8 +162,8 @@ func (q *search) residuals(ctx context.Context, l layout, columns []int, params 
 	}
 	n := q.scores.Columns
 	for i := range got {
-		k := q.rows[i/n]*n + i%n
-		if got[i] -= q.scores.Values[k]; math.IsNaN(got[i]) || math.IsInf(got[i], 0) {
+		row := q.rows[i/n]
+		if got[i] -= q.scores.Values[row*n+i%n] - q.scores.shift(row); math.IsNaN(got[i]) || math.IsInf(got[i], 0) {
 			return nil, nil
 		}
 	}
