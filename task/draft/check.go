@@ -418,9 +418,13 @@ func (c *checker) model(margins []float32) {
 		}
 	}
 	if right < frequent { // counts: a model exactly at the base rate is not below it by a rounding
+		cause := "the encoding (order of features and values, mean, std), target.index or data.favourable is probably wrong"
+		if rows-right > frequent {
+			cause = fmt.Sprintf("target.index or data.favourable is probably wrong, for the opposite of its decisions is right "+
+				"for %s", message.Percent(1-s.Accuracy, 1))
+		}
 		c.find(Problem, "model", 0,
-			"it decides %s of %s as labelled, and always naming the more frequent outcome would decide %s: "+
-				"the encoding (order of features and values, mean, std), target.index or data.favourable is probably wrong",
-			message.Percent(s.Accuracy, 1), message.Count(rows, "row"), message.Percent(s.Majority, 1))
+			"it decides %s of %s as labelled, and always naming the more frequent outcome would decide %s: %s",
+			message.Percent(s.Accuracy, 1), message.Count(rows, "row"), message.Percent(s.Majority, 1), cause)
 	}
 }

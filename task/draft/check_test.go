@@ -190,7 +190,10 @@ func TestCheckJudgesTheModel(t *testing.T) {
 		want       string // "" for no problem
 	}{
 		{"right", text, margins(-1, 1), ""},
-		{"wrong class", text, margins(1, -1), "model: it decides 0.0 % of 20 rows as labelled"},
+		{
+			"wrong class", text, margins(1, -1), "model: it decides 0.0 % of 20 rows as labelled, and always naming the more " +
+				"frequent outcome would decide 50.0 %: target.index or data.favourable is probably wrong, for the opposite",
+		},
 		{"no better than the majority", text, margins(1, 1), ""},
 		{"an open question", text + "# QUESTION: why?\n", margins(-1, 1), "question on line 4: why?"},
 	} {
