@@ -38,6 +38,8 @@ func OfModel(t *Table, columns []ModelColumn, features []string, label string) (
 			if i := slices.Index(c.Values, ""); i >= 0 { // by which no value can be called
 				c.Values, in.Impute = slices.Clone(c.Values), empty
 				c.Values[i] = empty
+			} else if i := slices.IndexFunc(c.Values, unknown); i >= 0 && in.Impute == "" && p.missing > 0 {
+				in.Impute = c.Values[i] // as data frames call an empty field that they make a text of: nan
 			}
 			if in.Values, err = c.named(p); err != nil {
 				return nil, nil, err

@@ -134,6 +134,18 @@ func TestCodesOfNotKnown(t *testing.T) {
 	}
 }
 
+// TestNan: an empty field is the category that the model calls as data frames call such fields.
+func TestNan(t *testing.T) {
+	t.Parallel()
+	c := ModelColumn{Name: "job", Values: []string{"clerk", "cook", "nan", "nurse"}, Text: true}
+	for data, want := range map[string]string{applicants: "", strings.Replace(applicants, "nurse", "", 1): "nan"} {
+		e, _, err := OfModel(open(t, data), []ModelColumn{c}, nil, "label")
+		if err != nil || e.Inputs[0].Impute != want {
+			t.Errorf("%+v (%v), want %q", e, err, want)
+		}
+	}
+}
+
 // TestNumbersAlone: where as many columns have numbers as the model has inputs, it takes these; else the question names
 // the flag and its columns.
 func TestNumbersAlone(t *testing.T) {
