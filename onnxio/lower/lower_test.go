@@ -482,3 +482,25 @@ func TestLabels(t *testing.T) {
 		t.Errorf("classes %q", got)
 	}
 }
+
+// TestSlicedColumns: a column that is cut out together with all rows, as TensorFlow's exporters write it, and whose
+// places become a one-hot, holds categories.
+func TestSlicedColumns(t *testing.T) {
+	t.Parallel()
+	orttest.Need(t)
+	p := newPipeline(1)
+	x := p.input("codes", graph.Int64, 2)
+	for i, k := range []int64{3, 4} {
+		at := int64(i)
+		v := p.b.Op("Slice", []string{x, p.ints(0, at), p.ints(math.MaxInt32, at+1), p.ints(0, 1)})
+		v = p.b.Op("Squeeze", []string{v, p.ints(1)})
+		p.part(p.b.Op("OneHot", []string{v, p.ints(k), p.b.Const(graph.FromFloats("offon", []float32{0, 1}, 2))}), k)
+	}
+	_, f, err := Lower(t.Context(), p.model(false), ort.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := f.Columns[0].Values, f.Columns[1].Values; len(a) != 3 || len(b) != 4 {
+		t.Errorf("categories %q and %q", a, b)
+	}
+}

@@ -3,6 +3,7 @@ package lower
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -430,8 +431,8 @@ func (z *zone) moved(n *graph.Node, i int) []elem {
 		}
 		return out
 	case "Slice":
-		if from, to := index(1), index(2); len(from) == 1 && len(to) == 1 {
-			return pick(from[0], to[0])
+		if k := sliced(index(1), index(2), index(3), index(4)); k >= 0 {
+			return pick(index(1)[k], index(2)[k])
 		}
 	case "Split":
 		parts := index(1)
@@ -454,6 +455,22 @@ func (z *zone) moved(n *graph.Node, i int) []elem {
 		return z.shifted(n, index)
 	}
 	return nil
+}
+
+// sliced returns which entry of a Slice's axes is that of the columns, -1 where it leaves out rows, too, or steps over
+// columns. Two axes are how TensorFlow's exporters write x[:, 3].
+func sliced(from, to, axes, steps []int64) int {
+	if len(from) == 0 || len(from) != len(to) || slices.ContainsFunc(steps, func(s int64) bool { return s != 1 }) {
+		return -1
+	}
+	if len(from) == 1 {
+		return 0
+	}
+	rows := slices.Index(axes, 0)
+	if len(from) != 2 || len(axes) != 2 || rows < 0 || from[rows] != 0 || to[rows] < math.MaxInt32 {
+		return -1
+	}
+	return 1 - rows
 }
 
 // plainest returns the elements of that input of a node in which columns are most like they are.
