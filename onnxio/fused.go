@@ -2,6 +2,7 @@ package onnxio
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"cfq/onnxio/graph"
@@ -63,6 +64,9 @@ type fusion func(u unfuser, n *graph.Node) (string, error)
 
 // unfuser appends the operators that stand in place of a fused one.
 type unfuser struct{ *graph.Builder }
+
+// Fused are ONNX Runtime's own operators that have standard ones in their place.
+func Fused() []string { return slices.Sorted(maps.Keys(fusions())) }
 
 func fusions() map[string]fusion {
 	return map[string]fusion{

@@ -91,6 +91,21 @@ func IsLayer(n *graph.Node) bool {
 	return len(n.Outputs) > 0 && (n.Is("Gemm") || n.Is("MatMul") || n.Is("Conv") || n.Is("Einsum"))
 }
 
+// Quantized says which weights of an operator are quantized; "" for an operator that has none.
+func Quantized(op string) string {
+	switch op {
+	case "Gemm", "MatMul":
+		return "stored weights that rows are multiplied with"
+	case "Conv":
+		return "stored weights of convolutions of one or two dimensions"
+	case "Einsum":
+		return "stored weights, where it is a product of rows with matrices"
+	case "Gather":
+		return "tables of embeddings, from which categories take rows"
+	}
+	return ""
+}
+
 // NodeName is the name by which plans know a node: its own, or its output's when it has none.
 func NodeName(n *graph.Node) string { return cmp.Or(n.Name, n.Outputs[0]) }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cfq/onnxio"
+	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/quant"
 )
@@ -124,6 +125,16 @@ func TestDoublingChains(t *testing.T) {
 			}
 		case <-time.After(time.Minute):
 			t.Fatalf("a chain of 60 %s nodes takes more than a minute", op)
+		}
+	}
+}
+
+// Every operator that may be a layer has weights that can be quantized, and of the others only look-ups have.
+func TestQuantized(t *testing.T) {
+	for _, op := range append(autodiff.Operators(), autodiff.Operator{Name: "LSTM"}) {
+		layer := quant.IsLayer(&graph.Node{Op: op.Name, Outputs: []string{"y"}})
+		if want := layer || op.Name == "Gather"; (quant.Quantized(op.Name) != "") != want {
+			t.Errorf("%s: %q, a layer: %v", op.Name, quant.Quantized(op.Name), layer)
 		}
 	}
 }

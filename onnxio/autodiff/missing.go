@@ -46,6 +46,24 @@ func remedies() []remedy {
 	}
 }
 
+// Remedies names the operators for which there is a remedy.
+func Remedies() (names []string) {
+	for _, r := range remedies() {
+		names = append(names, r.operators...)
+	}
+	return names
+}
+
+// Remedy says why a standard operator has no gradient rule, and what to use instead; "" where nothing is known of it.
+func Remedy(op string) (why, instead string) {
+	for _, r := range remedies() {
+		if slices.Contains(r.operators, op) {
+			return r.why, r.instead
+		}
+	}
+	return "", ""
+}
+
 // fused is the remedy for operators of ONNX Runtime alone.
 const fused = "an operator that only ONNX Runtime has; save the model without its optimizer, or at the level " +
 	"ORT_ENABLE_EXTENDED at most, and without attention fusion"
@@ -67,10 +85,8 @@ func missing(nodes []*graph.Node) string {
 		if strings.HasPrefix(n.Domain, "com.microsoft") {
 			hint(fused)
 		}
-		for _, r := range remedies() {
-			if n.Standard() && slices.Contains(r.operators, n.Op) {
-				hint(n.Op + ": " + r.why + "; " + r.instead)
-			}
+		if why, instead := Remedy(n.Op); n.Standard() && why != "" {
+			hint(n.Op + ": " + why + "; " + instead)
 		}
 	}
 	text := strings.Join(names, ", ")

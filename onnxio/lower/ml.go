@@ -3,6 +3,7 @@ package lower
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -39,6 +40,9 @@ type rewriter struct {
 	producers map[string]*graph.Node
 	inits     map[string]*graph.Tensor
 }
+
+// Operators are those of ai.onnx.ml that have standard ones in their place.
+func Operators() []string { return slices.Sorted(maps.Keys(rules())) }
 
 // rules are the operators of ai.onnx.ml that have standard ones in their place.
 func rules() map[string]func(w *rewriter) error {

@@ -22,8 +22,19 @@ type kind struct {
 	made    string // what exports it, for the page
 	why     string
 	instead string
-	// find returns what shows the kind, "" when the model is not of it.
-	find func(m *model) string
+	ops     []string // operators any of which shows the kind, of whatever domain
+	// find returns what shows the kind, "" when the model is not of it; seen is the first node of ops, nil for none.
+	// Without it, that node shows the kind.
+	find func(m *model, seen *graph.Node) string
+}
+
+// found is what shows that the model is of the kind, "" when it is not.
+func (k *kind) found(m *model) string {
+	seen := m.first(is(k.ops...))
+	if k.find == nil {
+		return label(seen)
+	}
+	return k.find(m, seen)
 }
 
 // model is a graph as the table looks at it.
@@ -81,21 +92,21 @@ func learned() []kind {
 			why: "a tree has thresholds in place of weights, and its output is constant between them, so that recourse has no " +
 				"gradient to follow",
 			instead: network,
-			find:    operators(func(n *graph.Node) bool { return strings.HasPrefix(n.Op, "TreeEnsemble") }),
+			ops:     []string{"TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor"},
 		},
 		{
 			name:    "a support vector machine",
 			made:    "SVC, NuSVC, OneClassSVM",
 			why:     "it compares rows with stored training rows and has no dense layer whose weights could take fewer bits",
 			instead: network,
-			find:    operators(func(n *graph.Node) bool { return strings.HasPrefix(n.Op, "SVM") }),
+			ops:     []string{"SVMClassifier", "SVMRegressor"},
 		},
 		{
 			name:    "a nearest-neighbours model",
 			made:    "KNeighborsClassifier, RadiusNeighborsClassifier",
 			why:     "it stores training rows in place of weights, and its votes have no gradient",
 			instead: network,
-			find: func(m *model) string {
+			find: func(m *model, _ *graph.Node) string {
 				if m.first(is("TopK")) == nil {
 					return ""
 				}
@@ -109,11 +120,12 @@ func learned() []kind {
 				"describe, and the loop has no gradient rule",
 			instead: "export a network whose inputs are one row of columns: summaries of the sequence (last value, mean, " +
 				"trend) and dense, convolution or attention layers",
-			find: func(m *model) string {
+			ops: []string{"LSTM", "GRU", "RNN", "Loop", "Scan", "LinearAttention", "AttnLSTM"},
+			find: func(m *model, seen *graph.Node) string {
 				if m.first(is("TopK")) != nil && m.first(is("Scan")) != nil {
 					return "" // nearest neighbours
 				}
-				return label(m.first(is("LSTM", "GRU", "RNN", "Loop", "Scan", "LinearAttention", "AttnLSTM")))
+				return label(seen)
 			},
 		},
 	}
@@ -128,6 +140,7 @@ func shaped() []kind {
 			why: "its input is not one row of columns that people could change one at a time, so that there is no recourse to " +
 				"keep",
 			instead: "export the classifier behind the text (over embeddings or counts as columns of a fixed number)",
+			ops:     textOperators(),
 			find:    text,
 		},
 		{
@@ -137,11 +150,12 @@ func shaped() []kind {
 				"machine that runs it",
 			instead: "write the categories in the data as the look-up has them (in lower case, say), and export the model " +
 				"from the look-up on",
-			find: func(m *model) string {
-				if text(m) != "" {
+			ops: []string{"StringNormalizer"},
+			find: func(m *model, seen *graph.Node) string {
+				if text(m, m.first(is(textOperators()...))) != "" {
 					return ""
 				}
-				return label(m.first(is("StringNormalizer")))
+				return label(seen)
 			},
 		},
 		{
@@ -158,6 +172,7 @@ func shaped() []kind {
 			why:  "it decides many things per row; recourse needs one decision per row",
 			instead: "export the part that decides about the whole row, with one output of the shape batch x classes " +
 				"(pooling before the last layer)",
+			ops:  []string{"NonMaxSuppression", "RoiAlign", "MaxRoiPool", "EfficientNMS_TRT"},
 			find: detector,
 		},
 		{
@@ -173,8 +188,9 @@ func shaped() []kind {
 			made:    "sampling layers, dropout by hand",
 			why:     "its decision differs from run to run, so that no promise can hold",
 			instead: "export the network for inference: model.eval(), without sampling",
-			find: operators(is("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli",
-				"Multinomial")),
+			ops: []string{
+				"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial",
+			},
 		},
 	}
 }
@@ -193,7 +209,7 @@ func Check(g *graph.Model) error {
 	}
 	var parts []string
 	for _, k := range kinds() {
-		if found := k.find(m); found != "" {
+		if found := k.found(m); found != "" {
 			parts = append(parts, k.says(found))
 		}
 	}
@@ -201,6 +217,25 @@ func Check(g *graph.Model) error {
 		return nil
 	}
 	return &Refusal{strings.Join(parts, "; and ")}
+}
+
+// Operators are those that a model cannot have and be quantized, wherever they stand in it.
+func Operators() (names []string) {
+	for _, k := range kinds() {
+		names = append(names, k.ops...)
+	}
+	return names
+}
+
+// Operator says why a model with an operator cannot be quantized, and what to export instead; "" for one of which that
+// does not hold.
+func Operator(op string) (why, instead string) {
+	for _, k := range kinds() {
+		if slices.Contains(k.ops, op) {
+			return fmt.Sprintf("a model with it is %s: %s", k.name, k.why), k.instead
+		}
+	}
+	return "", ""
 }
 
 // TooLarge is the refusal of a model whose file or tensors take so many bytes.
@@ -241,16 +276,17 @@ func is(ops ...string) func(n *graph.Node) bool {
 	return func(n *graph.Node) bool { return slices.Contains(ops, n.Op) }
 }
 
-// operators finds a kind by a node.
-func operators(f func(n *graph.Node) bool) func(m *model) string {
-	return func(m *model) string { return label(m.first(f)) }
+func textOperators() []string {
+	return []string{
+		"Tokenizer", "TfIdfVectorizer", "StringSplit", "StringConcat", "RegexFullMatch", "BertTokenizer",
+		"SentencepieceTokenizer", "WordpieceTokenizer",
+	}
 }
 
 // text finds operators of text, and whole numbers in sequences of any length.
-func text(m *model) string {
-	if n := m.first(is("Tokenizer", "TfIdfVectorizer", "StringSplit", "StringConcat", "RegexFullMatch",
-		"BertTokenizer", "SentencepieceTokenizer", "WordpieceTokenizer")); n != nil {
-		return label(n)
+func text(m *model, seen *graph.Node) string {
+	if seen != nil {
+		return label(seen)
 	}
 	for _, v := range m.Graph.DataInputs() {
 		whole := v.DType == graph.Int64 || v.DType == graph.Int32
@@ -262,7 +298,7 @@ func text(m *model) string {
 }
 
 // regressor finds what skl2onnx and onnxmltools make of regressors: they call the output "variable".
-func regressor(m *model) string {
+func regressor(m *model, _ *graph.Node) string {
 	n := m.first(is("LinearRegressor", "TreeEnsembleRegressor", "SVMRegressor"))
 	if n != nil && len(m.Graph.Outputs) == 1 && m.Graph.Outputs[0].DType.IsFloat() {
 		return label(n)
@@ -275,9 +311,9 @@ func regressor(m *model) string {
 }
 
 // detector finds boxes, and outputs that have a place beside the class.
-func detector(m *model) string {
-	if n := m.first(is("NonMaxSuppression", "RoiAlign", "MaxRoiPool", "EfficientNMS_TRT")); n != nil {
-		return label(n)
+func detector(m *model, seen *graph.Node) string {
+	if seen != nil {
+		return label(seen)
 	}
 	produced := m.Graph.Producers()
 	several := 0
@@ -293,7 +329,7 @@ func detector(m *model) string {
 }
 
 // lost finds inputs of one fixed row beside inputs of any number of rows, named as TensorFlow names constants.
-func lost(m *model) string {
+func lost(m *model, _ *graph.Node) string {
 	var found []string
 	dynamic := false
 	for _, v := range m.Graph.DataInputs() {

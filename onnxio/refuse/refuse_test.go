@@ -33,6 +33,22 @@ func model(inputs, outputs []graph.Value, ops ...string) *graph.Model {
 	return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}
 }
 
+// An operator that shows the kind of a model is explained, and a model with it is refused for the same reason.
+func TestOperators(t *testing.T) {
+	x, y := []graph.Value{value("x", graph.Float, -1, 10)}, []graph.Value{value("y", graph.Float, -1, 2)}
+	for _, op := range refuse.Operators() {
+		why, instead := refuse.Operator(op)
+		_, reason, _ := strings.Cut(why, ": ")
+		err := refuse.Check(model(x, y, "Gemm", op))
+		if err == nil || reason == "" || !strings.Contains(err.Error(), reason) || !strings.Contains(err.Error(), instead) {
+			t.Errorf("%s: %q, instead %q; a model with it: %v", op, why, instead, err)
+		}
+	}
+	if why, instead := refuse.Operator("Gemm"); why != "" || instead != "" {
+		t.Errorf("Gemm: %q, %q", why, instead)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	x := []graph.Value{value("x", graph.Float, -1, 10)}
 	y := []graph.Value{value("y", graph.Float, -1, 2)}
