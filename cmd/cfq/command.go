@@ -112,14 +112,13 @@ func arguments(c string, have []string, names ...string) error {
 	if len(have) == len(names) {
 		return nil
 	}
-	name, _, _ := strings.Cut(c, " ")
-	usage := fmt.Sprintf("usage: cfq %s %s ...; `cfq help %s` says more", c, strings.Join(names, " "), name)
+	usage := fmt.Sprintf("; usage: cfq %s %s ...", c, strings.Join(names, " "))
 	if len(have) > len(names) {
-		return cli.Usagef(usage, "unexpected argument %s", have[len(names)])
+		return cli.Usagef("wrong-arguments", "unexpected argument %s%s", have[len(names)], usage)
 	}
 	missing := names[len(have):]
 	if len(missing) > 1 {
-		return cli.Usagef(usage, "missing arguments %s", strings.Join(missing, " and "))
+		return cli.Usagef("wrong-arguments", "missing arguments %s%s", strings.Join(missing, " and "), usage)
 	}
-	return cli.Usagef(usage, "missing argument %s", missing[0])
+	return cli.Usagef("wrong-arguments", "missing argument %s%s", missing[0], usage)
 }

@@ -110,11 +110,11 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, given func(f
 	list := make([]eval.Stress, len(f.stress))
 	for i, spec := range f.stress {
 		if list[i], err = eval.ParseStress(spec); err != nil {
-			return cli.Usagef("`cfq help eval` lists the conditions", "--stress %w", plain(err))
+			return cli.Usagef("invalid-value", "--stress %w", plain(err))
 		}
 	}
 	if given("records") && f.records == "" {
-		return cli.Usagef("as in --records people.parquet, or --records records/", "--records names no file")
+		return cli.Usagef("invalid-value", "--records names no file: want people.parquet, say, or records/")
 	}
 	f.piped = f.stream.format != ""
 	kept, err := f.checkRecords(f.resume)
@@ -140,7 +140,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, given func(f
 	o := d.options()
 	for i := range list {
 		if err := list[i].Possible(f.promises != ""); err != nil {
-			return cli.Wrap(fmt.Errorf("--stress %w", plain(err)), cli.Unusable, "")
+			return cli.WithCode(fmt.Errorf("--stress %w", plain(err)), cli.Unusable)
 		}
 	}
 	o.Margins, o.Noise = f.marginsOf(d), f.noise
@@ -251,7 +251,7 @@ func (d *evaluation) stressed(
 	o.Noise, o.Prove, o.Perturb, o.Promises = 0, nil, nil, promises
 	for i := range list {
 		if err := list[i].Check(people, o); err != nil {
-			return nil, cli.Wrap(fmt.Errorf("--stress %w", plain(err)), cli.Unusable, "")
+			return nil, cli.WithCode(fmt.Errorf("--stress %w", plain(err)), cli.Unusable)
 		}
 	}
 	all, err := eval.Stressed(ctx, d.models[0], d.quantized(1, o), d.allowed.set.Select(people.Rows), people, o, r, list)

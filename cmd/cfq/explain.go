@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -11,18 +13,226 @@ import (
 	"cfq/eval"
 	"cfq/internal/cli"
 	"cfq/internal/message"
+	"cfq/internal/trouble"
+	"cfq/onnxio"
+	"cfq/onnxio/autodiff"
+	"cfq/onnxio/lower"
+	"cfq/onnxio/refuse"
+	"cfq/quant"
 )
 
 func explainCommand() command {
 	return command{
-		name:     "explain",
-		args:     "[METRIC]",
-		summary:  "define a metric, or list all metrics",
-		about:    "Metrics have the names that checks and reports use; docs/metrics.md has them all.",
-		examples: []string{"cfq explain", "cfq explain vd", "cfq explain crg.median"},
+		name:    "explain",
+		args:    "[KIND | NAME]",
+		actions: explainable(),
+		summary: "explain an error, a metric or an operator",
+		about: "Errors have the names that stand behind hints, metrics those of checks and reports, operators those of " +
+			"ONNX. Without an argument it lists the kinds of what it explains, and with a kind what there is of it. The pages " +
+			"docs/trouble.md, docs/metrics.md, docs/operators.md and docs/models.md have it all.",
+		examples: []string{
+			"cfq explain", "cfq explain errors", "cfq explain output-exists", "cfq explain crg.median", "cfq explain Gemm",
+		},
 		setup: func(*pflag.FlagSet) runFunc {
 			return func(_ context.Context, e *env, args []string) error { return explain(e, args) }
 		},
+	}
+}
+
+// topic is something that has a name and can be explained.
+type topic struct {
+	name  string
+	alias []string // other names
+	cells []string // of the list of its kind, behind the name
+	doc   any      // as --json shows it
+	write func(w io.Writer)
+}
+
+// topicKind is a kind of topics.
+type topicKind struct {
+	name, what string
+	head       []string // of the list of its topics
+	topics     []topic
+}
+
+func topicKinds() []topicKind {
+	return []topicKind{
+		{"errors", "what an error means and what to do about it", []string{"error", "exit", "message"}, errorTopics()},
+		{"metrics", "definitions of what is measured", []string{"metric", "unit", "better", "what"}, metricTopics()},
+		{
+			"operators", "whether a model may have an operator: its gradient, its weights",
+			[]string{"operator", "gradient", "quantized"},
+			operatorTopics(),
+		},
+	}
+}
+
+// explainable are the names of all kinds and topics.
+func explainable() (names []string) {
+	for _, k := range topicKinds() {
+		names = append(names, k.name)
+		for i := range k.topics {
+			names = append(names, k.topics[i].name)
+		}
+	}
+	return names
+}
+
+func explain(e *env, args []string) error {
+	if len(args) == 0 {
+		return listKinds(e)
+	}
+	if err := arguments("explain", args, "NAME"); err != nil {
+		return err
+	}
+	for _, k := range topicKinds() {
+		if strings.EqualFold(k.name, args[0]) {
+			return k.list(e)
+		}
+		for i := range k.topics {
+			t := &k.topics[i]
+			same := func(name string) bool { return strings.EqualFold(name, args[0]) }
+			if !same(t.name) && !slices.ContainsFunc(t.alias, same) {
+				continue
+			}
+			if e.json {
+				return writeJSON(e.stdout, t.doc)
+			}
+			t.write(e.stdout)
+			return nil
+		}
+	}
+	text := ""
+	if near := message.Nearest(args[0], explainable()); near != "" {
+		text = fmt.Sprintf("; did you mean %q?", near)
+	}
+	return cli.Usagef("unknown-word", "nothing is called %q%s", args[0], text)
+}
+
+func listKinds(e *env) error {
+	type kind struct {
+		Name  string `json:"name"`
+		What  string `json:"what"`
+		Count int    `json:"count"`
+	}
+	var list []kind
+	g := message.NewLines()
+	g.Add("kind", "number", "what")
+	for _, k := range topicKinds() {
+		list = append(list, kind{k.name, k.what, len(k.topics)})
+		g.Add(k.name, fmt.Sprint(len(k.topics)), k.what)
+	}
+	if e.json {
+		return writeJSON(e.stdout, list)
+	}
+	g.Write(e.stdout, "")
+	_, err := io.WriteString(e.stdout, "\ncfq explain KIND lists them; cfq explain NAME says more of one\n")
+	return err
+}
+
+func (k *topicKind) list(e *env) error {
+	if e.json {
+		docs := make([]any, len(k.topics))
+		for i := range k.topics {
+			docs[i] = k.topics[i].doc
+		}
+		return writeJSON(e.stdout, docs)
+	}
+	g := message.NewLines()
+	g.Add(k.head...)
+	for i := range k.topics {
+		g.Add(append([]string{k.topics[i].name}, k.topics[i].cells...)...)
+	}
+	g.Write(e.stdout, "")
+	_, err := io.WriteString(e.stdout, "\ncfq explain NAME says more\n")
+	return err
+}
+
+func errorTopics() []topic {
+	var list []topic
+	for _, t := range trouble.Errors() {
+		list = append(list, topic{
+			name: t.ID, cells: []string{fmt.Sprint(t.Code), message.ClipTo(t.Messages[0], 80)}, doc: t,
+			write: func(w io.Writer) {
+				fmt.Fprintf(w, "%s\n\n", t.ID)
+				for _, m := range t.Messages {
+					message.Paragraph(w, "  ", "    ", m)
+				}
+				fmt.Fprintln(w)
+				message.Paragraph(w, "", "", t.Meaning)
+				fmt.Fprintln(w)
+				message.Paragraph(w, "what to do  ", "            ", t.Hint)
+				fmt.Fprintf(w, "exit code   %d\n", t.Code)
+			},
+		})
+	}
+	return list
+}
+
+// operator is an operator as --json shows it.
+type operator struct {
+	Name      string `json:"name"`
+	Gradient  string `json:"gradient"`
+	Quantized string `json:"quantized"`
+	Refused   string `json:"refused,omitempty"` // why
+	Instead   string `json:"instead,omitempty"`
+}
+
+// operatorTopics are the operators that the tables of the packages know, each as the first of them has it.
+func operatorTopics() []topic {
+	known := map[string]bool{}
+	var list []topic
+	add := func(x *operator, short string) {
+		if known[x.Name] {
+			return
+		}
+		known[x.Name] = true
+		quantized := "no"
+		if x.Quantized = quant.Quantized(x.Name); x.Quantized != "" {
+			quantized = "yes"
+		}
+		list = append(list, topic{name: x.Name, cells: []string{short, quantized}, doc: x, write: x.write})
+	}
+	for _, name := range refuse.Operators() {
+		x := &operator{Name: name}
+		x.Refused, x.Instead = refuse.Operator(name)
+		add(x, "refused")
+	}
+	for _, op := range autodiff.Operators() {
+		text := fmt.Sprintf("from operator set %d: %s", op.Since, op.Doc)
+		if op.Kind != autodiff.Differentiable {
+			text = op.Kind.String() + ", " + text
+		}
+		add(&operator{Name: op.Name, Gradient: text}, op.Kind.String())
+	}
+	for _, name := range append(lower.Operators(), onnxio.Fused()...) {
+		add(&operator{Name: name, Gradient: "written out in standard operators when the model is opened"}, "expanded")
+	}
+	for _, name := range autodiff.Remedies() {
+		why, instead := autodiff.Remedy(name)
+		add(&operator{Name: name, Refused: "between the inputs and the decision: " + why, Instead: instead}, "refused")
+	}
+	slices.SortFunc(list, func(a, b topic) int {
+		return strings.Compare(strings.ToLower(a.name), strings.ToLower(b.name))
+	})
+	return list
+}
+
+func (x *operator) write(w io.Writer) {
+	fmt.Fprintf(w, "%s: an operator of ONNX models\n\n", x.Name)
+	line := func(name, text string) {
+		if text != "" {
+			message.Paragraph(w, fmt.Sprintf("%-11s", name), "           ", text)
+		}
+	}
+	line("gradient", cmp.Or(x.Gradient, "none"))
+	line("quantized", cmp.Or(x.Quantized, "no"))
+	line("refused", x.Refused)
+	line("instead", x.Instead)
+	if x.Gradient != "" {
+		fmt.Fprintln(w)
+		message.Paragraph(w, "", "", "x, a, b are inputs, y the output, g the gradient of y. `cfq inspect MODEL` says "+
+			"whether a model as a whole can be quantized.")
 	}
 }
 
@@ -45,73 +255,31 @@ const notation = "f is the original model, g the quantized one; m_f and m_g are 
 	"approved when the margin is above 0. u_f is the recourse point of f, the cheapest feasible change that reaches the " +
 	"required margin t, and u_g that of g."
 
-func explain(e *env, args []string) error {
-	if len(args) == 0 {
-		return listMetrics(e)
-	}
-	if err := arguments("explain", args, "METRIC"); err != nil {
-		return err
-	}
-	m, ok := metricNamed(args[0])
-	if !ok {
-		var ids []string
-		for _, m := range eval.Metrics() {
-			ids = append(ids, m.ID())
+// metricTopics are the metrics, which the symbols of tables name, too.
+func metricTopics() []topic {
+	var list []topic
+	for _, m := range eval.Metrics() {
+		doc := explained{
+			m.ID(), m.Key, m.Name, m.Symbol, m.Unit, string(m.Better), m.PerMargin(), m.Definition, m.Source,
 		}
-		return cli.Usagef("`cfq explain` lists the metrics", "unknown metric %q%s", args[0],
-			message.DidYouMean(strings.ToLower(args[0]), ids))
+		t := topic{name: doc.ID, cells: []string{doc.Unit, doc.Better, doc.Name}, doc: doc, write: doc.text}
+		if m.Symbol != "" {
+			t.alias = slices.Compact([]string{m.Symbol, strings.TrimSuffix(m.Symbol, "(t)")})
+		}
+		list = append(list, t)
 	}
-	if e.json {
-		return writeJSON(e.stdout, explainedOf(&m))
-	}
-	title := m.ID() + ": " + m.Name
+	return list
+}
+
+func (m explained) text(w io.Writer) {
+	title := m.ID + ": " + m.Name
 	if m.Symbol != "" {
 		title += " (" + m.Symbol + ")"
 	}
-	fmt.Fprintf(e.stdout, "%s\n\n", title)
-	message.Paragraph(e.stdout, "", "", m.Definition)
-	better := string(m.Better)
-	fmt.Fprintf(e.stdout, "\nunit    %s\nbetter  %s\nin JSON %s\n", m.Unit, better, m.Key)
-	message.Paragraph(e.stdout, "source  ", "        ", m.Source)
-	fmt.Fprintln(e.stdout)
-	message.Paragraph(e.stdout, "", "", notation)
-	return nil
-}
-
-// metricNamed finds a metric by its ID or by the symbol that tables have for it, in any case.
-func metricNamed(word string) (eval.Metric, bool) {
-	if m, ok := eval.MetricBy(word); ok {
-		return m, true
-	}
-	for _, m := range eval.Metrics() {
-		if strings.EqualFold(word, m.ID()) || strings.EqualFold(word, m.Symbol) ||
-			strings.EqualFold(word, strings.TrimSuffix(m.Symbol, "(t)")) {
-			return m, true
-		}
-	}
-	return eval.Metric{}, false
-}
-
-func explainedOf(m *eval.Metric) explained {
-	return explained{m.ID(), m.Key, m.Name, m.Symbol, m.Unit, string(m.Better), m.PerMargin(), m.Definition, m.Source}
-}
-
-func listMetrics(e *env) error {
-	metrics := eval.Metrics()
-	if e.json {
-		list := make([]explained, len(metrics))
-		for i := range metrics {
-			list[i] = explainedOf(&metrics[i])
-		}
-		return writeJSON(e.stdout, list)
-	}
-	g := message.NewLines()
-	g.Add("metric", "unit", "better", "what")
-	for i := range metrics {
-		m := &metrics[i]
-		g.Add(m.ID(), m.Unit, string(m.Better), m.Name)
-	}
-	g.Write(e.stdout, "")
-	_, err := io.WriteString(e.stdout, "\ncfq explain METRIC says more\n")
-	return err
+	fmt.Fprintf(w, "%s\n\n", title)
+	message.Paragraph(w, "", "", m.Definition)
+	fmt.Fprintf(w, "\nunit    %s\nbetter  %s\nin JSON %s\n", m.Unit, m.Better, m.Key)
+	message.Paragraph(w, "source  ", "        ", m.Source)
+	fmt.Fprintln(w)
+	message.Paragraph(w, "", "", notation)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -36,10 +35,9 @@ func runError(err error) error {
 	var people *fit.InputError
 	switch {
 	case errors.Is(err, ort.ErrNotFound):
-		return cli.Wrap(err, cli.RunFailed, "`make ort` in the project fetches the library; --ort-lib and CFQ_ORT_LIB name "+
-			"one of your own")
+		return cli.Wrap(err, "no-onnx-runtime")
 	case errors.As(err, &input), errors.As(err, &people):
-		return cli.Wrap(err, cli.Unusable, "")
+		return cli.WithCode(err, cli.Unusable)
 	}
 	return err
 }
@@ -51,8 +49,7 @@ func readModel(path string) (*graph.Model, error) {
 	}
 	m, err := codec.ReadFile(path)
 	if err != nil {
-		return nil, cli.Wrap(fmt.Errorf("model: %w", err), cli.Unusable,
-			"an exported ONNX model is needed here; data goes behind -d, the task file behind -t")
+		return nil, cli.Wrap(fmt.Errorf("model: %w", err), "not-a-model")
 	}
 	return m, nil
 }
@@ -72,7 +69,7 @@ func loadModel(ctx context.Context, e *env, path string) (*onnxio.Model, error) 
 
 // unusableModel gives an error of a model that was read its exit code.
 func unusableModel(path string, err error) error {
-	return runError(cli.Wrap(fmt.Errorf("model %s: %w", path, err), cli.Unusable, ""))
+	return runError(cli.Wrap(fmt.Errorf("model %s: %w", path, err), "unusable-model"))
 }
 
 // obstacle is why m cannot be quantized, nil when it can be.
@@ -90,7 +87,10 @@ func advised(ctx context.Context, m *onnxio.Model, err error) error {
 	if failed != nil || o == nil || o.Already {
 		return err
 	}
-	return cli.Wrap(err, cli.Unusable, cmp.Or(o.Instead, cli.HintOf(err)))
+	if o.Instead == "" { // the error says what to do
+		return cli.WithCode(err, cli.Unusable)
+	}
+	return cli.Wrap(fmt.Errorf("%w; %s", err, o.Instead), "not-quantizable")
 }
 
 // says is an obstacle with what to do about it, "" when there is none.
@@ -111,7 +111,7 @@ func readTask(ctx context.Context, e *env, path string) (*task.Task, error) {
 		return nil, err
 	}
 	if err := ptq.OpenLatent(ctx, t, e.engine()); err != nil {
-		return nil, runError(cli.Wrap(fmt.Errorf("task %s: %w", path, err), cli.Unusable, ""))
+		return nil, runError(cli.WithCode(fmt.Errorf("task %s: %w", path, err), cli.Unusable))
 	}
 	return t, nil
 }
@@ -119,13 +119,13 @@ func readTask(ctx context.Context, e *env, path string) (*task.Task, error) {
 // loadTask reads a task file.
 func loadTask(path string) (*task.Task, error) {
 	if path == "" {
-		return nil, cli.Usagef("-t task.yaml says what the columns mean and what people can change", "--task is missing")
+		return nil, cli.Usagef("missing-task", "--task is missing")
 	}
 	if err := cli.Input("task file", path); err != nil {
 		return nil, err
 	}
 	t, err := task.Load(path)
-	return t, cli.Wrap(err, cli.Unusable, "")
+	return t, cli.Wrap(err, "bad-task-file")
 }
 
 // modelInputs makes the rows of people those of the model that was read from path.
@@ -163,7 +163,7 @@ type allowed struct {
 func actionSet(taskPath, overrides string, t *task.Task) (*allowed, error) {
 	set, err := constraint.Compile(t)
 	if err != nil {
-		return nil, cli.Wrap(fmt.Errorf("task %s: %w", taskPath, err), cli.Unusable, "")
+		return nil, cli.Wrap(fmt.Errorf("task %s: %w", taskPath, err), "bad-task-file")
 	}
 	a := &allowed{set: set, overrides: overrides, unseen: map[int]bool{}}
 	if overrides == "" {
@@ -173,10 +173,10 @@ func actionSet(taskPath, overrides string, t *task.Task) (*allowed, error) {
 		return nil, err
 	}
 	if a.list, err = task.LoadOverrides(overrides, t); err != nil {
-		return nil, cli.Wrap(err, cli.Unusable, "")
+		return nil, cli.WithCode(err, cli.Unusable)
 	}
 	if a.set, err = set.Override(a.list); err != nil {
-		return nil, cli.Wrap(fmt.Errorf("overrides %s: %w", overrides, err), cli.Unusable, "")
+		return nil, cli.WithCode(fmt.Errorf("overrides %s: %w", overrides, err), cli.Unusable)
 	}
 	for _, o := range a.list {
 		a.unseen[o.Row] = true
@@ -213,7 +213,7 @@ func readPeople(
 	o.Only, o.Except = chosen.Only, chosen.Except
 	p, err := task.Read(ctx, path, t, o)
 	if err != nil {
-		return nil, dataError(err)
+		return nil, dataError(cli.Wrap(err, "bad-data"))
 	}
 	warnRows(e, path, p)
 	if p.Undrawn > 0 {
@@ -233,7 +233,7 @@ func readOptions(path, spec string) (task.ReadOptions, error) {
 // dataFile looks for the data file.
 func dataFile(path string) error {
 	if path == "" {
-		return cli.Usagef("-d data.csv names the data", "--data is missing")
+		return cli.Usagef("missing-data", "--data is missing")
 	}
 	if _, err := task.ImagesIn(path); err == nil {
 		return nil
@@ -261,9 +261,9 @@ func dataError(err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, spill.ErrFile):
-		return cli.Wrap(err, cli.RunFailed, "TMPDIR names a folder with more room")
+		return cli.Wrap(err, "disk-full")
 	}
-	return runError(cli.Wrap(err, cli.Unusable, ""))
+	return runError(cli.WithCode(err, cli.Unusable))
 }
 
 // warnRows says which rows could not be read, the first few with their lines.
@@ -287,7 +287,7 @@ func readRows(path string) ([]int, error) {
 		return nil, err
 	}
 	rows, err := task.LoadRows(path)
-	return rows, cli.Wrap(err, cli.Unusable, "")
+	return rows, cli.WithCode(err, cli.Unusable)
 }
 
 // recipe returns what a quantized model says about how it was made, nil when it says nothing.
@@ -338,7 +338,7 @@ func writeJSON(w io.Writer, v any) error {
 // outputFolder reports a folder for results that cannot be one, and says whether it is there.
 func outputFolder(path string) (made bool, err error) {
 	if path == "" {
-		return false, cli.Usagef("-o results names a folder", "--output is missing")
+		return false, cli.Usagef("missing-output", "--output is missing")
 	}
 	info, err := os.Stat(path)
 	switch {
@@ -347,7 +347,7 @@ func outputFolder(path string) (made bool, err error) {
 	case err != nil:
 		return false, cli.Usagef("", "output: %w", err)
 	case !info.IsDir():
-		return false, cli.Usagef("name a folder", "output %s is a file", path)
+		return false, cli.Usagef("not-a-folder", "output %s is a file", path)
 	}
 	return true, nil
 }

@@ -86,7 +86,7 @@ the report says how many people would be enough. What was not measured never
 passes. Reports are written before the command exits with 0 (PASS), 1 (FAIL) or
 5 (INCONCLUSIVE).
 
-Checks are flags, --check METRIC[@MARGIN][[BY]]<=LIMIT (cfq explain lists the
+Checks are flags, --check METRIC[@MARGIN][[BY]]<=LIMIT (cfq explain metrics lists the
 metrics), or a gate file (docs/pipeline.md) with severities, waivers and groups. A
 limit on VD holds for RVD and for gained approvals, too: a model that approves
 everybody, or everybody of a group, breaks no promise.
@@ -178,7 +178,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 		return err
 	}
 	if d.same {
-		return cli.Usagef("give the original first and the quantized model second", "%s and %s have the same content",
+		return cli.Usagef("same-model", "%s and %s have the same content",
 			args[0], args[1])
 	}
 	verified, encoded, err := d.encoding(g.NeedsEncoding)
@@ -229,7 +229,8 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 func (f *gateFlags) settled(fs *pflag.FlagSet) error {
 	for _, flag := range []string{"sample", "seed", "restarts", "certify"} {
 		if len(f.tables) > 0 && cli.Given(fs, flag) {
-			return cli.Usagef("cfq eval takes it", "--%s has no effect on --records: it is settled when they are made", flag)
+			return cli.Usagef("flag-conflict",
+				"--%s has no effect on --records: it is settled when they are made; cfq eval takes it", flag)
 		}
 	}
 	return nil
@@ -331,7 +332,7 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 		}
 		var err error
 		if g, err = gate.Load(f.file); err != nil {
-			return nil, cli.Wrap(err, cli.Unusable, "docs/pipeline.md lists the keys")
+			return nil, cli.Wrap(err, "bad-gate-file")
 		}
 	}
 	f.settle(fs, "confidence", g.Confidence != 0, &g.Confidence, f.confidence)
@@ -354,11 +355,10 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 		g.Checks = append(g.Checks, c)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, cli.Wrap(err, cli.Unusable,
-			"for example --check 'vd@0.25[sex]<=0.05'; `cfq explain` lists the metrics")
+		return nil, cli.Wrap(err, "bad-check")
 	}
 	if len(g.Checks) == 0 {
-		return nil, cli.Usagef("start with --max-vd 0.02 --max-rvd 0.02; --gate FILE reads more checks", "no checks")
+		return nil, cli.Usagef("no-checks", "no checks")
 	}
 	if fs.Changed("looks") || g.Looks == 0 {
 		g.Looks = f.looks.planned
@@ -371,11 +371,10 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 	g.OneSided, g.NeedsEncoding = g.OneSided || f.oneSided, g.NeedsEncoding || f.verified
 	g.Mirror(f.promises != "")
 	if err := g.Check(); err != nil {
-		return nil, cli.Wrap(err, cli.Unusable, "")
+		return nil, cli.WithCode(err, cli.Unusable)
 	}
 	if f.previous == "" && g.Needs(false).Previous {
-		return nil, cli.Usagef("for example --previous report.json, written by --report json:report.json",
-			"missing --previous: a check of an increase compares with an earlier report")
+		return nil, cli.Usagef("no-previous", "missing --previous: a check of an increase compares with an earlier report")
 	}
 	return g, nil
 }
@@ -404,12 +403,11 @@ func (f *gateFlags) earlier(d *evaluation) (file report.File, err error) {
 	}
 	data, err := os.ReadFile(f.previous)
 	if err != nil {
-		return file, cli.Wrap(err, cli.Unusable, "")
+		return file, cli.WithCode(err, cli.Unusable)
 	}
 	doc, err := report.ReadJSON(bytes.NewReader(data))
 	if err != nil {
-		return file, cli.Wrap(fmt.Errorf("report %s: %w", f.previous, err), cli.Unusable,
-			"cfq eval --report json:FILE writes one")
+		return file, cli.Wrap(fmt.Errorf("report %s: %w", f.previous, err), "bad-previous")
 	}
 	inputs, err := d.described()
 	if err != nil {
@@ -425,8 +423,7 @@ func (f *gateFlags) earlier(d *evaluation) (file report.File, err error) {
 	} {
 		if x.now.SHA256 != x.earlier.SHA256 {
 			return file, cli.Wrap(fmt.Errorf("report %s: its %s is %s, and this gate's is %s", f.previous, x.what,
-				identified(x.earlier), identified(x.now)), cli.Unusable,
-				"--previous takes a report on the same original, task and overrides")
+				identified(x.earlier), identified(x.now)), "other-previous")
 		}
 	}
 	if inputs.data.SHA256 != doc.Data.SHA256 {
@@ -461,12 +458,13 @@ func (f *gateFlags) verdict(e *env, r *gate.Report) error {
 	case r.Verdict == gate.Pass:
 		return nil
 	case r.Verdict == gate.Fail:
-		return cli.Wrap(err, cli.Missed, "")
+		return cli.Wrap(err, "gate-failed")
 	case f.onInconclusive == toPass:
 		e.msg.Warn("%v; --on-inconclusive pass lets it through", err)
 		return nil
 	case f.onInconclusive == toFail:
-		return cli.Wrap(fmt.Errorf("%w; --on-inconclusive fail makes it one", err), cli.Missed, "")
+		return cli.WithCode(cli.Wrap(fmt.Errorf("%w; --on-inconclusive fail makes it one", err), "gate-inconclusive"),
+			cli.Missed)
 	}
-	return cli.Wrap(err, cli.Inconclusive, "")
+	return cli.Wrap(err, "gate-inconclusive")
 }

@@ -234,8 +234,7 @@ func (d *evaluation) options() eval.Options {
 func (f *evaluationFlags) without() bool { return len(f.by) == 1 && f.by[0] == noBy }
 
 func (f *evaluationFlags) badGroups(err error) error {
-	return cli.Wrap(fmt.Errorf("groups by %s: %w", strings.Join(f.by, ", "), plain(err)), cli.Unusable,
-		"a feature with subgroup: true, or a column under data: subgroups, tells people apart")
+	return cli.Wrap(fmt.Errorf("groups by %s: %w", strings.Join(f.by, ", "), plain(err)), "unknown-group")
 }
 
 // pairing looks whether each quantized model belongs to the original, as far as the files say. Models the
@@ -254,8 +253,7 @@ func (d *evaluation) pairing() error {
 	for i := 1; i < len(d.paths); i++ {
 		switch from := recipe(d.files[i].Graph())["model"]; {
 		case original["model"] != "" && original["model"] == d.sources[i].SHA256:
-			return cli.Usagef("give the original first, then the models made from it",
-				"%s was quantized from %s: the order is reversed", d.paths[0], d.paths[i])
+			return cli.Usagef("reversed-models", "%s was quantized from %s: the order is reversed", d.paths[0], d.paths[i])
 		case whole && d.sources[0].SHA256 == d.sources[i].SHA256:
 			d.same = true
 			d.warn("%s and %s have the same content: a model keeps all promises of its own", d.paths[0], d.paths[i])
@@ -263,8 +261,7 @@ func (d *evaluation) pairing() error {
 			err := fmt.Errorf("%s was quantized from another model than %s (its recipe says %.12s, and this is %.12s)",
 				d.paths[i], d.paths[0], from, d.sources[0].SHA256)
 			if !d.f.otherOriginal {
-				return cli.Wrap(err, cli.Unusable, "give the model that it was made from; --other-original "+
-					"compares them all the same")
+				return cli.Wrap(err, "other-original")
 			}
 			d.warn("%v", err)
 		}
@@ -299,8 +296,7 @@ func (d *evaluation) checkPromiseSource() error {
 	}
 	return cli.Wrap(fmt.Errorf("promises %s: the margins that the file states are up to %.3g logits from those of %s: "+
 		"it was made for another model, task or data",
-		d.f.promises, d.promise.tally.Difference(), d.paths[0]), cli.Unusable,
-		"make the promises anew with cfq recourse for this model and these people")
+		d.f.promises, d.promise.tally.Difference(), d.paths[0]), "promises-of-another-model")
 }
 
 // noisePeople is how many people are solved twice for the noise floor.
@@ -330,7 +326,7 @@ func (c *calibratedRows) read(model string) error {
 	}
 	if c.path == noRecord {
 		if c.required {
-			return cli.Usagef("name the record that cfq quantize wrote", "--calibration-record none: the gate file requires one")
+			return cli.Usagef("no-calibration-record", "--calibration-record none: the gate file requires one")
 		}
 		c.note("--calibration-record none: whether people are equal to rows that the model was calibrated on was not checked")
 		return nil
@@ -345,12 +341,11 @@ func (c *calibratedRows) read(model string) error {
 	switch {
 	case c.path == "" && errors.Is(err, fs.ErrNotExist) && c.required:
 		return cli.Wrap(fmt.Errorf("there is no record %s of the rows that the model was calibrated on, and this gate "+
-			"requires one", path), cli.Unusable,
-			"cfq quantize writes it next to the model; --calibration-record names one that stands elsewhere")
+			"requires one", path), "no-calibration-record")
 	case c.path == "" && errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return cli.Wrap(err, cli.Unusable, "cfq quantize writes one next to the model")
+		return cli.Wrap(err, "no-calibration-record")
 	}
 	_, sum, err := fileHash(model)
 	if err != nil {
@@ -358,9 +353,7 @@ func (c *calibratedRows) read(model string) error {
 	}
 	if rows.Model != sum {
 		return cli.Wrap(fmt.Errorf("record of rows %s: it is that of another model, %.12s, and not of %s, %.12s", path,
-			rows.Model, model, sum), cli.Unusable,
-			"a run that was killed may have replaced one of the two: quantize again; --calibration-record names one that "+
-				"stands elsewhere")
+			rows.Model, model, sum), "other-calibration-record")
 	}
 	c.record, c.found = rows, path
 	return nil
@@ -387,7 +380,7 @@ func (c *calibratedRows) count(r *eval.Result) (known int, err error) {
 	known = r.Records.Calibrated()
 	if n := r.Records.Len(); known == n {
 		err = cli.Wrap(fmt.Errorf("all %d people of the data are equal to rows that the model was calibrated on: none "+
-			"is left for a verdict", n), cli.Unusable, "a gate needs people that the model was not calibrated on")
+			"is left for a verdict", n), "calibrated-on-these")
 	}
 	return known, err
 }
@@ -467,9 +460,7 @@ func (c *calibratedRows) checkHeldOut(d *evaluation) error {
 		}
 		if files.data.SHA256 == from {
 			return cli.Wrap(fmt.Errorf("the model was calibrated on rows of %s, and there is no record %s that says which",
-				d.f.data, record.Path(d.paths[1])), cli.Unusable,
-				"use people that the model was not calibrated on; --calibration-record names the record; --calibration-record "+
-					"none if none of these rows were used")
+				d.f.data, record.Path(d.paths[1])), "calibrated-on-these")
 		}
 	}
 	c.note(fmt.Sprintf("there is no record %s: people who are equal to calibration rows cannot be recognised; "+
@@ -490,7 +481,7 @@ func (c *calibratedRows) checkEncoding(d *evaluation) error {
 	text := fmt.Sprintf("the model was quantized with another task file than %s: if that encodes people differently, "+
 		"those who are equal to calibration rows are not recognised", d.f.task)
 	if c.required {
-		return cli.Wrap(errors.New(text), cli.Unusable, "quantize with the task file that the gate is given")
+		return cli.Wrap(errors.New(text), "other-task")
 	}
 	c.note(text)
 	return nil

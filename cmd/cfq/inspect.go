@@ -191,7 +191,7 @@ func describe(path string, m *graph.Model) (*inspection, error) {
 	}
 	v.Bytes, v.SHA256, err = fileHash(path)
 	if err != nil {
-		return nil, cli.Wrap(fmt.Errorf("model: %w", err), cli.Unusable, "")
+		return nil, cli.WithCode(fmt.Errorf("model: %w", err), cli.Unusable)
 	}
 	return v, nil
 }

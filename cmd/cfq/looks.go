@@ -67,10 +67,10 @@ func (f *looksFlags) check(d *evaluation, g *gate.Gate) error {
 	switch data, err := os.ReadFile(f.path); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return cli.Wrap(err, cli.Unusable, "")
+		return cli.WithCode(err, cli.Unusable)
 	default:
 		if f.known, err = gate.ParseLooks(data, model); err != nil {
-			return cli.Wrap(fmt.Errorf("looks file %s: %w", f.path, err), cli.Unusable, "")
+			return cli.WithCode(fmt.Errorf("looks file %s: %w", f.path, err), cli.Unusable)
 		}
 	}
 	if len(f.known.Looks) == 0 && !(beside && f.ofCopy(model)) { // the same note before and after a look that passes
@@ -91,15 +91,13 @@ func (f *looksFlags) check(d *evaluation, g *gate.Gate) error {
 	look := f.known.Seen(f.evidence)
 	switch f.seen = look != nil; {
 	case f.seen && !f.again:
-		return cli.Usagef("bring new people within the planned --looks; --again repeats the evaluation",
-			"these people have judged %s already: %s", d.paths[1], look.Verdict)
+		return cli.Usagef("judged-before", "these people have judged %s already: %s", d.paths[1], look.Verdict)
 	case f.seen:
 		f.notes = append(f.notes, fmt.Sprintf("--again: these people judged this model before, and the verdict was %s",
 			look.Verdict))
 		return nil
 	}
-	return cli.Wrap(f.known.Check(g), cli.Unusable, fmt.Sprintf(
-		"plan looks before the first one: --looks, or looks in the gate file; %s has those so far", f.path))
+	return cli.Wrap(f.known.Check(g), "unplanned-look")
 }
 
 // ofCopy takes the records next to the model that are about a file with the same content under another name.

@@ -56,8 +56,7 @@ func start(args []string, stdout, stderr io.Writer) int {
 func guarded(run func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = cli.Wrap(fmt.Errorf("cfq failed: %v\n%s", v, debug.Stack()), cli.Fault,
-				"this is a fault of cfq: report the command, this text and what `cfq version` prints")
+			err = cli.Wrap(fmt.Errorf("cfq failed: %v\n%s", v, debug.Stack()), "fault")
 		}
 	}()
 	return run()
@@ -83,6 +82,7 @@ func dispatch(ctx context.Context, args []string, stdout io.Writer, msg *cli.Pri
 	if c == nil {
 		return unknown(name)
 	}
+	msg.Subcommand = name
 	e := &env{stdout: stdout, msg: msg, command: args}
 	fs, run := c.flags(e)
 	if err := cli.Parse(fs, rest, os.LookupEnv); err != nil {
@@ -105,16 +105,15 @@ func find(name string) *command {
 }
 
 func unknown(name string) error {
-	const hint = "`cfq help` lists the subcommands"
 	if strings.HasPrefix(name, "-") {
-		return cli.Usagef(hint, "the first argument is a subcommand, not the flag %s", name)
+		return cli.Usagef("unknown-subcommand", "the first argument is a subcommand, not the flag %s", name)
 	}
 	names := []string{"help"}
 	for _, c := range commands() {
 		names = append(names, c.name)
 	}
 	if s := cli.Suggest(name, names); s != "" {
-		return cli.Usagef(hint, "unknown subcommand %q; did you mean %q?", name, s)
+		return cli.Usagef("unknown-subcommand", "unknown subcommand %q; did you mean %q?", name, s)
 	}
-	return cli.Usagef(hint, "unknown subcommand %q", name)
+	return cli.Usagef("unknown-subcommand", "unknown subcommand %q", name)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,7 +11,10 @@ import (
 	"testing"
 
 	"cfq/internal/cli"
+	"cfq/internal/spill"
 	"cfq/onnxio/ort/orttest"
+	"cfq/ptq"
+	"cfq/quant/verify"
 )
 
 // TestHelp checks that every subcommand explains itself, with examples that its
@@ -86,7 +90,20 @@ func TestReadRows(t *testing.T) {
 // TestFault: a panic is not taken for bad usage.
 func TestFault(t *testing.T) {
 	err := guarded(func() error { panic("index out of range") })
-	if cli.Code(err) != cli.Fault || !strings.Contains(err.Error(), "index out of range") || cli.HintOf(err) == "" {
+	if cli.Code(err) != cli.Fault || !strings.Contains(err.Error(), "index out of range") || cli.IDOf(err) != "fault" {
 		t.Error(cli.Code(err), err)
+	}
+}
+
+// Errors that no script provokes are rows of the table, too.
+func TestTroublesOfTheMachine(t *testing.T) {
+	full := dataError(fmt.Errorf("%w: no space left on device", spill.ErrFile))
+	wrong := (&quantizeFlags{out: "q.onnx"}).usable(&env{}, &ptq.Result{
+		Bytes: 1, FloatBytes: 2, Verified: &verify.Report{Problems: []string{"a layer runs as planned by nobody"}},
+	})
+	for id, err := range map[string]error{"disk-full": full, "not-verified": wrong} {
+		if cli.IDOf(err) != id || cli.Code(err) != cli.RunFailed {
+			t.Errorf("%v is %q with code %d, want %q", err, cli.IDOf(err), cli.Code(err), id)
+		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"cfq/eval"
 	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/internal/message"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/ort"
 	"cfq/quant"
@@ -54,21 +55,18 @@ func kindsOf[D any](views []report.View[D]) (all []string, text string) {
 // parseReports reads the values of --report and checks that they can be written.
 func parseReports[D any](specs []string, views []report.View[D], overwrite bool) (outputs[D], error) {
 	var outs outputs[D]
-	known, all := kindsOf(views)
+	known, _ := kindsOf(views)
 	for _, spec := range specs {
 		kind, path, ok := strings.Cut(spec, ":")
 		i := slices.Index(known, kind)
 		switch {
 		case i < 0:
-			hint := "the kinds are " + all + ", as in md:FILE"
-			if s := cli.Suggest(kind, known); s != "" {
-				hint = fmt.Sprintf("did you mean %s?", s)
-			}
-			return nil, cli.Usagef(hint, "--report %s: there is no report of the kind %q", spec, kind)
+			return nil, cli.Usagef("invalid-value", "--report %s: there is no report of the kind %q%s", spec, kind,
+				message.DidYouMean(kind, known))
 		case ok && path == "":
-			return nil, cli.Usagef("as in "+kind+":FILE; without the colon it goes to stdout", "--report %s names no file", spec)
+			return nil, cli.Usagef("invalid-value", "--report %s names no file; without the colon it goes to stdout", spec)
 		case slices.ContainsFunc(outs, func(x output[D]) bool { return x.path == path }):
-			return nil, cli.Usagef("give each a file of its own, KIND:FILE", "--report %s: another report goes to %s", spec,
+			return nil, cli.Usagef("invalid-value", "--report %s: another report goes to %s", spec,
 				cmp.Or(path, "stdout"))
 		}
 		if path != "" {

@@ -37,7 +37,7 @@ func (f *evaluationFlags) findPeople() error {
 	}
 	if len(f.tables) > 0 {
 		if f.data+f.rows+f.promises != "" {
-			return cli.Usagef("the records say who the people are", "--records stands in place of --data, --rows and --promises")
+			return cli.Usagef("flag-conflict", "--records stands in place of --data, --rows and --promises")
 		}
 		var err error
 		f.tables, err = tables(f.tables)
@@ -87,7 +87,7 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 			return hand(&eval.Batch{People: p})
 		})
 		if err != nil && failed == nil {
-			return dataError(err)
+			return dataError(cli.Wrap(err, "bad-data"))
 		}
 		return runError(failed)
 	}

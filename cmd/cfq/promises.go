@@ -41,7 +41,7 @@ func (f *peopleFlags) promised(ctx context.Context, e *env, t *task.Task, read t
 
 // errRowsWithoutData is the error of rows that are chosen of nothing.
 func errRowsWithoutData() error {
-	return cli.Usagef("-d data.csv names the data", "--rows chooses rows of --data, which is missing")
+	return cli.Usagef("missing-data", "--rows chooses rows of --data, which is missing")
 }
 
 // toRead looks for the files that streamed reads, and says which rows of the data.
@@ -86,7 +86,7 @@ func (f *peopleFlags) streamed(ctx context.Context, t *task.Task, read task.Read
 	case failed != nil:
 		return nil, failed
 	case unreadable != nil:
-		return nil, dataError(unreadable)
+		return nil, dataError(cli.Wrap(unreadable, "bad-data"))
 	case err != nil:
 		return nil, promisesError(err, people == nil)
 	}
@@ -110,7 +110,7 @@ func promisesError(err error, alone bool) error {
 	if !alone {
 		return dataError(err)
 	}
-	return cli.Wrap(dataError(err), cli.Unusable, "-d data.csv names the people that the rows are for")
+	return cli.Wrap(dataError(err), "missing-data")
 }
 
 // warnPromises says which rows of a promises file are of no use. It is an error when none is of any.
@@ -125,17 +125,16 @@ func warnPromises(e *env, path string, f *promise.File) error {
 	if f.Made > 0 {
 		return nil
 	}
-	err, hint := fmt.Errorf("%s promises nothing to any of the people", path),
-		"are these the data and the task that it was made with?"
+	err := fmt.Errorf("%s promises nothing to any of the people", path)
 	n := 0
 	for _, k := range f.Unpromised {
 		n += k
 	}
 	if n > 0 && n == f.Rows-f.Failed {
-		err, hint = fmt.Errorf("%s promises nothing: its %s say so", path, message.Count(n, "row")),
-			"only rows with the status found are promises"
+		err = fmt.Errorf("%s promises nothing: its %s say so; only rows with the status found are promises", path,
+			message.Count(n, "row"))
 	}
-	return cli.Wrap(err, cli.Unusable, hint)
+	return cli.Wrap(err, "no-promises")
 }
 
 // chosen makes one action for each person out of the promises of f, see

@@ -141,33 +141,23 @@ func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
 		e.msg.Warn("%s", w)
 	}
 	if r.Bytes >= r.FloatBytes && !f.o.AllowLarger {
-		weights, what := 0, "a model as small as this"
+		weights := 0
 		for _, l := range r.Layers {
 			weights += l.Params
 		}
-		if len(r.Layers) == 1 {
-			what = "a single layer, such as a logistic regression,"
-		}
 		return cli.Wrap(fmt.Errorf("%s was not written: it would have %d bytes, and the original has %d, of which %s take %d",
-			f.out, r.Bytes, r.FloatBytes, message.Count(weights, "weight"), 4*weights), cli.Unusable,
-			what+" has nothing to save: serve the float file, which recourse and eval take as it is; --allow-larger writes "+
-				"this one all the same")
+			f.out, r.Bytes, r.FloatBytes, message.Count(weights, "weight"), 4*weights), "nothing-to-save")
 	}
 	if h := r.HeldOut; h.Exceeds() && !f.force && f.target.VD == 0 {
-		hint := "--force writes it all the same"
-		if r.Method != ptq.CFPTQ {
-			hint = fmt.Sprintf("--method %s makes smaller errors; %s", ptq.CFPTQ, hint)
-		}
-		return cli.Wrap(fmt.Errorf("%s was not written: %s", f.out, h), cli.Missed, hint)
+		return cli.Wrap(fmt.Errorf("%s was not written: %s", f.out, h), "margin-error")
 	} else if h.Doubtful() {
 		e.msg.Warn("%s", h)
 	}
 	if err := r.Verified.Err(); err != nil {
-		hint := "the model is correct in float; a report of this is welcome"
 		if f.o.FullRange && ort.Saturates() {
-			hint = "this processor has no VNNI, and sums of 8-bit weights beyond 64 saturate: leave out --full-range"
+			err = fmt.Errorf("%w (this processor has no VNNI, and sums of 8-bit weights beyond 64 saturate)", err)
 		}
-		return cli.Wrap(fmt.Errorf("%s was not written: %w", f.out, err), cli.RunFailed, hint)
+		return cli.Wrap(fmt.Errorf("%s was not written: %w", f.out, err), "not-verified")
 	}
 	return nil
 }
@@ -199,8 +189,7 @@ func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, in *
 	var few *ptq.TooFew
 	switch {
 	case errors.As(err, &few):
-		return cli.Wrap(fmt.Errorf("inconclusive: %w", err), cli.Inconclusive,
-			"more rows of data, a larger --holdout or a larger --target-vd; nothing was quantized")
+		return cli.Wrap(fmt.Errorf("inconclusive: %w", err), "target-inconclusive")
 	case err != nil:
 		return runError(fmt.Errorf("model %s: %w", path, err))
 	}
@@ -213,8 +202,7 @@ func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, in *
 	c := r.Candidates[r.Chosen].HeldOut
 	return cli.Wrap(fmt.Errorf("no budget up to 8 bits was shown to keep VD(%g) within %g; %s is the best found: at "+
 		"most %.4f of its promises break, and %.4f of the reverse ones, as far as %d people can show",
-		f.target.Margin, f.target.VD, f.out, float64(c.VD.Upper), float64(c.RVD.Upper), r.Asked), cli.Missed,
-		"more people narrow the bounds; a larger --target-margin, --method cf-ptq or --keep-float the errors")
+		f.target.Margin, f.target.VD, f.out, float64(c.VD.Upper), float64(c.RVD.Upper), r.Asked), "target-missed")
 }
 
 // quantizeFlags are the flags of quantize.
@@ -409,10 +397,10 @@ func (w *weight) Set(text string) error {
 func (w *weight) Type() string { return "float" }
 
 // checkWeights reports weights that an objective has no use for.
-func checkWeights(fs *pflag.FlagSet, doc qat.ObjectiveDoc, hint string) error {
+func checkWeights(fs *pflag.FlagSet, doc qat.ObjectiveDoc) error {
 	for _, name := range []string{"eta", "beta", "gamma", "alpha1", "alpha2"} {
 		if fs.Changed(name) && !slices.Contains(doc.Weights, name) {
-			return cli.Usagef(hint, "--%s: the objective %s has none", name, doc.Name)
+			return cli.Usagef("flag-conflict", "--%s: the objective %s has none", name, doc.Name)
 		}
 	}
 	return nil
@@ -456,7 +444,7 @@ func (f *quantizeFlags) check(args []string) error {
 		return err
 	}
 	if f.out == "" {
-		return cli.Usagef("-o model.q.onnx names the file to write", "--output is missing")
+		return cli.Usagef("missing-output", "--output is missing")
 	}
 	check := f.checkUse
 	if f.plan != "" {
@@ -486,7 +474,7 @@ func (f *quantizeFlags) check(args []string) error {
 // checkUse reports flags that do not go together.
 func (f *quantizeFlags) checkUse() error {
 	if err := f.quantization().Check(); err != nil {
-		return cli.Wrap(err, cli.Unusable, "")
+		return cli.WithCode(err, cli.Unusable)
 	}
 	m, err := ptq.FindMethod(f.o.Method)
 	if err != nil {
@@ -494,8 +482,8 @@ func (f *quantizeFlags) checkUse() error {
 	}
 	for _, name := range []string{"act-bits", "act-range", "input"} {
 		if f.fs.Changed(name) && cmp.Or(f.o.Compute, m.Defaults.Compute) != ptq.ComputeInteger {
-			return cli.Usagef("--compute integer quantizes them in every layer",
-				"--%s: with --compute %s there may be no quantized activations", name, cmp.Or(f.o.Compute, ptq.ComputeAuto))
+			return cli.Usagef("flag-conflict", "--%s: with --compute %s there may be no quantized activations; "+
+				"--compute integer quantizes them in every layer", name, cmp.Or(f.o.Compute, ptq.ComputeAuto))
 		}
 	}
 	on := f.o.CalibrateOn
@@ -509,7 +497,7 @@ func (f *quantizeFlags) checkUse() error {
 			"promises", "overrides", "teacher", "teacher-steps", "teacher-noise", "teacher-sample", "teacher-seed",
 		} {
 			if f.fs.Changed(name) {
-				return cli.Usagef("--method cf-ptq calibrates on recourse", "--%s: the method %s does not look at recourse", name,
+				return cli.Usagef("flag-conflict", "--%s: the method %s does not look at recourse; cf-ptq does", name,
 					f.o.Method)
 			}
 		}
@@ -520,14 +508,13 @@ func (f *quantizeFlags) checkUse() error {
 	if f.target.VD == 0 {
 		for _, name := range []string{"target-margin", "holdout", "confidence", "target-sample"} {
 			if f.fs.Changed(name) {
-				return cli.Usagef("--target-vd 0.02 looks for the smallest model with a VD of 2 % at most",
-					"--%s is of use with --target-vd only", name)
+				return cli.Usagef("flag-conflict", "--%s is of use with --target-vd only", name)
 			}
 		}
 		return nil
 	}
 	if f.fs.Changed("budget") {
-		return cli.Usagef("give one of the two", "--budget: with --target-vd the budget is what is looked for")
+		return cli.Usagef("flag-conflict", "--budget: with --target-vd the budget is what is looked for")
 	}
 	return nil
 }
@@ -547,28 +534,30 @@ func (f *quantizeFlags) checkTraining(objective ptq.Objective) error {
 			"sparsity", "prune-by",
 		} {
 			if f.fs.Changed(name) {
-				return cli.Usagef("--method cfq-qat --objective distil trains",
-					"--%s: without an objective nothing is trained", name)
+				return cli.Usagef("flag-conflict",
+					"--%s: without an objective nothing is trained; --method cfq-qat --objective distil trains", name)
 			}
 		}
 		return nil
 	}
 	if f.fs.Changed("lambda") && f.allocator() != ptq.AllocatorLearned {
-		return cli.Usagef("--allocator learned has one", "--lambda: the allocator %s has no bit cost to weigh", f.allocator())
+		return cli.Usagef("flag-conflict", "--lambda: the allocator %s has no bit cost to weigh; --allocator learned has one",
+			f.allocator())
 	}
 	doc, err := qat.FindObjective(objective)
 	if err != nil {
 		return err
 	}
 	if f.fs.Changed("prune-by") && f.o.Sparsity == 0 && f.o.Method != ptq.PruneQAT {
-		return cli.Usagef("--sparsity 0.5 makes half of them zero", "--prune-by: no weights are pruned")
+		return cli.Usagef("flag-conflict", "--prune-by: no weights are pruned; --sparsity 0.5 makes half of them zero")
 	}
-	if err := checkWeights(f.fs, doc, "docs/method.md says what objectives have"); err != nil {
+	if err := checkWeights(f.fs, doc); err != nil {
 		return err
 	}
 	for _, name := range []string{"teacher-actions", "teacher-online", "eta-sweep"} {
 		if f.fs.Changed(name) && (!doc.Recourse || doc.Varied) {
-			return cli.Usagef("--objective validity has", "--%s: the objective %s has no teacher actions", name, objective)
+			return cli.Usagef("flag-conflict", "--%s: the objective %s has no teacher actions; --objective validity has", name,
+				objective)
 		}
 	}
 	if f.log != "" && trainingPlot(f.log) == f.log {
@@ -592,14 +581,14 @@ func (f *quantizeFlags) checkPlan() error {
 		}
 	})
 	if said != "" {
-		return cli.Usagef("edit the plan, or quantize anew without --plan", "--%s: that is for the plan to say", said)
+		return cli.Usagef("flag-conflict", "--%s: that is for the plan to say; edit it, or quantize anew without --plan",
+			said)
 	}
 	switch {
 	case f.data != "" && f.task == "":
-		return cli.Usagef("-t task.yaml says what the columns mean", "--data: to verify on these rows takes a --task, too")
+		return cli.Usagef("missing-task", "--data: to verify on these rows takes a --task, too")
 	case f.data == "" && (f.task != "" || f.rows != ""):
-		return cli.Usagef("a plan needs neither",
-			"--task and --rows are of use with --data: the rows that the model is verified on")
+		return cli.Usagef("flag-conflict", "--task and --rows are of use with --data: the rows that the model is verified on")
 	}
 	return nil
 }
@@ -611,10 +600,10 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 	}
 	text, err := os.ReadFile(f.plan)
 	if err != nil {
-		return cli.Wrap(err, cli.Unusable, "")
+		return cli.WithCode(err, cli.Unusable)
 	}
 	mistaken := func(err error) error {
-		return cli.Wrap(fmt.Errorf("plan %s: %w", f.plan, err), cli.Unusable, "docs/files.md says what a plan may say")
+		return cli.Wrap(fmt.Errorf("plan %s: %w", f.plan, err), "bad-plan")
 	}
 	p, err := quant.UnmarshalPlan(text)
 	if err != nil {

@@ -52,7 +52,8 @@ const partPeople = 2 * batchPeople
 func (f *evaluationFlags) checkRecords(resume bool) (*recordsOut, error) {
 	if f.records == "" {
 		if resume {
-			return nil, cli.Usagef("--records FOLDER/ names them", "--resume goes on from the records of an earlier run")
+			return nil, cli.Usagef("flag-conflict", "--resume goes on from the records of an earlier run: --records FOLDER/ "+
+				"names them")
 		}
 		return nil, nil
 	}
@@ -64,10 +65,10 @@ func (f *evaluationFlags) checkRecords(resume bool) (*recordsOut, error) {
 	if !out.folder {
 		var err error
 		if out.format, err = records.FormatOf(f.records); err != nil {
-			return nil, cli.Usagef("a name that ends in / is a folder", "--records: %w", err)
+			return nil, cli.Usagef("invalid-value", "--records: %w; a name that ends in / is a folder", err)
 		}
 		if resume {
-			return nil, cli.Usagef("as in --records records/", "--resume needs a folder of records")
+			return nil, cli.Usagef("flag-conflict", "--resume needs a folder of records, as in --records records/")
 		}
 		return out, cli.Output(f.records, f.overwrite)
 	}
@@ -84,8 +85,7 @@ func (f *evaluationFlags) checkRecords(resume bool) (*recordsOut, error) {
 			out.have++
 		}
 	case len(found) > 0 && !f.overwrite:
-		return nil, cli.Wrap(fmt.Errorf("--records: %s has records already", f.records), cli.Unusable,
-			"--resume goes on from them; --overwrite replaces them")
+		return nil, cli.Wrap(fmt.Errorf("--records: %s has records already", f.records), "records-exist")
 	}
 	out.part = out.have
 	taken := map[string]bool{}
@@ -152,7 +152,7 @@ func (x *recordsOut) known(
 	}
 	if len(x.earlier) == 0 {
 		if err := x.load(ctx, x.name(x.read)); err != nil {
-			return nil, cli.Wrap(err, cli.Unusable, "--overwrite in place of --resume begins anew")
+			return nil, cli.Wrap(err, "other-records")
 		}
 		x.read++
 	}
@@ -205,7 +205,7 @@ func isAbout(r *eval.Record, people *task.People, promises []recourse.Action, i 
 // other is the error of records that cannot be taken.
 func (x *recordsOut) other() error {
 	return cli.Wrap(fmt.Errorf("--resume: %s holds records of other people or promises than these files have", x.path),
-		cli.Unusable, "--resume goes on with the same files; --overwrite in its place begins anew")
+		"other-records")
 }
 
 // write takes the records of a batch.
@@ -222,7 +222,7 @@ func (x *recordsOut) write(b *eval.Batch, s *eval.Settings, list []eval.Record) 
 	if b.Records != nil { // they are there
 		if d := x.made.Differs(&x.run); d != "" {
 			return cli.Wrap(fmt.Errorf("--resume: the records in %s and this run are not made of the same: %s", x.path, d),
-				cli.Unusable, "--resume goes on with the same files and flags; --overwrite in its place begins anew")
+				"other-records")
 		}
 		return nil
 	}
@@ -363,17 +363,12 @@ func finished(found []string) error {
 		for _, path := range want {
 			if !slices.Contains(found, path) {
 				return cli.Wrap(fmt.Errorf("records: the folder %s is not complete: there is no %s", folder,
-					filepath.Base(path)), cli.Unusable, "cfq eval --resume goes on with it; name its files one by one if these "+
-					"people will do")
+					filepath.Base(path)), "incomplete-records")
 			}
 		}
 	}
 	return nil
 }
-
-// madeBy says where tables of records come from.
-const madeBy = "tables of records are what cfq eval --records and --stream wrote; all of them of the same models, " +
-	"task and settings"
 
 // tables are the files that arguments name: files, folders of Parquet files, and patterns.
 func tables(args []string) (paths []string, err error) {
@@ -386,8 +381,7 @@ func tables(args []string) (paths []string, err error) {
 		}
 		if pattern != arg || err != nil && strings.ContainsAny(arg, "*?[") {
 			if some, err = filepath.Glob(pattern); err != nil || len(some) == 0 {
-				return nil, cli.Wrap(fmt.Errorf("records: no file is called %s", pattern), cli.Unusable,
-					madeBy)
+				return nil, cli.Wrap(fmt.Errorf("records: no file is called %s", pattern), "no-records")
 			}
 			if err := finished(some); err != nil {
 				return nil, err
@@ -406,8 +400,7 @@ func tables(args []string) (paths []string, err error) {
 		}
 	}
 	if len(paths) == 0 {
-		return nil, cli.Wrap(fmt.Errorf("records: nothing is in %s", message.List(args, 3)), cli.Unusable,
-			madeBy)
+		return nil, cli.Wrap(fmt.Errorf("records: nothing is in %s", message.List(args, 3)), "no-records")
 	}
 	slices.Sort(paths)
 	return paths, nil
@@ -422,7 +415,7 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 		r.Calibrated = known != nil && known[0]
 	})
 	if err != nil {
-		return nil, cli.Wrap(err, cli.Unusable, madeBy)
+		return nil, cli.Wrap(err, "no-records")
 	}
 	if err := d.madeOf(run, paths); err != nil {
 		return nil, errors.Join(err, all.Close())
@@ -442,8 +435,7 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 		err = r.Repeat(ctx, d.models[0], d.set, o)
 	}
 	if errors.Is(err, eval.ErrSamples) {
-		err = cli.Wrap(fmt.Errorf("records: --sample was given for each part: %w", err), cli.Unusable,
-			"--sample is for all people in one run; leave it out where parts of them are evaluated")
+		err = cli.Wrap(fmt.Errorf("records: --sample was given for each part: %w", err), "sampled-parts")
 	}
 	if err != nil {
 		return nil, runError(errors.Join(err, all.Close()))
@@ -460,17 +452,17 @@ func (d *evaluation) madeOf(run *records.Run, paths []string) error {
 	if err != nil {
 		return err
 	}
-	for _, x := range []struct{ what, theirs, ours, hint string }{
-		{"original", run.Full, own.Full, "give the models and the task that the records were made with"},
-		{"quantized model", run.Quantized, own.Quantized, "give the models and the task that the records were made with"},
-		{"task file", run.Task, own.Task, "give the models and the task that the records were made with"},
-		{"encoder or decoder", run.Coder, own.Coder, "give the encoder and the decoder that the records were made with"},
-		{"overrides file", run.Overrides, own.Overrides, "--overrides names the file that the records were made with"},
-		{"version of cfq", run.Tool, own.Tool, "use the version that made the records, or make them anew"},
+	for _, x := range []struct{ what, theirs, ours string }{
+		{"original", run.Full, own.Full},
+		{"quantized model", run.Quantized, own.Quantized},
+		{"task file", run.Task, own.Task},
+		{"encoder or decoder", run.Coder, own.Coder},
+		{"overrides file", run.Overrides, own.Overrides},
+		{"version of cfq", run.Tool, own.Tool},
 	} {
 		if x.theirs != x.ours {
 			return cli.Wrap(fmt.Errorf("records in %s: they were made with another %s, %.24s, than the one at hand, %.24s",
-				message.List(paths, 3), x.what, cmp.Or(x.theirs, "none"), cmp.Or(x.ours, "none")), cli.Unusable, x.hint)
+				message.List(paths, 3), x.what, cmp.Or(x.theirs, "none"), cmp.Or(x.ours, "none")), "records-of-other-files")
 		}
 	}
 	return nil

@@ -134,7 +134,8 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 	job := &recourseJob{recourseFlags: f, e: e, t: t, model: c, set: set}
 	if f.exact && f.solver != "none" {
 		if job.program, err = mip.Find(f.solver); err != nil && f.solver != "" {
-			return cli.Usagef("without the flag it is the one on the path, if any", "invalid value for --solver: %w", err)
+			return cli.Usagef("invalid-value",
+				"invalid value for --solver: %w; without the flag it is the one on the path, if any", err)
 		}
 		if job.program != nil {
 			job.program.Folder = tempfile.NewFolder // a killed run leaves nothing for good
@@ -171,11 +172,11 @@ func (f *recourseFlags) check(given func(flag string) bool, args []string) error
 	}
 	for _, flag := range []string{"solver", "time-limit"} {
 		if given(flag) && !f.exact {
-			return cli.Usagef("", "--%s belongs to --exact: give both or none", flag)
+			return cli.Usagef("flag-conflict", "--%s belongs to --exact: give both or none", flag)
 		}
 	}
 	if f.exact && f.promises != "" {
-		return cli.Usagef("", "--exact finds actions and --promises reads them: give one of the two")
+		return cli.Usagef("flag-conflict", "--exact finds actions and --promises reads them: give one of the two")
 	}
 	if err := f.robust.check(f.promises, given); err != nil {
 		return err
@@ -379,7 +380,7 @@ func (j *recourseJob) prove(ctx context.Context, set *constraint.Set, x []float3
 	})
 	switch {
 	case errors.Is(err, recourse.ErrNotExact):
-		return nil, nil, cli.Wrap(err, cli.Unusable, "without --exact the solver finds actions that are near the cheapest")
+		return nil, nil, cli.Wrap(err, "not-exact")
 	case err != nil:
 		return nil, nil, err
 	}
@@ -408,8 +409,7 @@ func (j *recourseJob) prove(ctx context.Context, set *constraint.Set, x []float3
 // checkPromises reports what the task and the model make of a promises file.
 func (j *recourseJob) checkPromises(ctx context.Context) error {
 	if j.data == "" && j.out != "" {
-		return cli.Usagef("-d data.csv names it",
-			"--output: a promises file counts the rows of a data file, and there is none")
+		return cli.Usagef("missing-data", "--output: a promises file counts the rows of a data file, and there is none")
 	}
 	c := report.NewPromises(j.margin)
 	var file *promise.File

@@ -104,15 +104,15 @@ func (f *reproduceFlags) run(ctx context.Context, e *env, args []string) error {
 	}
 	rows, failed := l.Measure(ctx, tables)
 	if ctx.Err() != nil {
-		e.msg.Hint("the same command goes on from there")
+		e.msg.Warn("the same command goes on from there")
 		return ctx.Err()
 	}
 	if rows == nil {
 		var missing *reproduce.MissingError
 		if errors.As(failed, &missing) {
-			return cli.Wrap(failed, cli.Unusable, "put the files there, as they are published or gzipped")
+			return cli.Wrap(failed, "missing-data-sets")
 		}
-		return cli.Wrap(failed, cli.Unusable, "")
+		return cli.WithCode(failed, cli.Unusable)
 	}
 	var reports []reproduce.Report
 	for i := range tables {
@@ -136,7 +136,7 @@ func (f *reproduceFlags) run(ctx context.Context, e *env, args []string) error {
 // check returns the tables that are asked for.
 func (f *reproduceFlags) check(args []string) ([]reproduce.Table, error) {
 	if len(args) == 0 {
-		return nil, cli.Usagef("`cfq help reproduce` lists the tables", "missing TABLE: want %s or all",
+		return nil, cli.Usagef("wrong-arguments", "missing TABLE: want %s or all",
 			strings.Join(reproduce.Names(), ", "))
 	}
 	var tables []reproduce.Table
@@ -146,14 +146,14 @@ func (f *reproduceFlags) check(args []string) ([]reproduce.Table, error) {
 		case name == "all" && len(args) == 1:
 			tables = reproduce.Tables()
 		case !ok:
-			return nil, cli.Usagef("`cfq help reproduce` lists the tables", "unknown table %q%s", name,
+			return nil, cli.Usagef("wrong-arguments", "unknown table %q%s", name,
 				message.DidYouMean(name, append(reproduce.Names(), "all")))
 		case !slices.ContainsFunc(tables, func(have reproduce.Table) bool { return have.Name == name }):
 			tables = append(tables, t)
 		}
 	}
 	if f.data == "" {
-		return nil, cli.Usagef("-d data names the folder with the data sets", "--data is missing")
+		return nil, cli.Usagef("missing-data", "--data is missing: the folder with the data sets")
 	}
 	_, err := outputFolder(f.out)
 	return tables, err

@@ -43,26 +43,27 @@ func (f *streamFlags) check(given func(flag string) bool, args []string, refused
 	if f.format == "" {
 		for _, flag := range []string{"columns", "keep"} {
 			if given(flag) {
-				return cli.Usagef("", "--%s belongs to --stream: give both or none", flag)
+				return cli.Usagef("flag-conflict", "--%s belongs to --stream: give both or none", flag)
 			}
 		}
 		return nil
 	}
 	for _, flag := range refused {
 		if given(flag) {
-			return cli.Usagef("", "--stream reads rows on stdin and writes rows to stdout: it cannot have --%s", flag)
+			return cli.Usagef("flag-conflict", "--stream reads rows on stdin and writes rows to stdout: it cannot have --%s",
+				flag)
 		}
 	}
 	if n := len(args); n > 1 && slices.Contains(rowio.Formats(), rowio.Format(args[n-1])) {
-		return cli.Usagef("--stream="+args[n-1], "--stream has its format behind an equals sign")
+		return cli.Usagef("invalid-value", "--stream has its format behind an equals sign: --stream=%s", args[n-1])
 	}
 	if f.format == rowio.Arrow && f.columns != nil {
-		return cli.Usagef("", "--columns names the columns of text; an Arrow stream has a schema")
+		return cli.Usagef("flag-conflict", "--columns names the columns of text; an Arrow stream has a schema")
 	}
 	for _, list := range [][]string{f.columns, f.keep} {
 		for i, name := range list {
 			if name == "" || slices.Contains(list[:i], name) {
-				return cli.Usagef("as in --columns age,income --keep age", "%s: a column has no name, or one that another has",
+				return cli.Usagef("invalid-value", "%s: a column has no name, or one that another has",
 					strings.Join(list, ","))
 			}
 		}
@@ -115,11 +116,11 @@ func (f *streamFlags) open(
 	o := rowio.Options{Format: f.format, Columns: f.columns, Keep: f.keep, Hash: f.hash}
 	in, err := openStdin(ctx, t, o)
 	if err != nil {
-		hint := ""
+		err = fmt.Errorf("stdin: %w", err)
 		if f.format != rowio.Arrow && f.columns == nil {
-			hint = "the first row names the columns; --columns age,income names those of rows without a header"
+			return nil, cli.Wrap(err, "no-header")
 		}
-		return nil, cli.Wrap(fmt.Errorf("stdin: %w", err), cli.Unusable, hint)
+		return nil, cli.WithCode(err, cli.Unusable)
 	}
 	columns := in.Kept()
 	kept := make([]string, len(columns))
@@ -132,8 +133,8 @@ func (f *streamFlags) open(
 	}
 	for _, c := range own {
 		if slices.Contains(kept, c.Name) {
-			return nil, cli.Usagef("give the column another name where the rows come from",
-				"column %s is kept, and the answers have one of that name", message.Quote(c.Name))
+			return nil, cli.Usagef("kept-column", "column %s is kept, and the answers have one of that name",
+				message.Quote(c.Name))
 		}
 	}
 	s := &rowStream{e: e, in: in}
@@ -216,7 +217,7 @@ func (s *rowStream) report(p *task.Problem) {
 // written gives an error of writing to stdout its exit code.
 func written(err error) error {
 	if errors.Is(err, syscall.EPIPE) {
-		return cli.Wrap(err, cli.Closed, "")
+		return cli.WithCode(err, cli.Closed)
 	}
 	return err
 }

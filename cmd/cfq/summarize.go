@@ -50,8 +50,7 @@ Parquet files, or quoted patterns.`,
 // summarize is the subcommand.
 func (f *evalFlags) summarize(ctx context.Context, e *env, args []string) (err error) {
 	if len(args) < 3 {
-		return cli.Usagef("usage: cfq summarize FULL QUANTIZED RECORDS... -t TASK",
-			"want the two models and tables of records, have %d arguments", len(args))
+		return cli.Usagef("wrong-arguments", "want the two models and tables of records, have %d arguments", len(args))
 	}
 	f.tables = args[2:]
 	outs, err := parseReports(f.reports, report.EvaluationViews(), f.overwrite)

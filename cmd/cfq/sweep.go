@@ -128,8 +128,7 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 	o.Done, o.Finished = log.points, log.add
 	r, err := ptq.Sweep(ctx, in.files[0], in.task, in.people, test, o)
 	if ctx.Err() != nil {
-		e.msg.Hint(fmt.Sprintf("%s in %s; the same command goes on from there", message.Count(len(log.points), "point"),
-			log.path))
+		e.msg.Warn("%s in %s; the same command goes on from there", message.Count(len(log.points), "point"), log.path)
 	}
 	if err != nil {
 		return runError(fmt.Errorf("model %s: %w", args[0], err))
@@ -164,8 +163,7 @@ func (f *sweepFlags) check(args []string) error {
 	}
 	switch {
 	case f.test == "" && f.testRows == "":
-		return cli.Usagef("--test test.csv names rows that are not those of --data; --test-rows chooses rows of --data",
-			"--test is missing")
+		return cli.Usagef("missing-test", "--test is missing")
 	case f.test == "":
 		f.test = f.data
 	}
@@ -281,7 +279,7 @@ func (f *sweepFlags) open(e *env, model string) (*sweepLog, error) {
 	if f.overwrite {
 		return l, l.write()
 	}
-	return l, cli.Wrap(l.read(), cli.Unusable, "name another folder behind -o; --overwrite begins anew in this one")
+	return l, cli.Wrap(l.read(), "other-sweep")
 }
 
 // write puts the files in place, the points in the order of the result, and shows them.

@@ -103,25 +103,24 @@ not change the exit code.`,
 func taskActions() []string { return []string{"init", "check", "show"} }
 
 func (f *taskFlags) run(ctx context.Context, e *env, args []string) error {
-	usage := "`cfq help task` says more"
 	if len(args) == 0 {
-		return cli.Usagef(usage, "the action is missing: cfq task init, check or show")
+		return cli.Usagef("wrong-arguments", "the action is missing: cfq task init, check or show")
 	}
 	action, rest := args[0], args[1:]
 	if action == "show" && f.scores != "" {
-		return cli.Usagef(usage, "cfq task show has no --scores")
+		return cli.Usagef("flag-conflict", "cfq task show has no --scores")
 	}
 	if !slices.Contains(taskActions(), action) {
 		if s := cli.Suggest(action, taskActions()); s != "" {
-			return cli.Usagef(usage, "unknown action %q; did you mean cfq task %s?", action, s)
+			return cli.Usagef("wrong-arguments", "unknown action %q; did you mean cfq task %s?", action, s)
 		}
-		return cli.Usagef(usage, "unknown action %q: want init, check or show", action)
+		return cli.Usagef("wrong-arguments", "unknown action %q: want init, check or show", action)
 	}
 	for _, name := range []string{
 		"output", "encoding", "label", "favourable", "features", "columns", "from", "overwrite",
 	} {
 		if action != "init" && f.given.Changed(name) {
-			return cli.Usagef(usage, "cfq task %s has no --%s", action, name)
+			return cli.Usagef("flag-conflict", "cfq task %s has no --%s", action, name)
 		}
 	}
 	switch action {
@@ -151,7 +150,7 @@ func (f *taskFlags) init(ctx context.Context, e *env, args []string) (err error)
 	if f.out != "" {
 		inputs := []string{f.data, args[0]}
 		if err := errors.Join(cli.Output(f.out, f.overwrite), cli.Distinct(inputs, []string{f.out})); err != nil {
-			return cli.Wrap(err, cli.Unusable, cli.HintOf(err))
+			return cli.WithCode(err, cli.Unusable)
 		}
 	}
 	rows, err := readSelection(f.rows)
@@ -204,7 +203,7 @@ func (f *taskFlags) draft(
 	if f.from != "" {
 		for _, name := range []string{"label", "favourable", "features", "columns", "scores"} {
 			if f.given.Changed(name) {
-				return nil, cli.Usagef("change the task file itself", "--from keeps what the task file says: remove --%s", name)
+				return nil, cli.Usagef("flag-conflict", "--from keeps what the task file says: remove --%s", name)
 			}
 		}
 		if err := cli.Input("task file", f.from); err != nil {
@@ -220,8 +219,7 @@ func (f *taskFlags) draft(
 		Label: f.label, Favourable: f.favourable, Features: f.features, Encoding: enc, File: filepath.Base(f.data),
 	}
 	if enc != nil && f.features != nil {
-		return nil, cli.Usagef("--encoding lists the columns in the model's order",
-			"--features and --encoding exclude each other")
+		return nil, cli.Usagef("flag-conflict", "--features and --encoding exclude each other")
 	}
 	var m *onnxio.Model
 	if model != "" {
@@ -271,8 +269,7 @@ func (f *taskFlags) draft(
 		return f.scaled(ctx, e, model, m, table, rows, o)
 	}
 	if f.scores != "" && enc != nil {
-		return nil, cli.Usagef("without --encoding, init looks for it; `cfq task check --scores` verifies a task file",
-			"--encoding and --scores exclude each other")
+		return nil, cli.Usagef("flag-conflict", "--encoding and --scores exclude each other")
 	}
 	if f.scores != "" {
 		if o.Found, err = f.search(ctx, e, table, rows, o, m, model); err != nil {
@@ -395,7 +392,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	}
 	people, err := task.Read(ctx, f.data, t, o)
 	if err != nil {
-		return dataError(err)
+		return dataError(cli.Wrap(err, "bad-data"))
 	}
 	var m *onnxio.Model
 	var margins []float32
@@ -418,7 +415,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	}
 	set, err := constraint.Compile(t)
 	if err != nil {
-		return cli.Wrap(fmt.Errorf("task %s: %w", args[0], err), cli.Unusable, "")
+		return cli.WithCode(fmt.Errorf("task %s: %w", args[0], err), cli.Unusable)
 	}
 	r, err := draft.Check(t, draft.Questions(text), people, set.Factual(people.X), margins, verified)
 	if err != nil {
@@ -449,7 +446,8 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 		return err
 	}
 	if n := r.Problems(); n > 0 {
-		return cli.Wrap(fmt.Errorf("%s does not fit %s: %s", args[0], f.data, message.Count(n, "problem")), cli.Unusable, "")
+		return cli.Wrap(fmt.Errorf("%s does not fit %s: %s", args[0], f.data, message.Count(n, "problem")),
+			"task-does-not-fit")
 	}
 	return f.record(e, args, t, verified)
 }

@@ -126,19 +126,19 @@ func (f *trainFlags) check(args []string) (err error) {
 		return err
 	}
 	if f.out == "" {
-		return cli.Usagef("-o model.onnx names the file to write", "--output is missing")
+		return cli.Usagef("missing-output", "--output is missing")
 	}
 	if f.arch == "" {
-		return cli.Usagef("--arch mlp:64,32 is a network with two hidden layers", "--arch is missing")
+		return cli.Usagef("missing-arch", "--arch is missing")
 	}
 	if f.o.Arch, err = fit.ParseArch(f.arch); err != nil {
-		return cli.Wrap(err, cli.Unusable, "")
+		return cli.WithCode(err, cli.Unusable)
 	}
 	if f.o.Validation = f.validation; f.validation == 0 {
 		f.o.Validation = -1
 	}
 	if err := f.o.Check(); err != nil {
-		return cli.Wrap(err, cli.Unusable, "")
+		return cli.WithCode(err, cli.Unusable)
 	}
 	if err := f.checkObjective(); err != nil {
 		return err
@@ -169,23 +169,23 @@ func (f *trainFlags) models() []string {
 // checkObjective finds the objective and reports flags that it has no use for.
 func (f *trainFlags) checkObjective() (err error) {
 	if f.o.Arch.Autoencoder() && f.fs.Changed("objective") {
-		return cli.Usagef("remove --objective", "--objective: an autoencoder has one of its own")
+		return cli.Usagef("flag-conflict", "--objective: an autoencoder has one of its own")
 	}
 	if len(f.o.Attributes) > 0 && !f.o.Arch.Autoencoder() {
-		return cli.Usagef("--arch autoencoder:SIZE,... has a code", "--attributes: a classifier has no code")
+		return cli.Usagef("flag-conflict", "--attributes: a classifier has no code; --arch autoencoder:SIZE,... has one")
 	}
 	if f.objective, err = qat.FindObjective(f.o.Train.Objective); err != nil {
 		return err
 	}
 	if f.fs.Changed("members") && !f.objective.Ensemble {
-		return cli.Usagef("--objective r-consistency trains several", "--members: the objective %s trains one network",
+		return cli.Usagef("flag-conflict", "--members: the objective %s trains one network; r-consistency trains several",
 			f.objective.Name)
 	}
 	if f.fs.Changed("teacher-steps") && !f.objective.Recourse {
-		return cli.Usagef("--objective r-margin and r-consistency do",
-			"--teacher-steps: the objective %s does not look at recourse", f.objective.Name)
+		return cli.Usagef("flag-conflict",
+			"--teacher-steps: the objective %s does not look at recourse; r-margin and r-consistency do", f.objective.Name)
 	}
-	return checkWeights(f.fs, f.objective, "--objective r-margin has beta and gamma, r-consistency has eta")
+	return checkWeights(f.fs, f.objective)
 }
 
 func (f *trainFlags) run(ctx context.Context, e *env, args []string) error {

@@ -31,8 +31,7 @@ func logitsOf(m *onnxio.Model) (draft.Model, func() error, error) {
 // readScores reads the scores that the model's owner has of some rows.
 func readScores(ctx context.Context, path, model string, o task.ReadOptions) (*draft.Scores, error) {
 	if model == "" {
-		return nil, cli.Usagef("give the model behind the task file, or behind init",
-			"--scores needs the MODEL that has them")
+		return nil, cli.Usagef("scores-need-model", "--scores needs the MODEL that has them")
 	}
 	if err := cli.Input("scores", path); err != nil {
 		return nil, err
@@ -168,11 +167,11 @@ func readRecords(path string) (*draft.Records, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return &draft.Records{}, nil
 	} else if err != nil {
-		return nil, cli.Wrap(err, cli.Unusable, "")
+		return nil, cli.WithCode(err, cli.Unusable)
 	}
 	all, err := draft.ParseRecords(data)
 	if err != nil {
-		return nil, cli.Wrap(fmt.Errorf("%s: %w", path, err), cli.Unusable, "`cfq task check --scores` writes it anew")
+		return nil, cli.Wrap(fmt.Errorf("%s: %w", path, err), "bad-verified-file")
 	}
 	return all, nil
 }
@@ -185,8 +184,7 @@ func (d *evaluation) encoding(needed bool) (record report.File, says string, err
 		return record, "", err
 	}
 	if needed && path == "" {
-		return record, "", cli.Usagef("`cfq task check TASK -d DATA MODEL --scores SCORES` verifies it",
-			"the gate needs a verified encoding: %s", says)
+		return record, "", cli.Usagef("encoding-unverified", "the gate needs a verified encoding: %s", says)
 	}
 	record, err = source(path)
 	return record, says, err

@@ -28,40 +28,45 @@ func TestSuggest(t *testing.T) {
 	}
 }
 
-func TestCodeAndHint(t *testing.T) {
+func TestCodeAndID(t *testing.T) {
 	plain := errors.New("boom")
-	hinted := Wrap(plain, Unusable, "do this")
+	known := Wrap(plain, "output-exists")
 	cases := []struct {
 		err  error
 		code int
-		hint string
+		id   string
 	}{
 		{nil, Passed, ""},
 		{plain, RunFailed, ""},
-		{hinted, Unusable, "do this"},
-		{fmt.Errorf("outer: %w", hinted), Unusable, "do this"},
-		{Wrap(hinted, RunFailed, ""), RunFailed, "do this"},
-		{Wrap(hinted, RunFailed, "do that"), RunFailed, "do that"},
+		{known, Unusable, "output-exists"},
+		{fmt.Errorf("outer: %w", known), Unusable, "output-exists"},
+		{WithCode(known, RunFailed), RunFailed, "output-exists"},
+		{Wrap(known, "disk-full"), RunFailed, "disk-full"},
+		{Usagef("", "no"), Unusable, ""},
 		{fmt.Errorf("run: %w", context.Canceled), Interrupted, ""},
-		{Wrap(fmt.Errorf("run: %w", context.Canceled), RunFailed, ""), Interrupted, ""},
+		{WithCode(fmt.Errorf("run: %w", context.Canceled), RunFailed), Interrupted, ""},
 	}
 	for _, c := range cases {
-		if Code(c.err) != c.code || HintOf(c.err) != c.hint {
-			t.Errorf("%v: code %d, hint %q; want %d, %q", c.err, Code(c.err), HintOf(c.err), c.code, c.hint)
+		if Code(c.err) != c.code || IDOf(c.err) != c.id {
+			t.Errorf("%v: code %d, ID %q; want %d, %q", c.err, Code(c.err), IDOf(c.err), c.code, c.id)
 		}
+	}
+	if Wrap(nil, "output-exists") != nil || WithCode(nil, RunFailed) != nil {
+		t.Error("no error has become one")
 	}
 }
 
 func TestPrinter(t *testing.T) {
 	var b bytes.Buffer
-	p := &Printer{Out: &b}
-	p.Error(Wrap(errors.Join(errors.New("one"), errors.New("two")), Unusable, "try three"))
+	p := &Printer{Out: &b, Subcommand: "eval"}
+	p.Error(Wrap(errors.Join(errors.New("one"), errors.New("two")), "unknown-flag"))
 	p.Warn("%d rows", 4)
 	p.Note("working")
 	p.Progress("label")(1, 2) // not a terminal: draws nothing
 	p.Quiet = true
 	p.Note("working quietly")
-	want := "cfq: error: one\ncfq: error: two\ncfq: hint: try three\ncfq: warning: 4 rows\ncfq: working\n"
+	want := "cfq: error: one\ncfq: error: two\ncfq: hint: `cfq help eval` lists the flags (cfq explain unknown-flag)\n" +
+		"cfq: warning: 4 rows\ncfq: working\n"
 	if b.String() != want {
 		t.Errorf("got %q, want %q", b.String(), want)
 	}
@@ -71,9 +76,9 @@ func TestPrinter(t *testing.T) {
 func TestPrinterEscapes(t *testing.T) {
 	var b bytes.Buffer
 	p := &Printer{Out: &b}
-	p.Error(Wrap(errors.New("model \x1b]0;owned\x07.onnx\r\u009b2J"), Unusable, "try \u202exnno"))
+	p.Error(errors.New("model \x1b]0;owned\x07.onnx\r\u009b2J \u202exnno"))
 	p.Warn("%s", "a\ncfq: error: b\u2028c")
-	want := "cfq: error: model  ]0;owned .onnx  2J\ncfq: hint: try  xnno\ncfq: warning: a cfq: error: b c\n"
+	want := "cfq: error: model  ]0;owned .onnx  2J  xnno\ncfq: warning: a cfq: error: b c\n"
 	if b.String() != want {
 		t.Errorf("got %q, want %q", b.String(), want)
 	}
@@ -184,11 +189,10 @@ func TestBlame(t *testing.T) {
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "model.onnx")
-	fails := func(err error, part, hint string) {
+	fails := func(err error, part, id string) {
 		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), part) || !strings.Contains(HintOf(err), hint) ||
-			Code(err) != Unusable {
-			t.Errorf("error %v, hint %q; want %q, %q", err, HintOf(err), part, hint)
+		if err == nil || !strings.Contains(err.Error(), part) || IDOf(err) != id || Code(err) != Unusable {
+			t.Errorf("error %v of %q; want %q of %q", err, IDOf(err), part, id)
 		}
 	}
 	if err := Write(path, func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }); err != nil {
@@ -204,13 +208,13 @@ func TestFiles(t *testing.T) {
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("a failing write left files: %v", entries)
 	}
-	fails(Input("model", filepath.Join(dir, "modle.onnx")), "does not exist", "model.onnx")
-	fails(Input("model", dir), "is a directory", "file")
-	fails(Input("model", os.DevNull), "is a pipe or a device", "save it to a file")
+	fails(Input("model", filepath.Join(dir, "modle.onnx")), "does not exist; there is a file "+path, "missing-file")
+	fails(Input("model", dir), "is a directory", "is-a-folder")
+	fails(Input("model", os.DevNull), "is a pipe or a device", "not-a-file")
 	t.Chdir(dir)
 	for range 2 { // without and with a file of that name
-		fails(Input("model", "-"), "model -: standard input and output are not supported", "./-")
-		fails(Output("-", true), "output -: standard input and output are not supported", "./-")
+		fails(Input("model", "-"), "model -: standard input and output are not supported", "standard-stream")
+		fails(Output("-", true), "output -: standard input and output are not supported", "standard-stream")
 		if err := os.WriteFile("./-", []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -221,10 +225,10 @@ func TestFiles(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "empty"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	fails(Input("model", filepath.Join(dir, "empty")), "is empty", "")
-	fails(Output(path, false), "exists", "--overwrite")
-	fails(Output(dir, true), "is a directory", "")
-	fails(Output(filepath.Join(dir, "no", "model.onnx"), false), "no directory", "")
+	fails(Input("model", filepath.Join(dir, "empty")), "is empty", "empty-file")
+	fails(Output(path, false), "exists", "output-exists")
+	fails(Output(dir, true), "is a directory", "is-a-folder")
+	fails(Output(filepath.Join(dir, "no", "model.onnx"), false), "no directory", "no-folder")
 	for _, p := range []string{path, filepath.Join(dir, "fresh")} {
 		if err := Output(p, p == path); err != nil {
 			t.Errorf("%s: %v", p, err)

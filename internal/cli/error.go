@@ -10,24 +10,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"cfq/internal/trouble"
 )
 
 // Exit codes of the command.
 const (
-	Passed       = 0   // done
-	Missed       = 1   // done, but a target was not reached
-	Unusable     = 2   // the usage, the task file, the data or the model is wrong
-	RunFailed    = 3   // something failed while running
-	Fault        = 4   // the program is at fault
-	Inconclusive = 5   // too few people to say
+	Passed       = 0 // done
+	Missed       = trouble.Missed
+	Unusable     = trouble.Unusable
+	RunFailed    = trouble.RunFailed
+	Fault        = trouble.Fault
+	Inconclusive = trouble.Inconclusive
 	Interrupted  = 130 // stopped by Ctrl-C
 	Closed       = 141 // the reader of stdout has gone; nothing is said of it
 )
 
-// Error is an error that knows its exit code and what could be done about it.
+// Error is an error that knows its exit code and, if it is a row of package trouble's table, what to do about it.
 type Error struct {
 	Code int    // one of the exit codes
-	Hint string // one sentence for the user, or ""
+	ID   string // of the row of the table, or ""
 	Err  error
 }
 
@@ -36,21 +38,30 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the error behind.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Wrap gives err an exit code and a hint; a nil err stays nil. When err carries
-// a hint already, an empty hint keeps it.
-func Wrap(err error, code int, hint string) error {
+// Wrap makes err the error of the table with this ID, which gives it a hint and an exit code; for "", which is none, it
+// is one of usage without a hint. A nil err stays nil.
+func Wrap(err error, id string) error {
 	if err == nil {
 		return nil
 	}
-	if hint == "" {
-		hint = HintOf(err)
+	e := &Error{Code: Unusable, ID: id, Err: err}
+	if row, ok := trouble.Find(id); ok {
+		e.Code = row.Code
 	}
-	return &Error{Code: code, Hint: hint, Err: err}
+	return e
 }
 
-// Usagef reports a mistake in how the command was called.
-func Usagef(hint, format string, args ...any) error {
-	return &Error{Code: Unusable, Hint: hint, Err: fmt.Errorf(format, args...)}
+// WithCode gives err another exit code, and leaves its hint; a nil err stays nil.
+func WithCode(err error, code int) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Code: code, Err: err}
+}
+
+// Usagef reports a mistake in how the command was called, see [Wrap].
+func Usagef(id, format string, args ...any) error {
+	return Wrap(fmt.Errorf(format, args...), id)
 }
 
 // Code returns the exit code that err stands for: that of the outermost Error,
@@ -68,15 +79,15 @@ func Code(err error) int {
 	return RunFailed
 }
 
-// HintOf returns the hint that err carries, or "".
-func HintOf(err error) string {
+// IDOf returns the ID in the table of the outermost error that has one, or "".
+func IDOf(err error) string {
 	for err != nil {
 		var e *Error
 		if !errors.As(err, &e) {
 			return ""
 		}
-		if e.Hint != "" {
-			return e.Hint
+		if e.ID != "" {
+			return e.ID
 		}
 		err = e.Err
 	}

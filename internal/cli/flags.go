@@ -35,7 +35,6 @@ func Suggest(word string, candidates []string) string {
 // of usage, with a suggestion where a flag is misspelt; pflag.ErrHelp is
 // returned as it is.
 func Parse(fs *pflag.FlagSet, args []string, lookup func(string) (string, bool)) error {
-	help := fmt.Sprintf("`cfq help %s` lists the flags", fs.Name())
 	err := fs.Parse(args)
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
@@ -44,19 +43,18 @@ func Parse(fs *pflag.FlagSet, args []string, lookup func(string) (string, bool))
 		return pflag.ErrHelp
 	case errors.As(err, &unknown):
 		if unknown.GetSpecifiedShortnames() != "" {
-			return Usagef(help, "unknown flag -%s", unknown.GetSpecifiedName())
+			return Usagef("unknown-flag", "unknown flag -%s", unknown.GetSpecifiedName())
 		}
 		name := unknown.GetSpecifiedName()
 		if s := Suggest(name, flagNames(fs)); s != "" {
-			return Usagef(help, "unknown flag --%s; did you mean --%s?", name, s)
+			return Usagef("unknown-flag", "unknown flag --%s; did you mean --%s?", name, s)
 		}
-		return Usagef(help, "unknown flag --%s", name)
+		return Usagef("unknown-flag", "unknown flag --%s", name)
 	case errors.As(err, &invalid):
-		err = notValue(invalid.GetFlag(), err)
-		return Usagef(cmp.Or(HintOf(err), help), "invalid value %q for --%s: %w", invalid.GetValue(),
-			invalid.GetFlag().Name, err)
+		return Usagef("invalid-value", "invalid value %q for --%s: %w", invalid.GetValue(), invalid.GetFlag().Name,
+			notValue(invalid.GetFlag(), err))
 	case err != nil:
-		return Usagef(help, "%w", err)
+		return Usagef("invalid-value", "%w", err)
 	}
 	return environment(fs, lookup)
 }
@@ -89,11 +87,10 @@ func (c *choice[S]) Set(value string) error {
 	if slices.Contains(c.choices, value) {
 		return nil
 	}
-	hint := ""
 	if s := Suggest(value, c.choices); s != "" {
-		hint = fmt.Sprintf("did you mean %s?", s)
+		return fmt.Errorf("want %s; did you mean %s?", message.Or(c.choices), s)
 	}
-	return Usagef(hint, "want %s", message.Or(c.choices))
+	return fmt.Errorf("want %s", message.Or(c.choices))
 }
 
 // Require limits the values of a flag to those for which ok, which looks at the variable behind it; want names them.
@@ -188,7 +185,7 @@ func Blame(fs *pflag.FlagSet, err error) error {
 	if from == nil {
 		return err
 	}
-	return Wrap(fmt.Errorf("%w (from the environment: %s)", err, strings.Join(from, ", ")), Unusable, "")
+	return WithCode(fmt.Errorf("%w (from the environment: %s)", err, strings.Join(from, ", ")), Unusable)
 }
 
 // hasWord says whether word stands in text and not as a part of a longer one.
@@ -220,7 +217,7 @@ func environment(fs *pflag.FlagSet, lookup func(string) (string, bool)) error {
 		}
 		errs = append(errs, err)
 	})
-	return Wrap(errors.Join(errs...), Unusable, "")
+	return Wrap(errors.Join(errs...), "invalid-value")
 }
 
 // Environment returns the variables that gave a flag its value, by name.

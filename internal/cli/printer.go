@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"cfq/internal/message"
+	"cfq/internal/trouble"
 )
 
 // Printer writes messages and progress to stderr. It is safe for concurrent use.
@@ -18,23 +20,23 @@ type Printer struct {
 	Out io.Writer
 	// Quiet leaves out progress and notes; errors, hints and warnings stay.
 	Quiet bool
+	// Subcommand is the one that was called, which hints name.
+	Subcommand string
 
 	mu  sync.Mutex
 	bar *progressbar.ProgressBar // drawn last, nil when none is on the screen
 }
 
-// Error writes err, one line per joined error, and its hint.
+// Error writes err, one line per joined error, and the hint that the table has for it.
 func (p *Printer) Error(err error) {
 	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {
 		p.line("error: ", line)
 	}
-	if hint := HintOf(err); hint != "" {
-		p.Hint(hint)
+	if row, ok := trouble.Find(IDOf(err)); ok {
+		hint := strings.ReplaceAll(row.Hint, "SUBCOMMAND", cmp.Or(p.Subcommand, "SUBCOMMAND"))
+		p.line("hint: ", fmt.Sprintf("%s (cfq explain %s)", hint, row.ID))
 	}
 }
-
-// Hint writes what the user could do.
-func (p *Printer) Hint(text string) { p.line("hint: ", text) }
 
 // Warn writes something the user should know about the result.
 func (p *Printer) Warn(format string, args ...any) {

@@ -66,35 +66,46 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestNothingToSave: of a logistic regression, quantize says that its few weights are no reason for another file.
+// TestNothingToSave: of a logistic regression, quantize says that its few weights are no reason for another file; of one
+// behind a dropout layer that still trains, what to export instead.
 func TestNothingToSave(t *testing.T) {
 	orttest.Need(t)
 	loans, dir := filepath.Join(abs(t), "testdata", "loans"), t.TempDir()
-	b := graph.NewBuilder(&graph.Graph{Name: "g"}, "")
-	b.G.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 20}}}}
-	w := make([]float32, 20)
-	for i := range w {
-		w[i] = 0.1 * float32(i%5) * float32(1-i%2*2)
-	}
-	z := b.Op("Gemm", []string{"x", b.Const(graph.FromFloats("w", w, 20, 1))})
-	b.G.Outputs = []graph.Value{{Name: z, DType: graph.Float}}
-	onnx, err := codec.Marshal(&graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: b.G})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "linear.onnx"), onnx, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	run := exec.Command(filepath.Join(program, "cfq"), "quantize", "linear.onnx", "-d", filepath.Join(loans, "test.csv"),
-		"-t", filepath.Join(loans, "task.yaml"), "-o", "q.onnx")
-	run.Dir = dir
-	out, _ := run.CombinedOutput()
-	for _, want := range []string{
-		"of which 20 weights take 80",
-		"a single layer, such as a logistic regression, has nothing",
+	for name, c := range map[string]struct {
+		training bool
+		want     []string
+	}{
+		"linear.onnx":  {false, []string{"of which 20 weights take 80", "(cfq explain nothing-to-save)"}},
+		"dropout.onnx": {true, []string{"; export the network for inference", "(cfq explain not-quantizable)"}},
 	} {
-		if !strings.Contains(string(out), want) || run.ProcessState.ExitCode() != 2 {
-			t.Errorf("exit code %d, no %q in\n%s", run.ProcessState.ExitCode(), want, out)
+		b := graph.NewBuilder(&graph.Graph{Name: "g"}, "")
+		b.G.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 20}}}}
+		w := make([]float32, 20)
+		for i := range w {
+			w[i] = 0.1 * float32(i%5) * float32(1-i%2*2)
+		}
+		x := "x"
+		if c.training {
+			yes := b.Const(graph.FromFloats("yes", []float32{1}))
+			x = b.Op("Dropout", []string{x, "", b.Op("Cast", []string{yes}, graph.IntAttr("to", int64(graph.Bool)))})
+		}
+		z := b.Op("Gemm", []string{x, b.Const(graph.FromFloats("w", w, 20, 1))})
+		b.G.Outputs = []graph.Value{{Name: z, DType: graph.Float}}
+		onnx, err := codec.Marshal(&graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: b.G})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), onnx, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		run := exec.Command(filepath.Join(program, "cfq"), "quantize", name, "-d", filepath.Join(loans, "test.csv"),
+			"-t", filepath.Join(loans, "task.yaml"), "-o", "q.onnx")
+		run.Dir = dir
+		out, _ := run.CombinedOutput()
+		for _, want := range c.want {
+			if !strings.Contains(string(out), want) || run.ProcessState.ExitCode() != 2 {
+				t.Errorf("exit code %d, no %q in\n%s", run.ProcessState.ExitCode(), want, out)
+			}
 		}
 	}
 }
