@@ -46,7 +46,7 @@ func run(m *testing.M) int {
 // TestScripts runs cmd/cfq/testdata/script. Scripts find the synthetic example in $LOANS, the first 700 of its
 // training rows in $FEW and the library, which needs no home directory, in $CFQ_ORT_LIB. Nothing is refined
 // unless the script takes CFQ_REFINE back: that is half of the time that quantize takes.
-// "exits N command..." runs a command that must end with the exit code N.
+// "exits N command..." runs a command that must end with the exit code N. Every hint is one of the table of errors.
 func TestScripts(t *testing.T) {
 	loans := filepath.Join(abs(t), "testdata", "loans")
 	train, err := os.ReadFile(filepath.Join(loans, "train.csv"))
@@ -62,9 +62,17 @@ func TestScripts(t *testing.T) {
 	if missing != nil && os.Getenv("CFQ_REQUIRE_ORT") == "1" {
 		t.Fatal(missing)
 	}
+	known := readTroubles(t)
+	dir := filepath.Join(root, "cmd", "cfq", "testdata", "script")
+	if missing == nil {
+		t.Cleanup(func() { known.complete(t, dir) })
+	}
 	testscript.Run(t, testscript.Params{
-		Dir: filepath.Join(root, "cmd", "cfq", "testdata", "script"),
+		Dir: dir,
 		Setup: func(e *testscript.Env) error {
+			known.mu.Lock()
+			known.ran++
+			known.mu.Unlock()
 			e.Setenv("LOANS", loans)
 			e.Setenv("FEW", few)
 			e.Setenv("CFQ_ORT_LIB", info.Path)
@@ -80,18 +88,19 @@ func TestScripts(t *testing.T) {
 			return false, errors.New("unknown condition " + cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "cfq": cfq, "sameresult": sameResult, "deal": deal,
+			"exits": known.exits, "cfq": known.cfq, "sameresult": sameResult, "deal": deal,
 		},
 	})
 }
 
-func cfq(ts *testscript.TestScript, neg bool, args []string) {
+func (x *troubles) cfq(ts *testscript.TestScript, neg bool, args []string) {
 	if err := ts.Exec("cfq", args...); (err != nil) != neg {
 		ts.Fatalf("cfq: %v", err)
 	}
+	x.check(ts)
 }
 
-func exits(ts *testscript.TestScript, neg bool, args []string) {
+func (x *troubles) exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE command...")
 	}
@@ -109,6 +118,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if code != want {
 		ts.Fatalf("exit code %d, want %d", code, want)
 	}
+	x.check(ts)
 }
 
 // abs is the absolute path of the project.
