@@ -3,7 +3,65 @@
 # Everything is written to OUT (NAME/build); CFQ names the command.
 #
 #     ./walk.sh sklearn|embeddings|ft-transformer|keras
+#
+# With a page, every command of it: each line behind "$ " in a block of text is run, from the project's folder, and has
+# to print what is below it, where ... stands for any lines. Numbers may differ, as the last digits do between
+# processors; that is said.
+#
+#     ./walk.sh ../docs/tutorial.md
 set -euo pipefail
+
+# page runs the commands of a page.
+page() {
+	local file wrong=0 block=0 command='' want=''
+	file=$(realpath "$1")
+	got=$(mktemp)
+	trap 'rm -f "$got"' EXIT
+	cd "$(dirname "$0")/.."
+	unset CFQ_LOOKS_FILE # the page judges each model once
+	while IFS= read -r line <&3; do
+		case $block:$line in
+		0:'```text') block=1 ;;
+		1:'```') check && block=0 command='' ;;
+		1:'$ '*) check && command=${line#'$ '} want='' ;;
+		1:*) want+=$line$'\n' ;;
+		esac
+	done 3<"$file"
+	return $wrong
+}
+
+# check runs command, in this shell, and compares what it prints with want.
+check() {
+	[[ $command ]] || return 0
+	local code=0 out
+	eval "$command" >"$got" 2>&1 </dev/null || code=$?
+	[[ $code == 0 ]] || echo "exit code $code" >>"$got"
+	out=$(cat "$got")
+	printf '$ %s\n%s\n' "$command" "$out"
+	if like "$out" "${want%$'\n'}"; then
+		return 0
+	elif like "$(digitless <<<"$out")" "$(digitless <<<"${want%$'\n'}")"; then
+		echo "walk.sh: other numbers than in the page"
+	else
+		echo "walk.sh: the page has other lines:" && diff <(echo "${want%$'\n'}") "$got" || wrong=1
+	fi
+}
+
+# like says whether a text is what the page has, in which a line of three dots stands for any lines.
+like() {
+	local pattern
+	pattern=$(sed 's/[][*?\\()|+@!]/\\&/g; s/^\.\.\.$/*/' <<<"$2")
+	# shellcheck disable=SC2053 # a pattern
+	[[ $1 == $pattern ]]
+}
+
+# digitless has # for each number, and one space where there are several.
+digitless() { sed -E 's/[0-9]+([.][0-9]+)?(e-?[0-9]+)?/#/g; s/ +/ /g'; }
+
+if [[ -f $1 ]]; then
+	page "$1"
+	exit
+fi
 cd "$(dirname "$0")/$1"
 cfq=$(realpath "${CFQ:-../../bin/cfq}")
 data=$(realpath ../../testdata/loans)
