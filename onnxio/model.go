@@ -2,6 +2,7 @@ package onnxio
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -62,11 +63,28 @@ func LoadBytes(ctx context.Context, onnx []byte, o ort.Options) (*Model, error) 
 
 // FromGraph is Load for a model in memory, which must not be changed afterwards. A model of several inputs, of
 // texts or of integers is lowered, see package lower: what Graph returns has one input then, and File what was loaded.
-// A model of a kind that the method cannot quantize is a [refuse.Refusal].
+// A model of a kind that the method cannot quantize is a [refuse.Refusal], as is one that ONNX Runtime does not load,
+// where that is in the way.
 func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, error) {
 	if err := refuse.Check(g); err != nil {
 		return nil, err
 	}
+	m, err := fromGraph(ctx, g, o)
+	if err == nil && m.own == nil || ctx.Err() != nil {
+		return m, err
+	}
+	if m != nil && m.given != nil { // bfloat16, say, which ONNX Runtime has few kernels for
+		return m, nil
+	}
+	o.Level = ort.Disabled
+	s, broken := ort.Open(g, o)
+	if broken != nil {
+		return nil, refuse.Broken(broken, err)
+	}
+	return m, errors.Join(err, s.Close())
+}
+
+func fromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, error) {
 	g, given, err := plain(ctx, g, o)
 	if err != nil {
 		return nil, err

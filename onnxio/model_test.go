@@ -1,6 +1,7 @@
 package onnxio_test
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
+	"cfq/onnxio/refuse"
 )
 
 // TestLoad: a model of the command's example is opened once; its canonical form has types for all
@@ -120,6 +122,30 @@ func TestValuesTooLarge(t *testing.T) {
 		_, err := onnxio.FromGraph(t.Context(), m, orttest.Need(t))
 		if err == nil || !strings.Contains(err.Error(), "blow") || !strings.Contains(err.Error(), "makes a value of shape") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestBrokenFile: a model with an operator that is none of ONNX is refused in one line, with ONNX Runtime's reason, what
+// is in the way here and what to export instead.
+func TestBrokenFile(t *testing.T) {
+	options := orttest.Need(t)
+	m := &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: &graph.Graph{Name: "g"}}
+	m.Graph.Inputs = []graph.Value{
+		{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "n"}, {Size: 2}}},
+		{Name: "code", DType: graph.Int64, Shape: graph.Shape{{Size: -1, Param: "n"}}},
+	}
+	b := graph.NewBuilder(m.Graph, "")
+	z := b.Op("MatMul", []string{b.Op("Erfc", []string{"x"}), b.Const(graph.FromFloats("w", make32(4), 2, 2))})
+	m.Graph.Outputs = []graph.Value{{Name: z, DType: graph.Float}}
+	_, err := onnxio.FromGraph(t.Context(), m, options)
+	var refused *refuse.Refusal
+	if !errors.As(err, &refused) {
+		t.Fatalf("%v, want a refusal", err)
+	}
+	for _, want := range []string{"ONNX Runtime does not load", "No Op registered for Erfc", "; instead, ", "; besides, "} {
+		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("no %q in one line: %v", want, err)
 		}
 	}
 }

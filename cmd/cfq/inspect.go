@@ -144,11 +144,11 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 		v.Quantizable, v.Obstacle = o == nil, says(o)
 		v.Quantized = o != nil && o.Already
 	}
-	if v.Layers, err = list(); err != nil {
+	if v.Layers, err = list(); err != nil && refused == nil { // which says what is wrong
 		e.msg.Warn("the layers cannot be listed: %v", err)
 	}
 	v.count()
-	if err := addKernels(e, m, v.Layers); err != nil {
+	if err := addKernels(e, m, v.Layers); err != nil && refused == nil {
 		e.msg.Warn("kernels are not shown: %v", err)
 	}
 	if text {

@@ -31,9 +31,9 @@ func routes() []route {
 		},
 		{
 			from: "Keras, tf2onnx or `model.export`",
-			what: "dense layers, embeddings, batch normalization, `Rescaling`; sigmoid and softmax heads",
+			what: "dense layers, embeddings, `CategoryEncoding`, batch normalization, `Rescaling`; sigmoid and softmax heads",
 			mind: "`StringLookup` and `Normalization` do not survive the export: number the categories in front of the model " +
-				"and use `Rescaling`",
+				"and use `Rescaling`; `gelu` needs approximate=True",
 		},
 		{
 			from: "convolutional networks, any exporter",
@@ -66,7 +66,7 @@ decision per row. ` + "`inspect`, `task init` and `task check`" + ` say which ki
 | the model is | such as | why not | instead |
 |---|---|---|---|
 `)
-	for _, k := range append(kinds(), stepped(), layerless(), tooLarge()) {
+	for _, k := range append(kinds(), stepped(), layerless(), tooLarge(), broken()) {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", k.name, k.made, k.why, k.instead)
 	}
 	return b.String()

@@ -76,7 +76,19 @@ func stepped() kind {
 		why: "its output is constant between the steps, so that recourse has no gradient to follow, and rounding of " +
 			"weights no effect that could be measured",
 		instead: "export the classifier that was calibrated (`calibrated.calibrated_classifiers_[0].estimator`), or " +
-			"calibrate with method=\"sigmoid\"",
+			"calibrate with method=\"sigmoid\"; or export the network behind the bins and write these into the task file (kind " +
+			"thermometer, thresholds)",
+	}
+}
+
+// broken is the kind that ONNX Runtime finds out.
+func broken() kind {
+	return kind{
+		name: "a file that ONNX Runtime does not load",
+		made: "gelu of Keras, of which tf2onnx leaves `Erfc`; pipelines of scikit-learn with columns of double",
+		why:  "a file that does not run has no decisions to keep",
+		instead: "export it with what is named here in another form, such as `gelu` with approximate=True, or columns of " +
+			"float32",
 	}
 }
 
@@ -115,11 +127,11 @@ func learned() []kind {
 		},
 		{
 			name: "a recurrent network",
-			made: "LSTM, GRU and RNN layers; models with Loop or Scan",
+			made: "LSTM, GRU and RNN layers; models with Loop or Scan, which PyTorch makes of `nn.EmbeddingBag`",
 			why: "the same weights are used once per step of a sequence, which rounding and sensitivity of layers do not " +
 				"describe, and the loop has no gradient rule",
 			instead: "export a network whose inputs are one row of columns: summaries of the sequence (last value, mean, " +
-				"trend) and dense, convolution or attention layers",
+				"trend) and dense, convolution or attention layers; nn.Embedding in place of nn.EmbeddingBag",
 			ops: []string{"LSTM", "GRU", "RNN", "Loop", "Scan", "LinearAttention", "AttnLSTM"},
 			find: func(m *model, seen *graph.Node) string {
 				if m.first(is("TopK")) != nil && m.first(is("Scan")) != nil {
@@ -241,6 +253,16 @@ func Operator(op string) (why, instead string) {
 // TooLarge is the refusal of a model whose file or tensors take so many bytes.
 func TooLarge(bytes int64) error {
 	return &Refusal{tooLarge().says(fmt.Sprintf("%.1f GB", float64(bytes)/1e9))}
+}
+
+// Broken is the refusal of a model that ONNX Runtime does not load, for which it gives a reason, and where it is not nil
+// what is in the way besides.
+func Broken(reason, besides error) error {
+	text := broken().says(reason.Error())
+	if besides != nil {
+		text += "; besides, " + besides.Error()
+	}
+	return &Refusal{strings.Join(strings.Fields(text), " ")} // one line
 }
 
 // Layerless is the refusal of a model with so many nodes, of which none is a layer.
