@@ -173,6 +173,9 @@ func (p *imputation) find(ctx context.Context) error {
 	return nil
 }
 
+// noNumber is the size of what stands for no number, as the largest of none does.
+const noNumber = 1e30
+
 // straight returns the number for which an element of a value, given for each number tried of which the last is NaN,
 // is what it is for NaN; NaN where no element is a straight line.
 func straight(tries []float64, made [][]float64) float64 {
@@ -188,6 +191,9 @@ func straight(tries []float64, made [][]float64) float64 {
 		}
 		if line {
 			v := (made[last][e] - at) / slope
+			if math.Abs(v) > noNumber {
+				continue
+			}
 			short, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', -1, 32), 64)
 			return short
 		}

@@ -75,3 +75,32 @@ func TestImputedIndex(t *testing.T) {
 		t.Errorf("%v, %v", have, err)
 	}
 }
+
+// TestImputedNowhere: what a maximum that skips NaN makes of a window of nothing else is no number that stands for one.
+func TestImputedNowhere(t *testing.T) {
+	t.Parallel()
+	orttest.Need(t)
+	b := graph.NewBuilder(&graph.Graph{Name: "g"}, "")
+	b.G.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 4}}}}
+	ints := func(v ...int64) string { return b.Const(graph.FromInts("i", v, int64(len(v)))) }
+	z := b.Op("Mul", []string{"x", b.Const(graph.FromFloats("c", []float32{-1e-3}, 1))})
+	z = b.Op("Reshape", []string{z, ints(-1, 1, 4)})
+	z = b.Op("MaxPool", []string{z}, graph.IntsAttr("kernel_shape", 1))
+	z = b.Op("Reshape", []string{b.Op("Relu", []string{z}), ints(-1, 4)})
+	z = b.Op("MatMul", []string{z, b.Const(graph.FromFloats("w", []float32{1, -1, 2, 1, 3, 1, -1, 2}, 4, 2))})
+	b.G.Outputs = []graph.Value{{Name: z, DType: graph.Float}}
+	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: b.G}
+	low, err := FromGraph(t.Context(), m, ort.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, err := low.Imputed(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range have {
+		if !math.IsNaN(v) {
+			t.Errorf("input %d: %v", i, v)
+		}
+	}
+}
