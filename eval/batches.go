@@ -89,7 +89,10 @@ type judgedSample struct {
 	x       []float32
 	judged  [][2]Float
 	unusual []float32
-	rng     *rand.Rand
+	// farthest is the person with the largest numbers, whose square sum is far.
+	farthest []float32
+	far      float64
+	rng      *rand.Rand
 }
 
 // judgedPoint is a point with the margins of both models.
@@ -129,8 +132,15 @@ func sampleJudged(r *Result) (*judgedSample, error) {
 	return s, nil
 }
 
-// look keeps the most unusual value of each input.
+// look keeps the most unusual value of each input, and the person with the largest ones.
 func (s *judgedSample) look(x []float32) {
+	far := 0.0
+	for _, v := range x {
+		far += float64(v) * float64(v)
+	}
+	if s.farthest == nil || far > s.far {
+		s.farthest, s.far = x, far
+	}
 	if s.unusual == nil {
 		s.unusual = make([]float32, len(x))
 	}
@@ -167,6 +177,11 @@ func (s *judgedSample) rerun(ctx context.Context, m recourse.Model, which int, s
 				x = append(x, s.unusual...)
 			}
 			margins, err := m.Margins(ctx, x)
+			if err != nil && size/64 > 0 && ctx.Err() == nil {
+				// All values of a category at once may be none that a model looks up: a person as they are is one.
+				copy(x[len(x)-s.dim:], s.farthest)
+				margins, err = m.Margins(ctx, x)
+			}
 			if err != nil {
 				return nil, err
 			}

@@ -124,3 +124,34 @@ func TestRerunOfEqualPeople(t *testing.T) {
 		t.Errorf("%+v, %v", b, err)
 	}
 }
+
+// lookup is a model of a category of two values, which looks it up and refuses what has both.
+type lookup struct{ companion }
+
+func (*lookup) Dim() int { return 2 }
+
+func (*lookup) Margins(_ context.Context, x []float32) ([]float32, error) {
+	m := make([]float32, len(x)/2)
+	for i := range m {
+		if x[2*i] == 1 && x[2*i+1] == 1 {
+			return nil, errors.New("index 3 is out of bounds")
+		}
+		m[i] = x[2*i] - 2*x[2*i+1]
+	}
+	return m, nil
+}
+
+// The row with the most unusual value of each input may be one that a model cannot run.
+func TestRerunOfCategories(t *testing.T) {
+	t.Parallel()
+	var records []Record
+	for i := range 300 {
+		x := []float32{float32(i % 2), float32(1 - i%2)}
+		m := Float(x[0] - 2*x[1])
+		records = append(records, Record{Row: i, X: x, Full: m, Quant: m})
+	}
+	r := summarize(t, records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
+	if b, err := Rerun(t.Context(), &lookup{}, &lookup{}, r); err != nil || b.Differ != 0 {
+		t.Errorf("%+v, %v", b, err)
+	}
+}
