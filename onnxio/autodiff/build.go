@@ -68,7 +68,12 @@ func (b *builder) commit(g *graph.Graph, types Types) error {
 	return nil
 }
 
-func (b *builder) fail(err error) { b.errs = append(b.errs, err) }
+// fail collects an error, once where the rules of several inputs of a node give the same.
+func (b *builder) fail(err error) {
+	if !slices.ContainsFunc(b.errs, func(e error) bool { return e.Error() == err.Error() }) {
+		b.errs = append(b.errs, err)
+	}
+}
 
 // op appends a node with one output and returns the output's name.
 func (b *builder) op(op string, inputs []string, attrs ...graph.Attr) string {

@@ -214,6 +214,10 @@ func TestErrors(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
+			lines := strings.Split(strings.TrimPrefix(err.Error(), "autodiff: "), "\n")
+			if slices.Sort(lines); len(slices.Compact(slices.Clone(lines))) < len(lines) {
+				t.Errorf("twice the same: %v", err)
+			}
 			for _, want := range c.want {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%q is not in the error: %v", want, err)
