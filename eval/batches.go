@@ -138,7 +138,7 @@ func (s *judgedSample) look(x []float32) {
 	for _, v := range x {
 		far += float64(v) * float64(v)
 	}
-	if s.farthest == nil || far > s.far {
+	if s.farthest == nil || far > s.far || far == s.far && slices.Compare(x, s.farthest) > 0 { // whatever the order
 		s.farthest, s.far = x, far
 	}
 	if s.unusual == nil {

@@ -157,8 +157,8 @@ func (c *calibrated) fit(ctx context.Context, i int, s *calib.Stats, formats []q
 // formats returns the formats that layer i can have.
 func (c *calibrated) formats(i int) []quant.Format { return quant.FormatsFor(c.reduced(i)) }
 
-// reduced reports whether the 8-bit codes of layer i stay within quant.ReducedMax: on integers wider ones saturate where
-// the processor has no VNNI, and nobody knows where a file will run.
+// reduced reports whether the 8-bit codes of layer i stay within quant.ReducedMax: on integers wider ones saturate
+// where the processor has no VNNI, and nobody knows where a file will run.
 func (c *calibrated) reduced(i int) bool {
 	bits := c.o.ActBits
 	if c.onGrid(i) {

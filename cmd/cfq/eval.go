@@ -311,8 +311,8 @@ func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency b
 		if ort.Saturates() {
 			this, other = "does not have", "that have it"
 		}
-		r.Warnings = append(r.Warnings, fmt.Sprintf("%s of integers with 8-bit weights beyond 64: their sums saturate on x64 "+
-			"processors without VNNI, which this one %s, so the numbers here do not hold for those %s",
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%s of integers with 8-bit weights beyond 64: their sums saturate on "+
+			"x64 processors without VNNI, which this one %s, so the numbers here do not hold for those %s",
 			message.Count(n, "layer"), this, other))
 	}
 	if !latency {

@@ -343,7 +343,7 @@ func (f *taskFlags) scaled(ctx context.Context, e *env, model string, m *onnxio.
 }
 
 // accuracy returns the share of rows that a model decides as labelled, and whether labels are known. Where the draft
-// asks for the class index, it is that of the one with the largest share: with the wrong one, what is wrong looks right.
+// asks for the class index, it is the largest share of any: with the wrong one, what is wrong looks right.
 func (f *taskFlags) accuracy(ctx context.Context, e *env, model string, m *onnxio.Model, t *task.Task,
 	asked bool, rows task.ReadOptions,
 ) (share float64, known bool, err error) {

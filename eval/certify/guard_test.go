@@ -41,7 +41,8 @@ func TestHold(t *testing.T) {
 		t.Fatalf("2x is at least %v for x in [0.75, 1.25], and %v from itself: %v", got[0].Lower, got[0].Apart, err)
 	}
 	k.quant.p.steps[0].(*dense).w[0] = 3 // as if the file said so
-	if got, err := k.Prove(t.Context(), point, half, 1); err == nil || !strings.Contains(err.Error(), "without --full-range") {
+	got, err = k.Prove(t.Context(), point, half, 1)
+	if err == nil || !strings.Contains(err.Error(), "without --full-range") {
 		t.Errorf("got %v, %v", got, err)
 	}
 }

@@ -470,8 +470,8 @@ func ofEvidence() []Error {
 		{
 			"other-task",
 			[]string{"the model was quantized with another task file than FILE: REASON"},
-			"The gate requires the record of calibration rows. Another task file may encode people differently, and people who " +
-				"are equal to these rows are then not recognised.",
+			"The gate requires the record of calibration rows. Another task file may encode people differently, and people " +
+				"who are equal to these rows are then not recognised.",
 			"quantize with the task file that the gate is given", Unusable,
 		},
 		{
