@@ -76,6 +76,9 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 	if m != nil && m.given != nil { // bfloat16, say, which ONNX Runtime has few kernels for
 		return m, nil
 	}
+	if _, missing := ort.Find(o.Lib); missing != nil { // which says nothing about the file
+		return m, err
+	}
 	o.Level = ort.Disabled
 	s, broken := ort.Open(g, o)
 	if broken != nil {
