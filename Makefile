@@ -19,7 +19,7 @@ export CGO_ENABLED = 1
 export GOFLAGS += '-toolexec=env GOGC=off GOMEMLIMIT=1GiB'
 
 .DEFAULT_GOAL := build
-.PHONY: help build ort tools test long lint fmt generate drift results demo pipelines page shapes spark bench fuzz module release site clean
+.PHONY: help build ort tools test long lint fmt generate drift results compare demo pipelines page shapes spark bench fuzz module release site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ drift: tools ## check that generated files are what their generators make
 
 results: build tools ## measure the tables of docs/results.md again: make results SHARED=DIR SECTION=default|training|trained|gap PYTHON=FILE
 	$(BUILD)/tools/results -shared $(SHARED) -section "$(SECTION)" -python "$(PYTHON)"
+
+compare: build ## measure other tools, in fresh virtual environments, for docs/comparison.md: make compare SHARED=DIR PYTHON=python3.11
+	$(or $(PYTHON),python3) bench/compare.py --shared $(SHARED)
 
 demo: build ort ## quantize the example loan model and evaluate it
 	@mkdir -p $(BUILD)

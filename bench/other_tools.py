@@ -1,7 +1,8 @@
 """Files of other tools for one model, and what cfq says of each: layers, bits, bytes, VD, RVD, verdict.
 
-ONNX Runtime's quantizer (QDQ, also in com.microsoft operators, QOperator, 16-bit activations, A8W4, dynamic INT8,
-MatMulNBits with 4 and 8 bits), NNCF and AIMET. Needs numpy, onnx and onnxruntime; nncf and aimet-onnx for their rows.
+ONNX Runtime's quantizer (QDQ, also with 7 bits and in com.microsoft operators, QOperator, 16-bit activations, A8W4,
+dynamic INT8, MatMulNBits with 4 and 8 bits), NNCF, AIMET, onnx-neural-compressor and neural-compressor. Needs numpy,
+onnx and onnxruntime, and for their rows the others.
 Calibration rows are the first 512 rows of the data, encoded by the file that `cfq task init --encoding` reads
 (numeric features only).
 
@@ -15,10 +16,12 @@ call themselves: `make results SECTION=default PYTHON=python` measures those.
 
 import contextlib
 import csv
+import importlib.util
 import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 
 import numpy as np
 import onnx
@@ -113,14 +116,46 @@ def aimet(weights, activations):
         import aimet_onnx
         sim = aimet_onnx.QuantizationSimModel(onnx.load(MODEL), param_type=getattr(aimet_onnx, weights),
                                               activation_type=getattr(aimet_onnx, activations))
-        sim.compute_encodings([{INPUT: X[i:i + 1]} for i in range(300)])
+        sim.compute_encodings([{INPUT: X[k:k + 64]} for k in range(0, len(X), 64)])
         onnx.save(sim.to_onnx_qdq(), path)
     return write
+
+
+def onnx_neural_compressor(path):
+    from onnx_neural_compressor import data_reader
+    from onnx_neural_compressor.quantization import config, quantize
+
+    class Rows(data_reader.CalibrationDataReader):
+        def __init__(self):
+            self.rewind()
+
+        def get_next(self):
+            return next(self.batches, None)
+
+        def rewind(self):
+            self.batches = iter([{INPUT: X[k:k + 64]} for k in range(0, len(X), 64)])
+
+    quantize(MODEL, path, config.StaticQuantConfig(Rows(), quant_format=QuantFormat.QDQ, per_channel=True,
+                                                   calibration_sampling_size=len(X)))
+
+
+def neural_compressor(path):
+    from neural_compressor import PostTrainingQuantConfig, quantization
+
+    class Batches:
+        batch_size = 64
+
+        def __iter__(self):
+            return iter([(X[k:k + 64], 0) for k in range(0, len(X), 64)])
+
+    quantization.fit(MODEL, PostTrainingQuantConfig(quant_format="QDQ", calibration_sampling_size=len(X)),
+                     calib_dataloader=Batches()).save(path)
 
 
 FORMS = {
     "ort-qdq": static(),
     "ort-qdq-per-channel": static(per_channel=True, weight_type=QuantType.QInt8),
+    "ort-qdq-reduced": static(per_channel=True, weight_type=QuantType.QInt8, reduce_range=True),
     "ort-qdq-contrib": static(extra_options={"UseQDQContribOps": True}),
     "ort-qoperator": static(quant_format=QuantFormat.QOperator),
     "ort-a16w8": static(activation_type=QuantType.QUInt16, weight_type=QuantType.QInt8),
@@ -133,6 +168,8 @@ FORMS = {
     "nncf-int8": nncf_static,
     "nncf-weights-int8": nncf_weights("INT8_ASYM"),
     "nncf-weights-int4": nncf_weights("INT4_SYM", ratio=1.0, group_size=-1, all_layers=True),
+    "onnx-neural-compressor": onnx_neural_compressor,
+    "neural-compressor": neural_compressor,
     "aimet-w8a8": aimet("int8", "int8"),
     "aimet-w8a16": aimet("int8", "int16"),
     "aimet-w4a8": aimet("int4", "int8"),
@@ -155,8 +192,8 @@ def write_only():
     for name in SELECTED:
         with contextlib.redirect_stdout(sys.stderr):  # progress bars
             FORMS[name](os.path.join(OUT, name + ".onnx"))
-    import nncf
-    print(f"onnxruntime {ort.__version__}, nncf {nncf.__version__}")
+    tools = ["onnxruntime", "nncf"]
+    print(", ".join(f"{t} {metadata.version(t)}" for t in tools if importlib.util.find_spec(t)))
 
 
 def main():
