@@ -59,9 +59,10 @@ QUANTIZERS = [
 
 # Label, tool, the adapter's method or the flags of cfq recourse.
 RECOURSE = {
-    ("adult", "mlp2-s0"): ["dice-random", "dice-genetic", "wachter", "spheres", "cfq"],
-    ("german", "mlp2-s0"): ["dice-random", "dice-genetic", "wachter", "spheres", "cfq"],
-    ("compas", "mlp2-s0"): ["dice-random", "dice-genetic", "wachter", "spheres", "reachml", "cfq", "cfq-exact"],
+    ("adult", "mlp2-s0"): ["dice-random", "dice-genetic", "wachter", "spheres", "cfq", "cfq-margin"],
+    ("german", "mlp2-s0"): ["dice-random", "dice-genetic", "wachter", "spheres", "cfq", "cfq-margin"],
+    ("compas", "mlp2-s0"): ["dice-random", "dice-genetic", "wachter", "spheres", "reachml", "cfq", "cfq-margin",
+                              "cfq-exact"],
     ("adult", "logreg-s0"): ["actionable", "cfq", "cfq-exact"],
     ("german", "logreg-s0"): ["actionable", "cfq", "cfq-exact"],
 }
@@ -73,6 +74,7 @@ SOLVERS = {
     "actionable": ("actionable-recourse", "actionable-recourse", "recourse_actionable.py", []),
     "reachml": ("reachml", "reachml", "recourse_reachml.py", []),
     "cfq": ("**cfq**", "cfq", None, []),
+    "cfq-margin": ("**cfq** `--margin 0.1`", "cfq", None, ["--margin", "0.1"]),
     "cfq-exact": ("**cfq** `--exact`", "cfq", None, ["--exact"]),
 }
 
@@ -116,9 +118,7 @@ def size(path):
 
 def install(o, results):
     """Installs each tool into a fresh environment."""
-    with open(ROOT / "bench" / "peers.toml", "rb") as f:
-        peers = tomllib.load(f)
-    for name, peer in peers.items():
+    for name, peer in peers().items():
         if o.only and name not in o.only:
             continue
         folder = o.environments / name
@@ -311,74 +311,96 @@ def percent(x):
     return f"{100 * x:.1f} %"
 
 
+NOT_RUN = "not measured: this run did not reach it"
+
+
+def peers():
+    """The tools to install: title and packages of each."""
+    with open(ROOT / "bench" / "peers.toml", "rb") as f:
+        return tomllib.load(f)
+
+
 def install_table(results):
     yield "| tool | installed | packages | seconds | of the processor |"
     yield "|---|---:|---:|---:|---:|"
-    for name, r in results.items():
+    if "cfq" in results:
+        r = results["cfq"]
+        yield f"| {r['title']} | {r['bytes'] / 1e6:.0f} MB | 0 | not measured: built here | |"
+    for name, peer in peers().items():
+        r = results.get(name, {"failed": NOT_RUN})
         if "failed" in r:
-            yield f"| {r['title']} | {r['failed'].replace('|', '/')} | | | |"
-        elif name == "cfq":
-            yield f"| {r['title']} | {r['bytes'] / 1e6:.0f} MB | none | not measured: built here | |"
-        else:
-            yield (f"| {r['title']} | {r['bytes'] / 1e6:,.0f} MB | {r['packages_installed'] - 2} | "
-                   f"{r['seconds']:.0f} | {r['processor']:.0f} |")
+            yield f"| {peer['title']} | {cell(r['failed'])} | | | |"
+            continue
+        yield (f"| {peer['title']} | {r['bytes'] / 1e6:,.0f} MB | {r['packages_installed'] - 2} | "
+               f"{r['seconds']:.0f} | {r['processor']:.0f} |")
+
+
+def cell(text):
+    return text.replace("|", "/")
 
 
 def quantize_tables(results):
-    """Adult by mean over its networks, then VD and RVD of the other data sets."""
-    yield "| Adult | bytes | accuracy | VD(0.1) | RVD(0.1) | rms | time, 1 row | 256 rows | processor seconds | MB |"
+    """Adult by mean over the networks that all tools were measured on, then VD and RVD of the other data sets."""
+    of = {label: {key: r for key, r in results.get(label, {}).items() if "failed" not in r} for label, *_ in QUANTIZERS}
+    adult = set.intersection(*({key for key in r if key.startswith("adult/")} for r in of.values() if r))
+    yield (f"| Adult, {len(adult)} networks | bytes | accuracy | VD(0.1) | RVD(0.1) | rms | 1 row | 256 rows | "
+           "seconds | MB |")
     yield "|---|" + "---:|" * 9
-    for label, _, _ in QUANTIZERS:
-        rows = [r for key, r in results.get(label, {}).items() if key.startswith("adult/")]
-        failed = [r["failed"] for r in rows if "failed" in r]
-        if failed or not rows:
-            yield f"| {label} | not measured: {failed[0].replace('|', '/') if failed else 'not run'} |" + " |" * 8
+    for label, rows in of.items():
+        if not rows:
+            failed = next(iter(results.get(label, {}).values()), {"failed": NOT_RUN})["failed"]
+            yield f"| {label} | {cell(failed)} |" + " |" * 8
             continue
-        mean = lambda key: statistics.mean(r[key] for r in rows)  # noqa: E731
-        median = lambda key: statistics.median(r["latency"][key] for r in rows)  # noqa: E731
+        value = lambda fold, get: fold(get(rows[key]) for key in sorted(adult))  # noqa: E731
+        mean = lambda name: value(statistics.mean, lambda r: r[name])  # noqa: E731
+        median = lambda name: value(statistics.median, lambda r: r[name])  # noqa: E731
+        one, many = (value(statistics.median, lambda r: r["latency"][n]) for n in ("batch_1", "batch_256"))
         yield (f"| {label} | {mean('bytes'):,.0f} | {100 * mean('accuracy'):+.2f} % | {percent(mean('vd'))} | "
-               f"{percent(mean('rvd'))} | {mean('rms'):.3f} | {median('batch_1'):.2f} | {median('batch_256'):.2f} | "
-               f"{statistics.median(r['processor'] for r in rows):.1f} | "
-               f"{statistics.median(r['memory'] for r in rows):.0f} |")
+               f"{percent(mean('rvd'))} | {mean('rms'):.3f} | {one:.2f} | {many:.2f} | {median('processor'):.1f} | "
+               f"{median('memory'):.0f} |")
     yield ""
     others = [name for name in DATA if name != "adult"]
-    yield "| VD(0.1) / RVD(0.1) | " + " | ".join(DATA[name][0] for name in others) + " |"
+    yield "| VD(0.1), RVD(0.1) | " + " | ".join(DATA[name][0] for name in others) + " |"
     yield "|---|" + "---:|" * len(others)
-    for label, _, _ in QUANTIZERS:
-        cells = []
-        for name in others:
-            r = results.get(label, {}).get(f"{name}/mlp2-s0", {"failed": ""})
-            cells.append("" if "failed" in r else f"{percent(r['vd'])} / {percent(r['rvd'])}")
-        if any(cells):
+    for label, rows in of.items():
+        found = [rows.get(f"{name}/mlp2-s0") for name in others]
+        if any(found):
+            cells = [f"{percent(r['vd'])}, {percent(r['rvd'])}" if r else "" for r in found]
             yield f"| {label} | " + " | ".join(cells) + " |"
 
 
 def recourse_table(results):
     """Shares are of all people; the cost is against that of cfq, for people whom both help."""
-    yield ("| model, people | tool | answered | accepted | breaks a constraint | success | cost against cfq | "
-           "kept at 4 bits | processor seconds | MB |")
+    yield ("| people | tool | answered | accepted | break a constraint | success | cost against cfq | kept at 4 bits | "
+           "seconds | MB |")
     yield "|---|---|" + "---:|" * 8
-    for key, solvers in results.items():
-        name, model = key.split("/")
+    for (name, model), solvers in RECOURSE.items():
+        found = results.get(f"{name}/{model}", {})
         kind = "logistic regression" if model.startswith("logreg") else "network"
-        title = f"{DATA[name][0]}, {kind}, {next(iter(solvers.values()))['people']}"
-        helped = {row for row, a in solvers["cfq"]["answers"].items() if a["margin"] > 0 and not a["violation"]}
-        for r in solvers.values():
+        title = f" {DATA[name][0]}, {kind}" + (f", {next(iter(found.values()))['people']}" if found else "")
+        own = found.get("cfq", {}).get("answers", {})
+        for solver in solvers:
+            r, label = found.get(solver, {"failed": NOT_RUN}), SOLVERS[solver][0]
             if "failed" in r:
-                yield f"| {title} | {r['label']} | not measured: {r['failed'].replace('|', '/')} |" + " |" * 7
+                yield f"|{title} | {label} | {cell(r['failed'])} |" + " |" * 7
                 title = ""
                 continue
             answers, n = r["answers"], r["people"]
             accepted = {row for row, a in answers.items() if a["margin"] > 0}
             broken = {row for row, a in answers.items() if a["violation"]}
             good = accepted - broken
-            both = [answers[row]["cost"] / solvers["cfq"]["answers"][row]["cost"] for row in good & helped]
-            cost = f"{statistics.median(both):.2f}" if both else "none"
+            both = [answers[row]["cost"] / own[row]["cost"] for row in good if helps(own.get(row))]
             kept = sum(answers[row]["quantized"] > 0 for row in good)
-            yield (f"| {title} | {r['label']} | {percent(len(answers) / n)} | {percent(len(accepted) / n)} | "
-                   f"{percent(len(broken) / n)} | {percent(len(good) / n)} | {cost} | "
+            yield (f"|{title} | {label} | {percent(len(answers) / n)} | {percent(len(accepted) / n)} | "
+                   f"{percent(len(broken) / n)} | {percent(len(good) / n)} | "
+                   f"{f'{statistics.median(both):.2f}' if both else 'none'} | "
                    f"{percent(kept / len(good)) if good else 'none'} | {r['processor']:.1f} | {r['memory']:.0f} |")
             title = ""
+
+
+def helps(answer):
+    """Whether the model accepts a point that breaks no constraint."""
+    return answer and answer["margin"] > 0 and not answer["violation"]
 
 
 def machine(installed):

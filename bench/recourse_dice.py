@@ -63,7 +63,7 @@ def answer(p, method):
         try:
             found = tool.generate_counterfactuals(queries[i:i + 1], total_CFs=1, desired_class=1, features_to_vary=free,
                                                   permitted_range=allowed, **options)
-        except UserConfigValidationException:  # none found
+        except (UserConfigValidationException, ValueError):  # none found, or too few to breed
             points.append(None)
             continue
         best = found.cf_examples_list[0].final_cfs_df
