@@ -76,8 +76,8 @@ func stepped() kind {
 		why: "its output is constant between the steps, so that recourse has no gradient to follow, and rounding of " +
 			"weights no effect that could be measured",
 		instead: "export the classifier that was calibrated (`calibrated.calibrated_classifiers_[0].estimator`), or " +
-			"calibrate with method=\"sigmoid\"; or export the network behind the bins and write these into the task file (kind " +
-			"thermometer, thresholds)",
+			"calibrate with method=\"sigmoid\"; or export the network behind the bins and write these into the task file " +
+			"(kind thermometer, thresholds)",
 	}
 }
 
@@ -255,8 +255,8 @@ func TooLarge(bytes int64) error {
 	return &Refusal{tooLarge().says(fmt.Sprintf("%.1f GB", float64(bytes)/1e9))}
 }
 
-// Broken is the refusal of a model that ONNX Runtime does not load, for which it gives a reason, and where it is not nil
-// what is in the way besides.
+// Broken is the refusal of a model that ONNX Runtime does not load, for which it gives a reason, and where it is not
+// nil what is in the way besides.
 func Broken(reason, besides error) error {
 	text := broken().says(reason.Error())
 	if besides != nil {
