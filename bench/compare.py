@@ -405,7 +405,7 @@ def helps(answer):
 
 def machine(installed):
     m, doctor = installed["cfq"]["machine"], installed["cfq"]["doctor"]
-    packages = sorted({p for r in installed.values() for p in r.get("packages", [])})
+    packages = sorted({p for peer in peers().values() for p in peer["packages"]})
     vnni = "no VNNI" if doctor["saturates"] else "VNNI"
     yield (f"{m['cores']} cores of {m['processor']} ({', '.join(doctor['cpu'])}; {vnni}), "
            f"{m['platform']}, Python {m['python']}; all files run by ONNX Runtime {doctor['library']['version']}. "
