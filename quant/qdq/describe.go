@@ -192,16 +192,20 @@ func (v *view) lookedUp(n *graph.Node) bool {
 	return s != nil && len(s.dims) == 2 && !s.holdsFloats()
 }
 
-// Behind returns the value of the Relu or Clip that alone reads the convolution n,
-// "" when there is none: the optimizer makes one node of the two and calls it after
-// that value.
+// Behind returns the value of the activation that alone reads the convolution n, of those that the optimizer makes one
+// node of with it, called after that value; "" when there is none.
 func Behind(g *graph.Graph, n *graph.Node) string {
 	if !n.Is("Conv") {
 		return ""
 	}
 	readers := g.Consumers()[n.Outputs[0]]
-	if len(readers) == 1 && (readers[0].Is("Relu") || readers[0].Is("Clip")) {
-		return readers[0].Outputs[0]
+	if len(readers) != 1 {
+		return ""
+	}
+	for _, op := range []string{"Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid"} {
+		if readers[0].Is(op) {
+			return readers[0].Outputs[0]
+		}
 	}
 	return ""
 }

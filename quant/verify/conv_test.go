@@ -94,6 +94,29 @@ func TestConvKernels(t *testing.T) {
 	}
 }
 
+// TestConvActivations: a convolution that the optimizer makes one node of with any activation is recognised.
+func TestConvActivations(t *testing.T) {
+	t.Parallel()
+	eng := orttest.Need(t)
+	for _, op := range []string{"Relu", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid", "Elu"} {
+		m := convolutional(t, 2, 6, 6)
+		for _, n := range m.Graph.Nodes {
+			if n.Is("Relu") {
+				n.Op = op
+			}
+		}
+		x := probe(m, 64)
+		p := planFor(t, m, eng, x, 4)
+		for i := range p.Layers {
+			p.Layers[i].Act = nil
+		}
+		r := check(t, write(t, m, p), verify.Options{Engine: eng, Plan: p, Probes: []*graph.Tensor{x}})
+		if err := r.Err(); err != nil {
+			t.Errorf("%s: %v", op, err)
+		}
+	}
+}
+
 // TestConvNotFused: a convolution whose output is not quantized does not run on integers.
 func TestConvNotFused(t *testing.T) {
 	t.Parallel()
