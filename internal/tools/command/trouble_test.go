@@ -84,7 +84,7 @@ func (x *troubles) check(ts *testscript.TestScript) {
 		if !known || !like(row.Hint, text) {
 			ts.Fatalf("the table of errors has no hint %q", line)
 		}
-		if !matches(row.Messages, errs) {
+		if !readsAs(row.Messages, errs) {
 			ts.Fatalf("the table has %q for %s, and it reads %q", row.Messages, row.ID, errs)
 		}
 		x.mu.Lock()
@@ -93,8 +93,8 @@ func (x *troubles) check(ts *testscript.TestScript) {
 	}
 }
 
-// matches says whether one of the messages is like one of the rows.
-func matches(rows, messages []string) bool {
+// readsAs says whether one of the messages is like one of the rows.
+func readsAs(rows, messages []string) bool {
 	for _, row := range rows {
 		for _, m := range messages {
 			if like(row, m) {
