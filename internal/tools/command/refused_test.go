@@ -66,8 +66,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestNothingToSave: of a logistic regression, quantize says that its few weights are no reason for another file; of one
-// behind a dropout layer that still trains, what to export instead.
+// TestNothingToSave: of a logistic regression, quantize says that its few weights are no reason for another file; of
+// one behind a dropout layer that still trains, what to export instead.
 func TestNothingToSave(t *testing.T) {
 	orttest.Need(t)
 	loans, dir := filepath.Join(abs(t), "testdata", "loans"), t.TempDir()

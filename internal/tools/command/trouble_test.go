@@ -66,8 +66,8 @@ func like(row, text string) bool {
 	return regexp.MustCompile("^" + pattern).MatchString(text)
 }
 
-// check looks for hints among the lines that a command has written to stderr: each is that of an error of the table, and
-// the error reads as the table says.
+// check looks for hints among the lines that a command has written to stderr: each is that of an error of the table,
+// and the error reads as the table says.
 func (x *troubles) check(ts *testscript.TestScript) {
 	var errs []string
 	for line := range strings.Lines(ts.ReadFile("stderr")) {

@@ -117,8 +117,8 @@ size in the file.
 	}
 	fmt.Fprintf(&b, `
 In layers that compute on integers 8-bit codes stay within -%d to %d: two products with an 8-bit activation then fit
-the 16-bit sums of x64 CPUs without VNNI, and every machine computes the same. `+"`--full-range`"+` gives them all codes,
-for servers that are known to have VNNI, or ARM processors. Activations are unsigned 8-bit codes;
+the 16-bit sums of x64 CPUs without VNNI, and every machine computes the same. `+"`--full-range`"+` gives them all
+codes, for servers that are known to have VNNI, or ARM processors. Activations are unsigned 8-bit codes;
 fewer bits are a Clip between quantization and dequantization, which keeps the integer kernels.
 `, quant.ReducedMax, quant.ReducedMax)
 	return b.String()
