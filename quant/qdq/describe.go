@@ -168,7 +168,7 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 			l.In, l.Out = int(s.dims[0]), int(s.dims[1])
 		}
 		s.describe(&l)
-		l.Saturates = quant.Saturates(l.Activation, reach(v.codeTensors(weight)))
+		l.Saturates = v.saturating(l.Activation, weight) > 0
 		l.Stored = v.weigh(s, weight, counted)
 		if whole != nil {
 			for _, name := range append(v.outerScales(n), whole.names(n)...) {

@@ -3,6 +3,7 @@ package qdq
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 
 	"cfq/onnxio/graph"
@@ -274,13 +275,20 @@ func (v *view) codeTensors(name string) []*graph.Tensor {
 	return out
 }
 
-// reach is the largest absolute value of codes.
-func reach(tensors []*graph.Tensor) (worst int64) {
-	for _, t := range tensors {
+// saturating returns the largest absolute value of the codes called name where sums of their products with activations
+// of that many bits saturate, see quant.Saturates; 0 where none do.
+func (v *view) saturating(bits int, name string) (worst int64) {
+	if !quant.Saturates(bits, -math.MinInt8) { // whatever the codes are
+		return 0
+	}
+	for _, t := range v.codeTensors(name) {
 		codes, _ := t.Ints() // those of fewer bits are smaller
 		for _, q := range codes {
 			worst = max(worst, q, -q)
 		}
+	}
+	if !quant.Saturates(bits, worst) {
+		return 0
 	}
 	return worst
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"cfq/onnxio/graph"
-	"cfq/quant"
 )
 
 // Rules returns the table of rules, in the order in which Lint applies them.
@@ -243,8 +242,8 @@ func adviceRules() []Rule {
 			Name: "saturation", Advice: true,
 			Doc: "8-bit codes beyond +-64 can saturate on x64 CPUs without VNNI: results differ between machines.",
 			codes: func(v *view, d dense) string {
-				worst := reach(v.codeTensors(d.weight.Input(0)))
-				return when(quant.Saturates(v.activation(d.node.Input(0)), worst), "its codes reach %d", worst)
+				worst := v.saturating(v.activation(d.node.Input(0)), d.weight.Input(0))
+				return when(worst > 0, "its codes reach %d", worst)
 			},
 		},
 	}
