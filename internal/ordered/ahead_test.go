@@ -1,0 +1,71 @@
+package ordered
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// The values come in their order, the one behind the last that was used is made at most, and nobody makes any more when
+// the iteration has ended.
+func TestAhead(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(0, 6).Draw(t, "values")
+		ends := rapid.IntRange(0, n).Draw(t, "used")
+		failed := errors.New("failed")
+		made, ended := 0, false
+		all := func(yield func(int, error) bool) {
+			defer func() { ended = true }()
+			for made = 1; made <= n; made++ {
+				var err error
+				if made == n {
+					err = failed
+				}
+				if !yield(made, err) {
+					return
+				}
+			}
+		}
+		var got []int
+		for v, err := range Ahead(all) {
+			if (err != nil) != (v == n) {
+				t.Fatalf("value %d of %d: %v", v, n, err)
+			}
+			if got = append(got, v); len(got) == ends {
+				break
+			}
+		}
+		want := n
+		if ends > 0 {
+			want = ends
+		}
+		if !ended || len(got) != want || !slices.IsSorted(got) {
+			t.Fatalf("%v of %d values, ended %v, want %d", got, n, ended, want)
+		}
+		if made > want+1 {
+			t.Fatalf("%d values were made, %d used", made, want)
+		}
+	})
+}
+
+// With one of two places handed out, the other one can be filled.
+func TestAheadInTwoPlaces(t *testing.T) {
+	var places [2]int
+	all := func(yield func(*int, error) bool) {
+		for i := range 100 {
+			p := &places[i%2]
+			if *p = i; !yield(p, nil) {
+				return
+			}
+		}
+	}
+	next := 0
+	for p := range Ahead(all) {
+		if *p != next {
+			t.Fatalf("value %d, want %d", *p, next)
+		}
+		next++
+	}
+}
