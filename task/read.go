@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"cfq/internal/message"
+	"cfq/internal/ordered"
 )
 
 // maxProblems is how many problems are kept in detail; the others are counted.
@@ -630,7 +631,8 @@ func (rd *reader) sample() {
 func (rd *reader) redraw() { rd.people.replace(rd.people.Subset(rd.drawn)) }
 
 // Stream is Read for files of any length: each is given the people in batches of size (the last may be smaller), in the
-// order of the file, and keeps the batch it is given. Memory is bounded by the batch.
+// order of the file, and keeps the batch it is given. Memory is bounded by the batch and the next one, which another
+// goroutine reads meanwhile.
 //
 // Row numbers, filters, problems, notes and warnings are those of Read. Codes of Data.Subgroups columns mean the same
 // in all batches, but their values stand in the order in which they first occur. The returned People have the counts,
@@ -644,13 +646,27 @@ func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, 
 		return drawn(ctx, path, t, o, max(size, 1), each)
 	}
 	rd := newReader(ctx, t, o)
-	rd.batch = &batch{size: max(size, 1), each: each}
-	p, err := FromFile(path, rd.read)
-	if rd.batch.err != nil {
-		return nil, rd.batch.err
+	var all *People
+	var err error
+	batches := func(yield func(*People, error) bool) {
+		rd.batch = &batch{size: max(size, 1), each: func(p *People) error {
+			if !yield(p, nil) {
+				return errEnded
+			}
+			return nil
+		}}
+		all, err = FromFile(path, rd.read)
 	}
-	return p, err
+	for p := range ordered.Ahead(batches) {
+		if err := each(p); err != nil {
+			return nil, err
+		}
+	}
+	return all, err
 }
+
+// errEnded ends the reading of a file of which no more is wanted.
+var errEnded = errors.New("ended")
 
 // drawn is Stream for a sample of the people.
 func drawn(ctx context.Context, path string, t *Task, o ReadOptions, size int, each func(*People) error) (*People,
@@ -677,7 +693,6 @@ func drawn(ctx context.Context, path string, t *Task, o ReadOptions, size int, e
 type batch struct {
 	size int
 	each func(*People) error
-	err  error // what each returned
 }
 
 // flush hands the people read so far on when they fill a batch, or when they are the last.
@@ -701,8 +716,7 @@ func (rd *reader) flush(last bool) error {
 		})
 		s.Codes = nil
 	}
-	b.err = b.each(q)
-	return b.err
+	return b.each(q)
 }
 
 // Header returns the names of the columns of a data file: of text its first row, without blanks around them.
