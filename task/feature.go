@@ -267,6 +267,9 @@ func (f *Feature) Decode(x []float32) (string, error) {
 func (f *Feature) shortest(v float64, x float32) float64 {
 	if math.Abs(v) < 1e15 && f.ToInput(math.Round(v)) == x {
 		for unit := 1e15; unit > 1; unit /= 10 {
+			if unit > 100 && 20*math.Abs(v) < unit { // it rounds to 0, as it does to the next unit
+				continue
+			}
 			if round := math.Round(v/unit) * unit; f.ToInput(round) == x {
 				return round + 0 // not -0
 			}

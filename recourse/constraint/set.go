@@ -615,26 +615,36 @@ func (a *Set) Violations(x, delta []float32) (broken []*Violation) {
 
 // checkOthers checks the features that an action cannot change by itself: the immutable and the linked ones.
 func (a *Set) checkOthers(x, delta []float32) (broken []*Violation) {
-	want := slices.Clone(delta)
-	a.Propagate(x, want)
+	want := delta
+	if len(a.links) > 0 {
+		want = slices.Clone(delta)
+		a.Propagate(x, want)
+	}
 	for i := range a.features {
-		u := &a.features[i]
-		v := &Violation{Feature: u.Name}
-		for j := u.First; j < u.First+u.Width && u.kind <= dependent && v.Constraint == ""; j++ {
-			d, w := float64(delta[j]), float64(want[j])
-			switch {
-			case u.kind == fixed && d != 0:
-				v.Constraint, v.Detail = Immutable, "changed by "+u.amount(d)
-			case u.kind == dependent && !same(x[j], delta[j], want[j]):
-				v.Constraint = Linkage
-				v.Detail = fmt.Sprintf("changed by %s, the features that it follows make it %s", u.amount(d), u.amount(w))
+		if u := &a.features[i]; u.kind <= dependent {
+			if v := u.checkOther(x, delta, want); v != nil {
+				broken = append(broken, v)
 			}
-		}
-		if v.Constraint != "" {
-			broken = append(broken, v)
 		}
 	}
 	return broken
+}
+
+// checkOther is checkOthers of one of them; nil when it is as it should be.
+func (u *Feature) checkOther(x, delta, want []float32) *Violation {
+	for j := u.First; j < u.First+u.Width; j++ {
+		d, w := float64(delta[j]), float64(want[j])
+		switch {
+		case u.kind == fixed && d != 0:
+			return &Violation{Feature: u.Name, Constraint: Immutable, Detail: "changed by " + u.amount(d)}
+		case u.kind == dependent && !same(x[j], delta[j], want[j]):
+			return &Violation{
+				Feature: u.Name, Constraint: Linkage,
+				Detail: fmt.Sprintf("changed by %s, the features that it follows make it %s", u.amount(d), u.amount(w)),
+			}
+		}
+	}
+	return nil
 }
 
 // Publish sets point to the person after the action d, as reading the written values makes it; the feature more, if
@@ -701,8 +711,10 @@ func (a *Set) Changes(x, point []float32) []Change {
 	var out []Change
 	for i := range a.features {
 		u := &a.features[i]
-		from, to := u.text(x), u.text(point)
-		if from != to {
+		if slices.Equal(u.inputs(x), u.inputs(point)) {
+			continue
+		}
+		if from, to := u.text(x), u.text(point); from != to {
 			out = append(out, Change{Feature: u.Name, From: from, To: to, Linked: u.kind == dependent})
 		}
 	}
