@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"cfq/internal/message"
@@ -68,7 +67,7 @@ func (r *Result) copies() (int, error) {
 	rows := spill.New(shards, r.Records.bytes)
 	defer rows.Close() //nolint:errcheck // nothing in it is wanted any more
 	var b [size]byte
-	for x, err := range r.Records.without().All() {
+	for x, err := range r.Records.passing(toIdentity) {
 		if err != nil {
 			return 0, err
 		}
@@ -123,7 +122,7 @@ func (r *Result) variant(distinct, others bool, err error) (*Result, error) {
 	}
 	view := r.Records.view(r.Records.key, nil)
 	if distinct {
-		view.key = func(x *Record) string { return strconv.FormatUint(x.Hash, 16) }
+		view.key = func(x *Record) identity { return identity{hash: x.Hash} }
 		view.shared = true
 	}
 	if others {

@@ -105,18 +105,27 @@ type judgedPoint struct {
 func sampleJudged(r *Result) (*judgedSample, error) {
 	s := &judgedSample{rng: rand.New(rand.NewPCG(r.Settings.Seed, 0xba7c4))}
 	facts, ends := lowest[judgedPoint]{most: batchPoints, once: true}, lowest[judgedPoint]{most: batchPoints, once: true}
-	for c, err := range r.Records.All() {
+	add := func(to *lowest[judgedPoint], x []float32, f, g Float) {
+		if p := priority(r.Settings.Seed, x); to.wants(p) {
+			to.add(p, judgedPoint{slices.Clone(x), f, g})
+		}
+	}
+	for c, err := range r.Records.passing(toPoints) {
 		if err != nil {
 			return nil, err
 		}
 		s.dim = len(c.X)
-		facts.add(priority(r.Settings.Seed, c.X), judgedPoint{c.X, c.Full, c.Quant})
+		add(&facts, c.X, c.Full, c.Quant)
 		for k := range c.Steps {
-			if p := &c.Steps[k].Full; p.Made() {
-				ends.add(priority(r.Settings.Seed, p.Point), judgedPoint{p.Point, p.Own, p.Other})
+			before := &Step{}
+			if k > 0 {
+				before = &c.Steps[k-1]
 			}
-			if p := &c.Steps[k].Quant; p.Made() {
-				ends.add(priority(r.Settings.Seed, p.Point), judgedPoint{p.Point, p.Other, p.Own})
+			if p := &c.Steps[k].Full; p.Made() && !p.same(&before.Full) {
+				add(&ends, p.Point, p.Own, p.Other)
+			}
+			if p := &c.Steps[k].Quant; p.Made() && !p.same(&before.Quant) {
+				add(&ends, p.Point, p.Other, p.Own)
 			}
 		}
 		s.look(c.X)
@@ -139,7 +148,7 @@ func (s *judgedSample) look(x []float32) {
 		far += float64(v) * float64(v)
 	}
 	if s.farthest == nil || far > s.far || far == s.far && slices.Compare(x, s.farthest) > 0 { // whatever the order
-		s.farthest, s.far = x, far
+		s.farthest, s.far = slices.Clone(x), far
 	}
 	if s.unusual == nil {
 		s.unusual = make([]float32, len(x))

@@ -461,18 +461,14 @@ func readPairs(names []string, results []*Result, metrics []comparedMetric, seed
 	return p, nil
 }
 
-// evaluatedOf are the records of a person who are evaluated, without points.
+// evaluatedOf are the records of a person who are evaluated.
 func evaluatedOf(person [][]*Record) [][]*Record {
 	out := make([][]*Record, len(person))
 	for model, records := range person {
 		for _, r := range records {
-			if !r.Evaluated {
-				continue
+			if r.Evaluated {
+				out[model] = append(out[model], r)
 			}
-			for i := range r.Steps {
-				r.Steps[i].Full.Point, r.Steps[i].Quant.Point = nil, nil
-			}
-			out[model] = append(out[model], r)
 		}
 	}
 	return out
@@ -482,8 +478,9 @@ func evaluatedOf(person [][]*Record) [][]*Record {
 // same people against the same original.
 func sideBySide(names []string, results []*Result, each func(person [][]*Record)) error {
 	var next []func() ([]*Record, error, bool)
+	var persons together
 	for _, r := range results {
-		pull, stop := iter.Pull2(r.Records.parts())
+		pull, stop := iter.Pull2(r.Records.parts(toInputs, nil))
 		defer stop()
 		next = append(next, pull)
 	}
@@ -507,7 +504,7 @@ func sideBySide(names []string, results []*Result, each func(person [][]*Record)
 		for i, r := range parts[0] {
 			at[r] = i
 		}
-		for _, of := range results[0].Records.persons(parts[0]) {
+		for _, of := range persons.divide(parts[0], results[0].Records.key) {
 			person := make([][]*Record, len(results))
 			for _, r := range of {
 				for model := range results {

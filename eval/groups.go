@@ -85,7 +85,7 @@ func (r *Result) ByGroups(specs []string, min int) ([]Grouping, error) {
 	for i := range attributes {
 		all[i] = groups{attribute: &attributes[i], members: map[string]*scope{}}
 	}
-	for of, err := range r.Records.Persons() {
+	for of, err := range r.Records.persons(toNumbers) {
 		if err != nil {
 			return nil, err
 		}
@@ -110,21 +110,31 @@ type groups struct {
 
 // add adds a person. One whose records say different things is in several groups.
 func (x *groups) add(of []*Record, s *Settings, l *lists) {
-	said := make(map[string][]*Record, 1)
-	for _, r := range of {
-		if key, ok := x.says(r); ok {
-			said[key] = append(said[key], r)
-		} else {
-			x.without++
-		}
-	}
-	for key, records := range said {
+	add := func(key string, records []*Record) {
 		y := x.members[key]
 		if y == nil {
 			y = newScope(s, l)
 			x.members[key] = y
 		}
 		y.add(records)
+	}
+	var said map[string][]*Record
+	for _, r := range of {
+		key, ok := x.says(r)
+		switch {
+		case !ok:
+			x.without++
+		case len(of) == 1:
+			add(key, of)
+		default:
+			if said == nil {
+				said = map[string][]*Record{}
+			}
+			said[key] = append(said[key], r)
+		}
+	}
+	for key, records := range said {
+		add(key, records)
 	}
 }
 

@@ -71,15 +71,15 @@ type ranked struct {
 // ranked reads the list, see limits.
 func (x numbers) ranked() ranked {
 	in := bufio.NewReaderSize(x.spilled.Reader(x.at), int(min(1<<16, x.spilled.Size(x.at))))
+	b := make([]byte, 8)
 	next := func() (float64, bool) {
-		var b [8]byte
-		if _, err := io.ReadFull(in, b[:]); err != nil {
+		if _, err := io.ReadFull(in, b); err != nil {
 			if !errors.Is(err, io.EOF) && x.err == nil {
 				x.err = fmt.Errorf("eval: temporary file: %w", err)
 			}
 			return 0, false
 		}
-		return math.Float64frombits(binary.LittleEndian.Uint64(b[:])), true
+		return math.Float64frombits(binary.LittleEndian.Uint64(b)), true
 	}
 	return rank(x.len(), x.exact, next)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -82,8 +83,8 @@ func (d drawn) record() Record {
 	return r
 }
 
-// columnsOf are those of so many required margins and attributes.
-func columnsOf(margins, attributes int) []Column {
+// layoutOf is that of so many required margins and attributes.
+func layoutOf(margins, attributes int) *layout {
 	at, names := make([]float64, margins), make([]string, attributes)
 	for i := range at {
 		at[i] = float64(i) / 10
@@ -91,13 +92,18 @@ func columnsOf(margins, attributes int) []Column {
 	for i := range names {
 		names[i] = fmt.Sprint("attribute ", i)
 	}
-	return Columns(at, names)
+	return newLayout(at, names)
 }
 
 func decoderOf(margins, attributes int) *decoder {
-	return &decoder{
-		columns: columnsOf(margins, attributes), margins: margins, attributes: attributes, texts: map[string]string{},
-	}
+	return &decoder{layout: layoutOf(margins, attributes), texts: map[string]string{}}
+}
+
+// record is what is read of all bytes of one.
+func (d *decoder) record(b []byte) (Record, error) {
+	var s slot
+	err := d.decode(b, &s, toPoints)
+	return s.Record, err
 }
 
 // sameBits compares numbers by what they are made of: NaN is NaN, and 0 is not -0.
@@ -106,6 +112,36 @@ func sameBits() cmp.Options {
 		cmp.Comparer(func(a, b Float) bool { return math.Float64bits(float64(a)) == math.Float64bits(float64(b)) }),
 		cmp.Comparer(func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }),
 	}
+}
+
+// shallow is a record without what stands deeper.
+func shallow(r Record, to depth) Record {
+	points := []*Promise{}
+	if r.Issued != nil {
+		p := *r.Issued
+		r.Issued = &p
+		points = append(points, r.Issued)
+	}
+	r.Steps = slices.Clone(r.Steps)
+	for i := range r.Steps {
+		points = append(points, &r.Steps[i].Full, &r.Steps[i].Quant)
+	}
+	if to < toPoints {
+		for _, p := range points {
+			p.Point = nil
+		}
+	}
+	if to < toInputs {
+		r.X = nil
+	}
+	if to < toNumbers {
+		blank := Blank(len(r.Steps), len(r.Groups))
+		blank.ID, blank.Row, blank.Line, blank.Label, blank.Evaluated = r.ID, r.Row, r.Line, r.Label, r.Evaluated
+		blank.Hash, blank.Others, blank.Calibrated = r.Hash, r.Others, r.Calibrated
+		blank.Settle()
+		return blank
+	}
+	return r
 }
 
 // Every field of a record comes back as it was, and no part of the bytes of one is a record.
@@ -117,27 +153,36 @@ func TestRecordBytes(t *testing.T) {
 			rapid.IntRange(0, 2).Draw(rt, "attributes"),
 		}
 		from := decoderOf(d.margins, d.attributes)
+		var used slot
 		for range 3 { // a decoder is used again
 			want := d.record()
-			b := encode(nil, from.columns, &want)
-			got, err := from.decode(b)
+			b := from.encode(nil, &want)
+			got, err := from.record(b)
 			if err != nil {
 				rt.Fatal(err)
 			}
 			if diff := cmp.Diff(want, got, sameBits()); diff != "" {
 				rt.Fatal(diff)
 			}
+			for to := toIdentity; to <= toPoints; to++ { // what was in the place before leaves no trace
+				if err := from.decode(b, &used, to); err != nil {
+					rt.Fatal(err)
+				}
+				if diff := cmp.Diff(shallow(want, to), used.Record, sameBits()); diff != "" {
+					rt.Fatalf("to depth %d: %s", to, diff)
+				}
+			}
 			cut := rapid.IntRange(0, len(b)-1).Draw(rt, "cut")
-			if _, err := from.decode(b[:cut]); !errors.Is(err, errDamaged) {
+			if _, err := from.record(b[:cut]); !errors.Is(err, errDamaged) {
 				rt.Fatalf("%d of %d bytes: %v", cut, len(b), err)
 			}
-			if _, err := from.decode(append(b, 0)); !errors.Is(err, errDamaged) {
+			if _, err := from.record(append(b, 0)); !errors.Is(err, errDamaged) {
 				rt.Fatalf("a byte more: %v", err)
 			}
 			for range rapid.IntRange(1, 3).Draw(rt, "damaged bytes") {
 				b[rapid.IntRange(0, len(b)-1).Draw(rt, "at")] = rapid.Byte().Draw(rt, "byte")
 			}
-			if _, err := from.decode(b); err != nil && !errors.Is(err, errDamaged) {
+			if _, err := from.record(b); err != nil && !errors.Is(err, errDamaged) {
 				rt.Fatal(err)
 			}
 		}
@@ -207,20 +252,20 @@ func FuzzDecode(f *testing.F) {
 			Steps: []Step{{Full: p, Quant: p, Proof: &Proof{1, 2}, Perturbed: []Float{1, 2, 3}}},
 		},
 	} {
-		f.Add(uint8(len(r.Steps)), uint8(1), encode(nil, columnsOf(len(r.Steps), 1), &r))
+		f.Add(uint8(len(r.Steps)), uint8(1), layoutOf(len(r.Steps), 1).encode(nil, &r))
 	}
 	f.Fuzz(func(t *testing.T, margins, attributes uint8, b []byte) {
 		d := decoderOf(int(margins%4), int(attributes%3))
-		once, err := d.decode(b)
+		once, err := d.record(b)
 		if err != nil {
 			if !errors.Is(err, errDamaged) {
 				t.Error(err)
 			}
 			return
 		}
-		first := encode(nil, d.columns, &once)
-		twice, err := d.decode(first)
-		if second := encode(nil, d.columns, &twice); err != nil || !bytes.Equal(first, second) {
+		first := d.encode(nil, &once)
+		twice, err := d.record(first)
+		if second := d.encode(nil, &twice); err != nil || !bytes.Equal(first, second) {
 			t.Errorf("%x was read as %x, and that as %x: %v", b, first, second, err)
 		}
 	})

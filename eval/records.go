@@ -5,11 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"iter"
 	"slices"
 
+	"cfq/internal/ordered"
 	"cfq/internal/spill"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -24,25 +24,29 @@ type Records struct {
 	Attributes []task.Subgroup
 
 	*owned
-	key    func(x *Record) string // who a record is about; "" is nobody else
-	shared bool                   // some records may be about the same person
-	keep   func(x *Record) bool   // nil for all
-	parted *spill.Lists           // the records by person; nil before they are needed
-	lean   bool                   // points are left out
+	key    func(x *Record) identity // who a record is about
+	shared bool                     // some records may be about the same person
+	keep   func(x *Record) bool     // nil for all
+	parted *spill.Lists             // the records by person; nil before they are needed
+}
+
+// identity says who a record is about; the zero value is nobody else.
+type identity struct {
+	id   string
+	hash uint64
 }
 
 // owned is what views of the same records have in common.
 type owned struct {
 	limits
-	margins int
-	columns []Column
+	layout  *layout
 	others  *task.Equality // of the other columns of the data; nil when there are none
 	tape    *spill.Lists   // one list: a length, and the cells, of each record
 	n       int
 	known   int            // with Calibrated
 	divided []*spill.Lists // of all views
 	buf     []byte
-	raw     []byte // the bytes of the record that was read last
+	raw     []byte // the bytes of the record that was read last, as far as it was
 }
 
 // NewRecords makes a place for records of these required margins.
@@ -56,8 +60,8 @@ func newRecords(margins []float64, attributes []task.Subgroup, l limits) *Record
 		names[i] = attributes[i].Feature
 	}
 	return &Records{
-		Attributes: attributes, key: func(x *Record) string { return x.ID },
-		owned: &owned{limits: l, margins: len(margins), columns: Columns(margins, names), tape: spill.New(1, l.bytes)},
+		Attributes: attributes, key: func(x *Record) identity { return identity{id: x.ID} },
+		owned: &owned{limits: l, layout: newLayout(margins, names), tape: spill.New(1, l.bytes)},
 	}
 }
 
@@ -82,8 +86,8 @@ func (r *Records) Add(x *Record) error {
 	if r.parted != nil {
 		return errors.New("eval: records were added after some were read")
 	}
-	if x.Evaluated && len(x.Steps) != r.margins {
-		return fmt.Errorf("eval: record of row %d: %d steps for %d required margins", x.Row, len(x.Steps), r.margins)
+	if x.Evaluated && len(x.Steps) != r.layout.margins {
+		return fmt.Errorf("eval: record of row %d: %d steps for %d required margins", x.Row, len(x.Steps), r.layout.margins)
 	}
 	r.n++
 	r.known += count(x.Calibrated)
@@ -118,30 +122,14 @@ func (r *Records) Close() error {
 }
 
 func (r *Records) append(to *spill.Lists, list int, x *Record) error {
-	r.buf = encode(append(r.buf[:0], 0, 0, 0, 0), r.columns, x)
+	r.buf = r.layout.encode(append(r.buf[:0], 0, 0, 0, 0), x)
 	binary.LittleEndian.PutUint32(r.buf, uint32(len(r.buf)-4))
 	return to.Append(list, r.buf)
 }
 
 // All returns the records in the order in which they were added. Those that are handed out may be kept. Record.Person
 // is the number of the record, from 0. Of a view, some are left out.
-func (r *Records) All() iter.Seq2[*Record, error] {
-	return func(yield func(*Record, error) bool) {
-		if r == nil {
-			return
-		}
-		i := 0
-		for x, err := range r.read(r.tape, 0) {
-			if err == nil {
-				x.Person = i
-			}
-			if (err != nil || r.keep == nil || r.keep(x)) && !yield(x, err) {
-				return
-			}
-			i++
-		}
-	}
-}
+func (r *Records) All() iter.Seq2[*Record, error] { return oneByOne(r.some(toPoints, nil)) }
 
 // Raw is All with Record.Hash and Others as they were added.
 func (r *Records) Raw() iter.Seq2[*Record, error] {
@@ -151,33 +139,139 @@ func (r *Records) Raw() iter.Seq2[*Record, error] {
 	return raw.All()
 }
 
-// read returns the records of a list.
-func (r *Records) read(from *spill.Lists, list int) iter.Seq2[*Record, error] {
+// Where is All without those that do not fit, which costs less: fits is asked before inputs and recourse points are
+// read.
+func (r *Records) Where(fits func(x *Record) bool) iter.Seq2[*Record, error] {
+	if r == nil {
+		return r.All()
+	}
+	before := r.keep
+	return r.view(r.key, func(x *Record) bool { return (before == nil || before(x)) && fits(x) }).All()
+}
+
+// Some is All for some records at a time, which are valid until others are asked for.
+func (r *Records) Some() iter.Seq2[[]*Record, error] { return r.some(toPoints, &slots{}) }
+
+// passing is All as deep as is asked for, with records that are valid until the next one is asked for.
+func (r *Records) passing(to depth) iter.Seq2[*Record, error] { return oneByOne(r.some(to, &slots{})) }
+
+func oneByOne(all iter.Seq2[[]*Record, error]) iter.Seq2[*Record, error] {
+	return func(yield func(*Record, error) bool) {
+		for some, err := range all {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, x := range some {
+				if !yield(x, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// some is Some as deep as is asked for. As many are read ahead.
+func (r *Records) some(to depth, places *slots) iter.Seq2[[]*Record, error] {
+	if r == nil {
+		return func(func([]*Record, error) bool) {}
+	}
+	n := max(1, r.limits.records/8)
+	if r.n <= n {
+		return r.chunks(to, places, n)
+	}
+	return ordered.Ahead(r.chunks(to, places, n))
+}
+
+// chunks is some for so many records at a time, which are read by the caller.
+func (r *Records) chunks(to depth, places *slots, size int) iter.Seq2[[]*Record, error] {
+	return func(yield func([]*Record, error) bool) {
+		var part []*Record
+		for x, err := range r.readList(r.tape, 0, to, places.next) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if part = append(part, x); len(part) == size {
+				if !yield(part, nil) {
+					return
+				}
+				part = places.turn(part)
+			}
+		}
+		if len(part) > 0 {
+			yield(part, nil)
+		}
+	}
+}
+
+// slots are places for records that are used again, by turns with others: those of one turn are free when the next turn
+// ends. Those of nil are new ones.
+type slots struct {
+	all  [2][]*slot
+	part [2][]*Record
+	now  int
+	used int
+}
+
+func (p *slots) next() *slot {
+	if p == nil {
+		return new(slot)
+	}
+	all := &p.all[p.now]
+	if p.used == len(*all) {
+		*all = append(*all, new(slot))
+	}
+	p.used++
+	return (*all)[p.used-1]
+}
+
+// turn takes the records of a turn that ends, and returns room for those of the next one.
+func (p *slots) turn(part []*Record) []*Record {
+	if p == nil {
+		return nil
+	}
+	p.part[p.now] = part
+	p.now, p.used = 1-p.now, 0
+	return p.part[p.now][:0]
+}
+
+// readList returns the records of a list as deep as is asked for, each in the slot that next returns.
+func (r *Records) readList(from *spill.Lists, list int, to depth, next func() *slot) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		in := bufio.NewReaderSize(from.Reader(list), int(min(1<<16, from.Size(list))))
-		d := decoder{
-			lean: r.lean, columns: r.columns, margins: r.margins, attributes: len(r.Attributes), texts: map[string]string{},
+		d := decoder{layout: r.layout, texts: map[string]string{}}
+		buf := make([]byte, 4)
+		var first slot
+		fill := func(s *slot, person int, to depth) error {
+			err := d.decode(buf, s, to)
+			if s.Person = person; r.others != nil && len(s.Others) > 0 {
+				s.Hash, s.Others = r.others.Hash(s.Hash, s.Others), nil
+			}
+			return err
 		}
-		var buf []byte
-		for {
-			var size [4]byte
-			if _, err := io.ReadFull(in, size[:]); errors.Is(err, io.EOF) {
+		for i := 0; ; i++ {
+			if _, err := io.ReadFull(in, buf[:4]); errors.Is(err, io.EOF) {
 				return
 			} else if err != nil {
 				yield(nil, fmt.Errorf("eval: temporary file: %w", err))
 				return
 			}
-			buf = slices.Grow(buf[:0], int(binary.LittleEndian.Uint32(size[:])))[:binary.LittleEndian.Uint32(size[:])]
+			n := int(binary.LittleEndian.Uint32(buf))
+			buf = slices.Grow(buf[:0], max(n, 4))[:n]
 			if _, err := io.ReadFull(in, buf); err != nil {
 				yield(nil, fmt.Errorf("eval: temporary file: %w", err))
 				return
 			}
-			x, err := d.decode(buf)
-			r.raw = buf
-			if r.others != nil && len(x.Others) > 0 {
-				x.Hash, x.Others = r.others.Hash(x.Hash, x.Others), nil
+			if r.keep != nil {
+				if err := fill(&first, i, min(to, toNumbers)); err == nil && !r.keep(&first.Record) {
+					continue
+				}
 			}
-			if !yield(&x, err) || err != nil {
+			s := next()
+			err := fill(s, i, to)
+			r.raw = buf[:len(buf)-len(d.b)]
+			if !yield(&s.Record, err) || err != nil {
 				return
 			}
 		}
@@ -185,151 +279,10 @@ func (r *Records) read(from *spill.Lists, list int) iter.Seq2[*Record, error] {
 }
 
 // view is some of the records, and another rule of who is one person. It is closed with the records that it is of.
-func (r *Records) view(key func(x *Record) string, keep func(x *Record) bool) *Records {
+func (r *Records) view(key func(x *Record) identity, keep func(x *Record) bool) *Records {
 	v := *r
 	v.key, v.keep, v.parted = key, keep, nil
 	return &v
-}
-
-// shards are the parts into which records are divided by person. One part is in memory at a time.
-const shards = 1024
-
-// Persons returns the records, without recourse points, of one person after those of another: records with the same
-// ID are about one person, and records without are about one each. Those of one person come in an order of their own,
-// and the persons in any order.
-func (r *Records) Persons() iter.Seq2[[]*Record, error] {
-	return func(yield func([]*Record, error) bool) {
-		for part, err := range r.parts() {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, of := range r.persons(part) {
-				if !yield(of, nil) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// persons divides the records of a part.
-func (r *Records) persons(part []*Record) [][]*Record {
-	var persons [][]*Record
-	at := map[string]int{}
-	for _, x := range part {
-		k := r.key(x)
-		i, seen := at[k]
-		if k == "" || !seen {
-			i = len(persons)
-			at[k], persons = i, append(persons, nil)
-		}
-		persons[i] = append(persons[i], x)
-	}
-	for _, of := range persons {
-		slices.SortStableFunc(of, (*Record).compare)
-	}
-	return persons
-}
-
-// without are the records without recourse points, which passes over persons do not need.
-func (r *Records) without() *Records {
-	lean := *r
-	lean.lean = true
-	return &lean
-}
-
-// parts returns all records, in parts that have all of a person's or none. Records of another evaluation of the same
-// people come in the same parts and the same order.
-func (r *Records) parts() iter.Seq2[[]*Record, error] {
-	return func(yield func([]*Record, error) bool) {
-		switch {
-		case r.Len() == 0:
-		case !r.shared:
-			r.chunks(yield)
-		case r.n <= r.limits.records:
-			yield(collect(r.without().All()))
-		default:
-			if err := r.divide(); err != nil {
-				yield(nil, err)
-				return
-			}
-			for i := range shards {
-				part, err := collect(r.without().read(r.parted, i))
-				if !yield(part, err) || err != nil {
-					return
-				}
-			}
-		}
-	}
-}
-
-// chunks hands on records of different people, some at a time.
-func (r *Records) chunks(yield func([]*Record, error) bool) {
-	var part []*Record
-	for x, err := range r.without().All() {
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		if part = append(part, x); len(part) == r.limits.records {
-			if !yield(part, nil) {
-				return
-			}
-			part = nil
-		}
-	}
-	if len(part) > 0 {
-		yield(part, nil)
-	}
-}
-
-func collect(all iter.Seq2[*Record, error]) (list []*Record, err error) {
-	for x, err := range all {
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, x)
-	}
-	return list, nil
-}
-
-// divide writes all records into lists, of which one has all of a person's.
-func (r *Records) divide() error {
-	if r.parted != nil {
-		return nil
-	}
-	lists := spill.New(shards, r.bytes)
-	for x, err := range r.without().All() {
-		if err == nil {
-			to := uint64(x.Person)
-			if k := r.key(x); k != "" {
-				to = mixed(textHash(k))
-			}
-			err = errors.Join(lists.Append(int(to%shards), binary.LittleEndian.AppendUint32(nil, uint32(len(r.raw)))),
-				lists.Append(int(to%shards), r.raw))
-		}
-		if err != nil {
-			return errors.Join(err, lists.Close())
-		}
-	}
-	r.parted = lists
-	r.divided = append(r.divided, lists)
-	return nil
-}
-
-// textHash is the same for the same text in every process.
-func textHash(s string) uint64 {
-	h := fnv.New64a()
-	_, _ = io.WriteString(h, s)
-	return h.Sum64()
-}
-
-// mixed spreads a number over all bits (the finalizer of SplitMix64).
-func mixed(x uint64) uint64 {
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
 }
 
 // People are the people of all records, in their order, and the promises that they were issued; nil without any. All of

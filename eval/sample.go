@@ -35,7 +35,8 @@ type lowest[T any] struct {
 	once  bool             // one item of each priority; of those that have the same, the first
 	tie   func(a, b T) int // orders items of the same priority, so that no more than most are kept; nil keeps all
 	items []prioritized[T]
-	full  int // how many items are looked through
+	full  int    // how many items are looked through
+	last  uint64 // no item with a larger priority is kept
 }
 
 type prioritized[T any] struct {
@@ -43,11 +44,20 @@ type prioritized[T any] struct {
 	item     T
 }
 
+// wants is false of an item that is certain not to be kept.
+func (l *lowest[T]) wants(priority uint64) bool { return l.full == 0 || priority <= l.last }
+
 // add adds an item, unless it is certain not to be kept.
 func (l *lowest[T]) add(priority uint64, item T) {
+	if !l.wants(priority) {
+		return
+	}
 	if l.items = append(l.items, prioritized[T]{priority, item}); len(l.items) > l.full {
 		l.cut()
-		l.full = 2*len(l.items) + 64
+		l.full, l.last = 2*len(l.items)+64, math.MaxUint64
+		if n := len(l.items); n >= l.most && n > 0 {
+			l.last = l.items[n-1].priority
+		}
 	}
 }
 

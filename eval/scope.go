@@ -213,7 +213,7 @@ func (y *scope) count(of []*Record) {
 	p := &y.people
 	p.Read += len(of)
 	p.People++
-	rows := map[[2]uint64]bool{} // with promises
+	var rows map[[2]uint64]bool // with promises
 	var evaluated, free bool
 	for _, r := range of {
 		p.Labelled += count(r.Label >= 0)
@@ -222,7 +222,10 @@ func (y *scope) count(of []*Record) {
 		p.BothRefuse += count(r.reverse())
 		row := [2]uint64{uint64(r.Row), r.Hash}
 		if r.Issued == nil || !rows[row] { // or it stands there once more, for another promise
-			if r.Issued != nil {
+			if r.Issued != nil && len(of) > 1 {
+				if rows == nil {
+					rows = map[[2]uint64]bool{}
+				}
 				rows[row] = true
 			}
 			y.rows.all++

@@ -19,7 +19,11 @@ func Summarize(records *Records, s Settings, file DataFile) (*Result, error) {
 	defer l.spilled.Close() //nolint:errcheck // nothing in it is wanted any more
 	y := newScope(&s, l)
 	one := oneSample{highest: 0, lowest: math.MaxUint64}
-	for of, err := range records.Persons() {
+	to := toNumbers
+	if s.Sample > 0 {
+		to = toInputs
+	}
+	for of, err := range records.persons(to) {
 		if err == nil {
 			err = s.fits(of)
 		}

@@ -24,12 +24,9 @@ func BrokenPromises(r *eval.Result, people People) (list []Broken, count int, er
 		return nil, 0, nil
 	}
 	var broken []*eval.Record
-	for x, err := range r.Records.All() {
+	for x, err := range r.Records.Where(func(x *eval.Record) bool { return x.Evaluated && x.Steps[h].Full.Broken() }) {
 		if err != nil {
 			return nil, 0, err
-		}
-		if !x.Evaluated || !x.Steps[h].Full.Broken() {
-			continue
 		}
 		count++
 		if broken = append(broken, x); len(broken) >= 2*maxListed {

@@ -2,6 +2,7 @@ package report
 
 import (
 	"math"
+	"slices"
 	"strconv"
 
 	"cfq/eval"
@@ -30,11 +31,13 @@ func Changes(r *eval.Result, people People, features []task.Feature) (list []Cha
 		return nil, nil
 	}
 	all := map[string]*[2]moved{}
-	const some = 4096 // people at a time
-	batch := make([]*eval.Record, 0, some)
-	add := func() {
-		set := people(batch)
-		for i, x := range batch {
+	for some, err := range r.Records.Some() {
+		if err != nil {
+			return nil, err
+		}
+		some = slices.DeleteFunc(some, func(x *eval.Record) bool { return !x.Evaluated })
+		set := people(some)
+		for i, x := range some {
 			for of, q := range []*eval.Promise{&x.Steps[h].Full, &x.Steps[h].Quant} {
 				if !q.Made() || q.Point == nil {
 					continue
@@ -47,20 +50,7 @@ func Changes(r *eval.Result, people People, features []task.Feature) (list []Cha
 				}
 			}
 		}
-		batch = batch[:0]
 	}
-	for x, err := range r.Records.All() {
-		if err != nil {
-			return nil, err
-		}
-		if !x.Evaluated {
-			continue
-		}
-		if batch = append(batch, x); len(batch) == some {
-			add()
-		}
-	}
-	add()
 	for i := range features {
 		if of := all[features[i].Name]; of != nil {
 			list = append(list, Changed{features[i].Name, of[0].moves(&features[i]), of[1].moves(&features[i])})
