@@ -12,6 +12,7 @@ import (
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/ort"
+	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -111,6 +112,27 @@ func Reconstructed(m *onnxio.Model, t *task.Task, workers int) (*classifier.Mode
 	}
 	d.Always = true
 	return openBehind(m, t, d, workers)
+}
+
+// OwnDoing returns the positions of the people whose recourse is something that they do, in order: of the others, the
+// model full refuses x and approves D(E(x)), as again says of [Reconstructed]. What would have them approved is the
+// decoder, and no action.
+func OwnDoing(ctx context.Context, full, again recourse.Model, people *task.People) ([]int, error) {
+	before, err := full.Margins(ctx, people.X)
+	if err != nil {
+		return nil, err
+	}
+	after, err := again.Margins(ctx, people.X)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]int, 0, people.N)
+	for i := range people.N {
+		if before[i] > 0 || !(after[i] > 0) {
+			rows = append(rows, i)
+		}
+	}
+	return rows, nil
 }
 
 // LatentCheck is what an encoder and a decoder make of people.

@@ -15,6 +15,7 @@ import (
 	"cfq/internal/statistics"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
+	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -158,6 +159,9 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 	}
 	defer func() { err = errors.Join(err, full.Close()) }()
 	own, held := divide(people, target.HoldOut, target.Seed)
+	if held, err = ownDoing(ctx, m, full, t, people, held, o.Workers); err != nil {
+		return nil, err
+	}
 	s := &search{task: t, o: o, full: full, r: &TargetResult{
 		Target: target, Level: target.level(), Calibrated: len(own), HeldOut: len(held), Chosen: -1,
 	}}
@@ -411,4 +415,24 @@ func (s *search) choose() error {
 		return inputError(fmt.Errorf("no budget gives a model that can be used: %s", problem))
 	}
 	return nil
+}
+
+// ownDoing is those of the rows whose recourse is something that the people do, see [OwnDoing]; all of a task without
+// codes.
+func ownDoing(
+	ctx context.Context, m *onnxio.Model, full recourse.Model, t *task.Task, people *task.People, rows []int, workers int,
+) (kept []int, err error) {
+	if t.Latent == nil {
+		return rows, nil
+	}
+	again, err := Reconstructed(m, t, workers)
+	if err != nil {
+		return nil, inputError(err)
+	}
+	defer func() { err = errors.Join(err, again.Close()) }()
+	some, err := OwnDoing(ctx, full, again, people.Subset(rows))
+	for _, i := range some {
+		kept = append(kept, rows[i])
+	}
+	return kept, err
 }

@@ -158,7 +158,7 @@ type evaluation struct {
 	summed  *eval.Result    // of tables of records; nil without
 	total   *task.People    // what is known of all people once they were read; no rows
 	promise *issued         // the same of the promises of a file; nil without
-	decoded *reconstructed  // nil for a task without latent, and with promises of a file
+	decoded *reconstructed  // nil for a task without latent
 	paths   []string        // of the models, the original's first
 	end     func()          // of collectSeldom
 	models  []*classifier.Model

@@ -3,13 +3,16 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/task"
 	"cfq/task/draft"
+	"cfq/task/rowio"
 )
 
 // reconstructed tells people whom the original refuses only as they are, and not as the decoder makes them of their
@@ -35,40 +38,66 @@ func newReconstructed(
 	return &reconstructed{path: path, full: full, again: again}, nil
 }
 
-// keep leaves such people out, and counts them.
-func (r *reconstructed) keep(ctx context.Context, p *task.People) (*task.People, error) {
+// rows are the positions of the others among the people; nil of all. The people who are left out are counted.
+func (r *reconstructed) rows(ctx context.Context, p *task.People) ([]int, error) {
 	if r == nil {
-		return p, nil
+		return nil, nil
 	}
-	before, err := r.full.Margins(ctx, p.X)
+	rows, err := ptq.OwnDoing(ctx, r.full, r.again, p)
 	if err != nil {
 		return nil, err
 	}
-	after, err := r.again.Margins(ctx, p.X)
-	if err != nil {
-		return nil, err
-	}
-	rows := make([]int, 0, p.N)
-	for i := range p.N {
-		if before[i] > 0 || !(after[i] > 0) {
-			rows = append(rows, i)
-		}
+	if len(rows) == p.N {
+		return nil, nil
 	}
 	r.leftOut += p.N - len(rows)
-	if len(rows) == p.N {
-		return p, nil
+	return rows, nil
+}
+
+// keep leaves such people out.
+func (r *reconstructed) keep(ctx context.Context, p *task.People) (*task.People, error) {
+	rows, err := r.rows(ctx, p)
+	if err != nil || rows == nil {
+		return p, err
 	}
 	return p.Subset(rows), nil
 }
 
+// keepRows leaves such rows of a stream out.
+func (r *reconstructed) keepRows(ctx context.Context, b *rowio.Batch) error {
+	if b.People.N == 0 {
+		return nil
+	}
+	rows, err := r.rows(ctx, b.People)
+	if err != nil || rows == nil {
+		return err
+	}
+	b.People = b.People.Subset(rows)
+	for i := range b.Rows {
+		if row := &b.Rows[i]; row.Person >= 0 {
+			at, kept := slices.BinarySearch(rows, row.Person)
+			if row.Person = at; !kept {
+				row.Person = -1
+			}
+		}
+	}
+	return nil
+}
+
 // count adds those who were left out to the counts of the file, and says so.
 func (r *reconstructed) count(total *task.People, warn func(format string, args ...any)) {
+	if r != nil {
+		total.Filtered += r.leftOut
+	}
+	r.warn(warn)
+}
+
+func (r *reconstructed) warn(warn func(format string, args ...any)) {
 	if r == nil || r.leftOut == 0 {
 		return
 	}
-	total.Filtered += r.leftOut
-	warn("%d people are left out: %s refuses them as they are, but not what the decoder makes of their codes, so that "+
-		"nothing would be theirs to do", r.leftOut, r.path)
+	warn("%d %s left out: %s refuses them as they are, but not what the decoder makes of their codes, so that nothing "+
+		"would be theirs to do", r.leftOut, message.Plural(r.leftOut, "person is", "people are"), r.path)
 }
 
 func (r *reconstructed) close() error {

@@ -74,12 +74,12 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 		}
 		return failed
 	}
+	d.decoded, err = newReconstructed(d.e, d.paths[0], d.files[0], d.models[0], d.task)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.decoded.close()) }()
 	if d.f.promises == "" {
-		d.decoded, err = newReconstructed(d.e, d.paths[0], d.files[0], d.models[0], d.task)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, d.decoded.close()) }()
 		d.total, err = task.Stream(ctx, d.f.data, d.task, o, judgedPeople, func(p *task.People) error {
 			if p, failed = d.decoded.keep(ctx, p); failed != nil {
 				return failed
@@ -97,6 +97,13 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 		if actions, failed = d.promise.actions(ctx, d.models[0], d.allowed, f); failed != nil {
 			return failed
 		}
+		var kept []int
+		if kept, failed = d.decoded.rows(ctx, f.People); failed != nil {
+			return failed
+		}
+		if kept != nil {
+			f.People, actions = f.People.Subset(kept), selected(actions, kept)
+		}
 		return hand(&eval.Batch{People: f.People, Promises: actions})
 	})
 	switch {
@@ -107,6 +114,14 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 	}
 	d.total = d.promise.People
 	return nil
+}
+
+func selected[T any](all []T, rows []int) []T {
+	some := make([]T, len(rows))
+	for i, row := range rows {
+		some[i] = all[row]
+	}
+	return some
 }
 
 // actions makes one action for each row out of the promises of a batch. People with several promises get a row for each

@@ -144,9 +144,6 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 	if f.promises != "" {
 		return job.checkPromises(ctx)
 	}
-	if f.stream.format != "" {
-		return job.answerStream(ctx)
-	}
 	if f.robust.models > 0 {
 		run, err := f.robust.open(ctx, e, m, t, f.data, f.rows, f.seed)
 		if err != nil {
@@ -158,7 +155,11 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 	if job.decoded, err = newReconstructed(e, args[0], m, c, t); err != nil {
 		return err
 	}
-	return errors.Join(job.findRecourse(ctx), job.decoded.close())
+	find := job.findRecourse
+	if f.stream.format != "" {
+		find = job.answerStream
+	}
+	return errors.Join(find(ctx), job.decoded.close())
 }
 
 // check looks at the flags before any work is done; given says which of them were.

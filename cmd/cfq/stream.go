@@ -85,6 +85,7 @@ type rowStream struct {
 	e        *env
 	in       *rowio.Reader
 	out      *rowio.Writer
+	decoded  *reconstructed // nil for a task without latent
 	reported int
 }
 
@@ -149,7 +150,9 @@ func (s *rowStream) answer(ctx context.Context, people func(p *task.People, row 
 ) error {
 	var failed error // of what was done with the rows, not of reading them
 	n, err := s.in.Each(ctx, func(b *rowio.Batch) error {
-		failed = s.batch(b, people, other)
+		if failed = s.decoded.keepRows(ctx, b); failed == nil {
+			failed = s.batch(b, people, other)
+		}
 		return failed
 	})
 	if n.Unreadable > 0 {
@@ -158,6 +161,7 @@ func (s *rowStream) answer(ctx context.Context, people func(p *task.People, row 
 	for _, w := range s.in.Rounded() {
 		s.e.msg.Warn("stdin: %s", w)
 	}
+	s.decoded.warn(s.e.msg.Warn)
 	switch {
 	case failed != nil:
 		return failed
@@ -248,6 +252,7 @@ func (j *recourseJob) answerStream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.decoded = j.decoded
 	cells := make([]any, len(columns.Names()))
 	var fields []string
 	people := func(p *task.People, row func(cells []any) error) error {

@@ -113,7 +113,7 @@ func (d *evaluation) recordStream(
 func nobody(context.Context, func(*eval.Batch) error) error { return nil }
 
 // answerStream judges the people on stdin, and writes their records to stdout.
-func (d *evaluation) answerStream(ctx context.Context, f *streamFlags, margins []float64) error {
+func (d *evaluation) answerStream(ctx context.Context, f *streamFlags, margins []float64) (err error) {
 	defer keepPipe()()
 	o := d.options()
 	o.Margins, o.Progress = margins, nil
@@ -129,6 +129,10 @@ func (d *evaluation) answerStream(ctx context.Context, f *streamFlags, margins [
 	if err != nil {
 		return err
 	}
+	if s.decoded, err = newReconstructed(d.e, d.paths[0], d.files[0], d.models[0], d.task); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.decoded.close()) }()
 	people := func(p *task.People, row func(cells []any) error) error {
 		solved, err := eval.Solve(ctx, d.models[0], d.allowed.set.Select(make([]int, p.N)), p, o)
 		if err != nil {

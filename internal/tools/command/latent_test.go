@@ -1,11 +1,15 @@
 package command
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -90,10 +94,11 @@ latent: {encoder: encoder.onnx, decoder: decoder.onnx, `
 func TestLatent(t *testing.T) {
 	orttest.Need(t)
 	dir := t.TempDir()
+	stdin := []byte(nil)
 	call := func(code int, args ...string) string {
 		t.Helper()
 		c := exec.Command(filepath.Join(program, "cfq"), args...)
-		c.Dir = dir
+		c.Dir, c.Stdin = dir, bytes.NewReader(stdin)
 		c.Env = append(os.Environ(), "CFQ_LOOKS_FILE=none")
 		out, err := c.CombinedOutput()
 		if c.ProcessState.ExitCode() != code {
@@ -182,12 +187,48 @@ func TestLatent(t *testing.T) {
 		t.Error(said)
 	}
 	// A decoder that makes all images brighter has some people approved without any action.
+	held := func() (refused int) {
+		var r struct{ Refused int }
+		text := call(0, with("quantize", "model.onnx", "--allow-larger", "--target-vd", "0.3", "-o", "target.onnx",
+			"--overwrite", "--json")...)
+		_, object, _ := strings.Cut(text, "{")
+		if err := json.Unmarshal([]byte("{"+object), &r); err != nil {
+			t.Fatal(err, text)
+		}
+		return r.Refused
+	}
+	before := held()
 	gemms(t, filepath.Join(dir, "decoder.onnx"), []int{2, side * side}, false, func(_, in, _ int) float32 {
 		return []float32{1.3, 0.5}[in]
 	}, func(int, int) float32 { return 0 })
+	const why = "people are left out: model.onnx refuses them as they are"
 	said = call(0, with("recourse", "model.onnx", "-o", "bright.csv")...)
-	if !strings.Contains(said, "people are left out: model.onnx refuses them as they are") {
+	n := 0
+	if at := strings.Index(said, " "+why); at > 0 {
+		n, _ = strconv.Atoi(said[strings.LastIndexAny(said[:at], " \n")+1 : at])
+	}
+	if n == 0 {
 		t.Error(said)
+	}
+	if stdin, err = os.ReadFile(filepath.Join(dir, "table.csv")); err != nil {
+		t.Fatal(err)
+	}
+	stdin = regexp.MustCompile(`pixel\d+`).ReplaceAllFunc(stdin, func(name []byte) []byte {
+		k, _ := strconv.Atoi(string(name[len("pixel"):]))
+		return fmt.Appendf(nil, "image.%d.%d", k/side, k%side)
+	})
+	for _, args := range [][]string{{"recourse", "model.onnx"}, {"eval", "model.onnx", "q.onnx", "--margins", "0"}} {
+		said = call(0, append(args, "-t", "task.yaml", "--stream")...)
+		if strings.Count(said, "filtered,") != n || !strings.Contains(said, fmt.Sprint(n, " ", why)) {
+			t.Errorf("%v: want %d rows filtered\n%.3000s", args, n, said)
+		}
+	}
+	said = call(0, with("eval", "model.onnx", "q.onnx", "--promises", "p.csv")...)
+	if !strings.Contains(said, why) {
+		t.Error(said)
+	}
+	if after := held(); after == 0 || after >= before {
+		t.Errorf("--target-vd: %d people held out are refused, %d with the other decoder", after, before)
 	}
 	put(t, filepath.Join(dir, "decoder.onnx"), other)
 	said = call(2, with("recourse", "model.onnx", "--rows", "rows.json", "--exact")...)
