@@ -246,7 +246,7 @@ func (b *builder) write(p platform, made []member) (sums []string, err error) {
 			continue
 		}
 		log.Printf("%s: %s, %.1f MB", p, f.name, float64(len(f.data))/1e6)
-		if err := try(p, path); err != nil {
+		if err := b.try(p, path); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.name, err)
 		}
 	}

@@ -7,22 +7,26 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 )
 
-// try installs a file of a release for this platform into a new folder, as its users would, and runs the program from
-// training to the verdict of a gate, without any other variable than PATH and HOME: it must find its own library.
-func try(p platform, file string) error {
-	if p.os != runtime.GOOS || p.arch != runtime.GOARCH {
-		log.Printf("%s: not tried, this is %s/%s", filepath.Base(file), runtime.GOOS, runtime.GOARCH)
-		return nil
-	}
+// try installs a file of a release into a new folder, as its users would, and runs the program from training to the
+// verdict of a gate, without any other variable than PATH and HOME: it must find its own library. Programs for another
+// platform are run by an emulator, where this machine has one.
+func (b *builder) try(p platform, file string) error {
 	dir, err := os.MkdirTemp("", "release-try-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	run, why := b.emulator(p, dir)
+	if why == "" && run != nil && strings.HasSuffix(file, ".whl") {
+		why = "pip takes no wheels for another platform"
+	}
+	if why != "" {
+		log.Printf("%s: not tried: %s", filepath.Base(file), why)
+		return nil
+	}
 	var steps [][]string
 	program := filepath.Join(dir, "*", "cfq")
 	switch {
@@ -56,15 +60,20 @@ func try(p platform, file string) error {
 	if err == nil && len(found) != 1 {
 		err = fmt.Errorf("%s: no program at %s", file, program)
 	}
-	if err := errors.Join(err, scenario(dir, strings.Join(found, ""))); err != nil {
+	run = append(run, found...)
+	if err := errors.Join(err, scenario(dir, run)); err != nil {
 		return err
 	}
-	log.Printf("%s: installed and tried, doctor, train, quantize and gate pass", filepath.Base(file))
+	by := ""
+	if len(run) > 1 {
+		by = " by an emulator"
+	}
+	log.Printf("%s: installed and tried%s, doctor, train, quantize and gate pass", filepath.Base(file), by)
 	return nil
 }
 
-// scenario runs the program in a folder.
-func scenario(dir, program string) error {
+// scenario runs the program of a command in a folder.
+func scenario(dir string, program []string) error {
 	loans, err := filepath.Abs("testdata/loans")
 	if err != nil {
 		return err
@@ -79,7 +88,7 @@ func scenario(dir, program string) error {
 		append([]string{"quantize", "m.onnx", "-o", "q.onnx", "--budget", "8"}, of("train.csv")...),
 		append([]string{"gate", "m.onnx", "q.onnx", "--max-vd", "0.2"}, of("test.csv")...),
 	} {
-		c := exec.Command(program, args...)
+		c := exec.Command(program[0], append(program[1:len(program):len(program)], args...)...)
 		c.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + dir}
 		c.Dir = dir
 		out, err := c.CombinedOutput()
