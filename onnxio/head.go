@@ -100,7 +100,8 @@ func findEnd(g *graph.Graph) (end, error) {
 		case e.logits != found.logits && computes(g, e.output, found.output):
 		case e.logits != found.logits:
 			return end{}, fmt.Errorf("the outputs %q and %q come from different values (%q, %q): keep the output that "+
-				"decides and remove the others", found.output, e.output, found.logits, e.logits)
+				"decides and remove the others (of scikit-learn: export with zipmap=False, not 'columns')", found.output,
+				e.output, found.logits, e.logits)
 		case found.squash == "":
 			found = e // of logits and their probabilities, the latter say more
 		}
