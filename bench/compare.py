@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CFQ = ROOT / "bin" / "cfq"
 OUT = ROOT / "build" / "compare"
 PAGE = ROOT / "docs" / "comparison.md"
-MINUTES = 30  # a tool that takes longer to install or to answer is given up
+MINUTES = 15  # a tool that takes longer to install or to answer is given up
 
 # Data set: title, training rows, test rows, number of networks. Without test rows, split.json names them.
 DATA = {

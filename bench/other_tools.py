@@ -21,6 +21,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from importlib import metadata
 
 import numpy as np
@@ -137,11 +138,14 @@ def onnx_neural_compressor(path):
 
     quantize(MODEL, path, config.StaticQuantConfig(Rows(), quant_format=QuantFormat.QDQ, per_channel=True,
                                                    calibration_sampling_size=len(X)))
+    onnx.save(onnx.load(path), path)  # one file, as of the others
+    os.remove(path + "_data")
 
 
 def neural_compressor(path):
-    from neural_compressor import PostTrainingQuantConfig, quantization
+    from neural_compressor import PostTrainingQuantConfig, quantization, set_workspace
 
+    set_workspace(tempfile.mkdtemp())
     class Batches:
         batch_size = 64
 
