@@ -32,8 +32,8 @@ func newLayout(margins []float64, attributes []string) *layout {
 	return l
 }
 
-// encode appends a record: a bit for each column that says whether it has the cell, and those cells. Recourse points are
-// written as what they change of the inputs.
+// encode appends a record: a bit for each column that says whether it has the cell, and those cells. Recourse points
+// are written as what they change of the inputs.
 func (l *layout) encode(b []byte, r *Record) []byte {
 	has := len(b)
 	b = append(b, make([]byte, (len(l.columns)+7)/8)...)

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 )
 
 // emulator is the command that runs programs for a platform, nothing for this one; why says why there is none. It may
@@ -79,9 +80,10 @@ func (b *builder) wine(dir string) ([]string, error) {
 	}
 	run := []string{"env", "WINEPREFIX=" + prefix, "WINEDEBUG=-all", program}
 	library := filepath.Join(prefix, "drive_c", "windows", "system32", "bcryptprimitives.dll")
-	compile := append(b.zig[:len(b.zig):len(b.zig)], "cc", "-target", "x86_64-windows-gnu", "-shared", source,
-		"-ladvapi32", "-o", library)
-	for _, c := range [][]string{append(run[:3:3], "wineboot", "--init"), compile} {
+	compile := slices.Concat(b.zig, []string{
+		"cc", "-target", "x86_64-windows-gnu", "-shared", source, "-ladvapi32", "-o", library,
+	})
+	for _, c := range [][]string{slices.Concat(run[:3], []string{"wineboot", "--init"}), compile} {
 		if _, err := os.Stat(library); err == nil {
 			break
 		}
