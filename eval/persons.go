@@ -82,7 +82,10 @@ const shards = 1024
 // parts returns all records, in parts that have all of a person's or none. Records of another evaluation of the same
 // people come in the same parts and the same order.
 func (r *Records) parts(to depth, places *slots) iter.Seq2[[]*Record, error] {
-	if r.Len() == 0 || !r.shared || r.n <= r.limits.records {
+	if r.Len() == 0 {
+		return func(func([]*Record, error) bool) {}
+	}
+	if !r.shared || r.n <= r.limits.records {
 		return r.chunks(to, places, r.limits.records)
 	}
 	return func(yield func([]*Record, error) bool) {
@@ -130,8 +133,8 @@ func (r *Records) divide() error {
 			if k := r.key(x); k != (identity{}) {
 				to = mixed(k.hash ^ textHash(k.id))
 			}
-			err = errors.Join(lists.Append(int(to%shards), binary.LittleEndian.AppendUint32(nil, uint32(len(r.raw)))),
-				lists.Append(int(to%shards), r.raw))
+			err = errors.Join(lists.Append(int(to%shards), binary.LittleEndian.AppendUint32(nil, uint32(len(one.raw)))),
+				lists.Append(int(to%shards), one.raw))
 		}
 		if err != nil {
 			return errors.Join(err, lists.Close())

@@ -143,16 +143,19 @@ func (d *decoder) decode(b []byte, s *slot, to depth) error {
 	s.clear(d.blank, d.attributes)
 	d.b, d.bad = b, false
 	has := d.take(uint64(len(d.columns)+7) / 8)
+	wanted := func(i int) byte { // of a byte of has
+		if n := d.upTo[to] - 8*i; n < 8 {
+			return has[i] & (1<<max(n, 0) - 1)
+		}
+		return has[i]
+	}
 	d.more = 0
 	for i := range has {
-		d.more += bits.OnesCount8(has[i])
+		d.more += bits.OnesCount8(wanted(i))
 	}
-	for i, set := range has {
-		for ; set != 0; set &= set - 1 {
+	for i := range has {
+		for set := wanted(i); set != 0; set &= set - 1 {
 			column := 8*i + bits.TrailingZeros8(set)
-			if column >= d.upTo[to] {
-				break
-			}
 			d.more--
 			d.cell(d.columns[column].Place(&s.Record), s)
 		}
@@ -295,6 +298,7 @@ type slot struct {
 	steps  []Step
 	groups []string
 	hashes []uint64
+	raw    []byte    // what it was read of, valid until the next record is read
 	points []float32 // inputs and recourse points, one behind the other
 }
 

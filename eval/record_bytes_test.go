@@ -172,6 +172,10 @@ func TestRecordBytes(t *testing.T) {
 					rt.Fatalf("to depth %d: %s", to, diff)
 				}
 			}
+			var inputs slot
+			if err := from.decode(b, &inputs, toInputs); err != nil || cap(inputs.points) != len(want.X) {
+				rt.Fatalf("room for %d numbers, want that of %d inputs alone: %v", cap(inputs.points), len(want.X), err)
+			}
 			cut := rapid.IntRange(0, len(b)-1).Draw(rt, "cut")
 			if _, err := from.record(b[:cut]); !errors.Is(err, errDamaged) {
 				rt.Fatalf("%d of %d bytes: %v", cut, len(b), err)

@@ -46,7 +46,6 @@ type owned struct {
 	known   int            // with Calibrated
 	divided []*spill.Lists // of all views
 	buf     []byte
-	raw     []byte // the bytes of the record that was read last, as far as it was
 }
 
 // NewRecords makes a place for records of these required margins.
@@ -95,7 +94,7 @@ func (r *Records) Add(x *Record) error {
 	if r.others != nil && len(x.Others) > 0 {
 		r.others.Add(x.Hash, x.Others)
 	}
-	return r.append(r.tape, 0, x)
+	return r.append(x)
 }
 
 // Len is how many records there are, those that a view leaves out included.
@@ -121,10 +120,10 @@ func (r *Records) Close() error {
 	return err
 }
 
-func (r *Records) append(to *spill.Lists, list int, x *Record) error {
+func (r *Records) append(x *Record) error {
 	r.buf = r.layout.encode(append(r.buf[:0], 0, 0, 0, 0), x)
 	binary.LittleEndian.PutUint32(r.buf, uint32(len(r.buf)-4))
-	return to.Append(list, r.buf)
+	return r.tape.Append(0, r.buf)
 }
 
 // All returns the records in the order in which they were added. Those that are handed out may be kept. Record.Person
@@ -270,7 +269,7 @@ func (r *Records) readList(from *spill.Lists, list int, to depth, next func() *s
 			}
 			s := next()
 			err := fill(s, i, to)
-			r.raw = buf[:len(buf)-len(d.b)]
+			s.raw = buf[:len(buf)-len(d.b)]
 			if !yield(&s.Record, err) || err != nil {
 				return
 			}

@@ -105,7 +105,8 @@ func (p *People) Subset(rows []int) *People {
 		q.X = append(q.X, p.X[r*p.Dim:(r+1)*p.Dim]...)
 	}
 	for _, s := range p.Subgroups {
-		q.Subgroups = append(q.Subgroups, Subgroup{Feature: s.Feature, Values: s.Values, Codes: pick(s.Codes, rows)})
+		s.Codes = pick(s.Codes, rows)
+		q.Subgroups = append(q.Subgroups, s)
 	}
 	return q
 }

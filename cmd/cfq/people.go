@@ -92,17 +92,20 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 		return runError(failed)
 	}
 	d.promise = &issued{}
+	lost := 0 // promises to people who are left out
 	d.promise.File, err = d.f.streamed(ctx, d.task, o, func(f *promise.File) error {
-		var actions []recourse.Action
-		if actions, failed = d.promise.actions(ctx, d.models[0], d.allowed, f); failed != nil {
-			return failed
-		}
 		var kept []int
 		if kept, failed = d.decoded.rows(ctx, f.People); failed != nil {
 			return failed
 		}
 		if kept != nil {
-			f.People, actions = f.People.Subset(kept), selected(actions, kept)
+			some := *f
+			lost += some.Keep(kept)
+			f = &some
+		}
+		var actions []recourse.Action
+		if actions, failed = d.promise.actions(ctx, d.models[0], d.allowed, f); failed != nil {
+			return failed
 		}
 		return hand(&eval.Batch{People: f.People, Promises: actions})
 	})
@@ -113,15 +116,8 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 		return err
 	}
 	d.total = d.promise.People
+	d.promise.Made, d.promise.Missing = d.promise.Made-lost, d.promise.Missing+lost
 	return nil
-}
-
-func selected[T any](all []T, rows []int) []T {
-	some := make([]T, len(rows))
-	for i, row := range rows {
-		some[i] = all[row]
-	}
-	return some
 }
 
 // actions makes one action for each row out of the promises of a batch. People with several promises get a row for each

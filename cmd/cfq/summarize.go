@@ -118,6 +118,11 @@ func (d *evaluation) answerStream(ctx context.Context, f *streamFlags, margins [
 	o := d.options()
 	o.Margins, o.Progress = margins, nil
 	f.hash = true
+	decoded, err := newReconstructed(d.e, d.paths[0], d.files[0], d.models[0], d.task)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, decoded.close()) }()
 	var table *recordStream
 	s, err := f.open(ctx, d.e, d.task, func(kept []string, like *task.People) (columns []rowio.Column, err error) {
 		for _, w := range like.Warnings { // such as of outcomes that the rows do not have
@@ -129,10 +134,7 @@ func (d *evaluation) answerStream(ctx context.Context, f *streamFlags, margins [
 	if err != nil {
 		return err
 	}
-	if s.decoded, err = newReconstructed(d.e, d.paths[0], d.files[0], d.models[0], d.task); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.decoded.close()) }()
+	s.decoded = decoded
 	people := func(p *task.People, row func(cells []any) error) error {
 		solved, err := eval.Solve(ctx, d.models[0], d.allowed.set.Select(make([]int, p.N)), p, o)
 		if err != nil {

@@ -1,15 +1,25 @@
 package ordered
 
-import "iter"
+import (
+	"fmt"
+	"iter"
+	"runtime/debug"
+)
 
 // Ahead returns what all does, whose next value is made by another goroutine while the one before it is used. That
-// goroutine has ended when the iteration has.
+// goroutine has ended when the iteration has; a panic there is one here.
 func Ahead[T any](all iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		values, stop, ended := make(chan result[T]), make(chan struct{}), make(chan struct{})
+		var panicked any
 		go func() {
 			defer close(ended)
 			defer close(values)
+			defer func() {
+				if v := recover(); v != nil {
+					panicked = fmt.Sprintf("%v\n%s", v, debug.Stack())
+				}
+			}()
 			for v, err := range all {
 				select {
 				case values <- result[T]{v, err}:
@@ -20,7 +30,9 @@ func Ahead[T any](all iter.Seq2[T, error]) iter.Seq2[T, error] {
 		}()
 		defer func() {
 			close(stop)
-			<-ended
+			if <-ended; panicked != nil {
+				panic(panicked)
+			}
 		}()
 		for r := range values {
 			if !yield(r.value, r.err) {

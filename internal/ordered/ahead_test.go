@@ -2,7 +2,9 @@ package ordered
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -48,6 +50,21 @@ func TestAhead(t *testing.T) {
 			t.Fatalf("%d values were made, %d used", made, want)
 		}
 	})
+}
+
+// A panic of what makes the values is one of the goroutine that uses them.
+func TestAheadPanics(t *testing.T) {
+	defer func() {
+		if v := recover(); !strings.Contains(fmt.Sprint(v), "broken") {
+			t.Errorf("recovered %v", v)
+		}
+	}()
+	for range Ahead(func(yield func(int, error) bool) {
+		yield(1, nil)
+		panic("broken")
+	}) {
+	}
+	t.Error("no panic")
 }
 
 // With one of two places handed out, the other one can be filled.

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -112,6 +113,24 @@ func Judge(ctx context.Context, m recourse.Model, a *constraint.Set, f *File) ([
 		}
 	}
 	return verdicts, nil
+}
+
+// Keep leaves out all people but those in rows, which ascend, and the promises to the others. It returns how many
+// promises these are.
+func (f *File) Keep(rows []int) (lost int) {
+	f.People = f.People.Subset(rows)
+	kept := make([]Promise, 0, len(f.Promises))
+	for _, p := range f.Promises {
+		at, ok := slices.BinarySearch(rows, p.Person)
+		if !ok {
+			lost++
+			continue
+		}
+		p.Person = at
+		kept = append(kept, p)
+	}
+	f.Promises, f.Made = kept, len(kept)
+	return lost
 }
 
 // Actions makes one action for each of f.People out of the promises: the cheapest, by the task's cost, of those
