@@ -58,6 +58,16 @@ class People:
         z = self.logits(x)
         return z[:, 1] > z[:, 0]
 
+    def columns(self):
+        """Of each model input: its name, and scale and shift, with which it is raw = input * scale + shift."""
+        names, scale, shift = [], [], []
+        for f in self.features:
+            width = f.at.stop - f.at.start
+            names += [f.name] if width == 1 else [f"{f.name}={v}" for v in f.values]
+            scale += [f.std if f.numeric else 1] * width
+            shift += [f.mean if f.numeric else 0] * width
+        return names, np.array(scale), np.array(shift)
+
     def raw(self, f, point):
         """A number in raw units; what float32 adds is rounded off."""
         value = point[f.at][0] * f.std + f.mean

@@ -14,13 +14,8 @@ def answer(p):
     import recourse
     (w, b), = people.layers(p.model)
     coefficients, intercept = (w[:, 1] - w[:, 0]).astype(float), float(b[1] - b[0])
-    names, scale, shift = [], [], []
-    for f in p.features:
-        width = f.at.stop - f.at.start
-        names += [f.name] if width == 1 else [f"{f.name}={v}" for v in f.values]
-        scale += [f.std if f.numeric else 1] * width
-        shift += [f.mean if f.numeric else 0] * width
-    raw = lambda x: np.round(x * np.array(scale) + np.array(shift), 4)  # noqa: E731
+    names, scale, shift = p.columns()
+    raw = lambda x: np.round(x * scale + shift, 4)  # noqa: E731
     actions = recourse.ActionSet(pd.DataFrame(raw(np.concatenate([p.train, p.x])), columns=names))
     for f in p.features:
         if f.kind == "onehot" or not f.free:
@@ -34,8 +29,8 @@ def answer(p):
             e.step_direction = {"increase": 1, "decrease": -1}.get(f.spec["direction"], 0)
             if high - low <= 100:
                 e.step_type, e.step_size = "absolute", f.spec["step"]
-    coefficients /= np.array(scale)
-    intercept -= float(coefficients @ np.array(shift))
+    coefficients /= scale
+    intercept -= float(coefficients @ shift)
     actions.set_alignment(coefficients=coefficients, intercept=intercept)
     points = []
     for x in raw(p.x):
@@ -44,7 +39,7 @@ def answer(p):
         if "max_features" in p.task.get("sparsity", {}):
             builder.max_items = min(p.task["sparsity"]["max_features"], builder.n_actionable)
         found = builder.fit()
-        point = (x + found["actions"] - np.array(shift)) / np.array(scale) if found["feasible"] else None
+        point = (x + found["actions"] - shift) / scale if found["feasible"] else None
         points.append(point)
     return points
 

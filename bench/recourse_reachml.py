@@ -15,13 +15,7 @@ def answer(p):
     import reachml
     from reachml.constraints import OneHotEncoding
     from reachml.reachable_set import EnumeratedReachableSet
-    names, scale, shift = [], [], []
-    for f in p.features:
-        width = f.at.stop - f.at.start
-        names += [f.name] if width == 1 else [f"{f.name}={v}" for v in f.values]
-        scale += [f.std if f.numeric else 1] * width
-        shift += [f.mean if f.numeric else 0] * width
-    scale, shift = np.array(scale), np.array(shift)
+    names, scale, shift = p.columns()
     everyone = np.round(np.concatenate([p.train, p.x]) * scale + shift)
     actions = reachml.ActionSet(pd.DataFrame(everyone, columns=names))
     for f in p.features:
