@@ -93,19 +93,12 @@ func (r *Records) parts(to depth, places *slots) iter.Seq2[[]*Record, error] {
 			yield(nil, err)
 			return
 		}
-		var part []*Record
 		for i := range shards {
-			for x, err := range r.readList(r.parted, i, to, places.next) {
-				if err != nil {
-					yield(nil, err)
-					return
-				}
-				part = append(part, x)
-			}
-			if !yield(part, nil) {
+			part, err := collect(r.readList(r.parted, i, to, places.next))
+			if !yield(part, err) || err != nil {
 				return
 			}
-			part = places.turn(part)
+			places.turn()
 		}
 	}
 }

@@ -195,7 +195,8 @@ func (r *Records) chunks(to depth, places *slots, size int) iter.Seq2[[]*Record,
 				if !yield(part, nil) {
 					return
 				}
-				part = places.turn(part)
+				part = nil
+				places.turn()
 			}
 		}
 		if len(part) > 0 {
@@ -208,7 +209,6 @@ func (r *Records) chunks(to depth, places *slots, size int) iter.Seq2[[]*Record,
 // ends. Those of nil are new ones.
 type slots struct {
 	all  [2][]*slot
-	part [2][]*Record
 	now  int
 	used int
 }
@@ -225,14 +225,11 @@ func (p *slots) next() *slot {
 	return (*all)[p.used-1]
 }
 
-// turn takes the records of a turn that ends, and returns room for those of the next one.
-func (p *slots) turn(part []*Record) []*Record {
-	if p == nil {
-		return nil
+// turn ends a turn.
+func (p *slots) turn() {
+	if p != nil {
+		p.now, p.used = 1-p.now, 0
 	}
-	p.part[p.now] = part
-	p.now, p.used = 1-p.now, 0
-	return p.part[p.now][:0]
 }
 
 // readList returns the records of a list as deep as is asked for, each in the slot that next returns.
@@ -241,8 +238,8 @@ func (r *Records) readList(from *spill.Lists, list int, to depth, next func() *s
 		in := bufio.NewReaderSize(from.Reader(list), int(min(1<<16, from.Size(list))))
 		d := decoder{layout: r.layout, texts: map[string]string{}}
 		buf := make([]byte, 4)
-		var first slot
-		fill := func(s *slot, person int, to depth) error {
+		var s *slot // that nobody has been handed yet
+		fill := func(person int, to depth) error {
 			err := d.decode(buf, s, to)
 			if s.Person = person; r.others != nil && len(s.Others) > 0 {
 				s.Hash, s.Others = r.others.Hash(s.Hash, s.Others), nil
@@ -262,17 +259,25 @@ func (r *Records) readList(from *spill.Lists, list int, to depth, next func() *s
 				yield(nil, fmt.Errorf("eval: temporary file: %w", err))
 				return
 			}
-			if r.keep != nil {
-				if err := fill(&first, i, min(to, toNumbers)); err == nil && !r.keep(&first.Record) {
-					continue
-				}
+			if s == nil {
+				s = next()
 			}
-			s := next()
-			err := fill(s, i, to)
+			first := to
+			if r.keep != nil {
+				first = min(to, toNumbers)
+			}
+			err := fill(i, first)
+			if err == nil && r.keep != nil && !r.keep(&s.Record) {
+				continue
+			}
+			if err == nil && first < to {
+				err = fill(i, to)
+			}
 			s.raw = buf[:len(buf)-len(d.b)]
 			if !yield(&s.Record, err) || err != nil {
 				return
 			}
+			s = nil
 		}
 	}
 }
