@@ -32,16 +32,14 @@ const RowID = "#row:"
 // Alternatives are the doubts about who counts. Rows that are equal, see [task.ReadOptions], may be copies, or people
 // who do not differ: when they are more than 1 % of the rows, or of those evaluated, and nobody has an ID, distinct
 // rows count once. Rows equal to one that g was calibrated on are left out. Both together are an alternative, too.
-func (r *Result) Alternatives() ([]Alternative, error) {
+// The argument says how people are told apart in them; nil for no groups.
+func (r *Result) Alternatives(by *GroupBy) ([]Alternative, error) {
 	var all []Alternative
-	known := r.Records.Calibrated()
-	copies, err := r.copies()
-	if err != nil {
-		return nil, err
-	}
+	var err error
+	known, copies := r.Records.Calibrated(), r.Records.copies
 	add := func(name, about string, distinct, others bool) {
 		var v *Result
-		if v, err = r.variant(distinct, others, err); err == nil {
+		if v, err = r.variant(by, distinct, others, err); err == nil {
 			all = append(all, Alternative{name, about, v})
 		}
 	}
@@ -60,41 +58,55 @@ func (r *Result) Alternatives() ([]Alternative, error) {
 	return all, err
 }
 
-// copies counts the rows that are equal to an earlier one; 0 when they are few, or IDs say who is who.
-func (r *Result) copies() (int, error) {
-	const size = 17 // of what is kept of a record: its hash, that of its ID, and whether it is evaluated
-	var evaluated, n int
-	rows := spill.New(shards, r.Records.bytes)
-	defer rows.Close() //nolint:errcheck // nothing in it is wanted any more
-	var b [size]byte
-	for x, err := range r.Records.passing(toIdentity) {
-		if err != nil {
-			return 0, err
+// copies finds rows that are equal to others.
+type copies struct {
+	rows         *spill.Lists // by hash
+	n, evaluated int
+	distinct     bool // IDs say who is who, or hashes are not known
+}
+
+const copySize = 17 // of what is kept of a record: its hash, that of its ID, and whether it is evaluated
+
+func newCopies(of *Records) *copies { return &copies{rows: spill.New(shards, of.limits.bytes)} }
+
+func (c *copies) visitor() Visitor {
+	return Visitor{to: toIdentity, records: func(some []*Record) error {
+		var b [copySize]byte
+		for _, x := range some {
+			c.distinct = c.distinct || x.ID != "" && !strings.HasPrefix(x.ID, RowID) || x.Hash == 0
+			if c.distinct {
+				return nil
+			}
+			c.n++
+			c.evaluated += count(x.Evaluated)
+			binary.LittleEndian.PutUint64(b[:], x.Hash)
+			row := uint64(c.n) // a row of its own
+			if x.ID != "" {
+				row = textHash(x.ID)
+			}
+			binary.LittleEndian.PutUint64(b[8:], row)
+			b[16] = byte(count(x.Evaluated))
+			if err := c.rows.Append(int(mixed(x.Hash)%shards), b[:]); err != nil {
+				return err
+			}
 		}
-		if x.ID != "" && !strings.HasPrefix(x.ID, RowID) || x.Hash == 0 {
-			return 0, nil
-		}
-		n++
-		evaluated += count(x.Evaluated)
-		binary.LittleEndian.PutUint64(b[:], x.Hash)
-		row := uint64(n) // a row of its own
-		if x.ID != "" {
-			row = textHash(x.ID)
-		}
-		binary.LittleEndian.PutUint64(b[8:], row)
-		b[16] = byte(count(x.Evaluated))
-		if err := rows.Append(int(mixed(x.Hash)%shards), b[:]); err != nil {
-			return 0, err
-		}
+		return nil
+	}}
+}
+
+// count counts the rows that are equal to an earlier one; 0 when they are few, or IDs say who is who.
+func (c *copies) count() (int, error) {
+	if c.distinct {
+		return 0, nil
 	}
 	var all, ofThese int
 	for i := range shards {
-		data, err := io.ReadAll(rows.Reader(i))
+		data, err := io.ReadAll(c.rows.Reader(i))
 		if err != nil {
 			return 0, fmt.Errorf("eval: temporary file: %w", err)
 		}
 		seen := map[uint64]map[uint64]bool{} // whether rows are evaluated, by hash
-		for one := range slices.Chunk(data, size) {
+		for one := range slices.Chunk(data, copySize) {
 			hash, row := binary.LittleEndian.Uint64(one), binary.LittleEndian.Uint64(one[8:])
 			if seen[hash] == nil {
 				seen[hash] = map[uint64]bool{}
@@ -109,14 +121,14 @@ func (r *Result) copies() (int, error) {
 			all, ofThese = all+len(rows)-1, ofThese+max(0, of-1)
 		}
 	}
-	if float64(all) > maxCopies*float64(n) || float64(ofThese) > maxCopies*float64(evaluated) {
+	if float64(all) > maxCopies*float64(c.n) || float64(ofThese) > maxCopies*float64(c.evaluated) {
 		return all, nil
 	}
 	return 0, nil
 }
 
 // variant summarizes the records again: with distinct rows as people, without calibration rows.
-func (r *Result) variant(distinct, others bool, err error) (*Result, error) {
+func (r *Result) variant(by *GroupBy, distinct, others bool, err error) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +140,20 @@ func (r *Result) variant(distinct, others bool, err error) (*Result, error) {
 	if others {
 		view.keep = func(x *Record) bool { return !x.Calibrated }
 	}
-	v, err := Summarize(view, r.Settings, DataFile{})
+	var visitors []Visitor
+	var groups *Groups
+	if by != nil {
+		if groups, err = NewGroups(view, &r.Settings, by); err != nil {
+			return nil, err
+		}
+		defer groups.Close()
+		visitors = append(visitors, groups.Visitor())
+	}
+	v, err := metricsOf(view, r.Settings, DataFile{}, visitors...)
 	if err != nil {
+		return nil, err
+	}
+	if v.Groups, err = groups.Groupings(); err != nil {
 		return nil, err
 	}
 	v.Footprint, v.Timing, v.Batches, v.Shift = r.Footprint, r.Timing, r.Batches, r.Shift

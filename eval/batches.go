@@ -3,6 +3,7 @@ package eval
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -53,10 +54,11 @@ type diverging interface {
 // shuffled batches of 64 in which one row has in each input the most unusual value of all people. Differences that
 // quantizers make of rounding do not count.
 func Rerun(ctx context.Context, f, g recourse.Model, r *Result) (*Batches, error) {
-	s, err := sampleJudged(r)
-	if err != nil {
-		return nil, err
+	if r.Records == nil || r.Records.judged == nil {
+		return nil, errors.New("eval: other batches need the records that Summarize summed up")
 	}
+	s := r.Records.judged
+	s.draw()
 	out := &Batches{Points: len(s.judged), Sizes: []int{1, 8, 64}}
 	differ, decided := make([]bool, len(s.judged)), make([]bool, len(s.judged))
 	for i, m := range []recourse.Model{f, g} {
@@ -85,6 +87,9 @@ func Rerun(ctx context.Context, f, g recourse.Model, r *Result) (*Batches, error
 
 // judgedSample is points with the margins of both models by which they were judged.
 type judgedSample struct {
+	seed        uint64
+	facts, ends lowest[judgedPoint] // people as they are, recourse points
+
 	dim     int
 	x       []float32
 	judged  [][2]Float
@@ -101,44 +106,53 @@ type judgedPoint struct {
 	f, g Float
 }
 
-// sampleJudged draws points: recourse points, of which there may be few among many people, and people as they are.
-func sampleJudged(r *Result) (*judgedSample, error) {
-	s := &judgedSample{rng: rand.New(rand.NewPCG(r.Settings.Seed, 0xba7c4))}
-	facts, ends := lowest[judgedPoint]{most: batchPoints, once: true}, lowest[judgedPoint]{most: batchPoints, once: true}
+func newJudgedSample(of *Settings) *judgedSample {
+	return &judgedSample{
+		seed: of.Seed, facts: lowest[judgedPoint]{most: batchPoints, once: true},
+		ends: lowest[judgedPoint]{most: batchPoints, once: true},
+	}
+}
+
+// visitor draws points: recourse points, of which there may be few among many people, and people as they are.
+func (s *judgedSample) visitor() Visitor {
 	add := func(to *lowest[judgedPoint], x []float32, f, g Float) {
-		if p := priority(r.Settings.Seed, x); to.wants(p) {
+		if p := priority(s.seed, x); to.wants(p) {
 			to.add(p, judgedPoint{slices.Clone(x), f, g})
 		}
 	}
-	for c, err := range r.Records.passing(toPoints) {
-		if err != nil {
-			return nil, err
+	return VisitRecords(func(some []*Record) error {
+		for _, c := range some {
+			s.dim = len(c.X)
+			add(&s.facts, c.X, c.Full, c.Quant)
+			for k := range c.Steps {
+				before := &Step{}
+				if k > 0 {
+					before = &c.Steps[k-1]
+				}
+				if p := &c.Steps[k].Full; p.Made() && !p.same(&before.Full) {
+					add(&s.ends, p.Point, p.Own, p.Other)
+				}
+				if p := &c.Steps[k].Quant; p.Made() && !p.same(&before.Quant) {
+					add(&s.ends, p.Point, p.Other, p.Own)
+				}
+			}
+			s.look(c.X)
 		}
-		s.dim = len(c.X)
-		add(&facts, c.X, c.Full, c.Quant)
-		for k := range c.Steps {
-			before := &Step{}
-			if k > 0 {
-				before = &c.Steps[k-1]
-			}
-			if p := &c.Steps[k].Full; p.Made() && !p.same(&before.Full) {
-				add(&ends, p.Point, p.Own, p.Other)
-			}
-			if p := &c.Steps[k].Quant; p.Made() && !p.same(&before.Quant) {
-				add(&ends, p.Point, p.Other, p.Own)
-			}
-		}
-		s.look(c.X)
-	}
-	draw := func(from []judgedPoint, n int) {
+		return nil
+	})
+}
+
+// draw settles which of the points are run again.
+func (s *judgedSample) draw() {
+	s.x, s.judged, s.rng = nil, nil, rand.New(rand.NewPCG(s.seed, 0xba7c4))
+	take := func(from []judgedPoint, n int) {
 		for _, p := range from[:min(n, len(from))] {
 			s.x, s.judged = append(s.x, p.x...), append(s.judged, [2]Float{p.f, p.g})
 		}
 	}
-	as := facts.kept()
-	draw(ends.kept(), max(batchPoints/2, batchPoints-len(as)))
-	draw(as, batchPoints-len(s.judged))
-	return s, nil
+	as := s.facts.kept()
+	take(s.ends.kept(), max(batchPoints/2, batchPoints-len(as)))
+	take(as, batchPoints-len(s.judged))
 }
 
 // look keeps the most unusual value of each input, and the person with the largest ones.

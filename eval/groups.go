@@ -61,43 +61,86 @@ type ApprovalRatio struct {
 	Highest string `json:"highest"` // and most
 }
 
-// ByGroups computes every metric for groups of people. A spec is an attribute, "sex", or several at once, "sex*race";
-// no specs are all attributes, each by itself; CalibrationGroup tells calibration rows from others. min is how many
-// promises a group must have at the headline margin to be compared with others; 0 = 30.
+// GroupBy says how people are told apart. A spec is an attribute, "sex", or several at once, "sex*race"; no specs are
+// all attributes, each by itself; CalibrationGroup tells calibration rows from others.
+type GroupBy struct {
+	Specs []string
+	Min   int // promises that a group must have at the headline margin to be compared with others; 0 = 30
+}
+
+// ByGroups computes every metric for groups of people.
 //
 // The error names the attributes that there are when a spec names another one.
 //
 // References: equations subgroup_vd and subgroup_crg.
-func (r *Result) ByGroups(specs []string, min int) ([]Grouping, error) {
+func (r *Result) ByGroups(by GroupBy) ([]Grouping, error) {
 	if r.Records == nil && r.Population.Read > 0 {
 		return nil, errors.New("eval: groups need the records of the people, and the result is without")
 	}
 	if r.Records == nil {
 		return nil, nil
 	}
-	attributes, err := attributesOf(r.Records.Attributes, specs)
-	if err != nil || len(attributes) == 0 {
+	g, err := NewGroups(r.Records, &r.Settings, &by)
+	if err != nil {
 		return nil, err
 	}
-	l := newLists(r.Records.limits)
-	defer l.spilled.Close() //nolint:errcheck // nothing in it is wanted any more
-	all := make([]groups, len(attributes))
+	defer g.Close()
+	if err := r.Records.Visit(g.Visitor()); err != nil {
+		return nil, err
+	}
+	return g.Groupings()
+}
+
+// Groups computes what [Result.ByGroups] does while others look at the same records, too.
+type Groups struct {
+	s     *Settings
+	min   int
+	lists *lists
+	all   []groups
+}
+
+// NewGroups is of records that were made with the settings. Close ends it.
+func NewGroups(of *Records, s *Settings, by *GroupBy) (*Groups, error) {
+	attributes, err := attributesOf(of.Attributes, by.Specs)
+	if err != nil {
+		return nil, err
+	}
+	g := &Groups{s: s, min: cmp.Or(by.Min, minPeople), lists: newLists(of.limits)}
 	for i := range attributes {
-		all[i] = groups{attribute: &attributes[i], members: map[string]*scope{}}
+		g.all = append(g.all, groups{attribute: &attributes[i], members: map[string]*scope{}})
 	}
-	for of, err := range r.Records.persons(toNumbers) {
-		if err != nil {
-			return nil, err
+	return g, nil
+}
+
+// Visitor looks at the people.
+func (g *Groups) Visitor() Visitor {
+	return Visitor{to: toNumbers, persons: func(some [][]*Record) error {
+		for i := range g.all {
+			for _, of := range some {
+				g.all[i].add(of, g.s, g.lists)
+			}
 		}
-		for i := range all {
-			all[i].add(of, &r.Settings, l)
-		}
+		return g.lists.err
+	}}
+}
+
+// Groupings are the groups of the people who were visited; none for a nil g.
+func (g *Groups) Groupings() (list []Grouping, err error) {
+	if g == nil {
+		return nil, nil
 	}
-	var out []Grouping
-	for i := range all {
-		out = append(out, all[i].grouping(r.Settings.Margins, cmp.Or(min, minPeople)))
+	for i := range g.all {
+		list = append(list, g.all[i].grouping(g.s.Margins, g.min))
 	}
-	return out, l.err
+	return list, g.lists.err
+}
+
+// Close removes what is in a temporary file.
+func (g *Groups) Close() {
+	if g == nil {
+		return
+	}
+	_ = g.lists.spilled.Close() // nothing in it is wanted any more
 }
 
 // groups are people told apart by an attribute.

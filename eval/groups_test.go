@@ -69,7 +69,7 @@ func TestGroupsByHand(t *testing.T) {
 	records, race := grouped([]int{40, 50, 12, 35}, []int{2, 20, 12, 1}, noRatio)
 	race.Codes[0] = -1 // of A, one of those that broke
 	r := groupedBy(t, records, race)
-	gs, err := r.ByGroups(nil, 0)
+	gs, err := r.ByGroups(GroupBy{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestGroupsByHand(t *testing.T) {
 	if x := gapOf(t, g, "frr"); x.Worst != "" || x.Best != "" || x.Difference != 0 || x.P.Defined() || x.Test != "" {
 		t.Errorf("all groups are helped, and one is the worst: %+v", x)
 	}
-	if gs, err = r.ByGroups(nil, 40); err != nil {
+	if gs, err = r.ByGroups(GroupBy{Min: 40}); err != nil {
 		t.Fatal(err)
 	}
 	if x := gapOf(t, &gs[0], "vd"); x.Worst != "" || x.Best != "" || x.Difference.Defined() || x.P.Defined() ||
@@ -139,7 +139,7 @@ func TestGroupsCRG(t *testing.T) {
 	records, race := grouped([]int{40, 40, 40}, []int{0, 0, 0}, func(g, k int) float64 {
 		return []float64{0.01, 0.02, -0.5}[g] + float64(k)*1e-5
 	})
-	gs, err := groupedBy(t, records, race).ByGroups(nil, 0)
+	gs, err := groupedBy(t, records, race).ByGroups(GroupBy{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func testGroups(t *testing.T, people *task.People) {
 	g.w = []float64{0.95, 0.6, 0.2}
 	people.Subgroups = []task.Subgroup{sex, race}
 	r := compare(t, original, g, people, Options{Margins: []float64{0, 0.1}})
-	gs, err := r.ByGroups([]string{"race", "sex * race", "race", "sex*race"}, 10)
+	gs, err := r.ByGroups(GroupBy{Specs: []string{"race", "sex * race", "race", "sex*race"}, Min: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func testGroups(t *testing.T, people *task.People) {
 	if seen != len(want) || seen != 9 {
 		t.Errorf("%d groups of %d", seen, len(want))
 	}
-	all, err := r.ByGroups(nil, 0)
+	all, err := r.ByGroups(GroupBy{})
 	if err != nil || len(all) != 2 || all[0].By != "sex" || all[1].By != "race" {
 		t.Errorf("all: %d groupings, %v", len(all), err)
 	}
@@ -224,7 +224,7 @@ func TestGroupErrors(t *testing.T) {
 	odd := task.Subgroup{Feature: "a*b", Values: []string{"f"}, Codes: make([]int32, 80)}
 	groups := []task.Subgroup{race, sex, odd}
 	r := groupedBy(t, records, groups...)
-	if gs, err := r.ByGroups([]string{"a*b"}, 0); err != nil || gs[0].By != "a*b" {
+	if gs, err := r.ByGroups(GroupBy{Specs: []string{"a*b"}}); err != nil || gs[0].By != "a*b" {
 		t.Errorf("a name with a star: %v", err)
 	}
 	none, bare := groupedBy(t, records), *r
@@ -242,7 +242,7 @@ func TestGroupErrors(t *testing.T) {
 		{none, "sex", []string{"the task declares no subgroups", "subgroup: true"}},
 		{&bare, "sex", []string{"records"}},
 	} {
-		_, err := c.r.ByGroups([]string{c.spec}, 0)
+		_, err := c.r.ByGroups(GroupBy{Specs: []string{c.spec}})
 		if err == nil {
 			t.Errorf("%q is taken", c.spec)
 			continue
@@ -256,7 +256,7 @@ func TestGroupErrors(t *testing.T) {
 	if err := CheckGroups(groups, []string{"rase"}); err == nil {
 		t.Error("not checked")
 	}
-	if gs, err := none.ByGroups(nil, 0); err != nil || len(gs) != 0 {
+	if gs, err := none.ByGroups(GroupBy{}); err != nil || len(gs) != 0 {
 		t.Errorf("no groups: %v, %v", gs, err)
 	}
 }
@@ -291,7 +291,7 @@ func TestWorstGroupIsPaidFor(t *testing.T) {
 				}
 				return x
 			})
-			gs, err := groupedBy(t, records, race).ByGroups(nil, 30)
+			gs, err := groupedBy(t, records, race).ByGroups(GroupBy{Min: 30})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -38,6 +38,9 @@ type limits struct {
 	numbers int
 }
 
+// part is how many records are read while as many are looked at, unless those of a person must come together.
+func (l *limits) part() int { return max(1, l.records/8) }
+
 func usualLimits() limits { return limits{bytes: spill.Limit, records: 4096, numbers: 1 << 22} }
 
 // numbers are one of the lists.

@@ -3,6 +3,7 @@ package eval
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -57,7 +58,7 @@ func report(t testing.TB, records *Records, s Settings, file DataFile) string {
 	if len(records.Attributes) > 1 {
 		specs = append(specs, records.Attributes[0].Feature+"*"+records.Attributes[1].Feature)
 	}
-	if r.Groups, err = r.ByGroups(specs, 5); err != nil {
+	if r.Groups, err = r.ByGroups(GroupBy{Specs: specs, Min: 5}); err != nil {
 		t.Fatal(err)
 	}
 	r.Others = alternatives(t, r)
@@ -275,15 +276,29 @@ func TestCopiesByTheDefinition(t *testing.T) {
 			want = copies
 		}
 		for _, l := range []limits{usualLimits(), {bytes: 300, records: 10, numbers: 10}} {
-			r := &Result{Records: gathered(t, [][]Record{records}, []float64{0}, nil, l)}
-			if got, err := r.copies(); err != nil || got != want {
-				rt.Errorf("%d copies, want %d: %v", got, want, err)
+			r := gathered(t, [][]Record{records}, []float64{0}, nil, l)
+			if got := copiesIn(t, r); got != want {
+				rt.Errorf("%d copies, want %d", got, want)
 			}
 			if err := r.Close(); err != nil {
 				rt.Error(err)
 			}
 		}
 	})
+}
+
+// copiesIn counts copies among records.
+func copiesIn(t testing.TB, r *Records) int {
+	t.Helper()
+	c := newCopies(r)
+	n, err := 0, r.Visit(c.visitor())
+	if err == nil {
+		n, err = c.count()
+	}
+	if err = errors.Join(err, c.rows.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // Of those evaluated, it is not the order that says which are copies.
@@ -309,9 +324,8 @@ func TestCopiesAmongThoseEvaluated(t *testing.T) {
 			records[i] = x
 		}
 		for range 2 {
-			r := &Result{Records: gathered(t, [][]Record{records}, []float64{0}, nil, usualLimits())}
-			if got, err := r.copies(); err != nil || got != c.want {
-				t.Errorf("%+v: %d copies, %v", c, got, err)
+			if got := copiesIn(t, gathered(t, [][]Record{records}, []float64{0}, nil, usualLimits())); got != c.want {
+				t.Errorf("%+v: %d copies", c, got)
 			}
 			slices.Reverse(records)
 		}

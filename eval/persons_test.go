@@ -92,7 +92,7 @@ func TestCopiesAreNoPeople(t *testing.T) {
 // alternatives are those of a result.
 func alternatives(t testing.TB, r *Result) []Alternative {
 	t.Helper()
-	all, err := r.Alternatives()
+	all, err := r.Alternatives(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -298,7 +298,7 @@ type slot struct {
 	steps  []Step
 	groups []string
 	hashes []uint64
-	raw    []byte    // what it was read of, valid until the next record is read
+	raw    []byte    // what it was read of, its length included; valid until the next record is read
 	points []float32 // inputs and recourse points, one behind the other
 }
 

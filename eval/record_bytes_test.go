@@ -193,13 +193,25 @@ func TestRecordBytes(t *testing.T) {
 	})
 }
 
+// unordered are records in an order of their own, without their numbers.
+func unordered(of *Records, list []Record) []Record {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b Record) int {
+		return bytes.Compare(of.layout.encode(nil, &a), of.layout.encode(nil, &b))
+	})
+	for i := range list {
+		list[i].Person = 0
+	}
+	return list
+}
+
 // Records hand out what was added to them, in the order in which it was, whether it went to a file or not.
 func TestRecordsKeepRecords(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		d := drawn{rt, 3, 2, 0}
-		bytes := rapid.SampledFrom([]int{0, 300, 1 << 20}).Draw(rt, "bytes in memory")
-		r := newRecords([]float64{0, 0.1}, nil, limits{bytes: bytes, records: 4, numbers: 100})
+		memory := rapid.SampledFrom([]int{0, 300, 1 << 20}).Draw(rt, "bytes in memory")
+		r := newRecords([]float64{0, 0.1}, nil, limits{bytes: memory, records: 4, numbers: 100})
 		var want []Record
 		for i := range rapid.IntRange(0, 20).Draw(rt, "records") {
 			x := d.record()
@@ -214,23 +226,35 @@ func TestRecordsKeepRecords(t *testing.T) {
 				rt.Fatal(diff)
 			}
 		}
-		// Each is one of one person's.
+		// Each is one of one person's, and all visitors see all.
 		seen := map[int]bool{}
 		ids := map[string]bool{}
-		for of, err := range r.Persons() {
-			if err != nil {
-				rt.Fatal(err)
-			}
-			if ids[of[0].ID] && of[0].ID != "" {
-				rt.Errorf("%q is two people", of[0].ID)
-			}
-			ids[of[0].ID] = true
-			for _, x := range of {
-				if x.ID != of[0].ID || x.ID == "" && len(of) > 1 {
-					rt.Errorf("one person: %q and %q", of[0].ID, x.ID)
+		var visited []Record
+		err := r.Visit(VisitPersons(func(some [][]*Record) error {
+			for _, of := range some {
+				if ids[of[0].ID] && of[0].ID != "" {
+					rt.Errorf("%q is two people", of[0].ID)
 				}
-				seen[x.Row] = true
+				ids[of[0].ID] = true
+				for _, x := range of {
+					if x.ID != of[0].ID || x.ID == "" && len(of) > 1 {
+						rt.Errorf("one person: %q and %q", of[0].ID, x.ID)
+					}
+					seen[x.Row] = true
+				}
 			}
+			return nil
+		}), VisitRecords(func(some []*Record) error {
+			for _, x := range some {
+				visited = append(visited, *x.Clone())
+			}
+			return nil
+		}))
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if diff := cmp.Diff(unordered(r, want), unordered(r, visited), sameBits()); diff != "" {
+			rt.Fatal(diff)
 		}
 		rows := map[int]bool{}
 		for i := range want {

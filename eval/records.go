@@ -45,7 +45,10 @@ type owned struct {
 	n       int
 	known   int            // with Calibrated
 	divided []*spill.Lists // of all views
-	buf     []byte
+	// what Summarize finds for others: points for Rerun, and how many copies of rows there are for Alternatives
+	judged *judgedSample
+	copies int
+	buf    []byte
 }
 
 // NewRecords makes a place for records of these required margins.
@@ -128,7 +131,24 @@ func (r *Records) append(x *Record) error {
 
 // All returns the records in the order in which they were added. Those that are handed out may be kept. Record.Person
 // is the number of the record, from 0. Of a view, some are left out.
-func (r *Records) All() iter.Seq2[*Record, error] { return oneByOne(r.some(toPoints, nil)) }
+func (r *Records) All() iter.Seq2[*Record, error] {
+	return func(yield func(*Record, error) bool) {
+		if r.Len() == 0 {
+			return
+		}
+		for some, err := range ordered.Ahead(r.chunks(toPoints, nil, r.limits.part())) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, x := range some {
+				if !yield(x, nil) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // Raw is All with Record.Hash and Others as they were added.
 func (r *Records) Raw() iter.Seq2[*Record, error] {
@@ -148,41 +168,7 @@ func (r *Records) Where(fits func(x *Record) bool) iter.Seq2[*Record, error] {
 	return r.view(r.key, func(x *Record) bool { return (before == nil || before(x)) && fits(x) }).All()
 }
 
-// Some is All for some records at a time, which are valid until others are asked for.
-func (r *Records) Some() iter.Seq2[[]*Record, error] { return r.some(toPoints, &slots{}) }
-
-// passing is All as deep as is asked for, with records that are valid until the next one is asked for.
-func (r *Records) passing(to depth) iter.Seq2[*Record, error] { return oneByOne(r.some(to, &slots{})) }
-
-func oneByOne(all iter.Seq2[[]*Record, error]) iter.Seq2[*Record, error] {
-	return func(yield func(*Record, error) bool) {
-		for some, err := range all {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, x := range some {
-				if !yield(x, nil) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// some is Some as deep as is asked for. As many are read ahead.
-func (r *Records) some(to depth, places *slots) iter.Seq2[[]*Record, error] {
-	if r == nil {
-		return func(func([]*Record, error) bool) {}
-	}
-	n := max(1, r.limits.records/8)
-	if r.n <= n {
-		return r.chunks(to, places, n)
-	}
-	return ordered.Ahead(r.chunks(to, places, n))
-}
-
-// chunks is some for so many records at a time, which are read by the caller.
+// chunks returns so many records at a time, as deep as is asked for.
 func (r *Records) chunks(to depth, places *slots, size int) iter.Seq2[[]*Record, error] {
 	return func(yield func([]*Record, error) bool) {
 		var part []*Record
@@ -237,25 +223,26 @@ func (r *Records) readList(from *spill.Lists, list int, to depth, next func() *s
 	return func(yield func(*Record, error) bool) {
 		in := bufio.NewReaderSize(from.Reader(list), int(min(1<<16, from.Size(list))))
 		d := decoder{layout: r.layout, texts: map[string]string{}}
-		buf := make([]byte, 4)
+		const head = 4 // bytes of the length before a record
+		buf := make([]byte, head)
 		var s *slot // that nobody has been handed yet
 		fill := func(person int, to depth) error {
-			err := d.decode(buf, s, to)
+			err := d.decode(buf[head:], s, to)
 			if s.Person = person; r.others != nil && len(s.Others) > 0 {
 				s.Hash, s.Others = r.others.Hash(s.Hash, s.Others), nil
 			}
 			return err
 		}
 		for i := 0; ; i++ {
-			if _, err := io.ReadFull(in, buf[:4]); errors.Is(err, io.EOF) {
+			if _, err := io.ReadFull(in, buf[:head]); errors.Is(err, io.EOF) {
 				return
 			} else if err != nil {
 				yield(nil, fmt.Errorf("eval: temporary file: %w", err))
 				return
 			}
-			n := int(binary.LittleEndian.Uint32(buf))
-			buf = slices.Grow(buf[:0], max(n, 4))[:n]
-			if _, err := io.ReadFull(in, buf); err != nil {
+			n := head + int(binary.LittleEndian.Uint32(buf))
+			buf = slices.Grow(buf[:head], n-head)[:n]
+			if _, err := io.ReadFull(in, buf[head:]); err != nil {
 				yield(nil, fmt.Errorf("eval: temporary file: %w", err))
 				return
 			}
@@ -273,7 +260,7 @@ func (r *Records) readList(from *spill.Lists, list int, to depth, next func() *s
 			if err == nil && first < to {
 				err = fill(i, to)
 			}
-			s.raw = buf[:len(buf)-len(d.b)]
+			s.raw = buf
 			if !yield(&s.Record, err) || err != nil {
 				return
 			}

@@ -195,10 +195,13 @@ type SpreadStep struct {
 
 // Headline returns the index of the margin that stands for the curve: 0.1, or
 // else the smallest positive one, or else the last.
-func (r *Result) Headline() int {
-	best := len(r.Margins) - 1
-	for i := len(r.Margins) - 1; i >= 0; i-- {
-		switch m := r.Margins[i].Margin; {
+func (r *Result) Headline() int { return r.Settings.Headline() }
+
+// Headline is that of a Result.
+func (s *Settings) Headline() int {
+	best := len(s.Margins) - 1
+	for i := len(s.Margins) - 1; i >= 0; i-- {
+		switch m := s.Margins[i]; {
 		case m == HeadlineMargin:
 			return i
 		case m > 0:

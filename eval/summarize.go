@@ -9,9 +9,22 @@ import (
 
 // Summarize computes every metric of a Result from records, which hold one Step for each of the margins if they are
 // evaluated. It depends on its arguments alone, and not on the order of the records: they may be some of those of
-// Judge, or those of several machines. It fails when they were not made with the settings. Close frees the records
-// when they are not wanted any more.
-func Summarize(records *Records, s Settings, file DataFile) (*Result, error) {
+// Judge, or those of several machines. It fails when they were not made with the settings. Others who look at the
+// records do so meanwhile. Close frees the records when they are not wanted any more.
+func Summarize(records *Records, s Settings, file DataFile, others ...Visitor) (*Result, error) {
+	judged, copies := newJudgedSample(&s), newCopies(records)
+	defer copies.rows.Close() //nolint:errcheck // nothing in it is wanted any more
+	r, err := metricsOf(records, s, file, append(others, judged.visitor(), copies.visitor())...)
+	if err != nil {
+		return nil, err
+	}
+	records.judged = judged
+	records.copies, err = copies.count()
+	return r, err
+}
+
+// metricsOf is Summarize without what else a Result needs of the records.
+func metricsOf(records *Records, s Settings, file DataFile, others ...Visitor) (*Result, error) {
 	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
@@ -19,21 +32,23 @@ func Summarize(records *Records, s Settings, file DataFile) (*Result, error) {
 	defer l.spilled.Close() //nolint:errcheck // nothing in it is wanted any more
 	y := newScope(&s, l)
 	one := oneSample{highest: 0, lowest: math.MaxUint64}
-	to := toNumbers
+	own := Visitor{to: toNumbers, persons: func(some [][]*Record) error {
+		for _, of := range some {
+			if err := s.fits(of); err != nil {
+				return fmt.Errorf("eval: %w", err)
+			}
+			if s.Sample > 0 {
+				one.add(of, s.Seed)
+			}
+			y.add(of)
+		}
+		return nil
+	}}
 	if s.Sample > 0 {
-		to = toInputs
+		own.to = toInputs
 	}
-	for of, err := range records.persons(to) {
-		if err == nil {
-			err = s.fits(of)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("eval: %w", err)
-		}
-		if s.Sample > 0 {
-			one.add(of, s.Seed)
-		}
-		y.add(of)
+	if err := records.Visit(append([]Visitor{own}, others...)...); err != nil {
+		return nil, err
 	}
 	if one.lowest < one.highest {
 		return nil, ErrSamples

@@ -261,7 +261,7 @@ func (s *search) measure(ctx context.Context, c *Candidate, part *eval.Solution)
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	others, err := r.Alternatives()
+	others, err := r.Alternatives(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -104,7 +104,7 @@ func (f *compareFlags) results(
 	if f.promises != "" { // however small a promise's margin is, it is judged
 		o.Margins = append(o.Margins, 0)
 	}
-	all, err := d.results(ctx, o)
+	all, err := d.results(ctx, o, nil)
 	if err != nil {
 		return nil, runError(err)
 	}
@@ -125,7 +125,7 @@ func (f *compareFlags) results(
 		if err := d.weigh(ctx, r, i, false); err != nil {
 			return nil, err
 		}
-		others, err := r.Alternatives()
+		others, err := r.Alternatives(nil)
 		if err != nil {
 			return nil, err
 		}

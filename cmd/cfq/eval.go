@@ -186,9 +186,7 @@ func (f *evalFlags) tell(
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%d of the %d people are equal to a row that the quantized model was "+
 			"calibrated on: what it keeps for them says little about others", known, r.Population.Read))
 	}
-	if err := rows.addShift(d, r); err != nil {
-		return err
-	}
+	d.survey.shift.tell(d, r)
 	if err := d.addOthers(r, known); err != nil {
 		return err
 	}
@@ -211,7 +209,7 @@ func (f *evalFlags) tell(
 func (d *evaluation) measure(
 	ctx context.Context, o eval.Options, stress []eval.Stress, latency bool,
 ) (r *eval.Result, err error) {
-	all, err := d.results(ctx, o)
+	all, err := d.results(ctx, o, d.look)
 	if err != nil {
 		return nil, runError(err)
 	}
@@ -221,10 +219,9 @@ func (d *evaluation) measure(
 			err = errors.Join(err, all[0].Close())
 		}
 	}()
-	if !d.f.without() {
-		if r.Groups, err = r.ByGroups(d.f.by, d.f.minGroup); err != nil {
-			return nil, d.f.badGroups(err)
-		}
+	defer d.survey.groups.Close()
+	if r.Groups, err = d.survey.groups.Groupings(); err != nil {
+		return nil, err
 	}
 	if len(stress) > 0 {
 		if r.Scenarios, err = d.stressed(ctx, o, r, stress); err != nil {

@@ -185,7 +185,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if err != nil {
 		return err
 	}
-	if err := d.sumUp(ctx, needs); err != nil {
+	if err := d.readTables(ctx, needs); err != nil {
 		return err
 	}
 	before, err := f.earlier(d)
@@ -236,8 +236,8 @@ func (f *gateFlags) settled(fs *pflag.FlagSet) error {
 	return nil
 }
 
-// sumUp reads tables of records, if there are any.
-func (d *evaluation) sumUp(ctx context.Context, needs gate.Needs) (err error) {
+// readTables reads tables of records, if there are any.
+func (d *evaluation) readTables(ctx context.Context, needs gate.Needs) error {
 	if len(d.f.tables) == 0 {
 		return nil
 	}
@@ -245,8 +245,7 @@ func (d *evaluation) sumUp(ctx context.Context, needs gate.Needs) (err error) {
 	if needs.Noise {
 		o.Noise = noisePeople
 	}
-	d.summed, err = d.readRecords(ctx, d.f.tables, o)
-	return err
+	return d.readRecords(ctx, d.f.tables, o)
 }
 
 // checkSources looks at what the people and the promises of a result are, and adds what it says of the former.
@@ -258,9 +257,7 @@ func (d *evaluation) checkSources(r *eval.Result) error {
 	if err != nil {
 		return err
 	}
-	if err := d.known.addShift(d, r); err != nil {
-		return err
-	}
+	d.survey.shift.tell(d, r)
 	return d.addOthers(r, known)
 }
 
@@ -313,10 +310,17 @@ func unmeasured(d *evaluation, o eval.Options) (*eval.Result, error) {
 	if len(o.Margins) == 0 { // no check has one
 		o.Margins = []float64{0}
 	}
-	r, err := eval.Summarize(eval.NewRecords(o.Margins, nil), eval.Settings{
+	settings := eval.Settings{
 		Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Confidence: o.Confidence, Epsilon: eval.Epsilon,
 		SupportTau: eval.SupportTau, OneSided: o.OneSided, Radius: o.Radius,
-	}, eval.DataFile{Rows: d.total.Total, Unreadable: d.total.Failed})
+	}
+	nobody := eval.NewRecords(o.Margins, d.task.Attributes())
+	visitors, err := d.look(nobody, &settings)
+	if err != nil {
+		return nil, err
+	}
+	file := eval.DataFile{Rows: d.total.Total, Unreadable: d.total.Failed}
+	r, err := eval.Summarize(nobody, settings, file, visitors...)
 	if r != nil {
 		r.Warnings = []string{}
 	}

@@ -155,7 +155,8 @@ type evaluation struct {
 	f       *evaluationFlags
 	known   *calibratedRows // rows that the quantized model was calibrated on
 	out     *recordsOut     // nil when records are not written
-	summed  *eval.Result    // of tables of records; nil without
+	tabled  *measured       // records of tables, before they are used; nil without
+	survey  *survey         // of the people of the first quantized model
 	total   *task.People    // what is known of all people once they were read; no rows
 	promise *issued         // the same of the promises of a file; nil without
 	decoded *reconstructed  // nil for a task without latent
@@ -210,9 +211,7 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []str
 // Close frees the models, and the records of tables.
 func (d *evaluation) Close() (err error) {
 	d.end()
-	if d.summed != nil {
-		err = d.summed.Close()
-	}
+	err = d.tabled.Close()
 	if d.certifier != nil {
 		err = errors.Join(err, d.certifier.Close())
 	}
@@ -232,6 +231,14 @@ func (d *evaluation) options() eval.Options {
 
 // without says that no groups are wanted.
 func (f *evaluationFlags) without() bool { return len(f.by) == 1 && f.by[0] == noBy }
+
+// groupBy says how people are told apart; nil for not at all.
+func (f *evaluationFlags) groupBy() *eval.GroupBy {
+	if f.without() {
+		return nil
+	}
+	return &eval.GroupBy{Specs: f.by, Min: f.minGroup}
+}
 
 func (f *evaluationFlags) badGroups(err error) error {
 	return cli.Wrap(fmt.Errorf("groups by %s: %w", strings.Join(f.by, ", "), plain(err)), "unknown-group")
@@ -385,9 +392,54 @@ func (c *calibratedRows) count(r *eval.Result) (known int, err error) {
 	return known, err
 }
 
-// addShift measures how far the people are from those of the calibration data.
-func (c *calibratedRows) addShift(d *evaluation, r *eval.Result) error {
-	if c.record == nil {
+// shift is how far the people are from those of the calibration data.
+type shift struct {
+	of     *calibratedRows
+	task   *task.Task
+	people task.People // of some
+	bins   []eval.Binned
+	err    error // why it is not known
+}
+
+// visitor looks at the people.
+func (x *shift) visitor() eval.Visitor {
+	return eval.VisitPersons(func(some [][]*eval.Record) error {
+		if x.of.record == nil || x.err != nil {
+			return nil
+		}
+		p := &x.people
+		p.X, p.N, p.Dim = p.X[:0], len(some), x.task.Dim()
+		for _, of := range some {
+			p.X = append(p.X, of[0].X...)
+		}
+		x.err = x.add()
+		return nil
+	})
+}
+
+// add counts people.
+func (x *shift) add() error {
+	pairs, err := x.of.record.Pairs(x.task, &x.people)
+	if err != nil {
+		return err
+	}
+	for i := range pairs {
+		if i == len(x.bins) {
+			x.bins = append(x.bins, eval.Binned(pairs[i]))
+			continue
+		}
+		for k, n := range pairs[i].Read {
+			x.bins[i].Read[k] += n
+		}
+	}
+	return nil
+}
+
+// tell adds the shift to a result.
+func (x *shift) tell(d *evaluation, r *eval.Result) {
+	c := x.of
+	switch {
+	case c.record == nil:
 		reason := "there is no record " + record.Path(d.paths[1]) + " of the calibration data"
 		if c.path == noRecord {
 			reason = "--calibration-record none"
@@ -395,52 +447,19 @@ func (c *calibratedRows) addShift(d *evaluation, r *eval.Result) error {
 			reason = c.problem.Error()
 		}
 		r.Shift = eval.UnknownShift(reason)
-		return nil
+		return
+	case x.err == nil && x.bins == nil: // there was nobody
+		x.err = x.add()
 	}
-	var bins []eval.Binned
-	p := &task.People{Dim: d.task.Dim()}
-	add := func() error {
-		pairs, err := c.record.Pairs(d.task, p)
-		if err != nil {
-			return err
-		}
-		for i := range pairs {
-			if i == len(bins) {
-				bins = append(bins, eval.Binned(pairs[i]))
-				continue
-			}
-			for k, n := range pairs[i].Read {
-				bins[i].Read[k] += n
-			}
-		}
-		p.X, p.N = p.X[:0], 0
-		return nil
+	if x.err != nil {
+		r.Shift = eval.UnknownShift(x.err.Error())
+		r.Warnings = append(r.Warnings, fmt.Sprintf("PSI is not known: %v", x.err))
+		return
 	}
-	for of, err := range r.Records.Persons() {
-		if err != nil {
-			return err
-		}
-		if p.X, p.N = append(p.X, of[0].X...), p.N+1; p.N == batchPeople {
-			if err = add(); err != nil {
-				return c.noShift(r, err)
-			}
-		}
-	}
-	if err := add(); err != nil {
-		return c.noShift(r, err)
-	}
-	r.Shift = eval.NewShift(bins)
+	r.Shift = eval.NewShift(x.bins)
 	if w := r.Shift.Warning(); w != "" {
 		r.Warnings = append(r.Warnings, w)
 	}
-	return nil
-}
-
-// noShift says why the shift is not known.
-func (c *calibratedRows) noShift(r *eval.Result, err error) error {
-	r.Shift = eval.UnknownShift(err.Error())
-	r.Warnings = append(r.Warnings, fmt.Sprintf("PSI is not known: %v", err))
-	return nil
 }
 
 // checkHeldOut says what is not known of the people. It is an error to judge a model by the very file that it
@@ -496,20 +515,10 @@ func (c *calibratedRows) note(text string) {
 // addOthers adds the results by other rules of who counts; known people are equal to calibration rows, and a group of
 // their own.
 func (d *evaluation) addOthers(r *eval.Result, known int) (err error) {
-	if r.Others, err = r.Alternatives(); err != nil {
+	if r.Others, err = r.Alternatives(d.f.groupBy()); err != nil || known == 0 {
 		return err
 	}
-	for i := range r.Others {
-		if o := r.Others[i].Result; !d.f.without() {
-			if o.Groups, err = o.ByGroups(d.f.by, d.f.minGroup); err != nil {
-				return d.f.badGroups(err)
-			}
-		}
-	}
-	if known == 0 {
-		return nil
-	}
-	groups, err := r.ByGroups([]string{eval.CalibrationGroup}, d.f.minGroup)
+	groups, err := r.ByGroups(eval.GroupBy{Specs: []string{eval.CalibrationGroup}, Min: d.f.minGroup})
 	r.Groups = append(r.Groups, groups...)
 	return err
 }

@@ -130,23 +130,16 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 		return nil, err
 	}
 	models := d.weighed()
-	changes, err := report.Changes(r, d.set, d.task.Features)
-	if err != nil {
-		return nil, err
-	}
-	broken, count, err := report.BrokenPromises(r, d.set)
-	if err != nil {
-		return nil, err
-	}
 	doc := &report.Document{
 		Title: fmt.Sprintf("%s against %s", models[1].Name, models[0].Name), Run: run,
 		Full: models[0], Quantized: models[1],
 		Data: files.data, RowsFile: files.rows, Task: files.task, Promises: files.promises, Overrides: files.overrides,
 		Recipe: recipe(d.files[1].Graph()), Result: r,
-		Changes: changes, Broken: broken, Warnings: d.warnings, Excluded: report.Exclusions(r),
+		Changes: d.survey.changes.List(d.task.Features), Broken: d.survey.broken.List(),
+		Warnings: d.warnings, Excluded: report.Exclusions(r),
 	}
-	if count > len(broken) {
-		doc.AllBroken = count
+	if n := d.survey.broken.Count; n > len(doc.Broken) {
+		doc.AllBroken = n
 	}
 	if d.promise != nil {
 		doc.Warnings = append(doc.Warnings, unused(d.f.promises, d.promise.File)...)

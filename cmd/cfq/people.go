@@ -8,6 +8,7 @@ import (
 	"runtime"
 
 	"cfq/eval"
+	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -211,10 +212,31 @@ func (d *evaluation) dataFile() eval.DataFile {
 	return f
 }
 
-// results evaluates the quantized models, in the order of their paths. Close frees them.
-func (d *evaluation) results(ctx context.Context, o eval.Options) (_ []*eval.Result, err error) {
-	if d.summed != nil {
-		return []*eval.Result{d.summed}, nil
+// measured is records of people, by quantized model, and what they were made with.
+type measured struct {
+	records  []*eval.Records
+	settings eval.Settings
+	file     eval.DataFile
+	o        eval.Options
+}
+
+// Close frees the records.
+func (m *measured) Close() (err error) {
+	if m == nil {
+		return nil
+	}
+	for _, x := range m.records {
+		err = errors.Join(err, x.Close())
+	}
+	return err
+}
+
+// measured compares the quantized models with the original, in the order of their paths, or takes the records that were
+// read.
+func (d *evaluation) measured(ctx context.Context, o eval.Options) (_ *measured, err error) {
+	if m := d.tabled; m != nil {
+		d.tabled = nil
+		return m, nil
 	}
 	var models []recourse.Model
 	for i := 1; i < len(d.models); i++ {
@@ -224,7 +246,8 @@ func (d *evaluation) results(ctx context.Context, o eval.Options) (_ []*eval.Res
 		defer func() { err = errors.Join(err, d.out.drop()) }()
 		o.Made = d.out.write
 	}
-	records, settings, err := eval.Measure(ctx, d.models[0], models, d.source, o)
+	m := &measured{o: o}
+	m.records, m.settings, err = eval.Measure(ctx, d.models[0], models, d.source, o)
 	if errors.Is(err, eval.ErrOtherSample) {
 		return nil, d.out.other()
 	}
@@ -232,29 +255,55 @@ func (d *evaluation) results(ctx context.Context, o eval.Options) (_ []*eval.Res
 		return nil, err
 	}
 	defer func() {
-		for i := 0; i < len(records) && err != nil; i++ {
-			err = errors.Join(err, records[i].Close())
+		if err != nil {
+			err = errors.Join(err, m.Close())
 		}
 	}()
 	if err := d.warnPeople(); err != nil {
 		return nil, err
 	}
+	m.file = d.dataFile()
 	if d.out != nil {
 		if err := d.checkPromiseSource(); err != nil { // which nobody who reads the records could tell
 			return nil, err
 		}
-		if err := d.out.finish(d.dataFile()); err != nil {
+		if err := d.out.finish(m.file); err != nil {
 			return nil, err
 		}
 	}
-	if note := records[0].Note(); note != "" {
+	if note := m.records[0].Note(); note != "" {
 		d.e.msg.Note("%s: %s", d.f.data, note)
 	}
-	var all []*eval.Result
-	for i, x := range records {
-		r, err := eval.Summarize(x, settings, d.dataFile())
+	return m, nil
+}
+
+// results evaluates the quantized models, in the order of their paths. look returns who else looks at the records of
+// the first one; nil for nobody. Close frees them.
+func (d *evaluation) results(
+	ctx context.Context, o eval.Options, look func(*eval.Records, *eval.Settings) ([]eval.Visitor, error),
+) (all []*eval.Result, err error) {
+	m, err := d.measured(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.Close())
+		}
+	}()
+	for i, x := range m.records {
+		var visitors []eval.Visitor
+		if i == 0 && look != nil {
+			if visitors, err = look(x, &m.settings); err != nil {
+				return nil, err
+			}
+		}
+		r, err := eval.Summarize(x, m.settings, m.file, visitors...)
+		if errors.Is(err, eval.ErrSamples) {
+			return nil, cli.Wrap(fmt.Errorf("records: --sample was given for each part: %w", err), "sampled-parts")
+		}
 		if err == nil && i == 0 {
-			err = r.Repeat(ctx, d.models[0], d.set, o)
+			err = r.Repeat(ctx, d.models[0], d.set, m.o)
 		}
 		if err != nil {
 			return nil, runError(err)
@@ -265,6 +314,30 @@ func (d *evaluation) results(ctx context.Context, o eval.Options) (_ []*eval.Res
 		}
 	}
 	return all, nil
+}
+
+// survey is what a report says of people besides the metrics; it is found while these are.
+type survey struct {
+	groups  *eval.Groups
+	shift   shift
+	changes *report.Changes
+	broken  *report.BrokenPromises
+}
+
+// look begins the survey of people with these records.
+func (d *evaluation) look(r *eval.Records, s *eval.Settings) (visitors []eval.Visitor, err error) {
+	x := &survey{
+		shift:   shift{of: d.known, task: d.task},
+		changes: report.NewChanges(s, d.set), broken: report.NewBrokenPromises(s, d.set),
+	}
+	if by := d.f.groupBy(); by != nil {
+		if x.groups, err = eval.NewGroups(r, s, by); err != nil {
+			return nil, d.f.badGroups(err)
+		}
+		visitors = append(visitors, x.groups.Visitor())
+	}
+	d.survey = x
+	return append(visitors, x.changes.Visitor(), x.shift.visitor(), x.broken.Visitor()), nil
 }
 
 // collectSeldom has garbage collected less often until the function that it returns is called: what it holds counts as

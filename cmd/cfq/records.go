@@ -406,8 +406,8 @@ func tables(args []string) (paths []string, err error) {
 	return paths, nil
 }
 
-// readRecords sums up the records of tables, at a confidence; 0 for that with which they were made.
-func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Options) (*eval.Result, error) {
+// readRecords reads the records of tables, to be summed up at a confidence; 0 for that with which they were made.
+func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Options) error {
 	var who evidence
 	all, run, file, err := records.Read(ctx, paths, d.task, func(r *eval.Record) {
 		who.add(r)
@@ -415,10 +415,10 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 		r.Calibrated = known != nil && known[0]
 	})
 	if err != nil {
-		return nil, cli.Wrap(err, "no-records")
+		return cli.Wrap(err, "no-records")
 	}
 	if err := d.madeOf(run, paths); err != nil {
-		return nil, errors.Join(err, all.Close())
+		return errors.Join(err, all.Close())
 	}
 	if o.Confidence > 0 {
 		run.Settings.Confidence = o.Confidence
@@ -430,20 +430,11 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 	}
 	d.total = &task.People{N: all.Len(), Total: file.Rows, Failed: file.Unreadable}
 	d.inputs.data = report.File{Name: "records", SHA256: who.text(), Entries: all.Len(), Used: all.Len()}
-	r, err := eval.Summarize(all, run.Settings, file)
-	if err == nil {
-		err = r.Repeat(ctx, d.models[0], d.set, o)
-	}
-	if errors.Is(err, eval.ErrSamples) {
-		err = cli.Wrap(fmt.Errorf("records: --sample was given for each part: %w", err), "sampled-parts")
-	}
-	if err != nil {
-		return nil, runError(errors.Join(err, all.Close()))
-	}
+	d.tabled = &measured{[]*eval.Records{all}, run.Settings, file, o}
 	if note := all.Note(); note != "" {
 		d.e.msg.Note("%s: %s", message.List(paths, 3), note)
 	}
-	return r, nil
+	return nil
 }
 
 // madeOf is an error when records were made of other files than are at hand, or by another version.

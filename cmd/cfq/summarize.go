@@ -65,7 +65,7 @@ func (f *evalFlags) summarize(ctx context.Context, e *env, args []string) (err e
 	d.known.problem = d.known.read(args[1])
 	o := d.options()
 	o.Noise = f.noise
-	if d.summed, err = d.readRecords(ctx, f.tables, o); err != nil {
+	if err := d.readRecords(ctx, f.tables, o); err != nil {
 		return err
 	}
 	return f.tell(ctx, e, d, o, nil, outs)

@@ -85,7 +85,9 @@ func TestSweepTable(t *testing.T) {
 	all := eval.Rate{Num: 9, Den: 9, Value: 1, Lo: 0.901, Hi: 1}
 	at := eval.AtMargin{Margin: 0.1, VD: rate, RVD: all}
 	at.CRG.RatioOfSums.Value, at.MarginError.RMS.Value = -1, 0.012345
-	measured := &eval.Result{Margins: []eval.AtMargin{at}}
+	measured := &eval.Result{
+		Settings: eval.Settings{Margins: []float64{0.1}}, Margins: []eval.AtMargin{at},
+	}
 	measured.Decisions.Disagreement.Value = 0.001
 	r := &ptq.SweepResult{FloatBytes: 123_456_789, Points: []ptq.SweepPoint{
 		{

@@ -16,28 +16,50 @@ type People func(of []*eval.Record) *constraint.Set
 // maxListed is how many people whose promise breaks a document lists.
 const maxListed = 10_000
 
-// BrokenPromises lists the people whose promise breaks at the headline margin, and what would have held: the first
-// maxListed of them by their ID, or by their row when they have none. count is how many there are.
-func BrokenPromises(r *eval.Result, people People) (list []Broken, count int, err error) {
-	h := r.Headline()
-	if h < 0 {
-		return nil, 0, nil
-	}
-	var broken []*eval.Record
-	for x, err := range r.Records.Where(func(x *eval.Record) bool { return x.Evaluated && x.Steps[h].Full.Broken() }) {
-		if err != nil {
-			return nil, 0, err
+// BrokenPromises finds the people whose promise breaks at the headline margin while records are visited.
+type BrokenPromises struct {
+	Count  int // of them
+	at     int // the margin
+	s      *eval.Settings
+	people People
+	kept   []*eval.Record
+}
+
+// NewBrokenPromises is of records that were made with the settings.
+func NewBrokenPromises(s *eval.Settings, people People) *BrokenPromises {
+	return &BrokenPromises{at: s.Headline(), s: s, people: people}
+}
+
+// Visitor looks at the records.
+func (b *BrokenPromises) Visitor() eval.Visitor { return eval.VisitRecords(b.add) }
+
+func (b *BrokenPromises) add(some []*eval.Record) error {
+	for _, x := range some {
+		if b.at < 0 || !x.Evaluated || !x.Steps[b.at].Full.Broken() {
+			continue
 		}
-		count++
-		if broken = append(broken, x); len(broken) >= 2*maxListed {
-			slices.SortStableFunc(broken, byRow)
-			broken = broken[:maxListed]
+		b.Count++
+		if b.kept = append(b.kept, x.Clone()); len(b.kept) >= 2*maxListed {
+			b.cut()
 		}
 	}
-	slices.SortStableFunc(broken, byRow)
-	broken = broken[:min(maxListed, len(broken))]
-	set := people(broken)
-	for i, x := range broken {
+	return nil
+}
+
+// cut leaves the first maxListed people out of those kept.
+func (b *BrokenPromises) cut() {
+	slices.SortStableFunc(b.kept, byRow)
+	n := min(maxListed, len(b.kept))
+	clear(b.kept[n:])
+	b.kept = b.kept[:n]
+}
+
+// List says who they are, and what would have held: the first maxListed of them by their ID, or by their row when they
+// have none.
+func (b *BrokenPromises) List() (list []Broken) {
+	b.cut()
+	set := b.people(b.kept)
+	for i, x := range b.kept {
 		changes := func(q *eval.Promise) []string {
 			var out []string
 			for _, c := range set.Person(i).Changes(x.X, q.Point) {
@@ -45,31 +67,31 @@ func BrokenPromises(r *eval.Result, people People) (list []Broken, count int, er
 			}
 			return out
 		}
-		s := &x.Steps[h].Full
-		b := Broken{
-			ID: x.ID, Row: x.Row, Line: x.Line, Margin: r.Settings.Margins[h], Own: s.Own, Other: s.Other, Cost: s.Cost,
+		s := &x.Steps[b.at].Full
+		one := Broken{
+			ID: x.ID, Row: x.Row, Line: x.Line, Margin: b.s.Margins[b.at], Own: s.Own, Other: s.Other, Cost: s.Cost,
 			Action: changes(s),
 		}
-		if strings.HasPrefix(b.ID, eval.RowID) {
-			b.ID = ""
+		if strings.HasPrefix(one.ID, eval.RowID) {
+			one.ID = ""
 		}
-		if what, better := repair(r, x, h); better != nil {
-			b.Repair, b.RepairCost = what+": "+strings.Join(changes(better), ", "), better.Cost
+		if what, better := repair(b.s, x, b.at); better != nil {
+			one.Repair, one.RepairCost = what+": "+strings.Join(changes(better), ", "), better.Cost
 		} else {
-			b.RepairCost = eval.Float(math.NaN())
+			one.RepairCost = eval.Float(math.NaN())
 		}
-		list = append(list, b)
+		list = append(list, one)
 	}
-	return list, count, nil
+	return list
 }
 
 // repair is what would have held for a person whose promise breaks at the h-th margin: recourse with the smallest
 // larger margin that both models accept, or the quantized model's own; nil when there is neither.
-func repair(r *eval.Result, p *eval.Record, h int) (what string, better *eval.Promise) {
-	if !r.Settings.Issued {
+func repair(s *eval.Settings, p *eval.Record, h int) (what string, better *eval.Promise) {
+	if !s.Issued {
 		for i := h + 1; i < len(p.Steps); i++ {
-			if s := &p.Steps[i].Full; s.Made() && !s.Broken() {
-				return fmt.Sprintf("margin %g", r.Settings.Margins[i]), s
+			if q := &p.Steps[i].Full; q.Made() && !q.Broken() {
+				return fmt.Sprintf("margin %g", s.Margins[i]), q
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package report
 
 import (
 	"math"
-	"slices"
 	"strconv"
 
 	"cfq/eval"
@@ -24,39 +23,56 @@ type Moves struct {
 	Median eval.Float `json:"median"` // size of the change; undefined for categories and when nobody changes it
 }
 
-// Changes lists the features that recourse at the headline margin changes, of either model, in the task's order.
-func Changes(r *eval.Result, people People, features []task.Feature) (list []Changed, err error) {
-	h := r.Headline()
-	if h < 0 {
-		return nil, nil
+// Changes finds out which features recourse at the headline margin changes while records are visited.
+type Changes struct {
+	at     int // the margin
+	people People
+	of     map[string]*[2]moved // by feature and model
+}
+
+// NewChanges is of records that were made with the settings.
+func NewChanges(s *eval.Settings, people People) *Changes {
+	return &Changes{s.Headline(), people, map[string]*[2]moved{}}
+}
+
+// Visitor looks at the records.
+func (c *Changes) Visitor() eval.Visitor { return eval.VisitRecords(c.add) }
+
+func (c *Changes) add(some []*eval.Record) error {
+	if c.at < 0 {
+		return nil
 	}
-	all := map[string]*[2]moved{}
-	for some, err := range r.Records.Some() {
-		if err != nil {
-			return nil, err
+	var evaluated []*eval.Record
+	for _, x := range some {
+		if x.Evaluated {
+			evaluated = append(evaluated, x)
 		}
-		some = slices.DeleteFunc(some, func(x *eval.Record) bool { return !x.Evaluated })
-		set := people(some)
-		for i, x := range some {
-			for of, q := range []*eval.Promise{&x.Steps[h].Full, &x.Steps[h].Quant} {
-				if !q.Made() || q.Point == nil {
-					continue
+	}
+	set := c.people(evaluated)
+	for i, x := range evaluated {
+		for of, q := range []*eval.Promise{&x.Steps[c.at].Full, &x.Steps[c.at].Quant} {
+			if !q.Made() || q.Point == nil {
+				continue
+			}
+			for _, change := range set.Person(i).Changes(x.X, q.Point) {
+				if c.of[change.Feature] == nil {
+					c.of[change.Feature] = &[2]moved{}
 				}
-				for _, c := range set.Person(i).Changes(x.X, q.Point) {
-					if all[c.Feature] == nil {
-						all[c.Feature] = &[2]moved{}
-					}
-					all[c.Feature][of].add(c)
-				}
+				c.of[change.Feature][of].add(change)
 			}
 		}
 	}
+	return nil
+}
+
+// List are the features that recourse changes, of either model, in the task's order.
+func (c *Changes) List(features []task.Feature) (list []Changed) {
 	for i := range features {
-		if of := all[features[i].Name]; of != nil {
+		if of := c.of[features[i].Name]; of != nil {
 			list = append(list, Changed{features[i].Name, of[0].moves(&features[i]), of[1].moves(&features[i])})
 		}
 	}
-	return list, nil
+	return list
 }
 
 // moved are the changes of a feature that one model asks for.
