@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"slices"
 	"sort"
+	"sync"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -24,7 +25,20 @@ type lists struct {
 	spilled *spill.Lists
 	n       []int // by list
 	exact   int   // see limits.numbers
+	failing sync.Mutex
 	err     error
+}
+
+// ranking is how many lists are put in order at a time, each in memory.
+const ranking = 2
+
+// fail keeps an error: the lists may be read by several.
+func (l *lists) fail(err error) {
+	l.failing.Lock()
+	defer l.failing.Unlock()
+	if l.err == nil {
+		l.err = err
+	}
 }
 
 func newLists(l limits) *lists { return &lists{spilled: spill.New(0, l.bytes), exact: l.numbers} }
@@ -77,8 +91,8 @@ func (x numbers) ranked() ranked {
 	b := make([]byte, 8)
 	next := func() (float64, bool) {
 		if _, err := io.ReadFull(in, b); err != nil {
-			if !errors.Is(err, io.EOF) && x.err == nil {
-				x.err = fmt.Errorf("eval: temporary file: %w", err)
+			if !errors.Is(err, io.EOF) {
+				x.fail(fmt.Errorf("eval: temporary file: %w", err))
 			}
 			return 0, false
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"cfq/internal/ordered"
 )
 
 // Summarize computes every metric of a Result from records, which hold one Step for each of the margins if they are
@@ -106,13 +108,21 @@ func (s *Settings) fits(records []*Record) error {
 func (y *scope) result(file DataFile) *Result {
 	s := *y.s
 	r := &Result{
-		Settings: s, Population: y.population(file), Decisions: y.decisions(), Scores: y.scores(),
+		Settings: s, Population: y.population(file), Decisions: y.decisions(),
 		First:   First{FRR: y.share("pgd_first.frr", -1), VD: y.share("pgd_first.vd", -1)},
 		Margins: make([]AtMargin, len(s.Margins)),
 	}
+	work := []func() error{func() error {
+		r.Scores = y.scores()
+		return nil
+	}}
 	for i := range s.Margins {
-		r.Margins[i] = y.atMargin(i)
+		work = append(work, func() error {
+			r.Margins[i] = y.atMargin(i)
+			return nil
+		})
 	}
+	_ = ordered.All(ranking, work...) // what fails is an error of the lists
 	r.Tau01 = y.tau01(func(m *marginScope) *breakScope { return &m.full })
 	r.RTau01 = y.tau01(func(m *marginScope) *breakScope { return &m.quant })
 	if s.Issued {

@@ -44,7 +44,7 @@ func (r *Records) Visit(visitors ...Visitor) error {
 				return v.records(some)
 			}
 		}
-		if err := ordered.All(work...); err != nil {
+		if err := ordered.All(len(work), work...); err != nil {
 			return err
 		}
 	}

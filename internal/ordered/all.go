@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 )
 
-// All does all work at once and waits for it. The errors are joined in the order of the work; a panic of one is a panic
-// here.
-func All(work ...func() error) error {
+// All does all work, so many at a time, and waits for it. The errors are joined in the order of the work; a panic of one
+// is a panic here.
+func All(atOnce int, work ...func() error) error {
 	errs, panicked := make([]error, len(work)), make([]any, len(work))
 	one := func(i int) {
 		defer func() {
@@ -19,13 +20,17 @@ func All(work ...func() error) error {
 		}()
 		errs[i] = work[i]()
 	}
+	var next atomic.Int64
+	some := func() {
+		for i := int(next.Add(1)) - 1; i < len(work); i = int(next.Add(1)) - 1 {
+			one(i)
+		}
+	}
 	var others sync.WaitGroup
-	for i := 1; i < len(work); i++ {
-		others.Go(func() { one(i) })
+	for range min(atOnce, len(work)) - 1 {
+		others.Go(some)
 	}
-	if len(work) > 0 {
-		one(0)
-	}
+	some()
 	others.Wait()
 	for _, v := range panicked {
 		if v != nil {
