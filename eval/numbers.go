@@ -188,11 +188,21 @@ func union(all []ranked, exact int) ranked {
 // sizes are the absolute values.
 func (r ranked) sizes() ranked {
 	if r.upTo == nil {
-		abs := make([]float64, len(r.x))
-		for i, x := range r.x {
-			abs[i] = math.Abs(x)
+		abs := make([]float64, 0, len(r.x))
+		begin := 0 // of those above 0
+		for ; begin < len(r.x) && !(r.x[begin] > 0); begin++ {
+			if math.IsNaN(r.x[begin]) { // which come first
+				abs = append(abs, r.x[begin])
+			}
 		}
-		slices.Sort(abs)
+		below, above := r.x[len(abs):begin], r.x[begin:]
+		for len(below)+len(above) > 0 {
+			if n := len(below); n > 0 && (len(above) == 0 || -below[n-1] < above[0]) {
+				abs, below = append(abs, math.Abs(below[n-1])), below[:n-1]
+			} else {
+				abs, above = append(abs, above[0]), above[1:]
+			}
+		}
 		return ranked{x: abs}
 	}
 	o := occurrences{times: map[float64]int{}}

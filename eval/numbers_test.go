@@ -89,6 +89,11 @@ func TestWeightedNumbers(t *testing.T) {
 		ra, rb := each(a, statistics.Rounded), each(b, statistics.Rounded)
 		same(rt, "list", weighted(a), ranks(ra))
 		same(rt, "sizes", weighted(a).sizes(), ranks(each(ra, math.Abs)))
+		with := append(slices.Clone(a), math.NaN(), math.Inf(-1), math.NaN())
+		sizes, sorted := ranks(with).sizes(), ranks(each(with, math.Abs))
+		if !slices.EqualFunc(sizes.x, sorted.x, func(x, y float64) bool { return cmp.Compare(x, y) == 0 }) {
+			rt.Errorf("sizes of %v: %v", with, sizes.x)
+		}
 		both := slices.Concat(a, b)
 		same(rt, "union beyond the limit", union([]ranked{weighted(a), weighted(b)}, 0),
 			ranks(each(both, statistics.Rounded)))
