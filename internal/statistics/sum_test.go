@@ -47,6 +47,37 @@ func TestSum(t *testing.T) {
 	})
 }
 
+// However many numbers are added, of one size or of the largest and the smallest, none is lost.
+func TestSumOfMany(t *testing.T) {
+	t.Parallel()
+	for _, xs := range [][]float64{
+		{math.MaxFloat64, -math.MaxFloat64, 5e-324}, {-1}, {1}, {0.1, -0.3}, {math.MaxFloat64}, {-5e-324, 2e-308},
+		{1 << 53, 1<<53 - 1, -1}, {math.Nextafter(2, 0)}, {-math.Nextafter(2, 0), 1e-9},
+	} {
+		const times = 5003
+		var s Sum
+		exact := new(big.Rat)
+		for _, x := range xs {
+			exact.Add(exact, new(big.Rat).SetFloat64(x))
+		}
+		for range times {
+			for _, x := range xs {
+				s.Add(x)
+			}
+		}
+		got, _ := s.Exact().Rat(nil)
+		if exact.Mul(exact, big.NewRat(times, 1)); got == nil || got.Cmp(exact) != 0 {
+			t.Errorf("%d times %v: %v, want %v", times, xs, s.Exact(), exact.FloatString(20))
+		}
+	}
+	var s Sum
+	s.Add(math.MaxFloat64)
+	s.Add(math.MaxFloat64)
+	if s.Add(-math.MaxFloat64); s.Value() != math.MaxFloat64 {
+		t.Errorf("a sum that was once too large: %v", s.Value())
+	}
+}
+
 func TestSumOfWhatIsNotFinite(t *testing.T) {
 	t.Parallel()
 	var s Sum
