@@ -60,6 +60,7 @@ func (r *Result) Alternatives(by *GroupBy) ([]Alternative, error) {
 
 // copies finds rows that are equal to others.
 type copies struct {
+	shards       int
 	rows         *spill.Lists // by hash
 	n, evaluated int
 	distinct     bool // IDs say who is who, or hashes are not known
@@ -67,7 +68,10 @@ type copies struct {
 
 const copySize = 17 // of what is kept of a record: its hash, that of its ID, and whether it is evaluated
 
-func newCopies(of *Records) *copies { return &copies{rows: spill.New(shards, of.limits.bytes)} }
+func newCopies(of *Records) *copies {
+	n := shards(of.n)
+	return &copies{shards: n, rows: spill.New(n, of.limits.bytes)}
+}
 
 func (c *copies) visitor() Visitor {
 	return Visitor{to: toIdentity, records: func(some []*Record) error {
@@ -86,7 +90,7 @@ func (c *copies) visitor() Visitor {
 			}
 			binary.LittleEndian.PutUint64(b[8:], row)
 			b[16] = byte(count(x.Evaluated))
-			if err := c.rows.Append(int(mixed(x.Hash)%shards), b[:]); err != nil {
+			if err := c.rows.Append(int(mixed(x.Hash)%uint64(c.shards)), b[:]); err != nil {
 				return err
 			}
 		}
@@ -100,7 +104,7 @@ func (c *copies) count() (int, error) {
 		return 0, nil
 	}
 	var all, ofThese int
-	for i := range shards {
+	for i := range c.shards {
 		data, err := io.ReadAll(c.rows.Reader(i))
 		if err != nil {
 			return 0, fmt.Errorf("eval: temporary file: %w", err)

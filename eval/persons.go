@@ -45,8 +45,8 @@ func (t *together) divide(part []*Record, key func(x *Record) identity) [][]*Rec
 	return t.persons
 }
 
-// shards are the parts into which records are divided by person. Two parts are in memory at a time.
-const shards = 1024
+// shards is how many parts n records are divided into, by person or by hash. Two parts are in memory at a time.
+func shards(n int) int { return max(16, min(n/2048, 1024)) }
 
 // parts returns all records, in parts that have all of a person's or none. Records of another evaluation of the same
 // people come in the same parts and the same order.
@@ -64,7 +64,7 @@ func (r *Records) parts(to depth, places *slots) iter.Seq2[[]*Record, error] {
 			yield(nil, err)
 			return
 		}
-		for i := range shards {
+		for i := range shards(r.n) {
 			part, err := collect(r.readList(r.parted, i, to, places.next))
 			if !yield(part, err) || err != nil {
 				return
@@ -89,7 +89,8 @@ func (r *Records) divide() error {
 	if r.parted != nil {
 		return nil
 	}
-	lists := spill.New(shards, r.bytes)
+	n := shards(r.n)
+	lists := spill.New(n, r.bytes)
 	var one slot
 	for x, err := range r.readList(r.tape, 0, toIdentity, func() *slot { return &one }) {
 		if err == nil {
@@ -97,7 +98,7 @@ func (r *Records) divide() error {
 			if k := r.key(x); k != (identity{}) {
 				to = mixed(k.hash ^ textHash(k.id))
 			}
-			err = lists.Append(int(to%shards), one.raw)
+			err = lists.Append(int(to%uint64(n)), one.raw)
 		}
 		if err != nil {
 			return errors.Join(err, lists.Close())
