@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -94,29 +95,70 @@ func (rd *reader) read(r io.Reader) (*People, error) {
 
 // table reads the records behind the header.
 func (rd *reader) table(rows Rows) error {
-	for n := 0; !rd.pick.full(); n++ {
-		if err := rd.flush(false); err != nil {
+	if rd.pick.full() {
+		return nil
+	}
+	for some, err := range ordered.Ahead(manyRows(rows)) {
+		if err != nil {
 			return err
 		}
-		if n%1024 == 0 && rd.ctx.Err() != nil {
-			return context.Cause(rd.ctx)
-		}
-		var bad *Problem
-		rec, line, err := rows.Next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return rd.pick.End()
-		case errors.As(err, &bad):
-			if rd.take() {
-				rd.problem(bad)
+		for i := range some {
+			if i%1024 == 0 && rd.ctx.Err() != nil {
+				return context.Cause(rd.ctx)
 			}
-		case err != nil:
-			return err
-		default:
-			rd.row(rec, line)
+			if x := &some[i]; x.bad == nil {
+				rd.row(x.fields, x.line)
+			} else if rd.take() {
+				rd.problem(x.bad)
+			}
+			if rd.pick.full() {
+				return nil
+			}
+			if err := rd.flush(false); err != nil {
+				return err
+			}
 		}
 	}
-	return nil
+	return rd.pick.End()
+}
+
+// readRow is a record, or what is wrong with it.
+type readRow struct {
+	fields []string
+	line   int
+	bad    *Problem
+}
+
+// manyRows returns some rows at a time. They are valid until those behind the next ones are read.
+func manyRows(rows Rows) iter.Seq2[[]readRow, error] {
+	const fields = 8192 // about as many at a time
+	return func(yield func([]readRow, error) bool) {
+		var places [2]struct {
+			rows   []readRow
+			fields []string
+		}
+		for now := 0; ; now = 1 - now {
+			p := &places[now]
+			p.rows, p.fields = p.rows[:0], p.fields[:0]
+			for len(p.fields) < fields && len(p.rows) < fields {
+				x, begin := readRow{}, len(p.fields)
+				rec, line, err := rows.Next()
+				if err != nil && !errors.As(err, &x.bad) {
+					if len(p.rows) > 0 && !yield(p.rows, nil) || errors.Is(err, io.EOF) {
+						return
+					}
+					yield(nil, err)
+					return
+				}
+				p.fields = append(p.fields, rec...)
+				x.fields, x.line = p.fields[begin:], line
+				p.rows = append(p.rows, x)
+			}
+			if !yield(p.rows, nil) {
+				return
+			}
+		}
+	}
 }
 
 // open finds the columns of the file. The first record is returned when it is data.

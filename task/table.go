@@ -159,7 +159,7 @@ func (g *guard) Read(p []byte) (int, error) {
 
 func newTextRows(r io.Reader, d *Data) (*textRows, error) {
 	t := &textRows{guard: &guard{r: r}, trim: d.Trim, offset: d.Skip}
-	in := bufio.NewReader(t.guard)
+	in := bufio.NewReaderSize(t.guard, headSize)
 	for i := range d.Skip {
 		t.guard.left = maxRecord
 		_, err := in.ReadString('\n')
