@@ -326,7 +326,7 @@ func (x *groups) grouping(margins []float64, least int) Grouping {
 	results, work := make([]*Result, len(keys)), make([]func() error, len(keys))
 	for i, key := range keys {
 		work[i] = func() error {
-			results[i] = x.members[key].result(DataFile{})
+			results[i] = x.members[key].result(DataFile{}, 1)
 			return nil
 		}
 	}

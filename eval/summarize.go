@@ -55,7 +55,7 @@ func metricsOf(records *Records, s Settings, file DataFile, others ...Visitor) (
 	if one.lowest < one.highest {
 		return nil, ErrSamples
 	}
-	r := y.result(file)
+	r := y.result(file, ranking)
 	r.Records = records
 	return r, l.err
 }
@@ -104,8 +104,8 @@ func (s *Settings) fits(records []*Record) error {
 	return nil
 }
 
-// result is what the people added so far come to.
-func (y *scope) result(file DataFile) *Result {
+// result is what the people added so far come to. So many lists are put in order at a time.
+func (y *scope) result(file DataFile, atOnce int) *Result {
 	s := *y.s
 	r := &Result{
 		Settings: s, Population: y.population(file), Decisions: y.decisions(),
@@ -122,7 +122,7 @@ func (y *scope) result(file DataFile) *Result {
 			return nil
 		})
 	}
-	_ = ordered.All(ranking, work...) // what fails is an error of the lists
+	_ = ordered.All(atOnce, work...) // what fails is an error of the lists
 	r.Tau01 = y.tau01(func(m *marginScope) *breakScope { return &m.full })
 	r.RTau01 = y.tau01(func(m *marginScope) *breakScope { return &m.quant })
 	if s.Issued {
