@@ -45,7 +45,8 @@ func newLists(l limits) *lists { return &lists{spilled: spill.New(0, l.bytes), e
 
 // limits are how much is in memory at a time.
 type limits struct {
-	bytes   int // of all records, or of all lists of numbers: more go to a temporary file
+	// of all records, or of all lists of numbers: more go to a temporary file. There are up to five such places at a time.
+	bytes   int
 	records int // of a part, unless one person has more
 	// of one list: of more, order statistics are those of the numbers rounded to 17 significant bits, by less than a
 	// part in 100,000, so that there are few different ones. Neither their order nor where they were made counts.
@@ -55,7 +56,7 @@ type limits struct {
 // part is how many records are read while as many are looked at, unless those of a person must come together.
 func (l *limits) part() int { return max(1, l.records/8) }
 
-func usualLimits() limits { return limits{bytes: spill.Limit, records: 4096, numbers: 1 << 22} }
+func usualLimits() limits { return limits{bytes: spill.Limit / 2, records: 4096, numbers: 1 << 22} }
 
 // numbers are one of the lists.
 type numbers struct {

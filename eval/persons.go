@@ -46,7 +46,7 @@ func (t *together) divide(part []*Record, key func(x *Record) identity) [][]*Rec
 }
 
 // shards is how many parts n records are divided into, by person or by hash. Two parts are in memory at a time.
-func shards(n int) int { return max(16, min(n/2048, 1024)) }
+func shards(n int) int { return max(16, min(n/2048, 2048)) }
 
 // parts returns all records, in parts that have all of a person's or none. Records of another evaluation of the same
 // people come in the same parts and the same order.
