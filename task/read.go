@@ -95,8 +95,8 @@ func (rd *reader) read(r io.Reader) (*People, error) {
 
 // table reads the records behind the header.
 func (rd *reader) table(rows Rows) error {
-	if rd.pick.full() {
-		return nil
+	if err := rd.flush(false); err != nil || rd.pick.full() { // of a first record that was no header
+		return err
 	}
 	for some, err := range ordered.Ahead(manyRows(rows)) {
 		if err != nil {
@@ -131,7 +131,7 @@ type readRow struct {
 
 // manyRows returns some rows at a time. They are valid until those behind the next ones are read.
 func manyRows(rows Rows) iter.Seq2[[]readRow, error] {
-	const fields = 8192 // about as many at a time
+	const fields, text = 8192, 1 << 20 // about as many, of as many bytes, at a time
 	return func(yield func([]readRow, error) bool) {
 		var places [2]struct {
 			rows   []readRow
@@ -140,7 +140,7 @@ func manyRows(rows Rows) iter.Seq2[[]readRow, error] {
 		for now := 0; ; now = 1 - now {
 			p := &places[now]
 			p.rows, p.fields = p.rows[:0], p.fields[:0]
-			for len(p.fields) < fields && len(p.rows) < fields {
+			for size := 0; len(p.fields) < fields && len(p.rows) < fields && size < text; {
 				x, begin := readRow{}, len(p.fields)
 				rec, line, err := rows.Next()
 				if err != nil && !errors.As(err, &x.bad) {
@@ -149,6 +149,9 @@ func manyRows(rows Rows) iter.Seq2[[]readRow, error] {
 					}
 					yield(nil, err)
 					return
+				}
+				for _, field := range rec {
+					size += len(field)
 				}
 				p.fields = append(p.fields, rec...)
 				x.fields, x.line = p.fields[begin:], line

@@ -119,6 +119,23 @@ func TestStreamStops(t *testing.T) {
 	}
 }
 
+// A batch is as large as was asked for, also when the first row is no header.
+func TestStreamWithoutHeader(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "people.csv")
+	if err := os.WriteFile(path, []byte(strings.Repeat("30,red,Rome,1\n", 5)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	task := parse(t, strings.Replace(grouped, "data: {", "data: {columns: [age, color, town, y], ", 1))
+	var sizes []int
+	_, err := Stream(t.Context(), path, task, ReadOptions{}, 1, func(p *People) error {
+		sizes = append(sizes, p.N)
+		return nil
+	})
+	if !slices.Equal(sizes, []int{1, 1, 1, 1, 1}) || err != nil {
+		t.Errorf("batches of %v: %v", sizes, err)
+	}
+}
+
 func TestHeader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "h.csv")
 	if err := os.WriteFile(path, []byte("\xef\xbb\xbf row ,\"a;b\",c\n1,2,3\n"), 0o600); err != nil {
