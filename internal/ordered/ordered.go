@@ -1,7 +1,7 @@
 // Package ordered works on several batches at once and takes the results one after the other.
 //
 // In: work, in some order. Out: its results in the same order, each taken where the work was handed in. The invariant:
-// no more than so many results exist at a time, and the first error ends everything.
+// no more than so many results exist at a time, and the first error ends everything but All.
 package ordered
 
 import "sync/atomic"
