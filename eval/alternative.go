@@ -147,7 +147,7 @@ func (r *Result) variant(by *GroupBy, distinct, others bool, err error) (*Result
 	var visitors []Visitor
 	var groups *Groups
 	if by != nil {
-		if groups, err = NewGroups(view, &r.Settings, by); err != nil {
+		if groups, err = NewGroups(view, &r.Settings, *by); err != nil {
 			return nil, err
 		}
 		defer groups.Close()

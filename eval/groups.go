@@ -81,7 +81,7 @@ func (r *Result) ByGroups(by GroupBy) ([]Grouping, error) {
 	if r.Records == nil {
 		return nil, nil
 	}
-	g, err := NewGroups(r.Records, &r.Settings, &by)
+	g, err := NewGroups(r.Records, &r.Settings, by)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ type Groups struct {
 }
 
 // NewGroups is of records that were made with the settings. Close ends it.
-func NewGroups(of *Records, s *Settings, by *GroupBy) (*Groups, error) {
+func NewGroups(of *Records, s *Settings, by GroupBy) (*Groups, error) {
 	attributes, err := attributesOf(of.Attributes, by.Specs)
 	if err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ type lists struct {
 	err     error
 }
 
-// ranking is how many lists are put in order at a time, each in memory.
+// ranking is how many parts of a result are computed at a time, each with two lists in memory at most.
 const ranking = 2
 
 // fail keeps an error: the lists may be read by several.
@@ -45,7 +45,8 @@ func newLists(l limits) *lists { return &lists{spilled: spill.New(0, l.bytes), e
 
 // limits are how much is in memory at a time.
 type limits struct {
-	// of all records, or of all lists of numbers: more go to a temporary file. There are up to five such places at a time.
+	// of all records, of those divided by person, or of all lists of numbers: more go to a temporary file. There are five
+	// such places at a time, and three more when rows have copies and some are calibration rows.
 	bytes   int
 	records int // of a part, unless one person has more
 	// of one list: of more, order statistics are those of the numbers rounded to 17 significant bits, by less than a

@@ -430,18 +430,23 @@ func TestSummarizeForeignRecords(t *testing.T) {
 		s       Settings
 		want    string
 	}{
-		{
-			of(1, Record{Row: 3, Evaluated: true, Steps: make([]Step, 1)}), good,
-			"record of row 3: 1 steps for 2 required margins",
-		},
-		{of(0, Record{Row: 3, Evaluated: true}), good, "record of row 3: 0 steps"},
-		{of(2, Record{Evaluated: true, Steps: []Step{{}, {Perturbed: make([]Float, 2)}}}), good, "2 perturbations, want 3"},
+		{of(1, Record{Row: 3, Evaluated: true, Steps: make([]Step, 1)}), good, "records of 1 required margins, and 2 in"},
+		{of(0, Record{Row: 3, Evaluated: true}), good, "records of 0 required margins"},
 		{of(0, Record{}), Settings{Confidence: 0.95}, "no required margins"},
 		{of(1, Record{}), Settings{Margins: []float64{0}}, "invalid confidence 0"},
 	} {
-		if _, err := Summarize(c.records, c.s, DataFile{}); err == nil || !strings.Contains(err.Error(), c.want) {
+		groups, err := NewGroups(c.records, &c.s, GroupBy{Specs: []string{CalibrationGroup}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Summarize(c.records, c.s, DataFile{}, groups.Visitor())
+		if groups.Close(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
+	}
+	perturbed := Record{Row: 3, Evaluated: true, Steps: []Step{{}, {Perturbed: make([]Float, 2)}}}
+	if err := of(2).Add(&perturbed); err == nil || !strings.Contains(err.Error(), "row 3: 2 perturbations, want 3") {
+		t.Errorf("a record with two perturbations: %v", err)
 	}
 	fit := of(2, Record{}, Record{Evaluated: true, Steps: make([]Step, 2)})
 	if r, err := Summarize(fit, good, DataFile{}); err != nil ||

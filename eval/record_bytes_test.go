@@ -50,8 +50,10 @@ func (d drawn) step() Step {
 	if d.flag() { // one that says nothing at all is none
 		s.Proof = &Proof{Lower: d.float(), Apart: Float(math.Inf(1))}
 	}
-	for range rapid.IntRange(0, 3).Draw(d.T, "perturbations") {
-		s.Perturbed = append(s.Perturbed, d.float())
+	if d.flag() {
+		for range Perturbations() {
+			s.Perturbed = append(s.Perturbed, d.float())
+		}
 	}
 	return s
 }

@@ -91,6 +91,11 @@ func (r *Records) Add(x *Record) error {
 	if x.Evaluated && len(x.Steps) != r.layout.margins {
 		return fmt.Errorf("eval: record of row %d: %d steps for %d required margins", x.Row, len(x.Steps), r.layout.margins)
 	}
+	for i := range x.Steps {
+		if n := len(x.Steps[i].Perturbed); n != 0 && n != len(Perturbations()) {
+			return fmt.Errorf("eval: record of row %d: %d perturbations, want %d", x.Row, n, len(Perturbations()))
+		}
+	}
 	r.n++
 	r.known += count(x.Calibrated)
 	r.shared = r.shared || x.ID != ""

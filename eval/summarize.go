@@ -30,15 +30,15 @@ func metricsOf(records *Records, s Settings, file DataFile, others ...Visitor) (
 	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
+	if m := records.layout.margins; m != len(s.Margins) && records.Len() > 0 {
+		return nil, fmt.Errorf("eval: records of %d required margins, and %d in the settings", m, len(s.Margins))
+	}
 	l := newLists(records.limits)
 	defer l.spilled.Close() //nolint:errcheck // nothing in it is wanted any more
 	y := newScope(&s, l)
 	one := oneSample{highest: 0, lowest: math.MaxUint64}
 	own := Visitor{to: toNumbers, persons: func(some [][]*Record) error {
 		for _, of := range some {
-			if err := s.fits(of); err != nil {
-				return fmt.Errorf("eval: %w", err)
-			}
 			if s.Sample > 0 {
 				one.add(of, s.Seed)
 			}
@@ -89,22 +89,7 @@ func (s *Settings) Check() error {
 	return nil
 }
 
-// fits reports records that were not made with the settings.
-func (s *Settings) fits(records []*Record) error {
-	for _, r := range records {
-		if r.Evaluated && len(r.Steps) != len(s.Margins) {
-			return fmt.Errorf("record of row %d: %d steps for %d required margins", r.Row, len(r.Steps), len(s.Margins))
-		}
-		for _, p := range r.Steps {
-			if n := len(p.Perturbed); n != 0 && n != len(Perturbations()) {
-				return fmt.Errorf("record of row %d: %d perturbations, want %d", r.Row, n, len(Perturbations()))
-			}
-		}
-	}
-	return nil
-}
-
-// result is what the people added so far come to. So many lists are put in order at a time.
+// result is what the people added so far come to, of which so many parts are computed at a time.
 func (y *scope) result(file DataFile, atOnce int) *Result {
 	s := *y.s
 	r := &Result{

@@ -209,7 +209,7 @@ func (f *evalFlags) tell(
 func (d *evaluation) measure(
 	ctx context.Context, o eval.Options, stress []eval.Stress, latency bool,
 ) (r *eval.Result, err error) {
-	all, err := d.results(ctx, o, d.look)
+	all, err := d.results(ctx, o, d.newSurvey)
 	if err != nil {
 		return nil, runError(err)
 	}

@@ -315,7 +315,7 @@ func unmeasured(d *evaluation, o eval.Options) (*eval.Result, error) {
 		SupportTau: eval.SupportTau, OneSided: o.OneSided, Radius: o.Radius,
 	}
 	nobody := eval.NewRecords(o.Margins, d.task.Attributes())
-	visitors, err := d.look(nobody, &settings)
+	visitors, err := d.newSurvey(nobody, &settings)
 	if err != nil {
 		return nil, err
 	}

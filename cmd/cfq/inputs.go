@@ -212,6 +212,9 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []str
 func (d *evaluation) Close() (err error) {
 	d.end()
 	err = d.tabled.Close()
+	if d.survey != nil {
+		d.survey.groups.Close()
+	}
 	if d.certifier != nil {
 		err = errors.Join(err, d.certifier.Close())
 	}
@@ -385,7 +388,7 @@ func (c *calibratedRows) count(r *eval.Result) (known int, err error) {
 		return 0, nil
 	}
 	known = r.Records.Calibrated()
-	if n := r.Records.Len(); known == n {
+	if n := r.Records.Len(); n > 0 && known == n {
 		err = cli.Wrap(fmt.Errorf("all %d people of the data are equal to rows that the model was calibrated on: none "+
 			"is left for a verdict", n), "calibrated-on-these")
 	}

@@ -277,10 +277,10 @@ func (d *evaluation) measured(ctx context.Context, o eval.Options) (_ *measured,
 	return m, nil
 }
 
-// results evaluates the quantized models, in the order of their paths. look returns who else looks at the records of
-// the first one; nil for nobody. Close frees them.
+// results evaluates the quantized models, in the order of their paths. others returns who else looks at the records
+// of the first one; nil for nobody. Close frees them.
 func (d *evaluation) results(
-	ctx context.Context, o eval.Options, look func(*eval.Records, *eval.Settings) ([]eval.Visitor, error),
+	ctx context.Context, o eval.Options, others func(*eval.Records, *eval.Settings) ([]eval.Visitor, error),
 ) (all []*eval.Result, err error) {
 	m, err := d.measured(ctx, o)
 	if err != nil {
@@ -293,8 +293,8 @@ func (d *evaluation) results(
 	}()
 	for i, x := range m.records {
 		var visitors []eval.Visitor
-		if i == 0 && look != nil {
-			if visitors, err = look(x, &m.settings); err != nil {
+		if i == 0 && others != nil {
+			if visitors, err = others(x, &m.settings); err != nil {
 				return nil, err
 			}
 		}
@@ -324,14 +324,14 @@ type survey struct {
 	broken  *report.BrokenPromises
 }
 
-// look begins the survey of people with these records.
-func (d *evaluation) look(r *eval.Records, s *eval.Settings) (visitors []eval.Visitor, err error) {
+// newSurvey begins the survey of people with these records.
+func (d *evaluation) newSurvey(r *eval.Records, s *eval.Settings) (visitors []eval.Visitor, err error) {
 	x := &survey{
 		shift:   shift{of: d.known, task: d.task},
 		changes: report.NewChanges(s, d.set), broken: report.NewBrokenPromises(s, d.set),
 	}
 	if by := d.f.groupBy(); by != nil {
-		if x.groups, err = eval.NewGroups(r, s, by); err != nil {
+		if x.groups, err = eval.NewGroups(r, s, *by); err != nil {
 			return nil, d.f.badGroups(err)
 		}
 		visitors = append(visitors, x.groups.Visitor())

@@ -278,13 +278,24 @@ func table(t testing.TB, change func(*Run)) string {
 	p := eval.Promise{Status: recourse.Found, Cost: 1, Own: 0.5, Other: -0.5, Point: []float32{1, 0, 1, 0}}
 	r := eval.Record{
 		ID: "a", Row: 3, Line: 4, Full: -1, Quant: -2, Evaluated: true, First: p, X: []float32{0, 0, 1, 0}, Label: 1,
-		Steps: []eval.Step{{Full: p, Quant: p, DirSim: 1, Overlap: 1}}, Groups: []string{"f", "n"}, Hash: 5,
+		Steps:  []eval.Step{{Full: p, Quant: p, DirSim: 1, Overlap: 1, Perturbed: []eval.Float{1, 2, 3}}},
+		Groups: []string{"f", "n"}, Hash: 5,
 	}
 	text, err := os.ReadFile(write(t, t.TempDir(), 1, "csv", run, []eval.Record{r}, eval.DataFile{Rows: 2, Unreadable: 1}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// A list that is too short is an error of the row, before anybody looks at it.
+func TestTooFewPerturbations(t *testing.T) {
+	t.Parallel()
+	path := put1(t, "a.csv", strings.Replace(table(t, nil), ",1 2 3\n", ",1 2\n", 1))
+	_, _, _, err := Read(t.Context(), []string{path}, parse(t), nil)
+	if err == nil || !strings.Contains(err.Error(), "record of row 3: 2 perturbations, want 3") {
+		t.Error(err)
+	}
 }
 
 // Tables that were not made of the same are refused, and the message says in what they differ.
@@ -420,6 +431,7 @@ func FuzzRead(f *testing.F) {
 	whole := table(f, nil)
 	f.Add([]byte(whole))
 	f.Add([]byte(strings.Replace(whole, "4 2:1", "16777216", 1)))
+	f.Add([]byte(strings.Replace(whole, ",1 2 3\n", ",1 2\n", 1)))
 	f.Add([]byte(strings.Replace(whole, ",a,3,", `,"""\t""",3,`, 1)))
 	f.Add([]byte(strings.Replace(whole, ",1,a,", ",9223372036854775807,a,", 1)))
 	tk := parse(f)
@@ -430,7 +442,14 @@ func FuzzRead(f *testing.F) {
 		if err := in.table(io.Reader(bytes.NewReader(b))); err != nil || in.records == nil {
 			return
 		}
-		if _, err := eval.Summarize(in.records, in.run.Settings, eval.DataFile{Rows: in.rows}); err != nil {
+		groups, err := eval.NewGroups(in.records, &in.run.Settings, eval.GroupBy{})
+		if err != nil {
+			t.Log(err)
+			return
+		}
+		defer groups.Close()
+		file := eval.DataFile{Rows: in.rows}
+		if _, err := eval.Summarize(in.records, in.run.Settings, file, groups.Visitor()); err != nil {
 			t.Log(err)
 		}
 	})
