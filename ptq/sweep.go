@@ -79,8 +79,10 @@ func (p *SweepPoint) Least() string {
 
 // SweepResult is all points, by method in the order asked for and by budget.
 type SweepResult struct {
-	FloatBytes int          `json:"float_bytes"`
-	Points     []SweepPoint `json:"points"`
+	FloatBytes int `json:"float_bytes"`
+	// LeftOut are the test people of a task with codes who are approved by the decoder alone, see OwnDoing.
+	LeftOut int          `json:"left_out,omitempty"`
+	Points  []SweepPoint `json:"points"`
 }
 
 // Sweep quantizes the model by several methods at several budgets, calibrated on people, and
@@ -113,6 +115,16 @@ func Sweep(ctx context.Context, m *onnxio.Model, t *task.Task, people, test *tas
 		return nil, inputError(err)
 	}
 	defer func() { err = errors.Join(err, full.Close()) }()
+	rows := make([]int, test.N)
+	for i := range rows {
+		rows[i] = i
+	}
+	if rows, err = ownDoing(ctx, m, full, t, test, rows, o.Workers); err != nil {
+		return nil, err
+	}
+	if s.r.LeftOut = test.N - len(rows); s.r.LeftOut > 0 {
+		test = test.Subset(rows)
+	}
 	if s.finished < len(s.r.Points) {
 		set, err := constraint.Compile(t)
 		if err != nil {

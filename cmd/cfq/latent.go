@@ -93,11 +93,18 @@ func (r *reconstructed) count(total *task.People, warn func(format string, args 
 }
 
 func (r *reconstructed) warn(warn func(format string, args ...any)) {
-	if r == nil || r.leftOut == 0 {
+	if r != nil {
+		warnLeftOut(r.leftOut, r.path, warn)
+	}
+}
+
+// warnLeftOut says that people were left out who are not approved by what they do.
+func warnLeftOut(n int, path string, warn func(format string, args ...any)) {
+	if n == 0 {
 		return
 	}
 	warn("%d %s left out: %s refuses them as they are, but not what the decoder makes of their codes, so that nothing "+
-		"would be theirs to do", r.leftOut, message.Plural(r.leftOut, "person is", "people are"), r.path)
+		"would be theirs to do", n, message.Plural(n, "person is", "people are"), path)
 }
 
 func (r *reconstructed) close() error {

@@ -133,6 +133,7 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return runError(fmt.Errorf("model %s: %w", args[0], err))
 	}
+	warnLeftOut(r.LeftOut, args[0], e.msg.Warn)
 	return f.write(e, log, r)
 }
 

@@ -227,6 +227,12 @@ func TestLatent(t *testing.T) {
 	if !strings.Contains(said, why) {
 		t.Error(said)
 	}
+	said = call(0, with("sweep", "model.onnx", "--rows", "!rows.json", "--test-rows", "rows.json", "--methods", "ptq",
+		"--budgets", "4", "--margin", "0", "-o", "sweep")...)
+	some := call(0, with("recourse", "model.onnx", "--rows", "rows.json")...)
+	if line := leftOut(some); line == "" || leftOut(said) != line {
+		t.Errorf("sweep and recourse leave out other people:\n%s\n%s", said, some)
+	}
 	if after := held(); after == 0 || after >= before {
 		t.Errorf("--target-vd: %d people held out are refused, %d with the other decoder", after, before)
 	}
@@ -235,6 +241,11 @@ func TestLatent(t *testing.T) {
 	if !strings.Contains(said, "decoder") {
 		t.Error(said)
 	}
+}
+
+// leftOut is what is said of people who are not approved by what they do.
+func leftOut(text string) string {
+	return regexp.MustCompile(`\d+ (people are|person is) left out: model.onnx refuses`).FindString(text)
 }
 
 // check is the line of a gate's report about one check.
