@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// All does all work, so many at a time, and waits for it, also after an error. The errors are joined in the order of the
-// work; a panic of one is a panic here.
+// All does all work, so many at a time, and waits for it, also after an error. The errors are joined in the order of
+// the work; a panic of one is a panic here.
 func All(atOnce int, work ...func() error) error {
 	errs, panicked := make([]error, len(work)), make([]any, len(work))
 	one := func(i int) {
