@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,10 @@ func TestPromisesByBatch(t *testing.T) {
 		if err := c.Write(&b, "x.csv"); err != nil {
 			t.Fatal(err)
 		}
+		before := func(a, b BrokenLine) int { return a.Line - b.Line }
+		if len(c.First) != 14 || !slices.IsSortedFunc(c.First, before) {
+			t.Errorf("%d broken lines are listed, want 14 in their order: %v", len(c.First), c.First)
+		}
 		return b.String()
 	}
 	all := sum(40)
@@ -47,7 +52,7 @@ func TestPromisesByBatch(t *testing.T) {
 	}
 	for _, want := range []string{
 		"40, to 40 of 40 people", "26 of 40", "against immutable", "by margin 0.5", "29 of 40", "10 rows",
-		"    line 2   ", "    line 10   ",
+		"    line 2   ", "    line 10   ", "--json lists the first 14",
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %q in\n%s", want, all)

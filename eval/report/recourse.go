@@ -190,7 +190,8 @@ type Promises struct {
 	paid, margins statistics.Values
 }
 
-const firstShown = 5 // broken constraints that are written out
+// Of the promises that break a constraint, the first in the file are listed, and fewer of them are written out.
+const firstListed, firstShown = 1000, 5
 
 // BrokenLine says what is wrong with one promise.
 type BrokenLine struct {
@@ -225,12 +226,12 @@ func (c *Promises) Add(f *promise.File, verdicts []promise.Verdict) {
 // addBroken keeps the promises on the first lines: people may come in another order.
 func (c *Promises) addBroken(line int, why *constraint.Violation) {
 	n := len(c.First)
-	if n == firstShown && line >= c.First[n-1].Line {
+	if n == firstListed && line >= c.First[n-1].Line {
 		return
 	}
 	at, _ := slices.BinarySearchFunc(c.First, line, func(b BrokenLine, line int) int { return b.Line - line })
 	c.First = slices.Insert(c.First, at, BrokenLine{line, why.Error()})
-	c.First = c.First[:min(len(c.First), firstShown)]
+	c.First = c.First[:min(len(c.First), firstListed)]
 }
 
 // Finish computes what is known at the end; f is the whole file.
@@ -271,8 +272,11 @@ func (c *Promises) Write(out io.Writer, path string) error {
 	for _, b := range c.Broken {
 		line("  against "+string(b.Constraint), "%d", b.Promises)
 	}
-	for _, b := range c.First {
+	for _, b := range c.First[:min(len(c.First), firstShown)] {
 		line(fmt.Sprintf("    line %d", b.Line), "%s", b.Reason)
+	}
+	if n := len(c.First); n > firstShown {
+		line("    and more", "--json lists the first %d", n)
 	}
 	line("the model keeps", "%s", share(c.Valid))
 	if c.Margin > 0 {
