@@ -390,16 +390,18 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	if err != nil {
 		return err
 	}
+	var m *onnxio.Model
+	if args[1] != "" { // which may be of a kind that is refused: no need to read millions of rows then
+		if m, err = loadModel(ctx, e, args[1]); err != nil {
+			return err
+		}
+	}
 	people, err := task.Read(ctx, f.data, t, o)
 	if err != nil {
 		return dataError(cli.Wrap(err, "bad-data"))
 	}
-	var m *onnxio.Model
 	var margins []float32
-	if args[1] != "" {
-		if m, err = loadModel(ctx, e, args[1]); err != nil {
-			return err
-		}
+	if m != nil {
 		if margins, err = marginsOf(ctx, e, args[1], m, t, people); err != nil {
 			return err
 		}
