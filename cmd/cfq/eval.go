@@ -181,13 +181,12 @@ func (f *evalFlags) tell(
 	known, err := rows.count(r)
 	if err != nil {
 		r.Warnings = append(r.Warnings, plain(err).Error())
-		known = 0
 	} else if known > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%d of the %d people are equal to a row that the quantized model was "+
 			"calibrated on: what it keeps for them says little about others", known, r.Population.Read))
 	}
 	d.survey.shift.tell(d, r)
-	if err := d.addOthers(r, known); err != nil {
+	if r.Others, err = r.Alternatives(d.f.groupBy()); err != nil {
 		return err
 	}
 	verified, says, err := d.encoding(false)

@@ -249,16 +249,16 @@ func (d *evaluation) readTables(ctx context.Context, needs gate.Needs) error {
 }
 
 // checkSources looks at what the people and the promises of a result are, and adds what it says of the former.
-func (d *evaluation) checkSources(r *eval.Result) error {
+func (d *evaluation) checkSources(r *eval.Result) (err error) {
 	if err := d.checkPromiseSource(); err != nil {
 		return err
 	}
-	known, err := d.known.count(r)
-	if err != nil {
+	if _, err := d.known.count(r); err != nil {
 		return err
 	}
 	d.survey.shift.tell(d, r)
-	return d.addOthers(r, known)
+	r.Others, err = r.Alternatives(d.f.groupBy())
+	return err
 }
 
 // settleGroups adds the groups that checks need to those of --by.

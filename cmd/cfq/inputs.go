@@ -514,14 +514,3 @@ func (c *calibratedRows) note(text string) {
 	c.notes = append(c.notes, text)
 	c.e.msg.Warn("%s", text)
 }
-
-// addOthers adds the results by other rules of who counts; known people are equal to calibration rows, and a group of
-// their own.
-func (d *evaluation) addOthers(r *eval.Result, known int) (err error) {
-	if r.Others, err = r.Alternatives(d.f.groupBy()); err != nil || known == 0 {
-		return err
-	}
-	groups, err := r.ByGroups(eval.GroupBy{Specs: []string{eval.CalibrationGroup}, Min: d.f.minGroup})
-	r.Groups = append(r.Groups, groups...)
-	return err
-}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"cfq/eval"
 	"cfq/eval/report"
@@ -325,19 +326,28 @@ type survey struct {
 }
 
 // newSurvey begins the survey of people with these records.
-func (d *evaluation) newSurvey(r *eval.Records, s *eval.Settings) (visitors []eval.Visitor, err error) {
+func (d *evaluation) newSurvey(r *eval.Records, s *eval.Settings) (_ []eval.Visitor, err error) {
 	x := &survey{
 		shift:   shift{of: d.known, task: d.task},
 		changes: report.NewChanges(s, d.set), broken: report.NewBrokenPromises(s, d.set),
 	}
-	if by := d.f.groupBy(); by != nil {
-		if x.groups, err = eval.NewGroups(r, s, *by); err != nil {
-			return nil, d.f.badGroups(err)
+	by := eval.GroupBy{Specs: []string{}, Min: d.f.minGroup}
+	if own := d.f.groupBy(); own != nil {
+		by = *own
+	}
+	if k := r.Calibrated(); k > 0 && k < r.Len() { // people equal to calibration rows are a group of their own
+		if by.Specs == nil {
+			for i := range r.Attributes {
+				by.Specs = append(by.Specs, r.Attributes[i].Feature)
+			}
 		}
-		visitors = append(visitors, x.groups.Visitor())
+		by.Specs = append(slices.Clone(by.Specs), eval.CalibrationGroup)
+	}
+	if x.groups, err = eval.NewGroups(r, s, by); err != nil {
+		return nil, d.f.badGroups(err)
 	}
 	d.survey = x
-	return append(visitors, x.changes.Visitor(), x.shift.visitor(), x.broken.Visitor()), nil
+	return []eval.Visitor{x.groups.Visitor(), x.changes.Visitor(), x.shift.visitor(), x.broken.Visitor()}, nil
 }
 
 // collectSeldom has garbage collected less often until the function that it returns is called: what it holds counts as
