@@ -109,6 +109,7 @@ func ComparePaired(names []string, results []*Result, o ComparisonOptions) (*Com
 			c.add(&m, &metrics[i], at, b)
 		}
 	}
+	pairs.people = nil // the tests have what they need of them
 	if !o.alone {
 		o.Draws = max(o.Draws, c.enough())
 	}
@@ -218,7 +219,7 @@ func call(better Better, d float64) Call {
 // decide takes what the bootstrap found, adjusts the p of all tests together unless each is alone, and takes the calls
 // back that are not certain.
 func (c *Comparison) decide(b *bootstrap, alone bool) {
-	everyone := ones(len(b.people))
+	everyone := ones(b.n)
 	for _, d := range b.tests {
 		d.settle(&c.Rows[d.row].Cells[d.model], everyone, c.Confidence)
 	}
@@ -348,7 +349,11 @@ func (b *bootstrap) tau(model int, s *Settings, quant bool) statistic {
 		person int
 	}
 	people, breaks := make([][]int, len(s.Margins)), make([][]broken, len(s.Margins))
-	var own []*Promise // of the lowest margin, ascending
+	type issued struct { // of the lowest margin, ascending
+		own    Float
+		broken bool
+	}
+	var own []issued
 	var who []int
 	for at, t := range s.Margins {
 		for person, of := range b.people {
@@ -361,24 +366,35 @@ func (b *bootstrap) tau(model int, s *Settings, quant bool) statistic {
 				breaks[at] = append(breaks[at], broken{needed(p, t), person})
 			}
 			if at == 0 {
-				own, who = append(own, p), append(who, person)
+				own, who = append(own, issued{p.Own, p.Broken()}), append(who, person)
 			}
 		}
 		slices.SortFunc(breaks[at], func(a, b broken) int { return cmp.Compare(a.need, b.need) })
 	}
-	tau := func(c curve) float64 { return float64(c.fromTop(onePercent, 1).Value) }
+	var curves sync.Pool // of draws before: a curve has a step for each promise that breaks
+	tau := func(of func(before curve) curve) float64 {
+		c, _ := curves.Get().(*curve)
+		if c == nil {
+			c = new(curve)
+		}
+		defer curves.Put(c)
+		*c = of(*c)
+		return float64(c.fromTop(onePercent, 1).Value)
+	}
 	if s.Issued && !quant {
 		order := upTo(len(own))
-		slices.SortFunc(order, func(i, j int) int { return cmp.Compare(own[i].Own, own[j].Own) })
+		slices.SortFunc(order, func(i, j int) int { return cmp.Compare(own[i].own, own[j].own) })
 		return func(weights []float64) float64 {
-			return tau(issuedCurve(s.Margins[0], func(yield func(float64, [2]int) bool) {
-				for _, k := range order {
-					w := int(weights[who[k]])
-					if !yield(float64(own[k].Own), [2]int{w, w * count(own[k].Broken())}) {
-						return
+			return tau(func(before curve) curve {
+				return issuedCurve(before, s.Margins[0], func(yield func(float64, [2]int) bool) {
+					for _, k := range order {
+						w := int(weights[who[k]])
+						if !yield(float64(own[k].own), [2]int{w, w * count(own[k].broken)}) {
+							return
+						}
 					}
-				}
-			}))
+				})
+			})
 		}
 	}
 	return func(weights []float64) float64 {
@@ -395,7 +411,7 @@ func (b *bootstrap) tau(model int, s *Settings, quant bool) statistic {
 				}
 			}
 		}
-		return tau(solvedCurve(s.Margins, n, needs))
+		return tau(func(before curve) curve { return solvedCurve(before, s.Margins, n, needs) })
 	}
 }
 
@@ -408,7 +424,7 @@ const minDiffering = 10
 const minForTau = 500
 
 // maxDrawn is how many people the bootstrap draws from.
-const maxDrawn = 50_000
+const maxDrawn = 20_000
 
 // trials is a metric at a required margin, of one model.
 type trials struct {
@@ -461,14 +477,21 @@ func readPairs(names []string, results []*Result, metrics []comparedMetric, seed
 	return p, nil
 }
 
-// evaluatedOf are the records of a person who are evaluated.
+// evaluatedOf are the records of a person who are evaluated, with what metrics are made of.
 func evaluatedOf(person [][]*Record) [][]*Record {
 	out := make([][]*Record, len(person))
 	for model, records := range person {
 		for _, r := range records {
-			if r.Evaluated {
-				out[model] = append(out[model], r)
+			if !r.Evaluated {
+				continue
 			}
+			c := *r
+			c.X, c.Groups, c.Others = nil, nil, nil
+			if r.Issued != nil {
+				issued := *r.Issued
+				c.Issued = &issued
+			}
+			out[model] = append(out[model], &c)
 		}
 	}
 	return out
@@ -519,6 +542,7 @@ func sideBySide(names []string, results []*Result, each func(person [][]*Record)
 // bootstrap draws people with replacement and collects the differences of all metrics in each draw.
 type bootstrap struct {
 	*pairs
+	n     int // people
 	tests []*pairedTest
 }
 
@@ -533,7 +557,7 @@ type pairedTest struct {
 	sizes       []float64 // the same of the absolute values
 }
 
-func newBootstrap(p *pairs) *bootstrap { return &bootstrap{pairs: p} }
+func newBootstrap(p *pairs) *bootstrap { return &bootstrap{pairs: p, n: len(p.people)} }
 
 // pairedTest makes the statistics of the first model and of another one, of the people who count.
 func (k *comparedMetric) pairedTest(b *bootstrap, s *Settings, model, at int) *pairedTest {
@@ -603,7 +627,7 @@ func (b *bootstrap) run(o ComparisonOptions) {
 	var wg sync.WaitGroup
 	for range o.Workers {
 		wg.Go(func() {
-			weights := make([]float64, len(b.people))
+			weights := make([]float64, b.n)
 			for {
 				draw := int(next.Add(1)) - 1
 				if draw >= o.Draws {
@@ -611,8 +635,8 @@ func (b *bootstrap) run(o ComparisonOptions) {
 				}
 				clear(weights)
 				rng := rand.New(rand.NewPCG(o.Seed^0xb007, uint64(draw)*0x9e3779b97f4a7c15))
-				for range b.people {
-					weights[rng.IntN(len(b.people))]++
+				for range b.n {
+					weights[rng.IntN(b.n)]++
 				}
 				for _, d := range todo {
 					first, this := d.first(weights), d.this(weights)

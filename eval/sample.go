@@ -54,7 +54,7 @@ func (l *lowest[T]) add(priority uint64, item T) {
 	}
 	if l.items = append(l.items, prioritized[T]{priority, item}); len(l.items) > l.full {
 		l.cut()
-		l.full, l.last = 2*len(l.items)+64, math.MaxUint64
+		l.full, l.last = len(l.items)+len(l.items)/4+64, math.MaxUint64
 		if n := len(l.items); n >= l.most && n > 0 {
 			l.last = l.items[n-1].priority
 		}

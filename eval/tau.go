@@ -88,8 +88,9 @@ func needed(p *Promise, required float64) float64 {
 }
 
 // solvedCurve takes how many promises there are at each solved margin, ascending, and the needs of those that break,
-// ascending, each with how many have it.
-func solvedCurve(margins []float64, promises []int, needs []iter.Seq2[float64, int]) (c curve) {
+// ascending, each with how many have it. The curve takes the memory of another one, or nil.
+func solvedCurve(c curve, margins []float64, promises []int, needs []iter.Seq2[float64, int]) curve {
+	c = c[:0]
 	for i, t := range margins {
 		s := vdStep{margin: Float(t), solved: Float(t), n: promises[i]}
 		if s.n == 0 {
@@ -111,8 +112,9 @@ func solvedCurve(margins []float64, promises []int, needs []iter.Seq2[float64, i
 }
 
 // issuedCurve takes the margins of the promises issued with the lowest evaluated margin or a larger one, ascending,
-// each with how many have it and how many of these break.
-func issuedCurve(lowest float64, promises iter.Seq2[float64, [2]int]) (c curve) {
+// each with how many have it and how many of these break. The curve takes the memory of another one, or nil.
+func issuedCurve(c curve, lowest float64, promises iter.Seq2[float64, [2]int]) curve {
+	c = c[:0]
 	s := vdStep{margin: Float(lowest), solved: Float(lowest)}
 	for _, n := range promises {
 		s.n, s.broken = s.n+n[0], s.broken+n[1]
@@ -187,7 +189,7 @@ func (y *scope) tau01(of func(m *marginScope) *breakScope) Tau {
 		b := of(&y.margins[i])
 		n[i], needs[i] = b.n, b.needs.ranked().runs()
 	}
-	t := solvedCurve(y.s.Margins, n, needs).tau(y.s.Confidence, 1)
+	t := solvedCurve(nil, y.s.Margins, n, needs).tau(y.s.Confidence, 1)
 	t.Extrapolated = float64(t.Value) > y.s.Margins[len(y.s.Margins)-1]
 	return t
 }
@@ -211,5 +213,5 @@ func (x *issuedScope) tau(lowest, confidence float64) Tau {
 			}
 		}
 	}
-	return issuedCurve(lowest, promises).tau(confidence, min(n, max(736, n/2)))
+	return issuedCurve(nil, lowest, promises).tau(confidence, min(n, max(736, n/2)))
 }
