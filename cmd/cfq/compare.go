@@ -81,6 +81,7 @@ func (f *compareFlags) run(ctx context.Context, e *env, args []string) (err erro
 			err = errors.Join(err, r.Close())
 		}
 	}()
+	d.end() // draws make little garbage
 	c, err := eval.ComparePaired(names[1:], results,
 		eval.ComparisonOptions{Confidence: f.confidence, Seed: f.seed, Draws: f.draws, Workers: e.workers})
 	if err != nil {

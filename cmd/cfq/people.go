@@ -359,5 +359,8 @@ func collectSeldom() (end func()) {
 	for i := range room {
 		room[i] = make([]byte, 2<<20)
 	}
-	return func() { runtime.KeepAlive(room) }
+	return func() {
+		runtime.KeepAlive(room)
+		room = nil
+	}
 }
