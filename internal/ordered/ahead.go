@@ -15,11 +15,7 @@ func Ahead[T any](all iter.Seq2[T, error]) iter.Seq2[T, error] {
 		go func() {
 			defer close(ended)
 			defer close(values)
-			defer func() {
-				if v := recover(); v != nil {
-					panicked = fmt.Sprintf("%v\n%s", v, debug.Stack())
-				}
-			}()
+			defer caught(&panicked)
 			for v, err := range all {
 				select {
 				case values <- result[T]{v, err}:
@@ -39,5 +35,12 @@ func Ahead[T any](all iter.Seq2[T, error]) iter.Seq2[T, error] {
 				return
 			}
 		}
+	}
+}
+
+// caught, deferred, keeps what a goroutine panics with and where, for the one that waits for it to panic with.
+func caught(as *any) {
+	if v := recover(); v != nil {
+		*as = fmt.Sprintf("%v\n%s", v, debug.Stack())
 	}
 }

@@ -2,8 +2,6 @@ package ordered
 
 import (
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 )
@@ -13,11 +11,7 @@ import (
 func All(atOnce int, work ...func() error) error {
 	errs, panicked := make([]error, len(work)), make([]any, len(work))
 	one := func(i int) {
-		defer func() {
-			if v := recover(); v != nil {
-				panicked[i] = fmt.Sprintf("%v\n%s", v, debug.Stack())
-			}
-		}()
+		defer caught(&panicked[i])
 		errs[i] = work[i]()
 	}
 	var next atomic.Int64
