@@ -486,11 +486,7 @@ func evaluatedOf(person [][]*Record) [][]*Record {
 				continue
 			}
 			c := *r
-			c.X, c.Groups, c.Others = nil, nil, nil
-			if r.Issued != nil {
-				issued := *r.Issued
-				c.Issued = &issued
-			}
+			c.X, c.Groups, c.Others, c.Issued = nil, nil, nil, nil
 			out[model] = append(out[model], &c)
 		}
 	}

@@ -138,9 +138,6 @@ func (g *Groups) Groupings() (list []Grouping, err error) {
 
 // Close removes what is in a temporary file.
 func (g *Groups) Close() {
-	if g == nil {
-		return
-	}
 	_ = g.lists.spilled.Close() // nothing in it is wanted any more
 }
 
