@@ -314,13 +314,13 @@ func unmeasured(d *evaluation, o eval.Options) (*eval.Result, error) {
 		Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Confidence: o.Confidence, Epsilon: eval.Epsilon,
 		SupportTau: eval.SupportTau, OneSided: o.OneSided, Radius: o.Radius,
 	}
-	nobody := eval.NewRecords(o.Margins, d.task.Attributes())
-	visitors, err := d.newSurvey(nobody, &settings)
+	empty := eval.NewRecords(o.Margins, d.task.Attributes())
+	visitors, err := d.newSurvey(empty, &settings)
 	if err != nil {
 		return nil, err
 	}
 	file := eval.DataFile{Rows: d.total.Total, Unreadable: d.total.Failed}
-	r, err := eval.Summarize(nobody, settings, file, visitors...)
+	r, err := eval.Summarize(empty, settings, file, visitors...)
 	if r != nil {
 		r.Warnings = []string{}
 	}

@@ -451,7 +451,7 @@ func (x *shift) tell(d *evaluation, r *eval.Result) {
 		}
 		r.Shift = eval.UnknownShift(reason)
 		return
-	case x.err == nil && x.bins == nil: // there was nobody
+	case x.err == nil && x.bins == nil: // there were no people
 		x.err = x.add()
 	}
 	if x.err != nil {
