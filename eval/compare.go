@@ -440,6 +440,11 @@ type pairs struct {
 
 // readPairs reads the records of all models side by side.
 func readPairs(names []string, results []*Result, metrics []comparedMetric, seed uint64) (*pairs, error) {
+	for _, r := range results { // there may be many
+		if err := r.Records.rest(); err != nil {
+			return nil, err
+		}
+	}
 	p := &pairs{trials: map[trials]*discordant{}}
 	drawn := lowest[[][]*Record]{most: maxDrawn}
 	s := &results[0].Settings

@@ -84,10 +84,14 @@ func collect(all iter.Seq2[*Record, error]) (list []*Record, err error) {
 	return list, nil
 }
 
-// divide writes all records into lists, of which one has all of a person's.
+// divide writes all records into lists, of which one has all of a person's. What else there is of them rests: these
+// lists are read from now on.
 func (r *Records) divide() error {
 	if r.parted != nil {
 		return nil
+	}
+	if err := r.rest(); err != nil {
+		return err
 	}
 	n := shards(r.n)
 	lists := spill.New(n, r.bytes)

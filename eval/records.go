@@ -116,13 +116,25 @@ func (r *Records) Len() int {
 // Calibrated is how many of the records are of rows equal to one that g was calibrated on.
 func (r *Records) Calibrated() int { return r.known }
 
-// Close removes what is in a temporary file.
-func (r *Records) Close() error {
+// rest has nothing of the records held in memory, nor of their views.
+func (r *Records) rest() (err error) {
 	if r == nil {
 		return nil
 	}
-	err := r.tape.Close()
-	for _, x := range r.divided {
+	for _, x := range r.lists() {
+		err = errors.Join(err, x.Rest())
+	}
+	return err
+}
+
+func (o *owned) lists() []*spill.Lists { return append(slices.Clip(o.divided), o.tape) }
+
+// Close removes what is in a temporary file.
+func (r *Records) Close() (err error) {
+	if r == nil {
+		return nil
+	}
+	for _, x := range r.lists() {
 		err = errors.Join(err, x.Close())
 	}
 	return err

@@ -64,6 +64,14 @@ func (l *Lists) Append(to int, b []byte) error {
 	if l.held += len(b); l.held <= l.limit {
 		return nil
 	}
+	return l.Rest()
+}
+
+// Rest moves what is held in memory to the temporary file: of lists that are not read for long, or never again.
+func (l *Lists) Rest() error {
+	if l.held == 0 {
+		return nil
+	}
 	if err := l.write(); err != nil {
 		return fmt.Errorf("%w: %w", ErrFile, err)
 	}

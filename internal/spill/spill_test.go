@@ -25,6 +25,11 @@ func TestLists(t *testing.T) {
 			if err := l.Append(to, b); err != nil {
 				t.Fatal(err)
 			}
+			if rapid.IntRange(0, 9).Draw(t, "rest") == 0 {
+				if err := l.Rest(); err != nil || l.held > 0 {
+					t.Fatalf("%d bytes are held at rest: %v", l.held, err)
+				}
+			}
 			if l.held > l.limit {
 				t.Fatalf("%d bytes are held, more than %d", l.held, l.limit)
 			}
