@@ -45,8 +45,8 @@ func newLists(l limits) *lists { return &lists{spilled: spill.New(0, l.bytes), e
 
 // limits are how much is in memory at a time.
 type limits struct {
-	// of all records, of those divided by person, or of all lists of numbers: more go to a temporary file. There are five
-	// such places at a time, and three more when rows have copies and some are calibration rows.
+	// of all records, of those divided by person, or of all lists of numbers: more go to a temporary file. There are four
+	// such places at a time.
 	bytes   int
 	records int // of a part, unless one person has more
 	// of one list: of more, order statistics are those of the numbers rounded to 17 significant bits, by less than a
