@@ -55,6 +55,57 @@ func TestMissingNumbersStay(t *testing.T) {
 	}
 }
 
+// No action leads to a job that is not known, nor from one unless transitions do, in every solver.
+func TestMissingValuesStay(t *testing.T) {
+	t.Parallel()
+	job := oneHot("job", "?", "clerk", "driver")
+	job.MissingValues = []string{"?"}
+	income := feature("income", task.Numeric)
+	m := &affine{w: []float64{5, 0, 1, 1}, b: -2} // "?" is the cheapest way
+	x := []float32{1, 0, 0, -10, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0}
+	for _, leaves := range []bool{false, true} {
+		if leaves {
+			job.Transitions = map[string][]string{"?": {"driver"}, "clerk": {"driver"}}
+		}
+		a := compile(t, taskOf(0, job, income))
+		acts, err := Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		taught, err := Teacher(t.Context(), m, a, x, TeacherOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		exact, _, err := Exact(t.Context(), m, a, x, ExactOptions{Margin: 0.1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, act := range acts {
+			for what, d := range map[string][]float32{
+				"solver": act.Delta, "teacher": row(taught, i, 4), "exact": exact[i].Delta,
+			} {
+				if d[0] != 0 && !(leaves && i == 0) || a.Check(row(x, i, 4), d) != nil {
+					t.Errorf("%s: person %d, leaves %v: %v", what, i, leaves, d)
+				}
+			}
+			if act.Status != Found {
+				t.Errorf("person %d: %v", i, act.Status)
+			}
+		}
+		for what, c := range map[string]struct {
+			x, d []float32
+			want string
+		}{
+			"to ?":   {x[4:8], []float32{1, -1, 0, 0}, `: missing: no action leads from or to ?, which means "not known"`},
+			"from ?": {x[:4], []float32{-1, 1, 0, 0}, `feature "job": missing: no action leads from or to ?`},
+		} {
+			if err := a.Check(c.x, c.d); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s, leaves %v: %v", what, leaves, err)
+			}
+		}
+	}
+}
+
 // What holds for single people holds for them alone, in every solver, wherever their rows stand.
 func TestOverride(t *testing.T) {
 	t.Parallel()

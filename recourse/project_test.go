@@ -70,6 +70,8 @@ func drawTask(t *rapid.T, round bool) *task.Task {
 						f.Transitions[from] = to
 					}
 				}
+			} else if rapid.Bool().Draw(t, "not known") {
+				f.MissingValues = rapid.SliceOfDistinct(rapid.SampledFrom(f.Values), rapid.ID[string]).Draw(t, "missing")
 			}
 		}
 		fs = append(fs, f)
@@ -171,8 +173,10 @@ func feasibleChanges(f *task.Feature, x []float32) (changes [][]float64, lo, hi 
 	}
 	if f.Kind == task.OneHot {
 		cur := slices.Index(x, 1)
+		notKnown := func(v int) bool { return v >= 0 && slices.Contains(f.MissingValues, f.Values[v]) }
 		for to := range f.Values {
-			if to == cur || f.Transitions != nil && (cur < 0 || !slices.Contains(f.Transitions[f.Values[cur]], f.Values[to])) {
+			if to == cur || notKnown(cur) || notKnown(to) ||
+				f.Transitions != nil && (cur < 0 || !slices.Contains(f.Transitions[f.Values[cur]], f.Values[to])) {
 				continue
 			}
 			c := make([]float64, f.Width)

@@ -302,7 +302,7 @@ func (d *decoder) featureKeys(t *Task, f *Feature) []key {
 		{Name: "one", Value: d.Text(&f.One), Keep: true},
 		{Name: "zero", Value: d.Text(&f.Zero)},
 		{Name: "values", Value: d.Texts(&f.Values)},
-		{Name: "missing", Value: d.Numbers(&f.Missing), Keep: true, Omit: f.Missing == nil},
+		{Name: "missing", Value: d.missing(f), Keep: true, Omit: f.Missing == nil && f.MissingValues == nil},
 		{Name: "impute", Value: d.Text(&f.Impute)},
 		{Name: "thresholds", Value: d.Numbers(&f.Thresholds)},
 		{Name: "ordered", Value: d.Flag(&f.Ordered)},
@@ -429,6 +429,20 @@ func (d *decoder) numbersOr(one value, dst *[]float64) value {
 				return *dst
 			}
 			return one.Out()
+		},
+	}
+}
+
+// missing is a list of raw numbers, or of values of a one-hot; which of the two is known once the kind is.
+func (d *decoder) missing(f *Feature) value {
+	numbers, texts := d.Numbers(&f.Missing), d.Texts(&f.MissingValues)
+	return value{
+		Form: config.AnyOf(numbers.Form, texts.Form),
+		Out: func() any {
+			if f.Kind == OneHot {
+				return texts.Out()
+			}
+			return numbers.Out()
 		},
 	}
 }
@@ -606,6 +620,7 @@ func (d *decoder) feature(n ast.Node, f *Feature) {
 	if e.Has("bounds") {
 		d.pair(e.At["bounds"], e.side)
 	}
+	e.readMissing()
 	e.checkBounds()
 	f.Column = cmp.Or(f.Column, f.Name)
 	f.Width = 1
@@ -621,6 +636,19 @@ func (d *decoder) feature(n ast.Node, f *Feature) {
 	e.madeOf()
 	if f.Kind != Pixels {
 		f.Image = nil
+	}
+}
+
+// readMissing stores what means "not known". Not nil, but empty, is that nothing does.
+func (e entry) readMissing() {
+	switch {
+	case !e.Has("missing") || !e.Kind.has("missing"): // the latter is a mistake of its own
+	case e.Kind == OneHot:
+		e.d.Texts(&e.MissingValues).Read(e.At["missing"])
+	default:
+		if e.d.Numbers(&e.Missing).Read(e.At["missing"]); e.Missing == nil {
+			e.Missing = []float64{}
+		}
 	}
 }
 
@@ -677,9 +705,6 @@ func (e entry) checkReach() {
 
 // validate reports what is impossible within one feature and fills in Levels.
 func (e entry) validate() {
-	if e.Has("missing") && e.Missing == nil {
-		e.Missing = []float64{}
-	}
 	if e.Has("mutable") && !e.Mutable {
 		if e.Has("actionable") && e.Actionable {
 			e.errorf("mutable", "it is actionable and never changes (mutable: false); keep one of the two")
@@ -779,6 +804,16 @@ func (e entry) checkOneHot() {
 	for _, v := range slices.Compact(named) {
 		if !slices.Contains(e.Values, v) {
 			e.errorf("transitions", "transitions name %q, which is not among its values%s", v, config.DidYouMean(v, e.Values))
+		}
+	}
+	for _, v := range e.MissingValues {
+		if !slices.Contains(e.Values, v) {
+			e.errorf("missing", "%q is not among its values%s", v, config.DidYouMean(v, e.Values))
+		}
+		for _, from := range slices.Sorted(maps.Keys(e.Transitions)) {
+			if slices.Contains(e.Transitions[from], v) {
+				e.errorf("missing", "transitions lead from %q to %q, which means \"not known\"; remove one of the two", from, v)
+			}
 		}
 	}
 }
@@ -970,7 +1005,8 @@ func (d *decoder) linkMap(l *Link, n ast.Node, from, to *Feature) {
 			return
 		}
 		why = to.refuses(value)
-		if v, _ := Number(value); why == "" && slices.Contains(to.Missing, v) {
+		v, _ := Number(value)
+		if why == "" && (slices.Contains(to.Missing, v) || slices.Contains(to.MissingValues, value)) {
 			why = `it means "not known"`
 		}
 		if why != "" {

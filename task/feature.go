@@ -41,7 +41,9 @@ func (k Kind) has(key string) bool {
 	switch key {
 	case "mean", "std", "bounds", "step":
 		return k.IsNumber() || k == Pixels
-	case "missing", "mad", "quantiles", "clip", "log", "spread":
+	case "missing":
+		return k.IsNumber() || k == OneHot
+	case "mad", "quantiles", "clip", "log", "spread":
 		return k.IsNumber()
 	case "shape", "layout":
 		return k == Pixels
@@ -92,6 +94,8 @@ type Feature struct {
 	// Missing are raw numbers that mean "not known": the model sees them as they are, and no action leads from or to one.
 	// Not nil, but empty: there are none, whatever the data look like.
 	Missing []float64
+	// MissingValues are those of a OneHot's Values that mean "not known", likewise; Transitions may lead from one.
+	MissingValues []string
 	// Impute is the raw value that a missing one is taken for, as the model does: the person starts there. "" is none.
 	Impute string
 	// Thresholds of a Thermometer without Values, ascending.

@@ -230,7 +230,15 @@ func TestMistakesInFeatures(t *testing.T) {
 		},
 		{`name: a, kind: numeric, missing: [99]`, `feature "a": an action could lead to 99`},
 		{`name: a, kind: ordinal, values: [1, 2, 9], missing: [9]`, `3:58: feature "a": 9 is both a value and missing`},
-		{`name: a, kind: onehot, values: [x, y], missing: [9]`, `"missing" means nothing for kind onehot`},
+		{
+			`name: a, kind: onehot, values: [x, yes], missing: [x, yed]`,
+			`3:56: feature "a": "yed" is not among its values; did you mean "yes"?`,
+		},
+		{
+			`name: a, kind: onehot, values: [x, "?"], missing: "?", transitions: {x: ["?"]}`,
+			`feature "a": transitions lead from "x" to "?", which means "not known"; remove one of the two`,
+		},
+		{`name: a, kind: thermometer, values: [x, y], missing: x`, `"missing" means nothing for kind thermometer`},
 		{`name: a, kind: numeric, quantiles: [1]`, `3:41: feature "a": quantiles are two numbers or more`},
 		{`name: a, kind: numeric, quantiles: [2, 1]`, `3:41: feature "a": quantiles ascend`},
 		{

@@ -153,7 +153,7 @@ func TestMarkdownKinds(t *testing.T) {
 		"name": {"all"}, "weight": {"all"}, "actionable": {"all"}, "mean": {"numeric", "ordinal", "image"},
 		"values": {"ordinal", "onehot", "thermometer"}, "direction": {"all"}, "transitions": {"onehot"},
 		"thresholds": {"thermometer"}, "ordered": {"onehot"}, "mad": {"numeric", "ordinal"},
-		"missing": {"numeric", "ordinal"},
+		"missing": {"numeric", "ordinal", "onehot"},
 	}
 	for key, kinds := range want {
 		if got := kindsOf(key); !slices.Equal(got, kinds) {

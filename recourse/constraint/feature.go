@@ -147,6 +147,11 @@ func (u *Feature) compileGroup(f *task.Feature) error {
 			}
 		}
 		near = append(near, fromMissing)
+		for i := range near {
+			if near[i] = slices.DeleteFunc(near[i], u.notKnown); u.notKnown(i) {
+				near[i] = nil
+			}
+		}
 		u.next = near
 		return nil
 	}
@@ -170,6 +175,11 @@ func (u *Feature) compileGroup(f *task.Feature) error {
 		u.next[i] = slices.Compact(u.next[i])
 	}
 	return errors.Join(errs...)
+}
+
+// notKnown says whether a value of a one-hot means "not known".
+func (u *Feature) notKnown(value int) bool {
+	return value >= 0 && value < len(u.spec.Values) && slices.Contains(u.spec.MissingValues, u.spec.Values[value])
 }
 
 // places returns for each of n values in order those that direction and largest changes let it become. Without an
@@ -682,6 +692,11 @@ func (u *Feature) checkCategory(x, d []float32) (Constraint, string) {
 	}
 	if slices.Contains(u.options(cur), to) {
 		return "", ""
+	}
+	for _, value := range []int{cur, to} {
+		if u.notKnown(value) {
+			return Missing, fmt.Sprintf("no action leads from or to %s, which means \"not known\"", u.word(value))
+		}
 	}
 	return Transition, u.word(cur) + " may not become " + u.word(to)
 }

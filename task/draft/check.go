@@ -319,9 +319,13 @@ func (c *checker) category(f *task.Feature, p *profile, col *Column) {
 	col.Shares = p.shares(f.Values)
 	var unseen []string
 	for i, v := range f.Values {
-		if col.Shares[i] == 0 {
+		if col.Shares[i] == 0 && !slices.Contains(f.MissingValues, v) {
 			unseen = append(unseen, v)
 		}
+	}
+	if m := markers(f.Values); m != nil && f.MissingValues == nil && f.Actionable && f.Transitions == nil {
+		c.find(Warning, f.Name, 0, "%s looks like \"not known\", and actions lead from and to it: write missing: [%s], or "+
+			"missing: [] if it is a value", message.List(m, mostCodes), strings.Join(texts(m), ", "))
 	}
 	if f.Kind == task.OneHot {
 		col.Missing += p.missing

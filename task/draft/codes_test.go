@@ -205,6 +205,44 @@ func TestCheckReportsCodesAndUnreachedValues(t *testing.T) {
 	}
 }
 
+// A value that means "not known" is declared, and reported where it is not.
+func TestMarkersAmongValues(t *testing.T) {
+	t.Parallel()
+	const home = "  - {name: home, kind: onehot, values: [rent, own, \"?\"]"
+	const text = "version: 1\ndata: {label: label, favourable: good}\nfeatures:\n" + home + "}\n"
+	warned := func(text string) string {
+		var all []string
+		for _, f := range check(t, text, twenty(), nil).Findings {
+			all = append(all, f.Text)
+		}
+		return strings.Join(all, "; ")
+	}
+	if got := warned(text); got != `? looks like "not known", and actions lead from and to it: write missing: ["?"], or `+
+		"missing: [] if it is a value" {
+		t.Error(got)
+	}
+	for _, more := range []string{
+		`, missing: ["?"]}`, ", missing: []}", ", actionable: false}", ", transitions: {rent: [own]}}",
+	} {
+		if got := warned(strings.TrimSuffix(text, "}\n") + more + "\n"); strings.Contains(got, "not known") {
+			t.Errorf("%s: %s", more, got)
+		}
+	}
+	d, err := Fill(t.Context(), "task.yaml", []byte(text), write(t, "data.csv", twenty()), task.ReadOptions{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &d.Task.Features[0]
+	if !slices.Equal(f.MissingValues, []string{"?"}) || !slices.Equal(f.Shares, []float64{0.5, 0.25, 0.25}) {
+		t.Errorf("%s", d.Text)
+	}
+	d = draft(t, open(t, twenty()), Options{Label: "label", Favourable: "good", Encoding: encoding(t,
+		`{"features": [{"column": "home", "kind": "onehot", "values": ["?", "own", "rent"]}]}`)})
+	if f = &d.Task.Features[0]; !slices.Equal(f.MissingValues, []string{"?"}) {
+		t.Errorf("%s", d.Text)
+	}
+}
+
 func TestFillKeepsCodesOutOfBounds(t *testing.T) {
 	t.Parallel()
 	text := "version: 1\nfeatures:\n  - {name: months, kind: numeric}\n"

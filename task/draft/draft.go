@@ -316,7 +316,7 @@ func (d *drafter) binary(f *feature, one, zero string) {
 func (d *drafter) category(f *feature, values []string) {
 	const most = 10 // groups that results are reported by
 	f.Kind, f.Values, f.Subgroup = task.OneHot, values, !f.Actionable && len(values) <= most
-	f.Shares = f.from.shares(values)
+	f.Shares, f.MissingValues = f.from.shares(values), markers(values)
 }
 
 // leave notes that a column becomes no feature.
@@ -773,6 +773,9 @@ func (d *drafter) writeFeature(w *writer, f *feature) {
 	}
 	if f.Kind == task.OneHot {
 		add("values", texts(f.Values))
+		if f.MissingValues != nil {
+			add("missing", texts(f.MissingValues))
+		}
 		add("shares", decimals(f.Shares))
 	}
 	if f.Kind == task.Thermometer {

@@ -181,6 +181,9 @@ func (f *gaps) entries(i int, p *profile, e *Encoding) (out []entry) {
 	switch {
 	case ft.Kind == task.OneHot:
 		add("shares", func() string { return list(p.shares(ft.Values)) })
+		if m := markers(ft.Values); m != nil && f.lacks(i, "transitions") {
+			add("missing", func() string { return "[" + strings.Join(texts(m), ", ") + "]" })
+		}
 	case ft.Kind == task.Binary:
 		add("shares", func() string { return task.Decimal(p.share(ft.One)) })
 	}

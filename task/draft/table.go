@@ -296,6 +296,16 @@ func unknown(field string) bool {
 	return slices.Contains([]string{"", "?", "na", "n/a", "#n/a", "<na>", "nan", "null"}, strings.ToLower(field))
 }
 
+// markers are the values of a category that mean "not known".
+func markers(values []string) (all []string) {
+	for _, v := range values {
+		if unknown(v) || slices.Contains([]string{"unknown", "not known", "missing"}, strings.ToLower(v)) {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
 // look profiles a column. A column is numeric when four of five fields that are not missing are numbers.
 func look(c *column) *profile {
 	p := &profile{name: c.name, col: c, whole: true}
