@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -81,7 +82,8 @@ func (f *compareFlags) run(ctx context.Context, e *env, args []string) (err erro
 			err = errors.Join(err, r.Close())
 		}
 	}()
-	d.end() // draws make little garbage
+	d.end()              // draws make little garbage,
+	debug.FreeOSMemory() // and the room for that of the evaluation is not needed beside theirs
 	c, err := eval.ComparePaired(names[1:], results,
 		eval.ComparisonOptions{Confidence: f.confidence, Seed: f.seed, Draws: f.draws, Workers: e.workers})
 	if err != nil {
