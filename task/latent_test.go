@@ -33,8 +33,8 @@ func (s sums) Codes(_ context.Context, x []float32) (z []float32, err error) {
 	return z, nil
 }
 
-// Codes stand behind the model's inputs, which never change, and are those that the encoder makes of a row, unless the
-// file has them.
+// Codes stand behind the model's inputs, which never change, and are those that the encoder makes of a row: columns of
+// the same names, such as attributes of an image, are not those. Only promises have codes in the file.
 func TestLatent(t *testing.T) {
 	tk := parse(t, latentTask+"latent: {encoder: e.onnx, decoder: /d.onnx, size: 2, bounds: [-2, null], radius: 3}\n")
 	if tk.Dim() != 4 || tk.ModelDim() != 2 || tk.Features[0].Mutable || !tk.Features[2].Actionable ||
@@ -49,8 +49,9 @@ func TestLatent(t *testing.T) {
 	if err != nil || !bytes.Equal(again.JSON(), tk.JSON()) {
 		t.Errorf("%v\n%s", err, tk.JSON())
 	}
+	var o ReadOptions
 	read := func(text string) (*People, error) {
-		return ReadFrom(context.Background(), strings.NewReader(text), tk, ReadOptions{})
+		return ReadFrom(context.Background(), strings.NewReader(text), tk, o)
 	}
 	const rows = "image.0.0,image.0.1,y\n0,255,a\n51,0,b\n"
 	if _, err := read(rows); err == nil || !strings.Contains(err.Error(), "encoder e.onnx is not open") {
@@ -72,11 +73,17 @@ func TestLatent(t *testing.T) {
 	if want := []float32{0, 1, 1, 0, 0.2, 0, 0.2, 0.2}; !slices.Equal(p.X, want) {
 		t.Errorf("%v, want %v", p.X, want)
 	}
-	if p, err = read("image.0.0,image.0.1,latent.0,latent.1,y\n0,255,7,8,a\n"); err != nil {
-		t.Fatal(err)
-	}
-	if want := []float32{0, 1, 7, 8}; !slices.Equal(p.X, want) {
-		t.Errorf("%v, want %v", p.X, want)
+	for _, c := range []struct {
+		own  bool
+		want []float32
+	}{{false, []float32{0, 1, 1, 0}}, {true, []float32{0, 1, 7, 8}}} {
+		o.Codes = c.own
+		if p, err = read("image.0.0,image.0.1,latent.0,latent.1,y\n0,255,7,8,a\n"); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(p.X, c.want) {
+			t.Errorf("%v, want %v", p.X, c.want)
+		}
 	}
 }
 

@@ -89,6 +89,10 @@ type ReadOptions struct {
 	Hash bool
 
 	Keep []string // columns whose fields are returned as text, in People.Kept
+
+	// Codes reads the codes of Task.Latent, where the file has all of them, as promises have: they are where actions lead.
+	// Codes of people as they are are what the encoder makes of them, whatever a column of the same name says.
+	Codes bool
 }
 
 // Subset returns the people with the given positions (0 <= row < N), in that order. Counts of what could not be read

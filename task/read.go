@@ -189,7 +189,7 @@ func (rd *reader) open(rows Rows) (first []string, line int, err error) {
 // columns finds the task's columns among names, which the file itself gives when header is set.
 func (rd *reader) columns(names []string, header bool, unreadable func(column string) string) error {
 	t := rd.task
-	cols, err := t.resolve(names, unreadable)
+	cols, err := t.resolve(names, rd.o.Codes, unreadable)
 	if err != nil {
 		return err
 	}
@@ -260,7 +260,7 @@ type columns struct {
 	width    int      // fields of a record, without those of pixels
 	images   []imageColumn
 	encoded  bool
-	uncoded  bool  // the file has no codes of Task.Latent
+	uncoded  bool  // codes of Task.Latent are not read from the file
 	features []int // per feature, or per model input when encoded
 	label    int   // -1: the file has none
 	filter   []int
@@ -269,8 +269,9 @@ type columns struct {
 	twins    [][2]int // fields of columns with the same name, of which the first is used
 }
 
-// resolve finds the task's columns among names; unreadable says why a column that is not among them cannot be read.
-func (t *Task) resolve(names []string, unreadable func(column string) string) (*columns, error) {
+// resolve finds the task's columns among names, with codes if they are to be read and all there; unreadable says why a
+// column that is not among them cannot be read.
+func (t *Task) resolve(names []string, codes bool, unreadable func(column string) string) (*columns, error) {
 	c := &columns{width: len(names), label: -1}
 	names, c.images = t.withPixels(names)
 	c.names = names
@@ -292,7 +293,8 @@ func (t *Task) resolve(names []string, unreadable func(column string) string) (*
 		return !has
 	}
 	c.encoded = t.Encoded || !t.Made() && slices.ContainsFunc(raw, lacks) && !slices.ContainsFunc(inputs, lacks)
-	c.uncoded = t.Latent != nil && slices.ContainsFunc(t.Latent.Codes, func(f Feature) bool { return lacks(f.Column) })
+	c.uncoded = t.Latent != nil &&
+		(!codes || slices.ContainsFunc(t.Latent.Codes, func(f Feature) bool { return lacks(f.Column) }))
 	var errs []error
 	need := func(to *[]int, column, by string) {
 		i, ok := at[column]

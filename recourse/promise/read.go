@@ -42,7 +42,7 @@ func Read(ctx context.Context, path string, t *task.Task, people *task.People) (
 	if err != nil {
 		return nil, err
 	}
-	if r.People, err = task.Read(ctx, path, r.task, task.ReadOptions{Keep: r.keep}); err != nil {
+	if r.People, err = task.Read(ctx, path, r.task, task.ReadOptions{Keep: r.keep, Codes: true}); err != nil {
 		return nil, fmt.Errorf("promises: %w", err)
 	}
 	r.file.Rows, r.file.Problems, r.file.Failed = r.Total, r.Problems, r.Failed

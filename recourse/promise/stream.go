@@ -131,7 +131,7 @@ func (q *queue) put(n *numbered) error { return q.lists.Append(q.listOf(n.row), 
 // fill reads the promises file and hands its promises on.
 func (q *queue) fill(ctx context.Context, path string, put func(*numbered) error) error {
 	r := q.r
-	o := task.ReadOptions{Keep: r.keep}
+	o := task.ReadOptions{Keep: r.keep, Codes: true}
 	if err := q.findOwn(ctx, path, o); err != nil {
 		return fmt.Errorf("promises: %w", err)
 	}
