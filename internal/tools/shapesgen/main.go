@@ -1,5 +1,5 @@
-// Command shapesgen makes images with known attributes, for recourse over attributes: a task file, and two Parquet
-// files with the image, its attributes and a decision.
+// Command shapesgen makes images with known attributes, for recourse over attributes: task files of images and of their
+// attributes, and two Parquet files with the image, its attributes and a decision.
 //
 // Nobody drew or photographed these images. They stand in for attribute data of real images, as CelebA has them, which
 // cannot be had here; what holds for them need not hold for photographs. The invariant: the same seed gives the same
@@ -23,8 +23,11 @@ import (
 //go:embed task.yaml
 var taskFile []byte
 
+//go:embed attributes.yaml
+var attributesFile []byte
+
 func main() {
-	dir := flag.String("o", ".", "existing `directory` to write task.yaml, train.parquet and test.parquet to")
+	dir := flag.String("o", ".", "existing `directory` to write two task files, train.parquet and test.parquet to")
 	n := flag.Int("n", 20000, "`images` of train.parquet; test.parquet has a quarter as many")
 	seed := flag.Uint64("seed", 1, "`seed` of the images")
 	flag.Parse()
@@ -40,6 +43,7 @@ func run(dir string, n int, seed uint64) error {
 	}
 	return errors.Join(
 		renameio.WriteFile(filepath.Join(dir, "task.yaml"), taskFile, 0o644),
+		renameio.WriteFile(filepath.Join(dir, "attributes.yaml"), attributesFile, 0o644),
 		write(filepath.Join(dir, "train.parquet"), n, rand.New(rand.NewPCG(seed, 1))),
 		write(filepath.Join(dir, "test.parquet"), n/4, rand.New(rand.NewPCG(seed, 2))),
 	)

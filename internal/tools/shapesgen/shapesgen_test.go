@@ -10,9 +10,13 @@ import (
 	"strconv"
 	"testing"
 
+	"cfq/onnxio"
 	"cfq/onnxio/ort/orttest"
+	"cfq/ptq"
 	"cfq/qat"
 	"cfq/qat/fit"
+	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -124,10 +128,11 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// The attributes can be told from an image, and an image be made of them.
+// The attributes can be told from an image, and an image be made of them. People are judged by their image, although
+// the table has attributes, too, and move among those that the task allows.
 func TestAttributesCanBeLearned(t *testing.T) {
 	t.Parallel()
-	_, tk, p := generated(t, 1500, 1)
+	path, tk, p := generated(t, 1500, 1)
 	a, err := fit.ParseArch("autoencoder:64,8")
 	if err != nil {
 		t.Fatal(err)
@@ -145,5 +150,75 @@ func TestAttributesCanBeLearned(t *testing.T) {
 		if a.Name != "square" && a.Error > 0.8*a.Deviation {
 			t.Errorf("%+v", a)
 		}
+	}
+	moves(t, path, tk, p, r)
+}
+
+func moves(t *testing.T, path string, tk *task.Task, p *task.People, coder *fit.Result) {
+	t.Helper()
+	ctx, engine := t.Context(), orttest.Need(t)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	arch, err := fit.ParseArch("mlp:16")
+	must(err)
+	r, err := fit.Train(ctx, tk, p, fit.Options{
+		Arch: arch, Engine: engine, Train: qat.Options{Steps: 400, Rate: 0.01, Batch: 64},
+	})
+	must(err)
+	dir := filepath.Dir(path)
+	for name, content := range map[string][]byte{
+		"shapes.encoder.onnx": coder.Model, "shapes.decoder.onnx": coder.Decoder, "model.onnx": r.Model,
+	} {
+		must(os.WriteFile(filepath.Join(dir, name), content, 0o600))
+	}
+	m, err := onnxio.Load(ctx, filepath.Join(dir, "model.onnx"), engine)
+	must(err)
+	among, err := task.Load(filepath.Join(dir, "attributes.yaml"))
+	must(err)
+	must(ptq.OpenLatent(ctx, among, engine))
+	people, err := task.Read(ctx, path, among, task.ReadOptions{Rows: 300})
+	must(err)
+	plain, err := ptq.OpenFor(m, tk, 1)
+	must(err)
+	defer plain.Close()
+	c, err := ptq.OpenFor(m, among, 1)
+	must(err)
+	defer c.Close()
+	want, err := plain.Margins(ctx, p.X[:300*p.Dim])
+	must(err)
+	got, err := c.Margins(ctx, people.X)
+	must(err)
+	for i := range got {
+		if math.Abs(float64(got[i]-want[i])) > 1e-4 {
+			t.Fatalf("image %d: margin %v, and %v of the image alone", i, got[i], want[i])
+		}
+	}
+	set, err := constraint.Compile(among)
+	must(err)
+	actions, err := recourse.Solve(ctx, c, set, people.X, recourse.SolveOptions{Margin: 0.1})
+	must(err)
+	found := 0
+	for i := range actions {
+		if actions[i].Status != recourse.Found {
+			continue
+		}
+		found++
+		for j, d := range actions[i].Delta[:p.Dim+1] {
+			if d != 0 {
+				t.Fatalf("image %d: input %d changes by %v", i, j, d)
+			}
+		}
+		for j, d := range actions[i].Delta[p.Dim+4:] {
+			if d != 0 {
+				t.Fatalf("image %d: %s changes by %v", i, names()[4+j], d)
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("%d of %d have recourse", found, len(actions))
 	}
 }
