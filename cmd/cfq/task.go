@@ -375,8 +375,11 @@ func (f *taskFlags) accuracy(ctx context.Context, e *env, model string, m *onnxi
 // check holds a task file against data, and against a model when there is one.
 func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error) {
 	args, err = atMost("check", args, "TASK", "MODEL")
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case strings.EqualFold(filepath.Ext(args[0]), ".onnx"): // models come first elsewhere
+		return cli.Usagef("wrong-arguments", "the task file comes before the model: cfq task check TASK %s", args[0])
 	}
 	t, err := readTask(ctx, e, args[0])
 	if err != nil {
