@@ -27,7 +27,8 @@ type SolveOptions struct {
 }
 
 const (
-	solveChunk = 256  // people searched together
+	solveChunk = 256  // people searched together,
+	imageChunk = 32   // and of images, whose models take long enough for few
 	solveBatch = 8192 // most rows of one model call
 )
 
@@ -72,7 +73,11 @@ func Solve(ctx context.Context, m Model, a *constraint.Set, x []float32, o Solve
 	o.Rounds = defaulted(o.Rounds, 6)
 	o.Beam = max(defaulted(o.Beam, 16), 1)
 	actions := make([]Action, n)
-	err = chunks(ctx, n, solveChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
+	size := solveChunk
+	if wide(a) || a.Task().Latent != nil {
+		size = imageChunk
+	}
+	err = chunks(ctx, n, size, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
 		s := &search{ctx: ctx, m: m, a: a, o: o, target: float32(o.Margin + slackAbove(o.Margin))}
 		return s.run(x[lo*a.Dim():hi*a.Dim()], lo, actions[lo:hi])
 	})
