@@ -132,19 +132,28 @@ func (d *decoder) latent(l *Latent) {
 
 // codes fills in the codes of people whose file has none.
 func (rd *reader) codes(p *People) error {
-	l := rd.task.Latent
-	if l == nil || !rd.cols.uncoded {
+	if !rd.cols.uncoded {
+		return nil
+	}
+	return rd.task.Recode(rd.ctx, p)
+}
+
+// Recode gives people the codes that the encoder makes of them, in place of those that they have. Without Latent there
+// are none.
+func (t *Task) Recode(ctx context.Context, p *People) error {
+	l := t.Latent
+	if l == nil {
 		return nil
 	}
 	if l.coder == nil {
 		return fmt.Errorf("people's codes are not known: the encoder %s is not open", l.Encoder)
 	}
-	dim := rd.task.ModelDim()
+	dim := t.ModelDim()
 	x := make([]float32, 0, p.N*dim)
 	for i := range p.N {
 		x = append(x, p.X[i*p.Dim:i*p.Dim+dim]...)
 	}
-	z, err := l.coder.Codes(rd.ctx, x)
+	z, err := l.coder.Codes(ctx, x)
 	if err != nil {
 		return fmt.Errorf("encoder %s: %w", l.Encoder, err)
 	}

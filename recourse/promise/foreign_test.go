@@ -32,6 +32,47 @@ func said(f *File) []string {
 	return append(out, f.Notes...)
 }
 
+// summed is an encoder whose code is the sum of two inputs.
+type summed struct{}
+
+func (summed) String() string { return "summed" }
+
+func (summed) Codes(_ context.Context, x []float32) (z []float32, err error) {
+	for i := 0; i < len(x); i += 2 {
+		z = append(z, x[i]+x[i+1])
+	}
+	return z, nil
+}
+
+// People have the codes that the encoder makes, with data and without; where a promise leads the file says.
+func TestRolesWithCodes(t *testing.T) {
+	t.Parallel()
+	tk, _ := parse(t, `version: 1
+data: {label: y, favourable: a}
+features: [{name: p, kind: numeric}, {name: q, kind: numeric}]
+latent: {encoder: e.onnx, decoder: d.onnx, size: 1}
+`)
+	tk.Latent.Use(summed{})
+	data := people(t, tk, "p,q,latent.0,y\n1,2,7,b\n3,4,7,b\n")
+	for _, key := range []string{"row", "id"} {
+		for _, known := range []*task.People{data, nil} {
+			f, err := Read(t.Context(), file(t, key+`,role,p,q,latent.0
+0,factual,1,2,7
+0,counterfactual,1,2,9
+1,factual,3,4,8
+1,counterfactual,3,4,5
+`), tk, known)
+			if err != nil || len(f.Promises) != 2 || len(f.Problems) > 0 {
+				t.Fatalf("%s: %v %+v", key, err, f)
+			}
+			if !slices.Equal(f.People.X, []float32{1, 2, 3, 3, 4, 7}) ||
+				f.Promises[0].Point[2] != 9 || f.Promises[1].Point[2] != 5 {
+				t.Errorf("%s: %v %v", key, f.People.X, f.Promises)
+			}
+		}
+	}
+}
+
 func TestForeignFiles(t *testing.T) {
 	t.Parallel()
 	tk, _ := parse(t, jobs)

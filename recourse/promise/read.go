@@ -47,7 +47,7 @@ func Read(ctx context.Context, path string, t *task.Task, people *task.People) (
 	}
 	r.file.Rows, r.file.Problems, r.file.Failed = r.Total, r.Problems, r.Failed
 	if r.has(colRole) {
-		err = r.pair()
+		err = r.pair(ctx)
 	} else {
 		err = r.byNumber()
 	}
@@ -354,15 +354,22 @@ func positions(people *task.People) map[int]int {
 }
 
 // pair finds the promises of a file that has factual and counterfactual rows.
-func (r *reader) pair() error {
+func (r *reader) pair(ctx context.Context) error {
 	f, facts := r.file, r.facts()
 	if len(facts) == 0 {
 		return fmt.Errorf("no row has the %s %s", colRole, factual)
 	}
+	as := r.Subset(facts) // they are, and not what the file says of their codes
+	if err := r.task.Recode(ctx, as); err != nil {
+		return err
+	}
+	for k, i := range facts {
+		copy(row(r.People, i), row(as, k))
+	}
 	person := map[string]int{} // by key; -1: not among the data
 	switch {
 	case f.People == nil: // the file is their data, so they are numbered anew
-		f.People, f.Factual = r.Subset(facts), f.Factual+len(facts)
+		f.People, f.Factual = as, f.Factual+len(facts)
 		f.People.Kept = nil
 		for k, i := range facts {
 			f.People.Rows[k] = k
