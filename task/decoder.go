@@ -46,9 +46,10 @@ func (d *Decoder) Like() *People {
 // Rounded says which numbers have lost digits so far.
 func (d *Decoder) Rounded() []string { return d.rd.roundings() }
 
-// Take returns the people added since the last call, in order. Their Rows count the records of all calls.
-func (d *Decoder) Take() *People {
+// Take returns the people added since the last call, in order. Their Rows count the records of all calls. It fails
+// where the encoder of Task.Latent does.
+func (d *Decoder) Take() (*People, error) {
 	d.people = &People{Dim: d.rd.people.Dim}
-	_ = d.rd.flush(true) // hands the people to the function above, which does not fail
-	return d.people
+	err := d.rd.flush(true) // hands the people to the function above
+	return d.people, err
 }

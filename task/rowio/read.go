@@ -205,7 +205,10 @@ func (r *Reader) Each(ctx context.Context, do func(*Batch) error) (n Counts, err
 				}
 				return n, <-failed
 			}
-			b := r.batch(batch)
+			b, err := r.batch(batch)
+			if err != nil {
+				return n, err
+			}
 			n.add(b)
 			if err := do(b); err != nil {
 				return n, err
@@ -277,7 +280,7 @@ func gather(ctx context.Context, from <-chan record, to chan<- []record) {
 }
 
 // batch decodes records.
-func (r *Reader) batch(records []record) *Batch {
+func (r *Reader) batch(records []record) (_ *Batch, err error) {
 	b := &Batch{Rows: make([]Row, len(records))}
 	n := 0
 	for i := range records {
@@ -298,8 +301,8 @@ func (r *Reader) batch(records []record) *Batch {
 			problem.Row = r.noLines
 		}
 	}
-	b.People = r.decoder.Take()
-	return b
+	b.People, err = r.decoder.Take()
+	return b, err
 }
 
 func (n *Counts) add(b *Batch) {
