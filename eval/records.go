@@ -116,13 +116,16 @@ func (r *Records) Len() int {
 // Calibrated is how many of the records are of rows equal to one that g was calibrated on.
 func (r *Records) Calibrated() int { return r.known }
 
-// rest has nothing of the records held in memory, nor of their views.
+// rest has little of the records held in memory, nor of their views: what is small stays.
 func (r *Records) rest() (err error) {
 	if r == nil {
 		return nil
 	}
+	const small = 1 << 20
 	for _, x := range r.lists() {
-		err = errors.Join(err, x.Rest())
+		if x.Held() > small {
+			err = errors.Join(err, x.Rest())
+		}
 	}
 	return err
 }

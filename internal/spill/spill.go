@@ -67,6 +67,9 @@ func (l *Lists) Append(to int, b []byte) error {
 	return l.Rest()
 }
 
+// Held is how many bytes are in memory.
+func (l *Lists) Held() int { return l.held }
+
 // Rest moves what is held in memory to the temporary file: of lists that are not read for long, or never again.
 func (l *Lists) Rest() error {
 	if l.held == 0 {
