@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -181,8 +182,12 @@ func (f *gaps) entries(i int, p *profile, e *Encoding) (out []entry) {
 	switch {
 	case ft.Kind == task.OneHot:
 		add("shares", func() string { return list(p.shares(ft.Values)) })
-		if m := markers(ft.Values); m != nil && f.lacks(i, "transitions") {
-			add("missing", func() string { return "[" + strings.Join(texts(m), ", ") + "]" })
+		if m := markers(ft.Values); m != nil && ft.Actionable && f.lacks(i, "transitions") {
+			quoted := make([]string, len(m)) // as JSON needs it
+			for k, v := range m {
+				quoted[k] = strconv.Quote(v)
+			}
+			add("missing", func() string { return "[" + strings.Join(quoted, ", ") + "]" })
 		}
 	case ft.Kind == task.Binary:
 		add("shares", func() string { return task.Decimal(p.share(ft.One)) })
