@@ -27,8 +27,8 @@ type SolveOptions struct {
 }
 
 const (
-	solveChunk = 256  // people searched together,
-	imageChunk = 32   // and of images, whose models take long enough for few
+	solveChunk = 256  // people searched together
+	imageChunk = 32   // the same of images: their models are slow enough to be kept busy by few
 	solveBatch = 8192 // most rows of one model call
 )
 
@@ -74,7 +74,7 @@ func Solve(ctx context.Context, m Model, a *constraint.Set, x []float32, o Solve
 	o.Beam = max(defaulted(o.Beam, 16), 1)
 	actions := make([]Action, n)
 	size := solveChunk
-	if wide(a) || a.Task().Latent != nil {
+	if a.Task().Images != nil {
 		size = imageChunk
 	}
 	err = chunks(ctx, n, size, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {

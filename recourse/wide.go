@@ -14,9 +14,7 @@ import (
 const wideFrom = 64
 
 // wide says whether there are too many numeric features to try them one by one.
-func wide(a *constraint.Set) bool { return len(a.Numeric()) > wideFrom }
-
-func (s *search) wide() bool { return wide(s.a) }
+func (s *search) wide() bool { return len(s.a.Numeric()) > wideFrom }
 
 // ascend is gradientSearch for many features: each step closes a share of the gap by the features that gain most for
 // their cost. The share grows while the margin rises about as its gradient says, and where it falls the step is taken
