@@ -699,7 +699,11 @@ func span(f *task.Feature) string {
 	lo, hi := f.Bounds[0], f.Bounds[1]
 	switch open := math.IsInf(lo, 0) && math.IsInf(hi, 0); {
 	case !f.Kind.IsNumber() && len(f.Values) > 0:
-		return message.Count(len(f.Values), "value")
+		words := message.Count(len(f.Values)-len(f.MissingValues), "value")
+		if f.MissingValues != nil {
+			words += ", not known: " + strings.Join(f.MissingValues, " ")
+		}
+		return words
 	case !f.Kind.IsNumber() && f.Kind != task.Pixels || open:
 		return strings.Join(f.Values, " ")
 	case math.IsInf(lo, 0):
