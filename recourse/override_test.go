@@ -96,12 +96,41 @@ func TestMissingValuesStay(t *testing.T) {
 			x, d []float32
 			want string
 		}{
-			"to ?":   {x[4:8], []float32{1, -1, 0, 0}, `: missing: no action leads from or to ?, which means "not known"`},
-			"from ?": {x[:4], []float32{-1, 1, 0, 0}, `feature "job": missing: no action leads from or to ?`},
+			"to ?": {x[4:8], []float32{1, -1, 0, 0}, `: missing: no action leads from or to ?, which means "not known"`},
+			"from ?": {x[:4], []float32{-1, 1, 0, 0}, map[bool]string{
+				false: `feature "job": missing: no action leads from or to ?`, true: "transitions: ? may not become clerk",
+			}[leaves]},
 		} {
 			if err := a.Check(c.x, c.d); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s, leaves %v: %v", what, leaves, err)
 			}
+		}
+	}
+}
+
+// What means "not known" is no place of an order, and no link leads from or to it.
+func TestMissingValuesElsewhere(t *testing.T) {
+	t.Parallel()
+	grade := oneHot("grade", "low", "?", "mid", "high")
+	grade.Ordered, grade.MaxChange, grade.MissingValues = true, 1, []string{"?"}
+	a := compile(t, taskOf(0, grade))
+	for to, want := range map[int]bool{1: false, 2: true, 3: false} {
+		d := []float32{-1, 0, 0, 0}
+		d[to] = 1
+		if err := a.Check([]float32{1, 0, 0, 0}, d); (err == nil) != want {
+			t.Errorf("from low to %s: %v", grade.Values[to], err)
+		}
+	}
+	job, home := oneHot("job", "w", "x", "z"), oneHot("home", "own", "rent", "?")
+	home.MissingValues, home.Actionable = []string{"?"}, false
+	tk := taskOf(0, job, home)
+	tk.Links = []task.Link{{From: "job", To: "home", Map: []task.Pair{{From: "x", To: "own"}, {From: "z", To: "rent"}}}}
+	a = compile(t, tk)
+	for to, want := range map[int]bool{4: true, 5: false} { // what home is
+		x, d := make([]float32, 6), []float32{-1, 1, 0, 1, 0, 0}
+		x[0], x[to], d[to] = 1, 1, -1
+		if err := a.Check(x, d); (err == nil) != want {
+			t.Errorf("home is %s: %v", home.Values[to-3], err)
 		}
 	}
 }

@@ -806,9 +806,16 @@ func (e entry) checkOneHot() {
 			e.errorf("transitions", "transitions name %q, which is not among its values%s", v, config.DidYouMean(v, e.Values))
 		}
 	}
-	for _, v := range e.MissingValues {
-		if !slices.Contains(e.Values, v) {
+	for k, v := range e.MissingValues {
+		switch i := Find(e.Values, v); {
+		case i < 0:
 			e.errorf("missing", "%q is not among its values%s", v, config.DidYouMean(v, e.Values))
+			continue
+		case slices.Contains(e.MissingValues[:k], e.Values[i]):
+			e.errorf("missing", "%q stands there twice", v)
+		default:
+			v = e.Values[i] // as it is written there
+			e.MissingValues[k] = v
 		}
 		for _, from := range slices.Sorted(maps.Keys(e.Transitions)) {
 			if slices.Contains(e.Transitions[from], v) {
@@ -1006,7 +1013,7 @@ func (d *decoder) linkMap(l *Link, n ast.Node, from, to *Feature) {
 		}
 		why = to.refuses(value)
 		v, _ := Number(value)
-		if why == "" && (slices.Contains(to.Missing, v) || slices.Contains(to.MissingValues, value)) {
+		if why == "" && (slices.Contains(to.Missing, v) || Find(to.MissingValues, value) >= 0) {
 			why = `it means "not known"`
 		}
 		if why != "" {

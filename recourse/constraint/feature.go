@@ -138,20 +138,24 @@ func (u *Feature) compileGroup(f *task.Feature) error {
 		return fmt.Errorf("%d values over %d inputs", len(f.Values), f.Width)
 	}
 	u.form, u.ordered = oneHot, f.Ordered
-	near := u.places(f, f.Width)
+	var known []int // the values that do not mean "not known", which alone are places of an order
+	for i := range f.Width {
+		if !u.notKnown(i) {
+			known = append(known, i)
+		}
+	}
+	near := make([][]int, f.Width)
+	for i, ranks := range u.places(f, len(known)) {
+		for _, to := range ranks {
+			near[known[i]] = append(near[known[i]], known[to])
+		}
+	}
 	if f.Transitions == nil {
 		var fromMissing []int // which has no place to count from
 		if !u.ordered || u.up > 0 && u.down > 0 && math.IsInf(min(f.MaxIncrease, f.MaxDecrease, f.MaxChange), 1) {
-			for to := range f.Width {
-				fromMissing = append(fromMissing, to)
-			}
+			fromMissing = known
 		}
 		near = append(near, fromMissing)
-		for i := range near {
-			if near[i] = slices.DeleteFunc(near[i], u.notKnown); u.notKnown(i) {
-				near[i] = nil
-			}
-		}
 		u.next = near
 		return nil
 	}
@@ -167,7 +171,7 @@ func (u *Feature) compileGroup(f *task.Feature) error {
 			switch j := slices.Index(f.Values, to); {
 			case j < 0:
 				errs = append(errs, fmt.Errorf("transition from %q to unknown value %q", from, to))
-			case slices.Contains(near[i], j):
+			case slices.Contains(near[i], j), u.notKnown(i):
 				u.next[i] = append(u.next[i], j)
 			}
 		}
@@ -670,6 +674,9 @@ func (u *Feature) check(x, d []float32) (Constraint, string) {
 
 // checkDependent is check for a feature that links have moved. Steps and transitions do not bind it.
 func (u *Feature) checkDependent(x, d []float32) (Constraint, string) {
+	if u.form == oneHot {
+		return u.unknown(u.current(u.inputs(x)), u.after(u.inputs(x), u.inputs(d)), false)
+	}
 	if u.form >= oneHot {
 		return "", ""
 	}
@@ -693,12 +700,20 @@ func (u *Feature) checkCategory(x, d []float32) (Constraint, string) {
 	if slices.Contains(u.options(cur), to) {
 		return "", ""
 	}
+	if c, detail := u.unknown(cur, to, u.next[max(cur, 0)] != nil); c != "" {
+		return c, detail
+	}
+	return Transition, u.word(cur) + " may not become " + u.word(to)
+}
+
+// unknown says whether a change leads to a value that means "not known", or from one that may not be left; "" when not.
+func (u *Feature) unknown(cur, to int, leaves bool) (Constraint, string) {
 	for _, value := range []int{cur, to} {
-		if u.notKnown(value) {
+		if cur != to && u.notKnown(value) && !(leaves && value == cur) {
 			return Missing, fmt.Sprintf("no action leads from or to %s, which means \"not known\"", u.word(value))
 		}
 	}
-	return Transition, u.word(cur) + " may not become " + u.word(to)
+	return "", ""
 }
 
 // word names a value of the category.
