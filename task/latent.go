@@ -135,12 +135,12 @@ func (rd *reader) codes(p *People) error {
 	if !rd.cols.uncoded {
 		return nil
 	}
-	return rd.task.Recode(rd.ctx, p)
+	return rd.task.Recode(rd.ctx, p, p.positions())
 }
 
-// Recode gives people the codes that the encoder makes of them, in place of those that they have. Without Latent there
-// are none.
-func (t *Task) Recode(ctx context.Context, p *People) error {
+// Recode gives the people at some positions the codes that the encoder makes of them, in place of those that they have.
+// Without Latent there are none.
+func (t *Task) Recode(ctx context.Context, p *People, at []int) error {
 	l := t.Latent
 	if l == nil {
 		return nil
@@ -149,16 +149,16 @@ func (t *Task) Recode(ctx context.Context, p *People) error {
 		return fmt.Errorf("people's codes are not known: the encoder %s is not open", l.Encoder)
 	}
 	dim := t.ModelDim()
-	x := make([]float32, 0, p.N*dim)
-	for i := range p.N {
+	x := make([]float32, 0, len(at)*dim)
+	for _, i := range at {
 		x = append(x, p.X[i*p.Dim:i*p.Dim+dim]...)
 	}
 	z, err := l.coder.Codes(ctx, x)
 	if err != nil {
 		return fmt.Errorf("encoder %s: %w", l.Encoder, err)
 	}
-	for i := range p.N {
-		codes := z[i*(p.Dim-dim) : (i+1)*(p.Dim-dim)]
+	for k, i := range at {
+		codes := z[k*(p.Dim-dim) : (k+1)*(p.Dim-dim)]
 		for _, v := range codes {
 			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
 				return fmt.Errorf("encoder %s makes %v of row %d: no action can start there", l.Encoder, v, p.Rows[i])

@@ -115,6 +115,15 @@ func (p *People) Subset(rows []int) *People {
 	return q
 }
 
+// positions are those of all people.
+func (p *People) positions() []int {
+	at := make([]int, p.N)
+	for i := range at {
+		at[i] = i
+	}
+	return at
+}
+
 // Append adds the people of the next batch of a Stream. Counts of what could not be read are not carried over.
 func (p *People) Append(q *People) {
 	p.Dim, p.NoLines, p.OtherColumns = q.Dim, q.NoLines, q.OtherColumns

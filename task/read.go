@@ -726,11 +726,7 @@ func drawn(ctx context.Context, path string, t *Task, o ReadOptions, size int, e
 	if err != nil {
 		return nil, err
 	}
-	rows := make([]int, p.N)
-	for i := range rows {
-		rows[i] = i
-	}
-	for part := range slices.Chunk(rows, size) {
+	for part := range slices.Chunk(p.positions(), size) {
 		if err := each(p.Subset(part)); err != nil {
 			return nil, err
 		}

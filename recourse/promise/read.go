@@ -359,17 +359,13 @@ func (r *reader) pair(ctx context.Context) error {
 	if len(facts) == 0 {
 		return fmt.Errorf("no row has the %s %s", colRole, factual)
 	}
-	as := r.Subset(facts) // they are, and not what the file says of their codes
-	if err := r.task.Recode(ctx, as); err != nil {
+	if err := r.task.Recode(ctx, r.People, facts); err != nil { // codes of people are not what the file says
 		return err
-	}
-	for k, i := range facts {
-		copy(row(r.People, i), row(as, k))
 	}
 	person := map[string]int{} // by key; -1: not among the data
 	switch {
 	case f.People == nil: // the file is their data, so they are numbered anew
-		f.People, f.Factual = as, f.Factual+len(facts)
+		f.People, f.Factual = r.Subset(facts), f.Factual+len(facts)
 		f.People.Kept = nil
 		for k, i := range facts {
 			f.People.Rows[k] = k
