@@ -674,11 +674,8 @@ func (u *Feature) check(x, d []float32) (Constraint, string) {
 
 // checkDependent is check for a feature that links have moved. Steps and transitions do not bind it.
 func (u *Feature) checkDependent(x, d []float32) (Constraint, string) {
-	if u.form == oneHot {
-		return u.unknown(u.current(u.inputs(x)), u.after(u.inputs(x), u.inputs(d)), false)
-	}
 	if u.form >= oneHot {
-		return "", ""
+		return u.checkKnown(u.current(u.inputs(x)), u.after(u.inputs(x), u.inputs(d)), false)
 	}
 	if c, detail := u.check(u.inputs(x), u.inputs(d)); c != Step {
 		return c, detail
@@ -700,14 +697,15 @@ func (u *Feature) checkCategory(x, d []float32) (Constraint, string) {
 	if slices.Contains(u.options(cur), to) {
 		return "", ""
 	}
-	if c, detail := u.unknown(cur, to, u.next[max(cur, 0)] != nil); c != "" {
+	if c, detail := u.checkKnown(cur, to, len(u.options(cur)) > 0); c != "" {
 		return c, detail
 	}
 	return Transition, u.word(cur) + " may not become " + u.word(to)
 }
 
-// unknown says whether a change leads to a value that means "not known", or from one that may not be left; "" when not.
-func (u *Feature) unknown(cur, to int, leaves bool) (Constraint, string) {
+// checkKnown says that a change leads to a value that means "not known", or from one unless that may be left; "" when
+// it does not.
+func (u *Feature) checkKnown(cur, to int, leaves bool) (Constraint, string) {
 	for _, value := range []int{cur, to} {
 		if cur != to && u.notKnown(value) && !(leaves && value == cur) {
 			return Missing, fmt.Sprintf("no action leads from or to %s, which means \"not known\"", u.word(value))
