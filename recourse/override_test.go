@@ -9,8 +9,33 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
+
+// everySolver returns the actions of Solve, and each person's changes by the solver's name, at margin 0.1.
+func everySolver(t *testing.T, m *affine, a *constraint.Set, x []float32) ([]Action, []map[string][]float32) {
+	t.Helper()
+	acts, err := Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	taught, err := Teacher(t.Context(), m, a, x, TeacherOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exact, _, err := Exact(t.Context(), m, a, x, ExactOptions{Margin: 0.1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := make([]map[string][]float32, len(acts))
+	for i := range acts {
+		changes[i] = map[string][]float32{
+			"solver": acts[i].Delta, "teacher": row(taught, i, a.Dim()), "exact": exact[i].Delta,
+		}
+	}
+	return acts, changes
+}
 
 // Who has no record keeps none, and nobody loses one, in every solver.
 func TestMissingNumbersStay(t *testing.T) {
@@ -26,23 +51,10 @@ func TestMissingNumbersStay(t *testing.T) {
 	for v := -9; v <= 8; v++ {
 		x = append(x, tk.Features[0].ToInput(float64(v)), 0)
 	}
-	acts, err := Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	taught, err := Teacher(t.Context(), m, a, x, TeacherOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	exact, _, err := Exact(t.Context(), m, a, x, ExactOptions{Margin: 0.1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, act := range acts {
+	acts, changes := everySolver(t, m, a, x)
+	for i := range acts {
 		from := tk.Features[0].Raw(x[2*i])
-		for what, d := range map[string][]float32{
-			"solver": act.Delta, "teacher": row(taught, i, 2), "exact": exact[i].Delta,
-		} {
+		for what, d := range changes[i] {
 			to := tk.Features[0].Raw(x[2*i] + d[0])
 			if from < -7 && to != from || from >= 0 && to < 0 || a.Check(row(x, i, 2), d) != nil {
 				t.Errorf("%s: from %v to %v", what, from, to)
@@ -68,22 +80,9 @@ func TestMissingValuesStay(t *testing.T) {
 			job.Transitions = map[string][]string{"?": {"driver"}, "clerk": {"driver"}}
 		}
 		a := compile(t, taskOf(0, job, income))
-		acts, err := Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		taught, err := Teacher(t.Context(), m, a, x, TeacherOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		exact, _, err := Exact(t.Context(), m, a, x, ExactOptions{Margin: 0.1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		acts, changes := everySolver(t, m, a, x)
 		for i, act := range acts {
-			for what, d := range map[string][]float32{
-				"solver": act.Delta, "teacher": row(taught, i, 4), "exact": exact[i].Delta,
-			} {
+			for what, d := range changes[i] {
 				if d[0] != 0 && !(leaves && i == 0) || a.Check(row(x, i, 4), d) != nil {
 					t.Errorf("%s: person %d, leaves %v: %v", what, i, leaves, d)
 				}
