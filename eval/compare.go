@@ -15,6 +15,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"cfq/internal/statistics"
+	"cfq/task"
 )
 
 // Comparison compares several quantized models of one original on the same people: each with the first one.
@@ -382,7 +383,7 @@ func (b *bootstrap) tau(model int, s *Settings, quant bool) statistic {
 		return float64(c.fromTop(onePercent, 1).Value)
 	}
 	if s.Issued && !quant {
-		order := upTo(len(own))
+		order := task.AllRows(len(own))
 		slices.SortFunc(order, func(i, j int) int { return cmp.Compare(own[i].own, own[j].own) })
 		return func(weights []float64) float64 {
 			return tau(func(before curve) curve {

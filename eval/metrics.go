@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"cfq/task"
 )
 
 // Better says where a metric's good values are.
@@ -78,7 +80,7 @@ func (m *Metric) places(n int) []int {
 	if !m.PerMargin() {
 		return []int{-1}
 	}
-	return upTo(n)
+	return task.AllRows(n)
 }
 
 // Kind is how certain a metric's value is.

@@ -73,7 +73,7 @@ func report(t testing.TB, records *Records, s Settings, file DataFile) string {
 // row; with their IDs, several rows are of one person.
 func crowdWithCopies(n int, seed uint64, ids bool) (*task.People, []bool) {
 	rng := rand.New(rand.NewPCG(seed, 5))
-	rows := upTo(n)
+	rows := task.AllRows(n)
 	for i := range rows {
 		if rng.IntN(5) == 0 {
 			rows[i] = rng.IntN(n)
@@ -394,7 +394,7 @@ func TestMeasureInBatches(t *testing.T) {
 		want := report(t, once, whole.Settings, DataFile{})
 		for _, size := range []int{1, 40, people.N} {
 			source := func(_ context.Context, each func(b *Batch) error) error {
-				for rows := range slices.Chunk(upTo(people.N), size) {
+				for rows := range slices.Chunk(task.AllRows(people.N), size) {
 					b := &Batch{People: people.Subset(rows), Set: set.Select(rows), Total: people.N}
 					for _, i := range rows {
 						b.Calibrated = append(b.Calibrated, calibrated[i])

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"cfq/recourse"
+	"cfq/task"
 )
 
 // 100 people passed as 2000 when their rows were copied 20 times: bounds count IDs, and distinct rows where nobody has
@@ -22,7 +23,7 @@ func TestCopiesAreNoPeople(t *testing.T) {
 	once := compare(t, original, g, people, o)
 	rows := make([]int, 0, 20*people.N)
 	for range 20 {
-		rows = append(rows, upTo(people.N)...)
+		rows = append(rows, task.AllRows(people.N)...)
 	}
 	copied := people.Subset(rows)
 	for _, i := range rows {

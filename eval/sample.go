@@ -171,7 +171,7 @@ func repeat(
 	o Options,
 ) ([]*Gap, error) {
 	s := &Solution{
-		name: "the original once more", model: f, set: set, x: x, margins: margins, rows: upTo(len(margins)), o: o,
+		name: "the original once more", model: f, set: set, x: x, margins: margins, rows: task.AllRows(len(margins)), o: o,
 		people: &task.People{X: x, Dim: f.Dim(), N: len(margins)},
 	}
 	s.o.Solver.Seed ^= 0x9e3779b97f4a7c15

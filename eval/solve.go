@@ -247,7 +247,7 @@ func (s *Solution) use(ctx context.Context, promises []recourse.Action) (source,
 		actions[k] = promises[row]
 	}
 	s.issued = make([]*point, len(s.rows))
-	if err := s.validate(ctx, upTo(len(s.rows)), actions, s.issued); err != nil {
+	if err := s.validate(ctx, task.AllRows(len(s.rows)), actions, s.issued); err != nil {
 		return nil, fmt.Errorf("issued promises: %w", err)
 	}
 	return func(_ context.Context, t float64, _ []*point) ([]*point, error) {
@@ -270,7 +270,7 @@ func (s *Solution) firstValid(ctx context.Context) error {
 	})
 	if err == nil {
 		s.first = make([]*point, len(s.rows))
-		err = s.validate(ctx, upTo(len(s.rows)), actions, s.first)
+		err = s.validate(ctx, task.AllRows(len(s.rows)), actions, s.first)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", stage, err)

@@ -127,15 +127,6 @@ func issuedCurve(c curve, lowest float64, promises iter.Seq2[float64, [2]int]) c
 	return c
 }
 
-// upTo returns the numbers below n.
-func upTo(n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
-	return all
-}
-
 func ones(n int) []float64 { return slices.Repeat([]float64{1}, n) }
 
 // fromTop goes down as long as VD is good enough, past steps of fewer promises than least. With upperWithin it is an

@@ -135,7 +135,7 @@ func (rd *reader) codes(p *People) error {
 	if !rd.cols.uncoded {
 		return nil
 	}
-	return rd.task.Recode(rd.ctx, p, p.positions())
+	return rd.task.Recode(rd.ctx, p, AllRows(p.N))
 }
 
 // Recode gives the people at some positions the codes that the encoder makes of them, in place of those that they have.

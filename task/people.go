@@ -115,9 +115,9 @@ func (p *People) Subset(rows []int) *People {
 	return q
 }
 
-// positions are those of all people.
-func (p *People) positions() []int {
-	at := make([]int, p.N)
+// AllRows are the rows of n people: the numbers below n.
+func AllRows(n int) []int {
+	at := make([]int, n)
 	for i := range at {
 		at[i] = i
 	}

@@ -726,7 +726,7 @@ func drawn(ctx context.Context, path string, t *Task, o ReadOptions, size int, e
 	if err != nil {
 		return nil, err
 	}
-	for part := range slices.Chunk(p.positions(), size) {
+	for part := range slices.Chunk(AllRows(p.N), size) {
 		if err := each(p.Subset(part)); err != nil {
 			return nil, err
 		}

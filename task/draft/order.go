@@ -43,7 +43,7 @@ func Order(ctx context.Context, s *Scores, t *task.Task, people *task.People, co
 	if err != nil {
 		return nil, nil, err
 	}
-	all := people.Subset(seq(people.N))
+	all := people.Subset(task.AllRows(people.N))
 	for i := range people.N {
 		o.place(all.X[i*all.Dim:(i+1)*all.Dim], i, best)
 	}
@@ -86,14 +86,6 @@ type ordering struct {
 
 // orders are, by feature and value, the code of the value.
 type orders [][]int
-
-func seq(n int) []int {
-	list := make([]int, n)
-	for i := range list {
-		list[i] = i
-	}
-	return list
-}
 
 func (o orders) with(k int, order []int) orders {
 	out := slices.Clone(o)
@@ -155,7 +147,7 @@ func (o *ordering) search() (best orders, err error) {
 	joint := 1
 	var first orders
 	for _, f := range o.features {
-		first = append(first, seq(len(f.Values)))
+		first = append(first, task.AllRows(len(f.Values)))
 		for n := range len(f.Values) {
 			joint = min(joint*(n+1), maxOrders+1)
 		}
