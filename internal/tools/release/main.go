@@ -34,6 +34,9 @@ type platform struct {
 
 const oldGlibc = "2.28" // the oldest version that ONNX Runtime runs with
 
+// macOS is built on a Mac, with -own: linking a program needs Apple's frameworks.
+var macOS = platform{"darwin", "arm64", "aarch64-macos"}
+
 func platforms() []platform {
 	return []platform{
 		{"linux", "amd64", "x86_64-linux-gnu." + oldGlibc},
@@ -98,6 +101,12 @@ func (b *builder) run(only string) error {
 			return fmt.Errorf("%s: %w", p, err)
 		}
 		sums = append(sums, files...)
+	}
+	if only == "" && !b.own && runtime.GOOS != macOS.os {
+		log.Printf("%s: checking types", macOS)
+		if err := b.compile(macOS, "vet", "./cmd/cfq"); err != nil {
+			return err
+		}
 	}
 	script, err := os.ReadFile("examples/ci/install.sh")
 	if err != nil {
@@ -178,14 +187,8 @@ func (b *builder) release(p platform, dir string) ([]string, error) {
 	}
 	path := filepath.Join(dir, program)
 	log.Printf("%s: building", p)
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "./cmd/cfq")
-	build.Env = append(os.Environ(), "CGO_ENABLED=1", "GOOS="+p.os, "GOARCH="+p.arch)
-	if !b.own {
-		build.Env = append(build.Env, "CC="+strings.Join(append(slices.Clone(b.zig), "cc", "-target", p.target), " "))
-	}
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		return nil, fmt.Errorf("go build: %w", err)
+	if err := b.compile(p, "build", "-trimpath", "-ldflags=-s -w", "-o", path, "./cmd/cfq"); err != nil {
+		return nil, err
 	}
 	binary, err := os.ReadFile(path)
 	if err != nil {
@@ -229,6 +232,20 @@ func (b *builder) release(p platform, dir string) ([]string, error) {
 		return nil, err
 	}
 	return b.write(p, made)
+}
+
+// compile runs the go command for a platform.
+func (b *builder) compile(p platform, args ...string) error {
+	c := exec.Command("go", args...)
+	c.Env = append(os.Environ(), "CGO_ENABLED=1", "GOOS="+p.os, "GOARCH="+p.arch)
+	if !b.own {
+		c.Env = append(c.Env, "CC="+strings.Join(append(slices.Clone(b.zig), "cc", "-target", p.target), " "))
+	}
+	c.Stderr = os.Stderr
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("go %s for %s: %w", args[0], p, err)
+	}
+	return nil
 }
 
 // write writes files of a platform, tries those that can be installed, and returns their lines of SHA256SUMS.
