@@ -19,7 +19,7 @@ export CGO_ENABLED = 1
 export GOFLAGS += '-toolexec=env GOGC=off GOMEMLIMIT=1GiB'
 
 .DEFAULT_GOAL := build
-.PHONY: help build ort tools test long lint fmt generate drift results compare demo pipelines page shapes spark bench fuzz module release site clean
+.PHONY: help build ort tools test long lint fmt generate drift results compare demo pipelines container page shapes spark bench fuzz module release site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ demo: build ort ## quantize the example loan model and evaluate it
 
 pipelines: build tools ## run the pipelines of action.yml and examples/ci on this machine
 	$(BUILD)/tools/pipelines
+
+container: build tools ## install a release and run the tutorial in clean containers (podman or docker; CFQ_RELEASES: a release to take)
+	@examples/container.sh
 
 site: ## make the documentation as a static site in build/site (the first run compiles Hugo)
 	@rm -rf $(BUILD)/site
