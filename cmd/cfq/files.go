@@ -121,11 +121,22 @@ func loadTask(path string) (*task.Task, error) {
 	if path == "" {
 		return nil, cli.Usagef("missing-task", "--task is missing")
 	}
-	if err := cli.Input("task file", path); err != nil {
+	if err := taskInput(path); err != nil {
 		return nil, err
 	}
 	t, err := task.Load(path)
 	return t, cli.Wrap(err, "bad-task-file")
+}
+
+// taskInput looks whether there is a task file at a path, and no model.
+func taskInput(path string) error {
+	if err := cli.Input("task file", path); err != nil {
+		return err
+	}
+	if strings.EqualFold(filepath.Ext(path), ".onnx") {
+		return cli.Usagef("wrong-arguments", "%s is a model, where a task file is expected", path)
+	}
+	return nil
 }
 
 // modelInputs makes the rows of people those of the model that was read from path.

@@ -206,7 +206,7 @@ func (f *taskFlags) draft(
 				return nil, cli.Usagef("flag-conflict", "--from keeps what the task file says: remove --%s", name)
 			}
 		}
-		if err := cli.Input("task file", f.from); err != nil {
+		if err := taskInput(f.from); err != nil {
 			return nil, err
 		}
 		text, err := os.ReadFile(f.from)
@@ -374,12 +374,8 @@ func (f *taskFlags) accuracy(ctx context.Context, e *env, model string, m *onnxi
 
 // check holds a task file against data, and against a model when there is one.
 func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error) {
-	args, err = atMost("check", args, "TASK", "MODEL")
-	switch {
-	case err != nil:
+	if args, err = atMost("check", args, "TASK", "MODEL"); err != nil {
 		return err
-	case strings.EqualFold(filepath.Ext(args[0]), ".onnx"): // models come first elsewhere
-		return cli.Usagef("wrong-arguments", "the task file comes before the model: cfq task check TASK %s", args[0])
 	}
 	t, err := readTask(ctx, e, args[0])
 	if err != nil {

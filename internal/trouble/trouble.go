@@ -80,7 +80,7 @@ func ofCommandLine() []Error {
 				`invalid shell "WORD": want bash, zsh or fish`, "too many arguments",
 				"N missing: the original and two quantized ones are the least",
 				"want the two models and tables of records, have N arguments",
-				"the task file comes before the model: cfq task check TASK FILE",
+				"FILE is a model, where a task file is expected",
 			},
 			"A subcommand takes a fixed number of files or words, in a fixed order. Names with spaces need quotes.",
 			"`cfq help SUBCOMMAND` shows the arguments, with examples", Unusable,
