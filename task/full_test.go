@@ -239,6 +239,7 @@ func TestMistakesInFeatures(t *testing.T) {
 			`feature "a": transitions lead from "x" to "?", which means "not known"; remove one of the two`,
 		},
 		{`name: a, kind: onehot, values: [1, 2, 9], missing: [9, 9.0]`, `feature "a": "9.0" stands there twice`},
+		{`name: a, kind: onehot, values: [1, 2], missing: [1, 2]`, `feature "a": all of its values mean "not known"`},
 		{`name: a, kind: thermometer, values: [x, y], missing: x`, `"missing" means nothing for kind thermometer`},
 		{`name: a, kind: numeric, quantiles: [1]`, `3:41: feature "a": quantiles are two numbers or more`},
 		{`name: a, kind: numeric, quantiles: [2, 1]`, `3:41: feature "a": quantiles ascend`},
