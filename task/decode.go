@@ -824,7 +824,7 @@ func (e entry) checkOneHot() {
 		}
 	}
 	known := func(v string) bool { return !slices.Contains(e.MissingValues, v) }
-	if len(e.Values) > 0 && !slices.ContainsFunc(e.Values, known) {
+	if !slices.ContainsFunc(e.Values, known) {
 		e.errorf("missing", "all of its values mean \"not known\"; leave out those that say something")
 	}
 }

@@ -241,6 +241,9 @@ func TestMarkersAmongValues(t *testing.T) {
 	if f = &d.Task.Features[0]; !slices.Equal(f.MissingValues, []string{"?"}) {
 		t.Errorf("%s", d.Text)
 	}
+	if got := markers([]string{"?", "unknown"}); got != nil {
+		t.Errorf("a category of nothing else: %q", got)
+	}
 }
 
 func TestFillKeepsCodesOutOfBounds(t *testing.T) {

@@ -296,12 +296,15 @@ func unknown(field string) bool {
 	return slices.Contains([]string{"", "?", "na", "n/a", "#n/a", "<na>", "nan", "null"}, strings.ToLower(field))
 }
 
-// markers are the values of a category that mean "not known".
+// markers are the values of a category that mean "not known"; none when there is no other one.
 func markers(values []string) (all []string) {
 	for _, v := range values {
 		if unknown(v) || slices.Contains([]string{"unknown", "not known", "missing"}, strings.ToLower(v)) {
 			all = append(all, v)
 		}
+	}
+	if len(all) == len(values) {
+		return nil
 	}
 	return all
 }
