@@ -34,14 +34,12 @@ type platform struct {
 
 const oldGlibc = "2.28" // the oldest version that ONNX Runtime runs with
 
-// macOS is built on a Mac, with -own: linking a program needs Apple's frameworks.
-var macOS = platform{"darwin", "arm64", "aarch64-macos"}
-
 func platforms() []platform {
 	return []platform{
 		{"linux", "amd64", "x86_64-linux-gnu." + oldGlibc},
 		{"linux", "arm64", "aarch64-linux-gnu." + oldGlibc},
 		{"windows", "amd64", "x86_64-windows-gnu"},
+		{"darwin", "arm64", "aarch64-macos"},
 	}
 }
 
@@ -96,17 +94,18 @@ func (b *builder) run(only string) error {
 	}
 	var sums []string
 	for _, p := range list {
+		if p.os == "darwin" && !b.own { // to link a program needs Apple's frameworks: it is built on a Mac, with -own
+			log.Printf("%s: checking types", p)
+			if err := b.compile(p, "vet", "./cmd/cfq"); err != nil {
+				return err
+			}
+			continue
+		}
 		files, err := b.release(p, filepath.Join(dir, p.os+"-"+p.arch))
 		if err != nil {
 			return fmt.Errorf("%s: %w", p, err)
 		}
 		sums = append(sums, files...)
-	}
-	if only == "" && !b.own && runtime.GOOS != macOS.os {
-		log.Printf("%s: checking types", macOS)
-		if err := b.compile(macOS, "vet", "./cmd/cfq"); err != nil {
-			return err
-		}
 	}
 	script, err := os.ReadFile("examples/ci/install.sh")
 	if err != nil {
