@@ -293,17 +293,22 @@ func (j *recourseJob) write(create func(io.Writer) error) error {
 	return err
 }
 
-// answered is what one person is told; found is the method before it is known whether it proved anything.
+// answered is what one person is told; found is the method before it is known whether it proved anything, search what
+// the search alone says, where that is another.
 type answered struct {
 	promise.Line
 
-	found recourse.Method
+	found  recourse.Method
+	search *recourse.Action
 }
 
 // taken counts and writes what people are told.
 func taken(lines []answered, s *report.Recourse, out *promise.Writer) error {
 	for i := range lines {
 		s.Add(&lines[i].Line, lines[i].found)
+		if l := &lines[i]; l.search != nil {
+			s.Compare(l.Action, *l.search)
+		}
 		if err := out.Write(lines[i].Line); err != nil {
 			return err
 		}
@@ -323,7 +328,7 @@ func (j *recourseJob) lines(
 	if err != nil {
 		return nil, err
 	}
-	actions, methods, err := j.answer(ctx, set, p.X, func(done, _ int) { progress(done) })
+	actions, searched, methods, err := j.answer(ctx, set, p.X, func(done, _ int) { progress(done) })
 	if err != nil {
 		return nil, err
 	}
@@ -344,16 +349,16 @@ func (j *recourseJob) lines(
 		if l.Method = methods[i]; !l.Method.Proved() {
 			l.Method = recourse.Search
 		}
-		lines = append(lines, answered{l, methods[i]})
+		lines = append(lines, answered{l, methods[i], searched[i]})
 	}
 	return lines, nil
 }
 
 // answer finds an action for every row of x, and says by which method. With --exact that may be the reason why there is
-// no proof: the action is the solver's then.
+// no proof: the action is the search's then. searched has the search's actions beside those that are proved.
 func (j *recourseJob) answer(ctx context.Context, set *constraint.Set, x []float32,
 	progress func(done, total int),
-) ([]recourse.Action, []recourse.Method, error) {
+) (actions []recourse.Action, searched []*recourse.Action, methods []recourse.Method, err error) {
 	o := recourse.SolveOptions{
 		Margin: j.margin, Restarts: j.restarts, Seed: j.seed, Workers: j.e.workers,
 		Progress: progress,
@@ -361,50 +366,45 @@ func (j *recourseJob) answer(ctx context.Context, set *constraint.Set, x []float
 	if j.exact {
 		return j.prove(ctx, set, x, o)
 	}
-	actions, err := recourse.Solve(ctx, j.model, set, x, o)
-	methods := make([]recourse.Method, len(actions))
+	actions, err = recourse.Solve(ctx, j.model, set, x, o)
+	searched, methods = make([]*recourse.Action, len(actions)), make([]recourse.Method, len(actions))
 	for i := range actions {
 		if actions[i].Status != recourse.AlreadyFavourable {
 			methods[i] = recourse.Search
 		}
 	}
-	return actions, methods, err
+	return actions, searched, methods, err
 }
 
-// prove finds the cheapest actions, and has the solver answer for those without a proof: they are never worse off
+// prove finds the cheapest actions, and has the search answer for those without a proof: they are never worse off
 // than without --exact.
-func (j *recourseJob) prove(ctx context.Context, set *constraint.Set, x []float32,
-	o recourse.SolveOptions,
-) ([]recourse.Action, []recourse.Method, error) {
-	actions, methods, err := recourse.Exact(ctx, j.model, set, x, recourse.ExactOptions{
+func (j *recourseJob) prove(ctx context.Context, set *constraint.Set, x []float32, o recourse.SolveOptions,
+) (actions []recourse.Action, searched []*recourse.Action, methods []recourse.Method, err error) {
+	actions, methods, err = recourse.Exact(ctx, j.model, set, x, recourse.ExactOptions{
 		Margin: o.Margin, Workers: o.Workers, Progress: o.Progress, Solver: j.program, Time: j.limit, Search: o,
 	})
 	switch {
 	case errors.Is(err, recourse.ErrNotExact):
-		return nil, nil, cli.Wrap(err, "not-exact")
+		return nil, nil, nil, cli.Wrap(err, "not-exact")
 	case err != nil:
-		return nil, nil, err
-	}
-	var rest []int
-	var people []float32
-	dim := set.Dim()
-	for i, m := range methods {
-		if !m.Proved() {
-			rest, people = append(rest, i), append(people, x[i*dim:(i+1)*dim]...)
-		}
-	}
-	if len(rest) == 0 {
-		return actions, methods, nil
+		return nil, nil, nil, err
 	}
 	o.Progress = nil // these people have been counted
-	found, err := recourse.Solve(ctx, j.model, set.Select(rest), people, o)
+	found, err := recourse.Solve(ctx, j.model, set, x, o)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	for k, i := range rest {
-		actions[i] = found[k]
+	searched = make([]*recourse.Action, len(actions))
+	for i, m := range methods {
+		switch {
+		case m == recourse.NotNeeded:
+		case m.Proved():
+			searched[i] = &found[i]
+		default:
+			actions[i] = found[i]
+		}
 	}
-	return actions, methods, nil
+	return actions, searched, methods, nil
 }
 
 // checkPromises reports what the task and the model make of a promises file.

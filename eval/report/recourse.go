@@ -31,11 +31,13 @@ type Recourse struct {
 	Methods    map[recourse.Method]int `json:"methods"`            // people who fall short, by method
 	Proved     int                     `json:"proved"`             // answers: the cheapest action, or none exists
 	Unproved   map[string]int          `json:"unproved,omitempty"` // people without a proof although asked for, by reason
+	Gap        *Gap                    `json:"gap,omitempty"`      // with a proof asked for
 	Seconds    float64                 `json:"seconds"`
 	PerSecond  float64                 `json:"people_per_second"`
 
 	used     map[string]int    // people, by feature
 	paid     statistics.Values // costs of the actions found
+	dearer   statistics.Values // what the search's cost more than the cheapest, over that
 	statuses map[recourse.Status]int
 	exact    bool
 }
@@ -53,11 +55,36 @@ type FeatureCount struct {
 	Share   float64 `json:"share"`
 }
 
+// Gap is what the search alone would miss, of the answers that are proved: the optimality gap.
+type Gap struct {
+	People  int        `json:"people"`  // for whom both have an action
+	Mean    eval.Float `json:"mean"`    // cost of the search's over the least one, less 1
+	Largest eval.Float `json:"largest"` // of these
+	Missed  int        `json:"missed"`  // people for whom the search alone has no action
+}
+
 // NewRecourse sums up actions that reach the margin; exact says that a proof was asked for.
 func NewRecourse(margin float64, exact bool) *Recourse {
-	return &Recourse{
+	s := &Recourse{
 		Margin: margin, exact: exact, Methods: map[recourse.Method]int{}, Unproved: map[string]int{},
 		used: map[string]int{}, statuses: map[recourse.Status]int{},
+	}
+	if exact {
+		s.Gap = &Gap{}
+	}
+	return s
+}
+
+// Compare counts what the search does for a person whose cheapest action is known.
+func (s *Recourse) Compare(best, search recourse.Action) {
+	switch {
+	case best.Status != recourse.Found:
+	case search.Status != recourse.Found:
+		s.Gap.Missed++
+	case search.Cost <= best.Cost: // which is the least one but for rounding
+		s.dearer.Add(0)
+	default:
+		s.dearer.Add(search.Cost/best.Cost - 1)
 	}
 }
 
@@ -108,6 +135,10 @@ func (s *Recourse) Finish(p *task.People, took time.Duration) {
 		return cmp.Or(b.People-a.People,
 			strings.Compare(a.Feature, b.Feature))
 	})
+	if s.Gap != nil {
+		s.Gap.People, s.Gap.Mean = s.dearer.Len(), eval.Float(s.dearer.Mean())
+		s.Gap.Largest = eval.Float(s.dearer.Quantile(1))
+	}
 	s.Seconds = took.Seconds()
 	s.PerSecond = float64(s.People) / s.Seconds
 }
@@ -143,6 +174,10 @@ func (s *Recourse) Write(out io.Writer, path string) error {
 		}
 		for _, why := range slices.Sorted(maps.Keys(s.Unproved)) {
 			line("    not proved", "%d: %s", s.Unproved[why], why)
+		}
+		if g := s.Gap; g.People > 0 {
+			line("the search alone", "%.2g %% dearer on average, %.2g %% at most, without an action for %d", 100*float64(g.Mean),
+				100*float64(g.Largest), g.Missed)
 		}
 	}
 	line("time", "%.2f s, %.0f people per second", s.Seconds, s.PerSecond)
