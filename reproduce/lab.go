@@ -135,12 +135,14 @@ func (l *Lab) Measure(ctx context.Context, tables []Table) ([][]Measured, error)
 // prepare writes the tasks and test rows of the data sets that tables need.
 func (l *Lab) prepare(ctx context.Context, tables []Table) error {
 	var sets []DataSet
-	acts := map[string]bool{} // data sets of which actions are looked for
+	acts := map[string][]int{} // by data set: of how many test rows actions are looked for, at most
 	written := map[string][]byte{}
 	for _, t := range tables {
 		for _, r := range t.Rows {
 			v := r.Variant
-			acts[v.Data] = acts[v.Data] || v.Recourse != nil
+			if v.Recourse != nil && !slices.Contains(acts[v.Data], l.most(v)) {
+				acts[v.Data] = append(acts[v.Data], l.most(v))
+			}
 			if !slices.ContainsFunc(sets, func(d DataSet) bool { return d.Name == v.Data }) {
 				sets = append(sets, dataSet(v.Data))
 			}
@@ -169,8 +171,8 @@ func (l *Lab) prepare(ctx context.Context, tables []Table) error {
 	return nil
 }
 
-// choose writes the test rows of a data set of one file, and those of which actions are looked for, if they are.
-func (l *Lab) choose(ctx context.Context, d DataSet, acts bool) error {
+// choose writes the test rows of a data set of one file, and as many of them as actions are looked for.
+func (l *Lab) choose(ctx context.Context, d DataSet, acts []int) error {
 	file := l.task(d.Name, "")
 	path, _ := d.file(l.Data, cmp.Or(d.Test, d.Train))
 	var rows []byte
@@ -180,13 +182,24 @@ func (l *Lab) choose(ctx context.Context, d DataSet, acts bool) error {
 			err = put(l.rows(d), rows)
 		}
 	}
-	if err != nil || !acts {
-		return err
+	for _, n := range acts {
+		var some []byte
+		if err == nil {
+			some, err = draw(ctx, path, file, rows, cmp.Or(n, math.MaxInt))
+		}
+		if err == nil {
+			err = put(l.sample(d, n), some)
+		}
 	}
-	if rows, err = draw(ctx, path, file, rows, cmp.Or(l.Sample, math.MaxInt)); err != nil {
-		return err
+	return err
+}
+
+// most is of how many test rows actions are looked for, at most; 0 = all.
+func (l *Lab) most(v Variant) int {
+	if v.Rows == 0 || l.Sample == 0 {
+		return max(v.Rows, l.Sample)
 	}
-	return put(l.sample(d), rows)
+	return min(v.Rows, l.Sample)
 }
 
 func put(path string, text []byte) error {
@@ -209,8 +222,8 @@ func (l *Lab) task(data, form string) string {
 
 func (l *Lab) rows(d DataSet) string { return filepath.Join(l.Out, d.Name, "test-rows.json") }
 
-func (l *Lab) sample(d DataSet) string {
-	return filepath.Join(l.Out, d.Name, fmt.Sprintf("test-rows-%d.json", l.Sample))
+func (l *Lab) sample(d DataSet, n int) string {
+	return filepath.Join(l.Out, d.Name, fmt.Sprintf("test-rows-%d.json", n))
 }
 
 // people are the flags that say which rows are read.
@@ -277,14 +290,14 @@ func (l *Lab) coder(data string) *step {
 func (l *Lab) actions(v Variant, network *step) *step {
 	d := dataSet(v.Data)
 	people, _ := d.file(l.Data, cmp.Or(d.Test, d.Train))
-	task, rows := l.task(v.Data, v.Form), l.sample(d)
+	task, rows := l.task(v.Data, v.Form), l.sample(d, l.most(v))
 	from := []string{people, task, rows}
 	args := slices.Concat([]string{"recourse", network.file, "-d", people, "-t", task, "--rows", rows}, v.Recourse)
 	if d.Test != "" && slices.Contains(v.Recourse, "--robust") {
 		calibration, _ := d.file(l.Data, d.Train)
 		args, from = append(args, "--calibration", calibration), append(from, calibration)
 	}
-	name := folder(slices.Concat(form(v), v.Recourse, []string{fmt.Sprint(l.Sample)}))
+	name := folder(slices.Concat(form(v), v.Recourse, []string{fmt.Sprint(l.most(v))}))
 	if !slices.Contains(v.Recourse, "--margin") {
 		args = append(args, "--margin", fmt.Sprint(Margin))
 	}

@@ -142,35 +142,51 @@ func part(r *eval.Result, name string) *eval.Result {
 
 // actions is what cfq recourse reports.
 type actions struct {
-	Success    struct{ Value float64 }
-	Cost       struct{ Mean float64 }
+	Success    eval.Rate
+	Cost       struct{ Mean eval.Float }
+	Proved     int
+	Gap        *report.Gap
 	Robustness struct {
 		Rows []struct {
 			Solver    string
-			Quantized float64
-			HeldOut   float64 `json:"held_out"`
-			CostRatio float64 `json:"cost_ratio"`
+			Quantized eval.Float
+			HeldOut   eval.Float `json:"held_out"`
+			CostRatio eval.Float `json:"cost_ratio"`
 			Seconds   float64
 		}
 	}
 }
 
 func (a *actions) of(metric, solver string) float64 {
+	gap := a.Gap
+	if gap == nil {
+		gap = &report.Gap{Mean: eval.Float(math.NaN()), Largest: eval.Float(math.NaN())}
+	}
 	switch metric {
 	case Success:
-		return a.Success.Value
+		return float64(a.Success.Value)
 	case Cost:
-		return a.Cost.Mean
+		return float64(a.Cost.Mean)
+	case People:
+		return float64(a.Success.Den)
+	case Proved:
+		return float64(a.Proved) / float64(a.Success.Den)
+	case GapMean:
+		return float64(gap.Mean)
+	case GapLargest:
+		return float64(gap.Largest)
+	case GapMissed:
+		return float64(gap.Missed)
 	}
 	for _, r := range a.Robustness.Rows {
 		if r.Solver == solver {
 			switch metric {
 			case SuccessHere:
-				return r.Quantized
+				return float64(r.Quantized)
 			case SuccessAway:
-				return r.HeldOut
+				return float64(r.HeldOut)
 			case CostRatio:
-				return r.CostRatio
+				return float64(r.CostRatio)
 			case Time:
 				return r.Seconds
 			}

@@ -190,7 +190,7 @@ func (t *Table) people(sample int) string {
 	case sample == 0:
 		return "All people in the test rows that the original refuses are evaluated"
 	case drawn:
-		return fmt.Sprintf("People that the original refuses, of %d test rows, are evaluated", sample)
+		return fmt.Sprintf("People that the original refuses, of at most %d test rows, are evaluated", sample)
 	}
 	return fmt.Sprintf("At most %d people that the original refuses are evaluated of each network", sample)
 }

@@ -32,7 +32,9 @@ func TestTables(t *testing.T) {
 		paper := 0
 		for _, c := range table.Columns {
 			_, known := eval.MetricBy(strings.TrimPrefix(strings.TrimPrefix(c.Metric, Worst), Spread))
-			ofActions := []string{Seconds, Success, Cost, SuccessHere, SuccessAway, CostRatio, Time}
+			ofActions := []string{
+				Seconds, Success, Cost, People, Proved, GapMean, GapLargest, GapMissed, SuccessHere, SuccessAway, CostRatio, Time,
+			}
 			if !known && !slices.Contains(ofActions, c.Metric) {
 				t.Errorf("%s: unknown metric %q", table.Name, c.Metric)
 			}
@@ -194,7 +196,8 @@ func newLab(t *testing.T) *lab {
 			return 0, errors.New("failed: " + l.fail)
 		}
 		if args[0] == "recourse" {
-			_, err := io.WriteString(stdout, `{"success": {"value": 0.5}, "cost": {"mean": 2}, "robustness": {"rows": [
+			_, err := io.WriteString(stdout, `{"success": {"value": 0.5, "den": 4}, "cost": {"mean": null}, "proved": 3,
+				"gap": {"mean": 0.25, "largest": 0.5, "missed": 1}, "robustness": {"rows": [
 				{"solver": "quantized", "quantized": 1, "held_out": 0.75, "cost_ratio": 1.5, "seconds": 4}]}}`)
 			return 1, err
 		}
@@ -373,17 +376,28 @@ func TestActions(t *testing.T) {
 		t.Errorf("%q were run", l.runs)
 	}
 	for metric, want := range map[string]float64{
-		SuccessHere: 1, SuccessAway: .75, CostRatio: 1.5, Time: 4, Success: .5, Cost: 2,
+		SuccessHere: 1, SuccessAway: .75, CostRatio: 1.5, Time: 4, Success: .5, People: 4, Proved: .75, GapMean: .25,
+		GapLargest: .5, GapMissed: 1,
 	} {
 		if got := rows[0][0].values(metric); !slices.Equal(got, []float64{want, want}) {
 			t.Errorf("%s: %v, want %v", metric, got, want)
 		}
-		if got := rows[0][1].values(metric); (metric == Success || metric == Cost) != (len(got) == 2) {
+		ofSolver := slices.Contains([]string{SuccessHere, SuccessAway, CostRatio, Time}, metric)
+		if got := rows[0][1].values(metric); ofSolver == (len(got) == 2) {
 			t.Errorf("%s of a solver that is not there: %v", metric, got)
 		}
 	}
-	if got := rows[0][0].Command; !strings.HasPrefix(got, "cfq recourse adult/arch-mlp-64,32/seed-1/model.onnx ") {
+	if got := rows[0][0].Command; !strings.HasPrefix(got, "cfq recourse adult/arch-mlp-64,32/seed-1/model.onnx ") ||
+		!strings.Contains(got, " --rows adult/test-rows-10.json ") {
 		t.Error(got)
+	}
+	if got := rows[0][0].values(Cost); len(got) > 0 {
+		t.Errorf("an undefined cost is %v", got)
+	}
+	a.Rows[0].Variant.Rows = 5 // of this row alone
+	rows = l.expect(t, "fewer people", []Table{a}, 0, 0, 0)
+	if got := rows[0][0].Command; len(l.runs) != l.Seeds || !strings.Contains(got, " --rows adult/test-rows-5.json ") {
+		t.Errorf("%q, of which one is %s", l.runs, got)
 	}
 }
 

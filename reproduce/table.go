@@ -24,7 +24,7 @@ type Column struct {
 	Paper  bool   // the paper reports it
 }
 
-// Seconds stands for a metric: of the processor, that quantizing took.
+// Seconds stands for a metric: of the processor, that quantizing took, or looking for actions.
 const Seconds = "seconds"
 
 // Before a metric: the largest value of the groups of people that Row.Part tells apart, and that less the smallest.
@@ -41,6 +41,11 @@ const Weighted = " weighted to "
 const (
 	Success     = "success"     // share of the people who have an action
 	Cost        = "cost"        // mean of these
+	People      = "people"      // who fall short of the margin
+	Proved      = "proved"      // share of them whose action is proved to be the cheapest, or who are proved to have none
+	GapMean     = "gap.mean"    // of those: what the search's action costs more than the cheapest, over its cost
+	GapLargest  = "gap.largest" // of these
+	GapMissed   = "gap.missed"  // people for whom the search alone has no action
 	SuccessHere = "robust.here" // share of the people whose action holds in the quantized model
 	SuccessAway = "robust.away" // mean share of the deployments held out in which an action holds
 	CostRatio   = "robust.cost" // to the cost of the original's actions
@@ -70,6 +75,7 @@ type Variant struct {
 	Quantize []string
 	Eval     []string
 	Recourse []string // in place of the two before: actions of the network are looked for
+	Rows     int      // of that many test rows, at most; 0 = as of all tables
 }
 
 // Number is what the paper reports: a mean, and the standard deviation over seeds, NaN where it has none.

@@ -11,7 +11,7 @@ func Tables() []Table {
 	return []Table{
 		mainResults(), trainingFree(), components(), steps(), ablations(), teacherNoise(), objectives(), otherBaselines(),
 		robustTraining(), backbones(), norms(), groups(), worstGroup(), margins(), tightness(), shifts(), budgets(), costs(),
-		robust(), gap(),
+		robust(), gap(), training(), secondOrder(),
 		pictures(), trainedPictures(),
 	}
 }
@@ -219,17 +219,38 @@ func components() Table {
 	}
 }
 
-func steps() Table {
-	t := Table{
-		Name: "steps", Title: "What cf-ptq is made of",
-		Columns: []Column{
-			{"accuracy", "accuracy_quant", "%.3f", false},
-			{"VD", "vd", "%.3f", false},
-			{"RVD", "rvd", "%.3f", false},
-			{"margin error, rms", "margin_error.rms", "%.3f", false},
-			{"bytes", "bytes", "%.0f", false},
-		},
+// errorColumns are the columns of tables that the paper has not.
+func errorColumns() []Column {
+	return []Column{
+		{"accuracy", "accuracy_quant", "%.3f", false},
+		{"VD", "vd", "%.3f", false},
+		{"RVD", "rvd", "%.3f", false},
+		{"margin error, rms", "margin_error.rms", "%.3f", false},
+		{"bytes", "bytes", "%.0f", false},
 	}
+}
+
+// secondOrder compares what bit widths are given by.
+func secondOrder() Table {
+	t := Table{
+		Name: "second-order", Title: "Bit widths by scores of the first and of the second order", Columns: errorColumns(),
+		Note: "Calibrated on recourse points; scales per tensor.",
+	}
+	for _, d := range DataSets()[:3] {
+		for _, r := range [][2]string{
+			{"gradients at recourse points, greedy (the paper's)", "paper"},
+			{"the same, optimum", "paper-optimum"},
+			{"traces of Hessians (HAWQ-V2)", "hawq"},
+			{"measured errors of the margin", "exact"},
+		} {
+			t.Rows = append(t.Rows, row(d.Name, r[0], nil, by("cf-ptq-paper", "--allocator", r[1])))
+		}
+	}
+	return t
+}
+
+func steps() Table {
+	t := Table{Name: "steps", Title: "What cf-ptq is made of", Columns: errorColumns()}
 	of := func(name string, more ...string) {
 		t.Rows = append(t.Rows, quantized(name, nil, by("cf-ptq", more...)))
 	}
