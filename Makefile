@@ -12,14 +12,13 @@ TOOLS = internal/tools
 # Hugo, which makes the site of the documentation, is one more: no other target builds it.
 SITE = $(TOOLS)/site
 SHARED ?= ../shared
-SECTION ?=
 
 export CGO_ENABLED = 1
 # Without this a third of the compiler's processor time goes to collecting garbage.
 export GOFLAGS += '-toolexec=env GOGC=off GOMEMLIMIT=1GiB'
 
 .DEFAULT_GOAL := build
-.PHONY: help build ort tools test long lint fmt generate drift results compare demo pipelines container page shapes spark bench fuzz module release site clean
+.PHONY: help build ort tools test long lint fmt generate drift compare demo pipelines container page shapes spark bench fuzz module release site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,7 +49,7 @@ fmt: ## format the source
 	@$(TOOL) gofumpt -w $(GOSRC)
 
 tools: ## build the generators
-	@$(GO) build -C $(TOOLS) -o ../../$(BUILD)/tools/ ./docgen ./loansgen ./pipelines ./release ./results
+	@$(GO) build -C $(TOOLS) -o ../../$(BUILD)/tools/ ./docgen ./loansgen ./pipelines ./release
 
 generate: tools ## write the generated files
 	$(BUILD)/tools/loansgen
@@ -59,9 +58,6 @@ generate: tools ## write the generated files
 drift: tools ## check that generated files are what their generators make
 	$(BUILD)/tools/loansgen -check
 	$(BUILD)/tools/docgen -check
-
-results: build tools ## measure the tables of docs/results.md again: make results SHARED=DIR SECTION=default|training|trained|gap PYTHON=FILE
-	$(BUILD)/tools/results -shared $(SHARED) -section "$(SECTION)" -python "$(PYTHON)"
 
 compare: build ## measure other tools, in fresh virtual environments, for docs/comparison.md: make compare SHARED=DIR PYTHON=python3.11
 	$(or $(PYTHON),python3) bench/compare.py --shared $(SHARED)

@@ -2,7 +2,7 @@
 
     make build && python3.11 bench/compare.py --shared DIR [STEP...]
 
-DIR has data/ and models/ as docs/results.md describes them. The steps, all without any: `install` makes a virtual
+DIR has data/ and models/ as docs/comparison.md describes them. The steps, all without any: `install` makes a virtual
 environment for each tool of peers.toml, `quantize` has each quantizer write its files, `recourse` has each recourse
 tool answer the same refused people, `tables` writes the page. cfq measures all files and judges all points. What a step
 has measured is kept in build/compare/STEP.json. Needs Python 3.11, without packages, and Linux.

@@ -9,7 +9,7 @@ Calibration rows are the first 512 rows of the data, encoded by the file that `c
     python bench/other_tools.py CFQ MODEL ENCODING TRAIN TEST TASK DIRECTORY
 
 With --write it only writes the files of some forms, calibrated on a table of model inputs, and prints what the tools
-call themselves: `make results SECTION=default PYTHON=python` measures those.
+call themselves: `make compare` measures those.
 
     python bench/other_tools.py --write MODEL ROWS DIRECTORY FORM...
 """
