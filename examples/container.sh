@@ -83,7 +83,7 @@ echo "== examples/ci/Containerfile"
 	--build-arg "BASE=$base" --tag $tag "$releases"
 mkdir "$work/loans"
 cp testdata/loans/{model.onnx,{train,test}.csv,task.yaml} "$work/loans"
-chmod 777 "$work" "$work/loans"
+chmod 777 "$work/loans" # a user of the image writes there
 cfq() {
 	echo "\$ docker run cfq $*"
 	"${run[@]}" --volume "$work/loans:/work" --user 65534 $tag "$@"
