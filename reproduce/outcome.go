@@ -158,10 +158,6 @@ type actions struct {
 }
 
 func (a *actions) of(metric, solver string) float64 {
-	gap := a.Gap
-	if gap == nil {
-		gap = &report.Gap{Mean: eval.Float(math.NaN()), Largest: eval.Float(math.NaN())}
-	}
 	switch metric {
 	case Success:
 		return float64(a.Success.Value)
@@ -171,12 +167,16 @@ func (a *actions) of(metric, solver string) float64 {
 		return float64(a.Success.Den)
 	case Proved:
 		return float64(a.Proved) / float64(a.Success.Den)
-	case GapMean:
-		return float64(gap.Mean)
-	case GapLargest:
-		return float64(gap.Largest)
-	case GapMissed:
-		return float64(gap.Missed)
+	}
+	if g := a.Gap; g != nil {
+		switch metric {
+		case GapMean:
+			return float64(g.Mean)
+		case GapLargest:
+			return float64(g.Largest)
+		case GapMissed:
+			return float64(g.Missed)
+		}
 	}
 	for _, r := range a.Robustness.Rows {
 		if r.Solver == solver {
