@@ -115,11 +115,8 @@ func Sweep(ctx context.Context, m *onnxio.Model, t *task.Task, people, test *tas
 		return nil, inputError(err)
 	}
 	defer func() { err = errors.Join(err, full.Close()) }()
-	rows := make([]int, test.N)
-	for i := range rows {
-		rows[i] = i
-	}
-	if rows, err = ownDoing(ctx, m, full, t, test, rows, o.Workers); err != nil {
+	rows, err := ownDoing(ctx, m, full, t, test, task.AllRows(test.N), o.Workers)
+	if err != nil {
 		return nil, err
 	}
 	if s.r.LeftOut = test.N - len(rows); s.r.LeftOut > 0 {
