@@ -45,7 +45,7 @@ const (
 	Proved      = "proved"      // share of them whose action is proved to be the cheapest, or who are proved to have none
 	GapMean     = "gap.mean"    // of those: what the search's action costs more than the cheapest, over its cost
 	GapLargest  = "gap.largest" // of these
-	GapMissed   = "gap.missed"  // people for whom the search alone has no action
+	GapMissed   = "gap.missed"  // people without an action of the search
 	SuccessHere = "robust.here" // share of the people whose action holds in the quantized model
 	SuccessAway = "robust.away" // mean share of the deployments held out in which an action holds
 	CostRatio   = "robust.cost" // to the cost of the original's actions

@@ -219,7 +219,7 @@ func components() Table {
 	}
 }
 
-// errorColumns are the columns of tables that the paper has not.
+// errorColumns are the columns of steps and secondOrder.
 func errorColumns() []Column {
 	return []Column{
 		{"accuracy", "accuracy_quant", "%.3f", false},

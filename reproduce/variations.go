@@ -320,7 +320,7 @@ func robust() Table {
 
 func gap() Table {
 	t := Table{
-		Name: "gap", Labels: "section Exact solvers for linear models", Title: "The search beside the cheapest actions",
+		Name: "gap", Labels: "section Exact solvers for linear models", Title: "The search against the cheapest actions",
 		Columns: []Column{
 			{"people", People, "%.0f", false},
 			{"proved", Proved, "%.3f", false},

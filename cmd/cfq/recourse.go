@@ -355,7 +355,7 @@ func (j *recourseJob) lines(
 }
 
 // answer finds an action for every row of x, and says by which method. With --exact that may be the reason why there is
-// no proof: the action is the search's then. searched has the search's actions beside those that are proved.
+// no proof: the action is the search's then. searched has the search's actions where others are proved.
 func (j *recourseJob) answer(ctx context.Context, set *constraint.Set, x []float32,
 	progress func(done, total int),
 ) (actions []recourse.Action, searched []*recourse.Action, methods []recourse.Method, err error) {

@@ -57,10 +57,10 @@ type FeatureCount struct {
 
 // Gap is what the search alone would miss, of the answers that are proved: the optimality gap.
 type Gap struct {
-	People  int        `json:"people"`  // for whom both have an action
+	People  int        `json:"people"`  // with an action of the search, too
 	Mean    eval.Float `json:"mean"`    // cost of the search's over the least one, less 1
 	Largest eval.Float `json:"largest"` // of these
-	Missed  int        `json:"missed"`  // people for whom the search alone has no action
+	Missed  int        `json:"missed"`  // people without an action of the search
 }
 
 // NewRecourse sums up actions that reach the margin; exact says that a proof was asked for.
