@@ -106,6 +106,7 @@ func (m *measurement) start(ctx context.Context, b *Batch) error {
 	m.settings.Issued = m.settings.Issued || b.Promises != nil
 	if b.Total > b.People.N { // one worker for each of many batches, whose stages say little: none waits for another
 		o.Workers, o.Solver.Workers = 1, 1
+		ctx = ordered.OneCore(ctx)
 		o.Progress = func(Event) {}
 		m.o.Progress(Event{Stage: "people", Done: m.done, Total: b.Total})
 	}

@@ -34,6 +34,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"cfq/internal/ordered"
 	"cfq/recourse/constraint"
 )
 
@@ -125,6 +126,9 @@ func chunks(ctx context.Context, n, size, workers int, progress func(done, total
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(workers)
+	if n > size && workers > 1 {
+		ctx = ordered.OneCore(ctx)
+	}
 	var mu sync.Mutex
 	done := 0
 	for lo := 0; lo < n; lo += size {

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"cfq/internal/ordered"
 	"cfq/onnxio"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
@@ -37,7 +38,8 @@ type Options struct {
 	// processor's cache. Results may differ in the last bit between batch sizes, never
 	// between numbers of workers.
 	Batch int
-	// Workers is how many batches run at once (1).
+	// Workers is how many batches run at once (1); where a search or an evaluation works on as many pieces of people, the
+	// batches of each piece run one by one.
 	Workers int
 	// Through makes gradients pass the quantizers of a model: it may rewrite the model in
 	// place and returns rules for gradients, as quant.StraightThrough does. Without it, the
@@ -247,7 +249,7 @@ func (c *Model) run(ctx context.Context, key string, build builder, x []float32,
 		}
 		return c.runBatch(ctx, s, x[from*c.Dim():to*c.Dim()], wants, part)
 	}
-	if c.o.Workers == 1 { // on one core, whose cache holds what the next batch reads
+	if c.o.Workers == 1 || ordered.OnOneCore(ctx) { // whose cache holds what the next batch reads
 		for from := 0; from < n; from += c.o.Batch {
 			if err := one(ctx, from); err != nil {
 				return nil, err

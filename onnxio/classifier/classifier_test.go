@@ -5,9 +5,11 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"cfq/internal/ordered"
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -173,6 +175,10 @@ func TestMarginAndGradients(t *testing.T) {
 			plain, err := c.Margins(context.Background(), x)
 			if err != nil {
 				t.Fatal(err)
+			}
+			alone, err := c.Margins(ordered.OneCore(t.Context()), x)
+			if err != nil || !slices.Equal(alone, plain) {
+				t.Fatalf("on one core %v, %v, on two %v", alone, err, plain)
 			}
 			for i := range rows {
 				at := make([]float64, 3)
