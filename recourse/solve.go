@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"cfq/recourse/constraint"
+	"cfq/task"
 )
 
 // SolveOptions are the settings of Solve; the zero value is the default. All budgets are counts, so
@@ -73,11 +74,7 @@ func Solve(ctx context.Context, m Model, a *constraint.Set, x []float32, o Solve
 	o.Rounds = defaulted(o.Rounds, 6)
 	o.Beam = max(defaulted(o.Beam, 16), 1)
 	actions := make([]Action, n)
-	size := solveChunk
-	if a.Task().Images != nil {
-		size = imageChunk
-	}
-	err = chunks(ctx, n, size, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
+	err = chunks(ctx, n, Together(a.Task()), o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
 		s := &search{ctx: ctx, m: m, a: a, o: o, target: float32(o.Margin + slackAbove(o.Margin))}
 		return s.run(x[lo*a.Dim():hi*a.Dim()], lo, actions[lo:hi])
 	})
@@ -85,6 +82,14 @@ func Solve(ctx context.Context, m Model, a *constraint.Set, x []float32, o Solve
 		return nil, err
 	}
 	return actions, nil
+}
+
+// Together is how many people Solve searches together: the most that keep one worker busy and no other.
+func Together(t *task.Task) int {
+	if t.Images != nil {
+		return imageChunk
+	}
+	return solveChunk
 }
 
 func defaulted(v, def int) int {

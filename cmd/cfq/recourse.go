@@ -227,10 +227,9 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 			return err
 		}
 		show, all := j.e.msg.Progress(cli.People), task.CountRows(j.data)
-		two := min(2, j.e.workers)
-		queue := ordered.New[[]answered](two, two)
+		ctx, size, queue := j.pieces(ctx, all)
 		var begun atomic.Int64
-		people, err = task.Stream(ctx, j.data, j.t, o, batchPeople, func(p *task.People) error {
+		people, err = task.Stream(ctx, j.data, j.t, o, size, func(p *task.People) error {
 			if p, failed = j.decoded.keep(ctx, p); failed != nil || p.N == 0 {
 				return failed
 			}
@@ -278,6 +277,21 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 		return err
 	}
 	return writeRobustness(j.e.stdout, s.Robustness)
+}
+
+// pieces returns how many of all people are read at a time, and what works on them, with the context: a worker for each
+// piece. An exact search of one person may take a minute, and for a robust one the first people stand for all: these
+// have two large batches at a time, whose people all workers share.
+func (j *recourseJob) pieces(ctx context.Context, all int) (context.Context, int, *ordered.Queue[[]answered]) {
+	if j.exact || j.robust != nil {
+		two := min(2, j.e.workers)
+		return ctx, batchPeople, ordered.New[[]answered](two, two)
+	}
+	size := recourse.Together(j.t)
+	if all > size || all == 0 {
+		ctx = ordered.OneCore(ctx)
+	}
+	return ctx, size, ordered.New[[]answered](j.e.workers+2, j.e.workers) // two wait: one begins when another ends
 }
 
 // write makes the output file by make, all of it or nothing; without one nothing is kept.
