@@ -18,6 +18,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"sync"
@@ -98,9 +99,31 @@ func open(onnx []byte, m *graph.Model, o Options) (*Session, error) {
 	}
 	s.native, err = ort.NewDynamicAdvancedSessionWithONNXData(onnx, names(s.inputs), names(s.outputs), so)
 	if err != nil {
+		if why := notImplemented(err, s.inputs); why != nil {
+			return nil, why
+		}
 		return nil, fmt.Errorf("loading the model into ONNX Runtime (optimizations: %s): %w", o.Level, err)
 	}
 	return s, nil
+}
+
+var noKernel = regexp.MustCompile(`Could not find an implementation for (\w+)\((\d+)\) node with name '([^']*)'`)
+
+// notImplemented says what to do when ONNX Runtime knows an operator, but not for the types of a node; nil for another
+// error.
+func notImplemented(err error, inputs []graph.Value) error {
+	found := noKernel.FindStringSubmatch(err.Error())
+	if found == nil {
+		return nil
+	}
+	why := fmt.Errorf("ONNX Runtime implements %s (version %s) for some types, and not for those of node %q",
+		found[1], found[2], found[3])
+	for _, v := range inputs {
+		if v.DType == graph.Double {
+			return fmt.Errorf("%w; input %q is double: export the model with float inputs", why, v.Name)
+		}
+	}
+	return why
 }
 
 // Close frees the model. It waits for runs that are under way; later ones fail

@@ -256,13 +256,15 @@ func TestUndeclaredScalars(t *testing.T) {
 
 func TestOpenSaysWhatIsWrong(t *testing.T) {
 	o := orttest.Need(t)
-	in, out := []graph.Value{value("x", graph.Float, rows(2))}, []graph.Value{value("y", graph.Float, rows(2))}
+	in, out := []graph.Value{value("x", graph.Float, rows(2))}, []graph.Value{value("y", graph.Undefined, nil)}
+	double := []graph.Value{value("x", graph.Double, rows(2))}
 	for _, c := range []struct {
 		name, op, want string
 		in             []graph.Value
 		o              ort.Options
 	}{
 		{name: "operator", op: "Frobnicate", in: in, o: o, want: "Frobnicate"},
+		{name: "type", op: "Acosh", in: double, o: o, want: `input "x" is double: export the model with float inputs`},
 		{name: "no input", op: "Neg", o: o, want: "0 inputs"},
 		{name: "level", op: "Neg", in: in, o: ort.Options{Level: 9}, want: "level 9"},
 		{name: "threads", op: "Neg", in: in, o: ort.Options{Threads: -1}, want: "-1"},
