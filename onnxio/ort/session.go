@@ -107,6 +107,9 @@ func open(onnx []byte, m *graph.Model, o Options) (*Session, error) {
 	return s, nil
 }
 
+// ErrNotImplemented says that no file with the model can be run. The error around it names the operator.
+var ErrNotImplemented = errors.New("ONNX Runtime does not implement an operator for the types it has here")
+
 var noKernel = regexp.MustCompile(`Could not find an implementation for (\w+)\((\d+)\) node with name '([^']*)'`)
 
 // notImplemented says what to do when ONNX Runtime knows an operator, but not for the types of a node; nil for another
@@ -116,8 +119,7 @@ func notImplemented(err error, inputs []graph.Value) error {
 	if found == nil {
 		return nil
 	}
-	why := fmt.Errorf("ONNX Runtime implements %s (version %s) for some types, and not for those of node %q",
-		found[1], found[2], found[3])
+	why := fmt.Errorf("%w: %s (version %s), node %q", ErrNotImplemented, found[1], found[2], found[3])
 	for _, v := range inputs {
 		if v.DType == graph.Double {
 			return fmt.Errorf("%w; input %q is double: export the model with float inputs", why, v.Name)

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cfq/internal/cli"
+	"cfq/onnxio/codec"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
+)
+
+// A model that ONNX Runtime cannot run in its types is not called one that can be quantized.
+func TestInspectNotImplemented(t *testing.T) {
+	lib := orttest.Need(t).Lib
+	g := &graph.Graph{Name: "test"}
+	for _, at := range []*[]graph.Value{&g.Inputs, &g.Outputs} {
+		*at = []graph.Value{{Name: "x", DType: graph.Double, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 2}}}}
+	}
+	g.Outputs[0].Name = "y"
+	b := graph.NewBuilder(g, "t_")
+	b.Append(&graph.Node{Op: "Acosh", Inputs: []string{"x"}, Outputs: []string{"curved"}})
+	weights := graph.FromNumbers("w", graph.Double, []float32{1, 2, 3, 4}, 2, 2)
+	g.Inits = append(g.Inits, weights)
+	b.Append(&graph.Node{Op: "MatMul", Inputs: []string{"curved", "w"}, Outputs: []string{"y"}})
+	data, err := codec.Marshal(&graph.Model{IRVersion: 9, Opsets: []graph.Opset{{Version: 18}}, Graph: g})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "model.onnx")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	args := []string{"inspect", path, "--ort-lib", lib}
+	if err := dispatch(t.Context(), args, &out, &cli.Printer{Out: io.Discard}); err != nil {
+		t.Fatal(err)
+	}
+	want := "it cannot be quantized: ONNX Runtime does not implement an operator for the types it has here: Acosh"
+	if !strings.Contains(out.String(), want) {
+		t.Errorf("%q is not in\n%s", want, out.String())
+	}
+}
