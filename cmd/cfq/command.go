@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"strings"
 
@@ -89,20 +88,8 @@ func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {
 		if e.workers == 0 {
 			e.workers = max(1, runtime.GOMAXPROCS(0)/e.threads)
 		}
-		defer room(e.workers)()
 		return cli.Blame(fs, run(ctx, e, args))
 	}
-}
-
-// room lets the runtime run a goroutine more for each worker, until the function that it returns is called. A call of
-// ONNX Runtime keeps its place among them until the runtime takes notice, milliseconds later: a core would stand idle.
-func room(workers int) (end func()) {
-	if os.Getenv("GOMAXPROCS") != "" {
-		return func() {}
-	}
-	was := runtime.GOMAXPROCS(0)
-	runtime.GOMAXPROCS(was + workers)
-	return func() { runtime.GOMAXPROCS(was) }
 }
 
 // common returns the flags that every subcommand has.

@@ -155,6 +155,7 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 	if job.decoded, err = newReconstructed(e, args[0], m, c, t); err != nil {
 		return err
 	}
+	defer roomForSearch(e.workers)()
 	find := job.findRecourse
 	if f.stream.format != "" {
 		find = job.answerStream
