@@ -4,7 +4,8 @@ import "context"
 
 type oneCore struct{}
 
-// OneCore marks what runs beside as much as there are cores: calls with the context are not divided among more of them.
+// OneCore marks the context of one of several pieces of work that keep all cores busy: its calls are not divided among
+// more than one.
 func OneCore(ctx context.Context) context.Context { return context.WithValue(ctx, oneCore{}, true) }
 
 // OnOneCore says whether OneCore made the context.
