@@ -181,7 +181,11 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 	case len(own) == 0:
 		return nil, inputError(fmt.Errorf("all %d people are held out", people.N))
 	}
-	if s.own, err = s.promises(ctx, set, people, own); err != nil {
+	asked, err := ownDoing(ctx, m, full, t, people, own, o.Workers)
+	if err != nil {
+		return nil, err
+	}
+	if s.own, err = s.promises(ctx, set, people, asked); err != nil {
 		return nil, err
 	}
 	o.Recipe = maps.Clone(o.Recipe)

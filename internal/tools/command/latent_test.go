@@ -187,17 +187,22 @@ func TestLatent(t *testing.T) {
 		t.Error(said)
 	}
 	// A decoder that makes all images brighter has some people approved without any action.
-	held := func() (refused int) {
-		var r struct{ Refused int }
+	target := func() (held, own int) {
+		var r struct {
+			Refused    int
+			Candidates []struct {
+				Search struct{ VD struct{ Den int } }
+			}
+		}
 		text := call(0, with("quantize", "model.onnx", "--allow-larger", "--target-vd", "0.3", "-o", "target.onnx",
 			"--overwrite", "--json")...)
 		_, object, _ := strings.Cut(text, "{")
 		if err := json.Unmarshal([]byte("{"+object), &r); err != nil {
 			t.Fatal(err, text)
 		}
-		return r.Refused
+		return r.Refused, r.Candidates[0].Search.VD.Den
 	}
-	before := held()
+	heldBefore, ownBefore := target()
 	gemms(t, filepath.Join(dir, "decoder.onnx"), []int{2, side * side}, false, func(_, in, _ int) float32 {
 		return []float32{1.3, 0.5}[in]
 	}, func(int, int) float32 { return 0 })
@@ -233,8 +238,9 @@ func TestLatent(t *testing.T) {
 	if line := leftOut(some); line == "" || leftOut(said) != line {
 		t.Errorf("sweep and recourse leave out other people:\n%s\n%s", said, some)
 	}
-	if after := held(); after == 0 || after >= before {
-		t.Errorf("--target-vd: %d people held out are refused, %d with the other decoder", after, before)
+	if held, own := target(); held == 0 || held >= heldBefore || own == 0 || own >= ownBefore {
+		t.Errorf("--target-vd asks %d people held out and %d others, %d and %d with the other decoder", held, own, heldBefore,
+			ownBefore)
 	}
 	put(t, filepath.Join(dir, "decoder.onnx"), other)
 	said = call(2, with("recourse", "model.onnx", "--rows", "rows.json", "--exact")...)
