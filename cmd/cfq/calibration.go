@@ -59,6 +59,22 @@ func (f *calibrationFlags) fill(e *env, o *ptq.Options) {
 	}
 }
 
+// recipe says which files a quantized model is made from.
+func (f *calibrationFlags) recipe(model string) (_ map[string]string, err error) {
+	r := map[string]string{"cfq": release(), "rows": f.rows}
+	for key, path := range map[string]string{
+		"model": model, "data": f.data, "task": f.task, "promises": f.promises, "overrides": f.overrides,
+	} {
+		if path == "" {
+			continue
+		}
+		if _, r[key], err = fileHash(path); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
 // open reads the inputs, and sets the options of all that the flags say.
 func (f *calibrationFlags) open(ctx context.Context, e *env, model string, read task.ReadOptions, o *ptq.Options) (
 	*opened, error,

@@ -106,8 +106,11 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	if o.Recipe, err = f.recipe(args[0], in.people); err != nil {
+	if o.Recipe, err = f.recipe(args[0]); err != nil {
 		return err
+	}
+	if p := in.people; p.Undrawn > 0 {
+		o.Recipe["drawn"] = fmt.Sprintf("%d of %d rows, seed %d", p.N, p.N+p.Undrawn, f.target.Seed)
 	}
 	path, says, err := verification(f.task, in.task, o.Recipe["model"])
 	switch {
@@ -160,26 +163,6 @@ func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
 		return cli.Wrap(fmt.Errorf("%s was not written: %w", f.out, err), "not-verified")
 	}
 	return nil
-}
-
-// recipe says which files the quantized model was made from.
-func (f *quantizeFlags) recipe(model string, people *task.People) (_ map[string]string, err error) {
-	r := map[string]string{"cfq": release(), "rows": f.rows}
-	for key, path := range map[string]string{
-		"model": model, "data": f.data, "task": f.task, "promises": f.promises,
-		"overrides": f.overrides,
-	} {
-		if path == "" {
-			continue
-		}
-		if _, r[key], err = fileHash(path); err != nil {
-			return nil, err
-		}
-	}
-	if people.Undrawn > 0 {
-		r["drawn"] = fmt.Sprintf("%d of %d rows, seed %d", people.N, people.N+people.Undrawn, f.target.Seed)
-	}
-	return r, nil
 }
 
 // runTarget looks for the smallest model that keeps the target. The model is written in any case; one that

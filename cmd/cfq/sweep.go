@@ -125,6 +125,9 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 		e.msg.Note("%s: %s finished before", log.path, message.Count(n, "point"))
 	}
 	o := f.options(e)
+	if o.Quantize.Recipe, err = f.recipe(args[0]); err != nil {
+		return err
+	}
 	o.Done, o.Finished = log.points, log.add
 	r, err := ptq.Sweep(ctx, in.files[0], in.task, in.people, test, o)
 	if ctx.Err() != nil {

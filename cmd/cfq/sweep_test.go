@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,21 +17,25 @@ import (
 	"cfq/ptq"
 )
 
-// TestSweepStopped checks that a sweep that was stopped and called again ends with the files of one run, and that
-// another sweep does not go on with its points.
+// TestSweepStopped checks that a sweep that was stopped and called again ends with the files of one run, that another
+// sweep does not go on with its points, and that its models have as many bytes as those of quantize.
 func TestSweepStopped(t *testing.T) {
 	orttest.Need(t)
 	loans := filepath.Join("..", "..", "testdata", "loans")
 	dir := t.TempDir()
-	run := func(ctx context.Context, out, workers string, more ...string) (stderr string, err error) {
+	call := func(ctx context.Context, command, out string, more ...string) (stderr string, err error) {
 		var stdout, messages bytes.Buffer
 		err = dispatch(ctx, append([]string{
-			"sweep", filepath.Join(loans, "model.onnx"), "-d", filepath.Join(loans, "train.csv"), "-t", filepath.Join(loans,
-				"task.yaml"),
-			"--test", filepath.Join(loans, "test.csv"), "-o", out, "--methods", "mixed-ptq,ptq", "--budgets", "2,3,4,5,8",
-			"--sample", "10", "--workers", workers,
+			command, filepath.Join(loans, "model.onnx"), "-d", filepath.Join(loans, "train.csv"), "-t", filepath.Join(loans,
+				"task.yaml"), "-o", out,
 		}, more...), &stdout, &cli.Printer{Out: &messages})
 		return messages.String(), err
+	}
+	run := func(ctx context.Context, out, workers string, more ...string) (stderr string, err error) {
+		return call(ctx, "sweep", out, append([]string{
+			"--test", filepath.Join(loans, "test.csv"), "--methods", "mixed-ptq,ptq", "--budgets", "2,3,4,5,8", "--sample", "10",
+			"--workers", workers,
+		}, more...)...)
 	}
 	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
 	if stderr, err := run(t.Context(), one, "2"); err != nil {
@@ -68,6 +74,18 @@ func TestSweepStopped(t *testing.T) {
 		if errA != nil || errB != nil || !bytes.Equal(a, b) {
 			t.Errorf("%s: another than of one run (%v, %v)", name, errA, errB)
 		}
+	}
+	model := filepath.Join(dir, "q.onnx")
+	if stderr, err := call(t.Context(), "quantize", model, "--method", "ptq", "--budget", "5"); err != nil {
+		t.Fatal(err, stderr)
+	}
+	file, errFile := os.Stat(model)
+	points, err := os.ReadFile(filepath.Join(one, sweepPoints))
+	if err := errors.Join(errFile, err); err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf(`"bytes":%d,`, file.Size()); !bytes.Contains(points, []byte(want)) {
+		t.Errorf("no point has %s as the file of quantize:\n%.400s", want, points)
 	}
 	for _, text := range []string{"method,budget\n", "PK", ""} {
 		if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
