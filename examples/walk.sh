@@ -4,25 +4,27 @@
 #
 #     ./walk.sh sklearn|embeddings|ft-transformer|keras
 #
-# With a page, every command of it: each line behind "$ " in a block of text is run, from the project's folder, and has
-# to print what is below it, where ... stands for any lines. Numbers may differ, as the last digits do between
-# processors; that is said.
+# With a page, every command of it: each line behind "$ " in a block of text is run, from the folder IN (the project's),
+# and has to print what is below it, where ... stands for any lines. Numbers may differ, as the last digits do between
+# processors; that is said. Of a page with comments "recorded:", only the blocks below these are run.
 #
 #     ./walk.sh ../docs/tutorial.md
 set -euo pipefail
 
 # page runs the commands of a page.
 page() {
-	local file wrong=0 block=0 command='' want=''
+	local file wrong=0 block=0 command='' want='' marked=1
 	file=$(realpath "$1")
 	got=$(mktemp)
 	trap 'rm -f "$got"' EXIT
-	cd "$(dirname "$0")/.."
+	cd "${IN:-$(dirname "$0")/..}"
 	unset CFQ_LOOKS_FILE # the page judges each model once
+	! grep -q '^<!-- recorded: ' "$file" || marked=0
 	while IFS= read -r line <&3; do
 		case $block:$line in
-		0:'```text') block=1 ;;
-		1:'```') check && block=0 command='' ;;
+		0:'<!-- recorded: '*) marked=2 ;;
+		0:'```text') [[ $marked == 0 ]] || block=1 ;;
+		1:'```') check && block=0 command='' && [[ $marked == 1 ]] || marked=0 ;;
 		1:'$ '*) check && command=${line#'$ '} want='' ;;
 		1:*) want+=$line$'\n' ;;
 		esac
