@@ -145,13 +145,13 @@ func Settings() []Setting {
 		{
 			"allocator", "how bit widths are chosen",
 			[]Choice{
-				{string(AllocatorExact), "smallest quantization error of the margin, exact knapsack"},
+				{string(AllocatorExact), "smallest quantization error of the margin, by a knapsack"},
 				{string(AllocatorPaper), "the paper's greedy rule over gradient scores"},
 				{string(AllocatorOptimum), "the optimum of the paper's objective, the sum of gradient scores times bits"},
-				{string(AllocatorHAWQ), "smallest sum of mean Hessian trace times squared weight error (HAWQ-V2), exact knapsack"},
+				{string(AllocatorHAWQ), "smallest sum of mean Hessian trace times squared weight error (HAWQ-V2), by the same knapsack"},
 				{string(AllocatorUniform), "one bit width for all, the largest that fits"},
 				{string(AllocatorLearned), "learned before training by straight-through Gumbel-Softmax with the paper's BitCost; " +
-					"within the budget by the exact knapsack"},
+					"within the budget by the same knapsack"},
 			},
 			func(o *Options) *string { return (*string)(&o.Allocator) },
 		},
@@ -227,7 +227,7 @@ func computeSettings() []Setting {
 		{
 			"input", "how the model's input is quantized where layers that read it compute on integers",
 			[]Choice{
-				{string(InputAuto), "on an 8-bit grid, unless that alone harms the margin more than 4-bit weights do"},
+				{string(InputAuto), "on an 8-bit grid, unless that alone moves margins by more than 0.05 logits (rms)"},
 				{string(InputInt8), "on an 8-bit grid: these layers run on integers"},
 				{string(InputFloat), "not at all: these layers compute in float, on weights of few bits"},
 			},
