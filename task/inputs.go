@@ -35,8 +35,8 @@ func (f *Feature) ModelInputs() int {
 // zeroIsMissing says whether the model knows a missing value: as zeros where values are one-hot, also without the
 // first.
 func (f *Feature) zeroIsMissing() bool {
-	if f.Inputs == nil {
-		return true
+	if f.Required || f.Inputs == nil {
+		return !f.Required
 	}
 	if f.ModelInputs() < 2 {
 		return false
@@ -60,6 +60,19 @@ func (t *Task) ModelDim() (n int) {
 		n += t.Features[i].ModelInputs()
 	}
 	return n
+}
+
+// Require says that the model refuses a row without a category of the one-hot feature at one of its inputs: such rows
+// cannot be read.
+func (t *Task) Require(input int) {
+	at := 0
+	for i := range t.Features {
+		f := &t.Features[i]
+		if at == input && f.Kind == OneHot {
+			f.Required = true
+		}
+		at += f.ModelInputs()
+	}
 }
 
 // clipped is the nearest value to v within Clip.

@@ -67,6 +67,20 @@ func loadModel(ctx context.Context, e *env, path string) (*onnxio.Model, error) 
 	return m, nil
 }
 
+// loadFor is loadModel of a model that judges people of a task, which learns which of their values the model requires.
+func loadFor(ctx context.Context, e *env, path string, t *task.Task) (*onnxio.Model, error) {
+	m, err := loadModel(ctx, e, path)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range m.Columns() {
+		if c.Strict {
+			t.Require(c.First)
+		}
+	}
+	return m, nil
+}
+
 // unusableModel gives an error of a model that was read its exit code.
 func unusableModel(path string, err error) error {
 	return runError(cli.Wrap(fmt.Errorf("model %s: %w", path, err), "unusable-model"))

@@ -91,7 +91,7 @@ func (f *peopleFlags) openFiles(ctx context.Context, e *env, models []string) (_
 		return nil, err
 	}
 	for _, path := range models {
-		m, err := loadModel(ctx, e, path)
+		m, err := loadFor(ctx, e, path, in.task)
 		if err != nil {
 			return nil, err
 		}

@@ -122,7 +122,7 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 		return err
 	}
 	defer collectSeldom()()
-	m, err := loadModel(ctx, e, args[0])
+	m, err := loadFor(ctx, e, args[0], t)
 	if err != nil {
 		return err
 	}

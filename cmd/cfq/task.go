@@ -391,7 +391,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	}
 	var m *onnxio.Model
 	if args[1] != "" { // which may be of a kind that is refused: no need to read millions of rows then
-		if m, err = loadModel(ctx, e, args[1]); err != nil {
+		if m, err = loadFor(ctx, e, args[1], t); err != nil {
 			return err
 		}
 	}
