@@ -146,7 +146,8 @@ func (f *fit) sum(o *qat.Options) (sum [sha256.Size]byte, err error) {
 	h := sha256.New()
 	settings := *o
 	settings.Progress, settings.Checkpoint = nil, nil
-	fmt.Fprintf(h, "fit %s %d %v\n%+v\n%s\n%+v\n", f.o.Arch, f.o.Members, f.o.Validation, settings, f.o.Settings, *f.task)
+	fmt.Fprintf(h, "fit %s %d %v\n%+v\n%s\n%s\n", f.o.Arch, f.o.Members, f.o.Validation, settings, f.o.Settings,
+		f.task.JSON())
 	data := []any{f.own.X, f.own.Labels}
 	if f.held != nil {
 		data = append(data, f.held.X, f.held.Labels)
