@@ -43,6 +43,15 @@ func encoded() map[string]func(p *pipeline, k int64) {
 			hot := p.ml("OneHotEncoder", []string{x}, graph.IntsAttr("cats_int64s", keys...), graph.IntAttr("zeros", 0))
 			table(p, hot, k)
 		},
+		"large": func(p *pipeline, k int64) { // integers that a float64 does not tell apart
+			x := p.b.Op("Reshape", []string{p.input("x", graph.Int64, 1), p.ints(-1)})
+			keys := places(int(k))
+			for i := range keys {
+				keys[i] += large
+			}
+			hot := p.ml("OneHotEncoder", []string{x}, graph.IntsAttr("cats_int64s", keys...), graph.IntAttr("zeros", 0))
+			table(p, hot, k)
+		},
 		"texts": func(p *pipeline, k int64) {
 			x := p.b.Op("Reshape", []string{p.input("x", graph.String, 1), p.ints(-1)})
 			hot := p.ml("OneHotEncoder", []string{x}, texts4(int(k)), graph.IntAttr("zeros", p.rng.Int64N(2)))
@@ -50,6 +59,9 @@ func encoded() map[string]func(p *pipeline, k int64) {
 		},
 	}
 }
+
+// large is a number behind which a float64 has no odd ones.
+const large = 1 << 53
 
 // TestLookUps: the file looks rows up, and gives what the model gives of any integer or text, or an error.
 func TestLookUps(t *testing.T) {
@@ -75,8 +87,12 @@ func TestLookUps(t *testing.T) {
 				}
 			}
 			values := []string{"value a", "value z", ""}
+			from := int64(0)
+			if name == "large" {
+				from = large
+			}
 			for v := -2*k - 2; f.Columns[0].DType != graph.String && v < 8*k+2; v++ {
-				values = append(values, strconv.FormatInt(v, 10))
+				values = append(values, strconv.FormatInt(from+v, 10))
 			}
 			same := 0
 			for _, v := range values {

@@ -302,6 +302,11 @@ func feed(v graph.Value, columns []Column, rows int, value func(row, column int)
 		}
 		return t, nil
 	}
+	if v.DType == graph.Int64 { // whose large numbers a float64 does not tell apart
+		if whole, err := integers(all); err == nil {
+			return graph.FromInts(v.Name, whole, dims...), nil
+		}
+	}
 	numbers := make([]float64, len(all))
 	for i, s := range all {
 		x, err := strconv.ParseFloat(s, 64)
@@ -315,6 +320,17 @@ func feed(v graph.Value, columns []Column, rows int, value func(row, column int)
 		return nil, fmt.Errorf("input %q holds %s, which cannot be fed", v.Name, v.DType)
 	}
 	return out, nil
+}
+
+func integers(texts []string) ([]int64, error) {
+	all := make([]int64, len(texts))
+	for i, s := range texts {
+		var err error
+		if all[i], err = strconv.ParseInt(s, 10, 64); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // piece is a run of a value's elements that one column decides.
