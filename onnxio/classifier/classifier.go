@@ -174,8 +174,8 @@ func margin(z []float32, target int) float32 {
 	}
 	other := float32(math.Inf(-1))
 	for j, v := range z {
-		if j != target && v > other {
-			other = v
+		if j != target {
+			other = max(other, v) // NaN if there is one
 		}
 	}
 	return z[target] - other

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 )
@@ -82,6 +83,40 @@ func TestObserveTokens(t *testing.T) {
 			if err := c.Close(); err != nil {
 				t.Error(err)
 			}
+		}
+	}
+}
+
+// TestUndefinedLogit: where any logit is no number, the margin is none, in a plain run and in one with gradients.
+func TestUndefinedLogit(t *testing.T) {
+	engine := orttest.Need(t)
+	for classes := int64(1); classes <= 3; classes++ {
+		m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "g"}}
+		shape := graph.Shape{{Size: -1, Param: "N"}, {Size: classes}}
+		m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: shape}}
+		z := graph.NewBuilder(m.Graph, "").Op("Sqrt", []string{"x"})
+		m.Graph.Outputs = []graph.Value{{Name: z, DType: graph.Float, Shape: shape}}
+		c, err := Open(t.Context(), m, engine, Options{Output: onnxio.Logits})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for place := range int(classes) {
+			x := slices.Repeat([]float32{4}, int(classes))
+			x[place] = -1
+			plain, err := c.Margins(t.Context(), x)
+			if err != nil {
+				t.Fatal(err)
+			}
+			same, _, err := c.MarginGrads(t.Context(), x)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !math.IsNaN(float64(plain[0])) || !math.IsNaN(float64(same[0])) {
+				t.Errorf("%d classes, no number in place %d: margins %v and %v", classes, place, plain, same)
+			}
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
