@@ -35,17 +35,23 @@ type trial struct {
 
 // Check returns the error that Stressed would return because people or options have not what s needs: for
 // those who want it before the work is done.
-func (s *Stress) Check(people *task.People, o Options) error {
+func (s *Stress) Check(t *task.Task, people *task.People, o Options) error {
 	if s.kind == mixStress || s.kind == outcomeStress {
 		if _, _, err := s.divide(people); err != nil {
 			return fmt.Errorf("eval: %s: %w", s.Spec, err)
 		}
 	}
-	return s.Possible(o.Promises != nil)
+	return s.Possible(t, o.Promises != nil)
 }
 
+// noNoise is why a task with codes has no noise.
+const noNoise = "people with noise in their codes would be judged as decoded images, and not as they are"
+
 // Possible is the part of Check that needs no people.
-func (s *Stress) Possible(issued bool) error {
+func (s *Stress) Possible(t *task.Task, issued bool) error {
+	if t.Latent != nil && s.kind == noiseStress {
+		return fmt.Errorf("eval: %s: %s", s.Spec, noNoise)
+	}
 	if issued && s.kind != mixStress && s.kind != outcomeStress {
 		return fmt.Errorf("eval: %s: recourse is computed anew under these conditions, and the promises are given: leave "+
 			"out one of the two", s.Spec)
@@ -54,8 +60,8 @@ func (s *Stress) Possible(issued bool) error {
 }
 
 // Stressed evaluates under each of the conditions in list; base is what Compare returned for the same models,
-// set, people and options. Presets become several scenarios; what occurs twice is evaluated once. Results
-// depend on the inputs and the seed only.
+// set, people and options. Presets become several scenarios; what occurs twice is evaluated once. What is left
+// out of a preset is a warning of base. Results depend on the inputs and the seed only.
 func Stressed(ctx context.Context, f, g recourse.Model, set *constraint.Set, people *task.People, o Options,
 	base *Result, list []Stress,
 ) ([]Scenario, error) {
@@ -65,7 +71,7 @@ func Stressed(ctx context.Context, f, g recourse.Model, set *constraint.Set, peo
 	}
 	var errs []error
 	for i := range list {
-		errs = append(errs, list[i].Check(people, o))
+		errs = append(errs, list[i].Check(set.Task(), people, o))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -79,7 +85,8 @@ func Stressed(ctx context.Context, f, g recourse.Model, set *constraint.Set, peo
 	var out []Scenario
 	for _, s := range list {
 		specs, notes := t.parts(&s)
-		for i, spec := range specs {
+		base.Warnings = append(base.Warnings, notes...)
+		for _, spec := range specs {
 			if slices.ContainsFunc(out, func(o Scenario) bool { return o.Name == spec }) {
 				continue
 			}
@@ -90,9 +97,6 @@ func Stressed(ctx context.Context, f, g recourse.Model, set *constraint.Set, peo
 			one, err := t.run(ctx, p)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", spec, err)
-			}
-			if i == 0 {
-				one.Result.Warnings = append(one.Result.Warnings, notes...)
 			}
 			out = append(out, one)
 		}
@@ -352,7 +356,11 @@ func (t *trial) parts(s *Stress) (specs, notes []string) {
 			fmt.Sprintf("sparsity:%d,bounds:0.5", max(1, budget/2)), "bounds:1", fmt.Sprintf("sparsity:%d,bounds:1.5", 2*budget),
 		}, nil
 	case shiftStresses:
-		specs = []string{fmt.Sprintf("noise:%g", presetNoise)}
+		if t.set.Task().Latent == nil {
+			specs = []string{fmt.Sprintf("noise:%g", presetNoise)}
+		} else {
+			notes = []string{s.Spec + ": noise is left out: " + noNoise}
+		}
 		for i := range t.people.Subgroups {
 			if mix := t.smallest(&t.people.Subgroups[i]); mix != "" {
 				specs = append(specs, mix)

@@ -342,8 +342,8 @@ func TestShifts(t *testing.T) {
 	}
 	people.Labels = nil
 	people.Subgroups[0].Values[0], people.Subgroups[0].Codes = "all", make([]int32, 500)
-	_, out = stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}}, "shifts")
-	joined := strings.Join(out[0].Result.Warnings, "\n")
+	base, out := stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}}, "shifts")
+	joined := strings.Join(base.Warnings, "\n")
 	if len(out) != 1 || !strings.Contains(joined, "no group of kind has 30 promises or more and people outside it") ||
 		!strings.Contains(joined, "no outcome is known") {
 		t.Errorf("%d scenarios, warnings %q", len(out), joined)
@@ -405,7 +405,7 @@ func TestStressErrors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v does not say %q", c.spec, err, c.want)
 		}
-		if check := s.Check(c.people, c.o); check == nil || check.Error() != err.Error() {
+		if check := s.Check(threeInputs(t).Task(), c.people, c.o); check == nil || check.Error() != err.Error() {
 			t.Errorf("%s: checked %v, run %v", c.spec, check, err)
 		}
 	}

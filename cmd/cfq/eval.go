@@ -139,7 +139,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, given func(f
 	d.known.problem = d.known.read(args[1])
 	o := d.options()
 	for i := range list {
-		if err := list[i].Possible(f.promises != ""); err != nil {
+		if err := list[i].Possible(d.task, f.promises != ""); err != nil {
 			return cli.WithCode(fmt.Errorf("--stress %w", plain(err)), cli.Unusable)
 		}
 	}
@@ -246,7 +246,7 @@ func (d *evaluation) stressed(
 	}
 	o.Noise, o.Prove, o.Perturb, o.Promises = 0, nil, nil, promises
 	for i := range list {
-		if err := list[i].Check(people, o); err != nil {
+		if err := list[i].Check(d.task, people, o); err != nil {
 			return nil, cli.WithCode(fmt.Errorf("--stress %w", plain(err)), cli.Unusable)
 		}
 	}

@@ -162,6 +162,13 @@ func TestLatent(t *testing.T) {
 	if err != nil || strings.Count(string(page), `alt="after the original&#39;s recourse: margin`) != 8 {
 		t.Errorf("%v: the page does not show eight people's images", err)
 	}
+	said = call(2, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--stress", "noise:0.1")...)
+	shifts := call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--stress", "shifts")...)
+	for _, text := range []string{said, shifts} {
+		if !strings.Contains(strings.Join(strings.Fields(text), " "), "people with noise in their codes would be judged") {
+			t.Error(text)
+		}
+	}
 	call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--records", "records/")...)
 	call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--records", "records/", "--resume")...)
 	said = call(5, "gate", "model.onnx", "q.onnx", "-t", "task.yaml", "--records", "records/", "--max-vd", "0.05")
