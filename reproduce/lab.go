@@ -377,7 +377,7 @@ func (l *Lab) now(ctx context.Context, s *step) error {
 		}
 		m.From[l.short(path)] = sum
 	}
-	if old, ok := remembered(s.file); ok && m.same(old) {
+	if old, ok := s.remembered(); ok && m.same(old) {
 		s.seconds = old.Seconds
 		return nil
 	}
@@ -388,7 +388,7 @@ func (l *Lab) now(ctx context.Context, s *step) error {
 	if m.Seconds, err = l.run(ctx, s); err != nil {
 		return err
 	}
-	if m.Sum, err = sumOf(s.file); err != nil {
+	if m.Sum, err = sumOf(s.outputs()...); err != nil {
 		return err
 	}
 	s.seconds = m.Seconds
@@ -432,13 +432,21 @@ func (s *step) shown() *step {
 	return s
 }
 
-// remembered is how a file was made, if it is still as it was then.
-func remembered(file string) (m made, ok bool) {
-	text, err := os.ReadFile(file + madeSuffix)
+// outputs are all files that a step makes.
+func (s *step) outputs() []string {
+	if dir, name := filepath.Split(s.file); name == encoderFile {
+		return []string{s.file, filepath.Join(dir, decoderFile)}
+	}
+	return []string{s.file}
+}
+
+// remembered is how a step was made, if its files are still as they were then.
+func (s *step) remembered() (m made, ok bool) {
+	text, err := os.ReadFile(s.file + madeSuffix)
 	if err != nil || json.Unmarshal(text, &m) != nil {
 		return m, false
 	}
-	sum, err := sumOf(file)
+	sum, err := sumOf(s.outputs()...)
 	return m, err == nil && sum == m.Sum
 }
 
@@ -465,10 +473,13 @@ func (l *Lab) sum(path string) (string, error) {
 	return sum, nil
 }
 
-func sumOf(path string) (string, error) {
+// sumOf is the hash of files, one behind the other.
+func sumOf(paths ...string) (string, error) {
 	h := sha256.New()
-	if _, err := cli.CopyFrom(h, path); err != nil {
-		return "", err
+	for _, path := range paths {
+		if _, err := cli.CopyFrom(h, path); err != nil {
+			return "", err
+		}
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }

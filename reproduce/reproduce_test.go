@@ -337,7 +337,7 @@ func TestWeightedGroup(t *testing.T) {
 	}
 }
 
-// Networks of images share an encoder and a decoder, and what is quantized and measured depends on these.
+// Networks of images share an encoder and a decoder; both are made again where one of them is gone or another one.
 func TestCoder(t *testing.T) {
 	l := newLab(t)
 	for _, d := range DataSets() {
@@ -356,10 +356,15 @@ func TestCoder(t *testing.T) {
 		t.Error(got)
 	}
 	l.expect(t, "nothing has changed", []Table{a}, 0, 0, 0)
-	if err := put(filepath.Join(l.Out, "mnist", decoderFile), []byte("another")); err != nil {
+	decoder := filepath.Join(l.Out, "mnist", decoderFile)
+	if err := put(decoder, []byte("another")); err != nil {
 		t.Fatal(err)
 	}
-	l.expect(t, "another decoder", []Table{a}, 0, 16, 16)
+	l.expect(t, "another decoder, which is made again", []Table{a}, 1, 0, 0)
+	if err := os.Remove(decoder); err != nil {
+		t.Fatal(err)
+	}
+	l.expect(t, "no decoder", []Table{a}, 1, 0, 0)
 	if err := put(filepath.Join(l.Data, "mnist", "t10k-labels-idx1-ubyte"), []byte("others")); err != nil {
 		t.Fatal(err)
 	}
