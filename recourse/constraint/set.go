@@ -151,7 +151,12 @@ func (a *Set) Override(overrides []task.Override) (*Set, error) {
 		t := *a.task
 		t.Features = slices.Clone(t.Features)
 		for _, o := range by[row] {
-			t.Features[o.Feature] = o.With
+			f := &t.Features[o.Feature]
+			if t.Latent != nil && t.Latent.Radius > 0 && f.Weight != o.With.Weight {
+				errs = append(errs, fmt.Errorf("row %d: latent.radius counts in weights of the task: %s can have no other weight", row,
+					f.Name))
+			}
+			*f = o.With
 		}
 		own, err := compileWith(&t, a.task.Features)
 		if err != nil {
