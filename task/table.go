@@ -228,8 +228,19 @@ func (t *textRows) malformed(bad *csv.ParseError) error {
 	return &Problem{Line: start, Reason: "a quote stands inside an unquoted field"}
 }
 
-// CountRows is how many rows a data file has, of text about: for those who show progress. 0 when that is not known.
-func CountRows(path string) (n int) {
+// CountRows is how many of the rows of a data file o selects, of text about: for progress, and for how work is divided.
+// 0 when that is not known.
+func CountRows(path string, o ReadOptions) int {
+	if o.Only != nil {
+		return len(o.Only)
+	}
+	return max(0, countAll(path)-len(o.Except))
+}
+
+func countAll(path string) (n int) {
+	if files, err := ImagesIn(path); err == nil {
+		return len(files)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return 0
@@ -238,7 +249,14 @@ func CountRows(path string) (n int) {
 	if rows, err := newParquetRows(f); err == nil {
 		return rows.count
 	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
+	back := func() error { _, err := f.Seek(0, io.SeekStart); return err }
+	if back() != nil {
+		return 0
+	}
+	if images, err := newIDX(f); err == nil {
+		return images.left
+	}
+	if back() != nil {
 		return 0
 	}
 	buf := make([]byte, 1<<16)

@@ -67,7 +67,7 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 		return err
 	}
 	o.Hash = true
-	all := task.CountRows(d.f.data)
+	all := task.CountRows(d.f.data, o)
 	var failed error // of what was done with the people, not of reading them
 	d.out.rewind()
 	hand := func(b *eval.Batch) error {

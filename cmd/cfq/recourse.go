@@ -227,7 +227,7 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		show, all := j.e.msg.Progress(cli.People), task.CountRows(j.data)
+		show, all := j.e.msg.Progress(cli.People), task.CountRows(j.data, o)
 		ctx, size, queue := j.pieces(ctx, all)
 		var begun atomic.Int64
 		people, err = task.Stream(ctx, j.data, j.t, o, size, func(p *task.People) error {
