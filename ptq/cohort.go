@@ -60,9 +60,12 @@ func (p *prepared) choose(ctx context.Context, all *task.People) (c cohort, warn
 	case doc.Groups && len(all.Subgroups) == 0:
 		return c, nil, fmt.Errorf("objective %s needs subgroups of people: the task has no feature with subgroup: true",
 			p.o.Objective)
-	case doc.Labels && (known == 0 || p.full.Classes() > 2):
-		return c, nil, fmt.Errorf("objective %s needs labels, of two classes, and %d of %d rows have one: objective %s "+
-			"needs none", p.o.Objective, known, all.N, qat.Distil)
+	case doc.Labels && p.full.Classes() > 2:
+		return c, nil, fmt.Errorf("objective %s needs a model of two classes, and this one has %d: objective %s takes any",
+			p.o.Objective, p.full.Classes(), qat.Distil)
+	case doc.Labels && known == 0:
+		return c, nil, fmt.Errorf("objective %s needs labels, and none of %d rows has one: objective %s needs none",
+			p.o.Objective, all.N, qat.Distil)
 	}
 	if known >= minLabels && 5*right < 2*known { // what a wrong class index looks like
 		warnings = append(warnings, fmt.Sprintf("the model decides only %.0f %% of the labelled rows as their labels say: "+

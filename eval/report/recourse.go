@@ -175,9 +175,12 @@ func (s *Recourse) Write(out io.Writer, path string) error {
 		for _, why := range slices.Sorted(maps.Keys(s.Unproved)) {
 			line("    not proved", "%d: %s", s.Unproved[why], why)
 		}
-		if g := s.Gap; g.People > 0 {
+		switch g := s.Gap; {
+		case g.People > 0:
 			line("the search alone", "%.2g %% dearer on average, %.2g %% at most, without an action for %d", 100*float64(g.Mean),
 				100*float64(g.Largest), g.Missed)
+		case g.Missed > 0:
+			line("the search alone", "without an action for %d", g.Missed)
 		}
 	}
 	line("time", "%.2f s, %.0f people per second", s.Seconds, s.PerSecond)

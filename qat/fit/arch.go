@@ -11,6 +11,7 @@ import (
 
 	"cfq/internal/message"
 	"cfq/onnxio/graph"
+	"cfq/task"
 )
 
 // Arch is an architecture: what ParseArch reads.
@@ -166,6 +167,25 @@ func (a Arch) String() string { return a.text }
 type layer struct {
 	out, in int
 	kernel  []int
+}
+
+// suits says why convolutions of the architecture would take other neighbours than those of the task's image.
+func (a *Arch) suits(t *task.Task) error {
+	if a.image == nil || len(t.Images) != 1 {
+		return nil
+	}
+	im := t.Images[0].Image
+	channels, size := im.Shape[0], im.Shape[1:]
+	if im.Layout == task.ChannelsLast {
+		channels, size = im.Shape[2], im.Shape[:2]
+	}
+	switch {
+	case !slices.Equal(a.image, append(slices.Clone(size), channels)):
+		return fmt.Errorf("arch %s: the task's image is %dx%dx%d", a, size[0], size[1], channels)
+	case im.Layout == task.ChannelsLast && channels > 1:
+		return fmt.Errorf("arch %s: it takes an image channel by channel, and the task's has its channels last", a)
+	}
+	return nil
 }
 
 // layers are the layers of a network with dim inputs and two logits, of an autoencoder one for each input.

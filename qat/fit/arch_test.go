@@ -3,6 +3,8 @@ package fit
 import (
 	"strings"
 	"testing"
+
+	"cfq/task"
 )
 
 // Every architecture of the table is read back as written, and its network has the layers that it names.
@@ -61,6 +63,23 @@ func TestParseArch(t *testing.T) {
 		a := arch(t, in)
 		if _, err := a.layers(10); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", in, err, want)
+		}
+	}
+	first := &task.Image{Shape: []int{3, 8, 4}, Layout: task.ChannelsFirst}
+	last := &task.Image{Shape: []int{8, 4, 3}, Layout: task.ChannelsLast}
+	for _, c := range []struct {
+		arch  string
+		image *task.Image
+		want  string // "" is no error
+	}{
+		{"cnn:8x4x3/2x3", first, ""}, {"cnn:4x8x3/2x3", first, "the task's image is 8x4x3"}, {"mlp:4", last, ""},
+		{"cnn:8x12/2x3", first, "the task's image is 8x4x3"}, {"cnn:8x4x3/2x3", last, "channels last"}, {"cnn:2x3", last, ""},
+		{"cnn:8x4/2x3", &task.Image{Shape: []int{8, 4, 1}, Layout: task.ChannelsLast}, ""},
+	} {
+		a := arch(t, c.arch)
+		err := a.suits(&task.Task{Images: []task.Feature{{Image: c.image}}})
+		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s of an image %v: %v, want %q", c.arch, c.image, err, c.want)
 		}
 	}
 }

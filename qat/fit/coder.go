@@ -89,6 +89,9 @@ func (c *coder) attributes(own, held *task.People, names []string) (err error) {
 		}
 	}
 	for j, name := range names {
+		if slices.Contains(names[:j], name) {
+			return fmt.Errorf("attribute %s is named twice", name)
+		}
 		var of []float64
 		for i := j; i < len(c.own); i += len(names) {
 			of = append(of, float64(c.own[i]))
@@ -112,7 +115,10 @@ func numbersOf(p *task.People, names []string) (all []float32, err error) {
 	for i, fields := range p.Kept {
 		for j, field := range fields {
 			v, err := strconv.ParseFloat(field, 64)
-			if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+			switch {
+			case field == "":
+				return nil, fmt.Errorf("%s: attribute %s is empty, or the data has no such column", p.Place(i), names[j])
+			case err != nil || math.IsNaN(v) || math.IsInf(v, 0):
 				return nil, fmt.Errorf("%s: attribute %s is %s: want a number", p.Place(i), names[j], message.Quote(field))
 			}
 			all = append(all, float32(v))

@@ -145,6 +145,9 @@ func TestAttributes(t *testing.T) {
 		"the code has 3 numbers, and there are 2 attributes": func(o *Options, _ *task.People) {
 			o.Arch = arch(t, "autoencoder:3")
 		},
+		"attribute at is named twice": func(o *Options, _ *task.People) {
+			o.Attributes = []string{"at", "at"}
+		},
 		"arch mlp:3 has no code that attributes could be": func(o *Options, _ *task.People) { o.Arch = arch(t, "mlp:3") },
 		"there are no rows to train on":                   func(_ *Options, p *task.People) { *p = task.People{Dim: 12} },
 		"attribute flag is the same in all rows": func(_ *Options, p *task.People) {

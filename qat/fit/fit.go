@@ -179,14 +179,17 @@ func train(ctx context.Context, t *task.Task, people *task.People, o Options) (_
 		return nil, err
 	}
 	if t.Made() {
-		return nil, &InputError{errors.New("training reads the features by their kinds alone: remove clip, log and inputs " +
-			"from the task")}
+		return nil, &InputError{errors.New("training reads the features by their kinds alone: remove clip, log, inputs and " +
+			"latent from the task")}
 	}
 	f := &fit{o: o, task: t, result: &Result{Arch: o.Arch.String(), Objective: o.Train.Objective}}
 	if f.objective, err = qat.FindObjective(o.Train.Objective); err != nil {
 		return nil, err
 	}
 	if err := f.divide(people); err != nil {
+		return nil, &InputError{err}
+	}
+	if err := o.Arch.suits(t); err != nil {
 		return nil, &InputError{err}
 	}
 	if _, err := o.Arch.layers(people.Dim); err != nil {
