@@ -14,7 +14,7 @@
 // without recourse, or with none to compare, is in a denominator or in a count of its own, and is never
 // dropped. Results depend on the inputs and the seed only.
 //
-// [Result.ByGroups] adds subgroups, [Stressed] evaluates under other conditions, and [ComparePaired]
+// [Groups] are subgroups, [Stressed] evaluates under other conditions, and [ComparePaired]
 // compares several quantized models. Verdicts are made by package gate.
 //
 // Definitions: sections "Metrics" and "Sensitivity to action constraints" of the paper; [Metrics] says

@@ -69,30 +69,9 @@ type GroupBy struct {
 	Min   int // promises that a group must have at the headline margin to be compared with others; 0 = 30
 }
 
-// ByGroups computes every metric for groups of people.
-//
-// The error names the attributes that there are when a spec names another one.
+// Groups computes every metric for groups of people, while others look at the same records.
 //
 // References: equations subgroup_vd and subgroup_crg.
-func (r *Result) ByGroups(by GroupBy) ([]Grouping, error) {
-	if r.Records == nil && r.Population.Read > 0 {
-		return nil, errors.New("eval: groups need the records of the people, and the result is without")
-	}
-	if r.Records == nil {
-		return nil, nil
-	}
-	g, err := NewGroups(r.Records, &r.Settings, by)
-	if err != nil {
-		return nil, err
-	}
-	defer g.Close()
-	if err := r.Records.Visit(g.Visitor()); err != nil {
-		return nil, err
-	}
-	return g.Groupings()
-}
-
-// Groups computes what [Result.ByGroups] does while others look at the same records, too.
 type Groups struct {
 	s     *Settings
 	min   int
@@ -100,7 +79,8 @@ type Groups struct {
 	all   []groups
 }
 
-// NewGroups is of records that were made with the settings. Close ends it.
+// NewGroups is of records that were made with the settings. Close ends it. The error names the attributes that there are
+// when a spec names another one.
 func NewGroups(of *Records, s *Settings, by GroupBy) (*Groups, error) {
 	attributes, err := attributesOf(of.Attributes, by.Specs)
 	if err != nil {
@@ -179,7 +159,7 @@ func (x *groups) add(of []*Record, s *Settings, l *lists) {
 	}
 }
 
-// CheckGroups returns the error that ByGroups would: for those who want it before the work is done.
+// CheckGroups returns the error that NewGroups would: for those who want it before the work is done.
 func CheckGroups(groups []task.Subgroup, specs []string) error {
 	_, err := attributesOf(groups, specs)
 	return err

@@ -58,7 +58,7 @@ func report(t testing.TB, records *Records, s Settings, file DataFile) string {
 	if len(records.Attributes) > 1 {
 		specs = append(specs, records.Attributes[0].Feature+"*"+records.Attributes[1].Feature)
 	}
-	if r.Groups, err = r.ByGroups(GroupBy{Specs: specs, Min: 5}); err != nil {
+	if r.Groups, err = byGroups(r, GroupBy{Specs: specs, Min: 5}); err != nil {
 		t.Fatal(err)
 	}
 	r.Others = alternatives(t, r)

@@ -29,7 +29,7 @@ type Result struct {
 	Timing    *Timing    `json:"timing,omitempty"`
 	Shift     *Shift     `json:"shift,omitempty"`     // since calibration; nil unless the caller measured it
 	Batches   *Batches   `json:"batches,omitempty"`   // of Rerun; nil unless the caller ran it
-	Groups    []Grouping `json:"groups,omitempty"`    // the same metrics by groups of people, see ByGroups
+	Groups    []Grouping `json:"groups,omitempty"`    // the same metrics by groups of people, see Groups
 	Scenarios []Scenario `json:"scenarios,omitempty"` // the same metrics under other conditions, see Stress
 	// the same metrics with other rules of who counts, see Result.Alternatives
 	Others   []Alternative `json:"others,omitempty"`

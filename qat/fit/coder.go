@@ -11,8 +11,8 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"cfq/internal/message"
+	"cfq/onnxio"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort"
 	"cfq/qat"
 	"cfq/task"
 )
@@ -203,27 +203,14 @@ func (c *coder) ends(g *graph.Graph) {
 	})
 }
 
-// through runs rows of width numbers through a model.
-func (f *fit) through(ctx context.Context, g *graph.Model, x []float32, width int) (out []float32, err error) {
-	s, err := ort.Open(g, f.o.Engine)
+// through runs rows through a model.
+func (f *fit) through(ctx context.Context, g *graph.Model, x []float32) (_ []float32, err error) {
+	m, err := onnxio.OpenMap(ctx, g, f.o.Engine)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	const rows = 256
-	for part := range slices.Chunk(x, rows*width) {
-		in := ort.ViewFloats(g.Graph.Inputs[0].Name, part, int64(len(part)/width), int64(width))
-		got, err := s.Run(ctx, []*graph.Tensor{in})
-		if err != nil {
-			return nil, err
-		}
-		v, err := ort.FloatsOf(got[0])
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v...)
-	}
-	return out, nil
+	defer func() { err = errors.Join(err, m.Close()) }()
+	return m.Run(ctx, x)
 }
 
 // mostCoded is how many rows an autoencoder is measured on after each round: a cross-entropy takes time for each pixel.
@@ -250,11 +237,11 @@ func (f *fit) coded(ctx context.Context, encoder, decoder *graph.Model, p *task.
 ) (m Metrics, err error) {
 	m = Metrics{Rows: min(p.N, most), Coding: &Coding{}}
 	x, size := p.X[:m.Rows*p.Dim], f.o.Arch.hidden[f.o.Arch.code()]
-	codes, err := f.through(ctx, encoder, x, p.Dim)
+	codes, err := f.through(ctx, encoder, x)
 	if err != nil {
 		return m, err
 	}
-	back, err := f.through(ctx, decoder, codes, size)
+	back, err := f.through(ctx, decoder, codes)
 	if err != nil {
 		return m, err
 	}
@@ -274,7 +261,7 @@ func (f *fit) coded(ctx context.Context, encoder, decoder *graph.Model, p *task.
 		m.Attributes = append(m.Attributes, AttributeError{name, math.Sqrt(squares[j]), f.coder.deviations[j]})
 		m.Loss += squares[j] / f.coder.deviations[j] / f.coder.deviations[j] / float64(size)
 	}
-	if back, err = f.through(ctx, decoder, truth, size); err != nil {
+	if back, err = f.through(ctx, decoder, truth); err != nil {
 		return m, err
 	}
 	rendered := f.coder.deviation(x, back)
@@ -322,7 +309,7 @@ func (f *fit) writeCoder(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		codes, err := f.through(ctx, encoder, f.own.X, f.own.Dim)
+		codes, err := f.through(ctx, encoder, f.own.X)
 		if err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func runFile(t *testing.T, file []byte, x []float32) []float32 {
 		t.Fatal(err)
 	}
 	f := &fit{o: Options{Engine: orttest.Need(t)}}
-	out, err := f.through(context.Background(), g, x, int(g.Graph.Inputs[0].Shape[1].Size))
+	out, err := f.through(context.Background(), g, x)
 	if err != nil {
 		t.Fatal(err)
 	}
