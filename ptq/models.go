@@ -100,6 +100,16 @@ func OpenFor(m *onnxio.Model, t *task.Task, workers int) (*classifier.Model, err
 	return openBehind(m, t, front, workers)
 }
 
+// Require tells the task, before people are read, what the model requires of them: a row with a category that the model
+// does not know, or none, cannot be read where the model fails for it.
+func Require(t *task.Task, m *onnxio.Model) {
+	for _, c := range m.Columns() {
+		if c.Strict {
+			t.Require(c.First, c.Blank)
+		}
+	}
+}
+
 // openBehind makes a model, behind a step in front of it if that is not nil, the classifier that decides as a task
 // says.
 func openBehind(m *onnxio.Model, t *task.Task, front onnxio.Step, workers int) (_ *classifier.Model, err error) {

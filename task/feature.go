@@ -98,8 +98,8 @@ type Feature struct {
 	MissingValues []string
 	// Impute is the raw value that a missing one is taken for, as the model does: the person starts there. "" is none.
 	Impute string
-	// Required says that the model refuses a missing OneHot value, see Task.Require.
-	Required bool
+	// Required is why a OneHot value must not be missing, "" where it may, see Task.Require.
+	Required string
 	// Thresholds of a Thermometer without Values, ascending.
 	Thresholds []float64
 	// Clip is a pair, nil when not given: the model gets the nearest value between them. A side may be infinite.
@@ -157,7 +157,8 @@ func defaultFeature() Feature {
 }
 
 // Encode writes the model inputs of a raw field to dst (length Width). The empty field is a missing value: that of
-// Impute, else all zeros for OneHot unless it is Required, and an error for the other kinds, which have no input to say so.
+// Impute, else all zeros for OneHot unless it is Required, and an error for the other kinds, which have no input to say
+// so.
 func (f *Feature) Encode(raw string, dst []float32) error {
 	clear(dst)
 	if raw == "" {
@@ -166,10 +167,8 @@ func (f *Feature) Encode(raw string, dst []float32) error {
 	switch {
 	case raw == "" && f.Kind == OneHot && f.zeroIsMissing():
 		return nil
-	case raw == "" && f.Required:
-		return errors.New("the value is missing, which the model refuses; impute names a category for it in the task file")
 	case raw == "":
-		return errors.New("the value is missing")
+		return errors.New("the value is missing" + f.Required)
 	case !f.Kind.IsNumber():
 		i, err := f.placeOf(raw)
 		if err != nil {
@@ -312,8 +311,8 @@ func (f *Feature) check(x []float32) error {
 	switch {
 	case f.Kind == OneHot && ones > 1:
 		return fmt.Errorf("the inputs of a one-hot group are 0 and at most one 1")
-	case f.Required && ones == 0:
-		return fmt.Errorf("none of the inputs of a one-hot group is 1, which the model refuses")
+	case f.Required != "" && ones == 0:
+		return errors.New("none of the inputs of a one-hot group is 1" + f.Required)
 	case f.Kind == Binary && ones > 1:
 		return fmt.Errorf("a binary input is 0 or 1, not %v", x[0])
 	case f.Kind == Thermometer && (ones > len(x) || slices.Contains(x[:ones], 0)):
@@ -345,6 +344,11 @@ func (f *Feature) place(x []float32) int {
 func Same(a, b string) bool {
 	if a == b {
 		return true
+	}
+	if m, err := strconv.ParseInt(a, 10, 64); err == nil { // large ones are the same as other numbers
+		if n, err := strconv.ParseInt(b, 10, 64); err == nil {
+			return m == n
+		}
 	}
 	x, ok := Number(a)
 	if !ok {

@@ -35,8 +35,8 @@ func (f *Feature) ModelInputs() int {
 // zeroIsMissing says whether the model knows a missing value: as zeros where values are one-hot, also without the
 // first.
 func (f *Feature) zeroIsMissing() bool {
-	if f.Required || f.Inputs == nil {
-		return !f.Required
+	if f.Required != "" || f.Inputs == nil {
+		return f.Required == ""
 	}
 	if f.ModelInputs() < 2 {
 		return false
@@ -62,14 +62,17 @@ func (t *Task) ModelDim() (n int) {
 	return n
 }
 
-// Require says that the model refuses a row without a category of the one-hot feature at one of its inputs: such rows
-// cannot be read.
-func (t *Task) Require(input int) {
+// Require says that the model refuses a row without a category of the one-hot feature at one of its inputs, or takes
+// the missing one for a certain category: rows without one cannot be read, unless the feature has Impute.
+func (t *Task) Require(input int, taken string) {
 	at := 0
 	for i := range t.Features {
 		f := &t.Features[i]
 		if at == input && f.Kind == OneHot {
-			f.Required = true
+			f.Required = ", and the model refuses that; where a program fills it in before the model, impute names what"
+			if taken != "" {
+				f.Required = fmt.Sprintf(", and the model takes it for %q: so say with impute", taken)
+			}
 		}
 		at += f.ModelInputs()
 	}

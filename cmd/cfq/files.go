@@ -67,18 +67,13 @@ func loadModel(ctx context.Context, e *env, path string) (*onnxio.Model, error) 
 	return m, nil
 }
 
-// loadFor is loadModel of a model that judges people of a task, which learns which of their values the model requires.
+// loadFor is loadModel of a model that judges people of a task, which is told what the model requires of them.
 func loadFor(ctx context.Context, e *env, path string, t *task.Task) (*onnxio.Model, error) {
 	m, err := loadModel(ctx, e, path)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		ptq.Require(t, m)
 	}
-	for _, c := range m.Columns() {
-		if c.Strict {
-			t.Require(c.First)
-		}
-	}
-	return m, nil
+	return m, err
 }
 
 // unusableModel gives an error of a model that was read its exit code.

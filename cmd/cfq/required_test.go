@@ -43,8 +43,8 @@ func TestRequired(t *testing.T) {
 		}
 		for name, text := range map[string]string{
 			"model.onnx": string(model), "people.csv": "job,income\na,1\nb,-3\n,-2\n",
-			"task.yaml": "version: 1\ntarget: {index: 1, output: logits}\nfeatures:\n  - {name: job, kind: onehot, values: [a, b]}\n" +
-				"  - {name: income, kind: numeric, bounds: [-9, 9]}\n",
+			"task.yaml": "version: 1\ntarget: {index: 1, output: logits}\nfeatures:\n" +
+				"  - {name: job, kind: onehot, values: [a, b]}\n  - {name: income, kind: numeric, bounds: [-9, 9]}\n",
 		} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
@@ -55,7 +55,7 @@ func TestRequired(t *testing.T) {
 			"recourse", filepath.Join(dir, "model.onnx"), "-d", filepath.Join(dir, "people.csv"), "-t",
 			filepath.Join(dir, "task.yaml"), "--ort-lib", lib,
 		}, &out, &cli.Printer{Out: &said})
-		const why = `line 4, column "job": the value is missing, which the model refuses`
+		const why = `line 4, column "job": the value is missing, and the model refuses that`
 		if err != nil || !strings.Contains(out.String(), want) || strings.Contains(said.String(), why) != (zeros == 0) {
 			t.Errorf("zeros %d: %v\n%s%s", zeros, err, out.String(), said.String())
 		}
