@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"math"
 
 	"github.com/spf13/pflag"
@@ -59,8 +60,20 @@ func (f *calibrationFlags) fill(e *env, o *ptq.Options) {
 	}
 }
 
-// recipe says which files a quantized model is made from.
-func (f *calibrationFlags) recipe(model string) (_ map[string]string, err error) {
+// maxRead is the largest number of rows kept in memory: of more rows, a sample of this size is drawn.
+const maxRead = 100000
+
+// reading says which people are read. With promises these are all, for the promises are to any of them.
+func (f *calibrationFlags) reading(seed uint64) task.ReadOptions {
+	o := task.ReadOptions{Seed: seed}
+	if f.promises == "" && f.limit > 0 {
+		o.Most = max(maxRead, f.limit)
+	}
+	return o
+}
+
+// recipe says which files, and which people of them, a quantized model is made from.
+func (f *calibrationFlags) recipe(model string, people *task.People, seed uint64) (_ map[string]string, err error) {
 	r := map[string]string{"cfq": release(), "rows": f.rows}
 	for key, path := range map[string]string{
 		"model": model, "data": f.data, "task": f.task, "promises": f.promises, "overrides": f.overrides,
@@ -71,6 +84,9 @@ func (f *calibrationFlags) recipe(model string) (_ map[string]string, err error)
 		if _, r[key], err = fileHash(path); err != nil {
 			return nil, err
 		}
+	}
+	if people.Undrawn > 0 {
+		r["drawn"] = fmt.Sprintf("%d of %d rows, seed %d", people.N, people.N+people.Undrawn, seed)
 	}
 	return r, nil
 }

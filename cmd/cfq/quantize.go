@@ -96,21 +96,15 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if f.plan != "" {
 		return f.runPlan(ctx, e, args[0])
 	}
-	// With --promises all people are read, for the promises are to any of them.
-	read := task.ReadOptions{Hash: f.target.VD > 0, Seed: f.target.Seed}
-	if f.promises == "" && f.limit > 0 {
-		read.Most = max(maxRead, f.limit)
-	}
+	read := f.reading(f.target.Seed)
+	read.Hash = f.target.VD > 0
 	o := f.quantization()
 	in, err := f.open(ctx, e, args[0], read, &o)
 	if err != nil {
 		return err
 	}
-	if o.Recipe, err = f.recipe(args[0]); err != nil {
+	if o.Recipe, err = f.recipe(args[0], in.people, read.Seed); err != nil {
 		return err
-	}
-	if p := in.people; p.Undrawn > 0 {
-		o.Recipe["drawn"] = fmt.Sprintf("%d of %d rows, seed %d", p.N, p.N+p.Undrawn, f.target.Seed)
 	}
 	path, says, err := verification(f.task, in.task, o.Recipe["model"])
 	switch {
@@ -134,9 +128,6 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	}
 	return f.write(e, r, nil)
 }
-
-// maxRead is the largest number of rows kept in memory: of more rows, a sample of this size is drawn.
-const maxRead = 100000
 
 // usable says what is not as expected about a result, and refuses one that must not be shipped.
 func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
@@ -602,6 +593,7 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 		if err != nil {
 			return err
 		}
+		ptq.Require(t, m)
 		read := task.ReadOptions{Most: planRows, Seed: 1}
 		if people, err = readPeople(ctx, e, f.data, f.rows, t, read); err != nil {
 			return err

@@ -109,7 +109,8 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 	if err := f.check(args); err != nil {
 		return err
 	}
-	in, err := f.peopleFlags.open(ctx, e, args, task.ReadOptions{})
+	read := f.reading(1)
+	in, err := f.peopleFlags.open(ctx, e, args, read)
 	if err != nil {
 		return err
 	}
@@ -125,7 +126,7 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 		e.msg.Note("%s: %s finished before", log.path, message.Count(n, "point"))
 	}
 	o := f.options(e)
-	if o.Quantize.Recipe, err = f.recipe(args[0]); err != nil {
+	if o.Quantize.Recipe, err = f.recipe(args[0], in.people, read.Seed); err != nil {
 		return err
 	}
 	o.Done, o.Finished = log.points, log.add
