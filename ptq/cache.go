@@ -93,7 +93,7 @@ func (p *prepared) counterfactual(ctx context.Context, c *cohort, o recourse.Tea
 	settings := o
 	settings.Workers, settings.Progress = 0, nil
 	// Two spellings of the same task are the same.
-	text := fmt.Sprintf("%q\n%s\n%+v\n", fmt.Sprintf("%+v", settings), p.task.JSON(), c.own)
+	text := fmt.Sprintf("%q\n%s\n%v\n", fmt.Sprintf("%+v", settings), p.task.JSON(), c.own)
 	k, err := kept(p, "teacher recourse", text, x, func() (recoursePoints, error) {
 		s, err := calib.Counterfactual(ctx, p.full, c.set, x, o)
 		if err != nil {

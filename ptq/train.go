@@ -544,9 +544,9 @@ func (t *trainer) checkpoint(plans []quant.Layer, o *qat.Options) (qat.Checkpoin
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(h, "training %s %s %+v\n%s %v\n%+v\n%s\n%d %d %+v %d\n%v\n%v\n%v %v\n", by, sum, settings, t.task.JSON(),
-		t.task.Latent, t.group.own, text, len(t.all.X), len(t.teacher.X), teacher, t.o.TeacherActions, t.teacher.Source, t.from.Rays,
-		t.facts.Classes, t.facts.Groups)
+	fmt.Fprintf(h, "training %s %s %+v\n%s %v\n%v\n%s\n%d %d %+v %d\n%v\n%v\n%v %v\n", by, sum, settings, t.task.JSON(),
+		t.task.Latent, t.group.own, text, len(t.all.X), len(t.teacher.X), teacher, t.o.TeacherActions, t.teacher.Source,
+		t.from.Rays, t.facts.Classes, t.facts.Groups)
 	for _, v := range []any{t.all.X, t.all.Labels, t.teacher.X} {
 		if err := binary.Write(h, binary.LittleEndian, v); err != nil {
 			return nil, err

@@ -139,6 +139,13 @@ type Override struct {
 	With    Feature
 }
 
+// String is all of it, for what is kept of earlier runs.
+func (o Override) String() string {
+	f := o.With
+	f.Log, f.Image = nil, nil // of which a number format of nested values would be the address
+	return fmt.Sprintf("%d %d %+v %v %v", o.Row, o.Feature, f, o.With.Log, o.With.Image)
+}
+
 // Cost is the cost of an action.
 type Cost struct {
 	Norm     Norm
