@@ -83,9 +83,10 @@ func Stressed(ctx context.Context, f, g recourse.Model, set *constraint.Set, peo
 		return nil, errs[0]
 	}
 	var out []Scenario
+	var left []string
 	for _, s := range list {
 		specs, notes := t.parts(&s)
-		base.Warnings = append(base.Warnings, notes...)
+		left = append(left, notes...)
 		for _, spec := range specs {
 			if slices.ContainsFunc(out, func(o Scenario) bool { return o.Name == spec }) {
 				continue
@@ -99,6 +100,11 @@ func Stressed(ctx context.Context, f, g recourse.Model, set *constraint.Set, peo
 				return nil, fmt.Errorf("%s: %w", spec, err)
 			}
 			out = append(out, one)
+		}
+	}
+	for i, note := range left {
+		if !slices.Contains(left[:i], note) {
+			base.Warnings = append(base.Warnings, note)
 		}
 	}
 	return out, nil
