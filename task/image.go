@@ -58,8 +58,8 @@ func (m *Image) place(i int) (channel, row, column int) {
 	return i / w / h, i / w % h, i % w
 }
 
-// axes returns the number of channels, rows and columns.
-func (m *Image) axes() (channels, rows, columns int) {
+// Axes returns the number of channels, rows and columns.
+func (m *Image) Axes() (channels, rows, columns int) {
 	if m.Layout == ChannelsLast {
 		return m.Shape[2], m.Shape[0], m.Shape[1]
 	}
@@ -69,7 +69,7 @@ func (m *Image) axes() (channels, rows, columns int) {
 // pixelName is the name of an input: name.row.column, with several channels name.channel.row.column, from 0.
 func (f *Feature) pixelName(base string, i int) string {
 	channel, row, column := f.Image.place(i)
-	if channels, _, _ := f.Image.axes(); channels > 1 {
+	if channels, _, _ := f.Image.Axes(); channels > 1 {
 		return fmt.Sprintf("%s.%d.%d.%d", base, channel, row, column)
 	}
 	return fmt.Sprintf("%s.%d.%d", base, row, column)
@@ -124,7 +124,7 @@ func (t *Task) Columns() []Column {
 			all = append(all, Column{f, []int{f.Offset}})
 			continue
 		}
-		channels, _, _ := f.Image.axes()
+		channels, _, _ := f.Image.Axes()
 		of := make([]Column, channels)
 		for i, p := range f.pixels() {
 			channel, _, _ := f.Image.place(i)
@@ -258,7 +258,7 @@ const maxName = 1024
 
 // fromPNG reads the numbers of a PNG with 8 bits.
 func (f *Feature) fromPNG(data []byte) ([]byte, error) {
-	channels, rows, columns := f.Image.axes()
+	channels, rows, columns := f.Image.Axes()
 	config, err := png.DecodeConfig(bytes.NewReader(data)) // before memory is made for what it says
 	if err != nil {
 		return nil, err
@@ -294,7 +294,7 @@ func (t *Task) Draw(x []float32) []image.Image {
 	var all []image.Image
 	for i := range t.Images {
 		f := &t.Images[i]
-		channels, rows, columns := f.Image.axes()
+		channels, rows, columns := f.Image.Axes()
 		m := image.NewNRGBA(image.Rect(0, 0, columns, rows))
 		for k, p := range f.pixels() {
 			channel, row, column := f.Image.place(k)
@@ -350,7 +350,7 @@ func (e entry) checkImage() {
 		e.errorf("shape", "an image has at most %d numbers, not %.0f", maxPixels, size)
 		return
 	}
-	channels, _, _ := m.axes()
+	channels, _, _ := m.Axes()
 	switch {
 	case channels > maxChannels:
 		e.errorf("shape", "an image has 1 to 4 channels, not %d; layout is chw for channels, rows, columns, and hwc for "+

@@ -175,13 +175,10 @@ func (a *Arch) suits(t *task.Task) error {
 		return nil
 	}
 	im := t.Images[0].Image
-	channels, size := im.Shape[0], im.Shape[1:]
-	if im.Layout == task.ChannelsLast {
-		channels, size = im.Shape[2], im.Shape[:2]
-	}
+	channels, rows, columns := im.Axes()
 	switch {
-	case !slices.Equal(a.image, append(slices.Clone(size), channels)):
-		return fmt.Errorf("arch %s: the task's image is %dx%dx%d", a, size[0], size[1], channels)
+	case !slices.Equal(a.image, []int{rows, columns, channels}):
+		return fmt.Errorf("arch %s: the task's image is %dx%dx%d", a, rows, columns, channels)
 	case im.Layout == task.ChannelsLast && channels > 1:
 		return fmt.Errorf("arch %s: it takes an image channel by channel, and the task's has its channels last", a)
 	}

@@ -72,8 +72,12 @@ func TestParseArch(t *testing.T) {
 		image *task.Image
 		want  string // "" is no error
 	}{
-		{"cnn:8x4x3/2x3", first, ""}, {"cnn:4x8x3/2x3", first, "the task's image is 8x4x3"}, {"mlp:4", last, ""},
-		{"cnn:8x12/2x3", first, "the task's image is 8x4x3"}, {"cnn:8x4x3/2x3", last, "channels last"}, {"cnn:2x3", last, ""},
+		{"cnn:8x4x3/2x3", first, ""},
+		{"cnn:4x8x3/2x3", first, "the task's image is 8x4x3"},
+		{"mlp:4", last, ""},
+		{"cnn:8x12/2x3", first, "the task's image is 8x4x3"},
+		{"cnn:8x4x3/2x3", last, "channels last"},
+		{"cnn:2x3", last, ""},
 		{"cnn:8x4/2x3", &task.Image{Shape: []int{8, 4, 1}, Layout: task.ChannelsLast}, ""},
 	} {
 		a := arch(t, c.arch)
