@@ -159,9 +159,14 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 	}
 	defer func() { err = errors.Join(err, full.Close()) }()
 	own, held := divide(people, target.HoldOut, target.Seed)
-	if held, err = ownDoing(ctx, m, full, t, people, held, o.Workers); err != nil {
+	theirs, err := ownDoing(ctx, m, full, t, people, task.AllRows(people.N), o.Workers)
+	if err != nil {
 		return nil, err
 	}
+	ofThem := func(rows []int) []int {
+		return slices.DeleteFunc(slices.Clone(rows), func(i int) bool { _, ok := slices.BinarySearch(theirs, i); return !ok })
+	}
+	held = ofThem(held)
 	s := &search{task: t, o: o, full: full, r: &TargetResult{
 		Target: target, Level: target.level(), Calibrated: len(own), HeldOut: len(held), Chosen: -1,
 	}}
@@ -181,11 +186,7 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 	case len(own) == 0:
 		return nil, inputError(fmt.Errorf("all %d people are held out", people.N))
 	}
-	asked, err := ownDoing(ctx, m, full, t, people, own, o.Workers)
-	if err != nil {
-		return nil, err
-	}
-	if s.own, err = s.promises(ctx, set, people, asked); err != nil {
+	if s.own, err = s.promises(ctx, set, people, ofThem(own)); err != nil {
 		return nil, err
 	}
 	o.Recipe = maps.Clone(o.Recipe)
