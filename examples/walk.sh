@@ -5,8 +5,9 @@
 #     ./walk.sh sklearn|embeddings|ft-transformer|keras
 #
 # With a page, every command of it: each line behind "$ " in a block of text is run, from the folder IN (the project's),
-# and has to print what is below it, where ... stands for any lines. Numbers may differ, as the last digits do between
-# processors; that is said. Of a page with comments "recorded:", only the blocks below these are run.
+# and has to print what is below it, where ... stands for any lines. Numbers may differ, as they do between processors;
+# that is said. With STRICT they may do so by a tenth or by 1. Of a page with comments "recorded:", only the blocks below
+# these are run.
 #
 #     ./walk.sh ../docs/tutorial.md
 set -euo pipefail
@@ -24,11 +25,17 @@ page() {
 		case $block:$line in
 		0:'<!-- recorded: '*) marked=2 ;;
 		0:'```text') [[ $marked == 0 ]] || block=1 ;;
-		1:'```') check && block=0 command='' && [[ $marked == 1 ]] || marked=0 ;;
+		0:'```'*) [[ $marked == 1 ]] || marked=0 ;;
+		1:'```')
+			check
+			block=0 command=''
+			[[ $marked == 1 ]] || marked=0
+			;;
 		1:'$ '*) check && command=${line#'$ '} want='' ;;
 		1:*) want+=$line$'\n' ;;
 		esac
 	done 3<"$file"
+	[[ $block == 0 ]] || { echo "walk.sh: the last block of $file is not closed" && wrong=1; }
 	return $wrong
 }
 
@@ -43,6 +50,7 @@ check() {
 	if like "$out" "${want%$'\n'}"; then
 		return 0
 	elif like "$(digitless <<<"$out")" "$(digitless <<<"${want%$'\n'}")"; then
+		near "$got" <<<"${want%$'\n'}" || [[ ! ${STRICT-} ]] || wrong=1
 		echo "walk.sh: other numbers than in the page"
 	else
 		echo "walk.sh: the page has other lines:" && diff <(echo "${want%$'\n'}") "$got" || wrong=1
@@ -55,6 +63,31 @@ like() {
 	pattern=$(sed 's/[][*?\\()|+@!]/\\&/g; s/^\.\.\.$/*/' <<<"$2")
 	# shellcheck disable=SC2053 # a pattern
 	[[ $1 == $pattern ]]
+}
+
+# near says whether the lines of a file have about the numbers that the page has. Both have the same lines.
+near() {
+	awk '
+		function form(s) { gsub(number, "#", s); gsub(/ +/, " ", s); return s }
+		function close_to(a, b, x, y, d) {
+			while (match(a, number)) {
+				x = substr(a, RSTART, RLENGTH) + 0; a = substr(a, RSTART + RLENGTH)
+				match(b, number)
+				y = substr(b, RSTART, RLENGTH) + 0; b = substr(b, RSTART + RLENGTH)
+				d = x > y ? x - y : y - x
+				if (d > 1 && d > (x > y ? x : y) / 10) return 0
+			}
+			return 1
+		}
+		BEGIN { number = "[0-9]+([.][0-9]+)?(e-?[0-9]+)?" }
+		NR == FNR { out[++n] = $0; next }
+		$0 == "..." { next }
+		{
+			while (++k <= n && !(form(out[k]) == form($0) && close_to(out[k], $0))) { }
+			if (k > n) { print "walk.sh: no line is near to: " $0; wrong = 1; exit }
+		}
+		END { exit wrong }
+	' "$1" -
 }
 
 # digitless has # for each number, and one space where there are several.

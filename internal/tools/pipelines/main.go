@@ -1,8 +1,8 @@
 // Pipelines runs the pipelines that the project offers, step by step, on this machine.
 //
 // In: action.yml, .pre-commit-hooks.yaml, what examples/ci has for GitLab, pre-commit, DVC and make, examples/walk.sh
-// and examples/pytorch/walk.sh of this checkout, recorded output in pages, and the loan example. Out: what each step prints; an
-// error when a step ends otherwise than it must, or a report is missing.
+// and examples/pytorch/walk.sh of this checkout, recorded output in pages, and the loan example. Out: what each step
+// prints; an error when a step ends otherwise than it must, or a report is missing.
 // The invariant: what is run are the files themselves, not copies of their commands. Steps that only GitHub can run
 // ("uses") are named and left out.
 package main
@@ -81,11 +81,11 @@ func run(work string) error {
 	}
 	return errors.Join(
 		p.shell("docs/tutorial.md", 0, nil, "$PROJECT/examples/walk.sh $PROJECT/docs/tutorial.md"),
-		p.shell("README.md, docs/recourse.md, docs/verdicts.md", 0, nil,
+		p.shell("docs/files.md, README.md, docs/recourse.md, docs/verdicts.md", 0, nil,
 			"mkdir -p pages/build pages/testdata && cp model.onnx train.csv test.csv task.yaml pages",
-			"cp good.onnx pages/model.q.onnx && cp good.onnx.rows pages/model.q.onnx.rows",
 			"cd pages && ln -s $PROJECT/bin . && ln -s $PROJECT/testdata/loans testdata",
-			"for page in README.md docs/recourse.md docs/verdicts.md; do IN=$PWD $PROJECT/examples/walk.sh $PROJECT/$page; done"),
+			"for page in docs/files.md README.md docs/recourse.md docs/verdicts.md; do",
+			"IN=$PWD $PROJECT/examples/walk.sh $PROJECT/$page; done"),
 		p.shell("examples/ci/Makefile", 0, nil,
 			"make -C $PROJECT/examples/ci CFQ=$PROJECT/bin/cfq BUILD=$PWD/build release/model.q.onnx",
 			"rm -r $PROJECT/examples/ci/release"),
