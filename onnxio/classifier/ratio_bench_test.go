@@ -97,7 +97,7 @@ func transformer(w weights, x string) string {
 
 // BenchmarkGradientRatio compares the margin's gradient by the inputs of 256 rows, and the loss's, with one forward run
 // of ONNX Runtime on the same rows, on one thread: medians of turns. A classifier runs fewer rows at once where they
-// are wide, forward as well: chosen-forward is what it takes then.
+// are wide, forward as well: chosen-forward is what it takes then. bench/torch_gradient.py measures PyTorch.
 func BenchmarkGradientRatio(b *testing.B) {
 	mlp := "../../testdata/loans/model.onnx"
 	if shared := os.Getenv("CFQ_SHARED"); shared != "" {
