@@ -79,8 +79,8 @@ type Groups struct {
 	all   []groups
 }
 
-// NewGroups is of records that were made with the settings. Close ends it. The error names the attributes that there are
-// when a spec names another one.
+// NewGroups is of records that were made with the settings. Close ends it. The error names the attributes that there
+// are when a spec names another one.
 func NewGroups(of *Records, s *Settings, by GroupBy) (*Groups, error) {
 	attributes, err := attributesOf(of.Attributes, by.Specs)
 	if err != nil {

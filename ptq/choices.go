@@ -148,7 +148,8 @@ func Settings() []Setting {
 				{string(AllocatorExact), "smallest quantization error of the margin, by a knapsack"},
 				{string(AllocatorPaper), "the paper's greedy rule over gradient scores"},
 				{string(AllocatorOptimum), "the optimum of the paper's objective, the sum of gradient scores times bits"},
-				{string(AllocatorHAWQ), "smallest sum of mean Hessian trace times squared weight error (HAWQ-V2), by the same knapsack"},
+				{string(AllocatorHAWQ), "smallest sum of mean Hessian trace times squared weight error (HAWQ-V2), by the same " +
+					"knapsack"},
 				{string(AllocatorUniform), "one bit width for all, the largest that fits"},
 				{string(AllocatorLearned), "learned before training by straight-through Gumbel-Softmax with the paper's BitCost; " +
 					"within the budget by the same knapsack"},

@@ -61,7 +61,7 @@ type made struct {
 	Version string            `json:"version"`
 	Command string            `json:"command"`
 	From    map[string]string `json:"from"` // hashes of files
-	Sum     string            `json:"sum"`  // hash of the file itself
+	Sum     string            `json:"sum"`  // hash of the files themselves
 	Seconds float64           `json:"seconds"`
 }
 

@@ -96,7 +96,8 @@ func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {
 func (e *env) common() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("common", pflag.ContinueOnError)
 	fs.SortFlags = false
-	fs.StringVar(&e.lib, "ort-lib", "", "ONNX Runtime `library`; else CFQ_ORT_LIB, or that beside cfq, in the cache, of the system")
+	fs.StringVar(&e.lib, "ort-lib", "",
+		"ONNX Runtime `library`; else CFQ_ORT_LIB, then cfq's folder, the cache, the system")
 	fs.IntVar(&e.threads, "threads", 1, "threads within one run of a model")
 	fs.IntVar(&e.workers, "workers", 0, "runs of a model at once; 0 fills the machine. No result depends on it")
 	maximum := perCore * runtime.NumCPU()

@@ -449,7 +449,8 @@ func ofEvidence() []Error {
 				"there is no record FILE of the rows that the model was calibrated on, and this gate requires one",
 				"record of calibration rows FILE: REASON",
 			},
-			"A model does better on rows that it was calibrated on. With the record of these rows the gate judges without them, too.",
+			"A model does better on rows that it was calibrated on. With the record of these rows, the gate judges once with " +
+				"and once without them.",
 			"cfq quantize writes it next to the model; --calibration-record names one that stands elsewhere", Unusable,
 		},
 		{

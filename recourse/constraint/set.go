@@ -153,8 +153,8 @@ func (a *Set) Override(overrides []task.Override) (*Set, error) {
 		for _, o := range by[row] {
 			f := &t.Features[o.Feature]
 			if t.Latent != nil && t.Latent.Radius > 0 && f.Weight != o.With.Weight {
-				errs = append(errs, fmt.Errorf("row %d: latent.radius counts in weights of the task: %s can have no other weight", row,
-					f.Name))
+				errs = append(errs, fmt.Errorf("row %d: latent.radius counts in weights of the task: %s can have no other weight",
+					row, f.Name))
 			}
 			*f = o.With
 		}
