@@ -69,17 +69,18 @@ like() {
 near() {
 	awk '
 		function form(s) { gsub(number, "#", s); gsub(/ +/, " ", s); return s }
-		function close_to(a, b, x, y, d) {
+		function close_to(a, b, x, y, d, most) {
 			while (match(a, number)) {
 				x = substr(a, RSTART, RLENGTH) + 0; a = substr(a, RSTART + RLENGTH)
 				match(b, number)
 				y = substr(b, RSTART, RLENGTH) + 0; b = substr(b, RSTART + RLENGTH)
 				d = x > y ? x - y : y - x
-				if (d > 1 && d > (x > y ? x : y) / 10) return 0
+				most = x * x > y * y ? x : y
+				if (d > 1 && d * 10 > (most < 0 ? -most : most)) return 0
 			}
 			return 1
 		}
-		BEGIN { number = "[0-9]+([.][0-9]+)?(e-?[0-9]+)?" }
+		BEGIN { number = "-?[0-9]+([.][0-9]+)?(e-?[0-9]+)?" }
 		NR == FNR { out[++n] = $0; next }
 		$0 == "..." { next }
 		{
@@ -90,8 +91,8 @@ near() {
 	' "$1" -
 }
 
-# digitless has # for each number, and one space where there are several.
-digitless() { sed -E 's/[0-9]+([.][0-9]+)?(e-?[0-9]+)?/#/g; s/ +/ /g'; }
+# digitless has # for each number, whatever its sign, and one space where there are several.
+digitless() { sed -E 's/-?[0-9]+([.][0-9]+)?(e-?[0-9]+)?/#/g; s/ +/ /g'; }
 
 if [[ -f $1 ]]; then
 	page "$1"
