@@ -228,8 +228,8 @@ func (t *textRows) malformed(bad *csv.ParseError) error {
 	return &Problem{Line: start, Reason: "a quote stands inside an unquoted field"}
 }
 
-// CountRows is how many of the rows of a data file the lists of o select, of text about, with the header: for progress,
-// and for how work is divided. 0 when that is not known.
+// CountRows is how many of the rows of a data file the lists of o select, of text about, as if it had a header: for
+// progress, and for how work is divided. 0 when that is not known.
 func CountRows(path string, o ReadOptions) int {
 	if o.Only != nil {
 		return len(o.Only)
@@ -266,7 +266,7 @@ func countAll(path string) (n int) {
 			return 0
 		}
 		if n += bytes.Count(buf[:k], []byte{'\n'}); err != nil {
-			return n
+			return n - 1
 		}
 	}
 }

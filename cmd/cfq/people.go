@@ -68,7 +68,7 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 	}
 	o.Hash = true
 	all := task.CountRows(d.f.data, o)
-	if all-1 <= judgedPeople { // of which one may be the header: a single batch
+	if all <= judgedPeople { // a single batch
 		all = 0
 	}
 	var failed error // of what was done with the people, not of reading them

@@ -289,7 +289,7 @@ func (j *recourseJob) pieces(ctx context.Context, all int) (context.Context, int
 		return ctx, batchPeople, ordered.New[[]answered](two, two)
 	}
 	size := recourse.Together(j.t)
-	if all-1 > size || all == 0 { // of which one may be the header
+	if all > size || all == 0 {
 		ctx = ordered.OneCore(ctx)
 	}
 	return ctx, size, ordered.New[[]answered](j.e.workers+2, j.e.workers) // two wait: one begins when another ends
