@@ -35,8 +35,11 @@ func (f *Feature) ModelInputs() int {
 // zeroIsMissing says whether the model knows a missing value: as zeros where values are one-hot, also without the
 // first.
 func (f *Feature) zeroIsMissing() bool {
-	if f.Required != "" || f.Inputs == nil {
-		return f.Required == ""
+	switch {
+	case f.Required != "":
+		return false
+	case f.Inputs == nil:
+		return true
 	}
 	if f.ModelInputs() < 2 {
 		return false
