@@ -12,6 +12,8 @@
 #     ./walk.sh ../docs/tutorial.md
 set -euo pipefail
 
+number='-?[0-9]+([.][0-9]+)?(e-?[0-9]+)?' # an extended regular expression
+
 # page runs the commands of a page.
 page() {
 	local file wrong=0 block=0 command='' want='' marked=1
@@ -67,7 +69,7 @@ like() {
 
 # near says whether the lines of a file have about the numbers that the page has. Both have the same lines.
 near() {
-	awk '
+	awk -v number="$number" '
 		function form(s) { gsub(number, "#", s); gsub(/ +/, " ", s); return s }
 		function close_to(a, b, x, y, d, most) {
 			while (match(a, number)) {
@@ -80,7 +82,6 @@ near() {
 			}
 			return 1
 		}
-		BEGIN { number = "-?[0-9]+([.][0-9]+)?(e-?[0-9]+)?" }
 		NR == FNR { out[++n] = $0; next }
 		$0 == "..." { next }
 		{
@@ -92,7 +93,7 @@ near() {
 }
 
 # digitless has # for each number, whatever its sign, and one space where there are several.
-digitless() { sed -E 's/-?[0-9]+([.][0-9]+)?(e-?[0-9]+)?/#/g; s/ +/ /g'; }
+digitless() { sed -E "s/$number/#/g; s/ +/ /g"; }
 
 if [[ -f $1 ]]; then
 	page "$1"
