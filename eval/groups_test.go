@@ -46,9 +46,6 @@ func grouped(are, broken []int, ratio func(group, k int) float64) (records []Rec
 
 // byGroups computes every metric for groups of the people of a result.
 func byGroups(r *Result, by GroupBy) ([]Grouping, error) {
-	if r.Records == nil {
-		return nil, nil
-	}
 	g, err := NewGroups(r.Records, &r.Settings, by)
 	if err != nil {
 		return nil, err

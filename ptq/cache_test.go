@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -113,6 +114,7 @@ func TestTeacherCache(t *testing.T) {
 		f.Log = &task.Log{Add: 100, Std: 1}
 		o.Overrides = []task.Override{{Row: people.Rows[0], Feature: 3, With: f}}
 	}
+	var before *calib.Set
 	for _, c := range []struct {
 		name   string
 		t      *task.Task
@@ -145,9 +147,14 @@ func TestTeacherCache(t *testing.T) {
 		if hit() != c.hit {
 			t.Errorf("%s: stages %q", c.name, stages)
 		}
-		if d := cmp.Diff(want, got); c.hit && c.t == tk && c.name != "a logarithm of one's own again" && d != "" {
+		computed := want
+		if strings.HasSuffix(c.name, " again") {
+			computed = before
+		}
+		if d := cmp.Diff(computed, got); c.hit && d != "" {
 			t.Errorf("%s: %s", c.name, d)
 		}
+		before = got
 	}
 	overwriteAll(t, dir, 12)
 	for k, kept := range []bool{false, true} {
