@@ -13,7 +13,7 @@ import (
 	"cfq/onnxio/ort/orttest"
 )
 
-// TestRequired: a file whose look-up fails for what it does not know judges nobody without a category.
+// TestRequired: a file whose look-up fails for what it does not know judges no person without a category.
 func TestRequired(t *testing.T) {
 	lib := orttest.Need(t).Lib
 	for zeros, want := range map[int64]string{0: "people                2\n", 1: "people                3\n"} {
