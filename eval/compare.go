@@ -168,8 +168,8 @@ func (c *Comparison) add(m *Metric, k *comparedMetric, at int, b *bootstrap) {
 		case k.share:
 			cell.mcNemar(b.trials[trials{k.id, at, i}], c.Confidence, m.Better)
 		case k.statistic != nil || k.tau:
-			d := k.pairedTest(b, &c.Results[0].Settings, i, at)
-			d.row, d.model, d.better = len(c.Rows), i, m.Better
+			d := k.pairedTest(b, &c.Results[0].Settings, i, at, m.Better)
+			d.row, d.model = len(c.Rows), i
 			b.tests = append(b.tests, d)
 		}
 	}
@@ -190,17 +190,13 @@ func (c *Cell) mcNemar(t *discordant, confidence float64, better Better) {
 // discordant counts the people who count in two models, and those who count for one of them alone.
 type discordant struct{ n, alone, other int }
 
-// add adds a person: the records of the first model, and of this one.
-func (t *discordant) add(k *comparedMetric, first, this []*Record, at int, s *Settings) {
-	var counts, up, down bool // of any record of the person
-	for i := range first {
-		x, of := k.part.at(first[i], at, s)
-		y, too := k.part.at(this[i], at, s)
-		if of > 0 && too > 0 {
-			counts, up, down = true, up || y > x, down || x > y
-		}
+// add adds a person: the records of the first model, and of this one. As in the values, the worst record counts.
+func (t *discordant) add(k *comparedMetric, first, this []*Record, at int, better Better, s *Settings) {
+	x, of := worst(first, k.part, at, better, s)
+	y, too := worst(this, k.part, at, better, s)
+	if of > 0 && too > 0 {
+		t.n, t.alone, t.other = t.n+1, t.alone+count(y > x), t.other+count(x > y)
 	}
-	t.n, t.alone, t.other = t.n+count(counts), t.alone+count(up && !down), t.other+count(down && !up)
 }
 
 // call says what a difference is if it is certain, of numbers or, for those that are best near 0, of their
@@ -459,7 +455,7 @@ func readPairs(names []string, results []*Result, metrics []comparedMetric, seed
 						if p.trials[t] == nil {
 							p.trials[t] = &discordant{}
 						}
-						p.trials[t].add(k, person[0], person[model], at, s)
+						p.trials[t].add(k, person[0], person[model], at, m.Better, s)
 					}
 				}
 			}
@@ -561,9 +557,10 @@ type pairedTest struct {
 
 func newBootstrap(p *pairs) *bootstrap { return &bootstrap{pairs: p, n: len(p.people)} }
 
-// pairedTest makes the statistics of the first model and of another one, of the people who count.
-func (k *comparedMetric) pairedTest(b *bootstrap, s *Settings, model, at int) *pairedTest {
-	d := &pairedTest{least: minPeople}
+// pairedTest makes the statistics of the first model and of another one, of the people who count, each by the worst
+// record.
+func (k *comparedMetric) pairedTest(b *bootstrap, s *Settings, model, at int, better Better) *pairedTest {
+	d := &pairedTest{least: minPeople, better: better}
 	if k.tau {
 		d.first, d.this = b.tau(0, s, k.own), b.tau(model, s, k.own)
 		d.n, d.differ = b.apart(model, s, k.own)
@@ -572,15 +569,13 @@ func (k *comparedMetric) pairedTest(b *bootstrap, s *Settings, model, at int) *p
 	}
 	var p, q parts
 	for who, person := range b.people {
-		for i := range person[0] {
-			x, of := k.part.at(person[0][i], at, s)
-			y, too := k.part.at(person[model][i], at, s)
-			if of == 0 && too == 0 || !k.own && (of == 0 || too == 0) {
-				continue
-			}
-			p, q = append(p, part{who, x, of}), append(q, part{who, y, too})
-			d.differ += count(x != y || of != too)
+		x, of := worst(person[0], k.part, at, better, s)
+		y, too := worst(person[model], k.part, at, better, s)
+		if of == 0 && too == 0 || !k.own && (of == 0 || too == 0) {
+			continue
 		}
+		p, q = append(p, part{who, x, of}), append(q, part{who, y, too})
+		d.differ += count(x != y || of != too)
 	}
 	d.n, d.first, d.this = len(p), k.statistic(p), k.statistic(q)
 	return d
@@ -596,16 +591,14 @@ func (b *bootstrap) apart(model int, s *Settings, quant bool) (n, differ int) {
 		return p.Own - p.Other
 	}
 	for _, person := range b.people {
-		for i := range person[0] {
-			counts, differs := false, false
-			for at := range s.Margins {
-				p, q := person[0][i].promise(at, s, quant), person[model][i].promise(at, s, quant)
-				counts = counts || p != nil || q != nil
-				differs = differs || (p == nil) != (q == nil) || need(p) != need(q)
-			}
-			n += count(counts)
-			differ += count(differs)
+		counts, differs := false, false
+		for at := range s.Margins {
+			p, q := worstPromise(person[0], at, s, quant), worstPromise(person[model], at, s, quant)
+			counts = counts || p != nil || q != nil
+			differs = differs || (p == nil) != (q == nil) || need(p) != need(q)
 		}
+		n += count(counts)
+		differ += count(differs)
 	}
 	return n, differ
 }

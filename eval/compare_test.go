@@ -102,10 +102,25 @@ func cellsOf(c *Comparison, metric string) (cells []Cell) {
 }
 
 // TestComparisonRows: every metric of a comparison is in the table of metrics, in its order, and its value and
-// difference are those of the results.
+// difference are those of the results, also where people have several rows.
 func TestComparisonRows(t *testing.T) {
 	t.Parallel()
-	a, b := madeUp(t, 1500, 1, 1, quality{noise: 0.1}), madeUp(t, 1500, 1, 2, quality{noise: 0.15, dearer: 0.02})
+	for _, rows := range []int{1, 3} {
+		t.Run(fmt.Sprintf("%d rows a person", rows), func(t *testing.T) {
+			t.Parallel()
+			of := func(model uint64, q quality) *Result {
+				records := imagined(1500*rows, 1, model, q)
+				for i := range records {
+					records[i].ID = fmt.Sprint("person ", i/rows)
+				}
+				return summarize(t, records, Settings{Margins: comparisonMargins, Confidence: 0.95}, DataFile{})
+			}
+			compareRows(t, of(1, quality{noise: 0.1}), of(2, quality{noise: 0.15, dearer: 0.02}))
+		})
+	}
+}
+
+func compareRows(t *testing.T, a, b *Result) {
 	a.Footprint, b.Footprint = &Footprint{Quant: Weight{Bytes: 1000, StoredBits: 4.5, BOPs: 7}},
 		&Footprint{Quant: Weight{Bytes: 900, StoredBits: 4.75, BOPs: 7}}
 	c := comparison(t, ComparisonOptions{alone: true, Draws: 200}, a, b)
@@ -325,7 +340,7 @@ func TestComparisonStatistics(t *testing.T) {
 		}
 		m, _ := MetricBy(k.id)
 		for at := range comparisonMargins {
-			d := k.pairedTest(b, &a.Settings, 1, at)
+			d := k.pairedTest(b, &a.Settings, 1, at, m.Better)
 			near(t, k.id, d.this(ones(len(weights))), float64(m.Of(a, at).Value), 1e-12)
 			near(t, k.id+" of people repeated", d.this(weights), float64(m.Of(repeated, at).Value), 1e-12)
 			if d.differ != 0 || d.n == 0 {

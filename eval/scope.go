@@ -168,7 +168,7 @@ func (y *scope) add(of []*Record) {
 func worst(of []*Record, f contribution, at int, better Better, s *Settings) (x, n float64) {
 	for _, r := range of {
 		x1, n1 := f.at(r, at, s)
-		if n1 > 0 && (n == 0 || worse(better, x1, x)) {
+		if n1 > 0 && (n == 0 || worse(better, x1/n1, x/n)) {
 			x, n = x1, n1
 		}
 	}
