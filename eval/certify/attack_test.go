@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 
 	"cfq/eval"
@@ -235,6 +236,52 @@ func attackRandom(t *testing.T, seed uint64, n int) (certified int) {
 		}
 	}
 	return certified
+}
+
+// Activation functions that fall and rise, behind quantizers: two models are apart by more than float rounding there.
+func TestQuantizedSums(t *testing.T) {
+	t.Parallel()
+	orttest.Need(t)
+	const n, dim = 60, 2
+	for i, act := range []string{"Gelu", "Silu", "HardSwish"} {
+		for seed := range uint64(6) {
+			rng := rand.New(rand.NewPCG(seed, uint64(i)))
+			f := net(rng, shape{widths: []int{dim, 3, 1}, act: act})
+			p := opened(t, f, quantized(t, f, ways{bits: 8, weightOnly: true, sums: true}), 1)
+			points, half := normal(rng, n*dim, 0.6), make([]float32, n*dim)
+			for i := range half {
+				half[i] = float32(0.001 + 0.1*rng.Float64()*rng.Float64())
+			}
+			proofs, err := p.k.Prove(t.Context(), points, half, n)
+			if err != nil {
+				t.Fatalf("%s, seed %d: %v", act, seed, err)
+			}
+			holds(t, fmt.Sprintf("%s, seed %d", act, seed), proofs, p.attack(t, points, half, n, 60, rng))
+		}
+	}
+}
+
+// Where all codes are 0 the margin is 0, which is no approval, and not an error of the machine.
+func TestNothingLeft(t *testing.T) {
+	t.Parallel()
+	orttest.Need(t)
+	const n, dim = 100, 2
+	for seed := range uint64(8) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		f := net(rng, shape{widths: []int{dim, 4, 1}, act: "Relu"})
+		for _, b := range f.Graph.Inits {
+			if b.Name == "b2" {
+				clear(b.Raw)
+			}
+		}
+		p := opened(t, f, quantized(t, f, ways{bits: 4, act: 4}), 1)
+		points, half := normal(rng, n*dim, 3), slices.Repeat([]float32{0.2}, n*dim)
+		proofs, err := p.k.Prove(t.Context(), points, half, n)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		holds(t, fmt.Sprint("seed ", seed), proofs, p.attack(t, points, half, n, 20, rng))
+	}
 }
 
 // Exactly at the point, a proof is as good as a run of the model.

@@ -135,13 +135,13 @@ func (d *quantize) back(f *form) {
 		lo, hi := x.lo[i]/d.scale, x.hi[i]/d.scale
 		slack := quotientError*math.Max(math.Abs(lo), math.Abs(hi)) + underflow
 		slope, least, most := d.clamped(lo-slack, hi+slack)
-		first, last := y.lo[i], y.hi[i]
-		if most-least+1+2*slack >= last-first { // the codes are closer than the lines
-			slope, least, most = 0, first-d.zero+0.5+slack, last-d.zero-0.5-slack
+		least, most = d.zero+least-0.5-slack, d.zero+most+0.5+slack
+		if first, last := y.lo[i], y.hi[i]; most-least >= last-first { // the codes are closer than the lines
+			slope, least, most = 0, first, last
 		}
-		shift := d.zero + least - 0.5 - slack
+		shift := least
 		if v < 0 {
-			shift = d.zero + most + 0.5 + slack
+			shift = most
 		}
 		f.constant(v, shift, doubleError*(math.Abs(slope)*(math.Abs(lo)+math.Abs(hi))+math.Abs(shift)))
 		to[i] += v * slope / d.scale

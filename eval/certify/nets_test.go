@@ -97,6 +97,8 @@ type ways struct {
 	channels   bool
 	weightOnly bool
 	grid       bool // the input is cut into columns
+	sums       bool // what activation functions read is quantized, too
+	full       bool // 8-bit weights up to 127
 }
 
 // quantized writes a network by a plan of scales that cover all weights.
@@ -110,7 +112,7 @@ func quantized(t testing.TB, m *graph.Model, w ways) *graph.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := quant.FormatOf(w.bits, true) // what every processor computes
+	f, err := quant.FormatOf(w.bits, !w.full)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +121,7 @@ func quantized(t testing.TB, m *graph.Model, w ways) *graph.Model {
 	}
 	p := &quant.Plan{}
 	for i, l := range layers {
-		q := quant.Layer{Node: l.Node, Bits: w.bits, Reduced: true}
+		q := quant.Layer{Node: l.Node, Bits: w.bits, Reduced: !w.full}
 		q.Scales = []float32{most(l.W)}
 		if w.channels {
 			q.Scales = nil
@@ -167,7 +169,37 @@ func quantized(t testing.TB, m *graph.Model, w ways) *graph.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if w.sums {
+		quantizeSums(out)
+	}
 	return out
+}
+
+// quantizeSums puts a quantizer behind each Gemm but the last, as tools do that quantize each value.
+func quantizeSums(m *graph.Model) {
+	g := m.Graph
+	scale, zero := graph.FromFloats("sums.scale", []float32{0.05}), &graph.Tensor{DType: graph.Uint8, Raw: []byte{128}}
+	zero.Name = "sums.zero"
+	g.Inits = append(g.Inits, scale, zero)
+	for _, n := range slices.Clone(g.Nodes) {
+		sum := n.Outputs[0]
+		if n.Op != "Gemm" || sum == g.Outputs[0].Name {
+			continue
+		}
+		q, dq := sum+".q", sum+".dq"
+		for _, c := range g.Nodes {
+			c.Inputs = slices.Clone(c.Inputs)
+			for i := range c.Inputs {
+				if c.Inputs[i] == sum {
+					c.Inputs[i] = dq
+				}
+			}
+		}
+		at := slices.Index(g.Nodes, n) + 1
+		g.Nodes = slices.Insert(g.Nodes, at,
+			&graph.Node{Name: q, Op: "QuantizeLinear", Inputs: []string{sum, scale.Name, zero.Name}, Outputs: []string{q}},
+			&graph.Node{Name: dq, Op: "DequantizeLinear", Inputs: []string{q, scale.Name, zero.Name}, Outputs: []string{dq}})
+	}
 }
 
 // normal draws n numbers.

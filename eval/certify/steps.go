@@ -548,7 +548,7 @@ func relaxJointly(x, fx, fy, y *zonotope, f function, i int, limit float64) bool
 		return false
 	}
 	y.c[i] = fy.c[i] + mid*c
-	y.own[i] = fy.own[i] + mid*(x.own[i]+fx.own[i]) + e
+	y.own[i] = fy.own[i] + math.Abs(mid)*(x.own[i]+fx.own[i]) + e
 	row := y.row(i)
 	copy(row, fy.row(i))
 	axpy(mid, a, row)
