@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"cfq/eval"
@@ -281,6 +282,20 @@ func TestNothingLeft(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		holds(t, fmt.Sprint("seed ", seed), proofs, p.attack(t, points, half, n, 20, rng))
+	}
+}
+
+// Sums that saturate on this processor are not those that are bounded.
+func TestSaturating(t *testing.T) {
+	t.Parallel()
+	orttest.Need(t)
+	rng := rand.New(rand.NewPCG(1, 1))
+	f := net(rng, shape{widths: []int{4, 8, 1}, act: "Relu"})
+	for _, full := range []bool{false, true} {
+		err := opened(t, f, quantized(t, f, ways{bits: 8, act: 8, full: full}), 1).k.Check()
+		if refused := err != nil && strings.Contains(err.Error(), "--full-range"); refused != (full && ort.Saturates()) {
+			t.Errorf("full range %v: %v", full, err)
+		}
 	}
 }
 

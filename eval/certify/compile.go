@@ -11,6 +11,7 @@ import (
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
+	"cfq/quant"
 	"cfq/quant/verify"
 )
 
@@ -507,6 +508,11 @@ func (k *compiler) integerCodes(n *graph.Node) (*codes, error) {
 	v, dims, err := k.constant(dq.Input(0))
 	if err != nil {
 		return nil, err
+	}
+	if k.values[dq.Input(0)].DType == graph.Int8 && ort.Saturates() &&
+		slices.ContainsFunc(v, func(code float64) bool { return math.Abs(code) > quant.ReducedMax }) {
+		return nil, fmt.Errorf("sums of its 8-bit weights beyond %d saturate on this processor, which has no VNNI: "+
+			"quantize without --full-range, or prove on another processor", quant.ReducedMax)
 	}
 	q := &codes{weights: v}
 	if q.scales, _, err = k.constant(dq.Input(1)); err != nil {
