@@ -127,8 +127,8 @@ func reshaped(b *graph.Builder, x string, sizes ...int64) string {
 // of codes z: rows are x and z together, and the model gets D(z), clipped to Low and High, or x itself where z is E(x)
 // up to [CodeGrid]: the person as they are.
 //
-// Nobody may move z further than Radius from E(x), by Weights, or D(z) further than Budget from x, by PixelWeights in
-// the l1 norm: what the step makes of such a row is of no use, and [Model.Limit] is below 0 there.
+// Nobody may move D(z) further than Budget from x, by PixelWeights in the l1 norm: what the step makes of such a row is
+// of no use, and [Model.Limit] is below 0 there.
 //
 // Reference: eq:latent_cf_image and eq:latent_action_set.
 type Decoded struct {
@@ -136,9 +136,6 @@ type Decoded struct {
 	Low, High        []float32 // of the model's inputs
 	PixelWeights     []float32
 	Budget           float64 // 0 is none
-	Weights          []float32
-	Radius           float64 // 0 is none
-	L1               bool    // the norm of Radius is l1, and not l2
 	// Always gives the model D(z) of people as they are, too.
 	Always bool
 }
@@ -191,44 +188,14 @@ func (d *Decoded) append(b *graph.Builder, row string, types autodiff.Types) {
 	if d.Always {
 		moved = b.Op("GreaterOrEqual", []string{most, number(0)})
 	}
-	if d.limited() {
-		d.limit(b, delta, distance, moved, number)
+	if d.Budget > 0 { // what is left of it
+		left := b.Op("Mul", []string{distance, number(-limitSlope / d.Budget)})
+		left = b.Op("Add", []string{left, number(limitSlope)})
+		named(b, b.Op("Where", []string{moved, left, number(limit)}), limitName)
 	}
 	// The gradient at the person as they are is that at D(z): D(z) less itself is 0.
 	same := b.Op("Add", []string{x, b.Op("Sub", []string{image, stopped(b, image)})})
 	b.Op("Where", []string{moved, image, same})
-}
-
-// limited says that there is a Budget or a Radius.
-func (d *Decoded) limited() bool { return d.Budget > 0 || d.Radius > 0 }
-
-// limit appends what is left of the budget and of the radius, the lesser of the two.
-func (d *Decoded) limit(b *graph.Builder, delta, distance, moved string, number func(float64) string) {
-	var left []string
-	share := func(used string, of float64) {
-		used = b.Op("Mul", []string{used, number(-limitSlope / of)})
-		left = append(left, b.Op("Add", []string{used, number(limitSlope)}))
-	}
-	if d.Budget > 0 {
-		share(distance, d.Budget)
-	}
-	if d.Radius > 0 {
-		w, of, size := slices.Clone(d.Weights), d.Radius, ""
-		if d.L1 {
-			size = b.Op("Abs", []string{delta})
-		} else {
-			size, of = b.Op("Mul", []string{delta, delta}), of*of
-			for i, v := range w {
-				w[i] = v * v
-			}
-		}
-		share(b.Op("MatMul", []string{size, b.Const(graph.FromFloats("weights", w, int64(len(w)), 1))}), of)
-	}
-	least := left[0]
-	if len(left) > 1 {
-		least = b.Op("Min", left)
-	}
-	named(b, b.Op("Where", []string{moved, least, number(limit)}), limitName)
 }
 
 // named gives the value that the last node makes a name.
@@ -259,7 +226,7 @@ func (m *Model) decoded() *Decoded {
 // Limit names the value that says how much of their budget people leave, in logits, below 0 for those who exceed it: no
 // margin counts that is above it. It is "" where there is no such value.
 func (m *Model) Limit() string {
-	if d := m.decoded(); d != nil && d.limited() {
+	if d := m.decoded(); d != nil && d.Budget > 0 {
 		return limitName
 	}
 	return ""

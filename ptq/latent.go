@@ -13,7 +13,6 @@ import (
 	"cfq/onnxio/codec"
 	"cfq/onnxio/ort"
 	"cfq/recourse"
-	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -79,8 +78,7 @@ func decodedOf(t *task.Task) (*onnxio.Decoded, error) {
 		return nil, errors.New("the encoder and the decoder of the task are not open: OpenLatent opens them")
 	}
 	d := &onnxio.Decoded{
-		Encoder: a.encoder, Decoder: a.decoder, Budget: t.Latent.Pixels, Radius: t.Latent.Radius, L1: t.Cost.Norm == task.L1,
-		Weights: make([]float32, len(t.Latent.Codes)),
+		Encoder: a.encoder, Decoder: a.decoder, Budget: t.Latent.Pixels,
 	}
 	for i := range t.ModelDim() {
 		f := &t.Features[i]
@@ -90,13 +88,6 @@ func decodedOf(t *task.Task) (*onnxio.Decoded, error) {
 			weight = 1 / (high - low)
 		}
 		d.Low, d.High, d.PixelWeights = append(d.Low, low), append(d.High, high), append(d.PixelWeights, weight)
-	}
-	set, err := constraint.Compile(t)
-	if err != nil {
-		return nil, err
-	}
-	for _, u := range set.Free() {
-		d.Weights[u.First-t.ModelDim()] = float32(set.Norm().Weight(u))
 	}
 	return d, nil
 }
@@ -110,7 +101,7 @@ func Reconstructed(m *onnxio.Model, t *task.Task, workers int) (*classifier.Mode
 	if err != nil {
 		return nil, err
 	}
-	d.Always = true
+	d.Always, d.Budget = true, 0 // it is no action
 	return openBehind(m, t, d, workers)
 }
 

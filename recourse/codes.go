@@ -1,6 +1,8 @@
 package recourse
 
 import (
+	"cmp"
+	"context"
 	"math"
 	"slices"
 )
@@ -11,14 +13,24 @@ func (s *search) coded() bool { return s.a.Task().Latent != nil }
 
 // shortest is gradientSearch for codes. Each step goes towards the next point at which the linearised margin is
 // the target, no further than a length that grows; from the first valid point on, towards that of least (weighted l2)
-// norm, by a length that becomes less and less. A candidate ends at the cheapest valid point that it came by.
+// norm, by a length that becomes less and less. Where actions have a limit, the linearised limit is kept, too, and the
+// length becomes less where a step left the limit or lost margin. A candidate ends at the cheapest valid point that it
+// came by.
 //
 // Reference: Hasofer, Lind, Rackwitz and Fiessler's algorithm for the most probable point of failure.
 func (s *search) shortest(ls []*candidate) error {
-	const steps, grow, decay, first = 40, 1.1, 0.85, 0.25
+	const steps, grow, decay, back, first = 40, 1.1, 0.85, 0.5, 0.25
 	reach, found := make([]float64, len(ls)), make([]*candidate, len(ls))
+	around, before := make([]linearised, len(ls)), make([]float32, len(ls))
+	for i, c := range ls {
+		around[i].margin = plane{c.start.d, c.start.margin, c.start.g}
+	}
 	for step := range steps + 1 {
 		if err := s.eval(ls, true); err != nil {
+			return err
+		}
+		limits, err := s.limits(ls)
+		if err != nil {
 			return err
 		}
 		for i, c := range ls {
@@ -29,15 +41,24 @@ func (s *search) shortest(ls []*candidate) error {
 			if step == steps {
 				continue
 			}
-			to, length := c.nearest(s.target, found[i] == nil)
+			at := plane{d: slices.Clone(c.d), value: c.margin, g: c.g}
+			if limits != nil && limits[i] < 0 && c.margin >= limits[i] {
+				around[i].limit = &at
+			} else {
+				around[i].margin = at
+			}
+			to, length := c.nearest(&around[i], s.target, found[i] == nil)
 			switch {
 			case step == 0:
 				reach[i] = first * length
-			case found[i] == nil:
-				reach[i] = min(reach[i]*grow, length)
-			default:
+			case found[i] != nil:
 				reach[i] *= decay
+			case limits != nil && c.margin < before[i]:
+				reach[i] *= back
+			default:
+				reach[i] = min(reach[i]*grow, length)
 			}
+			before[i] = c.margin
 			c.towards(to, min(1, reach[i]/length))
 		}
 	}
@@ -51,28 +72,83 @@ func (s *search) shortest(ls []*candidate) error {
 	return nil
 }
 
-// nearest is the action of least norm, or the one next to the candidate's, at which the linearised margin is the
-// target, by numeric feature, and how long the way there is.
-func (c *candidate) nearest(target float32, from bool) (to []float64, length float64) {
-	gap, square := float64(target-c.margin), 0.0
-	for _, u := range c.a.Numeric() {
-		g, w := float64(c.g[u.First]), c.a.Norm().Weight(u)
-		if !from {
-			gap += g * float64(c.d[u.First])
-		}
-		square += g * g / (w * w)
+// limits tells what is left of what limits the margins of the candidates, below 0 where it is exceeded; nil where
+// nothing limits them.
+func (s *search) limits(ls []*candidate) ([]float32, error) {
+	m, ok := s.m.(interface {
+		Limits(ctx context.Context, x []float32) ([]float32, error)
+	})
+	if !ok || !(s.a.Task().Latent.Pixels > 0) {
+		return nil, nil
 	}
-	for _, u := range c.a.Numeric() {
-		w := c.a.Norm().Weight(u)
-		v := 0.0
-		if square > 0 {
-			v = float64(c.g[u.First]) / (w * w) * gap / square
-		}
+	dim := s.a.Dim()
+	x := make([]float32, len(ls)*dim)
+	for i, c := range ls {
+		Point(row(x, i, dim), c.x, c.d)
+	}
+	return m.Limits(s.ctx, x)
+}
+
+// plane is a value at an action, and its gradient there.
+type plane struct {
+	d     []float32
+	value float32
+	g     []float32
+}
+
+// linearised are the last planes of a candidate's margin, and of its limit, which is not below 0 in what is allowed.
+type linearised struct {
+	margin plane
+	limit  *plane // nil where it was never exceeded
+}
+
+// nearest is the action of least norm, or the one next to the candidate's, at which the linearised margin is the
+// target, and the linearised limit kept, by numeric feature, and how long the way there is.
+func (c *candidate) nearest(l *linearised, target float32, from bool) (to []float64, length float64) {
+	numeric, norm := c.a.Numeric(), c.a.Norm()
+	base := func(j int) float64 {
 		if from {
-			v += float64(c.d[u.First])
+			return float64(c.d[j])
 		}
-		to = append(to, v)
-		length = math.Hypot(length, w*(v-float64(c.d[u.First])))
+		return 0
+	}
+	gap := func(p *plane, target float32) float64 { // from the base to the target
+		sum := float64(target - p.value)
+		for _, u := range numeric {
+			sum += float64(p.g[u.First]) * (float64(p.d[u.First]) - base(u.First))
+		}
+		return sum
+	}
+	product := func(p, q *plane) (sum float64) {
+		for _, u := range numeric {
+			w := norm.Weight(u)
+			sum += float64(p.g[u.First]) * float64(q.g[u.First]) / (w * w)
+		}
+		return sum
+	}
+	m, bound := &l.margin, l.limit
+	// The way is a sum of both gradients, each by a share.
+	square, missing := product(m, m), gap(m, target)
+	margin, limit, of := missing, 0.0, square
+	if bound != nil {
+		both, own, room := product(m, bound), product(bound, bound), gap(bound, 0)
+		if det := square*own - both*both; both*missing < room*square && own > 0 {
+			if margin, limit, of = 0, room, own; det > 1e-6*square*own {
+				margin, limit, of = own*missing-both*room, square*room-both*missing, det
+			}
+		}
+	}
+	for _, u := range numeric {
+		j, w := u.First, norm.Weight(u)
+		v := 0.0
+		if of > 0 {
+			v = float64(m.g[j]) / (w * w) * margin / of
+		}
+		if limit != 0 {
+			v += float64(bound.g[j]) / (w * w) * limit / of
+		}
+		v += base(j)
+		to, length = append(to, v), math.Hypot(length, w*(v-float64(c.d[j])))
 	}
 	return to, max(length, 1e-12)
 }
@@ -89,7 +165,7 @@ func (c *candidate) towards(to []float64, share float64) {
 // scattered starts a candidate at a random point about as far away as the gradient says that it has to go.
 func (p *person) scattered(target float32) *candidate {
 	c := p.candidate(nil, false, nil)
-	_, length := p.start.nearest(target, true)
+	_, length := c.nearest(&linearised{margin: plane{p.start.d, p.start.margin, p.start.g}}, target, true)
 	numeric := c.a.Numeric()
 	for _, u := range numeric {
 		j, size := u.First, length/c.a.Norm().Weight(u)/math.Sqrt(float64(len(numeric)))
@@ -97,4 +173,34 @@ func (p *person) scattered(target float32) *candidate {
 	}
 	c.a.Project(c.x, c.d)
 	return c
+}
+
+// sample tries random points for people of whom no search found anything, and searches from the best ones: within a
+// limit the margin may be largest far from where its gradient leads.
+func (s *search) sample() error {
+	const points, starts, halvings = 256, 3, 4
+	var ls []*candidate
+	for _, p := range s.people {
+		if !math.IsInf(p.lowest, 1) {
+			continue
+		}
+		tries := make([]*candidate, points)
+		for i := range tries {
+			c := p.scattered(s.target)
+			for j := range c.d {
+				c.d[j] = float32(math.Ldexp(float64(c.d[j]), -(i % halvings)))
+			}
+			c.a.Project(c.x, c.d)
+			tries[i] = c
+		}
+		if err := s.eval(tries, false); err != nil {
+			return err
+		}
+		slices.SortStableFunc(tries, func(a, b *candidate) int { return cmp.Compare(b.margin, a.margin) })
+		ls = append(ls, tries[:starts]...)
+	}
+	if err := s.gradientSearch(ls); err != nil {
+		return err
+	}
+	return s.refine(s.cheapest(ls, 1, 1))
 }

@@ -203,12 +203,6 @@ func TestOverride(t *testing.T) {
 	if _, err := base.Override([]task.Override{{Row: 3, Feature: 0, With: bad}}); err == nil {
 		t.Error("an impossible override is taken")
 	}
-	coded, dear := *tk, tk.Features[0]
-	coded.Latent, dear.Weight = &task.Latent{Radius: 1}, 2
-	if _, err := compile(t, &coded).Override([]task.Override{{Row: 3, Feature: 0, With: dear}}); err == nil ||
-		!strings.Contains(err.Error(), "row 3: latent.radius") {
-		t.Errorf("a weight of their own where a radius counts in weights: %v", err)
-	}
 }
 
 // A promise holds as it is written: the new values have few digits, and reading them makes the very point that was

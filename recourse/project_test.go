@@ -126,6 +126,9 @@ func TestProjectFeasibleIdempotent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, false)
+		if rapid.Bool().Draw(t, "ball") {
+			tk.Latent = &task.Latent{Radius: rapid.Float64Range(0.1, 4).Draw(t, "radius")}
+		}
 		a, err := constraint.Compile(tk)
 		if err != nil {
 			t.Fatal(err)
@@ -140,6 +143,9 @@ func TestProjectFeasibleIdempotent(t *testing.T) {
 			project(x, p)
 			if err := a.Check(x, p); err != nil {
 				t.Fatalf("projection of %v for %v is %v: %v", d, x, p, err)
+			}
+			if l := tk.Latent; l != nil && a.Cost(x, p) > l.Radius*(1+1e-5) {
+				t.Fatalf("projection of %v for %v costs %v of %v", d, x, a.Cost(x, p), l.Radius)
 			}
 			again := slices.Clone(p)
 			project(x, again)

@@ -14,9 +14,11 @@ import (
 type search struct {
 	ctx    context.Context
 	m      Model
-	a      *constraint.Set
+	a      *constraint.Set // at any cost: what a person has to pay at least says whether that is allowed
+	check  *constraint.Set
 	o      SolveOptions
 	target float32 // the margin searched for
+	first  int     // the row of the first of the piece
 	people []*person
 	// Room that is used again, for what nobody keeps.
 	points, actions []float32
@@ -24,12 +26,12 @@ type search struct {
 	trials          int // of the last neighbourhoods that were tried: the next ones are about as many
 }
 
-func (s *search) run(x []float32, first int, actions []Action) error {
+func (s *search) run(x []float32, actions []Action) error {
 	dim := s.a.Dim()
 	all := make([]*candidate, len(actions))
 	zero := make([]float32, dim)
 	for i := range all {
-		p := &person{a: s.a.Person(first + i), x: row(x, i, dim), row: i, lowest: math.Inf(1), searched: math.Inf(1)}
+		p := &person{a: s.a.Person(s.first + i), x: row(x, i, dim), row: i, lowest: math.Inf(1), searched: math.Inf(1)}
 		p.start = candidate{person: p, d: zero}
 		all[i] = &p.start
 	}
@@ -101,6 +103,11 @@ func (s *search) fromFactual() error {
 	}
 	if err := s.refine(s.cheapest(append(ls, scanned...), 3, 2)); err != nil {
 		return err
+	}
+	if s.coded() && s.a.Task().Latent.Pixels > 0 {
+		if err := s.sample(); err != nil {
+			return err
+		}
 	}
 	return s.feasibilityPhase()
 }
@@ -266,7 +273,7 @@ func (s *search) conclude(actions []Action) error {
 		for i, c := range asked {
 			point, delta := row(points, i, dim), make([]float32, dim)
 			constraint.Difference(delta, c.x, point)
-			feasible := c.a.Check(c.x, delta) == nil
+			feasible := s.check.Person(s.first+c.row).Check(c.x, delta) == nil
 			if !valid(margins[i], float32(s.o.Margin)) || !feasible {
 				unrounded[c] = !feasible && !unrounded[c]
 				open = append(open, c)

@@ -190,6 +190,14 @@ func (c *Model) Distances(ctx context.Context, x []float32) ([]float32, error) {
 	return c.Value(ctx, x, c.Distance())
 }
 
+// Limits returns what [onnxio.Model.Limit] is for rows x; nil where no margin has a limit.
+func (c *Model) Limits(ctx context.Context, x []float32) ([]float32, error) {
+	if c.Limit() == "" {
+		return nil, nil
+	}
+	return c.Value(ctx, x, c.Limit())
+}
+
 // Target returns the index of the favourable class.
 func (c *Model) Target() int { return c.target }
 

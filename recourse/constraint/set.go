@@ -38,6 +38,7 @@ type Set struct {
 	numeric []*Feature // of these, those that move along a line
 	limit   int        // most features an action may change; len(features) when unlimited
 	norm    Norm
+	radius  float64 // the most that an action may cost; 0 is no limit
 	task    *task.Task
 	own     map[int]*Set // of people with constraints of their own, by row
 }
@@ -53,6 +54,9 @@ func Compile(t *task.Task) (*Set, error) { return compileWith(t, t.Features) }
 // bounds are narrower than other people's does not pay more for it.
 func compileWith(t *task.Task, ranges []task.Feature) (*Set, error) {
 	a := &Set{dim: t.Dim(), limit: t.Sparsity.MaxFeatures, task: t}
+	if t.Latent != nil {
+		a.radius = t.Latent.Radius
+	}
 	var errs []error
 	at := 0
 	for i := range t.Features {
@@ -151,12 +155,7 @@ func (a *Set) Override(overrides []task.Override) (*Set, error) {
 		t := *a.task
 		t.Features = slices.Clone(t.Features)
 		for _, o := range by[row] {
-			f := &t.Features[o.Feature]
-			if t.Latent != nil && t.Latent.Radius > 0 && f.Weight != o.With.Weight {
-				errs = append(errs, fmt.Errorf("row %d: latent.radius counts in weights of the task: %s can have no other weight",
-					row, f.Name))
-			}
-			*f = o.With
+			t.Features[o.Feature] = o.With
 		}
 		own, err := compileWith(&t, a.task.Features)
 		if err != nil {
@@ -165,6 +164,19 @@ func (a *Set) Override(overrides []task.Override) (*Set, error) {
 		b.own[row] = own
 	}
 	return &b, errors.Join(errs...)
+}
+
+// AtAnyCost returns the action set without a limit to what an action may cost.
+func (a *Set) AtAnyCost() *Set {
+	if a.radius == 0 {
+		return a
+	}
+	b := *a
+	b.radius, b.own = 0, map[int]*Set{}
+	for row, own := range a.own {
+		b.own[row] = own.AtAnyCost()
+	}
+	return &b
 }
 
 // Select returns the action set for people of whom the i-th is row rows[i] of those it is for now.
@@ -392,8 +404,10 @@ func (a *Set) jitter(dst, x []float32, size float64, rng *rand.Rand) {
 //     |delta| of its inputs; ties keep the earlier feature.
 //   - joint: linked features follow. While a rule between features is broken, the change that repairs it at the
 //     least cost is made, or else one of its changes taken back.
+//   - radius: numbers change by less, all by the same share, until the action costs no more than it may. One that costs
+//     more still, or breaks a rule, is no action.
 //
-// References: app:eq:proj_comp, Algorithm alg:projection_action_set.
+// References: app:eq:proj_comp, Algorithm alg:projection_action_set; eq:latent_action_set.
 func (a *Set) Project(x, delta []float32) { a.project(x, delta, true) }
 
 // ProjectRelaxed is Project for an iterate of Relax, whose categories may have left their range: the order of their
@@ -412,7 +426,41 @@ func (a *Set) project(x, delta []float32, clip bool) {
 	if len(a.relations) > 0 {
 		a.join(x, delta)
 	}
+	a.shorten(x, delta)
 }
+
+// radiusTolerance is the share of the radius by which an action may cost more, as rounding makes it.
+const radiusTolerance = 1e-6
+
+// affordable says whether the action costs no more than it may.
+func (a *Set) affordable(x, d []float32) bool {
+	return a.radius == 0 || a.Cost(x, d) <= a.radius*(1+radiusTolerance)
+}
+
+// shorten makes an action that costs more than it may shorter.
+func (a *Set) shorten(x, d []float32) {
+	const attempts, less = 8, 0.95 // steps may round up
+	for attempt := range attempts {
+		if a.affordable(x, d) {
+			return
+		}
+		share := a.radius / a.Cost(x, d)
+		if attempt > 0 {
+			share *= less
+		}
+		for _, u := range a.numeric {
+			d[u.First] = u.Nearest(x[u.First], float32(share*float64(d[u.First])))
+		}
+		a.Propagate(x, d)
+	}
+	if !a.affordable(x, d) || !a.ties.Consistent(x, d) {
+		clear(d)
+	}
+}
+
+// Consistent reports whether an action that respects each feature's own constraints, and whose links are
+// propagated, respects the joint ones and costs no more than it may.
+func (a *Set) Consistent(x, d []float32) bool { return a.ties.Consistent(x, d) && a.affordable(x, d) }
 
 // Relax sets dst to u - alpha g with the box and immutability kept: numeric features in their span, groups free.
 func (a *Set) Relax(x, dst, u, g []float32, alpha float64) {
@@ -462,10 +510,10 @@ func (a *Set) sparse(delta []float32) {
 
 // join makes an action whose features are feasible one by one feasible as a whole.
 func (a *Set) join(x, d []float32) {
-	if a.propagated(x, d) && a.Consistent(x, d) {
+	if a.propagated(x, d) && a.ties.Consistent(x, d) {
 		return
 	}
-	if a.Propagate(x, d); a.Consistent(x, d) {
+	if a.Propagate(x, d); a.ties.Consistent(x, d) {
 		return
 	}
 	repaired := slices.Clone(d)
@@ -508,7 +556,7 @@ func (a *Set) repair(x, d []float32, keep *Feature, near bool) bool {
 		}
 		copy(d, best)
 	}
-	return a.Consistent(x, d)
+	return a.ties.Consistent(x, d)
 }
 
 // distance returns the weighted l1 distance of two actions.
@@ -614,6 +662,10 @@ func (a *Set) Violations(x, delta []float32) (broken []*Violation) {
 	}
 	if r := a.firstBroken(x, delta); r != nil {
 		broken = append(broken, a.violation(r, x, delta))
+	}
+	if !a.affordable(x, delta) {
+		broken = append(broken, &Violation{Constraint: Radius, Detail: fmt.Sprintf("the action costs %.6g, at most %g is allowed",
+			a.Cost(x, delta), a.radius)})
 	}
 	return broken
 }

@@ -381,8 +381,7 @@ func (c *condition) worse(x, d []float32) bool {
 	return c.within(before, noise) || c.excess(x, d) > max(before, 0)+noise
 }
 
-// Consistent reports whether an action that respects each feature's own constraints, and whose links are
-// propagated, respects the joint ones.
+// Consistent is [Set.Consistent] but for what the action costs.
 func (a *ties) Consistent(x, d []float32) bool { return a.firstBroken(x, d) == nil }
 
 // firstBroken returns the first relation that the action breaks, nil when there is none.

@@ -18,11 +18,13 @@ const (
 	Relation   Constraint = "constraints"
 	Subset     Constraint = "at_most"
 	Finite     Constraint = "finite"
+	Radius     Constraint = "latent.radius"
+	Pixels     Constraint = "latent.pixels"
 )
 
 // Violation is one broken constraint.
 type Violation struct {
-	Feature    string // "" for Sparsity
+	Feature    string // "" for those of the action as a whole
 	Constraint Constraint
 	Detail     string
 }
