@@ -156,6 +156,16 @@ func TestLatent(t *testing.T) {
 	if !strings.Contains(said, "(100.0 %)") {
 		t.Error(said)
 	}
+	for limit, detail := range map[string]string{
+		"radius: 0.01": "latent.radius: the action costs ", "pixels: 0.1": "latent.pixels: the image is ",
+	} {
+		put(t, filepath.Join(dir, "tight.yaml"), []byte(latentTask+"size: 2, bounds: [-3, 3], "+limit+"}\n"))
+		said = call(0, "recourse", "model.onnx", "-t", "tight.yaml", "-d", "images-idx3-ubyte", "--rows", "rows.json", "--promises",
+			"p.csv")
+		if !strings.Contains(said, detail) || !strings.Contains(said, "the task allows          0 of") {
+			t.Errorf("%s: %s", limit, said)
+		}
+	}
 	call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--promises", "p.csv", "--report",
 		"html:r.html")...)
 	page, err := os.ReadFile(filepath.Join(dir, "r.html"))
