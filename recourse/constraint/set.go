@@ -664,8 +664,8 @@ func (a *Set) Violations(x, delta []float32) (broken []*Violation) {
 		broken = append(broken, a.violation(r, x, delta))
 	}
 	if !a.affordable(x, delta) {
-		broken = append(broken, &Violation{Constraint: Radius, Detail: fmt.Sprintf("the action costs %.6g, at most %g is allowed",
-			a.Cost(x, delta), a.radius)})
+		detail := fmt.Sprintf("the action costs %.6g, at most %g is allowed", a.Cost(x, delta), a.radius)
+		broken = append(broken, &Violation{Constraint: Radius, Detail: detail})
 	}
 	return broken
 }

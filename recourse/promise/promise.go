@@ -136,9 +136,8 @@ func tooFar(ctx context.Context, m recourse.Model, t *task.Task, points []float3
 	far := make([]*constraint.Violation, len(distances))
 	for i, d := range distances {
 		if most := t.Latent.Pixels; !(float64(d) <= most*(1+rounding)) {
-			far[i] = &constraint.Violation{
-				Constraint: constraint.Pixels, Detail: fmt.Sprintf("the image is %.6g from the person's, at most %g is allowed", d, most),
-			}
+			detail := fmt.Sprintf("the image is %.6g from the person's, at most %g is allowed", d, most)
+			far[i] = &constraint.Violation{Constraint: constraint.Pixels, Detail: detail}
 		}
 	}
 	return far, err

@@ -160,8 +160,8 @@ func TestLatent(t *testing.T) {
 		"radius: 0.01": "latent.radius: the action costs ", "pixels: 0.1": "latent.pixels: the image is ",
 	} {
 		put(t, filepath.Join(dir, "tight.yaml"), []byte(latentTask+"size: 2, bounds: [-3, 3], "+limit+"}\n"))
-		said = call(0, "recourse", "model.onnx", "-t", "tight.yaml", "-d", "images-idx3-ubyte", "--rows", "rows.json", "--promises",
-			"p.csv")
+		said = call(0, "recourse", "model.onnx", "-t", "tight.yaml", "-d", "images-idx3-ubyte", "--rows", "rows.json",
+			"--promises", "p.csv")
 		if !strings.Contains(said, detail) || !strings.Contains(said, "the task allows          0 of") {
 			t.Errorf("%s: %s", limit, said)
 		}
