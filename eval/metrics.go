@@ -343,8 +343,8 @@ func actionMetrics() []Metric {
 		family("", "cosine", RequiresMirrored)("margins[].dir_sim_p05", "similarity of the two actions that 95 % exceed", "",
 			Higher, OwnMetric,
 			"5th percentile (nearest rank) of the same cosines."),
-		family("", "pixels", RequiresDecoder)("margins[].pixel_distance", "how far recourse is in the image", "", Lower,
-			"eq:latent_action_set",
+		family("", "pixels", RequiresDecoder)("margins[].pixel_distance", "how far recourse is in the image", "pixels",
+			Lower, "eq:latent_action_set",
 			"Mean over the recourse points of f of |D(E(x)+d) - x| in the l1 norm, where 1 is a pixel from end to end of its "+
 				"bounds: for tasks with latent, whose costs are in the space of codes.").gatedBy("pixel_distance_p95"),
 		family("", "pixels", RequiresDecoder)("margins[].pixel_distance_p95",

@@ -50,7 +50,9 @@ func OpenMap(ctx context.Context, g *graph.Model, o ort.Options) (*Map, error) {
 		return nil, fmt.Errorf("it takes batches of %d rows only; export it with a dynamic batch axis", m.fixed)
 	case !ok || n == 0:
 		return nil, fmt.Errorf("output %q has the shape %v; rows of numbers are needed", m.output, t.Shape)
-	case t.DType != graph.Float || m.input.DType != graph.Float:
+	case m.input.DType != graph.Float:
+		return nil, fmt.Errorf("input %q holds %s; float is needed", m.input.Name, m.input.DType)
+	case t.DType != graph.Float:
 		return nil, fmt.Errorf("output %q holds %s; float is needed", m.output, t.DType)
 	case slices.ContainsFunc(g.Graph.Nodes, (*graph.Node).HasGraphs):
 		return nil, errors.New("it has nodes with branches or loops; export it without them")

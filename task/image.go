@@ -247,7 +247,11 @@ func (f *Feature) values(field, folder string) ([]byte, error) {
 	if !bytes.HasPrefix(data, []byte(pngMagic)) {
 		return nil, fmt.Errorf("%s is no PNG file; convert it to PNG", message.Quote(field))
 	}
-	return f.fromPNG(data)
+	pixels, err := f.fromPNG(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", message.Quote(field), err)
+	}
+	return pixels, nil
 }
 
 // pngMagic starts every PNG file.

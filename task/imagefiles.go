@@ -101,6 +101,9 @@ func newIDX(r io.Reader) (*idx, error) {
 			continue
 		}
 		x.dims = append(x.dims, int(n))
+		if n == 0 {
+			return nil, fmt.Errorf("an item of the IDX file has the dimensions %v: it is empty", x.dims)
+		}
 		if n > maxRecord || size*int(n) > maxRecord {
 			return nil, fmt.Errorf("an item of the IDX file has the dimensions %v: more than 1 MiB", x.dims)
 		}

@@ -212,12 +212,8 @@ func warnProblems(e *env, what string, list []task.Problem, n int) {
 	}
 	e.msg.Warn("%s", what)
 	shown := list[:min(maxShown, len(list))]
-	for _, b := range shown {
-		if b.Column == "" {
-			e.msg.Warn("  line %d: %s", b.Line, b.Reason)
-		} else {
-			e.msg.Warn("  line %d, column %q: %s", b.Line, b.Column, b.Reason)
-		}
+	for i := range shown {
+		e.msg.Warn("  %s", shown[i].Error())
 	}
 	if more := n - len(shown); more > 0 {
 		e.msg.Warn("  and %d more", more)

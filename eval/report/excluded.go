@@ -24,7 +24,11 @@ func Exclusions(r *eval.Result) (list []Exclusion) {
 	}
 	const everything, promises, sharing = "everything", "promises", "bounds"
 	p := &r.Population
-	add(p.Filtered, everything, "rows left out by the task's filter")
+	filter := "rows left out by the task's filter"
+	if len(r.Margins) > 0 && r.Margins[0].Pixels != nil {
+		filter += ", or because the decoder alone gets the person approved"
+	}
+	add(p.Filtered, everything, "%s", filter)
 	add(p.LeftOut-p.Filtered, everything, "rows left out by --rows")
 	add(p.Unreadable, everything, "rows that cannot be read")
 	if p.People > 0 {
