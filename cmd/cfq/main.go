@@ -37,7 +37,11 @@ func start(args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	msg := &cli.Printer{Out: stderr}
-	err := guarded(func() error { return dispatch(ctx, args, stdout, msg) })
+	out := &printed{Writer: stdout}
+	err := guarded(func() error { return dispatch(ctx, args, out, msg) })
+	if err == nil { // those who print a line do not ask whether it was written
+		err = out.err
+	}
 	msg.Done()
 	switch code := cli.Code(err); code {
 	case cli.Passed, cli.Closed:
@@ -49,6 +53,20 @@ func start(args []string, stdout, stderr io.Writer) int {
 		msg.Error(err)
 		return code
 	}
+}
+
+// printed remembers the first error of writing.
+type printed struct {
+	io.Writer
+	err error
+}
+
+func (o *printed) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
 }
 
 // guarded makes an error of a panic, so that it is not taken for bad usage, which exits with 2 as well. Files are

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -104,6 +105,23 @@ func TestTroublesOfTheMachine(t *testing.T) {
 	for id, err := range map[string]error{"disk-full": full, "not-verified": wrong} {
 		if cli.IDOf(err) != id || cli.Code(err) != cli.RunFailed {
 			t.Errorf("%v is %q with code %d, want %q", err, cli.IDOf(err), cli.Code(err), id)
+		}
+	}
+}
+
+// fullDisk is a writer to a disk without room.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// What could not be written is no success, of no command.
+func TestNoRoom(t *testing.T) {
+	t.Parallel()
+	for _, c := range commands() {
+		var said strings.Builder
+		if code := start([]string{"help", c.name}, fullDisk{}, &said); code != cli.RunFailed ||
+			!strings.Contains(said.String(), "no space left") {
+			t.Errorf("help %s: exit code %d, %q", c.name, code, said.String())
 		}
 	}
 }
