@@ -27,6 +27,7 @@ import (
 	"cfq/qat/fit"
 	"cfq/recourse/constraint"
 	"cfq/task"
+	"cfq/task/draft"
 )
 
 // runError gives errors of the library and of what was given their exit codes.
@@ -113,8 +114,22 @@ func says(o *ptq.Obstacle) string {
 	return o.Error() + "; " + o.Instead
 }
 
-// readTask reads a task file, and opens the encoder and decoder that it names.
+// readTask is openTask with a warning of what the draft of the task left open.
 func readTask(ctx context.Context, e *env, path string) (*task.Task, error) {
+	t, err := openTask(ctx, e, path)
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(path)
+	if open := draft.Questions(text); len(open) > 0 {
+		e.msg.Warn("task %s leaves %s open, so that people may be read wrongly: answer them in the file, `cfq task check` "+
+			"lists them; line %d: %s", path, message.Count(len(open), "question"), open[0].Line, open[0].Text)
+	}
+	return t, err
+}
+
+// openTask reads a task file, and opens the encoder and decoder that it names.
+func openTask(ctx context.Context, e *env, path string) (*task.Task, error) {
 	t, err := loadTask(path)
 	if err != nil {
 		return nil, err

@@ -377,7 +377,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	if args, err = atMost("check", args, "TASK", "MODEL"); err != nil {
 		return err
 	}
-	t, err := readTask(ctx, e, args[0])
+	t, err := openTask(ctx, e, args[0])
 	if err != nil {
 		return err
 	}
