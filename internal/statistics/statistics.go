@@ -99,7 +99,8 @@ func ClopperPearsonUpper(k, n int, confidence float64) float64 {
 	if k == n {
 		return 1
 	}
-	return distuv.Beta{Alpha: float64(k) + 1, Beta: float64(n - k)}.Quantile(confidence)
+	// Of the proportion of failures, whose quantile is exact where the confidence is next to 1.
+	return 1 - distuv.Beta{Alpha: float64(n - k), Beta: float64(k) + 1}.Quantile(1-confidence)
 }
 
 // ClopperPearsonLower returns the exact one-sided lower bound. n = 0 gives 0.

@@ -40,6 +40,7 @@ func TestOneSidedBounds(t *testing.T) {
 	for _, n := range []int{1, 10, 100, 10000} {
 		near(t, "0 of n", ClopperPearsonUpper(0, n, 0.95), 1-math.Pow(0.05, 1/float64(n)), 1e-9)
 		near(t, "n of n", ClopperPearsonLower(n, n, 0.95), math.Pow(0.05, 1/float64(n)), 1e-9)
+		near(t, "0 of n, next to certain", ClopperPearsonUpper(0, n, 1-1e-9), 1-math.Pow(1e-9, 1/float64(n)), 1e-6)
 	}
 	lo, hi := ClopperPearsonLower(0, 0, 0.975), ClopperPearsonUpper(0, 0, 0.975)
 	if lo != 0 || hi != 1 {
