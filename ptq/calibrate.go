@@ -10,6 +10,7 @@ import (
 
 	"cfq/calib"
 	"cfq/eval"
+	"cfq/internal/message"
 	"cfq/quant"
 	"cfq/recourse"
 	"cfq/sensitivity"
@@ -88,6 +89,11 @@ func (p *prepared) calibrate(ctx context.Context, people *task.People) (*calibra
 	}
 	p.tell("fit the weights", len(p.layers), len(p.layers))
 	c.warnings = append(c.warnings, c.tooSmall()...)
+	if n := c.full.Fixed(); n > 0 && c.canStep() {
+		c.warnings = append(c.warnings, fmt.Sprintf("the model takes batches of exactly %s, which gradient steps of "+
+			"refinement cannot do with: errors will be larger than those of a model with a dynamic batch axis",
+			message.Count(n, "row")))
+	}
 	return c, nil
 }
 

@@ -33,8 +33,7 @@ const (
 func (c *calibrated) descend(ctx context.Context, plans []quant.Layer, points *refine.Points, outcome *refine.Outcome) (
 	_ []quant.Layer, err error,
 ) {
-	if c.o.Objective != Untrained || c.cal.Valid() == 0 || outcome.After <= stepsFrom*c.required() ||
-		sensitivity.Multiplications(c.layers) > maxStepWork || c.full.Fixed() > 0 {
+	if !c.canStep() || c.full.Fixed() > 0 || outcome.After <= stepsFrom*c.required() {
 		return plans, nil
 	}
 	from, err := c.cheapest(ctx)
@@ -77,6 +76,12 @@ func (c *calibrated) descend(ctx context.Context, plans []quant.Layer, points *r
 	outcome.Steps = refineSteps
 	outcome.After, err = c.errorAt(ctx, moved, &same)
 	return moved, err
+}
+
+// canStep says whether gradient steps may follow the rounds of refinement, but for the size of the model's batches.
+func (c *calibrated) canStep() bool {
+	return c.o.Refine > 0 && c.o.Objective == Untrained && c.cal.Valid() > 0 &&
+		sensitivity.Multiplications(c.layers) <= maxStepWork
 }
 
 // cheapest are the people who are calibrated on, with the ways of some to their cheapest recourse or to what they were
