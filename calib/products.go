@@ -39,8 +39,13 @@ func (p *product) of(ctx context.Context, a []float32, aRow int, b []float32, bR
 	return ort.FloatsOf(out[0])
 }
 
-// addGram adds the products of the rows h, of width k, with themselves to gram; p is transposed.
+// addGram adds the products of the rows h, of width k, with themselves to gram; p is transposed. Of columns far from 0
+// it makes those of what they differ by from their mean: in single precision nothing would be left of their variance.
 func (p *product) addGram(ctx context.Context, gram, h []float64, k int) error {
+	far := farMeans(h, k)
+	for i := range h {
+		h[i] -= far[i%k]
+	}
 	v := singles(h)
 	sums, err := p.of(ctx, v, k, v, k)
 	if err != nil {
@@ -49,7 +54,39 @@ func (p *product) addGram(ctx context.Context, gram, h []float64, k int) error {
 	for i, x := range sums {
 		gram[i] += float64(x)
 	}
+	left := make([]float64, k)
+	for i, x := range h {
+		left[i%k] += x
+	}
+	n := float64(len(h) / k)
+	for i, a := range far {
+		for j, b := range far {
+			if a != 0 || b != 0 {
+				gram[i*k+j] += a*left[j] + left[i]*b + n*a*b
+			}
+		}
+	}
 	return nil
+}
+
+// farMeans are the means of columns that are many standard deviations from 0, and 0 for the others.
+func farMeans(h []float64, k int) []float64 {
+	const many = 8
+	means, squares := make([]float64, k), make([]float64, k)
+	n := float64(len(h) / k)
+	for i, x := range h {
+		means[i%k] += x / n
+	}
+	for i, x := range h {
+		d := x - means[i%k]
+		squares[i%k] += d * d / n
+	}
+	for j, m := range means {
+		if m*m <= many*many*squares[j] {
+			means[j] = 0
+		}
+	}
+	return means
 }
 
 // singles returns numbers in single precision.

@@ -1,6 +1,7 @@
 package calib
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -61,6 +62,46 @@ func TestWide(t *testing.T) {
 		}
 		if wide > 1.25*full {
 			t.Errorf("%d bits: error %v, with a full search %v", f.Bits, wide, full)
+		}
+	}
+}
+
+// The products of a wide layer's input keep the variance of columns far from 0, and of one that is always the same.
+func TestWideFarFromZero(t *testing.T) {
+	t.Parallel()
+	eng := orttest.Need(t)
+	const width, rows = 6, 500
+	p, err := newProduct(eng, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.session.Close()
+	rng := rand.New(rand.NewPCG(3, 3))
+	far := []float64{0, 1, -30, 1000, 5e4, 7}
+	h := make([]float64, rows*width)
+	for i := range h {
+		if j := i % width; j < width-1 {
+			h[i] = far[j] + rng.NormFloat64()
+		} else {
+			h[i] = far[j]
+		}
+	}
+	want, got := make([]float64, width*width), make([]float64, width*width)
+	mean := make([]float64, width)
+	for i := range rows {
+		row := h[i*width : (i+1)*width]
+		floats.AddScaled(mean, 1./rows, row)
+		for a, x := range row {
+			floats.AddScaled(want[a*width:(a+1)*width], x, row)
+		}
+	}
+	if err := p.addGram(t.Context(), got, h, width); err != nil {
+		t.Fatal(err)
+	}
+	for i, w := range want { // what counts are the covariances
+		shift := rows * mean[i/width] * mean[i%width]
+		if d := (got[i] - shift) - (w - shift); math.Abs(d) > 1e-3*rows {
+			t.Errorf("columns %d and %d: covariance %v, want %v", i/width, i%width, (got[i]-shift)/rows, (w-shift)/rows)
 		}
 	}
 }
