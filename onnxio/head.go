@@ -215,7 +215,7 @@ func (m *Model) readHead(ctx context.Context, e end) error {
 	}
 	h.prob = h.raw
 	h.prob.odds = true
-	seen, err := m.sample(ctx, append([]string{e.output, e.logits}, m.candidates(e.output)...))
+	seen, err := m.sample(ctx, e.output, append([]string{e.output, e.logits}, m.candidates(e.output)...))
 	if err != nil {
 		return err
 	}
@@ -269,8 +269,9 @@ func (m *Model) candidates(output string) []string {
 }
 
 // sample runs the model on rows of many sizes, and returns the values' numbers of those in which all are finite.
-// Rows on which the model fails, as one that looks up categories may, are left out.
-func (m *Model) sample(ctx context.Context, values []string) (map[string][][]float64, error) {
+// Rows on which the model fails, as one that looks up categories may, are left out. Where the output is 0 or 1 on all of
+// them, as that of a model that scales its inputs may be far from its data, rows between two decisions are tried, too.
+func (m *Model) sample(ctx context.Context, output string, values []string) (map[string][][]float64, error) {
 	g := m.graph.Clone()
 	g.Graph.Outputs = nil
 	values = slices.Compact(slices.Sorted(slices.Values(values)))
@@ -297,22 +298,79 @@ func (m *Model) sample(ctx context.Context, values []string) (map[string][][]flo
 	if m.fixed > 0 {
 		rows = m.fixed
 	}
+	run := func(x []float32) error {
+		out, err := s.Run(ctx, []*graph.Tensor{m.Feed(x)}, values...)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err == nil {
+			collect(seen, values, out, rows)
+		}
+		return nil
+	}
+	var inputs [][]float32 // of the rows of seen
 	for _, kind := range kinds {
 		for range max(1, 16/rows) {
 			x := make([]float32, rows*m.dim)
 			for i := range x {
 				x[i] = kind()
 			}
-			out, err := s.Run(ctx, []*graph.Tensor{m.Feed(x)}, values...)
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
+			before := len(seen[output])
+			if err := run(x); err != nil {
+				return nil, err
 			}
-			if err == nil {
-				collect(seen, values, out, rows)
+			if len(seen[output])-before == rows {
+				inputs = slices.AppendSeq(inputs, slices.Chunk(x, m.dim))
 			}
 		}
 	}
-	return seen, nil
+	if len(inputs) == len(seen[output]) && hard(seen[output]) {
+		err = m.between(seen, output, inputs, rows, run)
+	}
+	return seen, err
+}
+
+// between halves the way between rows of two decisions until rows are found on which the output is neither 0 nor 1, and
+// has run those.
+func (m *Model) between(seen map[string][][]float64, output string, inputs [][]float32, rows int,
+	run func(x []float32) error,
+) error {
+	const halvings = 40
+	var sides [2][][]float32
+	for i, p := range seen[output] {
+		side := argmax(p)
+		if len(p) == 1 {
+			side = int(p[0])
+		}
+		if side < len(sides) {
+			sides[side] = append(sides[side], inputs[i])
+		}
+	}
+	if len(sides[0]) == 0 || len(sides[1]) == 0 {
+		return nil
+	}
+	low, high := make([]float32, 0, rows*m.dim), make([]float32, 0, rows*m.dim)
+	for i := range rows {
+		low, high = append(low, sides[0][i%len(sides[0])]...), append(high, sides[1][i/len(sides[0])%len(sides[1])]...)
+	}
+	for range halvings {
+		x := make([]float32, len(low))
+		for i := range x {
+			x[i] = low[i] + (high[i]-low[i])/2
+		}
+		before := len(seen[output])
+		if err := run(x); err != nil || len(seen[output])-before != rows {
+			return err
+		}
+		for i, p := range seen[output][before:] {
+			to := low
+			if len(p) == 1 && p[0] > 0.5 || len(p) > 1 && argmax(p) == 1 {
+				to = high
+			}
+			copy(to[i*m.dim:(i+1)*m.dim], x[i*m.dim:])
+		}
+	}
+	return nil
 }
 
 // collect adds the rows whose values are all finite.

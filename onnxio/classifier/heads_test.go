@@ -247,3 +247,32 @@ func check(t *testing.T, c *Model, n *mlp, h *headed) {
 		}
 	}
 }
+
+// Probabilities that are 0 or 1 far from the decision are not taken for decisions, which are 0 or 1 everywhere.
+func TestSaturatedHead(t *testing.T) {
+	e := orttest.Need(t)
+	for name, want := range map[string]onnxio.Meaning{"Sigmoid": onnxio.Probabilities, "Greater": onnxio.Unknown} {
+		n := newMLP(3, 1, 7)
+		for _, v := range [][]float32{n.w2, n.b2} {
+			for i := range v {
+				v[i] *= 1e5
+			}
+		}
+		m := n.model(graph.Dim{Size: -1, Param: "N"})
+		b := graph.NewBuilder(m.Graph, "h.")
+		p := ""
+		if name == "Greater" {
+			p = b.Op("Cast", []string{b.Op(name, []string{"z", one(b, 0)})}, graph.IntAttr("to", int64(graph.Float)))
+		} else {
+			p = b.Op(name, []string{"z"})
+		}
+		m.Graph.Outputs = []graph.Value{{Name: pair(b, p), DType: graph.Float}}
+		loaded, err := onnxio.FromGraph(t.Context(), m, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := loaded.Decision(); d.Meaning != want {
+			t.Errorf("%s is read as %s (%s), want %s", name, d.Meaning, d.Reason, want)
+		}
+	}
+}
