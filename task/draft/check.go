@@ -430,5 +430,10 @@ func (c *checker) model(margins []float32) {
 		c.find(Problem, "model", 0,
 			"it decides %s of %s as labelled, and always naming the more frequent outcome would decide %s: %s",
 			message.Percent(s.Accuracy, 1), message.Count(rows, "row"), message.Percent(s.Majority, 1), cause)
+		return
+	}
+	all, none := found == favourable && right == favourable, found == 0 && right == rows-favourable
+	if (all || none) && favourable > 0 && favourable < rows {
+		c.find(Warning, "model", 0, "it decides all %s alike: is the output, its threshold or the encoding wrong?", message.Count(rows, "row"))
 	}
 }

@@ -207,6 +207,10 @@ func TestCheckJudgesTheModel(t *testing.T) {
 			t.Errorf("%s: %+v, want %q", c.name, r.Findings, c.want)
 		}
 	}
+	if r := check(t, text, twenty(), margins(-1, -1)); r.Problems() > 0 || len(r.Findings) != 2 ||
+		!strings.Contains(r.Findings[1].Text, "all 20 rows alike") {
+		t.Errorf("one decision for everybody: %+v", r.Findings)
+	}
 	// Of 20 people 3 are good. A model that finds 2 of them and takes 3 others for good is wrong of 4.
 	rare := strings.Replace(twenty(), ",good\n", ",bad\n", 7)
 	scores := slices.Repeat([]float32{-1}, 20)
