@@ -269,8 +269,8 @@ func (m *Model) candidates(output string) []string {
 }
 
 // sample runs the model on rows of many sizes, and returns the values' numbers of those in which all are finite.
-// Rows on which the model fails, as one that looks up categories may, are left out. Where the output is 0 or 1 on all of
-// them, as that of a model that scales its inputs may be far from its data, rows between two decisions are tried, too.
+// Rows on which the model fails, as one that looks up categories may, are left out. Where the output is 0 or 1 on all,
+// as that of a model that scales its inputs may be far from its data, rows between two decisions are tried, too.
 func (m *Model) sample(ctx context.Context, output string, values []string) (map[string][][]float64, error) {
 	g := m.graph.Clone()
 	g.Graph.Outputs = nil

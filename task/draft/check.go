@@ -434,6 +434,7 @@ func (c *checker) model(margins []float32) {
 	}
 	all, none := found == favourable && right == favourable, found == 0 && right == rows-favourable
 	if (all || none) && favourable > 0 && favourable < rows {
-		c.find(Warning, "model", 0, "it decides all %s alike: is the output, its threshold or the encoding wrong?", message.Count(rows, "row"))
+		c.find(Warning, "model", 0, "it decides all %s alike: is the output, its threshold or the encoding wrong?",
+			message.Count(rows, "row"))
 	}
 }
