@@ -179,8 +179,8 @@ func train(ctx context.Context, t *task.Task, people *task.People, o Options) (_
 		return nil, err
 	}
 	if t.Made() {
-		return nil, &InputError{errors.New("training reads the features by their kinds alone: remove clip, log, inputs and " +
-			"latent from the task")}
+		return nil, &InputError{errors.New("training reads the features by their kinds alone: remove clip, log, spread, " +
+			"inputs and latent from the task, or draft another one: `cfq task init` without a model")}
 	}
 	f := &fit{o: o, task: t, result: &Result{Arch: o.Arch.String(), Objective: o.Train.Objective}}
 	if f.objective, err = qat.FindObjective(o.Train.Objective); err != nil {

@@ -423,7 +423,7 @@ func TestTaskWithOtherInputs(t *testing.T) {
 	o := Options{Arch: arch(t, "logreg"), Engine: orttest.Need(t)}
 	_, err := Train(context.Background(), tk, people(300, 2, xor), o)
 	var input *InputError
-	if !errors.As(err, &input) || !strings.Contains(err.Error(), "remove clip, log, inputs and latent") {
+	if !errors.As(err, &input) || !strings.Contains(err.Error(), "remove clip, log, spread, inputs and latent") {
 		t.Error(err)
 	}
 }

@@ -48,6 +48,9 @@ func OfModel(t *Table, columns []ModelColumn, features []string, label string) (
 				questions[p.name] = "the model has codes from " + c.Values[0] + " to " + c.Values[len(c.Values)-1] +
 					" here, and the data texts: are they in the alphabetical order, as below? The list has the order of the codes."
 			}
+		case !p.numeric && decimalCommas(p.texts):
+			return nil, nil, fmt.Errorf("the model's input %s is a number, and column %s has decimal commas: %s; write decimal "+
+				"points", message.Quote(c.Name), message.Quote(p.name), message.List(p.texts, 5))
 		case !p.numeric:
 			return nil, nil, fmt.Errorf("the model's input %s is a number, but column %s has texts: %s; --features lists the "+
 				"columns in the model's order", message.Quote(c.Name), message.Quote(p.name), message.List(p.texts, 5))
@@ -55,6 +58,14 @@ func OfModel(t *Table, columns []ModelColumn, features []string, label string) (
 		e.Inputs = append(e.Inputs, in)
 	}
 	return e, questions, nil
+}
+
+// decimalCommas says whether texts are numbers but for the comma.
+func decimalCommas(texts []string) bool {
+	return len(texts) > 0 && !slices.ContainsFunc(texts, func(text string) bool {
+		_, err := strconv.ParseFloat(strings.Replace(text, ",", ".", 1), 64)
+		return err != nil
+	})
 }
 
 // empty is what a model's category is called that the empty text is.

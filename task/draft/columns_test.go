@@ -168,3 +168,13 @@ func TestNumbersAlone(t *testing.T) {
 		}
 	}
 }
+
+// Numbers with decimal commas are said to be that, and no texts.
+func TestDecimalCommas(t *testing.T) {
+	t.Parallel()
+	data := open(t, "Age;y\n"+strings.Repeat("1,5;a\n33,87;b\n-2,25;a\n", 10))
+	_, _, err := OfModel(data, []ModelColumn{{Name: "x"}}, []string{"Age"}, "y")
+	if err == nil || !strings.Contains(err.Error(), `column "Age" has decimal commas: "1,5", "33,87", "-2,25"; write`) {
+		t.Error(err)
+	}
+}
