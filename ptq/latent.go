@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"gonum.org/v1/gonum/stat"
+
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
@@ -175,6 +177,19 @@ func CheckLatent(
 	if out.Problems, err = apartFromOthers(ctx, t, some); err != nil {
 		return nil, err
 	}
+	if s := widest(people, t.ModelDim()); s < leastSpread*onnxio.CodeGrid {
+		out.Problems = append(out.Problems, fmt.Sprintf("codes vary by %.3g at most (standard deviation), and are rounded to "+
+			"%v: have the encoder make larger ones, and the decoder divide them", s, onnxio.CodeGrid))
+	}
+	d, err := decodedOf(t)
+	if err != nil {
+		return nil, err
+	}
+	if mean := fromMean(people, d.PixelWeights); out.Distance >= mean {
+		out.Problems = append(out.Problems, fmt.Sprintf("what the decoder makes of people is %.3g from them on average, and "+
+			"the mean of all people %.3g: train it for longer, or have it make inputs of the model, which lie between %.4g "+
+			"and %.4g", out.Distance, mean, slices.Min(d.Low), slices.Max(d.High)))
+	}
 	_, g, err := c.MarginGrads(ctx, some.X)
 	switch {
 	case err != nil:
@@ -184,6 +199,36 @@ func CheckLatent(
 			"the same of all codes, or rounds what it makes")
 	}
 	return out, nil
+}
+
+// leastSpread is how many steps of the grid of codes one of them must vary by.
+const leastSpread = 64
+
+// widest is the largest standard deviation of the inputs from a position on.
+func widest(people *task.People, from int) (most float64) {
+	column := make([]float64, people.N)
+	for j := from; j < people.Dim; j++ {
+		for i := range column {
+			column[i] = float64(people.X[i*people.Dim+j])
+		}
+		most = max(most, stat.PopStdDev(column, nil))
+	}
+	return most
+}
+
+// fromMean is how far people are from their mean on average, in the unit of latent.pixels.
+func fromMean(people *task.People, weights []float32) (distance float64) {
+	mean := make([]float64, len(weights))
+	each := func(visit func(j int, v float64)) {
+		for i := range people.N {
+			for j, v := range people.X[i*people.Dim : i*people.Dim+len(weights)] {
+				visit(j, float64(v)/float64(people.N))
+			}
+		}
+	}
+	each(func(j int, v float64) { mean[j] += v })
+	each(func(j int, v float64) { distance += float64(weights[j]) * math.Abs(v-mean[j]/float64(people.N)) })
+	return distance
 }
 
 // apartFromOthers looks whether encoder and decoder make the same of people one by one as of all together.

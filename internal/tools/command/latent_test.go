@@ -303,4 +303,25 @@ func TestLatentMistakes(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %q\n%s", key, c.ProcessState.ExitCode(), want, out)
 		}
 	}
+	// Codes smaller than their grid, and images in other units.
+	put(t, filepath.Join(dir, "task.yaml"), []byte(latentTask+"size: 2}\n"))
+	for file, c := range map[string]struct {
+		sizes []int
+		by    float32
+		want  string
+	}{
+		"encoder.onnx": {[]int{side * side, 2}, 1e-6, "problem: latent: codes vary by "},
+		"decoder.onnx": {[]int{2, side * side}, 255, "problem: latent: what the decoder makes of people is "},
+	} {
+		latentFiles(t, dir)
+		gemms(t, filepath.Join(dir, file), c.sizes, file == "encoder.onnx", func(_, in, out int) float32 {
+			return c.by * float32((in+out)%2)
+		}, func(int, int) float32 { return 0 })
+		check := exec.Command(filepath.Join(program, "cfq"), "task", "check", "task.yaml", "-d", "images-idx3-ubyte",
+			"model.onnx")
+		check.Dir = dir
+		if out, err := check.CombinedOutput(); err == nil || !strings.Contains(string(out), c.want) {
+			t.Errorf("%s: %v, want %q\n%s", file, err, c.want, out)
+		}
+	}
 }
