@@ -81,7 +81,10 @@ func (s *search) run(x []float32, actions []Action) error {
 func (s *search) fromFactual() error {
 	var ls []*candidate
 	for _, p := range s.people {
-		ls = append(ls, p.candidate(nil, false, nil), p.candidate(nil, true, nil))
+		ls = append(ls, p.candidate(nil, false, nil))
+		if !s.coded() || len(p.a.Numeric()) < len(p.a.Free()) { // else it is the same
+			ls = append(ls, p.candidate(nil, true, nil))
+		}
 		p.rng = rand.New(rand.NewPCG(s.o.Seed, p.fingerprint()))
 		for range s.o.Restarts {
 			c := p.candidate(nil, false, p.randomWeights())
