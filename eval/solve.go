@@ -321,9 +321,7 @@ func (s *Solution) validate(ctx context.Context, todo []int, actions []recourse.
 
 // measurePixels finds Step.Pixels of points x, if the model is one behind a decoder.
 func (s *Solution) measurePixels(ctx context.Context, x []float32, found []*point) error {
-	m, ok := s.model.(interface {
-		Distances(ctx context.Context, x []float32) ([]float32, error)
-	})
+	m, ok := s.model.(recourse.Decoded)
 	if !ok || len(found) == 0 {
 		return nil
 	}

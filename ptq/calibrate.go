@@ -91,7 +91,7 @@ func (p *prepared) calibrate(ctx context.Context, people *task.People) (*calibra
 	c.warnings = append(c.warnings, c.tooSmall()...)
 	if n := c.full.Fixed(); n > 0 && c.canStep() {
 		c.warnings = append(c.warnings, fmt.Sprintf("the model takes batches of exactly %s, which gradient steps of "+
-			"refinement cannot do with: errors will be larger than those of a model with a dynamic batch axis",
+			"refinement cannot do with: errors may be larger than those of a model with a dynamic batch axis",
 			message.Count(n, "row")))
 	}
 	return c, nil

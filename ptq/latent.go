@@ -177,19 +177,11 @@ func CheckLatent(
 	if out.Problems, err = apartFromOthers(ctx, t, some); err != nil {
 		return nil, err
 	}
-	if s := widest(people, t.ModelDim()); s < leastSpread*onnxio.CodeGrid {
-		out.Problems = append(out.Problems, fmt.Sprintf("codes vary by %.3g at most (standard deviation), and are rounded to "+
-			"%v: have the encoder make larger ones, and the decoder divide them", s, onnxio.CodeGrid))
-	}
 	d, err := decodedOf(t)
 	if err != nil {
 		return nil, err
 	}
-	if mean := fromMean(people, d.PixelWeights); out.Distance >= mean {
-		out.Problems = append(out.Problems, fmt.Sprintf("what the decoder makes of people is %.3g from them on average, and "+
-			"the mean of all people %.3g: train it for longer, or have it make inputs of the model, which lie between %.4g "+
-			"and %.4g", out.Distance, mean, slices.Min(d.Low), slices.Max(d.High)))
-	}
+	out.Problems = append(out.Problems, ofScale(people, t.ModelDim(), out.Distance, d.PixelWeights)...)
 	_, g, err := c.MarginGrads(ctx, some.X)
 	switch {
 	case err != nil:
@@ -201,8 +193,23 @@ func CheckLatent(
 	return out, nil
 }
 
-// leastSpread is how many steps of the grid of codes one of them must vary by.
-const leastSpread = 64
+// ofScale says whether codes are too small for their grid, and images, which are so far from the people, in other units
+// than the model's inputs.
+func ofScale(people *task.People, inputs int, distance float64, weights []float32) (problems []string) {
+	const few, steps = 20, 64 // people who tell something; of the grid of codes, that one of them varies by
+	if people.N < few {
+		return nil
+	}
+	if s := widest(people, inputs); s < steps*onnxio.CodeGrid {
+		problems = append(problems, fmt.Sprintf("codes vary by %.3g at most (standard deviation), and are rounded to %v: "+
+			"have the encoder make larger ones, and the decoder divide them", s, onnxio.CodeGrid))
+	}
+	if mean := fromMean(people, weights); distance >= mean {
+		problems = append(problems, fmt.Sprintf("what the decoder makes of people is %.3g from them on average, and the "+
+			"mean of all people %.3g: train it for longer, or have it make inputs of the model, in their units", distance, mean))
+	}
+	return problems
+}
 
 // widest is the largest standard deviation of the inputs from a position on.
 func widest(people *task.People, from int) (most float64) {

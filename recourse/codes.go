@@ -2,7 +2,6 @@ package recourse
 
 import (
 	"cmp"
-	"context"
 	"math"
 	"slices"
 )
@@ -20,6 +19,9 @@ func (s *search) coded() bool { return s.a.Task().Latent != nil }
 // Reference: Hasofer, Lind, Rackwitz and Fiessler's algorithm for the most probable point of failure.
 func (s *search) shortest(ls []*candidate) error {
 	const steps, grow, decay, back, first = 40, 1.1, 0.85, 0.5, 0.25
+	if len(ls) == 0 {
+		return nil
+	}
 	reach, found := make([]float64, len(ls)), make([]*candidate, len(ls))
 	around, before := make([]linearised, len(ls)), make([]float32, len(ls))
 	for i, c := range ls {
@@ -75,9 +77,7 @@ func (s *search) shortest(ls []*candidate) error {
 // limits tells what is left of what limits the margins of the candidates, below 0 where it is exceeded; nil where
 // nothing limits them.
 func (s *search) limits(ls []*candidate) ([]float32, error) {
-	m, ok := s.m.(interface {
-		Limits(ctx context.Context, x []float32) ([]float32, error)
-	})
+	m, ok := s.m.(limited)
 	if !ok || !(s.a.Task().Latent.Pixels > 0) {
 		return nil, nil
 	}
@@ -175,13 +175,14 @@ func (p *person) scattered(target float32) *candidate {
 	return c
 }
 
-// sample tries random points for people of whom no search found anything, and searches from the best ones: within a
-// limit the margin may be largest far from where its gradient leads.
+// sample tries random points for people of whom no search found anything that is allowed, and searches from the best
+// ones: within a limit the margin may be largest far from where its gradient leads.
 func (s *search) sample() error {
 	const points, starts, halvings = 256, 3, 4
 	var ls []*candidate
 	for _, p := range s.people {
-		if !math.IsInf(p.lowest, 1) {
+		check := s.check.Person(s.first + p.row)
+		if !math.IsInf(p.lowest, 1) && check.Consistent(p.x, p.best) {
 			continue
 		}
 		tries := make([]*candidate, points)
@@ -190,7 +191,7 @@ func (s *search) sample() error {
 			for j := range c.d {
 				c.d[j] = float32(math.Ldexp(float64(c.d[j]), -(i % halvings)))
 			}
-			c.a.Project(c.x, c.d)
+			check.Project(c.x, c.d)
 			tries[i] = c
 		}
 		if err := s.eval(tries, false); err != nil {

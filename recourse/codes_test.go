@@ -129,3 +129,95 @@ func TestCodesWithinLimits(t *testing.T) {
 		}
 	}
 }
+
+// The point that a step goes to keeps both planes, and no point that does is nearer.
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	const dim, tries, tol = 4, 3000, 1e-4
+	bent := 0
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		draw := func() []float32 {
+			v := make([]float32, dim)
+			for j := range v {
+				v[j] = float32(rng.NormFloat64())
+			}
+			return v
+		}
+		var features []task.Feature
+		for j := range dim {
+			features = append(features, feature(string(rune('a'+j)), task.Numeric))
+			features[j].Weight = 0.5 + rng.Float64()
+		}
+		tk := taskOf(0, features...)
+		tk.Cost.Norm = task.L2
+		a := compile(t, tk)
+		c := &candidate{person: &person{a: a, x: make([]float32, dim)}, d: draw()}
+		l := &linearised{margin: plane{draw(), float32(rng.NormFloat64()), draw()}}
+		l.limit = &plane{draw(), -float32(rng.Float64()), draw()}
+		const target = 0.5
+		at := func(p *plane, z []float64) float64 {
+			sum := float64(p.value)
+			for j, v := range z {
+				sum += float64(p.g[j]) * (v - float64(p.d[j]))
+			}
+			return sum
+		}
+		from := seed%2 == 0
+		size := func(z []float64) (sum float64) {
+			for j, v := range z {
+				if from {
+					v -= float64(c.d[j])
+				}
+				v *= a.Norm().Weight(a.Numeric()[j])
+				sum += v * v
+			}
+			return math.Sqrt(sum)
+		}
+		to, _ := c.nearest(l, target, from)
+		if m, room := at(&l.margin, to)-target, at(l.limit, to); math.Abs(m) > tol || room < -tol {
+			t.Errorf("seed %d: the margin is %v off, the limit exceeded by %v", seed, m, -room)
+		}
+		alone, _ := c.nearest(&linearised{margin: l.margin}, target, from)
+		if at(l.limit, alone) < -tol {
+			bent++
+		}
+		for range tries { // random points on the plane of the margin, about where the answer is
+			z, square := make([]float64, dim), 0.0
+			for j := range z {
+				z[j] = to[j] + 0.3*rng.NormFloat64()
+				square += float64(l.margin.g[j]) * float64(l.margin.g[j])
+			}
+			off := (at(&l.margin, z) - target) / square
+			for j := range z {
+				z[j] -= off * float64(l.margin.g[j])
+			}
+			if at(l.limit, z) >= 0 && size(z) < size(to)-tol {
+				t.Fatalf("seed %d: %v is nearer than %v, by %v and %v", seed, z, to, size(z), size(to))
+			}
+		}
+	}
+	if bent < 50 {
+		t.Errorf("the limit decides in %d cases only", bent)
+	}
+}
+
+// notAffine hides what makes a network one, so that actions are counted.
+type notAffine struct{ Model }
+
+// Actions on steps are counted up to what one may cost, and no further.
+func TestExhaustiveWithinRadius(t *testing.T) {
+	t.Parallel()
+	f := notAffine{newMLP(rand.New(rand.NewPCG(3, 1)), -30, 3, 12, 1)}
+	var features []task.Feature
+	for j := range 3 {
+		features = append(features, feature(string(rune('a'+j)), task.Numeric))
+		features[j].Bounds, features[j].Step = [2]float64{-3, 3}, 0.01
+	}
+	tk := taskOf(0, features...)
+	tk.Cost.Norm, tk.Latent = task.L2, &task.Latent{Radius: 0.05}
+	actions, methods, err := Exact(t.Context(), f, compile(t, tk), make([]float32, 3), ExactOptions{MaxPoints: 2000})
+	if err != nil || actions[0].Status != NoneExists || methods[0] != Exhaustive {
+		t.Errorf("%v by %v, %v", actions[0].Status, methods[0], err)
+	}
+}

@@ -147,8 +147,9 @@ func (c *catalogue) next() *bundle {
 			cost: c.a.Norm().Of(sums), sums: sums, base: base, picks: slices.Clone(v.picks), from: from, rank: rank,
 			changed: changed,
 		}
-		n.picks[k] = int32(option + 1)
-		heap.Push(&c.open, n)
+		if n.picks[k] = int32(option + 1); c.a.InReach(n.cost) { // what follows from it costs no less
+			heap.Push(&c.open, n)
+		}
 	}
 	deeper := 0
 	if v.changed > 0 {

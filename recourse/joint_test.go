@@ -267,6 +267,9 @@ func TestProjectJoint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 3))
 		tk := jointTask(rng, task.L1, 1+rng.IntN(6))
+		if rng.IntN(2) == 0 {
+			tk.Latent = &task.Latent{Radius: 0.5 + 4*rng.Float64()}
+		}
 		a, err := constraint.Compile(tk)
 		if err != nil {
 			t.Fatal(err)

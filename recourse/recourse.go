@@ -53,6 +53,18 @@ type Model interface {
 	LossGrads(ctx context.Context, x []float32) (m, g []float32, err error)
 }
 
+// Decoded is a Model behind a decoder. Distances returns how far the image of each row is from the person; nil where
+// there is no decoder.
+type Decoded interface {
+	Distances(ctx context.Context, x []float32) ([]float32, error)
+}
+
+// limited is a Model whose margins have a limit. Limits returns what is left of it, below 0 where it is exceeded; nil
+// where there is none.
+type limited interface {
+	Limits(ctx context.Context, x []float32) ([]float32, error)
+}
+
 // Status says what came of one person's search.
 type Status int8
 

@@ -48,6 +48,37 @@ func (w worst) LossGrads(ctx context.Context, x []float32) (m, g []float32, err 
 	return w.grads(ctx, x, Model.LossGrads)
 }
 
+// Limits returns the least of the models' limits; nil where none has one.
+func (w worst) Limits(ctx context.Context, x []float32) (limits []float32, err error) {
+	for _, model := range w {
+		m, ok := model.(limited)
+		if !ok {
+			continue
+		}
+		got, err := m.Limits(ctx, x)
+		if err != nil {
+			return nil, err
+		}
+		if limits == nil {
+			limits = got
+		}
+		for i, v := range got {
+			limits[i] = min(limits[i], v)
+		}
+	}
+	return limits, nil
+}
+
+// Distances returns how far images are from people, as the first of the models that knows has it.
+func (w worst) Distances(ctx context.Context, x []float32) ([]float32, error) {
+	for _, model := range w {
+		if m, ok := model.(Decoded); ok {
+			return m.Distances(ctx, x)
+		}
+	}
+	return nil, nil
+}
+
 // least returns the least margin of every row and the model that it is of.
 func (w worst) least(ctx context.Context, x []float32) (m []float32, which []int, err error) {
 	for k, model := range w {

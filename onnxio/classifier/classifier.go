@@ -195,7 +195,11 @@ func (c *Model) Limits(ctx context.Context, x []float32) ([]float32, error) {
 	if c.Limit() == "" {
 		return nil, nil
 	}
-	return c.Value(ctx, x, c.Limit())
+	out, err := c.run(ctx, "forward", c.forward, x, []want{{name: c.Limit(), size: 1}})
+	if err != nil {
+		return nil, err
+	}
+	return out[0], nil
 }
 
 // Target returns the index of the favourable class.

@@ -432,6 +432,12 @@ func (a *Set) project(x, delta []float32, clip bool) {
 // radiusTolerance is the share of the radius by which an action may cost more, as rounding makes it.
 const radiusTolerance = 1e-6
 
+// InReach says whether an action of that cost may be allowed, be it by a change of its last digits.
+func (a *Set) InReach(cost float64) bool {
+	const slack = 1e-3
+	return a.radius == 0 || cost <= a.radius*(1+slack)
+}
+
 // affordable says whether the action costs no more than it may.
 func (a *Set) affordable(x, d []float32) bool {
 	return a.radius == 0 || a.Cost(x, d) <= a.radius*(1+radiusTolerance)
@@ -439,19 +445,21 @@ func (a *Set) affordable(x, d []float32) bool {
 
 // shorten makes an action that costs more than it may shorter.
 func (a *Set) shorten(x, d []float32) {
-	const attempts, less = 8, 0.95 // steps may round up
-	for attempt := range attempts {
-		if a.affordable(x, d) {
-			return
-		}
-		share := a.radius / a.Cost(x, d)
-		if attempt > 0 {
-			share *= less
-		}
+	if a.affordable(x, d) {
+		return
+	}
+	const attempts, less = 8, 0.9 // steps may round up
+	whole := slices.Clone(d)
+	share := a.radius / a.Cost(x, d)
+	for range attempts {
 		for _, u := range a.numeric {
-			d[u.First] = u.Nearest(x[u.First], float32(share*float64(d[u.First])))
+			d[u.First] = u.Nearest(x[u.First], float32(share*float64(whole[u.First])))
 		}
 		a.Propagate(x, d)
+		if a.affordable(x, d) {
+			break
+		}
+		share *= less
 	}
 	if !a.affordable(x, d) || !a.ties.Consistent(x, d) {
 		clear(d)

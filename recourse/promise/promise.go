@@ -114,7 +114,7 @@ func Judge(ctx context.Context, m recourse.Model, a *constraint.Set, f *File) ([
 				Before: float64(before[i]), Margin: float64(after[i]), Cost: own.Cost(x, delta),
 				Broken: own.Violations(x, delta),
 			}
-			if far != nil && far[i] != nil && a.Changed(delta) > 0 {
+			if far != nil && far[i] != nil && own.Changed(delta) > 0 {
 				verdicts[lo+i].Broken = append(verdicts[lo+i].Broken, far[i])
 			}
 		}
@@ -126,13 +126,14 @@ func Judge(ctx context.Context, m recourse.Model, a *constraint.Set, f *File) ([
 // limit that.
 func tooFar(ctx context.Context, m recourse.Model, t *task.Task, points []float32) ([]*constraint.Violation, error) {
 	const rounding = 1e-6 // of the distance, in the sums that make it
-	decoded, ok := m.(interface {
-		Distances(ctx context.Context, x []float32) ([]float32, error)
-	})
+	decoded, ok := m.(recourse.Decoded)
 	if !ok || t.Latent == nil || t.Latent.Pixels == 0 {
 		return nil, nil
 	}
 	distances, err := decoded.Distances(ctx, points)
+	if len(distances) == 0 {
+		return nil, err
+	}
 	far := make([]*constraint.Violation, len(distances))
 	for i, d := range distances {
 		if most := t.Latent.Pixels; !(float64(d) <= most*(1+rounding)) {
