@@ -168,7 +168,7 @@ func (c *Comparison) add(m *Metric, k *comparedMetric, at int, b *bootstrap) {
 		case k.share:
 			cell.mcNemar(b.trials[trials{k.id, at, i}], c.Confidence, m.Better)
 		case k.statistic != nil || k.tau:
-			d := k.pairedTest(b, &c.Results[0].Settings, i, at, m.Better)
+			d := k.pairedTest(b, &c.Results[0].Settings, i, at)
 			d.row, d.model = len(c.Rows), i
 			b.tests = append(b.tests, d)
 		}
@@ -191,9 +191,9 @@ func (c *Cell) mcNemar(t *discordant, confidence float64, better Better) {
 type discordant struct{ n, alone, other int }
 
 // add adds a person: the records of the first model, and of this one. As in the values, the worst record counts.
-func (t *discordant) add(k *comparedMetric, first, this []*Record, at int, better Better, s *Settings) {
-	x, of := worst(first, k.part, at, better, s)
-	y, too := worst(this, k.part, at, better, s)
+func (t *discordant) add(k *comparedMetric, first, this []*Record, at int, s *Settings) {
+	x, of := worst(first, k.part, at, k.better, s)
+	y, too := worst(this, k.part, at, k.better, s)
 	if of > 0 && too > 0 {
 		t.n, t.alone, t.other = t.n+1, t.alone+count(y > x), t.other+count(x > y)
 	}
@@ -250,6 +250,7 @@ type comparedMetric struct {
 	from      string
 	tau       bool // tau01 of f, or of each model's own promises, which is not made of contributions
 	part      contribution
+	better    Better // of the metric: a person with several records counts by the worst
 }
 
 // comparedMetrics lists the metrics of a comparison, in the order of Metrics.
@@ -280,6 +281,8 @@ func comparedMetrics() []comparedMetric {
 	}
 	of := contributions()
 	for i := range list {
+		m, _ := MetricBy(list[i].id)
+		list[i].better = m.Better
 		list[i].part = of[cmp.Or(list[i].from, list[i].id)]
 	}
 	return list
@@ -455,7 +458,7 @@ func readPairs(names []string, results []*Result, metrics []comparedMetric, seed
 						if p.trials[t] == nil {
 							p.trials[t] = &discordant{}
 						}
-						p.trials[t].add(k, person[0], person[model], at, m.Better, s)
+						p.trials[t].add(k, person[0], person[model], at, s)
 					}
 				}
 			}
@@ -559,8 +562,8 @@ func newBootstrap(p *pairs) *bootstrap { return &bootstrap{pairs: p, n: len(p.pe
 
 // pairedTest makes the statistics of the first model and of another one, of the people who count, each by the worst
 // record.
-func (k *comparedMetric) pairedTest(b *bootstrap, s *Settings, model, at int, better Better) *pairedTest {
-	d := &pairedTest{least: minPeople, better: better}
+func (k *comparedMetric) pairedTest(b *bootstrap, s *Settings, model, at int) *pairedTest {
+	d := &pairedTest{least: minPeople, better: k.better}
 	if k.tau {
 		d.first, d.this = b.tau(0, s, k.own), b.tau(model, s, k.own)
 		d.n, d.differ = b.apart(model, s, k.own)
@@ -569,8 +572,8 @@ func (k *comparedMetric) pairedTest(b *bootstrap, s *Settings, model, at int, be
 	}
 	var p, q parts
 	for who, person := range b.people {
-		x, of := worst(person[0], k.part, at, better, s)
-		y, too := worst(person[model], k.part, at, better, s)
+		x, of := worst(person[0], k.part, at, k.better, s)
+		y, too := worst(person[model], k.part, at, k.better, s)
 		if of == 0 && too == 0 || !k.own && (of == 0 || too == 0) {
 			continue
 		}

@@ -340,7 +340,7 @@ func TestComparisonStatistics(t *testing.T) {
 		}
 		m, _ := MetricBy(k.id)
 		for at := range comparisonMargins {
-			d := k.pairedTest(b, &a.Settings, 1, at, m.Better)
+			d := k.pairedTest(b, &a.Settings, 1, at)
 			near(t, k.id, d.this(ones(len(weights))), float64(m.Of(a, at).Value), 1e-12)
 			near(t, k.id+" of people repeated", d.this(weights), float64(m.Of(repeated, at).Value), 1e-12)
 			if d.differ != 0 || d.n == 0 {
