@@ -510,7 +510,7 @@ func (k *compiler) integerCodes(n *graph.Node) (*codes, error) {
 		return nil, err
 	}
 	if k.values[dq.Input(0)].DType == graph.Int8 && ort.Saturates() &&
-		slices.ContainsFunc(v, func(code float64) bool { return math.Abs(code) > quant.ReducedMax }) {
+		slices.ContainsFunc(v, func(code float64) bool { return quant.Saturates(8, int64(math.Abs(code))) }) {
 		return nil, fmt.Errorf("sums of its 8-bit weights beyond %d saturate on this processor, which has no VNNI: "+
 			"quantize without --full-range, or prove on another processor", quant.ReducedMax)
 	}
