@@ -2,6 +2,9 @@ package calib
 
 import (
 	"context"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
 
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -43,8 +46,10 @@ func (p *product) of(ctx context.Context, a []float32, aRow int, b []float32, bR
 // it makes those of what they differ by from their mean: in single precision nothing would be left of their variance.
 func (p *product) addGram(ctx context.Context, gram, h []float64, k int) error {
 	far := farMeans(h, k)
-	for i := range h {
-		h[i] -= far[i%k]
+	if far != nil {
+		for row := range slices.Chunk(h, k) {
+			floats.Sub(row, far)
+		}
 	}
 	v := singles(h)
 	sums, err := p.of(ctx, v, k, v, k)
@@ -54,9 +59,12 @@ func (p *product) addGram(ctx context.Context, gram, h []float64, k int) error {
 	for i, x := range sums {
 		gram[i] += float64(x)
 	}
+	if far == nil {
+		return nil
+	}
 	left := make([]float64, k)
-	for i, x := range h {
-		left[i%k] += x
+	for row := range slices.Chunk(h, k) {
+		floats.Add(left, row)
 	}
 	n := float64(len(h) / k)
 	for i, a := range far {
@@ -69,22 +77,31 @@ func (p *product) addGram(ctx context.Context, gram, h []float64, k int) error {
 	return nil
 }
 
-// farMeans are the means of columns that are many standard deviations from 0, and 0 for the others.
+// farMeans are the means of columns that are many standard deviations from 0, and 0 for the others; nil where there is
+// no such column.
 func farMeans(h []float64, k int) []float64 {
 	const many = 8
 	means, squares := make([]float64, k), make([]float64, k)
 	n := float64(len(h) / k)
-	for i, x := range h {
-		means[i%k] += x / n
+	for row := range slices.Chunk(h, k) {
+		floats.AddScaled(means, 1/n, row)
 	}
-	for i, x := range h {
-		d := x - means[i%k]
-		squares[i%k] += d * d / n
+	for row := range slices.Chunk(h, k) {
+		for j, x := range row {
+			d := x - means[j]
+			squares[j] += d * d / n
+		}
 	}
+	far := false
 	for j, m := range means {
 		if m*m <= many*many*squares[j] {
 			means[j] = 0
+		} else {
+			far = true
 		}
+	}
+	if !far {
+		return nil
 	}
 	return means
 }
