@@ -129,8 +129,8 @@ func reshaped(b *graph.Builder, x string, sizes ...int64) string {
 // of codes z: rows are x and z together, and the model gets D(z), clipped to Low and High, or x itself where z is E(x)
 // up to [CodeGrid]: the person as they are.
 //
-// Nobody may move D(z) further than Budget from x, by PixelWeights in the l1 norm: what the step makes of such a row is
-// of no use, and [Model.Limit] is below 0 there.
+// No action may move D(z) further than Budget from x, by PixelWeights in the l1 norm: what the step makes of such a row
+// is of no use, and [Model.Limit] is below 0 there.
 //
 // Reference: eq:latent_cf_image and eq:latent_action_set.
 type Decoded struct {

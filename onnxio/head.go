@@ -298,54 +298,59 @@ func (m *Model) sample(ctx context.Context, output string, values []string) (map
 	if m.fixed > 0 {
 		rows = m.fixed
 	}
-	run := func(x []float32) error {
+	// run returns the rows' outputs, nil where one has none.
+	run := func(x []float32) ([][]float64, error) {
+		before := len(seen[output])
 		out, err := s.Run(ctx, []*graph.Tensor{m.Feed(x)}, values...)
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 		if err == nil {
 			collect(seen, values, out, rows)
 		}
-		return nil
+		if p := seen[output][before:]; len(p) == rows {
+			return p, nil
+		}
+		return nil, nil
 	}
-	var inputs [][]float32 // of the rows of seen
+	var sides [2][][]float32 // rows that are decided otherwise
+	known := 0               // of them
 	for _, kind := range kinds {
 		for range max(1, 16/rows) {
 			x := make([]float32, rows*m.dim)
 			for i := range x {
 				x[i] = kind()
 			}
-			before := len(seen[output])
-			if err := run(x); err != nil {
+			out, err := run(x)
+			if err != nil {
 				return nil, err
 			}
-			if len(seen[output])-before == rows {
-				inputs = slices.AppendSeq(inputs, slices.Chunk(x, m.dim))
+			for i, p := range out {
+				known++
+				if side := decided(p); side < len(sides) {
+					sides[side] = append(sides[side], x[i*m.dim:(i+1)*m.dim])
+				}
 			}
 		}
 	}
-	if len(inputs) == len(seen[output]) && hard(seen[output]) {
-		err = m.between(seen, output, inputs, rows, run)
+	if known == len(seen[output]) && hard(seen[output]) {
+		err = m.between(sides, rows, run)
 	}
 	return seen, err
 }
 
+// decided is the class that an output is largest of; of one number, whether it is more than one half.
+func decided(p []float64) int {
+	if len(p) == 1 {
+		p = []float64{0.5, p[0]}
+	}
+	return argmax(p)
+}
+
 // between halves the way between rows of two decisions until rows are found on which the output is neither 0 nor 1, and
 // has run those.
-func (m *Model) between(seen map[string][][]float64, output string, inputs [][]float32, rows int,
-	run func(x []float32) error,
-) error {
+func (m *Model) between(sides [2][][]float32, rows int, run func(x []float32) ([][]float64, error)) error {
 	const halvings = 40
-	var sides [2][][]float32
-	for i, p := range seen[output] {
-		side := argmax(p)
-		if len(p) == 1 {
-			side = int(p[0])
-		}
-		if side < len(sides) {
-			sides[side] = append(sides[side], inputs[i])
-		}
-	}
 	if len(sides[0]) == 0 || len(sides[1]) == 0 {
 		return nil
 	}
@@ -358,13 +363,13 @@ func (m *Model) between(seen map[string][][]float64, output string, inputs [][]f
 		for i := range x {
 			x[i] = low[i] + (high[i]-low[i])/2
 		}
-		before := len(seen[output])
-		if err := run(x); err != nil || len(seen[output])-before != rows {
+		out, err := run(x)
+		if out == nil || err != nil {
 			return err
 		}
-		for i, p := range seen[output][before:] {
+		for i, p := range out {
 			to := low
-			if len(p) == 1 && p[0] > 0.5 || len(p) > 1 && argmax(p) == 1 {
+			if decided(p) == 1 {
 				to = high
 			}
 			copy(to[i*m.dim:(i+1)*m.dim], x[i*m.dim:])
