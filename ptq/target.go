@@ -212,7 +212,7 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 	return r, s.cal.judge(ctx, r.Result)
 }
 
-// divide returns the positions of the people to calibrate on and of those who are held out. Who is held out follows
+// divide returns the positions of the people to work on and of those who are held out. Who is held out follows
 // from a hash of their values, or of their ID: rows of one person, and equal rows, are on one side, and the order of
 // the file makes no difference. Bounds take people to be independent, see measure.
 func divide(people *task.People, share float64, seed uint64) (own, held []int) {

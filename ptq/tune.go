@@ -36,14 +36,7 @@ const tuneSeed = 1 << 63
 // the given budget, which L_task + eta L_valid is no measure of, and among equals by VD.
 func (t *trainer) tune(ctx context.Context, m *classifier.Model, layers []qat.Layer, o *qat.Options) ([]Trial, error) {
 	list, share, steps := trials()
-	var own, held []int
-	for i := range t.all.N {
-		if t.all.Uniform(t.seed^tuneSeed, i) < share {
-			held = append(held, i)
-		} else {
-			own = append(own, i)
-		}
-	}
+	own, held := divide(t.all, share, t.seed^tuneSeed)
 	if len(own) == 0 || !slices.ContainsFunc(held, func(i int) bool { return t.facts.Classes[i] >= 0 }) {
 		return nil, inputError(errors.New("eta-sweep: no labelled people can be held out from so few"))
 	}
