@@ -213,29 +213,31 @@ func ofScale(people *task.People, inputs int, distance float64, weights []float3
 
 // widest is the largest standard deviation of the inputs from a position on.
 func widest(people *task.People, from int) (most float64) {
-	column := make([]float64, people.N)
 	for j := from; j < people.Dim; j++ {
-		for i := range column {
-			column[i] = float64(people.X[i*people.Dim+j])
-		}
-		most = max(most, stat.PopStdDev(column, nil))
+		most = max(most, stat.PopStdDev(inputOf(people, j), nil))
 	}
 	return most
 }
 
 // fromMean is how far people are from their mean on average, in the unit of latent.pixels.
 func fromMean(people *task.People, weights []float32) (distance float64) {
-	mean := make([]float64, len(weights))
-	each := func(visit func(j int, v float64)) {
-		for i := range people.N {
-			for j, v := range people.X[i*people.Dim : i*people.Dim+len(weights)] {
-				visit(j, float64(v)/float64(people.N))
-			}
+	for j, w := range weights {
+		values := inputOf(people, j)
+		mean := stat.Mean(values, nil)
+		for _, v := range values {
+			distance += float64(w) * math.Abs(v-mean) / float64(people.N)
 		}
 	}
-	each(func(j int, v float64) { mean[j] += v })
-	each(func(j int, v float64) { distance += float64(weights[j]) * math.Abs(v-mean[j]/float64(people.N)) })
 	return distance
+}
+
+// inputOf are the values of an input.
+func inputOf(people *task.People, j int) []float64 {
+	values := make([]float64, people.N)
+	for i := range values {
+		values[i] = float64(people.X[i*people.Dim+j])
+	}
+	return values
 }
 
 // apartFromOthers looks whether encoder and decoder make the same of people one by one as of all together.
