@@ -175,8 +175,8 @@ func (p *person) scattered(target float32) *candidate {
 	return c
 }
 
-// sample tries random points for people of whom no search found anything that is allowed, and searches from the best
-// ones: within a limit the margin may be largest far from where its gradient leads.
+// sample tries random points for people without an action that is allowed so far, and searches from the best ones:
+// within a limit the margin may be largest far from where its gradient leads.
 func (s *search) sample() error {
 	const points, starts, halvings = 256, 3, 4
 	var ls []*candidate

@@ -48,33 +48,18 @@ func (w worst) LossGrads(ctx context.Context, x []float32) (m, g []float32, err 
 	return w.grads(ctx, x, Model.LossGrads)
 }
 
-// Limits returns the least of the models' limits; nil where none has one.
-func (w worst) Limits(ctx context.Context, x []float32) (limits []float32, err error) {
-	for _, model := range w {
-		m, ok := model.(limited)
-		if !ok {
-			continue
-		}
-		got, err := m.Limits(ctx, x)
-		if err != nil {
-			return nil, err
-		}
-		if limits == nil {
-			limits = got
-		}
-		for i, v := range got {
-			limits[i] = min(limits[i], v)
-		}
+// Limits returns those of the first model: all are behind one decoder, which makes them.
+func (w worst) Limits(ctx context.Context, x []float32) ([]float32, error) {
+	if m, ok := w[0].(limited); ok {
+		return m.Limits(ctx, x)
 	}
-	return limits, nil
+	return nil, nil
 }
 
-// Distances returns how far images are from people, as the first of the models that knows has it.
+// Distances returns those of the first model, as Limits does.
 func (w worst) Distances(ctx context.Context, x []float32) ([]float32, error) {
-	for _, model := range w {
-		if m, ok := model.(Decoded); ok {
-			return m.Distances(ctx, x)
-		}
+	if m, ok := w[0].(Decoded); ok {
+		return m.Distances(ctx, x)
 	}
 	return nil, nil
 }
