@@ -120,12 +120,24 @@ func readTask(ctx context.Context, e *env, path string) (*task.Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := os.ReadFile(path)
-	if open := draft.Questions(text); len(open) > 0 {
+	open, err := openQuestions(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(open) > 0 {
 		e.msg.Warn("task %s leaves %s open, so that people may be read wrongly: answer them in the file, `cfq task check` "+
 			"lists them; line %d: %s", path, message.Count(len(open), "question"), open[0].Line, open[0].Text)
 	}
-	return t, err
+	return t, nil
+}
+
+// openQuestions are what the draft of a task file left open.
+func openQuestions(path string) ([]draft.Question, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, dataError(err)
+	}
+	return draft.Questions(text), nil
 }
 
 // openTask reads a task file, and opens the encoder and decoder that it names.

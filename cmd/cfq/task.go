@@ -381,9 +381,9 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(args[0])
+	questions, err := openQuestions(args[0])
 	if err != nil {
-		return dataError(err)
+		return err
 	}
 	o, err := readOptions(f.data, f.rows)
 	if err != nil {
@@ -418,7 +418,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	if err != nil {
 		return cli.WithCode(fmt.Errorf("task %s: %w", args[0], err), cli.Unusable)
 	}
-	r, err := draft.Check(t, draft.Questions(text), people, set.Factual(people.X), margins, verified)
+	r, err := draft.Check(t, questions, people, set.Factual(people.X), margins, verified)
 	if err != nil {
 		return runError(err)
 	}
