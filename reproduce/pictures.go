@@ -83,7 +83,7 @@ func pictures() Table {
 	return t
 }
 
-// trainedPictures has the methods that train, beside the others, on dense layers: the search for recourse and the steps
+// trainedPictures has the methods that train, and the others, on dense layers: the search for recourse and the steps
 // of training take more than ten times as long on a CNN.
 func trainedPictures() Table {
 	t := Table{
