@@ -82,7 +82,14 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 	o.Level = ort.Disabled
 	s, broken := ort.Open(g, o)
 	if broken != nil {
-		return nil, refuse.Broken(broken, err)
+		var why, before *ort.Unloaded
+		if !errors.As(broken, &why) {
+			why = &ort.Unloaded{Reason: broken.Error()}
+		}
+		if errors.As(err, &before) { // the same once more
+			err = nil
+		}
+		return nil, refuse.Broken(why.Reason, why.Instead, err)
 	}
 	return m, errors.Join(err, s.Close())
 }

@@ -148,7 +148,8 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 		e.msg.Warn("the layers cannot be listed: %v", err)
 	}
 	v.count()
-	if err := addKernels(e, m, v.Layers); v.Quantizable && errors.Is(err, ort.ErrNotImplemented) {
+	var unloaded *ort.Unloaded
+	if err := addKernels(e, m, v.Layers); v.Quantizable && errors.As(err, &unloaded) {
 		v.Quantizable, v.Obstacle = false, err.Error()
 	} else if err != nil && refused == nil {
 		e.msg.Warn("kernels are not shown: %v", err)

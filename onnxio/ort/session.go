@@ -18,7 +18,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"sync"
@@ -99,33 +98,12 @@ func open(onnx []byte, m *graph.Model, o Options) (*Session, error) {
 	}
 	s.native, err = ort.NewDynamicAdvancedSessionWithONNXData(onnx, names(s.inputs), names(s.outputs), so)
 	if err != nil {
-		if why := notImplemented(err, s.inputs); why != nil {
+		if why := unloaded(err, m); why != nil {
 			return nil, why
 		}
-		return nil, fmt.Errorf("loading the model into ONNX Runtime (optimizations: %s): %w", o.Level, err)
+		return nil, fmt.Errorf("loading the model into ONNX Runtime (optimizations: %s): %s", o.Level, plain(err))
 	}
 	return s, nil
-}
-
-// ErrNotImplemented says that no file with the model can be run. The error around it names the operator.
-var ErrNotImplemented = errors.New("ONNX Runtime does not implement an operator for the types it has here")
-
-var noKernel = regexp.MustCompile(`Could not find an implementation for (\w+)\((\d+)\) node with name '([^']*)'`)
-
-// notImplemented says what to do when ONNX Runtime knows an operator, but not for the types of a node; nil for another
-// error.
-func notImplemented(err error, inputs []graph.Value) error {
-	found := noKernel.FindStringSubmatch(err.Error())
-	if found == nil {
-		return nil
-	}
-	why := fmt.Errorf("%w: %s (version %s), node %q", ErrNotImplemented, found[1], found[2], found[3])
-	for _, v := range inputs {
-		if v.DType == graph.Double {
-			return fmt.Errorf("%w; input %q is double: export the model with float inputs", why, v.Name)
-		}
-	}
-	return why
 }
 
 // Close frees the model. It waits for runs that are under way; later ones fail

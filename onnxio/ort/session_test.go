@@ -1,6 +1,7 @@
 package ort_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +59,32 @@ func sumAndDifference(in graph.Shape) *graph.Model {
 		b.Append(node("Add", []string{"a", "b"}, "sum"))
 		b.Append(node("Sub", []string{"a", "b"}, "difference"))
 	})
+}
+
+// TestUnloaded: versions that this ONNX Runtime does not read are named, with what to export instead.
+func TestUnloaded(t *testing.T) {
+	o := orttest.Need(t)
+	for name, c := range map[string]struct {
+		change func(m *graph.Model)
+		want   string
+	}{
+		"IR":        {func(m *graph.Model) { m.IRVersion = 99 }, "IR version 99, and this ONNX Runtime reads"},
+		"new":       {func(m *graph.Model) { m.Opsets[0].Version = 99 }, "operator set 99 of ai.onnx, and this ONNX Runtime knows"},
+		"old":       {func(m *graph.Model) { m.Opsets[0].Version = 6 }, "operator set 6, and ONNX Runtime has operators from set 7"},
+		"undefined": {func(m *graph.Model) { m.Graph.Nodes[0].Op = "Plus" }, "Plus"},
+	} {
+		m := sumAndDifference(rows(2))
+		c.change(m)
+		_, err := ort.Open(m, o)
+		var why *ort.Unloaded
+		if known := errors.As(err, &why); known != (name != "undefined") || err == nil ||
+			!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "onnxruntime_src") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if why != nil && why.Instead == "" {
+			t.Errorf("%s: %q does not say what to do", name, why)
+		}
+	}
 }
 
 func TestRunNamesInputsAndOutputs(t *testing.T) {
