@@ -78,6 +78,9 @@ func (m *opened) selectLayers(o *Options) (layers []quant.LayerInfo, warnings []
 	}
 	for i := range m.found {
 		switch l := &m.found[i]; {
+		case l.Fixed == quant.NotFinite: // nor are the scores
+			return nil, nil, fmt.Errorf("layer %q has weights that are no finite numbers: export the model after a training "+
+				"that did not diverge", l.Node)
 		case l.Fixed != "":
 			warnings = append(warnings, fmt.Sprintf("layer %q stays in float: %s", l.Node, l.Fixed))
 		case kept[l.Node] != "":

@@ -3,6 +3,7 @@ package ptq_test
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +44,10 @@ func TestQuantizable(t *testing.T) {
 		}
 		double.Graph.Inits[i] = graph.FromNumbers(init.Name, graph.Double, v, init.Dims...)
 	}
+	diverged := m.Clone()
+	first := diverged.Graph.Inits[0]
+	nan := slices.Repeat([]float32{float32(math.NaN())}, first.Len())
+	diverged.Graph.Inits[0] = graph.FromFloats(first.Name, nan, first.Dims...)
 	quantized, err := ptq.Quantize(context.Background(), loaded(t, m), tk, few(people, 200), ptq.Options{Method: ptq.PTQ})
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +79,8 @@ func TestQuantizable(t *testing.T) {
 			}(),
 			why: "training mode", instead: "model.eval()", recourse: true,
 		},
-		"doubles": {m: double},
+		"doubles":                  {m: double},
+		"a training that diverged": {m: diverged, why: `layer "/layers.0/Gemm" has weights that are no finite numbers`},
 		"steps": {
 			m: behind(&graph.Node{Op: "Floor"}), why: `scores move in steps (Floor node "extra")`, recourse: true,
 		},

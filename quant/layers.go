@@ -175,6 +175,9 @@ func (f *finder) layer(n *graph.Node) (*LayerInfo, error) {
 	return l, f.numbers(l, w, f.inits[l.Bias])
 }
 
+// NotFinite is why a layer of a model that does not compute numbers stays as it is.
+const NotFinite = "its weights are not all finite"
+
 // numbers reads the weights w and the bias b, nil when there is none, of l.
 func (f *finder) numbers(l *LayerInfo, w, b *graph.Tensor) error {
 	var err error
@@ -191,7 +194,7 @@ func (f *finder) numbers(l *LayerInfo, w, b *graph.Tensor) error {
 	case f.g.IsOutput(l.Weight):
 		l.Fixed = fmt.Sprintf("its weight %q is also an output of the model", l.Weight)
 	case !finite(l.W) || !finite(l.B):
-		l.Fixed = "its weights are not all finite"
+		l.Fixed = NotFinite
 	}
 	return nil
 }
