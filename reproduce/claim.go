@@ -22,6 +22,8 @@ type Verdict struct {
 	Difference eval.Float `json:"difference"` // of Lower to Upper, mean over the seeds
 	SD         eval.Float `json:"sd"`         // of the same; NaN with one seed
 	Networks   int        `json:"networks"`
+	// Missing is the number of further networks of which one of the two values is not known.
+	Missing int `json:"missing,omitempty"`
 }
 
 // Judge checks a claim in every place that has both of its rows.
@@ -47,7 +49,11 @@ func (c *Claim) text(verdicts []Verdict) (text string, everywhere bool) {
 		case v.Networks == 1:
 			by = fmt.Sprintf(" (%+.3f, one network)", d)
 		case v.Networks > 1:
-			by = " (" + spread("%+.3f", d, float64(v.SD)) + ")"
+			by = " (" + spread("%+.3f", d, float64(v.SD))
+			if v.Missing > 0 {
+				by += fmt.Sprintf(", %d of %d networks", v.Networks, v.Networks+v.Missing)
+			}
+			by += ")"
 		}
 		places[v.Verdict] = append(places[v.Verdict], v.Where+by)
 	}
@@ -95,7 +101,9 @@ func (c *Claim) judge(lower, upper *Measured) Verdict {
 		return Verdict{Verdict: unmeasured, Difference: eval.Float(math.NaN()), SD: eval.Float(math.NaN())}
 	}
 	mean, sd := stat.MeanStdDev(d, nil)
-	v := Verdict{Verdict: unclear, Difference: eval.Float(mean), SD: eval.Float(sd), Networks: n}
+	v := Verdict{
+		Verdict: unclear, Difference: eval.Float(mean), SD: eval.Float(sd), Networks: n, Missing: len(lower.Outcomes) - n,
+	}
 	if n == 1 {
 		return v
 	}

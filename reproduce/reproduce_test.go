@@ -112,6 +112,12 @@ func TestClaim(t *testing.T) {
 			t.Errorf("%v against %v: %+v, want %q", of.a, of.b, got, of.want)
 		}
 	}
+	failed := measured(rows, func(row, seed int) float64 { return float64(row) + float64(row*seed)/100 })
+	failed[0].Outcomes = append(failed[0].Outcomes, failed[0].Outcomes[0])
+	failed[1].Outcomes = append(failed[1].Outcomes, nil)
+	if text, _ := c.text(c.Judge(failed)); !strings.Contains(text, "holds on Adult (-1.005 ± 0.007, 2 of 3 networks)") {
+		t.Error(text)
+	}
 }
 
 func TestPage(t *testing.T) {
