@@ -87,7 +87,7 @@ type Measured struct {
 	Row
 	Outcomes []Outcome
 	Seconds  []float64
-	Command  string // of the first seed: the last one but for eval
+	Commands []string // of the first seed, in their order
 }
 
 // Measure runs what tables need and returns the rows of each. An error of a command leaves out what depends on it: the
@@ -121,10 +121,10 @@ func (l *Lab) Measure(ctx context.Context, tables []Table) ([][]Measured, error)
 	measured := make([][]Measured, len(tables))
 	for i, t := range tables {
 		for k, r := range t.Rows {
-			m := Measured{Row: r, Command: l.shown(plan[i][k][0].shown())}
+			m := Measured{Row: r, Commands: l.commands(plan[i][k][0])}
 			for _, s := range plan[i][k] {
 				m.Outcomes = append(m.Outcomes, s.outcome)
-				m.Seconds = append(m.Seconds, s.shown().seconds)
+				m.Seconds = append(m.Seconds, s.timed().seconds)
 			}
 			measured[i] = append(measured[i], m)
 		}
@@ -424,8 +424,8 @@ func (l *Lab) run(ctx context.Context, s *step) (float64, error) {
 	return seconds, put(s.file, out.Bytes())
 }
 
-// shown is the step whose command and time stand for a row: the one before the evaluation, if there is one.
-func (s *step) shown() *step {
+// timed is the step whose time stands for a row: the one before the evaluation, if there is one.
+func (s *step) timed() *step {
 	if filepath.Base(s.file) == reportFile {
 		return s.needs[1]
 	}
@@ -482,6 +482,19 @@ func sumOf(paths ...string) (string, error) {
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// commands are the command lines that make the file of a step, with those of what it needs in front.
+func (l *Lab) commands(s *step) []string {
+	var all []string
+	for _, n := range s.needs {
+		for _, c := range l.commands(n) {
+			if !slices.Contains(all, c) {
+				all = append(all, c)
+			}
+		}
+	}
+	return append(all, l.shown(s))
 }
 
 // shown is a step's command line, as it would be in the folder of the results.

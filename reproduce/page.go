@@ -111,8 +111,10 @@ func Page(t *Table, rows []Measured, l *Lab) string {
 		"of the results:\n\n```sh\n")
 	var once []string
 	for i := range rows {
-		if c := rows[i].Command; !slices.Contains(once, c) {
-			once = append(once, c)
+		for _, c := range rows[i].Commands {
+			if !slices.Contains(once, c) {
+				once = append(once, c)
+			}
 		}
 	}
 	fmt.Fprintf(&b, "%s\n```\n", strings.Join(once, "\n"))

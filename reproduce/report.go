@@ -24,12 +24,12 @@ type ClaimReport struct {
 
 // RowReport is a row: what each metric is for each seed, and what the paper reports.
 type RowReport struct {
-	Data    string                  `json:"data"`
-	Part    string                  `json:"part,omitempty"`
-	Method  string                  `json:"method"`
-	Command string                  `json:"command"`
-	Values  map[string][]eval.Float `json:"values"`
-	Paper   map[string]eval.Float   `json:"paper,omitempty"`
+	Data     string                  `json:"data"`
+	Part     string                  `json:"part,omitempty"`
+	Method   string                  `json:"method"`
+	Commands []string                `json:"commands"` // of the first network
+	Values   map[string][]eval.Float `json:"values"`
+	Paper    map[string]eval.Float   `json:"paper,omitempty"`
 }
 
 // NewReport is a table that was measured.
@@ -44,7 +44,7 @@ func NewReport(t *Table, rows []Measured, l *Lab) Report {
 	for i := range rows {
 		m := &rows[i]
 		row := RowReport{
-			Data: m.Variant.Data, Part: m.Part, Method: m.Name, Command: m.Command,
+			Data: m.Variant.Data, Part: m.Part, Method: m.Name, Commands: m.Commands,
 			Values: map[string][]eval.Float{}, Paper: map[string]eval.Float{},
 		}
 		paper := t.paper(&m.Row)

@@ -131,7 +131,8 @@ func TestPage(t *testing.T) {
 		Claims: []Claim{fewer("a", "b"), fewer("b", "a")},
 	}
 	rows := measured(table.Rows, func(row, seed int) float64 { return float64(row) + float64(seed)/100 })
-	rows[0].Command = "cfq quantize x"
+	rows[0].Commands = []string{"cfq train x", "cfq quantize x"}
+	rows[1].Commands = []string{"cfq train x", "cfq quantize y"}
 	rows[1].Outcomes[1] = nil
 	page := Page(&table, rows, &Lab{Seeds: 2, Sample: 7, Version: "v1"})
 	for _, want := range []string{
@@ -139,7 +140,8 @@ func TestPage(t *testing.T) {
 		"| Adult, noise:1 | a | +0.01 ± 0.01 | +0.10 ± 0.01 | 1.5 ± 0.7 |\n",
 		"| Adult, noise:1 | b | +1.00 (1 of 2) |  | 1.0 (1 of 2) |\n",
 		"Mean ± standard deviation over 2 networks",
-		"At most 7 people", "cfq v1", "one-sided t test at 95 % shows that", "```sh\ncfq quantize x\n",
+		"At most 7 people", "cfq v1", "one-sided t test at 95 % shows that",
+		"```sh\ncfq train x\ncfq quantize x\ncfq quantize y\n```",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in\n%s", want, page)
@@ -261,9 +263,14 @@ func TestLab(t *testing.T) {
 	if got := rows[0][0].values(Seconds); !slices.Equal(got, []float64{3, 3}) {
 		t.Errorf("seconds %v", got)
 	}
-	want := "cfq quantize adult/arch-mlp-64,32/seed-1/model.onnx -d adult/adult.data -t adult/task.yaml --method mixed-ptq"
-	if got := rows[0][0].Command; !strings.HasPrefix(got, want) {
-		t.Error(got)
+	for i, want := range []string{
+		"cfq train -d adult/adult.data -t adult/task.yaml --arch mlp:64,32 ",
+		"cfq quantize adult/arch-mlp-64,32/seed-1/model.onnx -d adult/adult.data -t adult/task.yaml --method mixed-ptq",
+		"cfq eval adult/arch-mlp-64,32/seed-1/model.onnx adult/arch-mlp-64,32/seed-1/",
+	} {
+		if got := rows[0][0].Commands; len(got) != 3 || !strings.HasPrefix(got[i], want) {
+			t.Errorf("%q, want %s", got, want)
+		}
 	}
 	l.expect(t, "nothing has changed", []Table{a, b}, 0, 0, 0)
 	moved := l.Out + "-moved"
@@ -358,8 +365,8 @@ func TestCoder(t *testing.T) {
 	a := pictures()
 	rows := l.expect(t, "first", []Table{a}, 2*2*2+2, 32, 32)
 	want := " -d mnist/train-images-idx3-ubyte -t mnist/task-latent.yaml --method ptq --budget 8"
-	if got := rows[0][0].Command; !strings.Contains(got, want) {
-		t.Error(got)
+	if got := rows[0][0].Commands; len(got) != 4 || !strings.Contains(got[2], want) {
+		t.Errorf("%q", got)
 	}
 	l.expect(t, "nothing has changed", []Table{a}, 0, 0, 0)
 	decoder := filepath.Join(l.Out, "mnist", decoderFile)
@@ -398,7 +405,7 @@ func TestActions(t *testing.T) {
 			t.Errorf("%s of a solver that is not there: %v", metric, got)
 		}
 	}
-	if got := rows[0][0].Command; !strings.HasPrefix(got, "cfq recourse adult/arch-mlp-64,32/seed-1/model.onnx ") ||
+	if got := rows[0][0].Commands[1]; !strings.HasPrefix(got, "cfq recourse adult/arch-mlp-64,32/seed-1/model.onnx ") ||
 		!strings.Contains(got, " --rows adult/test-rows-10.json ") {
 		t.Error(got)
 	}
@@ -407,7 +414,7 @@ func TestActions(t *testing.T) {
 	}
 	a.Rows[0].Variant.Rows = 5 // of this row alone
 	rows = l.expect(t, "fewer people", []Table{a}, 0, 0, 0)
-	if got := rows[0][0].Command; len(l.runs) != l.Seeds || !strings.Contains(got, " --rows adult/test-rows-5.json ") {
+	if got := rows[0][0].Commands[1]; len(l.runs) != l.Seeds || !strings.Contains(got, " --rows adult/test-rows-5.json ") {
 		t.Errorf("%q, of which one is %s", l.runs, got)
 	}
 }
