@@ -256,8 +256,8 @@ func TooLarge(bytes int64) error {
 	return &Refusal{tooLarge().says(fmt.Sprintf("%.1f GB", float64(bytes)/1e9))}
 }
 
-// Broken is the refusal of a model that ONNX Runtime does not load, for the reason that it gives. It says what to export
-// instead, in general where instead is "", and what else is in the way unless besides is nil.
+// Broken is the refusal of a model that ONNX Runtime does not load, for the reason that it gives. It says what to
+// export instead, in general where instead is "", and what else is in the way unless besides is nil.
 func Broken(reason, instead string, besides error) error {
 	k := broken()
 	k.instead = cmp.Or(instead, k.instead)
