@@ -319,7 +319,7 @@ func (s *Solution) validate(ctx context.Context, todo []int, actions []recourse.
 	return nil
 }
 
-// measurePixels finds Step.Pixels of points x, if the model is one behind a decoder.
+// measurePixels finds Step.Pixels of points x, if the model is one behind a decoder, and who is beyond the budget.
 func (s *Solution) measurePixels(ctx context.Context, x []float32, found []*point) error {
 	m, ok := s.model.(recourse.Decoded)
 	if !ok || len(found) == 0 {
@@ -327,7 +327,11 @@ func (s *Solution) measurePixels(ctx context.Context, x []float32, found []*poin
 	}
 	distances, err := m.Distances(ctx, x)
 	for i, d := range distances {
-		found[i].pixels = Float(d)
+		p := found[i]
+		p.pixels = Float(d)
+		if far := s.set.TooFar(d); far != nil && p.Violation == "" {
+			p.Violation = far.Error()
+		}
 	}
 	return err
 }

@@ -129,8 +129,7 @@ func reshaped(b *graph.Builder, x string, sizes ...int64) string {
 // of codes z: rows are x and z together, and the model gets D(z), clipped to Low and High, or x itself where z is E(x)
 // up to [CodeGrid]: the person as they are.
 //
-// No action may move D(z) further than Budget from x, by PixelWeights in the l1 norm: what the step makes of such a row
-// is of no use, and [Model.Limit] is below 0 there.
+// No action may move D(z) further than Budget from x, by PixelWeights in the l1 norm: [Model.Limit] is below 0 there.
 //
 // Reference: eq:latent_cf_image and eq:latent_action_set.
 type Decoded struct {
@@ -163,8 +162,9 @@ const (
 	limitName    = "cfq.front.limit"
 )
 
-// limitSlope is the margin, in logits, of an action that leaves the whole budget unused.
-const limitSlope = 100
+// limitSlope is the limit, in logits, of an action that leaves the whole budget unused: so much that margins of what is
+// within the budget are below it.
+const limitSlope = 1e4
 
 func (d *Decoded) append(b *graph.Builder, row string, types autodiff.Types) {
 	dim, size := int64(d.Encoder.dim), int64(d.Encoder.Out)
@@ -225,8 +225,8 @@ func (m *Model) decoded() *Decoded {
 	return d
 }
 
-// Limit names the value that says how much of their budget people leave, in logits, below 0 for those who exceed it: no
-// margin counts that is above it. It is "" where there is no such value.
+// Limit names the value that says how much of their budget people leave, in logits, below 0 for those who exceed it: a
+// search takes the lesser of it and the margin. It is "" where there is no such value.
 func (m *Model) Limit() string {
 	if d := m.decoded(); d != nil && d.Budget > 0 {
 		return limitName

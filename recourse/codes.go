@@ -86,7 +86,8 @@ func (s *search) limits(ls []*candidate) ([]float32, error) {
 	for i, c := range ls {
 		Point(row(x, i, dim), c.x, c.d)
 	}
-	return m.Limits(s.ctx, x)
+	_, limits, err := m.Limits(s.ctx, x)
+	return limits, err
 }
 
 // plane is a value at an action, and its gradient there.

@@ -17,12 +17,13 @@ type bounded struct {
 	budget float64
 }
 
-func (f *bounded) Limits(_ context.Context, x []float32) (left []float32, err error) {
+func (f *bounded) Limits(ctx context.Context, x []float32) (m, left []float32, err error) {
+	m, err = f.mlp.Margins(ctx, x)
 	dim := f.Dim()
 	for i := range len(x) / dim {
 		left = append(left, float32(100*(1-f.used(x[i*dim:(i+1)*dim])/f.budget)))
 	}
-	return left, nil
+	return m, left, err
 }
 
 func (f *bounded) used(z []float32) (sum float64) {
@@ -39,16 +40,11 @@ func dot(w []float64, z []float32) (sum float64) {
 	return sum
 }
 
-func (f *bounded) Margins(ctx context.Context, x []float32) ([]float32, error) {
-	m, _, err := f.MarginGrads(ctx, x)
-	return m, err
-}
-
 func (f *bounded) MarginGrads(ctx context.Context, x []float32) (m, g []float32, err error) {
 	if m, g, err = f.mlp.MarginGrads(ctx, x); err != nil {
 		return nil, nil, err
 	}
-	left, err := f.Limits(ctx, x)
+	_, left, err := f.Limits(ctx, x)
 	dim := f.Dim()
 	for i := range m {
 		if left[i] >= m[i] {
@@ -100,7 +96,8 @@ func TestCodesWithinLimits(t *testing.T) {
 					z[j] = float32(rng.NormFloat64())
 				}
 				a.Project(x, z)
-				if m, _ := f.Margins(t.Context(), z); m[0] > 0.1 && a.Check(x, z) == nil {
+				m, _ := f.Margins(t.Context(), z)
+				if m[0] > 0.1 && f.used(z) <= f.budget && a.Check(x, z) == nil {
 					least = min(least, a.Cost(x, z))
 				}
 			}

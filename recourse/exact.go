@@ -104,7 +104,7 @@ func Exact(ctx context.Context, m Model, a *constraint.Set, x []float32, o Exact
 	}
 	actions, methods := make([]Action, n), make([]Method, n)
 	err = chunks(ctx, n, exactChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
-		e := &exactSearch{ctx: ctx, m: m, a: a, o: o, net: net, why: why, slack: slackAbove(o.Margin)}
+		e := &exactSearch{ctx: ctx, m: withinLimit(m), a: a, o: o, net: net, why: why, slack: slackAbove(o.Margin)}
 		return e.run(x[lo*a.Dim():hi*a.Dim()], lo, actions[lo:hi], methods[lo:hi])
 	})
 	if err != nil {

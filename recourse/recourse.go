@@ -59,10 +59,37 @@ type Decoded interface {
 	Distances(ctx context.Context, x []float32) ([]float32, error)
 }
 
-// limited is a Model whose margins have a limit. Limits returns what is left of it, below 0 where it is exceeded; nil
-// where there is none.
+// limited is a Model of which not every point is allowed. Limits returns margins, and what is left of the limit, below
+// 0 where it is exceeded; nil where there is none. MarginGrads and LossGrads are of the lesser of both.
 type limited interface {
-	Limits(ctx context.Context, x []float32) ([]float32, error)
+	Limits(ctx context.Context, x []float32) (margins, limits []float32, err error)
+}
+
+// within is a limited Model with the lesser of both as margins: what is not allowed is not valid.
+type within struct {
+	Model
+	limited
+}
+
+// withinLimit is the model with its limit, if it has one.
+func withinLimit(m Model) Model {
+	if l, ok := m.(limited); ok {
+		return within{m, l}
+	}
+	return m
+}
+
+func (w within) Margins(ctx context.Context, x []float32) ([]float32, error) {
+	m, limits, err := w.Limits(ctx, x)
+	return lesser(m, limits), err
+}
+
+// lesser makes m the lesser of it and the limits, if there are any.
+func lesser(m, limits []float32) []float32 {
+	for i, v := range limits {
+		m[i] = min(m[i], v)
+	}
+	return m
 }
 
 // Status says what came of one person's search.

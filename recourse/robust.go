@@ -48,12 +48,15 @@ func (w worst) LossGrads(ctx context.Context, x []float32) (m, g []float32, err 
 	return w.grads(ctx, x, Model.LossGrads)
 }
 
-// Limits returns those of the first model: all are behind one decoder, which makes them.
-func (w worst) Limits(ctx context.Context, x []float32) ([]float32, error) {
-	if m, ok := w[0].(limited); ok {
-		return m.Limits(ctx, x)
+// Limits has those of the first model: all are behind one decoder, which makes them.
+func (w worst) Limits(ctx context.Context, x []float32) (margins, limits []float32, err error) {
+	if margins, err = w.Margins(ctx, x); err != nil {
+		return nil, nil, err
 	}
-	return nil, nil
+	if m, ok := w[0].(limited); ok {
+		_, limits, err = m.Limits(ctx, x)
+	}
+	return margins, limits, err
 }
 
 // Distances returns those of the first model, as Limits does.
@@ -92,6 +95,13 @@ func (w worst) grads(ctx context.Context, x []float32, of func(Model, context.Co
 	m, which, err := w.least(ctx, x)
 	if err != nil {
 		return nil, nil, err
+	}
+	if first, ok := w[0].(limited); ok {
+		_, limits, err := first.Limits(ctx, x)
+		if err != nil {
+			return nil, nil, err
+		}
+		m = lesser(m, limits)
 	}
 	dim := w.Dim()
 	g = make([]float32, len(x))

@@ -76,7 +76,8 @@ func Solve(ctx context.Context, m Model, a *constraint.Set, x []float32, o Solve
 	actions := make([]Action, n)
 	err = chunks(ctx, n, Together(a.Task()), o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
 		s := &search{
-			ctx: ctx, m: m, a: a.AtAnyCost(), check: a, first: lo, o: o, target: float32(o.Margin + slackAbove(o.Margin)),
+			ctx: ctx, m: withinLimit(m), a: a.AtAnyCost(), check: a, first: lo, o: o,
+			target: float32(o.Margin + slackAbove(o.Margin)),
 		}
 		return s.run(x[lo*a.Dim():hi*a.Dim()], actions[lo:hi])
 	})

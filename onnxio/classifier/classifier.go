@@ -143,25 +143,21 @@ func (c *Model) Logits(ctx context.Context, x []float32) (logits []float32, clas
 }
 
 // Margins returns the target margin of each row: the target's logit less the
-// largest other one; positive means that the row is decided for the target. It is at most what [onnxio.Model.Limit] is
-// for the row.
+// largest other one; positive means that the row is decided for the target.
 func (c *Model) Margins(ctx context.Context, x []float32) ([]float32, error) {
-	wants, limit := []want{{name: c.logits, size: c.classes}}, c.Limit()
-	if limit != "" {
-		wants = append(wants, want{name: limit, size: 1})
-	}
-	out, err := c.run(ctx, "forward", c.forward, x, wants)
+	z, k, err := c.Logits(ctx, x)
 	if err != nil {
 		return nil, err
 	}
-	z, k := out[0], c.classes
+	return c.marginsOf(z, k), nil
+}
+
+func (c *Model) marginsOf(z []float32, k int) []float32 {
 	m := make([]float32, len(z)/k)
 	for i := range m {
-		if m[i] = margin(z[i*k:(i+1)*k], c.target); limit != "" {
-			m[i] = min(m[i], out[1][i])
-		}
+		m[i] = margin(z[i*k:(i+1)*k], c.target)
 	}
-	return m, nil
+	return m
 }
 
 // margin of one row of logits. A single logit z stands for [0, z].
@@ -190,16 +186,18 @@ func (c *Model) Distances(ctx context.Context, x []float32) ([]float32, error) {
 	return c.Value(ctx, x, c.Distance())
 }
 
-// Limits returns what [onnxio.Model.Limit] is for rows x; nil where no margin has a limit.
-func (c *Model) Limits(ctx context.Context, x []float32) ([]float32, error) {
+// Limits returns margins, and what [onnxio.Model.Limit] is for the same rows; nil where there is no limit.
+func (c *Model) Limits(ctx context.Context, x []float32) (margins, limits []float32, err error) {
 	if c.Limit() == "" {
-		return nil, nil
+		margins, err = c.Margins(ctx, x)
+		return margins, nil, err
 	}
-	out, err := c.run(ctx, "forward", c.forward, x, []want{{name: c.Limit(), size: 1}})
+	wants := []want{{name: c.logits, size: c.classes}, {name: c.Limit(), size: 1}}
+	out, err := c.run(ctx, "forward", c.forward, x, wants)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return out[0], nil
+	return c.marginsOf(out[0], c.classes), out[1], nil
 }
 
 // Target returns the index of the favourable class.

@@ -174,9 +174,12 @@ func (d *decoded) checkLimit(t *testing.T, rows []float32) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := d.all.Margins(ctx, rows)
+	got, limits, err := d.all.Limits(ctx, rows)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if limits == nil {
+		limits = slices.Repeat([]float32{float32(math.Inf(1))}, len(got))
 	}
 	for i := range got {
 		distance := 0.0
@@ -185,16 +188,18 @@ func (d *decoded) checkLimit(t *testing.T, rows []float32) {
 		}
 		limit := math.Inf(1)
 		if b := d.step.Budget; b > 0 {
-			limit = 100 * (b - distance) / b
+			limit = 1e4 * (b - distance) / b
 		}
-		if w := min(float64(want[i]), limit); math.Abs(float64(got[i])-w) > 1e-3*max(1, math.Abs(w)) {
-			t.Errorf("person %d: margin %v, want %v, the lesser of %v and the limit %v", i, got[i], w, want[i], limit)
+		for _, c := range [][2]float64{{float64(got[i]), float64(want[i])}, {float64(limits[i]), limit}} {
+			if c != [2]float64{limit, limit} && math.Abs(c[0]-c[1]) > 1e-3*max(1, math.Abs(c[1])) {
+				t.Errorf("person %d: margin %v, want %v; limit %v, want %v", i, got[i], want[i], limits[i], limit)
+			}
 		}
 	}
 }
 
-// checkGradients compares gradients by the codes with central differences. A row where two parts of the limit meet is
-// left out.
+// checkGradients compares gradients of the lesser of margin and limit by the codes with central differences. A row
+// where two parts of the limit meet is left out.
 func (d *decoded) checkGradients(t *testing.T, rows []float32) {
 	t.Helper()
 	ctx, width := context.Background(), d.dims+d.codes
@@ -210,8 +215,12 @@ func (d *decoded) checkGradients(t *testing.T, rows []float32) {
 			for i := k; i < len(x); i += width {
 				x[i] += float32(h * float64(s-1))
 			}
-			if sides[s], err = d.all.Margins(ctx, x); err != nil {
+			var limits []float32
+			if sides[s], limits, err = d.all.Limits(ctx, x); err != nil {
 				t.Fatal(err)
+			}
+			for i, v := range limits {
+				sides[s][i] = min(sides[s][i], v)
 			}
 		}
 		for i := range len(rows) / width {

@@ -35,3 +35,14 @@ func (v *Violation) Error() string {
 	}
 	return fmt.Sprintf("feature %q: %s: %s", v.Feature, v.Constraint, v.Detail)
 }
+
+// TooFar is what an action breaks that ends at an image so far from the person's; nil where the task allows it.
+func (a *Set) TooFar(distance float32) *Violation {
+	const rounding = 1e-6 // of the distance, in the sums that make it
+	l := a.task.Latent
+	if l == nil || l.Pixels == 0 || float64(distance) <= l.Pixels*(1+rounding) {
+		return nil
+	}
+	detail := fmt.Sprintf("the image is %.6g from the person's, at most %g is allowed", distance, l.Pixels)
+	return &Violation{Constraint: Pixels, Detail: detail}
+}

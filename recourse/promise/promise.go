@@ -102,9 +102,11 @@ func Judge(ctx context.Context, m recourse.Model, a *constraint.Set, f *File) ([
 		if err != nil {
 			return nil, fmt.Errorf("promises: %w", err)
 		}
-		far, err := tooFar(ctx, m, a.Task(), points)
-		if err != nil {
-			return nil, fmt.Errorf("promises: %w", err)
+		var distances []float32
+		if d, ok := m.(recourse.Decoded); ok {
+			if distances, err = d.Distances(ctx, points); err != nil {
+				return nil, fmt.Errorf("promises: %w", err)
+			}
 		}
 		for i := range promises {
 			p := &promises[i]
@@ -114,34 +116,15 @@ func Judge(ctx context.Context, m recourse.Model, a *constraint.Set, f *File) ([
 				Before: float64(before[i]), Margin: float64(after[i]), Cost: own.Cost(x, delta),
 				Broken: own.Violations(x, delta),
 			}
-			if far != nil && far[i] != nil && own.Changed(delta) > 0 {
-				verdicts[lo+i].Broken = append(verdicts[lo+i].Broken, far[i])
+			if distances == nil || own.Changed(delta) == 0 {
+				continue
+			}
+			if far := own.TooFar(distances[i]); far != nil {
+				verdicts[lo+i].Broken = append(verdicts[lo+i].Broken, far)
 			}
 		}
 	}
 	return verdicts, nil
-}
-
-// tooFar says which points are images that are further from the person than the task allows; nil where it does not
-// limit that.
-func tooFar(ctx context.Context, m recourse.Model, t *task.Task, points []float32) ([]*constraint.Violation, error) {
-	const rounding = 1e-6 // of the distance, in the sums that make it
-	decoded, ok := m.(recourse.Decoded)
-	if !ok || t.Latent == nil || t.Latent.Pixels == 0 {
-		return nil, nil
-	}
-	distances, err := decoded.Distances(ctx, points)
-	if len(distances) == 0 {
-		return nil, err
-	}
-	far := make([]*constraint.Violation, len(distances))
-	for i, d := range distances {
-		if most := t.Latent.Pixels; !(float64(d) <= most*(1+rounding)) {
-			detail := fmt.Sprintf("the image is %.6g from the person's, at most %g is allowed", d, most)
-			far[i] = &constraint.Violation{Constraint: constraint.Pixels, Detail: detail}
-		}
-	}
-	return far, err
 }
 
 // Keep leaves out all people but those in rows, which ascend, and the promises to the others. It returns how many

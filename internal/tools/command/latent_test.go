@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -160,9 +161,14 @@ func TestLatent(t *testing.T) {
 		"radius: 0.01": "latent.radius: the action costs ", "pixels: 0.1": "latent.pixels: the image is ",
 	} {
 		put(t, filepath.Join(dir, "tight.yaml"), []byte(latentTask+"size: 2, bounds: [-3, 3], "+limit+"}\n"))
-		said = call(0, "recourse", "model.onnx", "-t", "tight.yaml", "-d", "images-idx3-ubyte", "--rows", "rows.json",
-			"--promises", "p.csv")
-		if !strings.Contains(said, detail) || !strings.Contains(said, "the task allows          0 of") {
+		by := []string{"-t", "tight.yaml", "-d", "images-idx3-ubyte", "--rows", "rows.json", "--promises", "p.csv"}
+		said = call(0, slices.Concat([]string{"recourse", "model.onnx"}, by)...)
+		if !strings.Contains(said, detail) || !strings.Contains(said, "the task allows          0 of") ||
+			!strings.Contains(said, "(100.0 %)") { // the model keeps them all the same
+			t.Errorf("%s: %s", limit, said)
+		}
+		said = call(0, slices.Concat([]string{"eval", "model.onnx", "q.onnx"}, by)...)
+		if !regexp.MustCompile(`Of (\d+) promises issued, \d+ (is|are) forbidden by the task`).MatchString(said) {
 			t.Errorf("%s: %s", limit, said)
 		}
 	}
