@@ -169,28 +169,30 @@ func (p *person) scattered(target float32) *candidate {
 	_, length := c.nearest(&linearised{margin: plane{p.start.d, p.start.margin, p.start.g}}, target, true)
 	numeric := c.a.Numeric()
 	for _, u := range numeric {
-		j, size := u.First, length/c.a.Norm().Weight(u)/math.Sqrt(float64(len(numeric)))
+		j, size := u.First, length/c.a.Norm().Weight(u)/math.Sqrt(float64(min(len(numeric), c.a.Limit())))
 		c.d[j] = u.Nearest(c.x[j], float32(p.rng.NormFloat64()*size))
 	}
 	c.a.Project(c.x, c.d)
 	return c
 }
 
-// sample tries random points for people without an action that is allowed so far, and searches from the best ones:
-// within a limit the margin may be largest far from where its gradient leads.
+// sample tries random points for people without an action that is allowed so far, and for all where few codes may
+// change, and searches from the best ones and from others: within limits the way may be far from where the gradient
+// leads, or among codes that it says little of.
 func (s *search) sample() error {
-	const points, starts, halvings = 256, 3, 4
+	const points, others, best, halvings = 256, 12, 4, 4
 	var ls []*candidate
+	few := s.a.Limit() < len(s.a.Numeric())
 	for _, p := range s.people {
 		check := s.check.Person(s.first + p.row)
-		if !math.IsInf(p.lowest, 1) && check.Consistent(p.x, p.best) {
+		if !few && !math.IsInf(p.lowest, 1) && check.Consistent(p.x, p.best) {
 			continue
 		}
 		tries := make([]*candidate, points)
 		for i := range tries {
 			c := p.scattered(s.target)
 			for j := range c.d {
-				c.d[j] = float32(math.Ldexp(float64(c.d[j]), -(i % halvings)))
+				c.d[j] = float32(math.Ldexp(float64(c.d[j]), 1-i%halvings))
 			}
 			check.Project(c.x, c.d)
 			tries[i] = c
@@ -198,11 +200,57 @@ func (s *search) sample() error {
 		if err := s.eval(tries, false); err != nil {
 			return err
 		}
-		slices.SortStableFunc(tries, func(a, b *candidate) int { return cmp.Compare(b.margin, a.margin) })
-		ls = append(ls, tries[:starts]...)
+		slices.SortStableFunc(tries[others:], func(a, b *candidate) int { return cmp.Compare(b.margin, a.margin) })
+		ls = append(ls, tries[:others+best]...)
+	}
+	if err := s.alternate(ls); err != nil {
+		return err
 	}
 	if err := s.gradientSearch(ls); err != nil {
 		return err
 	}
 	return s.refine(s.cheapest(ls, 1, 1))
+}
+
+// alternate moves candidates until they are valid: up the lesser of margin and limit, by steps that become shorter,
+// with momentum, which finds the way between the two.
+func (s *search) alternate(ls []*candidate) error {
+	const steps, furthest, momentum = 120, 0.3, 0.9
+	type state struct {
+		length float64
+		by     []float64
+	}
+	of := make(map[*candidate]*state, len(ls))
+	active := slices.Clone(ls)
+	for step := range steps {
+		if err := s.eval(active, true); err != nil {
+			return err
+		}
+		active = slices.DeleteFunc(active, func(c *candidate) bool {
+			if valid(c.margin, s.target) {
+				return true
+			}
+			numeric, norm := c.a.Numeric(), c.a.Norm()
+			m := of[c]
+			if m == nil {
+				_, length := c.nearest(&linearised{margin: plane{c.start.d, c.start.margin, c.start.g}}, s.target, true)
+				m = &state{furthest * length, make([]float64, len(numeric))}
+				of[c] = m
+			}
+			size := 0.0
+			for _, u := range numeric {
+				size = math.Hypot(size, float64(c.g[u.First])/norm.Weight(u))
+			}
+			to := make([]float64, len(numeric))
+			share := m.length * (1 - float64(step)/steps)
+			for k, u := range numeric {
+				w := norm.Weight(u)
+				m.by[k] = momentum*m.by[k] + (1-momentum)*float64(c.g[u.First])/w/max(size, 1e-12)
+				to[k] = float64(c.d[u.First]) + share*m.by[k]/w
+			}
+			c.towards(to, 1)
+			return false
+		})
+	}
+	return nil
 }

@@ -66,7 +66,7 @@ func (f *bounded) MarginGrads(ctx context.Context, x []float32) (m, g []float32,
 func TestCodesWithinLimits(t *testing.T) {
 	t.Parallel()
 	const dim, tries = 4, 4000
-	for _, ball := range []bool{false, true} {
+	for _, limited := range []string{"", "ball", "two codes"} {
 		possible, found := 0, 0
 		for seed := range uint64(60) {
 			rng := rand.New(rand.NewPCG(seed, 1))
@@ -85,8 +85,11 @@ func TestCodesWithinLimits(t *testing.T) {
 			}
 			tk := taskOf(0, features...)
 			tk.Cost.Norm, tk.Latent = task.L2, &task.Latent{Pixels: f.budget}
-			if ball {
+			switch limited {
+			case "ball":
 				tk.Latent.Radius = 0.3 + rng.Float64()
+			case "two codes":
+				tk.Sparsity.MaxFeatures, tk.Latent.Pixels, f.budget = 2, 0, math.Inf(1)
 			}
 			a, x := compile(t, tk), make([]float32, dim)
 			least := math.Inf(1)
@@ -117,12 +120,12 @@ func TestCodesWithinLimits(t *testing.T) {
 			if actions[0].Status == Found && actions[0].Cost <= 1.2*least {
 				found++
 			} else {
-				t.Logf("ball %v, seed %d: %v at %v, a random point at %v", ball, seed, actions[0].Status, actions[0].Cost, least)
+				t.Logf("%s, seed %d: %v at %v, a random point at %v", limited, seed, actions[0].Status, actions[0].Cost, least)
 			}
 		}
-		t.Logf("ball %v: %d of %d", ball, found, possible)
+		t.Logf("%s: %d of %d", limited, found, possible)
 		if possible < 10 || 20*found < 19*possible {
-			t.Errorf("ball %v: found %d of %d", ball, found, possible)
+			t.Errorf("%s: found %d of %d", limited, found, possible)
 		}
 	}
 }

@@ -107,7 +107,7 @@ func (s *search) fromFactual() error {
 	if err := s.refine(s.cheapest(append(ls, scanned...), 3, 2)); err != nil {
 		return err
 	}
-	if l := s.a.Task().Latent; l != nil && (l.Pixels > 0 || l.Radius > 0) {
+	if s.coded() {
 		if err := s.sample(); err != nil {
 			return err
 		}
