@@ -150,6 +150,8 @@ func (f *Finding) advice() string {
 		return morePeople
 	case f.Remark != "" && (f.Exact() || !f.Lower.Defined() && !f.Upper.Defined()):
 		return capital(f.Remark)
+	case m.Requires == eval.RequiresDecoder:
+		return "Give the task a smaller latent.pixels, or train the decoder for longer; no quantized model changes it"
 	case m.Requires == eval.RequiresFootprint:
 		return "Quantize again with a smaller --budget"
 	case m.Requires == eval.RequiresTiming:

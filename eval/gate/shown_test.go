@@ -64,11 +64,17 @@ func TestNext(t *testing.T) {
 	damaged.Population.UnreadableRows = eval.Tally{Value: 0.1, Num: 100, Den: 1000}
 	sample := broken(0, 100)
 	sample.Settings.Sample, sample.Population.Evaluated, sample.Population.Refused = 100, 100, 900
+	distant := broken(0, 1000)
+	distant.Margins[0].PixelsP95 = &eval.Estimate{Value: 91, N: 1000, Lo: 90, Hi: 92}
 	for _, c := range []struct {
 		check string
 		r     *eval.Result
 		want  []string
 	}{
+		{"pixel_distance_p95<=80", distant, []string{
+			"Give the task a smaller latent.pixels, or train the decoder for longer; no quantized model changes it: " +
+				"pixel_distance_p95<=80.",
+		}},
 		{"vd<=0.02", damaged, []string{"Mend the data: unreadable_rows<=0.01."}},
 		{"vd<=0.02", broken(0, 1000), nil},
 		{"vd<=0.02", broken(0, 100), []string{"Bring more people that the model was not judged on: 149 for vd<=0.02."}},
