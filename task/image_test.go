@@ -288,6 +288,7 @@ func TestImageFilesThatCannotBeRead(t *testing.T) {
 		{put(t, dir, "only-labels", idxBytes([]byte{1}, 1)), "holds single numbers"},
 		{put(t, dir, "few-images-idx3", idxBytes(make([]byte, 12), 2, 2, 3)), "1 labels of dimensions [] for 2 images"},
 		{filepath.Dir(put(t, dir, "empty/readme.txt", nil)), "no .png files"},
+		{filepath.Dir(filepath.Dir(put(t, dir, "mixed/1/a.JPG", nil))), "1/a.JPG is no PNG file: convert it"},
 	} {
 		_, err := Read(context.Background(), c.path, pictured(t, "shape: [1, 2, 3]"), ReadOptions{})
 		if err == nil || !strings.Contains(err.Error(), c.want) {

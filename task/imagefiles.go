@@ -228,33 +228,49 @@ func ImagesIn(path string) ([]string, error) {
 
 func newFolderRows(path string, names []string) (*folderRows, error) {
 	f := &folderRows{names: names[:1]}
+	if err := f.add(path, ""); err != nil {
+		return nil, err
+	}
 	all, err := os.ReadDir(path)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range all {
-		inside, err := filepath.Glob(filepath.Join(path, escaped(e.Name()), "*.png"))
-		if err != nil {
+		if info, err := os.Stat(filepath.Join(path, e.Name())); err != nil || !info.IsDir() { // links count
+			continue
+		}
+		before := len(f.files)
+		if err := f.add(filepath.Join(path, e.Name()), e.Name()+"/"); err != nil {
 			return nil, err
 		}
-		for _, file := range inside {
+		if len(f.files) > before {
 			f.names = names
-			f.files = append(f.files, e.Name()+"/"+filepath.Base(file))
-		}
-		if strings.HasSuffix(e.Name(), ".png") {
-			f.files = append(f.files, e.Name())
 		}
 	}
 	slices.Sort(f.files)
 	if len(f.files) == 0 {
-		return nil, errors.New("there are no .png files in the folder, or in the folders in it")
+		return nil, errors.New("there are no .png files in the folder, or in the folders in it; those further down are " +
+			"not looked at")
 	}
 	return f, nil
 }
 
-// escaped is a name as a pattern that matches it alone.
-func escaped(name string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(name)
+// add adds the images of a folder, whose names begin with prefix. Images of other formats are an error: people would be
+// missing without a word.
+func (f *folderRows) add(path, prefix string) error {
+	all, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
+		switch ext := strings.ToLower(filepath.Ext(e.Name())); {
+		case ext == ".png":
+			f.files = append(f.files, prefix+e.Name())
+		case slices.Contains([]string{".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp"}, ext):
+			return fmt.Errorf("%s is no PNG file: convert it, or take it out of the folder", prefix+e.Name())
+		}
+	}
+	return nil
 }
 
 // Names returns the columns of the image and, if there are folders, of their names.

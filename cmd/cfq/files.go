@@ -282,7 +282,10 @@ func dataFile(path string) error {
 	if path == "" {
 		return cli.Usagef("missing-data", "--data is missing")
 	}
-	if _, err := task.ImagesIn(path); err == nil {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		if _, err := task.ImagesIn(path); err != nil {
+			return cli.Usagef("is-a-folder", "data file %s is a directory, and not one of images: %w", path, err)
+		}
 		return nil
 	}
 	return cli.Input("data file", path)
