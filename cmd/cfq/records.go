@@ -443,11 +443,14 @@ func (d *evaluation) madeOf(run *records.Run, paths []string) error {
 	if err != nil {
 		return err
 	}
+	encoder, decoder, _ := strings.Cut(run.Coder, " ")
+	ownEncoder, ownDecoder, _ := strings.Cut(own.Coder, " ")
 	for _, x := range []struct{ what, theirs, ours string }{
 		{"original", run.Full, own.Full},
 		{"quantized model", run.Quantized, own.Quantized},
 		{"task file", run.Task, own.Task},
-		{"encoder or decoder", run.Coder, own.Coder},
+		{"encoder", encoder, ownEncoder},
+		{"decoder", decoder, ownDecoder},
 		{"overrides file", run.Overrides, own.Overrides},
 		{"version of cfq", run.Tool, own.Tool},
 	} {

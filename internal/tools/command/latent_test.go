@@ -206,7 +206,7 @@ func TestLatent(t *testing.T) {
 		return []float32{1, 0.5 * float32(out%2)}[in]
 	}, func(int, int) float32 { return 0 })
 	said = call(2, sums[:len(sums)-2]...)
-	if !strings.Contains(said, "they were made with another encoder or decoder") {
+	if !strings.Contains(said, "they were made with another decoder, ") {
 		t.Error(said)
 	}
 	// A decoder that makes all images brighter has some people approved without any action.
