@@ -55,8 +55,8 @@ func OpenLatent(ctx context.Context, t *task.Task, e ort.Options) error {
 		}
 		if m.Dim() != from || m.Out != to {
 			return nil, errors.Join(fmt.Errorf("latent.%s %s makes %d numbers of %d; the task has %d inputs of the model and "+
-				"%d codes, so it must make %d of %d", key, path, m.Out, m.Dim(), t.ModelDim(), len(t.Latent.Codes), to, from),
-				m.Close())
+				"%d codes, so it must make %d of %d: change latent.size or latent.features, or take the %s that belongs to them",
+				key, path, m.Out, m.Dim(), t.ModelDim(), len(t.Latent.Codes), to, from, key), m.Close())
 		}
 		return m, nil
 	}
@@ -182,6 +182,18 @@ func CheckLatent(
 		return nil, err
 	}
 	out.Problems = append(out.Problems, ofScale(people, t.ModelDim(), out.Distance, d.PixelWeights)...)
+	var codes []float32
+	for i := range some.N {
+		codes = append(codes, some.X[i*some.Dim+t.ModelDim():(i+1)*some.Dim]...)
+	}
+	images, err := d.Decoder.Run(ctx, codes)
+	if err != nil {
+		return nil, err
+	}
+	if share := clipped(images, d); share > mostClipped {
+		out.Problems = append(out.Problems, fmt.Sprintf("%.0f %% of what the decoder makes is beyond the bounds of the "+
+			"model's inputs, and would be cut off: have it make inputs of the model, in their units", 100*share))
+	}
 	_, g, err := c.MarginGrads(ctx, some.X)
 	switch {
 	case err != nil:
@@ -191,6 +203,21 @@ func CheckLatent(
 			"the same of all codes, or rounds what it makes")
 	}
 	return out, nil
+}
+
+// mostClipped is the share of a decoder's outputs that may be beyond bounds: of pixels that are black, say, a few are.
+const mostClipped = 0.1
+
+// clipped is the share of images beyond the bounds, by a twentieth of the way between these at least.
+func clipped(images []float32, d *onnxio.Decoded) float64 {
+	n := 0
+	for i, v := range images {
+		low, high := d.Low[i%len(d.Low)], d.High[i%len(d.High)]
+		if slack := (high - low) / 20; v < low-slack || v > high+slack {
+			n++
+		}
+	}
+	return float64(n) / float64(max(len(images), 1))
 }
 
 // ofScale says whether codes are too small for their grid, and images, which are so far from the people, in other units
