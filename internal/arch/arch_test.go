@@ -45,7 +45,7 @@ const (
 	// for any number of people and streams, for models of any exporter and images, for the paper's tables, for
 	// autoencoders, for releases and pipelines, for the table of errors, for one reading of records by all, for rows
 	// that a model refuses.
-	maxLines = 94_200
+	maxLines = 94_500
 )
 
 // tools is a module of its own that may import everything; it holds generators and
