@@ -18,7 +18,7 @@ func (u *Unloaded) Error() string {
 	if u.Instead == "" {
 		return u.Reason
 	}
-	return u.Reason + "; " + u.Instead
+	return u.Reason + ": " + u.Instead
 }
 
 // oldest is the operator set from which on ONNX Runtime has operators.
