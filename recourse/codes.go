@@ -25,7 +25,7 @@ func (s *search) shortest(ls []*candidate) error {
 	reach, found := make([]float64, len(ls)), make([]*candidate, len(ls))
 	around, before := make([]linearised, len(ls)), make([]float32, len(ls))
 	for i, c := range ls {
-		around[i].margin = plane{c.start.d, c.start.margin, c.start.g}
+		around[i].margin = c.atStart()
 	}
 	for step := range steps + 1 {
 		if err := s.eval(ls, true); err != nil {
@@ -77,8 +77,8 @@ func (s *search) shortest(ls []*candidate) error {
 // limits tells what is left of what limits the margins of the candidates, below 0 where it is exceeded; nil where
 // nothing limits them.
 func (s *search) limits(ls []*candidate) ([]float32, error) {
-	m, ok := s.m.(limited)
-	if !ok || !(s.a.Task().Latent.Pixels > 0) {
+	m, ok := s.m.(within)
+	if !ok {
 		return nil, nil
 	}
 	dim := s.a.Dim()
@@ -96,6 +96,9 @@ type plane struct {
 	value float32
 	g     []float32
 }
+
+// atStart is the margin of the person as they are.
+func (p *person) atStart() plane { return plane{p.start.d, p.start.margin, p.start.g} }
 
 // linearised are the last planes of a candidate's margin, and of its limit, which is not below 0 in what is allowed.
 type linearised struct {
@@ -166,7 +169,7 @@ func (c *candidate) towards(to []float64, share float64) {
 // scattered starts a candidate at a random point about as far away as the gradient says that it has to go.
 func (p *person) scattered(target float32) *candidate {
 	c := p.candidate(nil, false, nil)
-	_, length := c.nearest(&linearised{margin: plane{p.start.d, p.start.margin, p.start.g}}, target, true)
+	_, length := c.nearest(&linearised{margin: p.atStart()}, target, true)
 	numeric := c.a.Numeric()
 	for _, u := range numeric {
 		j, size := u.First, length/c.a.Norm().Weight(u)/math.Sqrt(float64(min(len(numeric), c.a.Limit())))
@@ -233,7 +236,7 @@ func (s *search) alternate(ls []*candidate) error {
 			numeric, norm := c.a.Numeric(), c.a.Norm()
 			m := of[c]
 			if m == nil {
-				_, length := c.nearest(&linearised{margin: plane{c.start.d, c.start.margin, c.start.g}}, s.target, true)
+				_, length := c.nearest(&linearised{margin: c.atStart()}, s.target, true)
 				m = &state{furthest * length, make([]float64, len(numeric))}
 				of[c] = m
 			}

@@ -17,6 +17,13 @@ type bounded struct {
 	budget float64
 }
 
+func (f *bounded) Limit() string {
+	if math.IsInf(f.budget, 1) {
+		return ""
+	}
+	return "budget"
+}
+
 func (f *bounded) Limits(ctx context.Context, x []float32) (m, left []float32, err error) {
 	m, err = f.mlp.Margins(ctx, x)
 	dim := f.Dim()

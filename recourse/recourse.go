@@ -59,9 +59,10 @@ type Decoded interface {
 	Distances(ctx context.Context, x []float32) ([]float32, error)
 }
 
-// limited is a Model of which not every point is allowed. Limits returns margins, and what is left of the limit, below
-// 0 where it is exceeded; nil where there is none. MarginGrads and LossGrads are of the lesser of both.
+// limited is a Model of which not every point is allowed, unless Limit is "". Limits returns margins, and what is left
+// of the limit, below 0 where it is exceeded. MarginGrads and LossGrads are of the lesser of both.
 type limited interface {
+	Limit() string
 	Limits(ctx context.Context, x []float32) (margins, limits []float32, err error)
 }
 
@@ -73,7 +74,7 @@ type within struct {
 
 // withinLimit is the model with its limit, if it has one.
 func withinLimit(m Model) Model {
-	if l, ok := m.(limited); ok {
+	if l, ok := m.(limited); ok && l.Limit() != "" {
 		return within{m, l}
 	}
 	return m
@@ -84,7 +85,7 @@ func (w within) Margins(ctx context.Context, x []float32) ([]float32, error) {
 	return lesser(m, limits), err
 }
 
-// lesser makes m the lesser of it and the limits, if there are any.
+// lesser makes m the lesser of it and the limits.
 func lesser(m, limits []float32) []float32 {
 	for i, v := range limits {
 		m[i] = min(m[i], v)

@@ -48,13 +48,18 @@ func (w worst) LossGrads(ctx context.Context, x []float32) (m, g []float32, err 
 	return w.grads(ctx, x, Model.LossGrads)
 }
 
-// Limits has those of the first model: all are behind one decoder, which makes them.
-func (w worst) Limits(ctx context.Context, x []float32) (margins, limits []float32, err error) {
-	if margins, err = w.Margins(ctx, x); err != nil {
-		return nil, nil, err
-	}
+// Limit is that of the first model: all are behind one decoder, which makes it.
+func (w worst) Limit() string {
 	if m, ok := w[0].(limited); ok {
-		_, limits, err = m.Limits(ctx, x)
+		return m.Limit()
+	}
+	return ""
+}
+
+// Limits has those of the first model. There is one that has a Limit.
+func (w worst) Limits(ctx context.Context, x []float32) (margins, limits []float32, err error) {
+	if margins, err = w.Margins(ctx, x); err == nil {
+		_, limits, err = w[0].(limited).Limits(ctx, x)
 	}
 	return margins, limits, err
 }
@@ -96,8 +101,8 @@ func (w worst) grads(ctx context.Context, x []float32, of func(Model, context.Co
 	if err != nil {
 		return nil, nil, err
 	}
-	if first, ok := w[0].(limited); ok {
-		_, limits, err := first.Limits(ctx, x)
+	if w.Limit() != "" {
+		_, limits, err := w[0].(limited).Limits(ctx, x)
 		if err != nil {
 			return nil, nil, err
 		}

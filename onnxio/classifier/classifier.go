@@ -186,7 +186,7 @@ func (c *Model) Distances(ctx context.Context, x []float32) ([]float32, error) {
 	return c.Value(ctx, x, c.Distance())
 }
 
-// Limits returns margins, and what [onnxio.Model.Limit] is for the same rows; nil where there is no limit.
+// Limits returns margins, and what [onnxio.Model.Limit] is for the same rows; nil where it names nothing.
 func (c *Model) Limits(ctx context.Context, x []float32) (margins, limits []float32, err error) {
 	if c.Limit() == "" {
 		margins, err = c.Margins(ctx, x)
