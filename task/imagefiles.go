@@ -228,19 +228,21 @@ func ImagesIn(path string) ([]string, error) {
 
 func newFolderRows(path string, names []string) (*folderRows, error) {
 	f := &folderRows{names: names[:1]}
-	if err := f.add(path, ""); err != nil {
-		return nil, err
-	}
-	all, err := os.ReadDir(path)
+	all, err := f.add(path, "")
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range all {
-		if info, err := os.Stat(filepath.Join(path, e.Name())); err != nil || !info.IsDir() { // links count
+		inside := filepath.Join(path, e.Name())
+		if e.Type()&os.ModeSymlink != 0 {
+			if info, err := os.Stat(inside); err != nil || !info.IsDir() {
+				continue
+			}
+		} else if !e.IsDir() {
 			continue
 		}
 		before := len(f.files)
-		if err := f.add(filepath.Join(path, e.Name()), e.Name()+"/"); err != nil {
+		if _, err := f.add(inside, e.Name()+"/"); err != nil {
 			return nil, err
 		}
 		if len(f.files) > before {
@@ -255,22 +257,22 @@ func newFolderRows(path string, names []string) (*folderRows, error) {
 	return f, nil
 }
 
-// add adds the images of a folder, whose names begin with prefix. Images of other formats are an error: people would be
-// missing without a word.
-func (f *folderRows) add(path, prefix string) error {
+// add adds the images of a folder, whose names begin with prefix, and returns all that is in it. Images of other
+// formats are an error: people would be missing without a word.
+func (f *folderRows) add(path, prefix string) ([]os.DirEntry, error) {
 	all, err := os.ReadDir(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, e := range all {
 		switch ext := strings.ToLower(filepath.Ext(e.Name())); {
 		case ext == ".png":
 			f.files = append(f.files, prefix+e.Name())
 		case slices.Contains([]string{".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp"}, ext):
-			return fmt.Errorf("%s is no PNG file: convert it, or take it out of the folder", prefix+e.Name())
+			return nil, fmt.Errorf("%s is no PNG file: convert it, or take it out of the folder", prefix+e.Name())
 		}
 	}
-	return nil
+	return all, nil
 }
 
 // Names returns the columns of the image and, if there are folders, of their names.
