@@ -488,13 +488,19 @@ func sumOf(paths ...string) (string, error) {
 func (l *Lab) commands(s *step) []string {
 	var all []string
 	for _, n := range s.needs {
-		for _, c := range l.commands(n) {
-			if !slices.Contains(all, c) {
-				all = append(all, c)
-			}
-		}
+		all = withNew(all, l.commands(n))
 	}
 	return append(all, l.shown(s))
+}
+
+// withNew appends what is not there yet.
+func withNew(all, more []string) []string {
+	for _, s := range more {
+		if !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // shown is a step's command line, as it would be in the folder of the results.

@@ -111,11 +111,7 @@ func Page(t *Table, rows []Measured, l *Lab) string {
 		"of the results:\n\n```sh\n")
 	var once []string
 	for i := range rows {
-		for _, c := range rows[i].Commands {
-			if !slices.Contains(once, c) {
-				once = append(once, c)
-			}
-		}
+		once = withNew(once, rows[i].Commands)
 	}
 	fmt.Fprintf(&b, "%s\n```\n", strings.Join(once, "\n"))
 	return b.String()

@@ -190,7 +190,7 @@ func tightness() Table {
 		Name: "tightness", Labels: "table constraint_tightness", Title: "Tighter and looser constraints",
 		Columns: append([]Column{{"FRR", "frr", "%.2f", true}}, append(broken(), dearer())...),
 		Claims:  []Claim{fewer(cfqQAT, mixedQAT)},
-		Note: "The paper's bounds (0.5, 1 and 1.5 times the ranges) refuse nobody here, where a capital gain may be any " +
+		Note: "The paper's bounds (0.5, 1 and 1.5 times the ranges) do not bind here, where a capital gain may be any " +
 			"of the data. These are as tight as its FRR.",
 		Rows: parts("adult", conditions(names), names, [][2][]Number{
 			{plain(.72, .24, .33), plain(.72, .13, .17)},
