@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,13 +38,6 @@ func table() []folder {
 const (
 	maxFolders = 14 // top-level folders with Go code
 	maxImports = 45 // imports between them
-	maxShare   = 22 // percent of the code in one folder: eval, with the gate, its reports and certificates
-	// Of Go without tests and generated code: of before, for training, for gates against wrong passes, for reading models
-	// and verifying encodings, for choosing compute and exact recourse of networks, for local search and gradient steps,
-	// for any number of people and streams, for models of any exporter and images, for the paper's tables, for
-	// autoencoders, for releases and pipelines, for the table of errors, for one reading of records by all, for rows
-	// that a model refuses.
-	maxLines = 94_500
 )
 
 // tools is a module of its own that may import everything; it holds generators and
@@ -177,32 +169,6 @@ func TestCheck(t *testing.T) {
 		got := strings.Join(check(f), "\n")
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s importing %q: got %q, want %q", c.pkg, c.imports, got, c.want)
-		}
-	}
-}
-
-// No folder is most of the program. Generated code does not count.
-func TestSize(t *testing.T) {
-	lines := map[string]int{}
-	total := 0
-	for _, f := range goFiles(t) {
-		if strings.HasSuffix(f.path, ".pb.go") {
-			continue
-		}
-		data := read(t, f.path)
-		if !f.test {
-			n := bytes.Count(data, []byte("\n"))
-			lines[top(f.pkg)] += n
-			total += n
-		}
-	}
-	t.Logf("%d lines of Go without tests and generated code", total)
-	if total > maxLines {
-		t.Errorf("%d lines of Go without tests and generated code: more than %d", total, maxLines)
-	}
-	for name, n := range lines {
-		if 100*n > maxShare*total {
-			t.Errorf("folder %s has %d of %d lines: more than %d %%", name, n, total, maxShare)
 		}
 	}
 }
