@@ -18,7 +18,7 @@ export CGO_ENABLED = 1
 export GOFLAGS += '-toolexec=env GOGC=off GOMEMLIMIT=1GiB'
 
 .DEFAULT_GOAL := build
-.PHONY: help build ort tools test long lint fmt generate drift compare demo pipelines container page shapes spark bench fuzz module release site clean
+.PHONY: help build ort tools test long lint fmt generate drift compare demo pipelines container page shapes spark bench fuzz guard module release site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ spark: build ## run recourse and evaluation on an Apache Spark cluster on this m
 
 bench: ort ## run the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+guard: ort ## compare the results of this tree with those of an earlier commit: make guard BASE=COMMIT
+	$(GO) run -C $(TOOLS) ./guard $(if $(BASE),-base $(BASE))
 
 fuzz: ## run each fuzz target for FUZZTIME (10s)
 	@$(GO) list -f '{{$$d := .ImportPath}}{{if or .TestGoFiles .XTestGoFiles}}{{$$d}}{{end}}' ./... | while read -r pkg; do \
