@@ -18,7 +18,7 @@ export CGO_ENABLED = 1
 export GOFLAGS += '-toolexec=env GOGC=off GOMEMLIMIT=1GiB'
 
 .DEFAULT_GOAL := build
-.PHONY: help build ort tools test long lint fmt generate drift compare demo pipelines container page shapes spark bench fuzz guard module release site clean
+.PHONY: help build ort tools test long lint fmt generate drift compare demo pipelines container page shapes spark bench fuzz guard module release site clean mutants
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,6 +101,10 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg </dev/null || exit 1; \
 		done; \
 	done
+
+mutants: ort ## see whether tests notice faults in the core: make mutants MUTANTS='-list FILE' (-near 2: quicker)
+	@$(GO) build -C $(TOOLS) -o ../../$(BUILD)/tools/ ./mutants
+	$(BUILD)/tools/mutants $(MUTANTS)
 
 module: ## rewrite the module path: make module MODULE=example.org/team/cfq
 	@test -n "$(MODULE)" || { echo "make module: want MODULE=path"; exit 2; }
