@@ -9,8 +9,6 @@ GOSRC = $(shell find . -name '*.go' -not -name '*.pb.go' -not -path './$(BUILD)/
 
 # Generators and tests with heavy dependencies are a module of their own.
 TOOLS = internal/tools
-# Hugo, which makes the site of the documentation, is one more: no other target builds it.
-SITE = $(TOOLS)/site
 SHARED ?= ../shared
 
 export CGO_ENABLED = 1
@@ -18,7 +16,7 @@ export CGO_ENABLED = 1
 export GOFLAGS += '-toolexec=env GOGC=off GOMEMLIMIT=1GiB'
 
 .DEFAULT_GOAL := build
-.PHONY: help build ort tools test long lint fmt generate drift compare demo pipelines container page shapes spark bench fuzz guard module release site clean mutants
+.PHONY: help build ort tools test long lint fmt generate drift compare demo pipelines container page shapes spark bench fuzz guard module release clean mutants
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,13 +71,8 @@ pipelines: build tools ## run the pipelines of action.yml and examples/ci on thi
 container: build tools ## install a release and run the tutorial in clean containers (podman or docker; CFQ_RELEASES: a release to take)
 	@examples/container.sh
 
-site: ## make the documentation as a static site in build/site (the first run compiles Hugo)
-	@rm -rf $(BUILD)/site
-	CGO_ENABLED=0 $(GO) -C $(SITE) tool hugo --noBuildLock --destination $(abspath $(BUILD))/site
-
-page: ort $(if $(NOSITE),,site) ## look at HTML reports and the site in headless Chromium (CFQ_CHROMIUM or the PATH names it)
-	CFQ_REQUIRE_CHROMIUM=1 CFQ_SITE=$(if $(NOSITE),,$(abspath $(BUILD))/site) \
-		$(GO) -C $(TOOLS) test -count=1 -timeout 20m -run Pages ./command
+page: ort ## look at HTML reports in headless Chromium (CFQ_CHROMIUM or the PATH names it)
+	CFQ_REQUIRE_CHROMIUM=1 $(GO) -C $(TOOLS) test -count=1 -timeout 20m -run Pages ./command
 
 shapes: ## generate images with known attributes in build/shapes
 	@mkdir -p $(BUILD)/shapes
