@@ -47,14 +47,12 @@ fmt: ## format the source
 	@$(TOOL) gofumpt -w $(GOSRC)
 
 tools: ## build the generators
-	@$(GO) build -C $(TOOLS) -o ../../$(BUILD)/tools/ ./docgen ./loansgen ./pipelines ./release
+	@$(GO) build -C $(TOOLS) -o ../../$(BUILD)/tools/ ./docgen ./pipelines ./release
 
 generate: tools ## write the generated files
-	$(BUILD)/tools/loansgen
 	$(BUILD)/tools/docgen
 
 drift: tools ## check that generated files are what their generators make
-	$(BUILD)/tools/loansgen -check
 	$(BUILD)/tools/docgen -check
 
 compare: build ## measure other tools, in fresh virtual environments, for docs/comparison.md: make compare SHARED=DIR PYTHON=python3.11
