@@ -5,6 +5,7 @@ TOOL = $(GO) tool -modfile=tools.mod
 BUILD = build
 LOANS = testdata/loans
 FUZZTIME ?= 10s
+VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --always --dirty)
 GOSRC = $(shell find . -name '*.go' -not -name '*.pb.go' -not -path './$(BUILD)/*')
 
 # Generators and tests with heavy dependencies are a module of their own.
@@ -47,7 +48,7 @@ fmt: ## format the source
 	@$(TOOL) gofumpt -w $(GOSRC)
 
 tools: ## build the generators
-	@$(GO) build -C $(TOOLS) -o ../../$(BUILD)/tools/ ./docgen ./pipelines ./release
+	@$(GO) build -C $(TOOLS) -o ../../$(BUILD)/tools/ ./docgen ./pipelines
 
 generate: tools ## write the generated files
 	$(BUILD)/tools/docgen
@@ -63,10 +64,10 @@ demo: build ort ## quantize the example loan model and evaluate it
 	bin/cfq quantize $(LOANS)/model.onnx -d $(LOANS)/train.csv -t $(LOANS)/task.yaml --method cf-ptq --budget 4.0 --overwrite -o $(BUILD)/loans.q.onnx
 	bin/cfq eval $(LOANS)/model.onnx $(BUILD)/loans.q.onnx -d $(LOANS)/test.csv -t $(LOANS)/task.yaml
 
-pipelines: build tools ## run the pipelines of action.yml and examples/ci on this machine
+pipelines: release tools ## run the pipelines of action.yml and examples/ci on this machine
 	$(BUILD)/tools/pipelines
 
-container: build tools ## install a release and run the tutorial in clean containers (podman or docker; CFQ_RELEASES: a release to take)
+container: release ## install the release and run the tutorial in clean containers (podman or docker)
 	@examples/container.sh
 
 page: ort ## look at HTML reports in headless Chromium (CFQ_CHROMIUM or the PATH names it)
@@ -105,8 +106,17 @@ module: ## rewrite the module path: make module MODULE=example.org/team/cfq
 		-require=$(MODULE)@v0.0.0 -replace=$(MODULE)=../.. $(TOOLS)/go.mod
 	$(GO) build ./... && $(GO) build -C $(TOOLS) ./...
 
-release: tools ## build a release with zig: make release ZIG='python3 -m ziglang' RELEASE=-version=v1 (-own: of this machine, without zig)
-	@ZIG="$(ZIG)" $(BUILD)/tools/release $(RELEASE)
+release: export CFQ_ORT_LIB =
+release: ARCHIVE = cfq-$(VERSION)-$(shell $(GO) env GOOS)-$(shell $(GO) env GOARCH)
+release: build ## pack cfq and its library for this platform in build/release, with install.sh and SHA256SUMS
+	@rm -rf $(BUILD)/release
+	@mkdir -p $(BUILD)/release/$(ARCHIVE)
+	@cp bin/cfq "$$(bin/cfq doctor | sed -n 's/^library *//p')" onnxio/ort/ONNXRUNTIME-LICENSE LICENSE NOTICE README.md \
+		examples/ci/gate.sh $(BUILD)/release/$(ARCHIVE)
+	@tar -C $(BUILD)/release -czf $(BUILD)/release/$(ARCHIVE).tar.gz $(ARCHIVE)
+	@rm -r $(BUILD)/release/$(ARCHIVE)
+	@cp examples/ci/install.sh $(BUILD)/release
+	@cd $(BUILD)/release && sha256sum $(ARCHIVE).tar.gz install.sh >SHA256SUMS
 
 clean: ## remove what was built here; the cache stays
 	rm -rf bin $(BUILD)

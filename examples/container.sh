@@ -3,13 +3,11 @@
 # but the files of a release, and no Go:
 #
 #     the image of ci/Containerfile quantizes and judges the loan example
-#     the Debian package and the wheel are installed, and find their own library
 #     docs/tutorial.md, line by line, by a user who is not root: Python and a scikit-learn model, install.sh, the
 #     commands; with the model that comes with the project, and for its verdicts with the one just trained
 #
-# CFQ_RELEASES is a folder of `make release`; without it, a release is built with the compiler of this machine, which
-# must not have a newer glibc than Debian 12. Needs podman or docker. Where no image of Debian can be pulled,
-# debootstrap makes one.
+# The release is that of build/release, built on this machine, which must not have a newer glibc than Debian 12. Needs
+# podman or docker. Where no image of Debian can be pulled, debootstrap makes one.
 set -euo pipefail
 umask 022 # what is mounted is read by others
 cd "$(dirname "$0")/.."
@@ -67,15 +65,10 @@ debian() {
 debian
 "${run[@]}" $base true >"$work/log" 2>&1 || nothing "no container can be run here: $(tail -n 1 "$work/log")"
 
-releases=${CFQ_RELEASES:-$work/releases}
-if [[ -z ${CFQ_RELEASES:-} ]]; then
-	command -v dpkg-deb >/dev/null || nothing "there is no dpkg-deb to make the Debian package: name a release by CFQ_RELEASES"
-	glibc=$(getconf GNU_LIBC_VERSION)
-	printf '%s\n' "${glibc#glibc }" 2.36 | sort -VC ||
-		nothing "what is built here needs $glibc, and Debian 12 has 2.36: name a release by CFQ_RELEASES"
-	build/tools/release -own -version v0.0.0 -o "$releases"
-fi
-releases=$(realpath "$releases")
+glibc=$(getconf GNU_LIBC_VERSION)
+printf '%s\n' "${glibc#glibc }" 2.36 | sort -VC ||
+	nothing "what is built here needs $glibc, and Debian 12 has 2.36: run this on an older system"
+releases=$(realpath build/release)
 archive=$(basename "$releases"/cfq-*-linux-$arch.tar.gz .tar.gz)
 
 echo "== examples/ci/Containerfile"
@@ -126,14 +119,6 @@ apt-get update -qq && apt-get install -qq python3-venv >/dev/null || {
 	echo "container: NOTHING MORE WAS CHECKED: apt-get cannot install Python" >&2
 	exit 69
 }
-echo "== the Debian package"
-apt-get install -qq /releases/cfq_*_$(dpkg --print-architecture).deb >/dev/null
-cfq doctor
-apt-get remove -qq cfq >/dev/null
-echo "== the wheel"
-python3 -m venv /opt/wheel
-/opt/wheel/bin/pip install --quiet --no-index /releases/cfq-*linux*_$(uname -m).whl
-/opt/wheel/bin/cfq doctor
 useradd --create-home newcomer
 cp -r /project /tmp/project
 chown -R newcomer /tmp/project

@@ -49,7 +49,7 @@ else
 fi
 tar -xzf "$tmp/$archive" -C "$tmp"
 new=$tmp/${archive%.tar.gz}
-"$new/cfq" version >&2 || fail "the program of $archive does not run here; on Linux it needs glibc 2.28 or later"
+"$new/cfq" version >&2 || fail "the program of $archive does not run here; on Linux it needs the glibc of the machine that built it, or later"
 trap '' INT TERM # until one has taken the place of the other
 [ ! -e "$dir" ] || mv "$dir" "$tmp/earlier"
 mv "$new" "$dir"

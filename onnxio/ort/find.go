@@ -234,10 +234,10 @@ func releases() []Release {
 
 // Pinned returns the release for the platform that the program runs on. The
 // package has none for darwin/amd64 and some others: the error says so.
-func Pinned() (Release, error) { return PinnedFor(runtime.GOOS + "/" + runtime.GOARCH) }
+func Pinned() (Release, error) { return pinnedFor(runtime.GOOS + "/" + runtime.GOARCH) }
 
-// PinnedFor is Pinned of a platform, GOOS/GOARCH.
-func PinnedFor(platform string) (Release, error) {
+// pinnedFor is Pinned of a platform, GOOS/GOARCH.
+func pinnedFor(platform string) (Release, error) {
 	for _, r := range releases() {
 		if r.Platform == platform {
 			return r, nil

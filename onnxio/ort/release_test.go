@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-func TestPinnedFor(t *testing.T) {
+func TestPinned(t *testing.T) {
 	for _, r := range releases() {
-		got, err := PinnedFor(r.Platform)
+		got, err := pinnedFor(r.Platform)
 		if err != nil || got != r {
 			t.Errorf("%s: %+v, %v", r.Platform, got, err)
 		}
@@ -15,7 +15,7 @@ func TestPinnedFor(t *testing.T) {
 			t.Errorf("%s: %+v is not well formed", r.Platform, r)
 		}
 	}
-	_, err := PinnedFor("darwin/amd64")
+	_, err := pinnedFor("darwin/amd64")
 	for _, w := range []string{"no library for darwin/amd64", LibEnv} {
 		if err == nil || !strings.Contains(err.Error(), w) {
 			t.Errorf("error %v does not say %q", err, w)

@@ -17,7 +17,6 @@ import (
 
 	"github.com/google/renameio/v2"
 
-	"cfq/internal/tools/ortpackage"
 	"cfq/onnxio/ort"
 )
 
@@ -45,7 +44,7 @@ func fetch(tarball string) error {
 		return err
 	}
 	switch lib, err := os.ReadFile(path); {
-	case err == nil && ortpackage.Hash(lib) == release.SHA256:
+	case err == nil && hashOf(lib) == release.SHA256:
 		log.Printf("ONNX Runtime %s is at %s", ort.Version, path)
 		return nil
 	case err == nil:
@@ -59,7 +58,7 @@ func fetch(tarball string) error {
 			return err
 		}
 		defer os.RemoveAll(dir)
-		if tarball, err = ortpackage.Pack(dir); err != nil {
+		if tarball, err = pack(dir); err != nil {
 			return err
 		}
 	}
@@ -72,7 +71,7 @@ func fetch(tarball string) error {
 
 // install writes the library inside the tarball to path, if its hash is right.
 func install(tarball string, r ort.Release, path string) error {
-	lib, err := ortpackage.Library(tarball, r)
+	lib, err := libraryOf(tarball, r)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // Pipelines runs the pipelines that the project offers, step by step, on this machine.
 //
 // In: action.yml, .pre-commit-hooks.yaml, what examples/ci has for GitLab, pre-commit, DVC and make, examples/walk.sh
-// and examples/pytorch/walk.sh of this checkout, recorded output in pages, and the loan example. Out: what each step
+// and examples/pytorch/walk.sh of this checkout, recorded output in pages, the release in build/release, and the loan example. Out: what each step
 // prints; an error when a step ends otherwise than it must, or a report is missing.
 // The invariant: what is run are the files themselves, not copies of their commands. Steps that only GitHub can run
 // ("uses") are named and left out.
@@ -42,10 +42,6 @@ func run(work string) error {
 	}
 	p := place{project, work}
 	const quantize = "$PROJECT/bin/cfq quantize model.onnx -d train.csv -t task.yaml --budget 4 -q"
-	if err := p.shell("a release", 0, nil,
-		"cd $PROJECT && build/tools/release -own -version v0.0.0 -o "+filepath.Join(work, "release")); err != nil {
-		return err
-	}
 	if err := p.shell("the loan example", 0, nil,
 		"cp $PROJECT/testdata/loans/{model.onnx,{train,test}.csv,task.yaml} $PROJECT/examples/ci/gate.yaml .",
 		quantize+" -o good.onnx --method cf-ptq", quantize+" -o bad.onnx --method mixed-ptq --force"); err != nil {
@@ -176,8 +172,8 @@ func (p place) gitlab(model string, code int) error {
 	return p.reports("gitlab-report", "")
 }
 
-// release is the folder of the release that pipelines install.
-func (p place) release() string { return filepath.Join(p.work, "release") }
+// release is the folder of the release that pipelines install: `make release` wrote it.
+func (p place) release() string { return filepath.Join(p.project, "build", "release") }
 
 // bare is the environment of a machine that has neither Go nor this project's programs and cache.
 func (p place) bare() []string {

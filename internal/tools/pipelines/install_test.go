@@ -1,13 +1,14 @@
 package main
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestInstall runs install.sh on releases that are whole, damaged, of another platform and of a program that does not
@@ -61,19 +62,27 @@ func TestInstall(t *testing.T) {
 func folderOf(t *testing.T, name, script string, others ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	files := []member{{"cfq", []byte("#!/bin/sh\n" + script + "\n"), 0o755}}
-	file, data, err := pack(name, false, files, time.Unix(0, 0))
+	if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	program := []byte("#!/bin/sh\n" + script + "\n")
+	if err := os.WriteFile(filepath.Join(dir, name, "cfq"), program, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	archive := filepath.Join(dir, name+".tar.gz")
+	if out, err := exec.Command("tar", "-C", dir, "-czf", archive, name).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	data, err := os.ReadFile(archive)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sums := sumOf(file, data)
+	sums := fmt.Sprintf("%x  %s.tar.gz\n", sha256.Sum256(data), name)
 	for _, other := range others {
-		sums += sumOf(other+".tar.gz", nil)
+		sums += fmt.Sprintf("%x  %s.tar.gz\n", sha256.Sum256(nil), other)
 	}
-	for at, data := range map[string][]byte{file: data, "SHA256SUMS": []byte(sums)} {
-		if err := os.WriteFile(filepath.Join(dir, at), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(sums), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	return dir
 }

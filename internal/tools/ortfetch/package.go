@@ -1,7 +1,4 @@
-// Package ortpackage takes ONNX Runtime's libraries out of the npm package that carries them.
-//
-// In: npm, or the package's tarball. Out: the library of a platform. The invariant: it has the pinned hash.
-package ortpackage
+package main
 
 import (
 	"archive/tar"
@@ -20,8 +17,8 @@ import (
 	"cfq/onnxio/ort"
 )
 
-// Pack has npm put the package's tarball into dir, and returns its path.
-func Pack(dir string) (string, error) {
+// pack has npm put the package's tarball into dir, and returns its path.
+func pack(dir string) (string, error) {
 	spec := ort.Package + "@" + ort.Version
 	log.Printf("fetching %s with npm (about 110 MB)", spec)
 	cmd := exec.Command("npm", "pack", "--silent", "--pack-destination", dir, spec)
@@ -34,8 +31,8 @@ func Pack(dir string) (string, error) {
 	return filepath.Join(dir, filepath.Base(strings.TrimSpace(string(out)))), nil
 }
 
-// Library is the library of a release inside the tarball. It fails when the hash is not the pinned one.
-func Library(tarball string, r ort.Release) (lib []byte, err error) {
+// libraryOf is the library of a release inside the tarball. It fails when the hash is not the pinned one.
+func libraryOf(tarball string, r ort.Release) (lib []byte, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("unpacking %s: %w", tarball, err)
@@ -66,15 +63,15 @@ func Library(tarball string, r ort.Release) (lib []byte, err error) {
 	if lib, err = io.ReadAll(tr); err != nil {
 		return nil, err
 	}
-	if sum := Hash(lib); sum != r.SHA256 {
+	if sum := hashOf(lib); sum != r.SHA256 {
 		return nil, fmt.Errorf("the hash of %s is %s and should be %s: not the library that is pinned", r.Member, sum,
 			r.SHA256)
 	}
 	return lib, nil
 }
 
-// Hash is the SHA-256 of data, in hexadecimal.
-func Hash(data []byte) string {
+// hashOf is the SHA-256 of data, in hexadecimal.
+func hashOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }
