@@ -87,7 +87,6 @@ type Measured struct {
 	Row
 	Outcomes []Outcome
 	Seconds  []float64
-	Commands []string // of the first seed, in their order
 }
 
 // Measure runs what tables need and returns the rows of each. An error of a command leaves out what depends on it: the
@@ -121,7 +120,7 @@ func (l *Lab) Measure(ctx context.Context, tables []Table) ([][]Measured, error)
 	measured := make([][]Measured, len(tables))
 	for i, t := range tables {
 		for k, r := range t.Rows {
-			m := Measured{Row: r, Commands: l.commands(plan[i][k][0])}
+			m := Measured{Row: r}
 			for _, s := range plan[i][k] {
 				m.Outcomes = append(m.Outcomes, s.outcome)
 				m.Seconds = append(m.Seconds, s.timed().seconds)
@@ -482,25 +481,6 @@ func sumOf(paths ...string) (string, error) {
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// commands are the command lines that make the file of a step, with those of what it needs in front.
-func (l *Lab) commands(s *step) []string {
-	var all []string
-	for _, n := range s.needs {
-		all = withNew(all, l.commands(n))
-	}
-	return append(all, l.shown(s))
-}
-
-// withNew appends what is not there yet.
-func withNew(all, more []string) []string {
-	for _, s := range more {
-		if !slices.Contains(all, s) {
-			all = append(all, s)
-		}
-	}
-	return all
 }
 
 // shown is a step's command line, as it would be in the folder of the results.

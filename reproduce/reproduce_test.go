@@ -38,7 +38,9 @@ func TestTables(t *testing.T) {
 			if !known && !slices.Contains(ofActions, c.Metric) {
 				t.Errorf("%s: unknown metric %q", table.Name, c.Metric)
 			}
-			paper += count(c.Paper)
+			if c.Paper {
+				paper++
+			}
 		}
 		rows := map[string]bool{}
 		for _, r := range table.Rows {
@@ -60,8 +62,10 @@ func TestTables(t *testing.T) {
 			}
 		}
 		for _, c := range table.Claims {
-			one := c.Judge(measured(table.Rows, func(int, int) float64 { return 0 }))
-			if len(one) == 0 {
+			known := func(name string) bool {
+				return slices.ContainsFunc(table.Rows, func(r Row) bool { return r.Name == name })
+			}
+			if !known(c.Lower) || !known(c.Upper) {
 				t.Errorf("%s: no rows for the claim %q", table.Name, c.Says)
 			}
 		}
@@ -96,6 +100,8 @@ func measured(rows []Row, f func(row, seed int) float64) []Measured {
 func TestClaim(t *testing.T) {
 	c := fewer("a", "b")
 	rows := []Row{{Name: "a", Variant: Variant{Data: "adult"}}, {Name: "b", Variant: Variant{Data: "adult"}}}
+	table := Table{Name: "t", Claims: []Claim{c}}
+	judged := func(rows []Measured) (string, bool) { return c.text((&Lab{}).Results(&table, rows)) }
 	for _, of := range []struct {
 		a, b [2]float64
 		want string
@@ -104,75 +110,83 @@ func TestClaim(t *testing.T) {
 		{[2]float64{.20, .22}, [2]float64{.1, .1}, reversed},
 		{[2]float64{.1, .1}, [2]float64{.11, .15}, unclear},
 		{[2]float64{.1, .1}, [2]float64{.1, .1}, unclear},
-		{[2]float64{math.NaN(), math.NaN()}, [2]float64{.1, .1}, unmeasured},
 		{[2]float64{.1, math.NaN()}, [2]float64{.3, .3}, unclear},
 	} {
-		got := c.Judge(measured(rows, func(row, seed int) float64 { return [][2]float64{of.a, of.b}[row][seed] }))
-		if len(got) != 1 || got[0].Verdict != of.want || got[0].Where != "Adult" {
-			t.Errorf("%v against %v: %+v, want %q", of.a, of.b, got, of.want)
+		got, all := judged(measured(rows, func(row, seed int) float64 { return [][2]float64{of.a, of.b}[row][seed] }))
+		if !strings.HasPrefix(got, c.Says+": "+of.want+" on Adult (") || all != (of.want == holds) {
+			t.Errorf("%v against %v: %s, want %q", of.a, of.b, got, of.want)
 		}
+	}
+	if got, all := judged(measured(rows, func(int, int) float64 { return math.NaN() })); got != "" || all {
+		t.Errorf("unknown values: %q", got)
 	}
 	failed := measured(rows, func(row, seed int) float64 { return float64(row) + float64(row*seed)/100 })
 	failed[0].Outcomes = append(failed[0].Outcomes, failed[0].Outcomes[0])
 	failed[1].Outcomes = append(failed[1].Outcomes, nil)
-	if text, _ := c.text(c.Judge(failed)); !strings.Contains(text, "holds on Adult (-1.005 ± 0.007, 2 of 3 networks)") {
-		t.Error(text)
+	if got, _ := judged(failed); !strings.Contains(got, "holds on Adult (-1.005 ± 0.007 (2 of 3))") {
+		t.Error(got)
 	}
 }
 
-func TestPage(t *testing.T) {
-	table := Table{
-		Name: "t", Title: "A table", Labels: "table x",
-		Columns: []Column{{"VD", "vd", "%+.2f", true}, {"s", Seconds, "%.1f", false}},
-		Rows: []Row{
-			{Name: "a", Part: "noise:1", Variant: Variant{Data: "adult"}, Paper: sd(.1, .01)},
-			{Name: "b", Part: "noise:1", Variant: Variant{Data: "adult"}},
-		},
-		Claims: []Claim{fewer("a", "b"), fewer("b", "a")},
-	}
+// What is measured is written, read again and shown: numbers, the paper's, claims and how many networks have a value.
+func TestResults(t *testing.T) {
+	table := components()
 	rows := measured(table.Rows, func(row, seed int) float64 { return float64(row) + float64(seed)/100 })
-	rows[0].Commands = []string{"cfq train x", "cfq quantize x"}
-	rows[1].Commands = []string{"cfq train x", "cfq quantize y"}
-	rows[1].Outcomes[1] = nil
-	page := Page(&table, rows, &Lab{Seeds: 2, Sample: 7, Version: "v1"})
-	for _, want := range []string{
-		"# A table\n\n**The paper: a breaks fewer promises than b. Here that is not shown on Adult, noise:1 (-1.000, one ",
-		"| Adult, noise:1 | a | +0.01 ± 0.01 | +0.10 ± 0.01 | 1.5 ± 0.7 |\n",
-		"| Adult, noise:1 | b | +1.00 (1 of 2) |  | 1.0 (1 of 2) |\n",
-		"Mean ± standard deviation over 2 networks",
-		"At most 7 people", "cfq v1", "one-sided t test at 95 % shows that",
-		"```sh\ncfq train x\ncfq quantize x\ncfq quantize y\n```",
+	rows[3].Outcomes[1] = nil
+	l := &Lab{Seeds: 2, Sample: 7, Version: "v1"}
+	old := []Result{{Table: "steps", Data: "adult", Method: "AdaRound"}, {Table: table.Name, Method: "old"}}
+	want := Merge(old, l.Results(&table, rows), []Table{table})
+	if len(want) < 5 || want[0].Table != table.Name || want[len(want)-1].Table != "steps" {
+		t.Fatalf("%+v", want)
+	}
+	var b strings.Builder
+	if err := WriteResults(&b, want); err != nil {
+		t.Fatal(err)
+	}
+	const line = "components,adult,,\"mlp:64,32\",\"on recourse points, factual scores\",,4," +
+		"vd,7,2,2,1.005,0.00707107,,,v1\n"
+	if !strings.Contains(b.String(), line) {
+		t.Errorf("no %q in\n%s", line, b.String())
+	}
+	got, err := ReadResults(strings.NewReader(b.String()))
+	if err != nil || len(got) != len(want) {
+		t.Fatalf("%d results of %d, %v", len(got), len(want), err)
+	}
+	markdown := Markdown(got)
+	for _, text := range []string{
+		"\n## Training-free: calibration set and allocation, 2 x 2\n\n- calibration on recourse points (by factual scores) " +
+			"breaks fewer promises: reversed on Adult (+1.000 ± 0.000).\n",
+		"not shown on Adult (+1.000 (1 of 2))",
+		"| 1.005 ± 0.007 |", "| 0.089 ± 0.010 |", "| 3.000 (1 of 2) |",
+		"Mean ± standard deviation of 2 networks, at most 7 refused people of each. The paper's numbers: table " +
+			"cfptq_ablation. Measured by cfq v1.",
+		"\n## What cf-ptq is made of\n",
 	} {
-		if !strings.Contains(page, want) {
-			t.Errorf("no %q in\n%s", want, page)
+		if !strings.Contains(markdown, text) {
+			t.Errorf("no %q in\n%s", text, markdown)
 		}
 	}
-	if strings.Contains(page, "The same for") {
-		t.Error("rows that differ are called the same")
+	var page strings.Builder
+	if err := HTML(&page, got); err != nil || !strings.Contains(page.String(), "<td>1.005 ± 0.007</td>") ||
+		!strings.Contains(page.String(), "<li>calibration on recourse points (by factual scores)") {
+		t.Errorf("%v\n%s", err, page.String())
 	}
-	twins := measured(table.Rows, func(_, seed int) float64 { return float64(seed) })
-	want := "\nThe same for every network on Adult, noise:1: a and b. "
-	if !strings.Contains(Page(&table, twins, &Lab{}), want) {
-		t.Errorf("no %q", want)
+}
+
+func TestUnreadableResults(t *testing.T) {
+	var b strings.Builder
+	if err := WriteResults(&b, []Result{{Table: "steps"}}); err != nil {
+		t.Fatal(err)
 	}
-	for i := range rows {
-		rows[i].Outcomes = rows[i].Outcomes[:1]
-	}
-	table.Columns[0].Paper = false
-	if one := Page(&table, rows, &Lab{Seeds: 1}); strings.Contains(one, "headed paper") ||
-		!strings.Contains(one, "\nNumbers of one network. ") ||
-		!strings.Contains(one, "All people in the test rows that") {
-		t.Error(one)
-	}
-	table.Columns[0].Paper = true
-	rows[0].Outcomes, rows[1].Outcomes = rows[0].Outcomes[:2], append(rows[1].Outcomes, nil)
-	text, err := json.Marshal(NewReport(&table, rows, &Lab{Seeds: 2}))
-	if err != nil || !strings.Contains(string(text), `"vd":[1,null]`) {
-		t.Errorf("%s, %v", text, err)
-	}
-	c := components()
-	if all := Page(&c, nil, &Lab{}); !strings.Contains(all, "VD and RVD together") || strings.Contains(page, "RVD") {
-		t.Error(all)
+	good := b.String()
+	for text, want := range map[string]string{
+		strings.Replace(good, "table", "page", 1): `column 1 is called "page", want "table"`,
+		strings.Replace(good, ",0,", ",x,", 1):    "row 1: sample: ",
+		"table,data\n":                            "wrong number of fields",
+	} {
+		if _, err := ReadResults(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s, of\n%s", err, want, text)
+		}
 	}
 }
 
@@ -234,9 +248,29 @@ func newLab(t *testing.T) *lab {
 
 func (l *lab) count(name string) (n int) {
 	for _, r := range l.runs {
-		n += count(r == name)
+		if r == name {
+			n++
+		}
 	}
 	return n
+}
+
+// command is the recorded command line of the file that matches a pattern in the folder of results.
+func (l *lab) command(t *testing.T, pattern string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(l.Out, pattern+madeSuffix))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no file %s: %v", pattern, err)
+	}
+	text, err := os.ReadFile(files[0])
+	var m made
+	if err == nil {
+		err = json.Unmarshal(text, &m)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Command
 }
 
 // expect runs tables and says how many commands of each kind are wanted.
@@ -263,12 +297,14 @@ func TestLab(t *testing.T) {
 	if got := rows[0][0].values(Seconds); !slices.Equal(got, []float64{3, 3}) {
 		t.Errorf("seconds %v", got)
 	}
-	for i, want := range []string{
-		"cfq train -d adult/adult.data -t adult/task.yaml --arch mlp:64,32 ",
-		"cfq quantize adult/arch-mlp-64,32/seed-1/model.onnx -d adult/adult.data -t adult/task.yaml --method mixed-ptq",
-		"cfq eval adult/arch-mlp-64,32/seed-1/model.onnx adult/arch-mlp-64,32/seed-1/",
+	const mixed = "adult/arch-mlp-64,32/seed-1/method-mixed-ptq-budget-4-compute-integer/"
+	for file, want := range map[string]string{
+		"adult/arch-mlp-64,32/seed-1/model.onnx": "cfq train -d adult/adult.data -t adult/task.yaml --arch mlp:64,32 ",
+		mixed + "quantized.onnx": "cfq quantize adult/arch-mlp-64,32/seed-1/model.onnx -d adult/adult.data " +
+			"-t adult/task.yaml --method mixed-ptq",
+		mixed + "10/eval.json": "cfq eval adult/arch-mlp-64,32/seed-1/model.onnx adult/arch-mlp-64,32/seed-1/",
 	} {
-		if got := rows[0][0].Commands; len(got) != 3 || !strings.HasPrefix(got[i], want) {
+		if got := l.command(t, file); !strings.HasPrefix(got, want) {
 			t.Errorf("%q, want %s", got, want)
 		}
 	}
@@ -363,9 +399,10 @@ func TestCoder(t *testing.T) {
 		}
 	}
 	a := pictures()
-	rows := l.expect(t, "first", []Table{a}, 2*2*2+2, 32, 32)
+	l.expect(t, "first", []Table{a}, 2*2*2+2, 32, 32)
 	want := " -d mnist/train-images-idx3-ubyte -t mnist/task-latent.yaml --method ptq --budget 8"
-	if got := rows[0][0].Commands; len(got) != 4 || !strings.Contains(got[2], want) {
+	got := l.command(t, "mnist/arch-mlp-*/seed-1/latent-method-ptq-budget-8-*/quantized.onnx")
+	if !strings.Contains(got, want) {
 		t.Errorf("%q", got)
 	}
 	l.expect(t, "nothing has changed", []Table{a}, 0, 0, 0)
@@ -405,7 +442,8 @@ func TestActions(t *testing.T) {
 			t.Errorf("%s of a solver that is not there: %v", metric, got)
 		}
 	}
-	if got := rows[0][0].Commands[1]; !strings.HasPrefix(got, "cfq recourse adult/arch-mlp-64,32/seed-1/model.onnx ") ||
+	got := l.command(t, "adult/arch-mlp-64,32/seed-1/*-10/recourse.json")
+	if !strings.HasPrefix(got, "cfq recourse adult/arch-mlp-64,32/seed-1/model.onnx ") ||
 		!strings.Contains(got, " --rows adult/test-rows-10.json ") {
 		t.Error(got)
 	}
@@ -413,8 +451,9 @@ func TestActions(t *testing.T) {
 		t.Errorf("an undefined cost is %v", got)
 	}
 	a.Rows[0].Variant.Rows = 5 // of this row alone
-	rows = l.expect(t, "fewer people", []Table{a}, 0, 0, 0)
-	if got := rows[0][0].Commands[1]; len(l.runs) != l.Seeds || !strings.Contains(got, " --rows adult/test-rows-5.json ") {
+	l.expect(t, "fewer people", []Table{a}, 0, 0, 0)
+	got = l.command(t, "adult/arch-mlp-64,32/seed-1/*-5/recourse.json")
+	if len(l.runs) != l.Seeds || !strings.Contains(got, " --rows adult/test-rows-5.json ") {
 		t.Errorf("%q, of which one is %s", l.runs, got)
 	}
 }

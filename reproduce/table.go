@@ -1,8 +1,6 @@
 package reproduce
 
-import (
-	"cfq/eval"
-)
+import "cfq/eval"
 
 // Table is a table of the paper: what is run for it, and what the paper reports.
 type Table struct {
@@ -117,4 +115,13 @@ func Names() []string {
 		names = append(names, t.Name)
 	}
 	return names
+}
+
+// Where is the data set and the part of it that a row is about.
+func (r *Row) Where() string {
+	name := dataSet(r.Variant.Data).Title
+	if r.Part != "" {
+		name += ", " + r.Part
+	}
+	return name
 }

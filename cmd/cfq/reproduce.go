@@ -37,14 +37,16 @@ func reproduceCommand() command {
 		summary: "measure the paper's tables on public data",
 		about: `
 Trains networks of several seeds on public data sets, quantizes them as the rows of the
-paper's tables say, measures them, and writes a page for each table, TABLE.md: mean and
-standard deviation over the seeds, the paper's number beside it, and in the first
-paragraph which of the paper's claims do not hold here.
+paper's tables say, and measures them. results.csv has one row for each measured value:
+mean and standard deviation over the seeds, and the paper's number. report.html shows the
+tables, and which of the paper's claims do not hold here. Both keep the tables that an
+earlier run has measured in the same folder.
 
 The data folder has the files as they are published, also gzipped, in a folder for each
 data set or all in one; the command says which ones are missing and where they come from.
-All other files are made in the output folder, by commands that the pages show. A run that
-was stopped goes on where it was, and tables share what they have in common.`,
+All other files are made in the output folder. FILE.made.json has the command that made
+FILE. A run that was stopped goes on where it was, and tables share what they have in
+common.`,
 		notes:   "Tables:\n" + tableList(),
 		actions: append(reproduce.Names(), "all"),
 		examples: []string{
@@ -56,7 +58,7 @@ was stopped goes on where it was, and tables share what they have in common.`,
 			f := &reproduceFlags{}
 			fs.SortFlags = false
 			fs.StringVarP(&f.data, "data", "d", "", "the `folder` with the data sets")
-			fs.StringVarP(&f.out, "output", "o", "", "the `folder` for pages and all other files")
+			fs.StringVarP(&f.out, "output", "o", "", "the `folder` for all files that are written")
 			fs.IntVar(&f.seeds, "seeds", 5, "`networks` of each kind that are trained")
 			cli.Within(fs, "seeds", &f.seeds, 1, math.MaxInt, "1 or more")
 			fs.IntVar(&f.sample, "sample", 1000,
@@ -114,23 +116,55 @@ func (f *reproduceFlags) run(ctx context.Context, e *env, args []string) error {
 		}
 		return cli.WithCode(failed, cli.Unusable)
 	}
-	var reports []reproduce.Report
+	results := []reproduce.Result{}
 	for i := range tables {
-		t := &tables[i]
-		reports = append(reports, reproduce.NewReport(t, rows[i], l))
-		page := reproduce.Page(t, rows[i], l)
-		path := filepath.Join(f.out, t.Name+".md")
-		if err := cli.Write(path, func(w io.Writer) error { _, err := io.WriteString(w, page); return err }); err != nil {
-			return err
-		}
-		if !e.json {
-			fmt.Fprintln(e.stdout, path)
-		}
+		results = append(results, l.Results(&tables[i], rows[i])...)
+	}
+	if err := f.write(e, results, tables); err != nil {
+		return err
 	}
 	if e.json {
-		return errors.Join(writeJSON(e.stdout, reports), failed)
+		return errors.Join(writeJSON(e.stdout, results), failed)
 	}
 	return failed
+}
+
+// write writes results.csv and report.html, with the results of other tables that are there.
+func (f *reproduceFlags) write(e *env, results []reproduce.Result, tables []reproduce.Table) error {
+	path := filepath.Join(f.out, "results.csv")
+	old, err := readResults(path)
+	if err != nil {
+		return cli.WithCode(err, cli.Unusable)
+	}
+	all := reproduce.Merge(old, results, tables)
+	page := filepath.Join(f.out, "report.html")
+	if err := cli.Write(path, func(w io.Writer) error { return reproduce.WriteResults(w, all) }); err != nil {
+		return err
+	}
+	if err := cli.Write(page, func(w io.Writer) error { return reproduce.HTML(w, all) }); err != nil {
+		return err
+	}
+	if !e.json {
+		fmt.Fprintf(e.stdout, "%s\n%s\n", path, page)
+	}
+	return nil
+}
+
+// readResults reads a file of results; nothing if there is none.
+func readResults(path string) ([]reproduce.Result, error) {
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // it is only read
+	results, err := reproduce.ReadResults(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return results, nil
 }
 
 // check returns the tables that are asked for.
@@ -176,7 +210,7 @@ func programVersion(program string) (string, error) {
 const patience = 10 * time.Second
 
 // again runs this program with other arguments, on one core, and returns the processor's seconds. Settings of the
-// environment that stand for flags do not reach it: the pages would not show them.
+// environment that stand for flags do not reach it: the recorded commands would not show them.
 func again(ctx context.Context, program, lib string, args []string, stdout io.Writer) (float64, error) {
 	cmd := exec.CommandContext(ctx, program, append(slices.Clone(args), "--workers", "1", "--quiet")...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }

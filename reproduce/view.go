@@ -1,0 +1,168 @@
+package reproduce
+
+import (
+	_ "embed" // the page
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"slices"
+	"strings"
+)
+
+// section is a table as people read it.
+type section struct {
+	Name, Title string
+	Claims      []string
+	Head        []string // the first two are of text, all others of numbers
+	Rows        [][]string
+	Note        string
+	Protocol    string
+}
+
+// sections are the tables that have results, in the order of Tables.
+func sections(results []Result) []section {
+	var all []section
+	for _, t := range Tables() {
+		var own []Result
+		for _, r := range results {
+			if r.Table == t.Name {
+				own = append(own, r)
+			}
+		}
+		if own != nil {
+			all = append(all, t.section(own))
+		}
+	}
+	return all
+}
+
+func (t *Table) section(results []Result) section {
+	s := section{
+		Name: t.Name, Title: t.Title, Claims: t.verdicts(results), Head: []string{"data", "method"}, Note: t.Note,
+		Protocol: t.protocol(results),
+	}
+	for _, c := range t.Columns {
+		s.Head = append(s.Head, c.Head)
+		if c.Paper {
+			s.Head = append(s.Head, "paper")
+		}
+	}
+	for i := range t.Rows {
+		row := &t.Rows[i]
+		cells, measured := []string{row.Where(), row.Name}, false
+		for _, c := range t.Columns {
+			value, paper := "not measured", ""
+			if r := row.find(results, c.Metric); r != nil {
+				value, paper, measured = r.cell(c.Format), spread(c.Format, float64(r.Paper), float64(r.PaperSD)), true
+			}
+			cells = append(cells, value)
+			if c.Paper {
+				cells = append(cells, paper)
+			}
+		}
+		if measured {
+			s.Rows = append(s.Rows, cells)
+		}
+	}
+	return s
+}
+
+// find returns the result of a metric of the row; nil = it was not measured.
+func (r *Row) find(results []Result, metric string) *Result {
+	i := slices.IndexFunc(results, func(x Result) bool {
+		return x.Data == r.Variant.Data && x.Part == r.Part && x.Method == r.Name && x.Against == "" && x.Metric == metric
+	})
+	if i < 0 {
+		return nil
+	}
+	return &results[i]
+}
+
+// protocol says of whom the numbers are, and who measured them.
+func (t *Table) protocol(results []Result) string {
+	first, versions := results[0], []string{}
+	for _, r := range results {
+		first.Sample = max(first.Sample, r.Sample)
+		if !slices.Contains(versions, r.Version) {
+			versions = append(versions, r.Version)
+		}
+	}
+	networks := "One network"
+	if first.Seeds > 1 {
+		networks = fmt.Sprintf("Mean ± standard deviation of %d networks", first.Seeds)
+	}
+	drawn := slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Variant.Recourse != nil })
+	people := fmt.Sprintf("at most %d refused people of each", first.Sample)
+	switch {
+	case first.Sample == 0:
+		people = "all refused people"
+	case drawn:
+		people = fmt.Sprintf("the refused people among at most %d test rows", first.Sample)
+	}
+	paper := ""
+	if slices.ContainsFunc(results, func(r Result) bool { return !math.IsNaN(float64(r.Paper)) }) {
+		paper = " The paper's numbers: " + t.Labels + "."
+	}
+	return fmt.Sprintf("%s, %s.%s Measured by cfq %s.", networks, people, paper, strings.Join(versions, ", "))
+}
+
+// where is the data set of a result and the part of it.
+func (r *Result) where() string {
+	return (&Row{Part: r.Part, Variant: Variant{Data: r.Data}}).Where()
+}
+
+// cell is a result as text.
+func (r *Result) cell(format string) string {
+	text := spread(format, float64(r.Mean), float64(r.SD))
+	if r.Networks < r.Seeds {
+		text += fmt.Sprintf(" (%d of %d)", r.Networks, r.Seeds)
+	}
+	return text
+}
+
+// spread is a mean and, if it is known, a standard deviation without a sign; "" without a mean.
+func spread(format string, mean, sd float64) string {
+	switch {
+	case math.IsNaN(mean):
+		return ""
+	case math.IsNaN(sd):
+		return fmt.Sprintf(format, mean)
+	}
+	return fmt.Sprintf(format+" ± "+strings.ReplaceAll(format, "+", ""), mean, sd)
+}
+
+// Markdown shows results as a section for each table.
+func Markdown(results []Result) string {
+	var b strings.Builder
+	for _, s := range sections(results) {
+		fmt.Fprintf(&b, "\n## %s\n\n", s.Title)
+		for _, c := range s.Claims {
+			fmt.Fprintf(&b, "- %s\n", c)
+		}
+		if s.Claims != nil {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(&b, "| %s |\n|---|---%s|\n", strings.Join(s.Head, " | "), strings.Repeat("|---:", len(s.Head)-2))
+		for _, r := range s.Rows {
+			fmt.Fprintf(&b, "| %s |\n", strings.Join(r, " | "))
+		}
+		fmt.Fprintf(&b, "\n`cfq reproduce %s`. %s\n", s.Name, s.Protocol)
+		if s.Note != "" {
+			fmt.Fprintf(&b, "\n%s\n", s.Note)
+		}
+	}
+	return b.String()
+}
+
+//go:embed report.html
+var reportPage string
+
+// HTML writes results as one page that needs no other file.
+func HTML(w io.Writer, results []Result) error {
+	return template.Must(template.New("").Parse(reportPage)).Execute(w, struct {
+		Sections   []section
+		Margin     float64
+		Confidence float64
+	}{sections(results), Margin, 100 * confidence})
+}
