@@ -1,10 +1,11 @@
 package main
 
 import (
-	_ "embed" // the preface of a page
+	_ "embed" // the prefaces of pages
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"cfq/eval"
@@ -15,6 +16,7 @@ import (
 	"cfq/onnxio/refuse"
 	"cfq/ptq"
 	"cfq/quant"
+	"cfq/reproduce"
 	"cfq/task"
 )
 
@@ -37,6 +39,7 @@ func pages() []page {
 		{"gate.schema.json", "package gate", plain(func() string { return string(gate.Schema()) })},
 		{"task.md", "package task", plain(task.Markdown)},
 		{"task.schema.json", "package task", plain(func() string { return string(task.Schema()) })},
+		{"results.md", "docs/results.csv", results},
 		{"command.md", "cmd/cfq", command},
 		{"../NOTICE", "the modules that are linked", notice},
 	}, layouts()...)
@@ -67,6 +70,25 @@ func metrics() string {
 		}
 	}
 	return b.String()
+}
+
+// resultsPreface says how the results are measured and what they show.
+//
+//go:embed results.txt
+var resultsPreface string
+
+// results shows what cfq reproduce measured.
+func results() (string, error) {
+	f, err := os.Open(filepath.Join(root(), "docs", "results.csv"))
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() //nolint:errcheck // it is only read
+	all, err := reproduce.ReadResults(f)
+	if err != nil {
+		return "", fmt.Errorf("docs/results.csv: %w", err)
+	}
+	return resultsPreface + reproduce.Markdown(all), nil
 }
 
 // troubles explains every error that has a hint.
