@@ -208,7 +208,7 @@ class Data:
         """Has a tool write a file for a model, and returns what it took."""
         if tool == "cfq":
             return run(CFQ, "quantize", self.model(model), "-d", self.train, "-t", self.task, "--rows",
-                       self.folder / "calibration.json", "-o", to, *form, "--no-cache", "--allow-larger", "--force",
+                       self.folder / "calibration.json", "-o", to, *form, "--allow-larger", "--force",
                        "--overwrite", "-q")[1]
         _, took = run(o.environments / tool / "bin" / "python", ROOT / "bench" / "other_tools.py", "--write",
                       self.model(model), self.folder / "train.csv", to.parent, form)

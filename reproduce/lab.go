@@ -269,7 +269,7 @@ func (l *Lab) evaluation(v Variant, seed int) *step {
 	flags, from = l.people(v, true)
 	dir = filepath.Join(dir, folder(slices.Concat(form(v), v.Quantize)))
 	quantized := l.step(filepath.Join(dir, quantFile), needs, from, slices.Concat(
-		[]string{"quantize", network.file}, flags, v.Quantize, []string{"--allow-larger", "--force", "--no-cache", "-o"}))
+		[]string{"quantize", network.file}, flags, v.Quantize, []string{"--allow-larger", "--force", "-o"}))
 	flags, from = l.people(v, false)
 	dir = filepath.Join(dir, folder(slices.Concat([]string{fmt.Sprint(l.Sample)}, v.Eval)))
 	return l.step(filepath.Join(dir, reportFile), slices.Insert(needs, 1, quantized), from, slices.Concat(
