@@ -65,10 +65,11 @@ func (p *prepared) calibrate(ctx context.Context, people *task.People) (*calibra
 		}
 		c.cal.Weigh(margins)
 	}
-	stats, err := c.statistics(ctx, minStatsWork)
+	stats, err := calib.Collect(ctx, c.full, c.grid.wide, c.cal, c.grid.input, c.logits())
 	if err != nil {
 		return nil, inputError(fmt.Errorf("%s: %w", strings.Join(append(c.warnings, "statistics"), "; "), err))
 	}
+	c.join(stats)
 	var onIntegers []quant.LayerInfo
 	for i, l := range p.layers {
 		if !c.inFloat(i) {
@@ -123,7 +124,12 @@ func (p *prepared) calibrationSet(ctx context.Context, c *cohort) (*calib.Set, e
 	case c.promises != nil:
 		return calib.Promised(ctx, p.full, c.people.X, c.promises)
 	}
-	return p.counterfactual(ctx, c, p.teacher())
+	return calib.Counterfactual(ctx, p.full, c.set, c.people.X, p.teacher())
+}
+
+// logits reports whether the ranges need statistics that weigh by gradients.
+func (p *prepared) logits() bool {
+	return p.o.WeightRange == calib.Logits || p.o.ActRange == calib.Logits
 }
 
 // teacher returns the settings of the teacher recourse.

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"cfq/calib"
 	"cfq/eval"
 	"cfq/onnxio/classifier"
 	"cfq/quant"
@@ -100,7 +101,7 @@ func (c *calibrated) recourseOf(ctx context.Context, at []int) ([]float32, error
 	if some.set, some.own, err = personal(c.prepared.set, c.o.Overrides, some.people); err != nil {
 		return nil, err
 	}
-	u, err := c.counterfactual(ctx, &some, c.teacher())
+	u, err := calib.Counterfactual(ctx, c.full, some.set, some.people.X, c.teacher())
 	if err != nil {
 		return nil, err
 	}

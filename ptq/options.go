@@ -36,7 +36,7 @@ type Options struct {
 	// Refine is the number of rounds of end-to-end refinement; negative = none.
 	Refine int
 	// Objective is what training minimises; Untrained leaves the layers as they were calibrated. Train has the other
-	// settings of training; its own objective and checkpoint are set by Objective and Cache.
+	// settings of training; its own objective and checkpoint are set by Objective and Checkpoint.
 	Objective Objective
 	Train     qat.Options
 	// EtaSweep chooses Train.Eta by the accuracy of people who are held out from short trainings: the paper's validation
@@ -88,9 +88,9 @@ type Options struct {
 	// row of the data file that People.Rows gives; the teacher respects it. Rows of people
 	// who are not given make no difference.
 	Overrides []task.Override
-	// Cache is a folder that keeps teacher actions and layer statistics from one
-	// run to the next, see TensorCache; "" computes them anew. It does not change the result.
-	Cache string
+	// Checkpoint is a file that keeps the state of the training, which goes on from it if it exists; "" keeps none. It
+	// stays when the training ends. It is of one training: a search for a target and a sweep take none.
+	Checkpoint string
 	// Recipe is added to the model's metadata, such as hashes of the inputs.
 	Recipe  map[string]string
 	Workers int // parallel runs (1)

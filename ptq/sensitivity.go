@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"cfq/calib"
 	"cfq/onnxio"
 	"cfq/quant"
 	"cfq/sensitivity"
@@ -100,7 +101,8 @@ func Sensitivity(ctx context.Context, m *onnxio.Model, t *task.Task, people *tas
 func (c *calibrated) profile(ctx context.Context, o ProfileOptions) (_ *Profile, err error) {
 	points := c.union // with recourse points, also where the method does not look at them
 	if c.o.CalibrateOn == OnFactual && !c.method.RecourseSensitivity {
-		if points, err = c.counterfactual(ctx, &c.cohort, c.teacher()); err != nil {
+		points, err = calib.Counterfactual(ctx, c.full, c.cohort.set, c.people.X, c.teacher())
+		if err != nil {
 			return nil, err
 		}
 	}

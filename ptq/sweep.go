@@ -99,6 +99,9 @@ func Sweep(ctx context.Context, m *onnxio.Model, t *task.Task, people, test *tas
 	if test.N == 0 {
 		return nil, &InputError{errors.New("there are no rows to test on")}
 	}
+	if o.Quantize.Checkpoint != "" {
+		return nil, &InputError{errors.New("checkpoint: a sweep trains several times")}
+	}
 	s := &sweep{o: o, m: m, t: t, people: people, r: &SweepResult{}}
 	s.r.FloatBytes, _ = sizes(m.File(), false)
 	for _, method := range o.Methods {

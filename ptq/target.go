@@ -143,6 +143,9 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
+	if o.Checkpoint != "" {
+		return nil, inputError(errors.New("checkpoint: a search for a target trains several times"))
+	}
 	if o.Promises != nil && len(o.Promises) != people.N {
 		return nil, inputError(fmt.Errorf("%d promises for %d people", len(o.Promises), people.N))
 	}

@@ -32,7 +32,7 @@ func (t *trainer) teach(ctx context.Context) error {
 		return err
 	}
 	for o.Start = range t.o.TeacherActions {
-		points, err := t.counterfactual(ctx, &t.group, o)
+		points, err := calib.Counterfactual(ctx, t.full, t.group.set, t.group.people.X, o)
 		if err != nil {
 			return err
 		}

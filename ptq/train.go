@@ -13,7 +13,6 @@ import (
 	"strconv"
 
 	"cfq/eval"
-	"cfq/internal/cache"
 	"cfq/internal/message"
 	"cfq/onnxio/classifier"
 	"cfq/qat"
@@ -522,14 +521,10 @@ func broken(ctx context.Context, actions []recourse.Action, m *classifier.Model)
 	return refused / float64(len(margins)), err
 }
 
-// checkpoint returns where the state of this very training is kept; nil without a cache.
+// checkpoint opens the file that keeps the state of this training; nil without one.
 func (t *trainer) checkpoint(plans []quant.Layer, o *qat.Options) (qat.Checkpoint, error) {
-	if t.o.Cache == "" {
+	if t.o.Checkpoint == "" {
 		return nil, nil
-	}
-	by, err := computedBy(t.engine)
-	if err != nil {
-		return nil, err
 	}
 	sum, err := fingerprint(t.canonical)
 	if err != nil {
@@ -544,7 +539,7 @@ func (t *trainer) checkpoint(plans []quant.Layer, o *qat.Options) (qat.Checkpoin
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(h, "training %s %s %+v\n%s %v\n%v\n%s\n%d %d %+v %d\n%v\n%v\n%v %v\n", by, sum, settings, t.task.JSON(),
+	fmt.Fprintf(h, "%s %+v\n%s %v\n%v\n%s\n%d %d %+v %d\n%v\n%v\n%v %v\n", sum, settings, t.task.JSON(),
 		t.task.Latent, t.group.own, text, len(t.all.X), len(t.teacher.X), teacher, t.o.TeacherActions, t.teacher.Source,
 		t.from.Rays, t.facts.Classes, t.facts.Groups)
 	for _, v := range []any{t.all.X, t.all.Labels, t.teacher.X} {
@@ -552,20 +547,6 @@ func (t *trainer) checkpoint(plans []quant.Layer, o *qat.Options) (qat.Checkpoin
 			return nil, err
 		}
 	}
-	return checkpoint{cache.Dir{Path: t.o.Cache, Limit: cacheBytes}, cache.Key(h.Sum(nil))}, nil
+	c, err := qat.OpenCheckpoint(t.o.Checkpoint, t.engine, [sha256.Size]byte(h.Sum(nil)))
+	return c, inputError(err)
 }
-
-// checkpoint is a place in the cache.
-type checkpoint struct {
-	dir cache.Dir
-	key cache.Key
-}
-
-// Load implements qat.Checkpoint.
-func (c checkpoint) Load() []byte {
-	b, _ := c.dir.Get(c.key)
-	return b
-}
-
-// Save implements qat.Checkpoint.
-func (c checkpoint) Save(b []byte) { c.dir.Put(c.key, b) }

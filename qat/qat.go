@@ -139,12 +139,6 @@ type Options struct {
 	budget    float64 // of Search
 }
 
-// Checkpoint keeps bytes from one run to the next.
-type Checkpoint interface {
-	Load() []byte // nil when there are none
-	Save([]byte)
-}
-
 // Event is the state after a round.
 type Event struct {
 	Round, Rounds int // Round is from 1 to Rounds
@@ -320,7 +314,9 @@ func Train(ctx context.Context, m *classifier.Model, layers []Layer, source Sour
 			o.Progress(ev)
 		}
 		if o.Checkpoint != nil {
-			o.Checkpoint.Save(t.state(out))
+			if err := t.save(out); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if last := out.History[len(out.History)-1].Loss; last > ended*s.Start+tinyLoss {
@@ -337,12 +333,12 @@ type saved struct {
 	History []Event
 }
 
-func (t *trainer) state(out *Outcome) []byte {
+func (t *trainer) save(out *Outcome) error {
 	var b bytes.Buffer
-	if gob.NewEncoder(&b).Encode(saved{t.step.state, out.History}) != nil {
-		return nil // training goes on without
+	if err := gob.NewEncoder(&b).Encode(saved{t.step.state, out.History}); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
 	}
-	return b.Bytes()
+	return t.o.Checkpoint.Save(b.Bytes())
 }
 
 // restore goes on where a checkpoint was made; one that is not of this training changes nothing.

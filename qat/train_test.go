@@ -299,7 +299,10 @@ type memory struct {
 
 func (m *memory) Load() []byte { return m.kept }
 
-func (m *memory) Save(b []byte) { m.kept, m.saves = b, m.saves+1 }
+func (m *memory) Save(b []byte) error {
+	m.kept, m.saves = b, m.saves+1
+	return nil
+}
 
 func (m *memory) state(t *testing.T) (s saved) {
 	t.Helper()

@@ -19,7 +19,6 @@ type calibrationFlags struct {
 
 	limit   int // of the rows
 	teacher recourse.TeacherOptions
-	noCache bool
 }
 
 func (f *calibrationFlags) addTeacher(fs *pflag.FlagSet) {
@@ -34,8 +33,6 @@ func (f *calibrationFlags) addTeacher(fs *pflag.FlagSet) {
 		"teacher recourse for this many refused `people`, drawn at random; 0 = all")
 	cli.Within(fs, "teacher-sample", &f.teacher.Sample, 0, math.MaxInt, "0, for all, or more")
 	fs.Uint64Var(&f.teacher.Seed, "teacher-seed", 1, "seed of noise and sample")
-	fs.BoolVar(&f.noCache, "no-cache", false,
-		"compute teacher recourse anew, and train from the start, instead of going on from an earlier run")
 }
 
 func addTeacherSteps(fs *pflag.FlagSet, o *recourse.TeacherOptions) {
@@ -44,7 +41,7 @@ func addTeacherSteps(fs *pflag.FlagSet, o *recourse.TeacherOptions) {
 }
 
 // fill sets the options that the flags are about. The teacher's seed counts only where something is drawn,
-// so that another one is no other run. Where the system has no place for a cache there is none.
+// so that another one is no other run.
 func (f *calibrationFlags) fill(e *env, o *ptq.Options) {
 	o.Teacher, o.Workers, o.Progress, o.Rows = f.teacher, e.workers, e.progress(), f.limit
 	if f.teacher.Noise == 0 && f.teacher.Sample == 0 {
@@ -52,11 +49,6 @@ func (f *calibrationFlags) fill(e *env, o *ptq.Options) {
 	}
 	if f.limit == 0 {
 		o.Rows = -1 // all of them
-	}
-	if !f.noCache {
-		if dir, err := ptq.TeacherCache(); err == nil {
-			o.Cache = dir
-		}
 	}
 }
 

@@ -121,12 +121,16 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	}
 	r, err := ptq.Quantize(ctx, in.files[0], in.task, in.people, o)
 	if err != nil {
+		noteCheckpoint(ctx, e, f.o.Checkpoint)
 		return advised(ctx, in.files[0], runError(fmt.Errorf("model %s: %w", args[0], err)))
 	}
 	if err := f.usable(e, r); err != nil {
 		return err
 	}
-	return f.write(e, r, nil)
+	if err := f.write(e, r, nil); err != nil {
+		return err
+	}
+	return removeCheckpoint(f.o.Checkpoint)
 }
 
 // usable says what is not as expected about a result, and refuses one that must not be shipped.
@@ -317,6 +321,7 @@ func (f *quantizeFlags) addTraining(fs *pflag.FlagSet) {
 	addOptimizer(fs, &f.o.Train)
 	fs.StringVar(&f.log, "log", "",
 		"write loss, VD, RVD and bits of each round to a CSV `file`, and their curves to an SVG beside it")
+	addCheckpoint(fs, &f.o.Checkpoint)
 }
 
 // addOptimizer adds the flags of any training.
@@ -442,6 +447,12 @@ func (f *quantizeFlags) check(args []string) error {
 			return err
 		}
 	}
+	if f.o.Checkpoint != "" {
+		if err := cli.Output(f.o.Checkpoint, true); err != nil {
+			return err
+		}
+		outputs = append(outputs, f.o.Checkpoint)
+	}
 	return cli.Distinct(append(f.paths(args[0]), f.plan), outputs)
 }
 
@@ -487,6 +498,10 @@ func (f *quantizeFlags) checkUse() error {
 		}
 		return nil
 	}
+	if f.o.Checkpoint != "" {
+		return cli.Usagef("flag-conflict", "--checkpoint: with --target-vd there are several trainings, and a checkpoint is "+
+			"of one")
+	}
 	if f.fs.Changed("budget") {
 		return cli.Usagef("flag-conflict", "--budget: with --target-vd the budget is what is looked for")
 	}
@@ -504,7 +519,7 @@ func (f *quantizeFlags) checkTraining(objective ptq.Objective) error {
 	if objective == ptq.Untrained {
 		for _, name := range []string{
 			"train-steps", "learning-rate", "eta", "beta", "gamma", "alpha1", "alpha2", "lambda",
-			"teacher-actions", "teacher-online", "eta-sweep", "train-seed", "log",
+			"teacher-actions", "teacher-online", "eta-sweep", "train-seed", "log", "checkpoint",
 			"sparsity", "prune-by",
 		} {
 			if f.fs.Changed(name) {

@@ -17,7 +17,6 @@ import (
 	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/onnxio/classifier"
-	"cfq/ptq"
 	"cfq/qat"
 	"cfq/qat/fit"
 	"cfq/recourse"
@@ -37,7 +36,6 @@ type trainFlags struct {
 	teacher    recourse.TeacherOptions
 	log        string
 	overwrite  bool
-	noCache    bool
 }
 
 func trainCommand() command {
@@ -48,7 +46,7 @@ func trainCommand() command {
 		about: `
 Trains a network on the labels of the data and writes an ONNX model with two logits.
 With the objective task, people who are held out choose the best of 16 rounds;
-other objectives take the last one. A training that was stopped goes on where it was.
+other objectives take the last one. With --checkpoint a training that was stopped goes on.
 
 With an autoencoder as architecture it writes two models: -o digits.onnx makes digits.encoder.onnx,
 from the task's inputs to a code, and digits.decoder.onnx, from a code to inputs within their bounds.
@@ -109,7 +107,7 @@ func (f *trainFlags) add(fs *pflag.FlagSet) {
 			"`share` of the people who are not trained on, the same for every seed; 0 for none")
 		cli.Within(fs, "validation", &f.validation, 0, cli.Below1, "a share below 1, such as 0.2, or 0 for none")
 		addOptimizer(fs, &f.o.Train)
-		fs.BoolVar(&f.noCache, "no-cache", false, "train from the start instead of going on from an earlier run")
+		addCheckpoint(fs, &f.o.Checkpoint)
 	})
 	group(fs, "Objectives that look at recourse", func(fs *pflag.FlagSet) {
 		fs.IntVar(&f.o.Members, "members", 3, "r-consistency: `networks` that are trained together")
@@ -153,6 +151,12 @@ func (f *trainFlags) check(args []string) (err error) {
 		if err := cli.Output(path, f.overwrite); err != nil {
 			return err
 		}
+	}
+	if f.o.Checkpoint != "" {
+		if err := cli.Output(f.o.Checkpoint, true); err != nil {
+			return err
+		}
+		outputs = append(outputs, f.o.Checkpoint)
 	}
 	return cli.Distinct(f.paths(), outputs)
 }
@@ -218,27 +222,22 @@ func (f *trainFlags) run(ctx context.Context, e *env, args []string) error {
 	}
 	f.o.Recourse = f.teach(set.set, tk, e.workers)
 	f.o.Settings = fmt.Sprintf("%+v", f.teacher)
-	if !f.noCache {
-		f.o.Checkpoint = func(sum [sha256.Size]byte) (qat.Checkpoint, error) {
-			dir, err := ptq.TeacherCache()
-			if err != nil {
-				return nil, nil //nolint:nilerr // where the system has no place for a cache there is none
-			}
-			return ptq.KeptTraining(dir, e.engine(), sum)
-		}
-	}
 	if f.o.Recipe, err = f.recipe(); err != nil {
 		return err
 	}
 	r, err := fit.Train(ctx, tk, people, f.o)
 	if err != nil {
+		noteCheckpoint(ctx, e, f.o.Checkpoint)
 		return runError(err)
 	}
 	if on, m := judged(r); m.Decisions != nil && m.Accuracy < m.Constant+slight {
 		e.msg.Warn("%s: its accuracy on %s rows is %s, that of always the same decision %s: it may decide "+
 			"nearly everyone alike", f.out, on, message.Percent(m.Accuracy, 2), message.Percent(m.Constant, 2))
 	}
-	return f.write(e, r)
+	if err := f.write(e, r); err != nil {
+		return err
+	}
+	return removeCheckpoint(f.o.Checkpoint)
 }
 
 // slight is how much better than always the same decision a model has to be.

@@ -253,9 +253,9 @@ const (
 	CacheEnv = "CFQ_CACHE_DIR" // the project's cache, in place of <user cache>/cfq
 )
 
-// CacheDir returns the project's cache directory: CFQ_CACHE_DIR, else cfq in the
+// cacheDir returns the project's cache directory: CFQ_CACHE_DIR, else cfq in the
 // user's cache. It need not exist.
-func CacheDir() (string, error) {
+func cacheDir() (string, error) {
 	if dir := os.Getenv(CacheEnv); dir != "" {
 		return dir, nil
 	}
@@ -273,7 +273,7 @@ func CachePath() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir, err := CacheDir()
+	dir, err := cacheDir()
 	if err != nil {
 		return "", err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -95,15 +96,8 @@ func TestAutoencoder(t *testing.T) {
 	}
 
 	o.Workers = 3
-	keep := &store{stop: 5}
-	o.Checkpoint = func([32]byte) (qat.Checkpoint, error) { return keep, nil }
-	ctx, cancel := context.WithCancel(context.Background())
-	keep.cancel = cancel
-	o.Engine = orttest.Need(t)
-	if _, err := Train(ctx, tk, p, o); !errors.Is(err, context.Canceled) {
-		t.Fatalf("stopped: %v", err)
-	}
-	keep.stop = 0
+	o.Checkpoint = filepath.Join(t.TempDir(), "checkpoint")
+	stopped(t, tk, p, o)
 	again := trained(t, tk, p, o)
 	if !bytes.Equal(again.Model, r.Model) || !bytes.Equal(again.Decoder, r.Decoder) || !cmp.Equal(again.Rounds, r.Rounds) {
 		t.Error("a training that went on is another one")

@@ -12,7 +12,6 @@ package fit
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math"
@@ -50,8 +49,9 @@ type Options struct {
 	Workers    int // parallel runs (1)
 	// Recipe is added to the model's metadata, such as hashes of the inputs.
 	Recipe map[string]string
-	// Checkpoint returns where the state of the training of this hash is kept; nil keeps none.
-	Checkpoint func(sum [sha256.Size]byte) (qat.Checkpoint, error)
+	// Checkpoint is a file that keeps the state of the training, which goes on from it if it exists; "" keeps none. It
+	// stays when the training ends.
+	Checkpoint string
 	Progress   func(Round, int) // a round, and how many there are
 }
 
@@ -335,18 +335,16 @@ func (f *fit) run(ctx context.Context) (err error) {
 	if err := o.Check(); err != nil {
 		return err
 	}
-	if f.o.Checkpoint != nil {
+	if f.o.Checkpoint != "" {
 		sum, err := f.sum(&o)
 		if err != nil {
 			return err
 		}
-		keep, err := f.o.Checkpoint(sum)
+		keep, err := qat.OpenCheckpoint(f.o.Checkpoint, f.o.Engine, sum)
 		if err != nil {
-			return err
+			return &InputError{err}
 		}
-		if keep != nil {
-			o.Checkpoint = &checkpoint{keep, f}
-		}
+		o.Checkpoint = &checkpoint{keep, f}
 	}
 	o.Progress = func(e qat.Event) { f.Loss = append(f.Loss, e.Loss) }
 	out, err := qat.Train(ctx, f.model, f.layers, f.points, o)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -166,15 +167,8 @@ func TestTrain(t *testing.T) {
 		t.Errorf("a line decides %+v", line.Train)
 	}
 	o.Workers = 3
-	store := &store{stop: 5}
-	o.Checkpoint = func(sum [32]byte) (qat.Checkpoint, error) { return store, nil }
-	ctx, cancel := context.WithCancel(context.Background())
-	store.cancel = cancel
-	o.Engine = orttest.Need(t)
-	if _, err := Train(ctx, tk, p, o); !errors.Is(err, context.Canceled) {
-		t.Fatalf("stopped: %v", err)
-	}
-	store.stop = 0
+	o.Checkpoint = filepath.Join(t.TempDir(), "checkpoint")
+	stopped(t, tk, p, o)
 	again := trained(t, tk, p, o)
 	if !bytes.Equal(again.Model, r.Model) {
 		t.Error("a training that went on has other bytes")
@@ -182,26 +176,30 @@ func TestTrain(t *testing.T) {
 	if !cmp.Equal(again.Rounds, r.Rounds) || again.Chosen != r.Chosen {
 		t.Error("a training that went on reports other rounds")
 	}
-	o.Checkpoint, o.Train.Seed = nil, 2
+	o.Train.Seed, o.Engine = 2, orttest.Need(t)
+	var input *InputError
+	if _, err := Train(t.Context(), tk, p, o); !errors.As(err, &input) || !strings.Contains(err.Error(), o.Checkpoint) {
+		t.Errorf("the checkpoint of another training: %v", err)
+	}
+	o.Checkpoint = ""
 	if bytes.Equal(trained(t, tk, p, o).Model, r.Model) {
 		t.Error("the seed makes no difference")
 	}
 }
 
-// store keeps checkpoints, and stops a training at one of them.
-type store struct {
-	content []byte
-	saves   int
-	stop    int
-	cancel  func()
-}
-
-func (s *store) Load() []byte { return s.content }
-
-func (s *store) Save(b []byte) {
-	s.content = b
-	if s.saves++; s.saves == s.stop {
-		s.cancel()
+// stopped stops a training after five rounds.
+func stopped(t *testing.T, tk *task.Task, p *task.People, o Options) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o.Engine = orttest.Need(t)
+	o.Progress = func(r Round, _ int) {
+		if r.Number == 5 {
+			cancel()
+		}
+	}
+	if _, err := Train(ctx, tk, p, o); !errors.Is(err, context.Canceled) {
+		t.Fatalf("stopped: %v", err)
 	}
 }
 
@@ -267,11 +265,11 @@ func TestRecourseObjectives(t *testing.T) {
 		}
 		return d, err
 	}
-	var keep qat.Checkpoint
+	keep := ""
 	run := func(objective qat.Objective, eta, beta float64) *fit {
 		f, err := train(ctx, tk, p, Options{
 			Arch: arch(t, "mlp:8"), Engine: orttest.Need(t), Members: 3, Recourse: teacher,
-			Checkpoint: func([32]byte) (qat.Checkpoint, error) { return keep, nil },
+			Checkpoint: keep,
 			Train:      qat.Options{Objective: objective, Steps: 320, Rate: 0.01, Eta: eta, Beta: beta, Gamma: 0.5},
 		})
 		if err != nil {
@@ -314,10 +312,10 @@ func TestRecourseObjectives(t *testing.T) {
 		}
 		return sum
 	}
-	keep = &store{}
+	keep = filepath.Join(t.TempDir(), "checkpoint")
 	robust := run(qat.RMargin, 0, 0.2)
 	again := run(qat.RMargin, 0, 0.2) // goes on behind the last round
-	keep = nil
+	keep = ""
 	if again.result.Recourse != robust.result.Recourse || again.result.Recourse == 0 {
 		t.Errorf("recourse of %d people, after a stop of %d", robust.result.Recourse, again.result.Recourse)
 	}

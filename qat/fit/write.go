@@ -188,9 +188,10 @@ func (c *checkpoint) Load() []byte {
 }
 
 // Save implements qat.Checkpoint.
-func (c *checkpoint) Save(training []byte) {
+func (c *checkpoint) Save(training []byte) error {
 	var b bytes.Buffer
-	if gob.NewEncoder(&b).Encode(kept{training, c.f.state}) == nil {
-		c.Checkpoint.Save(b.Bytes())
+	if err := gob.NewEncoder(&b).Encode(kept{training, c.f.state}); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
 	}
+	return c.Checkpoint.Save(b.Bytes())
 }

@@ -171,12 +171,12 @@ func TestImageDrafts(t *testing.T) {
 		call(0, "task", "init", "-d", data, "--favourable", "1", "-o", "none.yaml", "--overwrite")
 		call(0, "task", "check", "none.yaml", "-d", data)
 		said := call(0, "train", "-d", data, "-t", "none.yaml", "--arch", "mlp:8", "-o", "trained.onnx", "--train-steps",
-			"160", "--learning-rate", "0.01", "--no-cache", "--overwrite")
+			"160", "--learning-rate", "0.01", "--overwrite")
 		if strings.Contains(said, "decide nearly everyone alike") {
 			t.Error(said)
 		}
 		call(0, "train", "-d", data, "-t", "none.yaml", "--arch", "autoencoder:4", "-o", "code.onnx", "--train-steps", "16",
-			"--no-cache", "--overwrite")
+			"--overwrite")
 	}
 	if said := call(2, "task", "init", "-d", "colour"); !strings.Contains(said, "name the model") {
 		t.Error(said)

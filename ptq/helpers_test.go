@@ -1,0 +1,40 @@
+package ptq
+
+import (
+	"context"
+	"testing"
+
+	"cfq/onnxio"
+	"cfq/onnxio/codec"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
+	"cfq/task"
+)
+
+// readAll reads a model with its task and rows.
+func readAll(t testing.TB, model, taskFile, data string) (*graph.Model, *task.Task, *task.People) {
+	t.Helper()
+	m, err := codec.ReadFile(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tk, err := task.Load(taskFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	people, err := task.Read(context.Background(), data, tk, task.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, tk, people
+}
+
+// loaded opens a model in memory.
+func loaded(tb testing.TB, g *graph.Model) *onnxio.Model {
+	tb.Helper()
+	m, err := onnxio.FromGraph(tb.Context(), g, orttest.Need(tb))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m
+}

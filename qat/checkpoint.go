@@ -1,0 +1,108 @@
+package qat
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"cfq/internal/tempfile"
+	"cfq/onnxio/ort"
+)
+
+// Checkpoint keeps the state of a training, so that a training that was stopped goes on.
+type Checkpoint interface {
+	Load() []byte // nil when there is none
+	Save(state []byte) error
+}
+
+// A checkpoint file is this line, the SHA-256 of what the training depends on, that of the state, and the state.
+const checkpointHeader = "cfq checkpoint\n"
+
+type checkpointFile struct {
+	path  string
+	key   [sha256.Size]byte
+	state []byte
+}
+
+// OpenCheckpoint returns the checkpoint of a training in a file, which need not exist. The training is known by the
+// hash of its inputs and settings, the program and the library: the file of another one is an error.
+func OpenCheckpoint(path string, e ort.Options, inputs [sha256.Size]byte) (Checkpoint, error) {
+	by, err := computedBy(e)
+	if err != nil {
+		return nil, err
+	}
+	c := &checkpointFile{path: path, key: sha256.Sum256(append([]byte(by), inputs[:]...))}
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	b, found := bytes.CutPrefix(b, []byte(checkpointHeader))
+	if !found || len(b) < 2*sha256.Size {
+		return nil, fmt.Errorf("checkpoint %s: it is not a checkpoint", path)
+	}
+	key, sum, state := b[:sha256.Size], b[sha256.Size:2*sha256.Size], b[2*sha256.Size:]
+	if got := sha256.Sum256(state); !bytes.Equal(sum, got[:]) {
+		return nil, fmt.Errorf("checkpoint %s: it is damaged; remove it to train from the start", path)
+	}
+	if !bytes.Equal(key, c.key[:]) {
+		return nil, fmt.Errorf("checkpoint %s: it is of a training with other inputs or settings, or by another version of "+
+			"cfq or ONNX Runtime; remove it to train from the start", path)
+	}
+	c.state = state
+	return c, nil
+}
+
+// Load implements Checkpoint.
+func (c *checkpointFile) Load() []byte { return c.state }
+
+// Save implements Checkpoint. The file is whole whenever the process is killed.
+func (c *checkpointFile) Save(state []byte) error {
+	f, err := tempfile.New(filepath.Dir(c.path))
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	sum := sha256.Sum256(state)
+	for _, part := range [][]byte{[]byte(checkpointHeader), c.key[:], sum[:], state} {
+		if err == nil {
+			_, err = f.Write(part)
+		}
+	}
+	if err == nil {
+		err = tempfile.Place(f, c.path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("checkpoint %s: %w", c.path, err), tempfile.Remove(f))
+	}
+	return nil
+}
+
+// computedBy names what computes: the program, ONNX Runtime and how it is run.
+func computedBy(e ort.Options) (_ string, err error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("finding the program: %w", err)
+	}
+	program, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("the program: %w", err)
+	}
+	defer program.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, program); err != nil {
+		return "", fmt.Errorf("the program: %w", err)
+	}
+	lib, err := ort.Find(e.Lib)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%x %q %q %v %d", h.Sum(nil), runtime.GOARCH, lib.Version, e.Level, e.Threads), nil
+}
