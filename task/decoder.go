@@ -9,12 +9,11 @@ type Decoder struct {
 	people *People // taken from rd
 }
 
-// NewDecoder finds the columns of t among names; unreadable says why a column that is not among them cannot be read, ""
-// of one that is not there. hash is ReadOptions.Hash.
-func NewDecoder(t *Task, names []string, unreadable func(column string) string, hash bool) (*Decoder, error) {
+// NewDecoder finds the columns of t among names. hash is ReadOptions.Hash.
+func NewDecoder(t *Task, names []string, hash bool) (*Decoder, error) {
 	d := &Decoder{rd: newReader(context.Background(), t, ReadOptions{Hash: hash})}
 	d.rd.batch = &batch{each: func(p *People) error { d.people = p; return nil }}
-	if err := d.rd.columns(names, true, unreadable); err != nil {
+	if err := d.rd.columns(names, true, func(string) string { return "" }); err != nil {
 		return nil, err
 	}
 	return d, nil

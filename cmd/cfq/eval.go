@@ -75,8 +75,8 @@ its record on stdout, in order, with the columns of --keep in front.`,
 			fs.StringArrayVar(&f.stress, "stress", nil, "evaluate under other `conditions` too, see below; may be repeated")
 			f.addCertify(fs)
 			f.addMeasured(fs)
-			fs.StringVar(&f.records, "records", "", "keep the records of people: a `file` (.parquet, .csv, .tsv, .arrow), or a "+
-				"folder of Parquet files, FOLDER/")
+			fs.StringVar(&f.records, "records", "", "keep the records of people: a `file` (.parquet, .csv, .tsv), or a folder "+
+				"of Parquet files, FOLDER/")
 			fs.BoolVar(&f.resume, "resume", false, "go on from the records in --records FOLDER/")
 			addReports(fs, &f.evaluationFlags, report.EvaluationViews())
 			f.stream.add(fs)

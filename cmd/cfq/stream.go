@@ -57,9 +57,6 @@ func (f *streamFlags) check(given func(flag string) bool, args []string, refused
 	if n := len(args); n > 1 && slices.Contains(rowio.Formats(), rowio.Format(args[n-1])) {
 		return cli.Usagef("invalid-value", "--stream has its format behind an equals sign: --stream=%s", args[n-1])
 	}
-	if f.format == rowio.Arrow && f.columns != nil {
-		return cli.Usagef("flag-conflict", "--columns names the columns of text; an Arrow stream has a schema")
-	}
 	for _, list := range [][]string{f.columns, f.keep} {
 		for i, name := range list {
 			if name == "" || slices.Contains(list[:i], name) {
@@ -112,34 +109,30 @@ func openStdin(ctx context.Context, t *task.Task, o rowio.Options) (*rowio.Reade
 // for them.
 func (f *streamFlags) open(
 	ctx context.Context, e *env, t *task.Task,
-	answers func(kept []string, like *task.People) ([]rowio.Column, error),
+	answers func(kept []string, like *task.People) ([]string, error),
 ) (*rowStream, error) {
 	o := rowio.Options{Format: f.format, Columns: f.columns, Keep: f.keep, Hash: f.hash}
 	in, err := openStdin(ctx, t, o)
 	if err != nil {
 		err = fmt.Errorf("stdin: %w", err)
-		if f.format != rowio.Arrow && f.columns == nil {
+		if f.columns == nil {
 			return nil, cli.Wrap(err, "no-header")
 		}
 		return nil, cli.WithCode(err, cli.Unusable)
 	}
-	columns := in.Kept()
-	kept := make([]string, len(columns))
-	for i, c := range columns {
-		kept[i] = c.Name
-	}
+	kept := in.Kept()
 	own, err := answers(kept, in.Like())
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range own {
-		if slices.Contains(kept, c.Name) {
+	for _, name := range own {
+		if slices.Contains(kept, name) {
 			return nil, cli.Usagef("kept-column", "column %s is kept, and the answers have one of that name",
-				message.Quote(c.Name))
+				message.Quote(name))
 		}
 	}
 	s := &rowStream{e: e, in: in}
-	s.out, err = rowio.NewWriter(e.stdout, f.format, slices.Concat(columns, own), o.Header())
+	s.out, err = rowio.NewWriter(e.stdout, f.format, slices.Concat(kept, own), o.Header())
 	return s, written(err)
 }
 
@@ -238,16 +231,9 @@ func keepPipe() (restore func()) {
 func (j *recourseJob) answerStream(ctx context.Context) error {
 	defer keepPipe()()
 	var columns *promise.Columns
-	s, err := j.stream.open(ctx, j.e, j.t, func(kept []string, _ *task.People) (list []rowio.Column, err error) {
+	s, err := j.stream.open(ctx, j.e, j.t, func(kept []string, _ *task.People) ([]string, error) {
 		columns = promise.NewColumns(j.t, kept...)
-		for i, name := range columns.Names() {
-			c := rowio.Column{Name: name}
-			if columns.IsNumber(i) {
-				c.Kind = rowio.Float
-			}
-			list = append(list, c)
-		}
-		return list, nil
+		return columns.Names(), nil
 	})
 	if err != nil {
 		return err

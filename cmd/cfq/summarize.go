@@ -12,7 +12,6 @@ import (
 	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/task"
-	"cfq/task/rowio"
 )
 
 func summarizeCommand() command {
@@ -27,8 +26,8 @@ of any parts of the people, in any order and from any number of machines: the re
 is the same as if one process had evaluated everybody. Records of other models,
 another task, other settings or another version of cfq are refused.
 
-RECORDS are files (Parquet, CSV, tab-delimited text or an Arrow stream), folders of
-Parquet files, or quoted patterns.`,
+RECORDS are files (Parquet, CSV or tab-delimited text), folders of Parquet files,
+or quoted patterns.`,
 		examples: []string{
 			"cfq summarize model.onnx model.q.onnx 'records/*.parquet' -t task.yaml",
 			"cfq summarize model.onnx model.q.onnx a.parquet b.parquet -t task.yaml --by sex --report html:report.html",
@@ -88,7 +87,7 @@ func (s *recordStream) own(cells []any) []any {
 // recordStream makes the columns of records behind those that are kept, of people like these.
 func (d *evaluation) recordStream(
 	ctx context.Context, o eval.Options, kept []string, like *task.People,
-) (s *recordStream, columns []rowio.Column, err error) {
+) (s *recordStream, columns []string, err error) {
 	_, settings, err := eval.Measure(ctx, d.models[0], nil, nobody, o)
 	if err != nil {
 		return nil, nil, err
@@ -101,9 +100,9 @@ func (d *evaluation) recordStream(
 	if s.Table, err = records.NewTable(run); err != nil {
 		return nil, nil, err
 	}
-	columns = slices.Clone(s.Head())
+	columns = s.Names()
 	if d.task.Data.ID == records.ColID && slices.Contains(kept, records.ColID) {
-		s.id = slices.IndexFunc(columns, func(c rowio.Column) bool { return c.Name == records.ColID })
+		s.id = slices.Index(columns, records.ColID)
 		columns = slices.Delete(columns, s.id, s.id+1)
 	}
 	return s, columns, nil
@@ -124,7 +123,7 @@ func (d *evaluation) answerStream(ctx context.Context, f *streamFlags, margins [
 	}
 	defer func() { err = errors.Join(err, decoded.close()) }()
 	var table *recordStream
-	s, err := f.open(ctx, d.e, d.task, func(kept []string, like *task.People) (columns []rowio.Column, err error) {
+	s, err := f.open(ctx, d.e, d.task, func(kept []string, like *task.People) (columns []string, err error) {
 		for _, w := range like.Warnings { // such as of outcomes that the rows do not have
 			d.e.msg.Warn("stdin: %s", w)
 		}

@@ -1,8 +1,8 @@
 // Package records keeps the records of an evaluation in tables: the seam between those who make records, of any part of
 // the people and anywhere, and the one who sums them up.
 //
-// In: the records of an evaluation and what it was made of (see [Run]). Out: a table as Parquet, CSV, tab-delimited
-// text or an Arrow stream (see [Writer]), and the records of any number of such tables (see [Read]).
+// In: the records of an evaluation and what it was made of (see [Run]). Out: a table as Parquet, CSV or
+// tab-delimited text (see [Writer]), and the records of any number of such tables (see [Read]).
 //
 // The invariant: a table says itself what it was made of, and every row of the data is accounted for. Tables of other
 // models, tasks, settings or versions are not put together, and what is read is what was written: the same bits, in
@@ -21,9 +21,10 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/parquet-go/parquet-go"
+
 	"cfq/eval"
 	"cfq/recourse"
-	"cfq/task/rowio"
 )
 
 // schema names the layout of a table. It changes when a column changes its meaning or goes away.
@@ -142,30 +143,38 @@ func columnsOf(r *Run) []eval.Column {
 	})
 }
 
+// tableColumn is a column of a table, and its type in Parquet.
+type tableColumn struct {
+	name string
+	node parquet.Node
+}
+
 // head are the columns of a table.
-func head(r *Run) []rowio.Column {
-	all := []rowio.Column{{Name: colRun}, {Name: colOutcome}, {Name: colCount, Kind: rowio.Int}}
+func head(r *Run) []tableColumn {
+	all := []tableColumn{{colRun, textNode()}, {colOutcome, textNode()}, {colCount, parquet.Int(64)}}
 	blank := eval.Blank(len(r.Settings.Margins), len(r.Attributes))
 	for _, c := range columnsOf(r) {
-		all = append(all, rowio.Column{Name: c.Name, Kind: kindOf(&c, &blank)})
+		all = append(all, tableColumn{c.Name, nodeOf(&c, &blank)})
 	}
 	return all
 }
 
-func kindOf(c *eval.Column, blank *eval.Record) rowio.Kind {
+func nodeOf(c *eval.Column, blank *eval.Record) parquet.Node {
 	if c.Derived {
-		return rowio.Bool
+		return parquet.Leaf(parquet.BooleanType)
 	}
 	switch c.Place(blank).(type) {
 	case *int, *int8:
-		return rowio.Int
+		return parquet.Int(64)
 	case *bool:
-		return rowio.Bool
+		return parquet.Leaf(parquet.BooleanType)
 	case *eval.Float:
-		return rowio.Float
+		return parquet.Leaf(parquet.DoubleType)
 	}
-	return rowio.Text
+	return textNode()
 }
+
+func textNode() parquet.Node { return parquet.Encoded(parquet.String(), &parquet.RLEDictionary) }
 
 // cellOf is a cell of a record: nil, an int, a float64, a bool or a string.
 func cellOf(cell any, r *eval.Record) any {

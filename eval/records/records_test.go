@@ -128,7 +128,7 @@ func (d drawn) record(margins int) eval.Record {
 	return r
 }
 
-func formats() []Format { return []Format{Parquet, "csv", "tsv", "arrow"} }
+func formats() []Format { return []Format{Parquet, "csv", "tsv"} }
 
 // write writes a table and returns its path.
 func write(t testing.TB, dir string, n int, f Format, run Run, list []eval.Record, file eval.DataFile) string {
@@ -391,7 +391,7 @@ func TestEmptyTables(t *testing.T) {
 	for i, text := range []string{"", head, whole} {
 		paths = append(paths, put1(t, fmt.Sprint(i, ".csv"), text))
 	}
-	paths = append(paths, put1(t, "empty.tsv", ""), put1(t, "empty.arrow", ""))
+	paths = append(paths, put1(t, "empty.tsv", ""))
 	dir := t.TempDir()
 	for i, f := range formats() {
 		paths = append(paths, write(t, dir, i, f, runOf(0), nil, eval.DataFile{}))

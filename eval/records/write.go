@@ -25,16 +25,16 @@ func FormatOf(path string) (Format, error) {
 	switch ext := strings.ToLower(filepath.Ext(path)); ext {
 	case ".parquet":
 		return Parquet, nil
-	case ".csv", ".tsv", ".arrow":
+	case ".csv", ".tsv":
 		return Format(ext[1:]), nil
 	}
-	return "", fmt.Errorf("the name of %s says no format: want .parquet, .csv, .tsv or .arrow", path)
+	return "", fmt.Errorf("the name of %s says no format: want .parquet, .csv or .tsv", path)
 }
 
 // Table makes the rows of a table.
 type Table struct {
 	run     string
-	head    []rowio.Column
+	head    []tableColumn
 	columns []eval.Column
 	cells   []any
 	last    [2]uint64 // row and hash of the last record
@@ -49,8 +49,14 @@ func NewTable(run Run) (*Table, error) {
 	return &Table{run: text, head: head(&run), columns: columnsOf(&run), last: [2]uint64{math.MaxUint64}}, nil
 }
 
-// Head are the columns of the table.
-func (t *Table) Head() []rowio.Column { return t.head }
+// Names are the names of the columns of the table.
+func (t *Table) Names() []string {
+	names := make([]string, len(t.head))
+	for i, c := range t.head {
+		names[i] = c.name
+	}
+	return names
+}
 
 // Row are the cells of a record, which are valid until the next call of Row.
 func (t *Table) Row(r *eval.Record) []any {
@@ -95,7 +101,7 @@ func NewWriter(w io.Writer, f Format, run Run) (*Writer, error) {
 	if f == Parquet {
 		out.to, err = newParquetWriter(w, t.head)
 	} else {
-		out.to, err = rowio.NewWriter(w, rowio.Format(f), t.head, true)
+		out.to, err = rowio.NewWriter(w, rowio.Format(f), t.Names(), true)
 	}
 	return out, err
 }
@@ -137,28 +143,17 @@ type parquetWriter struct {
 	n      int
 }
 
-func newParquetWriter(w io.Writer, columns []rowio.Column) (*parquetWriter, error) {
+func newParquetWriter(w io.Writer, columns []tableColumn) (*parquetWriter, error) {
 	group := parquet.Group{}
 	p := &parquetWriter{places: make([]int, len(columns)), row: make(parquet.Row, len(columns))}
 	for _, c := range columns {
-		node := parquet.String()
-		switch c.Kind {
-		case rowio.Int:
-			node = parquet.Int(64)
-		case rowio.Float:
-			node = parquet.Leaf(parquet.DoubleType)
-		case rowio.Bool:
-			node = parquet.Leaf(parquet.BooleanType)
-		case rowio.Text, rowio.Floats:
-			node = parquet.Encoded(node, &parquet.RLEDictionary)
-		}
-		group[c.Name] = parquet.Optional(node)
+		group[c.name] = parquet.Optional(c.node)
 	}
 	schema := parquet.NewSchema("record", group)
 	for i, c := range columns {
-		leaf, ok := schema.Lookup(c.Name)
+		leaf, ok := schema.Lookup(c.name)
 		if !ok {
-			return nil, fmt.Errorf("records: no column %s", c.Name)
+			return nil, fmt.Errorf("records: no column %s", c.name)
 		}
 		p.places[i] = leaf.ColumnIndex
 	}

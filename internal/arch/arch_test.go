@@ -50,8 +50,6 @@ func boundaries() []folder {
 		{"github.com/yalue/onnxruntime_go", "onnxio/ort"},
 		{"google.golang.org/protobuf", "internal/onnxpb onnxio/codec"},
 		{"github.com/parquet-go/parquet-go", "task eval/records"},
-		{"github.com/apache/arrow-go/v18", "task/rowio"},
-		{"github.com/google/flatbuffers", "task/rowio"},
 		{"github.com/goccy/go-yaml", "internal/config task task/draft eval/gate"},
 		{"github.com/spf13/pflag", "internal/cli cmd/cfq"},
 		{"github.com/schollz/progressbar/v3", "internal/cli cmd/cfq"},

@@ -85,18 +85,6 @@ func NewColumns(t *task.Task, others ...string) *Columns {
 // Names returns the names of the columns, first those of the promise and then those of the person's values.
 func (c *Columns) Names() []string { return c.names }
 
-// IsNumber says whether all fields of a column are numbers.
-func (c *Columns) IsNumber(column int) bool {
-	if own := len(c.names) - len(c.table.names); column < own {
-		return slices.Contains([]string{colCost, colMargin, colBefore}, c.table.own[column])
-	} else if !c.table.t.Encoded {
-		return !slices.ContainsFunc(c.table.features[column-own], func(feature int) bool {
-			return c.table.t.Features[feature].Kind != task.Numeric
-		})
-	}
-	return true
-}
-
 // Fields appends the fields of one person. It is an error when the raw values would not be read back as exactly the
 // point that was judged.
 func (c *Columns) Fields(dst []string, l Line) ([]string, error) {

@@ -37,56 +37,36 @@ func (r *record) size() (n int) {
 	return n
 }
 
-// source is a format that is read.
-type source interface {
-	// names returns the columns, nil when the stream ended before it named any.
-	names() []string
-	// keep says which columns are handed on, and returns them.
-	keep(columns []int) ([]Column, error)
-	// next returns the next record, whose parts are not used again. io.EOF ends the rows; the error of a row that alone is
-	// bad is in the record.
-	next() (record, error)
-	// unreadable says why a column cannot be read, "" when it can or does not exist.
-	unreadable(column string) string
-}
-
 // Reader reads the rows of a stream as people.
 type Reader struct {
-	source  source
+	source  *textSource
 	decoder *task.Decoder // nil for a stream that is empty
-	kept    []Column
-	noLines bool // the stream has rows only
+	kept    []string      // names of columns
 }
 
 // Open reads the head of a stream. A stream without any byte has no rows, and is no error.
 func Open(r io.Reader, t *task.Task, o Options) (*Reader, error) {
-	in := &Reader{noLines: o.Format == Arrow}
+	in := &Reader{kept: keep(t, o.Keep)}
 	var err error
 	if in.source, err = open(r, t, o); err != nil {
 		return nil, fmt.Errorf("stream of rows (%s): %w", o.Format, err)
 	}
-	keep := keep(t, o.Keep)
-	names := in.source.names()
+	names := in.source.columns
 	if names == nil {
-		for _, name := range keep {
-			in.kept = append(in.kept, Column{Name: name})
-		}
 		return in, nil
 	}
-	if in.decoder, err = task.NewDecoder(t, names, in.source.unreadable, o.Hash); err != nil {
+	if in.decoder, err = task.NewDecoder(t, names, o.Hash); err != nil {
 		return nil, fmt.Errorf("stream of rows (%s): %w", o.Format, err)
 	}
-	var at []int
-	for _, name := range keep {
+	for _, name := range in.kept {
 		i := slices.Index(names, name)
 		if i < 0 {
 			return nil, fmt.Errorf("stream of rows (%s): there is no column %s to keep; the columns are %s", o.Format,
 				message.Quote(name), message.List(names, 100))
 		}
-		at = append(at, i)
+		in.source.kept = append(in.source.kept, i)
 	}
-	in.kept, err = in.source.keep(at)
-	return in, err
+	return in, nil
 }
 
 // Fields reads the rows of a stream with a header as texts, for those who know its columns: their names, and a
@@ -97,7 +77,7 @@ func Fields(r io.Reader, f Format) (names []string, next func() ([]string, error
 	if err != nil {
 		return nil, nil, fmt.Errorf("stream of rows (%s): %w", f, err)
 	}
-	return in.names(), func() ([]string, error) {
+	return in.columns, func() ([]string, error) {
 		rec, err := in.next()
 		if err == nil && rec.problem != nil {
 			err = rec.problem
@@ -120,32 +100,21 @@ func keep(t *task.Task, more []string) (names []string) {
 	return names
 }
 
-func open(r io.Reader, t *task.Task, o Options) (source, error) {
+func open(r io.Reader, t *task.Task, o Options) (*textSource, error) {
 	in := bufio.NewReaderSize(r, 1<<16)
-	// Wait for no more bytes than each decision needs: a row may be shorter than any mark.
-	arrow := starts(in, "\xff\xff\xff\xff")
-	switch {
-	case starts(in, "ARROW1"):
-		return nil, errors.New("this is an Arrow file; write the streaming format")
-	case starts(in, "PAR1"):
+	if starts(in, "PAR1") {
 		return nil, errors.New("this is a Parquet file, which cannot be read from a stream")
-	case arrow && o.Format != Arrow:
-		return nil, errors.New("this is an Arrow stream and no text")
 	}
 	switch o.Format {
 	case CSV:
 		return openCSV(in, t, o.Columns)
 	case TSV:
 		return openTSV(in, t, o.Columns)
-	case Arrow:
-		if _, err := in.Peek(1); errors.Is(err, io.EOF) {
-			return &textSource{}, nil // as of a process that had nothing to write
-		}
-		return openArrow(in)
 	}
 	return nil, fmt.Errorf("unknown format %q", o.Format)
 }
 
+// starts waits for no more bytes than it needs: a row may be shorter than the mark.
 func starts(in *bufio.Reader, mark string) bool {
 	for i := range len(mark) {
 		if head, _ := in.Peek(i + 1); len(head) <= i || head[i] != mark[i] {
@@ -155,8 +124,8 @@ func starts(in *bufio.Reader, mark string) bool {
 	return true
 }
 
-// Kept returns the columns that are handed on: Data.ID of the task, and Options.Keep.
-func (r *Reader) Kept() []Column { return r.kept }
+// Kept returns the names of the columns that are handed on: Data.ID of the task, and Options.Keep.
+func (r *Reader) Kept() []string { return r.kept }
 
 // Like returns people of the stream, but none of them: with their attributes and other columns.
 func (r *Reader) Like() *task.People {
@@ -297,9 +266,7 @@ func (r *Reader) batch(records []record) (_ *Batch, err error) {
 			row.Person = n
 			n++
 		}
-		if row.Problem = problem; problem != nil {
-			problem.Row = r.noLines
-		}
+		row.Problem = problem
 	}
 	b.People, err = r.decoder.Take()
 	return b, err

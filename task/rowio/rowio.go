@@ -1,19 +1,15 @@
 // Package rowio reads people from a stream of rows and writes rows to another: the layer of a command that stands
 // between two others in a pipe.
 //
-// In: rows as CSV, tab-delimited text or an Arrow IPC stream, and a task. Out: batches of people (see [Reader.Each]),
-// and rows of typed columns in the same format (see [Writer]).
+// In: rows as CSV or tab-delimited text, and a task. Out: batches of people (see [Reader.Each]), and rows of cells in
+// the same format (see [Writer]).
 //
 // The invariant: every row that is read is accounted for, in order, as a person, as filtered or with the problem why it
 // cannot be read. Batches are bounded, and what has arrived is handed on when nothing more arrives. What is written
 // ends with a whole row, whenever it ends.
 package rowio
 
-import (
-	"github.com/apache/arrow-go/v18/arrow"
-
-	"cfq/task"
-)
+import "cfq/task"
 
 // Format is how rows are written.
 type Format string
@@ -24,46 +20,23 @@ const (
 	CSV Format = "csv"
 	// TSV is text with tabs, as Apache Hive and Spark exchange with scripts: without quotes, and \N is null.
 	TSV Format = "tsv"
-	// Arrow is the streaming format of Apache Arrow, IPC.
-	Arrow Format = "arrow"
 )
 
 // Formats returns all formats.
-func Formats() []Format { return []Format{CSV, TSV, Arrow} }
+func Formats() []Format { return []Format{CSV, TSV} }
 
 // Options say how a stream is read.
 type Options struct {
 	Format Format
-	// Columns are the names of the columns of rows without a header; nil when the first row of a text names them. Arrow
-	// has a schema and needs none.
+	// Columns are the names of the columns of rows without a header; nil when the first row names them.
 	Columns []string
 	// Keep are columns whose fields are handed on as they came, besides the column Data.ID of the task.
 	Keep []string
 	Hash bool // fill People.Content and Others, see task.ReadOptions
 }
 
-// Header says whether rows of text begin with one.
+// Header says whether the rows begin with one.
 func (o Options) Header() bool { return o.Columns == nil }
-
-// Kind is the type of a column. Of any kind, a missing cell is nil.
-type Kind int8
-
-// The kinds. A text in a column of numbers is a number in decimal and is written as it is.
-const (
-	Text   Kind = iota // string
-	Int                // int
-	Float              // float64
-	Bool               // bool
-	Floats             // []float32: in text, with spaces between
-)
-
-// Column is a column of rows that are written.
-type Column struct {
-	Name string
-	Kind Kind
-
-	as arrow.DataType // of a column that is handed on; nil for that of Kind
-}
 
 // Row is a row of a stream: a person, or filtered, or unreadable.
 type Row struct {

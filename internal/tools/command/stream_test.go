@@ -15,11 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
-	"github.com/apache/arrow-go/v18/arrow/memory"
-
 	"cfq/onnxio/ort/orttest"
 )
 
@@ -239,76 +234,5 @@ func TestStreamWaits(t *testing.T) {
 	_ = c.Process.Signal(syscall.SIGINT)
 	if _ = c.Wait(); c.ProcessState.ExitCode() != 130 {
 		t.Error(c.ProcessState)
-	}
-}
-
-// TestStreamArrow: Arrow goes in and comes out with types, and says what the CSV says.
-func TestStreamArrow(t *testing.T) {
-	orttest.Need(t)
-	header, rows := loanRows(t)
-	rows = rows[:40]
-	want := answers(t, strings.NewReader(header+"\n"+strings.Join(rows, "\n")), "--stream", "--keep", "id")
-
-	var fields []arrow.Field
-	for i, name := range strings.Split(header, ",") {
-		f := arrow.Field{Name: name, Type: arrow.BinaryTypes.String}
-		if i == 0 || name == "income" {
-			f.Type = arrow.PrimitiveTypes.Int32
-		}
-		fields = append(fields, f)
-	}
-	schema := arrow.NewSchema(fields, nil)
-	var in bytes.Buffer
-	w := ipc.NewWriter(&in, ipc.WithSchema(schema))
-	for part := range slices.Chunk(rows, 15) {
-		b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
-		for _, row := range part {
-			for i, field := range strings.Split(row, ",") {
-				if err := b.Field(i).AppendValueFromString(field); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		if err := w.Write(b.NewRecordBatch()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	c := streaming(t, "--stream=arrow", "--keep", "id")
-	c.Stdin = &in
-	out, err := c.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	back, err := ipc.NewReader(bytes.NewReader(out))
-	if err != nil {
-		t.Fatal(err)
-	}
-	types := map[string]string{"id": "int32", "status": "utf8", "cost": "float64", "income": "float64"}
-	for _, f := range back.Schema().Fields() {
-		if as, ok := types[f.Name]; ok && f.Type.String() != as {
-			t.Errorf("column %s is %v, want %s", f.Name, f.Type, as)
-		}
-	}
-	got := 0
-	for back.Next() {
-		b := back.RecordBatch()
-		for i := range int(b.NumRows()) {
-			got++
-			for k, text := range strings.Split(want[got], ",") {
-				have := b.Column(k).ValueStr(i)
-				if b.Column(k).IsNull(i) {
-					have = ""
-				}
-				if have != text {
-					t.Errorf("row %d, column %s: %q, want %q", got, back.Schema().Field(k).Name, have, text)
-				}
-			}
-		}
-	}
-	if got != len(rows) || back.Err() != nil {
-		t.Errorf("%d rows, %v", got, back.Err())
 	}
 }
