@@ -202,7 +202,7 @@ func (rd *reader) expand(rec []string) ([]string, *Problem) {
 	}
 	rd.wide = append(rd.wide[:0], rec...)
 	for _, im := range rd.cols.images {
-		pixels, err := im.values(rec[im.at], rd.folder)
+		pixels, err := rd.pixels(im.Feature, rec[im.at])
 		if err != nil {
 			return nil, &Problem{Column: im.Column, Reason: err.Error()}
 		}
@@ -221,19 +221,26 @@ func byteTexts() (all [256]string) {
 	return all
 }
 
-// values are the numbers of an image, in the order of the inputs: of a PNG, of bytes in that order, or of the PNG file
-// that the field names.
-func (f *Feature) values(field, folder string) ([]byte, error) {
+// pixels are the numbers of an image in the order of the inputs: the field itself in an IDX file, else those of the PNG
+// file that it names.
+func (rd *reader) pixels(f *Feature, field string) ([]byte, error) {
 	switch {
-	case strings.HasPrefix(field, pngMagic):
-		return f.fromPNG([]byte(field))
-	case len(field) == f.Width && !strings.HasSuffix(field, ".png"):
-		return []byte(field), nil
+	case !rd.idx:
+		return f.fromFile(field, rd.folder)
+	case len(field) != f.Width:
+		return nil, fmt.Errorf("%d bytes are not the %d numbers of an image of the shape %v", len(field), f.Width,
+			f.Image.Shape)
+	}
+	return []byte(field), nil
+}
+
+// fromFile are the numbers of the PNG file that a field names, in the order of the inputs.
+func (f *Feature) fromFile(field, folder string) ([]byte, error) {
+	switch {
 	case field == "":
 		return nil, errors.New("the image is missing")
 	case len(field) > maxName || strings.ContainsRune(field, 0):
-		return nil, fmt.Errorf("%d bytes are neither a PNG nor the %d numbers of an image of the shape %v", len(field),
-			f.Width, f.Image.Shape)
+		return nil, fmt.Errorf("%d bytes are not the name of a PNG file", len(field))
 	case folder == "":
 		return nil, fmt.Errorf("%s cannot be read: only a data file may name files of images", message.Quote(field))
 	case !filepath.IsLocal(filepath.FromSlash(field)):

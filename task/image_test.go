@@ -99,7 +99,7 @@ func TestImagesAreReadFromEveryKindOfFile(t *testing.T) {
 	put(t, dir, "folder/7/a [1].png", one)
 	put(t, dir, "folder/9/b.png", two)
 	type row struct {
-		Pixel []byte `parquet:"pixel"`
+		Pixel string `parquet:"pixel"`
 		Digit int    `parquet:"digit"`
 	}
 	parquetFile := func(name string, rows []row) string {
@@ -122,8 +122,7 @@ func TestImagesAreReadFromEveryKindOfFile(t *testing.T) {
 		put(t, dir, "names.csv", []byte("digit,pixel\n7,folder/7/a [1].png\n9,folder/9/b.png\n")),
 		put(t, dir, "pixels.csv", []byte(names.String()+rows)),
 		put(t, dir, "numbered.csv", []byte(numbered.String()+rows)),
-		parquetFile("raw.parquet", []row{{first, 7}, {second, 9}}),
-		parquetFile("png.parquet", []row{{one, 7}, {two, 9}}),
+		parquetFile("names.parquet", []row{{"folder/7/a [1].png", 7}, {"folder/9/b.png", 9}}),
 	} {
 		p, err := Read(context.Background(), path, task, ReadOptions{Hash: true})
 		if err != nil {
@@ -281,9 +280,10 @@ func TestImageFilesThatCannotBeRead(t *testing.T) {
 		{put(t, dir, "7.csv", []byte("pixel\nnone.png\n")), "no such file"},
 		{put(t, dir, "8.csv", []byte("digit\n1\n")), `there is no column "pixel" (image pixel)`},
 		{put(t, dir, "9.csv", []byte("digit,pixel\n1,\"\"\n")), "the image is missing"},
+		{put(t, dir, "10.csv", []byte("pixel\n"+strings.Repeat("x", 1025))), "1025 bytes are not the name of a PNG file"},
 		{put(t, dir, "cut-idx3", idxBytes(make([]byte, 5), 1, 2, 3)), "ends 1 items early"},
 		{put(t, dir, "short-idx3", idxBytes(nil, 1, 2)[:9]), "ends in its header"},
-		{put(t, dir, "size-idx3", idxBytes(make([]byte, 4), 1, 2, 2)), "4 bytes are neither a PNG nor the 6 numbers"},
+		{put(t, dir, "size-idx3", idxBytes(make([]byte, 4), 1, 2, 2)), "4 bytes are not the 6 numbers"},
 		{put(t, dir, "huge-idx3", idxBytes(nil, 1, 1<<20, 1<<20)), "more than 1 MiB"},
 		{put(t, dir, "only-labels", idxBytes([]byte{1}, 1)), "holds single numbers"},
 		{put(t, dir, "few-images-idx3", idxBytes(make([]byte, 12), 2, 2, 3)), "1 labels of dimensions [] for 2 images"},

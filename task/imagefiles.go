@@ -35,11 +35,10 @@ func (rd *reader) rows(r io.Reader) (Rows, error) {
 	if len(t.Images) == 0 || !info.Mode().IsRegular() { // what is no file can be read once
 		return t.Data.rows(r)
 	}
-	idx, err := isIDX(file)
-	if err != nil {
+	if rd.idx, err = isIDX(file); err != nil {
 		return nil, err
 	}
-	if idx {
+	if rd.idx {
 		return newIDXRows(file, t.imageNames())
 	}
 	return t.Data.rows(r)

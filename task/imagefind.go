@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 )
 
 // ImageFile is what a data file says of its images.
@@ -116,13 +115,9 @@ func (p *ImageFile) inRows(rows Rows, numbers int, folder string) (*ImageFile, e
 		}
 	}
 	for i, field := range rec[:min(len(rec), len(p.Names))] {
-		if strings.HasPrefix(field, pngMagic) || strings.HasSuffix(field, ".png") {
+		if strings.HasSuffix(field, ".png") {
 			p.Column = p.Names[i]
 			return p, p.size(field, folder)
-		}
-		if len(field) == numbers && (strings.ContainsRune(field, 0) || !utf8.ValidString(field)) {
-			p.Column = p.Names[i]
-			return p, nil
 		}
 	}
 	for _, name := range p.Names {
@@ -151,17 +146,14 @@ func (p *ImageFile) numbered(base string, first, numbers int) bool {
 	return !has[base+strconv.Itoa(numbers+first)]
 }
 
-// size reads the size of an image from a PNG, or from the file that field names.
+// size reads the size of an image from the PNG file that field names.
 func (p *ImageFile) size(field, folder string) error {
-	data := []byte(field)
-	if !strings.HasPrefix(field, pngMagic) {
-		if !filepath.IsLocal(filepath.FromSlash(field)) {
-			return fmt.Errorf("%q: name the file relative to the folder of the data file, and within it", field)
-		}
-		var err error
-		if data, err = os.ReadFile(filepath.Join(folder, filepath.FromSlash(field))); err != nil {
-			return err
-		}
+	if !filepath.IsLocal(filepath.FromSlash(field)) {
+		return fmt.Errorf("%q: name the file relative to the folder of the data file, and within it", field)
+	}
+	data, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(field)))
+	if err != nil {
+		return err
 	}
 	config, err := png.DecodeConfig(bytes.NewReader(data))
 	if err != nil {

@@ -63,6 +63,7 @@ type reader struct {
 	kept    []int            // where the columns to be kept as text are, -1 when the file has none
 	text    []byte           // scratch for these
 	folder  string           // of the data file, in which it may name images; "" of a stream
+	idx     bool             // images are items of an IDX file
 	wide    []string         // scratch for a record with the pixels of its images
 	digits  [256]string      // the numbers of pixels
 	hashes  *rowHashes       // nil without ReadOptions.Hash

@@ -1,5 +1,5 @@
 // Command shapesgen makes images with known attributes, for recourse over attributes: task files of images and of their
-// attributes, and two Parquet files with the image, its attributes and a decision.
+// attributes, and two CSV files with the pixels, the attributes and a decision.
 //
 // Nobody drew or photographed these images. They stand in for attribute data of real images, as CelebA has them, which
 // cannot be had here; what holds for them need not hold for photographs. The invariant: the same seed gives the same
@@ -8,6 +8,7 @@ package main
 
 import (
 	_ "embed"
+	"encoding/csv"
 	"errors"
 	"flag"
 	"fmt"
@@ -17,7 +18,6 @@ import (
 	"path/filepath"
 
 	"github.com/google/renameio/v2"
-	"github.com/parquet-go/parquet-go"
 )
 
 //go:embed task.yaml
@@ -27,8 +27,8 @@ var taskFile []byte
 var attributesFile []byte
 
 func main() {
-	dir := flag.String("o", ".", "existing `directory` to write two task files, train.parquet and test.parquet to")
-	n := flag.Int("n", 20000, "`images` of train.parquet; test.parquet has a quarter as many")
+	dir := flag.String("o", ".", "existing `directory` to write two task files, train.csv and test.csv to")
+	n := flag.Int("n", 20000, "`images` of train.csv; test.csv has a quarter as many")
 	seed := flag.Uint64("seed", 1, "`seed` of the images")
 	flag.Parse()
 	if err := run(*dir, *n, *seed); err != nil {
@@ -44,8 +44,8 @@ func run(dir string, n int, seed uint64) error {
 	return errors.Join(
 		renameio.WriteFile(filepath.Join(dir, "task.yaml"), taskFile, 0o644),
 		renameio.WriteFile(filepath.Join(dir, "attributes.yaml"), attributesFile, 0o644),
-		write(filepath.Join(dir, "train.parquet"), n, rand.New(rand.NewPCG(seed, 1))),
-		write(filepath.Join(dir, "test.parquet"), n/4, rand.New(rand.NewPCG(seed, 2))),
+		write(filepath.Join(dir, "train.csv"), n, rand.New(rand.NewPCG(seed, 1))),
+		write(filepath.Join(dir, "test.csv"), n/4, rand.New(rand.NewPCG(seed, 2))),
 	)
 }
 
@@ -63,11 +63,16 @@ func write(path string, n int, rng *rand.Rand) error {
 }
 
 func table(out io.Writer, n int, rng *rand.Rand) error {
-	w := parquet.NewGenericWriter[row](out)
+	w := csv.NewWriter(out)
+	if err := w.Write(header()); err != nil {
+		return err
+	}
 	for range n {
-		if _, err := w.Write([]row{draw(rng)}); err != nil {
+		r := draw(rng)
+		if err := w.Write(r.fields()); err != nil {
 			return err
 		}
 	}
-	return w.Close()
+	w.Flush()
+	return w.Error()
 }

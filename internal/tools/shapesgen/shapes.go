@@ -3,25 +3,49 @@ package main
 import (
 	"math"
 	"math/rand/v2"
+	"strconv"
 )
 
 // attributes are what an image shows. Lengths are in pixels.
 type attributes struct {
-	Square     float64 `parquet:"square"`     // 1: a rectangle, 0: an ellipse
-	Size       float64 `parquet:"size"`       // half the longer axis, 4 to 7.5; the other axis is 0.6 times as long
-	Thickness  float64 `parquet:"thickness"`  // of the line, 1 to 3
-	Brightness float64 `parquet:"brightness"` // of the line, 0.3 to 1
-	Rotation   float64 `parquet:"rotation"`   // of the longer axis against the horizontal, clockwise, -45 to 45 degrees
-	Across     float64 `parquet:"across"`     // of the centre, from the middle to the right, -2.5 to 2.5
-	Down       float64 `parquet:"down"`       // of the centre, -2.5 to 2.5
-	Framed     float64 `parquet:"framed"`     // 1: a line around the image; the protected attribute
+	Square     float64 // 1: a rectangle, 0: an ellipse
+	Size       float64 // half the longer axis, 4 to 7.5; the other axis is 0.6 times as long
+	Thickness  float64 // of the line, 1 to 3
+	Brightness float64 // of the line, 0.3 to 1
+	Rotation   float64 // of the longer axis against the horizontal, clockwise, -45 to 45 degrees
+	Across     float64 // of the centre, from the middle to the right, -2.5 to 2.5
+	Down       float64 // of the centre, -2.5 to 2.5
+	Framed     float64 // 1: a line around the image; the protected attribute
 }
 
 // row is a row of the files.
 type row struct {
-	Image []byte `parquet:"image"`
+	Image []byte
 	attributes
-	Accepted int32 `parquet:"accepted"`
+	Accepted int32
+}
+
+// header are the columns of the files.
+func header() []string {
+	var all []string
+	for i := range side * side {
+		all = append(all, "image"+strconv.Itoa(i))
+	}
+	return append(all, "square", "size", "thickness", "brightness", "rotation", "across", "down", "framed", "accepted")
+}
+
+// fields are the row as header names them.
+func (r *row) fields() []string {
+	var all []string
+	for _, v := range r.Image {
+		all = append(all, strconv.Itoa(int(v)))
+	}
+	for _, v := range []float64{
+		r.Square, r.Size, r.Thickness, r.Brightness, r.Rotation, r.Across, r.Down, r.Framed,
+	} {
+		all = append(all, strconv.FormatFloat(v, 'g', -1, 64))
+	}
+	return append(all, strconv.Itoa(int(r.Accepted)))
 }
 
 // side is that of an image.

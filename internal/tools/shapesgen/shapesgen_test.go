@@ -35,7 +35,7 @@ func generated(t *testing.T, n int, seed uint64) (string, *task.Task, *task.Peop
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "train.parquet")
+	path := filepath.Join(dir, "train.csv")
 	p, err := task.Read(context.Background(), path, tk, task.ReadOptions{Keep: names()})
 	if err != nil || p.N != n || p.Failed > 0 {
 		t.Fatalf("%v: %+v", err, p)
