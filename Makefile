@@ -23,7 +23,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ort ## build bin/cfq
-	$(GO) build -trimpath -o bin/cfq ./cmd/cfq
+	$(GO) build -trimpath -ldflags '-s -w' -o bin/cfq ./cmd/cfq
 
 ort: ## fetch the pinned ONNX Runtime library into the cache, if it is not there
 	@$(GO) run -C $(TOOLS) ./ortfetch
