@@ -64,10 +64,9 @@ shares, mad and quantiles, and mean and std from --encoding.
 
 --scores names a table of scores that the model's owner has for the first rows of DATA,
 or for those in its column row (0 is the first row of DATA): 20 or more, better 100,
-probabilities or logits, a column for each class or the one of class 1. init looks for
-the encoding, or the order of a model's codes, that reproduces them; check compares them,
-and if there is no problem, it keeps the result in TASK.verified, where quantize, eval and
-gate look for it.
+probabilities or logits, a column for each class or the one of class 1. check compares
+them with the model's, and if there is no problem, it keeps the result in TASK.verified,
+where quantize, eval and gate look for it.
 
 check reports open questions, rows that cannot be read, values out of bounds and
 constraints that people of the data break. It rejects a model that decides worse than
@@ -76,7 +75,6 @@ not change the exit code.`,
 		examples: []string{
 			"cfq task init -d train.csv --encoding encoding.json --label income --favourable '>50K' -o task.yaml",
 			"cfq task init -d train.csv --from task.yaml -o task.yaml --overwrite",
-			"cfq task init -d train.csv model.onnx --scores scores.csv --label income --favourable '>50K' -o task.yaml",
 			"cfq task check task.yaml -d train.csv model.onnx --scores scores.csv",
 			"cfq task show task.yaml",
 		},
@@ -87,7 +85,7 @@ not change the exit code.`,
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
 			fs.StringVarP(&f.out, "output", "o", "", "init: the task `file` to write; else stdout")
 			fs.StringVar(&f.encoding, "encoding", "", "init: a JSON `file` that declares how the model's inputs are made")
-			fs.StringVar(&f.scores, "scores", "", "init, check: a `file` of scores that the model's owner has of some rows")
+			fs.StringVar(&f.scores, "scores", "", "check: a `file` of scores that the model's owner has of some rows")
 			fs.StringVar(&f.label, "label", "", "init: `column` of the outcome")
 			fs.StringVar(&f.favourable, "favourable", "", "init: its `value` that people want")
 			fs.StringSliceVar(&f.features, "features", nil,
@@ -107,9 +105,6 @@ func (f *taskFlags) run(ctx context.Context, e *env, args []string) error {
 		return cli.Usagef("wrong-arguments", "the action is missing: cfq task init, check or show")
 	}
 	action, rest := args[0], args[1:]
-	if action == "show" && f.scores != "" {
-		return cli.Usagef("flag-conflict", "cfq task show has no --scores")
-	}
 	if !slices.Contains(taskActions(), action) {
 		if s := cli.Suggest(action, taskActions()); s != "" {
 			return cli.Usagef("wrong-arguments", "unknown action %q; did you mean cfq task %s?", action, s)
@@ -122,6 +117,9 @@ func (f *taskFlags) run(ctx context.Context, e *env, args []string) error {
 		if action != "init" && f.given.Changed(name) {
 			return cli.Usagef("flag-conflict", "cfq task %s has no --%s", action, name)
 		}
+	}
+	if action != "check" && f.scores != "" {
+		return cli.Usagef("flag-conflict", "cfq task %s has no --scores", action)
 	}
 	switch action {
 	case "init":
@@ -201,7 +199,7 @@ func (f *taskFlags) draft(
 	ctx context.Context, e *env, model string, rows task.ReadOptions, enc *draft.Encoding,
 ) (*draft.Draft, error) {
 	if f.from != "" {
-		for _, name := range []string{"label", "favourable", "features", "columns", "scores"} {
+		for _, name := range []string{"label", "favourable", "features", "columns"} {
 			if f.given.Changed(name) {
 				return nil, cli.Usagef("flag-conflict", "--from keeps what the task file says: remove --%s", name)
 			}
@@ -259,22 +257,7 @@ func (f *taskFlags) draft(
 			return nil, err
 		}
 		o.Features = nil // the encoding names them
-		if f.scores != "" {
-			if d, err := f.ordered(ctx, e, model, m, table, rows, o); d != nil || err != nil {
-				return d, err
-			}
-			e.msg.Warn("the scores %s are given neither with numbers as they are nor with standardised ones, in any order of "+
-				"codes that was tried", f.scores)
-		}
 		return f.scaled(ctx, e, model, m, table, rows, o)
-	}
-	if f.scores != "" && enc != nil {
-		return nil, cli.Usagef("flag-conflict", "--encoding and --scores exclude each other")
-	}
-	if f.scores != "" {
-		if o.Found, err = f.search(ctx, e, table, rows, o, m, model); err != nil {
-			return nil, err
-		}
 	}
 	return draft.FromData(table, o)
 }

@@ -32,10 +32,6 @@ const maxSample = 2000
 func (f *taskFlags) images(ctx context.Context, e *env, model string, m *onnxio.Model, p *draft.Images,
 	rows task.ReadOptions,
 ) (_ *draft.Draft, err error) {
-	if f.scores != "" {
-		return nil, errors.New("--scores finds the encoding of columns; of images, labels tell how they are scaled: " +
-			"remove --scores")
-	}
 	o := draft.Drawn{
 		Label: p.Label(f.label), Favourable: f.favourable, Index: -1, File: filepath.Base(f.data),
 		Scaling: draft.Scaling{Mean: []float64{0}, Std: []float64{1}},

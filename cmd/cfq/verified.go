@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"slices"
 
@@ -14,19 +13,9 @@ import (
 	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/onnxio"
-	"cfq/onnxio/classifier"
 	"cfq/task"
 	"cfq/task/draft"
 )
-
-// logitsOf returns the logits of m for rows of inputs.
-func logitsOf(m *onnxio.Model) (draft.Model, func() error, error) {
-	c, err := classifier.New(m, classifier.Options{})
-	if err != nil {
-		return nil, nil, err
-	}
-	return c.Logits, c.Close, nil
-}
 
 // readScores reads the scores that the model's owner has of some rows.
 func readScores(ctx context.Context, path, model string, o task.ReadOptions) (*draft.Scores, error) {
@@ -41,69 +30,6 @@ func readScores(ctx context.Context, path, model string, o task.ReadOptions) (*d
 		err = s.Select(o)
 	}
 	return s, dataError(err)
-}
-
-// search looks for the encoding that reproduces scores of rows of the table.
-func (f *taskFlags) search(
-	ctx context.Context, e *env, table *draft.Table, rows task.ReadOptions, o draft.Options, m *onnxio.Model, path string,
-) (_ *draft.Found, err error) {
-	s, err := readScores(ctx, f.scores, path, rows)
-	if err != nil {
-		return nil, err
-	}
-	fields, err := table.Records(f.data, s.Rows)
-	if err != nil {
-		return nil, err
-	}
-	logits, closeModel, err := logitsOf(m)
-	if err != nil {
-		return nil, unusableModel(path, err)
-	}
-	defer func() { err = errors.Join(err, closeModel()) }()
-	e.msg.Note("looking for the encoding that reproduces %s", message.Count(len(s.Rows), "score"))
-	return draft.Search(ctx, table, o, fields, s, m.Dim(), logits)
-}
-
-// ordered drafts a task for a model that takes columns, where scores tell whether it takes numbers as they are and what
-// its codes of texts stand for; nil where no way gives all scores.
-func (f *taskFlags) ordered(
-	ctx context.Context, e *env, path string, m *onnxio.Model, table *draft.Table, rows task.ReadOptions, o draft.Options,
-) (*draft.Draft, error) {
-	s, err := readScores(ctx, f.scores, path, rows)
-	if err != nil {
-		return nil, err
-	}
-	s.Coarse = m.Coarse()
-	codes := slices.Collect(maps.Keys(o.Asked))
-	for _, enc := range []*draft.Encoding{o.Encoding, o.Encoding.Standardised(table)} {
-		o.Encoding = enc
-		d, err := draft.FromData(table, o)
-		if err != nil {
-			return nil, err
-		}
-		people, err := task.Read(ctx, f.data, d.Task, task.ReadOptions{Only: s.Rows})
-		if err != nil {
-			return nil, err
-		}
-		c, err := openClassifier(e, path, m, d.Task)
-		if err != nil {
-			return nil, err
-		}
-		values, asked, err := draft.Order(ctx, s, d.Task, people, codes, c.Logits)
-		if err = errors.Join(err, c.Close()); err != nil {
-			return nil, runError(err)
-		}
-		if values == nil {
-			continue
-		}
-		o.Encoding, o.Asked = enc.Reordered(values), asked
-		d, err = draft.FromData(table, o)
-		if err == nil {
-			d.Notes = append(d.Notes, fmt.Sprintf("the draft reproduces all %d scores", len(s.Rows)))
-		}
-		return d, err
-	}
-	return nil, nil //nolint:nilnil // nothing was found
 }
 
 // verify compares the model's scores with those of its owner. The threshold of the decision is none of the scores'.

@@ -89,18 +89,6 @@ func (e *Encoding) Standardised(t *Table) *Encoding {
 	return &out
 }
 
-// Reordered returns the encoding with the values of some columns in another order.
-func (e *Encoding) Reordered(values map[string][]string) *Encoding {
-	out := *e
-	out.Inputs = slices.Clone(e.Inputs)
-	for i := range out.Inputs {
-		if list := values[out.Inputs[i].Column]; list != nil {
-			out.Inputs[i].Values = list
-		}
-	}
-	return &out
-}
-
 // named returns the texts of the data for the categories of a column.
 func (c *ModelColumn) named(p *profile) ([]string, error) {
 	known := func(v string) bool { return task.Find(c.Values, v) >= 0 }

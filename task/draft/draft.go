@@ -29,7 +29,6 @@ type Options struct {
 	Favourable string            // its value that people want
 	Features   []string          // columns that are the model's inputs, in their order
 	Encoding   *Encoding         // how the model's inputs are made of columns; nil = not known
-	Found      *Found            // what a search for the encoding came to; nil = none
 	Asked      map[string]string // questions about the encoding, by column
 	Inputs     int               // of the model; 0 = not known
 	Imputed    []float64         // by input, the number that the model takes for one that is not known; NaN is none
@@ -82,11 +81,6 @@ func FromData(t *Table, o Options) (*Draft, error) {
 	d, err := newDrafter(t, o)
 	if err != nil {
 		return nil, err
-	}
-	if f := o.Found; f != nil && f.Encoding != nil {
-		d.o.Encoding = f.Encoding
-		d.note("all %d scores are reproduced by this layout, one of %d tried: %s", f.Rows, f.Tried,
-			strings.Join(f.Layout, "; "))
 	}
 	if d.o.Encoding != nil {
 		err = d.declared()
@@ -221,9 +215,6 @@ func (d *drafter) declared() error {
 // declare makes the feature of one declared column.
 func (d *drafter) declare(in *Input, p *profile) feature {
 	f := d.start(p)
-	if found := d.o.Found; found != nil && found.Unseen[p.name] != "" {
-		f.ask("the scores say nothing of %s. Is it as here?", found.Unseen[p.name])
-	}
 	if q := d.o.Asked[p.name]; q != "" {
 		f.ask("%s", q)
 	}
@@ -643,9 +634,6 @@ func (d *drafter) ask(w *writer) {
 	d.askCodes(w)
 	if d.o.Encoding != nil {
 		return
-	}
-	if f := d.o.Found; f != nil {
-		w.question("", "%s", f.problem())
 	}
 	if slices.ContainsFunc(d.features, func(f feature) bool { return f.Kind.IsNumber() }) {
 		w.question("", "are the numbers standardised with these means and standard deviations? They are those of this file, "+

@@ -127,42 +127,6 @@ func (t *Table) finish() error {
 	return nil
 }
 
-// Records returns the records of some rows of the file at path, numbered from 0; nil for one that is not well-formed or
-// beyond the end.
-func (t *Table) Records(path string, rows []int) ([][]string, error) {
-	return task.FromFile(path, func(r io.Reader) ([][]string, error) {
-		in, err := task.NewRows(r, func([]byte) (*task.Data, error) { return &t.Data, nil })
-		if err != nil {
-			return nil, err
-		}
-		at := map[int]int{}
-		for i, row := range rows {
-			at[row] = i
-		}
-		out := make([][]string, len(rows))
-		header := in.Names() == nil && t.Data.Columns == nil
-		for n := 0; ; n++ {
-			rec, _, err := in.Next()
-			var bad *task.Problem
-			switch {
-			case errors.Is(err, io.EOF):
-				return out, nil
-			case err != nil && !errors.As(err, &bad):
-				return nil, err
-			case header:
-				header, n = false, -1
-				continue
-			}
-			if i, ok := at[n]; ok && err == nil && len(rec) == len(t.Names) {
-				out[i] = make([]string, len(rec))
-				for j := range rec {
-					out[i][j] = strings.Clone(rec[j])
-				}
-			}
-		}
-	})
-}
-
 // column returns the first column with the name, nil when there is none.
 func (t *Table) column(name string) *column {
 	for i := range t.cols {
