@@ -70,8 +70,9 @@ where quantize, eval and gate look for it.
 
 check reports open questions, rows that cannot be read, values out of bounds and
 constraints that people of the data break. It rejects a model that decides worse than
-the more frequent outcome alone, or if one is rare, less than 60 % of both. Warnings do
-not change the exit code.`,
+the more frequent outcome alone, or if one is rare, less than 60 % of both. It warns of a
+model that decides better with another scaling of numbers or pixels. Warnings do not
+change the exit code.`,
 		examples: []string{
 			"cfq task init -d train.csv --encoding encoding.json --label income --favourable '>50K' -o task.yaml",
 			"cfq task init -d train.csv --from task.yaml -o task.yaml --overwrite",
@@ -240,7 +241,7 @@ func (f *taskFlags) draft(
 			return nil, err
 		}
 		if p != nil {
-			return f.images(ctx, e, model, m, p, rows)
+			return f.images(ctx, m, p, rows)
 		}
 	}
 	table, err := draft.Open(ctx, f.data, f.columns, rows)
@@ -257,7 +258,7 @@ func (f *taskFlags) draft(
 			return nil, err
 		}
 		o.Features = nil // the encoding names them
-		return f.scaled(ctx, e, model, m, table, rows, o)
+		return draft.FromData(table, o)
 	}
 	return draft.FromData(table, o)
 }
@@ -274,85 +275,16 @@ func (f *taskFlags) ofModel(table *draft.Table, m *onnxio.Model) (*draft.Encodin
 	if err != nil {
 		return nil, nil, err
 	}
+	first := slices.IndexFunc(enc.Inputs, func(in draft.Input) bool { return in.Kind == "numeric" })
+	if first >= 0 && !m.ScalesNumbers() {
+		column := enc.Inputs[first].Column
+		asked[column] = strings.TrimSpace(asked[column] + " Does the model take numbers as they are, as here, or " +
+			"standardised (mean and std)? Its graph does not scale them.")
+	}
 	if i := task.Find(m.Labels(), f.favourable); i >= 0 && f.favourable != "" {
 		enc.Target = fmt.Sprintf("favourable = %d", i)
 	}
 	return enc, asked, nil
-}
-
-// scaled drafts a task for a model that takes columns. Whether it takes numbers as they are its graph does not say: of
-// these and standardised ones, those count with which it decides better, and what remains open is asked.
-func (f *taskFlags) scaled(ctx context.Context, e *env, model string, m *onnxio.Model, table *draft.Table,
-	rows task.ReadOptions, o draft.Options,
-) (*draft.Draft, error) {
-	plain, err := draft.FromData(table, o)
-	first := slices.IndexFunc(o.Encoding.Inputs, func(in draft.Input) bool { return in.Kind == "numeric" })
-	if err != nil || first < 0 {
-		return plain, err
-	}
-	rows.Most, rows.Seed = maxSample, 1
-	ask := func(format string, a ...any) {
-		column := o.Encoding.Inputs[first].Column
-		o.Asked[column] = strings.TrimSpace(o.Asked[column] + " " + fmt.Sprintf(format, a...))
-	}
-	scaled := o
-	scaled.Encoding = o.Encoding.Standardised(table)
-	other, err := draft.FromData(table, scaled)
-	if err != nil {
-		return nil, err
-	}
-	asked := o.Encoding.Target == ""
-	a, known, err := f.accuracy(ctx, e, model, m, plain.Task, asked, rows)
-	if err != nil {
-		return nil, err
-	}
-	b, _, err := f.accuracy(ctx, e, model, m, other.Task, asked, rows)
-	if err != nil {
-		return nil, err
-	}
-	const clear = 0.02
-	switch {
-	case known && a > b+clear:
-		plain.Notes = append(plain.Notes, fmt.Sprintf("the model takes numbers as they are: it decides %.1f %% of the "+
-			"rows as labelled so, and %.1f %% with standardised numbers", 100*a, 100*b))
-		return plain, nil
-	case known && b > a+clear:
-		ask("The model decides %.1f %% of the rows as labelled if numbers are standardised, and %.1f %% with numbers as "+
-			"they are. Are means and standard deviations those of the training?", 100*b, 100*a)
-		return draft.FromData(table, scaled)
-	}
-	ask("Does the model take numbers as they are, as here, or standardised (mean and std)?")
-	return draft.FromData(table, o)
-}
-
-// accuracy returns the share of rows that a model decides as labelled, and whether labels are known. Where the draft
-// asks for the class index, it is the largest share of any: with the wrong one, what is wrong looks right.
-func (f *taskFlags) accuracy(ctx context.Context, e *env, model string, m *onnxio.Model, t *task.Task,
-	asked bool, rows task.ReadOptions,
-) (share float64, known bool, err error) {
-	if t.Data.Label == "" || t.Data.Favourable == "" {
-		return 0, false, nil
-	}
-	people, err := task.Read(ctx, f.data, t, rows)
-	if err != nil {
-		return 0, false, err
-	}
-	tried := *t
-	for k := range m.Classes() {
-		if tried.Target.Index = k; !asked && k != t.Target.Index {
-			continue
-		}
-		margins, err := marginsOf(ctx, e, model, m, &tried, people)
-		if err != nil {
-			return 0, false, err
-		}
-		r, err := draft.Check(&tried, nil, people, nil, margins, nil)
-		if err != nil || r.Score == nil {
-			return 0, false, err
-		}
-		share = max(share, r.Score.Accuracy)
-	}
-	return share, true, nil
 }
 
 // check holds a task file against data, and against a model when there is one.
@@ -407,6 +339,9 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	}
 	var latent *ptq.LatentCheck
 	if m != nil {
+		if err := compareScalings(ctx, e, args[1], m, t, people, r); err != nil {
+			return err
+		}
 		if t.Latent != nil {
 			if latent, err = checkLatent(ctx, e, m, t, people, r); err != nil {
 				return err

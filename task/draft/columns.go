@@ -71,24 +71,6 @@ func decimalCommas(texts []string) bool {
 // empty is what a model's category is called that the empty text is.
 const empty = "(empty)"
 
-// Standardised returns the encoding with every number less its mean in the table, divided by its standard deviation.
-func (e *Encoding) Standardised(t *Table) *Encoding {
-	out := *e
-	out.Inputs = slices.Clone(e.Inputs)
-	for i := range out.Inputs {
-		in := &out.Inputs[i]
-		if in.Kind == "numeric" {
-			mean, std := look(t.column(in.Column)).moments()
-			mean, std = short(mean), short(std)
-			if std == 0 {
-				std = 1
-			}
-			in.Mean, in.Std = &mean, &std
-		}
-	}
-	return &out
-}
-
 // named returns the texts of the data for the categories of a column.
 func (c *ModelColumn) named(p *profile) ([]string, error) {
 	known := func(v string) bool { return task.Find(c.Values, v) >= 0 }

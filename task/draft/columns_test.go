@@ -105,18 +105,6 @@ func TestOfModel(t *testing.T) {
 	}
 }
 
-func TestStandardised(t *testing.T) {
-	t.Parallel()
-	table := open(t, applicants)
-	e := &Encoding{Inputs: []Input{
-		{Column: "income", Kind: "numeric"}, {Column: "housing", Kind: "onehot", Values: []string{"own", "rent"}},
-	}}
-	s := e.Standardised(table)
-	if e.Inputs[0].Mean != nil || *s.Inputs[0].Mean != 2000 || s.Inputs[1].Mean != nil {
-		t.Errorf("%+v", s.Inputs)
-	}
-}
-
 // TestCodesOfNotKnown: a model with a code for each text and one more was trained with what looks like "not known" as a
 // text among others; one with fewer codes was not.
 func TestCodesOfNotKnown(t *testing.T) {

@@ -2,7 +2,6 @@ package draft
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,66 +68,6 @@ func FindImages(path string, names []string, sizes []int) (*Images, error) {
 	return p, nil
 }
 
-// Scaling is how the model's inputs are made of bytes: (byte - Mean) / Std, of each channel.
-type Scaling struct {
-	Name      string
-	Mean, Std []float64
-}
-
-// Channels is how many numbers a pixel has.
-func (p *Images) Channels() int {
-	if p.layout == task.ChannelsLast {
-		return p.shape[2]
-	}
-	return p.shape[0]
-}
-
-// Channel is that of a model's input.
-func (p *Images) Channel(input int) int {
-	if p.layout == task.ChannelsLast {
-		return input % p.shape[2]
-	}
-	return input / (p.shape[1] * p.shape[2])
-}
-
-// Scalings are the usual ones, and the standardised one of rows of bytes.
-func (p *Images) Scalings(x []float32) []Scaling {
-	n := p.Channels()
-	all := func(v float64) []float64 { return slices.Repeat([]float64{v}, n) }
-	size := p.shape[0] * p.shape[1] * p.shape[2]
-	count, mean, std := make([]float64, n), make([]float64, n), make([]float64, n)
-	for i, v := range x {
-		c := p.Channel(i % size)
-		count[c]++
-		mean[c] += float64(v)
-		std[c] += float64(v) * float64(v)
-	}
-	for c := range n {
-		mean[c] /= max(count[c], 1)
-		std[c] = short(math.Sqrt(max(std[c]/max(count[c], 1)-mean[c]*mean[c], 0)))
-		mean[c] = short(mean[c])
-		if std[c] == 0 {
-			std[c] = 1
-		}
-	}
-	return []Scaling{
-		{"between 0 and 1", all(0), all(255)},
-		{"as bytes, 0 to 255", all(0), all(1)},
-		{"between -1 and 1", all(127.5), all(127.5)},
-		{"standardised", mean, std},
-	}
-}
-
-// Apply makes the model's inputs of rows of bytes.
-func (p *Images) Apply(s Scaling, x []float32) []float32 {
-	out, size := make([]float32, len(x)), p.shape[0]*p.shape[1]*p.shape[2]
-	for i, v := range x {
-		c := p.Channel(i % size)
-		out[i] = float32((float64(v) - s.Mean[c]) / s.Std[c])
-	}
-	return out
-}
-
 // Label is the column of the outcome: the given one, or that of the labels of a file that names no columns.
 func (p *Images) Label(given string) string {
 	if given != "" || p.file.Named || len(p.file.Names) < 2 || p.file.Data.Columns != nil {
@@ -140,8 +79,7 @@ func (p *Images) Label(given string) string {
 // Drawn says what is known of a draft for images.
 type Drawn struct {
 	Label, Favourable string
-	Index             int // -1: not known
-	Scaling           Scaling
+	Index             int      // -1: not known
 	Asked             []string // about the scaling and the class
 	Notes             []string
 	File              string
@@ -171,14 +109,7 @@ func (p *Images) Draft(o Drawn) (*Draft, error) {
 	if p.layout == task.ChannelsLast {
 		keys = append(keys, "layout: hwc")
 	}
-	if s := o.Scaling; len(s.Mean) == 1 || slices.Equal(s.Mean, slices.Repeat(s.Mean[:1], len(s.Mean))) &&
-		slices.Equal(s.Std, slices.Repeat(s.Std[:1], len(s.Std))) {
-		keys = append(keys, "mean: "+task.Decimal(s.Mean[0]), "std: "+task.Decimal(s.Std[0]))
-	} else {
-		keys = append(keys, "mean: ["+strings.Join(decimals(s.Mean), ", ")+"]",
-			"std: ["+strings.Join(decimals(s.Std), ", ")+"]")
-	}
-	w.line("%s}", wrap("  - {", append(keys, "bounds: [0, 255]", "step: 1"), "", "     "))
+	w.line("%s}", wrap("  - {", append(keys, "mean: 0", "std: 255", "bounds: [0, 255]", "step: 1"), "", "     "))
 	w.line("\ncost: {norm: l1, weights: inverse_std} # a change by std of one pixel costs 1")
 	head := &writer{}
 	head.comment("", "A draft from %s. Which pixels can change, how far, and at what cost is for you to say: "+

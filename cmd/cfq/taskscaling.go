@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"cfq/onnxio"
+	"cfq/task"
+	"cfq/task/draft"
+)
+
+// maxSample bounds the rows that show how well a model decides with other scalings, or which labels there are.
+const maxSample = 2000
+
+// scaling is a usual way to make a model's inputs of numbers.
+type scaling struct {
+	name   string
+	pixels bool
+	of     func(c *draft.Column) (mean, std float64)
+}
+
+func scalings() []scaling {
+	fixed := func(mean, std float64) func(*draft.Column) (float64, float64) {
+		return func(*draft.Column) (float64, float64) { return mean, std }
+	}
+	return []scaling{
+		{"numbers as they are", false, fixed(0, 1)},
+		{"pixels as bytes (std: 1)", true, fixed(0, 1)},
+		{"pixels between 0 and 1 (std: 255)", true, fixed(0, 255)},
+		{"pixels between -1 and 1 (mean: 127.5, std: 127.5)", true, fixed(127.5, 127.5)},
+		{"numbers standardised by these data", false, standardised},
+		{"pixels standardised by these data", true, standardised},
+	}
+}
+
+func standardised(c *draft.Column) (mean, std float64) {
+	if c.Mean == nil || *c.Std == 0 {
+		return 0, 1
+	}
+	return *c.Mean, *c.Std
+}
+
+// compareScalings warns where a model decides more rows as labelled with another scaling of numbers or pixels than with
+// that of the task file.
+func compareScalings(ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task, people *task.People,
+	r *draft.Report,
+) error {
+	if r.Score == nil || t.Latent != nil {
+		return nil
+	}
+	some := people.Subset(task.AllRows(min(people.N, maxSample)))
+	own, err := decidedAsLabelled(ctx, e, path, m, t, some)
+	if err != nil {
+		return err
+	}
+	const clear = 0.02
+	best, name := own+clear, ""
+	for _, s := range scalings() {
+		other := *some
+		if other.X = s.apply(t, r.Features, some); other.X == nil {
+			continue
+		}
+		share, err := decidedAsLabelled(ctx, e, path, m, t, &other)
+		if err != nil {
+			return err
+		}
+		if share > best {
+			best, name = share, s.name
+		}
+	}
+	if name != "" {
+		r.Find(draft.Warning, "model", fmt.Sprintf("it decides %.1f %% of %d rows as labelled with %s, and %.1f %% with "+
+			"mean and std of the task file: which ones does it take?", 100*best, some.N, name, 100*own))
+	}
+	return nil
+}
+
+// apply returns the inputs of people by the scaling; nil where the task has no numbers, or no pixels, of that kind.
+func (s *scaling) apply(t *task.Task, have []draft.Column, people *task.People) []float32 {
+	var x []float32
+	for i, c := range t.Columns() {
+		f := &c.Feature
+		if !f.Kind.IsNumber() || s.pixels != t.IsPixel(f) || f.Log != nil || f.Clip != nil {
+			continue
+		}
+		if x == nil {
+			x = slices.Clone(people.X)
+		}
+		mean, std := s.of(&have[i])
+		if f.Spread != 0 { // the model gets input times std
+			std *= f.Std
+		}
+		for row := range people.N {
+			for _, at := range c.At {
+				v := &x[row*people.Dim+at]
+				*v = float32((f.FromInput(*v) - mean) / std)
+			}
+		}
+	}
+	return x
+}
+
+// decidedAsLabelled is the share of the people with a label that a model decides so.
+func decidedAsLabelled(ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task, people *task.People) (
+	float64, error,
+) {
+	margins, err := marginsOf(ctx, e, path, m, t, people)
+	if err != nil {
+		return 0, err
+	}
+	rows, right := 0, 0
+	for i, label := range people.Labels {
+		if label < 0 {
+			continue
+		}
+		rows++
+		if (margins[i] > 0) == (label == 1) {
+			right++
+		}
+	}
+	return float64(right) / float64(max(rows, 1)), nil
+}
