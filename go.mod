@@ -3,22 +3,22 @@ module cfq
 go 1.26.0
 
 require (
-	github.com/agext/levenshtein v1.2.3
-	github.com/goccy/go-yaml v1.19.2
-	github.com/google/go-cmp v0.7.0
-	github.com/parquet-go/parquet-go v0.32.0
-	github.com/schollz/progressbar/v3 v3.19.1
-	github.com/spf13/pflag v1.0.10
-	github.com/yalue/onnxruntime_go v1.27.0
-	golang.org/x/image v0.47.0
-	golang.org/x/sync v0.24.0
-	golang.org/x/sys v0.49.0
-	golang.org/x/term v0.47.0
-	golang.org/x/tools v0.52.0
-	gonum.org/v1/gonum v0.17.0
-	gonum.org/v1/plot v0.17.0
-	google.golang.org/protobuf v1.36.12
-	pgregory.net/rapid v1.3.0
+	github.com/agext/levenshtein v1.2.3 // "did you mean"; has no dependencies
+	github.com/goccy/go-yaml v1.19.2 // task and gate files: line and column of every key; yaml.v3 is unmaintained
+	github.com/google/go-cmp v0.7.0 // tests: readable differences
+	github.com/parquet-go/parquet-go v0.32.0 // Parquet data and records
+	github.com/schollz/progressbar/v3 v3.19.1 // progress on terminals
+	github.com/spf13/pflag v1.0.10 // long and short flags; cobra and kong are frameworks
+	github.com/yalue/onnxruntime_go v1.27.0 // ONNX Runtime, loaded at run time, with cancellation
+	golang.org/x/image v0.47.0 // fonts of pictures of people (internal/chart)
+	golang.org/x/sync v0.24.0 // groups of goroutines
+	golang.org/x/sys v0.49.0 // cpu: the features by which ONNX Runtime chooses kernels; windows: file locks
+	golang.org/x/term v0.47.0 // whether stderr is a terminal
+	golang.org/x/tools v0.52.0 // tests: txtar, golden files with several parts
+	gonum.org/v1/gonum v0.17.0 // linear algebra, statistics, linear programming
+	gonum.org/v1/plot v0.17.0 // plots as SVG; go-echarts needs a browser
+	google.golang.org/protobuf v1.36.12 // ONNX files; faster libraries do not matter, files are read once
+	pgregory.net/rapid v1.3.0 // tests: property tests with shrinking, which testing/quick lacks
 )
 
 require (

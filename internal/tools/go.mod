@@ -3,18 +3,18 @@ module cfq/internal/tools
 go 1.26.0
 
 require (
-	cfq v0.0.0
-	github.com/chromedp/cdproto v0.159.0
-	github.com/chromedp/chromedp v0.23.0
-	github.com/goccy/go-yaml v1.19.2
-	github.com/google/go-cmp v0.7.0
-	github.com/google/renameio/v2 v2.0.2
-	github.com/invopop/jsonschema v0.14.0
-	github.com/parquet-go/parquet-go v0.32.0
-	github.com/rogpeppe/go-internal v1.16.0
-	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
-	golang.org/x/tools v0.52.0
-	gonum.org/v1/gonum v0.17.0
+	cfq v0.0.0 // the module under test
+	github.com/chromedp/cdproto v0.159.0 // protocol types of chromedp
+	github.com/chromedp/chromedp v0.23.0 // HTML reports in an installed Chromium; rod and playwright-go fetch their own
+	github.com/goccy/go-yaml v1.19.2 // reads pipeline files
+	github.com/google/go-cmp v0.7.0 // readable differences
+	github.com/google/renameio/v2 v2.0.2 // writes whole files or none; os.Rename forgets permissions and syncing
+	github.com/invopop/jsonschema v0.14.0 // JSON Schemas from Go types and their comments
+	github.com/parquet-go/parquet-go v0.32.0 // reads and writes Parquet files in tests
+	github.com/rogpeppe/go-internal v1.16.0 // testscript: tests the command by scripts, on Windows too
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // checks files against the published schemas
+	golang.org/x/tools v0.52.0 // txtar
+	gonum.org/v1/gonum v0.17.0 // numbers in tests and generators
 )
 
 require (
