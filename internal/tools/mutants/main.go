@@ -163,6 +163,9 @@ func draw(all []fault, lines map[string]int, count int, seed uint64) ([]slot, ma
 
 func (r *run) sample(seed uint64, count int) (err error) {
 	slots, queues := draw(r.faults, r.lines, count, seed)
+	slices.SortStableFunc(slots, func(a, b slot) int { // minutes for each
+		return cmp.Compare(pkg{ImportPath: "/" + a.pkg + ".test"}.slow(), pkg{ImportPath: "/" + b.pkg + ".test"}.slow())
+	})
 	for _, s := range slots {
 		outcome := ""
 		for _, from := range append([]slot{s}, slots...) { // another package where this one has no such fault left
