@@ -115,11 +115,11 @@ func arguments(c string, have []string, names ...string) error {
 	}
 	usage := fmt.Sprintf("; usage: cfq %s %s ...", c, strings.Join(names, " "))
 	if len(have) > len(names) {
-		return cli.Usagef("wrong-arguments", "unexpected argument %s%s", have[len(names)], usage)
+		return cli.Usagef(cli.HintArguments, "unexpected argument %s%s", have[len(names)], usage)
 	}
 	missing := names[len(have):]
 	if len(missing) > 1 {
-		return cli.Usagef("wrong-arguments", "missing arguments %s%s", strings.Join(missing, " and "), usage)
+		return cli.Usagef(cli.HintArguments, "missing arguments %s%s", strings.Join(missing, " and "), usage)
 	}
-	return cli.Usagef("wrong-arguments", "missing argument %s%s", missing[0], usage)
+	return cli.Usagef(cli.HintArguments, "missing argument %s%s", missing[0], usage)
 }

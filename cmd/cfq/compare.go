@@ -17,6 +17,8 @@ import (
 	"cfq/internal/cli"
 )
 
+const hintModelNames = "as in ptq=one/model.onnx cf-ptq=two/model.onnx"
+
 // compareFlags are the flags of compare.
 type compareFlags struct {
 	evaluationFlags
@@ -58,7 +60,7 @@ bootstrap elsewhere. ~ marks a difference that may be chance.`,
 func (f *compareFlags) run(ctx context.Context, e *env, args []string) (err error) {
 	if len(args) < 3 {
 		are := [...]string{"", "1 model is", "2 models are", "3 models are"}[3-len(args)]
-		return cli.Usagef("wrong-arguments", "%s missing: the original and two quantized ones are the least", are)
+		return cli.Usagef(cli.HintArguments, "%s missing: the original and two quantized ones are the least", are)
 	}
 	names, paths, err := named(args)
 	if err != nil {
@@ -179,9 +181,9 @@ func named(args []string) (names, paths []string, err error) {
 		}
 		switch {
 		case name == "" || path == "":
-			return nil, nil, cli.Usagef("models-without-names", "%s is neither a file nor NAME=FILE", arg)
+			return nil, nil, cli.Usagef(hintModelNames, "%s is neither a file nor NAME=FILE", arg)
 		case slices.Contains(names, name):
-			return nil, nil, cli.Usagef("models-without-names", "two models are called %s: give them names",
+			return nil, nil, cli.Usagef(hintModelNames, "two models are called %s: give them names",
 				name)
 		}
 		names, paths = append(names, name), append(paths, path)

@@ -33,7 +33,7 @@ func completionCommand() command {
 				}
 				script, ok := completionScripts()[args[0]]
 				if !ok {
-					return cli.Usagef("wrong-arguments", "invalid shell %q: want bash, zsh or fish", args[0])
+					return cli.Usagef(cli.HintArguments, "invalid shell %q: want bash, zsh or fish", args[0])
 				}
 				_, err := io.WriteString(e.stdout, script)
 				return err

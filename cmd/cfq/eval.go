@@ -110,11 +110,11 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, given func(f
 	list := make([]eval.Stress, len(f.stress))
 	for i, spec := range f.stress {
 		if list[i], err = eval.ParseStress(spec); err != nil {
-			return cli.Usagef("invalid-value", "--stress %w", plain(err))
+			return cli.Usagef(cli.HintValue, "--stress %w", plain(err))
 		}
 	}
 	if given("records") && f.records == "" {
-		return cli.Usagef("invalid-value", "--records names no file: want people.parquet, say, or records/")
+		return cli.Usagef(cli.HintValue, "--records names no file: want people.parquet, say, or records/")
 	}
 	f.piped = f.stream.format != ""
 	kept, err := f.checkRecords(f.resume)

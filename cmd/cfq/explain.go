@@ -13,7 +13,6 @@ import (
 	"cfq/eval"
 	"cfq/internal/cli"
 	"cfq/internal/message"
-	"cfq/internal/trouble"
 	"cfq/onnxio"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/lower"
@@ -26,12 +25,12 @@ func explainCommand() command {
 		name:    "explain",
 		args:    "[KIND | NAME]",
 		actions: explainable(),
-		summary: "explain an error, a metric or an operator",
-		about: "Errors have the names that stand behind hints, metrics those of checks and reports, operators those of " +
-			"ONNX. Without an argument it lists the kinds of what it explains, and with a kind what there is of it. The pages " +
-			"docs/trouble.md, docs/metrics.md, docs/operators.md and docs/models.md have it all.",
+		summary: "explain a metric or an operator",
+		about: "Metrics have the names of checks and reports, operators those of ONNX. Without " +
+			"an argument it lists the kinds of what it explains, and with a kind what there is of it. The pages " +
+			"docs/metrics.md, docs/operators.md and docs/models.md have it all.",
 		examples: []string{
-			"cfq explain", "cfq explain errors", "cfq explain output-exists", "cfq explain crg.median", "cfq explain Gemm",
+			"cfq explain", "cfq explain metrics", "cfq explain crg.median", "cfq explain Gemm",
 		},
 		setup: func(*pflag.FlagSet) runFunc {
 			return func(_ context.Context, e *env, args []string) error { return explain(e, args) }
@@ -57,7 +56,6 @@ type topicKind struct {
 
 func topicKinds() []topicKind {
 	return []topicKind{
-		{"errors", "what an error means and what to do about it", []string{"error", "exit", "message"}, errorTopics()},
 		{"metrics", "definitions of what is measured", []string{"metric", "unit", "better", "what"}, metricTopics()},
 		{
 			"operators", "whether a model may have an operator: its gradient, its weights",
@@ -106,7 +104,7 @@ func explain(e *env, args []string) error {
 	if near := message.Nearest(args[0], explainable()); near != "" {
 		text = fmt.Sprintf("; did you mean %q?", near)
 	}
-	return cli.Usagef("unknown-word", "nothing is called %q%s", args[0], text)
+	return cli.Usagef("`cfq explain` lists what it explains", "nothing is called %q%s", args[0], text)
 }
 
 func listKinds(e *env) error {
@@ -146,27 +144,6 @@ func (k *topicKind) list(e *env) error {
 	g.Write(e.stdout, "")
 	_, err := io.WriteString(e.stdout, "\ncfq explain NAME says more\n")
 	return err
-}
-
-func errorTopics() []topic {
-	var list []topic
-	for _, t := range trouble.Errors() {
-		list = append(list, topic{
-			name: t.ID, cells: []string{fmt.Sprint(t.Code), message.ClipTo(t.Messages[0], 80)}, doc: t,
-			write: func(w io.Writer) {
-				fmt.Fprintf(w, "%s\n\n", t.ID)
-				for _, m := range t.Messages {
-					message.Paragraph(w, "  ", "    ", m)
-				}
-				fmt.Fprintln(w)
-				message.Paragraph(w, "", "", t.Meaning)
-				fmt.Fprintln(w)
-				message.Paragraph(w, "what to do  ", "            ", t.Hint)
-				fmt.Fprintf(w, "exit code   %d\n", t.Code)
-			},
-		})
-	}
-	return list
 }
 
 // operator is an operator as --json shows it.

@@ -30,13 +30,24 @@ import (
 	"cfq/task/draft"
 )
 
+// Hints of errors that several commands meet.
+const (
+	hintData          = "`cfq task check TASK -d DATA` compares a task file with data, column by column"
+	hintTaskFile      = "docs/task.md describes every key; `cfq task show` prints what a file means"
+	hintMissingData   = "-d data.csv names the data"
+	hintMissingTask   = "-t task.yaml names the task file"
+	hintMissingOutput = "-o names the file or folder to write"
+)
+
 // runError gives errors of the library and of what was given their exit codes.
 func runError(err error) error {
 	var input *ptq.InputError
 	var people *fit.InputError
 	switch {
 	case errors.Is(err, ort.ErrNotFound):
-		return cli.Wrap(err, "no-onnx-runtime")
+		return cli.WithCode(cli.Wrap(err,
+			"`cfq doctor` says where it is looked for; --ort-lib and CFQ_ORT_LIB name one of your own; "+
+				"`make ort` fetches one"), cli.RunFailed)
 	case errors.As(err, &input), errors.As(err, &people):
 		return cli.WithCode(err, cli.Unusable)
 	}
@@ -50,7 +61,8 @@ func readModel(path string) (*graph.Model, error) {
 	}
 	m, err := codec.ReadFile(path)
 	if err != nil {
-		return nil, cli.Wrap(fmt.Errorf("model: %w", err), "not-a-model")
+		return nil, cli.Wrap(fmt.Errorf("model: %w", err),
+			"an exported ONNX model is needed here; data goes behind -d, the task file behind -t")
 	}
 	return m, nil
 }
@@ -79,7 +91,8 @@ func loadFor(ctx context.Context, e *env, path string, t *task.Task) (*onnxio.Mo
 
 // unusableModel gives an error of a model that was read its exit code.
 func unusableModel(path string, err error) error {
-	return runError(cli.Wrap(fmt.Errorf("model %s: %w", path, err), "unusable-model"))
+	return runError(cli.Wrap(fmt.Errorf("model %s: %w", path, err),
+		"`cfq inspect` says what the file holds; docs/models.md lists the models that work"))
 }
 
 // obstacle is why m cannot be quantized, nil when it can be.
@@ -100,7 +113,7 @@ func advised(ctx context.Context, m *onnxio.Model, err error) error {
 	if o.Instead == "" { // the error says what to do
 		return cli.WithCode(err, cli.Unusable)
 	}
-	return cli.Wrap(fmt.Errorf("%w; %s", err, o.Instead), "not-quantizable")
+	return cli.Wrap(fmt.Errorf("%w; %s", err, o.Instead), "export what the message says, and try `cfq inspect` on it")
 }
 
 // says is an obstacle with what to do about it, "" when there is none.
@@ -155,13 +168,13 @@ func openTask(ctx context.Context, e *env, path string) (*task.Task, error) {
 // loadTask reads a task file.
 func loadTask(path string) (*task.Task, error) {
 	if path == "" {
-		return nil, cli.Usagef("missing-task", "--task is missing")
+		return nil, cli.Usagef(hintMissingTask, "--task is missing")
 	}
 	if err := taskInput(path); err != nil {
 		return nil, err
 	}
 	t, err := task.Load(path)
-	return t, cli.Wrap(err, "bad-task-file")
+	return t, cli.Wrap(err, hintTaskFile)
 }
 
 // taskInput looks whether there is a task file at a path, and no model.
@@ -170,7 +183,7 @@ func taskInput(path string) error {
 		return err
 	}
 	if strings.EqualFold(filepath.Ext(path), ".onnx") {
-		return cli.Usagef("wrong-arguments", "%s is a model, where a task file is expected", path)
+		return cli.Usagef(cli.HintArguments, "%s is a model, where a task file is expected", path)
 	}
 	return nil
 }
@@ -210,7 +223,7 @@ type allowed struct {
 func actionSet(taskPath, overrides string, t *task.Task) (*allowed, error) {
 	set, err := constraint.Compile(t)
 	if err != nil {
-		return nil, cli.Wrap(fmt.Errorf("task %s: %w", taskPath, err), "bad-task-file")
+		return nil, cli.Wrap(fmt.Errorf("task %s: %w", taskPath, err), hintTaskFile)
 	}
 	a := &allowed{set: set, overrides: overrides, unseen: map[int]bool{}}
 	if overrides == "" {
@@ -260,7 +273,7 @@ func readPeople(
 	o.Only, o.Except = chosen.Only, chosen.Except
 	p, err := task.Read(ctx, path, t, o)
 	if err != nil {
-		return nil, dataError(cli.Wrap(err, "bad-data"))
+		return nil, dataError(cli.Wrap(err, hintData))
 	}
 	warnRows(e, path, p)
 	if p.Undrawn > 0 {
@@ -280,11 +293,11 @@ func readOptions(path, spec string) (task.ReadOptions, error) {
 // dataFile looks for the data file.
 func dataFile(path string) error {
 	if path == "" {
-		return cli.Usagef("missing-data", "--data is missing")
+		return cli.Usagef(hintMissingData, "--data is missing")
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		if _, err := task.ImagesIn(path); err != nil {
-			return cli.Usagef("is-a-folder", "data file %s is a directory, and not one of images: %w", path, err)
+			return cli.Usagef(cli.HintFolder, "data file %s is a directory, and not one of images: %w", path, err)
 		}
 		return nil
 	}
@@ -311,7 +324,7 @@ func dataError(err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, spill.ErrFile):
-		return cli.Wrap(err, "disk-full")
+		return cli.WithCode(cli.Wrap(err, "TMPDIR names a folder with more room"), cli.RunFailed)
 	}
 	return runError(cli.WithCode(err, cli.Unusable))
 }
@@ -388,7 +401,7 @@ func writeJSON(w io.Writer, v any) error {
 // outputFolder reports a folder for results that cannot be one, and says whether it is there.
 func outputFolder(path string) (made bool, err error) {
 	if path == "" {
-		return false, cli.Usagef("missing-output", "--output is missing")
+		return false, cli.Usagef(hintMissingOutput, "--output is missing")
 	}
 	info, err := os.Stat(path)
 	switch {
@@ -397,7 +410,7 @@ func outputFolder(path string) (made bool, err error) {
 	case err != nil:
 		return false, cli.Usagef("", "output: %w", err)
 	case !info.IsDir():
-		return false, cli.Usagef("not-a-folder", "output %s is a file", path)
+		return false, cli.Usagef("name a folder", "output %s is a file", path)
 	}
 	return true, nil
 }

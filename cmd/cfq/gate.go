@@ -19,6 +19,8 @@ import (
 	"cfq/internal/cli"
 )
 
+const hintInconclusive = "judge with more people, or with a larger limit if you can defend it"
+
 // gateFlags are the flags of gate.
 type gateFlags struct {
 	evaluationFlags
@@ -178,7 +180,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 		return err
 	}
 	if d.same {
-		return cli.Usagef("same-model", "%s and %s have the same content",
+		return cli.Usagef("give the original first and the quantized model second", "%s and %s have the same content",
 			args[0], args[1])
 	}
 	verified, encoded, err := d.encoding(g.NeedsEncoding)
@@ -229,7 +231,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 func (f *gateFlags) settled(fs *pflag.FlagSet) error {
 	for _, flag := range []string{"sample", "seed", "restarts", "certify"} {
 		if len(f.tables) > 0 && cli.Given(fs, flag) {
-			return cli.Usagef("flag-conflict",
+			return cli.Usagef(cli.HintConflict,
 				"--%s has no effect on --records: it is settled when they are made; cfq eval takes it", flag)
 		}
 	}
@@ -336,7 +338,7 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 		}
 		var err error
 		if g, err = gate.Load(f.file); err != nil {
-			return nil, cli.Wrap(err, "bad-gate-file")
+			return nil, cli.Wrap(err, "docs/pipeline.md lists the keys")
 		}
 	}
 	f.settle(fs, "confidence", g.Confidence != 0, &g.Confidence, f.confidence)
@@ -359,10 +361,10 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 		g.Checks = append(g.Checks, c)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, cli.Wrap(err, "bad-check")
+		return nil, cli.Wrap(err, "for example --check 'vd@0.25[sex]<=0.05'; `cfq explain metrics` lists the metrics")
 	}
 	if len(g.Checks) == 0 {
-		return nil, cli.Usagef("no-checks", "no checks")
+		return nil, cli.Usagef("start with --max-vd 0.02 --max-rvd 0.02; --gate FILE reads more checks", "no checks")
 	}
 	if fs.Changed("looks") || g.Looks == 0 {
 		g.Looks = f.looks.planned
@@ -378,7 +380,8 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 		return nil, cli.WithCode(err, cli.Unusable)
 	}
 	if f.previous == "" && g.Needs(false).Previous {
-		return nil, cli.Usagef("no-previous", "missing --previous: a check of an increase compares with an earlier report")
+		return nil, cli.Usagef("for example --previous report.json, written by --report json:report.json",
+			"missing --previous: a check of an increase compares with an earlier report")
 	}
 	return g, nil
 }
@@ -411,7 +414,7 @@ func (f *gateFlags) earlier(d *evaluation) (file report.File, err error) {
 	}
 	doc, err := report.ReadJSON(bytes.NewReader(data))
 	if err != nil {
-		return file, cli.Wrap(fmt.Errorf("report %s: %w", f.previous, err), "bad-previous")
+		return file, cli.Wrap(fmt.Errorf("report %s: %w", f.previous, err), "cfq eval --report json:FILE writes one")
 	}
 	inputs, err := d.described()
 	if err != nil {
@@ -427,7 +430,7 @@ func (f *gateFlags) earlier(d *evaluation) (file report.File, err error) {
 	} {
 		if x.now.SHA256 != x.earlier.SHA256 {
 			return file, cli.Wrap(fmt.Errorf("report %s: its %s is %s, and this gate's is %s", f.previous, x.what,
-				identified(x.earlier), identified(x.now)), "other-previous")
+				identified(x.earlier), identified(x.now)), "--previous takes a report on the same original, task and overrides")
 		}
 	}
 	if inputs.data.SHA256 != doc.Data.SHA256 {
@@ -462,13 +465,14 @@ func (f *gateFlags) verdict(e *env, r *gate.Report) error {
 	case r.Verdict == gate.Pass:
 		return nil
 	case r.Verdict == gate.Fail:
-		return cli.Wrap(err, "gate-failed")
+		return cli.WithCode(cli.Wrap(err,
+			"do not ship this model: quantize with a larger --budget or with --target-vd, and judge that"), cli.Missed)
 	case f.onInconclusive == toPass:
 		e.msg.Warn("%v; --on-inconclusive pass lets it through", err)
 		return nil
 	case f.onInconclusive == toFail:
-		return cli.WithCode(cli.Wrap(fmt.Errorf("%w; --on-inconclusive fail makes it one", err), "gate-inconclusive"),
+		return cli.WithCode(cli.Wrap(fmt.Errorf("%w; --on-inconclusive fail makes it one", err), hintInconclusive),
 			cli.Missed)
 	}
-	return cli.Wrap(err, "gate-inconclusive")
+	return cli.WithCode(cli.Wrap(err, hintInconclusive), cli.Inconclusive)
 }

@@ -32,7 +32,7 @@ func help(w io.Writer, args []string) error {
 		writeOverview(w)
 		return nil
 	case len(args) > 1:
-		return cli.Usagef("wrong-arguments", "too many arguments; usage: cfq help SUBCOMMAND")
+		return cli.Usagef(cli.HintArguments, "too many arguments; usage: cfq help SUBCOMMAND")
 	case args[0] == "--markdown":
 		writeMarkdown(w)
 		return nil

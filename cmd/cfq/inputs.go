@@ -24,6 +24,12 @@ import (
 	"cfq/task"
 )
 
+const (
+	hintNoRecord     = "cfq quantize writes it next to the model; --calibration-record names one that stands elsewhere"
+	hintCalibratedOn = "use people that the model was not calibrated on; --calibration-record names the record " +
+		"of those it was"
+)
+
 // peopleFlags name the files about people.
 type peopleFlags struct {
 	data, task, rows, promises, overrides string
@@ -244,7 +250,8 @@ func (f *evaluationFlags) groupBy() *eval.GroupBy {
 }
 
 func (f *evaluationFlags) badGroups(err error) error {
-	return cli.Wrap(fmt.Errorf("groups by %s: %w", strings.Join(f.by, ", "), plain(err)), "unknown-group")
+	return cli.Wrap(fmt.Errorf("groups by %s: %w", strings.Join(f.by, ", "), plain(err)),
+		"a feature with subgroup: true, or a column under data: subgroups, tells people apart")
 }
 
 // pairing looks whether each quantized model belongs to the original, as far as the files say. Models the
@@ -263,7 +270,8 @@ func (d *evaluation) pairing() error {
 	for i := 1; i < len(d.paths); i++ {
 		switch from := recipe(d.files[i].Graph())["model"]; {
 		case original["model"] != "" && original["model"] == d.sources[i].SHA256:
-			return cli.Usagef("reversed-models", "%s was quantized from %s: the order is reversed", d.paths[0], d.paths[i])
+			return cli.Usagef("give the original first, then the models made from it",
+				"%s was quantized from %s: the order is reversed", d.paths[0], d.paths[i])
 		case whole && d.sources[0].SHA256 == d.sources[i].SHA256:
 			d.same = true
 			d.warn("%s and %s have the same content: a model keeps all promises of its own", d.paths[0], d.paths[i])
@@ -271,7 +279,7 @@ func (d *evaluation) pairing() error {
 			err := fmt.Errorf("%s was quantized from another model than %s (its recipe says %.12s, and this is %.12s)",
 				d.paths[i], d.paths[0], from, d.sources[0].SHA256)
 			if !d.f.otherOriginal {
-				return cli.Wrap(err, "other-original")
+				return cli.Wrap(err, "give the model that it was made from; --other-original compares them all the same")
 			}
 			d.warn("%v", err)
 		}
@@ -306,7 +314,8 @@ func (d *evaluation) checkPromiseSource() error {
 	}
 	return cli.Wrap(fmt.Errorf("promises %s: the margins that the file states are up to %.3g logits from those of %s: "+
 		"it was made for another model, task or data",
-		d.f.promises, d.promise.tally.Difference(), d.paths[0]), "promises-of-another-model")
+		d.f.promises, d.promise.tally.Difference(), d.paths[0]),
+		"make the promises anew with cfq recourse for this model and these people")
 }
 
 // noisePeople is how many people are solved twice for the noise floor.
@@ -336,7 +345,7 @@ func (c *calibratedRows) read(model string) error {
 	}
 	if c.path == noRecord {
 		if c.required {
-			return cli.Usagef("no-calibration-record", "--calibration-record none: the gate file requires one")
+			return cli.Usagef(hintNoRecord, "--calibration-record none: the gate file requires one")
 		}
 		c.note("--calibration-record none: whether people are equal to rows that the model was calibrated on was not checked")
 		return nil
@@ -351,11 +360,11 @@ func (c *calibratedRows) read(model string) error {
 	switch {
 	case c.path == "" && errors.Is(err, fs.ErrNotExist) && c.required:
 		return cli.Wrap(fmt.Errorf("there is no record %s of the rows that the model was calibrated on, and this gate "+
-			"requires one", path), "no-calibration-record")
+			"requires one", path), hintNoRecord)
 	case c.path == "" && errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return cli.Wrap(err, "no-calibration-record")
+		return cli.Wrap(err, hintNoRecord)
 	}
 	_, sum, err := fileHash(model)
 	if err != nil {
@@ -363,7 +372,7 @@ func (c *calibratedRows) read(model string) error {
 	}
 	if rows.Model != sum {
 		return cli.Wrap(fmt.Errorf("record of rows %s: it is that of another model, %.12s, and not of %s, %.12s", path,
-			rows.Model, model, sum), "other-calibration-record")
+			rows.Model, model, sum), "quantize again; --calibration-record names a record that stands elsewhere")
 	}
 	c.record, c.found = rows, path
 	return nil
@@ -390,7 +399,7 @@ func (c *calibratedRows) count(r *eval.Result) (known int, err error) {
 	known = r.Records.Calibrated()
 	if n := r.Records.Len(); n > 0 && known == n {
 		err = cli.Wrap(fmt.Errorf("all %d people of the data are equal to rows that the model was calibrated on: none "+
-			"is left for a verdict", n), "calibrated-on-these")
+			"is left for a verdict", n), hintCalibratedOn)
 	}
 	return known, err
 }
@@ -482,7 +491,7 @@ func (c *calibratedRows) checkHeldOut(d *evaluation) error {
 		}
 		if files.data.SHA256 == from {
 			return cli.Wrap(fmt.Errorf("the model was calibrated on rows of %s, and there is no record %s that says which",
-				d.f.data, record.Path(d.paths[1])), "calibrated-on-these")
+				d.f.data, record.Path(d.paths[1])), hintCalibratedOn)
 		}
 	}
 	c.note(fmt.Sprintf("there is no record %s: people who are equal to calibration rows cannot be recognised; "+
@@ -503,7 +512,7 @@ func (c *calibratedRows) checkEncoding(d *evaluation) error {
 	text := fmt.Sprintf("the model was quantized with another task file than %s: if that encodes people differently, "+
 		"those who are equal to calibration rows are not recognised", d.f.task)
 	if c.required {
-		return cli.Wrap(errors.New(text), "other-task")
+		return cli.Wrap(errors.New(text), "quantize with the task file that the gate is given")
 	}
 	c.note(text)
 	return nil

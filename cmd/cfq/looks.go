@@ -91,13 +91,14 @@ func (f *looksFlags) check(d *evaluation, g *gate.Gate) error {
 	look := f.known.Seen(f.evidence)
 	switch f.seen = look != nil; {
 	case f.seen && !f.again:
-		return cli.Usagef("judged-before", "these people have judged %s already: %s", d.paths[1], look.Verdict)
+		return cli.Usagef("bring new people within the planned --looks; --again repeats the evaluation",
+			"these people have judged %s already: %s", d.paths[1], look.Verdict)
 	case f.seen:
 		f.notes = append(f.notes, fmt.Sprintf("--again: these people judged this model before, and the verdict was %s",
 			look.Verdict))
 		return nil
 	}
-	return cli.Wrap(f.known.Check(g), "unplanned-look")
+	return cli.Wrap(f.known.Check(g), "plan looks before the first one: --looks, or looks in the gate file")
 }
 
 // ofCopy takes the records next to the model that are about a file with the same content under another name.

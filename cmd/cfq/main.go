@@ -23,6 +23,8 @@ import (
 	"cfq/internal/cli"
 )
 
+const hintSubcommands = "`cfq help` lists the subcommands"
+
 func main() {
 	// Most of the memory is ONNX Runtime's, and collecting garbage takes no time to speak of.
 	if os.Getenv("GOGC") == "" {
@@ -74,7 +76,8 @@ func (o *printed) Write(p []byte) (int, error) {
 func guarded(run func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = cli.Wrap(fmt.Errorf("cfq failed: %v\n%s", v, debug.Stack()), "fault")
+			err = cli.WithCode(cli.Wrap(fmt.Errorf("cfq failed: %v\n%s", v, debug.Stack()),
+				"report the command, this text and what `cfq version` prints"), cli.Fault)
 		}
 	}()
 	return run()
@@ -124,14 +127,14 @@ func find(name string) *command {
 
 func unknown(name string) error {
 	if strings.HasPrefix(name, "-") {
-		return cli.Usagef("unknown-subcommand", "the first argument is a subcommand, not the flag %s", name)
+		return cli.Usagef(hintSubcommands, "the first argument is a subcommand, not the flag %s", name)
 	}
 	names := []string{"help"}
 	for _, c := range commands() {
 		names = append(names, c.name)
 	}
 	if s := cli.Suggest(name, names); s != "" {
-		return cli.Usagef("unknown-subcommand", "unknown subcommand %q; did you mean %q?", name, s)
+		return cli.Usagef(hintSubcommands, "unknown subcommand %q; did you mean %q?", name, s)
 	}
-	return cli.Usagef("unknown-subcommand", "unknown subcommand %q", name)
+	return cli.Usagef(hintSubcommands, "unknown subcommand %q", name)
 }

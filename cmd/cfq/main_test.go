@@ -91,20 +91,20 @@ func TestReadRows(t *testing.T) {
 // TestFault: a panic is not taken for bad usage.
 func TestFault(t *testing.T) {
 	err := guarded(func() error { panic("index out of range") })
-	if cli.Code(err) != cli.Fault || !strings.Contains(err.Error(), "index out of range") || cli.IDOf(err) != "fault" {
+	if cli.Code(err) != cli.Fault || !strings.Contains(err.Error(), "index out of range") || cli.HintOf(err) == "" {
 		t.Error(cli.Code(err), err)
 	}
 }
 
-// Errors that no script provokes are rows of the table, too.
-func TestTroublesOfTheMachine(t *testing.T) {
+// Errors that no script provokes have a hint, too.
+func TestErrorsOfTheMachine(t *testing.T) {
 	full := dataError(fmt.Errorf("%w: no space left on device", spill.ErrFile))
 	wrong := (&quantizeFlags{out: "q.onnx"}).usable(&env{}, &ptq.Result{
 		Bytes: 1, FloatBytes: 2, Verified: &verify.Report{Problems: []string{"a layer runs as planned by nobody"}},
 	})
-	for id, err := range map[string]error{"disk-full": full, "not-verified": wrong} {
-		if cli.IDOf(err) != id || cli.Code(err) != cli.RunFailed {
-			t.Errorf("%v is %q with code %d, want %q", err, cli.IDOf(err), cli.Code(err), id)
+	for hint, err := range map[string]error{"TMPDIR": full, "--compute float": wrong} {
+		if !strings.Contains(cli.HintOf(err), hint) || cli.Code(err) != cli.RunFailed {
+			t.Errorf("%v has hint %q and code %d, want %q", err, cli.HintOf(err), cli.Code(err), hint)
 		}
 	}
 }

@@ -61,12 +61,12 @@ func parseReports[D any](specs []string, views []report.View[D], overwrite bool)
 		i := slices.Index(known, kind)
 		switch {
 		case i < 0:
-			return nil, cli.Usagef("invalid-value", "--report %s: there is no report of the kind %q%s", spec, kind,
+			return nil, cli.Usagef(cli.HintValue, "--report %s: there is no report of the kind %q%s", spec, kind,
 				message.DidYouMean(kind, known))
 		case ok && path == "":
-			return nil, cli.Usagef("invalid-value", "--report %s names no file; without the colon it goes to stdout", spec)
+			return nil, cli.Usagef(cli.HintValue, "--report %s names no file; without the colon it goes to stdout", spec)
 		case slices.ContainsFunc(outs, func(x output[D]) bool { return x.path == path }):
-			return nil, cli.Usagef("invalid-value", "--report %s: another report goes to %s", spec,
+			return nil, cli.Usagef(cli.HintValue, "--report %s: another report goes to %s", spec,
 				cmp.Or(path, "stdout"))
 		}
 		if path != "" {

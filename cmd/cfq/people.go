@@ -40,7 +40,7 @@ func (f *evaluationFlags) findPeople() error {
 	}
 	if len(f.tables) > 0 {
 		if f.data+f.rows+f.promises != "" {
-			return cli.Usagef("flag-conflict", "--records stands in place of --data, --rows and --promises")
+			return cli.Usagef(cli.HintConflict, "--records stands in place of --data, --rows and --promises")
 		}
 		var err error
 		f.tables, err = tables(f.tables)
@@ -93,7 +93,7 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 			return hand(&eval.Batch{People: p})
 		})
 		if err != nil && failed == nil {
-			return dataError(cli.Wrap(err, "bad-data"))
+			return dataError(cli.Wrap(err, hintData))
 		}
 		return runError(failed)
 	}
@@ -308,7 +308,8 @@ func (d *evaluation) results(
 		}
 		r, err := eval.Summarize(x, m.settings, m.file, visitors...)
 		if errors.Is(err, eval.ErrSamples) {
-			return nil, cli.Wrap(fmt.Errorf("records: --sample was given for each part: %w", err), "sampled-parts")
+			return nil, cli.Wrap(fmt.Errorf("records: --sample was given for each part: %w", err),
+				"leave out --sample where parts of the people are evaluated")
 		}
 		if err == nil && i == 0 {
 			err = r.Repeat(ctx, d.models[0], d.set, m.o)

@@ -41,7 +41,7 @@ func (f *peopleFlags) promised(ctx context.Context, e *env, t *task.Task, read t
 
 // errRowsWithoutData is the error of rows that are chosen of nothing.
 func errRowsWithoutData() error {
-	return cli.Usagef("missing-data", "--rows chooses rows of --data, which is missing")
+	return cli.Usagef(hintMissingData, "--rows chooses rows of --data, which is missing")
 }
 
 // toRead looks for the files that streamed reads, and says which rows of the data.
@@ -86,7 +86,7 @@ func (f *peopleFlags) streamed(ctx context.Context, t *task.Task, read task.Read
 	case failed != nil:
 		return nil, failed
 	case unreadable != nil:
-		return nil, dataError(cli.Wrap(unreadable, "bad-data"))
+		return nil, dataError(cli.Wrap(unreadable, hintData))
 	case err != nil:
 		return nil, promisesError(err, people == nil)
 	}
@@ -110,7 +110,7 @@ func promisesError(err error, alone bool) error {
 	if !alone {
 		return dataError(err)
 	}
-	return cli.Wrap(dataError(err), "missing-data")
+	return cli.Wrap(dataError(err), hintMissingData)
 }
 
 // warnPromises says which rows of a promises file are of no use. It is an error when none is of any.
@@ -134,7 +134,7 @@ func warnPromises(e *env, path string, f *promise.File) error {
 		err = fmt.Errorf("%s promises nothing: its %s say so; only rows with the status found are promises", path,
 			message.Count(n, "row"))
 	}
-	return cli.Wrap(err, "no-promises")
+	return cli.Wrap(err, "give the data and the task file that the promises were made with")
 }
 
 // chosen makes one action for each person out of the promises of f, see

@@ -144,10 +144,13 @@ func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
 			weights += l.Params
 		}
 		return cli.Wrap(fmt.Errorf("%s was not written: it would have %d bytes, and the original has %d, of which %s take %d",
-			f.out, r.Bytes, r.FloatBytes, message.Count(weights, "weight"), 4*weights), "nothing-to-save")
+			f.out, r.Bytes, r.FloatBytes, message.Count(weights, "weight"), 4*weights),
+			"serve the float file, which recourse and eval take as it is; --allow-larger writes this one "+
+				"all the same")
 	}
 	if h := r.HeldOut; h.Exceeds() && !f.force && f.target.VD == 0 {
-		return cli.Wrap(fmt.Errorf("%s was not written: %s", f.out, h), "margin-error")
+		return cli.WithCode(cli.Wrap(fmt.Errorf("%s was not written: %s", f.out, h),
+			"a larger --budget or --method cf-ptq makes smaller errors; --force writes it all the same"), cli.Missed)
 	} else if h.Doubtful() {
 		e.msg.Warn("%s", h)
 	}
@@ -155,7 +158,8 @@ func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
 		if f.o.FullRange && ort.Saturates() {
 			err = fmt.Errorf("%w (this processor has no VNNI, and sums of 8-bit weights beyond 64 saturate)", err)
 		}
-		return cli.Wrap(fmt.Errorf("%s was not written: %w", f.out, err), "not-verified")
+		return cli.WithCode(cli.Wrap(fmt.Errorf("%s was not written: %w", f.out, err),
+			"leave out --full-range, or use --compute float; a report of this is welcome"), cli.RunFailed)
 	}
 	return nil
 }
@@ -167,7 +171,8 @@ func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, in *
 	var few *ptq.TooFew
 	switch {
 	case errors.As(err, &few):
-		return cli.Wrap(fmt.Errorf("inconclusive: %w", err), "target-inconclusive")
+		return cli.WithCode(cli.Wrap(fmt.Errorf("inconclusive: %w", err),
+			"give more rows of data, a larger --holdout or a larger --target-vd"), cli.Inconclusive)
 	case err != nil:
 		return runError(fmt.Errorf("model %s: %w", path, err))
 	}
@@ -178,9 +183,11 @@ func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, in *
 		return err
 	}
 	c := r.Candidates[r.Chosen].HeldOut
-	return cli.Wrap(fmt.Errorf("no budget up to 8 bits was shown to keep VD(%g) within %g; %s is the best found: at "+
-		"most %.4f of its promises break, and %.4f of the reverse ones, as far as %d people can show",
-		f.target.Margin, f.target.VD, f.out, float64(c.VD.Upper), float64(c.RVD.Upper), r.Asked), "target-missed")
+	return cli.WithCode(cli.Wrap(fmt.Errorf("no budget up to 8 bits was shown to keep VD(%g) within %g; %s is the best "+
+		"found: at most %.4f of its promises break, and %.4f of the reverse ones, as far as %d people can show",
+		f.target.Margin, f.target.VD, f.out, float64(c.VD.Upper), float64(c.RVD.Upper), r.Asked),
+		"more people narrow the bounds; a larger --target-margin, --method cf-ptq or --keep-float the "+
+			"errors"), cli.Missed)
 }
 
 // quantizeFlags are the flags of quantize.
@@ -379,7 +386,7 @@ func (w *weight) Type() string { return "float" }
 func checkWeights(fs *pflag.FlagSet, doc qat.ObjectiveDoc) error {
 	for _, name := range []string{"eta", "beta", "gamma", "alpha1", "alpha2"} {
 		if fs.Changed(name) && !slices.Contains(doc.Weights, name) {
-			return cli.Usagef("flag-conflict", "--%s: the objective %s has none", name, doc.Name)
+			return cli.Usagef(cli.HintConflict, "--%s: the objective %s has none", name, doc.Name)
 		}
 	}
 	return nil
@@ -423,7 +430,7 @@ func (f *quantizeFlags) check(args []string) error {
 		return err
 	}
 	if f.out == "" {
-		return cli.Usagef("missing-output", "--output is missing")
+		return cli.Usagef(hintMissingOutput, "--output is missing")
 	}
 	check := f.checkUse
 	if f.plan != "" {
@@ -467,7 +474,7 @@ func (f *quantizeFlags) checkUse() error {
 	}
 	for _, name := range []string{"act-bits", "act-range", "input"} {
 		if f.fs.Changed(name) && cmp.Or(f.o.Compute, m.Defaults.Compute) != ptq.ComputeInteger {
-			return cli.Usagef("flag-conflict", "--%s: with --compute %s there may be no quantized activations; "+
+			return cli.Usagef(cli.HintConflict, "--%s: with --compute %s there may be no quantized activations; "+
 				"--compute integer quantizes them in every layer", name, cmp.Or(f.o.Compute, ptq.ComputeAuto))
 		}
 	}
@@ -482,7 +489,7 @@ func (f *quantizeFlags) checkUse() error {
 			"promises", "overrides", "teacher", "teacher-steps", "teacher-noise", "teacher-sample", "teacher-seed",
 		} {
 			if f.fs.Changed(name) {
-				return cli.Usagef("flag-conflict", "--%s: the method %s does not look at recourse; cf-ptq does", name,
+				return cli.Usagef(cli.HintConflict, "--%s: the method %s does not look at recourse; cf-ptq does", name,
 					f.o.Method)
 			}
 		}
@@ -493,17 +500,18 @@ func (f *quantizeFlags) checkUse() error {
 	if f.target.VD == 0 {
 		for _, name := range []string{"target-margin", "holdout", "confidence", "target-sample"} {
 			if f.fs.Changed(name) {
-				return cli.Usagef("flag-conflict", "--%s is of use with --target-vd only", name)
+				return cli.Usagef(cli.HintConflict, "--%s is of use with --target-vd only", name)
 			}
 		}
 		return nil
 	}
 	if f.o.Checkpoint != "" {
-		return cli.Usagef("flag-conflict", "--checkpoint: with --target-vd there are several trainings, and a checkpoint is "+
-			"of one")
+		return cli.Usagef(cli.HintConflict,
+			"--checkpoint: with --target-vd there are several trainings, and a checkpoint is "+
+				"of one")
 	}
 	if f.fs.Changed("budget") {
-		return cli.Usagef("flag-conflict", "--budget: with --target-vd the budget is what is looked for")
+		return cli.Usagef(cli.HintConflict, "--budget: with --target-vd the budget is what is looked for")
 	}
 	return nil
 }
@@ -523,14 +531,15 @@ func (f *quantizeFlags) checkTraining(objective ptq.Objective) error {
 			"sparsity", "prune-by",
 		} {
 			if f.fs.Changed(name) {
-				return cli.Usagef("flag-conflict",
+				return cli.Usagef(cli.HintConflict,
 					"--%s: without an objective nothing is trained; --method cfq-qat --objective distil trains", name)
 			}
 		}
 		return nil
 	}
 	if f.fs.Changed("lambda") && f.allocator() != ptq.AllocatorLearned {
-		return cli.Usagef("flag-conflict", "--lambda: the allocator %s has no bit cost to weigh; --allocator learned has one",
+		return cli.Usagef(cli.HintConflict,
+			"--lambda: the allocator %s has no bit cost to weigh; --allocator learned has one",
 			f.allocator())
 	}
 	doc, err := qat.FindObjective(objective)
@@ -538,14 +547,14 @@ func (f *quantizeFlags) checkTraining(objective ptq.Objective) error {
 		return err
 	}
 	if f.fs.Changed("prune-by") && f.o.Sparsity == 0 && f.o.Method != ptq.PruneQAT {
-		return cli.Usagef("flag-conflict", "--prune-by: no weights are pruned; --sparsity 0.5 makes half of them zero")
+		return cli.Usagef(cli.HintConflict, "--prune-by: no weights are pruned; --sparsity 0.5 makes half of them zero")
 	}
 	if err := checkWeights(f.fs, doc); err != nil {
 		return err
 	}
 	for _, name := range []string{"teacher-actions", "teacher-online", "eta-sweep"} {
 		if f.fs.Changed(name) && (!doc.Recourse || doc.Varied) {
-			return cli.Usagef("flag-conflict", "--%s: the objective %s has no teacher actions; --objective validity has", name,
+			return cli.Usagef(cli.HintConflict, "--%s: the objective %s has no teacher actions; --objective validity has", name,
 				objective)
 		}
 	}
@@ -570,14 +579,15 @@ func (f *quantizeFlags) checkPlan() error {
 		}
 	})
 	if said != "" {
-		return cli.Usagef("flag-conflict", "--%s: that is for the plan to say; edit it, or quantize anew without --plan",
+		return cli.Usagef(cli.HintConflict, "--%s: that is for the plan to say; edit it, or quantize anew without --plan",
 			said)
 	}
 	switch {
 	case f.data != "" && f.task == "":
-		return cli.Usagef("missing-task", "--data: to verify on these rows takes a --task, too")
+		return cli.Usagef(hintMissingTask, "--data: to verify on these rows takes a --task, too")
 	case f.data == "" && (f.task != "" || f.rows != ""):
-		return cli.Usagef("flag-conflict", "--task and --rows are of use with --data: the rows that the model is verified on")
+		return cli.Usagef(cli.HintConflict,
+			"--task and --rows are of use with --data: the rows that the model is verified on")
 	}
 	return nil
 }
@@ -592,7 +602,7 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 		return cli.WithCode(err, cli.Unusable)
 	}
 	mistaken := func(err error) error {
-		return cli.Wrap(fmt.Errorf("plan %s: %w", f.plan, err), "bad-plan")
+		return cli.Wrap(fmt.Errorf("plan %s: %w", f.plan, err), "docs/files.md says what a plan may say")
 	}
 	p, err := quant.UnmarshalPlan(text)
 	if err != nil {

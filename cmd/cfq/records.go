@@ -24,6 +24,11 @@ import (
 	"cfq/task"
 )
 
+const (
+	hintOtherRecords = "--resume goes on with the same files and flags; --overwrite in its place begins anew"
+	hintNoRecords    = "give tables of records that were made of the same models and task file by the same version"
+)
+
 // recordsOut is where an evaluation writes its records: a file, or a folder of files of some people each, from which an
 // interrupted run resumes.
 type recordsOut struct {
@@ -52,7 +57,7 @@ const partPeople = 2 * batchPeople
 func (f *evaluationFlags) checkRecords(resume bool) (*recordsOut, error) {
 	if f.records == "" {
 		if resume {
-			return nil, cli.Usagef("flag-conflict", "--resume goes on from the records of an earlier run: --records FOLDER/ "+
+			return nil, cli.Usagef(cli.HintConflict, "--resume goes on from the records of an earlier run: --records FOLDER/ "+
 				"names them")
 		}
 		return nil, nil
@@ -65,10 +70,10 @@ func (f *evaluationFlags) checkRecords(resume bool) (*recordsOut, error) {
 	if !out.folder {
 		var err error
 		if out.format, err = records.FormatOf(f.records); err != nil {
-			return nil, cli.Usagef("invalid-value", "--records: %w; a name that ends in / is a folder", err)
+			return nil, cli.Usagef(cli.HintValue, "--records: %w; a name that ends in / is a folder", err)
 		}
 		if resume {
-			return nil, cli.Usagef("flag-conflict", "--resume needs a folder of records, as in --records records/")
+			return nil, cli.Usagef(cli.HintConflict, "--resume needs a folder of records, as in --records records/")
 		}
 		return out, cli.Output(f.records, f.overwrite)
 	}
@@ -85,7 +90,8 @@ func (f *evaluationFlags) checkRecords(resume bool) (*recordsOut, error) {
 			out.have++
 		}
 	case len(found) > 0 && !f.overwrite:
-		return nil, cli.Wrap(fmt.Errorf("--records: %s has records already", f.records), "records-exist")
+		return nil, cli.Wrap(fmt.Errorf("--records: %s has records already", f.records),
+			"--resume goes on from them; --overwrite replaces them")
 	}
 	out.part = out.have
 	taken := map[string]bool{}
@@ -152,7 +158,7 @@ func (x *recordsOut) known(
 	}
 	if len(x.earlier) == 0 {
 		if err := x.load(ctx, x.name(x.read)); err != nil {
-			return nil, cli.Wrap(err, "other-records")
+			return nil, cli.Wrap(err, hintOtherRecords)
 		}
 		x.read++
 	}
@@ -205,7 +211,7 @@ func isAbout(r *eval.Record, people *task.People, promises []recourse.Action, i 
 // other is the error of records that cannot be taken.
 func (x *recordsOut) other() error {
 	return cli.Wrap(fmt.Errorf("--resume: %s holds records of other people or promises than these files have", x.path),
-		"other-records")
+		hintOtherRecords)
 }
 
 // write takes the records of a batch.
@@ -222,7 +228,7 @@ func (x *recordsOut) write(b *eval.Batch, s *eval.Settings, list []eval.Record) 
 	if b.Records != nil { // they are there
 		if d := x.made.Differs(&x.run); d != "" {
 			return cli.Wrap(fmt.Errorf("--resume: the records in %s and this run are not made of the same: %s", x.path, d),
-				"other-records")
+				hintOtherRecords)
 		}
 		return nil
 	}
@@ -363,7 +369,7 @@ func finished(found []string) error {
 		for _, path := range want {
 			if !slices.Contains(found, path) {
 				return cli.Wrap(fmt.Errorf("records: the folder %s is not complete: there is no %s", folder,
-					filepath.Base(path)), "incomplete-records")
+					filepath.Base(path)), "cfq eval --resume goes on with it; name its files one by one if these people will do")
 			}
 		}
 	}
@@ -381,7 +387,7 @@ func tables(args []string) (paths []string, err error) {
 		}
 		if pattern != arg || err != nil && strings.ContainsAny(arg, "*?[") {
 			if some, err = filepath.Glob(pattern); err != nil || len(some) == 0 {
-				return nil, cli.Wrap(fmt.Errorf("records: no file is called %s", pattern), "no-records")
+				return nil, cli.Wrap(fmt.Errorf("records: no file is called %s", pattern), hintNoRecords)
 			}
 			if err := finished(some); err != nil {
 				return nil, err
@@ -400,7 +406,7 @@ func tables(args []string) (paths []string, err error) {
 		}
 	}
 	if len(paths) == 0 {
-		return nil, cli.Wrap(fmt.Errorf("records: nothing is in %s", message.List(args, 3)), "no-records")
+		return nil, cli.Wrap(fmt.Errorf("records: nothing is in %s", message.List(args, 3)), hintNoRecords)
 	}
 	slices.Sort(paths)
 	return paths, nil
@@ -415,7 +421,7 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 		r.Calibrated = known != nil && known[0]
 	})
 	if err != nil {
-		return cli.Wrap(err, "no-records")
+		return cli.Wrap(err, hintNoRecords)
 	}
 	if err := d.madeOf(run, paths); err != nil {
 		return errors.Join(err, all.Close())
@@ -456,7 +462,9 @@ func (d *evaluation) madeOf(run *records.Run, paths []string) error {
 	} {
 		if x.theirs != x.ours {
 			return cli.Wrap(fmt.Errorf("records in %s: they were made with another %s, %.24s, than the one at hand, %.24s",
-				message.List(paths, 3), x.what, cmp.Or(x.theirs, "none"), cmp.Or(x.ours, "none")), "records-of-other-files")
+				message.List(paths, 3), x.what, cmp.Or(x.theirs, "none"), cmp.Or(x.ours, "none")),
+				"give the files and the version of cfq that the records were made with, or make the records "+
+					"anew")
 		}
 	}
 	return nil

@@ -134,7 +134,7 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 	job := &recourseJob{recourseFlags: f, e: e, t: t, model: c, set: set}
 	if f.exact && f.solver != "none" {
 		if job.program, err = mip.Find(f.solver); err != nil && f.solver != "" {
-			return cli.Usagef("invalid-value",
+			return cli.Usagef(cli.HintValue,
 				"invalid value for --solver: %w; without the flag it is the one on the path, if any", err)
 		}
 		if job.program != nil {
@@ -174,11 +174,11 @@ func (f *recourseFlags) check(given func(flag string) bool, args []string) error
 	}
 	for _, flag := range []string{"solver", "time-limit"} {
 		if given(flag) && !f.exact {
-			return cli.Usagef("flag-conflict", "--%s belongs to --exact: give both or none", flag)
+			return cli.Usagef(cli.HintConflict, "--%s belongs to --exact: give both or none", flag)
 		}
 	}
 	if f.exact && f.promises != "" {
-		return cli.Usagef("flag-conflict", "--exact finds actions and --promises reads them: give one of the two")
+		return cli.Usagef(cli.HintConflict, "--exact finds actions and --promises reads them: give one of the two")
 	}
 	if err := f.robust.check(f.promises, given); err != nil {
 		return err
@@ -400,7 +400,7 @@ func (j *recourseJob) prove(ctx context.Context, set *constraint.Set, x []float3
 	})
 	switch {
 	case errors.Is(err, recourse.ErrNotExact):
-		return nil, nil, nil, cli.Wrap(err, "not-exact")
+		return nil, nil, nil, cli.Wrap(err, "without --exact the solver finds actions that are near the cheapest")
 	case err != nil:
 		return nil, nil, nil, err
 	}
@@ -425,7 +425,7 @@ func (j *recourseJob) prove(ctx context.Context, set *constraint.Set, x []float3
 // checkPromises reports what the task and the model make of a promises file.
 func (j *recourseJob) checkPromises(ctx context.Context) error {
 	if j.data == "" && j.out != "" {
-		return cli.Usagef("missing-data", "--output: a promises file counts the rows of a data file, and there is none")
+		return cli.Usagef(hintMissingData, "--output: a promises file counts the rows of a data file, and there is none")
 	}
 	c := report.NewPromises(j.margin)
 	var file *promise.File

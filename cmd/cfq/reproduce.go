@@ -112,7 +112,7 @@ func (f *reproduceFlags) run(ctx context.Context, e *env, args []string) error {
 	if rows == nil {
 		var missing *reproduce.MissingError
 		if errors.As(failed, &missing) {
-			return cli.Wrap(failed, "missing-data-sets")
+			return cli.Wrap(failed, "put the files there, as they are published or gzipped")
 		}
 		return cli.WithCode(failed, cli.Unusable)
 	}
@@ -170,7 +170,7 @@ func readResults(path string) ([]reproduce.Result, error) {
 // check returns the tables that are asked for.
 func (f *reproduceFlags) check(args []string) ([]reproduce.Table, error) {
 	if len(args) == 0 {
-		return nil, cli.Usagef("wrong-arguments", "missing TABLE: want %s or all",
+		return nil, cli.Usagef(cli.HintArguments, "missing TABLE: want %s or all",
 			strings.Join(reproduce.Names(), ", "))
 	}
 	var tables []reproduce.Table
@@ -180,14 +180,14 @@ func (f *reproduceFlags) check(args []string) ([]reproduce.Table, error) {
 		case name == "all" && len(args) == 1:
 			tables = reproduce.Tables()
 		case !ok:
-			return nil, cli.Usagef("wrong-arguments", "unknown table %q%s", name,
+			return nil, cli.Usagef(cli.HintArguments, "unknown table %q%s", name,
 				message.DidYouMean(name, append(reproduce.Names(), "all")))
 		case !slices.ContainsFunc(tables, func(have reproduce.Table) bool { return have.Name == name }):
 			tables = append(tables, t)
 		}
 	}
 	if f.data == "" {
-		return nil, cli.Usagef("missing-data", "--data is missing: the folder with the data sets")
+		return nil, cli.Usagef(hintMissingData, "--data is missing: the folder with the data sets")
 	}
 	_, err := outputFolder(f.out)
 	return tables, err

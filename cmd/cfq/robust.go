@@ -46,11 +46,11 @@ func (f *robustFlags) add(fs *pflag.FlagSet) {
 func (f *robustFlags) check(from string, given func(flag string) bool) error {
 	for _, name := range []string{"calibration", "method", "budget"} {
 		if given(name) && !given("robust") {
-			return cli.Usagef("flag-conflict", "--%s is of use with --robust only", name)
+			return cli.Usagef(cli.HintConflict, "--%s is of use with --robust only", name)
 		}
 	}
 	if f.models > 0 && from != "" {
-		return cli.Usagef("flag-conflict", "--robust finds actions and --promises reads them: give one of the two")
+		return cli.Usagef(cli.HintConflict, "--robust finds actions and --promises reads them: give one of the two")
 	}
 	return nil
 }

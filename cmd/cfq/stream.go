@@ -43,24 +43,24 @@ func (f *streamFlags) check(given func(flag string) bool, args []string, refused
 	if f.format == "" {
 		for _, flag := range []string{"columns", "keep"} {
 			if given(flag) {
-				return cli.Usagef("flag-conflict", "--%s belongs to --stream: give both or none", flag)
+				return cli.Usagef(cli.HintConflict, "--%s belongs to --stream: give both or none", flag)
 			}
 		}
 		return nil
 	}
 	for _, flag := range refused {
 		if given(flag) {
-			return cli.Usagef("flag-conflict", "--stream reads rows on stdin and writes rows to stdout: it cannot have --%s",
+			return cli.Usagef(cli.HintConflict, "--stream reads rows on stdin and writes rows to stdout: it cannot have --%s",
 				flag)
 		}
 	}
 	if n := len(args); n > 1 && slices.Contains(rowio.Formats(), rowio.Format(args[n-1])) {
-		return cli.Usagef("invalid-value", "--stream has its format behind an equals sign: --stream=%s", args[n-1])
+		return cli.Usagef(cli.HintValue, "--stream has its format behind an equals sign: --stream=%s", args[n-1])
 	}
 	for _, list := range [][]string{f.columns, f.keep} {
 		for i, name := range list {
 			if name == "" || slices.Contains(list[:i], name) {
-				return cli.Usagef("invalid-value", "%s: a column has no name, or one that another has",
+				return cli.Usagef(cli.HintValue, "%s: a column has no name, or one that another has",
 					strings.Join(list, ","))
 			}
 		}
@@ -116,7 +116,8 @@ func (f *streamFlags) open(
 	if err != nil {
 		err = fmt.Errorf("stdin: %w", err)
 		if f.columns == nil {
-			return nil, cli.Wrap(err, "no-header")
+			return nil, cli.Wrap(err,
+				"the first row names the columns; --columns age,income names those of rows without a header")
 		}
 		return nil, cli.WithCode(err, cli.Unusable)
 	}
@@ -127,7 +128,8 @@ func (f *streamFlags) open(
 	}
 	for _, name := range own {
 		if slices.Contains(kept, name) {
-			return nil, cli.Usagef("kept-column", "column %s is kept, and the answers have one of that name",
+			return nil, cli.Usagef("give the column another name where the rows come from",
+				"column %s is kept, and the answers have one of that name",
 				message.Quote(name))
 		}
 	}

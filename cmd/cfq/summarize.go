@@ -49,7 +49,7 @@ or quoted patterns.`,
 // summarize is the subcommand.
 func (f *evalFlags) summarize(ctx context.Context, e *env, args []string) (err error) {
 	if len(args) < 3 {
-		return cli.Usagef("wrong-arguments", "want the two models and tables of records, have %d arguments", len(args))
+		return cli.Usagef(cli.HintArguments, "want the two models and tables of records, have %d arguments", len(args))
 	}
 	f.tables = args[2:]
 	outs, err := parseReports(f.reports, report.EvaluationViews(), f.overwrite)

@@ -168,7 +168,8 @@ func (f *sweepFlags) check(args []string) error {
 	}
 	switch {
 	case f.test == "" && f.testRows == "":
-		return cli.Usagef("missing-test", "--test is missing")
+		return cli.Usagef("--test test.csv names rows that are not those of --data; --test-rows chooses rows of --data",
+			"--test is missing")
 	case f.test == "":
 		f.test = f.data
 	}
@@ -284,7 +285,7 @@ func (f *sweepFlags) open(e *env, model string) (*sweepLog, error) {
 	if f.overwrite {
 		return l, l.write()
 	}
-	return l, cli.Wrap(l.read(), "other-sweep")
+	return l, cli.Wrap(l.read(), "name another folder behind -o; --overwrite begins anew in this one")
 }
 
 // write puts the files in place, the points in the order of the result, and shows them.

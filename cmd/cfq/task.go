@@ -103,24 +103,24 @@ func taskActions() []string { return []string{"init", "check", "show"} }
 
 func (f *taskFlags) run(ctx context.Context, e *env, args []string) error {
 	if len(args) == 0 {
-		return cli.Usagef("wrong-arguments", "the action is missing: cfq task init, check or show")
+		return cli.Usagef(cli.HintArguments, "the action is missing: cfq task init, check or show")
 	}
 	action, rest := args[0], args[1:]
 	if !slices.Contains(taskActions(), action) {
 		if s := cli.Suggest(action, taskActions()); s != "" {
-			return cli.Usagef("wrong-arguments", "unknown action %q; did you mean cfq task %s?", action, s)
+			return cli.Usagef(cli.HintArguments, "unknown action %q; did you mean cfq task %s?", action, s)
 		}
-		return cli.Usagef("wrong-arguments", "unknown action %q: want init, check or show", action)
+		return cli.Usagef(cli.HintArguments, "unknown action %q: want init, check or show", action)
 	}
 	for _, name := range []string{
 		"output", "encoding", "label", "favourable", "features", "columns", "from", "overwrite",
 	} {
 		if action != "init" && f.given.Changed(name) {
-			return cli.Usagef("flag-conflict", "cfq task %s has no --%s", action, name)
+			return cli.Usagef(cli.HintConflict, "cfq task %s has no --%s", action, name)
 		}
 	}
 	if action != "check" && f.scores != "" {
-		return cli.Usagef("flag-conflict", "cfq task %s has no --scores", action)
+		return cli.Usagef(cli.HintConflict, "cfq task %s has no --scores", action)
 	}
 	switch action {
 	case "init":
@@ -202,7 +202,7 @@ func (f *taskFlags) draft(
 	if f.from != "" {
 		for _, name := range []string{"label", "favourable", "features", "columns"} {
 			if f.given.Changed(name) {
-				return nil, cli.Usagef("flag-conflict", "--from keeps what the task file says: remove --%s", name)
+				return nil, cli.Usagef(cli.HintConflict, "--from keeps what the task file says: remove --%s", name)
 			}
 		}
 		if err := taskInput(f.from); err != nil {
@@ -218,7 +218,7 @@ func (f *taskFlags) draft(
 		Label: f.label, Favourable: f.favourable, Features: f.features, Encoding: enc, File: filepath.Base(f.data),
 	}
 	if enc != nil && f.features != nil {
-		return nil, cli.Usagef("flag-conflict", "--features and --encoding exclude each other")
+		return nil, cli.Usagef(cli.HintConflict, "--features and --encoding exclude each other")
 	}
 	var m *onnxio.Model
 	if model != "" {
@@ -312,7 +312,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	}
 	people, err := task.Read(ctx, f.data, t, o)
 	if err != nil {
-		return dataError(cli.Wrap(err, "bad-data"))
+		return dataError(cli.Wrap(err, hintData))
 	}
 	var margins []float32
 	if m != nil {
@@ -366,7 +366,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	}
 	if n := r.Problems(); n > 0 {
 		return cli.Wrap(fmt.Errorf("%s does not fit %s: %s", args[0], f.data, message.Count(n, "problem")),
-			"task-does-not-fit")
+			"each problem in the list says what to change")
 	}
 	return f.record(e, args, t, verified)
 }

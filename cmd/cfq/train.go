@@ -124,10 +124,10 @@ func (f *trainFlags) check(args []string) (err error) {
 		return err
 	}
 	if f.out == "" {
-		return cli.Usagef("missing-output", "--output is missing")
+		return cli.Usagef(hintMissingOutput, "--output is missing")
 	}
 	if f.arch == "" {
-		return cli.Usagef("missing-arch", "--arch is missing")
+		return cli.Usagef("--arch mlp:64,32 is a network with two hidden layers", "--arch is missing")
 	}
 	if f.o.Arch, err = fit.ParseArch(f.arch); err != nil {
 		return cli.WithCode(err, cli.Unusable)
@@ -173,20 +173,20 @@ func (f *trainFlags) models() []string {
 // checkObjective finds the objective and reports flags that it has no use for.
 func (f *trainFlags) checkObjective() (err error) {
 	if f.o.Arch.Autoencoder() && f.fs.Changed("objective") {
-		return cli.Usagef("flag-conflict", "--objective: an autoencoder has one of its own")
+		return cli.Usagef(cli.HintConflict, "--objective: an autoencoder has one of its own")
 	}
 	if len(f.o.Attributes) > 0 && !f.o.Arch.Autoencoder() {
-		return cli.Usagef("flag-conflict", "--attributes: a classifier has no code; --arch autoencoder:SIZE,... has one")
+		return cli.Usagef(cli.HintConflict, "--attributes: a classifier has no code; --arch autoencoder:SIZE,... has one")
 	}
 	if f.objective, err = qat.FindObjective(f.o.Train.Objective); err != nil {
 		return err
 	}
 	if f.fs.Changed("members") && !f.objective.Ensemble {
-		return cli.Usagef("flag-conflict", "--members: the objective %s trains one network; r-consistency trains several",
+		return cli.Usagef(cli.HintConflict, "--members: the objective %s trains one network; r-consistency trains several",
 			f.objective.Name)
 	}
 	if f.fs.Changed("teacher-steps") && !f.objective.Recourse {
-		return cli.Usagef("flag-conflict",
+		return cli.Usagef(cli.HintConflict,
 			"--teacher-steps: the objective %s does not look at recourse; r-margin and r-consistency do", f.objective.Name)
 	}
 	return checkWeights(f.fs, f.objective)

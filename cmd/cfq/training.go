@@ -28,7 +28,7 @@ func writeLog(log string, table [][]string, curves []chart.Chart) error {
 
 // errLogIsPlot is the error of a log that is named as its plot would be.
 func errLogIsPlot(log string) error {
-	return cli.Usagef("invalid-value", "--log %s: the log is a CSV file", log)
+	return cli.Usagef(cli.HintValue, "--log %s: the log is a CSV file", log)
 }
 
 // number writes a number; what is undefined is empty.

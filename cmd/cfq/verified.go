@@ -20,7 +20,8 @@ import (
 // readScores reads the scores that the model's owner has of some rows.
 func readScores(ctx context.Context, path, model string, o task.ReadOptions) (*draft.Scores, error) {
 	if model == "" {
-		return nil, cli.Usagef("scores-need-model", "--scores needs the MODEL that has them")
+		return nil, cli.Usagef("give the model behind the task file, or behind init",
+			"--scores needs the MODEL that has them")
 	}
 	if err := cli.Input("scores", path); err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ func readRecords(path string) (*draft.Records, error) {
 	}
 	all, err := draft.ParseRecords(data)
 	if err != nil {
-		return nil, cli.Wrap(fmt.Errorf("%s: %w", path, err), "bad-verified-file")
+		return nil, cli.Wrap(fmt.Errorf("%s: %w", path, err), "`cfq task check --scores` writes it anew")
 	}
 	return all, nil
 }
@@ -110,7 +111,8 @@ func (d *evaluation) encoding(needed bool) (record report.File, says string, err
 		return record, "", err
 	}
 	if needed && path == "" {
-		return record, "", cli.Usagef("encoding-unverified", "the gate needs a verified encoding: %s", says)
+		return record, "", cli.Usagef("`cfq task check TASK -d DATA MODEL --scores SCORES` verifies it",
+			"the gate needs a verified encoding: %s", says)
 	}
 	record, err = source(path)
 	return record, says, err

@@ -28,7 +28,7 @@ func TestSuggest(t *testing.T) {
 	}
 }
 
-func TestCodeAndID(t *testing.T) {
+func TestCodeAndHint(t *testing.T) {
 	plain := errors.New("boom")
 	known := Wrap(plain, "output-exists")
 	cases := []struct {
@@ -41,14 +41,14 @@ func TestCodeAndID(t *testing.T) {
 		{known, Unusable, "output-exists"},
 		{fmt.Errorf("outer: %w", known), Unusable, "output-exists"},
 		{WithCode(known, RunFailed), RunFailed, "output-exists"},
-		{Wrap(known, "disk-full"), RunFailed, "disk-full"},
+		{Wrap(WithCode(known, RunFailed), "disk-full"), Unusable, "disk-full"},
 		{Usagef("", "no"), Unusable, ""},
 		{fmt.Errorf("run: %w", context.Canceled), Interrupted, ""},
 		{WithCode(fmt.Errorf("run: %w", context.Canceled), RunFailed), Interrupted, ""},
 	}
 	for _, c := range cases {
-		if Code(c.err) != c.code || IDOf(c.err) != c.id {
-			t.Errorf("%v: code %d, ID %q; want %d, %q", c.err, Code(c.err), IDOf(c.err), c.code, c.id)
+		if Code(c.err) != c.code || HintOf(c.err) != c.id {
+			t.Errorf("%v: code %d, hint %q; want %d, %q", c.err, Code(c.err), HintOf(c.err), c.code, c.id)
 		}
 	}
 	if Wrap(nil, "output-exists") != nil || WithCode(nil, RunFailed) != nil {
@@ -59,13 +59,13 @@ func TestCodeAndID(t *testing.T) {
 func TestPrinter(t *testing.T) {
 	var b bytes.Buffer
 	p := &Printer{Out: &b, Subcommand: "eval"}
-	p.Error(Wrap(errors.Join(errors.New("one"), errors.New("two")), "unknown-flag"))
+	p.Error(Wrap(errors.Join(errors.New("one"), errors.New("two")), HintFlags))
 	p.Warn("%d rows", 4)
 	p.Note("working")
 	p.Progress("label")(1, 2) // not a terminal: draws nothing
 	p.Quiet = true
 	p.Note("working quietly")
-	want := "cfq: error: one\ncfq: error: two\ncfq: hint: `cfq help eval` lists the flags (cfq explain unknown-flag)\n" +
+	want := "cfq: error: one\ncfq: error: two\ncfq: hint: `cfq help eval` lists the flags\n" +
 		"cfq: warning: 4 rows\ncfq: working\n"
 	if b.String() != want {
 		t.Errorf("got %q, want %q", b.String(), want)
@@ -191,8 +191,8 @@ func TestFiles(t *testing.T) {
 	path := filepath.Join(dir, "model.onnx")
 	fails := func(err error, part, id string) {
 		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), part) || IDOf(err) != id || Code(err) != Unusable {
-			t.Errorf("error %v of %q; want %q of %q", err, IDOf(err), part, id)
+		if err == nil || !strings.Contains(err.Error(), part) || HintOf(err) != id || Code(err) != Unusable {
+			t.Errorf("error %v of %q; want %q of %q", err, HintOf(err), part, id)
 		}
 	}
 	if err := Write(path, func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }); err != nil {
@@ -208,13 +208,15 @@ func TestFiles(t *testing.T) {
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("a failing write left files: %v", entries)
 	}
-	fails(Input("model", filepath.Join(dir, "modle.onnx")), "does not exist; there is a file "+path, "missing-file")
-	fails(Input("model", dir), "is a directory", "is-a-folder")
-	fails(Input("model", os.DevNull), "is a pipe or a device", "not-a-file")
+	fails(Input("model", filepath.Join(dir, "modle.onnx")), "does not exist; there is a file "+path, hintMissingFile)
+	fails(Input("model", dir), "is a directory", HintFolder)
+	fails(Input("model", os.DevNull), "is a pipe or a device", hintNotAFile)
 	t.Chdir(dir)
 	for range 2 { // without and with a file of that name
-		fails(Input("model", "-"), "model -: standard input and output are not supported", "standard-stream")
-		fails(Output("-", true), "output -: standard input and output are not supported", "standard-stream")
+		fails(Input("model", "-"), "model -: standard input and output are not supported",
+			"name a file; ./- is one of that name")
+		fails(Output("-", true), "output -: standard input and output are not supported",
+			"name a file; ./- is one of that name")
 		if err := os.WriteFile("./-", []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -225,10 +227,10 @@ func TestFiles(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "empty"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	fails(Input("model", filepath.Join(dir, "empty")), "is empty", "empty-file")
-	fails(Output(path, false), "exists", "output-exists")
-	fails(Output(dir, true), "is a directory", "is-a-folder")
-	fails(Output(filepath.Join(dir, "no", "model.onnx"), false), "no directory", "no-folder")
+	fails(Input("model", filepath.Join(dir, "empty")), "is empty", "check that it was written completely")
+	fails(Output(path, false), "exists", "--overwrite replaces it")
+	fails(Output(dir, true), "is a directory", HintFolder)
+	fails(Output(filepath.Join(dir, "no", "model.onnx"), false), "no directory", "create the directory first")
 	for _, p := range []string{path, filepath.Join(dir, "fresh")} {
 		if err := Output(p, p == path); err != nil {
 			t.Errorf("%s: %v", p, err)

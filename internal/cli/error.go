@@ -10,26 +10,39 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"cfq/internal/trouble"
 )
 
 // Exit codes of the command.
 const (
-	Passed       = 0 // done
-	Missed       = trouble.Missed
-	Unusable     = trouble.Unusable
-	RunFailed    = trouble.RunFailed
-	Fault        = trouble.Fault
-	Inconclusive = trouble.Inconclusive
+	Passed       = 0   // done
+	Missed       = 1   // done, but a target was not reached
+	Unusable     = 2   // the usage, the task file, the data or the model is wrong
+	RunFailed    = 3   // something failed while running
+	Fault        = 4   // the program is at fault
+	Inconclusive = 5   // too few people to say
 	Interrupted  = 130 // stopped by Ctrl-C
 	Closed       = 141 // the reader of stdout has gone; nothing is said of it
 )
 
-// Error is an error that knows its exit code and, if it is a row of package trouble's table, what to do about it.
+// Hints of mistakes that many places find. The printer puts the subcommand that was called for SUBCOMMAND.
+const (
+	HintArguments = "`cfq help SUBCOMMAND` shows the arguments, with examples"
+	HintValue     = "`cfq help SUBCOMMAND` says what the flag takes"
+	HintConflict  = "leave the flag out, or give what it depends on; `cfq help SUBCOMMAND` describes both"
+	HintFlags     = "`cfq help SUBCOMMAND` lists the flags"
+	HintFolder    = "name a file in it"
+)
+
+const (
+	hintNotAFile    = "name a regular file: save what comes from a pipe first"
+	hintMissingFile = "check the name and the folder"
+	hintSameFile    = "give each output a name of its own"
+)
+
+// Error is an error that knows its exit code and what to do about it.
 type Error struct {
 	Code int    // one of the exit codes
-	ID   string // of the row of the table, or ""
+	Hint string // what to do, or ""
 	Err  error
 }
 
@@ -38,17 +51,12 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the error behind.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Wrap makes err the error of the table with this ID, which gives it a hint and an exit code; for "", which is none, it
-// is one of usage without a hint. A nil err stays nil.
-func Wrap(err error, id string) error {
+// Wrap makes err one of usage, with a hint unless that is "". A nil err stays nil.
+func Wrap(err error, hint string) error {
 	if err == nil {
 		return nil
 	}
-	e := &Error{Code: Unusable, ID: id, Err: err}
-	if row, ok := trouble.Find(id); ok {
-		e.Code = row.Code
-	}
-	return e
+	return &Error{Code: Unusable, Hint: hint, Err: err}
 }
 
 // WithCode gives err another exit code, and leaves its hint; a nil err stays nil.
@@ -60,8 +68,8 @@ func WithCode(err error, code int) error {
 }
 
 // Usagef reports a mistake in how the command was called, see [Wrap].
-func Usagef(id, format string, args ...any) error {
-	return Wrap(fmt.Errorf(format, args...), id)
+func Usagef(hint, format string, args ...any) error {
+	return Wrap(fmt.Errorf(format, args...), hint)
 }
 
 // Code returns the exit code that err stands for: that of the outermost Error,
@@ -79,15 +87,15 @@ func Code(err error) int {
 	return RunFailed
 }
 
-// IDOf returns the ID in the table of the outermost error that has one, or "".
-func IDOf(err error) string {
+// HintOf returns the hint of the outermost error that has one, or "".
+func HintOf(err error) string {
 	for err != nil {
 		var e *Error
 		if !errors.As(err, &e) {
 			return ""
 		}
-		if e.ID != "" {
-			return e.ID
+		if e.Hint != "" {
+			return e.Hint
 		}
 		err = e.Err
 	}

@@ -18,7 +18,7 @@ const standard = "-"
 
 // notStandard reports that what, an input or the output, is asked of the standard input or output.
 func notStandard(what string) error {
-	return Usagef("standard-stream", "%s -: standard input and output are not supported", what)
+	return Usagef("name a file; ./- is one of that name", "%s -: standard input and output are not supported", what)
 }
 
 // Input reports why path cannot be read as an input file: it is the standard input,
@@ -31,17 +31,17 @@ func Input(what, path string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if s := sibling(path); s != "" {
-			return Usagef("missing-file", "%s %s does not exist; there is a file %s", what, path, s)
+			return Usagef(hintMissingFile, "%s %s does not exist; there is a file %s", what, path, s)
 		}
-		return Usagef("missing-file", "%s %s does not exist", what, path)
+		return Usagef(hintMissingFile, "%s %s does not exist", what, path)
 	case err != nil:
 		return Usagef("", "%s: %w", what, err)
 	case info.IsDir():
-		return Usagef("is-a-folder", "%s %s is a directory", what, path)
+		return Usagef(HintFolder, "%s %s is a directory", what, path)
 	case !info.Mode().IsRegular(): // some inputs are opened more than once, and what was read of a pipe is gone
-		return Usagef("not-a-file", "%s %s is a pipe or a device, not a file", what, path)
+		return Usagef(hintNotAFile, "%s %s is a pipe or a device, not a file", what, path)
 	case info.Size() == 0:
-		return Usagef("empty-file", "%s %s is empty", what, path)
+		return Usagef("check that it was written completely", "%s %s is empty", what, path)
 	}
 	return nil
 }
@@ -76,21 +76,21 @@ func Output(path string, overwrite bool) error {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():
-		return Usagef("is-a-folder", "output %s is a directory", path)
+		return Usagef(HintFolder, "output %s is a directory", path)
 	case err == nil && !info.Mode().IsRegular():
-		return Usagef("not-a-file", "output %s is not a regular file and cannot be replaced by one", path)
+		return Usagef(hintNotAFile, "output %s is not a regular file and cannot be replaced by one", path)
 	case err == nil && !overwrite:
-		return Usagef("output-exists", "output %s exists", path)
+		return Usagef("--overwrite replaces it", "output %s exists", path)
 	case err == nil:
 		return writable(path)
 	case !errors.Is(err, fs.ErrNotExist):
 		return Usagef("", "output: %w", err)
 	}
 	if _, err := os.Lstat(path); err == nil {
-		return Usagef("not-a-file", "output %s is a link to a file that does not exist", path)
+		return Usagef(hintNotAFile, "output %s is a link to a file that does not exist", path)
 	}
 	if dir, err := os.Stat(filepath.Dir(path)); err != nil || !dir.IsDir() {
-		return Usagef("no-folder", "output %s: no directory %s", path, filepath.Dir(path))
+		return Usagef("create the directory first", "output %s: no directory %s", path, filepath.Dir(path))
 	}
 	return writable(path)
 }
@@ -109,12 +109,12 @@ func Distinct(inputs, outputs []string) error {
 	for i, out := range outputs {
 		for _, in := range inputs {
 			if sameFile(in, out) {
-				return Usagef("same-file", "the output %s is one of the inputs", out)
+				return Usagef(hintSameFile, "the output %s is one of the inputs", out)
 			}
 		}
 		for _, other := range outputs[:i] {
 			if sameFile(other, out) {
-				return Usagef("same-file", "two outputs have the same path %s", out)
+				return Usagef(hintSameFile, "two outputs have the same path %s", out)
 			}
 		}
 	}

@@ -43,18 +43,18 @@ func Parse(fs *pflag.FlagSet, args []string, lookup func(string) (string, bool))
 		return pflag.ErrHelp
 	case errors.As(err, &unknown):
 		if unknown.GetSpecifiedShortnames() != "" {
-			return Usagef("unknown-flag", "unknown flag -%s", unknown.GetSpecifiedName())
+			return Usagef(HintFlags, "unknown flag -%s", unknown.GetSpecifiedName())
 		}
 		name := unknown.GetSpecifiedName()
 		if s := Suggest(name, flagNames(fs)); s != "" {
-			return Usagef("unknown-flag", "unknown flag --%s; did you mean --%s?", name, s)
+			return Usagef(HintFlags, "unknown flag --%s; did you mean --%s?", name, s)
 		}
-		return Usagef("unknown-flag", "unknown flag --%s", name)
+		return Usagef(HintFlags, "unknown flag --%s", name)
 	case errors.As(err, &invalid):
-		return Usagef("invalid-value", "invalid value %q for --%s: %w", invalid.GetValue(), invalid.GetFlag().Name,
+		return Usagef(HintValue, "invalid value %q for --%s: %w", invalid.GetValue(), invalid.GetFlag().Name,
 			notValue(invalid.GetFlag(), err))
 	case err != nil:
-		return Usagef("invalid-value", "%w", err)
+		return Usagef(HintValue, "%w", err)
 	}
 	return environment(fs, lookup)
 }
@@ -217,7 +217,7 @@ func environment(fs *pflag.FlagSet, lookup func(string) (string, bool)) error {
 		}
 		errs = append(errs, err)
 	})
-	return Wrap(errors.Join(errs...), "invalid-value")
+	return Wrap(errors.Join(errs...), HintValue)
 }
 
 // Environment returns the variables that gave a flag its value, by name.

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/term"
 
 	"cfq/internal/message"
-	"cfq/internal/trouble"
 )
 
 // Printer writes messages and progress to stderr. It is safe for concurrent use.
@@ -27,14 +26,13 @@ type Printer struct {
 	bar *progressbar.ProgressBar // drawn last, nil when none is on the screen
 }
 
-// Error writes err, one line per joined error, and the hint that the table has for it.
+// Error writes err, one line per joined error, and its hint.
 func (p *Printer) Error(err error) {
 	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {
 		p.line("error: ", line)
 	}
-	if row, ok := trouble.Find(IDOf(err)); ok {
-		hint := strings.ReplaceAll(row.Hint, "SUBCOMMAND", cmp.Or(p.Subcommand, "SUBCOMMAND"))
-		p.line("hint: ", fmt.Sprintf("%s (cfq explain %s)", hint, row.ID))
+	if hint := HintOf(err); hint != "" {
+		p.line("hint: ", strings.ReplaceAll(hint, "SUBCOMMAND", cmp.Or(p.Subcommand, "SUBCOMMAND")))
 	}
 }
 

@@ -62,17 +62,10 @@ func TestScripts(t *testing.T) {
 	if missing != nil && os.Getenv("CFQ_REQUIRE_ORT") == "1" {
 		t.Fatal(missing)
 	}
-	known := readTroubles(t)
 	dir := filepath.Join(root, "cmd", "cfq", "testdata", "script")
-	if missing == nil {
-		t.Cleanup(func() { known.complete(t, dir) })
-	}
 	testscript.Run(t, testscript.Params{
 		Dir: dir,
 		Setup: func(e *testscript.Env) error {
-			known.mu.Lock()
-			known.ran++
-			known.mu.Unlock()
 			e.Setenv("LOANS", loans)
 			e.Setenv("FEW", few)
 			e.Setenv("CFQ_ORT_LIB", info.Path)
@@ -88,19 +81,18 @@ func TestScripts(t *testing.T) {
 			return false, errors.New("unknown condition " + cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": known.exits, "cfq": known.cfq, "sameresult": sameResult, "deal": deal,
+			"exits": exits, "cfq": runCfq, "sameresult": sameResult, "deal": deal,
 		},
 	})
 }
 
-func (x *troubles) cfq(ts *testscript.TestScript, neg bool, args []string) {
+func runCfq(ts *testscript.TestScript, neg bool, args []string) {
 	if err := ts.Exec("cfq", args...); (err != nil) != neg {
 		ts.Fatalf("cfq: %v", err)
 	}
-	x.check(ts)
 }
 
-func (x *troubles) exits(ts *testscript.TestScript, neg bool, args []string) {
+func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE command...")
 	}
@@ -118,7 +110,6 @@ func (x *troubles) exits(ts *testscript.TestScript, neg bool, args []string) {
 	if code != want {
 		ts.Fatalf("exit code %d, want %d", code, want)
 	}
-	x.check(ts)
 }
 
 // abs is the absolute path of the project.

@@ -1,6 +1,6 @@
 // Command docgen writes the pages of docs that are made from tables in the code.
 //
-// In: docs/results.csv, the tables of packages autodiff, eval, quant, refuse, task and trouble, the types that package
+// In: docs/results.csv, the tables of packages autodiff, eval, quant, refuse and task, the types that package
 // report writes as JSON with their comments, and the help texts of cmd/cfq, which it runs. Out: the pages, sections and
 // schemas that pages lists. The invariant: what the generator's marks enclose was not written by hand, so -check can
 // compare it byte for byte.

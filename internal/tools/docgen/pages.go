@@ -11,7 +11,6 @@ import (
 	"cfq/eval"
 	"cfq/eval/gate"
 	"cfq/internal/config"
-	"cfq/internal/trouble"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/refuse"
 	"cfq/ptq"
@@ -30,7 +29,6 @@ func pages() []page {
 		{"operators.md", "package autodiff", plain(autodiff.Markdown)},
 		{"models.md", "package refuse", plain(refuse.Markdown)},
 		{"metrics.md", "package eval", plain(metrics)},
-		{"trouble.md", "package trouble", plain(troubles)},
 		{"files.md#formats", "package quant", plain(formats)},
 		{"method.md#methods", "package ptq", plain(methods)},
 		{"pipeline.md#gate-keys", "package gate", plain(func() string { return keyTable(gateKeys) })},
@@ -89,24 +87,6 @@ func results() (string, error) {
 		return "", fmt.Errorf("docs/results.csv: %w", err)
 	}
 	return resultsPreface + reproduce.Markdown(all), nil
-}
-
-// troubles explains every error that has a hint.
-func troubles() string {
-	var b strings.Builder
-	b.WriteString("# Trouble\n\nWhat an error means and what to do about it. Behind a hint, `cfq` prints the name of " +
-		"the error; `cfq explain NAME` says\nwhat is here. Words in capitals stand for what differs from case to case.\n")
-	for _, s := range trouble.Sections() {
-		fmt.Fprintf(&b, "\n## %s\n", s.Title)
-		for _, t := range s.Errors {
-			fmt.Fprintf(&b, "\n### %s\n\n", t.ID)
-			for _, m := range t.Messages {
-				fmt.Fprintf(&b, "    %s\n", m)
-			}
-			fmt.Fprintf(&b, "\n%s\n\n**What to do:** %s. Exit code %d.\n", t.Meaning, t.Hint, t.Code)
-		}
-	}
-	return b.String()
 }
 
 // keyTable shows the keys of a mapping of a gate file.
