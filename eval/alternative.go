@@ -160,7 +160,7 @@ func (r *Result) variant(by *GroupBy, distinct, others bool, err error) (*Result
 	if v.Groups, err = groups.Groupings(); err != nil {
 		return nil, err
 	}
-	v.Footprint, v.Timing, v.Batches, v.Shift = r.Footprint, r.Timing, r.Batches, r.Shift
+	v.Footprint, v.Timing, v.Batches = r.Footprint, r.Timing, r.Batches
 	for i := range v.Margins {
 		v.Margins[i].Noise = r.Margins[i].Noise
 	}

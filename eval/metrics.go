@@ -35,7 +35,6 @@ const (
 	RequiresFootprint                // Result.Footprint, likewise
 	RequiresBatches                  // Result.Batches, likewise
 	RequiresIssued                   // Options.Promises
-	RequiresShift                    // Result.Shift, which the caller measures
 	RequiresDecoder                  // a model behind a decoder, as Distances of the classifier has it
 )
 
@@ -66,7 +65,7 @@ const perMargin = "margins[]."
 // ID returns the metric's name on command lines and in gate files: its Key without the list or object around it.
 func (m *Metric) ID() string {
 	id := m.Key
-	for _, where := range []string{perMargin, "decisions.", "scores.", "population.", "shift.", "footprint.quant."} {
+	for _, where := range []string{perMargin, "decisions.", "scores.", "population.", "footprint.quant."} {
 		id = strings.TrimPrefix(id, where)
 	}
 	return id
@@ -242,7 +241,7 @@ func MetricSections() []MetricSection {
 		{"Neighbourhoods of recourse points", neighbourhoodMetrics()},
 		{"Decisions on people as they are", decisionMetrics()},
 		{"Scores of people as they are", scoreMetrics()},
-		{"Rows, issued promises and shift", append(dataMetrics(), shiftMetrics()...)},
+		{"Rows and issued promises", dataMetrics()},
 		{"Files and time", fileMetrics()},
 	}
 }

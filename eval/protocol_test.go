@@ -197,7 +197,6 @@ func everything(t *testing.T, progress func(Event)) *Result {
 		r.Margins[i].Pixels, r.Margins[i].PixelsP95 = e, e
 	}
 	r.Batches = &Batches{Points: 1}
-	r.Shift = NewShift([]Binned{{"age", []int{5, 5}, []int{4, 6}}})
 	r.Footprint = &Footprint{Full: Weight{4000, 32, 1e6}, Quant: Weight{1000, 4.5, 1e5}}
 	times := []float64{0.004, 0.002, 0.001, 0.003, 0.002, 0.002, 0.002}
 	r.Timing = &Timing{Threads: 1, One: NewPace(1, times, times, 0.95), Many: NewPace(256, times, times, 0.95)}

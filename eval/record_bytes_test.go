@@ -232,7 +232,7 @@ func TestRecordsKeepRecords(t *testing.T) {
 		seen := map[int]bool{}
 		ids := map[string]bool{}
 		var visited []Record
-		err := r.Visit(VisitPersons(func(some [][]*Record) error {
+		err := r.Visit(Visitor{to: toInputs, persons: func(some [][]*Record) error {
 			for _, of := range some {
 				if ids[of[0].ID] && of[0].ID != "" {
 					rt.Errorf("%q is two people", of[0].ID)
@@ -246,7 +246,7 @@ func TestRecordsKeepRecords(t *testing.T) {
 				}
 			}
 			return nil
-		}), VisitRecords(func(some []*Record) error {
+		}}, VisitRecords(func(some []*Record) error {
 			for _, x := range some {
 				visited = append(visited, *x.Clone())
 			}

@@ -27,7 +27,6 @@ type Result struct {
 	Footprint  *Footprint `json:"footprint,omitempty"` // nil unless the caller measured the files
 	// nil unless the caller took the time: all else is the same on every run
 	Timing    *Timing    `json:"timing,omitempty"`
-	Shift     *Shift     `json:"shift,omitempty"`     // since calibration; nil unless the caller measured it
 	Batches   *Batches   `json:"batches,omitempty"`   // of Rerun; nil unless the caller ran it
 	Groups    []Grouping `json:"groups,omitempty"`    // the same metrics by groups of people, see Groups
 	Scenarios []Scenario `json:"scenarios,omitempty"` // the same metrics under other conditions, see Stress

@@ -7,19 +7,13 @@ import "cfq/internal/ordered"
 type Visitor struct {
 	to      depth
 	records func(some []*Record) error
-	persons func(some [][]*Record) error // in place of records
+	// people, in place of records, each with all records that are about them: those with the same ID
+	persons func(some [][]*Record) error
 }
 
 // VisitRecords is a visitor of all records, in any order.
 func VisitRecords(visit func(some []*Record) error) Visitor {
 	return Visitor{to: toPoints, records: visit}
-}
-
-// VisitPersons is a visitor of people, in any order, each with all records that are about them: records with the same
-// ID are about one person, and records without are about one each. Those of one person come in an order of their own.
-// Their recourse points may be missing.
-func VisitPersons(visit func(some [][]*Record) error) Visitor {
-	return Visitor{to: toInputs, persons: visit}
 }
 
 // Visit has the visitors look at the records, all at the same ones at a time, each in a goroutine of its own: records

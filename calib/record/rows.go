@@ -1,8 +1,8 @@
 // Package record records which rows a quantized model was calibrated on, so that it is not judged by them.
 //
-// In: the hashes of rows as model inputs (task.InputHash), and how features are distributed. Out: a small file next to
-// the model, and the people of other data who are in it. The invariant: a record that is read is whole and names its
-// model; the same rows make the same bytes.
+// In: the hashes of rows as model inputs (task.InputHash). Out: a small file next to the model, and the people of other
+// data who are in it. The invariant: a record that is read is whole and names its model; the same rows make the same
+// bytes.
 package record
 
 import (
@@ -19,11 +19,8 @@ import (
 	"cfq/task"
 )
 
-// Schema is the format of the record, and earlier the one before: it has no distributions.
-const (
-	Schema  = "cfq.rows/3"
-	earlier = "cfq.rows/2"
-)
+// Schema is the format of the record.
+const Schema = "cfq.rows/3"
 
 // Path returns where the record of the model of that path stands.
 func Path(model string) string { return model + ".rows" }
@@ -33,9 +30,6 @@ type Rows struct {
 	Model string // SHA-256 of the model's file, in hexadecimal
 	Data  Data
 	Count int // rows, equal ones included
-	// Distributions are those of the task's features among the people that the rows were taken from; nil in a record that
-	// an earlier version wrote.
-	Distributions []Distribution
 
 	hashes []uint64 // ascending, each once
 }
@@ -46,9 +40,9 @@ type Data struct {
 	SHA256 string `json:"sha256"`
 }
 
-// New makes the record of a model from the hashes of the rows and the distributions of the features.
-func New(model string, data Data, hashes []uint64, all []Distribution) *Rows {
-	r := &Rows{Model: model, Data: data, Count: len(hashes), Distributions: all, hashes: slices.Clone(hashes)}
+// New makes the record of a model from the hashes of the rows.
+func New(model string, data Data, hashes []uint64) *Rows {
+	r := &Rows{Model: model, Data: data, Count: len(hashes), hashes: slices.Clone(hashes)}
 	slices.Sort(r.hashes)
 	r.hashes = slices.Compact(r.hashes)
 	return r
@@ -73,8 +67,7 @@ type record struct {
 	Data   Data   `json:"data"`
 	Rows   int    `json:"rows"`
 	// Hashes are 64-bit little-endian numbers, ascending, each once; JSON has them in base64.
-	Hashes        []byte         `json:"hashes"`
-	Distributions []Distribution `json:"distributions,omitempty"`
+	Hashes []byte `json:"hashes"`
 }
 
 // Write writes the record as JSON.
@@ -83,7 +76,7 @@ func (r *Rows) Write(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(record{Schema, r.Model, r.Data, r.Count, packed, r.Distributions}, "", "  ")
+	text, err := json.MarshalIndent(record{Schema, r.Model, r.Data, r.Count, packed}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -107,7 +100,7 @@ func Load(path string) (*Rows, error) {
 func parse(text []byte) (*Rows, error) {
 	var f record
 	switch err := json.Unmarshal(text, &f); {
-	case f.Schema != Schema && f.Schema != earlier && f.Schema != "":
+	case f.Schema != Schema && f.Schema != "":
 		return nil, fmt.Errorf("it has the schema %.40q, not %q: it was written by another version of cfq, "+
 			"or by something else", f.Schema, Schema)
 	case err != nil || len(f.Hashes)%8 != 0:
@@ -120,7 +113,7 @@ func parse(text []byte) (*Rows, error) {
 			return nil, fmt.Errorf("%.70q is no SHA-256", sum)
 		}
 	}
-	r := &Rows{Model: f.Model, Data: f.Data, Count: f.Rows, Distributions: f.Distributions}
+	r := &Rows{Model: f.Model, Data: f.Data, Count: f.Rows}
 	r.hashes = make([]uint64, len(f.Hashes)/8)
 	for i := range r.hashes {
 		r.hashes[i] = binary.LittleEndian.Uint64(f.Hashes[8*i:])
@@ -130,11 +123,6 @@ func parse(text []byte) (*Rows, error) {
 	}
 	if r.Count < len(r.hashes) || (r.Count > 0) != (len(r.hashes) > 0) {
 		return nil, fmt.Errorf("it is of %d rows and has the hashes of %d", r.Count, len(r.hashes))
-	}
-	for i := range r.Distributions {
-		if err := r.Distributions[i].check(); err != nil {
-			return nil, fmt.Errorf("%w; quantize the model again", err)
-		}
 	}
 	return r, nil
 }

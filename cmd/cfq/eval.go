@@ -185,7 +185,6 @@ func (f *evalFlags) tell(
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%d of the %d people are equal to a row that the quantized model was "+
 			"calibrated on: what it keeps for them says little about others", known, r.Population.Read))
 	}
-	d.survey.shift.tell(d, r)
 	if r.Others, err = r.Alternatives(d.f.groupBy()); err != nil {
 		return err
 	}

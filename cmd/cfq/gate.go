@@ -258,7 +258,6 @@ func (d *evaluation) checkSources(r *eval.Result) (err error) {
 	if _, err := d.known.count(r); err != nil {
 		return err
 	}
-	d.survey.shift.tell(d, r)
 	r.Others, err = r.Alternatives(d.f.groupBy())
 	return err
 }

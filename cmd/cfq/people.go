@@ -328,7 +328,6 @@ func (d *evaluation) results(
 // survey is what a report says of people besides the metrics; it is found while these are.
 type survey struct {
 	groups  *eval.Groups
-	shift   shift
 	changes *report.Changes
 	broken  *report.BrokenPromises
 }
@@ -336,7 +335,6 @@ type survey struct {
 // newSurvey begins the survey of people with these records.
 func (d *evaluation) newSurvey(r *eval.Records, s *eval.Settings) (_ []eval.Visitor, err error) {
 	x := &survey{
-		shift:   shift{of: d.known, task: d.task},
 		changes: report.NewChanges(s, d.set), broken: report.NewBrokenPromises(s, d.set),
 	}
 	by := eval.GroupBy{Specs: []string{}, Min: d.f.minGroup}
@@ -355,7 +353,7 @@ func (d *evaluation) newSurvey(r *eval.Records, s *eval.Settings) (_ []eval.Visi
 		return nil, d.f.badGroups(err)
 	}
 	d.survey = x
-	return []eval.Visitor{x.groups.Visitor(), x.changes.Visitor(), x.shift.visitor(), x.broken.Visitor()}, nil
+	return []eval.Visitor{x.groups.Visitor(), x.changes.Visitor(), x.broken.Visitor()}, nil
 }
 
 // collectSeldom has garbage collected less often until the function that it returns is called: what it holds counts as

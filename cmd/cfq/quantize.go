@@ -115,7 +115,7 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	case says != unverified: // what is said of another model or encoding may be a mistake
 		e.msg.Warn("%s", says)
 	}
-	f.calibrating, f.features = in.people, record.Distributions(in.task, in.people)
+	f.calibrating = in.people
 	if f.target.VD > 0 {
 		return f.runTarget(ctx, e, args[0], in, o)
 	}
@@ -203,8 +203,7 @@ type quantizeFlags struct {
 	log            string
 	overwrite      bool
 	force          bool
-	calibrating    *task.People          // who were read; nil with --plan
-	features       []record.Distribution // of them
+	calibrating    *task.People // who were read; nil with --plan
 }
 
 // add adds the flags: first what most people need, then the rest under headings.
@@ -779,7 +778,7 @@ func (f *quantizeFlags) calibrationRecord(r *ptq.Result) (*record.Rows, error) {
 	for k, i := range r.Calibrated {
 		hashes[k] = task.InputHash(f.calibrating.X[i*f.calibrating.Dim : (i+1)*f.calibrating.Dim])
 	}
-	return record.New(modelHash(r), record.Data{Name: filepath.Base(f.data), SHA256: data}, hashes, f.features), nil
+	return record.New(modelHash(r), record.Data{Name: filepath.Base(f.data), SHA256: data}, hashes), nil
 }
 
 // writeQuantized shows a result: what was made and how, the layers, what is to be known.

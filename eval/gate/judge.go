@@ -11,7 +11,6 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"cfq/eval"
-	"cfq/internal/message"
 	"cfq/internal/statistics"
 	"cfq/task"
 )
@@ -141,13 +140,6 @@ func (j *judge) one(s *subject, r *eval.Result) Finding {
 	s.needed(&f)
 	if s.Requires == eval.RequiresBatches && f.Verdict != Pass {
 		f.remark("%s", r.Batches)
-	}
-	if s.Requires == eval.RequiresShift && f.Verdict == Fail {
-		names, certain := r.Shift.Above(s.limit.x)
-		if f.remark("%s", message.List(names, 6)); !certain {
-			f.Verdict = Inconclusive
-			f.remark("which may be chance among %d people", r.Shift.People)
-		}
 	}
 	if s.limit.side == within && f.Verdict == Fail && !(s.pValue(v, r.Settings.Confidence) <= 1-j.Confidence) {
 		f.Verdict = Inconclusive // two limits are tested, each at half of the error

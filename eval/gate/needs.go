@@ -27,8 +27,6 @@ func absent(p eval.Requirement, oneSided bool) string {
 		return "the files were not measured"
 	case p == eval.RequiresBatches:
 		return "no points were run again in other batches"
-	case p == eval.RequiresShift:
-		return "there is no record of the calibration data"
 	case p == eval.RequiresDecoder:
 		return "recourse is not in a latent space"
 	case p == eval.RequiresIssued:
@@ -103,8 +101,6 @@ func measured(m *eval.Metric, margin float64, r *eval.Result) (v eval.Value, mis
 	}
 	w := m.Of(r, at)
 	switch {
-	case m.Requires == eval.RequiresShift && r.Shift != nil && !r.Shift.PSI.Defined():
-		return v, r.Shift.Reason
 	case w.N <= 0:
 		return v, absent(m.Requires, r.Settings.OneSided)
 	case w.Kind == eval.KindShare && (w.Num < 0 || w.Num > w.N): // a report that was written by hand

@@ -116,9 +116,8 @@ func (r *Report) advise(sampled bool) {
 
 // What is to be done about findings on the model, and about those with too few people.
 const (
-	moreBits        = "Quantize again with a larger --budget or another --method"
-	morePeople      = "Bring more people that the model was not judged on"
-	differentPeople = "Quantize with data like that of the people who are served, or find out why they differ"
+	moreBits   = "Quantize again with a larger --budget or another --method"
+	morePeople = "Bring more people that the model was not judged on"
 )
 
 // target is the share of broken promises that a search for a model can aim at; 1 when f is about something else.
@@ -142,10 +141,6 @@ func (f *Finding) advice() string {
 	from, to, ok := f.Allowed()
 	within := ok && float64(f.Value) >= from && float64(f.Value) <= to
 	switch {
-	case m.Requires == eval.RequiresShift && f.Verdict == Fail:
-		return differentPeople
-	case m.Requires == eval.RequiresShift && f.Exact():
-		return morePeople
 	case f.Verdict == Inconclusive && (f.Need > 0 || within && !f.Exact()):
 		return morePeople
 	case f.Remark != "" && (f.Exact() || !f.Lower.Defined() && !f.Upper.Defined()):

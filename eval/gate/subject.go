@@ -154,7 +154,7 @@ func (s *subject) show(x float64) string {
 	switch {
 	case s.counts() || s.Unit == "ratio":
 		return percent(x)
-	case s.Kind() == eval.KindExact && s.Requires != eval.RequiresBatches && s.Requires != eval.RequiresShift:
+	case s.Kind() == eval.KindExact && s.Requires != eval.RequiresBatches:
 		return task.Decimal(task.Rounded(x, 12)) + s.valueUnit()
 	}
 	return task.Decimal(task.Rounded(x*s.scale(), 3)) + s.valueUnit()

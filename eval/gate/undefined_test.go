@@ -189,7 +189,6 @@ func TestParts(t *testing.T) {
 	pace := eval.NewPace(1, []float64{1, 2, 3, 4, 5, 6, 7, 8}, []float64{1, 2, 3, 4, 5, 6, 7, 8}, 0.95)
 	full.Timing = &eval.Timing{One: pace, Many: pace}
 	full.Batches = &eval.Batches{Points: 1}
-	full.Shift = eval.NewShift([]eval.Binned{{Feature: "age", Calibrated: []int{5, 5}, Read: []int{4, 6}}})
 	settings.OneSided = true
 	oneSided := summarize(t, records(false), settings, eval.DataFile{})
 	oneSided.Margins[0].Noise = full.Margins[0].Noise // it is of the original alone

@@ -46,7 +46,7 @@ func pageOf(d *Document, how detail) *page {
 	}
 	add(groups(r, how)...)
 	add(scenarios(r), certificates(r), perturbations(r, how), broken(d, how))
-	add(decisions(r), scores(r), shift(r, how), footprint(r), timing(r), layers(d, how))
+	add(decisions(r), scores(r), footprint(r), timing(r), layers(d, how))
 	add(people(r), excluded(d), models(d), runBlock(&d.Run), recipe(d.Recipe), settings(r, how))
 	return p.legible()
 }
@@ -416,42 +416,6 @@ func scores(r *eval.Result) block {
 	}
 	if len(b.table.rows) > 0 {
 		b.after = []string{"of the people with a known outcome; the probability is that of the favourable outcome"}
-	}
-	return b
-}
-
-// maxShiftsBrief is how many features a brief view shows: those that shifted most.
-const maxShiftsBrief = 5
-
-// shift shows how far the people are from those of the calibration data.
-func shift(r *eval.Result, how detail) block {
-	s := r.Shift
-	if s == nil {
-		return block{}
-	}
-	b := block{title: "Shift since calibration (PSI)", fold: true}
-	if s.Reason != "" {
-		b.lines = []string{"The largest PSI is not known: " + s.Reason + "."}
-	}
-	if len(s.Features) == 0 {
-		return b
-	}
-	b.table = table{left: 1, head: []string{"feature", symbol("shift.psi"), "size", "bins", "by chance", "p"}}
-	list := slices.Clone(s.Features)
-	slices.SortStableFunc(list, func(a, b eval.FeatureShift) int { return cmp.Compare(b.PSI, a.PSI) })
-	for _, f := range list[:how.limit(len(list), maxShiftsBrief)] {
-		p := missing
-		if f.P.Defined() {
-			p = probability(f.P)
-		}
-		b.table.row(f.Feature, fixed(f.PSI, 3), orMissing(f.Size()), strconv.Itoa(f.Bins), fixed(f.Expected, 3),
-			p)
-	}
-	b.after = []string{fmt.Sprintf("%d people against %d of the calibration data; below 0.1 small, above 0.25 large. by "+
-		"chance: the mean for people who do not differ; p: p-value of a chi-squared test, adjusted (Holm) for the number of "+
-		"features", s.People, s.Calibration)}
-	if hidden := len(list) - len(b.table.rows); hidden > 0 {
-		b.after = append(b.after, fmt.Sprintf("%d more features have a smaller PSI.", hidden))
 	}
 	return b
 }

@@ -108,12 +108,6 @@ func complete() *Document {
 		Name:   "bounds=0.5",
 		Result: part(func(i int) bool { return i%2 == 0 }),
 	}}
-	r.Shift = eval.NewShift([]eval.Binned{
-		{Feature: "age", Calibrated: []int{300, 300, 300}, Read: []int{310, 400, 290}},
-		{Feature: "income", Calibrated: []int{300, 300, 300}, Read: []int{800, 150, 50}},
-		{Feature: "education", Calibrated: []int{450, 450}, Read: []int{350, 650}},
-		{Feature: "branch"},
-	})
 	r.Footprint = &eval.Footprint{
 		Full:  eval.Weight{Bytes: 36131, StoredBits: 32, BOPs: 9.1e6},
 		Quant: eval.Weight{Bytes: 9214, StoredBits: 4.31, BOPs: 284672},

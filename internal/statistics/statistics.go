@@ -188,36 +188,3 @@ func Holm(p []float64) []float64 {
 func logChoose(n, k int) float64 {
 	return combin.LogGeneralizedBinomial(float64(n), float64(k))
 }
-
-// PSI returns the population stability index of two samples of the same bins: the sum over the bins of
-// (p-q) ln(p/q), with the shares p of counts and q of reference. It is 0 for equal shares and has no upper end. A bin
-// that only one of the samples has somebody in counts as half a person there; one that neither has is no bin. bins is
-// the number of the others. It is NaN when a sample is empty.
-//
-// Without a difference of the populations, PSI / (1/n + 1/m) is about chi-squared with bins-1 degrees of freedom, for
-// samples of n and m.
-//
-// References: Siddiqi (2006), Credit Risk Scorecards; Yurdakul and Naranjo (2020), Statistical Properties of the
-// Population Stability Index.
-func PSI(reference, counts []int) (psi float64, bins int) {
-	n, m := sum(counts), sum(reference)
-	if n == 0 || m == 0 {
-		return math.NaN(), 0
-	}
-	for i := range reference {
-		if counts[i]+reference[i] == 0 {
-			continue
-		}
-		p, q := max(float64(counts[i]), 0.5)/n, max(float64(reference[i]), 0.5)/m
-		psi += (p - q) * math.Log(p/q)
-		bins++
-	}
-	return psi, bins
-}
-
-func sum(counts []int) (n float64) {
-	for _, k := range counts {
-		n += float64(k)
-	}
-	return n
-}

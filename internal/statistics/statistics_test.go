@@ -365,30 +365,3 @@ func TestRanksByCounting(t *testing.T) {
 		}
 	}
 }
-
-// Worked by hand: shares of 50, 30 and 20 % before, of 40, 40 and 20 % now, give
-// 0.1 ln(5/4) + 0.1 ln(4/3) + 0 = 0.1 (0.2231435513 + 0.2876820724) = 0.0510825624.
-func TestPSIByHand(t *testing.T) {
-	for _, c := range []struct {
-		reference, counts []int
-		want              float64
-		bins              int
-	}{
-		{[]int{50, 30, 20}, []int{20, 20, 10}, 0.0510825624, 3},
-		{[]int{50, 30, 20, 0}, []int{20, 20, 10, 0}, 0.0510825624, 3}, // a bin of nobody
-		{[]int{50, 30, 20}, []int{500, 300, 200}, 0, 3},
-		// (0.5-0.25) ln(2) + (0.5-0.75) ln(2/3), and both ways round the same
-		{[]int{1, 3}, []int{4, 4}, 0.25*0.6931471806 + 0.25*0.4054651081, 2},
-		{[]int{4, 4}, []int{1, 3}, 0.25*0.6931471806 + 0.25*0.4054651081, 2},
-		// nobody where half of them were: half a person of 10, (0.05-0.5) ln(0.1) + (1-0.5) ln(2)
-		{[]int{5, 5}, []int{0, 10}, 0.45*2.3025850930 + 0.5*0.6931471806, 2},
-	} {
-		got, bins := PSI(c.reference, c.counts)
-		if math.Abs(got-c.want) > 1e-9 || bins != c.bins {
-			t.Errorf("%v, %v: %v in %d bins, want %v in %d", c.reference, c.counts, got, bins, c.want, c.bins)
-		}
-	}
-	if got, _ := PSI([]int{1, 2}, []int{0, 0}); !math.IsNaN(got) {
-		t.Errorf("of nobody: %v", got)
-	}
-}
