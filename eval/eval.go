@@ -125,7 +125,7 @@ func (s *Solution) Compare(ctx context.Context, g recourse.Model, o Options) (*R
 // Settings are those of records that Judge makes with o.
 func (s *Solution) Settings(o Options) Settings {
 	settings := s.o.settings()
-	settings.Radius, settings.Classes = o.Radius, classesOf(s.model)
+	settings.Radius = o.Radius
 	return settings
 }
 

@@ -22,8 +22,6 @@ type Grouping struct {
 	Groups  []Group    `json:"groups"`
 	Without int        `json:"without"` // people who have no value, and so are in no group
 	Gaps    []GroupGap `json:"gaps"`    // of the metrics that tell groups apart
-	// of the shares of people that are approved; nil when fewer than two groups are compared
-	Approval *ApprovalRatio `json:"approval_ratio,omitempty"`
 	// what is doubtful about the grouping; Group.Result has those of each group
 	Warnings []string `json:"warnings,omitempty"`
 }
@@ -49,17 +47,6 @@ type GroupGap struct {
 	P Float `json:"p"`
 	// "Fisher exact" of shares; "median test" (Mood's, Fisher exact) of medians; "" without a test
 	Test string `json:"test"`
-}
-
-// ApprovalRatio is the smallest of the groups' shares of approved people over the largest, under each model, of groups
-// with the minimum of people. The four-fifths rule calls less than 0.8 adverse impact.
-//
-// References: Uniform Guidelines on Employee Selection Procedures, 29 CFR 1607.4 (D).
-type ApprovalRatio struct {
-	Full    Float  `json:"full"`
-	Quant   Float  `json:"quant"`
-	Lowest  string `json:"lowest"`  // group that the quantized model approves least
-	Highest string `json:"highest"` // and most
 }
 
 // GroupBy says how people are told apart. A spec is an attribute, "sex", or several at once, "sex*race"; no specs are
@@ -324,7 +311,6 @@ func (x *groups) grouping(margins []float64, least int) Grouping {
 	if g.Without > 0 {
 		g.Warnings = append(g.Warnings, fmt.Sprintf("%d people have no value of %s and are in no group", g.Without, g.By))
 	}
-	g.Approval = approvalRatio(g.Groups, least)
 	for _, id := range gapMetrics() {
 		m, _ := MetricBy(id)
 		for _, at := range m.places(len(margins)) {
@@ -371,39 +357,6 @@ func (x *groups) gap(g *Grouping, m *Metric, at int, margins []float64, least in
 		}
 	}
 	g.Gaps = append(g.Gaps, one)
-}
-
-// approvalRatio compares the groups that have at least so many people.
-func approvalRatio(groups []Group, least int) *ApprovalRatio {
-	ratio := func(of func(d *Decisions) Rate) (low, high *Group, x Float) {
-		share := func(g *Group) Float { return of(&g.Result.Decisions).Value }
-		for i := range groups {
-			g := &groups[i]
-			if of(&g.Result.Decisions).Den < least {
-				continue
-			}
-			if low == nil || share(g) < share(low) {
-				low = g
-			}
-			if high == nil || share(g) > share(high) {
-				high = g
-			}
-		}
-		if low == high { // fewer than two, or all alike: then the first one is both
-			return low, high, 1
-		}
-		return low, high, share(low) / share(high)
-	}
-	compared := 0
-	for i := range groups {
-		compared += count(groups[i].Result.Decisions.FavourableFull.Den >= least)
-	}
-	if compared < 2 {
-		return nil
-	}
-	_, _, full := ratio(func(d *Decisions) Rate { return d.FavourableFull })
-	low, high, quant := ratio(func(d *Decisions) Rate { return d.FavourableQuant })
-	return &ApprovalRatio{Full: full, Quant: quant, Lowest: low.Name, Highest: high.Name}
 }
 
 // badness is larger for worse values.

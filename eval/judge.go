@@ -10,14 +10,6 @@ import (
 // quantizedModel is what messages call g.
 const quantizedModel = "the quantized model"
 
-// classesOf is how many classes a model tells apart; 0 when it does not say.
-func classesOf(m recourse.Model) int {
-	if c, ok := m.(interface{ Classes() int }); ok {
-		return c.Classes()
-	}
-	return 0
-}
-
 // Judge asks g about the points of s, and the model of s about the points of g, which it solves first for the same
 // people unless Options.OneSided. It returns one record for each person, in their order. Of o it takes Workers,
 // Progress, Prove, Perturb and Radius; all else is as in Solve.

@@ -54,7 +54,6 @@ func Measure(
 		most += 2 // one begins when another ends, while the results of a third are taken
 	}
 	m := &measurement{f: f, models: models, o: o, settings: o.settings(), queue: ordered.New[[][]Record](most, workers)}
-	m.settings.Classes = classesOf(f)
 	err = people(ctx, func(b *Batch) error { return m.start(ctx, b) })
 	if waited := m.queue.Wait(); err == nil {
 		err = waited

@@ -254,18 +254,6 @@ func (r ranked) runs() iter.Seq2[float64, int] {
 	}
 }
 
-// weights are how often each of x occurs; nil for once.
-func (r ranked) weights() []float64 {
-	if r.upTo == nil {
-		return nil
-	}
-	var all []float64
-	for _, n := range r.runs() {
-		all = append(all, float64(n))
-	}
-	return all
-}
-
 // quantile estimates a quantile by the nearest rank, a median (q = 0.5) as the mean of the two in the middle: the
 // interval lies between two order statistics and holds whatever the distribution. The largest number (q = 1) has no
 // upper end.

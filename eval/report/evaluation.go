@@ -415,7 +415,7 @@ func scores(r *eval.Result) block {
 		b.table.row(name, fixed(f.Value, 4), between(f.Estimate, four), fixed(g.Value, 4), between(g.Estimate, four))
 	}
 	if len(b.table.rows) > 0 {
-		b.after = []string{"of the people with a known outcome; the probability is that of the favourable outcome"}
+		b.after = []string{"of the people with a known outcome"}
 	}
 	return b
 }
@@ -495,11 +495,6 @@ func groups(r *eval.Result, how detail) []block {
 			p.mark(g)
 		}
 		b.table = p.table
-		if a := by.Approval; a != nil {
-			b.after = append(b.after, fmt.Sprintf("Approval ratio (smallest share of approved people over the largest): %s "+
-				"under the original, %s under the quantized model, %s over %s. The four-fifths rule asks for 0.80.",
-				fixed(a.Full, 2), fixed(a.Quant, 2), a.Lowest, a.Highest))
-		}
 		if small {
 			b.after = append(b.after, "* too few promises for a comparison")
 		}
