@@ -4,7 +4,7 @@
 // In: a Document, which holds an eval.Result and where it came from, or a Comparison. Out: bytes
 // on a writer, which depend on the document alone. The invariant: every view
 // tells the same numbers, a rate never goes without its counts, and a number
-// that does not exist is shown as missing ("-", null, nothing in CSV), not as a zero.
+// that does not exist is shown as missing ("-", null), not as a zero.
 package report
 
 import (
@@ -134,8 +134,7 @@ type View[D any] struct {
 // Views lists how a Document can be shown; those behind EvaluationViews need a gate.
 func Views() []View[Document] {
 	return append(EvaluationViews(),
-		View[Document]{junitView, "the checks of a gate as test cases", ".xml", JUnit},
-		View[Document]{sarifView, "what does not pass a gate as alerts of code scanning", ".sarif", SARIF})
+		View[Document]{junitView, "the checks of a gate as test cases", ".xml", JUnit})
 }
 
 // EvaluationViews lists how a Document without a gate can be shown.
@@ -145,15 +144,11 @@ func EvaluationViews() []View[Document] {
 		{"json", "for programs, see report.schema.json", ".json", JSON},
 		{"md", "Markdown, for the summary of a pipeline's job", ".md", Markdown},
 		{"html", "one self-contained page, with plots", ".html", HTML},
-		{"metrics", "one JSON object of numbers at the headline margin, for trackers of experiments", ".json", flat},
 	}
 }
 
-// The views that need a gate.
-const (
-	junitView = "junit"
-	sarifView = "sarif"
-)
+// junitView needs a gate.
+const junitView = "junit"
 
 // ComparisonViews lists how a Comparison can be shown.
 func ComparisonViews() []View[Comparison] {
@@ -162,6 +157,5 @@ func ComparisonViews() []View[Comparison] {
 		{"json", "for programs, see compare.schema.json", ".json", compareJSON},
 		{"md", "Markdown, for the summary of a pipeline's job", ".md", compareMarkdown},
 		{"html", "one self-contained page, with plots", ".html", compareHTML},
-		{"csv", "one line for each metric and model", ".csv", compareCSV},
 	}
 }

@@ -201,7 +201,7 @@ func TestGolden(t *testing.T) {
 		})
 	}
 	t.Run("comparison", func(t *testing.T) {
-		golden(t, "comparison", draw(t, comparison(), ComparisonViews(), "text", "md", "csv"))
+		golden(t, "comparison", draw(t, comparison(), ComparisonViews(), "text", "md"))
 	})
 }
 

@@ -17,11 +17,11 @@ set -euo pipefail
 
 out=${OUT:-cfq-report}
 mkdir -p "$out"
-rm -f "$out"/gate.{md,xml,sarif,html} "$out"/metrics.json # a verdict of yesterday is none of today; gate.json may be what --previous names
+rm -f "$out"/gate.{md,xml,html} # a verdict of yesterday is none of today; gate.json may be what --previous names
 code=0
 "${CFQ:-cfq}" gate "${FULL:?names the full-precision model}" "${QUANTIZED:?names the quantized model}" "$@" --quiet --overwrite \
 	--report "md:$out/gate.md" --report "junit:$out/gate.xml" --report "json:$out/gate.json" \
-	--report "html:$out/gate.html" --report "sarif:$out/gate.sarif" --report "metrics:$out/metrics.json" || code=$?
+	--report "html:$out/gate.html" || code=$?
 if [[ -n ${GITHUB_STEP_SUMMARY:-} ]]; then
 	if [[ -f $out/gate.md ]]; then
 		cat "$out/gate.md" >>"$GITHUB_STEP_SUMMARY"

@@ -1,6 +1,7 @@
 """Log an evaluation of cfq to MLflow: python mlflow_log.py cfq-report
 
-The folder is what gate.sh writes: metrics.json goes to the run's metrics, every report to its artifacts.
+The folder is what gate.sh writes: the values that the gate judged, but for those of groups, go to the run's metrics,
+every report to its artifacts.
 """
 
 import json
@@ -10,6 +11,8 @@ import sys
 import mlflow
 
 folder = pathlib.Path(sys.argv[1])
+findings = json.loads((folder / "gate.json").read_text())["gate"]["findings"]
+values = {f["metric"]: f["value"] for f in findings if "group" not in f and f["value"] is not None}
 with mlflow.start_run():
-    mlflow.log_metrics(json.loads((folder / "metrics.json").read_text()))
+    mlflow.log_metrics(values)
     mlflow.log_artifacts(str(folder), "cfq")

@@ -47,7 +47,6 @@ func (p place) hooks(code int) error {
 type stage struct {
 	Cmd        string
 	Deps, Outs []string
-	Metrics    []map[string]any // by path
 }
 
 // dvc runs the stages of dvc.yaml as `dvc repro` would, in their order: what a stage says that it reads must be there,
@@ -69,13 +68,7 @@ func (p place) dvc() error {
 		if err := yaml.Unmarshal(data, &s); err != nil {
 			return err
 		}
-		made := s.Outs
-		for _, m := range s.Metrics {
-			for path := range m {
-				made = append(made, path)
-			}
-		}
-		for _, path := range made {
+		for _, path := range s.Outs {
 			if err := os.RemoveAll(filepath.Join(p.work, path)); err != nil {
 				return err
 			}
@@ -89,11 +82,11 @@ func (p place) dvc() error {
 		if err == nil {
 			err = p.shell(fmt.Sprintf("dvc.yaml, %v", item.Key), 0, nil, s.Cmd)
 		}
-		if err = errors.Join(err, p.exist(made)); err != nil {
+		if err = errors.Join(err, p.exist(s.Outs)); err != nil {
 			return err
 		}
 	}
-	return contains(filepath.Join(p.work, "metrics.json"), `"vd": `)
+	return contains(filepath.Join(p.work, "report.json"), `"vd": `)
 }
 
 // exist says which files of the user's folder are not there.
