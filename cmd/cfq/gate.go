@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -89,7 +88,7 @@ passes. Reports are written before the command exits with 0 (PASS), 1 (FAIL) or
 5 (INCONCLUSIVE).
 
 Checks are flags, --check METRIC[@MARGIN][[BY]]<=LIMIT (cfq explain metrics lists the
-metrics), or a gate file (docs/pipeline.md) with severities, waivers and groups. A
+metrics), or a gate file (docs/pipeline.md) with severities and groups. A
 limit on VD holds for RVD and for gained approvals, too: a model that approves
 everybody, or everybody of a group, breaks no promise.
 
@@ -116,7 +115,7 @@ other. The stricter verdict decides.`,
 			fs.StringArrayVar(&f.checks, "check", nil, "a `check` such as 'vd@0.25[sex]<=0.05'; may be repeated")
 			fs.BoolVar(&f.oneSided, "one-sided", false, "judge the original's promises alone: a limit on VD adds none on RVD "+
 				"and gained approvals, and a model that approves everybody passes")
-			fs.StringVar(&f.file, "gate", "", "checks and waivers: a YAML `file`, see docs/pipeline.md")
+			fs.StringVar(&f.file, "gate", "", "checks: a YAML `file`, see docs/pipeline.md")
 			fs.Float64Var(&f.maxUnreadable, "max-unreadable", eval.MuchUnreadable, "largest `share` of rows that cannot be "+
 				"read or have no outcome, or the gate is INCONCLUSIVE")
 			cli.Within(fs, "max-unreadable", &f.maxUnreadable, 0, 1, "a share from 0 to 1")
@@ -216,8 +215,8 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if doc.CalibrationRecord, err = source(rows.found); err != nil {
 		return err
 	}
-	if doc.Gate = gate.Judge(g, r, f.before, time.Now()); broken != nil {
-		doc.Gate = gate.Refuse(g, r, broken, time.Now())
+	if doc.Gate = gate.Judge(g, r, f.before); broken != nil {
+		doc.Gate = gate.Refuse(g, r, broken)
 	}
 	doc.Gate.Notes = slices.Concat([]string{encoded}, doc.Gate.Notes, f.notes, f.looks.notes, rows.notes)
 	if err := outs.write(e, doc, report.Views()); err != nil {

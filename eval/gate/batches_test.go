@@ -113,7 +113,7 @@ func TestBatchDependence(t *testing.T) {
 		if r.Batches, err = eval.Rerun(t.Context(), f, g, r); err != nil {
 			t.Fatal(name, err)
 		}
-		report := Judge(&Gate{Checks: maxVD(0.05)}, r, nil, noon)
+		report := Judge(&Gate{Checks: maxVD(0.05)}, r, nil)
 		if name == "dynamic quantization" && !slices.Equal(r.Batches.Nodes,
 			[]string{`DynamicQuantizeLinear node "to code scale zero" of the quantized model`}) {
 			t.Errorf("nodes %q", r.Batches.Nodes)

@@ -137,7 +137,7 @@ func falsePasses(t *testing.T, n, runs int) map[string]float64 {
 		passes := map[string]int{}
 		for range runs {
 			r := summarize(t, d.draw(rng, n, margins), settings, eval.DataFile{})
-			for _, f := range Judge(g, r, nil, noon).Findings {
+			for _, f := range Judge(g, r, nil).Findings {
 				if f.Verdict == Pass {
 					passes[f.Metric]++
 				}

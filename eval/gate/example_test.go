@@ -2,7 +2,6 @@ package gate_test
 
 import (
 	"fmt"
-	"time"
 
 	"cfq/eval"
 	"cfq/eval/gate"
@@ -20,7 +19,7 @@ func Example() {
 		Settings: eval.Settings{Margins: []float64{0.1}, Confidence: 0.9},
 		Margins:  []eval.AtMargin{{Margin: 0.1, VD: eval.NewRate(3, 640, 0.9)}},
 	}
-	report := gate.Judge(&gate.Gate{Checks: []gate.Check{check}}, result, nil, time.Now())
+	report := gate.Judge(&gate.Gate{Checks: []gate.Check{check}}, result, nil)
 	fmt.Println(report.Verdict)
 	fmt.Println(report.Findings[0].Why)
 	// Output:

@@ -3,7 +3,6 @@ package gate
 import (
 	"math"
 	"strings"
-	"time"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -45,11 +44,8 @@ func (d *decoder) gate(root ast.Node) *Gate {
 	}
 	for _, x := range g.problems() {
 		m := p.top
-		switch x.list {
-		case checkList:
+		if x.list == checkList {
 			m = p.checks[x.at]
-		case waiverList:
-			m = p.waivers[x.at]
 		}
 		if m.Bad[x.key] || x.key == "" && len(m.Bad) > 0 { // reported already, or a consequence of that
 			continue
@@ -101,25 +97,14 @@ func (d *decoder) limit(dst **float64) config.Value {
 	}).With("type", []string{"number", "string"}).With("pattern", "^-?[0-9]*[.]?[0-9]+ ?%$")
 }
 
-func (d *decoder) date(dst *time.Time) config.Value {
-	return config.As(dst, config.Type("string"), func(n ast.Node) (time.Time, bool) {
-		s, ok := d.ReadText(n)
-		t, err := time.Parse(dateLayout, strings.TrimSpace(s))
-		if ok && err != nil {
-			d.Errorf(n, "invalid day %q: write it as 2026-12-31", s)
-		}
-		return t, ok && err == nil
-	}).With("pattern", "^[0-9]{4}-[0-9]{2}-[0-9]{2}$")
-}
-
 // The keys of a gate file are declared once, in one list for each mapping: the decoder reads by them, the reference
 // page prints them and Schema translates them, so the page and the schema cannot differ from what is read.
 
 // parts are the places of the parts of a gate file, for what is checked once all of it is read.
 type parts struct {
-	top             config.Mapping
-	version         int
-	checks, waivers []config.Mapping
+	top     config.Mapping
+	version int
+	checks  []config.Mapping
 }
 
 func newKey(name string, v config.Value, fallback, doc string) config.Key {
@@ -139,14 +124,8 @@ func (d *decoder) gateKeys(g *Gate, p *parts) []config.Key {
 		c.By = grouping(c.By)
 		g.Checks = append(g.Checks, c)
 	}
-	waiver := func(_ int, n ast.Node) {
-		var w Waiver
-		p.waivers = append(p.waivers, d.Mapping(n, "a waiver", d.waiverKeys(&w)))
-		g.Waivers = append(g.Waivers, w)
-	}
 	confidence := d.Within(&g.Confidence, "at least 0.5 and less than 1", 0.5, math.Nextafter(1, 0)).
 		With("minimum", 0.5).With("exclusiveMaximum", 1)
-	waiverForm := func() config.Schema { return config.Object(newDecoder("").waiverKeys(&Waiver{})) }
 	return []config.Key{
 		newKey("version", d.Count(&p.version, 1).With("enum", []int{1}), config.Required, "version of the format: 1"),
 		newKey("confidence", confidence, "`0.95`",
@@ -176,16 +155,13 @@ func (d *decoder) gateKeys(g *Gate, p *parts) []config.Key {
 		newKey("checks", config.Value{
 			Read: func(n ast.Node) { d.List(n, "this", check) }, Form: config.ListOf(checkForm),
 		}.With("minItems", 1), config.Required, "list of checks"),
-		newKey("waivers", config.Value{
-			Read: func(n ast.Node) { d.List(n, "this", waiver) }, Form: config.ListOf(waiverForm),
-		}, "none", "list of checks that may fail for some time"),
 	}
 }
 
 func (d *decoder) checkKeys(c *Check) []config.Key {
 	const none = "no limit"
 	return []config.Key{
-		newKey("name", d.text(&c.Name), "the check as text", "unique name in findings and waivers"),
+		newKey("name", d.text(&c.Name), "the check as text", "unique name in findings"),
 		newKey("metric", d.text(&c.Metric).With("enum", metricIDs()), config.Required, "see [metrics](metrics.md)"),
 		newKey("margin", d.number(&c.Margin).With("minimum", 0), "the gate's",
 			"required margin in logits, for metrics that have one"),
@@ -204,24 +180,14 @@ func (d *decoder) checkKeys(c *Check) []config.Key {
 	}
 }
 
-func (d *decoder) waiverKeys(w *Waiver) []config.Key {
-	return []config.Key{
-		newKey("check", d.text(&w.Check), config.Required,
-			"name of a check; `NAME [GROUP]` waives one group of a check by groups"),
-		newKey("until", d.date(&w.Until), config.Required, "the last day, as `2026-12-31`; ends at midnight UTC"),
-		newKey("reason", d.text(&w.Reason), config.Required, "printed in reports"),
-		newKey("owner", d.text(&w.Owner), "none", "who is responsible"),
-	}
-}
-
-// Keys lists the keys of a gate file, of its checks and of its waivers, for the reference page.
-func Keys() (file, check, waiver []config.Key) {
+// Keys lists the keys of a gate file and of its checks, for the reference page.
+func Keys() (file, check []config.Key) {
 	d := newDecoder("")
-	return d.gateKeys(&Gate{}, &parts{}), d.checkKeys(&Check{}), d.waiverKeys(&Waiver{})
+	return d.gateKeys(&Gate{}, &parts{}), d.checkKeys(&Check{})
 }
 
 // Schema returns the JSON Schema (draft 2020-12) of the gate file, for editors. A file that it accepts may still have
-// mistakes, such as a waiver of an unknown check.
+// mistakes, such as two checks of one name.
 func Schema() []byte {
 	return config.Object(newDecoder("").gateKeys(&Gate{}, &parts{})).Document("gate", "cfq gate file")
 }

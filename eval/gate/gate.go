@@ -33,7 +33,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"cfq/eval"
 	"cfq/internal/message"
@@ -59,8 +58,7 @@ type Gate struct {
 	// IntendedUse says what the model may be released for, and Approver who answers for the gate: the report repeats both.
 	IntendedUse, Approver string
 
-	Checks  []Check
-	Waivers []Waiver
+	Checks []Check
 }
 
 // Mirror adds to each upper limit on a metric of one direction the same limit on its mirrors (see eval.Metric), at its
@@ -91,7 +89,7 @@ func (g *Gate) mirrored(issued bool) []Check {
 			}
 			all := slices.Concat(g.Checks, added)
 			if slices.ContainsFunc(all, func(o Check) bool { return o.name() == c.name() }) {
-				c.Name = "mirror of " + of.name() // findings and waivers go by names
+				c.Name = "mirror of " + of.name() // findings go by names
 			}
 			if !slices.ContainsFunc(all, func(o Check) bool { return o.replaces(&c, &d) }) {
 				added = append(added, c)
@@ -154,22 +152,16 @@ type problem struct {
 	text string
 }
 
-// The lists of a gate file.
-const (
-	checkList  = "checks"
-	waiverList = "waivers"
-)
+// checkList is the list of a gate file.
+const checkList = "checks"
 
 // Check reports all mistakes in the gate. A gate without checks is one.
 func (g *Gate) Check() error {
 	var errs []error
 	for _, p := range g.problems() {
 		where := "gate"
-		switch p.list {
-		case checkList:
+		if p.list == checkList {
 			where = fmt.Sprintf("check %d (%s)", p.at+1, message.Quote(g.Checks[p.at].name()))
-		case waiverList:
-			where = fmt.Sprintf("waiver %d (%s)", p.at+1, message.Quote(g.Waivers[p.at].Check))
 		}
 		if p.key != "" {
 			where += ", " + p.key
@@ -202,8 +194,6 @@ func (g *Gate) problems() []problem {
 		add("", 0, checkList, "no checks: a gate without checks would pass every model")
 	}
 	seen := map[string]bool{}
-	var names []string
-	known := slices.Concat(g.Checks, impliedChecks(), g.mirrored(false), g.mirrored(true)) // by a waiver
 	for i := range g.Checks {
 		c := &g.Checks[i]
 		for _, p := range c.problems() {
@@ -217,24 +207,6 @@ func (g *Gate) problems() []problem {
 			add(checkList, i, key, "duplicate check %s: give one of them another name", message.Quote(c.name()))
 		}
 		seen[c.name()] = true
-		names = append(names, c.name())
-	}
-	for _, c := range impliedChecks() {
-		names = append(names, c.name())
-	}
-	for i := range g.Waivers {
-		w := &g.Waivers[i]
-		if w.Check == "" {
-			add(waiverList, i, "check", "missing check: want the name of a check")
-		} else if !slices.ContainsFunc(known, func(c Check) bool { return w.names(&c) }) {
-			add(waiverList, i, "check", "unknown check %s%s", message.Quote(w.Check), message.DidYouMean(w.Check, names))
-		}
-		if w.Until.IsZero() {
-			add(waiverList, i, "until", "missing until: want the last day, such as 2026-12-31")
-		}
-		if strings.TrimSpace(w.Reason) == "" {
-			add(waiverList, i, "reason", "missing reason")
-		}
 	}
 	return ps
 }

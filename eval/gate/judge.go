@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -16,8 +15,8 @@ import (
 )
 
 // Judge compares r with the limits of the gate, and with an earlier result where a check needs it; previous may be nil.
-// now decides which waivers have expired. The gate must be valid, see [Gate.Check].
-func Judge(g *Gate, r, previous *eval.Result, now time.Time) *Report {
+// The gate must be valid, see [Gate.Check].
+func Judge(g *Gate, r, previous *eval.Result) *Report {
 	j := &judge{Gate: g.withDefaults(), r: r, previous: previous}
 	report := &Report{
 		Confidence: j.Confidence, Findings: []Finding{}, IntendedUse: g.IntendedUse, Approver: g.Approver,
@@ -32,7 +31,6 @@ func Judge(g *Gate, r, previous *eval.Result, now time.Time) *Report {
 	}
 	report.noteMirrors(g, r)
 	report.Findings = append(report.Findings, j.standing()...)
-	report.waive(j.Waivers, now)
 	report.conclude()
 	report.advise(r != nil && r.Settings.Sample > 0 && r.Population.Evaluated < r.Population.Refused)
 	report.noteLooks(g)
@@ -41,8 +39,8 @@ func Judge(g *Gate, r, previous *eval.Result, now time.Time) *Report {
 
 // Refuse is the report on a model that cannot be evaluated because it gives no numbers: it fails, and its metrics are
 // not known. r has no people.
-func Refuse(g *Gate, r *eval.Result, why error, now time.Time) *Report {
-	report := Judge(g, r, nil, now)
+func Refuse(g *Gate, r *eval.Result, why error) *Report {
+	report := Judge(g, r, nil)
 	report.Verdict = Fail
 	report.Next = []string{"Quantize again: for some people the model gives no numbers (outputs)."}
 	report.Findings = slices.Insert(report.Findings, 0, Finding{

@@ -129,7 +129,7 @@ func TestGroups(t *testing.T) {
 		// Holm goes on to the next: 19 (0.0046 * 3), then 18 (0.0100 * 2), then 16 (0.0399 * 1).
 		{[]int{19, 18, 16}, []int{100, 100, 100}, []Verdict{Fail, Fail, Fail}, Fail},
 	} {
-		report := Judge(&Gate{Checks: []Check{check}}, grouped(c.ks, c.ns), nil, noon)
+		report := Judge(&Gate{Checks: []Check{check}}, grouped(c.ks, c.ns), nil)
 		if report.Verdict != c.all || len(report.Findings) != len(c.want) {
 			t.Fatalf("%v of %v: %s, want %s: %+v", c.ks, c.ns, report.Verdict, c.all, report.Findings)
 		}
@@ -139,13 +139,13 @@ func TestGroups(t *testing.T) {
 			}
 		}
 	}
-	report := Judge(&Gate{Checks: []Check{check}}, grouped([]int{17, 5, 5}, []int{100, 100, 100}), nil, noon)
+	report := Judge(&Gate{Checks: []Check{check}}, grouped([]int{17, 5, 5}, []int{100, 100, 100}), nil)
 	want := "promises that break: 17 of 100 (17 %); at least 11.1 % with confidence 95 %, above the limit of 10 %; not " +
 		"significant among 3 groups"
 	if got := report.Findings[0].Why; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if report := Judge(&Gate{Checks: []Check{check}}, broken(0, 1000), nil, noon); report.Verdict != Inconclusive ||
+	if report := Judge(&Gate{Checks: []Check{check}}, broken(0, 1000), nil); report.Verdict != Inconclusive ||
 		report.Findings[0].Why != "promises that break: the groups by sex were not evaluated" {
 		t.Errorf("%+v", report)
 	}
@@ -164,7 +164,7 @@ func TestOneGroupOfEstimates(t *testing.T) {
 		}
 		r := drifted(v, lo, hi, 100, 0.95)
 		r.Groups = []eval.Grouping{{By: "sex", Groups: []eval.Group{{Name: "A", Result: drifted(v, lo, hi, 100, 0.95)}}}}
-		want, got := Judge(&Gate{Checks: []Check{one}}, r, nil, noon), Judge(&Gate{Checks: []Check{by}}, r, nil, noon)
+		want, got := Judge(&Gate{Checks: []Check{one}}, r, nil), Judge(&Gate{Checks: []Check{by}}, r, nil)
 		if want.Verdict != got.Verdict {
 			t.Fatalf("%v in [%v, %v], %s: %s alone, %s as a group", v, lo, hi, text, want.Verdict, got.Verdict)
 		}
@@ -184,11 +184,11 @@ func TestGroupsOfEstimates(t *testing.T) {
 	}
 	r.Groups = []eval.Grouping{by}
 	g := &Gate{Checks: []Check{{Metric: "crg.median", Max: ptr(0.1), By: "sex"}}}
-	if f := Judge(g, r, nil, noon).Findings[0]; f.Verdict != Inconclusive {
+	if f := Judge(g, r, nil).Findings[0]; f.Verdict != Inconclusive {
 		t.Errorf("%+v", f)
 	}
 	by.Groups[0].Result = drifted(0.3, 0.24, 0.36, 100, 0.95)
-	if f := Judge(g, r, nil, noon).Findings[0]; f.Verdict != Fail {
+	if f := Judge(g, r, nil).Findings[0]; f.Verdict != Fail {
 		t.Errorf("%+v", f)
 	}
 }
@@ -225,7 +225,7 @@ func TestGap(t *testing.T) {
 		{[]int{10, 10, 5}, []int{1000, 1000, 20}, 0.05, Inconclusive, "25 % in C"},
 	} {
 		g := &Gate{Checks: []Check{{Metric: "vd", By: "sex", MaxGap: &c.limit}}}
-		f := Judge(g, grouped(c.ks, c.ns), nil, noon).Findings[0]
+		f := Judge(g, grouped(c.ks, c.ns), nil).Findings[0]
 		if f.Verdict != c.want || !strings.Contains(strings.ReplaceAll(f.Why, "(25 %)", "25 %"), c.why) {
 			t.Errorf("%v of %v: %s %q, want %s %q", c.ks, c.ns, f.Verdict, f.Why, c.want, c.why)
 		}
@@ -234,7 +234,7 @@ func TestGap(t *testing.T) {
 	r := grouped([]int{10, 10, 0}, []int{1000, 1000, 0})
 	r.Groups[0].Groups[2].Small = false
 	g := &Gate{Checks: []Check{{Metric: "vd", By: "sex", MaxGap: ptr(1)}}}
-	if f := Judge(g, r, nil, noon).Findings[0]; f.Verdict != Inconclusive || !strings.Contains(f.Why, "in C") {
+	if f := Judge(g, r, nil).Findings[0]; f.Verdict != Inconclusive || !strings.Contains(f.Why, "in C") {
 		t.Errorf("%+v", f)
 	}
 }
@@ -280,7 +280,7 @@ func TestIncrease(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := Judge(&Gate{Checks: []Check{check}}, c.now, c.before, noon).Findings[0]
+		f := Judge(&Gate{Checks: []Check{check}}, c.now, c.before).Findings[0]
 		if f.Verdict != c.want || !strings.Contains(f.Why, c.why) {
 			t.Errorf("%s: %s %q, want %s %q", c.check, f.Verdict, f.Why, c.want, c.why)
 		}
@@ -288,7 +288,7 @@ func TestIncrease(t *testing.T) {
 	given := broken(10, 1000)
 	given.Settings.Issued = true
 	g := &Gate{Checks: []Check{{Metric: "vd", MaxIncrease: ptr(1)}}}
-	if f := Judge(g, broken(10, 1000), given, noon).Findings[0]; f.Verdict != Inconclusive ||
+	if f := Judge(g, broken(10, 1000), given).Findings[0]; f.Verdict != Inconclusive ||
 		!strings.Contains(f.Why, "the promises are issued, not computed") {
 		t.Errorf("%+v", f)
 	}
@@ -306,11 +306,11 @@ func TestIncreaseOfTau(t *testing.T) {
 	for _, metric := range []string{"tau01", "rtau01"} {
 		g := &Gate{Checks: []Check{{Metric: metric, MaxIncrease: ptr(0.05)}}}
 		now := read(0.4, 0, 0.1, 0.5)
-		if f := Judge(g, now, read(0.5, 0.5), noon).Findings[0]; f.Verdict != Inconclusive ||
+		if f := Judge(g, now, read(0.5, 0.5)).Findings[0]; f.Verdict != Inconclusive ||
 			!strings.Contains(f.Why, "the required margins are [0.5], not [0 0.1 0.5]") {
 			t.Errorf("%+v", f)
 		}
-		if f := Judge(g, now, read(0.1, 0, 0.1, 0.5), noon).Findings[0]; f.Verdict != Fail {
+		if f := Judge(g, now, read(0.1, 0, 0.1, 0.5)).Findings[0]; f.Verdict != Fail {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -329,7 +329,7 @@ func TestIncreaseOverJSON(t *testing.T) {
 	}
 	g := &Gate{Checks: []Check{{Metric: "crg.median", MaxIncrease: ptr(1000)}}}
 	for _, p := range []*eval.Result{before, &read} {
-		if f := Judge(g, drifted(0.05, 0.03, 0.07, 100, 0.95), p, noon).Findings[0]; f.Verdict != Inconclusive {
+		if f := Judge(g, drifted(0.05, 0.03, 0.07, 100, 0.95), p).Findings[0]; f.Verdict != Inconclusive {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -339,7 +339,7 @@ func TestIncreaseOverJSON(t *testing.T) {
 func TestRefuse(t *testing.T) {
 	g := &Gate{Checks: []Check{{Metric: "vd", Max: ptr(0.5), Severity: Warns}}}
 	r := summarize(t, nil, eval.Settings{Margins: []float64{0.1}, Confidence: 0.95}, eval.DataFile{})
-	report := Refuse(g, r, &eval.UndefinedError{Model: "the quantized model", Where: "line 7"}, noon)
+	report := Refuse(g, r, &eval.UndefinedError{Model: "the quantized model", Where: "line 7"})
 	f := &report.Findings[0]
 	if report.Verdict != Fail || f.Verdict != Fail || f.OK() || !strings.Contains(f.Why, "line 7") {
 		t.Errorf("%+v", report)
@@ -373,7 +373,7 @@ func TestOverall(t *testing.T) {
 		{[]Check{doubt, warn(fail)}, Inconclusive, 0},
 		{[]Check{warn(fail)}, Pass, 1},
 	} {
-		report := Judge(&Gate{Checks: c.checks}, broken(5, 100), nil, noon)
+		report := Judge(&Gate{Checks: c.checks}, broken(5, 100), nil)
 		if report.Verdict != c.want || len(report.Notes) != c.notes {
 			t.Errorf("%v: %s, %q", c.checks, report.Verdict, report.Notes)
 		}
@@ -392,9 +392,9 @@ func TestMarginsAndOrder(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	g := &Gate{Checks: everyCheck(t)}
-	first, _ := json.Marshal(Judge(g, grouped([]int{1, 2}, []int{100, 200}), r, noon))
+	first, _ := json.Marshal(Judge(g, grouped([]int{1, 2}, []int{100, 200}), r))
 	for range 3 {
-		if again, _ := json.Marshal(Judge(g, grouped([]int{1, 2}, []int{100, 200}), r, noon)); !bytes.Equal(first, again) {
+		if again, _ := json.Marshal(Judge(g, grouped([]int{1, 2}, []int{100, 200}), r)); !bytes.Equal(first, again) {
 			t.Fatal("another report")
 		}
 	}

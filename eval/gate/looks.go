@@ -10,6 +10,8 @@ import (
 	"cfq/task"
 )
 
+const dateLayout = "2006-01-02"
+
 // Looks are the evaluations of one quantized model that it did not pass. Whoever looks again until the gate passes has
 // more chances than one: the looks share the error that the gate's confidence leaves.
 type Looks struct {

@@ -15,7 +15,7 @@ func chase(g *Gate, rng *rand.Rand, looks int, fresh bool) bool {
 			k, n = 0, 0
 		}
 		k, n = k+binomial(rng, max(need-n, 1), 0.02), max(need, n+1)
-		switch f := Judge(g, broken(k, n), nil, noon).Findings[0]; {
+		switch f := Judge(g, broken(k, n), nil).Findings[0]; {
 		case f.Verdict == Pass:
 			return true
 		case f.Verdict == Fail || f.Need > 20000:
@@ -114,7 +114,7 @@ func TestLooks(t *testing.T) {
 		t.Error("a failure is no look")
 	}
 	// Two looks at 97.5 %: as many people as that needs.
-	f := Judge(&Gate{Looks: 2, Checks: maxVD(0.02)}, broken(0, 149), nil, noon)
+	f := Judge(&Gate{Looks: 2, Checks: maxVD(0.02)}, broken(0, 149), nil)
 	if f.Verdict != Inconclusive || f.Findings[0].Need != 183 || f.Confidence != 0.975 ||
 		!strings.Contains(strings.Join(f.Notes, ""), "2 looks are planned: each has confidence 97.5 %") {
 		t.Errorf("%+v", f)
@@ -122,7 +122,7 @@ func TestLooks(t *testing.T) {
 	if n := (&Gate{Looks: 2, Checks: []Check{{Metric: "crg.median", Max: ptr(0.1)}}}).Needs(false); n.Confidence != 0.95 {
 		t.Errorf("an estimate of two looks needs an interval of 95 %%: %+v", n)
 	}
-	notes := strings.Join(Judge(once, broken(0, 20), nil, noon).Notes, "\n")
+	notes := strings.Join(Judge(once, broken(0, 20), nil).Notes, "\n")
 	if !strings.Contains(notes, "--looks 2 plans a second") {
 		t.Errorf("notes %q", notes)
 	}

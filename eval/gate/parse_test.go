@@ -30,14 +30,6 @@ func exampleGate() *Gate {
 			{Metric: "vd", Margin: ptr(0.25), MaxIncrease: ptr(0.01)},
 			{Metric: "accuracy_drop", Max: ptr(0.01), Severity: Warns},
 		},
-		Waivers: []Waiver{
-			{
-				Check:  "fair [Female]",
-				Until:  day("2026-12-31"),
-				Reason: "new training data arrive in autumn",
-				Owner:  "credit risk",
-			},
-		},
 	}
 }
 
@@ -164,17 +156,6 @@ func TestMistakes(t *testing.T) {
 		{check("name: \"\"\n    metric: vd\n    max: 0.1"), "3:11: this must be a text that is not empty"},
 		{check("&a metric: vd\n    max: 0.1"), "3:"},
 		{check("<<: {metric: vd}\n    max: 0.1"), "3:5: a key must be plain text; merge keys (<<)"},
-		{waiver("check: vd", "until: 2026-01-31", "reason: r"), `6:12: unknown check "vd"; one of: vd<=0.1`},
-		{waiver("check: vd<=0.1 [Female]", "until: 2026-01-31", "reason: r"), `6:12: unknown check "vd<=0.1 [Female]"`},
-		{
-			waiver("check: vd<=0.1", "until: 2026-02-30", "reason: r"),
-			`7:12: invalid day "2026-02-30": write it as 2026-12-31`,
-		},
-		{waiver("check: vd<=0.1", "until: 31.1.2026", "reason: r"), `7:12: invalid day "31.1.2026"`},
-		{waiver("check: vd<=0.1", "until: 2026-01-31"), "6:5: missing reason"},
-		{waiver("check: vd<=0.1", "until: 2026-01-31", "reason: ' '"), "8:13: this must be a text that is not empty"},
-		{waiver("check: vd<=0.1", "reason: r"), "6:5: missing until: want the last day, such as 2026-12-31"},
-		{waiver("until: 2026-01-31", "reason: r"), "6:5: missing check: want the name of a check"},
 		{"version: 1\nchecks:\n\t- metric: vd", "3:1: "},
 		{"a: 1\n---\nb: 2", "remove what follows the second ---"},
 		{"\xff\xfe", "not UTF-8 text"},
@@ -196,14 +177,6 @@ func TestMistakes(t *testing.T) {
 
 func check(text string) string { return "version: 1\nchecks:\n  - " + text + "\n" }
 
-func waiver(lines ...string) string {
-	return check("metric: vd\n    max: 0.1")[:len(check("metric: vd\n    max: 0.1"))-1] + "\nwaivers:\n  - " +
-		strings.Join(
-			lines,
-			"\n    ",
-		) + "\n"
-}
-
 // All mistakes come at once, in the order of their places, and each once.
 func TestAllMistakes(t *testing.T) {
 	_, err := Parse("gate file", []byte(`version: 3
@@ -212,8 +185,6 @@ checks:
   - {metric: vd, maxx: 0.1}
   - {metric: vdd, max: 0.1, margin: -1}
   - {metric: frr, max: 7, min: x}
-waivers:
-  - {check: nothing, until: tomorrow}
 colour: red
 `))
 	want := []string{
@@ -225,11 +196,8 @@ colour: red
 		"6:24: invalid limit 7 for frr: want a share from 0 to 1; for 7 % write 0.07",
 		"6:24: higher is better for frr: use min",
 		`6:32: this must be a finite number, not "x"`,
-		"8:5: missing reason",
-		`8:13: unknown check "nothing"; one of: vd, vdd@-1<=0.1, frr<=7`,
-		`8:29: invalid day "tomorrow": write it as 2026-12-31`,
-		`9:1: the gate file has no key "colour"; one of: version, confidence, margin, min_people, looks, one_sided, ` +
-			`max_unreadable, calibration_record, verified_encoding, intended_use, approver, checks, waivers`,
+		`7:1: the gate file has no key "colour"; one of: version, confidence, margin, min_people, looks, one_sided, ` +
+			`max_unreadable, calibration_record, verified_encoding, intended_use, approver, checks`,
 	}
 	var list config.Errors
 	if !errors.As(err, &list) {
@@ -255,11 +223,11 @@ func TestCheckOfGate(t *testing.T) {
 	if err := g.Check(); err != nil {
 		t.Fatal(err)
 	}
-	g.Checks[0].Metric, g.Waivers[0].Reason, g.MinPeople = "vdd", "", -1
+	g.Checks[0].Metric, g.MinPeople = "vdd", -1
 	err := g.Check()
 	for _, want := range []string{
 		`check 1 ("vdd<=0.02"), metric: unknown metric "vdd"`,
-		`waiver 1 ("fair [Female]"), reason: missing reason`, "gate, min_people: invalid number of people -1",
+		"gate, min_people: invalid number of people -1",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %s", err, want)
@@ -311,8 +279,6 @@ func TestForm(t *testing.T) {
 		{check("metric: vd\n    margin: -0.1\n    max: 0.1"), false},
 		{check("metric: vd\n    severity: warn\n    max: 0.1"), false},
 		{check("metric: vd\n    max_gap: 0.1"), false},
-		{waiver("check: vd<=0.1", "until: 31.1.2026", "reason: r"), false},
-		{waiver("check: vd<=0.1", "until: 2026-01-31"), false},
 	} {
 		if c.ok {
 			good = append(good, c.text)
@@ -343,7 +309,6 @@ func TestPage(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(fromPage("yaml")))
 	f.Add([]byte(check("metric: crg.median\n    margin: 0\n    abs_max: 1e-2\n    by: sex * race")))
-	f.Add([]byte(waiver("check: vd<=0.1", "until: 2026-01-31", "reason: r")))
 	f.Add([]byte(`{"version": 1, "checks": [{"metric": "bytes", "max": 1E5, "severity": "warning"}]}`))
 	f.Add([]byte("version: 1\nchecks: [{metric: .nan, max: .inf, by: *x}]\n---\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -372,6 +337,6 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("%s: %v, %s", c.String(), err, cmp.Diff(c, again))
 			}
 		}
-		Judge(g, &eval.Result{}, &eval.Result{}, noon)
+		Judge(g, &eval.Result{}, &eval.Result{})
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"cfq/eval"
 	"cfq/internal/message"
@@ -28,8 +27,6 @@ type Report struct {
 	// Next says what to do about the findings that keep the gate from passing, most urgent first.
 	Next  []string `json:"next,omitempty"`
 	Notes []string `json:"notes,omitempty"`
-	// Waivers are all of the gate, with what became of them.
-	Waivers []WaiverState `json:"waivers,omitempty"`
 	// what the gate file says of the release
 	IntendedUse string `json:"intended_use,omitempty"`
 	Approver    string `json:"approver,omitempty"`
@@ -58,11 +55,10 @@ type Finding struct {
 	Why    string `json:"why"` // one sentence
 	// Remark is the part of Why that value, bounds and limit do not tell; "" when they tell all.
 	Remark string `json:"remark,omitempty"`
-	Waived string `json:"waived,omitempty"` // reason, owner and last day of the waiver that holds
 }
 
-// OK reports whether the finding lets the gate pass: it passes, only warns or is waived.
-func (f *Finding) OK() bool { return f.Verdict == Pass || f.Severity == Warns || f.Waived != "" }
+// OK reports whether the finding lets the gate pass: it passes or only warns.
+func (f *Finding) OK() bool { return f.Verdict == Pass || f.Severity == Warns }
 
 // remark adds to the sentence what the numbers do not tell.
 func (f *Finding) remark(format string, a ...any) {
@@ -127,41 +123,6 @@ func (r *Report) stricter(o *eval.Alternative, others []Finding) {
 		}
 	}
 	r.note("%s; checks are judged again (%s), the stricter verdict decides", o.About, o.Name)
-}
-
-// waive marks the findings that are waived and notes the waivers without effect.
-func (r *Report) waive(waivers []Waiver, now time.Time) {
-	for i := range waivers {
-		w := &waivers[i]
-		found, needed := false, false
-		for j := range r.Findings {
-			f := &r.Findings[j]
-			if !w.covers(f) {
-				continue
-			}
-			found = true
-			if f.Verdict == Pass {
-				continue
-			}
-			needed = true
-			if f.Waived == "" && !w.expired(now) {
-				f.Waived = w.String()
-			}
-		}
-		state := "in force"
-		switch {
-		case !found:
-			state = "matches no finding"
-			r.note("the waiver of %s matches no finding: check the name of the group", message.Quote(w.Check))
-		case w.expired(now):
-			state = "expired"
-			r.note("the waiver of %s expired on %s: %s", message.Quote(w.Check), w.last(), w)
-		case !needed:
-			state = "not needed"
-			r.note("the waiver of %s is no longer needed: the check passes", message.Quote(w.Check))
-		}
-		r.Waivers = append(r.Waivers, WaiverState{w.Check, w.last(), w.Reason, w.Owner, state})
-	}
 }
 
 // conclude sets the verdict on all findings.

@@ -31,7 +31,7 @@ func single(t testing.TB, g Gate, r *eval.Result) Finding {
 	if err := g.Check(); err != nil {
 		t.Fatal(err)
 	}
-	report := Judge(&g, r, nil, noon)
+	report := Judge(&g, r, nil)
 	if len(report.Findings) != 1 {
 		t.Fatalf("%d findings", len(report.Findings))
 	}
@@ -161,11 +161,11 @@ func TestSmallNumbers(t *testing.T) {
 						want = Fail
 					}
 					g := Gate{Confidence: confidence, Checks: maxVD(limit)}
-					if f := Judge(&g, broken(k, n), nil, noon).Findings[0]; f.Verdict != want {
+					if f := Judge(&g, broken(k, n), nil).Findings[0]; f.Verdict != want {
 						t.Fatalf("%d of %d, limit %v, confidence %v: %s, want %s", k, n, limit, confidence, f.Verdict, want)
 					}
 					mirror := Gate{Confidence: confidence, Checks: []Check{{Metric: "vd", Min: ptr(1 - limit)}}}
-					if f := Judge(&mirror, broken(n-k, n), nil, noon).Findings[0]; f.Verdict != want {
+					if f := Judge(&mirror, broken(n-k, n), nil).Findings[0]; f.Verdict != want {
 						t.Fatalf("%d of %d, at least %v, confidence %v: %s, want %s", n-k, n, 1-limit, confidence, f.Verdict, want)
 					}
 				}
@@ -262,7 +262,7 @@ func TestMonotone(t *testing.T) {
 		strict := rapid.Float64Range(0, limit).Draw(t, "strict")
 		ask := func(k int, limit float64) int {
 			g := Gate{Checks: maxVD(limit)}
-			return rank(Judge(&g, broken(k, n), nil, noon).Verdict)
+			return rank(Judge(&g, broken(k, n), nil).Verdict)
 		}
 		v := ask(k, limit)
 		if w := ask(more, limit); w < v {

@@ -93,7 +93,7 @@ func TestNext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(c.want, Judge(&Gate{Checks: []Check{check}}, c.r, nil, noon).Next); d != "" {
+		if d := cmp.Diff(c.want, Judge(&Gate{Checks: []Check{check}}, c.r, nil).Next); d != "" {
 			t.Errorf("%s: %s", c.check, d)
 		}
 	}

@@ -31,7 +31,7 @@ func shares(t *testing.T, g *Gate, draw func(rng *rand.Rand) (r, previous *eval.
 	rng := rand.New(rand.NewPCG(7, 11))
 	for range n {
 		r, previous := draw(rng)
-		switch Judge(g, r, previous, noon).Verdict {
+		switch Judge(g, r, previous).Verdict {
 		case Pass:
 			pass++
 		case Fail:

@@ -85,7 +85,7 @@ func TestStanding(t *testing.T) {
 		if err := c.g.Check(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		report := Judge(&c.g, c.r, nil, noon)
+		report := Judge(&c.g, c.r, nil)
 		var whys []string
 		for _, f := range report.Findings {
 			whys = append(whys, f.Why)

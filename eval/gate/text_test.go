@@ -137,7 +137,7 @@ func FuzzParseCheck(f *testing.F) {
 		if err := g.Check(); err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
-		if r := Judge(g, &eval.Result{}, nil, noon); r.Verdict == Pass && c.Severity != Warns {
+		if r := Judge(g, &eval.Result{}, nil); r.Verdict == Pass && c.Severity != Warns {
 			t.Fatalf("%q passes", text)
 		}
 	})

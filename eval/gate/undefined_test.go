@@ -101,7 +101,7 @@ func TestNothingPassesUnmeasured(t *testing.T) {
 			for _, previous := range []*eval.Result{nil, r} {
 				for _, c := range everyCheck(t) {
 					g := &Gate{Checks: []Check{c}, MinPeople: 1}
-					report := Judge(g, r, previous, noon)
+					report := Judge(g, r, previous)
 					if report.Verdict != Inconclusive {
 						t.Errorf("%s, %s: %s: %s", name, groups, c.text(), report.Verdict)
 					}
@@ -125,11 +125,11 @@ func TestMeasuredPasses(t *testing.T) {
 		{Metric: "bytes", Max: ptr(4000)},
 		{Metric: "stored_bits_per_weight", Max: ptr(4.1)},
 	}}
-	if report := Judge(g, r, nil, noon); report.Verdict != Pass {
+	if report := Judge(g, r, nil); report.Verdict != Pass {
 		t.Errorf("%+v", report)
 	}
 	g.Checks[1].Max = ptr(3999)
-	report := Judge(g, r, nil, noon)
+	report := Judge(g, r, nil)
 	if report.Verdict != Fail ||
 		report.Findings[1].Why != "size of the file: 4000 bytes; outside the limit of 3999 bytes" {
 		t.Errorf("%+v", report.Findings[1])
@@ -141,7 +141,7 @@ func TestGateWithoutChecks(t *testing.T) {
 	if g.Check() == nil {
 		t.Error("no mistake")
 	}
-	if r := Judge(g, broken(0, 1000), nil, noon); r.Verdict != Inconclusive || len(r.Notes) == 0 {
+	if r := Judge(g, broken(0, 1000), nil); r.Verdict != Inconclusive || len(r.Notes) == 0 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -252,7 +252,7 @@ func TestNeeds(t *testing.T) {
 			x.Margins[0].CRG.Mean = x.Margins[0].CRG.Median
 		}
 		r.Groups = []eval.Grouping{{By: "sex", Groups: []eval.Group{{Name: "A", Result: small}, {Name: "B", Result: small}}}}
-		if f := Judge(&Gate{Checks: []Check{c}}, r, small, noon).Findings[0]; f.Verdict != Pass {
+		if f := Judge(&Gate{Checks: []Check{c}}, r, small).Findings[0]; f.Verdict != Pass {
 			t.Errorf("%s: %+v", text, f)
 		}
 	}
@@ -287,7 +287,7 @@ func TestNothingPassesUnchecked(t *testing.T) {
 		"no limit":         {Metric: "vd"},
 		"unknown severity": {Metric: "vd", Min: ptr(0.5), Severity: "fatal"},
 	} {
-		report := Judge(&Gate{Checks: []Check{c}}, r, r, noon)
+		report := Judge(&Gate{Checks: []Check{c}}, r, r)
 		if report.Verdict == Pass || len(report.Findings) != 1 || report.Findings[0].Why == "" || len(report.Notes) != 0 {
 			t.Errorf("%s: %+v", name, report)
 		}

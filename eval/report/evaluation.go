@@ -28,7 +28,7 @@ func pageOf(d *Document, how detail) *page {
 	}
 	if d.Gate != nil {
 		p.verdict = d.Gate.Verdict
-		add(verdict(d), findings(d.Gate, how), waivers(d.Gate))
+		add(verdict(d), findings(d.Gate, how))
 	}
 	head := headline(d)
 	if d.Gate != nil {
@@ -124,7 +124,7 @@ func headline(d *Document) block {
 
 // issued says how many of the promises of a file are not what they should be.
 func issued(n *eval.Issued) string {
-	found := tallies(", ", tally{n.Unjudgeable.Num, "cannot be judged", "cannot be judged"},
+	found := tallies(tally{n.Unjudgeable.Num, "cannot be judged", "cannot be judged"},
 		tally{n.Invalid.Num, "is refused by the original", "are refused by the original"},
 		tally{n.Infeasible.Num, "is forbidden by the task", "are forbidden by the task"})
 	return fmt.Sprintf("Of %s issued, %s.", message.Count(n.Unjudgeable.Den, "promise"),

@@ -23,7 +23,7 @@ func TestHostileNames(t *testing.T) {
 	d.Layers[0].Node = hostile
 	for i := range d.Gate.Findings {
 		f := &d.Gate.Findings[i]
-		f.Check, f.Why, f.Waived = hostile, hostile, hostile
+		f.Check, f.Why, f.Remark = hostile, hostile, hostile
 	}
 	by := &d.Result.Groups[0]
 	by.By, by.Groups[0].Name = hostile, hostile

@@ -53,7 +53,7 @@ type (
 const junitName = "cfq gate"
 
 // JUnit writes the checks of d's gate as test cases: what fails is a failure, what is inconclusive an error, and what
-// does not pass but only warns or is waived is skipped, with the reason. It fails without a gate.
+// does not pass but only warns is skipped, with the reason. It fails without a gate.
 func JUnit(w io.Writer, d *Document) error {
 	g := d.Gate
 	if g == nil {
@@ -97,9 +97,6 @@ func JUnit(w io.Writer, d *Document) error {
 		case f.OK():
 			m.Type, m.Text = "", ""
 			m.Message = clean(verdictOf(f) + ": " + f.Why)
-			if f.Waived != "" {
-				m.Message += clean("; waived: " + f.Waived)
-			}
 			c.Skipped = m
 			s.Skipped++
 		case f.Verdict == gate.Fail:

@@ -139,7 +139,7 @@ func verdicts() *gate.Report {
 	num := func(n int) *int { return &n }
 	at := 0.1
 	return &gate.Report{
-		Verdict: gate.Fail, Confidence: 0.95, Notes: []string{"the waiver of \"accuracy\" ends in 3 days"},
+		Verdict: gate.Fail, Confidence: 0.95, Notes: []string{"no check limits <gained> & lost approvals"},
 		Findings: []gate.Finding{
 			{
 				Check: "accuracy", Metric: "accuracy_drop", Severity: gate.Blocks, Verdict: gate.Pass, Limit: "<= 0.01",
@@ -163,9 +163,8 @@ func verdicts() *gate.Report {
 				Why: "promises that break: 11 of 560",
 			},
 			{
-				Check: "crg", Metric: "crg.abs_mean", Margin: &at, Severity: gate.Blocks, Verdict: gate.Inconclusive,
+				Check: "crg", Metric: "crg.abs_mean", Margin: &at, Severity: gate.Warns, Verdict: gate.Inconclusive,
 				Limit: "<= 0.05", Value: nan, N: 0, Lower: nan, Upper: nan, Why: "nothing was measured",
-				Waived: "known since May & accepted (risk, until 2027-01-31)",
 			},
 		},
 	}

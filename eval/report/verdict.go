@@ -16,26 +16,22 @@ import (
 func verdict(d *Document) block {
 	g := d.Gate
 	n := map[gate.Verdict]int{}
-	var waived, warned int
+	warned := 0
 	for i := range g.Findings {
 		f := &g.Findings[i]
 		n[f.Verdict]++
-		if f.Verdict != gate.Pass && f.Waived != "" {
-			waived++
-		} else if f.Verdict != gate.Pass && f.OK() {
+		if f.Verdict != gate.Pass && f.OK() {
 			warned++
 		}
 	}
 	b := block{lines: []string{"There are no checks."}}
 	if len(g.Findings) > 0 {
-		b.lines[0] = fmt.Sprintf("Of %s %s.", message.Count(len(g.Findings), "check"), tallies(", ",
+		b.lines[0] = fmt.Sprintf("Of %s %s.", message.Count(len(g.Findings), "check"), tallies(
 			tally{n[gate.Fail], "fails", "fail"}, tally{n[gate.Inconclusive], "is inconclusive", "are inconclusive"},
 			tally{n[gate.Pass], "passes", "pass"}))
 	}
-	extra := tallies("; ", tally{waived, "of those that do not pass is waived", "of those that do not pass are waived"},
-		tally{warned, "only warns", "only warn"})
-	if extra != "" {
-		b.lines = append(b.lines, extra+".")
+	if warned > 0 {
+		b.lines = append(b.lines, fmt.Sprintf("%d %s.", warned, message.Plural(warned, "only warns", "only warn")))
 	}
 	if names := deciding(g); len(names) > 0 {
 		b.lines = append(b.lines, map[gate.Verdict]string{gate.Fail: "Failed", gate.Inconclusive: "Not decided"}[g.Verdict]+
@@ -97,14 +93,14 @@ type tally struct {
 }
 
 // tallies lists those that are not 0.
-func tallies(separator string, list ...tally) string {
+func tallies(list ...tally) string {
 	var parts []string
 	for _, t := range list {
 		if t.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", t.n, message.Plural(t.n, t.one, t.many)))
 		}
 	}
-	return strings.Join(parts, separator)
+	return strings.Join(parts, ", ")
 }
 
 // meter draws the finding of the last row against its limit.
@@ -154,7 +150,9 @@ func findings(g *gate.Report, how detail) block {
 		if f.Verdict == gate.Pass || !f.OK() {
 			b.table.style(1, styleOf(f.Verdict))
 		}
-		b.after = append(b.after, reasons(f)...)
+		if f.Remark != "" {
+			b.after = append(b.after, f.Name()+" - "+f.Remark)
+		}
 		if m, ok := eval.MetricBy(f.Metric); ok && !slices.Contains(keys, m.ID()+": "+m.Name) {
 			keys = append(keys, m.ID()+": "+m.Name)
 		}
@@ -170,16 +168,6 @@ func findings(g *gate.Report, how detail) block {
 	if how == full {
 		b.after = append(b.after, "against the limit: the bar is the value, the thin line goes from bound to bound, the "+
 			"thick mark is the limit, and what is allowed is shaded")
-	}
-	return b
-}
-
-// waivers are those of the gate file.
-func waivers(g *gate.Report) block {
-	b := block{title: "Waivers"}
-	b.table = table{left: 5, head: []string{"check", "state", "until", "owner", "reason"}}
-	for _, w := range g.Waivers {
-		b.table.row(w.Check, w.State, w.Until, orMissing(w.Owner), w.Reason)
 	}
 	return b
 }
@@ -207,24 +195,8 @@ func ranked(g *gate.Report) []*gate.Finding {
 
 // verdictOf is the verdict, with a remark when it does not block.
 func verdictOf(f *gate.Finding) string {
-	switch {
-	case f.Verdict == gate.Pass:
-	case f.Waived != "":
-		return string(f.Verdict) + ", waived"
-	case f.Severity == gate.Warns:
+	if f.Verdict != gate.Pass && f.Severity == gate.Warns {
 		return string(f.Verdict) + ", warning"
 	}
 	return string(f.Verdict)
-}
-
-// reasons are what the table of checks does not tell of one.
-func reasons(f *gate.Finding) []string {
-	var out []string
-	if f.Remark != "" {
-		out = append(out, f.Name()+" - "+f.Remark)
-	}
-	if f.Waived != "" {
-		out = append(out, f.Name()+" - waived: "+f.Waived)
-	}
-	return out
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -136,7 +135,7 @@ func TestAttacksLong(t *testing.T) {
 			decisions = atLimitRuns
 			for range atLimitRuns {
 				for _, r := range a.draws(rng) {
-					if gate.Judge(&a.gate, r, nil, time.Unix(0, 0)).Verdict == gate.Pass {
+					if gate.Judge(&a.gate, r, nil).Verdict == gate.Pass {
 						passed++
 						break
 					}

@@ -24,7 +24,7 @@ func pages() []page {
 	plain := func(text func() string) func() (string, error) {
 		return func() (string, error) { return text(), nil }
 	}
-	gateKeys, checkKeys, waiverKeys := gate.Keys()
+	gateKeys, checkKeys := gate.Keys()
 	return append([]page{
 		{"operators.md", "package autodiff", plain(autodiff.Markdown)},
 		{"models.md", "package refuse", plain(refuse.Markdown)},
@@ -33,7 +33,6 @@ func pages() []page {
 		{"method.md#methods", "package ptq", plain(methods)},
 		{"pipeline.md#gate-keys", "package gate", plain(func() string { return keyTable(gateKeys) })},
 		{"pipeline.md#check-keys", "package gate", plain(func() string { return keyTable(checkKeys) })},
-		{"pipeline.md#waiver-keys", "package gate", plain(func() string { return keyTable(waiverKeys) })},
 		{"gate.schema.json", "package gate", plain(func() string { return string(gate.Schema()) })},
 		{"task.md", "package task", plain(task.Markdown)},
 		{"task.schema.json", "package task", plain(func() string { return string(task.Schema()) })},
