@@ -140,7 +140,7 @@ func (f field) set(text string) (err error) {
 func Merge(old, measured []Result, tables []Table) []Result {
 	is := func(name string) func(Table) bool { return func(t Table) bool { return t.Name == name } }
 	kept := slices.DeleteFunc(slices.Clone(old), func(r Result) bool { return slices.ContainsFunc(tables, is(r.Table)) })
-	all, order := append(kept, measured...), Tables()
+	all, order := slices.Concat(kept, measured), Tables()
 	slices.SortStableFunc(all, func(a, b Result) int {
 		return cmp.Compare(slices.IndexFunc(order, is(a.Table)), slices.IndexFunc(order, is(b.Table)))
 	})

@@ -383,7 +383,8 @@ func (c *checker) scores(v *Verification) {
 	}
 	c.find(Problem, "scores", v.Differ, "%d of %s have another score than their owner's: row %d %s instead of %s. Either "+
 		"these are not the model's scores of these rows, or the encoding is another: compare order, values, mean and std "+
-		"with the training script", v.Differ, rows, v.Row, task.Decimal(task.Rounded(v.Got, 6)), task.Decimal(task.Rounded(v.Want, 6)))
+		"with the training script", v.Differ, rows, v.Row, task.Decimal(task.Rounded(v.Got, 6)),
+		task.Decimal(task.Rounded(v.Want, 6)))
 }
 
 // Of an outcome of fewer than one row in rarely, as one of ten classes is, a model may find many and still decide worse
