@@ -20,7 +20,10 @@ import (
 var renamedFlags = map[string][]string{}
 
 // renamedKeys are keys of JSON of the earlier program; "" is one that was deleted.
-var renamedKeys = map[string]string{}
+var renamedKeys = map[string]string{
+	"psi": "", "shift": "", "approval_ratio": "",
+	"ks_full": "", "ks_quant": "", "brier_full": "", "brier_quant": "", "calibration_full": "", "calibration_quant": "",
+}
 
 // provenance are keys that name the program, the command and files that hold both.
 var provenance = []string{"tool", "command", "sha256", "bytes", "recipe", "cfq", "model_sha256", "fingerprint"}
