@@ -21,7 +21,7 @@ var renamedFlags = map[string][]string{}
 
 // renamedKeys are keys of JSON of the earlier program; "" is one that was deleted.
 var renamedKeys = map[string]string{
-	"psi": "", "shift": "", "approval_ratio": "",
+	"psi": "", "shift": "", "approval_ratio": "", "classes": "",
 	"ks_full": "", "ks_quant": "", "brier_full": "", "brier_quant": "", "calibration_full": "", "calibration_quant": "",
 }
 
