@@ -125,10 +125,9 @@ fewer bits are a Clip between quantization and dequantization, which keeps the i
 	return b.String()
 }
 
-// methods shows what a method stands for and what each of its settings can be.
+// methods shows the settings that a method stands for.
 func methods() string {
 	var b strings.Builder
-	settings := ptq.Settings()
 	b.WriteString("| |")
 	for _, m := range ptq.Methods() {
 		fmt.Fprintf(&b, " `%s` |", m.Name)
@@ -141,15 +140,12 @@ func methods() string {
 		}
 		b.WriteString("\n")
 	}
-	same := map[string]string{} // settings that are the same for all methods
-	for _, s := range settings {
+	for _, s := range ptq.Settings() {
 		values := map[string]bool{}
 		for _, m := range ptq.Methods() {
-			same[s.Name] = *s.Of(&m.Defaults)
-			values[same[s.Name]] = true
+			values[*s.Of(&m.Defaults)] = true
 		}
-		if len(values) > 1 {
-			delete(same, s.Name)
+		if len(values) > 1 { // others do not tell methods apart
 			line("`--"+s.Name+"`", func(m ptq.Method) string { return *s.Of(&m.Defaults) })
 		}
 	}
@@ -161,24 +157,6 @@ func methods() string {
 		return "factual"
 	})
 	line("row of the paper", func(m ptq.Method) string { return m.Paper })
-	b.WriteString("\n")
-	for _, m := range ptq.Methods() {
-		fmt.Fprintf(&b, "- `%s`: %s.\n", m.Name, m.Doc)
-	}
-	for _, s := range settings {
-		fmt.Fprintf(&b, "\n`--%s`: %s", s.Name, s.Doc)
-		if v := same[s.Name]; v != "" {
-			fmt.Fprintf(&b, " (%s)", v)
-		}
-		if s.Name == "act-range" || s.Name == "weight-range" {
-			b.WriteString(", see [ranges](#ranges)\n")
-			continue
-		}
-		b.WriteString("\n\n")
-		for _, c := range s.Choices {
-			fmt.Fprintf(&b, "- `%s`: %s\n", c.Name, c.Doc)
-		}
-	}
 	return b.String()
 }
 
