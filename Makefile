@@ -67,7 +67,7 @@ demo: build ort ## quantize the example loan model and evaluate it
 pipelines: release tools ## run the pipelines of action.yml and examples/ci on this machine
 	$(BUILD)/tools/pipelines
 
-container: release ## install the release and run the tutorial in clean containers (podman or docker)
+container: release ## install the release and run the quick start in clean containers (podman or docker)
 	@examples/container.sh
 
 page: ort ## look at HTML reports in headless Chromium (CFQ_CHROMIUM or the PATH names it)

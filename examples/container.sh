@@ -3,7 +3,7 @@
 # but the files of a release, and no Go:
 #
 #     the image of ci/Containerfile quantizes and judges the loan example
-#     docs/tutorial.md, line by line, by a user who is not root: Python and a scikit-learn model, install.sh, the
+#     docs/quickstart.md, line by line, by a user who is not root: Python and a scikit-learn model, install.sh, the
 #     commands; with the model that comes with the project, and for its verdicts with the one just trained
 #
 # The release is that of build/release, built on this machine, which must not have a newer glibc than Debian 12. Needs
@@ -98,16 +98,16 @@ ln -s "$(CFQ_RELEASES=/releases sh /releases/install.sh)" "$HOME/bin/cfq"
 python3 -m venv "$HOME/venv"
 source "$HOME/venv/bin/activate"
 # What the page says of training a model: its indented lines.
-sed -n -E 's/^    ((pip|python) )/\1/p' docs/tutorial.md >train.sh
+sed -n -E 's/^    ((pip|python) )/\1/p' docs/quickstart.md >train.sh
 [[ $(wc -l <train.sh) == 2 ]] # pip install, and train.py
 export PIP_QUIET=1
-eval "$(head -n 1 train.sh)" || { echo "container: NOTHING WAS CHECKED of the tutorial: pip cannot install" >&2; exit 69; }
+eval "$(head -n 1 train.sh)" || { echo "container: NOTHING WAS CHECKED of the quick start: pip cannot install" >&2; exit 69; }
 eval "$(tail -n 1 train.sh)"
-echo "== the tutorial"
-examples/walk.sh docs/tutorial.md
-echo "== the tutorial, with the model just trained: the same verdicts, whatever the numbers"
+echo "== the quick start"
+examples/walk.sh docs/quickstart.md
+echo "== the quick start, with the model just trained: the same verdicts, whatever the numbers"
 mv model.onnx examples/sklearn/
-examples/walk.sh docs/tutorial.md >fresh.txt || true
+examples/walk.sh docs/quickstart.md >fresh.txt || true
 grep '^FAIL: ptq.onnx against model.onnx' fresh.txt
 grep '^PASS: model.q.onnx against model.onnx' fresh.txt
 END

@@ -9,7 +9,7 @@
 # that is said. With STRICT they may do so by a tenth or by 1. Of a page with comments "recorded:", only the blocks below
 # these are run.
 #
-#     ./walk.sh ../docs/tutorial.md
+#     ./walk.sh ../docs/quickstart.md
 set -euo pipefail
 
 number='-?[0-9]+([.][0-9]+)?(e-?[0-9]+)?' # an extended regular expression

@@ -76,7 +76,7 @@ func run(work string) error {
 		}
 	}
 	return errors.Join(
-		p.shell("docs/tutorial.md", 0, nil, "$PROJECT/examples/walk.sh $PROJECT/docs/tutorial.md"),
+		p.shell("docs/quickstart.md", 0, nil, "$PROJECT/examples/walk.sh $PROJECT/docs/quickstart.md"),
 		p.shell("docs/files.md, README.md, docs/recourse.md, docs/verdicts.md", 0, nil,
 			"mkdir -p pages/build pages/testdata && cp model.onnx train.csv test.csv task.yaml pages",
 			"cd pages && ln -s $PROJECT/bin . && ln -s $PROJECT/testdata/loans testdata",
