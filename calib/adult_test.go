@@ -32,7 +32,7 @@ func adult(t testing.TB) (*classifier.Model, []quant.LayerInfo, *calib.Set) {
 	if m, err = onnxio.Canonical(m); err != nil {
 		t.Fatal(err)
 	}
-	tk, err := task.Load(filepath.Join("..", "examples", "tasks", "adult.yaml"))
+	tk, err := task.Load(filepath.Join("..", "reproduce", "testdata", "tasks", "adult.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

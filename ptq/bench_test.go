@@ -32,7 +32,7 @@ func adult(b *testing.B) (name string, m *graph.Model, t *task.Task, people *tas
 	if m, err = codec.ReadFile(filepath.Join(dir, "models", "adult", "mlp2-s0.onnx")); err != nil {
 		b.Fatal(err)
 	}
-	if t, err = task.Load(filepath.Join("..", "examples", "tasks", "adult.yaml")); err != nil {
+	if t, err = task.Load(filepath.Join("..", "reproduce", "testdata", "tasks", "adult.yaml")); err != nil {
 		b.Fatal(err)
 	}
 	if people, err = task.Read(context.Background(), filepath.Join(dir, "data", "adult", "adult.data.gz"), t,

@@ -29,7 +29,7 @@ func TestGap(t *testing.T) {
 		{"compas", "compas-scores-two-years.csv.gz", "split.json", "mlp2-s0.onnx", .05},
 		{"compas", "compas-scores-two-years.csv.gz", "split.json", "mlp2-s4.onnx", .05},
 	} {
-		in, err := task.Load(filepath.Join("..", "examples", "tasks", c.data+".yaml"))
+		in, err := task.Load(filepath.Join("..", "reproduce", "testdata", "tasks", c.data+".yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}

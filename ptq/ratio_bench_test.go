@@ -33,8 +33,8 @@ func BenchmarkMethods(b *testing.B) {
 		for i, m := range methods {
 			c := exec.CommandContext(context.Background(), program, "quantize", filepath.Join(dir, "models", "adult",
 				"mlp2-s0.onnx"),
-				"-d", filepath.Join(dir, "data", "adult", "adult.data.gz"), "-t", filepath.Join("..", "examples", "tasks",
-					"adult.yaml"),
+				"-d", filepath.Join(dir, "data", "adult", "adult.data.gz"), "-t",
+				filepath.Join("..", "reproduce", "testdata", "tasks", "adult.yaml"),
 				"-o", filepath.Join(b.TempDir(), "q.onnx"), "--overwrite", "--method", string(m.Name), "--budget",
 				"4")
 			c.Env = os.Environ()

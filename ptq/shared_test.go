@@ -21,7 +21,7 @@ import (
 // realPeople reads the test rows of a real data set.
 func realPeople(t testing.TB, dir, name string) (*task.Task, *task.People) {
 	t.Helper()
-	tk, err := task.Load(filepath.Join("..", "examples", "tasks", name+".yaml"))
+	tk, err := task.Load(filepath.Join("..", "reproduce", "testdata", "tasks", name+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ type bench struct {
 func newBench(b *testing.B) *bench {
 	b.Helper()
 	rng := rand.New(rand.NewPCG(1, 1))
-	t, err := task.Load("../examples/tasks/adult.yaml")
+	t, err := task.Load("../reproduce/testdata/tasks/adult.yaml")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -100,7 +100,7 @@ func TestSolveMixedGrids(t *testing.T) {
 func TestSolveGerman(t *testing.T) {
 	t.Parallel()
 	dir := realdata.Dir(t, "models", "german")
-	tk, err := task.Load("../examples/tasks/german.yaml")
+	tk, err := task.Load("../reproduce/testdata/tasks/german.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -238,7 +238,7 @@ func reread(t *testing.T, a *constraint.Set, point []float32) []float32 {
 
 func adultTask(t testing.TB) (*task.Task, *constraint.Set) {
 	t.Helper()
-	tk, err := task.Load("../examples/tasks/adult.yaml")
+	tk, err := task.Load("../reproduce/testdata/tasks/adult.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

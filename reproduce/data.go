@@ -2,6 +2,7 @@ package reproduce
 
 import (
 	"context"
+	"embed"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -10,9 +11,13 @@ import (
 	"slices"
 	"strings"
 
-	"cfq/examples/tasks"
 	"cfq/task"
 )
+
+// taskFiles are the task files of the data sets.
+//
+//go:embed testdata/tasks/*.yaml
+var taskFiles embed.FS
 
 // DataSet is a public data set: its files, as published, also gzipped.
 type DataSet struct {
@@ -106,7 +111,7 @@ const (
 
 // taskOf is the task of a data set as it is, or in another form: in codes, or with another norm of the cost.
 func taskOf(data, form string) ([]byte, error) {
-	text, err := tasks.Files.ReadFile(data + ".yaml")
+	text, err := taskFiles.ReadFile("testdata/tasks/" + data + ".yaml")
 	switch {
 	case err != nil || form == "":
 		return text, err

@@ -14,7 +14,7 @@ import (
 
 // FuzzParse: any input gives a task whose canonical form reads back to the same task, or mistakes; never a panic.
 func FuzzParse(f *testing.F) {
-	data, err := os.ReadFile(filepath.Join("..", "examples", "tasks", "compas.yaml"))
+	data, err := os.ReadFile(filepath.Join("..", "reproduce", "testdata", "tasks", "compas.yaml"))
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -226,7 +226,7 @@ features: [{name: a, kind: onehot, values: [1, 2.50, true, no]}, {name: b, kind:
 }
 
 func TestShippedTasksLoad(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("..", "examples", "tasks", "*.yaml"))
+	files, err := filepath.Glob(filepath.Join("..", "reproduce", "testdata", "tasks", "*.yaml"))
 	if err != nil || len(files) < 5 {
 		t.Fatalf("%d task files, %v", len(files), err)
 	}

@@ -195,7 +195,7 @@ func TestAdultTrainingDataHasTheFiguresOfItsTask(t *testing.T) {
 
 func load(t *testing.T, name string) *Task {
 	t.Helper()
-	task, err := Load(filepath.Join("..", "examples", "tasks", name+".yaml"))
+	task, err := Load(filepath.Join("..", "reproduce", "testdata", "tasks", name+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,7 +103,7 @@ func adultPair(t testing.TB, margin float64) (f, g *graph.Model, p *promised) {
 	t.Helper()
 	data := realdata.Dir(t, "data", "adult", "adult.test.gz")
 	f = read(t, realdata.Dir(t, "models", "adult", "mlp2-s0.onnx"))
-	tk, people := peopleOf(t, filepath.Join("..", "..", "examples", "tasks", "adult.yaml"), data)
+	tk, people := peopleOf(t, filepath.Join("..", "..", "reproduce", "testdata", "tasks", "adult.yaml"), data)
 	rows := make([]int, 1000)
 	for i := range rows {
 		rows[i] = i

@@ -28,16 +28,15 @@ func table() []folder {
 		{"qat", "quant task onnxio internal"},
 		{"eval", "quant recourse task onnxio internal"},
 		{"ptq", "qat eval sensitivity calib quant recourse task onnxio allocate internal"},
-		{"examples", ""}, // the task files
-		{"reproduce", "examples eval task internal"},
+		{"reproduce", "eval task internal"},
 		{"cmd", "*"},
 	}
 }
 
 // Limits of the whole, so that it stays comprehensible.
 const (
-	maxFolders = 14 // top-level folders with Go code
-	maxImports = 45 // imports between them
+	maxFolders = 13 // top-level folders with Go code
+	maxImports = 44 // imports between them
 )
 
 // tools is a module of its own that may import everything; it holds generators and

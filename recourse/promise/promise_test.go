@@ -169,7 +169,7 @@ func TestWriteThenRead(t *testing.T) {
 // with the project.
 func TestSolvedPromisesComeBack(t *testing.T) {
 	t.Parallel()
-	paths, _ := filepath.Glob(filepath.Join("..", "..", "examples", "tasks", "*.yaml"))
+	paths, _ := filepath.Glob(filepath.Join("..", "..", "reproduce", "testdata", "tasks", "*.yaml"))
 	rich := filepath.Join(t.TempDir(), "rich.yaml")
 	if err := os.WriteFile(rich, []byte(richTask), 0o600); err != nil {
 		t.Fatal(err)

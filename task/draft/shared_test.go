@@ -63,7 +63,7 @@ func TestDraftsForPublicData(t *testing.T) {
 			case (n > 0) != (codes != ""), n > 1, n == 1 && !strings.Contains(p.Questions[0].Text, "known\": "+codes):
 				t.Errorf("questions: %+v", p.Questions)
 			}
-			byHand, err := task.Load(filepath.Join("..", "..", "examples", "tasks", c.name+".yaml"))
+			byHand, err := task.Load(filepath.Join("..", "..", "reproduce", "testdata", "tasks", c.name+".yaml"))
 			if err != nil {
 				t.Fatal(err)
 			}

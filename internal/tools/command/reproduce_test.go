@@ -19,7 +19,7 @@ import (
 // madeUpAdults writes files in the format of Adult, of random people, whose income follows from schooling and hours.
 func madeUpAdults(t *testing.T, dir string) {
 	t.Helper()
-	of, err := task.Load(filepath.Join(root, "examples", "tasks", "adult.yaml"))
+	of, err := task.Load(filepath.Join(root, "reproduce", "testdata", "tasks", "adult.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,8 +56,8 @@ func madeUpAdults(t *testing.T, dir string) {
 	}
 }
 
-// TestReproduce: a table is measured from data files to its results; a run that is interrupted goes on, and one that has
-// ended makes nothing anew.
+// TestReproduce: a table is measured from data files to its results; a run that is interrupted continues, and one that
+// has ended repeats nothing.
 func TestReproduce(t *testing.T) {
 	orttest.Need(t)
 	dir := t.TempDir()

@@ -120,7 +120,7 @@ func decoded(t *testing.T, data []byte) any {
 // the same lists.
 func TestFilesKeepToTheirSchemas(t *testing.T) {
 	for _, c := range []struct{ schema, list, accepted string }{
-		{"task.schema.json", "task/testdata/schema.txtar", "examples/tasks/*.yaml testdata/loans/task.yaml"},
+		{"task.schema.json", "task/testdata/schema.txtar", "reproduce/testdata/tasks/*.yaml testdata/loans/task.yaml"},
 		{"gate.schema.json", "eval/gate/testdata/schema.txtar", "examples/*/gate.yaml"},
 	} {
 		s := schema(t, c.schema)

@@ -36,7 +36,7 @@ func untrained() []string {
 
 func models(root, shared string) ([]model, error) {
 	loans := filepath.Join(root, "testdata", "loans")
-	tasks := filepath.Join(root, "examples", "tasks")
+	tasks := filepath.Join(root, "reproduce", "testdata", "tasks")
 	list := []model{{
 		name: "loans", path: filepath.Join(loans, "model.onnx"), task: filepath.Join(loans, "task.yaml"),
 		train: filepath.Join(loans, "train.csv"), test: filepath.Join(loans, "test.csv"), sample: "0",

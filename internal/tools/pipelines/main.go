@@ -1,8 +1,8 @@
 // Pipelines runs the pipelines that the project offers, step by step, on this machine.
 //
 // In: action.yml, .pre-commit-hooks.yaml, what examples/ci has for GitLab, pre-commit, DVC and make, examples/walk.sh
-// and examples/pytorch/walk.sh of this checkout, recorded output in pages, the release in build/release, and the loan example. Out: what each step
-// prints; an error when a step ends otherwise than it must, or a report is missing.
+// and examples/pytorch/walk.sh of this checkout, recorded output in pages, the release in build/release, and the loan
+// example. Out: what each step prints; an error when a step ends otherwise than it must, or a report is missing.
 // The invariant: what is run are the files themselves, not copies of their commands. Steps that only GitHub can run
 // ("uses") are named and left out.
 package main
