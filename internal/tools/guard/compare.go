@@ -17,16 +17,20 @@ import (
 )
 
 // renamedFlags are flags of the earlier program and what the later one has in their place.
-var renamedFlags = map[string][]string{}
+func renamedFlags() map[string][]string { return map[string][]string{} }
 
 // renamedKeys are keys of JSON of the earlier program; "" is one that was deleted.
-var renamedKeys = map[string]string{
-	"psi": "", "shift": "", "approval_ratio": "", "classes": "",
-	"ks_full": "", "ks_quant": "", "brier_full": "", "brier_quant": "", "calibration_full": "", "calibration_quant": "",
+func renamedKeys() map[string]string {
+	return map[string]string{
+		"psi": "", "shift": "", "approval_ratio": "", "classes": "",
+		"ks_full": "", "ks_quant": "", "brier_full": "", "brier_quant": "", "calibration_full": "", "calibration_quant": "",
+	}
 }
 
 // provenance are keys that name the program, the command and files that hold both.
-var provenance = []string{"tool", "command", "sha256", "bytes", "recipe", "cfq", "model_sha256", "fingerprint"}
+func provenance() []string {
+	return []string{"tool", "command", "sha256", "bytes", "recipe", "cfq", "model_sha256", "fingerprint"}
+}
 
 // compare runs the case on both sides and returns the first difference.
 func (c testCase) compare(ctx context.Context, before, after side) error {
@@ -36,7 +40,7 @@ func (c testCase) compare(ctx context.Context, before, after side) error {
 	}
 	var args []string
 	for _, arg := range c.args {
-		if now, ok := renamedFlags[arg]; ok {
+		if now, ok := renamedFlags()[arg]; ok {
 			args = append(args, now...)
 		} else {
 			args = append(args, arg)
@@ -162,14 +166,14 @@ func same(path string, before, after any) error {
 func sameObjects(path string, before, after map[string]any) error {
 	left := map[string]bool{}
 	for key := range after {
-		left[key] = !slices.Contains(provenance, key)
+		left[key] = !slices.Contains(provenance(), key)
 	}
 	for key, x := range before {
-		now, renamed := renamedKeys[key]
+		now, renamed := renamedKeys()[key]
 		if !renamed {
 			now = key
 		}
-		if now == "" || slices.Contains(provenance, key) {
+		if now == "" || slices.Contains(provenance(), key) {
 			continue
 		}
 		y, ok := after[now]

@@ -234,7 +234,8 @@ func (r *run) test(f fault, before string) (outcome string, err error) {
 		return "", err
 	}
 	env := append(os.Environ(), "CFQ_REQUIRE_ORT=1", "GOGC=400")
-	with := append(env, "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay) // also of builds within tests
+	// In the environment, so that builds within tests have it, too.
+	with := slices.Concat(env, []string{"GOFLAGS=" + os.Getenv("GOFLAGS") + " -overlay=" + overlay})
 	build := exec.Command("go", "build", "-C", filepath.Dir(file))
 	if build.Env = with; build.Run() != nil {
 		return "", nil
