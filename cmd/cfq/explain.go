@@ -28,7 +28,7 @@ func explainCommand() command {
 		summary: "explain a metric or an operator",
 		about: "Metrics have the names of checks and reports, operators those of ONNX. Without " +
 			"an argument it lists the kinds of what it explains, and with a kind what there is of it. The pages " +
-			"docs/metrics.md, docs/operators.md and docs/models.md have it all.",
+			"docs/metrics.md and docs/models.md have it all.",
 		examples: []string{
 			"cfq explain", "cfq explain metrics", "cfq explain crg.median", "cfq explain Gemm",
 		},

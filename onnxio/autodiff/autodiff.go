@@ -151,7 +151,7 @@ func Markdown() string {
 		names[row] = append(names[row], fmt.Sprintf("%s %d", op.Name, op.Since))
 	}
 	var b strings.Builder
-	b.WriteString("# Operators that can be differentiated\n\n" +
+	b.WriteString("## Operators that can be differentiated\n\n" +
 		"The number is the first operator set of which the rule holds; it holds up to opset 25.\n" +
 		"`x`, `a`, `b` are inputs, `y` the output, `g` the gradient of `y`. Sums over broadcast axes are left out.\n" +
 		"Where a derivative does not exist, the convention is stated. An operator marked *zero* passes no gradient on;\n" +

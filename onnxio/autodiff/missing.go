@@ -99,7 +99,7 @@ func missing(nodes []*graph.Node) string {
 // missingMarkdown is the part of the page about operators without a rule.
 func missingMarkdown() string {
 	var b strings.Builder
-	b.WriteString("\n## Refused by name\n\n" +
+	b.WriteString("\n### Refused by name\n\n" +
 		"Without a rule, an operator between the inputs and the decision is an error that names its node.\n\n" +
 		"| operators | why | instead |\n|---|---|---|\n")
 	for _, r := range remedies() {

@@ -48,13 +48,13 @@ func routes() []route {
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString("# Models\n\nWhich classifiers work, from which exporter, and which are refused. " +
-		"`cfq inspect model.onnx` says it of a file.\n\n## What works\n\n| exported by | with | mind |\n|---|---|---|\n")
+		"`cfq inspect model.onnx` reports this.\n\n## What works\n\n| exported by | with | mind |\n|---|---|---|\n")
 	for _, r := range routes() {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", r.from, r.what, r.mind)
 	}
 	b.WriteString(`
 Numbers may be float, double, float16 or bfloat16, with operator sets 7 to 25. Every operator between the inputs and the
-decision needs a [gradient](operators.md). Worked examples, from training to a gate's verdict:
+decision needs a [gradient](#operators-that-can-be-differentiated). Worked examples, from training to a gate's verdict:
 [scikit-learn](../examples/sklearn), [PyTorch](../examples/pytorch), [embeddings](../examples/embeddings),
 [FT-Transformer](../examples/ft-transformer), [Keras](../examples/keras).
 

@@ -26,8 +26,7 @@ func pages() []page {
 	}
 	gateKeys, checkKeys := gate.Keys()
 	return append([]page{
-		{"operators.md", "package autodiff", plain(autodiff.Markdown)},
-		{"models.md", "package refuse", plain(refuse.Markdown)},
+		{"models.md", "packages refuse and autodiff", plain(models)},
 		{"metrics.md", "package eval", plain(metrics)},
 		{"files.md#formats", "package quant", plain(formats)},
 		{"method.md#methods", "package ptq", plain(methods)},
@@ -41,6 +40,9 @@ func pages() []page {
 		{"../NOTICE", "the modules that are linked", notice},
 	}, layouts()...)
 }
+
+// models says which models work, and by which operators.
+func models() string { return refuse.Markdown() + "\n" + autodiff.Markdown() }
 
 // metricsPreface says how to read the page of the metrics.
 //
