@@ -75,8 +75,8 @@ func TestNothingToSave(t *testing.T) {
 		training bool
 		want     []string
 	}{
-		"linear.onnx":  {false, []string{"of which 20 weights take 80", "serve the float model"}},
-		"dropout.onnx": {true, []string{"; export the network for inference", "cfq: hint: "}},
+		"linear.onnx":  {false, []string{"of which 20 weights take 80", "cfq: hint: serve the float file"}},
+		"dropout.onnx": {true, []string{"; export the network for inference", "cfq: hint: export what the message says"}},
 	} {
 		b := graph.NewBuilder(&graph.Graph{Name: "g"}, "")
 		b.G.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 20}}}}
