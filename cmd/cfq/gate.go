@@ -143,6 +143,15 @@ other. The stricter verdict decides.`,
 	}
 }
 
+// setSources names in doc the gate file and the calibration record that a verdict was made with.
+func setSources(doc *report.Document, gateFile, record string) (err error) {
+	if doc.GateFile, err = source(gateFile); err != nil {
+		return err
+	}
+	doc.CalibrationRecord, err = source(record)
+	return err
+}
+
 func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.FlagSet) (err error) {
 	if err := arguments("gate", args, "FULL", "QUANTIZED"); err != nil {
 		return err
@@ -209,10 +218,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 		return err
 	}
 	doc.Previous, doc.EncodingRecord = before, verified
-	if doc.GateFile, err = source(f.file); err != nil {
-		return err
-	}
-	if doc.CalibrationRecord, err = source(rows.found); err != nil {
+	if err := setSources(doc, f.file, rows.found); err != nil {
 		return err
 	}
 	if doc.Gate = gate.Judge(g, r, f.before); broken != nil {

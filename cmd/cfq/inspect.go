@@ -330,11 +330,15 @@ func (v *inspection) write(out io.Writer) error {
 		}
 	}
 	g.Write(out, "")
-	if len(v.Layers) == 0 {
-		return nil
+	if len(v.Layers) > 0 {
+		v.writeLayers(out)
 	}
+	return nil
+}
+
+func (v *inspection) writeLayers(out io.Writer) {
 	fmt.Fprintln(out)
-	g = message.NewLines()
+	g := message.NewLines()
 	g.Add("layer", "inputs", "outputs", "bits", "bytes", "stored as", "kernel", "note")
 	for _, l := range v.Layers {
 		bytes := "-"
@@ -345,7 +349,6 @@ func (v *inspection) write(out io.Writer) error {
 			cmp.Or(l.Kernel, "-"), l.Note)
 	}
 	g.Write(out, "")
-	return nil
 }
 
 // shorten cuts long metadata, such as a plan, to a line.

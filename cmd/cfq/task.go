@@ -287,6 +287,22 @@ func (f *taskFlags) ofModel(table *draft.Table, m *onnxio.Model) (*draft.Encodin
 	return enc, asked, nil
 }
 
+// checkQuantizable reports what keeps the model from being quantized, or from having recourse at all.
+func checkQuantizable(ctx context.Context, m *onnxio.Model, r *draft.Report) error {
+	o, err := obstacle(ctx, m)
+	if err != nil {
+		return err
+	}
+	switch {
+	case o == nil || o.Already:
+	case o.Recourse:
+		r.Find(draft.Problem, "model", "there is no recourse, and it cannot be quantized: "+says(o))
+	default:
+		r.Find(draft.Warning, "model", "it cannot be quantized: "+says(o))
+	}
+	return nil
+}
+
 // check holds a task file against data, and against a model when there is one.
 func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error) {
 	if args, err = atMost("check", args, "TASK", "MODEL"); err != nil {
@@ -347,16 +363,8 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 				return err
 			}
 		}
-		o, err := obstacle(ctx, m)
-		if err != nil {
+		if err := checkQuantizable(ctx, m, r); err != nil {
 			return err
-		}
-		switch {
-		case o == nil || o.Already:
-		case o.Recourse:
-			r.Find(draft.Problem, "model", "there is no recourse, and it cannot be quantized: "+says(o))
-		default:
-			r.Find(draft.Warning, "model", "it cannot be quantized: "+says(o))
 		}
 	}
 	if !e.json {
