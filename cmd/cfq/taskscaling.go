@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"cfq/onnxio"
@@ -54,24 +55,23 @@ func compareScalings(ctx context.Context, e *env, path string, m *onnxio.Model, 
 	if err != nil {
 		return err
 	}
-	const clear = 0.02
-	best, name := own+clear, ""
+	most, best, name := 0.0, 0.0, ""
 	for _, s := range scalings() {
 		other := *some
 		if other.X = s.apply(t, r.Features, some); other.X == nil {
 			continue
 		}
-		share, err := decidedAsLabelled(ctx, e, path, m, t, &other)
+		right, err := decidedAsLabelled(ctx, e, path, m, t, &other)
 		if err != nil {
 			return err
 		}
-		if share > best {
-			best, name = share, s.name
+		if gain := clearGain(own, right); gain > most {
+			most, best, name = gain, share(right), s.name
 		}
 	}
 	if name != "" {
 		r.Find(draft.Warning, "model", fmt.Sprintf("it decides %.1f %% of %d rows as labelled with %s, and %.1f %% with "+
-			"mean and std of the task file: which ones does it take?", 100*best, some.N, name, 100*own))
+			"mean and std of the task file: which ones does it take?", 100*best, some.N, name, 100*share(own)))
 	}
 	return nil
 }
@@ -101,23 +101,52 @@ func (s *scaling) apply(t *task.Task, have []draft.Column, people *task.People) 
 	return x
 }
 
-// decidedAsLabelled is the share of the people with a label that a model decides so.
+// clearGain is by how much more rows are right than before: 0 unless that is above 2 points and above three standard
+// deviations of the rows in which the two differ, so that the same model with a few rows is not suspected.
+func clearGain(before, after []bool) float64 {
+	differ := 0
+	for i := range after {
+		if before[i] != after[i] {
+			differ++
+		}
+	}
+	gain := share(after) - share(before)
+	if gain < max(0.02, 3*math.Sqrt(float64(differ))/float64(max(len(after), 1))) {
+		return 0
+	}
+	return gain
+}
+
+// share is the share of rows that are right.
+func share(right []bool) float64 {
+	n := 0
+	for _, r := range right {
+		if r {
+			n++
+		}
+	}
+	return float64(n) / float64(max(len(right), 1))
+}
+
+// decidedAsLabelled says of each person with a label whether a model decides so. If it decides most of them otherwise,
+// its class index is the wrong one, which is reported elsewhere: then it says whether it decides the opposite.
 func decidedAsLabelled(ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task, people *task.People) (
-	float64, error,
+	[]bool, error,
 ) {
 	margins, err := marginsOf(ctx, e, path, m, t, people)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	rows, right := 0, 0
+	var right []bool
 	for i, label := range people.Labels {
-		if label < 0 {
-			continue
-		}
-		rows++
-		if (margins[i] > 0) == (label == 1) {
-			right++
+		if label >= 0 {
+			right = append(right, (margins[i] > 0) == (label == 1))
 		}
 	}
-	return float64(right) / float64(max(rows, 1)), nil
+	if share(right) < 0.5 {
+		for i := range right {
+			right[i] = !right[i]
+		}
+	}
+	return right, nil
 }
