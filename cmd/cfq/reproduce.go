@@ -104,6 +104,10 @@ func (f *reproduceFlags) run(ctx context.Context, e *env, args []string) error {
 		},
 		Progress: func(done, total int) { show(eval.Event{Stage: "measuring", Done: done, Total: total}) },
 	}
+	old, err := readResults(filepath.Join(f.out, resultsFile)) // before hours of measuring
+	if err != nil {
+		return cli.WithCode(err, cli.Unusable)
+	}
 	rows, failed := l.Measure(ctx, tables)
 	if ctx.Err() != nil {
 		e.msg.Warn("the same command goes on from there")
@@ -120,7 +124,7 @@ func (f *reproduceFlags) run(ctx context.Context, e *env, args []string) error {
 	for i := range tables {
 		results = append(results, l.Results(&tables[i], rows[i])...)
 	}
-	if err := f.write(e, results, tables); err != nil {
+	if err := f.write(e, reproduce.Merge(old, results, tables)); err != nil {
 		return err
 	}
 	if e.json {
@@ -129,14 +133,11 @@ func (f *reproduceFlags) run(ctx context.Context, e *env, args []string) error {
 	return failed
 }
 
-// write writes results.csv and report.html, with the results of other tables that are there.
-func (f *reproduceFlags) write(e *env, results []reproduce.Result, tables []reproduce.Table) error {
-	path := filepath.Join(f.out, "results.csv")
-	old, err := readResults(path)
-	if err != nil {
-		return cli.WithCode(err, cli.Unusable)
-	}
-	all := reproduce.Merge(old, results, tables)
+const resultsFile = "results.csv"
+
+// write writes results.csv and report.html.
+func (f *reproduceFlags) write(e *env, all []reproduce.Result) error {
+	path := filepath.Join(f.out, resultsFile)
 	page := filepath.Join(f.out, "report.html")
 	if err := cli.Write(path, func(w io.Writer) error { return reproduce.WriteResults(w, all) }); err != nil {
 		return err
