@@ -116,7 +116,7 @@ release: build ## pack cfq and its library for this platform in build/release, w
 	@tar -C $(BUILD)/release -czf $(BUILD)/release/$(ARCHIVE).tar.gz $(ARCHIVE)
 	@rm -r $(BUILD)/release/$(ARCHIVE)
 	@cp examples/ci/install.sh $(BUILD)/release
-	@cd $(BUILD)/release && sha256sum $(ARCHIVE).tar.gz install.sh >SHA256SUMS
+	@cd $(BUILD)/release && $$(command -v sha256sum || echo shasum -a 256) $(ARCHIVE).tar.gz install.sh >SHA256SUMS
 
 clean: ## remove what was built here; the cache stays
 	rm -rf bin $(BUILD)

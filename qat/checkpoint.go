@@ -47,7 +47,7 @@ func OpenCheckpoint(path string, e ort.Options, inputs [sha256.Size]byte) (Check
 	}
 	b, found := bytes.CutPrefix(b, []byte(checkpointHeader))
 	if !found || len(b) < 2*sha256.Size {
-		return nil, fmt.Errorf("checkpoint %s: it is not a checkpoint", path)
+		return nil, fmt.Errorf("checkpoint %s: it is not a checkpoint: name one, or a file that does not exist", path)
 	}
 	key, sum, state := b[:sha256.Size], b[sha256.Size:2*sha256.Size], b[2*sha256.Size:]
 	if got := sha256.Sum256(state); !bytes.Equal(sum, got[:]) {

@@ -20,7 +20,7 @@ import (
 // readScores reads the scores that the model's owner has of some rows.
 func readScores(ctx context.Context, path, model string, o task.ReadOptions) (*draft.Scores, error) {
 	if model == "" {
-		return nil, cli.Usagef("give the model behind the task file, or behind init",
+		return nil, cli.Usagef("give the model after the task file",
 			"--scores needs the MODEL that has them")
 	}
 	if err := cli.Input("scores", path); err != nil {

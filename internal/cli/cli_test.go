@@ -59,7 +59,7 @@ func TestCodeAndHint(t *testing.T) {
 func TestPrinter(t *testing.T) {
 	var b bytes.Buffer
 	p := &Printer{Out: &b, Subcommand: "eval"}
-	p.Error(Wrap(errors.Join(errors.New("one"), errors.New("two")), HintFlags))
+	p.Error(Wrap(errors.Join(errors.New("one"), errors.New("two")), hintFlags))
 	p.Warn("%d rows", 4)
 	p.Note("working")
 	p.Progress("label")(1, 2) // not a terminal: draws nothing

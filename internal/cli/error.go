@@ -29,11 +29,11 @@ const (
 	HintArguments = "`cfq help SUBCOMMAND` shows the arguments, with examples"
 	HintValue     = "`cfq help SUBCOMMAND` says what the flag takes"
 	HintConflict  = "leave the flag out, or give what it depends on; `cfq help SUBCOMMAND` describes both"
-	HintFlags     = "`cfq help SUBCOMMAND` lists the flags"
 	HintFolder    = "name a file in it"
 )
 
 const (
+	hintFlags       = "`cfq help SUBCOMMAND` lists the flags"
 	hintNotAFile    = "name a regular file: save what comes from a pipe first"
 	hintMissingFile = "check the name and the folder"
 	hintSameFile    = "give each output a name of its own"

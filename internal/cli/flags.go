@@ -43,13 +43,13 @@ func Parse(fs *pflag.FlagSet, args []string, lookup func(string) (string, bool))
 		return pflag.ErrHelp
 	case errors.As(err, &unknown):
 		if unknown.GetSpecifiedShortnames() != "" {
-			return Usagef(HintFlags, "unknown flag -%s", unknown.GetSpecifiedName())
+			return Usagef(hintFlags, "unknown flag -%s", unknown.GetSpecifiedName())
 		}
 		name := unknown.GetSpecifiedName()
 		if s := Suggest(name, flagNames(fs)); s != "" {
-			return Usagef(HintFlags, "unknown flag --%s; did you mean --%s?", name, s)
+			return Usagef(hintFlags, "unknown flag --%s; did you mean --%s?", name, s)
 		}
-		return Usagef(HintFlags, "unknown flag --%s", name)
+		return Usagef(hintFlags, "unknown flag --%s", name)
 	case errors.As(err, &invalid):
 		return Usagef(HintValue, "invalid value %q for --%s: %w", invalid.GetValue(), invalid.GetFlag().Name,
 			notValue(invalid.GetFlag(), err))
