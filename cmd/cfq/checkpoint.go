@@ -12,7 +12,8 @@ import (
 
 func addCheckpoint(fs *pflag.FlagSet, path *string) {
 	fs.StringVar(path, "checkpoint", "",
-		"keep the state of training in a `file` after each round, and go on from it if it exists; removed once the model is written")
+		"keep the state of training in a `file` after each round, and go on from it if it exists; removed once "+
+			"the model is written")
 }
 
 // noteCheckpoint says how a training that was interrupted goes on.
