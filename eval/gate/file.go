@@ -44,7 +44,7 @@ func (d *decoder) gate(root ast.Node) *Gate {
 	}
 	for _, x := range g.problems() {
 		m := p.top
-		if x.list == checkList {
+		if x.at >= 0 {
 			m = p.checks[x.at]
 		}
 		if m.Bad[x.key] || x.key == "" && len(m.Bad) > 0 { // reported already, or a consequence of that

@@ -144,23 +144,19 @@ func impliedChecks() []Check {
 	return []Check{{Metric: "batches.difference", Max: new(float64)}}
 }
 
-// problem is a mistake in a gate: at a key of an entry of a list, or of the gate itself when list is "".
+// problem is a mistake in a gate: at a key of a check, or of the gate itself when at is -1.
 type problem struct {
-	list string
 	at   int
-	key  string // "" = the entry itself
+	key  string // "" = the check itself
 	text string
 }
-
-// checkList is the list of a gate file.
-const checkList = "checks"
 
 // Check reports all mistakes in the gate. A gate without checks is one.
 func (g *Gate) Check() error {
 	var errs []error
 	for _, p := range g.problems() {
 		where := "gate"
-		if p.list == checkList {
+		if p.at >= 0 {
 			where = fmt.Sprintf("check %d (%s)", p.at+1, message.Quote(g.Checks[p.at].name()))
 		}
 		if p.key != "" {
@@ -173,38 +169,38 @@ func (g *Gate) Check() error {
 
 func (g *Gate) problems() []problem {
 	var ps []problem
-	add := func(list string, at int, key, format string, a ...any) {
-		ps = append(ps, problem{list, at, key, fmt.Sprintf(format, a...)})
+	add := func(at int, key, format string, a ...any) {
+		ps = append(ps, problem{at, key, fmt.Sprintf(format, a...)})
 	}
 	d := g.withDefaults()
 	if !(d.Confidence >= 0.5 && d.Confidence < 1) {
-		add("", 0, "confidence", "invalid confidence %v: want at least 0.5 and less than 1", d.Confidence)
+		add(-1, "confidence", "invalid confidence %v: want at least 0.5 and less than 1", d.Confidence)
 	}
 	if !(d.Margin > 0) || math.IsInf(d.Margin, 1) {
-		add("", 0, "margin", "invalid margin %v: want more than 0; a check at the decision boundary sets its own margin",
+		add(-1, "margin", "invalid margin %v: want more than 0; a check at the decision boundary sets its own margin",
 			d.Margin)
 	}
 	if d.MinPeople < 1 {
-		add("", 0, "min_people", "invalid number of people %d: want 1 or more", d.MinPeople)
+		add(-1, "min_people", "invalid number of people %d: want 1 or more", d.MinPeople)
 	}
 	if !(*d.MaxUnreadable >= 0 && *d.MaxUnreadable <= 1) {
-		add("", 0, "max_unreadable", "invalid share %v: want a number from 0 to 1", *d.MaxUnreadable)
+		add(-1, "max_unreadable", "invalid share %v: want a number from 0 to 1", *d.MaxUnreadable)
 	}
 	if len(g.Checks) == 0 {
-		add("", 0, checkList, "no checks: a gate without checks would pass every model")
+		add(-1, "checks", "no checks: a gate without checks would pass every model")
 	}
 	seen := map[string]bool{}
 	for i := range g.Checks {
 		c := &g.Checks[i]
 		for _, p := range c.problems() {
-			ps = append(ps, problem{checkList, i, p.key, p.text})
+			ps = append(ps, problem{i, p.key, p.text})
 		}
 		if seen[c.name()] {
 			key := "name"
 			if c.Name == "" {
 				key = ""
 			}
-			add(checkList, i, key, "duplicate check %s: give one of them another name", message.Quote(c.name()))
+			add(i, key, "duplicate check %s: give one of them another name", message.Quote(c.name()))
 		}
 		seen[c.name()] = true
 	}
