@@ -33,6 +33,7 @@ func (f *calibrationFlags) addTeacher(fs *pflag.FlagSet) {
 		"teacher recourse for this many refused `people`, drawn at random; 0 = all")
 	cli.Within(fs, "teacher-sample", &f.teacher.Sample, 0, math.MaxInt, "0, for all, or more")
 	fs.Uint64Var(&f.teacher.Seed, "teacher-seed", 1, "seed of noise and sample")
+	more(fs, "calibration-rows", "teacher-steps", "teacher-noise", "teacher-sample", "teacher-seed")
 }
 
 func addTeacherSteps(fs *pflag.FlagSet, o *recourse.TeacherOptions) {

@@ -63,6 +63,7 @@ type env struct {
 	threads int
 	workers int // never 0 after parsing
 	json    bool
+	helpAll bool
 	command []string       // arguments as they were typed
 	flags   *pflag.FlagSet // of the subcommand, parsed
 }
@@ -105,6 +106,8 @@ func (e *env) common() *pflag.FlagSet {
 	cli.Within(fs, "workers", &e.workers, 0, maximum, fmt.Sprintf("0 to %d, which is %d per core", maximum, perCore))
 	fs.BoolVar(&e.json, "json", false, "write the result to stdout as JSON")
 	fs.BoolVarP(&e.msg.Quiet, "quiet", "q", false, "no progress; errors, hints and warnings stay")
+	fs.BoolVar(&e.helpAll, "help-all", false, "explain all flags")
+	more(fs, "ort-lib", "threads", "workers", "help-all")
 	return fs
 }
 

@@ -51,6 +51,7 @@ bootstrap elsewhere. ~ marks a difference that may be chance.`,
 			cli.Within(fs, "confidence", &f.confidence, cli.Above0, cli.Below1, "a level between 0 and 1, such as 0.95")
 			fs.IntVar(&f.draws, "draws", 2000, "`draws` of the bootstrap, at least: many tests need more")
 			cli.Within(fs, "draws", &f.draws, 100, math.MaxInt, "100 or more: fewer say nothing")
+			more(fs, "draws")
 			addReports(fs, &f.evaluationFlags, report.ComparisonViews())
 			return f.run
 		},

@@ -72,7 +72,7 @@ its record on stdout, in order, with the columns of --keep in front.`,
 			f.add(fs)
 			fs.Var(&f.margins, "margins", "required logit `margins`, separated by commas; else 0,0.1,0.25,0.5 and the task's")
 			f.addGroups(fs)
-			fs.StringArrayVar(&f.stress, "stress", nil, "evaluate under other `conditions` too, see below; may be repeated")
+			fs.StringArrayVar(&f.stress, "stress", nil, "evaluate under other `conditions` too, see --help-all; may be repeated")
 			f.addCertify(fs)
 			f.addMeasured(fs)
 			fs.StringVar(&f.records, "records", "", "keep the records of people: a `file` (.parquet, .csv, .tsv), or a folder "+
@@ -93,6 +93,7 @@ func (f *evalFlags) addMeasured(fs *pflag.FlagSet) {
 		"is none")
 	cli.Within(fs, "noise", &f.noise, 0, math.MaxInt, "0, for none, or more people")
 	fs.BoolVar(&f.latency, "latency", false, "take the time of both models, with 1 row and with 256")
+	more(fs, "noise")
 }
 
 func (f *evalFlags) run(ctx context.Context, e *env, args []string, given func(flag string) bool) (err error) {

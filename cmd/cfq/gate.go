@@ -138,6 +138,8 @@ other. The stricter verdict decides.`,
 			fs.StringArrayVar(&f.tables, "records", nil, "judge the people of these `tables` of records in place of --data: "+
 				"files or folders that cfq eval wrote, or a quoted pattern; may be repeated")
 			addReports(fs, &f.evaluationFlags, report.Views())
+			more(fs, "sample", "one-sided", "max-unreadable", "verified-encoding", "previous", "on-inconclusive",
+				"calibration-record")
 			return func(ctx context.Context, e *env, args []string) error { return f.run(ctx, e, args, fs) }
 		},
 	}

@@ -24,8 +24,8 @@ const exitCodes = `Exit codes:
   130  interrupted
   141  the reader of --stream ended first`
 
-// help serves "cfq help", "cfq help NAME" and "cfq help --markdown", which
-// writes the help of everything as one page.
+// help serves "cfq help", "cfq help NAME" of a subcommand or a topic, and "cfq help --markdown", which writes the help
+// of every subcommand as one page.
 func help(w io.Writer, args []string) error {
 	switch {
 	case len(args) == 0:
@@ -37,12 +37,28 @@ func help(w io.Writer, args []string) error {
 		writeMarkdown(w)
 		return nil
 	}
+	for _, t := range helpTopics() {
+		if t.name == args[0] {
+			t.write(w)
+			return nil
+		}
+	}
 	c := find(args[0])
 	if c == nil {
 		return unknown(args[0])
 	}
 	c.writeHelp(w)
 	return nil
+}
+
+// helpTopic is a text of the help that belongs to several subcommands.
+type helpTopic struct {
+	name, summary string
+	write         func(io.Writer)
+}
+
+func helpTopics() []helpTopic {
+	return []helpTopic{{"recipe", "methods of quantization, and what the values of their flags mean", writeRecipeHelp}}
 }
 
 func writeOverview(w io.Writer) {
@@ -56,12 +72,33 @@ Subcommands:
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-11s %s\n", c.name, c.summary)
 	}
-	fmt.Fprintf(w, "  %-11s %s\n\n", "help", "print this text, or the help of a subcommand: cfq help eval")
-	fmt.Fprintln(w, exitCodes)
+	fmt.Fprintf(w, "  %-11s %s\n\nTopics (cfq help TOPIC):\n", "help",
+		"print this text, or the help of a subcommand or topic: cfq help eval")
+	for _, t := range helpTopics() {
+		fmt.Fprintf(w, "  %-11s %s\n", t.name, t.summary)
+	}
+	fmt.Fprintf(w, "\n%s\n", exitCodes)
 }
 
-// writeHelp writes what "cfq help NAME" and "cfq NAME --help" show.
+// writeHelp writes what "cfq help NAME" and "cfq NAME --help" show: the everyday flags.
 func (c *command) writeHelp(w io.Writer) {
+	all, everyday := 0, pflag.NewFlagSet(c.name, pflag.ContinueOnError)
+	everyday.SortFlags = false
+	for _, fs := range []*pflag.FlagSet{c.ownFlags(), (&env{msg: &cli.Printer{}}).common()} {
+		fs.VisitAll(func(f *pflag.Flag) {
+			if all++; headingOf(f) == everydayFlags {
+				everyday.AddFlag(f)
+			}
+		})
+	}
+	c.writeUsage(w)
+	writeFlags(w, everyday)
+	c.writeExamples(w)
+	fmt.Fprintf(w, "\n`cfq %s --help-all` explains all %d flags.\n", c.name, all)
+}
+
+// writeHelpAll writes what "cfq NAME --help-all" shows.
+func (c *command) writeHelpAll(w io.Writer) {
 	c.writeUsage(w)
 	writeFlags(w, c.ownFlags())
 	c.writeNotes(w)
@@ -106,16 +143,39 @@ func (c *command) ownFlags() *pflag.FlagSet {
 	return own
 }
 
-// groupKey is the annotation of a flag that says under which heading it stands in the help.
-const groupKey = "group"
+// Headings of flags in the help. --help shows those under everydayFlags, --help-all and the page of commands show all.
+const (
+	headingKey    = "heading" // the annotation
+	everydayFlags = "Flags"
+	moreFlags     = "More flags"
+)
 
-// group puts the flags that add adds under a heading of their own.
+// headingOf is the heading under which the help shows a flag.
+func headingOf(f *pflag.Flag) string {
+	if h := f.Annotations[headingKey]; len(h) > 0 {
+		return h[0]
+	}
+	return everydayFlags
+}
+
+// more puts flags that are not for every day under moreFlags.
+func more(fs *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		setHeading(fs.Lookup(name), moreFlags)
+	}
+}
+
+// group puts the flags that add adds under a heading: none of them is for every day.
 func group(fs *pflag.FlagSet, heading string, add func(fs *pflag.FlagSet)) {
 	part := pflag.NewFlagSet(heading, pflag.ContinueOnError)
 	part.SortFlags = false
 	add(part)
-	part.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{groupKey: {heading}} })
+	part.VisitAll(func(f *pflag.Flag) { setHeading(f, heading) })
 	fs.AddFlagSet(part)
+}
+
+func setHeading(f *pflag.Flag, heading string) {
+	f.Annotations = map[string][]string{headingKey: {heading}}
 }
 
 // writeFlags writes the flags under their headings, in the order in which they were added.
@@ -123,10 +183,7 @@ func writeFlags(w io.Writer, own *pflag.FlagSet) {
 	var headings []string
 	groups := map[string]*pflag.FlagSet{}
 	own.VisitAll(func(f *pflag.Flag) {
-		heading := "Flags"
-		if g := f.Annotations[groupKey]; len(g) > 0 {
-			heading = g[0]
-		}
+		heading := headingOf(f)
 		if groups[heading] == nil {
 			headings = append(headings, heading)
 			groups[heading] = pflag.NewFlagSet(heading, pflag.ContinueOnError)
@@ -179,7 +236,7 @@ func writeMarkdown(w io.Writer) {
 			if c.page == "" {
 				c.writeNotes(w)
 			} else {
-				fmt.Fprintf(w, "\nThe values of flags are described in docs/%s and by cfq help %s.\n", c.page, c.name)
+				fmt.Fprintf(w, "\nThe values of flags are described in docs/%s and by cfq %s --help-all.\n", c.page, c.name)
 			}
 			c.writeExamples(w)
 		})

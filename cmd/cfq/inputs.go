@@ -52,6 +52,7 @@ func (f *peopleFlags) addPromises(fs *pflag.FlagSet) {
 func (f *peopleFlags) addOverrides(fs *pflag.FlagSet) {
 	fs.StringVar(&f.overrides, "overrides", "",
 		"what single people can change where it differs from the task: a CSV or Parquet `file`, see docs/task.md")
+	more(fs, "overrides")
 }
 
 // paths are the files that the flags and the models' names stand for.
@@ -138,6 +139,7 @@ func (f *evaluationFlags) add(fs *pflag.FlagSet) {
 	fs.Uint64Var(&f.seed, "seed", 1, "`seed` of the sample and of the solver")
 	fs.IntVar(&f.restarts, "restarts", 0, "random `restarts` of the solver; 0 is the solver's default")
 	cli.Within(fs, "restarts", &f.restarts, 0, math.MaxInt, "0, for the solver's default, or more")
+	more(fs, "other-original", "seed", "restarts")
 }
 
 func (f *evaluationFlags) addGroups(fs *pflag.FlagSet) {
@@ -145,12 +147,14 @@ func (f *evaluationFlags) addGroups(fs *pflag.FlagSet) {
 		"else the task's subgroups; none for none")
 	fs.IntVar(&f.minGroup, "min-group", 30, "`promises` without which a group is not compared with others")
 	cli.Within(fs, "min-group", &f.minGroup, 0, math.MaxInt, "0 or more promises")
+	more(fs, "min-group")
 }
 
 func (f *evaluationFlags) addCertify(fs *pflag.FlagSet) {
 	fs.Float64Var(&f.certify, "certify", 0, "prove what survives within this `radius`, in model-input units, around each "+
 		"recourse point; measure the logits there")
 	cli.Within(fs, "certify", &f.certify, 0, cli.Finite, "a radius of 0, for the points themselves, or more")
+	more(fs, "certify")
 }
 
 // evaluation is what a subcommand works on: models that are open, and people who are read a batch at a time.

@@ -42,6 +42,7 @@ func (f *looksFlags) add(set *pflag.FlagSet) {
 	set.StringVar(&f.path, "looks-file", "", "record `file` of verdicts and their dates; else QUANTIZED.looks; none "+
 		"for none")
 	set.BoolVar(&f.again, "again", false, "repeat an evaluation that did not pass, with the same people")
+	more(set, "looks", "looks-file", "again")
 }
 
 // file is the path of the record of looks at a model; none without one.

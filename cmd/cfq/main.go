@@ -113,6 +113,10 @@ func dispatch(ctx context.Context, args []string, stdout io.Writer, msg *cli.Pri
 		}
 		return err
 	}
+	if e.helpAll {
+		c.writeHelpAll(stdout)
+		return nil
+	}
 	return run(ctx, e, fs.Args())
 }
 

@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 
 	"cfq/internal/cli"
 	"cfq/internal/spill"
@@ -23,9 +26,15 @@ import (
 func TestHelp(t *testing.T) {
 	for _, c := range commands() {
 		var b bytes.Buffer
-		c.writeHelp(&b)
-		if !strings.Contains(b.String(), "Usage: cfq "+c.name) || !strings.Contains(b.String(), "--ort-lib") {
-			t.Errorf("%s: the help lacks its usage or the common flags:\n%s", c.name, b.String())
+		c.writeHelpAll(&b)
+		fs, _ := c.flags(&env{msg: &cli.Printer{}})
+		fs.VisitAll(func(f *pflag.Flag) {
+			if !strings.Contains(b.String(), "--"+f.Name) {
+				t.Errorf("cfq %s --help-all lacks --%s", c.name, f.Name)
+			}
+		})
+		if !strings.Contains(b.String(), "Usage: cfq "+c.name) {
+			t.Errorf("%s: the help lacks its usage:\n%s", c.name, b.String())
 		}
 		if len(c.examples) == 0 || c.summary == "" || strings.HasSuffix(c.summary, ".") {
 			t.Errorf("%s: no examples, or a bad summary %q", c.name, c.summary)
@@ -39,10 +48,25 @@ func TestHelp(t *testing.T) {
 				t.Errorf("%s: the example %q is of something else", c.name, x)
 				continue
 			}
-			fs, _ := c.flags(&env{msg: &cli.Printer{}})
+			fs, _ = c.flags(&env{msg: &cli.Printer{}})
 			if err := cli.Parse(fs, words[2:], func(string) (string, bool) { return "", false }); err != nil {
 				t.Errorf("%s: example %q: %v", c.name, x, err)
 			}
+		}
+	}
+}
+
+// --help fits on a screen and a half, and has the flags of every day.
+func TestHelpIsShort(t *testing.T) {
+	for _, c := range commands() {
+		var b bytes.Buffer
+		c.writeHelp(&b)
+		flags := regexp.MustCompile(`(?m)^ {2,6}(-., )?--`).FindAllString(b.String(), -1)
+		if lines := strings.Count(b.String(), "\n"); lines > 60 || len(flags) > 20 {
+			t.Errorf("cfq %s --help has %d lines and %d flags", c.name, lines, len(flags))
+		}
+		if !strings.HasSuffix(b.String(), " flags.\n") || !strings.Contains(b.String(), "cfq "+c.name+" --help-all") {
+			t.Errorf("cfq %s --help does not end with --help-all", c.name)
 		}
 	}
 }

@@ -46,9 +46,8 @@ promises breaks, as shown by people who were held out (docs/method.md). With
 (docs/files.md). With --promises the recourse points are those of a promises file, such as
 cfq recourse writes: what was promised is what must survive.
 
-Use the training rows as data, and rows that the model has never seen for eval.`,
-		notes: quantizeNotes(),
-		page:  "method.md",
+Use the training rows as data, and rows that the model has never seen for eval. The
+methods and the values of flags are explained by cfq help recipe and docs/method.md.`,
 		examples: []string{
 			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx",
 			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --target-vd 0.02",
@@ -68,25 +67,23 @@ Use the training rows as data, and rows that the model has never seen for eval.`
 	}
 }
 
-// quantizeNotes explains the methods and the values of flags, from the tables.
-func quantizeNotes() string {
-	var b strings.Builder
-	b.WriteString("Methods:\n")
+// writeRecipeHelp explains the methods and the values of flags, from the tables.
+func writeRecipeHelp(w io.Writer) {
+	fmt.Fprintln(w, "Methods:")
 	for _, m := range ptq.Methods() {
-		item(&b, string(m.Name), m.Doc)
+		item(w, string(m.Name), m.Doc)
 	}
-	b.WriteString("\nWhat a method stands for where a flag is not given:\n")
-	writeMethods(&b)
+	fmt.Fprintln(w, "\nWhat a method stands for where a flag is not given:")
+	writeMethods(w)
 	for _, s := range ptq.Settings() {
 		if s.Name == "act-range" {
 			continue // as weight-range
 		}
-		fmt.Fprintf(&b, "\n--%s, %s:\n", s.Name, s.Doc)
+		fmt.Fprintf(w, "\n--%s, %s:\n", s.Name, s.Doc)
 		for _, choice := range s.Choices {
-			item(&b, choice.Name, choice.Doc)
+			item(w, choice.Name, choice.Doc)
 		}
 	}
-	return b.String()
 }
 
 func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
@@ -210,7 +207,7 @@ type quantizeFlags struct {
 func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	f.addData(fs, "the calibration rows")
 	fs.StringVarP(&f.out, "output", "o", "", "the quantized model `file`")
-	cli.Choice(fs, &f.o.Method, "method", ptq.CFPTQ, ptq.MethodNames(), "the `method`; see below")
+	cli.Choice(fs, &f.o.Method, "method", ptq.CFPTQ, ptq.MethodNames(), "the `method`; see cfq help recipe")
 	fs.Float64Var(&f.o.Budget, "budget", 4, "mean `bits` per weight, 2 to 8; see --cost")
 	limitBudget(fs, "budget", &f.o.Budget)
 	fs.Float64Var(&f.target.VD, "target-vd", 0,
@@ -222,7 +219,6 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.plan, "plan", "", "write the model that this plan `file` describes; needs no data")
 	f.addRows(fs)
 	f.addPromises(fs)
-	f.addWriting(fs)
 	choice := func(fs *pflag.FlagSet, names ...string) {
 		for _, name := range names {
 			c := ptq.FindSetting(name)
@@ -235,10 +231,13 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 				strings.Join(choices, ", "), cmp.Or(otherwise[name], "as the method says")))
 		}
 	}
+	choice(fs, "compute")
+	f.addRuntime(fs)
+	addCheckpoint(fs, &f.o.Checkpoint)
+	f.addWriting(fs)
 	group(fs, "Bit widths", func(fs *pflag.FlagSet) {
 		choice(fs, "allocator", "cost", "bit-widths", "scales")
 		fs.StringArrayVar(&f.o.Only, "only", nil, "quantize only the layers of this name or `pattern`; may be repeated")
-		choice(fs, "compute")
 		fs.IntVar(&f.o.ActBits, "act-bits", 8, "`bits` of the activations between layers, 2 to 8")
 		cli.Within(fs, "act-bits", &f.o.ActBits, 2, 8, "2 to 8")
 		choice(fs, "input")
@@ -277,7 +276,6 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 		fs.Uint64Var(&f.target.Seed, "seed", 1,
 			"seed of what is held out and of the judges, and of the rows read of very large data")
 	})
-	group(fs, "Where it runs", f.addRuntime)
 }
 
 // addRuntime adds the flags that say where the file is to run.
@@ -295,6 +293,7 @@ func (f *quantizeFlags) addRuntime(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.o.KeepMetadata, "keep-metadata", false, "write the exporter's metadata and doc strings, too")
 	fs.BoolVar(&f.o.FullRange, "full-range", false,
 		"8-bit weights of integer kernels up to 127, not 64: other results on x64 CPUs without VNNI")
+	more(fs, "keep-metadata", "full-range")
 }
 
 // addWriting adds the flags that say what may be written.
@@ -327,7 +326,6 @@ func (f *quantizeFlags) addTraining(fs *pflag.FlagSet) {
 	addOptimizer(fs, &f.o.Train)
 	fs.StringVar(&f.log, "log", "",
 		"write loss, VD, RVD and bits of each round to a CSV `file`, and their curves to an SVG beside it")
-	addCheckpoint(fs, &f.o.Checkpoint)
 }
 
 // addOptimizer adds the flags of any training.

@@ -99,6 +99,7 @@ over to others (docs/recourse.md).`,
 			f.addRows(fs)
 			f.stream.add(fs)
 			fs.BoolVar(&f.overwrite, "overwrite", false, "replace an output that exists")
+			more(fs, "seed", "restarts", "solver", "time-limit", "method", "budget")
 			return func(ctx context.Context, e *env, args []string) error {
 				return f.run(ctx, e, fs.Changed, args)
 			}

@@ -66,6 +66,7 @@ Nothing is written but the --plot. Use the training rows as data.`,
 			f.addRows(fs)
 			f.addPromises(fs)
 			fs.BoolVar(&f.overwrite, "overwrite", false, "replace the plot if it exists")
+			more(fs, "probes", "seed")
 			return f.run
 		},
 	}

@@ -36,6 +36,7 @@ func (f *streamFlags) add(fs *pflag.FlagSet) {
 	fs.Lookup("stream").NoOptDefVal = string(rowio.CSV)
 	fs.StringSliceVar(&f.columns, "columns", nil, "--stream: `names` of columns: rows have no header, nor have answers")
 	fs.StringSliceVar(&f.keep, "keep", nil, "--stream: `columns` to pass through")
+	more(fs, "columns", "keep")
 }
 
 // check looks at the flags before any work is done. refused are flags that have no meaning for a stream.

@@ -38,6 +38,7 @@ or quoted patterns.`,
 			fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
 			f.addOverrides(fs)
 			fs.BoolVar(&f.otherOriginal, "other-original", false, "allow a quantized model whose recipe names another original")
+			more(fs, "other-original")
 			f.addGroups(fs)
 			f.addMeasured(fs)
 			addReports(fs, &f.evaluationFlags, report.EvaluationViews())

@@ -100,6 +100,7 @@ With other inputs or options that is an error, not a mixture.`,
 			f.addRows(fs)
 			fs.StringVar(&f.testRows, "test-rows", "", "the same, of the rows to measure on: such a `file`, or !file")
 			fs.BoolVar(&f.overwrite, "overwrite", false, "begin anew and replace what is in the folder")
+			more(fs, "cost", "seed", "restarts")
 			return f.run
 		},
 	}

@@ -50,7 +50,11 @@ func taskCommand() command {
 
 init reads kinds, bounds (1st to 99th percentile), steps and shares from the data. The
 data do not tell how the model's inputs are made: in which order, with which mean and
-std. --encoding names a JSON file that does, as training scripts write it:
+std. --encoding names a JSON file that does; what remains open is marked QUESTION in the
+draft. check reports open questions, rows that cannot be read, values out of bounds and
+constraints that people of the data break, and compares --scores with the model's.`,
+		notes: `
+--encoding names a JSON file as training scripts write it:
 
   {"target": "favourable = 1", "features": [
     {"column": "age",  "kind": "numeric", "mean": 38.6, "std": 13.6},
@@ -58,8 +62,7 @@ std. --encoding names a JSON file that does, as training scripts write it:
     {"column": "home", "kind": "onehot",  "values": ["rent", "own"]}]}
 
 The list has the order of the inputs. A onehot column may also be one entry for each
-input, with "value". What remains open is marked QUESTION in the draft and listed on
-stderr. --from keeps what a task file says, its comments included, and adds bounds,
+input, with "value". --from keeps what a task file says, its comments included, and adds bounds,
 shares, mad and quantiles, and mean and std from --encoding.
 
 --scores names a table of scores that the model's owner has for the first rows of DATA,
@@ -68,8 +71,7 @@ probabilities or logits, a column for each class or the one of class 1. check co
 them with the model's, and if there is no problem, it keeps the result in TASK.verified,
 where quantize, eval and gate look for it.
 
-check reports open questions, rows that cannot be read, values out of bounds and
-constraints that people of the data break. It rejects a model that decides worse than
+check rejects a model that decides worse than
 the more frequent outcome alone, or if one is rare, less than 60 % of both. It warns of a
 model that decides better with another scaling of numbers or pixels. Warnings do not
 change the exit code.`,

@@ -86,16 +86,17 @@ func trainNotes() string {
 func (f *trainFlags) add(fs *pflag.FlagSet) {
 	f.addData(fs, "the people to train on")
 	fs.StringVarP(&f.out, "output", "o", "", "the model `file`")
-	fs.StringVar(&f.arch, "arch", "", "the `architecture`, such as mlp:64,32; see below")
+	fs.StringVar(&f.arch, "arch", "", "the `architecture`, such as mlp:64,32; see --help-all")
 	var objectives []string
 	for _, o := range fit.Objectives() {
 		objectives = append(objectives, string(o.Name))
 	}
-	cli.Choice(fs, &f.o.Train.Objective, "objective", qat.Task, objectives, "what training minimises; see below")
+	cli.Choice(fs, &f.o.Train.Objective, "objective", qat.Task, objectives, "what training minimises; see --help-all")
 	fs.StringSliceVar(&f.o.Attributes, "attributes", nil, "`columns` of numbers that an autoencoder's code is to be")
 	f.addRows(fs)
 	fs.StringVar(&f.log, "log", "",
 		"write losses and accuracies of each round to a CSV `file`, and their curves to an SVG beside it")
+	addCheckpoint(fs, &f.o.Checkpoint)
 	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
 	group(fs, "Training", func(fs *pflag.FlagSet) {
 		fs.Float64Var(&f.o.Epochs, "epochs", 0, "`passes` over the people; 0 is the default, 40, and at least 640 steps")
@@ -107,7 +108,6 @@ func (f *trainFlags) add(fs *pflag.FlagSet) {
 			"`share` of the people who are not trained on, the same for every seed; 0 for none")
 		cli.Within(fs, "validation", &f.validation, 0, cli.Below1, "a share below 1, such as 0.2, or 0 for none")
 		addOptimizer(fs, &f.o.Train)
-		addCheckpoint(fs, &f.o.Checkpoint)
 	})
 	group(fs, "Objectives that look at recourse", func(fs *pflag.FlagSet) {
 		fs.IntVar(&f.o.Members, "members", 3, "r-consistency: `networks` that are trained together")

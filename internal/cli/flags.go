@@ -197,7 +197,7 @@ func hasWord(text, word string) bool {
 // library is found is left to package onnxio/ort, which reports the variable as the
 // source; files and consents must be said each time.
 func environment(fs *pflag.FlagSet, lookup func(string) (string, bool)) error {
-	except := []string{"ort-lib", "help", "output", "overwrite", "one-sided", "again"}
+	except := []string{"ort-lib", "help", "help-all", "output", "overwrite", "one-sided", "again"}
 	var errs []error
 	fs.VisitAll(func(f *pflag.Flag) {
 		if f.Changed || slices.Contains(except, f.Name) {
