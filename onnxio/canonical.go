@@ -37,7 +37,7 @@ func Canonical(m *graph.Model) (*graph.Model, error) {
 
 // canonical is Canonical for a model whose values have the given types, and returns
 // those of the canonical form.
-func canonical(m *graph.Model, types autodiff.Types) (*graph.Model, autodiff.Types, error) {
+func canonical(m *graph.Model, types graph.Types) (*graph.Model, graph.Types, error) {
 	c := m.Clone()
 	if err := Upgrade(c, types); err != nil {
 		return nil, nil, err
@@ -81,7 +81,7 @@ type rewriter struct {
 	inits     map[string]*graph.Tensor
 	producers map[string]*graph.Node
 	consumers map[string][]*graph.Node
-	types     autodiff.Types // as measured, or, when the model has not been run, as far as they follow from the file
+	types     graph.Types // as measured, or, when the model has not been run, as far as they follow from the file
 }
 
 // index recomputes the tables after the graph has changed.

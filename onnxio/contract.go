@@ -243,13 +243,13 @@ func (f *flattener) turn(n *graph.Node, c *contraction, x, y string) {
 	if perm := order(y, c.y); perm != nil {
 		back := f.transpose(f.names.Name("t"), perm)
 		n.Outputs, back.Outputs = slices.Clone(back.Inputs), n.Outputs
-		f.types[n.Outputs[0]] = autodiff.Type{DType: graph.Float, Shape: c.shape(y)}
+		f.types[n.Outputs[0]] = graph.Type{DType: graph.Float, Shape: c.shape(y)}
 		f.g.Nodes = slices.Insert(f.g.Nodes, at+1, back)
 	}
 	if perm := order(c.x, x); perm != nil {
 		t := f.transpose(c.value, perm)
 		n.Inputs = slices.Clone(t.Outputs)
-		f.types[n.Inputs[0]] = autodiff.Type{DType: graph.Float, Shape: c.shape(x)}
+		f.types[n.Inputs[0]] = graph.Type{DType: graph.Float, Shape: c.shape(x)}
 		f.g.Nodes = slices.Insert(f.g.Nodes, at, t)
 	}
 }

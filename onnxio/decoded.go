@@ -89,7 +89,7 @@ func (m *Map) Run(ctx context.Context, x []float32) ([]float32, error) {
 func (m *Map) Close() error { return m.s.Close() }
 
 // append appends the nodes of the model with values of other names, behind x, and returns what they make, as rows.
-func (m *Map) append(b *graph.Builder, x string, types autodiff.Types) string {
+func (m *Map) append(b *graph.Builder, x string, types graph.Types) string {
 	names := map[string]string{m.input.Name: reshaped(b, x, m.sizes...)}
 	for _, t := range m.graph.Graph.Inits {
 		c := *t
@@ -166,7 +166,7 @@ const (
 // within the budget are below it.
 const limitSlope = 1e4
 
-func (d *Decoded) append(b *graph.Builder, row string, types autodiff.Types) {
+func (d *Decoded) append(b *graph.Builder, row string, types graph.Types) {
 	dim, size := int64(d.Encoder.dim), int64(d.Encoder.Out)
 	part := func(from, to int64) string {
 		of := func(name string, v int64) string { return b.Const(graph.FromInts(name, []int64{v}, 1)) }

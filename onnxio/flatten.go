@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 )
 
@@ -49,7 +48,7 @@ func (f *flattener) front(n *graph.Node, to []int64, shape graph.Shape) {
 // reshape makes a node, which is not in the graph yet, that gives value the shape to, of the type given.
 func (f *flattener) reshape(value string, to []int64, shape graph.Shape) *graph.Node {
 	out := f.names.Name("r")
-	f.types[out] = autodiff.Type{DType: graph.Float, Shape: shape}
+	f.types[out] = graph.Type{DType: graph.Float, Shape: shape}
 	return &graph.Node{Op: "Reshape", Inputs: []string{value, f.shape(to)}, Outputs: []string{out}}
 }
 
@@ -73,7 +72,7 @@ func (f *flattener) shape(v []int64) string {
 func (f *flattener) behind(n *graph.Node, to []int64, flat graph.Shape) {
 	y := n.Outputs[0]
 	n.Outputs = []string{f.names.Name("y")}
-	f.types[n.Outputs[0]] = autodiff.Type{DType: graph.Float, Shape: flat}
+	f.types[n.Outputs[0]] = graph.Type{DType: graph.Float, Shape: flat}
 	back := &graph.Node{Op: "Reshape", Inputs: []string{n.Outputs[0], f.shape(to)}, Outputs: []string{y}}
 	f.backs[back] = true
 	f.g.Nodes = slices.Insert(f.g.Nodes, slices.Index(f.g.Nodes, n)+1, back)

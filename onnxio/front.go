@@ -16,7 +16,7 @@ type Step interface {
 	sizes() (from, to int)
 	// append appends the nodes of the step to those of b; what they make is the output of the last one. It may add the
 	// types of values.
-	append(b *graph.Builder, x string, types autodiff.Types)
+	append(b *graph.Builder, x string, types graph.Types)
 }
 
 // Front is a step in front of a model: it makes the model's inputs of rows of From numbers x,
@@ -80,7 +80,7 @@ func (m *Model) Behind(f Step) (*Model, error) {
 	}
 	b.G.Nodes[len(b.G.Nodes)-1].Outputs[0] = c.front.behind.Name
 	c.front.nodes, c.front.consts = b.G.Nodes[first:], b.G.Inits[known:]
-	c.types[c.front.input.Name] = autodiff.Type{DType: graph.Float, Shape: c.front.input.Shape}
+	c.types[c.front.input.Name] = graph.Type{DType: graph.Float, Shape: c.front.input.Shape}
 	if err := autodiff.Infer(&graph.Graph{Inits: c.front.consts, Nodes: c.front.nodes}, c.types); err != nil {
 		return nil, fmt.Errorf("the step in front of the model: %w", err)
 	}
@@ -120,7 +120,7 @@ func (f *Front) Graph() *graph.Model {
 func (f *Front) sizes() (from, to int) { return f.From, f.To }
 
 // append appends the nodes of the step. What changes nothing has none.
-func (f *Front) append(b *graph.Builder, x string, _ autodiff.Types) {
+func (f *Front) append(b *graph.Builder, x string, _ graph.Types) {
 	row := func(v []float32) string { return b.Const(graph.FromFloats("c", v, 1, int64(f.To))) }
 	differs := func(v []float32, from float32) bool {
 		return slices.ContainsFunc(v, func(a float32) bool { return a != from })

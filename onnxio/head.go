@@ -664,7 +664,7 @@ func (m *Model) extend(shift float64, target int) error {
 	}
 	m.logits, m.tail, m.consts = z, b.G.Nodes[first:], b.G.Inits[known:]
 	m.graph = m.extended(m.base)
-	types := autodiff.Types{}
+	types := graph.Types{}
 	for k, v := range m.types {
 		types[k] = v
 	}

@@ -27,7 +27,7 @@ type Model struct {
 	sizes    []int64 // input dimensions behind the batch axis
 	fixed    int     // the batch size that the model insists on, or 0
 	dim      int
-	types    autodiff.Types
+	types    graph.Types
 	logits   string // the value that holds them
 	perRow   int    // number of logits per row, 1 for a single one
 	head     head
@@ -269,7 +269,7 @@ func (m *Model) Head() (logits string, perRow int) { return m.logits, m.perRow }
 func (m *Model) Classes() int { return max(m.perRow, 2) }
 
 // Types returns the types of the model's values. They are shared: clone the map before changing it.
-func (m *Model) Types() autodiff.Types { return m.types }
+func (m *Model) Types() graph.Types { return m.types }
 
 // PerRow returns how many numbers of a value one row of the input makes; ok is false where that is not known.
 func (m *Model) PerRow(value string) (n int, ok bool) {
@@ -336,7 +336,7 @@ const maxValue = 1 << 27
 
 // bounded says which node makes a value that is too large to be run, as far as that is known before.
 func (m *Model) bounded() error {
-	types := autodiff.Types{m.input.Name: {DType: m.input.DType, Shape: slices.Clone(m.input.Shape)}}
+	types := graph.Types{m.input.Name: {DType: m.input.DType, Shape: slices.Clone(m.input.Shape)}}
 	types[m.input.Name].Shape[0] = graph.Dim{Size: int64(max(m.fixed, probeB))}
 	_ = autodiff.Infer(m.graph.Graph, types) // what it cannot know, the run will show
 	for _, n := range m.graph.Graph.Nodes {
@@ -433,7 +433,7 @@ func (m *Model) probe(ctx context.Context) error {
 		}
 		shapes = append(shapes, append(out, in))
 	}
-	m.types = autodiff.Types{}
+	m.types = graph.Types{}
 	for i, t := range shapes[0] {
 		shape := graph.Fixed(t.Dims...)
 		if len(shapes) > 1 {
@@ -454,10 +454,10 @@ func (m *Model) probe(ctx context.Context) error {
 				}
 			}
 		}
-		m.types[t.Name] = autodiff.Type{DType: t.DType, Shape: shape}
+		m.types[t.Name] = graph.Type{DType: t.DType, Shape: shape}
 	}
 	for _, t := range m.graph.Graph.Inits {
-		m.types[t.Name] = autodiff.Type{DType: t.DType, Shape: graph.Fixed(t.Dims...)}
+		m.types[t.Name] = graph.Type{DType: t.DType, Shape: graph.Fixed(t.Dims...)}
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ type resolver struct {
 	m         *graph.Model
 	g         *graph.Graph // of m, with the nodes that are written so far
 	names     *graph.Builder
-	types     autodiff.Types
+	types     graph.Types
 	functions map[call]*graph.Function
 	versions  map[*graph.Node]int64 // the operator set that a node is written for
 	errs      []error
@@ -315,7 +315,7 @@ func (r *resolver) branch(n *graph.Node, s *scope) {
 // condition returns the value of the boolean called name, which ONNX Runtime computes of constants and of fixed sizes.
 func (r *resolver) condition(name string) (bool, error) {
 	if r.types == nil {
-		r.types = autodiff.Types{}
+		r.types = graph.Types{}
 	}
 	_ = autodiff.Infer(r.g, r.types) // what stays unknown matters only if the condition needs it
 	c := conditional{

@@ -31,7 +31,7 @@ const (
 //
 // Nodes that cannot be upgraded are collected into one error that names each
 // of them; m is then unchanged. types are those of its values that are known beyond what it declares.
-func Upgrade(m *graph.Model, types autodiff.Types) error {
+func Upgrade(m *graph.Model, types graph.Types) error {
 	version, standard := m.Opset(""), slices.ContainsFunc(m.Graph.Nodes, (*graph.Node).Standard)
 	if version >= upgradedOpset {
 		return nil
@@ -67,11 +67,11 @@ func Upgrade(m *graph.Model, types autodiff.Types) error {
 }
 
 // typesOf returns the types of g's values that are given, declared or follow from those.
-func typesOf(g *graph.Graph, given autodiff.Types) autodiff.Types {
-	types := autodiff.Types{}
+func typesOf(g *graph.Graph, given graph.Types) graph.Types {
+	types := graph.Types{}
 	for _, v := range slices.Concat(g.Inputs, g.Outputs, g.Values) {
 		if v.Shape != nil && v.DType != graph.Undefined {
-			types[v.Name] = autodiff.Type{DType: v.DType, Shape: v.Shape}
+			types[v.Name] = graph.Type{DType: v.DType, Shape: v.Shape}
 		}
 	}
 	maps.Copy(types, given)
@@ -82,9 +82,9 @@ func typesOf(g *graph.Graph, given autodiff.Types) autodiff.Types {
 // upgrader upgrades the nodes of a graph.
 type upgrader struct {
 	names  *graph.Builder
-	types  autodiff.Types // of the values, as far as they are known
-	before []*graph.Node  // what a rule puts before its node
-	after  []*graph.Node  // and after it
+	types  graph.Types   // of the values, as far as they are known
+	before []*graph.Node // what a rule puts before its node
+	after  []*graph.Node // and after it
 }
 
 // run takes the nodes from their versions to another one.

@@ -136,7 +136,7 @@ func (b *builder) slope(points string, n int) string {
 		}
 		return out
 	}
-	types := autodiff.Types{}
+	types := graph.Types{}
 	needed := b.G.Needed(b.t.Margin, b.t.Logits)
 	for _, node := range slices.Clone(b.G.Nodes) {
 		depends := slices.ContainsFunc(node.Inputs, func(v string) bool { return names[v] != "" })
@@ -191,7 +191,7 @@ func (b *builder) lossGradient(x, margin, logits, prefix string) string {
 func (s *step) openStudent(b *builder) (*ort.Session, error) {
 	m := b.t.Graph.Clone()
 	t := *b.t
-	t.Graph, t.Types = m, autodiff.Types{}
+	t.Graph, t.Types = m, graph.Types{}
 	for v, typ := range b.t.Types {
 		if whole, ok := b.whole[v]; ok {
 			typ = whole

@@ -156,7 +156,7 @@ func (b *builder) parameters(slots []slot, layers []Layer) error {
 		bias := part(at.act - at.bias)
 		if act := part(at.end - at.act); act != "" {
 			scale := b.Op("Exp", []string{b.reshape(act)})
-			b.t.Types[scale] = autodiff.Type{DType: graph.Float}
+			b.t.Types[scale] = graph.Type{DType: graph.Float}
 			if !quant.SetScale(producers[n.Inputs[0]], scale) {
 				return fmt.Errorf("layer %q: what it reads has no quantizer", l.Info.Node)
 			}

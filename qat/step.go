@@ -67,8 +67,8 @@ type builder struct {
 	noise  int      // numbers of Gumbel noise that the widths of layers take
 	costs  []string // what the widths of layers cost
 	o      *Options
-	rows   int            // of a batch
-	whole  autodiff.Types // of the network, for any number of rows
+	rows   int         // of a batch
+	whole  graph.Types // of the network, for any number of rows
 	widths map[string]int
 	err    error
 }
@@ -182,7 +182,7 @@ func closeAll(sessions ...*ort.Session) {
 }
 
 // fixBatch gives the dimension that the batch decides its size: gradients then need no shapes at run time.
-func fixBatch(types autodiff.Types, batch graph.Dim, size int) {
+func fixBatch(types graph.Types, batch graph.Dim, size int) {
 	for name, v := range types {
 		v.Shape = slices.Clone(v.Shape)
 		for i, d := range v.Shape {
@@ -198,7 +198,7 @@ func fixBatch(types autodiff.Types, batch graph.Dim, size int) {
 func (b *builder) value(name string, dims ...int64) string {
 	v := graph.Value{Name: name, DType: graph.Float, Shape: graph.Fixed(dims...)}
 	b.G.Inputs = append(b.G.Inputs, v)
-	b.t.Types[name] = autodiff.Type{DType: v.DType, Shape: v.Shape}
+	b.t.Types[name] = graph.Type{DType: v.DType, Shape: v.Shape}
 	return name
 }
 
@@ -223,7 +223,7 @@ func (b *builder) reshape(value string, dims ...int64) string {
 
 // known records the shape of a value.
 func (b *builder) known(value string, dims ...int64) string {
-	b.t.Types[value] = autodiff.Type{DType: graph.Float, Shape: graph.Fixed(dims...)}
+	b.t.Types[value] = graph.Type{DType: graph.Float, Shape: graph.Fixed(dims...)}
 	return value
 }
 

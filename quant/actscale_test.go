@@ -66,9 +66,9 @@ func TestActivationScale(t *testing.T) {
 func scaledModel(t *testing.T, rows, dim int64, zero uint8, clip, pact bool) (*graph.Model, *graph.Node) {
 	t.Helper()
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "acts"}}
-	types := autodiff.Types{}
+	types := graph.Types{}
 	for name, shape := range map[string]graph.Shape{"x": graph.Fixed(rows, dim), "g": graph.Fixed(rows, dim), "s": nil} {
-		types[name] = autodiff.Type{DType: graph.Float, Shape: shape}
+		types[name] = graph.Type{DType: graph.Float, Shape: shape}
 	}
 	for _, name := range []string{"x", "g", "s"} {
 		m.Graph.Inputs = append(m.Graph.Inputs, graph.Value{Name: name, DType: graph.Float, Shape: types[name].Shape})
@@ -78,7 +78,7 @@ func scaledModel(t *testing.T, rows, dim int64, zero uint8, clip, pact bool) (*g
 		return b.Const(&graph.Tensor{Name: "z", DType: graph.Uint8, Raw: []byte{v}})
 	}
 	scale, point := b.Const(graph.FromFloats("fixed", []float32{1})), code(zero)
-	types[scale], types[point] = autodiff.Type{DType: graph.Float}, autodiff.Type{DType: graph.Uint8}
+	types[scale], types[point] = graph.Type{DType: graph.Float}, graph.Type{DType: graph.Uint8}
 	q := b.Op("QuantizeLinear", []string{"x", scale, point})
 	if clip {
 		lo, hi := code(0), code(15)

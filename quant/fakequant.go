@@ -18,7 +18,7 @@ const (
 // through it needs; they are the same for every call.
 //
 // The gradient passes straight through rounding, where the rounded ratio is not clipped; that by the scale is exact.
-func FakeQuantWeights(m *graph.Model, b *graph.Builder, types autodiff.Types, ratio, scale string,
+func FakeQuantWeights(m *graph.Model, b *graph.Builder, types graph.Types, ratio, scale string,
 	lo, hi *graph.Tensor,
 ) (value, codes string, rules map[string]autodiff.Rule) {
 	n := weightCall(m, b, types, fakeWeight, []string{ratio, scale}, lo, hi)
@@ -33,7 +33,7 @@ func FakeQuantWeights(m *graph.Model, b *graph.Builder, types autodiff.Types, ra
 // half a step earlier, at the bound itself; a weight that is moved across it could not come back.)
 //
 // Reference: Esser et al., Learned Step Size Quantization, 2020, equations 1 to 3.
-func LearnedSteps(m *graph.Model, b *graph.Builder, types autodiff.Types, weights, logs string, lo, hi *graph.Tensor) (
+func LearnedSteps(m *graph.Model, b *graph.Builder, types graph.Types, weights, logs string, lo, hi *graph.Tensor) (
 	value, codes, scale string, rules map[string]autodiff.Rule,
 ) {
 	n := weightCall(m, b, types, learnedStep, []string{weights, logs}, lo, hi)
@@ -41,7 +41,7 @@ func LearnedSteps(m *graph.Model, b *graph.Builder, types autodiff.Types, weight
 }
 
 // weightCall appends a call of one of the two quantizers of weights, the first of inputs.
-func weightCall(m *graph.Model, b *graph.Builder, types autodiff.Types, op string, inputs []string,
+func weightCall(m *graph.Model, b *graph.Builder, types graph.Types, op string, inputs []string,
 	lo, hi *graph.Tensor,
 ) *graph.Node {
 	define(m, weightQuantizer(op, m.Opset("")))
@@ -49,7 +49,7 @@ func weightCall(m *graph.Model, b *graph.Builder, types autodiff.Types, op strin
 		Op: op, Domain: ownDomain, Name: b.Name("fake_quant"), Inputs: append(inputs, b.Const(lo), b.Const(hi)),
 	}
 	in := types[inputs[0]].Shape
-	all := autodiff.Type{DType: graph.Float, Shape: graph.Fixed(lo.Dims...)}
+	all := graph.Type{DType: graph.Float, Shape: graph.Fixed(lo.Dims...)}
 	all.Shape[len(all.Shape)-1] = in[len(in)-1]
 	for _, name := range []string{"weights", "rounded", "codes"} {
 		name = b.Name(name)
@@ -71,7 +71,7 @@ func weightCall(m *graph.Model, b *graph.Builder, types autodiff.Types, op strin
 //
 // Reference: section Mixed-precision bit allocation of the paper; Jang et al., Categorical Reparameterization with
 // Gumbel-Softmax, 2017.
-func Hardest(m *graph.Model, b *graph.Builder, types autodiff.Types, shares string) (string, map[string]autodiff.Rule) {
+func Hardest(m *graph.Model, b *graph.Builder, types graph.Types, shares string) (string, map[string]autodiff.Rule) {
 	node := func(op string, in []string, out string, attrs ...graph.Attr) *graph.Node {
 		return &graph.Node{Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs}
 	}

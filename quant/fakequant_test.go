@@ -80,10 +80,10 @@ func (c *fakeCase) model(t *testing.T) *graph.Model {
 	t.Helper()
 	matrix := graph.Fixed(fakeOut, fakeIn)
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "fake"}}
-	types := autodiff.Types{}
+	types := graph.Types{}
 	input := func(name string, shape graph.Shape) {
 		m.Graph.Inputs = append(m.Graph.Inputs, graph.Value{Name: name, DType: graph.Float, Shape: shape})
-		types[name] = autodiff.Type{DType: graph.Float, Shape: shape}
+		types[name] = graph.Type{DType: graph.Float, Shape: shape}
 	}
 	input("v", matrix)
 	input("g", matrix)
@@ -222,7 +222,7 @@ func TestFakeQuantLeavesRound(t *testing.T) {
 func TestFakeQuantFunctionOnce(t *testing.T) {
 	t.Parallel()
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "fake"}}
-	types := autodiff.Types{"v": {DType: graph.Float, Shape: graph.Fixed(1, 2)}}
+	types := graph.Types{"v": {DType: graph.Float, Shape: graph.Fixed(1, 2)}}
 	b := graph.NewBuilder(m.Graph, "")
 	names := map[string]bool{}
 	for range 3 {

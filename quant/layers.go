@@ -115,7 +115,7 @@ type finder struct {
 	inits     map[string]*graph.Tensor
 	stored    map[string]*graph.Tensor // inits, and what Casts make of them
 	consumers map[string][]*graph.Node
-	types     autodiff.Types // of the values, inferred when the first convolution needs them
+	types     graph.Types // of the values, inferred when the first convolution needs them
 }
 
 // layer reads n; nil when it has no stored weights.
@@ -247,10 +247,10 @@ func (l LayerInfo) Groups() []LayerInfo {
 // shape returns the shape of a value; nil when a size behind the batch is not known.
 func (f *finder) shape(value string) graph.Shape {
 	if f.types == nil {
-		f.types = autodiff.Types{}
+		f.types = graph.Types{}
 		for _, v := range slices.Concat(f.g.Values, f.g.Outputs) {
 			if known(v.Shape) {
-				f.types[v.Name] = autodiff.Type{DType: v.DType, Shape: v.Shape}
+				f.types[v.Name] = graph.Type{DType: v.DType, Shape: v.Shape}
 			}
 		}
 		g := *f.g

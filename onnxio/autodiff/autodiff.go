@@ -77,7 +77,7 @@ type Operator struct {
 const none = -1
 
 // types returns the types of the outputs of c's node.
-func (op *Operator) types(c *Call) ([]Type, error) {
+func (op *Operator) types(c *Call) ([]graph.Type, error) {
 	for i := range op.need {
 		if c.Node.Input(i) == "" {
 			return nil, fmt.Errorf("input %d is missing", i)

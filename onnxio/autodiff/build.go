@@ -16,7 +16,7 @@ import (
 type builder struct {
 	names  *graph.Builder
 	g      *graph.Graph
-	types  Types
+	types  graph.Types
 	table  map[string]*Operator
 	inits  map[string]*graph.Tensor
 	made   map[string]*graph.Node // producer of each value
@@ -26,7 +26,7 @@ type builder struct {
 	errs   []error
 }
 
-func newBuilder(g *graph.Graph, types Types, prefix string) *builder {
+func newBuilder(g *graph.Graph, types graph.Types, prefix string) *builder {
 	work := *g
 	work.Nodes, work.Inits = slices.Clone(g.Nodes), slices.Clone(g.Inits)
 	b := &builder{
@@ -41,23 +41,23 @@ func newBuilder(g *graph.Graph, types Types, prefix string) *builder {
 		fresh:  map[string]bool{},
 	}
 	if b.types == nil {
-		b.types = Types{}
+		b.types = graph.Types{}
 	}
 	for _, t := range g.Inits {
 		if _, ok := b.types[t.Name]; !ok {
-			b.types[t.Name] = Type{t.DType, graph.Fixed(t.Dims...)}
+			b.types[t.Name] = typeOf(t)
 		}
 	}
 	for _, v := range g.Inputs {
 		if _, ok := b.types[v.Name]; !ok && v.Shape != nil {
-			b.types[v.Name] = Type{v.DType, v.Shape}
+			b.types[v.Name] = graph.Type{DType: v.DType, Shape: v.Shape}
 		}
 	}
 	return b
 }
 
 // commit makes the changes in g and types, or returns the collected errors.
-func (b *builder) commit(g *graph.Graph, types Types) error {
+func (b *builder) commit(g *graph.Graph, types graph.Types) error {
 	if len(b.errs) > 0 {
 		return errors.Join(b.errs...)
 	}
@@ -127,7 +127,7 @@ func (b *builder) constant(t *graph.Tensor) string {
 	t.Name = "const"
 	name := b.names.Const(t)
 	b.inits[name] = t
-	b.types[name] = Type{t.DType, graph.Fixed(t.Dims...)}
+	b.types[name] = typeOf(t)
 	b.shared[id] = name
 	return name
 }
@@ -234,12 +234,12 @@ func (b *builder) rename(nodes []*graph.Node, v, name string) {
 type Call struct {
 	Node  *graph.Node
 	b     *builder
-	types []Type   // by input; zero where absent
-	grads []string // by output; "" where y does not depend on it
+	types []graph.Type // by input; zero where absent
+	grads []string     // by output; "" where y does not depend on it
 }
 
 func (b *builder) call(n *graph.Node) *Call {
-	c := &Call{Node: n, b: b, types: make([]Type, len(n.Inputs))}
+	c := &Call{Node: n, b: b, types: make([]graph.Type, len(n.Inputs))}
 	for i, name := range n.Inputs {
 		c.types[i] = b.types[name]
 	}
@@ -250,7 +250,7 @@ func (b *builder) call(n *graph.Node) *Call {
 func (c *Call) Grad() string { return c.grads[0] }
 
 // Type returns the type of a value.
-func (c *Call) Type(name string) Type { return c.b.types[name] }
+func (c *Call) Type(name string) graph.Type { return c.b.types[name] }
 
 // Op appends a node of the standard domain that has one output and returns that
 // output's name. The operator must be in the table, and not a composite.

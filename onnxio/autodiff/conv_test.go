@@ -42,7 +42,7 @@ func TestWindowErrors(t *testing.T) {
 			}
 			b.g.Nodes = append(b.g.Nodes, n)
 			if c.y != "" {
-				b.types["y"] = autodiff.Type{DType: graph.Double, Shape: shapeOf(c.y)}
+				b.types["y"] = graph.Type{DType: graph.Double, Shape: shapeOf(c.y)}
 			}
 			before := dump(b.g)
 			_, err := autodiff.Gradients(b.g, b.types, "y", n.Inputs, autodiff.Options{})

@@ -22,7 +22,7 @@ import (
 // One error names all nodes that cannot be differentiated; g and types are then
 // unchanged. Where the gradient of a function does not exist, the conventions of
 // Operators hold. The same arguments always give the same graph.
-func Gradients(g *graph.Graph, types Types, y string, wrt []string, o Options) ([]string, error) {
+func Gradients(g *graph.Graph, types graph.Types, y string, wrt []string, o Options) ([]string, error) {
 	if o.Prefix == "" {
 		o.Prefix = "grad_"
 	}
@@ -41,7 +41,7 @@ func Gradients(g *graph.Graph, types Types, y string, wrt []string, o Options) (
 
 // Stop returns a node at which the gradient of y by x is lost, where each way from x to y has one: y is constant but
 // for steps. It is nil where a way has none, or an operator that is not known. y must depend on x.
-func Stop(g *graph.Graph, types Types, y, x string, policy map[string]Rule) *graph.Node {
+func Stop(g *graph.Graph, types graph.Types, y, x string, policy map[string]Rule) *graph.Node {
 	d := &driver{builder: newBuilder(g, types, "grad_"), policy: policy}
 	d.trace(y, []string{x})
 	if d.active[x] {
@@ -148,7 +148,7 @@ func (d *driver) trace(y string, wrt []string) {
 func (d *driver) check(y string, wrt []string, seed string) error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
-	need := func(name, what string) Type {
+	need := func(name, what string) graph.Type {
 		t, ok := d.types[name]
 		if !ok {
 			bad("the type of %s %q is not known", what, name)

@@ -125,7 +125,7 @@ func (c *Call) letterSizes(in []string) (map[rune]graph.Dim, error) {
 	return sizes, nil
 }
 
-func einsumType(c *Call) ([]Type, error) {
+func einsumType(c *Call) ([]graph.Type, error) {
 	in, out, err := c.equation()
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func einsumType(c *Call) ([]Type, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Type{{c.types[0].DType, shapeFor(out, sizes)}}, nil
+	return single(c.types[0].DType, shapeFor(out, sizes)), nil
 }
 
 func shapeFor(letters string, sizes map[rune]graph.Dim) graph.Shape {
@@ -343,7 +343,7 @@ func (c *Call) masked(z string) string {
 	return c.add(z, mask)
 }
 
-func attentionType(c *Call) ([]Type, error) {
+func attentionType(c *Call) ([]graph.Type, error) {
 	q, v := c.types[0], c.types[2]
 	s := slices.Clone(q.Shape)
 	if len(s) < 3 || len(s) > 4 || len(v.Shape) != len(s) {
@@ -358,7 +358,7 @@ func attentionType(c *Call) ([]Type, error) {
 		last = graph.Dim{Size: last.Size / shared * heads}
 	}
 	s[len(s)-1] = last
-	return []Type{{q.DType, s}}, nil
+	return single(q.DType, s), nil
 }
 
 // rotary turns pairs (a, b) of numbers to (a·cos − b·sin, a·sin + b·cos).

@@ -19,7 +19,7 @@ func ExampleGradients() {
 	b := graph.NewBuilder(g, "")
 	y := b.Op("Tanh", []string{b.Op("MatMul", []string{"x", "w"})})
 
-	types := autodiff.Types{} // those of inputs and initializers are in the graph
+	types := graph.Types{} // those of inputs and initializers are in the graph
 	dx, err := autodiff.Gradients(g, types, y, []string{"x"}, autodiff.Options{Prefix: "d."})
 	if err != nil {
 		log.Fatal(err)

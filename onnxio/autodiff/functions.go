@@ -337,10 +337,10 @@ func first(c *Call, i int) string {
 	return c.keep(mine, g)
 }
 
-func whereType(c *Call) ([]Type, error) {
+func whereType(c *Call) ([]graph.Type, error) {
 	out, err := elementwise(c)
 	if err != nil {
 		return nil, err
 	}
-	return []Type{{c.types[1].DType, out[0].Shape}}, nil
+	return single(c.types[1].DType, out[0].Shape), nil
 }

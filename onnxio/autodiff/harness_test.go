@@ -94,7 +94,7 @@ type bench struct {
 	t      tb
 	rt     ort.Options
 	g      *graph.Graph
-	types  autodiff.Types
+	types  graph.Types
 	dtype  graph.DType
 	opset  int64
 	batch  int64
@@ -111,7 +111,7 @@ func newBench(t tb, rt ort.Options, dtype graph.DType, opset, batch int64) *benc
 		opset = 18
 	}
 	return &bench{
-		t: t, rt: rt, g: &graph.Graph{Name: "test"}, types: autodiff.Types{}, dtype: dtype, opset: opset, batch: batch,
+		t: t, rt: rt, g: &graph.Graph{Name: "test"}, types: graph.Types{}, dtype: dtype, opset: opset, batch: batch,
 		sizes: map[string][]int64{}, in: map[string][]float64{}, rng: rand.New(rand.NewPCG(1, 2)),
 	}
 }
@@ -138,14 +138,14 @@ func (b *bench) count(s graph.Shape) int {
 
 // input adds a graph input with values of o.
 func (b *bench) input(name string, o operand) {
-	t := autodiff.Type{DType: b.dtype, Shape: shapeOf(o.shape)}
+	t := graph.Type{DType: b.dtype, Shape: shapeOf(o.shape)}
 	if o.dtype != 0 {
 		t.DType = o.dtype
 	}
 	b.declare(name, t, b.count(t.Shape), o)
 }
 
-func (b *bench) declare(name string, t autodiff.Type, n int, o operand) {
+func (b *bench) declare(name string, t graph.Type, n int, o operand) {
 	b.g.Inputs = append(b.g.Inputs, graph.Value{Name: name, DType: t.DType, Shape: t.Shape})
 	b.types[name] = t
 	v := make([]float64, n)

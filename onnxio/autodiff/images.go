@@ -122,7 +122,7 @@ func (c *Call) convWindows() ([]window, error) {
 	return c.windows(k)
 }
 
-func convType(c *Call) ([]Type, error) {
+func convType(c *Call) ([]graph.Type, error) {
 	group, _, err := c.kernelSizes()
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func convType(c *Call) ([]Type, error) {
 	if x[1].Size >= 0 && w[1].Size >= 0 && x[1].Size != w[1].Size*group {
 		return nil, fmt.Errorf("%d groups of the image %v with the kernel %v", group, c.types[0], c.types[1])
 	}
-	return []Type{{c.types[0].DType, append(graph.Shape{x[0], w[0]}, results(ws)...)}}, nil
+	return single(c.types[0].DType, append(graph.Shape{x[0], w[0]}, results(ws)...)), nil
 }
 
 // transposeWindows returns the windows of the Conv whose gradient by its image the
@@ -169,7 +169,7 @@ func (c *Call) transposeWindows() ([]window, error) {
 	return ws, nil
 }
 
-func convTransposeType(c *Call) ([]Type, error) {
+func convTransposeType(c *Call) ([]graph.Type, error) {
 	group, _, err := c.kernelSizes()
 	if err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func convTransposeType(c *Call) ([]Type, error) {
 	for _, w := range ws {
 		out = append(out, graph.Dim{Size: w.image})
 	}
-	return []Type{{c.types[0].DType, out}}, nil
+	return single(c.types[0].DType, out), nil
 }
 
 // window says how a kernel moves along one spatial axis of an image: element o of
@@ -208,7 +208,7 @@ type Axis struct{ Stride, Dilation, Begin, Size int }
 
 // ConvAxes returns the spatial axes of the Conv n for an image and a kernel of known shapes.
 func ConvAxes(n *graph.Node, image, kernel graph.Shape) ([]Axis, error) {
-	c := &Call{Node: n, types: []Type{{graph.Float, image}, {graph.Float, kernel}}}
+	c := &Call{Node: n, types: append(single(graph.Float, image), single(graph.Float, kernel)...)}
 	if _, err := convType(c); err != nil {
 		return nil, err
 	}
@@ -434,24 +434,24 @@ func (c *Call) poolWindows() ([]window, error) {
 	return c.windows(k)
 }
 
-func averagePoolType(c *Call) ([]Type, error) {
+func averagePoolType(c *Call) ([]graph.Type, error) {
 	ws, err := c.poolWindows()
 	if err != nil {
 		return nil, err
 	}
 	x := c.types[0]
-	return []Type{{x.DType, append(graph.Shape{x.Shape[0], x.Shape[1]}, results(ws)...)}}, nil
+	return single(x.DType, append(graph.Shape{x.Shape[0], x.Shape[1]}, results(ws)...)), nil
 }
 
-func maxPoolType(c *Call) ([]Type, error) {
+func maxPoolType(c *Call) ([]graph.Type, error) {
 	out, err := averagePoolType(c)
 	if err != nil {
 		return nil, err
 	}
-	return append(out, Type{graph.Int64, out[0].Shape}), nil
+	return append(out, single(graph.Int64, out[0].Shape)...), nil
 }
 
-func globalPoolType(c *Call) ([]Type, error) {
+func globalPoolType(c *Call) ([]graph.Type, error) {
 	s := c.types[0].Shape
 	if len(s) < 3 {
 		return nil, fmt.Errorf("%v is not rows x channels x image", c.types[0])
@@ -460,5 +460,5 @@ func globalPoolType(c *Call) ([]Type, error) {
 	for range s[2:] {
 		out = append(out, one())
 	}
-	return []Type{{c.types[0].DType, out}}, nil
+	return single(c.types[0].DType, out), nil
 }

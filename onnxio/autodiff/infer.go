@@ -14,13 +14,13 @@ import (
 var errVariable = errors.New("not constant")
 
 // inference returns the types of a node's outputs.
-type inference func(c *Call) ([]Type, error)
+type inference func(c *Call) ([]graph.Type, error)
 
 // Infer fills types with the types of all values of g that follow, by the table's
 // inference, from the types given and from those that g declares for inputs and
 // initializers. Entries that are there already are kept. The error names every
 // node whose output types could not be found.
-func Infer(g *graph.Graph, types Types) error {
+func Infer(g *graph.Graph, types graph.Types) error {
 	b := newBuilder(g, types, "")
 	var errs []error
 	for _, n := range g.Nodes {
@@ -68,12 +68,12 @@ func (b *builder) infer(n *graph.Node) error {
 }
 
 // like is the inference of operators whose output is of the type of input 0.
-func like(c *Call) ([]Type, error) {
-	return []Type{c.types[0]}, nil
+func like(c *Call) ([]graph.Type, error) {
+	return []graph.Type{c.types[0]}, nil
 }
 
 // elementwise broadcasts all inputs.
-func elementwise(c *Call) ([]Type, error) {
+func elementwise(c *Call) ([]graph.Type, error) {
 	t := c.types[0]
 	for i, u := range c.types[1:] {
 		if c.Node.Input(i+1) == "" {
@@ -85,16 +85,16 @@ func elementwise(c *Call) ([]Type, error) {
 		}
 		t.Shape = s
 	}
-	return []Type{t}, nil
+	return []graph.Type{t}, nil
 }
 
 // predicate is elementwise with boolean output.
-func predicate(c *Call) ([]Type, error) {
+func predicate(c *Call) ([]graph.Type, error) {
 	out, err := elementwise(c)
 	if err != nil {
 		return nil, err
 	}
-	return []Type{{graph.Bool, out[0].Shape}}, nil
+	return single(graph.Bool, out[0].Shape), nil
 }
 
 // elements is what is known about an integer value: a Shape node's output has
@@ -220,7 +220,7 @@ func computed(n *graph.Node, x, y elements) (elements, bool) {
 // sliced returns the elements that the Slice n takes of a list.
 func (b *builder) sliced(n *graph.Node, from elements) (elements, bool) {
 	c := b.call(n)
-	c.types = []Type{{graph.Int64, graph.Fixed(int64(len(from.dims)))}}
+	c.types = single(graph.Int64, graph.Fixed(int64(len(from.dims))))
 	cuts, err := c.cuts()
 	if err != nil || len(cuts) > 1 {
 		return elements{}, false
@@ -283,23 +283,6 @@ func replaced(s graph.Shape, axis int, d graph.Dim) graph.Shape {
 	return out
 }
 
-// Types maps the name of a value to its type.
-type Types map[string]Type
-
-// Type is the element type and shape of a value. A dimension that the batch
-// decides has Size -1 and a name in Param; dimensions of the same name are equal.
-// A dimension of Size -1 without a name is unknown; two of them in the same place
-// are taken to be equal.
-type Type struct {
-	DType graph.DType
-	Shape graph.Shape
-}
-
-// String returns the type as "float[N,3]".
-func (t Type) String() string {
-	return t.DType.String() + t.Shape.String()
-}
-
 func compareNames(a, b string) int {
 	return strings.Compare(strings.ToLower(a), strings.ToLower(b))
 }
@@ -325,7 +308,7 @@ func sameDim(a, b graph.Dim) bool {
 func sameShape(a, b graph.Shape) bool { return slices.EqualFunc(a, b, sameDim) }
 
 // compatible reports whether a and b can be types of one value.
-func compatible(a, b Type) bool {
+func compatible(a, b graph.Type) bool {
 	return a.DType == b.DType && slices.EqualFunc(a.Shape, b.Shape, func(x, y graph.Dim) bool {
 		return x.Size < 0 || y.Size < 0 || x.Size == y.Size
 	})
@@ -421,7 +404,7 @@ func normals(axes []int64, r int) ([]int, error) {
 }
 
 // axesFrom lists the axes of t from the first one on.
-func axesFrom(first int, t Type) []int64 {
+func axesFrom(first int, t graph.Type) []int64 {
 	var axes []int64
 	for i := first; i < len(t.Shape); i++ {
 		axes = append(axes, int64(i))
@@ -439,7 +422,7 @@ func int64s(v []int) []int64 {
 
 // Integers returns a function that tells the elements of an integer value of rank 0 or 1 of g, as far as constants and
 // the sizes in types decide them: those of a Shape's fixed sizes, and what is gathered, cut and joined of them.
-func Integers(g *graph.Graph, types Types) func(value string) (elements []int64, known bool) {
+func Integers(g *graph.Graph, types graph.Types) func(value string) (elements []int64, known bool) {
 	b := newBuilder(g, types, "")
 	return func(value string) ([]int64, bool) {
 		e, ok := b.ints(value, 32)
@@ -449,3 +432,10 @@ func Integers(g *graph.Graph, types Types) func(value string) (elements []int64,
 		return sizes(e.dims), true
 	}
 }
+
+func typeOf(t *graph.Tensor) graph.Type {
+	return graph.Type{DType: t.DType, Shape: graph.Fixed(t.Dims...)}
+}
+
+// single is the type of a single output.
+func single(t graph.DType, s graph.Shape) []graph.Type { return []graph.Type{{DType: t, Shape: s}} }

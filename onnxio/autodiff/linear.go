@@ -121,7 +121,7 @@ func (c *Call) transposed(a string) string {
 	return c.swapped(a, r-2, r-1)
 }
 
-func gemmType(c *Call) ([]Type, error) {
+func gemmType(c *Call) ([]graph.Type, error) {
 	a, b := c.types[0].Shape, c.types[1].Shape
 	if len(a) != 2 || len(b) != 2 {
 		return nil, fmt.Errorf("factors %v and %v are not matrices", c.types[0], c.types[1])
@@ -137,10 +137,10 @@ func gemmType(c *Call) ([]Type, error) {
 	if k.Size >= 0 && k2.Size >= 0 && k != k2 {
 		return nil, fmt.Errorf("factors %v and %v do not fit", c.types[0], c.types[1])
 	}
-	return []Type{{c.types[0].DType, graph.Shape{rows, cols}}}, nil
+	return single(c.types[0].DType, graph.Shape{rows, cols}), nil
 }
 
-func matmulType(c *Call) ([]Type, error) {
+func matmulType(c *Call) ([]graph.Type, error) {
 	a, b := slices.Clone(c.types[0].Shape), slices.Clone(c.types[1].Shape)
 	if len(a) == 0 || len(b) == 0 {
 		return nil, fmt.Errorf("factors %v and %v: a scalar is no matrix", c.types[0], c.types[1])
@@ -166,5 +166,5 @@ func matmulType(c *Call) ([]Type, error) {
 	if rb > 1 {
 		out = append(out, b[len(b)-1])
 	}
-	return []Type{{c.types[0].DType, out}}, nil
+	return single(c.types[0].DType, out), nil
 }

@@ -23,9 +23,9 @@ func TestMalformed(t *testing.T) {
 
 func malformed(t *rapid.T, names []string) {
 	g := &graph.Graph{}
-	types := autodiff.Types{}
+	types := graph.Types{}
 	small := rapid.Int64Range(-3, 3)
-	aType := func() autodiff.Type {
+	aType := func() graph.Type {
 		s := graph.Shape{}
 		for _, n := range rapid.SliceOfN(rapid.Int64Range(-1, 3), 0, 4).Draw(t, "shape") {
 			d := graph.Dim{Size: n}
@@ -34,7 +34,7 @@ func malformed(t *rapid.T, names []string) {
 			}
 			s = append(s, d)
 		}
-		return autodiff.Type{DType: rapid.SampledFrom([]graph.DType{
+		return graph.Type{DType: rapid.SampledFrom([]graph.DType{
 			graph.Float, graph.Double, graph.Float16,
 			graph.Int64,
 		}).Draw(t, "type"), Shape: s}

@@ -29,8 +29,8 @@ func TestMissing(t *testing.T) {
 	} {
 		n := &graph.Node{Name: "here", Op: c.op, Domain: c.domain, Inputs: []string{"x"}, Outputs: []string{"y"}}
 		g := &graph.Graph{Nodes: []*graph.Node{n}}
-		float := autodiff.Type{DType: graph.Float, Shape: graph.Fixed(2, 3)}
-		_, err := autodiff.Gradients(g, autodiff.Types{"x": float, "y": float}, "y", []string{"x"}, autodiff.Options{})
+		float := graph.Type{DType: graph.Float, Shape: graph.Fixed(2, 3)}
+		_, err := autodiff.Gradients(g, graph.Types{"x": float, "y": float}, "y", []string{"x"}, autodiff.Options{})
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.op+` node "here"`) {
 			t.Errorf("%s: %v", c.op, err)
 		}

@@ -137,7 +137,7 @@ func BenchmarkInputGradient(b *testing.B) {
 	nb := graph.NewBuilder(g, "")
 	sign := nb.Const(graph.FromFloats("sign", []float32{-1, 1}, 2, 1))
 	margin := nb.Op("MatMul", []string{logits, sign})
-	types := autodiff.Types{}
+	types := graph.Types{}
 	if err := autodiff.Infer(g, types); err != nil {
 		b.Fatal(err)
 	}

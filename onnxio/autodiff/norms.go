@@ -227,7 +227,7 @@ func (c *Call) normAxes() ([]int64, error) {
 	return axesFrom(from, c.types[0]), nil
 }
 
-func layerNormType(c *Call) ([]Type, error) {
+func layerNormType(c *Call) ([]graph.Type, error) {
 	axes, err := c.normAxes()
 	if err != nil {
 		return nil, fmt.Errorf("axis: %w", err)
@@ -236,6 +236,6 @@ func layerNormType(c *Call) ([]Type, error) {
 	for _, a := range axes {
 		s = replaced(s, int(a), one())
 	}
-	stat := Type{c.types[0].DType, s}
-	return []Type{c.types[0], stat, stat}, nil
+	stat := graph.Type{DType: c.types[0].DType, Shape: s}
+	return []graph.Type{c.types[0], stat, stat}, nil
 }

@@ -113,20 +113,20 @@ func (c *Call) shared(g, y string, axes []int64) string {
 	return c.mul(hit, c.div(g, count))
 }
 
-func reduceType(c *Call) ([]Type, error) {
+func reduceType(c *Call) ([]graph.Type, error) {
 	axes, err := c.axes()
 	if err != nil {
 		return nil, err
 	}
-	return []Type{{c.types[0].DType, reduced(c.types[0].Shape, axes, c.Node.Int("keepdims", 1) != 0)}}, nil
+	return single(c.types[0].DType, reduced(c.types[0].Shape, axes, c.Node.Int("keepdims", 1) != 0)), nil
 }
 
-func argType(c *Call) ([]Type, error) {
+func argType(c *Call) ([]graph.Type, error) {
 	axis, err := normal(c.Node.Int("axis", 0), len(c.types[0].Shape))
 	if err != nil {
 		return nil, err
 	}
-	return []Type{{graph.Int64, reduced(c.types[0].Shape, []int{axis}, c.Node.Int("keepdims", 1) != 0)}}, nil
+	return single(graph.Int64, reduced(c.types[0].Shape, []int{axis}, c.Node.Int("keepdims", 1) != 0)), nil
 }
 
 // reduced returns s with the axes set to one, or removed.

@@ -120,7 +120,7 @@ func (c *Call) floats(i int) ([]float64, error) {
 	return t.Numbers()
 }
 
-func resizeType(c *Call) ([]Type, error) {
+func resizeType(c *Call) ([]graph.Type, error) {
 	axes, err := c.resizes()
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func resizeType(c *Call) ([]Type, error) {
 	for _, r := range axes {
 		s[r.axis] = graph.Dim{Size: r.out}
 	}
-	return []Type{{c.types[0].DType, s}}, nil
+	return single(c.types[0].DType, s), nil
 }
 
 func resize(c *Call) []string {
@@ -268,7 +268,7 @@ func (c *Call) blocks() (s graph.Shape, b int64, err error) {
 	return s, b, nil
 }
 
-func depthToSpaceType(c *Call) ([]Type, error) {
+func depthToSpaceType(c *Call) ([]graph.Type, error) {
 	s, b, err := c.blocks()
 	if err == nil && s[1].Size%(b*b) != 0 {
 		err = fmt.Errorf("blocksize %d of %v", b, c.types[0])
@@ -276,12 +276,12 @@ func depthToSpaceType(c *Call) ([]Type, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Type{{c.types[0].DType, graph.Shape{
+	return single(c.types[0].DType, graph.Shape{
 		s[0], {Size: s[1].Size / (b * b)}, {Size: s[2].Size * b}, {Size: s[3].Size * b},
-	}}}, nil
+	}), nil
 }
 
-func spaceToDepthType(c *Call) ([]Type, error) {
+func spaceToDepthType(c *Call) ([]graph.Type, error) {
 	s, b, err := c.blocks()
 	if err == nil && (s[2].Size%b != 0 || s[3].Size%b != 0) {
 		err = fmt.Errorf("blocksize %d of %v", b, c.types[0])
@@ -289,9 +289,9 @@ func spaceToDepthType(c *Call) ([]Type, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Type{{c.types[0].DType, graph.Shape{
+	return single(c.types[0].DType, graph.Shape{
 		s[0], {Size: s[1].Size * b * b}, {Size: s[2].Size / b}, {Size: s[3].Size / b},
-	}}}, nil
+	}), nil
 }
 
 // rearranged takes x apart into six axes behind the rows, and joins them in another order.

@@ -108,7 +108,7 @@ func adding(rule Rule) Rule {
 	}
 }
 
-func gatherNDType(c *Call) ([]Type, error) {
+func gatherNDType(c *Call) ([]graph.Type, error) {
 	s, idx, b := c.types[0].Shape, c.types[1].Shape, c.Node.Int("batch_dims", 0)
 	if len(idx) == 0 || b < 0 || b >= int64(len(idx)) || b >= int64(len(s)) {
 		return nil, fmt.Errorf("batch_dims %d, indices %v of %v", b, c.types[1], c.types[0])
@@ -117,7 +117,7 @@ func gatherNDType(c *Call) ([]Type, error) {
 	if n < 1 || n > int64(len(s))-b {
 		return nil, fmt.Errorf("indices %v of %v", c.types[1], c.types[0])
 	}
-	return []Type{{c.types[0].DType, slices.Concat(graph.Shape{}, idx[:len(idx)-1], s[b+n:])}}, nil
+	return single(c.types[0].DType, slices.Concat(graph.Shape{}, idx[:len(idx)-1], s[b+n:])), nil
 }
 
 // ungatheredND scatters g. ScatterND knows no batch: there the places become numbers of one axis.
@@ -149,7 +149,7 @@ func ungatheredND(c *Call, _ int) string {
 	return c.reshapeLike(c.scatter(flat(zeros, number), places, flat(c.Grad(), count), 1), c.x())
 }
 
-func topKType(c *Call) ([]Type, error) {
+func topKType(c *Call) ([]graph.Type, error) {
 	axis, err := normal(c.Node.Int("axis", -1), len(c.types[0].Shape))
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func topKType(c *Call) ([]Type, error) {
 		return nil, fmt.Errorf("k %v", k)
 	}
 	s := replaced(c.types[0].Shape, axis, graph.Dim{Size: k[0]})
-	return []Type{{c.types[0].DType, s}, {graph.Int64, s}}, nil
+	return append(single(c.types[0].DType, s), single(graph.Int64, s)...), nil
 }
 
 func topK(c *Call, _ int) string {
@@ -176,7 +176,7 @@ func topK(c *Call, _ int) string {
 	return c.scatter(c.b.filled(c.x(), 0), at, c.Grad(), c.Node.Int("axis", -1))
 }
 
-func oneHotType(c *Call) ([]Type, error) {
+func oneHotType(c *Call) ([]graph.Type, error) {
 	s := c.types[0].Shape
 	axis, err := normal(c.Node.Int("axis", -1), len(s)+1)
 	if err != nil {
@@ -186,7 +186,7 @@ func oneHotType(c *Call) ([]Type, error) {
 	if v, err := c.floats(1); err == nil && len(v) == 1 && v[0] >= 0 && v[0] < largest {
 		depth.Size = int64(v[0])
 	}
-	return []Type{{c.types[2].DType, slices.Insert(slices.Clone(s), axis, depth)}}, nil
+	return single(c.types[2].DType, slices.Insert(slices.Clone(s), axis, depth)), nil
 }
 
 // oneHotValues splits the sum of g into that off the hot places and that on them.
@@ -202,7 +202,7 @@ func oneHotValues(c *Call, _ int) string {
 	return c.Op("Concat", []string{c.sub(vector(g), on), on}, graph.IntAttr("axis", 0))
 }
 
-func rangeType(c *Call) ([]Type, error) {
+func rangeType(c *Call) ([]graph.Type, error) {
 	n := graph.Dim{Size: -1}
 	var v [3]float64
 	known := true
@@ -215,13 +215,13 @@ func rangeType(c *Call) ([]Type, error) {
 	if size := math.Ceil((v[1] - v[0]) / v[2]); known && size < largest {
 		n.Size = int64(max(0, size))
 	}
-	return []Type{{c.types[0].DType, graph.Shape{n}}}, nil
+	return single(c.types[0].DType, graph.Shape{n}), nil
 }
 
-func eyeType(c *Call) ([]Type, error) {
+func eyeType(c *Call) ([]graph.Type, error) {
 	t := c.types[0]
 	if a := c.Node.Attr("dtype"); a != nil {
 		t.DType = graph.DType(a.I)
 	}
-	return []Type{t}, nil
+	return []graph.Type{t}, nil
 }

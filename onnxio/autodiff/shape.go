@@ -26,7 +26,7 @@ func shaping() []Operator {
 		},
 		{
 			Name: "CastLike", Since: 15, need: 2, Doc: "g, cast back; nothing flows through other than floating-point types",
-			infer: func(c *Call) ([]Type, error) { return []Type{{c.types[1].DType, c.types[0].Shape}}, nil },
+			infer: func(c *Call) ([]graph.Type, error) { return single(c.types[1].DType, c.types[0].Shape), nil },
 			grads: []Rule{
 				func(c *Call, _ int) string {
 					return c.Op("Cast", []string{c.Grad()}, graph.IntAttr("to", int64(c.Type(c.x()).DType)))
@@ -73,7 +73,7 @@ func permutation(n *graph.Node, rank int) []int64 {
 	return perm
 }
 
-func transposeType(c *Call) ([]Type, error) {
+func transposeType(c *Call) ([]graph.Type, error) {
 	s := c.types[0].Shape
 	perm := permutation(c.Node, len(s))
 	out, seen := make(graph.Shape, len(s)), make([]bool, len(s))
@@ -86,18 +86,18 @@ func transposeType(c *Call) ([]Type, error) {
 		}
 		out[i], seen[p] = s[p], true
 	}
-	return []Type{{c.types[0].DType, out}}, nil
+	return single(c.types[0].DType, out), nil
 }
 
-func dropoutType(c *Call) ([]Type, error) {
-	return []Type{c.types[0], {graph.Bool, c.types[0].Shape}}, nil
+func dropoutType(c *Call) ([]graph.Type, error) {
+	return append([]graph.Type{c.types[0]}, single(graph.Bool, c.types[0].Shape)...), nil
 }
 
-func castType(c *Call) ([]Type, error) {
-	return []Type{{graph.DType(c.Node.Int("to", 0)), c.types[0].Shape}}, nil
+func castType(c *Call) ([]graph.Type, error) {
+	return single(graph.DType(c.Node.Int("to", 0)), c.types[0].Shape), nil
 }
 
-func reshapeType(c *Call) ([]Type, error) {
+func reshapeType(c *Call) ([]graph.Type, error) {
 	in := c.types[0].Shape
 	e, ok := c.ints(1)
 	if !ok {
@@ -123,10 +123,10 @@ func reshapeType(c *Call) ([]Type, error) {
 		others := slices.Delete(slices.Clone(out), free, free+1)
 		out[free] = quotient(in, others)
 	}
-	return []Type{{c.types[0].DType, out}}, nil
+	return single(c.types[0].DType, out), nil
 }
 
-func flattenType(c *Call) ([]Type, error) {
+func flattenType(c *Call) ([]graph.Type, error) {
 	s := c.types[0].Shape
 	axis := c.Node.Int("axis", 1)
 	if axis < 0 {
@@ -135,10 +135,10 @@ func flattenType(c *Call) ([]Type, error) {
 	if axis < 0 || axis > int64(len(s)) {
 		return nil, fmt.Errorf("axis %d of a value of rank %d", axis, len(s))
 	}
-	return []Type{{c.types[0].DType, graph.Shape{product(s[:axis]), product(s[axis:])}}}, nil
+	return single(c.types[0].DType, graph.Shape{product(s[:axis]), product(s[axis:])}), nil
 }
 
-func squeezeType(c *Call) ([]Type, error) {
+func squeezeType(c *Call) ([]graph.Type, error) {
 	s := c.types[0].Shape
 	axes, ok, err := c.constInts(1, "axes")
 	if err != nil {
@@ -157,10 +157,10 @@ func squeezeType(c *Call) ([]Type, error) {
 			}
 		}
 	}
-	return []Type{{c.types[0].DType, reduced(s, drop, false)}}, nil
+	return single(c.types[0].DType, reduced(s, drop, false)), nil
 }
 
-func unsqueezeType(c *Call) ([]Type, error) {
+func unsqueezeType(c *Call) ([]graph.Type, error) {
 	s := c.types[0].Shape
 	axes, ok, err := c.constInts(1, "axes")
 	if err != nil {
@@ -180,10 +180,10 @@ func unsqueezeType(c *Call) ([]Type, error) {
 	for _, a := range at {
 		out = slices.Insert(out, a, one())
 	}
-	return []Type{{c.types[0].DType, out}}, nil
+	return single(c.types[0].DType, out), nil
 }
 
-func expandType(c *Call) ([]Type, error) {
+func expandType(c *Call) ([]graph.Type, error) {
 	e, ok := c.ints(1)
 	if !ok {
 		return nil, fmt.Errorf("shape (input %q) is %w", c.Node.Input(1), errVariable)
@@ -192,10 +192,10 @@ func expandType(c *Call) ([]Type, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Type{{c.types[0].DType, s}}, nil
+	return single(c.types[0].DType, s), nil
 }
 
-func tileType(c *Call) ([]Type, error) {
+func tileType(c *Call) ([]graph.Type, error) {
 	repeats, ok := c.ints(1)
 	shape := slices.Clone(c.types[0].Shape)
 	if !ok || slices.ContainsFunc(repeats.dims, func(d graph.Dim) bool { return d.Size < 0 }) {
@@ -215,7 +215,7 @@ func tileType(c *Call) ([]Type, error) {
 			shape[i].Size *= r.Size
 		}
 	}
-	return []Type{{c.types[0].DType, shape}}, nil
+	return single(c.types[0].DType, shape), nil
 }
 
 // untiled gives each axis of g two, the repeats and what is repeated, and sums over the former.
@@ -250,21 +250,21 @@ func constants() []Operator {
 		{Name: "Constant", Since: 1, need: none, Doc: "no input", infer: constantType},
 		{Name: "ConstantOfShape", Since: 9, Doc: "depends on a shape only", infer: constantOfShapeType},
 		{Name: "Shape", Since: 1, Doc: "depends on a shape only", infer: shapeType},
-		{Name: "Size", Since: 1, Doc: "depends on a shape only", infer: func(*Call) ([]Type, error) {
-			return []Type{{graph.Int64, graph.Shape{}}}, nil
+		{Name: "Size", Since: 1, Doc: "depends on a shape only", infer: func(*Call) ([]graph.Type, error) {
+			return single(graph.Int64, graph.Shape{}), nil
 		}},
 	}
 }
 
-func constantType(c *Call) ([]Type, error) {
+func constantType(c *Call) ([]graph.Type, error) {
 	t := c.Node.Constant()
 	if t == nil {
 		return nil, fmt.Errorf("the constant is not a dense tensor of numbers")
 	}
-	return []Type{{t.DType, graph.Fixed(t.Dims...)}}, nil
+	return single(t.DType, graph.Fixed(t.Dims...)), nil
 }
 
-func constantOfShapeType(c *Call) ([]Type, error) {
+func constantOfShapeType(c *Call) ([]graph.Type, error) {
 	e, ok := c.ints(0)
 	if !ok {
 		return nil, fmt.Errorf("shape (input %q) is %w", c.Node.Input(0), errVariable)
@@ -273,12 +273,12 @@ func constantOfShapeType(c *Call) ([]Type, error) {
 	if a := c.Node.Attr("value"); a != nil && a.T != nil {
 		t = a.T.DType
 	}
-	return []Type{{t, append(graph.Shape{}, e.dims...)}}, nil
+	return single(t, append(graph.Shape{}, e.dims...)), nil
 }
 
-func shapeType(c *Call) ([]Type, error) {
+func shapeType(c *Call) ([]graph.Type, error) {
 	from, to := shapeRange(c.Node, len(c.types[0].Shape))
-	return []Type{{graph.Int64, graph.Fixed(int64(to - from))}}, nil
+	return single(graph.Int64, graph.Fixed(int64(to-from))), nil
 }
 
 // indexing lists the operators that take a value apart and put it together.
@@ -504,7 +504,7 @@ func (c *Call) scatter(onto, idx, updates string, axis int64) string {
 		graph.StringAttr("reduction", "add"))
 }
 
-func concatType(c *Call) ([]Type, error) {
+func concatType(c *Call) ([]graph.Type, error) {
 	t := c.types[0]
 	axis, err := normal(c.Node.Int("axis", 0), len(t.Shape))
 	if err != nil {
@@ -524,10 +524,10 @@ func concatType(c *Call) ([]Type, error) {
 	if len(c.types) == 1 {
 		sum = t.Shape[axis]
 	}
-	return []Type{{t.DType, replaced(t.Shape, axis, sum)}}, nil
+	return single(t.DType, replaced(t.Shape, axis, sum)), nil
 }
 
-func splitType(c *Call) ([]Type, error) {
+func splitType(c *Call) ([]graph.Type, error) {
 	s := c.types[0].Shape
 	axis, err := normal(c.Node.Int("axis", 0), len(s))
 	if err != nil {
@@ -551,9 +551,9 @@ func splitType(c *Call) ([]Type, error) {
 	if int64(len(parts)) != n {
 		return nil, fmt.Errorf("%d sizes for %d outputs", len(parts), n)
 	}
-	out := make([]Type, n)
+	out := make([]graph.Type, n)
 	for i, k := range parts {
-		out[i] = Type{c.types[0].DType, replaced(s, axis, graph.Dim{Size: k})}
+		out[i] = graph.Type{DType: c.types[0].DType, Shape: replaced(s, axis, graph.Dim{Size: k})}
 	}
 	return out, nil
 }
@@ -625,7 +625,7 @@ func (k *cut) fill(start, end int64) {
 	k.count = max(0, (end-k.start+k.step+1)/k.step)
 }
 
-func sliceType(c *Call) ([]Type, error) {
+func sliceType(c *Call) ([]graph.Type, error) {
 	cuts, err := c.cuts()
 	if err != nil {
 		return nil, err
@@ -634,7 +634,7 @@ func sliceType(c *Call) ([]Type, error) {
 	for _, k := range cuts {
 		s[k.axis] = graph.Dim{Size: k.count}
 	}
-	return []Type{{c.types[0].DType, s}}, nil
+	return single(c.types[0].DType, s), nil
 }
 
 // pads returns the padding before each axis, then that after each axis.
@@ -668,7 +668,7 @@ func (c *Call) pads() ([]int64, error) {
 	return out, nil
 }
 
-func padType(c *Call) ([]Type, error) {
+func padType(c *Call) ([]graph.Type, error) {
 	pads, err := c.pads()
 	if err != nil {
 		return nil, err
@@ -683,18 +683,18 @@ func padType(c *Call) ([]Type, error) {
 			s[i] = graph.Dim{Size: -1}
 		}
 	}
-	return []Type{{c.types[0].DType, s}}, nil
+	return single(c.types[0].DType, s), nil
 }
 
-func gatherType(c *Call) ([]Type, error) {
+func gatherType(c *Call) ([]graph.Type, error) {
 	s := c.types[0].Shape
 	axis, err := normal(c.Node.Int("axis", 0), len(s))
 	if err != nil {
 		return nil, err
 	}
-	return []Type{{c.types[0].DType, slices.Concat(graph.Shape{}, s[:axis], c.types[1].Shape, s[axis+1:])}}, nil
+	return single(c.types[0].DType, slices.Concat(graph.Shape{}, s[:axis], c.types[1].Shape, s[axis+1:])), nil
 }
 
-func gatherElementsType(c *Call) ([]Type, error) {
-	return []Type{{c.types[0].DType, c.types[1].Shape}}, nil
+func gatherElementsType(c *Call) ([]graph.Type, error) {
+	return single(c.types[0].DType, c.types[1].Shape), nil
 }

@@ -215,7 +215,7 @@ type appender func(b *graph.Builder) (y, seed string)
 type derivation struct {
 	m       *graph.Model
 	y, seed string // as an appender returns them
-	types   autodiff.Types
+	types   graph.Types
 	policy  map[string]autodiff.Rule // of the quantizers
 }
 
@@ -621,7 +621,7 @@ func (c *Model) sumBatches(ctx context.Context, x []float32, size int,
 // Training is a copy of a classifier's graph to train through: what the losses need is appended.
 type Training struct {
 	Graph  *graph.Model
-	Types  autodiff.Types           // of its values
+	Types  graph.Types              // of its values
 	Policy map[string]autodiff.Rule // of the quantizers among its nodes
 	Margin string                   // the target margin, rows x 1
 	Logits string                   // at least two columns: a single logit z is [0, z]

@@ -269,3 +269,18 @@ func (d Dim) String() string {
 	}
 	return "?"
 }
+
+// Type is the element type and shape of a value. A dimension that the batch
+// decides has Size -1 and a name in Param; dimensions of the same name are equal.
+// A dimension of Size -1 without a name is unknown; two of them in the same place
+// are taken to be equal.
+type Type struct {
+	DType DType
+	Shape Shape
+}
+
+// String returns the type as "float[N,3]".
+func (t Type) String() string { return t.DType.String() + t.Shape.String() }
+
+// Types maps the name of a value to its type.
+type Types map[string]Type
