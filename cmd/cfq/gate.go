@@ -126,7 +126,7 @@ other. The stricter verdict decides.`,
 			fs.Float64Var(&f.confidence, "confidence", 0.95, "one-sided confidence `level` of each verdict")
 			cli.Within(fs, "confidence", &f.confidence, cli.Above0, cli.Below1, "a level between 0 and 1, such as 0.95")
 			fs.BoolVar(&f.verified, "verified-encoding", false, "an error unless scores of the model's owner have verified the "+
-				"encoding, see cfq help task")
+				"encoding, see cfq task --help-all")
 			fs.StringVar(&f.previous, "previous", "", "JSON report `file` of an earlier evaluation, for checks of an increase")
 			cli.Choice(fs, &f.onInconclusive, "on-inconclusive", reportOnly, []string{reportOnly, toFail, toPass},
 				"exit with 5, 1 or 0 when INCONCLUSIVE: report, fail, pass")

@@ -65,7 +65,7 @@ func TestPrinter(t *testing.T) {
 	p.Progress("label")(1, 2) // not a terminal: draws nothing
 	p.Quiet = true
 	p.Note("working quietly")
-	want := "cfq: error: one\ncfq: error: two\ncfq: hint: `cfq help eval` lists the flags\n" +
+	want := "cfq: error: one\ncfq: error: two\ncfq: hint: `cfq eval --help-all` lists the flags\n" +
 		"cfq: warning: 4 rows\ncfq: working\n"
 	if b.String() != want {
 		t.Errorf("got %q, want %q", b.String(), want)

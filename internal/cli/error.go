@@ -27,13 +27,13 @@ const (
 // Hints of mistakes that many places find. The printer puts the subcommand that was called for SUBCOMMAND.
 const (
 	HintArguments = "`cfq help SUBCOMMAND` shows the arguments, with examples"
-	HintValue     = "`cfq help SUBCOMMAND` says what the flag takes"
-	HintConflict  = "leave the flag out, or give what it depends on; `cfq help SUBCOMMAND` describes both"
+	HintValue     = "`cfq SUBCOMMAND --help-all` says what the flag takes"
+	HintConflict  = "leave the flag out, or give what it depends on; `cfq SUBCOMMAND --help-all` describes both"
 	HintFolder    = "name a file in it"
 )
 
 const (
-	hintFlags       = "`cfq help SUBCOMMAND` lists the flags"
+	hintFlags       = "`cfq SUBCOMMAND --help-all` lists the flags"
 	hintNotAFile    = "name a regular file: save what comes from a pipe first"
 	hintMissingFile = "check the name and the folder"
 	hintSameFile    = "give each output a name of its own"

@@ -61,7 +61,7 @@ func parseEncoding(text []byte) (*Encoding, error) {
 	in.DisallowUnknownFields()
 	var e Encoding
 	if err := in.Decode(&e); err != nil {
-		return nil, fmt.Errorf("byte %d: %w; `cfq help task` shows the form", in.InputOffset(), err)
+		return nil, fmt.Errorf("byte %d: %w; `cfq task --help-all` shows the form", in.InputOffset(), err)
 	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("text follows the JSON object")
