@@ -18,40 +18,32 @@ import (
 // layer stays in float), one for the layer, or one for each of its rows.
 type assignment [][]int
 
-// allocated is the fourth stage: every layer or row has a bit width within a budget.
-type allocated struct {
-	*scored
-
-	budget  float64
-	chosen  assignment
+// allocation is bit widths within a budget.
+type allocation struct {
+	widths  assignment
 	learned *Learned // nil where bit widths were not learned
 }
 
 // allocate chooses bit widths within a budget in bits per weight, in the unit of Options.Cost.
-func (s *scored) allocate(ctx context.Context, budget float64) (*allocated, error) {
-	a := &allocated{scored: s, budget: budget}
-	err := checkBudget(budget)
-	if err != nil {
-		return nil, inputError(err)
+func (c *Calibration) allocate(ctx context.Context, budget float64) (a allocation, err error) {
+	if err := checkBudget(budget); err != nil {
+		return a, inputError(err)
 	}
-	if s.o.Allocator == AllocatorLearned {
-		if s, a.learned, err = s.learn(ctx, budget); err != nil {
-			return nil, err
+	s := c.scores
+	if c.net.o.Allocator == AllocatorLearned {
+		if s, a.learned, err = c.trainer.learn(ctx, s, budget); err != nil {
+			return a, err
 		}
-		a.scored = s
 	}
-	if s.o.Cost == CostBytes {
-		a.chosen, err = s.fitBytes(budget)
+	if c.net.o.Cost == CostBytes {
+		a.widths, err = s.fitBytes(budget)
 	} else {
-		a.chosen, _, err = s.within(budget, 0)
+		a.widths, _, err = s.within(budget, 0)
 	}
 	if errors.Is(err, allocate.ErrBudget) {
-		err = inputError(fmt.Errorf("a budget of %v bits per weight (cost: %s): %w", budget, s.o.Cost, err))
+		err = inputError(fmt.Errorf("a budget of %v bits per weight (cost: %s): %w", budget, c.net.o.Cost, err))
 	}
-	if err != nil {
-		return nil, err
-	}
-	return a, nil
+	return a, err
 }
 
 // unit is what has a bit width of its own: a row of a layer, or, with row -1, all of it.
@@ -59,13 +51,13 @@ type unit struct{ layer, row int }
 
 // units lists what has a bit width of its own. Convolutions have one for all rows, and layers with the same weights
 // have one together.
-func (s *scored) units() []unit {
+func (s *layerScores) units() []unit {
 	var out []unit
-	for i, l := range s.layers {
-		if s.first[i] != i {
+	for i, l := range s.net.layers {
+		if s.net.first[i] != i {
 			continue
 		}
-		if s.o.BitWidths != BitWidthsPerRow || l.Conv != nil {
+		if s.net.o.BitWidths != BitWidthsPerRow || l.Conv != nil {
 			out = append(out, unit{i, -1})
 			continue
 		}
@@ -77,8 +69,8 @@ func (s *scored) units() []unit {
 }
 
 // weights is the number of weights of a unit.
-func (s *scored) weights(u unit) int64 {
-	l := &s.layers[u.layer]
+func (s *layerScores) weights(u unit) int64 {
+	l := &s.net.layers[u.layer]
 	if u.row < 0 {
 		return int64(l.Params())
 	}
@@ -86,8 +78,8 @@ func (s *scored) weights(u unit) int64 {
 }
 
 // errorsOf returns what each format of a unit does to the margin; nil when it was not measured.
-func (s *scored) errorsOf(u unit) (sum []float64) {
-	for _, i := range s.group(u.layer) {
+func (s *layerScores) errorsOf(u unit) (sum []float64) {
+	for _, i := range s.net.group(u.layer) {
 		var one []float64
 		switch {
 		case u.row >= 0:
@@ -108,24 +100,24 @@ func (s *scored) errorsOf(u unit) (sum []float64) {
 
 // multiples is what one bit of a weight of layer i costs, and what the budget
 // grants for it, in the unit of the budget.
-func (s *scored) multiples(i int) (cost, grant int64) {
-	if s.o.Cost != CostBOPs {
+func (s *layerScores) multiples(i int) (cost, grant int64) {
+	if s.net.o.Cost != CostBOPs {
 		return 1, 1
 	}
 	act := 8
-	if fit := s.fits[i][0]; fit.Act != nil {
+	if fit := s.fits.layers[i][0]; fit.Act != nil {
 		act = fit.Act.Bits
-	} else if !s.onGrid(i) {
+	} else if !s.fits.onGrid(i) {
 		act = 32 // float
 	}
-	n := int64(sensitivity.Multiplications(s.layers[i:i+1])) / int64(s.layers[i].Params())
+	n := int64(sensitivity.Multiplications(s.net.layers[i:i+1])) / int64(s.net.layers[i].Params())
 	return n * int64(act), n * 8
 }
 
 // within gives each unit its format, so that the whole costs no more than the budget
 // less spent, in the unit of the budget; bit widths of skip are left out. It
 // returns the predicted quantization error of the margin, too.
-func (s *scored) within(bits float64, spent int64, skip ...int) (assignment, float64, error) {
+func (s *layerScores) within(bits float64, spent int64, skip ...int) (assignment, float64, error) {
 	units := s.units()
 	choices := make([][]allocate.Choice, len(units))
 	perWeight := make([]float64, len(units))
@@ -135,8 +127,8 @@ func (s *scored) within(bits float64, spent int64, skip ...int) (assignment, flo
 		n := s.weights(u)
 		cost, grant := s.multiples(u.layer)
 		granted += float64(n) * float64(grant)
-		for _, i := range s.group(u.layer) {
-			perWeight[k] += s.scores[i] / float64(s.layers[i].Params())
+		for _, i := range s.net.group(u.layer) {
+			perWeight[k] += s.gradients[i] / float64(s.net.layers[i].Params())
 		}
 		predicted := s.errorsOf(u)
 		for f, format := range quant.Formats() {
@@ -163,20 +155,20 @@ func (s *scored) within(bits float64, spent int64, skip ...int) (assignment, flo
 		return nil, 0, err
 	}
 	var total float64
-	out := make(assignment, len(s.layers))
+	out := make(assignment, len(s.net.layers))
 	for k, u := range units {
 		out[u.layer] = append(out[u.layer], index[k][picks[k]])
 		total += choices[k][picks[k]].Error
 	}
-	for i, first := range s.first {
+	for i, first := range s.net.first {
 		out[i] = out[first]
 	}
 	return out, total, nil
 }
 
 // pick asks the allocator for a choice of each unit.
-func (s *scored) pick(choices [][]allocate.Choice, perWeight []float64, budget int64) ([]int, error) {
-	switch s.o.Allocator {
+func (s *layerScores) pick(choices [][]allocate.Choice, perWeight []float64, budget int64) ([]int, error) {
+	switch s.net.o.Allocator {
 	case AllocatorUniform:
 		return allocate.Uniform(choices, budget)
 	case AllocatorPaper:
@@ -194,11 +186,11 @@ func tooSmall(least int64, granted float64) error {
 // their codes is known only when it is written, so it is subtracted from the budget until all
 // fits. Rows of 3 bits are tried with and without: in small models they take 4. Where
 // nothing fits, because mixtures take more room, two bit widths and then the lowest alone are tried.
-func (s *scored) fitBytes(bits float64) (assignment, error) {
+func (s *layerScores) fitBytes(bits float64) (assignment, error) {
 	var budget int64
 	var granted float64
-	for i, l := range s.layers {
-		if s.first[i] != i {
+	for i, l := range s.net.layers {
+		if s.net.first[i] != i {
 			continue // stored already
 		}
 		granted += float64(l.Params())
@@ -218,7 +210,7 @@ func (s *scored) fitBytes(bits float64) (assignment, error) {
 				failed = err
 				break
 			}
-			m, err := qdq.Write(s.canonical, s.planOf(s.assemble(s.fits, w)), s.writer())
+			m, err := qdq.Write(s.net.model.canonical, s.fits.planOf(s.fits.assemble(s.fits.layers, w)), s.net.model.writer())
 			if err != nil {
 				return nil, err
 			}
@@ -234,7 +226,7 @@ func (s *scored) fitBytes(bits float64) (assignment, error) {
 				spent += over
 				continue
 			}
-			if s.o.Allocator == AllocatorUniform || s.o.Allocator == AllocatorPaper {
+			if s.net.o.Allocator == AllocatorUniform || s.net.o.Allocator == AllocatorPaper {
 				predicted = -s.meanBits(w) // they add up no errors
 			}
 			if predicted < least {
@@ -250,10 +242,10 @@ func (s *scored) fitBytes(bits float64) (assignment, error) {
 }
 
 // meanBits is the mean bit width of the weights.
-func (s *scored) meanBits(w assignment) float64 {
+func (s *layerScores) meanBits(w assignment) float64 {
 	var bits, weights float64
 	for i, formats := range w {
-		n := float64(s.layers[i].Params())
+		n := float64(s.net.layers[i].Params())
 		for _, f := range formats {
 			bits += n / float64(len(formats)) * float64(quant.Formats()[f].Bits)
 		}

@@ -37,7 +37,7 @@ func TestAllocators(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	for i, e := range c.stage.layerErrors {
+	for i, e := range c.scores.layerErrors {
 		for f := 1; f < len(e); f++ {
 			if e[f] >= e[f-1] || e[f] <= 0 {
 				t.Errorf("layer %d: errors %v", i, e)

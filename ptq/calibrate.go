@@ -14,43 +14,37 @@ import (
 	"cfq/quant"
 	"cfq/recourse"
 	"cfq/sensitivity"
-	"cfq/task"
 )
 
 // minPoints is the number of rows, or of recourse points, below which a calibration is doubtful.
 const minPoints = 100
 
-// calibrated is the second stage: every layer is fitted in every number format.
-type calibrated struct {
-	*prepared
-	cohort
-
-	union    *calib.Set // U_cal of the paper: the rows and the recourse points
-	cal      *calib.Set // what everything is fitted on: union or its rows
-	grid     grid
-	outputs  calib.Outputs   // output quantizers of convolutions
-	fits     [][]quant.Layer // layer, format
-	warnings []string
+// layerFits has every layer fitted in every number format.
+type layerFits struct {
+	net            *network
+	sample         *calibrationSample
+	calibrationSet *calib.Set // U_cal of the paper: the rows and the recourse points
+	fitSet         *calib.Set // what everything is fitted on: calibrationSet or its rows
+	grid           inputGrid
+	outputs        calib.Outputs   // output quantizers of convolutions
+	layers         [][]quant.Layer // layer, format
+	warnings       []string        // of all stages up to this one
 }
 
-// grid is the 8-bit grid that the model's input is laid on.
-type grid struct {
-	input *quant.Input      // nil where no layer reads the input on a grid
-	wide  []quant.LayerInfo // prepared.layers with the grid folded into those that read it
+// inputGrid is the 8-bit grid that the model's input is laid on.
+type inputGrid struct {
+	input        *quant.Input      // nil where no layer reads the input on a grid
+	foldedLayers []quant.LayerInfo // network.layers with the grid folded into those that read it
 }
 
-// calibrate fits the layers on rows of the people and on the recourse of those who are refused.
-func (p *prepared) calibrate(ctx context.Context, people *task.People) (*calibrated, error) {
-	group, warning, err := p.choose(ctx, people)
-	if err != nil {
-		return nil, inputError(err)
+// fitLayers fits the layers on the rows of a sample and on the recourse of those who are refused.
+func (p *network) fitLayers(ctx context.Context, sample *calibrationSample, points *calib.Set) (*layerFits, error) {
+	c := &layerFits{
+		net: p, sample: sample, calibrationSet: points, fitSet: points,
+		warnings: slices.Concat(p.warnings, sample.warnings),
 	}
-	c := &calibrated{prepared: p, cohort: group, warnings: slices.Concat(p.warnings, warning)}
-	if c.union, err = p.calibrationSet(ctx, &c.cohort); err != nil {
-		return nil, err
-	}
-	if c.cal = c.union; p.o.CalibrateOn == OnFactual {
-		c.cal = calib.FactualSet(c.union.Facts(), p.full.Dim())
+	if p.o.CalibrateOn == OnFactual {
+		c.fitSet = calib.FactualSet(points.Facts(), p.full.Dim())
 	}
 	p.tell("statistics of the layers", 0, 0)
 	doubts, err := c.fitInput(ctx)
@@ -59,24 +53,24 @@ func (p *prepared) calibrate(ctx context.Context, people *task.People) (*calibra
 	}
 	c.warnings = append(c.warnings, doubts...)
 	if p.o.CalibrateOn == OnWeighted {
-		margins, err := p.full.Margins(ctx, c.cal.X)
+		margins, err := p.full.Margins(ctx, c.fitSet.X)
 		if err != nil {
 			return nil, err
 		}
-		c.cal.Weigh(margins)
+		c.fitSet.Weigh(margins)
 	}
-	stats, err := calib.Collect(ctx, c.full, c.grid.wide, c.cal, c.grid.input, c.logits())
+	stats, err := calib.Collect(ctx, c.net.full, c.grid.foldedLayers, c.fitSet, c.grid.input, c.net.logits())
 	if err != nil {
 		return nil, inputError(fmt.Errorf("%s: %w", strings.Join(append(c.warnings, "statistics"), "; "), err))
 	}
-	c.join(stats)
+	c.net.join(stats)
 	var onIntegers []quant.LayerInfo
 	for i, l := range p.layers {
 		if !c.inFloat(i) {
 			onIntegers = append(onIntegers, l)
 		}
 	}
-	if c.outputs, err = calib.FitOutputs(ctx, p.full, onIntegers, c.cal, p.o.ActBits, p.o.ActRange); err != nil {
+	if c.outputs, err = calib.FitOutputs(ctx, p.full, onIntegers, c.fitSet, p.o.ActBits, p.o.ActRange); err != nil {
 		return nil, inputError(err)
 	}
 	for i := range p.layers {
@@ -85,12 +79,12 @@ func (p *prepared) calibrate(ctx context.Context, people *task.People) (*calibra
 		if err != nil {
 			return nil, err
 		}
-		c.fits = append(c.fits, fits)
+		c.layers = append(c.layers, fits)
 		stats[i] = calib.Stats{} // of wide layers they take more memory than the weights
 	}
 	p.tell("fit the weights", len(p.layers), len(p.layers))
 	c.warnings = append(c.warnings, c.tooSmall()...)
-	if n := c.full.Fixed(); n > 0 && c.canStep() {
+	if n := c.net.full.Fixed(); n > 0 && c.canStep() {
 		c.warnings = append(c.warnings, fmt.Sprintf("the model takes batches of exactly %s, which gradient steps of "+
 			"refinement cannot do with: errors may be larger than those of a model with a dynamic batch axis",
 			message.Count(n, "row")))
@@ -99,25 +93,25 @@ func (p *prepared) calibrate(ctx context.Context, people *task.People) (*calibra
 }
 
 // tooSmall warns of calibration sets that are too small.
-func (c *calibrated) tooSmall() (warnings []string) {
-	n := c.cal.Recourse
-	switch on := c.o.CalibrateOn; {
+func (c *layerFits) tooSmall() (warnings []string) {
+	n := c.fitSet.Recourse
+	switch on := c.net.o.CalibrateOn; {
 	case on == OnFactual:
 	case n == 0:
-		warnings = append(warnings, c.noRecourse()+": calibrated on factual rows alone, as mixed-ptq would be")
+		warnings = append(warnings, c.sample.noRecourse()+": calibrated on factual rows alone, as mixed-ptq would be")
 	case n < minPoints:
 		warnings = append(warnings, fmt.Sprintf("only %d recourse points to calibrate on: %d or more would be better", n,
 			minPoints))
 	}
-	if c.people.N < minPoints {
-		warnings = append(warnings, fmt.Sprintf("only %d rows to calibrate on: %d or more would be better", c.people.N,
+	if c.sample.people.N < minPoints {
+		warnings = append(warnings, fmt.Sprintf("only %d rows to calibrate on: %d or more would be better", c.sample.people.N,
 			minPoints))
 	}
 	return warnings
 }
 
-// calibrationSet returns the rows of a cohort, with recourse points where the method looks at them.
-func (p *prepared) calibrationSet(ctx context.Context, c *cohort) (*calib.Set, error) {
+// calibrationSet returns the rows of a sample, with recourse points where the method looks at them.
+func (p *network) calibrationSet(ctx context.Context, c *calibrationSample) (*calib.Set, error) {
 	switch {
 	case p.o.CalibrateOn == OnFactual && !p.method.RecourseSensitivity:
 		return calib.FactualSet(c.people.X, p.full.Dim()), nil
@@ -128,12 +122,12 @@ func (p *prepared) calibrationSet(ctx context.Context, c *cohort) (*calib.Set, e
 }
 
 // logits reports whether the ranges need statistics that weigh by gradients.
-func (p *prepared) logits() bool {
+func (p *network) logits() bool {
 	return p.o.WeightRange == calib.Logits || p.o.ActRange == calib.Logits
 }
 
 // teacher returns the settings of the teacher recourse.
-func (p *prepared) teacher() recourse.TeacherOptions {
+func (p *network) teacher() recourse.TeacherOptions {
 	o := p.o.Teacher
 	o.Plain = o.Plain || p.o.TeacherSteps == TeacherPaper
 	o.Progress = func(done, total int) { p.tell("teacher recourse", done, total) }
@@ -144,12 +138,12 @@ func (p *prepared) teacher() recourse.TeacherOptions {
 }
 
 // fit fits layer i in each of the formats.
-func (c *calibrated) fit(ctx context.Context, i int, s *calib.Stats, formats []quant.Format, vary calib.Variation) (
+func (c *layerFits) fit(ctx context.Context, i int, s *calib.Stats, formats []quant.Format, vary calib.Variation) (
 	[]quant.Layer, error,
 ) {
-	fits, err := calib.FitWeights(ctx, c.grid.wide[i], s, formats, calib.WeightOptions{
-		PerTensor: c.o.Scales == ScalesPerTensor, Range: c.o.WeightRange, Rounding: c.o.Rounding, Vary: vary,
-		Workers: c.o.Workers, Engine: c.engine,
+	fits, err := calib.FitWeights(ctx, c.grid.foldedLayers[i], s, formats, calib.WeightOptions{
+		PerTensor: c.net.o.Scales == ScalesPerTensor, Range: c.net.o.WeightRange, Rounding: c.net.o.Rounding, Vary: vary,
+		Workers: c.net.o.Workers, Engine: c.net.model.engine,
 	})
 	if err != nil {
 		return nil, err
@@ -158,37 +152,37 @@ func (c *calibrated) fit(ctx context.Context, i int, s *calib.Stats, formats []q
 		fits[n].Reduced = c.reduced(i)
 		quant.HalfScales(fits[n].Scales)
 		if !c.inFloat(i) && !c.onGrid(i) {
-			act := c.outputs.Act(c.layers[i], vary, calib.Activation(s, c.o.ActBits, c.o.ActRange))
+			act := c.outputs.Act(c.net.layers[i], vary, calib.Activation(s, c.net.o.ActBits, c.net.o.ActRange))
 			fits[n].Act = &act
-			fits[n].Result = c.outputs.Result(c.layers[i].Node, vary)
+			fits[n].Result = c.outputs.Result(c.net.layers[i].Node, vary)
 		}
 	}
 	return fits, nil
 }
 
 // formats returns the formats that layer i can have.
-func (c *calibrated) formats(i int) []quant.Format { return quant.FormatsFor(c.reduced(i)) }
+func (c *layerFits) formats(i int) []quant.Format { return quant.FormatsFor(c.reduced(i)) }
 
 // reduced reports whether the 8-bit codes of layer i stay within quant.ReducedMax: on integers wider ones saturate
 // where the processor has no VNNI, and nobody knows where a file will run.
-func (c *calibrated) reduced(i int) bool {
-	bits := c.o.ActBits
+func (c *layerFits) reduced(i int) bool {
+	bits := c.net.o.ActBits
 	if c.onGrid(i) {
 		bits = 8
 	}
-	return !c.o.FullRange && !c.inFloat(i) && quant.Saturates(bits, math.MaxInt8)
+	return !c.net.o.FullRange && !c.inFloat(i) && quant.Saturates(bits, math.MaxInt8)
 }
 
 // onGrid reports whether layer i reads the model's input on its grid.
-func (c *calibrated) onGrid(i int) bool {
-	return c.grid.input != nil && c.integer[i] && c.layers[i].Input == c.grid.input.Value
+func (c *layerFits) onGrid(i int) bool {
+	return c.grid.input != nil && c.net.integer[i] && c.net.layers[i].Input == c.grid.input.Value
 }
 
 // inFloat reports whether layer i computes in float, on weights of few bits.
-func (c *calibrated) inFloat(i int) bool {
-	first := &c.found[0]
-	return !c.integer[i] || c.grid.input == nil && first.Fixed == "" && first.Conv == nil && first.Positions == 1 &&
-		c.layers[i].Input == first.Input
+func (c *layerFits) inFloat(i int) bool {
+	first := &c.net.model.found[0]
+	return !c.net.integer[i] || c.grid.input == nil && first.Fixed == "" && first.Conv == nil && first.Positions == 1 &&
+		c.net.layers[i].Input == first.Input
 }
 
 // maxGridError is the root mean square margin error, in logits, from which the grid of the
@@ -197,18 +191,18 @@ const maxGridError = eval.HeadlineMargin / 2
 
 // fitInput lays the value that the first dense layers read on a grid: the
 // model's input, or what scaling operators make of it. Calibration points move onto the grid's range.
-func (c *calibrated) fitInput(ctx context.Context) (warnings []string, err error) {
-	c.grid = grid{wide: slices.Clone(c.layers)}
-	first := c.found[0]
-	if first.Fixed != "" || first.Conv != nil || first.Positions > 1 || !c.integer[0] || c.o.Input == InputFloat {
+func (c *layerFits) fitInput(ctx context.Context) (warnings []string, err error) {
+	c.grid = inputGrid{foldedLayers: slices.Clone(c.net.layers)}
+	first := c.net.model.found[0]
+	if first.Fixed != "" || first.Conv != nil || first.Positions > 1 || !c.net.integer[0] || c.net.o.Input == InputFloat {
 		return nil, nil // what lies behind a layer in float is no input any more
 	}
 	raw := c.isInput(first.Input)
-	x, values := c.cal.X, inputDomain(c.task)
-	if c.all.N > c.people.N {
-		x = append(slices.Clip(x), c.all.X...)
+	x, values := c.fitSet.X, inputDomain(c.net.task)
+	if c.sample.all.N > c.sample.people.N {
+		x = append(slices.Clip(x), c.sample.all.X...)
 	}
-	if x, err = c.full.Value(ctx, x, first.Input); err != nil {
+	if x, err = c.net.full.Value(ctx, x, first.Input); err != nil {
 		return nil, err
 	}
 	if !raw {
@@ -216,8 +210,8 @@ func (c *calibrated) fitInput(ctx context.Context) (warnings []string, err error
 	}
 	input := calib.FitInput(x, first.In, values)
 	input.Value = first.Input
-	if raw && c.o.Input == InputAuto {
-		rms, err := c.gridError(ctx, input, c.cal.X)
+	if raw && c.net.o.Input == InputAuto {
+		rms, err := c.gridError(ctx, input, c.fitSet.X)
 		if err != nil {
 			return nil, err
 		}
@@ -227,45 +221,45 @@ func (c *calibrated) fitInput(ctx context.Context) (warnings []string, err error
 		}
 	}
 	c.grid.input = input
-	for i, l := range c.layers {
+	for i, l := range c.net.layers {
 		if l.Input == first.Input {
-			c.grid.wide[i] = input.Fold(l)
+			c.grid.foldedLayers[i] = input.Fold(l)
 		}
 	}
 	if !raw {
 		return nil, nil
 	}
-	seen := &calib.Set{X: x[:c.cal.Rows()*first.In], Dim: first.In} // what the model reads of the points
-	if !c.task.Made() {                                             // they are its inputs
-		if seen = c.cal; c.union != c.cal {
-			c.union.Clip(input)
+	seen := &calib.Set{X: x[:c.fitSet.Rows()*first.In], Dim: first.In} // what the model reads of the points
+	if !c.net.task.Made() {                                            // they are its inputs
+		if seen = c.fitSet; c.calibrationSet != c.fitSet {
+			c.calibrationSet.Clip(input)
 		}
 	}
 	for _, j := range seen.Clip(input) {
 		warnings = append(warnings, fmt.Sprintf("input %q has values far from all others: those are clipped; is there a "+
-			"mistake in the data?", inputNames(c.task)[j]))
+			"mistake in the data?", inputNames(c.net.task)[j]))
 	}
 	return warnings, nil
 }
 
 // isInput reports whether a value is the model's input, perhaps in another shape.
-func (c *calibrated) isInput(value string) bool {
-	producers := c.canonical.Graph.Producers()
+func (c *layerFits) isInput(value string) bool {
+	producers := c.net.model.canonical.Graph.Producers()
 	for n := producers[value]; n != nil && quant.Reshapes(n); n = producers[value] {
 		value = n.Input(0)
 	}
-	return value == c.canonical.Graph.DataInputs()[0].Name
+	return value == c.net.model.canonical.Graph.DataInputs()[0].Name
 }
 
 // gridError is the root mean square margin error that the grid of the input alone makes on rows.
-func (c *calibrated) gridError(ctx context.Context, input *quant.Input, rows []float32) (_ float64, err error) {
-	x, err := c.full.Inputs(ctx, sampled(rows, c.full.Dim(), c.affordable(errorRows)))
+func (c *layerFits) gridError(ctx context.Context, input *quant.Input, rows []float32) (_ float64, err error) {
+	x, err := c.net.full.Inputs(ctx, sampled(rows, c.net.full.Dim(), c.affordable(errorRows)))
 	if err != nil {
 		return 0, err
 	}
-	file := c.full
-	if c.task.Made() {
-		if file, err = openBehind(c.file, c.task, nil, c.o.Workers); err != nil {
+	file := c.net.full
+	if c.net.task.Made() {
+		if file, err = openBehind(c.net.model.file, c.net.task, nil, c.net.o.Workers); err != nil {
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
@@ -274,7 +268,7 @@ func (c *calibrated) gridError(ctx context.Context, input *quant.Input, rows []f
 	if err != nil {
 		return 0, err
 	}
-	got, err := file.Margins(ctx, input.Round(x, c.file.Dim()))
+	got, err := file.Margins(ctx, input.Round(x, c.net.model.file.Dim()))
 	if err != nil {
 		return 0, err
 	}
@@ -282,7 +276,7 @@ func (c *calibrated) gridError(ctx context.Context, input *quant.Input, rows []f
 }
 
 // assemble returns the plans of the layers in their chosen formats; layers without any stay in float.
-func (c *calibrated) assemble(fits [][]quant.Layer, w assignment) []quant.Layer {
+func (c *layerFits) assemble(fits [][]quant.Layer, w assignment) []quant.Layer {
 	var out []quant.Layer
 	for i, formats := range w {
 		switch {
@@ -290,7 +284,7 @@ func (c *calibrated) assemble(fits [][]quant.Layer, w assignment) []quant.Layer 
 		case !slices.ContainsFunc(formats, func(f int) bool { return f != formats[0] }):
 			out = append(out, fits[i][formats[0]])
 		default:
-			out = append(out, mixed(fits[i], formats, c.layers[i].In))
+			out = append(out, mixed(fits[i], formats, c.net.layers[i].In))
 		}
 	}
 	return out
@@ -315,7 +309,7 @@ func mixed(fits []quant.Layer, formats []int, in int) quant.Layer {
 }
 
 // planOf puts layers together to a plan.
-func (c *calibrated) planOf(layers []quant.Layer) *quant.Plan {
+func (c *layerFits) planOf(layers []quant.Layer) *quant.Plan {
 	p := &quant.Plan{Layers: layers}
 	for i := range layers {
 		if layers[i].Act == nil {

@@ -57,57 +57,61 @@ func deployments(ctx context.Context, m *onnxio.Model, t *task.Task, people *tas
 		return nil, nil, err
 	}
 	defer c.Close() //nolint:errcheck // the files are what counts
-	a, err := c.stage.allocate(ctx, c.stage.o.Budget)
+	if nominal, err = c.quantize(ctx, c.net.o.Budget); err != nil {
+		return nil, nil, err
+	}
+	a, err := c.allocate(ctx, c.net.o.Budget)
 	if err != nil {
 		return nil, nil, err
 	}
-	if nominal, err = a.quantize(ctx); err != nil {
-		return nil, nil, err
-	}
 	for k := range models {
-		a.tell("sampled deployments", k, models)
-		one, err := a.draw(ctx, v, seed, k)
+		c.net.tell("sampled deployments", k, models)
+		one, err := c.draw(ctx, a.widths, v, seed, k)
 		if err != nil {
 			return nil, nil, fmt.Errorf("deployment %d: %w", k, err)
 		}
 		drawn = append(drawn, one)
 	}
-	a.tell("sampled deployments", models, models)
+	c.net.tell("sampled deployments", models, models)
 	return nominal, drawn, nil
 }
 
 // draw makes deployment k: the same assignment of bit widths, fitted to other statistics and with variation.
-func (a *allocated) draw(ctx context.Context, v variation, seed uint64, k int) (Deployment, error) {
+func (c *Calibration) draw(ctx context.Context, widths assignment, v variation, seed uint64, k int) (Deployment,
+	error,
+) {
 	vary := calib.Variation{
 		Seed: rand.NewPCG(seed, uint64(k)).Uint64(), Rounding: v.rounding, Jitter: v.jitter,
 	}
-	set := a.cal
+	set := c.fits.fitSet
 	if v.batch > 0 {
-		set = a.cal.Batch(v.batch, vary.Seed)
+		set = c.fits.fitSet.Batch(v.batch, vary.Seed)
 	}
-	stats, err := calib.Collect(ctx, a.full, a.grid.wide, set, a.grid.input, a.logits())
+	stats, err := calib.Collect(ctx, c.net.full, c.fits.grid.foldedLayers, set, c.fits.grid.input, c.net.logits())
 	if err != nil {
 		return Deployment{}, err
 	}
-	a.join(stats)
-	fits := make([][]quant.Layer, len(a.layers))
-	for i := range a.layers {
+	c.net.join(stats)
+	fits := make([][]quant.Layer, len(c.net.layers))
+	for i := range c.net.layers {
 		fits[i] = make([]quant.Layer, len(quant.Formats()))
-		for _, f := range slices.Compact(slices.Sorted(slices.Values(a.chosen[i]))) {
-			one, err := a.fit(ctx, i, &stats[i], a.formats(i)[f:f+1], vary)
+		for _, f := range slices.Compact(slices.Sorted(slices.Values(widths[i]))) {
+			one, err := c.fits.fit(ctx, i, &stats[i], c.fits.formats(i)[f:f+1], vary)
 			if err != nil {
 				return Deployment{}, err
 			}
 			fits[i][f] = one[0]
 		}
 	}
-	layers, _, err := a.refine(ctx, a.assemble(fits, a.chosen), set)
+	layers, _, err := c.fits.refine(ctx, c.fits.assemble(fits, widths), set)
 	if err != nil {
 		return Deployment{}, err
 	}
-	out := Deployment{Plan: a.planOf(layers)}
-	recipe := a.recipe(map[string]string{"deployment": strconv.Itoa(k), "deployment_seed": strconv.FormatUint(seed, 10)})
-	_, out.Model, err = a.write(out.Plan, recipe)
+	out := Deployment{Plan: c.fits.planOf(layers)}
+	recipe := c.recipe(c.net.o.Budget, map[string]string{
+		"deployment": strconv.Itoa(k), "deployment_seed": strconv.FormatUint(seed, 10),
+	})
+	_, out.Model, err = c.net.model.write(out.Plan, recipe)
 	return out, err
 }
 

@@ -18,8 +18,8 @@ import (
 	"cfq/task"
 )
 
-// allocatedLoans is the example, allocated for deployments.
-func allocatedLoans(t *testing.T, n int, o Options) (*allocated, *task.People) {
+// calibratedLoans is the example, calibrated for deployments.
+func calibratedLoans(t *testing.T, n int, o Options) (*Calibration, *task.People) {
 	t.Helper()
 	dir := filepath.Join("..", "testdata", "loans")
 	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"),
@@ -30,16 +30,16 @@ func allocatedLoans(t *testing.T, n int, o Options) (*allocated, *task.People) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	a, err := c.stage.allocate(t.Context(), 4)
+	return c, people
+}
+
+func drawnOf(t *testing.T, c *Calibration, v variation, seed uint64, k int) Deployment {
+	t.Helper()
+	a, err := c.allocate(t.Context(), 4)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a, people
-}
-
-func drawnOf(t *testing.T, a *allocated, v variation, seed uint64, k int) Deployment {
-	t.Helper()
-	d, err := a.draw(context.Background(), v, seed, k)
+	d, err := c.draw(t.Context(), a.widths, v, seed, k)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,8 +53,8 @@ func TestDeployments(t *testing.T) {
 	ctx := context.Background()
 	few := variation{rounding: 1, jitter: 0.02, batch: 300}
 	for _, o := range []Options{{Method: PTQ}, {Refine: 2}} {
-		a, people := allocatedLoans(t, 200, o)
-		nominal, err := a.quantize(ctx)
+		a, people := calibratedLoans(t, 200, o)
+		nominal, err := a.quantize(ctx, 4)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestDeployments(t *testing.T) {
 				}
 			}
 			others = append(others, d)
-			probes, err := a.probes(ctx, people.X)
+			probes, err := a.net.model.probes(ctx, people.X)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +88,7 @@ func TestDeployments(t *testing.T) {
 			}
 		}
 		o.Workers = 2
-		two, _ := allocatedLoans(t, 200, o)
+		two, _ := calibratedLoans(t, 200, o)
 		if again := drawnOf(t, two, few, 1, 1); !bytes.Equal(again.Model, others[2].Model) {
 			t.Errorf("%s: a deployment is another with two workers, or depends on those before", o.Method)
 		}
@@ -116,8 +116,8 @@ func containers(t *testing.T, onnx []byte) string {
 // With nothing to vary, a deployment computes what the nominal file computes.
 func TestDeploymentWithoutVariation(t *testing.T) {
 	t.Parallel()
-	a, _ := allocatedLoans(t, 200, Options{})
-	nominal, err := a.quantize(context.Background())
+	a, _ := calibratedLoans(t, 200, Options{})
+	nominal, err := a.quantize(context.Background(), 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,21 +130,21 @@ func TestDeploymentWithoutVariation(t *testing.T) {
 // original; more variation, more difference.
 func TestDeploymentsStayNear(t *testing.T) {
 	t.Parallel()
-	a, people := allocatedLoans(t, 600, Options{Refine: 2})
+	a, people := calibratedLoans(t, 600, Options{Refine: 2})
 	run := func(onnx []byte) []float32 {
-		c, err := openFile(context.Background(), onnx, a.task, a.engine, 1)
+		c, err := openFile(context.Background(), onnx, a.net.task, a.net.model.engine, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 		return margins(t, c, people.X)
 	}
-	r, err := a.quantize(context.Background())
+	r, err := a.quantize(context.Background(), 4)
 	if err != nil {
 		t.Fatal(err)
 	}
 	nominal := run(r.Model)
-	quantization := difference(margins(t, a.full, people.X), nominal)
+	quantization := difference(margins(t, a.net.full, people.X), nominal)
 	rms := func(v variation) (drift float64) {
 		for k := range 2 {
 			drift += difference(run(drawnOf(t, a, v, 0, k).Model), nominal) / 2

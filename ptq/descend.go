@@ -30,10 +30,10 @@ const (
 // descend refines plans further by gradient steps on margins, through fake quantizers: many weights move together
 // where one after the other none would, those of convolutions, too. No labels are used. Plans that are no better at
 // points held out are not returned. A model that takes a few rows at once would see too few points.
-func (c *calibrated) descend(ctx context.Context, plans []quant.Layer, points *refine.Points, outcome *refine.Outcome) (
+func (c *layerFits) descend(ctx context.Context, plans []quant.Layer, points *refine.Points, outcome *refine.Outcome) (
 	_ []quant.Layer, err error,
 ) {
-	if !c.canStep() || c.full.Fixed() > 0 || outcome.After <= stepsFrom*c.required() {
+	if !c.canStep() || c.net.full.Fixed() > 0 || outcome.After <= stepsFrom*c.net.required() {
 		return plans, nil
 	}
 	from, err := c.cheapest(ctx)
@@ -79,27 +79,27 @@ func (c *calibrated) descend(ctx context.Context, plans []quant.Layer, points *r
 }
 
 // canStep says whether gradient steps may follow the rounds of refinement, but for the size of the model's batches.
-func (c *calibrated) canStep() bool {
-	return c.o.Refine > 0 && c.o.Objective == Untrained && c.cal.Valid() > 0 &&
-		sensitivity.Multiplications(c.layers) <= maxStepWork
+func (c *layerFits) canStep() bool {
+	return c.net.o.Refine > 0 && c.net.o.Objective == Untrained && c.fitSet.Valid() > 0 &&
+		sensitivity.Multiplications(c.net.layers) <= maxStepWork
 }
 
 // cheapest are the people who are calibrated on, with the ways of some to their cheapest recourse or to what they were
 // promised.
-func (c *calibrated) cheapest(ctx context.Context) (qat.Population, error) {
-	from := c.population(c.people.X, c.cohort.set)
-	people, actions := spread(0, c.people.N, c.people.N), c.promises
+func (c *layerFits) cheapest(ctx context.Context) (qat.Population, error) {
+	from := c.net.population(c.sample.people.X, c.sample.set)
+	people, actions := spread(0, c.sample.people.N, c.sample.people.N), c.sample.promises
 	if actions == nil {
-		margins, err := c.full.Margins(ctx, c.people.X)
+		margins, err := c.net.full.Margins(ctx, c.sample.people.X)
 		if err != nil {
 			return from, err
 		}
 		people = slices.DeleteFunc(people, func(i int) bool { return !(margins[i] <= 0) })
 		people = subset(people, spread(0, len(people), stepPeople))
-		o := glance()
-		o.Margin, o.Workers, o.Seed = promisedMargin, c.o.Workers, refineSeed
-		x := rowsOf(c.people.X, c.people.Dim, people)
-		if actions, err = recourse.Solve(ctx, c.full, c.cohort.set.Select(people), x, o); err != nil {
+		o := quickSearch()
+		o.Margin, o.Workers, o.Seed = promisedMargin, c.net.o.Workers, refineSeed
+		x := rowsOf(c.sample.people.X, c.sample.people.Dim, people)
+		if actions, err = recourse.Solve(ctx, c.net.full, c.sample.set.Select(people), x, o); err != nil {
 			return from, err
 		}
 	}
@@ -113,7 +113,7 @@ func (c *calibrated) cheapest(ctx context.Context) (qat.Population, error) {
 }
 
 // steps does gradient steps on points of a population.
-func (c *calibrated) steps(ctx context.Context, plans []quant.Layer, from qat.Population) (_ []quant.Layer, err error) {
+func (c *layerFits) steps(ctx context.Context, plans []quant.Layer, from qat.Population) (_ []quant.Layer, err error) {
 	m, err := c.openLayers(ctx, plans)
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (c *calibrated) steps(ctx context.Context, plans []quant.Layer, from qat.Po
 	defer func() { err = errors.Join(err, m.Close()) }()
 	drawn := qat.Draw{VD: math.NaN(), RVD: math.NaN()}
 	draw := func(ctx context.Context, round int, use [qat.Kinds]int, _ []qat.Trained) (qat.Draw, error) {
-		c.tell("refine by gradient steps", round, qat.Rounds)
+		c.net.tell("refine by gradient steps", round, qat.Rounds)
 		if round%sameDraws != 0 {
 			return drawn, nil
 		}
@@ -145,7 +145,7 @@ func (c *calibrated) steps(ctx context.Context, plans []quant.Layer, from qat.Po
 }
 
 // errorAt is the margin error of the model of plans at points.
-func (c *calibrated) errorAt(ctx context.Context, plans []quant.Layer, at *refine.Points) (_ float64, err error) {
+func (c *layerFits) errorAt(ctx context.Context, plans []quant.Layer, at *refine.Points) (_ float64, err error) {
 	m, err := c.openLayers(ctx, plans)
 	if err != nil {
 		return 0, err

@@ -62,19 +62,19 @@ func (h *HeldOut) String() string {
 
 // heldOut returns recourse points of people who are not calibrated on, or of others where few are left, which seen
 // tells.
-func (c *calibrated) heldOut(ctx context.Context) (points []float32, seen bool, err error) {
+func (c *layerFits) heldOut(ctx context.Context) (points []float32, seen bool, err error) {
 	var rest []int
-	if c.o.Objective == Untrained { // training sees everybody
-		for i := range c.all.N {
-			if _, ok := slices.BinarySearch(c.rows, i); !ok {
+	if c.net.o.Objective == Untrained { // training sees everybody
+		for i := range c.sample.all.N {
+			if _, ok := slices.BinarySearch(c.sample.rows, i); !ok {
 				rest = append(rest, i)
 			}
 		}
 	}
-	if points, err = c.recourseOf(ctx, rest); err != nil || len(points) >= minPoints*c.full.Dim() {
+	if points, err = c.recourseOf(ctx, rest); err != nil || len(points) >= minPoints*c.net.full.Dim() {
 		return points, false, err
 	}
-	if points, err = c.recourseOf(ctx, c.rows); err == nil {
+	if points, err = c.recourseOf(ctx, c.sample.rows); err == nil {
 		points = append(points, c.promisedPoints()...)
 	}
 	return points, true, err
@@ -82,57 +82,57 @@ func (c *calibrated) heldOut(ctx context.Context) (points []float32, seen bool, 
 
 // recourseOf returns points on the ways of some of the people to their teacher recourse, heldPoints at most: where they
 // reach the required margin. The teacher goes on beyond it, where an error breaks no promise.
-func (c *calibrated) recourseOf(ctx context.Context, at []int) ([]float32, error) {
-	if len(at) == 0 || c.promises != nil {
+func (c *layerFits) recourseOf(ctx context.Context, at []int) ([]float32, error) {
+	if len(at) == 0 || c.sample.promises != nil {
 		return nil, nil
 	}
 	var refused []int
 	for _, i := range at {
-		if c.margins[i] <= 0 {
+		if c.sample.margins[i] <= 0 {
 			refused = append(refused, i)
 		}
 	}
 	if len(refused) == 0 {
 		return nil, nil
 	}
-	some := cohort{all: c.all}
-	some.people = c.all.Subset(subset(refused, spread(0, len(refused), heldPoints)))
+	some := calibrationSample{all: c.sample.all}
+	some.people = c.sample.all.Subset(subset(refused, spread(0, len(refused), heldPoints)))
 	var err error
-	if some.set, some.own, err = personal(c.prepared.set, c.o.Overrides, some.people); err != nil {
+	if some.set, some.own, err = personal(c.net.set, c.net.o.Overrides, some.people); err != nil {
 		return nil, err
 	}
-	u, err := calib.Counterfactual(ctx, c.full, some.set, some.people.X, c.teacher())
+	u, err := calib.Counterfactual(ctx, c.net.full, some.set, some.people.X, c.net.teacher())
 	if err != nil {
 		return nil, err
 	}
-	ways := c.ways(u, some.set)
-	return ways.Ends(ctx, c.full.Margins, float32(c.required()))
+	ways := c.net.ways(u, some.set)
+	return ways.Ends(ctx, c.net.full.Margins, float32(c.net.required()))
 }
 
 // required is the margin, in logits, that recourse must have.
-func (p *prepared) required() float64 { return cmp.Or(p.task.Target.Margin, eval.HeadlineMargin) }
+func (p *network) required() float64 { return cmp.Or(p.task.Target.Margin, eval.HeadlineMargin) }
 
 // promisedPoints are those of the promises that are calibrated on.
-func (c *calibrated) promisedPoints() []float32 {
+func (c *layerFits) promisedPoints() []float32 {
 	var points []float32
-	for i := range c.promises {
-		if a := &c.promises[i]; a.Status == recourse.Found {
+	for i := range c.sample.promises {
+		if a := &c.sample.promises[i]; a.Status == recourse.Found {
 			points = append(points, a.Point...)
 		}
 	}
-	return sampled(points, c.full.Dim(), heldPoints)
+	return sampled(points, c.net.full.Dim(), heldPoints)
 }
 
 // judge measures the margin error of a written model, the layers being those of its plan; nil without recourse points.
-func (s *scored) judge(ctx context.Context, onnx []byte, layers []quant.Layer) (_ *HeldOut, err error) {
+func (s *layerFits) judge(ctx context.Context, onnx []byte, layers []quant.Layer) (_ *HeldOut, err error) {
 	held, seen, err := s.heldOut(ctx)
 	if err != nil || len(held) == 0 {
 		return nil, err
 	}
 	h := &HeldOut{
-		Points: len(held) / s.full.Dim(), Seen: seen, Required: s.required(),
+		Points: len(held) / s.net.full.Dim(), Seen: seen, Required: s.net.required(),
 	}
-	want, err := s.full.Margins(ctx, held)
+	want, err := s.net.full.Margins(ctx, held)
 	if err != nil {
 		return nil, err
 	}
@@ -143,16 +143,16 @@ func (s *scored) judge(ctx context.Context, onnx []byte, layers []quant.Layer) (
 		got, err := g.Margins(ctx, held)
 		return math.Sqrt(sensitivity.MarginError(got, want)), errors.Join(err, g.Close())
 	}
-	h.RMS, err = errorOf(openFile(ctx, onnx, s.task, s.full.Engine(), s.o.Workers))
+	h.RMS, err = errorOf(openFile(ctx, onnx, s.net.task, s.net.full.Engine(), s.net.o.Workers))
 	if err != nil || !h.Doubtful() {
 		return h, err
 	}
 	for _, l := range layers {
-		m, err := qdq.Write(s.canonical, s.planOf([]quant.Layer{l}), qdq.Options{Plain: true})
+		m, err := qdq.Write(s.net.model.canonical, s.planOf([]quant.Layer{l}), qdq.Options{Plain: true})
 		if err != nil {
 			return nil, err
 		}
-		rms, err := errorOf(s.full.With(m), nil)
+		rms, err := errorOf(s.net.full.With(m), nil)
 		if err != nil {
 			return nil, err
 		}

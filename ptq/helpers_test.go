@@ -29,6 +29,25 @@ func readAll(t testing.TB, model, taskFile, data string) (*graph.Model, *task.Ta
 	return m, tk, people
 }
 
+// calibrated fits the layers of a model, which is closed when the test ends.
+func calibrated(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, o Options) *layerFits {
+	t.Helper()
+	n, err := prepare(t.Context(), loaded(t, m), tk, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.full.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c, err := n.calibrate(t.Context(), people)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // loaded opens a model in memory.
 func loaded(tb testing.TB, g *graph.Model) *onnxio.Model {
 	tb.Helper()

@@ -14,8 +14,8 @@ import (
 	"cfq/task"
 )
 
-// opened is a model in canonical form, ready to run.
-type opened struct {
+// canonicalModel is a model in canonical form, ready to run.
+type canonicalModel struct {
 	source     *graph.Model // the canonical form of the file, which plan files name by its hash
 	canonical  *graph.Model // source, or source with equalized layers
 	equalized  []string     // pairs of layers that were equalized
@@ -32,7 +32,7 @@ type opened struct {
 
 // open brings a model into canonical form and opens it for a task; nil is any task that it fits. Of the
 // options Runtime, CrossLayerEqualization and Workers count.
-func open(m *onnxio.Model, t *task.Task, o *Options) (*opened, error) {
+func open(m *onnxio.Model, t *task.Task, o *Options) (*canonicalModel, error) {
 	if _, err := OpenFor(m, t, 1); err != nil { // a model that does not fit is refused as it was given
 		return nil, err
 	}
@@ -40,7 +40,9 @@ func open(m *onnxio.Model, t *task.Task, o *Options) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &opened{engine: m.Engine(), runtime: o.Runtime, source: c.Graph(), keep: o.KeepMetadata, larger: o.AllowLarger}
+	out := &canonicalModel{
+		engine: m.Engine(), runtime: o.Runtime, source: c.Graph(), keep: o.KeepMetadata, larger: o.AllowLarger,
+	}
 	out.floatBytes, out.metadata = sizes(m.File(), o.KeepMetadata)
 	r, err := qdq.RuntimeOf(o.Runtime)
 	if err == nil {
@@ -69,7 +71,7 @@ func open(m *onnxio.Model, t *task.Task, o *Options) (*opened, error) {
 }
 
 // positions counts how many vectors the dense layers read of each row, from the types that a run has shown.
-func (m *opened) positions(c *onnxio.Model) {
+func (m *canonicalModel) positions(c *onnxio.Model) {
 	for i := range m.found {
 		l := &m.found[i]
 		if l.Conv != nil || l.Fixed != "" {

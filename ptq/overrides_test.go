@@ -16,14 +16,7 @@ import (
 // set returns the calibration set of the people with the given overrides.
 func set(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, o Options) *calib.Set {
 	t.Helper()
-	q, err := calibrate(context.Background(), loaded(t, m), tk, people, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := q.full.Close(); err != nil {
-		t.Error(err)
-	}
-	return q.cal
+	return calibrated(t, m, tk, people, o).fitSet
 }
 
 // point returns the teacher's point of person i, nil when there is none.
@@ -117,16 +110,7 @@ func TestWhyNoRecourse(t *testing.T) {
 		{promises(recourse.Found), "the promises change nothing for any row: "},
 		{promises(recourse.NoneFound), "no row has a promise: "},
 	} {
-		q, err := calibrate(context.Background(), loaded(t, m), tk, people, Options{
-			Allocator: AllocatorUniform,
-			Promises:  c.promises,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := q.full.Close(); err != nil {
-			t.Error(err)
-		}
+		q := calibrated(t, m, tk, people, Options{Allocator: AllocatorUniform, Promises: c.promises})
 		if !slices.ContainsFunc(q.warnings, func(w string) bool { return strings.HasPrefix(w, c.want) }) {
 			t.Errorf("warnings %q, want %q", q.warnings, c.want)
 		}

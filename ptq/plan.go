@@ -84,7 +84,7 @@ func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, people *t
 }
 
 // planFrom returns the plan of a file if it is one for the model.
-func (m *opened) planFrom(f *quant.PlanFile) (*quant.Plan, error) {
+func (m *canonicalModel) planFrom(f *quant.PlanFile) (*quant.Plan, error) {
 	sum, err := fingerprint(m.source)
 	if err != nil {
 		return nil, err

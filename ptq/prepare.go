@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"cfq/onnxio"
+	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/refuse"
 	"cfq/quant"
@@ -16,43 +17,39 @@ import (
 	"cfq/task"
 )
 
-// prepared is the first stage: a model, opened for a task, whose layers are sorted into those
-// to quantize and those that stay in float.
-//
-// The stages of Quantize are immutable values, and each has the one before it inside:
-//
-//	prepare -> prepared.calibrate -> calibrated.score -> scored.allocate -> allocated.quantize -> Result
-type prepared struct {
-	*opened
-
-	o        Options // resolved
+// network is a model, opened for a task, whose layers are sorted into those to quantize and those that stay in float.
+type network struct {
+	model    *canonicalModel
+	full     *classifier.Model // the original, which decides as the task says
+	o        Options           // resolved
 	method   Method
 	task     *task.Task
 	set      *constraint.Set
 	layers   []quant.LayerInfo // to quantize
 	integer  []bool            // of each of these: on integers, if what it reads can be
 	first    []int             // of each of these: the first with the same weights, see uses
-	warnings []string          // so far, as in every stage
+	warnings []string          // why layers stay in float
 }
 
 // prepare opens the model in canonical form and finds the layers to quantize.
-func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, o Options) (*prepared, error) {
+func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, o Options) (*network, error) {
 	o, method, err := o.resolve()
 	if err != nil {
 		return nil, err
 	}
 	o.tell("read the model", 0, 0)
-	p := &prepared{o: o, method: method, task: t}
+	p := &network{o: o, method: method, task: t}
 	if p.o.Teacher.Margin == 0 {
 		p.o.Teacher.Margin = t.Target.Margin
 	}
 	if p.set, err = constraint.Compile(t); err != nil {
 		return nil, err
 	}
-	if p.opened, err = open(m, t, &o); err != nil {
+	if p.model, err = open(m, t, &o); err != nil {
 		return nil, err
 	}
-	if p.layers, p.warnings, err = p.selectLayers(&o); err != nil {
+	p.full = p.model.full
+	if p.layers, p.warnings, err = p.model.selectLayers(&o); err != nil {
 		return nil, errors.Join(err, p.full.Close())
 	}
 	switch p.o.Compute {
@@ -67,11 +64,11 @@ func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, o Options) (*pr
 	return p, nil
 }
 
-func (p *prepared) tell(stage string, done, total int) { p.o.tell(stage, done, total) }
+func (p *network) tell(stage string, done, total int) { p.o.tell(stage, done, total) }
 
 // selectLayers returns the layers to quantize and a warning for each that cannot be; those that the options keep in
 // float are marked as fixed.
-func (m *opened) selectLayers(o *Options) (layers []quant.LayerInfo, warnings []string, err error) {
+func (m *canonicalModel) selectLayers(o *Options) (layers []quant.LayerInfo, warnings []string, err error) {
 	kept, err := o.selected(m.found)
 	if err != nil {
 		return nil, nil, err

@@ -52,13 +52,13 @@ func checkSparsity(o *Options) error {
 //
 // Reference: Prune+Quant, magnitude- or sensitivity-based, of the paper; single weights, not structures.
 func (t *trainer) prune(ctx context.Context, layers []qat.Layer) error {
-	if t.o.Sparsity == 0 {
+	if t.net.o.Sparsity == 0 {
 		return nil
 	}
 	infos := make([]quant.LayerInfo, len(layers))
 	for k := range layers {
-		i := slices.IndexFunc(t.layers, func(l quant.LayerInfo) bool { return l.Node == layers[k].Info.Node })
-		infos[k] = t.layers[i] // in float: behind an integer input weights have other units
+		i := slices.IndexFunc(t.net.layers, func(l quant.LayerInfo) bool { return l.Node == layers[k].Info.Node })
+		infos[k] = t.net.layers[i] // in float: behind an integer input weights have other units
 	}
 	scores, err := t.pruningScores(ctx, infos)
 	if err != nil {
@@ -76,7 +76,7 @@ func (t *trainer) prune(ctx context.Context, layers []qat.Layer) error {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b weight) int { return cmp.Compare(a.score, b.score) })
-	for _, w := range all[:int(math.Round(t.o.Sparsity*float64(len(all))))] {
+	for _, w := range all[:int(math.Round(t.net.o.Sparsity*float64(len(all))))] {
 		layers[w.layer].Pruned[w.at] = true
 	}
 	return nil
@@ -84,7 +84,7 @@ func (t *trainer) prune(ctx context.Context, layers []qat.Layer) error {
 
 // pruningScores are scores of weights, Out x In, by layer.
 func (t *trainer) pruningScores(ctx context.Context, layers []quant.LayerInfo) ([][]float64, error) {
-	if t.o.PruneBy == PruneMagnitude {
+	if t.net.o.PruneBy == PruneMagnitude {
 		scores := make([][]float64, len(layers))
 		for i := range layers {
 			for _, w := range layers[i].W {
@@ -100,7 +100,7 @@ func (t *trainer) pruningScores(ctx context.Context, layers []quant.LayerInfo) (
 	if len(x) == 0 {
 		return nil, inputError(errors.New("nobody has recourse to measure the sensitivity of weights at: prune by magnitude"))
 	}
-	return sensitivity.Weights(ctx, t.full, layers, x)
+	return sensitivity.Weights(ctx, t.net.full, layers, x)
 }
 
 // sparsity tells what was pruned, and what it means for the file; nil where nothing was.

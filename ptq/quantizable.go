@@ -48,7 +48,7 @@ func Quantizable(ctx context.Context, m *onnxio.Model) (err error) {
 	if err != nil {
 		return &Obstacle{Err: err, Instead: instead(m.Graph().Graph)}
 	}
-	from := &opened{canonical: canonical.Graph()}
+	from := &canonicalModel{canonical: canonical.Graph()}
 	if from.found, err = quant.FindLayers(from.canonical); err != nil {
 		return &Obstacle{Err: err}
 	}

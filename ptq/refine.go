@@ -29,22 +29,22 @@ const (
 const maxProducts, minRows = 1 << 30, 128
 
 // affordable is how many of the rows may meet every weight of the layers.
-func (c *calibrated) affordable(rows int) int {
-	return min(rows, max(minRows, maxProducts/max(1, sensitivity.Multiplications(c.layers))))
+func (c *layerFits) affordable(rows int) int {
+	return min(rows, max(minRows, maxProducts/max(1, sensitivity.Multiplications(c.net.layers))))
 }
 
 // refine refines the plans of layers as a whole on points of the set; convolutions stay as they are.
-func (c *calibrated) refine(ctx context.Context, plans []quant.Layer, set *calib.Set) ([]quant.Layer,
+func (c *layerFits) refine(ctx context.Context, plans []quant.Layer, set *calib.Set) ([]quant.Layer,
 	*refine.Outcome, error,
 ) {
-	if c.o.Refine == 0 || c.affordable(refineRows) < refineLeast {
+	if c.net.o.Refine == 0 || c.affordable(refineRows) < refineLeast {
 		return plans, nil, nil
 	}
 	var layers []refine.Layer
 	var at []int // which of the plans
 	for k, plan := range plans {
-		for i, l := range c.grid.wide {
-			if l.Node != plan.Node || l.Conv != nil || l.Positions > 1 || !c.alone(l.Node) {
+		for i, l := range c.grid.foldedLayers {
+			if l.Node != plan.Node || l.Conv != nil || l.Positions > 1 || !c.net.alone(l.Node) {
 				continue
 			}
 			layer := refine.Layer{Info: l, Plan: plan}
@@ -72,7 +72,7 @@ func (c *calibrated) refine(ctx context.Context, plans []quant.Layer, set *calib
 		return c.openLayers(ctx, all)
 	}
 	refined, outcome, err := refine.Run(ctx, layers, points, open, refine.Options{
-		Rounds: c.o.Refine, Progress: func(done, total int) { c.tell("refine", done, total) },
+		Rounds: c.net.o.Refine, Progress: func(done, total int) { c.net.tell("refine", done, total) },
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("refinement: %w", err)
@@ -83,35 +83,35 @@ func (c *calibrated) refine(ctx context.Context, plans []quant.Layer, set *calib
 }
 
 // openLayers opens the model in which the layers are as the plans say, so that gradients pass the quantizers.
-func (c *calibrated) openLayers(ctx context.Context, plans []quant.Layer) (*classifier.Model, error) {
-	m, err := qdq.Write(c.canonical, c.planOf(plans), qdq.Options{Plain: true})
+func (c *layerFits) openLayers(ctx context.Context, plans []quant.Layer) (*classifier.Model, error) {
+	m, err := qdq.Write(c.net.model.canonical, c.planOf(plans), qdq.Options{Plain: true})
 	if err != nil {
 		return nil, err
 	}
-	opened, err := onnxio.FromGraph(ctx, m, c.engine)
+	opened, err := onnxio.FromGraph(ctx, m, c.net.model.engine)
 	if err != nil {
 		return nil, err
 	}
-	return OpenFor(opened, c.task, c.o.Workers)
+	return OpenFor(opened, c.net.task, c.net.o.Workers)
 }
 
 // refinePoints draws points to refine on: from the ways to the recourse points of the set, and people. Without recourse
 // points they are the set's rows.
-func (c *calibrated) refinePoints(ctx context.Context, set *calib.Set) (refine.Points, error) {
-	n, from := c.affordable(refineRows), c.ways(set, c.cohort.set)
+func (c *layerFits) refinePoints(ctx context.Context, set *calib.Set) (refine.Points, error) {
+	n, from := c.affordable(refineRows), c.net.ways(set, c.sample.set)
 	if len(from.Rays) > 0 {
 		return c.drawPoints(ctx, from, n, 0)
 	}
 	p := refine.Points{X: rowsOf(set.X, set.Dim, spread(0, set.Rows(), n))}
 	var err error
-	if p.Margins, err = c.full.Margins(ctx, p.X); err != nil {
+	if p.Margins, err = c.net.full.Margins(ctx, p.X); err != nil {
 		return p, fmt.Errorf("margins of the points of refinement: %w", err)
 	}
 	return p, nil
 }
 
 // ways are the people of a calibration set and their ways to the recourse points that are past the decision.
-func (p *prepared) ways(set *calib.Set, can *constraint.Set) qat.Population {
+func (p *network) ways(set *calib.Set, can *constraint.Set) qat.Population {
 	from := p.population(set.Facts(), can)
 	for i, ok := range set.Reached {
 		if ok {
@@ -122,21 +122,21 @@ func (p *prepared) ways(set *calib.Set, can *constraint.Set) qat.Population {
 }
 
 // drawPoints draws n points of a population, each of which counts by its margin.
-func (c *calibrated) drawPoints(ctx context.Context, from qat.Population, n int, seed uint64) (p refine.Points,
+func (c *layerFits) drawPoints(ctx context.Context, from qat.Population, n int, seed uint64) (p refine.Points,
 	err error,
 ) {
 	rng := rand.New(rand.NewPCG(refineSeed, seed))
 	people := int(refinePeople * float64(n))
-	if p.X, err = from.DrawRays(ctx, rng, c.full.Margins, n-people, teacherLo, teacherHi); err != nil {
+	if p.X, err = from.DrawRays(ctx, rng, c.net.full.Margins, n-people, teacherLo, teacherHi); err != nil {
 		return p, err
 	}
 	x := append(from.Draw(rng, people), p.X...)
-	if in := c.grid.input; in != nil && c.isInput(in.Value) && !c.task.Made() {
+	if in := c.grid.input; in != nil && c.isInput(in.Value) && !c.net.task.Made() {
 		set := calib.FactualSet(x, from.Dim)
 		set.Clip(in) // what the quantized model cannot read says nothing
 		x = set.X
 	}
-	margins, err := c.full.Margins(ctx, x)
+	margins, err := c.net.full.Margins(ctx, x)
 	if err != nil {
 		return p, fmt.Errorf("margins of the points of refinement: %w", err)
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"cfq/calib/refine"
-	"cfq/internal/message"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/quant"
@@ -55,7 +54,7 @@ type Result struct {
 	Warnings     []string       `json:"warnings,omitempty"` // what is not as the method's name says
 
 	Recipe map[string]string `json:"-"` // as in the model's metadata
-	from   *opened           // for WritePlan
+	from   *canonicalModel   // for WritePlan
 }
 
 // Layer is what was decided for one layer, and why.
@@ -76,68 +75,54 @@ type Layer struct {
 	Float       string    `json:"float,omitempty"` // why the layer stays in float
 }
 
-// quantize refines the layers in their formats, writes the file and verifies it.
-func (a *allocated) quantize(ctx context.Context) (*Result, error) {
-	layers, outcome, err := a.refine(ctx, a.assemble(a.fits, a.chosen), a.cal)
+// write writes the file of layers and verifies it.
+func (c *Calibration) write(ctx context.Context, layers []quant.Layer, recipe map[string]string) (*Result, error) {
+	plan := c.fits.planOf(layers)
+	out, bytes, err := c.net.model.write(plan, recipe)
 	if err != nil {
 		return nil, err
 	}
-	var trained *Training
-	if a.o.Objective != Untrained {
-		if layers, trained, err = a.train(ctx, layers); err != nil {
-			return nil, fmt.Errorf("training: %w", err)
-		}
-	}
-	plan, recipe := a.planOf(layers), a.recipe(nil)
-	out, bytes, err := a.write(plan, recipe)
+	c.net.tell("verify", 0, 0)
+	r, err := c.net.model.result(ctx, out, bytes, plan, c.fits.sample.people.X)
 	if err != nil {
 		return nil, err
 	}
-	a.tell("verify", 0, 0)
-	r, err := a.result(ctx, out, bytes, plan, a.people.X)
-	if err != nil {
-		return nil, err
+	r.Recipe = recipe
+	r.Sparsity, err = c.net.o.sparsity(plan, bytes)
+	return r, err
+}
+
+// describe says in a result how it came about: by which settings, on which people, with which doubts.
+func (c *Calibration) describe(r *Result) {
+	n, points := c.net, c.fits.calibrationSet
+	r.Method, r.Allocator, r.Rounding = n.method.Name, n.o.Allocator, n.o.Rounding
+	r.Cost, r.CalibratedOn = n.o.Cost, n.o.CalibrateOn
+	r.Equalized, r.Warnings = n.model.equalized, slices.Clone(c.scores.warnings)
+	r.People, r.Calibrated = c.fits.sample.all.N, c.fits.sample.rows
+	if t := r.Training; t != nil {
+		r.Calibrated = spread(0, r.People, r.People)
+		r.Warnings = append(r.Warnings, t.doubts()...)
 	}
-	r.Recipe, r.Method, r.Allocator, r.Rounding = recipe, a.method.Name, a.o.Allocator, a.o.Rounding
-	r.Budget, r.Cost, r.CalibratedOn = a.budget, a.o.Cost, a.o.CalibrateOn
-	if r.Sparsity, err = a.o.sparsity(plan, bytes); err != nil {
-		return nil, err
-	}
-	r.Learned = a.learned
-	r.Training, r.Refined, r.Equalized, r.Warnings = trained, outcome, a.equalized, slices.Clone(a.warnings)
-	if r.People, r.Calibrated = a.all.N, a.rows; trained != nil {
-		r.Calibrated = spread(0, a.all.N, a.all.N)
-		if v := float64(trained.RVD); v != v && trained.VD == 0 {
-			r.Warnings = append(r.Warnings, "the trained model refuses none of the people who were asked for recourse: it may "+
-				"approve everyone")
-		}
-		if after, before := trained.Disagreement, trained.DisagreementBefore; after > before+muchChurn {
-			r.Warnings = append(r.Warnings, fmt.Sprintf("training made the model decide %s of the rows otherwise than the "+
-				"original, %s before: compare it with one that is not trained (cfq compare)", message.Percent(after, 1),
-				message.Percent(before, 1)))
-		}
-	}
-	r.Factual, r.Recourse, r.Reached = a.union.Factual, a.union.Recourse, a.union.Valid()
-	r.Promised = r.Recourse > 0 && a.promises != nil
+	r.Factual, r.Recourse, r.Reached = points.Factual, points.Recourse, points.Valid()
+	r.Promised = r.Recourse > 0 && c.fits.sample.promises != nil
 	at := 0
 	for k := range r.Layers {
-		if a.found[k].Fixed != "" {
+		if n.model.found[k].Fixed != "" {
 			continue
 		}
-		r.Layers[k].Score = a.scores[at]
-		if a.layerErrors != nil && a.o.Allocator == AllocatorExact {
-			r.Layers[k].MarginError = a.layerErrors[at]
+		r.Layers[k].Score = c.scores.gradients[at]
+		if c.scores.layerErrors != nil && n.o.Allocator == AllocatorExact {
+			r.Layers[k].MarginError = c.scores.layerErrors[at]
 		}
 		at++
 	}
-	return r, nil
 }
 
 // writer says how models are written: small, and so that ONNX Runtime from a certain release on can read them.
-func (m *opened) writer() qdq.Options { return qdq.Options{Size: size, Runtime: m.runtime} }
+func (m *canonicalModel) writer() qdq.Options { return qdq.Options{Size: size, Runtime: m.runtime} }
 
 // write makes the model and the file of a plan.
-func (m *opened) write(plan *quant.Plan, recipe map[string]string) (*graph.Model, []byte, error) {
+func (m *canonicalModel) write(plan *quant.Plan, recipe map[string]string) (*graph.Model, []byte, error) {
 	out, err := qdq.Write(m.canonical, plan, m.writer())
 	if err != nil {
 		return nil, nil, fmt.Errorf("quantized graph: %w", err)
@@ -159,12 +144,12 @@ func (m *opened) write(plan *quant.Plan, recipe map[string]string) (*graph.Model
 const recipeKey = "cfq.recipe"
 
 // recipe says how the model was made; more comes on top.
-func (a *allocated) recipe(more map[string]string) map[string]string {
+func (c *Calibration) recipe(budget float64, more map[string]string) map[string]string {
 	recipe := map[string]string{
-		"method": string(a.method.Name), "budget": fmt.Sprint(a.budget), "refine": strconv.Itoa(a.o.Refine),
-		"task": a.task.Hash(),
+		"method": string(c.net.method.Name), "budget": fmt.Sprint(budget), "refine": strconv.Itoa(c.net.o.Refine),
+		"task": c.net.task.Hash(),
 	}
-	o := a.o
+	o := c.net.o
 	for _, s := range Settings() {
 		recipe[strings.ReplaceAll(s.Name, "-", "_")] = *s.Of(&o)
 	}
@@ -174,8 +159,8 @@ func (a *allocated) recipe(more map[string]string) map[string]string {
 	if o.Sparsity == 0 {
 		delete(recipe, "prune_by")
 	}
-	if a.people.N < a.all.N {
-		recipe["calibrated_on"] = fmt.Sprintf("%d of %d rows", a.people.N, a.all.N)
+	if c.fits.sample.people.N < c.fits.sample.all.N {
+		recipe["calibrated_on"] = fmt.Sprintf("%d of %d rows", c.fits.sample.people.N, c.fits.sample.all.N)
 	}
 	if o.KeepMetadata {
 		recipe["keep_metadata"] = "true"
@@ -188,7 +173,7 @@ func (a *allocated) recipe(more map[string]string) map[string]string {
 			recipe[key] = "yes"
 		}
 	}
-	if a.promises != nil {
+	if c.fits.sample.promises != nil {
 		recipe["recourse"] = "promises"
 	}
 	if t := o.Teacher; t.Steps > 0 && t.Steps != recourse.DefaultSteps {
@@ -216,7 +201,7 @@ func (a *allocated) recipe(more map[string]string) map[string]string {
 const verifyRows = 512
 
 // result verifies a written model on rows of x and says what it stores.
-func (m *opened) result(ctx context.Context, out *graph.Model, bytes []byte, plan *quant.Plan,
+func (m *canonicalModel) result(ctx context.Context, out *graph.Model, bytes []byte, plan *quant.Plan,
 	x []float32,
 ) (*Result, error) {
 	probes, err := m.probes(ctx, x)
@@ -275,7 +260,7 @@ func (m *opened) result(ctx context.Context, out *graph.Model, bytes []byte, pla
 
 // probes is what a written model is verified on: rows spread over x, as
 // many as a model with a fixed batch size takes.
-func (m *opened) probes(ctx context.Context, x []float32) ([]*graph.Tensor, error) {
+func (m *canonicalModel) probes(ctx context.Context, x []float32) ([]*graph.Tensor, error) {
 	rows := verifyRows
 	if n := m.full.Fixed(); n > 0 {
 		rows = n

@@ -18,56 +18,51 @@ import (
 // third digit.
 const errorRows = 4096
 
-// scored is the third stage: it is known how much each layer matters and, for the exact allocator, how much
-// each bit width of each layer or row moves the margin.
-type scored struct {
-	*calibrated
-
-	scores []float64 // gradient score of each layer
-	judged []float32 // the points that quantization errors are measured on
+// layerScores says how much each layer matters and, for the exact allocator, how much each bit width of each layer or
+// row moves the margin.
+type layerScores struct {
+	net        *network
+	fits       *layerFits
+	gradients  []float64 // gradient score of each layer
+	evalPoints []float32 // the points that quantization errors are measured on
 	// layerErrors is what the exact knapsack minimises, by layer and format; nil where not measured. It is the mean
 	// squared quantization error of the margin, what the allocator says in its place, or the risk of bit widths that
 	// were learned (qat.Policy).
 	layerErrors [][]float64
 	rowErrors   [][][]float64 // the same by layer, row and format
-	trainer     *trainer      // nil for methods without training
 	warnings    []string
 }
 
 // score measures the layers at recourse points or at factual rows, as the method says.
-func (c *calibrated) score(ctx context.Context) (*scored, error) {
-	s := &scored{calibrated: c, warnings: slices.Clip(c.warnings)}
-	points, judged := c.union.Moved(), c.union.Points()
+func (c *layerFits) score(ctx context.Context) (*layerScores, error) {
+	s := &layerScores{net: c.net, fits: c, warnings: slices.Clip(c.warnings)}
+	points, judged := c.calibrationSet.Moved(), c.calibrationSet.Points()
 	var classes []int // the target
 	var err error
-	if !c.method.RecourseSensitivity || c.union.Recourse == 0 {
-		points, judged = c.union.Facts(), c.union.Facts()
-		if classes, err = factualClasses(ctx, c.full, c.people); err != nil {
+	if !c.net.method.RecourseSensitivity || c.calibrationSet.Recourse == 0 {
+		points, judged = c.calibrationSet.Facts(), c.calibrationSet.Facts()
+		if classes, err = factualClasses(ctx, c.net.full, c.sample.people); err != nil {
 			return nil, err
 		}
 	}
-	s.judged = sampled(judged, c.full.Dim(), c.affordable(errorRows))
-	if n := c.affordable(len(points)); c.o.Allocator == AllocatorExact && n < len(points)/c.full.Dim() { // it only reports
-		at := spread(0, len(points)/c.full.Dim(), n)
-		if points = rowsOf(points, c.full.Dim(), at); classes != nil {
+	s.evalPoints = sampled(judged, c.net.full.Dim(), c.affordable(errorRows))
+	n := c.affordable(len(points))
+	if c.net.o.Allocator == AllocatorExact && n < len(points)/c.net.full.Dim() { // it only reports
+		at := spread(0, len(points)/c.net.full.Dim(), n)
+		if points = rowsOf(points, c.net.full.Dim(), at); classes != nil {
 			classes = subset(classes, at)
 		}
 	}
-	c.tell("sensitivity of the layers", 0, 0)
-	s.scores, err = sensitivity.Gradient(ctx, c.full, c.layers, points, classes)
+	c.net.tell("sensitivity of the layers", 0, 0)
+	s.gradients, err = sensitivity.Gradient(ctx, c.net.full, c.net.layers, points, classes)
 	switch {
-	case err != nil && (c.o.Allocator == AllocatorPaper || c.o.Allocator == AllocatorOptimum || ctx.Err() != nil):
+	case err != nil && (c.net.o.Allocator == AllocatorPaper || c.net.o.Allocator == AllocatorOptimum || ctx.Err() != nil):
 		return nil, err
 	case err != nil:
-		s.scores = make([]float64, len(c.layers))
+		s.gradients = make([]float64, len(c.net.layers))
 		s.warnings = append(s.warnings, fmt.Sprintf("no sensitivity scores: %v", err))
 	}
-	if c.o.Objective != Untrained {
-		if s.trainer, err = newTrainer(ctx, c); err != nil {
-			return nil, fmt.Errorf("training: %w", err)
-		}
-	}
-	switch c.o.Allocator {
+	switch c.net.o.Allocator {
 	case AllocatorExact:
 	case AllocatorOptimum:
 		s.layerErrors = s.gains()
@@ -78,14 +73,14 @@ func (c *calibrated) score(ctx context.Context) (*scored, error) {
 	default:
 		return s, nil
 	}
-	if c.o.BitWidths == BitWidthsPerRow {
-		if s.rowErrors, err = c.measureRows(ctx, s.judged); err != nil {
+	if c.net.o.BitWidths == BitWidthsPerRow {
+		if s.rowErrors, err = c.measureRows(ctx, s.evalPoints); err != nil {
 			return nil, err
 		}
 	}
-	if c.o.BitWidths != BitWidthsPerRow || slices.ContainsFunc(c.layers,
+	if c.net.o.BitWidths != BitWidthsPerRow || slices.ContainsFunc(c.net.layers,
 		func(l quant.LayerInfo) bool { return l.Conv != nil }) {
-		s.layerErrors, err = c.measureLayers(ctx, s.judged, c.exactErrors(len(s.judged)/c.full.Dim()),
+		s.layerErrors, err = c.measureLayers(ctx, s.evalPoints, c.exactErrors(len(s.evalPoints)/c.net.full.Dim()),
 			"quantization error of each bit width")
 	}
 	return s, err
@@ -94,9 +89,9 @@ func (c *calibrated) score(ctx context.Context) (*scored, error) {
 // gains are the terms of the paper's objective by layer and format, with the sign of errors.
 //
 // Reference: eq. cfptq_budget.
-func (s *scored) gains() [][]float64 {
-	out := make([][]float64, len(s.layers))
-	for i, score := range s.scores {
+func (s *layerScores) gains() [][]float64 {
+	out := make([][]float64, len(s.net.layers))
+	for i, score := range s.gradients {
 		for _, f := range quant.Formats() {
 			out[i] = append(out[i], -score*float64(f.Bits))
 		}
@@ -106,15 +101,15 @@ func (s *scored) gains() [][]float64 {
 
 // curvatures are the errors of layers and formats as HAWQ-V2 has them: the mean eigenvalue of the Hessian of the loss
 // at rows of x by the layer's weights, times their squared error. A Hessian of negative trace counts nothing.
-func (c *calibrated) curvatures(ctx context.Context, x []float32, classes []int) ([][]float64, error) {
-	traces, err := sensitivity.Trace(ctx, c.full, c.layers, x, classes, sensitivity.TraceOptions{
-		Progress: func(done, total int) { c.tell("curvature", done, total) },
+func (c *layerFits) curvatures(ctx context.Context, x []float32, classes []int) ([][]float64, error) {
+	traces, err := sensitivity.Trace(ctx, c.net.full, c.net.layers, x, classes, sensitivity.TraceOptions{
+		Progress: func(done, total int) { c.net.tell("curvature", done, total) },
 	})
 	if err != nil {
 		return nil, err
 	}
-	out := make([][]float64, len(c.layers))
-	for i, l := range c.grid.wide {
+	out := make([][]float64, len(c.net.layers))
+	for i, l := range c.grid.foldedLayers {
 		for f := range quant.Formats() {
 			change, err := c.change(i, f)
 			if err != nil {
@@ -137,43 +132,40 @@ func float64s(v []float32) []float64 {
 
 // exactErrors reports whether the quantization error of layers can be measured, by the rule of sensitivity.Exact,
 // on this number of rows.
-func (c *calibrated) exactErrors(rows int) bool {
-	return sensitivity.Exact(len(c.layers), len(quant.Formats()), rows, sensitivity.Multiplications(c.layers))
+func (c *layerFits) exactErrors(rows int) bool {
+	return sensitivity.Exact(len(c.net.layers), len(quant.Formats()), rows, sensitivity.Multiplications(c.net.layers))
 }
 
 // measureLayers measures, or estimates to first order, what each format of each layer does to the margin on rows of x.
-func (c *calibrated) measureLayers(ctx context.Context, x []float32, exact bool, stage string) ([][]float64, error) {
-	progress := func(done, total int) { c.tell(stage, done, total) }
+func (c *layerFits) measureLayers(ctx context.Context, x []float32, exact bool, stage string) ([][]float64, error) {
+	progress := func(done, total int) { c.net.tell(stage, done, total) }
 	if !exact {
-		return sensitivity.FirstOrder(ctx, c.full, c.layers, len(quant.Formats()), x, c.change, progress)
+		return sensitivity.FirstOrder(ctx, c.net.full, c.net.layers, len(quant.Formats()), x, c.change, progress)
 	}
 	openWith := func(layer, format int) (*classifier.Model, error) {
-		w := make(assignment, len(c.layers))
+		w := make(assignment, len(c.net.layers))
 		w[layer] = []int{format}
 		return c.openPlain(w)
 	}
-	return sensitivity.Measured(ctx, c.full, len(c.layers), len(quant.Formats()), x, openWith, progress)
+	return sensitivity.Measured(ctx, c.net.full, len(c.net.layers), len(quant.Formats()), x, openWith, progress)
 }
 
 // measureRows estimates what each format of each row of the dense layers does to the margin on rows of x.
-func (c *calibrated) measureRows(ctx context.Context, x []float32) ([][][]float64, error) {
-	c.tell("quantization error of each bit width", 0, 0)
+func (c *layerFits) measureRows(ctx context.Context, x []float32) ([][][]float64, error) {
+	c.net.tell("quantization error of each bit width", 0, 0)
 	var dense []int
 	var infos []quant.LayerInfo
-	for i, l := range c.layers {
+	for i, l := range c.net.layers {
 		if l.Conv == nil {
-			dense, infos = append(dense, i), append(infos, c.grid.wide[i])
+			dense, infos = append(dense, i), append(infos, c.grid.foldedLayers[i])
 		}
 	}
-	got, err := sensitivity.Rows(ctx, c.full, infos, len(quant.Formats()), x, func(layer, format int) (sensitivity.Change,
-		error,
-	) {
-		return c.change(dense[layer], format)
-	})
+	change := func(layer, format int) (sensitivity.Change, error) { return c.change(dense[layer], format) }
+	got, err := sensitivity.Rows(ctx, c.net.full, infos, len(quant.Formats()), x, change)
 	if err != nil {
 		return nil, err
 	}
-	out := make([][][]float64, len(c.layers))
+	out := make([][][]float64, len(c.net.layers))
 	for k, i := range dense {
 		out[i] = got[k]
 	}
@@ -181,17 +173,17 @@ func (c *calibrated) measureRows(ctx context.Context, x []float32) ([][][]float6
 }
 
 // change is what a format makes of a layer.
-func (c *calibrated) change(layer, format int) (sensitivity.Change, error) {
-	return sensitivity.ChangeOf(&c.fits[layer][format], c.grid.wide[layer], c.grid.input)
+func (c *layerFits) change(layer, format int) (sensitivity.Change, error) {
+	return sensitivity.ChangeOf(&c.layers[layer][format], c.grid.foldedLayers[layer], c.grid.input)
 }
 
 // openPlain opens the model with layers in formats, nothing refined, to look at its margins.
-func (c *calibrated) openPlain(w assignment) (*classifier.Model, error) {
-	m, err := qdq.Write(c.canonical, c.planOf(c.assemble(c.fits, w)), qdq.Options{Plain: true})
+func (c *layerFits) openPlain(w assignment) (*classifier.Model, error) {
+	m, err := qdq.Write(c.net.model.canonical, c.planOf(c.assemble(c.layers, w)), qdq.Options{Plain: true})
 	if err != nil {
 		return nil, err
 	}
-	return c.full.With(m), nil
+	return c.net.full.With(m), nil
 }
 
 // factualClasses returns the class of each row for the factual gradient: the

@@ -34,16 +34,12 @@ func TestProfileMeasures(t *testing.T) {
 		filepath.Join(dir, "train.csv"))
 	people = people.Subset(spread(0, people.N, 600))
 	ctx := context.Background()
-	c, err := calibrate(ctx, loaded(t, m), tk, people, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.full.Close()
+	c := calibrated(t, m, tk, people, Options{})
 	p, err := c.profile(ctx, ProfileOptions{Probes: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := c.measureLayers(ctx, c.union.Points(), false, "")
+	first, err := c.measureLayers(ctx, c.calibrationSet.Points(), false, "")
 	if err != nil {
 		t.Fatal(err)
 	}

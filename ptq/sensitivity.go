@@ -90,26 +90,30 @@ func Sensitivity(ctx context.Context, m *onnxio.Model, t *task.Task, people *tas
 	if po.Probes < 2 {
 		return nil, inputError(fmt.Errorf("%d probes: a standard error needs 2 or more", po.Probes))
 	}
-	c, err := calibrate(ctx, m, t, people, o)
+	n, err := prepare(ctx, m, t, o)
+	if err != nil {
+		return nil, inputError(err)
+	}
+	defer n.full.Close() //nolint:errcheck // the profile is what counts
+	c, err := n.calibrate(ctx, people)
 	if err != nil {
 		return nil, err
 	}
-	defer c.full.Close() //nolint:errcheck // the profile is what counts
 	return c.profile(ctx, po)
 }
 
-func (c *calibrated) profile(ctx context.Context, o ProfileOptions) (_ *Profile, err error) {
-	points := c.union // with recourse points, also where the method does not look at them
-	if c.o.CalibrateOn == OnFactual && !c.method.RecourseSensitivity {
-		points, err = calib.Counterfactual(ctx, c.full, c.cohort.set, c.people.X, c.teacher())
+func (c *layerFits) profile(ctx context.Context, o ProfileOptions) (_ *Profile, err error) {
+	points := c.calibrationSet // with recourse points, also where the method does not look at them
+	if c.net.o.CalibrateOn == OnFactual && !c.net.method.RecourseSensitivity {
+		points, err = calib.Counterfactual(ctx, c.net.full, c.sample.set, c.sample.people.X, c.net.teacher())
 		if err != nil {
 			return nil, err
 		}
 	}
 	p := &Profile{
-		Method: c.method.Name, People: c.all.N, Factual: points.Factual, Recourse: points.Recourse,
-		Reached: points.Valid(), Promised: points.Recourse > 0 && c.promises != nil, Errors: errorsExact,
-		ErrorRows: errorRows, Probes: o.Probes, TraceRows: sensitivity.TraceRows(c.layers), Warnings: c.warnings,
+		Method: c.net.method.Name, People: c.sample.all.N, Factual: points.Factual, Recourse: points.Recourse,
+		Reached: points.Valid(), Promised: points.Recourse > 0 && c.sample.promises != nil, Errors: errorsExact,
+		ErrorRows: errorRows, Probes: o.Probes, TraceRows: sensitivity.TraceRows(c.net.layers), Warnings: c.warnings,
 	}
 	if !c.exactErrors(errorRows) {
 		p.Errors, p.ErrorRows = errorsFirstOrder, sensitivity.MaxFirstOrderRows
@@ -117,7 +121,7 @@ func (c *calibrated) profile(ctx context.Context, o ProfileOptions) (_ *Profile,
 	for _, f := range quant.Formats() {
 		p.BitWidths = append(p.BitWidths, f.Bits)
 	}
-	classes, err := factualClasses(ctx, c.full, c.people)
+	classes, err := factualClasses(ctx, c.net.full, c.sample.people)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +132,7 @@ func (c *calibrated) profile(ctx context.Context, o ProfileOptions) (_ *Profile,
 		return nil, err
 	}
 	p.Warnings = slices.Concat(p.Warnings, warnings)
-	for i, l := range c.layers {
+	for i, l := range c.net.layers {
 		p.Layers = append(p.Layers, LayerProfile{Node: l.Node, Weights: l.Params(), Factual: &factual[i]})
 	}
 	if points.Recourse == 0 {
@@ -154,18 +158,18 @@ type survey struct {
 
 // survey takes all measures of the layers at one kind of rows. A model without gradients has
 // its quantization errors alone, and warnings.
-func (c *calibrated) survey(ctx context.Context, s survey, o ProfileOptions) (_ []Importance, warnings []string,
+func (c *layerFits) survey(ctx context.Context, s survey, o ProfileOptions) (_ []Importance, warnings []string,
 	err error,
 ) {
-	out := make([]Importance, len(c.layers))
+	out := make([]Importance, len(c.net.layers))
 	missing := func(what string, err error) error {
 		if ctx.Err() == nil && err != nil {
 			warnings = append(warnings, fmt.Sprintf("no %s at %s: %v", what, s.name, err))
 		}
 		return ctx.Err()
 	}
-	c.tell("gradients at "+s.name, 0, 0)
-	gradients, err := sensitivity.Gradient(ctx, c.full, c.layers, s.moved, s.classes)
+	c.net.tell("gradients at "+s.name, 0, 0)
+	gradients, err := sensitivity.Gradient(ctx, c.net.full, c.net.layers, s.moved, s.classes)
 	if err == nil {
 		err = finite("gradient", gradients...)
 	}
@@ -176,8 +180,8 @@ func (c *calibrated) survey(ctx context.Context, s survey, o ProfileOptions) (_ 
 	} else if err := missing("gradients", err); err != nil {
 		return nil, nil, err
 	}
-	curvatures, err := sensitivity.Trace(ctx, c.full, c.layers, s.rows, s.classes, sensitivity.TraceOptions{
-		Probes: o.Probes, Seed: o.Seed, Progress: func(done, total int) { c.tell("curvature at "+s.name, done, total) },
+	curvatures, err := sensitivity.Trace(ctx, c.net.full, c.net.layers, s.rows, s.classes, sensitivity.TraceOptions{
+		Probes: o.Probes, Seed: o.Seed, Progress: func(done, total int) { c.net.tell("curvature at "+s.name, done, total) },
 	})
 	var traces []float64
 	for _, t := range curvatures {
@@ -192,7 +196,7 @@ func (c *calibrated) survey(ctx context.Context, s survey, o ProfileOptions) (_ 
 	} else if err := missing("traces", err); err != nil {
 		return nil, nil, err
 	}
-	x := sampled(s.rows, c.full.Dim(), errorRows)
+	x := sampled(s.rows, c.net.full.Dim(), errorRows)
 	measured, err := c.measureLayers(ctx, x, c.exactErrors(errorRows), "quantization errors at "+s.name)
 	if err != nil {
 		return nil, nil, err
@@ -200,7 +204,7 @@ func (c *calibrated) survey(ctx context.Context, s survey, o ProfileOptions) (_ 
 	for i := range measured {
 		out[i].MarginError = measured[i]
 		if e := finite("quantization error", measured[i]...); e != nil {
-			err = errors.Join(err, fmt.Errorf("layer %q: %w", c.layers[i].Node, e))
+			err = errors.Join(err, fmt.Errorf("layer %q: %w", c.net.layers[i].Node, e))
 		}
 	}
 	for f := range quant.Formats() {
@@ -225,10 +229,10 @@ func finite(what string, v ...float64) error {
 }
 
 // ranked adds ranks to the values of the layers.
-func (c *calibrated) ranked(values []float64) []Score {
+func (c *layerFits) ranked(values []float64) []Score {
 	per := slices.Clone(values)
 	for i := range per {
-		per[i] /= float64(c.layers[i].Params())
+		per[i] /= float64(c.net.layers[i].Params())
 	}
 	out := make([]Score, len(values))
 	rank, perRank := ranks(values), ranks(per)

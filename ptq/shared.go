@@ -13,7 +13,7 @@ import (
 // its own, and so is each on integers, where scales depend on what it reads.
 
 // uses says for each layer which is the first with the same weights: itself where it is that or there is none.
-func (p *prepared) uses() []int {
+func (p *network) uses() []int {
 	out := make([]int, len(p.layers))
 	for i := range p.layers {
 		out[i] = i
@@ -33,7 +33,7 @@ func (p *prepared) uses() []int {
 }
 
 // group returns the layers whose weights are those of layer i, which is the first.
-func (p *prepared) group(i int) []int {
+func (p *network) group(i int) []int {
 	var out []int
 	for k, first := range p.first {
 		if first == i {
@@ -44,13 +44,13 @@ func (p *prepared) group(i int) []int {
 }
 
 // alone reports whether the weights of the layer called node are used once.
-func (p *prepared) alone(node string) bool {
+func (p *network) alone(node string) bool {
 	i := slices.IndexFunc(p.layers, func(l quant.LayerInfo) bool { return l.Node == node })
 	return i < 0 || len(p.group(p.first[i])) == 1
 }
 
 // join gives all layers with the same weights the statistics of what all of them read.
-func (p *prepared) join(stats []calib.Stats) {
+func (p *network) join(stats []calib.Stats) {
 	for i := range stats {
 		g := p.group(i)
 		if len(g) < 2 {

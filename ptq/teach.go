@@ -13,7 +13,7 @@ import (
 
 // teach finds the teacher's recourse points, without noise, or takes those that were issued.
 func (t *trainer) teach(ctx context.Context) error {
-	o := t.prepared.teacher()
+	o := t.net.teacher()
 	o.Noise = 0
 	t.teacher = qat.Points{Kind: qat.Teacher}
 	add := func(points *calib.Set, valid bool) {
@@ -24,15 +24,15 @@ func (t *trainer) teach(ctx context.Context) error {
 			}
 		}
 	}
-	if t.o.Promises != nil {
-		points, err := calib.Promised(ctx, t.full, t.all.X, t.o.Promises)
+	if t.net.o.Promises != nil {
+		points, err := calib.Promised(ctx, t.net.full, t.sample.all.X, t.net.o.Promises)
 		if err == nil {
 			add(points, false)
 		}
 		return err
 	}
-	for o.Start = range t.o.TeacherActions {
-		points, err := calib.Counterfactual(ctx, t.full, t.group.set, t.group.people.X, o)
+	for o.Start = range t.net.o.TeacherActions {
+		points, err := calib.Counterfactual(ctx, t.net.full, t.group.set, t.group.people.X, o)
 		if err != nil {
 			return err
 		}
@@ -41,46 +41,46 @@ func (t *trainer) teach(ctx context.Context) error {
 	return nil
 }
 
-// noisy returns the teacher's points with the noise of a round.
-func (t *trainer) noisy(round int) qat.Points {
-	p, dim := t.teacher, t.all.Dim
-	if t.o.Teacher.Noise == 0 || t.o.Promises != nil {
+// withNoise returns the teacher's points with the noise of a round.
+func (t *trainer) withNoise(round int) qat.Points {
+	p, dim := t.teacher, t.sample.all.Dim
+	if t.net.o.Teacher.Noise == 0 || t.net.o.Promises != nil {
 		return p
 	}
-	x := rowsOf(t.all.X, dim, p.Source)
+	x := rowsOf(t.sample.all.X, dim, p.Source)
 	actions := slices.Clone(p.X)
 	for i := range actions {
 		actions[i] -= x[i]
 	}
-	seed := rand.New(rand.NewPCG(t.o.Teacher.Seed, uint64(round))).Uint64()
-	recourse.Blur(t.group.set.Select(p.Source), x, actions, t.o.Teacher.Noise, seed)
+	seed := rand.New(rand.NewPCG(t.net.o.Teacher.Seed, uint64(round))).Uint64()
+	recourse.Blur(t.group.set.Select(p.Source), x, actions, t.net.o.Teacher.Noise, seed)
 	recourse.Point(actions, x, actions)
 	p.X = actions
 	return p
 }
 
-// actions finds recourse of people during training, see qat.Recourse.
-type actions struct {
-	*trainer
+// onlineTeacher finds recourse of people during training, see qat.Recourse.
+type onlineTeacher struct {
+	t    *trainer
 	o    recourse.TeacherOptions
 	kept map[int][]float32 // by person: where the steps from zero end, without noise; none of who is not taught
 }
 
-// actions takes the steps from zero once if they are wanted online: the full-precision model does not change. What is
-// new in each batch are noise and other starts.
-func (t *trainer) actions(ctx context.Context, margins []float32) (*actions, error) {
-	a := &actions{trainer: t, o: t.prepared.teacher(), kept: map[int][]float32{}}
-	if t.o.TeacherOnline {
+// newOnlineTeacher takes the steps from zero once if they are wanted online: the full-precision model does not change.
+// What is new in each batch are noise and other starts.
+func (t *trainer) newOnlineTeacher(ctx context.Context, margins []float32) (*onlineTeacher, error) {
+	a := &onlineTeacher{t: t, o: t.net.teacher(), kept: map[int][]float32{}}
+	if t.net.o.TeacherOnline {
 		var refused []int
 		for i, m := range margins {
 			if m <= 0 {
 				refused = append(refused, i)
 			}
 		}
-		o, dim := a.o, t.all.Dim
+		o, dim := a.o, t.sample.all.Dim
 		o.Noise = 0
-		x := rowsOf(t.all.X, dim, refused)
-		delta, err := recourse.Teacher(ctx, t.full, t.group.set.Select(refused), x, o)
+		x := rowsOf(t.sample.all.X, dim, refused)
+		delta, err := recourse.Teacher(ctx, t.net.full, t.group.set.Select(refused), x, o)
 		if err != nil {
 			return nil, err
 		}
@@ -95,11 +95,11 @@ func (t *trainer) actions(ctx context.Context, margins []float32) (*actions, err
 }
 
 // Teach implements qat.Recourse.
-func (a *actions) Teach(ctx context.Context, people []int, seed uint64) ([]float32, error) {
-	o, dim := a.o, a.all.Dim
+func (a *onlineTeacher) Teach(ctx context.Context, people []int, seed uint64) ([]float32, error) {
+	o, dim := a.o, a.t.sample.all.Dim
 	rng := rand.New(rand.NewPCG(o.Seed, seed))
-	if o.Seed = rng.Uint64(); a.trainer.o.TeacherActions > 1 {
-		o.Start = rng.IntN(a.trainer.o.TeacherActions)
+	if o.Seed = rng.Uint64(); a.t.net.o.TeacherActions > 1 {
+		o.Start = rng.IntN(a.t.net.o.TeacherActions)
 	}
 	var taught []int // positions among people
 	delta := make([]float32, 0, len(people)*dim)
@@ -110,16 +110,16 @@ func (a *actions) Teach(ctx context.Context, people []int, seed uint64) ([]float
 	}
 	reached := func(int) bool { return true }
 	if o.Start > 0 || o.Noise > 0 {
-		set, x := a.group.set.Select(subset(people, taught)), rowsOf(a.all.X, dim, subset(people, taught))
+		set, x := a.t.group.set.Select(subset(people, taught)), rowsOf(a.t.sample.all.X, dim, subset(people, taught))
 		if o.Start == 0 {
 			recourse.Blur(set, x, delta, o.Noise, o.Seed)
 		} else {
 			var err error
-			if delta, err = recourse.Teacher(ctx, a.full, set, x, o); err != nil {
+			if delta, err = recourse.Teacher(ctx, a.t.net.full, set, x, o); err != nil {
 				return nil, err
 			}
 			recourse.Point(x, x, delta)
-			margins, err := a.full.Margins(ctx, x)
+			margins, err := a.t.net.full.Margins(ctx, x)
 			if err != nil {
 				return nil, err
 			}
@@ -136,16 +136,17 @@ func (a *actions) Teach(ctx context.Context, people []int, seed uint64) ([]float
 }
 
 // Steps implements qat.Recourse.
-func (a *actions) Steps(ctx context.Context, m *qat.Network, people []int) (qat.Steps, error) {
+func (a *onlineTeacher) Steps(ctx context.Context, m *qat.Network, people []int) (qat.Steps, error) {
 	o, trace := a.o, recourse.Trace{}
 	o.Noise, o.Trace = 0, &trace
-	_, err := recourse.Teacher(ctx, m, a.group.set.Select(people), rowsOf(a.all.X, a.all.Dim, people), o)
+	x := rowsOf(a.t.sample.all.X, a.t.sample.all.Dim, people)
+	_, err := recourse.Teacher(ctx, m, a.t.group.set.Select(people), x, o)
 	return qat.Steps(trace), err
 }
 
 // Cost implements qat.Recourse.
-func (a *actions) Cost(person int, action, grad []float32) float64 {
-	set, x := a.group.set.Person(person), a.all.X[person*a.all.Dim:(person+1)*a.all.Dim]
+func (a *onlineTeacher) Cost(person int, action, grad []float32) float64 {
+	set, x := a.t.group.set.Person(person), a.t.sample.all.X[person*a.t.sample.all.Dim:(person+1)*a.t.sample.all.Dim]
 	set.Slope(x, action, grad)
 	return set.Cost(x, action)
 }

@@ -37,8 +37,10 @@ const (
 // trainer is what trainings at all budgets ask of the full-precision model. They train on all people, not only on those
 // who are calibrated on.
 type trainer struct {
-	*calibrated
-	group     cohort
+	net       *network
+	fits      *layerFits
+	sample    *calibrationSample
+	group     calibrationSample
 	objective qat.ObjectiveDoc
 	seed      uint64
 	from      qat.Population
@@ -46,7 +48,7 @@ type trainer struct {
 	promised  []recourse.Action // to those refused
 	teacher   qat.Points        // recourse points of objectives that do not vary them
 	facts     qat.Points        // people, for these objectives
-	during    *actions          // recourse in the course of training, for these objectives
+	during    *onlineTeacher    // recourse in the course of training, for these objectives
 }
 
 // Training is what came of a training.
@@ -65,8 +67,8 @@ type Training struct {
 	Disagreement       float64 `json:"disagreement"`
 }
 
-// muchChurn is by how much training may raise the share of rows that are decided otherwise than by the original.
-const muchChurn = 0.01
+// maxChurnIncrease is by how much training may raise the share of rows that are decided otherwise than by the original.
+const maxChurnIncrease = 0.01
 
 // Round is a round of a training. Its shares are as in Training, before the round.
 type Round struct {
@@ -76,6 +78,20 @@ type Round struct {
 	RVD   eval.Float `json:"rvd"`
 	// Bits are those of a weight on average; while widths are learned, what they cost in the round's last step.
 	Bits float64 `json:"bits"`
+}
+
+// doubts are what a training may have done that was not wanted.
+func (t *Training) doubts() (warnings []string) {
+	if v := float64(t.RVD); v != v && t.VD == 0 {
+		warnings = append(warnings, "the trained model refuses none of the people who were asked for recourse: it may "+
+			"approve everyone")
+	}
+	if t.Disagreement > t.DisagreementBefore+maxChurnIncrease {
+		warnings = append(warnings, fmt.Sprintf("training made the model decide %s of the rows otherwise than the "+
+			"original, %s before: compare it with one that is not trained (cfq compare)",
+			message.Percent(t.Disagreement, 1), message.Percent(t.DisagreementBefore, 1)))
+	}
+	return warnings
 }
 
 // roundOf tells of an event at some bits.
@@ -122,21 +138,22 @@ func trainingRecipe(options *Options) map[string]string {
 	return recipe
 }
 
-// train trains the layers from their plans on.
-func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.Layer, _ *Training, err error) {
-	o, t := a.trainer.options(), a.trainer
-	layers := a.trainable(plans)
+// train trains the layers from their plans on; bits are those of a weight on average.
+func (t *trainer) train(ctx context.Context, plans []quant.Layer, bits float64) (_ []quant.Layer, _ *Training,
+	err error,
+) {
+	o, layers := t.options(), t.fits.trainable(plans)
 	if err := t.prune(ctx, layers); err != nil {
 		return nil, nil, err
 	}
-	m, err := t.openLayers(ctx, plans)
+	m, err := t.fits.openLayers(ctx, plans)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	bits, progress := a.meanBits(a.chosen), o.Progress
+	progress := o.Progress
 	o.Progress = func(e qat.Event) {
-		a.tell(fmt.Sprintf("train: loss %.2g, VD %s, RVD %s, %.2f bits", e.Loss, message.Percent(e.VD, 1),
+		t.net.tell(fmt.Sprintf("train: loss %.2g, VD %s, RVD %s, %.2f bits", e.Loss, message.Percent(e.VD, 1),
 			message.Percent(e.RVD, 1), bits),
 			e.Round, e.Rounds)
 		if progress != nil {
@@ -147,7 +164,7 @@ func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.L
 	if result.DisagreementBefore, err = t.disagreement(ctx, m); err != nil {
 		return nil, nil, err
 	}
-	if a.o.EtaSweep {
+	if t.net.o.EtaSweep {
 		if result.Trials, err = t.tune(ctx, m, layers, &o); err != nil {
 			return nil, nil, err
 		}
@@ -180,11 +197,11 @@ func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.L
 
 // options are those of trainings and of searches for bit widths.
 func (t *trainer) options() qat.Options {
-	o := t.o.Train
-	o.Objective = t.o.Objective
+	o := t.net.o.Train
+	o.Objective = t.net.o.Objective
 	if t.during != nil {
-		o.Recourse, o.Online, o.K = t.during, t.o.TeacherOnline, t.during.o.Steps
-		_, o.Groups = groups(t.all)
+		o.Recourse, o.Online, o.K = t.during, t.net.o.TeacherOnline, t.during.o.Steps
+		_, o.Groups = groups(t.sample.all)
 	}
 	return o
 }
@@ -199,38 +216,38 @@ type Learned struct {
 }
 
 // learn learns the bit widths of a budget. The stage that it returns has the risk of each width in place of errors.
-func (s *scored) learn(ctx context.Context, budget float64) (_ *scored, _ *Learned, err error) {
-	o := s.trainer.options()
+func (t *trainer) learn(ctx context.Context, s *layerScores, budget float64) (_ *layerScores, _ *Learned, err error) {
+	o := t.options()
 	o.Progress = func(e qat.Event) {
-		s.tell(fmt.Sprintf("learn bit widths: loss %.2g, VD %s, RVD %s, %.2f bits", e.Loss, message.Percent(e.VD, 1),
+		s.net.tell(fmt.Sprintf("learn bit widths: loss %.2g, VD %s, RVD %s, %.2f bits", e.Loss, message.Percent(e.VD, 1),
 			message.Percent(e.RVD, 1), e.Cost), e.Round, e.Rounds)
 	}
-	first := make(assignment, len(s.layers))
+	first := make(assignment, len(s.net.layers))
 	var granted float64
-	for i := range s.layers {
+	for i := range s.net.layers {
 		first[i] = []int{0}
 		_, grant := s.multiples(i)
-		granted += float64(s.layers[i].Params()) * float64(grant)
+		granted += float64(s.net.layers[i].Params()) * float64(grant)
 	}
-	plans := s.assemble(s.fits, first)
-	layers := s.trainable(plans)
+	plans := s.fits.assemble(s.fits.layers, first)
+	layers := s.fits.trainable(plans)
 	for i := range layers {
 		l := &layers[i]
-		l.Widths = &qat.Widths{Plans: s.fits[i], PerRow: s.o.BitWidths == BitWidthsPerRow && l.Info.Conv == nil}
-		n := float64(s.layers[i].Params())
+		l.Widths = &qat.Widths{Plans: s.fits.layers[i], PerRow: s.net.o.BitWidths == BitWidthsPerRow && l.Info.Conv == nil}
+		n := float64(s.net.layers[i].Params())
 		if l.Widths.PerRow {
-			n = float64(s.layers[i].In)
+			n = float64(s.net.layers[i].In)
 		}
 		cost, _ := s.multiples(i)
 		for _, f := range quant.Formats() {
 			l.Widths.Costs = append(l.Widths.Costs, n*float64(cost)*float64(f.Bits)/granted)
 		}
 	}
-	if err := s.trainer.prune(ctx, layers); err != nil {
+	if err := t.prune(ctx, layers); err != nil {
 		return nil, nil, err
 	}
-	if s.o.Cost == CostBytes { // what the file stores besides codes is not the widths' to spend
-		written, err := qdq.Write(s.canonical, s.planOf(plans), s.writer())
+	if s.net.o.Cost == CostBytes { // what the file stores besides codes is not the widths' to spend
+		written, err := qdq.Write(s.net.model.canonical, s.fits.planOf(plans), s.net.model.writer())
 		if err != nil {
 			return nil, nil, err
 		}
@@ -240,17 +257,17 @@ func (s *scored) learn(ctx context.Context, budget float64) (_ *scored, _ *Learn
 		}
 		budget = max(minBudget, budget-8*float64(stored)/granted+s.meanBits(first))
 	}
-	m, err := s.openLayers(ctx, plans)
+	m, err := s.fits.openLayers(ctx, plans)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	policy, err := qat.Search(ctx, m, layers, budget, s.trainer.draw, o)
+	policy, err := qat.Search(ctx, m, layers, budget, t.draw, o)
 	if err != nil {
 		return nil, nil, fmt.Errorf("bit widths: %w", err)
 	}
 	out := *s
-	out.layerErrors, out.rowErrors = make([][]float64, len(s.layers)), make([][][]float64, len(s.layers))
+	out.layerErrors, out.rowErrors = make([][]float64, len(s.net.layers)), make([][][]float64, len(s.net.layers))
 	for i, risks := range policy.Risks {
 		if layers[i].Widths.PerRow {
 			out.rowErrors[i] = risks
@@ -266,13 +283,13 @@ func (s *scored) learn(ctx context.Context, budget float64) (_ *scored, _ *Learn
 }
 
 // trainable are the layers of plans.
-func (c *calibrated) trainable(plans []quant.Layer) (layers []qat.Layer) {
+func (c *layerFits) trainable(plans []quant.Layer) (layers []qat.Layer) {
 	for _, p := range plans {
-		for i := range c.layers {
-			if c.layers[i].Node != p.Node || !c.alone(p.Node) {
+		for i := range c.net.layers {
+			if c.net.layers[i].Node != p.Node || !c.net.alone(p.Node) {
 				continue
 			}
-			l := qat.Layer{Info: c.grid.wide[i], Plan: p}
+			l := qat.Layer{Info: c.grid.foldedLayers[i], Plan: p}
 			if c.onGrid(i) {
 				l.Sources = c.grid.input.Sources()
 			}
@@ -283,23 +300,23 @@ func (c *calibrated) trainable(plans []quant.Layer) (layers []qat.Layer) {
 }
 
 // newTrainer finds the recourse to train on.
-func newTrainer(ctx context.Context, c *calibrated) (t *trainer, err error) {
-	t = &trainer{calibrated: c, seed: c.o.Train.Seed}
-	if t.objective, err = qat.FindObjective(c.o.Objective); err != nil {
+func newTrainer(ctx context.Context, c *layerFits) (t *trainer, err error) {
+	t = &trainer{net: c.net, fits: c, sample: c.sample, seed: c.net.o.Train.Seed}
+	if t.objective, err = qat.FindObjective(c.net.o.Objective); err != nil {
 		return nil, err
 	}
-	t.tell("recourse to train on", 0, 0)
-	return t, t.look(ctx)
+	t.net.tell("recourse to train on", 0, 0)
+	return t, t.prepare(ctx)
 }
 
-func (t *trainer) look(ctx context.Context) error {
-	people := t.all
-	set, own, err := personal(t.prepared.set, t.o.Overrides, people)
+func (t *trainer) prepare(ctx context.Context) error {
+	people := t.sample.all
+	set, own, err := personal(t.net.set, t.net.o.Overrides, people)
 	if err != nil {
 		return inputError(err)
 	}
-	t.group = cohort{all: people, people: people, set: set, own: own, promises: t.o.Promises}
-	margins, err := t.full.Margins(ctx, people.X)
+	t.group = calibrationSample{all: people, people: people, set: set, own: own, promises: t.net.o.Promises}
+	margins, err := t.net.full.Margins(ctx, people.X)
 	if err != nil {
 		return err
 	}
@@ -313,13 +330,13 @@ func (t *trainer) look(ctx context.Context) error {
 		most = finalPeople
 	}
 	t.refused = subset(t.refused, spread(0, len(t.refused), most))
-	if t.promised, err = t.solve(ctx, t.full, t.refused, recourse.SolveOptions{}); err != nil {
+	if t.promised, err = t.solve(ctx, t.net.full, t.refused, recourse.SolveOptions{}); err != nil {
 		return err
 	}
-	t.from = t.population(people.X, set)
+	t.from = t.net.population(people.X, set)
 	persons, actions := t.refused, t.promised
-	if t.o.Promises != nil {
-		persons, actions = spread(0, people.N, people.N), t.o.Promises
+	if t.net.o.Promises != nil {
+		persons, actions = spread(0, people.N, people.N), t.net.o.Promises
 	}
 	for k, i := range persons {
 		if actions[k].Status == recourse.Found {
@@ -330,10 +347,10 @@ func (t *trainer) look(ctx context.Context) error {
 	case t.objective.Varied:
 		return nil
 	case t.objective.Recourse:
-		if t.during, err = t.actions(ctx, margins); err != nil {
+		if t.during, err = t.newOnlineTeacher(ctx, margins); err != nil {
 			return err
 		}
-		if !t.o.TeacherOnline {
+		if !t.net.o.TeacherOnline {
 			if err := t.teach(ctx); err != nil {
 				return err
 			}
@@ -343,7 +360,7 @@ func (t *trainer) look(ctx context.Context) error {
 }
 
 // population is people, without their ways to recourse, as points are drawn from them.
-func (p *prepared) population(x []float32, set *constraint.Set) qat.Population {
+func (p *network) population(x []float32, set *constraint.Set) qat.Population {
 	from := qat.Population{X: x, Dim: p.full.Dim(), Numbers: set.Numbers()}
 	for i := range p.task.Features {
 		from.Features = append(from.Features, p.task.Features[i].Offset)
@@ -355,33 +372,35 @@ func (p *prepared) population(x []float32, set *constraint.Set) qat.Population {
 func (t *trainer) solve(ctx context.Context, m recourse.Model, people []int, o recourse.SolveOptions) (
 	[]recourse.Action, error,
 ) {
-	o.Margin, o.Workers, o.Seed = promisedMargin, t.o.Workers, t.seed
-	return recourse.Solve(ctx, m, t.group.set.Select(people), rowsOf(t.all.X, t.all.Dim, people), o)
+	o.Margin, o.Workers, o.Seed = promisedMargin, t.net.o.Workers, t.seed
+	return recourse.Solve(ctx, m, t.group.set.Select(people), rowsOf(t.sample.all.X, t.sample.all.Dim, people), o)
 }
 
-// glance is a search that takes a quarter of the time, where many people tell.
-func glance() recourse.SolveOptions { return recourse.SolveOptions{Restarts: -1, Rounds: 1, Beam: 1} }
+// quickSearch uses a quarter of the solver's budget: an estimate over many people does not need optimal actions.
+func quickSearch() recourse.SolveOptions {
+	return recourse.SolveOptions{Restarts: -1, Rounds: 1, Beam: 1}
+}
 
 // draw draws the points of a round and asks some people.
 func (t *trainer) draw(ctx context.Context, round int, use [qat.Kinds]int, now []qat.Trained) (d qat.Draw,
 	err error,
 ) {
-	g, err := t.openLayers(ctx, qat.Quantized(now))
+	g, err := t.fits.openLayers(ctx, qat.Quantized(now))
 	if err != nil {
 		return d, err
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
 	rng := rand.New(rand.NewPCG(t.seed, uint64(round)))
-	if d.VD, d.RVD, err = t.ask(ctx, rng, g, roundPeople, glance()); err != nil {
+	if d.VD, d.RVD, err = t.estimateVD(ctx, rng, g, roundPeople, quickSearch()); err != nil {
 		return d, err
 	}
 	if !t.objective.Varied {
-		d.Points = []qat.Points{t.facts, t.noisy(round)}
+		d.Points = []qat.Points{t.facts, t.withNoise(round)}
 		return d, nil
 	}
 	add := func(kind qat.Kind, x []float32) (err error) {
 		p := qat.Points{Kind: kind, X: x}
-		if p.Margins, err = t.full.Margins(ctx, x); err == nil && kind == qat.Factual {
+		if p.Margins, err = t.net.full.Margins(ctx, x); err == nil && kind == qat.Factual {
 			p.Now, err = g.Margins(ctx, x)
 		}
 		d.Points = append(d.Points, p)
@@ -390,7 +409,7 @@ func (t *trainer) draw(ctx context.Context, round int, use [qat.Kinds]int, now [
 	if err := add(qat.Factual, t.from.Draw(rng, use[qat.Factual])); err != nil || len(t.from.Rays) == 0 {
 		return d, err
 	}
-	x, err := t.from.DrawRays(ctx, rng, t.full.Margins, use[qat.Teacher], teacherLo, teacherHi)
+	x, err := t.from.DrawRays(ctx, rng, t.net.full.Margins, use[qat.Teacher], teacherLo, teacherHi)
 	if err != nil {
 		return d, err
 	}
@@ -405,12 +424,13 @@ func (t *trainer) draw(ctx context.Context, round int, use [qat.Kinds]int, now [
 
 // final asks people what holds in the end.
 func (t *trainer) final(ctx context.Context, plans []quant.Layer, r *Training) (err error) {
-	g, err := t.openLayers(ctx, plans)
+	g, err := t.fits.openLayers(ctx, plans)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
-	vd, rvd, err := t.ask(ctx, rand.New(rand.NewPCG(t.seed, math.MaxUint64)), g, finalPeople, recourse.SolveOptions{})
+	rng := rand.New(rand.NewPCG(t.seed, math.MaxUint64))
+	vd, rvd, err := t.estimateVD(ctx, rng, g, finalPeople, recourse.SolveOptions{})
 	if err != nil {
 		return err
 	}
@@ -421,11 +441,11 @@ func (t *trainer) final(ctx context.Context, plans []quant.Layer, r *Training) (
 
 // disagreement is the share of the rows that g decides otherwise than the full-precision model.
 func (t *trainer) disagreement(ctx context.Context, g *classifier.Model) (float64, error) {
-	full, err := t.full.Margins(ctx, t.all.X)
+	full, err := t.net.full.Margins(ctx, t.sample.all.X)
 	if err != nil {
 		return 0, err
 	}
-	quant, err := g.Margins(ctx, t.all.X)
+	quant, err := g.Margins(ctx, t.sample.all.X)
 	differ := 0
 	for i := range quant {
 		if quant[i] > 0 != (full[i] > 0) {
@@ -437,20 +457,20 @@ func (t *trainer) disagreement(ctx context.Context, g *classifier.Model) (float6
 
 // factual makes points of the rows, with their labels.
 func (t *trainer) factual(ctx context.Context, margins []float32) error {
-	t.facts = qat.Points{Kind: qat.Factual, X: t.all.X, Margins: margins}
-	t.facts.Groups, _ = groups(t.all)
-	z, k, err := t.full.Logits(ctx, t.all.X)
+	t.facts = qat.Points{Kind: qat.Factual, X: t.sample.all.X, Margins: margins}
+	t.facts.Groups, _ = groups(t.sample.all)
+	z, k, err := t.net.full.Logits(ctx, t.sample.all.X)
 	if err != nil {
 		return err
 	}
 	t.facts.Probabilities = probabilities(z, k)
-	for _, l := range t.all.Labels {
+	for _, l := range t.sample.all.Labels {
 		class := -1
 		switch l {
 		case 1:
-			class = t.full.Target()
+			class = t.net.full.Target()
 		case 0:
-			class = 1 - t.full.Target()
+			class = 1 - t.net.full.Target()
 		}
 		t.facts.Classes = append(t.facts.Classes, class)
 	}
@@ -484,8 +504,9 @@ func probabilities(z []float32, classes int) []float32 {
 	return out
 }
 
-// ask returns the shares of some people's promises that break between the full-precision model and g, either way.
-func (t *trainer) ask(ctx context.Context, rng *rand.Rand, g *classifier.Model, most int,
+// estimateVD returns the shares of some people's promises that break between the full-precision model and g, either
+// way.
+func (t *trainer) estimateVD(ctx context.Context, rng *rand.Rand, g *classifier.Model, most int,
 	o recourse.SolveOptions,
 ) (vd, rvd float64, err error) {
 	var people []int
@@ -499,7 +520,7 @@ func (t *trainer) ask(ctx context.Context, rng *rand.Rand, g *classifier.Model, 
 	if theirs, err = t.solve(ctx, g, people, o); err != nil {
 		return 0, 0, err
 	}
-	rvd, err = broken(ctx, theirs, t.full)
+	rvd, err = broken(ctx, theirs, t.net.full)
 	return vd, rvd, err
 }
 
@@ -523,30 +544,30 @@ func broken(ctx context.Context, actions []recourse.Action, m *classifier.Model)
 
 // checkpoint opens the file that keeps the state of this training; nil without one.
 func (t *trainer) checkpoint(plans []quant.Layer, o *qat.Options) (qat.Checkpoint, error) {
-	if t.o.Checkpoint == "" {
+	if t.net.o.Checkpoint == "" {
 		return nil, nil
 	}
-	sum, err := fingerprint(t.canonical)
+	sum, err := fingerprint(t.net.model.canonical)
 	if err != nil {
 		return nil, err
 	}
 	h := sha256.New()
 	settings := *o
 	settings.Progress, settings.Checkpoint, settings.Recourse = nil, nil, nil
-	teacher := t.prepared.teacher()
+	teacher := t.net.teacher()
 	teacher.Progress, teacher.Workers = nil, 0
-	text, err := json.Marshal([]any{plans, t.o.Sparsity, t.o.PruneBy, t.grid.input})
+	text, err := json.Marshal([]any{plans, t.net.o.Sparsity, t.net.o.PruneBy, t.fits.grid.input})
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(h, "%s %+v\n%s %v\n%v\n%s\n%d %d %+v %d\n%v\n%v\n%v %v\n", sum, settings, t.task.JSON(),
-		t.task.Latent, t.group.own, text, len(t.all.X), len(t.teacher.X), teacher, t.o.TeacherActions, t.teacher.Source,
-		t.from.Rays, t.facts.Classes, t.facts.Groups)
-	for _, v := range []any{t.all.X, t.all.Labels, t.teacher.X} {
+	fmt.Fprintf(h, "%s %+v\n%s %v\n%v\n%s\n%d %d %+v %d\n%v\n%v\n%v %v\n", sum, settings, t.net.task.JSON(),
+		t.net.task.Latent, t.group.own, text, len(t.sample.all.X), len(t.teacher.X), teacher, t.net.o.TeacherActions,
+		t.teacher.Source, t.from.Rays, t.facts.Classes, t.facts.Groups)
+	for _, v := range []any{t.sample.all.X, t.sample.all.Labels, t.teacher.X} {
 		if err := binary.Write(h, binary.LittleEndian, v); err != nil {
 			return nil, err
 		}
 	}
-	c, err := qat.OpenCheckpoint(t.o.Checkpoint, t.engine, [sha256.Size]byte(h.Sum(nil)))
+	c, err := qat.OpenCheckpoint(t.net.o.Checkpoint, t.net.model.engine, [sha256.Size]byte(h.Sum(nil)))
 	return c, inputError(err)
 }

@@ -36,17 +36,17 @@ const tuneSeed = 1 << 63
 // the given budget, which L_task + eta L_valid is no measure of, and among equals by VD.
 func (t *trainer) tune(ctx context.Context, m *classifier.Model, layers []qat.Layer, o *qat.Options) ([]Trial, error) {
 	list, share, steps := trials()
-	own, held := divide(t.all, share, t.seed^tuneSeed)
+	own, held := divide(t.sample.all, share, t.seed^tuneSeed)
 	if len(own) == 0 || !slices.ContainsFunc(held, func(i int) bool { return t.facts.Classes[i] >= 0 }) {
 		return nil, inputError(errors.New("eta-sweep: no labelled people can be held out from so few"))
 	}
 	part := t.part(own)
 	for k := range list {
-		t.tell(fmt.Sprintf("try eta %v", list[k].Eta), k, len(list))
+		t.net.tell(fmt.Sprintf("try eta %v", list[k].Eta), k, len(list))
 		short := *o
 		short.Eta, short.Steps = list[k].Eta, max(qat.Rounds, cmp.Or(o.Steps, qat.DefaultSteps)/steps)
 		if short.Checkpoint, short.Progress = nil, nil; t.during != nil {
-			short.Recourse = some{t.during, own}
+			short.Recourse = subsetSource{t.during, own}
 		}
 		out, err := qat.Train(ctx, m, layers, part, short)
 		if err != nil {
@@ -70,15 +70,15 @@ func (t *trainer) part(people []int) qat.Source {
 		at[i] = k
 	}
 	facts, n := t.facts, t.facts.Groups
-	facts.X, facts.Margins = rowsOf(t.all.X, t.all.Dim, people), subset(t.facts.Margins, people)
-	facts.Classes, facts.Groups = subset(t.facts.Classes, people), rowsOf(n, len(n)/t.all.N, people)
-	facts.Probabilities = rowsOf(facts.Probabilities, len(facts.Probabilities)/t.all.N, people)
+	facts.X, facts.Margins = rowsOf(t.sample.all.X, t.sample.all.Dim, people), subset(t.facts.Margins, people)
+	facts.Classes, facts.Groups = subset(t.facts.Classes, people), rowsOf(n, len(n)/t.sample.all.N, people)
+	facts.Probabilities = rowsOf(facts.Probabilities, len(facts.Probabilities)/t.sample.all.N, people)
 	return func(_ context.Context, round int, _ [qat.Kinds]int, _ []qat.Trained) (qat.Draw, error) {
-		all, theirs := t.noisy(round), qat.Points{Kind: qat.Teacher}
+		all, theirs := t.withNoise(round), qat.Points{Kind: qat.Teacher}
 		for k, i := range all.Source {
 			if person, ok := at[i]; ok {
 				theirs.Source = append(theirs.Source, person)
-				theirs.X = append(theirs.X, all.X[k*t.all.Dim:(k+1)*t.all.Dim]...)
+				theirs.X = append(theirs.X, all.X[k*t.sample.all.Dim:(k+1)*t.sample.all.Dim]...)
 			}
 		}
 		return qat.Draw{Points: []qat.Points{facts, theirs}, VD: math.NaN(), RVD: math.NaN()}, nil
@@ -87,19 +87,19 @@ func (t *trainer) part(people []int) qat.Source {
 
 // try judges plans by the people held out.
 func (t *trainer) try(ctx context.Context, plans []quant.Layer, held []int, r *Trial) (err error) {
-	g, err := t.openLayers(ctx, plans)
+	g, err := t.fits.openLayers(ctx, plans)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
-	margins, err := g.Margins(ctx, rowsOf(t.all.X, t.all.Dim, held))
+	margins, err := g.Margins(ctx, rowsOf(t.sample.all.X, t.sample.all.Dim, held))
 	if err != nil {
 		return err
 	}
 	right, known := 0, 0
 	for k, i := range held {
 		if class := t.facts.Classes[i]; class >= 0 {
-			if known++; (margins[k] > 0) == (class == t.full.Target()) {
+			if known++; (margins[k] > 0) == (class == t.net.full.Target()) {
 				right++
 			}
 		}
@@ -116,23 +116,23 @@ func (t *trainer) try(ctx context.Context, plans []quant.Layer, held []int, r *T
 	return err
 }
 
-// some finds recourse of some of the people, who are known by their positions among these.
-type some struct {
-	*actions
+// subsetSource finds recourse of some of the people, who are known by their positions among these.
+type subsetSource struct {
+	of     *onlineTeacher
 	people []int
 }
 
 // Teach implements qat.Recourse.
-func (s some) Teach(ctx context.Context, people []int, seed uint64) ([]float32, error) {
-	return s.actions.Teach(ctx, subset(s.people, people), seed)
+func (s subsetSource) Teach(ctx context.Context, people []int, seed uint64) ([]float32, error) {
+	return s.of.Teach(ctx, subset(s.people, people), seed)
 }
 
 // Steps implements qat.Recourse.
-func (s some) Steps(ctx context.Context, m *qat.Network, people []int) (qat.Steps, error) {
-	return s.actions.Steps(ctx, m, subset(s.people, people))
+func (s subsetSource) Steps(ctx context.Context, m *qat.Network, people []int) (qat.Steps, error) {
+	return s.of.Steps(ctx, m, subset(s.people, people))
 }
 
 // Cost implements qat.Recourse.
-func (s some) Cost(person int, action, grad []float32) float64 {
-	return s.actions.Cost(s.people[person], action, grad)
+func (s subsetSource) Cost(person int, action, grad []float32) float64 {
+	return s.of.Cost(s.people[person], action, grad)
 }

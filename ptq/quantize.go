@@ -16,6 +16,7 @@ package ptq
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"cfq/onnxio"
 	"cfq/task"
@@ -31,26 +32,56 @@ func Quantize(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 		return nil, err
 	}
 	defer c.Close() //nolint:errcheck // the result is what counts
-	return c.Quantize(ctx, c.stage.o.Budget)
+	return c.Quantize(ctx, c.net.o.Budget)
 }
 
 // Calibration is all of Quantize that does not depend on the budget. Close it after use.
-type Calibration struct{ stage *scored }
+type Calibration struct {
+	net     *network
+	fits    *layerFits
+	scores  *layerScores
+	trainer *trainer // nil for methods without training
+}
 
 // Calibrate does the part of Quantize that does not depend on the budget, so that a model
 // can be quantized at several.
-func Calibrate(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options) (*Calibration,
-	error,
+func Calibrate(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options) (_ *Calibration,
+	err error,
 ) {
-	c, err := calibrate(ctx, m, t, people, o)
+	c := &Calibration{}
+	if c.net, err = prepare(ctx, m, t, o); err != nil { // layers, and what stays in float and why
+		return nil, inputError(err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	if c.fits, err = c.net.calibrate(ctx, people); err != nil {
+		return nil, err
+	}
+	if c.scores, err = c.fits.score(ctx); err != nil { // what each bit width costs the margin
+		return nil, err
+	}
+	if c.net.o.Objective != Untrained {
+		if c.trainer, err = newTrainer(ctx, c.fits); err != nil {
+			return nil, fmt.Errorf("training: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// calibrate makes the calibration set and fits every layer in every format.
+func (n *network) calibrate(ctx context.Context, people *task.People) (*layerFits, error) {
+	sample, err := n.chooseSample(ctx, people)
+	if err != nil {
+		return nil, inputError(err)
+	}
+	points, err := n.calibrationSet(ctx, sample) // U_cal of the paper: rows and recourse points
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.score(ctx)
-	if err != nil {
-		return nil, errors.Join(err, c.full.Close())
-	}
-	return &Calibration{s}, nil
+	return n.fitLayers(ctx, sample, points)
 }
 
 // Quantize quantizes the model at a budget: what the function Quantize returns for the same options.
@@ -64,37 +95,34 @@ func (c *Calibration) Quantize(ctx context.Context, budget float64) (*Result, er
 
 // judge measures the margin error of a result at recourse points of people held out.
 func (c *Calibration) judge(ctx context.Context, r *Result) (err error) {
-	r.HeldOut, err = c.stage.judge(ctx, r.Model, r.Plan.Layers)
+	r.HeldOut, err = c.fits.judge(ctx, r.Model, r.Plan.Layers)
 	return err
 }
 
 // quantize is Quantize of a candidate, which may never be written: its margin error is not measured.
 func (c *Calibration) quantize(ctx context.Context, budget float64) (*Result, error) {
-	a, err := c.stage.allocate(ctx, budget)
+	a, err := c.allocate(ctx, budget) // bit widths within the budget
 	if err != nil {
 		return nil, err
 	}
-	return a.quantize(ctx)
+	layers, refined, err := c.fits.refine(ctx, c.fits.assemble(c.fits.layers, a.widths), c.fits.fitSet)
+	if err != nil {
+		return nil, err
+	}
+	var trained *Training
+	if c.trainer != nil {
+		if layers, trained, err = c.trainer.train(ctx, layers, c.scores.meanBits(a.widths)); err != nil {
+			return nil, fmt.Errorf("training: %w", err)
+		}
+	}
+	r, err := c.write(ctx, layers, c.recipe(budget, nil)) // the file, verified in ONNX Runtime
+	if err != nil {
+		return nil, err
+	}
+	r.Budget, r.Learned, r.Refined, r.Training = budget, a.learned, refined, trained
+	c.describe(r)
+	return r, nil
 }
 
 // Close frees the model.
-func (c *Calibration) Close() error { return c.stage.full.Close() }
-
-// calibrate runs the first two stages. The caller closes the model.
-func calibrate(
-	ctx context.Context,
-	m *onnxio.Model,
-	t *task.Task,
-	people *task.People,
-	o Options,
-) (*calibrated, error) {
-	p, err := prepare(ctx, m, t, o)
-	if err != nil {
-		return nil, inputError(err)
-	}
-	c, err := p.calibrate(ctx, people)
-	if err != nil {
-		return nil, errors.Join(err, p.full.Close())
-	}
-	return c, nil
-}
+func (c *Calibration) Close() error { return c.net.full.Close() }

@@ -21,29 +21,30 @@ const refusedShare = 4
 // minLabels is how many labels it takes to judge the task's target by them.
 const minLabels = 20
 
-// cohort is the people to calibrate on.
-type cohort struct {
+// calibrationSample is the people to calibrate on.
+type calibrationSample struct {
 	all      *task.People
-	margins  []float32         // of all, see prepared.marginsOf
+	margins  []float32         // of all, see network.marginsOf
 	people   *task.People      // those of all who are calibrated on
 	rows     []int             // their positions among all, ascending
 	set      *constraint.Set   // what each of people can change
 	own      []task.Override   // what single ones of people can change, Row being a position among them
 	promises []recourse.Action // of people; nil where none are given
+	warnings []string
 }
 
-// choose picks the people to calibrate on. It warns when the labels contradict the model.
-func (p *prepared) choose(ctx context.Context, all *task.People) (c cohort, warnings []string, err error) {
-	c = cohort{all: all, people: all, rows: spread(0, all.N, all.N), promises: p.o.Promises}
+// chooseSample picks the people to calibrate on. It warns when the labels contradict the model.
+func (p *network) chooseSample(ctx context.Context, all *task.People) (_ *calibrationSample, err error) {
+	c := &calibrationSample{all: all, people: all, rows: spread(0, all.N, all.N), promises: p.o.Promises}
 	switch {
 	case all.N == 0:
-		return c, nil, errors.New("there are no rows to calibrate on")
+		return nil, errors.New("there are no rows to calibrate on")
 	case c.promises != nil && len(c.promises) != all.N:
-		return c, nil, fmt.Errorf("%d promises for %d people", len(c.promises), all.N)
+		return nil, fmt.Errorf("%d promises for %d people", len(c.promises), all.N)
 	}
 	margins, err := p.marginsOf(ctx, all)
 	if err != nil {
-		return c, nil, err
+		return nil, err
 	}
 	c.margins = margins
 	right, known := 0, 0
@@ -58,18 +59,18 @@ func (p *prepared) choose(ctx context.Context, all *task.People) (c cohort, warn
 	doc, _ := qat.FindObjective(p.o.Objective) // none needs nothing
 	switch {
 	case doc.Groups && len(all.Subgroups) == 0:
-		return c, nil, fmt.Errorf("objective %s needs subgroups of people: the task has no feature with subgroup: true",
+		return nil, fmt.Errorf("objective %s needs subgroups of people: the task has no feature with subgroup: true",
 			p.o.Objective)
 	case doc.Labels && p.full.Classes() > 2:
-		return c, nil, fmt.Errorf("objective %s needs a model of two classes, and this one has %d: objective %s takes any",
+		return nil, fmt.Errorf("objective %s needs a model of two classes, and this one has %d: objective %s takes any",
 			p.o.Objective, p.full.Classes(), qat.Distil)
 	case doc.Labels && known == 0:
-		return c, nil, fmt.Errorf("objective %s needs labels, and none of %d rows has one: objective %s needs none",
+		return nil, fmt.Errorf("objective %s needs labels, and none of %d rows has one: objective %s needs none",
 			p.o.Objective, all.N, qat.Distil)
 	}
 	if known >= minLabels && 5*right < 2*known { // what a wrong class index looks like
-		warnings = append(warnings, fmt.Sprintf("the model decides only %.0f %% of the labelled rows as their labels say: "+
-			"is class %d, the task's target.index, the favourable one?", 100*float64(right)/float64(known), p.full.Target()))
+		c.warnings = append(c.warnings, fmt.Sprintf("the model decides only %.0f %% of the labelled rows as their labels "+
+			"say: is class %d, the task's target.index, the favourable one?", 100*float64(right)/float64(known), p.full.Target()))
 	}
 	if p.o.Rows > 0 && all.N > p.o.Rows {
 		c.rows = withRefused(spread(0, all.N, p.o.Rows), margins)
@@ -79,7 +80,7 @@ func (p *prepared) choose(ctx context.Context, all *task.People) (c cohort, warn
 		}
 	}
 	c.set, c.own, err = personal(p.set, p.o.Overrides, c.people)
-	return c, warnings, err
+	return c, err
 }
 
 // maxMargins is how many multiplications the margins of people may take of whom only some are calibrated on.
@@ -87,10 +88,10 @@ const maxMargins = 1 << 37
 
 // marginsOf returns the margins of all people or, where that takes too long, of lookedAt times those who are calibrated
 // on, evenly spread, and not a number of the others.
-func (p *prepared) marginsOf(ctx context.Context, all *task.People) ([]float32, error) {
+func (p *network) marginsOf(ctx context.Context, all *task.People) ([]float32, error) {
 	const lookedAt = 2
 	rows := spread(0, all.N, lookedAt*p.o.Rows)
-	if len(rows) == 0 || float64(all.N)*float64(sensitivity.Multiplications(p.found)) <= maxMargins {
+	if len(rows) == 0 || float64(all.N)*float64(sensitivity.Multiplications(p.model.found)) <= maxMargins {
 		return p.full.Margins(ctx, all.X)
 	}
 	margins, err := p.full.Margins(ctx, rowsOf(all.X, all.Dim, rows))
@@ -156,8 +157,8 @@ func personal(set *constraint.Set, overrides []task.Override, people *task.Peopl
 	return set, own, nil
 }
 
-// noRecourse says why a cohort has no recourse points.
-func (c *cohort) noRecourse() string {
+// noRecourse says why a sample has no recourse points.
+func (c *calibrationSample) noRecourse() string {
 	switch promised := func(a recourse.Action) bool { return a.Status == recourse.Found }; {
 	case c.promises == nil:
 		return "no row is refused and has recourse"
