@@ -6,36 +6,44 @@ import (
 	"slices"
 )
 
-// coded says whether people move in a space of codes, all of which have a say in everything: a search looks at all of
-// them together, and tries few points, each of which a decoder has to run for.
-func (s *search) coded() bool { return s.a.Task().Latent != nil }
+// codes searches a space of codes, all of which have a say in everything: it looks at all of them together, and tries
+// few points, each of which a decoder has to run for. What is valid is refined as way does it.
+func codes(way strategy) strategy {
+	way.phases = []func(*pieceSearch) error{
+		(*pieceSearch).searchFactual, (*pieceSearch).sample, (*pieceSearch).feasibilityPhase, (*pieceSearch).expand,
+	}
+	way.restart = func(p *applicant, target float32, _ []float64) *candidate { return p.scattered(target) }
+	way.climb = (*pieceSearch).shortest
+	way.scan = nil
+	return way
+}
 
-// shortest is gradientSearch for codes. Each step goes towards the next point at which the linearised margin is
+// shortest is the gradient search for codes. Each step goes towards the next point at which the linearised margin is
 // the target, no further than a length that grows; from the first valid point on, towards that of least (weighted l2)
 // norm, by a length that becomes less and less. Where actions have a limit, the linearised limit is kept, too, and the
 // length becomes less where a step left the limit or lost margin. A candidate ends at the cheapest valid point that it
 // came by.
 //
 // Reference: Hasofer, Lind, Rackwitz and Fiessler's algorithm for the most probable point of failure.
-func (s *search) shortest(ls []*candidate) error {
+func (s *pieceSearch) shortest(candidates []*candidate) error {
 	const steps, grow, decay, back, first = 40, 1.1, 0.85, 0.5, 0.25
-	if len(ls) == 0 {
+	if len(candidates) == 0 {
 		return nil
 	}
-	reach, found := make([]float64, len(ls)), make([]*candidate, len(ls))
-	around, before := make([]linearised, len(ls)), make([]float32, len(ls))
-	for i, c := range ls {
-		around[i].margin = c.atStart()
+	reach, found := make([]float64, len(candidates)), make([]*candidate, len(candidates))
+	around, before := make([]nearPlanes, len(candidates)), make([]float32, len(candidates))
+	for i, c := range candidates {
+		around[i].margin = c.start.linearized()
 	}
 	for step := range steps + 1 {
-		if err := s.eval(ls, true); err != nil {
+		if err := s.eval(candidates, true); err != nil {
 			return err
 		}
-		limits, err := s.limits(ls)
+		limits, err := s.limits(candidates)
 		if err != nil {
 			return err
 		}
-		for i, c := range ls {
+		for i, c := range candidates {
 			c.price()
 			if valid(c.margin, s.target) && (found[i] == nil || c.cost < found[i].cost) {
 				found[i] = &candidate{d: slices.Clone(c.d), cost: c.cost, margin: c.margin}
@@ -43,7 +51,7 @@ func (s *search) shortest(ls []*candidate) error {
 			if step == steps {
 				continue
 			}
-			at := plane{d: slices.Clone(c.d), value: c.margin, g: c.g}
+			at := linearization{d: slices.Clone(c.d), value: c.margin, g: c.g}
 			if limits != nil && limits[i] < 0 && c.margin >= limits[i] {
 				around[i].limit = &at
 			} else {
@@ -64,8 +72,8 @@ func (s *search) shortest(ls []*candidate) error {
 			c.towards(to, min(1, reach[i]/length))
 		}
 	}
-	s.approach(ls)
-	for i, c := range ls {
+	s.approach(candidates)
+	for i, c := range candidates {
 		if f := found[i]; f != nil {
 			copy(c.d, f.d)
 			c.cost, c.margin = f.cost, f.margin
@@ -76,57 +84,48 @@ func (s *search) shortest(ls []*candidate) error {
 
 // limits tells what is left of what limits the margins of the candidates, below 0 where it is exceeded; nil where
 // nothing limits them.
-func (s *search) limits(ls []*candidate) ([]float32, error) {
+func (s *pieceSearch) limits(candidates []*candidate) ([]float32, error) {
 	m, ok := s.m.(within)
 	if !ok {
 		return nil, nil
 	}
-	dim := s.a.Dim()
-	x := make([]float32, len(ls)*dim)
-	for i, c := range ls {
+	dim := s.set.Dim()
+	x := make([]float32, len(candidates)*dim)
+	for i, c := range candidates {
 		Point(row(x, i, dim), c.x, c.d)
 	}
 	_, limits, err := m.Limits(s.ctx, x)
 	return limits, err
 }
 
-// plane is a value at an action, and its gradient there.
-type plane struct {
-	d     []float32
-	value float32
-	g     []float32
-}
-
-// atStart is the margin of the person as they are.
-func (p *person) atStart() plane { return plane{p.start.d, p.start.margin, p.start.g} }
-
-// linearised are the last planes of a candidate's margin, and of its limit, which is not below 0 in what is allowed.
-type linearised struct {
-	margin plane
-	limit  *plane // nil where it was never exceeded
+// nearPlanes are the last linearizations of a candidate's margin, and of its limit, which is not below 0 in what is
+// allowed.
+type nearPlanes struct {
+	margin linearization
+	limit  *linearization // nil where it was never exceeded
 }
 
 // nearest is the action of least norm, or the one next to the candidate's, at which the linearised margin is the
 // target, and the linearised limit kept, by numeric feature, and how long the way there is.
-func (c *candidate) nearest(l *linearised, target float32, from bool) (to []float64, length float64) {
-	numeric, norm := c.a.Numeric(), c.a.Norm()
+func (c *candidate) nearest(l *nearPlanes, target float32, from bool) (to []float64, length float64) {
+	numeric, norm := c.set.Numeric(), c.set.Norm()
 	base := func(j int) float64 {
 		if from {
 			return float64(c.d[j])
 		}
 		return 0
 	}
-	gap := func(p *plane, target float32) float64 { // from the base to the target
+	gap := func(p *linearization, target float32) float64 { // from the base to the target
 		sum := float64(target - p.value)
-		for _, u := range numeric {
-			sum += float64(p.g[u.First]) * (float64(p.d[u.First]) - base(u.First))
+		for _, f := range numeric {
+			sum += float64(p.g[f.First]) * (float64(p.d[f.First]) - base(f.First))
 		}
 		return sum
 	}
-	product := func(p, q *plane) (sum float64) {
-		for _, u := range numeric {
-			w := norm.Weight(u)
-			sum += float64(p.g[u.First]) * float64(q.g[u.First]) / (w * w)
+	product := func(p, q *linearization) (sum float64) {
+		for _, f := range numeric {
+			w := norm.Weight(f)
+			sum += float64(p.g[f.First]) * float64(q.g[f.First]) / (w * w)
 		}
 		return sum
 	}
@@ -142,8 +141,8 @@ func (c *candidate) nearest(l *linearised, target float32, from bool) (to []floa
 			}
 		}
 	}
-	for _, u := range numeric {
-		j, w := u.First, norm.Weight(u)
+	for _, f := range numeric {
+		j, w := f.First, norm.Weight(f)
 		v := 0.0
 		if of > 0 {
 			v = float64(m.g[j]) / (w * w) * margin / of
@@ -159,33 +158,33 @@ func (c *candidate) nearest(l *linearised, target float32, from bool) (to []floa
 
 // towards takes a share of the way.
 func (c *candidate) towards(to []float64, share float64) {
-	for k, u := range c.a.Numeric() {
-		j := u.First
-		c.d[j] = u.Nearest(c.x[j], c.d[j]+float32(share*(to[k]-float64(c.d[j]))))
+	for k, f := range c.set.Numeric() {
+		j := f.First
+		c.d[j] = f.Nearest(c.x[j], c.d[j]+float32(share*(to[k]-float64(c.d[j]))))
 	}
-	c.a.Project(c.x, c.d)
+	c.set.Project(c.x, c.d)
 }
 
 // scattered starts a candidate at a random point about as far away as the gradient says that it has to go.
-func (p *person) scattered(target float32) *candidate {
+func (p *applicant) scattered(target float32) *candidate {
 	c := p.candidate(nil, false, nil)
-	_, length := c.nearest(&linearised{margin: p.atStart()}, target, true)
-	numeric := c.a.Numeric()
-	for _, u := range numeric {
-		j, size := u.First, length/c.a.Norm().Weight(u)/math.Sqrt(float64(min(len(numeric), c.a.Limit())))
-		c.d[j] = u.Nearest(c.x[j], float32(p.rng.NormFloat64()*size))
+	_, length := c.nearest(&nearPlanes{margin: p.start.linearized()}, target, true)
+	numeric := c.set.Numeric()
+	for _, f := range numeric {
+		j, size := f.First, length/c.set.Norm().Weight(f)/math.Sqrt(float64(min(len(numeric), c.set.Limit())))
+		c.d[j] = f.Nearest(c.x[j], float32(p.rng.NormFloat64()*size))
 	}
-	c.a.Project(c.x, c.d)
+	c.set.Project(c.x, c.d)
 	return c
 }
 
 // sample tries random points for people without an action that is allowed so far, and for all where few codes may
 // change, and searches from the best ones and from others: within limits the way may be far from where the gradient
 // leads, or among codes that it says little of.
-func (s *search) sample() error {
+func (s *pieceSearch) sample() error {
 	const points, others, best, halvings = 256, 12, 4, 4
-	var ls []*candidate
-	few := s.a.Limit() < len(s.a.Numeric())
+	var candidates []*candidate
+	few := s.set.Limit() < len(s.set.Numeric())
 	for _, p := range s.people {
 		check := s.check.Person(s.first + p.row)
 		if !few && !math.IsInf(p.lowest, 1) && check.Consistent(p.x, p.best) {
@@ -204,27 +203,27 @@ func (s *search) sample() error {
 			return err
 		}
 		slices.SortStableFunc(tries[others:], func(a, b *candidate) int { return cmp.Compare(b.margin, a.margin) })
-		ls = append(ls, tries[:others+best]...)
+		candidates = append(candidates, tries[:others+best]...)
 	}
-	if err := s.alternate(ls); err != nil {
+	if err := s.alternate(candidates); err != nil {
 		return err
 	}
-	if err := s.gradientSearch(ls); err != nil {
+	if err := s.strategy.climb(s, candidates); err != nil {
 		return err
 	}
-	return s.refine(s.cheapest(ls, 1, 1))
+	return s.refine(s.cheapest(candidates, 1, 1))
 }
 
 // alternate moves candidates until they are valid: up the lesser of margin and limit, by steps that become shorter,
 // with momentum, which finds the way between the two.
-func (s *search) alternate(ls []*candidate) error {
+func (s *pieceSearch) alternate(candidates []*candidate) error {
 	const steps, furthest, momentum = 120, 0.3, 0.9
 	type state struct {
 		length float64
 		by     []float64
 	}
-	of := make(map[*candidate]*state, len(ls))
-	active := slices.Clone(ls)
+	of := make(map[*candidate]*state, len(candidates))
+	active := slices.Clone(candidates)
 	for step := range steps {
 		if err := s.eval(active, true); err != nil {
 			return err
@@ -233,23 +232,23 @@ func (s *search) alternate(ls []*candidate) error {
 			if valid(c.margin, s.target) {
 				return true
 			}
-			numeric, norm := c.a.Numeric(), c.a.Norm()
+			numeric, norm := c.set.Numeric(), c.set.Norm()
 			m := of[c]
 			if m == nil {
-				_, length := c.nearest(&linearised{margin: c.atStart()}, s.target, true)
+				_, length := c.nearest(&nearPlanes{margin: c.start.linearized()}, s.target, true)
 				m = &state{furthest * length, make([]float64, len(numeric))}
 				of[c] = m
 			}
 			size := 0.0
-			for _, u := range numeric {
-				size = math.Hypot(size, float64(c.g[u.First])/norm.Weight(u))
+			for _, f := range numeric {
+				size = math.Hypot(size, float64(c.g[f.First])/norm.Weight(f))
 			}
 			to := make([]float64, len(numeric))
 			share := m.length * (1 - float64(step)/steps)
-			for k, u := range numeric {
-				w := norm.Weight(u)
-				m.by[k] = momentum*m.by[k] + (1-momentum)*float64(c.g[u.First])/w/max(size, 1e-12)
-				to[k] = float64(c.d[u.First]) + share*m.by[k]/w
+			for k, f := range numeric {
+				w := norm.Weight(f)
+				m.by[k] = momentum*m.by[k] + (1-momentum)*float64(c.g[f.First])/w/max(size, 1e-12)
+				to[k] = float64(c.d[f.First]) + share*m.by[k]/w
 			}
 			c.towards(to, 1)
 			return false

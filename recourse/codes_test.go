@@ -159,11 +159,11 @@ func TestNearest(t *testing.T) {
 		tk := taskOf(0, features...)
 		tk.Cost.Norm = task.L2
 		a := compile(t, tk)
-		c := &candidate{person: &person{a: a, x: make([]float32, dim)}, d: draw()}
-		l := &linearised{margin: plane{draw(), float32(rng.NormFloat64()), draw()}}
-		l.limit = &plane{draw(), -float32(rng.Float64()), draw()}
+		c := &candidate{applicant: &applicant{set: a, x: make([]float32, dim)}, d: draw()}
+		l := &nearPlanes{margin: linearization{draw(), float32(rng.NormFloat64()), draw()}}
+		l.limit = &linearization{draw(), -float32(rng.Float64()), draw()}
 		const target = 0.5
-		at := func(p *plane, z []float64) float64 {
+		at := func(p *linearization, z []float64) float64 {
 			sum := float64(p.value)
 			for j, v := range z {
 				sum += float64(p.g[j]) * (v - float64(p.d[j]))
@@ -185,11 +185,11 @@ func TestNearest(t *testing.T) {
 		if m, room := at(&l.margin, to)-target, at(l.limit, to); math.Abs(m) > tol || room < -tol {
 			t.Errorf("seed %d: the margin is %v off, the limit exceeded by %v", seed, m, -room)
 		}
-		alone, _ := c.nearest(&linearised{margin: l.margin}, target, from)
+		alone, _ := c.nearest(&nearPlanes{margin: l.margin}, target, from)
 		if at(l.limit, alone) < -tol {
 			bent++
 		}
-		for range tries { // random points on the plane of the margin, about where the answer is
+		for range tries { // random points on the linearization of the margin, about where the answer is
 			z, square := make([]float64, dim), 0.0
 			for j := range z {
 				z[j] = to[j] + 0.3*rng.NormFloat64()

@@ -11,12 +11,12 @@ import (
 // neighbourhood is an action near an incumbent: one of its changes is taken back.
 type neighbourhood struct {
 	*candidate
-	without *constraint.Feature // taken back altogether
-	lines   []constraint.Line   // that may complete it, best first
+	undone *constraint.Feature // the change that is taken back altogether
+	lines  []constraint.Line   // that may complete it, best first
 }
 
-// trial is a neighbourhood's action with one feature set to something else.
-type trial struct {
+// localTrial is a neighbourhood's action with one feature set to something else.
+type localTrial struct {
 	*neighbourhood
 	move           constraint.Move
 	cost, estimate float64
@@ -25,9 +25,9 @@ type trial struct {
 
 // localSearch replaces a change of each incumbent by another one, or by one and numeric moves that complete it, as long
 // as that helps.
-func (s *search) localSearch() error {
+func (s *pieceSearch) localSearch() error {
 	const rounds = 8
-	open := slices.DeleteFunc(slices.Clone(s.people), func(p *person) bool { return !(p.lowest < p.searched) })
+	open := slices.DeleteFunc(slices.Clone(s.people), func(p *applicant) bool { return !(p.lowest < p.searched) })
 	for range rounds {
 		var around []*neighbourhood
 		var bases []*candidate
@@ -39,7 +39,7 @@ func (s *search) localSearch() error {
 		if err := s.eval(bases, true); err != nil {
 			return err
 		}
-		tries := map[*person][]*trial{}
+		tries := map[*applicant][]*localTrial{}
 		for part := range slices.Chunk(around, 64) {
 			if err := s.tryAll(part, tries); err != nil {
 				return err
@@ -50,38 +50,36 @@ func (s *search) localSearch() error {
 			p.searched = p.lowest
 			starts = append(starts, mostPromisingTrials(tries[p])...)
 		}
-		if err := s.gradientSearch(starts); err != nil {
+		if err := s.strategy.climb(s, starts); err != nil {
 			return err
 		}
 		if err := s.refine(s.cheapest(starts, 1, worthRefining)); err != nil {
 			return err
 		}
-		open = slices.DeleteFunc(open, func(p *person) bool { return !(p.lowest < p.searched*(1-leastGain)) })
+		open = slices.DeleteFunc(open, func(p *applicant) bool { return !(p.lowest < p.searched*(1-leastGain)) })
 	}
 	return nil
 }
 
 // neighbourhoods returns the incumbent without each of its changes, and with half of each number's.
-func (p *person) neighbourhoods() (out []*neighbourhood) {
-	for _, u := range p.a.Free() {
-		if !u.Changed(p.best) {
+func (p *applicant) neighbourhoods() (out []*neighbourhood) {
+	for _, f := range p.set.Free() {
+		if !f.Changed(p.best) {
 			continue
 		}
 		ats := []float32{0}
-		if u.Numeric() {
-			if half := u.Nearest(p.x[u.First], p.best[u.First]/2); half != 0 && half != p.best[u.First] {
+		if f.Numeric() {
+			if half := f.Nearest(p.x[f.First], p.best[f.First]/2); half != 0 && half != p.best[f.First] {
 				ats = append(ats, half)
 			}
 		}
 		for _, at := range ats {
 			n := &neighbourhood{candidate: p.candidate(p.best, false, nil)}
-			clear(n.d[u.First : u.First+u.Width])
-			if n.d[u.First] = at; at == 0 {
-				n.without = u
+			n.candidate.without(f)
+			if n.d[f.First] = at; at == 0 {
+				n.undone = f
 			}
-			if !p.a.Consistent(p.x, n.d) {
-				p.a.Project(p.x, n.d)
-			}
+			n.allow()
 			n.price()
 			out = append(out, n)
 		}
@@ -91,9 +89,9 @@ func (p *person) neighbourhoods() (out []*neighbourhood) {
 
 // tryAll adds to tries those of the neighbourhoods that are cheaper than the incumbent, with their margins, when they,
 // completed, are estimated not to cost much more.
-func (s *search) tryAll(around []*neighbourhood, tries map[*person][]*trial) error {
-	dim := s.a.Dim()
-	all := make([]trial, 0, s.trials)
+func (s *pieceSearch) tryAll(around []*neighbourhood, tries map[*applicant][]*localTrial) error {
+	dim := s.set.Dim()
+	all := make([]localTrial, 0, s.trials)
 	for _, n := range around {
 		all = n.trials(all)
 	}
@@ -103,7 +101,7 @@ func (s *search) tryAll(around []*neighbourhood, tries map[*person][]*trial) err
 	for i, t := range all {
 		d := row(ds, i, dim)
 		copy(d, t.d)
-		t.a.Apply(t.move, t.x, d) // one that rules forbid changes nothing, and costs no less than the incumbent
+		t.set.Apply(t.move, t.x, d) // one that rules forbid changes nothing, and costs no less than the incumbent
 		Point(row(points, i, dim), t.x, d)
 	}
 	margins, err := judge(s.ctx, s.m, points)
@@ -114,34 +112,34 @@ func (s *search) tryAll(around []*neighbourhood, tries map[*person][]*trial) err
 		t := &all[i]
 		t.margin = margins[i]
 		if t.estimated(row(ds, i, dim), s.target); t.estimate <= worthRefining*t.lowest {
-			tries[t.person] = append(tries[t.person], t)
+			tries[t.applicant] = append(tries[t.applicant], t)
 		}
 	}
 	return nil
 }
 
 // trials adds the neighbourhood's trials to all: features that are scannable or change, at several changes.
-func (n *neighbourhood) trials(all []trial) []trial {
-	p, a := n.person, n.a
-	n.lines = n.candidate.lines(len(a.Numeric()))
+func (n *neighbourhood) trials(all []localTrial) []localTrial {
+	p, set := n.applicant, n.set
+	n.lines = n.candidate.lines(nil, len(set.Numeric()))
 	add := func(m constraint.Move) {
-		_, rise := a.Gain(m, p.x, n.d, n.g)
+		_, rise := set.Gain(m, p.x, n.d, n.g)
 		if cost := n.cost + rise; cost < p.lowest {
-			all = append(all, trial{neighbourhood: n, move: m, cost: cost})
+			all = append(all, localTrial{neighbourhood: n, move: m, cost: cost})
 		}
 	}
 	full, numeric := n.full(), n.scannable()
-	for _, v := range a.Free() {
-		switch held := n.d[v.First]; {
-		case full && !v.Changed(n.d):
-		case !v.Numeric():
-			for _, m := range p.switchesOf(v) {
+	for _, f := range set.Free() {
+		switch held := n.d[f.First]; {
+		case full && !f.Changed(n.d):
+		case !f.Numeric():
+			for _, m := range p.switchesOf(f) {
 				add(m)
 			}
-		case held != 0 || v == n.without || slices.Contains(numeric, v):
-			for _, to := range n.changes(v) {
-				if to != held && (v != n.without || to != p.best[v.First]) {
-					add(constraint.Move{Feature: v, To: to})
+		case held != 0 || f == n.undone || slices.Contains(numeric, f):
+			for _, to := range n.changes(f) {
+				if to != held && (f != n.undone || to != p.best[f.First]) {
+					add(constraint.Move{Feature: f, To: to})
 				}
 			}
 		}
@@ -150,16 +148,16 @@ func (n *neighbourhood) trials(all []trial) []trial {
 }
 
 // changes returns changes of a numeric feature that leave the action cheaper than the incumbent.
-func (n *neighbourhood) changes(v *constraint.Feature) (ds []float32) {
-	x := n.x[v.First]
-	_, back := n.a.Gain(constraint.Move{Feature: v}, n.x, n.d, n.g)
-	room := n.a.Norm().Affords(v, n.a.Norm().Left(n.lowest, n.cost+back))
+func (n *neighbourhood) changes(f *constraint.Feature) (ds []float32) {
+	x := n.x[f.First]
+	_, back := n.set.Gain(constraint.Move{Feature: f}, n.x, n.d, n.g)
+	most := n.set.Norm().Affords(f, n.set.Norm().Left(n.lowest, n.cost+back))
 	for _, up := range []bool{false, true} {
-		end := float64(v.Farthest(x, up))
-		reach := math.Copysign(min(math.Abs(end), room), end)
+		end := float64(f.Farthest(x, up))
+		reach := math.Copysign(min(math.Abs(end), most), end)
 		last := float32(0)
 		for _, share := range []float64{1. / 16, 1. / 8, 1. / 4, 1. / 2, 3. / 4, 0.98} {
-			if d := v.Outward(x, reach*share, up); d != last {
+			if d := f.Outward(x, reach*share, up); d != last {
 				ds, last = append(ds, d), d
 			}
 		}
@@ -167,17 +165,17 @@ func (n *neighbourhood) changes(v *constraint.Feature) (ds []float32) {
 	return ds
 }
 
-// estimated sets what the trial, whose action is d, would cost when it is completed by the neighbourhood's gradient, or
-// pulled back.
-func (t *trial) estimated(d []float32, target float32) {
+// estimated sets what the trial, whose action is d, would cost when it is completed by the neighbourhood's gradient,
+// or pulled back.
+func (t *localTrial) estimated(d []float32, target float32) {
 	n := t.neighbourhood
 	gap, rise := float64(target-t.margin), t.margin-n.margin
 	switch t.estimate = t.cost; {
 	case t.margin != t.margin:
 		t.estimate = math.Inf(1)
 	case gap > 0:
-		room := n.a.Limit() - n.a.Changed(d)
-		t.estimate = n.a.Fill(n.x, d, t.cost, n.lines[:min(len(n.lines), max(room, 0))], gap)
+		slack := n.set.Limit() - n.set.Changed(d)
+		t.estimate = n.set.Fill(n.x, d, t.cost, n.lines[:min(len(n.lines), max(slack, 0))], gap)
 	case rise > 0 && !math.IsInf(float64(rise), 1):
 		t.estimate = n.cost + (t.cost-n.cost)*float64((target-n.margin)/rise)
 	}
@@ -187,12 +185,12 @@ func (t *trial) estimated(d []float32, target float32) {
 const worthRefining = 1.2
 
 // mostPromisingTrials returns the trials that are estimated to be the cheapest.
-func mostPromisingTrials(ts []*trial) (out []*candidate) {
+func mostPromisingTrials(ts []*localTrial) (out []*candidate) {
 	const most = 8
-	slices.SortStableFunc(ts, func(a, b *trial) int { return cmp.Compare(a.estimate, b.estimate) })
+	slices.SortStableFunc(ts, func(a, b *localTrial) int { return cmp.Compare(a.estimate, b.estimate) })
 	for _, t := range ts[:min(len(ts), most)] {
-		c := t.person.candidate(t.d, false, nil)
-		if t.a.Apply(t.move, t.x, c.d) {
+		c := t.applicant.candidate(t.d, false, nil)
+		if t.set.Apply(t.move, t.x, c.d) {
 			out = append(out, c)
 		}
 	}

@@ -75,8 +75,8 @@ func Solve(ctx context.Context, m Model, a *constraint.Set, x []float32, o Solve
 	o.Beam = max(defaulted(o.Beam, 16), 1)
 	actions := make([]Action, n)
 	err = chunks(ctx, n, Together(a.Task()), o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
-		s := &search{
-			ctx: ctx, m: withinLimit(m), a: a.AtAnyCost(), check: a, first: lo, o: o,
+		s := &pieceSearch{
+			ctx: ctx, m: withinLimit(m), set: a.AtAnyCost(), check: a, first: lo, o: o, strategy: strategyOf(a),
 			target: float32(o.Margin + slackAbove(o.Margin)),
 		}
 		return s.run(x[lo*a.Dim():hi*a.Dim()], actions[lo:hi])
