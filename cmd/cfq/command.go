@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -18,6 +19,7 @@ import (
 type command struct {
 	name     string
 	args     string   // as in the usage line
+	operands []string // arguments that it needs, no more and no fewer; nil = it looks at them itself
 	actions  []string // what its first argument may be; nil = files and other texts
 	summary  string   // one line, without a full stop
 	about    string   // paragraphs
@@ -80,11 +82,17 @@ func (e *env) progress() func(eval.Event) {
 // flags makes the flag set of c and what runs with it.
 func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {
 	fs := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
+	fs.SortFlags = false
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
 	run := c.setup(fs)
 	fs.AddFlagSet(e.common())
 	return fs, func(ctx context.Context, e *env, args []string) error {
+		if c.operands != nil {
+			if err := arguments(c.name, args, c.operands...); err != nil {
+				return err
+			}
+		}
 		e.flags = fs
 		if e.workers == 0 {
 			e.workers = max(1, runtime.GOMAXPROCS(0)/e.threads)
@@ -109,6 +117,52 @@ func (e *env) common() *pflag.FlagSet {
 	fs.BoolVar(&e.helpAll, "help-all", false, "explain all flags")
 	more(fs, "ort-lib", "threads", "workers", "help-all")
 	return fs
+}
+
+// changed says whether the command line has a flag, given whether that or the environment does.
+func (e *env) changed(flag string) bool { return e.flags.Changed(flag) }
+func (e *env) given(flag string) bool   { return cli.Given(e.flags, flag) }
+
+// conflict is an error when the command line has one of the flags, which text calls FLAG.
+func (e *env) conflict(text string, flags ...string) error {
+	for _, flag := range flags {
+		if e.changed(flag) {
+			return cli.Usagef(cli.HintConflict, "%s", strings.ReplaceAll(text, "FLAG", "--"+flag))
+		}
+	}
+	return nil
+}
+
+// warn warns of each of the list.
+func (e *env) warn(list []string) {
+	for _, text := range list {
+		e.msg.Warn("%s", text)
+	}
+}
+
+// show writes a result to stdout: v as JSON with --json, else what text writes.
+func (e *env) show(v any, text func(io.Writer)) error {
+	if e.json {
+		return writeJSON(e.stdout, v)
+	}
+	text(e.stdout)
+	return nil // of writing start tells
+}
+
+// writable checks, before any work is done, that a run can write its outputs: each is another file than the inputs and
+// the others, and is not there unless overwrite is set. What the run resumes from is an output that may be there. Names
+// may be empty.
+func writable(inputs, outputs []string, overwrite bool, resumed ...string) error {
+	named := func(list []string) []string {
+		return slices.DeleteFunc(slices.Clone(list), func(path string) bool { return path == "" })
+	}
+	outputs, resumed = named(outputs), named(resumed)
+	for i, path := range slices.Concat(outputs, resumed) {
+		if err := cli.Output(path, overwrite || i >= len(outputs)); err != nil {
+			return err
+		}
+	}
+	return cli.Distinct(inputs, append(outputs, resumed...))
 }
 
 // arguments checks the number of arguments against their names.

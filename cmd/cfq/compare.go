@@ -43,7 +43,6 @@ bootstrap elsewhere. ~ marks a difference that may be chance.`,
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &compareFlags{}
-			fs.SortFlags = false
 			f.add(fs)
 			fs.Var(&f.margins, "margins", "required logit `margins`, separated by commas; else 0.1,0.25 and the task's")
 			fs.Float64Var(&f.confidence, "confidence", 0.95,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 	"time"
@@ -17,8 +18,9 @@ import (
 
 func doctorCommand() command {
 	return command{
-		name:    "doctor",
-		summary: "check the ONNX Runtime library",
+		name:     "doctor",
+		operands: []string{},
+		summary:  "check the ONNX Runtime library",
 		about: `
 Searches the library as every subcommand does (--ort-lib, CFQ_ORT_LIB, the folder of
 the program, the cache, the system's library path) and runs a small model. The exit
@@ -57,10 +59,7 @@ type library struct {
 	Pinned  string `json:"pinned"` // version that the project is tested with
 }
 
-func doctor(ctx context.Context, e *env, args []string) error {
-	if err := arguments("doctor", args); err != nil {
-		return err
-	}
+func doctor(ctx context.Context, e *env, _ []string) error {
 	c := checkup{
 		Version:  release(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH,
@@ -83,7 +82,7 @@ func doctor(ctx context.Context, e *env, args []string) error {
 		c.Error = err.Error()
 	}
 	c.OK = err == nil
-	if werr := c.write(e); werr != nil {
+	if werr := e.show(c, c.write); werr != nil {
 		return werr
 	}
 	return runError(err)
@@ -106,10 +105,7 @@ func (c *checkup) examine(ctx context.Context, e *env) error {
 	return nil
 }
 
-func (c *checkup) write(e *env) error {
-	if e.json {
-		return writeJSON(e.stdout, c)
-	}
+func (c *checkup) write(w io.Writer) {
 	g := message.NewLines()
 	g.Line("cfq", "%s", c.Version)
 	g.Line("platform", "%s, %d cores, %s", c.Platform, c.Cores, c.Go)
@@ -128,6 +124,5 @@ func (c *checkup) write(e *env) error {
 	g.Line("MIP solver", "%s", cmp.Or(c.Solver,
 		"none (recourse --exact of networks wants highs or cbc; Debian: coinor-cbc)"))
 	g.Line("self-test", "%s", c.SelfTest)
-	g.Write(e.stdout, "")
-	return nil
+	g.Write(w, "")
 }

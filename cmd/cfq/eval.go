@@ -68,7 +68,6 @@ its record on stdout, in order, with the columns of --keep in front.`,
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &evalFlags{}
-			fs.SortFlags = false
 			f.add(fs)
 			fs.Var(&f.margins, "margins", "required logit `margins`, separated by commas; else 0,0.1,0.25,0.5 and the task's")
 			f.addGroups(fs)
@@ -80,9 +79,7 @@ its record on stdout, in order, with the columns of --keep in front.`,
 			fs.BoolVar(&f.resume, "resume", false, "go on from the records in --records FOLDER/")
 			addReports(fs, &f.evaluationFlags, report.EvaluationViews())
 			f.stream.add(fs)
-			return func(ctx context.Context, e *env, args []string) error {
-				return f.run(ctx, e, args, func(flag string) bool { return cli.Given(fs, flag) })
-			}
+			return f.run
 		},
 	}
 }
@@ -96,8 +93,8 @@ func (f *evalFlags) addMeasured(fs *pflag.FlagSet) {
 	more(fs, "noise")
 }
 
-func (f *evalFlags) run(ctx context.Context, e *env, args []string, given func(flag string) bool) (err error) {
-	if err := f.stream.check(given, args, "data", "rows", "promises", "overrides", "sample", "by", "min-group", "stress",
+func (f *evalFlags) run(ctx context.Context, e *env, args []string) (err error) {
+	if err := f.stream.check(e.given, args, "data", "rows", "promises", "overrides", "sample", "by", "min-group", "stress",
 		"noise", "latency", "records", "resume", "report", "overwrite", "json", "certify"); err != nil {
 		return err
 	}
@@ -114,7 +111,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, given func(f
 			return cli.Usagef(cli.HintValue, "--stress %w", plain(err))
 		}
 	}
-	if given("records") && f.records == "" {
+	if e.given("records") && f.records == "" {
 		return cli.Usagef(cli.HintValue, "--records names no file: want people.parquet, say, or records/")
 	}
 	f.piped = f.stream.format != ""
@@ -145,7 +142,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, given func(f
 		}
 	}
 	o.Margins, o.Noise = f.marginsOf(d), f.noise
-	if given("certify") {
+	if e.given("certify") {
 		if err := d.certify(ctx, &o); err != nil {
 			return err
 		}

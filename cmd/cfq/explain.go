@@ -93,11 +93,7 @@ func explain(e *env, args []string) error {
 			if !same(t.name) && !slices.ContainsFunc(t.alias, same) {
 				continue
 			}
-			if e.json {
-				return writeJSON(e.stdout, t.doc)
-			}
-			t.write(e.stdout)
-			return nil
+			return e.show(t.doc, t.write)
 		}
 	}
 	text := ""
@@ -120,30 +116,24 @@ func listKinds(e *env) error {
 		list = append(list, kind{k.name, k.what, len(k.topics)})
 		g.Add(k.name, fmt.Sprint(len(k.topics)), k.what)
 	}
-	if e.json {
-		return writeJSON(e.stdout, list)
-	}
-	g.Write(e.stdout, "")
-	_, err := io.WriteString(e.stdout, "\ncfq explain KIND lists them; cfq explain NAME says more of one\n")
-	return err
+	return e.show(list, func(w io.Writer) {
+		g.Write(w, "")
+		fmt.Fprint(w, "\ncfq explain KIND lists them; cfq explain NAME says more of one\n")
+	})
 }
 
 func (k *topicKind) list(e *env) error {
-	if e.json {
-		docs := make([]any, len(k.topics))
-		for i := range k.topics {
-			docs[i] = k.topics[i].doc
-		}
-		return writeJSON(e.stdout, docs)
-	}
+	docs := make([]any, len(k.topics))
 	g := message.NewLines()
 	g.Add(k.head...)
-	for i := range k.topics {
-		g.Add(append([]string{k.topics[i].name}, k.topics[i].cells...)...)
+	for i, t := range k.topics {
+		docs[i] = t.doc
+		g.Add(append([]string{t.name}, t.cells...)...)
 	}
-	g.Write(e.stdout, "")
-	_, err := io.WriteString(e.stdout, "\ncfq explain NAME says more\n")
-	return err
+	return e.show(docs, func(w io.Writer) {
+		g.Write(w, "")
+		fmt.Fprint(w, "\ncfq explain NAME says more\n")
+	})
 }
 
 // operator is an operator as --json shows it.

@@ -76,9 +76,10 @@ const (
 
 func gateCommand() command {
 	return command{
-		name:    "gate",
-		args:    "FULL QUANTIZED -t TASK -d DATA|--records TABLES",
-		summary: "decide whether a quantized model may be released",
+		name:     "gate",
+		args:     "FULL QUANTIZED -t TASK -d DATA|--records TABLES",
+		operands: []string{"FULL", "QUANTIZED"},
+		summary:  "decide whether a quantized model may be released",
 		about: `
 Evaluates the quantized model as far as the checks need it and compares the metrics
 with their limits. A check PASSes when the exact upper confidence bound is within
@@ -106,7 +107,6 @@ other. The stricter verdict decides.`,
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &gateFlags{}
-			fs.SortFlags = false
 			f.add(fs)
 			for i, s := range shorthands() {
 				f.limits[i].check = s.check
@@ -155,9 +155,6 @@ func setSources(doc *report.Document, gateFile, record string) (err error) {
 }
 
 func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.FlagSet) (err error) {
-	if err := arguments("gate", args, "FULL", "QUANTIZED"); err != nil {
-		return err
-	}
 	if err := f.settled(fs); err != nil {
 		return err
 	}

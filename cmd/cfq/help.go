@@ -139,6 +139,7 @@ a gate file does, except --output, --overwrite, --one-sided and --again. Reports
 // ownFlags are the flags of the subcommand without the common ones.
 func (c *command) ownFlags() *pflag.FlagSet {
 	own := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
+	own.SortFlags = false
 	c.setup(own)
 	return own
 }
@@ -219,9 +220,7 @@ func writeMarkdown(w io.Writer) {
 			own := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
 			own.SortFlags = false
 			var names []string
-			flags := c.ownFlags()
-			flags.SortFlags = false
-			flags.VisitAll(func(f *pflag.Flag) {
+			c.ownFlags().VisitAll(func(f *pflag.Flag) {
 				if x := shared.Lookup(f.Name); x != nil && x.Usage == f.Usage {
 					names = append(names, "--"+f.Name)
 				} else {

@@ -25,9 +25,10 @@ import (
 
 func inspectCommand() command {
 	return command{
-		name:    "inspect",
-		args:    "MODEL",
-		summary: "show a model's inputs, layers, bits, kernels and recipe",
+		name:     "inspect",
+		args:     "MODEL",
+		operands: []string{"MODEL"},
+		summary:  "show a model's inputs, layers, bits, kernels and recipe",
 		about: `
 Prints inputs, outputs, operator sets, size, and for each dense layer the bits that
 its weights take in the file and the kernel that ONNX Runtime runs; for a file made
@@ -103,9 +104,6 @@ type port struct {
 }
 
 func inspect(ctx context.Context, e *env, args []string, text bool) error {
-	if err := arguments("inspect", args, "MODEL"); err != nil {
-		return err
-	}
 	m, err := readModel(args[0])
 	if err != nil {
 		return err
@@ -157,10 +155,7 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 	if text {
 		v.Graph = m.Graph.Text()
 	}
-	if e.json {
-		return writeJSON(e.stdout, v)
-	}
-	return v.write(e.stdout)
+	return e.show(v, v.write)
 }
 
 // describe fills in all but the layers.
@@ -265,7 +260,7 @@ func (v *inspection) columns(line func(label, format string, args ...any)) {
 }
 
 // write shows v to people.
-func (v *inspection) write(out io.Writer) error {
+func (v *inspection) write(out io.Writer) {
 	g := message.NewLines()
 	line := g.Line
 	line("file", "%s, %d bytes", v.File, v.Bytes)
@@ -333,7 +328,6 @@ func (v *inspection) write(out io.Writer) error {
 	if len(v.Layers) > 0 {
 		v.writeLayers(out)
 	}
-	return nil
 }
 
 func (v *inspection) writeLayers(out io.Writer) {

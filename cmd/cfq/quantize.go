@@ -30,9 +30,10 @@ import (
 
 func quantizeCommand() command {
 	return command{
-		name:    "quantize",
-		args:    "MODEL -d DATA -t TASK -o OUTPUT",
-		summary: "quantize a model so that its recourse holds",
+		name:     "quantize",
+		args:     "MODEL -d DATA -t TASK -o OUTPUT",
+		operands: []string{"MODEL"},
+		summary:  "quantize a model so that its recourse holds",
 		about: `
 Finds teacher recourse points on the data, calibrates the quantizers, gives each
 layer or row 2, 3, 4 or 8 bits under the budget, and writes an ONNX file. Where
@@ -60,7 +61,6 @@ methods and the values of flags are explained by cfq help recipe and docs/method
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &quantizeFlags{fs: fs}
-			fs.SortFlags = false
 			f.add(fs)
 			return f.run
 		},
@@ -132,9 +132,7 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 
 // usable says what is not as expected about a result, and refuses one that must not be shipped.
 func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
-	for _, w := range r.Warnings {
-		e.msg.Warn("%s", w)
-	}
+	e.warn(r.Warnings)
 	if r.Bytes >= r.FloatBytes && !f.o.AllowLarger {
 		weights := 0
 		for _, l := range r.Layers {
@@ -423,9 +421,6 @@ func writeMethods(w io.Writer) {
 
 // check looks at the flags before any work is done.
 func (f *quantizeFlags) check(args []string) error {
-	if err := arguments("quantize", args, "MODEL"); err != nil {
-		return err
-	}
 	if f.out == "" {
 		return cli.Usagef(hintMissingOutput, "--output is missing")
 	}
@@ -440,24 +435,8 @@ func (f *quantizeFlags) check(args []string) error {
 	if f.records() {
 		outputs = append(outputs, record.Path(f.out))
 	}
-	if f.savePlan != "" {
-		outputs = append(outputs, f.savePlan)
-	}
-	if f.log != "" {
-		outputs = append(outputs, f.log, trainingPlot(f.log))
-	}
-	for _, path := range outputs {
-		if err := cli.Output(path, f.overwrite); err != nil {
-			return err
-		}
-	}
-	if f.o.Checkpoint != "" {
-		if err := cli.Output(f.o.Checkpoint, true); err != nil {
-			return err
-		}
-		outputs = append(outputs, f.o.Checkpoint)
-	}
-	return cli.Distinct(append(f.paths(args[0]), f.plan), outputs)
+	outputs = append(append(outputs, f.savePlan), logFiles(f.log)...)
+	return writable(append(f.paths(args[0]), f.plan), outputs, f.overwrite, f.o.Checkpoint)
 }
 
 // checkUse reports flags that do not go together.

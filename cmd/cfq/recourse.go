@@ -74,7 +74,6 @@ over to others (docs/recourse.md).`,
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &recourseFlags{}
-			fs.SortFlags = false
 			f.addData(fs, "the people")
 			fs.StringVarP(&f.out, "output", "o", "", "the promises `file` to write")
 			fs.StringVar(&f.promises, "promises", "",
@@ -100,22 +99,20 @@ over to others (docs/recourse.md).`,
 			f.stream.add(fs)
 			fs.BoolVar(&f.overwrite, "overwrite", false, "replace an output that exists")
 			more(fs, "seed", "restarts", "solver", "time-limit", "method", "budget")
-			return func(ctx context.Context, e *env, args []string) error {
-				return f.run(ctx, e, fs.Changed, args)
-			}
+			return f.run
 		},
 	}
 }
 
-func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string) bool, args []string) (err error) {
-	if err := f.check(given, args); err != nil {
+func (f *recourseFlags) run(ctx context.Context, e *env, args []string) (err error) {
+	if err := f.check(e, args); err != nil {
 		return err
 	}
 	t, err := readTask(ctx, e, f.task)
 	if err != nil {
 		return err
 	}
-	if !given("margin") {
+	if !e.changed("margin") {
 		f.margin = t.Target.Margin
 	}
 	set, err := actionSet(f.task, f.overrides, t)
@@ -164,34 +161,27 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 	return errors.Join(find(ctx), job.decoded.close())
 }
 
-// check looks at the flags before any work is done; given says which of them were.
-func (f *recourseFlags) check(given func(flag string) bool, args []string) error {
-	err := f.stream.check(given, args, "data", "output", "rows", "promises", "overrides", "robust", "json")
+// check looks at the flags before any work is done.
+func (f *recourseFlags) check(e *env, args []string) error {
+	err := f.stream.check(e.changed, args, "data", "output", "rows", "promises", "overrides", "robust", "json")
 	if err != nil {
 		return err
 	}
 	if err := arguments("recourse", args, "MODEL"); err != nil {
 		return err
 	}
-	for _, flag := range []string{"solver", "time-limit"} {
-		if given(flag) && !f.exact {
-			return cli.Usagef(cli.HintConflict, "--%s belongs to --exact: give both or none", flag)
+	if !f.exact {
+		if err := e.conflict("FLAG belongs to --exact: give both or none", "solver", "time-limit"); err != nil {
+			return err
 		}
 	}
 	if f.exact && f.promises != "" {
 		return cli.Usagef(cli.HintConflict, "--exact finds actions and --promises reads them: give one of the two")
 	}
-	if err := f.robust.check(f.promises, given); err != nil {
+	if err := f.robust.check(e, f.promises); err != nil {
 		return err
 	}
-	var outputs []string
-	if f.out != "" {
-		outputs = []string{f.out}
-		if err := cli.Output(f.out, f.overwrite); err != nil {
-			return err
-		}
-	}
-	return cli.Distinct(append(f.paths(args[0]), f.robust.calibration), outputs)
+	return writable(append(f.paths(args[0]), f.robust.calibration), []string{f.out}, f.overwrite)
 }
 
 // recourseJob is one run of recourse.
@@ -272,13 +262,12 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 	}
 	warnRows(j.e, j.data, people)
 	j.set.warn(j.e)
-	if j.e.json {
-		return writeJSON(j.e.stdout, s)
-	}
-	if err := s.Write(j.e.stdout, j.out); err != nil || s.Robustness == nil {
-		return err
-	}
-	return writeRobustness(j.e.stdout, s.Robustness)
+	return j.e.show(s, func(w io.Writer) {
+		_ = s.Write(w, j.out)
+		if s.Robustness != nil {
+			writeRobustness(w, s.Robustness)
+		}
+	})
 }
 
 // pieces returns how many of all people are read at a time, and what works on them, with the context: a worker for each
@@ -457,10 +446,7 @@ func (j *recourseJob) checkPromises(ctx context.Context) error {
 	c.Finish(file)
 	j.set.warn(j.e)
 	warnClaims(j.e, float64(c.Claimed))
-	if j.e.json {
-		return writeJSON(j.e.stdout, c)
-	}
-	return c.Write(j.e.stdout, j.out)
+	return j.e.show(c, func(w io.Writer) { _ = c.Write(w, j.out) })
 }
 
 // judge counts the verdicts on the promises to a batch of people and writes these in the form of this program, with the

@@ -56,7 +56,6 @@ common.`,
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &reproduceFlags{}
-			fs.SortFlags = false
 			fs.StringVarP(&f.data, "data", "d", "", "the `folder` with the data sets")
 			fs.StringVarP(&f.out, "output", "o", "", "the `folder` for all files that are written")
 			fs.IntVar(&f.seeds, "seeds", 5, "`networks` of each kind that are trained")

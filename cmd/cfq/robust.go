@@ -42,11 +42,11 @@ func (f *robustFlags) add(fs *pflag.FlagSet) {
 	limitBudget(fs, "budget", &f.budget)
 }
 
-// check looks at the flags; from is that of recourse, given says which flags were.
-func (f *robustFlags) check(from string, given func(flag string) bool) error {
-	for _, name := range []string{"calibration", "method", "budget"} {
-		if given(name) && !given("robust") {
-			return cli.Usagef(cli.HintConflict, "--%s is of use with --robust only", name)
+// check looks at the flags; from is that of recourse.
+func (f *robustFlags) check(e *env, from string) error {
+	if !e.changed("robust") {
+		if err := e.conflict("FLAG is of use with --robust only", "calibration", "method", "budget"); err != nil {
+			return err
 		}
 	}
 	if f.models > 0 && from != "" {
@@ -86,9 +86,7 @@ func (f robustFlags) open(ctx context.Context, e *env, m *onnxio.Model, t *task.
 	if err != nil {
 		return nil, runError(err)
 	}
-	for _, w := range fleet.Result.Warnings {
-		e.msg.Warn("%s", w)
-	}
+	e.warn(fleet.Result.Warnings)
 	return &robustRun{flags: f, fleet: fleet}, nil
 }
 
@@ -122,7 +120,7 @@ func (r *robustRun) measure(ctx context.Context, set *allowed, margin float64, s
 }
 
 // writeRobustness shows shares and what robustness costs.
-func writeRobustness(w io.Writer, r *ptq.Robustness) error {
+func writeRobustness(w io.Writer, r *ptq.Robustness) {
 	fmt.Fprintf(w, "\n%d of %d refused people; %d deployments seen, %d held out, "+
 		"which differ from the quantized model by %.3f logits (rms)\n\n",
 		r.People, r.Refused, r.Seen, r.HeldOut, r.Drift)
@@ -132,5 +130,5 @@ func writeRobustness(w io.Writer, r *ptq.Robustness) error {
 		fmt.Fprintf(tw, "%g\t%s\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\tx%.3f\t%.1fs\t\n", row.Margin, row.Solver, row.Found,
 			row.Original, row.Quantized, row.Seen, row.SeenAll, row.HeldOut, row.HeldOutAll, row.CostRatio, row.Seconds)
 	}
-	return tw.Flush()
+	_ = tw.Flush()
 }

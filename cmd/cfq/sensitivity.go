@@ -32,9 +32,10 @@ type sensitivityFlags struct {
 
 func sensitivityCommand() command {
 	return command{
-		name:    "sensitivity",
-		args:    "MODEL -d DATA -t TASK",
-		summary: "show how much each layer matters, by gradient, curvature and quantization error",
+		name:     "sensitivity",
+		args:     "MODEL -d DATA -t TASK",
+		operands: []string{"MODEL"},
+		summary:  "show how much each layer matters, by gradient, curvature and quantization error",
 		about: `
 Measures each layer at the rows of the data, with their labels, and at the recourse
 points of the people that the model refuses:
@@ -52,7 +53,6 @@ Nothing is written but the --plot. Use the training rows as data.`,
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &sensitivityFlags{}
-			fs.SortFlags = false
 			f.addData(fs, "the calibration rows")
 			fs.StringVar(&f.plot, "plot", "", "draw the profiles into an SVG `file`")
 			cli.Require(fs, "plot", "a name that ends in .svg", func() bool { return filepath.Ext(f.plot) == ".svg" })
@@ -74,16 +74,7 @@ Nothing is written but the --plot. Use the training rows as data.`,
 
 // check looks at the flags before any work is done.
 func (f *sensitivityFlags) check(args []string) error {
-	if err := arguments("sensitivity", args, "MODEL"); err != nil {
-		return err
-	}
-	if f.plot == "" {
-		return nil
-	}
-	if err := cli.Output(f.plot, f.overwrite); err != nil {
-		return err
-	}
-	return cli.Distinct(f.paths(args[0]), []string{f.plot})
+	return writable(f.paths(args[0]), []string{f.plot}, f.overwrite)
 }
 
 func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error {
@@ -98,20 +89,14 @@ func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error
 	if err != nil {
 		return runError(fmt.Errorf("model %s: %w", args[0], err))
 	}
-	for _, w := range p.Warnings {
-		e.msg.Warn("%s", w)
-	}
+	e.warn(p.Warnings)
 	if f.plot != "" {
 		err := cli.Write(f.plot, func(w io.Writer) error { return chart.Draw(w, profileCharts(p)...) })
 		if err != nil {
 			return err
 		}
 	}
-	if e.json {
-		return writeJSON(e.stdout, p)
-	}
-	writeProfile(e.stdout, p)
-	return nil
+	return e.show(p, func(w io.Writer) { writeProfile(w, p) })
 }
 
 // longestName is how much of a layer's name a table shows; names differ at their ends.

@@ -34,7 +34,6 @@ or quoted patterns.`,
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &evalFlags{}
-			fs.SortFlags = false
 			fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
 			f.addOverrides(fs)
 			fs.BoolVar(&f.otherOriginal, "other-original", false, "allow a quantized model whose recipe names another original")

@@ -52,9 +52,10 @@ const (
 
 func sweepCommand() command {
 	return command{
-		name:    "sweep",
-		args:    "MODEL -d TRAIN -t TASK --test TEST -o DIR",
-		summary: "draw what methods and budgets cost in recourse, accuracy and bytes",
+		name:     "sweep",
+		args:     "MODEL -d TRAIN -t TASK --test TEST -o DIR",
+		operands: []string{"MODEL"},
+		summary:  "draw what methods and budgets cost in recourse, accuracy and bytes",
 		about: `
 Quantizes the model by several methods at several budgets and measures each
 against the original, as quantize and eval do. The folder DIR, which is made when
@@ -73,7 +74,6 @@ With other inputs or options that is an error, not a mixture.`,
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &sweepFlags{}
-			fs.SortFlags = false
 			f.addData(fs, "the calibration rows")
 			fs.StringVar(&f.test, "test", "",
 				"the rows to measure on: a CSV or Parquet `file`; else those of --data that --test-rows chooses")
@@ -164,9 +164,6 @@ func (f *sweepFlags) outputs() []string {
 
 // check looks at the flags before any work is done.
 func (f *sweepFlags) check(args []string) error {
-	if err := arguments("sweep", args, "MODEL"); err != nil {
-		return err
-	}
 	switch {
 	case f.test == "" && f.testRows == "":
 		return cli.Usagef("--test test.csv names rows that are not those of --data; --test-rows chooses rows of --data",
@@ -297,17 +294,11 @@ func (f *sweepFlags) write(e *env, log *sweepLog, r *ptq.SweepResult) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range v.warnings() {
-		e.msg.Warn("%s", w)
-	}
-	if e.json {
-		return writeJSON(e.stdout, struct {
-			Inputs map[string]string `json:"inputs"`
-			*ptq.SweepResult
-		}{log.inputs, r})
-	}
-	v.text(e.stdout, strings.Join(f.outputs(), ", "))
-	return nil
+	e.warn(v.warnings())
+	return e.show(struct {
+		Inputs map[string]string `json:"inputs"`
+		*ptq.SweepResult
+	}{log.inputs, r}, func(w io.Writer) { v.text(w, strings.Join(f.outputs(), ", ")) })
 }
 
 // sweepView shows the points of a sweep.

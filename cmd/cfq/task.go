@@ -83,7 +83,6 @@ change the exit code.`,
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &taskFlags{given: fs}
-			fs.SortFlags = false
 			fs.StringVarP(&f.data, "data", "d", "", "init, check: the data `file`: CSV (also gzipped), Parquet, images")
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
 			fs.StringVarP(&f.out, "output", "o", "", "init: the task `file` to write; else stdout")
@@ -369,9 +368,8 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 			return err
 		}
 	}
-	if !e.json {
-		writeCheck(e.stdout, t, r, latent)
-	} else if err := writeJSON(e.stdout, checked{r, latent}); err != nil {
+	err = e.show(checked{r, latent}, func(w io.Writer) { writeCheck(w, t, r, latent) })
+	if err != nil {
 		return err
 	}
 	if n := r.Problems(); n > 0 {

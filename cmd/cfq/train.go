@@ -40,9 +40,10 @@ type trainFlags struct {
 
 func trainCommand() command {
 	return command{
-		name:    "train",
-		args:    "-d DATA -t TASK --arch ARCH -o OUTPUT",
-		summary: "train a classifier or an autoencoder in full precision",
+		name:     "train",
+		args:     "-d DATA -t TASK --arch ARCH -o OUTPUT",
+		operands: []string{},
+		summary:  "train a classifier or an autoencoder in full precision",
 		about: `
 Trains a network on the labels of the data and writes an ONNX model with two logits.
 With the objective task, people who are held out choose the best of 16 rounds;
@@ -62,7 +63,6 @@ an image, and the decoder makes an image of them.`,
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &trainFlags{fs: fs}
-			fs.SortFlags = false
 			f.add(fs)
 			return f.run
 		},
@@ -119,10 +119,7 @@ func (f *trainFlags) add(fs *pflag.FlagSet) {
 }
 
 // check looks at the flags before any work is done.
-func (f *trainFlags) check(args []string) (err error) {
-	if err := arguments("train", args); err != nil {
-		return err
-	}
+func (f *trainFlags) check() (err error) {
 	if f.out == "" {
 		return cli.Usagef(hintMissingOutput, "--output is missing")
 	}
@@ -141,24 +138,10 @@ func (f *trainFlags) check(args []string) (err error) {
 	if err := f.checkObjective(); err != nil {
 		return err
 	}
-	outputs := f.models()
-	if f.log != "" {
-		if outputs = append(outputs, f.log, trainingPlot(f.log)); trainingPlot(f.log) == f.log {
-			return errLogIsPlot(f.log)
-		}
+	if f.log != "" && trainingPlot(f.log) == f.log {
+		return errLogIsPlot(f.log)
 	}
-	for _, path := range outputs {
-		if err := cli.Output(path, f.overwrite); err != nil {
-			return err
-		}
-	}
-	if f.o.Checkpoint != "" {
-		if err := cli.Output(f.o.Checkpoint, true); err != nil {
-			return err
-		}
-		outputs = append(outputs, f.o.Checkpoint)
-	}
-	return cli.Distinct(f.paths(), outputs)
+	return writable(f.paths(), append(f.models(), logFiles(f.log)...), f.overwrite, f.o.Checkpoint)
 }
 
 // models are the files of the models: of a classifier one, of an autoencoder the encoder's and the decoder's.
@@ -192,8 +175,8 @@ func (f *trainFlags) checkObjective() (err error) {
 	return checkWeights(f.fs, f.objective)
 }
 
-func (f *trainFlags) run(ctx context.Context, e *env, args []string) error {
-	if err := f.check(args); err != nil {
+func (f *trainFlags) run(ctx context.Context, e *env, _ []string) error {
+	if err := f.check(); err != nil {
 		return err
 	}
 	tk, err := readTask(ctx, e, f.task)

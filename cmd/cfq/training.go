@@ -17,6 +17,14 @@ import (
 // trainingPlot is the file of the curves beside a log.
 func trainingPlot(log string) string { return strings.TrimSuffix(log, filepath.Ext(log)) + ".svg" }
 
+// logFiles are the files of a log: none without one.
+func logFiles(log string) []string {
+	if log == "" {
+		return nil
+	}
+	return []string{log, trainingPlot(log)}
+}
+
 // writeLog writes a table of rounds as a CSV file, and their curves beside it.
 func writeLog(log string, table [][]string, curves []chart.Chart) error {
 	err := cli.Write(log, func(w io.Writer) error { return csv.NewWriter(w).WriteAll(table) })

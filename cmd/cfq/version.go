@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -13,20 +14,14 @@ import (
 func versionCommand() command {
 	return command{
 		name:     "version",
+		operands: []string{},
 		summary:  "print the version, commit and date of the program",
 		about:    "Commit and date are those of the revision that the program was built from.",
 		examples: []string{"cfq version", "cfq version --json"},
 		setup: func(*pflag.FlagSet) runFunc {
-			return func(_ context.Context, e *env, args []string) error {
-				if err := arguments("version", args); err != nil {
-					return err
-				}
+			return func(_ context.Context, e *env, _ []string) error {
 				v := buildVersion()
-				if e.json {
-					return writeJSON(e.stdout, v)
-				}
-				_, err := fmt.Fprintln(e.stdout, v)
-				return err
+				return e.show(v, func(w io.Writer) { fmt.Fprintln(w, v) })
 			}
 		},
 	}
