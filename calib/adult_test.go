@@ -8,10 +8,10 @@ import (
 
 	"cfq/calib"
 	"cfq/internal/realdata"
-	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/ort/orttest"
+	"cfq/onnxio/pass"
 	"cfq/quant"
 	"cfq/task"
 )
@@ -25,11 +25,11 @@ func adult(t testing.TB) (*classifier.Model, []quant.LayerInfo, *calib.Set) {
 		t.Fatal(err)
 	}
 	if m.Opset("") < 21 {
-		if err := onnxio.Upgrade(m, nil); err != nil {
+		if err := pass.Upgrade(m, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if m, err = onnxio.Canonical(m); err != nil {
+	if m, _, err = pass.Canonical(m, nil); err != nil {
 		t.Fatal(err)
 	}
 	tk, err := task.Load(filepath.Join("..", "reproduce", "testdata", "tasks", "adult.yaml"))

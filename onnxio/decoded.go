@@ -11,6 +11,7 @@ import (
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
+	"cfq/onnxio/pass"
 )
 
 // Map is a model that makes numbers of numbers and decides nothing: an encoder, or a decoder. It is safe for concurrent
@@ -25,15 +26,12 @@ type Map struct {
 
 // OpenMap opens such a model: one input and one output of numbers, both rows of fixed size in batches of any size.
 func OpenMap(ctx context.Context, g *graph.Model, o ort.Options) (*Map, error) {
-	g, _, err := plain(ctx, g, o)
+	plain, err := rewritten(g, o, func(m *Model) []graph.Pass { return append(m.plainPasses(ctx), pass.Upgrading()) })
 	if err != nil {
 		return nil, err
 	}
-	g = g.Clone()
-	if err := Upgrade(g, nil); err != nil {
-		return nil, err
-	}
-	m := &Map{Model: &Model{graph: g, base: g, engine: o}}
+	m := &Map{Model: plain}
+	g = m.graph
 	if err := m.readInput(); err != nil {
 		return nil, err
 	}
@@ -218,10 +216,10 @@ func stopped(b *graph.Builder, x string) string {
 
 // decoded is the step in front of the model if it is a Decoded, else nil.
 func (m *Model) decoded() *Decoded {
-	if m.front == nil {
+	if m.transform == nil {
 		return nil
 	}
-	d, _ := m.front.step.(*Decoded)
+	d, _ := m.transform.InputTransform.(*Decoded)
 	return d
 }
 

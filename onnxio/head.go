@@ -11,6 +11,7 @@ import (
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
+	"cfq/onnxio/pass"
 )
 
 // Meaning says what the numbers of an output are.
@@ -41,65 +42,70 @@ type Declared struct {
 	Target    int
 }
 
-// source is a value that log-odds, or logits, are read from.
-type source struct {
+// readout is a value that log-odds, or logits, are read from.
+type readout struct {
 	value  string
 	size   int         // columns
 	matrix [][]float64 // the logits are the columns times this; nil leaves them
 	odds   bool        // the columns are probabilities, whose logarithms are taken
 }
 
-// head is what a model has shown of its head.
-type head struct {
-	Decision
+// modelHead is what a model has shown of its output, and how margins are read from it.
+type modelHead struct {
+	decision Decision
 
-	certain bool   // by its operators, or by rows that sum to 1
-	at      source // what margins are computed from
-	raw     source // the output as it is
-	prob    source // the output as probabilities
-	unit    bool   // every number of the output that was seen lies in [0,1]
+	certain  bool          // by its operators, or by rows that sum to 1
+	at       readout       // what margins are computed from
+	raw      readout       // the output as it is
+	prob     readout       // the output as probabilities
+	unit     bool          // every number of the output that was seen lies in [0,1]
+	logits   string        // the value that holds them
+	perRow   int           // number of logits per row, 1 for a single one
+	declared bool          // by Declare
+	nodes    []*graph.Node // what Declare appended, with its constants
+	consts   []*graph.Tensor
 }
 
 // Decision returns how the model's output is read.
 func (m *Model) Decision() Decision {
-	d := m.head.Decision
-	if d.Margins = m.logits; m.tail == nil && (m.head.at.odds || m.head.at.matrix != nil) {
-		d.Margins = m.head.at.value
+	d := m.decision
+	if d.Margins = m.logits; m.nodes == nil && (m.at.odds || m.at.matrix != nil) {
+		d.Margins = m.at.value
 	}
 	return d
 }
 
-// end is where a model ends: what findEnd reads off its operators.
-type end struct {
+// logitPath is where a model ends: what findLogits reads off its operators.
+type logitPath struct {
 	output string // decides
 	logits string // in front of squash; output when there is none
 	squash string // Softmax, LogSoftmax or Sigmoid
 	dense  bool   // logits are what a dense layer gives, or an affine function of it
 }
 
-// findEnd walks back from the outputs of g to the logits. Of several outputs those that are labels (no floats)
+// findLogits walks back from the outputs of g to the logits. Of several outputs those that are labels (no floats)
 // are left aside where another is there, as are those that another is computed from, and the rest must lead to the same
 // logits.
-func findEnd(g *graph.Graph) (end, error) {
+func findLogits(g *graph.Graph) (logitPath, error) {
 	producers := g.Producers()
 	labels := func(v graph.Value) bool { return v.DType != graph.Undefined && !v.DType.IsFloat() }
 	outputs := slices.DeleteFunc(slices.Clone(g.Outputs), labels)
 	if len(outputs) == 0 {
 		outputs = g.Outputs
 	}
-	var found end
+	var found logitPath
 	for _, out := range outputs {
 		e, err := behind(producers, out.Name)
 		switch {
 		case err != nil:
-			return end{}, err
+			return logitPath{}, err
 		case found.logits == "":
 			found = e
 		case e.logits != found.logits && computes(g, found.output, e.output):
 			found = e
 		case e.logits != found.logits && computes(g, e.output, found.output):
 		case e.logits != found.logits:
-			return end{}, fmt.Errorf("the outputs %q and %q come from different values (%q, %q): keep the output that "+
+			return logitPath{}, fmt.Errorf("the outputs %q and %q come from different values (%q, %q): keep the output that "+
 				"decides and remove the others (of scikit-learn: export with zipmap=False, not 'columns')", found.output,
 				e.output, found.logits, e.logits)
 		case found.squash == "":
@@ -107,7 +113,7 @@ func findEnd(g *graph.Graph) (end, error) {
 		}
 	}
 	if found.logits == "" {
-		return end{}, errors.New("the model has no outputs")
+		return logitPath{}, errors.New("the model has no outputs")
 	}
 	found.dense = dense(g, producers, found.logits)
 	return found, nil
@@ -125,8 +131,8 @@ func computes(g *graph.Graph, value, other string) bool {
 
 // behind walks back from one output to the logits, through one operator that turns logits into probabilities, ArgMax
 // behind it, and those that may stand between without changing what they say.
-func behind(producers map[string]*graph.Node, output string) (end, error) {
-	e := end{output: output}
+func behind(producers map[string]*graph.Node, output string) (logitPath, error) {
+	e := logitPath{output: output}
 	for at := output; ; {
 		n := producers[at]
 		if n == nil || len(n.Inputs) == 0 || !n.Standard() && n.Op != "ZipMap" {
@@ -198,15 +204,15 @@ func (m *Model) columns(value string) (int, error) {
 }
 
 // readHead finds what the model's output means, by its operators and by its numbers on rows of all sizes.
-func (m *Model) readHead(ctx context.Context, e end) error {
+func (m *Model) readHead(ctx context.Context, e logitPath) error {
 	n, err := m.columns(e.logits)
 	if err != nil {
 		return err
 	}
-	h := &m.head
-	h.Output, h.Meaning = e.output, Unknown
-	h.raw = source{value: e.output, size: n}
-	h.at = source{value: e.logits, size: n}
+	h := &m.modelHead
+	h.decision.Output, h.decision.Meaning = e.output, Unknown
+	h.raw = readout{value: e.output, size: n}
+	h.at = readout{value: e.logits, size: n}
 	m.logits, m.perRow = e.logits, n
 	if e.logits != e.output {
 		if h.raw.size, err = m.columns(e.output); err != nil {
@@ -221,25 +227,25 @@ func (m *Model) readHead(ctx context.Context, e end) error {
 	}
 	p := seen[e.output]
 	if e.squash != "" && agrees(e.squash, seen[e.logits], p) {
-		h.Meaning, h.certain, h.prob = Probabilities, true, h.at
-		h.Reason = fmt.Sprintf("%s of %q", e.squash, e.logits)
+		h.decision.Meaning, h.certain, h.prob = Probabilities, true, h.at
+		h.decision.Reason = fmt.Sprintf("%s of %q", e.squash, e.logits)
 		if e.squash == "LogSoftmax" {
-			h.Meaning = Logits
+			h.decision.Meaning = Logits
 		}
 		return nil
 	}
 	h.at = h.raw
-	h.Meaning, h.certain, h.Reason = judge(p, e)
+	h.decision.Meaning, h.certain, h.decision.Reason = judge(p, e)
 	h.unit = within(p, 0, 1)
 	if found, ok := m.inGraph(seen, p); ok && h.unit {
 		h.prob = found
 	}
-	if h.Meaning == Probabilities {
+	if h.decision.Meaning == Probabilities {
 		h.at = h.prob
 		if h.prob.odds {
-			h.Reason += "; log-odds are computed from them"
+			h.decision.Reason += "; log-odds are computed from them"
 		} else {
-			h.Reason += fmt.Sprintf("; their log-odds are %q", h.prob.value)
+			h.decision.Reason += fmt.Sprintf("; their log-odds are %q", h.prob.value)
 		}
 	}
 	m.logits, m.perRow = h.at.value, h.at.size
@@ -437,7 +443,7 @@ func within(rows [][]float64, lo, hi float64) bool {
 }
 
 // judge says what rows of an output are.
-func judge(rows [][]float64, e end) (_ Meaning, certain bool, reason string) {
+func judge(rows [][]float64, e logitPath) (_ Meaning, certain bool, reason string) {
 	if len(rows) < 4 {
 		if e.dense {
 			return Logits, false, "a dense layer gives it; it gives no numbers on rows that were tried"
@@ -493,7 +499,7 @@ func hard(rows [][]float64) bool {
 }
 
 // inGraph looks for a value of the graph that holds the log-odds of the probabilities p.
-func (m *Model) inGraph(seen map[string][][]float64, p [][]float64) (source, bool) {
+func (m *Model) inGraph(seen map[string][][]float64, p [][]float64) (readout, bool) {
 	const small = 1e-3 // farther out float32 leaves no digits
 	var at []int
 	lo, hi := math.Inf(1), math.Inf(-1)
@@ -504,14 +510,14 @@ func (m *Model) inGraph(seen map[string][][]float64, p [][]float64) (source, boo
 		}
 	}
 	if len(at) < 6 || hi-lo < small {
-		return source{}, false
+		return readout{}, false
 	}
 	single := len(p[0]) == 1
-	best, least := source{}, 1e-4
+	best, least := readout{}, 1e-4
 	for _, n := range m.graph.Graph.Nodes {
 		for _, name := range n.Outputs {
 			z := seen[name]
-			if z == nil || name == m.head.Output {
+			if z == nil || name == m.decision.Output {
 				continue
 			}
 			for _, s := range readings(name, len(z[0]), single) {
@@ -529,8 +535,8 @@ func (m *Model) inGraph(seen map[string][][]float64, p [][]float64) (source, boo
 }
 
 // readings returns how a value of so many columns may hold log-odds.
-func readings(value string, columns int, single bool) []source {
-	plain := source{value: value, size: columns}
+func readings(value string, columns int, single bool) []readout {
+	plain := readout{value: value, size: columns}
 	turned := plain
 	switch {
 	case columns == 1:
@@ -538,13 +544,13 @@ func readings(value string, columns int, single bool) []source {
 	case columns == 2 && single:
 		turned.matrix = [][]float64{{0, 1}, {1, 0}}
 	default:
-		return []source{plain}
+		return []readout{plain}
 	}
-	return []source{plain, turned}
+	return []readout{plain, turned}
 }
 
 // apply computes the logits of one row.
-func (s *source) apply(z []float64) []float64 {
+func (s *readout) apply(z []float64) []float64 {
 	if s.matrix == nil {
 		return z
 	}
@@ -580,32 +586,33 @@ func (m *Model) Declare(d Declared) (*Model, error) {
 	if m.declared && d.Output == "" && d.Threshold == 0 {
 		return m, nil
 	}
-	h := m.head
-	name := fmt.Sprintf("output %q", h.Output)
+	h := m.modelHead
+	name := fmt.Sprintf("output %q", h.decision.Output)
 	switch {
-	case d.Output == "" && h.Meaning == Unknown:
+	case d.Output == "" && h.decision.Meaning == Unknown:
 		return nil, fmt.Errorf("%s is neither known as logits nor as probabilities: %s; declare it in the task file, "+
 			"as in `target: {output: probabilities, threshold: 0.5}` or `target: {output: logits, threshold: 0}`",
-			name, h.Reason)
-	case d.Output == Logits && h.Meaning == Probabilities && h.certain:
-		return nil, fmt.Errorf("the task declares `output: logits`, but %s holds probabilities: %s", name, h.Reason)
-	case d.Output == Probabilities && h.Meaning != Probabilities && !h.unit:
-		return nil, fmt.Errorf("the task declares `output: probabilities`, but %s leaves [0,1]: %s", name, h.Reason)
+			name, h.decision.Reason)
+	case d.Output == Logits && h.decision.Meaning == Probabilities && h.certain:
+		return nil, fmt.Errorf("the task declares `output: logits`, but %s holds probabilities: %s", name, h.decision.Reason)
+	case d.Output == Probabilities && h.decision.Meaning != Probabilities && !h.unit:
+		return nil, fmt.Errorf("the task declares `output: probabilities`, but %s leaves [0,1]: %s", name, h.decision.Reason)
 	case d.Output == Probabilities:
 		h.at = h.prob
 	case d.Output == Logits:
 		h.at = h.raw
 	}
-	if d.Output != "" && d.Output != h.Meaning {
-		h.Meaning, h.Reason = d.Output, "the task declares it"
+	if d.Output != "" && d.Output != h.decision.Meaning {
+		h.decision.Meaning, h.decision.Reason = d.Output, "the task declares it"
 	}
 	c := *m
-	c.head, c.declared = h, true
+	h.declared = true
+	c.modelHead = h
 	c.logits, c.perRow = h.at.value, h.at.size
 	var shift float64
 	if d.Threshold != 0 {
 		shift = d.Threshold
-		if h.Meaning == Probabilities {
+		if h.decision.Meaning == Probabilities {
 			if shift <= 0 || shift >= 1 {
 				return nil, fmt.Errorf("the threshold %v of the task is no probability between 0 and 1", shift)
 			}
@@ -639,7 +646,7 @@ func (m *Model) extend(shift float64, target int) error {
 		z, t.DType = b.Op("Cast", []string{z}, graph.IntAttr("to", int64(graph.Float))), graph.Float
 	}
 	constant := func(v []float64, dims ...int64) string { return b.Const(graph.FromNumbers("c", t.DType, v, dims...)) }
-	if m.head.at.odds {
+	if m.at.odds {
 		eps := math.Exp2(-24)
 		if t.DType == graph.Double {
 			eps = math.Exp2(-53)
@@ -650,7 +657,7 @@ func (m *Model) extend(shift float64, target int) error {
 			z = b.Op("Sub", []string{z, b.Op("Log", []string{b.Op("Sub", []string{constant([]float64{1}), p})})})
 		}
 	}
-	if a := m.head.at.matrix; a != nil {
+	if a := m.at.matrix; a != nil {
 		m.perRow = len(a[0])
 		z = b.Op("MatMul", []string{z, constant(slices.Concat(a...), int64(len(a)), int64(m.perRow))})
 	}
@@ -662,15 +669,15 @@ func (m *Model) extend(shift float64, target int) error {
 		row[min(target, m.perRow-1)] = shift
 		z = b.Op("Sub", []string{z, constant(row, 1, int64(m.perRow))})
 	}
-	m.logits, m.tail, m.consts = z, b.G.Nodes[first:], b.G.Inits[known:]
+	m.logits, m.nodes, m.consts = z, b.G.Nodes[first:], b.G.Inits[known:]
 	m.graph = m.extended(m.base)
 	types := graph.Types{}
 	for k, v := range m.types {
 		types[k] = v
 	}
 	m.types = types
-	if err := autodiff.Infer(&graph.Graph{Inits: m.consts, Nodes: m.tail}, m.types); err != nil {
-		return fmt.Errorf("log-odds of output %q: %w", m.head.Output, err)
+	if err := autodiff.Infer(&graph.Graph{Inits: m.consts, Nodes: m.nodes}, m.types); err != nil {
+		return fmt.Errorf("log-odds of output %q: %w", m.decision.Output, err)
 	}
 	return nil
 }
@@ -679,14 +686,14 @@ func (m *Model) extend(shift float64, target int) error {
 func (m *Model) extended(g *graph.Model) *graph.Model {
 	c := g.Clone()
 	if c.Opset("") < 18 {
-		if err := Upgrade(c, m.types); err != nil {
+		if err := pass.Upgrade(c, m.types); err != nil {
 			c = g.Clone() // a node that cannot be upgraded is reported where gradients need it
 		}
 	}
-	if m.front != nil {
-		m.front.before(c.Graph)
+	if m.transform != nil {
+		m.transform.before(c.Graph)
 	}
-	c.Graph.Nodes = append(c.Graph.Nodes, m.tail...)
+	c.Graph.Nodes = append(c.Graph.Nodes, m.nodes...)
 	c.Graph.Inits = append(c.Graph.Inits, m.consts...)
 	return c
 }

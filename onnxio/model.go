@@ -1,3 +1,7 @@
+// Package onnxio opens ONNX classifiers.
+//
+// In: a model of any operator set. Out: the same function as package pass writes it, with the types of its values, its
+// logits and what its output means. The invariant: what a model computes does not change.
 package onnxio
 
 import (
@@ -12,6 +16,7 @@ import (
 	"cfq/onnxio/graph"
 	"cfq/onnxio/lower"
 	"cfq/onnxio/ort"
+	"cfq/onnxio/pass"
 	"cfq/onnxio/refuse"
 )
 
@@ -20,25 +25,27 @@ import (
 // decision. It never changes and is safe for concurrent use; for another graph, clone
 // the one of Graph.
 type Model struct {
-	graph    *graph.Model
-	base     *graph.Model // graph without what Declare and Behind added; the same where they added nothing
-	engine   ort.Options
-	input    graph.Value
-	sizes    []int64 // input dimensions behind the batch axis
-	fixed    int     // the batch size that the model insists on, or 0
-	dim      int
-	types    graph.Types
-	logits   string // the value that holds them
-	perRow   int    // number of logits per row, 1 for a single one
-	head     head
-	declared bool          // by Declare
-	tail     []*graph.Node // what Declare appended, with its constants
-	consts   []*graph.Tensor
-	front    *front
-	own      *lower.Interface // what the file takes and gives, where graph differs; else nil
-	given    *elements        // where the file has other element types than graph, else nil
+	modelInput
+	modelHead
 
+	graph     *graph.Model
+	base      *graph.Model // graph without what Declare and WithInputTransform added; the same where they added nothing
+	file      *graph.Model // as it was before the first pass that has an inverse; nil where none did
+	undo      []graph.Pass // those passes
+	elements  *pass.ElementTypes
+	signature *lower.Signature
+	engine    ort.Options
+	types     graph.Types
+	transform *inputTransform // nil without one
 	canonical func() (*Model, error)
+}
+
+// modelInput is the data input of a graph.
+type modelInput struct {
+	input graph.Value
+	sizes []int64 // its dimensions behind the batch axis
+	fixed int     // the batch size that the model insists on, or 0
+	dim   int
 }
 
 // Load opens the model at path: it reads and checks the file, finds the data input and the logits,
@@ -61,7 +68,7 @@ func LoadBytes(ctx context.Context, onnx []byte, o ort.Options) (*Model, error) 
 	return FromGraph(ctx, m, o)
 }
 
-// FromGraph is Load for a model in memory, which must not be changed afterwards. A model of several inputs, of
+// FromGraph is Load for a model in memory. A model of several inputs, of
 // texts or of integers is lowered, see package lower: what Graph returns has one input then, and File what was loaded.
 // A model of a kind that the method cannot quantize is a [refuse.Refusal], as is one that ONNX Runtime does not load,
 // where that is in the way.
@@ -70,10 +77,10 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 		return nil, err
 	}
 	m, err := fromGraph(ctx, g, o)
-	if err == nil && m.own == nil || ctx.Err() != nil {
+	if err == nil && m.signature.Columns == nil || ctx.Err() != nil {
 		return m, err
 	}
-	if m != nil && m.given != nil { // bfloat16, say, which ONNX Runtime has few kernels for
+	if m != nil && m.elements.Converted() { // bfloat16, say, which ONNX Runtime has few kernels for
 		return m, nil
 	}
 	if _, missing := ort.Find(o.Lib); missing != nil { // which says nothing about the file
@@ -94,72 +101,81 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 	return m, errors.Join(err, s.Close())
 }
 
-func fromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, error) {
-	g, given, err := plain(ctx, g, o)
-	if err != nil {
-		return nil, err
-	}
-	var own *lower.Interface
-	if lower.Needed(g.Graph) {
-		up := g.Clone()
-		err := Upgrade(up, nil)
-		if err == nil {
-			g, own, err = lower.Lower(ctx, up, o)
+// passes are the rewrites of a file's graph when it is loaded, in their order. Their inverses give a written graph the
+// inputs and outputs of the file.
+func (m *Model) passes(ctx context.Context) []graph.Pass {
+	upgrade := pass.Upgrading() // lowering writes newer operators
+	old := upgrade.Needed
+	upgrade.Needed = func(g *graph.Model) bool { return lower.Needed(g.Graph) && old(g) }
+	return append(m.plainPasses(ctx), upgrade, m.signature.Pass(ctx, m.engine))
+}
+
+// plainPasses are those of a model that has one input of numbers.
+func (m *Model) plainPasses(ctx context.Context) []graph.Pass {
+	return []graph.Pass{pass.Inlining(ctx, m.engine), m.elements.Pass(), pass.Unfusing()}
+}
+
+// rewritten returns the model of a graph that the passes have rewritten.
+func rewritten(g *graph.Model, o ort.Options, passes func(*Model) []graph.Pass) (*Model, error) {
+	g = g.Clone()
+	m := &Model{graph: g, base: g, engine: o, elements: &pass.ElementTypes{}, signature: &lower.Signature{}}
+	for _, p := range passes(m) {
+		if p.Needed != nil && !p.Needed(g) {
+			continue
 		}
-		if err != nil {
+		if p.Undo != nil {
+			m.undo = append(m.undo, p)
+			if m.file == nil {
+				m.file = g.Clone()
+			}
+		}
+		if err := p.Apply(g, nil); err != nil {
 			return nil, err
 		}
 	}
-	m := &Model{graph: g, base: g, engine: o, own: own, given: given}
+	return m, nil
+}
+
+func fromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, error) {
+	m, err := rewritten(g, o, func(m *Model) []graph.Pass { return m.passes(ctx) })
+	if err != nil {
+		return nil, err
+	}
 	if err := m.readInput(); err != nil {
 		return nil, err
 	}
-	end, err := findEnd(g.Graph)
+	path, err := findLogits(m.graph.Graph)
 	if err != nil {
 		return nil, err
 	}
 	if err := m.probe(ctx); err != nil {
 		return nil, err
 	}
-	if err := m.readHead(ctx, end); err != nil {
+	if err := m.readHead(ctx, path); err != nil {
 		return nil, err
 	}
 	m.canonical = sync.OnceValues(m.canonicalize)
 	return m, nil
 }
 
-// plain returns g without functions and fused operators, with inputs and outputs in float.
-func plain(ctx context.Context, g *graph.Model, o ort.Options) (*graph.Model, *elements, error) {
-	g, err := Resolve(ctx, g, o)
-	if err != nil {
-		return nil, nil, err
-	}
-	g, given, err := inFloat(g)
-	if err != nil {
-		return nil, nil, err
-	}
-	g, err = unfused(g)
-	return g, given, err
-}
-
-// Canonical returns the model in the form of the function [Canonical], with the types of its
+// Canonical returns the model in the form of the function [pass.Canonical], with the types of its
 // values. It is computed once.
 func (m *Model) Canonical() (*Model, error) { return m.canonical() }
 
 func (m *Model) canonicalize() (*Model, error) {
 	base := m.base.Clone()
 	// As an output, the value that margins are computed from keeps its name and its meaning.
-	if from := m.head.at.value; !base.Graph.IsOutput(from) {
+	if from := m.at.value; !base.Graph.IsOutput(from) {
 		base.Graph.Outputs = append(base.Graph.Outputs, graph.Value{Name: from})
 	}
-	g, types, err := canonical(base, m.types)
+	g, types, err := pass.Canonical(base, m.types)
 	if err != nil {
 		return nil, err
 	}
 	g.Graph.Outputs = g.Graph.Outputs[:len(m.base.Graph.Outputs)]
-	added := m.tail
-	if m.front != nil {
-		added = slices.Concat(m.front.nodes, added)
+	added := m.nodes
+	if m.transform != nil {
+		added = slices.Concat(m.transform.nodes, added)
 		types[m.input.Name] = m.types[m.input.Name]
 	}
 	for _, n := range added {
@@ -177,8 +193,8 @@ func (m *Model) canonicalize() (*Model, error) {
 func (m *Model) With(g *graph.Model) *Model {
 	c := *m
 	c.graph, c.base = g, g
-	plain := m.front != nil && g.Graph.Producers()[m.front.behind.Name] == nil
-	if plain || m.tail != nil && g.Graph.Producers()[m.logits] == nil {
+	plain := m.transform != nil && g.Graph.Producers()[m.transform.inner.input.Name] == nil
+	if plain || m.nodes != nil && g.Graph.Producers()[m.logits] == nil {
 		c.graph = m.extended(g)
 	}
 	c.canonical = sync.OnceValues(c.canonicalize)
@@ -190,61 +206,44 @@ func (m *Model) Graph() *graph.Model { return m.graph }
 
 // File returns the graph with the inputs and outputs of the file; see FromGraph.
 func (m *Model) File() *graph.Model {
-	switch {
-	case m.given != nil:
-		return m.given.file
-	case m.own != nil:
-		return m.own.File()
+	if m.file != nil {
+		return m.file
 	}
 	return m.base
 }
 
 // Columns returns the columns of data that the file reads as they are, nil where it has one input of numbers that may
 // be encoded columns.
-func (m *Model) Columns() []lower.Column {
-	if m.own == nil {
-		return nil
-	}
-	return m.own.Columns
-}
+func (m *Model) Columns() []lower.Column { return m.signature.Columns }
 
 // Labels returns what the file calls the classes, nil where it does not say.
-func (m *Model) Labels() []string {
-	if m.own == nil {
-		return nil
-	}
-	return m.own.Labels
-}
+func (m *Model) Labels() []string { return m.signature.Labels }
+
+// Coarse is how many times further than of float32 results of the file may lie from the model's.
+func (m *Model) Coarse() float64 { return m.elements.Coarse() }
 
 // Restored gives a graph that was made of the model the inputs and outputs of the file.
 func (m *Model) Restored(g *graph.Model) *graph.Model {
-	if m.own != nil {
-		g = m.own.Restore(g)
-	}
-	if m.given != nil {
-		g = m.given.restored(g)
+	g = g.Clone()
+	for _, p := range slices.Backward(m.undo) {
+		p.Undo(graph.NewRewriter(g, nil))
 	}
 	return g
 }
 
-// Tables returns the values of the graph that are the inputs of one column of categories, nil where there are none:
+// Tables returns the values of the graph that are the inputs of one column of categories:
 // in Restored a product of constants with them is a look-up.
-func (m *Model) Tables() map[string]bool {
-	if m.own == nil {
-		return nil
-	}
-	return m.own.Tables(m.graph.Graph)
-}
+func (m *Model) Tables() map[string]bool { return m.signature.Tables(m.graph.Graph) }
 
 // FileFeed makes the inputs of the file of rows of inputs, where Feed makes that of the graph.
 func (m *Model) FileFeed(x []float32) ([]*graph.Tensor, error) {
 	in := []*graph.Tensor{m.Feed(x)}
 	var err error
-	if m.own != nil && !m.own.Direct() {
-		in, err = m.own.Feed(x)
+	if m.signature.Lowered() {
+		in, err = m.signature.Feed(x)
 	}
-	for i := 0; err == nil && m.given != nil && i < len(in); i++ {
-		in[i], err = m.given.feed(in[i])
+	for i := 0; err == nil && i < len(in); i++ {
+		in[i], err = m.elements.Feed(in[i])
 	}
 	return in, err
 }
@@ -278,11 +277,11 @@ func (m *Model) PerRow(value string) (n int, ok bool) {
 	if len(shape) > 0 && shape[0].Size < 0 && shape[0].Param == "" {
 		shape[0].Param = batchParam
 	}
-	d := product(shape)
+	d := pass.Elements(shape)
 	if m.fixed > 0 && d.Size >= 0 {
 		return int(d.Size) / m.fixed, ok && int(d.Size)%m.fixed == 0
 	}
-	name, times := Multiple(d)
+	name, times := pass.Multiple(d)
 	return int(times), ok && d.Size < 0 && name == batchParam
 }
 

@@ -47,7 +47,7 @@ func TestCanonicalTypes(t *testing.T) {
 			for _, d := range dims {
 				n *= d
 			}
-			return b.Const(floats(name, make32(int(n)), dims...))
+			return b.Const(graph.FromFloats(name, make32(int(n)), dims...))
 		}
 		m.Graph.Outputs = []graph.Value{{Name: make(b, w), DType: graph.Float}}
 		return m
@@ -147,5 +147,12 @@ func TestBrokenFile(t *testing.T) {
 		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("no %q in one line: %v", want, err)
 		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,6 +1,7 @@
 package onnxio_test
 
 import (
+	"strings"
 	"testing"
 
 	"cfq/onnxio"
@@ -37,4 +38,8 @@ func TestPackedValues(t *testing.T) {
 	if logits, n := m.Head(); logits != "y" || n != 2 {
 		t.Errorf("logits %q, %d", logits, n)
 	}
+}
+
+func node(op, in, out string) *graph.Node {
+	return &graph.Node{Op: op, Inputs: strings.Fields(in), Outputs: strings.Fields(out)}
 }

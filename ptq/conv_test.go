@@ -10,10 +10,10 @@ import (
 	"slices"
 	"testing"
 
-	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
+	"cfq/onnxio/pass"
 	"cfq/ptq"
 	"cfq/quant"
 	"cfq/task"
@@ -167,7 +167,7 @@ func agreement(t *testing.T, m *graph.Model, quantized []byte, tk *task.Task, pe
 func TestCanonicalKeepsConvolutions(t *testing.T) {
 	t.Parallel()
 	_, tk, _ := loans(t, "train.csv")
-	c, err := onnxio.Canonical(convolutionalLoans(tk))
+	c, _, err := pass.Canonical(convolutionalLoans(tk), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

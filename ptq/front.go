@@ -9,7 +9,7 @@ import (
 )
 
 // frontOf is the step that makes the model's inputs of a task's features, nil when these are the model's inputs.
-func frontOf(t *task.Task) (onnxio.Step, error) {
+func frontOf(t *task.Task) (onnxio.InputTransform, error) {
 	if !t.Made() {
 		return nil, nil
 	}

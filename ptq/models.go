@@ -114,7 +114,7 @@ func Require(t *task.Task, m *onnxio.Model) {
 
 // openBehind makes a model, behind a step in front of it if that is not nil, the classifier that decides as a task
 // says.
-func openBehind(m *onnxio.Model, t *task.Task, front onnxio.Step, workers int) (_ *classifier.Model, err error) {
+func openBehind(m *onnxio.Model, t *task.Task, front onnxio.InputTransform, workers int) (_ *classifier.Model, err error) {
 	o := classifier.Options{Workers: workers, Through: quant.StraightThrough}
 	if t != nil {
 		o.Target, o.Output, o.Threshold = &t.Target.Index, onnxio.Meaning(t.Target.Output), t.Target.Threshold
@@ -122,7 +122,7 @@ func openBehind(m *onnxio.Model, t *task.Task, front onnxio.Step, workers int) (
 		o.Output = onnxio.Logits // a task declares it; without one, nobody asks what the model decides
 	}
 	if front != nil {
-		if m, err = m.Behind(front); err != nil {
+		if m, err = m.WithInputTransform(front); err != nil {
 			return nil, err
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/onnxio"
+	"cfq/onnxio/pass"
 	"cfq/ptq"
 	"cfq/qat"
 	"cfq/quant"
@@ -19,7 +19,7 @@ func TestPruned(t *testing.T) {
 	t.Parallel()
 	m, _, _ := loans(t, "train.csv")
 	tk, people := fortunate(t, 120, 6)
-	canonical, err := onnxio.Canonical(m)
+	canonical, _, err := pass.Canonical(m, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

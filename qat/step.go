@@ -7,11 +7,11 @@ import (
 	"math"
 	"slices"
 
-	"cfq/onnxio"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
+	"cfq/onnxio/pass"
 	"cfq/quant"
 )
 
@@ -186,7 +186,7 @@ func fixBatch(types graph.Types, batch graph.Dim, size int) {
 	for name, v := range types {
 		v.Shape = slices.Clone(v.Shape)
 		for i, d := range v.Shape {
-			if name, times := onnxio.Multiple(d); d == batch || d.Size < 0 && batch.Param != "" && name == batch.Param {
+			if name, times := pass.Multiple(d); d == batch || d.Size < 0 && batch.Param != "" && name == batch.Param {
 				v.Shape[i] = graph.Dim{Size: int64(size) * times}
 			}
 		}

@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"cfq/internal/realdata"
-	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
+	"cfq/onnxio/pass"
 	"cfq/quant"
 )
 
@@ -254,7 +254,7 @@ func TestCanonical(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := onnxio.Canonical(m)
+			c, _, err := pass.Canonical(m, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -271,7 +271,7 @@ func TestCanonical(t *testing.T) {
 					t.Errorf("%s is left", n.Label())
 				}
 			}
-			again, err := onnxio.Canonical(c)
+			again, _, err := pass.Canonical(c, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -326,7 +326,7 @@ func TestCanonicalInputs(t *testing.T) {
 		m.Graph.Inputs = append(m.Graph.Inputs, graph.Value{Name: i.Name, DType: graph.Float})
 	}
 	m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: "v", DType: graph.Float})
-	c, err := onnxio.Canonical(m)
+	c, _, err := pass.Canonical(m, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -349,13 +349,13 @@ func TestCanonicalInputs(t *testing.T) {
 func TestCanonicalRefuses(t *testing.T) {
 	m := model(forms()[0])
 	m.SetOpset("", 5)
-	if _, err := onnxio.Canonical(m); err == nil {
+	if _, _, err := pass.Canonical(m, nil); err == nil {
 		t.Error("opset 5 is accepted")
 	}
 	m = model(forms()[0])
 	m.Graph.Nodes = append(m.Graph.Nodes,
 		&graph.Node{Name: "if", Op: "If", Attrs: []graph.Attr{{Name: "then_branch", Kind: graph.AttrGraph}}})
-	if _, err := onnxio.Canonical(m); err == nil || !strings.Contains(err.Error(), `"if"`) {
+	if _, _, err := pass.Canonical(m, nil); err == nil || !strings.Contains(err.Error(), `"if"`) {
 		t.Errorf("a subgraph is not refused by name: %v", err)
 	}
 }
@@ -374,7 +374,7 @@ func TestCanonicalRealModels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := onnxio.Canonical(m)
+		c, _, err := pass.Canonical(m, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

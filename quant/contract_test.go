@@ -8,9 +8,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
+	"cfq/onnxio/pass"
 	"cfq/quant"
 )
 
@@ -71,7 +71,7 @@ func TestContractions(test *testing.T) {
 			h = b.Op("Add", []string{b.random("c", c...), h})
 		}
 		m.Graph.Outputs = []graph.Value{{Name: b.Op("Tanh", []string{h}), DType: graph.Float}}
-		c, err := onnxio.Canonical(m)
+		c, _, err := pass.Canonical(m, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
+	"cfq/onnxio/pass"
 	"cfq/quant"
 )
 
@@ -186,7 +186,7 @@ func TestCanonicalConv(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			m := model(f)
 			m.Graph.Inputs[0].Shape[1].Size = 24
-			c, err := onnxio.Canonical(m)
+			c, _, err := pass.Canonical(m, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +218,7 @@ func TestConvFollows(t *testing.T) {
 	nets := convNets()
 	m := model(nets[1])
 	m.Graph.Inputs[0].Shape[1].Size = 24
-	c, err := onnxio.Canonical(m)
+	c, _, err := pass.Canonical(m, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

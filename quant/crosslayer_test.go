@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"cfq/internal/realdata"
-	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
+	"cfq/onnxio/pass"
 	"cfq/quant"
 )
 
@@ -173,10 +173,10 @@ func TestEqualizeRealModels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := onnxio.Upgrade(m, nil); err != nil {
+		if err := pass.Upgrade(m, nil); err != nil {
 			t.Fatal(err)
 		}
-		if m, err = onnxio.Canonical(m); err != nil {
+		if m, _, err = pass.Canonical(m, nil); err != nil {
 			t.Fatal(err)
 		}
 		got, done, err := quant.CrossLayerEqualize(m)

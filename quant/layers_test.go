@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"cfq/onnxio"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
+	"cfq/onnxio/pass"
 	"cfq/quant"
 )
 
@@ -52,7 +52,7 @@ func fixedModel() *graph.Model {
 // TestFixedLayers: layers that stay in float because they have no canonical form
 // are listed with the reason and their number of weights.
 func TestFixedLayers(t *testing.T) {
-	c, err := onnxio.Canonical(fixedModel())
+	c, _, err := pass.Canonical(fixedModel(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestDoublingChains(t *testing.T) {
 		}})
 		done := make(chan error, 1)
 		go func() {
-			_, err := onnxio.Canonical(m)
+			_, _, err := pass.Canonical(m, nil)
 			done <- err
 		}()
 		select {

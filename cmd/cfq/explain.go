@@ -13,9 +13,9 @@ import (
 	"cfq/eval"
 	"cfq/internal/cli"
 	"cfq/internal/message"
-	"cfq/onnxio"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/lower"
+	"cfq/onnxio/pass"
 	"cfq/onnxio/refuse"
 	"cfq/quant"
 )
@@ -172,7 +172,7 @@ func operatorTopics() []topic {
 		}
 		add(&operator{Name: op.Name, Gradient: text}, op.Kind.String())
 	}
-	for _, name := range append(lower.Operators(), onnxio.Fused()...) {
+	for _, name := range append(lower.Operators(), pass.Fused()...) {
 		add(&operator{Name: name, Gradient: "written out in standard operators when the model is opened"}, "expanded")
 	}
 	for _, name := range autodiff.Remedies() {

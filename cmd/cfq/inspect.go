@@ -19,6 +19,7 @@ import (
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
+	"cfq/onnxio/pass"
 	"cfq/onnxio/refuse"
 	"cfq/quant/qdq"
 )
@@ -116,8 +117,8 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 	if err != nil {
 		return err
 	}
-	plain, err := onnxio.Resolve(ctx, m, e.engine())
-	if err != nil {
+	plain, inline := m.Clone(), pass.Inlining(ctx, e.engine())
+	if inline.Apply(plain, nil) != nil {
 		plain = m // the reason is given below
 	}
 	if err := ctx.Err(); err != nil {

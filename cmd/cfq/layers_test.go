@@ -11,6 +11,7 @@ import (
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
+	"cfq/onnxio/pass"
 	"cfq/quant"
 	"cfq/quant/qdq"
 )
@@ -25,7 +26,7 @@ func TestStoredBits(t *testing.T) {
 	if bits := storedBits(openedModel(t, m)); bits != 32 {
 		t.Errorf("the float model has %v bits per weight", bits)
 	}
-	if m, err = onnxio.Canonical(m); err != nil {
+	if m, _, err = pass.Canonical(m, nil); err != nil {
 		t.Fatal(err)
 	}
 	infos, err := quant.FindLayers(m)

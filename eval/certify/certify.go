@@ -94,7 +94,7 @@ func Open(ctx context.Context, full, quantized *onnxio.Model, target int) (*Cert
 			unsupported = append(unsupported, fmt.Errorf("%s: %w", of.name, err))
 		}
 	}
-	if _, step := full.Apart(); step != nil {
+	if _, step := full.WithoutInputTransform(); step != nil {
 		if _, ok := step.(*onnxio.Front); !ok {
 			unsupported = append(unsupported, errors.New("recourse is in a latent space: there are no bounds on what a decoder "+
 				"makes of a neighbourhood"))
@@ -129,7 +129,7 @@ func (s *side) open(m *onnxio.Model, target int) (err error) {
 		return err
 	}
 	s.plain = s.c
-	if plain, step := m.Apart(); step != nil {
+	if plain, step := m.WithoutInputTransform(); step != nil {
 		s.plain, err = classifier.New(plain, o)
 	}
 	return err

@@ -19,7 +19,7 @@ type front struct {
 
 // newFront returns the step in front of a model, nil where there is none.
 func newFront(m *onnxio.Model) (*front, error) {
-	_, before := m.Apart()
+	_, before := m.WithoutInputTransform()
 	step, ok := before.(*onnxio.Front)
 	if !ok {
 		return nil, nil

@@ -23,7 +23,7 @@ func TestFront(t *testing.T) {
 	step.Scale[0], step.Offset[0] = 1.7, -3
 	step.Low[1], step.High[1] = -1, 0.5
 	behind := func(g *graph.Model) *onnxio.Model {
-		m, err := loaded(t, g).Behind(step)
+		m, err := loaded(t, g).WithInputTransform(step)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"cfq/onnxio"
 	"cfq/onnxio/graph"
+	"cfq/onnxio/pass"
 	"cfq/quant"
 	"cfq/quant/qdq"
 )
@@ -104,7 +104,7 @@ type ways struct {
 // quantized writes a network by a plan of scales that cover all weights.
 func quantized(t testing.TB, m *graph.Model, w ways) *graph.Model {
 	t.Helper()
-	m, err := onnxio.Canonical(m)
+	m, _, err := pass.Canonical(m, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func openDecoded(t *testing.T, r *rand.Rand, step onnxio.Decoded, classes int, o
 	if d.plain, err = New(m, o); err != nil {
 		t.Fatal(err)
 	}
-	behind, err := m.Behind(&step)
+	behind, err := m.WithInputTransform(&step)
 	if err != nil {
 		t.Fatal(err)
 	}

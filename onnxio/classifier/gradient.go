@@ -9,10 +9,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"cfq/onnxio"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
+	"cfq/onnxio/pass"
 	"cfq/onnxio/refuse"
 )
 
@@ -129,7 +129,7 @@ func (c *Model) order(ctx context.Context, s *ort.Session, x []float32, wants []
 		if len(shape) == 0 || c.Fixed() == 1 || shape[0].Size == int64(c.Fixed()) {
 			continue
 		}
-		if _, times := onnxio.Multiple(shape[0]); shape[0].Size >= 0 || times > 1 {
+		if _, times := pass.Multiple(shape[0]); shape[0].Size >= 0 || times > 1 {
 			open, probed = append(open, i), append(probed, wants[i])
 		}
 	}
@@ -231,7 +231,7 @@ func (c *Model) derive(scalar appender) (*derivation, error) {
 		m.Graph.Outputs = []graph.Value{{Name: c.logits}}
 	}
 	if m.Opset("") < 18 { // autodiff's rules speak later ones
-		if err := onnxio.Upgrade(m, c.Types()); err != nil {
+		if err := pass.Upgrade(m, c.Types()); err != nil {
 			return nil, err
 		}
 	}

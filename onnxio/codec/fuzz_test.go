@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"cfq/onnxio"
 	"cfq/onnxio/codec"
+	"cfq/onnxio/pass"
 )
 
 // FuzzRead: no bytes make Read panic, take long or take memory out of
@@ -48,7 +48,7 @@ func FuzzRead(f *testing.F) {
 		if second, err := codec.Marshal(again); err != nil || !bytes.Equal(first, second) {
 			t.Errorf("written again, other bytes (%v)", err)
 		}
-		_ = onnxio.Upgrade(again, nil)
+		_ = pass.Upgrade(again, nil)
 	})
 }
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/onnxio"
 	"cfq/onnxio/codec"
+	"cfq/onnxio/pass"
 )
 
 // linear is a file with the graph y = x w.
@@ -145,7 +145,7 @@ func TestOldInputs(t *testing.T) {
 	if in := m.Graph.DataInputs(); len(m.Graph.Inputs) != 2 || len(in) != 1 || in[0].Name != "x" {
 		t.Errorf("inputs %v, of data %v", m.Graph.Inputs, in)
 	}
-	must(t, onnxio.Upgrade(m, nil))
+	must(t, pass.Upgrade(m, nil))
 	if len(m.Graph.Inputs) != 1 || m.IRVersion != 10 || m.Opset("") != 21 {
 		t.Errorf("after the upgrade: %+v\n%s", m, m.Graph.Text())
 	}

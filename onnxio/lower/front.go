@@ -14,7 +14,7 @@ import (
 type span struct{ from, to int }
 
 // slice returns the inputs that a node cuts out of the lowered model's.
-func (f *Interface) slice(n *graph.Node, inits map[string]*graph.Tensor) (s span, ok bool) {
+func (f *Signature) slice(n *graph.Node, inits map[string]*graph.Tensor) (s span, ok bool) {
 	if !n.Is("Slice") || n.Input(0) != f.input || n.Input(4) != "" {
 		return s, false
 	}
@@ -34,7 +34,7 @@ func (f *Interface) slice(n *graph.Node, inits map[string]*graph.Tensor) (s span
 }
 
 // column returns the place of the column of categories whose inputs s are, -1 where there is none.
-func (f *Interface) column(s span) int {
+func (f *Signature) column(s span) int {
 	return slices.IndexFunc(f.Columns, func(c Column) bool {
 		return c.Values != nil && s == span{c.First, c.First + len(c.Values)}
 	})
@@ -42,9 +42,9 @@ func (f *Interface) column(s span) int {
 
 // Tables returns the values of g, a graph of the lowered model, that are the inputs of one column of categories and
 // nothing else: products of constants with them become look-ups in the file.
-func (f *Interface) Tables(g *graph.Graph) map[string]bool {
+func (f *Signature) Tables(g *graph.Graph) map[string]bool {
 	inits, all := g.InitMap(), map[string]bool{}
-	if f.direct {
+	if !f.lowered {
 		return all
 	}
 	all[f.input] = f.column(span{0, width(f.Columns)}) >= 0
@@ -58,7 +58,7 @@ func (f *Interface) Tables(g *graph.Graph) map[string]bool {
 
 // front writes what stands between the file's inputs and a graph of the lowered model.
 type front struct {
-	*Interface
+	*Signature
 	b     *graph.Builder
 	inits map[string]*graph.Tensor
 	fixed map[string]bool   // values that are made of constants alone

@@ -73,14 +73,14 @@ func TestLookUps(t *testing.T) {
 			k := 2 + p.rng.Int64N(4)
 			build(p, k)
 			m := p.model(false)
-			low, f, err := Lower(t.Context(), m, ort.Options{})
+			low, f, err := lowered(t, m)
 			if err != nil {
 				t.Fatalf("%s, seed %d: %v", name, seed, err)
 			}
 			if tables := f.Tables(low.Graph); len(tables) == 0 {
 				t.Errorf("%s: no value is a column of categories", name)
 			}
-			back := f.Restore(low)
+			back := restored(f, low)
 			for _, n := range back.Graph.Nodes {
 				if n.Op == "OneHotEncoder" || n.Op == "MatMul" {
 					t.Errorf("%s: the file has %s", name, n.Label())
@@ -163,11 +163,11 @@ func TestSharedTable(t *testing.T) {
 		p.part(p.b.Op("Relu", []string{v}), 3)
 	}
 	m := p.model(false)
-	low, f, err := Lower(t.Context(), m, ort.Options{})
+	low, f, err := lowered(t, m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	hot, count := f.Restore(low), map[string]int{}
+	hot, count := restored(f, low), map[string]int{}
 	for _, n := range hot.Graph.Nodes {
 		count[n.Op]++
 	}

@@ -2,7 +2,7 @@
 //
 // In: a graph with several inputs (texts, integers, floats), with operators of ai.onnx.ml, with labels and
 // dictionaries as outputs. Out: a graph of standard operators on one float input, the columns side by side, and the
-// Interface that gives a rewritten graph its own inputs and outputs back. A column of numbers is one input; a column
+// Signature that gives a rewritten graph its own inputs and outputs back. A column of numbers is one input; a column
 // of categories is one for each, of which that of the row's category is 1. The invariant: for every row of the file's
 // inputs, the lowered model computes what the file computes.
 //
@@ -71,20 +71,18 @@ func used(nodes []*graph.Node) map[string]bool {
 	return all
 }
 
-// Interface is what the file takes and gives where the lowered model differs.
-type Interface struct {
+// Signature is what the file takes and gives where the lowered model differs; the zero value is that of a model that is
+// not lowered.
+type Signature struct {
 	Columns []Column
 	Labels  []string // of the classes, in their order; nil where the file does not say
 
-	file   *graph.Model
-	direct bool   // the input is the file's own
-	input  string // of the lowered model
-	back   []*graph.Node
-	consts []*graph.Tensor // of back
+	file    *graph.Model
+	lowered bool   // the input is not the file's own
+	input   string // of the lowered model
+	back    []*graph.Node
+	consts  []*graph.Tensor // of back
 }
-
-// File returns the graph that was lowered.
-func (f *Interface) File() *graph.Model { return f.file }
 
 // Needed reports whether g is a model to be lowered: others have one input of numbers, and tensors of numbers as
 // outputs.
@@ -98,53 +96,63 @@ func Needed(g *graph.Graph) bool {
 // learning is the domain of the operators of classical machine learning.
 const learning = "ai.onnx.ml"
 
-// Lower lowers a model whose standard operators are of opset 21 or later. An error names everything in the way that was
-// found.
-func Lower(ctx context.Context, m *graph.Model, o ort.Options) (*graph.Model, *Interface, error) {
-	low := m.Clone()
-	f := &Interface{file: m}
+// Pass lowers a model of which Needed is true; its standard operators are of opset 21 or later. An error names
+// everything in the way that was found. What is undone gives a graph that was made of the lowered model the inputs and
+// outputs of the file.
+func (f *Signature) Pass(ctx context.Context, o ort.Options) graph.Pass {
+	return graph.Pass{
+		Name: "columns", Doc: "Columns of texts, integers and numbers become one input of numbers.",
+		Needed: func(m *graph.Model) bool { return Needed(m.Graph) },
+		Run:    func(r *graph.Rewriter) error { return f.lower(ctx, r.Model, o) },
+		Undo:   f.restore,
+	}
+}
+
+func (f *Signature) lower(ctx context.Context, low *graph.Model, o ort.Options) error {
+	f.file = low.Clone()
 	f.Labels = labels(low.Graph)
 	if err := standardize(low.Graph); err != nil {
-		return nil, nil, err
+		return err
 	}
 	f.split(low.Graph)
-	ins := m.Graph.DataInputs()
+	ins := f.file.Graph.DataInputs()
 	rows, err := tableRows(ctx, low, o)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	z, err := zoneOf(low.Graph, rows)
+	z, err := preprocessingOf(low.Graph, rows)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	f.Columns = z.columns
-	if f.direct = len(ins) == 1 && ins[0].DType.IsFloat(); f.direct {
+	if len(ins) == 1 && ins[0].DType.IsFloat() {
 		extractors(low.Graph)
 		f.input = ins[0].Name
-		return low, f, f.compare(ctx, low, o)
+		return f.compare(ctx, low, o)
 	}
+	f.lowered = true
 	t, err := tabulate(ctx, low, z, o)
 	if err == nil && z.blanks() {
 		t, err = tabulate(ctx, low, z, o)
 	}
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	if err := t.rewrite(low.Graph); err != nil {
-		return nil, nil, err
+		return err
 	}
 	f.input = t.x
 	f.outputs(low.Graph)
 	bypass(low.Graph)
 	f.keep(low.Graph)
 	if err := low.Graph.Check(); err != nil {
-		return nil, nil, fmt.Errorf("lowered model: %w", err)
+		return fmt.Errorf("lowered model: %w", err)
 	}
-	return low, f, f.compare(ctx, low, o)
+	return f.compare(ctx, low, o)
 }
 
 // split leaves the numbers among the outputs of g, and moves what only the others need behind the model.
-func (f *Interface) split(g *graph.Graph) {
+func (f *Signature) split(g *graph.Graph) {
 	producers, own := g.Producers(), f.file.Graph.Producers()
 	var numbers []graph.Value
 	for _, v := range g.Outputs {
@@ -191,8 +199,8 @@ func (f *Interface) split(g *graph.Graph) {
 	f.consts = unused(g, f.back)
 }
 
-// outputs leaves what the zone alone makes to the nodes behind the model.
-func (f *Interface) outputs(g *graph.Graph) {
+// outputs leaves what the preprocessing alone makes to the nodes behind the model.
+func (f *Signature) outputs(g *graph.Graph) {
 	made := map[string]bool{f.input: true}
 	for _, n := range g.Nodes {
 		for _, o := range n.Outputs {
@@ -276,7 +284,7 @@ func bypass(g *graph.Graph) {
 }
 
 // keep drops what the lowered model no longer needs.
-func (f *Interface) keep(g *graph.Graph) {
+func (f *Signature) keep(g *graph.Graph) {
 	names := make([]string, len(g.Outputs))
 	for i, v := range g.Outputs {
 		names[i] = v.Name

@@ -13,6 +13,17 @@ import (
 	"cfq/onnxio/ort/orttest"
 )
 
+func lowered(t *testing.T, m *graph.Model) (*graph.Model, *Signature, error) {
+	low, f := m.Clone(), &Signature{}
+	return low, f, f.lower(t.Context(), low, ort.Options{})
+}
+
+func restored(f *Signature, m *graph.Model) *graph.Model {
+	r := graph.NewRewriter(m.Clone(), nil)
+	f.restore(r)
+	return r.Model
+}
+
 // pipeline builds models as exporters do: columns in, a dense layer over what is made of them, probabilities out.
 type pipeline struct {
 	b      *graph.Builder
@@ -244,12 +255,12 @@ func TestRestoredIsTheFile(t *testing.T) {
 	for seed := range uint64(40) {
 		p := random(seed)
 		m := p.model(seed%3 == 0)
-		low, f, err := Lower(t.Context(), m, ort.Options{})
+		low, f, err := lowered(t, m)
 		if err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 			continue
 		}
-		back := f.Restore(low)
+		back := restored(f, low)
 		var in []*graph.Tensor
 		for _, v := range m.Graph.Inputs {
 			tensor, err := feed(v, f.Columns, 9, func(_, column int) string {
@@ -323,7 +334,7 @@ func TestColumnsAndLabels(t *testing.T) {
 	p.numbers(graph.Int64, "age", "income")
 	p.oneHot("housing", 2)
 	p.embeddings("cat", true, 3, 2)
-	_, f, err := Lower(t.Context(), p.model(true), ort.Options{})
+	_, f, err := lowered(t, p.model(true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +361,7 @@ func TestEmptyTexts(t *testing.T) {
 	for seed := range uint64(20) {
 		p := newPipeline(seed)
 		p.filled("x", 2)
-		_, f, err := Lower(t.Context(), p.model(false), ort.Options{})
+		_, f, err := lowered(t, p.model(false))
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -395,7 +406,7 @@ func TestLowerErrors(t *testing.T) {
 	} {
 		p := newPipeline(2)
 		build(p)
-		_, _, err := Lower(t.Context(), p.model(false), ort.Options{})
+		_, _, err := lowered(t, p.model(false))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
@@ -496,7 +507,7 @@ func TestSlicedColumns(t *testing.T) {
 		v = p.b.Op("Squeeze", []string{v, p.ints(1)})
 		p.part(p.b.Op("OneHot", []string{v, p.ints(k), p.b.Const(graph.FromFloats("offon", []float32{0, 1}, 2))}), k)
 	}
-	_, f, err := Lower(t.Context(), p.model(false), ort.Options{})
+	_, f, err := lowered(t, p.model(false))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,15 +13,14 @@ import (
 	"cfq/onnxio/ort"
 )
 
-// Restore gives a graph that was made of the lowered model the inputs and outputs of the file.
-func (f *Interface) Restore(g *graph.Model) *graph.Model {
-	c := g.Clone()
+func (f *Signature) restore(r *graph.Rewriter) {
+	c := r.Model
 	for _, o := range f.file.Opsets {
 		if c.Opset(o.Domain) == 0 {
 			c.SetOpset(o.Domain, o.Version)
 		}
 	}
-	if !f.direct {
+	if f.lowered {
 		c.Graph.Outputs = slices.Concat(c.Graph.Outputs, f.file.Graph.Outputs) // constants among them stay
 		f.front(c.Graph)
 		c.SetOpset(learning, max(c.Opset(learning), 1))
@@ -44,7 +43,6 @@ func (f *Interface) Restore(g *graph.Model) *graph.Model {
 			c.Graph.Inits = append(c.Graph.Inits, &u)
 		}
 	}
-	return c
 }
 
 func cloned(nodes []*graph.Node) []*graph.Node {
@@ -54,14 +52,14 @@ func cloned(nodes []*graph.Node) []*graph.Node {
 // front puts the file's inputs in place of the lowered model's: what a part of the model reads is made of the columns
 // that it reads, and of all of them only where that is asked for. The product of the inputs of one column of categories
 // with a table becomes a look-up of the category's row.
-func (f *Interface) front(g *graph.Graph) {
+func (f *Signature) front(g *graph.Graph) {
 	core := g.Nodes
 	all := &graph.Graph{
 		Inputs: slices.Concat(g.Inputs, f.file.Graph.Inputs, f.file.Graph.Outputs),
 		Inits:  slices.Concat(g.Inits, f.consts), Nodes: slices.Concat(core, f.back),
 	}
 	w := &front{
-		Interface: f, b: graph.NewBuilder(all, ""), inits: g.InitMap(), fixed: map[string]bool{}, made: map[string]string{},
+		Signature: f, b: graph.NewBuilder(all, ""), inits: g.InitMap(), fixed: map[string]bool{}, made: map[string]string{},
 	}
 	w.b.G = g
 	g.Nodes = nil
@@ -98,12 +96,12 @@ func (f *Interface) front(g *graph.Graph) {
 	g.Inits = slices.DeleteFunc(g.Inits, func(t *graph.Tensor) bool { return !uses[t.Name] && !g.IsOutput(t.Name) })
 }
 
-// Direct reports whether the input of the lowered model is the file's own.
-func (f *Interface) Direct() bool { return f.direct }
+// Lowered reports whether the model has another input than its file.
+func (f *Signature) Lowered() bool { return f.lowered }
 
 // Feed makes the inputs of the file of rows of the lowered model's input. A row without any category of a column has
 // one that no look-up knows, or the first where there must be one.
-func (f *Interface) Feed(x []float32) ([]*graph.Tensor, error) {
+func (f *Signature) Feed(x []float32) ([]*graph.Tensor, error) {
 	dim := width(f.Columns)
 	var out []*graph.Tensor
 	for _, v := range f.file.Graph.DataInputs() {
@@ -128,7 +126,7 @@ func (f *Interface) Feed(x []float32) ([]*graph.Tensor, error) {
 }
 
 // rows makes rows of the lowered model's input: every kind of category, and numbers that show what is cut off.
-func (f *Interface) rows(n int) (x []float32, dim int) {
+func (f *Signature) rows(n int) (x []float32, dim int) {
 	dim = width(f.Columns)
 	r := rand.New(rand.NewPCG(7, 14))
 	x = make([]float32, n*dim)
@@ -160,7 +158,7 @@ func (f *Interface) rows(n int) (x []float32, dim int) {
 }
 
 // compare runs the file and the lowered model on the same rows.
-func (f *Interface) compare(ctx context.Context, low *graph.Model, o ort.Options) error {
+func (f *Signature) compare(ctx context.Context, low *graph.Model, o ort.Options) error {
 	const slack = 1e-4
 	batch := 64
 	if d := low.Graph.DataInputs()[0].Shape[0].Size; d > 0 {
@@ -191,7 +189,7 @@ func (f *Interface) compare(ctx context.Context, low *graph.Model, o ort.Options
 	}
 	lowered := ort.ViewFloats(f.input, x, int64(batch), int64(dim))
 	in, err := []*graph.Tensor{lowered}, error(nil)
-	if f.direct {
+	if !f.lowered {
 		v := low.Graph.DataInputs()[0]
 		dims, _ := sizesOf(v)
 		lowered = graph.FromNumbers(v.Name, v.DType, x, append([]int64{int64(batch)}, dims...)...)

@@ -13,9 +13,9 @@ import (
 	"cfq/onnxio/ort"
 )
 
-// tables is what the values at the zone's border are for every category of every column.
+// tables is what the values at the preprocessing's border are for every category of every column.
 type tables struct {
-	z    *zone
+	z    *preprocessing
 	x    string // the input of the lowered model
 	rows []trial
 	from []int // by column: its first row; row 0 is the first category, or 0, of every column
@@ -63,7 +63,7 @@ func (c *Column) unknown() []string {
 }
 
 // tabulate runs the model on every category of each column.
-func tabulate(ctx context.Context, m *graph.Model, z *zone, o ort.Options) (*tables, error) {
+func tabulate(ctx context.Context, m *graph.Model, z *preprocessing, o ort.Options) (*tables, error) {
 	t := &tables{
 		z: z, rows: []trial{{column: -1}}, made: map[string][][]float64{}, dims: map[string][]int64{},
 		unknown: map[[2]string][]float64{},
@@ -91,7 +91,7 @@ func (t *tables) run(ctx context.Context, m *graph.Model, o ort.Options) error {
 	g.Graph.Outputs = nil
 	b := graph.NewBuilder(g.Graph, "cfq.table.")
 	var names, values []string
-	for _, f := range t.z.frontiers {
+	for _, f := range t.z.boundaries {
 		values = append(values, f.value)
 		names = append(names, b.Op("Cast", []string{f.value}, graph.IntAttr("to", int64(graph.Double))))
 		g.Graph.Outputs = append(g.Graph.Outputs, graph.Value{Name: names[len(names)-1]})
@@ -333,14 +333,14 @@ func integers(texts []string) ([]int64, error) {
 	return all, nil
 }
 
-// piece is a run of a value's elements that one column decides.
-type piece struct {
+// block is a run of a value's elements that one column decides.
+type block struct {
 	column   int // -1: constants
 	from, to int
 }
 
-// pieces divides a row of a value by the columns that its elements depend on.
-func (t *tables) pieces(value string) ([]piece, error) {
+// blocks divides a row of a value by the columns that its elements depend on.
+func (t *tables) blocks(value string) ([]block, error) {
 	elems := t.z.elems[value]
 	if t.z.numbers(value) {
 		owner := make([]int, len(elems))
@@ -393,8 +393,8 @@ func (t *tables) pieces(value string) ([]piece, error) {
 }
 
 // join makes runs of elements with one owner. Constants go with the categories beside them.
-func join(columns []Column, owner []int) []piece {
-	var out []piece
+func join(columns []Column, owner []int) []block {
+	var out []block
 	category := func(c int) bool { return c >= 0 && columns[c].Values != nil }
 	for e, c := range owner {
 		last := len(out) - 1
@@ -402,9 +402,9 @@ func join(columns []Column, owner []int) []piece {
 		case last >= 0 && (category(c) || c < 0) && out[last].column == c, last >= 0 && c < 0 && category(out[last].column):
 			out[last].to = e + 1
 		case last >= 0 && out[last].column < 0 && category(c):
-			out[last] = piece{c, out[last].from, e + 1}
+			out[last] = block{c, out[last].from, e + 1}
 		default:
-			out = append(out, piece{c, e, e + 1})
+			out = append(out, block{c, e, e + 1})
 		}
 	}
 	return out
@@ -433,8 +433,8 @@ func (t *tables) rewrite(g *graph.Graph) error {
 		}
 	}
 	var errs []error
-	for _, f := range t.z.frontiers {
-		errs = append(errs, w.frontier(f))
+	for _, f := range t.z.boundaries {
+		errs = append(errs, w.boundary(f))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -444,7 +444,7 @@ func (t *tables) rewrite(g *graph.Graph) error {
 		shapes[v] = w.standIn(v, inputs)
 	}
 	made, floats := map[string]bool{}, map[string]bool{}
-	for _, f := range t.z.frontiers {
+	for _, f := range t.z.boundaries {
 		made[f.value] = true
 	}
 	for _, n := range g.Nodes {
@@ -549,20 +549,20 @@ func (w *lowering) number(v graph.Value) {
 	w.finish(w.slice(at, at+size), dims, v.DType, v.Name)
 }
 
-// frontier makes a value at the zone's border.
-func (w *lowering) frontier(f frontier) error {
-	pieces, err := w.pieces(f.value)
+// boundary makes a value at the preprocessing's border.
+func (w *lowering) boundary(f boundary) error {
+	blocks, err := w.blocks(f.value)
 	if err != nil {
 		return err
 	}
 	var parts []string
-	for i := 0; i < len(pieces); i++ {
-		p := pieces[i]
+	for i := 0; i < len(blocks); i++ {
+		p := blocks[i]
 		if p.column >= 0 && w.z.columns[p.column].Values == nil {
 			from := w.z.columns[p.column].First
 			to := from + 1
-			for ; i+1 < len(pieces) && pieces[i+1].column == pieces[i].column+1 &&
-				w.z.columns[pieces[i+1].column].Values == nil; i++ {
+			for ; i+1 < len(blocks) && blocks[i+1].column == blocks[i].column+1 &&
+				w.z.columns[blocks[i+1].column].Values == nil; i++ {
 				to++
 			}
 			parts = append(parts, w.slice(from, to))
@@ -574,7 +574,7 @@ func (w *lowering) frontier(f frontier) error {
 	if len(parts) > 1 {
 		v = w.b.Op("Concat", parts, graph.IntAttr("axis", 1))
 	}
-	if !f.dtype.IsFloat() && !slices.ContainsFunc(pieces, func(p piece) bool {
+	if !f.dtype.IsFloat() && !slices.ContainsFunc(blocks, func(p block) bool {
 		return p.column < 0 || w.z.columns[p.column].Values != nil
 	}) {
 		f.dtype = graph.Undefined // numbers, which what reads them makes floats of anyway
@@ -584,7 +584,7 @@ func (w *lowering) frontier(f frontier) error {
 }
 
 // category makes the elements that one column of categories decides, or none.
-func (w *lowering) category(value string, p piece) string {
+func (w *lowering) category(value string, p block) string {
 	rows := w.made[value]
 	size := p.to - p.from
 	if p.column < 0 {

@@ -21,23 +21,23 @@ const (
 	raw                   // columns of texts or integers, and what is no number of them
 )
 
-// zone is what a model does with columns that are not floats before it computes with them.
-type zone struct {
-	g         *graph.Graph
-	rows      map[string]int64 // of tables that are made of constants
-	columns   []Column
-	class     map[string]class
-	types     map[string]graph.DType
-	returns   map[string]bool   // floats of raw values that become integers again, as an index counted from the end does
-	elems     map[string][]elem // of raw values: what a row of them holds
-	domain    [][]string        // by column: categories that look-ups know
-	strict    []bool            // by column: an unknown category is an error
-	blank     []bool            // by column: the empty text is a category of its own
-	depends   map[string][]int  // columns that a raw value is made of
-	tables    []tableSizes
-	frontiers []frontier
-	shaped    []string // raw values whose shape the computation asks for
-	errs      []error
+// preprocessing is what a model does with columns that are not floats before it computes with them.
+type preprocessing struct {
+	g          *graph.Graph
+	rows       map[string]int64 // of tables that are made of constants
+	columns    []Column
+	class      map[string]class
+	types      map[string]graph.DType
+	returns    map[string]bool   // floats of raw values that become integers again, as an index counted from the end does
+	elems      map[string][]elem // of raw values: what a row of them holds
+	domain     [][]string        // by column: categories that look-ups know
+	strict     []bool            // by column: an unknown category is an error
+	blank      []bool            // by column: the empty text is a category of its own
+	depends    map[string][]int  // columns that a raw value is made of
+	tables     []tableSizes
+	boundaries []boundary
+	shaped     []string // raw values whose shape the computation asks for
+	errs       []error
 }
 
 // elem is an element of a raw value: a column, with a number added.
@@ -52,16 +52,16 @@ type tableSizes struct {
 	rows  int64
 }
 
-// frontier is a value that the computation gets from the zone.
-type frontier struct {
+// boundary is a value that the computation gets from the preprocessing.
+type boundary struct {
 	value string
 	dtype graph.DType // that the computation wants; Undefined is any float
 }
 
-// zoneOf finds the columns of a graph, their categories, and the values through which the computation sees them.
+// preprocessingOf finds the columns of a graph, their categories, and the values through which the computation sees them.
 // rows is that of tableRows.
-func zoneOf(g *graph.Graph, rows map[string]int64) (*zone, error) {
-	z := &zone{
+func preprocessingOf(g *graph.Graph, rows map[string]int64) (*preprocessing, error) {
+	z := &preprocessing{
 		g: g, rows: rows, class: map[string]class{}, types: map[string]graph.DType{}, elems: map[string][]elem{},
 		depends: map[string][]int{},
 	}
@@ -96,7 +96,7 @@ func zoneOf(g *graph.Graph, rows map[string]int64) (*zone, error) {
 	}
 	z.ranges()
 	z.categories()
-	z.settle()
+	z.finalize()
 	for _, n := range g.Nodes {
 		z.border(n)
 	}
@@ -111,7 +111,7 @@ func reads(g *graph.Graph, value string) bool {
 }
 
 // input adds the columns of an input.
-func (z *zone) input(v graph.Value) {
+func (z *preprocessing) input(v graph.Value) {
 	bad := func(format string, a ...any) {
 		z.errs = append(z.errs, fmt.Errorf("input %q %s", v.Name, fmt.Sprintf(format, a...)))
 	}
@@ -155,7 +155,7 @@ const maxColumns = 1 << 20
 
 // spread finds what every value is made of: first as if all that is made of columns were raw, then with floats that
 // the computation gets left to it.
-func (z *zone) spread() {
+func (z *preprocessing) spread() {
 	z.returns = map[string]bool{}
 	all := map[string]class{}
 	for _, n := range z.g.Nodes {
@@ -197,9 +197,9 @@ func mixes(n *graph.Node) bool {
 	return strings.HasPrefix(n.Op, "Reduce")
 }
 
-// settle leaves what is made of numbers alone to the computation, now that categories are known, but for values that
+// finalize leaves what is made of numbers alone to the computation, now that categories are known, but for values that
 // only put columns side by side.
-func (z *zone) settle() {
+func (z *preprocessing) finalize() {
 	for _, n := range z.g.Nodes {
 		made := z.of(n, z.class)
 		if made == raw && (z.leaves(n) || !z.categorical(n) && !slices.ContainsFunc(n.Outputs, z.numbers)) {
@@ -212,12 +212,12 @@ func (z *zone) settle() {
 }
 
 // categorical reports whether a node's outputs are made of columns of categories.
-func (z *zone) categorical(n *graph.Node) bool {
+func (z *preprocessing) categorical(n *graph.Node) bool {
 	return slices.ContainsFunc(z.depends[n.Outputs[0]], func(c int) bool { return len(z.domain[c]) > 0 })
 }
 
 // of returns what a node's outputs are made of, where known says it of values, and inputs and constants are known.
-func (z *zone) of(n *graph.Node, known map[string]class) class {
+func (z *preprocessing) of(n *graph.Node, known map[string]class) class {
 	var have [4]bool
 	for _, in := range n.Inputs {
 		c, ok := known[in]
@@ -244,12 +244,12 @@ func (z *zone) of(n *graph.Node, known map[string]class) class {
 }
 
 // leaves reports whether a node of raw values makes floats for the computation.
-func (z *zone) leaves(n *graph.Node) bool {
+func (z *preprocessing) leaves(n *graph.Node) bool {
 	return z.float(n) && !slices.ContainsFunc(n.Outputs, func(o string) bool { return z.returns[o] })
 }
 
 // move follows the elements of raw values through a node, and notes the categories that it knows.
-func (z *zone) move(n *graph.Node) {
+func (z *preprocessing) move(n *graph.Node) {
 	if slices.ContainsFunc(n.Inputs, func(in string) bool { return z.class[in] == raw }) {
 		z.lookup(n)
 	}
@@ -270,9 +270,9 @@ func (z *zone) move(n *graph.Node) {
 	}
 }
 
-// border notes the values that the computation gets from the zone.
-func (z *zone) border(n *graph.Node) {
-	numbers, only := true, true // what the node has of the zone, and that it has nothing of the computation
+// border notes the values that the computation gets from the preprocessing.
+func (z *preprocessing) border(n *graph.Node) {
+	numbers, only := true, true // what the node has of the preprocessing, and that it has nothing of the computation
 	var from []string
 	for _, in := range n.Inputs {
 		if z.class[in] == raw {
@@ -292,7 +292,7 @@ func (z *zone) border(n *graph.Node) {
 		}
 	case only && !numbers && !n.HasGraphs():
 		for _, o := range n.Outputs {
-			z.frontiers = append(z.frontiers, frontier{value: o, dtype: z.types[o]})
+			z.boundaries = append(z.boundaries, boundary{value: o, dtype: z.types[o]})
 		}
 	default: // numbers become floats in front of the node, which is a part of the computation, as one is that has both
 		for _, in := range from {
@@ -302,19 +302,19 @@ func (z *zone) border(n *graph.Node) {
 }
 
 // front notes that the computation gets a raw value.
-func (z *zone) front(value string) {
-	if slices.ContainsFunc(z.frontiers, func(f frontier) bool { return f.value == value }) {
+func (z *preprocessing) front(value string) {
+	if slices.ContainsFunc(z.boundaries, func(f boundary) bool { return f.value == value }) {
 		return
 	}
-	f := frontier{value: value, dtype: z.types[value]}
+	f := boundary{value: value, dtype: z.types[value]}
 	if f.dtype == graph.String {
 		z.errs = append(z.errs, fmt.Errorf("the texts %q are computed with in a way that is not known", value))
 	}
-	z.frontiers = append(z.frontiers, f)
+	z.boundaries = append(z.boundaries, f)
 }
 
 // numbers reports whether a raw value is made of columns of numbers, as far as is known.
-func (z *zone) numbers(value string) bool {
+func (z *preprocessing) numbers(value string) bool {
 	elems := z.elems[value]
 	return len(elems) > 0 && z.types[value] != graph.String && !slices.ContainsFunc(elems, func(e elem) bool {
 		return e.column < 0 || e.shift != 0 || len(z.domain[e.column]) > 0
@@ -322,10 +322,10 @@ func (z *zone) numbers(value string) bool {
 }
 
 // float reports whether a node of raw values or sizes makes floats.
-func (z *zone) float(n *graph.Node) bool { return z.types[n.Outputs[0]].IsFloat() }
+func (z *preprocessing) float(n *graph.Node) bool { return z.types[n.Outputs[0]].IsFloat() }
 
 // made returns the type of what a node of raw values, constants and sizes makes.
-func (z *zone) made(n *graph.Node) graph.DType {
+func (z *preprocessing) made(n *graph.Node) graph.DType {
 	of := func(i int) graph.DType { return z.types[n.Input(i)] }
 	if n.Domain == learning {
 		switch n.Op {
@@ -384,7 +384,7 @@ func (z *zone) made(n *graph.Node) graph.DType {
 }
 
 // moved returns what a row of the i-th output of a node holds, where the node only moves elements.
-func (z *zone) moved(n *graph.Node, i int) []elem {
+func (z *preprocessing) moved(n *graph.Node, i int) []elem {
 	x := z.elems[n.Input(0)]
 	index := func(at int) []int64 {
 		t := constant(z.g, n.Input(at))
@@ -474,7 +474,7 @@ func sliced(from, to, axes, steps []int64) int {
 }
 
 // plainest returns the elements of that input of a node in which columns are most like they are.
-func (z *zone) plainest(n *graph.Node) (best []elem) {
+func (z *preprocessing) plainest(n *graph.Node) (best []elem) {
 	far := func(list []elem) (sum int64) {
 		for _, e := range list {
 			sum += max(e.shift, -e.shift)
@@ -490,7 +490,7 @@ func (z *zone) plainest(n *graph.Node) (best []elem) {
 }
 
 // shifted is the sum of a raw value and a constant.
-func (z *zone) shifted(n *graph.Node, index func(int) []int64) []elem {
+func (z *preprocessing) shifted(n *graph.Node, index func(int) []int64) []elem {
 	x, by, sign := z.elems[n.Input(0)], index(1), int64(1)
 	if x == nil && n.Op == "Add" {
 		x, by = z.elems[n.Input(1)], index(0)
@@ -514,7 +514,7 @@ func (z *zone) shifted(n *graph.Node, index func(int) []int64) []elem {
 }
 
 // lookup notes the categories that a node knows.
-func (z *zone) lookup(n *graph.Node) {
+func (z *preprocessing) lookup(n *graph.Node) {
 	known, x := keys(n), z.elems[n.Input(0)]
 	switch n.Op {
 	case "Equal":
@@ -559,7 +559,7 @@ func (z *zone) lookup(n *graph.Node) {
 }
 
 // ranges makes categories of the rows of tables: those from a column's shift to the next column's in the same table.
-func (z *zone) ranges() {
+func (z *preprocessing) ranges() {
 	for _, t := range z.tables {
 		shifts := make([]int64, 0, len(t.elems)+1)
 		for _, e := range t.elems {
@@ -587,7 +587,7 @@ func (z *zone) ranges() {
 
 // categories gives the columns their categories. The empty text stands for what is not known: it is none, unless a run
 // shows another.
-func (z *zone) categories() {
+func (z *preprocessing) categories() {
 	for i := range z.columns {
 		c := &z.columns[i]
 		c.Values = slices.DeleteFunc(slices.Clone(z.domain[i]), func(v string) bool { return v == "" })
@@ -607,7 +607,7 @@ func (z *zone) categories() {
 }
 
 // place gives the columns their places in the lowered model's input.
-func (z *zone) place() {
+func (z *preprocessing) place() {
 	at := 0
 	for i := range z.columns {
 		z.columns[i].First = at
@@ -616,7 +616,7 @@ func (z *zone) place() {
 }
 
 // blanks makes the empty text a category of the columns in which a run has shown that it is one.
-func (z *zone) blanks() bool {
+func (z *preprocessing) blanks() bool {
 	for i, is := range z.blank {
 		if c := &z.columns[i]; is {
 			c.Values, c.Strict = append(c.Values, ""), z.strict[i]

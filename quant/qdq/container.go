@@ -4,8 +4,8 @@ import (
 	"maps"
 	"slices"
 
-	"cfq/onnxio"
 	"cfq/onnxio/graph"
+	"cfq/onnxio/pass"
 )
 
 // container is a way to store signed codes of at most its number of bits: as a tensor of
@@ -84,7 +84,7 @@ func packed(l *layer, g group) *graph.Tensor {
 
 // The function that unpacks bit planes, shared by all layers of a model.
 const (
-	functionDomain = onnxio.FunctionDomain
+	functionDomain = pass.FunctionDomain
 	functionName   = "Unpack"
 )
 

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"cfq/onnxio"
 	"cfq/onnxio/graph"
+	"cfq/onnxio/pass"
 )
 
 // convNet is a convolutional classifier of rows of width numbers.
@@ -104,7 +104,7 @@ func (n convNet) model(t testing.TB) *graph.Model {
 	}}
 	b := &netBuilder{graph.NewBuilder(m.Graph, ""), rand.New(rand.NewPCG(5, uint64(n.width)))}
 	m.Graph.Outputs = []graph.Value{{Name: n.build(b), DType: graph.Float}}
-	c, err := onnxio.Canonical(m)
+	c, _, err := pass.Canonical(m, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
+	"cfq/onnxio/pass"
 	"cfq/quant"
 )
 
@@ -53,7 +54,7 @@ func Layers(m *graph.Model) ([]LayerNote, error) {
 	if Quantized(m) {
 		return Describe(m)
 	}
-	c, unusual := onnxio.Canonical(m)
+	c, _, unusual := pass.Canonical(m, nil)
 	if unusual != nil {
 		c = m
 	}

@@ -11,11 +11,11 @@ import (
 	"testing"
 
 	"cfq/internal/realdata"
-	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
+	"cfq/onnxio/pass"
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/quant/verify"
@@ -28,10 +28,10 @@ func canonical(t *testing.T, path string) *graph.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := onnxio.Upgrade(m, nil); err != nil {
+	if err := pass.Upgrade(m, nil); err != nil {
 		t.Fatal(err)
 	}
-	c, err := onnxio.Canonical(m)
+	c, _, err := pass.Canonical(m, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package onnxio
+package pass
 
 import (
 	"context"
@@ -26,78 +26,85 @@ const (
 	maxCondition = 1 << 16
 )
 
-// Resolve returns the model with the bodies of its functions in place of their calls, and in place of each If with a
-// constant condition the branch that it takes. It is m itself where there is neither. Loop, Scan and an If that depends
-// on the inputs are errors: the nodes of their subgraphs have no gradients.
-func Resolve(ctx context.Context, m *graph.Model, o ort.Options) (*graph.Model, error) {
-	r := &resolver{ctx: ctx, engine: o, functions: map[call]*graph.Function{}, versions: map[*graph.Node]int64{}}
-	for _, f := range m.Functions {
-		if f.Domain != FunctionDomain {
-			r.functions[call{domain(f.Domain), f.Name, codec.OverloadOf(f)}] = f
-		}
+// Inlining puts the bodies of functions in place of their calls, and in place of each If with a constant condition the
+// branch that it takes. Loop, Scan and an If that depends on the inputs are errors: the nodes of their subgraphs have no
+// gradients.
+func Inlining(ctx context.Context, o ort.Options) graph.Pass {
+	return graph.Pass{
+		Name: "inline", Doc: "Functions and branches of constant conditions are written out.",
+		Needed: func(m *graph.Model) bool {
+			return slices.ContainsFunc(m.Functions, func(f *graph.Function) bool { return f.Domain != FunctionDomain }) ||
+				slices.ContainsFunc(m.Graph.Nodes, (*graph.Node).HasGraphs)
+		},
+		Run: func(r *graph.Rewriter) error {
+			i := &inliner{
+				Rewriter: r, ctx: ctx, engine: o, functions: map[functionCall]*graph.Function{}, versions: map[*graph.Node]int64{},
+			}
+			return i.run()
+		},
 	}
-	if len(r.functions) == 0 && !slices.ContainsFunc(m.Graph.Nodes, (*graph.Node).HasGraphs) {
-		return m, nil
-	}
-	r.m = m.Clone()
-	r.g = r.m.Graph
-	r.names = graph.NewBuilder(r.g, "")
-	nodes := r.g.Nodes
-	r.g.Nodes = nil
-	r.emit(nodes, &scope{outermost: true, version: m.Opset("")})
-	if len(r.errs) > 0 {
-		return nil, errors.Join(r.errs...)
-	}
-	r.m.Functions = slices.DeleteFunc(r.m.Functions, func(f *graph.Function) bool { return f.Domain != FunctionDomain })
-	if err := r.align(); err != nil {
-		return nil, err
-	}
-	r.imports(m)
-	if err := r.g.Check(); err != nil {
-		return nil, fmt.Errorf("without its functions and branches: %w", err)
-	}
-	return r.m, nil
 }
 
-// call names a function.
-type call struct{ domain, name, overload string }
+// run writes the graph of the model anew.
+func (r *inliner) run() error {
+	for _, f := range r.Model.Functions {
+		if f.Domain != FunctionDomain {
+			r.functions[functionCall{domain(f.Domain), f.Name, codec.OverloadOf(f)}] = f
+		}
+	}
+	nodes := r.G.Nodes
+	r.G.Nodes = nil
+	r.emit(nodes, &nameScope{outermost: true, version: r.Model.Opset("")})
+	if len(r.errs) > 0 {
+		return errors.Join(r.errs...)
+	}
+	r.Model.Functions = slices.DeleteFunc(r.Model.Functions, func(f *graph.Function) bool { return f.Domain != FunctionDomain })
+	if err := r.align(); err != nil {
+		return err
+	}
+	r.imports()
+	if err := r.G.Check(); err != nil {
+		return fmt.Errorf("without its functions and branches: %w", err)
+	}
+	return nil
+}
 
-func (c call) String() string {
+// functionCall names a function.
+type functionCall struct{ domain, name, overload string }
+
+func (c functionCall) String() string {
 	return strings.Trim(c.domain+"."+c.name+" "+c.overload, ". ")
 }
 
 func domain(d string) string { return strings.TrimPrefix(d, "ai.onnx") }
 
-// resolver writes a graph anew, node by node.
-type resolver struct {
+// inliner writes a graph anew, node by node.
+type inliner struct {
+	*graph.Rewriter
 	ctx       context.Context
 	engine    ort.Options
-	m         *graph.Model
-	g         *graph.Graph // of m, with the nodes that are written so far
-	names     *graph.Builder
-	types     graph.Types
-	functions map[call]*graph.Function
+	functions map[functionCall]*graph.Function
 	versions  map[*graph.Node]int64 // the operator set that a node is written for
 	errs      []error
 	full      bool // the graph is too large
 }
 
-func (r *resolver) bad(format string, a ...any) { r.errs = append(r.errs, fmt.Errorf(format, a...)) }
+func (r *inliner) bad(format string, a ...any) { r.errs = append(r.errs, fmt.Errorf(format, a...)) }
 
-// scope is where names mean something: the graph, the body of one call, or a branch.
-type scope struct {
-	outermost bool   // names stay as they are
-	parent    *scope // what is around a branch
+// nameScope is where names mean something: the graph, the body of one call, or a branch.
+type nameScope struct {
+	outermost bool       // names stay as they are
+	parent    *nameScope // what is around a branch
 	names     map[string]string
 	attrs     map[string]graph.Attr // of the call, by the function's names
-	calls     []call                // that are being inlined
+	calls     []functionCall        // that are being inlined
 	depth     int
 	prefix    string
 	version   int64
 }
 
 // lookup returns the value that name stands for.
-func (s *scope) lookup(name string) (string, bool) {
+func (s *nameScope) lookup(name string) (string, bool) {
 	if name == "" || s.outermost {
 		return name, true
 	}
@@ -111,20 +118,20 @@ func (s *scope) lookup(name string) (string, bool) {
 }
 
 // define returns the value that an output called name becomes.
-func (r *resolver) define(s *scope, name string) string {
+func (r *inliner) define(s *nameScope, name string) string {
 	if name == "" || s.outermost {
 		return name
 	}
 	if _, ok := s.names[name]; !ok {
-		s.names[name] = r.names.Name(s.prefix + name)
+		s.names[name] = r.Name(s.prefix + name)
 	}
 	return s.names[name]
 }
 
 // emit appends nodes of the scope s.
-func (r *resolver) emit(nodes []*graph.Node, s *scope) {
+func (r *inliner) emit(nodes []*graph.Node, s *nameScope) {
 	for _, n := range nodes {
-		if r.full = r.full || len(r.g.Nodes) >= maxInlined; r.full {
+		if r.full = r.full || len(r.G.Nodes) >= maxInlined; r.full {
 			break
 		}
 		c := *n
@@ -138,13 +145,13 @@ func (r *resolver) emit(nodes []*graph.Node, s *scope) {
 			c.Inputs[i] = v
 		}
 		if s.depth > 0 {
-			c.Name = r.names.Name(s.prefix + n.Name)
+			c.Name = r.Name(s.prefix + n.Name)
 		}
 		c.Outputs = make([]string, len(n.Outputs))
 		for i, out := range n.Outputs {
 			c.Outputs[i] = r.define(s, out)
 		}
-		f := r.functions[call{domain(n.Domain), n.Op, codec.Overload(n)}]
+		f := r.functions[functionCall{domain(n.Domain), n.Op, codec.Overload(n)}]
 		switch {
 		case f != nil:
 			r.inline(&c, f, s)
@@ -155,7 +162,7 @@ func (r *resolver) emit(nodes []*graph.Node, s *scope) {
 				"number of steps can be written out)", n.Label(), n.Op)
 		default:
 			r.versions[&c] = s.version
-			r.g.Nodes = append(r.g.Nodes, &c)
+			r.G.Nodes = append(r.G.Nodes, &c)
 		}
 	}
 	if r.full && len(r.errs) == 0 {
@@ -164,7 +171,7 @@ func (r *resolver) emit(nodes []*graph.Node, s *scope) {
 }
 
 // bound returns the attributes of n with the values of the call in place of references to it.
-func (r *resolver) bound(n *graph.Node, s *scope) []graph.Attr {
+func (r *inliner) bound(n *graph.Node, s *nameScope) []graph.Attr {
 	var out []graph.Attr
 	for _, a := range n.Attrs {
 		if a.Ref != "" {
@@ -181,8 +188,8 @@ func (r *resolver) bound(n *graph.Node, s *scope) []graph.Attr {
 }
 
 // inline appends the body of f, which the node n of scope s calls.
-func (r *resolver) inline(n *graph.Node, f *graph.Function, s *scope) {
-	c := call{domain(f.Domain), f.Name, codec.OverloadOf(f)}
+func (r *inliner) inline(n *graph.Node, f *graph.Function, s *nameScope) {
+	c := functionCall{domain(f.Domain), f.Name, codec.OverloadOf(f)}
 	switch {
 	case slices.Contains(s.calls, c):
 		r.bad("the function %q calls itself", c)
@@ -200,7 +207,7 @@ func (r *resolver) inline(n *graph.Node, f *graph.Function, s *scope) {
 		r.bad("function %q: %w", c, err)
 		return
 	}
-	inner := &scope{
+	inner := &nameScope{
 		names: map[string]string{}, attrs: map[string]graph.Attr{}, calls: append(slices.Clone(s.calls), c),
 		depth: s.depth + 1, prefix: r.prefix(n), version: version(f.Opsets, s.version),
 	}
@@ -224,7 +231,7 @@ func version(sets []graph.Opset, otherwise int64) int64 {
 }
 
 // prefix starts the names of what comes in the place of n.
-func (r *resolver) prefix(n *graph.Node) string {
+func (r *inliner) prefix(n *graph.Node) string {
 	if n.Name != "" {
 		return n.Name + "/"
 	}
@@ -232,7 +239,7 @@ func (r *resolver) prefix(n *graph.Node) string {
 }
 
 // body appends nodes in the scope s, whose outputs become those of n.
-func (r *resolver) body(nodes []*graph.Node, outputs []string, n *graph.Node, s *scope) {
+func (r *inliner) body(nodes []*graph.Node, outputs []string, n *graph.Node, s *nameScope) {
 	made := map[string]bool{}
 	for _, m := range nodes {
 		for _, o := range m.Outputs {
@@ -258,14 +265,14 @@ func (r *resolver) body(nodes []*graph.Node, outputs []string, n *graph.Node, s 
 			r.bad("%s: its output %q is defined by nothing", n.Label(), outputs[i])
 			return
 		}
-		r.g.Nodes = append(r.g.Nodes, &graph.Node{
-			Name: r.names.Name(s.prefix + "Identity"), Op: "Identity", Inputs: []string{v}, Outputs: []string{n.Outputs[i]},
+		r.G.Nodes = append(r.G.Nodes, &graph.Node{
+			Name: r.Name(s.prefix + "Identity"), Op: "Identity", Inputs: []string{v}, Outputs: []string{n.Outputs[i]},
 		})
 	}
 }
 
 // branch appends the branch that the If n of scope s takes.
-func (r *resolver) branch(n *graph.Node, s *scope) {
+func (r *inliner) branch(n *graph.Node, s *nameScope) {
 	if s.depth >= maxCalls {
 		r.bad("branches lie in one another %d deep", maxCalls)
 		return
@@ -296,14 +303,14 @@ func (r *resolver) branch(n *graph.Node, s *scope) {
 		r.bad("%s: the %s has %d inputs and %d outputs", n.Label(), a.Name, len(g.Inputs), len(g.Outputs))
 		return
 	}
-	inner := &scope{
+	inner := &nameScope{
 		parent: s, names: map[string]string{}, attrs: s.attrs, calls: s.calls, depth: s.depth + 1, prefix: r.prefix(n),
 		version: s.version,
 	}
 	for _, t := range g.Inits {
 		local := t.Name
 		t.Name = inner.prefix + local
-		inner.names[local] = r.names.Const(t)
+		inner.names[local] = r.Const(t)
 	}
 	var outputs []string
 	for _, v := range g.Outputs {
@@ -313,13 +320,10 @@ func (r *resolver) branch(n *graph.Node, s *scope) {
 }
 
 // condition returns the value of the boolean called name, which ONNX Runtime computes of constants and of fixed sizes.
-func (r *resolver) condition(name string) (bool, error) {
-	if r.types == nil {
-		r.types = graph.Types{}
-	}
-	_ = autodiff.Infer(r.g, r.types) // what stays unknown matters only if the condition needs it
+func (r *inliner) condition(name string) (bool, error) {
+	_ = autodiff.Infer(r.G, r.Types) // what stays unknown matters only if the condition needs it
 	c := conditional{
-		r: r, integers: autodiff.Integers(r.g, r.types), producers: r.g.Producers(), inits: r.g.InitMap(),
+		r: r, integers: autodiff.Integers(r.G, r.Types), producers: r.G.Producers(), inits: r.G.InitMap(),
 		seen: map[string]bool{}, g: &graph.Graph{Name: "condition"},
 	}
 	if err := c.need(name); err != nil {
@@ -330,7 +334,7 @@ func (r *resolver) condition(name string) (bool, error) {
 	c.g.Outputs = []graph.Value{{Name: result, DType: graph.Bool}}
 	const unused = "no input" // a session needs one
 	c.g.Inputs = []graph.Value{{Name: unused, DType: graph.Float, Shape: graph.Fixed(1)}}
-	m := &graph.Model{IRVersion: r.m.IRVersion, Opsets: []graph.Opset{{Version: r.m.Opset("")}}, Graph: c.g}
+	m := &graph.Model{IRVersion: r.Model.IRVersion, Opsets: []graph.Opset{{Version: r.Model.Opset("")}}, Graph: c.g}
 	s, err := ort.Open(m, r.engine)
 	if err != nil {
 		return false, err
@@ -350,7 +354,7 @@ func (r *resolver) condition(name string) (bool, error) {
 
 // conditional collects what a condition is computed from.
 type conditional struct {
-	r         *resolver
+	r         *inliner
 	integers  func(string) ([]int64, bool)
 	producers map[string]*graph.Node
 	inits     map[string]*graph.Tensor
@@ -372,7 +376,7 @@ func (c *conditional) need(name string) error {
 	if n == nil {
 		return fmt.Errorf("it depends on the input %q", name)
 	}
-	t, known := c.r.types[name]
+	t, known := c.r.Types[name]
 	if n.Constant() == nil {
 		size := int64(1)
 		for _, d := range t.Shape {
@@ -399,7 +403,7 @@ func (c *conditional) need(name string) error {
 	if !n.Standard() || strings.HasPrefix(n.Op, "Random") || n.Op == "Multinomial" || n.Op == "Bernoulli" {
 		return fmt.Errorf("it depends on %s", n.Label())
 	}
-	if v := c.r.versions[n]; v != 0 && v != c.r.m.Opset("") {
+	if v := c.r.versions[n]; v != 0 && v != c.r.Model.Opset("") {
 		return fmt.Errorf("%s is of another operator set, %d", n.Label(), v)
 	}
 	for _, in := range n.Inputs {
@@ -416,15 +420,15 @@ func (c *conditional) need(name string) error {
 
 // align brings nodes of functions that import an older or a newer operator set, and those of the graph, to the newest
 // of them.
-func (r *resolver) align() error {
-	to := r.m.Opset("")
-	for _, n := range r.g.Nodes {
+func (r *inliner) align() error {
+	to := r.Model.Opset("")
+	for _, n := range r.G.Nodes {
 		if n.Standard() {
 			to = max(to, r.versions[n])
 		}
 	}
-	u := upgrader{names: graph.NewBuilder(r.g, ""), types: typesOf(r.g, r.types)}
-	errs := u.run(func(n *graph.Node) int64 {
+	u := graph.NewRewriter(r.Model, typesOf(r.G, r.Types))
+	errs := upgradeNodes(u, func(n *graph.Node) int64 {
 		if v, ok := r.versions[n]; ok {
 			return v
 		}
@@ -434,14 +438,14 @@ func (r *resolver) align() error {
 		return fmt.Errorf("its functions are of different operator sets, and cannot be brought to opset %d: %w", to,
 			errors.Join(errs...))
 	}
-	r.m.SetOpset("", to)
+	r.Model.SetOpset("", to)
 	return nil
 }
 
 // imports drops the operator sets of domains that were those of functions, and adds those that functions used.
-func (r *resolver) imports(m *graph.Model) {
+func (r *inliner) imports() {
 	used := map[string]bool{"": true}
-	for _, n := range r.g.Nodes {
+	for _, n := range r.G.Nodes {
 		used[domain(n.Domain)] = true
 	}
 	own := map[string]bool{}
@@ -452,12 +456,12 @@ func (r *resolver) imports(m *graph.Model) {
 			wanted[o.Domain] = max(wanted[o.Domain], o.Version)
 		}
 	}
-	r.m.Opsets = slices.DeleteFunc(r.m.Opsets, func(o graph.Opset) bool {
+	r.Model.Opsets = slices.DeleteFunc(r.Model.Opsets, func(o graph.Opset) bool {
 		return own[domain(o.Domain)] && !used[domain(o.Domain)]
 	})
 	for _, d := range slices.Sorted(maps.Keys(wanted)) {
-		if used[domain(d)] && m.Opset(d) == 0 && r.m.Opset(d) == 0 {
-			r.m.SetOpset(d, wanted[d])
+		if used[domain(d)] && r.Model.Opset(d) == 0 {
+			r.Model.SetOpset(d, wanted[d])
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package onnxio_test
+package pass_test
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
+	"cfq/onnxio/pass"
 )
 
 // small is a model of one node (or a few) at an old operator set, that
@@ -294,7 +294,7 @@ func TestUpgradeRuns(t *testing.T) {
 			if s.reject != "" {
 				m := s.model()
 				before := m.Graph.Text()
-				if err := onnxio.Upgrade(m, nil); err == nil || !strings.Contains(err.Error(), s.reject) {
+				if err := pass.Upgrade(m, nil); err == nil || !strings.Contains(err.Error(), s.reject) {
 					t.Errorf("error %v, want one with %q", err, s.reject)
 				}
 				if m.Graph.Text() != before || m.Opset("") != s.opset {
@@ -314,7 +314,7 @@ func TestUpgradeRuns(t *testing.T) {
 			in := graph.FromFloats("x", x, s.dims...)
 			want := run(t, s.model(), in, options)
 			m := s.model()
-			must(t, onnxio.Upgrade(m, nil))
+			must(t, pass.Upgrade(m, nil))
 			must(t, m.Graph.Check())
 			if got := run(t, m, in, options); !same(got, want) {
 				t.Errorf("%v, was %v", got, want)
@@ -363,7 +363,7 @@ func TestUpgradeGroups(t *testing.T) {
 		floats("s", []float32{2, 3}, 2), floats("b", []float32{1, -1}, 2),
 	}, nodes: []*graph.Node{node("GroupNormalization", "x s b", "y", graph.IntAttr("num_groups", 2))}}
 	m := s.model()
-	must(t, onnxio.Upgrade(m, nil))
+	must(t, pass.Upgrade(m, nil))
 	got := run(t, m, graph.FromFloats("x", []float32{1, 3, 10, 30}, 1, 4, 1), orttest.Need(t))
 	if !same(got, graph.FromFloats("", []float32{-1 + 1e-5, 3 - 1e-5, -4, 2}, 1, 4, 1)) {
 		v, _ := got.Doubles()

@@ -1,4 +1,4 @@
-package onnxio_test
+package pass_test
 
 import (
 	"context"
@@ -9,11 +9,21 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
+	"cfq/onnxio/pass"
 )
+
+// resolved is the model without functions and branches, m itself where it has none.
+func resolved(m *graph.Model, o ort.Options) (*graph.Model, error) {
+	p, c := pass.Inlining(context.Background(), o), m.Clone()
+	if !p.Needed(m) {
+		return m, nil
+	}
+	return c, p.Apply(c, nil)
+}
 
 // field encodes one field of a message.
 func field(number protowire.Number, body []byte) []byte {
@@ -139,7 +149,7 @@ func TestResolve(t *testing.T) {
 	for name, m := range resolvable(t) {
 		t.Run(name, func(t *testing.T) {
 			before := m.Graph.Text()
-			got, err := onnxio.Resolve(context.Background(), m, o)
+			got, err := resolved(m, o)
 			must(t, err)
 			if len(got.Functions) > 0 || slices.ContainsFunc(got.Graph.Nodes, (*graph.Node).HasGraphs) ||
 				len(m.Functions) > 0 && got.Opset("f") != 0 {
@@ -169,7 +179,7 @@ func TestResolveOlder(t *testing.T) {
 		f.Outputs[1], f.Opsets[0].Version = "p", version
 		m := whole([]*graph.Function{f}, nil, of("f", node("Other", "x", "a b")), node("Add", "a b", "c"),
 			node("ReduceMean", "c", "d", graph.IntsAttr("axes", 1)), node("Sub", "c d", "y"))
-		got, err := onnxio.Resolve(context.Background(), m, o)
+		got, err := resolved(m, o)
 		must(t, err)
 		if got.Opset("") != max(17, version) {
 			t.Errorf("opset %d", got.Opset(""))
@@ -187,11 +197,11 @@ func TestResolveOlder(t *testing.T) {
 func TestResolveAtShape(t *testing.T) {
 	m := resolvable(t)["a condition on sizes"]
 	m.Graph.Inputs[0].Shape[0] = graph.Dim{Size: -1, Param: "N"}
-	if _, err := onnxio.Resolve(context.Background(), m, orttest.Need(t)); err != nil {
+	if _, err := resolved(m, orttest.Need(t)); err != nil {
 		t.Error(err)
 	}
 	m.Graph.Inits[0] = graph.FromInts("last", []int64{0}) // the batch
-	_, err := onnxio.Resolve(context.Background(), m, orttest.Need(t))
+	_, err := resolved(m, orttest.Need(t))
 	if err == nil || !strings.Contains(err.Error(), `If node "y": its condition "c" is not constant`) {
 		t.Errorf("error %v", err)
 	}
@@ -200,16 +210,16 @@ func TestResolveAtShape(t *testing.T) {
 // TestResolveKeeps: what needs nothing is the same model, and the functions of written files stay.
 func TestResolveKeeps(t *testing.T) {
 	own := function("Unpack", "p", "q", node("Neg", "p", "q"))
-	own.Domain = onnxio.FunctionDomain
-	m := whole([]*graph.Function{own}, nil, of(onnxio.FunctionDomain, node("Unpack", "x", "y")))
-	if got, err := onnxio.Resolve(context.Background(), m, orttest.Need(t)); err != nil || got != m {
+	own.Domain = pass.FunctionDomain
+	m := whole([]*graph.Function{own}, nil, of(pass.FunctionDomain, node("Unpack", "x", "y")))
+	if got, err := resolved(m, orttest.Need(t)); err != nil || got != m {
 		t.Errorf("%v", err)
 	}
 	m.Functions = append(m.Functions, function("Abs", "p", "q", node("Abs", "p", "q")))
 	m.Graph.Nodes = []*graph.Node{
-		of(onnxio.FunctionDomain, node("Unpack", "x", "h")), of("f", node("Abs", "h", "y")),
+		of(pass.FunctionDomain, node("Unpack", "x", "h")), of("f", node("Abs", "h", "y")),
 	}
-	got, err := onnxio.Resolve(context.Background(), m, orttest.Need(t))
+	got, err := resolved(m, orttest.Need(t))
 	must(t, err)
 	if len(got.Functions) != 1 || len(got.Graph.Nodes) != 2 || got.Graph.Nodes[1].Domain != "" {
 		t.Errorf("\n%s", got.Graph.Text())
@@ -236,7 +246,7 @@ func TestResolveRefuses(t *testing.T) {
 		`"lost", which nothing defines`: whole(nil, []*graph.Tensor{yes("c", 1)},
 			choice(t, "c", "y", body("q", node("Neg", "lost", "q")), body("x"))),
 	} {
-		_, err := onnxio.Resolve(context.Background(), m, orttest.Need(t))
+		_, err := resolved(m, orttest.Need(t))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %.300v, want %q", err, want)
 		}
@@ -258,7 +268,7 @@ func FuzzResolve(f *testing.F) {
 		if err != nil {
 			return
 		}
-		got, err := onnxio.Resolve(context.Background(), m, o)
+		got, err := resolved(m, o)
 		if err != nil {
 			return
 		}

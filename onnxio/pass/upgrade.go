@@ -1,17 +1,11 @@
-// Package onnxio opens ONNX classifiers and brings them into the form that the method works on.
-//
-// In: a model of any operator set. Out: the same function, with its logits found, at a newer operator
-// set and with every dense layer in one form. The invariant: what a model computes does not change.
-package onnxio
+package pass
 
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
-	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 )
 
@@ -32,67 +26,66 @@ const (
 // Nodes that cannot be upgraded are collected into one error that names each
 // of them; m is then unchanged. types are those of its values that are known beyond what it declares.
 func Upgrade(m *graph.Model, types graph.Types) error {
-	version, standard := m.Opset(""), slices.ContainsFunc(m.Graph.Nodes, (*graph.Node).Standard)
-	if version >= upgradedOpset {
-		return nil
-	}
 	c := m.Clone()
-	var errs []error
-	switch {
-	case !standard:
-	case version == 0:
-		errs = append(errs, errors.New("the model has standard operators, but imports no standard operator set"))
-	case version < minOpset:
-		errs = append(errs, fmt.Errorf("opset %d is older than %d, the oldest that can be upgraded: export the model at "+
-			"a newer one, 17 or above", version, minOpset))
-	case len(m.Functions) > 0:
-		errs = append(errs, fmt.Errorf("the model has functions, such as %q: inline them (onnx.inliner)",
-			m.Functions[0].Name))
-	default:
-		u := upgrader{names: graph.NewBuilder(c.Graph, ""), types: typesOf(c.Graph, types)}
-		errs = u.run(func(*graph.Node) int64 { return version }, upgradedOpset)
+	up := Upgrading()
+	if err := up.Apply(c, types); err != nil {
+		return err
 	}
-	if len(errs) > 0 {
-		return fmt.Errorf("upgrade to opset %d: %w", upgradedOpset, errors.Join(errs...))
-	}
-	c.SetOpset("", upgradedOpset)
-	if m.IRVersion <= 3 {
-		c.Graph.Inputs = c.Graph.DataInputs()
-	}
-	c.IRVersion = max(m.IRVersion, upgradedIR)
 	*m.Graph = *c.Graph // callers may hold m.Graph
 	c.Graph = m.Graph
 	*m = *c
 	return nil
 }
 
-// typesOf returns the types of g's values that are given, declared or follow from those.
-func typesOf(g *graph.Graph, given graph.Types) graph.Types {
-	types := graph.Types{}
-	for _, v := range slices.Concat(g.Inputs, g.Outputs, g.Values) {
-		if v.Shape != nil && v.DType != graph.Undefined {
-			types[v.Name] = graph.Type{DType: v.DType, Shape: v.Shape}
-		}
+// Upgrading is the pass that Upgrade applies.
+func Upgrading() graph.Pass {
+	return graph.Pass{
+		Name: "upgrade", Doc: "Operators become those of opset 21.",
+		Needed: func(m *graph.Model) bool { return m.Opset("") < upgradedOpset },
+		Run: func(r *graph.Rewriter) error {
+			m, version := r.Model, r.Model.Opset("")
+			var errs []error
+			switch {
+			case !slices.ContainsFunc(m.Graph.Nodes, (*graph.Node).Standard):
+			case version == 0:
+				errs = append(errs, errors.New("the model has standard operators, but imports no standard operator set"))
+			case version < minOpset:
+				errs = append(errs, fmt.Errorf("opset %d is older than %d, the oldest that can be upgraded: export the model at "+
+					"a newer one, 17 or above", version, minOpset))
+			case len(m.Functions) > 0:
+				errs = append(errs, fmt.Errorf("the model has functions, such as %q: inline them (onnx.inliner)",
+					m.Functions[0].Name))
+			default:
+				r.Types = typesOf(r.G, r.Types)
+				errs = upgradeNodes(r, func(*graph.Node) int64 { return version }, upgradedOpset)
+			}
+			if len(errs) > 0 {
+				return fmt.Errorf("upgrade to opset %d: %w", upgradedOpset, errors.Join(errs...))
+			}
+			m.SetOpset("", upgradedOpset)
+			if m.IRVersion <= 3 {
+				m.Graph.Inputs = m.Graph.DataInputs()
+			}
+			m.IRVersion = max(m.IRVersion, upgradedIR)
+			return nil
+		},
 	}
-	maps.Copy(types, given)
-	_ = autodiff.Infer(g, types) // what stays unknown matters only to rewrites that ask for it
-	return types
 }
 
-// upgrader upgrades the nodes of a graph.
+// upgrader is a rewriter of one node after the other.
 type upgrader struct {
-	names  *graph.Builder
-	types  graph.Types   // of the values, as far as they are known
+	*graph.Rewriter
 	before []*graph.Node // what a rule puts before its node
 	after  []*graph.Node // and after it
 }
 
-// run takes the nodes from their versions to another one.
-func (u *upgrader) run(from func(*graph.Node) int64, to int64) []error {
-	rules := changes()
+// upgradeNodes takes the nodes from their versions to another one.
+func upgradeNodes(r *graph.Rewriter, from func(*graph.Node) int64, to int64) []error {
+	u, rules := &upgrader{Rewriter: r}, changes()
 	var errs []error
+	nodes := r.G.Nodes
 	var out []*graph.Node
-	for _, n := range u.names.G.Nodes {
+	for _, n := range nodes {
 		u.before, u.after = nil, nil
 		label := n.Label()
 		if err := u.node(n, rules, from(n), to); err != nil {
@@ -100,7 +93,7 @@ func (u *upgrader) run(from func(*graph.Node) int64, to int64) []error {
 		}
 		out = append(append(append(out, u.before...), n), u.after...)
 	}
-	u.names.G.Nodes = out
+	r.G.Nodes = out
 	return errs
 }
 
@@ -127,19 +120,19 @@ func (u *upgrader) node(n *graph.Node, rules map[string][]change, from, to int64
 	return nil
 }
 
-// name makes a fresh name for something that belongs to n.
-func (u *upgrader) name(n *graph.Node, hint string) string {
+// nameOf makes a fresh name for something that belongs to n.
+func (u *upgrader) nameOf(n *graph.Node, hint string) string {
 	base := n.Name
 	if base == "" && len(n.Outputs) > 0 {
 		base = n.Outputs[0]
 	}
-	return u.names.Name(base + "_" + hint)
+	return u.Name(base + "_" + hint)
 }
 
 // constant makes t an initializer that n can use.
 func (u *upgrader) constant(n *graph.Node, hint string, t *graph.Tensor) string {
-	t.Name = u.name(n, hint)
-	u.names.G.Inits = append(u.names.G.Inits, t)
+	t.Name = u.nameOf(n, hint)
+	u.G.Inits = append(u.G.Inits, t)
 	return t.Name
 }
 
@@ -243,7 +236,7 @@ func (u *upgrader) scalar(n *graph.Node, name string, i int) error {
 	if a == nil {
 		return nil
 	}
-	dtype := u.types[n.Input(0)].DType
+	dtype := u.Types[n.Input(0)].DType
 	t := graph.FromNumbers("", dtype, []float32{a.F})
 	switch {
 	case dtype == graph.Undefined:
@@ -265,7 +258,7 @@ func clip(u *upgrader, n *graph.Node) error {
 // boolMask: the mask, which had the type of the data, became one of booleans.
 func boolMask(u *upgrader, n *graph.Node) error {
 	if len(n.Outputs) > 1 {
-		g, mask := u.names.G, n.Outputs[1]
+		g, mask := u.G, n.Outputs[1]
 		if len(g.Consumers()[mask]) > 0 || g.IsOutput(mask) {
 			return errors.New("has a mask whose type changed and that is used")
 		}
@@ -309,7 +302,7 @@ func inferenceForm(_ *upgrader, n *graph.Node) error {
 // 13 on they do so over the one axis (default -1).
 func flattened(u *upgrader, n *graph.Node) error {
 	axis := n.Int("axis", 1)
-	t, known := u.types[n.Input(0)]
+	t, known := u.Types[n.Input(0)]
 	if axis == -1 || known && axis == int64(len(t.Shape))-1 {
 		setInt(n, "axis", axis)
 		return nil
@@ -318,16 +311,16 @@ func flattened(u *upgrader, n *graph.Node) error {
 		return errors.New("does not have one input and one output")
 	}
 	in, out := n.Inputs[0], n.Outputs[0]
-	shape, flat, soft := u.name(n, "shape"), u.name(n, "flat"), u.name(n, "matrix")
+	shape, flat, soft := u.nameOf(n, "shape"), u.nameOf(n, "flat"), u.nameOf(n, "matrix")
 	u.before = []*graph.Node{
-		{Name: u.name(n, "Shape"), Op: "Shape", Inputs: []string{in}, Outputs: []string{shape}},
+		{Name: u.nameOf(n, "Shape"), Op: "Shape", Inputs: []string{in}, Outputs: []string{shape}},
 		{
-			Name: u.name(n, "Flatten"), Op: "Flatten", Inputs: []string{in}, Outputs: []string{flat},
+			Name: u.nameOf(n, "Flatten"), Op: "Flatten", Inputs: []string{in}, Outputs: []string{flat},
 			Attrs: []graph.Attr{graph.IntAttr("axis", axis)},
 		},
 	}
 	u.after = []*graph.Node{
-		{Name: u.name(n, "Reshape"), Op: "Reshape", Inputs: []string{soft, shape}, Outputs: []string{out}},
+		{Name: u.nameOf(n, "Reshape"), Op: "Reshape", Inputs: []string{soft, shape}, Outputs: []string{out}},
 	}
 	n.Inputs, n.Outputs = []string{flat}, []string{soft}
 	setInt(n, "axis", -1)
@@ -392,8 +385,8 @@ func resize(u *upgrader, n *graph.Node) error {
 	if a := n.Attr("mode"); a != nil && string(a.S) != "nearest" {
 		return nil
 	}
-	t := u.names.G.Init(by)
-	for _, m := range u.names.G.Nodes {
+	t := u.G.Init(by)
+	for _, m := range u.G.Nodes {
 		if slices.Contains(m.Outputs, by) {
 			t = m.Constant()
 		}
@@ -427,7 +420,7 @@ func topK(u *upgrader, n *graph.Node) error {
 
 // groupsToChannels: scale and bias had one number for each group, and have one for each channel.
 func groupsToChannels(u *upgrader, n *graph.Node) error {
-	groups, s := n.Int("num_groups", 0), u.types[n.Input(0)].Shape
+	groups, s := n.Int("num_groups", 0), u.Types[n.Input(0)].Shape
 	if len(s) < 2 || s[1].Size < 1 || groups < 1 || s[1].Size%groups != 0 {
 		return fmt.Errorf("has %d groups of the channels of %q, of which the model does not say how many there are: export "+
 			"the model at opset 21", groups, n.Input(0))
@@ -438,9 +431,9 @@ func groupsToChannels(u *upgrader, n *graph.Node) error {
 	for i := 1; i < min(3, len(inputs)); i++ {
 		at := inputs[i]
 		for _, step := range [][2]string{{"Reshape", column}, {"Expand", wide}, {"Reshape", flat}} {
-			out := u.name(n, "channels")
+			out := u.nameOf(n, "channels")
 			u.before = append(u.before, &graph.Node{
-				Name: u.name(n, step[0]), Op: step[0], Inputs: []string{at, step[1]}, Outputs: []string{out},
+				Name: u.nameOf(n, step[0]), Op: step[0], Inputs: []string{at, step[1]}, Outputs: []string{out},
 			})
 			at = out
 		}

@@ -10,8 +10,9 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// Step stands in front of a model and makes the model's inputs of rows of other numbers: a [Front], or a [Decoded].
-type Step interface {
+// InputTransform stands in front of a model and makes the model's inputs of rows of other numbers: a [Front], or a
+// [Decoded].
+type InputTransform interface {
 	// sizes are the numbers of a row before and after the step.
 	sizes() (from, to int)
 	// append appends the nodes of the step to those of b; what they make is the output of the last one. It may add the
@@ -42,20 +43,20 @@ func NewFront(from, to int) *Front {
 // limit is a bound that no input reaches; float32 has infinities, whose gradients are not numbers.
 const limit = 3e38
 
-// front is a Front as nodes of a graph.
-type front struct {
-	step   Step
-	input  graph.Value // of the graph with it
-	behind graph.Value // the input of the graph without it
-	sizes  []int64     // of behind, without the batch axis
+// inputTransform is an InputTransform as nodes of a graph.
+type inputTransform struct {
+	InputTransform
+
+	outer  graph.Value // the input of the graph with it
+	inner  modelInput  // of the graph without it
 	nodes  []*graph.Node
 	consts []*graph.Tensor
 }
 
-// Behind returns the model behind f: its rows are those of f, and all values of the model keep their names. Canonical
-// and With keep f in front.
-func (m *Model) Behind(f Step) (*Model, error) {
-	from, to := f.sizes()
+// WithInputTransform returns the model with t in front: its rows are those of t, and all values of the model keep their
+// names. Canonical and With keep t in front.
+func (m *Model) WithInputTransform(t InputTransform) (*Model, error) {
+	from, to := t.sizes()
 	if to != m.dim {
 		return nil, fmt.Errorf("the model has %d inputs, and the step in front of it makes %d", m.dim, to)
 	}
@@ -63,12 +64,12 @@ func (m *Model) Behind(f Step) (*Model, error) {
 	first, known := len(b.G.Nodes), len(b.G.Inits)
 	batch := m.types[m.input.Name].Shape[0]
 	c := *m
-	c.front = &front{step: f, behind: m.input, sizes: m.sizes}
-	c.front.input = graph.Value{
+	f := &inputTransform{InputTransform: t, inner: m.modelInput}
+	f.outer = graph.Value{
 		Name: b.Name("columns"), DType: graph.Float, Shape: graph.Shape{batch, {Size: int64(from)}},
 	}
 	c.types = maps.Clone(m.types)
-	f.append(b, c.front.input.Name, c.types)
+	t.append(b, f.outer.Name, c.types)
 	if m.input.DType != graph.Float || len(m.sizes) > 1 {
 		z := b.G.Nodes[len(b.G.Nodes)-1].Outputs[0]
 		z = b.Op("Cast", []string{z}, graph.IntAttr("to", int64(m.input.DType)))
@@ -78,29 +79,28 @@ func (m *Model) Behind(f Step) (*Model, error) {
 		}
 		b.Op("Reshape", []string{z, b.Const(graph.FromInts("shape", shape, int64(len(shape))))})
 	}
-	b.G.Nodes[len(b.G.Nodes)-1].Outputs[0] = c.front.behind.Name
-	c.front.nodes, c.front.consts = b.G.Nodes[first:], b.G.Inits[known:]
-	c.types[c.front.input.Name] = graph.Type{DType: graph.Float, Shape: c.front.input.Shape}
-	if err := autodiff.Infer(&graph.Graph{Inits: c.front.consts, Nodes: c.front.nodes}, c.types); err != nil {
+	b.G.Nodes[len(b.G.Nodes)-1].Outputs[0] = m.input.Name
+	f.nodes, f.consts = b.G.Nodes[first:], b.G.Inits[known:]
+	c.types[f.outer.Name] = graph.Type{DType: graph.Float, Shape: f.outer.Shape}
+	if err := autodiff.Infer(&graph.Graph{Inits: f.consts, Nodes: f.nodes}, c.types); err != nil {
 		return nil, fmt.Errorf("the step in front of the model: %w", err)
 	}
-	c.input, c.sizes, c.dim = c.front.input, []int64{int64(from)}, from
+	c.transform, c.modelInput = f, modelInput{f.outer, []int64{int64(from)}, m.fixed, from}
 	c.graph = c.extended(c.base)
 	c.canonical = sync.OnceValues(c.canonicalize)
 	return &c, nil
 }
 
-// Apart returns the model without the step in front of it, and that step: nil where there is none.
-func (m *Model) Apart() (*Model, Step) {
-	if m.front == nil {
+// WithoutInputTransform returns the model without the step in front of it, and that step: nil where there is none.
+func (m *Model) WithoutInputTransform() (*Model, InputTransform) {
+	if m.transform == nil {
 		return m, nil
 	}
 	c := *m
-	_, to := m.front.step.sizes()
-	c.input, c.sizes, c.dim, c.front = m.front.behind, m.front.sizes, to, nil
+	c.modelInput, c.transform = m.transform.inner, nil
 	c.graph = c.extended(c.base)
 	c.canonical = sync.OnceValues(c.canonicalize)
-	return &c, m.front.step
+	return &c, m.transform.InputTransform
 }
 
 // Graph returns the step as a model of its own.
@@ -159,17 +159,17 @@ func flags(bits []bool) []float32 {
 }
 
 // before puts the step in front of the nodes of g.
-func (f *front) before(g *graph.Graph) {
+func (f *inputTransform) before(g *graph.Graph) {
 	g.Nodes = slices.Concat(f.nodes, g.Nodes)
 	g.Inits = append(g.Inits, f.consts...)
-	i := slices.IndexFunc(g.Inputs, func(v graph.Value) bool { return v.Name == f.behind.Name })
-	g.Inputs[i] = f.input
+	i := slices.IndexFunc(g.Inputs, func(v graph.Value) bool { return v.Name == f.inner.input.Name })
+	g.Inputs[i] = f.outer
 }
 
 // FileInput is the name of the file's own input, whatever stands in front of it.
 func (m *Model) FileInput() string {
-	if m.front != nil {
-		return m.front.behind.Name
+	if m.transform != nil {
+		return m.transform.inner.input.Name
 	}
 	return m.input.Name
 }

@@ -1,4 +1,4 @@
-package onnxio_test
+package pass_test
 
 import (
 	"math"

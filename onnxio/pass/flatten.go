@@ -1,10 +1,7 @@
-package onnxio
+package pass
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"cfq/onnxio/graph"
 )
@@ -20,62 +17,62 @@ import (
 // What is computed element by element behind the layer goes in front of the second Reshape: there biases fold into the
 // layer, activations fuse with it, and where another layer follows, the two Reshapes between go away.
 type flattener struct {
-	*rewriter
+	*canonicalizer
 	backs map[*graph.Node]bool // the Reshapes behind layers, all from [-1, E] to [..., E]
 	turns map[*graph.Node]bool // the Transposes around layers
 }
 
 // flatten rewrites all products with more than two axes of which one factor is constant.
-func (r *rewriter) flatten() {
-	f := &flattener{rewriter: r, backs: map[*graph.Node]bool{}, turns: map[*graph.Node]bool{}}
-	for _, n := range slices.Clone(r.g.Nodes) {
+func (r *canonicalizer) flatten() {
+	f := &flattener{canonicalizer: r, backs: map[*graph.Node]bool{}, turns: map[*graph.Node]bool{}}
+	for _, n := range slices.Clone(r.G.Nodes) {
 		f.contract(n)
 	}
-	r.index()
-	r.repeat(f.merge)
-	r.repeat(f.sink)
-	r.repeat(f.join)
-	r.repeat(f.unused)
+	r.Index()
+	r.Repeat(f.merge)
+	r.Repeat(f.sink)
+	r.Repeat(f.join)
+	r.Repeat(f.unused)
 }
 
 // front puts a Reshape to the sizes to, of the shape given, in front of n.
 func (f *flattener) front(n *graph.Node, to []int64, shape graph.Shape) {
 	flat := f.reshape(n.Inputs[0], to, shape)
-	f.g.Nodes = slices.Insert(f.g.Nodes, slices.Index(f.g.Nodes, n), flat)
+	f.Insert(n, flat)
 	n.Inputs[0] = flat.Outputs[0]
 }
 
 // reshape makes a node, which is not in the graph yet, that gives value the shape to, of the type given.
 func (f *flattener) reshape(value string, to []int64, shape graph.Shape) *graph.Node {
-	out := f.names.Name("r")
-	f.types[out] = graph.Type{DType: graph.Float, Shape: shape}
+	out := f.Name("r")
+	f.Types[out] = graph.Type{DType: graph.Float, Shape: shape}
 	return &graph.Node{Op: "Reshape", Inputs: []string{value, f.shape(to)}, Outputs: []string{out}}
 }
 
 // shape returns a constant of whole numbers, the same for the same numbers.
 func (f *flattener) shape(v []int64) string {
-	for _, t := range f.g.Inits {
+	for _, t := range f.G.Inits {
 		if t.DType == graph.Int64 && len(t.Dims) == 1 && t.Dims[0] == int64(len(v)) {
 			if have, err := t.Ints(); err == nil && slices.Equal(have, v) {
 				return t.Name
 			}
 		}
 	}
-	t := graph.FromInts(f.names.Name("n"), v, int64(len(v)))
-	f.g.Inits = append(f.g.Inits, t)
-	f.inits[t.Name] = t
-	f.retired[t.Name] = true
+	t := graph.FromInts(f.Name("n"), v, int64(len(v)))
+	f.G.Inits = append(f.G.Inits, t)
+	f.Inits[t.Name] = t
+	f.Retire(t.Name)
 	return t.Name
 }
 
 // behind puts a Reshape behind n, whose output has the shape flat from now on.
 func (f *flattener) behind(n *graph.Node, to []int64, flat graph.Shape) {
 	y := n.Outputs[0]
-	n.Outputs = []string{f.names.Name("y")}
-	f.types[n.Outputs[0]] = graph.Type{DType: graph.Float, Shape: flat}
+	n.Outputs = []string{f.Name("y")}
+	f.Types[n.Outputs[0]] = graph.Type{DType: graph.Float, Shape: flat}
 	back := &graph.Node{Op: "Reshape", Inputs: []string{n.Outputs[0], f.shape(to)}, Outputs: []string{y}}
 	f.backs[back] = true
-	f.g.Nodes = slices.Insert(f.g.Nodes, slices.Index(f.g.Nodes, n)+1, back)
+	f.InsertBehind(n, back)
 }
 
 // sizesOf returns the shape as that of a Reshape, with -1 for the only size that is not known.
@@ -92,47 +89,12 @@ func sizesOf(s graph.Shape) ([]int64, bool) {
 	return out, free < 2
 }
 
-// product is the number of elements of a value of shape s: a size or, where one size is not known but has a name, a
-// multiple of that, such as N*8. It is not known where two are not.
-func product(s graph.Shape) graph.Dim {
-	n, name, free := int64(1), "", 0
-	for _, d := range s {
-		if d.Size >= 0 {
-			n *= d.Size
-			continue
-		}
-		var times int64
-		name, times = Multiple(d)
-		n *= times
-		free++
-	}
-	switch {
-	case free == 0:
-		return graph.Dim{Size: n}
-	case free > 1 || name == "":
-		return graph.Dim{Size: -1}
-	case n == 1:
-		return graph.Dim{Size: -1, Param: name}
-	}
-	return graph.Dim{Size: -1, Param: fmt.Sprintf("%s*%d", name, n)}
-}
-
-// Multiple takes the name of a size that is not known apart: N*8 is 8 times N.
-func Multiple(d graph.Dim) (name string, times int64) {
-	if i := strings.LastIndexByte(d.Param, '*'); i > 0 {
-		if k, err := strconv.ParseInt(d.Param[i+1:], 10, 32); err == nil && k > 0 {
-			return d.Param[:i], k
-		}
-	}
-	return d.Param, 1
-}
-
 // sink puts n, which computes element by element, in front of the Reshapes behind layers that it reads.
 func (f *flattener) sink(n *graph.Node) bool {
 	if !n.Standard() || !slices.Contains(elementwise(), n.Op) || len(n.Outputs) != 1 {
 		return false
 	}
-	shape := f.types[n.Outputs[0]].Shape
+	shape := f.Types[n.Outputs[0]].Shape
 	to, ok := sizesOf(shape)
 	if !ok || len(to) < 2 || n.Outputs[0] == "" {
 		return false
@@ -144,26 +106,26 @@ func (f *flattener) sink(n *graph.Node) bool {
 		if in == "" {
 			continue
 		}
-		back := f.producers[in]
-		switch t := f.inits[in]; {
+		back := f.Producers[in]
+		switch t := f.Inits[in]; {
 		case t != nil:
 			if !alongLast(t.Dims, to[last]) {
 				return false
 			}
 			constants[i] = t.Dims
-		case back == nil || !f.backs[back] || len(f.types[in].Shape) != len(to) ||
-			!slices.Equal(f.types[in].Shape[:last], shape[:last]) ||
-			flat != nil && !slices.Equal(flat, f.types[back.Input(0)].Shape):
+		case back == nil || !f.backs[back] || len(f.Types[in].Shape) != len(to) ||
+			!slices.Equal(f.Types[in].Shape[:last], shape[:last]) ||
+			flat != nil && !slices.Equal(flat, f.Types[back.Input(0)].Shape):
 			return false
 		default:
-			inputs[i], flat = back.Input(0), f.types[back.Input(0)].Shape
+			inputs[i], flat = back.Input(0), f.Types[back.Input(0)].Shape
 		}
 	}
 	if flat == nil {
 		return false
 	}
 	for i := range constants {
-		if flat[1].Size != to[last] && f.inits[n.Inputs[i]].Len() != 1 { // several axes are one here
+		if flat[1].Size != to[last] && f.Inits[n.Inputs[i]].Len() != 1 { // several axes are one here
 			return false
 		}
 	}
@@ -189,21 +151,22 @@ func alongLast(dims []int64, last int64) bool {
 
 // squeezed returns a constant without the leading axes of size 1.
 func (f *flattener) squeezed(name string) string {
-	c := *f.inits[name]
-	c.Name, c.Dims = f.names.Name("c"), c.Dims[len(c.Dims)-1:]
-	f.g.Inits = append(f.g.Inits, &c)
-	f.inits[c.Name], f.retired[name] = &c, true
+	c := *f.Inits[name]
+	c.Name, c.Dims = f.Name("c"), c.Dims[len(c.Dims)-1:]
+	f.G.Inits = append(f.G.Inits, &c)
+	f.Inits[c.Name] = &c
+	f.Retire(name)
 	return c.Name
 }
 
 // join makes a Reshape to [-1, D] behind a Reshape from [-1, D] go away.
 func (f *flattener) join(n *graph.Node) bool {
-	back := f.producers[n.Input(0)]
+	back := f.Producers[n.Input(0)]
 	if !n.Is("Reshape") || f.backs[n] || back == nil || !f.backs[back] {
 		return false
 	}
-	to := f.inits[n.Input(1)]
-	from := f.types[back.Input(0)].Shape
+	to := f.Inits[n.Input(1)]
+	from := f.Types[back.Input(0)].Shape
 	if to == nil || len(from) != 2 || from[1].Size < 1 {
 		return false
 	}
@@ -212,16 +175,16 @@ func (f *flattener) join(n *graph.Node) bool {
 		return false
 	}
 	n.Inputs[0] = back.Input(0)
-	return f.bypass(n)
+	return f.Bypass(n)
 }
 
 // unused removes a Reshape or Transpose that nothing reads any more.
 func (f *flattener) unused(n *graph.Node) bool {
-	if !f.backs[n] && !f.turns[n] || len(f.consumers[n.Outputs[0]]) > 0 || f.g.IsOutput(n.Outputs[0]) {
+	if !f.backs[n] && !f.turns[n] || len(f.Consumers[n.Outputs[0]]) > 0 || f.G.IsOutput(n.Outputs[0]) {
 		return false
 	}
-	f.forget(n.Outputs[0])
-	f.remove(n)
+	f.Forget(n.Outputs[0])
+	f.Remove(n)
 	return true
 }
 

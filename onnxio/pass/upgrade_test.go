@@ -1,4 +1,4 @@
-package onnxio_test
+package pass_test
 
 import (
 	"context"
@@ -10,11 +10,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"cfq/internal/realdata"
-	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
+	"cfq/onnxio/pass"
 )
 
 // linear is a MatMul with stored weights at opset 17.
@@ -55,7 +55,7 @@ func TestUpgradeCollectsErrors(t *testing.T) {
 	)
 	before := m.Clone()
 	m = before.Clone()
-	err := onnxio.Upgrade(m, nil)
+	err := pass.Upgrade(m, nil)
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -88,7 +88,7 @@ func TestUpgradeVersions(t *testing.T) {
 		m := linear()
 		m.IRVersion, m.Opsets[0].Version = c.ir, c.from
 		g := m.Graph
-		err := onnxio.Upgrade(m, nil)
+		err := pass.Upgrade(m, nil)
 		if c.wantIR == 0 {
 			if err == nil || m.Opset("") != c.from {
 				t.Errorf("from %d: error %v, opset %d", c.from, err, m.Opset(""))
@@ -105,11 +105,11 @@ func TestUpgradeVersions(t *testing.T) {
 func TestUpgradeWithoutStandardSet(t *testing.T) {
 	m := linear()
 	m.Opsets = []graph.Opset{{Domain: "com.example", Version: 1}}
-	if err := onnxio.Upgrade(m, nil); err == nil || !strings.Contains(err.Error(), "imports no standard operator set") {
+	if err := pass.Upgrade(m, nil); err == nil || !strings.Contains(err.Error(), "imports no standard operator set") {
 		t.Errorf("error %v", err)
 	}
 	m.Graph.Nodes[0].Domain = "com.example"
-	if err := onnxio.Upgrade(m, nil); err != nil || m.Opset("") != 21 || m.Opset("com.example") != 1 {
+	if err := pass.Upgrade(m, nil); err != nil || m.Opset("") != 21 || m.Opset("com.example") != 1 {
 		t.Errorf("opsets %v, error %v", m.Opsets, err)
 	}
 }
@@ -120,7 +120,7 @@ func TestUpgradeNames(t *testing.T) {
 		node("Clip", "x", "h", graph.FloatAttr("min", 0)), node("Neg", "h", "h_min"), node("Add", "h h_min", "y"),
 	}}
 	m := s.model()
-	must(t, onnxio.Upgrade(m, nil))
+	must(t, pass.Upgrade(m, nil))
 	must(t, m.Graph.Check())
 	if n := m.Graph.Nodes[0]; n.Input(1) == "h_min" || m.Graph.Init(n.Input(1)) == nil {
 		t.Errorf("\n%s", m.Graph.Text())
@@ -134,7 +134,7 @@ func TestUpgradeDouble(t *testing.T) {
 		node("Cast", "x", "d", graph.IntAttr("to", int64(graph.Double))), node("Relu", "d", "r"), node("Clip", "r", "c",
 			graph.FloatAttr("max", .5)), node("Cast", "c", "y", graph.IntAttr("to", 1)),
 	}}).model()
-	must(t, onnxio.Upgrade(m, nil))
+	must(t, pass.Upgrade(m, nil))
 	want := graph.FromDoubles("c_max", []float64{.5})
 	if diff := cmp.Diff(want, m.Graph.Init("c_max")); diff != "" {
 		t.Error(diff)
@@ -145,7 +145,7 @@ func TestUpgradeDouble(t *testing.T) {
 func TestUpgradeFunctions(t *testing.T) {
 	m := linear()
 	m.Functions = []*graph.Function{{Name: "Spread", Domain: "com.example", Opsets: []graph.Opset{{Version: 15}}}}
-	if err := onnxio.Upgrade(m, nil); err == nil || !strings.Contains(err.Error(), `"Spread": inline them`) {
+	if err := pass.Upgrade(m, nil); err == nil || !strings.Contains(err.Error(), `"Spread": inline them`) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -167,7 +167,7 @@ func TestUpgradeRealModels(t *testing.T) {
 		}
 		in := graph.FromFloats(m.Graph.Inputs[0].Name, x, rows, dim)
 		want := run(t, m, in, options)
-		must(t, onnxio.Upgrade(m, nil))
+		must(t, pass.Upgrade(m, nil))
 		data, err := codec.Marshal(m)
 		must(t, err)
 		s, err := ort.OpenBytes(data, options)
@@ -197,7 +197,7 @@ func TestUpgradeOldInputs(t *testing.T) {
 		}
 		in := graph.FromFloats("x", []float32{.1, .2, -.3, .1, 0, 0}, 2, 3)
 		want := run(t, m, in, options)
-		must(t, onnxio.Upgrade(m, nil))
+		must(t, pass.Upgrade(m, nil))
 		if got := run(t, m, in, options); !same(got, want) {
 			t.Errorf("IR version %d: %v, was %v", ir, got, want)
 		}

@@ -1,4 +1,4 @@
-package onnxio
+package pass
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 // saves, each in place of several standard ones.
 const microsoft = "com.microsoft"
 
-// unfused returns the model with the standard operators in place of those that ONNX Runtime's optimizers fuse. It is g
-// itself where there are none. Others of ONNX Runtime's operators stay: where gradients need them, they are refused.
-func unfused(g *graph.Model) (*graph.Model, error) {
+// Unfusing puts standard operators in place of those that ONNX Runtime's optimizers fuse. Others of ONNX Runtime's
+// operators stay: where gradients need them, they are refused.
+func Unfusing() graph.Pass {
 	rules := fusions()
 	rule := func(n *graph.Node) fusion {
 		if n.Domain == microsoft || n.Standard() && n.Op == "SimplifiedLayerNormalization" { // no standard operator, though
@@ -22,40 +22,50 @@ func unfused(g *graph.Model) (*graph.Model, error) {
 		}
 		return nil
 	}
-	if !slices.ContainsFunc(g.Graph.Nodes, func(n *graph.Node) bool { return rule(n) != nil }) {
-		return g, nil
+	fused := func(n *graph.Node) bool { return rule(n) != nil }
+	return graph.Pass{
+		Name: "unfuse", Doc: "Operators that ONNX Runtime fuses become standard ones.",
+		Needed: func(m *graph.Model) bool { return slices.ContainsFunc(m.Graph.Nodes, fused) },
+		Run: func(r *graph.Rewriter) error {
+			for _, n := range r.G.Nodes {
+				if fused(n) {
+					n.Domain = microsoft // unknown to upgrades
+				}
+			}
+			if err := Upgrade(r.Model, nil); err != nil {
+				return err
+			}
+			u := unfuser{graph.NewBuilder(r.G, "")}
+			var err error
+			r.Rebuild(func(n *graph.Node) {
+				if f := rule(n); f == nil {
+					r.G.Nodes = append(r.G.Nodes, n)
+				} else if err == nil {
+					err = u.write(n, f)
+				}
+			})
+			if err != nil {
+				return err
+			}
+			return r.G.Check()
+		},
 	}
-	c := g.Clone()
-	for _, n := range c.Graph.Nodes {
-		if rule(n) != nil {
-			n.Domain = microsoft // unknown to upgrades
-		}
+}
+
+// write appends what stands in place of n.
+func (u unfuser) write(n *graph.Node, f fusion) error {
+	first := len(u.G.Nodes)
+	y, err := f(u, n)
+	if err != nil {
+		return fmt.Errorf("%s: %w: save the model without fused operators (graph_optimization_level ORT_ENABLE_BASIC)",
+			n.Label(), err)
 	}
-	if err := Upgrade(c, nil); err != nil {
-		return nil, err
+	last := u.G.Nodes[len(u.G.Nodes)-1]
+	last.Outputs[slices.Index(last.Outputs, y)] = n.Outputs[0]
+	if n.Name != "" {
+		u.G.Nodes[first].Name = n.Name // that of a layer is known to plans
 	}
-	u := unfuser{graph.NewBuilder(c.Graph, "")}
-	nodes := c.Graph.Nodes
-	c.Graph.Nodes = nil
-	for _, n := range nodes {
-		f := rule(n)
-		if f == nil {
-			c.Graph.Nodes = append(c.Graph.Nodes, n)
-			continue
-		}
-		first := len(c.Graph.Nodes)
-		y, err := f(u, n)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w: save the model without fused operators (graph_optimization_level ORT_ENABLE_BASIC)",
-				n.Label(), err)
-		}
-		last := c.Graph.Nodes[len(c.Graph.Nodes)-1]
-		last.Outputs[slices.Index(last.Outputs, y)] = n.Outputs[0]
-		if n.Name != "" {
-			c.Graph.Nodes[first].Name = n.Name // that of a layer is known to plans
-		}
-	}
-	return c, c.Graph.Check()
+	return nil
 }
 
 // fusion writes the standard operators of a node and returns what its first output is; the last node that it writes

@@ -1,4 +1,4 @@
-package onnxio
+package pass
 
 import (
 	"fmt"
@@ -7,53 +7,33 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// elements remembers the element types of a model that computes in others than float32. ONNX Runtime's CPU kernels
+// ElementTypes remembers the element types of a model that computes in others than float32. ONNX Runtime's CPU kernels
 // cover bfloat16 hardly at all and float16 in part, gradients in them lose small numbers, and weights of few bits take
 // the same bytes. So the model is computed in float32 wherever the method looks at it, and what is written computes in
-// float32 between Casts that give it the inputs and outputs of the file.
-type elements struct {
-	file   *graph.Model           // as it was given
+// float32 between Casts that give it the inputs and outputs of the file. The zero value remembers nothing.
+type ElementTypes struct {
 	dtypes map[string]graph.DType // of inputs and outputs that are float32 now
 }
 
-// inFloat returns the model computing in float32, and what it was before: nil where it is g itself. Numbers of 16 bits
-// are always converted, those of 64 only in models whose weights are. Tensors that a Cast alone reads stay as they are.
-func inFloat(g *graph.Model) (*graph.Model, *elements, error) {
-	c := &conversion{from: map[graph.DType]bool{graph.Float16: true, graph.BFloat16: true}, m: g.Clone()}
-	c.from[graph.Double] = hasDoubleWeights(g.Graph)
-	if !c.needed() {
-		return g, nil, nil
+// Converted reports whether the pass has changed the model.
+func (e *ElementTypes) Converted() bool { return e.dtypes != nil }
+
+// Pass makes a model compute in float32. Numbers of 16 bits are always converted, those of 64 only in models whose
+// weights are. Tensors that a Cast alone reads stay as they are.
+func (e *ElementTypes) Pass() graph.Pass {
+	return graph.Pass{
+		Name: "float32", Doc: "The model computes in float32.",
+		Needed: func(m *graph.Model) bool { return conversionOf(m).needed() },
+		Run:    func(r *graph.Rewriter) error { return conversionOf(r.Model).run(e) },
+		Undo:   e.undo,
 	}
-	e := &elements{file: g, dtypes: map[string]graph.DType{}}
-	for _, list := range [][]graph.Value{c.m.Graph.Inputs, c.m.Graph.Outputs, c.m.Graph.Values} {
-		for i := range list {
-			if v := &list[i]; c.from[v.DType] {
-				e.dtypes[v.Name], v.DType = v.DType, graph.Float
-			}
-		}
-	}
-	if err := c.tensors(); err != nil {
-		return nil, nil, err
-	}
-	if err := c.nodes(c.m.Graph.Nodes); err != nil {
-		return nil, nil, err
-	}
-	for _, f := range c.m.Functions {
-		if err := c.nodes(f.Nodes); err != nil {
-			return nil, nil, fmt.Errorf("function %q: %w", f.Name, err)
-		}
-	}
-	return c.m, e, nil
 }
 
 // Coarse is how many times further than of float32 results of the file may lie from the model's, which computes in
 // float32 where the file has floats of 16 bits.
-func (m *Model) Coarse() float64 {
+func (e *ElementTypes) Coarse() float64 {
 	coarse := 1.0
-	if m.given == nil {
-		return coarse
-	}
-	for _, t := range m.given.dtypes {
+	for _, t := range e.dtypes {
 		switch t {
 		case graph.Float16:
 			coarse = max(coarse, 50)
@@ -64,10 +44,39 @@ func (m *Model) Coarse() float64 {
 	return coarse
 }
 
-// conversion is one run of inFloat.
+// conversion is one run of the pass.
 type conversion struct {
 	m    *graph.Model
 	from map[graph.DType]bool // types that become float32
+}
+
+func conversionOf(m *graph.Model) *conversion {
+	return &conversion{m, map[graph.DType]bool{
+		graph.Float16: true, graph.BFloat16: true, graph.Double: hasDoubleWeights(m.Graph),
+	}}
+}
+
+func (c *conversion) run(e *ElementTypes) error {
+	e.dtypes = map[string]graph.DType{}
+	for _, list := range [][]graph.Value{c.m.Graph.Inputs, c.m.Graph.Outputs, c.m.Graph.Values} {
+		for i := range list {
+			if v := &list[i]; c.from[v.DType] {
+				e.dtypes[v.Name], v.DType = v.DType, graph.Float
+			}
+		}
+	}
+	if err := c.tensors(); err != nil {
+		return err
+	}
+	if err := c.nodes(c.m.Graph.Nodes); err != nil {
+		return err
+	}
+	for _, f := range c.m.Functions {
+		if err := c.nodes(f.Nodes); err != nil {
+			return fmt.Errorf("function %q: %w", f.Name, err)
+		}
+	}
+	return nil
 }
 
 // hasDoubleWeights reports whether products and convolutions have weights in double precision.
@@ -175,10 +184,8 @@ func makesType(n *graph.Node, attr string) bool {
 	return false
 }
 
-// restored returns g, which was made of the model in float32, with the inputs and outputs of the file.
-func (e *elements) restored(g *graph.Model) *graph.Model {
-	m := g.Clone()
-	b := graph.NewBuilder(m.Graph, "")
+// undo gives a graph that computes in float32 the inputs and outputs of the file.
+func (e *ElementTypes) undo(r *graph.Rewriter) {
 	// border gives the values at one side of the file their types, and casts between them and those of the graph.
 	border := func(list []graph.Value, cast func(v *graph.Value, wide string) *graph.Node) (casts []*graph.Node) {
 		for i := range list {
@@ -188,45 +195,26 @@ func (e *elements) restored(g *graph.Model) *graph.Model {
 				continue
 			}
 			v.DType = to
-			wide := b.Name(v.Name + "_float")
-			rename(m.Graph.Nodes, v.Name, wide)
+			wide := r.Name(v.Name + "_float")
+			r.Rename(v.Name, wide)
 			casts = append(casts, cast(v, wide))
 		}
 		return casts
 	}
-	front := border(m.Graph.Inputs, func(v *graph.Value, wide string) *graph.Node {
-		return cast(v.Name, wide, graph.Float)
-	})
-	behind := border(m.Graph.Outputs, func(v *graph.Value, wide string) *graph.Node {
-		return cast(wide, v.Name, v.DType)
-	})
-	m.Graph.Values = slices.DeleteFunc(m.Graph.Values, func(v graph.Value) bool { return e.dtypes[v.Name] != 0 })
-	m.Graph.Nodes = slices.Concat(front, m.Graph.Nodes, behind)
-	return m
+	front := border(r.G.Inputs, func(v *graph.Value, wide string) *graph.Node { return castTo(v.Name, wide, graph.Float) })
+	behind := border(r.G.Outputs, func(v *graph.Value, wide string) *graph.Node { return castTo(wide, v.Name, v.DType) })
+	r.G.Values = slices.DeleteFunc(r.G.Values, func(v graph.Value) bool { return e.dtypes[v.Name] != 0 })
+	r.G.Nodes = slices.Concat(front, r.G.Nodes, behind)
 }
 
-// cast makes the node that converts a value.
-func cast(from, to string, dtype graph.DType) *graph.Node {
+func castTo(from, to string, dtype graph.DType) *graph.Node {
 	return &graph.Node{
 		Op: "Cast", Inputs: []string{from}, Outputs: []string{to}, Attrs: []graph.Attr{graph.IntAttr("to", int64(dtype))},
 	}
 }
 
-// rename makes the nodes read and make value by in place of old.
-func rename(nodes []*graph.Node, old, by string) {
-	for _, n := range nodes {
-		for _, list := range [][]string{n.Inputs, n.Outputs} {
-			for i, v := range list {
-				if v == old {
-					list[i] = by
-				}
-			}
-		}
-	}
-}
-
-// feed returns an input of the model in float32 as one of the file.
-func (e *elements) feed(t *graph.Tensor) (*graph.Tensor, error) {
+// Feed returns an input of the model in float32 as one of the file.
+func (e *ElementTypes) Feed(t *graph.Tensor) (*graph.Tensor, error) {
 	to, ok := e.dtypes[t.Name]
 	if !ok {
 		return t, nil

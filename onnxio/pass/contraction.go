@@ -1,4 +1,4 @@
-package onnxio
+package pass
 
 import (
 	"slices"
@@ -29,13 +29,13 @@ func (f *flattener) contraction(n *graph.Node) *contraction {
 		return nil
 	}
 	side := 1
-	if f.constant(n.Input(1)) == nil {
+	if f.Float(n.Input(1)) == nil {
 		side = 0
 	}
-	c := &contraction{value: n.Input(1 - side), weights: f.constant(n.Input(side))}
+	c := &contraction{value: n.Input(1 - side), weights: f.Float(n.Input(side))}
 	c.sizes = map[rune]graph.Dim{once: {Size: 1}}
-	shape := f.types[c.value].Shape
-	if c.weights == nil || c.weights.Len() == 0 || len(shape) == 0 || f.inits[c.value] != nil {
+	shape := f.Types[c.value].Shape
+	if c.weights == nil || c.weights.Len() == 0 || len(shape) == 0 || f.Inits[c.value] != nil {
 		return nil
 	}
 	ranks := []int{len(shape), len(shape)}
@@ -129,7 +129,7 @@ func (c *contraction) shape(letters string) graph.Shape {
 	return s
 }
 
-func (c *contraction) count(letters string) int64 { return product(c.shape(letters)).Size }
+func (c *contraction) count(letters string) int64 { return Elements(c.shape(letters)).Size }
 
 // order returns where each axis of to stands in from; nil when they are the same.
 func order(from, to string) []int64 {
@@ -196,11 +196,11 @@ func (f *flattener) dense(n *graph.Node, c *contraction, x string) {
 	}
 	f.turn(n, c, x, c.each+c.out)
 	n.Op, n.Attrs = "MatMul", nil
-	n.Inputs = append(n.Inputs, f.add("w", v, in, out))
+	n.Inputs = append(n.Inputs, f.numbers("w", v, in, out))
 	if bias != nil {
-		n.Op, n.Inputs = "Gemm", append(n.Inputs, f.add("b", bias, out))
+		n.Op, n.Inputs = "Gemm", append(n.Inputs, f.numbers("b", bias, out))
 	}
-	rows := product(c.shape(c.each))
+	rows := Elements(c.shape(c.each))
 	if len(c.x) != 2 || len(c.each) != 1 {
 		f.front(n, []int64{-1, in}, graph.Shape{rows, {Size: in}})
 	}
@@ -226,38 +226,37 @@ func (f *flattener) grouped(n *graph.Node, c *contraction, x, y string) {
 	f.turn(n, c, x, y)
 	f.front(n, []int64{-1, groups * in, places}, graph.Shape{batch, {Size: groups * in}, {Size: places}})
 	n.Op, n.Attrs = "Conv", []graph.Attr{graph.IntAttr("group", groups)}
-	n.Inputs = append(n.Inputs, f.add("w", v, groups*out, in, 1))
+	n.Inputs = append(n.Inputs, f.numbers("w", v, groups*out, in, 1))
 	if bias != nil {
-		n.Inputs = append(n.Inputs, f.add("b", bias, groups*out))
+		n.Inputs = append(n.Inputs, f.numbers("b", bias, groups*out))
 	}
-	unfold := f.reshape(f.names.Name("y"), back, c.shape(y))
+	unfold := f.reshape(f.Name("y"), back, c.shape(y))
 	n.Outputs, unfold.Outputs = slices.Clone(unfold.Inputs[:1]), n.Outputs
-	f.g.Nodes = slices.Insert(f.g.Nodes, slices.Index(f.g.Nodes, n)+1, unfold)
+	f.InsertBehind(n, unfold)
 }
 
 // turn lets n read the value of c with its axes in the order x, and give its result in the order y.
 func (f *flattener) turn(n *graph.Node, c *contraction, x, y string) {
-	f.retired[n.Inputs[0]], f.retired[n.Inputs[1]] = true, true
+	f.Retire(n.Inputs...)
 	n.Inputs = []string{c.value}
-	at := slices.Index(f.g.Nodes, n)
 	if perm := order(y, c.y); perm != nil {
-		back := f.transpose(f.names.Name("t"), perm)
+		back := f.transpose(f.Name("t"), perm)
 		n.Outputs, back.Outputs = slices.Clone(back.Inputs), n.Outputs
-		f.types[n.Outputs[0]] = graph.Type{DType: graph.Float, Shape: c.shape(y)}
-		f.g.Nodes = slices.Insert(f.g.Nodes, at+1, back)
+		f.Types[n.Outputs[0]] = graph.Type{DType: graph.Float, Shape: c.shape(y)}
+		f.InsertBehind(n, back)
 	}
 	if perm := order(c.x, x); perm != nil {
 		t := f.transpose(c.value, perm)
 		n.Inputs = slices.Clone(t.Outputs)
-		f.types[n.Inputs[0]] = graph.Type{DType: graph.Float, Shape: c.shape(x)}
-		f.g.Nodes = slices.Insert(f.g.Nodes, at, t)
+		f.Types[n.Inputs[0]] = graph.Type{DType: graph.Float, Shape: c.shape(x)}
+		f.Insert(n, t)
 	}
 }
 
 // transpose makes a node, which is not in the graph yet.
 func (f *flattener) transpose(value string, perm []int64) *graph.Node {
 	n := &graph.Node{
-		Op: "Transpose", Inputs: []string{value}, Outputs: []string{f.names.Name("t")},
+		Op: "Transpose", Inputs: []string{value}, Outputs: []string{f.Name("t")},
 		Attrs: []graph.Attr{graph.IntsAttr("perm", perm...)},
 	}
 	f.turns[n] = true
@@ -266,7 +265,7 @@ func (f *flattener) transpose(value string, perm []int64) *graph.Node {
 
 // merge makes one of two Transposes, of which one was made here, and none where they undo one another.
 func (f *flattener) merge(n *graph.Node) bool {
-	first := f.producers[n.Input(0)]
+	first := f.Producers[n.Input(0)]
 	if !n.Is("Transpose") || first == nil || !first.Is("Transpose") || !f.turns[n] && !f.turns[first] {
 		return false
 	}
@@ -281,7 +280,7 @@ func (f *flattener) merge(n *graph.Node) bool {
 		same = same && perm[i] == int64(i)
 	}
 	n.Inputs[0] = first.Input(0)
-	if same && f.bypass(n) {
+	if same && f.Bypass(n) {
 		return true
 	}
 	n.Attrs = []graph.Attr{graph.IntsAttr("perm", perm...)}
@@ -292,12 +291,12 @@ func (f *flattener) merge(n *graph.Node) bool {
 // order of the layer's outputs; nil where there is none.
 func (f *flattener) bias(n *graph.Node, c *contraction) []float64 {
 	y := n.Outputs[0]
-	readers := f.consumers[y]
-	if len(readers) != 1 || f.g.IsOutput(y) || !readers[0].Is("Add") || readers[0].Input(0) == readers[0].Input(1) {
+	readers := f.Consumers[y]
+	if len(readers) != 1 || f.G.IsOutput(y) || !readers[0].Is("Add") || readers[0].Input(0) == readers[0].Input(1) {
 		return nil
 	}
 	add := readers[0]
-	b := f.constant(add.Inputs[1-slices.Index(add.Inputs, y)])
+	b := f.Float(add.Inputs[1-slices.Index(add.Inputs, y)])
 	if b == nil || len(b.Dims) > len(c.y) {
 		return nil
 	}
@@ -316,7 +315,7 @@ func (f *flattener) bias(n *graph.Node, c *contraction) []float64 {
 		return nil
 	}
 	axes := c.shape(c.per + c.out)
-	bias := make([]float64, product(axes).Size)
+	bias := make([]float64, Elements(axes).Size)
 	for k := range bias {
 		place, at := map[rune]int64{}, k
 		for i := len(axes) - 1; i >= 0; i-- {
@@ -328,9 +327,9 @@ func (f *flattener) bias(n *graph.Node, c *contraction) []float64 {
 		}
 		bias[k] = v[from]
 	}
-	f.retired[b.Name] = true
-	f.remove(add)
-	f.forget(y)
+	f.Retire(b.Name)
+	f.Remove(add)
+	f.Forget(y)
 	n.Outputs = []string{add.Outputs[0]}
 	return bias
 }

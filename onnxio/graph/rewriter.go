@@ -1,0 +1,164 @@
+package graph
+
+import "slices"
+
+// Pass is one step that rewrites a model, and the step that gives a graph made of the result back what it took away.
+type Pass struct {
+	Name, Doc string
+	Needed    func(*Model) bool // nil: always
+	Run       func(*Rewriter) error
+	Undo      func(*Rewriter) // nil: nothing is undone in a written file
+}
+
+// Apply runs the pass on m, in place, where it is needed. types are those of values that are known beyond what m
+// declares. After an error m may be half rewritten.
+func (p *Pass) Apply(m *Model, types Types) error {
+	if p.Needed != nil && !p.Needed(m) {
+		return nil
+	}
+	return p.Run(NewRewriter(m, types))
+}
+
+// Rewriter changes the graph of a model. It knows who makes and who reads each value, as of the last Index, and which
+// constants its rewrites replaced. New values and nodes get names that are free.
+type Rewriter struct {
+	*Builder
+	Model     *Model
+	Types     Types
+	Inits     map[string]*Tensor
+	Producers map[string]*Node
+	Consumers map[string][]*Node
+	retired   map[string]bool
+}
+
+// NewRewriter returns a rewriter of m. types, which may be nil, are the rewriter's to change.
+func NewRewriter(m *Model, types Types) *Rewriter {
+	if types == nil {
+		types = Types{}
+	}
+	r := &Rewriter{Builder: NewBuilder(m.Graph, ""), Model: m, Types: types, retired: map[string]bool{}}
+	r.Index()
+	return r
+}
+
+// Index looks at the graph again.
+func (r *Rewriter) Index() {
+	r.Inits, r.Producers, r.Consumers = r.G.InitMap(), r.G.Producers(), r.G.Consumers()
+}
+
+// Const adds t as an initializer under a fresh name made from t.Name and returns that name.
+func (r *Rewriter) Const(t *Tensor) string {
+	name := r.Builder.Const(t)
+	r.Inits[name] = t
+	return name
+}
+
+// Float returns the float32 constant called name, or nil.
+func (r *Rewriter) Float(name string) *Tensor {
+	if t := r.Inits[name]; t != nil && t.DType == Float && len(t.Extra) == 0 {
+		return t
+	}
+	return nil
+}
+
+// Repeat applies rewrite, which reports whether it changed the graph, to the nodes until nothing changes.
+func (r *Rewriter) Repeat(rewrite func(*Node) bool) {
+	for slices.ContainsFunc(r.G.Nodes, rewrite) {
+		r.Index()
+	}
+}
+
+// Rebuild writes the graph anew: write appends what stands in the place of each node.
+func (r *Rewriter) Rebuild(write func(*Node)) {
+	nodes := r.G.Nodes
+	r.G.Nodes = nil
+	for _, n := range nodes {
+		write(n)
+	}
+}
+
+// Insert puts nodes in front of n.
+func (r *Rewriter) Insert(n *Node, nodes ...*Node) {
+	r.G.Nodes = slices.Insert(slices.Clone(r.G.Nodes), slices.Index(r.G.Nodes, n), nodes...)
+}
+
+// InsertBehind puts nodes behind n.
+func (r *Rewriter) InsertBehind(n *Node, nodes ...*Node) {
+	r.G.Nodes = slices.Insert(slices.Clone(r.G.Nodes), slices.Index(r.G.Nodes, n)+1, nodes...)
+}
+
+// Remove takes n out of the graph.
+func (r *Rewriter) Remove(n *Node) {
+	i := slices.Index(r.G.Nodes, n)
+	r.G.Nodes = slices.Concat(r.G.Nodes[:i], r.G.Nodes[i+1:])
+}
+
+// Fold removes n, whose effect on its data-th input another node has taken over, and retires its other inputs.
+func (r *Rewriter) Fold(n *Node, data int) {
+	for i, c := range n.Inputs {
+		if i != data {
+			r.Retire(c)
+		}
+	}
+	r.Remove(n)
+}
+
+// Bypass connects the readers of n's output with n's first input and removes n. It does nothing where n's output is one
+// of the model whose name no other node can take over.
+func (r *Rewriter) Bypass(n *Node) bool {
+	in, out := n.Input(0), n.Outputs[0]
+	if r.G.IsOutput(out) {
+		p := r.Producers[in]
+		if p == nil || r.G.IsOutput(in) {
+			return false
+		}
+		r.Rename(in, out)
+	} else {
+		r.rename(out, in, func(n *Node) [][]string { return [][]string{n.Inputs} })
+	}
+	r.Fold(n, 0)
+	return true
+}
+
+// Rename makes all nodes make and read a value under another name.
+func (r *Rewriter) Rename(old, name string) {
+	r.rename(old, name, func(n *Node) [][]string { return [][]string{n.Inputs, n.Outputs} })
+}
+
+func (r *Rewriter) rename(old, name string, where func(*Node) [][]string) {
+	for _, n := range r.G.Nodes {
+		for _, list := range where(n) {
+			for i, v := range list {
+				if v == old {
+					list[i] = name
+				}
+			}
+		}
+	}
+}
+
+// Forget drops what is known of the type of value.
+func (r *Rewriter) Forget(value string) {
+	r.G.Values = slices.DeleteFunc(r.G.Values, func(v Value) bool { return v.Name == value })
+	delete(r.Types, value)
+}
+
+// Retire says that a rewrite replaced constants: Sweep drops them where nothing else uses them.
+func (r *Rewriter) Retire(names ...string) {
+	for _, name := range names {
+		r.retired[name] = true
+	}
+}
+
+// Sweep drops retired constants that nothing uses, and the types of values that are gone.
+func (r *Rewriter) Sweep() {
+	r.Index()
+	gone := func(name string) bool {
+		return r.retired[name] && r.Inits[name] != nil && len(r.Consumers[name]) == 0 && !r.G.IsOutput(name)
+	}
+	r.G.Inits = slices.DeleteFunc(r.G.Inits, func(t *Tensor) bool { return gone(t.Name) })
+	r.G.Inputs = slices.DeleteFunc(r.G.Inputs, func(v Value) bool { return gone(v.Name) })
+	r.G.Values = slices.DeleteFunc(r.G.Values, func(v Value) bool {
+		return r.Producers[v.Name] == nil && (r.Inits[v.Name] == nil || gone(v.Name))
+	})
+}

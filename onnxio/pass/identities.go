@@ -1,0 +1,55 @@
+package pass
+
+import "cfq/onnxio/graph"
+
+// identities removes nodes that pass their first input on unchanged.
+func (r *canonicalizer) identities() {
+	r.Repeat(func(n *graph.Node) bool { return r.passes(n) && r.Bypass(n) })
+}
+
+// passes reports whether n's first output is its first input.
+func (r *canonicalizer) passes(n *graph.Node) bool {
+	if !n.Standard() || len(n.Outputs) == 0 || n.Input(0) == "" {
+		return false
+	}
+	switch n.Op {
+	case "Identity":
+		return true
+	case "Cast":
+		t, known := r.Types[n.Input(0)]
+		return known && t.DType != graph.Undefined && t.DType == graph.DType(n.Int("to", 0))
+	case "Dropout":
+		mask := len(n.Outputs) > 1 && n.Outputs[1] != "" && (len(r.Consumers[n.Outputs[1]]) > 0 || r.G.IsOutput(n.Outputs[1]))
+		return !mask && r.isFalse(n.Input(2))
+	case "Flatten":
+		_, ok := r.width(n.Input(0))
+		return ok && n.Int("axis", 1) == 1
+	case "Reshape":
+		return r.keepsShape(n)
+	}
+	return false
+}
+
+// keepsShape reports whether a Reshape of a rank-2 value gives the same shape.
+func (r *canonicalizer) keepsShape(n *graph.Node) bool {
+	t := r.Inits[n.Input(1)]
+	if t == nil || t.DType != graph.Int64 {
+		return false
+	}
+	shape, err := t.Ints()
+	w, ok := r.width(n.Input(0))
+	if err != nil || len(shape) != 2 || !ok || n.Int("allowzero", 0) != 0 {
+		return false
+	}
+	same := shape[1] == 0 || shape[1] == w && w > 0
+	return shape[0] == 0 && (same || shape[1] == -1) || shape[0] == -1 && same
+}
+
+// isFalse reports whether the optional boolean constant called name is absent or false.
+func (r *canonicalizer) isFalse(name string) bool {
+	if name == "" {
+		return true
+	}
+	t := r.Inits[name]
+	return t != nil && t.DType == graph.Bool && len(t.Raw) == 1 && t.Raw[0] == 0
+}
