@@ -66,18 +66,14 @@ func (f *calibrationFlags) reading(seed uint64) task.ReadOptions {
 }
 
 // recipe says which files, and which people of them, a quantized model is made from.
-func (f *calibrationFlags) recipe(model string, people *task.People, seed uint64) (_ map[string]string, err error) {
-	r := map[string]string{"cfq": release(), "rows": f.rows}
-	for key, path := range map[string]string{
+func (f *calibrationFlags) recipe(model string, people *task.People, seed uint64) (map[string]string, error) {
+	r, err := madeFrom(map[string]string{
 		"model": model, "data": f.data, "task": f.task, "promises": f.promises, "overrides": f.overrides,
-	} {
-		if path == "" {
-			continue
-		}
-		if _, r[key], err = fileHash(path); err != nil {
-			return nil, err
-		}
+	})
+	if err != nil {
+		return nil, err
 	}
+	r["rows"] = f.rows
 	if people.Undrawn > 0 {
 		r["drawn"] = fmt.Sprintf("%d of %d rows, seed %d", people.N, people.N+people.Undrawn, seed)
 	}

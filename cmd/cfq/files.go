@@ -60,24 +60,16 @@ func readModel(path string) (*graph.Model, error) {
 		return nil, err
 	}
 	m, err := codec.ReadFile(path)
-	if err != nil {
-		return nil, cli.Wrap(fmt.Errorf("model: %w", err),
-			"an exported ONNX model is needed here; data goes behind -d, the task file behind -t")
-	}
-	return m, nil
+	return m, unusableModel(path, err)
 }
 
 // loadModel reads a model file and runs it once, see [onnxio.Load].
 func loadModel(ctx context.Context, e *env, path string) (*onnxio.Model, error) {
-	g, err := readModel(path)
-	if err != nil {
+	if err := cli.Input("model", path); err != nil {
 		return nil, err
 	}
-	m, err := onnxio.FromGraph(ctx, g, e.engine())
-	if err != nil {
-		return nil, unusableModel(path, err)
-	}
-	return m, nil
+	m, err := onnxio.Load(ctx, path, e.engine())
+	return m, unusableModel(path, err)
 }
 
 // loadFor is loadModel of a model that judges people of a task, which is told what the model requires of them.
@@ -89,8 +81,16 @@ func loadFor(ctx context.Context, e *env, path string, t *task.Task) (*onnxio.Mo
 	return m, err
 }
 
-// unusableModel gives an error of a model that was read its exit code.
+// unusableModel gives an error of a model its exit code and hint.
 func unusableModel(path string, err error) error {
+	var unread *codec.FileError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &unread):
+		return cli.Wrap(fmt.Errorf("model: %w", err),
+			"an exported ONNX model is needed here; data goes behind -d, the task file behind -t")
+	}
 	return runError(cli.Wrap(fmt.Errorf("model %s: %w", path, err),
 		"`cfq inspect` says what the file holds; docs/models.md lists the models that work"))
 }
@@ -360,6 +360,20 @@ func recipe(m *graph.Model) (r map[string]string) {
 		return nil
 	}
 	return r
+}
+
+// madeFrom is a recipe that names this program, and files by their hashes; those without a path are left out.
+func madeFrom(files map[string]string) (_ map[string]string, err error) {
+	r := map[string]string{"cfq": release()}
+	for key, path := range files {
+		if path == "" {
+			continue
+		}
+		if _, r[key], err = fileHash(path); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
 }
 
 // fileHash returns the size of a file and its SHA-256 in hexadecimal. Images in a folder, and labels in a file of their

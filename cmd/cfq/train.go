@@ -249,20 +249,12 @@ func (f *trainFlags) teach(set *constraint.Set, tk *task.Task, workers int) func
 }
 
 // recipe says which files the model was trained on.
-func (f *trainFlags) recipe() (_ map[string]string, err error) {
-	r := map[string]string{"cfq": release()}
-	for key, path := range map[string]string{"data": f.data, "task": f.task, "rows": strings.TrimPrefix(f.rows, "!")} {
-		if path == "" {
-			continue
-		}
-		if _, r[key], err = fileHash(path); err != nil {
-			return nil, err
-		}
-	}
-	if strings.HasPrefix(f.rows, "!") {
+func (f *trainFlags) recipe() (map[string]string, error) {
+	r, err := madeFrom(map[string]string{"data": f.data, "task": f.task, "rows": strings.TrimPrefix(f.rows, "!")})
+	if err == nil && strings.HasPrefix(f.rows, "!") {
 		r["rows"] = "!" + r["rows"] // all others
 	}
-	return r, nil
+	return r, err
 }
 
 // write puts the files in place, the models last, and says what was done.

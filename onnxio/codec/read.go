@@ -31,32 +31,48 @@ import (
 // maxSize is the largest message that protobuf can hold.
 const maxSize = math.MaxInt32
 
+// FileError is why a file cannot be read as a model. It names the file and the place in it.
+type FileError struct{ Err error }
+
+func (e *FileError) Error() string { return "read model: " + e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *FileError) Unwrap() error { return e.Err }
+
 // ReadFile reads the model at path. External data is resolved within the
-// model's folder. Errors name the file and the place in it.
+// model's folder. Errors are of type FileError.
 func ReadFile(path string) (*graph.Model, error) {
+	m, err := readFile(path)
+	if err != nil {
+		return nil, &FileError{err}
+	}
+	return m, nil
+}
+
+func readFile(path string) (*graph.Model, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("read model: %w", err)
+		return nil, err
 	case info.IsDir():
-		return nil, fmt.Errorf("read model: %s is a directory, not an ONNX file", path)
+		return nil, fmt.Errorf("%s is a directory, not an ONNX file", path)
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("read model: %s is not a regular file", path)
+		return nil, fmt.Errorf("%s is not a regular file", path)
 	case info.Size() > maxSize:
-		return nil, fmt.Errorf("read model: %s: %w", path, refuse.TooLarge(info.Size()))
+		return nil, fmt.Errorf("%s: %w", path, refuse.TooLarge(info.Size()))
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("read model: %w", err)
+		return nil, err
 	}
 	defer f.Close()
 	data := make([]byte, info.Size())
 	if _, err := io.ReadFull(f, data); err != nil {
-		return nil, fmt.Errorf("read model: %s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	m, err := Read(data, filepath.Dir(path))
 	if err != nil {
-		return nil, fmt.Errorf("read model: %s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return m, nil
 }
