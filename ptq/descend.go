@@ -133,7 +133,8 @@ func (c *layerFits) steps(ctx context.Context, plans []quant.Layer, from qat.Pop
 	if len(layers) == 0 {
 		return plans, nil
 	}
-	out, err := qat.Train(ctx, m, layers, draw, qat.Options{Steps: refineSteps, Seed: refineSeed})
+	out, err := qat.Train(ctx, qat.Network{Model: m, Layers: layers}, qat.Source{Draw: draw},
+		qat.Spec{Optimizer: qat.Optimizer{Steps: refineSteps, Seed: refineSeed}}, qat.Run{})
 	if err != nil {
 		return nil, err
 	}

@@ -40,13 +40,13 @@ func Methods() []Method {
 	// trained is a method that trains on labels from a factual calibration on.
 	trained := func(name MethodName, allocator Allocator, row, doc string) Method {
 		m := paper(name, OnFactual, allocator, row, doc)
-		m.Defaults.Scales, m.Defaults.Objective, m.Defaults.Train.LSQ = ScalesPerChannel, qat.Task, true
+		m.Defaults.Scales, m.Defaults.Objective, m.Defaults.Train.Quantizers = ScalesPerChannel, qat.Task, qat.LSQ
 		return m
 	}
 	pact := trained(PACT, AllocatorUniform, "QAT (PACT)",
 		"the same bit width in every layer, trained on the labels, with learned "+
 			"clipping of activations, which --compute integer has")
-	pact.Defaults.Train.PACT, pact.Defaults.Compute = true, ComputeInteger
+	pact.Defaults.Train.Quantizers, pact.Defaults.Compute = qat.PACT, ComputeInteger
 	prune := trained(PruneQAT, AllocatorUniform, "Prune+Quant",
 		"as lsq, half of the weights being zero (--sparsity)")
 	prune.Defaults.Sparsity = 0.5
@@ -61,7 +61,7 @@ func Methods() []Method {
 		"learned, then step sizes, on the labels and on validity at teacher recourse points")
 	faithful.RecourseSensitivity = true
 	d := &faithful.Defaults
-	d.Scales, d.Objective, d.Train.LSQ = ScalesPerChannel, qat.Validity, true
+	d.Scales, d.Objective, d.Train.Quantizers = ScalesPerChannel, qat.Validity, qat.LSQ
 	list := []Method{
 		{
 			Name: CFPTQ, RecourseSensitivity: true, Defaults: cf,

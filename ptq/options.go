@@ -36,9 +36,9 @@ type Options struct {
 	// Refine is the number of rounds of end-to-end refinement; negative = none.
 	Refine int
 	// Objective is what training minimises; Untrained leaves the layers as they were calibrated. Train has the other
-	// settings of training; its own objective and checkpoint are set by Objective and Checkpoint.
+	// settings of training; its own objective is set by Objective.
 	Objective Objective
-	Train     qat.Options
+	Train     qat.Spec
 	// EtaSweep chooses Train.Eta by the accuracy of people who are held out from short trainings: the paper's validation
 	// sweep.
 	EtaSweep bool
@@ -121,8 +121,7 @@ func (o Options) resolve() (Options, Method, error) {
 	o.Sparsity = cmp.Or(o.Sparsity, method.Defaults.Sparsity)
 	o.Refine = max(cmp.Or(o.Refine, method.Defaults.Refine), 0)
 	o.Train.Seed, o.TeacherActions = cmp.Or(o.Train.Seed, 1), cmp.Or(o.TeacherActions, 1)
-	o.Train.LSQ = o.Train.LSQ || method.Defaults.Train.LSQ
-	o.Train.PACT = o.Train.PACT || method.Defaults.Train.PACT
+	o.Train.Quantizers = cmp.Or(o.Train.Quantizers, method.Defaults.Train.Quantizers)
 	_, err = qdq.RuntimeOf(o.Runtime)
 	errs := []error{checkBudget(o.Budget), err, o.Train.Check()}
 	if o.ActBits < 2 || o.ActBits > 8 {
@@ -176,8 +175,8 @@ func (o *Options) checkTeacher() error {
 	switch {
 	case o.EtaSweep && !(doc.Labels && slices.Contains(doc.Weights, "eta")):
 		return fmt.Errorf("eta-sweep: the objective %s has no eta", o.Objective)
-	case o.EtaSweep && o.Train.Eta != 0:
-		return fmt.Errorf("eta is %v: eta-sweep would choose another one", o.Train.Eta)
+	case o.EtaSweep && o.Train.Eta != nil:
+		return fmt.Errorf("eta is %v: eta-sweep would choose another one", *o.Train.Eta)
 	case o.Teacher.StepSize > 0 && o.TeacherSteps != TeacherPaper && !o.Teacher.Plain:
 		return fmt.Errorf("teacher-step %v: teacher %s finds the lengths of its steps; it is for teacher %s",
 			o.Teacher.StepSize, TeacherReach, TeacherPaper)
@@ -189,7 +188,7 @@ func (o *Options) checkTeacher() error {
 		return errors.New("promises take the place of teacher actions: teacher-actions and teacher-online have no use")
 	case o.Promises != nil && o.Teacher.Noise > 0:
 		return errors.New("promises are kept as they are: teacher-noise has no use")
-	case o.Train.PACT && o.Compute != ComputeInteger:
+	case o.Train.Quantizers == qat.PACT && o.Compute != ComputeInteger:
 		return fmt.Errorf("method %s learns the ranges of activations: it needs compute %s; method %s trains weights",
 			PACT, ComputeInteger, LSQ)
 	}

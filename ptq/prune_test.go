@@ -38,7 +38,7 @@ func TestPruned(t *testing.T) {
 	var files [][]byte
 	for _, by := range []ptq.PruneBy{ptq.PruneMagnitude, ptq.PruneSensitivity} {
 		r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, ptq.Options{
-			Method: ptq.PruneQAT, Sparsity: 0.3, PruneBy: by, Train: qat.Options{Steps: 64},
+			Method: ptq.PruneQAT, Sparsity: 0.3, PruneBy: by, Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 64}},
 		})
 		if err != nil {
 			t.Fatal(err)

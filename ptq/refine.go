@@ -144,7 +144,7 @@ func (c *layerFits) drawPoints(ctx context.Context, from qat.Population, n int, 
 	for i, m := range margins {
 		if m-m == 0 { // a point off the data may have none
 			p.X = append(p.X, x[i*from.Dim:(i+1)*from.Dim]...)
-			p.Margins, p.Weights = append(p.Margins, m), append(p.Weights, float64(qat.Near(m)))
+			p.Margins, p.Weights = append(p.Margins, m), append(p.Weights, float64(qat.MarginWeight(m)))
 		}
 	}
 	return p, nil

@@ -136,7 +136,7 @@ func (a *onlineTeacher) Teach(ctx context.Context, people []int, seed uint64) ([
 }
 
 // Steps implements qat.Recourse.
-func (a *onlineTeacher) Steps(ctx context.Context, m *qat.Network, people []int) (qat.Steps, error) {
+func (a *onlineTeacher) Steps(ctx context.Context, m *qat.StudentModel, people []int) (qat.Steps, error) {
 	o, trace := a.o, recourse.Trace{}
 	o.Noise, o.Trace = 0, &trace
 	x := rowsOf(a.t.sample.all.X, a.t.sample.all.Dim, people)

@@ -89,7 +89,9 @@ func TestQuantizeTokens(t *testing.T) {
 		"integers": {ptq.Options{Method: "ptq", Budget: 8, Compute: ptq.ComputeInteger}, 0.9, "map[QGemm:5]"},
 		"recourse": {ptq.Options{Budget: 4}, 0.95, "map[Gemm:5]"},
 		"trained": {
-			ptq.Options{Method: "cfq-qat", Budget: 4, Train: qat.Options{Steps: 160, Batch: 64}}, 0.95, "map[Gemm:5]",
+			ptq.Options{
+				Method: "cfq-qat", Budget: 4, Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 160, Batch: 64}},
+			}, 0.95, "map[Gemm:5]",
 		},
 	}
 	for name, c := range cases {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 
 	"cfq/eval"
@@ -65,6 +64,8 @@ type Training struct {
 	// Shares of the rows that the quantized network decides otherwise than the original, before training and after.
 	DisagreementBefore float64 `json:"disagreement_before"`
 	Disagreement       float64 `json:"disagreement"`
+
+	unsaved error // why the checkpoint does not hold the last round; nil where it does
 }
 
 // maxChurnIncrease is by how much training may raise the share of rows that are decided otherwise than by the original.
@@ -82,6 +83,9 @@ type Round struct {
 
 // doubts are what a training may have done that was not wanted.
 func (t *Training) doubts() (warnings []string) {
+	if t.unsaved != nil {
+		warnings = append(warnings, fmt.Sprintf("the training was not saved: %v", t.unsaved))
+	}
 	if v := float64(t.RVD); v != v && t.VD == 0 {
 		warnings = append(warnings, "the trained model refuses none of the people who were asked for recourse: it may "+
 			"approve everyone")
@@ -115,17 +119,15 @@ func trainingRecipe(options *Options) map[string]string {
 		add("learning_rate", o.Rate)
 	}
 	doc, _ := qat.FindObjective(options.Objective) // it was trained for
-	for key, v := range map[string]float64{
-		"eta": o.Eta, "beta": o.Beta, "gamma": o.Gamma, "alpha1": o.Alpha1, "alpha2": o.Alpha2,
-	} {
-		if slices.Contains(doc.Weights, key) && v != 0 {
-			recipe[key] = fmt.Sprint(max(v, 0)) // qat.None is 0
+	for _, key := range doc.Weights {
+		if v := *o.Named(key); v != nil {
+			recipe[key] = fmt.Sprint(*v)
 		}
 	}
-	if doc.Recourse && !doc.Varied && options.TeacherActions > 1 {
+	if doc.Recourse && !doc.Resamples && options.TeacherActions > 1 {
 		add("teacher_actions", float64(options.TeacherActions))
 	}
-	if doc.Recourse && !doc.Varied && options.TeacherOnline {
+	if doc.Recourse && !doc.Resamples && options.TeacherOnline {
 		recipe["teacher_online"] = "yes"
 	}
 	add("sparsity", options.Sparsity)
@@ -142,7 +144,7 @@ func trainingRecipe(options *Options) map[string]string {
 func (t *trainer) train(ctx context.Context, plans []quant.Layer, bits float64) (_ []quant.Layer, _ *Training,
 	err error,
 ) {
-	o, layers := t.options(), t.fits.trainable(plans)
+	spec, run, layers := t.spec(), qat.Run{}, t.fits.trainable(plans)
 	if err := t.prune(ctx, layers); err != nil {
 		return nil, nil, err
 	}
@@ -151,34 +153,32 @@ func (t *trainer) train(ctx context.Context, plans []quant.Layer, bits float64) 
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	progress := o.Progress
-	o.Progress = func(e qat.Event) {
+	net := qat.Network{Model: m, Layers: layers}
+	run.Progress = func(e qat.Event) {
 		t.net.tell(fmt.Sprintf("train: loss %.2g, VD %s, RVD %s, %.2f bits", e.Loss, message.Percent(e.VD, 1),
 			message.Percent(e.RVD, 1), bits),
 			e.Round, e.Rounds)
-		if progress != nil {
-			progress(e)
-		}
 	}
-	result := &Training{Objective: o.Objective}
+	result := &Training{Objective: spec.Objective}
 	if result.DisagreementBefore, err = t.disagreement(ctx, m); err != nil {
 		return nil, nil, err
 	}
 	if t.net.o.EtaSweep {
-		if result.Trials, err = t.tune(ctx, m, layers, &o); err != nil {
+		if result.Trials, err = t.tune(ctx, net, &spec); err != nil {
 			return nil, nil, err
 		}
-		result.Eta = o.Eta
+		result.Eta = *spec.Eta
 	}
-	if o.Checkpoint, err = t.checkpoint(plans, &o); err != nil {
+	if run.Checkpoint, err = t.checkpoint(plans, &spec); err != nil {
 		return nil, nil, err
 	}
-	out, err := qat.Train(ctx, m, layers, t.draw, o)
+	out, err := qat.Train(ctx, net, t.source(), spec, run)
 	if err != nil {
 		return nil, nil, err
 	}
+	result.unsaved = out.Unsaved
 	switch {
-	case t.objective.Varied:
+	case t.objective.Resamples:
 		result.People = len(t.from.Rays)
 	case t.objective.Recourse:
 		people := map[int]bool{}
@@ -195,15 +195,21 @@ func (t *trainer) train(ctx context.Context, plans []quant.Layer, bits float64) 
 	return trained, result, t.final(ctx, trained, result)
 }
 
-// options are those of trainings and of searches for bit widths.
-func (t *trainer) options() qat.Options {
-	o := t.net.o.Train
-	o.Objective = t.net.o.Objective
+// spec is that of trainings and of searches for bit widths.
+func (t *trainer) spec() qat.Spec {
+	s := t.net.o.Train
+	s.Objective = t.net.o.Objective
+	return s
+}
+
+// source is what trainings and searches for bit widths draw from.
+func (t *trainer) source() qat.Source {
+	s := qat.Source{Draw: t.draw}
 	if t.during != nil {
-		o.Recourse, o.Online, o.K = t.during, t.net.o.TeacherOnline, t.during.o.Steps
-		_, o.Groups = groups(t.sample.all)
+		s.Recourse, s.Online, s.Unrolled = t.during, t.net.o.TeacherOnline, t.during.o.Steps
+		_, s.Groups = groups(t.sample.all)
 	}
-	return o
+	return s
 }
 
 // Learned is what came of learning bit widths.
@@ -217,11 +223,10 @@ type Learned struct {
 
 // learn learns the bit widths of a budget. The stage that it returns has the risk of each width in place of errors.
 func (t *trainer) learn(ctx context.Context, s *layerScores, budget float64) (_ *layerScores, _ *Learned, err error) {
-	o := t.options()
-	o.Progress = func(e qat.Event) {
+	run := qat.Run{Progress: func(e qat.Event) {
 		s.net.tell(fmt.Sprintf("learn bit widths: loss %.2g, VD %s, RVD %s, %.2f bits", e.Loss, message.Percent(e.VD, 1),
 			message.Percent(e.RVD, 1), e.Cost), e.Round, e.Rounds)
-	}
+	}}
 	first := make(assignment, len(s.net.layers))
 	var granted float64
 	for i := range s.net.layers {
@@ -262,7 +267,7 @@ func (t *trainer) learn(ctx context.Context, s *layerScores, budget float64) (_ 
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	policy, err := qat.Search(ctx, m, layers, budget, t.draw, o)
+	policy, err := qat.Search(ctx, qat.Network{Model: m, Layers: layers}, budget, t.source(), t.spec(), run)
 	if err != nil {
 		return nil, nil, fmt.Errorf("bit widths: %w", err)
 	}
@@ -326,7 +331,7 @@ func (t *trainer) prepare(ctx context.Context) error {
 		}
 	}
 	most := rayPeople
-	if !t.objective.Varied {
+	if !t.objective.Resamples {
 		most = finalPeople
 	}
 	t.refused = subset(t.refused, spread(0, len(t.refused), most))
@@ -344,7 +349,7 @@ func (t *trainer) prepare(ctx context.Context) error {
 		}
 	}
 	switch {
-	case t.objective.Varied:
+	case t.objective.Resamples:
 		return nil
 	case t.objective.Recourse:
 		if t.during, err = t.newOnlineTeacher(ctx, margins); err != nil {
@@ -394,14 +399,14 @@ func (t *trainer) draw(ctx context.Context, round int, use [qat.Kinds]int, now [
 	if d.VD, d.RVD, err = t.estimateVD(ctx, rng, g, roundPeople, quickSearch()); err != nil {
 		return d, err
 	}
-	if !t.objective.Varied {
+	if !t.objective.Resamples {
 		d.Points = []qat.Points{t.facts, t.withNoise(round)}
 		return d, nil
 	}
 	add := func(kind qat.Kind, x []float32) (err error) {
 		p := qat.Points{Kind: kind, X: x}
 		if p.Margins, err = t.net.full.Margins(ctx, x); err == nil && kind == qat.Factual {
-			p.Now, err = g.Margins(ctx, x)
+			p.StudentMargins, err = g.Margins(ctx, x)
 		}
 		d.Points = append(d.Points, p)
 		return err
@@ -543,7 +548,7 @@ func broken(ctx context.Context, actions []recourse.Action, m *classifier.Model)
 }
 
 // checkpoint opens the file that keeps the state of this training; nil without one.
-func (t *trainer) checkpoint(plans []quant.Layer, o *qat.Options) (qat.Checkpoint, error) {
+func (t *trainer) checkpoint(plans []quant.Layer, spec *qat.Spec) (qat.Checkpoint, error) {
 	if t.net.o.Checkpoint == "" {
 		return nil, nil
 	}
@@ -552,15 +557,13 @@ func (t *trainer) checkpoint(plans []quant.Layer, o *qat.Options) (qat.Checkpoin
 		return nil, err
 	}
 	h := sha256.New()
-	settings := *o
-	settings.Progress, settings.Checkpoint, settings.Recourse = nil, nil, nil
 	teacher := t.net.teacher()
 	teacher.Progress, teacher.Workers = nil, 0
-	text, err := json.Marshal([]any{plans, t.net.o.Sparsity, t.net.o.PruneBy, t.fits.grid.input})
+	text, err := json.Marshal([]any{spec, plans, t.net.o.Sparsity, t.net.o.PruneBy, t.fits.grid.input})
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(h, "%s %+v\n%s %v\n%v\n%s\n%d %d %+v %d\n%v\n%v\n%v %v\n", sum, settings, t.net.task.JSON(),
+	fmt.Fprintf(h, "%s\n%s %v\n%v\n%s\n%d %d %+v %d\n%v\n%v\n%v %v\n", sum, t.net.task.JSON(),
 		t.net.task.Latent, t.group.own, text, len(t.sample.all.X), len(t.teacher.X), teacher, t.net.o.TeacherActions,
 		t.teacher.Source, t.from.Rays, t.facts.Classes, t.facts.Groups)
 	for _, v := range []any{t.sample.all.X, t.sample.all.Labels, t.teacher.X} {

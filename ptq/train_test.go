@@ -140,7 +140,7 @@ func TestTrained(t *testing.T) {
 		}
 	}
 	o := ptq.Options{Method: ptq.CFQQAT, Budget: 3, Rows: 50, Refine: -1, Promises: promises}
-	o.Train = qat.Options{Steps: 320, Batch: 32, Rate: 4e-3}
+	o.Train.Optimizer = qat.Optimizer{Steps: 320, Batch: 32, Rate: 4e-3}
 	var r *ptq.Result
 	for _, o.Workers = range []int{1, 2} {
 		one, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
@@ -331,7 +331,7 @@ func TestEtaSweep(t *testing.T) {
 	if !slices.Equal(tried, []float64{0.25, 0.5, 1, 2}) || r.Training.Eta != best.Eta {
 		t.Errorf("eta %v of %+v", r.Training.Eta, r.Training.Trials)
 	}
-	o.EtaSweep, o.Train.Eta = false, best.Eta
+	o.EtaSweep, o.Train.Eta = false, &best.Eta
 	given, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
 	if err != nil || codesOf(given) != codesOf(r) || given.Training.Trials != nil {
 		t.Errorf("with eta given: another model, %v", err)
@@ -372,8 +372,11 @@ func TestTrainingGoesOn(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var rounds []int
-		o.Train.Progress = func(e qat.Event) {
-			if rounds = append(rounds, e.Round); e.Round == stop {
+		o.Progress = func(e ptq.Event) {
+			if !strings.HasPrefix(e.Stage, "train: ") {
+				return
+			}
+			if rounds = append(rounds, e.Done); e.Done == stop {
 				cancel()
 			}
 		}
@@ -446,11 +449,13 @@ func TestTrainingErrors(t *testing.T) {
 		}
 	}
 	for want, o := range map[string]ptq.Options{
-		"steps 3":            {Train: qat.Options{Steps: 3}},
-		"eta -2":             {Train: qat.Options{Eta: -2}},
-		"alpha1 -2":          {Train: qat.Options{Alpha1: -2}},
+		"steps 3":            {Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 3}}},
+		"eta -2":             {Train: qat.Spec{Weights: qat.Weights{Eta: new(-2.0)}}},
+		"alpha1 -2":          {Train: qat.Spec{Weights: qat.Weights{Alpha1: new(-2.0)}}},
 		"teacher-actions -1": {TeacherActions: -1},
-		"eta is 2":           {EtaSweep: true, Train: qat.Options{Eta: 2}, Objective: qat.Validity},
+		"eta is 2": {
+			EtaSweep: true, Train: qat.Spec{Weights: qat.Weights{Eta: new(2.0)}}, Objective: qat.Validity,
+		},
 		"distil has no eta":  {EtaSweep: true},
 		"kd has no eta":      {EtaSweep: true, Objective: qat.KD},
 		"match compares one": {TeacherActions: 2, Objective: qat.Match},

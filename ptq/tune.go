@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"cfq/eval"
-	"cfq/onnxio/classifier"
 	"cfq/qat"
 	"cfq/quant"
 )
@@ -32,9 +31,9 @@ func trials() (weights []Trial, heldOut float64, steps int) {
 // of the others none would be left.
 const tuneSeed = 1 << 63
 
-// tune tries weights of the objective and sets those in o that are best for people who were held out: by accuracy at
+// tune tries weights of the objective and sets those in spec that are best for people who were held out: by accuracy at
 // the given budget, which L_task + eta L_valid is no measure of, and among equals by VD.
-func (t *trainer) tune(ctx context.Context, m *classifier.Model, layers []qat.Layer, o *qat.Options) ([]Trial, error) {
+func (t *trainer) tune(ctx context.Context, net qat.Network, spec *qat.Spec) ([]Trial, error) {
 	list, share, steps := trials()
 	own, held := divide(t.sample.all, share, t.seed^tuneSeed)
 	if len(own) == 0 || !slices.ContainsFunc(held, func(i int) bool { return t.facts.Classes[i] >= 0 }) {
@@ -43,12 +42,9 @@ func (t *trainer) tune(ctx context.Context, m *classifier.Model, layers []qat.La
 	part := t.part(own)
 	for k := range list {
 		t.net.tell(fmt.Sprintf("try eta %v", list[k].Eta), k, len(list))
-		short := *o
-		short.Eta, short.Steps = list[k].Eta, max(qat.Rounds, cmp.Or(o.Steps, qat.DefaultSteps)/steps)
-		if short.Checkpoint, short.Progress = nil, nil; t.during != nil {
-			short.Recourse = subsetSource{t.during, own}
-		}
-		out, err := qat.Train(ctx, m, layers, part, short)
+		short := *spec
+		short.Eta, short.Steps = &list[k].Eta, max(qat.Rounds, cmp.Or(spec.Steps, qat.DefaultSteps)/steps)
+		out, err := qat.Train(ctx, net, part, short, qat.Run{})
 		if err != nil {
 			return nil, fmt.Errorf("eta %v: %w", list[k].Eta, err)
 		}
@@ -59,7 +55,7 @@ func (t *trainer) tune(ctx context.Context, m *classifier.Model, layers []qat.La
 	best := slices.MinFunc(list, func(a, b Trial) int {
 		return cmp.Or(cmp.Compare(b.Accuracy, a.Accuracy), cmp.Compare(a.VD, b.VD))
 	})
-	o.Eta = best.Eta
+	spec.Eta = &best.Eta
 	return list, nil
 }
 
@@ -73,7 +69,11 @@ func (t *trainer) part(people []int) qat.Source {
 	facts.X, facts.Margins = rowsOf(t.sample.all.X, t.sample.all.Dim, people), subset(t.facts.Margins, people)
 	facts.Classes, facts.Groups = subset(t.facts.Classes, people), rowsOf(n, len(n)/t.sample.all.N, people)
 	facts.Probabilities = rowsOf(facts.Probabilities, len(facts.Probabilities)/t.sample.all.N, people)
-	return func(_ context.Context, round int, _ [qat.Kinds]int, _ []qat.Trained) (qat.Draw, error) {
+	source := t.source()
+	if t.during != nil {
+		source.Recourse = subsetSource{t.during, people}
+	}
+	source.Draw = func(_ context.Context, round int, _ [qat.Kinds]int, _ []qat.Trained) (qat.Draw, error) {
 		all, theirs := t.withNoise(round), qat.Points{Kind: qat.Teacher}
 		for k, i := range all.Source {
 			if person, ok := at[i]; ok {
@@ -83,6 +83,7 @@ func (t *trainer) part(people []int) qat.Source {
 		}
 		return qat.Draw{Points: []qat.Points{facts, theirs}, VD: math.NaN(), RVD: math.NaN()}, nil
 	}
+	return source
 }
 
 // try judges plans by the people held out.
@@ -128,7 +129,7 @@ func (s subsetSource) Teach(ctx context.Context, people []int, seed uint64) ([]f
 }
 
 // Steps implements qat.Recourse.
-func (s subsetSource) Steps(ctx context.Context, m *qat.Network, people []int) (qat.Steps, error) {
+func (s subsetSource) Steps(ctx context.Context, m *qat.StudentModel, people []int) (qat.Steps, error) {
 	return s.of.Steps(ctx, m, subset(s.people, people))
 }
 

@@ -152,7 +152,7 @@ func (n *bench) Teach(ctx context.Context, people []int, seed uint64) ([]float32
 }
 
 // Steps implements Recourse.
-func (n *bench) Steps(ctx context.Context, m *Network, people []int) (Steps, error) {
+func (n *bench) Steps(ctx context.Context, m *StudentModel, people []int) (Steps, error) {
 	o, trace := n.teach, recourse.Trace{}
 	o.Trace = &trace
 	_, err := recourse.Teacher(ctx, m, n.set, n.x(people), o)
@@ -174,32 +174,34 @@ func (n *bench) Cost(person int, action, grad []float32) float64 {
 func BenchmarkStep(b *testing.B) {
 	n := newBench(b)
 	for _, c := range []struct {
-		name  string
-		o     Options
-		plain bool
-		noise float64
+		name   string
+		spec   Spec
+		online bool
+		plain  bool
+		noise  float64
 	}{
-		{"lsq", Options{Objective: Task, LSQ: true}, false, 0},
-		{"ratios", Options{Objective: Task}, false, 0},
-		{"cfq", Options{Objective: Validity, LSQ: true}, false, 0},
-		{"cfq online", Options{Objective: Validity, LSQ: true, Online: true}, false, 0.1},
-		{"cfq steps", Options{Objective: Validity, LSQ: true, Online: true}, false, 0},
-		{"cfq steps paper", Options{Objective: Validity, LSQ: true, Online: true}, true, 0},
-		{"match", Options{Objective: Match, LSQ: true}, false, 0},
-		{"match paper", Options{Objective: Match, LSQ: true}, true, 0},
+		{"lsq", Spec{Objective: Task, Quantizers: LSQ}, false, false, 0},
+		{"ratios", Spec{Objective: Task}, false, false, 0},
+		{"cfq", Spec{Objective: Validity, Quantizers: LSQ}, false, false, 0},
+		{"cfq online", Spec{Objective: Validity, Quantizers: LSQ}, true, false, 0.1},
+		{"cfq steps", Spec{Objective: Validity, Quantizers: LSQ}, true, false, 0},
+		{"cfq steps paper", Spec{Objective: Validity, Quantizers: LSQ}, true, true, 0},
+		{"match", Spec{Objective: Match, Quantizers: LSQ}, false, false, 0},
+		{"match paper", Spec{Objective: Match, Quantizers: LSQ}, false, true, 0},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			c.o.Recourse, n.teach.Plain, n.noise = n, c.plain, c.noise
-			o, err := c.o.resolve(n.model)
+			n.teach.Plain, n.noise = c.plain, c.noise
+			source := Source{Recourse: n, Online: c.online, Unrolled: 3}
+			j, err := c.spec.resolve(Network{Model: n.model, Layers: n.layers}, source)
 			if err != nil {
 				b.Fatal(err)
 			}
-			s, err := compile(n.model, n.layers, &o)
+			s, err := compile(j)
 			if err != nil {
 				b.Fatal(err)
 			}
 			defer s.close()
-			t := newTrainer(s, &o)
+			t := newTrainer(s)
 			t.replace(n.points)
 			step := func() {
 				if err := t.draw(b.Context()); err != nil {

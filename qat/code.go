@@ -14,19 +14,24 @@ type Code struct {
 	Low, High  []float32 // the range of each input
 }
 
-// coding are the rows of autoencoders.
-func coding() []ObjectiveDoc {
+// codeObjectives are those of autoencoders.
+func codeObjectives() []ObjectiveDoc {
 	return []ObjectiveDoc{
 		{
-			Name: Reconstruct, terms: []term{reconstructionTerm()}, row: func(*row, *Points, int, *Options) {},
-			Doc: "cross-entropy of what is decoded with the inputs as shares of their ranges, mean over the inputs",
+			Name: Reconstruct,
+			Doc:  "cross-entropy of what is decoded with the inputs as shares of their ranges, mean over the inputs",
+			loss: lossDef{terms: []lossTerm{reconstructionTerm()}, row: func(*lossRow, *Points, int, *job) {}},
 		},
 		{
-			Name: Attributes, terms: []term{attributeTerm(), reconstructionTerm()},
+			Name: Attributes,
 			Doc: "squared error of the code against the attributes, mean over these, and reconstruct, decoded from the " +
 				"attributes",
-			row: func(r *row, p *Points, i int, o *Options) {
-				r.attributes = p.Attributes[i*o.Code.Attributes:][:o.Code.Attributes]
+			loss: lossDef{
+				terms: []lossTerm{attributeTerm(), reconstructionTerm()},
+				row: func(r *lossRow, p *Points, i int, j *job) {
+					n := j.net.Code.Attributes
+					r.attributes = p.Attributes[i*n:][:n]
+				},
 			},
 		},
 	}
@@ -34,9 +39,9 @@ func coding() []ObjectiveDoc {
 
 // reconstructionTerm is the mean over the inputs of softplus(z) - z share, the cross-entropy of a share of the range
 // with the sigmoid of the logit z.
-func reconstructionTerm() term {
-	return term{apart: true, build: func(b *builder) string {
-		code := &b.o.Code
+func reconstructionTerm() lossTerm {
+	return lossTerm{reduced: true, build: func(b *stepBuilder) string {
+		code := &b.job.net.Code
 		n := len(code.Low)
 		low, scale := make([]float32, n), make([]float32, n)
 		for i, v := range code.Low {
@@ -53,15 +58,15 @@ func reconstructionTerm() term {
 
 // attributeTerm is the mean squared error of the code. What decodes reads the attributes instead of the code: encoder
 // and decoder are trained apart, so that the code has no room for anything but the attributes.
-func attributeTerm() term {
+func attributeTerm() lossTerm {
 	const name = "qat.attributes"
-	return term{
-		apart: true,
-		columns: []column{{
-			name, func(o *Options) int { return o.Code.Attributes }, func(r *row) []float32 { return r.attributes },
+	return lossTerm{
+		reduced: true,
+		columns: []lossColumn{{
+			name, func(j *job) int { return j.net.Code.Attributes }, func(r *lossRow) []float32 { return r.attributes },
 		}},
-		build: func(b *builder) string {
-			code := &b.o.Code
+		build: func(b *stepBuilder) string {
+			code := &b.job.net.Code
 			for _, n := range b.G.Nodes {
 				if i := slices.Index(n.Inputs, code.Value); i >= 0 {
 					n.Inputs = slices.Clone(n.Inputs)

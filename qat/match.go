@@ -4,32 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 )
-
-// Recourse finds actions of the people of the factual points, who are known by their positions among these. It knows
-// what people can change; this package does not. The same arguments must give the same actions.
-type Recourse interface {
-	// Teach returns actions under the full-precision model, rows x inputs: 0 for who stays. Another seed may draw others.
-	// They are the caller's.
-	Teach(ctx context.Context, people []int, seed uint64) ([]float32, error)
-	// Steps takes the same steps under the network as trained so far.
-	Steps(ctx context.Context, m *Network, people []int) (Steps, error)
-	// Cost returns what an action costs a person, and sets grad to its gradient by the action.
-	Cost(person int, action, grad []float32) float64
-}
-
-// Steps are projected gradient steps: after each of them the actions, rows x inputs, and the size of each row's step,
-// 0 for who stays.
-type Steps struct{ Actions, Sizes [][]float32 }
-
-// Network is the network as trained so far, as recourse sees a model.
-type Network struct{ s *step }
 
 // Names of the columns of the matching term; those of a step end in its number.
 const (
@@ -56,7 +36,7 @@ const projection = "Projection"
 // inputs that remain active after it, and zero elsewhere.
 //
 // Reference: section Gradient Flow in the Matching Regularizer.
-func (b *builder) attached(projected, step, active string) string {
+func (b *stepBuilder) attached(projected, step, active string) string {
 	const domain = "cfq"
 	m := b.t.Graph
 	if b.policy[domain+"."+projection] == nil {
@@ -86,12 +66,12 @@ func (b *builder) attached(projected, step, active string) string {
 // makes its gradient that of the cost.
 //
 // References: L_match of section CFQ objective; equations app_student_unroll and app_match_perex.
-func matchTerm() term {
-	return term{apart: true, build: func(b *builder) string {
-		dim := b.o.dim
-		column := func(name string, width int) string { return b.column(name, b.o.Batch, width) }
+func matchTerm() lossTerm {
+	return lossTerm{reduced: true, build: func(b *stepBuilder) string {
+		dim := b.job.dim()
+		column := func(name string, width int) string { return b.column(name, b.job.Batch, width) }
 		var at, step, active string
-		for t := range b.o.K {
+		for t := range b.job.source.Unrolled {
 			point := column(fmt.Sprint(pointName, t), dim)
 			if t > 0 {
 				at = b.attached(point, step, active)
@@ -111,19 +91,19 @@ func matchTerm() term {
 			sum(b.Op("Mul", []string{action, column(priceName, dim)})), column(dearerName, 1),
 		})
 		return b.Op("Add", []string{
-			b.Op("Mul", []string{sum(away), b.scalar(b.o.Alpha1)}),
-			b.Op("Mul", []string{b.Op("Abs", []string{cost}), b.scalar(b.o.Alpha2)}),
+			b.Op("Mul", []string{sum(away), b.scalar(*b.job.Alpha1)}),
+			b.Op("Mul", []string{b.Op("Abs", []string{cost}), b.scalar(*b.job.Alpha2)}),
 		})
 	}}
 }
 
 // slope appends a copy of the network that looks at people's points, rows x inputs, and returns the gradient by these
 // of the cross-entropy with the target class.
-func (b *builder) slope(points string, n int) string {
+func (b *stepBuilder) slope(points string, n int) string {
 	input := b.t.Graph.Graph.DataInputs()[0].Name
 	at := points
 	if dims := b.dims(input); len(dims) > 2 {
-		dims[0] = int64(b.o.Batch)
+		dims[0] = int64(b.job.Batch)
 		at = b.reshape(points, dims...)
 	}
 	names := map[string]string{input: at}
@@ -157,7 +137,7 @@ func (b *builder) slope(points string, n int) string {
 		}
 		b.Append(&c)
 	}
-	fixBatch(types, b.whole[input].Shape[0], b.o.Batch)
+	fixBatch(types, b.whole[input].Shape[0], b.job.Batch)
 	for v, t := range types {
 		b.t.Types[v] = t
 	}
@@ -166,11 +146,11 @@ func (b *builder) slope(points string, n int) string {
 
 // lossGradient appends the gradient by x of the cross-entropy with the target class. For two classes it is the
 // margin's times -sigmoid(-margin), which takes fewer nodes.
-func (b *builder) lossGradient(x, margin, logits, prefix string) string {
+func (b *stepBuilder) lossGradient(x, margin, logits, prefix string) string {
 	y, o := margin, autodiff.Options{Prefix: prefix, Policy: b.policy}
-	if b.o.classes > 2 {
-		pick := make([]float32, b.o.classes)
-		pick[b.o.target] = -1
+	if b.job.classes > 2 {
+		pick := make([]float32, b.job.classes)
+		pick[b.job.target()] = -1
 		y = b.Op("Mul", []string{
 			b.Op("LogSoftmax", []string{logits}, graph.IntAttr("axis", 1)),
 			b.Const(graph.FromFloats("target", pick, 1, int64(len(pick)))),
@@ -188,7 +168,7 @@ func (b *builder) lossGradient(x, margin, logits, prefix string) string {
 
 // openStudent opens the session of the network's gradient by its inputs, of a graph that computes with the
 // parameters, for any number of rows.
-func (s *step) openStudent(b *builder) (*ort.Session, error) {
+func (s *trainStep) openStudent(b *stepBuilder) (*ort.Session, error) {
 	m := b.t.Graph.Clone()
 	t := *b.t
 	t.Graph, t.Types = m, graph.Types{}
@@ -198,8 +178,8 @@ func (s *step) openStudent(b *builder) (*ort.Session, error) {
 		}
 		t.Types[v] = typ
 	}
-	c := &builder{Builder: graph.NewBuilder(m.Graph, "qat.s."), t: &t, policy: b.policy, o: b.o}
-	grad := c.lossGradient(s.model.Input().Name, t.Margin, t.Logits, "qat.ds.")
+	c := &stepBuilder{Builder: graph.NewBuilder(m.Graph, "qat.s."), t: &t, policy: b.policy, job: b.job}
+	grad := c.lossGradient(s.job.net.Model.Input().Name, t.Margin, t.Logits, "qat.ds.")
 	for from, to := range map[string]string{t.Margin: marginOut, grad: gradOut} {
 		c.Append(&graph.Node{Op: "Identity", Name: to, Inputs: []string{from}, Outputs: []string{to}})
 	}
@@ -208,63 +188,20 @@ func (s *step) openStudent(b *builder) (*ort.Session, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	return ort.Open(m, s.model.Engine())
-}
-
-// Dim returns the number of inputs.
-func (n *Network) Dim() int { return n.s.model.Dim() }
-
-// LossGrads returns the margin of each row and the gradient by the inputs of the cross-entropy with the target class.
-func (n *Network) LossGrads(ctx context.Context, x []float32) (m, g []float32, err error) {
-	in := []*graph.Tensor{n.s.model.Feed(x), ort.ViewFloats(paramsName, n.s.Params, int64(len(n.s.Params)))}
-	for name, v := range n.s.drawn {
-		if name != lambdaName {
-			in = append(in, ort.ViewFloats(name, v, int64(len(v))))
-		}
-	}
-	out, err := n.s.student.Run(ctx, in)
-	if err != nil {
-		return nil, nil, err
-	}
-	if m, err = ort.FloatsOf(out[0]); err == nil {
-		g, err = ort.FloatsOf(out[1])
-	}
-	return m, g, err
-}
-
-// MarginGrads returns the margin of each row and its gradient by the inputs, where there are two classes.
-func (n *Network) MarginGrads(ctx context.Context, x []float32) (m, g []float32, err error) {
-	if n.s.model.Classes() > 2 {
-		return nil, nil, errors.New("a network in training has gradients of its loss, not of its margin")
-	}
-	if m, g, err = n.LossGrads(ctx, x); err != nil {
-		return nil, nil, err
-	}
-	for i, v := range m {
-		for j := range n.Dim() {
-			g[i*n.Dim()+j] *= -(1 + float32(math.Exp(float64(v))))
-		}
-	}
-	return m, g, nil
-}
-
-// Margins returns the margin of each row.
-func (n *Network) Margins(ctx context.Context, x []float32) ([]float32, error) {
-	m, _, err := n.LossGrads(ctx, x)
-	return m, err
+	return ort.Open(m, s.job.net.Model.Engine())
 }
 
 // match fills in the columns of the matching term.
 func (t *trainer) match(ctx context.Context) error {
-	dim, batch := t.model.Dim(), t.o.Batch
+	dim, batch := t.job.dim(), t.job.Batch
 	var slots, people []int // of those who have a teacher point, in the order of these
-	for k, i := range t.taught {
+	for k, i := range t.pairs.taught {
 		if i >= 0 {
-			slots, people = append(slots, k), append(people, t.people[k])
+			slots, people = append(slots, k), append(people, t.pairs.people[k])
 		}
 	}
 	x, taught := t.next.x[:batch*dim], t.next.x[batch*dim:]
-	steps, err := t.o.Recourse.Steps(ctx, &Network{t.step}, people)
+	steps, err := t.job.source.Recourse.Steps(ctx, &StudentModel{t.trainStep}, people)
 	if err != nil {
 		return fmt.Errorf("the student's recourse: %w", err)
 	}
@@ -280,7 +217,7 @@ func (t *trainer) match(ctx context.Context) error {
 	action, want, price := column(actionName, dim), column(wantedName, dim), column(priceName, dim)
 	dearer := column(dearerName, 1)
 	var before []float32
-	for k := range t.o.K {
+	for k := range t.job.source.Unrolled {
 		point, size, active := column(fmt.Sprint(pointName, k), dim), column(fmt.Sprint(sizeName, k), 1),
 			column(fmt.Sprint(activeName, k), dim)
 		copy(point, x)
@@ -308,7 +245,7 @@ func (t *trainer) match(ctx context.Context) error {
 			}
 		}
 		slope := price[at*dim : (at+1)*dim]
-		more := t.o.Recourse.Cost(people[i], own, slope) - t.o.Recourse.Cost(people[i], theirs, unused)
+		more := t.job.source.Recourse.Cost(people[i], own, slope) - t.job.source.Recourse.Cost(people[i], theirs, unused)
 		for j, p := range slope {
 			more -= float64(p) * float64(own[j])
 		}

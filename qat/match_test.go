@@ -54,7 +54,7 @@ func (b *box) steps(ctx context.Context, m lossGrads, people []int) (*Steps, err
 	return s, nil
 }
 
-func (b *box) Steps(ctx context.Context, m *Network, people []int) (Steps, error) {
+func (b *box) Steps(ctx context.Context, m *StudentModel, people []int) (Steps, error) {
 	s, err := b.steps(ctx, m, people)
 	if err != nil {
 		return Steps{}, err
@@ -114,7 +114,7 @@ func matched(t *testing.T, logits, people, k int, reach float32) (*problem, *box
 }
 
 // gradient is that of the cross-entropy with the target class by the inputs.
-func (p *problem) gradient(slots []slot, params, x []float64, target int) []float64 {
+func (p *problem) gradient(slots []paramSlot, params, x []float64, target int) []float64 {
 	z, back := p.through(slots, params, x)
 	var sum float64
 	for _, v := range z {
@@ -134,10 +134,11 @@ func TestMatch(t *testing.T) {
 	for _, c := range []struct{ logits, k int }{{1, 1}, {2, 1}, {2, 3}, {3, 2}} {
 		p, recourse, points := matched(t, c.logits, 12, c.k, 0.15)
 		m := p.written(t, p.plans())
-		tr := p.trainer(t, m, Options{
-			Objective: Match, Batch: 10, Eta: 0.7, Alpha1: 1.7, Alpha2: 2.3, K: c.k, Recourse: recourse, Seed: 5,
-		})
-		s, o := tr.step, tr.o
+		tr := newTrainer(compiled(t, p.network(m), Source{Recourse: recourse, Unrolled: c.k}, Spec{
+			Objective: Match, Optimizer: Optimizer{Batch: 10, Seed: 5},
+			Weights: Weights{Eta: new(0.7), Alpha1: new(1.7), Alpha2: new(2.3)},
+		}, nil))
+		s, j := tr.trainStep, tr.job
 		tr.replace(points)
 		if err := tr.draw(t.Context()); err != nil {
 			t.Fatal(err)
@@ -148,15 +149,15 @@ func TestMatch(t *testing.T) {
 		}
 		clipped, free := 0, 0
 		loss := func(params []float64) (sum float64) {
-			for k, person := range tr.people {
+			for k, person := range tr.pairs.people {
 				z := p.forward(s.slots, params, wide64(points[0].X[person*p.dim:(person+1)*p.dim]))
-				sum += rowLoss(Match, &points[0], person, z, m.Target(), o)
-				at := tr.taught[k]
+				sum += rowLoss(Match, &points[0], person, z, m.Target(), j)
+				at := tr.pairs.taught[k]
 				if at < 0 {
 					continue
 				}
 				x, to := wide64(points[0].X[person*p.dim:(person+1)*p.dim]), wide64(points[1].X[at*p.dim:(at+1)*p.dim])
-				sum += rowLoss(Match, &points[1], at, p.forward(s.slots, params, to), m.Target(), o)
+				sum += rowLoss(Match, &points[1], at, p.forward(s.slots, params, to), m.Target(), j)
 				// The student's action at these parameters, and where training stands: the projection moves the step
 				// here as it does there.
 				own, there := make([]float64, p.dim), make([]float64, p.dim)
@@ -182,7 +183,7 @@ func TestMatch(t *testing.T) {
 					}
 					away, cost, theirs = away+math.Abs(own[j]-want), cost+own[j]*own[j], theirs+want*want
 				}
-				sum += o.Alpha1*away + o.Alpha2*math.Abs(math.Sqrt(cost)-math.Sqrt(theirs))
+				sum += *j.Alpha1*away + *j.Alpha2*math.Abs(math.Sqrt(cost)-math.Sqrt(theirs))
 			}
 			return sum
 		}
@@ -214,7 +215,7 @@ func TestMatchTrains(t *testing.T) {
 	t.Parallel()
 	p, recourse, points := matched(t, 2, 60, 3, 2)
 	p.layers = wide(t, 22, -1, 2, compute{bits: 3}).layers
-	source := func(context.Context, int, [Kinds]int, []Trained) (Draw, error) { return Draw{Points: points}, nil }
+	draw := func(context.Context, int, [Kinds]int, []Trained) (Draw, error) { return Draw{Points: points}, nil }
 	mismatch := func(m lossGrads) (away float64) {
 		s, err := recourse.steps(t.Context(), m, points[1].Source)
 		if err != nil {
@@ -234,8 +235,9 @@ func TestMatchTrains(t *testing.T) {
 	for i := range points[0].Classes {
 		points[0].Classes[i] = -1
 	}
-	o := Options{Objective: Match, Steps: 640, Batch: 32, Rate: 1e-3, Eta: 1e-9, Recourse: recourse}
-	out, err := Train(t.Context(), p.written(t, p.plans()), p.layers, source, o)
+	source := Source{Draw: draw, Recourse: recourse, Unrolled: 3}
+	spec := Spec{Objective: Match, Optimizer: Optimizer{Steps: 640, Batch: 32}, Weights: Weights{Eta: new(1e-9)}}
+	out, err := Train(t.Context(), p.network(p.written(t, p.plans())), source, spec, Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,10 +255,11 @@ func TestRowsOfPairs(t *testing.T) {
 	few.Source, few.X = few.Source[:len(few.Source)/2], few.X[:len(few.X)/2/p.dim*p.dim]
 	m := p.written(t, p.plans())
 	run := func(fill bool) (sizes map[int]int, losses []float64, params []float32) {
-		tr := p.trainer(t, m, Options{Objective: Hinge, Batch: 64, Recourse: recourse, Seed: 5})
+		tr := newTrainer(compiled(t, p.network(m), Source{Recourse: recourse},
+			Spec{Objective: Hinge, Optimizer: Optimizer{Batch: 64, Seed: 5}}, nil))
 		tr.replace(points)
 		if fill {
-			tr.usual = tr.o.rows
+			tr.pairs.usual = tr.job.rows
 		}
 		sizes = map[int]int{}
 		for range 200 {

@@ -181,19 +181,25 @@ func (p *problem) plans() []quant.Layer {
 	return out
 }
 
-// trainer begins to train m, the problem's model as its file computes.
-func (p *problem) trainer(t *testing.T, m *classifier.Model, o Options) *trainer {
+// network is the problem's, m being its model as its file computes.
+func (p *problem) network(m *classifier.Model) Network { return Network{Model: m, Layers: p.layers} }
+
+// compiled is the step of a training, after a change of its job.
+func compiled(t *testing.T, net Network, source Source, spec Spec, change func(j *job)) *trainStep {
 	t.Helper()
-	o, err := o.resolve(m)
+	j, err := spec.resolve(net, source)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := compile(m, p.layers, &o)
+	if change != nil {
+		change(j)
+	}
+	s, err := compile(j)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.close() })
-	return newTrainer(s, &o)
+	t.Cleanup(s.close)
+	return s
 }
 
 // written opens the model of plans as its file computes.
@@ -262,8 +268,11 @@ func (p *problem) points(ctx context.Context, r *rand.Rand, kind Kind, rows int)
 	return out, nil
 }
 
-// source draws points of all kinds in each round.
-func (p *problem) source(ctx context.Context, round int, _ [Kinds]int, _ []Trained) (Draw, error) {
+// source has points of all kinds in each round.
+func (p *problem) source() Source { return Source{Draw: p.draw} }
+
+// draw draws points of all kinds in each round.
+func (p *problem) draw(ctx context.Context, round int, _ [Kinds]int, _ []Trained) (Draw, error) {
 	r := rand.New(rand.NewPCG(uint64(round), 77))
 	var d Draw
 	var errs []error
@@ -274,14 +283,14 @@ func (p *problem) source(ctx context.Context, round int, _ [Kinds]int, _ []Train
 	return d, errors.Join(errs...)
 }
 
-func (p *problem) train(t *testing.T, o Options) (*Outcome, error) {
+func (p *problem) train(t *testing.T, spec Spec, run Run) (*Outcome, error) {
 	t.Helper()
-	return Train(context.Background(), p.written(t, p.plans()), p.layers, p.source, o)
+	return Train(context.Background(), p.network(p.written(t, p.plans())), p.source(), spec, run)
 }
 
-func (p *problem) trained(t *testing.T, o Options) *Outcome {
+func (p *problem) trained(t *testing.T, spec Spec, run Run) *Outcome {
 	t.Helper()
-	out, err := p.train(t, o)
+	out, err := p.train(t, spec, run)
 	if err != nil {
 		t.Fatal(err)
 	}

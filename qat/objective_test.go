@@ -15,13 +15,13 @@ import (
 
 // forward is the network of a problem with dense layers, in double precision, with parameters as a step has them:
 // ratios, logarithms of scales, biases. A single logit z is [0, z].
-func (p *problem) forward(slots []slot, params, x []float64) []float64 {
+func (p *problem) forward(slots []paramSlot, params, x []float64) []float64 {
 	z, _ := p.through(slots, params, x)
 	return z
 }
 
 // through is forward, and the gradient by the inputs of the product of the logits with a vector.
-func (p *problem) through(slots []slot, params, x []float64) ([]float64, func(g []float64) []float64) {
+func (p *problem) through(slots []paramSlot, params, x []float64) ([]float64, func(g []float64) []float64) {
 	v, back := x, func(g []float64) []float64 { return g }
 	for i, at := range slots {
 		info, in := &p.layers[i].Info, len(v)
@@ -65,7 +65,7 @@ func (p *problem) through(slots []slot, params, x []float64) ([]float64, func(g 
 }
 
 // rowLoss is what a row adds to an objective, as the paper writes it, by its logits.
-func rowLoss(objective Objective, p *Points, i int, z []float64, target int, o *Options) float64 {
+func rowLoss(objective Objective, p *Points, i int, z []float64, target int, j *job) float64 {
 	var sum float64
 	for _, v := range z {
 		sum += math.Exp(v)
@@ -89,14 +89,14 @@ func rowLoss(objective Objective, p *Points, i int, z []float64, target int, o *
 		case factual:
 			return label()
 		case objective != Hinge:
-			return o.Eta * entropy(target)
+			return *j.Eta * entropy(target)
 		}
-		return o.Eta*entropy(target) + o.Beta*max(0, o.Gamma-margin)
+		return *j.Eta*entropy(target) + *j.Beta*max(0, *j.Gamma-margin)
 	case RMargin:
 		if factual {
 			return label()
 		}
-		return o.Beta * max(0, o.Gamma-margin)
+		return *j.Beta * max(0, *j.Gamma-margin)
 	case KD:
 		var loss float64
 		for c := range z {
@@ -117,12 +117,8 @@ func TestObjectives(t *testing.T) {
 		p.layers[1].Plan = quant.Layer{Node: p.layers[1].Info.Node, Float: true}
 		m := p.written(t, p.plans())
 		for _, doc := range Objectives() {
-			if doc.Ensemble || doc.steps || !doc.Full && !doc.Quantized {
+			if doc.Ensemble || doc.loss.unrolled || !doc.Full && !doc.Quantized {
 				continue // TestEnsemble, TestMatch; of autoencoders, package fit compares with what the files do
-			}
-			o, err := (Options{Objective: doc.Name, Batch: rows, Eta: 0.7, Beta: 1.3, Gamma: 0.8, Groups: 3}).resolve(m)
-			if err != nil {
-				t.Fatal(err)
 			}
 			var used []Points
 			r := rand.New(rand.NewPCG(4, 4))
@@ -138,15 +134,13 @@ func TestObjectives(t *testing.T) {
 					used = append(used, one)
 				}
 			}
-			o.rows = rows * len(used)
-			s, err := compile(m, p.layers, &o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.close()
-			trainer := newTrainer(s, &o)
+			s := compiled(t, p.network(m), Source{Groups: 3}, Spec{
+				Objective: doc.Name, Optimizer: Optimizer{Batch: rows},
+				Weights: Weights{Eta: new(0.7), Beta: new(1.3), Gamma: new(0.8)},
+			}, func(j *job) { j.rows = rows * len(used) })
+			trainer := newTrainer(s)
 			trainer.replace(used)
-			all := batch{columns: map[string][]float32{}}
+			all := trainBatch{columns: map[string][]float32{}}
 			for k := range used {
 				pool := &trainer.pools[used[k].Kind]
 				all.x = append(all.x, pool.x...)
@@ -159,7 +153,7 @@ func TestObjectives(t *testing.T) {
 				for k := range used {
 					for i := range rows {
 						z := p.forward(s.slots, params, wide64(used[k].X[i*p.dim:(i+1)*p.dim]))
-						l := rowLoss(doc.Name, &used[k], i, z, m.Target(), &o)
+						l := rowLoss(doc.Name, &used[k], i, z, m.Target(), s.job)
 						if doc.Groups && k == int(Teacher) {
 							for g, in := range used[Factual].Groups[3*i : 3*i+3] {
 								worst[g], people[g] = worst[g]+l*float64(in), people[g]+float64(in)
@@ -181,7 +175,7 @@ func TestObjectives(t *testing.T) {
 
 // checkGradient compares the loss of a step and its gradient by scales, by biases and by the weights of the second
 // layer, which is in float, with those of a function of the parameters.
-func checkGradient(t *testing.T, name string, s *step, b *batch, loss func(params []float64) float64) {
+func checkGradient(t *testing.T, name string, s *trainStep, b *trainBatch, loss func(params []float64) float64) {
 	t.Helper()
 	params := make([]float64, len(s.Params))
 	for i, v := range s.Params {
@@ -245,29 +239,25 @@ func TestEnsemble(t *testing.T) {
 	for _, info := range infos {
 		layers = append(layers, Layer{Info: info, Plan: quant.Layer{Node: info.Node, Float: true}})
 	}
-	o := Options{Objective: RConsistency, Batch: 2 * rows, Eta: 0.7, Decay: 0.3}
-	if _, err := o.resolve(open(t, m)); err == nil || !strings.Contains(err.Error(), "members") {
+	spec := Spec{
+		Objective: RConsistency, Optimizer: Optimizer{Batch: 2 * rows, Decay: 0.3}, Weights: Weights{Eta: new(0.7)},
+	}
+	net := Network{Model: open(t, m), Layers: layers}
+	if _, err := spec.resolve(net, Source{}); err == nil || !strings.Contains(err.Error(), "members") {
 		t.Errorf("without members: %v", err)
 	}
-	o.Members = logits
-	if o, err = o.resolve(open(t, m)); err != nil {
-		t.Fatal(err)
-	}
-	s, err := compile(open(t, m), layers, &o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.close()
+	net.Members = logits
+	s := compiled(t, net, Source{}, spec, nil)
 	x := normal(r, 2*rows*dim)
-	all := batch{x: x, columns: map[string][]float32{}}
+	all := trainBatch{x: x, columns: map[string][]float32{}}
 	for i := range 2 * rows {
-		row := row{pick: make([]float32, 2)}
+		row := lossRow{classWeights: make([]float32, 2)}
 		p := &Points{Kind: Factual, Classes: []int{1, 0, -1, 1}}
 		if i >= rows {
 			p.Kind = Student
 		}
-		o.objective.row(&row, p, i%rows, &o)
-		for _, term := range o.objective.terms {
+		s.job.objective.loss.row(&row, p, i%rows, s.job)
+		for _, term := range s.job.objective.loss.terms {
 			for _, c := range term.columns {
 				all.columns[c.name] = append(all.columns[c.name], c.of(&row)...)
 			}
@@ -349,12 +339,14 @@ func TestPointsOfObjectives(t *testing.T) {
 	p := mlp(t, 2, compute{bits: 4})
 	m := p.written(t, p.plans())
 	for _, doc := range Objectives() {
-		o, err := (Options{Objective: doc.Name, Members: []string{"any"}, Groups: 1, Recourse: &box{}}).resolve(m)
+		net := p.network(m)
+		net.Members = []string{"any"}
+		j, err := (Spec{Objective: doc.Name}).resolve(net, Source{Groups: 1, Recourse: &box{}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		tr := newTrainer(&step{model: m}, &o)
-		d, err := p.source(t.Context(), 0, [Kinds]int{}, nil)
+		tr := newTrainer(&trainStep{job: j})
+		d, err := p.draw(t.Context(), 0, [Kinds]int{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -364,7 +356,7 @@ func TestPointsOfObjectives(t *testing.T) {
 		if doc.Recourse {
 			want[Teacher] = 200
 		}
-		if doc.Recourse && !doc.paired() {
+		if doc.Recourse && !doc.needsPairs() {
 			want[Student] = 200
 		}
 		var seen [Kinds]int
@@ -382,10 +374,11 @@ func TestPointsOfObjectives(t *testing.T) {
 func TestPeopleNearBoundary(t *testing.T) {
 	t.Parallel()
 	p := small(t)
-	trainer := p.trainer(t, p.written(t, p.plans()), Options{Objective: Distil, Batch: 512, Seed: 5})
+	trainer := newTrainer(compiled(t, p.network(p.written(t, p.plans())), p.source(),
+		Spec{Optimizer: Optimizer{Batch: 512, Seed: 5}}, nil))
 	people := Points{
 		Kind: Factual, X: make([]float32, 5*p.dim),
-		Margins: []float32{0.15, 3, -3, 0.6, -0.3}, Now: []float32{0.15, 3, 3, 0.15, -0.3},
+		Margins: []float32{0.15, 3, -3, 0.6, -0.3}, StudentMargins: []float32{0.15, 3, 3, 0.15, -0.3},
 	}
 	points := []Points{people}
 	for k := range Kinds {
@@ -407,7 +400,7 @@ func TestPeopleNearBoundary(t *testing.T) {
 		if err := trainer.draw(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		for _, v := range trainer.next.columns["qat.near"] {
+		for _, v := range trainer.next.columns[weightName] {
 			if v > 1./400 {
 				drawn++
 			}

@@ -22,21 +22,25 @@ const settling = 3e-4
 // typical is the root mean square of weights for which the learning rate is meant.
 const typical = 0.1
 
-// slot is where the parameters of a layer stand in the vector: the weights (Out x In), the logarithms of the scales,
+// paramSlot is where the parameters of a layer stand in the vector: the weights (Out x In), the logarithms of the scales,
 // which keeps those positive, for layers whose bit widths are learned the scores of the widths, the biases (Out), and
 // the logarithm of the scale of the activations that the layer reads through a quantizer of its own. Layers in float
 // have no scales.
-type slot struct{ weights, scales, policy, bias, act, end int }
+type paramSlot struct{ weights, scales, policy, bias, act, end int }
 
 // layout places the parameters of the layers and fills in their first values.
-func layout(layers []Layer, o *Options) (slots []slot, s state) {
+func layout(j *job) (slots []paramSlot, s optimizerState) {
+	layers, scaleRate := j.net.Layers, float32(1) // relative to the learning rate
+	if j.pact {
+		scaleRate = 0
+	}
 	for i := range layers {
 		l := &layers[i]
 		info, p := &l.Info, &l.Plan
-		at := slot{weights: len(s.Params)}
+		at := paramSlot{weights: len(s.Params)}
 		for k, w := range info.W {
 			if !p.Float && l.Widths == nil { // widths that are learned share weights in their own units
-				w = first(p, k, w, p.Scales[k/info.In%len(p.Scales)], o)
+				w = first(p, k, w, p.Scales[k/info.In%len(p.Scales)], j.lsq)
 			}
 			s.Params = append(s.Params, w)
 		}
@@ -45,7 +49,7 @@ func layout(layers []Layer, o *Options) (slots []slot, s state) {
 			s.Params = append(s.Params, float32(math.Log(float64(v))))
 		}
 		at.policy = len(s.Params)
-		s.Params = append(s.Params, l.firstScores(o.budget)...)
+		s.Params = append(s.Params, l.firstScores(j.budget)...)
 		at.bias = len(s.Params)
 		if p.Bias != nil {
 			s.Params = append(s.Params, p.Bias...)
@@ -58,8 +62,8 @@ func layout(layers []Layer, o *Options) (slots []slot, s state) {
 		}
 		at.end = len(s.Params)
 		slots = append(slots, at)
-		s.Rates = append(s.Rates, slices.Repeat([]float32{weightRate(l, o)}, at.scales-at.weights)...)
-		s.Rates = append(s.Rates, slices.Repeat([]float32{scaleRate(o)}, at.policy-at.scales)...)
+		s.Rates = append(s.Rates, slices.Repeat([]float32{weightRate(l, j.lsq)}, at.scales-at.weights)...)
+		s.Rates = append(s.Rates, slices.Repeat([]float32{scaleRate}, at.policy-at.scales)...)
 		s.Rates = append(s.Rates, slices.Repeat([]float32{policyRate}, at.bias-at.policy)...)
 		s.Rates = append(s.Rates, slices.Repeat([]float32{1}, at.end-at.bias)...)
 		for k, zero := range l.Pruned {
@@ -70,14 +74,6 @@ func layout(layers []Layer, o *Options) (slots []slot, s state) {
 	}
 	s.First, s.Second = make([]float32, len(s.Params)), make([]float32, len(s.Params))
 	return slots, s
-}
-
-// scaleRate is how fast the scales of weights move, relative to the learning rate.
-func scaleRate(o *Options) float32 {
-	if o.PACT {
-		return 0
-	}
-	return 1
 }
 
 // actOf is the layer that has the scale of the activations that layer i reads: the first one that reads them through
@@ -94,24 +90,24 @@ func actOf(layers []Layer, i int) int {
 }
 
 // first is the first value of the parameter of weight k, which is w in float.
-func first(p *quant.Layer, k int, w, scale float32, o *Options) float32 {
+func first(p *quant.Layer, k int, w, scale float32, lsq bool) float32 {
 	switch {
-	case p.Codes != nil && o.LSQ:
+	case p.Codes != nil && lsq:
 		return quant.Dequantize(p.Codes[k], scale)
 	case p.Codes != nil:
 		return float32(p.Codes[k])
-	case !o.LSQ:
+	case !lsq:
 		return w / scale
 	}
 	return w
 }
 
 // weightRate is how fast the weights of a layer move, relative to the learning rate.
-func weightRate(l *Layer, o *Options) float32 {
+func weightRate(l *Layer, lsq bool) float32 {
 	switch {
 	case l.Plan.Float:
 		return 1 // the learning rate is that of Adam, as everyone states it
-	case !o.LSQ && l.Widths == nil:
+	case !lsq && l.Widths == nil:
 		return ratioRate
 	}
 	var squares float64
@@ -123,7 +119,8 @@ func weightRate(l *Layer, o *Options) float32 {
 
 // parameters takes the vector of parameters apart and makes the layers compute with them: weights through fake
 // quantizers, or as they are, biases as they are.
-func (b *builder) parameters(slots []slot, layers []Layer) error {
+func (b *stepBuilder) parameters(slots []paramSlot) error {
+	layers := b.job.net.Layers
 	params := b.value(paramsName, int64(slots[len(slots)-1].end))
 	var sizes []int64
 	split := &graph.Node{Op: "Split", Name: b.Name("split")}
@@ -181,7 +178,7 @@ func (b *builder) parameters(slots []slot, layers []Layer) error {
 }
 
 // quantized makes the quantized weights of a layer, Out x In, from weights or ratios and from logarithms of scales.
-func (b *builder) quantized(l *Layer, weights, scales string) (string, error) {
+func (b *stepBuilder) quantized(l *Layer, weights, scales string) (string, error) {
 	lo, hi, err := bounds(l, &l.Plan)
 	if err != nil {
 		return "", err
@@ -190,7 +187,7 @@ func (b *builder) quantized(l *Layer, weights, scales string) (string, error) {
 	least, most := graph.FromFloats("lo", lo, rows, 1), graph.FromFloats("hi", hi, rows, 1)
 	var w, codes, scale string
 	var rules map[string]autodiff.Rule
-	if b.o.LSQ {
+	if b.job.lsq {
 		w, codes, scale, rules = quant.LearnedSteps(b.t.Graph, b.Builder, b.t.Types, weights, scales, least, most)
 	} else {
 		scale = b.Op("Exp", []string{scales})
@@ -214,7 +211,7 @@ func bounds(l *Layer, p *quant.Layer) (lo, hi []float32, err error) {
 }
 
 // shaped brings weights, Out x In, into the form in which the layer's node reads them.
-func (b *builder) shaped(l *Layer, node *graph.Node, w string) string {
+func (b *stepBuilder) shaped(l *Layer, node *graph.Node, w string) string {
 	switch {
 	case l.Info.Conv != nil:
 		return b.reshape(w, b.dims(node.Inputs[1])...)
@@ -230,7 +227,7 @@ func (b *builder) shaped(l *Layer, node *graph.Node, w string) string {
 }
 
 // dims is the shape of an initializer, or of a value of fixed shape.
-func (b *builder) dims(name string) (dims []int64) {
+func (b *stepBuilder) dims(name string) (dims []int64) {
 	if t := b.G.Init(name); t != nil {
 		return t.Dims
 	}
@@ -246,7 +243,7 @@ func (b *builder) dims(name string) (dims []int64) {
 //
 // Reference: Nagel et al., Overcoming Oscillations in Quantization-Aware Training, 2022, oscillation dampening; apart
 // from the gradient, as weight decay is in AdamW.
-func (s *step) settle() {
+func (s *trainStep) settle() {
 	for _, at := range s.slots {
 		if at.scales == at.bias {
 			continue // in float
@@ -259,8 +256,8 @@ func (s *step) settle() {
 	}
 }
 
-// freeze keeps the codes as they are from now on: scales and biases alone move, and the optimizer begins anew.
-func (s *step) freeze(layers []Layer, now []Trained, o *Options) error {
+// freeze keeps the codes as they are from now on: scales and biases alone move, and the optimizer begins again.
+func (s *trainStep) freeze(now []Trained) error {
 	for i, at := range s.slots {
 		for k, q := range now[i].Codes {
 			s.Params[at.weights+k], s.Rates[at.weights+k] = float32(q), 0
@@ -269,22 +266,24 @@ func (s *step) freeze(layers []Layer, now []Trained, o *Options) error {
 	clear(s.First)
 	clear(s.Second)
 	s.Begun = s.Steps
-	return s.frozen(layers, o)
+	return s.openFrozen()
 }
 
-// frozen opens the step for weights that are codes. In their own units these would change with the scales.
-func (s *step) frozen(layers []Layer, o *Options) error {
-	if !o.LSQ {
+// openFrozen opens the step for weights that are codes. In their own units these would change with the scales.
+func (s *trainStep) openFrozen() error {
+	if !s.job.lsq {
 		return nil
 	}
-	ratios := *o
-	ratios.LSQ = false
-	return s.open(layers, &ratios)
+	ratios := *s.job
+	ratios.lsq = false
+	s.job = &ratios
+	return s.open()
 }
 
 // trained are the layers as the parameters have them now. The codes are those that the graph computes with: a weight
 // halfway between two codes, where many end, would fall to either side if it was rounded again.
-func (s *step) trained(ctx context.Context, layers []Layer) ([]Trained, error) {
+func (s *trainStep) trained(ctx context.Context) ([]Trained, error) {
+	layers := s.job.net.Layers
 	var got []*graph.Tensor
 	if s.reader != nil {
 		var err error

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/quant"
 )
@@ -80,46 +79,36 @@ type Policy struct {
 // budget spend it: then it is most probable that every unit has the width it needs.
 //
 // References: sections Mixed-precision bit allocation and Training algorithm of the paper (BitCost).
-func Search(ctx context.Context, m *classifier.Model, layers []Layer, budget float64, source Source, o Options) (
-	*Policy, error,
-) {
-	o, err := o.resolve(m)
+func Search(ctx context.Context, net Network, budget float64, source Source, spec Spec, run Run) (*Policy, error) {
+	j, err := spec.resolve(net, source)
 	if err != nil {
 		return nil, err
 	}
-	for i := range layers {
-		if layers[i].Widths == nil {
+	for i := range net.Layers {
+		if net.Layers[i].Widths == nil {
 			return nil, errors.New("a layer without bit widths to choose among")
 		}
 	}
-	o.LSQ, o.budget = true, budget // widths share weights, which have no scale of their own
-	o.Steps = max(o.Steps/searchShare, searchRounds)
-	s, err := compile(m, layers, &o)
+	j.lsq, j.budget = true, budget // widths share weights, which have no scale of their own
+	j.Steps = max(j.Steps/searchShare, searchRounds)
+	s, err := compile(j)
 	if err != nil {
 		return nil, fmt.Errorf("search step: %w", err)
 	}
 	defer s.close()
-	t, out := newTrainer(s, &o), &Policy{}
-	use := o.use(searchRounds)
-	for round := range searchRounds {
-		ev := Event{Round: round + 1, Rounds: searchRounds}
-		if _, err := t.begin(ctx, layers, source, use, &ev); err != nil {
-			return nil, err
-		}
-		if err := t.advance(ctx, o.Steps*(round+1)/searchRounds, 0, o.Steps, &ev); err != nil {
-			return nil, fmt.Errorf("search for bit widths: %w", err)
-		}
-		ev.Cost = s.cost
-		out.History = append(out.History, ev)
-		if o.Progress != nil {
-			o.Progress(ev)
-		}
+	out, err := newTrainer(s).loop(ctx, searchRounds, searchRounds, run)
+	if errors.Is(err, ErrDiverged) {
+		return nil, fmt.Errorf("search for bit widths: %w", err)
 	}
-	for i := range layers {
-		risks, cost := layers[i].risks(s.Params[s.slots[i].policy:s.slots[i].bias])
-		out.Risks, out.Cost = append(out.Risks, risks), out.Cost+cost
+	if err != nil {
+		return nil, err
 	}
-	return out, nil
+	p := &Policy{History: out.History}
+	for i := range net.Layers {
+		risks, cost := net.Layers[i].risks(s.Params[s.slots[i].policy:s.slots[i].bias])
+		p.Risks, p.Cost = append(p.Risks, risks), p.Cost+cost
+	}
+	return p, nil
 }
 
 // risks are those of Policy, and what the most probable widths cost.
@@ -173,7 +162,7 @@ func (l *Layer) chosen(p quant.Layer, codes []float32, policy []float32) (quant.
 
 // mixture makes the weights of a layer, Out x In, in the width that is drawn for each unit, from weights, logarithms of
 // scales and scores of the widths. All widths are one tensor, widths x Out x In.
-func (b *builder) mixture(l *Layer, weights, scales, policy string) (string, error) {
+func (b *stepBuilder) mixture(l *Layer, weights, scales, policy string) (string, error) {
 	n, out, in, units := int64(len(l.Widths.Plans)), int64(l.Info.Out), int64(l.Info.In), int64(l.units())
 	var lo, hi []float32
 	for i := range l.Widths.Plans {
@@ -209,18 +198,18 @@ func (b *builder) mixture(l *Layer, weights, scales, policy string) (string, err
 
 // charged adds to a loss, which is summed over the batch, Lambda times what the widths cost beyond the budget for each
 // person: the paper's BitCost.
-func (b *builder) charged(loss string) string {
+func (b *stepBuilder) charged(loss string) string {
 	if b.costs == nil {
 		return loss
 	}
 	b.Append(&graph.Node{Op: "Sum", Inputs: b.costs, Outputs: []string{costName}})
-	over := b.Op("Relu", []string{b.Op("Sub", []string{costName, b.scalar(b.o.budget)})})
-	each := b.Op("Mul", []string{lambdaName, b.scalar(float64(b.o.Batch))})
+	over := b.Op("Relu", []string{b.Op("Sub", []string{costName, b.scalar(b.job.budget)})})
+	each := b.Op("Mul", []string{lambdaName, b.scalar(float64(b.job.Batch))})
 	return b.Op("Add", []string{lossName, b.Op("Mul", []string{over, each})})
 }
 
 // noiseOf is how many numbers of noise a step takes.
-func noiseOf(slots []slot) (n int) {
+func noiseOf(slots []paramSlot) (n int) {
 	for _, at := range slots {
 		n += at.bias - at.policy
 	}
@@ -233,19 +222,19 @@ func (t *trainer) gumbel() map[string][]float32 {
 	if len(noise) == 0 {
 		return nil
 	}
-	rng := rand.New(rand.NewPCG(t.o.Seed, 2<<32+uint64(t.Steps)))
+	rng := rand.New(rand.NewPCG(t.job.Seed, 2<<32+uint64(t.Steps)))
 	for i := range noise {
 		noise[i] = float32(-math.Log(-math.Log(max(rng.Float64(), rare))))
 	}
-	heat := firstHeat * math.Pow(lastHeat/firstHeat, float64(t.Steps)/float64(t.o.Steps))
+	heat := firstHeat * math.Pow(lastHeat/firstHeat, float64(t.Steps)/float64(t.job.Steps))
 	return map[string][]float32{noiseName: noise, coldName: {float32(1 / heat)}, lambdaName: {float32(t.lambda)}}
 }
 
 // weigh sets the weight of the bit cost by what the last step cost.
 func (t *trainer) weigh() {
-	t.lambda = t.o.Lambda
+	t.lambda = t.job.lambda
 	if t.lambda == 0 {
-		t.lambda = firstLambda * t.Start * math.Exp(min(mostLambda, lambdaGain*(t.cost-t.o.budget)))
+		t.lambda = firstLambda * t.Start * math.Exp(min(mostLambda, lambdaGain*(t.cost-t.job.budget)))
 	}
 }
 

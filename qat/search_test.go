@@ -43,7 +43,7 @@ func widened(t *testing.T, p *problem, perRow bool) {
 
 // mixed is the network of a problem in double precision, with weights that are sums over the widths of each unit by
 // some shares.
-func (p *problem) mixed(s *step, share func(layer, width, unit int) float64, x []float32) []float64 {
+func (p *problem) mixed(s *trainStep, share func(layer, width, unit int) float64, x []float32) []float64 {
 	v := make([]float64, len(x))
 	for i := range x {
 		v[i] = float64(x[i])
@@ -81,19 +81,12 @@ func TestSearchGradient(t *testing.T) {
 		p := mlp(t, 11, compute{bits: 3})
 		widened(t, p, perRow)
 		m := p.written(t, p.plans())
-		o, err := (Options{Batch: rows}).resolve(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.LSQ, o.budget = true, budget
-		s, err := compile(m, p.layers, &o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.close()
+		s := compiled(t, p.network(m), p.source(), Spec{Optimizer: Optimizer{Batch: rows}}, func(j *job) {
+			j.lsq, j.budget = true, budget
+		})
 		r := rand.New(rand.NewPCG(2, 2))
-		b := batch{x: normal(r, rows*p.dim), columns: map[string][]float32{"qat.want": normal(r, rows)}}
-		b.columns["qat.near"] = slices.Repeat([]float32{1}, rows)
+		b := trainBatch{x: normal(r, rows*p.dim), columns: map[string][]float32{targetName: normal(r, rows)}}
+		b.columns[weightName] = slices.Repeat([]float32{1}, rows)
 		s.drawn = map[string][]float32{
 			noiseName: normal(r, noiseOf(s.slots)), coldName: {cold}, lambdaName: {lambda},
 		}
@@ -114,7 +107,7 @@ func TestSearchGradient(t *testing.T) {
 					}
 					return share
 				}, b.x[i*p.dim:(i+1)*p.dim])
-				sum += math.Pow(z[m.Target()]-z[1-m.Target()]-float64(b.columns["qat.want"][i]), 2)
+				sum += math.Pow(z[m.Target()]-z[1-m.Target()]-float64(b.columns[targetName][i]), 2)
 			}
 			return sum
 		}
@@ -154,7 +147,7 @@ func TestSearchGradient(t *testing.T) {
 }
 
 // policy is what the scores of a step and some noise draw: shares, widths, and what the shares cost.
-func (p *problem) policy(s *step, noise []float32, cold float64) (soft [][][]float64, drawn [][]int, cost float64) {
+func (p *problem) policy(s *trainStep, noise []float32, cold float64) (soft [][][]float64, drawn [][]int, cost float64) {
 	for i, at := range s.slots {
 		l := &p.layers[i]
 		n := l.units()
@@ -194,9 +187,9 @@ func TestSearchFindsWhatMatters(t *testing.T) {
 	*p.m.Graph.Init(second.Weight) = *graph.FromFloats(second.Weight, second.W, int64(second.Out), int64(second.In))
 	p.full = open(t, p.m)
 	widened(t, p, true)
-	o := Options{Steps: 6400, Batch: 64, Rate: 4e-3, Seed: 5}
+	spec := Spec{Optimizer: Optimizer{Steps: 6400, Batch: 64, Rate: 4e-3, Seed: 5}}
 	learn := func() *Policy {
-		got, err := Search(t.Context(), p.written(t, p.plans()), p.layers, 3, p.source, o)
+		got, err := Search(t.Context(), p.network(p.written(t, p.plans())), 3, p.source(), spec, Run{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +210,7 @@ func TestSearchFindsWhatMatters(t *testing.T) {
 	if !(busy > 1.5*idle) {
 		t.Errorf("the risk of two bits is %v where it matters and %v where it does not", busy, idle)
 	}
-	if len(got.History) != searchRounds || got.History[searchRounds-1].Steps != o.Steps/searchShare ||
+	if len(got.History) != searchRounds || got.History[searchRounds-1].Steps != spec.Steps/searchShare ||
 		!(got.Cost > 2 && got.Cost < 4) {
 		t.Errorf("history %+v, cost %v", got.History, got.Cost)
 	}

@@ -34,55 +34,54 @@ const (
 // warmUp is the number of steps in which the learning rate rises.
 const warmUp = 200
 
-// step is one step of training as a graph: forward, loss, gradient and optimizer. All parameters are one vector, since
+// trainStep is one step of training as a graph: forward, loss, gradient and optimizer. All parameters are one vector, since
 // the number of nodes, not of multiplications, is what a step of a small network costs.
-type step struct {
-	model    *classifier.Model
-	sessions map[int]*ort.Session                 // by rows of a batch
-	size     func(rows int) (*ort.Session, error) // opens another one
-	student  *ort.Session                         // gradient by the inputs; nil where the objective has no use for it
-	reader   *ort.Session                         // codes and scales, layer by layer; nil where all layers are in float
-	slots    []slot
+type trainStep struct {
+	job      *job
+	sessions map[int]*ort.Session // by rows of a batch
+	student  *ort.Session         // gradient by the inputs; nil where the objective has no use for it
+	reader   *ort.Session         // codes and scales, layer by layer; nil where all layers are in float
+	slots    []paramSlot
 	widths   map[string]int       // of the columns
 	cost     float64              // of the bit widths in the last step of a search
 	spare    [3][]float32         // where the next step writes parameters and both moments
 	drawn    map[string][]float32 // in a search: the noise of the step, its temperature, the weight of the bit cost
-	state
+	optimizerState
 }
 
-// state is everything that steps change.
-type state struct {
+// optimizerState is everything that steps change.
+type optimizerState struct {
 	Params, First, Second []float32
 	Rates                 []float32 // how fast each parameter moves, relative to the learning rate
 	Steps, Begun          int       // steps done, in all and before the optimizer began anew
 	Start                 float64   // loss of the first batch
 }
 
-// builder puts the graph of a step together.
-type builder struct {
+// stepBuilder puts the graph of a step together.
+type stepBuilder struct {
 	*graph.Builder
 	t      *classifier.Training
 	policy map[string]autodiff.Rule
 	codes  []string // values that hold codes and scale of each layer
 	noise  int      // numbers of Gumbel noise that the widths of layers take
 	costs  []string // what the widths of layers cost
-	o      *Options
+	job    *job
 	rows   int         // of a batch
 	whole  graph.Types // of the network, for any number of rows
 	widths map[string]int
 	err    error
 }
 
-// compile builds the step that trains the layers of the model for an objective.
-func compile(model *classifier.Model, layers []Layer, o *Options) (*step, error) {
-	s := &step{model: model}
-	s.slots, s.state = layout(layers, o)
-	return s, s.open(layers, o)
+// compile builds the step of a job.
+func compile(j *job) (*trainStep, error) {
+	s := &trainStep{job: j}
+	s.slots, s.optimizerState = layout(j)
+	return s, s.open()
 }
 
 // open opens the sessions, in place of those that are open.
-func (s *step) open(layers []Layer, o *Options) (err error) {
-	b, err := s.build(layers, o, o.rows)
+func (s *trainStep) open() (err error) {
+	b, err := s.build(s.job.rows)
 	if err != nil {
 		return err
 	}
@@ -93,13 +92,13 @@ func (s *step) open(layers []Layer, o *Options) (err error) {
 		}
 	}()
 	var student, reader *ort.Session
-	if o.objective.steps {
+	if s.job.objective.loss.unrolled {
 		if student, err = s.openStudent(b); err != nil {
 			return err
 		}
 		opened = append(opened, student)
 	}
-	session, err := s.train(b, layers)
+	session, err := s.train(b)
 	if err != nil {
 		return err
 	}
@@ -111,37 +110,42 @@ func (s *step) open(layers []Layer, o *Options) (err error) {
 		for _, v := range b.codes {
 			r.Graph.Outputs = append(r.Graph.Outputs, graph.Value{Name: v, DType: graph.Float})
 		}
-		if reader, err = ort.Open(r, s.model.Engine()); err != nil {
+		if reader, err = ort.Open(r, s.job.net.Model.Engine()); err != nil {
 			return err
 		}
 	}
 	s.close()
-	s.sessions, s.student, s.reader, s.widths = map[int]*ort.Session{o.rows: session}, student, reader, b.widths
-	s.size = func(rows int) (*ort.Session, error) {
-		b, err := s.build(layers, o, rows)
-		if err != nil {
-			return nil, err
-		}
-		return s.train(b, layers)
-	}
+	s.sessions, s.student, s.reader, s.widths = map[int]*ort.Session{s.job.rows: session}, student, reader, b.widths
 	return nil
 }
 
+// session is that of steps on so many rows.
+func (s *trainStep) session(rows int) (*ort.Session, error) {
+	if s.sessions[rows] != nil {
+		return s.sessions[rows], nil
+	}
+	b, err := s.build(rows)
+	if err == nil {
+		s.sessions[rows], err = s.train(b)
+	}
+	return s.sessions[rows], err
+}
+
 // build starts the graph of a step on that many rows: the network with its parameters.
-func (s *step) build(layers []Layer, o *Options, rows int) (*builder, error) {
-	t, err := s.model.Training()
+func (s *trainStep) build(rows int) (*stepBuilder, error) {
+	t, err := s.job.net.Model.Training()
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{
-		Builder: graph.NewBuilder(t.Graph.Graph, "qat."), t: t, policy: maps.Clone(t.Policy), o: o, rows: rows,
+	b := &stepBuilder{
+		Builder: graph.NewBuilder(t.Graph.Graph, "qat."), t: t, policy: maps.Clone(t.Policy), job: s.job, rows: rows,
 		whole: maps.Clone(t.Types), widths: map[string]int{},
 	}
-	fixBatch(t.Types, t.Types[s.model.Input().Name].Shape[0], rows)
+	fixBatch(t.Types, t.Types[s.job.net.Model.Input().Name].Shape[0], rows)
 	if b.policy == nil {
 		b.policy = map[string]autodiff.Rule{}
 	}
-	if o.PACT {
+	if s.job.pact {
 		quant.ClipScales(b.policy)
 	}
 	if n := noiseOf(s.slots); n > 0 {
@@ -149,11 +153,11 @@ func (s *step) build(layers []Layer, o *Options, rows int) (*builder, error) {
 		b.value(coldName, 1)
 		b.value(lambdaName, 1)
 	}
-	return b, b.parameters(s.slots, layers)
+	return b, b.parameters(s.slots)
 }
 
 // train completes the graph of a step and opens it.
-func (s *step) train(b *builder, layers []Layer) (*ort.Session, error) {
+func (s *trainStep) train(b *stepBuilder) (*ort.Session, error) {
 	loss := b.charged(b.loss())
 	if b.err != nil {
 		return nil, b.err
@@ -164,11 +168,11 @@ func (s *step) train(b *builder, layers []Layer) (*ort.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.optimizer(b.decayed(grads[0], s.slots, layers), int64(len(s.Params)))
-	return ort.Open(b.t.Graph, s.model.Engine())
+	b.optimizer(b.decayed(grads[0], s.slots), int64(len(s.Params)))
+	return ort.Open(b.t.Graph, s.job.net.Model.Engine())
 }
 
-func (s *step) close() {
+func (s *trainStep) close() {
 	closeAll(s.student, s.reader)
 	closeAll(slices.Collect(maps.Values(s.sessions))...)
 }
@@ -195,7 +199,7 @@ func fixBatch(types graph.Types, batch graph.Dim, size int) {
 }
 
 // value declares an input.
-func (b *builder) value(name string, dims ...int64) string {
+func (b *stepBuilder) value(name string, dims ...int64) string {
 	v := graph.Value{Name: name, DType: graph.Float, Shape: graph.Fixed(dims...)}
 	b.G.Inputs = append(b.G.Inputs, v)
 	b.t.Types[name] = graph.Type{DType: v.DType, Shape: v.Shape}
@@ -203,40 +207,40 @@ func (b *builder) value(name string, dims ...int64) string {
 }
 
 // column declares an input with some numbers for each of rows.
-func (b *builder) column(name string, rows, width int) string {
+func (b *stepBuilder) column(name string, rows, width int) string {
 	b.widths[name] = width
 	return b.value(name, int64(rows), int64(width))
 }
 
 // scalar adds a constant.
-func (b *builder) scalar(v float64) string {
+func (b *stepBuilder) scalar(v float64) string {
 	return b.Const(graph.FromFloats("c", []float32{float32(v)}))
 }
 
 // ints adds a constant vector.
-func (b *builder) ints(v ...int64) string { return b.Const(graph.FromInts("n", v, int64(len(v)))) }
+func (b *stepBuilder) ints(v ...int64) string { return b.Const(graph.FromInts("n", v, int64(len(v)))) }
 
 // reshape gives a value another shape.
-func (b *builder) reshape(value string, dims ...int64) string {
+func (b *stepBuilder) reshape(value string, dims ...int64) string {
 	return b.known(b.Op("Reshape", []string{value, b.ints(dims...)}), dims...)
 }
 
 // known records the shape of a value.
-func (b *builder) known(value string, dims ...int64) string {
+func (b *stepBuilder) known(value string, dims ...int64) string {
 	b.t.Types[value] = graph.Type{DType: graph.Float, Shape: graph.Fixed(dims...)}
 	return value
 }
 
 // decayed adds the gradient of the squared weights of layers in float.
-func (b *builder) decayed(grad string, slots []slot, layers []Layer) string {
-	if b.o.Decay == 0 {
+func (b *stepBuilder) decayed(grad string, slots []paramSlot) string {
+	if b.job.Decay == 0 {
 		return grad
 	}
 	decay := make([]float32, slots[len(slots)-1].end)
 	for i, at := range slots {
-		if layers[i].Plan.Float {
+		if b.job.net.Layers[i].Plan.Float {
 			for k := at.weights; k < at.scales; k++ {
-				decay[k] = float32(b.o.Decay * float64(b.o.Batch)) // the loss is summed over the batch
+				decay[k] = float32(b.job.Decay * float64(b.job.Batch)) // the loss is summed over the batch
 			}
 		}
 	}
@@ -248,7 +252,7 @@ func (b *builder) decayed(grad string, slots []slot, layers []Layer) string {
 //
 // Reference: Kingma and Ba, Adam: A Method for Stochastic Optimization, 2015; the corrections of the first steps are
 // part of the rate, see step.run.
-func (b *builder) optimizer(grad string, size int64) {
+func (b *stepBuilder) optimizer(grad string, size int64) {
 	op := func(name string, in ...string) string { return b.Op(name, in) }
 	first, second := b.value(firstName, size), b.value(secondName, size)
 	sum := op("Add", op("Mul", first, b.scalar(beta1)), grad)
@@ -265,20 +269,20 @@ func (b *builder) optimizer(grad string, size int64) {
 	}
 }
 
-// batch is what a step looks at: rows of the model's input and, by name, columns with some numbers for each of these
+// trainBatch is what a step looks at: rows of the model's input and, by name, columns with some numbers for each of these
 // rows, or for each person.
-type batch struct {
+type trainBatch struct {
 	x       []float32
 	columns map[string][]float32
 }
 
 // run does one step at a learning rate and returns the loss, summed over the batch.
-func (s *step) run(ctx context.Context, b *batch, rate float64) (float64, error) {
+func (s *trainStep) run(ctx context.Context, b *trainBatch, rate float64) (float64, error) {
 	t := float64(s.Steps - s.Begun + 1)
 	rate *= math.Sqrt((1-math.Pow(beta2, t))/(1-beta2)) * (1 - beta1) / (1 - math.Pow(beta1, t))
 	size := int64(len(s.Params))
 	in := []*graph.Tensor{
-		s.model.Feed(b.x), ort.ViewFloats(paramsName, s.Params, size), ort.ViewFloats(ratesName, s.Rates, size),
+		s.job.net.Model.Feed(b.x), ort.ViewFloats(paramsName, s.Params, size), ort.ViewFloats(ratesName, s.Rates, size),
 		ort.ViewFloats(firstName, s.First, size), ort.ViewFloats(secondName, s.Second, size),
 		ort.ViewFloats(rateName, []float32{float32(rate)}, 1),
 	}
@@ -295,15 +299,11 @@ func (s *step) run(ctx context.Context, b *batch, rate float64) (float64, error)
 		}
 		into[k] = ort.ViewFloats("", s.spare[k], size)
 	}
-	rows := len(b.x) / s.model.Dim()
-	if s.sessions[rows] == nil {
-		session, err := s.size(rows)
-		if err != nil {
-			return 0, fmt.Errorf("training step: %w", err)
-		}
-		s.sessions[rows] = session
+	session, err := s.session(len(b.x) / s.job.dim())
+	if err != nil {
+		return 0, fmt.Errorf("training step: %w", err)
 	}
-	out, err := s.sessions[rows].RunInto(ctx, in, into)
+	out, err := session.RunInto(ctx, in, into)
 	if err != nil {
 		return 0, fmt.Errorf("training step: %w", err)
 	}
@@ -323,7 +323,7 @@ func (s *step) run(ctx context.Context, b *batch, rate float64) (float64, error)
 }
 
 // sound reports whether the parameters can be used.
-func (s *step) sound() bool {
+func (s *trainStep) sound() bool {
 	for _, at := range s.slots {
 		for k, v := range s.Params[at.weights:at.end] {
 			isScale := k >= at.scales-at.weights && k < at.bias-at.weights || k >= at.act-at.weights

@@ -20,32 +20,35 @@ import (
 	"cfq/quant"
 )
 
-// quick are options of a training that takes a tenth of a second and tells something.
-func quick() Options { return Options{Steps: 320, Batch: 32, Rate: 4e-3} }
+// quick is a training that takes a tenth of a second and tells something.
+func quick() Spec { return Spec{Optimizer: Optimizer{Steps: 320, Batch: 32, Rate: 4e-3}} }
+
+// units are those in which weights are trained.
+func units() []Quantizers { return []Quantizers{RatioSteps, LSQ} }
 
 // In the last rounds no code changes, whatever unit the weights are trained in; scales and biases go on.
 func TestLastRoundsKeepCodes(t *testing.T) {
 	t.Parallel()
-	for _, lsq := range []bool{false, true} {
+	for _, unit := range units() {
 		p := mlp(t, 3, compute{bits: 8})
 		var before []quant.Layer
-		source := func(ctx context.Context, round int, use [Kinds]int, now []Trained) (Draw, error) {
+		draw := func(ctx context.Context, round int, use [Kinds]int, now []Trained) (Draw, error) {
 			if round == rounds-frozenRounds {
 				before = Quantized(now)
 			}
-			return p.source(ctx, round, use, now)
+			return p.draw(ctx, round, use, now)
 		}
-		o := Options{Steps: 480, Batch: 16, Rate: 6e-3, LSQ: lsq}
-		out, err := Train(t.Context(), p.written(t, p.plans()), p.layers, source, o)
+		spec := Spec{Optimizer: Optimizer{Steps: 480, Batch: 16, Rate: 6e-3}, Quantizers: unit}
+		out, err := Train(t.Context(), p.network(p.written(t, p.plans())), Source{Draw: draw}, spec, Run{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, l := range Quantized(out.Layers) {
 			if !slices.Equal(l.Codes, before[i].Codes) {
-				t.Errorf("LSQ %v, layer %d: codes changed", lsq, i)
+				t.Errorf("%q, layer %d: codes changed", unit, i)
 			}
 			if slices.Equal(l.Scales, before[i].Scales) || slices.Equal(l.Bias, before[i].Bias) {
-				t.Errorf("LSQ %v, layer %d: the scales %v or the biases %v stayed", lsq, i, l.Scales, l.Bias)
+				t.Errorf("%q, layer %d: the scales %v or the biases %v stayed", unit, i, l.Scales, l.Bias)
 			}
 		}
 	}
@@ -56,8 +59,8 @@ func TestSettle(t *testing.T) {
 	t.Parallel()
 	p := mlp(t, 3, compute{bits: 3})
 	p.layers[2].Plan.Float, p.layers[2].Plan.Scales = true, nil
-	s := &step{}
-	s.slots, s.state = layout(p.layers, &Options{})
+	s := &trainStep{}
+	s.slots, s.optimizerState = layout(&job{net: p.network(nil)})
 	before := slices.Clone(s.Params)
 	s.settle()
 	for i, at := range s.slots {
@@ -89,20 +92,20 @@ func TestTrainHelpsElsewhere(t *testing.T) {
 		"convolution":         {convolutional(t, compute{bits: 3}), 0.8, 1},
 		"integer convolution": {convolutional(t, compute{bits: 3, integer: true}), 0.8, 1},
 	} {
-		for _, lsq := range []bool{false, true}[:c.units] {
-			o, last := quick(), &memory{}
-			o.LSQ, o.Checkpoint = lsq, last
-			out := c.p.trained(t, o)
+		for _, unit := range units()[:c.units] {
+			spec, last := quick(), &memory{}
+			spec.Quantizers = unit
+			out := c.p.trained(t, spec, Run{Checkpoint: last})
 			x := normal(rand.New(rand.NewPCG(99, 1)), 3000*c.p.dim)
 			before, after := c.p.rms(t, c.p.plans(), x), c.p.rms(t, Quantized(out.Layers), x)
 			if after > c.share*before {
-				t.Errorf("%s, LSQ %v: margin error %.4f before, %.4f after", name, lsq, before, after)
+				t.Errorf("%s, %q: margin error %.4f before, %.4f after", name, unit, before, after)
 			}
 			c.p.checkPlans(t, Quantized(out.Layers))
 			c.p.checkWritten(t, Quantized(out.Layers), last.state(t).State.Params, x)
-			if len(out.History) != rounds || out.History[rounds-1].Steps != o.Steps ||
+			if len(out.History) != rounds || out.History[rounds-1].Steps != spec.Steps ||
 				!(out.History[rounds-1].Loss < out.History[0].Loss) {
-				t.Errorf("%s, LSQ %v: history %+v", name, lsq, out.History)
+				t.Errorf("%s, %q: history %+v", name, unit, out.History)
 			}
 		}
 	}
@@ -116,7 +119,7 @@ func TestTrainInFloat(t *testing.T) {
 	for i := range start.layers {
 		start.layers[i].Plan = quant.Layer{Node: start.layers[i].Info.Node, Float: true}
 	}
-	out, err := Train(t.Context(), start.full, start.layers, p.source, quick())
+	out, err := Train(t.Context(), start.network(start.full), p.source(), quick(), Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,9 +153,9 @@ func TestPACT(t *testing.T) {
 		act := quant.FitAct(6, min(0, float32(i-1)), 1)
 		p.layers[i].Plan.Act = &act
 	}
-	o, last := quick(), &memory{}
-	o.LSQ, o.PACT, o.Checkpoint = true, true, last
-	out := p.trained(t, o)
+	spec, last := quick(), &memory{}
+	spec.Quantizers = PACT
+	out := p.trained(t, spec, Run{Checkpoint: last})
 	p.checkPlans(t, Quantized(out.Layers))
 	for i, l := range out.Layers {
 		for k, s := range p.layers[i].Plan.Scales {
@@ -174,7 +177,7 @@ func TestPACT(t *testing.T) {
 // Weights that are pruned stay zero, in whatever unit the others move.
 func TestPruned(t *testing.T) {
 	t.Parallel()
-	for _, lsq := range []bool{false, true} {
+	for _, unit := range units() {
 		p := mlp(t, 3, compute{bits: 4})
 		for i := range p.layers {
 			l := &p.layers[i]
@@ -183,14 +186,14 @@ func TestPruned(t *testing.T) {
 			}
 		}
 		p.layers[1].Plan = quant.Layer{Node: p.layers[1].Info.Node, Float: true}
-		o := quick()
-		o.LSQ = lsq
+		spec := quick()
+		spec.Quantizers = unit
 		zeros := 0
-		for i, l := range p.trained(t, o).Layers {
+		for i, l := range p.trained(t, spec, Run{}).Layers {
 			for k, zero := range p.layers[i].Pruned {
 				is := l.W != nil && l.W[k] == 0 || l.W == nil && l.Codes[k] == 0
 				if zero && !is {
-					t.Errorf("LSQ %v, layer %d: weight %d is not zero", lsq, i, k)
+					t.Errorf("%q, layer %d: weight %d is not zero", unit, i, k)
 				}
 				if !zero && is {
 					zeros++
@@ -198,7 +201,7 @@ func TestPruned(t *testing.T) {
 			}
 		}
 		if all := len(p.layers[0].Pruned); zeros > all/2 {
-			t.Errorf("LSQ %v: %d weights are zero that are not pruned", lsq, zeros)
+			t.Errorf("%q: %d weights are zero that are not pruned", unit, zeros)
 		}
 	}
 }
@@ -253,11 +256,11 @@ func (p *problem) checkWritten(t *testing.T, plans []quant.Layer, params, x []fl
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &Options{Batch: len(x) / p.dim}
-	fixBatch(tr.Types, tr.Types[m.Input().Name].Shape[0], o.Batch)
-	slots, _ := layout(p.layers, o)
-	b := &builder{Builder: graph.NewBuilder(tr.Graph.Graph, "qat."), t: tr, policy: map[string]autodiff.Rule{}, o: o}
-	if err := b.parameters(slots, p.layers); err != nil {
+	j := &job{net: p.network(m), Optimizer: Optimizer{Batch: len(x) / p.dim}}
+	fixBatch(tr.Types, tr.Types[m.Input().Name].Shape[0], j.Batch)
+	slots, _ := layout(j)
+	b := &stepBuilder{Builder: graph.NewBuilder(tr.Graph.Graph, "qat."), t: tr, policy: map[string]autodiff.Rule{}, job: j}
+	if err := b.parameters(slots); err != nil {
 		t.Fatal(err)
 	}
 	params = slices.Clone(params)
@@ -295,16 +298,17 @@ func (p *problem) checkWritten(t *testing.T, plans []quant.Layer, params, x []fl
 type memory struct {
 	kept  []byte
 	saves int
+	full  error // why nothing can be saved
 }
 
 func (m *memory) Load() []byte { return m.kept }
 
 func (m *memory) Save(b []byte) error {
 	m.kept, m.saves = b, m.saves+1
-	return nil
+	return m.full
 }
 
-func (m *memory) state(t *testing.T) (s saved) {
+func (m *memory) state(t *testing.T) (s checkpointState) {
 	t.Helper()
 	if err := gob.NewDecoder(bytes.NewReader(m.kept)).Decode(&s); err != nil {
 		t.Fatal(err)
@@ -314,7 +318,7 @@ func (m *memory) state(t *testing.T) (s saved) {
 
 // uneven draws other kinds of points in each round, and not in all rounds the same ones.
 func (p *problem) uneven(ctx context.Context, round int, use [Kinds]int, now []Trained) (Draw, error) {
-	d, err := p.source(ctx, round, use, now)
+	d, err := p.draw(ctx, round, use, now)
 	if round%3 > 0 {
 		d.Points = d.Points[round%3-1 : round%3+1]
 	}
@@ -331,65 +335,72 @@ func small(t *testing.T) *problem {
 func TestResume(t *testing.T) {
 	t.Parallel()
 	p := small(t)
-	for _, lsq := range []bool{false, true} {
-		o := Options{Steps: 50, Batch: 16, Seed: 3, LSQ: lsq}
-		run := func(ctx context.Context, source Source, o Options) (*Outcome, error) {
-			return Train(ctx, p.written(t, p.plans()), p.layers, source, o)
+	for _, unit := range units() {
+		spec := Spec{Optimizer: Optimizer{Steps: 50, Batch: 16, Seed: 3}, Quantizers: unit}
+		train := func(ctx context.Context, source Source, run Run) (*Outcome, error) {
+			return Train(ctx, p.network(p.written(t, p.plans())), source, spec, run)
 		}
-		want, err := run(t.Context(), p.uneven, o)
+		seen := []int{} // the source's own state
+		source := Source{State: &seen}
+		source.Draw = func(ctx context.Context, round int, use [Kinds]int, now []Trained) (Draw, error) {
+			if seen = append(seen, round); len(seen) != round+1 {
+				t.Errorf("the rounds %v have been drawn", seen)
+			}
+			return p.uneven(ctx, round, use, now)
+		}
+		want, err := train(t.Context(), source, Run{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, stop := range []int{5, rounds - frozenRounds, rounds - frozenRounds + 1, rounds} {
 			ctx, cancel := context.WithCancel(t.Context())
 			kept := &memory{}
-			o.Checkpoint = kept
-			o.Progress = func(e Event) {
+			run := Run{Checkpoint: kept, Progress: func(e Event) {
 				if e.Round == stop {
 					cancel()
 				}
-			}
-			if out, err := run(ctx, p.uneven, o); !errors.Is(err, context.Canceled) || out != nil && out.Layers != nil {
+			}}
+			seen = nil
+			if out, err := train(ctx, source, run); !errors.Is(err, context.Canceled) || out != nil && out.Layers != nil {
 				t.Fatalf("stopped after round %d: %v, %v", stop, out, err)
 			}
 			if kept.saves != stop {
 				t.Fatalf("%d checkpoints in %d rounds", kept.saves, stop)
 			}
-			o.Progress = nil
-			first := -1
-			after := func(ctx context.Context, round int, use [Kinds]int, now []Trained) (Draw, error) {
-				if first < 0 {
-					first = round
-				}
-				return p.uneven(ctx, round, use, now)
-			}
-			got, err := run(t.Context(), after, o)
+			seen = nil
+			got, err := train(t.Context(), source, Run{Checkpoint: kept})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if stop < rounds && first != stop {
-				t.Errorf("stopped after round %d: goes on with the points of round %d from 0", stop, first)
-			}
 			if d := cmp.Diff(want, got, cmpopts.EquateNaNs()); d != "" {
-				t.Errorf("LSQ %v, stopped after round %d: %s", lsq, stop, d)
+				t.Errorf("%q, stopped after round %d: %s", unit, stop, d)
 			}
 		}
+	}
+}
+
+// A checkpoint that cannot be saved does not end the training.
+func TestUnsaved(t *testing.T) {
+	t.Parallel()
+	full := errors.New("the disk is full")
+	out, err := small(t).train(t, Spec{Optimizer: Optimizer{Steps: 16, Batch: 16}}, Run{Checkpoint: &memory{full: full}})
+	if err != nil || !errors.Is(out.Unsaved, full) || len(out.Layers) == 0 {
+		t.Errorf("%+v, %v", out, err)
 	}
 }
 
 // A checkpoint that is not of this training changes nothing.
 func TestForeignCheckpoint(t *testing.T) {
 	t.Parallel()
-	p, o := small(t), Options{Steps: 16, Batch: 16}
-	want := p.trained(t, o)
-	kept := func(p *problem, o Options) []byte {
+	p, spec := small(t), Spec{Optimizer: Optimizer{Steps: 16, Batch: 16}}
+	want := p.trained(t, spec, Run{})
+	kept := func(p *problem, spec Spec) []byte {
 		m := &memory{}
-		o.Checkpoint = m
-		p.trained(t, o)
+		p.trained(t, spec, Run{Checkpoint: m})
 		return m.kept
 	}
-	own := kept(p, o)
-	change := func(f func(s *saved)) []byte {
+	own := kept(p, spec)
+	change := func(f func(s *checkpointState)) []byte {
 		s := (&memory{kept: own}).state(t)
 		f(&s)
 		var b bytes.Buffer
@@ -402,14 +413,13 @@ func TestForeignCheckpoint(t *testing.T) {
 		"empty":           {},
 		"nonsense":        []byte("nonsense"),
 		"half":            own[:len(own)/2],
-		"another network": kept(mlp(t, 1, compute{bits: 3}), o),
-		"other steps":     kept(p, Options{Steps: 32, Batch: 16}),
-		"no moments":      change(func(s *saved) { s.State.Second = nil }),
-		"no rates":        change(func(s *saved) { s.State.Rates = s.State.Rates[1:] }),
-		"more rounds":     change(func(s *saved) { s.History = append(s.History, s.History...) }),
+		"another network": kept(mlp(t, 1, compute{bits: 3}), spec),
+		"other steps":     kept(p, Spec{Optimizer: Optimizer{Steps: 32, Batch: 16}}),
+		"no moments":      change(func(s *checkpointState) { s.State.Second = nil }),
+		"no rates":        change(func(s *checkpointState) { s.State.Rates = s.State.Rates[1:] }),
+		"more rounds":     change(func(s *checkpointState) { s.History = append(s.History, s.History...) }),
 	} {
-		o.Checkpoint = &memory{kept: b}
-		got, err := p.train(t, o)
+		got, err := p.train(t, spec, Run{Checkpoint: &memory{kept: b}})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if d := cmp.Diff(want, got); d != "" {
@@ -422,13 +432,13 @@ func TestForeignCheckpoint(t *testing.T) {
 func TestTrainIsDeterministic(t *testing.T) {
 	t.Parallel()
 	p := small(t)
-	o := Options{Steps: 64, Batch: 16, Seed: 1}
-	a, b := p.trained(t, o), p.trained(t, o)
+	spec := Spec{Optimizer: Optimizer{Steps: 64, Batch: 16, Seed: 1}}
+	a, b := p.trained(t, spec, Run{}), p.trained(t, spec, Run{})
 	if d := cmp.Diff(a, b); d != "" {
 		t.Error(d)
 	}
-	o.Seed = 2
-	if c := p.trained(t, o); cmp.Equal(a.Layers, c.Layers) {
+	spec.Seed = 2
+	if c := p.trained(t, spec, Run{}); cmp.Equal(a.Layers, c.Layers) {
 		t.Error("another seed gives the same plans")
 	}
 	for i, l := range p.layers {
@@ -442,7 +452,7 @@ func TestTrainIsDeterministic(t *testing.T) {
 func TestDivergence(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []float64{1e3, 1e6, 1e30} {
-		out, err := small(t).train(t, Options{Steps: 320, Batch: 16, Rate: rate})
+		out, err := small(t).train(t, Spec{Optimizer: Optimizer{Steps: 320, Batch: 16, Rate: rate}}, Run{})
 		if !errors.Is(err, ErrDiverged) || out != nil || !strings.Contains(err.Error(), "learning rate") {
 			t.Errorf("rate %v: %v, %v", rate, out, err)
 		}
@@ -453,9 +463,9 @@ func TestDivergence(t *testing.T) {
 func TestFixedBatch(t *testing.T) {
 	t.Parallel()
 	p := wide(t, 3, 16, 2, compute{bits: 3})
-	o := quick()
-	o.Batch = 64
-	out := p.trained(t, o)
+	spec := quick()
+	spec.Batch = 64
+	out := p.trained(t, spec, Run{})
 	p.checkPlans(t, Quantized(out.Layers))
 	x := normal(rand.New(rand.NewPCG(99, 1)), 2000*p.dim)
 	if before, after := p.rms(t, p.plans(), x), p.rms(t, Quantized(out.Layers), x); after > 0.6*before {
@@ -466,42 +476,43 @@ func TestFixedBatch(t *testing.T) {
 func TestOptionsOutOfRange(t *testing.T) {
 	t.Parallel()
 	p := small(t)
-	for want, o := range map[string]Options{
-		"learning-rate -1":     {Rate: -1},
-		"learning-rate NaN":    {Rate: math.NaN()},
-		"learning-rate +Inf":   {Rate: math.Inf(1)},
-		"eta -2":               {Eta: -2},
-		"beta NaN":             {Beta: math.NaN()},
-		"gamma -0.1":           {Gamma: -0.1},
-		"steps -1":             {Steps: -1},
-		"steps 15":             {Steps: 15},
-		"batch of -1":          {Batch: -1},
+	for want, spec := range map[string]Spec{
+		"learning-rate -1":     {Optimizer: Optimizer{Rate: -1}},
+		"learning-rate NaN":    {Optimizer: Optimizer{Rate: math.NaN()}},
+		"learning-rate +Inf":   {Optimizer: Optimizer{Rate: math.Inf(1)}},
+		"eta -2":               {Weights: Weights{Eta: new(-2.0)}},
+		"beta NaN":             {Weights: Weights{Beta: new(math.NaN())}},
+		"gamma -0.1":           {Weights: Weights{Gamma: new(-0.1)}},
+		"steps -1":             {Optimizer: Optimizer{Steps: -1}},
+		"steps 15":             {Optimizer: Optimizer{Steps: 15}},
+		"batch of -1":          {Optimizer: Optimizer{Batch: -1}},
 		`"loss" for objective`: {Objective: "loss"},
 	} {
-		if out, err := p.train(t, o); err == nil || out != nil || !strings.Contains(err.Error(), want) {
+		if out, err := p.train(t, spec, Run{}); err == nil || out != nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, %v", want, out, err)
 		}
 	}
-	both := Options{Eta: -2, Beta: -2}
+	both := Spec{Weights: Weights{Eta: new(-2.0), Beta: new(-2.0)}}
 	if err := both.Check(); err == nil || !strings.Contains(err.Error(), "eta") || !strings.Contains(err.Error(), "beta") {
 		t.Errorf("not all is said: %v", err)
 	}
-	if err := (&Options{}).Check(); err != nil {
+	if err := (&Spec{}).Check(); err != nil {
 		t.Errorf("the defaults: %v", err)
 	}
-	none := Options{Eta: None, Gamma: None, Objective: Task}
-	if got, err := none.resolve(p.full); err != nil || got.Eta != 0 || got.Gamma != 0 || got.Beta != 1 {
-		t.Errorf("without eta and gamma: eta %v, gamma %v, beta %v, %v", got.Eta, got.Gamma, got.Beta, err)
+	none := Spec{Weights: Weights{Eta: new(0.0)}, Objective: Task}
+	got, err := none.resolve(p.network(p.full), Source{})
+	if err != nil || *got.Eta != 0 || *got.Gamma != 0.1 || *got.Beta != 1 {
+		t.Errorf("without eta: %+v, %v", got, err)
 	}
 	broken := small(t)
 	broken.layers[0].Plan.Bits = 5
-	if _, err := Train(t.Context(), p.written(t, p.plans()), broken.layers, p.source, Options{}); err == nil ||
+	if _, err := Train(t.Context(), broken.network(p.written(t, p.plans())), p.source(), Spec{}, Run{}); err == nil ||
 		!strings.Contains(err.Error(), "5-bit") {
 		t.Errorf("a width that does not exist: %v", err)
 	}
 	broken = small(t)
 	broken.layers[0].Info.Node = "none"
-	if _, err := Train(t.Context(), p.written(t, p.plans()), broken.layers, p.source, Options{}); err == nil ||
+	if _, err := Train(t.Context(), broken.network(p.written(t, p.plans())), p.source(), Spec{}, Run{}); err == nil ||
 		!strings.Contains(err.Error(), `no layer "none"`) {
 		t.Errorf("a layer that the model does not have: %v", err)
 	}

@@ -308,12 +308,12 @@ func (f *quantizeFlags) addTraining(fs *pflag.FlagSet) {
 	fs.IntVar(&f.o.Train.Steps, "train-steps", qat.DefaultSteps, "`steps` of the optimizer")
 	cli.Within(fs, "train-steps", &f.o.Train.Steps, qat.Rounds, qat.MostSteps,
 		fmt.Sprintf("%d to %d", qat.Rounds, qat.MostSteps))
-	addWeight(fs, &f.o.Train.Eta, quantized, "eta", "the paper's eta, `weight` of validity at teacher points")
+	addWeight(fs, &f.o.Train, quantized, "eta", "the paper's eta, `weight` of validity at teacher points")
 	fs.BoolVar(&f.o.EtaSweep, "eta-sweep", false, "choose eta by people held out of short trainings")
 	addHinge(fs, &f.o.Train, quantized)
-	addWeight(fs, &f.o.Train.Alpha1, quantized, "alpha1",
+	addWeight(fs, &f.o.Train, quantized, "alpha1",
 		"the paper's alpha1, `weight` of the distance to the teacher's action")
-	addWeight(fs, &f.o.Train.Alpha2, quantized, "alpha2",
+	addWeight(fs, &f.o.Train, quantized, "alpha2",
 		"the paper's alpha2, `weight` of the difference in cost to the teacher's action")
 	fs.IntVar(&f.o.TeacherActions, "teacher-actions", 1,
 		"teacher actions per refused person: a `number` of starts")
@@ -327,7 +327,7 @@ func (f *quantizeFlags) addTraining(fs *pflag.FlagSet) {
 }
 
 // addOptimizer adds the flags of any training.
-func addOptimizer(fs *pflag.FlagSet, o *qat.Options) {
+func addOptimizer(fs *pflag.FlagSet, o *qat.Spec) {
 	fs.Float64Var(&o.Rate, "learning-rate", qat.DefaultRate, "learning `rate`")
 	cli.Within(fs, "learning-rate", &o.Rate, cli.Above0, cli.Finite, "a number above 0")
 	fs.Uint64Var(&o.Seed, "train-seed", 1, "seed of all that is random in training")
@@ -335,51 +335,53 @@ func addOptimizer(fs *pflag.FlagSet, o *qat.Options) {
 }
 
 // addHinge adds the flags of the hinge.
-func addHinge(fs *pflag.FlagSet, o *qat.Options, objectives []qat.ObjectiveDoc) {
-	addWeight(fs, &o.Beta, objectives, "beta", "the paper's beta, `weight` of the hinge")
-	addWeight(fs, &o.Gamma, objectives, "gamma", "the paper's gamma, `margin` of the hinge in logits")
+func addHinge(fs *pflag.FlagSet, o *qat.Spec, objectives []qat.ObjectiveDoc) {
+	addWeight(fs, o, objectives, "beta", "the paper's beta, `weight` of the hinge")
+	addWeight(fs, o, objectives, "gamma", "the paper's gamma, `margin` of the hinge in logits")
 }
 
-// weight is the value of a flag of training whose field has 0 for the usual value and [qat.None] for 0.
-type weight struct {
-	value *float64
-	usual float64
+// weightFlag is the value of a flag of a weight of objectives.
+type weightFlag struct {
+	value    **float64
+	byItself float64 // where the flag is not given
 }
 
 // addWeight adds such a flag. Its usage names those of the objectives that have the weight.
-func addWeight(fs *pflag.FlagSet, value *float64, objectives []qat.ObjectiveDoc, name, usage string) {
+func addWeight(fs *pflag.FlagSet, spec *qat.Spec, objectives []qat.ObjectiveDoc, name, usage string) {
 	var users []string
 	for _, o := range objectives {
 		if slices.Contains(o.Weights, name) {
 			users = append(users, string(o.Name))
 		}
 	}
-	fs.Var(&weight{value, qat.Usual(name)}, name, usage+"; objectives: "+strings.Join(users, ", "))
+	fs.Var(&weightFlag{spec.Named(name), qat.DefaultWeight(name)}, name,
+		usage+"; objectives: "+strings.Join(users, ", "))
 }
 
-func (w *weight) String() string {
-	if w.value == nil { // pflag asks an empty one
+func (w *weightFlag) String() string {
+	switch {
+	case w.value == nil: // pflag asks an empty one
 		return ""
+	case *w.value == nil:
+		return strconv.FormatFloat(w.byItself, 'g', -1, 64)
 	}
-	return strconv.FormatFloat(max(cmp.Or(*w.value, w.usual), 0), 'g', -1, 64)
+	return strconv.FormatFloat(**w.value, 'g', -1, 64)
 }
 
-func (w *weight) Set(text string) error {
+func (w *weightFlag) Set(text string) error {
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(v >= 0) || math.IsInf(v, 1) {
 		return errors.New("want a number of 0 or more")
 	}
-	if *w.value = v; v == 0 {
-		*w.value = qat.None
-	}
+	*w.value = &v
 	return nil
 }
 
-func (w *weight) Type() string { return "float" }
+func (w *weightFlag) Type() string { return "float" }
 
 // checkWeights reports weights that an objective has no use for.
 func checkWeights(fs *pflag.FlagSet, doc qat.ObjectiveDoc) error {
-	for _, name := range []string{"eta", "beta", "gamma", "alpha1", "alpha2"} {
+	for _, name := range qat.WeightNames() {
 		if fs.Changed(name) && !slices.Contains(doc.Weights, name) {
 			return cli.Usagef(cli.HintConflict, "--%s: the objective %s has none", name, doc.Name)
 		}
@@ -529,7 +531,7 @@ func (f *quantizeFlags) checkTraining(objective ptq.Objective) error {
 		return err
 	}
 	for _, name := range []string{"teacher-actions", "teacher-online", "eta-sweep"} {
-		if f.fs.Changed(name) && (!doc.Recourse || doc.Varied) {
+		if f.fs.Changed(name) && (!doc.Recourse || doc.Resamples) {
 			return cli.Usagef(cli.HintConflict, "--%s: the objective %s has no teacher actions; --objective validity has", name,
 				objective)
 		}

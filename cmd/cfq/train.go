@@ -112,7 +112,7 @@ func (f *trainFlags) add(fs *pflag.FlagSet) {
 	group(fs, "Objectives that look at recourse", func(fs *pflag.FlagSet) {
 		fs.IntVar(&f.o.Members, "members", 3, "r-consistency: `networks` that are trained together")
 		cli.Within(fs, "members", &f.o.Members, 2, 64, "2 to 64")
-		addWeight(fs, &f.o.Train.Eta, fit.Objectives(), "eta", "`weight` of the variance")
+		addWeight(fs, &f.o.Train, fit.Objectives(), "eta", "`weight` of the variance")
 		addHinge(fs, &f.o.Train, fit.Objectives())
 		addTeacherSteps(fs, &f.teacher)
 	})
@@ -129,9 +129,7 @@ func (f *trainFlags) check() (err error) {
 	if f.o.Arch, err = fit.ParseArch(f.arch); err != nil {
 		return cli.WithCode(err, cli.Unusable)
 	}
-	if f.o.Validation = f.validation; f.validation == 0 {
-		f.o.Validation = -1
-	}
+	f.o.Validation = &f.validation
 	if err := f.o.Check(); err != nil {
 		return cli.WithCode(err, cli.Unusable)
 	}
@@ -203,8 +201,7 @@ func (f *trainFlags) run(ctx context.Context, e *env, _ []string) error {
 		}
 		show(eval.Event{Stage: text, Done: r.Number, Total: total})
 	}
-	f.o.Recourse = f.teach(set.set, tk, e.workers)
-	f.o.Settings = fmt.Sprintf("%+v", f.teacher)
+	f.o.Teacher = fit.Teacher{Points: f.teach(set.set, tk, e.workers), Settings: fmt.Sprintf("%+v", f.teacher)}
 	if f.o.Recipe, err = f.recipe(); err != nil {
 		return err
 	}
@@ -212,6 +209,9 @@ func (f *trainFlags) run(ctx context.Context, e *env, _ []string) error {
 	if err != nil {
 		noteCheckpoint(ctx, e, f.o.Checkpoint)
 		return runError(err)
+	}
+	if r.Unsaved != nil {
+		e.msg.Warn("the training was not saved: %v", r.Unsaved)
 	}
 	if on, m := judged(r); m.Decisions != nil && m.Accuracy < m.Constant+slight {
 		e.msg.Warn("%s: its accuracy on %s rows is %s, that of always the same decision %s: it may decide "+

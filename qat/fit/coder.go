@@ -68,7 +68,7 @@ func (f *fit) code() (err error) {
 		c.mean = append(c.mean, float32(v/float64(f.own.N)))
 	}
 	f.coder = c
-	f.o.Train.Code = qat.Code{Value: codeName, Attributes: len(f.o.Attributes), Low: c.low, High: c.high}
+	f.net.Code = qat.Code{Value: codeName, Attributes: len(f.o.Attributes), Low: c.low, High: c.high}
 	if len(f.o.Attributes) == 0 {
 		return nil
 	}
@@ -305,7 +305,7 @@ func (c *coder) deviation(x, back []float32) float64 {
 func (f *fit) writeCoder(ctx context.Context) error {
 	u := f.coder.units()
 	if u.scale == nil {
-		encoder, _, err := f.coders(f.Best, u)
+		encoder, _, err := f.coders(f.state.Best, u)
 		if err != nil {
 			return err
 		}
@@ -315,7 +315,7 @@ func (f *fit) writeCoder(ctx context.Context) error {
 		}
 		u = standard(codes, len(codes)/f.own.N)
 	}
-	encoder, decoder, err := f.coders(f.Best, u)
+	encoder, decoder, err := f.coders(f.state.Best, u)
 	if err != nil {
 		return err
 	}
@@ -325,7 +325,7 @@ func (f *fit) writeCoder(ctx context.Context) error {
 	if f.result.Decoder, err = f.marshal(decoder); err != nil {
 		return err
 	}
-	f.result.Train, f.result.Validation, err = f.codingOf(ctx, f.Best, u, math.MaxInt)
+	f.result.Train, f.result.Validation, err = f.codingOf(ctx, f.state.Best, u, math.MaxInt)
 	return err
 }
 

@@ -58,13 +58,13 @@ func runFile(t *testing.T, file []byte, x []float32) []float32 {
 func TestAutoencoder(t *testing.T) {
 	t.Parallel()
 	p, tk := scenes(900), numbersTask(t, 12)
-	o := Options{Arch: arch(t, "autoencoder:24,3"), Train: qat.Options{Steps: 800, Rate: 0.02, Batch: 64}}
+	o := Options{Arch: arch(t, "autoencoder:24,3"), Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 800, Rate: 0.02, Batch: 64}}}
 	r := trained(t, tk, p, o)
 	if v := r.Validation; v == nil || !(v.Error < 0.4*v.MeanError) || v.Decisions != nil {
 		t.Fatalf("%+v", r.Validation)
 	}
 	codes := runFile(t, r.Model, p.X)
-	own, held := &fit{o: Options{Validation: 0.2, Arch: o.Arch}, task: tk, result: &Result{}}, 0
+	own, held := &fit{o: Options{Validation: new(0.2), Arch: o.Arch}, task: tk, result: &Result{}}, 0
 	if err := own.divide(p); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestAttributes(t *testing.T) {
 	t.Parallel()
 	p, tk := scenes(900), numbersTask(t, 12)
 	o := Options{
-		Arch: arch(t, "autoencoder:32,2"), Train: qat.Options{Steps: 1200, Rate: 0.02, Batch: 64},
+		Arch: arch(t, "autoencoder:32,2"), Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 1200, Rate: 0.02, Batch: 64}},
 		Attributes: []string{"at", "flag"},
 	}
 	r := trained(t, tk, p, o)

@@ -30,18 +30,14 @@ import (
 
 // Options of Train; but for Arch, the zero value is the default.
 type Options struct {
-	Arch Arch
-	// Train has the settings of the optimizer. Its checkpoint is set by Checkpoint.
-	Train  qat.Options
+	Arch   Arch
+	Train  qat.Spec
 	Epochs float64 // passes over the people trained on, in place of Train.Steps (40, and at least 640 steps)
-	// Validation is the share of the people who are not trained on (0.2); negative = none. They are the same for every
+	// Validation is the share of the people who are not trained on; nil is 0.2. They are the same for every
 	// seed, so that seeds compare on the same people.
-	Validation float64
-	Members    int // of the ensemble of RConsistency (3)
-	// Recourse returns recourse points of people whom a model refuses, in their order: those of RMargin and RConsistency.
-	// Settings says what it depends on besides the task.
-	Recourse func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error)
-	Settings string
+	Validation *float64
+	Members    int     // of the ensemble of RConsistency (3)
+	Teacher    Teacher // of RMargin and RConsistency
 	// Attributes are the names of columns, in the order of People.Kept, that the code of an autoencoder is to be; none:
 	// training finds the code.
 	Attributes []string
@@ -55,6 +51,13 @@ type Options struct {
 	Progress   func(Round, int) // a round, and how many there are
 }
 
+// Teacher finds recourse during training.
+type Teacher struct {
+	// Points returns recourse points of people whom a model refuses, in their order.
+	Points   func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error)
+	Settings string // what the points depend on besides the task
+}
+
 // Round is the state after a round of training.
 type Round struct {
 	Number     int      `json:"round"` // from 1
@@ -64,8 +67,8 @@ type Round struct {
 	Validation *Metrics `json:"validation,omitempty"` // nil without people held out
 }
 
-// Result is a trained model and how well it decides.
-type Result struct {
+// Summary says what was trained on what.
+type Summary struct {
 	Arch       string        `json:"arch"`
 	Objective  qat.Objective `json:"objective"`
 	Parameters int           `json:"parameters"`
@@ -75,6 +78,11 @@ type Result struct {
 	Unlabelled int           `json:"unlabelled"`         // rows that were left out
 	Members    int           `json:"members,omitempty"`  // of the ensemble that the model is one of
 	Recourse   int           `json:"recourse,omitempty"` // people whose recourse was looked for the last time
+}
+
+// Result is a trained model and how well it decides.
+type Result struct {
+	Summary
 	// Chosen is the round, from 1, that the model is taken from: the one with the least validation loss, or the last one
 	// without people held out and for objectives that look at recourse.
 	Chosen     int               `json:"chosen"`
@@ -84,6 +92,7 @@ type Result struct {
 	Recipe     map[string]string `json:"recipe"`
 	Model      []byte            `json:"-"` // the ONNX file; of an autoencoder, the encoder's
 	Decoder    []byte            `json:"-"`
+	Unsaved    error             `json:"-"` // why the checkpoint does not hold the last round; nil where it does
 }
 
 // InputError is an error in what was given: people, task or architecture.
@@ -125,16 +134,18 @@ func (o *Options) resolve() (Options, error) {
 		r.Train.Objective = qat.Reconstruct
 	}
 	r.Train.Seed, r.Workers = cmp.Or(r.Train.Seed, 1), cmp.Or(r.Workers, 1)
-	r.Validation, r.Members = max(cmp.Or(r.Validation, 0.2), 0), cmp.Or(r.Members, 3)
+	r.Members = cmp.Or(r.Members, 3)
+	if r.Validation == nil {
+		r.Validation = new(0.2)
+	}
 	errs := []error{r.Train.Check()}
 	if doc, err := findObjective(r.Train.Objective); err != nil && !r.Arch.coder {
 		errs = append(errs, err)
 	} else if !doc.Ensemble {
 		r.Members = 1
 	}
-	if !(r.Validation < 1) {
-		errs = append(errs, fmt.Errorf("invalid validation %v: want a share below 1, such as 0.2, or 0 for none",
-			r.Validation))
+	if v := *r.Validation; !(v >= 0 && v < 1) {
+		errs = append(errs, fmt.Errorf("invalid validation %v: want a share below 1, such as 0.2, or 0 for none", v))
 	}
 	if r.Members < 1 || r.Members > mostMembers {
 		errs = append(errs, fmt.Errorf("invalid members %d: want 2 to %d", r.Members, mostMembers))
@@ -182,7 +193,8 @@ func train(ctx context.Context, t *task.Task, people *task.People, o Options) (_
 		return nil, &InputError{errors.New("training reads the features by their kinds alone: remove clip, log, spread, " +
 			"inputs and latent from the task, or draft another one: `cfq task init` without a model")}
 	}
-	f := &fit{o: o, task: t, result: &Result{Arch: o.Arch.String(), Objective: o.Train.Objective}}
+	f := &fit{o: o, task: t, result: &Result{}}
+	f.result.Arch, f.result.Objective = o.Arch.String(), o.Train.Objective
 	if f.objective, err = qat.FindObjective(o.Train.Objective); err != nil {
 		return nil, err
 	}
@@ -201,7 +213,7 @@ func train(ctx context.Context, t *task.Task, people *task.People, o Options) (_
 	if err := f.open(ctx); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.model.Close()) }()
+	defer func() { err = errors.Join(err, f.net.Model.Close()) }()
 	if err := f.run(ctx); err != nil {
 		return nil, err
 	}
@@ -213,16 +225,15 @@ type fit struct {
 	o         Options
 	task      *task.Task
 	objective qat.ObjectiveDoc
-	own, held *task.People      // trained on and not; held is nil without any
-	model     *classifier.Model // all members, in canonical form, as they begin
-	layers    []qat.Layer
-	coder     *coder // of an autoencoder
-	state
-	result *Result
+	own, held *task.People // trained on and not; held is nil without any
+	net       qat.Network  // all members, in canonical form, as they begin
+	coder     *coder       // of an autoencoder
+	state     progress
+	result    *Result
 }
 
-// state is what a training that goes on has to know besides the parameters.
-type state struct {
+// progress is what a training that goes on has to know besides the parameters.
+type progress struct {
 	Rounds []Round
 	Loss   []float64     // of the objective, by round
 	Best   []qat.Trained // the layers after the best round
@@ -246,7 +257,7 @@ func (f *fit) divide(people *task.People) error {
 		case l < 0 && !coder:
 			f.result.Unlabelled++
 			continue
-		case people.Uniform(splitSeed, i) < f.o.Validation:
+		case people.Uniform(splitSeed, i) < *f.o.Validation:
 			held = append(held, i)
 		default:
 			own = append(own, i)
@@ -299,19 +310,19 @@ func (f *fit) open(ctx context.Context) error {
 		return err
 	}
 	for _, info := range infos {
-		f.layers = append(f.layers, qat.Layer{Info: info, Plan: quant.Layer{Node: info.Node, Float: true}})
+		f.net.Layers = append(f.net.Layers, qat.Layer{Info: info, Plan: quant.Layer{Node: info.Node, Float: true}})
 	}
 	if f.o.Members > 1 {
 		f.result.Members = f.o.Members
 		for k := range f.o.Members {
-			f.o.Train.Members = append(f.o.Train.Members, memberPrefix(k)+logitsName)
+			f.net.Members = append(f.net.Members, memberPrefix(k)+logitsName)
 		}
 	}
 	target := f.task.Target.Index
 	if f.coder != nil {
 		target = 0 // nobody asks for the margin
 	}
-	f.model, err = classifier.New(m, classifier.Options{Target: &target, Workers: f.o.Workers})
+	f.net.Model, err = classifier.New(m, classifier.Options{Target: &target, Workers: f.o.Workers})
 	return err
 }
 
@@ -335,19 +346,17 @@ func (f *fit) run(ctx context.Context) (err error) {
 	if err := o.Check(); err != nil {
 		return err
 	}
+	run := qat.Run{Progress: func(e qat.Event) { f.state.Loss = append(f.state.Loss, e.Loss) }}
 	if f.o.Checkpoint != "" {
 		sum, err := f.sum(&o)
 		if err != nil {
 			return err
 		}
-		keep, err := qat.OpenCheckpoint(f.o.Checkpoint, f.o.Engine, sum)
-		if err != nil {
+		if run.Checkpoint, err = qat.OpenCheckpoint(f.o.Checkpoint, f.o.Engine, sum); err != nil {
 			return &InputError{err}
 		}
-		o.Checkpoint = &checkpoint{keep, f}
 	}
-	o.Progress = func(e qat.Event) { f.Loss = append(f.Loss, e.Loss) }
-	out, err := qat.Train(ctx, f.model, f.layers, f.points, o)
+	out, err := qat.Train(ctx, f.net, qat.Source{Draw: f.points, State: &f.state}, o, run)
 	if err != nil {
 		return err
 	}
@@ -356,7 +365,7 @@ func (f *fit) run(ctx context.Context) (err error) {
 	if err := f.judge(ctx, m, out.Layers); err != nil {
 		return err
 	}
-	f.result.Rounds, f.result.Chosen = f.Rounds, f.Chosen
+	f.result.Rounds, f.result.Chosen, f.result.Unsaved = f.state.Rounds, f.state.Chosen, out.Unsaved
 	return nil
 }
 
@@ -408,17 +417,17 @@ func (f *fit) recourse(ctx context.Context, m *classifier.Model, round int) ([]f
 	rng.Shuffle(len(refused), func(i, j int) { refused[i], refused[j] = refused[j], refused[i] })
 	refused = refused[:min(len(refused), mostRecourse)]
 	slices.Sort(refused)
-	f.Recourse = len(refused)
+	f.state.Recourse = len(refused)
 	if len(refused) == 0 {
 		return nil, nil
 	}
-	return f.o.Recourse(ctx, m, f.own.Subset(refused))
+	return f.o.Teacher.Points(ctx, m, f.own.Subset(refused))
 }
 
 // judge measures the network after a round and keeps it if it is the best one so far.
 func (f *fit) judge(ctx context.Context, m *classifier.Model, now []qat.Trained) error {
-	round := len(f.Rounds)
-	r := Round{Number: round + 1, Steps: f.result.Steps * (round + 1) / qat.Rounds, Loss: f.Loss[round]}
+	round := len(f.state.Rounds)
+	r := Round{Number: round + 1, Steps: f.result.Steps * (round + 1) / qat.Rounds, Loss: f.state.Loss[round]}
 	var err error
 	if f.coder != nil {
 		r.Train, r.Validation, err = f.codingOf(ctx, now, f.coder.units(), mostCoded)
@@ -428,10 +437,10 @@ func (f *fit) judge(ctx context.Context, m *classifier.Model, now []qat.Trained)
 	if err != nil {
 		return err
 	}
-	f.Rounds = append(f.Rounds, r)
-	if f.Chosen == 0 || f.held == nil || f.objective.Recourse ||
-		r.Validation.Loss < f.Rounds[f.Chosen-1].Validation.Loss {
-		f.Chosen, f.Best = round+1, now
+	f.state.Rounds = append(f.state.Rounds, r)
+	if f.state.Chosen == 0 || f.held == nil || f.objective.Recourse ||
+		r.Validation.Loss < f.state.Rounds[f.state.Chosen-1].Validation.Loss {
+		f.state.Chosen, f.state.Best = round+1, now
 	}
 	if f.o.Progress != nil {
 		f.o.Progress(r, qat.Rounds)
@@ -464,9 +473,9 @@ func metricsOf(ctx context.Context, m *classifier.Model, people *task.People, mo
 
 // with is the classifier with the layers as they are now.
 func (f *fit) with(now []qat.Trained) *classifier.Model {
-	g := f.model.Graph().Clone()
+	g := f.net.Model.Graph().Clone()
 	for i := range now {
-		info := &f.layers[i].Info
+		info := &f.net.Layers[i].Info
 		for k, t := range g.Graph.Inits {
 			switch t.Name {
 			case info.Weight:
@@ -476,5 +485,5 @@ func (f *fit) with(now []qat.Trained) *classifier.Model {
 			}
 		}
 	}
-	return f.model.With(g)
+	return f.net.Model.With(g)
 }

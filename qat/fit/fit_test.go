@@ -121,7 +121,7 @@ func TestLogisticRegression(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := trained(t, numbersTask(t, dim), p, Options{
-		Arch: arch(t, "logreg"), Validation: -1, Train: qat.Options{Steps: 3000, Rate: 0.02, Decay: decay, Batch: n},
+		Arch: arch(t, "logreg"), Validation: new(0.0), Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 3000, Rate: 0.02, Decay: decay, Batch: n}},
 	})
 	m, err := onnxio.LoadBytes(context.Background(), r.Model, orttest.Need(t))
 	if err != nil {
@@ -150,7 +150,7 @@ func TestLogisticRegression(t *testing.T) {
 func TestTrain(t *testing.T) {
 	t.Parallel()
 	p, tk := people(600, 2, xor), numbersTask(t, 2)
-	o := Options{Arch: arch(t, "mlp:16,8"), Train: qat.Options{Steps: 800, Rate: 0.01}}
+	o := Options{Arch: arch(t, "mlp:16,8"), Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 800, Rate: 0.01}}}
 	r := trained(t, tk, p, o)
 	if r.Validation == nil || r.Validation.Accuracy < 0.95 || r.Validation.AUC < 0.98 || r.Train.Accuracy < 0.95 {
 		t.Errorf("train %+v, validation %+v", r.Train, r.Validation)
@@ -218,7 +218,7 @@ func TestConvolutions(t *testing.T) {
 			return sum > 0
 		})
 		r := trained(t, numbersTask(t, c.dim), p, Options{
-			Arch: arch(t, c.arch), Train: qat.Options{Steps: 240, Rate: 0.02, Batch: 64},
+			Arch: arch(t, c.arch), Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 240, Rate: 0.02, Batch: 64}},
 		})
 		if r.Train.Accuracy < 0.85 {
 			t.Errorf("%s: %+v", c.arch, r.Train)
@@ -268,9 +268,12 @@ func TestRecourseObjectives(t *testing.T) {
 	keep := ""
 	run := func(objective qat.Objective, eta, beta float64) *fit {
 		f, err := train(ctx, tk, p, Options{
-			Arch: arch(t, "mlp:8"), Engine: orttest.Need(t), Members: 3, Recourse: teacher,
+			Arch: arch(t, "mlp:8"), Engine: orttest.Need(t), Members: 3, Teacher: Teacher{Points: teacher},
 			Checkpoint: keep,
-			Train:      qat.Options{Objective: objective, Steps: 320, Rate: 0.01, Eta: eta, Beta: beta, Gamma: 0.5},
+			Train: qat.Spec{
+				Objective: objective, Optimizer: qat.Optimizer{Steps: 320, Rate: 0.01},
+				Weights: qat.Weights{Eta: &eta, Beta: &beta, Gamma: new(0.5)},
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -349,14 +352,14 @@ func TestRecourseObjectives(t *testing.T) {
 func TestDivide(t *testing.T) {
 	t.Parallel()
 	divided := func(p *task.People, seed uint64) *fit {
-		f := &fit{o: Options{Validation: 0.2, Train: qat.Options{Seed: seed}}, task: numbersTask(t, 2), result: &Result{}}
+		f := &fit{o: Options{Validation: new(0.2), Train: qat.Spec{Optimizer: qat.Optimizer{Seed: seed}}}, task: numbersTask(t, 2), result: &Result{}}
 		if err := f.divide(p); err != nil {
 			t.Fatal(err)
 		}
 		return f
 	}
 	key := func(f *fit) [32]byte {
-		sum, err := f.sum(&qat.Options{})
+		sum, err := f.sum(&qat.Spec{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -388,7 +391,7 @@ func TestEpochs(t *testing.T) {
 			t.Errorf("%v epochs: %v", epochs, err)
 		}
 	}
-	o := qat.Options{Steps: qat.MostSteps}
+	o := qat.Spec{Optimizer: qat.Optimizer{Steps: qat.MostSteps}}
 	if err := o.Check(); err != nil {
 		t.Error(err)
 	}

@@ -1,11 +1,9 @@
 package fit
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/gob"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,7 +33,7 @@ func (f *fit) write(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	f.result.Recourse = f.Recourse
+	f.result.Recourse = f.state.Recourse
 	if f.result.Model, err = f.marshal(g); err != nil {
 		return err
 	}
@@ -69,7 +67,7 @@ func (f *fit) marshal(g *graph.Model) ([]byte, error) {
 }
 
 // member is the model of one member of the best round.
-func (f *fit) member(k int) (*graph.Model, error) { return f.memberWith(f.Best, k) }
+func (f *fit) member(k int) (*graph.Model, error) { return f.memberWith(f.state.Best, k) }
 
 // memberWith is the model of one member with layers of all.
 func (f *fit) memberWith(layers []qat.Trained, k int) (*graph.Model, error) {
@@ -81,7 +79,7 @@ func (f *fit) memberWith(layers []qat.Trained, k int) (*graph.Model, error) {
 	for _, t := range g.Graph.Inits {
 		inits[t.Name] = t
 	}
-	at := k * len(f.layers) / f.o.Members
+	at := k * len(f.net.Layers) / f.o.Members
 	for _, n := range g.Graph.Nodes {
 		if quant.IsLayer(n) {
 			w, b := inits[n.Inputs[1]], inits[n.Inputs[2]]
@@ -105,7 +103,7 @@ func (f *fit) classifier(ctx context.Context, g *graph.Model) (*classifier.Model
 // representative is the member whose margins are nearest to those of the ensemble, at the people and at the ensemble's
 // recourse points.
 func (f *fit) representative(ctx context.Context) (best int, err error) {
-	all := f.with(f.Best)
+	all := f.with(f.state.Best)
 	defer func() { err = errors.Join(err, all.Close()) }()
 	x, err := f.recourse(ctx, all, qat.Rounds)
 	if err != nil {
@@ -142,12 +140,14 @@ func (f *fit) representative(ctx context.Context) (best int, err error) {
 }
 
 // sum is what a training depends on, besides the program and the library.
-func (f *fit) sum(o *qat.Options) (sum [sha256.Size]byte, err error) {
+func (f *fit) sum(spec *qat.Spec) (sum [sha256.Size]byte, err error) {
 	h := sha256.New()
-	settings := *o
-	settings.Progress, settings.Checkpoint = nil, nil
-	fmt.Fprintf(h, "fit %s %d %v\n%+v\n%s\n%s\n", f.o.Arch, f.o.Members, f.o.Validation, settings, f.o.Settings,
-		f.task.JSON())
+	settings, err := json.Marshal(spec)
+	if err != nil {
+		return sum, err
+	}
+	fmt.Fprintf(h, "fit %s %d %v\n%s\n%s\n%s\n", f.o.Arch, f.o.Members, *f.o.Validation, settings,
+		f.o.Teacher.Settings, f.task.JSON())
 	data := []any{f.own.X, f.own.Labels}
 	if f.held != nil {
 		data = append(data, f.held.X, f.held.Labels)
@@ -161,37 +161,4 @@ func (f *fit) sum(o *qat.Options) (sum [sha256.Size]byte, err error) {
 		}
 	}
 	return [sha256.Size]byte(h.Sum(nil)), nil
-}
-
-// checkpoint keeps what this package knows of a training together with what qat does.
-type checkpoint struct {
-	qat.Checkpoint
-
-	f *fit
-}
-
-// kept is what a checkpoint holds.
-type kept struct {
-	Training []byte
-	State    state
-}
-
-// Load implements qat.Checkpoint.
-func (c *checkpoint) Load() []byte {
-	var k kept
-	b := c.Checkpoint.Load()
-	if len(b) == 0 || gob.NewDecoder(bytes.NewReader(b)).Decode(&k) != nil {
-		return nil
-	}
-	c.f.state = k.State
-	return k.Training
-}
-
-// Save implements qat.Checkpoint.
-func (c *checkpoint) Save(training []byte) error {
-	var b bytes.Buffer
-	if err := gob.NewEncoder(&b).Encode(kept{training, c.f.state}); err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
-	}
-	return c.Checkpoint.Save(b.Bytes())
 }

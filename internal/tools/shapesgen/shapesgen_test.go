@@ -138,7 +138,8 @@ func TestAttributesCanBeLearned(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := fit.Train(context.Background(), tk, p, fit.Options{
-		Arch: a, Attributes: names(), Engine: orttest.Need(t), Train: qat.Options{Steps: 640, Rate: 0.01, Batch: 64},
+		Arch: a, Attributes: names(), Engine: orttest.Need(t),
+		Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 640, Rate: 0.01, Batch: 64}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +167,8 @@ func moves(t *testing.T, path string, tk *task.Task, p *task.People, coder *fit.
 	arch, err := fit.ParseArch("mlp:16")
 	must(err)
 	r, err := fit.Train(ctx, tk, p, fit.Options{
-		Arch: arch, Engine: engine, Train: qat.Options{Steps: 400, Rate: 0.01, Batch: 64},
+		Arch: arch, Engine: engine,
+		Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 400, Rate: 0.01, Batch: 64}},
 	})
 	must(err)
 	dir := filepath.Dir(path)

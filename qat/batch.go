@@ -9,12 +9,12 @@ import (
 )
 
 // share is how often rows of a kind are drawn, as far as there are any; where each round has other points, it is so at
-// first (trainer.weighShares). Objectives of the paper look at teacher points of the very people that are drawn.
+// first (weighShares). Objectives of the paper look at teacher points of the very people that are drawn.
 func (o *ObjectiveDoc) share(k Kind) float64 {
 	switch {
-	case o.Varied:
+	case o.Resamples:
 		return [Kinds]float64{Factual: 0.05, Teacher: 0.75, Student: 0.2}[k]
-	case o.paired():
+	case o.needsPairs():
 		return [Kinds]float64{Factual: 1, Teacher: 1}[k]
 	case o.Recourse:
 		return [Kinds]float64{Factual: 0.5, Teacher: 0.5, Student: 0.5}[k]
@@ -24,35 +24,40 @@ func (o *ObjectiveDoc) share(k Kind) float64 {
 
 // trainer draws batches from the points and does steps.
 type trainer struct {
-	*step
-	o       *Options
-	columns []column    // of the objective
-	values  [][]float32 // of the columns, for the next batch
-	pools   [Kinds]pool
+	*trainStep
+	columns []lossColumn // of the objective
+	values  [][]float32  // of the columns, for the next batch
+	pools   [Kinds]pointPool
 	shares  [Kinds]float64 // how often rows of each pool are drawn; their sum is positive
-	next    batch
+	next    trainBatch
+	pairs   pairing
+	lambda  float64 // weight of the bit cost of a search
+}
 
-	// Of objectives that look at people and their recourse points:
+// pairing is what objectives know that look at people and their recourse points.
+type pairing struct {
 	points [][]int   // rows of the pool of teacher points, by person
 	groups []float32 // of people
 	people []int     // of the batch
 	taught []int     // their rows in the pool of teacher points, -1 for none
 	usual  int       // rows that nearly all batches have room in
-	lambda float64   // weight of the bit cost of a search
 }
 
-// pool are the points of a kind, ready for batches.
-type pool struct {
+// span is a part of the steps.
+type span struct{ from, to int }
+
+// pointPool are the points of a kind, ready for batches.
+type pointPool struct {
 	rows    int
-	near    float64 // sum over the rows
+	weight  float64 // sum of MarginWeight over the rows
 	x       []float32
 	margins []float32
 	columns [][]float32
 }
 
-func newTrainer(s *step, o *Options) *trainer {
-	t := &trainer{step: s, o: o, next: batch{columns: map[string][]float32{}}}
-	for _, term := range o.objective.terms {
+func newTrainer(s *trainStep) *trainer {
+	t := &trainer{trainStep: s, next: trainBatch{columns: map[string][]float32{}}}
+	for _, term := range s.job.objective.loss.terms {
 		t.columns = append(t.columns, term.columns...)
 	}
 	t.values = make([][]float32, len(t.columns))
@@ -62,59 +67,59 @@ func newTrainer(s *step, o *Options) *trainer {
 // replace puts points into the pools of their kinds, in place of all that were there: a training that goes on from a
 // checkpoint has not seen the rounds before.
 func (t *trainer) replace(points []Points) {
-	t.points, t.groups = nil, nil
+	t.pairs.points, t.pairs.groups = nil, nil
 	for k := range t.pools {
-		t.pools[k] = pool{columns: make([][]float32, len(t.columns))}
+		t.pools[k] = pointPool{columns: make([][]float32, len(t.columns))}
 		for i := range points {
-			if points[i].Kind == Kind(k) && t.o.objective.share(Kind(k)) > 0 {
+			if points[i].Kind == Kind(k) && t.job.objective.share(Kind(k)) > 0 {
 				t.add(&points[i])
 			}
 		}
 	}
 	t.weighShares()
-	if !t.o.objective.paired() {
+	if !t.job.objective.needsPairs() {
 		return
 	}
-	t.points = make([][]int, t.pools[Factual].rows)
+	t.pairs.points = make([][]int, t.pools[Factual].rows)
 	row := 0
 	for i := range points {
 		if p := &points[i]; p.Kind == Teacher {
-			for k := range len(p.X) / t.model.Dim() {
+			for k := range len(p.X) / t.job.net.Model.Dim() {
 				person := p.person(k)
-				t.points[person], row = append(t.points[person], row), row+1
+				t.pairs.points[person], row = append(t.pairs.points[person], row), row+1
 			}
 		}
 	}
-	t.usual = t.usualRows()
+	t.pairs.usual = t.usualRows()
 }
 
 // usualRows is how many rows people and teacher points of a batch take, two standard deviations above the mean.
 // Few sizes of a step share memory that is still in the processor's cache better than many.
 func (t *trainer) usualRows() int {
-	if t.model.Fixed() > 0 {
-		return t.o.rows
+	if t.job.net.Model.Fixed() > 0 {
+		return t.job.rows
 	}
 	people := &t.pools[Factual]
 	with := 0.0
 	for i := range people.rows {
-		if t.o.Online && people.margins[i] <= 0 || !t.o.Online && len(t.points[i]) > 0 {
+		if t.job.source.Online && people.margins[i] <= 0 || !t.job.source.Online && len(t.pairs.points[i]) > 0 {
 			with++
 		}
 	}
-	n, p := float64(t.o.Batch), with/float64(max(1, people.rows))
-	return min(t.o.rows, t.o.Batch+int(math.Ceil(n*p+2*math.Sqrt(n*p*(1-p)))))
+	n, p := float64(t.job.Batch), with/float64(max(1, people.rows))
+	return min(t.job.rows, t.job.Batch+int(math.Ceil(n*p+2*math.Sqrt(n*p*(1-p)))))
 }
 
 // weighShares sets how often rows of each kind are drawn. Where each round has other points, the share of people is how
 // much a person counts on average: few of most networks' people are near the boundary, but a network that was trained
 // for recourse margins may have most of them there, and rounding then changes decisions before it breaks a promise.
 func (t *trainer) weighShares() {
-	o := t.o.objective
+	o := t.job.objective
 	for k := range t.shares {
 		t.shares[k] = o.share(Kind(k))
 	}
-	if people := &t.pools[Factual]; o.Varied && people.rows > 0 {
-		f := people.near / float64(people.rows)
+	if people := &t.pools[Factual]; o.Resamples && people.rows > 0 {
+		f := people.weight / float64(people.rows)
 		for k := range t.shares {
 			t.shares[k] *= (1 - f) / (1 - o.share(Factual))
 		}
@@ -122,104 +127,42 @@ func (t *trainer) weighShares() {
 	}
 }
 
-// person returns the position of the person of point i.
-func (p *Points) person(i int) int {
-	if p.Source == nil {
-		return i
-	}
-	return p.Source[i]
-}
-
 // add adds points to the pool of their kind.
 func (t *trainer) add(p *Points) {
 	to := &t.pools[p.Kind]
-	n := len(p.X) / t.model.Dim()
+	n := len(p.X) / t.job.net.Model.Dim()
 	if to.margins, to.rows = append(to.margins, p.Margins...), to.rows+n; to.x == nil {
 		to.x = slices.Clip(p.X) // the only points of their kind, as a rule
 	} else {
 		to.x = append(to.x, p.X...)
 	}
 	if p.Kind == Factual {
-		t.groups = append(t.groups, p.Groups...)
+		t.pairs.groups = append(t.pairs.groups, p.Groups...)
 	}
-	pick, groups := make([]float32, t.o.classes), make([]float32, t.o.Groups)
+	weights, groups := make([]float32, t.job.classes), make([]float32, t.job.source.Groups)
 	for k := range n {
-		r := row{pick: pick, groups: groups}
-		clear(pick)
-		if p.Kind == Teacher && t.o.objective.Groups {
-			copy(groups, t.groups[p.person(k)*len(groups):])
+		r := lossRow{classWeights: weights, groups: groups}
+		clear(weights)
+		if p.Kind == Teacher && t.job.objective.Groups {
+			copy(groups, t.pairs.groups[p.person(k)*len(groups):])
 		}
-		t.o.objective.row(&r, p, k, t.o)
-		to.near += float64(r.near)
+		t.job.objective.loss.row(&r, p, k, t.job)
+		to.weight += float64(r.weight)
 		for j, c := range t.columns {
 			to.columns[j] = append(to.columns[j], c.of(&r)...)
 		}
 	}
 }
 
-// begin draws the points of a round and returns the layers as it begins.
-func (t *trainer) begin(ctx context.Context, layers []Layer, source Source, use [Kinds]int, ev *Event) ([]Trained,
-	error,
-) {
-	now, err := t.trained(ctx, layers)
-	if err != nil {
-		return nil, err
-	}
-	drawn, err := source(ctx, ev.Round-1, use, now)
-	if err != nil {
-		return nil, err
-	}
-	t.replace(drawn.Points)
-	ev.VD, ev.RVD = drawn.VD, drawn.RVD
-	return now, nil
-}
-
-// advance does the steps of a round, as steps does, and reports a training that diverges.
-func (t *trainer) advance(ctx context.Context, to, first, last int, ev *Event) (err error) {
-	if ev.Loss, err = t.steps(ctx, to, first, last); err != nil {
-		return err
-	}
-	if ev.Steps = t.Steps; !(ev.Loss <= diverged*t.Start+1) || !t.sound() {
-		return fmt.Errorf("%w after %d steps: the loss is %.3g; a learning rate below %v may help", ErrDiverged, t.Steps,
-			ev.Loss, t.o.Rate)
-	}
-	return nil
-}
-
-// steps does steps until there have been so many and returns the mean loss.
-func (t *trainer) steps(ctx context.Context, to, first, last int) (float64, error) {
-	var sum float64
-	n := to - t.Steps
-	for t.Steps < to {
-		if err := t.draw(ctx); err != nil {
-			return 0, err
-		}
-		rate := t.o.Rate * (1 + math.Cos(math.Pi*float64(t.Steps-first)/float64(last-first))) / 2
-		loss, err := t.run(ctx, &t.next, rate*min(1, float64(t.Steps+1)/warmUp))
-		if err != nil {
-			return 0, err
-		}
-		if !t.o.LSQ {
-			t.settle()
-		}
-		if t.Steps == 1 {
-			t.Start = loss / float64(t.o.Batch)
-		}
-		t.weigh()
-		sum += loss
-	}
-	return sum / float64(max(1, n)) / float64(t.o.Batch), nil
-}
-
 // draw fills the next batch. It depends on the seed, on the number of the step and, where recourse is found during
 // training, on the parameters alone.
 func (t *trainer) draw(ctx context.Context) error {
-	rng := rand.New(rand.NewPCG(t.o.Seed, 1<<32+uint64(t.Steps)))
+	rng := rand.New(rand.NewPCG(t.job.Seed, 1<<32+uint64(t.Steps)))
 	t.next.x, t.drawn = t.next.x[:0], t.gumbel()
 	for j := range t.values {
 		t.values[j] = t.values[j][:0]
 	}
-	if !t.o.objective.paired() {
+	if !t.job.objective.needsPairs() {
 		t.drawRows(rng)
 	} else if err := t.drawPairs(ctx, rng); err != nil {
 		return err
@@ -227,7 +170,7 @@ func (t *trainer) draw(ctx context.Context) error {
 	for j, c := range t.columns {
 		t.next.columns[c.name] = t.values[j]
 	}
-	if t.o.objective.steps {
+	if t.job.objective.loss.unrolled {
 		return t.match(ctx)
 	}
 	return nil
@@ -243,7 +186,7 @@ func (t *trainer) drawRows(rng *rand.Rand) {
 			last = k
 		}
 	}
-	for range t.o.Batch {
+	for range t.job.Batch {
 		at, k := rng.Float64()*total, 0
 		for ; k < last; k++ {
 			if t.pools[k].rows == 0 {
@@ -259,7 +202,7 @@ func (t *trainer) drawRows(rng *rand.Rand) {
 
 // put appends row i of a pool to the batch.
 func (t *trainer) put(k Kind, i int) {
-	p, dim := &t.pools[k], t.model.Dim()
+	p, dim := &t.pools[k], t.job.net.Model.Dim()
 	t.next.x = append(t.next.x, p.x[i*dim:(i+1)*dim]...)
 	for j, v := range p.columns {
 		n := len(v) / p.rows
@@ -272,34 +215,34 @@ func (t *trainer) put(k Kind, i int) {
 //
 // Reference: algorithm cfq.
 func (t *trainer) drawPairs(ctx context.Context, rng *rand.Rand) error {
-	t.people, t.taught = t.people[:0], t.taught[:0]
-	for range t.o.Batch {
+	t.pairs.people, t.pairs.taught = t.pairs.people[:0], t.pairs.taught[:0]
+	for range t.job.Batch {
 		i := rng.IntN(t.pools[Factual].rows)
-		t.people = append(t.people, i)
+		t.pairs.people = append(t.pairs.people, i)
 		t.put(Factual, i)
 		at, which := -1, rng.Float64()
-		if n := len(t.points[i]); n > 0 {
-			at = t.points[i][int(which*float64(n))]
+		if n := len(t.pairs.points[i]); n > 0 {
+			at = t.pairs.points[i][int(which*float64(n))]
 		}
-		t.taught = append(t.taught, at)
+		t.pairs.taught = append(t.pairs.taught, at)
 	}
-	if t.o.Online {
+	if t.job.source.Online {
 		if err := t.teach(ctx); err != nil {
 			return err
 		}
 	}
-	rows := t.o.Batch
-	for _, i := range t.taught {
+	rows := t.job.Batch
+	for _, i := range t.pairs.taught {
 		if i >= 0 {
 			rows++
 			t.put(Teacher, i)
 		}
 	}
-	size := t.usual
+	size := t.pairs.usual
 	if rows > size {
-		size = t.o.rows
+		size = t.job.rows
 	}
-	t.next.x = append(t.next.x, t.next.x[:(size-rows)*t.model.Dim()]...)
+	t.next.x = append(t.next.x, t.next.x[:(size-rows)*t.job.net.Model.Dim()]...)
 	for j, v := range t.values {
 		t.values[j] = append(v, make([]float32, (size-rows)*len(v)/rows)...)
 	}
@@ -308,14 +251,14 @@ func (t *trainer) drawPairs(ctx context.Context, rng *rand.Rand) error {
 
 // teach finds teacher points of the people of the batch whom the full-precision model refuses.
 func (t *trainer) teach(ctx context.Context) error {
-	dim := t.model.Dim()
+	dim := t.job.net.Model.Dim()
 	var slots, people []int
-	for k, i := range t.people {
-		if t.taught[k] = -1; t.pools[Factual].margins[i] <= 0 {
+	for k, i := range t.pairs.people {
+		if t.pairs.taught[k] = -1; t.pools[Factual].margins[i] <= 0 {
 			slots, people = append(slots, k), append(people, i)
 		}
 	}
-	actions, err := t.o.Recourse.Teach(ctx, people, uint64(t.Steps))
+	actions, err := t.job.source.Recourse.Teach(ctx, people, uint64(t.Steps))
 	if err != nil {
 		return fmt.Errorf("teacher recourse: %w", err)
 	}
@@ -325,7 +268,7 @@ func (t *trainer) teach(ctx context.Context) error {
 		if !slices.ContainsFunc(action, func(v float32) bool { return v != 0 }) {
 			continue
 		}
-		t.taught[k] = len(p.Source)
+		t.pairs.taught[k] = len(p.Source)
 		p.Source = append(p.Source, people[n])
 		for j, v := range t.next.x[k*dim : (k+1)*dim] {
 			action[j] += v

@@ -1,0 +1,130 @@
+package qat
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+)
+
+// Kind says where points come from.
+type Kind int
+
+// The kinds of points.
+const (
+	Factual Kind = iota
+	Teacher      // recourse of the full-precision model
+	Student      // recourse of the network as trained so far
+	Kinds        // how many kinds there are
+)
+
+// Points are rows to train on, and what the full-precision model says of them.
+type Points struct {
+	Kind    Kind
+	X       []float32 // rows x inputs
+	Margins []float32 // of the full-precision model
+	// StudentMargins are those of the network as trained so far, at factual points of objectives that resample points.
+	StudentMargins []float32
+	// Source is the position, among the factual points, of the person of each teacher point; nil: the same position.
+	Source []int
+	// Groups says in which groups the people of factual points are, rows x Source.Groups of 0 and 1.
+	Groups []float32
+	// Classes has the label of each factual row, -1 where it is not known; nil where no label is.
+	Classes []int
+	// Probabilities of the full-precision model, rows x classes; only KD needs them.
+	Probabilities []float32
+	// Attributes of factual rows, rows x Code.Attributes; only the objective Attributes needs them.
+	Attributes []float32
+}
+
+// person returns the position of the person of point i.
+func (p *Points) person(i int) int {
+	if p.Source == nil {
+		return i
+	}
+	return p.Source[i]
+}
+
+// Draw is what a round is trained on and what its people say.
+type Draw struct {
+	Points  []Points // all that the round is trained on
+	VD, RVD float64  // of the network as the round begins; NaN where nobody was asked
+}
+
+// Source owns the people of a training. The same calls must give the same points.
+type Source struct {
+	// Draw draws the points of a round, given the layers as trained so far: of each kind as many as the round has a use
+	// for, where there may be any number.
+	Draw   func(ctx context.Context, round int, use [Kinds]int, now []Trained) (Draw, error)
+	Groups int // of people, as Points.Groups has them
+	// Recourse finds actions during training: where Online is set, and for objectives that unroll the network's own.
+	Recourse Recourse
+	Unrolled int  // steps of the network's own actions (K; 3)
+	Online   bool // the teacher points of each batch are found by Recourse.Teach instead of Draw
+	// State, a pointer, is what the source knows from earlier rounds. A checkpoint keeps it; nil is nothing.
+	State any
+}
+
+// Recourse finds actions of the people of the factual points, who are known by their positions among these. It knows
+// what people can change; this package does not. The same arguments must give the same actions.
+type Recourse interface {
+	// Teach returns actions under the full-precision model, rows x inputs: 0 for who stays. Another seed may draw others.
+	// They are the caller's.
+	Teach(ctx context.Context, people []int, seed uint64) ([]float32, error)
+	// Steps takes the same steps under the network as trained so far.
+	Steps(ctx context.Context, m *StudentModel, people []int) (Steps, error)
+	// Cost returns what an action costs a person, and sets grad to its gradient by the action.
+	Cost(person int, action, grad []float32) float64
+}
+
+// Steps are projected gradient steps: after each of them the actions, rows x inputs, and the size of each row's step,
+// 0 for who stays.
+type Steps struct{ Actions, Sizes [][]float32 }
+
+// StudentModel is the network as trained so far, as recourse sees a model.
+type StudentModel struct{ s *trainStep }
+
+// Dim returns the number of inputs.
+func (m *StudentModel) Dim() int { return m.s.job.dim() }
+
+// LossGrads returns the margin of each row and the gradient by the inputs of the cross-entropy with the target class.
+func (m *StudentModel) LossGrads(ctx context.Context, x []float32) (margins, g []float32, err error) {
+	in := []*graph.Tensor{m.s.job.net.Model.Feed(x), ort.ViewFloats(paramsName, m.s.Params, int64(len(m.s.Params)))}
+	for name, v := range m.s.drawn {
+		if name != lambdaName {
+			in = append(in, ort.ViewFloats(name, v, int64(len(v))))
+		}
+	}
+	out, err := m.s.student.Run(ctx, in)
+	if err != nil {
+		return nil, nil, err
+	}
+	if margins, err = ort.FloatsOf(out[0]); err == nil {
+		g, err = ort.FloatsOf(out[1])
+	}
+	return margins, g, err
+}
+
+// MarginGrads returns the margin of each row and its gradient by the inputs, where there are two classes.
+func (m *StudentModel) MarginGrads(ctx context.Context, x []float32) (margins, g []float32, err error) {
+	if m.s.job.net.Model.Classes() > 2 {
+		return nil, nil, errors.New("a network in training has gradients of its loss, not of its margin")
+	}
+	if margins, g, err = m.LossGrads(ctx, x); err != nil {
+		return nil, nil, err
+	}
+	for i, v := range margins {
+		for j := range m.Dim() {
+			g[i*m.Dim()+j] *= -(1 + float32(math.Exp(float64(v))))
+		}
+	}
+	return margins, g, nil
+}
+
+// Margins returns the margin of each row.
+func (m *StudentModel) Margins(ctx context.Context, x []float32) ([]float32, error) {
+	margins, _, err := m.LossGrads(ctx, x)
+	return margins, err
+}

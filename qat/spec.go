@@ -1,0 +1,177 @@
+package qat
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Spec says what a training minimises and how; the zero value is the default.
+type Spec struct {
+	Objective Objective // Distil
+	Optimizer
+	Weights
+
+	Quantizers Quantizers // RatioSteps
+	Lambda     float64    // weight of the bit cost, for Search; 0 lets it follow the cost, so that the budget is met
+}
+
+// Optimizer are the settings of Adam; 0 is the default.
+type Optimizer struct {
+	Steps int     // 16000
+	Batch int     // rows of a step (256)
+	Rate  float64 // learning rate (DefaultRate), falling to zero along a cosine, relative to each layer's weights
+	Decay float64 // weight of half the squared weights of layers in float, in the loss of a row
+	Seed  uint64  // of batches
+}
+
+// Weights are those of an objective's terms, as the paper names them; nil is DefaultWeight.
+type Weights struct {
+	Eta    *float64 // of validity at teacher points
+	Beta   *float64 // of the hinge
+	Gamma  *float64 // margin of the hinge, in logits
+	Alpha1 *float64 // of the distance between actions
+	Alpha2 *float64 // of the difference between their costs
+}
+
+// Quantizers says how weights and scales learn.
+type Quantizers string
+
+// The ways to learn.
+const (
+	RatioSteps Quantizers = ""     // weights in units of their scale
+	LSQ        Quantizers = "lsq"  // weights in their own units, as learned step size quantization is published
+	PACT       Quantizers = "pact" // as LSQ, scales of activations by what is clipped alone, and fixed scales of weights
+)
+
+// Run is what does not change the outcome of a training.
+type Run struct {
+	Checkpoint Checkpoint // keeps the state so that a training that was stopped goes on; nil keeps none
+	Progress   func(Event)
+}
+
+// WeightNames lists the weights of objectives.
+func WeightNames() []string { return []string{"eta", "beta", "gamma", "alpha1", "alpha2"} }
+
+// Named returns the weight of a name.
+func (w *Weights) Named(name string) **float64 {
+	fields := []**float64{&w.Eta, &w.Beta, &w.Gamma, &w.Alpha1, &w.Alpha2}
+	return fields[slices.Index(WeightNames(), name)]
+}
+
+// DefaultWeight is the weight of a name where none is given.
+func DefaultWeight(name string) float64 {
+	if name == "gamma" {
+		return 0.1 // logits
+	}
+	return 1
+}
+
+// weight is the weight of a name, or its default.
+func (w *Weights) weight(name string) float64 {
+	if v := *w.Named(name); v != nil {
+		return *v
+	}
+	return DefaultWeight(name)
+}
+
+// DefaultRate and DefaultSteps are those of the zero Spec.
+const (
+	DefaultRate  = 0.001
+	DefaultSteps = 16000
+)
+
+// MostSteps bounds a training: a day on the smallest networks.
+const MostSteps = 100_000_000
+
+// Check reports every setting that makes no sense.
+func (s *Spec) Check() error {
+	var errs []error
+	check := func(name string, v float64) {
+		if !(v >= 0) || math.IsInf(v, 1) {
+			errs = append(errs, fmt.Errorf("invalid %s %v: want 0 or more", name, v))
+		}
+	}
+	check("learning-rate", s.Rate)
+	check("weight-decay", s.Decay)
+	check("lambda", s.Lambda)
+	for _, name := range slices.Sorted(slices.Values(WeightNames())) {
+		check(name, s.weight(name))
+	}
+	if s.Batch < 0 {
+		errs = append(errs, fmt.Errorf("invalid batch of %d rows: want 1 or more", s.Batch))
+	}
+	if s.Steps != 0 && (s.Steps < rounds || s.Steps > MostSteps) {
+		errs = append(errs, fmt.Errorf("invalid train-steps %d: want %d to %d, or 0 for the default", s.Steps, rounds,
+			MostSteps))
+	}
+	return errors.Join(errs...)
+}
+
+// job is a training with its defaults filled in.
+type job struct {
+	Optimizer // Batch are the people of a step
+	Weights
+
+	net       Network
+	source    Source
+	objective ObjectiveDoc
+	lambda    float64
+	lsq, pact bool
+	classes   int
+	rows      int     // of a step
+	budget    float64 // of Search
+}
+
+// resolve makes the job of training a network.
+func (s Spec) resolve(net Network, source Source) (*job, error) {
+	m := net.Model
+	j := &job{
+		Optimizer: s.Optimizer, Weights: s.Weights, net: net, source: source, lambda: s.Lambda,
+		lsq: s.Quantizers != RatioSteps, pact: s.Quantizers == PACT, classes: max(2, m.Classes()),
+	}
+	var err error
+	if j.objective, err = FindObjective(cmp.Or(s.Objective, Distil)); err != nil {
+		return nil, err
+	}
+	j.Steps, j.Batch, j.Rate = cmp.Or(j.Steps, DefaultSteps), cmp.Or(j.Batch, 256), cmp.Or(j.Rate, DefaultRate)
+	j.source.Unrolled = cmp.Or(j.source.Unrolled, 3)
+	if j.rows = j.Batch; j.objective.needsPairs() {
+		j.rows = 2 * j.Batch
+	}
+	if m.Fixed() > 0 {
+		j.Batch, j.rows = m.Fixed()*j.Batch/j.rows, m.Fixed()
+	}
+	name := j.objective.Name
+	switch {
+	case j.objective.needsPairs() && m.Fixed()%2 != 0 || j.objective.loss.unrolled && m.Fixed() > 0:
+		return nil, fmt.Errorf("objective %s needs a model that takes any number of rows, and this one takes %d", name,
+			m.Fixed())
+	case j.objective.Ensemble && len(net.Members) == 0:
+		return nil, fmt.Errorf("the objective %s needs the members of an ensemble", name)
+	case (source.Online || j.objective.loss.unrolled) && source.Recourse == nil:
+		return nil, fmt.Errorf("objective %s: Source.Recourse is not set", name)
+	case j.objective.Groups && source.Groups < 1:
+		return nil, fmt.Errorf("objective %s needs groups of people", name)
+	}
+	for _, name := range WeightNames() {
+		*j.Named(name) = new(j.weight(name))
+	}
+	return j, s.Check()
+}
+
+// use is how many points of each kind each of some rounds has a use for.
+func (j *job) use(rounds int) (use [Kinds]int) {
+	for k := range use {
+		use[k] = min(maxPoints, int(j.objective.share(Kind(k))*float64(j.Steps*j.Batch/rounds))+1)
+	}
+	return use
+}
+
+// target is the favourable class.
+func (j *job) target() int { return j.net.Model.Target() }
+
+// dim is the number of inputs.
+func (j *job) dim() int { return j.net.Model.Dim() }
