@@ -33,21 +33,21 @@ type Deployment struct {
 	Plan  *quant.Plan
 }
 
+// Draws says how many deployments of a plan are drawn.
+type Draws struct {
+	Models int
+	Seed   uint64
+}
+
 // Deployments quantizes the model as Quantize does and draws deployments of the
 // same plan: what other runs of a toolchain, which round by chance, calibrate on
 // other rows and clip a little differently, would have shipped. They are files in
 // QDQ form like the nominal one. Deployment k depends on the seed and k only.
 //
 // Reference: U(f_q) of "Uncertainty set from quantization-induced variability".
-func Deployments(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options, models int,
-	seed uint64,
-) (nominal *Result, drawn []Deployment, err error) {
-	return deployments(ctx, m, t, people, o, models, seed, usual())
-}
-
-func deployments(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options, models int,
-	seed uint64, v variation,
-) (nominal *Result, drawn []Deployment, err error) {
+func Deployments(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options, draws Draws) (
+	nominal *Result, drawn []Deployment, err error,
+) {
 	if resolved, method, err := o.resolve(); err == nil && resolved.Objective != Untrained {
 		return nil, nil, inputError(fmt.Errorf("method %s: deployments vary a calibration, and this one trains: cf-ptq does "+
 			"not", method.Name))
@@ -64,15 +64,15 @@ func deployments(ctx context.Context, m *onnxio.Model, t *task.Task, people *tas
 	if err != nil {
 		return nil, nil, err
 	}
-	for k := range models {
-		c.net.tell("sampled deployments", k, models)
-		one, err := c.draw(ctx, a.widths, v, seed, k)
+	for k := range draws.Models {
+		c.net.tell("sampled deployments", k, draws.Models)
+		one, err := c.draw(ctx, a.widths, usual(), draws.Seed, k)
 		if err != nil {
 			return nil, nil, fmt.Errorf("deployment %d: %w", k, err)
 		}
 		drawn = append(drawn, one)
 	}
-	c.net.tell("sampled deployments", models, models)
+	c.net.tell("sampled deployments", draws.Models, draws.Models)
 	return nominal, drawn, nil
 }
 
@@ -124,10 +124,10 @@ type Fleet struct {
 
 // OpenFleet makes deployments of the model, calibrated on people, and opens all of
 // them. Close the fleet after use.
-func OpenFleet(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options, models int,
-	seed uint64,
-) (_ *Fleet, err error) {
-	r, drawn, err := Deployments(ctx, m, t, people, o, models, seed)
+func OpenFleet(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options, draws Draws) (
+	_ *Fleet, err error,
+) {
+	r, drawn, err := Deployments(ctx, m, t, people, o, draws)
 	if err != nil {
 		return nil, err
 	}

@@ -189,7 +189,7 @@ func TestRobustness(t *testing.T) {
 	_, _, test := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"),
 		filepath.Join(dir, "test.csv"))
 	f, err := OpenFleet(ctx, loaded(t, m), tk, train.Subset(spread(0, train.N, 300)),
-		Options{Budget: 2.5, Refine: 1, Workers: 2}, 6, 0)
+		Options{Budget: 2.5, Refine: 1, Workers: 2}, Draws{Models: 6})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -443,7 +443,8 @@ func TestTrainingErrors(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	var input *ptq.InputError
 	for _, method := range []ptq.MethodName{ptq.CFQQAT, ptq.LSQ, ptq.MixedQAT} {
-		_, _, err := ptq.Deployments(t.Context(), loaded(t, m), tk, few(people, 40), short(ptq.Options{Method: method}), 1, 1)
+		_, _, err := ptq.Deployments(t.Context(), loaded(t, m), tk, few(people, 40), short(ptq.Options{Method: method}),
+			ptq.Draws{Models: 1, Seed: 1})
 		if !errors.As(err, &input) || !strings.Contains(err.Error(), string(method)) {
 			t.Errorf("deployments of %s: %v", method, err)
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync/atomic"
 	"time"
@@ -143,7 +142,7 @@ func (f *recourseFlags) run(ctx context.Context, e *env, args []string) (err err
 		return job.checkPromises(ctx)
 	}
 	if f.robust.models > 0 {
-		run, err := f.robust.open(ctx, e, m, t, f.data, f.rows, f.seed)
+		run, err := f.robust.open(ctx, e, m, t, f)
 		if err != nil {
 			return err
 		}
@@ -230,12 +229,12 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 			}
 			set := j.set.of(p)
 			var before atomic.Int64 // of these people, whom progress has counted
-			failed = queue.Go(func() ([]answered, error) {
-				return j.lines(ctx, p, set, func(now int) {
+			failed = queue.Go(func() ([]promise.Answer, error) {
+				return j.answers(ctx, p, set, func(now int) {
 					total := begun.Add(int64(now) - before.Swap(int64(now)))
 					show(int(total), max(all, int(total)+p.N-now))
 				})
-			}, func(lines []answered) error { return taken(lines, s.Recourse, out) })
+			}, func(answers []promise.Answer) error { return taken(answers, s.Recourse, out) })
 			return failed
 		})
 		if waited := queue.Wait(); failed == nil {
@@ -273,16 +272,16 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 // pieces returns how many of all people are read at a time, and what works on them, with the context: a worker for each
 // piece. An exact search of one person may take a minute, and for a robust one the first people stand for all: these
 // have two large batches at a time, whose people all workers share.
-func (j *recourseJob) pieces(ctx context.Context, all int) (context.Context, int, *ordered.Queue[[]answered]) {
+func (j *recourseJob) pieces(ctx context.Context, all int) (context.Context, int, *ordered.Queue[[]promise.Answer]) {
 	if j.exact || j.robust != nil {
 		two := min(2, j.e.workers)
-		return ctx, batchPeople, ordered.New[[]answered](two, two)
+		return ctx, batchPeople, ordered.New[[]promise.Answer](two, two)
 	}
 	size := recourse.Together(j.t)
 	if all > size || all == 0 {
 		ctx = ordered.OneCore(ctx)
 	}
-	return ctx, size, ordered.New[[]answered](j.e.workers+2, j.e.workers) // two wait: one begins when another ends
+	return ctx, size, ordered.New[[]promise.Answer](j.e.workers+2, j.e.workers) // two wait: one begins when another ends
 }
 
 // write makes the output file by make, all of it or nothing; without one nothing is kept.
@@ -298,118 +297,38 @@ func (j *recourseJob) write(create func(io.Writer) error) error {
 	return err
 }
 
-// answered is what one person is told; found is the method before it is known whether it proved anything, search what
-// the search alone says, where that is another.
-type answered struct {
-	promise.Line
-
-	found  recourse.Method
-	search *recourse.Action
-}
-
 // taken counts and writes what people are told.
-func taken(lines []answered, s *report.Recourse, out *promise.Writer) error {
-	for i := range lines {
-		s.Add(&lines[i].Line, lines[i].found)
-		if l := &lines[i]; l.search != nil {
-			s.Compare(l.Action, *l.search)
+func taken(answers []promise.Answer, s *report.Recourse, out *promise.Writer) error {
+	for i := range answers {
+		a := &answers[i]
+		s.Add(&a.Line, a.Tried)
+		if a.Search != nil {
+			s.Compare(a.Action, *a.Search)
 		}
-		if err := out.Write(lines[i].Line); err != nil {
+		if err := out.Write(a.Line); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lines finds the actions of people, who can change what the set says.
-func (j *recourseJob) lines(
-	ctx context.Context, p *task.People, set *constraint.Set, progress func(done int),
-) ([]answered, error) {
-	stated := j.model // whose margins the file states
-	if j.robust != nil {
-		stated = j.robust.fleet.Full
-	}
-	before, err := stated.Margins(ctx, p.X)
-	if err != nil {
-		return nil, err
-	}
-	actions, searched, methods, err := j.answer(ctx, set, p.X, func(done, _ int) { progress(done) })
-	if err != nil {
-		return nil, err
-	}
-	if j.robust != nil {
-		if err := j.robust.restate(ctx, actions); err != nil {
-			return nil, err
-		}
-	}
-	lines := make([]answered, 0, len(actions))
-	for i := range actions {
-		l := promise.Line{
-			Row: p.Rows[i], Line: p.Line(i), Before: float64(before[i]), X: p.X[i*p.Dim : (i+1)*p.Dim],
-			Action: actions[i], Imputed: p.ImputedOf(i),
-		}
-		if l.Action.Status == recourse.Found {
-			l.Changes = set.Person(i).Changes(l.X, l.Action.Point)
-		}
-		if l.Method = methods[i]; !l.Method.Proved() {
-			l.Method = recourse.Search
-		}
-		lines = append(lines, answered{l, methods[i], searched[i]})
-	}
-	return lines, nil
-}
-
-// answer finds an action for every row of x, and says by which method. With --exact that may be the reason why there is
-// no proof: the action is the search's then. searched has the search's actions where others are proved.
-func (j *recourseJob) answer(ctx context.Context, set *constraint.Set, x []float32,
-	progress func(done, total int),
-) (actions []recourse.Action, searched []*recourse.Action, methods []recourse.Method, err error) {
-	o := recourse.SolveOptions{
-		Margin: j.margin, Restarts: j.restarts, Seed: j.seed, Workers: j.e.workers,
-		Progress: progress,
-	}
+// answers finds the actions of people, who can change what the set says.
+func (j *recourseJob) answers(ctx context.Context, p *task.People, set *constraint.Set, progress func(done int)) (
+	[]promise.Answer, error,
+) {
+	o := recourse.SolveOptions{Margin: j.margin, Restarts: j.restarts, Seed: j.seed, Workers: j.e.workers}
+	s := promise.Solver{Model: j.model, Options: o}
 	if j.exact {
-		return j.prove(ctx, set, x, o)
+		s.Exact = &recourse.ExactOptions{Solver: j.program, Time: j.limit}
 	}
-	actions, err = recourse.Solve(ctx, j.model, set, x, o)
-	searched, methods = make([]*recourse.Action, len(actions)), make([]recourse.Method, len(actions))
-	for i := range actions {
-		if actions[i].Status != recourse.AlreadyFavourable {
-			methods[i] = recourse.Search
-		}
+	if j.robust != nil {
+		s.Stated = j.robust.fleet.Full // margins that can be checked with the model alone
 	}
-	return actions, searched, methods, err
-}
-
-// prove finds the cheapest actions, and has the search answer for those without a proof: they are never worse off
-// than without --exact.
-func (j *recourseJob) prove(ctx context.Context, set *constraint.Set, x []float32, o recourse.SolveOptions,
-) (actions []recourse.Action, searched []*recourse.Action, methods []recourse.Method, err error) {
-	actions, methods, err = recourse.Exact(ctx, j.model, set, x, recourse.ExactOptions{
-		Margin: o.Margin, Workers: o.Workers, Progress: o.Progress, Solver: j.program, Time: j.limit, Search: o,
-	})
-	switch {
-	case errors.Is(err, recourse.ErrNotExact):
-		return nil, nil, nil, cli.Wrap(err, "without --exact the solver finds actions that are near the cheapest")
-	case err != nil:
-		return nil, nil, nil, err
+	answers, err := s.Solve(ctx, set, p, func(done, _ int) { progress(done) })
+	if errors.Is(err, recourse.ErrNotExact) {
+		return nil, cli.Wrap(err, "without --exact the solver finds actions that are near the cheapest")
 	}
-	o.Progress = nil // these people have been counted
-	found, err := recourse.Solve(ctx, j.model, set, x, o)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	searched = make([]*recourse.Action, len(actions))
-	for i, m := range methods {
-		switch {
-		case m == recourse.NotNeeded:
-		case m.Proved():
-			searched[i] = &found[i]
-		default:
-			actions[i] = found[i]
-		}
-	}
-	return actions, searched, methods, nil
+	return answers, err
 }
 
 // checkPromises reports what the task and the model make of a promises file.
@@ -458,19 +377,8 @@ func (j *recourseJob) judge(ctx context.Context, f *promise.File, c *report.Prom
 		return runError(err)
 	}
 	c.Add(f, verdicts)
-	for i := range f.Promises {
-		if j.out == "" {
-			break
-		}
-		p, v := &f.Promises[i], &verdicts[i]
-		err := out.Write(promise.Line{
-			Row: f.People.Rows[p.Person], Line: f.People.Line(p.Person), Before: v.Before, X: f.X(p),
-			Action:  recourse.Action{Status: recourse.Found, Point: p.Point, Cost: v.Cost, Margin: v.Margin},
-			Changes: set.Person(p.Person).Changes(f.X(p), p.Point), Imputed: f.People.ImputedOf(p.Person),
-		})
-		if err != nil {
-			return fmt.Errorf("promise of line %d: %w", p.Line, err)
-		}
+	if j.out == "" {
+		return nil
 	}
-	return nil
+	return f.Write(out, set, verdicts)
 }

@@ -11,7 +11,6 @@ import (
 	"cfq/internal/cli"
 	"cfq/onnxio"
 	"cfq/ptq"
-	"cfq/recourse"
 	"cfq/task"
 )
 
@@ -68,10 +67,11 @@ type robustRun struct {
 	first *task.People // the first batch
 }
 
-// open quantizes the model and opens its deployments; data and rows are the people's.
-func (f robustFlags) open(ctx context.Context, e *env, m *onnxio.Model, t *task.Task, data, rows string,
-	seed uint64,
-) (*robustRun, error) {
+// open quantizes the model and opens its deployments.
+func (f robustFlags) open(ctx context.Context, e *env, m *onnxio.Model, t *task.Task, who *recourseFlags) (*robustRun,
+	error,
+) {
+	data, rows := who.data, who.rows
 	if f.calibration != "" {
 		data, rows = f.calibration, ""
 	}
@@ -82,29 +82,12 @@ func (f robustFlags) open(ctx context.Context, e *env, m *onnxio.Model, t *task.
 	fleet, err := ptq.OpenFleet(ctx, m, t, people, ptq.Options{
 		Method: f.method, Budget: f.budget, Workers: e.workers,
 		Progress: e.progress(),
-	}, 2*f.models, seed)
+	}, ptq.Draws{Models: 2 * f.models, Seed: who.seed})
 	if err != nil {
 		return nil, runError(err)
 	}
 	e.warn(fleet.Result.Warnings)
 	return &robustRun{flags: f, fleet: fleet}, nil
-}
-
-// restate gives actions, which were judged by the least margin of all models, the margin that the original
-// has at their points: the one that can be checked with the model alone.
-func (r *robustRun) restate(ctx context.Context, actions []recourse.Action) error {
-	var points []float32
-	for i := range actions {
-		points = append(points, actions[i].Point...)
-	}
-	margins, err := r.fleet.Full.Margins(ctx, points)
-	if err != nil {
-		return err
-	}
-	for i := range actions {
-		actions[i].Margin = float64(margins[i])
-	}
-	return nil
 }
 
 // measure compares solvers on people of the first batch; nil when there was no one.

@@ -245,12 +245,12 @@ func (j *recourseJob) answerStream(ctx context.Context) error {
 	cells := make([]any, len(columns.Names()))
 	var fields []string
 	people := func(p *task.People, row func(cells []any) error) error {
-		lines, err := j.lines(ctx, p, j.set.of(p), func(int) {})
+		answers, err := j.answers(ctx, p, j.set.of(p), func(int) {})
 		if err != nil {
 			return err
 		}
-		for i := range lines {
-			if fields, err = columns.Fields(fields[:0], lines[i].Line); err != nil {
+		for i := range answers {
+			if fields, err = columns.Fields(fields[:0], answers[i].Line); err != nil {
 				return err
 			}
 			for k, f := range fields {

@@ -1,0 +1,136 @@
+package promise
+
+import (
+	"context"
+	"fmt"
+
+	"cfq/recourse"
+	"cfq/recourse/constraint"
+	"cfq/task"
+)
+
+// Solver finds actions that can be promised.
+type Solver struct {
+	Model   recourse.Model         // that must accept
+	Stated  recourse.Model         // whose margins promises state; nil: Model
+	Options recourse.SolveOptions  // of the search; Progress is not used
+	Exact   *recourse.ExactOptions // proves actions, with the Margin and Workers of Options; nil: the search is enough
+}
+
+// Answer is what one person is told.
+type Answer struct {
+	Line
+	Tried  recourse.Method  // that of the line, or the reason why there is no proof
+	Search *recourse.Action // what the search alone says, where the line has a proof
+}
+
+// Solve answers people, who can change what set says; progress is told how many are done. Those without a proof have
+// the action of the search, so they are never worse off with Exact than without.
+func (s *Solver) Solve(ctx context.Context, set *constraint.Set, people *task.People, progress func(done, total int),
+) ([]Answer, error) {
+	stated := s.Stated
+	if stated == nil {
+		stated = s.Model
+	}
+	before, err := stated.Margins(ctx, people.X)
+	if err != nil {
+		return nil, err
+	}
+	answers := make([]Answer, people.N)
+	if err := s.act(ctx, set, people.X, answers, progress); err != nil {
+		return nil, err
+	}
+	if s.Stated != nil {
+		if err := restate(ctx, s.Stated, answers); err != nil {
+			return nil, err
+		}
+	}
+	for i := range answers {
+		a := &answers[i]
+		action := a.Action
+		a.Line = lineOf(people, i)
+		a.Before, a.Action = float64(before[i]), action
+		if action.Status == recourse.Found {
+			a.Changes = set.Person(i).Changes(a.X, action.Point)
+		}
+		if a.Method = a.Tried; !a.Method.Proved() {
+			a.Method = recourse.Search
+		}
+	}
+	return answers, nil
+}
+
+// act sets the actions, and how they were come to.
+func (s *Solver) act(ctx context.Context, set *constraint.Set, x []float32, answers []Answer,
+	progress func(done, total int),
+) error {
+	o := s.Options
+	var proved []recourse.Action
+	var methods []recourse.Method
+	if o.Progress = progress; s.Exact != nil {
+		e := *s.Exact
+		e.Margin, e.Workers, e.Progress, e.Search = o.Margin, o.Workers, progress, o
+		var err error
+		if proved, methods, err = recourse.Exact(ctx, s.Model, set, x, e); err != nil {
+			return err
+		}
+		o.Progress = nil // these people have been counted
+	}
+	found, err := recourse.Solve(ctx, s.Model, set, x, o)
+	if err != nil {
+		return err
+	}
+	for i := range answers {
+		a := &answers[i]
+		a.Action = found[i]
+		switch {
+		case proved != nil:
+			a.Tried = methods[i]
+		case a.Action.Status != recourse.AlreadyFavourable:
+			a.Tried = recourse.Search
+		}
+		if a.Tried.Proved() && proved != nil {
+			a.Action = proved[i]
+			if a.Tried != recourse.NotNeeded {
+				a.Search = &found[i]
+			}
+		}
+	}
+	return nil
+}
+
+// restate gives actions the margin that m has at their points.
+func restate(ctx context.Context, m recourse.Model, answers []Answer) error {
+	var points []float32
+	for i := range answers {
+		points = append(points, answers[i].Action.Point...)
+	}
+	margins, err := m.Margins(ctx, points)
+	if err != nil {
+		return err
+	}
+	for i := range answers {
+		answers[i].Action.Margin = float64(margins[i])
+	}
+	return nil
+}
+
+// lineOf says who is at a position among people.
+func lineOf(people *task.People, i int) Line {
+	return Line{Row: people.Rows[i], Line: people.Line(i), X: row(people, i), Imputed: people.ImputedOf(i)}
+}
+
+// Write writes the promises of f in the form of this program, with the costs and margins of verdicts on them. The set is
+// that of f.People.
+func (f *File) Write(w *Writer, set *constraint.Set, verdicts []Verdict) error {
+	for i := range f.Promises {
+		p, v := &f.Promises[i], &verdicts[i]
+		l := lineOf(f.People, p.Person)
+		l.Before, l.Changes = v.Before, set.Person(p.Person).Changes(l.X, p.Point)
+		l.Action = recourse.Action{Status: recourse.Found, Point: p.Point, Cost: v.Cost, Margin: v.Margin}
+		if err := w.Write(l); err != nil {
+			return fmt.Errorf("promise of line %d: %w", p.Line, err)
+		}
+	}
+	return nil
+}
