@@ -60,7 +60,6 @@ func OpenMap(ctx context.Context, g *graph.Model, o ort.Options) (*Map, error) {
 	return m, err
 }
 
-// mapBatch is how many rows a Map is run with at once.
 const mapBatch = 256
 
 // Run returns what the model makes of rows x.
@@ -86,7 +85,6 @@ func (m *Map) Run(ctx context.Context, x []float32) ([]float32, error) {
 // Close frees the session.
 func (m *Map) Close() error { return m.s.Close() }
 
-// append appends the nodes of the model with values of other names, behind x, and returns what they make, as rows.
 func (m *Map) append(b *graph.Builder, x string, types graph.Types) string {
 	names := map[string]string{m.input.Name: reshaped(b, x, m.sizes...)}
 	for _, t := range m.graph.Graph.Inits {
@@ -117,7 +115,6 @@ func (m *Map) append(b *graph.Builder, x string, types graph.Types) string {
 	return reshaped(b, names[m.output], int64(m.Out))
 }
 
-// reshaped appends rows of another shape.
 func reshaped(b *graph.Builder, x string, sizes ...int64) string {
 	shape := append([]int64{-1}, sizes...)
 	return b.Op("Reshape", []string{x, b.Const(graph.FromInts("shape", shape, int64(len(shape))))})
@@ -198,7 +195,6 @@ func (d *Decoded) append(b *graph.Builder, row string, types graph.Types) {
 	b.Op("Where", []string{moved, image, same})
 }
 
-// named gives the value that the last node makes a name.
 func named(b *graph.Builder, value, name string) string {
 	last := b.G.Nodes[len(b.G.Nodes)-1]
 	last.Outputs[slices.Index(last.Outputs, value)] = name
@@ -214,7 +210,6 @@ func stopped(b *graph.Builder, x string) string {
 	return n.Outputs[0]
 }
 
-// decoded is the step in front of the model if it is a Decoded, else nil.
 func (m *Model) decoded() *Decoded {
 	if m.transform == nil {
 		return nil

@@ -50,7 +50,6 @@ type readout struct {
 	odds   bool        // the columns are probabilities, whose logarithms are taken
 }
 
-// modelHead is what a model has shown of its output, and how margins are read from it.
 type modelHead struct {
 	decision Decision
 
@@ -119,7 +118,6 @@ func findLogits(g *graph.Graph) (logitPath, error) {
 	return found, nil
 }
 
-// computes reports whether a value is needed for another.
 func computes(g *graph.Graph, value, other string) bool {
 	for n := range g.Needed(other) {
 		if slices.Contains(n.Inputs, value) {
@@ -156,7 +154,6 @@ func behind(producers map[string]*graph.Node, output string) (logitPath, error) 
 	}
 }
 
-// dense reports whether value is what a dense layer gives, or an affine function of that by constants.
 func dense(g *graph.Graph, producers map[string]*graph.Node, value string) bool {
 	inits := g.InitMap()
 	for {
@@ -182,7 +179,6 @@ func dense(g *graph.Graph, producers map[string]*graph.Node, value string) bool 
 	}
 }
 
-// columns returns the number of columns of a float value of the form rows x columns.
 func (m *Model) columns(value string) (int, error) {
 	t, ok := m.types[value]
 	if !ok || !t.DType.IsFloat() {
@@ -252,7 +248,6 @@ func (m *Model) readHead(ctx context.Context, e logitPath) error {
 	return nil
 }
 
-// candidates returns the float values with one or two columns, or as many as the output, that the output depends on.
 func (m *Model) candidates(output string) []string {
 	k, err := m.columns(output)
 	if err != nil {
@@ -345,7 +340,6 @@ func (m *Model) sample(ctx context.Context, output string, values []string) (map
 	return seen, err
 }
 
-// decided is the class that an output is largest of; of one number, whether it is more than one half.
 func decided(p []float64) int {
 	if len(p) == 1 {
 		p = []float64{0.5, p[0]}
@@ -384,7 +378,6 @@ func (m *Model) between(sides [2][][]float32, rows int, run func(x []float32) ([
 	return nil
 }
 
-// collect adds the rows whose values are all finite.
 func collect(seen map[string][][]float64, values []string, out []*graph.Tensor, rows int) {
 	all := make([][]float64, len(out))
 	for k, t := range out {
@@ -434,7 +427,6 @@ func agrees(squash string, z, p [][]float64) bool {
 
 func argmax(v []float64) int { return slices.Index(v, slices.Max(v)) }
 
-// within reports whether all numbers lie in [lo,hi], up to rounding.
 func within(rows [][]float64, lo, hi float64) bool {
 	const slack = 1e-6
 	return !slices.ContainsFunc(rows, func(row []float64) bool {
@@ -442,7 +434,6 @@ func within(rows [][]float64, lo, hi float64) bool {
 	})
 }
 
-// judge says what rows of an output are.
 func judge(rows [][]float64, e logitPath) (_ Meaning, certain bool, reason string) {
 	if len(rows) < 4 {
 		if e.dense {
@@ -488,7 +479,6 @@ func judge(rows [][]float64, e logitPath) (_ Meaning, certain bool, reason strin
 	return Logits, false, "it has both signs and leaves [-1,1]"
 }
 
-// hard says whether all numbers are 0 or 1.
 func hard(rows [][]float64) bool {
 	for _, row := range rows {
 		if slices.ContainsFunc(row, func(v float64) bool { return v != 0 && v != 1 }) {
@@ -549,7 +539,6 @@ func readings(value string, columns int, single bool) []readout {
 	return []readout{plain, turned}
 }
 
-// apply computes the logits of one row.
 func (s *readout) apply(z []float64) []float64 {
 	if s.matrix == nil {
 		return z

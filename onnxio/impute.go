@@ -11,7 +11,6 @@ import (
 	"cfq/onnxio/ort"
 )
 
-// maxImputed bounds the inputs of a model that is asked what it imputes.
 const maxImputed = 1 << 10
 
 // Imputed returns, by input, the number that the model takes for one that is not known (NaN), and NaN where there is
@@ -45,7 +44,6 @@ func (m *Model) Imputed(ctx context.Context) ([]float64, error) {
 	return p.found, p.confirm(ctx)
 }
 
-// imputation is the search for what a model imputes.
 type imputation struct {
 	m     *Model
 	base  []float32 // a row
@@ -53,14 +51,12 @@ type imputation struct {
 	found []float64
 }
 
-// with returns a row with one input changed.
 func with(row []float32, at int, v float64) []float32 {
 	row = slices.Clone(row)
 	row[at] = float32(v)
 	return row
 }
 
-// rows runs a session on rows, as many at once as the model takes.
 func (p *imputation) rows(ctx context.Context, s *ort.Session, x [][]float32,
 	feed func(x []float32) ([]*graph.Tensor, error), each func(rows, batch int, out []*graph.Tensor),
 ) error {

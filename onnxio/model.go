@@ -40,7 +40,6 @@ type Model struct {
 	canonical func() (*Model, error)
 }
 
-// modelInput is the data input of a graph.
 type modelInput struct {
 	input graph.Value
 	sizes []int64 // its dimensions behind the batch axis
@@ -115,7 +114,6 @@ func (m *Model) plainPasses(ctx context.Context) []graph.Pass {
 	return []graph.Pass{pass.Inlining(ctx, m.engine), m.elements.Pass(), pass.Unfusing()}
 }
 
-// rewritten returns the model of a graph that the passes have rewritten.
 func rewritten(g *graph.Model, o ort.Options, passes func(*Model) []graph.Pass) (*Model, error) {
 	g = g.Clone()
 	m := &Model{graph: g, base: g, engine: o, elements: &pass.ElementTypes{}, signature: &lower.Signature{}}
@@ -298,7 +296,6 @@ func (m *Model) Feed(x []float32) *graph.Tensor {
 // maxFeed bounds the numbers of one run: a file may declare any shape.
 const maxFeed = 1 << 28
 
-// readInput finds the one data input and its size.
 func (m *Model) readInput() error {
 	ins := m.graph.Graph.DataInputs()
 	if len(ins) != 1 {

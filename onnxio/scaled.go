@@ -37,7 +37,6 @@ func (m *Model) ScalesNumbers() bool {
 	return false
 }
 
-// slicesNumbers says whether a part of the input from a constant on is a column of numbers.
 func (m *Model) slicesNumbers(from *graph.Tensor) bool {
 	if from == nil {
 		return false

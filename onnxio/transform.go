@@ -43,7 +43,6 @@ func NewFront(from, to int) *Front {
 // limit is a bound that no input reaches; float32 has infinities, whose gradients are not numbers.
 const limit = 3e38
 
-// inputTransform is an InputTransform as nodes of a graph.
 type inputTransform struct {
 	InputTransform
 
@@ -158,7 +157,6 @@ func flags(bits []bool) []float32 {
 	return out
 }
 
-// before puts the step in front of the nodes of g.
 func (f *inputTransform) before(g *graph.Graph) {
 	g.Nodes = slices.Concat(f.nodes, g.Nodes)
 	g.Inits = append(g.Inits, f.consts...)

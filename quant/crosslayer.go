@@ -101,7 +101,6 @@ func (l *equalLayer) numbers(name string) *[]float64 {
 	return nil
 }
 
-// equalPairs finds the pairs of layers that can be equalized.
 func equalPairs(g *graph.Graph, layers []LayerInfo) ([]*equalPair, error) {
 	readers, inits := g.Consumers(), g.InitMap()
 	alone := func(name string) bool { return name == "" || len(readers[name]) == 1 && !g.IsOutput(name) }

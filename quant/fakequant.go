@@ -98,7 +98,6 @@ func Hardest(m *graph.Model, b *graph.Builder, types graph.Types, shares string)
 	}}
 }
 
-// define adds a function to a model that does not have it yet.
 func define(m *graph.Model, f *graph.Function) {
 	for _, have := range m.Functions {
 		if have.Domain == f.Domain && have.Name == f.Name {
@@ -137,7 +136,6 @@ func unclipped(c *autodiff.Call) string {
 	return c.Op("Mul", []string{c.Grad(), c.Op("Cast", []string{c.Op("Equal", []string{rounded, codes})}, to)})
 }
 
-// throughRounding is the gradient of FakeQuantWeights by the ratios (input 0) and the scale (input 1).
 func throughRounding(c *autodiff.Call, i int) string {
 	switch i {
 	case 0:

@@ -104,7 +104,6 @@ func (in *Input) Codes(x []float32, dim int) []uint8 {
 	return out
 }
 
-// each gives the code of every column of every row, column by column.
 func (in *Input) each(x []float32, dim int, code func(row, column int, code uint8)) {
 	for j := range in.Columns {
 		c := &in.Columns[j]
@@ -202,7 +201,6 @@ func (in *Input) Fold(l LayerInfo) LayerInfo {
 	return f
 }
 
-// before returns the input if layer info reads it, otherwise nil.
 func (in *Input) before(info LayerInfo, data string) *Input {
 	if in != nil && (in.Value == info.Input || in.Value == "" && info.Input == data) {
 		return in

@@ -109,7 +109,6 @@ func Quantized(op string) string {
 // NodeName is the name by which plans know a node: its own, or its output's when it has none.
 func NodeName(n *graph.Node) string { return cmp.Or(n.Name, n.Outputs[0]) }
 
-// finder holds what FindLayers knows of the model.
 type finder struct {
 	g         *graph.Graph
 	inits     map[string]*graph.Tensor
@@ -118,7 +117,6 @@ type finder struct {
 	types     graph.Types // of the values, inferred when the first convolution needs them
 }
 
-// layer reads n; nil when it has no stored weights.
 func (f *finder) layer(n *graph.Node) (*LayerInfo, error) {
 	conv, side := n.Is("Conv"), 1
 	if !conv && f.stored[n.Input(1)] == nil {
@@ -178,7 +176,6 @@ func (f *finder) layer(n *graph.Node) (*LayerInfo, error) {
 // NotFinite is why a layer of a model that does not compute numbers stays as it is.
 const NotFinite = "its weights are not all finite"
 
-// numbers reads the weights w and the bias b, nil when there is none, of l.
 func (f *finder) numbers(l *LayerInfo, w, b *graph.Tensor) error {
 	var err error
 	if l.W, err = w.Floats(); err != nil {
@@ -268,12 +265,10 @@ func (f *finder) shape(value string) graph.Shape {
 	return nil
 }
 
-// known reports whether all sizes behind the first are known.
 func known(s graph.Shape) bool {
 	return len(s) > 1 && !slices.ContainsFunc(s[1:], func(d graph.Dim) bool { return d.Size < 1 || d.Size > maxSize })
 }
 
-// follow finds the Relu or Clip that alone reads the layer's output.
 func (f *finder) follow(l *LayerInfo) {
 	b := &l.Behind
 	b.Value = l.Output
@@ -294,7 +289,6 @@ func (f *finder) follow(l *LayerInfo) {
 	}
 }
 
-// bounds returns the constant bounds of a Clip.
 func (f *finder) bounds(n *graph.Node) (lo, hi float32, ok bool) {
 	b := [2]float32{float32(math.Inf(-1)), float32(math.Inf(1))}
 	for i := range b {

@@ -219,7 +219,6 @@ func (e *Encoded) quantizeBias() error {
 	return nil
 }
 
-// formats returns the format of each output's weights.
 func (l *Layer) formats(out int) ([]Format, error) {
 	widths := l.RowBits
 	switch {
@@ -280,7 +279,6 @@ func (l *Layer) check(info LayerInfo) ([]Format, error) {
 	return formats, errors.Join(errs...)
 }
 
-// checkResult reports what is wrong with the output quantizer of the plan l.
 func (l *Layer) checkResult(info LayerInfo) error {
 	switch {
 	case info.Conv == nil && l.Result != nil:

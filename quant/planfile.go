@@ -12,7 +12,6 @@ import (
 	"strings"
 )
 
-// planVersion is the version of the plan file's format.
 const planVersion = 1
 
 // PlanFile is the content of a plan file: a plan and everything else that the bytes of
@@ -161,7 +160,6 @@ func (f *PlanFile) Plan(infos []LayerInfo, data string) (*Plan, error) {
 	return p, nil
 }
 
-// layer returns the plan of the layer info, which reads the input in unless that is nil.
 func (l *PlanLayer) layer(info LayerInfo, in *Input) (*Layer, error) {
 	if err := l.check(info, in); err != nil {
 		return nil, planError(l.line, "layer %q: %v", l.Node, err)
@@ -191,7 +189,6 @@ func (l *PlanLayer) layer(info LayerInfo, in *Input) (*Layer, error) {
 	return out, nil
 }
 
-// check reports what is wrong with the layer, its rows apart.
 func (l *PlanLayer) check(info LayerInfo, in *Input) error {
 	switch {
 	case info.Fixed != "":
@@ -215,7 +212,6 @@ func (l *PlanLayer) check(info LayerInfo, in *Input) error {
 	return nil
 }
 
-// appendTo appends row o of the layer l to out.
 func (r *PlanRow) appendTo(out *Layer, l *PlanLayer, info LayerInfo, o int) error {
 	bits := l.Bits
 	switch {
@@ -402,7 +398,6 @@ func (t *planText) check(d *json.Decoder) error {
 	return err
 }
 
-// decode decodes the next part of the text, and returns its line.
 func (t *planText) decode(part []byte, to any) (line int, err error) {
 	skip := bytes.Index(t.data[t.at:], part)
 	t.at, t.line = t.at+skip, t.line+bytes.Count(t.data[t.at:t.at+skip], []byte("\n"))
@@ -426,7 +421,6 @@ func (t *planText) fail(at int, format string, a ...any) error {
 	return &PlanError{Line: line, Col: column, Msg: fmt.Sprintf(format, a...)}
 }
 
-// jsonKeys lists the keys of a type and of those below it, each once.
 func jsonKeys(t reflect.Type) (keys []string) {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice:
@@ -445,7 +439,6 @@ func jsonKeys(t reflect.Type) (keys []string) {
 	return slices.Compact(keys)
 }
 
-// jsonType names what JSON calls a type of Go.
 func jsonType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Struct, reflect.Map:

@@ -75,7 +75,6 @@ func StraightThrough(m *graph.Model) map[string]autodiff.Rule {
 	return rules
 }
 
-// calls are the names of the functions.
 func calls() []string { return []string{fakeQuant, fakeClip, fakeQuant + contrib, fakeClip + contrib} }
 
 // sameScale reports whether the pair quantizes and dequantizes on the same

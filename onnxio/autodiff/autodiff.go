@@ -76,7 +76,6 @@ type Operator struct {
 // none as Operator.need says that there are no inputs.
 const none = -1
 
-// types returns the types of the outputs of c's node.
 func (op *Operator) types(c *Call) ([]graph.Type, error) {
 	for i := range op.need {
 		if c.Node.Input(i) == "" {
@@ -86,7 +85,6 @@ func (op *Operator) types(c *Call) ([]graph.Type, error) {
 	return op.infer(c)
 }
 
-// rule returns the rule for input i, or nil.
 func (op *Operator) rule(i int) Rule {
 	if op.variadic && i >= len(op.grads) {
 		i = len(op.grads) - 1
@@ -128,7 +126,6 @@ func catalogue() map[string]*Operator {
 	return m
 }
 
-// key returns the name under which the table and policies know n's operator.
 func key(n *graph.Node) string {
 	if n.Standard() {
 		return n.Op

@@ -56,7 +56,6 @@ func newBuilder(g *graph.Graph, types graph.Types, prefix string) *builder {
 	return b
 }
 
-// commit makes the changes in g and types, or returns the collected errors.
 func (b *builder) commit(g *graph.Graph, types graph.Types) error {
 	if len(b.errs) > 0 {
 		return errors.Join(b.errs...)
@@ -75,12 +74,10 @@ func (b *builder) fail(err error) {
 	}
 }
 
-// op appends a node with one output and returns the output's name.
 func (b *builder) op(op string, inputs []string, attrs ...graph.Attr) string {
 	return b.ops(op, inputs, 1, attrs...)[0]
 }
 
-// ops appends a node with outs outputs and returns their names.
 func (b *builder) ops(op string, inputs []string, outs int, attrs ...graph.Attr) []string {
 	id := fmt.Sprintf("%s %q %d %v", op, inputs, outs, attrs)
 	if n := b.shared[id]; n != "" {
@@ -132,7 +129,6 @@ func (b *builder) constant(t *graph.Tensor) string {
 	return name
 }
 
-// vector makes the constant list of integers that axes, sizes and pads are.
 func (b *builder) vector(v ...int64) string {
 	return b.constant(graph.FromInts("", v, int64(len(v))))
 }
@@ -212,7 +208,6 @@ func (b *builder) rewrite(n *graph.Node, op *Operator) {
 	clear(b.shared)
 }
 
-// rename gives the output v of one of the nodes the name of a composite's output.
 func (b *builder) rename(nodes []*graph.Node, v, name string) {
 	for _, n := range nodes {
 		for i, in := range n.Inputs {
@@ -296,7 +291,6 @@ func (c *Call) mul(a, b string) string {
 	return c.Op("Mul", []string{a, b})
 }
 
-// scale multiplies by a number.
 func (c *Call) scale(a string, k float64) string {
 	switch k {
 	case 1:
@@ -307,10 +301,8 @@ func (c *Call) scale(a string, k float64) string {
 	return c.Op("Mul", []string{a, c.Scalar(a, k)})
 }
 
-// where selects a where cond holds and b elsewhere.
 func (c *Call) where(cond, a, b string) string { return c.Op("Where", []string{cond, a, b}) }
 
-// keep passes a where cond holds; elsewhere it is 0.
 func (c *Call) keep(cond, a string) string { return c.where(cond, a, c.Scalar(a, 0)) }
 
 // mask is 1 where cond holds and 0 elsewhere, of the type of the gradient: to multiply by it takes less than a choice.
@@ -318,12 +310,10 @@ func (c *Call) mask(cond string) string {
 	return c.Op("Cast", []string{cond}, graph.IntAttr("to", int64(c.Type(c.Grad()).DType)))
 }
 
-// compare applies a comparison operator to a and a number.
 func (c *Call) compare(op, a string, k float64) string {
 	return c.Op(op, []string{a, c.Scalar(a, k)})
 }
 
-// reshapeLike gives a the shape of like.
 func (c *Call) reshapeLike(a, like string) string {
 	if sameShape(c.Type(a).Shape, c.Type(like).Shape) {
 		return a

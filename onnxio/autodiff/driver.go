@@ -74,7 +74,6 @@ type driver struct {
 	sums   map[string][]string
 }
 
-// rule returns the rule for input i of n, and whether n's operator is known.
 func (d *driver) rule(n *graph.Node, i int) (Rule, bool) {
 	if r := d.policy[key(n)]; r != nil {
 		return r, true
@@ -89,7 +88,6 @@ func (d *driver) rule(n *graph.Node, i int) (Rule, bool) {
 	return op.rule(i), true
 }
 
-// prepare expands composites between wrt and y and completes the types there.
 func (d *driver) prepare(y string, wrt []string) {
 	for _, n := range d.g.Nodes {
 		_ = d.complete(n) // what stays unknown matters only on the path, and is reported there
@@ -108,7 +106,6 @@ func (d *driver) prepare(y string, wrt []string) {
 	}
 }
 
-// trace finds the values and nodes between wrt and y.
 func (d *driver) trace(y string, wrt []string) {
 	depends := map[string]bool{}
 	for _, x := range wrt {
@@ -144,7 +141,6 @@ func (d *driver) trace(y string, wrt []string) {
 	slices.Reverse(d.path)
 }
 
-// check reports everything that stands in the way, in one error.
 func (d *driver) check(y string, wrt []string, seed string) error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
@@ -212,7 +208,6 @@ func (d *driver) sound(n *graph.Node) error {
 	return nil
 }
 
-// sweep walks the path backwards and applies the rules.
 func (d *driver) sweep(y, seed string) {
 	if !d.active[y] {
 		return
@@ -259,7 +254,6 @@ func (d *driver) give(n *graph.Node, in string, c *Call, r Rule, i int) {
 	}
 }
 
-// total returns the gradient of a value, summed over its uses, or "".
 func (d *driver) total(name string) string {
 	parts := d.sums[name]
 	switch len(parts) {
@@ -313,7 +307,6 @@ func (d *driver) unbroadcast(n *graph.Node, in, g string) string {
 	return g
 }
 
-// vectorOfOnes returns a vector of n ones of the element type of like.
 func (d *driver) vectorOfOnes(like string, n int64) string {
 	t := d.types[like].DType
 	return d.constant(graph.FromNumbers("", t, slices.Repeat([]float64{1}, int(n)), n))

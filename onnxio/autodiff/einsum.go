@@ -9,7 +9,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// products lists the operators that are written out as matrix products.
 func products() []Operator {
 	return []Operator{
 		{
@@ -95,7 +94,6 @@ func lettersOnly(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') })
 }
 
-// once returns the letters that all has once, in their order, without those of except.
 func once(all, except string) string {
 	var out []rune
 	for _, l := range all {
@@ -107,7 +105,6 @@ func once(all, except string) string {
 	return string(out)
 }
 
-// letterSizes returns the size of each letter's axis.
 func (c *Call) letterSizes(in []string) (map[rune]graph.Dim, error) {
 	sizes := map[rune]graph.Dim{}
 	for i, letters := range in {
@@ -164,7 +161,6 @@ func einsum(c *Call) []string {
 	return []string{c.arranged(c.summed(t, out), out)}
 }
 
-// keep returns the letters that f holds for, in their order.
 func keep(letters string, f func(l rune) bool) string {
 	return strings.Map(func(l rune) rune {
 		if f(l) {
@@ -191,7 +187,6 @@ func (c *Call) summed(t term, needed string) term {
 	}
 }
 
-// arranged transposes t to the order of letters.
 func (c *Call) arranged(t term, letters string) string {
 	if t.letters == letters {
 		return t.value
@@ -303,7 +298,6 @@ func attention(c *Call) []string {
 	return []string{y}
 }
 
-// repeated repeats each head n times.
 func (c *Call) repeated(a string, n int64) string {
 	s := c.Type(a).Shape
 	a = c.Op("Unsqueeze", []string{a, c.b.vector(2)})

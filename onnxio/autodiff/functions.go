@@ -6,7 +6,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// unary is an operator of one input and one output of its type, with the rule of its gradient.
 func unary(name string, since int64, doc string, rule func(c *Call) string) Operator {
 	return Operator{
 		Name: name, Since: since, Doc: doc, infer: like,
@@ -14,7 +13,6 @@ func unary(name string, since int64, doc string, rule func(c *Call) string) Oper
 	}
 }
 
-// arithmetic lists the elementwise functions of arithmetic.
 func arithmetic() []Operator {
 	return []Operator{
 		{Name: "Add", Since: 7, Doc: "g to both", infer: elementwise, grads: []Rule{pass, pass}},
@@ -66,7 +64,6 @@ func arithmetic() []Operator {
 	}
 }
 
-// trigonometry lists the circular and hyperbolic functions.
 func trigonometry() []Operator {
 	of := func(op string) func(c *Call) string {
 		return func(c *Call) string { return c.mul(c.Grad(), c.Op(op, []string{c.x()})) }
@@ -107,7 +104,6 @@ func (c *Call) nonzero(a string) string {
 	return c.where(c.compare("Equal", a, 0), c.Scalar(a, math.Inf(1)), a)
 }
 
-// powBase has short forms for a constant exponent, which nearly all are.
 func powBase(c *Call, _ int) string {
 	g, x, p := c.Grad(), c.x(), c.in(1)
 	if k, ok := c.constant(p); ok {
@@ -138,7 +134,6 @@ func powExponent(c *Call, _ int) string {
 	return c.mul(c.Grad(), c.mul(c.y(), c.Op("Log", []string{safe})))
 }
 
-// constant returns the number that a constant of one element holds.
 func (c *Call) constant(name string) (float64, bool) {
 	t := c.b.inits[name]
 	if n := c.b.made[name]; t == nil && n != nil {
@@ -157,7 +152,6 @@ func (c *Call) constant(name string) (float64, bool) {
 // steep as the slope of a HardSigmoid makes it a step from 0 to 1.
 const steep = math.MaxFloat32
 
-// activations lists the nonlinearities of networks.
 func activations() []Operator {
 	return []Operator{
 		unary("Relu", 6, "g where y > 0; 0 at 0", func(c *Call) string {
@@ -230,7 +224,6 @@ func activations() []Operator {
 	}
 }
 
-// float returns a float attribute.
 func (c *Call) float(name string, def float32) float64 { return float64(c.Node.Float(name, def)) }
 
 func (c *Call) positive(a string) string { return c.compare("Greater", a, 0) }

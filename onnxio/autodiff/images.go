@@ -33,7 +33,6 @@ func convolutions() []Operator {
 	}
 }
 
-// windowed is a rule that needs the windows of the node.
 func windowed(windows func(*Call) ([]window, error), rule func(*Call, []window) string) Rule {
 	return func(c *Call, _ int) string {
 		ws, err := windows(c)
@@ -44,7 +43,6 @@ func windowed(windows func(*Call) ([]window, error), rule func(*Call, []window) 
 	}
 }
 
-// channelSums is the rule of biases.
 func channelSums(c *Call, _ int) string {
 	axes := append([]int64{0}, axesFrom(2, c.Type(c.Grad()))...)
 	return c.Op("ReduceSum", []string{c.Grad(), c.b.vector(axes...)}, graph.IntAttr("keepdims", 0))
@@ -61,7 +59,6 @@ func (c *Call) spreadKernel(small, kernel string, ws []window, group int64) stri
 	return c.Op("ConvTranspose", []string{small, kernel}, attrs...)
 }
 
-// trimmed cuts off the end of the image that no window reads.
 func (c *Call) trimmed(image string, ws []window) string {
 	var axes, starts, ends []int64
 	for i, w := range ws {
@@ -95,7 +92,6 @@ func (c *Call) correlate(image, small string, ws []window) string {
 	return c.reshapeLike(c.swapped(k, 0, 1), c.in(1))
 }
 
-// kernelSizes returns the group and the spatial sizes of the kernel, input 1.
 func (c *Call) kernelSizes() (group int64, k []int64, err error) {
 	x, w := c.types[0].Shape, c.types[1].Shape
 	if len(x) < 3 || len(w) != len(x) {
@@ -220,7 +216,6 @@ func ConvAxes(n *graph.Node, image, kernel graph.Shape) ([]Axis, error) {
 	return axes, err
 }
 
-// reach is the size of the kernel with its gaps.
 func (w window) reach() int64 { return (w.kernel-1)*w.dilation + 1 }
 
 // largest bounds the sizes that attributes may have: products of two fit in 64 bits.
@@ -280,7 +275,6 @@ func (c *Call) windows(kernel []int64) ([]window, error) {
 	return out, nil
 }
 
-// fit finds the padding and the size of the result.
 func (c *Call) fit(w *window) error {
 	auto := "NOTSET"
 	if a := c.Node.Attr("auto_pad"); a != nil && len(a.S) > 0 {
@@ -313,7 +307,6 @@ func (c *Call) fit(w *window) error {
 	return nil
 }
 
-// results returns the sizes of the result.
 func results(ws []window) graph.Shape {
 	out := make(graph.Shape, len(ws))
 	for i, w := range ws {
@@ -322,7 +315,6 @@ func results(ws []window) graph.Shape {
 	return out
 }
 
-// list collects one number for each spatial axis.
 func list(ws []window, f func(w window) int64) []int64 {
 	out := make([]int64, len(ws))
 	for i, w := range ws {
@@ -407,13 +399,11 @@ func averagePool(c *Call) string {
 	return c.reshapeLike(c.spreadKernel(one, ones, ws, 1), c.x())
 }
 
-// padded reports whether a window reads padding.
 func (w window) padded() bool { return w.begin > 0 || w.end > 0 }
 
 // largestConstant bounds the constants that a rule makes.
 const largestConstant = 1 << 20
 
-// ones makes a constant of the element type of like.
 func (c *Call) ones(like string, dims []int64) (string, error) {
 	n := product(graph.Fixed(dims...)).Size
 	if n > largestConstant {

@@ -13,7 +13,6 @@ import (
 // values that are known only when the model runs.
 var errVariable = errors.New("not constant")
 
-// inference returns the types of a node's outputs.
 type inference func(c *Call) ([]graph.Type, error)
 
 // Infer fills types with the types of all values of g that follow, by the table's
@@ -34,7 +33,6 @@ func Infer(g *graph.Graph, types graph.Types) error {
 	return errors.Join(errs...)
 }
 
-// complete infers the output types of n unless all are known.
 func (b *builder) complete(n *graph.Node) error {
 	for _, o := range n.Outputs {
 		if _, ok := b.types[o]; o != "" && !ok {
@@ -44,7 +42,6 @@ func (b *builder) complete(n *graph.Node) error {
 	return nil
 }
 
-// infer records the types of n's outputs, keeping those that are known.
 func (b *builder) infer(n *graph.Node) error {
 	op := b.table[key(n)]
 	if op == nil {
@@ -67,12 +64,10 @@ func (b *builder) infer(n *graph.Node) error {
 	return nil
 }
 
-// like is the inference of operators whose output is of the type of input 0.
 func like(c *Call) ([]graph.Type, error) {
 	return []graph.Type{c.types[0]}, nil
 }
 
-// elementwise broadcasts all inputs.
 func elementwise(c *Call) ([]graph.Type, error) {
 	t := c.types[0]
 	for i, u := range c.types[1:] {
@@ -88,7 +83,6 @@ func elementwise(c *Call) ([]graph.Type, error) {
 	return []graph.Type{t}, nil
 }
 
-// predicate is elementwise with boolean output.
 func predicate(c *Call) ([]graph.Type, error) {
 	out, err := elementwise(c)
 	if err != nil {
@@ -104,7 +98,6 @@ type elements struct {
 	constant bool
 }
 
-// ints returns what is known about the elements of the integer input i.
 func (c *Call) ints(i int) (elements, bool) { return c.b.ints(c.Node.Input(i), 32) }
 
 // ints looks for the elements of a value of rank 0 or 1 through the nodes that
@@ -176,7 +169,6 @@ func (b *builder) ints(name string, depth int) (elements, bool) {
 	return elements{}, false
 }
 
-// computed applies the arithmetic of n to elements, of which one of two lists may have only one.
 func computed(n *graph.Node, x, y elements) (elements, bool) {
 	size := max(len(x.dims), len(y.dims))
 	if len(x.dims) != size && len(x.dims) != 1 || len(y.dims) != size && len(y.dims) != 1 {
@@ -217,7 +209,6 @@ func computed(n *graph.Node, x, y elements) (elements, bool) {
 	return out, true
 }
 
-// sliced returns the elements that the Slice n takes of a list.
 func (b *builder) sliced(n *graph.Node, from elements) (elements, bool) {
 	c := b.call(n)
 	c.types = single(graph.Int64, graph.Fixed(int64(len(from.dims))))
@@ -264,7 +255,6 @@ func (c *Call) constInts(i int, attr string) (v []int64, ok bool, err error) {
 	return sizes(e.dims), true, nil
 }
 
-// shapeRange returns the axes from..to that a Shape node reports.
 func shapeRange(n *graph.Node, rank int) (from, to int) {
 	clamp := func(v int64) int {
 		if v < 0 {
@@ -276,7 +266,6 @@ func shapeRange(n *graph.Node, rank int) (from, to int) {
 	return from, max(from, to)
 }
 
-// replaced returns s with axis set to d.
 func replaced(s graph.Shape, axis int, d graph.Dim) graph.Shape {
 	out := slices.Clone(s)
 	out[axis] = d
@@ -287,7 +276,6 @@ func compareNames(a, b string) int {
 	return strings.Compare(strings.ToLower(a), strings.ToLower(b))
 }
 
-// fixed reports whether all sizes of s are known.
 func fixed(s graph.Shape) bool {
 	return !slices.ContainsFunc(s, func(d graph.Dim) bool { return d.Size < 0 })
 }
@@ -307,7 +295,6 @@ func sameDim(a, b graph.Dim) bool {
 
 func sameShape(a, b graph.Shape) bool { return slices.EqualFunc(a, b, sameDim) }
 
-// compatible reports whether a and b can be types of one value.
 func compatible(a, b graph.Type) bool {
 	return a.DType == b.DType && slices.EqualFunc(a.Shape, b.Shape, func(x, y graph.Dim) bool {
 		return x.Size < 0 || y.Size < 0 || x.Size == y.Size
@@ -316,7 +303,6 @@ func compatible(a, b graph.Type) bool {
 
 func one() graph.Dim { return graph.Dim{Size: 1} }
 
-// broadcast returns the shape of an elementwise operation on a and b.
 func broadcast(a, b graph.Shape) (graph.Shape, error) {
 	if len(a) < len(b) {
 		a, b = b, a
@@ -378,7 +364,6 @@ func quotient(s, by graph.Shape) graph.Dim {
 	return graph.Dim{Size: -1}
 }
 
-// normal turns a possibly negative axis of a value of rank r into 0..r-1.
 func normal(axis int64, r int) (int, error) {
 	if axis < 0 {
 		axis += int64(r)
@@ -403,7 +388,6 @@ func normals(axes []int64, r int) ([]int, error) {
 	return slices.Compact(out), nil
 }
 
-// axesFrom lists the axes of t from the first one on.
 func axesFrom(first int, t graph.Type) []int64 {
 	var axes []int64
 	for i := first; i < len(t.Shape); i++ {
@@ -437,5 +421,4 @@ func typeOf(t *graph.Tensor) graph.Type {
 	return graph.Type{DType: t.DType, Shape: graph.Fixed(t.Dims...)}
 }
 
-// single is the type of a single output.
 func single(t graph.DType, s graph.Shape) []graph.Type { return []graph.Type{{DType: t, Shape: s}} }

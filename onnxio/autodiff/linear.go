@@ -7,7 +7,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// linear lists the matrix products.
 func linear() []Operator {
 	return []Operator{
 		{Name: "Gemm", Since: 11, need: 2, infer: gemmType, grads: []Rule{
@@ -21,7 +20,6 @@ func linear() []Operator {
 	}
 }
 
-// gemm multiplies by alpha of the node.
 func (c *Call) gemm(a, b string, transA, transB int64) string {
 	return c.Op("Gemm", []string{a, b}, graph.FloatAttr("alpha", c.Node.Float("alpha", 1)),
 		graph.IntAttr("transA", transA), graph.IntAttr("transB", transB))
@@ -43,7 +41,6 @@ func gemmB(c *Call, _ int) string {
 	return c.gemm(c.in(0), c.Grad(), 1-min(transA, 1), 0)
 }
 
-// ranks returns the ranks of the two factors of a MatMul.
 func (c *Call) ranks() (a, b int) {
 	return len(c.Type(c.in(0)).Shape), len(c.Type(c.in(1)).Shape)
 }
@@ -102,7 +99,6 @@ func (c *Call) matrices() (a, b, g string) {
 	return a, b, g
 }
 
-// swapped exchanges two axes of a.
 func (c *Call) swapped(a string, i, j int) string {
 	perm := make([]int64, len(c.Type(a).Shape))
 	if min(i, j) < 0 || max(i, j) >= len(perm) {
@@ -115,7 +111,6 @@ func (c *Call) swapped(a string, i, j int) string {
 	return c.Op("Transpose", []string{a}, graph.IntsAttr("perm", perm...))
 }
 
-// transposed swaps the last two axes.
 func (c *Call) transposed(a string) string {
 	r := len(c.Type(a).Shape)
 	return c.swapped(a, r-2, r-1)

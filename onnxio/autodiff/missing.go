@@ -15,7 +15,6 @@ type remedy struct {
 	instead   string
 }
 
-// remedies are those for operators of the standard domain that classifiers may come with.
 func remedies() []remedy {
 	return []remedy{
 		{
@@ -96,7 +95,6 @@ func missing(nodes []*graph.Node) string {
 	return text
 }
 
-// missingMarkdown is the part of the page about operators without a rule.
 func missingMarkdown() string {
 	var b strings.Builder
 	b.WriteString("\n### Refused by name\n\n" +

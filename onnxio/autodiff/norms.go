@@ -7,7 +7,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// normalizations lists the operators that bring values to a common scale.
 func normalizations() []Operator {
 	return []Operator{
 		{
@@ -94,12 +93,10 @@ func (c *Call) normal(axes []int64) (d, r string) {
 	return d, c.Op("Reciprocal", []string{c.Op("Sqrt", []string{c.add(v, c.Scalar(v, c.float("epsilon", 1e-5)))})})
 }
 
-// average takes the mean over axes, which stay with size one.
 func (c *Call) average(a string, axes []int64) string {
 	return c.Op("ReduceMean", []string{a, c.b.vector(axes...)}, graph.IntAttr("keepdims", 1))
 }
 
-// centred returns x less its mean over axes, and the mean.
 func (c *Call) centred(x string, axes []int64) (d, mean string) {
 	mean = c.average(x, axes)
 	return c.sub(x, mean), mean
@@ -120,7 +117,6 @@ func rmsNorm(c *Call) []string {
 	return []string{c.mul(c.div(c.x(), c.deviation(c.x(), axes)), c.in(1))}
 }
 
-// perChannel gives a list of numbers, one for each channel, the rank of the image x.
 func (c *Call) perChannel(v string) string {
 	r := len(c.Type(c.x()).Shape)
 	return c.Op("Reshape", []string{v, c.b.vector(append([]int64{-1}, slices.Repeat([]int64{1}, r-2)...)...)})
@@ -200,7 +196,6 @@ func localNorm(c *Call) []string {
 	return []string{c.div(x, c.Op("Pow", []string{of, c.Scalar(x, c.float("beta", 0.75))}))}
 }
 
-// along multiplies a by the constant matrix of rows x (the size of axis) along axis.
 func (c *Call) along(a string, axis int, matrix []float64, rows int64) string {
 	t := c.Type(a)
 	r, cols := len(t.Shape), t.Shape[axis].Size
@@ -218,7 +213,6 @@ func (c *Call) along(a string, axis int, matrix []float64, rows int64) string {
 	return c.swapped(c.Op("MatMul", []string{m, c.swapped(a, axis, r-2)}), axis, r-2)
 }
 
-// normAxes returns the axes that a LayerNormalization averages over.
 func (c *Call) normAxes() ([]int64, error) {
 	from, err := normal(c.Node.Int("axis", -1), len(c.types[0].Shape))
 	if err != nil {

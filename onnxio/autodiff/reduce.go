@@ -39,7 +39,6 @@ func reductions() []Operator {
 	}
 }
 
-// axes returns the axes that the node reduces over, sorted.
 func (c *Call) axes() ([]int, error) {
 	r := len(c.types[0].Shape)
 	v, ok, err := c.constInts(1, "axes")
@@ -129,7 +128,6 @@ func argType(c *Call) ([]graph.Type, error) {
 	return single(graph.Int64, reduced(c.types[0].Shape, []int{axis}, c.Node.Int("keepdims", 1) != 0)), nil
 }
 
-// reduced returns s with the axes set to one, or removed.
 func reduced(s graph.Shape, axes []int, keep bool) graph.Shape {
 	out := graph.Shape{}
 	for i, d := range s {
@@ -186,7 +184,6 @@ func softmaxes() []Operator {
 	}
 }
 
-// sumAxis sums a over the node's axis, which stays with size one.
 func (c *Call) sumAxis(a string) string {
 	axes := c.b.vector(c.Node.Int("axis", -1))
 	return c.Op("ReduceSum", []string{a, axes}, graph.IntAttr("keepdims", 1))

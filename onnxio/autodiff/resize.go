@@ -9,7 +9,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// resizes lists the operators that change the size of an image.
 func resizes() []Operator {
 	return []Operator{
 		{
@@ -36,14 +35,12 @@ func resizes() []Operator {
 	}
 }
 
-// resized says how a Resize changes one axis: from size in to size out.
 type resized struct {
 	axis    int
 	in, out int64
 	scale   float64
 }
 
-// text returns a string attribute.
 func (c *Call) text(name, def string) string {
 	if a := c.Node.Attr(name); a != nil {
 		return string(a.S)
@@ -51,7 +48,6 @@ func (c *Call) text(name, def string) string {
 	return def
 }
 
-// resizes returns the axes that the node changes.
 func (c *Call) resizes() ([]resized, error) {
 	s := c.types[0].Shape
 	axes := c.Node.Ints("axes")
@@ -104,7 +100,6 @@ func (c *Call) resizes() ([]resized, error) {
 	return out, nil
 }
 
-// floats returns the numbers of the constant input i, none when it is absent.
 func (c *Call) floats(i int) ([]float64, error) {
 	name := c.Node.Input(i)
 	if name == "" {
@@ -172,7 +167,6 @@ func resize(c *Call) []string {
 	return []string{y}
 }
 
-// coordinates returns the place in the input of each element of the output.
 func (c *Call) coordinates(r resized) ([]float64, error) {
 	at := make([]float64, r.out)
 	in, out := float64(r.in), float64(r.out)
@@ -258,7 +252,6 @@ func (c *Call) weights(mode string, r resized, at []float64) []float64 {
 	return m
 }
 
-// blocks returns the sizes of an image of four axes and the blocksize.
 func (c *Call) blocks() (s graph.Shape, b int64, err error) {
 	s, b = c.types[0].Shape, c.Node.Int("blocksize", 0)
 	if len(s) != 4 || b < 1 || b > 1<<15 || !fixed(s[1:]) {

@@ -74,12 +74,10 @@ func scattering() []Operator {
 	}
 }
 
-// total sums all elements of a.
 func (c *Call) total(a string) string {
 	return c.Op("ReduceSum", []string{a}, graph.IntAttr("keepdims", 0))
 }
 
-// reduction returns how a scatter joins updates, and whether that has a gradient.
 func (c *Call) reduction() (string, bool) {
 	r := c.text("reduction", "none")
 	return r, r == "none" || r == "add"

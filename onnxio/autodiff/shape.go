@@ -8,7 +8,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// shaping lists the operators that pass elements on, in another shape or type.
 func shaping() []Operator {
 	return []Operator{
 		{Name: "Identity", Since: 1, Doc: "g", infer: like, grads: []Rule{pass}},
@@ -61,7 +60,6 @@ func transposeBack(c *Call, _ int) string {
 	return c.Op("Transpose", []string{c.Grad()}, graph.IntsAttr("perm", inverse...))
 }
 
-// permutation returns the perm of a Transpose; absent, it reverses the axes.
 func permutation(n *graph.Node, rank int) []int64 {
 	if p := n.Ints("perm"); p != nil {
 		return p
@@ -281,7 +279,6 @@ func shapeType(c *Call) ([]graph.Type, error) {
 	return single(graph.Int64, graph.Fixed(int64(to-from))), nil
 }
 
-// indexing lists the operators that take a value apart and put it together.
 func indexing() []Operator {
 	return []Operator{
 		{
@@ -378,7 +375,6 @@ func placed(c *Call, a string, axis int, at []int64, size int64) string {
 	return c.Op("Gather", []string{a, c.b.vector(from...)}, graph.IntAttr("axis", int64(axis)))
 }
 
-// padded puts zeros before and after a along axis.
 func padded(c *Call, a string, axis int, before, after int64) string {
 	if before == 0 && after == 0 {
 		return a
@@ -565,7 +561,6 @@ type cut struct {
 	start, count, step, size int64
 }
 
-// cuts returns what a Slice does, axis by axis, without axes that stay whole.
 func (c *Call) cuts() ([]cut, error) {
 	s := c.types[0].Shape
 	var lists [4][]int64
@@ -637,7 +632,6 @@ func sliceType(c *Call) ([]graph.Type, error) {
 	return single(c.types[0].DType, s), nil
 }
 
-// pads returns the padding before each axis, then that after each axis.
 func (c *Call) pads() ([]int64, error) {
 	r := len(c.types[0].Shape)
 	v, _, err := c.constInts(1, "pads")

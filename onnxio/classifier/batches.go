@@ -57,7 +57,6 @@ func (c *Model) Diverging(ctx context.Context, pairs [][2]Place) ([]Divergence, 
 	return out, nil
 }
 
-// divergence is a search for the nodes at which two runs part.
 type divergence struct {
 	c         *Model
 	a, b      Place
@@ -113,7 +112,6 @@ func (d *divergence) apart(value string) float64 {
 	return apart
 }
 
-// part returns the numbers of a value that belong to the row.
 func (d *divergence) part(t *graph.Tensor, v []float64, p Place) []float64 {
 	rows := max(len(p.Batch)/d.c.Dim(), d.c.Fixed())
 	inner := len(v)

@@ -100,7 +100,6 @@ const maxBatch, minBatch = 512, 16
 // values are ten times as large, and gradients 0.75.
 const cached = 1 << 17
 
-// batch returns how many rows of m to run at once.
 func batch(m *onnxio.Model) int {
 	largest := 1
 	for v := range m.Types() {
@@ -324,7 +323,6 @@ func (c *Model) feed(x []float32) *graph.Tensor {
 	return c.Feed(append(slices.Clip(x), make([]float32, max(0, c.Fixed()*c.Dim()-len(x)))...))
 }
 
-// forward makes the model with its logits as the only output, but for the limit to the margin.
 func (c *Model) forward() (*graph.Model, error) {
 	m := c.Graph().Clone()
 	t := c.Types()[c.logits]
@@ -335,10 +333,8 @@ func (c *Model) forward() (*graph.Model, error) {
 	return m, nil
 }
 
-// builder makes the graph of a session.
 type builder func() (*graph.Model, error)
 
-// session opens the session called key once.
 func (c *Model) session(key string, build builder) (*ort.Session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

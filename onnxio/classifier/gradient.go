@@ -29,8 +29,6 @@ func (c *Model) LossGrads(ctx context.Context, x []float32) (m, grads []float32,
 	return c.grads(ctx, "loss", c.appendTargetLoss, x)
 }
 
-// grads returns the margin and the gradient by the inputs of the value that scalar
-// appends.
 func (c *Model) grads(ctx context.Context, key string, scalar appender, x []float32) (m, grads []float32, err error) {
 	build := func() (*graph.Model, error) {
 		return c.withGradients([]string{marginName}, []string{c.Input().Name}, scalar)
@@ -204,14 +202,12 @@ const (
 	productName = "cfq.hv"
 )
 
-// gradOf names the i-th gradient.
 func gradOf(i int) string { return fmt.Sprintf("cfq.grad%d", i) }
 
 // appender adds the nodes of what the gradient is wanted of, a number per row, and returns a value y on the way to it
 // and its derivative by y, "" where it is y. Their types follow from those of the model.
 type appender func(b *graph.Builder) (y, seed string)
 
-// derivation is a copy of the model that gradients of y are appended to.
 type derivation struct {
 	m       *graph.Model
 	y, seed string // as an appender returns them
@@ -219,7 +215,6 @@ type derivation struct {
 	policy  map[string]autodiff.Rule // of the quantizers
 }
 
-// derive makes the derivation of the value that scalar appends.
 func (c *Model) derive(scalar appender) (*derivation, error) {
 	if err := c.Differentiable(); err != nil {
 		return nil, err
@@ -247,7 +242,6 @@ func (c *Model) derive(scalar appender) (*derivation, error) {
 	return d, nil
 }
 
-// gradients appends the gradients of y by the values, or the product with the seed.
 func (d *derivation) gradients(y string, wrt []string, prefix, seed string) ([]string, error) {
 	names, err := autodiff.Gradients(d.m.Graph, d.types, y, wrt,
 		autodiff.Options{Prefix: prefix, Seed: seed, Policy: d.policy})
@@ -344,18 +338,15 @@ func (c *Model) appendPickedLoss(b *graph.Builder) (loss, seed string) {
 	return overClasses(b, "ReduceSum", b.Op("Mul", []string{logSoftmax(b, z), pick})), ""
 }
 
-// logSoftmax adds the logarithm of each row's softmax.
 func logSoftmax(b *graph.Builder, z string) string {
 	return b.Op("LogSoftmax", []string{z}, graph.IntAttr("axis", 1))
 }
 
-// overClasses adds a reduction over the columns of v, rows x 1.
 func overClasses(b *graph.Builder, op, v string) string {
 	axes := b.Const(graph.FromInts("axes", []int64{1}, 1))
 	return b.Op(op, []string{v, axes}, graph.IntAttr("keepdims", 1))
 }
 
-// pick adds column class of z, rows x 1.
 func (c *Model) pick(b *graph.Builder, z string, class int) string {
 	column := make([]float64, c.Classes())
 	column[class] = 1
@@ -368,7 +359,6 @@ func (c *Model) combine(b *graph.Builder, z string, weights []float64) string {
 	return b.Op("MatMul", []string{z, b.Const(c.numbers(weights, int64(len(weights)), 1))})
 }
 
-// flatLogits adds the logits as rows x classes, one class where there is a single logit.
 func (c *Model) flatLogits(b *graph.Builder) string {
 	switch rank := len(c.Types()[c.logits].Shape); {
 	case rank > 2: // a pooled image of one element per class
@@ -389,12 +379,10 @@ func (c *Model) wideLogits(b *graph.Builder) string {
 	return z
 }
 
-// numbers makes a constant of the logits' element type.
 func (c *Model) numbers(v []float64, dims ...int64) *graph.Tensor {
 	return graph.FromNumbers("c", c.Types()[c.logits].DType, v, dims...)
 }
 
-// row adds a constant of the logits' element type, shape [1, len(v)].
 func (c *Model) row(b *graph.Builder, v []float64) string {
 	return b.Const(c.numbers(v, 1, int64(len(v))))
 }
@@ -417,7 +405,6 @@ func (c *Model) LogitGrads(ctx context.Context, x []float32, class int) ([]float
 	return out[0], nil
 }
 
-// through returns the rules for the gradients of the quantizers of m, which it may rewrite.
 func (c *Model) through(m *graph.Model) (map[string]autodiff.Rule, error) {
 	if c.o.Through != nil {
 		rules, passes := c.o.Through(m), c.Passes()
@@ -558,8 +545,6 @@ func (c *Model) HessianVector(ctx context.Context, x []float32, classes []int, w
 	return hv, nil
 }
 
-// withProduct makes the model whose only output is the Hessian of the summed
-// cross-entropy by w, times a new input.
 func (c *Model) withProduct(w *graph.Tensor) (*graph.Model, error) {
 	v := graph.Value{Name: vectorName, DType: w.DType, Shape: graph.Fixed(w.Dims...)}
 	d, err := c.derive(func(b *graph.Builder) (y, seed string) {

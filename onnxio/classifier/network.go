@@ -33,7 +33,6 @@ func (c *Model) Network(ctx context.Context) (rows [][]float64, bias []float64, 
 	return c.network.rows, c.network.bias, c.network.units, c.network.why, nil
 }
 
-// reluNetwork is what Network returns.
 type reluNetwork struct {
 	rows  [][]float64
 	bias  []float64
@@ -41,7 +40,6 @@ type reluNetwork struct {
 	why   string
 }
 
-// readNetwork reads the network off the model.
 func (c *Model) readNetwork(ctx context.Context) (*reluNetwork, error) {
 	if c.Distance() != "" {
 		return &reluNetwork{why: "a decoder stands in front of it"}, nil
@@ -89,7 +87,6 @@ func (c *Model) readNetwork(ctx context.Context) (*reluNetwork, error) {
 // unitScale is the value of the one number that is not 0: so large that the bias leaves the digits of a weight.
 const unitScale = 1 << 20
 
-// unit is a value with Relu units.
 type unit struct {
 	name, before string // behind and in front of the Relu
 	dims         []int64

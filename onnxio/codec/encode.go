@@ -22,12 +22,10 @@ func (e *encoder) start(p proto.Message, extra []byte, format string, a ...any) 
 	}
 }
 
-// label is a node's label, made when it is printed.
 type label struct{ n *graph.Node }
 
 func (l label) String() string { return l.n.Label() }
 
-// text is the field of a string that is absent when empty.
 func text(s string) *string {
 	if s == "" {
 		return nil

@@ -57,7 +57,6 @@ func MetadataSize(m *graph.Model) (bytes int, keys []string, err error) {
 	return len(whole) - len(rest), keys, err
 }
 
-// stripper collects the keys of what it removes.
 type stripper struct{ keys []string }
 
 func (s *stripper) nodes(nodes []*graph.Node) {
@@ -95,7 +94,6 @@ func (s *stripper) props(extra *[]byte, field protowire.Number) {
 	*extra = kept
 }
 
-// entryKey returns the key of a StringStringEntryProto with its tag.
 func entryKey(field []byte) string {
 	_, _, n := protowire.ConsumeTag(field)
 	entry, _ := protowire.ConsumeBytes(field[n:])

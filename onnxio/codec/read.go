@@ -109,7 +109,6 @@ func Read(data []byte, dir string) (*graph.Model, error) {
 	return m, nil
 }
 
-// check holds m against the rules of package graph, function by function.
 func (d *decoder) check(m *graph.Model) {
 	d.place = nil
 	m.Graph.Sort()
@@ -130,7 +129,6 @@ func (d *decoder) check(m *graph.Model) {
 	}
 }
 
-// diagnose says why data is not an ONNX model.
 func diagnose(data []byte) error {
 	head := bytes.TrimSpace(bytes.TrimPrefix(data[:min(len(data), 512)], []byte("\xef\xbb\xbf")))
 	lower := bytes.ToLower(head)
@@ -325,7 +323,6 @@ func natural(p *onnxpb.StringStringEntryProto) (int64, error) {
 	return n, nil
 }
 
-// file looks location up in dir, once.
 func (e *external) file(location string) (*dataFile, error) {
 	if f, ok := e.files[location]; ok {
 		return f, nil
@@ -685,7 +682,6 @@ func (d *decoder) contents(t *graph.Tensor, p *onnxpb.TensorProto) error {
 	return typed(t, p, lists)
 }
 
-// typed fills t.Raw from the field of p that the standard prescribes for t's type.
 func typed(t *graph.Tensor, p *onnxpb.TensorProto, lists int) (err error) {
 	switch t.DType {
 	case graph.Float:
@@ -723,7 +719,6 @@ func typed(t *graph.Tensor, p *onnxpb.TensorProto, lists int) (err error) {
 	return err
 }
 
-// encoded is what raw_data holds of the elements.
 func encoded[T any](v []T) []byte {
 	raw, err := binary.Append([]byte{}, binary.LittleEndian, v)
 	if err != nil {
@@ -732,7 +727,6 @@ func encoded[T any](v []T) []byte {
 	return raw
 }
 
-// narrow encodes as T the elements of a type that has a field of a wider one.
 func narrow[T uint32 | int16 | uint16 | int8 | uint8, W int32 | uint64](
 	t graph.DType, v []W, lo, hi W,
 ) ([]byte, error) {

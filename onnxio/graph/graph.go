@@ -88,7 +88,6 @@ func (m *Model) Opset(domain string) int64 {
 	return 0
 }
 
-// opset returns the place of domain in the imported operator sets, or -1.
 func (m *Model) opset(domain string) int {
 	standard := func(domain string) string { return strings.TrimPrefix(domain, "ai.onnx") }
 	return slices.IndexFunc(m.Opsets, func(o Opset) bool { return standard(o.Domain) == standard(domain) })

@@ -5,7 +5,6 @@ import (
 	"math"
 )
 
-// halves decodes numbers of 16 bits, Float16 or BFloat16.
 func halves(t DType, raw []byte) []float64 {
 	out := make([]float64, len(raw)/2)
 	for i := range out {
@@ -19,7 +18,6 @@ func halves(t DType, raw []byte) []float64 {
 	return out
 }
 
-// fromHalf is the number that the bits of a Float16 stand for.
 func fromHalf(b uint16) float64 {
 	const fraction = 1<<10 - 1
 	e, f := int(b>>10&31), float64(b&fraction)

@@ -181,7 +181,6 @@ func convert[T, S number](v []S) []T {
 	return out
 }
 
-// decoded returns elements of type S as T.
 func decoded[T, S number](raw []byte) []T {
 	v := make([]S, len(raw)/binary.Size(S(0)))
 	if _, err := binary.Decode(raw, binary.LittleEndian, v); err != nil {

@@ -13,7 +13,6 @@ import (
 // span is a run of the lowered model's inputs.
 type span struct{ from, to int }
 
-// slice returns the inputs that a node cuts out of the lowered model's.
 func (f *Signature) slice(n *graph.Node, inits map[string]*graph.Tensor) (s span, ok bool) {
 	if !n.Is("Slice") || n.Input(0) != f.input || n.Input(4) != "" {
 		return s, false
@@ -83,7 +82,6 @@ func (w *front) scalar(v int64) string {
 	return w.once(fmt.Sprint("scalar ", v), func() string { return w.b.Const(graph.FromInts("n", []int64{v})) })
 }
 
-// cut returns the columns of v from one to before another.
 func (w *front) cut(v string, from, to int) string {
 	return w.op("Slice", []string{v, w.ints(int64(from)), w.ints(int64(to)), w.ints(1)})
 }
@@ -121,7 +119,6 @@ func (w *front) run(i int) int {
 	return n
 }
 
-// columns makes the lowered model's inputs of n columns from the i-th on, see run.
 func (w *front) columns(i, n int) string {
 	return w.once(fmt.Sprint("columns ", i), func() string {
 		c := &w.Columns[i]
@@ -136,7 +133,6 @@ func (w *front) columns(i, n int) string {
 	})
 }
 
-// input returns the input that holds the i-th column, rows x columns; the place of the column and their number.
 func (w *front) input(i int) (value string, at, of int) {
 	x := w.Columns[i].Input
 	first := slices.IndexFunc(w.Columns, func(c Column) bool { return c.Input == x })
@@ -152,7 +148,6 @@ func (w *front) input(i int) (value string, at, of int) {
 	return w.once("rows "+x, func() string { return w.op("Reshape", []string{x, w.ints(-1, int64(of))}) }), i - first, of
 }
 
-// op appends a node with a short name of what it makes.
 func (w *front) op(op string, inputs []string, attrs ...graph.Attr) string {
 	out := w.b.Name(strings.ToLower(op[:1]))
 	w.b.Append(&graph.Node{Op: op, Inputs: inputs, Outputs: []string{out}, Attrs: attrs})
@@ -184,7 +179,6 @@ func (w *front) vector(i int, positive bool) string {
 	})
 }
 
-// oneHot makes an input for each category of the i-th column.
 func (w *front) oneHot(i int) string {
 	c, v := &w.Columns[i], w.vector(i, false)
 	attr := c.list("cats")
@@ -206,7 +200,6 @@ func (w *front) oneHot(i int) string {
 	return hot
 }
 
-// list returns the categories as an attribute of the operators that look them up.
 func (c *Column) list(name string) graph.Attr {
 	attr := graph.Attr{Name: name + "_strings", Kind: graph.AttrStrings}
 	if c.DType == graph.String {
@@ -227,7 +220,6 @@ func (c *Column) numbers() []int64 {
 	return all
 }
 
-// places are the numbers from 0 to before n.
 func places(n int) []int64 {
 	all := make([]int64, n)
 	for i := range all {

@@ -38,13 +38,11 @@ type Column struct {
 // Width is how many inputs of the lowered model the column is.
 func (c *Column) Width() int { return max(1, len(c.Values)) }
 
-// width is how many inputs of the lowered model the columns are.
 func width(columns []Column) int {
 	last := &columns[len(columns)-1]
 	return last.First + last.Width()
 }
 
-// sizesOf returns the sizes of an input behind the batch, and how many numbers a row of it has.
 func sizesOf(v graph.Value) (dims []int64, size int) {
 	size = 1
 	for _, d := range v.Shape[1:] {
@@ -54,13 +52,11 @@ func sizesOf(v graph.Value) (dims []int64, size int) {
 	return dims, size
 }
 
-// cut returns the columns of x from one to before another.
 func cut(b *graph.Builder, x string, from, to int) string {
 	bound := func(name string, v int) string { return b.Const(graph.FromInts(name, []int64{int64(v)}, 1)) }
 	return b.Op("Slice", []string{x, bound("from", from), bound("to", to), bound("axis", 1)})
 }
 
-// used returns the values that nodes read.
 func used(nodes []*graph.Node) map[string]bool {
 	all := map[string]bool{}
 	for _, n := range nodes {
@@ -93,7 +89,6 @@ func Needed(g *graph.Graph) bool {
 		slices.ContainsFunc(g.Outputs, func(v graph.Value) bool { return v.DType == graph.String })
 }
 
-// learning is the domain of the operators of classical machine learning.
 const learning = "ai.onnx.ml"
 
 // Pass lowers a model of which Needed is true; its standard operators are of opset 21 or later. An error names
@@ -266,7 +261,6 @@ func labels(g *graph.Graph) []string {
 	return nil
 }
 
-// bypass removes Identity nodes.
 func bypass(g *graph.Graph) {
 	of := map[string]string{}
 	g.Nodes = slices.DeleteFunc(g.Nodes, func(n *graph.Node) bool {
@@ -283,7 +277,6 @@ func bypass(g *graph.Graph) {
 	})
 }
 
-// keep drops what the lowered model no longer needs.
 func (f *Signature) keep(g *graph.Graph) {
 	names := make([]string, len(g.Outputs))
 	for i, v := range g.Outputs {
@@ -302,7 +295,6 @@ func (f *Signature) keep(g *graph.Graph) {
 	g.Values = nil // types of values that may be gone: a run shows those that are there
 }
 
-// name of a column of an input with so many.
 func columnName(input string, at, of int) string {
 	if of == 1 {
 		return input

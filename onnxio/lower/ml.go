@@ -33,7 +33,6 @@ func standardize(g *graph.Graph) error {
 	return errors.Join(errs...)
 }
 
-// rewriter writes a node as others.
 type rewriter struct {
 	b         *graph.Builder
 	n         *graph.Node
@@ -44,7 +43,6 @@ type rewriter struct {
 // Operators are those of ai.onnx.ml that have standard ones in their place.
 func Operators() []string { return slices.Sorted(maps.Keys(rules())) }
 
-// rules are the operators of ai.onnx.ml that have standard ones in their place.
 func rules() map[string]func(w *rewriter) error {
 	return map[string]func(w *rewriter) error{
 		"Scaler": (*rewriter).scaler, "Normalizer": (*rewriter).normalizer, "Imputer": (*rewriter).imputer,
@@ -53,7 +51,6 @@ func rules() map[string]func(w *rewriter) error {
 	}
 }
 
-// floats makes the node's input floats, which those operators do first.
 func (w *rewriter) floats(x string) string {
 	return w.b.Op("Cast", []string{x}, graph.IntAttr("to", int64(graph.Float)))
 }
@@ -62,7 +59,6 @@ func (w *rewriter) row(v []float32) string {
 	return w.b.Const(graph.FromFloats("c", v, 1, int64(len(v))))
 }
 
-// finish gives the last value the name of the node's output.
 func (w *rewriter) finish(i int, v string) {
 	w.b.Append(&graph.Node{Op: "Identity", Inputs: []string{v}, Outputs: []string{w.n.Outputs[i]}})
 }
@@ -81,7 +77,6 @@ func (w *rewriter) text(name, or string) string {
 	return or
 }
 
-// scaler: (x - offset) scale.
 func (w *rewriter) scaler() error {
 	x := w.floats(w.n.Input(0))
 	if v := w.list("offset"); v != nil {
@@ -94,7 +89,6 @@ func (w *rewriter) scaler() error {
 	return nil
 }
 
-// normalizer divides a row by its norm, if that is not 0.
 func (w *rewriter) normalizer() error {
 	x := w.floats(w.n.Input(0))
 	axis := w.b.Const(graph.FromInts("axis", []int64{1}, 1))
@@ -110,7 +104,6 @@ func (w *rewriter) normalizer() error {
 	return nil
 }
 
-// imputer puts a number in place of those that are not known.
 func (w *rewriter) imputer() error {
 	v := w.list("imputed_value_floats")
 	unknown := float64(w.n.Float("replaced_value_float", 0))
@@ -136,7 +129,6 @@ func (w *rewriter) imputer() error {
 	return nil
 }
 
-// vectorizer puts rows side by side.
 func (w *rewriter) vectorizer() error {
 	sizes := w.n.Ints("inputdimensions")
 	if len(sizes) != len(w.n.Inputs) {
@@ -151,7 +143,6 @@ func (w *rewriter) vectorizer() error {
 	return nil
 }
 
-// binarizer: 1 above the threshold, else 0.
 func (w *rewriter) binarizer() error {
 	x := w.floats(w.n.Input(0))
 	above := w.b.Op("Greater", []string{x, w.b.Const(graph.FromFloats("t", []float32{w.n.Float("threshold", 0)}))})
@@ -223,7 +214,6 @@ func (w *rewriter) linear() error {
 	return nil
 }
 
-// extractors makes those ArrayFeatureExtractor nodes that choose among numbers Gather nodes.
 func extractors(g *graph.Graph) {
 	for _, n := range g.Nodes {
 		if n.Op != "ArrayFeatureExtractor" || n.Domain != learning {
@@ -244,7 +234,6 @@ func extractors(g *graph.Graph) {
 	}
 }
 
-// constant returns the value of a constant of the graph, nil when it is none.
 func constant(g *graph.Graph, name string) *graph.Tensor {
 	if t := g.Init(name); t != nil {
 		return t
@@ -260,7 +249,6 @@ func constant(g *graph.Graph, name string) *graph.Tensor {
 	return n.Constant()
 }
 
-// texts returns the elements of a constant as texts: strings, or whole numbers.
 func texts(t *graph.Tensor) []string {
 	var out []string
 	if t == nil {
@@ -277,7 +265,6 @@ func texts(t *graph.Tensor) []string {
 	return out
 }
 
-// keys returns the categories that a look-up knows, nil when it is none.
 func keys(n *graph.Node) []string {
 	var out []string
 	for _, name := range []string{"cats_strings", "keys_strings", "cats_int64s", "keys_int64s", "keys_tensor"} {
@@ -288,7 +275,6 @@ func keys(n *graph.Node) []string {
 	return out
 }
 
-// listed returns the elements of an attribute as texts: strings, whole numbers, or a tensor of them.
 func listed(a *graph.Attr) (out []string) {
 	if a == nil {
 		return nil

@@ -157,7 +157,6 @@ func (f *Signature) rows(n int) (x []float32, dim int) {
 	return x, dim
 }
 
-// compare runs the file and the lowered model on the same rows.
 func (f *Signature) compare(ctx context.Context, low *graph.Model, o ort.Options) error {
 	const slack = 1e-4
 	batch := 64

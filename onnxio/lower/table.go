@@ -35,7 +35,6 @@ type trial struct {
 // unknownText is a text that no category is.
 const unknownText = "\x01"
 
-// base returns the value of a column in row 0.
 func (c *Column) base() string {
 	if c.Values != nil {
 		return c.Values[0]
@@ -62,7 +61,6 @@ func (c *Column) unknown() []string {
 	return []string{strconv.FormatInt(hi+1, 10), strconv.FormatInt(lo-1, 10)}
 }
 
-// tabulate runs the model on every category of each column.
 func tabulate(ctx context.Context, m *graph.Model, z *preprocessing, o ort.Options) (*tables, error) {
 	t := &tables{
 		z: z, rows: []trial{{column: -1}}, made: map[string][][]float64{}, dims: map[string][]int64{},
@@ -145,7 +143,6 @@ func (t *tables) run(ctx context.Context, m *graph.Model, o ort.Options) error {
 	return t.others(ctx, values, func(r trial) ([]*graph.Tensor, error) { return some([]trial{r}, max(1, int(t.fixed))) })
 }
 
-// maxTrials is how many rows are run at once.
 const maxTrials = 4096
 
 // others runs values that are no category. A column whose look-ups refuse one, or take two of them for different
@@ -208,7 +205,6 @@ func (t *tables) fromEnd(ctx context.Context, column int, values []string, run f
 	return true, nil
 }
 
-// same reports whether the values are those of a row.
 func (t *tables) same(row int, values []string, given [][]float64) bool {
 	for i, value := range values {
 		if made := t.made[value]; made != nil && !slices.Equal(made[row], given[i]) {
@@ -253,7 +249,6 @@ func (t *tables) category(column int, values []string, given [][]float64) string
 	return ""
 }
 
-// collect adds the rows of a value that are of use.
 func (t *tables) collect(value string, out *graph.Tensor, batch, rows int) error {
 	v, err := out.Doubles()
 	if err != nil {
@@ -500,7 +495,6 @@ type lowering struct {
 	slices map[[2]int]string
 }
 
-// slice returns the inputs from one to before another.
 func (w *lowering) slice(from, to int) string {
 	if from == 0 && to == width(w.z.columns) {
 		return w.x
@@ -512,7 +506,6 @@ func (w *lowering) slice(from, to int) string {
 	return w.slices[at]
 }
 
-// finish gives a value of rows x numbers the shape, the type and the name of what it stands for.
 func (w *lowering) finish(v string, dims []int64, dtype graph.DType, name string) {
 	if len(dims) != 1 {
 		shape := graph.FromInts("shape", append([]int64{-1}, dims...), int64(len(dims)+1))
@@ -538,7 +531,6 @@ func (w *lowering) sliced(v string) bool {
 	return v == w.x
 }
 
-// number makes an input of floats of its columns.
 func (w *lowering) number(v graph.Value) {
 	first := slices.IndexFunc(w.z.columns, func(c Column) bool { return c.Input == v.Name })
 	if first < 0 {
@@ -549,7 +541,6 @@ func (w *lowering) number(v graph.Value) {
 	w.finish(w.slice(at, at+size), dims, v.DType, v.Name)
 }
 
-// boundary makes a value at the preprocessing's border.
 func (w *lowering) boundary(f boundary) error {
 	blocks, err := w.blocks(f.value)
 	if err != nil {
@@ -691,7 +682,6 @@ func tableRows(ctx context.Context, m *graph.Model, o ort.Options) (map[string]i
 	return rows, nil
 }
 
-// axis returns the axis along which a look-up chooses from a table of so many dimensions.
 func axis(n *graph.Node, rank int) int {
 	axis := int(n.Int("axis", 0))
 	if axis < 0 {

@@ -11,7 +11,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// class is what a value is made of.
 type class int8
 
 const (
@@ -103,14 +102,12 @@ func preprocessingOf(g *graph.Graph, rows map[string]int64) (*preprocessing, err
 	return z, errors.Join(z.errs...)
 }
 
-// reads reports whether a node of g reads a value.
 func reads(g *graph.Graph, value string) bool {
 	return slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool {
 		return n.HasGraphs() || slices.Contains(n.Inputs, value)
 	})
 }
 
-// input adds the columns of an input.
 func (z *preprocessing) input(v graph.Value) {
 	bad := func(format string, a ...any) {
 		z.errs = append(z.errs, fmt.Errorf("input %q %s", v.Name, fmt.Sprintf(format, a...)))
@@ -187,7 +184,6 @@ func (z *preprocessing) spread() {
 	}
 }
 
-// mixes reports whether a node makes numbers of several others.
 func mixes(n *graph.Node) bool {
 	switch n.Op {
 	case "MatMul", "Gemm", "Einsum", "Conv", "Attention", "Softmax", "LogSoftmax", "LayerNormalization",
@@ -211,7 +207,6 @@ func (z *preprocessing) finalize() {
 	}
 }
 
-// categorical reports whether a node's outputs are made of columns of categories.
 func (z *preprocessing) categorical(n *graph.Node) bool {
 	return slices.ContainsFunc(z.depends[n.Outputs[0]], func(c int) bool { return len(z.domain[c]) > 0 })
 }
@@ -243,12 +238,10 @@ func (z *preprocessing) of(n *graph.Node, known map[string]class) class {
 	return fixed
 }
 
-// leaves reports whether a node of raw values makes floats for the computation.
 func (z *preprocessing) leaves(n *graph.Node) bool {
 	return z.float(n) && !slices.ContainsFunc(n.Outputs, func(o string) bool { return z.returns[o] })
 }
 
-// move follows the elements of raw values through a node, and notes the categories that it knows.
 func (z *preprocessing) move(n *graph.Node) {
 	if slices.ContainsFunc(n.Inputs, func(in string) bool { return z.class[in] == raw }) {
 		z.lookup(n)
@@ -301,7 +294,6 @@ func (z *preprocessing) border(n *graph.Node) {
 	}
 }
 
-// front notes that the computation gets a raw value.
 func (z *preprocessing) front(value string) {
 	if slices.ContainsFunc(z.boundaries, func(f boundary) bool { return f.value == value }) {
 		return
@@ -321,10 +313,8 @@ func (z *preprocessing) numbers(value string) bool {
 	})
 }
 
-// float reports whether a node of raw values or sizes makes floats.
 func (z *preprocessing) float(n *graph.Node) bool { return z.types[n.Outputs[0]].IsFloat() }
 
-// made returns the type of what a node of raw values, constants and sizes makes.
 func (z *preprocessing) made(n *graph.Node) graph.DType {
 	of := func(i int) graph.DType { return z.types[n.Input(i)] }
 	if n.Domain == learning {
@@ -489,7 +479,6 @@ func (z *preprocessing) plainest(n *graph.Node) (best []elem) {
 	return best
 }
 
-// shifted is the sum of a raw value and a constant.
 func (z *preprocessing) shifted(n *graph.Node, index func(int) []int64) []elem {
 	x, by, sign := z.elems[n.Input(0)], index(1), int64(1)
 	if x == nil && n.Op == "Add" {
@@ -513,7 +502,6 @@ func (z *preprocessing) shifted(n *graph.Node, index func(int) []int64) []elem {
 	return out
 }
 
-// lookup notes the categories that a node knows.
 func (z *preprocessing) lookup(n *graph.Node) {
 	known, x := keys(n), z.elems[n.Input(0)]
 	switch n.Op {
@@ -606,7 +594,6 @@ func (z *preprocessing) categories() {
 	z.place()
 }
 
-// place gives the columns their places in the lowered model's input.
 func (z *preprocessing) place() {
 	at := 0
 	for i := range z.columns {

@@ -121,7 +121,6 @@ func locate(lib, program string, dirs func() []string) (Info, error) {
 		ErrNotFound, strings.Join(tried, ", "), LibEnv, MinVersion)
 }
 
-// libraryIn is the library in a folder, "" without one.
 func libraryIn(dir string) string {
 	for _, name := range systemNames() {
 		if path := filepath.Join(dir, name); filepath.IsAbs(path) && isFile(path) {
@@ -131,7 +130,6 @@ func libraryIn(dir string) string {
 	return ""
 }
 
-// named checks a path that the user gave.
 func named(path, source string) (Info, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -236,7 +234,6 @@ func releases() []Release {
 // package has none for darwin/amd64 and some others: the error says so.
 func Pinned() (Release, error) { return pinnedFor(runtime.GOOS + "/" + runtime.GOARCH) }
 
-// pinnedFor is Pinned of a platform, GOOS/GOARCH.
 func pinnedFor(platform string) (Release, error) {
 	for _, r := range releases() {
 		if r.Platform == platform {

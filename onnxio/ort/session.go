@@ -75,7 +75,6 @@ func OpenBytes(onnx []byte, o Options) (*Session, error) {
 // of keeping twice the most that was ever needed in every session: what runs on so many weights does not notice.
 const largeModel = 1 << 22
 
-// open loads onnx, whose inputs and outputs m declares.
 func open(onnx []byte, m *graph.Model, o Options) (*Session, error) {
 	s := &Session{inputs: m.Graph.DataInputs(), outputs: slices.Clone(m.Graph.Outputs), scalars: map[int]graph.DType{}}
 	if len(s.inputs) == 0 || len(s.outputs) == 0 {
@@ -166,7 +165,6 @@ func (s *Session) Tensors() []string {
 	return list
 }
 
-// wanted returns the indices of the outputs called names, or of all.
 func (s *Session) wanted(asked []string) ([]int, error) {
 	var want []int
 	if len(asked) == 0 {
@@ -225,7 +223,6 @@ func (s *Session) arrange(in []*graph.Tensor) ([]*graph.Tensor, error) {
 	return ordered, errors.Join(errs...)
 }
 
-// fits reports whether t can be fed to the input v.
 func fits(t *graph.Tensor, v graph.Value) error {
 	if v.DType != graph.Undefined && t.DType != v.DType {
 		return fmt.Errorf("input %q has type %s, not %s", v.Name, v.DType, t.DType)
@@ -527,7 +524,6 @@ func kinds() [11]typedKind {
 	}
 }
 
-// of is the kind of the Go type T.
 type of[T ort.TensorData] struct{}
 
 func (of[T]) scalar(raw []byte) (ort.Value, error) {
@@ -600,7 +596,6 @@ func overMemory(t *graph.Tensor, pin *runtime.Pinner) (ort.Value, error) {
 	return ort.NewCustomDataTensor(t.Dims, raw, ort.TensorElementDataType(t.DType))
 }
 
-// newTexts copies texts into a value.
 func newTexts(t *graph.Tensor) (ort.Value, error) {
 	v, err := ort.NewStringTensor(t.Dims)
 	if err != nil {
@@ -676,7 +671,6 @@ func unreadable(v ort.Value) bool {
 	return ok && t == nil
 }
 
-// destroy frees values, skipping those that were never made.
 func destroy(values []ort.Value) {
 	for _, v := range values {
 		if v == nil || unreadable(v) {

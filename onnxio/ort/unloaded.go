@@ -31,7 +31,6 @@ var (
 	place    = regexp.MustCompile(`\S+\.(?:cc|h):\d+ [^(]*\((?:[^()]|\([^()]*\))*\)(?: const)? `)
 )
 
-// unloaded is what an error of loading a model comes from; nil of one that is not known.
 func unloaded(err error, m *graph.Model) error {
 	text := err.Error()
 	if f := newIR.FindStringSubmatch(text); f != nil {

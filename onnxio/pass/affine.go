@@ -12,7 +12,6 @@ func (r *canonicalizer) affines() {
 	r.Repeat(func(n *graph.Node) bool { return r.foldBack(n) || r.foldForward(n) })
 }
 
-// foldBack folds n into the layer that it reads.
 func (r *canonicalizer) foldBack(n *graph.Node) bool {
 	for i, x := range n.Inputs {
 		g := r.Producers[x]

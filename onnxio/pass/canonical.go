@@ -78,7 +78,6 @@ func layered(name, doc string, run func(*canonicalizer)) graph.Pass {
 	}}
 }
 
-// canonicalizer is a rewriter that knows layers.
 type canonicalizer struct{ *graph.Rewriter }
 
 func (r *canonicalizer) numbers(hint string, v []float64, dims ...int64) string {
@@ -112,7 +111,6 @@ func (r *canonicalizer) layer(n *graph.Node) (w *graph.Tensor, wv, bv []float64)
 	return w, wv, bv
 }
 
-// setLayer gives n new weights and biases, computed in float64, with w's shape.
 func (r *canonicalizer) setLayer(n *graph.Node, w *graph.Tensor, wv, bv []float64) {
 	r.Retire(n.Input(1), n.Input(2))
 	n.Inputs = []string{n.Inputs[0], r.numbers("w", wv, w.Dims...), r.numbers("b", bv, w.Dims[0])}

@@ -149,7 +149,6 @@ func order(from, to string) []int64 {
 	return perm
 }
 
-// stored returns the weights with the axes in another order.
 func (c *contraction) stored(letters string) ([]float64, error) {
 	v, err := c.weights.Doubles()
 	if perm := order(c.w, letters); perm != nil && err == nil {
@@ -253,7 +252,6 @@ func (f *flattener) turn(n *graph.Node, c *contraction, x, y string) {
 	}
 }
 
-// transpose makes a node, which is not in the graph yet.
 func (f *flattener) transpose(value string, perm []int64) *graph.Node {
 	n := &graph.Node{
 		Op: "Transpose", Inputs: []string{value}, Outputs: []string{f.Name("t")},

@@ -44,7 +44,6 @@ func (e *ElementTypes) Coarse() float64 {
 	return coarse
 }
 
-// conversion is one run of the pass.
 type conversion struct {
 	m    *graph.Model
 	from map[graph.DType]bool // types that become float32
@@ -79,7 +78,6 @@ func (c *conversion) run(e *ElementTypes) error {
 	return nil
 }
 
-// hasDoubleWeights reports whether products and convolutions have weights in double precision.
 func hasDoubleWeights(g *graph.Graph) bool {
 	inits := g.InitMap()
 	return slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool {
@@ -91,7 +89,6 @@ func hasDoubleWeights(g *graph.Graph) bool {
 	})
 }
 
-// needed reports whether the model computes in one of the types, takes or gives it.
 func (c *conversion) needed() bool {
 	g := c.m.Graph
 	typed := func(v graph.Value) bool { return c.from[v.DType] }
@@ -120,7 +117,6 @@ func (c *conversion) computed() map[string]bool {
 	return read
 }
 
-// tensors converts the initializers that are computed with.
 func (c *conversion) tensors() error {
 	read := c.computed()
 	for i, t := range c.m.Graph.Inits {
@@ -135,7 +131,6 @@ func (c *conversion) tensors() error {
 	return nil
 }
 
-// tensor returns t in float32 if it is of a type that becomes so.
 func (c *conversion) tensor(t *graph.Tensor) (*graph.Tensor, error) {
 	if t == nil || !c.from[t.DType] {
 		return t, nil
@@ -150,7 +145,6 @@ func (c *conversion) tensor(t *graph.Tensor) (*graph.Tensor, error) {
 	return graph.FromFloats(t.Name, v, t.Dims...), nil
 }
 
-// nodes converts the tensors in attributes and the types that nodes make.
 func (c *conversion) nodes(nodes []*graph.Node) error {
 	for _, n := range nodes {
 		for i := range n.Attrs {
@@ -170,7 +164,6 @@ func (c *conversion) nodes(nodes []*graph.Node) error {
 	return nil
 }
 
-// makesType reports whether the attribute says which element type n makes.
 func makesType(n *graph.Node, attr string) bool {
 	switch n.Op {
 	case "Cast":

@@ -149,7 +149,6 @@ func alongLast(dims []int64, last int64) bool {
 	return true
 }
 
-// squeezed returns a constant without the leading axes of size 1.
 func (f *flattener) squeezed(name string) string {
 	c := *f.Inits[name]
 	c.Name, c.Dims = f.Name("c"), c.Dims[len(c.Dims)-1:]
@@ -178,7 +177,6 @@ func (f *flattener) join(n *graph.Node) bool {
 	return f.Bypass(n)
 }
 
-// unused removes a Reshape or Transpose that nothing reads any more.
 func (f *flattener) unused(n *graph.Node) bool {
 	if !f.backs[n] && !f.turns[n] || len(f.Consumers[n.Outputs[0]]) > 0 || f.G.IsOutput(n.Outputs[0]) {
 		return false

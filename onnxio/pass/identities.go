@@ -7,7 +7,6 @@ func (r *canonicalizer) identities() {
 	r.Repeat(func(n *graph.Node) bool { return r.passes(n) && r.Bypass(n) })
 }
 
-// passes reports whether n's first output is its first input.
 func (r *canonicalizer) passes(n *graph.Node) bool {
 	if !n.Standard() || len(n.Outputs) == 0 || n.Input(0) == "" {
 		return false
@@ -45,7 +44,6 @@ func (r *canonicalizer) keepsShape(n *graph.Node) bool {
 	return shape[0] == 0 && (same || shape[1] == -1) || shape[0] == -1 && same
 }
 
-// isFalse reports whether the optional boolean constant called name is absent or false.
 func (r *canonicalizer) isFalse(name string) bool {
 	if name == "" {
 		return true

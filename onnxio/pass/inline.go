@@ -45,7 +45,6 @@ func Inlining(ctx context.Context, o ort.Options) graph.Pass {
 	}
 }
 
-// run writes the graph of the model anew.
 func (r *inliner) run() error {
 	for _, f := range r.Model.Functions {
 		if f.Domain != FunctionDomain {
@@ -69,7 +68,6 @@ func (r *inliner) run() error {
 	return nil
 }
 
-// functionCall names a function.
 type functionCall struct{ domain, name, overload string }
 
 func (c functionCall) String() string {
@@ -78,7 +76,6 @@ func (c functionCall) String() string {
 
 func domain(d string) string { return strings.TrimPrefix(d, "ai.onnx") }
 
-// inliner writes a graph anew, node by node.
 type inliner struct {
 	*graph.Rewriter
 	ctx       context.Context
@@ -103,7 +100,6 @@ type nameScope struct {
 	version   int64
 }
 
-// lookup returns the value that name stands for.
 func (s *nameScope) lookup(name string) (string, bool) {
 	if name == "" || s.outermost {
 		return name, true
@@ -117,7 +113,6 @@ func (s *nameScope) lookup(name string) (string, bool) {
 	return "", false
 }
 
-// define returns the value that an output called name becomes.
 func (r *inliner) define(s *nameScope, name string) string {
 	if name == "" || s.outermost {
 		return name
@@ -128,7 +123,6 @@ func (r *inliner) define(s *nameScope, name string) string {
 	return s.names[name]
 }
 
-// emit appends nodes of the scope s.
 func (r *inliner) emit(nodes []*graph.Node, s *nameScope) {
 	for _, n := range nodes {
 		if r.full = r.full || len(r.G.Nodes) >= maxInlined; r.full {
@@ -187,7 +181,6 @@ func (r *inliner) bound(n *graph.Node, s *nameScope) []graph.Attr {
 	return out
 }
 
-// inline appends the body of f, which the node n of scope s calls.
 func (r *inliner) inline(n *graph.Node, f *graph.Function, s *nameScope) {
 	c := functionCall{domain(f.Domain), f.Name, codec.OverloadOf(f)}
 	switch {
@@ -220,7 +213,6 @@ func (r *inliner) inline(n *graph.Node, f *graph.Function, s *nameScope) {
 	r.body(f.Nodes, f.Outputs, n, inner)
 }
 
-// version returns the standard operator set among those that a function imports.
 func version(sets []graph.Opset, otherwise int64) int64 {
 	for _, o := range sets {
 		if domain(o.Domain) == "" {
@@ -230,7 +222,6 @@ func version(sets []graph.Opset, otherwise int64) int64 {
 	return otherwise
 }
 
-// prefix starts the names of what comes in the place of n.
 func (r *inliner) prefix(n *graph.Node) string {
 	if n.Name != "" {
 		return n.Name + "/"
@@ -271,7 +262,6 @@ func (r *inliner) body(nodes []*graph.Node, outputs []string, n *graph.Node, s *
 	}
 }
 
-// branch appends the branch that the If n of scope s takes.
 func (r *inliner) branch(n *graph.Node, s *nameScope) {
 	if s.depth >= maxCalls {
 		r.bad("branches lie in one another %d deep", maxCalls)
@@ -352,7 +342,6 @@ func (r *inliner) condition(name string) (bool, error) {
 	return true, nil
 }
 
-// conditional collects what a condition is computed from.
 type conditional struct {
 	r         *inliner
 	integers  func(string) ([]int64, bool)
@@ -362,7 +351,6 @@ type conditional struct {
 	g         *graph.Graph
 }
 
-// need adds the value called name and what it is computed from.
 func (c *conditional) need(name string) error {
 	if name == "" || c.seen[name] {
 		return nil

@@ -16,7 +16,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// typesOf returns the types of g's values that are given, declared or follow from those.
 func typesOf(g *graph.Graph, given graph.Types) graph.Types {
 	types := graph.Types{}
 	for _, v := range slices.Concat(g.Inputs, g.Outputs, g.Values) {

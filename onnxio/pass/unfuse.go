@@ -52,7 +52,6 @@ func Unfusing() graph.Pass {
 	}
 }
 
-// write appends what stands in place of n.
 func (u unfuser) write(n *graph.Node, f fusion) error {
 	first := len(u.G.Nodes)
 	y, err := f(u, n)
@@ -72,7 +71,6 @@ func (u unfuser) write(n *graph.Node, f fusion) error {
 // makes it.
 type fusion func(u unfuser, n *graph.Node) (string, error)
 
-// unfuser appends the operators that stand in place of a fused one.
 type unfuser struct{ *graph.Builder }
 
 // Fused are ONNX Runtime's own operators that have standard ones in their place.
@@ -161,7 +159,6 @@ func (u unfuser) conv(n *graph.Node) (string, error) {
 	return u.activation(u.plus(y, n.Input(3)), n, p)
 }
 
-// without returns the attributes but those of some names.
 func without(attrs []graph.Attr, names ...string) []graph.Attr {
 	return slices.DeleteFunc(slices.Clone(attrs), func(a graph.Attr) bool { return slices.Contains(names, a.Name) })
 }

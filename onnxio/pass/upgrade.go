@@ -72,14 +72,12 @@ func Upgrading() graph.Pass {
 	}
 }
 
-// upgrader is a rewriter of one node after the other.
 type upgrader struct {
 	*graph.Rewriter
 	before []*graph.Node // what a rule puts before its node
 	after  []*graph.Node // and after it
 }
 
-// upgradeNodes takes the nodes from their versions to another one.
 func upgradeNodes(r *graph.Rewriter, from func(*graph.Node) int64, to int64) []error {
 	u, rules := &upgrader{Rewriter: r}, changes()
 	var errs []error
@@ -120,7 +118,6 @@ func (u *upgrader) node(n *graph.Node, rules map[string][]change, from, to int64
 	return nil
 }
 
-// nameOf makes a fresh name for something that belongs to n.
 func (u *upgrader) nameOf(n *graph.Node, hint string) string {
 	base := n.Name
 	if base == "" && len(n.Outputs) > 0 {
@@ -129,7 +126,6 @@ func (u *upgrader) nameOf(n *graph.Node, hint string) string {
 	return u.Name(base + "_" + hint)
 }
 
-// constant makes t an initializer that n can use.
 func (u *upgrader) constant(n *graph.Node, hint string, t *graph.Tensor) string {
 	t.Name = u.nameOf(n, hint)
 	u.G.Inits = append(u.G.Inits, t)
@@ -194,7 +190,6 @@ func changes() map[string][]change {
 	return t
 }
 
-// remove takes the attribute called name from n and returns it, nil when there is none.
 func remove(n *graph.Node, name string) *graph.Attr {
 	a := n.Attr(name)
 	if a == nil {
@@ -205,7 +200,6 @@ func remove(n *graph.Node, name string) *graph.Attr {
 	return &removed
 }
 
-// input sets the i-th input of n.
 func input(n *graph.Node, i int, value string) {
 	for len(n.Inputs) <= i {
 		n.Inputs = append(n.Inputs, "")
@@ -222,7 +216,6 @@ func intsInput(name string) func(*upgrader, *graph.Node) error {
 	}
 }
 
-// ints turns the integer-list attribute called name into the i-th input.
 func (u *upgrader) ints(n *graph.Node, name string, i int) {
 	if a := remove(n, name); a != nil && len(a.Ints) > 0 {
 		input(n, i, u.constant(n, name, graph.FromInts("", a.Ints, int64(len(a.Ints)))))
@@ -335,7 +328,6 @@ func setInt(n *graph.Node, name string, v int64) {
 	n.Attrs = append(n.Attrs, graph.IntAttr(name, v))
 }
 
-// pad: the attributes pads and value became inputs.
 func pad(u *upgrader, n *graph.Node) error {
 	u.ints(n, "pads", 1)
 	if n.Float("value", 0) == 0 {
@@ -344,7 +336,6 @@ func pad(u *upgrader, n *graph.Node) error {
 	return u.scalar(n, "value", 2)
 }
 
-// slice: starts, ends and axes became inputs.
 func slice(u *upgrader, n *graph.Node) error {
 	for i, name := range []string{"starts", "ends", "axes"} {
 		u.ints(n, name, i+1)
@@ -360,7 +351,6 @@ func splitOutputs(_ *upgrader, n *graph.Node) error {
 	return nil
 }
 
-// renamed gives n another operator of the same inputs and attributes.
 func renamed(op string) func(*upgrader, *graph.Node) error {
 	return func(_ *upgrader, n *graph.Node) error {
 		n.Op = op
@@ -368,7 +358,6 @@ func renamed(op string) func(*upgrader, *graph.Node) error {
 	}
 }
 
-// scales: the attribute became an input.
 func scales(u *upgrader, n *graph.Node) error {
 	if a := remove(n, "scales"); a != nil {
 		input(n, 1, u.constant(n, "scales", graph.FromFloats("", a.Floats, int64(len(a.Floats)))))
@@ -410,7 +399,6 @@ func resize(u *upgrader, n *graph.Node) error {
 	return nil
 }
 
-// topK: k became an input.
 func topK(u *upgrader, n *graph.Node) error {
 	if a := remove(n, "k"); a != nil {
 		input(n, 1, u.constant(n, "k", graph.FromInts("", []int64{a.I}, 1)))

@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// route is one way to a file that works.
 type route struct {
 	from string // library and exporter
 	what string // layers, steps and heads

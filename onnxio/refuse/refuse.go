@@ -38,7 +38,6 @@ func (k *kind) found(m *model) string {
 	return k.find(m, seen)
 }
 
-// model is a graph as the table looks at it.
 type model struct {
 	*graph.Model
 	nodes []*graph.Node // with those of functions
@@ -281,7 +280,6 @@ func (k kind) says(found string) string {
 		k.instead)
 }
 
-// first returns the first node that f holds of, or nil.
 func (m *model) first(f func(n *graph.Node) bool) *graph.Node {
 	if i := slices.IndexFunc(m.nodes, f); i >= 0 {
 		return m.nodes[i]
@@ -308,7 +306,6 @@ func textOperators() []string {
 	}
 }
 
-// text finds operators of text, and whole numbers in sequences of any length.
 func text(m *model, seen *graph.Node) string {
 	if seen != nil {
 		return label(seen)
@@ -335,7 +332,6 @@ func regressor(m *model, _ *graph.Node) string {
 	return ""
 }
 
-// detector finds boxes, and outputs that have a place beside the class.
 func detector(m *model, seen *graph.Node) string {
 	if seen != nil {
 		return label(seen)

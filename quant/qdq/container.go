@@ -15,7 +15,6 @@ type container struct {
 	planes bool
 }
 
-// dtype is the element type of the tensor that holds a container's codes.
 func (c container) dtype() graph.DType {
 	switch {
 	case c.planes:
@@ -32,7 +31,6 @@ func (c container) dtype() graph.DType {
 // widths may share one.
 type stores map[int]container
 
-// planes reports whether rows of some width stand in bit planes.
 func (s stores) planes() bool {
 	for _, c := range s {
 		if c.planes {
@@ -59,7 +57,6 @@ type tensorKey struct {
 	widths uint16
 }
 
-// packed returns the codes of the rows of g of l in their container.
 func packed(l *layer, g group) *graph.Tensor {
 	in := l.enc.In
 	codes := l.enc.Codes
@@ -135,7 +132,6 @@ func unpackFunction(opset int64) *graph.Function {
 	return f
 }
 
-// widths returns the widths of the rows of l, narrowest first.
 func (l *layer) widths() []int {
 	widths := map[int]bool{}
 	for _, f := range l.enc.Formats {

@@ -211,14 +211,12 @@ func Behind(g *graph.Graph, n *graph.Node) string {
 	return ""
 }
 
-// stored is what a weight is made of.
 type stored struct {
 	dims    []int64 // of all parts together
 	parts   []storedPart
 	columns int // of the kernel, where inputs are repeated; 0 without that
 }
 
-// storedPart is one tensor of a weight.
 type storedPart struct {
 	weights   int
 	bits      int
@@ -235,12 +233,10 @@ func (s *stored) all() []storedPart {
 	return s.parts
 }
 
-// holdsFloats reports whether some of a weight is stored in floats.
 func (s *stored) holdsFloats() bool {
 	return slices.ContainsFunc(s.parts, func(p storedPart) bool { return p.tensor != nil && p.tensor.DType.IsFloat() })
 }
 
-// weights is the number of weights of all parts.
 func (s *stored) weights() int {
 	n := 0
 	for _, p := range s.parts {
@@ -249,7 +245,6 @@ func (s *stored) weights() int {
 	return n
 }
 
-// describe fills in what l says of its container.
 func (s *stored) describe(l *LayerNote) {
 	sum := 0
 	var widths []int
@@ -339,7 +334,6 @@ func (v *view) trace(name string, depth int) *stored {
 	return nil
 }
 
-// concat joins the parts of a Concat over the rows.
 func (v *view) concat(n *graph.Node, depth int) *stored {
 	var all *stored
 	const maxParts = 64 // only a chain of doubling Concats has more
@@ -430,7 +424,6 @@ func (v *view) activation(name string) int {
 	return width
 }
 
-// unpacked reads the call of a function that takes packed bytes and a shape.
 func (v *view) unpacked(call *graph.Node) *stored {
 	part := storedPart{container: fmt.Sprintf("packed, %s.%s", call.Domain, call.Op)}
 	var packed *graph.Tensor

@@ -30,7 +30,6 @@ func integerOf(n *graph.Node) *integerLayer {
 	return nil
 }
 
-// names are the values that go with the codes.
 func (l *integerLayer) names(n *graph.Node) (names []string) {
 	for _, i := range l.weight[1:] {
 		names = append(names, n.Input(i))
@@ -64,7 +63,6 @@ func (v *view) outerScales(n *graph.Node) (names []string) {
 	return names
 }
 
-// blocks reads the codes of a MatMulNBits node, which are packed in blocks.
 func blocks(n *graph.Node, packed *stored) *stored {
 	in, out := n.Int("K", 0), n.Int("N", 0)
 	if packed == nil || in < 1 || out < 1 {

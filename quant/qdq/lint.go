@@ -63,7 +63,6 @@ func Lint(m *graph.Model) []Finding {
 	return out
 }
 
-// view is a model with what the rules ask of it.
 type view struct {
 	m         *graph.Model
 	inits     map[string]*graph.Tensor
@@ -111,7 +110,6 @@ func newView(m *graph.Model) *view {
 	return v
 }
 
-// layer finds the DequantizeLinear nodes at the inputs of n.
 func (v *view) layer(n *graph.Node) dense {
 	dq := func(name string, constant bool) *graph.Node {
 		if p := v.producers[name]; p != nil && p.Is("DequantizeLinear") && v.constant[p.Input(0)] == constant {
@@ -197,7 +195,6 @@ func (v *view) dtype(name string) graph.DType {
 	return graph.Undefined
 }
 
-// integer reports whether the layer may run on integers.
 func (d *dense) integer() bool { return d.data != nil && d.weight != nil }
 
 func allZero(t *graph.Tensor) bool {

@@ -13,7 +13,6 @@ func Rules() []Rule {
 	return slices.Concat(weightRules(), biasRules(), activationRules(), floatRules(), adviceRules())
 }
 
-// when returns the message where a rule is broken.
 func when(broken bool, format string, a ...any) string {
 	if !broken {
 		return ""

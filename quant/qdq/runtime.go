@@ -66,7 +66,6 @@ func (r Runtime) Check(m *graph.Model) error {
 	return nil
 }
 
-// exact returns the container of exactly the given width.
 func (r Runtime) exact(bits int) container {
 	return container{bits, bits == 3 || bits == 2 && !r.Int2 || bits == 4 && !r.Int4}
 }

@@ -81,7 +81,6 @@ type layer struct {
 	stores  stores // how its codes stand in the file
 }
 
-// prepare checks the plan and encodes every layer.
 func prepare(m *graph.Model, plan *quant.Plan) (*prepared, error) {
 	infos, err := quant.FindLayers(m)
 	if err != nil {
@@ -147,7 +146,6 @@ func (p *prepared) encode(l *layer) error {
 	return err
 }
 
-// inputValue returns the value that the plan's input covers.
 func inputValue(g *graph.Graph, name string) (string, error) {
 	if name == "" {
 		if in := g.DataInputs(); len(in) == 1 {
@@ -258,7 +256,6 @@ func (p *prepared) best(l *layer, o Options) (free, all stores) {
 	return free, all
 }
 
-// encoded returns the layers that are quantized, in the order of the plan's model.
 func (p *prepared) encoded() []*layer {
 	var out []*layer
 	for _, n := range p.m.Graph.Nodes {
@@ -269,7 +266,6 @@ func (p *prepared) encoded() []*layer {
 	return out
 }
 
-// results returns the output quantizers of the plan by the values that they stand at.
 func (p *prepared) results() map[string]quant.Act {
 	out := map[string]quant.Act{}
 	for _, l := range p.layers {

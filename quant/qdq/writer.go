@@ -11,7 +11,6 @@ import (
 	"cfq/quant"
 )
 
-// writer builds one quantized graph.
 type writer struct {
 	*prepared
 	g       *graph.Graph
@@ -24,7 +23,6 @@ type writer struct {
 	outputs  map[string]quant.Act // output quantizers by the values that they stand at
 }
 
-// layer writes the layer l in place of its Gemm node n.
 func (w *writer) layer(n *graph.Node, l *layer) {
 	gemm := &graph.Node{
 		Name: n.Name, Op: n.Op, Outputs: n.Outputs, Attrs: n.Attrs, Doc: n.Doc, Extra: n.Extra,
@@ -76,7 +74,6 @@ func (w *writer) scales(l *layer, behind ...int64) string {
 	return w.scalar("s", l.enc.Scales[0])
 }
 
-// weights writes the codes of l in their container and their DequantizeLinear.
 func (w *writer) weights(l *layer, scale string) string {
 	codes := w.kernel(l, w.codes(l, graph.Int8))
 	return w.op("DequantizeLinear", "d", []string{codes, scale, w.zeros(graph.Int8, l)}, perOutput(l)...)
@@ -152,7 +149,6 @@ func (w *writer) tensor(t *graph.Tensor) string {
 	return w.once(string(key), func() string { return w.names.Const(t) })
 }
 
-// once returns the value described by key, making it the first time.
 func (w *writer) once(key string, make func() string) string {
 	if v, ok := w.values[key]; ok {
 		return v
@@ -186,7 +182,6 @@ func (w *writer) op(op, hint string, inputs []string, attrs ...graph.Attr) strin
 
 func (w *writer) append(n *graph.Node) { w.g.Nodes = append(w.g.Nodes, n) }
 
-// sweep drops the float weights and biases that nothing uses any more.
 func (w *writer) sweep() {
 	gone := map[string]bool{}
 	for _, l := range w.layers {
@@ -226,7 +221,6 @@ func (w *writer) codes(l *layer, to graph.DType) string {
 	return v
 }
 
-// group returns the codes of the rows of g as a value of type to.
 func (w *writer) group(l *layer, g group, to graph.DType) string {
 	key := tensorKey{l, g.container, g.widths}
 	t := w.tensors[key]
@@ -261,7 +255,6 @@ func (w *writer) indices(v []int) string {
 	return w.shared("Cast", "i", []string{t}, graph.IntAttr("to", int64(graph.Int32)))
 }
 
-// unpack calls the function that turns the bit planes p into codes of shape dims.
 func (w *writer) unpack(p string, bits int, dims []int64) string {
 	w.unpacks = true
 	// Two's complement: the highest plane counts negative.
@@ -279,7 +272,6 @@ func (w *writer) unpack(p string, bits int, dims []int64) string {
 	})
 }
 
-// isLayer reports whether n can be a layer that is written on integers.
 func isLayer(n *graph.Node) bool { return n.Is("Gemm") || n.Is("Conv") }
 
 // kernel gives the weights of a convolution, which stand in the file as those of a
@@ -361,7 +353,6 @@ func (w *writer) shield() {
 // is passed on by itself: its nodes are shorter than constants for its columns.
 const passLength = 8
 
-// tabular lays value x on the plan's input grid and returns it dequantized.
 func (w *writer) tabular(x string) string {
 	return w.once("tabular", func() string {
 		var parts []string
@@ -555,8 +546,6 @@ func (w *writer) isolate() {
 	}
 }
 
-// readers returns the nodes that read what integer layers make, and what a Relu or
-// Clip makes of that, by value.
 func (w *writer) readers() map[string][]*graph.Node {
 	out := make(map[string][]*graph.Node, 2*len(w.integers))
 	for _, n := range w.integers {
@@ -618,7 +607,6 @@ func covers(g *graph.Graph, n, q *graph.Node) bool {
 		bound(n.Input(2), func(hi float32) bool { return hi >= highest })
 }
 
-// number returns the float constant called name if it is a single number.
 func number(g *graph.Graph, name string) (float32, bool) {
 	t := g.Init(name)
 	if t == nil || t.DType != graph.Float || t.Len() != 1 {

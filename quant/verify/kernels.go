@@ -12,7 +12,6 @@ import (
 	"cfq/quant/qdq"
 )
 
-// kernels finds the layers of the plan in the optimized graph opt of the written graph g.
 func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 	inits, producers := opt.InitMap(), g.Producers()
 	for _, n := range opt.Nodes {

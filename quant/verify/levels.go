@@ -84,7 +84,6 @@ type differing struct {
 	excess               float64 // the largest difference, less what floatRounding makes
 }
 
-// compare compares one output with itself at another level, row by row.
 func (l *Levels) compare(a, b *graph.Tensor, d *differing) error {
 	if len(a.Raw) != len(b.Raw) || a.DType != b.DType {
 		return fmt.Errorf("output %q has another shape without optimizations", a.Name)
