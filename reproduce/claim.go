@@ -34,38 +34,28 @@ func (r *Result) judge() string {
 	return unclear
 }
 
-// text is a claim and its verdicts as a sentence, and whether it holds everywhere; "" where it was not measured.
-func (c *Claim) text(results []Result) (text string, everywhere bool) {
-	places := map[string][]string{}
-	n := 0
-	for i := range results {
-		if r := &results[i]; r.Method == c.Lower && r.Against == c.Upper && r.Metric == c.Metric {
-			verdict := r.judge()
-			places[verdict] = append(places[verdict], fmt.Sprintf("%s (%s)", r.where(), r.cell("%+.3f")))
-			n++
-		}
-	}
-	var parts []string
-	for _, verdict := range []string{reversed, unclear, holds} {
-		if p := places[verdict]; p != nil {
-			parts = append(parts, verdict+" on "+strings.Join(p, ", "))
-		}
-	}
-	if n == 0 {
-		return "", false
-	}
-	return fmt.Sprintf("%s: %s.", c.Says, strings.Join(parts, "; ")), len(places[holds]) == n
-}
-
-// verdicts are the sentences of all claims; those that do not hold everywhere come first.
+// verdicts are the claims that were measured, as sentences; those that do not hold everywhere come first.
 func (t *Table) verdicts(results []Result) []string {
 	var bad, good []string
 	for _, c := range t.Claims {
-		switch text, everywhere := c.text(results); {
-		case text == "":
-		case everywhere:
+		places := map[string][]string{}
+		for i := range results {
+			if r := &results[i]; r.Method == c.Lower && r.Against == c.Upper && r.Metric == c.Metric {
+				verdict := r.judge()
+				places[verdict] = append(places[verdict], fmt.Sprintf("%s (%s)", place(r.Data, r.Part), r.cell("%+.3f")))
+			}
+		}
+		var parts []string
+		for _, verdict := range []string{reversed, unclear, holds} {
+			if p := places[verdict]; p != nil {
+				parts = append(parts, verdict+" on "+strings.Join(p, ", "))
+			}
+		}
+		text := fmt.Sprintf("%s: %s.", c.Says, strings.Join(parts, "; "))
+		switch {
+		case len(parts) == 1 && places[holds] != nil:
 			good = append(good, text)
-		default:
+		case len(parts) > 0:
 			bad = append(bad, text)
 		}
 	}

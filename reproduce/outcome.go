@@ -2,10 +2,8 @@ package reproduce
 
 import (
 	"encoding/json"
-	"fmt"
+	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,40 +12,35 @@ import (
 	"cfq/eval/report"
 )
 
+// Seconds stands for a metric: of the processor, that quantizing took, or looking for actions.
+const Seconds = "seconds"
+
+// Before a metric: the largest value of the groups of people that Row.Part tells apart, and that less the smallest.
+// Groups of few promises do not count.
+const (
+	Worst  = "worst "
+	Spread = "spread "
+)
+
+// Weighted stands in a part between a group and the share of all people that it counts as.
+const Weighted = " weighted to "
+
 // Outcome is what a command measured.
 type Outcome interface {
 	// of is the value of a metric in a part; NaN when it is not known.
 	of(metric, part string) float64
 }
 
-// read sets what a step measured, if it was made.
-func (s *step) read() error {
-	if s.err != nil {
-		return nil // which make has told
-	}
-	f, err := os.Open(s.file)
-	if err != nil {
-		return err
-	}
-	defer f.Close() //nolint:errcheck // it is only read
-	if filepath.Base(s.file) == actionsFile {
-		var a actions
-		if err := json.NewDecoder(f).Decode(&a); err != nil {
-			return fmt.Errorf("%s: %w", s.file, err)
-		}
-		s.outcome = &a
-		return nil
-	}
-	d, err := report.ReadJSON(f)
-	if err != nil {
-		return fmt.Errorf("%s: %w", s.file, err)
-	}
-	s.outcome = (*evaluated)(d.Result)
-	return nil
-}
-
 // evaluated is what cfq eval reports.
 type evaluated eval.Result
+
+func readEvaluation(r io.Reader) (Outcome, error) {
+	d, err := report.ReadJSON(r)
+	if err != nil {
+		return nil, err
+	}
+	return (*evaluated)(d.Result), nil
+}
 
 func (e *evaluated) of(metric, name string) float64 {
 	if worst, ok := strings.CutPrefix(metric, Worst); ok {
@@ -60,25 +53,28 @@ func (e *evaluated) of(metric, name string) float64 {
 	if group, share, ok := strings.Cut(name, Weighted); ok {
 		return e.weighted(metric, group, share)
 	}
-	m, ok := eval.MetricBy(metric)
-	r := part((*eval.Result)(e), name)
-	if r == nil || !ok {
-		return math.NaN()
+	if r := e.part(name); r != nil {
+		return float64(valueOf(metric, r).Value)
 	}
+	return math.NaN()
+}
+
+// valueOf is a metric of a result, at Margin where it depends on one.
+func valueOf(metric string, r *eval.Result) eval.Value {
+	m, _ := eval.MetricBy(metric)
 	at := 0
 	if m.PerMargin() {
 		at = slices.Index(r.Settings.Margins, Margin)
 	}
-	return float64(m.Of(r, at).Value)
+	return m.Of(r, at)
 }
 
 // weighted is the mean over people that a metric is, if a group, "sex Female", were another share of all people: each
 // counts with the weight w_g of eq. group_reweight_shift. NaN without such a group.
 func (e *evaluated) weighted(metric, group, share string) float64 {
 	shifted, err := strconv.ParseFloat(share, 64)
-	m, ok := eval.MetricBy(metric)
-	in := part((*eval.Result)(e), group)
-	if err != nil || !ok || in == nil {
+	in := e.part(group)
+	if err != nil || in == nil {
 		return math.NaN()
 	}
 	original := float64(in.Population.Read) / float64(e.Population.Read)
@@ -92,11 +88,7 @@ func (e *evaluated) weighted(metric, group, share string) float64 {
 			if by.By+" "+g.Name == group {
 				w = shifted / original
 			}
-			at := 0
-			if m.PerMargin() {
-				at = slices.Index(g.Result.Settings.Margins, Margin)
-			}
-			if v := m.Of(g.Result, at); v.N > 0 {
+			if v := valueOf(metric, g.Result); v.N > 0 {
 				sum, weights = sum+w*float64(v.N)*float64(v.Value), weights+w*float64(v.N)
 			}
 		}
@@ -110,7 +102,7 @@ func (e *evaluated) groups(metric, by string) []float64 {
 	for _, grouping := range e.Groups {
 		for _, g := range grouping.Groups {
 			if grouping.By == by && !g.Small {
-				all = append(all, (*evaluated)(g.Result).of(metric, ""))
+				all = append(all, float64(valueOf(metric, g.Result).Value))
 			}
 		}
 	}
@@ -120,19 +112,19 @@ func (e *evaluated) groups(metric, by string) []float64 {
 	return all
 }
 
-// part is the result of a group or a condition of r; r when the name is "", nil when there is no such part.
-func part(r *eval.Result, name string) *eval.Result {
+// part is the result of a group or a condition; the whole when the name is "", nil when there is no such part.
+func (e *evaluated) part(name string) *eval.Result {
 	if name == "" {
-		return r
+		return (*eval.Result)(e)
 	}
-	for _, by := range r.Groups {
+	for _, by := range e.Groups {
 		for _, g := range by.Groups {
 			if by.By+" "+g.Name == name {
 				return g.Result
 			}
 		}
 	}
-	for _, s := range r.Scenarios {
+	for _, s := range e.Scenarios {
 		if s.Name == name {
 			return s.Result
 		}
@@ -146,51 +138,55 @@ type actions struct {
 	Cost       struct{ Mean eval.Float }
 	Proved     int
 	Gap        *report.Gap
-	Robustness struct {
-		Rows []struct {
-			Solver    string
-			Quantized eval.Float
-			HeldOut   eval.Float `json:"held_out"`
-			CostRatio eval.Float `json:"cost_ratio"`
-			Seconds   float64
-		}
+	Robustness struct{ Rows []robustActions }
+}
+
+// robustActions are those of a solver in deployments.
+type robustActions struct {
+	Solver    string
+	Quantized eval.Float
+	HeldOut   eval.Float `json:"held_out"`
+	CostRatio eval.Float `json:"cost_ratio"`
+	Seconds   eval.Float
+}
+
+func readActions(r io.Reader) (Outcome, error) {
+	a := &actions{}
+	return a, json.NewDecoder(r).Decode(a)
+}
+
+// actionMetrics are the values of actions; those that begin with "robust." are of the actions of one solver.
+func actionMetrics(a *actions, r *robustActions) map[string]eval.Float {
+	known := map[string]eval.Float{
+		"success": a.Success.Value,           // share of the people who have an action
+		"cost":    a.Cost.Mean,               // mean of these
+		"people":  eval.Float(a.Success.Den), // who fall short of the margin
+		// share of them whose action is proved to be the cheapest, or who are proved to have none
+		"proved": eval.Float(float64(a.Proved) / float64(a.Success.Den)),
 	}
+	if g := a.Gap; g != nil {
+		known["gap.mean"] = g.Mean                 // of those: what the search's action costs more than the cheapest, over its cost
+		known["gap.largest"] = g.Largest           // of these
+		known["gap.missed"] = eval.Float(g.Missed) // people without an action of the search
+	}
+	if r != nil {
+		known["robust.here"] = r.Quantized // share of the people whose action holds in the quantized model
+		known["robust.away"] = r.HeldOut   // mean share of the deployments held out in which an action holds
+		known["robust.cost"] = r.CostRatio // to the cost of the original's actions
+		known["robust.time"] = r.Seconds   // of all cores
+	}
+	return known
 }
 
 func (a *actions) of(metric, solver string) float64 {
-	switch metric {
-	case Success:
-		return float64(a.Success.Value)
-	case Cost:
-		return float64(a.Cost.Mean)
-	case People:
-		return float64(a.Success.Den)
-	case Proved:
-		return float64(a.Proved) / float64(a.Success.Den)
-	}
-	if g := a.Gap; g != nil {
-		switch metric {
-		case GapMean:
-			return float64(g.Mean)
-		case GapLargest:
-			return float64(g.Largest)
-		case GapMissed:
-			return float64(g.Missed)
+	var robust *robustActions
+	for i := range a.Robustness.Rows {
+		if r := &a.Robustness.Rows[i]; r.Solver == solver {
+			robust = r
 		}
 	}
-	for _, r := range a.Robustness.Rows {
-		if r.Solver == solver {
-			switch metric {
-			case SuccessHere:
-				return float64(r.Quantized)
-			case SuccessAway:
-				return float64(r.HeldOut)
-			case CostRatio:
-				return float64(r.CostRatio)
-			case Time:
-				return r.Seconds
-			}
-		}
+	if v, ok := actionMetrics(a, robust)[metric]; ok {
+		return float64(v)
 	}
 	return math.NaN()
 }

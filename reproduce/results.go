@@ -8,24 +8,30 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"gonum.org/v1/gonum/stat"
 
 	"cfq/eval"
 )
 
+// Key says what a result is of.
+type Key struct {
+	Table   string `json:"table"`
+	Data    string `json:"data"`
+	Part    string `json:"part"`    // as Row.Part
+	Model   string `json:"model"`   // architecture, as --arch has it
+	Method  string `json:"method"`  // as Row.Name
+	Against string `json:"against"` // "" or a method: the values are differences from it, network by network
+	Bits    string `json:"bits"`    // budget; "" where nothing is quantized
+	Metric  string `json:"metric"`  // as Column.Metric
+}
+
 // Result is a row of results.csv: a metric of a method over the networks of several seeds, or its difference from that
 // of another method.
 type Result struct {
-	Table    string     `json:"table"`
-	Data     string     `json:"data"`
-	Part     string     `json:"part"`    // as Row.Part
-	Model    string     `json:"model"`   // architecture, as --arch has it
-	Method   string     `json:"method"`  // as Row.Name
-	Against  string     `json:"against"` // "" or a method: the values are differences from it, network by network
-	Bits     string     `json:"bits"`    // budget; "" where nothing is quantized
-	Metric   string     `json:"metric"`  // as Column.Metric
-	Sample   int        `json:"sample"`  // people of each network at most, or test rows among which they are; 0 = all
+	Key
+	Sample   int        `json:"sample"` // people of each network at most, or test rows among which they are; 0 = all
 	Seeds    int        `json:"seeds"`
 	Networks int        `json:"networks"` // of these seeds with a value
 	Mean     eval.Float `json:"mean"`
@@ -35,14 +41,14 @@ type Result struct {
 	Version  string     `json:"version"` // of cfq and ONNX Runtime
 }
 
-// field is a column of results.csv: the name and a pointer to a string, an int or an eval.Float.
-type field struct {
+// resultField is a column of results.csv: the name and a pointer to a string, an int or an eval.Float.
+type resultField struct {
 	name  string
 	value any
 }
 
-func (r *Result) fields() []field {
-	return []field{
+func (r *Result) fields() []resultField {
+	return []resultField{
 		{"table", &r.Table},
 		{"data", &r.Data},
 		{"part", &r.Part},
@@ -64,23 +70,19 @@ func (r *Result) fields() []field {
 
 // WriteResults writes results.csv.
 func WriteResults(w io.Writer, results []Result) error {
-	out := csv.NewWriter(w)
-	var head []string
+	records := make([][]string, 1+len(results))
 	for _, f := range new(Result).fields() {
-		head = append(head, f.name)
+		records[0] = append(records[0], f.name)
 	}
-	records := [][]string{head}
 	for i := range results {
-		var record []string
 		for _, f := range results[i].fields() {
-			record = append(record, f.text())
+			records[i+1] = append(records[i+1], f.text())
 		}
-		records = append(records, record)
 	}
-	return out.WriteAll(records)
+	return csv.NewWriter(w).WriteAll(records)
 }
 
-func (f field) text() string {
+func (f resultField) text() string {
 	switch v := f.value.(type) {
 	case *string:
 		return *v
@@ -120,17 +122,15 @@ func ReadResults(r io.Reader) ([]Result, error) {
 	return results, nil
 }
 
-func (f field) set(text string) (err error) {
+func (f resultField) set(text string) (err error) {
 	switch v := f.value.(type) {
 	case *string:
 		*v = text
 	case *int:
 		*v, err = strconv.Atoi(text)
 	case *eval.Float:
-		x := math.NaN()
-		if text != "" {
-			x, err = strconv.ParseFloat(text, 64)
-		}
+		var x float64
+		x, err = strconv.ParseFloat(cmp.Or(text, "NaN"), 64)
 		*v = eval.Float(x)
 	}
 	return err
@@ -138,45 +138,55 @@ func (f field) set(text string) (err error) {
 
 // Merge replaces the results of the given tables in old by measured ones.
 func Merge(old, measured []Result, tables []Table) []Result {
-	is := func(name string) func(Table) bool { return func(t Table) bool { return t.Name == name } }
-	kept := slices.DeleteFunc(slices.Clone(old), func(r Result) bool { return slices.ContainsFunc(tables, is(r.Table)) })
+	in := func(tables []Table, r Result) int {
+		return slices.IndexFunc(tables, func(t Table) bool { return t.Name == r.Table })
+	}
+	kept := slices.DeleteFunc(slices.Clone(old), func(r Result) bool { return in(tables, r) >= 0 })
 	all, order := slices.Concat(kept, measured), Tables()
-	slices.SortStableFunc(all, func(a, b Result) int {
-		return cmp.Compare(slices.IndexFunc(order, is(a.Table)), slices.IndexFunc(order, is(b.Table)))
-	})
+	slices.SortStableFunc(all, func(a, b Result) int { return cmp.Compare(in(order, a), in(order, b)) })
 	return all
 }
 
 // Results are the results of a table that was measured: of its rows, then of its claims. What no network has a value of
-// is left out.
-func (l *Lab) Results(t *Table, rows []Measured) []Result {
+// is left out. What depends on a command that failed stays as it is in earlier results.
+func (l *Lab) Results(t *Table, rows []Measured, earlier []Result) []Result {
 	var all []Result
-	add := func(m *Measured, against, metric string, values []float64, paper *Number) {
-		if len(values) == 0 {
-			return
-		}
+	add := func(m, minus *Measured, metric string, paper Number) {
+		values := differences(m, minus, metric)
 		mean, sd := stat.MeanStdDev(values, nil)
-		if paper == nil {
-			paper = &Number{math.NaN(), math.NaN()}
+		r := Result{
+			Key: Key{
+				Table: t.Name, Data: m.Data, Part: m.Part, Model: flagValue(m.Train, "--arch"),
+				Method: m.Name, Bits: flagValue(m.Quantize, "--budget"), Metric: metric,
+			},
+			Sample: l.most(&m.Variant), Seeds: len(m.Outcomes), Networks: len(values), Mean: eval.Float(mean),
+			SD: eval.Float(sd), Paper: paper.Mean, PaperSD: paper.SD, Version: l.Version,
 		}
-		all = append(all, Result{
-			Table: t.Name, Data: m.Variant.Data, Part: m.Part, Model: flagValue(m.Variant.Train, "--arch"), Method: m.Name,
-			Against: against, Bits: flagValue(m.Variant.Quantize, "--budget"), Metric: metric, Sample: l.most(m.Variant),
-			Seeds: len(m.Outcomes), Networks: len(values), Mean: eval.Float(mean), SD: eval.Float(sd),
-			Paper: eval.Float(paper.Mean), PaperSD: eval.Float(paper.SD), Version: l.Version,
-		})
+		failed := slices.Contains(m.Outcomes, nil)
+		if minus != nil {
+			r.Against, failed = minus.Name, failed || slices.Contains(minus.Outcomes, nil)
+		}
+		k := slices.IndexFunc(earlier, func(e Result) bool { return e.Key == r.Key })
+		switch {
+		case failed && k >= 0:
+			all = append(all, earlier[k])
+		case len(values) > 0:
+			all = append(all, r)
+		}
 	}
 	for i := range rows {
 		paper := t.paper(&rows[i].Row)
-		for k, c := range t.Columns {
-			add(&rows[i], "", c.Metric, rows[i].values(c.Metric), paper[k])
+		for k, c := range t.columns {
+			add(&rows[i], nil, c.Metric, paper[k])
 		}
 	}
 	for _, c := range t.Claims {
 		for i := range rows {
-			k := slices.IndexFunc(rows, func(r Measured) bool { return r.Name == c.Upper && r.Where() == rows[i].Where() })
+			k := slices.IndexFunc(rows, func(r Measured) bool {
+				return r.Name == c.Upper && r.Data == rows[i].Data && r.Part == rows[i].Part
+			})
 			if rows[i].Name == c.Lower && k >= 0 {
-				add(&rows[i], c.Upper, c.Metric, differences(&rows[i], &rows[k], c.Metric), nil)
+				add(&rows[i], &rows[k], c.Metric, Number{number(""), number("")})
 			}
 		}
 	}
@@ -184,11 +194,10 @@ func (l *Lab) Results(t *Table, rows []Measured) []Result {
 }
 
 // flagValue is the value of a flag, "" without it.
-func flagValue(args []string, name string) string {
-	if at := slices.Index(args, name); at >= 0 {
-		return args[at+1]
-	}
-	return ""
+func flagValue(flags, name string) string {
+	_, after, _ := strings.Cut(flags, name+" ")
+	value, _, _ := strings.Cut(after, " ")
+	return value
 }
 
 // of is the value of a metric on the network of a seed; NaN when it is not known.
@@ -202,22 +211,15 @@ func (m *Measured) of(metric string, seed int) float64 {
 	return m.Outcomes[seed].of(metric, cmp.Or(m.Solver, m.Part))
 }
 
-// values are those of all seeds that have one.
-func (m *Measured) values(metric string) []float64 {
+// differences are the values of a metric on the networks that have one, less those of another row unless it is nil.
+func differences(m, minus *Measured, metric string) []float64 {
 	var all []float64
 	for seed := range m.Outcomes {
-		if v := m.of(metric, seed); !math.IsNaN(v) {
-			all = append(all, v)
+		d := m.of(metric, seed)
+		if minus != nil {
+			d -= minus.of(metric, seed)
 		}
-	}
-	return all
-}
-
-// differences are those of a metric, on the networks of which both rows have it.
-func differences(a, b *Measured, metric string) []float64 {
-	var all []float64
-	for seed := range a.Outcomes {
-		if d := a.of(metric, seed) - b.of(metric, seed); !math.IsNaN(d) {
+		if !math.IsNaN(d) {
 			all = append(all, d)
 		}
 	}

@@ -24,14 +24,9 @@ type section struct {
 func sections(results []Result) []section {
 	var all []section
 	for _, t := range Tables() {
-		var own []Result
-		for _, r := range results {
-			if r.Table == t.Name {
-				own = append(own, r)
-			}
-		}
-		if own != nil {
-			all = append(all, t.section(own))
+		of := slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return r.Table != t.Name })
+		if len(of) > 0 {
+			all = append(all, t.section(of))
 		}
 	}
 	return all
@@ -42,22 +37,22 @@ func (t *Table) section(results []Result) section {
 		Name: t.Name, Title: t.Title, Claims: t.verdicts(results), Head: []string{"data", "method"}, Note: t.Note,
 		Protocol: t.protocol(results),
 	}
-	for _, c := range t.Columns {
+	for _, c := range t.columns {
 		s.Head = append(s.Head, c.Head)
-		if c.Paper {
+		if slices.Contains(t.Paper, c.Head) {
 			s.Head = append(s.Head, "paper")
 		}
 	}
 	for i := range t.Rows {
 		row := &t.Rows[i]
-		cells, measured := []string{row.Where(), row.Name}, false
-		for _, c := range t.Columns {
+		cells, measured := []string{place(row.Data, row.Part), row.Name}, false
+		for _, c := range t.columns {
 			value, paper := "not measured", ""
 			if r := row.find(results, c.Metric); r != nil {
 				value, paper, measured = r.cell(c.Format), spread(c.Format, float64(r.Paper), float64(r.PaperSD)), true
 			}
 			cells = append(cells, value)
-			if c.Paper {
+			if slices.Contains(t.Paper, c.Head) {
 				cells = append(cells, paper)
 			}
 		}
@@ -71,7 +66,7 @@ func (t *Table) section(results []Result) section {
 // find returns the result of a metric of the row; nil = it was not measured.
 func (r *Row) find(results []Result, metric string) *Result {
 	i := slices.IndexFunc(results, func(x Result) bool {
-		return x.Data == r.Variant.Data && x.Part == r.Part && x.Method == r.Name && x.Against == "" && x.Metric == metric
+		return x.Data == r.Data && x.Part == r.Part && x.Method == r.Name && x.Against == "" && x.Metric == metric
 	})
 	if i < 0 {
 		return nil
@@ -92,7 +87,7 @@ func (t *Table) protocol(results []Result) string {
 	if first.Seeds > 1 {
 		networks = fmt.Sprintf("Mean ± standard deviation of %d networks", first.Seeds)
 	}
-	drawn := slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Variant.Recourse != nil })
+	drawn := slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Recourse != "" })
 	people := fmt.Sprintf("at most %d refused people of each", first.Sample)
 	switch {
 	case first.Sample == 0:
@@ -105,11 +100,6 @@ func (t *Table) protocol(results []Result) string {
 		paper = " The paper's numbers: " + t.Labels + "."
 	}
 	return fmt.Sprintf("%s, %s.%s Measured by cfq %s.", networks, people, paper, strings.Join(versions, ", "))
-}
-
-// where is the data set of a result and the part of it.
-func (r *Result) where() string {
-	return (&Row{Part: r.Part, Variant: Variant{Data: r.Data}}).Where()
 }
 
 // cell is a result as text.

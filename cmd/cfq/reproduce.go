@@ -31,6 +31,7 @@ type reproduceFlags struct {
 }
 
 func reproduceCommand() command {
+	tables := reproduce.Tables()
 	return command{
 		name:    "reproduce",
 		args:    "TABLE...|all -d FOLDER -o FOLDER",
@@ -40,15 +41,15 @@ Trains networks of several seeds on public data sets, quantizes them as the rows
 paper's tables say, and measures them. results.csv has one row for each measured value:
 mean and standard deviation over the seeds, and the paper's number. report.html shows the
 tables, and which of the paper's claims do not hold here. Both keep the tables that an
-earlier run has measured in the same folder.
+earlier run has measured in the same folder, and its rows for which a command fails.
 
 The data folder has the files as they are published, also gzipped, in a folder for each
 data set or all in one; the command says which ones are missing and where they come from.
 All other files are made in the output folder. FILE.made.json has the command that made
 FILE. A run that was stopped goes on where it was, and tables share what they have in
 common.`,
-		notes:   "Tables:\n" + tableList(),
-		actions: append(reproduce.Names(), "all"),
+		notes:   "Tables:\n" + tableList(tables),
+		actions: append(reproduce.Names(tables), "all"),
 		examples: []string{
 			"cfq reproduce training-free -d data -o tables",
 			"cfq reproduce main ablations -d data -o tables --seeds 3",
@@ -69,9 +70,9 @@ common.`,
 }
 
 // tableList is a line for each table.
-func tableList() string {
+func tableList(tables []reproduce.Table) string {
 	var b strings.Builder
-	for _, t := range reproduce.Tables() {
+	for _, t := range tables {
 		message.Paragraph(&b, fmt.Sprintf("  %-16s", t.Name), strings.Repeat(" ", 18), t.Title)
 	}
 	return b.String()
@@ -121,7 +122,7 @@ func (f *reproduceFlags) run(ctx context.Context, e *env, args []string) error {
 	}
 	results := []reproduce.Result{}
 	for i := range tables {
-		results = append(results, l.Results(&tables[i], rows[i])...)
+		results = append(results, l.Results(&tables[i], rows[i], old)...)
 	}
 	if err := f.write(e, reproduce.Merge(old, results, tables)); err != nil {
 		return err
@@ -169,21 +170,22 @@ func readResults(path string) ([]reproduce.Result, error) {
 
 // check returns the tables that are asked for.
 func (f *reproduceFlags) check(args []string) ([]reproduce.Table, error) {
+	all := reproduce.Tables()
+	names := reproduce.Names(all)
 	if len(args) == 0 {
-		return nil, cli.Usagef(cli.HintArguments, "missing TABLE: want %s or all",
-			strings.Join(reproduce.Names(), ", "))
+		return nil, cli.Usagef(cli.HintArguments, "missing TABLE: want %s or all", strings.Join(names, ", "))
 	}
 	var tables []reproduce.Table
-	for _, name := range args {
-		t, ok := reproduce.Find(name)
+	for i, name := range args {
+		at := slices.Index(names, name)
 		switch {
 		case name == "all" && len(args) == 1:
-			tables = reproduce.Tables()
-		case !ok:
+			tables = all
+		case at < 0:
 			return nil, cli.Usagef(cli.HintArguments, "unknown table %q%s", name,
-				message.DidYouMean(name, append(reproduce.Names(), "all")))
-		case !slices.ContainsFunc(tables, func(have reproduce.Table) bool { return have.Name == name }):
-			tables = append(tables, t)
+				message.DidYouMean(name, append(names, "all")))
+		case !slices.Contains(args[:i], name):
+			tables = append(tables, all[at])
 		}
 	}
 	if f.data == "" {

@@ -1,0 +1,235 @@
+package reproduce
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"cfq/internal/cli"
+)
+
+// step makes files by one command of cfq.
+type step struct {
+	file  string   // that it makes
+	also  []string // further ones
+	args  []string // of the command
+	needs []*step
+	from  []string // further files that it is made from
+	// parse reads the file of a measurement; nil = the file is a model.
+	parse func(io.Reader) (Outcome, error)
+	// printed: the command writes the file to its standard output.
+	printed bool
+
+	once    sync.Once
+	seconds float64
+	err     error
+	blocked bool // err is that of a step that it needs
+	outcome Outcome
+}
+
+// provenance is what is kept next to a file: what it was made by. The file is right as long as all of that is the same.
+type provenance struct {
+	Version string            `json:"version"`
+	Command string            `json:"command"`
+	From    map[string]string `json:"from"` // hashes of files
+	Sum     string            `json:"sum"`  // hash of the files themselves
+	Seconds float64           `json:"seconds"`
+}
+
+const provenanceSuffix = ".made.json"
+
+// make runs steps and those that they need, several at once. It goes on where one fails.
+func (l *Lab) make(ctx context.Context, all []*step) error {
+	var g errgroup.Group
+	g.SetLimit(max(l.Workers, 1))
+	var done int
+	for _, s := range all {
+		g.Go(func() error {
+			_ = l.build(ctx, s) // collected below
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if done++; l.Progress != nil {
+				l.Progress(done, len(all))
+			}
+			return nil
+		})
+	}
+	err := g.Wait()
+	for _, file := range slices.Sorted(maps.Keys(l.steps)) {
+		if s := l.steps[file]; !s.blocked {
+			err = errors.Join(err, s.err)
+		}
+	}
+	return err
+}
+
+// build makes the files of a step, and before it those that it needs, unless they are there.
+func (l *Lab) build(ctx context.Context, s *step) error {
+	s.once.Do(func() {
+		for _, n := range s.needs {
+			if s.err = l.build(ctx, n); s.err != nil {
+				s.blocked = true
+				return
+			}
+		}
+		if s.err = l.update(ctx, s); s.err == nil {
+			s.err = s.read()
+		}
+	})
+	return s.err
+}
+
+// update runs the command of a step unless its files were made by the same command from the same files.
+func (l *Lab) update(ctx context.Context, s *step) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p := provenance{Version: l.Version, Command: l.recorded(s.args), From: map[string]string{}}
+	from := slices.Clone(s.from)
+	for _, n := range s.needs {
+		from = append(from, n.file)
+	}
+	for _, path := range from {
+		sum, err := l.hash(path)
+		if err != nil {
+			return err
+		}
+		p.From[l.short(path)] = sum
+	}
+	if old, ok := s.made(); ok && p.Version == old.Version && p.Command == old.Command && maps.Equal(p.From, old.From) {
+		s.seconds = old.Seconds
+		return nil
+	}
+	err := os.MkdirAll(filepath.Dir(s.file), 0o755)
+	if err == nil {
+		p.Seconds, err = l.run(ctx, s)
+	}
+	if err == nil {
+		p.Sum, err = hashOf(s.outputs()...)
+	}
+	if err != nil {
+		return err
+	}
+	s.seconds = p.Seconds
+	text, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err
+	}
+	return put(s.file+provenanceSuffix, append(text, '\n'))
+}
+
+func (l *Lab) run(ctx context.Context, s *step) (float64, error) {
+	if !s.printed {
+		return l.Run(ctx, append(slices.Clone(s.args), "--overwrite"), io.Discard)
+	}
+	var out bytes.Buffer
+	seconds, err := l.Run(ctx, s.args, &out)
+	if err != nil {
+		return 0, err
+	}
+	return seconds, put(s.file, out.Bytes())
+}
+
+// read sets what a step measured.
+func (s *step) read() error {
+	if s.parse == nil {
+		return nil
+	}
+	f, err := os.Open(s.file)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // it is only read
+	if s.outcome, err = s.parse(f); err != nil {
+		return fmt.Errorf("%s: %w", s.file, err)
+	}
+	return nil
+}
+
+func (s *step) outputs() []string { return append([]string{s.file}, s.also...) }
+
+// made is how the files of a step were made, if they are still as they were then.
+func (s *step) made() (p provenance, ok bool) {
+	text, err := os.ReadFile(s.file + provenanceSuffix)
+	if err != nil || json.Unmarshal(text, &p) != nil {
+		return p, false
+	}
+	sum, err := hashOf(s.outputs()...)
+	return p, err == nil && sum == p.Sum
+}
+
+// hash is the hash of a file that does not change any more.
+func (l *Lab) hash(path string) (sum string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sum, ok := l.hashes[path]
+	if !ok {
+		if sum, err = hashOf(path); err == nil {
+			l.hashes[path] = sum
+		}
+	}
+	return sum, err
+}
+
+// hashOf is the hash of files, one after the other.
+func hashOf(paths ...string) (string, error) {
+	h := sha256.New()
+	for _, path := range paths {
+		if _, err := cli.CopyFrom(h, path); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// put writes a file unless it has that text.
+func put(path string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, text) {
+		return nil
+	}
+	return cli.Write(path, func(w io.Writer) error { _, err := w.Write(text); return err })
+}
+
+// recorded is a command line as it would be in the folder of the results.
+func (l *Lab) recorded(args []string) string {
+	words := []string{"cfq"}
+	for _, a := range args {
+		words = append(words, l.short(a))
+	}
+	return strings.Join(words, " ")
+}
+
+// short is an argument without the folder of data or of results in which its file is, so that these can be moved. One
+// may be in the other: the inner one counts.
+func (l *Lab) short(arg string) string {
+	kind := ""
+	for _, before := range []string{"!", "json:"} {
+		if strings.HasPrefix(arg, before) {
+			kind, arg = before, arg[len(before):]
+		}
+	}
+	short := arg
+	for _, dir := range []string{l.Out, l.Data} {
+		inside, ok := strings.CutPrefix(arg, filepath.Clean(dir)+string(filepath.Separator))
+		if ok && len(inside) < len(short) {
+			short = inside
+		}
+	}
+	return kind + short
+}
