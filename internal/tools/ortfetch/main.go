@@ -1,8 +1,9 @@
 // Ortfetch puts the pinned ONNX Runtime library into the project's cache.
 //
-// In: the npm package that engine pins, fetched with npm, or its tarball. Out:
-// the one library for this platform at ort.CachePath. The invariant: a file at
-// that path has the pinned hash; it appears there whole or not at all.
+// In: the npm package that engine pins, read from its registry up to the library,
+// or its tarball. Out: the one library for this platform at ort.CachePath. The
+// invariant: a file at that path has the pinned hash; it appears there whole or
+// not at all.
 //
 // When the library is in the cache already, or CFQ_ORT_LIB names one, nothing is
 // fetched.
@@ -11,6 +12,7 @@ package main
 import (
 	"errors"
 	"flag"
+	"io"
 	"log"
 	"os"
 	"path/filepath"
@@ -23,7 +25,7 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("ortfetch: ")
-	tarball := flag.String("tarball", "", "take the library from this tarball of the package instead of running npm")
+	tarball := flag.String("tarball", "", "take the library from this tarball of the package, not from the registry")
 	flag.Parse()
 	if err := fetch(*tarball); err != nil {
 		log.Fatal("error: ", err)
@@ -52,17 +54,17 @@ func fetch(tarball string) error {
 	case !errors.Is(err, os.ErrNotExist):
 		return err
 	}
+	in := io.ReadCloser(nil)
 	if tarball == "" {
-		dir, err := os.MkdirTemp("", "ortfetch-")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(dir)
-		if tarball, err = pack(dir); err != nil {
-			return err
-		}
+		in, err = open()
+	} else {
+		in, err = os.Open(tarball)
 	}
-	if err := install(tarball, release, path); err != nil {
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if err := install(in, release, path); err != nil {
 		return err
 	}
 	log.Printf("ONNX Runtime %s for %s is at %s", ort.Version, release.Platform, path)
@@ -70,7 +72,7 @@ func fetch(tarball string) error {
 }
 
 // install writes the library inside the tarball to path, if its hash is right.
-func install(tarball string, r ort.Release, path string) error {
+func install(tarball io.Reader, r ort.Release, path string) error {
 	lib, err := libraryOf(tarball, r)
 	if err != nil {
 		return err

@@ -35,7 +35,12 @@ func TestUnpack(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "cache")
 			path := filepath.Join(dir, "lib.so")
-			err := install(tarball, c.release, path)
+			in, err := os.Open(tarball)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.Close()
+			err = install(in, c.release, path)
 			got, _ := os.ReadFile(path)
 			left, _ := os.ReadDir(dir)
 			if c.want == "" {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,33 +18,55 @@ import (
 	"cfq/onnxio/ort"
 )
 
-// pack has npm put the package's tarball into dir, and returns its path.
-func pack(dir string) (string, error) {
+// open is the package's tarball, as a stream: a reader that stops at the library leaves most of it behind. Where the
+// registry wants what only npm has, such as a password, npm fetches it whole.
+func open() (io.ReadCloser, error) {
 	spec := ort.Package + "@" + ort.Version
-	log.Printf("fetching %s with npm (about 110 MB)", spec)
-	cmd := exec.Command("npm", "pack", "--silent", "--pack-destination", dir, spec)
-	cmd.Dir, cmd.Stderr = dir, os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("npm pack %s: %w; without npm or a network, set %s to an ONNX Runtime library (%s or later)",
-			spec, err, ort.LibEnv, ort.MinVersion)
-	}
-	return filepath.Join(dir, filepath.Base(strings.TrimSpace(string(out)))), nil
-}
-
-// libraryOf is the library of a release inside the tarball. It fails when the hash is not the pinned one.
-func libraryOf(tarball string, r ort.Release) (lib []byte, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("unpacking %s: %w", tarball, err)
-		}
-	}()
-	f, err := os.Open(tarball)
+	log.Printf("fetching %s", spec)
+	url, err := npm("view", spec, "dist.tarball")
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
+	resp, err := http.Get(url)
+	if err == nil && resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
+	}
+	if err == nil {
+		err = errors.Join(errors.New(resp.Status), resp.Body.Close())
+	}
+	log.Printf("%s: %v; npm tries (about 110 MB)", url, err)
+	dir, err := os.MkdirTemp("", "ortfetch-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir) // an open file stays readable
+	name, err := npm("pack", "--silent", "--pack-destination", dir, spec)
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(filepath.Join(dir, filepath.Base(name)))
+}
+
+// npm is the output of a command of npm.
+func npm(args ...string) (string, error) {
+	cmd := exec.Command("npm", args...)
+	cmd.Dir, cmd.Stderr = os.TempDir(), os.Stderr // no project's package.json
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("npm %s: %w; without npm or a network, set %s to an ONNX Runtime library (%s or later)",
+			strings.Join(args, " "), err, ort.LibEnv, ort.MinVersion)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// libraryOf is the library of a release inside the tarball. It fails when the hash is not the pinned one.
+func libraryOf(tarball io.Reader, r ort.Release) (lib []byte, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("unpacking %s: %w", ort.Package, err)
+		}
+	}()
+	z, err := gzip.NewReader(tarball)
 	if err != nil {
 		return nil, err
 	}
