@@ -66,16 +66,16 @@ func threeInputs(t testing.TB) *constraint.Set { return within(t, math.Inf(1)) }
 // within is threeInputs where a and b can change by no more than most.
 func within(t testing.TB, most float64) *constraint.Set {
 	t.Helper()
-	inf := math.Inf(1)
 	tk := &task.Task{
 		Version: 1, Target: task.Target{Class: "favourable", Index: 1},
 		Cost: task.Cost{Norm: "l1", Weights: "uniform"},
 	}
 	for i, name := range []string{"a", "b", "c"} {
-		tk.Features = append(tk.Features, task.Feature{
-			Name: name, Column: name, Kind: task.Numeric, Std: 1, Actionable: name != "c", Direction: task.Any, Weight: 1,
-			Bounds: [2]float64{-inf, inf}, MaxIncrease: inf, MaxDecrease: inf, MaxChange: most, Offset: i, Width: 1,
-		})
+		f := task.Feature{
+			Name: name, Column: name, Encoding: &task.Standardized{Std: 1}, Action: task.Free(), Offset: i, Width: 1,
+		}
+		f.Actionable, f.MaxChange = name != "c", most
+		tk.Features = append(tk.Features, f)
 	}
 	set, err := constraint.Compile(tk)
 	if err != nil {

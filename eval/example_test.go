@@ -51,10 +51,8 @@ func (m linear) LossGrads(ctx context.Context, x []float32) (margins, grads []fl
 func Example() {
 	full, quantized := linear{[]float32{1, 0.5}, 0}, linear{[]float32{1, 0.5}, -0.25}
 	people := &task.People{Dim: 2, N: 4, Total: 4, X: []float32{-1, 0, -2, 1, 1, 1, -0.5, -1}}
-	number := task.Feature{
-		Kind: task.Numeric, Std: 1, Actionable: true, Direction: task.Any, Weight: 1, Width: 1,
-		Bounds: [2]float64{-10, 10}, MaxIncrease: 10, MaxDecrease: 10, MaxChange: 10,
-	}
+	number := task.Feature{Encoding: &task.Standardized{Std: 1}, Action: task.Free(), Width: 1}
+	number.Bounds, number.MaxChange = [2]float64{-10, 10}, 10
 	income, savings := number, number
 	income.Name, savings.Name, savings.Offset = "income", "savings", 1
 	set, err := constraint.Compile(&task.Task{

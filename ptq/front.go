@@ -20,11 +20,12 @@ func frontOf(t *task.Task) (onnxio.InputTransform, error) {
 	at := 0
 	for i := range t.Features {
 		f := &t.Features[i]
+		c, n := f.Category(), f.Number()
 		switch {
-		case f.Inputs != nil:
-			category(front, f, at)
-		case f.Kind.IsNumber():
-			number(front, f, at)
+		case n != nil:
+			number(front, n, f.Offset, at)
+		case c.Made() != nil:
+			category(front, f, c.Made(), at)
 		default:
 			for j := range f.Width {
 				front.Matrix[(f.Offset+j)*front.To+at+j] = 1
@@ -37,17 +38,18 @@ func frontOf(t *task.Task) (onnxio.InputTransform, error) {
 
 // category puts the inputs of a category's values into a step, whose columns are at and those that follow: a sum, since
 // a one-hot has a single 1, and each 1 of a thermometer or a binary feature leads from one value to the next.
-func category(front *onnxio.Front, f *task.Feature, at int) {
+func category(front *onnxio.Front, f *task.Feature, inputs [][]float64, at int) {
+	_, hot := f.Encoding.(*task.OneHot)
 	for k := range f.ModelInputs() {
 		before := 0.0
-		if f.Kind != task.OneHot {
-			before = f.Inputs[0][k]
+		if !hot {
+			before = inputs[0][k]
 			front.Shift[at+k] = float32(before)
 		}
 		for j := range f.Width {
-			v := f.Inputs[j+len(f.Inputs)-f.Width][k]
+			v := inputs[j+len(inputs)-f.Width][k]
 			front.Matrix[(f.Offset+j)*front.To+at+k] = float32(v - before)
-			if f.Kind != task.OneHot {
+			if !hot {
 				before = v
 			}
 		}
@@ -58,7 +60,7 @@ func category(front *onnxio.Front, f *task.Feature, at int) {
 const leastArgument = 1e-30
 
 // number puts a number that is clipped, or whose logarithm the model gets, into column at of a step.
-func number(front *onnxio.Front, f *task.Feature, at int) {
+func number(front *onnxio.Front, f *task.Standardized, input, at int) {
 	scale, shift := 1.0, 0.0
 	switch {
 	case f.Log != nil:
@@ -66,7 +68,7 @@ func number(front *onnxio.Front, f *task.Feature, at int) {
 	case f.Spread != 0:
 		scale = f.Std
 	}
-	front.Matrix[f.Offset*front.To+at], front.Shift[at] = float32(scale), float32(shift)
+	front.Matrix[input*front.To+at], front.Shift[at] = float32(scale), float32(shift)
 	if f.Clip != nil {
 		within := func(raw float64) float32 {
 			switch {
@@ -94,17 +96,18 @@ func inputDomain(t *task.Task) [][]float32 {
 	for i := range t.Features {
 		f := &t.Features[i]
 		for k := range f.ModelInputs() {
+			c, n := f.Category(), f.Number()
 			switch {
-			case f.Inputs != nil:
+			case c != nil && c.Made() != nil:
 				lo, hi := math.Inf(1), math.Inf(-1)
-				for _, row := range f.Inputs {
+				for _, row := range c.Made() {
 					lo, hi = min(lo, row[k]), max(hi, row[k])
 				}
 				out = append(out, []float32{float32(lo), float32(hi)})
-			case !f.Kind.IsNumber():
+			case c != nil:
 				out = append(out, []float32{0, 1})
-			case f.Kind == task.Ordinal && len(f.Levels) > 0 && f.Log == nil && f.Spread == 0 && f.Clip == nil:
-				out = append(out, []float32{f.ToInput(f.Levels[0]), f.ToInput(f.Levels[len(f.Levels)-1])})
+			case len(n.Levels) > 0 && n.Log == nil && n.Spread == 0 && n.Clip == nil:
+				out = append(out, []float32{n.ToInput(n.Levels[0]), n.ToInput(n.Levels[len(n.Levels)-1])})
 			case t.IsPixel(f) && f.Bounds[1]-f.Bounds[0] <= 255: // one that is always black may be painted, in any shade
 				lo, hi := f.Bounds[0], f.Bounds[1]
 				out = append(out, []float32{f.ToInput(lo), f.ToInput(min(lo+1, hi)), f.ToInput(hi)})

@@ -117,7 +117,7 @@ func TestFarValue(t *testing.T) {
 func ofNumbers(tk *task.Task, slopes []float32) {
 	for row := range slices.Chunk(slopes, tk.Dim()) {
 		for i := range tk.Features {
-			if f := &tk.Features[i]; f.Kind == task.OneHot {
+			if f := &tk.Features[i]; f.Encoding.Kind() == "onehot" {
 				clear(row[f.Offset : f.Offset+f.Width])
 			}
 		}
@@ -183,7 +183,7 @@ func TestFrontOfNumbers(t *testing.T) {
 	if savings.Name != "savings" {
 		t.Fatal(savings.Name)
 	}
-	spread := task.Decimal(savings.Std)
+	spread := task.Decimal(savings.Number().Std)
 	other := made(t, tk,
 		`"name": "housing",`, `"name": "housing", "inputs": "index",`,
 		`"mean": 6263.57,`, `"log": 1, "spread": `+spread+`, "mean": 8.5,`,
@@ -217,8 +217,8 @@ func TestFrontOfNumbers(t *testing.T) {
 	}
 	raw := b.Op("MatMul", []string{"z", table(dim-2, 1, [2]int{saved, 0})})
 	raw = b.Op("Exp", []string{b.Op("Add", []string{b.Op("Mul", []string{raw, row(0.9)}), row(8.5)})})
-	raw = b.Op("Sub", []string{raw, row(float32(1 + savings.Mean))})
-	raw = b.Op("Div", []string{raw, row(float32(savings.Std))})
+	raw = b.Op("Sub", []string{raw, row(float32(1 + savings.Number().Mean))})
+	raw = b.Op("Div", []string{raw, row(float32(savings.Number().Std))})
 	home := b.Op("MatMul", []string{"z", table(dim-2, 1, [2]int{housing, 0})})
 	home = b.Op("Abs", []string{b.Op("Sub", []string{home, row(0, 1, 2)})})
 	home = b.Op("Relu", []string{b.Op("Sub", []string{row(1), home})})

@@ -49,7 +49,7 @@ func TestTeacherKeepsToOverrides(t *testing.T) {
 		if p == nil {
 			return 0
 		}
-		return float64(p[f.Offset]-people.X[i*people.Dim+f.Offset]) * f.Std
+		return float64(p[f.Offset]-people.X[i*people.Dim+f.Offset]) * f.Number().Std
 	}
 	var raised []int // positions of people that the teacher gives a raise of 1000 and more
 	for i := range people.N {
@@ -64,9 +64,9 @@ func TestTeacherKeepsToOverrides(t *testing.T) {
 	none.Actionable = false
 	some.MaxIncrease = 500
 	o.Overrides = []task.Override{
-		{Row: people.Rows[raised[0]], Feature: income, With: none},
-		{Row: people.Rows[raised[1]], Feature: income, With: some},
-		{Row: 1_000_000, Feature: income, With: none},
+		{Row: people.Rows[raised[0]], Feature: income, With: none.Action},
+		{Row: people.Rows[raised[1]], Feature: income, With: some.Action},
+		{Row: 1_000_000, Feature: income, With: none.Action},
 	}
 	after := set(t, m, tk, people, o)
 	if r := raise(after, raised[0]); r != 0 {

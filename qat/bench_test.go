@@ -43,11 +43,11 @@ func newBench(b *testing.B) *bench {
 	facts := Points{Kind: Factual, X: make([]float32, people*t.Dim())}
 	for person := range slices.Chunk(facts.X, t.Dim()) {
 		for i := range t.Features {
-			if f := &t.Features[i]; f.Kind == task.OneHot {
+			if f := &t.Features[i]; f.Encoding.Kind() == "onehot" {
 				person[f.Offset+rng.IntN(f.Width)] = 1
 			} else {
-				raw := min(max(f.Mean+f.Std*rng.NormFloat64(), f.Bounds[0]), f.Bounds[1])
-				person[f.Offset] = float32((raw - f.Mean) / f.Std)
+				raw := min(max(f.Number().Mean+f.Number().Std*rng.NormFloat64(), f.Bounds[0]), f.Bounds[1])
+				person[f.Offset] = f.ToInput(raw)
 			}
 		}
 		facts.Classes = append(facts.Classes, rng.IntN(2))

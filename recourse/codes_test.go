@@ -87,7 +87,7 @@ func TestCodesWithinLimits(t *testing.T) {
 			}
 			var features []task.Feature
 			for j := range dim {
-				features = append(features, feature(string(rune('a'+j)), task.Numeric))
+				features = append(features, feature(string(rune('a'+j)), "numeric"))
 				features[j].Bounds = [2]float64{-4, 4}
 			}
 			tk := taskOf(0, features...)
@@ -153,7 +153,7 @@ func TestNearest(t *testing.T) {
 		}
 		var features []task.Feature
 		for j := range dim {
-			features = append(features, feature(string(rune('a'+j)), task.Numeric))
+			features = append(features, feature(string(rune('a'+j)), "numeric"))
 			features[j].Weight = 0.5 + rng.Float64()
 		}
 		tk := taskOf(0, features...)
@@ -218,7 +218,7 @@ func TestExhaustiveWithinRadius(t *testing.T) {
 	f := notAffine{newMLP(rand.New(rand.NewPCG(3, 1)), -30, 3, 12, 1)}
 	var features []task.Feature
 	for j := range 3 {
-		features = append(features, feature(string(rune('a'+j)), task.Numeric))
+		features = append(features, feature(string(rune('a'+j)), "numeric"))
 		features[j].Bounds, features[j].Step = [2]float64{-3, 3}, 0.01
 	}
 	tk := taskOf(0, features...)

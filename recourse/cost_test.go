@@ -12,12 +12,12 @@ import (
 
 func TestCost(t *testing.T) {
 	t.Parallel()
-	age := feature("age", task.Numeric)
-	age.Std, age.Weight = 12, 2
-	phone := feature("phone", task.Binary)
-	phone.Shares = []float64{0.2}
+	age := feature("age", "numeric")
+	age.Number().Std, age.Weight = 12, 2
+	phone := feature("phone", "binary")
+	bit(&phone).Shares = []float64{0.2}
 	job := oneHot("job", "a", "b", "c")
-	job.Shares = []float64{0.5, 0.1, 0.4}
+	hot(&job).Shares = []float64{0.5, 0.1, 0.4}
 	home := oneHot("home", "own", "rent")
 	d := []float32{-1.5, 1, -1, 1, 0, 1, 0} // home was missing
 	const eps = 1e-3
@@ -45,9 +45,9 @@ func TestCost(t *testing.T) {
 
 func TestCompileNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	age := feature("age", task.Numeric)
-	age.Std = 0
-	hours := feature("hours", task.Numeric)
+	age := feature("age", "numeric")
+	age.Number().Std = 0
+	hours := feature("hours", "numeric")
 	hours.Bounds = [2]float64{3, 1}
 	job := oneHot("job", "a", "b")
 	job.Transitions = map[string][]string{"a": {"x"}, "y": {"b"}}
@@ -83,15 +83,15 @@ func TestProjectAllocatesNothing(t *testing.T) {
 // its own price.
 func TestCostNorms(t *testing.T) {
 	t.Parallel()
-	age := feature("age", task.Numeric)
-	age.Mean, age.Std, age.Weight, age.MAD = 40, 10, 2, 5
-	age.Quantiles = []float64{20, 30, 40, 40, 80}
+	age := feature("age", "numeric")
+	age.Number().Mean, age.Number().Std, age.Weight, age.Number().MAD = 40, 10, 2, 5
+	age.Number().Quantiles = []float64{20, 30, 40, 40, 80}
 	rank := oneHot("rank", "low", "mid", "high")
-	rank.Ordered, rank.Shares = true, []float64{0.5, 0.3, 0.2}
+	hot(&rank).Ordered, hot(&rank).Shares = true, []float64{0.5, 0.3, 0.2}
 	home := oneHot("home", "own", "rent")
-	home.SwitchCost, home.Shares = 3, []float64{0.6, 0.4}
-	saved := feature("saved", task.Thermometer)
-	saved.Thresholds, saved.Width = []float64{1, 2}, 2
+	home.SwitchCost, hot(&home).Shares = 3, []float64{0.6, 0.4}
+	saved := feature("saved", "thermometer")
+	saved.Encoding.(*task.Thermometer).Thresholds, saved.Width = []float64{1, 2}, 2
 	x := []float32{0, 1, 0, 0, 1, 0, 1, 0}   // 40 years, low, own, level 1
 	d := []float32{1, -1, 0, 1, -1, 1, 0, 1} // 50 years, high, rent, level 2
 	tests := []struct {
@@ -124,10 +124,10 @@ func TestCostNorms(t *testing.T) {
 // what it adds.
 func TestSlope(t *testing.T) {
 	t.Parallel()
-	age, height := feature("age", task.Numeric), feature("height", task.Numeric)
+	age, height := feature("age", "numeric"), feature("height", "numeric")
 	age.Weight, height.Weight = 2, 0.7
 	job := oneHot("job", "a", "b", "c")
-	still := feature("still", task.Numeric)
+	still := feature("still", "numeric")
 	d := []float32{-1.5, 0.8, -1, 1, 0, 0}
 	x := []float32{0, 0, 1, 0, 0, 0}
 	for norm, ratio := range map[task.Norm]float64{task.L1: 0, task.L2: 0, task.Mixed: 0.3} {
@@ -159,7 +159,7 @@ func TestSpread(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 5))
-		fs := []task.Feature{feature("a", task.Numeric), feature("b", task.Numeric), feature("c", task.Numeric)}
+		fs := []task.Feature{feature("a", "numeric"), feature("b", "numeric"), feature("c", "numeric")}
 		for k := range fs {
 			fs[k].Weight = 0.5 + rng.Float64()
 		}

@@ -18,7 +18,7 @@ func TestExactMaxPoints(t *testing.T) {
 	t.Parallel()
 	var fs []task.Feature
 	for i := range 4 {
-		f := feature(string(rune('a'+i)), task.Numeric)
+		f := feature(string(rune('a'+i)), "numeric")
 		f.Step, f.MaxChange = 0.25, 1 // 9 positions
 		fs = append(fs, f)
 	}
@@ -55,7 +55,7 @@ func TestExactMaxPoints(t *testing.T) {
 func TestCatalogue(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		tk := taskOf(0, feature("a", task.Numeric))
+		tk := taskOf(0, feature("a", "numeric"))
 		tk.Cost = task.Cost{Norm: rapid.SampledFrom([]task.Norm{task.L1, task.L2, task.Mixed}).Draw(rt, "norm"), L1Ratio: 0.4}
 		c := &catalogue{a: compile(t, tk), limit: rapid.IntRange(1, 4).Draw(rt, "limit")}
 		byChanges := []float64{1, 0, 0, 0, 0}

@@ -65,13 +65,13 @@ func TestExactJointLine(t *testing.T) {
 // What one person alone may do, or may not, is theirs alone.
 func TestExactOverride(t *testing.T) {
 	t.Parallel()
-	income := feature("income", task.Numeric)
+	income := feature("income", "numeric")
 	income.Step, income.MaxIncrease, income.Direction = 0.5, 4, task.Increase
 	tk := taskOf(0, income, oneHot("job", "p", "q"))
 	a := compile(t, tk)
 	short, loose := tk.Features[0], tk.Features[0]
 	short.MaxIncrease, loose.Step = 1, 0
-	b, err := a.Override([]task.Override{{Row: 1, Feature: 0, With: short}, {Row: 20, Feature: 0, With: loose}})
+	b, err := a.Override([]task.Override{{Row: 1, Feature: 0, With: short.Action}, {Row: 20, Feature: 0, With: loose.Action}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,16 +109,16 @@ func TestExactOverride(t *testing.T) {
 // is one.
 func TestExactEntangled(t *testing.T) {
 	t.Parallel()
-	years, course := feature("years", task.Numeric), feature("course", task.Binary)
+	years, course := feature("years", "numeric"), feature("course", "binary")
 	years.Step, years.MaxChange = 1, 3
-	grade := feature("grade", task.Numeric)
+	grade := feature("grade", "numeric")
 	grade.Actionable, grade.Mutable = false, true
 	tk := taskOf(0, years, course, grade)
 	tk.Links = []task.Link{
 		{From: "years", To: "grade", Scale: 0.5},
 		{From: "course", To: "grade", Map: []task.Pair{{From: "1", To: "5"}}},
 	}
-	tk.Features[1].One, tk.Features[1].Zero = "1", "0"
+	tk.Features[1].Encoding = &task.Binary{One: "1", Zero: "0"}
 	a := compile(t, tk)
 	m := drawAffine(rand.New(rand.NewPCG(1, 2)), 3, -1)
 	m.w = []float64{0.1, 0.1, 1}
@@ -141,7 +141,7 @@ func TestExactEntangled(t *testing.T) {
 // one step of low, and two need one of high.
 func TestExactStrictRule(t *testing.T) {
 	t.Parallel()
-	low, high := feature("low", task.Numeric), feature("high", task.Numeric)
+	low, high := feature("low", "numeric"), feature("high", "numeric")
 	low.Step, low.Bounds, high.Step, high.Bounds = 1, [2]float64{0, 9}, 1, [2]float64{0, 9}
 	tk := taskOf(0, low, high)
 	tk.Rules = []task.Rule{{Text: "low < high", Then: []task.Inequality{{Terms: []task.Term{
@@ -162,10 +162,10 @@ func TestExactStrictRule(t *testing.T) {
 // Numbers that a rule ties to each other, under l1 and l2: the solver comes close to the exact optimum.
 func TestSolveAlongRuleGap(t *testing.T) {
 	t.Parallel()
-	income, debt, saved := feature("income", task.Numeric), feature("debt", task.Numeric), feature("saved", task.Numeric)
-	income.Mean, income.Std, income.Bounds, income.MaxChange = 33000, 20000, [2]float64{0, 100000}, 30000
-	debt.Mean, debt.Std, debt.Bounds = 15000, 10000, [2]float64{0, 60000}
-	saved.Mean, saved.Std, saved.Bounds, saved.MaxChange = 5000, 4000, [2]float64{0, 30000}, 6000
+	income, debt, saved := feature("income", "numeric"), feature("debt", "numeric"), feature("saved", "numeric")
+	income.Number().Mean, income.Number().Std, income.Bounds, income.MaxChange = 33000, 20000, [2]float64{0, 100000}, 30000
+	debt.Number().Mean, debt.Number().Std, debt.Bounds = 15000, 10000, [2]float64{0, 60000}
+	saved.Number().Mean, saved.Number().Std, saved.Bounds, saved.MaxChange = 5000, 4000, [2]float64{0, 30000}, 6000
 	tk := taskOf(0, income, debt, saved)
 	tk.Rules = []task.Rule{{Text: "debt <= 0.5 * income", Then: []task.Inequality{{Terms: []task.Term{{
 		Feature: "debt",

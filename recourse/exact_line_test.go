@@ -68,7 +68,7 @@ func simplex(t testing.TB, cost, slope, down, up []float64, gap float64, rules .
 func drawLine(t *rapid.T, rng *rand.Rand, most int) (tk *task.Task, x []float32, cost, down, up []float64) {
 	var fs []task.Feature
 	for i := range rapid.IntRange(1, most).Draw(t, "features") {
-		f := feature(string(rune('a'+i)), task.Numeric)
+		f := feature(string(rune('a'+i)), "numeric")
 		f.Weight = 0.2 + rng.Float64()
 		f.MaxIncrease, f.MaxDecrease = rng.Float64()*2, rng.Float64()*2
 		if rng.IntN(3) == 0 {
@@ -104,7 +104,7 @@ func TestExactMixedAgainstSimplex(t *testing.T) {
 		tk, x, cost, down, up := drawLine(rt, rng, 4)
 		lines := len(x)
 		limit := rapid.IntRange(1, 4).Draw(rt, "limit")
-		stepped := feature("steps", task.Numeric)
+		stepped := feature("steps", "numeric")
 		stepped.Step, stepped.MaxChange = 0.3, 1
 		fs := append(slices.Clone(tk.Features), stepped, oneHot("job", "p", "q", "r"))
 		tk = taskOf(limit, fs...)
@@ -254,7 +254,7 @@ func holdOptimum(t *rapid.T, m *affine, a *constraint.Set, x []float32, want, to
 	rounding := (1e-3 + tol) * (want + tol)
 	for _, u := range a.Free() {
 		if u.Quantum > 0 && u.Changed(d) {
-			rounding += 1.1 * a.Norm().Weight(u) * u.Quantum / a.Task().Features[u.Index].Std
+			rounding += 1.1 * a.Norm().Weight(u) * u.Quantum / a.Task().Features[u.Index].Number().Std
 		}
 	}
 	if act := acts[0]; act.Status != Found || methods[0] != Affine || act.Cost < want-(tol+1e-4)*(1+want) ||

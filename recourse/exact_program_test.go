@@ -203,8 +203,8 @@ func TestProgramOfLimits(t *testing.T) {
 func numbers(n int) *task.Task {
 	var fs []task.Feature
 	for i := range n {
-		f := feature(string(rune('a'+i)), task.Numeric)
-		f.Std, f.Bounds = 1, [2]float64{-2, 2}
+		f := feature(string(rune('a'+i)), "numeric")
+		f.Number().Std, f.Bounds = 1, [2]float64{-2, 2}
 		fs = append(fs, f)
 	}
 	return taskOf(0, fs...)

@@ -180,7 +180,7 @@ func TestExactIsDeterministic(t *testing.T) {
 func TestExactSaysWhyNot(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	tk := taskOf(0, feature("income", task.Numeric), feature("debt", task.Numeric), oneHot("job", "p", "q"))
+	tk := taskOf(0, feature("income", "numeric"), feature("debt", "numeric"), oneHot("job", "p", "q"))
 	a := compile(t, tk)
 	m := drawAffine(rand.New(rand.NewPCG(1, 1)), 4, -1)
 	_, _, err := Exact(ctx, plain{m}, a, make([]float32, 4), ExactOptions{})

@@ -13,19 +13,19 @@ import (
 
 func TestJitter(t *testing.T) {
 	t.Parallel()
-	age := feature("age", task.Numeric)
+	age := feature("age", "numeric")
 	age.Actionable = false
-	income := feature("income", task.Numeric)
-	income.Mean, income.Std, income.Direction, income.MaxIncrease = 30000, 20000, task.Increase,
+	income := feature("income", "numeric")
+	income.Number().Mean, income.Number().Std, income.Direction, income.MaxIncrease = 30000, 20000, task.Increase,
 		10 // how far actions go is no matter
-	years := feature("years", task.Numeric)
-	years.Mean, years.Std, years.Step, years.Bounds = 10, 2.5, 1, [2]float64{1, 16}
-	grade := feature("grade", task.Ordinal)
-	grade.Mean, grade.Std, grade.Values, grade.Levels = 3, 1, []string{"1", "2", "5"}, []float64{1, 2, 5}
+	years := feature("years", "numeric")
+	years.Number().Mean, years.Number().Std, years.Step, years.Bounds = 10, 2.5, 1, [2]float64{1, 16}
+	grade := feature("grade", "ordinal")
+	grade.Number().Mean, grade.Number().Std, grade.Number().Values, grade.Number().Levels = 3, 1, []string{"1", "2", "5"}, []float64{1, 2, 5}
 	degree := oneHot("degree", "none", "some", "high")
 	degree.Actionable = false
-	sex := feature("sex", task.Binary)
-	sex.One = "f"
+	sex := feature("sex", "binary")
+	bit(&sex).One = "f"
 	tk := taskOf(1, age, income, years, grade, degree, sex)
 	tk.Links = []task.Link{{From: "years", To: "degree", Map: []task.Pair{
 		{From: "1", To: "none"},
@@ -34,7 +34,7 @@ func TestJitter(t *testing.T) {
 	}}}
 	stuck := tk.Features[2]
 	stuck.Actionable = false
-	tight, err := compile(t, tk).Override([]task.Override{{Row: 7, Feature: 2, With: stuck}})
+	tight, err := compile(t, tk).Override([]task.Override{{Row: 7, Feature: 2, With: stuck.Action}})
 	if err == nil {
 		tight, err = tight.Tighten(0, 0.01)
 	}
@@ -97,7 +97,7 @@ func TestJitter(t *testing.T) {
 // A person beyond a bound is not moved to it, but no further either.
 func TestJitterBeyondBounds(t *testing.T) {
 	t.Parallel()
-	a0 := feature("a", task.Numeric)
+	a0 := feature("a", "numeric")
 	a0.Bounds = [2]float64{-1, 1}
 	a := compile(t, taskOf(0, a0))
 	x := make([]float32, 200)
@@ -136,7 +136,7 @@ func TestJitterStaysInBounds(t *testing.T) {
 		for i := range free.Features {
 			f := &free.Features[i]
 			f.Direction, f.MaxIncrease, f.MaxDecrease, f.MaxChange = task.Any, inf, inf, inf
-			if !f.Kind.IsNumber() {
+			if f.Number() == nil {
 				f.Actionable = false
 			}
 		}
@@ -155,7 +155,7 @@ func TestJitterStaysInBounds(t *testing.T) {
 // A number that follows another one stays within its own bounds.
 func TestJitterMovesDependents(t *testing.T) {
 	t.Parallel()
-	hours, income := feature("hours", task.Numeric), feature("income", task.Numeric)
+	hours, income := feature("hours", "numeric"), feature("income", "numeric")
 	income.Actionable, income.Bounds = false, [2]float64{-1, 1}
 	tk := taskOf(0, hours, income)
 	tk.Links = []task.Link{{From: "hours", To: "income", Scale: 2}}

@@ -16,11 +16,11 @@ func ruledTask(rng *rand.Rand) *task.Task {
 	n := 3 + rng.IntN(4)
 	var fs []task.Feature
 	for i := range n {
-		f := feature(string(rune('a'+i)), task.Numeric)
+		f := feature(string(rune('a'+i)), "numeric")
 		f.Bounds = [2]float64{-3, 3}
 		switch rng.IntN(4) {
 		case 0:
-			f.Kind, f.One, f.Zero = task.Binary, "1", "0"
+			f.Encoding = &task.Binary{One: "1", Zero: "0"}
 		case 1:
 			f = oneHot(f.Name, "p", "q", "r")
 		case 2:
@@ -35,10 +35,10 @@ func ruledTask(rng *rand.Rand) *task.Task {
 		for range 1 + rng.IntN(3) {
 			f := &tk.Features[rng.IntN(n)]
 			t := task.Term{Feature: f.Name, Coef: float64(rng.IntN(5)) - 1.5}
-			switch f.Kind {
-			case task.OneHot:
-				t.Value = f.Values[rng.IntN(3)]
-			case task.Binary:
+			switch f.Encoding.Kind() {
+			case "onehot":
+				t.Value = f.Values()[rng.IntN(3)]
+			case "binary":
 				t.Value = "1"
 			}
 			q.Terms = append(q.Terms, t)
@@ -90,12 +90,12 @@ func TestProjectContraryRules(t *testing.T) {
 // A value that is no finite number stays, whatever the feature, and the search for it ends.
 func TestNotFiniteStays(t *testing.T) {
 	t.Parallel()
-	free, stepped, bounded := feature("free", task.Numeric), feature("stepped", task.Numeric),
-		feature("bounded", task.Numeric)
+	free, stepped, bounded := feature("free", "numeric"), feature("stepped", "numeric"),
+		feature("bounded", "numeric")
 	stepped.Step, bounded.Bounds = 1, [2]float64{0, 5}
-	level := feature("level", task.Ordinal)
-	level.Levels = []float64{0, 1, 2}
-	for _, f := range []task.Feature{free, stepped, bounded, level, feature("binary", task.Binary)} {
+	level := feature("level", "ordinal")
+	level.Number().Levels = []float64{0, 1, 2}
+	for _, f := range []task.Feature{free, stepped, bounded, level, feature("binary", "binary")} {
 		a := compile(t, taskOf(0, f))
 		for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 			x, d := []float32{float32(v)}, []float32{1}
@@ -113,9 +113,9 @@ func TestNotFiniteStays(t *testing.T) {
 // What follows is written with the digits that it takes, also where they are many.
 func TestSolveLinkedDigits(t *testing.T) {
 	t.Parallel()
-	job, year := feature("job", task.Numeric), feature("year", task.Numeric)
-	job.Mean, job.Std = 5, 3
-	year.Mean, year.Std, year.Actionable, year.Mutable = 20000, 3, false, true
+	job, year := feature("job", "numeric"), feature("year", "numeric")
+	job.Number().Mean, job.Number().Std = 5, 3
+	year.Number().Mean, year.Number().Std, year.Actionable, year.Mutable = 20000, 3, false, true
 	tk := taskOf(0, job, year)
 	tk.Links = []task.Link{{From: "job", To: "year", Scale: 1.3}}
 	a := compile(t, tk)
@@ -140,9 +140,9 @@ func TestSolveLinkedDigits(t *testing.T) {
 // model holds against both.
 func TestSolveAlongRule(t *testing.T) {
 	t.Parallel()
-	begin, end := feature("begin", task.Numeric), feature("end", task.Numeric)
-	begin.Mean, begin.Std, begin.Bounds = 2000, 3, [2]float64{1980, 2020}
-	end.Mean, end.Std, end.Bounds = 2001, 3, [2]float64{1980, 2020}
+	begin, end := feature("begin", "numeric"), feature("end", "numeric")
+	begin.Number().Mean, begin.Number().Std, begin.Bounds = 2000, 3, [2]float64{1980, 2020}
+	end.Number().Mean, end.Number().Std, end.Bounds = 2001, 3, [2]float64{1980, 2020}
 	for _, strict := range []bool{false, true} {
 		tk := taskOf(0, begin, end)
 		terms := []task.Term{{Feature: "begin", Coef: 1}, {Feature: "end", Coef: -1}}
@@ -197,8 +197,8 @@ func TestSolveEquation(t *testing.T) {
 	t.Parallel()
 	var fs []task.Feature
 	for _, name := range []string{"total", "part", "rest"} {
-		f := feature(name, task.Numeric)
-		f.Mean, f.Std, f.Bounds = 1000, 700, [2]float64{0, 9000}
+		f := feature(name, "numeric")
+		f.Number().Mean, f.Number().Std, f.Bounds = 1000, 700, [2]float64{0, 9000}
 		fs = append(fs, f)
 	}
 	tk := taskOf(0, fs...)
@@ -237,7 +237,7 @@ func TestSolveEquation(t *testing.T) {
 // Bounds that are closer together than the rounding by the standard deviation still leave values between them.
 func TestSolveNarrowBounds(t *testing.T) {
 	t.Parallel()
-	rate := feature("rate", task.Numeric)
+	rate := feature("rate", "numeric")
 	rate.Bounds = [2]float64{0, 8e-5}
 	a := compile(t, taskOf(0, rate))
 	acts, err := Solve(context.Background(), &affine{w: []float64{1e5}, b: -3}, a, []float32{1e-5}, SolveOptions{})
@@ -249,9 +249,9 @@ func TestSolveNarrowBounds(t *testing.T) {
 // A change that would move a number off its list of values is none that a person can make.
 func TestLinkKeepsToValues(t *testing.T) {
 	t.Parallel()
-	job, grade := feature("job", task.Numeric), feature("grade", task.Ordinal)
+	job, grade := feature("job", "numeric"), feature("grade", "ordinal")
 	job.Step = 1
-	grade.Levels, grade.Values, grade.Actionable, grade.Mutable = []float64{1, 2, 3}, []string{"1", "2", "3"}, false, true
+	grade.Number().Levels, grade.Number().Values, grade.Actionable, grade.Mutable = []float64{1, 2, 3}, []string{"1", "2", "3"}, false, true
 	tk := taskOf(0, job, grade)
 	tk.Links = []task.Link{{From: "job", To: "grade", Scale: 0.5}}
 	a := compile(t, tk)
@@ -268,13 +268,13 @@ func TestLinkKeepsToValues(t *testing.T) {
 // A person's own bounds are no other range to weigh changes by, a person's own weight counts.
 func TestOverrideKeepsRange(t *testing.T) {
 	t.Parallel()
-	f := feature("a", task.Numeric)
+	f := feature("a", "numeric")
 	f.Bounds = [2]float64{0, 10}
 	tk := taskOf(0, f)
 	tk.Cost.Weights = "inverse_range"
 	own := tk.Features[0]
 	own.Bounds[1], own.Weight = 5, 3
-	a, err := compile(t, tk).Override([]task.Override{{Row: 1, Feature: 0, With: own}})
+	a, err := compile(t, tk).Override([]task.Override{{Row: 1, Feature: 0, With: own.Action}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func TestOverrideKeepsRange(t *testing.T) {
 // Who fulfils a strict inequality may not go to where it only just fails; who does not may stay there.
 func TestStrictRule(t *testing.T) {
 	t.Parallel()
-	low, high := feature("low", task.Numeric), feature("high", task.Numeric)
+	low, high := feature("low", "numeric"), feature("high", "numeric")
 	low.Step, high.Step = 1, 1
 	tk := taskOf(0, low, high)
 	tk.Rules = []task.Rule{{Text: "low < high", Then: []task.Inequality{

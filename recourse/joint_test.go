@@ -16,23 +16,23 @@ import (
 
 // jointTask ties features to each other in every way there is; all of them are discrete.
 func jointTask(rng *rand.Rand, norm task.Norm, limit int) *task.Task {
-	years := feature("years", task.Numeric)
-	years.Mean, years.Std, years.Step, years.Bounds, years.MaxIncrease = 4, 2, 1, [2]float64{0, 8}, 3
+	years := feature("years", "numeric")
+	years.Number().Mean, years.Number().Std, years.Step, years.Bounds, years.MaxIncrease = 4, 2, 1, [2]float64{0, 8}, 3
 	years.Direction = task.Increase
-	age := feature("age", task.Numeric)
-	age.Mean, age.Std, age.Actionable, age.Mutable, age.Bounds = 40, 10, false, true, [2]float64{18, 48}
+	age := feature("age", "numeric")
+	age.Number().Mean, age.Number().Std, age.Actionable, age.Mutable, age.Bounds = 40, 10, false, true, [2]float64{18, 48}
 	degree := oneHot("degree", "none", "school", "college")
 	degree.Actionable, degree.Mutable = false, true
-	income := feature("income", task.Numeric)
-	income.Mean, income.Std, income.Step, income.Bounds, income.MaxChange = 30, 10, 5, [2]float64{10, 60}, 15
-	debt := feature("debt", task.Numeric)
-	debt.Mean, debt.Std, debt.Step, debt.Bounds, debt.MaxChange = 10, 6, 2, [2]float64{0, 40}, 8
+	income := feature("income", "numeric")
+	income.Number().Mean, income.Number().Std, income.Step, income.Bounds, income.MaxChange = 30, 10, 5, [2]float64{10, 60}, 15
+	debt := feature("debt", "numeric")
+	debt.Number().Mean, debt.Number().Std, debt.Step, debt.Bounds, debt.MaxChange = 10, 6, 2, [2]float64{0, 40}, 8
 	home := oneHot("home", "own", "rent", "free")
-	home.Shares, home.SwitchCost = []float64{0.5, 0.3, 0.2}, 1.5
+	hot(&home).Shares, home.SwitchCost = []float64{0.5, 0.3, 0.2}, 1.5
 	rank := oneHot("rank", "low", "mid", "high", "top")
-	rank.Ordered, rank.MaxChange, rank.Shares = true, 2, []float64{0.4, 0.3, 0.2, 0.1}
-	saved := feature("saved", task.Thermometer)
-	saved.Thresholds, saved.Width, saved.MaxIncrease = []float64{10, 20, 30}, 3, 2
+	hot(&rank).Ordered, rank.MaxChange, hot(&rank).Shares = true, 2, []float64{0.4, 0.3, 0.2, 0.1}
+	saved := feature("saved", "thermometer")
+	saved.Encoding.(*task.Thermometer).Thresholds, saved.Width, saved.MaxIncrease = []float64{10, 20, 30}, 3, 2
 	fs := []task.Feature{years, age, degree, income, debt, home, rank, saved}
 	rng.Shuffle(len(fs), func(i, j int) { fs[i], fs[j] = fs[j], fs[i] })
 	tk := taskOf(limit, fs...)
@@ -79,7 +79,7 @@ func jointPeople(rng *rand.Rand, tk *task.Task, n int) []float32 {
 		for i := range tk.Features {
 			f := &tk.Features[i]
 			in := make([]float32, f.Width)
-			if f.Kind == task.Thermometer {
+			if f.Encoding.Kind() == "thermometer" {
 				for j := range rng.IntN(f.Width + 1) {
 					in[j] = 1
 				}

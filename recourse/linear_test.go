@@ -65,12 +65,12 @@ func linearGaps(t *testing.T, tk *task.Task, m *affine, x []float32, margin floa
 func gridTask(rng *rand.Rand, limit int) *task.Task {
 	var fs []task.Feature
 	for i, step := range []float64{0.8, 0.5, 0.09, 0.05, 0.0004} {
-		f := feature(string(rune('a'+i)), task.Numeric)
+		f := feature(string(rune('a'+i)), "numeric")
 		f.Step, f.MaxChange = step, 3
 		fs = append(fs, f)
 	}
-	phone := feature("phone", task.Binary)
-	phone.Shares = []float64{0.3}
+	phone := feature("phone", "binary")
+	bit(&phone).Shares = []float64{0.3}
 	fs = append(fs, phone, oneHot("job", "p", "q", "r"))
 	rng.Shuffle(len(fs), func(i, j int) { fs[i], fs[j] = fs[j], fs[i] })
 	return taskOf(limit, fs...)

@@ -40,10 +40,10 @@ func everySolver(t *testing.T, m *affine, a *constraint.Set, x []float32) ([]Act
 // Who has no record keeps none, and nobody loses one, in every solver.
 func TestMissingNumbersStay(t *testing.T) {
 	t.Parallel()
-	months := feature("months", task.Ordinal)
-	months.Mean, months.Std, months.Bounds, months.Step = 4, 5, [2]float64{0, 8}, 1
-	months.Missing = []float64{-9, -8}
-	income := feature("income", task.Numeric)
+	months := feature("months", "ordinal")
+	months.Number().Mean, months.Number().Std, months.Bounds, months.Step = 4, 5, [2]float64{0, 8}, 1
+	months.Number().Missing = []float64{-9, -8}
+	income := feature("income", "numeric")
 	tk := taskOf(0, months, income)
 	a := compile(t, tk)
 	m := &affine{w: []float64{-3, 1}, b: -1.5} // fewer months are the cheaper way, down to -9
@@ -53,9 +53,9 @@ func TestMissingNumbersStay(t *testing.T) {
 	}
 	acts, changes := everySolver(t, m, a, x)
 	for i := range acts {
-		from := tk.Features[0].Raw(x[2*i])
+		from := tk.Features[0].Number().Raw(x[2*i])
 		for what, d := range changes[i] {
-			to := tk.Features[0].Raw(x[2*i] + d[0])
+			to := tk.Features[0].Number().Raw(x[2*i] + d[0])
 			if from < -7 && to != from || from >= 0 && to < 0 || a.Check(row(x, i, 2), d) != nil {
 				t.Errorf("%s: from %v to %v", what, from, to)
 			}
@@ -71,8 +71,8 @@ func TestMissingNumbersStay(t *testing.T) {
 func TestMissingValuesStay(t *testing.T) {
 	t.Parallel()
 	job := oneHot("job", "?", "clerk", "driver")
-	job.MissingValues = []string{"?"}
-	income := feature("income", task.Numeric)
+	hot(&job).MissingValues = []string{"?"}
+	income := feature("income", "numeric")
 	m := &affine{w: []float64{5, 0, 1, 1}, b: -2} // "?" is the cheapest way
 	x := []float32{1, 0, 0, -10, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0}
 	for _, leaves := range []bool{false, true} {
@@ -111,17 +111,17 @@ func TestMissingValuesStay(t *testing.T) {
 func TestMissingValuesElsewhere(t *testing.T) {
 	t.Parallel()
 	grade := oneHot("grade", "low", "?", "mid", "high")
-	grade.Ordered, grade.MaxChange, grade.MissingValues = true, 1, []string{"?"}
+	hot(&grade).Ordered, grade.MaxChange, hot(&grade).MissingValues = true, 1, []string{"?"}
 	a := compile(t, taskOf(0, grade))
 	for to, want := range map[int]bool{1: false, 2: true, 3: false} {
 		d := []float32{-1, 0, 0, 0}
 		d[to] = 1
 		if err := a.Check([]float32{1, 0, 0, 0}, d); (err == nil) != want {
-			t.Errorf("from low to %s: %v", grade.Values[to], err)
+			t.Errorf("from low to %s: %v", hot(&grade).Values[to], err)
 		}
 	}
 	job, home := oneHot("job", "w", "x", "z"), oneHot("home", "own", "rent", "?")
-	home.MissingValues, home.Actionable = []string{"?"}, false
+	hot(&home).MissingValues, home.Actionable = []string{"?"}, false
 	tk := taskOf(0, job, home)
 	tk.Links = []task.Link{{From: "job", To: "home", Map: []task.Pair{{From: "x", To: "own"}, {From: "z", To: "rent"}}}}
 	a = compile(t, tk)
@@ -129,7 +129,7 @@ func TestMissingValuesElsewhere(t *testing.T) {
 		x, d := make([]float32, 6), []float32{-1, 1, 0, 1, 0, 0}
 		x[0], x[to], d[to] = 1, 1, -1
 		if err := a.Check(x, d); (err == nil) != want {
-			t.Errorf("home is %s: %v", home.Values[to-3], err)
+			t.Errorf("home is %s: %v", hot(&home).Values[to-3], err)
 		}
 	}
 }
@@ -137,16 +137,16 @@ func TestMissingValuesElsewhere(t *testing.T) {
 // What holds for single people holds for them alone, in every solver, wherever their rows stand.
 func TestOverride(t *testing.T) {
 	t.Parallel()
-	hours := feature("hours", task.Numeric)
-	hours.Mean, hours.Std = 40, 10
-	income := feature("income", task.Numeric)
-	income.Mean, income.Std = 30, 10
+	hours := feature("hours", "numeric")
+	hours.Number().Mean, hours.Number().Std = 40, 10
+	income := feature("income", "numeric")
+	income.Number().Mean, income.Number().Std = 30, 10
 	tk := taskOf(0, hours, income)
 	stuck, capped := tk.Features[0], tk.Features[0]
 	stuck.Actionable = false
 	capped.MaxIncrease = 2
 	base := compile(t, tk)
-	a, err := base.Override([]task.Override{{Row: 1, Feature: 0, With: stuck}, {Row: 600, Feature: 0, With: capped}})
+	a, err := base.Override([]task.Override{{Row: 1, Feature: 0, With: stuck.Action}, {Row: 600, Feature: 0, With: capped.Action}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,8 +199,8 @@ func TestOverride(t *testing.T) {
 		t.Error("only overrides make a selection differ")
 	}
 	bad := tk.Features[0]
-	bad.Std = 0
-	if _, err := base.Override([]task.Override{{Row: 3, Feature: 0, With: bad}}); err == nil {
+	bad.MaxChange = -1
+	if _, err := base.Override([]task.Override{{Row: 3, Feature: 0, With: bad.Action}}); err == nil {
 		t.Error("an impossible override is taken")
 	}
 }
@@ -209,12 +209,12 @@ func TestOverride(t *testing.T) {
 // judged.
 func TestPublish(t *testing.T) {
 	t.Parallel()
-	hours := feature("hours", task.Numeric)
-	hours.Mean, hours.Std, hours.Bounds = 40.437, 12.347, [2]float64{1, 99}
-	years := feature("years", task.Numeric)
-	years.Mean, years.Std, years.Step = 10.08, 2.573, 1
-	gain := feature("gain", task.Numeric)
-	gain.Mean, gain.Std, gain.MaxIncrease = 1077.6488, 7385.1787, 2500.5
+	hours := feature("hours", "numeric")
+	hours.Number().Mean, hours.Number().Std, hours.Bounds = 40.437, 12.347, [2]float64{1, 99}
+	years := feature("years", "numeric")
+	years.Number().Mean, years.Number().Std, years.Step = 10.08, 2.573, 1
+	gain := feature("gain", "numeric")
+	gain.Number().Mean, gain.Number().Std, gain.MaxIncrease = 1077.6488, 7385.1787, 2500.5
 	tk := taskOf(0, hours, years, gain)
 	a := compile(t, tk)
 	rng := rand.New(rand.NewPCG(4, 4))

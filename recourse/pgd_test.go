@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"cfq/task"
 )
 
 // The plain teacher is the paper's recursion, one person at a time.
@@ -137,7 +135,7 @@ func TestRelaxedIterateSwitches(t *testing.T) {
 func TestFirstValidIsGradientDescent(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	a := compile(t, taskOf(0, feature("a", task.Numeric), feature("b", task.Numeric)))
+	a := compile(t, taskOf(0, feature("a", "numeric"), feature("b", "numeric")))
 	m := &affine{w: []float64{1, -0.5}, b: -2}
 	const margin = 0.3
 	x := []float32{0.5, 0.25, 9, 0}

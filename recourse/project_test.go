@@ -26,27 +26,28 @@ func drawTask(t *rapid.T, round bool) *task.Task {
 	n := rapid.IntRange(1, 6).Draw(t, "features")
 	var fs []task.Feature
 	for i := range n {
-		f := feature(string(rune('a'+i)), rapid.SampledFrom([]task.Kind{
-			task.Numeric, task.Ordinal, task.Binary,
-			task.OneHot,
+		f := feature(string(rune('a'+i)), rapid.SampledFrom([]string{
+			"numeric", "ordinal", "binary",
+			"onehot",
 		}).Draw(t, "kind"))
 		f.Actionable = rapid.IntRange(0, 4).Draw(t, "actionable") > 0
-		if f.Kind != task.OneHot {
+		if f.Encoding.Kind() != "onehot" {
 			f.Direction = rapid.SampledFrom([]task.Direction{task.Any, task.Any, task.Increase, task.Decrease}).Draw(t,
 				"direction")
 		}
-		switch f.Kind {
-		case task.Numeric, task.Ordinal:
-			f.Mean, f.Std = number("mean", -2, 2), rapid.SampledFrom([]float64{0.5, 1, 2}).Draw(t, "std")
+		switch f.Encoding.Kind() {
+		case "numeric", "ordinal":
+			f.Number().Mean, f.Number().Std = number("mean", -2, 2), rapid.SampledFrom([]float64{0.5, 1, 2}).Draw(t, "std")
 			if !round {
-				f.Std *= rapid.Float64Range(0.3, 900).Draw(t, "std odd")
+				f.Number().Std *= rapid.Float64Range(0.3, 900).Draw(t, "std odd")
 			}
 			if rapid.Bool().Draw(t, "bounded") {
 				f.Bounds[0] = number("low", -4, 0)
 				f.Bounds[1] = f.Bounds[0] + number("range", 0, 8)
 				for range rapid.IntRange(0, 2).Draw(t, "missing") {
 					far := 0.25 + float64(rapid.IntRange(0, 8).Draw(t, "far"))/4
-					f.Missing = append(f.Missing, rapid.SampledFrom([]float64{f.Bounds[0] - far, f.Bounds[1] + far}).Draw(t, "code"))
+					n := f.Number()
+					n.Missing = append(n.Missing, rapid.SampledFrom([]float64{f.Bounds[0] - far, f.Bounds[1] + far}).Draw(t, "code"))
 				}
 			}
 			if rapid.Bool().Draw(t, "stepped") {
@@ -55,23 +56,23 @@ func drawTask(t *rapid.T, round bool) *task.Task {
 			if rapid.Bool().Draw(t, "limited") {
 				f.MaxIncrease, f.MaxDecrease, f.MaxChange = number("inc", 0, 4), number("dec", 0, 4), number("chg", 0, 4)
 			}
-			if f.Kind == task.Ordinal && rapid.Bool().Draw(t, "levels") {
+			if f.Encoding.Kind() == "ordinal" && rapid.Bool().Draw(t, "levels") {
 				for v := range rapid.IntRange(1, 5).Draw(t, "level count") {
-					f.Levels = append(f.Levels, float64(v*v)-3)
+					f.Number().Levels = append(f.Number().Levels, float64(v*v)-3)
 				}
 			}
-		case task.OneHot:
-			f.Values = []string{"p", "q", "r", "s"}[:rapid.IntRange(1, 4).Draw(t, "values")]
-			f.Width = len(f.Values)
+		case "onehot":
+			values := []string{"p", "q", "r", "s"}[:rapid.IntRange(1, 4).Draw(t, "values")]
+			hot(&f).Values, f.Width = values, len(values)
 			if rapid.Bool().Draw(t, "transitions") {
 				f.Transitions = map[string][]string{}
-				for _, from := range f.Values {
-					if to := rapid.SliceOfDistinct(rapid.SampledFrom(f.Values), rapid.ID[string]).Draw(t, "to"); len(to) > 0 {
+				for _, from := range values {
+					if to := rapid.SliceOfDistinct(rapid.SampledFrom(values), rapid.ID[string]).Draw(t, "to"); len(to) > 0 {
 						f.Transitions[from] = to
 					}
 				}
 			} else if rapid.Bool().Draw(t, "not known") {
-				f.MissingValues = rapid.SliceOfDistinct(rapid.SampledFrom(f.Values), rapid.ID[string]).Draw(t, "missing")
+				hot(&f).MissingValues = rapid.SliceOfDistinct(rapid.SampledFrom(values), rapid.ID[string]).Draw(t, "missing")
 			}
 		}
 		fs = append(fs, f)
@@ -84,22 +85,22 @@ func drawPerson(t *rapid.T, tk *task.Task) []float32 {
 	x := make([]float32, tk.Dim())
 	for i := range tk.Features {
 		f := &tk.Features[i]
-		switch f.Kind {
-		case task.OneHot:
+		switch f.Encoding.Kind() {
+		case "onehot":
 			if v := rapid.IntRange(-1, f.Width-1).Draw(t, "value"); v >= 0 {
 				x[f.Offset+v] = 1
 			}
-		case task.Binary:
+		case "binary":
 			x[f.Offset] = float32(rapid.IntRange(0, 1).Draw(t, "binary"))
 		default:
 			raw := float64(rapid.IntRange(-20, 20).Draw(t, "raw")) / 4
-			if len(f.Levels) > 0 && rapid.Bool().Draw(t, "on level") {
-				raw = rapid.SampledFrom(f.Levels).Draw(t, "level")
+			if len(f.Number().Levels) > 0 && rapid.Bool().Draw(t, "on level") {
+				raw = rapid.SampledFrom(f.Number().Levels).Draw(t, "level")
 			}
-			if len(f.Missing) > 0 && rapid.Bool().Draw(t, "no record") {
-				raw = rapid.SampledFrom(f.Missing).Draw(t, "code")
+			if len(f.Number().Missing) > 0 && rapid.Bool().Draw(t, "no record") {
+				raw = rapid.SampledFrom(f.Number().Missing).Draw(t, "code")
 			}
-			x[f.Offset] = float32((raw - f.Mean) / f.Std)
+			x[f.Offset] = float32((raw - f.Number().Mean) / f.Number().Std)
 		}
 	}
 	return x
@@ -157,7 +158,7 @@ func TestProjectFeasibleIdempotent(t *testing.T) {
 			at := make([]float32, a.Dim())
 			Point(at, x, p)
 			for i := range tk.Features {
-				if f := &tk.Features[i]; f.Kind == task.OneHot || f.Kind == task.Binary {
+				if f := &tk.Features[i]; f.Encoding.Kind() == "onehot" || f.Encoding.Kind() == "binary" {
 					for _, v := range at[f.Offset : f.Offset+f.Width] {
 						if v != 0 && v != 1 {
 							t.Fatalf("feature %s becomes %v", f.Name, at[f.Offset:f.Offset+f.Width])
@@ -177,12 +178,12 @@ func feasibleChanges(f *task.Feature, x []float32) (changes [][]float64, lo, hi 
 	if !f.Actionable {
 		return changes, 0, 0
 	}
-	if f.Kind == task.OneHot {
+	if f.Encoding.Kind() == "onehot" {
 		cur := slices.Index(x, 1)
-		notKnown := func(v int) bool { return v >= 0 && slices.Contains(f.MissingValues, f.Values[v]) }
-		for to := range f.Values {
+		notKnown := func(v int) bool { return v >= 0 && slices.Contains(hot(f).MissingValues, f.Values()[v]) }
+		for to := range f.Values() {
 			if to == cur || notKnown(cur) || notKnown(to) ||
-				f.Transitions != nil && (cur < 0 || !slices.Contains(f.Transitions[f.Values[cur]], f.Values[to])) {
+				f.Transitions != nil && (cur < 0 || !slices.Contains(f.Transitions[f.Values()[cur]], f.Values()[to])) {
 				continue
 			}
 			c := make([]float64, f.Width)
@@ -194,10 +195,14 @@ func feasibleChanges(f *task.Feature, x []float32) (changes [][]float64, lo, hi 
 		}
 		return changes, 0, 0
 	}
-	raw := float64(x[0])*f.Std + f.Mean
-	for _, v := range f.Missing {
+	number := f.Number()
+	if number == nil {
+		number = &task.Standardized{Std: 1}
+	}
+	raw := float64(x[0])*number.Std + number.Mean
+	for _, v := range number.Missing {
 		beyond := v < f.Bounds[0] && raw < v || v > f.Bounds[1] && raw > v
-		if math.Abs(raw-v) < 1e-5 || beyond && len(f.Levels) == 0 {
+		if math.Abs(raw-v) < 1e-5 || beyond && len(number.Levels) == 0 {
 			return changes, 0, 0
 		}
 	}
@@ -212,15 +217,15 @@ func feasibleChanges(f *task.Feature, x []float32) (changes [][]float64, lo, hi 
 	var values []float64
 	step := f.Step
 	switch {
-	case f.Kind == task.Binary:
+	case f.Encoding.Kind() == "binary":
 		values = []float64{0, 1}
-	case f.Kind == task.Ordinal && len(f.Levels) > 0:
-		values = f.Levels
-	case f.Kind == task.Ordinal && step == 0:
+	case f.Encoding.Kind() == "ordinal" && len(number.Levels) > 0:
+		values = number.Levels
+	case f.Encoding.Kind() == "ordinal" && step == 0:
 		step = 1
 	}
 	if values == nil && step == 0 {
-		return nil, lo / f.Std, hi / f.Std
+		return nil, lo / number.Std, hi / number.Std
 	}
 	first, last := -400, 400 // stand for no limit
 	if step > 0 && !math.IsInf(lo, 0) {
@@ -232,15 +237,15 @@ func feasibleChanges(f *task.Feature, x []float32) (changes [][]float64, lo, hi 
 	for n := first; values == nil && n <= last; n++ {
 		// A person's raw value is only as exact as its float32 input.
 		if c := float64(n) * step; n != 0 && c >= lo-0.01*step && c <= hi+0.01*step {
-			changes = append(changes, []float64{c / f.Std})
+			changes = append(changes, []float64{c / number.Std})
 		}
 	}
 	for _, v := range values {
 		if c := v - raw; c != 0 && c >= lo && c <= hi {
-			changes = append(changes, []float64{c / f.Std})
+			changes = append(changes, []float64{c / number.Std})
 		}
 	}
-	return changes, lo / f.Std, hi / f.Std
+	return changes, lo / number.Std, hi / number.Std
 }
 
 // naiveProject is the projection by enumeration, in float64.
@@ -257,7 +262,7 @@ func naiveProject(tk *task.Task, x, delta []float32) []float32 {
 		changes, lo, hi := feasibleChanges(f, fx)
 		best := 0
 		score := func(c []float64) float64 { // larger is better
-			if f.Kind != task.OneHot {
+			if f.Encoding.Kind() != "onehot" {
 				return -math.Abs(c[0] - math.Max(lo, math.Min(hi, float64(fd[0]))))
 			}
 			to := slices.IndexFunc(c, func(v float64) bool { return v > 0 })
@@ -274,7 +279,7 @@ func naiveProject(tk *task.Task, x, delta []float32) []float32 {
 		} else {
 			for k := range changes {
 				s, b := score(changes[k]), score(changes[best])
-				if s > b || s == b && math.Abs(changes[k][0]) < math.Abs(changes[best][0]) && f.Kind != task.OneHot {
+				if s > b || s == b && math.Abs(changes[k][0]) < math.Abs(changes[best][0]) && f.Encoding.Kind() != "onehot" {
 					best = k
 				}
 			}
@@ -363,16 +368,16 @@ func TestFeasibleActionsStay(t *testing.T) {
 
 func TestCheckNames(t *testing.T) {
 	t.Parallel()
-	age := feature("age", task.Numeric)
+	age := feature("age", "numeric")
 	age.Actionable = false
-	edu := feature("edu", task.Numeric)
+	edu := feature("edu", "numeric")
 	edu.Step, edu.Direction, edu.Bounds = 1, task.Increase, [2]float64{0, 3}
-	gain := feature("gain", task.Numeric)
+	gain := feature("gain", "numeric")
 	gain.MaxChange = 2
 	job := oneHot("job", "a", "b", "c")
 	job.Transitions = map[string][]string{"a": {"b"}}
-	grade := feature("grade", task.Ordinal)
-	grade.Levels = []float64{0, 1, 4}
+	grade := feature("grade", "ordinal")
+	grade.Number().Levels = []float64{0, 1, 4}
 	a := compile(t, taskOf(2, age, edu, gain, job, grade))
 	x := []float32{30, 1, 0, 1, 0, 0, 1}
 	tests := []struct {

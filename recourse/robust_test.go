@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"cfq/task"
 )
 
 // someNets returns small networks that are variations of one.
@@ -138,7 +136,7 @@ func TestWorstIsAcceptedByAll(t *testing.T) {
 // Of two lines that cross, the cheapest action is where both are positive.
 func TestWorstOfTwoLines(t *testing.T) {
 	t.Parallel()
-	a := compile(t, taskOf(0, feature("a", task.Numeric), feature("b", task.Numeric)))
+	a := compile(t, taskOf(0, feature("a", "numeric"), feature("b", "numeric")))
 	m := Worst(&affine{w: []float64{1, 0}, b: -1}, &affine{w: []float64{0, 2}, b: -3})
 	acts, err := Solve(context.Background(), m, a, []float32{0, 0}, SolveOptions{})
 	if err != nil {

@@ -16,16 +16,16 @@ import (
 
 // smallTask has a number of feasible actions that can be enumerated.
 func smallTask(rng *rand.Rand, limit int) *task.Task {
-	edu := feature("edu", task.Numeric)
-	edu.Mean, edu.Std, edu.Step, edu.Bounds, edu.Direction = 3, 2, 1, [2]float64{0, 7}, task.Increase
-	hours := feature("hours", task.Numeric)
-	hours.Mean, hours.Std, hours.Step, hours.MaxChange = 40, 12, 5, 20
-	grade := feature("grade", task.Ordinal)
-	grade.Mean, grade.Std, grade.Levels = 2, 1.5, []float64{0, 1, 2, 5}
-	phone := feature("phone", task.Binary)
-	phone.Shares = []float64{0.3}
+	edu := feature("edu", "numeric")
+	edu.Number().Mean, edu.Number().Std, edu.Step, edu.Bounds, edu.Direction = 3, 2, 1, [2]float64{0, 7}, task.Increase
+	hours := feature("hours", "numeric")
+	hours.Number().Mean, hours.Number().Std, hours.Step, hours.MaxChange = 40, 12, 5, 20
+	grade := feature("grade", "ordinal")
+	grade.Number().Mean, grade.Number().Std, grade.Number().Levels = 2, 1.5, []float64{0, 1, 2, 5}
+	phone := feature("phone", "binary")
+	bit(&phone).Shares = []float64{0.3}
 	job := oneHot("job", "a", "b", "c", "d")
-	job.Shares = []float64{0.4, 0.3, 0.2, 0.1}
+	hot(&job).Shares = []float64{0.4, 0.3, 0.2, 0.1}
 	home := oneHot("home", "own", "rent", "free")
 	home.Transitions = map[string][]string{"rent": {"own", "free"}, "free": {"rent"}}
 	sex := oneHot("sex", "f", "m")
@@ -42,22 +42,22 @@ func randomPeople(rng *rand.Rand, tk *task.Task, n int) []float32 {
 		r := row(x, i, tk.Dim())
 		for k := range tk.Features {
 			f := &tk.Features[k]
-			switch f.Kind {
-			case task.OneHot:
+			switch f.Encoding.Kind() {
+			case "onehot":
 				if v := rng.IntN(f.Width + 1); v < f.Width && (rng.IntN(4) > 0 || f.Width < 4) {
 					r[f.Offset+v] = 1
 				} else {
-					r[f.Offset+pick(rng, f.Shares, f.Width)] = 1
+					r[f.Offset+pick(rng, hot(f).Shares, f.Width)] = 1
 				}
-			case task.Binary:
+			case "binary":
 				r[f.Offset] = float32(rng.IntN(2))
 			default:
-				raw := math.Round(f.Mean + f.Std*rng.NormFloat64())
-				if len(f.Levels) > 0 {
-					raw = f.Levels[rng.IntN(len(f.Levels))]
+				raw := math.Round(f.Number().Mean + f.Number().Std*rng.NormFloat64())
+				if len(f.Number().Levels) > 0 {
+					raw = f.Number().Levels[rng.IntN(len(f.Number().Levels))]
 				}
 				raw = min(max(raw, f.Bounds[0]), f.Bounds[1])
-				r[f.Offset] = float32((raw - f.Mean) / f.Std)
+				r[f.Offset] = float32((raw - f.Number().Mean) / f.Number().Std)
 			}
 		}
 	}
@@ -222,7 +222,7 @@ func reread(t *testing.T, a *constraint.Set, point []float32) []float32 {
 	out := slices.Clone(point)
 	for i := range a.Task().Features {
 		f := &a.Task().Features[i]
-		if f.Kind == task.Binary || len(f.Values) < len(f.Levels) {
+		if n := f.Number(); f.Encoding.Kind() == "binary" || n != nil && len(n.Values) < len(n.Levels) {
 			continue // without names for its values here
 		}
 		text, err := f.Decode(point[f.Offset : f.Offset+f.Width])
@@ -283,7 +283,7 @@ func TestSolveAdultShape(t *testing.T) {
 // largest |w|/cost by exactly the gap.
 func TestSolveLinearClosedForm(t *testing.T) {
 	t.Parallel()
-	a := compile(t, taskOf(0, feature("a", task.Numeric), feature("b", task.Numeric), feature("c", task.Numeric)))
+	a := compile(t, taskOf(0, feature("a", "numeric"), feature("b", "numeric"), feature("c", "numeric")))
 	m := &affine{w: []float64{0.5, -2, 1}, b: -3}
 	acts, err := Solve(context.Background(), m, a, []float32{0, 0, 0}, SolveOptions{Margin: 0.5})
 	if err != nil {
@@ -298,7 +298,7 @@ func TestSolveLinearClosedForm(t *testing.T) {
 // With the l2 norm the optimum is proportional to w/weight^2.
 func TestSolveLinearClosedFormL2(t *testing.T) {
 	t.Parallel()
-	tk := taskOf(0, feature("a", task.Numeric), feature("b", task.Numeric), feature("c", task.Numeric))
+	tk := taskOf(0, feature("a", "numeric"), feature("b", "numeric"), feature("c", "numeric"))
 	tk.Cost = task.Cost{Norm: "l2", Weights: "uniform"}
 	a := compile(t, tk)
 	m := &affine{w: []float64{0.5, -2, 1}, b: -3}
@@ -315,7 +315,7 @@ func TestSolveLinearClosedFormL2(t *testing.T) {
 // Who is favourable by less than the required margin must act; who meets it need not, to the bit.
 func TestSolveFavourableButShort(t *testing.T) {
 	t.Parallel()
-	a := compile(t, taskOf(0, feature("a", task.Numeric), feature("b", task.Numeric)))
+	a := compile(t, taskOf(0, feature("a", "numeric"), feature("b", "numeric")))
 	m := &affine{w: []float64{1, 2}, b: 0}
 	x := []float32{-0.25, 0, 0.125, 0, 0.5, 0, 0.75, 0, 0, 0}
 	for _, c := range []struct {
@@ -352,7 +352,7 @@ func TestSolveFavourableButShort(t *testing.T) {
 
 func TestSolveRefusesAndCancels(t *testing.T) {
 	t.Parallel()
-	a := compile(t, taskOf(0, feature("a", task.Numeric)))
+	a := compile(t, taskOf(0, feature("a", "numeric")))
 	m := &affine{w: []float64{1}, b: -1}
 	ctx := context.Background()
 	if _, err := Solve(ctx, m, a, []float32{0}, SolveOptions{Margin: math.NaN()}); err == nil {
@@ -377,7 +377,7 @@ func TestSolveAgainstLargerSearch(t *testing.T) {
 	t.Parallel()
 	var fs []task.Feature
 	for i := range 30 {
-		f := feature(fmt.Sprint("f", i), task.Numeric)
+		f := feature(fmt.Sprint("f", i), "numeric")
 		f.Bounds = [2]float64{-2, 2}
 		fs = append(fs, f)
 	}

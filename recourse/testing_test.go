@@ -158,17 +158,34 @@ func (f *mlp) LossGrads(ctx context.Context, x []float32) (m, g []float32, err e
 }
 
 // feature returns a feature with the task file's defaults.
-func feature(name string, kind task.Kind) task.Feature {
-	inf := math.Inf(1)
-	return task.Feature{
-		Name: name, Column: name, Kind: kind, Std: 1, Actionable: true, Direction: task.Any, Weight: 1, Width: 1,
-		Bounds: [2]float64{-inf, inf}, MaxIncrease: inf, MaxDecrease: inf, MaxChange: inf,
+func feature(name string, kind string) task.Feature {
+	f := task.Feature{Name: name, Column: name, Action: task.Free(), Width: 1}
+	switch kind {
+	case "binary":
+		f.Encoding = &task.Binary{}
+	case "onehot":
+		f.Encoding = &task.OneHot{}
+	case "thermometer":
+		f.Encoding = &task.Thermometer{}
+	default:
+		f.Encoding = &task.Standardized{Std: 1, Ordinal: kind == "ordinal"}
 	}
+	return f
+}
+
+func hot(f *task.Feature) *task.OneHot {
+	e, _ := f.Encoding.(*task.OneHot)
+	return e
+}
+
+func bit(f *task.Feature) *task.Binary {
+	e, _ := f.Encoding.(*task.Binary)
+	return e
 }
 
 func oneHot(name string, values ...string) task.Feature {
-	f := feature(name, task.OneHot)
-	f.Values, f.Width = values, len(values)
+	f := feature(name, "onehot")
+	hot(&f).Values, f.Width = values, len(values)
 	return f
 }
 

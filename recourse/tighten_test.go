@@ -20,8 +20,8 @@ func TestTightenedIsSubset(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, rapid.Bool().Draw(t, "round"))
 		for i := range tk.Features {
-			if f := &tk.Features[i]; f.Kind == task.OneHot && rapid.Bool().Draw(t, "ordered") {
-				f.Ordered, f.MaxIncrease, f.MaxDecrease = true, float64(rapid.IntRange(0, 4).Draw(t, "up")),
+			if f := &tk.Features[i]; f.Encoding.Kind() == "onehot" && rapid.Bool().Draw(t, "ordered") {
+				hot(f).Ordered, f.MaxIncrease, f.MaxDecrease = true, float64(rapid.IntRange(0, 4).Draw(t, "up")),
 					float64(rapid.IntRange(0, 4).Draw(t, "down"))
 			}
 		}
@@ -59,17 +59,17 @@ func TestTightenedIsSubset(t *testing.T) {
 // The distances of one person, worked out by hand from the task in raw units.
 func TestTightenDistances(t *testing.T) {
 	t.Parallel()
-	hours := feature("hours", task.Numeric) // from 40: down to 20, up by 8 at most
-	hours.Mean, hours.Std, hours.Bounds, hours.MaxIncrease = 30, 10, [2]float64{20, 60}, 8
-	years := feature("years", task.Numeric) // from 3, whole years, 0 to 10, up only
+	hours := feature("hours", "numeric") // from 40: down to 20, up by 8 at most
+	hours.Number().Mean, hours.Number().Std, hours.Bounds, hours.MaxIncrease = 30, 10, [2]float64{20, 60}, 8
+	years := feature("years", "numeric") // from 3, whole years, 0 to 10, up only
 	years.Step, years.Bounds, years.Direction = 1, [2]float64{0, 10}, task.Increase
-	free := feature("free", task.Numeric)
-	grade := feature("grade", task.Ordinal) // from 2 of 1 to 7
-	grade.Values, grade.Levels = []string{"1", "2", "3", "4", "5", "6", "7"}, []float64{1, 2, 3, 4, 5, 6, 7}
-	ladder := feature("ladder", task.Thermometer) // from 1 of 0 to 5
-	ladder.Thresholds, ladder.Width = []float64{1, 2, 3, 4, 5}, 5
+	free := feature("free", "numeric")
+	grade := feature("grade", "ordinal") // from 2 of 1 to 7
+	grade.Number().Values, grade.Number().Levels = []string{"1", "2", "3", "4", "5", "6", "7"}, []float64{1, 2, 3, 4, 5, 6, 7}
+	ladder := feature("ladder", "thermometer") // from 1 of 0 to 5
+	ladder.Encoding.(*task.Thermometer).Thresholds, ladder.Width = []float64{1, 2, 3, 4, 5}, 5
 	school := oneHot("school", "a", "b", "c", "d") // from a, two places at most
-	school.Ordered, school.MaxIncrease = true, 2
+	hot(&school).Ordered, school.MaxIncrease = true, 2
 	colour := oneHot("colour", "red", "green", "blue")
 	tk := taskOf(0, hours, years, free, grade, ladder, school, colour)
 	x := []float32{1, 3, 0, 2, 1, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0}
@@ -127,7 +127,7 @@ func TestTightenDistances(t *testing.T) {
 
 func TestTightenNothing(t *testing.T) {
 	t.Parallel()
-	tk := taskOf(2, feature("a", task.Numeric), feature("b", task.Numeric), feature("c", task.Numeric))
+	tk := taskOf(2, feature("a", "numeric"), feature("b", "numeric"), feature("c", "numeric"))
 	a := compile(t, tk)
 	for _, k := range []int{0, 2} {
 		if b, err := a.Tighten(k, 1); err != nil || b != a {
@@ -150,15 +150,15 @@ func TestTightenNothing(t *testing.T) {
 // Single people's constraints are tightened too, from where they are.
 func TestTightenOverrides(t *testing.T) {
 	t.Parallel()
-	hours, income := feature("hours", task.Numeric), feature("income", task.Numeric)
+	hours, income := feature("hours", "numeric"), feature("income", "numeric")
 	hours.MaxIncrease = 10
 	tk := taskOf(2, hours, income)
 	stuck, capped := hours, hours
 	stuck.Actionable, stuck.Width = false, 1
 	capped.MaxIncrease = 4
 	a, err := compile(t, tk).Override([]task.Override{
-		{Row: 1, Feature: 0, With: stuck},
-		{Row: 2, Feature: 0, With: capped},
+		{Row: 1, Feature: 0, With: stuck.Action},
+		{Row: 2, Feature: 0, With: capped.Action},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -187,10 +187,10 @@ func TestTightenOverrides(t *testing.T) {
 // FRR never falls when the budget or the scale grows: that of the exact solver, and by trying every action there is.
 func TestFRRIsMonotone(t *testing.T) {
 	t.Parallel()
-	a0, b0, c0 := feature("a", task.Numeric), feature("b", task.Numeric), feature("c", task.Ordinal)
+	a0, b0, c0 := feature("a", "numeric"), feature("b", "numeric"), feature("c", "ordinal")
 	a0.Step, a0.Bounds = 1, [2]float64{-3, 4}
 	b0.Step, b0.MaxChange = 1, 3
-	c0.Values, c0.Levels = []string{"0", "1", "2", "3"}, []float64{0, 1, 2, 3}
+	c0.Number().Values, c0.Number().Levels = []string{"0", "1", "2", "3"}, []float64{0, 1, 2, 3}
 	base := compile(t, taskOf(2, a0, b0, c0))
 	m := &affine{w: []float64{1, 0.8, 1.5}, b: -6}
 	const n = 16
@@ -263,9 +263,9 @@ func tryAll(t *testing.T, m Model, a *constraint.Set, x []float32) bool {
 // What the solver finds and writes down is feasible at any scale, also where it ends on a limit.
 func TestTightenSolved(t *testing.T) {
 	t.Parallel()
-	hours, gain := feature("hours", task.Numeric), feature("gain", task.Numeric)
-	hours.Mean, hours.Std, hours.Bounds = 40.437, 12.347, [2]float64{1, 99}
-	gain.Mean, gain.Std, gain.MaxIncrease = 1077.6488, 7385.1787, 2500.5
+	hours, gain := feature("hours", "numeric"), feature("gain", "numeric")
+	hours.Number().Mean, hours.Number().Std, hours.Bounds = 40.437, 12.347, [2]float64{1, 99}
+	gain.Number().Mean, gain.Number().Std, gain.MaxIncrease = 1077.6488, 7385.1787, 2500.5
 	tk := taskOf(0, hours, gain)
 	rng := rand.New(rand.NewPCG(4, 4))
 	for _, scale := range []float64{0.03, 0.5, 1.5, 10, 1000} {

@@ -17,8 +17,8 @@ import (
 func picture(norm task.Norm, n, limit int) *task.Task {
 	var fs []task.Feature
 	for i := range n {
-		f := feature(fmt.Sprintf("p%d", i), task.Numeric)
-		f.Mean, f.Std, f.Step, f.Bounds = 33, 78, 1, [2]float64{0, 255}
+		f := feature(fmt.Sprintf("p%d", i), "numeric")
+		f.Number().Mean, f.Number().Std, f.Step, f.Bounds = 33, 78, 1, [2]float64{0, 255}
 		f.Actionable = i%7 > 0
 		fs = append(fs, f)
 	}

@@ -130,7 +130,7 @@ func (p *conditionParser) condition(text string) []Inequality {
 		p.fail("it is empty")
 		return nil
 	}
-	if f := p.name(); f >= 0 && !p.features[f].hasNumber() {
+	if f := p.name(); f >= 0 && !p.features[f].Encoding.hasNumber() {
 		return p.category(&p.features[f])
 	}
 	if p.err != nil {
@@ -231,11 +231,11 @@ func (p *conditionParser) factor() linear {
 	switch i := p.name(); {
 	case i < 0:
 		a[last] = p.number()
-	case p.features[i].hasNumber():
+	case p.features[i].Encoding.hasNumber():
 		a[i] = 1
 	default:
 		p.fail("%s is %s and no number; compare it alone, from the left, with =, != or in",
-			message.Quote(p.features[i].Name), p.features[i].Kind)
+			message.Quote(p.features[i].Name), p.features[i].Encoding.Kind())
 	}
 	return a
 }
@@ -375,7 +375,11 @@ func (p *conditionParser) unknown() {
 
 // category reads what follows the name of a category.
 func (p *conditionParser) category(f *Feature) []Inequality {
-	values := f.conditionValues()
+	c := f.Category()
+	values := placeNames(c)
+	if b, ok := c.(*Binary); ok && b.Zero == "" {
+		values = []string{b.One}
+	}
 	if p.word("in") {
 		return holds(f, p.set(f, values), true)
 	}
@@ -392,7 +396,7 @@ func (p *conditionParser) category(f *Feature) []Inequality {
 		return nil
 	case op == "=" || op == "!=":
 		return holds(f, []string{v}, op == "=")
-	case f.Kind != Thermometer && !f.Ordered:
+	case !c.isOrdered():
 		p.fail("the values of %s have no order, so %s means nothing; set ordered: true on a one-hot feature whose values "+
 			"do, or use =, != or in", message.Quote(f.Name), op)
 	case op == "<=":
@@ -454,12 +458,13 @@ func (p *conditionParser) value(f *Feature, values []string, braces bool) string
 		}
 		s, p.rest = strings.TrimSpace(p.rest[:end]), p.rest[end:]
 	}
+	b, binary := f.Encoding.(*Binary)
 	switch i := Find(values, s); {
 	case i >= 0:
 		return values[i]
-	case f.Kind == Binary && f.Zero == "":
+	case binary && b.Zero == "":
 		p.fail("%s is known by its value %s only; write %s != %s for the others", message.Quote(f.Name),
-			message.Quote(f.One), message.Legible(f.Name), message.Legible(f.One))
+			message.Quote(b.One), message.Legible(f.Name), message.Legible(b.One))
 	default:
 		p.fail("%s is no value of %s%s", message.Quote(s), message.Quote(f.Name), message.DidYouMean(s, values))
 	}

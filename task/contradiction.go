@@ -92,7 +92,7 @@ func (t *Task) contradictory(rules []Rule) bool {
 		}
 		add(one, 1, false)
 		j, known := at[Term{Feature: f.Name}]
-		if !known || !f.Actionable || !f.Kind.IsNumber() {
+		if !known || !f.Actionable || f.Number() == nil {
 			continue
 		}
 		if !math.IsInf(f.Bounds[1], 0) {

@@ -95,9 +95,9 @@ func (d *decoder) read(root ast.Node) {
 	}
 	known := true
 	d.List(top.At["features"], "features", func(_ int, n ast.Node) {
-		f := defaultFeature()
+		f := Feature{Action: Free()}
 		d.feature(n, &f)
-		known = known && f.Kind != "" && f.Width > 0
+		known = known && f.Width > 0
 	})
 	if seq, ok := top.At["features"].(*ast.SequenceNode); ok && len(seq.Values) == 0 {
 		d.Errorf(seq, "the list of features is empty; name each input of the model")
@@ -124,7 +124,9 @@ func (d *decoder) read(root ast.Node) {
 		if !e.Has("mutable") {
 			e.Mutable = e.Actionable || t.Moves(e.Name)
 		}
-		e.checkReach()
+		if n := e.Number(); n != nil {
+			n.checkReach(e)
+		}
 	}
 	if t.Latent != nil {
 		t.Latent.Codes = t.Features[len(t.Features)-(t.Dim()-t.ModelDim()):]
@@ -138,7 +140,7 @@ func (d *decoder) settleFeatures() {
 	for _, e := range listed {
 		e.Offset = at
 		at += e.Width
-		if e.Kind == Pixels {
+		if e.image() != nil {
 			e.Mutable = e.Actionable
 			t.Images = append(t.Images, *e.Feature)
 			t.Features = append(t.Features, e.pixels()...)
@@ -146,16 +148,14 @@ func (d *decoder) settleFeatures() {
 			t.Features = append(t.Features, *e.Feature)
 		}
 	}
-	d.features = make([]entry, len(t.Features))
-	i := 0
+	d.features = make([]entry, 0, len(t.Features))
 	for _, e := range listed {
 		n := 1
-		if e.Kind == Pixels {
+		if e.image() != nil {
 			n = e.Width
 		}
 		for range n {
-			d.features[i] = entry{&t.Features[i], e.mapping, d}
-			i++
+			d.features = append(d.features, entry{&t.Features[len(d.features)], e.mapping, d})
 		}
 	}
 }
@@ -169,7 +169,6 @@ func (t *Task) Moves(name string) bool {
 // writes by them, and Schema translates them with what reference.txt says of each.
 
 func (d *decoder) taskKeys(t *Task) []key {
-	featureKeys := func(f *Feature) []key { return d.featureKeys(t, f) }
 	rules := func() any {
 		var all []any
 		for i := range t.Rules {
@@ -181,8 +180,8 @@ func (d *decoder) taskKeys(t *Task) []key {
 		}
 		return all
 	}
-	listed := slices.DeleteFunc(slices.Clone(t.Entries()), func(f Feature) bool { return f.Code })
-	features := entries("A feature of `features`", listed, featureKeys)
+	listed := slices.DeleteFunc(slices.Clone(t.Entries()), func(f Feature) bool { return f.isCode() })
+	features := d.featureList(t, listed)
 	if d.space = t.Latent; t.Latent == nil {
 		d.space = &Latent{}
 	}
@@ -278,43 +277,73 @@ func (d *decoder) sparsityKeys(s *Sparsity) []key {
 	return []key{{Name: "max_features", Value: d.Count(&s.MaxFeatures, 0), Keep: true}}
 }
 
-func (d *decoder) featureKeys(t *Task, f *Feature) []key {
-	mean, std := &f.Mean, &f.Std
-	if f.Spread != 0 {
-		mean, std = new(float64), new(float64)
+// featureList is a list of features.
+func (d *decoder) featureList(t *Task, list []Feature) value {
+	return entries("A feature of `features`", list, func(f *Feature) []key {
+		own, foreign, _ := d.featureKeys(t, f)
+		if f.Encoding == nil { // of the schema
+			own = append(own, foreign...)
+		}
+		return own
+	})
+}
+
+// keyOrder is the order of a feature's keys on the reference page, and in JSON.
+func keyOrder() []string {
+	return []string{
+		"name", "column", "kind", "shape", "layout", "mean", "std", "one", "zero", "values", "missing", "impute",
+		"thresholds", "ordered", "shares", "mad", "quantiles", "clip", "log", "spread", "inputs", "actionable", "mutable",
+		"direction", "bounds", "step", "max_increase", "max_decrease", "max_change", "weight", "switch_cost", "transitions",
+		"subgroup",
 	}
-	if f.Log != nil {
-		mean, std = &f.Log.Mean, &f.Log.Std
+}
+
+// featureKeys returns the keys that mean something for the feature, those that do for other encodings only, and what
+// checks the keys of the encoding once they are read.
+func (d *decoder) featureKeys(t *Task, f *Feature) (own, foreign []key, check func(entry)) {
+	kind, check := "", func(entry) {}
+	if f.Encoding != nil {
+		kind = f.Encoding.Kind()
+		own, check = f.Encoding.declare(d, t)
 	}
-	m := f.Image
-	if m == nil {
-		m = &Image{}
+	own = append(own,
+		key{Name: "name", Value: d.Text(&f.Name), Fallback: required, Keep: true},
+		key{Name: "column", Value: d.Text(&f.Column), Keep: true},
+		key{Name: "kind", Value: config.Word(&d.Decoder, &kind, kinds()...), Fallback: required},
+	)
+	has := func(keys []key, name string) bool {
+		return slices.ContainsFunc(keys, func(k key) bool { return k.Name == name })
 	}
-	kind := config.Word(&d.Decoder, &f.Kind, allKinds()...)
-	keys := append([]key{
-		{Name: "name", Value: d.Text(&f.Name), Fallback: required, Keep: true},
-		{Name: "column", Value: d.Text(&f.Column), Keep: true},
-		{Name: "kind", Value: kind, Fallback: required},
-		{Name: "shape", Value: d.counts(&m.Shape)},
-		{Name: "layout", Value: config.Word(&d.Decoder, &m.Layout, ChannelsFirst, ChannelsLast)},
-		{Name: "mean", Value: d.numbersOr(d.Number(mean), &m.Means), Keep: true, Omit: f.Spread != 0},
-		{Name: "std", Value: d.numbersOr(d.Above0(std), &m.Stds), Omit: f.Spread != 0},
-		{Name: "one", Value: d.Text(&f.One), Keep: true},
-		{Name: "zero", Value: d.Text(&f.Zero)},
-		{Name: "values", Value: d.Texts(&f.Values)},
-		{Name: "missing", Value: d.missing(f), Keep: true, Omit: f.Missing == nil && f.MissingValues == nil},
-		{Name: "impute", Value: d.Text(&f.Impute)},
-		{Name: "thresholds", Value: d.Numbers(&f.Thresholds)},
-		{Name: "ordered", Value: d.Flag(&f.Ordered)},
-		{Name: "shares", Value: d.shares(&f.Shares)},
-		{Name: "mad", Value: d.From0(&f.MAD), Keep: true, Omit: f.MAD == 0 && t.Cost.Weights != InverseMAD},
-		{Name: "quantiles", Value: d.Numbers(&f.Quantiles)},
-	}, slices.Concat(d.madeKeys(f), d.actionKeys(t, f))...)
-	keys = append(keys, key{Name: "subgroup", Value: d.Flag(&f.Subgroup)})
-	for i := range keys {
-		keys[i].Omit = keys[i].Omit || !f.Kind.has(keys[i].Name)
+	for _, e := range encodings() {
+		keys, _ := e.declare(d, t)
+		for _, k := range keys {
+			if !has(own, k.Name) && !has(foreign, k.Name) {
+				foreign = append(foreign, k)
+			}
+		}
 	}
-	return keys
+	always := append(d.actionKeys(t, f), key{Name: "impute", Value: d.Text(&f.Impute)},
+		key{Name: "subgroup", Value: d.Flag(&f.Subgroup)})
+	for _, k := range always {
+		if isForeign(f.Encoding, k.Name) {
+			foreign = append(foreign, k)
+		} else {
+			own = append(own, k)
+		}
+	}
+	order := keyOrder()
+	for _, keys := range [][]key{own, foreign} {
+		slices.SortFunc(keys, func(a, b key) int { return slices.Index(order, a.Name) - slices.Index(order, b.Name) })
+	}
+	return own, foreign, check
+}
+
+// isForeign says of a key that every feature has a place for that it means nothing for the encoding.
+func isForeign(of Encoding, key string) bool {
+	if of != nil && slices.Contains(of.also(), key) {
+		return false
+	}
+	return slices.ContainsFunc(encodings(), func(e Encoding) bool { return slices.Contains(e.also(), key) })
 }
 
 // actionKeys are what people can change about a feature, and at what cost.
@@ -322,10 +351,12 @@ func (d *decoder) actionKeys(t *Task, f *Feature) []key {
 	bounds := func() any { return openPair(f.Bounds[:]) }
 	direction := config.Word(&d.Decoder, &f.Direction, Any, Increase, Decrease)
 	settled := f.Actionable || t.Moves(f.Name)
+	c := f.Category()
+	_, hot := c.(*OneHot)
 	return []key{
 		{Name: "actionable", Value: d.Flag(&f.Actionable), Keep: true},
 		{Name: "mutable", Value: d.Flag(&f.Mutable), Keep: true, Omit: f.Mutable == settled},
-		{Name: "direction", Value: direction, Omit: f.Kind == OneHot && !f.Ordered},
+		{Name: "direction", Value: direction, Omit: hot && !c.isOrdered()},
 		{Name: "bounds", Value: value{Form: pairOf(sideForm, percentForm), Out: bounds}},
 		{Name: "step", Value: d.Above0(&f.Step)},
 		{Name: "max_increase", Value: d.From0(&f.MaxIncrease), Keep: true},
@@ -383,37 +414,8 @@ func (d *decoder) ruleForm() func() schema {
 	return config.AnyOf(config.Type("string"), object(section, keys[:3]), object(section, keys[3:]))
 }
 
-// transitions is the mapping of a value to those it may become.
-func (d *decoder) transitions(dst *map[string][]string) value {
-	form := mapOf(config.AnyOf(config.Scalar, config.ListOf(config.Scalar), config.Type("null")))
-	const must = "transitions must map a value to the values it may become, as {Private: [State-gov]}"
-	return config.As(dst, form, func(n ast.Node) (map[string][]string, bool) {
-		all := map[string][]string{}
-		d.Entries(n, must, func(from string, _, n ast.Node) {
-			var to []string
-			if _, none := n.(*ast.NullNode); !none {
-				d.Texts(&to).Read(n)
-			}
-			all[from] = to
-		})
-		return all, true
-	})
-}
-
-// shares is a list of shares, or the single one of a binary feature.
-func (d *decoder) shares(dst *[]float64) value {
-	share := func() schema { return schema{"type": "number", "minimum": 0, "maximum": 1} }
-	return config.As(dst, config.OneOrMore(share), func(n ast.Node) (shares []float64, ok bool) {
-		for _, v := range config.Nodes(n) {
-			share, _ := d.ReadNumber(v)
-			shares = append(shares, share)
-		}
-		return shares, true
-	})
-}
-
-// numbersOr is a list of numbers, or what one is.
-func (d *decoder) numbersOr(one value, dst *[]float64) value {
+// orList is a list of numbers, or what one is.
+func (d *decoder) orList(one value, dst *[]float64) value {
 	list := d.Numbers(dst)
 	return value{
 		Read: func(n ast.Node) {
@@ -425,24 +427,10 @@ func (d *decoder) numbersOr(one value, dst *[]float64) value {
 		},
 		Form: config.AnyOf(one.Form, list.Form),
 		Out: func() any {
-			if *dst != nil {
+			if len(*dst) > 0 {
 				return *dst
 			}
 			return one.Out()
-		},
-	}
-}
-
-// missing is a list of raw numbers, or of values of a one-hot; which of the two is known once the kind is.
-func (d *decoder) missing(f *Feature) value {
-	numbers, texts := d.Numbers(&f.Missing), d.Texts(&f.MissingValues)
-	return value{
-		Form: config.AnyOf(numbers.Form, texts.Form),
-		Out: func() any {
-			if f.Kind == OneHot {
-				return texts.Out()
-			}
-			return numbers.Out()
 		},
 	}
 }
@@ -561,11 +549,6 @@ func (d *decoder) checkNames() {
 			e.errorf(at, "it reads column %q, which data.columns does not list%s", e.Column,
 				config.DidYouMean(e.Column, data.Columns))
 		}
-		for _, v := range e.Values {
-			if e.Kind == OneHot && slices.Contains(data.Missing, v) {
-				e.errorf("values", "%q is both a value and a missing marker (data.missing)", v)
-			}
-		}
 	}
 }
 
@@ -587,11 +570,12 @@ func (d *decoder) checkCost() {
 
 // lacks says which figures the weight of a feature needs that it does not have; "" when none.
 func (c *Cost) lacks(e entry) (need string) {
+	n := e.Number()
 	switch {
-	case !e.Kind.IsNumber():
-	case c.Weights == InverseMAD && e.MAD == 0 && !e.Has("mad"):
+	case n == nil:
+	case c.Weights == InverseMAD && n.MAD == 0 && !e.Has("mad"):
 		return "the mad"
-	case c.Weights == InverseRange && e.Quantiles == nil && len(e.Levels) < 2 &&
+	case c.Weights == InverseRange && n.Quantiles == nil && len(n.Levels) < 2 &&
 		(math.IsInf(e.Bounds[0], 0) || math.IsInf(e.Bounds[1], 0)):
 		return "quantiles, or bounds on both sides,"
 	}
@@ -610,44 +594,69 @@ func (e entry) errorf(key, format string, args ...any) {
 	e.d.Errorf(e.Place(key), "feature %q: "+format, append([]any{e.Name}, args...)...)
 }
 
-// feature decodes and checks a feature as far as that does not depend on others.
+// feature decodes and checks a feature as far as that does not depend on others. Without a kind it has no encoding.
 func (d *decoder) feature(n ast.Node, f *Feature) {
-	f.Image = &Image{}
-	f.Log = &Log{Add: math.NaN(), Std: 1} // Add stays unknown where it cannot be read, and draws no second mistake
-	e := entry{f, d.mapping(n, "a feature", d.featureKeys(d.task, f)), d}
-	e.settleLog()
+	f.Encoding, f.Mutable = encodingOf(n), false
+	own, foreign, check := d.featureKeys(d.task, f)
+	e := entry{f, d.mapping(n, "a feature", append(own, foreign...)), d}
 	d.features = append(d.features, e)
+	f.Column = cmp.Or(f.Column, f.Name)
+	if e.Has("mutable") && !e.Mutable {
+		if e.Has("actionable") && e.Actionable {
+			e.errorf("mutable", "it is actionable and never changes (mutable: false); keep one of the two")
+		}
+		e.Actionable = false
+	}
+	if e.Has("name") && strings.TrimSpace(e.Name) == "" {
+		d.Errorf(e.Place("name"), "the name is empty")
+	}
 	if e.Has("bounds") {
 		d.pair(e.At["bounds"], e.side)
 	}
-	e.readMissing()
 	e.checkBounds()
-	f.Column = cmp.Or(f.Column, f.Name)
-	f.Width = 1
-	switch f.Kind {
-	case OneHot:
-		f.Width = len(f.Values)
-	case Thermometer:
-		f.Width = max(f.places()-1, 0)
-	case Pixels:
-		f.Width = 0
+	if f.Encoding == nil {
+		return
 	}
-	e.validate()
-	e.madeOf()
-	if f.Kind != Pixels {
-		f.Image = nil
+	e.refuse(foreign)
+	check(e)
+	f.Width = f.Encoding.width()
+	if e.Impute != "" && f.Width > 0 && f.image() == nil {
+		if why := e.refuses(e.Impute); why != "" {
+			e.errorf("impute", "the value that stands for a missing one: %s", why)
+		}
+	}
+	for _, key := range []string{"clip", "log", "inputs", "impute"} {
+		if d.task.Encoded && e.Has(key) {
+			e.errorf(key, "%q says how the model's inputs are made, and data files hold them (encoded: true); remove one of "+
+				"the two", key)
+		}
 	}
 }
 
-// readMissing stores what means "not known". Not nil, but empty, is that nothing does.
-func (e entry) readMissing() {
-	switch {
-	case !e.Has("missing") || !e.Kind.has("missing"): // the latter is a mistake of its own
-	case e.Kind == OneHot:
-		e.d.Texts(&e.MissingValues).Read(e.At["missing"])
-	default:
-		if e.d.Numbers(&e.Missing).Read(e.At["missing"]); e.Missing == nil {
-			e.Missing = []float64{}
+// encodingOf returns the encoding of the kind that a feature has, nil when it has none that is known.
+func encodingOf(n ast.Node) Encoding {
+	m, _ := n.(*ast.MappingNode)
+	if m == nil {
+		return nil
+	}
+	for _, kv := range m.Values {
+		if config.ScalarText(kv.Key) != "kind" {
+			continue
+		}
+		for _, e := range encodings() {
+			if e.Kind() == config.ScalarText(kv.Value) {
+				return e
+			}
+		}
+	}
+	return nil
+}
+
+// refuse reports keys that mean nothing for the encoding of the feature.
+func (e entry) refuse(foreign []key) {
+	for _, k := range foreign {
+		if e.Has(k.Name) {
+			e.errorf(k.Name, "%q means nothing for kind %s; remove it", k.Name, e.Encoding.Kind())
 		}
 	}
 }
@@ -676,224 +685,21 @@ func (e entry) side(i int, n ast.Node) {
 		e.d.Number(&e.Bounds[i]).Read(n)
 		return
 	}
+	number := e.Number()
 	switch p, ok := Number(strings.TrimSpace(text)); {
 	case !ok || p < 0 || p > 100:
 		e.d.Errorf(n, "%q is no percentile; write one from \"0%%\" to \"100%%\"", text+"%")
-	case len(e.Quantiles) < 2:
+	case number == nil || len(number.Quantiles) < 2:
 		e.d.Errorf(n, "feature %q: the percentile %q needs the feature's quantiles; `cfq task init` makes them from data, "+
 			"or give a number", e.Name, text+"%")
 	default:
-		e.Bounds[i] = e.quantile(p / 100)
+		e.Bounds[i] = number.quantile(p / 100)
 	}
 }
 
 func (e entry) checkBounds() {
 	if lo, hi := e.Bounds[0], e.Bounds[1]; lo > hi {
 		e.d.Errorf(e.Place("bounds"), "no value lies between %v and %v; write [lo, hi] with lo <= hi", lo, hi)
-	}
-}
-
-// checkReach reports missing values that an action could lead to.
-func (e entry) checkReach() {
-	for _, v := range e.Missing {
-		if e.Mutable && e.Kind.IsNumber() && e.Values == nil && v >= e.Bounds[0] && v <= e.Bounds[1] {
-			e.errorf("missing", "an action could lead to %s, which means \"not known\": set bounds that leave it out, or "+
-				"actionable: false", Decimal(v))
-		}
-	}
-}
-
-// validate reports what is impossible within one feature and fills in Levels.
-func (e entry) validate() {
-	if e.Has("mutable") && !e.Mutable {
-		if e.Has("actionable") && e.Actionable {
-			e.errorf("mutable", "it is actionable and never changes (mutable: false); keep one of the two")
-		}
-		e.Actionable = false
-	}
-	if e.Has("name") && strings.TrimSpace(e.Name) == "" {
-		e.d.Errorf(e.Place("name"), "the name is empty")
-	}
-	if e.Kind == "" {
-		return
-	}
-	if e.Has("mean") != e.Has("std") && e.Kind.IsNumber() {
-		e.errorf("", "mean and std belong together; give both, or neither for an input that is not standardised")
-	}
-	e.checkApplies()
-	switch e.Kind {
-	case Binary:
-		e.checkBinary()
-	case OneHot:
-		e.checkOneHot()
-	case Ordinal:
-		e.checkOrdinal()
-	case Thermometer:
-		e.checkThermometer()
-	case Pixels:
-		e.checkImage()
-	}
-	if e.Kind != Pixels && (e.Image.Means != nil || e.Image.Stds != nil) {
-		e.errorf("mean", "mean and std are numbers; only those of an image are lists, one for each channel")
-	}
-	for _, s := range e.Shares {
-		if s < 0 || s > 1 {
-			e.errorf("shares", "a share lies between 0 and 1, not at %v", s)
-		}
-	}
-	if e.Has("quantiles") && len(e.Quantiles) < 2 {
-		e.errorf("quantiles", "quantiles are two numbers or more, from the least value to the greatest")
-	}
-	if !slices.IsSorted(e.Quantiles) {
-		e.errorf("quantiles", "quantiles ascend, from the least value to the greatest")
-	}
-}
-
-// checkApplies reports keys that mean nothing for the kind of the feature.
-func (e entry) checkApplies() {
-	for key := range e.At {
-		if !e.Kind.has(key) {
-			e.errorf(key, "%q means nothing for kind %s; remove it", key, string(e.Kind))
-		}
-	}
-	if e.Kind != OneHot || e.Ordered {
-		return
-	}
-	for _, key := range []string{"max_increase", "max_decrease", "max_change"} {
-		if e.Has(key) {
-			e.errorf(key, "%q needs values that stand in an order; say so with ordered: true, or remove it", key)
-		}
-	}
-	if e.Direction != Any {
-		e.errorf("direction", "a direction needs values that stand in an order; say so with ordered: true, or remove it")
-	}
-}
-
-func (e entry) checkBinary() {
-	if !e.Has("one") {
-		e.errorf("", "a binary feature needs the key \"one\", the value that becomes 1")
-	}
-	if e.Has("zero") && e.Zero == e.One {
-		e.errorf("zero", "zero and one are the same value")
-	}
-	if e.Shares != nil && len(e.Shares) != 1 {
-		e.errorf("shares", "a binary feature has one share, that of %q", e.One)
-	}
-}
-
-func (e entry) checkOneHot() {
-	if len(e.Values) == 0 {
-		e.errorf("values", "a one-hot feature needs its values, in the order of the model's inputs")
-		return
-	}
-	e.checkDistinct()
-	sum := 0.0
-	for _, s := range e.Shares {
-		sum += s
-	}
-	if e.Shares != nil && len(e.Shares) != len(e.Values) {
-		e.errorf("shares", "%d shares for %d values", len(e.Shares), len(e.Values))
-	} else if sum > 1.01 { // shares may be rounded
-		e.errorf("shares", "the shares add up to %.6g, more than 1", sum)
-	}
-	named := slices.Collect(maps.Keys(e.Transitions))
-	for _, to := range e.Transitions {
-		named = append(named, to...)
-	}
-	slices.Sort(named)
-	for _, v := range slices.Compact(named) {
-		if !slices.Contains(e.Values, v) {
-			e.errorf("transitions", "transitions name %q, which is not among its values%s", v, config.DidYouMean(v, e.Values))
-		}
-	}
-	for k, v := range e.MissingValues {
-		switch i := Find(e.Values, v); {
-		case i < 0:
-			e.errorf("missing", "%q is not among its values%s", v, config.DidYouMean(v, e.Values))
-			continue
-		case slices.Contains(e.MissingValues[:k], e.Values[i]):
-			e.errorf("missing", "%q stands there twice", v)
-		default:
-			v = e.Values[i] // as it is written there
-			e.MissingValues[k] = v
-		}
-		for _, from := range slices.Sorted(maps.Keys(e.Transitions)) {
-			if slices.Contains(e.Transitions[from], v) {
-				e.errorf("missing", "transitions lead from %q to %q, which means \"not known\"; remove one of the two", from, v)
-			}
-		}
-	}
-	known := func(v string) bool { return !slices.Contains(e.MissingValues, v) }
-	if !slices.ContainsFunc(e.Values, known) {
-		e.errorf("missing", "all of its values mean \"not known\"; leave out those that say something")
-	}
-}
-
-func (e entry) checkOrdinal() {
-	if len(e.Values) == 0 {
-		if e.Has("values") || !e.Has("step") || math.IsInf(e.Bounds[0], 0) || math.IsInf(e.Bounds[1], 0) {
-			e.errorf("", "an ordinal feature needs its values, or bounds [lo, hi] and step")
-		}
-		if e.Subgroup {
-			e.errorf("subgroup", "an ordinal feature needs its values to name subgroups")
-		}
-		return
-	}
-	e.checkDistinct()
-	for _, v := range e.Values {
-		x, ok := Number(v)
-		if !ok {
-			e.errorf("values", "the values of an ordinal feature are numbers, and %q is none", v)
-			return
-		}
-		e.Levels = append(e.Levels, x)
-	}
-	slices.Sort(e.Levels)
-	if len(slices.Compact(slices.Clone(e.Levels))) != len(e.Levels) {
-		e.errorf("values", "two of the values are the same number")
-	}
-	for _, v := range e.Missing {
-		if slices.Contains(e.Levels, v) {
-			e.errorf("missing", "%s is both a value and missing; keep one of the two", Decimal(v))
-		}
-	}
-}
-
-func (e entry) checkThermometer() {
-	switch {
-	case e.Values != nil && e.Thresholds != nil:
-		e.errorf("thresholds", "a thermometer has values or thresholds, not both")
-		return
-	case len(e.Thresholds) > 0:
-		for i := 1; i < len(e.Thresholds); i++ {
-			if e.Thresholds[i] <= e.Thresholds[i-1] {
-				e.errorf("thresholds", "thresholds ascend, and %v does not follow %v", e.Thresholds[i], e.Thresholds[i-1])
-			}
-		}
-	case len(e.Values) < 2:
-		e.errorf("", "a thermometer needs thresholds, or two values or more in ascending order, the first of which is "+
-			"all zeros")
-		return
-	default:
-		e.checkDistinct()
-	}
-	if e.Shares != nil && len(e.Shares) != e.Width {
-		e.errorf("shares", "%d shares, and %d values above the lowest; give the share of the rows that reach each",
-			len(e.Shares), e.Width)
-	}
-	if !slices.IsSortedFunc(e.Shares, func(a, b float64) int { return cmp.Compare(b, a) }) {
-		e.errorf("shares", "shares of a thermometer descend: who reaches a value has reached those before it")
-	}
-}
-
-func (e entry) checkDistinct() {
-	for i, v := range e.Values {
-		if slices.Contains(e.Values[:i], v) {
-			e.errorf("values", "the value %q is listed twice", v)
-		}
-		if v == "" {
-			e.errorf("values", "a value is empty; an empty field is a missing value and encoded as all zeros")
-		}
 	}
 }
 
@@ -980,7 +786,7 @@ func (d *decoder) link(l *Link, m mapping) bool {
 			l.From)
 	}
 	category := from
-	if from.Kind.IsNumber() {
+	if from.Category() == nil {
 		category = to
 	}
 	switch {
@@ -990,9 +796,9 @@ func (d *decoder) link(l *Link, m mapping) bool {
 		d.linkMap(l, m.At["map"], from.Feature, to.Feature)
 	case l.Scale == 0:
 		d.Errorf(m.Place("scale"), "scale must not be 0: it is what %q changes by for each unit of %q", l.To, l.From)
-	case !category.Kind.IsNumber():
+	case category.Category() != nil:
 		d.Errorf(m.Place("scale"), "scale is between numbers, and %q is %s; write a map", category.Name,
-			string(category.Kind))
+			category.Encoding.Kind())
 	}
 	return true
 }
@@ -1016,8 +822,7 @@ func (d *decoder) linkMap(l *Link, n ast.Node, from, to *Feature) {
 			return
 		}
 		why = to.refuses(value)
-		v, _ := Number(value)
-		if why == "" && (slices.Contains(to.Missing, v) || Find(to.MissingValues, value) >= 0) {
+		if why == "" && to.Encoding.notKnown(value) {
 			why = `it means "not known"`
 		}
 		if why != "" {

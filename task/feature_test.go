@@ -11,11 +11,10 @@ import (
 // Every raw value comes back from the model inputs: exactly as text for categories, and as the same input for numbers.
 func TestEncodeDecodeRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f := defaultFeature()
-		f.Kind = Numeric
-		f.Mean = rapid.Float64Range(-1e6, 1e6).Draw(t, "mean")
-		f.Std = rapid.Float64Range(1e-3, 1e6).Draw(t, "std")
-		raw := strconv.FormatFloat(f.Mean+f.Std*rapid.Float64Range(-50, 50).Draw(t, "z"), 'g', rapid.IntRange(1, 17).Draw(t,
+		mean := rapid.Float64Range(-1e6, 1e6).Draw(t, "mean")
+		std := rapid.Float64Range(1e-3, 1e6).Draw(t, "std")
+		f := Feature{Encoding: &Standardized{Mean: mean, Std: std}}
+		raw := strconv.FormatFloat(mean+std*rapid.Float64Range(-50, 50).Draw(t, "z"), 'g', rapid.IntRange(1, 17).Draw(t,
 			"digits"), 64)
 		x, back := make([]float32, 1), make([]float32, 1)
 		if err := f.Encode(raw, x); err != nil {
@@ -33,9 +32,9 @@ func TestEncodeDecodeRoundTrip(t *testing.T) {
 
 func TestDecodeGivesBackWholeNumbers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f := defaultFeature()
-		f.Kind = Numeric
-		f.Mean, f.Std = rapid.Float64Range(-1000, 1000).Draw(t, "mean"), rapid.Float64Range(0.1, 1000).Draw(t, "std")
+		f := Feature{Encoding: &Standardized{
+			Mean: rapid.Float64Range(-1000, 1000).Draw(t, "mean"), Std: rapid.Float64Range(0.1, 1000).Draw(t, "std"),
+		}}
 		raw := strconv.Itoa(rapid.IntRange(-9999, 9999).Draw(t, "raw"))
 		x := make([]float32, 1)
 		if err := f.Encode(raw, x); err != nil {
@@ -48,11 +47,12 @@ func TestDecodeGivesBackWholeNumbers(t *testing.T) {
 }
 
 func TestDecodeCategories(t *testing.T) {
-	hot := Feature{Name: "c", Kind: OneHot, Values: []string{"a", "b", "1"}, Width: 3}
-	two := Feature{Name: "m", Kind: Binary, One: "yes", Width: 1}
+	hot := Feature{Name: "c", Encoding: &OneHot{Values: []string{"a", "b", "1"}}, Width: 3}
+	two := Feature{Name: "m", Encoding: &Binary{One: "yes"}, Width: 1}
 	ord := Feature{
-		Name: "o", Kind: Ordinal, Std: 2, Mean: 1, Values: []string{"10", "5"}, Levels: []float64{5, 10},
-		Width: 1,
+		Name: "o", Width: 1, Encoding: &Standardized{
+			Ordinal: true, Std: 2, Mean: 1, Values: []string{"10", "5"}, Levels: []float64{5, 10},
+		},
 	}
 	for _, c := range []struct {
 		f         *Feature
@@ -86,13 +86,13 @@ func TestDecodeCategories(t *testing.T) {
 // Where float32 does not tell whole numbers apart, the round one is written, and nobody has a debt of -2 instead of
 // none.
 func TestRawOfLargeAmounts(t *testing.T) {
-	f := Feature{Kind: Numeric, Mean: 64736200, Std: 88239200}
+	f := Standardized{Mean: 64736200, Std: 88239200}
 	for _, v := range []float64{0, 18500000, 6000000, 58000000, 1e9} {
 		if got := f.Raw(f.ToInput(v)); got != v || math.Signbit(got) {
 			t.Errorf("%v is written as %v", v, got)
 		}
 	}
-	small := Feature{Kind: Numeric, Mean: 6473.62, Std: 8823.92}
+	small := Standardized{Mean: 6473.62, Std: 8823.92}
 	for _, v := range []float64{0, 5, 10, 1850, 18501, 0.25, -3} {
 		if got := small.Raw(small.ToInput(v)); got != v {
 			t.Errorf("%v is written as %v", v, got)

@@ -341,7 +341,7 @@ func TestInputsOfTraining(t *testing.T) {
 			t.Errorf("%q is the same task as %q", c[1], c[0])
 		}
 	}
-	if d := cmp.Diff([][]float64{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}, task.Features[7].Inputs); d != "" {
+	if d := cmp.Diff([][]float64{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}, task.Features[7].Category().Made()); d != "" {
 		t.Error(d)
 	}
 	p := read(t, task, "income,debt,rent,grade,job,home,sex,years\n20000,700,60,2,cook,own,F,3\n-1,0,60,2,cook,own,F,3\n"+

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"cfq/internal/config"
 	"cfq/internal/message"
 )
 
@@ -26,12 +27,68 @@ const (
 	ChannelsLast  Layout = "hwc"
 )
 
-// Image is what the entry of an image says beside what holds for each of its pixels.
-type Image struct {
-	Shape  []int // in the order of Layout
-	Layout Layout
-	// Means and Stds are of the channels, in raw units; nil when one of each is for all.
+// Pixels is an image: Standardized inputs, of which each is a feature. No feature of Task.Features has this encoding.
+type Pixels struct {
+	Shape     []int // in the order of Layout
+	Layout    Layout
+	Mean, Std float64
+	// Means and Stds are of the channels, in raw units; nil when Mean and Std are for all.
 	Means, Stds []float64
+}
+
+// Kind is image.
+func (m *Pixels) Kind() string { return "image" }
+
+func (m *Pixels) width() int {
+	if len(m.Shape) != 3 {
+		return 0
+	}
+	return m.Shape[0] * m.Shape[1] * m.Shape[2]
+}
+
+func (m *Pixels) modelInputs() int { return m.width() }
+
+func (m *Pixels) isMade() bool { return false }
+
+func (m *Pixels) encode(string, []float32) error { return errNotPixel() }
+
+func (m *Pixels) encodeMissing() error { return errNotPixel() }
+
+func (m *Pixels) check([]float32) error { return errNotPixel() }
+
+func (m *Pixels) decode([]float32) (string, error) { return "", errNotPixel() }
+
+func errNotPixel() error { return errors.New("an image is encoded by its pixels") }
+
+func (m *Pixels) group([]float32) int { return -1 }
+
+func (m *Pixels) groupNames() []string { return nil }
+
+func (m *Pixels) notKnown(string) bool { return false }
+
+func (m *Pixels) hasNumber() bool { return false }
+
+func (m *Pixels) inputName(name string, j int) string { return m.pixelName(name, j) }
+
+// Sigma is that of a pixel.
+func (m *Pixels) Sigma(int) float64 { return 1 }
+
+// Linear is an error: rules speak of pixels.
+func (m *Pixels) Linear(string) (coef []float64, constant float64, err error) {
+	return nil, 0, errNotPixel()
+}
+
+func (m *Pixels) also() []string {
+	return []string{"bounds", "step", "max_increase", "max_decrease", "max_change"}
+}
+
+func (m *Pixels) declare(d *decoder, _ *Task) ([]key, func(entry)) {
+	return []key{
+		{Name: "shape", Value: d.counts(&m.Shape)},
+		{Name: "layout", Value: config.Word(&d.Decoder, &m.Layout, ChannelsFirst, ChannelsLast)},
+		{Name: "mean", Value: d.orList(d.Number(&m.Mean), &m.Means), Keep: true},
+		{Name: "std", Value: d.orList(d.Above0(&m.Std), &m.Stds)},
+	}, m.validate
 }
 
 // maxChannels are those of colours with alpha.
@@ -40,16 +97,8 @@ const maxChannels = 4
 // maxPixels bounds the numbers of one image. Each is a feature.
 const maxPixels = 1 << 16
 
-func (m *Image) size() (n int) {
-	n = 1
-	for _, v := range m.Shape {
-		n *= v
-	}
-	return n
-}
-
 // place returns the channel, row and column of an input.
-func (m *Image) place(i int) (channel, row, column int) {
+func (m *Pixels) place(i int) (channel, row, column int) {
 	if m.Layout == ChannelsLast {
 		w, c := m.Shape[1], m.Shape[2]
 		return i % c, i / c / w, i / c % w
@@ -59,7 +108,7 @@ func (m *Image) place(i int) (channel, row, column int) {
 }
 
 // Axes returns the number of channels, rows and columns.
-func (m *Image) Axes() (channels, rows, columns int) {
+func (m *Pixels) Axes() (channels, rows, columns int) {
 	if m.Layout == ChannelsLast {
 		return m.Shape[2], m.Shape[0], m.Shape[1]
 	}
@@ -67,28 +116,40 @@ func (m *Image) Axes() (channels, rows, columns int) {
 }
 
 // pixelName is the name of an input: name.row.column, with several channels name.channel.row.column, from 0.
-func (f *Feature) pixelName(base string, i int) string {
-	channel, row, column := f.Image.place(i)
-	if channels, _, _ := f.Image.Axes(); channels > 1 {
+func (m *Pixels) pixelName(base string, i int) string {
+	channel, row, column := m.place(i)
+	if channels, _, _ := m.Axes(); channels > 1 {
 		return fmt.Sprintf("%s.%d.%d.%d", base, channel, row, column)
 	}
 	return fmt.Sprintf("%s.%d.%d", base, row, column)
 }
 
-// pixels are the features of an image, one for each of its numbers.
+// pixels are the features of an image, one for each of its numbers, and those of a channel share their encoding.
 func (f *Feature) pixels() []Feature {
-	all := make([]Feature, f.Image.size())
+	m := f.image()
+	channels, _, _ := m.Axes()
+	encodings := make([]*Standardized, channels)
+	for c := range encodings {
+		encodings[c] = &Standardized{Mean: m.Mean, Std: m.Std}
+		if m.Means != nil {
+			encodings[c].Mean, encodings[c].Std = m.Means[c], m.Stds[c]
+		}
+	}
+	all := make([]Feature, m.width())
 	for i := range all {
-		p := &all[i]
-		*p = *f
-		p.Kind, p.Image = Numeric, nil
-		p.Name, p.Column = f.pixelName(f.Name, i), f.pixelName(f.Column, i)
-		p.Offset, p.Width = f.Offset+i, 1
-		if channel, _, _ := f.Image.place(i); f.Image.Means != nil {
-			p.Mean, p.Std = f.Image.Means[channel], f.Image.Stds[channel]
+		channel, _, _ := m.place(i)
+		all[i] = Feature{
+			Name: m.pixelName(f.Name, i), Column: m.pixelName(f.Column, i), Encoding: encodings[channel], Action: f.Action,
+			Offset: f.Offset + i, Width: 1,
 		}
 	}
 	return all
+}
+
+// image is the encoding of an image, nil of other features.
+func (f *Feature) image() *Pixels {
+	m, _ := f.Encoding.(*Pixels)
+	return m
 }
 
 // Entries returns the features as the file lists them: an image instead of its pixels.
@@ -120,14 +181,15 @@ type Column struct {
 func (t *Task) Columns() []Column {
 	var all []Column
 	for _, f := range t.Entries() {
-		if f.Image == nil {
+		m := f.image()
+		if m == nil {
 			all = append(all, Column{f, []int{f.Offset}})
 			continue
 		}
-		channels, _, _ := f.Image.Axes()
+		channels, _, _ := m.Axes()
 		of := make([]Column, channels)
 		for i, p := range f.pixels() {
-			channel, _, _ := f.Image.place(i)
+			channel, _, _ := m.place(i)
 			c := &of[channel]
 			if c.At == nil {
 				if c.Feature, c.Name = p, f.Name; channels > 1 {
@@ -166,14 +228,15 @@ func (t *Task) withPixels(names []string) ([]string, []imageColumn) {
 	var images []imageColumn
 	for i := range t.Images {
 		f := &t.Images[i]
-		if slices.Contains(names, f.pixelName(f.Column, 0)) {
+		m := f.image()
+		if slices.Contains(names, m.pixelName(f.Column, 0)) {
 			continue
 		}
 		if at := slices.Index(names, f.Column); at >= 0 {
 			images = append(images, imageColumn{f, at, len(names)})
 			names = slices.Clip(names)
 			for k := range f.Width {
-				names = append(names, f.pixelName(f.Column, k))
+				names = append(names, m.pixelName(f.Column, k))
 			}
 			continue
 		}
@@ -188,7 +251,7 @@ func (t *Task) withPixels(names []string) ([]string, []imageColumn) {
 		names = slices.Clone(names)
 		for j, name := range names {
 			if k, ok := number[name]; ok {
-				names[j] = f.pixelName(f.Column, k)
+				names[j] = m.pixelName(f.Column, k)
 			}
 		}
 	}
@@ -229,7 +292,7 @@ func (rd *reader) pixels(f *Feature, field string) ([]byte, error) {
 		return f.fromFile(field, rd.folder)
 	case len(field) != f.Width:
 		return nil, fmt.Errorf("%d bytes are not the %d numbers of an image of the shape %v", len(field), f.Width,
-			f.Image.Shape)
+			f.image().Shape)
 	}
 	return []byte(field), nil
 }
@@ -269,7 +332,8 @@ const maxName = 1024
 
 // fromPNG reads the numbers of a PNG with 8 bits.
 func (f *Feature) fromPNG(data []byte) ([]byte, error) {
-	channels, rows, columns := f.Image.Axes()
+	m := f.image()
+	channels, rows, columns := m.Axes()
 	config, err := png.DecodeConfig(bytes.NewReader(data)) // before memory is made for what it says
 	if err != nil {
 		return nil, err
@@ -289,7 +353,7 @@ func (f *Feature) fromPNG(data []byte) ([]byte, error) {
 	order := [][]int{1: {0}, 2: {0, 3}, 3: {0, 1, 2}, 4: {0, 1, 2, 3}}[channels] // of grey, red, green, blue, alpha
 	out := make([]byte, f.Width)
 	for i := range out {
-		channel, row, column := f.Image.place(i)
+		channel, row, column := m.place(i)
 		at := picture.Bounds().Min.Add(image.Pt(column, row))
 		c, ok := color.NRGBAModel.Convert(picture.At(at.X, at.Y)).(color.NRGBA)
 		if !ok || channels < 3 && (c.R != c.G || c.G != c.B) {
@@ -305,10 +369,11 @@ func (t *Task) Draw(x []float32) []image.Image {
 	var all []image.Image
 	for i := range t.Images {
 		f := &t.Images[i]
-		channels, rows, columns := f.Image.Axes()
+		shape := f.image()
+		channels, rows, columns := shape.Axes()
 		m := image.NewNRGBA(image.Rect(0, 0, columns, rows))
 		for k, p := range f.pixels() {
-			channel, row, column := f.Image.place(k)
+			channel, row, column := shape.place(k)
 			v := uint8(math.Round(min(255, max(0, p.FromInput(x[p.Offset])))))
 			at := m.Pix[m.PixOffset(column, row):][:4]
 			switch {
@@ -331,8 +396,9 @@ func (t *Task) Draw(x []float32) []image.Image {
 	return all
 }
 
-// imageDefaults are what an image's pixels are unless the file says otherwise: bytes.
-func imageDefaults(e entry) {
+// validate sets what an image's pixels are unless the file says otherwise, bytes, and checks the shape, and what there
+// is of each channel.
+func (m *Pixels) validate(e entry) {
 	if !e.Has("bounds") {
 		e.Bounds = [2]float64{0, 255}
 	}
@@ -340,20 +406,16 @@ func imageDefaults(e entry) {
 		e.Step = 1
 	}
 	if !e.Has("layout") {
-		e.Image.Layout = ChannelsFirst
+		m.Layout = ChannelsFirst
 	}
-}
-
-// checkImage checks the shape, and what there is of each channel.
-func (e entry) checkImage() {
-	imageDefaults(e)
-	m := e.Image
 	size := 1.0
 	for _, v := range m.Shape {
 		size *= float64(v)
 	}
+	shape := m.Shape
+	m.Shape = nil // that of a mistake has no pixels
 	switch {
-	case len(m.Shape) != 3:
+	case len(shape) != 3:
 		e.errorf("shape", "an image needs its shape, three numbers in the order of its layout, as [1, 28, 28] for %s",
 			string(m.Layout))
 		return
@@ -361,7 +423,7 @@ func (e entry) checkImage() {
 		e.errorf("shape", "an image has at most %d numbers, not %.0f", maxPixels, size)
 		return
 	}
-	channels, _, _ := m.Axes()
+	channels, _, _ := (&Pixels{Shape: shape, Layout: m.Layout}).Axes()
 	switch {
 	case channels > maxChannels:
 		e.errorf("shape", "an image has 1 to 4 channels, not %d; layout is chw for channels, rows, columns, and hwc for "+
@@ -377,5 +439,5 @@ func (e entry) checkImage() {
 		e.errorf("std", "every std is above 0")
 		return
 	}
-	e.Width = m.size()
+	m.Shape = shape
 }

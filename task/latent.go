@@ -37,7 +37,8 @@ type Coder interface {
 
 // String is everything that recourse among the codes depends on, for what is kept of earlier runs.
 func (l *Latent) String() string {
-	return fmt.Sprintf("%v %+v %v %v", l.coder, l.Codes, l.Radius, l.Pixels)
+	list := newDecoder("", &Task{}).featureList(&Task{}, l.Codes)
+	return fmt.Sprintf("%v %s %v %v", l.coder, config.JSON(list.Out()), l.Radius, l.Pixels)
 }
 
 // Files are the paths of encoder and decoder.
@@ -68,8 +69,7 @@ func (d *decoder) latentKeys(t *Task, l *Latent) []key {
 			Omit: l.Size == 0,
 		},
 		{
-			Name: "features", Omit: l.Size > 0, Value: entries("A feature of `features`", l.Codes,
-				func(f *Feature) []key { return d.featureKeys(t, f) }),
+			Name: "features", Omit: l.Size > 0, Value: d.featureList(t, l.Codes),
 		},
 		{Name: "radius", Value: d.Above0(&l.Radius), Omit: l.Radius == 0},
 		{Name: "pixels", Value: d.Above0(&l.Pixels), Omit: l.Pixels == 0},
@@ -98,23 +98,24 @@ func (d *decoder) latent(l *Latent) {
 	}
 	first := len(d.features)
 	for i := range l.Size {
-		f := defaultFeature()
-		f.Name, f.Kind, f.Width, f.Bounds = fmt.Sprintf("latent.%d", i), Numeric, 1, l.Bounds
-		f.Column, f.Mutable = f.Name, true
+		name := fmt.Sprintf("latent.%d", i)
+		f := Feature{Name: name, Column: name, Encoding: &Standardized{Std: 1}, Action: Free(), Width: 1}
+		f.Bounds = l.Bounds
 		d.features = append(d.features, entry{&f, config.Mapping{Node: m.Node}, d})
 	}
 	d.List(m.At["features"], "features", func(_ int, n ast.Node) {
-		f := defaultFeature()
+		f := Feature{Action: Free()}
 		d.feature(n, &f)
 	})
 	for _, e := range d.features[first:] {
-		e.Code = true
-		if e.Kind != "" && e.Kind != Numeric {
+		if n := e.Number(); n != nil && !n.Ordinal {
+			n.Code = true
+		} else if e.Encoding != nil {
 			e.errorf("kind", "a code of the latent space is a number: kind numeric")
 		}
 	}
 	for _, e := range d.features[:first] {
-		if e.made() {
+		if e.Encoding != nil && e.Encoding.isMade() {
 			e.errorf("", "latent needs the model's inputs to be those of the features: no clip, log, spread or inputs")
 		}
 		e.Actionable, e.Mutable = false, false
@@ -167,4 +168,9 @@ func (t *Task) Recode(ctx context.Context, p *People, at []int) error {
 		copy(p.X[i*p.Dim+dim:(i+1)*p.Dim], codes)
 	}
 	return nil
+}
+
+func (f *Feature) isCode() bool {
+	n := f.Number()
+	return n != nil && n.Code
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"cfq/internal/config"
 )
 
 // section is a table of the page and the keys that the decoder reads there.
@@ -21,12 +23,13 @@ type section struct {
 func sections() []section {
 	t := &Task{}
 	d := newDecoder("", t)
+	own, foreign, _ := d.featureKeys(t, &Feature{})
 	all := []section{
 		{"The task file", d.taskKeys(t)},
 		{"`data`", d.dataKeys(&t.Data)},
 		{"A condition of `data.filter`", d.filterKeys(&Condition{})},
 		{"`target`", d.targetKeys(&t.Target)},
-		{"A feature of `features`", d.featureKeys(t, &Feature{})},
+		{"A feature of `features`", append(own, foreign...)},
 		{"A link of `links`", d.linkKeys(&Link{})},
 		{"A constraint of `constraints`", d.ruleKeys(&Rule{})},
 		{"`cost`", d.costKeys(&t.Cost)},
@@ -42,12 +45,14 @@ func sections() []section {
 // kindsOf names the kinds of feature that a key means something for.
 func kindsOf(key string) []string {
 	var names []string
-	for _, k := range allKinds() {
-		if k.has(key) {
-			names = append(names, string(k))
+	for _, e := range encodings() {
+		t := &Task{}
+		own, _, _ := newDecoder("", t).featureKeys(t, &Feature{Encoding: e})
+		if slices.ContainsFunc(own, func(k config.Key) bool { return k.Name == key }) {
+			names = append(names, e.Kind())
 		}
 	}
-	if len(names) == len(allKinds()) {
+	if len(names) == len(kinds()) {
 		return []string{"all"}
 	}
 	return names
@@ -91,10 +96,10 @@ func TestMarkdownHasEveryKey(t *testing.T) {
 // TestMarkdownTellsTheDefaults writes every literal default of the page into a task file: it must mean the same as
 // leaving the key out.
 func TestMarkdownTellsTheDefaults(t *testing.T) {
-	features := map[Kind]string{
-		Numeric: "name: a, kind: numeric", Ordinal: "name: a, kind: ordinal, values: [1, 2]",
-		Binary: "name: a, kind: binary, one: x", OneHot: "name: a, kind: onehot, values: [x, y]",
-		Pixels: "name: a, kind: image, shape: [1, 2, 2]",
+	features := map[string]string{
+		"numeric": "name: a, kind: numeric", "ordinal": "name: a, kind: ordinal, values: [1, 2]",
+		"binary": "name: a, kind: binary, one: x", "onehot": "name: a, kind: onehot, values: [x, y]",
+		"image": "name: a, kind: image, shape: [1, 2, 2]",
 	}
 	context := map[string]string{"l1_ratio": ", norm: mixed"}            // what a key needs beside it
 	partner := map[string]string{"mean": ", std: 1", "std": ", mean: 0"} // these two are given together
@@ -105,9 +110,9 @@ func TestMarkdownTellsTheDefaults(t *testing.T) {
 			return plain + entry, plain
 		case strings.Contains(title, "feature"):
 			key, _, _ := strings.Cut(entry, ":")
-			kind := OneHot
+			kind := "onehot"
 			if names := kindsOf(key); names[0] != "all" {
-				kind = Kind(names[0])
+				kind = names[0]
 			}
 			bare := "version: 1\nfeatures: [{" + features[kind]
 			return bare + ", " + entry + partner[key] + "}]", bare + "}]"

@@ -141,7 +141,7 @@ func (o *overrideReader) override(at ast.Node, fields map[string]ast.Node) {
 	f := o.task.Features[i]
 	o.apply(&f, at, fields)
 	if len(d.Errs) == before {
-		o.all = append(o.all, Override{Row: row, Feature: i, With: f})
+		o.all = append(o.all, Override{Row: row, Feature: i, With: f.Action})
 	}
 }
 
@@ -160,9 +160,16 @@ func (o *overrideReader) apply(f *Feature, at ast.Node, fields map[string]ast.No
 		}
 	}
 	e.checkBounds()
-	e.checkApplies()
+	e.refuse(slices.DeleteFunc(o.d.actionKeys(o.task, f), func(k key) bool { return !isForeign(f.Encoding, k.Name) }))
+	if hot, ok := f.Encoding.(*OneHot); ok {
+		hot.checkOrder(e)
+	}
 	moves := o.task.Moves(f.Name)
-	defer e.checkReach()
+	defer func() {
+		if n := f.Number(); n != nil {
+			n.checkReach(e)
+		}
+	}()
 	if e.Has("actionable") && f.Actionable && moves {
 		o.d.Errorf(e.Place("actionable"), "%q changes by a link, and cannot be actionable, too", f.Name)
 	}

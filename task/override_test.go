@@ -32,7 +32,7 @@ func TestOverrides(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := func(i int) Feature { return task.Features[i] }
+	at := func(i int) Action { return task.Features[i].Action }
 	education, status, income3, income7, housing := at(5), at(11), at(1), at(1), at(4)
 	education.Direction, education.MaxIncrease = Any, 2
 	status.Actionable = true

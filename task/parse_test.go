@@ -24,21 +24,17 @@ func TestParseResolvesDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	age, color, member := defaultFeature(), defaultFeature(), defaultFeature()
-	age.Name, age.Column, age.Kind, age.Mean, age.Std, age.Bounds, age.Step = "age", "age", Numeric, 40, 10, [2]float64{
-		18,
-		90,
-	}, 1
-	age.Direction, age.MaxIncrease, age.Width = Increase, 20, 1
-	color.Name, color.Column, color.Kind, color.Values, color.Shares = "color", "color", OneHot, []string{
-		"red",
-		"blue",
-	}, []float64{0.25, 0.7}
-	color.Transitions, color.Subgroup, color.Offset, color.Width = map[string][]string{"red": {"blue"}}, true, 1, 2
-	member.Name, member.Column, member.Kind, member.One, member.Zero = "member", "member", Binary, "yes", "no"
-	member.Shares = []float64{0.5}
-	member.Subgroup, member.Offset, member.Width = true, 3, 1
-	age.Mutable, color.Mutable, member.Mutable = true, true, true
+	age := Feature{Name: "age", Column: "age", Encoding: &Standardized{Mean: 40, Std: 10}, Action: Free(), Width: 1}
+	age.Bounds, age.Step, age.Direction, age.MaxIncrease = [2]float64{18, 90}, 1, Increase, 20
+	color := Feature{
+		Name: "color", Column: "color", Action: Free(), Subgroup: true, Offset: 1, Width: 2,
+		Encoding: &OneHot{Values: []string{"red", "blue"}, Coding: Coding{Shares: []float64{0.25, 0.7}}},
+	}
+	color.Transitions = map[string][]string{"red": {"blue"}}
+	member := Feature{
+		Name: "member", Column: "member", Action: Free(), Subgroup: true, Offset: 3, Width: 1,
+		Encoding: &Binary{One: "yes", Zero: "no", Coding: Coding{Shares: []float64{0.5}}},
+	}
 	want := &Task{
 		Version:  1,
 		Data:     Data{Label: "income", Favourable: "high", Missing: []string{"?"}, Delimiter: ','},
@@ -217,7 +213,7 @@ features: [{name: a, kind: onehot, values: [1, 2.50, true, no]}, {name: b, kind:
 	}, task.Data); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff([]string{"1", "2.50", "true", "no"}, task.Features[0].Values); d != "" {
+	if d := cmp.Diff([]string{"1", "2.50", "true", "no"}, task.Features[0].Values()); d != "" {
 		t.Error(d)
 	}
 	if d := cmp.Diff([2]float64{math.Inf(-1), 1e5}, task.Features[1].Bounds, cmpopts.EquateNaNs()); d != "" {

@@ -316,10 +316,10 @@ func (t *Task) resolve(names []string, codes bool, unreadable func(column string
 	} else {
 		for i := range t.Features {
 			f := &t.Features[i]
-			if f.Code && c.uncoded {
+			if f.isCode() && c.uncoded {
 				continue
 			}
-			if im := t.imageOf(f); im != nil && lacks(im.pixelName(im.Column, 0)) { // one column, not all pixels
+			if im := t.imageOf(f); im != nil && lacks(im.image().pixelName(im.Column, 0)) { // one column, not all pixels
 				if f.Offset == im.Offset {
 					need(&c.features, im.Column, "image "+im.Name)
 				}
@@ -521,7 +521,7 @@ func (rd *reader) encode(rec []string, dst []float32) *Problem {
 	}
 	for i := range rd.task.Features {
 		f := &rd.task.Features[i]
-		if f.Code && rd.cols.uncoded {
+		if f.isCode() && rd.cols.uncoded {
 			dst[f.Offset] = 0
 			continue
 		}
@@ -536,7 +536,7 @@ func (rd *reader) encode(rec []string, dst []float32) *Problem {
 			}
 			return &Problem{Column: f.Column, Reason: reason}
 		}
-		if f.Spread != 0 {
+		if n := f.Number(); n != nil && n.Spread != 0 {
 			rd.round(i, field, dst[f.Offset])
 		}
 	}

@@ -329,7 +329,7 @@ func FuzzCondition(f *testing.F) {
 					t.Fatalf("%q: term %+v", text, term)
 				}
 				x := make([]float32, task.Features[i].Width)
-				if (term.Value == "") != task.Features[i].hasNumber() || term.Value != "" && task.Features[i].Encode(term.Value,
+				if (term.Value == "") != task.Features[i].Encoding.hasNumber() || term.Value != "" && task.Features[i].Encode(term.Value,
 					x) != nil {
 					t.Fatalf("%q: term %+v", text, term)
 				}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -164,12 +163,11 @@ func TestSchemaHasEveryKey(t *testing.T) {
 // TestLimitsOfNumbersAreChecked: a number beyond what the schema says is a mistake to the decoder, too, whose checks
 // stand elsewhere.
 func TestLimitsOfNumbersAreChecked(t *testing.T) {
-	kinds := map[Kind]string{
-		Numeric:     "",
-		Ordinal:     ", values: [1, 2]",
-		Binary:      ", one: x",
-		OneHot:      ", values: [x, y], ordered: true",
-		Thermometer: ", values: [x, y]",
+	needs := map[string]string{
+		"ordinal":     ", values: [1, 2]",
+		"binary":      ", one: x",
+		"onehot":      ", values: [x, y], ordered: true",
+		"thermometer": ", values: [x, y]",
 	}
 	t0 := &Task{}
 	d, tried := newDecoder("", t0), 0
@@ -192,17 +190,15 @@ func TestLimitsOfNumbersAreChecked(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range allKinds() {
-		for _, k := range d.featureKeys(t0, &Feature{}) {
-			if on := kindsOf(k.Name); on[0] != "all" && !slices.Contains(on, string(kind)) {
-				continue
-			}
+	for _, e := range encodings() {
+		own, _, _ := d.featureKeys(t0, &Feature{Encoding: e})
+		for _, k := range own {
 			try(k, func(bad string) string {
-				rest := kinds[kind]
+				rest := needs[e.Kind()]
 				if k.Name == "std" {
 					rest += ", mean: 0"
 				}
-				return fmt.Sprintf("version: 1\nfeatures: [{name: a, kind: %s%s, %s: %s}]\n", kind, rest, k.Name, bad)
+				return fmt.Sprintf("version: 1\nfeatures: [{name: a, kind: %s%s, %s: %s}]\n", e.Kind(), rest, k.Name, bad)
 			})
 		}
 	}

@@ -6,7 +6,7 @@ import "testing"
 func TestPlainNumbers(t *testing.T) {
 	t.Parallel()
 	for _, spread := range []float64{0.3, 1, 12.53469, 21630.879, 6e6} {
-		f := Feature{Kind: Numeric, Bounds: [2]float64{0, 1}}
+		f := Standardized{}
 		f.Plain(spread)
 		if r := f.Std / spread; f.Mean != 0 || f.Spread != spread || r < 0.7 || r > 1.42 {
 			t.Errorf("spread %v: %+v", spread, f)

@@ -15,6 +15,7 @@ package task
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 
 	"cfq/internal/config"
 )
@@ -132,18 +133,12 @@ const (
 	Mixed Norm = "mixed" // L1Ratio sum |w| + (1-L1Ratio) root of sum w^2
 )
 
-// Override is what one person can change where it differs from the task: With stands in place of Features[Feature].
+// Override is what one person can change where it differs from the task: With stands in place of the Action of
+// Features[Feature].
 type Override struct {
 	Row     int // of the data file, see ReadOptions
 	Feature int
-	With    Feature
-}
-
-// String is all of it, for what is kept of earlier runs.
-func (o Override) String() string {
-	f := o.With
-	f.Log, f.Image = nil, nil // of which a number format of nested values would be the address
-	return fmt.Sprintf("%d %d %+v %v %v", o.Row, o.Feature, f, o.With.Log, o.With.Image)
+	With    Action
 }
 
 // Cost is the cost of an action.
@@ -200,6 +195,36 @@ func (t *Task) Dim() int {
 	return last.Offset + last.Width
 }
 
+// Made says whether the model's inputs are others than those of the features, so that a step in front of the model has
+// to make them.
+func (t *Task) Made() bool {
+	return t.Latent != nil || slices.ContainsFunc(t.Features, func(f Feature) bool { return f.Encoding.isMade() })
+}
+
+// ModelDim returns the number of inputs of the model.
+func (t *Task) ModelDim() (n int) {
+	for i := range t.Features {
+		n += t.Features[i].ModelInputs()
+	}
+	return n
+}
+
+// Require says that the model refuses a row without a category of the one-hot feature at one of its inputs, or takes
+// the missing one for a certain category: rows without one cannot be read, unless the feature has Impute.
+func (t *Task) Require(input int, taken string) {
+	at := 0
+	for i := range t.Features {
+		f := &t.Features[i]
+		if hot, ok := f.Encoding.(*OneHot); ok && at == input {
+			hot.Required = ", and the model refuses that; where a program fills it in before the model, impute names what"
+			if taken != "" {
+				hot.Required = fmt.Sprintf(", and the model takes it for %q: so say with impute", taken)
+			}
+		}
+		at += f.ModelInputs()
+	}
+}
+
 // JSON returns the canonical form: the task file in JSON with defaults written out, except of keys that were added to
 // the format since: a task that does not use them has the form, and so the hash, that it always had. Parse reads it
 // back to an equal Task.
@@ -217,18 +242,39 @@ func (t *Task) EncodingHash() string {
 	fmt.Fprintf(h, "%v %q %v %q %d %d %d\n", t.Encoded, d.Missing, d.Trim, d.Columns, d.Delimiter, d.Comment, d.Skip)
 	for i := range t.Features {
 		f := &t.Features[i]
-		fmt.Fprintf(h, "%q %s %v %v %q %q %q %v\n", f.Column, f.Kind, f.Mean, f.Std, f.One, f.Zero, f.Values, f.Thresholds)
-		if f.made() {
-			fmt.Fprintf(h, "%v %v %v\n", f.Clip, f.Log, f.Inputs)
-		}
-		if f.Spread != 0 {
-			fmt.Fprintln(h, "as it is")
-		}
+		fmt.Fprintln(h, f.digest())
 		if f.Impute != "" {
 			fmt.Fprintf(h, "imputed %q\n", f.Impute)
 		}
 	}
 	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+// digest is all that decides how a column becomes model inputs.
+func (f *Feature) digest() string {
+	number, binary, values := &Standardized{Std: 1}, &Binary{}, f.Values()
+	var thresholds []float64
+	var inputs [][]float64
+	switch e := f.Encoding.(type) {
+	case *Standardized:
+		number = e
+	case *Binary:
+		binary = e
+	case *Thermometer:
+		thresholds = e.Thresholds
+	}
+	if c := f.Category(); c != nil {
+		inputs = c.Made()
+	}
+	text := fmt.Sprintf("%q %s %v %v %q %q %q %v", f.Column, f.Encoding.Kind(), number.Mean, number.Std, binary.One,
+		binary.Zero, values, thresholds)
+	if f.Encoding.isMade() {
+		text += fmt.Sprintf("\n%v %v %v", number.Clip, number.Log, inputs)
+	}
+	if number.Spread != 0 {
+		text += "\nas it is"
+	}
+	return text
 }
 
 // InputNames returns the names of all model inputs in order: "age", "workclass=Private" for an input of a one-hot
@@ -237,7 +283,7 @@ func (t *Task) InputNames() []string {
 	names := make([]string, 0, t.Dim())
 	for i := range t.Features {
 		for j := range t.Features[i].Width {
-			names = append(names, t.Features[i].inputName(j))
+			names = append(names, t.Features[i].Encoding.inputName(t.Features[i].Name, j))
 		}
 	}
 	return names

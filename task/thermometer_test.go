@@ -13,26 +13,26 @@ import (
 // A thermometer's inputs come back as a text that has the same inputs, and of a number say which thresholds it reaches.
 func TestThermometerRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f := defaultFeature()
-		f.Name, f.Kind = "f", Thermometer
+		e := &Thermometer{}
+		f := Feature{Name: "f", Encoding: e}
 		levels := rapid.IntRange(2, 6).Draw(t, "levels")
 		f.Width = levels - 1
 		var raw string
 		want := make([]float32, f.Width)
 		if rapid.Bool().Draw(t, "values") {
-			f.Values = rapid.SliceOfNDistinct(rapid.StringN(1, 4, -1), levels, levels, rapid.ID).Draw(t, "names")
+			e.Values = rapid.SliceOfNDistinct(rapid.StringN(1, 4, -1), levels, levels, rapid.ID).Draw(t, "names")
 			i := rapid.IntRange(0, levels-1).Draw(t, "level")
-			raw = f.Values[i]
+			raw = e.Values[i]
 			for j := range i {
 				want[j] = 1
 			}
 		} else {
-			f.Thresholds = rapid.SliceOfNDistinct(rapid.Float64Range(-1e6, 1e6), f.Width, f.Width, rapid.ID).Draw(t,
+			e.Thresholds = rapid.SliceOfNDistinct(rapid.Float64Range(-1e6, 1e6), f.Width, f.Width, rapid.ID).Draw(t,
 				"thresholds")
-			slices.Sort(f.Thresholds)
-			v := rapid.OneOf(rapid.Float64Range(-2e6, 2e6), rapid.SampledFrom(f.Thresholds)).Draw(t, "value")
+			slices.Sort(e.Thresholds)
+			v := rapid.OneOf(rapid.Float64Range(-2e6, 2e6), rapid.SampledFrom(e.Thresholds)).Draw(t, "value")
 			raw = strconv.FormatFloat(v, 'g', -1, 64)
-			for j, threshold := range f.Thresholds {
+			for j, threshold := range e.Thresholds {
 				if v >= threshold {
 					want[j] = 1
 				}
@@ -49,7 +49,7 @@ func TestThermometerRoundTrip(t *testing.T) {
 		if err := f.Encode(text, back); err != nil || !slices.Equal(back, x) {
 			t.Fatalf("%q is %v, decoded %q, which is %v (%v)", raw, x, text, back, err)
 		}
-		if f.Values != nil && text != raw {
+		if e.Values != nil && text != raw {
 			t.Fatalf("%q came back as %q", raw, text)
 		}
 	})

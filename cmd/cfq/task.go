@@ -425,13 +425,14 @@ func writeCheck(out io.Writer, t *task.Task, r *draft.Report, l *ptq.LatentCheck
 	columns := t.Columns()
 	for i, c := range r.Features {
 		numbers := []string{"-", "-", "-", "-"}
-		if f := &columns[i]; c.Mean != nil {
+		if c.Mean != nil {
+			f := columns[i].Number()
 			numbers[1], numbers[3] = brief(*c.Mean), brief(*c.Std)
 			if f.Log == nil && f.Spread == 0 && (f.Mean != 0 || f.Std != 1) { // of a logarithm they are not those of the data
 				numbers[0], numbers[2] = brief(f.Mean), brief(f.Std)
 			}
 		}
-		g.Add(append([]string{c.Name, string(c.Kind), share(c.Below), share(c.Above), share(c.Missing)}, numbers...)...)
+		g.Add(append([]string{c.Name, c.Kind, share(c.Below), share(c.Above), share(c.Missing)}, numbers...)...)
 	}
 	g.Write(out, "")
 	if len(r.Rules) > 0 {
@@ -558,19 +559,22 @@ func writeTask(out io.Writer, t *task.Task) {
 // inputWords says how the model's inputs are made of a feature where its kind does not; "" where it does.
 func inputWords(f *task.Feature) string {
 	var words []string
-	if f.Clip != nil {
-		lo, hi := f.Clip[0], f.Clip[1]
-		words = append(words, strings.TrimSpace("clipped to "+span(&task.Feature{Kind: f.Kind, Bounds: [2]float64{lo, hi}})))
+	if n := f.Number(); n != nil {
+		if n.Clip != nil {
+			words = append(words, strings.TrimSpace("clipped to "+interval(n.Clip[0], n.Clip[1])))
+		}
+		if l := n.Log; l != nil {
+			words = append(words, fmt.Sprintf("(ln(value + %s) - %s) / %s, changes counted by %s", task.Decimal(l.Add),
+				task.Decimal(l.Mean), task.Decimal(l.Std), task.Decimal(n.Std)))
+		}
+		if n.Spread != 0 {
+			words = append(words, "the value itself, changes counted by "+task.Decimal(n.Spread))
+		}
 	}
-	if l := f.Log; l != nil {
-		words = append(words, fmt.Sprintf("(ln(value + %s) - %s) / %s, changes counted by %s", task.Decimal(l.Add),
-			task.Decimal(l.Mean), task.Decimal(l.Std), task.Decimal(f.Std)))
-	}
-	if f.Spread != 0 {
-		words = append(words, "the value itself, changes counted by "+task.Decimal(f.Spread))
-	}
-	for i, row := range f.Inputs {
-		words = append(words, fmt.Sprintf("%s %v", f.PlaceName(i), row))
+	if c := f.Category(); c != nil {
+		for i, row := range c.Made() {
+			words = append(words, fmt.Sprintf("%s %v", c.PlaceName(i), row))
+		}
 	}
 	return message.List(words, 12)
 }
@@ -611,30 +615,40 @@ func featureCells(t *task.Task, f *task.Feature, at int) []string {
 		}
 	}
 	return []string{
-		f.Name, string(f.Kind), inputs, changes, direction, span(f), step, strings.Join(limits, " "),
+		f.Name, f.Encoding.Kind(), inputs, changes, direction, span(f), step, strings.Join(limits, " "),
 		task.Decimal(f.Weight),
 	}
 }
 
 // span is which values a feature has.
 func span(f *task.Feature) string {
-	lo, hi := f.Bounds[0], f.Bounds[1]
-	switch open := math.IsInf(lo, 0) && math.IsInf(hi, 0); {
-	case !f.Kind.IsNumber() && len(f.Values) > 0:
-		words := message.Count(len(f.Values)-len(f.MissingValues), "value")
-		if f.MissingValues != nil {
-			words += ", not known: " + strings.Join(f.MissingValues, " ")
-		}
-		return words
-	case !f.Kind.IsNumber() && f.Kind != task.Pixels || open:
-		return strings.Join(f.Values, " ")
+	values, bounds := f.Values(), interval(f.Bounds[0], f.Bounds[1])
+	if f.Category() == nil && bounds != "" || values == nil {
+		return bounds
+	}
+	hot, ok := f.Encoding.(*task.OneHot)
+	if f.Category() == nil {
+		return strings.Join(values, " ")
+	}
+	words := message.Count(len(values), "value")
+	if ok && hot.MissingValues != nil {
+		words = message.Count(len(values)-len(hot.MissingValues), "value") + ", not known: " +
+			strings.Join(hot.MissingValues, " ")
+	}
+	return words
+}
+
+// interval is "" when both sides are open.
+func interval(lo, hi float64) string {
+	switch {
+	case math.IsInf(lo, 0) && math.IsInf(hi, 0):
+		return ""
 	case math.IsInf(lo, 0):
 		return "up to " + task.Decimal(hi)
 	case math.IsInf(hi, 0):
 		return "from " + task.Decimal(lo)
-	default:
-		return task.Decimal(lo) + " to " + task.Decimal(hi)
 	}
+	return task.Decimal(lo) + " to " + task.Decimal(hi)
 }
 
 func linkWords(l *task.Link) string {

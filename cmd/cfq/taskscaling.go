@@ -81,20 +81,21 @@ func (s *scaling) apply(t *task.Task, have []draft.Column, people *task.People) 
 	var x []float32
 	for i, c := range t.Columns() {
 		f := &c.Feature
-		if !f.Kind.IsNumber() || s.pixels != t.IsPixel(f) || f.Log != nil || f.Clip != nil {
+		n := f.Number()
+		if n == nil || s.pixels != t.IsPixel(f) || n.Log != nil || n.Clip != nil {
 			continue
 		}
 		if x == nil {
 			x = slices.Clone(people.X)
 		}
 		mean, std := s.of(&have[i])
-		if f.Spread != 0 { // the model gets input times std
-			std *= f.Std
+		if n.Spread != 0 { // the model gets input times std
+			std *= n.Std
 		}
 		for row := range people.N {
 			for _, at := range c.At {
 				v := &x[row*people.Dim+at]
-				*v = float32((f.FromInput(*v) - mean) / std)
+				*v = float32((n.FromInput(*v) - mean) / std)
 			}
 		}
 	}

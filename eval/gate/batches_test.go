@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -127,14 +126,12 @@ func TestBatchDependence(t *testing.T) {
 
 // threeNumbers is a task whose three inputs may take any value.
 func threeNumbers() *task.Task {
-	inf := math.Inf(1)
 	tk := &task.Task{
 		Version: 1, Target: task.Target{Class: "favourable", Index: 1}, Cost: task.Cost{Norm: "l1", Weights: "uniform"},
 	}
 	for i, name := range []string{"a", "b", "c"} {
 		tk.Features = append(tk.Features, task.Feature{
-			Name: name, Column: name, Kind: task.Numeric, Std: 1, Actionable: true, Direction: task.Any, Weight: 1,
-			Bounds: [2]float64{-inf, inf}, MaxIncrease: inf, MaxDecrease: inf, MaxChange: inf, Offset: i, Width: 1,
+			Name: name, Column: name, Encoding: &task.Standardized{Std: 1}, Action: task.Free(), Offset: i, Width: 1,
 		})
 	}
 	return tk

@@ -92,7 +92,7 @@ func (m *moved) add(c constraint.Change) {
 
 func (m *moved) moves(f *task.Feature) Moves {
 	out := Moves{People: m.people, Median: eval.Float(math.NaN())}
-	if f.Kind.IsNumber() {
+	if f.Number() != nil {
 		out.Median = eval.Float(m.sizes.Median())
 	}
 	return out

@@ -174,7 +174,7 @@ func (a *Arch) suits(t *task.Task) error {
 	if a.image == nil || len(t.Images) != 1 {
 		return nil
 	}
-	im := t.Images[0].Image
+	im, _ := t.Images[0].Encoding.(*task.Pixels)
 	channels, rows, columns := im.Axes()
 	switch {
 	case !slices.Equal(a.image, []int{rows, columns, channels}):

@@ -65,11 +65,11 @@ func TestParseArch(t *testing.T) {
 			t.Errorf("%q: %v, want %s", in, err, want)
 		}
 	}
-	first := &task.Image{Shape: []int{3, 8, 4}, Layout: task.ChannelsFirst}
-	last := &task.Image{Shape: []int{8, 4, 3}, Layout: task.ChannelsLast}
+	first := &task.Pixels{Shape: []int{3, 8, 4}, Layout: task.ChannelsFirst}
+	last := &task.Pixels{Shape: []int{8, 4, 3}, Layout: task.ChannelsLast}
 	for _, c := range []struct {
 		arch  string
-		image *task.Image
+		image *task.Pixels
 		want  string // "" is no error
 	}{
 		{"cnn:8x4x3/2x3", first, ""},
@@ -78,10 +78,10 @@ func TestParseArch(t *testing.T) {
 		{"cnn:8x12/2x3", first, "the task's image is 8x4x3"},
 		{"cnn:8x4x3/2x3", last, "channels last"},
 		{"cnn:2x3", last, ""},
-		{"cnn:8x4/2x3", &task.Image{Shape: []int{8, 4, 1}, Layout: task.ChannelsLast}, ""},
+		{"cnn:8x4/2x3", &task.Pixels{Shape: []int{8, 4, 1}, Layout: task.ChannelsLast}, ""},
 	} {
 		a := arch(t, c.arch)
-		err := a.suits(&task.Task{Images: []task.Feature{{Image: c.image}}})
+		err := a.suits(&task.Task{Images: []task.Feature{{Encoding: c.image}}})
 		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s of an image %v: %v, want %q", c.arch, c.image, err, c.want)
 		}

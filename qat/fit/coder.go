@@ -52,7 +52,7 @@ func (f *fit) code() (err error) {
 	c := &coder{}
 	for i := range f.task.Features {
 		p := &f.task.Features[i]
-		if !p.Kind.IsNumber() || math.IsInf(p.Bounds[0], 0) || math.IsInf(p.Bounds[1], 0) || p.Bounds[0] >= p.Bounds[1] {
+		if p.Number() == nil || math.IsInf(p.Bounds[0], 0) || math.IsInf(p.Bounds[1], 0) || p.Bounds[0] >= p.Bounds[1] {
 			return fmt.Errorf("arch %s: feature %q is no number with two bounds, as those of images are", f.o.Arch, p.Name)
 		}
 		c.low, c.high = append(c.low, p.ToInput(p.Bounds[0])), append(c.high, p.ToInput(p.Bounds[1]))

@@ -420,7 +420,7 @@ func must(g *graph.Model, err error) *graph.Model {
 func TestTaskWithOtherInputs(t *testing.T) {
 	t.Parallel()
 	tk := numbersTask(t, 2)
-	tk.Features[0].Clip = []float64{0, 1}
+	tk.Features[0].Number().Clip = []float64{0, 1}
 	o := Options{Arch: arch(t, "logreg"), Engine: orttest.Need(t)}
 	_, err := Train(context.Background(), tk, people(300, 2, xor), o)
 	var input *InputError

@@ -78,24 +78,24 @@ func (u *Feature) compileForm(f *task.Feature) error {
 	default:
 		return fmt.Errorf("unknown direction %q", f.Direction)
 	}
-	switch f.Kind {
-	case task.Numeric, task.Ordinal:
-		return u.compileNumeric(f)
-	case task.Binary:
+	switch e := f.Encoding.(type) {
+	case *task.Standardized:
+		return u.compileNumeric(f, e)
+	case *task.Binary:
 		u.form, u.values = discrete, []float64{0, 1}
 		return nil
-	case task.OneHot:
-		return u.compileGroup(f)
-	case task.Thermometer:
+	case *task.OneHot:
+		return u.compileGroup(f, e)
+	case *task.Thermometer:
 		u.form, u.ordered, u.next = thermometer, true, u.places(f, f.Width+1)
 		return nil
 	}
-	return fmt.Errorf("unknown kind %q", f.Kind)
+	return fmt.Errorf("encoding %T cannot change", f.Encoding)
 }
 
-func (u *Feature) compileNumeric(f *task.Feature) error {
-	if !(f.Std > 0) || math.IsInf(f.Std, 0) {
-		return fmt.Errorf("std is %g, must be positive", f.Std)
+func (u *Feature) compileNumeric(f *task.Feature, n *task.Standardized) error {
+	if !(n.Std > 0) || math.IsInf(n.Std, 0) {
+		return fmt.Errorf("std is %g, must be positive", n.Std)
 	}
 	if f.Bounds[0] > f.Bounds[1] {
 		return fmt.Errorf("lower bound %g above upper bound %g", f.Bounds[0], f.Bounds[1])
@@ -104,27 +104,27 @@ func (u *Feature) compileNumeric(f *task.Feature) error {
 		return errors.New("step and largest changes must not be negative")
 	}
 	// Rounded as a person's own value is, so that one who stands on a bound stands on it here.
-	encode := func(raw float64) float64 { return float64(float32((raw - f.Mean) / f.Std)) }
+	encode := func(raw float64) float64 { return float64(n.ToInput(raw)) }
 	u.lo, u.hi = encode(f.Bounds[0]), encode(f.Bounds[1])
-	u.up = min(u.up, f.MaxIncrease/f.Std, f.MaxChange/f.Std, far)
-	u.down = min(u.down, f.MaxDecrease/f.Std, f.MaxChange/f.Std, far)
-	for _, v := range f.Missing {
-		u.missing = append(u.missing, f.ToInput(v))
+	u.up = min(u.up, f.MaxIncrease/n.Std, f.MaxChange/n.Std, far)
+	u.down = min(u.down, f.MaxDecrease/n.Std, f.MaxChange/n.Std, far)
+	for _, v := range n.Missing {
+		u.missing = append(u.missing, n.ToInput(v))
 	}
 	switch {
-	case f.Kind == task.Ordinal && len(f.Levels) > 0:
+	case n.Ordinal && len(n.Levels) > 0:
 		u.form = discrete
-		for _, v := range f.Levels {
+		for _, v := range n.Levels {
 			u.values = append(u.values, encode(v))
 		}
 		slices.Sort(u.values)
 		u.values = slices.Compact(u.values)
-	case f.Kind == task.Ordinal && f.Step == 0:
-		u.form, u.Step = grid, 1/f.Std
+	case n.Ordinal && f.Step == 0:
+		u.form, u.Step = grid, 1/n.Std
 	case f.Step > 0:
-		u.form, u.Step = grid, f.Step/f.Std
+		u.form, u.Step = grid, f.Step/n.Std
 	default:
-		spread := f.Std // or less where bounds are closer together
+		spread := n.Std // or less where bounds are closer together
 		if width := f.Bounds[1] - f.Bounds[0]; width > 0 {
 			spread = min(spread, width)
 		}
@@ -133,11 +133,11 @@ func (u *Feature) compileNumeric(f *task.Feature) error {
 	return nil
 }
 
-func (u *Feature) compileGroup(f *task.Feature) error {
-	if len(f.Values) != f.Width {
-		return fmt.Errorf("%d values over %d inputs", len(f.Values), f.Width)
+func (u *Feature) compileGroup(f *task.Feature, e *task.OneHot) error {
+	if len(e.Values) != f.Width {
+		return fmt.Errorf("%d values over %d inputs", len(e.Values), f.Width)
 	}
-	u.form, u.ordered = oneHot, f.Ordered
+	u.form, u.ordered = oneHot, e.Ordered
 	var known []int // the values that do not mean "not known", which alone are places of an order
 	for i := range f.Width {
 		if !u.notKnown(i) {
@@ -162,13 +162,13 @@ func (u *Feature) compileGroup(f *task.Feature) error {
 	u.next = make([][]int, f.Width+1) // a missing value is no key of the table, so it stays missing
 	var errs []error
 	for _, from := range slices.Sorted(maps.Keys(f.Transitions)) {
-		i := slices.Index(f.Values, from)
+		i := slices.Index(e.Values, from)
 		if i < 0 {
 			errs = append(errs, fmt.Errorf("transition from unknown value %q", from))
 			continue
 		}
 		for _, to := range f.Transitions[from] {
-			switch j := slices.Index(f.Values, to); {
+			switch j := slices.Index(e.Values, to); {
 			case j < 0:
 				errs = append(errs, fmt.Errorf("transition from %q to unknown value %q", from, to))
 			case slices.Contains(near[i], j), u.notKnown(i):
@@ -183,7 +183,8 @@ func (u *Feature) compileGroup(f *task.Feature) error {
 
 // notKnown says whether a value of a one-hot means "not known".
 func (u *Feature) notKnown(value int) bool {
-	return value >= 0 && value < len(u.spec.Values) && slices.Contains(u.spec.MissingValues, u.spec.Values[value])
+	e, ok := u.spec.Encoding.(*task.OneHot)
+	return ok && value >= 0 && slices.Contains(e.MissingValues, e.Values[value])
 }
 
 // places returns for each of n values in order those that direction and largest changes let it become. Without an
@@ -205,7 +206,7 @@ func (u *Feature) places(f *task.Feature, n int) [][]int {
 }
 
 func (u *Feature) tighten(scale float64) error {
-	if !u.ordered && !u.spec.Kind.IsNumber() {
+	if !u.ordered && u.spec.Number() == nil {
 		return nil
 	}
 	u.scale *= scale
@@ -213,7 +214,7 @@ func (u *Feature) tighten(scale float64) error {
 	case thermometer:
 		u.next = u.places(u.spec, u.spec.Width+1)
 	case oneHot:
-		return u.compileGroup(u.spec)
+		return u.compileForm(u.spec)
 	}
 	return nil
 }
@@ -514,7 +515,7 @@ func (u *Feature) inputs(x []float32) []float32 { return x[u.First : u.First+u.W
 
 // current returns the value of a category: for a group the largest entry above one half.
 func (u *Feature) current(x []float32) int {
-	if u.spec.Kind == task.Thermometer {
+	if u.form == thermometer {
 		n := 0
 		for n < len(x) && x[n] > 0.5 {
 			n++
@@ -646,7 +647,11 @@ func (u *Feature) check(x, d []float32) (Constraint, string) {
 		return "", ""
 	}
 	for _, at := range []float32{x[0], x[0] + v} {
-		if raw := task.Decimal(u.spec.Raw(at)); u.spec.IsMissing(at) {
+		number := u.spec.Number()
+		if number == nil {
+			break
+		}
+		if raw := task.Decimal(number.Raw(at)); number.IsMissing(at) {
 			return Missing, fmt.Sprintf("no action leads from or to %s, which means \"not known\"", raw)
 		} else if u.keeps(at) {
 			return Missing, fmt.Sprintf("no action leads from or to %s, beyond a number that means \"not known\"", raw)
@@ -728,8 +733,8 @@ func (u *Feature) word(value int) string {
 
 // amount writes a change of an input for people: in raw units where the feature has them.
 func (u *Feature) amount(change float64) string {
-	if u.spec.Kind.IsNumber() {
-		change *= u.spec.Std
+	if n := u.spec.Number(); n != nil {
+		change *= n.Std
 	}
 	text := strconv.FormatFloat(change+0, 'g', 6, 64) // beyond is float32 noise; -0 is 0
 	digits, err := strconv.ParseFloat(text, 64)
@@ -741,17 +746,13 @@ func (u *Feature) amount(change float64) string {
 
 // option returns the raw value as an option of a category, or as a model input.
 func (u *Feature) option(raw string) (float64, error) {
-	x := make([]float32, u.Width)
-	if err := u.spec.Encode(raw, x); err != nil {
-		return 0, err
+	if c := u.spec.Category(); c != nil {
+		place, err := c.PlaceOf(raw)
+		return float64(place), err
 	}
-	if u.spec.Kind != task.OneHot && u.spec.Kind != task.Thermometer {
-		return float64(x[0]), nil
-	}
-	if v := u.current(x); v >= 0 {
-		return float64(v), nil
-	}
-	return 0, fmt.Errorf("%q is a missing value", raw)
+	x := make([]float32, 1)
+	err := u.spec.Encode(raw, x)
+	return float64(x[0]), err
 }
 
 // publish sets the feature's part of point to the person after the change d; a number that changes becomes number.
@@ -778,7 +779,7 @@ func (u *Feature) publish(point, x, d []float32, number func(u *Feature, d float
 
 // written returns the input of the value that stands for the change d; more is how many quanta farther it goes.
 func (u *Feature) written(x, d float32, more float64) float32 {
-	f := u.spec
+	f := u.spec.Number()
 	from, away := f.Raw(x), math.Copysign(1, float64(d))
 	if u.form == grid {
 		first, last := u.ticks(x)
@@ -799,13 +800,13 @@ func (u *Feature) written(x, d float32, more float64) float32 {
 // limit returns the raw value that a change from the given one, whose input is x, may go to, upwards or (away below
 // 0) downwards.
 func (u *Feature) limit(x float32, from, away float64) float64 {
-	f := u.spec
+	f, std := u.spec, u.spec.Number().Std
 	lo, hi := u.span(x)
 	switch {
 	case u.scale != 1 && away < 0:
-		return from + float64(lo)*f.Std
+		return from + float64(lo)*std
 	case u.scale != 1:
-		return from + float64(hi)*f.Std
+		return from + float64(hi)*std
 	case away < 0:
 		return max(f.Bounds[0], from-f.MaxDecrease, from-f.MaxChange)
 	}
@@ -814,7 +815,7 @@ func (u *Feature) limit(x float32, from, away float64) float64 {
 
 // follow returns the input of the value that stands for the change d of a linked feature, with as few digits as say it.
 func (u *Feature) follow(x, d float32) float32 {
-	f := u.spec
+	f := u.spec.Number()
 	raw := f.Raw(x) + float64(d)*f.Std
 	for digits := 7; digits < 17; digits++ {
 		if at := f.ToInput(task.Rounded(raw, digits)); math.Abs(float64(at)-float64(x)-float64(d)) <= noise(x, d)/2 {

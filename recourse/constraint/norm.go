@@ -52,7 +52,7 @@ func (a *Set) compileCost(c *task.Cost, ranges []task.Feature) error {
 func weight(c *task.Cost, f, ranges *task.Feature, j int) (float64, error) {
 	switch cmp.Or(c.Weights, task.InverseStd) {
 	case task.InverseStd:
-		return f.Weight / (sigma(f, j) + c.Eps), nil
+		return f.Weight / (f.Encoding.Sigma(j) + c.Eps), nil
 	case task.InverseMAD:
 		return f.Weight / (mad(f) + c.Eps), nil
 	case task.InverseRange:
@@ -65,26 +65,10 @@ func weight(c *task.Cost, f, ranges *task.Feature, j int) (float64, error) {
 	return 0, fmt.Errorf("unknown cost weights %q", c.Weights)
 }
 
-func sigma(f *task.Feature, j int) float64 {
-	switch {
-	case f.Spread != 0:
-		return f.Spread / f.Std
-	case f.Kind.IsNumber():
-		return 1
-	}
-	p := 0.5 // the training share of the rows whose input is 1
-	switch {
-	case j < len(f.Shares):
-		p = f.Shares[j]
-	case f.Kind == task.OneHot:
-		p = 1 / float64(max(f.Width, 2))
-	}
-	return math.Sqrt(max(p*(1-p), 0))
-}
-
+// mad is the median absolute deviation in input units, 1 for categories.
 func mad(f *task.Feature) float64 {
-	if f.MAD > 0 && f.Kind.IsNumber() {
-		return f.MAD / f.Std
+	if n := f.Number(); n != nil && n.MAD > 0 {
+		return n.MAD / n.Std
 	}
 	return 1
 }
@@ -92,21 +76,21 @@ func mad(f *task.Feature) float64 {
 // valueRange is the range of the training rows, else of the values that there are, else of the bounds, in input
 // units; that of a category's inputs is 1.
 func valueRange(f *task.Feature) float64 {
-	width := 0.0
+	n, width := f.Number(), 0.0
 	switch {
-	case !f.Kind.IsNumber():
+	case n == nil:
 		return 1
-	case len(f.Quantiles) > 0:
-		width = f.Quantiles[len(f.Quantiles)-1] - f.Quantiles[0]
-	case len(f.Levels) > 0:
-		width = f.Levels[len(f.Levels)-1] - f.Levels[0]
+	case len(n.Quantiles) > 0:
+		width = n.Quantiles[len(n.Quantiles)-1] - n.Quantiles[0]
+	case len(n.Levels) > 0:
+		width = n.Levels[len(n.Levels)-1] - n.Levels[0]
 	default:
 		width = f.Bounds[1] - f.Bounds[0]
 	}
 	if !(width > 0) || math.IsInf(width, 0) {
 		return 1
 	}
-	return width / f.Std
+	return width / n.Std
 }
 
 // Sums are what weighted changes and their squares add up to; from them follows the cost.

@@ -155,7 +155,7 @@ func (a *Set) Override(overrides []task.Override) (*Set, error) {
 		t := *a.task
 		t.Features = slices.Clone(t.Features)
 		for _, o := range by[row] {
-			t.Features[o.Feature] = o.With
+			t.Features[o.Feature].Action = o.With
 		}
 		own, err := compileWith(&t, a.task.Features)
 		if err != nil {
@@ -371,8 +371,8 @@ func (a *Set) bounded() *Set {
 func (a *Set) jitter(dst, x []float32, size float64, rng *rand.Rand) {
 	d := make([]float32, a.dim)
 	for _, u := range a.free {
-		if u.spec.Kind.IsNumber() {
-			d[u.First] = u.Nearest(x[u.First], float32(size*sigma(u.spec, 0)*rng.NormFloat64()))
+		if u.spec.Number() != nil {
+			d[u.First] = u.Nearest(x[u.First], float32(size*u.spec.Encoding.Sigma(0)*rng.NormFloat64()))
 		}
 	}
 	a.write(dst, x, d, func(u *Feature, d float32) float32 {
@@ -730,7 +730,8 @@ func (a *Set) PublishUnrounded(point, x, d []float32) {
 			return u.written(x[u.First], d, 0)
 		}
 		away, to := math.Copysign(1, float64(d)), x[u.First]+d
-		limit := u.spec.ToInput(u.limit(x[u.First], u.spec.Raw(x[u.First]), away))
+		n := u.spec.Number()
+		limit := n.ToInput(u.limit(x[u.First], n.Raw(x[u.First]), away))
 		if float64(to)*away > float64(limit)*away {
 			return limit
 		}

@@ -101,14 +101,14 @@ func (a *ties) compileLink(l task.Link, at map[string]int) error {
 	source, target := &a.features[from], &a.features[to]
 	source.Joint = true
 	if l.Map == nil {
-		if source.spec.Kind == task.OneHot || target.form > discrete || target.form <= dependent {
+		if source.spec.Number() == nil || target.spec.Number() == nil {
 			return errors.New("a scale needs numbers on both sides")
 		}
-		c.scale = l.Scale * source.spec.Std / target.spec.Std
+		c.scale = l.Scale * source.spec.Number().Std / target.spec.Number().Std
 		a.links = append(a.links, c)
 		return nil
 	}
-	category := source.form >= oneHot || source.spec.Kind == task.Binary
+	category := source.spec.Category() != nil
 	if category {
 		c.values = slices.Repeat([]float64{math.NaN()}, max(source.Width+1, 2))
 	}
@@ -215,45 +215,15 @@ func (a *ties) compileRule(r task.Rule, at map[string]int) (c relation, err erro
 
 // add adds a term over raw values to the condition over inputs.
 func (c *condition) add(f *task.Feature, t task.Term) error {
-	put := func(j int, coef float64) { c.terms = append(c.terms, entry{f.Offset + j, coef}) }
-	switch {
-	case t.Value != "" && !f.Kind.IsNumber():
-		x := make([]float32, f.Width)
-		if err := f.Encode(t.Value, x); err != nil {
-			return err
+	coef, constant, err := f.Encoding.Linear(t.Value)
+	if err != nil {
+		return fmt.Errorf("feature %q: %w", f.Name, err)
+	}
+	c.bound -= t.Coef * constant
+	for j, v := range coef {
+		if v != 0 {
+			c.terms = append(c.terms, entry{f.Offset + j, t.Coef * v})
 		}
-		switch f.Kind {
-		case task.OneHot:
-			put(slices.Index(x, 1), t.Coef)
-		case task.Binary: // x, or 1-x
-			put(0, t.Coef*float64(2*x[0]-1))
-			c.bound -= t.Coef * float64(1-x[0])
-		default: // 1 on this level: the input below it minus the one above it
-			level := 0
-			for level < f.Width && x[level] == 1 {
-				level++
-			}
-			if level < f.Width {
-				put(level, -t.Coef)
-			}
-			if level > 0 {
-				put(level-1, t.Coef)
-			} else {
-				c.bound -= t.Coef
-			}
-		}
-	case f.Kind.IsNumber():
-		put(0, t.Coef*f.Std)
-		c.bound -= t.Coef * f.Mean
-	case f.Kind == task.Thermometer && len(f.Thresholds) > 0:
-		last := f.Floor()
-		c.bound -= t.Coef * last
-		for j, v := range f.Thresholds {
-			put(j, t.Coef*(v-last))
-			last = v
-		}
-	default:
-		return fmt.Errorf("feature %q is no number; compare it with a value", f.Name)
 	}
 	return nil
 }

@@ -297,7 +297,7 @@ func TestJudge(t *testing.T) {
 	// What holds for one person alone is what their promises are held against and priced by.
 	dear := tk.Features[1]
 	dear.Weight, dear.MaxIncrease = 3, 2
-	own, err := set.Override([]task.Override{{Row: 0, Feature: 1, With: dear}})
+	own, err := set.Override([]task.Override{{Row: 0, Feature: 1, With: dear.Action}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -276,19 +276,20 @@ func invent(t *testing.T, tk *task.Task, n int) *task.People {
 		for k := range tk.Features {
 			f := &tk.Features[k]
 			var raw string
-			switch at := i*7 + k*3; {
-			case len(f.Values) > 0:
-				raw = f.Values[at%len(f.Values)]
-			case len(f.Thresholds) > 0:
-				raw = fmt.Sprint(f.Thresholds[at%len(f.Thresholds)])
-			case f.Kind == task.Binary:
-				raw = []string{f.One, f.Zero}[at%2]
+			values, n, at := f.Values(), f.Number(), i*7+k*3
+			switch {
+			case len(values) > 0:
+				raw = values[at%len(values)]
+			case n == nil && f.Width > 1:
+				raw = f.Category().PlaceName(1 + at%f.Width)
+			case n == nil:
+				raw = f.Category().PlaceName(1 - at%2)
 			default:
-				v := math.Round(f.Mean + f.Std*2*math.Sin(float64(at)))
+				v := math.Round(n.Mean + n.Std*2*math.Sin(float64(at)))
 				v = min(max(v, math.Ceil(f.Bounds[0])), math.Floor(f.Bounds[1]))
 				raw = fmt.Sprint(v)
 			}
-			at := i*p.Dim + f.Offset
+			at = i*p.Dim + f.Offset
 			if err := f.Encode(raw, p.X[at:at+f.Width]); err != nil {
 				t.Fatal(err)
 			}

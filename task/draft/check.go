@@ -48,7 +48,7 @@ type Report struct {
 // Column is a feature as the data have it.
 type Column struct {
 	Name    string    `json:"name"`
-	Kind    task.Kind `json:"kind"`
+	Kind    string    `json:"kind"`
 	Missing int       `json:"missing,omitempty"` // rows without a category or number
 	Below   int       `json:"below,omitempty"`   // rows under the bounds
 	Above   int       `json:"above,omitempty"`   // rows over the bounds
@@ -203,17 +203,24 @@ func (c *checker) column(of task.Column) error {
 		}
 	}
 	c.n = rows * len(of.At)
-	p, col := look(&raw), Column{Name: f.Name, Kind: f.Kind, Missing: c.imputed(f)}
-	switch {
-	case f.Kind.IsNumber() && p.numeric:
-		c.number(f, p, &col, len(of.At) > 1)
-	case f.Kind == task.Binary:
-		col.Shares = []float64{p.share(f.One)}
-		if col.Shares[0] == 0 {
-			c.find(Warning, f.Name, 0, "no row has the value %s, which is the 1", message.Quote(f.One))
+	p, col := look(&raw), Column{Name: f.Name, Kind: f.Encoding.Kind(), Missing: c.imputed(f)}
+	values := f.Values()
+	switch e := f.Encoding.(type) {
+	case *task.Standardized:
+		if p.numeric {
+			c.number(f, e, p, &col, len(of.At) > 1)
+		} else if len(values) > 0 {
+			c.category(f, values, p, &col)
 		}
-	case len(f.Values) > 0:
-		c.category(f, p, &col)
+	case *task.Binary:
+		col.Shares = []float64{p.share(e.One)}
+		if col.Shares[0] == 0 {
+			c.find(Warning, f.Name, 0, "no row has the value %s, which is the 1", message.Quote(e.One))
+		}
+	default:
+		if len(values) > 0 {
+			c.category(f, values, p, &col)
+		}
 	}
 	c.r.Features = append(c.r.Features, col)
 	return nil
@@ -231,13 +238,13 @@ func (c *checker) imputed(f *task.Feature) (rows int) {
 }
 
 // number compares bounds, mean and std with the data. The 1st to 99th percentile leaves out one person in fifty.
-func (c *checker) number(f *task.Feature, p *profile, col *Column, image bool) {
+func (c *checker) number(f *task.Feature, n *task.Standardized, p *profile, col *Column, image bool) {
 	mean, std := p.moments()
 	shown, spread := short(mean), short(std)
 	col.Mean, col.Std = &shown, &spread
-	c.reach(f, p.without(f.Missing))
-	if p = c.codes(f, p, col); len(p.points) == 0 {
-		c.find(Problem, f.Name, col.Missing, "every row has one of the missing values %s", numbers(f.Missing))
+	c.reach(f, n, p.without(n.Missing))
+	if p = c.codes(f, n, p, col); len(p.points) == 0 {
+		c.find(Problem, f.Name, col.Missing, "every row has one of the missing values %s", numbers(n.Missing))
 		return
 	}
 	for j, v := range p.points {
@@ -257,80 +264,82 @@ func (c *checker) number(f *task.Feature, p *profile, col *Column, image bool) {
 		c.find(Warning, f.Name, out, "%s of the rows lie outside of the bounds %s: %d below, %d above",
 			message.Percent(c.share(out), 1), span, col.Below, col.Above)
 	}
-	if f.Log != nil || f.Spread != 0 {
-		c.spread(f, std)
+	if n.Log != nil || n.Spread != 0 {
+		c.spread(f.Name, n, std)
 	}
-	open := math.IsInf(f.Bounds[1]-f.Bounds[0], 1) && math.IsInf(f.MaxChange, 1) && len(f.Levels) == 0
-	if open && f.Actionable && f.Mean == 0 && f.Std == 1 && std > 10 {
+	open := math.IsInf(f.Bounds[1]-f.Bounds[0], 1) && math.IsInf(f.MaxChange, 1) && len(n.Levels) == 0
+	if open && f.Actionable && n.Mean == 0 && n.Std == 1 && std > 10 {
 		c.find(Warning, f.Name, 0, "neither std nor bounds say how far it varies: a change by 1 costs as much as one of a "+
 			"standard deviation, and actions are looked for up to 64 away. In the data its std is %s; write bounds, and "+
 			"cost.weights inverse_range or a weight", task.Decimal(task.Rounded(std, 6)))
 	}
-	p = p.seen(f) // by the model
+	p = p.seen(n) // by the model
 	mean, std = p.moments()
-	if f.Log != nil {
-		c.logarithm(f, mean, std)
+	if n.Log != nil {
+		c.logarithm(f.Name, n.Log, mean, std)
 	}
 	switch {
-	case f.Log != nil || f.Spread != 0 || std == 0 || f.Mean == 0 && f.Std == 1: // nothing to compare: the raw number
-	case image && f.Std == f.Bounds[1]-f.Mean: // bytes between 0 and 1, or -1 and 1
-	case math.Abs(f.Mean-mean) > 0.5*std:
+	case n.Log != nil || n.Spread != 0 || std == 0 || n.Mean == 0 && n.Std == 1: // nothing to compare: the raw number
+	case image && n.Std == f.Bounds[1]-n.Mean: // bytes between 0 and 1, or -1 and 1
+	case math.Abs(n.Mean-mean) > 0.5*std:
 		c.find(Warning, f.Name, 0, "mean is %s in the task and %s in the data, %s of its standard deviations apart",
-			task.Decimal(f.Mean), task.Decimal(task.Rounded(mean, 6)), task.Decimal(task.Rounded(math.Abs(f.Mean-mean)/std, 2)))
-	case f.Std > 2*std || f.Std < std/2:
-		c.find(Warning, f.Name, 0, "std is %s in the task and %s in the data", task.Decimal(f.Std),
+			task.Decimal(n.Mean), task.Decimal(task.Rounded(mean, 6)), task.Decimal(task.Rounded(math.Abs(n.Mean-mean)/std, 2)))
+	case n.Std > 2*std || n.Std < std/2:
+		c.find(Warning, f.Name, 0, "std is %s in the task and %s in the data", task.Decimal(n.Std),
 			task.Decimal(task.Rounded(std, 6)))
 	}
 }
 
 // seen is the column as the model sees its numbers, up to mean and std: clipped, and their logarithms.
-func (p *profile) seen(f *task.Feature) *profile {
+func (p *profile) seen(n *task.Standardized) *profile {
 	seen := *p
 	seen.points = slices.Clone(p.points)
 	for i, v := range seen.points {
-		seen.points[i] = f.Seen(v)
+		seen.points[i] = n.Seen(v)
 	}
 	return &seen
 }
 
 // spread compares the spread of a feature with the standard deviation of the data.
-func (c *checker) spread(f *task.Feature, std float64) {
-	spread := cmp.Or(f.Spread, f.Std)
+func (c *checker) spread(name string, n *task.Standardized, std float64) {
+	spread := cmp.Or(n.Spread, n.Std)
 	if spread > 2*std || spread < std/2 {
-		c.find(Warning, f.Name, 0, "spread is %s in the task, and the standard deviation in the data %s",
+		c.find(Warning, name, 0, "spread is %s in the task, and the standard deviation in the data %s",
 			task.Decimal(spread), task.Decimal(task.Rounded(std, 6)))
 	}
 }
 
 // logarithm compares the mean and std of a logarithm with those of the data.
-func (c *checker) logarithm(f *task.Feature, mean, std float64) {
-	if f.Log.Mean == 0 && f.Log.Std == 1 {
+func (c *checker) logarithm(name string, l *task.Log, mean, std float64) {
+	if l.Mean == 0 && l.Std == 1 {
 		return
 	}
-	if math.Abs(f.Log.Mean-mean) > 0.5*std || f.Log.Std > 2*std || f.Log.Std < std/2 {
-		c.find(Warning, f.Name, 0, "mean and std of the logarithm are %s and %s in the task, %s and %s in the data",
-			task.Decimal(f.Log.Mean), task.Decimal(f.Log.Std), task.Decimal(task.Rounded(mean, 6)),
+	if math.Abs(l.Mean-mean) > 0.5*std || l.Std > 2*std || l.Std < std/2 {
+		c.find(Warning, name, 0, "mean and std of the logarithm are %s and %s in the task, %s and %s in the data",
+			task.Decimal(l.Mean), task.Decimal(l.Std), task.Decimal(task.Rounded(mean, 6)),
 			task.Decimal(task.Rounded(std, 6)))
 	}
 }
 
 // category reports values that no row has.
-func (c *checker) category(f *task.Feature, p *profile, col *Column) {
-	col.Shares = p.shares(f.Values)
-	var unseen []string
-	for i, v := range f.Values {
-		if col.Shares[i] == 0 && !slices.Contains(f.MissingValues, v) {
+func (c *checker) category(f *task.Feature, values []string, p *profile, col *Column) {
+	col.Shares = p.shares(values)
+	var unseen, missing []string
+	hot, isHot := f.Encoding.(*task.OneHot)
+	if isHot {
+		missing = hot.MissingValues
+		col.Missing += p.missing
+	}
+	for i, v := range values {
+		if col.Shares[i] == 0 && !slices.Contains(missing, v) {
 			unseen = append(unseen, v)
 		}
 	}
-	if m := markers(f.Values); m != nil && f.MissingValues == nil && f.Actionable && f.Transitions == nil {
+	if m := markers(values); m != nil && missing == nil && f.Actionable && f.Transitions == nil {
 		c.find(Warning, f.Name, 0, "%s looks like \"not known\", and actions lead from and to it: write missing: [%s], or "+
 			"missing: [] if it is a value", message.List(m, mostCodes), strings.Join(texts(m), ", "))
 	}
-	if f.Kind == task.OneHot {
-		col.Missing += p.missing
-	}
-	if len(unseen) == len(f.Values) {
+	if len(unseen) == len(values) {
 		c.find(Problem, f.Name, 0, "no row has any of the values")
 	} else if len(unseen) > 0 && f.Actionable && f.Transitions == nil {
 		c.find(Warning, f.Name, 0, "no row has the value %s, which an action may choose", message.List(unseen, 10))

@@ -168,9 +168,9 @@ func (p *profile) codesAbove() []float64 {
 func (d *drafter) askCodes(w *writer) {
 	var where []string
 	for i := range d.features {
-		if f := &d.features[i]; f.Missing != nil && f.Actionable {
-			rows := message.Percent(float64(f.from.rowsOf(f.Missing))/float64(d.table.Rows), 1)
-			where = append(where, fmt.Sprintf("%s in %s (%s of the rows)", numbers(f.Missing), message.Legible(f.Name), rows))
+		if f := &d.features[i]; f.missing() != nil && f.Actionable {
+			rows := message.Percent(float64(f.from.rowsOf(f.missing()))/float64(d.table.Rows), 1)
+			where = append(where, fmt.Sprintf("%s in %s (%s of the rows)", numbers(f.missing()), message.Legible(f.Name), rows))
 		}
 	}
 	if where != nil {
@@ -189,10 +189,10 @@ func numbers(v []float64) string {
 }
 
 // codes reports numbers that look like codes, and are not declared. It returns the values without codes.
-func (c *checker) codes(f *task.Feature, p *profile, col *Column) *profile {
-	if f.Missing != nil {
-		col.Missing += p.rowsOf(f.Missing)
-		return p.without(f.Missing)
+func (c *checker) codes(f *task.Feature, n *task.Standardized, p *profile, col *Column) *profile {
+	if n.Missing != nil {
+		col.Missing += p.rowsOf(n.Missing)
+		return p.without(n.Missing)
 	}
 	codes := p.codes()
 	if codes == nil || !f.Mutable {
@@ -208,13 +208,13 @@ func (c *checker) codes(f *task.Feature, p *profile, col *Column) *profile {
 
 // reach warns of numbers that an action may choose and no row has: beyond 0, beyond the data by half of their range,
 // between whole numbers, and of an ordinal feature each.
-func (c *checker) reach(f *task.Feature, p *profile) {
-	if !f.Actionable || len(p.points) < 2 || f.Missing == nil && p.codes() != nil {
+func (c *checker) reach(f *task.Feature, n *task.Standardized, p *profile) {
+	if !f.Actionable || len(p.points) < 2 || n.Missing == nil && p.codes() != nil {
 		return
 	}
 	lo, hi := p.points[0], p.points[len(p.points)-1]
-	if f.Levels != nil {
-		c.unseen(f, p, f.Levels)
+	if n.Levels != nil {
+		c.unseen(f, p, n.Levels)
 		return
 	}
 	far := (hi - lo) / 2
@@ -235,11 +235,11 @@ func (c *checker) reach(f *task.Feature, p *profile) {
 	switch {
 	case p.whole && f.Step > 0 && f.Step != math.Trunc(f.Step):
 		c.find(Warning, f.Name, 0, "every value is a whole number, and step %s leads to others", task.Decimal(f.Step))
-	case p.whole && f.Kind == task.Numeric && f.Step == 0 && len(p.points) <= maxGrades:
+	case p.whole && !n.Ordinal && f.Step == 0 && len(p.points) <= maxGrades:
 		c.find(Warning, f.Name, 0, "every value is a whole number, and without a step an action may choose any: write step: "+
 			"%s",
 			task.Decimal(whole))
-	case f.Kind == task.Ordinal && f.Step > 0 && (f.Bounds[1]-f.Bounds[0])/f.Step < 2*maxGrades:
+	case n.Ordinal && f.Step > 0 && (f.Bounds[1]-f.Bounds[0])/f.Step < 2*maxGrades:
 		var grid []float64
 		for v := f.Bounds[0]; v <= f.Bounds[1]; v += f.Step {
 			grid = append(grid, v)

@@ -144,17 +144,17 @@ func TestDraftKeepsCodesOutOfBounds(t *testing.T) {
 	t.Parallel()
 	d := draft(t, open(t, histories()), Options{Label: "label", Favourable: "good"})
 	f := &d.Task.Features[0]
-	if diff := cmp.Diff([]float64{-9, -8, -7}, f.Missing); diff != "" {
+	if diff := cmp.Diff([]float64{-9, -8, -7}, f.Number().Missing); diff != "" {
 		t.Error(diff)
 	}
-	if f.Kind != task.Ordinal || f.Bounds != [2]float64{0, 8} || f.Step != 1 || f.Quantiles[0] != 0 {
+	if !f.Number().Ordinal || f.Bounds != [2]float64{0, 8} || f.Step != 1 || f.Number().Quantiles[0] != 0 {
 		t.Errorf("%+v", f)
 	}
 	if all := strings.Join(strings.Fields(string(d.Text)), " "); !strings.Contains(all,
 		`QUESTION: do these numbers mean "not known": -9, -8 or -7 in months (10.0 % of the rows)?`) {
 		t.Error(all)
 	}
-	if d.Task.Features[1].Missing != nil {
+	if d.Task.Features[1].Number().Missing != nil {
 		t.Errorf("%+v", d.Task.Features[1])
 	}
 }
@@ -232,13 +232,16 @@ func TestMarkersAmongValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &d.Task.Features[0]
-	if !slices.Equal(f.MissingValues, []string{"?"}) || !slices.Equal(f.Shares, []float64{0.5, 0.25, 0.25}) {
+	hot := func(d *Draft) *task.OneHot {
+		e, _ := d.Task.Features[0].Encoding.(*task.OneHot)
+		return e
+	}
+	if f := hot(d); !slices.Equal(f.MissingValues, []string{"?"}) || !slices.Equal(f.Shares, []float64{0.5, 0.25, 0.25}) {
 		t.Errorf("%s", d.Text)
 	}
 	d = draft(t, open(t, twenty()), Options{Label: "label", Favourable: "good", Encoding: encoding(t,
 		`{"features": [{"column": "home", "kind": "onehot", "values": ["?", "own", "rent"]}]}`)})
-	if f = &d.Task.Features[0]; !slices.Equal(f.MissingValues, []string{"?"}) {
+	if f := hot(d); !slices.Equal(f.MissingValues, []string{"?"}) {
 		t.Errorf("%s", d.Text)
 	}
 	if got := markers([]string{"?", "unknown"}); got != nil {
@@ -254,7 +257,7 @@ func TestFillKeepsCodesOutOfBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := &d.Task.Features[0]
-	if f.Bounds != [2]float64{0, 8} || len(f.Missing) != 3 || f.Quantiles[0] != 0 {
+	if f.Bounds != [2]float64{0, 8} || len(f.Number().Missing) != 3 || f.Number().Quantiles[0] != 0 {
 		t.Errorf("%s", d.Text)
 	}
 }

@@ -112,9 +112,9 @@ func (d *drafter) impute() {
 	for i := range d.features {
 		f := &d.features[i]
 		v := d.o.Imputed[at]
-		if f.Kind.IsNumber() && f.Log == nil && f.Impute == "" && !math.IsNaN(v) {
-			if f.Spread == 0 {
-				v = short(f.Mean + f.Std*v)
+		if n := f.Number(); n != nil && n.Log == nil && f.Impute == "" && !math.IsNaN(v) {
+			if n.Spread == 0 {
+				v = short(n.Mean + n.Std*v)
 			}
 			f.Impute = task.Decimal(v)
 		}
@@ -221,24 +221,24 @@ func (d *drafter) declare(in *Input, p *profile) feature {
 	f.Impute = in.Impute
 	switch in.Kind {
 	case "numeric":
-		d.number(&f)
-		spread := f.Std
+		n := d.number(&f)
+		spread := n.Std
 		switch {
 		case in.Mean != nil:
-			f.Mean, f.Std = *in.Mean, *in.Std
+			n.Mean, n.Std = *in.Mean, *in.Std
 		case in.Log == nil:
-			f.Plain(f.Std)
+			n.Plain(n.Std)
 		default:
-			f.Mean, f.Std = 0, 1
+			n.Mean, n.Std = 0, 1
 		}
-		f.Clip = in.within()
+		n.Clip = in.within()
 		if in.Log != nil {
-			f.Log = &task.Log{Add: *in.Log, Mean: f.Mean, Std: f.Std}
-			f.Mean, f.Std = 0, spread
+			n.Log = &task.Log{Add: *in.Log, Mean: n.Mean, Std: n.Std}
+			n.Mean, n.Std = 0, spread
 			f.Bounds[0] = max(f.Bounds[0], p.points[0])
 		}
 	case "thermometer":
-		f.Kind, f.Thresholds, f.form = task.Thermometer, in.Thresholds, in.Form
+		f.Encoding, f.form = &task.Thermometer{Thresholds: in.Thresholds}, in.Form
 	case "binary":
 		zero := in.Zero
 		if i := task.Find(p.texts, in.One); i < 0 {
@@ -264,10 +264,7 @@ func (d *drafter) declare(in *Input, p *profile) feature {
 
 // start is what every feature begins as.
 func (d *drafter) start(p *profile) feature {
-	inf := math.Inf(1)
-	f := feature{from: p, Feature: task.Feature{
-		Name: p.name, Column: p.name, Std: 1, Bounds: [2]float64{-inf, inf},
-	}}
+	f := feature{from: p, Feature: task.Feature{Name: p.name, Column: p.name, Action: task.Free()}}
 	f.protected = protected(p.name)
 	f.Actionable = f.protected == ""
 	return f
@@ -282,32 +279,35 @@ const (
 )
 
 // number makes a feature on a scale, standardised by the data.
-func (d *drafter) number(f *feature) {
+func (d *drafter) number(f *feature) *task.Standardized {
 	mean, std := f.from.moments() // of codes, too: the model was trained with them
-	f.Missing = f.from.codes()
-	p := f.from.without(f.Missing)
-	f.Kind, f.Step, f.MAD, f.Quantiles = task.Numeric, p.step(), short(p.mad()), p.quantiles()
+	n := &task.Standardized{Std: 1, Missing: f.from.codes()}
+	p := f.from.without(n.Missing)
+	f.Encoding, f.Step, n.MAD, n.Quantiles = n, p.step(), short(p.mad()), p.quantiles()
 	if std > 0 {
-		f.Mean, f.Std = short(mean), short(std)
+		n.Mean, n.Std = short(mean), short(std)
 	}
 	lo, hi := p.points[0], p.points[len(p.points)-1]
 	if p.whole && len(p.points) <= maxGrades && hi-lo < 2*maxGrades && d.o.Encoding == nil {
-		f.Kind, f.Step = task.Ordinal, max(f.Step, 1)
+		n.Ordinal, f.Step = true, max(f.Step, 1)
 	} else {
 		lo, hi = p.bounds()
 	}
 	f.Bounds = [2]float64{lo, hi}
+	return n
 }
 
 func (d *drafter) binary(f *feature, one, zero string) {
-	f.Kind, f.One, f.Zero, f.Shares = task.Binary, one, zero, []float64{f.from.share(one)}
+	f.Encoding = &task.Binary{One: one, Zero: zero, Coding: task.Coding{Shares: []float64{f.from.share(one)}}}
 	f.Subgroup = !f.Actionable
 }
 
 func (d *drafter) category(f *feature, values []string) {
 	const most = 10 // groups that results are reported by
-	f.Kind, f.Values, f.Subgroup = task.OneHot, values, !f.Actionable && len(values) <= most
-	f.Shares, f.MissingValues = f.from.shares(values), markers(values)
+	f.Subgroup = !f.Actionable && len(values) <= most
+	f.Encoding = &task.OneHot{
+		Values: values, MissingValues: markers(values), Coding: task.Coding{Shares: f.from.shares(values)},
+	}
 }
 
 // leave notes that a column becomes no feature.
@@ -426,7 +426,8 @@ func (d *drafter) groups() {
 	members := map[string][]*feature{}
 	for i := range d.features {
 		f := &d.features[i]
-		if at := strings.LastIndexAny(f.Name, "=_.:"); at > 0 && f.Kind == task.Binary && f.from.numeric {
+		_, binary := f.Encoding.(*task.Binary)
+		if at := strings.LastIndexAny(f.Name, "=_.:"); at > 0 && binary && f.from.numeric {
 			members[f.Name[:at]] = append(members[f.Name[:at]], f)
 		}
 	}
@@ -475,7 +476,7 @@ func (d *drafter) missing() []string {
 	slices.Sort(out)
 	out = slices.Compact(out)
 	return slices.DeleteFunc(out, func(m string) bool { // a value elsewhere cannot be both
-		return slices.ContainsFunc(d.features, func(f feature) bool { return slices.Contains(f.Values, m) })
+		return slices.ContainsFunc(d.features, func(f feature) bool { return slices.Contains(f.Values(), m) })
 	})
 }
 
@@ -501,7 +502,8 @@ func (d *drafter) tell() {
 		if !f.Actionable {
 			fixed = append(fixed, f.Name)
 		}
-		if p, without := f.from, ""; f.Kind.IsNumber() && p.missing > 0 {
+		n := f.Number()
+		if p, without := f.from, ""; n != nil && p.missing > 0 {
 			if without = "which the model takes for " + f.Impute; f.Impute == "" {
 				without = "and cannot be read"
 			}
@@ -509,7 +511,7 @@ func (d *drafter) tell() {
 				message.Percent(float64(p.missing)/float64(d.table.Rows), 1), without)
 		}
 		lost := func(v float64) bool { return v == math.Trunc(v) && v != float64(float32(v)) }
-		if at := slices.IndexFunc(f.from.points, lost); at >= 0 && f.Spread != 0 {
+		if at := slices.IndexFunc(f.from.points, lost); at >= 0 && n != nil && n.Spread != 0 {
 			v := f.from.points[at]
 			d.note("column %s: an input of the model (a 32-bit float) has not every whole number as large as %s, which is "+
 				"taken for %s", message.Quote(f.Name), task.Decimal(v), task.Decimal(float64(float32(v))))
@@ -534,14 +536,18 @@ func (d *drafter) inputs() (n int) {
 
 // modelInputs is the number of inputs that a feature makes.
 func (f *feature) modelInputs() int {
-	values := max(1, len(f.Values))
-	if f.Kind == task.Thermometer {
-		values = len(f.Thresholds) + 1
-	}
 	if f.form != "" {
-		values = len(task.NamedInputs(f.form, values)[0])
+		return len(task.NamedInputs(f.form, f.Category().Places())[0])
 	}
-	return values
+	return f.ModelInputs()
+}
+
+// missing are the numbers of the feature that mean "not known".
+func (f *feature) missing() []float64 {
+	if n := f.Number(); n != nil {
+		return n.Missing
+	}
+	return nil
 }
 
 // Question is something that a draft leaves open, as a comment with the word QUESTION.
@@ -635,14 +641,14 @@ func (d *drafter) ask(w *writer) {
 	if d.o.Encoding != nil {
 		return
 	}
-	if slices.ContainsFunc(d.features, func(f feature) bool { return f.Kind.IsNumber() }) {
+	if slices.ContainsFunc(d.features, func(f feature) bool { return f.Number() != nil }) {
 		w.question("", "are the numbers standardised with these means and standard deviations? They are those of this file, "+
 			"not of the training.")
 	}
 	if d.o.Features == nil {
 		w.question("", "is this the order of the model's inputs? It is that of the columns in the file.")
 	}
-	if slices.ContainsFunc(d.features, func(f feature) bool { return f.Kind == task.OneHot }) {
+	if slices.ContainsFunc(d.features, func(f feature) bool { return f.Encoding.Kind() == "onehot" }) {
 		w.question("", "are the inputs of each category in the order of its values here, which is that of the alphabet, and "+
 			"does each have one?")
 	}
@@ -710,36 +716,28 @@ func (d *drafter) writeFeature(w *writer, f *feature) {
 	for _, q := range f.questions {
 		w.question("  ", "%s", q)
 	}
-	keys := []string{"name: " + scalar(f.Name), "kind: " + string(f.Kind)}
-	if f.Kind == task.Binary {
-		keys = append(keys, "one: "+scalar(f.One))
-		if f.Zero != "" {
-			keys = append(keys, "zero: "+scalar(f.Zero))
+	keys := []string{"name: " + scalar(f.Name), "kind: " + f.Encoding.Kind()}
+	var lists []keyedList
+	switch e := f.Encoding.(type) {
+	case *task.Standardized:
+		keys = append(keys, numberKeys(f, e)...)
+		lists = []keyedList{{"quantiles", decimals(e.Quantiles)}}
+	case *task.Binary:
+		keys = append(keys, "one: "+scalar(e.One))
+		if e.Zero != "" {
+			keys = append(keys, "zero: "+scalar(e.Zero))
 		}
-		keys = append(keys, "shares: "+task.Decimal(f.Shares[0]))
-	}
-	if f.Kind.IsNumber() {
-		mean, std := f.Mean, f.Std
-		if f.Clip != nil {
-			keys = append(keys, "clip: ["+strings.Join(sides(f.Clip), ", ")+"]")
+		keys = append(keys, "shares: "+task.Decimal(e.Shares[0]))
+	case *task.OneHot:
+		lists = []keyedList{{"values", texts(e.Values)}}
+		if e.MissingValues != nil {
+			lists = append(lists, keyedList{"missing", texts(e.MissingValues)})
 		}
-		if f.Log != nil {
-			mean, std = f.Log.Mean, f.Log.Std
-			keys = append(keys, "log: "+task.Decimal(f.Log.Add), "spread: "+task.Decimal(f.Std))
+		lists = append(lists, keyedList{"shares", decimals(e.Shares)})
+	case *task.Thermometer:
+		lists = []keyedList{
+			{"thresholds", decimals(e.Thresholds)}, {"shares", decimals(f.from.reaching(e.Thresholds))},
 		}
-		if f.Spread != 0 {
-			keys = append(keys, "spread: "+task.Decimal(f.Spread))
-		} else if mean != 0 || std != 1 {
-			keys = append(keys, "mean: "+task.Decimal(mean), "std: "+task.Decimal(std))
-		}
-		keys = append(keys, fmt.Sprintf("bounds: [%s, %s]", task.Decimal(f.Bounds[0]), task.Decimal(f.Bounds[1])))
-		if f.Step > 0 {
-			keys = append(keys, "step: "+task.Decimal(f.Step))
-		}
-		if f.Missing != nil {
-			keys = append(keys, "missing: ["+strings.Join(decimals(f.Missing), ", ")+"]")
-		}
-		keys = append(keys, "mad: "+task.Decimal(f.MAD))
 	}
 	if f.form != "" {
 		keys = append(keys, "inputs: "+f.form)
@@ -755,25 +753,42 @@ func (d *drafter) writeFeature(w *writer, f *feature) {
 	}
 	const next = "     "
 	text := wrap("  - {", keys, "", next)
-	add := func(key string, items []string) {
-		lead := next + key + ": ["
-		text += ",\n" + wrap(lead, items, "]", strings.Repeat(" ", len(lead)))
-	}
-	if f.Kind == task.OneHot {
-		add("values", texts(f.Values))
-		if f.MissingValues != nil {
-			add("missing", texts(f.MissingValues))
-		}
-		add("shares", decimals(f.Shares))
-	}
-	if f.Kind == task.Thermometer {
-		add("thresholds", decimals(f.Thresholds))
-		add("shares", decimals(f.from.reaching(f.Thresholds)))
-	}
-	if f.Kind.IsNumber() {
-		add("quantiles", decimals(f.Quantiles))
+	for _, l := range lists {
+		lead := next + l.key + ": ["
+		text += ",\n" + wrap(lead, l.items, "]", strings.Repeat(" ", len(lead)))
 	}
 	w.line("%s}", text)
+}
+
+// keyedList is a key with a list, which may take several lines.
+type keyedList struct {
+	key   string
+	items []string
+}
+
+// numberKeys are the keys of a number.
+func numberKeys(f *feature, n *task.Standardized) (keys []string) {
+	mean, std := n.Mean, n.Std
+	if n.Clip != nil {
+		keys = append(keys, "clip: ["+strings.Join(sides(n.Clip), ", ")+"]")
+	}
+	if n.Log != nil {
+		mean, std = n.Log.Mean, n.Log.Std
+		keys = append(keys, "log: "+task.Decimal(n.Log.Add), "spread: "+task.Decimal(n.Std))
+	}
+	if n.Spread != 0 {
+		keys = append(keys, "spread: "+task.Decimal(n.Spread))
+	} else if mean != 0 || std != 1 {
+		keys = append(keys, "mean: "+task.Decimal(mean), "std: "+task.Decimal(std))
+	}
+	keys = append(keys, "bounds: ["+strings.Join(decimals(f.Bounds[:]), ", ")+"]")
+	if f.Step > 0 {
+		keys = append(keys, "step: "+task.Decimal(f.Step))
+	}
+	if n.Missing != nil {
+		keys = append(keys, "missing: ["+strings.Join(decimals(n.Missing), ", ")+"]")
+	}
+	return append(keys, "mad: "+task.Decimal(n.MAD))
 }
 
 // wrap joins items by commas and breaks the lines.

@@ -43,27 +43,27 @@ func TestKinds(t *testing.T) {
 	if want := []string{"id", "when", "note", "empty", "same"}; !slices.Equal(p.Task.Data.Drop, want) {
 		t.Errorf("dropped %q, want %q", p.Task.Data.Drop, want)
 	}
-	kinds := map[string]task.Kind{
-		"amount": task.Numeric,
-		"rate":   task.Numeric,
-		"price":  task.Numeric,
-		"few":    task.Ordinal,
-		"two":    task.Binary,
-		"flag":   task.Binary,
-		"job":    task.OneHot,
-		"gap":    task.Numeric,
+	kinds := map[string]string{
+		"amount": "numeric",
+		"rate":   "numeric",
+		"price":  "numeric",
+		"few":    "ordinal",
+		"two":    "binary",
+		"flag":   "binary",
+		"job":    "onehot",
+		"gap":    "numeric",
 	}
 	steps := map[string]float64{"amount": 50, "rate": 0, "price": 0.01, "few": 1}
 	for i := range p.Task.Features {
 		f := &p.Task.Features[i]
-		if f.Kind != kinds[f.Name] {
-			t.Errorf("%s: kind %s, want %s", f.Name, f.Kind, kinds[f.Name])
+		if kind := f.Encoding.Kind(); kind != kinds[f.Name] {
+			t.Errorf("%s: kind %s, want %s", f.Name, kind, kinds[f.Name])
 		}
 		if want, ok := steps[f.Name]; ok && f.Step != want {
 			t.Errorf("%s: step %v, want %v", f.Name, f.Step, want)
 		}
-		if f.Name == "job" && !slices.Equal(f.Values, []string{"x", "y", "z"}) {
-			t.Errorf("job: values %q", f.Values)
+		if f.Name == "job" && !slices.Equal(f.Values(), []string{"x", "y", "z"}) {
+			t.Errorf("job: values %q", f.Values())
 		}
 	}
 	if len(p.Task.Features) != len(kinds) || p.Task.Data.Label != "label" || p.Task.Data.Favourable != "good" ||
@@ -122,7 +122,7 @@ func TestQuestions(t *testing.T) {
 func TestZeroOneIsNeverInverted(t *testing.T) {
 	for _, fields := range [][]string{{"0", "1", "1", "1"}, {"1", "0", "0", "0"}, {"1.0", "0.0", "1.0", "0.0"}} {
 		p := draft(t, open(t, "flag,label\n"+strings.Join(fields, ",x\n")+",y\n"), Options{Label: "label"})
-		if f := p.Task.Features[0]; f.Kind != task.Binary || f.One != "1" || f.Zero != "0" {
+		if f, ok := p.Task.Features[0].Encoding.(*task.Binary); !ok || f.One != "1" || f.Zero != "0" {
 			t.Errorf("%q: %+v", fields, f)
 		}
 	}
@@ -167,7 +167,7 @@ func TestDraftsCanBeRead(t *testing.T) {
 			if c == nil {
 				rt.Fatalf("feature %q is no column of %q", f.Column, table.Names)
 			}
-			for _, v := range f.Values {
+			for _, v := range f.Values() {
 				if task.Find(c.values, v) < 0 {
 					rt.Fatalf("the value %q is none of the column's: %q", v, c.values)
 				}

@@ -102,7 +102,7 @@ func parseGaps(name string, text []byte) (*gaps, error) {
 		return f, cmp.Or(refused, err)
 	}
 	for i := range f.keys {
-		if !task.Kind(f.keys[i]["kind"]).IsNumber() {
+		if kind := f.keys[i]["kind"]; kind != "numeric" && kind != "ordinal" {
 			continue
 		}
 		if f.lacks(i, "quantiles") {
@@ -179,36 +179,37 @@ func (f *gaps) entries(i int, p *profile, e *Encoding) (out []entry) {
 		}
 	}
 	list := func(v []float64) string { return "[" + strings.Join(decimals(v), ", ") + "]" }
-	switch {
-	case ft.Kind == task.OneHot:
-		add("shares", func() string { return list(p.shares(ft.Values)) })
-		if m := markers(ft.Values); m != nil && ft.Actionable && f.lacks(i, "transitions") {
+	switch e := ft.Encoding.(type) {
+	case *task.OneHot:
+		add("shares", func() string { return list(p.shares(e.Values)) })
+		if m := markers(e.Values); m != nil && ft.Actionable && f.lacks(i, "transitions") {
 			quoted := make([]string, len(m)) // as JSON needs it
 			for k, v := range m {
 				quoted[k] = strconv.Quote(v)
 			}
 			add("missing", func() string { return "[" + strings.Join(quoted, ", ") + "]" })
 		}
-	case ft.Kind == task.Binary:
-		add("shares", func() string { return task.Decimal(p.share(ft.One)) })
+	case *task.Binary:
+		add("shares", func() string { return task.Decimal(p.share(e.One)) })
 	}
-	if !ft.Kind.IsNumber() || !p.numeric {
+	n := ft.Number()
+	if n == nil || !p.numeric {
 		return out
 	}
-	codes := ft.Missing
+	codes := n.Missing
 	if f.lacks(i, "bounds") && f.lacks(i, "missing") {
 		if codes = p.codes(); codes != nil {
 			out = append(out, entry{"missing", list(codes)})
 		}
 	}
 	p = p.without(codes)
-	if ft.Log != nil {
+	if n.Log != nil {
 		add("spread", func() string { _, std := p.moments(); return task.Decimal(short(std)) })
 	}
 	if in := e.of(ft.Column); in != nil && in.Mean != nil && f.lacks(i, "mean") && f.lacks(i, "std") {
 		out = append(out, entry{"mean", task.Decimal(*in.Mean)}, entry{"std", task.Decimal(*in.Std)})
 	}
-	if ft.Kind == task.Numeric && (ft.Actionable || ft.Mutable) {
+	if !n.Ordinal && (ft.Actionable || ft.Mutable) {
 		add("bounds", func() string { lo, hi := p.bounds(); return list([]float64{lo, hi}) })
 	}
 	add("mad", func() string { return task.Decimal(short(p.mad())) })

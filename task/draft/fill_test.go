@@ -104,10 +104,20 @@ func TestFillLeavesAllElse(t *testing.T) {
 		}
 		for i := range before.Features {
 			a, b := before.Features[i], p.Task.Features[i]
-			if b.Kind == task.Numeric && (b.MAD == 0 || b.Quantiles == nil) || b.Kind != task.Numeric && b.Shares == nil {
+			lacks := false
+			switch e := b.Encoding.(type) {
+			case *task.Standardized:
+				lacks = e.MAD == 0 || e.Quantiles == nil
+				a.Number().MAD, a.Number().Quantiles, a.Bounds = e.MAD, e.Quantiles, b.Bounds
+			case *task.Binary:
+				lacks, a.Encoding = e.Shares == nil, e
+			case *task.OneHot:
+				was, _ := a.Encoding.(*task.OneHot)
+				lacks, was.Shares = e.Shares == nil, e.Shares
+			}
+			if lacks {
 				rt.Fatalf("%s lacks something:\n%s", b.Name, p.Text)
 			}
-			a.MAD, a.Quantiles, a.Shares, a.Bounds = b.MAD, b.Quantiles, b.Shares, b.Bounds
 			if d := cmp.Diff(a, b); d != "" {
 				rt.Fatal(d)
 			}
@@ -191,7 +201,7 @@ func TestFillTakesTheDeclaredScale(t *testing.T) {
 	}
 	const text = "version: 1\nfeatures: [{name: years, column: age, kind: numeric}]\n"
 	p, err := Fill(t.Context(), "task.yaml", []byte(text), write(t, "data.csv", gapped()), task.ReadOptions{}, e)
-	if err != nil || p.Task.Features[0].Mean != 50.5 || p.Task.Features[0].Std != 20 {
+	if err != nil || p.Task.Features[0].Number().Mean != 50.5 || p.Task.Features[0].Number().Std != 20 {
 		t.Errorf("%v\n%s", err, p.Text)
 	}
 }
@@ -203,19 +213,34 @@ func TestFillGivesBackWhatWasTakenAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bare := *byHand
-	bare.Features = slices.Clone(byHand.Features)
+	bare, err := task.Load(filepath.Join(loans, "task.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range bare.Features {
-		bare.Features[i].Shares = nil
+		if e := shares(&bare.Features[i]); e != nil {
+			*e = nil
+		}
 	}
 	p, err := Fill(t.Context(), "task.json", bare.JSON(), filepath.Join(loans, "train.csv"), task.ReadOptions{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range byHand.Features {
-		want, have := &byHand.Features[i], &p.Task.Features[i]
-		if !slices.EqualFunc(have.Shares, want.Shares, func(a, b float64) bool { return math.Abs(a-b) < 1e-5 }) {
-			t.Errorf("%s: shares %v, want %v", want.Name, have.Shares, want.Shares)
+		want, have := shares(&byHand.Features[i]), shares(&p.Task.Features[i])
+		if want != nil && !slices.EqualFunc(*have, *want, func(a, b float64) bool { return math.Abs(a-b) < 1e-5 }) {
+			t.Errorf("%s: shares %v, want %v", byHand.Features[i].Name, *have, *want)
 		}
 	}
+}
+
+// shares of a category, nil of a number.
+func shares(f *task.Feature) *[]float64 {
+	switch e := f.Encoding.(type) {
+	case *task.Binary:
+		return &e.Shares
+	case *task.OneHot:
+		return &e.Shares
+	}
+	return nil
 }

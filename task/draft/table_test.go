@@ -74,8 +74,8 @@ func TestTableReadsWhatTasksRead(t *testing.T) {
 		t.Fatalf("%+v", d)
 	}
 	tk := &task.Task{Data: d, Features: []task.Feature{
-		{Name: "age", Column: "age", Kind: task.Numeric, Std: 1, Width: 1},
-		{Name: "home", Column: "home", Kind: task.OneHot, Values: table.column("home").values, Width: 2, Offset: 1},
+		{Name: "age", Column: "age", Encoding: &task.Standardized{Std: 1}, Width: 1},
+		{Name: "home", Column: "home", Encoding: &task.OneHot{Values: table.column("home").values}, Width: 2, Offset: 1},
 	}}
 	p, err := task.Read(t.Context(), write(t, "data.csv", text), tk, task.ReadOptions{})
 	if err != nil || p.N != 3 || p.Failed > 0 {

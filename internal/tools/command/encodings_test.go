@@ -42,11 +42,11 @@ func affine(f *task.Feature, mean, std float64, before func(float64) float64, in
 		},
 		func(b *graph.Builder, x string) string {
 			x = b.Op("Add", []string{b.Op("Mul", []string{x, row(b, float32(std))}), row(b, float32(mean))})
-			shift := f.Mean
+			shift := f.Number().Mean
 			if inverse != "" {
-				x, shift = b.Op(inverse, []string{x}), f.Mean+1
+				x, shift = b.Op(inverse, []string{x}), f.Number().Mean+1
 			}
-			return b.Op("Div", []string{b.Op("Sub", []string{x, row(b, float32(shift))}), row(b, float32(f.Std))})
+			return b.Op("Div", []string{b.Op("Sub", []string{x, row(b, float32(shift))}), row(b, float32(f.Number().Std))})
 		},
 	}
 }
@@ -56,10 +56,10 @@ func same(v float64) float64 { return v }
 // listed gives each value of a category inputs, which are apart from those of the others by 1 or more somewhere.
 func listed(f *task.Feature, inputs func(i int) []float32) encoded {
 	return encoded{
-		func(s string) []float32 { return inputs(slices.Index(f.Values, s)) },
+		func(s string) []float32 { return inputs(slices.Index(f.Values(), s)) },
 		func(b *graph.Builder, x string) string {
 			var hot []string
-			for i := range f.Values {
+			for i := range f.Values() {
 				away := b.Op("Abs", []string{b.Op("Sub", []string{x, row(b, inputs(i)...)})})
 				away = b.Op("MatMul", []string{away, b.Const(graph.FromFloats("ones",
 					slices.Repeat([]float32{1}, len(inputs(0))), int64(len(inputs(0))), 1))})
@@ -89,7 +89,7 @@ func binned(f *task.Feature, edges, middles []float64) encoded {
 		func(b *graph.Builder, x string) string {
 			w := make([]float32, len(middles))
 			for i, v := range middles {
-				w[i] = float32((v - f.Mean) / f.Std)
+				w[i] = float32((v - f.Number().Mean) / f.Number().Std)
 			}
 			return b.Op("MatMul", []string{x, b.Const(graph.FromFloats("middles", w, int64(len(w)), 1))})
 		},
@@ -130,7 +130,7 @@ func encodings() []encodingCase {
 	}
 	numbers := func(make func(f *task.Feature, values []float64) encoded) func(*task.Feature, []float64) *encoded {
 		return func(f *task.Feature, values []float64) *encoded {
-			if !f.Kind.IsNumber() {
+			if f.Number() == nil {
 				return nil
 			}
 			e := make(f, values)
@@ -148,12 +148,12 @@ func encodings() []encodingCase {
 		{name: "standardised, the order of the file"},
 		{name: "categories first", order: func(all []task.Feature) (order []int) {
 			for i := range all {
-				if !all[i].Kind.IsNumber() {
+				if all[i].Number() == nil {
 					order = append(order, i)
 				}
 			}
 			for i := range all {
-				if all[i].Kind.IsNumber() {
+				if all[i].Number() != nil {
 					order = append(order, i)
 				}
 			}
@@ -186,12 +186,12 @@ func encodings() []encodingCase {
 			return binned(f, edges, middles)
 		})},
 		{name: "housing by its index", of: of("housing", func(f *task.Feature, _ []float64) encoded {
-			sorted := slices.Sorted(slices.Values(f.Values))
-			return listed(f, func(i int) []float32 { return []float32{float32(slices.Index(sorted, f.Values[i]))} })
+			sorted := slices.Sorted(slices.Values(f.Values()))
+			return listed(f, func(i int) []float32 { return []float32{float32(slices.Index(sorted, f.Values()[i]))} })
 		})},
 		{name: "employment without the first value", of: of("employment", func(f *task.Feature, _ []float64) encoded {
-			sorted := slices.Sorted(slices.Values(f.Values))
-			return listed(f, func(i int) []float32 { return one(4, slices.Index(sorted, f.Values[i])-1) })
+			sorted := slices.Sorted(slices.Values(f.Values()))
+			return listed(f, func(i int) []float32 { return one(4, slices.Index(sorted, f.Values()[i])-1) })
 		})},
 		{name: "guarantor as 1 for no", of: of("guarantor", func(*task.Feature, []float64) encoded {
 			return encoded{
@@ -200,7 +200,7 @@ func encodings() []encodingCase {
 			}
 		})},
 		{name: "the cube of income", of: of("income", func(f *task.Feature, _ []float64) encoded {
-			cube := func(v float64) float64 { return math.Pow((v-f.Mean)/f.Std, 3) }
+			cube := func(v float64) float64 { return math.Pow((v-f.Number().Mean)/f.Number().Std, 3) }
 			return encoded{
 				func(s string) []float32 {
 					v, _ := task.Number(s)

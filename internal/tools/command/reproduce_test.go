@@ -44,8 +44,8 @@ func madeUpAdults(t *testing.T, dir string) {
 					cell = fmt.Sprint(hours)
 				}
 				for _, f := range of.Features {
-					if f.Name == column && len(f.Values) > 0 {
-						cell = f.Values[rng.IntN(len(f.Values))]
+					if f.Name == column && len(f.Values()) > 0 {
+						cell = f.Values()[rng.IntN(len(f.Values()))]
 					}
 				}
 				cells = append(cells, cell)

@@ -1,0 +1,203 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"cfq/internal/config"
+	"cfq/internal/message"
+)
+
+// Category is the encoding of a feature that has one of some values: a *Binary, *OneHot or *Thermometer.
+type Category interface {
+	Encoding
+
+	// Places is the number of values.
+	Places() int
+
+	// PlaceName returns the raw text of a value: for thresholds 10 and 20, "<10", "10" and "20".
+	PlaceName(i int) string
+
+	// PlaceOf returns which of its values a raw field is.
+	PlaceOf(raw string) (int, error)
+
+	// Made are the model's inputs for each value, nil when they are the feature's own.
+	Made() [][]float64
+
+	coding() *Coding
+	place(x []float32) int // of inputs that check accepts; -1 when missing
+	isOrdered() bool
+}
+
+// Coding is what is known of the values of a category.
+type Coding struct {
+	// Inputs are the model's inputs for each value, nil when they are the feature's own.
+	Inputs [][]float64
+	// Shares in the training rows. OneHot: of each value. Binary: one number, that of One. Thermometer: for each input, of
+	// those whose input is 1, descending. nil when not given.
+	Shares []float64
+}
+
+func (c *Coding) coding() *Coding { return c }
+
+// Made is Inputs.
+func (c *Coding) Made() [][]float64 { return c.Inputs }
+
+func (c *Coding) isMade() bool { return c.Inputs != nil }
+
+func (c *Coding) modelInputs(width int) int {
+	if c.Inputs != nil {
+		return len(c.Inputs[0])
+	}
+	return width
+}
+
+// sigma is that of an input that is 0 or 1, by the share of the rows whose input is 1.
+func (c *Coding) sigma(j int, unknown float64) float64 {
+	p := unknown
+	if j < len(c.Shares) {
+		p = c.Shares[j]
+	}
+	return math.Sqrt(max(p*(1-p), 0))
+}
+
+func placeNames(c Category) []string {
+	names := make([]string, c.Places())
+	for i := range names {
+		names[i] = c.PlaceName(i)
+	}
+	return names
+}
+
+// known returns the place of a raw value among values.
+func known(raw string, values []string) (int, error) {
+	i := Find(values, raw)
+	if i < 0 {
+		return 0, fmt.Errorf("%s is not a known value%s", message.Quote(raw), message.DidYouMean(raw, values))
+	}
+	return i, nil
+}
+
+// between says that a raw value is a number between two thresholds, which has no name; "" when it has.
+func between(c Category, raw string, place int) string {
+	if _, steps := c.(*Thermometer); !steps || Same(raw, c.PlaceName(place)) {
+		return ""
+	}
+	return "one of: " + message.List(placeNames(c), 20)
+}
+
+// notNumber is what Linear says of a category without a value.
+func notNumber() error { return errors.New("it is no number; compare it with a value") }
+
+// countOnes returns how many of the inputs are 1, or more than there are when one is neither 0 nor 1.
+func countOnes(x []float32) (ones int) {
+	for _, v := range x {
+		switch v {
+		case 1:
+			ones++
+		case 0:
+		default:
+			return len(x) + 1
+		}
+	}
+	return ones
+}
+
+// keys are those of every category, and their check, which follows that of the encoding itself.
+func (c *Coding) keys(d *decoder) []key {
+	share := func() schema { return schema{"type": "number", "minimum": 0, "maximum": 1} }
+	list := config.ListOf(config.AnyOf(config.Type("number"), config.ListOf(config.Type("number"))))
+	word := func() schema { return schema{"enum": InputWords()} }
+	inputs := value{Form: config.AnyOf(word, list), Out: func() any { return c.Inputs }}
+	shares := config.As(&c.Shares, config.OneOrMore(share), func(n ast.Node) (shares []float64, ok bool) {
+		for _, v := range config.Nodes(n) {
+			share, _ := d.ReadNumber(v)
+			shares = append(shares, share)
+		}
+		return shares, true
+	})
+	return []key{{Name: "shares", Value: shares}, {Name: "inputs", Value: inputs, Omit: c.Inputs == nil}}
+}
+
+// checkCoding checks the shares, and reads the model's inputs of each value: a word, or a list.
+func (e entry) checkCoding(c Category) {
+	own := c.coding()
+	for _, s := range own.Shares {
+		if s < 0 || s > 1 {
+			e.errorf("shares", "a share lies between 0 and 1, not at %v", s)
+		}
+	}
+	n, places := e.At["inputs"], c.Places()
+	if n == nil || c.width() == 0 {
+		return
+	}
+	if _, list := n.(*ast.SequenceNode); !list {
+		word, ok := e.d.ReadText(n)
+		if ok && !slices.Contains(InputWords(), word) {
+			e.d.Errorf(n, "inputs is index, drop_first, onehot or a list with the inputs of each value, not %q%s", word,
+				config.DidYouMean(word, InputWords()))
+		} else if ok {
+			own.Inputs = NamedInputs(word, places)
+		}
+		return
+	}
+	var all [][]float64
+	for _, of := range config.Nodes(n) {
+		var row []float64
+		for _, v := range config.Nodes(of) {
+			number, _ := e.d.ReadNumber(v)
+			row = append(row, number)
+		}
+		all = append(all, row)
+	}
+	switch {
+	case len(all) != places:
+		e.d.Errorf(n, "feature %q: inputs of %d values, and it has %d", e.Name, len(all), places)
+	case slices.ContainsFunc(all, func(row []float64) bool { return len(row) == 0 || len(row) != len(all[0]) }):
+		e.d.Errorf(n, "feature %q: every value has as many inputs as the others, one or more", e.Name)
+	case places > 1 && len(slices.CompactFunc(slices.Clone(all), slices.Equal)) == 1:
+		e.d.Errorf(n, "feature %q: all its values have the same inputs, so the model cannot tell them apart; give each its "+
+			"own, or remove the feature", e.Name)
+	default:
+		own.Inputs = all
+	}
+}
+
+// checkDistinct reports values that are listed twice or empty.
+func (e entry) checkDistinct(values []string) {
+	for i, v := range values {
+		if slices.Contains(values[:i], v) {
+			e.errorf("values", "the value %q is listed twice", v)
+		}
+		if v == "" {
+			e.errorf("values", "a value is empty; an empty field is a missing value and encoded as all zeros")
+		}
+	}
+}
+
+// InputWords are the words for the model's inputs of values.
+func InputWords() []string { return []string{"index", "drop_first", "onehot"} }
+
+// NamedInputs are the inputs of values by a word of InputWords.
+func NamedInputs(word string, places int) [][]float64 {
+	all := make([][]float64, places)
+	for i := range all {
+		switch word {
+		case "index":
+			all[i] = []float64{float64(i)}
+		case "drop_first":
+			all[i] = make([]float64, max(places-1, 1))
+			if i > 0 {
+				all[i][i-1] = 1
+			}
+		default:
+			all[i] = make([]float64, places)
+			all[i][i] = 1
+		}
+	}
+	return all
+}

@@ -1,0 +1,235 @@
+package task
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"cfq/internal/config"
+)
+
+// OneHot is len(Values) inputs, at most one of them 1; all zero is a missing value.
+type OneHot struct {
+	Values  []string // in the order of the inputs
+	Ordered bool     // Values stand in an order, in which Direction and the largest changes count places
+	// MissingValues are those of Values that mean "not known"; Transitions may lead from one. Not nil, but empty: there
+	// are none, whatever the data look like.
+	MissingValues []string
+	// Required is why a value must not be missing, "" where it may, see Task.Require.
+	Required string
+	Coding
+}
+
+// Kind is onehot.
+func (o *OneHot) Kind() string { return "onehot" }
+
+func (o *OneHot) width() int { return len(o.Values) }
+
+func (o *OneHot) modelInputs() int { return o.Coding.modelInputs(len(o.Values)) }
+
+// Places is the number of Values.
+func (o *OneHot) Places() int { return len(o.Values) }
+
+// PlaceName is one of Values.
+func (o *OneHot) PlaceName(i int) string { return o.Values[i] }
+
+// PlaceOf is that of a [Category].
+func (o *OneHot) PlaceOf(raw string) (int, error) { return known(raw, o.Values) }
+
+func (o *OneHot) place(x []float32) int { return slices.Index(x, 1) }
+
+func (o *OneHot) encode(raw string, dst []float32) error {
+	i, err := o.PlaceOf(raw)
+	if err == nil {
+		dst[i] = 1
+	}
+	return err
+}
+
+func (o *OneHot) encodeMissing() error {
+	if !o.zeroIsMissing() {
+		return errors.New("the value is missing" + o.Required)
+	}
+	return nil
+}
+
+// zeroIsMissing says whether the model knows a missing value: as zeros where values are one-hot, also without the
+// first.
+func (o *OneHot) zeroIsMissing() bool {
+	switch {
+	case o.Required != "":
+		return false
+	case o.Inputs == nil:
+		return true
+	case len(o.Inputs[0]) < 2:
+		return false
+	}
+	return !slices.ContainsFunc(o.Inputs, func(row []float64) bool {
+		ones := 0
+		for _, v := range row {
+			if v == 1 {
+				ones++
+			} else if v != 0 {
+				return true
+			}
+		}
+		return ones > 1
+	})
+}
+
+func (o *OneHot) check(x []float32) error {
+	switch ones := countOnes(x); {
+	case ones > 1:
+		return errors.New("the inputs of a one-hot group are 0 and at most one 1")
+	case o.Required != "" && ones == 0:
+		return errors.New("none of the inputs of a one-hot group is 1" + o.Required)
+	}
+	return nil
+}
+
+func (o *OneHot) decode(x []float32) (string, error) {
+	if i := o.place(x); i >= 0 {
+		return o.Values[i], nil
+	}
+	return "", nil
+}
+
+func (o *OneHot) group(x []float32) int { return o.place(x) }
+
+func (o *OneHot) groupNames() []string { return o.Values }
+
+func (o *OneHot) notKnown(value string) bool { return Find(o.MissingValues, value) >= 0 }
+
+func (o *OneHot) hasNumber() bool { return false }
+
+func (o *OneHot) isOrdered() bool { return o.Ordered }
+
+func (o *OneHot) inputName(name string, j int) string { return name + "=" + o.Values[j] }
+
+// Sigma follows from the share of the value, or from 1/len(Values).
+func (o *OneHot) Sigma(j int) float64 { return o.sigma(j, 1/float64(max(len(o.Values), 2))) }
+
+// Linear is the value's input.
+func (o *OneHot) Linear(value string) (coef []float64, constant float64, err error) {
+	if value == "" {
+		return nil, 0, notNumber()
+	}
+	coef = make([]float64, len(o.Values))
+	i, err := o.PlaceOf(value)
+	coef[i] = 1
+	return coef, 0, err
+}
+
+func (o *OneHot) also() []string {
+	return []string{"impute", "max_increase", "max_decrease", "max_change", "switch_cost", "transitions", "subgroup"}
+}
+
+func (o *OneHot) declare(d *decoder, _ *Task) ([]key, func(entry)) {
+	keys := append(o.keys(d),
+		key{Name: "values", Value: d.Texts(&o.Values)},
+		key{
+			Name: "missing", Value: value{Form: missingForm, Out: func() any { return o.MissingValues }},
+			Keep: true, Omit: o.MissingValues == nil,
+		},
+		key{Name: "ordered", Value: d.Flag(&o.Ordered)})
+	return keys, func(e entry) {
+		if e.Has("missing") {
+			e.d.Texts(&o.MissingValues).Read(e.At["missing"])
+		}
+		o.checkOrder(e)
+		if len(o.Values) == 0 {
+			e.errorf("values", "a one-hot feature needs its values, in the order of the model's inputs")
+		} else {
+			e.checkDistinct(o.Values)
+			o.checkShares(e)
+			o.checkNamed(e)
+		}
+		e.checkCoding(o)
+	}
+}
+
+// checkOrder reports what needs values in an order where they have none.
+func (o *OneHot) checkOrder(e entry) {
+	if o.Ordered {
+		return
+	}
+	for _, key := range []string{"max_increase", "max_decrease", "max_change"} {
+		if e.Has(key) {
+			e.errorf(key, "%q needs values that stand in an order; say so with ordered: true, or remove it", key)
+		}
+	}
+	if e.Direction != Any {
+		e.errorf("direction", "a direction needs values that stand in an order; say so with ordered: true, or remove it")
+	}
+}
+
+func (o *OneHot) checkShares(e entry) {
+	sum := 0.0
+	for _, s := range o.Shares {
+		sum += s
+	}
+	if o.Shares != nil && len(o.Shares) != len(o.Values) {
+		e.errorf("shares", "%d shares for %d values", len(o.Shares), len(o.Values))
+	} else if sum > 1.01 { // shares may be rounded
+		e.errorf("shares", "the shares add up to %.6g, more than 1", sum)
+	}
+}
+
+// checkNamed checks the values that transitions and missing name.
+func (o *OneHot) checkNamed(e entry) {
+	named := slices.Collect(maps.Keys(e.Transitions))
+	for _, to := range e.Transitions {
+		named = append(named, to...)
+	}
+	slices.Sort(named)
+	for _, v := range slices.Compact(named) {
+		if !slices.Contains(o.Values, v) {
+			e.errorf("transitions", "transitions name %q, which is not among its values%s", v, config.DidYouMean(v, o.Values))
+		}
+	}
+	for k, v := range o.MissingValues {
+		switch i := Find(o.Values, v); {
+		case i < 0:
+			e.errorf("missing", "%q is not among its values%s", v, config.DidYouMean(v, o.Values))
+			continue
+		case slices.Contains(o.MissingValues[:k], o.Values[i]):
+			e.errorf("missing", "%q stands there twice", v)
+		default:
+			v = o.Values[i] // as it is written there
+			o.MissingValues[k] = v
+		}
+		for _, from := range slices.Sorted(maps.Keys(e.Transitions)) {
+			if slices.Contains(e.Transitions[from], v) {
+				e.errorf("missing", "transitions lead from %q to %q, which means \"not known\"; remove one of the two", from, v)
+			}
+		}
+	}
+	known := func(v string) bool { return !slices.Contains(o.MissingValues, v) }
+	if !slices.ContainsFunc(o.Values, known) {
+		e.errorf("missing", "all of its values mean \"not known\"; leave out those that say something")
+	}
+	for _, v := range o.Values {
+		if slices.Contains(e.d.task.Data.Missing, v) {
+			e.errorf("values", "%q is both a value and a missing marker (data.missing)", v)
+		}
+	}
+}
+
+// transitions is the mapping of a value to those it may become.
+func (d *decoder) transitions(dst *map[string][]string) value {
+	form := mapOf(config.AnyOf(config.Scalar, config.ListOf(config.Scalar), config.Type("null")))
+	const must = "transitions must map a value to the values it may become, as {Private: [State-gov]}"
+	return config.As(dst, form, func(n ast.Node) (map[string][]string, bool) {
+		all := map[string][]string{}
+		d.Entries(n, must, func(from string, _, n ast.Node) {
+			var to []string
+			if _, none := n.(*ast.NullNode); !none {
+				d.Texts(&to).Read(n)
+			}
+			all[from] = to
+		})
+		return all, true
+	})
+}
