@@ -161,8 +161,6 @@ func (r *Result) variant(by *GroupBy, distinct, others bool, err error) (*Result
 		return nil, err
 	}
 	v.Footprint, v.Timing, v.Batches = r.Footprint, r.Timing, r.Batches
-	for i := range v.Margins {
-		v.Margins[i].Noise = r.Margins[i].Noise
-	}
+	v.CopyNoise(r)
 	return v, nil
 }

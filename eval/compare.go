@@ -104,10 +104,9 @@ func ComparePaired(names []string, results []*Result, o ComparisonOptions) (*Com
 		return nil, fmt.Errorf("comparison: %w", err)
 	}
 	b := newBootstrap(pairs)
-	for i := range metrics {
-		m, _ := MetricBy(metrics[i].id)
+	for _, m := range metrics {
 		for _, at := range m.places(len(results[0].Margins)) {
-			c.add(&m, &metrics[i], at, b)
+			c.add(m, at, b)
 		}
 	}
 	pairs.people = nil // the tests have what they need of them
@@ -138,16 +137,16 @@ func (c *Comparison) enough() int {
 
 // add appends the row of a metric, at the at-th margin, unless there is nothing to show. The tests by
 // bootstrap are left to b.
-func (c *Comparison) add(m *Metric, k *comparedMetric, at int, b *bootstrap) {
-	row := ComparisonRow{Metric: m.ID(), Cells: make([]Cell, len(c.Results))}
+func (c *Comparison) add(m *Metric, at int, b *bootstrap) {
+	row := ComparisonRow{Metric: m.ID, Cells: make([]Cell, len(c.Results))}
 	values := make([]Value, len(c.Results))
 	known, same := false, true
 	for i, r := range c.Results {
-		values[i] = m.Of(r, at)
+		values[i] = m.In(r, at)
 		known = known || values[i].N > 0
 		same = same && (values[i].Value == values[0].Value || !values[i].Value.Defined())
 	}
-	if !known || same && k.ifDifferent {
+	if !known || same && m.pairs == ownTrialsIfDifferent {
 		return
 	}
 	if at >= 0 {
@@ -165,10 +164,10 @@ func (c *Comparison) add(m *Metric, k *comparedMetric, at int, b *bootstrap) {
 			d := values[i].Value - values[0].Value
 			cell.Delta = exactly(float64(d))
 			cell.Call = call(m.Better, float64(d))
-		case k.share:
-			cell.mcNemar(b.trials[trials{k.id, at, i}], c.Confidence, m.Better)
-		case k.statistic != nil || k.tau:
-			d := k.pairedTest(b, &c.Results[0].Settings, i, at)
+		case m.sameTrials():
+			cell.mcNemar(b.trials[trials{m.ID, at, i}], c.Confidence, m.Better)
+		default:
+			d := b.pairedTest(m, &c.Results[0].Settings, i, at)
 			d.row, d.model = len(c.Rows), i
 			b.tests = append(b.tests, d)
 		}
@@ -191,10 +190,10 @@ func (c *Cell) mcNemar(t *discordant, confidence float64, better Better) {
 type discordant struct{ n, alone, other int }
 
 // add adds a person: the records of the first model, and of this one. As in the values, the worst record counts.
-func (t *discordant) add(k *comparedMetric, first, this []*Record, at int, s *Settings) {
-	x, of := worst(first, k.part, at, k.better, s)
-	y, too := worst(this, k.part, at, k.better, s)
-	if of > 0 && too > 0 {
+func (t *discordant) add(m *Metric, first, this *person, at int) {
+	x, _, counts := m.sample.of(first, at)
+	y, _, too := m.sample.of(this, at)
+	if counts && too {
 		t.n, t.alone, t.other = t.n+1, t.alone+count(y > x), t.other+count(x > y)
 	}
 }
@@ -238,112 +237,8 @@ func (c *Comparison) decide(b *bootstrap, alone bool) {
 	}
 }
 
-// comparedMetric is a metric of a comparison, and how its difference is tested.
-type comparedMetric struct {
-	id          string
-	share       bool // all models are judged on the same trials
-	own         bool // each model has trials of its own: people count who have one in either model, not only in both
-	ifDifferent bool // not worth a row where all values are equal
-	// statistic of the contributions of people, which are those of the ID, or of `from`; nil for shares, which are
-	// counted, and for numbers that are exact.
-	statistic func(parts) statistic
-	from      string
-	tau       bool // tau01 of f, or of each model's own promises, which is not made of contributions
-	part      contribution
-	better    Better // of the metric: a person with several records counts by the worst
-}
-
-// comparedMetrics lists the metrics of a comparison, in the order of Metrics.
-func comparedMetrics() []comparedMetric {
-	list := []comparedMetric{
-		{id: "vd", share: true},
-		{id: "rvd", own: true, statistic: parts.ratio},
-		{id: "lost_recourse", own: true, statistic: parts.ratio},
-		{id: "tau01", tau: true},
-		{id: "rtau01", own: true, tau: true},
-		{id: "pgd_first.vd", share: true},
-		{id: "rfrr", own: true, ifDifferent: true, statistic: parts.ratio},
-		{id: "crg.mean", statistic: parts.ratio},
-		{id: "crg.ratio_of_sums", statistic: parts.ratio},
-		{id: "crg.median", statistic: parts.median, from: "crg.mean"},
-		{id: "crg.abs_mean", statistic: parts.ratio},
-		{id: "dir_sim", statistic: parts.ratio},
-		{id: "act_overlap", statistic: parts.ratio},
-		{id: "margin_error.rms", statistic: parts.root},
-		{id: "certified.share", share: true},
-		{id: "accuracy_quant", share: true},
-		{id: "disagreement", share: true},
-		{id: "lost", share: true},
-		{id: "gained", share: true},
-		{id: "bytes"},
-		{id: "stored_bits_per_weight"},
-		{id: "bops"},
-	}
-	of := contributions()
-	for i := range list {
-		m, _ := MetricBy(list[i].id)
-		list[i].better = m.Better
-		list[i].part = of[cmp.Or(list[i].from, list[i].id)]
-	}
-	return list
-}
-
-// statistic computes a metric where each person counts as often as weights, by position among those
-// evaluated, say; NaN where it is undefined.
-type statistic func(weights []float64) float64
-
-// part is what one person adds to a metric.
-type part struct {
-	who   int // position among the people evaluated
-	x, of float64
-}
-
-type parts []part
-
-// ratio is the sum of the x over that of what they are divided by.
-func (p parts) ratio() statistic {
-	return func(weights []float64) float64 {
-		var x, of float64
-		for i := range p {
-			w := weights[p[i].who]
-			x += w * p[i].x
-			of += w * p[i].of
-		}
-		return x / of
-	}
-}
-
-// root is the square root of the ratio.
-func (p parts) root() statistic {
-	return func(weights []float64) float64 { return math.Sqrt(p.ratio()(weights)) }
-}
-
-// median is that of the x, as Median has it.
-func (p parts) median() statistic {
-	p = slices.SortedStableFunc(slices.Values(p), func(a, b part) int { return cmp.Compare(a.x, b.x) })
-	return func(weights []float64) float64 {
-		var n float64
-		for i := range p {
-			n += weights[p[i].who]
-		}
-		var seen, lower float64
-		for i := range p {
-			w := weights[p[i].who]
-			before := seen
-			seen += w
-			if rank := math.Floor((n + 1) / 2); before < rank && seen >= rank {
-				lower = p[i].x
-			}
-			if seen >= math.Floor(n/2)+1 {
-				return (lower + p[i].x) / 2
-			}
-		}
-		return math.NaN()
-	}
-}
-
 // tau is tau01 of a model, or rtau01.
-func (b *bootstrap) tau(model int, s *Settings, quant bool) statistic {
+func (b *bootstrap) tau(model int, s *Settings, quant bool) weighted {
 	type broken struct {
 		need   float64
 		person int
@@ -415,6 +310,23 @@ func (b *bootstrap) tau(model int, s *Settings, quant bool) statistic {
 	}
 }
 
+// comparedMetrics are the metrics of a comparison, in the order of Metrics.
+func comparedMetrics() (list []*Metric) {
+	all := metricTable()
+	for i := range all {
+		if all[i].pairs != notCompared {
+			list = append(list, &all[i])
+		}
+	}
+	return list
+}
+
+// sameTrials says that all models are judged on the same trials.
+func (m *Metric) sameTrials() bool { return m.pairs == paired && m.Kind() == KindShare }
+
+// ownTrials says that each model has trials of its own.
+func (m *Metric) ownTrials() bool { return m.pairs == ownTrials || m.pairs == ownTrialsIfDifferent }
+
 // minDiffering is the number of people below which a difference that they alone make is left uncalled: how often
 // another draw would have found as many is not known from them.
 const minDiffering = 10
@@ -439,7 +351,7 @@ type pairs struct {
 }
 
 // readPairs reads the records of all models side by side.
-func readPairs(names []string, results []*Result, metrics []comparedMetric, seed uint64) (*pairs, error) {
+func readPairs(names []string, results []*Result, metrics []*Metric, seed uint64) (*pairs, error) {
 	for _, r := range results { // there may be many
 		if err := r.Records.rest(); err != nil {
 			return nil, err
@@ -448,23 +360,25 @@ func readPairs(names []string, results []*Result, metrics []comparedMetric, seed
 	p := &pairs{trials: map[trials]*discordant{}}
 	drawn := lowest[[][]*Record]{most: maxDrawn}
 	s := &results[0].Settings
-	err := sideBySide(names, results, func(person [][]*Record) {
-		for i := range metrics {
-			if k := &metrics[i]; k.share {
-				m, _ := MetricBy(k.id)
-				for _, at := range m.places(len(s.Margins)) {
-					for model := 1; model < len(person); model++ {
-						t := trials{k.id, at, model}
-						if p.trials[t] == nil {
-							p.trials[t] = &discordant{}
-						}
-						p.trials[t].add(k, person[0], person[model], at, s)
+	metrics = slices.DeleteFunc(slices.Clone(metrics), func(m *Metric) bool { return !m.sameTrials() })
+	err := sideBySide(names, results, func(records [][]*Record) {
+		people := make([]person, len(records))
+		for model := range people {
+			people[model] = person{records[model], s}
+		}
+		for _, m := range metrics {
+			for _, at := range m.places(len(s.Margins)) {
+				for model := 1; model < len(records); model++ {
+					t := trials{m.ID, at, model}
+					if p.trials[t] == nil {
+						p.trials[t] = &discordant{}
 					}
+					p.trials[t].add(m, &people[0], &people[model], at)
 				}
 			}
 		}
-		if slices.ContainsFunc(person[0], func(r *Record) bool { return r.Evaluated }) {
-			drawn.add(priority(seed, person[0][0].X), evaluatedOf(person))
+		if slices.ContainsFunc(records[0], func(r *Record) bool { return r.Evaluated }) {
+			drawn.add(priority(seed, records[0][0].X), evaluatedOf(records))
 		}
 	})
 	if err != nil {
@@ -551,7 +465,7 @@ type bootstrap struct {
 type pairedTest struct {
 	row, model  int // of the cell
 	better      Better
-	first, this statistic
+	first, this weighted
 	n, differ   int       // people who count, and those of them for which the models differ
 	least       int       // n from which on there is something to say
 	deltas      []float64 // this less the first, of each draw
@@ -562,25 +476,31 @@ func newBootstrap(p *pairs) *bootstrap { return &bootstrap{pairs: p, n: len(p.pe
 
 // pairedTest makes the statistics of the first model and of another one, of the people who count, each by the worst
 // record.
-func (k *comparedMetric) pairedTest(b *bootstrap, s *Settings, model, at int) *pairedTest {
-	d := &pairedTest{least: minPeople, better: k.better}
-	if k.tau {
-		d.first, d.this = b.tau(0, s, k.own), b.tau(model, s, k.own)
-		d.n, d.differ = b.apart(model, s, k.own)
+func (b *bootstrap) pairedTest(m *Metric, s *Settings, model, at int) *pairedTest {
+	d, own := &pairedTest{least: minPeople, better: m.Better}, m.ownTrials()
+	if m.sample == nil { // tau01 of f, or of each model's own promises, is not made of what single people add
+		d.first, d.this = b.tau(0, s, own), b.tau(model, s, own)
+		d.n, d.differ = b.apart(model, s, own)
 		d.least = minForTau
 		return d
 	}
 	var p, q parts
-	for who, person := range b.people {
-		x, of := worst(person[0], k.part, at, k.better, s)
-		y, too := worst(person[model], k.part, at, k.better, s)
-		if of == 0 && too == 0 || !k.own && (of == 0 || too == 0) {
+	for who, records := range b.people {
+		x, of, counts := m.sample.of(&person{records[0], s}, at)
+		y, too, countsToo := m.sample.of(&person{records[model], s}, at)
+		if !counts {
+			x, of = 0, 0
+		}
+		if !countsToo {
+			y, too = 0, 0
+		}
+		if !counts && !countsToo || !own && !(counts && countsToo) {
 			continue
 		}
 		p, q = append(p, part{who, x, of}), append(q, part{who, y, too})
 		d.differ += count(x != y || of != too)
 	}
-	d.n, d.first, d.this = len(p), k.statistic(p), k.statistic(q)
+	d.n, d.first, d.this = len(p), m.statistic.weighted(p), m.statistic.weighted(q)
 	return d
 }
 

@@ -126,7 +126,7 @@ func compareRows(t *testing.T, a, b *Result) {
 	c := comparison(t, ComparisonOptions{alone: true, Draws: 200}, a, b)
 	var order []string
 	for _, m := range Metrics() {
-		order = append(order, m.ID())
+		order = append(order, m.ID)
 	}
 	last := -1
 	seen := map[string]int{}
@@ -141,7 +141,7 @@ func compareRows(t *testing.T, a, b *Result) {
 			t.Errorf("%s: margin %v", r.Metric, r.Margin)
 		}
 		for j, res := range c.Results {
-			if d := cmp.Diff(m.Of(res, seen[r.Metric]).Estimate, r.Cells[j].Value, sameFloat); d != "" {
+			if d := cmp.Diff(m.In(res, seen[r.Metric]).Estimate, r.Cells[j].Value, sameFloat); d != "" {
 				t.Errorf("%s of model %d: %s", r.Metric, j, d)
 			}
 		}
@@ -160,8 +160,8 @@ func compareRows(t *testing.T, a, b *Result) {
 		seen[r.Metric]++
 	}
 	for _, k := range comparedMetrics() {
-		if k.id != "certified.share" && seen[k.id] == 0 {
-			t.Errorf("%s has no row", k.id)
+		if k.ID != "certified.share" && seen[k.ID] == 0 {
+			t.Errorf("%s has no row", k.ID)
 		}
 	}
 	for id, want := range map[string]Call{"bytes": BetterThan, "stored_bits_per_weight": WorseThan, "bops": Alike} {
@@ -334,17 +334,16 @@ func TestComparisonStatistics(t *testing.T) {
 		}
 	}
 	repeated := summarize(t, again, a.Settings, DataFile{})
-	for _, k := range comparedMetrics() {
-		if k.statistic == nil && !k.tau {
+	for _, m := range comparedMetrics() {
+		if m.Kind() == KindExact || m.sameTrials() {
 			continue
 		}
-		m, _ := MetricBy(k.id)
 		for at := range comparisonMargins {
-			d := k.pairedTest(b, &a.Settings, 1, at)
-			near(t, k.id, d.this(ones(len(weights))), float64(m.Of(a, at).Value), 1e-12)
-			near(t, k.id+" of people repeated", d.this(weights), float64(m.Of(repeated, at).Value), 1e-12)
+			d := b.pairedTest(m, &a.Settings, 1, at)
+			near(t, m.ID, d.this(ones(len(weights))), float64(m.In(a, at).Value), 1e-12)
+			near(t, m.ID+" of people repeated", d.this(weights), float64(m.In(repeated, at).Value), 1e-12)
 			if d.differ != 0 || d.n == 0 {
-				t.Errorf("%s of a model and itself: %d of %d people differ", k.id, d.differ, d.n)
+				t.Errorf("%s of a model and itself: %d of %d people differ", m.ID, d.differ, d.n)
 			}
 		}
 	}

@@ -13,25 +13,27 @@ func TestIdenticalModels(t *testing.T) {
 	t.Parallel()
 	r := compare(t, original, original, crowd(400, 1), Options{})
 	for _, a := range r.Margins {
-		if a.VD.Num != 0 || a.RVD.Num != 0 || a.VD.Den != r.Population.Evaluated || a.RVD.Den != a.VD.Den ||
-			a.FRR.Value != 1 {
-			t.Errorf("margin %v: VD %+v, RVD %+v, FRR %+v", a.Margin, a.VD, a.RVD, a.FRR)
+		vd, rvd := a.Rate("vd"), a.Rate("rvd")
+		if vd.Num != 0 || rvd.Num != 0 || vd.Den != r.Population.Evaluated || rvd.Den != vd.Den ||
+			a.Rate("frr").Value != 1 {
+			t.Errorf("margin %v: VD %+v, RVD %+v, FRR %+v", a.Margin, a.Rate("vd"), a.Rate("rvd"), a.Rate("frr"))
 		}
-		if a.CRG.Mean.Value != 0 || a.CRG.Median.Value != 0 || a.CRG.RatioOfSums.Value != 0 || a.CRG.Free != 0 {
-			t.Errorf("margin %v: CRG %+v", a.Margin, a.CRG)
+		if a.Estimate("crg.mean").Value != 0 || a.Estimate("crg.median").Value != 0 ||
+			a.Estimate("crg.ratio_of_sums").Value != 0 || a.Of("crg.free").N != 0 {
+			t.Errorf("margin %v: %+v", a.Margin, a.Values)
 		}
-		near(t, "DirSim", float64(a.DirSim.Value), 1, 1e-3)
-		near(t, "ActOverlap", float64(a.ActOverlap.Value), 1, 1e-6)
-		if a.MarginError.Max.Value != 0 {
-			t.Errorf("margin %v: %+v", a.Margin, a.MarginError)
+		near(t, "DirSim", float64(a.Estimate("dir_sim").Value), 1, 1e-3)
+		near(t, "ActOverlap", float64(a.Estimate("act_overlap").Value), 1, 1e-6)
+		if a.Estimate("margin_error.max").Value != 0 {
+			t.Errorf("margin %v: %+v", a.Margin, a.Values)
 		}
 	}
-	if d := r.Decisions; d.Disagreement.Num != 0 || d.Lost.Num != 0 || d.Gained.Num != 0 ||
-		d.AccuracyFull != d.AccuracyQuant {
-		t.Errorf("%+v", d)
+	if r.Rate("disagreement").Num != 0 || r.Rate("lost").Num != 0 || r.Rate("gained").Num != 0 ||
+		r.Rate("accuracy_full") != r.Rate("accuracy_quant") {
+		t.Errorf("%+v", r.Values)
 	}
-	if r.Tau01.Value != 0 || r.RTau01.Value != 0 || r.First.VD.Num != 0 || r.First.VD.Den == 0 {
-		t.Errorf("tau01 %+v, mirrored %+v, first %+v", r.Tau01, r.RTau01, r.First)
+	if r.Tau01.Value != 0 || r.RTau01.Value != 0 || r.Rate("pgd_first.vd").Num != 0 || r.Rate("pgd_first.vd").Den == 0 {
+		t.Errorf("tau01 %+v, mirrored %+v, first %+v", r.Tau01, r.RTau01, r.Values)
 	}
 	if len(r.Warnings) != 0 {
 		t.Errorf("warnings: %q", r.Warnings)
@@ -72,27 +74,29 @@ func TestConstantShift(t *testing.T) {
 		crg = append(crg, (quant-full)/full)
 	}
 	a := r.Margins[r.Headline()]
-	if a.Margin != 0.1 || a.VD.Num != 0 || a.VD.Den != refused || a.RVD.Num != both || a.RVD.Den != both {
-		t.Errorf("margin %v: VD %+v, RVD %+v; %d refused, %d by both", a.Margin, a.VD, a.RVD, refused, both)
+	if vd, rvd := a.Rate("vd"), a.Rate("rvd"); a.Margin != 0.1 || vd.Num != 0 || vd.Den != refused || rvd.Num != both ||
+		rvd.Den != both {
+		t.Errorf("margin %v: VD %+v, RVD %+v; %d refused, %d by both", a.Margin, vd, rvd, refused, both)
 	}
-	if d := r.Decisions; d.Gained.Num != gained || d.Gained.Den != refused || d.Lost.Num != 0 ||
-		d.Disagreement.Num != gained {
-		t.Errorf("%+v, want %d gained", d, gained)
+	if x := r.Rate("gained"); x.Num != gained || x.Den != refused || r.Rate("lost").Num != 0 ||
+		r.Rate("disagreement").Num != gained {
+		t.Errorf("%+v, want %d gained", r.Values, gained)
 	}
-	if free == gained || a.CRG.Free != free || a.CRG.N != refused || a.CRGBoth.N != refused-free {
-		t.Errorf("%+v, %+v", a.CRG, a.CRGBoth)
+	if free == gained || a.Of("crg.free").N != free || a.Of("crg.n").N != refused || a.Of("crg_both.n").N != refused-free {
+		t.Errorf("%+v", a.Values)
 	}
-	near(t, "CRG", float64(a.CRG.Mean.Value), sum(crg)/float64(refused), 2e-3)
-	near(t, "CRG both", float64(a.CRGBoth.Mean.Value), sum(crgBoth)/float64(len(crgBoth)), 2e-3)
-	near(t, "mean error", float64(a.MarginError.Mean.Value), 0.2, 1e-5)
-	near(t, "rms error", float64(a.MarginError.RMS.Value), 0.2, 1e-5)
+	near(t, "CRG", float64(a.Estimate("crg.mean").Value), sum(crg)/float64(refused), 2e-3)
+	near(t, "CRG both", float64(a.Estimate("crg_both.mean").Value), sum(crgBoth)/float64(len(crgBoth)), 2e-3)
+	near(t, "mean error", float64(a.Estimate("margin_error.mean").Value), 0.2, 1e-5)
+	near(t, "rms error", float64(a.Estimate("margin_error.rms").Value), 0.2, 1e-5)
 	near(t, "tau01", float64(r.Tau01.Value), 0, 0)
 	near(t, "Rtau01", float64(r.RTau01.Value), 0.2, 1e-4)
-	if above := r.Margins[2]; above.Margin != 0.25 || above.RVD.Num != 0 {
-		t.Errorf("margin %v: RVD %+v", above.Margin, above.RVD)
+	if above := r.Margins[2]; above.Margin != 0.25 || above.Rate("rvd").Num != 0 {
+		t.Errorf("margin %v: RVD %+v", above.Margin, above.Rate("rvd"))
 	}
-	if s := strict.Margins[1]; s.VD.Num != s.VD.Den || s.VD.Den == 0 || s.RVD.Num != 0 || s.CRG.Mean.Value <= 0 {
-		t.Errorf("the other way round: VD %+v, RVD %+v, CRG %+v", s.VD, s.RVD, s.CRG)
+	s := strict.Margins[1]
+	if vd := s.Rate("vd"); vd.Num != vd.Den || vd.Den == 0 || s.Rate("rvd").Num != 0 || s.Estimate("crg.mean").Value <= 0 {
+		t.Errorf("the other way round: %+v", s)
 	}
 	near(t, "tau01, other way", float64(strict.Tau01.Value), 0.2, 1e-4)
 }
@@ -116,13 +120,13 @@ func TestApprovedByLessThanTheMargin(t *testing.T) {
 		{1, 3, 2, -1. / 2.375, (-0.25/0.5 - 0.25/0.375 - 1 - 0.25/1.25) / 4},
 	} {
 		a := r.Margins[i]
-		if a.CRG.N != 4 || a.CRG.Free != want.free || a.CRGBoth.N != want.both || a.DirSim.N != want.both ||
-			a.RVD.Den != want.reverse || a.RFRR.Den != want.reverse {
-			t.Errorf("margin %v: %+v, %+v, %+v, %+v", a.Margin, a.CRG, a.CRGBoth, a.DirSim, a.RVD)
+		if a.Of("crg.n").N != 4 || a.Of("crg.free").N != want.free || a.Of("crg_both.n").N != want.both ||
+			a.Estimate("dir_sim").N != want.both || a.Rate("rvd").Den != want.reverse || a.Rate("rfrr").Den != want.reverse {
+			t.Errorf("margin %v: %+v", a.Margin, a.Values)
 		}
-		near(t, "CRG sums", float64(a.CRG.RatioOfSums.Value), want.sums, 1e-3)
+		near(t, "CRG sums", float64(a.Estimate("crg.ratio_of_sums").Value), want.sums, 1e-3)
 		if !math.IsNaN(want.mean) { // at t = 0 one cost is nearly none
-			near(t, "CRG", float64(a.CRG.Mean.Value), want.mean, 1e-3)
+			near(t, "CRG", float64(a.Estimate("crg.mean").Value), want.mean, 1e-3)
 		}
 	}
 }
@@ -146,14 +150,14 @@ func TestScaled(t *testing.T) {
 		t.Fatalf("margins %+v, headline %d", r.Settings.Margins, r.Headline())
 	}
 	a := r.Margins[1]
-	if a.VD.Num != 0 || a.RVD.Num != 0 || r.Decisions.Disagreement.Num != 0 {
-		t.Errorf("VD %+v, RVD %+v, %+v", a.VD, a.RVD, r.Decisions)
+	if a.Rate("vd").Num != 0 || a.Rate("rvd").Num != 0 || r.Rate("disagreement").Num != 0 {
+		t.Errorf("VD %+v, RVD %+v, %+v", a.Rate("vd"), a.Rate("rvd"), r.Values)
 	}
-	near(t, "CRG", float64(a.CRG.Mean.Value), sum(ratios)/float64(len(ratios)), 2e-3)
-	near(t, "CRG sums", float64(a.CRG.RatioOfSums.Value), sum(quant)/sum(full)-1, 2e-3)
-	near(t, "CRG median", float64(a.CRG.Median.Value), statistics.Median(ratios), 2e-3)
-	near(t, "DirSim", float64(a.DirSim.Value), 1, 1e-6)
-	near(t, "error", float64(a.MarginError.Mean.Value), -0.25, 1e-3)
+	near(t, "CRG", float64(a.Estimate("crg.mean").Value), sum(ratios)/float64(len(ratios)), 2e-3)
+	near(t, "CRG sums", float64(a.Estimate("crg.ratio_of_sums").Value), sum(quant)/sum(full)-1, 2e-3)
+	near(t, "CRG median", float64(a.Estimate("crg.median").Value), statistics.Median(ratios), 2e-3)
+	near(t, "DirSim", float64(a.Estimate("dir_sim").Value), 1, 1e-6)
+	near(t, "error", float64(a.Estimate("margin_error.mean").Value), -0.25, 1e-3)
 }
 
 // g prefers b where f prefers a: the cheapest actions have nothing in common.
@@ -179,12 +183,12 @@ func TestRotated(t *testing.T) {
 		}
 	}
 	a := r.Margins[0]
-	got := []int{a.VD.Num, a.VD.Den, a.RVD.Num, a.RVD.Den, a.DirSim.N}
+	got := []int{a.Rate("vd").Num, a.Rate("vd").Den, a.Rate("rvd").Num, a.Rate("rvd").Den, a.Estimate("dir_sim").N}
 	if want := []int{broken, promises, rbroken, rpromises, both}; !slices.Equal(got, want) {
 		t.Errorf("broken, promises, mirrored, both: %v, want %v", got, want)
 	}
-	near(t, "DirSim", float64(a.DirSim.Value), 0, 1e-6)
-	near(t, "ActOverlap", float64(a.ActOverlap.Value), 0, 1e-6)
+	near(t, "DirSim", float64(a.Estimate("dir_sim").Value), 0, 1e-6)
+	near(t, "ActOverlap", float64(a.Estimate("act_overlap").Value), 0, 1e-6)
 }
 
 // Solving at tau01 keeps 99 % of the promises, and a little below it does not. The error
@@ -210,10 +214,10 @@ func TestTauKeepsItsWord(t *testing.T) {
 			OneSided: true,
 			Margins:  []float64{float64(tau.Value) * 0.97, float64(tau.Value) + 1e-4},
 		})
-		if vd := at.Margins[1].VD; float64(vd.Value) > tauShare+c.tol {
+		if vd := at.Margins[1].Rate("vd"); float64(vd.Value) > tauShare+c.tol {
 			t.Errorf("%s: at tau01 = %v VD is %v (%d of %d)", c.name, tau.Value, vd.Value, vd.Num, vd.Den)
 		}
-		if vd := at.Margins[0].VD; float64(vd.Value) <= tauShare-c.tol {
+		if vd := at.Margins[0].Rate("vd"); float64(vd.Value) <= tauShare-c.tol {
 			t.Errorf("%s: below tau01 = %v VD is already %v", c.name, tau.Value, vd.Value)
 		}
 	}

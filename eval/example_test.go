@@ -76,7 +76,7 @@ func Example() {
 		return
 	}
 	for _, at := range result.Margins {
-		fmt.Printf("margin %g: %d of %d promises break\n", at.Margin, at.VD.Num, at.VD.Den)
+		fmt.Printf("margin %g: %d of %d promises break\n", at.Margin, at.Rate("vd").Num, at.Rate("vd").Den)
 	}
 	fmt.Printf("%d of %d people are refused\n", result.Population.Refused, result.Population.Read)
 	// Output:

@@ -269,13 +269,6 @@ func unknownGroups(all []task.Subgroup, name string) error {
 	return fmt.Errorf("there are no subgroups %q%s", name, message.DidYouMean(name, names))
 }
 
-// gapMetrics are the metrics by which groups are compared; Group.Result has the others.
-func gapMetrics() []string {
-	return []string{
-		"vd", "rvd", "frr", "crg.median", "accuracy_quant", "disagreement", "lost", "gained", "fpr_quant", "fnr_quant",
-	}
-}
-
 // The tests of GroupGap.
 const (
 	fisherTest = "Fisher exact"
@@ -298,7 +291,7 @@ func (x *groups) grouping(margins []float64, least int) Grouping {
 	for i, key := range keys {
 		x.told = append(x.told, x.members[key])
 		one := Group{Name: strings.ReplaceAll(key, "\x00", "*"), Result: results[i]}
-		if n := one.Result.Margins[one.Result.Headline()].VD.Den; n < least {
+		if n := one.Result.Margins[one.Result.Headline()].Rate("vd").Den; n < least {
 			one.Small = true
 			small = append(small, fmt.Sprintf("%s %d", one.Name, n))
 		}
@@ -311,10 +304,12 @@ func (x *groups) grouping(margins []float64, least int) Grouping {
 	if g.Without > 0 {
 		g.Warnings = append(g.Warnings, fmt.Sprintf("%d people have no value of %s and are in no group", g.Without, g.By))
 	}
-	for _, id := range gapMetrics() {
-		m, _ := MetricBy(id)
-		for _, at := range m.places(len(margins)) {
-			x.gap(&g, &m, at, margins, least)
+	all := metricTable()
+	for i := range all {
+		if m := &all[i]; m.groups {
+			for _, at := range m.places(len(margins)) {
+				x.gap(&g, m, at, margins, least)
+			}
 		}
 	}
 	return g
@@ -326,7 +321,7 @@ func (x *groups) gap(g *Grouping, m *Metric, at int, margins []float64, least in
 	people := 0
 	var compared []int
 	for i := range g.Groups {
-		values[i] = m.Of(g.Groups[i].Result, at)
+		values[i] = m.In(g.Groups[i].Result, at)
 		people += values[i].N
 		if !g.Groups[i].Small && values[i].N >= least && values[i].Value.Defined() {
 			compared = append(compared, i)
@@ -335,7 +330,7 @@ func (x *groups) gap(g *Grouping, m *Metric, at int, margins []float64, least in
 	if people == 0 {
 		return
 	}
-	one := GroupGap{Metric: m.ID(), Difference: undefined(), P: undefined()}
+	one := GroupGap{Metric: m.ID, Difference: undefined(), P: undefined()}
 	if at >= 0 {
 		one.Margin = &margins[at]
 	}
@@ -381,11 +376,11 @@ func (x *groups) test(m *Metric, at int, values []Value, compared []int, worst i
 		for i, v := range values {
 			tables[i] = table{v.Num, v.N - v.Num}
 		}
-	case m.ID() == "crg.median":
+	case m.statistic.keeps&keepsList > 0: // a median
 		name = medianTest
 		ratios := make([]ranked, len(values))
 		for i, y := range x.told {
-			ratios[i] = y.margins[at].crg.ratios.list.ranked()
+			ratios[i] = y.margins[at].of(m.sample).list.ranked()
 		}
 		middle := float64(union(ratios, x.told[worst].lists.exact).quantile(0.5, 0.95).Value)
 		for i := range ratios {

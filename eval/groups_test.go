@@ -96,7 +96,7 @@ func TestGroupsByHand(t *testing.T) {
 		num, den int
 	}{{"A", false, 1, 39}, {"B", false, 20, 50}, {"C", true, 12, 12}, {"D", false, 1, 35}} {
 		x := g.Groups[i]
-		if vd := x.Result.Margins[0].VD; x.Name != want.name || x.Small != want.small || vd.Num != want.num ||
+		if vd := x.Result.Margins[0].Rate("vd"); x.Name != want.name || x.Small != want.small || vd.Num != want.num ||
 			vd.Den != want.den || x.Result.Population.Read != want.den {
 			t.Errorf("%s, small %t, VD %+v, want %+v", x.Name, x.Small, vd, want)
 		}

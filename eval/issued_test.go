@@ -81,9 +81,10 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 	}
 	for k := range margins {
 		a := r.Margins[k]
-		if a.VD.Num != broken[k] || a.VD.Den != made[k] || a.FRR.Num != toRefused[k] || a.FRR.Den != refused ||
-			a.MarginError.N != made[k] || a.RVD.Den == 0 {
-			t.Errorf("margin %v: VD %+v, FRR %+v; want %d of %d of %d", margins[k], a.VD, a.FRR, broken[k], made[k], refused)
+		vd, frr := a.Rate("vd"), a.Rate("frr")
+		if vd.Num != broken[k] || vd.Den != made[k] || frr.Num != toRefused[k] || frr.Den != refused ||
+			a.Of("margin_error.n").N != made[k] || a.Rate("rvd").Den == 0 {
+			t.Errorf("margin %v: VD %+v, FRR %+v; want %d of %d of %d", margins[k], vd, frr, broken[k], made[k], refused)
 		}
 	}
 	text := strings.Join(r.Warnings, "\n")
@@ -186,7 +187,7 @@ func TestGivenErrors(t *testing.T) {
 	generous := original
 	generous.b = 100
 	r := compare(t, generous, original, people, Options{Promises: given(20, people.X, 1)})
-	if r.Issued == nil || r.Issued.Promises == 0 || r.Margins[0].VD.Den != r.Issued.Promises-r.Issued.Invalid.Num {
+	if r.Issued == nil || r.Issued.Promises == 0 || r.Margins[0].Rate("vd").Den != r.Issued.Promises-r.Issued.Invalid.Num {
 		t.Errorf("%+v", r.Issued)
 	}
 }

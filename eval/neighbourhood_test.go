@@ -24,13 +24,15 @@ func TestSafe(t *testing.T) {
 		records = append(records, Record{Evaluated: true, Steps: []Step{{Full: p, Perturbed: []Float{c.eps, c.eps, c.eps}}}})
 	}
 	r := summarize(t, records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
-	for kind, p := range r.Margins[0].Perturbed {
-		if p.N != 4 || p.Safe.Num != 2 || p.Safe.Den != 4 || p.BrokenInside.Num != 1 || p.BrokenInside.Den != 2 ||
-			p.BrokenOutside.Num != 1 || p.BrokenOutside.Den != 2 {
-			t.Errorf("%s: %+v", kind, p)
+	for _, kind := range Perturbations() {
+		p, of := r.Margins[0], "perturbation."+string(kind)+"."
+		safe, inside, outside := p.Rate(of+"safe"), p.Rate(of+"broken_inside"), p.Rate(of+"broken_outside")
+		if p.Of(of+"n").N != 4 || safe.Num != 2 || safe.Den != 4 || inside.Num != 1 || inside.Den != 2 ||
+			outside.Num != 1 || outside.Den != 2 {
+			t.Errorf("%s: %+v", kind, p.Values)
 		}
-		if p.Mean.Value.Defined() {
-			t.Errorf("%s: a mean with an infinite number is %v", kind, p.Mean.Value)
+		if x := p.Estimate(of + "mean").Value; x.Defined() {
+			t.Errorf("%s: a mean with an infinite number is %v", kind, x)
 		}
 	}
 }

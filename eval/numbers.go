@@ -372,7 +372,7 @@ func (m *pairMoments) add(a, b float64) {
 	m.bb.AddProduct(b, b)
 }
 
-// ratio estimates sum(b)/sum(a) - 1 of pairs: Student's interval by the delta method. It is undefined when a sums to
+// ratio estimates sum(b)/sum(a) of pairs: Student's interval by the delta method. It is undefined when a sums to
 // nothing.
 //
 // References: Cochran (1977), Sampling Techniques, section 6.4.
@@ -384,7 +384,7 @@ func (m *pairMoments) ratio(confidence float64) Estimate {
 	}
 	r := m.b.Value() / total
 	aa, ab, bb := m.aa.Exact(), m.ab.Exact(), m.bb.Exact()
-	if e.Value = Float(r - 1); m.n < 2 || !e.Value.Defined() || aa == nil || ab == nil || bb == nil {
+	if e.Value = Float(r); m.n < 2 || !e.Value.Defined() || aa == nil || ab == nil || bb == nil {
 		return e
 	}
 	// The sum of (b - r a)^2.

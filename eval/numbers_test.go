@@ -28,8 +28,8 @@ func each(x []float64, f func(v float64) float64) []float64 {
 	return out
 }
 
-// weighted are the numbers as a list of very many has them.
-func weighted(x []float64) ranked {
+// counted are the numbers as a list of very many has them.
+func counted(x []float64) ranked {
 	i := 0
 	return rankRounded(func() (float64, bool) {
 		if i++; i > len(x) {
@@ -87,20 +87,20 @@ func TestWeightedNumbers(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		a, b := anyNumbers(0, 60).Draw(rt, "a"), anyNumbers(0, 60).Draw(rt, "b")
 		ra, rb := each(a, statistics.Rounded), each(b, statistics.Rounded)
-		same(rt, "list", weighted(a), ranks(ra))
-		same(rt, "sizes", weighted(a).sizes(), ranks(each(ra, math.Abs)))
+		same(rt, "list", counted(a), ranks(ra))
+		same(rt, "sizes", counted(a).sizes(), ranks(each(ra, math.Abs)))
 		with := append(slices.Clone(a), math.NaN(), math.Inf(-1), math.NaN())
 		sizes, sorted := ranks(with).sizes(), ranks(each(with, math.Abs))
 		if !slices.EqualFunc(sizes.x, sorted.x, func(x, y float64) bool { return cmp.Compare(x, y) == 0 }) {
 			rt.Errorf("sizes of %v: %v", with, sizes.x)
 		}
 		both := slices.Concat(a, b)
-		same(rt, "union beyond the limit", union([]ranked{weighted(a), weighted(b)}, 0),
+		same(rt, "union beyond the limit", union([]ranked{counted(a), counted(b)}, 0),
 			ranks(each(both, statistics.Rounded)))
-		same(rt, "union of two kinds", union([]ranked{weighted(a), ranks(b)}, 0), ranks(each(both, statistics.Rounded)))
+		same(rt, "union of two kinds", union([]ranked{counted(a), ranks(b)}, 0), ranks(each(both, statistics.Rounded)))
 		same(rt, "union within the limit", union([]ranked{ranks(a), ranks(b)}, 1000), ranks(both))
 
-		auc, want := aucOf(weighted(a), weighted(b), 0.9), aucOf(ranks(ra), ranks(rb), 0.9)
+		auc, want := aucOf(counted(a), counted(b), 0.9), aucOf(ranks(ra), ranks(rb), 0.9)
 		for what, x := range map[string][2]Float{
 			"AUC": {auc.Value, want.Value}, "lower end": {auc.Lo, want.Lo}, "upper end": {auc.Hi, want.Hi},
 		} {
@@ -116,7 +116,7 @@ func TestWeightedNumbers(t *testing.T) {
 			list.add(v)
 			other.add(float64(i))
 		}
-		if want := weighted(a); len(a) > 10 {
+		if want := counted(a); len(a) > 10 {
 			same(rt, "list in a file", list.ranked(), ranks(ra))
 			if list.ranked().upTo == nil || len(want.x) != len(list.ranked().x) {
 				rt.Error("the limit is not kept")
@@ -166,7 +166,7 @@ func TestTauOfWeightedNumbers(t *testing.T) {
 			}
 			for _, y := range []*scope{many, few} {
 				for at, t := range s.Margins {
-					y.margins[at].full.add(&p, t)
+					y.breaks[ofFull][at].add(&p, t)
 				}
 				y.issued.own.add(float64(p.Own))
 				if p.Broken() {
@@ -174,8 +174,7 @@ func TestTauOfWeightedNumbers(t *testing.T) {
 				}
 			}
 		}
-		full := func(m *marginScope) *breakScope { return &m.full }
-		if d := gocmp.Diff(many.tau01(full), few.tau01(full), sameFloat); d != "" {
+		if d := gocmp.Diff(many.tau01(ofFull), few.tau01(ofFull), sameFloat); d != "" {
 			t.Errorf("solved: %s", d)
 		}
 		if d := gocmp.Diff(many.issued.tau(0.1, 0.95), few.issued.tau(0.1, 0.95), sameFloat); d != "" {
@@ -190,13 +189,13 @@ func TestRoundedNeedsAreAboveTheMargin(t *testing.T) {
 	for _, margin := range []float64{0.1, 0.25, 0.3, 0.7} {
 		y := newScope(&Settings{Margins: []float64{margin}, Confidence: 0.95}, newLists(limits{bytes: 500, numbers: 2}))
 		for i := range 1000 {
-			y.margins[0].full.add(&Promise{Status: 1, Own: Float(margin), Other: Float(i - 10)}, margin)
+			y.breaks[ofFull][0].add(&Promise{Status: 1, Own: Float(margin), Other: Float(i - 10)}, margin)
 			y.issued.own.add(margin)
 			if i <= 10 {
 				y.issued.broken.add(margin)
 			}
 		}
-		tau := y.tau01(func(m *marginScope) *breakScope { return &m.full })
+		tau := y.tau01(ofFull)
 		if !(float64(tau.Value) > margin) || !tau.Extrapolated {
 			t.Errorf("margin %v: %+v", margin, tau)
 		}

@@ -31,12 +31,12 @@ func TestCopiesAreNoPeople(t *testing.T) {
 	}
 	copied.Others = make([][]uint64, copied.N)
 	many := compare(t, original, g, copied, o)
-	if n := many.Margins[0].VD.Den; n != 20*once.Margins[0].VD.Den {
+	if n := many.Margins[0].Rate("vd").Den; n != 20*once.Margins[0].Rate("vd").Den {
 		t.Fatalf("%d promises", n)
 	}
 	others := alternatives(t, many)
-	if len(others) != 1 || others[0].Result.Margins[0].VD.Den != once.Margins[0].VD.Den ||
-		others[0].Result.Margins[0].CRG.Median.N != once.Margins[0].CRG.Median.N ||
+	if len(others) != 1 || others[0].Result.Margins[0].Rate("vd").Den != once.Margins[0].Rate("vd").Den ||
+		others[0].Result.Margins[0].Estimate("crg.median").N != once.Margins[0].Estimate("crg.median").N ||
 		others[0].Result.Tau01.N != once.Tau01.N || others[0].Result.Population.People != 100 {
 		t.Errorf("%+v", others)
 	}
@@ -61,10 +61,10 @@ func TestCopiesAreNoPeople(t *testing.T) {
 	}
 	// Scores, and the balanced accuracy, count people too.
 	same := others[0].Result
-	if a, b := same.Decisions.BalancedAccuracy, once.Decisions.BalancedAccuracy; a != b {
+	if a, b := same.Estimate("balanced_accuracy"), once.Estimate("balanced_accuracy"); a != b {
 		t.Errorf("balanced accuracy: %+v, want %+v", a, b)
 	}
-	if a, b := same.Scores.AUCFull, once.Scores.AUCFull; a.N != b.N {
+	if a, b := same.Estimate("auc_full"), once.Estimate("auc_full"); a.N != b.N {
 		t.Errorf("AUC of %d people, want %d", a.N, b.N)
 	}
 
@@ -84,9 +84,9 @@ func TestCopiesAreNoPeople(t *testing.T) {
 		}
 	}
 	r := summarize(t, records, Settings{Margins: []float64{0.1}, Confidence: 0.95, OneSided: true}, DataFile{})
-	if vd := r.Margins[0].VD; vd.Den != 10 || vd.Num != 1 || r.Margins[0].MarginError.Max.Value != 2 ||
-		alternatives(t, r) != nil || r.Tau01.N > 10 {
-		t.Errorf("%+v, %+v", r.Margins[0].VD, r.Tau01)
+	if vd := r.Margins[0].Rate("vd"); vd.Den != 10 || vd.Num != 1 ||
+		r.Margins[0].Estimate("margin_error.max").Value != 2 || alternatives(t, r) != nil || r.Tau01.N > 10 {
+		t.Errorf("%+v, %+v", r.Margins[0].Rate("vd"), r.Tau01)
 	}
 }
 
@@ -117,12 +117,14 @@ func TestSeveralPointsOfAPerson(t *testing.T) {
 		records = append(records, r)
 	}
 	r := summarize(t, records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
-	if got := r.Margins[0].Perturbed[AtPoint]; got.N != 40 || got.P95.Value != 3 || got.Safe.Num != 0 {
-		t.Errorf("%+v", got)
+	a := r.Margins[0]
+	if p95 := a.Estimate("perturbation.point.p95"); p95.N != 40 || p95.Value != 3 ||
+		a.Rate("perturbation.point.safe").Num != 0 {
+		t.Errorf("%+v", a.Values)
 	}
 	said := strings.Join(r.Warnings, "\n")
-	if r.Margins[0].CRG.Free != 40 || !strings.Contains(said, "40 of the 40 evaluated people") {
-		t.Errorf("%d, %q", r.Margins[0].CRG.Free, said)
+	if a.Of("crg.free").N != 40 || !strings.Contains(said, "40 of the 40 evaluated people") {
+		t.Errorf("%d, %q", a.Of("crg.free").N, said)
 	}
 }
 

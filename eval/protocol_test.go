@@ -192,8 +192,8 @@ func everything(t *testing.T, progress func(Event)) *Result {
 		},
 	})
 	for i := range r.Margins {
-		e := &Estimate{Value: 2, N: 3, Lo: 1, Hi: 3} // the model has no decoder
-		r.Margins[i].Pixels, r.Margins[i].PixelsP95 = e, e
+		v := Estimate{Value: 2, N: 3, Lo: 1, Hi: 3}.AsValue() // the model has no decoder
+		r.Margins[i].Values["pixel_distance"], r.Margins[i].Values["pixel_distance_p95"] = v, v
 	}
 	r.Batches = &Batches{Points: 1}
 	r.Footprint = &Footprint{Full: Weight{4000, 32, 1e6}, Quant: Weight{1000, 4.5, 1e5}}
@@ -239,28 +239,27 @@ func TestMetricKeysAreInTheResult(t *testing.T) {
 	}
 	for _, m := range Metrics() {
 		at := tree
-		for name := range strings.SplitSeq(m.Key, ".") {
+		for name := range strings.SplitSeq(m.Key(), ".") {
 			at = step(at, name)
 		}
 		value := at
 		if obj, ok := at.(map[string]any); ok {
 			value = obj["value"]
 		}
-		got := m.Of(r, 0)
+		got := m.In(r, 0)
 		if x, ok := value.(float64); !ok || Float(x) != got.Value || got.N == 0 ||
 			!(got.Lo <= got.Value && got.Value <= got.Hi) {
 			// Nobody is safe inside a ball at margin 0, and nobody is safe by the layers' bound at all.
-			if m.ID() != "perturbation.ball.broken_inside" || at == nil {
-				t.Errorf("metric %s: %v is in the result, the getter gives %+v", m.Key, at, got)
+			if m.ID != "perturbation.ball.broken_inside" || at == nil {
+				t.Errorf("metric %s: %v is in the result, the getter gives %+v", m.Key(), at, got)
 			}
 		}
-		if _, ok := MetricBy(m.ID()); !ok {
-			t.Errorf("metric %s is not found by its name %s", m.Key, m.ID())
+		if _, ok := MetricBy(m.ID); !ok {
+			t.Errorf("metric %s is not found by its name %s", m.Key(), m.ID)
 		}
 		if m.Name == "" || m.Unit == "" || m.Better == "" || m.Definition == "" || m.Source == "" {
-			t.Errorf("metric %s is not documented: %+v", m.Key, m)
+			t.Errorf("metric %s is not documented: %+v", m.Key(), m)
 		}
-		_ = MetricAt(m.Key)
 	}
 }
 
@@ -282,13 +281,19 @@ func TestRolesReversed(t *testing.T) {
 	fg, gf := compare(t, original, g, people, Options{}), compare(t, g, original, people, Options{})
 	for i, a := range fg.Margins {
 		b := gf.Margins[i]
-		if a.VD != b.RVD || a.RVD != b.VD || a.FRR != b.RFRR || a.RFRR != b.FRR || a.DirSim != b.DirSim ||
-			a.ActOverlap != b.ActOverlap {
-			t.Errorf("margin %v:\n%+v\n%+v", a.Margin, a, b)
+		for here, there := range map[string]string{
+			"vd": "rvd", "rvd": "vd", "frr": "rfrr", "rfrr": "frr", "dir_sim": "dir_sim", "act_overlap": "act_overlap",
+		} {
+			if a.Of(here) != b.Of(there) {
+				t.Errorf("margin %v:\n%+v\n%+v", a.Margin, a, b)
+			}
 		}
-		near(t, "product of cost ratios", float64(1+a.CRG.RatioOfSums.Value)*float64(1+b.CRG.RatioOfSums.Value), 1, 1e-9)
-		if a.CRG != a.CRGBoth {
-			t.Errorf("margin %v: %+v, %+v", a.Margin, a.CRG, a.CRGBoth)
+		const sums = "crg.ratio_of_sums"
+		near(t, "product of cost ratios", float64((1+a.Estimate(sums).Value)*(1+b.Estimate(sums).Value)), 1, 1e-9)
+		for id, v := range a.Values {
+			if form, ok := strings.CutPrefix(id, "crg."); ok && v != a.Of("crg_both."+form) {
+				t.Errorf("margin %v: %s %+v, %+v", a.Margin, id, v, a.Of("crg_both."+form))
+			}
 		}
 	}
 	if fg.Tau01 != gf.RTau01 || fg.RTau01 != gf.Tau01 {
@@ -312,8 +317,9 @@ func TestInfeasiblePeopleAreCounted(t *testing.T) {
 			refused += count(m <= 0)
 			helped += count(m <= 0 && a.Margin-float64(m) <= reach)
 		}
-		if a.FRR.Num != helped || a.FRR.Den != refused || a.VD.Den != helped || a.CRG.N != helped {
-			t.Errorf("margin %v: FRR %+v, VD %+v, CRG %+v; want %d of %d", a.Margin, a.FRR, a.VD, a.CRG, helped, refused)
+		if frr := a.Rate("frr"); frr.Num != helped || frr.Den != refused || a.Rate("vd").Den != helped ||
+			a.Of("crg.n").N != helped {
+			t.Errorf("margin %v: %+v; want %d of %d", a.Margin, a.Values, helped, refused)
 		}
 	}
 	if ws := strings.Join(r.Warnings, "\n"); !strings.Contains(ws, "margin 0.5: no recourse was found for") {
@@ -334,7 +340,8 @@ func TestSummarizeAPart(t *testing.T) {
 	}
 	a, b := summarize(t, records[:100], r.Settings, DataFile{}), summarize(t, records[100:], r.Settings, DataFile{})
 	for i, m := range r.Margins {
-		if m.VD.Num != a.Margins[i].VD.Num+b.Margins[i].VD.Num || m.RVD.Den != a.Margins[i].RVD.Den+b.Margins[i].RVD.Den {
+		a, b := a.Margins[i], b.Margins[i]
+		if m.Rate("vd").Num != a.Rate("vd").Num+b.Rate("vd").Num || m.Rate("rvd").Den != a.Rate("rvd").Den+b.Rate("rvd").Den {
 			t.Errorf("margin %v: the parts do not add up", m.Margin)
 		}
 	}

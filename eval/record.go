@@ -83,6 +83,9 @@ func (s *Step) free() bool { return s.Quant.Status == recourse.AlreadyFavourable
 // common says that both models have a price for the person, which CRG compares.
 func (s *Step) common() bool { return s.Full.Made() && (s.Quant.Made() || s.free()) }
 
+// bothMade says that the person must act under both models.
+func (s *Step) bothMade() bool { return s.Full.Made() && s.Quant.Made() }
+
 // Promise is a recourse that one model gives to one person. Cost is in the
 // task's cost units and both margins are logit margins at the recourse point
 // x+delta; they are undefined unless Status is recourse.Found, except that a

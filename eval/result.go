@@ -1,6 +1,9 @@
 package eval
 
-import "errors"
+import (
+	"encoding/json"
+	"errors"
+)
 
 // Issued counts the promises of Options.Promises.
 type Issued struct {
@@ -17,10 +20,8 @@ type Issued struct {
 type Result struct {
 	Settings   Settings   `json:"settings"`
 	Population Population `json:"population"`
-	Decisions  Decisions  `json:"decisions"`
-	Scores     Scores     `json:"scores"`
+	Values     `json:"-"` // of the metrics that have no margin, which JSON has under Metric.Key
 	Margins    []AtMargin `json:"margins"` // ascending required margin
-	First      First      `json:"pgd_first"`
 	Tau01      Tau        `json:"tau01"`
 	RTau01     Tau        `json:"rtau01"`
 	Issued     *Issued    `json:"issued,omitempty"`    // counts of Options.Promises; nil when the solver made f's promises
@@ -46,6 +47,44 @@ func (r *Result) Close() error {
 	for i := range r.Scenarios {
 		err = errors.Join(err, r.Scenarios[i].Result.Close())
 	}
+	return err
+}
+
+// resultFields is a Result without its methods.
+type resultFields Result
+
+// MarshalJSON writes every value under the Key of its metric.
+func (r *Result) MarshalJSON() ([]byte, error) { return r.Values.addTo((*resultFields)(r), false) }
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (r *Result) UnmarshalJSON(data []byte) (err error) {
+	if err := json.Unmarshal(data, (*resultFields)(r)); err != nil {
+		return err
+	}
+	r.Values, err = readValues(data, false)
+	return err
+}
+
+// AtMargin holds the values of the metrics that depend on the required margin.
+type AtMargin struct {
+	Margin float64 `json:"margin"`
+	Values `json:"-"`
+	// Steps are the distribution functions of the margins of f and of g at the recourse points of f, ascending, of no
+	// more margins than a page can show.
+	Steps [2][]SpreadStep `json:"-"`
+}
+
+type marginFields AtMargin
+
+// MarshalJSON writes every value under the Key of its metric.
+func (a AtMargin) MarshalJSON() ([]byte, error) { return a.Values.addTo(marginFields(a), true) }
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (a *AtMargin) UnmarshalJSON(data []byte) (err error) {
+	if err := json.Unmarshal(data, (*marginFields)(a)); err != nil {
+		return err
+	}
+	a.Values, err = readValues(data, true)
 	return err
 }
 
@@ -95,94 +134,6 @@ type Population struct {
 
 	UnreadableRows Tally `json:"unreadable_rows"` // of the rows that were not left out
 	UnlabelledRows Tally `json:"unlabelled_rows"` // of Read; of none when no outcome is known
-}
-
-// Decisions compares the two models on the people as they are.
-type Decisions struct {
-	AccuracyFull  Rate     `json:"accuracy_full"`
-	AccuracyQuant Rate     `json:"accuracy_quant"`
-	AccuracyDrop  Estimate `json:"accuracy_drop"` // AccuracyFull - AccuracyQuant
-	// mean of f's accuracies on people with the favourable outcome and without; undefined when all have the same
-	BalancedAccuracy Estimate `json:"balanced_accuracy"`
-	FavourableFull   Rate     `json:"favourable_full"`
-	FavourableQuant  Rate     `json:"favourable_quant"`
-	Disagreement     Rate     `json:"disagreement"` // of everyone
-	Lost             Rate     `json:"lost"`         // of those f approves, g refuses
-	Gained           Rate     `json:"gained"`       // of those f refuses, g approves
-	// of those known not to have the favourable outcome, approved; and of those known to have it, refused
-	FPRFull  Rate `json:"fpr_full"`
-	FPRQuant Rate `json:"fpr_quant"`
-	FNRFull  Rate `json:"fnr_full"`
-	FNRQuant Rate `json:"fnr_quant"`
-}
-
-// AtMargin holds what depends on the required margin.
-type AtMargin struct {
-	Margin       float64 `json:"margin"`
-	FRR          Rate    `json:"frr"`
-	RFRR         Rate    `json:"rfrr"`
-	VD           Rate    `json:"vd"`
-	VDMismatch   Rate    `json:"vd_mismatch"`
-	RVD          Rate    `json:"rvd"`
-	LostRecourse Rate    `json:"lost_recourse"`
-	CRG          Gap     `json:"crg"`
-	CRGBoth      Gap     `json:"crg_both"`
-	// CRG of f against itself, solved with another seed; nil unless Options.Noise
-	Noise         *Gap                       `json:"crg_noise,omitempty"`
-	DirSim        Estimate                   `json:"dir_sim"`
-	ActOverlap    Estimate                   `json:"act_overlap"`
-	DirSimP05     Estimate                   `json:"dir_sim_p05"`
-	ActOverlapP05 Estimate                   `json:"act_overlap_p05"`
-	MarginError   MarginError                `json:"margin_error"`
-	FullMargins   Spread                     `json:"margins_full"`             // of f at its recourse points
-	QuantMargins  Spread                     `json:"margins_quant"`            // of g at the same points
-	Pixels        *Estimate                  `json:"pixel_distance,omitempty"` // nil unless recourse is in a latent space
-	PixelsP95     *Estimate                  `json:"pixel_distance_p95,omitempty"`
-	Certified     *Proofs                    `json:"certified,omitempty"`    // nil unless Options.Prove
-	Perturbed     map[Perturbation]Perturbed `json:"perturbation,omitempty"` // nil unless Options.Perturb
-}
-
-// First is the first-valid-iterate protocol (PGD-first).
-type First struct {
-	FRR Rate `json:"frr"`
-	VD  Rate `json:"vd"`
-}
-
-// Gap is the Counterfactual Recourse Gap, signed and absolute: positive
-// means that recourse costs more under g.
-type Gap struct {
-	Mean        Estimate `json:"mean"`          // mean of (cost_g-cost_f)/(cost_f+eps), the paper's
-	RatioOfSums Estimate `json:"ratio_of_sums"` // (sum cost_g - sum cost_f) / sum cost_f
-	Median      Estimate `json:"median"`        // median of the same ratios
-	P95         Estimate `json:"p95"`           // their 95th percentile
-	AbsMean     Estimate `json:"abs_mean"`      // mean of the ratios' absolute values
-	AbsMedian   Estimate `json:"abs_median"`
-	AbsP95      Estimate `json:"abs_p95"`
-	N           int      `json:"n"` // common people
-	// of them, those with cost 0 under g because g gives them the required margin as they are
-	Free int `json:"free"`
-}
-
-// MarginError is the distribution of e = margin_g - margin_f over f's recourse points, in logits.
-type MarginError struct {
-	N    int      `json:"n"`
-	Mean Estimate `json:"mean"`
-	RMS  Estimate `json:"rms"`
-	P95  Estimate `json:"p95"` // 95th percentile of |e|
-	P99  Estimate `json:"p99"` // 99th percentile of |e|
-	Max  Estimate `json:"max"` // of |e|
-}
-
-// Spread is the distribution of margins, in logits.
-type Spread struct {
-	N      int      `json:"n"`
-	Min    Float    `json:"min"`
-	P05    Estimate `json:"p05"` // 5th percentile
-	Median Estimate `json:"median"`
-	P95    Estimate `json:"p95"`
-	Max    Float    `json:"max"`
-	// Steps are the distribution function at no more margins than a page can show, ascending.
-	Steps []SpreadStep `json:"-"`
 }
 
 // SpreadStep is a margin, and how many people have it or less.

@@ -6,8 +6,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -139,14 +141,25 @@ func (r *Result) Repeat(
 	return err
 }
 
-func (r *Result) addNoise(noise []*Gap) {
-	for at, g := range noise {
-		r.Margins[at].Noise = g
+func (r *Result) addNoise(noise []Values) {
+	for at, values := range noise {
+		maps.Copy(r.Margins[at].Values, values)
+	}
+}
+
+// CopyNoise takes what another result of the same original has of CRG of f against itself.
+func (r *Result) CopyNoise(o *Result) {
+	for at := range o.Margins {
+		for id, v := range o.Margins[at].Values {
+			if strings.HasPrefix(id, noisePrefix) {
+				r.Margins[at].Values[id] = v
+			}
+		}
 	}
 }
 
 // repeat is Result.Repeat of a solution.
-func (s *Solution) repeat(ctx context.Context) ([]*Gap, error) {
+func (s *Solution) repeat(ctx context.Context) ([]Values, error) {
 	if s.o.Noise == 0 || s.o.Promises != nil || len(s.rows) == 0 {
 		return nil, nil
 	}
@@ -164,12 +177,12 @@ func (s *Solution) repeat(ctx context.Context) ([]*Gap, error) {
 }
 
 // repeat solves the recourse of people with these inputs and margins under f once more, with other random numbers. It
-// returns what CRG of f is against itself at each required margin, nil where nobody has a cost both times; before is
-// the promise that the i-th of them had at the at-th margin.
+// returns what CRG of f is against itself at each required margin, nothing where nobody has a cost both times; before
+// is the promise that the i-th of them had at the at-th margin.
 func repeat(
 	ctx context.Context, f recourse.Model, set *constraint.Set, x, margins []float32, before func(at, i int) *Promise,
 	o Options,
-) ([]*Gap, error) {
+) ([]Values, error) {
 	s := &Solution{
 		name: "the original once more", model: f, set: set, x: x, margins: margins, rows: task.AllRows(len(margins)), o: o,
 		people: &task.People{X: x, Dim: f.Dim(), N: len(margins)},
@@ -180,18 +193,28 @@ func repeat(
 	}
 	l := newLists(usualLimits())
 	defer l.spilled.Close() //nolint:errcheck // nothing in it is wanted any more
-	noise := make([]*Gap, len(o.Margins))
+	noise := make([]Values, len(o.Margins))
 	for at := range noise {
-		g := gapScope{ratios: valueScope{list: l.list()}}
+		all := newAccumulators(true, l)
 		for i, q := range s.steps[at] {
 			if p := before(at, i); p.Made() && q.Made() {
-				g.pair(float64(p.Cost), float64(q.Cost))
+				all.addCosts(float64(p.Cost), float64(q.Cost))
 			}
 		}
-		if g.pairs.n > 0 {
-			gap := g.gap(0, o.Confidence)
-			noise[at] = &gap
-		}
+		noise[at], _ = all.values(o.Confidence)
+		maps.DeleteFunc(noise[at], func(id string, _ Value) bool { return !strings.HasPrefix(id, noisePrefix) })
 	}
 	return noise, l.err
+}
+
+// noisePrefix begins the IDs of CRG of f against itself.
+const noisePrefix = "crg_noise."
+
+// addCosts adds two costs of a person under f.
+func (x *accumulators) addCosts(first, second float64) {
+	for i, s := range x.samples {
+		if s.of == nil && s.costs != nil {
+			x.all[i].add(s.costs(first, second))
+		}
+	}
 }

@@ -6,50 +6,6 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Scores is how well the two models' scores tell the people with the favourable outcome from the others: what a review
-// of model risk asks for. Both are undefined without people of both outcomes.
-type Scores struct {
-	AUCFull  Estimate `json:"auc_full"`
-	AUCQuant Estimate `json:"auc_quant"`
-}
-
-func scoreMetrics() []Metric {
-	of := family("scores.", "number", RequiresNothing)
-	auc := func(key, name, symbol, definition string) Metric {
-		m := of(key, name, symbol, Higher, standardMetric, definition)
-		m.Instead = "accuracy_drop" // it is for reviews: its bounds are approximate
-		return m
-	}
-	return []Metric{
-		auc("auc_full", "area under the ROC curve, original", "AUC f",
-			"Probability that f gives a person with the favourable outcome a larger margin than one without, ties counting "+
-				"one half. Interval: DeLong."),
-		auc("auc_quant", "area under the ROC curve, quantized model", "AUC g", "The same for g."),
-	}
-}
-
-// scoreScope has the margins of people with a known outcome under one model.
-type scoreScope struct {
-	good, bad numbers // of people with the favourable outcome, and of the others
-}
-
-func (x *scoreScope) add(label int8, margin float64) {
-	list := x.bad
-	if label == 1 {
-		list = x.good
-	}
-	list.add(margin)
-}
-
-// scores are the metrics of the people with a known outcome.
-func (y *scope) scores() Scores {
-	return Scores{AUCFull: y.full.auc(y.s.Confidence), AUCQuant: y.quant.auc(y.s.Confidence)}
-}
-
-func (x *scoreScope) auc(confidence float64) Estimate {
-	return aucOf(x.good.ranked(), x.bad.ranked(), confidence)
-}
-
 // aucOf estimates the probability that one of good is larger than one of bad, ties counting one half.
 //
 // References: DeLong, DeLong and Clarke-Pearson (1988), Comparing the Areas under Two or More Correlated Receiver

@@ -26,16 +26,16 @@ func TestScores(t *testing.T) {
 	records := labelled([]float64{0.1, 0.4, 0.35, 0.8, 0.9}, []int8{0, 0, 1, 1, -1})
 	s := Settings{Margins: []float64{0}, Confidence: 0.95}
 	r := summarize(t, records, s, DataFile{})
-	near(t, "AUC", float64(r.Scores.AUCFull.Value), 0.75, 1e-12)
-	near(t, "AUC of half the margins", float64(r.Scores.AUCQuant.Value), 0.75, 1e-12)
-	near(t, "FPR", float64(r.Decisions.FPRFull.Value), 0, 0)
-	near(t, "FNR", float64(r.Decisions.FNRFull.Value), 0.5, 0)
-	if r.Scores.AUCFull.N != 4 || r.Decisions.FNRFull.Den != 2 {
-		t.Errorf("counts: %+v, %+v", r.Scores.AUCFull, r.Decisions.FNRFull)
+	near(t, "AUC", float64(r.Estimate("auc_full").Value), 0.75, 1e-12)
+	near(t, "AUC of half the margins", float64(r.Estimate("auc_quant").Value), 0.75, 1e-12)
+	near(t, "FPR", float64(r.Rate("fpr_full").Value), 0, 0)
+	near(t, "FNR", float64(r.Rate("fnr_full").Value), 0.5, 0)
+	if r.Estimate("auc_full").N != 4 || r.Rate("fnr_full").Den != 2 {
+		t.Errorf("counts: %+v, %+v", r.Estimate("auc_full"), r.Rate("fnr_full"))
 	}
 	one := summarize(t, labelled([]float64{0.3, 0.6}, []int8{1, 1}), s, DataFile{})
-	if one.Scores.AUCFull.Value.Defined() {
-		t.Errorf("one outcome only: %+v", one.Scores)
+	if one.Estimate("auc_full").Value.Defined() {
+		t.Errorf("one outcome only: %+v", one.Values)
 	}
 }
 

@@ -3,6 +3,7 @@ package eval
 import (
 	"testing"
 
+	"cfq/recourse"
 	"cfq/task"
 )
 
@@ -34,7 +35,7 @@ func rmsOf(xs []float64, confidence float64) Estimate {
 func ratioOf(a, b []float64, confidence float64) Estimate {
 	var m pairMoments
 	for i := range a {
-		m.add(a[i], b[i])
+		m.add(a[i], b[i]-a[i])
 	}
 	return m.ratio(confidence)
 }
@@ -43,21 +44,26 @@ func quantileOf(xs []float64, q, confidence float64) Estimate {
 	return ranks(xs).quantile(q, confidence)
 }
 
-func gap(full, quant []float64, confidence float64) Gap {
-	g := gapScope{ratios: valueScope{list: newLists(usualLimits()).list()}}
+// gap is CRG of costs.
+func gap(full, quant []float64, confidence float64) Values {
+	all := newAccumulators(true, newLists(usualLimits()))
 	for i := range full {
-		g.pair(full[i], quant[i])
+		all.addCosts(full[i], quant[i])
 	}
-	return g.gap(0, confidence)
+	values, _ := all.values(confidence)
+	return values
 }
 
-func marginError(e []float64, confidence float64) MarginError {
-	m := marginScope{marginError: valueScope{list: newLists(usualLimits()).list()}}
+// errorsOf are the values of margin errors, each of one person.
+func errorsOf(e []float64, confidence float64) Values {
+	s := &Settings{Margins: []float64{0}, Confidence: confidence}
+	all := newAccumulators(true, newLists(usualLimits()))
 	for _, x := range e {
-		m.marginError.add(x)
-		m.squares.add(x * x)
+		p := Promise{Status: recourse.Found, Other: Float(x)}
+		all.add(&person{[]*Record{{Evaluated: true, Steps: []Step{{Full: p}}}}, s}, 0)
 	}
-	return m.errors(confidence)
+	values, _ := all.values(confidence)
+	return values
 }
 
 // tau01 is that of promises at each margin, of one person each.
@@ -65,10 +71,10 @@ func tau01(margins []float64, promises [][]Promise, confidence float64) Tau {
 	y := newScope(&Settings{Margins: margins, Confidence: confidence}, newLists(usualLimits()))
 	for at, made := range promises {
 		for i := range made {
-			y.margins[at].full.add(&made[i], margins[at])
+			y.breaks[ofFull][at].add(&made[i], margins[at])
 		}
 	}
-	return y.tau01(func(m *marginScope) *breakScope { return &m.full })
+	return y.tau01(ofFull)
 }
 
 func issuedTau(lowest float64, promises []Promise, confidence float64) Tau {

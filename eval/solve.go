@@ -27,7 +27,7 @@ type Solution struct {
 	steps  [][]*point // by required margin and person evaluated; nil when nothing was solved
 	issued []*point   // promises issued, by person evaluated; nil when the solver made the promises
 	found  [][]*point // all points that exist, in the batches in which they were found
-	noise  []*Gap     // what CRG of the model is against itself, by required margin; see Options.Noise
+	noise  []Values   // what CRG of the model is against itself, by required margin; see Options.Noise
 }
 
 // point is where one person's recourse ends. A point that is good for several margins is shared between them.

@@ -66,6 +66,14 @@ func newTally(num, den int) Tally {
 	return Tally{Value: Float(float64(num) / float64(max(den, 1))), Num: num, Den: den}
 }
 
+func (t Tally) value() Value {
+	v := Value{Estimate: unknown(), Num: t.Num, Kind: KindExact}
+	if t.Den > 0 {
+		v.Estimate = Estimate{Value: t.Value, N: t.Den, Lo: t.Value, Hi: t.Value}
+	}
+	return v
+}
+
 // Estimate is a number computed from N people, with an interval at the two-sided confidence of Settings in which
 // the population's lies. An end that these people cannot tell is infinite (null in JSON); Value is undefined
 // when N is 0.

@@ -278,7 +278,7 @@ func TestTightness(t *testing.T) {
 			}
 		}
 		// the last ulps of the reach
-		if frr := s.Result.Margins[0].FRR; frr.Den != refused || frr.Num < helped-2 || frr.Num > helped {
+		if frr := s.Result.Margins[0].Rate("frr"); frr.Den != refused || frr.Num < helped-2 || frr.Num > helped {
 			t.Errorf("%s: FRR %d/%d, want %d/%d", s.Name, frr.Num, frr.Den, helped, refused)
 		}
 		if strings.Contains(strings.Join(s.Result.Warnings, ""), "not feasible") {

@@ -92,24 +92,20 @@ func (s *Settings) Check() error {
 // result is what the people added so far come to, of which so many parts are computed at a time.
 func (y *scope) result(file DataFile, atOnce int) *Result {
 	s := *y.s
-	r := &Result{
-		Settings: s, Population: y.population(file), Decisions: y.decisions(),
-		First:   First{FRR: y.share("pgd_first.frr", -1), VD: y.share("pgd_first.vd", -1)},
-		Margins: make([]AtMargin, len(s.Margins)),
-	}
+	r := &Result{Settings: s, Population: y.population(file), Margins: make([]AtMargin, len(s.Margins))}
 	work := []func() error{func() error {
-		r.Scores = y.scores()
+		r.Values, _ = y.once.values(s.Confidence)
 		return nil
 	}}
-	for i := range s.Margins {
+	for i, t := range s.Margins {
 		work = append(work, func() error {
-			r.Margins[i] = y.atMargin(i)
+			r.Margins[i].Margin = t
+			r.Margins[i].Values, r.Margins[i].Steps = y.margins[i].values(s.Confidence)
 			return nil
 		})
 	}
 	_ = ordered.All(atOnce, work...) // what fails is an error of the lists
-	r.Tau01 = y.tau01(func(m *marginScope) *breakScope { return &m.full })
-	r.RTau01 = y.tau01(func(m *marginScope) *breakScope { return &m.quant })
+	r.Tau01, r.RTau01 = y.tau01(ofFull), y.tau01(ofQuant)
 	if s.Issued {
 		r.Issued = y.issuedCounts(file.Unmatched)
 		r.Tau01 = y.issued.tau(s.Margins[0], s.Confidence)
@@ -140,132 +136,11 @@ func (y *scope) population(file DataFile) Population {
 	return p
 }
 
-// decisions compares the two models on people as they are.
-func (y *scope) decisions() Decisions {
-	share := func(id string) Rate { return y.share(id, -1) }
-	d := Decisions{
-		AccuracyFull: share("accuracy_full"), AccuracyQuant: share("accuracy_quant"),
-		FavourableFull: share("favourable_full"), FavourableQuant: share("favourable_quant"),
-		Disagreement: share("disagreement"), Lost: share("lost"), Gained: share("gained"),
-		FPRFull: share("fpr_full"), FPRQuant: share("fpr_quant"), FNRFull: share("fnr_full"), FNRQuant: share("fnr_quant"),
-	}
-	d.AccuracyDrop = dropOf(y.alone, y.other, d.AccuracyFull.Den, y.s.Confidence)
-	n, right := [2]int{}, [2]int{}
-	for label, x := range y.outcomes {
-		n[label], right[label] = x[0], x[1]
-	}
-	d.BalancedAccuracy = meanOfShares(right, n, y.s.Confidence)
-	return d
-}
-
 func count(b bool) int {
 	if b {
 		return 1
 	}
 	return 0
-}
-
-// atMargin computes the metrics at the i-th required margin.
-func (y *scope) atMargin(i int) AtMargin {
-	c, m := y.s.Confidence, &y.margins[i]
-	at := AtMargin{
-		Margin: y.s.Margins[i], FRR: y.share("frr", i), RFRR: y.share("rfrr", i),
-		VD: y.share("vd", i), VDMismatch: y.share("vd_mismatch", i), RVD: y.share("rvd", i),
-		LostRecourse: y.share("lost_recourse", i), CRG: m.crg.gap(m.free, c), CRGBoth: m.both.gap(0, c),
-		DirSim: m.dirSim.mean(c), DirSimP05: m.dirSim.list.ranked().quantile(0.05, c),
-		ActOverlap: m.overlap.mean(c), ActOverlapP05: m.overlap.list.ranked().quantile(0.05, c),
-		MarginError: m.errors(c), FullMargins: m.own.spread(c), QuantMargins: m.others.spread(c),
-		Certified: y.proofs(i), Perturbed: y.perturbed(i),
-	}
-	if m.pixels.n > 0 {
-		mean, p95 := m.pixels.mean(c), m.pixels.list.ranked().quantile(0.95, c)
-		at.Pixels, at.PixelsP95 = &mean, &p95
-	}
-	return at
-}
-
-// Epsilon keeps the ratios of CRG, DirSim and ActOverlap from dividing by
-// zero (the paper's epsilon). It is far below any cost a person could notice,
-// so it does not tame the mean of ratios; the ratio of sums and the median do.
-const Epsilon = 1e-9
-
-// SupportTau is the change, in model-input units, from which on an input
-// counts as changed (the paper's tau of supp_tau).
-const SupportTau = 1e-6
-
-// costRatio is by how much of what it was a cost has changed.
-//
-// References: CRG in "Metrics".
-func costRatio(full, quant float64) float64 { return (quant - full) / (full + Epsilon) }
-
-// gap computes the Counterfactual Recourse Gap of paired costs.
-//
-// References: CRG in "Metrics".
-func (g *gapScope) gap(free int, confidence float64) Gap {
-	ratios := g.ratios.list.ranked()
-	sizes := ratios.sizes()
-	return Gap{
-		Mean: g.ratios.mean(confidence), RatioOfSums: g.pairs.ratio(confidence),
-		Median: ratios.quantile(0.5, confidence), P95: ratios.quantile(0.95, confidence),
-		AbsMean: g.sizes.mean(confidence), AbsMedian: sizes.quantile(0.5, confidence),
-		AbsP95: sizes.quantile(0.95, confidence),
-		N:      g.pairs.n, Free: free,
-	}
-}
-
-// dirSim is the cosine between two actions.
-//
-// References: DirSim in "Metrics".
-func dirSim(a, b []float32) float64 {
-	var ab, aa, bb float64
-	for j := range a {
-		x, y := float64(a[j]), float64(b[j])
-		ab += x * y
-		aa += x * x
-		bb += y * y
-	}
-	return ab / (math.Sqrt(aa)*math.Sqrt(bb) + Epsilon)
-}
-
-// actOverlap is the Jaccard overlap of the inputs that two actions change.
-//
-// References: ActOverlap in "Metrics".
-func actOverlap(a, b []float32) float64 {
-	var both, either int
-	for j := range a {
-		x, y := math.Abs(float64(a[j])) > SupportTau, math.Abs(float64(b[j])) > SupportTau
-		both += count(x && y)
-		either += count(x || y)
-	}
-	return float64(both) / (float64(either) + Epsilon)
-}
-
-// errors summarises e = margin_g - margin_f.
-func (m *marginScope) errors(confidence float64) MarginError {
-	abs := m.marginError.list.ranked().sizes()
-	return MarginError{
-		N: abs.len(), Mean: m.marginError.mean(confidence), RMS: m.squares.rootMean(confidence),
-		P95: abs.quantile(0.95, confidence), P99: abs.quantile(0.99, confidence), Max: abs.quantile(1, confidence),
-	}
-}
-
-// maxSteps is how many steps of a distribution are kept: more cannot be told apart on a page.
-const maxSteps = 240
-
-// spread summarises margins.
-func (x numbers) spread(confidence float64) Spread {
-	r := x.ranked()
-	s := Spread{
-		N: r.len(), Min: undefined(), P05: r.quantile(0.05, confidence), Median: r.quantile(0.5, confidence),
-		P95: r.quantile(0.95, confidence), Max: undefined(),
-	}
-	if s.N > 0 {
-		s.Min, s.Max = Float(r.at(1)), Float(r.at(s.N))
-	}
-	for at, stride := 1, max(1, s.N/maxSteps); at <= s.N; at += stride {
-		s.Steps = append(s.Steps, SpreadStep{r.at(at), at})
-	}
-	return s
 }
 
 // Below these counts, or above these shares, a statistic is doubtful.
@@ -351,12 +226,13 @@ func (ws *doubts) statistics(r *Result, d *doubtful) {
 	for i := range r.Margins {
 		ws.margin(&r.Margins[i], p.Evaluated, r.Settings.Issued)
 	}
-	if p.Evaluated >= minPeople && r.First.FRR.Num == 0 && !r.Settings.OneSided {
+	if p.Evaluated >= minPeople && r.Rate("pgd_first.frr").Num == 0 && !r.Settings.OneSided {
 		warn("gradient descent found no valid recourse: there is no PGD-first value")
 	}
 	var few []string
 	for i, t := range []Tau{r.Tau01, r.RTau01} {
-		name := MetricAt([]string{"tau01", "rtau01"}[i]).Symbol
+		m, _ := MetricBy([]string{"tau01", "rtau01"}[i])
+		name := m.Symbol
 		if t.Extrapolated {
 			warn("%s (%.2f) lies above the largest margin evaluated: it is extrapolated from margin %g; evaluate at a larger "+
 				"margin to know", name, t.Value, t.From)
@@ -373,23 +249,24 @@ func (ws *doubts) statistics(r *Result, d *doubtful) {
 // margin says what is doubtful at one required margin.
 func (ws *doubts) margin(a *AtMargin, evaluated int, given bool) {
 	warn := func(format string, x ...any) { ws.add("margin %g: "+format, append([]any{a.Margin}, x...)...) }
+	vd, frr := a.Rate("vd"), a.Rate("frr")
 	switch {
-	case given && a.VD.Den == 0:
+	case given && vd.Den == 0:
 		warn("none of the promises issued to %d people reaches it", evaluated)
 		return
-	case given && a.VD.Den < minPeople:
-		warn("only %d of the promises issued reach it", a.VD.Den)
+	case given && vd.Den < minPeople:
+		warn("only %d of the promises issued reach it", vd.Den)
 		return
 	case given:
 		return
-	case a.VD.Den == 0:
+	case vd.Den == 0:
 		warn("no recourse was found for any of %d people", evaluated)
 		return
-	case a.VD.Den < minPeople && evaluated >= minPeople:
-		warn("recourse was found for only %d people", a.VD.Den)
+	case vd.Den < minPeople && evaluated >= minPeople:
+		warn("recourse was found for only %d people", vd.Den)
 	}
-	if float64(a.FRR.Value) < 1-muchInfeasible {
+	if float64(frr.Value) < 1-muchInfeasible {
 		warn("no recourse was found for %d of %d people: results for the others may not hold for them",
-			a.FRR.Den-a.FRR.Num, a.FRR.Den)
+			frr.Den-frr.Num, frr.Den)
 	}
 }

@@ -42,6 +42,10 @@ type Tau struct {
 	AtMost bool `json:"at_most,omitempty"`
 }
 
+func (t Tau) value() Value {
+	return Estimate{Value: t.Value, N: t.N, Lo: t.Lo, Hi: t.Hi}.AsValue()
+}
+
 // allowed says whether this many of n promises may break; if so, fewer may.
 type allowed func(broken, n int) bool
 
@@ -174,10 +178,10 @@ func (c curve) tau(confidence float64, least int) Tau {
 }
 
 // tau01 is that of one model's promises.
-func (y *scope) tau01(of func(m *marginScope) *breakScope) Tau {
+func (y *scope) tau01(model int) Tau {
 	n, needs := make([]int, len(y.margins)), make([]iter.Seq2[float64, int], len(y.margins))
-	for i := range y.margins {
-		b := of(&y.margins[i])
+	for i := range y.breaks[model] {
+		b := &y.breaks[model][i]
 		n[i], needs[i] = b.n, b.needs.ranked().runs()
 	}
 	t := solvedCurve(nil, y.s.Margins, n, needs).tau(y.s.Confidence, 1)

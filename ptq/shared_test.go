@@ -149,11 +149,11 @@ func TestAdult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	full, quantized := float64(res.Decisions.AccuracyFull.Value), float64(res.Decisions.AccuracyQuant.Value)
+	full, quantized := float64(res.Rate("accuracy_full").Value), float64(res.Rate("accuracy_quant").Value)
 	if math.Abs(full-0.8577) > 5e-5 || math.Abs(full-quantized) > 0.005 {
 		t.Errorf("accuracy %v, quantized %v; want 0.8577 and within 0.005 of it", full, quantized)
 	}
-	if vd, rvd := res.Margins[0].VD.Value, res.Margins[0].RVD.Value; vd > 0.05 || rvd > 0.05 {
+	if vd, rvd := res.Margins[0].Rate("vd").Value, res.Margins[0].Rate("rvd").Value; vd > 0.05 || rvd > 0.05 {
 		t.Errorf("VD(0.1) %v, RVD(0.1) %v", vd, rvd)
 	}
 }

@@ -274,19 +274,19 @@ func (s *search) measure(ctx context.Context, c *Candidate, part *eval.Solution)
 		return nil, err
 	}
 	t := s.r.Target
-	share := func(of func(a *eval.AtMargin) eval.Rate) Share {
-		x := of(&r.Margins[0])
+	share := func(id string) Share {
+		x := r.Margins[0].Rate(id)
 		most := t.share(x.Num, x.Den)
 		for _, o := range others { // equal rows may be copies: the larger bound decides
-			x := of(&o.Result.Margins[0])
+			x := o.Result.Margins[0].Rate(id)
 			most.Upper = max(most.Upper, t.share(x.Num, x.Den).Upper)
 		}
 		return most
 	}
 	return &Measured{
-		VD:       share(func(a *eval.AtMargin) eval.Rate { return a.VD }),
-		RVD:      share(func(a *eval.AtMargin) eval.Rate { return a.RVD }),
-		Accuracy: r.Decisions.AccuracyQuant,
+		VD:       share("vd"),
+		RVD:      share("rvd"),
+		Accuracy: r.Rate("accuracy_quant"),
 	}, nil
 }
 

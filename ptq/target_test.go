@@ -210,10 +210,10 @@ func TestSmallest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	vd, rvd := want.Margins[0].VD, want.Margins[0].RVD
+	vd, rvd := want.Margins[0].Rate("vd"), want.Margins[0].Rate("rvd")
 	if got := c.HeldOut; got.VD.Num != vd.Num || got.VD.Den != vd.Den || got.RVD.Num != rvd.Num ||
-		got.RVD.Den != rvd.Den || got.Accuracy != want.Decisions.AccuracyQuant {
-		t.Errorf("measured %+v, eval.Compare finds VD %+v, RVD %+v, accuracy %+v", got, vd, rvd, want.Decisions.AccuracyQuant)
+		got.RVD.Den != rvd.Den || got.Accuracy != want.Rate("accuracy_quant") {
+		t.Errorf("measured %+v, eval.Compare finds VD %+v, RVD %+v, accuracy %+v", got, vd, rvd, want.Rate("accuracy_quant"))
 	}
 	o.Workers = 3
 	again, err := Smallest(ctx, loaded(t, m), tk, people, o, target)

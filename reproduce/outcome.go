@@ -66,7 +66,7 @@ func valueOf(metric string, r *eval.Result) eval.Value {
 	if m.PerMargin() {
 		at = slices.Index(r.Settings.Margins, Margin)
 	}
-	return m.Of(r, at)
+	return m.In(r, at)
 }
 
 // weighted is the mean over people that a metric is, if a group, "sex Female", were another share of all people: each

@@ -89,7 +89,12 @@ func tableOf(t *testing.T, name string) Table {
 // resultOf is an evaluation with that VD, alone or in a condition.
 func resultOf(vd float64, part string) *eval.Result {
 	r := &eval.Result{Settings: eval.Settings{Margins: []float64{Margin}, Confidence: 0.95}}
-	r.Margins = []eval.AtMargin{{Margin: Margin, VD: eval.Rate{Value: eval.Float(vd)}}}
+	values := eval.Values{}
+	for _, m := range eval.Metrics() { // all others are 0
+		values[m.ID] = eval.Value{Kind: m.Kind()}
+	}
+	values["vd"] = eval.Rate{Value: eval.Float(vd)}.AsValue()
+	r.Values, r.Margins = values, []eval.AtMargin{{Margin: Margin, Values: values}}
 	if part == "" {
 		return r
 	}
@@ -416,7 +421,7 @@ func TestWeightedGroup(t *testing.T) {
 	group := func(name string, people, promises, broken int, small bool) eval.Group {
 		return eval.Group{Name: name, Small: small, Result: &eval.Result{
 			Settings: eval.Settings{Margins: []float64{Margin}}, Population: eval.Population{Read: people},
-			Margins: []eval.AtMargin{{VD: eval.NewRate(broken, promises, .95)}},
+			Margins: []eval.AtMargin{{Values: eval.Values{"vd": eval.NewRate(broken, promises, .95).AsValue()}}},
 		}}
 	}
 	e := evaluated{Population: eval.Population{Read: 400}, Groups: []eval.Grouping{

@@ -227,7 +227,7 @@ func metricTopics() []topic {
 	var list []topic
 	for _, m := range eval.Metrics() {
 		doc := explained{
-			m.ID(), m.Key, m.Name, m.Symbol, m.Unit, string(m.Better), m.PerMargin(), m.Definition, m.Source,
+			m.ID, m.Key(), m.Name, m.Symbol, m.Unit, string(m.Better), m.PerMargin(), m.Definition, m.Source,
 		}
 		t := topic{name: doc.ID, cells: []string{doc.Unit, doc.Better, doc.Name}, doc: doc, write: doc.text}
 		if m.Symbol != "" {

@@ -318,9 +318,7 @@ func (d *evaluation) results(
 			return nil, runError(err)
 		}
 		all = append(all, r)
-		for k := range r.Margins { // the noise is the original's alone
-			r.Margins[k].Noise = all[0].Margins[k].Noise
-		}
+		r.CopyNoise(all[0]) // which is the original's alone
 	}
 	return all, nil
 }

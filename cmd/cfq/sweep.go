@@ -336,18 +336,18 @@ type sweepMetric struct {
 
 func sweepMetrics() []sweepMetric {
 	return []sweepMetric{
-		{"accuracy_full", "decisions.accuracy_full", false},
-		{"accuracy", "decisions.accuracy_quant", true},
-		{"disagreement", "decisions.disagreement", true},
+		{"accuracy_full", "accuracy_full", false},
+		{"accuracy", "accuracy_quant", true},
+		{"disagreement", "disagreement", true},
 		{"margin", "", false}, // the required one
-		{"vd", "margins[].vd", true},
-		{"rvd", "margins[].rvd", true},
-		{"crg_sums", "margins[].crg.ratio_of_sums", false},
-		{"crg_median", "margins[].crg.median", false},
-		{"crg_mean", "margins[].crg.mean", false},
-		{"dir_sim", "margins[].dir_sim", false},
-		{"act_overlap", "margins[].act_overlap", false},
-		{"margin_error_rms", "margins[].margin_error.rms", false},
+		{"vd", "vd", true},
+		{"rvd", "rvd", true},
+		{"crg_sums", "crg.ratio_of_sums", false},
+		{"crg_median", "crg.median", false},
+		{"crg_mean", "crg.mean", false},
+		{"dir_sim", "dir_sim", false},
+		{"act_overlap", "act_overlap", false},
+		{"margin_error_rms", "margin_error.rms", false},
 		{"tau01", "tau01", false},
 		{"rtau01", "rtau01", false},
 	}
@@ -402,8 +402,8 @@ func (v *sweepView) line(p *ptq.SweepPoint, at int) []string {
 		if m.key == "" {
 			cells[0] = fmt.Sprint(v.first.Margins[at].Margin)
 		} else if p.Unfit == "" {
-			metric := eval.MetricAt(m.key)
-			x := metric.Of(p.Measured, at)
+			metric := eval.MustMetric(m.key)
+			x := metric.In(p.Measured, at)
 			copy(cells, []string{number(x.Value), number(x.Lo), number(x.Hi), strconv.Itoa(x.Num), strconv.Itoa(x.N)})
 		}
 		line = append(line, cells...)
@@ -432,7 +432,7 @@ func (v *sweepView) warnings() []string {
 // draw draws everything over the budget and over the size of the file.
 func (v *sweepView) draw(w io.Writer) error {
 	of := func(name string) string { return fmt.Sprintf("%s(%g)", name, v.margin) }
-	full := float64(v.first.Decisions.AccuracyFull.Value)
+	full := float64(v.first.Rate("accuracy_full").Value)
 	x := "budget, " + string(v.cost) + " per weight"
 	if v.cost == ptq.CostBytes || v.cost == ptq.CostBOPs {
 		x = "budget, bits per weight of " + string(v.cost)
@@ -442,12 +442,12 @@ func (v *sweepView) draw(w io.Writer) error {
 		title, y, key string
 		ends          bool // the interval of the accuracy is about other people, while all points are of the same ones
 	}{
-		{of("VD"), "the original's promises that break", "margins[].vd", true},
-		{of("RVD"), "its own promises the original refuses", "margins[].rvd", true},
-		{of("CRG"), "more cost, ratio of sums", "margins[].crg.ratio_of_sums", false},
-		{fmt.Sprintf("Accuracy (original %.4f)", full), "accuracy", "decisions.accuracy_quant", false},
+		{of("VD"), "the original's promises that break", "vd", true},
+		{of("RVD"), "its own promises the original refuses", "rvd", true},
+		{of("CRG"), "more cost, ratio of sums", "crg.ratio_of_sums", false},
+		{fmt.Sprintf("Accuracy (original %.4f)", full), "accuracy", "accuracy_quant", false},
 	} {
-		m := eval.MetricAt(c.key)
+		m := eval.MustMetric(c.key)
 		over := func(title, label string, x func(p *ptq.SweepPoint) float64) {
 			drawn := chart.Chart{Title: c.title + title, X: label, Y: c.y}
 			for _, method := range v.methods {
@@ -457,7 +457,7 @@ func (v *sweepView) draw(w io.Writer) error {
 					if p.Method != method || p.Unfit != "" || math.IsNaN(x(p)) {
 						continue
 					}
-					value := m.Of(p.Measured, v.at)
+					value := m.In(p.Measured, v.at)
 					s.X, s.Y = append(s.X, x(p)), append(s.Y, float64(value.Value))
 					if c.ends {
 						s.Low, s.High = append(s.Low, float64(value.Lo)), append(s.High, float64(value.Hi))
@@ -483,7 +483,7 @@ func (v *sweepView) draw(w io.Writer) error {
 // text writes the points as a table, which is no wider than 100 columns.
 func (v *sweepView) text(out io.Writer, files string) {
 	fmt.Fprintf(out, "%s\n%d people evaluated, the original: accuracy %.4f, %d bytes\n", files,
-		v.first.Population.Evaluated, float64(v.first.Decisions.AccuracyFull.Value), v.FloatBytes)
+		v.first.Population.Evaluated, float64(v.first.Rate("accuracy_full").Value), v.FloatBytes)
 	fmt.Fprintf(out, "VD and RVD (95 %% intervals), CRG and agree in %%; VD, RVD, CRG, rms error at margin %g\n\n",
 		v.margin)
 	t := &message.Grid{}
@@ -499,19 +499,21 @@ func (v *sweepView) text(out io.Writer, files string) {
 			t.Note(note)
 			continue
 		}
-		a, d := &p.Measured.Margins[v.at], p.Measured.Decisions
-		budget, rms := fmt.Sprint(p.Budget), fmt.Sprintf("%.3g", float64(a.MarginError.RMS.Value))
-		if !a.MarginError.RMS.Value.Defined() {
-			rms = "-"
+		r := p.Measured
+		a := &r.Margins[v.at]
+		budget, rms := fmt.Sprint(p.Budget), "-"
+		if x := a.Estimate("margin_error.rms").Value; x.Defined() {
+			rms = fmt.Sprintf("%.3g", float64(x))
 		}
 		if len(p.Problems) > 0 {
 			budget += "!"
 		}
-		vd, vdRange := sweepRate(a.VD)
-		rvd, rvdRange := sweepRate(a.RVD)
+		vd, vdRange := sweepRate(a.Rate("vd"))
+		rvd, rvdRange := sweepRate(a.Rate("rvd"))
 		t.Add(string(p.Method), budget, fmt.Sprintf("%.2f", p.Bits), strconv.Itoa(p.Bytes), vd, vdRange, rvd, rvdRange,
-			sweepPercent(a.CRG.RatioOfSums.Value), rms, fmt.Sprintf("%.4f", float64(d.AccuracyQuant.Value)),
-			sweepPercent(1-d.Disagreement.Value))
+			sweepPercent(a.Estimate("crg.ratio_of_sums").Value), rms,
+			fmt.Sprintf("%.4f", float64(r.Rate("accuracy_quant").Value)),
+			sweepPercent(1-r.Rate("disagreement").Value))
 	}
 	t.Write(out, "")
 }

@@ -99,14 +99,18 @@ func TestSweepStopped(t *testing.T) {
 
 // TestSweepTable checks the width of the table where every number is as long as it gets.
 func TestSweepTable(t *testing.T) {
-	rate := eval.Rate{Num: 662, Den: 1000, Value: 0.662, Lo: 0.613, Hi: 0.708}
-	all := eval.Rate{Num: 9, Den: 9, Value: 1, Lo: 0.901, Hi: 1}
-	at := eval.AtMargin{Margin: 0.1, VD: rate, RVD: all}
-	at.CRG.RatioOfSums.Value, at.MarginError.RMS.Value = -1, 0.012345
+	at := eval.AtMargin{Margin: 0.1, Values: eval.Values{
+		"vd":                eval.Rate{Num: 662, Den: 1000, Value: 0.662, Lo: 0.613, Hi: 0.708}.AsValue(),
+		"rvd":               eval.Rate{Num: 9, Den: 9, Value: 1, Lo: 0.901, Hi: 1}.AsValue(),
+		"crg.ratio_of_sums": eval.Estimate{Value: -1}.AsValue(), "margin_error.rms": eval.Estimate{Value: 0.012345}.AsValue(),
+	}}
 	measured := &eval.Result{
 		Settings: eval.Settings{Margins: []float64{0.1}}, Margins: []eval.AtMargin{at},
 	}
-	measured.Decisions.Disagreement.Value = 0.001
+	measured.Values = eval.Values{
+		"disagreement": eval.Rate{Value: 0.001}.AsValue(), "accuracy_full": eval.Rate{}.AsValue(),
+		"accuracy_quant": eval.Rate{}.AsValue(),
+	}
 	r := &ptq.SweepResult{FloatBytes: 123_456_789, Points: []ptq.SweepPoint{
 		{
 			Method: "cf-ptq-paper", Budget: 2,

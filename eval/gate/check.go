@@ -298,7 +298,7 @@ func (c *Check) problems() []problem {
 func otherMetric(id string) string {
 	id = strings.ToLower(id)
 	for _, m := range eval.Metrics() {
-		known := m.ID()
+		known := m.ID
 		if id != "" && (strings.HasSuffix(id, "."+known) || strings.HasSuffix(known, "."+id) || strings.HasPrefix(known,
 			id+".")) {
 			known = cmp.Or(m.Instead, known)
@@ -313,7 +313,7 @@ func metricIDs() []string {
 	var ids []string
 	for _, m := range eval.Metrics() {
 		if m.Instead == "" {
-			ids = append(ids, m.ID())
+			ids = append(ids, m.ID)
 		}
 	}
 	return ids

@@ -162,20 +162,20 @@ func TestEstimateErrorRates(t *testing.T) {
 func checkFalsePasses(t *testing.T, at30 map[string]float64, slack float64) {
 	t.Helper()
 	for _, m := range eval.Metrics() {
-		got, simulated := at30[m.ID()]
+		got, simulated := at30[m.ID]
 		switch {
 		case m.Kind() != eval.KindEstimate || m.Requires == eval.RequiresTiming:
 		case m.Instead == "" && !simulated:
-			t.Errorf("%s is an estimate that is not simulated", m.ID())
+			t.Errorf("%s is an estimate that is not simulated", m.ID)
 		case m.Instead == "" && got > mostFalse+slack:
-			t.Errorf("%s passes falsely in %.3f of samples, and may stand in a gate", m.ID(), got)
+			t.Errorf("%s passes falsely in %.3f of samples, and may stand in a gate", m.ID, got)
 		case m.Instead != "" && simulated && got <= mostFalse:
-			t.Errorf("%s passes falsely in %.3f of samples, and may not stand in a gate", m.ID(), got)
+			t.Errorf("%s passes falsely in %.3f of samples, and may not stand in a gate", m.ID, got)
 		case m.Instead != "":
-			_, err := ParseCheck(m.ID() + "<=0.1")
+			_, err := ParseCheck(m.ID + "<=0.1")
 			if other, ok := eval.MetricBy(m.Instead); !ok || other.Instead != "" || err == nil ||
 				!strings.Contains(err.Error(), "use "+m.Instead) {
-				t.Errorf("%s: %v", m.ID(), err)
+				t.Errorf("%s: %v", m.ID, err)
 			}
 		}
 	}
@@ -196,16 +196,16 @@ func TestEstimateErrorRatesLong(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| metric | in a gate | 30 people | 100 | 300 | 1000 |\n|---|---|---|---|---|---|\n")
 	for _, m := range eval.Metrics() {
-		if _, ok := of[sizes[0]][m.ID()]; !ok {
+		if _, ok := of[sizes[0]][m.ID]; !ok {
 			continue
 		}
 		use := "yes"
 		if m.Instead != "" {
 			use = "`" + m.Instead + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s |", m.ID(), use)
+		fmt.Fprintf(&b, "| `%s` | %s |", m.ID, use)
 		for _, n := range sizes {
-			fmt.Fprintf(&b, " %.1f |", 100*of[n][m.ID()])
+			fmt.Fprintf(&b, " %.1f |", 100*of[n][m.ID])
 		}
 		b.WriteString("\n")
 	}

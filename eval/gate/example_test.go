@@ -17,7 +17,7 @@ func Example() {
 	}
 	result := &eval.Result{
 		Settings: eval.Settings{Margins: []float64{0.1}, Confidence: 0.9},
-		Margins:  []eval.AtMargin{{Margin: 0.1, VD: eval.NewRate(3, 640, 0.9)}},
+		Margins:  []eval.AtMargin{{Margin: 0.1, Values: eval.Values{"vd": eval.NewRate(3, 640, 0.9).AsValue()}}},
 	}
 	report := gate.Judge(&gate.Gate{Checks: []gate.Check{check}}, result, nil)
 	fmt.Println(report.Verdict)

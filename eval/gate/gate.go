@@ -82,7 +82,7 @@ func (g *Gate) mirrored(issued bool) []Check {
 				continue
 			}
 			c := Check{
-				Metric: m.ID(), Severity: of.Severity, Max: of.Max, MaxIncrease: of.MaxIncrease, By: of.By, Mirrors: of.name(),
+				Metric: m.ID, Severity: of.Severity, Max: of.Max, MaxIncrease: of.MaxIncrease, By: of.By, Mirrors: of.name(),
 			}
 			if m.PerMargin() {
 				c.Margin = of.Margin
@@ -105,7 +105,7 @@ func (c *Check) mirrors() (all []eval.Metric) {
 		return nil
 	}
 	m, _ := eval.MetricBy(c.Metric)
-	for _, id := range m.Mirrors {
+	for _, id := range m.Reverse {
 		mirror, _ := eval.MetricBy(id)
 		all = append(all, mirror)
 	}

@@ -83,7 +83,7 @@ func (j *judge) checks() []Finding {
 func (j *judge) check(c *Check) []Finding {
 	m, ok := eval.MetricBy(c.Metric)
 	if !ok || len(c.limits()) == 0 { // of a gate that Check refuses: what cannot be measured does not pass
-		s := &subject{Metric: &eval.Metric{Key: c.Metric, Name: c.Metric}, check: c}
+		s := &subject{Metric: &eval.Metric{ID: c.Metric, Name: c.Metric}, check: c}
 		f := s.inconclusive(s.finding(), "unknown metric, or no limit")
 		f.Limit = ""
 		return []Finding{f}

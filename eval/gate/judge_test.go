@@ -16,7 +16,8 @@ import (
 func drifted(value, lo, hi float64, n int, confidence float64) *eval.Result {
 	r := broken(0, n)
 	r.Settings.Confidence = confidence
-	r.Margins[0].CRG.Median = eval.Estimate{Value: eval.Float(value), N: n, Lo: eval.Float(lo), Hi: eval.Float(hi)}
+	e := eval.Estimate{Value: eval.Float(value), N: n, Lo: eval.Float(lo), Hi: eval.Float(hi)}
+	r.Margins[0].Values["crg.median"] = e.AsValue()
 	return r
 }
 

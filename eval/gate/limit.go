@@ -60,22 +60,22 @@ func (l limit) problem(m *eval.Metric) string {
 	case math.IsNaN(l.x) || math.IsInf(l.x, 0):
 		return fmt.Sprintf("invalid limit %v: want a finite number", l.x)
 	case m.Kind() == eval.KindShare && l.side == within:
-		return m.ID() + " is a share and never negative: use max"
+		return m.ID + " is a share and never negative: use max"
 	case m.Unit == "share" && l.x > 1 && l.x <= 100:
-		return fmt.Sprintf("invalid limit %v for %s: want a share from 0 to 1; for %v %% write %s", l.x, m.ID(), l.x,
+		return fmt.Sprintf("invalid limit %v for %s: want a share from 0 to 1; for %v %% write %s", l.x, m.ID, l.x,
 			task.Decimal(task.Rounded(l.x/100, 15)))
 	case m.Unit == "share" && !(l.x >= lowest && l.x <= 1):
-		return fmt.Sprintf("invalid limit %v for %s: want a number from %v to 1", l.x, m.ID(), lowest)
+		return fmt.Sprintf("invalid limit %v for %s: want a number from %v to 1", l.x, m.ID, lowest)
 	case (l.side == within || l.side == gap) && l.x < 0:
 		return fmt.Sprintf("invalid limit %v: %s bounds a number that is never negative", l.x, l.side.text().key)
-	case slices.ContainsFunc((&Gate{}).standing(), func(s standing) bool { return s.metric == m.ID() }):
+	case slices.ContainsFunc((&Gate{}).standing(), func(s standing) bool { return s.metric == m.ID }):
 		return "" // a limit that cannot fail takes the standing check away
 	case l.side == atLeast && l.x <= lowest:
-		return fmt.Sprintf("the limit %v cannot fail: %s is always %v or more", l.x, m.ID(), lowest)
+		return fmt.Sprintf("the limit %v cannot fail: %s is always %v or more", l.x, m.ID, lowest)
 	case l.side == within && l.x >= max(-lowest, highest), l.side == atMost && l.x >= highest:
-		return fmt.Sprintf("the limit %v cannot fail: %s is always %v or less", l.x, m.ID(), highest)
+		return fmt.Sprintf("the limit %v cannot fail: %s is always %v or less", l.x, m.ID, highest)
 	case (l.side == increase || l.side == gap) && l.x >= highest-lowest:
-		return fmt.Sprintf("the limit %v cannot fail: two values of %s differ by %v at most", l.x, m.ID(), highest-lowest)
+		return fmt.Sprintf("the limit %v cannot fail: two values of %s differ by %v at most", l.x, m.ID, highest-lowest)
 	}
 	return ""
 }

@@ -11,10 +11,10 @@ import (
 // gained of the n people that the original refuses.
 func lenient(k, other, promises, gained, n int) *eval.Result {
 	r := broken(k, n)
-	r.Margins[0].VDMismatch = r.Margins[0].VD
-	r.Margins[0].RVD = eval.NewRate(other, promises, 0.95)
-	r.Decisions.Gained = eval.NewRate(gained, n, 0.95)
-	r.Decisions.Lost = eval.NewRate(0, n, 0.95)
+	values := r.Margins[0].Values
+	values["vd_mismatch"] = values["vd"]
+	values["rvd"] = eval.NewRate(other, promises, 0.95).AsValue()
+	r.Values["gained"], r.Values["lost"] = eval.NewRate(gained, n, 0.95).AsValue(), eval.NewRate(0, n, 0.95).AsValue()
 	return r
 }
 

@@ -99,7 +99,7 @@ func measured(m *eval.Metric, margin float64, r *eval.Result) (v eval.Value, mis
 			return v, fmt.Sprintf("margin %g was not evaluated", margin)
 		}
 	}
-	w := m.Of(r, at)
+	w := m.In(r, at)
 	switch {
 	case w.N <= 0:
 		return v, absent(m.Requires, r.Settings.OneSided)

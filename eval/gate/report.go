@@ -97,8 +97,8 @@ func (r *Report) noteMirrors(g *Gate, of *eval.Result) {
 	switch {
 	case limited && g.OneSided:
 		r.note("one-sided: a model that approves too easily can pass, a model that approves everybody too")
-	case !approvals && of != nil && of.Decisions.Gained.Den > 0:
-		gained := of.Decisions.Gained
+	case !approvals && of != nil && of.Rate("gained").Den > 0:
+		gained := of.Rate("gained")
 		r.note("no check limits how many people the quantized model approves whom the original refuses (%d of %d): add one "+
 			"as gained<=0.02", gained.Num, gained.Den)
 	}

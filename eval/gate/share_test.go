@@ -19,9 +19,10 @@ var noon = time.Date(2026, 6, 15, 12, 0, 0, 0, time.UTC) //nolint:gochecknogloba
 
 // broken is a result in which k of n promises break at margin 0.1; as many people of as many can be helped.
 func broken(k, n int) *eval.Result {
+	share := eval.NewRate(k, n, 0.95).AsValue()
 	return &eval.Result{
-		Settings: eval.Settings{Margins: []float64{0.1}, Confidence: 0.95},
-		Margins:  []eval.AtMargin{{Margin: 0.1, VD: eval.NewRate(k, n, 0.95), FRR: eval.NewRate(k, n, 0.95)}},
+		Settings: eval.Settings{Margins: []float64{0.1}, Confidence: 0.95}, Values: eval.Values{},
+		Margins: []eval.AtMargin{{Margin: 0.1, Values: eval.Values{"vd": share, "frr": share}}},
 	}
 }
 

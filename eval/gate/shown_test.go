@@ -65,7 +65,7 @@ func TestNext(t *testing.T) {
 	sample := broken(0, 100)
 	sample.Settings.Sample, sample.Population.Evaluated, sample.Population.Refused = 100, 100, 900
 	distant := broken(0, 1000)
-	distant.Margins[0].PixelsP95 = &eval.Estimate{Value: 91, N: 1000, Lo: 90, Hi: 92}
+	distant.Margins[0].Values["pixel_distance_p95"] = eval.Estimate{Value: 91, N: 1000, Lo: 90, Hi: 92}.AsValue()
 	for _, c := range []struct {
 		check string
 		r     *eval.Result

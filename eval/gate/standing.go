@@ -46,7 +46,7 @@ func (j *judge) standing() (all []Finding) {
 		f := s.finding()
 		v, missing := measured(&m, 0, j.r)
 		if missing != "" {
-			if j.r != nil && m.Of(j.r, 0).N > 0 {
+			if j.r != nil && m.In(j.r, 0).N > 0 {
 				c.Severity = Warns
 				all = append(all, s.inconclusive(f, "%s; %s, or allow it with --check '%s'", missing, x.advice, c))
 			}

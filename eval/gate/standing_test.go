@@ -29,9 +29,9 @@ func TestStanding(t *testing.T) {
 	rows := func(unreadable, unlabelled int, balanced, lower float64) *eval.Result {
 		r := broken(0, 1000)
 		r.Population.UnreadableRows, r.Population.UnlabelledRows = tally(unreadable, 1000), tally(unlabelled, 1000)
-		r.Decisions.BalancedAccuracy = eval.Estimate{
+		r.Values["balanced_accuracy"] = eval.Estimate{
 			Value: eval.Float(balanced), N: 1000, Lo: eval.Float(lower), Hi: eval.Float(balanced + 0.05),
-		}
+		}.AsValue()
 		return r
 	}
 	five := 0.05

@@ -25,7 +25,7 @@ type subject struct {
 // finding is the finding before anything is measured.
 func (s *subject) finding() Finding {
 	f := Finding{
-		Check: s.check.name(), Metric: s.ID(), Severity: cmp.Or(s.check.Severity, Blocks), Verdict: Inconclusive,
+		Check: s.check.name(), Metric: s.ID, Severity: cmp.Or(s.check.Severity, Blocks), Verdict: Inconclusive,
 		Limit: s.limit.String(), Value: undefined(), Lower: undefined(), Upper: undefined(),
 	}
 	if s.PerMargin() {
@@ -69,9 +69,9 @@ func (s *subject) pValue(v eval.Value, c float64) float64 {
 
 // incomparable returns why the metric of two results cannot be compared: it was measured in different ways.
 func (s *subject) incomparable(now, before *eval.Settings) string {
-	ofPeople := s.PerMargin() || s.Requires == eval.RequiresMirrored || s.ID() == "tau01"
+	ofPeople := s.PerMargin() || s.Requires == eval.RequiresMirrored || s.ID == "tau01"
 	near := s.Requires == eval.RequiresProofs || s.Requires == eval.RequiresPerturbation
-	switch curve := s.ID() == "tau01" || s.ID() == "rtau01"; {
+	switch curve := s.ID == "tau01" || s.ID == "rtau01"; {
 	case curve && !slices.Equal(now.Margins, before.Margins): // it is interpolated between the required margins
 		return fmt.Sprintf("the required margins are %v, not %v: evaluate both at the same margins", before.Margins,
 			now.Margins)

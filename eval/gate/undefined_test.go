@@ -1,9 +1,11 @@
 package gate
 
 import (
+	"maps"
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"cfq/eval"
@@ -28,7 +30,7 @@ func everyCheck(t *testing.T) []Check {
 			{AbsMax: &high, By: "sex"},
 			{MaxGap: &high, By: "sex"},
 		} {
-			c.Metric = m.ID()
+			c.Metric = m.ID
 			if c.problems() == nil {
 				all = append(all, c)
 			}
@@ -63,10 +65,11 @@ func fill(v reflect.Value) {
 		fill(v.Index(0))
 	case reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
-		for _, k := range eval.Perturbations() {
+		for _, m := range eval.Metrics() {
 			e := reflect.New(v.Type().Elem()).Elem()
 			fill(e)
-			v.SetMapIndex(reflect.ValueOf(k), e)
+			e.FieldByName("Kind").SetInt(int64(m.Kind()))
+			v.SetMapIndex(reflect.ValueOf(m.ID), e)
 		}
 	}
 }
@@ -191,31 +194,33 @@ func TestParts(t *testing.T) {
 	full.Batches = &eval.Batches{Points: 1}
 	settings.OneSided = true
 	oneSided := summarize(t, records(false), settings, eval.DataFile{})
-	oneSided.Margins[0].Noise = full.Margins[0].Noise // it is of the original alone
+	oneSided.CopyNoise(full) // it is of the original alone
 	var others []string
 	for _, m := range eval.Metrics() {
 		if _, missing := measured(&m, 0.1, full); missing != "" {
-			t.Errorf("%s: %s", m.ID(), missing)
+			t.Errorf("%s: %s", m.ID, missing)
 		}
 		v, missing := measured(&m, 0.1, oneSided)
-		n := (&Gate{Checks: []Check{{Metric: m.ID(), Max: ptr(1)}}}).Needs(false)
+		n := (&Gate{Checks: []Check{{Metric: m.ID, Max: ptr(1)}}}).Needs(false)
 		if (missing != "") != (n.Mirrored || n.Timing || m.Requires >= eval.RequiresTiming) {
-			t.Errorf("%s: one-sided %v (%s), needs %+v", m.ID(), v, missing, n)
+			t.Errorf("%s: one-sided %v (%s), needs %+v", m.ID, v, missing, n)
 		}
 		if n.Noise || n.Certificates || n.Perturbation {
-			others = append(others, m.ID())
+			others = append(others, m.ID)
 		}
 	}
 	for i := range oneSided.Margins {
-		a := &oneSided.Margins[i]
-		a.Noise, a.Certified, a.Perturbed = nil, nil, nil
+		maps.DeleteFunc(oneSided.Margins[i].Values, func(id string, _ eval.Value) bool {
+			of, _, _ := strings.Cut(id, ".")
+			return of == "crg_noise" || of == "certified" || of == "perturbation"
+		})
 	}
 	for _, m := range eval.Metrics() {
 		_, missing := measured(&m, 0.1, oneSided)
 		p := m.Requires
 		bare := p == eval.RequiresNothing || p == eval.RequiresFile
-		if bare != (missing == "") || slices.Contains(others, m.ID()) && missing == "" {
-			t.Errorf("%s of part %d: %q", m.ID(), p, missing)
+		if bare != (missing == "") || slices.Contains(others, m.ID) && missing == "" {
+			t.Errorf("%s of part %d: %q", m.ID, p, missing)
 		}
 	}
 }
@@ -249,7 +254,7 @@ func TestNeeds(t *testing.T) {
 		// What the gate asks for is what its verdicts take.
 		r, small := drifted(0.01, 0.01, 0.01, 100, n.Confidence), drifted(0.01, 0.01, 0.01, 100, n.Confidence)
 		for _, x := range []*eval.Result{r, small} {
-			x.Margins[0].CRG.Mean = x.Margins[0].CRG.Median
+			x.Margins[0].Values["crg.mean"] = x.Margins[0].Values["crg.median"]
 		}
 		r.Groups = []eval.Grouping{{By: "sex", Groups: []eval.Group{{Name: "A", Result: small}, {Name: "B", Result: small}}}}
 		if f := Judge(&Gate{Checks: []Check{c}}, r, small).Findings[0]; f.Verdict != Pass {
@@ -272,8 +277,12 @@ func summarize(t testing.TB, records []eval.Record, s eval.Settings, file eval.D
 		t.Fatal(err)
 	}
 	for i := range r.Margins { // of a solver that finds as good a point as the quantized model's the second time
-		noise := r.Margins[i].CRG
-		r.Margins[i].Noise = &noise
+		values := r.Margins[i].Values
+		for id, v := range maps.Clone(values) {
+			if form, ok := strings.CutPrefix(id, "crg."); ok {
+				values["crg_noise."+form] = v
+			}
+		}
 	}
 	return r
 }

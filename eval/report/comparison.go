@@ -44,8 +44,8 @@ func glossary(t *eval.Comparison) block {
 	b.table = table{left: 4, head: []string{"", "what", "unit", "better"}}
 	seen := map[string]bool{}
 	for i := range t.Rows {
-		if m, _ := eval.MetricBy(t.Rows[i].Metric); !seen[m.Key] {
-			seen[m.Key] = true
+		if m, _ := eval.MetricBy(t.Rows[i].Metric); !seen[m.ID] {
+			seen[m.ID] = true
 			b.table.row(nameOf(&m), m.Name, m.Unit, string(m.Better))
 		}
 	}
@@ -127,7 +127,7 @@ func rowName(r *eval.ComparisonRow) string {
 	if r.Margin == nil {
 		return name
 	}
-	if s := symbolAt(m.Key, *r.Margin); s != m.Symbol {
+	if s := symbolAt(m.ID, *r.Margin); s != m.Symbol {
 		return s
 	}
 	return name + " at " + margin(*r.Margin)
@@ -138,7 +138,7 @@ func nameOf(m *eval.Metric) string {
 	if name := cmp.Or(m.Symbol, m.Name); len(name) <= longName {
 		return name
 	}
-	return m.ID()
+	return m.ID
 }
 
 func entries(c *Comparison) block {
@@ -282,7 +282,7 @@ func comparisonFigures(t *eval.Comparison) []figure {
 	i := t.Results[0].Headline()
 	var vd, rvd []eval.Rate
 	for _, r := range t.Results {
-		vd, rvd = append(vd, r.Margins[i].VD), append(rvd, r.Margins[i].RVD)
+		vd, rvd = append(vd, r.Margins[i].Rate("vd")), append(rvd, r.Margins[i].Rate("rvd"))
 	}
 	first := t.Results[0]
 	return bars("Promises that break, by model (t = "+margin(first.Margins[i].Margin)+"). Error bars: "+confidence(first)+

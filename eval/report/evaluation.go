@@ -76,21 +76,23 @@ func headline(d *Document) block {
 		}
 		none = "No promise issued to the %d people evaluated reaches margin %s."
 	}
-	if a.VD.Den == 0 {
+	vd := a.Rate("vd")
+	if vd.Den == 0 {
 		b := block{lines: []string{fmt.Sprintf(none, r.Population.Evaluated, margin(a.Margin))}}
 		if r.Issued != nil {
 			b.lines = append(b.lines, issued(r.Issued))
 		}
 		return b
 	}
-	rate := func(key string, at eval.AtMargin, x eval.Rate) string {
-		return fmt.Sprintf("%s %s, %s interval %s", symbolAt(key, at.Margin), percent(x.Value, 1), level, interval(x, 1))
+	rate := func(id string, at eval.AtMargin) string {
+		x := at.Rate(id)
+		return fmt.Sprintf("%s %s, %s interval %s", symbolAt(id, at.Margin), percent(x.Value, 1), level, interval(x, 1))
 	}
-	lines := []string{fmt.Sprintf("Of %d %s %d %s (%s).", a.VD.Den, message.Plural(a.VD.Den, "promise", "promises"),
-		a.VD.Num, message.Plural(a.VD.Num, "breaks", "break"), rate("margins[].vd", a, a.VD))}
-	if x := mirrored.RVD; x.Den > 0 {
+	lines := []string{fmt.Sprintf("Of %d %s %d %s (%s).", vd.Den, message.Plural(vd.Den, "promise", "promises"),
+		vd.Num, message.Plural(vd.Num, "breaks", "break"), rate("vd", a))}
+	if x := mirrored.Rate("rvd"); x.Den > 0 {
 		lines = append(lines, fmt.Sprintf("Of %d %s of the quantized model, the original breaks %d (%s).",
-			x.Den, message.Plural(x.Den, "promise", "promises"), x.Num, rate("margins[].rvd", mirrored, x)))
+			x.Den, message.Plural(x.Den, "promise", "promises"), x.Num, rate("rvd", mirrored)))
 	}
 	if line := boundary(r, i); line != "" {
 		lines = append(lines, line)
@@ -103,7 +105,7 @@ func headline(d *Document) block {
 		}
 	}
 	if t := r.Tau01; t.Value.Defined() && t.N >= minForTau {
-		how := eval.MetricAt("tau01").Symbol
+		how := eval.MustMetric("tau01").Symbol
 		switch {
 		case t.Extrapolated:
 			how += ", extrapolated"
@@ -134,11 +136,15 @@ func issued(n *eval.Issued) string {
 // boundary says what becomes of promises without a margin, when the i-th margin is another one.
 func boundary(r *eval.Result, i int) string {
 	zero := near(r, 0)
-	if zero == nil || i == 0 || zero.VD.Den == 0 || r.Issued != nil {
+	if zero == nil || i == 0 || r.Issued != nil {
+		return ""
+	}
+	vd := zero.Rate("vd")
+	if vd.Den == 0 {
 		return ""
 	}
 	return fmt.Sprintf("Of %d promises without a margin %d break (%s %s): they end on the decision boundary, where the "+
-		"slightest difference decides.", zero.VD.Den, zero.VD.Num, symbolAt("margins[].vd", 0), percent(zero.VD.Value, 1))
+		"slightest difference decides.", vd.Den, vd.Num, symbolAt("vd", 0), percent(vd.Value, 1))
 }
 
 func confidence(r *eval.Result) string {
@@ -166,7 +172,7 @@ func recipe(steps map[string]string) block {
 func legend(keys ...string) []string {
 	lines := make([]string, len(keys))
 	for i, k := range keys {
-		m := eval.MetricAt(k)
+		m := eval.MustMetric(k)
 		lines[i] = m.Symbol + ": " + m.Name
 		if m.Unit == "logits" {
 			lines[i] += " (" + m.Unit + ")"
@@ -175,33 +181,34 @@ func legend(keys ...string) []string {
 	return lines
 }
 
-func symbol(key string) string { return eval.MetricAt(key).Symbol }
+func symbol(key string) string { return eval.MustMetric(key).Symbol }
 
 func promises(r *eval.Result) block {
 	b := block{
-		title: "Promises by required margin t", after: legend("margins[].vd", "margins[].rvd", "margins[].frr"),
+		title: "Promises by required margin t", after: legend("vd", "rvd", "frr"),
 		figures: curve(r),
 	}
 	if r.Settings.OneSided {
-		b.after = legend("margins[].vd", "margins[].frr")
+		b.after = legend("vd", "frr")
 	}
 	b.table.head = []string{
-		"t", symbol("margins[].vd"), "broken", "interval", symbol("margins[].rvd"), "broken", "interval",
-		symbol("margins[].frr"), "helped",
+		"t", symbol("vd"), "broken", "interval", symbol("rvd"), "broken", "interval",
+		symbol("frr"), "helped",
 	}
 	for _, a := range r.Margins {
-		b.table.row(margin(a.Margin), percent(a.VD.Value, 1), fraction(a.VD), interval(a.VD, 1),
-			percent(a.RVD.Value, 1), fraction(a.RVD), interval(a.RVD, 1), percent(a.FRR.Value, 1), fraction(a.FRR))
+		vd, rvd, frr := a.Rate("vd"), a.Rate("rvd"), a.Rate("frr")
+		b.table.row(margin(a.Margin), percent(vd.Value, 1), fraction(vd), interval(vd, 1), percent(rvd.Value, 1),
+			fraction(rvd), interval(rvd, 1), percent(frr.Value, 1), fraction(frr))
 	}
 	b.after = append(b.after, "interval: "+confidence(r)+" confidence interval (Wilson)", tau("tau01", r.Tau01))
 	if r.Settings.OneSided {
 		b.after = append(b.after, "RVD: not computed")
 		return b
 	}
+	first := r.Rate("pgd_first.vd")
 	b.after = append(b.after, tau("rtau01", r.RTau01),
-		fmt.Sprintf("%s: %s, %s (%s); it found a recourse for %s", symbol("pgd_first.vd"), percent(r.First.VD.Value, 1),
-			counts(r.First.VD),
-			interval(r.First.VD, 1), counts(r.First.FRR)))
+		fmt.Sprintf("%s: %s, %s (%s); it found a recourse for %s", symbol("pgd_first.vd"), percent(first.Value, 1),
+			counts(first), interval(first, 1), counts(r.Rate("pgd_first.frr"))))
 	return b
 }
 
@@ -214,7 +221,7 @@ func tauValue(t eval.Tau, decimals int) string {
 }
 
 func tau(key string, t eval.Tau) string {
-	m := eval.MetricAt(key)
+	m := eval.MustMetric(key)
 	s := fmt.Sprintf("%s %s: %s", m.Symbol, tauValue(t, 3), m.Name)
 	if t.Extrapolated {
 		s += " (extrapolated)"
@@ -224,8 +231,8 @@ func tau(key string, t eval.Tau) string {
 
 // costs shows the change of the cost of recourse, and the noise of the solver in it.
 func costs(r *eval.Result, how detail) block {
-	crg, abs := "margins[].crg.mean", "margins[].crg.abs_mean"
-	keys := []string{crg, "margins[].crg.ratio_of_sums", "margins[].crg.median", "margins[].crg.p95", abs}
+	crg, abs := "crg.mean", "crg.abs_mean"
+	keys := []string{crg, "crg.ratio_of_sums", "crg.median", "crg.p95", abs}
 	b := block{title: "Cost of the recourse"}
 	b.table.head = []string{
 		"t", symbol(crg), "interval", "sums", "median", "p95", symbol(abs), "noise", "people", "cost 0", "lost",
@@ -233,26 +240,27 @@ func costs(r *eval.Result, how detail) block {
 	known, noisy, lost := false, false, false
 	for i := range r.Margins {
 		a := &r.Margins[i]
-		known, noisy, lost = known || a.CRG.N > 0, noisy || a.Noise != nil, lost || a.LostRecourse.Den > 0
-		noise := missing
-		if a.Noise != nil {
-			noise = with(a.Noise.AbsMean, percent, how)
+		noise, refused := missing, a.Rate("lost_recourse")
+		if x := a.Estimate("crg_noise.abs_mean"); x.N > 0 {
+			noise, noisy = with(x, percent, how), true
 		}
-		g := &a.CRG
-		b.table.row(margin(a.Margin), change(g.Mean.Value, 1), relative(g.Mean), with(g.RatioOfSums, change, how),
-			with(g.Median, change, how), with(g.P95, change, how), with(g.AbsMean, percent, how), noise, strconv.Itoa(g.N),
-			strconv.Itoa(g.Free), fraction(a.LostRecourse))
+		n, m := a.Of("crg.n").N, a.Estimate("crg.mean")
+		known, lost = known || n > 0, lost || refused.Den > 0
+		b.table.row(margin(a.Margin), change(m.Value, 1), relative(m), with(a.Estimate("crg.ratio_of_sums"), change, how),
+			with(a.Estimate("crg.median"), change, how), with(a.Estimate("crg.p95"), change, how),
+			with(a.Estimate("crg.abs_mean"), percent, how), noise, strconv.Itoa(n), strconv.Itoa(a.Of("crg.free").N),
+			fraction(refused))
 	}
 	if !known && !lost {
 		return block{}
 	}
 	if noisy {
-		keys = append(keys, "margins[].crg_noise.abs_mean")
+		keys = append(keys, "crg_noise.abs_mean")
 	}
 	b.after = append(legend(keys...), "positive: recourse costs more under the quantized model; cost 0: people that it "+
 		"approves with the margin as they are")
 	if lost {
-		b.after = append(b.after, "lost: "+eval.MetricAt("margins[].lost_recourse").Name+", of people refused by both with "+
+		b.after = append(b.after, "lost: "+eval.MustMetric("lost_recourse").Name+", of people refused by both with "+
 			"recourse under the original")
 	}
 	return b
@@ -315,21 +323,22 @@ func asked(d *Document) block {
 
 // shape shows how alike the two models' actions are.
 func shape(r *eval.Result, how detail) block {
-	sim, overlap, pixels := "margins[].dir_sim", "margins[].act_overlap", "margins[].pixel_distance"
+	sim, overlap, pixels := "dir_sim", "act_overlap", "pixel_distance"
 	b := block{title: "Shape of the recourse", after: legend(sim, overlap), fold: true}
 	b.table.head = []string{"t", symbol(sim), symbol(overlap), "people"}
-	known, decoded := false, r.Margins[0].Pixels != nil
+	known, decoded := false, r.Margins[0].Estimate("pixel_distance").N > 0
 	if decoded {
 		b.after = legend(sim, overlap, pixels)
 		b.table.head = append(b.table.head, "pixels")
 	}
 	for _, a := range r.Margins {
-		known = known || a.DirSim.N > 0
+		known = known || a.Estimate("dir_sim").N > 0
 		cells := []string{
-			margin(a.Margin), with(a.DirSim, fixed, how), with(a.ActOverlap, fixed, how), strconv.Itoa(a.DirSim.N),
+			margin(a.Margin), with(a.Estimate("dir_sim"), fixed, how), with(a.Estimate("act_overlap"), fixed, how),
+			strconv.Itoa(a.Estimate("dir_sim").N),
 		}
-		if decoded && a.Pixels != nil {
-			cells = append(cells, with(*a.Pixels, fixed, how))
+		if x := a.Estimate("pixel_distance"); decoded && x.N > 0 {
+			cells = append(cells, with(x, fixed, how))
 		}
 		b.table.row(cells...)
 	}
@@ -340,16 +349,12 @@ func shape(r *eval.Result, how detail) block {
 }
 
 func marginErrors(r *eval.Result, how detail) block {
-	keys := []string{
-		"margins[].margin_error.mean", "margins[].margin_error.rms", "margins[].margin_error.p99",
-		"margins[].margin_error.max",
-	}
+	keys := []string{"margin_error.mean", "margin_error.rms", "margin_error.p99", "margin_error.max"}
 	b := block{title: "Margin error e at the original's recourse points", after: legend(keys...), fold: true}
 	b.table.head = []string{"t", symbol(keys[0]), symbol(keys[1]), symbol(keys[2]), symbol(keys[3]), "people"}
 	for _, a := range r.Margins {
-		e := a.MarginError
-		b.table.row(margin(a.Margin), with(e.Mean, signed, how), with(e.RMS, fixed, how), with(e.P99, fixed, how),
-			with(e.Max, fixed, how), strconv.Itoa(e.N))
+		b.table.row(margin(a.Margin), with(a.Estimate(keys[0]), signed, how), with(a.Estimate(keys[1]), fixed, how),
+			with(a.Estimate(keys[2]), fixed, how), with(a.Estimate(keys[3]), fixed, how), strconv.Itoa(a.Of("margin_error.n").N))
 	}
 	return b
 }
@@ -366,14 +371,16 @@ func spreads(r *eval.Result, how detail) block {
 		if how == brief && i != r.Headline() {
 			continue
 		}
-		for _, m := range []struct {
-			name string
-			eval.Spread
-		}{{"original", a.FullMargins}, {"quantized", a.QuantMargins}} {
-			if m.N > 0 {
-				b.table.row(margin(a.Margin), m.name, signed(m.Min, 3), signed(m.P05.Value, 3), signed(m.Median.Value, 3),
-					signed(m.P95.Value, 3), signed(m.Max, 3), strconv.Itoa(m.N))
+		for _, m := range []struct{ name, id string }{{"original", "margins_full."}, {"quantized", "margins_quant."}} {
+			n := a.Of(m.id + "n").N
+			if n == 0 {
+				continue
 			}
+			cells := []string{margin(a.Margin), m.name}
+			for _, x := range []string{"min", "p05", "median", "p95", "max"} {
+				cells = append(cells, signed(a.Of(m.id+x).Value, 3))
+			}
+			b.table.row(append(cells, strconv.Itoa(n))...)
 		}
 	}
 	return b
@@ -382,11 +389,11 @@ func spreads(r *eval.Result, how detail) block {
 func decisions(r *eval.Result) block {
 	b := block{title: "Decisions", table: table{left: 1}}
 	for _, m := range eval.Metrics() {
-		v := m.Of(r, 0)
+		v := m.In(r, 0)
 		switch {
-		case !strings.HasPrefix(m.Key, "decisions.") || v.N == 0 || !v.Value.Defined():
+		case !strings.HasPrefix(m.Key(), "decisions.") || v.N == 0 || !v.Value.Defined():
 		case v.Kind == eval.KindShare:
-			x := eval.Rate{Value: v.Value, Num: v.Num, Den: v.N, Lo: v.Lo, Hi: v.Hi}
+			x := v.Rate()
 			b.table.row(m.Name, percent(x.Value, 2), counts(x), interval(x, 2))
 		case m.Better == eval.Higher: // no difference
 			b.table.row(m.Name, percent(v.Value, 2), missing, interval(eval.Rate{Lo: v.Lo, Hi: v.Hi, Den: v.N}, 2))
@@ -402,12 +409,12 @@ func decisions(r *eval.Result) block {
 func scores(r *eval.Result) block {
 	b := block{title: "Scores", table: table{left: 1, head: []string{"", "original", "interval", "quantized", "interval"}}}
 	for _, m := range eval.Metrics() {
-		stem, ofFull := strings.CutSuffix(m.Key, "_full")
-		if !ofFull || !strings.HasPrefix(stem, "scores.") {
+		stem, ofFull := strings.CutSuffix(m.ID, "_full")
+		if !ofFull || !strings.HasPrefix(m.Key(), "scores.") {
 			continue
 		}
-		quant := eval.MetricAt(stem + "_quant")
-		f, g := m.Of(r, 0), quant.Of(r, 0)
+		quant := eval.MustMetric(stem + "_quant")
+		f, g := m.In(r, 0), quant.In(r, 0)
 		if f.N+g.N == 0 {
 			continue
 		}
@@ -442,8 +449,8 @@ type parts struct {
 func newParts(what string, t float64) *parts {
 	p := &parts{}
 	p.table = table{left: 1, head: []string{
-		what, "helped", symbolAt("margins[].vd", t), "broken", "interval", symbolAt("margins[].rvd", t),
-		symbol("margins[].crg.median"), "accuracy",
+		what, "helped", symbolAt("vd", t), "broken", "interval", symbolAt("rvd", t),
+		symbol("crg.median"), "accuracy",
 	}}
 	return p
 }
@@ -453,9 +460,10 @@ func (p *parts) add(name string, r *eval.Result, t float64) {
 	if a == nil {
 		return
 	}
-	p.table.row(name, fraction(a.FRR), percent(a.VD.Value, 1), fraction(a.VD), interval(a.VD, 1), percent(a.RVD.Value, 1),
-		change(a.CRG.Median.Value, 1), percent(r.Decisions.AccuracyQuant.Value, 1))
-	p.names, p.vd, p.rvd = append(p.names, name), append(p.vd, a.VD), append(p.rvd, a.RVD)
+	vd, rvd := a.Rate("vd"), a.Rate("rvd")
+	p.table.row(name, fraction(a.Rate("frr")), percent(vd.Value, 1), fraction(vd), interval(vd, 1), percent(rvd.Value, 1),
+		change(a.Estimate("crg.median").Value, 1), percent(r.Rate("accuracy_quant").Value, 1))
+	p.names, p.vd, p.rvd = append(p.names, name), append(p.vd, vd), append(p.rvd, rvd)
 }
 
 // mark marks the group that is worst in a metric, where the table has that metric.
@@ -576,7 +584,7 @@ func gapName(g *eval.GroupGap) (name, unit string) {
 	case !ok:
 		return g.Metric, ""
 	case g.Margin != nil:
-		return symbolAt(m.Key, *g.Margin), m.Unit
+		return symbolAt(m.ID, *g.Margin), m.Unit
 	}
 	return cmp.Or(m.Symbol, m.Name), m.Unit
 }
@@ -640,10 +648,10 @@ func certificates(r *eval.Result) block {
 	b.table.head = []string{"t", "certified", "promises", "interval", "models apart"}
 	radius := 0.0
 	for _, a := range r.Margins {
-		if p := a.Certified; p != nil {
-			radius = p.Radius
-			b.table.row(margin(a.Margin), percent(p.Certified.Value, 1), fraction(p.Certified), interval(p.Certified, 1),
-				fixed(p.Apart.Value, 3))
+		if p := a.Rate("certified.share"); p.Den > 0 {
+			radius = float64(a.Of("certified.radius").Value)
+			b.table.row(margin(a.Margin), percent(p.Value, 1), fraction(p), interval(p, 1),
+				fixed(a.Estimate("certified.apart").Value, 3))
 		}
 	}
 	where := fmt.Sprintf("within %s (in model inputs) of the recourse point", margin(radius))
@@ -681,12 +689,14 @@ func perturbations(r *eval.Result, how detail) block {
 			continue
 		}
 		for _, k := range eval.Perturbations() {
-			p, ok := a.Perturbed[k]
-			if !ok || p.N == 0 {
+			of := "perturbation." + string(k) + "."
+			if a.Of(of+"n").N == 0 {
 				continue
 			}
-			b.table.row(kindName(k), margin(a.Margin), fixed(p.Mean.Value, 3), fixed(p.P95.Value, 3), fixed(p.Max.Value, 3),
-				percent(p.Safe.Value, 1), fraction(p.Safe), fraction(p.BrokenInside), fraction(p.BrokenOutside))
+			number := func(id string) string { return fixed(a.Estimate(of+id).Value, 3) }
+			safe := a.Rate(of + "safe")
+			b.table.row(kindName(k), margin(a.Margin), number("mean"), number("p95"), number("max"), percent(safe.Value, 1),
+				fraction(safe), fraction(a.Rate(of+"broken_inside")), fraction(a.Rate(of+"broken_outside")))
 		}
 	}
 	b.after = []string{

@@ -25,7 +25,7 @@ func Exclusions(r *eval.Result) (list []Exclusion) {
 	const everything, promises, sharing = "everything", "promises", "bounds"
 	p := &r.Population
 	filter := "rows left out by the task's filter"
-	if len(r.Margins) > 0 && r.Margins[0].Pixels != nil {
+	if len(r.Margins) > 0 && r.Margins[0].Estimate("pixel_distance").N > 0 {
 		filter += ", or because the decoder alone gets the person approved"
 	}
 	add(p.Filtered, everything, "%s", filter)
@@ -43,7 +43,8 @@ func Exclusions(r *eval.Result) (list []Exclusion) {
 	}
 	if h := r.Headline(); h >= 0 && r.Issued == nil {
 		a := &r.Margins[h]
-		add(a.FRR.Den-a.FRR.Num, promises, "refused people without a recourse at margin %s", margin(a.Margin))
+		frr := a.Rate("frr")
+		add(frr.Den-frr.Num, promises, "refused people without a recourse at margin %s", margin(a.Margin))
 	}
 	if g := r.Issued; g != nil {
 		add(g.Unjudgeable.Num, promises, "issued promises that nothing can be said of")

@@ -32,7 +32,7 @@ func curve(r *eval.Result) []figure {
 		return nil
 	}
 	for _, a := range r.Margins {
-		xs, vd, rvd = append(xs, a.Margin), append(vd, a.VD), append(rvd, a.RVD)
+		xs, vd, rvd = append(xs, a.Margin), append(vd, a.Rate("vd")), append(rvd, a.Rate("rvd"))
 	}
 	return broke(chart.Chart{X: "required margin t, logits", Y: "promises that break, %"},
 		"Promises that break, by required margin. Error bars: "+confidence(r)+" intervals.",
@@ -56,30 +56,31 @@ func broke(c chart.Chart, caption string, series ...chart.Series) []figure {
 // curve.
 func distribution(r *eval.Result) []figure {
 	a := &r.Margins[r.Headline()]
-	if a.FullMargins.N == 0 {
+	n := a.Of("margins_full.n").N
+	if n == 0 {
 		return nil
 	}
 	// Where margins reach far up, the boundary would be a hair at the left; what lies beyond almost everyone is cut off.
-	most := max(float64(a.FullMargins.P95.Value), float64(a.QuantMargins.P95.Value))
+	most := max(float64(a.Estimate("margins_full.p95").Value), float64(a.Estimate("margins_quant.p95").Value))
 	return []figure{{
 		"Distribution of the margins at the original's recourse points (t = " + margin(a.Margin) + "). " +
 			"Left of 0 the model refuses: there the quantized model's curve is VD.",
 		chart.Chart{
 			X: "margin at the recourse point, logits", Y: "people, %",
-			Series: []chart.Series{stairs("original", &a.FullMargins, most), stairs("quantized", &a.QuantMargins, most)},
+			Series: []chart.Series{stairs("original", a.Steps[0], n, most), stairs("quantized", a.Steps[1], n, most)},
 		},
 	}}
 }
 
 // stairs is the distribution function of margins in percent, up to most.
-func stairs(name string, m *eval.Spread, most float64) chart.Series {
+func stairs(name string, steps []eval.SpreadStep, people int, most float64) chart.Series {
 	s := chart.Series{Name: name, NoMarkers: true}
 	low := 0.0
-	for _, step := range m.Steps {
+	for _, step := range steps {
 		if step.Margin > most {
 			break
 		}
-		y := 100 * float64(step.UpTo) / float64(m.N)
+		y := 100 * float64(step.UpTo) / float64(people)
 		s.X, s.Y = append(s.X, step.Margin, step.Margin), append(s.Y, low, y)
 		low = y
 	}

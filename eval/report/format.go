@@ -134,7 +134,7 @@ func margin(t float64) string { return strconv.FormatFloat(t, 'g', -1, 64) }
 
 // symbolAt returns a metric's symbol with t in it: "VD(0.1)".
 func symbolAt(key string, t float64) string {
-	s := eval.MetricAt(key).Symbol
+	s := eval.MustMetric(key).Symbol
 	if n := len(s) - len("(t)"); n > 0 && s[n:] == "(t)" {
 		return s[:n] + "(" + margin(t) + ")"
 	}

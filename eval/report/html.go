@@ -243,10 +243,12 @@ func tiles(d *Document) []tile {
 			out = append(out, tile{label, value, note})
 		}
 	}
-	add("promises that break, "+symbolAt("margins[].vd", a.Margin), percent(a.VD.Value, 1),
-		fraction(a.VD)+", "+interval(a.VD, 1))
-	add("promises of the quantized model that the original breaks, "+symbolAt("margins[].rvd", a.Margin),
-		percent(a.RVD.Value, 1), fraction(a.RVD)+", "+interval(a.RVD, 1))
+	rate := func(name, id string) {
+		x := a.Rate(id)
+		add(name+", "+symbolAt(id, a.Margin), percent(x.Value, 1), fraction(x)+", "+interval(x, 1))
+	}
+	rate("promises that break", "vd")
+	rate("promises of the quantized model that the original breaks", "rvd")
 	if t := r.Tau01; t.Value.Defined() {
 		note := "tau01, logits"
 		if t.Extrapolated {
@@ -254,15 +256,16 @@ func tiles(d *Document) []tile {
 		}
 		add("margin at which at most 1 % break", tauValue(t, 2), note)
 	}
-	if p := a.Certified; p != nil {
-		add("certified", percent(p.Certified.Value, 1), fraction(p.Certified)+", within "+margin(p.Radius))
+	if p := a.Rate("certified.share"); p.Den > 0 {
+		radius := float64(a.Of("certified.radius").Value)
+		add("certified", percent(p.Value, 1), fraction(p)+", within "+margin(radius))
 	}
-	noise := "median person, " + symbolAt("margins[].crg.median", a.Margin)
-	if a.Noise != nil {
-		noise += "; solver's noise " + percent(a.Noise.AbsMean.Value, 1)
+	noise := "median person, " + symbolAt("crg.median", a.Margin)
+	if x := a.Estimate("crg_noise.abs_mean"); x.N > 0 {
+		noise += "; solver's noise " + percent(x.Value, 1)
 	}
-	add("change of the cost of recourse", change(a.CRG.Median.Value, 1), noise)
-	add("accuracy", percent(r.Decisions.AccuracyQuant.Value, 1), "original "+percent(r.Decisions.AccuracyFull.Value, 1))
+	add("change of the cost of recourse", change(a.Estimate("crg.median").Value, 1), noise)
+	add("accuracy", percent(r.Rate("accuracy_quant").Value, 1), "original "+percent(r.Rate("accuracy_full").Value, 1))
 	if n := d.Quantized.Bytes; n > 0 && d.Full.Bytes > 0 {
 		add("size of the file", percent(eval.Float(float64(n)/float64(d.Full.Bytes)), 0),
 			thousands(n)+" of "+byteCount(d.Full.Bytes))

@@ -32,7 +32,7 @@ func TestReadJSON(t *testing.T) {
 		}
 		floats := cmp.Comparer(func(a, b eval.Float) bool { return a == b || !a.Defined() && !b.Defined() })
 		if diff := cmp.Diff(d, back, floats, cmpopts.EquateEmpty(),
-			cmpopts.IgnoreFields(eval.Result{}, "Records"), cmpopts.IgnoreFields(eval.Spread{}, "Steps")); diff != "" {
+			cmpopts.IgnoreFields(eval.Result{}, "Records"), cmpopts.IgnoreFields(eval.AtMargin{}, "Steps")); diff != "" {
 			t.Errorf("%s is not the same after reading:\n%s", name, diff)
 		}
 		if again := jsonOf(t, func(w *bytes.Buffer, d *Document) error { return JSON(w, d) }, back); !bytes.Equal(data,

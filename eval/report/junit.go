@@ -67,7 +67,7 @@ func JUnit(w io.Writer, d *Document) error {
 	}
 	property("original", d.Full.Name)
 	property("quantized", d.Quantized.Name)
-	if text := changes(&d.Result.Decisions); text != "" {
+	if text := changes(d.Result); text != "" {
 		property("decisions", text)
 	}
 	for _, next := range g.Next {

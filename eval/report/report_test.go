@@ -28,28 +28,43 @@ func about(x eval.Float, n int) eval.Estimate {
 	return eval.Estimate{Value: x, N: n, Lo: x - d, Hi: x + d}
 }
 
-func gap(mean eval.Float, n, free int) eval.Gap {
-	return eval.Gap{
-		Mean: about(mean, n), RatioOfSums: about(mean/2, n), Median: about(0*mean, n), P95: about(2*mean, n),
-		AbsMean: about(eval.Float(math.Abs(float64(mean))), n), AbsMedian: about(0*mean, n),
-		AbsP95: about(eval.Float(math.Abs(float64(2*mean))), n),
-		N:      n, Free: free,
+// number is about as a value.
+func number(x eval.Float, n int) eval.Value { return about(x, n).AsValue() }
+
+// share is a rate as a value, and people a count.
+func share(num, den int) eval.Value { return rate(num, den).AsValue() }
+
+func peopleCount(id string, n int) eval.Value {
+	m := eval.Values{}.Of(id)
+	m.N = n
+	return m
+}
+
+// addGap adds a cost gap of n people, of whom so many are free.
+func addGap(values eval.Values, gap string, mean eval.Float, n, free int) {
+	size := eval.Float(math.Abs(float64(mean)))
+	for id, v := range map[string]eval.Value{
+		"mean": number(mean, n), "ratio_of_sums": number(mean/2, n), "median": number(0*mean, n), "p95": number(2*mean, n),
+		"abs_mean": number(size, n), "abs_median": number(0*mean, n), "abs_p95": number(2*size, n),
+		"n": peopleCount(gap+".n", n), "free": peopleCount(gap+".free", free),
+	} {
+		values[gap+"."+id] = v
 	}
 }
 
 // loans is an evaluation with all that a report can show.
 func loans() *Document {
 	at := func(t float64, broken, rbroken int, crg eval.Float, e eval.Float) eval.AtMargin {
-		return eval.AtMargin{
-			Margin: t, FRR: rate(640, 702), RFRR: rate(631, 690), VD: rate(broken, 640), RVD: rate(rbroken, 631),
-			CRG:        gap(crg, 640, 9),
-			CRGBoth:    gap(crg, 631, 0),
-			DirSim:     about(0.9731, 631),
-			ActOverlap: about(0.9402, 631),
-			MarginError: eval.MarginError{
-				N: 640, Mean: about(e, 640), RMS: about(0.0571, 640), P99: about(0.1404, 640), Max: about(0.2213, 640),
-			},
+		values := eval.Values{
+			"frr": share(640, 702), "rfrr": share(631, 690), "vd": share(broken, 640), "rvd": share(rbroken, 631),
+			"dir_sim": number(0.9731, 631), "act_overlap": number(0.9402, 631),
+			"margin_error.n": peopleCount("margin_error.n", 640), "margin_error.mean": number(e, 640),
+			"margin_error.rms": number(0.0571, 640),
+			"margin_error.p99": number(0.1404, 640), "margin_error.max": number(0.2213, 640),
 		}
+		addGap(values, "crg", crg, 640, 9)
+		addGap(values, "crg_both", crg, 631, 0)
+		return eval.AtMargin{Margin: t, Values: values}
 	}
 	r := &eval.Result{
 		Settings: eval.Settings{
@@ -60,14 +75,13 @@ func loans() *Document {
 			DataFile: eval.DataFile{Rows: 2010, Unreadable: 4, LeftOut: 6}, Read: 2000,
 			Labelled: 2000, Favoured: 1100, Refused: 900, Evaluated: 702, BothRefuse: 690,
 		},
-		Decisions: eval.Decisions{
-			AccuracyFull: rate(1716, 2000), AccuracyQuant: rate(1712, 2000), FavourableFull: rate(1100, 2000),
-			FavourableQuant: rate(1108, 2000),
-			Disagreement:    rate(16, 2000), Lost: rate(4, 1100), Gained: rate(12, 900),
+		Values: eval.Values{
+			"accuracy_full": share(1716, 2000), "accuracy_quant": share(1712, 2000), "favourable_full": share(1100, 2000),
+			"favourable_quant": share(1108, 2000), "disagreement": share(16, 2000), "lost": share(4, 1100),
+			"gained": share(12, 900), "pgd_first.frr": share(655, 702), "pgd_first.vd": share(31, 655),
 		},
 		Margins: []eval.AtMargin{at(0, 301, 330, 0.0124, -0.0031), at(0.1, 12, 14, -0.0004, 0.0028), at(0.25, 0, 1, 0.0002,
 			0.00001)},
-		First:  eval.First{FRR: rate(655, 702), VD: rate(31, 655)},
 		Tau01:  eval.Tau{Value: 0.1432, N: 640, From: 0.1},
 		RTau01: eval.Tau{Value: 0.3121, N: 631, From: 0.25, Extrapolated: true},
 		Warnings: []string{
@@ -91,28 +105,17 @@ func loans() *Document {
 
 // empty is an evaluation of nobody.
 func empty() *Document {
-	none := rate(0, 0)
 	return &Document{
 		Full: Model{File: File{Name: "a.onnx"}}, Quantized: Model{File: File{Name: "b.onnx"}},
 		Result: &eval.Result{
 			Settings:   eval.Settings{Margins: []float64{0.1}, Confidence: 0.95},
 			Population: eval.Population{DataFile: eval.DataFile{Rows: 40}, Read: 40, Favoured: 40},
-			Decisions: eval.Decisions{
-				AccuracyFull: none, AccuracyQuant: none, FavourableFull: rate(40, 40),
-				FavourableQuant: rate(40, 40), Disagreement: rate(0, 40), Lost: rate(0, 40), Gained: none,
+			Values: eval.Values{
+				"favourable_full": share(40, 40), "favourable_quant": share(40, 40), "disagreement": share(0, 40),
+				"lost": share(0, 40),
 			},
-			Margins: []eval.AtMargin{{
-				Margin: 0.1, FRR: none, RFRR: none, VD: none, RVD: none,
-				CRG: gap(nan, 0, 0), CRGBoth: gap(nan, 0, 0),
-				DirSim: about(nan, 0), ActOverlap: about(nan, 0), MarginError: eval.MarginError{
-					Mean: about(nan, 0),
-					RMS:  about(nan, 0), P99: about(nan, 0), Max: about(nan, 0),
-				},
-			}},
-			First: eval.First{FRR: none, VD: none}, Tau01: eval.Tau{Value: nan, From: nan}, RTau01: eval.Tau{
-				Value: nan,
-				From:  nan,
-			},
+			Margins: []eval.AtMargin{{Margin: 0.1, Values: eval.Values{}}},
+			Tau01:   eval.Tau{Value: nan, From: nan}, RTau01: eval.Tau{Value: nan, From: nan},
 			Warnings: []string{"the original refuses none of 40 people: there is no recourse to evaluate"},
 		},
 	}
@@ -126,7 +129,7 @@ func infeasible() *Document {
 		DataFile: eval.DataFile{Rows: 40}, Read: 40, Favoured: 5, Refused: 35, Evaluated: 35,
 		BothRefuse: 35,
 	}
-	r.Margins[0].FRR, r.Margins[0].RFRR = rate(0, 35), rate(0, 35)
+	r.Margins[0].Values["frr"], r.Margins[0].Values["rfrr"] = share(0, 35), share(0, 35)
 	r.Warnings = []string{"margin 0.1: no recourse was found for any of 35 people"}
 	return d
 }
@@ -143,7 +146,7 @@ func given() *Document {
 		Infeasible: eval.Tally{Value: 3. / 644, Num: 3, Den: 644},
 	}
 	a := &r.Margins[2]
-	a.FRR, a.VD = rate(0, 702), rate(0, 0)
+	a.Values["frr"], a.Values["vd"] = share(0, 702), share(0, 0)
 	return d
 }
 
@@ -263,7 +266,7 @@ func TestNumbers(t *testing.T) {
 		{byteCount(36131), "36,131 bytes"},
 		{byteCount(999), "999 bytes"},
 		{byteCount(1234567), "1,234,567 bytes"},
-		{symbolAt("margins[].vd", 0.1), "VD(0.1)"},
+		{symbolAt("vd", 0.1), "VD(0.1)"},
 		{symbolAt("tau01", 0.1), "tau01"},
 		{interval(rate(12, 640), 1), "1.1-3.2 %"},
 		{interval(rate(0, 0), 1), "-"},

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strings"
 
@@ -65,9 +66,19 @@ func complete() *Document {
 	records := crowd(3, 1200, settings.Margins, 0.05)
 	r := summarize(records, settings, eval.DataFile{})
 	for i := range r.Margins {
-		noise := r.Margins[i].CRGBoth
-		noise.AbsMean.Value, noise.AbsMedian.Value, noise.N = noise.AbsMean.Value/50, noise.AbsMedian.Value/50, noise.N/8
-		r.Margins[i].Noise = &noise
+		values := r.Margins[i].Values
+		for id, v := range maps.Clone(values) {
+			form, both := strings.CutPrefix(id, "crg_both.")
+			switch {
+			case !both:
+				continue
+			case form == "n":
+				v.N /= 8
+			case form == "abs_mean" || form == "abs_median":
+				v.Value /= 50
+			}
+			values["crg_noise."+form] = v
+		}
 	}
 	d := loans()
 	d.Result, d.Gate = r, verdicts()

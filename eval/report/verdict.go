@@ -40,7 +40,7 @@ func verdict(d *Document) block {
 	for _, next := range g.Next {
 		b.lines = append(b.lines, "Next step: "+next)
 	}
-	if text := changes(&d.Result.Decisions); text != "" {
+	if text := changes(d.Result); text != "" {
 		b.lines = append(b.lines, text)
 	}
 	b.after = slices.Clone(g.Notes)
@@ -71,14 +71,15 @@ func deciding(g *gate.Report) (names []string) {
 }
 
 // changes says how many decisions on people as they are change, in both directions.
-func changes(d *eval.Decisions) string {
+func changes(d *eval.Result) string {
+	lost, gained := d.Rate("lost"), d.Rate("gained")
 	rate := func(r eval.Rate) string { return fmt.Sprintf("%d (%s)", r.Num, percent(r.Value, 1)) }
 	var parts []string
-	if d.Lost.Den > 0 {
-		parts = append(parts, fmt.Sprintf("refuses %s of the %d people that the original approves", rate(d.Lost), d.Lost.Den))
+	if lost.Den > 0 {
+		parts = append(parts, fmt.Sprintf("refuses %s of the %d people that the original approves", rate(lost), lost.Den))
 	}
-	if d.Gained.Den > 0 {
-		parts = append(parts, fmt.Sprintf("approves %s of the %d that the original refuses", rate(d.Gained), d.Gained.Den))
+	if gained.Den > 0 {
+		parts = append(parts, fmt.Sprintf("approves %s of the %d that the original refuses", rate(gained), gained.Den))
 	}
 	if parts == nil {
 		return ""
@@ -153,8 +154,8 @@ func findings(g *gate.Report, how detail) block {
 		if f.Remark != "" {
 			b.after = append(b.after, f.Name()+" - "+f.Remark)
 		}
-		if m, ok := eval.MetricBy(f.Metric); ok && !slices.Contains(keys, m.ID()+": "+m.Name) {
-			keys = append(keys, m.ID()+": "+m.Name)
+		if m, ok := eval.MetricBy(f.Metric); ok && !slices.Contains(keys, m.ID+": "+m.Name) {
+			keys = append(keys, m.ID+": "+m.Name)
 		}
 	}
 	if hidden := passing - how.limit(passing, maxPassing); hidden > 0 {

@@ -44,7 +44,7 @@ func people(rng *rand.Rand, n int) *eval.Result {
 	k := int(distuv.Binomial{N: float64(n), P: trueVD, Src: rng}.Rand())
 	r := &eval.Result{
 		Settings: eval.Settings{Margins: []float64{0.1}, Confidence: 0.9},
-		Margins:  []eval.AtMargin{{Margin: 0.1, VD: eval.NewRate(k, n, 0.9)}},
+		Margins:  []eval.AtMargin{{Margin: 0.1, Values: eval.Values{"vd": eval.NewRate(k, n, 0.9).AsValue()}}},
 	}
 	return r
 }

@@ -61,7 +61,7 @@ func metrics() string {
 			if m.Symbol != "" {
 				title = m.Symbol + ": " + title
 			}
-			fmt.Fprintf(&b, "\n### %s\n\n`%s`, %s, %s. %s", title, m.Key, m.Unit, m.Better, text.Replace(m.Definition))
+			fmt.Fprintf(&b, "\n### %s\n\n`%s`, %s, %s. %s", title, m.Key(), m.Unit, m.Better, text.Replace(m.Definition))
 			if m.Source != eval.OwnMetric {
 				fmt.Fprintf(&b, " Source: %s.", m.Source)
 			}

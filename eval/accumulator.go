@@ -1,0 +1,341 @@
+package eval
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// sample is one number of each of some people, from which metrics are computed: one accumulator serves all of them.
+type sample struct {
+	// of is what a person adds, at the at-th required margin or -1 for metrics that have none: x to a sum, and `of` to
+	// what the sum is divided by, 1 for means and shares. counts is false for those who do not count. nil: the numbers do
+	// not come from records.
+	of func(p *person, at int) (x, of float64, counts bool)
+	// costs is what a cost under f and another cost add; nil of samples that are not about costs.
+	costs func(full, other float64) (x, of float64)
+	keeps keeps // what the metrics of the sample read
+	steps int   // of AtMargin.Steps, from 1; 0 for none
+}
+
+// keeps is what an accumulator keeps in addition to counts.
+type keeps int
+
+const (
+	keepsSums      keeps = 1 << iota // exact sums and squares
+	keepsPairs                       // exact sums of x and of what it is divided by
+	keepsList                        // all numbers
+	keepsByOutcome                   // counts and all numbers by outcome, which `of` is
+)
+
+// statistic computes the value of a metric from a sample.
+type statistic struct {
+	kind  Kind
+	keeps keeps
+	of    func(a *accumulator, confidence float64) Value
+	// weighted is the same of people who count as often as weights say, for comparisons; nil where none is made.
+	weighted func(p parts) weighted
+}
+
+func estimated(keeps keeps, of func(a *accumulator, confidence float64) Estimate) statistic {
+	return statistic{kind: KindEstimate, keeps: keeps, of: func(a *accumulator, confidence float64) Value {
+		return of(a, confidence).AsValue()
+	}}
+}
+
+// share is the share of people with x = 1.
+func share() statistic {
+	return statistic{of: func(a *accumulator, confidence float64) Value {
+		return NewRate(a.above, a.n, confidence).AsValue()
+	}, weighted: parts.ratio}
+}
+
+func mean() statistic {
+	s := estimated(keepsSums, func(a *accumulator, confidence float64) Estimate { return a.sums.mean(confidence) })
+	s.weighted = parts.ratio
+	return s
+}
+
+// rootMean is the root of the mean.
+func rootMean() statistic {
+	s := estimated(keepsSums, func(a *accumulator, confidence float64) Estimate { return a.sums.rootMean(confidence) })
+	s.weighted = parts.root
+	return s
+}
+
+// ratioOfSums is the sum over that of what is divided by.
+func ratioOfSums() statistic {
+	s := estimated(keepsPairs, func(a *accumulator, confidence float64) Estimate { return a.pairs.ratio(confidence) })
+	s.weighted = parts.ratio
+	return s
+}
+
+func quantile(q float64) statistic {
+	s := estimated(keepsList, func(a *accumulator, confidence float64) Estimate {
+		return a.ranked().quantile(q, confidence)
+	})
+	if q == 0.5 {
+		s.weighted = parts.median
+	}
+	return s
+}
+
+// sizeQuantile is that of the absolute values.
+func sizeQuantile(q float64) statistic {
+	return estimated(keepsList, func(a *accumulator, confidence float64) Estimate {
+		return a.sizes().quantile(q, confidence)
+	})
+}
+
+// differenceOfShares is the share of people with x > 0 less that of those with x < 0.
+func differenceOfShares() statistic {
+	return estimated(0, func(a *accumulator, confidence float64) Estimate {
+		return dropOf(a.above, a.below, a.n, confidence)
+	})
+}
+
+// balancedShare is the mean of the shares of people with x = 1 among those of either outcome.
+func balancedShare() statistic {
+	return estimated(keepsByOutcome, func(a *accumulator, confidence float64) Estimate {
+		bad, good := &a.byOutcome[0], &a.byOutcome[1]
+		return meanOfShares([2]int{bad.above, good.above}, [2]int{bad.n, good.n}, confidence)
+	})
+}
+
+// areaUnderCurve is the probability that x is larger for a person with the favourable outcome.
+func areaUnderCurve() statistic {
+	return estimated(keepsByOutcome, func(a *accumulator, confidence float64) Estimate {
+		return aucOf(a.byOutcome[1].list.ranked(), a.byOutcome[0].list.ranked(), confidence)
+	})
+}
+
+// countOf is how many people count.
+func countOf() statistic {
+	return statistic{kind: kindCount, of: func(a *accumulator, _ float64) Value {
+		return Value{Estimate: Estimate{N: a.n}, Kind: kindCount}
+	}}
+}
+
+// countAbove is how many have x > 0.
+func countAbove() statistic {
+	return statistic{kind: kindCount, of: func(a *accumulator, _ float64) Value {
+		return Value{Estimate: Estimate{N: a.above}, Kind: kindCount}
+	}}
+}
+
+// extreme is the smallest or the largest number.
+func extreme(of func(a *accumulator) float64) statistic {
+	return statistic{kind: KindExact, of: func(a *accumulator, _ float64) Value {
+		if a.n == 0 {
+			return Value{Estimate: unknown(), Kind: KindExact}
+		}
+		return exactValue(of(a))
+	}}
+}
+
+func smallest() statistic { return extreme(func(a *accumulator) float64 { return a.least }) }
+func largest() statistic  { return extreme(func(a *accumulator) float64 { return a.most }) }
+
+// accumulator adds up the numbers of a sample.
+type accumulator struct {
+	n, above, below int // people; those with x > 0, and x < 0
+	least, most     float64
+	sums            *moments
+	pairs           *pairMoments
+	list            numbers
+	byOutcome       []accumulator
+
+	sorted, absolute *ranked // of the list, while the statistics are computed
+}
+
+func newAccumulator(k keeps, l *lists) *accumulator {
+	a := &accumulator{least: math.Inf(1), most: math.Inf(-1)}
+	if k&keepsSums > 0 {
+		a.sums = &moments{}
+	}
+	if k&keepsPairs > 0 {
+		a.pairs = &pairMoments{}
+	}
+	if k&keepsList > 0 {
+		a.list = l.list()
+	}
+	if k&keepsByOutcome > 0 {
+		a.byOutcome = []accumulator{*newAccumulator(keepsList, l), *newAccumulator(keepsList, l)}
+	}
+	return a
+}
+
+func (a *accumulator) add(x, of float64) {
+	a.n++
+	a.above += count(x > 0)
+	a.below += count(x < 0)
+	a.least, a.most = min(a.least, x+0), max(a.most, x+0)
+	if a.sums != nil {
+		a.sums.add(x)
+	}
+	if a.pairs != nil {
+		a.pairs.add(of, x)
+	}
+	if a.list.lists != nil {
+		a.list.add(x)
+	}
+	if a.byOutcome != nil {
+		a.byOutcome[int(of)].add(x, 1)
+	}
+}
+
+// ranked are the numbers in order.
+func (a *accumulator) ranked() ranked {
+	if a.sorted == nil {
+		r := a.list.ranked()
+		a.sorted = &r
+	}
+	return *a.sorted
+}
+
+// sizes are the absolute values in order.
+func (a *accumulator) sizes() ranked {
+	if a.absolute == nil {
+		r := a.ranked().sizes()
+		a.absolute = &r
+	}
+	return *a.absolute
+}
+
+// accumulators are those of samples, with the metrics that are computed from each.
+type accumulators struct {
+	samples []*sample
+	metrics [][]*Metric // by sample
+	all     []*accumulator
+}
+
+// newAccumulators makes those of the metrics that have a value for each required margin, or of the others.
+func newAccumulators(margins bool, l *lists) *accumulators {
+	x := &accumulators{}
+	all := metricTable()
+	for i := range all {
+		m := &all[i]
+		if m.sample == nil || m.PerMargin() != margins {
+			continue
+		}
+		at := slices.Index(x.samples, m.sample)
+		if at < 0 {
+			at = len(x.samples)
+			x.samples, x.metrics = append(x.samples, m.sample), append(x.metrics, nil)
+		}
+		x.metrics[at] = append(x.metrics[at], m)
+	}
+	for i, s := range x.samples {
+		k := s.keeps
+		for _, m := range x.metrics[i] {
+			k |= m.statistic.keeps
+		}
+		x.all = append(x.all, newAccumulator(k, l))
+	}
+	return x
+}
+
+// add adds a person.
+func (x *accumulators) add(p *person, at int) {
+	for i, s := range x.samples {
+		if s.of == nil {
+			continue
+		}
+		if v, of, counts := s.of(p, at); counts {
+			x.all[i].add(v, of)
+		}
+	}
+}
+
+// values are those of all metrics. Numbers that were not asked for are left out.
+func (x *accumulators) values(confidence float64) (Values, [2][]SpreadStep) {
+	values, known := Values{}, map[Requirement]bool{}
+	var steps [2][]SpreadStep
+	for i, a := range x.all {
+		for _, m := range x.metrics[i] {
+			v := m.statistic.of(a, confidence)
+			values[m.ID] = v
+			known[m.Requires] = known[m.Requires] || v.N > 0
+		}
+		if n := x.samples[i].steps; n > 0 {
+			steps[n-1] = a.ranked().steps()
+		}
+		a.sorted, a.absolute = nil, nil // there may be many
+	}
+	for _, metrics := range x.metrics {
+		for _, m := range metrics {
+			if m.Requires.optional() && !known[m.Requires] {
+				delete(values, m.ID)
+			}
+		}
+	}
+	return values, steps
+}
+
+// of is the accumulator that a metric is computed from.
+func (x *accumulators) of(s *sample) *accumulator { return x.all[slices.Index(x.samples, s)] }
+
+// maxSteps is how many steps of a distribution are kept: more cannot be told apart on a page.
+const maxSteps = 240
+
+func (r ranked) steps() (list []SpreadStep) {
+	n := r.len()
+	for at, stride := 1, max(1, n/maxSteps); at <= n; at += stride {
+		list = append(list, SpreadStep{r.at(at), at})
+	}
+	return list
+}
+
+// weighted computes a statistic where each person counts as often as weights, by position among those evaluated, say;
+// NaN where it is undefined.
+type weighted func(weights []float64) float64
+
+// part is what one person adds to a metric.
+type part struct {
+	who   int // position among the people evaluated
+	x, of float64
+}
+
+type parts []part
+
+// ratio is the sum of the x over that of what they are divided by.
+func (p parts) ratio() weighted {
+	return func(weights []float64) float64 {
+		var x, of float64
+		for i := range p {
+			w := weights[p[i].who]
+			x += w * p[i].x
+			of += w * p[i].of
+		}
+		return x / of
+	}
+}
+
+// root is the square root of the ratio.
+func (p parts) root() weighted {
+	return func(weights []float64) float64 { return math.Sqrt(p.ratio()(weights)) }
+}
+
+// median is that of the x, as [ranked.quantile] has it.
+func (p parts) median() weighted {
+	p = slices.SortedStableFunc(slices.Values(p), func(a, b part) int { return cmp.Compare(a.x, b.x) })
+	return func(weights []float64) float64 {
+		var n float64
+		for i := range p {
+			n += weights[p[i].who]
+		}
+		var seen, lower float64
+		for i := range p {
+			w := weights[p[i].who]
+			before := seen
+			seen += w
+			if rank := math.Floor((n + 1) / 2); before < rank && seen >= rank {
+				lower = p[i].x
+			}
+			if seen >= math.Floor(n/2)+1 {
+				return (lower + p[i].x) / 2
+			}
+		}
+		return math.NaN()
+	}
+}

@@ -1,0 +1,203 @@
+package eval
+
+import "math"
+
+// person is what is known of one of the people: one record, or several when rows or promises have the same ID.
+type person struct {
+	records []*Record
+	s       *Settings
+}
+
+// factual is the sample that every person gives a number for as they are, at whatever margin: that of the worst record.
+func factual(better Better, f func(r *Record, s *Settings) (x float64, counts bool)) *sample {
+	return &sample{of: func(p *person, _ int) (x, of float64, counts bool) {
+		x, counts = worstOf(p, better, f)
+		return x, 1, counts
+	}}
+}
+
+// worstOf is the number of a person with several records: that of the worst of them.
+func worstOf(p *person, better Better, f func(r *Record, s *Settings) (x float64, counts bool)) (x float64, any bool) {
+	for _, r := range p.records {
+		if y, counts := f(r, p.s); counts && (!any || worse(better, y, x)) {
+			x, any = y, true
+		}
+	}
+	return x, any
+}
+
+// atSteps is the sample of the numbers of the worst record at a required margin, to which only people who are
+// evaluated add.
+func atSteps(better Better, f func(r *Record, p *Step, s *Settings) (x float64, counts bool)) *sample {
+	return &sample{of: func(p *person, at int) (x, of float64, counts bool) {
+		x, counts = worstOf(p, better, func(r *Record, s *Settings) (float64, bool) {
+			if !r.Evaluated {
+				return 0, false
+			}
+			return f(r, &r.Steps[at], s)
+		})
+		return x, 1, counts
+	}}
+}
+
+func worse(better Better, x, than float64) bool {
+	switch better {
+	case Lower:
+		return x > than
+	case Zero:
+		return math.Abs(x) > math.Abs(than)
+	}
+	return x < than
+}
+
+// event is 1 where it happens, of those who are eligible for it.
+func event(happens, eligible bool) (x float64, counts bool) { return float64(count(happens)), eligible }
+
+// defined is a number that may be undefined.
+func defined(x Float) (float64, bool) { return float64(x), x.Defined() }
+
+// marginError is e at a recourse point of f.
+func marginError(_ *Record, p *Step, _ *Settings) (float64, bool) {
+	return defined(p.Full.Other - p.Full.Own)
+}
+
+// Epsilon keeps the ratios of CRG, DirSim and ActOverlap from dividing by
+// zero (the paper's epsilon). It is far below any cost a person could notice,
+// so it does not tame the mean of ratios; the ratio of sums and the median do.
+const Epsilon = 1e-9
+
+// SupportTau is the change, in model-input units, from which on an input
+// counts as changed (the paper's tau of supp_tau).
+const SupportTau = 1e-6
+
+// costRatio is by how much of what it was a cost has changed.
+//
+// References: CRG in "Metrics".
+func costRatio(full, quant float64) float64 { return (quant - full) / (full + Epsilon) }
+
+// costSamples are the samples of the Counterfactual Recourse Gap, signed and absolute: positive means that recourse
+// costs more under g.
+//
+// References: CRG in "Metrics".
+type costSamples struct{ ratios, sums, sizes, free *sample }
+
+// newCostSamples takes who has a cost under both models; nil when the costs do not come from records. Of a person with
+// several records, those count in which the costs differ most.
+func newCostSamples(counted func(p *Step) bool) costSamples {
+	of := func(costs func(full, other float64) (x, of float64)) *sample {
+		s := &sample{costs: costs}
+		if counted == nil {
+			return s
+		}
+		s.of = func(p *person, at int) (x, of float64, any bool) {
+			most := 0.0
+			for _, r := range p.records {
+				if !r.Evaluated || !counted(&r.Steps[at]) {
+					continue
+				}
+				full, quant := float64(r.Steps[at].Full.Cost), float64(r.Steps[at].Quant.Cost)
+				if size := math.Abs(costRatio(full, quant)); !any || size > most {
+					most, any = size, true
+					x, of = costs(full, quant)
+				}
+			}
+			return x, of, any
+		}
+		return s
+	}
+	free := &sample{}
+	if counted != nil {
+		free = atSteps(Lower, func(_ *Record, p *Step, _ *Settings) (float64, bool) { return event(p.free(), counted(p)) })
+	}
+	return costSamples{
+		ratios: of(func(full, other float64) (x, of float64) { return costRatio(full, other), 1 }),
+		sums:   of(func(full, other float64) (x, of float64) { return other - full, full }),
+		sizes:  of(func(full, other float64) (x, of float64) { return math.Abs(costRatio(full, other)), 1 }),
+		free:   free,
+	}
+}
+
+// dirSim is the cosine between two actions.
+//
+// References: DirSim in "Metrics".
+func dirSim(a, b []float32) float64 {
+	var ab, aa, bb float64
+	for j := range a {
+		x, y := float64(a[j]), float64(b[j])
+		ab += x * y
+		aa += x * x
+		bb += y * y
+	}
+	return ab / (math.Sqrt(aa)*math.Sqrt(bb) + Epsilon)
+}
+
+// actOverlap is the Jaccard overlap of the inputs that two actions change.
+//
+// References: ActOverlap in "Metrics".
+func actOverlap(a, b []float32) float64 {
+	var both, either int
+	for j := range a {
+		x, y := math.Abs(float64(a[j])) > SupportTau, math.Abs(float64(b[j])) > SupportTau
+		both += count(x && y)
+		either += count(x || y)
+	}
+	return float64(both) / (float64(either) + Epsilon)
+}
+
+// accuracyDrop is 1 for a person whom f alone decides correctly, -1 for one whom g alone does: f at its best, so that
+// no loss of the quantized model is missed.
+func accuracyDrop(p *person, _ int) (x, of float64, counts bool) {
+	full, known := worstOf(p, Lower, correctFull)
+	quant, _ := worstOf(p, Higher, correctQuant)
+	return full - quant, 1, known
+}
+
+func correctFull(r *Record, _ *Settings) (float64, bool) {
+	return event(r.correct(r.Full), r.Label >= 0)
+}
+func correctQuant(r *Record, _ *Settings) (float64, bool) {
+	return event(r.correct(r.Quant), r.Label >= 0)
+}
+
+// correctByOutcome is whether f decides correctly, by the outcome of the first record with a known one.
+func correctByOutcome(p *person, _ int) (x, of float64, counts bool) {
+	x, counts = worstOf(p, Higher, correctFull)
+	for _, r := range p.records {
+		if r.Label >= 0 {
+			return x, float64(r.Label), counts
+		}
+	}
+	return x, 0, false
+}
+
+// score is a margin by the outcome; a person with several rows counts by one.
+func score(of func(r *Record) Float) *sample {
+	return &sample{of: func(p *person, _ int) (x, label float64, counts bool) {
+		r := p.records[0]
+		return float64(of(r)), float64(r.Label), r.Label >= 0
+	}}
+}
+
+// perturbed are the samples of one kind of perturbation. A person with several points has the largest perturbation of
+// them, is safe when all are, and broken when one is.
+func perturbed(kind int, number func(eps float64, safe, broken bool) (x float64, counts bool)) *sample {
+	return &sample{of: func(p *person, at int) (x, of float64, counts bool) {
+		largest, safe, broken := math.Inf(-1), true, false
+		for _, r := range p.records {
+			if !r.Evaluated || r.Steps[at].Perturbed == nil {
+				continue
+			}
+			s := &r.Steps[at]
+			if e := s.Perturbed[kind]; !math.IsNaN(float64(e)) {
+				largest = max(largest, float64(e))
+				safe = safe && s.Full.Own > 2*e
+				broken = broken || s.Full.Broken()
+			}
+		}
+		if math.IsInf(largest, -1) {
+			return 0, 0, false
+		}
+		x, counts = number(largest, safe, broken)
+		return x, 1, counts
+	}}
+}
