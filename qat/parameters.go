@@ -3,11 +3,9 @@ package qat
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
-	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/quant"
@@ -185,17 +183,18 @@ func (b *stepBuilder) quantized(l *Layer, weights, scales string) (string, error
 	}
 	rows := int64(l.Info.Out)
 	least, most := graph.FromFloats("lo", lo, rows, 1), graph.FromFloats("hi", hi, rows, 1)
-	var w, codes, scale string
-	var rules map[string]autodiff.Rule
+	var w quant.FakeWeights
 	if b.job.lsq {
-		w, codes, scale, rules = quant.LearnedSteps(b.t.Graph, b.Builder, b.t.Types, weights, scales, least, most)
+		w = b.fake().LearnedSteps(weights, scales, least, most)
 	} else {
-		scale = b.Op("Exp", []string{scales})
-		w, codes, rules = quant.FakeQuantWeights(b.t.Graph, b.Builder, b.t.Types, weights, scale, least, most)
+		w = b.fake().Weights(weights, b.Op("Exp", []string{scales}), least, most)
 	}
-	maps.Copy(b.policy, rules)
-	b.codes = append(b.codes, codes, scale)
-	return w, nil
+	b.codes = append(b.codes, w.Codes, w.Scale)
+	return w.Value, nil
+}
+
+func (b *stepBuilder) fake() *quant.Fake {
+	return &quant.Fake{Builder: b.Builder, Model: b.t.Graph, Types: b.t.Types, Rules: b.policy}
 }
 
 // bounds are the least and the largest code of each row of a layer under a plan.

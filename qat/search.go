@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -173,18 +172,16 @@ func (b *stepBuilder) mixture(l *Layer, weights, scales, policy string) (string,
 		lo, hi = append(lo, l1...), append(hi, h1...)
 	}
 	logs := b.reshape(scales, n, int64(len(l.scales()))/n, 1)
-	each, codes, scale, rules := quant.LearnedSteps(b.t.Graph, b.Builder, b.t.Types, b.reshape(weights, 1, out, in), logs,
-		graph.FromFloats("lo", lo, n, out, 1), graph.FromFloats("hi", hi, n, out, 1))
-	maps.Copy(b.policy, rules)
-	b.codes = append(b.codes, codes, scale)
+	each := b.fake().LearnedSteps(b.reshape(weights, 1, out, in), logs, graph.FromFloats("lo", lo, n, out, 1),
+		graph.FromFloats("hi", hi, n, out, 1))
+	b.codes = append(b.codes, each.Codes, each.Scale)
 
 	noise := b.Op("Slice", []string{noiseName, b.ints(int64(b.noise)), b.ints(int64(b.noise) + n*units)})
 	b.noise += int(n * units)
 	scores := b.Op("Mul", []string{b.Op("Add", []string{policy, noise}), coldName})
 	share := b.Op("Softmax", []string{b.reshape(scores, n, units, 1)}, graph.IntAttr("axis", 0))
 	b.known(share, n, units, 1)
-	drawn, rules := quant.Hardest(b.t.Graph, b.Builder, b.t.Types, share)
-	maps.Copy(b.policy, rules)
+	drawn := b.fake().Hardest(share)
 	var cost []float32
 	for _, c := range l.Widths.Costs {
 		cost = append(cost, float32(c))
@@ -192,7 +189,7 @@ func (b *stepBuilder) mixture(l *Layer, weights, scales, policy string) (string,
 	b.costs = append(b.costs, b.Op("ReduceSum", []string{
 		b.Op("Mul", []string{share, b.Const(graph.FromFloats("cost", cost, n, 1, 1))}), b.ints(0, 1, 2),
 	}, graph.IntAttr("keepdims", 0)))
-	return b.known(b.Op("ReduceSum", []string{b.Op("Mul", []string{each, drawn}), b.ints(0)},
+	return b.known(b.Op("ReduceSum", []string{b.Op("Mul", []string{each.Value, drawn}), b.ints(0)},
 		graph.IntAttr("keepdims", 0)), out, in), nil
 }
 

@@ -1,6 +1,8 @@
 package quant
 
 import (
+	"slices"
+
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 )
@@ -12,100 +14,107 @@ const (
 	hardest     = "Hardest"
 )
 
-// FakeQuantWeights appends to the model's graph weights as a file stores them: codes, which are the ratios (Out x In)
-// rounded and clipped to lo and hi, times the scale; these three have one number for each row, or one for all. It
-// returns the names of the value and of its codes, whose types go into types, and the gradient rules that training
-// through it needs; they are the same for every call.
-//
-// The gradient passes straight through rounding, where the rounded ratio is not clipped; that by the scale is exact.
-func FakeQuantWeights(m *graph.Model, b *graph.Builder, types graph.Types, ratio, scale string,
-	lo, hi *graph.Tensor,
-) (value, codes string, rules map[string]autodiff.Rule) {
-	n := weightCall(m, b, types, fakeWeight, []string{ratio, scale}, lo, hi)
-	return n.Outputs[0], n.Outputs[2], map[string]autodiff.Rule{ownDomain + "." + fakeWeight: throughRounding}
+// Fake writes quantizers of weights into a graph that is trained.
+type Fake struct {
+	*graph.Builder // of Model
+
+	Model *graph.Model
+	Types graph.Types              // of the values, also of those that are written
+	Rules map[string]autodiff.Rule // gets the gradient rules that training needs
 }
 
-// LearnedSteps is FakeQuantWeights of weights in their own units and of the logarithms of the scales, with a dimension
-// in front of scales, lo and hi, and of the results, where there are several candidates. It also returns the scales.
+// FakeWeights names the values of quantized weights, and of their codes and scales.
+type FakeWeights struct{ Value, Codes, Scale string }
+
+// Weights appends weights as a file stores them: codes, which are the ratios (Out x In)
+// rounded and clipped to lo and hi, times the scale; these three have one number for each row, or one for all.
+//
+// The gradient passes straight through rounding, where the rounded ratio is not clipped; that by the scale is exact.
+func (f *Fake) Weights(ratio, scale string, lo, hi *graph.Tensor) FakeWeights {
+	n := f.call(fakeWeight, []string{ratio, scale}, lo, hi)
+	f.Rules[ownDomain+"."+fakeWeight] = throughRounding
+	return FakeWeights{n.Outputs[0], n.Outputs[2], scale}
+}
+
+// LearnedSteps is Weights of weights in their own units and of the logarithms of the scales, with a dimension
+// in front of scales, lo and hi, and of the results, where there are several candidates.
 //
 // This is learned step size quantization, by the logarithm of the step: the gradient by the scale is round(w/s) - w/s
 // where w is not clipped, and the bound where it is, times the scale. (As published, the gradient by the weights ends
 // half a step earlier, at the bound itself; a weight that is moved across it could not come back.)
 //
 // Reference: Esser et al., Learned Step Size Quantization, 2020, equations 1 to 3.
-func LearnedSteps(m *graph.Model, b *graph.Builder, types graph.Types, weights, logs string, lo, hi *graph.Tensor) (
-	value, codes, scale string, rules map[string]autodiff.Rule,
-) {
-	n := weightCall(m, b, types, learnedStep, []string{weights, logs}, lo, hi)
-	return n.Outputs[0], n.Outputs[2], n.Outputs[3], map[string]autodiff.Rule{ownDomain + "." + learnedStep: throughStep}
+func (f *Fake) LearnedSteps(weights, logs string, lo, hi *graph.Tensor) FakeWeights {
+	n := f.call(learnedStep, []string{weights, logs}, lo, hi)
+	f.Rules[ownDomain+"."+learnedStep] = throughStep
+	return FakeWeights{n.Outputs[0], n.Outputs[2], n.Outputs[3]}
 }
 
-// weightCall appends a call of one of the two quantizers of weights, the first of inputs.
-func weightCall(m *graph.Model, b *graph.Builder, types graph.Types, op string, inputs []string,
-	lo, hi *graph.Tensor,
-) *graph.Node {
-	define(m, weightQuantizer(op, m.Opset("")))
+// call appends a call of one of the two quantizers of weights, the first of inputs.
+func (f *Fake) call(op string, inputs []string, lo, hi *graph.Tensor) *graph.Node {
+	f.define(weightQuantizer(op, f.Model.Opset("")))
 	n := &graph.Node{
-		Op: op, Domain: ownDomain, Name: b.Name("fake_quant"), Inputs: append(inputs, b.Const(lo), b.Const(hi)),
+		Op: op, Domain: ownDomain, Name: f.Name("fake_quant"), Inputs: append(inputs, f.Const(lo), f.Const(hi)),
 	}
-	in := types[inputs[0]].Shape
+	in := f.Types[inputs[0]].Shape
 	all := graph.Type{DType: graph.Float, Shape: graph.Fixed(lo.Dims...)}
 	all.Shape[len(all.Shape)-1] = in[len(in)-1]
 	for _, name := range []string{"weights", "rounded", "codes"} {
-		name = b.Name(name)
+		name = f.Name(name)
 		n.Outputs = append(n.Outputs, name)
-		types[name] = all
+		f.Types[name] = all
 	}
 	if op == learnedStep {
-		name := b.Name("scale")
+		name := f.Name("scale")
 		n.Outputs = append(n.Outputs, name)
-		types[name] = types[inputs[1]]
+		f.Types[name] = f.Types[inputs[1]]
 	}
-	b.Append(n)
+	f.Append(n)
 	return n
 }
 
 // Hardest appends, for shares along axis 0, 1 where a share is the largest and 0 elsewhere, the first one of equals.
 // The gradient passes straight through to the shares: with those of a Gumbel-Softmax sample this is the
-// straight-through choice of a bit width. It returns the value, whose type goes into types, and the rule.
+// straight-through choice of a bit width.
 //
 // Reference: section Mixed-precision bit allocation of the paper; Jang et al., Categorical Reparameterization with
 // Gumbel-Softmax, 2017.
-func Hardest(m *graph.Model, b *graph.Builder, types graph.Types, shares string) (string, map[string]autodiff.Rule) {
+func (f *Fake) Hardest(shares string) string {
 	node := func(op string, in []string, out string, attrs ...graph.Attr) *graph.Node {
 		return &graph.Node{Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs}
 	}
-	define(m, &graph.Function{
-		Name: hardest, Domain: ownDomain, Opsets: []graph.Opset{{Version: m.Opset("")}},
+	f.define(&graph.Function{
+		Name: hardest, Domain: ownDomain, Opsets: []graph.Opset{{Version: f.Model.Opset("")}},
 		Inputs: []string{"p", "depth", "values"}, Outputs: []string{"z"},
 		Nodes: []*graph.Node{
 			node("ArgMax", []string{"p"}, "k", graph.IntAttr("axis", 0), graph.IntAttr("keepdims", 0)),
 			node("OneHot", []string{"k", "depth", "values"}, "z", graph.IntAttr("axis", 0)),
 		},
 	})
-	depth := b.Const(graph.FromInts("depth", []int64{types[shares].Shape[0].Size}, 1))
-	z := b.Name("choice")
-	b.Append(&graph.Node{
-		Op: hardest, Domain: ownDomain, Name: b.Name("hardest"), Outputs: []string{z},
-		Inputs: []string{shares, depth, b.Const(graph.FromFloats("values", []float32{0, 1}, 2))},
+	depth := f.Const(graph.FromInts("depth", []int64{f.Types[shares].Shape[0].Size}, 1))
+	z := f.Name("choice")
+	f.Append(&graph.Node{
+		Op: hardest, Domain: ownDomain, Name: f.Name("hardest"), Outputs: []string{z},
+		Inputs: []string{shares, depth, f.Const(graph.FromFloats("values", []float32{0, 1}, 2))},
 	})
-	types[z] = types[shares]
-	return z, map[string]autodiff.Rule{ownDomain + "." + hardest: func(c *autodiff.Call, i int) string {
+	f.Types[z] = f.Types[shares]
+	f.Rules[ownDomain+"."+hardest] = func(c *autodiff.Call, i int) string {
 		if i != 0 {
 			return ""
 		}
 		return c.Grad()
-	}}
+	}
+	return z
 }
 
-func define(m *graph.Model, f *graph.Function) {
-	for _, have := range m.Functions {
-		if have.Domain == f.Domain && have.Name == f.Name {
-			return
-		}
+func (f *Fake) define(fn *graph.Function) {
+	if slices.ContainsFunc(f.Model.Functions, func(have *graph.Function) bool {
+		return have.Domain == fn.Domain && have.Name == fn.Name
+	}) {
+		return
 	}
-	m.SetOpset(f.Domain, 1)
-	m.Functions = append(m.Functions, f)
+	f.Model.SetOpset(fn.Domain, 1)
+	f.Model.Functions = append(f.Model.Functions, fn)
 }
 
 // weightQuantizer is the body of a call. Its outputs are the quantized weights and, for the gradient, the ratios

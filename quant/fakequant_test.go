@@ -91,15 +91,17 @@ func (c *fakeCase) model(t *testing.T) *graph.Model {
 	input("s", graph.Fixed(int64(len(c.s)), 1))
 	b := graph.NewBuilder(m.Graph, "t.")
 	lo, hi := graph.FromFloats("lo", c.lo, fakeOut, 1), graph.FromFloats("hi", c.hi, fakeOut, 1)
-	var value, codes string
-	var policy map[string]autodiff.Rule
+	policy := map[string]autodiff.Rule{}
+	f := &quant.Fake{Builder: b, Model: m, Types: types, Rules: policy}
+	var made quant.FakeWeights
 	if c.divide {
 		logs := b.Op("Log", []string{"s"})
 		types[logs] = types["s"]
-		value, codes, _, policy = quant.LearnedSteps(m, b, types, "v", logs, lo, hi)
+		made = f.LearnedSteps("v", logs, lo, hi)
 	} else {
-		value, codes, policy = quant.FakeQuantWeights(m, b, types, "v", "s", lo, hi)
+		made = f.Weights("v", "s", lo, hi)
 	}
+	value, codes := made.Value, made.Codes
 	user := b.Op("Mul", []string{b.Op("Round", []string{"u"}), "u"})
 	y := b.Op("Add", []string{b.Op("Mul", []string{value, "g"}), user})
 	axes := b.Const(graph.FromInts("axes", []int64{0, 1}, 2))
@@ -161,7 +163,7 @@ func forFakeCases(t *testing.T, test func(t *testing.T, c *fakeCase)) {
 }
 
 // ONNX Runtime computes the values, the codes and both gradients of the formulas.
-func TestFakeQuantWeights(t *testing.T) {
+func TestFakeWeights(t *testing.T) {
 	forFakeCases(t, func(t *testing.T, c *fakeCase) {
 		value, byV, byS := c.formulas()
 		clipped := 0
@@ -226,8 +228,9 @@ func TestFakeQuantFunctionOnce(t *testing.T) {
 	b := graph.NewBuilder(m.Graph, "")
 	names := map[string]bool{}
 	for range 3 {
-		value, codes, _ := quant.FakeQuantWeights(m, b, types, "v", "s", graph.FromFloats("lo", []float32{-2}, 1, 1),
-			graph.FromFloats("hi", []float32{1}, 1, 1))
+		f := &quant.Fake{Builder: b, Model: m, Types: types, Rules: map[string]autodiff.Rule{}}
+		w := f.Weights("v", "s", graph.FromFloats("lo", []float32{-2}, 1, 1), graph.FromFloats("hi", []float32{1}, 1, 1))
+		value, codes := w.Value, w.Codes
 		names[value], names[codes] = true, true
 		if types[value].DType != graph.Float || len(types[codes].Shape) != 2 {
 			t.Errorf("the types of %q and %q are %v and %v", value, codes, types[value], types[codes])
