@@ -48,6 +48,18 @@ by cfq also its recipe. Kernels need the ONNX Runtime library.`,
 
 // inspection is what inspect shows.
 type inspection struct {
+	inspectedFile
+	inspectedInterface
+	quantizability
+	inspectedGraph
+
+	Recipe   map[string]string `json:"recipe,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	Exporter *exporterNotes    `json:"exporter_metadata,omitempty"`
+	Graph    string            `json:"graph,omitempty"`
+}
+
+type inspectedFile struct {
 	File     string           `json:"file"`
 	Bytes    int64            `json:"bytes"`
 	SHA256   string           `json:"sha256"`
@@ -55,27 +67,33 @@ type inspection struct {
 	Opsets   map[string]int64 `json:"opsets"` // the standard one under "ai.onnx"
 	Producer string           `json:"producer"`
 	Doc      string           `json:"doc,omitempty"`
-	Inputs   []port           `json:"inputs"`
-	Outputs  []port           `json:"outputs"`
-	// Columns are those of the data where the model reads them as they are, Classes what it calls its classes.
+}
+
+// inspectedInterface holds Columns, those of the data where the model reads them as they are, and Classes, what it calls
+// its classes.
+type inspectedInterface struct {
+	Inputs   []port       `json:"inputs"`
+	Outputs  []port       `json:"outputs"`
 	Columns  []columnNote `json:"columns,omitempty"`
 	Classes  []string     `json:"classes,omitempty"`
 	Decision *decision    `json:"decision,omitempty"`
-	// Quantizable says whether cfq can quantize the model; Obstacle, why it cannot, and what to export instead.
-	Quantizable bool            `json:"quantizable"`
-	Obstacle    string          `json:"obstacle,omitempty"`
-	Quantized   bool            `json:"quantized"` // by cfq, which Recipe tells, or another tool
-	Nodes       int             `json:"nodes"`
-	Operators   map[string]int  `json:"operators"`
-	Parameters  int64           `json:"parameters"` // weights and biases of the layers
-	Layers      []qdq.LayerNote `json:"layers"`
-	StoredBits  float64         `json:"stored_bits_per_weight"` // see qdq.StoredBits
+}
+
+// quantizability says whether cfq can quantize the model, and why it cannot, and what to export instead.
+type quantizability struct {
+	Quantizable bool   `json:"quantizable"`
+	Obstacle    string `json:"obstacle,omitempty"`
+	Quantized   bool   `json:"quantized"` // by cfq, which Recipe tells, or another tool
+}
+
+type inspectedGraph struct {
+	Nodes      int             `json:"nodes"`
+	Operators  map[string]int  `json:"operators"`
+	Parameters int64           `json:"parameters"` // weights and biases of the layers
+	Layers     []qdq.LayerNote `json:"layers"`
+	StoredBits float64         `json:"stored_bits_per_weight"` // see qdq.StoredBits
 	// of the weights of quantized layers, with all that they need
-	Stored   int               `json:"stored_bytes,omitempty"`
-	Recipe   map[string]string `json:"recipe,omitempty"`
-	Metadata map[string]string `json:"metadata,omitempty"`
-	Exporter *exporterNotes    `json:"exporter_metadata,omitempty"`
-	Graph    string            `json:"graph,omitempty"`
+	Stored int `json:"stored_bytes,omitempty"`
 }
 
 // columnNote is a column of data that a model reads as it is.
@@ -162,10 +180,15 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 // describe fills in all but the layers.
 func describe(path string, m *graph.Model) (*inspection, error) {
 	v := &inspection{
-		File: filepath.Base(path), IR: m.IRVersion, Opsets: map[string]int64{}, Doc: m.Doc,
-		Producer: strings.TrimSpace(m.ProducerName + " " + m.ProducerVersion),
-		Inputs:   ports(m.Graph.DataInputs()), Outputs: ports(m.Graph.Outputs),
-		Nodes: len(m.Graph.Nodes), Operators: map[string]int{}, Layers: []qdq.LayerNote{}, Recipe: recipe(m),
+		inspectedFile: inspectedFile{
+			File: filepath.Base(path), IR: m.IRVersion, Opsets: map[string]int64{}, Doc: m.Doc,
+			Producer: strings.TrimSpace(m.ProducerName + " " + m.ProducerVersion),
+		},
+		inspectedInterface: inspectedInterface{Inputs: ports(m.Graph.DataInputs()), Outputs: ports(m.Graph.Outputs)},
+		inspectedGraph: inspectedGraph{
+			Nodes: len(m.Graph.Nodes), Operators: map[string]int{}, Layers: []qdq.LayerNote{},
+		},
+		Recipe: recipe(m),
 	}
 	for _, o := range m.Opsets {
 		v.Opsets[cmp.Or(o.Domain, standardDomain)] = o.Version

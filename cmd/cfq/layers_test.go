@@ -77,9 +77,11 @@ func TestFixedLayersAreListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []qdq.LayerNote{{
-		Node: "fc", Op: "MatMul", In: 3, Columns: 3, Out: 2, Bits: 64, Container: "double", Output: "y",
-		Activation: 32,
-		Note:       "stays in float: its weights are double, not float32", Fixed: "its weights are double, not float32",
+		Node: "fc", Op: "MatMul", In: 3, Out: 2, Bits: 64, Container: "double",
+		Note: "stays in float: its weights are double, not float32",
+		LayerUse: qdq.LayerUse{
+			Columns: 3, Output: "y", Activation: 32, Fixed: "its weights are double, not float32",
+		},
 	}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

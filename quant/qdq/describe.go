@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math/bits"
 	"slices"
 	"strings"
 
@@ -21,8 +20,6 @@ type LayerNote struct {
 	In     int    `json:"inputs"`
 	Out    int    `json:"outputs"`
 	Biases int    `json:"biases"`
-	// Columns is the number of inputs that the kernel multiplies: In, or more where inputs are split.
-	Columns int `json:"-"`
 	// Bits of a stored weight, on average; Widths are those that occur, when there are several.
 	Bits   float64 `json:"bits"`
 	Widths []int   `json:"widths,omitempty"`
@@ -35,14 +32,18 @@ type LayerNote struct {
 	Note   string `json:"note,omitempty"`
 	Kernel string `json:"kernel"` // operator that ONNX Runtime runs, for the caller to fill in
 
-	Table      bool   `json:"-"` // rows are looked up by category: nothing is computed
-	Output     string `json:"-"` // value that the layer defines
-	Behind     string `json:"-"` // value of a Relu or Clip that follows a convolution
-	Activation int    `json:"-"` // bits of what the layer reads
-	// Saturates says that the layer multiplies integers whose sums processors without VNNI cut off, see ort.Saturates.
-	Saturates bool `json:"-"`
-	// Fixed is that of quant.LayerInfo: it says something of canonical models only.
-	Fixed string `json:"-"`
+	LayerUse `json:"-"`
+}
+
+// LayerUse says what the graph does with a layer.
+type LayerUse struct {
+	Columns    int    // inputs that the kernel multiplies: In, or more where inputs are split
+	Table      bool   // rows are looked up by category: nothing is computed
+	Output     string // value that the layer defines
+	Behind     string // value of a Relu or Clip that follows a convolution
+	Activation int    // bits of what the layer reads
+	Saturates  bool   // it multiplies integers whose sums processors without VNNI cut off, see ort.Saturates
+	Fixed      string // that of quant.LayerInfo: it says something of canonical models only
 }
 
 // Params is the number of weights, without the bias.
@@ -138,13 +139,13 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 			continue
 		}
 		l := LayerNote{
-			Node: quant.NodeName(n), Op: n.Op, Output: n.Outputs[0],
-			Behind: Behind(m.Graph, n), Activation: v.activation(n.Input(0)),
+			Node: quant.NodeName(n), Op: n.Op,
+			LayerUse: LayerUse{Output: n.Outputs[0], Behind: Behind(m.Graph, n), Activation: v.activation(n.Input(0))},
 		}
 		conv := strings.Contains(n.Op, "Conv")
 		weight, bias := n.Input(1), n.Input(2)
 		if whole != nil {
-			weight, bias, l.Activation = n.Input(whole.weight[0]), n.Input(whole.bias), whole.activation
+			weight, bias, l.Activation = n.Input(whole.Weights[0]), n.Input(whole.Bias), whole.Activation
 		}
 		info := float[l.Output]
 		if table {
@@ -172,7 +173,11 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 		l.Saturates = v.saturating(l.Activation, weight) > 0
 		l.Stored = v.weigh(s, weight, counted)
 		if whole != nil {
-			for _, name := range append(v.outerScales(n), whole.names(n)...) {
+			names := v.outerScales(n)
+			for _, i := range whole.Weights[1:] {
+				names = append(names, n.Input(i))
+			}
+			for _, name := range names {
 				l.Stored += v.weigh(s, name, counted)
 			}
 		}
@@ -211,40 +216,6 @@ func Behind(g *graph.Graph, n *graph.Node) string {
 	return ""
 }
 
-type stored struct {
-	dims    []int64 // of all parts together
-	parts   []storedPart
-	columns int // of the kernel, where inputs are repeated; 0 without that
-}
-
-type storedPart struct {
-	weights   int
-	bits      int
-	container string
-	note      string
-	tensor    *graph.Tensor // nil for what a function unpacks
-}
-
-// all are the parts of a weight, none of nil.
-func (s *stored) all() []storedPart {
-	if s == nil {
-		return nil
-	}
-	return s.parts
-}
-
-func (s *stored) holdsFloats() bool {
-	return slices.ContainsFunc(s.parts, func(p storedPart) bool { return p.tensor != nil && p.tensor.DType.IsFloat() })
-}
-
-func (s *stored) weights() int {
-	n := 0
-	for _, p := range s.parts {
-		n += p.weights
-	}
-	return n
-}
-
 func (s *stored) describe(l *LayerNote) {
 	sum := 0
 	var widths []int
@@ -273,180 +244,6 @@ func (s *stored) describe(l *LayerNote) {
 }
 
 // tensor returns the tensor called name, an initializer or a Constant node's; nil when there is none.
-func (v *view) tensor(name string) *graph.Tensor {
-	if t := v.inits[name]; t != nil {
-		return t
-	}
-	if p := v.producers[name]; p != nil {
-		return p.Constant()
-	}
-	return nil
-}
-
-// trace follows a value to the tensors that it is made of. It returns nil when
-// those are not all stored.
-func (v *view) trace(name string, depth int) *stored {
-	if c := v.tensor(name); c != nil {
-		part := storedPart{weights: c.Len(), bits: c.DType.Bits(), container: c.DType.String(), tensor: c}
-		if c.DType == graph.Int4 {
-			if n := codeBits(c); n < 4 {
-				part.note = fmt.Sprintf("codes of %d bits", n)
-			}
-		}
-		return &stored{dims: c.Dims, parts: []storedPart{part}}
-	}
-	p := v.producers[name]
-	const deepest = 20
-	switch {
-	case p == nil || depth > deepest:
-		return nil
-	case p.Op == "QuantizeLinear": // of weights that the file holds as floats
-		s := v.trace(p.Input(0), depth+1)
-		for i := range s.all() {
-			s.parts[i].note = "quantized when the model runs"
-		}
-		return s
-	case p.Op == "DequantizeLinear" || slices.ContainsFunc([]string{"Cast", "Identity", "Mul", "Pad", "Add"}, p.Is):
-		return v.trace(p.Input(0), depth+1)
-	case p.Is("Transpose"):
-		s := v.trace(p.Input(0), depth+1)
-		if s != nil && len(s.dims) == 2 {
-			s.dims = []int64{s.dims[1], s.dims[0]}
-		}
-		return s
-	case p.Is("Reshape"):
-		s := v.trace(p.Input(0), depth+1)
-		if shape := v.ints(p.Input(1)); s != nil && shape != nil {
-			s.dims = shape
-		}
-		return s
-	case p.Is("Gather"):
-		s := v.trace(p.Input(0), depth+1)
-		if indices := v.indices(p.Input(1)); s != nil && p.Int("axis", 0) == 1 && indices > 0 {
-			s.columns = indices
-		}
-		return s
-	case p.Is("Concat") && p.Int("axis", 0) == 0:
-		return v.concat(p, depth)
-	case !p.Standard():
-		return v.unpacked(p)
-	}
-	return nil
-}
-
-func (v *view) concat(n *graph.Node, depth int) *stored {
-	var all *stored
-	const maxParts = 64 // only a chain of doubling Concats has more
-	for _, in := range n.Inputs {
-		s := v.trace(in, depth+1)
-		switch {
-		case s == nil || len(s.dims) == 0 || all != nil && len(s.dims) != len(all.dims):
-			return nil
-		case all == nil:
-			all = &stored{dims: slices.Clone(s.dims), parts: s.parts}
-		default:
-			all.dims[0] += s.dims[0]
-			all.parts = append(slices.Clip(all.parts), s.parts...)
-		}
-		if len(all.parts) > maxParts {
-			return nil
-		}
-	}
-	return all
-}
-
-// ints returns the integers behind a name, nil when they are no constant.
-func (v *view) ints(name string) []int64 {
-	c := v.tensor(name)
-	if c == nil {
-		return nil
-	}
-	ints, err := c.Ints()
-	if err != nil || slices.Min(append(ints, 0)) < 0 {
-		return nil
-	}
-	return ints
-}
-
-// indices is the number of the constant indices called name, 0 when they are none.
-func (v *view) indices(name string) int {
-	if p := v.producers[name]; p != nil && p.Is("Cast") {
-		name = p.Input(0)
-	}
-	return len(v.ints(name))
-}
-
-// codeBits is the width that the codes of an int8 or int4 tensor need: a small layer
-// takes fewer bytes in a wider container than with what unpacks a narrower one.
-func codeBits(t *graph.Tensor) int {
-	low, high := int8(0), int8(0)
-	for i := range t.Len() {
-		code := int8(0)
-		if t.DType == graph.Int4 {
-			code = int8(t.Raw[i/2]>>(i%2*4)<<4) >> 4
-		} else {
-			code = int8(t.Raw[i])
-		}
-		low, high = min(low, code), max(high, code)
-	}
-	for _, f := range quant.Formats() {
-		if f.QMin <= int(low) && int(high) <= f.QMax {
-			return f.Bits
-		}
-	}
-	return t.DType.Bits()
-}
-
-// activation returns the bits of the value called name where a layer reads it: those of the codes behind the
-// DequantizeLinear that it comes from, and fewer where a Clip bounds the codes; 32 without one.
-func (v *view) activation(name string) int {
-	width, coded := graph.Float.Bits(), false
-	for range len(v.producers) + 1 {
-		n := v.producers[name]
-		switch {
-		case n == nil || n.Op == "QuantizeLinear":
-			return width
-		case n.Op == "DequantizeLinear":
-			width, coded = 8, true
-			if z := v.inits[n.Input(2)]; z != nil {
-				width = z.DType.Bits()
-			}
-		case n.Is("Clip"):
-			lo, hi := append(v.ints(n.Input(1)), 0), v.ints(n.Input(2))
-			if coded && len(hi) == 1 && hi[0] >= lo[0] {
-				width = min(width, max(1, bits.Len64(uint64(hi[0]-lo[0]))))
-			}
-		case !quant.Moves(n) && !n.Is("Relu") && !n.Is("Max") && !n.Is("Min"):
-			return width
-		}
-		name = n.Input(0)
-	}
-	return width
-}
-
-func (v *view) unpacked(call *graph.Node) *stored {
-	part := storedPart{container: fmt.Sprintf("packed, %s.%s", call.Domain, call.Op)}
-	var packed *graph.Tensor
-	var dims []int64
-	for _, in := range call.Inputs {
-		c := v.tensor(in)
-		switch {
-		case c == nil:
-			return nil
-		case c.DType == graph.Int64 && c.Len() == 2:
-			dims, _ = c.Ints() // cannot fail for this type
-		case c.DType == graph.Uint8 && (packed == nil || len(c.Raw) > len(packed.Raw)):
-			packed = c
-		}
-	}
-	if packed == nil || len(dims) != 2 || dims[0]*dims[1] <= 0 {
-		return nil
-	}
-	part.weights = int(dims[0] * dims[1])
-	part.bits = len(packed.Raw) / ((part.weights + 7) / 8) // planes of eight weights a byte, padded
-	return &stored{dims: dims, parts: []storedPart{part}}
-}
-
 // Stored returns the bytes of data that the file holds for the weights of
 // quantized layers: codes, scales, zero points, the order of rows and columns, and
 // what unpacks all that, in initializers and in constants of nodes and functions.

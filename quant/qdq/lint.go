@@ -1,7 +1,6 @@
 package qdq
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -63,138 +62,6 @@ func Lint(m *graph.Model) []Finding {
 	return out
 }
 
-type view struct {
-	m         *graph.Model
-	inits     map[string]*graph.Tensor
-	producers map[string]*graph.Node
-	consumers map[string][]*graph.Node
-	constant  map[string]bool // values that depend on initializers only
-	feeds     map[string]bool // values that a layer depends on
-	dense     []dense
-}
-
-// dense is a Gemm, MatMul or Conv and the DequantizeLinear nodes at its inputs,
-// nil where there is none.
-type dense struct {
-	node               *graph.Node
-	data, weight, bias *graph.Node
-}
-
-func newView(m *graph.Model) *view {
-	v := &view{
-		m: m, inits: m.Graph.InitMap(), producers: m.Graph.Producers(), consumers: m.Graph.Consumers(),
-		constant: map[string]bool{}, feeds: map[string]bool{},
-	}
-	for name := range v.inits {
-		v.constant[name] = true
-	}
-	// Nodes stand in the order in which they are computed, so one pass knows the constants, ...
-	for _, n := range m.Graph.Nodes {
-		computed := slices.ContainsFunc(n.Inputs, func(in string) bool { return in != "" && !v.constant[in] })
-		for _, out := range n.Outputs {
-			v.constant[out] = !computed
-		}
-		if quant.IsLayer(n) {
-			v.dense = append(v.dense, v.layer(n))
-		}
-	}
-	// ... and one back what layers depend on.
-	for _, n := range slices.Backward(m.Graph.Nodes) {
-		if !quant.IsLayer(n) && !slices.ContainsFunc(n.Outputs, func(out string) bool { return v.feeds[out] }) {
-			continue
-		}
-		for _, in := range n.Inputs {
-			v.feeds[in] = in != "" // an absent input is no value
-		}
-	}
-	return v
-}
-
-func (v *view) layer(n *graph.Node) dense {
-	dq := func(name string, constant bool) *graph.Node {
-		if p := v.producers[name]; p != nil && p.Is("DequantizeLinear") && v.constant[p.Input(0)] == constant {
-			return p
-		}
-		return nil
-	}
-	d := dense{node: n, data: dq(n.Input(0), false), weight: dq(n.Input(1), true), bias: dq(n.Input(2), true)}
-	if t := v.producers[n.Input(1)]; t != nil && d.weight == nil && t.Is("Transpose") {
-		d.weight = dq(t.Input(0), true)
-	}
-	return d
-}
-
-// floats returns the value called name if it is a constant, a Cast of one that
-// holds float16, or the product of two such, computed in float32.
-func (v *view) floats(name string) []float32 {
-	if t := v.inits[name]; t != nil {
-		f, err := t.Floats()
-		if err != nil || t.DType != graph.Float {
-			return nil
-		}
-		return f
-	}
-	n := v.producers[name]
-	switch {
-	case n == nil:
-	case n.Is("Cast") && n.Int("to", 0) == int64(graph.Float):
-		t := v.inits[n.Input(0)]
-		if t == nil || t.DType != graph.Float16 {
-			return nil
-		}
-		f := make([]float32, len(t.Raw)/2)
-		for i := range f {
-			f[i] = fromHalf(binary.LittleEndian.Uint16(t.Raw[2*i:]))
-		}
-		return f
-	case n.Is("Mul"):
-		return product(v.scales(n.Input(0)), v.scales(n.Input(1)))
-	}
-	return nil
-}
-
-// scales is floats without products, so that no chain of them is followed.
-func (v *view) scales(name string) []float32 {
-	if n := v.producers[name]; n != nil && n.Is("Mul") {
-		return nil
-	}
-	return v.floats(name)
-}
-
-// product multiplies two vectors of which one may have length 1; nil when they do not fit.
-func product(a, b []float32) []float32 {
-	if len(a) < len(b) {
-		a, b = b, a
-	}
-	if len(b) == 0 || (len(b) != 1 && len(b) != len(a)) {
-		return nil
-	}
-	out := make([]float32, len(a))
-	for i := range a {
-		out[i] = a[i] * b[i%len(b)]
-	}
-	return out
-}
-
-// dtype returns the element type of a constant in front of a DequantizeLinear.
-func (v *view) dtype(name string) graph.DType {
-	if t := v.inits[name]; t != nil {
-		return t.DType
-	}
-	n := v.producers[name]
-	switch {
-	case n == nil:
-		return graph.Undefined
-	case n.Is("Cast"):
-		return graph.DType(n.Int("to", 0))
-	case n.Domain == functionDomain && n.Op == functionName:
-		return graph.Int8
-	case len(n.Inputs) > 0:
-		return v.dtype(n.Inputs[0])
-	}
-	return graph.Undefined
-}
-
 func (d *dense) integer() bool { return d.data != nil && d.weight != nil }
 
 func allZero(t *graph.Tensor) bool {
@@ -236,27 +103,6 @@ func (v *view) zeroPoint(n *graph.Node, t graph.DType) string {
 		return "its zero point is not 0"
 	}
 	return ""
-}
-
-// zeros returns the zero point called name if it is a constant or made from one of
-// one number by Expand.
-func (v *view) zeros(name string) *graph.Tensor {
-	if t := v.inits[name]; t != nil {
-		return t
-	}
-	n := v.producers[name]
-	if n == nil || !n.Is("Expand") {
-		return nil
-	}
-	t, shape := v.inits[n.Input(0)], v.inits[n.Input(1)]
-	if t == nil || shape == nil || t.Len() != 1 {
-		return nil
-	}
-	dims, err := shape.Ints()
-	if err != nil || shape.DType != graph.Int64 {
-		return nil
-	}
-	return &graph.Tensor{DType: t.DType, Dims: dims, Raw: t.Raw}
 }
 
 // codeTensors returns the int8 and int4 tensors that the codes called name are put together from.

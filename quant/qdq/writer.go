@@ -1,9 +1,7 @@
 package qdq
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 
@@ -482,27 +480,15 @@ const (
 // vector adds numbers that belong to the outputs of a layer, as float16 behind a
 // Cast when it has all of them and that is shorter.
 func (w *writer) vector(hint string, v []float32, dims ...int64) string {
-	raw := make([]byte, 2*len(v))
-	for i, x := range v {
+	rounded := func(x float32) bool {
 		h, ok := quant.Half(x)
-		if !ok || h != x || 2*len(v) <= castBytes || w.plain {
-			return w.tensor(graph.FromFloats(hint, v, dims...))
-		}
-		binary.LittleEndian.PutUint16(raw[2*i:], toHalf(h))
+		return !ok || h != x
 	}
-	half := w.tensor(&graph.Tensor{Name: hint, DType: graph.Float16, Dims: dims, Raw: raw})
+	if w.plain || 2*len(v) <= castBytes || slices.ContainsFunc(v, rounded) {
+		return w.tensor(graph.FromFloats(hint, v, dims...))
+	}
+	half := w.tensor(graph.FromNumbers(hint, graph.Float16, v, dims...))
 	return w.shared("Cast", hint, []string{half}, graph.IntAttr("to", int64(graph.Float)))
-}
-
-// halfUnit times a number is the float32 whose bits, 13 of the fraction dropped, are those of its float16 form.
-const halfUnit = 0x1p-112
-
-// toHalf returns the float16 form of a positive number that float16 has.
-func toHalf(x float32) uint16 { return uint16(math.Float32bits(x*halfUnit) >> 13) }
-
-// fromHalf returns the number whose float16 form is h, which is finite.
-func fromHalf(h uint16) float32 {
-	return math.Float32frombits(uint32(h&0x8000)<<16|uint32(h&0x7fff)<<13) / halfUnit
 }
 
 // zeros writes a zero point of the shape of l's scales. Without one the runtime

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,29 +94,15 @@ func written(g *graph.Graph, name string) *graph.Node {
 	return nil
 }
 
-// kernel says at which inputs a kernel with weights has what; those without scales compute in float.
-type kernel struct{ scale, weights, weightScale, outputScale int }
-
-// kernels are those that layers are planned for.
-func kernels() map[string]kernel {
-	return map[string]kernel{
-		"QGemm": {1, 3, 4, 7}, "QLinearMatMul": {1, 3, 4, 6}, "QLinearConv": {1, 3, 4, 6},
-		"MatMulIntegerToFloat": {2, 1, 3, math.MaxInt},
-		"Gemm":                 {weights: 1}, "FusedGemm": {weights: 1}, "MatMul": {weights: 1},
-		"Conv": {weights: 1}, "FusedConv": {weights: 1}, "Gather": {weights: 0},
-	}
-}
-
 // runs reports whether the node n that runs the layer w of the written graph does
 // so on integers, or, for float arithmetic, on weights that are folded at load.
 func runs(n, w *graph.Node, integers bool, inits map[string]*graph.Tensor) bool {
-	k, known := kernels()[n.Op]
-	return known && strings.HasSuffix(n.Op, "Conv") == w.Is("Conv") && n.Is("Gather") == w.Is("Gather") &&
-		(k.scale > 0) == integers && (integers || inits[n.Input(k.weights)] != nil)
+	k := qdq.Kernels()[n.Op]
+	return k.Planned() && strings.HasSuffix(n.Op, "Conv") == w.Is("Conv") && n.Is("Gather") == w.Is("Gather") &&
+		k.Integer() == integers && (integers || inits[n.Input(k.Weights[0])] != nil)
 }
 
-// isIntegerKernel reports whether n is an integer kernel with weights, also one that no layer is planned for.
 func isIntegerKernel(n *graph.Node) bool {
-	return kernels()[n.Op].scale > 0 ||
-		slices.Contains([]string{"DynamicQuantizeMatMul", "MatMulInteger", "ConvInteger"}, n.Op)
+	k := qdq.Kernels()[n.Op]
+	return k.Integer()
 }

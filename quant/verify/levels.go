@@ -9,6 +9,7 @@ import (
 
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
+	"cfq/quant/qdq"
 )
 
 // Levels compares the outputs at the production level with those of the
@@ -147,11 +148,14 @@ func runBytes(
 // value off by one code more than what it is computed from, through the absolute weights. It is infinite where an
 // operator stands in the graph that may enlarge differences.
 func step(opt *graph.Graph) (step, bound float64) {
-	kernels, inits := kernels(), opt.InitMap()
+	kernels, inits := qdq.Kernels(), opt.InitMap()
 	for _, n := range opt.Nodes {
-		at, layer := kernels[n.Op]
-		w := inits[n.Input(at.weights)]
-		if !layer || w == nil || len(w.Dims) < 2 || w.Len() == 0 {
+		k := kernels[n.Op]
+		var w *graph.Tensor
+		if k.Planned() {
+			w = inits[n.Input(k.Weights[0])]
+		}
+		if w == nil || len(w.Dims) < 2 || w.Len() == 0 {
 			switch {
 			case n.Op == "QuantizeLinear":
 				bound += slices.Max(numbers(inits[n.Input(1)]))
@@ -161,8 +165,8 @@ func step(opt *graph.Graph) (step, bound float64) {
 			continue
 		}
 		scales := []float64{1}
-		if at.scale > 0 {
-			scales = numbers(inits[n.Input(at.weightScale)])
+		if k.Integer() {
+			scales = numbers(inits[n.Input(k.Weights[1])])
 		}
 		outputs, rows := int(w.Dims[len(w.Dims)-1]), false // rows: the weights of an output lie together
 		if n.Int("transB", 0) != 0 || strings.HasSuffix(n.Op, "Conv") {
@@ -179,11 +183,11 @@ func step(opt *graph.Graph) (step, bound float64) {
 			largest = max(largest, v)
 		}
 		gain, code := slices.Max(sums), 0.0
-		if at.scale == 0 {
+		if !k.Integer() {
 			step *= gain
 		} else {
-			code = numbers(inits[n.Input(at.outputScale)])[0]
-			step = max(largest*numbers(inits[n.Input(at.scale)])[0], code)
+			code = numbers(inits[n.Input(k.OutputScale)])[0]
+			step = max(largest*numbers(inits[n.Input(k.Scale)])[0], code)
 		}
 		bound = max(bound, bound*gain+code) // what other branches may read differs by no more
 	}
