@@ -103,11 +103,7 @@ func (c *layerFits) cheapest(ctx context.Context) (qat.Population, error) {
 			return from, err
 		}
 	}
-	for k, i := range people {
-		if actions[k].Status == recourse.Found {
-			from.Rays = append(from.Rays, qat.Ray{Person: i, To: actions[k].Point})
-		}
-	}
+	from.Rays = raysTo(people, pointsOf(actions))
 	from.Rays = subset(from.Rays, spread(0, len(from.Rays), stepPeople))
 	return from, nil
 }

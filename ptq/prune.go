@@ -51,7 +51,7 @@ func checkSparsity(o *Options) error {
 // prune says which weights of the layers become zero: the given share of all of them with the least scores.
 //
 // Reference: Prune+Quant, magnitude- or sensitivity-based, of the paper; single weights, not structures.
-func (t *trainer) prune(ctx context.Context, layers []qat.Layer) error {
+func (t *trainingStage) prune(ctx context.Context, layers []qat.Layer) error {
 	if t.net.o.Sparsity == 0 {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (t *trainer) prune(ctx context.Context, layers []qat.Layer) error {
 }
 
 // pruningScores are scores of weights, Out x In, by layer.
-func (t *trainer) pruningScores(ctx context.Context, layers []quant.LayerInfo) ([][]float64, error) {
+func (t *trainingStage) pruningScores(ctx context.Context, layers []quant.LayerInfo) ([][]float64, error) {
 	if t.net.o.PruneBy == PruneMagnitude {
 		scores := make([][]float64, len(layers))
 		for i := range layers {
@@ -94,8 +94,9 @@ func (t *trainer) pruningScores(ctx context.Context, layers []quant.LayerInfo) (
 		return scores, nil
 	}
 	var x []float32
-	for _, k := range spread(0, len(t.from.Rays), prunePoints) {
-		x = append(x, t.from.Rays[k].To...)
+	rays := t.source.People.Rays
+	for _, k := range spread(0, len(rays), prunePoints) {
+		x = append(x, rays[k].To...)
 	}
 	if len(x) == 0 {
 		return nil, inputError(errors.New("nobody has recourse to measure the sensitivity of weights at: prune by magnitude"))

@@ -40,7 +40,7 @@ type Calibration struct {
 	net     *network
 	fits    *layerFits
 	scores  *layerScores
-	trainer *trainer // nil for methods without training
+	trainer *trainingStage // nil for methods without training
 }
 
 // Calibrate does the part of Quantize that does not depend on the budget, so that a model
@@ -57,6 +57,10 @@ func Calibrate(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.
 			err = errors.Join(err, c.Close())
 		}
 	}()
+	checkpoint, err := c.net.openCheckpoint(people)
+	if err != nil {
+		return nil, inputError(err)
+	}
 	if c.fits, err = c.net.calibrate(ctx, people); err != nil {
 		return nil, err
 	}
@@ -64,7 +68,7 @@ func Calibrate(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.
 		return nil, err
 	}
 	if c.net.o.Objective != Untrained {
-		if c.trainer, err = newTrainer(ctx, c.fits); err != nil {
+		if c.trainer, err = newTraining(ctx, c.fits, checkpoint); err != nil {
 			return nil, fmt.Errorf("training: %w", err)
 		}
 	}
@@ -111,7 +115,7 @@ func (c *Calibration) quantize(ctx context.Context, budget float64) (*Result, er
 	}
 	var trained *Training
 	if c.trainer != nil {
-		if layers, trained, err = c.trainer.train(ctx, layers, c.scores.meanBits(a.widths)); err != nil {
+		if layers, trained, err = c.trainer.train(ctx, layers, budget, c.scores.meanBits(a.widths)); err != nil {
 			return nil, fmt.Errorf("training: %w", err)
 		}
 	}

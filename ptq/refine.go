@@ -127,7 +127,7 @@ func (c *layerFits) drawPoints(ctx context.Context, from qat.Population, n int, 
 ) {
 	rng := rand.New(rand.NewPCG(refineSeed, seed))
 	people := int(refinePeople * float64(n))
-	if p.X, err = from.DrawRays(ctx, rng, c.net.full.Margins, n-people, teacherLo, teacherHi); err != nil {
+	if p.X, err = from.DrawTeacher(ctx, rng, c.net.full.Margins, n-people); err != nil {
 		return p, err
 	}
 	x := append(from.Draw(rng, people), p.X...)

@@ -6,86 +6,44 @@ import (
 	"slices"
 
 	"cfq/calib"
+	"cfq/onnxio/classifier"
 	"cfq/qat"
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
-// teach finds the teacher's recourse points, without noise, or takes those that were issued.
-func (t *trainer) teach(ctx context.Context) error {
-	o := t.net.teacher()
-	o.Noise = 0
-	t.teacher = qat.Points{Kind: qat.Teacher}
-	add := func(points *calib.Set, valid bool) {
-		for i, person := range points.Source {
-			if !valid || points.Reached[i] {
-				t.teacher.Source = append(t.teacher.Source, person)
-				t.teacher.X = append(t.teacher.X, points.Points()[i*points.Dim:(i+1)*points.Dim]...)
-			}
-		}
-	}
-	if t.net.o.Promises != nil {
-		points, err := calib.Promised(ctx, t.net.full, t.sample.all.X, t.net.o.Promises)
-		if err == nil {
-			add(points, false)
-		}
-		return err
-	}
-	for o.Start = range t.net.o.TeacherActions {
-		points, err := calib.Counterfactual(ctx, t.net.full, t.group.set, t.group.people.X, o)
-		if err != nil {
-			return err
-		}
-		add(points, o.Start > 0)
-	}
-	return nil
-}
-
-// withNoise returns the teacher's points with the noise of a round.
-func (t *trainer) withNoise(round int) qat.Points {
-	p, dim := t.teacher, t.sample.all.Dim
-	if t.net.o.Teacher.Noise == 0 || t.net.o.Promises != nil {
-		return p
-	}
-	x := rowsOf(t.sample.all.X, dim, p.Source)
-	actions := slices.Clone(p.X)
-	for i := range actions {
-		actions[i] -= x[i]
-	}
-	seed := rand.New(rand.NewPCG(t.net.o.Teacher.Seed, uint64(round))).Uint64()
-	recourse.Blur(t.group.set.Select(p.Source), x, actions, t.net.o.Teacher.Noise, seed)
-	recourse.Point(actions, x, actions)
-	p.X = actions
-	return p
-}
-
-// onlineTeacher finds recourse of people during training, see qat.Recourse.
+// onlineTeacher finds recourse of all people for a training, see qat.PeopleRecourse.
 type onlineTeacher struct {
-	t    *trainer
-	o    recourse.TeacherOptions
-	kept map[int][]float32 // by person: where the steps from zero end, without noise; none of who is not taught
+	net    *network
+	people *task.People
+	set    *constraint.Set // what each of them can change
+	o      recourse.TeacherOptions
+	kept   map[int][]float32 // by person: where the steps from zero end, without noise; none of who is not taught
 }
 
 // newOnlineTeacher takes the steps from zero once if they are wanted online: the full-precision model does not change.
 // What is new in each batch are noise and other starts.
-func (t *trainer) newOnlineTeacher(ctx context.Context, margins []float32) (*onlineTeacher, error) {
-	a := &onlineTeacher{t: t, o: t.net.teacher(), kept: map[int][]float32{}}
-	if t.net.o.TeacherOnline {
+func newOnlineTeacher(ctx context.Context, n *network, people *task.People, set *constraint.Set, margins []float32) (
+	*onlineTeacher, error,
+) {
+	a := &onlineTeacher{net: n, people: people, set: set, o: n.teacher(), kept: map[int][]float32{}}
+	if n.o.TeacherOnline {
 		var refused []int
 		for i, m := range margins {
 			if m <= 0 {
 				refused = append(refused, i)
 			}
 		}
-		o, dim := a.o, t.sample.all.Dim
+		o := a.o
 		o.Noise = 0
-		x := rowsOf(t.sample.all.X, dim, refused)
-		delta, err := recourse.Teacher(ctx, t.net.full, t.group.set.Select(refused), x, o)
+		delta, err := recourse.Teacher(ctx, n.full, set.Select(refused), a.rows(refused), o)
 		if err != nil {
 			return nil, err
 		}
 		for k, i := range refused {
-			if d := delta[k*dim : (k+1)*dim]; slices.ContainsFunc(d, func(v float32) bool { return v != 0 }) {
+			d := delta[k*people.Dim : (k+1)*people.Dim]
+			if slices.ContainsFunc(d, func(v float32) bool { return v != 0 }) {
 				a.kept[i] = d
 			}
 		}
@@ -94,12 +52,73 @@ func (t *trainer) newOnlineTeacher(ctx context.Context, margins []float32) (*onl
 	return a, nil
 }
 
-// Teach implements qat.Recourse.
+// rows are the inputs of some people.
+func (a *onlineTeacher) rows(people []int) []float32 { return rowsOf(a.people.X, a.people.Dim, people) }
+
+// Solve implements qat.PeopleRecourse.
+func (a *onlineTeacher) Solve(ctx context.Context, m *classifier.Model, people []int, quick bool) ([][]float32, error) {
+	var o recourse.SolveOptions
+	if quick {
+		o = quickSearch()
+	}
+	o.Margin, o.Workers, o.Seed = promisedMargin, a.net.o.Workers, a.net.o.Train.Seed
+	actions, err := recourse.Solve(ctx, m, a.set.Select(people), a.rows(people), o)
+	return pointsOf(actions), err
+}
+
+// Points implements qat.PeopleRecourse: the teacher's recourse points or those that were issued.
+func (a *onlineTeacher) Points(ctx context.Context) (qat.Points, error) {
+	o, out := a.net.teacher(), qat.Points{Kind: qat.Teacher}
+	o.Noise = 0
+	add := func(points *calib.Set, valid bool) {
+		for i, person := range points.Source {
+			if !valid || points.Reached[i] {
+				out.Source = append(out.Source, person)
+				out.X = append(out.X, points.Points()[i*points.Dim:(i+1)*points.Dim]...)
+			}
+		}
+	}
+	if a.net.o.Promises != nil {
+		points, err := calib.Promised(ctx, a.net.full, a.people.X, a.net.o.Promises)
+		if err == nil {
+			add(points, false)
+		}
+		return out, err
+	}
+	for o.Start = range a.net.o.TeacherActions {
+		points, err := calib.Counterfactual(ctx, a.net.full, a.set, a.people.X, o)
+		if err != nil {
+			return out, err
+		}
+		add(points, o.Start > 0)
+	}
+	return out, nil
+}
+
+// WithNoise implements qat.PeopleRecourse.
+func (a *onlineTeacher) WithNoise(p qat.Points, round int) qat.Points {
+	noise := a.net.o.Teacher.Noise
+	if noise == 0 || a.net.o.Promises != nil {
+		return p
+	}
+	x := a.rows(p.Source)
+	actions := slices.Clone(p.X)
+	for i := range actions {
+		actions[i] -= x[i]
+	}
+	seed := rand.New(rand.NewPCG(a.net.o.Teacher.Seed, uint64(round))).Uint64()
+	recourse.Blur(a.set.Select(p.Source), x, actions, noise, seed)
+	recourse.Point(actions, x, actions)
+	p.X = actions
+	return p
+}
+
+// Teach implements qat.PeopleRecourse.
 func (a *onlineTeacher) Teach(ctx context.Context, people []int, seed uint64) ([]float32, error) {
-	o, dim := a.o, a.t.sample.all.Dim
+	o, dim := a.o, a.people.Dim
 	rng := rand.New(rand.NewPCG(o.Seed, seed))
-	if o.Seed = rng.Uint64(); a.t.net.o.TeacherActions > 1 {
-		o.Start = rng.IntN(a.t.net.o.TeacherActions)
+	if o.Seed = rng.Uint64(); a.net.o.TeacherActions > 1 {
+		o.Start = rng.IntN(a.net.o.TeacherActions)
 	}
 	var taught []int // positions among people
 	delta := make([]float32, 0, len(people)*dim)
@@ -110,16 +129,17 @@ func (a *onlineTeacher) Teach(ctx context.Context, people []int, seed uint64) ([
 	}
 	reached := func(int) bool { return true }
 	if o.Start > 0 || o.Noise > 0 {
-		set, x := a.t.group.set.Select(subset(people, taught)), rowsOf(a.t.sample.all.X, dim, subset(people, taught))
+		some := subset(people, taught)
+		set, x := a.set.Select(some), a.rows(some)
 		if o.Start == 0 {
 			recourse.Blur(set, x, delta, o.Noise, o.Seed)
 		} else {
 			var err error
-			if delta, err = recourse.Teacher(ctx, a.t.net.full, set, x, o); err != nil {
+			if delta, err = recourse.Teacher(ctx, a.net.full, set, x, o); err != nil {
 				return nil, err
 			}
 			recourse.Point(x, x, delta)
-			margins, err := a.t.net.full.Margins(ctx, x)
+			margins, err := a.net.full.Margins(ctx, x)
 			if err != nil {
 				return nil, err
 			}
@@ -135,18 +155,17 @@ func (a *onlineTeacher) Teach(ctx context.Context, people []int, seed uint64) ([
 	return all, nil
 }
 
-// Steps implements qat.Recourse.
+// Steps implements qat.PeopleRecourse.
 func (a *onlineTeacher) Steps(ctx context.Context, m *qat.StudentModel, people []int) (qat.Steps, error) {
 	o, trace := a.o, recourse.Trace{}
 	o.Noise, o.Trace = 0, &trace
-	x := rowsOf(a.t.sample.all.X, a.t.sample.all.Dim, people)
-	_, err := recourse.Teacher(ctx, m, a.t.group.set.Select(people), x, o)
+	_, err := recourse.Teacher(ctx, m, a.set.Select(people), a.rows(people), o)
 	return qat.Steps(trace), err
 }
 
-// Cost implements qat.Recourse.
+// Cost implements qat.PeopleRecourse.
 func (a *onlineTeacher) Cost(person int, action, grad []float32) float64 {
-	set, x := a.t.group.set.Person(person), a.t.sample.all.X[person*a.t.sample.all.Dim:(person+1)*a.t.sample.all.Dim]
+	set, x := a.set.Person(person), a.rows([]int{person})
 	set.Slope(x, action, grad)
 	return set.Cost(x, action)
 }

@@ -7,47 +7,28 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"strconv"
 
 	"cfq/eval"
 	"cfq/internal/message"
-	"cfq/onnxio/classifier"
 	"cfq/qat"
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
+	"cfq/task"
 )
 
-// How many people are asked for recourse: once, for rays to their recourse points, and for the shares of broken
-// promises, in each round and in the end.
-const rayPeople, roundPeople, finalPeople = 8000, 100, 1000
+// promisedMargin is the margin, in logits, at which promises are counted.
+const promisedMargin = 0.1
 
-// Rays end at margins between these, in logits: recourse at required margins of up to half a logit, and what is about
-// to become recourse.
-const (
-	teacherLo, teacherHi = -0.15, 0.35 // of the full-precision model
-	studentLo, studentHi = -0.1, 0.3   // of the network as trained so far
-	promisedMargin       = 0.1         // at which promises are counted
-)
-
-// trainer is what trainings at all budgets ask of the full-precision model. They train on all people, not only on those
-// who are calibrated on.
-type trainer struct {
-	net       *network
-	fits      *layerFits
-	sample    *calibrationSample
-	group     calibrationSample
-	objective qat.ObjectiveDoc
-	seed      uint64
-	from      qat.Population
-	refused   []int             // positions among the people
-	promised  []recourse.Action // to those refused
-	teacher   qat.Points        // recourse points of objectives that do not vary them
-	facts     qat.Points        // people, for these objectives
-	during    *onlineTeacher    // recourse in the course of training, for these objectives
+// trainingStage is what trainings at all budgets ask of the full-precision model. They train on all people, not only on
+// those who are calibrated on.
+type trainingStage struct {
+	net        *network
+	fits       *layerFits
+	source     *qat.PeopleSource
+	checkpoint qat.Checkpoint // of a training at the options' budget; nil without one
 }
 
 // Training is what came of a training.
@@ -66,6 +47,13 @@ type Training struct {
 	Disagreement       float64 `json:"disagreement"`
 
 	unsaved error // why the checkpoint does not hold the last round; nil where it does
+}
+
+// Trial is a short training with weights of the objective, judged by people who were held out from it.
+type Trial struct {
+	Eta      float64    `json:"eta"`
+	Accuracy eval.Float `json:"accuracy"`
+	VD       eval.Float `json:"vd"` // of promises at margin 0.1
 }
 
 // maxChurnIncrease is by how much training may raise the share of rows that are decided otherwise than by the original.
@@ -141,75 +129,94 @@ func trainingRecipe(options *Options) map[string]string {
 }
 
 // train trains the layers from their plans on; bits are those of a weight on average.
-func (t *trainer) train(ctx context.Context, plans []quant.Layer, bits float64) (_ []quant.Layer, _ *Training,
-	err error,
+func (t *trainingStage) train(ctx context.Context, plans []quant.Layer, budget, bits float64) (_ []quant.Layer,
+	_ *Training, err error,
 ) {
-	spec, run, layers := t.spec(), qat.Run{}, t.fits.trainable(plans)
-	if err := t.prune(ctx, layers); err != nil {
-		return nil, nil, err
-	}
-	m, err := t.fits.openLayers(ctx, plans)
+	net, err := t.open(ctx, plans)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, m.Close()) }()
-	net := qat.Network{Model: m, Layers: layers}
-	run.Progress = func(e qat.Event) {
-		t.net.tell(fmt.Sprintf("train: loss %.2g, VD %s, RVD %s, %.2f bits", e.Loss, message.Percent(e.VD, 1),
-			message.Percent(e.RVD, 1), bits),
-			e.Round, e.Rounds)
-	}
-	result := &Training{Objective: spec.Objective}
-	if result.DisagreementBefore, err = t.disagreement(ctx, m); err != nil {
+	defer func() { err = errors.Join(err, net.Model.Close()) }()
+	spec, result := t.spec(), &Training{Objective: t.net.o.Objective}
+	if result.DisagreementBefore, err = t.source.Disagreement(ctx, net.Model); err != nil {
 		return nil, nil, err
 	}
 	if t.net.o.EtaSweep {
-		if result.Trials, err = t.tune(ctx, net, &spec); err != nil {
+		if result.Trials, err = t.sweepEta(ctx, net, &spec); err != nil {
 			return nil, nil, err
 		}
 		result.Eta = *spec.Eta
 	}
-	if run.Checkpoint, err = t.checkpoint(plans, &spec); err != nil {
-		return nil, nil, err
+	run := qat.Run{Progress: func(e qat.Event) { t.tell("train", e, bits) }}
+	if budget == t.net.o.Budget {
+		run.Checkpoint = t.checkpoint
 	}
-	out, err := qat.Train(ctx, net, t.source(), spec, run)
+	out, err := qat.Train(ctx, net, t.source.Source(), spec, run)
 	if err != nil {
 		return nil, nil, err
 	}
 	result.unsaved = out.Unsaved
-	switch {
-	case t.objective.Resamples:
-		result.People = len(t.from.Rays)
-	case t.objective.Recourse:
-		people := map[int]bool{}
-		for _, i := range t.teacher.Source {
-			people[i] = true
-		}
-		result.People = len(people)
+	if t.objective().Recourse {
+		result.People = t.source.Taught()
 	}
 	for _, e := range out.History {
 		result.Steps = e.Steps
 		result.Rounds = append(result.Rounds, roundOf(e, bits))
 	}
 	trained := qat.Quantized(out.Layers)
-	return trained, result, t.final(ctx, trained, result)
+	vd, rvd, disagreement, err := t.source.Final(ctx, trained)
+	result.VD, result.RVD, result.Disagreement = eval.Float(vd), eval.Float(rvd), disagreement
+	return trained, result, err
+}
+
+// tell reports the progress of a round.
+func (t *trainingStage) tell(stage string, e qat.Event, bits float64) {
+	t.net.tell(fmt.Sprintf("%s: loss %.2g, VD %s, RVD %s, %.2f bits", stage, e.Loss, message.Percent(e.VD, 1),
+		message.Percent(e.RVD, 1), bits), e.Round, e.Rounds)
+}
+
+// open opens the network of plans to train it.
+func (t *trainingStage) open(ctx context.Context, plans []quant.Layer) (net qat.Network, err error) {
+	net.Layers = t.fits.trainable(plans)
+	if err := t.prune(ctx, net.Layers); err != nil {
+		return net, err
+	}
+	net.Model, err = t.fits.openLayers(ctx, plans)
+	return net, err
 }
 
 // spec is that of trainings and of searches for bit widths.
-func (t *trainer) spec() qat.Spec {
+func (t *trainingStage) spec() qat.Spec {
 	s := t.net.o.Train
 	s.Objective = t.net.o.Objective
 	return s
 }
 
-// source is what trainings and searches for bit widths draw from.
-func (t *trainer) source() qat.Source {
-	s := qat.Source{Draw: t.draw}
-	if t.during != nil {
-		s.Recourse, s.Online, s.Unrolled = t.during, t.net.o.TeacherOnline, t.during.o.Steps
-		_, s.Groups = groups(t.sample.all)
+func (t *trainingStage) objective() qat.ObjectiveDoc {
+	doc, _ := qat.FindObjective(t.net.o.Objective) // options are checked
+	return doc
+}
+
+// tuneSeed tells the people held out here from those that a search for a target has held out before by the same seed:
+// of the others none would be left.
+const tuneSeed = 1 << 63
+
+// trialsHeldOut is the share of the people who judge the trials of a sweep of eta.
+const trialsHeldOut = 0.2
+
+// sweepEta sets the eta that is best for people who are held out from short trainings.
+func (t *trainingStage) sweepEta(ctx context.Context, net qat.Network, spec *qat.Spec) (trials []Trial, err error) {
+	own, held := divide(t.fits.sample.all, trialsHeldOut, t.source.People.Seed^tuneSeed)
+	if len(own) == 0 || !t.source.Labelled(held) {
+		return nil, inputError(errors.New("eta-sweep: no labelled people can be held out from so few"))
 	}
-	return s
+	tried, err := t.source.SweepEta(ctx, net, spec, own, held, func(r qat.Trial, done, total int) {
+		t.net.tell(fmt.Sprintf("try eta %v", r.Eta), done, total)
+	})
+	for _, r := range tried {
+		trials = append(trials, Trial{r.Eta, eval.Float(r.Accuracy), eval.Float(r.VD)})
+	}
+	return trials, err
 }
 
 // Learned is what came of learning bit widths.
@@ -222,11 +229,7 @@ type Learned struct {
 }
 
 // learn learns the bit widths of a budget. The stage that it returns has the risk of each width in place of errors.
-func (t *trainer) learn(ctx context.Context, s *layerScores, budget float64) (_ *layerScores, _ *Learned, err error) {
-	run := qat.Run{Progress: func(e qat.Event) {
-		s.net.tell(fmt.Sprintf("learn bit widths: loss %.2g, VD %s, RVD %s, %.2f bits", e.Loss, message.Percent(e.VD, 1),
-			message.Percent(e.RVD, 1), e.Cost), e.Round, e.Rounds)
-	}}
+func (t *trainingStage) learn(ctx context.Context, s *layerScores, budget float64) (_ *layerScores, _ *Learned, err error) {
 	first := make(assignment, len(s.net.layers))
 	var granted float64
 	for i := range s.net.layers {
@@ -235,9 +238,13 @@ func (t *trainer) learn(ctx context.Context, s *layerScores, budget float64) (_ 
 		granted += float64(s.net.layers[i].Params()) * float64(grant)
 	}
 	plans := s.fits.assemble(s.fits.layers, first)
-	layers := s.fits.trainable(plans)
-	for i := range layers {
-		l := &layers[i]
+	net, err := t.open(ctx, plans)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, net.Model.Close()) }()
+	for i := range net.Layers {
+		l := &net.Layers[i]
 		l.Widths = &qat.Widths{Plans: s.fits.layers[i], PerRow: s.net.o.BitWidths == BitWidthsPerRow && l.Info.Conv == nil}
 		n := float64(s.net.layers[i].Params())
 		if l.Widths.PerRow {
@@ -247,9 +254,6 @@ func (t *trainer) learn(ctx context.Context, s *layerScores, budget float64) (_ 
 		for _, f := range quant.Formats() {
 			l.Widths.Costs = append(l.Widths.Costs, n*float64(cost)*float64(f.Bits)/granted)
 		}
-	}
-	if err := t.prune(ctx, layers); err != nil {
-		return nil, nil, err
 	}
 	if s.net.o.Cost == CostBytes { // what the file stores besides codes is not the widths' to spend
 		written, err := qdq.Write(s.net.model.canonical, s.fits.planOf(plans), s.net.model.writer())
@@ -262,19 +266,16 @@ func (t *trainer) learn(ctx context.Context, s *layerScores, budget float64) (_ 
 		}
 		budget = max(minBudget, budget-8*float64(stored)/granted+s.meanBits(first))
 	}
-	m, err := s.fits.openLayers(ctx, plans)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() { err = errors.Join(err, m.Close()) }()
-	policy, err := qat.Search(ctx, qat.Network{Model: m, Layers: layers}, budget, t.source(), t.spec(), run)
+	policy, err := qat.Search(ctx, net, budget, t.source.Source(), t.spec(), qat.Run{Progress: func(e qat.Event) {
+		t.tell("learn bit widths", e, e.Cost)
+	}})
 	if err != nil {
 		return nil, nil, fmt.Errorf("bit widths: %w", err)
 	}
 	out := *s
 	out.layerErrors, out.rowErrors = make([][]float64, len(s.net.layers)), make([][][]float64, len(s.net.layers))
 	for i, risks := range policy.Risks {
-		if layers[i].Widths.PerRow {
+		if net.Layers[i].Widths.PerRow {
 			out.rowErrors[i] = risks
 		} else {
 			out.layerErrors[i] = risks[0]
@@ -304,64 +305,29 @@ func (c *layerFits) trainable(plans []quant.Layer) (layers []qat.Layer) {
 	return layers
 }
 
-// newTrainer finds the recourse to train on.
-func newTrainer(ctx context.Context, c *layerFits) (t *trainer, err error) {
-	t = &trainer{net: c.net, fits: c, sample: c.sample, seed: c.net.o.Train.Seed}
-	if t.objective, err = qat.FindObjective(c.net.o.Objective); err != nil {
+// newTraining finds the recourse to train on.
+func newTraining(ctx context.Context, c *layerFits, checkpoint qat.Checkpoint) (*trainingStage, error) {
+	n, people := c.net, c.sample.all
+	n.tell("recourse to train on", 0, 0)
+	set, _, err := personal(n.set, n.o.Overrides, people)
+	if err != nil {
+		return nil, inputError(err)
+	}
+	s := qat.People{Population: n.population(people.X, set), Full: n.full, Labels: people.Labels, Seed: n.o.Train.Seed}
+	if s.Margins, err = n.full.Margins(ctx, people.X); err != nil {
 		return nil, err
 	}
-	t.net.tell("recourse to train on", 0, 0)
-	return t, t.prepare(ctx)
-}
-
-func (t *trainer) prepare(ctx context.Context) error {
-	people := t.sample.all
-	set, own, err := personal(t.net.set, t.net.o.Overrides, people)
+	if n.o.Promises != nil {
+		s.Rays = raysTo(spread(0, people.N, people.N), pointsOf(n.o.Promises))
+	}
+	s.Groups, s.GroupCount = groups(people)
+	teacher, err := newOnlineTeacher(ctx, n, people, set, s.Margins)
 	if err != nil {
-		return inputError(err)
+		return nil, err
 	}
-	t.group = calibrationSample{all: people, people: people, set: set, own: own, promises: t.net.o.Promises}
-	margins, err := t.net.full.Margins(ctx, people.X)
-	if err != nil {
-		return err
-	}
-	for i, m := range margins {
-		if m <= 0 {
-			t.refused = append(t.refused, i)
-		}
-	}
-	most := rayPeople
-	if !t.objective.Resamples {
-		most = finalPeople
-	}
-	t.refused = subset(t.refused, spread(0, len(t.refused), most))
-	if t.promised, err = t.solve(ctx, t.net.full, t.refused, recourse.SolveOptions{}); err != nil {
-		return err
-	}
-	t.from = t.net.population(people.X, set)
-	persons, actions := t.refused, t.promised
-	if t.net.o.Promises != nil {
-		persons, actions = spread(0, people.N, people.N), t.net.o.Promises
-	}
-	for k, i := range persons {
-		if actions[k].Status == recourse.Found {
-			t.from.Rays = append(t.from.Rays, qat.Ray{Person: i, To: actions[k].Point})
-		}
-	}
-	switch {
-	case t.objective.Resamples:
-		return nil
-	case t.objective.Recourse:
-		if t.during, err = t.newOnlineTeacher(ctx, margins); err != nil {
-			return err
-		}
-		if !t.net.o.TeacherOnline {
-			if err := t.teach(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	return t.factual(ctx, margins)
+	source := &qat.PeopleSource{People: s, Unrolled: teacher.o.Steps, Online: n.o.TeacherOnline}
+	t := &trainingStage{net: n, fits: c, source: source, checkpoint: checkpoint}
+	return t, source.Find(ctx, n.o.Objective, teacher, c.openLayers)
 }
 
 // population is people, without their ways to recourse, as points are drawn from them.
@@ -373,12 +339,26 @@ func (p *network) population(x []float32, set *constraint.Set) qat.Population {
 	return from
 }
 
-// solve finds the cheapest recourse of people under a model.
-func (t *trainer) solve(ctx context.Context, m recourse.Model, people []int, o recourse.SolveOptions) (
-	[]recourse.Action, error,
-) {
-	o.Margin, o.Workers, o.Seed = promisedMargin, t.net.o.Workers, t.seed
-	return recourse.Solve(ctx, m, t.group.set.Select(people), rowsOf(t.sample.all.X, t.sample.all.Dim, people), o)
+// pointsOf are the points of the actions that were found, nil for the others.
+func pointsOf(actions []recourse.Action) [][]float32 {
+	points := make([][]float32, len(actions))
+	for i := range actions {
+		if actions[i].Status == recourse.Found {
+			points[i] = actions[i].Point
+		}
+	}
+	return points
+}
+
+// raysTo are the ways of people to their recourse points, of those who have one.
+func raysTo(people []int, points [][]float32) []qat.Ray {
+	rays := []qat.Ray{}
+	for k, to := range points {
+		if to != nil {
+			rays = append(rays, qat.Ray{Person: people[k], To: to})
+		}
+	}
+	return rays
 }
 
 // quickSearch uses a quarter of the solver's budget: an estimate over many people does not need optimal actions.
@@ -386,191 +366,34 @@ func quickSearch() recourse.SolveOptions {
 	return recourse.SolveOptions{Restarts: -1, Rounds: 1, Beam: 1}
 }
 
-// draw draws the points of a round and asks some people.
-func (t *trainer) draw(ctx context.Context, round int, use [qat.Kinds]int, now []qat.Trained) (d qat.Draw,
-	err error,
-) {
-	g, err := t.fits.openLayers(ctx, qat.Quantized(now))
-	if err != nil {
-		return d, err
-	}
-	defer func() { err = errors.Join(err, g.Close()) }()
-	rng := rand.New(rand.NewPCG(t.seed, uint64(round)))
-	if d.VD, d.RVD, err = t.estimateVD(ctx, rng, g, roundPeople, quickSearch()); err != nil {
-		return d, err
-	}
-	if !t.objective.Resamples {
-		d.Points = []qat.Points{t.facts, t.withNoise(round)}
-		return d, nil
-	}
-	add := func(kind qat.Kind, x []float32) (err error) {
-		p := qat.Points{Kind: kind, X: x}
-		if p.Margins, err = t.net.full.Margins(ctx, x); err == nil && kind == qat.Factual {
-			p.StudentMargins, err = g.Margins(ctx, x)
-		}
-		d.Points = append(d.Points, p)
-		return err
-	}
-	if err := add(qat.Factual, t.from.Draw(rng, use[qat.Factual])); err != nil || len(t.from.Rays) == 0 {
-		return d, err
-	}
-	x, err := t.from.DrawRays(ctx, rng, t.net.full.Margins, use[qat.Teacher], teacherLo, teacherHi)
-	if err != nil {
-		return d, err
-	}
-	if err := add(qat.Teacher, x); err != nil {
-		return d, err
-	}
-	if x, err = t.from.DrawRays(ctx, rng, g.Margins, use[qat.Student], studentLo, studentHi); err != nil {
-		return d, err
-	}
-	return d, add(qat.Student, x)
-}
-
-// final asks people what holds in the end.
-func (t *trainer) final(ctx context.Context, plans []quant.Layer, r *Training) (err error) {
-	g, err := t.fits.openLayers(ctx, plans)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, g.Close()) }()
-	rng := rand.New(rand.NewPCG(t.seed, math.MaxUint64))
-	vd, rvd, err := t.estimateVD(ctx, rng, g, finalPeople, recourse.SolveOptions{})
-	if err != nil {
-		return err
-	}
-	r.VD, r.RVD = eval.Float(vd), eval.Float(rvd)
-	r.Disagreement, err = t.disagreement(ctx, g)
-	return err
-}
-
-// disagreement is the share of the rows that g decides otherwise than the full-precision model.
-func (t *trainer) disagreement(ctx context.Context, g *classifier.Model) (float64, error) {
-	full, err := t.net.full.Margins(ctx, t.sample.all.X)
-	if err != nil {
-		return 0, err
-	}
-	quant, err := g.Margins(ctx, t.sample.all.X)
-	differ := 0
-	for i := range quant {
-		if quant[i] > 0 != (full[i] > 0) {
-			differ++
-		}
-	}
-	return float64(differ) / float64(max(1, len(full))), err
-}
-
-// factual makes points of the rows, with their labels.
-func (t *trainer) factual(ctx context.Context, margins []float32) error {
-	t.facts = qat.Points{Kind: qat.Factual, X: t.sample.all.X, Margins: margins}
-	t.facts.Groups, _ = groups(t.sample.all)
-	z, k, err := t.net.full.Logits(ctx, t.sample.all.X)
-	if err != nil {
-		return err
-	}
-	t.facts.Probabilities = probabilities(z, k)
-	for _, l := range t.sample.all.Labels {
-		class := -1
-		switch l {
-		case 1:
-			class = t.net.full.Target()
-		case 0:
-			class = 1 - t.net.full.Target()
-		}
-		t.facts.Classes = append(t.facts.Classes, class)
-	}
-	return nil
-}
-
-// probabilities are the softmax of logits, rows x classes; a single logit z is [0, z].
-func probabilities(z []float32, classes int) []float32 {
-	if classes == 1 {
-		wide := make([]float32, 0, 2*len(z))
-		for _, v := range z {
-			wide = append(wide, 0, v)
-		}
-		z, classes = wide, 2
-	}
-	out := make([]float32, len(z))
-	for from := 0; from < len(z); from += classes {
-		row := z[from : from+classes]
-		top, sum := row[0], 0.0
-		for _, v := range row {
-			top = max(top, v)
-		}
-		for j, v := range row {
-			e := math.Exp(float64(v - top))
-			out[from+j], sum = float32(e), sum+e
-		}
-		for j := range row {
-			out[from+j] /= float32(sum)
-		}
-	}
-	return out
-}
-
-// estimateVD returns the shares of some people's promises that break between the full-precision model and g, either
-// way.
-func (t *trainer) estimateVD(ctx context.Context, rng *rand.Rand, g *classifier.Model, most int,
-	o recourse.SolveOptions,
-) (vd, rvd float64, err error) {
-	var people []int
-	var theirs []recourse.Action
-	for _, k := range rng.Perm(len(t.refused))[:min(most, len(t.refused))] {
-		people, theirs = append(people, t.refused[k]), append(theirs, t.promised[k])
-	}
-	if vd, err = broken(ctx, theirs, g); err != nil {
-		return 0, 0, err
-	}
-	if theirs, err = t.solve(ctx, g, people, o); err != nil {
-		return 0, 0, err
-	}
-	rvd, err = broken(ctx, theirs, t.net.full)
-	return vd, rvd, err
-}
-
-// broken is the share of the actions found that a model refuses; NaN where none was found.
-func broken(ctx context.Context, actions []recourse.Action, m *classifier.Model) (float64, error) {
-	var x []float32
-	for i := range actions {
-		if actions[i].Status == recourse.Found {
-			x = append(x, actions[i].Point...)
-		}
-	}
-	margins, err := m.Margins(ctx, x)
-	refused := 0.0
-	for _, v := range margins {
-		if !(v > 0) {
-			refused++
-		}
-	}
-	return refused / float64(len(margins)), err
-}
-
-// checkpoint opens the file that keeps the state of this training; nil without one.
-func (t *trainer) checkpoint(plans []quant.Layer, spec *qat.Spec) (qat.Checkpoint, error) {
-	if t.net.o.Checkpoint == "" {
+// openCheckpoint opens the file that keeps the state of the training at the options' budget; nil without one. It comes
+// before any work: all that a training depends on was given.
+func (n *network) openCheckpoint(people *task.People) (qat.Checkpoint, error) {
+	o := n.o
+	if o.Checkpoint == "" {
 		return nil, nil
 	}
-	sum, err := fingerprint(t.net.model.canonical)
+	sum, err := fingerprint(n.model.source)
 	if err != nil {
 		return nil, err
 	}
+	spec, err := json.Marshal(o.Train)
+	if err != nil {
+		return nil, err
+	}
+	data := []any{people.X, people.Labels}
+	for i := range o.Promises {
+		data = append(data, int64(o.Promises[i].Status), o.Promises[i].Point)
+	}
+	o.Train, o.Promises, o.Checkpoint, o.Recipe, o.Workers, o.Progress = qat.Spec{}, nil, "", nil, 0, nil
+	o.Teacher.Workers, o.Teacher.Progress = 0, nil
 	h := sha256.New()
-	teacher := t.net.teacher()
-	teacher.Progress, teacher.Workers = nil, 0
-	text, err := json.Marshal([]any{spec, plans, t.net.o.Sparsity, t.net.o.PruneBy, t.fits.grid.input})
-	if err != nil {
-		return nil, err
-	}
-	fmt.Fprintf(h, "%s\n%s %v\n%v\n%s\n%d %d %+v %d\n%v\n%v\n%v %v\n", sum, t.net.task.JSON(),
-		t.net.task.Latent, t.group.own, text, len(t.sample.all.X), len(t.teacher.X), teacher, t.net.o.TeacherActions,
-		t.teacher.Source, t.from.Rays, t.facts.Classes, t.facts.Groups)
-	for _, v := range []any{t.sample.all.X, t.sample.all.Labels, t.teacher.X} {
+	fmt.Fprintf(h, "%s\n%s %v\n%+v\n%s\n%v %q %v\n", sum, n.task.JSON(), n.task.Latent, o, spec, people.Rows, people.IDs,
+		people.Subgroups)
+	for _, v := range data {
 		if err := binary.Write(h, binary.LittleEndian, v); err != nil {
 			return nil, err
 		}
 	}
-	c, err := qat.OpenCheckpoint(t.net.o.Checkpoint, t.net.model.engine, [sha256.Size]byte(h.Sum(nil)))
-	return c, inputError(err)
+	return qat.OpenCheckpoint(n.o.Checkpoint, n.model.engine, [sha256.Size]byte(h.Sum(nil)))
 }

@@ -368,12 +368,13 @@ func TestTrainingGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Checkpoint = filepath.Join(t.TempDir(), "checkpoint")
+	calibrated := false
 	run := func(o ptq.Options, stop int) (*ptq.Result, []int, error) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var rounds []int
 		o.Progress = func(e ptq.Event) {
-			if !strings.HasPrefix(e.Stage, "train: ") {
+			if calibrated = calibrated || strings.HasPrefix(e.Stage, "statistics"); !strings.HasPrefix(e.Stage, "train: ") {
 				return
 			}
 			if rounds = append(rounds, e.Done); e.Done == stop {
@@ -400,9 +401,9 @@ func TestTrainingGoesOn(t *testing.T) {
 	if len(got.Training.Rounds) != 16 {
 		t.Errorf("%d rounds are on record", len(got.Training.Rounds))
 	}
-	// Another setting is another training.
-	o.Train.Seed = 5
-	if _, rounds, err := run(o, 0); !errors.As(err, &input) || rounds != nil ||
+	// Another setting is another training, which is known before any work.
+	o.Train.Seed, calibrated = 5, false
+	if _, rounds, err := run(o, 0); !errors.As(err, &input) || rounds != nil || calibrated ||
 		!strings.Contains(err.Error(), o.Checkpoint) {
 		t.Errorf("another seed begins at round %v: %v", rounds, err)
 	}

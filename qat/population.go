@@ -65,9 +65,14 @@ func (p *Population) person(rng *rand.Rand, x []float32, i int, to []float32) []
 	return x
 }
 
-// DrawRays returns the ends of n rays that people are on, in numbers as far as a model's margin there needs to be about
+// DrawTeacher returns n points on the ways to recourse, around where a model begins to favour people.
+func (p *Population) DrawTeacher(ctx context.Context, rng *rand.Rand, margins Margins, n int) ([]float32, error) {
+	return p.drawRays(ctx, rng, margins, n, teacherLo, teacherHi)
+}
+
+// drawRays returns the ends of n rays that people are on, in numbers as far as a model's margin there needs to be about
 // one between lo and hi that is drawn, too.
-func (p *Population) DrawRays(ctx context.Context, rng *rand.Rand, margins Margins, n int, lo, hi float64) ([]float32,
+func (p *Population) drawRays(ctx context.Context, rng *rand.Rand, margins Margins, n int, lo, hi float64) ([]float32,
 	error,
 ) {
 	rays, aim := make([]Ray, n), make([]float32, n)

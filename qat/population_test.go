@@ -52,7 +52,7 @@ func TestRaysEndAtMargins(t *testing.T) {
 		p.addRay(i, r.IntN(3))
 	}
 	const n, lo, hi = 1000, -0.2, 0.4
-	ends, err := p.DrawRays(t.Context(), r, rising, n, lo, hi)
+	ends, err := p.drawRays(t.Context(), r, rising, n, lo, hi)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestRaysKeepFeatures(t *testing.T) {
 		person := r.IntN(len(p.X) / p.Dim)
 		p.addRay(person, r.IntN(3))
 		to, before := p.Rays[0].To, slices.Clone(p.X)
-		ends, err := p.DrawRays(t.Context(), r, rising, 20, -0.5, 0.5)
+		ends, err := p.drawRays(t.Context(), r, rising, 20, -0.5, 0.5)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +190,7 @@ func TestRaysOfFailingModel(t *testing.T) {
 	p := town(r, 3)
 	p.addRay(0, 1)
 	bad := errors.New("no margins")
-	_, err := p.DrawRays(t.Context(), r, func(context.Context, []float32) ([]float32, error) { return nil, bad }, 3, 0, 1)
+	_, err := p.drawRays(t.Context(), r, func(context.Context, []float32) ([]float32, error) { return nil, bad }, 3, 0, 1)
 	if !errors.Is(err, bad) {
 		t.Errorf("error %v", err)
 	}

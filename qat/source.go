@@ -53,11 +53,13 @@ type Draw struct {
 	VD, RVD float64  // of the network as the round begins; NaN where nobody was asked
 }
 
+// DrawFunc draws the points of a round, given the layers as trained so far: of each kind as many as the round has a
+// use for, where there may be any number.
+type DrawFunc func(ctx context.Context, round int, use [Kinds]int, now []Trained) (Draw, error)
+
 // Source owns the people of a training. The same calls must give the same points.
 type Source struct {
-	// Draw draws the points of a round, given the layers as trained so far: of each kind as many as the round has a use
-	// for, where there may be any number.
-	Draw   func(ctx context.Context, round int, use [Kinds]int, now []Trained) (Draw, error)
+	Draw   DrawFunc
 	Groups int // of people, as Points.Groups has them
 	// Recourse finds actions during training: where Online is set, and for objectives that unroll the network's own.
 	Recourse Recourse
