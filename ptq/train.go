@@ -2,11 +2,10 @@ package ptq
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"cfq/eval"
@@ -229,7 +228,9 @@ type Learned struct {
 }
 
 // learn learns the bit widths of a budget. The stage that it returns has the risk of each width in place of errors.
-func (t *trainingStage) learn(ctx context.Context, s *layerScores, budget float64) (_ *layerScores, _ *Learned, err error) {
+func (t *trainingStage) learn(ctx context.Context, s *layerScores, budget float64) (_ *layerScores, _ *Learned,
+	err error,
+) {
 	first := make(assignment, len(s.net.layers))
 	var granted float64
 	for i := range s.net.layers {
@@ -381,19 +382,14 @@ func (n *network) openCheckpoint(people *task.People) (qat.Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	data := []any{people.X, people.Labels}
-	for i := range o.Promises {
-		data = append(data, int64(o.Promises[i].Status), o.Promises[i].Point)
+	var found []bool
+	promised := pointsOf(o.Promises)
+	for _, to := range promised {
+		found = append(found, to != nil)
 	}
 	o.Train, o.Promises, o.Checkpoint, o.Recipe, o.Workers, o.Progress = qat.Spec{}, nil, "", nil, 0, nil
 	o.Teacher.Workers, o.Teacher.Progress = 0, nil
-	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%s %v\n%+v\n%s\n%v %q %v\n", sum, n.task.JSON(), n.task.Latent, o, spec, people.Rows, people.IDs,
-		people.Subgroups)
-	for _, v := range data {
-		if err := binary.Write(h, binary.LittleEndian, v); err != nil {
-			return nil, err
-		}
-	}
-	return qat.OpenCheckpoint(n.o.Checkpoint, n.model.engine, [sha256.Size]byte(h.Sum(nil)))
+	settings := fmt.Sprintf("%v\n%+v\n%s\n%v %q %v", n.task.Latent, o, spec, people.Rows, people.IDs, people.Subgroups)
+	return qat.OpenCheckpoint(n.o.Checkpoint, n.model.engine, sum, string(n.task.JSON()), settings, people.X,
+		people.Labels, slices.Concat(promised...), found)
 }

@@ -22,7 +22,6 @@ func (o *ObjectiveDoc) share(k Kind) float64 {
 	return [Kinds]float64{Factual: 1}[k]
 }
 
-// trainer draws batches from the points and does steps.
 type trainer struct {
 	*trainStep
 	columns []lossColumn // of the objective
@@ -43,8 +42,8 @@ type pairing struct {
 	usual  int       // rows that nearly all batches have room in
 }
 
-// span is a part of the steps.
-type span struct{ from, to int }
+// stepRange is a part of the steps.
+type stepRange struct{ from, to int }
 
 // pointPool are the points of a kind, ready for batches.
 type pointPool struct {
@@ -127,7 +126,6 @@ func (t *trainer) weighShares() {
 	}
 }
 
-// add adds points to the pool of their kind.
 func (t *trainer) add(p *Points) {
 	to := &t.pools[p.Kind]
 	n := len(p.X) / t.job.net.Model.Dim()
@@ -176,7 +174,6 @@ func (t *trainer) draw(ctx context.Context) error {
 	return nil
 }
 
-// drawRows fills the next batch with rows of all pools.
 func (t *trainer) drawRows(rng *rand.Rand) {
 	var total float64
 	last := 0
@@ -200,7 +197,6 @@ func (t *trainer) drawRows(rng *rand.Rand) {
 	}
 }
 
-// put appends row i of a pool to the batch.
 func (t *trainer) put(k Kind, i int) {
 	p, dim := &t.pools[k], t.job.net.Model.Dim()
 	t.next.x = append(t.next.x, p.x[i*dim:(i+1)*dim]...)

@@ -3,6 +3,7 @@ package qat
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -30,14 +31,15 @@ type checkpointFile struct {
 	state []byte
 }
 
-// OpenCheckpoint returns the checkpoint of a training in a file, which need not exist. The training is known by the
-// hash of its inputs and settings, the program and the library: the file of another one is an error.
-func OpenCheckpoint(path string, e ort.Options, inputs [sha256.Size]byte) (Checkpoint, error) {
-	by, err := computedBy(e)
+// OpenCheckpoint returns the checkpoint of a training in a file, which need not exist. The training is known by its
+// inputs and settings (strings, and slices of numbers), the program and the library: the file of another one is an
+// error.
+func OpenCheckpoint(path string, e ort.Options, inputs ...any) (Checkpoint, error) {
+	key, err := keyOf(e, inputs)
 	if err != nil {
 		return nil, err
 	}
-	c := &checkpointFile{path: path, key: sha256.Sum256(append([]byte(by), inputs[:]...))}
+	c := &checkpointFile{path: path, key: key}
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, nil
@@ -49,11 +51,11 @@ func OpenCheckpoint(path string, e ort.Options, inputs [sha256.Size]byte) (Check
 	if !found || len(b) < 2*sha256.Size {
 		return nil, fmt.Errorf("checkpoint %s: it is not a checkpoint: name one, or a file that does not exist", path)
 	}
-	key, sum, state := b[:sha256.Size], b[sha256.Size:2*sha256.Size], b[2*sha256.Size:]
+	saved, sum, state := b[:sha256.Size], b[sha256.Size:2*sha256.Size], b[2*sha256.Size:]
 	if got := sha256.Sum256(state); !bytes.Equal(sum, got[:]) {
 		return nil, fmt.Errorf("checkpoint %s: it is damaged; remove it to train from the start", path)
 	}
-	if !bytes.Equal(key, c.key[:]) {
+	if !bytes.Equal(saved, c.key[:]) {
 		return nil, fmt.Errorf("checkpoint %s: it is of a training with other inputs or settings, or by another version of "+
 			"cfq or ONNX Runtime; remove it to train from the start", path)
 	}
@@ -85,24 +87,34 @@ func (c *checkpointFile) Save(state []byte) error {
 	return nil
 }
 
-// computedBy names what computes: the program, ONNX Runtime and how it is run.
-func computedBy(e ort.Options) (_ string, err error) {
+// keyOf is the hash of what computes, the program and ONNX Runtime, and of the inputs.
+func keyOf(e ort.Options, inputs []any) (key [sha256.Size]byte, err error) {
 	path, err := os.Executable()
 	if err != nil {
-		return "", fmt.Errorf("finding the program: %w", err)
+		return key, fmt.Errorf("finding the program: %w", err)
 	}
 	program, err := os.Open(path)
 	if err != nil {
-		return "", fmt.Errorf("the program: %w", err)
+		return key, fmt.Errorf("the program: %w", err)
 	}
 	defer program.Close()
 	h := sha256.New()
 	if _, err := io.Copy(h, program); err != nil {
-		return "", fmt.Errorf("the program: %w", err)
+		return key, fmt.Errorf("the program: %w", err)
 	}
 	lib, err := ort.Find(e.Lib)
 	if err != nil {
-		return "", err
+		return key, err
 	}
-	return fmt.Sprintf("%x %q %q %v %d", h.Sum(nil), runtime.GOARCH, lib.Version, e.Level, e.Threads), nil
+	fmt.Fprintf(h, "%q %q %v %d", runtime.GOARCH, lib.Version, e.Level, e.Threads)
+	for _, v := range inputs {
+		if text, ok := v.(string); ok {
+			v = []byte(text)
+		}
+		fmt.Fprintf(h, "\n%d\n", binary.Size(v)) // so that nothing moves from one input to the next
+		if err := binary.Write(h, binary.LittleEndian, v); err != nil {
+			return key, err
+		}
+	}
+	return [sha256.Size]byte(h.Sum(nil)), nil
 }

@@ -16,7 +16,7 @@ func TestOpenCheckpoint(t *testing.T) {
 	t.Parallel()
 	path, e := filepath.Join(t.TempDir(), "checkpoint"), orttest.Need(t)
 	open := func(path string, e ort.Options, inputs byte) (Checkpoint, error) {
-		return OpenCheckpoint(path, e, [32]byte{inputs})
+		return OpenCheckpoint(path, e, "inputs", []byte{inputs})
 	}
 	c, err := open(path, e, 1)
 	if err != nil || c.Load() != nil {

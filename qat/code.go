@@ -14,7 +14,6 @@ type Code struct {
 	Low, High  []float32 // the range of each input
 }
 
-// codeObjectives are those of autoencoders.
 func codeObjectives() []ObjectiveDoc {
 	return []ObjectiveDoc{
 		{

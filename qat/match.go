@@ -191,7 +191,6 @@ func (s *trainStep) openStudent(b *stepBuilder) (*ort.Session, error) {
 	return ort.Open(m, s.job.net.Model.Engine())
 }
 
-// match fills in the columns of the matching term.
 func (t *trainer) match(ctx context.Context) error {
 	dim, batch := t.job.dim(), t.job.Batch
 	var slots, people []int // of those who have a teacher point, in the order of these

@@ -76,7 +76,8 @@ func Objectives() []ObjectiveDoc {
 		},
 		{
 			Name: Validity, Quantized: true, Paper: "L_CFQ", Weights: []string{"eta"}, Labels: true, Recourse: true,
-			Doc:  "cross-entropy with the label at rows, and eta times that with the favourable class at teacher recourse points",
+			Doc: "cross-entropy with the label at rows, and eta times that with the favourable class at teacher " +
+				"recourse points",
 			loss: lossDef{terms: []lossTerm{classTerm()}, row: validRow},
 		},
 		{
@@ -175,7 +176,6 @@ func marginRow(r *lossRow, p *Points, i int, _ *job) {
 	}
 }
 
-// labelRow makes a factual row count by its label, if it has one.
 func labelRow(r *lossRow, p *Points, i int, _ *job) {
 	if p.Kind != Factual {
 		return
@@ -224,7 +224,6 @@ type lossTerm struct {
 	reduced bool // its value is not one number for each row
 }
 
-// lossColumn is an input of a term.
 type lossColumn struct {
 	name  string
 	width func(o *job) int
@@ -239,7 +238,6 @@ const (
 
 func one(*job) int { return 1 }
 
-// marginTerm is the squared error of the margin, weighted.
 func marginTerm() lossTerm {
 	return lossTerm{
 		columns: []lossColumn{
@@ -253,12 +251,13 @@ func marginTerm() lossTerm {
 	}
 }
 
-// classTerm is the cross-entropy with weights of classes.
 func classTerm() lossTerm {
 	return lossTerm{
 		reduced: true,
-		columns: []lossColumn{{classWeightsName, func(j *job) int { return j.classes }, func(r *lossRow) []float32 { return r.classWeights }}},
-		build:   func(b *stepBuilder) string { return b.crossEntropy(b.t.Logits) },
+		columns: []lossColumn{{
+			classWeightsName, func(j *job) int { return j.classes }, func(r *lossRow) []float32 { return r.classWeights },
+		}},
+		build: func(b *stepBuilder) string { return b.crossEntropy(b.t.Logits) },
 	}
 }
 
@@ -279,14 +278,12 @@ func (b *stepBuilder) sumOfClasses(value string) string {
 	return b.Op("ReduceSum", []string{value, axes}, graph.IntAttr("keepdims", 1))
 }
 
-// memberTerm is the mean of the members' cross-entropies.
 func memberTerm() lossTerm {
 	t := classTerm()
 	t.build = func(b *stepBuilder) string { return b.meanOfMembers(b.crossEntropy) }
 	return t
 }
 
-// disagreementTerm is the variance of the members' logits, summed over the classes and weighted.
 func disagreementTerm() lossTerm {
 	return lossTerm{
 		columns: []lossColumn{{"qat.disagreement", one, func(r *lossRow) []float32 { return []float32{r.disagreement} }}},
@@ -300,7 +297,6 @@ func disagreementTerm() lossTerm {
 	}
 }
 
-// meanOfMembers is the mean of a value that is made of each member's logits.
 func (b *stepBuilder) meanOfMembers(of func(logits string) string) string {
 	sum := of(b.job.net.Members[0])
 	for _, logits := range b.job.net.Members[1:] {
@@ -309,7 +305,6 @@ func (b *stepBuilder) meanOfMembers(of func(logits string) string) string {
 	return b.Op("Mul", []string{sum, b.scalar(1 / float64(len(b.job.net.Members)))})
 }
 
-// hingeTerm is what the margin lacks of gamma, weighted.
 func hingeTerm() lossTerm {
 	return lossTerm{
 		columns: []lossColumn{{"qat.hinge", one, func(r *lossRow) []float32 { return []float32{r.hinge} }}},

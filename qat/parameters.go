@@ -20,13 +20,12 @@ const settling = 3e-4
 // typical is the root mean square of weights for which the learning rate is meant.
 const typical = 0.1
 
-// paramSlot is where the parameters of a layer stand in the vector: the weights (Out x In), the logarithms of the scales,
-// which keeps those positive, for layers whose bit widths are learned the scores of the widths, the biases (Out), and
-// the logarithm of the scale of the activations that the layer reads through a quantizer of its own. Layers in float
-// have no scales.
+// paramSlot is where the parameters of a layer stand in the vector: the weights (Out x In), the logarithms of the
+// scales, which keeps those positive, for layers whose bit widths are learned the scores of the widths, the biases
+// (Out), and the logarithm of the scale of the activations that the layer reads through a quantizer of its own. Layers
+// in float have no scales.
 type paramSlot struct{ weights, scales, policy, bias, act, end int }
 
-// layout places the parameters of the layers and fills in their first values.
 func layout(j *job) (slots []paramSlot, s optimizerState) {
 	layers, scaleRate := j.net.Layers, float32(1) // relative to the learning rate
 	if j.pact {
@@ -87,7 +86,6 @@ func actOf(layers []Layer, i int) int {
 	})
 }
 
-// first is the first value of the parameter of weight k, which is w in float.
 func first(p *quant.Layer, k int, w, scale float32, lsq bool) float32 {
 	switch {
 	case p.Codes != nil && lsq:
@@ -100,7 +98,6 @@ func first(p *quant.Layer, k int, w, scale float32, lsq bool) float32 {
 	return w
 }
 
-// weightRate is how fast the weights of a layer move, relative to the learning rate.
 func weightRate(l *Layer, lsq bool) float32 {
 	switch {
 	case l.Plan.Float:
@@ -175,7 +172,6 @@ func (b *stepBuilder) parameters(slots []paramSlot) error {
 	return nil
 }
 
-// quantized makes the quantized weights of a layer, Out x In, from weights or ratios and from logarithms of scales.
 func (b *stepBuilder) quantized(l *Layer, weights, scales string) (string, error) {
 	lo, hi, err := bounds(l, &l.Plan)
 	if err != nil {
@@ -197,7 +193,6 @@ func (b *stepBuilder) fake() *quant.Fake {
 	return &quant.Fake{Builder: b.Builder, Model: b.t.Graph, Types: b.t.Types, Rules: b.policy}
 }
 
-// bounds are the least and the largest code of each row of a layer under a plan.
 func bounds(l *Layer, p *quant.Layer) (lo, hi []float32, err error) {
 	for o := range l.Info.Out {
 		f, err := quant.FormatOf(p.Width(o), p.Reduced)
@@ -209,7 +204,6 @@ func bounds(l *Layer, p *quant.Layer) (lo, hi []float32, err error) {
 	return lo, hi, nil
 }
 
-// shaped brings weights, Out x In, into the form in which the layer's node reads them.
 func (b *stepBuilder) shaped(l *Layer, node *graph.Node, w string) string {
 	switch {
 	case l.Info.Conv != nil:
@@ -225,7 +219,6 @@ func (b *stepBuilder) shaped(l *Layer, node *graph.Node, w string) string {
 	return w
 }
 
-// dims is the shape of an initializer, or of a value of fixed shape.
 func (b *stepBuilder) dims(name string) (dims []int64) {
 	if t := b.G.Init(name); t != nil {
 		return t.Dims

@@ -107,7 +107,6 @@ func (s *PeopleSource) Find(ctx context.Context, objective Objective, r PeopleRe
 	return s.factual(ctx)
 }
 
-// factual makes points of the people, with their labels.
 func (s *PeopleSource) factual(ctx context.Context) error {
 	p := &s.People
 	s.facts = Points{Kind: Factual, X: p.X, Margins: p.Margins, Groups: p.Groups}
@@ -162,7 +161,6 @@ func (s *PeopleSource) Taught() int {
 	return len(people)
 }
 
-// draw draws the points of a round and asks some people.
 func (s *PeopleSource) draw(ctx context.Context, round int, use [Kinds]int, now []Trained) (d Draw, err error) {
 	student, err := s.open(ctx, Quantized(now))
 	if err != nil {
@@ -270,8 +268,8 @@ func etaTrials() []Trial { return []Trial{{Eta: 0.25}, {Eta: 0.5}, {Eta: 1}, {Et
 
 const trialShare = 4
 
-// SweepEta trains on some of the people with several eta, and sets the one that is best for those held out: by accuracy,
-// which L_task + eta L_valid does not measure, and among equals by VD.
+// SweepEta trains on some of the people with several eta, and sets the one that is best for those held out: by
+// accuracy, which L_task + eta L_valid does not measure, and among equals by VD.
 func (s *PeopleSource) SweepEta(ctx context.Context, net Network, spec *Spec, own, held []int,
 	tell func(Trial, int, int),
 ) ([]Trial, error) {
@@ -300,7 +298,6 @@ func (s *PeopleSource) Labelled(people []int) bool {
 	return slices.ContainsFunc(people, func(i int) bool { return s.facts.Classes[i] >= 0 })
 }
 
-// try judges plans by the people held out.
 func (s *PeopleSource) try(ctx context.Context, plans []quant.Layer, held []int, r *Trial) (err error) {
 	m, err := s.open(ctx, plans)
 	if err != nil {
@@ -354,7 +351,6 @@ func (s *PeopleSource) subset(people []int) Source {
 	return s.source(draw, subsetRecourse{s.recourse, people})
 }
 
-// rowsAt returns rows of x, of so many numbers each.
 func rowsAt[T any](x []T, width int, rows []int) []T {
 	out := make([]T, 0, len(rows)*width)
 	for _, i := range rows {

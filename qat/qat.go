@@ -146,9 +146,9 @@ func (t *trainer) loop(ctx context.Context, rounds, frozen int, run Run) (*Outco
 				return nil, fmt.Errorf("training step: %w", err)
 			}
 		}
-		phase := span{0, t.job.Steps * frozen / rounds}
+		phase := stepRange{0, t.job.Steps * frozen / rounds}
 		if round >= frozen {
-			phase = span{phase.to, t.job.Steps}
+			phase = stepRange{phase.to, t.job.Steps}
 		}
 		ev.VD, ev.RVD = drawn.VD, drawn.RVD
 		if ev.Loss, err = t.steps(ctx, t.job.Steps*(round+1)/rounds, phase); err != nil {
@@ -171,7 +171,7 @@ func (t *trainer) loop(ctx context.Context, rounds, frozen int, run Run) (*Outco
 
 // steps does steps until there have been so many and returns the mean loss. The learning rate falls along a cosine over
 // the phase.
-func (t *trainer) steps(ctx context.Context, to int, phase span) (float64, error) {
+func (t *trainer) steps(ctx context.Context, to int, phase stepRange) (float64, error) {
 	var sum float64
 	n := to - t.Steps
 	for t.Steps < to {

@@ -19,7 +19,6 @@ type Widths struct {
 	Costs  []float64     // of each width for one unit, in the unit of the budget
 }
 
-// units is how many widths a layer has.
 func (l *Layer) units() int {
 	if l.Widths.PerRow {
 		return l.Info.Out
@@ -110,7 +109,6 @@ func Search(ctx context.Context, net Network, budget float64, source Source, spe
 	return p, nil
 }
 
-// risks are those of Policy, and what the most probable widths cost.
 func (l *Layer) risks(policy []float32) (risks [][]float64, cost float64) {
 	units := l.units()
 	for u := range units {
@@ -131,7 +129,6 @@ func (l *Layer) risks(policy []float32) (risks [][]float64, cost float64) {
 	return risks, cost
 }
 
-// likely is the most probable width of a unit.
 func (l *Layer) likely(policy []float32, unit int) (best int) {
 	for w := range l.Widths.Plans {
 		if policy[w*l.units()+unit] > policy[best*l.units()+unit] {
@@ -205,7 +202,6 @@ func (b *stepBuilder) charged(loss string) string {
 	return b.Op("Add", []string{lossName, b.Op("Mul", []string{over, each})})
 }
 
-// noiseOf is how many numbers of noise a step takes.
 func noiseOf(slots []paramSlot) (n int) {
 	for _, at := range slots {
 		n += at.bias - at.policy
@@ -227,7 +223,6 @@ func (t *trainer) gumbel() map[string][]float32 {
 	return map[string][]float32{noiseName: noise, coldName: {float32(1 / heat)}, lambdaName: {float32(t.lambda)}}
 }
 
-// weigh sets the weight of the bit cost by what the last step cost.
 func (t *trainer) weigh() {
 	t.lambda = t.job.lambda
 	if t.lambda == 0 {

@@ -147,7 +147,9 @@ func TestSearchGradient(t *testing.T) {
 }
 
 // policy is what the scores of a step and some noise draw: shares, widths, and what the shares cost.
-func (p *problem) policy(s *trainStep, noise []float32, cold float64) (soft [][][]float64, drawn [][]int, cost float64) {
+func (p *problem) policy(s *trainStep, noise []float32, cold float64) (soft [][][]float64, drawn [][]int,
+	cost float64,
+) {
 	for i, at := range s.slots {
 		l := &p.layers[i]
 		n := l.units()

@@ -39,7 +39,6 @@ type Points struct {
 	Attributes []float32
 }
 
-// person returns the position of the person of point i.
 func (p *Points) person(i int) int {
 	if p.Source == nil {
 		return i

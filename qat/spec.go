@@ -69,7 +69,6 @@ func DefaultWeight(name string) float64 {
 	return 1
 }
 
-// weight is the weight of a name, or its default.
 func (w *Weights) weight(name string) float64 {
 	if v := *w.Named(name); v != nil {
 		return *v
@@ -125,7 +124,6 @@ type job struct {
 	budget    float64 // of Search
 }
 
-// resolve makes the job of training a network.
 func (s Spec) resolve(net Network, source Source) (*job, error) {
 	m := net.Model
 	j := &job{
@@ -170,8 +168,6 @@ func (j *job) use(rounds int) (use [Kinds]int) {
 	return use
 }
 
-// target is the favourable class.
 func (j *job) target() int { return j.net.Model.Target() }
 
-// dim is the number of inputs.
 func (j *job) dim() int { return j.net.Model.Dim() }

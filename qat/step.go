@@ -31,11 +31,10 @@ const (
 	tiny         = 1e-8
 )
 
-// warmUp is the number of steps in which the learning rate rises.
 const warmUp = 200
 
-// trainStep is one step of training as a graph: forward, loss, gradient and optimizer. All parameters are one vector, since
-// the number of nodes, not of multiplications, is what a step of a small network costs.
+// trainStep is one step of training as a graph: forward, loss, gradient and optimizer. All parameters are one vector,
+// since the number of nodes, not of multiplications, is what a step of a small network costs.
 type trainStep struct {
 	job      *job
 	sessions map[int]*ort.Session // by rows of a batch
@@ -57,7 +56,6 @@ type optimizerState struct {
 	Start                 float64   // loss of the first batch
 }
 
-// stepBuilder puts the graph of a step together.
 type stepBuilder struct {
 	*graph.Builder
 	t      *classifier.Training
@@ -72,7 +70,6 @@ type stepBuilder struct {
 	err    error
 }
 
-// compile builds the step of a job.
 func compile(j *job) (*trainStep, error) {
 	s := &trainStep{job: j}
 	s.slots, s.optimizerState = layout(j)
@@ -119,7 +116,6 @@ func (s *trainStep) open() (err error) {
 	return nil
 }
 
-// session is that of steps on so many rows.
 func (s *trainStep) session(rows int) (*ort.Session, error) {
 	if s.sessions[rows] != nil {
 		return s.sessions[rows], nil
@@ -198,7 +194,6 @@ func fixBatch(types graph.Types, batch graph.Dim, size int) {
 	}
 }
 
-// value declares an input.
 func (b *stepBuilder) value(name string, dims ...int64) string {
 	v := graph.Value{Name: name, DType: graph.Float, Shape: graph.Fixed(dims...)}
 	b.G.Inputs = append(b.G.Inputs, v)
@@ -206,32 +201,26 @@ func (b *stepBuilder) value(name string, dims ...int64) string {
 	return name
 }
 
-// column declares an input with some numbers for each of rows.
 func (b *stepBuilder) column(name string, rows, width int) string {
 	b.widths[name] = width
 	return b.value(name, int64(rows), int64(width))
 }
 
-// scalar adds a constant.
 func (b *stepBuilder) scalar(v float64) string {
 	return b.Const(graph.FromFloats("c", []float32{float32(v)}))
 }
 
-// ints adds a constant vector.
 func (b *stepBuilder) ints(v ...int64) string { return b.Const(graph.FromInts("n", v, int64(len(v)))) }
 
-// reshape gives a value another shape.
 func (b *stepBuilder) reshape(value string, dims ...int64) string {
 	return b.known(b.Op("Reshape", []string{value, b.ints(dims...)}), dims...)
 }
 
-// known records the shape of a value.
 func (b *stepBuilder) known(value string, dims ...int64) string {
 	b.t.Types[value] = graph.Type{DType: graph.Float, Shape: graph.Fixed(dims...)}
 	return value
 }
 
-// decayed adds the gradient of the squared weights of layers in float.
 func (b *stepBuilder) decayed(grad string, slots []paramSlot) string {
 	if b.job.Decay == 0 {
 		return grad
@@ -269,8 +258,8 @@ func (b *stepBuilder) optimizer(grad string, size int64) {
 	}
 }
 
-// trainBatch is what a step looks at: rows of the model's input and, by name, columns with some numbers for each of these
-// rows, or for each person.
+// trainBatch is what a step looks at: rows of the model's input and, by name, columns with some numbers for each of
+// these rows, or for each person.
 type trainBatch struct {
 	x       []float32
 	columns map[string][]float32
@@ -322,7 +311,6 @@ func (s *trainStep) run(ctx context.Context, b *trainBatch, rate float64) (float
 	return float64(loss[0]), nil
 }
 
-// sound reports whether the parameters can be used.
 func (s *trainStep) sound() bool {
 	for _, at := range s.slots {
 		for k, v := range s.Params[at.weights:at.end] {

@@ -100,7 +100,6 @@ func (a *Arch) Autoencoder() bool { return a.coder }
 // code is the position of the layer that makes the code.
 func (a *Arch) code() int { return len(a.hidden) - 1 }
 
-// dense reads the sizes of dense layers.
 func (a *Arch) dense(sizes string) error {
 	for _, s := range strings.Split(sizes, ",") {
 		size, err := numbers(s, 1)
@@ -163,8 +162,8 @@ func ParseArch(s string) (Arch, error) {
 // String returns the architecture as ParseArch reads it.
 func (a Arch) String() string { return a.text }
 
-// layer is a layer with weights: Out x In, the kernel's sizes behind them for a convolution.
-type layer struct {
+// netLayer is a layer with weights: Out x In, the kernel's sizes behind them for a convolution.
+type netLayer struct {
 	out, in int
 	kernel  []int
 }
@@ -186,8 +185,8 @@ func (a *Arch) suits(t *task.Task) error {
 }
 
 // layers are the layers of a network with dim inputs and two logits, of an autoencoder one for each input.
-func (a *Arch) layers(dim int) ([]layer, error) {
-	var out []layer
+func (a *Arch) layers(dim int) ([]netLayer, error) {
+	var out []netLayer
 	channels, spatial := 1, []int{dim}
 	if a.image != nil {
 		channels, spatial = a.image[2], slices.Clone(a.image[:2])
@@ -196,7 +195,7 @@ func (a *Arch) layers(dim int) ([]layer, error) {
 		}
 	}
 	for _, c := range a.convs {
-		l := layer{out: c[0], in: channels, kernel: slices.Repeat([]int{c[1]}, len(spatial))}
+		l := netLayer{out: c[0], in: channels, kernel: slices.Repeat([]int{c[1]}, len(spatial))}
 		for i := range spatial {
 			if spatial[i] /= 2; spatial[i] == 0 {
 				return nil, fmt.Errorf("arch %s: each convolution halves its input, and of %d inputs nothing is left", a, dim)
@@ -215,7 +214,7 @@ func (a *Arch) layers(dim int) ([]layer, error) {
 		sizes = slices.Concat(a.hidden, back, []int{dim})
 	}
 	for _, size := range sizes {
-		out = append(out, layer{out: size, in: in})
+		out = append(out, netLayer{out: size, in: in})
 		in = size
 	}
 	total := 0
@@ -228,7 +227,7 @@ func (a *Arch) layers(dim int) ([]layer, error) {
 }
 
 // weights is the number of a layer's weights for each output.
-func (l *layer) weights() int {
+func (l *netLayer) weights() int {
 	n := l.in
 	for _, k := range l.kernel {
 		n *= k
@@ -236,8 +235,7 @@ func (l *layer) weights() int {
 	return n
 }
 
-// params is the number of weights and biases.
-func (l *layer) params() int { return l.out * (l.weights() + 1) }
+func (l *netLayer) params() int { return l.out * (l.weights() + 1) }
 
 // Names of the input, of an autoencoder's code and of the logits, as exporters of PyTorch models call them; classes is
 // the number of a classifier's.
@@ -259,7 +257,7 @@ func (a *Arch) network(dim, members int, seed uint64) (*graph.Model, error) {
 	m := model("classifier", value(inputName, dim), value(logitsName, layers[len(layers)-1].out))
 	var logits []string
 	for k := range members {
-		b := &builder{Builder: graph.NewBuilder(m.Graph, ""), rng: rand.New(rand.NewPCG(seed, uint64(k)))}
+		b := &netBuilder{Builder: graph.NewBuilder(m.Graph, ""), rng: rand.New(rand.NewPCG(seed, uint64(k)))}
 		name := logitsName
 		if members > 1 {
 			b.Prefix, name = memberPrefix(k), memberPrefix(k)+logitsName
@@ -279,7 +277,6 @@ func (a *Arch) network(dim, members int, seed uint64) (*graph.Model, error) {
 	return m, nil
 }
 
-// model returns a model without nodes.
 func model(name string, in, out graph.Value) *graph.Model {
 	return &graph.Model{
 		IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, ProducerName: "cfq",
@@ -287,7 +284,6 @@ func model(name string, in, out graph.Value) *graph.Model {
 	}
 }
 
-// value has size numbers for each row.
 func value(name string, size int) graph.Value {
 	shape := graph.Shape{{Size: -1, Param: "batch"}, {Size: int64(size)}}
 	return graph.Value{Name: name, DType: graph.Float, Shape: shape}
@@ -295,15 +291,14 @@ func value(name string, size int) graph.Value {
 
 func memberPrefix(k int) string { return fmt.Sprintf("member%d.", k) }
 
-// builder appends the nodes of a network.
-type builder struct {
+type netBuilder struct {
 	*graph.Builder
 	rng *rand.Rand
 	n   int // modules so far
 }
 
 // node appends the next module's node; its name is like that of an exported PyTorch model, /2/Gemm.
-func (b *builder) node(op, out string, in []string, attrs ...graph.Attr) string {
+func (b *netBuilder) node(op, out string, in []string, attrs ...graph.Attr) string {
 	name := fmt.Sprintf("%s/%d/%s", b.Prefix, b.n, op)
 	if out == "" {
 		out = name + "_output"
@@ -313,8 +308,7 @@ func (b *builder) node(op, out string, in []string, attrs ...graph.Attr) string 
 	return out
 }
 
-// random adds the weights and biases of a layer.
-func (b *builder) random(l *layer, gain float64) []string {
+func (b *netBuilder) random(l *netLayer, gain float64) []string {
 	w := make([]float32, l.out*l.weights())
 	for i := range w {
 		w[i] = float32(b.rng.NormFloat64() * math.Sqrt(gain/float64(l.weights())))
@@ -331,7 +325,7 @@ func (b *builder) random(l *layer, gain float64) []string {
 }
 
 // network appends the layers; the last one makes the value called logits.
-func (b *builder) network(a *Arch, layers []layer, dim int, logits string) {
+func (b *netBuilder) network(a *Arch, layers []netLayer, dim int, logits string) {
 	value := inputName
 	if len(a.convs) > 0 {
 		shape := []int64{-1, 1, int64(dim)}

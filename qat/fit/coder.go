@@ -41,7 +41,6 @@ type coder struct {
 	means, deviations []float64
 }
 
-// code prepares the training of an autoencoder.
 func (f *fit) code() (err error) {
 	if !f.o.Arch.coder {
 		if len(f.o.Attributes) > 0 {
@@ -78,7 +77,6 @@ func (f *fit) code() (err error) {
 	return c.attributes(f.own, f.held, f.o.Attributes)
 }
 
-// attributes reads the columns of attributes.
 func (c *coder) attributes(own, held *task.People, names []string) (err error) {
 	if c.own, err = numbersOf(own, names); err != nil {
 		return err
@@ -110,7 +108,6 @@ func (c *coder) attributes(own, held *task.People, names []string) (err error) {
 	return nil
 }
 
-// numbersOf are the kept columns as numbers.
 func numbersOf(p *task.People, names []string) (all []float32, err error) {
 	for i, fields := range p.Kept {
 		for j, field := range fields {
@@ -203,7 +200,6 @@ func (c *coder) ends(g *graph.Graph) {
 	})
 }
 
-// through runs rows through a model.
 func (f *fit) through(ctx context.Context, g *graph.Model, x []float32) (_ []float32, err error) {
 	m, err := onnxio.OpenMap(ctx, g, f.o.Engine)
 	if err != nil {
@@ -275,7 +271,6 @@ func (c *coder) share(x []float32, i int) float64 {
 	return float64(x[i%len(x)]-c.low[j]) / float64(c.high[j]-c.low[j])
 }
 
-// loss returns the mean cross-entropy of inputs with what is decoded.
 func (c *coder) loss(x, back []float32) (sum float64) {
 	const least = 1e-7 // as float32 has the sigmoid near 1
 	for i := range x {

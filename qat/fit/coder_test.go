@@ -17,7 +17,6 @@ import (
 	"cfq/onnxio/codec"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
-	"cfq/qat"
 	"cfq/task"
 )
 
@@ -58,7 +57,7 @@ func runFile(t *testing.T, file []byte, x []float32) []float32 {
 func TestAutoencoder(t *testing.T) {
 	t.Parallel()
 	p, tk := scenes(900), numbersTask(t, 12)
-	o := Options{Arch: arch(t, "autoencoder:24,3"), Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 800, Rate: 0.02, Batch: 64}}}
+	o := Options{Arch: arch(t, "autoencoder:24,3"), Train: steps(800, 0.02, 64)}
 	r := trained(t, tk, p, o)
 	if v := r.Validation; v == nil || !(v.Error < 0.4*v.MeanError) || v.Decisions != nil {
 		t.Fatalf("%+v", r.Validation)
@@ -109,7 +108,7 @@ func TestAttributes(t *testing.T) {
 	t.Parallel()
 	p, tk := scenes(900), numbersTask(t, 12)
 	o := Options{
-		Arch: arch(t, "autoencoder:32,2"), Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 1200, Rate: 0.02, Batch: 64}},
+		Arch: arch(t, "autoencoder:32,2"), Train: steps(1200, 0.02, 64),
 		Attributes: []string{"at", "flag"},
 	}
 	r := trained(t, tk, p, o)

@@ -112,10 +112,8 @@ const splitSeed = 1
 // How long a training is by default.
 const defaultEpochs, minSteps = 40, 640
 
-// mostRecourse is how many people are asked for recourse in a round.
 const mostRecourse = 4096
 
-// mostMembers bounds an ensemble.
 const mostMembers = 64
 
 // Check reports every option that makes no sense by itself.
@@ -220,7 +218,6 @@ func train(ctx context.Context, t *task.Task, people *task.People, o Options) (_
 	return f, f.write(ctx)
 }
 
-// fit is a training.
 type fit struct {
 	o         Options
 	task      *task.Task
@@ -228,12 +225,12 @@ type fit struct {
 	own, held *task.People // trained on and not; held is nil without any
 	net       qat.Network  // all members, in canonical form, as they begin
 	coder     *coder       // of an autoencoder
-	state     progress
+	state     fitState
 	result    *Result
 }
 
-// progress is what a training that goes on has to know besides the parameters.
-type progress struct {
+// fitState is what a training that goes on has to know besides the parameters.
+type fitState struct {
 	Rounds []Round
 	Loss   []float64     // of the objective, by round
 	Best   []qat.Trained // the layers after the best round
@@ -285,7 +282,6 @@ func (f *fit) divide(people *task.People) error {
 	return nil
 }
 
-// open makes the network and finds its layers.
 func (f *fit) open(ctx context.Context) error {
 	layers, err := f.o.Arch.layers(f.own.Dim)
 	if err != nil {
@@ -326,7 +322,6 @@ func (f *fit) open(ctx context.Context) error {
 	return err
 }
 
-// run trains.
 func (f *fit) run(ctx context.Context) (err error) {
 	o := f.o.Train
 	o.Batch = cmp.Or(o.Batch, min(256, max(16, f.own.N)))
@@ -347,14 +342,8 @@ func (f *fit) run(ctx context.Context) (err error) {
 		return err
 	}
 	run := qat.Run{Progress: func(e qat.Event) { f.state.Loss = append(f.state.Loss, e.Loss) }}
-	if f.o.Checkpoint != "" {
-		sum, err := f.sum(&o)
-		if err != nil {
-			return err
-		}
-		if run.Checkpoint, err = qat.OpenCheckpoint(f.o.Checkpoint, f.o.Engine, sum); err != nil {
-			return &InputError{err}
-		}
+	if run.Checkpoint, err = f.openCheckpoint(&o); err != nil {
+		return err
 	}
 	out, err := qat.Train(ctx, f.net, qat.Source{Draw: f.points, State: &f.state}, o, run)
 	if err != nil {
@@ -461,7 +450,6 @@ func (f *fit) decisionsOf(ctx context.Context, m *classifier.Model, most int) (o
 	return own, &v, err
 }
 
-// metricsOf measures a classifier on the first people.
 func metricsOf(ctx context.Context, m *classifier.Model, people *task.People, most int) (Metrics, error) {
 	n := min(people.N, most)
 	margins, err := m.Margins(ctx, people.X[:n*people.Dim])

@@ -69,6 +69,11 @@ func arch(t *testing.T, s string) Arch {
 	return a
 }
 
+// steps is a training of so many steps.
+func steps(n int, rate float64, batch int) qat.Spec {
+	return qat.Spec{Optimizer: qat.Optimizer{Steps: n, Rate: rate, Batch: batch}}
+}
+
 func trained(t *testing.T, tk *task.Task, p *task.People, o Options) *Result {
 	t.Helper()
 	o.Engine = orttest.Need(t)
@@ -120,9 +125,9 @@ func TestLogisticRegression(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := trained(t, numbersTask(t, dim), p, Options{
-		Arch: arch(t, "logreg"), Validation: new(0.0), Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 3000, Rate: 0.02, Decay: decay, Batch: n}},
-	})
+	o := Options{Arch: arch(t, "logreg"), Validation: new(0.0), Train: steps(3000, 0.02, n)}
+	o.Train.Decay = decay
+	r := trained(t, numbersTask(t, dim), p, o)
 	m, err := onnxio.LoadBytes(context.Background(), r.Model, orttest.Need(t))
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +155,7 @@ func TestLogisticRegression(t *testing.T) {
 func TestTrain(t *testing.T) {
 	t.Parallel()
 	p, tk := people(600, 2, xor), numbersTask(t, 2)
-	o := Options{Arch: arch(t, "mlp:16,8"), Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 800, Rate: 0.01}}}
+	o := Options{Arch: arch(t, "mlp:16,8"), Train: steps(800, 0.01, 0)}
 	r := trained(t, tk, p, o)
 	if r.Validation == nil || r.Validation.Accuracy < 0.95 || r.Validation.AUC < 0.98 || r.Train.Accuracy < 0.95 {
 		t.Errorf("train %+v, validation %+v", r.Train, r.Validation)
@@ -218,7 +223,7 @@ func TestConvolutions(t *testing.T) {
 			return sum > 0
 		})
 		r := trained(t, numbersTask(t, c.dim), p, Options{
-			Arch: arch(t, c.arch), Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 240, Rate: 0.02, Batch: 64}},
+			Arch: arch(t, c.arch), Train: steps(240, 0.02, 64),
 		})
 		if r.Train.Accuracy < 0.85 {
 			t.Errorf("%s: %+v", c.arch, r.Train)
@@ -351,30 +356,30 @@ func TestRecourseObjectives(t *testing.T) {
 // for every seed.
 func TestDivide(t *testing.T) {
 	t.Parallel()
+	path := filepath.Join(t.TempDir(), "checkpoint")
 	divided := func(p *task.People, seed uint64) *fit {
-		f := &fit{o: Options{Validation: new(0.2), Train: qat.Spec{Optimizer: qat.Optimizer{Seed: seed}}}, task: numbersTask(t, 2), result: &Result{}}
+		o := Options{Validation: new(0.2), Checkpoint: path, Engine: orttest.Need(t)}
+		o.Train.Seed = seed
+		f := &fit{o: o, task: numbersTask(t, 2), result: &Result{}}
 		if err := f.divide(p); err != nil {
 			t.Fatal(err)
 		}
 		return f
-	}
-	key := func(f *fit) [32]byte {
-		sum, err := f.sum(&qat.Spec{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return sum
 	}
 	p := people(300, 2, xor)
 	one, two := divided(p, 1), divided(p, 2)
 	if !slices.Equal(one.held.Rows, two.held.Rows) || one.held.N < 30 || one.held.N > 90 {
 		t.Errorf("seed 1 holds %v out, seed 2 %v", one.held.Rows, two.held.Rows)
 	}
-	if key(one) != key(two) {
-		t.Error("the same training has two keys")
+	c, err := one.openCheckpoint(&qat.Spec{})
+	if err != nil || c.Save([]byte("state")) != nil {
+		t.Fatal(err)
+	}
+	if _, err := two.openCheckpoint(&qat.Spec{}); err != nil {
+		t.Errorf("the same training has two keys: %v", err)
 	}
 	p.Labels[one.held.Rows[0]] ^= 1
-	if key(divided(p, 1)) == key(one) {
+	if _, err := divided(p, 1).openCheckpoint(&qat.Spec{}); err == nil {
 		t.Error("a label of someone held out is not in the key")
 	}
 }

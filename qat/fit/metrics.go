@@ -21,7 +21,6 @@ type Decisions struct {
 	AUC      float64 `json:"auc"`      // area under the ROC curve; 0.5 where only one class is there
 }
 
-// measured compares margins of the favourable class with labels, 1 for favourable.
 func measured(margins []float32, labels []int8) Metrics {
 	m := Metrics{Rows: len(labels), Decisions: &Decisions{AUC: auc(margins, labels)}}
 	var favourable float64

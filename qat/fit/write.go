@@ -2,8 +2,6 @@ package fit
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,7 +16,6 @@ import (
 	"cfq/quant"
 )
 
-// write makes the file of the best round and measures what was written.
 func (f *fit) write(ctx context.Context) (err error) {
 	if f.coder != nil {
 		return f.writeCoder(ctx)
@@ -46,7 +43,6 @@ func (f *fit) write(ctx context.Context) (err error) {
 	return err
 }
 
-// marshal is the file of a model, with the recipe of its training.
 func (f *fit) marshal(g *graph.Model) ([]byte, error) {
 	f.result.Recipe = map[string]string{
 		"arch": f.result.Arch, "objective": string(f.result.Objective), "steps": fmt.Sprint(f.result.Steps),
@@ -66,7 +62,6 @@ func (f *fit) marshal(g *graph.Model) ([]byte, error) {
 	return codec.Marshal(g)
 }
 
-// member is the model of one member of the best round.
 func (f *fit) member(k int) (*graph.Model, error) { return f.memberWith(f.state.Best, k) }
 
 // memberWith is the model of one member with layers of all.
@@ -91,7 +86,6 @@ func (f *fit) memberWith(layers []qat.Trained, k int) (*graph.Model, error) {
 	return g, nil
 }
 
-// classifier opens a model for the task.
 func (f *fit) classifier(ctx context.Context, g *graph.Model) (*classifier.Model, error) {
 	m, err := onnxio.FromGraph(ctx, g, f.o.Engine)
 	if err != nil {
@@ -139,26 +133,28 @@ func (f *fit) representative(ctx context.Context) (best int, err error) {
 	return best, nil
 }
 
-// sum is what a training depends on, besides the program and the library.
-func (f *fit) sum(spec *qat.Spec) (sum [sha256.Size]byte, err error) {
-	h := sha256.New()
+// openCheckpoint opens the file that keeps the state of the training; nil without one.
+func (f *fit) openCheckpoint(spec *qat.Spec) (qat.Checkpoint, error) {
+	if f.o.Checkpoint == "" {
+		return nil, nil
+	}
 	settings, err := json.Marshal(spec)
 	if err != nil {
-		return sum, err
+		return nil, err
 	}
-	fmt.Fprintf(h, "fit %s %d %v\n%s\n%s\n%s\n", f.o.Arch, f.o.Members, *f.o.Validation, settings,
-		f.o.Teacher.Settings, f.task.JSON())
-	data := []any{f.own.X, f.own.Labels}
+	inputs := []any{
+		fmt.Sprintf("fit %s %d %v %s", f.o.Arch, f.o.Members, *f.o.Validation, settings), f.o.Teacher.Settings,
+		string(f.task.JSON()), f.own.X, f.own.Labels,
+	}
 	if f.held != nil {
-		data = append(data, f.held.X, f.held.Labels)
+		inputs = append(inputs, f.held.X, f.held.Labels)
 	}
 	if f.coder != nil {
-		data = append(data, f.coder.own, f.coder.held)
+		inputs = append(inputs, f.coder.own, f.coder.held)
 	}
-	for _, v := range data {
-		if err := binary.Write(h, binary.LittleEndian, v); err != nil {
-			return sum, err
-		}
+	c, err := qat.OpenCheckpoint(f.o.Checkpoint, f.o.Engine, inputs...)
+	if err != nil {
+		return nil, &InputError{err}
 	}
-	return [sha256.Size]byte(h.Sum(nil)), nil
+	return c, nil
 }
