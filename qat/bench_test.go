@@ -7,10 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort"
-	"cfq/quant"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -19,8 +16,7 @@ import (
 // bench is the network and batch that bench/torch_step.py times in PyTorch, 104-64-32-2 and 256 rows, on people made up
 // after Adult's task, of whom three quarters are refused.
 type bench struct {
-	model  *classifier.Model
-	layers []Layer
+	*problem
 	set    *constraint.Set
 	teach  recourse.TeacherOptions
 	points []Points
@@ -52,103 +48,43 @@ func newBench(b *testing.B) *bench {
 		}
 		facts.Classes = append(facts.Classes, rng.IntN(2))
 	}
-	g := &graph.Graph{Inputs: []graph.Value{{
-		Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: int64(t.Dim())}},
-	}}}
-	build := graph.NewBuilder(g, "")
-	h, last := "x", []float32{0, 0}
-	sizes := []int{t.Dim(), 64, 32, 2}
-	bias := graph.FromFloats("b", last, 2)
-	for k := range 3 {
-		w := normal(rng, sizes[k]*sizes[k+1])
-		for i := range w {
-			w[i] /= 4
-		}
-		at := build.Const(graph.FromFloats("b", make([]float32, sizes[k+1]), int64(sizes[k+1])))
-		if k == 2 {
-			at = build.Const(bias)
-		}
-		h = build.Op("Gemm", []string{
-			h, build.Const(graph.FromFloats("w", w, int64(sizes[k+1]), int64(sizes[k]))), at,
-		}, graph.IntAttr("transB", 1))
-		if k < 2 {
-			h = build.Op("Relu", []string{h})
-		}
-	}
-	g.Outputs = []graph.Value{{Name: h, DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 2}}}}
-	open := func() *classifier.Model {
-		m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: g}
-		c, err := classifier.Open(b.Context(), m, ort.Options{}, classifier.Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { _ = c.Close() })
-		infos, err := quant.FindLayers(m)
-		if err != nil {
-			b.Fatal(err)
-		}
-		n.layers = nil
-		for _, l := range infos {
-			p := quant.Layer{Node: l.Node, Bits: 4, Scales: slices.Repeat([]float32{0.04}, l.Out)}
-			n.layers = append(n.layers, Layer{Info: l, Plan: p})
-		}
-		return c
-	}
-	if facts.Margins, err = open().Margins(b.Context(), facts.X); err != nil {
-		b.Fatal(err)
-	}
-	sorted := slices.Sorted(slices.Values(facts.Margins))
-	for i, init := range g.Inits {
-		if init.Name == bias.Name {
-			g.Inits[i] = graph.FromFloats(init.Name, []float32{0, -sorted[people*3/4]}, 2)
-		}
-	}
-	n.model = open()
-	if facts.Margins, err = n.model.Margins(b.Context(), facts.X); err != nil {
-		b.Fatal(err)
-	}
-	taught := Points{Kind: Teacher}
-	n.points = []Points{facts, taught}
-	for i, m := range facts.Margins {
-		if m <= 0 {
-			taught.Source = append(taught.Source, i)
-		}
-	}
-	actions, err := n.Teach(b.Context(), taught.Source, 0)
+	m := dense(graphOf(-1, int64(t.Dim())), rng, "x", t.Dim(), 64, 32, 2)
+	n.problem = planned(b, m, compute{bits: 4})
+	sorted := slices.Sorted(slices.Values(margins(b, n.full, facts.X)))
+	bias := m.Graph.Init(n.layers[2].Info.Bias)
+	v, err := bias.Floats()
 	if err != nil {
 		b.Fatal(err)
 	}
-	taught.X = n.x(taught.Source)
-	for i, v := range actions {
-		taught.X[i] += v
-	}
+	v[1] -= sorted[people*3/4]
+	*bias = *graph.FromFloats(bias.Name, v, 2)
+	n.problem = planned(b, m, compute{bits: 4})
+	facts.Margins = margins(b, n.full, facts.X)
+	n.points = []Points{facts}
+	taught := taughtPoints(b, n, facts, t.Dim())
+	n.points = append(n.points, taught)
 	for k, i := range taught.Source {
-		n.kept[i] = actions[k*t.Dim() : (k+1)*t.Dim()]
+		n.kept[i] = slices.Clone(taught.X[k*t.Dim() : (k+1)*t.Dim()])
+		for j, x := range n.x([]int{i}) {
+			n.kept[i][j] -= x
+		}
 	}
-	n.points[1] = taught
 	return n
 }
 
-func (n *bench) x(people []int) (x []float32) {
-	dim := n.set.Dim()
-	x = make([]float32, 0, len(people)*dim)
-	for _, i := range people {
-		x = append(x, n.points[0].X[i*dim:(i+1)*dim]...)
-	}
-	return x
-}
+func (n *bench) x(people []int) []float32 { return rowsAt(n.points[0].X, n.dim, people) }
 
 // Teach implements Recourse.
 func (n *bench) Teach(ctx context.Context, people []int, seed uint64) ([]float32, error) {
 	if n.noise > 0 {
-		actions := make([]float32, 0, len(people)*n.set.Dim())
+		actions := make([]float32, 0, len(people)*n.dim)
 		for _, i := range people {
 			actions = append(actions, n.kept[i]...)
 		}
 		recourse.Blur(n.set, n.x(people), actions, n.noise, seed)
 		return actions, nil
 	}
-	return recourse.Teacher(ctx, n.model, n.set, n.x(people), n.teach)
+	return recourse.Teacher(ctx, n.full, n.set, n.x(people), n.teach)
 }
 
 // Steps implements Recourse.
@@ -161,8 +97,7 @@ func (n *bench) Steps(ctx context.Context, m *StudentModel, people []int) (Steps
 
 // Cost implements Recourse.
 func (n *bench) Cost(person int, action, grad []float32) float64 {
-	dim := n.set.Dim()
-	x := n.points[0].X[person*dim : (person+1)*dim]
+	x := n.x([]int{person})
 	n.set.Slope(x, action, grad)
 	return n.set.Cost(x, action)
 }
@@ -192,15 +127,7 @@ func BenchmarkStep(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			n.teach.Plain, n.noise = c.plain, c.noise
 			source := Source{Recourse: n, Online: c.online, Unrolled: 3}
-			j, err := c.spec.resolve(Network{Model: n.model, Layers: n.layers}, source)
-			if err != nil {
-				b.Fatal(err)
-			}
-			s, err := compile(j)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer s.close()
+			s := compiled(b, n.network(n.full), source, c.spec, nil)
 			t := newTrainer(s)
 			t.replace(n.points)
 			step := func() {

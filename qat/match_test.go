@@ -17,7 +17,7 @@ type box struct {
 	reach float32
 	x     []float32 // of the factual points
 	dim   int
-	teach func(ctx context.Context, people []int) (*Steps, error) // under the full-precision model
+	full  lossGrads // the full-precision model
 }
 
 // lossGrads is the gradient of the cross-entropy with the target class.
@@ -27,8 +27,7 @@ type lossGrads interface {
 
 const boxAlpha = 0.9
 
-func (b *box) steps(ctx context.Context, m lossGrads, people []int) (*Steps, error) {
-	s := &Steps{}
+func (b *box) steps(ctx context.Context, m lossGrads, people []int) (s Steps, err error) {
 	delta, points := make([]float32, len(people)*b.dim), make([]float32, len(people)*b.dim)
 	for range b.k {
 		for i, person := range people {
@@ -38,7 +37,7 @@ func (b *box) steps(ctx context.Context, m lossGrads, people []int) (*Steps, err
 		}
 		_, g, err := m.LossGrads(ctx, points)
 		if err != nil {
-			return nil, err
+			return s, err
 		}
 		next, sizes := make([]float32, len(delta)), make([]float32, len(people))
 		for i := range people {
@@ -55,15 +54,11 @@ func (b *box) steps(ctx context.Context, m lossGrads, people []int) (*Steps, err
 }
 
 func (b *box) Steps(ctx context.Context, m *StudentModel, people []int) (Steps, error) {
-	s, err := b.steps(ctx, m, people)
-	if err != nil {
-		return Steps{}, err
-	}
-	return *s, nil
+	return b.steps(ctx, m, people)
 }
 
 func (b *box) Teach(ctx context.Context, people []int, _ uint64) ([]float32, error) {
-	s, err := b.teach(ctx, people)
+	s, err := b.steps(ctx, b.full, people)
 	if err != nil {
 		return nil, err
 	}
@@ -93,24 +88,8 @@ func matched(t *testing.T, logits, people, k int, reach float32) (*problem, *box
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &box{k: k, reach: reach, x: facts.X, dim: p.dim}
-	b.teach = func(ctx context.Context, people []int) (*Steps, error) { return b.steps(ctx, p.full, people) }
-	taught := Points{Kind: Teacher}
-	for i, m := range facts.Margins {
-		if m <= 0 {
-			taught.Source = append(taught.Source, i)
-		}
-	}
-	actions, err := b.Teach(t.Context(), taught.Source, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n, i := range taught.Source {
-		for j := range p.dim {
-			taught.X = append(taught.X, facts.X[i*p.dim+j]+actions[n*p.dim+j])
-		}
-	}
-	return p, b, []Points{facts, taught}
+	b := &box{k: k, reach: reach, x: facts.X, dim: p.dim, full: p.full}
+	return p, b, []Points{facts, taughtPoints(t, b, facts, p.dim)}
 }
 
 // gradient is that of the cross-entropy with the target class by the inputs.
@@ -208,43 +187,6 @@ func plus(x, d []float64) []float64 {
 		out[i] = x[i] + d[i]
 	}
 	return out
-}
-
-// The matching loss alone brings the student's actions, and what they cost, closer to the teacher's.
-func TestMatchTrains(t *testing.T) {
-	t.Parallel()
-	p, recourse, points := matched(t, 2, 60, 3, 2)
-	p.layers = wide(t, 22, -1, 2, compute{bits: 3}).layers
-	draw := func(context.Context, int, [Kinds]int, []Trained) (Draw, error) { return Draw{Points: points}, nil }
-	mismatch := func(m lossGrads) (away float64) {
-		s, err := recourse.steps(t.Context(), m, points[1].Source)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for n, i := range points[1].Source {
-			own, theirs := s.Actions[2][n*p.dim:(n+1)*p.dim], make([]float32, p.dim)
-			for j := range theirs {
-				theirs[j] = points[1].X[n*p.dim+j] - points[0].X[i*p.dim+j]
-				away += math.Abs(float64(own[j] - theirs[j]))
-			}
-			unused := make([]float32, p.dim)
-			away += math.Abs(recourse.Cost(i, own, unused) - recourse.Cost(i, theirs, unused))
-		}
-		return away / float64(len(points[1].Source))
-	}
-	for i := range points[0].Classes {
-		points[0].Classes[i] = -1
-	}
-	source := Source{Draw: draw, Recourse: recourse, Unrolled: 3}
-	spec := Spec{Objective: Match, Optimizer: Optimizer{Steps: 640, Batch: 32}, Weights: Weights{Eta: new(1e-9)}}
-	out, err := Train(t.Context(), p.network(p.written(t, p.plans())), source, spec, Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, after := mismatch(p.written(t, p.plans())), mismatch(p.written(t, Quantized(out.Layers)))
-	if !(after < 0.7*before) {
-		t.Errorf("mismatch %.4f before, %.4f after", before, after)
-	}
 }
 
 // A step has room for its people and their teacher points, and a little more; what fills it up counts nothing.

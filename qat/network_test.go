@@ -75,7 +75,7 @@ type compute struct {
 }
 
 // planned quantizes the layers of a model.
-func planned(t *testing.T, m *graph.Model, c compute) *problem {
+func planned(t testing.TB, m *graph.Model, c compute) *problem {
 	t.Helper()
 	p := &problem{m: m, full: open(t, m)}
 	p.dim = p.full.Dim()
@@ -163,7 +163,7 @@ func convolutional(t *testing.T, c compute) *problem {
 	return planned(t, dense(m, r, b.Op("Flatten", []string{h}), 16, 2), c)
 }
 
-func open(t *testing.T, m *graph.Model) *classifier.Model {
+func open(t testing.TB, m *graph.Model) *classifier.Model {
 	t.Helper()
 	c, err := classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{Through: quant.StraightThrough})
 	if err != nil {
@@ -185,7 +185,7 @@ func (p *problem) plans() []quant.Layer {
 func (p *problem) network(m *classifier.Model) Network { return Network{Model: m, Layers: p.layers} }
 
 // compiled is the step of a training, after a change of its job.
-func compiled(t *testing.T, net Network, source Source, spec Spec, change func(j *job)) *trainStep {
+func compiled(t testing.TB, net Network, source Source, spec Spec, change func(j *job)) *trainStep {
 	t.Helper()
 	j, err := spec.resolve(net, source)
 	if err != nil {
@@ -212,7 +212,7 @@ func (p *problem) written(t *testing.T, plans []quant.Layer) *classifier.Model {
 	return open(t, m)
 }
 
-func margins(t *testing.T, m *classifier.Model, x []float32) []float32 {
+func margins(t testing.TB, m *classifier.Model, x []float32) []float32 {
 	t.Helper()
 	v, err := m.Margins(context.Background(), x)
 	if err != nil {
@@ -266,6 +266,26 @@ func (p *problem) points(ctx context.Context, r *rand.Rand, kind Kind, rows int)
 		out.Classes = append(out.Classes, class)
 	}
 	return out, nil
+}
+
+// taughtPoints are the recourse points of the people who are refused.
+func taughtPoints(t testing.TB, r Recourse, facts Points, dim int) Points {
+	t.Helper()
+	out := Points{Kind: Teacher}
+	for i, m := range facts.Margins {
+		if m <= 0 {
+			out.Source = append(out.Source, i)
+		}
+	}
+	actions, err := r.Teach(context.Background(), out.Source, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out.X = rowsAt(facts.X, dim, out.Source)
+	for i, v := range actions {
+		out.X[i] += v
+	}
+	return out
 }
 
 // source has points of all kinds in each round.

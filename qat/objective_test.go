@@ -173,8 +173,8 @@ func TestObjectives(t *testing.T) {
 	}
 }
 
-// checkGradient compares the loss of a step and its gradient by scales, by biases and by the weights of the second
-// layer, which is in float, with those of a function of the parameters.
+// checkGradient compares the loss of a step and its gradient by scales, by biases and by the weights of layers in float
+// with those of a function of the parameters.
 func checkGradient(t *testing.T, name string, s *trainStep, b *trainBatch, loss func(params []float64) float64) {
 	t.Helper()
 	params := make([]float64, len(s.Params))
@@ -195,7 +195,7 @@ func checkGradient(t *testing.T, name string, s *trainStep, b *trainBatch, loss 
 	wants, largest := map[int]float64{}, 0.0
 	for layer, at := range s.slots {
 		from := at.scales
-		if layer == 1 {
+		if s.job.net.Layers[layer].Plan.Float {
 			from = at.weights
 		}
 		for i := from; i < at.end; i++ {
@@ -240,7 +240,7 @@ func TestEnsemble(t *testing.T) {
 		layers = append(layers, Layer{Info: info, Plan: quant.Layer{Node: info.Node, Float: true}})
 	}
 	spec := Spec{
-		Objective: RConsistency, Optimizer: Optimizer{Batch: 2 * rows, Decay: 0.3}, Weights: Weights{Eta: new(0.7)},
+		Objective: RConsistency, Optimizer: Optimizer{Batch: 2 * rows}, Weights: Weights{Eta: new(0.7)},
 	}
 	net := Network{Model: open(t, m), Layers: layers}
 	if _, err := spec.resolve(net, Source{}); err == nil || !strings.Contains(err.Error(), "members") {
@@ -263,11 +263,7 @@ func TestEnsemble(t *testing.T) {
 			}
 		}
 	}
-	params := make([]float64, len(s.Params))
-	for i, v := range s.Params {
-		params[i] = float64(v)
-	}
-	logit := func(member, row, class int) float64 {
+	logit := func(params []float64, member, row, class int) float64 {
 		at := s.slots[member]
 		z := params[at.bias+class]
 		for j := range dim {
@@ -275,62 +271,23 @@ func TestEnsemble(t *testing.T) {
 		}
 		return z
 	}
-	loss := func() (sum float64) {
+	loss := func(params []float64) (sum float64) {
 		for k := range members {
 			for i, class := range []int{1, 0, -1, 1} {
 				if class >= 0 {
-					sum += math.Log1p(math.Exp(logit(k, i, 1-class)-logit(k, i, class))) / members
+					sum += math.Log1p(math.Exp(logit(params, k, i, 1-class)-logit(params, k, i, class))) / members
 				}
 			}
 			for i := rows; i < 2*rows; i++ {
 				for class := range 2 {
-					mean := (logit(0, i, class) + logit(1, i, class) + logit(2, i, class)) / members
-					sum += 0.7 * math.Pow(logit(k, i, class)-mean, 2) / members
+					mean := (logit(params, 0, i, class) + logit(params, 1, i, class) + logit(params, 2, i, class)) / members
+					sum += 0.7 * math.Pow(logit(params, k, i, class)-mean, 2) / members
 				}
 			}
 		}
 		return sum
 	}
-	decay := func() (sum float64) {
-		for _, at := range s.slots {
-			for _, w := range params[at.weights:at.scales] {
-				sum += 0.3 / 2 * w * w * 2 * rows
-			}
-		}
-		return sum
-	}
-	got, err := s.run(context.Background(), &all, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := loss(); math.Abs(got-want) > 1e-4*want {
-		t.Errorf("loss %v, want %v", got, want)
-	}
-	for i := range params {
-		const h = 1e-5
-		old := params[i]
-		params[i] = old + h
-		up := loss() + decay()
-		params[i] = old - h
-		want := (up - loss() - decay()) / (2 * h)
-		params[i] = old
-		if math.Abs(float64(s.First[i])-want) > 1e-3 {
-			t.Errorf("gradient by parameter %d is %v, by differences %v", i, s.First[i], want)
-		}
-	}
-}
-
-func TestFindObjective(t *testing.T) {
-	t.Parallel()
-	for _, doc := range Objectives() {
-		if got, err := FindObjective(doc.Name); err != nil || got.Name != doc.Name || got.Doc == "" {
-			t.Errorf("%q: %+v, %v", doc.Name, got, err)
-		}
-	}
-	_, err := FindObjective("loss")
-	if err == nil || !strings.Contains(err.Error(), "hinge, match, group, kd, task, r-margin or r-consistency") {
-		t.Errorf("an unknown objective: %v", err)
-	}
+	checkGradient(t, "ensemble", s, &all, loss)
 }
 
 // Objectives of the paper have a use for teacher points, not for those of the student, and KD and task for neither.

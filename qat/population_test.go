@@ -2,7 +2,6 @@ package qat
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -181,17 +180,5 @@ func TestDrawPeople(t *testing.T) {
 	}
 	if whole < n/4 || whole > n/2 { // a quarter are not mixed at all, and some mixtures take nothing
 		t.Errorf("%d of %d people are as they were", whole, n)
-	}
-}
-
-func TestRaysOfFailingModel(t *testing.T) {
-	t.Parallel()
-	r := rand.New(rand.NewPCG(3, 1))
-	p := town(r, 3)
-	p.addRay(0, 1)
-	bad := errors.New("no margins")
-	_, err := p.drawRays(t.Context(), r, func(context.Context, []float32) ([]float32, error) { return nil, bad }, 3, 0, 1)
-	if !errors.Is(err, bad) {
-		t.Errorf("error %v", err)
 	}
 }

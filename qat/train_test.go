@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/gob"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -96,13 +97,8 @@ func TestTrainHelpsElsewhere(t *testing.T) {
 			spec, last := quick(), &memory{}
 			spec.Quantizers = unit
 			out := c.p.trained(t, spec, Run{Checkpoint: last})
-			x := normal(rand.New(rand.NewPCG(99, 1)), 3000*c.p.dim)
-			before, after := c.p.rms(t, c.p.plans(), x), c.p.rms(t, Quantized(out.Layers), x)
-			if after > c.share*before {
-				t.Errorf("%s, %q: margin error %.4f before, %.4f after", name, unit, before, after)
-			}
-			c.p.checkPlans(t, Quantized(out.Layers))
-			c.p.checkWritten(t, Quantized(out.Layers), last.state(t).State.Params, x)
+			c.p.checkBetter(t, fmt.Sprintf("%s, %q", name, unit), Quantized(out.Layers), c.share)
+			c.p.checkWritten(t, Quantized(out.Layers), last.state(t).State.Params)
 			if len(out.History) != rounds || out.History[rounds-1].Steps != spec.Steps ||
 				!(out.History[rounds-1].Loss < out.History[0].Loss) {
 				t.Errorf("%s, %q: history %+v", name, unit, out.History)
@@ -156,7 +152,8 @@ func TestPACT(t *testing.T) {
 	spec, last := quick(), &memory{}
 	spec.Quantizers = PACT
 	out := p.trained(t, spec, Run{Checkpoint: last})
-	p.checkPlans(t, Quantized(out.Layers))
+	p.checkBetter(t, "clipping", Quantized(out.Layers), 0.7)
+	p.checkWritten(t, Quantized(out.Layers), last.state(t).State.Params)
 	for i, l := range out.Layers {
 		for k, s := range p.layers[i].Plan.Scales {
 			if half, ok := quant.Half(s); !ok || l.Scales[k] != half {
@@ -166,11 +163,6 @@ func TestPACT(t *testing.T) {
 	}
 	if a, b := *out.Layers[1].Act, *out.Layers[2].Act; a != b {
 		t.Errorf("the same activations have the quantizers %v and %v", a, b)
-	}
-	x := normal(rand.New(rand.NewPCG(99, 1)), 3000*p.dim)
-	p.checkWritten(t, Quantized(out.Layers), last.state(t).State.Params, x)
-	if before, after := p.rms(t, p.plans(), x), p.rms(t, Quantized(out.Layers), x); after > 0.7*before {
-		t.Errorf("margin error %.4f before, %.4f after", before, after)
 	}
 }
 
@@ -203,6 +195,19 @@ func TestPruned(t *testing.T) {
 		if all := len(p.layers[0].Pruned); zeros > all/2 {
 			t.Errorf("%q: %d weights are zero that are not pruned", unit, zeros)
 		}
+	}
+}
+
+// elsewhere are rows that no training sees.
+func (p *problem) elsewhere() []float32 { return normal(rand.New(rand.NewPCG(99, 1)), 3008*p.dim) }
+
+// checkBetter reports trained plans of which more than a share of the margin error is left.
+func (p *problem) checkBetter(t *testing.T, name string, plans []quant.Layer, share float64) {
+	t.Helper()
+	p.checkPlans(t, plans)
+	x := p.elsewhere()
+	if before, after := p.rms(t, p.plans(), x), p.rms(t, plans, x); after > share*before {
+		t.Errorf("%s: margin error %.4f before, %.4f after", name, before, after)
 	}
 }
 
@@ -249,8 +254,9 @@ func (p *problem) checkPlans(t *testing.T, plans []quant.Layer) {
 // checkWritten runs the model that is written from plans beside the graph that was trained, with its last parameters,
 // which are codes in the last rounds. The file has scales in half precision, and biases of integer kernels in whole
 // units of the sums; with these the graph has to decide alike.
-func (p *problem) checkWritten(t *testing.T, plans []quant.Layer, params, x []float32) {
+func (p *problem) checkWritten(t *testing.T, plans []quant.Layer, params []float32) {
 	t.Helper()
+	x := p.elsewhere()
 	m := p.written(t, p.plans())
 	tr, err := m.Training()
 	if err != nil {
@@ -428,17 +434,13 @@ func TestForeignCheckpoint(t *testing.T) {
 	}
 }
 
-// The same arguments give the same plans; another seed draws other batches.
-func TestTrainIsDeterministic(t *testing.T) {
+// Another seed draws other batches, and the plans that are given stay as they are.
+func TestSeed(t *testing.T) {
 	t.Parallel()
 	p := small(t)
 	spec := Spec{Optimizer: Optimizer{Steps: 64, Batch: 16, Seed: 1}}
-	a, b := p.trained(t, spec, Run{}), p.trained(t, spec, Run{})
-	if d := cmp.Diff(a, b); d != "" {
-		t.Error(d)
-	}
-	spec.Seed = 2
-	if c := p.trained(t, spec, Run{}); cmp.Equal(a.Layers, c.Layers) {
+	a := p.trained(t, spec, Run{})
+	if spec.Seed = 2; cmp.Equal(a.Layers, p.trained(t, spec, Run{}).Layers) {
 		t.Error("another seed gives the same plans")
 	}
 	for i, l := range p.layers {
@@ -466,11 +468,7 @@ func TestFixedBatch(t *testing.T) {
 	spec := quick()
 	spec.Batch = 64
 	out := p.trained(t, spec, Run{})
-	p.checkPlans(t, Quantized(out.Layers))
-	x := normal(rand.New(rand.NewPCG(99, 1)), 2000*p.dim)
-	if before, after := p.rms(t, p.plans(), x), p.rms(t, Quantized(out.Layers), x); after > 0.6*before {
-		t.Errorf("margin error %.4f before, %.4f after", before, after)
-	}
+	p.checkBetter(t, "16 rows", Quantized(out.Layers), 0.6)
 }
 
 func TestOptionsOutOfRange(t *testing.T) {
