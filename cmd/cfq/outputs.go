@@ -133,10 +133,13 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 	doc := &report.Document{
 		Title: fmt.Sprintf("%s against %s", models[1].Name, models[0].Name), Run: run,
 		Full: models[0], Quantized: models[1],
-		Data: files.data, RowsFile: files.rows, Task: files.task, Promises: files.promises, Overrides: files.overrides,
-		Recipe: recipe(d.files[1].Graph()), Result: r,
-		Changes: d.survey.changes.List(d.task.Features), Broken: d.survey.broken.List(),
-		Warnings: d.warnings, Excluded: report.Exclusions(r),
+		Inputs: report.Inputs{
+			Data: files.data, RowsFile: files.rows, Task: files.task, Promises: files.promises, Overrides: files.overrides,
+		},
+		Recipe: recipe(d.files[1].Graph()), Result: r, Warnings: d.warnings, Excluded: report.Exclusions(r),
+		Details: report.Details{
+			Changes: d.survey.changes.List(d.task.Features), Broken: d.survey.broken.List(),
+		},
 	}
 	if n := d.survey.broken.Count; n > len(doc.Broken) {
 		doc.AllBroken = n

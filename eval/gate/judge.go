@@ -44,8 +44,8 @@ func Refuse(g *Gate, r *eval.Result, why error) *Report {
 	report.Verdict = Fail
 	report.Next = []string{"Quantize again: for some people the model gives no numbers (outputs)."}
 	report.Findings = slices.Insert(report.Findings, 0, Finding{
-		Check: "outputs", Metric: "outputs", Severity: Blocks, Verdict: Fail, Limit: "finite", Value: undefined(),
-		Lower: undefined(), Upper: undefined(), Why: why.Error(),
+		Check: "outputs", Metric: "outputs", Severity: Blocks, Verdict: Fail, Limit: "finite",
+		Bounded: unbounded(), Why: why.Error(),
 	})
 	return report
 }

@@ -115,6 +115,8 @@ func measured(m *eval.Metric, margin float64, r *eval.Result) (v eval.Value, mis
 
 func undefined() eval.Float { return eval.Float(math.NaN()) }
 
+func unbounded() Bounded { return Bounded{Value: undefined(), Lower: undefined(), Upper: undefined()} }
+
 // counted returns the number with its unit: runs of a model for latency, else people.
 func counted(n int, m *eval.Metric) string {
 	one, many := "person", "people"

@@ -34,19 +34,14 @@ type Report struct {
 
 // Finding is the outcome of one limit of a check, for one group if the check is by groups.
 type Finding struct {
-	Check    string     `json:"check"`
-	Metric   string     `json:"metric"`
-	Margin   *float64   `json:"margin,omitempty"`
-	Group    string     `json:"group,omitempty"`
-	Severity Severity   `json:"severity"`
-	Verdict  Verdict    `json:"verdict"`
-	Limit    string     `json:"limit"`         // "<= 0.02", ">= 0.9", "|value| <= 0.1", "increase <= 0.01", "gap <= 0.05"
-	Value    eval.Float `json:"value"`         // of the metric, its increase or its gap
-	Num      *int       `json:"num,omitempty"` // of a share: Num of N
-	N        int        `json:"n"`
-	// Lower and Upper are bounds of Value, one-sided each, at Report.Confidence or more; undefined where there are none.
-	Lower eval.Float `json:"lower"`
-	Upper eval.Float `json:"upper"`
+	Check    string   `json:"check"`
+	Metric   string   `json:"metric"`
+	Margin   *float64 `json:"margin,omitempty"`
+	Group    string   `json:"group,omitempty"`
+	Severity Severity `json:"severity"`
+	Verdict  Verdict  `json:"verdict"`
+	Limit    string   `json:"limit"` // "<= 0.02", ">= 0.9", "|value| <= 0.1", "increase <= 0.01", "gap <= 0.05"
+	Bounded
 	// Need is for inconclusive findings the number of people with which a share would pass if it stays the same; for an
 	// estimate a rough number. 0 means that no number would, or that it is not known.
 	Need int `json:"need,omitempty"`
@@ -55,6 +50,16 @@ type Finding struct {
 	Why    string `json:"why"` // one sentence
 	// Remark is the part of Why that value, bounds and limit do not tell; "" when they tell all.
 	Remark string `json:"remark,omitempty"`
+}
+
+// Bounded is a value with its bounds.
+type Bounded struct {
+	Value eval.Float `json:"value"`         // of the metric, its increase or its gap
+	Num   *int       `json:"num,omitempty"` // of a share: Num of N
+	N     int        `json:"n"`
+	// Lower and Upper are bounds of Value, one-sided each, at Report.Confidence or more; undefined where there are none.
+	Lower eval.Float `json:"lower"`
+	Upper eval.Float `json:"upper"`
 }
 
 // OK reports whether the finding lets the gate pass: it passes or only warns.

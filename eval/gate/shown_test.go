@@ -45,7 +45,9 @@ func TestShown(t *testing.T) {
 		},
 		{"vd", "<= 0.02", undefined(), undefined(), undefined(), Shown{"", "", "<= 2 %"}, math.Inf(-1), 0.02},
 	} {
-		f := Finding{Metric: c.metric, Limit: c.limit, Value: c.value, Lower: c.lower, Upper: c.upper}
+		f := Finding{
+			Metric: c.metric, Limit: c.limit, Bounded: Bounded{Value: c.value, Lower: c.lower, Upper: c.upper},
+		}
 		from, to, ok := f.Allowed()
 		if d := cmp.Diff(c.want, f.Shown()); d != "" || from != c.from || to != c.to || !ok {
 			t.Errorf("%s %s: %s from %v to %v", c.metric, c.limit, d, from, to)

@@ -26,7 +26,7 @@ type subject struct {
 func (s *subject) finding() Finding {
 	f := Finding{
 		Check: s.check.name(), Metric: s.ID, Severity: cmp.Or(s.check.Severity, Blocks), Verdict: Inconclusive,
-		Limit: s.limit.String(), Value: undefined(), Lower: undefined(), Upper: undefined(),
+		Limit: s.limit.String(), Bounded: unbounded(),
 	}
 	if s.PerMargin() {
 		margin := s.margin

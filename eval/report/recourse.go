@@ -20,26 +20,34 @@ import (
 
 // Recourse sums up the actions that were found for many people. Add counts a person, Finish computes the shares.
 type Recourse struct {
-	People     int                     `json:"people"`
-	Unreadable int                     `json:"unreadable"`         // rows
-	LeftOut    int                     `json:"left_out"`           // rows, by the task's filter or the choice of rows
-	Margin     float64                 `json:"margin"`             // required
-	Status     map[string]int          `json:"status"`             // people
-	Success    eval.Rate               `json:"success"`            // of those who fall short of the margin
-	Cost       Costs                   `json:"cost"`               // of the actions found
-	Features   []FeatureCount          `json:"features"`           // of the actions found, the most used first
-	Methods    map[recourse.Method]int `json:"methods"`            // people who fall short, by method
-	Proved     int                     `json:"proved"`             // answers: the cheapest action, or none exists
-	Unproved   map[string]int          `json:"unproved,omitempty"` // people without a proof although asked for, by reason
-	Gap        *Gap                    `json:"gap,omitempty"`      // with a proof asked for
-	Seconds    float64                 `json:"seconds"`
-	PerSecond  float64                 `json:"people_per_second"`
+	People     int            `json:"people"`
+	Unreadable int            `json:"unreadable"` // rows
+	LeftOut    int            `json:"left_out"`   // rows, by the task's filter or the choice of rows
+	Margin     float64        `json:"margin"`     // required
+	Status     map[string]int `json:"status"`     // people
+	Success    eval.Rate      `json:"success"`    // of those who fall short of the margin
+	Cost       Costs          `json:"cost"`       // of the actions found
+	Features   []FeatureCount `json:"features"`   // of the actions found, the most used first
+	Proofs
+	Seconds   float64 `json:"seconds"`
+	PerSecond float64 `json:"people_per_second"`
 
+	sums actionSums
+}
+
+// Proofs says which actions are proved to be the cheapest ones.
+type Proofs struct {
+	Methods  map[recourse.Method]int `json:"methods"`            // people who fall short, by method
+	Proved   int                     `json:"proved"`             // answers: the cheapest action, or none exists
+	Unproved map[string]int          `json:"unproved,omitempty"` // people without a proof although asked for, by reason
+	Gap      *Gap                    `json:"gap,omitempty"`      // with a proof asked for
+}
+
+type actionSums struct {
 	used     map[string]int    // people, by feature
 	paid     statistics.Values // costs of the actions found
 	dearer   statistics.Values // what the search's cost more than the cheapest, over that
 	statuses map[recourse.Status]int
-	exact    bool
 }
 
 // Costs are those of actions; undefined without any.
@@ -66,8 +74,8 @@ type Gap struct {
 // NewRecourse sums up actions that reach the margin; exact says that a proof was asked for.
 func NewRecourse(margin float64, exact bool) *Recourse {
 	s := &Recourse{
-		Margin: margin, exact: exact, Methods: map[recourse.Method]int{}, Unproved: map[string]int{},
-		used: map[string]int{}, statuses: map[recourse.Status]int{},
+		Margin: margin, Proofs: Proofs{Methods: map[recourse.Method]int{}, Unproved: map[string]int{}},
+		sums: actionSums{used: map[string]int{}, statuses: map[recourse.Status]int{}},
 	}
 	if exact {
 		s.Gap = &Gap{}
@@ -82,9 +90,9 @@ func (s *Recourse) Compare(best, search recourse.Action) {
 	case search.Status != recourse.Found:
 		s.Gap.Missed++
 	case search.Cost <= best.Cost: // which is the least one but for rounding
-		s.dearer.Add(0)
+		s.sums.dearer.Add(0)
 	default:
-		s.dearer.Add(search.Cost/best.Cost - 1)
+		s.sums.dearer.Add(search.Cost/best.Cost - 1)
 	}
 }
 
@@ -101,14 +109,14 @@ func (s *Recourse) Add(l *promise.Line, m recourse.Method) {
 		}
 		s.Methods[m]++
 	}
-	s.statuses[l.Action.Status]++
+	s.sums.statuses[l.Action.Status]++
 	if l.Action.Status != recourse.Found {
 		return
 	}
-	s.paid.Add(l.Action.Cost)
+	s.sums.paid.Add(l.Action.Cost)
 	for _, c := range l.Changes {
 		if !c.Linked {
-			s.used[c.Feature]++
+			s.sums.used[c.Feature]++
 		}
 	}
 }
@@ -119,16 +127,16 @@ func (s *Recourse) Finish(p *task.People, took time.Duration) {
 	s.Status = map[string]int{}
 	short := 0
 	for _, v := range recourse.Statuses() {
-		s.Status[v.String()] = s.statuses[v]
+		s.Status[v.String()] = s.sums.statuses[v]
 		if v != recourse.AlreadyFavourable {
-			short += s.statuses[v]
+			short += s.sums.statuses[v]
 		}
 	}
-	found := s.statuses[recourse.Found]
+	found := s.sums.statuses[recourse.Found]
 	s.Success = eval.NewRate(found, short, 0.95)
-	s.Cost = costsOf(&s.paid)
+	s.Cost = costsOf(&s.sums.paid)
 	s.Features = []FeatureCount{}
-	for name, n := range s.used {
+	for name, n := range s.sums.used {
 		s.Features = append(s.Features, FeatureCount{name, n, float64(n) / float64(found)})
 	}
 	slices.SortFunc(s.Features, func(a, b FeatureCount) int {
@@ -136,8 +144,8 @@ func (s *Recourse) Finish(p *task.People, took time.Duration) {
 			strings.Compare(a.Feature, b.Feature))
 	})
 	if s.Gap != nil {
-		s.Gap.People, s.Gap.Mean = s.dearer.Len(), eval.Float(s.dearer.Mean())
-		s.Gap.Largest = eval.Float(s.dearer.Quantile(1))
+		s.Gap.People, s.Gap.Mean = s.sums.dearer.Len(), eval.Float(s.sums.dearer.Mean())
+		s.Gap.Largest = eval.Float(s.sums.dearer.Quantile(1))
 	}
 	s.Seconds = took.Seconds()
 	s.PerSecond = float64(s.People) / s.Seconds
@@ -157,7 +165,7 @@ func (s *Recourse) Write(out io.Writer, path string) error {
 	}
 	line("people", "%d", s.People)
 	for _, v := range recourse.Statuses() {
-		line("  "+v.String(), "%d", s.statuses[v])
+		line("  "+v.String(), "%d", s.sums.statuses[v])
 	}
 	line("required margin", "%g", s.Margin)
 	if s.Success.Den > 0 {
@@ -167,7 +175,7 @@ func (s *Recourse) Write(out io.Writer, path string) error {
 		line("cost", "mean %.4g, median %.4g", float64(s.Cost.Mean), float64(s.Cost.Median))
 		line("changed", "%s", mostUsed(s.Features))
 	}
-	if s.exact && s.Success.Den > 0 {
+	if s.Gap != nil && s.Success.Den > 0 {
 		line("proved", "%d of %d answers (%.1f %%)", s.Proved, s.Success.Den, 100*float64(s.Proved)/float64(s.Success.Den))
 		for _, m := range slices.Sorted(maps.Keys(s.Methods)) {
 			line("  "+string(m), "%d", s.Methods[m])
@@ -204,25 +212,34 @@ func mostUsed(list []FeatureCount) string {
 
 // Promises sums up what a task and a model make of a promises file.
 type Promises struct {
-	Promises   int             `json:"promises"`
-	People     int             `json:"people"`     // who were promised something
-	Among      int             `json:"among"`      // people read
-	Rows       int             `json:"rows"`       // of the file
-	Unreadable int             `json:"unreadable"` // of them
-	Lost       int             `json:"lost"`       // promises to people who are not among those read
-	Unpromised map[string]int  `json:"unpromised"` // rows that promise nothing, by status
-	Feasible   eval.Rate       `json:"feasible"`   // under the task
-	Broken     []promise.Count `json:"broken"`     // constraints, by the promises that break them
-	First      []BrokenLine    `json:"first_broken"`
-	Valid      eval.Rate       `json:"valid"` // the model approves
-	Margin     float64         `json:"margin"`
-	Reached    eval.Rate       `json:"reached"` // of the required margin
-	Margins    [5]eval.Float   `json:"margins"` // least, 5 %, median, 95 %, greatest
-	Needless   int             `json:"needless"`
-	Cost       Costs           `json:"cost"`
+	PromiseCounts
+	Feasible eval.Rate       `json:"feasible"` // under the task
+	Broken   []promise.Count `json:"broken"`   // constraints, by the promises that break them
+	First    []BrokenLine    `json:"first_broken"`
+	Valid    eval.Rate       `json:"valid"` // the model approves
+	Margin   float64         `json:"margin"`
+	Reached  eval.Rate       `json:"reached"` // of the required margin
+	Margins  [5]eval.Float   `json:"margins"` // least, 5 %, median, 95 %, greatest
+	Needless int             `json:"needless"`
+	Cost     Costs           `json:"cost"`
 	// Claimed is the largest difference between a margin that the file states and the one found; null when it states none.
 	Claimed eval.Float `json:"claimed_margin_difference"`
 
+	sums promiseSums
+}
+
+// PromiseCounts are the rows of a promises file.
+type PromiseCounts struct {
+	Promises   int            `json:"promises"`
+	People     int            `json:"people"`     // who were promised something
+	Among      int            `json:"among"`      // people read
+	Rows       int            `json:"rows"`       // of the file
+	Unreadable int            `json:"unreadable"` // of them
+	Lost       int            `json:"lost"`       // promises to people who are not among those read
+	Unpromised map[string]int `json:"unpromised"` // rows that promise nothing, by status
+}
+
+type promiseSums struct {
 	tally         promise.Tally
 	reached       int
 	paid, margins statistics.Values
@@ -240,19 +257,20 @@ type BrokenLine struct {
 // NewPromises sums up verdicts on promises, for the required margin. Add counts those to a batch of people, Finish
 // computes the shares.
 func NewPromises(required float64) *Promises {
-	return &Promises{Margin: required, Unpromised: map[string]int{}, First: []BrokenLine{}}
+	counts := PromiseCounts{Unpromised: map[string]int{}}
+	return &Promises{PromiseCounts: counts, Margin: required, First: []BrokenLine{}}
 }
 
 // Add counts the verdicts on the promises of f. Each of the people belongs to one batch.
 func (c *Promises) Add(f *promise.File, verdicts []promise.Verdict) {
-	c.tally.Add(f, verdicts)
+	c.sums.tally.Add(f, verdicts)
 	people := map[int]bool{}
 	for i := range verdicts {
 		v := &verdicts[i]
 		people[f.Promises[i].Person] = true
-		c.paid.Add(v.Cost)
-		c.margins.Add(v.Margin)
-		c.reached += one(v.Valid(c.Margin))
+		c.sums.paid.Add(v.Cost)
+		c.sums.margins.Add(v.Margin)
+		c.sums.reached += one(v.Valid(c.Margin))
 		c.Needless += one(v.Before > 0)
 		if len(v.Broken) > 0 {
 			c.addBroken(f.Promises[i].Line, v.Broken[0])
@@ -274,17 +292,17 @@ func (c *Promises) addBroken(line int, why *constraint.Violation) {
 
 // Finish computes what is known at the end; f is the whole file.
 func (c *Promises) Finish(f *promise.File) {
-	n := c.tally.Promises
+	n := c.sums.tally.Promises
 	c.Promises, c.Among, c.Rows, c.Unreadable, c.Lost = n, f.People.N, f.Rows, f.Failed, f.Missing
 	for s, k := range f.Unpromised {
 		c.Unpromised[s.String()] = k
 	}
-	c.Broken, c.Claimed = c.tally.Broken(), eval.Float(c.tally.Difference())
-	c.Feasible, c.Valid = eval.NewRate(n-c.tally.Infeasible, n, 0.95), eval.NewRate(n-c.tally.Invalid, n, 0.95)
-	c.Reached = eval.NewRate(c.reached, n, 0.95)
-	c.Cost = costsOf(&c.paid)
+	c.Broken, c.Claimed = c.sums.tally.Broken(), eval.Float(c.sums.tally.Difference())
+	c.Feasible, c.Valid = eval.NewRate(n-c.sums.tally.Infeasible, n, 0.95), eval.NewRate(n-c.sums.tally.Invalid, n, 0.95)
+	c.Reached = eval.NewRate(c.sums.reached, n, 0.95)
+	c.Cost = costsOf(&c.sums.paid)
 	for i, q := range []float64{0, 0.05, 0.5, 0.95, 1} {
-		c.Margins[i] = eval.Float(c.margins.Quantile(q))
+		c.Margins[i] = eval.Float(c.sums.margins.Quantile(q))
 	}
 }
 

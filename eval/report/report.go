@@ -20,8 +20,20 @@ type Document struct {
 	Run
 	Full      Model `json:"full"`
 	Quantized Model `json:"quantized"`
-	Data      File  `json:"data"`
-	Task      File  `json:"task"`
+	Inputs
+	// people and promises that numbers leave out, with the reasons
+	Excluded []Exclusion       `json:"excluded,omitempty"`
+	Recipe   map[string]string `json:"recipe,omitempty"`   // how the quantized model was made
+	Warnings []string          `json:"warnings,omitempty"` // besides those of Result
+	Result   *eval.Result      `json:"result"`
+	Gate     *gate.Report      `json:"gate,omitempty"` // what a gate says of Result
+	Details
+}
+
+// Inputs are the files that an evaluation read besides the models.
+type Inputs struct {
+	Data File `json:"data"`
+	Task File `json:"task"`
 	// whose promises are the original's; none when they were computed
 	Promises File `json:"promises,omitzero"`
 	// what single people can change; none when the task says it for all
@@ -32,14 +44,12 @@ type Document struct {
 	// the rows that the quantized model was calibrated on
 	CalibrationRecord File `json:"calibration_record,omitzero"`
 	EncodingRecord    File `json:"encoding_record,omitzero"` // what verified the task's encoding
-	// people and promises that numbers leave out, with the reasons
-	Excluded []Exclusion       `json:"excluded,omitempty"`
-	Recipe   map[string]string `json:"recipe,omitempty"`   // how the quantized model was made
-	Warnings []string          `json:"warnings,omitempty"` // besides those of Result
-	Result   *eval.Result      `json:"result"`
-	Gate     *gate.Report      `json:"gate,omitempty"`    // what a gate says of Result
-	Layers   []Layer           `json:"layers,omitempty"`  // of the quantized model
-	Changes  []Changed         `json:"changes,omitempty"` // what recourse asks for, at the headline margin
+}
+
+// Details are lists that explain the numbers.
+type Details struct {
+	Layers  []Layer   `json:"layers,omitempty"`  // of the quantized model
+	Changes []Changed `json:"changes,omitempty"` // what recourse asks for, at the headline margin
 	// people whose promise breaks, see BrokenPromises; the first of them when they are many
 	Broken    []Broken `json:"broken,omitempty"`
 	AllBroken int      `json:"all_broken,omitempty"` // how many there are

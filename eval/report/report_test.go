@@ -96,7 +96,7 @@ func loans() *Document {
 		},
 		Full:      Model{File: File{Name: "loan.onnx", SHA256: strings.Repeat("ab12", 16), Bytes: 36131}},
 		Quantized: Model{File: File{Name: "loan.q.onnx", SHA256: strings.Repeat("9f00", 16), Bytes: 9214}, StoredBits: 4},
-		Data:      File{Name: "people.csv", Bytes: 181223},
+		Inputs:    Inputs{Data: File{Name: "people.csv", Bytes: 181223}},
 		Recipe:    map[string]string{"method": "cf-ptq", "budget": "4.0", "calibration": "teacher, K = 3 | 512 rows"},
 		Warnings:  []string{"the task file <loan.yaml> gives no shares"},
 		Result:    r,

@@ -154,28 +154,30 @@ func verdicts() *gate.Report {
 		Findings: []gate.Finding{
 			{
 				Check: "accuracy", Metric: "accuracy_drop", Severity: gate.Blocks, Verdict: gate.Pass, Limit: "<= 0.01",
-				Value: 0.002, N: 1200, Lower: -0.004, Upper: 0.0081,
-				Why: "loss of accuracy: 0.2 %; at most 0.81 %, within the limit of 1 %",
+				Bounded: gate.Bounded{Value: 0.002, N: 1200, Lower: -0.004, Upper: 0.0081},
+				Why:     "loss of accuracy: 0.2 %; at most 0.81 %, within the limit of 1 %",
 			},
 			{
-				Check: "vd", Metric: "vd", Margin: &at, Severity: gate.Blocks, Verdict: gate.Fail, Limit: "<= 0.01", Value: 0.0188,
-				Num: num(12), N: 640, Lower: 0.0109, Upper: 0.0302,
-				Why: "promises that break: 12 of 640 (1.9 %); at least 1.09 % with confidence 95 %, above the limit of 1 %",
+				Check: "vd", Metric: "vd", Margin: &at, Severity: gate.Blocks, Verdict: gate.Fail, Limit: "<= 0.01",
+				Bounded: gate.Bounded{Value: 0.0188, Num: num(12), N: 640, Lower: 0.0109, Upper: 0.0302},
+				Why:     "promises that break: 12 of 640 (1.9 %); at least 1.09 % with confidence 95 %, above the limit of 1 %",
 			},
 			{
 				Check: "vd by sex", Metric: "vd", Margin: &at, Group: "Female", Severity: gate.Blocks, Verdict: gate.Inconclusive,
-				Limit: "<= 0.03", Value: 0.0125, Num: num(1), N: 80, Lower: 0.0006, Upper: 0.0579, Need: 310,
+				Limit: "<= 0.03", Need: 310,
+				Bounded: gate.Bounded{Value: 0.0125, Num: num(1), N: 80, Lower: 0.0006, Upper: 0.0579},
 				Why: "promises that break: 1 of 80 (1.3 %); at most 5.8 % with confidence 95 %, above the limit of 3 %; 310 " +
 					"people with this share would show it",
 			},
 			{
 				Check: "vd by sex", Metric: "vd", Margin: &at, Group: "Male <b>", Severity: gate.Warns, Verdict: gate.Fail,
-				Limit: "<= 0.01", Value: 0.0196, Num: num(11), N: 560, Lower: 0.011, Upper: 0.0323,
-				Why: "promises that break: 11 of 560",
+				Limit:   "<= 0.01",
+				Bounded: gate.Bounded{Value: 0.0196, Num: num(11), N: 560, Lower: 0.011, Upper: 0.0323},
+				Why:     "promises that break: 11 of 560",
 			},
 			{
 				Check: "crg", Metric: "crg.abs_mean", Margin: &at, Severity: gate.Warns, Verdict: gate.Inconclusive,
-				Limit: "<= 0.05", Value: nan, N: 0, Lower: nan, Upper: nan, Why: "nothing was measured",
+				Limit: "<= 0.05", Bounded: gate.Bounded{Value: nan, Lower: nan, Upper: nan}, Why: "nothing was measured",
 			},
 		},
 	}
