@@ -282,6 +282,22 @@ func readPeople(
 	return p, nil
 }
 
+// streamPeople hands the people of a data file on in batches, see [task.Stream]. Errors of each are returned as they
+// are.
+func streamPeople(
+	ctx context.Context, path string, t *task.Task, o task.ReadOptions, size int, each func(*task.People) error,
+) (*task.People, error) {
+	var failed error
+	all, err := task.Stream(ctx, path, t, o, size, func(p *task.People) error {
+		failed = each(p)
+		return failed
+	})
+	if failed != nil {
+		return nil, failed
+	}
+	return all, dataError(cli.Wrap(err, hintData))
+}
+
 // readOptions looks for the data file and reads the row list that spec names.
 func readOptions(path, spec string) (task.ReadOptions, error) {
 	if err := dataFile(path); err != nil {

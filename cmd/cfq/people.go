@@ -46,18 +46,7 @@ func (f *evaluationFlags) findPeople() error {
 		f.tables, err = tables(f.tables)
 		return err
 	}
-	if f.promises != "" {
-		if err := cli.Input("promises file", f.promises); err != nil {
-			return err
-		}
-	}
-	switch {
-	case f.promises == "" || f.data != "":
-		return dataFile(f.data)
-	case f.rows != "":
-		return errRowsWithoutData()
-	}
-	return nil
+	return f.checkPeople()
 }
 
 // source is the people of the data, with their promises if a file issued some. It is an eval.Source.
@@ -71,14 +60,13 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 	if all <= judgedPeople { // a single batch
 		all = 0
 	}
-	var failed error // of what was done with the people, not of reading them
 	d.out.rewind()
-	hand := func(b *eval.Batch) error {
+	hand := func(b *eval.Batch) (err error) {
 		b.Set, b.Calibrated, b.Total = d.allowed.of(b.People), d.known.equal(b.People), all
-		if b.Records, failed = d.out.known(ctx, b.People, b.Promises); failed == nil {
-			failed = each(b)
+		if b.Records, err = d.out.known(ctx, b.People, b.Promises); err != nil {
+			return err
 		}
-		return failed
+		return each(b)
 	}
 	d.decoded, err = newReconstructed(d.e, d.paths[0], d.files[0], d.models[0], d.task)
 	if err != nil {
@@ -86,40 +74,35 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 	}
 	defer func() { err = errors.Join(err, d.decoded.close()) }()
 	if d.f.promises == "" {
-		d.total, err = task.Stream(ctx, d.f.data, d.task, o, judgedPeople, func(p *task.People) error {
-			if p, failed = d.decoded.keep(ctx, p); failed != nil {
-				return failed
+		d.total, err = streamPeople(ctx, d.f.data, d.task, o, judgedPeople, func(p *task.People) error {
+			p, err := d.decoded.keep(ctx, p)
+			if err != nil {
+				return err
 			}
 			return hand(&eval.Batch{People: p})
 		})
-		if err != nil && failed == nil {
-			return dataError(cli.Wrap(err, hintData))
-		}
-		return runError(failed)
+		return runError(err)
 	}
 	d.promise = &issued{}
 	lost := 0 // promises to people who are left out
 	d.promise.File, err = d.f.streamed(ctx, d.task, o, func(f *promise.File) error {
-		var kept []int
-		if kept, failed = d.decoded.rows(ctx, f.People); failed != nil {
-			return failed
+		kept, err := d.decoded.rows(ctx, f.People)
+		if err != nil {
+			return err
 		}
 		if kept != nil {
 			some := *f
 			lost += some.Keep(kept)
 			f = &some
 		}
-		var actions []recourse.Action
-		if actions, failed = d.promise.actions(ctx, d.models[0], d.allowed, f); failed != nil {
-			return failed
+		actions, err := d.promise.actions(ctx, d.models[0], d.allowed, f)
+		if err != nil {
+			return err
 		}
 		return hand(&eval.Batch{People: f.People, Promises: actions})
 	})
-	switch {
-	case failed != nil:
-		return runError(failed)
-	case err != nil:
-		return err
+	if err != nil {
+		return runError(err)
 	}
 	d.total = d.promise.People
 	d.promise.Made, d.promise.Missing = d.promise.Made-lost, d.promise.Missing+lost

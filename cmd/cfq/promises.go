@@ -44,18 +44,20 @@ func errRowsWithoutData() error {
 	return cli.Usagef(hintMissingData, "--rows chooses rows of --data, which is missing")
 }
 
-// toRead looks for the files that streamed reads, and says which rows of the data.
-func (f *peopleFlags) toRead() (read task.ReadOptions, err error) {
+// checkPeople looks for the files of people and of promises.
+func (f *peopleFlags) checkPeople() error {
+	if f.promises != "" {
+		if err := cli.Input("promises file", f.promises); err != nil {
+			return err
+		}
+	}
 	switch {
-	case f.data != "":
-		read, err = readOptions(f.data, f.rows)
+	case f.promises == "" || f.data != "":
+		return dataFile(f.data)
 	case f.rows != "":
-		err = errRowsWithoutData()
+		return errRowsWithoutData()
 	}
-	if err != nil {
-		return read, err
-	}
-	return read, cli.Input("promises file", f.promises)
+	return nil
 }
 
 // streamed hands people on in batches, each with the promises of --promises to them, see promise.Stream. The people are
@@ -63,19 +65,11 @@ func (f *peopleFlags) toRead() (read task.ReadOptions, err error) {
 func (f *peopleFlags) streamed(ctx context.Context, t *task.Task, read task.ReadOptions,
 	each func(*promise.File) error,
 ) (*promise.File, error) {
-	var failed, unreadable error // of what was done with the people, and of reading them
+	var failed error // of what was done with the promises, not of reading them
 	var people promise.Batches
 	if f.data != "" {
-		people = func(each func(*task.People) error) (p *task.People, err error) {
-			p, unreadable = task.Stream(ctx, f.data, t, read, batchPeople, func(p *task.People) error {
-				err = each(p)
-				return err
-			})
-			if err != nil {
-				unreadable = nil
-				return nil, err
-			}
-			return p, unreadable
+		people = func(each func(*task.People) error) (*task.People, error) {
+			return streamPeople(ctx, f.data, t, read, batchPeople, each)
 		}
 	}
 	file, err := promise.Stream(ctx, f.promises, t, people, func(b *promise.File) error {
@@ -85,8 +79,6 @@ func (f *peopleFlags) streamed(ctx context.Context, t *task.Task, read task.Read
 	switch {
 	case failed != nil:
 		return nil, failed
-	case unreadable != nil:
-		return nil, dataError(cli.Wrap(unreadable, hintData))
 	case err != nil:
 		return nil, promisesError(err, people == nil)
 	}

@@ -211,7 +211,6 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 	start := time.Now()
 	s := solved{Recourse: report.NewRecourse(j.margin, j.exact)}
 	var people *task.People
-	var failed error // of what was done with the people, not of reading them
 	err = j.write(func(w io.Writer) error {
 		out, err := promise.NewWriter(w, j.t)
 		if err != nil {
@@ -220,31 +219,28 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 		show, all := j.e.msg.Progress(cli.People), task.CountRows(j.data, o)
 		ctx, size, queue := j.pieces(ctx, all)
 		var begun atomic.Int64
-		people, err = task.Stream(ctx, j.data, j.t, o, size, func(p *task.People) error {
-			if p, failed = j.decoded.keep(ctx, p); failed != nil || p.N == 0 {
-				return failed
+		people, err = streamPeople(ctx, j.data, j.t, o, size, func(p *task.People) error {
+			p, err := j.decoded.keep(ctx, p)
+			if err != nil || p.N == 0 {
+				return err
 			}
 			if j.robust != nil && j.robust.first == nil {
 				j.robust.first = p
 			}
 			set := j.set.of(p)
 			var before atomic.Int64 // of these people, whom progress has counted
-			failed = queue.Go(func() ([]promise.Answer, error) {
+			return queue.Go(func() ([]promise.Answer, error) {
 				return j.answers(ctx, p, set, func(now int) {
 					total := begun.Add(int64(now) - before.Swap(int64(now)))
 					show(int(total), max(all, int(total)+p.N-now))
 				})
 			}, func(answers []promise.Answer) error { return taken(answers, s.Recourse, out) })
-			return failed
 		})
-		if waited := queue.Wait(); failed == nil {
-			failed = waited
+		if waited := queue.Wait(); err == nil {
+			err = waited
 		}
-		switch {
-		case failed != nil:
-			return runError(failed)
-		case err != nil:
-			return dataError(err)
+		if err != nil {
+			return runError(err)
 		}
 		show(1, 1)
 		j.decoded.count(people, j.e.msg.Warn)
@@ -343,7 +339,10 @@ func (j *recourseJob) checkPromises(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		read, err := j.toRead()
+		if err := j.checkPeople(); err != nil {
+			return err
+		}
+		read, err := readSelection(j.rows)
 		if err != nil {
 			return err
 		}
