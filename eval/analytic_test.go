@@ -86,7 +86,7 @@ func within(t testing.TB, most float64) *constraint.Set {
 
 func crowd(n int, seed uint64) *task.People {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	p := &task.People{Dim: 3, N: n, Total: n}
+	p := &task.People{Dim: 3, N: n, Reading: task.Reading{Total: n}}
 	for i := range n {
 		for range 3 {
 			p.X = append(p.X, float32(rng.NormFloat64()))

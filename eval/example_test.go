@@ -50,7 +50,7 @@ func (m linear) LossGrads(ctx context.Context, x []float32) (margins, grads []fl
 // how to reach margin 0 or 0.5; the quantized model approves only those with the larger margin.
 func Example() {
 	full, quantized := linear{[]float32{1, 0.5}, 0}, linear{[]float32{1, 0.5}, -0.25}
-	people := &task.People{Dim: 2, N: 4, Total: 4, X: []float32{-1, 0, -2, 1, 1, 1, -0.5, -1}}
+	people := &task.People{Dim: 2, N: 4, Reading: task.Reading{Total: 4}, X: []float32{-1, 0, -2, 1, 1, 1, -0.5, -1}}
 	number := task.Feature{Encoding: &task.Standardized{Std: 1}, Action: task.Free(), Width: 1}
 	number.Bounds, number.MaxChange = [2]float64{-10, 10}, 10
 	income, savings := number, number

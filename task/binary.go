@@ -90,9 +90,10 @@ func (b *Binary) Linear(value string) (coef []float64, constant float64, err err
 
 func (b *Binary) also() []string { return []string{"impute", "subgroup"} }
 
-func (b *Binary) declare(d *decoder, _ *Task) ([]key, func(entry)) {
-	keys := append(b.keys(d), key{Name: "one", Value: d.Text(&b.One), Keep: true}, key{Name: "zero", Value: d.Text(&b.Zero)})
-	return keys, func(e entry) {
+func (b *Binary) declare(d *fileDecoder, _ *Task) ([]key, func(featureEntry)) {
+	keys := append(b.keys(d),
+		key{Name: "one", Value: d.Text(&b.One), Keep: true}, key{Name: "zero", Value: d.Text(&b.Zero)})
+	return keys, func(e featureEntry) {
 		if !e.Has("one") {
 			e.errorf("", "a binary feature needs the key \"one\", the value that becomes 1")
 		}

@@ -73,7 +73,6 @@ func placeNames(c Category) []string {
 	return names
 }
 
-// known returns the place of a raw value among values.
 func known(raw string, values []string) (int, error) {
 	i := Find(values, raw)
 	if i < 0 {
@@ -90,7 +89,6 @@ func between(c Category, raw string, place int) string {
 	return "one of: " + message.List(placeNames(c), 20)
 }
 
-// notNumber is what Linear says of a category without a value.
 func notNumber() error { return errors.New("it is no number; compare it with a value") }
 
 // countOnes returns how many of the inputs are 1, or more than there are when one is neither 0 nor 1.
@@ -108,7 +106,7 @@ func countOnes(x []float32) (ones int) {
 }
 
 // keys are those of every category, and their check, which follows that of the encoding itself.
-func (c *Coding) keys(d *decoder) []key {
+func (c *Coding) keys(d *fileDecoder) []key {
 	share := func() schema { return schema{"type": "number", "minimum": 0, "maximum": 1} }
 	list := config.ListOf(config.AnyOf(config.Type("number"), config.ListOf(config.Type("number"))))
 	word := func() schema { return schema{"enum": InputWords()} }
@@ -124,7 +122,7 @@ func (c *Coding) keys(d *decoder) []key {
 }
 
 // checkCoding checks the shares, and reads the model's inputs of each value: a word, or a list.
-func (e entry) checkCoding(c Category) {
+func (e featureEntry) checkCoding(c Category) {
 	own := c.coding()
 	for _, s := range own.Shares {
 		if s < 0 || s > 1 {
@@ -167,8 +165,7 @@ func (e entry) checkCoding(c Category) {
 	}
 }
 
-// checkDistinct reports values that are listed twice or empty.
-func (e entry) checkDistinct(values []string) {
+func (e featureEntry) checkDistinct(values []string) {
 	for i, v := range values {
 		if slices.Contains(values[:i], v) {
 			e.errorf("values", "the value %q is listed twice", v)

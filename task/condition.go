@@ -31,7 +31,6 @@ const (
 	maxNesting   = 100    // parentheses and signs
 )
 
-// grammar knows the features that conditions speak of.
 type grammar struct {
 	features []Feature
 	names    []string // that may stand without quotes, longest first
@@ -94,10 +93,9 @@ func (p *conditionParser) fail(format string, args ...any) {
 }
 
 // linear is a coefficient for each feature, and a constant behind them.
-type linear []float64
+type linearForm []float64
 
-// plus returns a + k*b.
-func (a linear) plus(b linear, k float64) linear {
+func (a linearForm) plus(b linearForm, k float64) linearForm {
 	sum := slices.Clone(a)
 	for i, v := range b {
 		sum[i] += k * v
@@ -105,17 +103,14 @@ func (a linear) plus(b linear, k float64) linear {
 	return sum
 }
 
-// times returns k*a.
-func (a linear) times(k float64) linear { return make(linear, len(a)).plus(a, k) }
+func (a linearForm) times(k float64) linearForm { return make(linearForm, len(a)).plus(a, k) }
 
-// constant returns the value of an expression without features.
-func (a linear) constant() (float64, bool) {
+func (a linearForm) constant() (float64, bool) {
 	last := len(a) - 1
 	return a[last], !slices.ContainsFunc(a[:last], func(v float64) bool { return v != 0 })
 }
 
-// inequality returns a <= 0 with the terms in the order of the features.
-func (p *conditionParser) inequality(a linear, strict bool) Inequality {
+func (p *conditionParser) inequality(a linearForm, strict bool) Inequality {
 	q := Inequality{Bound: 0 - a[len(p.features)], Strict: strict}
 	for i := range p.features {
 		if a[i] != 0 {
@@ -160,7 +155,7 @@ func (p *conditionParser) condition(text string) []Inequality {
 	return []Inequality{p.inequality(up, false), p.inequality(down, false)}
 }
 
-func (p *conditionParser) expression() linear {
+func (p *conditionParser) expression() linearForm {
 	sum := p.product()
 	for {
 		switch p.take("+", "-") {
@@ -174,7 +169,7 @@ func (p *conditionParser) expression() linear {
 	}
 }
 
-func (p *conditionParser) product() linear {
+func (p *conditionParser) product() linearForm {
 	whole := p.skip()
 	a := p.factor()
 	for {
@@ -204,12 +199,11 @@ func (p *conditionParser) product() linear {
 	}
 }
 
-// since quotes what has been read from start on.
 func (p *conditionParser) since(start string) string {
 	return message.Quote(strings.TrimSpace(strings.TrimSuffix(start, p.rest)))
 }
 
-func (p *conditionParser) factor() linear {
+func (p *conditionParser) factor() linearForm {
 	if p.depth++; p.depth > maxNesting {
 		p.fail("it is nested too deep")
 	}
@@ -227,7 +221,7 @@ func (p *conditionParser) factor() linear {
 		return a
 	}
 	last := len(p.features)
-	a := make(linear, last+1)
+	a := make(linearForm, last+1)
 	switch i := p.name(); {
 	case i < 0:
 		a[last] = p.number()
@@ -240,7 +234,6 @@ func (p *conditionParser) factor() linear {
 	return a
 }
 
-// number reads digits with a point and an exponent.
 func (p *conditionParser) number() float64 {
 	digits := p.digits.FindString(p.rest)
 	rest := p.rest[len(digits):]
@@ -256,7 +249,6 @@ func (p *conditionParser) number() float64 {
 // isLetter says whether a name continues with r.
 func isLetter(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// skip skips white space and returns what is left.
 func (p *conditionParser) skip() string {
 	p.rest = strings.TrimLeftFunc(p.rest, unicode.IsSpace)
 	return p.rest
@@ -274,7 +266,6 @@ func (p *conditionParser) take(texts ...string) string {
 	return ""
 }
 
-// operator reads a comparison; == is =.
 func (p *conditionParser) operator() string {
 	op := p.take("<=", ">=", "!=", "==", "<", ">", "=")
 	if op == "==" {
@@ -283,10 +274,8 @@ func (p *conditionParser) operator() string {
 	return op
 }
 
-// word reads the word, if it comes next.
 func (p *conditionParser) word(w string) bool { return p.longest(w) != "" }
 
-// next is what has not been read, for messages.
 func (p *conditionParser) next() string {
 	if s := strings.TrimSpace(p.rest); s != "" {
 		return message.Quote(s)
@@ -294,7 +283,6 @@ func (p *conditionParser) next() string {
 	return "the end"
 }
 
-// end reports what is left over.
 func (p *conditionParser) end() {
 	if p.skip() != "" {
 		p.fail("%s is left over; a constraint is one comparison, write others as entries of their own", p.next())
@@ -357,7 +345,6 @@ func (p *conditionParser) quoted() (string, bool) {
 	return s, true
 }
 
-// unknown reports what stands where a number or a feature should.
 func (p *conditionParser) unknown() {
 	word := p.rest
 	if end := strings.IndexFunc(word, func(r rune) bool { return !isLetter(r) && r != '-' && r != '.' }); end >= 0 {
@@ -373,7 +360,6 @@ func (p *conditionParser) unknown() {
 	}
 }
 
-// category reads what follows the name of a category.
 func (p *conditionParser) category(f *Feature) []Inequality {
 	c := f.Category()
 	values := placeNames(c)
@@ -414,7 +400,6 @@ func (p *conditionParser) category(f *Feature) []Inequality {
 	return holds(f, values, true)
 }
 
-// holds says that the feature has one of the values, or none of them.
 func holds(f *Feature, values []string, one bool) []Inequality {
 	q, sign := Inequality{}, 1.0
 	if one {
@@ -426,7 +411,6 @@ func holds(f *Feature, values []string, one bool) []Inequality {
 	return []Inequality{q}
 }
 
-// set reads values in braces and returns them in their order.
 func (p *conditionParser) set(f *Feature, values []string) []string {
 	if p.take("{") == "" {
 		p.fail("the values behind in stand in braces, as %s in {%s}, not %s", message.Legible(f.Name),
@@ -448,7 +432,6 @@ func (p *conditionParser) set(f *Feature, values []string) []string {
 	return list
 }
 
-// value reads one of the feature's values, as the task file writes it, alone or in braces.
 func (p *conditionParser) value(f *Feature, values []string, braces bool) string {
 	s, quoted := p.quoted()
 	if !quoted {

@@ -61,22 +61,20 @@ func Parse(name string, data []byte) (*Task, error) {
 	return d.task, nil
 }
 
-// decoder walks a parsed task file and collects mistakes.
-type decoder struct {
+type fileDecoder struct {
 	config.Decoder
 	task               *Task
 	data, cost, target mapping
 	codes              mapping // of latent
 	space              *Latent // what it says
-	features           []entry
+	features           []featureEntry
 }
 
-func newDecoder(file string, t *Task) *decoder {
-	return &decoder{Decoder: config.Decoder{File: file, Kind: "task file"}, task: t}
+func newDecoder(file string, t *Task) *fileDecoder {
+	return &fileDecoder{Decoder: config.Decoder{File: file, Kind: "task file"}, task: t}
 }
 
-// mapping decodes n by its keys; what names it in messages ("data", "a feature").
-func (d *decoder) mapping(n ast.Node, what string, keys []key) mapping {
+func (d *fileDecoder) mapping(n ast.Node, what string, keys []key) mapping {
 	m := d.Mapping(n, what, keys)
 	for _, k := range keys {
 		if k.Fallback == required && !m.Has(k.Name) && !m.Bad[k.Name] {
@@ -86,8 +84,7 @@ func (d *decoder) mapping(n ast.Node, what string, keys []key) mapping {
 	return m
 }
 
-// read decodes and checks the whole file.
-func (d *decoder) read(root ast.Node) {
+func (d *fileDecoder) read(root ast.Node) {
 	t := d.task
 	top := d.mapping(root, "the task file", d.taskKeys(t))
 	if top.Has("version") && t.Version != 1 {
@@ -135,7 +132,7 @@ func (d *decoder) read(root ast.Node) {
 }
 
 // settleFeatures gives the features that were read their places, and each pixel of an image its own.
-func (d *decoder) settleFeatures() {
+func (d *fileDecoder) settleFeatures() {
 	t, listed, at := d.task, d.features, 0
 	for _, e := range listed {
 		e.Offset = at
@@ -148,14 +145,14 @@ func (d *decoder) settleFeatures() {
 			t.Features = append(t.Features, *e.Feature)
 		}
 	}
-	d.features = make([]entry, 0, len(t.Features))
+	d.features = make([]featureEntry, 0, len(t.Features))
 	for _, e := range listed {
 		n := 1
 		if e.image() != nil {
 			n = e.Width
 		}
 		for range n {
-			d.features = append(d.features, entry{&t.Features[len(d.features)], e.mapping, d})
+			d.features = append(d.features, featureEntry{&t.Features[len(d.features)], e.mapping, d})
 		}
 	}
 }
@@ -168,7 +165,7 @@ func (t *Task) Moves(name string) bool {
 // The functions below declare the keys of a task file, one list for each mapping. The decoder reads by them, JSON
 // writes by them, and Schema translates them with what reference.txt says of each.
 
-func (d *decoder) taskKeys(t *Task) []key {
+func (d *fileDecoder) taskKeys(t *Task) []key {
 	rules := func() any {
 		var all []any
 		for i := range t.Rules {
@@ -202,7 +199,7 @@ func (d *decoder) taskKeys(t *Task) []key {
 }
 
 // section is a mapping with a section of its own on the reference page. Its places are stored.
-func (d *decoder) section(name string, keys []key, places *mapping) value {
+func (d *fileDecoder) section(name string, keys []key, places *mapping) value {
 	return value{
 		Read: func(n ast.Node) { *places = d.mapping(n, name, keys) },
 		Form: object("`"+name+"`", keys),
@@ -224,7 +221,7 @@ func entries[T any](section string, list []T, keys func(*T) []key) value {
 	}
 }
 
-func (d *decoder) dataKeys(t *Data) []key {
+func (d *fileDecoder) dataKeys(t *Data) []key {
 	return []key{
 		{Name: "label", Value: d.Text(&t.Label)},
 		{Name: "label_suffix", Value: d.Text(&t.LabelSuffix)},
@@ -242,7 +239,7 @@ func (d *decoder) dataKeys(t *Data) []key {
 	}
 }
 
-func (d *decoder) filterKeys(c *Condition) []key {
+func (d *fileDecoder) filterKeys(c *Condition) []key {
 	return []key{
 		{Name: "column", Value: d.Text(&c.Column), Fallback: required},
 		{Name: "min", Value: d.Number(&c.Min), Keep: true},
@@ -251,7 +248,7 @@ func (d *decoder) filterKeys(c *Condition) []key {
 	}
 }
 
-func (d *decoder) targetKeys(t *Target) []key {
+func (d *fileDecoder) targetKeys(t *Target) []key {
 	return []key{
 		{Name: "class", Value: config.Word(&d.Decoder, &t.Class, "favourable")},
 		{Name: "index", Value: d.Count(&t.Index, 0), Keep: true},
@@ -261,7 +258,7 @@ func (d *decoder) targetKeys(t *Target) []key {
 	}
 }
 
-func (d *decoder) costKeys(c *Cost) []key {
+func (d *fileDecoder) costKeys(c *Cost) []key {
 	ratio := d.Within(&c.L1Ratio, "between 0 and 1", 0, 1).With("minimum", 0).With("maximum", 1)
 	weights := config.Word(&d.Decoder, &c.Weights, InverseStd, InverseMAD, InverseRange, Uniform, Given)
 	return []key{
@@ -273,12 +270,11 @@ func (d *decoder) costKeys(c *Cost) []key {
 	}
 }
 
-func (d *decoder) sparsityKeys(s *Sparsity) []key {
+func (d *fileDecoder) sparsityKeys(s *Sparsity) []key {
 	return []key{{Name: "max_features", Value: d.Count(&s.MaxFeatures, 0), Keep: true}}
 }
 
-// featureList is a list of features.
-func (d *decoder) featureList(t *Task, list []Feature) value {
+func (d *fileDecoder) featureList(t *Task, list []Feature) value {
 	return entries("A feature of `features`", list, func(f *Feature) []key {
 		own, foreign, _ := d.featureKeys(t, f)
 		if f.Encoding == nil { // of the schema
@@ -300,8 +296,8 @@ func keyOrder() []string {
 
 // featureKeys returns the keys that mean something for the feature, those that do for other encodings only, and what
 // checks the keys of the encoding once they are read.
-func (d *decoder) featureKeys(t *Task, f *Feature) (own, foreign []key, check func(entry)) {
-	kind, check := "", func(entry) {}
+func (d *fileDecoder) featureKeys(t *Task, f *Feature) (own, foreign []key, check func(featureEntry)) {
+	kind, check := "", func(featureEntry) {}
 	if f.Encoding != nil {
 		kind = f.Encoding.Kind()
 		own, check = f.Encoding.declare(d, t)
@@ -346,8 +342,7 @@ func isForeign(of Encoding, key string) bool {
 	return slices.ContainsFunc(encodings(), func(e Encoding) bool { return slices.Contains(e.also(), key) })
 }
 
-// actionKeys are what people can change about a feature, and at what cost.
-func (d *decoder) actionKeys(t *Task, f *Feature) []key {
+func (d *fileDecoder) actionKeys(t *Task, f *Feature) []key {
 	bounds := func() any { return openPair(f.Bounds[:]) }
 	direction := config.Word(&d.Decoder, &f.Direction, Any, Increase, Decrease)
 	settled := f.Actionable || t.Moves(f.Name)
@@ -368,7 +363,7 @@ func (d *decoder) actionKeys(t *Task, f *Feature) []key {
 	}
 }
 
-func (d *decoder) linkKeys(l *Link) []key {
+func (d *fileDecoder) linkKeys(l *Link) []key {
 	entries := func() any {
 		byValue := map[string]string{}
 		for _, p := range l.Map {
@@ -384,7 +379,7 @@ func (d *decoder) linkKeys(l *Link) []key {
 	}
 }
 
-func (d *decoder) ruleKeys(r *Rule) []key {
+func (d *fileDecoder) ruleKeys(r *Rule) []key {
 	conditions := func(list []Inequality) value {
 		texts := func() any {
 			var all []string
@@ -404,8 +399,7 @@ func (d *decoder) ruleKeys(r *Rule) []key {
 	}
 }
 
-// ruleForm is a text, conditions, or at_most and of.
-func (d *decoder) ruleForm() func() schema {
+func (d *fileDecoder) ruleForm() func() schema {
 	keys := d.ruleKeys(&Rule{})
 	for _, i := range []int{1, 3, 4} {
 		keys[i].Fallback = required
@@ -414,8 +408,7 @@ func (d *decoder) ruleForm() func() schema {
 	return config.AnyOf(config.Type("string"), object(section, keys[:3]), object(section, keys[3:]))
 }
 
-// orList is a list of numbers, or what one is.
-func (d *decoder) orList(one value, dst *[]float64) value {
+func (d *fileDecoder) orList(one value, dst *[]float64) value {
 	list := d.Numbers(dst)
 	return value{
 		Read: func(n ast.Node) {
@@ -435,8 +428,7 @@ func (d *decoder) orList(one value, dst *[]float64) value {
 	}
 }
 
-// counts is a list of whole numbers from 1.
-func (d *decoder) counts(dst *[]int) value {
+func (d *fileDecoder) counts(dst *[]int) value {
 	return config.As(dst, config.ListOf(config.Type("integer")), func(n ast.Node) (counts []int, ok bool) {
 		d.List(n, "this", func(_ int, n ast.Node) {
 			var v int
@@ -447,8 +439,7 @@ func (d *decoder) counts(dst *[]int) value {
 	})
 }
 
-// char is a single character.
-func (d *decoder) char(dst *rune) value {
+func (d *fileDecoder) char(dst *rune) value {
 	return value{
 		Read: func(n ast.Node) {
 			s, ok := d.ReadText(n)
@@ -464,8 +455,7 @@ func (d *decoder) char(dst *rune) value {
 	}
 }
 
-// checkTarget checks that a threshold is one of what the output holds.
-func (d *decoder) checkTarget() {
+func (d *fileDecoder) checkTarget() {
 	switch t, at := &d.task.Target, d.target.Place("threshold"); {
 	case !d.target.Has("threshold"):
 	case t.Output == "":
@@ -475,7 +465,7 @@ func (d *decoder) checkTarget() {
 	}
 }
 
-func (d *decoder) checkData() {
+func (d *fileDecoder) checkData() {
 	t, m := &d.task.Data, d.data
 	if t.Comment == t.Delimiter {
 		d.Errorf(m.Place("comment"), "comment and delimiter must differ")
@@ -525,8 +515,7 @@ func (d *decoder) checkData() {
 	}
 }
 
-// checkNames reports names of features that occur twice or that refer to nothing.
-func (d *decoder) checkNames() {
+func (d *fileDecoder) checkNames() {
 	data := &d.task.Data
 	seen := map[string]bool{}
 	for _, e := range d.features {
@@ -552,8 +541,7 @@ func (d *decoder) checkNames() {
 	}
 }
 
-// checkCost reports features whose cost needs figures that the file does not give.
-func (d *decoder) checkCost() {
+func (d *fileDecoder) checkCost() {
 	var lacking []string
 	need := ""
 	for _, e := range d.features {
@@ -569,7 +557,7 @@ func (d *decoder) checkCost() {
 }
 
 // lacks says which figures the weight of a feature needs that it does not have; "" when none.
-func (c *Cost) lacks(e entry) (need string) {
+func (c *Cost) lacks(e featureEntry) (need string) {
 	n := e.Number()
 	switch {
 	case n == nil:
@@ -582,23 +570,22 @@ func (c *Cost) lacks(e entry) (need string) {
 	return ""
 }
 
-// entry is a feature with the places of its keys.
-type entry struct {
+type featureEntry struct {
 	*Feature
 	mapping
-	d *decoder
+	d *fileDecoder
 }
 
 // errorf notes a mistake of the feature at one of its keys; at "", of the whole feature.
-func (e entry) errorf(key, format string, args ...any) {
+func (e featureEntry) errorf(key, format string, args ...any) {
 	e.d.Errorf(e.Place(key), "feature %q: "+format, append([]any{e.Name}, args...)...)
 }
 
 // feature decodes and checks a feature as far as that does not depend on others. Without a kind it has no encoding.
-func (d *decoder) feature(n ast.Node, f *Feature) {
+func (d *fileDecoder) feature(n ast.Node, f *Feature) {
 	f.Encoding, f.Mutable = encodingOf(n), false
 	own, foreign, check := d.featureKeys(d.task, f)
-	e := entry{f, d.mapping(n, "a feature", append(own, foreign...)), d}
+	e := featureEntry{f, d.mapping(n, "a feature", append(own, foreign...)), d}
 	d.features = append(d.features, e)
 	f.Column = cmp.Or(f.Column, f.Name)
 	if e.Has("mutable") && !e.Mutable {
@@ -633,7 +620,6 @@ func (d *decoder) feature(n ast.Node, f *Feature) {
 	}
 }
 
-// encodingOf returns the encoding of the kind that a feature has, nil when it has none that is known.
 func encodingOf(n ast.Node) Encoding {
 	m, _ := n.(*ast.MappingNode)
 	if m == nil {
@@ -652,8 +638,7 @@ func encodingOf(n ast.Node) Encoding {
 	return nil
 }
 
-// refuse reports keys that mean nothing for the encoding of the feature.
-func (e entry) refuse(foreign []key) {
+func (e featureEntry) refuse(foreign []key) {
 	for _, k := range foreign {
 		if e.Has(k.Name) {
 			e.errorf(k.Name, "%q means nothing for kind %s; remove it", k.Name, e.Encoding.Kind())
@@ -662,7 +647,7 @@ func (e entry) refuse(foreign []key) {
 }
 
 // pair reads the sides of a pair that are not open.
-func (d *decoder) pair(n ast.Node, side func(i int, n ast.Node)) {
+func (d *fileDecoder) pair(n ast.Node, side func(i int, n ast.Node)) {
 	seq, ok := n.(*ast.SequenceNode)
 	if !ok || len(seq.Values) != 2 {
 		d.Errorf(n, "this must be a pair [lo, hi]; null leaves a side open")
@@ -676,7 +661,7 @@ func (d *decoder) pair(n ast.Node, side func(i int, n ast.Node)) {
 }
 
 // side stores one side of bounds: a number, or a percentile such as 99%.
-func (e entry) side(i int, n ast.Node) {
+func (e featureEntry) side(i int, n ast.Node) {
 	text, percent := "", false
 	if s, ok := n.(*ast.StringNode); ok {
 		text, percent = strings.CutSuffix(s.Value, "%")
@@ -697,14 +682,14 @@ func (e entry) side(i int, n ast.Node) {
 	}
 }
 
-func (e entry) checkBounds() {
+func (e featureEntry) checkBounds() {
 	if lo, hi := e.Bounds[0], e.Bounds[1]; lo > hi {
 		e.d.Errorf(e.Place("bounds"), "no value lies between %v and %v; write [lo, hi] with lo <= hi", lo, hi)
 	}
 }
 
 // featureNamed returns the index of a feature, -1 and a mistake at n when there is none of that name.
-func (d *decoder) featureNamed(n ast.Node, name string) int {
+func (d *fileDecoder) featureNamed(n ast.Node, name string) int {
 	i := slices.IndexFunc(d.task.Features, func(f Feature) bool { return f.Name == name })
 	if i < 0 {
 		d.Errorf(n, "there is no feature %q%s", name, config.DidYouMean(name, featureNames(d.task.Features)))
@@ -720,8 +705,7 @@ func featureNames(features []Feature) []string {
 	return names
 }
 
-// links reads and checks the links, once the features are known.
-func (d *decoder) links(n ast.Node) {
+func (d *fileDecoder) links(n ast.Node) {
 	d.List(n, "links", func(_ int, n ast.Node) {
 		var l Link
 		m := d.mapping(n, "a link", d.linkKeys(&l))
@@ -750,7 +734,6 @@ func (d *decoder) links(n ast.Node) {
 	})
 }
 
-// wayBack returns the features on a way along the links that visits none of seen, nil when there is none.
 func wayBack(links []Link, from, to string, seen map[string]bool) []string {
 	if from == to {
 		return []string{message.Legible(to)}
@@ -767,8 +750,7 @@ func wayBack(links []Link, from, to string, seen map[string]bool) []string {
 	return nil
 }
 
-// link checks one link and reads its map. It says whether both features are there.
-func (d *decoder) link(l *Link, m mapping) bool {
+func (d *fileDecoder) link(l *Link, m mapping) bool {
 	i, j := d.featureNamed(m.Place("from"), l.From), d.featureNamed(m.Place("to"), l.To)
 	if i < 0 || j < 0 {
 		return false
@@ -804,7 +786,7 @@ func (d *decoder) link(l *Link, m mapping) bool {
 }
 
 // linkMap reads the map of a link, reports entries that either feature does not know, and sorts the others.
-func (d *decoder) linkMap(l *Link, n ast.Node, from, to *Feature) {
+func (d *fileDecoder) linkMap(l *Link, n ast.Node, from, to *Feature) {
 	ranks := map[float64]Pair{}
 	const must = "map must give the value of one feature for values of another, as {Masters: 14}"
 	before := len(d.Errs)
@@ -838,8 +820,7 @@ func (d *decoder) linkMap(l *Link, n ast.Node, from, to *Feature) {
 	}
 }
 
-// rules reads and checks the constraints, once the features are known.
-func (d *decoder) rules(n ast.Node) {
+func (d *fileDecoder) rules(n ast.Node) {
 	seen := map[string]bool{}
 	g := newGrammar(d.task)
 	d.List(n, "constraints", func(_ int, n ast.Node) {
@@ -861,7 +842,7 @@ func (d *decoder) rules(n ast.Node) {
 	}
 }
 
-func (d *decoder) rule(n ast.Node, g *grammar) (r Rule) {
+func (d *fileDecoder) rule(n ast.Node, g *grammar) (r Rule) {
 	switch n.(type) {
 	case *ast.SequenceNode:
 		d.Errorf(n, "each constraint is an entry of its own, not a list of them")
@@ -895,8 +876,7 @@ func (d *decoder) rule(n ast.Node, g *grammar) (r Rule) {
 	return r
 }
 
-// subset reads the features of which an action changes some only, in the order of the features.
-func (d *decoder) subset(r *Rule, m mapping) {
+func (d *fileDecoder) subset(r *Rule, m mapping) {
 	before := len(d.Errs)
 	listed := map[int]bool{}
 	d.List(m.At["of"], "of", func(_ int, n ast.Node) {
@@ -923,7 +903,7 @@ func (d *decoder) subset(r *Rule, m mapping) {
 }
 
 // inequalities reads a condition or a list of them, with their text; mistakes are noted where they stand.
-func (d *decoder) inequalities(n ast.Node, g *grammar) (all []Inequality, text string) {
+func (d *fileDecoder) inequalities(n ast.Node, g *grammar) (all []Inequality, text string) {
 	var texts []string
 	for _, n := range config.Nodes(n) {
 		text, ok := d.ReadText(n)

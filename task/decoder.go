@@ -5,15 +5,15 @@ import "context"
 // Decoder is Read for records that arrive one by one, as on a stream: every record is a person, or filtered, or comes
 // with the problem why it cannot be read. What it keeps does not grow with the records.
 type Decoder struct {
-	rd     *reader
+	rd     *peopleReader
 	people *People // taken from rd
 }
 
 // NewDecoder finds the columns of t among names. hash is ReadOptions.Hash.
 func NewDecoder(t *Task, names []string, hash bool) (*Decoder, error) {
 	d := &Decoder{rd: newReader(context.Background(), t, ReadOptions{Hash: hash})}
-	d.rd.batch = &batch{each: func(p *People) error { d.people = p; return nil }}
-	if err := d.rd.columns(names, true, func(string) string { return "" }); err != nil {
+	d.rd.batch = &peopleBatch{each: func(p *People) error { d.people = p; return nil }}
+	if err := d.rd.columns(names, true, nil); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -34,7 +34,10 @@ func (d *Decoder) Add(fields []string, line int) (person bool, problem *Problem)
 // telling about the columns.
 func (d *Decoder) Like() *People {
 	of := d.rd.people
-	p := &People{Dim: of.Dim, OtherColumns: of.OtherColumns, Notes: of.Notes, Warnings: of.Warnings}
+	p := &People{
+		Dim: of.Dim, RowHashes: RowHashes{OtherColumns: of.OtherColumns},
+		Reading: Reading{Notes: of.Notes, Warnings: of.Warnings},
+	}
 	p.Subgroups = d.rd.task.subgroups(p)
 	for _, s := range d.rd.people.Subgroups {
 		p.Subgroups = append(p.Subgroups, Subgroup{Feature: s.Feature, Open: true})

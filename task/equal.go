@@ -44,7 +44,6 @@ func newRowHashes(c *columns, sample bool) *rowHashes {
 	return h
 }
 
-// content hashes what the task reads of a row: model inputs and outcome.
 func (h *rowHashes) content(x []float32, label int8) uint64 {
 	h.text = append(appendInputs(h.text[:0], x), byte(label))
 	return shortSHA(h.text)

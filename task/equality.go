@@ -85,16 +85,13 @@ func (e *Equality) Add(content uint64, others []uint64) {
 	}
 }
 
-// sampled says that the first bits of a hash are 0.
 func sampled(hash uint64, bits int) bool { return hash>>(64-bits) == 0 }
 
 // part is what the field of a column adds to the hash of a row.
 func part(column int, field uint64) uint64 { return mixed(field + uint64(column+1)*0x9e3779b97f4a7c15) }
 
-// row returns the fields of a row that is kept.
 func (e *Equality) row(i int) []uint64 { return e.others[i*len(e.columns) : (i+1)*len(e.columns)] }
 
-// sample adds a row to the samples of fields and of people.
 func (e *Equality) sample(content uint64, others []uint64, times int) {
 	for i := range e.fields {
 		e.fields[i].add(others[i], times)
@@ -131,7 +128,6 @@ func (e *Equality) halve() {
 	e.content, e.others, e.counts = e.content[:n], e.others[:n*len(e.columns)], e.counts[:n]
 }
 
-// fieldSample counts the fields of a column whose hashes are among the least.
 type fieldSample struct {
 	level  int
 	counts map[uint64]int
@@ -222,7 +218,6 @@ type numberHashes struct {
 	sums  []uint64
 }
 
-// sum is that of the first n.
 func (h *numberHashes) sum(n int) uint64 {
 	if h.sums == nil {
 		h.sums = []uint64{0}
@@ -263,7 +258,6 @@ func (e *Equality) Hash(content uint64, others []uint64) uint64 {
 	return shortSHA(text)
 }
 
-// settle decides by the rows it was told of so far.
 func (e *Equality) settle() {
 	if e.settled {
 		return
@@ -300,7 +294,6 @@ func (e *Equality) repeats() bool {
 	return len(e.counts) == 0 && e.level > 0
 }
 
-// distinct says that (nearly) all fields of a column differ.
 func (e *Equality) distinct(column int) bool {
 	var s map[uint64]int
 	if e.fields != nil {
@@ -316,7 +309,6 @@ func (e *Equality) distinct(column int) bool {
 	return n > 0 && float64(len(s)) >= idLike*float64(n)
 }
 
-// values counts the fields of a column, in the rows that are kept.
 func (e *Equality) values(column int) map[uint64]int {
 	values := map[uint64]int{}
 	for row, k := range e.counts {

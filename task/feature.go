@@ -86,12 +86,11 @@ type Encoding interface {
 	inputName(name string, j int) string
 
 	// declare returns the keys of the task file that this encoding reads, and what checks them once they are read.
-	declare(d *decoder, t *Task) (keys []key, check func(entry))
+	declare(d *fileDecoder, t *Task) (keys []key, check func(featureEntry))
 	// also are the keys that mean something for this encoding and not for every other, beside those it declares.
 	also() []string
 }
 
-// encodings returns one of each kind, in the order of the reference page.
 func encodings() []Encoding {
 	return []Encoding{
 		&Standardized{Std: 1}, &Standardized{Std: 1, Ordinal: true}, &Binary{}, &OneHot{}, &Thermometer{}, &Pixels{Std: 1},
@@ -157,7 +156,6 @@ func (f *Feature) Decode(x []float32) (raw string, err error) {
 	return raw, nil
 }
 
-// check says why x (length Width) cannot be the inputs of this feature; nil when it can.
 func (f *Feature) check(x []float32) error {
 	for _, v := range x {
 		if v-v != 0 {

@@ -82,7 +82,7 @@ func (m *Pixels) also() []string {
 	return []string{"bounds", "step", "max_increase", "max_decrease", "max_change"}
 }
 
-func (m *Pixels) declare(d *decoder, _ *Task) ([]key, func(entry)) {
+func (m *Pixels) declare(d *fileDecoder, _ *Task) ([]key, func(featureEntry)) {
 	return []key{
 		{Name: "shape", Value: d.counts(&m.Shape)},
 		{Name: "layout", Value: config.Word(&d.Decoder, &m.Layout, ChannelsFirst, ChannelsLast)},
@@ -91,13 +91,11 @@ func (m *Pixels) declare(d *decoder, _ *Task) ([]key, func(entry)) {
 	}, m.validate
 }
 
-// maxChannels are those of colours with alpha.
 const maxChannels = 4
 
 // maxPixels bounds the numbers of one image. Each is a feature.
 const maxPixels = 1 << 16
 
-// place returns the channel, row and column of an input.
 func (m *Pixels) place(i int) (channel, row, column int) {
 	if m.Layout == ChannelsLast {
 		w, c := m.Shape[1], m.Shape[2]
@@ -146,7 +144,6 @@ func (f *Feature) pixels() []Feature {
 	return all
 }
 
-// image is the encoding of an image, nil of other features.
 func (f *Feature) image() *Pixels {
 	m, _ := f.Encoding.(*Pixels)
 	return m
@@ -206,7 +203,6 @@ func (t *Task) Columns() []Column {
 // IsPixel reports whether a feature is a pixel of an image.
 func (t *Task) IsPixel(f *Feature) bool { return t.imageOf(f) != nil }
 
-// imageOf returns the image that a feature is a pixel of, nil when it is none.
 func (t *Task) imageOf(f *Feature) *Feature {
 	for i := range t.Images {
 		if im := &t.Images[i]; f.Offset >= im.Offset && f.Offset < im.Offset+im.Width {
@@ -216,7 +212,6 @@ func (t *Task) imageOf(f *Feature) *Feature {
 	return nil
 }
 
-// imageColumn is where a record has an image, and where its pixels go.
 type imageColumn struct {
 	*Feature
 	at, to int
@@ -258,25 +253,23 @@ func (t *Task) withPixels(names []string) ([]string, []imageColumn) {
 	return names, images
 }
 
-// expand adds the pixels of the record's images to it.
-func (rd *reader) expand(rec []string) ([]string, *Problem) {
+func (rd *peopleReader) expand(rec []string) ([]string, *Problem) {
 	if len(rd.cols.images) == 0 {
 		return rec, nil
 	}
-	rd.wide = append(rd.wide[:0], rec...)
+	rd.pixels.wide = append(rd.pixels.wide[:0], rec...)
 	for _, im := range rd.cols.images {
-		pixels, err := rd.pixels(im.Feature, rec[im.at])
+		pixels, err := rd.pixelsOf(im.Feature, rec[im.at])
 		if err != nil {
 			return nil, &Problem{Column: im.Column, Reason: err.Error()}
 		}
 		for _, v := range pixels {
-			rd.wide = append(rd.wide, rd.digits[v])
+			rd.pixels.wide = append(rd.pixels.wide, rd.pixels.digits[v])
 		}
 	}
-	return rd.wide, nil
+	return rd.pixels.wide, nil
 }
 
-// byteTexts are the numbers from 0 to 255 as text.
 func byteTexts() (all [256]string) {
 	for i := range all {
 		all[i] = strconv.Itoa(i)
@@ -286,10 +279,10 @@ func byteTexts() (all [256]string) {
 
 // pixels are the numbers of an image in the order of the inputs: the field itself in an IDX file, else those of the PNG
 // file that it names.
-func (rd *reader) pixels(f *Feature, field string) ([]byte, error) {
+func (rd *peopleReader) pixelsOf(f *Feature, field string) ([]byte, error) {
 	switch {
-	case !rd.idx:
-		return f.fromFile(field, rd.folder)
+	case !rd.pixels.idx:
+		return f.fromFile(field, rd.pixels.folder)
 	case len(field) != f.Width:
 		return nil, fmt.Errorf("%d bytes are not the %d numbers of an image of the shape %v", len(field), f.Width,
 			f.image().Shape)
@@ -324,13 +317,10 @@ func (f *Feature) fromFile(field, folder string) ([]byte, error) {
 	return pixels, nil
 }
 
-// pngMagic starts every PNG file.
 const pngMagic = "\x89PNG\r\n\x1a\n"
 
-// maxName bounds the bytes of the name of an image's file.
 const maxName = 1024
 
-// fromPNG reads the numbers of a PNG with 8 bits.
 func (f *Feature) fromPNG(data []byte) ([]byte, error) {
 	m := f.image()
 	channels, rows, columns := m.Axes()
@@ -398,7 +388,7 @@ func (t *Task) Draw(x []float32) []image.Image {
 
 // validate sets what an image's pixels are unless the file says otherwise, bytes, and checks the shape, and what there
 // is of each channel.
-func (m *Pixels) validate(e entry) {
+func (m *Pixels) validate(e featureEntry) {
 	if !e.Has("bounds") {
 		e.Bounds = [2]float64{0, 255}
 	}

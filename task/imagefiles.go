@@ -15,7 +15,7 @@ import (
 
 // rows opens the records of a data file. Where the task has an image, they may be those of an IDX file, or of a folder
 // of PNG files.
-func (rd *reader) rows(r io.Reader) (Rows, error) {
+func (rd *peopleReader) rows(r io.Reader) (Rows, error) {
 	t := rd.task
 	file, _ := r.(*os.File)
 	if file == nil {
@@ -28,17 +28,17 @@ func (rd *reader) rows(r io.Reader) (Rows, error) {
 	case info.IsDir() && len(t.Images) == 0:
 		return nil, errors.New("this is a folder; a folder of PNG files needs a feature of kind image in the task file")
 	case info.IsDir():
-		rd.folder = file.Name()
+		rd.pixels.folder = file.Name()
 		return newFolderRows(file.Name(), t.imageNames())
 	}
-	rd.folder = filepath.Dir(file.Name())
+	rd.pixels.folder = filepath.Dir(file.Name())
 	if len(t.Images) == 0 || !info.Mode().IsRegular() { // what is no file can be read once
 		return t.Data.rows(r)
 	}
-	if rd.idx, err = isIDX(file); err != nil {
+	if rd.pixels.idx, err = isIDX(file); err != nil {
 		return nil, err
 	}
-	if rd.idx {
+	if rd.pixels.idx {
 		return newIDXRows(file, t.imageNames())
 	}
 	return t.Data.rows(r)
@@ -66,7 +66,6 @@ type idx struct {
 	dims []int
 }
 
-// idxMagic starts every IDX file of bytes; the number of dimensions follows.
 const idxMagic = "\x00\x00\x08"
 
 // isIDX looks at the start of a file, and goes back to it.
@@ -112,7 +111,6 @@ func newIDX(r io.Reader) (*idx, error) {
 	return x, nil
 }
 
-// next returns the next item, which is valid until the next call.
 func (x *idx) next() ([]byte, error) {
 	if x.left == 0 {
 		return nil, io.EOF

@@ -132,7 +132,6 @@ func (p *ImageFile) inRows(rows Rows, numbers int, folder string) (*ImageFile, e
 	return nil, nil //nolint:nilnil // a table of other things
 }
 
-// numbered says whether all pixels are columns, numbered from first.
 func (p *ImageFile) numbered(base string, first, numbers int) bool {
 	has := map[string]bool{}
 	for _, n := range p.Names {

@@ -58,8 +58,7 @@ func (l *Latent) Use(c Coder) { l.coder = c }
 // Coder is what makes people's codes, nil as long as nothing does.
 func (l *Latent) Coder() Coder { return l.coder }
 
-// latentKeys are what the task file says of the space of codes.
-func (d *decoder) latentKeys(t *Task, l *Latent) []key {
+func (d *fileDecoder) latentKeys(t *Task, l *Latent) []key {
 	return []key{
 		{Name: "encoder", Value: d.Text(&l.Encoder), Fallback: required},
 		{Name: "decoder", Value: d.Text(&l.Decoder), Fallback: required},
@@ -76,8 +75,7 @@ func (d *decoder) latentKeys(t *Task, l *Latent) []key {
 	}
 }
 
-// latent reads the codes behind the other features.
-func (d *decoder) latent(l *Latent) {
+func (d *fileDecoder) latent(l *Latent) {
 	m, t := d.codes, d.task
 	l.folder = filepath.Dir(d.File)
 	t.Latent = l
@@ -101,7 +99,7 @@ func (d *decoder) latent(l *Latent) {
 		name := fmt.Sprintf("latent.%d", i)
 		f := Feature{Name: name, Column: name, Encoding: &Standardized{Std: 1}, Action: Free(), Width: 1}
 		f.Bounds = l.Bounds
-		d.features = append(d.features, entry{&f, config.Mapping{Node: m.Node}, d})
+		d.features = append(d.features, featureEntry{&f, config.Mapping{Node: m.Node}, d})
 	}
 	d.List(m.At["features"], "features", func(_ int, n ast.Node) {
 		f := Feature{Action: Free()}
@@ -132,7 +130,7 @@ func (d *decoder) latent(l *Latent) {
 }
 
 // codes fills in the codes of people whose file has none.
-func (rd *reader) codes(p *People) error {
+func (rd *peopleReader) codes(p *People) error {
 	if !rd.cols.uncoded {
 		return nil
 	}

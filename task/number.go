@@ -142,7 +142,6 @@ func (n *Standardized) shortest(v float64, x float32) float64 {
 	return v
 }
 
-// level returns the index in Values of the domain value nearest to v.
 func (n *Standardized) level(v float64) int {
 	best, dist := 0, 0.0
 	for i, s := range n.Values {
@@ -205,7 +204,6 @@ func (n *Standardized) Plain(spread float64) {
 	n.Mean, n.Std, n.Spread = 0, math.Exp2(math.Round(math.Log2(spread))), spread
 }
 
-// quantile returns the raw value at a rank between 0 and 1, linear between the Quantiles.
 func (n *Standardized) quantile(rank float64) float64 {
 	at := rank * float64(len(n.Quantiles)-1)
 	i := min(int(at), len(n.Quantiles)-2)
@@ -221,7 +219,6 @@ func (n *Standardized) also() []string {
 	return keys
 }
 
-// scales are the keys mean, std, log and spread as the task file has them.
 type scales struct{ mean, std, add, spread float64 }
 
 func (n *Standardized) scales() scales {
@@ -234,7 +231,7 @@ func (n *Standardized) scales() scales {
 	return scales{n.Mean, n.Std, math.NaN(), 1} // log stays unknown where it cannot be read, and draws no second mistake
 }
 
-func (n *Standardized) declare(d *decoder, t *Task) ([]key, func(entry)) {
+func (n *Standardized) declare(d *fileDecoder, t *Task) ([]key, func(featureEntry)) {
 	s := n.scales()
 	keys := []key{
 		{Name: "mean", Value: d.orList(d.Number(&s.mean), &[]float64{}), Keep: true, Omit: n.Spread != 0},
@@ -255,7 +252,7 @@ func (n *Standardized) declare(d *decoder, t *Task) ([]key, func(entry)) {
 	if n.Ordinal {
 		keys = append(keys, key{Name: "values", Value: d.Texts(&n.Values)})
 	}
-	return keys, func(e entry) {
+	return keys, func(e featureEntry) {
 		n.scale(&s, e)
 		if e.Has("missing") {
 			if e.d.Numbers(&n.Missing).Read(e.At["missing"]); n.Missing == nil {
@@ -284,8 +281,7 @@ func (n *Standardized) declare(d *decoder, t *Task) ([]key, func(entry)) {
 	}
 }
 
-// scale sets Mean, Std, Log and Spread by the keys of the task file.
-func (n *Standardized) scale(s *scales, e entry) {
+func (n *Standardized) scale(s *scales, e featureEntry) {
 	switch {
 	case e.Has("log"):
 		n.Mean, n.Std, n.Log = 0, s.spread, &Log{s.add, s.mean, s.std}
@@ -313,8 +309,7 @@ func (n *Standardized) scale(s *scales, e entry) {
 	}
 }
 
-// checkRows checks what the training rows say.
-func (n *Standardized) checkRows(e entry) {
+func (n *Standardized) checkRows(e featureEntry) {
 	if e.Has("quantiles") && len(n.Quantiles) < 2 {
 		e.errorf("quantiles", "quantiles are two numbers or more, from the least value to the greatest")
 	}
@@ -323,7 +318,7 @@ func (n *Standardized) checkRows(e entry) {
 	}
 }
 
-func (n *Standardized) checkOrdinal(e entry) {
+func (n *Standardized) checkOrdinal(e featureEntry) {
 	if len(n.Values) == 0 {
 		if e.Has("values") || !e.Has("step") || math.IsInf(e.Bounds[0], 0) || math.IsInf(e.Bounds[1], 0) {
 			e.errorf("", "an ordinal feature needs its values, or bounds [lo, hi] and step")
@@ -353,8 +348,7 @@ func (n *Standardized) checkOrdinal(e entry) {
 	}
 }
 
-// checkReach reports missing values that an action could lead to.
-func (n *Standardized) checkReach(e entry) {
+func (n *Standardized) checkReach(e featureEntry) {
 	for _, v := range n.Missing {
 		if e.Mutable && n.Values == nil && v >= e.Bounds[0] && v <= e.Bounds[1] {
 			e.errorf("missing", "an action could lead to %s, which means \"not known\": set bounds that leave it out, or "+

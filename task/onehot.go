@@ -126,7 +126,7 @@ func (o *OneHot) also() []string {
 	return []string{"impute", "max_increase", "max_decrease", "max_change", "switch_cost", "transitions", "subgroup"}
 }
 
-func (o *OneHot) declare(d *decoder, _ *Task) ([]key, func(entry)) {
+func (o *OneHot) declare(d *fileDecoder, _ *Task) ([]key, func(featureEntry)) {
 	keys := append(o.keys(d),
 		key{Name: "values", Value: d.Texts(&o.Values)},
 		key{
@@ -134,7 +134,7 @@ func (o *OneHot) declare(d *decoder, _ *Task) ([]key, func(entry)) {
 			Keep: true, Omit: o.MissingValues == nil,
 		},
 		key{Name: "ordered", Value: d.Flag(&o.Ordered)})
-	return keys, func(e entry) {
+	return keys, func(e featureEntry) {
 		if e.Has("missing") {
 			e.d.Texts(&o.MissingValues).Read(e.At["missing"])
 		}
@@ -150,8 +150,7 @@ func (o *OneHot) declare(d *decoder, _ *Task) ([]key, func(entry)) {
 	}
 }
 
-// checkOrder reports what needs values in an order where they have none.
-func (o *OneHot) checkOrder(e entry) {
+func (o *OneHot) checkOrder(e featureEntry) {
 	if o.Ordered {
 		return
 	}
@@ -165,7 +164,7 @@ func (o *OneHot) checkOrder(e entry) {
 	}
 }
 
-func (o *OneHot) checkShares(e entry) {
+func (o *OneHot) checkShares(e featureEntry) {
 	sum := 0.0
 	for _, s := range o.Shares {
 		sum += s
@@ -177,8 +176,7 @@ func (o *OneHot) checkShares(e entry) {
 	}
 }
 
-// checkNamed checks the values that transitions and missing name.
-func (o *OneHot) checkNamed(e entry) {
+func (o *OneHot) checkNamed(e featureEntry) {
 	named := slices.Collect(maps.Keys(e.Transitions))
 	for _, to := range e.Transitions {
 		named = append(named, to...)
@@ -217,8 +215,7 @@ func (o *OneHot) checkNamed(e entry) {
 	}
 }
 
-// transitions is the mapping of a value to those it may become.
-func (d *decoder) transitions(dst *map[string][]string) value {
+func (d *fileDecoder) transitions(dst *map[string][]string) value {
 	form := mapOf(config.AnyOf(config.Scalar, config.ListOf(config.Scalar), config.Type("null")))
 	const must = "transitions must map a value to the values it may become, as {Private: [State-gov]}"
 	return config.As(dst, form, func(n ast.Node) (map[string][]string, bool) {

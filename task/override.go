@@ -32,9 +32,8 @@ func LoadOverrides(path string, t *Task) ([]Override, error) {
 	return o.all, nil
 }
 
-// overrideReader reads a table of overrides.
 type overrideReader struct {
-	d       *decoder
+	d       *fileDecoder
 	task    *Task
 	columns []string
 	seen    map[[2]int]int // line of each row and feature
@@ -106,7 +105,6 @@ func (o *overrideReader) checkColumns() {
 	}
 }
 
-// fieldNode is a field of a table as a value of a task file.
 func fieldNode(s string, line, col int) ast.Node {
 	tk := token.New(s, s, &token.Position{Line: line, Column: col})
 	tk.Type = token.StringType
@@ -116,7 +114,6 @@ func fieldNode(s string, line, col int) ast.Node {
 	return ast.String(tk)
 }
 
-// override reads one record.
 func (o *overrideReader) override(at ast.Node, fields map[string]ast.Node) {
 	d, before := o.d, len(o.d.Errs)
 	for _, name := range []string{"row", "feature"} {
@@ -145,9 +142,8 @@ func (o *overrideReader) override(at ast.Node, fields map[string]ast.Node) {
 	}
 }
 
-// apply puts the fields in place of what the feature has, and checks them.
 func (o *overrideReader) apply(f *Feature, at ast.Node, fields map[string]ast.Node) {
-	e, was := entry{f, mapping{Node: at, At: fields}, o.d}, f.Actionable
+	e, was := featureEntry{f, mapping{Node: at, At: fields}, o.d}, f.Actionable
 	for _, k := range o.d.actionKeys(o.task, f) {
 		if e.Has(k.Name) && k.Value.Read != nil {
 			k.Value.Read(e.At[k.Name])
@@ -174,7 +170,7 @@ func (o *overrideReader) apply(f *Feature, at ast.Node, fields map[string]ast.No
 		o.d.Errorf(e.Place("actionable"), "%q changes by a link, and cannot be actionable, too", f.Name)
 	}
 	f.Mutable = f.Actionable || moves
-	if need := o.task.Cost.lacks(entry{Feature: f}); f.Actionable && !was && need != "" {
+	if need := o.task.Cost.lacks(featureEntry{Feature: f}); f.Actionable && !was && need != "" {
 		o.d.Errorf(e.Place("actionable"),
 			"the weights of the cost need %s of %q when it is actionable; `cfq task init` makes them from data", need, f.Name)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// parquetMagic starts and ends every Parquet file.
 const parquetMagic = "PAR1"
 
 // parquetRows reads the rows of a Parquet file as the text fields that a CSV file of the same values has. It holds some
@@ -31,7 +30,6 @@ type parquetRows struct {
 	fields  []string
 }
 
-// parquetColumn is a leaf of the schema.
 type parquetColumn struct {
 	name  string
 	field int                                 // of a row, when it can be read
@@ -41,7 +39,6 @@ type parquetColumn struct {
 
 func isParquet(head []byte) bool { return strings.HasPrefix(string(head), parquetMagic) }
 
-// newParquetRows opens a file, which must be one that can be read at any place.
 func newParquetRows(r io.Reader) (p *parquetRows, err error) {
 	defer recovered(&err)
 	at, ok := r.(interface {
@@ -87,7 +84,6 @@ func newParquetRows(r io.Reader) (p *parquetRows, err error) {
 	return p, nil
 }
 
-// recovered turns a panic into an error.
 func recovered(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("Parquet: the file is damaged or of a kind that cannot be read: %v", r)
@@ -139,7 +135,6 @@ func (p *parquetRows) Next() (fields []string, row int, err error) {
 	return p.fields, p.row, nil
 }
 
-// textOf returns how the values of a type are written as text, or why they cannot be.
 func textOf(t parquet.Type) (text func(parquet.Value) (string, error), why string) {
 	var logical any
 	if l := t.LogicalType(); l != nil {
@@ -192,7 +187,6 @@ func floatText(v float64, bits int) string {
 	return shortestDecimal(v, bits)
 }
 
-// decimalText writes a whole number of 10^-scale exactly.
 func decimalText(v parquet.Value, scale int) (string, error) {
 	if scale < 0 || scale > 400 {
 		return "", fmt.Errorf("a decimal with a scale of %d cannot be read", scale)

@@ -21,16 +21,24 @@ type People struct {
 	Kept [][]string
 	// Imputed are, per person, the features whose value was missing, and is that of Feature.Impute in X; nil where no
 	// feature has one.
-	Imputed [][]int
-	IDs     []string // per person: the field of Data.ID, nil without; rows with the same one are about one person
-	// With ReadOptions.Hash, per person: a hash of what the task reads of the row, and of the field of each of
-	// OtherColumns, 0 where it is missing. Read adds Hashes, the same number for rows that are equal, see Equality.
+	Imputed   [][]int
+	IDs       []string   // per person: the field of Data.ID, nil without; rows with the same one are about one person
+	Subgroups []Subgroup // one per feature with Subgroup set, then one per Data.Subgroups column
+	RowHashes
+	Reading
+}
+
+// RowHashes are, with ReadOptions.Hash, per person: a hash of what the task reads of the row, and of the field of each
+// of OtherColumns, 0 where it is missing. Read adds Hashes, the same number for rows that are equal, see Equality.
+type RowHashes struct {
 	Content      []uint64
 	Others       [][]uint64
 	Hashes       []uint64
-	OtherColumns []string   // with ReadOptions.Hash: columns that are neither input nor outcome nor ID, ascending
-	Subgroups    []Subgroup // one per feature with Subgroup set, then one per Data.Subgroups column
+	OtherColumns []string // columns that are neither input nor outcome nor ID, ascending
+}
 
+// Reading is what became of the rows of a file.
+type Reading struct {
 	Problems []Problem // the first maxProblems rows that could not be read
 	Failed   int       // all rows that could not be read
 	Filtered int       // rows that Data.Filter leaves out
@@ -99,11 +107,10 @@ type ReadOptions struct {
 // are not carried over.
 func (p *People) Subset(rows []int) *People {
 	q := &People{
-		X: make([]float32, 0, len(rows)*p.Dim), Dim: p.Dim, N: len(rows), Total: len(rows),
-		Labels: pick(p.Labels, rows), Lines: pick(p.Lines, rows), Rows: pick(p.Rows, rows), Kept: pick(p.Kept, rows),
-		Imputed: pick(p.Imputed, rows), NoLines: p.NoLines, IDs: pick(p.IDs, rows),
-		Content: pick(p.Content, rows), Others: pick(p.Others, rows),
-		Hashes: pick(p.Hashes, rows), OtherColumns: p.OtherColumns,
+		X: make([]float32, 0, len(rows)*p.Dim), Dim: p.Dim, N: len(rows), Labels: pick(p.Labels, rows),
+		Lines: pick(p.Lines, rows), Rows: pick(p.Rows, rows), Kept: pick(p.Kept, rows), Imputed: pick(p.Imputed, rows),
+		NoLines: p.NoLines, IDs: pick(p.IDs, rows), Reading: Reading{Total: len(rows)},
+		RowHashes: RowHashes{pick(p.Content, rows), pick(p.Others, rows), pick(p.Hashes, rows), p.OtherColumns},
 	}
 	for _, r := range rows {
 		q.X = append(q.X, p.X[r*p.Dim:(r+1)*p.Dim]...)
@@ -141,11 +148,11 @@ func (p *People) Append(q *People) {
 	}
 }
 
-// replace puts the people of q in place of those of p. Counts of the file stay.
+// replace puts the people of q in place of those of p. What is known of the file stays.
 func (p *People) replace(q *People) {
-	p.X, p.N, p.Labels, p.Lines, p.Rows = q.X, q.N, q.Labels, q.Lines, q.Rows
-	p.IDs, p.Kept, p.Subgroups = q.IDs, q.Kept, q.Subgroups
-	p.Content, p.Others, p.Hashes, p.Imputed = q.Content, q.Others, q.Hashes, q.Imputed
+	people := *q
+	people.Dim, people.NoLines, people.OtherColumns, people.Reading = p.Dim, p.NoLines, p.OtherColumns, p.Reading
+	*p = people
 }
 
 func pick[T any](s []T, rows []int) []T {

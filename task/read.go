@@ -38,42 +38,58 @@ func ReadFrom(ctx context.Context, r io.Reader, t *Task, o ReadOptions) (*People
 	return newReader(ctx, t, o).read(r)
 }
 
-func newReader(ctx context.Context, t *Task, o ReadOptions) *reader {
-	return &reader{
-		ctx: ctx, task: t, o: o, people: &People{Dim: t.Dim()}, pick: NewSelection(o), labels: map[string]int{},
-		rng: rand.New(rand.NewPCG(o.Seed, 0x5a3b)),
+func newReader(ctx context.Context, t *Task, o ReadOptions) *peopleReader {
+	return &peopleReader{
+		ctx: ctx, task: t, o: o, people: &People{Dim: t.Dim()}, pick: NewSelection(o),
+		outcomes: labelTally{others: map[string]int{}}, draw: sampleDraw{rng: rand.New(rand.NewPCG(o.Seed, 0x5a3b))},
 	}
 }
 
-// reader turns records into people.
-type reader struct {
-	ctx     context.Context //nolint:containedctx // lives as long as one call of Read
-	task    *Task
-	o       ReadOptions
-	people  *People
-	pick    *Selection
-	rng     *rand.Rand // for the sample of ReadOptions.Most
-	seen    int        // people that the sample was drawn from
-	drawn   []int      // the sample: positions in people
-	cols    *columns
-	imputes bool             // some feature has Impute, and rows are raw
-	favour  int              // people with the favourable label
-	known   int              // people with a label
-	labels  map[string]int   // how often others occur
-	kept    []int            // where the columns to be kept as text are, -1 when the file has none
-	text    []byte           // scratch for these
-	folder  string           // of the data file, in which it may name images; "" of a stream
-	idx     bool             // images are items of an IDX file
-	wide    []string         // scratch for a record with the pixels of its images
-	digits  [256]string      // the numbers of pixels
-	hashes  *rowHashes       // nil without ReadOptions.Hash
-	rounded map[int]rounding // by feature
-	batch   *batch           // nil when all people are wanted at once
-	last    *Problem         // of the records so far
+type peopleReader struct {
+	ctx      context.Context //nolint:containedctx // lives as long as one call of Read
+	task     *Task
+	o        ReadOptions
+	people   *People
+	pick     *Selection
+	draw     sampleDraw
+	cols     *columns
+	outcomes labelTally
+	texts    keptTexts
+	pixels   pixelSource
+	hashes   *rowHashes         // nil without ReadOptions.Hash
+	rounded  map[int]lostDigits // by feature
+	batch    *peopleBatch       // nil when all people are wanted at once
+	last     *Problem           // of the records so far
 }
 
-// read reads all of r.
-func (rd *reader) read(r io.Reader) (*People, error) {
+// sampleDraw is the sample of ReadOptions.Most.
+type sampleDraw struct {
+	rng   *rand.Rand
+	seen  int   // people that the sample was drawn from
+	drawn []int // positions in people
+}
+
+type labelTally struct {
+	favour int            // people with the favourable label
+	known  int            // people with a label
+	others map[string]int // how often other labels occur
+}
+
+// keptTexts are the columns of ReadOptions.Keep.
+type keptTexts struct {
+	at   []int  // -1 when the file has none
+	text []byte // scratch
+}
+
+// pixelSource is where the numbers of images come from.
+type pixelSource struct {
+	folder string      // of the data file, in which it may name images; "" of a stream
+	idx    bool        // images are items of an IDX file
+	wide   []string    // scratch for a record with the pixels of its images
+	digits [256]string // the numbers of pixels
+}
+
+func (rd *peopleReader) read(r io.Reader) (*People, error) {
 	rows, err := rd.rows(r)
 	if err != nil {
 		return nil, err
@@ -94,8 +110,7 @@ func (rd *reader) read(r io.Reader) (*People, error) {
 	return rd.finish()
 }
 
-// table reads the records behind the header.
-func (rd *reader) table(rows Rows) error {
+func (rd *peopleReader) table(rows Rows) error {
 	if err := rd.flush(false); err != nil || rd.pick.full() { // of a first record that was no header
 		return err
 	}
@@ -123,7 +138,6 @@ func (rd *reader) table(rows Rows) error {
 	return rd.pick.End()
 }
 
-// readRow is a record, or what is wrong with it.
 type readRow struct {
 	fields []string
 	line   int
@@ -165,8 +179,7 @@ func manyRows(rows Rows) iter.Seq2[[]readRow, error] {
 	}
 }
 
-// open finds the columns of the file. The first record is returned when it is data.
-func (rd *reader) open(rows Rows) (first []string, line int, err error) {
+func (rd *peopleReader) open(rows Rows) (first []string, line int, err error) {
 	t, names, header := rd.task, rows.Names(), true
 	if names == nil {
 		switch first, line, err = rows.Next(); {
@@ -187,24 +200,23 @@ func (rd *reader) open(rows Rows) (first []string, line int, err error) {
 	return first, line, nil
 }
 
-// columns finds the task's columns among names, which the file itself gives when header is set.
-func (rd *reader) columns(names []string, header bool, unreadable func(column string) string) error {
+func (rd *peopleReader) columns(names []string, header bool, unreadable func(column string) string) error {
 	t := rd.task
 	cols, err := t.resolve(names, rd.o.Codes, unreadable)
 	if err != nil {
 		return err
 	}
 	rd.cols = cols
-	rd.imputes = !cols.encoded && slices.ContainsFunc(t.Features, func(f Feature) bool { return f.Impute != "" })
+	cols.imputes = !cols.encoded && slices.ContainsFunc(t.Features, func(f Feature) bool { return f.Impute != "" })
 	if cols.images != nil {
-		rd.digits = byteTexts()
+		rd.pixels.digits = byteTexts()
 	}
 	if rd.o.Hash {
 		rd.hashes = newRowHashes(cols, rd.o.Most > 0)
 		rd.people.OtherColumns = rd.hashes.names
 	}
 	for _, name := range rd.o.Keep {
-		rd.kept = append(rd.kept, slices.Index(names, name))
+		rd.texts.at = append(rd.texts.at, slices.Index(names, name))
 	}
 	for _, name := range t.Data.Subgroups {
 		if !cols.encoded {
@@ -230,12 +242,11 @@ func (rd *reader) columns(names []string, header bool, unreadable func(column st
 	return nil
 }
 
-func (rd *reader) note(s string) { rd.people.Notes = append(rd.people.Notes, s) }
+func (rd *peopleReader) note(s string) { rd.people.Notes = append(rd.people.Notes, s) }
 
-func (rd *reader) warn(s string) { rd.people.Warnings = append(rd.people.Warnings, s) }
+func (rd *peopleReader) warn(s string) { rd.people.Warnings = append(rd.people.Warnings, s) }
 
-// take counts a row that the filter kept and says whether it was selected.
-func (rd *reader) take() bool {
+func (rd *peopleReader) take() bool {
 	rd.people.Total++
 	if !rd.pick.Next() {
 		rd.people.Excluded++
@@ -244,7 +255,7 @@ func (rd *reader) take() bool {
 	return true
 }
 
-func (rd *reader) problem(p *Problem) {
+func (rd *peopleReader) problem(p *Problem) {
 	if rd.people.NoLines {
 		p.Row, p.Line = true, rd.pick.row
 	}
@@ -255,12 +266,12 @@ func (rd *reader) problem(p *Problem) {
 	}
 }
 
-// columns says where in a record everything is.
 type columns struct {
 	names    []string // those of pixels stand behind the others
 	width    int      // fields of a record, without those of pixels
 	images   []imageColumn
 	encoded  bool
+	imputes  bool  // some feature has Impute, and rows are raw
 	uncoded  bool  // codes of Task.Latent are not read from the file
 	features []int // per feature, or per model input when encoded
 	label    int   // -1: the file has none
@@ -301,7 +312,11 @@ func (t *Task) resolve(names []string, codes bool, unreadable func(column string
 		i, ok := at[column]
 		*to = append(*to, i)
 		by = message.Quote(column) + " (" + message.Clip(by) + ")"
-		switch why := unreadable(column); {
+		why := ""
+		if unreadable != nil {
+			why = unreadable(column)
+		}
+		switch {
 		case ok:
 		case why != "":
 			errs = append(errs, fmt.Errorf("column %s cannot be read: %s", by, why))
@@ -352,7 +367,6 @@ func (t *Task) resolve(names []string, codes bool, unreadable func(column string
 	return c, nil
 }
 
-// suggest names the column that was probably meant; the list of all follows elsewhere.
 func suggest(column string, names []string) string {
 	if n := message.Nearest(column, names); n != "" {
 		return fmt.Sprintf("; did you mean %s?", message.Quote(n))
@@ -360,8 +374,6 @@ func suggest(column string, names []string) string {
 	return ""
 }
 
-// header returns the names of a text's columns: from the task for a headerless file, otherwise from the first record,
-// and says whether this record is a header.
 func (t *Task) header(first []string) (names []string, header bool) {
 	given := t.Data.Columns
 	isText := func(field string) bool {
@@ -388,8 +400,7 @@ func trimmed(rec []string) []string {
 	return out
 }
 
-// row filters, selects and encodes one record.
-func (rd *reader) row(rec []string, line int) {
+func (rd *peopleReader) row(rec []string, line int) {
 	p, width := rd.people, rd.cols.width
 	if len(rec) == width && !rd.keep(rec) {
 		p.Total++
@@ -437,7 +448,7 @@ func (rd *reader) row(rec []string, line int) {
 	}
 	p.N++
 	p.Lines, p.Rows, p.Labels = append(p.Lines, line), append(p.Rows, rd.pick.row), append(p.Labels, rd.label(rec))
-	if rd.imputes {
+	if rd.cols.imputes {
 		p.Imputed = append(p.Imputed, rd.imputed(rec))
 	}
 	for i, at := range rd.cols.groups {
@@ -450,14 +461,13 @@ func (rd *reader) row(rec []string, line int) {
 		p.Content = append(p.Content, rd.hashes.content(p.X[start:], p.Labels[len(p.Labels)-1]))
 		p.Others = append(p.Others, rd.hashes.others(rec, rd.missing))
 	}
-	if rd.kept != nil {
+	if rd.texts.at != nil {
 		p.Kept = append(p.Kept, rd.keepFields(rec))
 	}
 	rd.sample()
 }
 
-// imputed returns the features whose field is missing, and taken for another.
-func (rd *reader) imputed(rec []string) (list []int) {
+func (rd *peopleReader) imputed(rec []string) (list []int) {
 	for i := range rd.task.Features {
 		if f := &rd.task.Features[i]; f.Impute != "" && rd.missing(rec[rd.cols.features[i]]) {
 			list = append(list, i)
@@ -466,17 +476,16 @@ func (rd *reader) imputed(rec []string) (list []int) {
 	return list
 }
 
-// keepFields returns the fields to be kept as text. They share memory with each other, not with the whole record.
-func (rd *reader) keepFields(rec []string) []string {
-	text := rd.text[:0]
-	for _, j := range rd.kept {
+func (rd *peopleReader) keepFields(rec []string) []string {
+	text := rd.texts.text[:0]
+	for _, j := range rd.texts.at {
 		if j >= 0 {
 			text = append(text, rec[j]...)
 		}
 	}
-	rd.text = text
-	all, fields := string(text), make([]string, len(rd.kept))
-	for i, j := range rd.kept {
+	rd.texts.text = text
+	all, fields := string(text), make([]string, len(rd.texts.at))
+	for i, j := range rd.texts.at {
 		if j >= 0 {
 			fields[i], all = all[:len(rec[j])], all[len(rec[j]):]
 		}
@@ -495,8 +504,7 @@ func plainID(field string) string {
 	return id
 }
 
-// keep says whether a record satisfies the filter.
-func (rd *reader) keep(rec []string) bool {
+func (rd *peopleReader) keep(rec []string) bool {
 	for i, at := range rd.cols.filter {
 		if c := &rd.task.Data.Filter[i]; !c.keeps(rec[at]) {
 			return false
@@ -514,8 +522,7 @@ func (c *Condition) keeps(field string) bool {
 	return Find(c.Not, field) < 0
 }
 
-// encode writes the model inputs of a record to dst, or returns the first problem.
-func (rd *reader) encode(rec []string, dst []float32) *Problem {
+func (rd *peopleReader) encode(rec []string, dst []float32) *Problem {
 	if rd.cols.encoded {
 		return rd.copyInputs(rec, dst)
 	}
@@ -547,7 +554,7 @@ func (rd *reader) encode(rec []string, dst []float32) *Problem {
 const exact = 1 << 24
 
 // round counts whole numbers that the model is to get as they are, and a 32-bit float has not.
-func (rd *reader) round(feature int, field string, x float32) {
+func (rd *peopleReader) round(feature int, field string, x float32) {
 	f := &rd.task.Features[feature]
 	have := f.FromInput(x)
 	if math.Abs(have) < exact {
@@ -558,7 +565,7 @@ func (rd *reader) round(feature int, field string, x float32) {
 		return
 	}
 	if rd.rounded == nil {
-		rd.rounded = map[int]rounding{}
+		rd.rounded = map[int]lostDigits{}
 	}
 	r := rd.rounded[feature]
 	if r.rows++; r.rows == 1 {
@@ -567,14 +574,12 @@ func (rd *reader) round(feature int, field string, x float32) {
 	rd.rounded[feature] = r
 }
 
-// rounding is what round counts: rows, and the first number.
-type rounding struct {
+type lostDigits struct {
 	rows    int
 	example string
 }
 
-// roundings says which numbers lost digits.
-func (rd *reader) roundings() (warnings []string) {
+func (rd *peopleReader) roundings() (warnings []string) {
 	for _, i := range slices.Sorted(maps.Keys(rd.rounded)) {
 		r := rd.rounded[i]
 		warnings = append(warnings, fmt.Sprintf("column %s: %s with a whole number that an input of the model (a 32-bit "+
@@ -584,8 +589,7 @@ func (rd *reader) roundings() (warnings []string) {
 	return warnings
 }
 
-// copyInputs reads a record of model inputs.
-func (rd *reader) copyInputs(rec []string, dst []float32) *Problem {
+func (rd *peopleReader) copyInputs(rec []string, dst []float32) *Problem {
 	for i := range dst {
 		at := rd.cols.features[i]
 		field := rec[at]
@@ -598,7 +602,6 @@ func (rd *reader) copyInputs(rec []string, dst []float32) *Problem {
 	return rd.task.checkInputs(dst)
 }
 
-// checkInputs says why x cannot be the model inputs of a person.
 func (t *Task) checkInputs(x []float32) *Problem {
 	for i := range t.Features {
 		f := &t.Features[i]
@@ -609,11 +612,11 @@ func (t *Task) checkInputs(x []float32) *Problem {
 	return nil
 }
 
-func (rd *reader) missing(field string) bool {
+func (rd *peopleReader) missing(field string) bool {
 	return field == "" || slices.Contains(rd.task.Data.Missing, field)
 }
 
-func (rd *reader) label(rec []string) int8 {
+func (rd *peopleReader) label(rec []string) int8 {
 	if rd.cols.label < 0 {
 		return -1
 	}
@@ -624,17 +627,16 @@ func (rd *reader) label(rec []string) int8 {
 	if d.LabelSuffix != "" {
 		field = strings.TrimSuffix(field, d.LabelSuffix)
 	}
-	rd.known++
+	rd.outcomes.known++
 	if Same(field, d.Favourable) {
-		rd.favour++
+		rd.outcomes.favour++
 		return 1
 	}
 	rd.count(field)
 	return 0
 }
 
-// group appends the code of a subgroup column's field.
-func (rd *reader) group(g *Subgroup, field string) {
+func (rd *peopleReader) group(g *Subgroup, field string) {
 	if rd.missing(field) {
 		g.Codes = append(g.Codes, -1)
 		return
@@ -654,29 +656,28 @@ func (rd *reader) group(g *Subgroup, field string) {
 // sample keeps a uniform sample of a stream of people (algorithm R): the first Most fill it, and the n-th of all takes
 // a random one's place with probability Most/n. Those who are not drawn are removed when they are as many as the
 // sample, so memory does not grow with the stream.
-func (rd *reader) sample() {
+func (rd *peopleReader) sample() {
 	p, most := rd.people, rd.o.Most
-	rd.seen++
+	rd.draw.seen++
 	switch {
 	case most <= 0:
 		return
-	case rd.seen <= most:
-		rd.drawn = append(rd.drawn, p.N-1)
+	case rd.draw.seen <= most:
+		rd.draw.drawn = append(rd.draw.drawn, p.N-1)
 	default:
-		if i := rd.rng.IntN(rd.seen); i < most {
-			rd.drawn[i] = p.N - 1
+		if i := rd.draw.rng.IntN(rd.draw.seen); i < most {
+			rd.draw.drawn[i] = p.N - 1
 		}
 	}
 	if p.N == 2*most {
 		rd.redraw()
-		for i := range rd.drawn {
-			rd.drawn[i] = i
+		for i := range rd.draw.drawn {
+			rd.draw.drawn[i] = i
 		}
 	}
 }
 
-// redraw leaves out those who are no longer drawn.
-func (rd *reader) redraw() { rd.people.replace(rd.people.Subset(rd.drawn)) }
+func (rd *peopleReader) redraw() { rd.people.replace(rd.people.Subset(rd.draw.drawn)) }
 
 // Stream is Read for files of any length: each is given the people in batches of size (the last may be smaller), in the
 // order of the file, and keeps the batch it is given. Memory is bounded by the batch and the next one, which another
@@ -697,7 +698,7 @@ func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, 
 	var all *People
 	var err error
 	batches := func(yield func(*People, error) bool) {
-		rd.batch = &batch{size: max(size, 1), each: func(p *People) error {
+		rd.batch = &peopleBatch{size: max(size, 1), each: func(p *People) error {
 			if !yield(p, nil) {
 				return errEnded
 			}
@@ -719,7 +720,6 @@ func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, 
 // errEnded ends the reading of a file of which no more is wanted.
 var errEnded = errors.New("ended")
 
-// drawn is Stream for a sample of the people.
 func drawn(ctx context.Context, path string, t *Task, o ReadOptions, size int, each func(*People) error) (*People,
 	error,
 ) {
@@ -736,19 +736,18 @@ func drawn(ctx context.Context, path string, t *Task, o ReadOptions, size int, e
 	return p, nil
 }
 
-// batch is where people go while a file is being streamed.
-type batch struct {
+type peopleBatch struct {
 	size int
 	each func(*People) error
 }
 
 // flush hands the people read so far on when they fill a batch, or when they are the last.
-func (rd *reader) flush(last bool) error {
+func (rd *peopleReader) flush(last bool) error {
 	b, p := rd.batch, rd.people
 	if b == nil || len(p.Lines) == 0 || (!last && len(p.Lines) < b.size) {
 		return nil
 	}
-	q := &People{Dim: p.Dim, Total: len(p.Lines), OtherColumns: p.OtherColumns}
+	q := &People{Dim: p.Dim, Reading: Reading{Total: len(p.Lines)}, RowHashes: RowHashes{OtherColumns: p.OtherColumns}}
 	q.replace(p)
 	q.N = len(p.Lines)
 	if err := rd.codes(q); err != nil {
@@ -778,7 +777,6 @@ func Header(path string, d *Data) ([]string, error) {
 	})
 }
 
-// header reads the names of the columns, which the first row of a text has.
 func header(rows Rows) ([]string, error) {
 	names := rows.Names()
 	if names == nil {
@@ -794,8 +792,7 @@ func header(rows Rows) ([]string, error) {
 	return names, nil
 }
 
-// finish adds what is known only at the end of the file.
-func (rd *reader) finish() (*People, error) {
+func (rd *peopleReader) finish() (*People, error) {
 	p := rd.people
 	if p.N == 0 {
 		return nil, p.noneRead()
@@ -804,10 +801,10 @@ func (rd *reader) finish() (*People, error) {
 	for _, w := range rd.roundings() {
 		rd.warn(w)
 	}
-	if n := len(rd.drawn); n > 0 && n < rd.seen { // into the order of the file
-		slices.SortFunc(rd.drawn, func(a, b int) int { return cmp.Compare(p.Rows[a], p.Rows[b]) })
+	if n := len(rd.draw.drawn); n > 0 && n < rd.draw.seen { // into the order of the file
+		slices.SortFunc(rd.draw.drawn, func(a, b int) int { return cmp.Compare(p.Rows[a], p.Rows[b]) })
 		rd.redraw()
-		p.Undrawn = rd.seen - n
+		p.Undrawn = rd.draw.seen - n
 	}
 	if rd.batch == nil {
 		if err := rd.codes(p); err != nil {
@@ -832,8 +829,7 @@ func (rd *reader) finish() (*People, error) {
 	return p, nil
 }
 
-// compare fills Hashes.
-func (rd *reader) compare() {
+func (rd *peopleReader) compare() {
 	p, e := rd.people, NewEquality(rd.hashes.names)
 	for i, content := range p.Content {
 		e.Add(content, p.Others[i])
@@ -858,7 +854,6 @@ func (t *Task) subgroups(p *People) []Subgroup {
 	return groups
 }
 
-// noneRead explains why there is no person.
 func (p *People) noneRead() error {
 	switch {
 	case p.Total == 0:
@@ -900,20 +895,20 @@ const (
 )
 
 // count counts a label that is not the favourable one; a number written in two ways is one label.
-func (rd *reader) count(label string) {
+func (rd *peopleReader) count(label string) {
 	if v, ok := Number(label); ok {
 		label = Decimal(v)
 	}
-	if _, ok := rd.labels[label]; ok {
-		rd.labels[label]++
-	} else if len(rd.labels) < maxLabels {
-		rd.labels[strings.Clone(label)] = 1 // it shares memory with its whole record
+	if _, ok := rd.outcomes.others[label]; ok {
+		rd.outcomes.others[label]++
+	} else if len(rd.outcomes.others) < maxLabels {
+		rd.outcomes.others[strings.Clone(label)] = 1 // it shares memory with its whole record
 	}
 }
 
 // checkLabels warns of labels that count as unfavourable although they may not be meant so.
-func (rd *reader) checkLabels() {
-	n := rd.labels
+func (rd *peopleReader) checkLabels() {
+	n := rd.outcomes.others
 	all := slices.SortedFunc(maps.Keys(n), func(a, b string) int { return cmp.Or(n[b]-n[a], cmp.Compare(a, b)) })
 	if len(all) == 0 {
 		return
@@ -928,9 +923,9 @@ func (rd *reader) checkLabels() {
 	}
 	favourable, column := message.Quote(rd.task.Data.Favourable), message.Quote(rd.task.Data.Label)
 	switch {
-	case rd.favour == 0 && len(all) == 1 && rd.known < fewLabels:
+	case rd.outcomes.favour == 0 && len(all) == 1 && rd.outcomes.known < fewLabels:
 		rd.note(fmt.Sprintf("no row has the favourable label %s in column %s: the label is %s", favourable, column, list))
-	case rd.favour == 0:
+	case rd.outcomes.favour == 0:
 		rd.warn(fmt.Sprintf("no row has the favourable label %s in column %s, so all count as unfavourable; the labels "+
 			"are %s", favourable, column, list))
 	case len(all) > 1 && len(rd.task.Images) == 0: // images have ten labels as often as two

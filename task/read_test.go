@@ -50,7 +50,7 @@ func TestReadEncodesAndAccountsForEveryRow(t *testing.T) {
 			{Feature: "color", Values: []string{"red", "blue"}, Codes: []int32{0, -1, -1}},
 			{Feature: "member", Values: []string{"no", "yes"}, Codes: []int32{1, 0, 0}},
 		},
-		Problems: []Problem{
+		Reading: Reading{Failed: 7, Total: 10, Problems: []Problem{
 			{Line: 5, Column: "age", Reason: `"old" is not a number`},
 			{Line: 6, Column: "age", Reason: "the value is missing"},
 			{Line: 7, Column: "color", Reason: `"green" is not a known value; one of: red, blue`},
@@ -58,8 +58,7 @@ func TestReadEncodesAndAccountsForEveryRow(t *testing.T) {
 			{Line: 9, Column: "member", Reason: "the value is missing"},
 			{Line: 10, Column: "", Reason: "2 fields where 5 are expected"},
 			{Line: 11, Column: "", Reason: "a quote stands inside an unquoted field"},
-		},
-		Failed: 7, Total: 10,
+		}},
 	}
 	if d := cmp.Diff(want, p); d != "" {
 		t.Error(d)

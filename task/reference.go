@@ -41,7 +41,6 @@ func Schema() []byte {
 	return object("The task file", newDecoder("", t).taskKeys(t))().Document("task", "cfq task file")
 }
 
-// pairOf is a pair of which each side has one of the forms.
 func pairOf(side func() schema, others ...func() schema) func() schema {
 	if others != nil {
 		side = config.AnyOf(append([]func() schema{side}, others...)...)
@@ -53,13 +52,10 @@ func pairOf(side func() schema, others ...func() schema) func() schema {
 	}
 }
 
-// sideForm is a side that is open or a number.
 func sideForm() schema { return config.Type("number", "null")() }
 
-// percentForm is a side that is a percentile.
 func percentForm() schema { return schema{"type": "string", "pattern": `^[0-9.]+ ?%$`} }
 
-// mapOf is a mapping whose keys the file chooses.
 func mapOf(item func() schema) func() schema {
 	return func() schema { return schema{"type": "object", "additionalProperties": item()} }
 }

@@ -34,7 +34,6 @@ func (s *Selection) Next() bool {
 	return true
 }
 
-// full says that no further row is wanted.
 func (s *Selection) full() bool { return s.limit > 0 && s.taken == s.limit }
 
 // End is called when the file ends: numbers beyond it mean that the selection belongs to other data.

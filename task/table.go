@@ -88,7 +88,6 @@ func NewTextRows(r io.Reader, d *Data) (Rows, error) {
 // maxRecord bounds the bytes of one row, so that memory stays in proportion to what a file honestly holds.
 const maxRecord = 1 << 20
 
-// inflater says of an error that it is one of the compression.
 type inflater struct{ r io.Reader }
 
 func (f inflater) Read(p []byte) (int, error) {
@@ -99,7 +98,6 @@ func (f inflater) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// gzipMagic starts every gzip file.
 const gzipMagic = "\x1f\x8b"
 
 // plainText returns what delimited text in r is: decompressed when its content is gzip, without a byte order mark.
@@ -132,7 +130,6 @@ func starts(r *bufio.Reader, mark string) bool {
 	return true
 }
 
-// textRows reads the records of delimited text.
 type textRows struct {
 	csv    *csv.Reader
 	guard  *guard

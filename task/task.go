@@ -250,7 +250,6 @@ func (t *Task) EncodingHash() string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// digest is all that decides how a column becomes model inputs.
 func (f *Feature) digest() string {
 	number, binary, values := &Standardized{Std: 1}, &Binary{}, f.Values()
 	var thresholds []float64

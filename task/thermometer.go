@@ -141,16 +141,16 @@ func (t *Thermometer) also() []string {
 	return []string{"impute", "max_increase", "max_decrease", "max_change", "switch_cost", "subgroup"}
 }
 
-func (t *Thermometer) declare(d *decoder, _ *Task) ([]key, func(entry)) {
+func (t *Thermometer) declare(d *fileDecoder, _ *Task) ([]key, func(featureEntry)) {
 	keys := append(t.keys(d),
 		key{Name: "values", Value: d.Texts(&t.Values)}, key{Name: "thresholds", Value: d.Numbers(&t.Thresholds)})
-	return keys, func(e entry) {
+	return keys, func(e featureEntry) {
 		t.validate(e)
 		e.checkCoding(t)
 	}
 }
 
-func (t *Thermometer) validate(e entry) {
+func (t *Thermometer) validate(e featureEntry) {
 	switch {
 	case t.Values != nil && t.Thresholds != nil:
 		e.errorf("thresholds", "a thermometer has values or thresholds, not both")

@@ -434,7 +434,7 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 	o.Solver = recourse.SolveOptions{
 		Steps: by.Steps, Restarts: by.Restarts, Rounds: by.Rounds, Beam: by.Beam, Seed: by.Seed,
 	}
-	d.total = &task.People{N: all.Len(), Total: file.Rows, Failed: file.Unreadable}
+	d.total = &task.People{N: all.Len(), Reading: task.Reading{Total: file.Rows, Failed: file.Unreadable}}
 	d.inputs.data = report.File{Name: "records", SHA256: who.text(), Entries: all.Len(), Used: all.Len()}
 	d.tabled = &measured{[]*eval.Records{all}, run.Settings, file, o}
 	if note := all.Note(); note != "" {

@@ -75,7 +75,7 @@ func TestBatchDependence(t *testing.T) {
 		add("DequantizeLinear", "y", []string{"code", "s", "zero"})
 	})
 	rng := rand.New(rand.NewPCG(1, 2))
-	people := &task.People{Dim: 3, N: 400, Total: 400}
+	people := &task.People{Dim: 3, N: 400, Reading: task.Reading{Total: 400}}
 	for range people.N * 3 {
 		people.X = append(people.X, float32(rng.NormFloat64()))
 	}

@@ -23,7 +23,7 @@ import (
 // scenes are rows of 12 numbers that two attributes, x0 from -3 to 3 and flag 0 or 1, decide but for noise.
 func scenes(n int) *task.People {
 	rng := rand.New(rand.NewPCG(3, 3))
-	p := &task.People{Dim: 12, N: n, Total: n}
+	p := &task.People{Dim: 12, N: n, Reading: task.Reading{Total: n}}
 	for i := range n {
 		at, flag := 6*rng.Float64()-3, float64(rng.IntN(2))
 		for j := range p.Dim {

@@ -44,7 +44,7 @@ func numbersTask(t *testing.T, dim int) *task.Task {
 // people are random rows; label says whose outcome is favourable.
 func people(n, dim int, label func(rng *rand.Rand, x []float32) bool) *task.People {
 	rng := rand.New(rand.NewPCG(7, 7))
-	p := &task.People{Dim: dim, N: n, Total: n}
+	p := &task.People{Dim: dim, N: n, Reading: task.Reading{Total: n}}
 	for i := range n {
 		for range dim {
 			p.X = append(p.X, float32(rng.NormFloat64()))

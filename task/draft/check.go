@@ -75,7 +75,6 @@ func (r *Report) Problems() (n int) {
 	return n
 }
 
-// checker holds a task against people.
 type checker struct {
 	t *task.Task
 	p *task.People
@@ -130,12 +129,10 @@ func (r *Report) Find(level Level, about, text string) {
 	r.sort()
 }
 
-// sort puts problems before warnings.
 func (r *Report) sort() {
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return strings.Compare(string(a.Level), string(b.Level)) })
 }
 
-// share of the values of the column that is looked at.
 func (c *checker) share(values int) float64 { return float64(values) / float64(max(c.n, 1)) }
 
 // Shares of rows above which a finding is worth a warning, or is taken for a mistake of the task.
@@ -144,7 +141,6 @@ const (
 	most = 0.5
 )
 
-// rows reports what could not be read, and what the reader found strange.
 func (c *checker) rows() {
 	level, at := Warning, "at"
 	if float64(c.p.Failed) > most*float64(c.r.Rows) {
@@ -226,7 +222,6 @@ func (c *checker) column(of task.Column) error {
 	return nil
 }
 
-// imputed counts the rows that lack the value of a feature, and have another in its place.
 func (c *checker) imputed(f *task.Feature) (rows int) {
 	this := func(k int) bool { return c.t.Features[k].Name == f.Name }
 	for i := range c.p.Imputed {
@@ -300,7 +295,6 @@ func (p *profile) seen(n *task.Standardized) *profile {
 	return &seen
 }
 
-// spread compares the spread of a feature with the standard deviation of the data.
 func (c *checker) spread(name string, n *task.Standardized, std float64) {
 	spread := cmp.Or(n.Spread, n.Std)
 	if spread > 2*std || spread < std/2 {
@@ -309,7 +303,6 @@ func (c *checker) spread(name string, n *task.Standardized, std float64) {
 	}
 }
 
-// logarithm compares the mean and std of a logarithm with those of the data.
 func (c *checker) logarithm(name string, l *task.Log, mean, std float64) {
 	if l.Mean == 0 && l.Std == 1 {
 		return
@@ -321,7 +314,6 @@ func (c *checker) logarithm(name string, l *task.Log, mean, std float64) {
 	}
 }
 
-// category reports values that no row has.
 func (c *checker) category(f *task.Feature, values []string, p *profile, col *Column) {
 	col.Shares = p.shares(values)
 	var unseen, missing []string
@@ -346,7 +338,6 @@ func (c *checker) category(f *task.Feature, values []string, p *profile, col *Co
 	}
 }
 
-// rule reports a constraint that people of the data break as they are.
 func (c *checker) rule(r task.RuleCount) {
 	about := "constraint " + strconv.Quote(r.Text)
 	switch {
@@ -363,7 +354,6 @@ func (c *checker) rule(r task.RuleCount) {
 // rounded is a difference that may be one of scores with three digits.
 const rounded = 1.1e-3
 
-// scores reports scores that the model's owner has and the model does not give.
 func (c *checker) scores(v *Verification) {
 	c.r.Verification = v
 	if v.Unread > 0 {
@@ -400,7 +390,6 @@ func (c *checker) scores(v *Verification) {
 // than always naming the other: it must then decide so much of both outcomes, on average, where chance has half.
 const rarely, ofBoth = 5, 0.6
 
-// model checks that the model decides better than the more frequent outcome alone.
 func (c *checker) model(margins []float32) {
 	c.r.Encoding = "unverified"
 	rows, right, favourable, found := 0, 0, 0, 0

@@ -51,7 +51,6 @@ func isCode(v float64) bool {
 		slices.Contains([]float64{math.MaxInt16, math.MaxUint16, math.MaxInt32, math.MaxUint32}, a)
 }
 
-// without returns the profile of the column without some of its numbers.
 func (p *profile) without(numbers []float64) *profile {
 	q := *p
 	q.points, q.weights, q.whole = nil, nil, true
@@ -64,7 +63,6 @@ func (p *profile) without(numbers []float64) *profile {
 	return &q
 }
 
-// rowsOf counts the rows with one of the numbers.
 func (p *profile) rowsOf(numbers []float64) int {
 	n := 0.0
 	for i, v := range p.points {
@@ -76,7 +74,7 @@ func (p *profile) rowsOf(numbers []float64) int {
 }
 
 // end is one end of a column, taken apart into codes that may be and the other numbers.
-type end struct {
+type columnEnd struct {
 	rows, coded float64   // of the column, and of the codes
 	points      []float64 // the others, the nearest first
 	weights     []float64 // rows of each
@@ -88,11 +86,11 @@ type end struct {
 const near = 5
 
 // peak is the rows of the most frequent of the nearest numbers.
-func (e *end) peak() float64 { return slices.Max(e.weights[:min(near, len(e.weights))]) }
+func (e *columnEnd) peak() float64 { return slices.Max(e.weights[:min(near, len(e.weights))]) }
 
 // apart says whether the gap is wider than those between the nearest numbers, and not by chance: a code is far more
 // frequent than they are, or numbers as frequent as on both sides of the gap would fill it with seven rows or more.
-func (e *end) apart() bool {
+func (e *columnEnd) apart() bool {
 	n := min(near+1, len(e.points))
 	var gaps []float64
 	for i := 1; i < n; i++ {
@@ -105,7 +103,7 @@ func (e *end) apart() bool {
 }
 
 // peel returns the longest end of the column that consists of codes by accept.
-func (p *profile) peel(fromBelow bool, accept func(codes []float64, e *end) bool) []float64 {
+func (p *profile) peel(fromBelow bool, accept func(codes []float64, e *columnEnd) bool) []float64 {
 	points, weights := slices.Clone(p.points), slices.Clone(p.weights)
 	if !fromBelow {
 		slices.Reverse(points)
@@ -113,7 +111,7 @@ func (p *profile) peel(fromBelow bool, accept func(codes []float64, e *end) bool
 	}
 	for k := min(mostCodes, len(points)-2); k > 0; k-- {
 		codes, others := points[:k], points[k:]
-		e := &end{
+		e := &columnEnd{
 			rows: floats.Sum(weights), coded: floats.Sum(weights[:k]), points: others, weights: weights[k:],
 			each: floats.Sum(weights[:k]) / float64(k),
 			gap:  math.Abs(others[0] - codes[k-1]), span: math.Abs(others[len(others)-1] - others[0]),
@@ -130,7 +128,7 @@ func (p *profile) peel(fromBelow bool, accept func(codes []float64, e *end) bool
 // never negative otherwise, behind a gap at a value that is not rare, or more frequent than the values next to them; or
 // next to the zero of counts, of which zero is the most frequent.
 func (p *profile) codesBelow() []float64 {
-	return p.peel(true, func(codes []float64, e *end) bool {
+	return p.peel(true, func(codes []float64, e *columnEnd) bool {
 		edge := floats.Sum(e.weights[:min(3, len(e.weights))])
 		switch {
 		case e.gap >= e.span && e.apart():
@@ -150,7 +148,7 @@ func (p *profile) codesBelow() []float64 {
 // codesAbove finds codes such as 99 or 9999: three times as far away from the others as these lie from each other; or,
 // behind a gap, more frequent than the values next to them. Prices that end in 9 are none.
 func (p *profile) codesAbove() []float64 {
-	return p.peel(false, func(codes []float64, e *end) bool {
+	return p.peel(false, func(codes []float64, e *columnEnd) bool {
 		other := func(v float64) bool { return math.Mod(codes[0]-v, 5) != 0 }
 		switch {
 		case len(e.points) < 3 || !slices.ContainsFunc(e.points, other):
@@ -164,8 +162,7 @@ func (p *profile) codesAbove() []float64 {
 	})
 }
 
-// askCodes asks about the codes of features that people can change.
-func (d *drafter) askCodes(w *writer) {
+func (d *drafter) askCodes(w *yamlWriter) {
 	var where []string
 	for i := range d.features {
 		if f := &d.features[i]; f.missing() != nil && f.Actionable {
@@ -179,7 +176,6 @@ func (d *drafter) askCodes(w *writer) {
 	}
 }
 
-// numbers lists numbers in a sentence.
 func numbers(v []float64) string {
 	all := decimals(v)
 	if n := len(all) - 1; n > 0 {
@@ -248,7 +244,6 @@ func (c *checker) reach(f *task.Feature, n *task.Standardized, p *profile) {
 	}
 }
 
-// unseen warns of grades that no row has.
 func (c *checker) unseen(f *task.Feature, p *profile, grades []float64) {
 	none := slices.DeleteFunc(slices.Clone(grades), func(v float64) bool { return slices.Contains(p.points, v) })
 	if len(none) > 0 {
@@ -256,7 +251,6 @@ func (c *checker) unseen(f *task.Feature, p *profile, grades []float64) {
 	}
 }
 
-// limit says how far an action may go.
 func limit(v float64) string {
 	if math.IsInf(v, 0) {
 		return "without limit"

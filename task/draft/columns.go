@@ -71,7 +71,6 @@ func decimalCommas(texts []string) bool {
 // empty is what a model's category is called that the empty text is.
 const empty = "(empty)"
 
-// named returns the texts of the data for the categories of a column.
 func (c *ModelColumn) named(p *profile) ([]string, error) {
 	known := func(v string) bool { return task.Find(c.Values, v) >= 0 }
 	if c.Text || len(p.texts) == 0 || slices.ContainsFunc(p.texts, known) {
@@ -92,7 +91,6 @@ func (c *ModelColumn) named(p *profile) ([]string, error) {
 	return texts, nil
 }
 
-// matched returns the table's column for each of the model's.
 func matched(t *Table, columns []ModelColumn, features []string, label string) ([]string, error) {
 	names := make([]string, len(columns))
 	if features != nil {
@@ -176,7 +174,6 @@ func byKind(t *Table, columns []ModelColumn, label string) ([]string, error) {
 	return names, nil
 }
 
-// shell writes columns as --features takes them on a command line.
 func shell(names []string) string {
 	text := strings.Join(names, ",")
 	if strings.ContainsFunc(text, func(r rune) bool {

@@ -43,7 +43,6 @@ type Draft struct {
 	Questions []Question // what the data do not tell, in the order of the file
 }
 
-// drafter collects what FromData finds out, for the writer.
 type drafter struct {
 	o         Options
 	table     *Table
@@ -57,7 +56,6 @@ type drafter struct {
 	notes     []string
 }
 
-// feature is a feature with the column that it was made of.
 type feature struct {
 	task.Feature
 	from      *profile
@@ -122,7 +120,6 @@ func (d *drafter) impute() {
 	}
 }
 
-// newDrafter profiles the columns of a table and finds the outcome.
 func newDrafter(t *Table, o Options) (*drafter, error) {
 	d := &drafter{o: o, table: t}
 	for i := range t.cols {
@@ -136,7 +133,6 @@ func newDrafter(t *Table, o Options) (*drafter, error) {
 	return d, d.findLabel()
 }
 
-// profile returns the profile of a column.
 func (d *drafter) profile(name string) (*profile, error) {
 	if i := slices.IndexFunc(d.profiles, func(p *profile) bool { return p.name == name }); i >= 0 {
 		return d.profiles[i], nil
@@ -145,7 +141,6 @@ func (d *drafter) profile(name string) (*profile, error) {
 		message.List(d.table.Names, 60))
 }
 
-// maxClasses is how many values an outcome may have.
 const maxClasses = 20
 
 // findLabel finds the outcome: the column that the options name, else the last one if it has two values and is no
@@ -181,12 +176,10 @@ func (d *drafter) findLabel() (err error) {
 	return nil
 }
 
-// isFeature says whether the options name the column as a feature.
 func (d *drafter) isFeature(name string) bool {
 	return slices.Contains(d.o.Features, name) || d.o.Encoding.of(name) != nil
 }
 
-// declared makes the features that the encoding declares.
 func (d *drafter) declared() error {
 	var errs []error
 	for i := range d.o.Encoding.Inputs {
@@ -212,7 +205,6 @@ func (d *drafter) declared() error {
 	return errors.Join(errs...)
 }
 
-// declare makes the feature of one declared column.
 func (d *drafter) declare(in *Input, p *profile) feature {
 	f := d.start(p)
 	if q := d.o.Asked[p.name]; q != "" {
@@ -262,7 +254,6 @@ func (d *drafter) declare(in *Input, p *profile) feature {
 	return f
 }
 
-// start is what every feature begins as.
 func (d *drafter) start(p *profile) feature {
 	f := feature{from: p, Feature: task.Feature{Name: p.name, Column: p.name, Action: task.Free()}}
 	f.protected = protected(p.name)
@@ -278,7 +269,6 @@ const (
 	rowsPer    = 20
 )
 
-// number makes a feature on a scale, standardised by the data.
 func (d *drafter) number(f *feature) *task.Standardized {
 	mean, std := f.from.moments() // of codes, too: the model was trained with them
 	n := &task.Standardized{Std: 1, Missing: f.from.codes()}
@@ -310,13 +300,11 @@ func (d *drafter) category(f *feature, values []string) {
 	}
 }
 
-// leave notes that a column becomes no feature.
 func (d *drafter) leave(p *profile, why string) {
 	d.drop = append(d.drop, p.name)
 	d.dropped = append(d.dropped, why)
 }
 
-// inferred makes features of the columns.
 func (d *drafter) inferred() error {
 	use, err := d.named()
 	if err != nil {
@@ -365,7 +353,6 @@ func (d *drafter) numbers() (use []*profile) {
 	return use
 }
 
-// named are the columns that the options name as features.
 func (d *drafter) named() (use []*profile, err error) {
 	for i, name := range d.o.Features {
 		p, err := d.profile(name)
@@ -403,7 +390,6 @@ func (d *drafter) infer(p *profile) feature {
 	return f
 }
 
-// useless says why a column should not become a feature, "" when it should.
 func (p *profile) useless() string {
 	n, rows := len(p.texts), p.col.rows
 	switch {
@@ -467,7 +453,6 @@ func protected(name string) string {
 	return ""
 }
 
-// missing returns the fields that mean "not known" anywhere in the features.
 func (d *drafter) missing() []string {
 	var out []string
 	for i := range d.features {
@@ -480,7 +465,6 @@ func (d *drafter) missing() []string {
 	})
 }
 
-// tell notes what was read off the data.
 func (d *drafter) tell() {
 	how := fmt.Sprintf("fields separated by %q", string(d.table.Data.Delimiter))
 	if d.table.Data.Delimiter == 0 {
@@ -526,7 +510,6 @@ func (d *drafter) tell() {
 	}
 }
 
-// inputs is the number of inputs that the features make.
 func (d *drafter) inputs() (n int) {
 	for i := range d.features {
 		n += d.features[i].modelInputs()
@@ -534,7 +517,6 @@ func (d *drafter) inputs() (n int) {
 	return n
 }
 
-// modelInputs is the number of inputs that a feature makes.
 func (f *feature) modelInputs() int {
 	if f.form != "" {
 		return len(task.NamedInputs(f.form, f.Category().Places())[0])
@@ -542,7 +524,6 @@ func (f *feature) modelInputs() int {
 	return f.ModelInputs()
 }
 
-// missing are the numbers of the feature that mean "not known".
 func (f *feature) missing() []float64 {
 	if n := f.Number(); n != nil {
 		return n.Missing
@@ -568,32 +549,28 @@ func Questions(text []byte) []Question {
 	return out
 }
 
-// writer writes YAML with comments.
-type writer struct {
+type yamlWriter struct {
 	bytes.Buffer
 	questions int
 }
 
-func (w *writer) line(format string, args ...any) {
+func (w *yamlWriter) line(format string, args ...any) {
 	fmt.Fprintf(&w.Buffer, format+"\n", args...)
 }
 
-// width is where lists are wrapped.
 const width = 120
 
-// comment writes text behind a # mark.
-func (w *writer) comment(indent, format string, args ...any) {
+func (w *yamlWriter) comment(indent, format string, args ...any) {
 	w.line("%s# %s", indent, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
 }
 
-func (w *writer) question(indent, format string, args ...any) {
+func (w *yamlWriter) question(indent, format string, args ...any) {
 	w.questions++
 	w.comment(indent, "QUESTION: "+format, args...)
 }
 
-// write returns the draft.
 func (d *drafter) write() []byte {
-	w := &writer{}
+	w := &yamlWriter{}
 	d.writeData(w)
 	w.line("target:")
 	index := -1
@@ -616,7 +593,7 @@ func (d *drafter) write() []byte {
 	if n := d.free(); n > 0 {
 		w.line("sparsity: {max_features: %d} # an action that people remember changes few things", min(n, 3))
 	}
-	head := &writer{}
+	head := &yamlWriter{}
 	head.comment("", "A draft from %s of %s. What people can change, how far, and at what cost is for you to say.",
 		message.Count(d.table.Rows, "row"), message.Legible(d.o.File))
 	if w.questions > 0 {
@@ -627,8 +604,7 @@ func (d *drafter) write() []byte {
 	return append(head.Bytes(), w.Bytes()...)
 }
 
-// ask writes the questions about the features as a whole.
-func (d *drafter) ask(w *writer) {
+func (d *drafter) ask(w *yamlWriter) {
 	if n := d.inputs(); d.o.Inputs > 0 && n != d.o.Inputs {
 		var names []string
 		for i := range d.features {
@@ -664,7 +640,7 @@ func (d *drafter) free() (n int) {
 }
 
 // writeData writes how the file is read. A key stands before the questions: YAML reads a mapping of comments as null.
-func (d *drafter) writeData(w *writer) {
+func (d *drafter) writeData(w *yamlWriter) {
 	t := &d.table.Data
 	w.line("data:")
 	if t.Delimiter != 0 {
@@ -708,8 +684,7 @@ func (d *drafter) writeData(w *writer) {
 	w.line("")
 }
 
-// writeFeature writes one feature with what is to be said about it.
-func (d *drafter) writeFeature(w *writer, f *feature) {
+func (d *drafter) writeFeature(w *yamlWriter, f *feature) {
 	if f.protected != "" {
 		w.comment("  ", "A guess: people cannot be asked to change this (%s).", f.protected)
 	}
@@ -760,13 +735,11 @@ func (d *drafter) writeFeature(w *writer, f *feature) {
 	w.line("%s}", text)
 }
 
-// keyedList is a key with a list, which may take several lines.
 type keyedList struct {
 	key   string
 	items []string
 }
 
-// numberKeys are the keys of a number.
 func numberKeys(f *feature, n *task.Standardized) (keys []string) {
 	mean, std := n.Mean, n.Std
 	if n.Clip != nil {
@@ -791,7 +764,6 @@ func numberKeys(f *feature, n *task.Standardized) (keys []string) {
 	return append(keys, "mad: "+task.Decimal(n.MAD))
 }
 
-// wrap joins items by commas and breaks the lines.
 func wrap(lead string, items []string, end, indent string) string {
 	var b strings.Builder
 	at := len(lead)
@@ -814,7 +786,6 @@ func wrap(lead string, items []string, end, indent string) string {
 	return b.String()
 }
 
-// sides writes the sides of a pair, of which infinite ones are open.
 func sides(pair []float64) []string {
 	out := decimals(pair)
 	for i, v := range pair {
@@ -825,7 +796,6 @@ func sides(pair []float64) []string {
 	return out
 }
 
-// decimals writes numbers.
 func decimals(v []float64) []string {
 	out := make([]string, len(v))
 	for i := range v {
@@ -834,7 +804,6 @@ func decimals(v []float64) []string {
 	return out
 }
 
-// texts writes texts as scalars.
 func texts(v []string) []string {
 	out := make([]string, len(v))
 	for i := range v {

@@ -84,7 +84,6 @@ func parseEncoding(text []byte) (*Encoding, error) {
 	return &e, e.joinValues()
 }
 
-// of returns the input that is made of a column, nil when there is none or no encoding.
 func (e *Encoding) of(column string) *Input {
 	if e == nil {
 		return nil

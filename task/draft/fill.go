@@ -78,7 +78,6 @@ func Fill(ctx context.Context, name string, text []byte, path string, ro task.Re
 	return out, nil
 }
 
-// gaps is a task file that lacks something.
 type gaps struct {
 	t     *task.Task
 	file  *ast.File
@@ -86,8 +85,7 @@ type gaps struct {
 	quote string              // around keys, as JSON needs it
 }
 
-// entry is a key with its value as it is written.
-type entry struct{ key, value string }
+type gapEntry struct{ key, value string }
 
 // parseGaps reads a task file. Bounds may be percentiles of quantiles that are to be filled in.
 func parseGaps(name string, text []byte) (*gaps, error) {
@@ -106,10 +104,10 @@ func parseGaps(name string, text []byte) (*gaps, error) {
 			continue
 		}
 		if f.lacks(i, "quantiles") {
-			err = errors.Join(err, f.merge(i, []entry{{"quantiles", "[0, 1]"}}))
+			err = errors.Join(err, f.merge(i, []gapEntry{{"quantiles", "[0, 1]"}}))
 		}
 		if !f.lacks(i, "log") && f.lacks(i, "spread") {
-			err = errors.Join(err, f.merge(i, []entry{{"spread", "1"}}))
+			err = errors.Join(err, f.merge(i, []gapEntry{{"spread", "1"}}))
 		}
 	}
 	if err == nil {
@@ -121,7 +119,6 @@ func parseGaps(name string, text []byte) (*gaps, error) {
 	return f, nil
 }
 
-// read finds the keys of the features.
 func (f *gaps) read(text []byte) (err error) {
 	if f.file, err = parser.ParseBytes(text, parser.ParseComments); err != nil {
 		return err
@@ -157,8 +154,7 @@ func (f *gaps) lacks(feature int, key string) bool {
 	return !ok
 }
 
-// merge puts entries into the mapping of a feature.
-func (f *gaps) merge(feature int, entries []entry) error {
+func (f *gaps) merge(feature int, entries []gapEntry) error {
 	var text strings.Builder
 	for _, e := range entries {
 		fmt.Fprintf(&text, "%s%s%s: %s\n", f.quote, e.key, f.quote, e.value)
@@ -170,12 +166,11 @@ func (f *gaps) merge(feature int, entries []entry) error {
 	return path.MergeFromReader(f.file, strings.NewReader(text.String()))
 }
 
-// entries returns what a feature lacks.
-func (f *gaps) entries(i int, p *profile, e *Encoding) (out []entry) {
+func (f *gaps) entries(i int, p *profile, e *Encoding) (out []gapEntry) {
 	ft := &f.t.Features[i]
 	add := func(key string, value func() string) {
 		if f.lacks(i, key) {
-			out = append(out, entry{key, value()})
+			out = append(out, gapEntry{key, value()})
 		}
 	}
 	list := func(v []float64) string { return "[" + strings.Join(decimals(v), ", ") + "]" }
@@ -199,7 +194,7 @@ func (f *gaps) entries(i int, p *profile, e *Encoding) (out []entry) {
 	codes := n.Missing
 	if f.lacks(i, "bounds") && f.lacks(i, "missing") {
 		if codes = p.codes(); codes != nil {
-			out = append(out, entry{"missing", list(codes)})
+			out = append(out, gapEntry{"missing", list(codes)})
 		}
 	}
 	p = p.without(codes)
@@ -207,7 +202,7 @@ func (f *gaps) entries(i int, p *profile, e *Encoding) (out []entry) {
 		add("spread", func() string { _, std := p.moments(); return task.Decimal(short(std)) })
 	}
 	if in := e.of(ft.Column); in != nil && in.Mean != nil && f.lacks(i, "mean") && f.lacks(i, "std") {
-		out = append(out, entry{"mean", task.Decimal(*in.Mean)}, entry{"std", task.Decimal(*in.Std)})
+		out = append(out, gapEntry{"mean", task.Decimal(*in.Mean)}, gapEntry{"std", task.Decimal(*in.Std)})
 	}
 	if !n.Ordinal && (ft.Actionable || ft.Mutable) {
 		add("bounds", func() string { lo, hi := p.bounds(); return list([]float64{lo, hi}) })
@@ -217,7 +212,6 @@ func (f *gaps) entries(i int, p *profile, e *Encoding) (out []entry) {
 	return out
 }
 
-// comments are all comments of a YAML text.
 func comments(text []byte) string {
 	var all strings.Builder
 	for _, t := range lexer.Tokenize(string(text)) {

@@ -87,7 +87,7 @@ type Drawn struct {
 
 // Draft writes the task file.
 func (p *Images) Draft(o Drawn) (*Draft, error) {
-	w := &writer{}
+	w := &yamlWriter{}
 	p.writeData(w, o)
 	w.line("target:")
 	index := o.Index
@@ -111,7 +111,7 @@ func (p *Images) Draft(o Drawn) (*Draft, error) {
 	}
 	w.line("%s}", wrap("  - {", append(keys, "mean: 0", "std: 255", "bounds: [0, 255]", "step: 1"), "", "     "))
 	w.line("\ncost: {norm: l1, weights: inverse_std} # a change by std of one pixel costs 1")
-	head := &writer{}
+	head := &yamlWriter{}
 	head.comment("", "A draft from %s. Which pixels can change, how far, and at what cost is for you to say: "+
 		"sparsity.max_features bounds how many.", message.Legible(o.File))
 	if w.questions > 0 {
@@ -128,7 +128,7 @@ func (p *Images) Draft(o Drawn) (*Draft, error) {
 	return out, nil
 }
 
-func (p *Images) writeData(w *writer, o Drawn) {
+func (p *Images) writeData(w *yamlWriter, o Drawn) {
 	d := &p.file.Data
 	w.line("data:")
 	w.line("  missing: [] # besides the empty field")

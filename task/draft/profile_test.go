@@ -12,7 +12,7 @@ import (
 	"cfq/task"
 )
 
-func columnOf(fields ...string) *column {
+func columnOf(fields ...string) *fieldCounts {
 	c := newColumn("c")
 	for _, s := range fields {
 		c.add(s)

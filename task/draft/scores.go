@@ -95,7 +95,6 @@ func isScoreHeader(rec []string) bool {
 	return counted
 }
 
-// rowNumbers is the column of the rows' numbers, -1 when there is none.
 func rowNumbers(names []string) int {
 	return slices.IndexFunc(names, func(s string) bool {
 		return slices.Contains([]string{"", "row", "index", "unnamed: 0"}, strings.ToLower(strings.TrimSpace(s)))
@@ -126,7 +125,6 @@ func (s *Scores) add(rec []string, numbers int) error {
 	return nil
 }
 
-// finish checks what was read.
 func (s *Scores) finish() error {
 	if len(s.Rows) < MinScores {
 		return fmt.Errorf("%s of %s: want %d or more, better 100", message.Count(len(s.Rows), "score"),
@@ -314,7 +312,6 @@ func Verify(s *Scores, t *task.Task, people *task.People, logits []float32, clas
 	return v, nil
 }
 
-// recordSchema is the format of Records.
 const recordSchema = "cfq.verified/2"
 
 // Record is what verified an encoding for a model.

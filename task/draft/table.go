@@ -26,11 +26,10 @@ type Table struct {
 	Names  []string
 	Rows   int // rows that were taken
 	Broken int // rows that are not well-formed, or have another number of fields than there are columns
-	cols   []column
+	cols   []fieldCounts
 }
 
-// column counts the distinct fields of a column.
-type column struct {
+type fieldCounts struct {
 	name   string
 	values []string // in order of appearance
 	counts []int    // rows per value
@@ -38,9 +37,9 @@ type column struct {
 	rows   int
 }
 
-func newColumn(name string) column { return column{name: name, index: map[string]int{}} }
+func newColumn(name string) fieldCounts { return fieldCounts{name: name, index: map[string]int{}} }
 
-func (c *column) add(field string) {
+func (c *fieldCounts) add(field string) {
 	i, ok := c.index[field]
 	if !ok {
 		field = strings.Clone(field) // it shares memory with its whole record
@@ -113,7 +112,6 @@ func (t *Table) add(rec []string, whole bool) {
 	t.Rows++
 }
 
-// finish checks what was read.
 func (t *Table) finish() error {
 	if t.Rows == 0 {
 		return errors.New("the file has no data rows with as many fields as the first line")
@@ -127,8 +125,7 @@ func (t *Table) finish() error {
 	return nil
 }
 
-// column returns the first column with the name, nil when there is none.
-func (t *Table) column(name string) *column {
+func (t *Table) column(name string) *fieldCounts {
 	for i := range t.cols {
 		if t.cols[i].name == name {
 			return &t.cols[i]
@@ -209,7 +206,6 @@ func delimiters(line string, c rune) int {
 	return n
 }
 
-// records parses the beginning of a file, as far as rows have as many fields as the first.
 func records(text string, d *task.Data) (out [][]string) {
 	const enough = 200
 	r := csv.NewReader(strings.NewReader(text))
@@ -241,10 +237,9 @@ func hasHeader(sample [][]string) bool {
 	return true
 }
 
-// profile is what the fields of a column say.
 type profile struct {
 	name    string
-	col     *column
+	col     *fieldCounts
 	markers []string // fields that mean "not known", without the empty one
 	missing int      // rows whose field is missing
 	texts   []string // distinct fields that are not missing, in order of appearance
@@ -274,7 +269,7 @@ func markers(values []string) (all []string) {
 }
 
 // look profiles a column. A column is numeric when four of five fields that are not missing are numbers.
-func look(c *column) *profile {
+func look(c *fieldCounts) *profile {
 	p := &profile{name: c.name, col: c, whole: true}
 	numbers, others := 0, 0
 	for i, s := range c.values {
@@ -319,15 +314,12 @@ func (p *profile) moments() (mean, std float64) {
 	return mean, math.Sqrt(variance)
 }
 
-// quantile returns the value at rank ceil(q n) of the sorted values; the least one for q = 0.
 func (p *profile) quantile(q float64) float64 {
 	return stat.Quantile(q, stat.Empirical, p.points, p.weights)
 }
 
-// ranks is the number of quantiles that are written.
 const ranks = 21
 
-// quantiles returns the values at equally spaced ranks from the least to the greatest.
 func (p *profile) quantiles() []float64 {
 	out := make([]float64, ranks)
 	for i := range out {
@@ -336,7 +328,6 @@ func (p *profile) quantiles() []float64 {
 	return out
 }
 
-// mad returns the median of the absolute deviations from the median.
 func (p *profile) mad() float64 {
 	middle, away, weights := p.quantile(0.5), slices.Clone(p.points), slices.Clone(p.weights)
 	for i, v := range away {
@@ -384,7 +375,6 @@ func (p *profile) bounds() (lo, hi float64) {
 	return lo, hi
 }
 
-// share returns the share of a field among all rows.
 func (p *profile) share(v string) float64 {
 	n := 0
 	for i, s := range p.col.values {
@@ -395,7 +385,6 @@ func (p *profile) share(v string) float64 {
 	return task.Rounded(float64(n)/float64(max(p.col.rows, 1)), 6)
 }
 
-// shares returns the share of each of some fields.
 func (p *profile) shares(values []string) []float64 {
 	out := make([]float64, len(values))
 	for i, v := range values {

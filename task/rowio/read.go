@@ -22,15 +22,14 @@ const (
 	patience = time.Second
 )
 
-// record is a row as text fields, or with a problem.
-type record struct {
+type streamRecord struct {
 	fields  []string
 	kept    []any
 	line    int
 	problem *task.Problem
 }
 
-func (r *record) size() (n int) {
+func (r *streamRecord) size() (n int) {
 	for _, f := range r.fields {
 		n += len(f)
 	}
@@ -152,13 +151,13 @@ func (r *Reader) Each(ctx context.Context, do func(*Batch) error) (n Counts, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	records := make(chan record)
+	records := make(chan streamRecord)
 	failed := make(chan error, 1)
 	go func() {
 		defer close(records)
 		failed <- r.read(ctx, records)
 	}()
-	batches := make(chan []record)
+	batches := make(chan []streamRecord)
 	go func() {
 		defer close(batches)
 		gather(ctx, records, batches)
@@ -186,8 +185,7 @@ func (r *Reader) Each(ctx context.Context, do func(*Batch) error) (n Counts, err
 	}
 }
 
-// read sends the records of the stream until it ends, or nobody wants them.
-func (r *Reader) read(ctx context.Context, to chan<- record) error {
+func (r *Reader) read(ctx context.Context, to chan<- streamRecord) error {
 	for {
 		rec, err := r.source.next()
 		switch {
@@ -205,8 +203,8 @@ func (r *Reader) read(ctx context.Context, to chan<- record) error {
 }
 
 // gather makes batches of records. While the taker is busy a batch grows up to the limits.
-func gather(ctx context.Context, from <-chan record, to chan<- []record) {
-	var batch []record
+func gather(ctx context.Context, from <-chan streamRecord, to chan<- []streamRecord) {
+	var batch []streamRecord
 	size := 0
 	quiet, late := time.NewTimer(idle), time.NewTimer(patience)
 	ready := false
@@ -248,8 +246,7 @@ func gather(ctx context.Context, from <-chan record, to chan<- []record) {
 	}
 }
 
-// batch decodes records.
-func (r *Reader) batch(records []record) (_ *Batch, err error) {
+func (r *Reader) batch(records []streamRecord) (_ *Batch, err error) {
 	b := &Batch{Rows: make([]Row, len(records))}
 	n := 0
 	for i := range records {

@@ -10,12 +10,11 @@ import (
 	"cfq/task"
 )
 
-// textSource is what CSV and tab-delimited text have in common.
 type textSource struct {
 	columns []string // nil when the stream ended before it named any
 	kept    []int
 	null    string // the field that is null, besides ""
-	read    func() (record, error)
+	read    func() (streamRecord, error)
 }
 
 // head takes the names of the columns from the first row, unless they are given.
@@ -38,9 +37,9 @@ func (s *textSource) head(given []string) error {
 	return nil
 }
 
-// next returns the next record, whose parts are not used again. io.EOF ends the rows; the error of a row that alone is
+// next returns the next streamRecord, whose parts are not used again. io.EOF ends the rows; the error of a row that alone is
 // bad is in the record.
-func (s *textSource) next() (record, error) {
+func (s *textSource) next() (streamRecord, error) {
 	rec, err := s.read()
 	if err != nil || len(rec.fields) != len(s.columns) { // where which field is nobody knows
 		return rec, err
@@ -67,9 +66,9 @@ func openCSV(r io.Reader, t *task.Task, columns []string) (*textSource, error) {
 		return nil, err
 	}
 	s := &textSource{}
-	s.read = func() (record, error) {
+	s.read = func() (streamRecord, error) {
 		fields, line, err := rows.Next()
-		rec := record{line: line}
+		rec := streamRecord{line: line}
 		if bad := (*task.Problem)(nil); errors.As(err, &bad) {
 			rec.line, rec.problem = bad.Line, bad
 			return rec, nil
@@ -83,7 +82,6 @@ func openCSV(r io.Reader, t *task.Task, columns []string) (*textSource, error) {
 // null is how a tab-delimited text writes what is missing.
 const null = `\N`
 
-// maxLine bounds the bytes of a row.
 const maxLine = 1 << 20
 
 // openTSV reads lines whose fields have tabs between; there are no quotes, and every line is a row.
@@ -91,10 +89,10 @@ func openTSV(r io.Reader, t *task.Task, columns []string) (*textSource, error) {
 	in := bufio.NewReaderSize(r, 1<<16)
 	line := 0
 	s := &textSource{null: null}
-	s.read = func() (record, error) {
+	s.read = func() (streamRecord, error) {
 		line++
 		text, long, err := readLine(in)
-		rec := record{line: line}
+		rec := streamRecord{line: line}
 		switch {
 		case err != nil:
 			return rec, err

@@ -56,7 +56,6 @@ func (w *Writer) Write(cells []any) error {
 	return nil
 }
 
-// put writes w.line.
 func (w *Writer) put() error {
 	if w.csv != nil {
 		if err := w.csv.Write(w.line); err != nil {
@@ -92,7 +91,6 @@ func (w *Writer) Flush() error {
 // Close is Flush at the end of all rows.
 func (w *Writer) Close() error { return w.Flush() }
 
-// cellText is a cell as text; not ok for one that is missing.
 func cellText(c any) (text string, ok bool) {
 	switch x := c.(type) {
 	case nil:
@@ -125,7 +123,6 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end ends the row.
 func (l *lines) end() error {
 	if len(l.ready)+len(l.row) > atomic {
 		if err := l.flush(); err != nil {
