@@ -36,7 +36,7 @@ type Alternative struct {
 
 // linearRow is sum(coef delta) over model inputs, divided so that its largest coefficient is 1.
 type linearRow struct {
-	terms []entry
+	terms []inputTerm
 	size  float64
 }
 
@@ -51,10 +51,10 @@ func (a *Set) Linear(x []float32) *Linear {
 		lo, hi := u.span(x[u.First])
 		slack := noise(x[u.First], 0) / 2
 		if float64(hi) < widest {
-			l.row([]entry{{u.First, -1}}, -float64(hi)-slack, true)
+			l.row([]inputTerm{{u.First, -1}}, -float64(hi)-slack, true)
 		}
 		if float64(lo) > -widest {
-			l.row([]entry{{u.First, 1}}, float64(lo)-slack, true)
+			l.row([]inputTerm{{u.First, 1}}, float64(lo)-slack, true)
 		}
 	}
 	at := map[int]int{} // positions among the free features
@@ -85,7 +85,7 @@ func (a *Set) Linear(x []float32) *Linear {
 func (l *Linear) Empty() bool { return len(l.set.relations) == 0 }
 
 // row adds the row sum >= need, needed from the start or by an alternative only.
-func (l *Linear) row(terms []entry, need float64, always bool) (index int, scaled float64) {
+func (l *Linear) row(terms []inputTerm, need float64, always bool) (index int, scaled float64) {
 	size := 0.0
 	for _, t := range terms {
 		size = max(size, math.Abs(t.coef))
@@ -154,7 +154,7 @@ func (l *Linear) rule(r *relation, at map[int]int) *Disjunction {
 }
 
 // alternative adds a row of one part of a rule, by how much it is exceeded now, and strict when equality is not enough.
-func (l *Linear) alternative(c *condition, terms []entry, excess float64, strict bool) (index int, need float64) {
+func (l *Linear) alternative(c *condition, terms []inputTerm, excess float64, strict bool) (index int, need float64) {
 	need = l.rounded(c) + excess - l.slack(c)
 	if strict {
 		need += l.clear(c)
@@ -162,7 +162,7 @@ func (l *Linear) alternative(c *condition, terms []entry, excess float64, strict
 	return l.row(terms, need, false)
 }
 
-func negated(terms []entry) []entry {
+func negated(terms []inputTerm) []inputTerm {
 	out := slices.Clone(terms)
 	for k := range out {
 		out[k].coef = -out[k].coef

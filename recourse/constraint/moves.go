@@ -10,8 +10,8 @@ type Move struct {
 	To      float32
 	Option  int
 
-	sums  Sums    // of a switch, of an action that leaves the feature alone
-	steps []entry // of a switch: the inputs that it changes
+	sums  Sums        // of a switch, of an action that leaves the feature alone
+	steps []inputTerm // of a switch: the inputs that it changes
 }
 
 // Move returns the move to an option.
@@ -32,7 +32,7 @@ func (a *Set) Switches(u *Feature, x []float32) (moves []Move) {
 		m.sums = a.norm.sums(u, u.inputs(x), to)
 		for j, v := range to {
 			if v != 0 {
-				m.steps = append(m.steps, entry{u.First + j, float64(v)})
+				m.steps = append(m.steps, inputTerm{u.First + j, float64(v)})
 			}
 		}
 		moves = append(moves, m)
@@ -139,7 +139,6 @@ func (a *Set) Gain(m Move, x, d, g []float32) (gain, cost float64) {
 	return gain, a.Cost(x, t) - a.Cost(x, d)
 }
 
-// gained is what the way from d to t adds to the margin by its gradient.
 func gained(g, d, t []float32) float64 {
 	sum := 0.0
 	for j, v := range t {

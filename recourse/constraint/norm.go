@@ -48,7 +48,6 @@ func (a *Set) compileCost(c *task.Cost, ranges []task.Feature) error {
 	return nil
 }
 
-// weight returns what a change of input j by 1 costs.
 func weight(c *task.Cost, f, ranges *task.Feature, j int) (float64, error) {
 	switch cmp.Or(c.Weights, task.InverseStd) {
 	case task.InverseStd:
@@ -65,7 +64,6 @@ func weight(c *task.Cost, f, ranges *task.Feature, j int) (float64, error) {
 	return 0, fmt.Errorf("unknown cost weights %q", c.Weights)
 }
 
-// mad is the median absolute deviation in input units, 1 for categories.
 func mad(f *task.Feature) float64 {
 	if n := f.Number(); n != nil && n.MAD > 0 {
 		return n.MAD / n.Std
@@ -127,7 +125,6 @@ func (n *Norm) Of(s Sums) float64 {
 	return n.ratio*s.linear + (1-n.ratio)*math.Sqrt(s.square)
 }
 
-// sums are those of one feature, of whose inputs x and d are.
 func (n *Norm) sums(u *Feature, x, d []float32) Sums {
 	if u.form < oneHot {
 		return SumsOf(u.weights[0] * math.Abs(float64(d[0])))
@@ -135,7 +132,6 @@ func (n *Norm) sums(u *Feature, x, d []float32) Sums {
 	return n.category(u, x, d)
 }
 
-// category is sums for a category.
 func (n *Norm) category(u *Feature, x, d []float32) Sums {
 	changed, linear, square := 0, 0.0, 0.0
 	for j, v := range d {
@@ -263,7 +259,6 @@ func (a *Set) Fill(x, d []float32, cost float64, lines []Line, gap float64) floa
 	return a.norm.Of(a.sums(x, d).Plus(moved(lines, moves)))
 }
 
-// moved are the sums of moves of lines.
 func moved(lines []Line, moves []float64) (s Sums) {
 	for k, v := range moves {
 		s = s.Plus(SumsOf(lines[k].Weight * v))

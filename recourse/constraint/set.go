@@ -85,7 +85,6 @@ func compileWith(t *task.Task, ranges []task.Feature) (*Set, error) {
 	return a, nil
 }
 
-// collectFree sets the features that an action can change.
 func (a *Set) collectFree() {
 	a.free, a.numeric = nil, nil
 	for i := range a.features {
@@ -279,7 +278,6 @@ func (a *Set) Unordered() string {
 	return ""
 }
 
-// sums are those of all features.
 func (a *Set) sums(x, delta []float32) (all Sums) {
 	for _, u := range a.free {
 		if u.Changed(delta) {
@@ -438,12 +436,10 @@ func (a *Set) InReach(cost float64) bool {
 	return a.radius == 0 || cost <= a.radius*(1+slack)
 }
 
-// affordable says whether the action costs no more than it may.
 func (a *Set) affordable(x, d []float32) bool {
 	return a.radius == 0 || a.Cost(x, d) <= a.radius*(1+radiusTolerance)
 }
 
-// shorten makes an action that costs more than it may shorter.
 func (a *Set) shorten(x, d []float32) {
 	if a.affordable(x, d) {
 		return
@@ -488,7 +484,6 @@ func (a *Set) Relax(x, dst, u, g []float32, alpha float64) {
 	}
 }
 
-// sparse keeps the a.limit largest changes.
 func (a *Set) sparse(delta []float32) {
 	if len(a.free) <= a.limit || a.Changed(delta) <= a.limit {
 		return
@@ -567,7 +562,6 @@ func (a *Set) repair(x, d []float32, keep *Feature, near bool) bool {
 	return a.ties.Consistent(x, d)
 }
 
-// distance returns the weighted l1 distance of two actions.
 func (a *Set) distance(d, t []float32) float64 {
 	sum := 0.0
 	for _, u := range a.free {
@@ -610,7 +604,6 @@ func (a *Set) remedies(x, d []float32, b *relation, keep *Feature, try func(t []
 	}
 }
 
-// relieve returns the change of a numeric feature that fulfils the condition as far as there is room.
 func (u *Feature) relieve(x, d []float32, c *condition, coef float64) float32 {
 	over := c.excess(x, d)
 	if c.strict {
@@ -695,7 +688,6 @@ func (a *Set) checkOthers(x, delta []float32) (broken []*Violation) {
 	return broken
 }
 
-// checkOther is checkOthers of one of them; nil when it is as it should be.
 func (u *Feature) checkOther(x, delta, want []float32) *Violation {
 	for j := u.First; j < u.First+u.Width; j++ {
 		d, w := float64(delta[j]), float64(want[j])

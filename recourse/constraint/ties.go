@@ -9,15 +9,13 @@ import (
 	"cfq/task"
 )
 
-// ties is what ties the features of a set to each other.
 type ties struct {
-	features  []Feature  // all features, in the order of the inputs
-	links     []link     // sources before what depends on them
-	relations []relation // the limits on subsets, then the bounds of what links move, then the rules
-	sources   [][]source // per feature: the free features that it depends on
+	features  []Feature      // all features, in the order of the inputs
+	links     []link         // sources before what depends on them
+	relations []relation     // the limits on subsets, then the bounds of what links move, then the rules
+	sources   [][]linkSource // per feature: the free features that it depends on
 }
 
-// link is a task.Link in input units.
 type link struct {
 	from, to int       // features
 	scale    float64   // input units of to for each of from; 0 when the table is used
@@ -28,7 +26,7 @@ type link struct {
 }
 
 // source is a free feature that another one depends on; table says that a table is among the links between them.
-type source struct {
+type linkSource struct {
 	feature int
 	table   bool
 }
@@ -46,17 +44,16 @@ type relation struct {
 
 // condition is sum(coef*(x+delta)) <= bound over model inputs, or < bound.
 type condition struct {
-	terms  []entry
+	terms  []inputTerm
 	bound  float64
 	strict bool
 }
 
-type entry struct {
+type inputTerm struct {
 	input int
 	coef  float64
 }
 
-// compileTies compiles links, rules and subsets.
 func (a *ties) compileTies(t *task.Task) error {
 	var errs []error
 	at := map[string]int{}
@@ -149,16 +146,16 @@ func (a *ties) sortLinks() error {
 		}
 		left = later
 	}
-	a.links, a.sources = sorted, make([][]source, len(a.features))
+	a.links, a.sources = sorted, make([][]linkSource, len(a.features))
 	for i := range a.features {
 		if a.features[i].kind > dependent {
-			a.sources[i] = []source{{feature: i}}
+			a.sources[i] = []linkSource{{feature: i}}
 		}
 	}
 	for _, l := range sorted {
 		for _, s := range a.sources[l.from] {
 			s.table = s.table || l.scale == 0
-			if k := slices.IndexFunc(a.sources[l.to], func(o source) bool { return o.feature == s.feature }); k >= 0 {
+			if k := slices.IndexFunc(a.sources[l.to], func(o linkSource) bool { return o.feature == s.feature }); k >= 0 {
 				a.sources[l.to][k].table = s.table || a.sources[l.to][k].table
 			} else {
 				a.sources[l.to] = append(a.sources[l.to], s)
@@ -213,7 +210,6 @@ func (a *ties) compileRule(r task.Rule, at map[string]int) (c relation, err erro
 	return c, err
 }
 
-// add adds a term over raw values to the condition over inputs.
 func (c *condition) add(f *task.Feature, t task.Term) error {
 	coef, constant, err := f.Encoding.Linear(t.Value)
 	if err != nil {
@@ -222,7 +218,7 @@ func (c *condition) add(f *task.Feature, t task.Term) error {
 	c.bound -= t.Coef * constant
 	for j, v := range coef {
 		if v != 0 {
-			c.terms = append(c.terms, entry{f.Offset + j, t.Coef * v})
+			c.terms = append(c.terms, inputTerm{f.Offset + j, t.Coef * v})
 		}
 	}
 	return nil
@@ -271,7 +267,6 @@ func (l *link) value(from *Feature, x, d []float32) float64 {
 	return l.values[k-1]
 }
 
-// propagated says whether the dependent features changed as the others make them.
 func (a *ties) propagated(x, d []float32) bool {
 	if len(a.links) == 0 {
 		return true
@@ -306,7 +301,7 @@ func (a *ties) Separable() string {
 		if u.kind == continuous && u.Tabled {
 			return fmt.Sprintf("%q has no steps, and others follow it by a table", u.Name)
 		}
-		if s := a.sources[k]; len(s) > 1 && slices.ContainsFunc(s, func(s source) bool { return s.table }) {
+		if s := a.sources[k]; len(s) > 1 && slices.ContainsFunc(s, func(s linkSource) bool { return s.table }) {
 			return fmt.Sprintf("%q follows several features, one of them by a table", u.Name)
 		}
 	}
@@ -388,7 +383,6 @@ func (a *ties) breaks(r *relation, x, d []float32) bool {
 	return false
 }
 
-// violation says how the action breaks the relation.
 func (a *ties) violation(r *relation, x, d []float32) *Violation {
 	switch r.kind {
 	case Relation:
@@ -404,7 +398,6 @@ func (a *ties) violation(r *relation, x, d []float32) *Violation {
 	return &Violation{Constraint: c, Detail: fmt.Sprintf("%q, which changes along: %s", u.Name, detail)}
 }
 
-// changes counts the features of the relation that the action changes.
 func (a *ties) changes(r *relation, d []float32) int {
 	n := 0
 	for _, k := range r.features {
