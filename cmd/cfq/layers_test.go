@@ -69,7 +69,7 @@ func openedModel(t *testing.T, g *graph.Model) *onnxio.Model {
 func TestFixedLayersAreListed(t *testing.T) {
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "g"}}
 	m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Double, Shape: graph.Fixed(1, 3)}}
-	m.Graph.Inits = []*graph.Tensor{graph.FromDoubles("w", make([]float64, 6), 3, 2)}
+	m.Graph.Inits = []*graph.Tensor{graph.FromNumbers("w", graph.Double, make([]float64, 6), 3, 2)}
 	m.Graph.Nodes = []*graph.Node{{Name: "fc", Op: "MatMul", Inputs: []string{"x", "w"}, Outputs: []string{"y"}}}
 	m.Graph.Outputs = []graph.Value{{Name: "y", DType: graph.Double}}
 	got, err := qdq.Layers(m)

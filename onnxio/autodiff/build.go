@@ -10,10 +10,10 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// builder appends nodes of table operators to a graph, with their types. Equal
+// gradientBuilder appends nodes of table operators to a graph, with their types. Equal
 // operations on equal inputs become one node. It works on copies of the lists of
 // the graph and of the types, so that a call that fails changes nothing.
-type builder struct {
+type gradientBuilder struct {
 	names  *graph.Builder
 	g      *graph.Graph
 	types  graph.Types
@@ -26,10 +26,10 @@ type builder struct {
 	errs   []error
 }
 
-func newBuilder(g *graph.Graph, types graph.Types, prefix string) *builder {
+func newBuilder(g *graph.Graph, types graph.Types, prefix string) *gradientBuilder {
 	work := *g
 	work.Nodes, work.Inits = slices.Clone(g.Nodes), slices.Clone(g.Inits)
-	b := &builder{
+	b := &gradientBuilder{
 		names:  graph.NewBuilder(&work, prefix),
 		g:      &work,
 		types:  maps.Clone(types),
@@ -56,7 +56,7 @@ func newBuilder(g *graph.Graph, types graph.Types, prefix string) *builder {
 	return b
 }
 
-func (b *builder) commit(g *graph.Graph, types graph.Types) error {
+func (b *gradientBuilder) commit(g *graph.Graph, types graph.Types) error {
 	if len(b.errs) > 0 {
 		return errors.Join(b.errs...)
 	}
@@ -68,17 +68,17 @@ func (b *builder) commit(g *graph.Graph, types graph.Types) error {
 }
 
 // fail collects an error, once where the rules of several inputs of a node give the same.
-func (b *builder) fail(err error) {
+func (b *gradientBuilder) fail(err error) {
 	if !slices.ContainsFunc(b.errs, func(e error) bool { return e.Error() == err.Error() }) {
 		b.errs = append(b.errs, err)
 	}
 }
 
-func (b *builder) op(op string, inputs []string, attrs ...graph.Attr) string {
+func (b *gradientBuilder) op(op string, inputs []string, attrs ...graph.Attr) string {
 	return b.ops(op, inputs, 1, attrs...)[0]
 }
 
-func (b *builder) ops(op string, inputs []string, outs int, attrs ...graph.Attr) []string {
+func (b *gradientBuilder) ops(op string, inputs []string, outs int, attrs ...graph.Attr) []string {
 	id := fmt.Sprintf("%s %q %d %v", op, inputs, outs, attrs)
 	if n := b.shared[id]; n != "" {
 		return b.made[n].Outputs
@@ -104,7 +104,7 @@ func (b *builder) ops(op string, inputs []string, outs int, attrs ...graph.Attr)
 	return n.Outputs
 }
 
-func (b *builder) add(n *graph.Node) {
+func (b *gradientBuilder) add(n *graph.Node) {
 	b.names.Append(n)
 	for _, o := range n.Outputs {
 		b.made[o] = n
@@ -112,7 +112,7 @@ func (b *builder) add(n *graph.Node) {
 }
 
 // constant adds t as an initializer, or returns an equal one of this builder.
-func (b *builder) constant(t *graph.Tensor) string {
+func (b *gradientBuilder) constant(t *graph.Tensor) string {
 	if t == nil { // see graph.FromNumbers
 		b.fail(errors.New("cannot make constants of a gradient: elements are neither float nor double"))
 		return ""
@@ -129,12 +129,12 @@ func (b *builder) constant(t *graph.Tensor) string {
 	return name
 }
 
-func (b *builder) vector(v ...int64) string {
+func (b *gradientBuilder) vector(v ...int64) string {
 	return b.constant(graph.FromInts("", v, int64(len(v))))
 }
 
 // filled returns a value of the shape of like that holds v everywhere.
-func (b *builder) filled(like string, v float64) string {
+func (b *gradientBuilder) filled(like string, v float64) string {
 	t := b.types[like]
 	k := scalar(t.DType, v)
 	if k == nil {
@@ -157,7 +157,7 @@ func (b *builder) filled(like string, v float64) string {
 }
 
 // shapeOf returns a value that holds the shape of name: a constant if it is one.
-func (b *builder) shapeOf(name string) string {
+func (b *gradientBuilder) shapeOf(name string) string {
 	if s := b.types[name].Shape; fixed(s) {
 		return b.vector(sizes(s)...)
 	}
@@ -170,7 +170,7 @@ func scalar(t graph.DType, v float64) *graph.Tensor { return graph.FromNumbers("
 
 // expand rewrites those composite operators into simpler ones of the table. Values that were outputs of a
 // composite keep their names.
-func (b *builder) expand(composites map[*graph.Node]*Operator) {
+func (b *gradientBuilder) expand(composites map[*graph.Node]*Operator) {
 	old := b.g.Nodes
 	b.g.Nodes = make([]*graph.Node, 0, len(old))
 	for _, n := range old {
@@ -185,7 +185,7 @@ func (b *builder) expand(composites map[*graph.Node]*Operator) {
 
 // rewrite appends the expansion of n. Operations are shared within it only: an
 // expansion of an earlier node may have given a value its final name.
-func (b *builder) rewrite(n *graph.Node, op *Operator) {
+func (b *gradientBuilder) rewrite(n *graph.Node, op *Operator) {
 	clear(b.shared)
 	clear(b.fresh)
 	before := len(b.g.Nodes)
@@ -208,7 +208,7 @@ func (b *builder) rewrite(n *graph.Node, op *Operator) {
 	clear(b.shared)
 }
 
-func (b *builder) rename(nodes []*graph.Node, v, name string) {
+func (b *gradientBuilder) rename(nodes []*graph.Node, v, name string) {
 	for _, n := range nodes {
 		for i, in := range n.Inputs {
 			if in == v {
@@ -228,12 +228,12 @@ func (b *builder) rename(nodes []*graph.Node, v, name string) {
 // means to append nodes. Values are named by strings. Inference sees the node and its types.
 type Call struct {
 	Node  *graph.Node
-	b     *builder
+	b     *gradientBuilder
 	types []graph.Type // by input; zero where absent
 	grads []string     // by output; "" where y does not depend on it
 }
 
-func (b *builder) call(n *graph.Node) *Call {
+func (b *gradientBuilder) call(n *graph.Node) *Call {
 	c := &Call{Node: n, b: b, types: make([]graph.Type, len(n.Inputs))}
 	for i, name := range n.Inputs {
 		c.types[i] = b.types[name]

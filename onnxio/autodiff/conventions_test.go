@@ -36,9 +36,9 @@ func gradientAt(t *testing.T, rt ort.Options, s sample, x ...float64) (gx, secon
 func TestConventions(t *testing.T) {
 	rt := orttest.Need(t)
 	k := func(v ...float64) operand {
-		return operand{constant: graph.FromDoubles("", v, int64(len(v)))}
+		return operand{constant: graph.FromNumbers("", graph.Double, v, int64(len(v)))}
 	}
-	point := func(v float64) operand { return operand{constant: graph.FromDoubles("", []float64{v})} }
+	point := func(v float64) operand { return operand{constant: graph.FromNumbers("", graph.Double, []float64{v})} }
 	for _, c := range []struct {
 		s    sample
 		x    []float64

@@ -26,7 +26,7 @@ func Gradients(g *graph.Graph, types graph.Types, y string, wrt []string, o Opti
 	if o.Prefix == "" {
 		o.Prefix = "grad_"
 	}
-	d := &driver{builder: newBuilder(g, types, o.Prefix), policy: o.Policy, sums: map[string][]string{}}
+	d := &driver{gradientBuilder: newBuilder(g, types, o.Prefix), policy: o.Policy, sums: map[string][]string{}}
 	d.prepare(y, wrt)
 	if err := d.check(y, wrt, o.Seed); err != nil {
 		return nil, fmt.Errorf("autodiff: %w", errors.Join(append(d.errs, err)...))
@@ -42,7 +42,7 @@ func Gradients(g *graph.Graph, types graph.Types, y string, wrt []string, o Opti
 // Stop returns a node at which the gradient of y by x is lost, where each way from x to y has one: y is constant but
 // for steps. It is nil where a way has none, or an operator that is not known. y must depend on x.
 func Stop(g *graph.Graph, types graph.Types, y, x string, policy map[string]Rule) *graph.Node {
-	d := &driver{builder: newBuilder(g, types, "grad_"), policy: policy}
+	d := &driver{gradientBuilder: newBuilder(g, types, "grad_"), policy: policy}
 	d.trace(y, []string{x})
 	if d.active[x] {
 		return nil
@@ -67,7 +67,7 @@ func Stop(g *graph.Graph, types graph.Types, y, x string, policy map[string]Rule
 // driver does what rules need not know: which nodes matter, adding up the
 // gradients of a value with several uses, and summing over broadcast axes.
 type driver struct {
-	*builder
+	*gradientBuilder
 	policy map[string]Rule
 	active map[string]bool // values that depend on wrt and that y depends on
 	path   []*graph.Node   // nodes that make them, in graph order

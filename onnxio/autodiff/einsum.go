@@ -28,8 +28,8 @@ func products() []Operator {
 	}
 }
 
-// term is an operand of an Einsum: a value and the letter of each of its axes.
-type term struct {
+// einsumTerm is an operand of an Einsum: a value and the letter of each of its axes.
+type einsumTerm struct {
 	value   string
 	letters string
 }
@@ -153,10 +153,10 @@ func einsum(c *Call) []string {
 		c.Fail("%w", err)
 		return nil
 	}
-	t := term{c.in(0), in[0]}
+	t := einsumTerm{c.in(0), in[0]}
 	for i := 1; i < len(in); i++ {
 		later := out + strings.Join(in[i+1:], "")
-		t = c.contract(t, term{c.in(i), in[i]}, later, sizes)
+		t = c.contract(t, einsumTerm{c.in(i), in[i]}, later, sizes)
 	}
 	return []string{c.arranged(c.summed(t, out), out)}
 }
@@ -171,7 +171,7 @@ func keep(letters string, f func(l rune) bool) string {
 }
 
 // summed sums t over the axes whose letters are not among those that are needed.
-func (c *Call) summed(t term, needed string) term {
+func (c *Call) summed(t einsumTerm, needed string) einsumTerm {
 	var axes []int64
 	for i, l := range t.letters {
 		if !strings.ContainsRune(needed, l) {
@@ -181,13 +181,13 @@ func (c *Call) summed(t term, needed string) term {
 	if axes == nil {
 		return t
 	}
-	return term{
+	return einsumTerm{
 		c.Op("ReduceSum", []string{t.value, c.b.vector(axes...)}, graph.IntAttr("keepdims", 0)),
 		keep(t.letters, func(l rune) bool { return strings.ContainsRune(needed, l) }),
 	}
 }
 
-func (c *Call) arranged(t term, letters string) string {
+func (c *Call) arranged(t einsumTerm, letters string) string {
 	if t.letters == letters {
 		return t.value
 	}
@@ -200,7 +200,7 @@ func (c *Call) arranged(t term, letters string) string {
 
 // contract is the product of a and b, summed over the letters that are not needed later: those that both
 // have and need are the batch of a MatMul, those that both have and do not need its inner axis.
-func (c *Call) contract(a, b term, later string, sizes map[rune]graph.Dim) term {
+func (c *Call) contract(a, b einsumTerm, later string, sizes map[rune]graph.Dim) einsumTerm {
 	a, b = c.summed(a, b.letters+later), c.summed(b, a.letters+later)
 	both := func(l rune) bool { return strings.ContainsRune(a.letters, l) && strings.ContainsRune(b.letters, l) }
 	needed := func(l rune) bool { return strings.ContainsRune(later, l) }
@@ -210,13 +210,13 @@ func (c *Call) contract(a, b term, later string, sizes map[rune]graph.Dim) term 
 	cols := keep(b.letters, func(l rune) bool { return !both(l) })
 	result := batch + rows + cols
 	if inner == "" && rows == "" && cols == "" {
-		return term{c.mul(c.arranged(a, batch), c.arranged(b, batch)), batch}
+		return einsumTerm{c.mul(c.arranged(a, batch), c.arranged(b, batch)), batch}
 	}
 	size := func(letters string) graph.Dim { return product(shapeFor(letters, sizes)) }
 	stack := shapeFor(batch, sizes)
 	left := c.shaped(c.arranged(a, batch+rows+inner), slices.Concat(stack, graph.Shape{size(rows), size(inner)}))
 	right := c.shaped(c.arranged(b, batch+inner+cols), slices.Concat(stack, graph.Shape{size(inner), size(cols)}))
-	return term{c.shaped(c.Op("MatMul", []string{left, right}), shapeFor(result, sizes)), result}
+	return einsumTerm{c.shaped(c.Op("MatMul", []string{left, right}), shapeFor(result, sizes)), result}
 }
 
 // shaped gives a the shape to, of which at most one size may be variable.

@@ -298,7 +298,7 @@ func (b *bench) tensor(name string) *graph.Tensor {
 		dims = measured
 	}
 	if b.types[name].DType == graph.Double {
-		return graph.FromDoubles(name, v, dims...)
+		return graph.FromNumbers(name, graph.Double, v, dims...)
 	}
 	f := make([]float32, len(v))
 	for i, x := range v {

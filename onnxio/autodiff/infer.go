@@ -33,7 +33,7 @@ func Infer(g *graph.Graph, types graph.Types) error {
 	return errors.Join(errs...)
 }
 
-func (b *builder) complete(n *graph.Node) error {
+func (b *gradientBuilder) complete(n *graph.Node) error {
 	for _, o := range n.Outputs {
 		if _, ok := b.types[o]; o != "" && !ok {
 			return b.infer(n)
@@ -42,7 +42,7 @@ func (b *builder) complete(n *graph.Node) error {
 	return nil
 }
 
-func (b *builder) infer(n *graph.Node) error {
+func (b *gradientBuilder) infer(n *graph.Node) error {
 	op := b.table[key(n)]
 	if op == nil {
 		return fmt.Errorf("%s: the type of its output is not known", n.Label())
@@ -102,7 +102,7 @@ func (c *Call) ints(i int) (elements, bool) { return c.b.ints(c.Node.Input(i), 3
 
 // ints looks for the elements of a value of rank 0 or 1 through the nodes that
 // shape computations are made of, at most depth of them.
-func (b *builder) ints(name string, depth int) (elements, bool) {
+func (b *gradientBuilder) ints(name string, depth int) (elements, bool) {
 	if t := b.inits[name]; t != nil {
 		return tensorInts(t)
 	}
@@ -209,7 +209,7 @@ func computed(n *graph.Node, x, y elements) (elements, bool) {
 	return out, true
 }
 
-func (b *builder) sliced(n *graph.Node, from elements) (elements, bool) {
+func (b *gradientBuilder) sliced(n *graph.Node, from elements) (elements, bool) {
 	c := b.call(n)
 	c.types = single(graph.Int64, graph.Fixed(int64(len(from.dims))))
 	cuts, err := c.cuts()

@@ -24,7 +24,7 @@ func mlp(g *graph.Graph, dtype graph.DType, widths ...int64) string {
 		return v
 	}
 	constant := func(name string, v []float64, dims ...int64) {
-		t := graph.FromDoubles(name, v, dims...)
+		t := graph.FromNumbers(name, graph.Double, v, dims...)
 		if dtype == graph.Float {
 			f := make([]float32, len(v))
 			for i := range v {

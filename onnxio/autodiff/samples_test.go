@@ -50,10 +50,10 @@ func arithmeticSamples() []sample {
 		unary("Erf", in(""), true),
 	)
 	for _, p := range []float64{0, 1, 2, 3, 0.5, -1, 2.5} {
-		k := operand{constant: graph.FromDoubles("", []float64{p})}
+		k := operand{constant: graph.FromNumbers("", graph.Double, []float64{p})}
 		out = append(out, sample{op: "Pow", note: k.note(), in: []operand{positive.of("N 3"), k}})
 	}
-	whole := operand{constant: graph.FromDoubles("", []float64{2, 3, 1}, 3)}
+	whole := operand{constant: graph.FromNumbers("", graph.Double, []float64{2, 3, 1}, 3)}
 	return append(out,
 		sample{op: "Pow", note: "negative base", in: []operand{in("2 3").within(-2, -0.3), whole}},
 		sample{op: "Pow", note: "integer exponent", in: []operand{in("2 3"), ints(2, 3, 1)}},

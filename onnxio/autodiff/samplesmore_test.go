@@ -20,7 +20,7 @@ func table(dims []int64, v ...int64) operand {
 func reals(v ...float32) operand { return operand{constant: graph.FromFloats("", v, int64(len(v)))} }
 
 func doubles(v []float64, dims ...int64) operand {
-	return operand{constant: graph.FromDoubles("", v, dims...)}
+	return operand{constant: graph.FromNumbers("", graph.Double, v, dims...)}
 }
 
 func trigonometrySamples() []sample {

@@ -83,7 +83,7 @@ func indexSamples() []sample {
 	for i := range wide {
 		wide[i] = int64(i * 7 % 90)
 	}
-	value := operand{constant: graph.FromDoubles("", []float64{0.5})}
+	value := operand{constant: graph.FromNumbers("", graph.Double, []float64{0.5})}
 	return []sample{
 		{op: "Concat", in: []operand{in("N 2"), in("N 3"), in("N 1")}, attrs: axis(1)},
 		{op: "Concat", note: "last", in: []operand{in("2 2"), in("1 2")}, attrs: axis(-2)},

@@ -87,7 +87,7 @@ func (c *Model) readNetwork(ctx context.Context) (*reluNetwork, error) {
 // unitScale is the value of the one number that is not 0: so large that the bias leaves the digits of a weight.
 const unitScale = 1 << 20
 
-type unit struct {
+type reluUnit struct {
 	name, before string // behind and in front of the Relu
 	dims         []int64
 	size         int
@@ -95,7 +95,7 @@ type unit struct {
 
 // cut returns the graph of which the values behind all Relu nodes are inputs, and those in front of them outputs, next
 // to the logits.
-func (c *Model) cut() (cut *graph.Model, units []unit, why string) {
+func (c *Model) cut() (cut *graph.Model, units []reluUnit, why string) {
 	cut = c.Graph().Clone()
 	g := cut.Graph
 	needed := g.Needed(c.logits)
@@ -125,7 +125,7 @@ func (c *Model) cut() (cut *graph.Model, units []unit, why string) {
 			continue
 		}
 		t := c.Types()[n.Outputs[0]]
-		u := unit{name: n.Outputs[0], before: n.Inputs[0], size: 1}
+		u := reluUnit{name: n.Outputs[0], before: n.Inputs[0], size: 1}
 		for i, d := range t.Shape {
 			batch := i == 0 && (d.Size < 0 || c.Fixed() > 0)
 			if batch == (i > 0) || i > 0 && d.Size < 1 || t.DType != graph.Float {
@@ -145,7 +145,7 @@ func (c *Model) cut() (cut *graph.Model, units []unit, why string) {
 }
 
 // columns runs the cut graph on 0 and on each number by itself, and returns all outputs of each.
-func (c *Model) columns(ctx context.Context, s *ort.Session, units []unit, numbers int) ([][]float64, error) {
+func (c *Model) columns(ctx context.Context, s *ort.Session, units []reluUnit, numbers int) ([][]float64, error) {
 	rows := 64 // of a run
 	if c.Fixed() > 0 {
 		rows = c.Fixed()

@@ -50,7 +50,7 @@ func Subgraph(a *graph.Attr) (*graph.Graph, error) {
 	if err := proto.Unmarshal(body, &p); err != nil {
 		return nil, fmt.Errorf("attribute %q: %w", a.Name, err)
 	}
-	d := decoder{}
+	d := modelDecoder{}
 	g := d.graph(&p)
 	d.place = nil
 	for _, t := range g.Inits {
@@ -84,7 +84,7 @@ func lastText(extra []byte, number protowire.Number) string {
 
 // Defaults returns the attributes of f that a call may leave out, with their values.
 func Defaults(f *graph.Function) ([]graph.Attr, error) {
-	d := decoder{}
+	d := modelDecoder{}
 	var out []graph.Attr
 	err := each(f.Extra, functionDefaults, func(body []byte) {
 		var p onnxpb.AttributeProto

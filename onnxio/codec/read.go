@@ -99,7 +99,7 @@ func Read(data []byte, dir string) (*graph.Model, error) {
 	case len(p.GetOpsetImport()) == 0:
 		return nil, errors.New("the model imports no operator set: it is truncated or older than ONNX 1.0")
 	}
-	d := decoder{external: external{dir: dir}}
+	d := modelDecoder{external: external{dir: dir}}
 	defer d.external.close()
 	m := d.model(&p)
 	d.check(m)
@@ -109,7 +109,7 @@ func Read(data []byte, dir string) (*graph.Model, error) {
 	return m, nil
 }
 
-func (d *decoder) check(m *graph.Model) {
+func (d *modelDecoder) check(m *graph.Model) {
 	d.place = nil
 	m.Graph.Sort()
 	if err := m.Graph.Check(); err != nil {
@@ -182,16 +182,16 @@ func malformed(data []byte) error {
 // a bound, a hostile file could fill the memory. Real models have thousands.
 const maxMessages = 1 << 21
 
-// parts is the tree of a message's fields that are messages themselves.
-type parts map[protowire.Number]parts
+// messageParts is the tree of a message's fields that are messages themselves.
+type messageParts map[protowire.Number]messageParts
 
 // modelParts is that of ModelProto, as far as onnx.proto describes it.
-func modelParts() parts {
-	entry := parts{}
-	tensor := parts{13: entry}
-	node := parts{5: {5: tensor}}
-	value := parts{2: {1: {2: {1: entry}}}}
-	return parts{
+func modelParts() messageParts {
+	entry := messageParts{}
+	tensor := messageParts{13: entry}
+	node := messageParts{5: {5: tensor}}
+	value := messageParts{2: {1: {2: {1: entry}}}}
+	return messageParts{
 		7:  {1: node, 5: tensor, 11: value, 12: value, 13: value},
 		8:  entry,
 		14: entry,
@@ -201,7 +201,7 @@ func modelParts() parts {
 
 // count returns the number of messages in data, which is not decoded for it. It
 // stops at what is malformed, which the decoder then reports.
-func (p parts) count(data []byte) int {
+func (p messageParts) count(data []byte) int {
 	total := 0
 	for len(data) > 0 && total <= maxMessages {
 		field, typ, n := protowire.ConsumeTag(data)
@@ -397,16 +397,16 @@ func ExternalFiles(path string) []string {
 // maxErrors bounds the list of a damaged file's errors.
 const maxErrors = 20
 
-// decoder turns messages into a graph.Model and collects what is wrong with
+// modelDecoder turns messages into a graph.Model and collects what is wrong with
 // them. It takes the messages apart: what is left of each becomes its Extra.
-type decoder struct {
+type modelDecoder struct {
 	external external
 	place    func() string // where the decoder is, for messages; nil when the error says so
 	errs     []error
 	more     int
 }
 
-func (d *decoder) bad(err error) {
+func (d *modelDecoder) bad(err error) {
 	if len(d.errs) == maxErrors {
 		d.more++
 		return
@@ -417,7 +417,7 @@ func (d *decoder) bad(err error) {
 	d.errs = append(d.errs, err)
 }
 
-func (d *decoder) err() error {
+func (d *modelDecoder) err() error {
 	if d.more > 0 {
 		return errors.Join(append(d.errs, fmt.Errorf("and %d errors more", d.more))...)
 	}
@@ -436,7 +436,7 @@ func leftover(m proto.Message) []byte {
 	return b
 }
 
-func (d *decoder) model(p *onnxpb.ModelProto) *graph.Model {
+func (d *modelDecoder) model(p *onnxpb.ModelProto) *graph.Model {
 	m := &graph.Model{
 		IRVersion:       p.GetIrVersion(),
 		ProducerName:    p.GetProducerName(),
@@ -467,7 +467,7 @@ func opsets(ps []*onnxpb.OperatorSetIdProto) []graph.Opset {
 	return out
 }
 
-func (d *decoder) graph(p *onnxpb.GraphProto) *graph.Graph {
+func (d *modelDecoder) graph(p *onnxpb.GraphProto) *graph.Graph {
 	g := &graph.Graph{
 		Name:    p.GetName(),
 		Doc:     p.GetDocString(),
@@ -486,7 +486,7 @@ func (d *decoder) graph(p *onnxpb.GraphProto) *graph.Graph {
 	return g
 }
 
-func (d *decoder) function(p *onnxpb.FunctionProto) *graph.Function {
+func (d *modelDecoder) function(p *onnxpb.FunctionProto) *graph.Function {
 	f := &graph.Function{
 		Name:    p.GetName(),
 		Domain:  p.GetDomain(),
@@ -503,7 +503,7 @@ func (d *decoder) function(p *onnxpb.FunctionProto) *graph.Function {
 	return f
 }
 
-func (d *decoder) nodes(ps []*onnxpb.NodeProto, place string) []*graph.Node {
+func (d *modelDecoder) nodes(ps []*onnxpb.NodeProto, place string) []*graph.Node {
 	var out []*graph.Node
 	for _, p := range ps {
 		n := &graph.Node{
@@ -530,7 +530,7 @@ func (d *decoder) nodes(ps []*onnxpb.NodeProto, place string) []*graph.Node {
 	return out
 }
 
-func (d *decoder) attr(p *onnxpb.AttributeProto) graph.Attr {
+func (d *modelDecoder) attr(p *onnxpb.AttributeProto) graph.Attr {
 	a := graph.Attr{Name: p.GetName(), Kind: kind(p), Ref: p.GetRefAttrName(), Doc: p.GetDocString()}
 	p.Name, p.Type, p.RefAttrName, p.DocString = nil, nil, nil, nil
 	if a.Ref != "" { // the value comes from the caller of the function
@@ -643,7 +643,7 @@ const externalLocation = 1
 // tensor turns p into a tensor whose elements are in Raw (or Strings), wherever
 // p has them. Typed data of an element type that package graph does not know
 // stays in Extra.
-func (d *decoder) tensor(p *onnxpb.TensorProto) *graph.Tensor {
+func (d *modelDecoder) tensor(p *onnxpb.TensorProto) *graph.Tensor {
 	t := &graph.Tensor{Name: p.GetName(), DType: graph.DType(p.GetDataType()), Dims: p.Dims, Doc: p.GetDocString()}
 	if err := d.contents(t, p); err != nil {
 		d.bad(err)
@@ -654,7 +654,7 @@ func (d *decoder) tensor(p *onnxpb.TensorProto) *graph.Tensor {
 	return t
 }
 
-func (d *decoder) contents(t *graph.Tensor, p *onnxpb.TensorProto) error {
+func (d *modelDecoder) contents(t *graph.Tensor, p *onnxpb.TensorProto) error {
 	lists := 0
 	for _, n := range []int{
 		len(p.FloatData), len(p.Int32Data), len(p.Int64Data), len(p.DoubleData), len(p.Uint64Data), len(p.StringData),

@@ -146,22 +146,17 @@ func FromFloats(name string, v []float32, dims ...int64) *Tensor {
 	return FromNumbers(name, Float, v, dims...)
 }
 
-// FromDoubles makes a float64 tensor.
-func FromDoubles(name string, v []float64, dims ...int64) *Tensor {
-	return FromNumbers(name, Double, v, dims...)
-}
-
 // FromInts makes an int64 tensor.
 func FromInts(name string, v []int64, dims ...int64) *Tensor { return encoded(name, Int64, v, dims) }
 
 // FromInt32s makes an int32 tensor.
 func FromInt32s(name string, v []int32, dims ...int64) *Tensor { return encoded(name, Int32, v, dims) }
 
-type number interface {
+type tensorElement interface {
 	float32 | float64 | int64 | int32 | int16 | int8 | uint64 | uint32 | uint16 | uint8
 }
 
-func encoded[T number](name string, t DType, v []T, dims []int64) *Tensor {
+func encoded[T tensorElement](name string, t DType, v []T, dims []int64) *Tensor {
 	raw, err := binary.Append(make([]byte, 0, RawSize(t, len(v))), binary.LittleEndian, v)
 	if err != nil {
 		panic(err) // a slice of numbers has a size
@@ -170,7 +165,7 @@ func encoded[T number](name string, t DType, v []T, dims []int64) *Tensor {
 }
 
 // convert returns v itself where the types are the same.
-func convert[T, S number](v []S) []T {
+func convert[T, S tensorElement](v []S) []T {
 	if same, ok := any(v).([]T); ok {
 		return same
 	}
@@ -181,7 +176,7 @@ func convert[T, S number](v []S) []T {
 	return out
 }
 
-func decoded[T, S number](raw []byte) []T {
+func decoded[T, S tensorElement](raw []byte) []T {
 	v := make([]S, len(raw)/binary.Size(S(0)))
 	if _, err := binary.Decode(raw, binary.LittleEndian, v); err != nil {
 		panic(err) // v has no more elements than raw
@@ -195,7 +190,7 @@ func (t *Tensor) Floats() ([]float32, error) { return floats[float32](t) }
 // Doubles returns the elements as float64, converting from other floating-point numbers if need be.
 func (t *Tensor) Doubles() ([]float64, error) { return floats[float64](t) }
 
-func floats[T number](t *Tensor) ([]T, error) {
+func floats[T tensorElement](t *Tensor) ([]T, error) {
 	switch t.DType {
 	case Float:
 		return decoded[T, float32](t.Raw), nil
@@ -264,7 +259,7 @@ func (d Dim) String() string {
 	case d.Size >= 0:
 		return strconv.FormatInt(d.Size, 10)
 	case d.Param != "":
-		return plain(d.Param)
+		return quotedName(d.Param)
 	}
 	return "?"
 }

@@ -17,7 +17,7 @@ func TestTensorBytes(t *testing.T) {
 		want []byte
 	}{
 		{graph.FromFloats("", []float32{1, -2}, 2), []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0}},
-		{graph.FromDoubles("", []float64{1}), []byte{0, 0, 0, 0, 0, 0, 0xf0, 0x3f}},
+		{graph.FromNumbers("", graph.Double, []float64{1}), []byte{0, 0, 0, 0, 0, 0, 0xf0, 0x3f}},
 		{graph.FromInts("", []int64{-2}, 1), []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}},
 		{graph.FromInt32s("", []int32{258}, 1), []byte{2, 1, 0, 0}},
 	} {
@@ -37,7 +37,7 @@ func TestTensorRoundTrip(t *testing.T) {
 			t.Fatalf("floats %v became %v (%v)", f, got, err)
 		}
 		d := rapid.SliceOf(rapid.Float64()).Draw(t, "doubles")
-		if got, err := graph.FromDoubles("d", d, int64(len(d))).Doubles(); err != nil || !slices.Equal(got, d) {
+		if got, err := graph.FromNumbers("d", graph.Double, d, int64(len(d))).Doubles(); err != nil || !slices.Equal(got, d) {
 			t.Fatalf("doubles %v became %v (%v)", d, got, err)
 		}
 		i := rapid.SliceOf(rapid.Int64()).Draw(t, "ints")
@@ -53,7 +53,8 @@ func TestTensorRoundTrip(t *testing.T) {
 }
 
 func TestTensorConversions(t *testing.T) {
-	if v, err := graph.FromDoubles("", []float64{.1, math.Inf(1)}, 2).Floats(); err != nil || v[0] != float32(.1) ||
+	wide := graph.FromNumbers("", graph.Double, []float64{.1, math.Inf(1)}, 2)
+	if v, err := wide.Floats(); err != nil || v[0] != float32(.1) ||
 		!math.IsInf(float64(v[1]), 1) {
 		t.Errorf("doubles as floats: %v, %v", v, err)
 	}

@@ -25,30 +25,30 @@ const maxShown = 4
 func (g *Graph) Text() string {
 	var b strings.Builder
 	for _, v := range g.Inputs {
-		fmt.Fprintf(&b, "input %s %s\n", plain(v.Name), v.typeText())
+		fmt.Fprintf(&b, "input %s %s\n", quotedName(v.Name), v.typeText())
 	}
 	for _, t := range g.Inits {
-		fmt.Fprintf(&b, "init %s %s\n", plain(t.Name), t.text())
+		fmt.Fprintf(&b, "init %s %s\n", quotedName(t.Name), t.text())
 	}
 	for _, n := range g.Nodes {
 		fmt.Fprintf(&b, "node %s\n", n.text())
 	}
 	for _, v := range g.Outputs {
-		fmt.Fprintf(&b, "output %s %s\n", plain(v.Name), v.typeText())
+		fmt.Fprintf(&b, "output %s %s\n", quotedName(v.Name), v.typeText())
 	}
 	return b.String()
 }
 
 func (n *Node) text() string {
-	op := plain(n.Op)
+	op := quotedName(n.Op)
 	if n.Domain != "" {
-		op = plain(n.Domain) + "::" + op
+		op = quotedName(n.Domain) + "::" + op
 	}
 	s := fmt.Sprintf("%s = %s(%s)", names(n.Outputs), op, names(n.Inputs))
 	if len(n.Attrs) > 0 {
 		attrs := make([]string, len(n.Attrs))
 		for i := range n.Attrs {
-			attrs[i] = plain(n.Attrs[i].Name) + "=" + n.Attrs[i].text()
+			attrs[i] = quotedName(n.Attrs[i].Name) + "=" + n.Attrs[i].text()
 		}
 		s += " {" + strings.Join(attrs, ", ") + "}"
 	}
@@ -61,7 +61,7 @@ func (n *Node) text() string {
 func (a *Attr) text() string {
 	switch {
 	case a.Ref != "":
-		return "@" + plain(a.Ref)
+		return "@" + quotedName(a.Ref)
 	case a.Kind == AttrFloat:
 		return fmt.Sprint(a.F)
 	case a.Kind == AttrInt:
@@ -121,13 +121,13 @@ func list[T any](format string, s []T) string {
 func names(s []string) string {
 	parts := make([]string, len(s))
 	for i, v := range s {
-		parts[i] = plain(v)
+		parts[i] = quotedName(v)
 	}
 	return strings.Join(parts, ", ")
 }
 
-// plain is name, quoted when it could be mistaken for something else.
-func plain(name string) string {
+// quotedName is name, quoted when it could be mistaken for something else.
+func quotedName(name string) string {
 	if name == "" {
 		return "_"
 	}

@@ -10,10 +10,10 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// span is a run of the lowered model's inputs.
-type span struct{ from, to int }
+// inputRange is a run of the lowered model's inputs.
+type inputRange struct{ from, to int }
 
-func (f *Signature) slice(n *graph.Node, inits map[string]*graph.Tensor) (s span, ok bool) {
+func (f *Signature) slice(n *graph.Node, inits map[string]*graph.Tensor) (s inputRange, ok bool) {
 	if !n.Is("Slice") || n.Input(0) != f.input || n.Input(4) != "" {
 		return s, false
 	}
@@ -29,13 +29,13 @@ func (f *Signature) slice(n *graph.Node, inits map[string]*graph.Tensor) (s span
 		}
 		v[i] = one[0]
 	}
-	return span{int(v[0]), int(v[1])}, v[2] == 1
+	return inputRange{int(v[0]), int(v[1])}, v[2] == 1
 }
 
 // column returns the place of the column of categories whose inputs s are, -1 where there is none.
-func (f *Signature) column(s span) int {
+func (f *Signature) column(s inputRange) int {
 	return slices.IndexFunc(f.Columns, func(c Column) bool {
-		return c.Values != nil && s == span{c.First, c.First + len(c.Values)}
+		return c.Values != nil && s == inputRange{c.First, c.First + len(c.Values)}
 	})
 }
 
@@ -46,7 +46,7 @@ func (f *Signature) Tables(g *graph.Graph) map[string]bool {
 	if !f.lowered {
 		return all
 	}
-	all[f.input] = f.column(span{0, width(f.Columns)}) >= 0
+	all[f.input] = f.column(inputRange{0, width(f.Columns)}) >= 0
 	for _, n := range g.Nodes {
 		if s, ok := f.slice(n, inits); ok {
 			all[n.Outputs[0]] = f.column(s) >= 0
@@ -55,8 +55,8 @@ func (f *Signature) Tables(g *graph.Graph) map[string]bool {
 	return all
 }
 
-// front writes what stands between the file's inputs and a graph of the lowered model.
-type front struct {
+// inputWriter writes what stands between the file's inputs and a graph of the lowered model.
+type inputWriter struct {
 	*Signature
 	b     *graph.Builder
 	inits map[string]*graph.Tensor
@@ -65,7 +65,7 @@ type front struct {
 }
 
 // once returns the value that is described by a key; it is made when it is first asked for.
-func (w *front) once(key string, make func() string) string {
+func (w *inputWriter) once(key string, make func() string) string {
 	v, ok := w.made[key]
 	if !ok {
 		v = make()
@@ -74,26 +74,26 @@ func (w *front) once(key string, make func() string) string {
 	return v
 }
 
-func (w *front) ints(v ...int64) string {
+func (w *inputWriter) ints(v ...int64) string {
 	return w.once(fmt.Sprint("ints ", v), func() string { return w.b.Const(graph.FromInts("n", v, int64(len(v)))) })
 }
 
-func (w *front) scalar(v int64) string {
+func (w *inputWriter) scalar(v int64) string {
 	return w.once(fmt.Sprint("scalar ", v), func() string { return w.b.Const(graph.FromInts("n", []int64{v})) })
 }
 
-func (w *front) cut(v string, from, to int) string {
+func (w *inputWriter) cut(v string, from, to int) string {
 	return w.op("Slice", []string{v, w.ints(int64(from)), w.ints(int64(to)), w.ints(1)})
 }
 
 // join returns a run of the lowered model's inputs, rows x inputs.
-func (w *front) join(s span) string {
+func (w *inputWriter) join(s inputRange) string {
 	return w.once(fmt.Sprint("span ", s), func() string {
 		var names []string
 		for i := 0; i < len(w.Columns); {
 			n := w.run(i)
-			all := span{w.Columns[i].First, w.Columns[i+n-1].First + w.Columns[i+n-1].Width()}
-			if of := (span{max(s.from, all.from), min(s.to, all.to)}); of.from < of.to {
+			all := inputRange{w.Columns[i].First, w.Columns[i+n-1].First + w.Columns[i+n-1].Width()}
+			if of := (inputRange{max(s.from, all.from), min(s.to, all.to)}); of.from < of.to {
 				v := w.columns(i, n)
 				if of != all {
 					v = w.cut(v, of.from-all.from, of.to-all.from)
@@ -111,7 +111,7 @@ func (w *front) join(s span) string {
 
 // run is how many columns from the i-th on are made together: one of categories, or the numbers of an input that stand
 // side by side.
-func (w *front) run(i int) int {
+func (w *inputWriter) run(i int) int {
 	n := 1
 	for c := w.Columns; c[i].Values == nil && i+n < len(c) && c[i+n].Input == c[i].Input && c[i+n].Values == nil; {
 		n++
@@ -119,7 +119,7 @@ func (w *front) run(i int) int {
 	return n
 }
 
-func (w *front) columns(i, n int) string {
+func (w *inputWriter) columns(i, n int) string {
 	return w.once(fmt.Sprint("columns ", i), func() string {
 		c := &w.Columns[i]
 		if c.Values != nil {
@@ -133,7 +133,7 @@ func (w *front) columns(i, n int) string {
 	})
 }
 
-func (w *front) input(i int) (value string, at, of int) {
+func (w *inputWriter) input(i int) (value string, at, of int) {
 	x := w.Columns[i].Input
 	first := slices.IndexFunc(w.Columns, func(c Column) bool { return c.Input == x })
 	for _, c := range w.Columns {
@@ -148,13 +148,13 @@ func (w *front) input(i int) (value string, at, of int) {
 	return w.once("rows "+x, func() string { return w.op("Reshape", []string{x, w.ints(-1, int64(of))}) }), i - first, of
 }
 
-func (w *front) op(op string, inputs []string, attrs ...graph.Attr) string {
+func (w *inputWriter) op(op string, inputs []string, attrs ...graph.Attr) string {
 	out := w.b.Name(strings.ToLower(op[:1]))
 	w.b.Append(&graph.Node{Op: op, Inputs: inputs, Outputs: []string{out}, Attrs: attrs})
 	return out
 }
 
-func (w *front) cast(v string, from, to graph.DType) string {
+func (w *inputWriter) cast(v string, from, to graph.DType) string {
 	if from == to {
 		return v
 	}
@@ -163,7 +163,7 @@ func (w *front) cast(v string, from, to graph.DType) string {
 
 // vector makes one number or text for each row of the i-th column. Negative numbers get above all others if that is
 // asked for.
-func (w *front) vector(i int, positive bool) string {
+func (w *inputWriter) vector(i int, positive bool) string {
 	c := &w.Columns[i]
 	return w.once(fmt.Sprint("vector ", i, positive), func() string {
 		v, at, of := w.input(i)
@@ -179,7 +179,7 @@ func (w *front) vector(i int, positive bool) string {
 	})
 }
 
-func (w *front) oneHot(i int) string {
+func (w *inputWriter) oneHot(i int) string {
 	c, v := &w.Columns[i], w.vector(i, false)
 	attr := c.list("cats")
 	switch {
@@ -230,7 +230,7 @@ func places(n int) []int64 {
 
 // place makes the number of the category of each row of the i-th column. What is no category is the number behind the
 // last, or any above that or, where the categories count from the end, below.
-func (w *front) place(i int) string {
+func (w *inputWriter) place(i int) string {
 	return w.once(fmt.Sprint("place ", i), func() string {
 		c := &w.Columns[i]
 		n := int64(len(c.Values))
@@ -284,7 +284,7 @@ func (c *Column) consecutive() bool {
 
 // lookUp makes the node n, which reads the inputs s, a look-up if it is the product of one column's categories with a
 // table of constants. What is done to the table is done once, when ONNX Runtime loads the file.
-func (w *front) lookUp(n *graph.Node, s span) bool {
+func (w *inputWriter) lookUp(n *graph.Node, s inputRange) bool {
 	i, table, bias := w.column(s), n.Input(1), n.Input(2)
 	t, b := w.inits[table], w.inits[bias]
 	plain := n.Is("MatMul") && t != nil && len(t.Dims) == 2 ||

@@ -15,7 +15,7 @@ import (
 // categories stay, for tables are made of them; so do trees and the like, which no rule here knows, for a run or a
 // gradient to name.
 func standardize(g *graph.Graph) error {
-	w := &rewriter{b: graph.NewBuilder(g, ""), producers: g.Producers(), inits: g.InitMap()}
+	w := &mlOperator{b: graph.NewBuilder(g, ""), producers: g.Producers(), inits: g.InitMap()}
 	nodes := g.Nodes
 	g.Nodes = nil
 	var errs []error
@@ -33,7 +33,7 @@ func standardize(g *graph.Graph) error {
 	return errors.Join(errs...)
 }
 
-type rewriter struct {
+type mlOperator struct {
 	b         *graph.Builder
 	n         *graph.Node
 	producers map[string]*graph.Node
@@ -43,41 +43,41 @@ type rewriter struct {
 // Operators are those of ai.onnx.ml that have standard ones in their place.
 func Operators() []string { return slices.Sorted(maps.Keys(rules())) }
 
-func rules() map[string]func(w *rewriter) error {
-	return map[string]func(w *rewriter) error{
-		"Scaler": (*rewriter).scaler, "Normalizer": (*rewriter).normalizer, "Imputer": (*rewriter).imputer,
-		"FeatureVectorizer": (*rewriter).vectorizer, "LinearClassifier": (*rewriter).linear,
-		"Binarizer": (*rewriter).binarizer,
+func rules() map[string]func(w *mlOperator) error {
+	return map[string]func(w *mlOperator) error{
+		"Scaler": (*mlOperator).scaler, "Normalizer": (*mlOperator).normalizer, "Imputer": (*mlOperator).imputer,
+		"FeatureVectorizer": (*mlOperator).vectorizer, "LinearClassifier": (*mlOperator).linear,
+		"Binarizer": (*mlOperator).binarizer,
 	}
 }
 
-func (w *rewriter) floats(x string) string {
+func (w *mlOperator) floats(x string) string {
 	return w.b.Op("Cast", []string{x}, graph.IntAttr("to", int64(graph.Float)))
 }
 
-func (w *rewriter) row(v []float32) string {
+func (w *mlOperator) row(v []float32) string {
 	return w.b.Const(graph.FromFloats("c", v, 1, int64(len(v))))
 }
 
-func (w *rewriter) finish(i int, v string) {
+func (w *mlOperator) finish(i int, v string) {
 	w.b.Append(&graph.Node{Op: "Identity", Inputs: []string{v}, Outputs: []string{w.n.Outputs[i]}})
 }
 
-func (w *rewriter) list(name string) []float32 {
+func (w *mlOperator) list(name string) []float32 {
 	if a := w.n.Attr(name); a != nil {
 		return a.Floats
 	}
 	return nil
 }
 
-func (w *rewriter) text(name, or string) string {
+func (w *mlOperator) text(name, or string) string {
 	if a := w.n.Attr(name); a != nil {
 		return string(a.S)
 	}
 	return or
 }
 
-func (w *rewriter) scaler() error {
+func (w *mlOperator) scaler() error {
 	x := w.floats(w.n.Input(0))
 	if v := w.list("offset"); v != nil {
 		x = w.b.Op("Sub", []string{x, w.row(v)})
@@ -89,7 +89,7 @@ func (w *rewriter) scaler() error {
 	return nil
 }
 
-func (w *rewriter) normalizer() error {
+func (w *mlOperator) normalizer() error {
 	x := w.floats(w.n.Input(0))
 	axis := w.b.Const(graph.FromInts("axis", []int64{1}, 1))
 	ops := map[string]string{"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}
@@ -104,7 +104,7 @@ func (w *rewriter) normalizer() error {
 	return nil
 }
 
-func (w *rewriter) imputer() error {
+func (w *mlOperator) imputer() error {
 	v := w.list("imputed_value_floats")
 	unknown := float64(w.n.Float("replaced_value_float", 0))
 	x := w.n.Input(0)
@@ -129,7 +129,7 @@ func (w *rewriter) imputer() error {
 	return nil
 }
 
-func (w *rewriter) vectorizer() error {
+func (w *mlOperator) vectorizer() error {
 	sizes := w.n.Ints("inputdimensions")
 	if len(sizes) != len(w.n.Inputs) {
 		return fmt.Errorf("it has %d sizes for %d inputs", len(sizes), len(w.n.Inputs))
@@ -143,7 +143,7 @@ func (w *rewriter) vectorizer() error {
 	return nil
 }
 
-func (w *rewriter) binarizer() error {
+func (w *mlOperator) binarizer() error {
 	x := w.floats(w.n.Input(0))
 	above := w.b.Op("Greater", []string{x, w.b.Const(graph.FromFloats("t", []float32{w.n.Float("threshold", 0)}))})
 	w.finish(0, w.floats(above))
@@ -151,7 +151,7 @@ func (w *rewriter) binarizer() error {
 }
 
 // linear is a dense layer, what makes its results probabilities, and the label of the largest.
-func (w *rewriter) linear() error {
+func (w *mlOperator) linear() error {
 	coef, bias := w.list("coefficients"), w.list("intercepts")
 	labels := w.n.Attr("classlabels_strings")
 	integers := w.n.Ints("classlabels_ints")

@@ -58,7 +58,7 @@ func (f *Signature) front(g *graph.Graph) {
 		Inputs: slices.Concat(g.Inputs, f.file.Graph.Inputs, f.file.Graph.Outputs),
 		Inits:  slices.Concat(g.Inits, f.consts), Nodes: slices.Concat(core, f.back),
 	}
-	w := &front{
+	w := &inputWriter{
 		Signature: f, b: graph.NewBuilder(all, ""), inits: g.InitMap(), fixed: map[string]bool{}, made: map[string]string{},
 	}
 	w.b.G = g
@@ -68,7 +68,7 @@ func (f *Signature) front(g *graph.Graph) {
 	for name := range w.inits {
 		w.fixed[name] = true
 	}
-	cuts := map[string]span{f.input: {0, width(f.Columns)}} // what holds inputs of the lowered model
+	cuts := map[string]inputRange{f.input: {0, width(f.Columns)}} // what holds inputs of the lowered model
 	for _, n := range core {
 		if s, ok := f.slice(n, w.inits); ok && !g.IsOutput(n.Outputs[0]) {
 			cuts[n.Outputs[0]] = s

@@ -17,17 +17,18 @@ import (
 type tables struct {
 	z    *preprocessing
 	x    string // the input of the lowered model
-	rows []trial
+	rows []categoryRow
 	from []int // by column: its first row; row 0 is the first category, or 0, of every column
 	made map[string][][]float64
 	// unknown is what a value is, by its name and that of a column, where the column has none of its categories.
 	unknown map[[2]string][]float64
-	dims    map[string][]int64 // of a value's row
-	fixed   int64              // the batch size that the model insists on, or 0
+	dims    map[string][]int64                         // of a value's row
+	fixed   int64                                      // the batch size that the model insists on, or 0
+	one     func(categoryRow) ([]*graph.Tensor, error) // runs a row
 }
 
-// trial is a row in which one column has another value than in row 0.
-type trial struct {
+// categoryRow is a row in which one column has another value than in row 0.
+type categoryRow struct {
 	column int
 	value  string
 }
@@ -63,13 +64,13 @@ func (c *Column) unknown() []string {
 
 func tabulate(ctx context.Context, m *graph.Model, z *preprocessing, o ort.Options) (*tables, error) {
 	t := &tables{
-		z: z, rows: []trial{{column: -1}}, made: map[string][][]float64{}, dims: map[string][]int64{},
+		z: z, rows: []categoryRow{{column: -1}}, made: map[string][][]float64{}, dims: map[string][]int64{},
 		unknown: map[[2]string][]float64{},
 	}
 	for i := range z.columns {
 		t.from = append(t.from, len(t.rows))
 		for _, v := range z.columns[i].Values {
-			t.rows = append(t.rows, trial{i, v})
+			t.rows = append(t.rows, categoryRow{i, v})
 		}
 	}
 	if len(t.rows) > maxColumns {
@@ -104,7 +105,7 @@ func (t *tables) run(ctx context.Context, m *graph.Model, o ort.Options) error {
 	}
 	defer s.Close() //nolint:errcheck // nothing was written
 	inputs := g.Graph.DataInputs()
-	some := func(rows []trial, batch int) ([]*graph.Tensor, error) {
+	some := func(rows []categoryRow, batch int) ([]*graph.Tensor, error) {
 		in := make([]*graph.Tensor, 0, len(inputs))
 		for _, v := range inputs {
 			tensor, err := feed(v, t.z.columns, batch, func(row, column int) string {
@@ -140,7 +141,8 @@ func (t *tables) run(ctx context.Context, m *graph.Model, o ort.Options) error {
 			}
 		}
 	}
-	return t.others(ctx, values, func(r trial) ([]*graph.Tensor, error) { return some([]trial{r}, max(1, int(t.fixed))) })
+	t.one = func(r categoryRow) ([]*graph.Tensor, error) { return some([]categoryRow{r}, max(1, int(t.fixed))) }
+	return t.others(ctx, values)
 }
 
 const maxTrials = 4096
@@ -148,19 +150,19 @@ const maxTrials = 4096
 // others runs values that are no category. A column whose look-ups refuse one, or take two of them for different
 // things, is strict: in what is written another category is an error, and not in silence something else. The empty text
 // is a category, or a category of its own, where it is not what any other text is.
-func (t *tables) others(ctx context.Context, values []string, run func(trial) ([]*graph.Tensor, error)) error {
+func (t *tables) others(ctx context.Context, values []string) error {
 	for i := range t.z.columns {
 		c := &t.z.columns[i]
 		var blank, first [][]float64
 		var err error
 		if c.DType == graph.String && c.Values != nil && !slices.Contains(c.Values, "") {
-			if blank, err = t.other(ctx, values, trial{i, ""}, run); err != nil {
+			if blank, err = t.other(ctx, values, categoryRow{i, ""}); err != nil {
 				return err
 			}
 			c.Blank = t.category(i, values, blank)
 		}
 		for _, u := range c.unknown() {
-			all, err := t.other(ctx, values, trial{i, u}, run)
+			all, err := t.other(ctx, values, categoryRow{i, u})
 			if err != nil {
 				return err
 			}
@@ -172,7 +174,7 @@ func (t *tables) others(ctx context.Context, values []string, run func(trial) ([
 			}
 		}
 		if c.Strict {
-			if c.FromEnd, err = t.fromEnd(ctx, i, values, run); err != nil {
+			if c.FromEnd, err = t.fromEnd(ctx, i, values); err != nil {
 				return err
 			}
 		}
@@ -188,16 +190,14 @@ func (t *tables) others(ctx context.Context, values []string, run func(trial) ([
 
 // fromEnd reports whether a column's look-ups are those of Gather, as far as n, -n and -1 show: the categories are 0 to
 // n-1, which -n to -1 stand for as well, and n is refused.
-func (t *tables) fromEnd(ctx context.Context, column int, values []string, run func(trial) ([]*graph.Tensor, error)) (
-	bool, error,
-) {
+func (t *tables) fromEnd(ctx context.Context, column int, values []string) (bool, error) {
 	c := &t.z.columns[column]
 	n := len(c.Values)
 	if !c.consecutive() || c.Values[0] != "0" || strings.HasPrefix(c.DType.String(), "u") {
 		return false, nil
 	}
 	for _, v := range []int{n, -n, -1} {
-		all, err := t.other(ctx, values, trial{column, strconv.Itoa(v)}, run)
+		all, err := t.other(ctx, values, categoryRow{column, strconv.Itoa(v)})
 		if err != nil || (v < 0) != (all != nil) || v < 0 && !t.same(t.from[column]+n+v, values, all) {
 			return false, err
 		}
@@ -215,10 +215,8 @@ func (t *tables) same(row int, values []string, given [][]float64) bool {
 }
 
 // other runs a value that is no category; nil is one that the model refuses.
-func (t *tables) other(ctx context.Context, values []string, r trial, run func(trial) ([]*graph.Tensor, error)) (
-	all [][]float64, err error,
-) {
-	out, err := run(r)
+func (t *tables) other(ctx context.Context, values []string, r categoryRow) (all [][]float64, err error) {
+	out, err := t.one(r)
 	if err != nil {
 		return nil, ctx.Err()
 	}
@@ -328,14 +326,14 @@ func integers(texts []string) ([]int64, error) {
 	return all, nil
 }
 
-// block is a run of a value's elements that one column decides.
-type block struct {
+// columnBlock is a run of a value's elements that one column decides.
+type columnBlock struct {
 	column   int // -1: constants
 	from, to int
 }
 
 // blocks divides a row of a value by the columns that its elements depend on.
-func (t *tables) blocks(value string) ([]block, error) {
+func (t *tables) blocks(value string) ([]columnBlock, error) {
 	elems := t.z.elems[value]
 	if t.z.numbers(value) {
 		owner := make([]int, len(elems))
@@ -388,8 +386,8 @@ func (t *tables) blocks(value string) ([]block, error) {
 }
 
 // join makes runs of elements with one owner. Constants go with the categories beside them.
-func join(columns []Column, owner []int) []block {
-	var out []block
+func join(columns []Column, owner []int) []columnBlock {
+	var out []columnBlock
 	category := func(c int) bool { return c >= 0 && columns[c].Values != nil }
 	for e, c := range owner {
 		last := len(out) - 1
@@ -397,9 +395,9 @@ func join(columns []Column, owner []int) []block {
 		case last >= 0 && (category(c) || c < 0) && out[last].column == c, last >= 0 && c < 0 && category(out[last].column):
 			out[last].to = e + 1
 		case last >= 0 && out[last].column < 0 && category(c):
-			out[last] = block{c, out[last].from, e + 1}
+			out[last] = columnBlock{c, out[last].from, e + 1}
 		default:
-			out = append(out, block{c, e, e + 1})
+			out = append(out, columnBlock{c, e, e + 1})
 		}
 	}
 	return out
@@ -565,7 +563,7 @@ func (w *lowering) boundary(f boundary) error {
 	if len(parts) > 1 {
 		v = w.b.Op("Concat", parts, graph.IntAttr("axis", 1))
 	}
-	if !f.dtype.IsFloat() && !slices.ContainsFunc(blocks, func(p block) bool {
+	if !f.dtype.IsFloat() && !slices.ContainsFunc(blocks, func(p columnBlock) bool {
 		return p.column < 0 || w.z.columns[p.column].Values != nil
 	}) {
 		f.dtype = graph.Undefined // numbers, which what reads them makes floats of anyway
@@ -575,7 +573,7 @@ func (w *lowering) boundary(f boundary) error {
 }
 
 // category makes the elements that one column of categories decides, or none.
-func (w *lowering) category(value string, p block) string {
+func (w *lowering) category(value string, p columnBlock) string {
 	rows := w.made[value]
 	size := p.to - p.from
 	if p.column < 0 {

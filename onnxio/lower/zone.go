@@ -11,13 +11,13 @@ import (
 	"cfq/onnxio/graph"
 )
 
-type class int8
+type valueClass int8
 
 const (
-	computed class = iota // numbers of the data among others: the model's own computation
-	fixed                 // constants
-	sizes                 // shapes of values
-	raw                   // columns of texts or integers, and what is no number of them
+	computed valueClass = iota // numbers of the data among others: the model's own computation
+	fixed                      // constants
+	sizes                      // shapes of values
+	raw                        // columns of texts or integers, and what is no number of them
 )
 
 // preprocessing is what a model does with columns that are not floats before it computes with them.
@@ -25,7 +25,7 @@ type preprocessing struct {
 	g          *graph.Graph
 	rows       map[string]int64 // of tables that are made of constants
 	columns    []Column
-	class      map[string]class
+	class      map[string]valueClass
 	types      map[string]graph.DType
 	returns    map[string]bool   // floats of raw values that become integers again, as an index counted from the end does
 	elems      map[string][]elem // of raw values: what a row of them holds
@@ -61,7 +61,7 @@ type boundary struct {
 // rows is that of tableRows.
 func preprocessingOf(g *graph.Graph, rows map[string]int64) (*preprocessing, error) {
 	z := &preprocessing{
-		g: g, rows: rows, class: map[string]class{}, types: map[string]graph.DType{}, elems: map[string][]elem{},
+		g: g, rows: rows, class: map[string]valueClass{}, types: map[string]graph.DType{}, elems: map[string][]elem{},
 		depends: map[string][]int{},
 	}
 	for _, v := range g.DataInputs() {
@@ -154,7 +154,7 @@ const maxColumns = 1 << 20
 // the computation gets left to it.
 func (z *preprocessing) spread() {
 	z.returns = map[string]bool{}
-	all := map[string]class{}
+	all := map[string]valueClass{}
 	for _, n := range z.g.Nodes {
 		made := z.of(n, all)
 		for _, o := range n.Outputs {
@@ -212,7 +212,7 @@ func (z *preprocessing) categorical(n *graph.Node) bool {
 }
 
 // of returns what a node's outputs are made of, where known says it of values, and inputs and constants are known.
-func (z *preprocessing) of(n *graph.Node, known map[string]class) class {
+func (z *preprocessing) of(n *graph.Node, known map[string]valueClass) valueClass {
 	var have [4]bool
 	for _, in := range n.Inputs {
 		c, ok := known[in]

@@ -55,7 +55,7 @@ func Open(m *graph.Model, o Options) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serializing the model for ONNX Runtime: %w", err)
 	}
-	return open(onnx, m, o)
+	return openSession(onnx, m, o)
 }
 
 // OpenBytes loads the ONNX file in onnx as it is. Weights in other files (external data)
@@ -68,14 +68,14 @@ func OpenBytes(onnx []byte, o Options) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the model's inputs and outputs: %w", err)
 	}
-	return open(onnx, m, o)
+	return openSession(onnx, m, o)
 }
 
 // largeModel is the size in bytes from which on ONNX Runtime gives the memory of values back after each run, in place
 // of keeping twice the most that was ever needed in every session: what runs on so many weights does not notice.
 const largeModel = 1 << 22
 
-func open(onnx []byte, m *graph.Model, o Options) (*Session, error) {
+func openSession(onnx []byte, m *graph.Model, o Options) (*Session, error) {
 	s := &Session{inputs: m.Graph.DataInputs(), outputs: slices.Clone(m.Graph.Outputs), scalars: map[int]graph.DType{}}
 	if len(s.inputs) == 0 || len(s.outputs) == 0 {
 		return nil, fmt.Errorf("a model with %d inputs and %d outputs cannot be run", len(s.inputs), len(s.outputs))
@@ -100,7 +100,7 @@ func open(onnx []byte, m *graph.Model, o Options) (*Session, error) {
 		if why := unloaded(err, m); why != nil {
 			return nil, why
 		}
-		return nil, fmt.Errorf("loading the model into ONNX Runtime (optimizations: %s): %s", o.Level, plain(err))
+		return nil, fmt.Errorf("loading the model into ONNX Runtime (optimizations: %s): %s", o.Level, withoutPlace(err))
 	}
 	return s, nil
 }
@@ -494,8 +494,8 @@ func (s *Session) learnScalar(out []ort.Value) bool {
 	return false
 }
 
-// kind is what the engine does for one element type, in the binding's generic types.
-type kind interface {
+// tensorKind is what the engine does for one element type, in the binding's generic types.
+type tensorKind interface {
 	scalar(raw []byte) (ort.Value, error) // raw nil: zero
 	empty(dims []int64) (ort.Value, error)
 	read(v ort.Value) *graph.Tensor // the contents of v without the type, nil if v is not of this kind
@@ -503,12 +503,12 @@ type kind interface {
 }
 
 type typedKind struct {
-	kind
+	tensorKind
 	dtype graph.DType
 }
 
-// kinds is the table of element types that are supported both ways.
-func kinds() [11]typedKind {
+// tensorKinds is the table of element types that are supported both ways.
+func tensorKinds() [11]typedKind {
 	return [...]typedKind{
 		{of[float32]{}, graph.Float},
 		{of[float64]{}, graph.Double},
@@ -612,7 +612,7 @@ func newTexts(t *graph.Tensor) (ort.Value, error) {
 }
 
 func newScalar(t graph.DType, raw []byte) (ort.Value, error) {
-	for _, k := range kinds() {
+	for _, k := range tensorKinds() {
 		if k.dtype == t {
 			return k.scalar(raw)
 		}
@@ -621,7 +621,7 @@ func newScalar(t graph.DType, raw []byte) (ort.Value, error) {
 }
 
 func newEmpty(t graph.DType, dims []int64) (ort.Value, error) {
-	for _, k := range kinds() {
+	for _, k := range tensorKinds() {
 		if k.dtype == t {
 			return k.empty(dims)
 		}
@@ -632,7 +632,7 @@ func newEmpty(t graph.DType, dims []int64) (ort.Value, error) {
 // fromValue makes a tensor of an output. It shares memory with v that is Go's
 // own and stays when v is destroyed.
 func fromValue(v ort.Value) (*graph.Tensor, error) {
-	for _, k := range kinds() {
+	for _, k := range tensorKinds() {
 		if t := k.read(v); t != nil {
 			t.DType = k.dtype
 			return t, nil
@@ -657,7 +657,7 @@ func fromValue(v ort.Value) (*graph.Tensor, error) {
 
 // nilTensor returns the element type of a nil tensor inside v, see kind.failed.
 func nilTensor(v ort.Value) (graph.DType, bool) {
-	for _, k := range kinds() {
+	for _, k := range tensorKinds() {
 		if k.failed(v) {
 			return k.dtype, true
 		}

@@ -163,7 +163,7 @@ func TestRunRefusesWrongInputs(t *testing.T) {
 		},
 		{
 			"type",
-			[]*graph.Tensor{good("a"), graph.FromDoubles("b", make([]float64, 2), 1, 2)},
+			[]*graph.Tensor{good("a"), graph.FromNumbers("b", graph.Double, make([]float64, 2), 1, 2)},
 			"",
 			[]string{`input "b" has type float, not double`},
 		},

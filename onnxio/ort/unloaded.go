@@ -66,5 +66,5 @@ func unloaded(err error, m *graph.Model) error {
 	return u
 }
 
-// plain is the text of an error without the place in ONNX Runtime's sources that it begins with.
-func plain(err error) string { return place.ReplaceAllString(err.Error(), "") }
+// withoutPlace is the text of an error without the place in ONNX Runtime's sources that it begins with.
+func withoutPlace(err error) string { return place.ReplaceAllString(err.Error(), "") }

@@ -135,7 +135,7 @@ func TestUpgradeDouble(t *testing.T) {
 			graph.FloatAttr("max", .5)), node("Cast", "c", "y", graph.IntAttr("to", 1)),
 	}}).model()
 	must(t, pass.Upgrade(m, nil))
-	want := graph.FromDoubles("c_max", []float64{.5})
+	want := graph.FromNumbers("c_max", graph.Double, []float64{.5})
 	if diff := cmp.Diff(want, m.Graph.Init("c_max")); diff != "" {
 		t.Error(diff)
 	}

@@ -65,7 +65,7 @@ decision per row. ` + "`inspect`, `task init` and `task check`" + ` say which ki
 | the model is | such as | why not | instead |
 |---|---|---|---|
 `)
-	for _, k := range append(kinds(), stepped(), layerless(), tooLarge(), broken()) {
+	for _, k := range append(unsupportedKinds(), stepped(), layerless(), tooLarge(), unloadable()) {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", k.name, k.made, k.why, k.instead)
 	}
 	return b.String()

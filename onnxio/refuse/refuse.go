@@ -17,8 +17,8 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// kind is one kind of model that cannot be quantized.
-type kind struct {
+// unsupported is one kind of model that cannot be quantized.
+type unsupported struct {
 	name    string // as in "the model is NAME"
 	made    string // what exports it, for the page
 	why     string
@@ -30,7 +30,7 @@ type kind struct {
 }
 
 // found is what shows that the model is of the kind, "" when it is not.
-func (k *kind) found(m *model) string {
+func (k *unsupported) found(m *model) string {
 	seen := m.first(is(k.ops...))
 	if k.find == nil {
 		return label(seen)
@@ -48,8 +48,8 @@ const network = "train a network or a logistic regression on the same columns (M
 	"PyTorch, Keras) and export that"
 
 // tooLarge is the kind that reading a file finds out, before there is a graph.
-func tooLarge() kind {
-	return kind{
+func tooLarge() unsupported {
+	return unsupported{
 		name: "a model with more than 2 GB of tensors",
 		made: "large language and vision models",
 		why:  "an ONNX file cannot hold it, and gradients would need several times its memory",
@@ -59,8 +59,8 @@ func tooLarge() kind {
 }
 
 // layerless is the kind that looking for layers finds out. Recourse can be searched for it, so that Check lets it pass.
-func layerless() kind {
-	return kind{
+func layerless() unsupported {
+	return unsupported{
 		name:    "a model without dense layers",
 		made:    "naive Bayes, Gaussian processes, quadratic discriminants, rules",
 		why:     "there are no stored weights of a Gemm, MatMul or Conv that could take fewer bits",
@@ -69,8 +69,8 @@ func layerless() kind {
 }
 
 // stepped is the kind that looking for a gradient finds out.
-func stepped() kind {
-	return kind{
+func stepped() unsupported {
+	return unsupported{
 		name: "a model whose scores move in steps",
 		made: "isotonic calibration (`CalibratedClassifierCV(method=\"isotonic\")`); networks that see bins of all columns",
 		why: "its output is constant between the steps, so that recourse has no gradient to follow, and rounding of " +
@@ -81,9 +81,9 @@ func stepped() kind {
 	}
 }
 
-// broken is the kind that ONNX Runtime finds out.
-func broken() kind {
-	return kind{
+// unloadable is the kind that ONNX Runtime finds out.
+func unloadable() unsupported {
+	return unsupported{
 		name: "a file that ONNX Runtime does not load",
 		made: "gelu of Keras, of which tf2onnx leaves `Erfc`; pipelines of scikit-learn with columns of double",
 		why:  "a file that does not run has no decisions to keep",
@@ -92,12 +92,12 @@ func broken() kind {
 	}
 }
 
-// kinds are the kinds that the graph shows, the most common first.
-func kinds() []kind { return slices.Concat(learned(), shaped()) }
+// unsupportedKinds are the kinds that the graph shows, the most common first.
+func unsupportedKinds() []unsupported { return slices.Concat(learned(), shaped()) }
 
 // learned are kinds that learn something else than weights of layers.
-func learned() []kind {
-	return []kind{
+func learned() []unsupported {
+	return []unsupported{
 		{
 			name: "an ensemble of decision trees",
 			made: "random forests, gradient boosting, XGBoost, LightGBM, CatBoost, AdaBoost",
@@ -144,8 +144,8 @@ func learned() []kind {
 }
 
 // shaped are kinds that read or decide something else than a row of columns.
-func shaped() []kind {
-	return []kind{
+func shaped() []unsupported {
+	return []unsupported{
 		{
 			name: "a text or sequence model",
 			made: "tokenizers, TfidfVectorizer, CountVectorizer, transformers over token numbers",
@@ -220,7 +220,7 @@ func Check(g *graph.Model) error {
 		m.nodes = append(m.nodes, f.Nodes...)
 	}
 	var parts []string
-	for _, k := range kinds() {
+	for _, k := range unsupportedKinds() {
 		if found := k.found(m); found != "" {
 			parts = append(parts, k.says(found))
 		}
@@ -233,7 +233,7 @@ func Check(g *graph.Model) error {
 
 // Operators are those that a model cannot have and be quantized, wherever they stand in it.
 func Operators() (names []string) {
-	for _, k := range kinds() {
+	for _, k := range unsupportedKinds() {
 		names = append(names, k.ops...)
 	}
 	return names
@@ -242,7 +242,7 @@ func Operators() (names []string) {
 // Operator says why a model with an operator cannot be quantized, and what to export instead; "" for one of which that
 // does not hold.
 func Operator(op string) (why, instead string) {
-	for _, k := range kinds() {
+	for _, k := range unsupportedKinds() {
 		if slices.Contains(k.ops, op) {
 			return fmt.Sprintf("a model with it is %s: %s", k.name, k.why), k.instead
 		}
@@ -258,7 +258,7 @@ func TooLarge(bytes int64) error {
 // Broken is the refusal of a model that ONNX Runtime does not load, for the reason that it gives. It says what to
 // export instead, in general where instead is "", and what else is in the way unless besides is nil.
 func Broken(reason, instead string, besides error) error {
-	k := broken()
+	k := unloadable()
 	k.instead = cmp.Or(instead, k.instead)
 	text := k.says(reason)
 	if besides != nil {
@@ -275,7 +275,7 @@ func Layerless(nodes int) error {
 // Stepped is the refusal of a model whose gradient is lost at a node.
 func Stepped(n *graph.Node) error { return &Refusal{stepped().says(label(n))} }
 
-func (k kind) says(found string) string {
+func (k unsupported) says(found string) string {
 	return fmt.Sprintf("it is %s (%s), which this method cannot quantize: %s; instead, %s", k.name, found, k.why,
 		k.instead)
 }

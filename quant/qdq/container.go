@@ -40,8 +40,8 @@ func (s stores) planes() bool {
 	return false
 }
 
-// group is the rows of a layer that share a container, in the order of the layer.
-type group struct {
+// rowGroup is the rows of a layer that share a container, in the order of the layer.
+type rowGroup struct {
 	container
 	widths uint16 // bit b is set when rows of width b are among them
 	rows   []int
@@ -52,12 +52,12 @@ type group struct {
 type tensorCache map[tensorKey]*graph.Tensor
 
 type tensorKey struct {
-	layer *layer
+	layer *plannedLayer
 	container
 	widths uint16
 }
 
-func packed(l *layer, g group) *graph.Tensor {
+func packed(l *plannedLayer, g rowGroup) *graph.Tensor {
 	in := l.enc.In
 	codes := l.enc.Codes
 	if len(g.rows) < l.enc.Out {
@@ -132,7 +132,7 @@ func unpackFunction(opset int64) *graph.Function {
 	return f
 }
 
-func (l *layer) widths() []int {
+func (l *plannedLayer) widths() []int {
 	widths := map[int]bool{}
 	for _, f := range l.enc.Formats {
 		widths[f.Bits] = true

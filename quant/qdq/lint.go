@@ -18,7 +18,7 @@ type Rule struct {
 	Advice bool
 	// One of these says how it is broken, "" where it is not: by a dense layer, by one whose weights are
 	// dequantized, or by a node of the operator op.
-	layer, codes func(*view, dense) string
+	layer, codes func(*view, writtenLayer) string
 	node         func(*view, *graph.Node) string
 	op           string
 }
@@ -62,7 +62,7 @@ func Lint(m *graph.Model) []Finding {
 	return out
 }
 
-func (d *dense) integer() bool { return d.data != nil && d.weight != nil }
+func (d *writtenLayer) integer() bool { return d.data != nil && d.weight != nil }
 
 func allZero(t *graph.Tensor) bool {
 	return !slices.ContainsFunc(t.Raw, func(b byte) bool { return b != 0 })

@@ -18,12 +18,12 @@ type view struct {
 	consumers map[string][]*graph.Node
 	constant  map[string]bool // values that depend on initializers only
 	feeds     map[string]bool // values that a layer depends on
-	dense     []dense
+	dense     []writtenLayer
 }
 
-// dense is a Gemm, MatMul or Conv and the DequantizeLinear nodes at its inputs,
+// writtenLayer is a Gemm, MatMul or Conv and the DequantizeLinear nodes at its inputs,
 // nil where there is none.
-type dense struct {
+type writtenLayer struct {
 	node               *graph.Node
 	data, weight, bias *graph.Node
 }
@@ -58,14 +58,14 @@ func newView(m *graph.Model) *view {
 	return v
 }
 
-func (v *view) layer(n *graph.Node) dense {
+func (v *view) layer(n *graph.Node) writtenLayer {
 	dq := func(name string, constant bool) *graph.Node {
 		if p := v.producers[name]; p != nil && p.Is("DequantizeLinear") && v.constant[p.Input(0)] == constant {
 			return p
 		}
 		return nil
 	}
-	d := dense{node: n, data: dq(n.Input(0), false), weight: dq(n.Input(1), true), bias: dq(n.Input(2), true)}
+	d := writtenLayer{node: n, data: dq(n.Input(0), false), weight: dq(n.Input(1), true), bias: dq(n.Input(2), true)}
 	if t := v.producers[n.Input(1)]; t != nil && d.weight == nil && t.Is("Transpose") {
 		d.weight = dq(t.Input(0), true)
 	}

@@ -25,7 +25,7 @@ func weightRules() []Rule {
 		{
 			Name: "weight-type",
 			Doc:  "Weights that reach the kernel as uint8 run 4-5 times slower than int8 at large batches.",
-			codes: func(v *view, d dense) string {
+			codes: func(v *view, d writtenLayer) string {
 				t := v.dtype(d.weight.Input(0))
 				return when(t.Bits() == 8 && t != graph.Int8, "the weights reach the kernel as %s, not int8", t)
 			},
@@ -33,7 +33,7 @@ func weightRules() []Rule {
 		{
 			Name:  "weight-zero-point",
 			Doc:   "Weights without an int8 zero point 0 of the scale's shape do not fuse, or fail when run.",
-			codes: func(v *view, d dense) string { return v.zeroPoint(d.weight, graph.Int8) },
+			codes: func(v *view, d writtenLayer) string { return v.zeroPoint(d.weight, graph.Int8) },
 		},
 		{
 			Name: "native-sub-byte",
@@ -71,7 +71,7 @@ func biasRules() []Rule {
 			Name: "bias-scale",
 			Doc: "The kernels add the int32 bias as it is: a scale other than input scale times weight scale, in " +
 				"float32, or a zero point other than an explicit 0, gives wrong results or no fusion.",
-			codes: func(v *view, d dense) string {
+			codes: func(v *view, d writtenLayer) string {
 				if d.bias == nil || d.data == nil {
 					return ""
 				}
@@ -89,7 +89,7 @@ func biasRules() []Rule {
 		{
 			Name: "bias-range",
 			Doc:  "A bias near the bounds of int32 has saturated, or overflows with the sum that it joins.",
-			layer: func(v *view, d dense) string {
+			layer: func(v *view, d writtenLayer) string {
 				if d.bias == nil || v.inits[d.bias.Input(0)] == nil {
 					return ""
 				}
@@ -101,7 +101,7 @@ func biasRules() []Rule {
 		{
 			Name: "float-bias",
 			Doc:  "A float bias on a layer without output QuantizeLinear keeps it from fusing.",
-			layer: func(v *view, d dense) string {
+			layer: func(v *view, d writtenLayer) string {
 				n := d.node
 				return when(d.integer() && n.Op == "Gemm" && n.Input(2) != "" && d.bias == nil &&
 					len(v.quantized(n.Outputs[0])) == 0, "its bias is float and its output is not quantized")
@@ -138,7 +138,7 @@ func activationRules() []Rule {
 		{
 			Name: "last-gemm",
 			Doc:  "Quantizing the output of the last Gemm rounds the margin of the decision for nothing.",
-			layer: func(v *view, d dense) string {
+			layer: func(v *view, d writtenLayer) string {
 				if !d.integer() || d.node.Op == "Conv" {
 					return ""
 				}
@@ -151,7 +151,7 @@ func activationRules() []Rule {
 		{
 			Name: "conv-output",
 			Doc:  "A Conv without output QuantizeLinear does not fuse.",
-			layer: func(v *view, d dense) string {
+			layer: func(v *view, d writtenLayer) string {
 				return when(d.node.Op == "Conv" && d.integer() && len(v.quantized(d.node.Outputs[0])) == 0,
 					"its output is not quantized")
 			},
@@ -159,7 +159,7 @@ func activationRules() []Rule {
 		{
 			Name: "gemm-attributes",
 			Doc:  "A Gemm with alpha, beta or transA does not fuse.",
-			codes: func(_ *view, d dense) string {
+			codes: func(_ *view, d writtenLayer) string {
 				n := d.node
 				plain := n.Float("alpha", 1) == 1 && n.Float("beta", 1) == 1 && n.Int("transA", 0) == 0
 				return when(n.Op == "Gemm" && !plain, "it has alpha, beta or transA")
@@ -174,7 +174,7 @@ func floatRules() []Rule {
 			Name: "float-layer",
 			Doc: "Float weights behind a DequantizeLinear are quantized to int8 per tensor by the runtime, silently, " +
 				"when the output is quantized too.",
-			layer: func(v *view, d dense) string {
+			layer: func(v *view, d writtenLayer) string {
 				return when(d.data != nil && d.weight == nil && d.node.Op != "MatMul" && v.constant[d.node.Input(1)],
 					"its weights are float and its input is dequantized")
 			},
@@ -183,7 +183,7 @@ func floatRules() []Rule {
 			Name: "weight-only-dq",
 			Doc: "A DequantizeLinear on the weights of a Gemm with transB, of a Conv or in front of a Transpose, " +
 				"with a float input, runs at every inference.",
-			codes: func(v *view, d dense) string {
+			codes: func(v *view, d writtenLayer) string {
 				p := v.producers[d.node.Input(1)]
 				return when(d.data == nil && (d.node.Op == "Conv" || d.node.Int("transB", 0) != 0 || p.Is("Transpose")),
 					"its weights are dequantized at every inference")
@@ -193,7 +193,7 @@ func floatRules() []Rule {
 			Name: "weight-only-matmul",
 			Doc: "With a float input, DequantizeLinear and MatMul become a kernel that quantizes activations at run " +
 				"time: results differ from the file's.",
-			codes: func(_ *view, d dense) string {
+			codes: func(_ *view, d writtenLayer) string {
 				return when(d.data == nil && d.node.Op != "Conv" && d.node.Int("transB", 0) == 0,
 					"its activations are quantized at run time")
 			},
@@ -202,7 +202,7 @@ func floatRules() []Rule {
 			Name: "shared-scale",
 			Doc: "Weight-only layers with equal scales of up to 8 elements share them after optimization and lose " +
 				"their kernels.",
-			codes: func(v *view, d dense) string {
+			codes: func(v *view, d writtenLayer) string {
 				s := v.floats(d.weight.Input(1))
 				for _, first := range v.dense {
 					if first.node == d.node || d.data != nil || len(s) == 0 || len(s) > 8 {
@@ -227,7 +227,7 @@ func adviceRules() []Rule {
 		{
 			Name: "container", Advice: true,
 			Doc: "Large weights in wider containers than their codes need make the file larger than it has to be.",
-			codes: func(v *view, d dense) string {
+			codes: func(v *view, d writtenLayer) string {
 				for _, t := range v.codeTensors(d.weight.Input(0)) {
 					need := codeBits(t)
 					if less := (t.Len()*need + 7) / 8; len(t.Raw)-less > wasteFrom {
@@ -240,7 +240,7 @@ func adviceRules() []Rule {
 		{
 			Name: "saturation", Advice: true,
 			Doc: "8-bit codes beyond +-64 can saturate on x64 CPUs without VNNI: results differ between machines.",
-			codes: func(v *view, d dense) string {
+			codes: func(v *view, d writtenLayer) string {
 				worst := v.saturating(v.activation(d.node.Input(0)), d.weight.Input(0))
 				return when(worst > 0, "its codes reach %d", worst)
 			},

@@ -84,7 +84,7 @@ func (r Runtime) plain(bits int) container {
 // options lists the ways to store the rows of l that may be the smallest: each width
 // in the container of its own, in a plain one that holds it, or in that of a wider one
 // of the layer.
-func (r Runtime) options(l *layer) []stores {
+func (r Runtime) options(l *plannedLayer) []stores {
 	widths := l.widths()
 	out := []stores{{}}
 	for i, bits := range widths {
@@ -115,7 +115,7 @@ func (r Runtime) options(l *layer) []stores {
 
 // wasteful reports that s cannot be the smallest: rows of a width of l take too many
 // more bytes in s than by themselves.
-func (r Runtime) wasteful(s stores, l *layer) bool {
+func (r Runtime) wasteful(s stores, l *plannedLayer) bool {
 	unpacks := s.planes()
 	extra := map[int]int{} // bits, by width
 	for _, f := range l.enc.Formats {

@@ -68,12 +68,12 @@ type prepared struct {
 	plain   bool // see Options
 	input   *quant.Input
 	value   string // the value that input covers
-	layers  map[string]*layer
+	layers  map[string]*plannedLayer
 	tensors tensorCache
 }
 
-// layer is one planned layer; enc is nil when it stays in float.
-type layer struct {
+// plannedLayer is one planned layer; enc is nil when it stays in float.
+type plannedLayer struct {
 	info    quant.LayerInfo
 	plan    *quant.Layer
 	enc     *quant.Encoded
@@ -86,7 +86,7 @@ func prepare(m *graph.Model, plan *quant.Plan) (*prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &prepared{m: m, input: plan.Input, layers: map[string]*layer{}, tensors: tensorCache{}}
+	p := &prepared{m: m, input: plan.Input, layers: map[string]*plannedLayer{}, tensors: tensorCache{}}
 	var errs []error
 	if plan.Input != nil {
 		if p.value, err = inputValue(m.Graph, plan.Input.Value); err != nil {
@@ -97,7 +97,7 @@ func prepare(m *graph.Model, plan *quant.Plan) (*prepared, error) {
 		// Only Gemms have names of their own: a fixed layer does not take one from them.
 		first := p.layers[info.Node]
 		if l := plan.Layer(info.Node); l != nil && (first == nil || first.info.Fixed != "") {
-			p.layers[info.Node] = &layer{info: info, plan: l}
+			p.layers[info.Node] = &plannedLayer{info: info, plan: l}
 		}
 	}
 	used := false
@@ -125,7 +125,7 @@ func prepare(m *graph.Model, plan *quant.Plan) (*prepared, error) {
 	return p, errors.Join(errs...)
 }
 
-func (p *prepared) encode(l *layer) error {
+func (p *prepared) encode(l *plannedLayer) error {
 	var scale float32
 	if l.plan.Act != nil {
 		scale = l.plan.Act.Scale
@@ -163,7 +163,7 @@ func inputValue(g *graph.Graph, name string) (string, error) {
 // unpacking function in any case if unpacks is set.
 func (p *prepared) write(unpacks bool) *graph.Model {
 	m := p.m.Clone()
-	w := &writer{
+	w := &graphWriter{
 		prepared: p, unpacks: unpacks, g: m.Graph, names: graph.NewBuilder(m.Graph, ""),
 		values: map[string]string{}, outputs: p.results(),
 	}
@@ -235,7 +235,7 @@ func (p *prepared) choose(o Options) *graph.Model {
 }
 
 // best returns the smallest containers of l without bit planes and with or without.
-func (p *prepared) best(l *layer, o Options) (free, all stores) {
+func (p *prepared) best(l *plannedLayer, o Options) (free, all stores) {
 	options := p.runtime.options(l)
 	if len(options) == 1 {
 		return options[0], options[0]
@@ -256,8 +256,8 @@ func (p *prepared) best(l *layer, o Options) (free, all stores) {
 	return free, all
 }
 
-func (p *prepared) encoded() []*layer {
-	var out []*layer
+func (p *prepared) encoded() []*plannedLayer {
+	var out []*plannedLayer
 	for _, n := range p.m.Graph.Nodes {
 		if l := p.layers[n.Name]; l != nil && l.enc != nil && isLayer(n) {
 			out = append(out, l)
@@ -279,14 +279,14 @@ func (p *prepared) results() map[string]quant.Act {
 // groups collects the rows of l by their container, in the order in which those
 // occur, and returns where in that order each row of the layer stands; nil when
 // it stands in its place.
-func (l *layer) groups() ([]group, []int) {
-	var groups []group
+func (l *plannedLayer) groups() ([]rowGroup, []int) {
+	var groups []rowGroup
 	for o, f := range l.enc.Formats {
 		c := l.stores[f.Bits]
-		g := slices.IndexFunc(groups, func(g group) bool { return g.container == c })
+		g := slices.IndexFunc(groups, func(g rowGroup) bool { return g.container == c })
 		if g < 0 {
 			g = len(groups)
-			groups = append(groups, group{container: c})
+			groups = append(groups, rowGroup{container: c})
 		}
 		groups[g].rows = append(groups[g].rows, o)
 		groups[g].widths |= 1 << f.Bits

@@ -9,7 +9,7 @@ import (
 	"cfq/quant"
 )
 
-type writer struct {
+type graphWriter struct {
 	*prepared
 	g       *graph.Graph
 	names   *graph.Builder
@@ -21,7 +21,7 @@ type writer struct {
 	outputs  map[string]quant.Act // output quantizers by the values that they stand at
 }
 
-func (w *writer) layer(n *graph.Node, l *layer) {
+func (w *graphWriter) layer(n *graph.Node, l *plannedLayer) {
 	gemm := &graph.Node{
 		Name: n.Name, Op: n.Op, Outputs: n.Outputs, Attrs: n.Attrs, Doc: n.Doc, Extra: n.Extra,
 	}
@@ -52,7 +52,7 @@ func (w *writer) layer(n *graph.Node, l *layer) {
 
 // activation quantizes and dequantizes value v; layers that share v and the
 // quantizer share the nodes.
-func (w *writer) activation(v string, a quant.Act) string {
+func (w *graphWriter) activation(v string, a quant.Act) string {
 	return w.once(fmt.Sprintf("act %q %v", v, a), func() string {
 		scale := w.scalar("s", a.Scale)
 		zero := w.uint8(a.Zero)
@@ -65,20 +65,20 @@ func (w *writer) activation(v string, a quant.Act) string {
 }
 
 // scales writes the weight scales of l: a scalar, or one per output with more dimensions of size 1 behind.
-func (w *writer) scales(l *layer, behind ...int64) string {
+func (w *graphWriter) scales(l *plannedLayer, behind ...int64) string {
 	if s := l.enc.Scales; len(s) > 1 {
 		return w.vector("s", s, append([]int64{int64(len(s))}, behind...)...)
 	}
 	return w.scalar("s", l.enc.Scales[0])
 }
 
-func (w *writer) weights(l *layer, scale string) string {
+func (w *graphWriter) weights(l *plannedLayer, scale string) string {
 	codes := w.kernel(l, w.codes(l, graph.Int8))
 	return w.op("DequantizeLinear", "d", []string{codes, scale, w.zeros(graph.Int8, l)}, perOutput(l)...)
 }
 
 // bias writes the int32 bias, whose scale is the product of the input's and the weights'.
-func (w *writer) bias(l *layer, scale string) string {
+func (w *graphWriter) bias(l *plannedLayer, scale string) string {
 	b := w.tensor(graph.FromInt32s("b", l.enc.Bias, int64(len(l.enc.Bias))))
 	in := w.scalar("s", l.enc.InScale)
 	product := w.once("mul "+in+" "+scale, func() string {
@@ -99,7 +99,7 @@ func (w *writer) bias(l *layer, scale string) string {
 }
 
 // perOutput is the axis attribute of a DequantizeLinear with one scale per output.
-func perOutput(l *layer) []graph.Attr {
+func perOutput(l *plannedLayer) []graph.Attr {
 	if len(l.enc.Scales) > 1 {
 		return []graph.Attr{graph.IntAttr("axis", 0)}
 	}
@@ -108,7 +108,7 @@ func perOutput(l *layer) []graph.Attr {
 
 // floatWeights writes weights for float arithmetic: Cast and Mul, which the
 // runtime folds at load. A DequantizeLinear here would run at every inference.
-func (w *writer) floatWeights(l *layer) string {
+func (w *graphWriter) floatWeights(l *plannedLayer) string {
 	if w.plain {
 		v := make([]float32, len(l.enc.Codes))
 		for i, q := range l.enc.Codes {
@@ -121,23 +121,23 @@ func (w *writer) floatWeights(l *layer) string {
 }
 
 // floatBias keeps the bias of n unless the plan has another.
-func (w *writer) floatBias(n *graph.Node, l *layer) string {
+func (w *graphWriter) floatBias(n *graph.Node, l *plannedLayer) string {
 	if b := n.Input(2); b != "" && slices.Equal(l.enc.FloatB, l.info.B) {
 		return b
 	}
 	return w.tensor(graph.FromFloats("b", l.enc.FloatB, int64(l.enc.Out)))
 }
 
-func (w *writer) scalar(hint string, v float32) string {
+func (w *graphWriter) scalar(hint string, v float32) string {
 	return w.tensor(graph.FromFloats(hint, []float32{v}))
 }
 
-func (w *writer) uint8(v uint8) string {
+func (w *graphWriter) uint8(v uint8) string {
 	return w.tensor(&graph.Tensor{Name: "z", DType: graph.Uint8, Raw: []byte{v}})
 }
 
 // tensor adds an initializer, or finds an equal one that was added before.
-func (w *writer) tensor(t *graph.Tensor) string {
+func (w *graphWriter) tensor(t *graph.Tensor) string {
 	key := make([]byte, 0, 32+len(t.Raw))
 	key = strconv.AppendInt(append(key, "tensor "...), int64(t.DType), 10)
 	for _, d := range t.Dims {
@@ -147,7 +147,7 @@ func (w *writer) tensor(t *graph.Tensor) string {
 	return w.once(string(key), func() string { return w.names.Const(t) })
 }
 
-func (w *writer) once(key string, make func() string) string {
+func (w *graphWriter) once(key string, make func() string) string {
 	if v, ok := w.values[key]; ok {
 		return v
 	}
@@ -158,7 +158,7 @@ func (w *writer) once(key string, make func() string) string {
 
 // shared returns the output of a node of the standard domain with whole numbers for
 // attributes, or that of an equal one that was written before.
-func (w *writer) shared(op, hint string, inputs []string, attrs ...graph.Attr) string {
+func (w *graphWriter) shared(op, hint string, inputs []string, attrs ...graph.Attr) string {
 	key := make([]byte, 0, 64)
 	key = append(key, op...)
 	for _, in := range inputs {
@@ -172,15 +172,15 @@ func (w *writer) shared(op, hint string, inputs []string, attrs ...graph.Attr) s
 
 // op appends a node of the standard domain. New nodes have no names, which are
 // optional, to keep the file small.
-func (w *writer) op(op, hint string, inputs []string, attrs ...graph.Attr) string {
+func (w *graphWriter) op(op, hint string, inputs []string, attrs ...graph.Attr) string {
 	out := w.names.Name(hint)
 	w.append(&graph.Node{Op: op, Inputs: inputs, Outputs: []string{out}, Attrs: attrs})
 	return out
 }
 
-func (w *writer) append(n *graph.Node) { w.g.Nodes = append(w.g.Nodes, n) }
+func (w *graphWriter) append(n *graph.Node) { w.g.Nodes = append(w.g.Nodes, n) }
 
-func (w *writer) sweep() {
+func (w *graphWriter) sweep() {
 	gone := map[string]bool{}
 	for _, l := range w.layers {
 		gone[l.info.Weight], gone[l.info.Bias] = true, true
@@ -200,7 +200,7 @@ func (w *writer) sweep() {
 // codes returns the codes of l as a value of type to, int8 or float, [outputs,
 // columns of the kernel]. The file holds them by the containers of their rows and
 // once for each input; what makes one tensor of that is folded by the runtime at load.
-func (w *writer) codes(l *layer, to graph.DType) string {
+func (w *graphWriter) codes(l *plannedLayer, to graph.DType) string {
 	groups, place := l.groups()
 	parts := make([]string, len(groups))
 	for i, g := range groups {
@@ -219,7 +219,7 @@ func (w *writer) codes(l *layer, to graph.DType) string {
 	return v
 }
 
-func (w *writer) group(l *layer, g group, to graph.DType) string {
+func (w *graphWriter) group(l *plannedLayer, g rowGroup, to graph.DType) string {
 	key := tensorKey{l, g.container, g.widths}
 	t := w.tensors[key]
 	if t == nil {
@@ -239,7 +239,7 @@ func (w *writer) group(l *layer, g group, to graph.DType) string {
 }
 
 // indices adds gather indices, as bytes behind a Cast where that is shorter.
-func (w *writer) indices(v []int) string {
+func (w *graphWriter) indices(v []int) string {
 	small := len(v) > castBytes/3
 	raw, ints := make([]byte, len(v)), make([]int32, len(v))
 	for i, x := range v {
@@ -253,7 +253,7 @@ func (w *writer) indices(v []int) string {
 	return w.shared("Cast", "i", []string{t}, graph.IntAttr("to", int64(graph.Int32)))
 }
 
-func (w *writer) unpack(p string, bits int, dims []int64) string {
+func (w *graphWriter) unpack(p string, bits int, dims []int64) string {
 	w.unpacks = true
 	// Two's complement: the highest plane counts negative.
 	value := make([]float32, bits)
@@ -274,7 +274,7 @@ func isLayer(n *graph.Node) bool { return n.Is("Gemm") || n.Is("Conv") }
 
 // kernel gives the weights of a convolution, which stand in the file as those of a
 // dense layer do, the shape of its kernel; the runtime folds that at load.
-func (w *writer) kernel(l *layer, v string) string {
+func (w *graphWriter) kernel(l *plannedLayer, v string) string {
 	c := l.info.Conv
 	if c == nil {
 		return v
@@ -288,7 +288,7 @@ func (w *writer) kernel(l *layer, v string) string {
 
 // result puts an output quantizer behind the node that was written last, in place
 // of n, if one stands there: all readers of its value read what comes out of that.
-func (w *writer) result(n *graph.Node) {
+func (w *graphWriter) result(n *graph.Node) {
 	w.shield()
 	if len(n.Outputs) == 0 {
 		return
@@ -318,7 +318,7 @@ func (w *writer) result(n *graph.Node) {
 // shield puts a Clip that bounds nothing in front of the node that was written last,
 // if that is a layer on float weights behind an output quantizer: between quantizers
 // the runtime would silently round the weights to 8 bits.
-func (w *writer) shield() {
+func (w *graphWriter) shield() {
 	if len(w.outputs) == 0 {
 		return
 	}
@@ -351,7 +351,7 @@ func (w *writer) shield() {
 // is passed on by itself: its nodes are shorter than constants for its columns.
 const passLength = 8
 
-func (w *writer) tabular(x string) string {
+func (w *graphWriter) tabular(x string) string {
 	return w.once("tabular", func() string {
 		var parts []string
 		for _, p := range w.parts() {
@@ -365,19 +365,19 @@ func (w *writer) tabular(x string) string {
 	})
 }
 
-// part is a run of input columns that are computed together.
-type part struct {
+// columnRun is a run of input columns that are computed together.
+type columnRun struct {
 	from, to int
 	pass     bool // neighbouring model inputs that need no arithmetic
 }
 
 // parts splits the columns at the longest run that can be passed on as it is.
-func (w *writer) parts() []part {
+func (w *graphWriter) parts() []columnRun {
 	cols := w.input.Columns
 	plain := func(j int) bool {
 		return cols[j].Lo == 0 && cols[j].Gain == 1 && !w.input.Inner(j)
 	}
-	best := part{pass: true}
+	best := columnRun{pass: true}
 	for from := 0; from < len(cols); {
 		to := from
 		for to < len(cols) && plain(to) && (to == from || cols[to].Source == cols[to-1].Source+1) {
@@ -389,10 +389,10 @@ func (w *writer) parts() []part {
 		from = max(to, from+1)
 	}
 	if best.to-best.from < passLength && best.to-best.from < len(cols) {
-		return []part{{from: 0, to: len(cols)}}
+		return []columnRun{{from: 0, to: len(cols)}}
 	}
-	var out []part
-	for _, p := range []part{{from: 0, to: best.from}, best, {from: best.to, to: len(cols)}} {
+	var out []columnRun
+	for _, p := range []columnRun{{from: 0, to: best.from}, best, {from: best.to, to: len(cols)}} {
 		if p.from < p.to {
 			out = append(out, p)
 		}
@@ -403,7 +403,7 @@ func (w *writer) parts() []part {
 // part writes (min(x,hi)-lo)*gain for the columns of p. The maximum with lo and
 // the last segments' upper bound are the saturation of QuantizeLinear. Where columns are repeated or moved, that is
 // done to the rows of the transposed input, which are copied as a whole and take one constant each: it costs a fifth.
-func (w *writer) part(x string, p part) string {
+func (w *graphWriter) part(x string, p columnRun) string {
 	cols := w.input.Columns[p.from:p.to]
 	sources, neighbours, dim := make([]int, len(cols)), true, 0
 	for j, c := range cols {
@@ -462,7 +462,7 @@ func (w *writer) part(x string, p part) string {
 const unbounded = 3.4028234663852886e38
 
 // perColumn adds one value per column, or one for all when they are equal.
-func (w *writer) perColumn(v []float32, dims ...int64) string {
+func (w *graphWriter) perColumn(v []float32, dims ...int64) string {
 	if len(slices.Compact(slices.Clone(v))) > 1 {
 		return w.tensor(graph.FromFloats("u", v, dims...))
 	}
@@ -479,7 +479,7 @@ const (
 
 // vector adds numbers that belong to the outputs of a layer, as float16 behind a
 // Cast when it has all of them and that is shorter.
-func (w *writer) vector(hint string, v []float32, dims ...int64) string {
+func (w *graphWriter) vector(hint string, v []float32, dims ...int64) string {
 	rounded := func(x float32) bool {
 		h, ok := quant.Half(x)
 		return !ok || h != x
@@ -493,7 +493,7 @@ func (w *writer) vector(hint string, v []float32, dims ...int64) string {
 
 // zeros writes a zero point of the shape of l's scales. Without one the runtime
 // does not fuse, or fails. Long ones are expanded at load.
-func (w *writer) zeros(t graph.DType, l *layer) string {
+func (w *graphWriter) zeros(t graph.DType, l *plannedLayer) string {
 	n, size := len(l.enc.Scales), t.Bits()/8
 	zero := func(n int, dims ...int64) string {
 		return w.tensor(&graph.Tensor{Name: "z", DType: t, Dims: dims, Raw: make([]byte, n*size)})
@@ -515,7 +515,7 @@ func (w *writer) zeros(t graph.DType, l *layer) string {
 // comes next, or where it does not cover what the Clip lets through, or where a
 // quantizer is not the only reader, the layer runs on dequantized weights instead. A Max behind
 // the layer is nothing that the runtime takes in, so what reads that does not matter.
-func (w *writer) isolate() {
+func (w *graphWriter) isolate() {
 	readers := w.readers()
 	for _, n := range w.integers {
 		y := n.Outputs[0]
@@ -532,7 +532,7 @@ func (w *writer) isolate() {
 	}
 }
 
-func (w *writer) readers() map[string][]*graph.Node {
+func (w *graphWriter) readers() map[string][]*graph.Node {
 	out := make(map[string][]*graph.Node, 2*len(w.integers))
 	for _, n := range w.integers {
 		out[n.Outputs[0]] = nil
@@ -554,7 +554,7 @@ func (w *writer) readers() map[string][]*graph.Node {
 
 // takes reports whether all that stands behind the layer that makes y goes well with an
 // integer kernel: a quantizer alone, perhaps behind a Relu or Clip, or none at all.
-func (w *writer) takes(y string, all map[string][]*graph.Node) bool {
+func (w *graphWriter) takes(y string, all map[string][]*graph.Node) bool {
 	readers := all[y]
 	quantizes := func(n *graph.Node) bool { return n.Is("QuantizeLinear") }
 	bounds := func(n *graph.Node) bool { return n.Is("Relu") || n.Is("Clip") }
@@ -577,7 +577,7 @@ func (w *writer) takes(y string, all map[string][]*graph.Node) bool {
 // QuantizeLinear q, uint8 with a scalar scale, stand for.
 func covers(g *graph.Graph, n, q *graph.Node) bool {
 	zero := g.Init(q.Input(2))
-	scale, ok := number(g, q.Input(1))
+	scale, ok := singleNumber(g, q.Input(1))
 	if !ok || zero == nil || zero.DType != graph.Uint8 || len(zero.Raw) != 1 {
 		return false
 	}
@@ -586,14 +586,14 @@ func covers(g *graph.Graph, n, q *graph.Node) bool {
 		return lowest == 0
 	}
 	bound := func(name string, fits func(float32) bool) bool {
-		v, ok := number(g, name)
+		v, ok := singleNumber(g, name)
 		return name == "" || ok && fits(v)
 	}
 	return bound(n.Input(1), func(lo float32) bool { return lo <= lowest }) &&
 		bound(n.Input(2), func(hi float32) bool { return hi >= highest })
 }
 
-func number(g *graph.Graph, name string) (float32, bool) {
+func singleNumber(g *graph.Graph, name string) (float32, bool) {
 	t := g.Init(name)
 	if t == nil || t.DType != graph.Float || t.Len() != 1 {
 		return 0, false
