@@ -8,6 +8,7 @@ import (
 
 	"cfq/calib/refine"
 	"cfq/qat"
+	"cfq/qat/cohort"
 	"cfq/quant"
 	"cfq/recourse"
 	"cfq/sensitivity"
@@ -86,7 +87,7 @@ func (c *layerFits) canStep() bool {
 
 // cheapest are the people who are calibrated on, with the ways of some to their cheapest recourse or to what they were
 // promised.
-func (c *layerFits) cheapest(ctx context.Context) (qat.Population, error) {
+func (c *layerFits) cheapest(ctx context.Context) (cohort.Population, error) {
 	from := c.net.population(c.sample.people.X, c.sample.set)
 	people, actions := spread(0, c.sample.people.N, c.sample.people.N), c.sample.promises
 	if actions == nil {
@@ -109,7 +110,7 @@ func (c *layerFits) cheapest(ctx context.Context) (qat.Population, error) {
 }
 
 // steps does gradient steps on points of a population.
-func (c *layerFits) steps(ctx context.Context, plans []quant.Layer, from qat.Population) (_ []quant.Layer, err error) {
+func (c *layerFits) steps(ctx context.Context, plans []quant.Layer, from cohort.Population) (_ []quant.Layer, err error) {
 	m, err := c.openLayers(ctx, plans)
 	if err != nil {
 		return nil, err

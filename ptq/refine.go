@@ -11,6 +11,7 @@ import (
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/qat"
+	"cfq/qat/cohort"
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/recourse/constraint"
@@ -111,18 +112,18 @@ func (c *layerFits) refinePoints(ctx context.Context, set *calib.Set) (refine.Po
 }
 
 // ways are the people of a calibration set and their ways to the recourse points that are past the decision.
-func (p *network) ways(set *calib.Set, can *constraint.Set) qat.Population {
+func (p *network) ways(set *calib.Set, can *constraint.Set) cohort.Population {
 	from := p.population(set.Facts(), can)
 	for i, ok := range set.Reached {
 		if ok {
-			from.Rays = append(from.Rays, qat.Ray{Person: set.Source[i], To: set.Points()[i*set.Dim : (i+1)*set.Dim]})
+			from.Rays = append(from.Rays, cohort.Ray{Person: set.Source[i], To: set.Points()[i*set.Dim : (i+1)*set.Dim]})
 		}
 	}
 	return from
 }
 
 // drawPoints draws n points of a population, each of which counts by its margin.
-func (c *layerFits) drawPoints(ctx context.Context, from qat.Population, n int, seed uint64) (p refine.Points,
+func (c *layerFits) drawPoints(ctx context.Context, from cohort.Population, n int, seed uint64) (p refine.Points,
 	err error,
 ) {
 	rng := rand.New(rand.NewPCG(refineSeed, seed))

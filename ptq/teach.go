@@ -13,7 +13,7 @@ import (
 	"cfq/task"
 )
 
-// onlineTeacher finds recourse of all people for a training, see qat.PeopleRecourse.
+// onlineTeacher finds recourse of all people for a training, see cohort.Recourse.
 type onlineTeacher struct {
 	net    *network
 	people *task.People
@@ -55,7 +55,7 @@ func newOnlineTeacher(ctx context.Context, n *network, people *task.People, set 
 // rows are the inputs of some people.
 func (a *onlineTeacher) rows(people []int) []float32 { return rowsOf(a.people.X, a.people.Dim, people) }
 
-// Solve implements qat.PeopleRecourse.
+// Solve implements cohort.Recourse.
 func (a *onlineTeacher) Solve(ctx context.Context, m *classifier.Model, people []int, quick bool) ([][]float32, error) {
 	var o recourse.SolveOptions
 	if quick {
@@ -66,7 +66,7 @@ func (a *onlineTeacher) Solve(ctx context.Context, m *classifier.Model, people [
 	return pointsOf(actions), err
 }
 
-// Points implements qat.PeopleRecourse: the teacher's recourse points or those that were issued.
+// Points implements cohort.Recourse: the teacher's recourse points or those that were issued.
 func (a *onlineTeacher) Points(ctx context.Context) (qat.Points, error) {
 	o, out := a.net.teacher(), qat.Points{Kind: qat.Teacher}
 	o.Noise = 0
@@ -95,7 +95,7 @@ func (a *onlineTeacher) Points(ctx context.Context) (qat.Points, error) {
 	return out, nil
 }
 
-// WithNoise implements qat.PeopleRecourse.
+// WithNoise implements cohort.Recourse.
 func (a *onlineTeacher) WithNoise(p qat.Points, round int) qat.Points {
 	noise := a.net.o.Teacher.Noise
 	if noise == 0 || a.net.o.Promises != nil {
@@ -113,7 +113,7 @@ func (a *onlineTeacher) WithNoise(p qat.Points, round int) qat.Points {
 	return p
 }
 
-// Teach implements qat.PeopleRecourse.
+// Teach implements cohort.Recourse.
 func (a *onlineTeacher) Teach(ctx context.Context, people []int, seed uint64) ([]float32, error) {
 	o, dim := a.o, a.people.Dim
 	rng := rand.New(rand.NewPCG(o.Seed, seed))
@@ -155,7 +155,7 @@ func (a *onlineTeacher) Teach(ctx context.Context, people []int, seed uint64) ([
 	return all, nil
 }
 
-// Steps implements qat.PeopleRecourse.
+// Steps implements cohort.Recourse.
 func (a *onlineTeacher) Steps(ctx context.Context, m *qat.StudentModel, people []int) (qat.Steps, error) {
 	o, trace := a.o, recourse.Trace{}
 	o.Noise, o.Trace = 0, &trace
@@ -163,7 +163,7 @@ func (a *onlineTeacher) Steps(ctx context.Context, m *qat.StudentModel, people [
 	return qat.Steps(trace), err
 }
 
-// Cost implements qat.PeopleRecourse.
+// Cost implements cohort.Recourse.
 func (a *onlineTeacher) Cost(person int, action, grad []float32) float64 {
 	set, x := a.set.Person(person), a.rows([]int{person})
 	set.Slope(x, action, grad)

@@ -11,6 +11,7 @@ import (
 	"cfq/eval"
 	"cfq/internal/message"
 	"cfq/qat"
+	"cfq/qat/cohort"
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/recourse"
@@ -26,7 +27,7 @@ const promisedMargin = 0.1
 type trainingStage struct {
 	net        *network
 	fits       *layerFits
-	source     *qat.PeopleSource
+	source     *cohort.Source
 	checkpoint qat.Checkpoint // of a training at the options' budget; nil without one
 }
 
@@ -209,7 +210,7 @@ func (t *trainingStage) sweepEta(ctx context.Context, net qat.Network, spec *qat
 	if len(own) == 0 || !t.source.Labelled(held) {
 		return nil, inputError(errors.New("eta-sweep: no labelled people can be held out from so few"))
 	}
-	tried, err := t.source.SweepEta(ctx, net, spec, own, held, func(r qat.Trial, done, total int) {
+	tried, err := t.source.SweepEta(ctx, net, spec, own, held, func(r cohort.Trial, done, total int) {
 		t.net.tell(fmt.Sprintf("try eta %v", r.Eta), done, total)
 	})
 	for _, r := range tried {
@@ -314,7 +315,7 @@ func newTraining(ctx context.Context, c *layerFits, checkpoint qat.Checkpoint) (
 	if err != nil {
 		return nil, inputError(err)
 	}
-	s := qat.People{Population: n.population(people.X, set), Full: n.full, Labels: people.Labels, Seed: n.o.Train.Seed}
+	s := cohort.People{Population: n.population(people.X, set), Full: n.full, Labels: people.Labels, Seed: n.o.Train.Seed}
 	if s.Margins, err = n.full.Margins(ctx, people.X); err != nil {
 		return nil, err
 	}
@@ -326,14 +327,14 @@ func newTraining(ctx context.Context, c *layerFits, checkpoint qat.Checkpoint) (
 	if err != nil {
 		return nil, err
 	}
-	source := &qat.PeopleSource{People: s, Unrolled: teacher.o.Steps, Online: n.o.TeacherOnline}
+	source := &cohort.Source{People: s, Unrolled: teacher.o.Steps, Online: n.o.TeacherOnline}
 	t := &trainingStage{net: n, fits: c, source: source, checkpoint: checkpoint}
 	return t, source.Find(ctx, n.o.Objective, teacher, c.openLayers)
 }
 
 // population is people, without their ways to recourse, as points are drawn from them.
-func (p *network) population(x []float32, set *constraint.Set) qat.Population {
-	from := qat.Population{X: x, Dim: p.full.Dim(), Numbers: set.Numbers()}
+func (p *network) population(x []float32, set *constraint.Set) cohort.Population {
+	from := cohort.Population{X: x, Dim: p.full.Dim(), Numbers: set.Numbers()}
 	for i := range p.task.Features {
 		from.Features = append(from.Features, p.task.Features[i].Offset)
 	}
@@ -352,11 +353,11 @@ func pointsOf(actions []recourse.Action) [][]float32 {
 }
 
 // raysTo are the ways of people to their recourse points, of those who have one.
-func raysTo(people []int, points [][]float32) []qat.Ray {
-	rays := []qat.Ray{}
+func raysTo(people []int, points [][]float32) []cohort.Ray {
+	rays := []cohort.Ray{}
 	for k, to := range points {
 		if to != nil {
-			rays = append(rays, qat.Ray{Person: people[k], To: to})
+			rays = append(rays, cohort.Ray{Person: people[k], To: to})
 		}
 	}
 	return rays

@@ -29,12 +29,12 @@ type trainer struct {
 	pools   [Kinds]pointPool
 	shares  [Kinds]float64 // how often rows of each pool are drawn; their sum is positive
 	next    trainBatch
-	pairs   pairing
+	pairs   teacherPairs
 	lambda  float64 // weight of the bit cost of a search
 }
 
-// pairing is what objectives know that look at people and their recourse points.
-type pairing struct {
+// teacherPairs is what objectives know that look at people and their recourse points.
+type teacherPairs struct {
 	points [][]int   // rows of the pool of teacher points, by person
 	groups []float32 // of people
 	people []int     // of the batch

@@ -19,7 +19,7 @@ func codeObjectives() []ObjectiveDoc {
 		{
 			Name: Reconstruct,
 			Doc:  "cross-entropy of what is decoded with the inputs as shares of their ranges, mean over the inputs",
-			loss: lossDef{terms: []lossTerm{reconstructionTerm()}, row: func(*lossRow, *Points, int, *job) {}},
+			loss: lossDef{terms: []lossTerm{reconstructionTerm()}, row: func(*lossRow, *Points, int, *trainingJob) {}},
 		},
 		{
 			Name: Attributes,
@@ -27,7 +27,7 @@ func codeObjectives() []ObjectiveDoc {
 				"attributes",
 			loss: lossDef{
 				terms: []lossTerm{attributeTerm(), reconstructionTerm()},
-				row: func(r *lossRow, p *Points, i int, j *job) {
+				row: func(r *lossRow, p *Points, i int, j *trainingJob) {
 					n := j.net.Code.Attributes
 					r.attributes = p.Attributes[i*n:][:n]
 				},
@@ -62,7 +62,7 @@ func attributeTerm() lossTerm {
 	return lossTerm{
 		reduced: true,
 		columns: []lossColumn{{
-			name, func(j *job) int { return j.net.Code.Attributes }, func(r *lossRow) []float32 { return r.attributes },
+			name, func(j *trainingJob) int { return j.net.Code.Attributes }, func(r *lossRow) []float32 { return r.attributes },
 		}},
 		build: func(b *stepBuilder) string {
 			code := &b.job.net.Code

@@ -185,7 +185,7 @@ func (p *problem) plans() []quant.Layer {
 func (p *problem) network(m *classifier.Model) Network { return Network{Model: m, Layers: p.layers} }
 
 // compiled is the step of a training, after a change of its job.
-func compiled(t testing.TB, net Network, source Source, spec Spec, change func(j *job)) *trainStep {
+func compiled(t testing.TB, net Network, source Source, spec Spec, change func(j *trainingJob)) *trainStep {
 	t.Helper()
 	j, err := spec.resolve(net, source)
 	if err != nil {
@@ -313,6 +313,14 @@ func (p *problem) trained(t *testing.T, spec Spec, run Run) *Outcome {
 	out, err := p.train(t, spec, run)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return out
+}
+
+// rowsAt returns rows of x.
+func rowsAt(x []float32, width int, rows []int) (out []float32) {
+	for _, i := range rows {
+		out = append(out, x[i*width:(i+1)*width]...)
 	}
 	return out
 }

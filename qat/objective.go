@@ -59,7 +59,7 @@ type lossDef struct {
 	terms    []lossTerm
 	unrolled bool // it looks at the recourse of the network as trained so far
 	// row says what a row adds to the loss, by the columns of the terms.
-	row func(r *lossRow, p *Points, i int, j *job)
+	row func(r *lossRow, p *Points, i int, j *trainingJob)
 }
 
 // needsPairs reports whether a step looks at people and at teacher points of the same people.
@@ -86,7 +86,7 @@ func Objectives() []ObjectiveDoc {
 			Doc: "as validity, and beta times max(0, gamma - margin) at teacher recourse points",
 			loss: lossDef{
 				terms: []lossTerm{classTerm(), hingeTerm()},
-				row: func(r *lossRow, p *Points, i int, j *job) {
+				row: func(r *lossRow, p *Points, i int, j *trainingJob) {
 					validRow(r, p, i, j)
 					if p.Kind != Factual {
 						r.hinge = float32(*j.Beta)
@@ -111,7 +111,7 @@ func Objectives() []ObjectiveDoc {
 			Doc: "cross-entropy with the full-precision model's probabilities, at factual rows",
 			loss: lossDef{
 				terms: []lossTerm{classTerm()},
-				row: func(r *lossRow, p *Points, i int, _ *job) {
+				row: func(r *lossRow, p *Points, i int, _ *trainingJob) {
 					copy(r.classWeights, p.Probabilities[i*len(r.classWeights):])
 				},
 			},
@@ -133,7 +133,7 @@ func recourseObjectives() []ObjectiveDoc {
 				"trained so far",
 			loss: lossDef{
 				terms: []lossTerm{classTerm(), hingeTerm()},
-				row: func(r *lossRow, p *Points, i int, j *job) {
+				row: func(r *lossRow, p *Points, i int, j *trainingJob) {
 					labelRow(r, p, i, j)
 					if p.Kind != Factual {
 						r.hinge = float32(*j.Beta)
@@ -148,7 +148,7 @@ func recourseObjectives() []ObjectiveDoc {
 				"recourse points of the ensemble as trained so far",
 			loss: lossDef{
 				terms: []lossTerm{memberTerm(), disagreementTerm()},
-				row: func(r *lossRow, p *Points, i int, j *job) {
+				row: func(r *lossRow, p *Points, i int, j *trainingJob) {
 					labelRow(r, p, i, j)
 					if p.Kind != Factual {
 						r.disagreement = float32(*j.Eta)
@@ -166,7 +166,7 @@ func MarginWeight(margin float32) float32 {
 	return float32(1 / (1 + d*d))
 }
 
-func marginRow(r *lossRow, p *Points, i int, _ *job) {
+func marginRow(r *lossRow, p *Points, i int, _ *trainingJob) {
 	r.target, r.weight = p.Margins[i], MarginWeight(p.Margins[i])
 	if p.StudentMargins != nil {
 		r.weight = max(r.weight, MarginWeight(p.StudentMargins[i]))
@@ -176,7 +176,7 @@ func marginRow(r *lossRow, p *Points, i int, _ *job) {
 	}
 }
 
-func labelRow(r *lossRow, p *Points, i int, _ *job) {
+func labelRow(r *lossRow, p *Points, i int, _ *trainingJob) {
 	if p.Kind != Factual {
 		return
 	}
@@ -186,7 +186,7 @@ func labelRow(r *lossRow, p *Points, i int, _ *job) {
 }
 
 // validRow is labelRow, and recourse points count by the target class.
-func validRow(r *lossRow, p *Points, i int, j *job) {
+func validRow(r *lossRow, p *Points, i int, j *trainingJob) {
 	labelRow(r, p, i, j)
 	if p.Kind != Factual {
 		r.classWeights[j.target()] = float32(*j.Eta)
@@ -226,7 +226,7 @@ type lossTerm struct {
 
 type lossColumn struct {
 	name  string
-	width func(o *job) int
+	width func(o *trainingJob) int
 	of    func(r *lossRow) []float32
 }
 
@@ -236,7 +236,7 @@ const (
 	classWeightsName       = "qat.class_weights"
 )
 
-func one(*job) int { return 1 }
+func one(*trainingJob) int { return 1 }
 
 func marginTerm() lossTerm {
 	return lossTerm{
@@ -255,7 +255,7 @@ func classTerm() lossTerm {
 	return lossTerm{
 		reduced: true,
 		columns: []lossColumn{{
-			classWeightsName, func(j *job) int { return j.classes }, func(r *lossRow) []float32 { return r.classWeights },
+			classWeightsName, func(j *trainingJob) int { return j.classes }, func(r *lossRow) []float32 { return r.classWeights },
 		}},
 		build: func(b *stepBuilder) string { return b.crossEntropy(b.t.Logits) },
 	}
@@ -324,7 +324,7 @@ func groupTerm() lossTerm {
 	return lossTerm{
 		reduced: true,
 		columns: []lossColumn{
-			{"qat.groups", func(j *job) int { return j.source.Groups }, func(r *lossRow) []float32 { return r.groups }},
+			{"qat.groups", func(j *trainingJob) int { return j.source.Groups }, func(r *lossRow) []float32 { return r.groups }},
 		},
 		build: func(b *stepBuilder) string {
 			pick := make([]float32, b.job.classes)

@@ -65,7 +65,7 @@ func (p *problem) through(slots []paramSlot, params, x []float64) ([]float64, fu
 }
 
 // rowLoss is what a row adds to an objective, as the paper writes it, by its logits.
-func rowLoss(objective Objective, p *Points, i int, z []float64, target int, j *job) float64 {
+func rowLoss(objective Objective, p *Points, i int, z []float64, target int, j *trainingJob) float64 {
 	var sum float64
 	for _, v := range z {
 		sum += math.Exp(v)
@@ -137,7 +137,7 @@ func TestObjectives(t *testing.T) {
 			s := compiled(t, p.network(m), Source{Groups: 3}, Spec{
 				Objective: doc.Name, Optimizer: Optimizer{Batch: rows},
 				Weights: Weights{Eta: new(0.7), Beta: new(1.3), Gamma: new(0.8)},
-			}, func(j *job) { j.rows = rows * len(used) })
+			}, func(j *trainingJob) { j.rows = rows * len(used) })
 			trainer := newTrainer(s)
 			trainer.replace(used)
 			all := trainBatch{columns: map[string][]float32{}}

@@ -26,7 +26,7 @@ const typical = 0.1
 // in float have no scales.
 type paramSlot struct{ weights, scales, policy, bias, act, end int }
 
-func layout(j *job) (slots []paramSlot, s optimizerState) {
+func layout(j *trainingJob) (slots []paramSlot, s optimizerState) {
 	layers, scaleRate := j.net.Layers, float32(1) // relative to the learning rate
 	if j.pact {
 		scaleRate = 0

@@ -81,7 +81,7 @@ func TestSearchGradient(t *testing.T) {
 		p := mlp(t, 11, compute{bits: 3})
 		widened(t, p, perRow)
 		m := p.written(t, p.plans())
-		s := compiled(t, p.network(m), p.source(), Spec{Optimizer: Optimizer{Batch: rows}}, func(j *job) {
+		s := compiled(t, p.network(m), p.source(), Spec{Optimizer: Optimizer{Batch: rows}}, func(j *trainingJob) {
 			j.lsq, j.budget = true, budget
 		})
 		r := rand.New(rand.NewPCG(2, 2))

@@ -109,8 +109,8 @@ func (s *Spec) Check() error {
 	return errors.Join(errs...)
 }
 
-// job is a training with its defaults filled in.
-type job struct {
+// trainingJob is a training with its defaults filled in.
+type trainingJob struct {
 	Optimizer // Batch are the people of a step
 	Weights
 
@@ -124,9 +124,9 @@ type job struct {
 	budget    float64 // of Search
 }
 
-func (s Spec) resolve(net Network, source Source) (*job, error) {
+func (s Spec) resolve(net Network, source Source) (*trainingJob, error) {
 	m := net.Model
-	j := &job{
+	j := &trainingJob{
 		Optimizer: s.Optimizer, Weights: s.Weights, net: net, source: source, lambda: s.Lambda,
 		lsq: s.Quantizers != RatioSteps, pact: s.Quantizers == PACT, classes: max(2, m.Classes()),
 	}
@@ -161,13 +161,13 @@ func (s Spec) resolve(net Network, source Source) (*job, error) {
 }
 
 // use is how many points of each kind each of some rounds has a use for.
-func (j *job) use(rounds int) (use [Kinds]int) {
+func (j *trainingJob) use(rounds int) (use [Kinds]int) {
 	for k := range use {
 		use[k] = min(maxPoints, int(j.objective.share(Kind(k))*float64(j.Steps*j.Batch/rounds))+1)
 	}
 	return use
 }
 
-func (j *job) target() int { return j.net.Model.Target() }
+func (j *trainingJob) target() int { return j.net.Model.Target() }
 
-func (j *job) dim() int { return j.net.Model.Dim() }
+func (j *trainingJob) dim() int { return j.net.Model.Dim() }

@@ -36,7 +36,7 @@ const warmUp = 200
 // trainStep is one step of training as a graph: forward, loss, gradient and optimizer. All parameters are one vector,
 // since the number of nodes, not of multiplications, is what a step of a small network costs.
 type trainStep struct {
-	job      *job
+	job      *trainingJob
 	sessions map[int]*ort.Session // by rows of a batch
 	student  *ort.Session         // gradient by the inputs; nil where the objective has no use for it
 	reader   *ort.Session         // codes and scales, layer by layer; nil where all layers are in float
@@ -63,14 +63,14 @@ type stepBuilder struct {
 	codes  []string // values that hold codes and scale of each layer
 	noise  int      // numbers of Gumbel noise that the widths of layers take
 	costs  []string // what the widths of layers cost
-	job    *job
+	job    *trainingJob
 	rows   int         // of a batch
 	whole  graph.Types // of the network, for any number of rows
 	widths map[string]int
 	err    error
 }
 
-func compile(j *job) (*trainStep, error) {
+func compile(j *trainingJob) (*trainStep, error) {
 	s := &trainStep{job: j}
 	s.slots, s.optimizerState = layout(j)
 	return s, s.open()

@@ -61,7 +61,7 @@ func TestSettle(t *testing.T) {
 	p := mlp(t, 3, compute{bits: 3})
 	p.layers[2].Plan.Float, p.layers[2].Plan.Scales = true, nil
 	s := &trainStep{}
-	s.slots, s.optimizerState = layout(&job{net: p.network(nil)})
+	s.slots, s.optimizerState = layout(&trainingJob{net: p.network(nil)})
 	before := slices.Clone(s.Params)
 	s.settle()
 	for i, at := range s.slots {
@@ -262,7 +262,7 @@ func (p *problem) checkWritten(t *testing.T, plans []quant.Layer, params []float
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &job{net: p.network(m), Optimizer: Optimizer{Batch: len(x) / p.dim}}
+	j := &trainingJob{net: p.network(m), Optimizer: Optimizer{Batch: len(x) / p.dim}}
 	fixBatch(tr.Types, tr.Types[m.Input().Name].Shape[0], j.Batch)
 	slots, _ := layout(j)
 	b := &stepBuilder{Builder: graph.NewBuilder(tr.Graph.Graph, "qat."), t: tr, policy: map[string]autodiff.Rule{}, job: j}

@@ -1,4 +1,4 @@
-package qat
+package cohort
 
 import (
 	"context"

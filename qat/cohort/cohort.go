@@ -1,4 +1,9 @@
-package qat
+// Package cohort draws the points that training looks at from people and their recourse.
+//
+// In: people with what the full-precision model says of them, and something that finds their recourse. Out: a source of
+// points for package qat, shares of promises that a network breaks, and the eta that is best for people held out. The
+// invariant: the same arguments give the same points.
+package cohort
 
 import (
 	"cmp"
@@ -10,6 +15,7 @@ import (
 	"slices"
 
 	"cfq/onnxio/classifier"
+	"cfq/qat"
 	"cfq/quant"
 )
 
@@ -36,39 +42,39 @@ type People struct {
 	Seed       uint64
 }
 
-// PeopleRecourse finds recourse of the people.
-type PeopleRecourse interface {
-	Recourse
+// Recourse finds recourse of the people.
+type Recourse interface {
+	qat.Recourse
 	// Solve returns the cheapest recourse point of each of some people under a model; nil for who has none. A quick
 	// search takes less time.
 	Solve(ctx context.Context, m *classifier.Model, people []int, quick bool) ([][]float32, error)
 	// Points returns the recourse points of the teacher, with Source, and without noise.
-	Points(ctx context.Context) (Points, error)
+	Points(ctx context.Context) (qat.Points, error)
 	// WithNoise returns the points with the noise of a round.
-	WithNoise(p Points, round int) Points
+	WithNoise(p qat.Points, round int) qat.Points
 }
 
-// PeopleSource draws from people and their recourse.
-type PeopleSource struct {
+// Source draws from people and their recourse.
+type Source struct {
 	People   People
-	Unrolled int  // as in Source
-	Online   bool // as in Source: the teacher's points are not looked for before
+	Unrolled int  // as in qat.Source
+	Online   bool // as in qat.Source: the teacher's points are not looked for before
 
-	recourse  PeopleRecourse
+	recourse  Recourse
 	open      func(ctx context.Context, plans []quant.Layer) (*classifier.Model, error)
-	objective ObjectiveDoc
+	objective qat.ObjectiveDoc
 	refused   []int       // of whom some are asked
 	promised  [][]float32 // recourse points of those refused
-	teacher   Points      // of objectives that do not resample
-	facts     Points      // people, for these objectives
+	teacher   qat.Points  // of objectives that do not resample
+	facts     qat.Points  // people, for these objectives
 }
 
 // Find finds the recourse that an objective trains on. The function opens the network of plans.
-func (s *PeopleSource) Find(ctx context.Context, objective Objective, r PeopleRecourse,
+func (s *Source) Find(ctx context.Context, objective qat.Objective, r Recourse,
 	open func(ctx context.Context, plans []quant.Layer) (*classifier.Model, error),
 ) (err error) {
 	s.recourse, s.open = r, open
-	if s.objective, err = FindObjective(objective); err != nil {
+	if s.objective, err = qat.FindObjective(objective); err != nil {
 		return err
 	}
 	for i, m := range s.People.Margins {
@@ -107,9 +113,9 @@ func (s *PeopleSource) Find(ctx context.Context, objective Objective, r PeopleRe
 	return s.factual(ctx)
 }
 
-func (s *PeopleSource) factual(ctx context.Context) error {
+func (s *Source) factual(ctx context.Context) error {
 	p := &s.People
-	s.facts = Points{Kind: Factual, X: p.X, Margins: p.Margins, Groups: p.Groups}
+	s.facts = qat.Points{Kind: qat.Factual, X: p.X, Margins: p.Margins, Groups: p.Groups}
 	for _, l := range p.Labels {
 		class := -1
 		if l >= 0 {
@@ -143,14 +149,14 @@ func (s *PeopleSource) factual(ctx context.Context) error {
 }
 
 // Source returns what all people are drawn from.
-func (s *PeopleSource) Source() Source { return s.source(s.draw, s.recourse) }
+func (s *Source) Source() qat.Source { return s.source(s.draw, s.recourse) }
 
-func (s *PeopleSource) source(draw DrawFunc, r Recourse) Source {
-	return Source{Draw: draw, Recourse: r, Online: s.Online, Unrolled: s.Unrolled, Groups: s.People.GroupCount}
+func (s *Source) source(draw qat.DrawFunc, r qat.Recourse) qat.Source {
+	return qat.Source{Draw: draw, Recourse: r, Online: s.Online, Unrolled: s.Unrolled, Groups: s.People.GroupCount}
 }
 
 // Taught returns how many people's recourse is trained on.
-func (s *PeopleSource) Taught() int {
+func (s *Source) Taught() int {
 	if s.objective.Resamples {
 		return len(s.People.Rays)
 	}
@@ -161,8 +167,8 @@ func (s *PeopleSource) Taught() int {
 	return len(people)
 }
 
-func (s *PeopleSource) draw(ctx context.Context, round int, use [Kinds]int, now []Trained) (d Draw, err error) {
-	student, err := s.open(ctx, Quantized(now))
+func (s *Source) draw(ctx context.Context, round int, use [qat.Kinds]int, now []qat.Trained) (d qat.Draw, err error) {
+	student, err := s.open(ctx, qat.Quantized(now))
 	if err != nil {
 		return d, err
 	}
@@ -172,35 +178,35 @@ func (s *PeopleSource) draw(ctx context.Context, round int, use [Kinds]int, now 
 		return d, err
 	}
 	if !s.objective.Resamples {
-		d.Points = []Points{s.facts, s.recourse.WithNoise(s.teacher, round)}
+		d.Points = []qat.Points{s.facts, s.recourse.WithNoise(s.teacher, round)}
 		return d, nil
 	}
 	p := &s.People
-	add := func(kind Kind, x []float32, err error) error {
-		points := Points{Kind: kind, X: x}
+	add := func(kind qat.Kind, x []float32, err error) error {
+		points := qat.Points{Kind: kind, X: x}
 		if err == nil {
 			points.Margins, err = p.Full.Margins(ctx, x)
 		}
-		if err == nil && kind == Factual {
+		if err == nil && kind == qat.Factual {
 			points.StudentMargins, err = student.Margins(ctx, x)
 		}
 		d.Points = append(d.Points, points)
 		return err
 	}
-	if err := add(Factual, p.Draw(rng, use[Factual]), nil); err != nil || len(p.Rays) == 0 {
+	if err := add(qat.Factual, p.Draw(rng, use[qat.Factual]), nil); err != nil || len(p.Rays) == 0 {
 		return d, err
 	}
-	x, err := p.DrawTeacher(ctx, rng, p.Full.Margins, use[Teacher])
-	if err := add(Teacher, x, err); err != nil {
+	x, err := p.DrawTeacher(ctx, rng, p.Full.Margins, use[qat.Teacher])
+	if err := add(qat.Teacher, x, err); err != nil {
 		return d, err
 	}
-	x, err = p.drawRays(ctx, rng, student.Margins, use[Student], studentLo, studentHi)
-	return d, add(Student, x, err)
+	x, err = p.drawRays(ctx, rng, student.Margins, use[qat.Student], studentLo, studentHi)
+	return d, add(qat.Student, x, err)
 }
 
 // estimateVD returns the shares of some people's promises that break between the full-precision model and the student,
 // either way.
-func (s *PeopleSource) estimateVD(ctx context.Context, rng *rand.Rand, student *classifier.Model, limit int,
+func (s *Source) estimateVD(ctx context.Context, rng *rand.Rand, student *classifier.Model, limit int,
 	quick bool,
 ) (vd, rvd float64, err error) {
 	var people []int
@@ -232,7 +238,7 @@ func brokenShare(ctx context.Context, points [][]float32, m *classifier.Model) (
 
 // Final returns what holds of the network of plans in the end: the shares of some people's promises that break, and of
 // the people whom it decides otherwise than the full-precision model.
-func (s *PeopleSource) Final(ctx context.Context, plans []quant.Layer) (vd, rvd, disagreement float64, err error) {
+func (s *Source) Final(ctx context.Context, plans []quant.Layer) (vd, rvd, disagreement float64, err error) {
 	m, err := s.open(ctx, plans)
 	if err != nil {
 		return 0, 0, 0, err
@@ -247,7 +253,7 @@ func (s *PeopleSource) Final(ctx context.Context, plans []quant.Layer) (vd, rvd,
 }
 
 // Disagreement is the share of the people whom a model decides otherwise than the full-precision model.
-func (s *PeopleSource) Disagreement(ctx context.Context, m *classifier.Model) (float64, error) {
+func (s *Source) Disagreement(ctx context.Context, m *classifier.Model) (float64, error) {
 	margins, err := m.Margins(ctx, s.People.X)
 	differ := 0
 	for i, v := range margins {
@@ -270,19 +276,19 @@ const trialShare = 4
 
 // SweepEta trains on some of the people with several eta, and sets the one that is best for those held out: by
 // accuracy, which L_task + eta L_valid does not measure, and among equals by VD.
-func (s *PeopleSource) SweepEta(ctx context.Context, net Network, spec *Spec, own, held []int,
+func (s *Source) SweepEta(ctx context.Context, net qat.Network, spec *qat.Spec, own, held []int,
 	tell func(Trial, int, int),
 ) ([]Trial, error) {
 	trials, source := etaTrials(), s.subset(own)
 	for k := range trials {
 		tell(trials[k], k, len(trials))
 		short := *spec
-		short.Eta, short.Steps = &trials[k].Eta, max(rounds, cmp.Or(spec.Steps, DefaultSteps)/trialShare)
-		out, err := Train(ctx, net, source, short, Run{})
+		short.Eta, short.Steps = &trials[k].Eta, max(qat.Rounds, cmp.Or(spec.Steps, qat.DefaultSteps)/trialShare)
+		out, err := qat.Train(ctx, net, source, short, qat.Run{})
 		if err != nil {
 			return nil, fmt.Errorf("eta %v: %w", trials[k].Eta, err)
 		}
-		if err := s.try(ctx, Quantized(out.Layers), held, &trials[k]); err != nil {
+		if err := s.try(ctx, qat.Quantized(out.Layers), held, &trials[k]); err != nil {
 			return nil, err
 		}
 	}
@@ -294,11 +300,11 @@ func (s *PeopleSource) SweepEta(ctx context.Context, net Network, spec *Spec, ow
 }
 
 // Labelled reports whether one of some people has a label.
-func (s *PeopleSource) Labelled(people []int) bool {
+func (s *Source) Labelled(people []int) bool {
 	return slices.ContainsFunc(people, func(i int) bool { return s.facts.Classes[i] >= 0 })
 }
 
-func (s *PeopleSource) try(ctx context.Context, plans []quant.Layer, held []int, r *Trial) (err error) {
+func (s *Source) try(ctx context.Context, plans []quant.Layer, held []int, r *Trial) (err error) {
 	m, err := s.open(ctx, plans)
 	if err != nil {
 		return err
@@ -328,7 +334,7 @@ func (s *PeopleSource) try(ctx context.Context, plans []quant.Layer, held []int,
 }
 
 // subset is the source of some of the people, of whom nobody is asked.
-func (s *PeopleSource) subset(people []int) Source {
+func (s *Source) subset(people []int) qat.Source {
 	at := make(map[int]int, len(people)) // their positions
 	for k, i := range people {
 		at[i] = k
@@ -338,15 +344,15 @@ func (s *PeopleSource) subset(people []int) Source {
 	facts.X, facts.Margins = rowsAt(facts.X, s.People.Dim, people), rowsAt(facts.Margins, 1, people)
 	facts.Classes, facts.Groups = rowsAt(facts.Classes, 1, people), rowsAt(facts.Groups, s.People.GroupCount, people)
 	facts.Probabilities = rowsAt(facts.Probabilities, len(facts.Probabilities)/n, people)
-	draw := func(_ context.Context, round int, _ [Kinds]int, _ []Trained) (Draw, error) {
-		all, theirs := s.recourse.WithNoise(s.teacher, round), Points{Kind: Teacher}
+	draw := func(_ context.Context, round int, _ [qat.Kinds]int, _ []qat.Trained) (qat.Draw, error) {
+		all, theirs := s.recourse.WithNoise(s.teacher, round), qat.Points{Kind: qat.Teacher}
 		for k, i := range all.Source {
 			if person, ok := at[i]; ok {
 				theirs.Source = append(theirs.Source, person)
 				theirs.X = append(theirs.X, all.X[k*s.People.Dim:(k+1)*s.People.Dim]...)
 			}
 		}
-		return Draw{Points: []Points{facts, theirs}, VD: math.NaN(), RVD: math.NaN()}, nil
+		return qat.Draw{Points: []qat.Points{facts, theirs}, VD: math.NaN(), RVD: math.NaN()}, nil
 	}
 	return s.source(draw, subsetRecourse{s.recourse, people})
 }
@@ -361,21 +367,21 @@ func rowsAt[T any](x []T, width int, rows []int) []T {
 
 // subsetRecourse finds recourse of some of the people, who are known by their positions among these.
 type subsetRecourse struct {
-	of     Recourse
+	of     qat.Recourse
 	people []int
 }
 
-// Teach implements Recourse.
+// Teach implements qat.Recourse.
 func (r subsetRecourse) Teach(ctx context.Context, people []int, seed uint64) ([]float32, error) {
 	return r.of.Teach(ctx, rowsAt(r.people, 1, people), seed)
 }
 
-// Steps implements Recourse.
-func (r subsetRecourse) Steps(ctx context.Context, m *StudentModel, people []int) (Steps, error) {
+// Steps implements qat.Recourse.
+func (r subsetRecourse) Steps(ctx context.Context, m *qat.StudentModel, people []int) (qat.Steps, error) {
 	return r.of.Steps(ctx, m, rowsAt(r.people, 1, people))
 }
 
-// Cost implements Recourse.
+// Cost implements qat.Recourse.
 func (r subsetRecourse) Cost(person int, action, grad []float32) float64 {
 	return r.of.Cost(r.people[person], action, grad)
 }
