@@ -100,7 +100,12 @@ func crowd(n int, seed uint64) *task.People {
 
 func compare(t testing.TB, f, g recourse.Model, people *task.People, o Options) *Result {
 	t.Helper()
-	r, err := Compare(t.Context(), f, g, threeInputs(t), people, o)
+	return compareBatch(t, f, g, &Batch{People: people, Set: threeInputs(t)}, o)
+}
+
+func compareBatch(t testing.TB, f, g recourse.Model, b *Batch, o Options) *Result {
+	t.Helper()
+	r, err := Compare(t.Context(), f, g, b, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,18 +3,19 @@
 // it cost there, and does g promise what f would not keep.
 //
 // In: two recourse.Models, an action set, people. Out: a Result with every metric of [Metrics], each
-// with its counts. An evaluation has three steps, and [Compare] is all of them:
+// with its counts. An evaluation has two steps, and
+// [Compare] is both for people who fit in memory:
 //
-//   - [Solve] finds one model's points: where the recourse of each refused person ends.
-//   - [Solution.Judge] asks the other model about these points and makes one [Record] for each person.
+//   - [Measure] takes people from a [Source], finds the points where the recourse of each refused person ends, asks the
+//     other model about them, and makes one [Record] for each person.
 //   - [Summarize] computes the metrics, from the records alone.
 //
-// The solution of f serves any number of quantized models, and records from several machines may be
-// joined before they are summarized. The invariant: everyone who is evaluated is counted. A person
-// without recourse, or with none to compare, is in a denominator or in a count of its own, and is never
-// dropped. Results depend on the inputs and the seed only.
+// A batch of people can come with what is known of them: the promises that were issued, the points of f (see [Solve]),
+// or records of an earlier run. Records from several machines may be joined before they are summarized. The invariant:
+// everyone who is evaluated is counted. A person without recourse, or with none to compare, is in a denominator or in
+// a count of its own, and is never dropped. Results depend on the inputs and the seed only.
 //
-// [Groups] are subgroups, [Stressed] evaluates under other conditions, and [ComparePaired]
+// [Groups] are subgroups, [Result.Stress] evaluates under other conditions, and [ComparePaired]
 // compares several quantized models. Verdicts are made by package gate.
 //
 // Definitions: sections "Metrics" and "Sensitivity to action constraints" of the paper; [Metrics] says
@@ -31,28 +32,22 @@ import (
 
 	"cfq/recourse"
 	"cfq/recourse/constraint"
-	"cfq/task"
 )
 
 // HeadlineMargin is the required margin, in logits, that stands for the curve.
 const HeadlineMargin = 0.1
 
-// Options of Solve and Compare. The zero value evaluates everyone f refuses.
+// Options of Measure and Compare. The zero value evaluates everyone f refuses.
 type Options struct {
 	Margins    []float64             // required logit margins, >= 0; default 0, 0.1, 0.25, 0.5
 	Sample     int                   // evaluate a random sample of this many refused people; 0 = all
 	Seed       uint64                // of the sample, and of the solver unless Solver.Seed is set
 	Confidence float64               // of the intervals; default 0.95
 	Solver     recourse.SolveOptions // Margin and Progress are set by Solve
-	// Promises are issued already, one action for each of the people: those that are Found replace what
-	// the solver would find for f, also for people whom f approves as they are. nil solves.
-	Promises []recourse.Action
-	// Unmatched is the number of further promises that belong to none of the people: they are counted, and not judged.
-	Unmatched int
 	// OneSided leaves out what takes time and is not about f's promises: the recourse of g and the first valid iterates.
 	OneSided bool
 	// Noise is the number of people, drawn by Seed, whose recourse under f is solved a second time with other
-	// random numbers: CRG of a model against itself. 0 = none. It has no meaning with Promises.
+	// random numbers: CRG of a model against itself. 0 = none. It has no meaning with promises.
 	Noise int
 	// Prove and Perturb, if set, measure the neighbourhoods, of the Radius in model-input units, of f's recourse points.
 	Prove    Prover
@@ -60,9 +55,10 @@ type Options struct {
 	Radius   float64
 	Workers  int // of the solver unless Solver.Workers is set
 	Progress func(Event)
-	// Made, if set, is given the records of each batch of Measure; it must not keep them. Its error ends the run.
-	Made func(b *Batch, s *Settings, records []Record) error
+	// OnRecords, if set, is given the records of each batch; it must not keep them. Its error ends the run.
+	OnRecords func(b *Batch, s *Settings, records []Record) error
 
+	whole bool    // a single batch has all people
 	below *uint64 // the largest priority of those in the Sample; nil when it is not known yet
 }
 
@@ -72,13 +68,12 @@ type Event struct {
 	Done, Total int
 }
 
-// Compare measures g against f on people. Both models must take inputs of
-// people's dimension, and their margins must be of the same favourable class.
-// The people evaluated are those f refuses (margin <= 0), or a sample of them;
-// overrides in set are theirs by position among people.
+// Compare measures g against f on the people of one batch: it is [Measure] and [Summarize].
+// Both models must take inputs of people's dimension, and their margins must be of the same favourable class.
+// The people evaluated are those f refuses (margin <= 0), or a sample of them.
 //
-// With Options.Promises, the promises of f at t are those issued whose margin
-// under f is t or more, and the following holds for g alone.
+// With promises, those of f at t are those issued whose margin under f is t or more, and the following holds for g
+// alone.
 //
 // At each required margin t, in ascending order, both models' minimal-cost
 // recourse is solved, once: a person whose point for a smaller t reaches the
@@ -87,46 +82,33 @@ type Event struct {
 //
 // It fails when a model fails, when the dimensions differ, or when a margin is
 // not finite. Having few people or none to evaluate is not an error but a warning.
-func Compare(
-	ctx context.Context, f, g recourse.Model, set *constraint.Set, people *task.People, o Options,
-) (*Result, error) {
-	s, err := Solve(ctx, f, set, people, o)
+func Compare(ctx context.Context, f, g recourse.Model, b *Batch, o Options) (*Result, error) {
+	if s := b.solution; s != nil {
+		of := s.o
+		of.Workers, of.Solver.Workers, of.Progress = o.Workers, o.Solver.Workers, o.Progress
+		of.Prove, of.Perturb, of.Radius, of.Noise = o.Prove, o.Perturb, o.Radius, o.Noise
+		o = of
+	}
+	o.whole = true
+	records, settings, err := Measure(ctx, f, []recourse.Model{g}, b.Source(), o)
 	if err != nil {
 		return nil, err
 	}
-	return s.Compare(ctx, g, o)
-}
-
-// Compare is the part of [Compare] that is about g; of o it takes what Judge takes.
-func (s *Solution) Compare(ctx context.Context, g recourse.Model, o Options) (*Result, error) {
-	list, err := s.Judge(ctx, g, o)
-	if err != nil {
-		return nil, err
-	}
-	people := s.people
-	records := NewRecords(s.o.Margins, people.Subgroups)
-	records.CompareBy(people.OtherColumns)
-	for i := range list {
-		if err := records.Add(&list[i]); err != nil {
-			return nil, err
-		}
-	}
-	r, err := Summarize(records, s.Settings(o), DataFile{
+	people := b.People
+	r, err := Summarize(records[0], settings, DataFile{
 		Rows: max(people.Total, people.N), Unreadable: people.Failed, LeftOut: people.Filtered + people.Excluded,
-		Filtered: people.Filtered, Unmatched: s.o.Unmatched,
+		Filtered: people.Filtered,
 	})
 	if err != nil {
 		return nil, err
 	}
-	r.addNoise(s.noise)
-	return r, nil
-}
-
-// Settings are those of records that Judge makes with o.
-func (s *Solution) Settings(o Options) Settings {
-	settings := s.o.settings()
-	settings.Radius = o.Radius
-	return settings
+	return r, r.Repeat(ctx, f, func(of []*Record) *constraint.Set {
+		at := make([]int, len(of))
+		for i, x := range of {
+			at[i] = x.Person
+		}
+		return b.Set.Select(at)
+	}, o)
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -138,9 +120,6 @@ func (o Options) withDefaults() (Options, error) {
 	o.Margins = slices.Compact(o.Margins)
 	o.Confidence = cmp.Or(o.Confidence, 0.95)
 	o.Solver.Seed, o.Solver.Workers = cmp.Or(o.Solver.Seed, o.Seed), cmp.Or(o.Solver.Workers, o.Workers)
-	if o.Promises != nil {
-		o.Noise = 0
-	}
 	if o.Progress == nil {
 		o.Progress = func(Event) {}
 	}
@@ -171,7 +150,7 @@ func (o Options) withDefaults() (Options, error) {
 func (o Options) settings() Settings {
 	return Settings{
 		Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Confidence: o.Confidence,
-		Epsilon: Epsilon, SupportTau: SupportTau, Issued: o.Promises != nil, OneSided: o.OneSided, Radius: o.Radius,
+		Epsilon: Epsilon, SupportTau: SupportTau, OneSided: o.OneSided, Radius: o.Radius,
 		Solver: Solver{
 			Steps: o.Solver.Steps, Restarts: o.Solver.Restarts, Rounds: o.Solver.Rounds, Beam: o.Solver.Beam,
 			Seed: o.Solver.Seed,

@@ -65,12 +65,8 @@ func Example() {
 		return
 	}
 	ctx := context.Background()
-	solution, err := eval.Solve(ctx, full, set, people, eval.Options{Margins: []float64{0, 0.5}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	result, err := solution.Compare(ctx, quantized, eval.Options{}) // Judge and Summarize
+	result, err := eval.Compare(ctx, full, quantized, &eval.Batch{People: people, Set: set},
+		eval.Options{Margins: []float64{0, 0.5}})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -42,7 +42,8 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 	g.b -= 0.12
 	actions := given(people.N, people.X, 5)
 	margins := []float64{0, 0.25, 1}
-	r := compare(t, original, g, people, Options{Promises: actions, Unmatched: 7, Margins: margins, Workers: 1})
+	b := &Batch{People: people, Set: threeInputs(t), Promises: actions}
+	r := compareBatch(t, original, g, b, Options{Margins: margins, Workers: 1})
 
 	var points []float32
 	for i := range actions {
@@ -71,7 +72,7 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 			}
 		}
 	}
-	want.Unjudgeable = newTally(7, want.Promises+7)
+	want.Unjudgeable = newTally(0, want.Promises)
 	want.Invalid, want.Infeasible = newTally(invalid, want.Promises), newTally(infeasible, want.Promises)
 	if invalid == 0 || infeasible == 0 || approved == 0 || broken[0] == 0 {
 		t.Fatalf("nothing to see: %+v", want)
@@ -92,7 +93,7 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 		t.Errorf("warnings: %s", text)
 	}
 	// A sample leaves the others' promises uncounted, and says so.
-	s := compare(t, original, g, people, Options{Promises: actions, Margins: margins, Sample: 50, Seed: 3})
+	s := compareBatch(t, original, g, b, Options{Margins: margins, Sample: 50, Seed: 3})
 	if s.Issued.Promises+s.Issued.Unsampled != want.Promises || s.Issued.Promises > 50 || s.Population.Evaluated != 50 {
 		t.Errorf("%+v", s.Issued)
 	}
@@ -117,8 +118,7 @@ func TestGivenIsSolved(t *testing.T) {
 			actions[i].Status = recourse.AlreadyFavourable
 		}
 	}
-	o.Promises = actions
-	again := compare(t, original, g, people, o)
+	again := compareBatch(t, original, g, &Batch{People: people, Set: threeInputs(t), Promises: actions}, o)
 	if d := cmp.Diff(solved.Margins, again.Margins,
 		cmp.Comparer(func(a, b Float) bool { return a == b || !a.Defined() && !b.Defined() })); d != "" {
 		t.Error(d)
@@ -179,14 +179,16 @@ func TestGivenTau(t *testing.T) {
 func TestGivenErrors(t *testing.T) {
 	t.Parallel()
 	people := crowd(20, 1)
-	_, err := Compare(t.Context(), original, original, threeInputs(t), people,
-		Options{Promises: make([]recourse.Action, 3)})
+	_, err := Compare(t.Context(), original, original, &Batch{
+		People: people, Set: threeInputs(t), Promises: make([]recourse.Action, 3),
+	}, Options{})
 	if err == nil || !strings.Contains(err.Error(), "3 promises for 20 people") {
 		t.Errorf("error %v", err)
 	}
 	generous := original
 	generous.b = 100
-	r := compare(t, generous, original, people, Options{Promises: given(20, people.X, 1)})
+	b := &Batch{People: people, Set: threeInputs(t), Promises: given(20, people.X, 1)}
+	r := compareBatch(t, generous, original, b, Options{})
 	if r.Issued == nil || r.Issued.Promises == 0 || r.Margins[0].Rate("vd").Den != r.Issued.Promises-r.Issued.Invalid.Num {
 		t.Errorf("%+v", r.Issued)
 	}

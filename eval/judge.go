@@ -10,30 +10,22 @@ import (
 // quantizedModel is what messages call g.
 const quantizedModel = "the quantized model"
 
-// Judge asks g about the points of s, and the model of s about the points of g, which it solves first for the same
+// judge asks g about the points of s, and the model of s about the points of g, which it solves first for the same
 // people unless Options.OneSided. It returns one record for each person, in their order. Of o it takes Workers,
 // Progress, Prove, Perturb and Radius; all else is as in Solve.
-func (s *Solution) Judge(ctx context.Context, g recourse.Model, o Options) ([]Record, error) {
+func (s *solution) judge(ctx context.Context, g recourse.Model, o Options) (_ []Record, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("eval: %w", err)
+		}
+	}()
 	if d := s.model.Dim(); d != g.Dim() {
-		return nil, fmt.Errorf("eval: the original takes %d inputs, the quantized model %d", d, g.Dim())
+		return nil, fmt.Errorf("the original takes %d inputs, the quantized model %d", d, g.Dim())
 	}
 	of := s.o
 	of.Workers, of.Solver.Workers = o.Workers, o.Solver.Workers
 	of.Prove, of.Perturb, of.Radius, of.Progress = o.Prove, o.Perturb, o.Radius, o.Progress
-	of, err := of.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	q := &Solution{name: quantizedModel, model: g, people: s.people, rows: s.rows, set: s.set, x: s.x, o: of}
-	records, err := s.judge(ctx, q)
-	if err != nil {
-		return nil, fmt.Errorf("eval: %w", err)
-	}
-	return records, nil
-}
-
-// judge makes the records of s and q, of which q is not solved yet.
-func (s *Solution) judge(ctx context.Context, q *Solution) ([]Record, error) {
+	q := &solution{name: quantizedModel, model: g, people: s.people, rows: s.rows, set: s.set, x: s.x, o: of}
 	if err := q.decide(ctx); err != nil {
 		return nil, err
 	}
@@ -81,7 +73,7 @@ func (s *Solution) judge(ctx context.Context, q *Solution) ([]Record, error) {
 }
 
 // decisions are the records of all people as they are.
-func (s *Solution) decisions(q *Solution) []Record {
+func (s *solution) decisions(q *solution) []Record {
 	records := make([]Record, s.people.N)
 	for i := range records {
 		r := &records[i]
@@ -101,8 +93,8 @@ func (s *Solution) decisions(q *Solution) []Record {
 		if s.people.Labels != nil {
 			r.Label = s.people.Labels[i]
 		}
-		if s.o.Promises != nil && s.o.Promises[i].Status == recourse.Found {
-			r.Issued = &Promise{Status: recourse.Found, Cost: Float(s.o.Promises[i].Cost), Own: undefined(), Other: undefined()}
+		if s.promises != nil && s.promises[i].Status == recourse.Found {
+			r.Issued = &Promise{Status: recourse.Found, Cost: Float(s.promises[i].Cost), Own: undefined(), Other: undefined()}
 		}
 	}
 	for _, row := range s.rows {
@@ -116,7 +108,7 @@ type judged map[*point]Float
 
 // marginsUnder runs the other model at all points of s, in the batches in which s found them: another batch
 // size may round otherwise.
-func (s *Solution) marginsUnder(ctx context.Context, other *Solution) (judged, error) {
+func (s *solution) marginsUnder(ctx context.Context, other *solution) (judged, error) {
 	all := judged{}
 	for _, found := range s.found {
 		var x []float32

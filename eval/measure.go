@@ -17,12 +17,15 @@ import (
 
 // Batch is some of the people that a Source hands on.
 type Batch struct {
-	People     *task.People
-	Set        *constraint.Set   // what each of them can change
-	Promises   []recourse.Action // see Options.Promises
-	Calibrated []bool            // see Record.Calibrated; nil for nobody
+	People *task.People
+	Set    *constraint.Set // what each of them can change
+	// Promises are issued already, one action for each of the people: those that are Found replace what
+	// the solver would find for f, also for people whom f approves as they are. nil solves.
+	Promises   []recourse.Action
+	Calibrated []bool // see Record.Calibrated; nil for nobody
 	// Total is how many people the source has, as far as it knows; 0 when it does not.
-	Total int
+	Total    int
+	solution *solution // of f for these people, see Solve; nil without
 	// Records of all these people, from an earlier run with the same models and options, are taken as they are; nil when
 	// they are to be made. For one model only.
 	Records []Record
@@ -32,9 +35,14 @@ type Batch struct {
 // returned as it is.
 type Source func(ctx context.Context, each func(b *Batch) error) error
 
+// Source hands on the batch alone.
+func (b *Batch) Source() Source {
+	return func(_ context.Context, each func(b *Batch) error) error { return each(b) }
+}
+
 // Measure judges quantized models against f on people of any number, of whom a batch is in memory at a time, and
 // returns the records of each model. The batches make no difference: a person's record depends on the person alone.
-// Of o, Promises, Unmatched and Noise are not used.
+// Options.Noise is for [Result.Repeat].
 func Measure(
 	ctx context.Context, f recourse.Model, models []recourse.Model, people Source, o Options,
 ) ([]*Records, Settings, error) {
@@ -42,8 +50,7 @@ func Measure(
 	if err != nil {
 		return nil, Settings{}, err
 	}
-	o.Noise = 0 // see Result.Repeat
-	if o.Sample > 0 {
+	if o.Sample > 0 && !o.whole {
 		if o.below, err = sampled(ctx, f, people, o); err != nil {
 			return nil, Settings{}, err
 		}
@@ -101,7 +108,6 @@ func (m *measurement) begin(like *task.People) {
 // start judges a batch, and takes the results of earlier ones.
 func (m *measurement) start(ctx context.Context, b *Batch) error {
 	o := m.o
-	o.Promises = b.Promises
 	m.settings.Issued = m.settings.Issued || b.Promises != nil
 	if b.Total > b.People.N { // one worker for each of many batches, whose stages say little: none waits for another
 		o.Workers, o.Solver.Workers = 1, 1
@@ -114,13 +120,15 @@ func (m *measurement) start(ctx context.Context, b *Batch) error {
 		if b.Records != nil {
 			return [][]Record{b.Records}, nil
 		}
-		s, err := Solve(ctx, m.f, b.Set, b.People, o)
-		if err != nil {
-			return nil, err
+		s, err := b.solution, error(nil)
+		if s == nil {
+			if s, err = solve(ctx, m.f, b, o); err != nil {
+				return nil, err
+			}
 		}
 		var all [][]Record
 		for _, g := range m.models {
-			list, err := s.Judge(ctx, g, o)
+			list, err := s.judge(ctx, g, o)
 			if err != nil {
 				return nil, err
 			}
@@ -136,8 +144,8 @@ var ErrOtherSample = errors.New("another sample of the people was evaluated")
 // take adds the records of a batch, by model.
 func (m *measurement) take(b *Batch, all [][]Record) error {
 	for i, list := range all {
-		if m.o.Made != nil && b.Records != nil { // whether they are of this run comes before what they say
-			if err := m.o.Made(b, &m.settings, list); err != nil {
+		if m.o.OnRecords != nil && b.Records != nil { // whether they are of this run comes before what they say
+			if err := m.o.OnRecords(b, &m.settings, list); err != nil {
 				return err
 			}
 		}
@@ -150,8 +158,8 @@ func (m *measurement) take(b *Batch, all [][]Record) error {
 				return err
 			}
 		}
-		if m.o.Made != nil && b.Records == nil {
-			if err := m.o.Made(b, &m.settings, list); err != nil {
+		if m.o.OnRecords != nil && b.Records == nil {
+			if err := m.o.OnRecords(b, &m.settings, list); err != nil {
 				return err
 			}
 		}
@@ -162,7 +170,7 @@ func (m *measurement) take(b *Batch, all [][]Record) error {
 	return nil
 }
 
-// evaluates says whether the person of a record is among those to evaluate, as Solution.evaluated does.
+// evaluates says whether the person of a record is among those to evaluate, as solution.evaluated does.
 func (o *Options) evaluates(r *Record) bool {
 	return r.eligible() && (o.below == nil || priority(o.Seed, r.X) <= *o.below)
 }
@@ -172,8 +180,7 @@ func sampled(ctx context.Context, f recourse.Model, people Source, o Options) (*
 	drawn := lowest[struct{}]{most: o.Sample}
 	o.Sample = 0
 	err := people(ctx, func(b *Batch) error {
-		o.Promises = b.Promises
-		s := &Solution{name: "the original", model: f, people: b.People, o: o}
+		s := &solution{name: "the original", model: f, people: b.People, promises: b.Promises, o: o}
 		if err := s.decide(ctx); err != nil {
 			return fmt.Errorf("eval: %w", err)
 		}

@@ -40,7 +40,7 @@ func Perturbations() []Perturbation { return []Perturbation{AtPoint, InBall, Fir
 type Perturber func(ctx context.Context, points []float32, n int) ([][]Float, error)
 
 // measureNeighbourhoods adds to the records of the people of s what holds around their recourse points.
-func (o *Options) measureNeighbourhoods(ctx context.Context, records []Record, s *Solution) error {
+func (o *Options) measureNeighbourhoods(ctx context.Context, records []Record, s *solution) error {
 	if o.Prove == nil && o.Perturb == nil {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (o *Options) measureNeighbourhoods(ctx context.Context, records []Record, s
 }
 
 // measureAt is measureNeighbourhoods at the i-th required margin.
-func (o *Options) measureAt(ctx context.Context, records []Record, s *Solution, i int) error {
+func (o *Options) measureAt(ctx context.Context, records []Record, s *solution, i int) error {
 	var steps []*Step
 	var points, half []float32
 	for k, row := range s.rows {

@@ -122,13 +122,14 @@ func TestNeitherOrderNorPartsCount(t *testing.T) {
 		},
 	}
 	x, _ := crowdWithCopies(n, 3, false)
+	promises := map[string][]recourse.Action{"issued": given(n, x.X, 5)}
 	for name, o := range map[string]Options{
-		"solved": {}, "issued": {Promises: given(n, x.X, 5)}, "one-sided": {OneSided: true, Sample: 50, Seed: 2},
+		"solved": {}, "issued": {}, "one-sided": {OneSided: true, Sample: 50, Seed: 2},
 		"around": around,
 	} {
 		for _, ids := range []bool{false, true} {
 			people, calibrated := crowdWithCopies(n, 3, ids)
-			r := compare(t, original, g, people, o)
+			r := compareBatch(t, original, g, &Batch{People: people, Set: threeInputs(t), Promises: promises[name]}, o)
 			records := listed(t, r)
 			for i := range records {
 				records[i].Calibrated = calibrated[i]
@@ -379,13 +380,13 @@ func TestMeasureInBatches(t *testing.T) {
 	t.Parallel()
 	g := analytic{w: []float64{0.9, 0.6, 0.2}, gain: 1}
 	people, calibrated := crowdWithCopies(150, 4, false)
-	promises := given(people.N, people.X, 5)
+	promises := map[string][]recourse.Action{"issued": given(people.N, people.X, 5)}
 	set := threeInputs(t)
 	for name, o := range map[string]Options{
 		"solved": {Margins: []float64{0, 0.25}}, "sample": {Sample: 30, Seed: 3}, "small": {Sample: 1000},
-		"issued": {Promises: promises, Sample: 40}, "one-sided": {OneSided: true},
+		"issued": {Sample: 40}, "one-sided": {OneSided: true},
 	} {
-		whole := compare(t, original, g, people, o)
+		whole := compareBatch(t, original, g, &Batch{People: people, Set: set, Promises: promises[name]}, o)
 		list := listed(t, whole)
 		for i := range list {
 			list[i].Calibrated = calibrated[i]
@@ -398,8 +399,8 @@ func TestMeasureInBatches(t *testing.T) {
 					b := &Batch{People: people.Subset(rows), Set: set.Select(rows), Total: people.N}
 					for _, i := range rows {
 						b.Calibrated = append(b.Calibrated, calibrated[i])
-						if o.Promises != nil {
-							b.Promises = append(b.Promises, promises[i])
+						if name == "issued" {
+							b.Promises = append(b.Promises, promises[name][i])
 						}
 					}
 					if err := each(b); err != nil {
@@ -408,9 +409,7 @@ func TestMeasureInBatches(t *testing.T) {
 				}
 				return nil
 			}
-			asked := o
-			asked.Promises = nil
-			all, settings, err := Measure(t.Context(), original, []recourse.Model{g, g}, source, asked)
+			all, settings, err := Measure(t.Context(), original, []recourse.Model{g, g}, source, o)
 			if err != nil {
 				t.Fatal(name, size, err)
 			}

@@ -57,7 +57,8 @@ func TestOverridesOfSampledPeople(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Compare(t.Context(), original, original, set, people, Options{Margins: []float64{0}, Sample: 40, Seed: 1})
+	r, err := Compare(t.Context(), original, original, &Batch{People: people, Set: set},
+		Options{Margins: []float64{0}, Sample: 40, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +150,7 @@ func TestErrors(t *testing.T) {
 		{"options", original, Options{Margins: []float64{-1, math.NaN()}, Sample: -3, Confidence: 2}, "required margin -1"},
 		{"no margins", original, Options{Margins: []float64{}}, "no required margin"},
 	} {
-		_, err := Compare(t.Context(), original, c.g, threeInputs(t), crowd(20, 1), c.o)
+		_, err := Compare(t.Context(), original, c.g, &Batch{People: crowd(20, 1), Set: threeInputs(t)}, c.o)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
@@ -160,7 +161,8 @@ func TestErrors(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Compare(ctx, original, original, threeInputs(t), crowd(200, 1), Options{}); !errors.Is(err,
+	b := &Batch{People: crowd(200, 1), Set: threeInputs(t)}
+	if _, err := Compare(ctx, original, original, b, Options{}); !errors.Is(err,
 		context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
@@ -306,7 +308,7 @@ func TestInfeasiblePeopleAreCounted(t *testing.T) {
 	t.Parallel()
 	people := crowd(300, 10)
 	const reach = 0.6
-	r, err := Compare(t.Context(), original, original, within(t, 0.4), people, Options{})
+	r, err := Compare(t.Context(), original, original, &Batch{People: people, Set: within(t, 0.4)}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,9 +357,10 @@ func TestRecordsOfTwoMachines(t *testing.T) {
 	t.Parallel()
 	people := crowd(300, 11)
 	people.Failed, people.Total = 20, 320
+	promises := map[string][]recourse.Action{"issued": given(people.N, people.X, 5)}
 	for name, o := range map[string]Options{
 		"solved":    {},
-		"issued":    {Promises: given(people.N, people.X, 5)},
+		"issued":    {},
 		"one-sided": {OneSided: true, Sample: 50, Seed: 2},
 	} {
 		for _, ids := range []bool{false, true} {
@@ -367,7 +370,8 @@ func TestRecordsOfTwoMachines(t *testing.T) {
 					people.IDs = append(people.IDs, strconv.Itoa(i*i%101))
 				}
 			}
-			want := compare(t, original, analytic{w: []float64{0.9, 0.6, 0.2}, gain: 1}, people, o)
+			b := &Batch{People: people, Set: threeInputs(t), Promises: promises[name]}
+			want := compareBatch(t, original, analytic{w: []float64{0.9, 0.6, 0.2}, gain: 1}, b, o)
 			records := listed(t, want)
 			got := summarize(t, slices.Concat(records[120:], records[:120]), want.Settings, want.Population.DataFile)
 			got.Records = want.Records // those are in another order
@@ -389,7 +393,7 @@ func TestRecordsOfTwoMachines(t *testing.T) {
 func TestFickleModelIsNoticed(t *testing.T) {
 	t.Parallel()
 	f := &fickle{analytic: original}
-	s := &Solution{name: "the original", model: f, set: threeInputs(t), x: []float32{0, 0, 0}}
+	s := &solution{name: "the original", model: f, set: threeInputs(t), x: []float32{0, 0, 0}}
 	points := make([]*point, 1)
 	action := recourse.Action{
 		Status: recourse.Found, Point: []float32{0.75, 0, 0.5}, Delta: []float32{0.75, 0, 0.5},

@@ -296,24 +296,19 @@ func (r *Records) view(key func(x *Record) identity, keep func(x *Record) bool) 
 	return &v
 }
 
-// People are the people of all records, in their order, and the promises that they were issued; nil without any. All of
-// them are in memory.
-func (r *Records) People() (*task.People, []recourse.Action, error) {
+// Batch is the people of all records, in their order, and the promises that they were issued, nil without any. All of
+// them are in memory. It has no Set.
+func (r *Records) Batch() (*Batch, error) {
 	p := &task.People{}
 	var promises []recourse.Action
 	p.Subgroups = make([]task.Subgroup, len(r.Attributes))
-	codes := make([]map[string]int32, len(r.Attributes))
 	for i := range r.Attributes {
 		p.Subgroups[i] = task.Subgroup{Feature: r.Attributes[i].Feature, Values: slices.Clone(r.Attributes[i].Values)}
-		codes[i] = map[string]int32{}
-		for code, value := range p.Subgroups[i].Values {
-			codes[i][value] = int32(code)
-		}
 	}
 	issued := false
 	for x, err := range r.All() {
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		p.X, p.Dim, p.N, p.Total = append(p.X, x.X...), len(x.X), p.N+1, p.N+1
 		p.Labels, p.Rows, p.Lines = append(p.Labels, x.Label), append(p.Rows, x.Row), append(p.Lines, x.Line)
@@ -326,19 +321,17 @@ func (r *Records) People() (*task.People, []recourse.Action, error) {
 		}
 		promises = append(promises, a)
 		for i := range p.Subgroups {
-			s, code := &p.Subgroups[i], int32(-1)
+			s, code := &p.Subgroups[i], -1
 			if value := x.Groups[i]; value != "" {
-				known := false
-				if code, known = codes[i][value]; !known {
-					code = int32(len(s.Values))
-					codes[i][value], s.Values = code, append(s.Values, value)
+				if code = slices.Index(s.Values, value); code < 0 {
+					code, s.Values = len(s.Values), append(s.Values, value)
 				}
 			}
-			s.Codes = append(s.Codes, code)
+			s.Codes = append(s.Codes, int32(code))
 		}
 	}
 	if !issued {
 		promises = nil
 	}
-	return p, promises, nil
+	return &Batch{People: p, Promises: promises}, nil
 }

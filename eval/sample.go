@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -135,80 +134,43 @@ func (r *Result) Repeat(
 		x, margins = append(x, p.X...), append(margins, float32(p.Full))
 	}
 	o.Margins, o.Confidence = r.Settings.Margins, r.Settings.Confidence
-	before := func(at, i int) *Promise { return &people[i].Steps[at].Full }
-	noise, err := repeat(ctx, f, set(people), x, margins, before, o)
-	r.addNoise(noise)
-	return err
-}
-
-func (r *Result) addNoise(noise []Values) {
-	for at, values := range noise {
-		maps.Copy(r.Margins[at].Values, values)
+	s := &solution{
+		name: "the original once more", model: f, set: set(people), x: x, margins: margins,
+		rows: task.AllRows(len(margins)), o: o, people: &task.People{X: x, Dim: f.Dim(), N: len(margins)},
 	}
+	s.o.Solver.Seed ^= 0x9e3779b97f4a7c15
+	if err := s.solve(ctx, s.search); err != nil {
+		return fmt.Errorf("eval: %w", err)
+	}
+	l := newLists(usualLimits())
+	defer l.spilled.Close() //nolint:errcheck // nothing in it is wanted any more
+	for at := range o.Margins {
+		all := newAccumulators(true, l)
+		for i, q := range s.steps[at] {
+			if p := &people[i].Steps[at].Full; p.Made() && q.Made() {
+				all.addCosts(float64(p.Cost), float64(q.Cost))
+			}
+		}
+		noise, _ := all.values(o.Confidence)
+		r.Margins[at].takeNoise(noise)
+	}
+	return l.err
 }
 
 // CopyNoise takes what another result of the same original has of CRG of f against itself.
 func (r *Result) CopyNoise(o *Result) {
 	for at := range o.Margins {
-		for id, v := range o.Margins[at].Values {
-			if strings.HasPrefix(id, noisePrefix) {
-				r.Margins[at].Values[id] = v
-			}
+		r.Margins[at].takeNoise(o.Margins[at].Values)
+	}
+}
+
+func (a *AtMargin) takeNoise(from Values) {
+	for id, v := range from {
+		if strings.HasPrefix(id, "crg_noise.") {
+			a.Values[id] = v
 		}
 	}
 }
-
-// repeat is Result.Repeat of a solution.
-func (s *Solution) repeat(ctx context.Context) ([]Values, error) {
-	if s.o.Noise == 0 || s.o.Promises != nil || len(s.rows) == 0 {
-		return nil, nil
-	}
-	drawn := lowest[int]{most: s.o.Noise}
-	for k, row := range s.rows {
-		drawn.add(s.priority(row), k)
-	}
-	people := drawn.kept()
-	var margins []float32
-	for _, k := range people {
-		margins = append(margins, s.margins[s.rows[k]])
-	}
-	before := func(at, i int) *Promise { return &s.steps[at][people[i]].Promise }
-	return repeat(ctx, s.model, s.set.Select(people), s.inputs(people), margins, before, s.o)
-}
-
-// repeat solves the recourse of people with these inputs and margins under f once more, with other random numbers. It
-// returns what CRG of f is against itself at each required margin, nothing where nobody has a cost both times; before
-// is the promise that the i-th of them had at the at-th margin.
-func repeat(
-	ctx context.Context, f recourse.Model, set *constraint.Set, x, margins []float32, before func(at, i int) *Promise,
-	o Options,
-) ([]Values, error) {
-	s := &Solution{
-		name: "the original once more", model: f, set: set, x: x, margins: margins, rows: task.AllRows(len(margins)), o: o,
-		people: &task.People{X: x, Dim: f.Dim(), N: len(margins)},
-	}
-	s.o.Solver.Seed ^= 0x9e3779b97f4a7c15
-	if err := s.solve(ctx, s.search); err != nil {
-		return nil, fmt.Errorf("eval: %w", err)
-	}
-	l := newLists(usualLimits())
-	defer l.spilled.Close() //nolint:errcheck // nothing in it is wanted any more
-	noise := make([]Values, len(o.Margins))
-	for at := range noise {
-		all := newAccumulators(true, l)
-		for i, q := range s.steps[at] {
-			if p := before(at, i); p.Made() && q.Made() {
-				all.addCosts(float64(p.Cost), float64(q.Cost))
-			}
-		}
-		noise[at], _ = all.values(o.Confidence)
-		maps.DeleteFunc(noise[at], func(id string, _ Value) bool { return !strings.HasPrefix(id, noisePrefix) })
-	}
-	return noise, l.err
-}
-
-// noisePrefix begins the IDs of CRG of f against itself.
-const noisePrefix = "crg_noise."
 
 // addCosts adds two costs of a person under f.
 func (x *accumulators) addCosts(first, second float64) {

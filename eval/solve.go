@@ -11,23 +11,24 @@ import (
 	"cfq/task"
 )
 
-// Solution is what one model promises: for each person evaluated and each required margin, the point
-// where their recourse ends. It is not changed by use, so any number of Judge may use it at once.
-type Solution struct {
-	name    string // in messages
-	model   recourse.Model
-	people  *task.People    // all of them
-	rows    []int           // positions among people of those evaluated, ascending
-	set     *constraint.Set // of those evaluated
-	x       []float32       // model inputs of those evaluated
-	o       Options
-	margins []float32 // the model's, of all people as they are
+// solution is what one model promises: for each person evaluated and each required margin, the point
+// where their recourse ends. It is not changed by use, so any number of Compare may use it at once.
+type solution struct {
+	name   string // in messages
+	model  recourse.Model
+	people *task.People // all of them
+	rows   []int        // positions among people of those evaluated, ascending
+	// promises are Batch.Promises
+	promises []recourse.Action
+	set      *constraint.Set // of those evaluated
+	x        []float32       // model inputs of those evaluated
+	o        Options
+	margins  []float32 // the model's, of all people as they are
 
 	first  []*point   // first valid iterates, by person evaluated; nil when they were not computed
 	steps  [][]*point // by required margin and person evaluated; nil when nothing was solved
 	issued []*point   // promises issued, by person evaluated; nil when the solver made the promises
 	found  [][]*point // all points that exist, in the batches in which they were found
-	noise  []Values   // what CRG of the model is against itself, by required margin; see Options.Noise
 }
 
 // point is where one person's recourse ends. A point that is good for several margins is shared between them.
@@ -41,10 +42,20 @@ type point struct {
 // the first one. The solver is a source, and so are promises that were issued.
 type source func(ctx context.Context, t float64, below []*point) ([]*point, error)
 
-// Solve finds the recourse of the people that f refuses, or of a sample of them, at each of the margins. See [Compare].
-func Solve(
-	ctx context.Context, f recourse.Model, set *constraint.Set, people *task.People, o Options,
-) (*Solution, error) {
+// Solve returns the batch with the recourse of the people that f refuses, or of a sample of them, at each of the
+// margins: it serves any number of quantized models.
+func Solve(ctx context.Context, f recourse.Model, b *Batch, o Options) (*Batch, error) {
+	s, err := solve(ctx, f, b, o)
+	if err != nil {
+		return nil, err
+	}
+	solved := *b
+	solved.solution = s
+	return &solved, nil
+}
+
+func solve(ctx context.Context, f recourse.Model, b *Batch, o Options) (*solution, error) {
+	people := b.People
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -53,25 +64,25 @@ func Solve(
 		return nil, fmt.Errorf("eval: the original takes %d inputs, and the data hold %d values for %d people",
 			f.Dim(), len(people.X), people.N)
 	}
-	if o.Promises != nil && len(o.Promises) != people.N {
-		return nil, fmt.Errorf("eval: %d promises for %d people", len(o.Promises), people.N)
+	if b.Promises != nil && len(b.Promises) != people.N {
+		return nil, fmt.Errorf("eval: %d promises for %d people", len(b.Promises), people.N)
 	}
-	s := &Solution{name: "the original", model: f, people: people, o: o}
+	s := &solution{name: "the original", model: f, people: people, promises: b.Promises, o: o}
 	if err := s.decide(ctx); err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
 	s.rows = s.evaluated()
-	s.x, s.set = people.Subset(s.rows).X, set.Select(s.rows)
+	s.x, s.set = people.Subset(s.rows).X, b.Set.Select(s.rows)
 	if err := s.solveOriginal(ctx); err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
-	s.noise, err = s.repeat(ctx)
-	return s, err
+	return s, nil
 }
 
-// Made counts the people that the model refuses, those of them who are evaluated, and the promises to these at the
-// at-th of the required margins.
-func (s *Solution) Made(at int) (all, evaluated, promises int) {
+// Count counts, in a batch that was solved, the people that the model refuses, those of them who are evaluated, and the
+// promises to these at the at-th of the required margins.
+func (b *Batch) Count(at int) (all, evaluated, promises int) {
+	s := b.solution
 	if s.steps != nil {
 		for _, p := range s.steps[at] {
 			promises += count(p.Made())
@@ -81,14 +92,14 @@ func (s *Solution) Made(at int) (all, evaluated, promises int) {
 }
 
 // solveOriginal solves what is asked of the original alone.
-func (s *Solution) solveOriginal(ctx context.Context) error {
+func (s *solution) solveOriginal(ctx context.Context) error {
 	if len(s.rows) == 0 {
 		return nil
 	}
 	find := s.search
-	if s.o.Promises != nil {
+	if s.promises != nil {
 		var err error
-		if find, err = s.use(ctx, s.o.Promises); err != nil {
+		if find, err = s.use(ctx, s.promises); err != nil {
 			return err
 		}
 	}
@@ -102,10 +113,10 @@ func (s *Solution) solveOriginal(ctx context.Context) error {
 
 // evaluated are the positions of the people to evaluate: those whom the model refuses and those with a promise, or a
 // sample of them.
-func (s *Solution) evaluated() []int {
+func (s *solution) evaluated() []int {
 	var rows []int
 	for i, m := range s.margins {
-		if !approves(Float(m)) || s.o.Promises != nil && s.o.Promises[i].Status == recourse.Found {
+		if !approves(Float(m)) || s.promises != nil && s.promises[i].Status == recourse.Found {
 			rows = append(rows, i)
 		}
 	}
@@ -124,12 +135,12 @@ func (s *Solution) evaluated() []int {
 }
 
 // priority says who is drawn first.
-func (s *Solution) priority(i int) uint64 {
+func (s *solution) priority(i int) uint64 {
 	return priority(s.o.Seed, s.people.X[i*s.people.Dim:(i+1)*s.people.Dim])
 }
 
 // decide runs the model on all people as they are.
-func (s *Solution) decide(ctx context.Context) (err error) {
+func (s *solution) decide(ctx context.Context) (err error) {
 	n := s.people.N
 	s.o.Progress(Event{Stage: "decisions", Total: n})
 	if s.margins, err = margins(ctx, s.model, s.people.X, n); err != nil {
@@ -188,7 +199,7 @@ func Refused(margins []float32, sample int, seed uint64) []int {
 }
 
 // solve takes the points for every required margin from a source.
-func (s *Solution) solve(ctx context.Context, find source) (err error) {
+func (s *solution) solve(ctx context.Context, find source) (err error) {
 	var points []*point
 	for _, t := range s.o.Margins {
 		if points, err = find(ctx, t, points); err != nil {
@@ -200,7 +211,7 @@ func (s *Solution) solve(ctx context.Context, find source) (err error) {
 }
 
 // search is the source that solves. People who have a point with that margin from the margin below keep it.
-func (s *Solution) search(ctx context.Context, t float64, below []*point) ([]*point, error) {
+func (s *solution) search(ctx context.Context, t float64, below []*point) ([]*point, error) {
 	n := len(s.rows)
 	points := make([]*point, n)
 	var todo []int
@@ -241,7 +252,7 @@ func (p *point) final(t float64) bool {
 }
 
 // use makes a source of promises that were issued: at t, those whose own margin is t or more.
-func (s *Solution) use(ctx context.Context, promises []recourse.Action) (source, error) {
+func (s *solution) use(ctx context.Context, promises []recourse.Action) (source, error) {
 	actions := make([]recourse.Action, len(s.rows))
 	for k, row := range s.rows {
 		actions[k] = promises[row]
@@ -262,7 +273,7 @@ func (s *Solution) use(ctx context.Context, promises []recourse.Action) (source,
 }
 
 // firstValid finds the first valid iterate of gradient descent for everyone.
-func (s *Solution) firstValid(ctx context.Context) error {
+func (s *solution) firstValid(ctx context.Context) error {
 	stage := fmt.Sprintf("first valid step of %s", s.name)
 	actions, err := recourse.FirstValid(ctx, s.model, s.set, s.x, recourse.FirstValidOptions{
 		Workers:  s.o.Solver.Workers,
@@ -280,7 +291,7 @@ func (s *Solution) firstValid(ctx context.Context) error {
 
 // validate turns the actions of the people todo into points: it runs the model there, and checks the action against
 // the task. The margin that came with the action is not used.
-func (s *Solution) validate(ctx context.Context, todo []int, actions []recourse.Action, points []*point) error {
+func (s *solution) validate(ctx context.Context, todo []int, actions []recourse.Action, points []*point) error {
 	if len(actions) != len(todo) {
 		return fmt.Errorf("%d people got %d actions", len(todo), len(actions))
 	}
@@ -320,7 +331,7 @@ func (s *Solution) validate(ctx context.Context, todo []int, actions []recourse.
 }
 
 // measurePixels finds Step.Pixels of points x, if the model is one behind a decoder, and who is beyond the budget.
-func (s *Solution) measurePixels(ctx context.Context, x []float32, found []*point) error {
+func (s *solution) measurePixels(ctx context.Context, x []float32, found []*point) error {
 	m, ok := s.model.(recourse.Decoded)
 	if !ok || len(found) == 0 {
 		return nil
@@ -337,7 +348,7 @@ func (s *Solution) measurePixels(ctx context.Context, x []float32, found []*poin
 }
 
 // inputs are the model inputs of the people at these positions among those evaluated.
-func (s *Solution) inputs(todo []int) []float32 {
+func (s *solution) inputs(todo []int) []float32 {
 	dim := s.model.Dim()
 	x := make([]float32, 0, len(todo)*dim)
 	for _, k := range todo {

@@ -41,17 +41,21 @@ func TestOriginalIsSolvedOnce(t *testing.T) {
 	}), cmp.Transformer("list", func(r *Records) []Record { return all(t, r) })}
 	for name, o := range map[string]Options{
 		"everyone": {},
-		"sample":   {Sample: 40, Seed: 3, Margins: []float64{0.25, 0.1}, Noise: 10},
-		"promises": {Promises: given(people.N, people.X, 5)},
+		"sample":   {Sample: 40, Seed: 3, Margins: []float64{0.25, 0.1}},
+		"promises": {},
 	} {
-		solved, err := Solve(t.Context(), f, threeInputs(t), people, o)
+		b := &Batch{People: people, Set: threeInputs(t)}
+		if name == "promises" {
+			b.Promises = given(people.N, people.X, 5)
+		}
+		solved, err := Solve(t.Context(), f, b, o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, g := range []analytic{shifted, turned, original} {
-			want := compare(t, original, g, people, o)
+			want := compareBatch(t, original, g, b, o)
 			rows.Store(0)
-			got, err := solved.Compare(t.Context(), g, Options{})
+			got, err := Compare(t.Context(), f, g, solved, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,7 +12,6 @@ import (
 
 	"cfq/internal/message"
 	"cfq/recourse"
-	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -25,23 +24,22 @@ type Scenario struct {
 
 // trial is what scenarios are made of.
 type trial struct {
-	f, g   recourse.Model
-	set    *constraint.Set
-	people *task.People
-	o      Options
-	base   *Result
-	all    []*Record // of base, by person
+	f, g recourse.Model
+	*Batch
+	o    Options
+	base *Result
+	all  []*Record // of base, by person
 }
 
-// Check returns the error that Stressed would return because people or options have not what s needs: for
+// Check returns the error that [Result.Stress] would return because people have not what s needs: for
 // those who want it before the work is done.
-func (s *Stress) Check(t *task.Task, people *task.People, o Options) error {
+func (s *Stress) Check(t *task.Task, b *Batch) error {
 	if s.kind == mixStress || s.kind == outcomeStress {
-		if _, _, err := s.divide(people); err != nil {
+		if _, _, err := s.divide(b.People); err != nil {
 			return fmt.Errorf("eval: %s: %w", s.Spec, err)
 		}
 	}
-	return s.Possible(t, o.Promises != nil)
+	return s.Possible(t, b.Promises != nil)
 }
 
 // noNoise is why a task with codes has no noise.
@@ -59,83 +57,75 @@ func (s *Stress) Possible(t *task.Task, issued bool) error {
 	return nil
 }
 
-// Stressed evaluates under each of the conditions in list; base is what Compare returned for the same models,
-// set, people and options. Presets become several scenarios; what occurs twice is evaluated once. What is left
-// out of a preset is a warning of base. Results depend on the inputs and the seed only.
-func Stressed(ctx context.Context, f, g recourse.Model, set *constraint.Set, people *task.People, o Options,
-	base *Result, list []Stress,
-) ([]Scenario, error) {
-	t := &trial{f: f, g: g, set: set, people: people, o: o, base: base}
-	if n := base.Records.Len(); n != people.N {
-		return nil, fmt.Errorf("eval: the result has records of %d people, and there are %d", n, people.N)
+// Stress evaluates under each of the conditions in list, and adds the scenarios to r, which is the result for the same
+// models, people and options. Presets become several scenarios; what occurs twice is evaluated once. What is left out
+// of a preset is a warning of r. Scenarios depend on the inputs and the seed only.
+func (r *Result) Stress(ctx context.Context, f, g recourse.Model, b *Batch, list []Stress, o Options) error {
+	if n := r.Records.Len(); n != b.People.N {
+		return fmt.Errorf("eval: the result has records of %d people, and there are %d", n, b.People.N)
 	}
 	var errs []error
 	for i := range list {
-		errs = append(errs, list[i].Check(set.Task(), people, o))
+		errs = append(errs, list[i].Check(b.Set.Task(), b))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+	if err := errors.Join(errs...); err != nil || len(list) == 0 {
+		return err
 	}
-	if len(list) == 0 {
-		return nil, nil
+	all, err := collect(r.Records.All())
+	if err != nil {
+		return err
 	}
-	if t.all, errs[0] = collect(base.Records.All()); errs[0] != nil {
-		return nil, errs[0]
-	}
-	var out []Scenario
-	var left []string
+	t := &trial{f: f, g: g, Batch: b, o: o, base: r, all: all}
 	for _, s := range list {
 		specs, notes := t.parts(&s)
-		left = append(left, notes...)
+		for _, note := range notes {
+			if !slices.Contains(r.Warnings, note) {
+				r.Warnings = append(r.Warnings, note)
+			}
+		}
 		for _, spec := range specs {
-			if slices.ContainsFunc(out, func(o Scenario) bool { return o.Name == spec }) {
+			if slices.ContainsFunc(r.Scenarios, func(o Scenario) bool { return o.Name == spec }) {
 				continue
 			}
 			p, err := ParseStress(spec)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			one, err := t.run(ctx, p)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", spec, err)
+				return fmt.Errorf("%s: %w", spec, err)
 			}
-			out = append(out, one)
+			r.Scenarios = append(r.Scenarios, one)
 		}
 	}
-	for i, note := range left {
-		if !slices.Contains(left[:i], note) {
-			base.Warnings = append(base.Warnings, note)
-		}
-	}
-	return out, nil
+	return nil
 }
 
 // run evaluates under one condition.
 func (t *trial) run(ctx context.Context, s Stress) (one Scenario, err error) {
 	one.Name = s.Spec
+	changed := *t.Batch
 	switch s.kind {
 	case noiseStress:
 		one.About = fmt.Sprintf("the numbers that people can change have noise of %g standard deviations", s.size)
-		noisy := *t.people
-		noisy.X = t.set.Jitter(t.people.X, s.size, t.o.Seed^0x6e015e)
-		one.Result, err = t.compare(ctx, s, t.set, &noisy)
+		noisy := *t.People
+		noisy.X = t.Set.Jitter(t.People.X, s.size, t.o.Seed^0x6e015e)
+		changed.People = &noisy
 	case limitStress:
-		var set *constraint.Set
-		if set, err = t.set.Tighten(s.features, s.scale); err != nil {
+		if changed.Set, err = t.Set.Tighten(s.features, s.scale); err != nil {
 			return one, err
 		}
-		one.About = "an action changes at most " + message.Count(set.Budget(), "feature")
+		one.About = "an action changes at most " + message.Count(changed.Set.Budget(), "feature")
 		if s.scale != 1 {
 			one.About += fmt.Sprintf(", each at most %g times as far as the task lets it go", s.scale)
 		}
-		if set == t.set {
-			one.About = "the task's own constraints: an action changes at most " + message.Count(set.Budget(), "feature")
+		if changed.Set == t.Set {
+			one.About = "the task's own constraints: " + one.About
 			one.Result = t.plain()
 			return one, nil
 		}
-		one.Result, err = t.compare(ctx, s, set, t.people)
 	case mixStress, outcomeStress:
-		in, out, err := s.divide(t.people)
+		in, out, err := s.divide(t.People)
 		if err != nil {
 			return one, err
 		}
@@ -146,17 +136,13 @@ func (t *trial) run(ctx context.Context, s Stress) (one Scenario, err error) {
 		if one.Result, one.About, err = t.draw(in, out, s.share, name); err != nil {
 			return one, err
 		}
-		if n := t.people.N - len(in) - len(out); n > 0 {
+		if n := t.People.N - len(in) - len(out); n > 0 {
 			one.About += fmt.Sprintf(" (%d have no known outcome and are left out)", n)
 		}
+		return one, nil
 	default:
 		return one, errors.New("no condition: it was not read by ParseStress")
 	}
-	return one, err
-}
-
-// compare is Compare with the people or the set changed.
-func (t *trial) compare(ctx context.Context, s Stress, set *constraint.Set, people *task.People) (*Result, error) {
 	o := t.o
 	if o.Progress != nil {
 		o.Progress = func(e Event) {
@@ -164,7 +150,8 @@ func (t *trial) compare(ctx context.Context, s Stress, set *constraint.Set, peop
 			t.o.Progress(e)
 		}
 	}
-	return Compare(ctx, t.f, t.g, set, people, o)
+	one.Result, err = Compare(ctx, t.f, t.g, &changed, o)
+	return one, err
 }
 
 // plain is the base without what a scenario has not.
@@ -357,25 +344,25 @@ func (t *trial) parts(s *Stress) (specs, notes []string) {
 	switch s.kind {
 	case tightnessStresses:
 		// Half and twice the task's own budget: the 2, 4 and 8 features of the paper, when the task has its 4.
-		budget := t.set.Budget()
+		budget := t.Set.Budget()
 		return []string{
 			fmt.Sprintf("sparsity:%d,bounds:0.5", max(1, budget/2)), "bounds:1", fmt.Sprintf("sparsity:%d,bounds:1.5", 2*budget),
 		}, nil
 	case shiftStresses:
-		if t.set.Task().Latent == nil {
+		if t.Set.Task().Latent == nil {
 			specs = []string{fmt.Sprintf("noise:%g", presetNoise)}
 		} else {
 			notes = []string{s.Spec + ": noise is left out: " + noNoise}
 		}
-		for i := range t.people.Subgroups {
-			if mix := t.smallest(&t.people.Subgroups[i]); mix != "" {
+		for i := range t.People.Subgroups {
+			if mix := t.smallest(&t.People.Subgroups[i]); mix != "" {
 				specs = append(specs, mix)
 			} else {
 				notes = append(notes, fmt.Sprintf("%s: no group of %s has %d promises or more and people outside it: its mix is "+
-					"left out", s.Spec, t.people.Subgroups[i].Feature, minPeople))
+					"left out", s.Spec, t.People.Subgroups[i].Feature, minPeople))
 			}
 		}
-		unfavourable, favourable, err := withOutcome(t.people)
+		unfavourable, favourable, err := withOutcome(t.People)
 		if err != nil {
 			return specs, append(notes, fmt.Sprintf("%s: %v: that shift is left out", s.Spec, err))
 		}
@@ -397,14 +384,14 @@ func (t *trial) smallest(s *task.Subgroup) string {
 	}
 	best := -1
 	for code, n := range people {
-		if promises[code] >= minPeople && n < t.people.N && (best < 0 || n < people[best]) {
+		if promises[code] >= minPeople && n < t.People.N && (best < 0 || n < people[best]) {
 			best = code
 		}
 	}
 	if best < 0 {
 		return ""
 	}
-	return fmt.Sprintf("mix:%s=%s:%g", s.Feature, s.Values[best], doubled(people[best], t.people.N-people[best]))
+	return fmt.Sprintf("mix:%s=%s:%g", s.Feature, s.Values[best], doubled(people[best], t.People.N-people[best]))
 }
 
 // divide returns the positions of the people who become a share of all, and of the others: by their known outcome, or

@@ -137,15 +137,14 @@ func stress(t *testing.T, set *constraint.Set, people *task.People, o Options, s
 		}
 		list = append(list, s)
 	}
-	base, err := Compare(t.Context(), original, g, set, people, o)
-	if err != nil {
+	b := &Batch{People: people, Set: set}
+	base := compareBatch(t, original, g, b, o)
+	r := *base
+	if err := r.Stress(t.Context(), original, g, b, list, o); err != nil {
 		t.Fatal(err)
 	}
-	out, err := Stressed(t.Context(), original, g, set, people, o, base, list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return base, out
+	base.Warnings = r.Warnings
+	return base, r.Scenarios
 }
 
 // A mix has the share that was asked for, is of distinct people, and its numbers are theirs.
@@ -236,18 +235,15 @@ func TestNoise(t *testing.T) {
 	}
 	blind := original // sees only what cannot change
 	blind.w = []float64{0, 0, 1}
-	same, err := Compare(t.Context(), blind, blind, threeInputs(t), people, Options{Margins: []float64{0}, Sample: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := Options{Margins: []float64{0}, Sample: 1}
+	same := compare(t, blind, blind, people, o)
 	s, _ := ParseStress("noise:2")
-	noisy, err := Stressed(t.Context(), blind, blind, threeInputs(t), people, Options{Margins: []float64{0}, Sample: 1},
-		same, []Stress{s})
-	if err != nil {
+	if err := same.Stress(t.Context(), blind, blind, &Batch{People: people, Set: threeInputs(t)}, []Stress{s},
+		o); err != nil {
 		t.Fatal(err)
 	}
 	quiet := listed(t, same)
-	for i, x := range listed(t, noisy[0].Result) {
+	for i, x := range listed(t, same.Scenarios[0].Result) {
 		if x.Full != quiet[i].Full {
 			t.Fatalf("row %d: an input that cannot change has noise", i)
 		}
@@ -380,42 +376,43 @@ func TestStressErrors(t *testing.T) {
 	bare := *people
 	bare.Labels, bare.Subgroups = nil, nil
 	o := Options{Margins: []float64{0.1}}
-	promised := o
-	promised.Promises = make([]recourse.Action, people.N)
+	promises := make([]recourse.Action, people.N)
 	base := compare(t, original, original, people, o)
 	for _, c := range []struct {
-		spec   string
-		people *task.People
-		o      Options
-		want   string
+		spec     string
+		people   *task.People
+		promises []recourse.Action
+		want     string
 	}{
-		{"mix:kin=few:0.5", people, o, `mix:kin=few:0.5: there are no subgroups "kin"; did you mean "kind"?`},
-		{"mix:kind=fe:0.5", people, o, `"fe" is no value of kind; did you mean "few"?`},
-		{"mix:kind=nobody:0.5", people, o, "no person in the data has kind=nobody"},
-		{"mix:kind=few:0.5", &bare, o, "the task declares no subgroups"},
-		{"outcome:0.5", &bare, o, "no outcome is known"},
-		{"noise:1", people, promised, "the promises are given"},
-		{"tightness", people, promised, "the promises are given"},
+		{"mix:kin=few:0.5", people, nil, `mix:kin=few:0.5: there are no subgroups "kin"; did you mean "kind"?`},
+		{"mix:kind=fe:0.5", people, nil, `"fe" is no value of kind; did you mean "few"?`},
+		{"mix:kind=nobody:0.5", people, nil, "no person in the data has kind=nobody"},
+		{"mix:kind=few:0.5", &bare, nil, "the task declares no subgroups"},
+		{"outcome:0.5", &bare, nil, "no outcome is known"},
+		{"noise:1", people, promises, "the promises are given"},
+		{"tightness", people, promises, "the promises are given"},
 	} {
 		s, err := ParseStress(c.spec)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = Stressed(t.Context(), original, original, threeInputs(t), c.people, c.o, base, []Stress{s})
+		b := &Batch{People: c.people, Set: threeInputs(t), Promises: c.promises}
+		err = base.Stress(t.Context(), original, original, b, []Stress{s}, o)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v does not say %q", c.spec, err, c.want)
 		}
-		if check := s.Check(threeInputs(t).Task(), c.people, c.o); check == nil || check.Error() != err.Error() {
+		if check := s.Check(threeInputs(t).Task(), b); check == nil || check.Error() != err.Error() {
 			t.Errorf("%s: checked %v, run %v", c.spec, check, err)
 		}
 	}
 	base.Records = nil
 	s, _ := ParseStress("outcome:0.5")
-	if _, err := Stressed(t.Context(), original, original, threeInputs(t), people, o, base, []Stress{s}); err == nil {
+	b := &Batch{People: people, Set: threeInputs(t)}
+	if err := base.Stress(t.Context(), original, original, b, []Stress{s}, o); err == nil {
 		t.Error("a result without records is taken")
 	}
-	if _, err := Stressed(t.Context(), original, original, threeInputs(t), people, o,
-		compare(t, original, original, people, o), []Stress{{}}); err == nil {
+	base = compare(t, original, original, people, o)
+	if err := base.Stress(t.Context(), original, original, b, []Stress{{}}, o); err == nil {
 		t.Error("the zero Stress is taken")
 	}
 }

@@ -63,9 +63,9 @@ func BenchmarkGate100k(b *testing.B) {
 			lap(2)
 			actions, _ := f.Actions(verdicts)
 			lap(3)
-			r, err := eval.Compare(ctx, full, full, set, people, eval.Options{
-				Promises: actions, OneSided: true,
-				Margins: []float64{0, 0.1},
+			r, err := eval.Compare(ctx, full, full, &eval.Batch{People: people, Set: set, Promises: actions}, eval.Options{
+				OneSided: true,
+				Margins:  []float64{0, 0.1},
 			})
 			if err != nil || r.Issued.Promises != 100000 {
 				b.Fatal(err, r.Issued)
@@ -185,12 +185,12 @@ func BenchmarkEval(b *testing.B) {
 		var alone, all time.Duration
 		for b.Loop() {
 			start := time.Now()
-			if _, err := eval.Solve(ctx, models[0], set, people, o); err != nil {
+			if _, err := eval.Solve(ctx, models[0], &eval.Batch{People: people, Set: set}, o); err != nil {
 				b.Fatal(err)
 			}
 			alone += time.Since(start)
 			start = time.Now()
-			if _, err := eval.Compare(ctx, models[0], models[1], set, people, o); err != nil {
+			if _, err := eval.Compare(ctx, models[0], models[1], &eval.Batch{People: people, Set: set}, o); err != nil {
 				b.Fatal(err)
 			}
 			all += time.Since(start)

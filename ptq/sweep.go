@@ -130,7 +130,8 @@ func Sweep(ctx context.Context, m *onnxio.Model, t *task.Task, people, test *tas
 		if err != nil {
 			return nil, &InputError{err}
 		}
-		s.original, err = eval.Solve(ctx, full, set, test, eval.Options{
+		s.full = full
+		s.original, err = eval.Solve(ctx, full, &eval.Batch{People: test, Set: set}, eval.Options{
 			Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Solver: o.Solver, Workers: o.Workers, Progress: o.Progress,
 		})
 		if err != nil {
@@ -205,7 +206,8 @@ type sweep struct {
 	m        *onnxio.Model
 	t        *task.Task
 	people   *task.People
-	original *eval.Solution // nil when all is done
+	full     recourse.Model
+	original *eval.Batch // the test people with what full promises them; nil when all is done
 	r        *SweepResult
 
 	mu       sync.Mutex
@@ -282,7 +284,7 @@ func (s *sweep) compute(ctx context.Context, c *Calibration, p *SweepPoint, firs
 		return err
 	}
 	defer quantized.Close() //nolint:errcheck // the point is what counts
-	if p.Measured, err = s.original.Compare(ctx, quantized, eval.Options{Workers: workers}); err != nil {
+	if p.Measured, err = eval.Compare(ctx, s.full, quantized, s.original, eval.Options{Workers: workers}); err != nil {
 		return err
 	}
 	if err := p.Measured.Close(); err != nil { // the records are of no use here

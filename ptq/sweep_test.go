@@ -88,7 +88,7 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := eval.Compare(t.Context(), f, g, set, test, eval.Options{
+		want, err := eval.Compare(t.Context(), f, g, &eval.Batch{People: test, Set: set}, eval.Options{
 			Margins: o.Margins, Sample: o.Sample,
 			Seed: o.Seed,
 		})

@@ -178,7 +178,7 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 		return nil, err
 	}
 	r, need := s.r, target.need()
-	r.Refused, r.Asked, r.Promises = s.held.Made(0)
+	r.Refused, r.Asked, r.Promises = s.held.Count(0)
 	switch {
 	case r.Refused < need:
 		return nil, &TooFew{
@@ -235,34 +235,34 @@ type search struct {
 	o          Options
 	r          *TargetResult
 	full       *classifier.Model
-	own, held  *eval.Solution // what the original promises the people of the two parts
+	own, held  *eval.Batch // what the original promises the people of the two parts
 	cal        *Calibration
 	candidates []*Candidate
 }
 
 // promises asks the original for its promises to the people at some positions, or takes those that were issued.
-func (s *search) promises(ctx context.Context, set *constraint.Set, people *task.People, at []int) (*eval.Solution,
+func (s *search) promises(ctx context.Context, set *constraint.Set, people *task.People, at []int) (*eval.Batch,
 	error,
 ) {
 	target := s.r.Target
-	o := eval.Options{
+	b := &eval.Batch{People: people.Subset(at), Set: set.Select(at)}
+	if s.o.Promises != nil {
+		b.Promises = subset(s.o.Promises, at)
+	}
+	return eval.Solve(ctx, s.full, b, eval.Options{
 		Margins: []float64{target.Margin}, Sample: target.Sample, Seed: target.Seed, Confidence: target.Confidence,
 		Workers: s.o.Workers, Progress: s.o.Progress,
-	}
-	if s.o.Promises != nil {
-		o.Promises = subset(s.o.Promises, at)
-	}
-	return eval.Solve(ctx, s.full, set.Select(at), people.Subset(at), o)
+	})
 }
 
 // measure asks the people of a part about a candidate.
-func (s *search) measure(ctx context.Context, c *Candidate, part *eval.Solution) (_ *Measured, err error) {
+func (s *search) measure(ctx context.Context, c *Candidate, part *eval.Batch) (_ *Measured, err error) {
 	g, err := openFile(ctx, c.result.Model, s.task, s.full.Engine(), s.o.Workers)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
-	r, err := part.Compare(ctx, g, eval.Options{Workers: s.o.Workers, Progress: func(ev Event) {
+	r, err := eval.Compare(ctx, s.full, g, part, eval.Options{Workers: s.o.Workers, Progress: func(ev Event) {
 		s.o.tell(fmt.Sprintf("%s, %g bits", ev.Stage, c.Budget), ev.Done, ev.Total)
 	}})
 	if err != nil {

@@ -203,7 +203,7 @@ func TestSmallest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := eval.Compare(ctx, full, quantized, set, people.Subset(held), eval.Options{
+	want, err := eval.Compare(ctx, full, quantized, &eval.Batch{People: people.Subset(held), Set: set}, eval.Options{
 		Margins: []float64{0.1},
 		Seed:    1, Workers: 2,
 	})

@@ -220,7 +220,7 @@ func (d *evaluation) measure(
 		return nil, err
 	}
 	if len(stress) > 0 {
-		if r.Scenarios, err = d.stressed(ctx, o, r, stress); err != nil {
+		if err := d.stress(ctx, o, r, stress); err != nil {
 			return nil, err
 		}
 	}
@@ -233,22 +233,20 @@ func (d *evaluation) measure(
 	return r, d.weigh(ctx, r, 1, latency)
 }
 
-// stressed evaluates under other conditions, for which all people are in memory.
-func (d *evaluation) stressed(
-	ctx context.Context, o eval.Options, r *eval.Result, list []eval.Stress,
-) ([]eval.Scenario, error) {
-	people, promises, err := r.Records.People()
+// stress evaluates under other conditions, for which all people are in memory.
+func (d *evaluation) stress(ctx context.Context, o eval.Options, r *eval.Result, list []eval.Stress) error {
+	b, err := r.Records.Batch()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	o.Noise, o.Prove, o.Perturb, o.Promises = 0, nil, nil, promises
+	o.Noise, o.Prove, o.Perturb = 0, nil, nil
 	for i := range list {
-		if err := list[i].Check(d.task, people, o); err != nil {
-			return nil, cli.WithCode(fmt.Errorf("--stress %w", plain(err)), cli.Unusable)
+		if err := list[i].Check(d.task, b); err != nil {
+			return cli.WithCode(fmt.Errorf("--stress %w", plain(err)), cli.Unusable)
 		}
 	}
-	all, err := eval.Stressed(ctx, d.models[0], d.quantized(1, o), d.allowed.set.Select(people.Rows), people, o, r, list)
-	return all, runError(err)
+	b.Set = d.allowed.set.Select(b.People.Rows)
+	return runError(r.Stress(ctx, d.models[0], d.quantized(1, o), b, list, o))
 }
 
 // quantized returns the i-th model. One without gradients gets the original's, to search its own recourse by.

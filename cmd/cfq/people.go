@@ -232,7 +232,7 @@ func (d *evaluation) measured(ctx context.Context, o eval.Options) (_ *measured,
 	}
 	if d.out != nil {
 		defer func() { err = errors.Join(err, d.out.drop()) }()
-		o.Made = d.out.write
+		o.OnRecords = d.out.write
 	}
 	m := &measured{o: o}
 	if d.f.promises == "" {

@@ -11,6 +11,7 @@ import (
 	"cfq/eval/records"
 	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/recourse"
 	"cfq/task"
 )
 
@@ -135,21 +136,22 @@ func (d *evaluation) answerStream(ctx context.Context, f *streamFlags, margins [
 	}
 	s.decoded = decoded
 	people := func(p *task.People, row func(cells []any) error) error {
-		solved, err := eval.Solve(ctx, d.models[0], d.allowed.set.Select(make([]int, p.N)), p, o)
-		if err != nil {
-			return err
-		}
-		list, err := solved.Judge(ctx, d.quantized(1, o), o)
-		if err != nil {
-			return err
-		}
-		for i := range list {
-			list[i].Row, list[i].Line = 0, 0 // which depend on what else is in the stream
-			if err := row(table.own(table.Row(&list[i]))); err != nil {
-				return err
+		o := o
+		o.OnRecords = func(_ *eval.Batch, _ *eval.Settings, list []eval.Record) error {
+			for i := range list {
+				list[i].Row, list[i].Line = 0, 0 // which depend on what else is in the stream
+				if err := row(table.own(table.Row(&list[i]))); err != nil {
+					return err
+				}
 			}
+			return nil
 		}
-		return nil
+		b := &eval.Batch{People: p, Set: d.allowed.set.Select(make([]int, p.N))}
+		all, _, err := eval.Measure(ctx, d.models[0], []recourse.Model{d.quantized(1, o)}, b.Source(), o)
+		for _, x := range all {
+			err = errors.Join(err, x.Close())
+		}
+		return err
 	}
 	return runError(s.answer(ctx, people, func(status string) []any {
 		why := records.Unreadable
