@@ -120,8 +120,8 @@ func lineOf(people *task.People, i int) Line {
 	return Line{Row: people.Rows[i], Line: people.Line(i), X: row(people, i), Imputed: people.ImputedOf(i)}
 }
 
-// Write writes the promises of f in the form of this program, with the costs and margins of verdicts on them. The set is
-// that of f.People.
+// Write writes the promises of f in the form of this program, with the costs and margins of verdicts on them. The set
+// is that of f.People.
 func (f *File) Write(w *Writer, set *constraint.Set, verdicts []Verdict) error {
 	for i := range f.Promises {
 		p, v := &f.Promises[i], &verdicts[i]

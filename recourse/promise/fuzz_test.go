@@ -65,7 +65,7 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := newTable(tk)
+		b := newLayout(tk)
 		for i := range file.Promises {
 			p := &file.Promises[i]
 			if p.Person < 0 || p.Person >= file.People.N {

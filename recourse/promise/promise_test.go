@@ -190,25 +190,22 @@ func TestSolvedPromisesComeBack(t *testing.T) {
 			for j := range m.w {
 				m.w[j] = float32(math.Sin(float64(3*j + 1)))
 			}
-			actions, err := recourse.Solve(t.Context(), m, set, p.X, recourse.SolveOptions{Margin: 0.25, Workers: 1})
+			solver := Solver{Model: m, Options: recourse.SolveOptions{Margin: 0.25, Workers: 1}}
+			answers, err := solver.Solve(t.Context(), set, p, func(_, _ int) {})
 			if err != nil {
 				t.Fatal(err)
 			}
-			before, _ := m.Margins(t.Context(), p.X)
 			var b bytes.Buffer
 			w, err := NewWriter(&b, tk)
 			found := 0
-			for i := range actions {
-				l := Line{
-					Row: p.Rows[i], Line: p.Lines[i], Before: float64(before[i]), X: p.X[i*p.Dim : (i+1)*p.Dim],
-					Action: actions[i],
-				}
-				if actions[i].Status == recourse.Found {
+			size := 1.0 // files have margins as float32
+			for _, a := range answers {
+				if a.Action.Status == recourse.Found {
 					found++
-					l.Changes = set.Changes(l.X, actions[i].Point)
 				}
+				size = max(size, math.Abs(a.Before))
 				if err == nil {
-					err = w.Write(l)
+					err = w.Write(a.Line)
 				}
 			}
 			if err != nil || w.Flush() != nil || found == 0 {
@@ -227,7 +224,7 @@ func TestSolvedPromisesComeBack(t *testing.T) {
 			}
 			for i := range f.Promises {
 				q := &f.Promises[i]
-				a := actions[q.Person]
+				a := answers[q.Person].Action
 				if !slices.Equal(q.Point, a.Point) {
 					t.Errorf("person %d: read %v, judged %v", q.Person, q.Point, a.Point)
 				}
@@ -235,10 +232,6 @@ func TestSolvedPromisesComeBack(t *testing.T) {
 					!v.Valid(0.25) {
 					t.Errorf("person %d: verdict %+v of %+v: %v", q.Person, v, a, v.Broken)
 				}
-			}
-			size := 1.0 // files have margins as float32
-			for _, v := range before {
-				size = max(size, math.Abs(float64(v)))
 			}
 			if d := f.Difference(verdicts); d > 1e-6*size {
 				t.Errorf("claims differ by %v, of margins up to %v", d, size)

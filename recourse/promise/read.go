@@ -42,24 +42,39 @@ func Read(ctx context.Context, path string, t *task.Task, people *task.People) (
 	if err != nil {
 		return nil, err
 	}
-	if r.People, err = task.Read(ctx, path, r.task, task.ReadOptions{Keep: r.keep, Codes: true}); err != nil {
+	if r.has(colRole) {
+		return r.pairs(ctx, path)
+	}
+	if people == nil {
+		return nil, fmt.Errorf("promises %s: %w", path, errNoPeople)
+	}
+	var promises []Promise
+	f, err := r.stream(ctx, path, func(each func(*task.People) error) (*task.People, error) {
+		return people, each(people)
+	}, func(f *File) error { promises = f.Promises; return nil }, newQueue(queueRows, queueLimit))
+	if err != nil {
+		return nil, err
+	}
+	f.Promises = promises
+	return f, nil
+}
+
+// pairs reads a file that has factual and counterfactual rows.
+func (r *fileReader) pairs(ctx context.Context, path string) (*File, error) {
+	var err error
+	if r.People, err = task.Read(ctx, path, r.task, r.options()); err != nil {
 		return nil, fmt.Errorf("promises: %w", err)
 	}
 	r.file.Rows, r.file.Problems, r.file.Failed = r.Total, r.Problems, r.Failed
-	if r.has(colRole) {
-		err = r.pair(ctx)
-	} else {
-		err = r.byNumber()
-	}
-	if err != nil {
+	if err := r.pair(ctx); err != nil {
 		return nil, fmt.Errorf("promises %s: %w", path, err)
 	}
 	r.file.Made = len(r.file.Promises)
 	return r.file, nil
 }
 
-// reader makes promises of a file as the task's reader sees it.
-type reader struct {
+// fileReader makes promises of a file as the task's reader sees it.
+type fileReader struct {
 	*task.People
 	file    *File
 	task    *task.Task     // as which the file is read
@@ -72,11 +87,11 @@ type reader struct {
 }
 
 // newReader looks at the header of a file.
-func newReader(path string, t *task.Task, people *task.People) (*reader, error) {
-	r := &reader{at: map[string]int{}, file: &File{People: people, Unpromised: map[recourse.Status]int{}}}
+func newReader(path string, t *task.Task, people *task.People) (*fileReader, error) {
+	r := &fileReader{at: map[string]int{}, file: &File{People: people, Unpromised: map[recourse.Status]int{}}}
 	plain := *t
 	var err error
-	if plain.Data, r.keep, err = r.columns(path, newTable(t)); err != nil {
+	if plain.Data, r.keep, err = r.columns(path, newLayout(t)); err != nil {
 		return nil, fmt.Errorf("promises %s: %w", path, err)
 	}
 	r.task = &plain
@@ -85,7 +100,7 @@ func newReader(path string, t *task.Task, people *task.People) (*reader, error) 
 
 // columns looks at the header of a file. It returns how the task's reader is to read the file, and the columns that it
 // is to keep as text.
-func (r *reader) columns(path string, b *table) (data task.Data, keep []string, err error) {
+func (r *fileReader) columns(path string, b *fileLayout) (data task.Data, keep []string, err error) {
 	data = task.Data{Missing: b.t.Data.Missing, Delimiter: ',', Trim: b.t.Data.Trim}
 	header, err := task.Header(path, &data)
 	if d := b.t.Data.Delimiter; err == nil && d != 0 && d != ',' && len(header) == 1 {
@@ -129,13 +144,16 @@ func (r *reader) columns(path string, b *table) (data task.Data, keep []string, 
 		"%sor columns %q and %q; the columns are %s", b.column(colRow), id, colRole, colID, strings.Join(header, ", "))
 }
 
-func (r *reader) has(column string) bool {
+// options are those of the task's reader.
+func (r *fileReader) options() task.ReadOptions { return task.ReadOptions{Keep: r.keep, Codes: true} }
+
+func (r *fileReader) has(column string) bool {
 	_, ok := r.at[column]
 	return ok
 }
 
 // field returns the text of one of the file's own columns, "" when it does not have it.
-func (r *reader) field(i int, column string) string {
+func (r *fileReader) field(i int, column string) string {
 	at, ok := r.at[column]
 	if !ok {
 		return ""
@@ -144,13 +162,13 @@ func (r *reader) field(i int, column string) string {
 }
 
 // problem lists row i as one that cannot be understood.
-func (r *reader) problem(i int, column, format string, args ...any) {
+func (r *fileReader) problem(i int, column, format string, args ...any) {
 	r.file.Failed++
 	r.file.Problems = list(r.file.Problems, r.Lines[i], column, format, args...)
 }
 
 // lost lists row i as the promise of a person who is not among the people.
-func (r *reader) lost(i int, format string, args ...any) {
+func (r *fileReader) lost(i int, format string, args ...any) {
 	r.file.Missing++
 	r.file.Lost = list(r.file.Lost, r.Lines[i], r.keyName, format, args...)
 }
@@ -163,7 +181,7 @@ func list(to []task.Problem, line int, column, format string, args ...any) []tas
 }
 
 // number reads a row number; a table that once had gaps writes it as 12.0.
-func (r *reader) number(i int) (int, error) {
+func (r *fileReader) number(i int) (int, error) {
 	s := r.field(i, r.key)
 	n, err := strconv.Atoi(strings.TrimSuffix(s, ".0"))
 	if err != nil || n < 0 {
@@ -173,7 +191,7 @@ func (r *reader) number(i int) (int, error) {
 }
 
 // claim reads a number that the file states, NaN when it does not.
-func (r *reader) claim(i int, column string) (float64, error) {
+func (r *fileReader) claim(i int, column string) (float64, error) {
 	s := r.field(i, column)
 	if s == "" {
 		return math.NaN(), nil
@@ -186,7 +204,7 @@ func (r *reader) claim(i int, column string) (float64, error) {
 }
 
 // status reads the status that this program wrote.
-func (r *reader) status(i int) (recourse.Status, error) {
+func (r *fileReader) status(i int) (recourse.Status, error) {
 	word := r.field(i, colStatus)
 	all := recourse.Statuses()
 	at := slices.IndexFunc(all, func(s recourse.Status) bool { return s.String() == word })
@@ -196,44 +214,8 @@ func (r *reader) status(i int) (recourse.Status, error) {
 	return all[at], nil
 }
 
-// byNumber takes every row as a promise to the person with its row number or ID.
-func (r *reader) byNumber() error {
-	f := r.file
-	if f.People == nil {
-		return errNoPeople
-	}
-	r.findOwn()
-	at, unclear := map[int]int{}, r.unclear()
-	if r.byID {
-		for i, id := range f.People.IDs {
-			addID(at, idKey(id), i)
-		}
-	} else {
-		at = positions(f.People)
-	}
-	for i := range r.N {
-		n, ok := r.numbered(i)
-		if !ok {
-			continue
-		}
-		switch person, known := at[n.row]; {
-		case !known:
-			f.Missing++
-			f.Lost = list(f.Lost, n.Line, r.keyName, "%s", r.notThere(n.row))
-		case person == several:
-			f.Failed++
-			unclear.add(n.Line, person)
-		default:
-			f.add(&n, person)
-		}
-	}
-	f.Problems = unclear.list(f.Problems)
-	f.noteMoved()
-	return nil
-}
-
 // notThere says why a promise is lost.
-func (r *reader) notThere(row int) string {
+func (r *fileReader) notThere(row int) string {
 	if r.byID {
 		return "no person of the data has this ID"
 	}
@@ -244,8 +226,8 @@ func (r *reader) notThere(row int) string {
 const several = -1
 
 // unclear lists promises to IDs of several rows.
-func (r *reader) unclear() lowest {
-	return lowest{column: r.keyName, why: func(int) string {
+func (r *fileReader) unclear() firstLines {
+	return firstLines{column: r.keyName, why: func(int) string {
 		return "several rows of the data have this ID; a column row would say which one is meant"
 	}}
 }
@@ -265,7 +247,7 @@ func addID(to map[int]int, id, person int) {
 }
 
 // findOwn looks whether this program wrote the file: a column status of the rows read holds its words.
-func (r *reader) findOwn() bool {
+func (r *fileReader) findOwn() bool {
 	for i := 0; r.has(colStatus) && i < r.N && !r.own; i++ {
 		_, err := r.status(i)
 		r.own = err == nil
@@ -283,7 +265,7 @@ type numbered struct {
 const noLine = -1
 
 // numbered reads row i, and says whether it is a promise; if not, it is counted.
-func (r *reader) numbered(i int) (n numbered, ok bool) {
+func (r *fileReader) numbered(i int) (n numbered, ok bool) {
 	var err error
 	if r.byID {
 		n.row = idKey(r.IDs[i])
@@ -327,7 +309,7 @@ func (f *File) noteMoved() {
 }
 
 // promise reads row i, with what it claims, and says whether it could be understood.
-func (r *reader) promise(i int) (p Promise, ok bool) {
+func (r *fileReader) promise(i int) (p Promise, ok bool) {
 	claims := [3]float64{math.NaN(), math.NaN(), math.NaN()}
 	for k, column := range []string{colCost, colMargin, colBefore} {
 		var err error
@@ -354,7 +336,7 @@ func positions(people *task.People) map[int]int {
 }
 
 // pair finds the promises of a file that has factual and counterfactual rows.
-func (r *reader) pair(ctx context.Context) error {
+func (r *fileReader) pair(ctx context.Context) error {
 	f, facts := r.file, r.facts()
 	if len(facts) == 0 {
 		return fmt.Errorf("no row has the %s %s", colRole, factual)
@@ -397,7 +379,7 @@ func (r *reader) pair(ctx context.Context) error {
 }
 
 // facts lists the factual rows, the first of each person.
-func (r *reader) facts() []int {
+func (r *fileReader) facts() []int {
 	var facts []int
 	first := map[string]int{}
 	for i := range r.N {
@@ -421,7 +403,7 @@ func (r *reader) facts() []int {
 }
 
 // matchNumbers finds the people of the factual rows among those of the data by their row numbers.
-func (r *reader) matchNumbers(facts []int, person map[string]int) {
+func (r *fileReader) matchNumbers(facts []int, person map[string]int) {
 	people := r.file.People
 	at := positions(people)
 	for _, i := range facts {
@@ -444,7 +426,7 @@ func (r *reader) matchNumbers(facts []int, person map[string]int) {
 }
 
 // matchInputs finds the people of the factual rows among those of the data by their model inputs.
-func (r *reader) matchInputs(facts []int, person map[string]int) {
+func (r *fileReader) matchInputs(facts []int, person map[string]int) {
 	people := r.file.People
 	same := make(map[string][]int, people.N)
 	for k := range people.N {

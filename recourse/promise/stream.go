@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 
 	"cfq/internal/spill"
@@ -28,17 +27,12 @@ type Batches func(each func(*task.People) error) (*task.People, error)
 // memory, too. People are asked for twice when the file says by IDs whose its promises are. Errors of people and of
 // each are returned as they are.
 func Stream(ctx context.Context, path string, t *task.Task, people Batches, each func(*File) error) (*File, error) {
-	return stream(ctx, path, t, people, each, &queue{rows: queueRows, lists: spill.New(queueLists, queueLimit)})
+	return stream(ctx, path, t, people, each, newQueue(queueRows, queueLimit))
 }
 
-func stream(ctx context.Context, path string, t *task.Task, people Batches, each func(*File) error, q *queue) (_ *File,
-	err error,
+func stream(ctx context.Context, path string, t *task.Task, people Batches, each func(*File) error, q *queue) (*File,
+	error,
 ) {
-	defer func() {
-		if closed := q.lists.Close(); err == nil {
-			err = closed
-		}
-	}()
 	r, err := newReader(path, t, nil)
 	if err != nil {
 		return nil, err
@@ -46,7 +40,15 @@ func stream(ctx context.Context, path string, t *task.Task, people Batches, each
 	if people == nil || r.has(colRole) {
 		return atOnce(ctx, path, t, people, each)
 	}
-	q.r, q.lost, q.unclear = r, lowest{column: r.keyName, why: r.notThere}, r.unclear()
+	return r.stream(ctx, path, people, each, q)
+}
+
+// stream is Stream of a file without factual rows. It closes the queue.
+func (r *fileReader) stream(ctx context.Context, path string, people Batches, each func(*File) error, q *queue) (
+	_ *File, err error,
+) {
+	defer func() { err = cmp.Or(err, q.lists.Close()) }()
+	q.r, q.lost, q.unclear = r, firstLines{column: r.keyName, why: r.notThere}, r.unclear()
 	if r.byID {
 		err = q.fillByID(ctx, path, people)
 	} else {
@@ -61,8 +63,8 @@ func stream(ctx context.Context, path string, t *task.Task, people Batches, each
 		if err != nil {
 			return fmt.Errorf("promises %s: %w", path, err)
 		}
-		f.Made, f.moved = f.Made+len(batch.Promises), f.moved+batch.moved
 		batch.Made = len(batch.Promises)
+		f.Made, f.moved = f.Made+batch.Made, f.moved+batch.moved
 		return each(batch)
 	})
 	if err != nil {
@@ -71,8 +73,7 @@ func stream(ctx context.Context, path string, t *task.Task, people Batches, each
 	if err := q.loseRest(); err != nil {
 		return nil, fmt.Errorf("promises %s: %w", path, err)
 	}
-	f.Lost = q.lost.list(nil)
-	f.Problems = q.unclear.list(f.Problems)
+	f.Lost, f.Problems = q.lost.list(nil), q.unclear.list(f.Problems)
 	f.noteMoved()
 	return f, nil
 }
@@ -105,16 +106,19 @@ func atOnce(ctx context.Context, path string, t *task.Task, people Batches, each
 // queue holds promises until their people come. List i has those to the rows from i * rows, and the last list those
 // beyond.
 type queue struct {
-	r      *reader
+	r      *fileReader
 	rows   int
 	lists  *spill.Lists
 	next   int        // the list that is to be read next
 	rest   []numbered // of the list before, to people who come later; by row
 	record []byte     // scratch
 
-	lost    lowest
-	unclear lowest // to an ID of several rows
+	lost    firstLines
+	unclear firstLines // to an ID of several rows
 }
+
+// newQueue holds up to limit bytes in memory.
+func newQueue(rows, limit int) *queue { return &queue{rows: rows, lists: spill.New(queueLists, limit)} }
 
 const (
 	queueRows  = 8192
@@ -131,11 +135,10 @@ func (q *queue) put(n *numbered) error { return q.lists.Append(q.listOf(n.row), 
 // fill reads the promises file and hands its promises on.
 func (q *queue) fill(ctx context.Context, path string, put func(*numbered) error) error {
 	r := q.r
-	o := task.ReadOptions{Keep: r.keep, Codes: true}
-	if err := q.findOwn(ctx, path, o); err != nil {
+	if err := r.findOwner(ctx, path); err != nil {
 		return fmt.Errorf("promises: %w", err)
 	}
-	total, err := task.Stream(ctx, path, r.task, o, queueRows, func(p *task.People) error {
+	total, err := task.Stream(ctx, path, r.task, r.options(), queueRows, func(p *task.People) error {
 		r.People = p
 		for i := range p.N {
 			if n, ok := r.numbered(i); ok {
@@ -223,68 +226,59 @@ func (q *queue) join(promises, rows *spill.Lists, part int) error {
 	return nil
 }
 
-// errKnown ends a reading that was for one thing only.
-var errKnown = errors.New("known")
-
-// findOwn reads as much of the file as tells whether this program wrote it: the first rows, nearly always.
-func (q *queue) findOwn(ctx context.Context, path string, o task.ReadOptions) error {
-	if !q.r.has(colStatus) {
+// findOwner reads as much of the file as tells whether this program wrote it: the first rows, nearly always.
+func (r *fileReader) findOwner(ctx context.Context, path string) error {
+	if !r.has(colStatus) {
 		return nil
 	}
-	_, err := task.Stream(ctx, path, q.r.task, o, 16, func(p *task.People) error {
-		if q.r.People = p; q.r.findOwn() {
-			return errKnown
+	known := errors.New("known")
+	_, err := task.Stream(ctx, path, r.task, r.options(), 16, func(p *task.People) error {
+		if r.People = p; r.findOwn() {
+			return known
 		}
 		return nil
 	})
-	if errors.Is(err, errKnown) {
+	if errors.Is(err, known) {
 		return nil
 	}
 	return err
 }
 
-// head is the length of a record before its point.
-const head = 6 * 8
+// queuedRow is what a record says before the point.
+type queuedRow struct {
+	Row, Line, From      int64
+	Cost, Margin, Before float64
+}
 
 // encode writes a promise as a record, which is valid until the next one.
 func (q *queue) encode(n *numbered) []byte {
-	b := q.record[:0]
-	for _, v := range []uint64{
-		uint64(n.row), uint64(n.Line), uint64(n.from), math.Float64bits(n.Cost), math.Float64bits(n.Margin),
-		math.Float64bits(n.Before),
-	} {
-		b = binary.LittleEndian.AppendUint64(b, v)
+	head := queuedRow{int64(n.row), int64(n.Line), int64(n.from), n.Cost, n.Margin, n.Before}
+	q.record = q.record[:0]
+	for _, part := range []any{&head, n.Point} { // of a fixed size, so that nothing can fail
+		q.record, _ = binary.Append(q.record, binary.LittleEndian, part)
 	}
-	for _, v := range n.Point {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-	}
-	q.record = b
-	return b
+	return q.record
 }
 
 // read returns the promises of a list, by row and then by line.
 func (q *queue) read(from *spill.Lists, at int) ([]numbered, error) {
-	if from.Size(at) == 0 {
+	if from.Size(at) == 0 { // as most are
 		return nil, nil
 	}
+	var all []numbered
+	var head queuedRow
 	dim := q.r.task.Dim()
-	b := make([]byte, head+4*dim)
-	all := make([]numbered, from.Size(at)/int64(len(b)))
-	points := make([]float32, len(all)*dim)
 	in := bufio.NewReaderSize(from.Reader(at), 1<<16)
-	for i := range all {
-		if _, err := io.ReadFull(in, b); err != nil {
+	for range from.Size(at) / int64(binary.Size(head)+4*dim) {
+		point := make([]float32, dim)
+		if err := errors.Join(binary.Read(in, binary.LittleEndian, &head),
+			binary.Read(in, binary.LittleEndian, point)); err != nil {
 			return nil, fmt.Errorf("%w: %w", spill.ErrFile, err)
 		}
-		number := func(k int) uint64 { return binary.LittleEndian.Uint64(b[8*k:]) }
-		n := &all[i]
-		n.row, n.Line, n.from = int(number(0)), int(number(1)), int(number(2))
-		n.Cost, n.Margin = math.Float64frombits(number(3)), math.Float64frombits(number(4))
-		n.Before = math.Float64frombits(number(5))
-		n.Point, points = points[:dim:dim], points[dim:]
-		for k := range n.Point {
-			n.Point[k] = math.Float32frombits(binary.LittleEndian.Uint32(b[head+4*k:]))
-		}
+		all = append(all, numbered{
+			Promise: Promise{Line: int(head.Line), Point: point, Cost: head.Cost, Margin: head.Margin, Before: head.Before},
+			row:     int(head.Row), from: int(head.From),
+		})
 	}
 	slices.SortStableFunc(all, func(a, b numbered) int { return cmp.Compare(a.row, b.row) })
 	return all, nil
@@ -341,26 +335,26 @@ func (q *queue) lose(n *numbered) {
 	q.lost.add(n.Line, n.row)
 }
 
-// lowest keeps the promises on the lowest lines, maxListed of them at least, that are of no use for one reason.
-type lowest struct {
+// firstLines keeps the promises on the lowest lines, maxListed of them at least, that are of no use for one reason.
+type firstLines struct {
 	why    func(row int) string
 	column string
 	lines  [][2]int // line and row
 }
 
-func (l *lowest) add(line, row int) {
+func (l *firstLines) add(line, row int) {
 	if l.lines = append(l.lines, [2]int{line, row}); len(l.lines) == 4*maxListed {
 		l.cut()
 	}
 }
 
-func (l *lowest) cut() {
+func (l *firstLines) cut() {
 	slices.SortFunc(l.lines, func(a, b [2]int) int { return cmp.Compare(a[0], b[0]) })
 	l.lines = l.lines[:min(len(l.lines), maxListed)]
 }
 
 // list adds them to others.
-func (l *lowest) list(all []task.Problem) []task.Problem {
+func (l *firstLines) list(all []task.Problem) []task.Problem {
 	l.cut()
 	for _, at := range l.lines {
 		all = list(all, at[0], l.column, "%s", l.why(at[1]))

@@ -87,10 +87,8 @@ func TestStreamIsRead(t *testing.T) {
 		}
 		want, wantErr := Read(t.Context(), path, tk, all)
 		size := rapid.IntRange(1, 6).Draw(rt, "size")
-		q := &queue{
-			rows:  rapid.SampledFrom([]int{1, 2, 5, 100}).Draw(rt, "rows of a list"),
-			lists: spill.New(queueLists, rapid.SampledFrom([]int{0, 300, 1 << 20}).Draw(rt, "limit")),
-		}
+		q := newQueue(rapid.SampledFrom([]int{1, 2, 5, 100}).Draw(rt, "rows of a list"),
+			rapid.SampledFrom([]int{0, 300, 1 << 20}).Draw(rt, "limit"))
 		var got File
 		var promises []Promise
 		people := 0
@@ -157,7 +155,7 @@ func TestStreamErrors(t *testing.T) {
 	path := file(t, "row,"+columns+"\n"+strings.Repeat("0,30,45,0,Private,no\n", 100))
 	data := file(t, fourPeople)
 	boom := errors.New("boom")
-	spilled := func() *queue { return &queue{rows: 2, lists: spill.New(queueLists, 0)} }
+	spilled := func() *queue { return newQueue(2, 0) }
 	_, err := stream(t.Context(), path, tk, batchesOf(t.Context(), data, tk, task.ReadOptions{}, 2),
 		func(*File) error { return boom }, spilled())
 	if err != boom { //nolint:errorlint // as it is
@@ -178,21 +176,21 @@ func TestNoRoom(t *testing.T) {
 	tk, _ := parse(t, jobs)
 	path := file(t, "row,"+columns+"\n0,30,45,0,Private,no\n")
 	t.Setenv("TMPDIR", "/nowhere")
-	_, err := stream(t.Context(), path, tk, nil, nil, &queue{rows: 2, lists: spill.New(queueLists, 0)})
+	_, err := stream(t.Context(), path, tk, nil, nil, newQueue(2, 0))
 	if !errors.Is(err, errNoPeople) {
 		t.Error(err)
 	}
 	nobody := func(func(*task.People) error) (*task.People, error) { return &task.People{}, nil }
-	_, err = stream(t.Context(), path, tk, nobody, nil, &queue{rows: 2, lists: spill.New(queueLists, 0)})
+	_, err = stream(t.Context(), path, tk, nobody, nil, newQueue(2, 0))
 	if !errors.Is(err, spill.ErrFile) {
 		t.Error(err)
 	}
 }
 
-// TestLowest: of any number of lost promises those of the lowest lines are listed.
-func TestLowest(t *testing.T) {
+// TestFirstLines: of any number of lost promises those of the lowest lines are listed.
+func TestFirstLines(t *testing.T) {
 	t.Parallel()
-	l := lowest{column: "row", why: func(row int) string { return fmt.Sprint(row) }}
+	l := firstLines{column: "row", why: func(row int) string { return fmt.Sprint(row) }}
 	for i := range 50_000 {
 		l.add((i*7919)%50_000+2, i)
 	}

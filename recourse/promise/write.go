@@ -38,7 +38,7 @@ type Line struct {
 // NewWriter writes the header. Call Flush at the end.
 func NewWriter(w io.Writer, t *task.Task) (*Writer, error) {
 	p := &Writer{csv: csv.NewWriter(w), columns: NewColumns(t)}
-	p.rec = append(p.rec, p.columns.table.column(colRow), p.columns.table.column(colLine))
+	p.rec = append(p.rec, p.columns.layout.column(colRow), p.columns.layout.column(colLine))
 	return p, p.csv.Write(append(p.rec, p.columns.Names()...))
 }
 
@@ -64,21 +64,21 @@ func (p *Writer) Flush() error {
 
 // Columns are those of a promises file except row and line.
 type Columns struct {
-	table *table
-	names []string
+	layout *fileLayout
+	names  []string
 }
 
 // NewColumns names the columns for rows that have others in front: a column of this program that is called like one of
 // them has the prefix promise.
 func NewColumns(t *task.Task, others ...string) *Columns {
-	c := &Columns{table: newTable(t)}
-	for _, name := range c.table.own {
-		if name = c.table.column(name); slices.Contains(others, name) {
+	c := &Columns{layout: newLayout(t)}
+	for _, name := range c.layout.own {
+		if name = c.layout.column(name); slices.Contains(others, name) {
 			name = taken + name
 		}
 		c.names = append(c.names, name)
 	}
-	c.names = append(c.names, c.table.names...)
+	c.names = append(c.names, c.layout.names...)
 	return c
 }
 
@@ -98,14 +98,14 @@ func (c *Columns) Fields(dst []string, l Line) ([]string, error) {
 		action = words(l.Changes)
 	}
 	dst = append(dst, l.Action.Status.String(), string(l.Method), cost, margin, decimal(float32(l.Before)), action)
-	if slices.Contains(c.table.own, colImputed) {
+	if slices.Contains(c.layout.own, colImputed) {
 		var names []string
 		for _, i := range l.Imputed {
-			names = append(names, c.table.t.Features[i].Name)
+			names = append(names, c.layout.t.Features[i].Name)
 		}
 		dst = append(dst, strings.Join(names, "; "))
 	}
-	return c.table.texts(dst, point)
+	return c.layout.texts(dst, point)
 }
 
 // The columns of a promises file before the person's values. One whose name the task uses itself is written with
@@ -129,9 +129,9 @@ func ownColumns() []string {
 	return []string{colRow, colLine, colStatus, colMethod, colCost, colMargin, colBefore, colAction}
 }
 
-// table is how a task's people stand in a file: a column for each raw column of the features, or for each model
+// fileLayout is how a task's people stand in a file: a column for each raw column of the features, or for each model
 // input when the task's data are encoded.
-type table struct {
+type fileLayout struct {
 	t        *task.Task
 	names    []string
 	own      []string // columns between line and the person's values, by their plain names
@@ -139,8 +139,8 @@ type table struct {
 	scratch  []float32
 }
 
-func newTable(t *task.Task) *table {
-	b := &table{t: t, scratch: make([]float32, t.Dim()), own: ownColumns()[2:]}
+func newLayout(t *task.Task) *fileLayout {
+	b := &fileLayout{t: t, scratch: make([]float32, t.Dim()), own: ownColumns()[2:]}
 	if slices.ContainsFunc(t.Features, func(f task.Feature) bool { return f.Impute != "" }) {
 		b.own = append(b.own, colImputed)
 	}
@@ -160,7 +160,7 @@ func newTable(t *task.Task) *table {
 }
 
 // uses says whether a column of this name means something to the task.
-func (b *table) uses(name string) bool {
+func (b *fileLayout) uses(name string) bool {
 	d := &b.t.Data
 	return slices.Contains(b.names, name) || name == d.Label || slices.Contains(d.Subgroups, name) ||
 		slices.Contains(d.Drop, name) ||
@@ -168,7 +168,7 @@ func (b *table) uses(name string) bool {
 }
 
 // column is what one of this program's own columns is called.
-func (b *table) column(name string) string {
+func (b *fileLayout) column(name string) string {
 	if b.uses(name) {
 		return taken + name
 	}
@@ -177,7 +177,7 @@ func (b *table) column(name string) string {
 
 // texts returns the fields of a person, one per column. It is an error when reading them again would not give the
 // same model inputs.
-func (b *table) texts(dst []string, x []float32) ([]string, error) {
+func (b *fileLayout) texts(dst []string, x []float32) ([]string, error) {
 	if b.t.Encoded {
 		for _, v := range x {
 			dst = append(dst, decimal(v))
@@ -195,7 +195,7 @@ func (b *table) texts(dst []string, x []float32) ([]string, error) {
 }
 
 // text finds a field from which all of the features that read it get the inputs they have in x.
-func (b *table) text(features []int, x []float32) (string, error) {
+func (b *fileLayout) text(features []int, x []float32) (string, error) {
 	var errs []error
 	for _, i := range features {
 		f := &b.t.Features[i]
@@ -220,7 +220,7 @@ func (b *table) text(features []int, x []float32) (string, error) {
 }
 
 // means says whether a raw text is the inputs that feature i has in x.
-func (b *table) means(i int, text string, x []float32) bool {
+func (b *fileLayout) means(i int, text string, x []float32) bool {
 	f := &b.t.Features[i]
 	have := b.scratch[:f.Width]
 	return f.Encode(text, have) == nil && slices.Equal(have, x[f.Offset:f.Offset+f.Width])
