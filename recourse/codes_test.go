@@ -111,10 +111,7 @@ func TestCodesWithinLimits(t *testing.T) {
 					least = min(least, a.Cost(x, z))
 				}
 			}
-			actions, err := Solve(t.Context(), f, a, x, SolveOptions{Margin: 0.1, Seed: seed})
-			if err != nil {
-				t.Fatal(err)
-			}
+			actions := must(Solve(t.Context(), f, a, x, SolveOptions{Margin: 0.1, Seed: seed}))
 			if got := &actions[0]; got.Status == Found {
 				if err := a.Check(x, got.Delta); err != nil || f.used(got.Point) > f.budget {
 					t.Errorf("seed %d: %v; %v of %v used", seed, err, f.used(got.Point), f.budget)

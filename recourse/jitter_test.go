@@ -124,10 +124,7 @@ func TestJitterStaysInBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, rapid.Bool().Draw(t, "round"))
-		a, err := constraint.Compile(tk)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must(constraint.Compile(tk))
 		x := drawPerson(t, tk)
 		y := a.Jitter(x, rapid.Float64Range(0.01, 5).Draw(t, "size"), rapid.Uint64().Draw(t, "seed"))
 		free := *tk
@@ -140,10 +137,7 @@ func TestJitterStaysInBounds(t *testing.T) {
 				f.Actionable = false
 			}
 		}
-		b, err := constraint.Compile(&free)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must(constraint.Compile(&free))
 		d := make([]float32, len(x))
 		constraint.Difference(d, x, y)
 		if err := b.Check(x, d); err != nil {

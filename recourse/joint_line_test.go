@@ -124,10 +124,7 @@ func TestSolveLinkedDigits(t *testing.T) {
 		x = append(x, job.ToInput(float64(i)/4), year.ToInput(float64(20000+i%7)))
 	}
 	m := &affine{w: []float64{1, 0.1}, b: -5}
-	acts, err := Solve(context.Background(), m, a, x, SolveOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	acts := must(Solve(context.Background(), m, a, x, SolveOptions{}))
 	checkActions(t, m, a, x, acts, 0)
 	for i, act := range acts {
 		if act.Status != Found {
@@ -153,10 +150,7 @@ func TestSolveAlongRule(t *testing.T) {
 		for i := range 60 {
 			x = append(x, begin.ToInput(float64(1990+i%20)), end.ToInput(float64(1991+i%20+i%5)))
 		}
-		acts, err := Solve(context.Background(), m, a, x, SolveOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		acts := must(Solve(context.Background(), m, a, x, SolveOptions{}))
 		checkActions(t, m, a, x, acts, 0)
 		for i, act := range acts {
 			// (begin-2000) - (end-2001)/2 = 9 on begin = end is 2017; who need not go so far stops short of it.
@@ -217,10 +211,7 @@ func TestSolveEquation(t *testing.T) {
 		x = append(x, fs[0].ToInput(part+rest), fs[1].ToInput(part), fs[2].ToInput(rest))
 	}
 	m := &affine{w: []float64{1, 0.5, -0.2}, b: -2}
-	acts, err := Solve(context.Background(), m, a, x, SolveOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	acts := must(Solve(context.Background(), m, a, x, SolveOptions{}))
 	checkActions(t, m, a, x, acts, 0)
 	start, _ := m.Margins(context.Background(), x)
 	for i, act := range acts {
@@ -251,7 +242,8 @@ func TestLinkKeepsToValues(t *testing.T) {
 	t.Parallel()
 	job, grade := feature("job", "numeric"), feature("grade", "ordinal")
 	job.Step = 1
-	grade.Number().Levels, grade.Number().Values, grade.Actionable, grade.Mutable = []float64{1, 2, 3}, []string{"1", "2", "3"}, false, true
+	grade.Number().Levels, grade.Number().Values = []float64{1, 2, 3}, []string{"1", "2", "3"}
+	grade.Actionable, grade.Mutable = false, true
 	tk := taskOf(0, job, grade)
 	tk.Links = []task.Link{{From: "job", To: "grade", Scale: 0.5}}
 	a := compile(t, tk)
@@ -274,10 +266,7 @@ func TestOverrideKeepsRange(t *testing.T) {
 	tk.Cost.Weights = "inverse_range"
 	own := tk.Features[0]
 	own.Bounds[1], own.Weight = 5, 3
-	a, err := compile(t, tk).Override([]task.Override{{Row: 1, Feature: 0, With: own.Action}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must(compile(t, tk).Override([]task.Override{{Row: 1, Feature: 0, With: own.Action}}))
 	x, d := []float32{0}, []float32{1}
 	if all, one := a.Person(0).Cost(x, d), a.Person(1).Cost(x, d); math.Abs(one-3*all) > 1e-12 {
 		t.Errorf("costs %g, with a weight of 3 %g", all, one)

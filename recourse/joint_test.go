@@ -130,10 +130,7 @@ func cheapestOf(t *testing.T, m Model, a *constraint.Set, x []float32, need floa
 		Point(at, x, d)
 		points, costs = append(points, at...), append(costs, a.Cost(x, d))
 	})
-	margins, err := m.Margins(context.Background(), points)
-	if err != nil {
-		t.Fatal(err)
-	}
+	margins := must(m.Margins(context.Background(), points))
 	least = math.Inf(1)
 	for i, v := range margins {
 		if valid(v, need) {
@@ -190,10 +187,7 @@ func solveJoint(t *testing.T, rng *rand.Rand, tk *task.Task) (m Model, a *constr
 	a = compile(t, tk)
 	x = jointPeople(rng, tk, 8)
 	m = newMLP(rng, -0.6, tk.Dim(), 12, 1)
-	acts, err := Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	acts = must(Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1}))
 	checkActions(t, m, a, x, acts, 0.1)
 	return m, a, x, acts
 }
@@ -270,10 +264,7 @@ func TestProjectJoint(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			tk.Latent = &task.Latent{Radius: 0.5 + 4*rng.Float64()}
 		}
-		a, err := constraint.Compile(tk)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must(constraint.Compile(tk))
 		x := jointPeople(rng, tk, 1)
 		d := make([]float32, a.Dim())
 		for j := range d {
@@ -300,14 +291,8 @@ func TestGradientStepsJoint(t *testing.T) {
 	x := jointPeople(rng, tk, 200)
 	m := newMLP(rng, -0.3, tk.Dim(), 12, 1)
 	before, _ := m.Margins(context.Background(), x)
-	deltas, err := Teacher(context.Background(), m, a, x, TeacherOptions{Steps: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := FirstValid(context.Background(), m, a, x, FirstValidOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	deltas := must(Teacher(context.Background(), m, a, x, TeacherOptions{Steps: 5}))
+	first := must(FirstValid(context.Background(), m, a, x, FirstValidOptions{}))
 	refused, helped := 0, 0
 	for i, act := range first {
 		if err := a.Check(row(x, i, a.Dim()), act.Delta); err != nil {

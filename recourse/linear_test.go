@@ -33,10 +33,7 @@ func (g gaps) report(t *testing.T) (mean, most float64) {
 func linearGaps(t *testing.T, tk *task.Task, m *affine, x []float32, margin float64) gaps {
 	t.Helper()
 	a := compile(t, tk)
-	acts, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: margin})
-	if err != nil {
-		t.Fatal(err)
-	}
+	acts := must(Solve(context.Background(), m, a, x, SolveOptions{Margin: margin}))
 	checkActions(t, m, a, x, acts, margin)
 	best, methods, err := Exact(context.Background(), m, a, x, ExactOptions{Margin: margin})
 	if err != nil {
@@ -100,29 +97,15 @@ func TestSolveMixedGrids(t *testing.T) {
 func TestSolveGerman(t *testing.T) {
 	t.Parallel()
 	dir := realdata.Dir(t, "models", "german")
-	tk, err := task.Load("../reproduce/testdata/tasks/german.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	tk := must(task.Load("../reproduce/testdata/tasks/german.yaml"))
 	o := task.ReadOptions{}
-	if o.Only, err = task.LoadRows(filepath.Join(dir, "split.json")); err != nil {
-		t.Fatal(err)
-	}
-	people, err := task.Read(context.Background(), realdata.Dir(t, "data", "german", "german.data"), tk, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	model, err := codec.ReadFile(filepath.Join(dir, "logreg-s0.onnx"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	o.Only = must(task.LoadRows(filepath.Join(dir, "split.json")))
+	people := must(task.Read(context.Background(), realdata.Dir(t, "data", "german", "german.data"), tk, o))
+	model := must(codec.ReadFile(filepath.Join(dir, "logreg-s0.onnx")))
 	// The margin of two logits is their difference.
 	m, dim := &affine{w: make([]float64, tk.Dim())}, tk.Dim()
 	for _, init := range model.Graph.Inits {
-		v, err := init.Floats()
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must(init.Floats())
 		switch len(v) {
 		case 2:
 			m.b = float64(v[1]) - float64(v[0])

@@ -16,14 +16,8 @@ import (
 // everySolver returns the actions of Solve, and each person's changes by the solver's name, at margin 0.1.
 func everySolver(t *testing.T, m *affine, a *constraint.Set, x []float32) ([]Action, []map[string][]float32) {
 	t.Helper()
-	acts, err := Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	taught, err := Teacher(t.Context(), m, a, x, TeacherOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	acts := must(Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1}))
+	taught := must(Teacher(t.Context(), m, a, x, TeacherOptions{}))
 	exact, _, err := Exact(t.Context(), m, a, x, ExactOptions{Margin: 0.1})
 	if err != nil {
 		t.Fatal(err)
@@ -146,21 +140,14 @@ func TestOverride(t *testing.T) {
 	stuck.Actionable = false
 	capped.MaxIncrease = 2
 	base := compile(t, tk)
-	a, err := base.Override([]task.Override{{Row: 1, Feature: 0, With: stuck.Action}, {Row: 600, Feature: 0, With: capped.Action}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must(base.Override([]task.Override{
+		{Row: 1, Feature: 0, With: stuck.Action}, {Row: 600, Feature: 0, With: capped.Action},
+	}))
 	m := &affine{w: []float64{2, 1}, b: -1} // hours are the cheaper way
 	const n = 700
 	x := make([]float32, n*2)
-	acts, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	deltas, err := Teacher(context.Background(), m, a, x, TeacherOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	acts := must(Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1}))
+	deltas := must(Teacher(context.Background(), m, a, x, TeacherOptions{}))
 	for i, act := range acts {
 		if act.Status != Found {
 			t.Fatalf("row %d: %s", i, act.Status)
@@ -176,20 +163,14 @@ func TestOverride(t *testing.T) {
 			}
 		}
 	}
-	firsts, err := FirstValid(context.Background(), m, a, x, FirstValidOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	firsts := must(FirstValid(context.Background(), m, a, x, FirstValidOptions{}))
 	for i, act := range firsts {
 		if err := a.Person(i).Check(row(x, i, 2), act.Delta); err != nil || act.Status != Found {
 			t.Errorf("first valid, row %d: %s, %v", i, act.Status, err)
 		}
 	}
 	rows := []int{600, 5, 1}
-	some, err := Solve(context.Background(), m, a.Select(rows), make([]float32, 6), SolveOptions{Margin: 0.1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	some := must(Solve(context.Background(), m, a.Select(rows), make([]float32, 6), SolveOptions{Margin: 0.1}))
 	for i, r := range rows {
 		if d := cmp.Diff(acts[r], some[i]); d != "" {
 			t.Errorf("row %d selected as %d: %s", r, i, d)
@@ -225,10 +206,7 @@ func TestPublish(t *testing.T) {
 		for i := range tk.Features {
 			x[i] = tk.Features[i].ToInput(raw[i])
 		}
-		acts, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.05})
-		if err != nil {
-			t.Fatal(err)
-		}
+		acts := must(Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.05}))
 		checkActions(t, m, a, x, acts, 0.05)
 		for _, c := range a.Changes(x, acts[0].Point) {
 			i := slices.IndexFunc(tk.Features, func(f task.Feature) bool { return f.Name == c.Feature })

@@ -18,10 +18,7 @@ func TestTeacherPlainIsTheRecursion(t *testing.T) {
 	x := randomPeople(rng, tk, 40)
 	m := newMLP(rng, -1, tk.Dim(), 16, 8, 1)
 	const steps, alpha = 4, 0.7
-	got, err := Teacher(ctx, m, a, x, TeacherOptions{Steps: steps, StepSize: alpha, Plain: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must(Teacher(ctx, m, a, x, TeacherOptions{Steps: steps, StepSize: alpha, Plain: true}))
 	for i := range 40 {
 		px, d, at := row(x, i, a.Dim()), make([]float32, a.Dim()), make([]float32, a.Dim())
 		for range steps {
@@ -49,10 +46,7 @@ func TestTeacherFeasible(t *testing.T) {
 	const people = 2200 // more than one piece
 	x := randomPeople(rng, tk, people)
 	m := newMLP(rng, -0.5, tk.Dim(), 8, 1)
-	before, err := m.Margins(ctx, x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must(m.Margins(ctx, x))
 	valids := map[string]int{}
 	for name, o := range map[string]TeacherOptions{
 		"reach":   {},
@@ -61,24 +55,15 @@ func TestTeacherFeasible(t *testing.T) {
 		"plain":   {Plain: true},
 	} {
 		o.Workers = 1
-		d, err := Teacher(ctx, m, a, x, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must(Teacher(ctx, m, a, x, o))
 		o.Workers = 2
-		again, err := Teacher(ctx, m, a, x, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must(Teacher(ctx, m, a, x, o))
 		if !slices.Equal(d, again) {
 			t.Errorf("%s: result depends on workers", name)
 		}
 		points := make([]float32, len(x))
 		Point(points, x, d)
-		after, err := m.Margins(ctx, points)
-		if err != nil {
-			t.Fatal(err)
-		}
+		after := must(m.Margins(ctx, points))
 		for i := range people {
 			r := row(d, i, a.Dim())
 			if err := a.Check(row(x, i, a.Dim()), r); err != nil {
@@ -107,25 +92,17 @@ func TestRelaxedIterateSwitches(t *testing.T) {
 	m := &affine{w: []float64{-1, 1.5, 0.5}, b: -0.5}
 	x := []float32{1, 0, 0}
 	want := []float32{-1, 1, 0}
-	d, err := Teacher(ctx, m, a, x, TeacherOptions{Plain: true, StepSize: 0.25, Steps: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(Teacher(ctx, m, a, x, TeacherOptions{Plain: true, StepSize: 0.25, Steps: 100}))
 	if !slices.Equal(d, []float32{0, 0, 0}) {
 		t.Errorf("plain teacher switched: %v", d)
 	}
 	for name, o := range map[string]TeacherOptions{"reach": {}, "relaxed": {StepSize: 0.25, Steps: 10}} {
-		if d, err = Teacher(ctx, m, a, x, o); err != nil {
-			t.Fatal(err)
-		}
+		d = must(Teacher(ctx, m, a, x, o))
 		if !slices.Equal(d, want) {
 			t.Errorf("%s: %v, want %v", name, d, want)
 		}
 	}
-	acts, err := FirstValid(ctx, m, a, x, FirstValidOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	acts := must(FirstValid(ctx, m, a, x, FirstValidOptions{}))
 	if act := acts[0]; act.Status != Found || !slices.Equal(act.Delta, want) || act.Margin != 1 {
 		t.Errorf("first valid: %+v, want the switch to b", act)
 	}
@@ -139,10 +116,7 @@ func TestFirstValidIsGradientDescent(t *testing.T) {
 	m := &affine{w: []float64{1, -0.5}, b: -2}
 	const margin = 0.3
 	x := []float32{0.5, 0.25, 9, 0}
-	acts, err := FirstValid(ctx, m, a, x, FirstValidOptions{Margin: margin})
-	if err != nil {
-		t.Fatal(err)
-	}
+	acts := must(FirstValid(ctx, m, a, x, FirstValidOptions{Margin: margin}))
 	checkActions(t, m, a, x, acts, margin)
 	if acts[1].Status != AlreadyFavourable {
 		t.Errorf("second person: %v", acts[1].Status)
@@ -160,9 +134,7 @@ func TestFirstValidIsGradientDescent(t *testing.T) {
 		}
 	}
 	// Too far for the steps, no action.
-	if acts, err = FirstValid(ctx, m, a, x, FirstValidOptions{Margin: 100}); err != nil {
-		t.Fatal(err)
-	}
+	acts = must(FirstValid(ctx, m, a, x, FirstValidOptions{Margin: 100}))
 	if acts[0].Status != NoneFound || acts[0].Cost != 0 {
 		t.Errorf("after all steps: %+v", acts[0])
 	}

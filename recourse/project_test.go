@@ -130,10 +130,7 @@ func TestProjectFeasibleIdempotent(t *testing.T) {
 		if rapid.Bool().Draw(t, "ball") {
 			tk.Latent = &task.Latent{Radius: rapid.Float64Range(0.1, 4).Draw(t, "radius")}
 		}
-		a, err := constraint.Compile(tk)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must(constraint.Compile(tk))
 		x := drawPerson(t, tk)
 		d := drawDelta(t, a.Dim(), false)
 		if rapid.IntRange(0, 5).Draw(t, "bad numbers") == 0 {
@@ -314,10 +311,7 @@ func TestProjectAgreesWithEnumeration(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, true)
-		a, err := constraint.Compile(tk)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must(constraint.Compile(tk))
 		x := drawPerson(t, tk)
 		d := drawDelta(t, a.Dim(), true)
 		got := slices.Clone(d)
@@ -333,10 +327,7 @@ func TestFeasibleActionsStay(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, true)
-		a, err := constraint.Compile(tk)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must(constraint.Compile(tk))
 		x := drawPerson(t, tk)
 		d := make([]float32, a.Dim())
 		left := a.Limit()

@@ -34,10 +34,7 @@ func TestWorstIsTheMinimum(t *testing.T) {
 	x := randomPeople(rng, tk, people)
 	models := someNets(rng, tk.Dim(), 5, 0.3)
 	w := Worst(models...)
-	margins, err := w.Margins(ctx, x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	margins := must(w.Margins(ctx, x))
 	gm, grads, err := w.MarginGrads(ctx, x)
 	if err != nil {
 		t.Fatal(err)
@@ -51,10 +48,7 @@ func TestWorstIsTheMinimum(t *testing.T) {
 		px := row(x, i, tk.Dim())
 		least, pick := float32(math.Inf(1)), -1
 		for k, m := range models {
-			v, err := m.Margins(ctx, px)
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := must(m.Margins(ctx, px))
 			if v[0] < least {
 				least, pick = v[0], k
 			}
@@ -92,14 +86,8 @@ func TestWorstIsAcceptedByAll(t *testing.T) {
 	x := randomPeople(rng, tk, people)
 	models := someNets(rng, tk.Dim(), 6, 0.1)
 	w := Worst(models...)
-	first, err := FirstValid(ctx, w, a, x, FirstValidOptions{Margin: margin})
-	if err != nil {
-		t.Fatal(err)
-	}
-	solved, err := Solve(ctx, w, a, x, SolveOptions{Margin: margin})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must(FirstValid(ctx, w, a, x, FirstValidOptions{Margin: margin}))
+	solved := must(Solve(ctx, w, a, x, SolveOptions{Margin: margin}))
 	for name, acts := range map[string][]Action{"first": first, "solved": solved} {
 		checkActions(t, w, a, x, acts, margin)
 		found := 0
@@ -118,10 +106,7 @@ func TestWorstIsAcceptedByAll(t *testing.T) {
 			t.Errorf("%s: only %d actions", name, found)
 		}
 	}
-	alone, err := Solve(ctx, models[0], a, x, SolveOptions{Margin: margin})
-	if err != nil {
-		t.Fatal(err)
-	}
+	alone := must(Solve(ctx, models[0], a, x, SolveOptions{Margin: margin}))
 	var robust, nominal float64
 	for i, act := range solved {
 		if act.Status == Found && alone[i].Status == Found {
@@ -138,10 +123,7 @@ func TestWorstOfTwoLines(t *testing.T) {
 	t.Parallel()
 	a := compile(t, taskOf(0, feature("a", "numeric"), feature("b", "numeric")))
 	m := Worst(&affine{w: []float64{1, 0}, b: -1}, &affine{w: []float64{0, 2}, b: -3})
-	acts, err := Solve(context.Background(), m, a, []float32{0, 0}, SolveOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	acts := must(Solve(context.Background(), m, a, []float32{0, 0}, SolveOptions{}))
 	if d := acts[0].Delta; acts[0].Status != Found || math.Abs(float64(d[0])-1) > 1e-3 ||
 		math.Abs(float64(d[1])-1.5) > 1e-3 {
 		t.Errorf("%+v, want a change of 1 and 1.5", acts[0])

@@ -32,20 +32,11 @@ func TestNoisyTeacher(t *testing.T) {
 		}
 		m := newMLP(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "net"), 0)), -0.3, tk.Dim(), 5, 1)
 		o := TeacherOptions{Steps: rapid.IntRange(1, 4).Draw(t, "steps"), Plain: rapid.Bool().Draw(t, "plain"), Workers: 1}
-		clean, err := Teacher(ctx, m, a, x, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		clean := must(Teacher(ctx, m, a, x, o))
 		o.Noise = rapid.SampledFrom([]float64{1e-3, 0.1, 1, 50}).Draw(t, "sigma")
 		o.Seed = rapid.Uint64().Draw(t, "seed")
-		noisy, err := Teacher(ctx, m, a, x, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		margins, err := m.Margins(ctx, x)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noisy := must(Teacher(ctx, m, a, x, o))
+		margins := must(m.Margins(ctx, x))
 		for i := range people {
 			px, d := row(x, i, a.Dim()), slices.Clone(row(clean, i, a.Dim()))
 			if o.Plain || !(margins[i] > 0) {
@@ -82,22 +73,13 @@ func TestTeacherSampleAndWorkers(t *testing.T) {
 	const people, sample = 2500, 800
 	x := randomPeople(rng, tk, people)
 	m := newMLP(rng, -2, tk.Dim(), 8, 1)
-	all, err := Teacher(ctx, m, a, x, TeacherOptions{Noise: 0.1, Seed: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must(Teacher(ctx, m, a, x, TeacherOptions{Noise: 0.1, Seed: 3}))
 	drawn := map[uint64][]int{}
 	for _, seed := range []uint64{3, 4} {
 		o := TeacherOptions{Noise: 0.1, Seed: seed, Sample: sample, Workers: 1}
-		one, err := Teacher(ctx, m, a, x, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		one := must(Teacher(ctx, m, a, x, o))
 		o.Workers = 3
-		three, err := Teacher(ctx, m, a, x, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		three := must(Teacher(ctx, m, a, x, o))
 		if !slices.Equal(one, three) {
 			t.Error("the result depends on workers")
 		}
@@ -137,10 +119,7 @@ func TestTeacherTraceAndStarts(t *testing.T) {
 	for _, o := range []TeacherOptions{{Plain: true, StepSize: alpha}, {}} {
 		var trace Trace
 		o.Trace, o.Workers = &trace, 1
-		all, err := Teacher(ctx, m, a, x, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := must(Teacher(ctx, m, a, x, o))
 		if len(trace.Actions) != 3 || len(trace.Sizes) != 3 || !slices.Equal(trace.Actions[2], all) {
 			t.Fatalf("plain %v: the trace of %d steps does not end at the result", o.Plain, len(trace.Actions))
 		}
@@ -169,15 +148,9 @@ func TestTeacherTraceAndStarts(t *testing.T) {
 			before = after
 		}
 		o.Trace, o.Start = nil, 1
-		one, err := Teacher(ctx, m, a, x, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		one := must(Teacher(ctx, m, a, x, o))
 		o.Start = 2
-		two, err := Teacher(ctx, m, a, x, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		two := must(Teacher(ctx, m, a, x, o))
 		if slices.Equal(one, all) || slices.Equal(one, two) {
 			t.Errorf("plain %v: another start leads to the same actions", o.Plain)
 		}
@@ -188,15 +161,9 @@ func TestTeacherTraceAndStarts(t *testing.T) {
 		}
 	}
 	o := TeacherOptions{Plain: true, Noise: 0.2, Seed: 5, Workers: 1}
-	noisy, err := Teacher(ctx, m, a, x, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noisy := must(Teacher(ctx, m, a, x, o))
 	o.Noise = 0
-	clean, err := Teacher(ctx, m, a, x, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	clean := must(Teacher(ctx, m, a, x, o))
 	if Blur(a, x, clean, 0.2, 5); !slices.Equal(clean, noisy) {
 		t.Error("noise on actions is not that of the noisy teacher")
 	}

@@ -10,6 +10,14 @@ import (
 	"cfq/task"
 )
 
+// must is the value of a call that may not fail.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 // affine is a logistic regression: margin = w x + b.
 type affine struct {
 	w []float64
@@ -206,9 +214,5 @@ func taskOf(limit int, fs ...task.Feature) *task.Task {
 
 func compile(t testing.TB, tk *task.Task) *constraint.Set {
 	t.Helper()
-	a, err := constraint.Compile(tk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return must(constraint.Compile(tk))
 }

@@ -25,16 +25,10 @@ func TestTightenedIsSubset(t *testing.T) {
 					float64(rapid.IntRange(0, 4).Draw(t, "down"))
 			}
 		}
-		wide, err := constraint.Compile(tk)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wide := must(constraint.Compile(tk))
 		scale := rapid.Float64Range(0.05, 1).Draw(t, "scale")
 		k := rapid.IntRange(0, wide.Limit()).Draw(t, "k")
-		tight, err := wide.Tighten(k, scale)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tight := must(wide.Tighten(k, scale))
 		x := drawPerson(t, tk)
 		d := drawDelta(t, wide.Dim(), false)
 		tight.Project(x, d)
@@ -44,10 +38,7 @@ func TestTightenedIsSubset(t *testing.T) {
 		if err := wide.Check(x, d); err != nil {
 			t.Fatalf("%v: %v is feasible in the tightened set (k %d, scale %v) but not in the original: %v", x, d, k, scale, err)
 		}
-		wider, err := wide.Tighten(0, 1+scale)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wider := must(wide.Tighten(0, 1+scale))
 		e := drawDelta(t, wide.Dim(), false)
 		wide.Project(x, e)
 		if err := wider.Check(x, e); err != nil {
@@ -65,7 +56,8 @@ func TestTightenDistances(t *testing.T) {
 	years.Step, years.Bounds, years.Direction = 1, [2]float64{0, 10}, task.Increase
 	free := feature("free", "numeric")
 	grade := feature("grade", "ordinal") // from 2 of 1 to 7
-	grade.Number().Values, grade.Number().Levels = []string{"1", "2", "3", "4", "5", "6", "7"}, []float64{1, 2, 3, 4, 5, 6, 7}
+	grade.Number().Values = []string{"1", "2", "3", "4", "5", "6", "7"}
+	grade.Number().Levels = []float64{1, 2, 3, 4, 5, 6, 7}
 	ladder := feature("ladder", "thermometer") // from 1 of 0 to 5
 	ladder.Encoding.(*task.Thermometer).Thresholds, ladder.Width = []float64{1, 2, 3, 4, 5}, 5
 	school := oneHot("school", "a", "b", "c", "d") // from a, two places at most
@@ -84,10 +76,7 @@ func TestTightenDistances(t *testing.T) {
 		{0.1, [2]float64{38, 40.8}, [2]float64{3, 3}, [2]float64{2, 2}, 0, 0},
 		{1.5, [2]float64{10, 52}, [2]float64{3, 13}, [2]float64{1, 7}, 5, 3},
 	} {
-		a, err := base.Tighten(0, c.scale)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must(base.Tighten(0, c.scale))
 		reach := func(first int, f *task.Feature, sign float32) float64 {
 			d := make([]float32, a.Dim())
 			d[first] = 1000 * sign
@@ -156,17 +145,11 @@ func TestTightenOverrides(t *testing.T) {
 	stuck, capped := hours, hours
 	stuck.Actionable, stuck.Width = false, 1
 	capped.MaxIncrease = 4
-	a, err := compile(t, tk).Override([]task.Override{
+	a := must(compile(t, tk).Override([]task.Override{
 		{Row: 1, Feature: 0, With: stuck.Action},
 		{Row: 2, Feature: 0, With: capped.Action},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := a.Tighten(1, 0.5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
+	b := must(a.Tighten(1, 0.5))
 	x := []float32{0, 0}
 	for row, want := range []float32{5, 0, 2} {
 		d := []float32{9, 0}
@@ -200,10 +183,7 @@ func TestFRRIsMonotone(t *testing.T) {
 		x = append(x, float32(rng.IntN(7)-3), float32(rng.IntN(7)-3), float32(rng.IntN(4)))
 	}
 	helped := func(k int, scale float64) int {
-		a, err := base.Tighten(k, scale)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must(base.Tighten(k, scale))
 		acts, _, err := Exact(context.Background(), m, a, x, ExactOptions{Margin: 0.05})
 		if err != nil {
 			t.Fatal(err)
@@ -269,18 +249,12 @@ func TestTightenSolved(t *testing.T) {
 	tk := taskOf(0, hours, gain)
 	rng := rand.New(rand.NewPCG(4, 4))
 	for _, scale := range []float64{0.03, 0.5, 1.5, 10, 1000} {
-		a, err := compile(t, tk).Tighten(0, scale)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must(compile(t, tk).Tighten(0, scale))
 		found := 0
 		for range 60 {
 			m := &affine{w: []float64{rng.NormFloat64(), rng.NormFloat64()}, b: -2 * scale * rng.Float64()}
 			x := []float32{hours.ToInput(float64(rng.IntN(99))), gain.ToInput(float64(rng.IntN(9999)))}
-			acts, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.05})
-			if err != nil {
-				t.Fatal(err)
-			}
+			acts := must(Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.05}))
 			checkActions(t, m, a, x, acts, 0.05)
 			if acts[0].Status == Found {
 				found++

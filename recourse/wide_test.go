@@ -53,15 +53,9 @@ func TestSolveWideNearOptimum(t *testing.T) {
 		m.w = append(m.w, 0.2*rng.NormFloat64())
 	}
 	x := randomPeople(rng, tk, 30)
-	acts, err := Solve(context.Background(), m, a, x, SolveOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	acts := must(Solve(context.Background(), m, a, x, SolveOptions{}))
 	checkActions(t, m, a, x, acts, 0)
-	before, err := m.Margins(context.Background(), x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must(m.Margins(context.Background(), x))
 	var all gaps
 	for i, act := range acts {
 		if act.Status == AlreadyFavourable {
@@ -85,10 +79,7 @@ func TestSolveWideKeepsLimits(t *testing.T) {
 		tk := picture(norm, 100, 12)
 		a, m := compile(t, tk), newMLP(rng, -1, 100, 16, 1)
 		x := randomPeople(rng, tk, 10)
-		acts, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		acts := must(Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1}))
 		checkActions(t, m, a, x, acts, 0.1)
 		found := 0
 		for _, act := range acts {
@@ -111,10 +102,7 @@ func TestSolveWideEffort(t *testing.T) {
 		a := compile(t, tk)
 		m := &counted{Model: newMLP(rng, -3, n, 24, 12, 1)}
 		x := randomPeople(rng, tk, 20)
-		acts, err := Solve(context.Background(), m, a, x, SolveOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		acts := must(Solve(context.Background(), m, a, x, SolveOptions{}))
 		checkActions(t, m, a, x, acts, 0)
 		status := map[Status]int{}
 		for _, act := range acts {

@@ -61,10 +61,7 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("%+v of a stream, want %+v", streamed, file)
 		}
 		m := linear{w: make([]float32, tk.Dim())}
-		verdicts, err := Judge(t.Context(), m, set, file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		verdicts := must(Judge(t.Context(), m, set, file))
 		b := newLayout(tk)
 		for i := range file.Promises {
 			p := &file.Promises[i]

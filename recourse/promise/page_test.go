@@ -12,10 +12,7 @@ import (
 // TestPage: docs/recourse.md names every column, every word and every status that the code knows.
 func TestPage(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "recourse.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must(os.ReadFile(filepath.Join("..", "..", "docs", "recourse.md")))
 	words := append(ownColumns(), colRole, colID, factual, counterfactual, taken+colStatus)
 	for _, m := range []recourse.Method{recourse.Affine, recourse.Exhaustive, recourse.Search} {
 		words = append(words, string(m))

@@ -18,6 +18,14 @@ import (
 	"cfq/task"
 )
 
+// must is the value of a call that may not fail.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 // linear is a model whose margin is w x + b.
 type linear struct {
 	w []float32
@@ -64,14 +72,8 @@ features:
 
 func parse(t testing.TB, text string) (*task.Task, *constraint.Set) {
 	t.Helper()
-	tk, err := task.Parse("test.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := constraint.Compile(tk)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tk := must(task.Parse("test.yaml", []byte(text)))
+	set := must(constraint.Compile(tk))
 	return tk, set
 }
 
@@ -88,10 +90,7 @@ func file(t testing.TB, text string) string {
 // people reads a data file given as text.
 func people(t testing.TB, tk *task.Task, text string) *task.People {
 	t.Helper()
-	p, err := task.ReadFrom(t.Context(), strings.NewReader(text), tk, task.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(task.ReadFrom(t.Context(), strings.NewReader(text), tk, task.ReadOptions{}))
 	return p
 }
 
@@ -108,10 +107,7 @@ func TestWriteThenRead(t *testing.T) {
 	p := people(t, tk, fourPeople)
 	point := people(t, tk, "age,hours-per-week,gain,work,member,status\n30,45,0,\"State, gov\",no,0\n").X
 	var b bytes.Buffer
-	w, err := NewWriter(&b, tk)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must(NewWriter(&b, tk))
 	d := p.Dim
 	methods := []recourse.Method{recourse.Exhaustive, recourse.Search, recourse.NotNeeded, recourse.Affine}
 	for i, a := range []recourse.Action{
@@ -144,10 +140,7 @@ func TestWriteThenRead(t *testing.T) {
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Error(diff)
 	}
-	f, err := Read(t.Context(), file(t, b.String()), tk, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(Read(t.Context(), file(t, b.String()), tk, p))
 	if len(f.Promises) != 1 || f.Failed+f.Missing+f.Factual+len(f.Notes) > 0 ||
 		!cmp.Equal(f.Unpromised, map[recourse.Status]int{
 			recourse.NoneFound: 1, recourse.AlreadyFavourable: 1,
@@ -177,24 +170,15 @@ func TestSolvedPromisesComeBack(t *testing.T) {
 	paths = append(paths, filepath.Join("..", "..", "testdata", "loans", "task.yaml"), rich)
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			tk, err := task.Load(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			set, err := constraint.Compile(tk)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tk := must(task.Load(path))
+			set := must(constraint.Compile(tk))
 			p := invent(t, tk, 60)
 			m := linear{w: make([]float32, p.Dim), b: -1.3}
 			for j := range m.w {
 				m.w[j] = float32(math.Sin(float64(3*j + 1)))
 			}
 			solver := Solver{Model: m, Options: recourse.SolveOptions{Margin: 0.25, Workers: 1}}
-			answers, err := solver.Solve(t.Context(), set, p, func(_, _ int) {})
-			if err != nil {
-				t.Fatal(err)
-			}
+			answers := must(solver.Solve(t.Context(), set, p, func(_, _ int) {}))
 			var b bytes.Buffer
 			w, err := NewWriter(&b, tk)
 			found := 0
@@ -218,10 +202,7 @@ func TestSolvedPromisesComeBack(t *testing.T) {
 			if err != nil || len(f.Promises) != found || f.Failed+f.Missing > 0 {
 				t.Fatalf("%d of %d promises read: %v, %v", len(f.Promises), found, err, f.Problems)
 			}
-			verdicts, err := Judge(t.Context(), m, set, f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			verdicts := must(Judge(t.Context(), m, set, f))
 			for i := range f.Promises {
 				q := &f.Promises[i]
 				a := answers[q.Person].Action
@@ -300,15 +281,12 @@ features:
   - {name: adult, column: age, kind: binary, one: "18"}
 `)
 	var b bytes.Buffer
-	w, err := NewWriter(&b, tk)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must(NewWriter(&b, tk))
 	x := []float32{18, 1}
 	if err := w.Write(Line{X: x, Action: recourse.Action{Status: recourse.NoneFound}}); err != nil {
 		t.Error(err)
 	}
-	err = w.Write(Line{X: x, Row: 7, Action: recourse.Action{Status: recourse.Found, Point: []float32{19, 1}}})
+	err := w.Write(Line{X: x, Row: 7, Action: recourse.Action{Status: recourse.Found, Point: []float32{19, 1}}})
 	if err == nil || !strings.Contains(err.Error(), `row 7: column "age"`) {
 		t.Errorf("error %v", err)
 	}
@@ -324,10 +302,7 @@ features:
 `)
 	p := people(t, tk, "income,home\n,\n900,own\n,own\n")
 	var b bytes.Buffer
-	w, err := NewWriter(&b, tk)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must(NewWriter(&b, tk))
 	for i := range p.N {
 		l := Line{Row: i, X: p.X[i*p.Dim : (i+1)*p.Dim], Imputed: p.ImputedOf(i)}
 		if i == 0 {
@@ -361,11 +336,8 @@ features:
 func TestMissingMarkerAsValue(t *testing.T) {
 	t.Parallel()
 	tk, _ := parse(t, "version: 1\ndata: {missing: \"0\"}\nfeatures: [{name: debt, kind: numeric}]")
-	w, err := NewWriter(&bytes.Buffer{}, tk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = w.Write(Line{X: []float32{5}, Action: recourse.Action{Status: recourse.Found, Point: []float32{0}}})
+	w := must(NewWriter(&bytes.Buffer{}, tk))
+	err := w.Write(Line{X: []float32{5}, Action: recourse.Action{Status: recourse.Found, Point: []float32{0}}})
 	if err == nil || !strings.Contains(err.Error(), "would be read as a missing value") {
 		t.Errorf("error %v", err)
 	}
@@ -380,10 +352,7 @@ features:
   - {name: c, kind: onehot, values: [x, y]}
 `)
 	var b bytes.Buffer
-	w, err := NewWriter(&b, tk)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must(NewWriter(&b, tk))
 	p := &task.People{Dim: 3, N: 1, X: []float32{0.1, 1, 0}, Rows: []int{0}, Lines: []int{2}}
 	point := []float32{1.0 / 3, 0, 1}
 	if err := w.Write(Line{X: p.X, Action: recourse.Action{Status: recourse.Found, Point: point}}); err != nil ||

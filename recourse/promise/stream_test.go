@@ -206,11 +206,8 @@ func TestIDs(t *testing.T) {
 	tk, _ := parse(t, strings.Replace(jobs, "data: {", "data: {id: person, ", 1))
 	data := people(t, tk, columns+",person\n30,40,0,Private,no,a\n41,38,1000,self,yes,7\n52,20,12.5,?,no,b\n"+
 		"52,2,1,?,no,b\n")
-	f, err := Read(t.Context(), file(t, "person,"+columns+"\n7.0,41,39,1000,self,yes\nb,52,30,12.5,,no\n"+
-		"c,30,40,0,self,no\n,30,40,0,self,no\na,30,41,0,Private,no\n"), tk, data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(Read(t.Context(), file(t, "person,"+columns+"\n7.0,41,39,1000,self,yes\nb,52,30,12.5,,no\n"+
+		"c,30,40,0,self,no\n,30,40,0,self,no\na,30,41,0,Private,no\n"), tk, data))
 	checkCounts(t, f)
 	want := []string{
 		"2->1", "6->0",
@@ -221,7 +218,7 @@ func TestIDs(t *testing.T) {
 	if d := cmp.Diff(want, said(f)); d != "" {
 		t.Error(d)
 	}
-	_, err = Read(t.Context(), file(t, columns+"\n41,39,1000,self,yes\n"), tk, data)
+	_, err := Read(t.Context(), file(t, columns+"\n41,39,1000,self,yes\n"), tk, data)
 	if err == nil || !strings.Contains(err.Error(), `the column "person" that data.id names`) {
 		t.Error(err)
 	}
