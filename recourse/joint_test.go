@@ -214,7 +214,7 @@ func TestSolveJoint(t *testing.T) {
 		t.Run(string(norm), func(t *testing.T) {
 			var gaps []float64
 			var found, possible, actions int
-			for seed := range uint64(8) {
+			for seed := range repetitions(3, 8) {
 				rng := rand.New(rand.NewPCG(seed, 9))
 				tk := jointTask(rng, norm, 2+int(seed%3))
 				m, a, x, acts := solveJoint(t, rng, tk)

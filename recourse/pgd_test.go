@@ -8,36 +8,6 @@ import (
 	"testing"
 )
 
-// The plain teacher is the paper's recursion, one person at a time.
-func TestTeacherPlainIsTheRecursion(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	rng := rand.New(rand.NewPCG(5, 6))
-	tk := smallTask(rng, 3)
-	a := compile(t, tk)
-	x := randomPeople(rng, tk, 40)
-	m := newMLP(rng, -1, tk.Dim(), 16, 8, 1)
-	const steps, alpha = 4, 0.7
-	got := must(Teacher(ctx, m, a, x, TeacherOptions{Steps: steps, StepSize: alpha, Plain: true}))
-	for i := range 40 {
-		px, d, at := row(x, i, a.Dim()), make([]float32, a.Dim()), make([]float32, a.Dim())
-		for range steps {
-			Point(at, px, d)
-			_, g, err := m.LossGrads(ctx, at)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for j := range d {
-				d[j] -= alpha * g[j]
-			}
-			a.Project(px, d)
-		}
-		if !slices.Equal(d, row(got, i, a.Dim())) {
-			t.Fatalf("person %d: got %v, want %v", i, row(got, i, a.Dim()), d)
-		}
-	}
-}
-
 func TestTeacherFeasible(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

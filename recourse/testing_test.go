@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"cfq/recourse/constraint"
@@ -16,6 +17,14 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+// repetitions is few, or many in `make long`.
+func repetitions(few, many uint64) uint64 {
+	if os.Getenv("CFQ_LONG") == "1" {
+		return many
+	}
+	return few
 }
 
 // affine is a logistic regression: margin = w x + b.
