@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -40,14 +41,8 @@ func imputes() *graph.Model {
 func TestImputed(t *testing.T) {
 	t.Parallel()
 	orttest.Need(t)
-	m, err := FromGraph(t.Context(), imputes(), ort.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	have, err := m.Imputed(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(FromGraph(t.Context(), imputes(), ort.Options{}))(t)
+	have := must.Get(m.Imputed(t.Context()))(t)
 	nan := math.NaN()
 	for i, want := range []float64{42, 40 - 1.5*12.5, nan, nan} {
 		if math.Abs(have[i]-want) > 1e-5 || math.IsNaN(have[i]) != math.IsNaN(want) {
@@ -66,10 +61,7 @@ func TestImputedIndex(t *testing.T) {
 	table := b.Const(graph.FromFloats("table", []float32{1, 2, 3, -1, .5, 0}, 3, 2))
 	z := b.Op("Add", []string{m.Graph.Outputs[0].Name, b.Op("Gather", []string{table, code})})
 	m.Graph.Outputs[0].Name = z
-	opened, err := FromGraph(t.Context(), m, orttest.Need(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	opened := must.Get(FromGraph(t.Context(), m, orttest.Need(t)))(t)
 	have, err := opened.Imputed(t.Context())
 	if err != nil || have[0] != 42 || !math.IsNaN(have[2]) {
 		t.Errorf("%v, %v", have, err)
@@ -90,14 +82,8 @@ func TestImputedNowhere(t *testing.T) {
 	z = b.Op("MatMul", []string{z, b.Const(graph.FromFloats("w", []float32{1, -1, 2, 1, 3, 1, -1, 2}, 4, 2))})
 	b.G.Outputs = []graph.Value{{Name: z, DType: graph.Float}}
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: b.G}
-	low, err := FromGraph(t.Context(), m, ort.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	have, err := low.Imputed(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	low := must.Get(FromGraph(t.Context(), m, ort.Options{}))(t)
+	have := must.Get(low.Imputed(t.Context()))(t)
 	for i, v := range have {
 		if !math.IsNaN(v) {
 			t.Errorf("input %d: %v", i, v)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -18,12 +19,12 @@ import (
 // of its values without another run.
 func TestLoad(t *testing.T) {
 	m, err := onnxio.Load(t.Context(), filepath.Join("..", "testdata", "loans", "model.onnx"), orttest.Need(t))
-	must(t, err)
+	must.Do(t, err)
 	if m.Dim() == 0 || m.Fixed() != 0 || m.Classes() != 2 {
 		t.Errorf("%d inputs, batch %d, %d classes", m.Dim(), m.Fixed(), m.Classes())
 	}
 	c, err := m.Canonical()
-	must(t, err)
+	must.Do(t, err)
 	if again, err := m.Canonical(); again != c || err != nil {
 		t.Errorf("the canonical form is made twice (%v)", err)
 	}
@@ -73,11 +74,11 @@ func TestCanonicalTypes(t *testing.T) {
 			}),
 	} {
 		loaded, err := onnxio.FromGraph(t.Context(), m, options)
-		must(t, err)
+		must.Do(t, err)
 		c, err := loaded.Canonical()
-		must(t, err)
+		must.Do(t, err)
 		measured, err := onnxio.FromGraph(t.Context(), c.Graph(), options)
-		must(t, err)
+		must.Do(t, err)
 		for _, n := range c.Graph().Graph.Nodes {
 			for _, o := range n.Outputs {
 				if diff := cmp.Diff(measured.Types()[o], c.Types()[o]); diff != "" {
@@ -147,12 +148,5 @@ func TestBrokenFile(t *testing.T) {
 		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("no %q in one line: %v", want, err)
 		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -3,6 +3,7 @@ package onnxio
 import (
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -39,11 +40,8 @@ func TestScalesNumbers(t *testing.T) {
 		w := b.Const(graph.FromFloats("w", []float32{1, -1, 2, 1}, 2, 2))
 		z := b.Op("Gemm", []string{c.before(b), w, row(b, .5, -.5)})
 		b.G.Outputs = []graph.Value{{Name: z, DType: graph.Float}}
-		m, err := FromGraph(t.Context(), &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: b.G},
-			ort.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(FromGraph(t.Context(), &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: b.G},
+			ort.Options{}))(t)
 		if m.ScalesNumbers() != c.want {
 			t.Errorf("%s: %v", name, !c.want)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -50,11 +51,8 @@ func TestActivationScale(t *testing.T) {
 			t.Fatal("nothing is clipped: the case is too easy")
 		}
 		m, from := scaledModel(t, rows, dim, zero, c.clip, c.pact)
-		got, err := ort.FloatsOf(orttest.Run(t, m, orttest.Need(t), graph.FromFloats("x", x, rows, dim),
-			graph.FromFloats("g", g, rows, dim), graph.FromFloats("s", []float32{scale}))[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(ort.FloatsOf(orttest.Run(t, m, orttest.Need(t), graph.FromFloats("x", x, rows, dim),
+			graph.FromFloats("g", g, rows, dim), graph.FromFloats("s", []float32{scale}))[0]))(t)
 		near(t, name+": gradient by the scale", got, []float64{want}, 1e-5)
 		if quant.SetScale(from, "s") {
 			t.Error("the scale of a node that is no quantizer was set")

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -250,10 +251,7 @@ func TestCanonical(t *testing.T) {
 	for _, f := range forms() {
 		t.Run(f.name, func(t *testing.T) {
 			m := model(f)
-			before, err := codec.Marshal(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			before := must.Get(codec.Marshal(m))(t)
 			c, _, err := pass.Canonical(m, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -370,10 +368,7 @@ func TestCanonicalRealModels(t *testing.T) {
 	}
 	want := map[string]int{"logreg": 1, "mlp2": 3, "mlp2bn": 3, "mlp2sigmoid": 3, "mlp4": 5}
 	for _, path := range files {
-		m, err := codec.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(codec.ReadFile(path))(t)
 		c, _, err := pass.Canonical(m, nil)
 		if err != nil {
 			t.Fatal(err)

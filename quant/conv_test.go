@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/onnxio/pass"
@@ -83,10 +84,7 @@ func TestPatches(t *testing.T) {
 	for _, f := range convForms() {
 		t.Run(f.name, func(t *testing.T) {
 			m := convModel(f)
-			layers, err := quant.FindLayers(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			layers := must.Get(quant.FindLayers(m))(t)
 			if len(layers) != 1 || layers[0].Fixed != "" {
 				t.Fatalf("layers %+v", layers)
 			}
@@ -94,10 +92,7 @@ func TestPatches(t *testing.T) {
 			const rows = 3
 			x := noise(rows, f.input)
 			out := orttest.Run(t, m, eng, x)[0]
-			want, err := out.Floats()
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := must.Get(out.Floats())(t)
 			if got := int64(l.Positions); got*int64(l.Out) != int64(len(want))/rows {
 				t.Fatalf("%d positions of %d outputs; the output is %v", got, l.Out, out.Dims)
 			}
@@ -195,10 +190,7 @@ func TestCanonicalConv(t *testing.T) {
 					t.Errorf("%s is left", n.Label())
 				}
 			}
-			layers, err := quant.FindLayers(c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			layers := must.Get(quant.FindLayers(c))(t)
 			if len(layers) != f.layers {
 				t.Fatalf("%d layers, want %d: %+v", len(layers), f.layers, layers)
 			}
@@ -222,10 +214,7 @@ func TestConvFollows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	layers, err := quant.FindLayers(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(c))(t)
 	ops := map[string]string{}
 	for _, n := range c.Graph.Nodes {
 		ops[n.Outputs[0]] = n.Op
@@ -266,10 +255,7 @@ func TestFixedConvs(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.form.name, func(t *testing.T) {
-			layers, err := quant.FindLayers(convModel(c.form))
-			if err != nil {
-				t.Fatal(err)
-			}
+			layers := must.Get(quant.FindLayers(convModel(c.form)))(t)
 			if len(layers) != 1 || !strings.Contains(layers[0].Fixed, c.fixed) {
 				t.Errorf("%+v, want one that is fixed: %s", layers, c.fixed)
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -73,10 +74,7 @@ func TestEqualize(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := model(form{build: tt.build})
-			before, err := codec.Marshal(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			before := must.Get(codec.Marshal(m))(t)
 			got, done, err := quant.CrossLayerEqualize(m)
 			if err != nil {
 				t.Fatal(err)
@@ -88,10 +86,7 @@ func TestEqualize(t *testing.T) {
 				t.Errorf("equalized %q, want %d pairs", done, tt.pairs)
 			}
 			same(t, eng, m, got, 40, 6)
-			layers, err := quant.FindLayers(got)
-			if err != nil {
-				t.Fatal(err)
-			}
+			layers := must.Get(quant.FindLayers(got))(t)
 			for i := range len(layers) - 1 {
 				pair := fmt.Sprintf("%q and %q", layers[i].Node, layers[i+1].Node)
 				if !strings.Contains(strings.Join(done, "\n"), pair) {
@@ -144,10 +139,7 @@ func TestEqualizeByHand(t *testing.T) {
 	}
 	inits := map[string][]float32{}
 	for _, i := range got.Graph.Inits {
-		v, err := i.Floats()
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(i.Floats())(t)
 		inits[i.Name] = v
 	}
 	// s = sqrt(8/2) = 2.
@@ -173,9 +165,7 @@ func TestEqualizeRealModels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := pass.Upgrade(m, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pass.Upgrade(m, nil))
 		if m, _, err = pass.Canonical(m, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -187,10 +177,7 @@ func TestEqualizeRealModels(t *testing.T) {
 		if n, ok := want[kind]; ok && len(done) != n {
 			t.Errorf("%s: equalized %q, want %d pairs", path, done, n)
 		}
-		layers, err := quant.FindLayers(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		layers := must.Get(quant.FindLayers(m))(t)
 		same(t, eng, m, got, 50, layers[0].In)
 	}
 }

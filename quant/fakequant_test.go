@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -106,12 +107,9 @@ func (c *fakeCase) model(t *testing.T) *graph.Model {
 	y := b.Op("Add", []string{b.Op("Mul", []string{value, "g"}), user})
 	axes := b.Const(graph.FromInts("axes", []int64{0, 1}, 2))
 	loss := b.Op("ReduceSum", []string{y, axes}, graph.IntAttr("keepdims", 0))
-	grads, err := autodiff.Gradients(m.Graph, types, loss, []string{"v", "s", "u"}, autodiff.Options{
+	grads := must.Get(autodiff.Gradients(m.Graph, types, loss, []string{"v", "s", "u"}, autodiff.Options{
 		Prefix: "d.", Policy: policy,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for _, name := range append([]string{value, codes, loss}, grads...) {
 		m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: name, DType: graph.Float})
 	}
@@ -129,10 +127,7 @@ func (c *fakeCase) feeds(s, u []float32) []*graph.Tensor {
 func (c *fakeCase) run(t *testing.T, m *graph.Model, s, u []float32) (out [6][]float32) {
 	t.Helper()
 	for k, v := range orttest.Run(t, m, orttest.Need(t), c.feeds(s, u)...) {
-		got, err := ort.FloatsOf(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(ort.FloatsOf(v))(t)
 		out[k] = got
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/quant"
 )
 
@@ -126,10 +127,7 @@ func TestBiasWidens(t *testing.T) {
 		{Node: "fc", Bits: 4, Scales: []float32{1e-12, 0.1, 0.2}, Codes: []int8{1, -2, 5, -2, 5, 5}},
 		{Node: "fc", Bits: 8, Scales: []float32{1e-12}},
 	} {
-		e, err := l.Encode(info, 0.01)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(l.Encode(info, 0.01))(t)
 		if e.Scale(0) <= l.Scales[0] {
 			t.Errorf("the scale is still %v", e.Scale(0))
 		}

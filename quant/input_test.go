@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/quant"
 )
 
@@ -50,9 +51,7 @@ func TestFold(t *testing.T) {
 }
 
 func TestInputCheck(t *testing.T) {
-	if err := grid().Check(2); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, grid().Check(2))
 	for _, c := range []struct {
 		want   string
 		dim    int

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"cfq/internal/must"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/pass"
@@ -56,10 +57,7 @@ func TestFixedLayers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	layers, err := quant.FindLayers(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(c))(t)
 	want := []struct {
 		node, fixed string
 		in, out     int

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"cfq/internal/must"
 )
 
 // planModel is two layers 3-4-2; the first reads "x".
@@ -60,10 +62,7 @@ func written(t *testing.T, p *Plan, infos []LayerInfo) []*Encoded {
 			} else if l.Act != nil {
 				scale = l.Act.Scale
 			}
-			e, err := l.Encode(info, scale)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must.Get(l.Encode(info, scale))(t)
 			out = append(out, e)
 		}
 	}
@@ -115,10 +114,7 @@ func TestPlanFileRoundTrip(t *testing.T) {
 		if f.Model.Weights != 12+16+8+8+8 || len(f.Layers) != 4 {
 			t.Errorf("%s: %d weights, %d layers", name, f.Model.Weights, len(f.Layers))
 		}
-		text, err := MarshalPlan(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(MarshalPlan(f))(t)
 		g, err := UnmarshalPlan(text)
 		if err != nil {
 			t.Errorf("%s: %v\n%s", name, err, text)
@@ -156,17 +152,11 @@ func TestPlanFileDiffs(t *testing.T) {
 	infos := planModel(rand.New(rand.NewPCG(1, 2)))
 	text := func(last float32) []string {
 		infos[0].W[11] = last
-		f, err := NewPlanFile(&Plan{Layers: []Layer{{
+		f := must.Get(NewPlanFile(&Plan{Layers: []Layer{{
 			Node: "first", Bits: 4, Scales: []float32{0.1},
 			Act: &Act{Bits: 8, Scale: 1},
-		}}}, infos, "x")
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := MarshalPlan(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}}, infos, "x"))(t)
+		b := must.Get(MarshalPlan(f))(t)
 		return strings.Split(string(b), "\n")
 	}
 	a, b := text(0.5), text(-0.5)
@@ -184,10 +174,7 @@ func TestPlanFileDiffs(t *testing.T) {
 
 // Every finite float32 is read back as it was.
 func TestPlanNumbers(t *testing.T) {
-	f, err := UnmarshalPlan([]byte(smallPlan))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(UnmarshalPlan([]byte(smallPlan)))(t)
 	rapid.Check(t, func(t *rapid.T) {
 		x := rapid.Float32().Draw(t, "x")
 		f.Layers[0].Rows[0].Bias = &x
@@ -212,10 +199,7 @@ func TestPlanNumbers(t *testing.T) {
 
 // What is not UTF-8 is not replaced silently.
 func TestPlanUTF8(t *testing.T) {
-	f, err := UnmarshalPlan([]byte(smallPlan))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(UnmarshalPlan([]byte(smallPlan)))(t)
 	f.Layers[0].Node = "\ufffd"
 	if _, err := MarshalPlan(f); err != nil {
 		t.Error(err)
@@ -386,14 +370,8 @@ func TestPlanFileEdited(t *testing.T) {
 	infos := planModel(rand.New(rand.NewPCG(1, 2)))
 	edit := func(old, by string) *Plan {
 		t.Helper()
-		f, err := UnmarshalPlan([]byte(strings.Replace(smallPlan, old, by, 1)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := f.Plan(infos, "x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(UnmarshalPlan([]byte(strings.Replace(smallPlan, old, by, 1))))(t)
+		p := must.Get(f.Plan(infos, "x"))(t)
 		return p
 	}
 	if p := edit(`"bits": 2`, `"float": true, "bits": 2`); len(p.Layers) != 0 {
@@ -442,7 +420,7 @@ func TestPlanFileEdited(t *testing.T) {
 func FuzzUnmarshalPlan(f *testing.F) {
 	infos := planModel(rand.New(rand.NewPCG(1, 2)))
 	f.Add([]byte(smallPlan))
-	full, err := NewPlanFile(&Plan{
+	full := must.Get(NewPlanFile(&Plan{
 		Input: planInput(),
 		Layers: []Layer{
 			{Node: "first", RowBits: []int{2, 3, 4, 8}, Scales: []float32{1, 1, 1, 1}},
@@ -451,15 +429,9 @@ func FuzzUnmarshalPlan(f *testing.F) {
 				Result: &Act{Bits: 8, Scale: 1},
 			},
 		},
-	}, infos, "x")
-	if err != nil {
-		f.Fatal(err)
-	}
+	}, infos, "x"))(f)
 	full.Model.SHA256 = strings.Repeat("0", 64)
-	text, err := MarshalPlan(full)
-	if err != nil {
-		f.Fatal(err)
-	}
+	text := must.Get(MarshalPlan(full))(f)
 	f.Add(text)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := UnmarshalPlan(data)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -206,9 +207,7 @@ func TestInferShapes(t *testing.T) {
 		columns = nb.Op(step.op, []string{columns, number(step.by)}) // ends with 6
 	}
 	counted := nb.Op("Reshape", []string{"x", nb.Op("Concat", []string{rows, columns}, graph.IntAttr("axis", 0))})
-	if err := autodiff.Infer(b.g, b.types); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, autodiff.Infer(b.g, b.types))
 	for v, want := range map[string]string{
 		counted: "float[N,6]", flat: "float[N,6]", sum: "float[N]", old: "float[N,6,1]", to: "int64[2]",
 	} {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"cfq/internal/must"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -34,14 +35,9 @@ func TestGolden(t *testing.T) {
 			}
 			path := "testdata/" + name + ".txtar"
 			if os.Getenv("UPDATE") == "1" {
-				if err := os.WriteFile(path, txtar.Format(&got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(path, txtar.Format(&got), 0o644))
 			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := must.Get(os.ReadFile(path))(t)
 			if d := cmp.Diff(string(want), string(txtar.Format(&got))); d != "" {
 				t.Errorf("UPDATE=1 go test accepts this (-file +now):\n%s", d)
 			}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -85,9 +86,7 @@ func TestNetwork(t *testing.T) {
 			z = nb.Op("Add", []string{nb.Op("MatMul", []string{nb.Op(act, []string{z}), "w1"}), "b1"})
 			loss := nb.Op("ReduceMean", []string{nb.Op("Mul", []string{nb.Op("LogSoftmax", []string{z}), "target"})},
 				graph.IntAttr("keepdims", 0))
-			if err := autodiff.Infer(b.g, b.types); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, autodiff.Infer(b.g, b.types))
 			b.like("v", loss)
 			wrt := []string{"x", "w0", "b0", "scale", "shift", "mean", "var", "w1", "b1", "target"}
 			b.check(loss, "v", wrt, b.grads(loss, wrt, autodiff.Options{Seed: "v"}), false)
@@ -101,18 +100,13 @@ func TestInitializers(t *testing.T) {
 	b := newBench(t, orttest.Need(t), graph.Double, 18, 3)
 	b.input("x", in("N 3"))
 	logits := mlp(b.g, graph.Double, 3, 4, 2)
-	if err := autodiff.Infer(b.g, b.types); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, autodiff.Infer(b.g, b.types))
 	names := b.grads(logits, []string{"x", "w0", "b0", "h0", "w1", "b1"}, autodiff.Options{})
 	got := b.open(append(names, "h0", logits)...).run()
 	// Of sum(logits): the gradient of the last bias is the number of rows, that of
 	// h0 the column sums of w1, that of w1 the column sums of h0.
 	near(t, "b1", got[names[5]], []float64{3, 3}, 1e-12)
-	w1, err := b.g.Init("w1").Doubles()
-	if err != nil {
-		t.Fatal(err)
-	}
+	w1 := must.Get(b.g.Init("w1").Doubles())(t)
 	for i := range 3 {
 		for j := range 4 {
 			near(t, "h0", got[names[3]][4*i+j:][:1], []float64{w1[j] + w1[4+j]}, 1e-12)
@@ -138,20 +132,12 @@ func BenchmarkInputGradient(b *testing.B) {
 	sign := nb.Const(graph.FromFloats("sign", []float32{-1, 1}, 2, 1))
 	margin := nb.Op("MatMul", []string{logits, sign})
 	types := graph.Types{}
-	if err := autodiff.Infer(g, types); err != nil {
-		b.Fatal(err)
-	}
-	gx, err := autodiff.Gradients(g, types, margin, []string{"x"}, autodiff.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, autodiff.Infer(g, types))
+	gx := must.Get(autodiff.Gradients(g, types, margin, []string{"x"}, autodiff.Options{}))(b)
 	for _, v := range []string{margin, gx[0]} {
 		g.Outputs = append(g.Outputs, graph.Value{Name: v, DType: types[v].DType, Shape: types[v].Shape})
 	}
-	s, err := ort.Open(&graph.Model{IRVersion: 9, Opsets: []graph.Opset{{Version: 18}}, Graph: g}, o)
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := must.Get(ort.Open(&graph.Model{IRVersion: 9, Opsets: []graph.Opset{{Version: 18}}, Graph: g}, o))(b)
 	defer s.Close()
 	x := graph.FromFloats("x", make([]float32, rows*dim), rows, dim)
 	for b.Loop() {

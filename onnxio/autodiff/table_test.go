@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -85,9 +86,7 @@ func TestConstants(t *testing.T) {
 			inputs = []string{nb.Op("Shape", inputs)}
 		}
 		y := nb.Op("Cast", []string{nb.Op(op.Name, inputs)}, graph.IntAttr("to", int64(graph.Float)))
-		if err := autodiff.Infer(b.g, b.types); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, autodiff.Infer(b.g, b.types))
 		before := len(b.g.Nodes)
 		gx := b.grads(y, []string{"x"}, autodiff.Options{})
 		if got := b.types[gx[0]].String(); got != "float[N,3]" {

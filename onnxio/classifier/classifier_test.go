@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/internal/ordered"
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
@@ -152,11 +153,8 @@ func TestMarginAndGradients(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newMLP(3, tt.out, 7)
-			c, err := Open(context.Background(), n.model(tt.batch, tt.head...), e,
-				Options{Target: &tt.target, Batch: 4, Workers: 2})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(Open(context.Background(), n.model(tt.batch, tt.head...), e,
+				Options{Target: &tt.target, Batch: 4, Workers: 2}))(t)
 			defer c.Close()
 			const rows = 9
 			r := rand.New(rand.NewPCG(3, 4))
@@ -172,10 +170,7 @@ func TestMarginAndGradients(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			plain, err := c.Margins(context.Background(), x)
-			if err != nil {
-				t.Fatal(err)
-			}
+			plain := must.Get(c.Margins(context.Background(), x))(t)
 			alone, err := c.Margins(ordered.OneCore(t.Context()), x)
 			if err != nil || !slices.Equal(alone, plain) {
 				t.Fatalf("on one core %v, %v, on two %v", alone, err, plain)
@@ -271,10 +266,7 @@ func TestObserveMarginGradients(t *testing.T) {
 			shifted := *n
 			shifted.b1 = append([]float32{}, n.b1...)
 			shifted.b1[k] += by
-			m, err := open(&shifted).Margins(ctx, x)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(open(&shifted).Margins(ctx, x))(t)
 			return m
 		}
 		const step = 1.0 / 64
@@ -285,10 +277,8 @@ func TestObserveMarginGradients(t *testing.T) {
 		c, seen := open(n), 0
 		probe := Probe{Values: []string{"h"}, Grads: []string{"h"}, Margin: true}
 		// The cross-entropy's gradients of the same values come from another session.
-		if err := c.Observe(ctx, x, Probe{Values: probe.Values, Grads: probe.Grads},
-			func(int, int, [][]float32, [][]float32) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Observe(ctx, x, Probe{Values: probe.Values, Grads: probe.Grads},
+			func(int, int, [][]float32, [][]float32) error { return nil }))
 		err := c.Observe(ctx, x, probe, func(from, rows int, _, grads [][]float32) error {
 			for i := range rows {
 				for k := range up {
@@ -333,10 +323,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s: %v, want it to say %q", tt.name, err, tt.want)
 		}
 	}
-	c, err := Open(context.Background(), two, e, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Open(context.Background(), two, e, Options{}))(t)
 	if _, err := c.Margins(context.Background(), make([]float32, 4)); err == nil {
 		t.Error("4 numbers were taken for rows of 3")
 	}
@@ -359,14 +346,8 @@ func TestExportedModels(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file), func(t *testing.T) {
-			m, err := codec.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := Open(context.Background(), m, e, Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(codec.ReadFile(file))(t)
+			c := must.Get(Open(context.Background(), m, e, Options{}))(t)
 			defer c.Close()
 			r := rand.New(rand.NewPCG(1, 1))
 			const h = 1e-3
@@ -386,10 +367,7 @@ func TestExportedModels(t *testing.T) {
 					points = append(points, p...)
 				}
 			}
-			ms, err := c.Margins(context.Background(), points)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ms := must.Get(c.Margins(context.Background(), points))(t)
 			bad := 0
 			for j := range x {
 				if d := (ms[2*j] - ms[2*j+1]) / (2 * h); math.Abs(float64(d-g[j])) > 1e-2*(1+math.Abs(float64(d))) {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 )
@@ -51,9 +52,7 @@ func TestFoldTransposed(t *testing.T) {
 				}},
 			}
 			if fold {
-				if err := foldTransposed(g); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, foldTransposed(g))
 			}
 			convs := int64(0)
 			for _, n := range g.Nodes {
@@ -66,14 +65,8 @@ func TestFoldTransposed(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close() //nolint:errcheck // nothing is lost
-			out, err := s.Run(context.Background(), []*graph.Tensor{x})
-			if err != nil {
-				t.Fatal(err)
-			}
-			y, err := out[0].Floats()
-			if err != nil {
-				t.Fatal(err)
-			}
+			out := must.Get(s.Run(context.Background(), []*graph.Tensor{x}))(t)
+			y := must.Get(out[0].Floats())(t)
 			return y, convs
 		}
 		name := fmt.Sprintf("%+v", c)

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -64,10 +65,7 @@ func openDecoded(t *testing.T, r *rand.Rand, step onnxio.Decoded, classes int, o
 	e, ctx := orttest.Need(t), context.Background()
 	d := &decoded{codes: 3, dims: 6, step: &step}
 	open := func(m *graph.Model) *onnxio.Map {
-		out, err := onnxio.OpenMap(ctx, m, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(onnxio.OpenMap(ctx, m, e))(t)
 		t.Cleanup(func() { out.Close() })
 		return out
 	}
@@ -84,10 +82,7 @@ func openDecoded(t *testing.T, r *rand.Rand, step onnxio.Decoded, classes int, o
 	if d.plain, err = New(m, o); err != nil {
 		t.Fatal(err)
 	}
-	behind, err := m.WithInputTransform(&step)
-	if err != nil {
-		t.Fatal(err)
-	}
+	behind := must.Get(m.WithInputTransform(&step))(t)
 	if d.all, err = New(behind, o); err != nil {
 		t.Fatal(err)
 	}
@@ -101,10 +96,7 @@ func (d *decoded) people(t *testing.T, r *rand.Rand, n int) (x, rows []float32) 
 	for range n * d.dims {
 		x = append(x, r.Float32())
 	}
-	z, err := d.step.Codes(context.Background(), x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := must.Get(d.step.Codes(context.Background(), x))(t)
 	for i := range n {
 		rows = append(rows, x[i*d.dims:(i+1)*d.dims]...)
 		rows = append(rows, z[i*d.codes:(i+1)*d.codes]...)
@@ -140,14 +132,8 @@ func TestDecoded(t *testing.T) {
 func (d *decoded) checkAsTheyAre(t *testing.T, x, rows []float32) {
 	t.Helper()
 	ctx := context.Background()
-	got, err := d.all.Margins(ctx, rows)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := d.plain.Margins(ctx, x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(d.all.Margins(ctx, rows))(t)
+	want := must.Get(d.plain.Margins(ctx, x))(t)
 	for i := range got {
 		if math.Abs(float64(got[i]-want[i])) > 1e-6 {
 			t.Errorf("person %d as they are: margin %v, want %v", i, got[i], want[i])
@@ -163,17 +149,11 @@ func (d *decoded) checkLimit(t *testing.T, rows []float32) {
 	for i := range len(rows) / width {
 		x, z = append(x, rows[i*width:i*width+d.dims]...), append(z, rows[i*width+d.dims:(i+1)*width]...)
 	}
-	images, err := d.step.Decoder.Run(ctx, z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	images := must.Get(d.step.Decoder.Run(ctx, z))(t)
 	for i, v := range images {
 		images[i] = min(max(v, 0.1), 0.9)
 	}
-	want, err := d.plain.Margins(ctx, images)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(d.plain.Margins(ctx, images))(t)
 	got, limits, err := d.all.Limits(ctx, rows)
 	if err != nil {
 		t.Fatal(err)
@@ -244,10 +224,7 @@ func TestDecodedGradientAsTheyAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain, err := d.all.Margins(ctx, rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(d.all.Margins(ctx, rows))(t)
 	width := d.dims + d.codes
 	for i := range m {
 		if math.Abs(float64(m[i]-plain[i])) > 1e-6 {

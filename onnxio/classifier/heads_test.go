@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"cfq/internal/must"
 	"cfq/internal/onnxpb"
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
@@ -169,10 +170,7 @@ func TestHeads(t *testing.T) {
 			b := graph.NewBuilder(m.Graph, "h.")
 			m.Graph.Outputs = []graph.Value{{Name: h.build(b), DType: graph.Float}}
 			file := m.Graph.Text()
-			loaded, err := onnxio.FromGraph(t.Context(), m, e)
-			if err != nil {
-				t.Fatal(err)
-			}
+			loaded := must.Get(onnxio.FromGraph(t.Context(), m, e))(t)
 			if d := loaded.Decision(); d.Meaning != h.meaning {
 				t.Errorf("read as %s (%s), want %s", d.Meaning, d.Reason, h.meaning)
 			}
@@ -189,10 +187,7 @@ func TestHeads(t *testing.T) {
 			defer c.Close()
 			check(t, c, n, &h)
 			if canonical, err := loaded.Canonical(); err == nil {
-				again, err := New(canonical, Options{Output: h.output, Threshold: h.threshold})
-				if err != nil {
-					t.Fatal(err)
-				}
+				again := must.Get(New(canonical, Options{Output: h.output, Threshold: h.threshold}))(t)
 				defer again.Close()
 				check(t, again, n, &h)
 				if diff := len(canonical.Graph().Graph.Outputs); diff != 1 {
@@ -227,10 +222,7 @@ func check(t *testing.T, c *Model, n *mlp, h *headed) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain, err := c.Margins(context.Background(), x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(c.Margins(context.Background(), x))(t)
 	for i := range rows {
 		at := make([]float64, 3)
 		for j := range at {
@@ -267,10 +259,7 @@ func TestSaturatedHead(t *testing.T) {
 			p = b.Op(name, []string{"z"})
 		}
 		m.Graph.Outputs = []graph.Value{{Name: pair(b, p), DType: graph.Float}}
-		loaded, err := onnxio.FromGraph(t.Context(), m, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		loaded := must.Get(onnxio.FromGraph(t.Context(), m, e))(t)
 		if d := loaded.Decision(); d.Meaning != want {
 			t.Errorf("%s is read as %s (%s), want %s", name, d.Meaning, d.Reason, want)
 		}

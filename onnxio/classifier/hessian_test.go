@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 )
@@ -97,15 +98,9 @@ func TestHessianVector(t *testing.T) {
 				}
 				var first []float32
 				for _, workers := range []int{1, 3} {
-					c, err := Open(context.Background(), m, e, Options{Batch: 2, Workers: workers})
-					if err != nil {
-						t.Fatal(err)
-					}
+					c := must.Get(Open(context.Background(), m, e, Options{Batch: 2, Workers: workers}))(t)
 					defer c.Close()
-					got, err := c.HessianVector(context.Background(), x, classes, name, v)
-					if err != nil {
-						t.Fatal(err)
-					}
+					got := must.Get(c.HessianVector(context.Background(), x, classes, name, v))(t)
 					if first == nil {
 						first = got
 						for i, want := range secondLoss(n, n.logits, x, classes, w, v) {
@@ -166,10 +161,7 @@ func (n reluNet) model() *graph.Model {
 func TestHessianVectorOfPiecewiseLinear(t *testing.T) {
 	e := orttest.Need(t)
 	n := reluNet{newMLP(3, 3, 5).rounded()}
-	c, err := Open(context.Background(), n.model(), e, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Open(context.Background(), n.model(), e, Options{}))(t)
 	defer c.Close()
 	// No hidden unit is within a step of its kink at these rows.
 	x, classes := []float32{.5, -.25, 1, 1, .5, -1, -.75, .25, .5}, []int{2, 0, 1}
@@ -189,10 +181,7 @@ func TestHessianVectorOfPiecewiseLinear(t *testing.T) {
 		for i := range v {
 			v[i] = float32(i%3) - 1
 		}
-		got, err := c.HessianVector(context.Background(), x, classes, name, v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(c.HessianVector(context.Background(), x, classes, name, v))(t)
 		var size float64
 		for i, want := range secondLoss(n.mlp, n.logits, x, classes, w, v) {
 			near(t, name+": H v", float64(got[i]), want, 2e-5)
@@ -206,10 +195,7 @@ func TestHessianVectorOfPiecewiseLinear(t *testing.T) {
 
 func TestHessianVectorErrors(t *testing.T) {
 	e := orttest.Need(t)
-	c, err := Open(context.Background(), newMLP(3, 2, 1).model(graph.Dim{Size: -1}), e, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Open(context.Background(), newMLP(3, 2, 1).model(graph.Dim{Size: -1}), e, Options{}))(t)
 	defer c.Close()
 	x := make([]float32, 6)
 	for _, tt := range []struct {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -107,10 +108,7 @@ func TestImages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := n.model()
-			c, err := Open(context.Background(), m, e, Options{Batch: 3, Workers: 2})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(Open(context.Background(), m, e, Options{Batch: 3, Workers: 2}))(t)
 			defer c.Close()
 			const rows = 4
 			x := images(rows)
@@ -134,10 +132,7 @@ func TestImages(t *testing.T) {
 // probabilities, whose logarithms differ by the margin for the target class 1.
 func directMargins(t *testing.T, m *graph.Model, e ort.Options, c *Model, x []float32, n convNet) []float64 {
 	t.Helper()
-	z, err := orttest.Run(t, m, e, c.Feed(x))[0].Floats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := must.Get(orttest.Run(t, m, e, c.Feed(x))[0].Floats())(t)
 	k := int(n.classes)
 	var out []float64
 	for row := range slices.Chunk(z, k) {
@@ -208,10 +203,7 @@ func TestHessianVectorOfConvolutions(t *testing.T) {
 			classes[i] = i % int(n.classes)
 		}
 		m := n.model()
-		c, err := Open(context.Background(), m, e, Options{Batch: 3})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(Open(context.Background(), m, e, Options{Batch: 3}))(t)
 		defer c.Close()
 		r := rand.New(rand.NewPCG(2, 3))
 		for _, name := range []string{"w1", "b1", "w2", "scale", "w3"} {
@@ -220,10 +212,7 @@ func TestHessianVectorOfConvolutions(t *testing.T) {
 			for i := range v {
 				v[i] = float32(2*r.IntN(2) - 1)
 			}
-			hv, err := c.HessianVector(context.Background(), x, classes, name, v)
-			if err != nil {
-				t.Fatal(err)
-			}
+			hv := must.Get(c.HessianVector(context.Background(), x, classes, name, v))(t)
 			var got float64
 			for i := range v {
 				got += float64(hv[i]) * float64(v[i])
@@ -245,10 +234,7 @@ func meanLoss(t *testing.T, c *Model, m *graph.Model, name string, v []float32, 
 	t.Helper()
 	moved := m.Clone()
 	i := slices.IndexFunc(moved.Graph.Inits, func(w *graph.Tensor) bool { return w.Name == name })
-	w, err := moved.Graph.Inits[i].Floats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(moved.Graph.Inits[i].Floats())(t)
 	w = slices.Clone(w)
 	for k := range w {
 		w[k] += step * v[k]

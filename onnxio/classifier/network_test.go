@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -90,10 +91,7 @@ func networkMargin(rows [][]float64, bias []float64, units int, x []float32) flo
 // opened opens a graph, for class target unless that is nil.
 func opened(t *testing.T, g *graph.Model, target *int) *Model {
 	t.Helper()
-	c, err := Open(t.Context(), g, orttest.Need(t), Options{Target: target})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Open(t.Context(), g, orttest.Need(t), Options{Target: target}))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -111,10 +109,7 @@ func checkNetwork(t *testing.T, name string, c *Model, want int) {
 	for i := range x {
 		x[i] = float32(2 * rng.NormFloat64())
 	}
-	m, err := c.Margins(t.Context(), x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(c.Margins(t.Context(), x))(t)
 	for i, v := range m {
 		got := networkMargin(rows, bias, units, x[i*c.Dim():(i+1)*c.Dim()])
 		if math.Abs(got-float64(v)) > 2e-5*(1+math.Abs(got)) {
@@ -178,10 +173,7 @@ func TestNetworkOfRealModels(t *testing.T) {
 		"german/logreg-s0.onnx": 0, "german/mlp2-s0.onnx": 96, "adult/mlp2bn-s0.onnx": 96, "adult/mlp4-s0.onnx": 288,
 		"adult/mlp2sigmoid-s0.onnx": 96,
 	} {
-		m, err := codec.ReadFile(realdata.Dir(t, "models", filepath.FromSlash(name)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(codec.ReadFile(realdata.Dir(t, "models", filepath.FromSlash(name))))(t)
 		checkNetwork(t, name, opened(t, m, nil), units)
 	}
 }

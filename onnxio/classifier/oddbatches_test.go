@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/ort"
@@ -26,15 +27,9 @@ func TestOddBatches(t *testing.T) {
 			return w.dense(w.Op("Tanh", []string{w.dense(x, 9, 5)}), 5, 2)
 		}},
 	} {
-		m, err := onnxio.FromGraph(t.Context(), network(n.dims, n.classes, n.body), ort.Options{Threads: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(onnxio.FromGraph(t.Context(), network(n.dims, n.classes, n.body), ort.Options{Threads: 1}))(t)
 		for _, batch := range []int{1, 3} {
-			c, err := classifier.New(m, classifier.Options{Batch: batch})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(classifier.New(m, classifier.Options{Batch: batch}))(t)
 			const rows, step = 5, 0.01
 			rng := rand.New(rand.NewPCG(6, 4))
 			x, up, down := make([]float32, rows*c.Dim()), make([]float32, rows*c.Dim()), make([]float32, rows*c.Dim())
@@ -76,9 +71,6 @@ func TestOddBatches(t *testing.T) {
 
 func marginsOf(t *testing.T, c *classifier.Model, x []float32) []float32 {
 	t.Helper()
-	m, err := c.Margins(t.Context(), x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(c.Margins(t.Context(), x))(t)
 	return m
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -96,17 +97,11 @@ func TestUndefinedLogit(t *testing.T) {
 		m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: shape}}
 		z := graph.NewBuilder(m.Graph, "").Op("Sqrt", []string{"x"})
 		m.Graph.Outputs = []graph.Value{{Name: z, DType: graph.Float, Shape: shape}}
-		c, err := Open(t.Context(), m, engine, Options{Output: onnxio.Logits})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(Open(t.Context(), m, engine, Options{Output: onnxio.Logits}))(t)
 		for place := range int(classes) {
 			x := slices.Repeat([]float32{4}, int(classes))
 			x[place] = -1
-			plain, err := c.Margins(t.Context(), x)
-			if err != nil {
-				t.Fatal(err)
-			}
+			plain := must.Get(c.Margins(t.Context(), x))(t)
 			same, _, err := c.MarginGrads(t.Context(), x)
 			if err != nil {
 				t.Fatal(err)
@@ -115,8 +110,6 @@ func TestUndefinedLogit(t *testing.T) {
 				t.Errorf("%d classes, no number in place %d: margins %v and %v", classes, place, plain, same)
 			}
 		}
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Close())
 	}
 }

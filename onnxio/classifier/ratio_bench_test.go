@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
@@ -151,9 +152,7 @@ func compareRuns(b *testing.B, whole, c *classifier.Model) {
 		for range rounds {
 			for i, run := range runs {
 				start := time.Now()
-				if err := run(); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, run())
 				took[i] = append(took[i], time.Since(start))
 			}
 		}

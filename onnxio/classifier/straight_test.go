@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
@@ -63,14 +64,8 @@ func TestStraightThrough(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plain, err := q.Margins(context.Background(), x)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := Open(context.Background(), float, e, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		plain := must.Get(q.Margins(context.Background(), x))(t)
+		f := must.Get(Open(context.Background(), float, e, Options{}))(t)
 		defer f.Close()
 		want, truth, err := f.MarginGrads(context.Background(), x)
 		if err != nil {
@@ -104,10 +99,7 @@ func TestStraightThrough(t *testing.T) {
 func TestQuantizersNeedRules(t *testing.T) {
 	e := orttest.Need(t)
 	m := quantized(newMLP(3, 2, 7).model(graph.Dim{Size: -1, Param: "N"}), 1./24, false)
-	q, err := Open(context.Background(), m, e, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(Open(context.Background(), m, e, Options{}))(t)
 	defer q.Close()
 	if _, err := q.Margins(context.Background(), make([]float32, 3)); err != nil {
 		t.Error(err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 )
@@ -22,29 +23,23 @@ func outside(name string, n int64, entries ...string) []byte {
 
 func TestExternalData(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.Mkdir(filepath.Join(dir, "sub"), 0o755))
-	must(t, os.WriteFile(filepath.Join(dir, "sub", "w.bin"), []byte("0123456789"), 0o644))
-	must(t, os.Symlink("sub/w.bin", filepath.Join(dir, "link")))
+	must.Do(t, os.Mkdir(filepath.Join(dir, "sub"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "sub", "w.bin"), []byte("0123456789"), 0o644))
+	must.Do(t, os.Symlink("sub/w.bin", filepath.Join(dir, "link")))
 	model := file(str(2, "g"),
 		msg(5, outside("a", 4, "location", "sub/w.bin", "offset", "2", "length", "4", "checksum", "x")),
 		msg(5, outside("b", 3, "location", "link", "offset", "7")),
 		msg(5, outside("c", 4, "location", "sub/w.bin", "offset", "2")), // shared with a
 		msg(5, outside("d", 0, "location", "sub/w.bin", "offset", "10")))
 	path := filepath.Join(dir, "m.onnx")
-	must(t, os.WriteFile(path, model, 0o644))
-	m, err := codec.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, model, 0o644))
+	m := must.Get(codec.ReadFile(path))(t)
 	for i, want := range []string{"2345", "789", "2345", ""} {
 		if w := m.Graph.Inits[i]; string(w.Raw) != want || len(w.Extra) > 0 {
 			t.Errorf("%s: %q, left over %q; want %q", w.Name, w.Raw, w.Extra, want)
 		}
 	}
-	data, err := codec.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(codec.Marshal(m))(t)
 	if _, err := codec.Read(data, ""); err != nil {
 		t.Errorf("what was written is not inline: %v", err)
 	}
@@ -56,14 +51,14 @@ func TestExternalData(t *testing.T) {
 func TestExternalDataRefused(t *testing.T) {
 	top := t.TempDir()
 	dir := filepath.Join(top, "model")
-	must(t, os.Mkdir(dir, 0o755))
+	must.Do(t, os.Mkdir(dir, 0o755))
 	secret := filepath.Join(top, "secret")
 	for _, path := range []string{secret, filepath.Join(dir, "w")} {
-		must(t, os.WriteFile(path, []byte("0123456789"), 0o644))
+		must.Do(t, os.WriteFile(path, []byte("0123456789"), 0o644))
 	}
-	must(t, os.Symlink(secret, filepath.Join(dir, "absolute")))
-	must(t, os.Symlink("../secret", filepath.Join(dir, "relative")))
-	must(t, os.Symlink("..", filepath.Join(dir, "up")))
+	must.Do(t, os.Symlink(secret, filepath.Join(dir, "absolute")))
+	must.Do(t, os.Symlink("../secret", filepath.Join(dir, "relative")))
+	must.Do(t, os.Symlink("..", filepath.Join(dir, "up")))
 	for _, c := range []struct {
 		tensor []byte
 		want   string
@@ -103,7 +98,7 @@ func TestExternalDataRefused(t *testing.T) {
 // TestExternalDataBomb: many tensors over the same small file do not add up.
 func TestExternalDataBomb(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "w"), make([]byte, 1000), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "w"), make([]byte, 1000), 0o644))
 	var tensors [][]byte
 	for i := range int64(100) {
 		tensors = append(tensors, msg(5, outside(fmt.Sprint(i), 900, "location", "w", "offset", fmt.Sprint(i))))
@@ -116,21 +111,11 @@ func TestExternalDataBomb(t *testing.T) {
 // TestExternalAttribute: a Constant node's tensor may be outside, too.
 func TestExternalAttribute(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "w"), []byte("abcd"), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "w"), []byte("abcd"), 0o644))
 	attr := msg(5, str(1, "value"), num(20, 4), msg(5, outside("", 4, "location", "w")))
-	m, err := codec.Read(file(msg(1, str(2, "y"), str(4, "Constant"), attr)), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(codec.Read(file(msg(1, str(2, "y"), str(4, "Constant"), attr)), dir))(t)
 	if a := m.Graph.Nodes[0].Attr("value"); a == nil || a.Kind != graph.AttrTensor || string(a.T.Raw) != "abcd" {
 		t.Errorf("attribute %+v", a)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -138,10 +123,10 @@ func must(t *testing.T, err error) {
 func TestExternalDataTooLarge(t *testing.T) {
 	dir := t.TempDir()
 	const n = 1 << 31
-	must(t, os.WriteFile(filepath.Join(dir, "w"), nil, 0o644))
-	must(t, os.Truncate(filepath.Join(dir, "w"), n)) // sparse
+	must.Do(t, os.WriteFile(filepath.Join(dir, "w"), nil, 0o644))
+	must.Do(t, os.Truncate(filepath.Join(dir, "w"), n)) // sparse
 	path := filepath.Join(dir, "m.onnx")
-	must(t, os.WriteFile(path, file(str(2, "g"), msg(5, outside("a", n, "location", "w"))), 0o644))
+	must.Do(t, os.WriteFile(path, file(str(2, "g"), msg(5, outside("a", n, "location", "w"))), 0o644))
 	if _, err := codec.ReadFile(path); err == nil || !strings.Contains(err.Error(), "more than 2 GB of tensors") {
 		t.Errorf("error %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"cfq/internal/must"
 	"cfq/internal/onnxpb"
 )
 
@@ -22,16 +23,11 @@ func TestExternalFiles(t *testing.T) {
 			},
 		}
 	}
-	data, err := proto.Marshal(&onnxpb.ModelProto{Graph: &onnxpb.GraphProto{Initializer: []*onnxpb.TensorProto{
+	data := must.Get(proto.Marshal(&onnxpb.ModelProto{Graph: &onnxpb.GraphProto{Initializer: []*onnxpb.TensorProto{
 		external("a", "w.bin"), external("b", "w.bin"), external("c", "sub/v.bin"), {Name: proto.String("d")},
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}}))(t)
 	path := filepath.Join(dir, "m.onnx")
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, data, 0o600))
 	want := []string{filepath.Join(dir, "sub", "v.bin"), filepath.Join(dir, "w.bin")}
 	if got := ExternalFiles(path); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

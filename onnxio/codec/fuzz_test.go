@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/pass"
 )
@@ -37,10 +38,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		_ = m.Graph.Text()
-		first, err := codec.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := must.Get(codec.Marshal(m))(t)
 		again, err := codec.Read(first, "")
 		if err != nil {
 			t.Fatalf("what was written is not read: %v", err)

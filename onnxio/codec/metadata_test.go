@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 )
 
@@ -32,22 +33,13 @@ func TestStripMetadata(t *testing.T) {
 			Outputs: []graph.Value{{Name: "y", DType: graph.Float}},
 		},
 	}
-	before, err := Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(Marshal(m))(t)
 	c := m.Clone()
 	if keys := StripMetadata(c); !slices.Equal(keys, []string{"doc_string", "note", "scope", "stack_trace"}) {
 		t.Errorf("removed %q", keys)
 	}
-	after, err := Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	read, err := Read(after, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	after := must.Get(Marshal(c))(t)
+	read := must.Get(Read(after, ""))(t)
 	if v, ok := read.Meta("k"); bytes.Contains(after, []byte("home")) || !ok || v != "v" {
 		t.Errorf("left: %q", after)
 	}

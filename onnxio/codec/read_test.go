@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/pass"
 )
@@ -26,10 +27,7 @@ func linear() []byte {
 }
 
 func TestRead(t *testing.T) {
-	m, err := codec.Read(linear(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(codec.Read(linear(), ""))(t)
 	want := "input x float[N,2]\ninit w float[2,1] = [3,4]\nnode y = MatMul(x, w) \"mm\"\noutput y float[?,?]\n"
 	if got := m.Graph.Text(); got != want || m.IRVersion != 8 || m.Opset("") != 17 || m.Graph.Name != "linear" {
 		t.Errorf("%+v\n%s", m, got)
@@ -102,10 +100,10 @@ func TestTruncated(t *testing.T) {
 func TestReadFileRefuses(t *testing.T) {
 	dir := t.TempDir()
 	huge := filepath.Join(dir, "huge.onnx")
-	must(t, os.WriteFile(huge, nil, 0o644))
-	must(t, os.Truncate(huge, 1<<31)) // sparse
+	must.Do(t, os.WriteFile(huge, nil, 0o644))
+	must.Do(t, os.Truncate(huge, 1<<31)) // sparse
 	bad := filepath.Join(dir, "bad.onnx")
-	must(t, os.WriteFile(bad, linear()[:60], 0o644))
+	must.Do(t, os.WriteFile(bad, linear()[:60], 0o644))
 	for path, want := range map[string]string{
 		dir:                        "is a directory",
 		filepath.Join(dir, "none"): "no such file",
@@ -138,14 +136,11 @@ func TestOldInputs(t *testing.T) {
 		msg(1, str(1, "x"), str(1, "w"), str(2, "y"), str(4, "Mul")),
 		msg(5, num(1, 1), num(2, tFloat), str(8, "w"), float32s(floatData, 3)),
 		msg(11, str(1, "x"), value), msg(11, str(1, "w"), value), msg(12, str(1, "y"), value)))
-	m, err := codec.Read(data, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(codec.Read(data, ""))(t)
 	if in := m.Graph.DataInputs(); len(m.Graph.Inputs) != 2 || len(in) != 1 || in[0].Name != "x" {
 		t.Errorf("inputs %v, of data %v", m.Graph.Inputs, in)
 	}
-	must(t, pass.Upgrade(m, nil))
+	must.Do(t, pass.Upgrade(m, nil))
 	if len(m.Graph.Inputs) != 1 || m.IRVersion != 10 || m.Opset("") != 21 {
 		t.Errorf("after the upgrade: %+v\n%s", m, m.Graph.Text())
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -42,7 +43,7 @@ func TestUnknownFields(t *testing.T) {
 		t.Errorf("types: %+v %+v", m.Graph.Outputs, m.Graph.Inputs)
 	}
 	out, err := codec.Marshal(m)
-	must(t, err)
+	must.Do(t, err)
 	if diff := cmp.Diff(m, read(t, out)); diff != "" {
 		t.Errorf("the model changed:\n%s", diff)
 	}
@@ -244,7 +245,7 @@ func shared(t *testing.T) []string {
 	t.Helper()
 	dir := realdata.Dir(t, "models")
 	paths, err := filepath.Glob(filepath.Join(dir, "*", "*.onnx"))
-	must(t, err)
+	must.Do(t, err)
 	if len(paths) == 0 {
 		t.Fatalf("no models in %s", dir)
 	}
@@ -255,9 +256,9 @@ func shared(t *testing.T) []string {
 func TestRealFiles(t *testing.T) {
 	for _, path := range shared(t) {
 		m, err := codec.ReadFile(path)
-		must(t, err)
+		must.Do(t, err)
 		got, err := codec.Marshal(m)
-		must(t, err)
+		must.Do(t, err)
 		if want, _ := os.ReadFile(path); !bytes.Equal(got, want) {
 			t.Errorf("%s: other bytes", path)
 		}

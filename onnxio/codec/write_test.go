@@ -4,16 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 )
 
 func read(t *testing.T, data []byte) *graph.Model {
 	t.Helper()
-	m, err := codec.Read(data, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(codec.Read(data, ""))(t)
 	return m
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -137,10 +138,7 @@ func one(t *testing.T, m *graph.Model, columns []Column, value string) ([]float6
 		}
 		in = append(in, tensor)
 	}
-	s, err := ort.Open(m, ort.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(ort.Open(m, ort.Options{}))(t)
 	defer s.Close() //nolint:errcheck // nothing was written
 	out, err := s.Run(t.Context(), in)
 	if err != nil {

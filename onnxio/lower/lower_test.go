@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -263,7 +264,7 @@ func TestRestoredIsTheFile(t *testing.T) {
 		back := restored(f, low)
 		var in []*graph.Tensor
 		for _, v := range m.Graph.Inputs {
-			tensor, err := feed(v, f.Columns, 9, func(_, column int) string {
+			tensor := must.Get(feed(v, f.Columns, 9, func(_, column int) string {
 				c := &f.Columns[column]
 				switch {
 				case c.Values == nil:
@@ -274,10 +275,7 @@ func TestRestoredIsTheFile(t *testing.T) {
 					return "another"
 				}
 				return c.Values[p.rng.IntN(len(c.Values))]
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			in = append(in, tensor)
 		}
 		want, got := run(t, m, in), run(t, back, in)
@@ -300,10 +298,7 @@ func TestRestoredIsTheFile(t *testing.T) {
 
 func run(t *testing.T, m *graph.Model, in []*graph.Tensor) []*graph.Tensor {
 	t.Helper()
-	s, err := ort.Open(m, ort.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(ort.Open(m, ort.Options{}))(t)
 	defer s.Close() //nolint:errcheck // nothing was written
 	var names []string
 	for _, v := range m.Graph.Outputs {
@@ -311,19 +306,13 @@ func run(t *testing.T, m *graph.Model, in []*graph.Tensor) []*graph.Tensor {
 			names = append(names, v.Name)
 		}
 	}
-	out, err := s.Run(t.Context(), in, names...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(s.Run(t.Context(), in, names...))(t)
 	return out
 }
 
 func numbers(t *testing.T, v *graph.Tensor) []float64 {
 	t.Helper()
-	out, err := v.Numbers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(v.Numbers())(t)
 	return out
 }
 
@@ -452,9 +441,7 @@ func TestStandardOperators(t *testing.T) {
 		p.b.G.Outputs = append(p.b.G.Outputs, graph.Value{Name: "y", DType: graph.Float})
 		m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}, {Domain: learning, Version: 1}}, Graph: p.b.G}
 		rewritten := m.Clone()
-		if err := standardize(rewritten.Graph); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, standardize(rewritten.Graph))
 		if slices.ContainsFunc(rewritten.Graph.Nodes, func(n *graph.Node) bool { return !n.Standard() }) {
 			t.Errorf("%s stays", name)
 		}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -33,10 +34,7 @@ func mlp() *graph.Model {
 }
 
 func BenchmarkRun(b *testing.B) {
-	s, err := ort.Open(mlp(), orttest.Need(b))
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := must.Get(ort.Open(mlp(), orttest.Need(b)))(b)
 	defer s.Close()
 	for _, n := range []int64{1, 32, 1024} {
 		x := []*graph.Tensor{graph.FromFloats("x", make([]float32, n*104), n, 104)}

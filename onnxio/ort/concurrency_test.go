@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -103,10 +104,7 @@ func TestRunsAtOnce(t *testing.T) {
 }
 
 func TestCloseWaitsForRuns(t *testing.T) {
-	s, err := ort.Open(slow(100), orttest.Need(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(ort.Open(slow(100), orttest.Need(t)))(t)
 	x := []*graph.Tensor{graph.FromFloats("x", make([]float32, 1<<18), 1<<18)}
 	var g errgroup.Group
 	for range 4 {

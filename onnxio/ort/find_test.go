@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
 )
@@ -17,12 +18,8 @@ func TestFindOrder(t *testing.T) {
 	dir := t.TempDir()
 	file := func(folder string) string {
 		path := filepath.Join(dir, folder, "libonnxruntime.so.1")
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(t, os.WriteFile(path, nil, 0o600))
 		return path
 	}
 	if runtime.GOOS != "linux" {
@@ -44,10 +41,7 @@ func TestFindOrder(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	folder, err := filepath.Rel(dir, filepath.Dir(cached))
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := must.Get(filepath.Rel(dir, filepath.Dir(cached)))(t)
 	file(folder)
 	want("", cached, "cache")
 	beside := file("bin")
@@ -63,9 +57,7 @@ func TestFindSaysWhatIsMissing(t *testing.T) {
 	t.Setenv(ort.CacheEnv, dir)
 	system := filepath.Join(dir, "lib") // in place of the real system's library path
 	text := filepath.Join(dir, "text.so")
-	if err := os.WriteFile(text, []byte("not a library"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(text, []byte("not a library"), 0o600))
 	for _, c := range []struct {
 		name, flag, env string
 		want            []string
@@ -95,9 +87,7 @@ func TestFindSaysWhatIsMissing(t *testing.T) {
 
 func TestUnusableLibraries(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "text.so")
-	if err := os.WriteFile(text, []byte("not a library"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(text, []byte("not a library"), 0o600))
 	for name, c := range map[string]struct {
 		lib  string
 		want []string
@@ -120,13 +110,8 @@ func TestUnusableLibraries(t *testing.T) {
 // A process keeps the library that it loaded first.
 func TestSecondLibraryIsRefused(t *testing.T) {
 	o := orttest.Need(t)
-	if err := ort.SelfTest(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	info, err := ort.Find("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ort.SelfTest(t.Context(), o))
+	info := must.Get(ort.Find(""))(t)
 	o.Lib = info.Path
 	if err := ort.SelfTest(t.Context(), o); err != nil {
 		t.Errorf("the same library again: %v", err)
@@ -174,9 +159,7 @@ func library(t *testing.T, code string) string {
 	}
 	dir := t.TempDir()
 	lib, source := filepath.Join(dir, "libonnxruntime.so.1"), filepath.Join(dir, "lib.c")
-	if err := os.WriteFile(source, []byte(code), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(source, []byte(code), 0o600))
 	out, err := exec.CommandContext(t.Context(), "cc", "-shared", "-fPIC", "-o", lib, source).CombinedOutput()
 	if err != nil {
 		t.Skipf("cc: %v\n%s", err, out)

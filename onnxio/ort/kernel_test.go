@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -27,10 +28,7 @@ func TestSelfTest(t *testing.T) {
 // ONNX Runtime has the fused kernel at the levels at which it fuses.
 func TestOptimized(t *testing.T) {
 	o := orttest.Need(t)
-	onnx, err := codec.Marshal(quantizedGemm())
-	if err != nil {
-		t.Fatal(err)
-	}
+	onnx := must.Get(codec.Marshal(quantizedGemm()))(t)
 	for _, c := range []struct {
 		level   ort.Level
 		op, not string

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -35,10 +36,7 @@ func node(op string, inputs []string, outputs ...string) *graph.Node {
 
 func open(t *testing.T, m *graph.Model, o ort.Options) *ort.Session {
 	t.Helper()
-	s, err := ort.Open(m, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(ort.Open(m, o))(t)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -102,10 +100,7 @@ func TestRunNamesInputsAndOutputs(t *testing.T) {
 		{[]string{"difference", "sum", "difference"}, []*graph.Tensor{diff, sum, diff}},
 	} {
 		// The order of the inputs must not matter.
-		got, err := s.Run(t.Context(), []*graph.Tensor{b, a}, c.ask...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(s.Run(t.Context(), []*graph.Tensor{b, a}, c.ask...))(t)
 		if d := cmp.Diff(c.want, got); d != "" {
 			t.Errorf("outputs %q (-want +got):\n%s", c.ask, d)
 		}
@@ -118,10 +113,7 @@ func TestRunInto(t *testing.T) {
 	sum := make([]float32, 2)
 	for _, k := range []float32{1, 10} {
 		in := []*graph.Tensor{graph.FromFloats("a", []float32{k, 2}, 2), graph.FromFloats("b", []float32{5, 6}, 2)}
-		got, err := s.RunInto(t.Context(), in, []*graph.Tensor{ort.ViewFloats("", sum, 2), nil})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(s.RunInto(t.Context(), in, []*graph.Tensor{ort.ViewFloats("", sum, 2), nil}))(t)
 		into, err := ort.FloatsOf(got[0])
 		if err != nil || &into[0] != &sum[0] || !slices.Equal(sum, []float32{k + 5, 8}) {
 			t.Errorf("the sum is %v in other memory than %v, %v", into, sum, err)
@@ -240,10 +232,7 @@ func TestMisalignedInput(t *testing.T) {
 	s := open(t, sumAndDifference(rows(2)), orttest.Need(t))
 	a := graph.FromFloats("a", []float32{1, 2}, 1, 2)
 	a.Raw = append([]byte{99}, a.Raw...)[1:]
-	got, err := s.Run(t.Context(), []*graph.Tensor{a, graph.FromFloats("b", []float32{5, 6}, 1, 2)}, "sum")
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(s.Run(t.Context(), []*graph.Tensor{a, graph.FromFloats("b", []float32{5, 6}, 1, 2)}, "sum"))(t)
 	if d := cmp.Diff(graph.FromFloats("sum", []float32{6, 8}, 1, 2), got[0]); d != "" {
 		t.Error(d)
 	}
@@ -265,10 +254,7 @@ func TestUndeclaredScalars(t *testing.T) {
 	})
 	s := open(t, m, o)
 	for range 2 {
-		got, err := s.Run(t.Context(), []*graph.Tensor{graph.FromFloats("x", []float32{1, 2, 3, 4}, 2, 2)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(s.Run(t.Context(), []*graph.Tensor{graph.FromFloats("x", []float32{1, 2, 3, 4}, 2, 2)}))(t)
 		want := []*graph.Tensor{
 			graph.FromFloats("double", []float32{2, 4, 6, 8}, 2, 2),
 			graph.FromFloats("total", []float32{10}, []int64{}...),

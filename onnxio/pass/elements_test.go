@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -37,20 +38,14 @@ func TestElementTypes(t *testing.T) {
 	x := []float32{1, -0.5, 2, 0, 0.25, -3}
 	run := func(m *graph.Model, in *graph.Tensor) []float64 {
 		t.Helper()
-		v, err := orttest.Run(t, m, engine, in)[0].Doubles()
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(orttest.Run(t, m, engine, in)[0].Doubles())(t)
 		return v
 	}
 	want := run(typed(graph.Float), graph.FromFloats("x", x, 2, 3))
 	for _, of := range []graph.DType{graph.Float16, graph.BFloat16, graph.Double, graph.Float} {
 		t.Run(of.String(), func(t *testing.T) {
 			given := typed(of)
-			m, err := onnxio.FromGraph(ctx, given, engine)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(onnxio.FromGraph(ctx, given, engine))(t)
 			if m.Input().DType != graph.Float || m.File().Graph.Text() != given.Graph.Text() {
 				t.Errorf("the input is %s", m.Input().DType)
 			}
@@ -93,10 +88,7 @@ func TestStoredElements(t *testing.T) {
 		m.Graph.Outputs[0].Name, b.Op("Cast", []string{half}, graph.IntAttr("to", int64(graph.Float))),
 	})
 	m.Graph.Outputs = []graph.Value{{Name: z, DType: graph.Float}}
-	got, err := onnxio.FromGraph(context.Background(), m, orttest.Need(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(onnxio.FromGraph(context.Background(), m, orttest.Need(t)))(t)
 	for _, g := range []*graph.Model{got.File(), got.Graph(), got.Restored(m)} {
 		if g.Graph.Text() != m.Graph.Text() {
 			t.Error("the model was changed")

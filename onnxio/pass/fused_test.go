@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -103,10 +104,7 @@ func TestFused(t *testing.T) {
 			b := &fusedBuilder{graph.NewBuilder(m.Graph, ""), rand.New(rand.NewPCG(1, 2))}
 			y := b.Op("MatMul", []string{form(b), b.random(6, 2)})
 			m.Graph.Outputs = []graph.Value{{Name: y, DType: graph.Float}}
-			opened, err := onnxio.FromGraph(t.Context(), m, eng)
-			if err != nil {
-				t.Fatal(err)
-			}
+			opened := must.Get(onnxio.FromGraph(t.Context(), m, eng))(t)
 			for _, n := range opened.Graph().Graph.Nodes {
 				if !n.Standard() || strings.HasPrefix(n.Op, "Simplified") {
 					t.Errorf("%s of %q is left", n.Label(), n.Domain)

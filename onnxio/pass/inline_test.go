@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -33,10 +34,7 @@ func field(number protowire.Number, body []byte) []byte {
 // subgraph is an attribute that carries g.
 func subgraph(t testing.TB, name string, g *graph.Graph) graph.Attr {
 	t.Helper()
-	data, err := codec.Marshal(&graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(codec.Marshal(&graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}))(t)
 	for len(data) > 0 {
 		number, typ, n := protowire.ConsumeField(data)
 		if number == 7 && typ == protowire.BytesType { // ModelProto.graph
@@ -150,7 +148,7 @@ func TestResolve(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := m.Graph.Text()
 			got, err := resolved(m, o)
-			must(t, err)
+			must.Do(t, err)
 			if len(got.Functions) > 0 || slices.ContainsFunc(got.Graph.Nodes, (*graph.Node).HasGraphs) ||
 				len(m.Functions) > 0 && got.Opset("f") != 0 {
 				t.Errorf("not resolved:\n%s", got.Graph.Text())
@@ -180,7 +178,7 @@ func TestResolveOlder(t *testing.T) {
 		m := whole([]*graph.Function{f}, nil, of("f", node("Other", "x", "a b")), node("Add", "a b", "c"),
 			node("ReduceMean", "c", "d", graph.IntsAttr("axes", 1)), node("Sub", "c d", "y"))
 		got, err := resolved(m, o)
-		must(t, err)
+		must.Do(t, err)
 		if got.Opset("") != max(17, version) {
 			t.Errorf("opset %d", got.Opset(""))
 		}
@@ -220,7 +218,7 @@ func TestResolveKeeps(t *testing.T) {
 		of(pass.FunctionDomain, node("Unpack", "x", "h")), of("f", node("Abs", "h", "y")),
 	}
 	got, err := resolved(m, orttest.Need(t))
-	must(t, err)
+	must.Do(t, err)
 	if len(got.Functions) != 1 || len(got.Graph.Nodes) != 2 || got.Graph.Nodes[1].Domain != "" {
 		t.Errorf("\n%s", got.Graph.Text())
 	}
@@ -256,10 +254,7 @@ func TestResolveRefuses(t *testing.T) {
 // FuzzResolve: no file's functions, attributes and branches make a panic, and what is accepted has none left.
 func FuzzResolve(f *testing.F) {
 	for _, m := range resolvable(f) {
-		data, err := codec.Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
+		data := must.Get(codec.Marshal(m))(f)
 		f.Add(data)
 	}
 	o := orttest.Need(f)

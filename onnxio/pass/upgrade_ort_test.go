@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -281,7 +282,7 @@ func TestUpgradeRuns(t *testing.T) {
 		for s.opset--; s.opset >= 7 && s.opset < 9; s.opset-- {
 			equal := s.opset < 8 && slices.Contains([]string{"Max", "Min", "Sum", "Mean"}, s.name) // they did not broadcast
 			if old, err := ort.Open(s.model(), options); err == nil && !equal {
-				must(t, old.Close())
+				must.Do(t, old.Close())
 				all = append(all, s)
 			}
 		}
@@ -314,8 +315,8 @@ func TestUpgradeRuns(t *testing.T) {
 			in := graph.FromFloats("x", x, s.dims...)
 			want := run(t, s.model(), in, options)
 			m := s.model()
-			must(t, pass.Upgrade(m, nil))
-			must(t, m.Graph.Check())
+			must.Do(t, pass.Upgrade(m, nil))
+			must.Do(t, m.Graph.Check())
 			if got := run(t, m, in, options); !same(got, want) {
 				t.Errorf("%v, was %v", got, want)
 			}
@@ -363,7 +364,7 @@ func TestUpgradeGroups(t *testing.T) {
 		floats("s", []float32{2, 3}, 2), floats("b", []float32{1, -1}, 2),
 	}, nodes: []*graph.Node{node("GroupNormalization", "x s b", "y", graph.IntAttr("num_groups", 2))}}
 	m := s.model()
-	must(t, pass.Upgrade(m, nil))
+	must.Do(t, pass.Upgrade(m, nil))
 	got := run(t, m, graph.FromFloats("x", []float32{1, 3, 10, 30}, 1, 4, 1), orttest.Need(t))
 	if !same(got, graph.FromFloats("", []float32{-1 + 1e-5, 3 - 1e-5, -4, 2}, 1, 4, 1)) {
 		v, _ := got.Doubles()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/must"
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -28,13 +29,6 @@ func linear() *graph.Model {
 			Inits:   []*graph.Tensor{graph.FromFloats("w", []float32{3, 4}, 2, 1)},
 			Nodes:   []*graph.Node{{Name: "mm", Op: "MatMul", Inputs: []string{"x", "w"}, Outputs: []string{"y"}}},
 		},
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -120,8 +114,8 @@ func TestUpgradeNames(t *testing.T) {
 		node("Clip", "x", "h", graph.FloatAttr("min", 0)), node("Neg", "h", "h_min"), node("Add", "h h_min", "y"),
 	}}
 	m := s.model()
-	must(t, pass.Upgrade(m, nil))
-	must(t, m.Graph.Check())
+	must.Do(t, pass.Upgrade(m, nil))
+	must.Do(t, m.Graph.Check())
 	if n := m.Graph.Nodes[0]; n.Input(1) == "h_min" || m.Graph.Init(n.Input(1)) == nil {
 		t.Errorf("\n%s", m.Graph.Text())
 	}
@@ -134,7 +128,7 @@ func TestUpgradeDouble(t *testing.T) {
 		node("Cast", "x", "d", graph.IntAttr("to", int64(graph.Double))), node("Relu", "d", "r"), node("Clip", "r", "c",
 			graph.FloatAttr("max", .5)), node("Cast", "c", "y", graph.IntAttr("to", 1)),
 	}}).model()
-	must(t, pass.Upgrade(m, nil))
+	must.Do(t, pass.Upgrade(m, nil))
 	want := graph.FromNumbers("c_max", graph.Double, []float64{.5})
 	if diff := cmp.Diff(want, m.Graph.Init("c_max")); diff != "" {
 		t.Error(diff)
@@ -154,11 +148,11 @@ func TestUpgradeFunctions(t *testing.T) {
 // after an upgrade.
 func TestUpgradeRealModels(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(realdata.Dir(t, "models"), "*", "*.onnx"))
-	must(t, err)
+	must.Do(t, err)
 	options := orttest.Need(t)
 	for _, path := range paths {
 		m, err := codec.ReadFile(path)
-		must(t, err)
+		must.Do(t, err)
 		rows, dim := int64(16), m.Graph.Inputs[0].Shape[1].Size
 		x := make([]float32, rows*dim)
 		rng := rand.New(rand.NewPCG(1, 2))
@@ -167,14 +161,14 @@ func TestUpgradeRealModels(t *testing.T) {
 		}
 		in := graph.FromFloats(m.Graph.Inputs[0].Name, x, rows, dim)
 		want := run(t, m, in, options)
-		must(t, pass.Upgrade(m, nil))
+		must.Do(t, pass.Upgrade(m, nil))
 		data, err := codec.Marshal(m)
-		must(t, err)
+		must.Do(t, err)
 		s, err := ort.OpenBytes(data, options)
-		must(t, err)
+		must.Do(t, err)
 		got, err := s.Run(context.Background(), []*graph.Tensor{in})
-		must(t, err)
-		must(t, s.Close())
+		must.Do(t, err)
+		must.Do(t, s.Close())
 		if diff := cmp.Diff(want, got[0]); diff != "" {
 			t.Errorf("%s: other outputs", path)
 		}
@@ -197,7 +191,7 @@ func TestUpgradeOldInputs(t *testing.T) {
 		}
 		in := graph.FromFloats("x", []float32{.1, .2, -.3, .1, 0, 0}, 2, 3)
 		want := run(t, m, in, options)
-		must(t, pass.Upgrade(m, nil))
+		must.Do(t, pass.Upgrade(m, nil))
 		if got := run(t, m, in, options); !same(got, want) {
 			t.Errorf("IR version %d: %v, was %v", ir, got, want)
 		}

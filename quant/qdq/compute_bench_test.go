@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -51,10 +52,7 @@ func computePlan(b *testing.B, m *graph.Model, name string) *quant.Plan {
 	if name == "static" {
 		return planFor(b, m, 8, false)
 	}
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		b.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(m))(b)
 	p, integer := planFor(b, m, 4, true), qdq.Integers(layers)
 	for i := range p.Layers {
 		switch on := name == "integer" || name == "auto" && integer[i]; {

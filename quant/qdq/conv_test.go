@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -19,14 +20,8 @@ func convPlan(t testing.TB, eng ort.Options, m *graph.Model, x *graph.Tensor, bi
 	perChannel bool,
 ) *quant.Plan {
 	t.Helper()
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := quant.FormatOf(bits, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(m))(t)
+	f := must.Get(quant.FormatOf(bits, true))(t)
 	values := observed(t, eng, m, layers, x)
 	p := &quant.Plan{}
 	results := map[string]*quant.Act{}
@@ -144,10 +139,7 @@ func outputs(t testing.TB, m *graph.Model, eng ort.Options, x *graph.Tensor) []f
 // wantConvsFused fails unless every layer of m runs on integers in the written q.
 func wantConvsFused(t *testing.T, q, m *graph.Model, eng ort.Options) {
 	t.Helper()
-	opt, err := ort.Optimized(marshal(t, q), eng)
-	if err != nil {
-		t.Fatal(err)
-	}
+	opt := must.Get(ort.Optimized(marshal(t, q), eng))(t)
 	want := map[string]int{}
 	for _, n := range m.Graph.Nodes {
 		switch n.Op {
@@ -188,18 +180,12 @@ func TestConvBound(t *testing.T) {
 			m := n.model(t)
 			x := rows(11, 64, n.width)
 			p := convPlan(t, eng, m, x, 8, 8, perChannel)
-			layers, err := quant.FindLayers(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			layers := must.Get(quant.FindLayers(m))(t)
 			values := observed(t, eng, m, layers, x)
 			bound := 0.0
 			for i, l := range layers {
 				q := p.Layers[i]
-				enc, err := q.Encode(l, q.Act.Scale)
-				if err != nil {
-					t.Fatal(err)
-				}
+				enc := must.Get(q.Encode(l, q.Act.Scale))(t)
 				if l.Source == "" {
 					bound += 0.5 * float64(q.Act.Scale)
 				}
@@ -248,30 +234,21 @@ func TestConvRows(t *testing.T) {
 	m := n.model(t)
 	x := rows(11, 32, n.width)
 	p := convPlan(t, eng, m, x, 8, 8, true)
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(m))(t)
 	for i := range p.Layers {
 		l := &p.Layers[i]
 		l.Bits = 0
 		for o := range layers[i].Out {
 			bits := []int{8, 4, 3, 2}[o%4]
 			l.RowBits = append(l.RowBits, bits)
-			f, err := quant.FormatOf(bits, true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := must.Get(quant.FormatOf(bits, true))(t)
 			l.Scales[o] = maxAbs(f, layers[i].Row(o))
 		}
 	}
 	q := write(t, m, p, qdq.Options{Size: size(t)})
 	wantConvsFused(t, q, m, eng)
 	for i, l := range p.Layers {
-		enc, err := l.Encode(layers[i], l.Act.Scale)
-		if err != nil {
-			t.Fatal(err)
-		}
+		enc := must.Get(l.Encode(layers[i], l.Act.Scale))(t)
 		w := node(t, q, l.Node).Inputs[1]
 		got := run(t, expose(q, graph.Float, w), eng, x)[w]
 		if want := weights(enc); !slices.Equal(floats(t, got), want) {
@@ -288,18 +265,12 @@ func TestConvWeightOnly(t *testing.T) {
 		m := n.model(t)
 		x := rows(11, 16, n.width)
 		p := convPlan(t, eng, m, x, 4, 8, true)
-		layers, err := quant.FindLayers(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		layers := must.Get(quant.FindLayers(m))(t)
 		rounded := m.Clone()
 		for i := range p.Layers {
 			l := &p.Layers[i]
 			l.Act, l.Result = nil, nil
-			enc, err := l.Encode(layers[i], 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			enc := must.Get(l.Encode(layers[i], 0))(t)
 			for k, w := range rounded.Graph.Inits {
 				if w.Name == layers[i].Weight {
 					rounded.Graph.Inits[k] = graph.FromFloats(w.Name, weights(enc), w.Dims...)
@@ -308,10 +279,7 @@ func TestConvWeightOnly(t *testing.T) {
 		}
 		q := write(t, m, p, qdq.Options{})
 		wantNoFindings(t, q)
-		opt, err := ort.Optimized(marshal(t, q), eng)
-		if err != nil {
-			t.Fatal(err)
-		}
+		opt := must.Get(ort.Optimized(marshal(t, q), eng))(t)
 		for _, k := range opt.Graph.Nodes {
 			if k.Op == "Cast" || k.Op == "Mul" || strings.HasPrefix(k.Op, "Dequantize") {
 				t.Errorf("%s: %s is left", n.name, k.Label())
@@ -348,10 +316,7 @@ func TestConvBesideFloat(t *testing.T) {
 				}
 				q := write(t, m, p, qdq.Options{})
 				wantNoFindings(t, q)
-				opt, err := ort.Optimized(marshal(t, q), eng)
-				if err != nil {
-					t.Fatal(err)
-				}
+				opt := must.Get(ort.Optimized(marshal(t, q), eng))(t)
 				integers := 0
 				for _, k := range opt.Graph.Nodes {
 					if k.Op == "QLinearConv" || k.Op == "QGemm" {
@@ -411,10 +376,7 @@ func TestDescribeConv(t *testing.T) {
 		o         qdq.Options
 	}{{8, "int8", qdq.Options{}}, {4, "int4", qdq.Options{}}, {3, "packed, cfq.Unpack", qdq.Options{Size: preferPlanes}}} {
 		q := write(t, m, convPlan(t, eng, m, x, c.bits, 8, true), c.o)
-		notes, err := qdq.Describe(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		notes := must.Get(qdq.Describe(q))(t)
 		if len(notes) != 4 {
 			t.Fatalf("%d layers: %+v", len(notes), notes)
 		}

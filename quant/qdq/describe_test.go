@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/quant"
 	"cfq/quant/qdq"
@@ -62,10 +63,7 @@ func TestDescribe(t *testing.T) {
 				}
 			}
 			q := write(t, m, p, c.options)
-			got, err := qdq.Describe(q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(qdq.Describe(q))(t)
 			l := qdq.LayerNote{Op: "Gemm", Bits: c.want, Container: c.container, Note: c.note}
 			first, second := l, l
 			first.Node, first.Output, first.In, first.Columns, first.Out, first.Biases = "layer1", "h1", 9, 9, 7, 7
@@ -96,10 +94,7 @@ func TestDescribeRows(t *testing.T) {
 		first.RowBits = append(first.RowBits, []int{2, 4, 8, 4}[o%4])
 		first.Scales[o] = 1. / 32 // two bytes each
 	}
-	got, err := qdq.Describe(write(t, m, p, qdq.Options{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(qdq.Describe(write(t, m, p, qdq.Options{})))(t)
 	want := []qdq.LayerNote{
 		{
 			Node: "layer1", Op: "Gemm", In: 9, Out: 40, Biases: 40, Bits: 4.5, Widths: []int{2, 4, 8},
@@ -135,10 +130,7 @@ func TestDescribeFloat(t *testing.T) {
 		&graph.Node{Op: "MatMul", Inputs: []string{"b", "a"}, Outputs: []string{"c"}})
 	p := planFor(t, net(3, 9, 7, 2), 4, true)
 	p.Layers = p.Layers[:1]
-	got, err := qdq.Describe(write(t, m, p, qdq.Options{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(qdq.Describe(write(t, m, p, qdq.Options{})))(t)
 	want := []qdq.LayerNote{
 		{
 			Node: "layer1", Op: "Gemm", In: 9, Out: 7, Biases: 7, Bits: 4, Container: "int4", Stored: 32 + 28 + 7,

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -17,10 +18,7 @@ import (
 // kernelsOf returns what ONNX Runtime runs for each layer, by name.
 func kernelsOf(t *testing.T, m *graph.Model, eng ort.Options) map[string]string {
 	t.Helper()
-	opt, err := ort.Optimized(marshal(t, m), eng)
-	if err != nil {
-		t.Fatal(err)
-	}
+	opt := must.Get(ort.Optimized(marshal(t, m), eng))(t)
 	kernels := map[string]string{}
 	for _, n := range opt.Graph.Nodes {
 		name := n.Name[strings.LastIndex(n.Name, " ")+1:] // an activation that was taken in stands before it
@@ -36,10 +34,7 @@ func kernelsOf(t *testing.T, m *graph.Model, eng ort.Options) map[string]string 
 // in float64.
 func simulate(t *testing.T, m *graph.Model, p *quant.Plan, x []float32, n int) []float64 {
 	t.Helper()
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(m))(t)
 	v := make([]float64, len(x))
 	for i := range x {
 		v[i] = float64(x[i])
@@ -53,10 +48,7 @@ func simulate(t *testing.T, m *graph.Model, p *quant.Plan, x []float32, n int) [
 			b[o] = float64(l.B[o])
 		}
 		if q := p.Layer(l.Node); q != nil && !q.Float {
-			e, err := q.Encode(l, q.Act.Scale)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must.Get(q.Encode(l, q.Act.Scale))(t)
 			for i, f := range weights(e) {
 				w[i] = float64(f)
 			}
@@ -234,9 +226,7 @@ func TestReaders(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, kept %d, %d bits", name, kept, bits), func(t *testing.T) {
 					m := net(11, 12, 9, 9, 2)
 					change(m, m.Graph.Nodes[1])
-					if err := m.Graph.Check(); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, m.Graph.Check())
 					p := planFor(t, m, 4, true)
 					p.Layers[1].Act = &quant.Act{Bits: bits, Scale: 8 / float32(int(1)<<bits), Zero: 0}
 					if kept > 0 {

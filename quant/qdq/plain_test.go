@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -96,13 +97,8 @@ func BenchmarkOpen(b *testing.B) {
 		onnx := marshal(b, write(b, m, p, o))
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				s, err := ort.OpenBytes(onnx, eng)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if err := s.Close(); err != nil {
-					b.Fatal(err)
-				}
+				s := must.Get(ort.OpenBytes(onnx, eng))(b)
+				must.Do(b, s.Close())
 			}
 		})
 	}

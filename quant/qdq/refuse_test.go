@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
@@ -111,19 +112,13 @@ func clamp(v []float32, limit float32) []float32 {
 // are not quantized.
 func simulated(t *testing.T, m *graph.Model, p *quant.Plan) *graph.Model {
 	t.Helper()
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(m))(t)
 	c := m.Clone()
 	for i := range p.Layers {
 		if p.Layers[i].Float {
 			continue
 		}
-		enc, err := p.Layers[i].Encode(layers[i], 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		enc := must.Get(p.Layers[i].Encode(layers[i], 0))(t)
 		for _, v := range c.Graph.Inits {
 			if v.Name == layers[i].Weight {
 				v.Raw = graph.FromFloats("", weights(enc)).Raw

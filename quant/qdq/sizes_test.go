@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/quant"
 	"cfq/quant/qdq"
@@ -20,10 +21,7 @@ func unfolded(t *testing.T, m *graph.Model) *graph.Model {
 		in := c.Graph.Init(n.Input(0))
 		switch {
 		case in != nil && n.Op == "Expand":
-			shape, err := c.Graph.Init(n.Inputs[1]).Ints()
-			if err != nil {
-				t.Fatal(err)
-			}
+			shape := must.Get(c.Graph.Init(n.Inputs[1]).Ints())(t)
 			c.Graph.Inits = append(c.Graph.Inits,
 				&graph.Tensor{Name: n.Outputs[0], DType: in.DType, Dims: shape, Raw: make([]byte, int(shape[0])*in.DType.Bits()/8)})
 		case in != nil && n.Op == "Cast" && in.DType == graph.Float16:
@@ -117,13 +115,7 @@ func TestSmallest(t *testing.T) {
 // codesOf returns the codes of the first layer.
 func codesOf(t *testing.T, m *graph.Model, p *quant.Plan) []int8 {
 	t.Helper()
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := p.Layers[0].Encode(layers[0], p.Layers[0].Act.Scale)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(m))(t)
+	e := must.Get(p.Layers[0].Encode(layers[0], p.Layers[0].Act.Scale))(t)
 	return e.Codes
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -75,10 +76,7 @@ func TestTabular(t *testing.T) {
 			}
 			x := wild(dim)
 			got := run(t, expose(q, graph.Uint8, code), eng, x)
-			codes, err := got[code].Ints()
-			if err != nil {
-				t.Fatal(err)
-			}
+			codes := must.Get(got[code].Ints())(t)
 			for i, want := range in.Codes(floats(t, x), dim) {
 				if codes[i] != int64(want) {
 					c := in.Columns[i%len(in.Columns)]
@@ -95,10 +93,7 @@ func TestTabular(t *testing.T) {
 // checkFolded checks that the folded layer, fed with what the codes stand for,
 // is the float layer fed with the input on its grid.
 func checkFolded(t *testing.T, m *graph.Model, in *quant.Input, codes []int64, x []float32, dim int) {
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(m))(t)
 	l := layers[0]
 	w := in.Fold(l)
 	n := len(in.Columns)
@@ -153,14 +148,8 @@ func checkFolded(t *testing.T, m *graph.Model, in *quant.Input, codes []int64, x
 // checkTied checks that every column of the written weights is that of its input.
 func checkTied(t *testing.T, q *graph.Model, in *quant.Input, l *quant.Layer, m *graph.Model, x *graph.Tensor) {
 	eng := orttest.Need(t)
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	enc, err := l.Encode(in.Fold(layers[0]), in.Scale)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(m))(t)
+	enc := must.Get(l.Encode(in.Fold(layers[0]), in.Scale))(t)
 	want, n := weights(enc), len(in.Columns)
 	gemm := node(t, q, l.Node)
 	for _, level := range []ort.Level{ort.Disabled, ort.Basic} {

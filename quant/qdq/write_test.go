@@ -6,6 +6,7 @@ import (
 	"math"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -57,10 +58,7 @@ func TestArithmetic(t *testing.T) {
 }
 
 func checkArithmetic(t *testing.T, eng ort.Options, m *graph.Model, p *quant.Plan, o qdq.Options) {
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(m))(t)
 	q := write(t, m, p, o)
 	if again := write(t, m, p, o); !bytes.Equal(marshal(t, q), marshal(t, again)) {
 		t.Fatal("writing twice gives different bytes")
@@ -72,10 +70,7 @@ func checkArithmetic(t *testing.T, eng ort.Options, m *graph.Model, p *quant.Pla
 		}
 	}
 	for i := range p.Layers {
-		enc, err := p.Layers[i].Encode(layers[i], p.Layers[i].Act.Scale)
-		if err != nil {
-			t.Fatal(err)
-		}
+		enc := must.Get(p.Layers[i].Encode(layers[i], p.Layers[i].Act.Scale))(t)
 		checkWeights(t, eng, q, &p.Layers[i], layers[i], enc)
 	}
 	checkOutputs(t, eng, q, p, layers)
@@ -130,10 +125,7 @@ func checkOutputs(t *testing.T, eng ort.Options, q *graph.Model, p *quant.Plan, 
 		codes[i] = math.Min(math.Max(c+float64(a.Zero), 0), 255) - float64(a.Zero)
 	}
 	h := reference(t, p, layers, 0, codes)
-	hot, err := got[hidden].Ints()
-	if err != nil {
-		t.Fatal(err)
-	}
+	hot := must.Get(got[hidden].Ints())(t)
 	next, differ := make([]float64, len(h)), 0
 	for i, v := range h {
 		want := math.Min(math.Max(math.RoundToEven(v/float64(p.Layers[1].Act.Scale)), 0), 255)
@@ -159,10 +151,7 @@ func checkOutputs(t *testing.T, eng ort.Options, q *graph.Model, p *quant.Plan, 
 // reference returns what layer i makes of input codes (zero point subtracted).
 func reference(t *testing.T, p *quant.Plan, layers []quant.LayerInfo, i int, codes []float64) []float64 {
 	l, enc := layers[i], (*quant.Encoded)(nil)
-	enc, err := p.Layers[i].Encode(l, p.Layers[i].Act.Scale)
-	if err != nil {
-		t.Fatal(err)
-	}
+	enc = must.Get(p.Layers[i].Encode(l, p.Layers[i].Act.Scale))(t)
 	n := len(codes) / l.In
 	out := make([]float64, n*l.Out)
 	for r := range n {
@@ -203,10 +192,7 @@ func TestLowBitActivations(t *testing.T) {
 		}
 		x := rows(3, 200, 9)
 		got := run(t, expose(q, graph.Uint8, d[0]), eng, x)
-		codes, err := got[d[0]].Ints()
-		if err != nil {
-			t.Fatal(err)
-		}
+		codes := must.Get(got[d[0]].Ints())(t)
 		a := p.Layers[0].Act
 		top := int64(0)
 		for i, v := range floats(t, x) {

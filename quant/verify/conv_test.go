@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
@@ -56,10 +57,7 @@ func TestConvKernels(t *testing.T) {
 	for _, dims := range [][]int64{{2, 6, 6}, {6, 12}} {
 		m := convolutional(t, dims...)
 		x := probe(m, 128)
-		layers, err := quant.FindLayers(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		layers := must.Get(quant.FindLayers(m))(t)
 		for _, floats := range []bool{false, true} {
 			p := planFor(t, m, eng, x, 8)
 			for i, l := range layers {

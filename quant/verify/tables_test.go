@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -53,45 +54,24 @@ func embedded() *graph.Model {
 func TestTables(t *testing.T) {
 	t.Parallel()
 	orttest.Need(t)
-	full, err := onnxio.FromGraph(t.Context(), embedded(), ort.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := full.Canonical()
-	if err != nil {
-		t.Fatal(err)
-	}
+	full := must.Get(onnxio.FromGraph(t.Context(), embedded(), ort.Options{}))(t)
+	c := must.Get(full.Canonical())(t)
 	x := categories(c, 256)
 	for _, bits := range []int{2, 3, 4, 8, mixed} {
 		p := planFor(t, c.Graph(), ort.Options{}, graph.FromFloats(c.Input().Name, x, 256, int64(c.Dim())), bits)
 		tables := c.Tables()
-		layers, err := quant.FindLayers(c.Graph())
-		if err != nil {
-			t.Fatal(err)
-		}
+		layers := must.Get(quant.FindLayers(c.Graph()))(t)
 		for i := range layers {
 			p.Layers[i].Act = nil
 		}
-		lowered, err := qdq.Write(c.Graph(), p, qdq.Options{Size: func(m *graph.Model) int {
+		lowered := must.Get(qdq.Write(c.Graph(), p, qdq.Options{Size: func(m *graph.Model) int {
 			b, _ := codec.Marshal(m)
 			return len(b)
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}))(t)
 		file := c.Restored(lowered)
-		in, err := c.FileFeed(x)
-		if err != nil {
-			t.Fatal(err)
-		}
-		onnx, err := codec.Marshal(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := verify.Check(t.Context(), onnx, verify.Options{Plan: p, Probes: in})
-		if err != nil {
-			t.Fatal(err)
-		}
+		in := must.Get(c.FileFeed(x))(t)
+		onnx := must.Get(codec.Marshal(file))(t)
+		r := must.Get(verify.Check(t.Context(), onnx, verify.Options{Plan: p, Probes: in}))(t)
 		if err := r.Err(); err != nil {
 			t.Errorf("%d bits: %v", bits, err)
 		}
@@ -132,10 +112,7 @@ func described(t *testing.T, onnx []byte, bits int) {
 	if err != nil {
 		t.Fatalf("%d bits: %v", bits, err)
 	}
-	layers, err := qdq.LayersOf(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(qdq.LayersOf(m))(t)
 	var have []string
 	for _, l := range layers {
 		if l.Table {

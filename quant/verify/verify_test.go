@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -24,13 +25,8 @@ import (
 // canonical reads the model at path in the form that quant works on.
 func canonical(t *testing.T, path string) *graph.Model {
 	t.Helper()
-	m, err := codec.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pass.Upgrade(m, nil); err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(codec.ReadFile(path))(t)
+	must.Do(t, pass.Upgrade(m, nil))
 	c, _, err := pass.Canonical(m, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -44,10 +40,7 @@ const mixed = 0
 // planFor quantizes every layer of m with scales from the largest value it takes on x.
 func planFor(t *testing.T, m *graph.Model, eng ort.Options, x *graph.Tensor, bits int) *quant.Plan {
 	t.Helper()
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(m))(t)
 	c := m.Clone()
 	for _, l := range layers {
 		if l.Input != x.Name {
@@ -67,17 +60,11 @@ func planFor(t *testing.T, m *graph.Model, eng ort.Options, x *graph.Tensor, bit
 				width = []int{2, 3, 4, 8}[o%4]
 				q.RowBits = append(q.RowBits, width)
 			}
-			f, err := quant.FormatOf(width, true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := must.Get(quant.FormatOf(width, true))(t)
 			s := max(slices.Max(l.Row(o))/float32(f.QMax), slices.Min(l.Row(o))/float32(f.QMin), 1e-9)
 			q.Scales = append(q.Scales, s)
 		}
-		v, err := values[l.Input].Floats()
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(values[l.Input].Floats())(t)
 		lo, hi := v[0], v[0]
 		for _, x := range v {
 			lo, hi = min(lo, x), max(hi, x)
@@ -107,24 +94,15 @@ func probe(m *graph.Model, n int) *graph.Tensor {
 
 func check(t *testing.T, m *graph.Model, o verify.Options) *verify.Report {
 	t.Helper()
-	onnx, err := codec.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := verify.Check(context.Background(), onnx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	onnx := must.Get(codec.Marshal(m))(t)
+	r := must.Get(verify.Check(context.Background(), onnx, o))(t)
 	return r
 }
 
 func write(t *testing.T, m *graph.Model, p *quant.Plan) *graph.Model {
 	t.Helper()
 	q, err := qdq.Write(m, p, qdq.Options{Size: func(m *graph.Model) int {
-		b, err := codec.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(codec.Marshal(m))(t)
 		return len(b)
 	}})
 	if err != nil {
@@ -144,10 +122,7 @@ func TestRealModels(t *testing.T) {
 	}
 	for _, path := range files {
 		m := canonical(t, path)
-		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(os.Stat(path))(t)
 		x := probe(m, 300)
 		for _, bits := range []int{2, 3, 4, 8, mixed} {
 			p := planFor(t, m, eng, x, bits)
