@@ -60,17 +60,3 @@ func TestQuantizeEdges(t *testing.T) {
 		check(math.Float32frombits(rng.Uint32()), math.Float32frombits(rng.Uint32()), ranges[rng.IntN(len(ranges))])
 	}
 }
-
-func BenchmarkQuantize(b *testing.B) {
-	f := Formats()[2]
-	x := make([]float32, 4096)
-	rng := rand.New(rand.NewPCG(1, 2))
-	for i := range x {
-		x[i] = float32(rng.NormFloat64())
-	}
-	for b.Loop() {
-		for _, v := range x {
-			f.Quantize(v, 0.3)
-		}
-	}
-}

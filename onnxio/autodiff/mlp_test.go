@@ -1,7 +1,6 @@
 package autodiff_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -9,7 +8,6 @@ import (
 	"cfq/internal/must"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
 )
 
@@ -116,34 +114,4 @@ func TestInitializers(t *testing.T) {
 		sum := got["h0"][j] + got["h0"][4+j] + got["h0"][8+j]
 		near(t, "w1", []float64{got[names[4]][j], got[names[4]][4+j]}, []float64{sum, sum}, 1e-12)
 	}
-}
-
-// BenchmarkInputGradient measures margins and their input gradients per second
-// for the network of the Adult task on one thread.
-func BenchmarkInputGradient(b *testing.B) {
-	const rows, dim = 1024, 104
-	o := orttest.Need(b)
-	g := &graph.Graph{Name: "mlp", Inputs: []graph.Value{{
-		Name: "x", DType: graph.Float,
-		Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: dim}},
-	}}}
-	logits := mlp(g, graph.Float, dim, 64, 32, 2)
-	nb := graph.NewBuilder(g, "")
-	sign := nb.Const(graph.FromFloats("sign", []float32{-1, 1}, 2, 1))
-	margin := nb.Op("MatMul", []string{logits, sign})
-	types := graph.Types{}
-	must.Do(b, autodiff.Infer(g, types))
-	gx := must.Get(autodiff.Gradients(g, types, margin, []string{"x"}, autodiff.Options{}))(b)
-	for _, v := range []string{margin, gx[0]} {
-		g.Outputs = append(g.Outputs, graph.Value{Name: v, DType: types[v].DType, Shape: types[v].Shape})
-	}
-	s := must.Get(ort.Open(&graph.Model{IRVersion: 9, Opsets: []graph.Opset{{Version: 18}}, Graph: g}, o))(b)
-	defer s.Close()
-	x := graph.FromFloats("x", make([]float32, rows*dim), rows, dim)
-	for b.Loop() {
-		if _, err := s.Run(context.Background(), []*graph.Tensor{x}); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "gradients/s")
 }

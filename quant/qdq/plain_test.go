@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -73,33 +72,5 @@ func TestFewAlternatives(t *testing.T) {
 		if n > most || n < 10 {
 			t.Errorf("%s: %d models were weighed; %d should do", runtime, n, most)
 		}
-	}
-}
-
-func BenchmarkWrite(b *testing.B) {
-	m, p := likeAdult(b)
-	for name, o := range map[string]qdq.Options{"plain": {Plain: true}, "default": {}, "size": {Size: size(b)}} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				if _, err := qdq.Write(m, p, o); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-// BenchmarkOpen opens the models of BenchmarkWrite in ONNX Runtime.
-func BenchmarkOpen(b *testing.B) {
-	eng := orttest.Need(b)
-	m, p := likeAdult(b)
-	for name, o := range map[string]qdq.Options{"plain": {Plain: true}, "default": {}} {
-		onnx := marshal(b, write(b, m, p, o))
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				s := must.Get(ort.OpenBytes(onnx, eng))(b)
-				must.Do(b, s.Close())
-			}
-		})
 	}
 }
