@@ -27,7 +27,7 @@ type Lab struct {
 	Progress func(done, total int)
 
 	mu     sync.Mutex
-	steps  map[string]*step // by file
+	steps  map[string]*labStep // by file
 	hashes map[string]string
 }
 
@@ -49,11 +49,11 @@ type Measured struct {
 // Measure runs what tables need and returns the rows of each. An error of a command leaves out what depends on it: the
 // rest is measured, and the errors are returned together.
 func (l *Lab) Measure(ctx context.Context, tables []Table) ([][]Measured, error) {
-	l.steps, l.hashes = map[string]*step{}, map[string]string{}
+	l.steps, l.hashes = map[string]*labStep{}, map[string]string{}
 	if err := l.prepare(ctx, tables); err != nil {
 		return nil, err
 	}
-	var all []*step
+	var all []*labStep
 	for _, t := range tables {
 		for _, r := range t.Rows {
 			for seed := range l.Seeds {
@@ -194,11 +194,11 @@ func (l *Lab) people(d *DataSet, form string, train bool) (flags, from []string)
 
 // measurement is the step that evaluates a variant on the network of a seed, or looks for its actions, and the step of
 // which the time counts: the one that quantizes, or looks for actions.
-func (l *Lab) measurement(v Variant, seed int) (last, timed *step) {
+func (l *Lab) measurement(v Variant, seed int) (last, timed *labStep) {
 	d := dataSet(v.Data)
 	flags, from := l.people(d, "", true) // the network does not depend on the cost of an action
 	dir := l.path(d, filepath.Join(folder(v.Train), fmt.Sprintf("seed-%d", seed)))
-	network := &step{file: filepath.Join(dir, "model.onnx"), from: from}
+	network := &labStep{file: filepath.Join(dir, "model.onnx"), from: from}
 	network.args = slices.Concat([]string{"train"}, flags, strings.Fields(v.Train),
 		[]string{"--train-seed", fmt.Sprint(seed), "-o", network.file})
 	network = l.once(network)
@@ -206,21 +206,23 @@ func (l *Lab) measurement(v Variant, seed int) (last, timed *step) {
 		s := l.actions(&v, network)
 		return s, s
 	}
-	needs := []*step{network}
+	needs := []*labStep{network}
 	if v.Form == inCodes {
 		needs = append(needs, l.coder(d))
 	}
 
 	flags, from = l.people(d, v.Form, true)
 	dir = filepath.Join(dir, folder(v.Form, v.Quantize))
-	quantized := &step{file: filepath.Join(dir, "quantized.onnx"), needs: needs, from: from}
+	quantized := &labStep{file: filepath.Join(dir, "quantized.onnx"), needs: needs, from: from}
 	quantized.args = slices.Concat([]string{"quantize", network.file}, flags, strings.Fields(v.Quantize),
 		[]string{"--allow-larger", "--force", "-o", quantized.file})
 	quantized = l.once(quantized)
 
 	flags, from = l.people(d, v.Form, false)
 	dir = filepath.Join(dir, folder(fmt.Sprint(l.Sample), v.Eval))
-	last = &step{file: filepath.Join(dir, "eval.json"), needs: append(needs, quantized), from: from, parse: readEvaluation}
+	last = &labStep{
+		file: filepath.Join(dir, "eval.json"), needs: append(needs, quantized), from: from, parse: readEvaluation,
+	}
 	last.args = slices.Concat([]string{"eval", network.file, quantized.file}, flags, strings.Fields(v.Eval), []string{
 		"--margins", fmt.Sprint(Margin), "--noise", "0", "--sample", fmt.Sprint(l.Sample), "--report", "json:" + last.file,
 	})
@@ -228,16 +230,16 @@ func (l *Lab) measurement(v Variant, seed int) (last, timed *step) {
 }
 
 // coder is the step that trains the encoder and the decoder of a data set. Networks of all seeds have the same.
-func (l *Lab) coder(d *DataSet) *step {
+func (l *Lab) coder(d *DataSet) *labStep {
 	flags, from := l.people(d, "", true)
-	return l.once(&step{
+	return l.once(&labStep{
 		file: l.path(d, encoderFile), also: []string{l.path(d, decoderFile)}, from: from,
 		args: slices.Concat([]string{"train"}, flags, strings.Fields(d.Coder), []string{"-o", l.path(d, coderFile)}),
 	})
 }
 
 // actions is the step that looks for the actions of a network.
-func (l *Lab) actions(v *Variant, network *step) *step {
+func (l *Lab) actions(v *Variant, network *labStep) *labStep {
 	d := dataSet(v.Data)
 	people, _ := d.file(l.Data, cmp.Or(d.Test, d.Train))
 	task, rows := l.task(d, v.Form), l.sample(d, l.most(v))
@@ -252,14 +254,14 @@ func (l *Lab) actions(v *Variant, network *step) *step {
 		args = append(args, "--margin", fmt.Sprint(Margin))
 	}
 	dir := folder(v.Form, v.Recourse, fmt.Sprint(l.most(v)))
-	return l.once(&step{
+	return l.once(&labStep{
 		file: filepath.Join(filepath.Dir(network.file), dir, "recourse.json"), args: append(args, "--json"),
-		needs: []*step{network}, from: from, parse: readActions, printed: true,
+		needs: []*labStep{network}, from: from, parse: readActions, printed: true,
 	})
 }
 
 // once is the one step that makes a file.
-func (l *Lab) once(s *step) *step {
+func (l *Lab) once(s *labStep) *labStep {
 	if have := l.steps[s.file]; have != nil {
 		return have
 	}

@@ -51,7 +51,7 @@ func TestTables(t *testing.T) {
 			}
 			for _, text := range numbers {
 				mean, sd, both := strings.Cut(text, "±")
-				if !number(mean).Defined() || both && !number(sd).Defined() {
+				if !numberOrNaN(mean).Defined() || both && !numberOrNaN(sd).Defined() {
 					t.Errorf("%s, %s: %q is not a number", table.Name, r.Name, text)
 				}
 			}

@@ -186,7 +186,7 @@ func (l *Lab) Results(t *Table, rows []Measured, earlier []Result) []Result {
 				return r.Name == c.Upper && r.Data == rows[i].Data && r.Part == rows[i].Part
 			})
 			if rows[i].Name == c.Lower && k >= 0 {
-				add(&rows[i], &rows[k], c.Metric, Number{number(""), number("")})
+				add(&rows[i], &rows[k], c.Metric, Number{numberOrNaN(""), numberOrNaN("")})
 			}
 		}
 	}

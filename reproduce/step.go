@@ -21,12 +21,12 @@ import (
 	"cfq/internal/cli"
 )
 
-// step makes files by one command of cfq.
-type step struct {
+// labStep makes files by one command of cfq.
+type labStep struct {
 	file  string   // that it makes
 	also  []string // further ones
 	args  []string // of the command
-	needs []*step
+	needs []*labStep
 	from  []string // further files that it is made from
 	// parse reads the file of a measurement; nil = the file is a model.
 	parse func(io.Reader) (Outcome, error)
@@ -52,7 +52,7 @@ type provenance struct {
 const provenanceSuffix = ".made.json"
 
 // make runs steps and those that they need, several at once. It goes on where one fails.
-func (l *Lab) make(ctx context.Context, all []*step) error {
+func (l *Lab) make(ctx context.Context, all []*labStep) error {
 	var g errgroup.Group
 	g.SetLimit(max(l.Workers, 1))
 	var done int
@@ -77,7 +77,7 @@ func (l *Lab) make(ctx context.Context, all []*step) error {
 }
 
 // build makes the files of a step, and before it those that it needs, unless they are there.
-func (l *Lab) build(ctx context.Context, s *step) error {
+func (l *Lab) build(ctx context.Context, s *labStep) error {
 	s.once.Do(func() {
 		for _, n := range s.needs {
 			if s.err = l.build(ctx, n); s.err != nil {
@@ -93,7 +93,7 @@ func (l *Lab) build(ctx context.Context, s *step) error {
 }
 
 // update runs the command of a step unless its files were made by the same command from the same files.
-func (l *Lab) update(ctx context.Context, s *step) error {
+func (l *Lab) update(ctx context.Context, s *labStep) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (l *Lab) update(ctx context.Context, s *step) error {
 	return put(s.file+provenanceSuffix, append(text, '\n'))
 }
 
-func (l *Lab) run(ctx context.Context, s *step) (float64, error) {
+func (l *Lab) run(ctx context.Context, s *labStep) (float64, error) {
 	if !s.printed {
 		return l.Run(ctx, append(slices.Clone(s.args), "--overwrite"), io.Discard)
 	}
@@ -144,7 +144,7 @@ func (l *Lab) run(ctx context.Context, s *step) (float64, error) {
 }
 
 // read sets what a step measured.
-func (s *step) read() error {
+func (s *labStep) read() error {
 	if s.parse == nil {
 		return nil
 	}
@@ -159,10 +159,10 @@ func (s *step) read() error {
 	return nil
 }
 
-func (s *step) outputs() []string { return append([]string{s.file}, s.also...) }
+func (s *labStep) outputs() []string { return append([]string{s.file}, s.also...) }
 
 // made is how the files of a step were made, if they are still as they were then.
-func (s *step) made() (p provenance, ok bool) {
+func (s *labStep) made() (p provenance, ok bool) {
 	text, err := os.ReadFile(s.file + provenanceSuffix)
 	if err != nil || json.Unmarshal(text, &p) != nil {
 		return p, false

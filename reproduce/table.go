@@ -115,13 +115,13 @@ func (t *Table) paper(r *Row) []Number {
 			mean, sd, _ = strings.Cut(reported[0], "±")
 			reported = reported[1:]
 		}
-		numbers[i] = Number{number(mean), number(sd)}
+		numbers[i] = Number{numberOrNaN(mean), numberOrNaN(sd)}
 	}
 	return numbers
 }
 
-// number is NaN where the text is not a number.
-func number(text string) eval.Float {
+// numberOrNaN is NaN where the text is not a number.
+func numberOrNaN(text string) eval.Float {
 	x, err := strconv.ParseFloat(text, 64)
 	if err != nil {
 		x = math.NaN()

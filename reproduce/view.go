@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// section is a table as people read it.
-type section struct {
+// tableSection is a table as people read it.
+type tableSection struct {
 	Name, Title string
 	Claims      []string
 	Head        []string // the first two are of text, all others of numbers
@@ -21,8 +21,8 @@ type section struct {
 }
 
 // sections are the tables that have results, in the order of Tables.
-func sections(results []Result) []section {
-	var all []section
+func sections(results []Result) []tableSection {
+	var all []tableSection
 	for _, t := range Tables() {
 		of := slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return r.Table != t.Name })
 		if len(of) > 0 {
@@ -32,8 +32,8 @@ func sections(results []Result) []section {
 	return all
 }
 
-func (t *Table) section(results []Result) section {
-	s := section{
+func (t *Table) section(results []Result) tableSection {
+	s := tableSection{
 		Name: t.Name, Title: t.Title, Claims: t.verdicts(results), Head: []string{"data", "method"}, Note: t.Note,
 		Protocol: t.protocol(results),
 	}
@@ -49,7 +49,7 @@ func (t *Table) section(results []Result) section {
 		for _, c := range t.columns {
 			value, paper := "not measured", ""
 			if r := row.find(results, c.Metric); r != nil {
-				value, paper, measured = r.cell(c.Format), spread(c.Format, float64(r.Paper), float64(r.PaperSD)), true
+				value, paper, measured = r.cell(c.Format), meanAndSD(c.Format, float64(r.Paper), float64(r.PaperSD)), true
 			}
 			cells = append(cells, value)
 			if slices.Contains(t.Paper, c.Head) {
@@ -104,15 +104,15 @@ func (t *Table) protocol(results []Result) string {
 
 // cell is a result as text.
 func (r *Result) cell(format string) string {
-	text := spread(format, float64(r.Mean), float64(r.SD))
+	text := meanAndSD(format, float64(r.Mean), float64(r.SD))
 	if r.Networks < r.Seeds {
 		text += fmt.Sprintf(" (%d of %d)", r.Networks, r.Seeds)
 	}
 	return text
 }
 
-// spread is a mean and, if it is known, a standard deviation without a sign; "" without a mean.
-func spread(format string, mean, sd float64) string {
+// meanAndSD is a mean and, if it is known, a standard deviation without a sign; "" without a mean.
+func meanAndSD(format string, mean, sd float64) string {
 	switch {
 	case math.IsNaN(mean):
 		return ""
@@ -151,7 +151,7 @@ var reportPage string
 // HTML writes results as one page that needs no other file.
 func HTML(w io.Writer, results []Result) error {
 	return template.Must(template.New("").Parse(reportPage)).Execute(w, struct {
-		Sections   []section
+		Sections   []tableSection
 		Margin     float64
 		Confidence float64
 	}{sections(results), Margin, 100 * confidence})

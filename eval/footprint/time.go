@@ -31,7 +31,7 @@ const minRuns, maxRuns, turns = 5, 2000, 16
 func Time(ctx context.Context, full, quantized *onnxio.Model, rows []float32, o TimeOptions) (*eval.Timing, error) {
 	o.Engine.Level = ort.All
 	o.Engine.Threads = max(o.Engine.Threads, 1)
-	var pair [2]*subject
+	var pair [2]*timedModel
 	for i, m := range []*onnxio.Model{full, quantized} {
 		s, err := open(m, rows, o.Engine)
 		if err != nil {
@@ -54,28 +54,28 @@ func Time(ctx context.Context, full, quantized *onnxio.Model, rows []float32, o 
 	return t, nil
 }
 
-// subject is a model that is timed.
-type subject struct {
+// timedModel is a model that is timed.
+type timedModel struct {
 	session *ort.Session
 	model   *onnxio.Model
 	rows    [][]float32
 }
 
-func open(m *onnxio.Model, rows []float32, o ort.Options) (*subject, error) {
+func open(m *onnxio.Model, rows []float32, o ort.Options) (*timedModel, error) {
 	if len(rows) == 0 || len(rows)%m.Dim() != 0 {
 		return nil, fmt.Errorf("%d numbers are not rows of its %d inputs", len(rows), m.Dim())
 	}
-	s := &subject{model: m, rows: slices.Collect(slices.Chunk(rows, m.Dim()))}
+	s := &timedModel{model: m, rows: slices.Collect(slices.Chunk(rows, m.Dim()))}
 	var err error
 	s.session, err = ort.Open(m.File(), o)
 	return s, err
 }
 
 // size is the number of rows of a run. A model with a fixed number of rows takes so many at a time.
-func (s *subject) size(batch int) int { return cmp.Or(s.model.Fixed(), batch) }
+func (s *timedModel) size(batch int) int { return cmp.Or(s.model.Fixed(), batch) }
 
 // feed makes the k-th batch.
-func (s *subject) feed(k, batch int) ([]*graph.Tensor, error) {
+func (s *timedModel) feed(k, batch int) ([]*graph.Tensor, error) {
 	batch = s.size(batch)
 	var x []float32
 	for i := range batch {
@@ -86,7 +86,7 @@ func (s *subject) feed(k, batch int) ([]*graph.Tensor, error) {
 
 // race returns the seconds that runs of both took. Runs cannot be cancelled, since watching a context takes time.
 func race(
-	ctx context.Context, pair [2]*subject, batch int, budget time.Duration,
+	ctx context.Context, pair [2]*timedModel, batch int, budget time.Duration,
 ) (seconds [2][]float64, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -60,7 +60,7 @@ func ParseCheck(text string) (Check, error) {
 		return fail(errors.New("missing limit: write it as vd<=0.02"))
 	}
 	left, op, right := strings.TrimSpace(text[:at]), text[at:at+2], text[at+2:]
-	var s side
+	var s limitSide
 	c.Metric, s = unwrap(left)
 	switch {
 	case s == atMost && op == ">=":
@@ -95,8 +95,8 @@ func ParseCheck(text string) (Check, error) {
 }
 
 // unwrap removes |...|, increase(...) or gap(...) and returns what it stands for.
-func unwrap(text string) (inner string, s side) {
-	for _, s := range []side{within, increase, gap} {
+func unwrap(text string) (inner string, s limitSide) {
+	for _, s := range []limitSide{within, increase, gap} {
 		t := s.text()
 		if x, ok := strings.CutPrefix(text, t.open); ok {
 			if x, ok = strings.CutSuffix(x, t.close); ok {
@@ -218,7 +218,7 @@ func (c *Check) limits() []limit {
 	var all []limit
 	for s, x := range c.fields() {
 		if *x != nil {
-			all = append(all, limit{side(s), **x})
+			all = append(all, limit{limitSide(s), **x})
 		}
 	}
 	return all
@@ -233,10 +233,10 @@ func (c *Check) fields() [gap + 1]**float64 {
 }
 
 // problems are the mistakes in the check by itself.
-func (c *Check) problems() []problem {
-	var ps []problem
+func (c *Check) problems() []mistake {
+	var ps []mistake
 	add := func(key, format string, a ...any) {
-		ps = append(ps, problem{key: key, text: fmt.Sprintf(format, a...)})
+		ps = append(ps, mistake{key: key, text: fmt.Sprintf(format, a...)})
 	}
 	if c.Severity != "" && !slices.Contains(severities(), string(c.Severity)) {
 		add("severity", "invalid severity %s: want error or warning", message.Quote(string(c.Severity)))

@@ -33,9 +33,9 @@ func Parse(name string, data []byte) (*Gate, error) {
 }
 
 // gate decodes and checks the whole file.
-func (d *decoder) gate(root ast.Node) *Gate {
+func (d *gateDecoder) gate(root ast.Node) *Gate {
 	g := &Gate{}
-	var p parts
+	var p filePlaces
 	p.top = d.Mapping(root, "the gate file", d.gateKeys(g, &p))
 	if !p.top.Has("version") {
 		d.Errorf(p.top.Node, "missing key %q: write version: 1", "version")
@@ -55,19 +55,19 @@ func (d *decoder) gate(root ast.Node) *Gate {
 	return g
 }
 
-// decoder walks a parsed gate file and collects mistakes.
-type decoder struct {
+// gateDecoder walks a parsed gate file and collects mistakes.
+type gateDecoder struct {
 	config.Decoder
 
 	percents []ast.Node // limits in per cent of the check that is read
 }
 
-func newDecoder(file string) *decoder {
-	return &decoder{Decoder: config.Decoder{File: file, Kind: "gate file"}}
+func newDecoder(file string) *gateDecoder {
+	return &gateDecoder{Decoder: config.Decoder{File: file, Kind: "gate file"}}
 }
 
 // text is a text that is not empty.
-func (d *decoder) text(dst *string) config.Value {
+func (d *gateDecoder) text(dst *string) config.Value {
 	return config.As(dst, config.Type("string"), func(n ast.Node) (string, bool) {
 		s, ok := d.ReadText(n)
 		if s = strings.TrimSpace(s); ok && s == "" {
@@ -78,7 +78,7 @@ func (d *decoder) text(dst *string) config.Value {
 }
 
 // number is a number that may be absent.
-func (d *decoder) number(dst **float64) config.Value {
+func (d *gateDecoder) number(dst **float64) config.Value {
 	return config.As(dst, config.Type("number"), func(n ast.Node) (*float64, bool) {
 		x, ok := d.ReadNumber(n)
 		return &x, ok
@@ -86,7 +86,7 @@ func (d *decoder) number(dst **float64) config.Value {
 }
 
 // limit is a number, or a share in per cent, that may be absent.
-func (d *decoder) limit(dst **float64) config.Value {
+func (d *gateDecoder) limit(dst **float64) config.Value {
 	return config.As(dst, config.Type("number"), func(n ast.Node) (*float64, bool) {
 		if x, ok := percentage(config.ScalarText(n)); ok {
 			d.percents = append(d.percents, n)
@@ -100,8 +100,8 @@ func (d *decoder) limit(dst **float64) config.Value {
 // The keys of a gate file are declared once, in one list for each mapping: the decoder reads by them, the reference
 // page prints them and Schema translates them, so the page and the schema cannot differ from what is read.
 
-// parts are the places of the parts of a gate file, for what is checked once all of it is read.
-type parts struct {
+// filePlaces are the places of the parts of a gate file, for what is checked once all of it is read.
+type filePlaces struct {
 	top     config.Mapping
 	version int
 	checks  []config.Mapping
@@ -111,7 +111,7 @@ func newKey(name string, v config.Value, fallback, doc string) config.Key {
 	return config.Key{Name: name, Value: v, Fallback: fallback, Doc: doc}
 }
 
-func (d *decoder) gateKeys(g *Gate, p *parts) []config.Key {
+func (d *gateDecoder) gateKeys(g *Gate, p *filePlaces) []config.Key {
 	check := func(_ int, n ast.Node) {
 		var c Check
 		p.checks = append(p.checks, d.Mapping(n, "a check", d.checkKeys(&c)))
@@ -158,7 +158,7 @@ func (d *decoder) gateKeys(g *Gate, p *parts) []config.Key {
 	}
 }
 
-func (d *decoder) checkKeys(c *Check) []config.Key {
+func (d *gateDecoder) checkKeys(c *Check) []config.Key {
 	const none = "no limit"
 	return []config.Key{
 		newKey("name", d.text(&c.Name), "the check as text", "unique name in findings"),
@@ -183,13 +183,13 @@ func (d *decoder) checkKeys(c *Check) []config.Key {
 // Keys lists the keys of a gate file and of its checks, for the reference page.
 func Keys() (file, check []config.Key) {
 	d := newDecoder("")
-	return d.gateKeys(&Gate{}, &parts{}), d.checkKeys(&Check{})
+	return d.gateKeys(&Gate{}, &filePlaces{}), d.checkKeys(&Check{})
 }
 
 // Schema returns the JSON Schema (draft 2020-12) of the gate file, for editors. A file that it accepts may still have
 // mistakes, such as two checks of one name.
 func Schema() []byte {
-	return config.Object(newDecoder("").gateKeys(&Gate{}, &parts{})).Document("gate", "cfq gate file")
+	return config.Object(newDecoder("").gateKeys(&Gate{}, &filePlaces{})).Document("gate", "cfq gate file")
 }
 
 // checkForm is a check: one with a limit.

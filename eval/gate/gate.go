@@ -48,7 +48,7 @@ type Gate struct {
 	Looks int
 	// OneSided leaves out the limits that Mirror adds.
 	OneSided bool
-	// MaxUnreadable is the largest share of unreadable rows, and of people without an outcome, see standing;
+	// MaxUnreadable is the largest share of unreadable rows, and of people without an outcome, see dataCheck;
 	// nil = eval.MuchUnreadable.
 	MaxUnreadable *float64
 	// NeedsRecord says that there is no verdict unless it is known which rows the model was calibrated on.
@@ -144,8 +144,8 @@ func impliedChecks() []Check {
 	return []Check{{Metric: "batches.difference", Max: new(float64)}}
 }
 
-// problem is a mistake in a gate: at a key of a check, or of the gate itself when at is -1.
-type problem struct {
+// mistake is one in a gate: at a key of a check, or of the gate itself when at is -1.
+type mistake struct {
 	at   int
 	key  string // "" = the check itself
 	text string
@@ -167,10 +167,10 @@ func (g *Gate) Check() error {
 	return errors.Join(errs...)
 }
 
-func (g *Gate) problems() []problem {
-	var ps []problem
+func (g *Gate) problems() []mistake {
+	var ps []mistake
 	add := func(at int, key, format string, a ...any) {
-		ps = append(ps, problem{at, key, fmt.Sprintf(format, a...)})
+		ps = append(ps, mistake{at, key, fmt.Sprintf(format, a...)})
 	}
 	d := g.withDefaults()
 	if !(d.Confidence >= 0.5 && d.Confidence < 1) {
@@ -193,7 +193,7 @@ func (g *Gate) problems() []problem {
 	for i := range g.Checks {
 		c := &g.Checks[i]
 		for _, p := range c.problems() {
-			ps = append(ps, problem{i, p.key, p.text})
+			ps = append(ps, mistake{i, p.key, p.text})
 		}
 		if seen[c.name()] {
 			key := "name"

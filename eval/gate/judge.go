@@ -30,7 +30,7 @@ func Judge(g *Gate, r, previous *eval.Result) *Report {
 		}
 	}
 	report.noteMirrors(g, r)
-	report.Findings = append(report.Findings, j.standing()...)
+	report.Findings = append(report.Findings, j.dataChecks()...)
 	report.conclude()
 	report.advise(r != nil && r.Settings.Sample > 0 && r.Population.Evaluated < r.Population.Refused)
 	report.noteLooks(g)
@@ -83,14 +83,14 @@ func (j *judge) checks() []Finding {
 func (j *judge) check(c *Check) []Finding {
 	m, ok := eval.MetricBy(c.Metric)
 	if !ok || len(c.limits()) == 0 { // of a gate that Check refuses: what cannot be measured does not pass
-		s := &subject{Metric: &eval.Metric{ID: c.Metric, Name: c.Metric}, check: c}
+		s := &limitTest{wording: wording{Metric: &eval.Metric{ID: c.Metric, Name: c.Metric}}, check: c}
 		f := s.inconclusive(s.finding(), "unknown metric, or no limit")
 		f.Limit = ""
 		return []Finding{f}
 	}
 	var all []Finding
 	for _, l := range c.limits() {
-		s := &subject{&m, c, l, c.margin(&j.Gate, &m, j.r != nil && j.r.Settings.Issued), j.Confidence}
+		s := &limitTest{wording{&m, l}, c, c.margin(&j.Gate, &m, j.r != nil && j.r.Settings.Issued)}
 		switch {
 		case l.side == increase:
 			all = append(all, j.increase(s))
@@ -111,7 +111,7 @@ func (j *judge) check(c *Check) []Finding {
 }
 
 // one judges the metric of a result by max, min or abs_max.
-func (j *judge) one(s *subject, r *eval.Result) Finding {
+func (j *judge) one(s *limitTest, r *eval.Result) Finding {
 	f := s.finding()
 	v, missing := measured(s.Metric, s.margin, r)
 	if missing != "" {
@@ -134,7 +134,7 @@ func (j *judge) one(s *subject, r *eval.Result) Finding {
 	case s.Kind() == eval.KindEstimate && s.Requires != eval.RequiresTiming:
 		f.Need = s.limit.needAbout(v, lo, hi)
 	}
-	f.Why = s.Name + ": " + s.amount(v) + "; " + s.outcome(&f)
+	f.Why = s.Name + ": " + s.amount(v) + "; " + s.outcome(&f, j.Confidence)
 	s.needed(&f)
 	if s.Requires == eval.RequiresBatches && f.Verdict != Pass {
 		f.remark("%s", r.Batches)
@@ -147,7 +147,7 @@ func (j *judge) one(s *subject, r *eval.Result) Finding {
 }
 
 // ends returns the one-sided bounds of a value, each at the level or more, or why there are none.
-func (j *judge) ends(s *subject, v eval.Value, r *eval.Result, level float64) (lo, hi float64, few string) {
+func (j *judge) ends(s *limitTest, v eval.Value, r *eval.Result, level float64) (lo, hi float64, few string) {
 	switch s.Kind() {
 	case eval.KindShare:
 		return statistics.ClopperPearsonLower(v.Num, v.N, level), statistics.ClopperPearsonUpper(v.Num, v.N, level), ""
@@ -159,7 +159,7 @@ func (j *judge) ends(s *subject, v eval.Value, r *eval.Result, level float64) (l
 }
 
 // unusable returns why the interval of an estimate is no basis for a verdict, "" when it is one.
-func (j *judge) unusable(s *subject, v eval.Value, r *eval.Result, level float64) string {
+func (j *judge) unusable(s *limitTest, v eval.Value, r *eval.Result, level float64) string {
 	const slack = 1e-12
 	switch c := r.Settings.Confidence; {
 	case v.N < j.MinPeople && s.Requires != eval.RequiresTiming:
@@ -173,7 +173,7 @@ func (j *judge) unusable(s *subject, v eval.Value, r *eval.Result, level float64
 }
 
 // grouping returns the groups of the check, or what is missing.
-func (j *judge) grouping(s *subject) (groups []eval.Group, missing string) {
+func (j *judge) grouping(s *limitTest) (groups []eval.Group, missing string) {
 	by := grouping(s.check.By)
 	if j.r != nil {
 		for i := range j.r.Groups {
@@ -186,7 +186,7 @@ func (j *judge) grouping(s *subject) (groups []eval.Group, missing string) {
 }
 
 // groups judges every group by max, min or abs_max. A group fails at a level corrected for the number of groups.
-func (j *judge) groups(s *subject) []Finding {
+func (j *judge) groups(s *limitTest) []Finding {
 	groups, missing := j.grouping(s)
 	if missing != "" {
 		return []Finding{s.inconclusive(s.finding(), "%s", missing)}
@@ -210,8 +210,8 @@ func (j *judge) groups(s *subject) []Finding {
 	return all
 }
 
-// member is a group that a gap is taken over.
-type member struct {
+// comparedGroup is a group that a gap is taken over.
+type comparedGroup struct {
 	name     string
 	v        eval.Value
 	lo, hi   float64 // of the interval for the upper bound of the gap
@@ -219,7 +219,7 @@ type member struct {
 }
 
 // gap bounds the largest difference of two groups that are not small.
-func (j *judge) gap(s *subject) Finding {
+func (j *judge) gap(s *limitTest) Finding {
 	f := s.finding()
 	groups, missing := j.grouping(s)
 	if missing != "" {
@@ -254,13 +254,13 @@ func (j *judge) gap(s *subject) Finding {
 	}
 	f.Value, f.Lower, f.Upper = worst.v.Value-best.v.Value, eval.Float(lo), eval.Float(hi)
 	f.Verdict = s.limit.verdict(lo, hi)
-	f.Why = fmt.Sprintf("%s: a difference of %s; %s", s.Name, s.difference(float64(f.Value)), s.outcome(&f))
+	f.Why = fmt.Sprintf("%s: a difference of %s; %s", s.Name, s.difference(float64(f.Value)), s.outcome(&f, j.Confidence))
 	f.remark("%s in %s, %s in %s%s", s.amount(worst.v), worst.name, s.amount(best.v), best.name, leftOut(small))
 	return f
 }
 
 // members returns the groups to compare and the names of the small ones, or a problem when a large group has no value.
-func (j *judge) members(s *subject, groups []eval.Group) (members []member, small []string, problem string) {
+func (j *judge) members(s *limitTest, groups []eval.Group) (members []comparedGroup, small []string, problem string) {
 	large := slices.DeleteFunc(slices.Clone(groups), func(g eval.Group) bool { return g.Small })
 	half := (1 - j.Confidence) / 2
 	for i := range groups {
@@ -273,7 +273,7 @@ func (j *judge) members(s *subject, groups []eval.Group) (members []member, smal
 		if missing != "" {
 			return nil, nil, fmt.Sprintf("%s in %s", missing, g.Name)
 		}
-		m := member{name: g.Name, v: v}
+		m := comparedGroup{name: g.Name, v: v}
 		var few string
 		if m.lo, m.hi, few = j.ends(s, v, g.Result, 1-half); few != "" {
 			return nil, nil, fmt.Sprintf("%s in %s; %s", s.amount(v), g.Name, few)
@@ -304,7 +304,7 @@ func leftOut(small []string) string {
 }
 
 // increase bounds the difference of the metric in the result and in the earlier one.
-func (j *judge) increase(s *subject) Finding {
+func (j *judge) increase(s *limitTest) Finding {
 	f := s.finding()
 	if j.previous == nil {
 		return s.inconclusive(f, "no earlier report to compare with")
@@ -340,7 +340,7 @@ func (j *judge) increase(s *subject) Finding {
 	}
 	f.Lower, f.Upper = eval.Float(lo-hi0), eval.Float(hi-lo0)
 	f.Verdict = s.limit.verdict(lo-hi0, hi-lo0)
-	f.Why = fmt.Sprintf("%s: the difference is %s; %s", s.Name, s.difference(float64(f.Value)), s.outcome(&f))
+	f.Why = fmt.Sprintf("%s: the difference is %s; %s", s.Name, s.difference(float64(f.Value)), s.outcome(&f, j.Confidence))
 	f.remark("%s, before %s", s.amount(v), s.amount(w))
 	return f
 }

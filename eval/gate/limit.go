@@ -14,19 +14,19 @@ import (
 
 // limit is one of the limits of a check.
 type limit struct {
-	side side
+	side limitSide
 	x    float64
 }
 
-// side is what a limit bounds.
-type side int
+// limitSide is what a limit bounds.
+type limitSide int
 
 const (
-	atMost   side = iota // the metric, from above
-	atLeast              // the metric, from below
-	within               // its absolute value, from above
-	increase             // how much it is above that of the earlier result, from above
-	gap                  // the largest difference of two groups, from above
+	atMost   limitSide = iota // the metric, from above
+	atLeast                   // the metric, from below
+	within                    // its absolute value, from above
+	increase                  // how much it is above that of the earlier result, from above
+	gap                       // the largest difference of two groups, from above
 )
 
 // sideText is how a side is written.
@@ -37,7 +37,7 @@ type sideText struct {
 	finding     string // in front of op in a Finding
 }
 
-func (s side) text() sideText {
+func (s limitSide) text() sideText {
 	return [...]sideText{
 		atMost:   {"max", "", "", "<=", ""},
 		atLeast:  {"min", "", "", ">=", ""},
@@ -68,8 +68,8 @@ func (l limit) problem(m *eval.Metric) string {
 		return fmt.Sprintf("invalid limit %v for %s: want a number from %v to 1", l.x, m.ID, lowest)
 	case (l.side == within || l.side == gap) && l.x < 0:
 		return fmt.Sprintf("invalid limit %v: %s bounds a number that is never negative", l.x, l.side.text().key)
-	case slices.ContainsFunc((&Gate{}).standing(), func(s standing) bool { return s.metric == m.ID }):
-		return "" // a limit that cannot fail takes the standing check away
+	case slices.ContainsFunc((&Gate{}).dataChecks(), func(s dataCheck) bool { return s.metric == m.ID }):
+		return "" // a limit that cannot fail takes the data check away
 	case l.side == atLeast && l.x <= lowest:
 		return fmt.Sprintf("the limit %v cannot fail: %s is always %v or more", l.x, m.ID, lowest)
 	case l.side == within && l.x >= max(-lowest, highest), l.side == atMost && l.x >= highest:

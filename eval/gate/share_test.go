@@ -191,7 +191,7 @@ func TestNeed(t *testing.T) {
 						want = m
 					}
 				}
-				for _, side := range []side{atMost, atLeast} {
+				for _, side := range []limitSide{atMost, atLeast} {
 					got := limit2(side, limit).need(count(side, k, n), n, 0.95)
 					if got != want && (want > 0 || got <= most || float64(k) >= limit*float64(n)) {
 						t.Fatalf("%v, %d of %d: %d people, want %d", limit2(side, limit), count(side, k, n), n, got, want)
@@ -206,14 +206,14 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-func limit2(s side, x float64) limit {
+func limit2(s limitSide, x float64) limit {
 	if s == atLeast {
 		x = 1 - x
 	}
 	return limit{s, x}
 }
 
-func count(s side, k, n int) int {
+func count(s limitSide, k, n int) int {
 	if s == atLeast {
 		return n - k
 	}

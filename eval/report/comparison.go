@@ -13,11 +13,11 @@ import (
 )
 
 // comparisonPage lays out c.
-func comparisonPage(c *Comparison, how detail) *page {
-	p := &page{title: c.Title}
+func comparisonPage(c *Comparison, how detail) *reportPage {
+	p := &reportPage{title: c.Title}
 	p.blocks = append(p.blocks, opening(c))
 	if len(c.Warnings) > 0 {
-		p.blocks = append(p.blocks, block{title: "Warnings", lines: c.Warnings, bullet: true})
+		p.blocks = append(p.blocks, pageBlock{title: "Warnings", lines: c.Warnings, bullet: true})
 	}
 	if len(c.Environment) > 0 {
 		p.blocks = append(p.blocks, environment(c.Environment))
@@ -29,7 +29,7 @@ func comparisonPage(c *Comparison, how detail) *page {
 	if b := recipes(c, how); len(b.table.rows) > 0 {
 		p.blocks = append(p.blocks, b)
 	}
-	for _, b := range []block{entries(c), runBlock(&c.Run)} {
+	for _, b := range []pageBlock{entries(c), runBlock(&c.Run)} {
 		if len(b.table.rows) > 0 {
 			b.table.prune()
 			p.blocks = append(p.blocks, b)
@@ -39,9 +39,9 @@ func comparisonPage(c *Comparison, how detail) *page {
 }
 
 // glossary says what the metrics of the tables are.
-func glossary(t *eval.Comparison) block {
-	b := block{title: "What the metrics are", fold: true}
-	b.table = table{left: 4, head: []string{"", "what", "unit", "better"}}
+func glossary(t *eval.Comparison) pageBlock {
+	b := pageBlock{title: "What the metrics are", fold: true}
+	b.table = textTable{left: 4, head: []string{"", "what", "unit", "better"}}
 	seen := map[string]bool{}
 	for i := range t.Rows {
 		if m, _ := eval.MetricBy(t.Rows[i].Metric); !seen[m.ID] {
@@ -53,8 +53,9 @@ func glossary(t *eval.Comparison) block {
 }
 
 // recipes shows how the models were made, side by side: what they differ in, then the rest.
-func recipes(c *Comparison, how detail) block {
-	b := block{title: "How the models were made", fold: true, table: table{left: 1 + len(c.Entries), head: []string{""}}}
+func recipes(c *Comparison, how detail) pageBlock {
+	b := pageBlock{title: "How the models were made", fold: true}
+	b.table = textTable{left: 1 + len(c.Entries), head: []string{""}}
 	keys := map[string]bool{}
 	for _, e := range c.Entries {
 		b.table.head = append(b.table.head, e.Alias)
@@ -81,9 +82,9 @@ func recipes(c *Comparison, how detail) block {
 }
 
 // opening says what is compared with what, and where each model is certainly better or worse.
-func opening(c *Comparison) block {
+func opening(c *Comparison) pageBlock {
 	t := c.Comparison
-	b := block{}
+	b := pageBlock{}
 	for k := 1; k < len(t.Names); k++ {
 		calls := map[eval.Call][]string{}
 		tested := 0
@@ -141,13 +142,13 @@ func nameOf(m *eval.Metric) string {
 	return m.ID
 }
 
-func entries(c *Comparison) block {
-	b := block{title: "Files", table: fileTable(), fold: true}
+func entries(c *Comparison) pageBlock {
+	b := pageBlock{title: "Files", table: fileTable(), fold: true}
 	b.table.model("original", c.Full)
 	for _, e := range c.Entries {
 		b.table.model(e.Alias, e.Model)
 	}
-	for _, f := range []role{
+	for _, f := range []inputFile{
 		{"people", c.Data}, {"rows", c.RowsFile}, {"task", c.Task}, {"promises", c.Promises}, {"overrides", c.Overrides},
 	} {
 		b.table.file(f)
@@ -159,16 +160,16 @@ func entries(c *Comparison) block {
 const perTable = 2
 
 // standings are the tables of all models: as few as are not too wide.
-func standings(c *Comparison, how detail) []block {
+func standings(c *Comparison, how detail) []pageBlock {
 	t := c.Comparison
-	var bs []block
+	var bs []pageBlock
 	rows := t.Rows
 	if how == brief {
 		rows = headlines(t)
 	}
 	for from := 1; from == 1 || from < len(t.Names); from += perTable {
 		to := min(from+perTable, len(t.Names))
-		b := block{title: "Metrics"}
+		b := pageBlock{title: "Metrics"}
 		b.table = standing(t, rows, from, to)
 		if from > 1 {
 			b.title = "Metrics, continued"
@@ -196,8 +197,8 @@ func headlines(t *eval.Comparison) []eval.ComparisonRow {
 }
 
 // standing is the table of the first model and those from from to to.
-func standing(t *eval.Comparison, rows []eval.ComparisonRow, from, to int) table {
-	out := table{left: 1, head: []string{"", t.Names[0]}}
+func standing(t *eval.Comparison, rows []eval.ComparisonRow, from, to int) textTable {
+	out := textTable{left: 1, head: []string{"", t.Names[0]}}
 	for k := from; k < to; k++ {
 		out.head = append(out.head, t.Names[k], "vs "+t.Names[0], "")
 	}
@@ -278,7 +279,7 @@ func comparisonLegend(c *Comparison, shortened bool) []string {
 }
 
 // comparisonFigures shows VD and RVD of the models at the margin that stands for the curve.
-func comparisonFigures(t *eval.Comparison) []figure {
+func comparisonFigures(t *eval.Comparison) []captionedChart {
 	i := t.Results[0].Headline()
 	var vd, rvd []eval.Rate
 	for _, r := range t.Results {

@@ -14,10 +14,10 @@ import (
 )
 
 // pageOf lays out d: what decides first, where it came from last.
-func pageOf(d *Document, how detail) *page {
+func pageOf(d *Document, how detail) *reportPage {
 	r := d.Result
-	p := &page{title: d.Title}
-	add := func(bs ...block) {
+	p := &reportPage{title: d.Title}
+	add := func(bs ...pageBlock) {
 		for _, b := range bs {
 			b.table.prune()
 			empty := b.table.head != nil && len(b.table.rows) == 0 // then nothing needs an explanation
@@ -36,7 +36,7 @@ func pageOf(d *Document, how detail) *page {
 	}
 	add(head)
 	if ws := slices.Concat(d.Warnings, r.Warnings); len(ws) > 0 {
-		add(block{title: "Warnings", lines: ws, bullet: true})
+		add(pageBlock{title: "Warnings", lines: ws, bullet: true})
 	}
 	add(environment(d.Environment))
 	add(others(r))
@@ -55,11 +55,11 @@ func pageOf(d *Document, how detail) *page {
 const minForTau = 100
 
 // headline says the most important thing first.
-func headline(d *Document) block {
+func headline(d *Document) pageBlock {
 	r := d.Result
 	i := r.Headline()
 	if r.Population.Evaluated == 0 || i < 0 {
-		return block{lines: []string{"No people were evaluated."}}
+		return pageBlock{lines: []string{"No people were evaluated."}}
 	}
 	a, mirrored, level := r.Margins[i], r.Margins[i], confidence(r)
 	what := "A promise is the cheapest feasible change with which the original approves a person that it refuses, with " +
@@ -78,7 +78,7 @@ func headline(d *Document) block {
 	}
 	vd := a.Rate("vd")
 	if vd.Den == 0 {
-		b := block{lines: []string{fmt.Sprintf(none, r.Population.Evaluated, margin(a.Margin))}}
+		b := pageBlock{lines: []string{fmt.Sprintf(none, r.Population.Evaluated, margin(a.Margin))}}
 		if r.Issued != nil {
 			b.lines = append(b.lines, issued(r.Issued))
 		}
@@ -121,7 +121,7 @@ func headline(d *Document) block {
 	if n := r.Issued; n != nil {
 		lines = append(lines, issued(n))
 	}
-	return block{lines: lines, after: []string{fmt.Sprintf(what, margin(a.Margin))}}
+	return pageBlock{lines: lines, after: []string{fmt.Sprintf(what, margin(a.Margin))}}
 }
 
 // issued says how many of the promises of a file are not what they should be.
@@ -152,16 +152,16 @@ func confidence(r *eval.Result) string {
 }
 
 // environment shows what nobody sees on the command line.
-func environment(variables map[string]string) block {
+func environment(variables map[string]string) pageBlock {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		lines = append(lines, name+"="+variables[name])
 	}
-	return block{title: "Set by the environment", lines: lines, bullet: true}
+	return pageBlock{title: "Set by the environment", lines: lines, bullet: true}
 }
 
-func recipe(steps map[string]string) block {
-	b := block{title: "How the quantized model was made", table: table{left: 2}, fold: true}
+func recipe(steps map[string]string) pageBlock {
+	b := pageBlock{title: "How the quantized model was made", table: textTable{left: 2}, fold: true}
 	for _, k := range slices.Sorted(maps.Keys(steps)) {
 		b.table.row(k, steps[k])
 	}
@@ -183,8 +183,8 @@ func legend(keys ...string) []string {
 
 func symbol(key string) string { return eval.MustMetric(key).Symbol }
 
-func promises(r *eval.Result) block {
-	b := block{
+func promises(r *eval.Result) pageBlock {
+	b := pageBlock{
 		title: "Promises by required margin t", after: legend("vd", "rvd", "frr"),
 		figures: curve(r),
 	}
@@ -230,10 +230,10 @@ func tau(key string, t eval.Tau) string {
 }
 
 // costs shows the change of the cost of recourse, and the noise of the solver in it.
-func costs(r *eval.Result, how detail) block {
+func costs(r *eval.Result, how detail) pageBlock {
 	crg, abs := "crg.mean", "crg.abs_mean"
 	keys := []string{crg, "crg.ratio_of_sums", "crg.median", "crg.p95", abs}
-	b := block{title: "Cost of the recourse"}
+	b := pageBlock{title: "Cost of the recourse"}
 	b.table.head = []string{
 		"t", symbol(crg), "interval", "sums", "median", "p95", symbol(abs), "noise", "people", "cost 0", "lost",
 	}
@@ -252,7 +252,7 @@ func costs(r *eval.Result, how detail) block {
 			fraction(refused))
 	}
 	if !known && !lost {
-		return block{}
+		return pageBlock{}
 	}
 	if noisy {
 		keys = append(keys, "crg_noise.abs_mean")
@@ -289,9 +289,9 @@ func relative(e eval.Estimate) string {
 func three(x eval.Float) string { return fixed(x, 3) }
 
 // asked shows what recourse asks for, in the units of the data.
-func asked(d *Document) block {
+func asked(d *Document) pageBlock {
 	r := d.Result
-	b := block{title: "What recourse changes", table: table{left: 1}, fold: true}
+	b := pageBlock{title: "What recourse changes", table: textTable{left: 1}, fold: true}
 	b.table.head = []string{"feature", "original: people", "median change", "quantized: people", "median change"}
 	size := func(x eval.Float) string {
 		if !x.Defined() {
@@ -322,9 +322,9 @@ func asked(d *Document) block {
 }
 
 // shape shows how alike the two models' actions are.
-func shape(r *eval.Result, how detail) block {
+func shape(r *eval.Result, how detail) pageBlock {
 	sim, overlap, pixels := "dir_sim", "act_overlap", "pixel_distance"
-	b := block{title: "Shape of the recourse", after: legend(sim, overlap), fold: true}
+	b := pageBlock{title: "Shape of the recourse", after: legend(sim, overlap), fold: true}
 	b.table.head = []string{"t", symbol(sim), symbol(overlap), "people"}
 	known, decoded := false, r.Margins[0].Estimate("pixel_distance").N > 0
 	if decoded {
@@ -343,14 +343,14 @@ func shape(r *eval.Result, how detail) block {
 		b.table.row(cells...)
 	}
 	if !known {
-		return block{}
+		return pageBlock{}
 	}
 	return b
 }
 
-func marginErrors(r *eval.Result, how detail) block {
+func marginErrors(r *eval.Result, how detail) pageBlock {
 	keys := []string{"margin_error.mean", "margin_error.rms", "margin_error.p99", "margin_error.max"}
-	b := block{title: "Margin error e at the original's recourse points", after: legend(keys...), fold: true}
+	b := pageBlock{title: "Margin error e at the original's recourse points", after: legend(keys...), fold: true}
 	b.table.head = []string{"t", symbol(keys[0]), symbol(keys[1]), symbol(keys[2]), symbol(keys[3]), "people"}
 	for _, a := range r.Margins {
 		b.table.row(margin(a.Margin), with(a.Estimate(keys[0]), signed, how), with(a.Estimate(keys[1]), fixed, how),
@@ -361,9 +361,9 @@ func marginErrors(r *eval.Result, how detail) block {
 
 // spreads shows where the two models' margins lie at the original's recourse points: at the margin that stands for the
 // curve, or at all.
-func spreads(r *eval.Result, how detail) block {
-	b := block{
-		title: "Margins at the original's recourse points", table: table{left: 2}, figures: distribution(r),
+func spreads(r *eval.Result, how detail) pageBlock {
+	b := pageBlock{
+		title: "Margins at the original's recourse points", table: textTable{left: 2}, figures: distribution(r),
 		fold: true,
 	}
 	b.table.head = []string{"t", "model", "smallest", "p05", "median", "p95", "largest", "people"}
@@ -386,8 +386,8 @@ func spreads(r *eval.Result, how detail) block {
 	return b
 }
 
-func decisions(r *eval.Result) block {
-	b := block{title: "Decisions", table: table{left: 1}}
+func decisions(r *eval.Result) pageBlock {
+	b := pageBlock{title: "Decisions", table: textTable{left: 1}}
 	for _, m := range eval.Metrics() {
 		v := m.In(r, 0)
 		switch {
@@ -406,8 +406,9 @@ func decisions(r *eval.Result) block {
 }
 
 // scores shows the two models' scores of people with a known outcome, side by side.
-func scores(r *eval.Result) block {
-	b := block{title: "Scores", table: table{left: 1, head: []string{"", "original", "interval", "quantized", "interval"}}}
+func scores(r *eval.Result) pageBlock {
+	b := pageBlock{title: "Scores"}
+	b.table = textTable{left: 1, head: []string{"", "original", "interval", "quantized", "interval"}}
 	for _, m := range eval.Metrics() {
 		stem, ofFull := strings.CutSuffix(m.ID, "_full")
 		if !ofFull || !strings.HasPrefix(m.Key(), "scores.") {
@@ -439,23 +440,23 @@ func near(r *eval.Result, t float64) *eval.AtMargin {
 	return nil
 }
 
-// parts is a table of results of parts of the people, or under other conditions, at one required margin.
-type parts struct {
-	table   table
+// partTable is a table of results of parts of the people, or under other conditions, at one required margin.
+type partTable struct {
+	table   textTable
 	names   []string
 	vd, rvd []eval.Rate
 }
 
-func newParts(what string, t float64) *parts {
-	p := &parts{}
-	p.table = table{left: 1, head: []string{
+func newParts(what string, t float64) *partTable {
+	p := &partTable{}
+	p.table = textTable{left: 1, head: []string{
 		what, "helped", symbolAt("vd", t), "broken", "interval", symbolAt("rvd", t),
 		symbol("crg.median"), "accuracy",
 	}}
 	return p
 }
 
-func (p *parts) add(name string, r *eval.Result, t float64) {
+func (p *partTable) add(name string, r *eval.Result, t float64) {
 	a := near(r, t)
 	if a == nil {
 		return
@@ -467,24 +468,24 @@ func (p *parts) add(name string, r *eval.Result, t float64) {
 }
 
 // mark marks the group that is worst in a metric, where the table has that metric.
-func (p *parts) mark(g *eval.GroupGap) {
+func (p *partTable) mark(g *eval.GroupGap) {
 	column := map[string]int{"frr": 1, "vd": 2, "rvd": 5, "crg.median": 6, "accuracy_quant": 7}[g.Metric]
 	row := slices.Index(p.names, g.Worst)
 	if column == 0 || row < 0 {
 		return
 	}
 	p.table.rows[row][column] += " (worst)"
-	p.table.styleAt(place{row, column}, "bad")
+	p.table.styleAt(cellAt{row, column}, "bad")
 }
 
 // groups has a block for each grouping. A brief view tells of the differences that are more than chance.
-func groups(r *eval.Result, how detail) []block {
+func groups(r *eval.Result, how detail) []pageBlock {
 	i := r.Headline()
 	if i < 0 {
 		return nil
 	}
 	t := r.Margins[i].Margin
-	var bs []block
+	var bs []pageBlock
 	for _, by := range r.Groups {
 		p := newParts(by.By, t)
 		small := false
@@ -496,7 +497,7 @@ func groups(r *eval.Result, how detail) []block {
 			p.add(name, g.Result, t)
 		}
 		p.add("everyone", r, t)
-		b := block{title: "By " + by.By}
+		b := pageBlock{title: "By " + by.By}
 		diff := differences(&by, r, how)
 		for _, g := range significant(&by, r) {
 			b.lines = append(b.lines, differs(by.By, g, r))
@@ -538,9 +539,9 @@ func differs(by string, g *eval.GroupGap, r *eval.Result) string {
 
 // differences is the table of the largest differences of two groups. A brief view has those of promises and those that
 // are significant.
-func differences(by *eval.Grouping, r *eval.Result, how detail) block {
-	b := block{title: "Differences by " + by.By, fold: how == full}
-	b.table = table{left: 3, head: []string{"", "worst", "best", "difference", "p", ""}}
+func differences(by *eval.Grouping, r *eval.Result, how detail) pageBlock {
+	b := pageBlock{title: "Differences by " + by.By, fold: how == full}
+	b.table = textTable{left: 3, head: []string{"", "worst", "best", "difference", "p", ""}}
 	real := significant(by, r)
 	alike, tested := 0, false
 	for i := range by.Gaps {
@@ -599,10 +600,10 @@ func probability(p eval.Float) string {
 
 // scenarios shows what other conditions do.
 // others shows the headline by other rules of who counts as a person.
-func others(r *eval.Result) block {
+func others(r *eval.Result) pageBlock {
 	i := r.Headline()
 	if i < 0 || len(r.Others) == 0 {
-		return block{}
+		return pageBlock{}
 	}
 	if r.Issued != nil {
 		i = 0
@@ -610,7 +611,7 @@ func others(r *eval.Result) block {
 	t := r.Margins[i].Margin
 	p := newParts("who counts", t)
 	p.add("every row", r, t)
-	b := block{title: "Who counts as a person"}
+	b := pageBlock{title: "Who counts as a person"}
 	for _, o := range r.Others {
 		p.add(o.Name, o.Result, t)
 		b.after = append(b.after, o.Name+": "+o.About)
@@ -624,10 +625,10 @@ func others(r *eval.Result) block {
 	return b
 }
 
-func scenarios(r *eval.Result) block {
+func scenarios(r *eval.Result) pageBlock {
 	i := r.Headline()
 	if i < 0 || len(r.Scenarios) == 0 {
-		return block{}
+		return pageBlock{}
 	}
 	t := r.Margins[i].Margin
 	p := newParts("scenario", t)
@@ -635,7 +636,7 @@ func scenarios(r *eval.Result) block {
 	for _, s := range r.Scenarios {
 		p.add(s.Name, s.Result, t)
 	}
-	return block{
+	return pageBlock{
 		title: "Other conditions", table: p.table,
 		figures: bars("Promises that break under other conditions (t = "+margin(t)+"). Error bars: "+confidence(r)+" "+
 			"intervals.", p.names, p.vd, p.rvd),
@@ -643,8 +644,8 @@ func scenarios(r *eval.Result) block {
 }
 
 // certificates shows how many promises provably survive.
-func certificates(r *eval.Result) block {
-	b := block{title: "Certificates"}
+func certificates(r *eval.Result) pageBlock {
+	b := pageBlock{title: "Certificates"}
 	b.table.head = []string{"t", "certified", "promises", "interval", "models apart"}
 	radius := 0.0
 	for _, a := range r.Margins {
@@ -680,8 +681,8 @@ func kindName(k eval.Perturbation) string {
 }
 
 // perturbations shows the paper's safe margins: at the margin that stands for the curve, or at all.
-func perturbations(r *eval.Result, how detail) block {
-	b := block{title: "Logit perturbation and safe margins", fold: true}
+func perturbations(r *eval.Result, how detail) pageBlock {
+	b := pageBlock{title: "Logit perturbation and safe margins", fold: true}
 	b.table.left = 1
 	b.table.head = []string{"eps", "t", "mean", "p95", "max", "safe", "points", "broken inside", "outside"}
 	for i, a := range r.Margins {
@@ -714,10 +715,10 @@ const (
 )
 
 // broken lists the people whose promise breaks and what would have held.
-func broken(d *Document, how detail) block {
+func broken(d *Document, how detail) pageBlock {
 	n, all := len(d.Broken), max(d.AllBroken, len(d.Broken))
 	shown := min(maxBroken, how.limit(n, maxBrokenBrief))
-	b := block{title: "Broken promises, and what would have held", fold: true, bullet: how == brief}
+	b := pageBlock{title: "Broken promises, and what would have held", fold: true, bullet: how == brief}
 	switch {
 	case n < all:
 		b.after = append(b.after, fmt.Sprintf("%d of %d people; the JSON report has %d, and records (cfq eval --records) "+
@@ -731,7 +732,7 @@ func broken(d *Document, how detail) block {
 		}
 		return b
 	}
-	b.table = table{left: 4, head: []string{
+	b.table = textTable{left: 4, head: []string{
 		"line", "what was promised", "what would have held", "with", "margin", "quantized", "cost", "then",
 	}}
 	for _, x := range d.Broken[:shown] {
@@ -770,8 +771,8 @@ func brokenLine(x *Broken) string {
 	return line
 }
 
-func models(d *Document) block {
-	b := block{title: "Files", table: fileTable(), fold: true}
+func models(d *Document) pageBlock {
+	b := pageBlock{title: "Files", table: fileTable(), fold: true}
 	b.table.model("original", d.Full)
 	b.table.model("quantized", d.Quantized)
 	for _, f := range d.files() {
@@ -780,11 +781,11 @@ func models(d *Document) block {
 	return b
 }
 
-func fileTable() table {
-	return table{head: []string{"", "file", "size", "stored bits", "entries", "used", "sha256"}, left: 2}
+func fileTable() textTable {
+	return textTable{head: []string{"", "file", "size", "stored bits", "entries", "used", "sha256"}, left: 2}
 }
 
-func (t *table) model(role string, m Model) {
+func (t *textTable) model(role string, m Model) {
 	bits := missing
 	if m.StoredBits > 0 {
 		bits = strconv.FormatFloat(m.StoredBits, 'f', 2, 64)
@@ -793,8 +794,8 @@ func (t *table) model(role string, m Model) {
 }
 
 // runBlock says how a report was made.
-func runBlock(r *Run) block {
-	b := block{title: "How this report was made", table: table{left: 2}, fold: true}
+func runBlock(r *Run) pageBlock {
+	b := pageBlock{title: "How this report was made", table: textTable{left: 2}, fold: true}
 	line := func(what, text string) {
 		if text != "" {
 			b.table.row(what, text)
@@ -829,15 +830,15 @@ func commandLine(args []string) string {
 	return strings.Join(words, " ")
 }
 
-// role is a file and what it is to a report.
-type role struct {
+// inputFile is a file and what it is to a report.
+type inputFile struct {
 	name string
 	File
 }
 
 // files are those that the evaluation read besides the models.
-func (d *Document) files() []role {
-	return []role{
+func (d *Document) files() []inputFile {
+	return []inputFile{
 		{"people", d.Data},
 		{"rows", d.RowsFile},
 		{"task", d.Task},
@@ -851,7 +852,7 @@ func (d *Document) files() []role {
 }
 
 // file adds a file that there is.
-func (t *table) file(f role) {
+func (t *textTable) file(f inputFile) {
 	if f.Name == "" {
 		return
 	}
@@ -862,9 +863,9 @@ func (t *table) file(f role) {
 	t.row(f.name, f.Name, byteCount(f.Bytes), missing, entries, used, short(f.SHA256))
 }
 
-func people(r *eval.Result) block {
+func people(r *eval.Result) pageBlock {
 	p := r.Population
-	b := block{title: "People", table: table{left: 1}, fold: true}
+	b := pageBlock{title: "People", table: textTable{left: 1}, fold: true}
 	row := func(label string, n int) { b.table.row(label, strconv.Itoa(n)) }
 	row("rows in the data", p.Rows)
 	row("people read", p.Read)
@@ -890,12 +891,12 @@ func people(r *eval.Result) block {
 }
 
 // settings lists what the numbers depend on perTable the files.
-func settings(r *eval.Result, how detail) block {
+func settings(r *eval.Result, how detail) pageBlock {
 	if how == brief {
-		return block{}
+		return pageBlock{}
 	}
 	s := r.Settings
-	b := block{title: "Settings", table: table{left: 1}, fold: true}
+	b := pageBlock{title: "Settings", table: textTable{left: 1}, fold: true}
 	number := func(label string, x float64) { b.table.row(label, strconv.FormatFloat(x, 'g', -1, 64)) }
 	count := func(label string, n int) {
 		if n > 0 {
@@ -918,12 +919,12 @@ func settings(r *eval.Result, how detail) block {
 	return b
 }
 
-func footprint(r *eval.Result) block {
+func footprint(r *eval.Result) pageBlock {
 	f := r.Footprint
 	if f == nil {
-		return block{}
+		return pageBlock{}
 	}
-	b := block{title: "Size and work", table: table{head: []string{"", "original", "quantized", "ratio"}, left: 1}}
+	b := pageBlock{title: "Size and work", table: textTable{head: []string{"", "original", "quantized", "ratio"}, left: 1}}
 	row := func(label string, a, q float64, show func(float64) string) {
 		ratio := missing
 		if a > 0 && q > 0 {
@@ -939,13 +940,13 @@ func footprint(r *eval.Result) block {
 	return b
 }
 
-func timing(r *eval.Result) block {
+func timing(r *eval.Result) pageBlock {
 	t := r.Timing
 	if t == nil {
-		return block{}
+		return pageBlock{}
 	}
-	b := block{title: "Speed in ONNX Runtime, " + message.Count(t.Threads, "thread")}
-	b.table = table{head: []string{"", "original", "interval", "quantized", "interval", "runs", "speed-up"}, left: 1}
+	b := pageBlock{title: "Speed in ONNX Runtime, " + message.Count(t.Threads, "thread")}
+	b.table = textTable{head: []string{"", "original", "interval", "quantized", "interval", "runs", "speed-up"}, left: 1}
 	row := func(label string, p eval.Pace) {
 		times := missing
 		if p.Full.Value.Defined() && p.Quant.Value > 0 {
@@ -964,9 +965,9 @@ func timing(r *eval.Result) block {
 // maxLayersBrief is how many layers a brief view shows.
 const maxLayersBrief = 10
 
-func layers(d *Document, how detail) block {
-	b := block{title: "Layers of the quantized model", fold: true}
-	b.table = table{head: []string{"layer", "weights", "bits", "bytes", "sensitivity", "kernel"}, left: 1}
+func layers(d *Document, how detail) pageBlock {
+	b := pageBlock{title: "Layers of the quantized model", fold: true}
+	b.table = textTable{head: []string{"layer", "weights", "bits", "bytes", "sensitivity", "kernel"}, left: 1}
 	list := d.Layers
 	if n := how.limit(len(list), maxLayersBrief); n < len(list) {
 		list = slices.Clone(list)
@@ -987,7 +988,7 @@ func layers(d *Document, how detail) block {
 	}
 	draw := func(caption, x string, s chart.Series) {
 		if anyDefined(s.Y) {
-			b.figures = append(b.figures, figure{caption, chart.Chart{
+			b.figures = append(b.figures, captionedChart{caption, chart.Chart{
 				X: x, Categories: names, Series: []chart.Series{s},
 			}})
 		}

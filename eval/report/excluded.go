@@ -61,8 +61,8 @@ func Exclusions(r *eval.Result) (list []Exclusion) {
 }
 
 // excluded is the table of people that the numbers leave out.
-func excluded(d *Document) block {
-	b := block{title: "Who is left out", table: table{left: 1, head: []string{"reason", "number", "left out of"}}}
+func excluded(d *Document) pageBlock {
+	b := pageBlock{title: "Who is left out", table: textTable{left: 1, head: []string{"reason", "number", "left out of"}}}
 	for _, x := range Exclusions(d.Result) {
 		b.table.row(x.Reason, strconv.Itoa(x.Count), x.From)
 	}

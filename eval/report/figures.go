@@ -25,7 +25,7 @@ func rates(name string, xs []float64, list []eval.Rate) chart.Series {
 const minCurve = 3
 
 // curve shows VD and RVD over the required margin.
-func curve(r *eval.Result) []figure {
+func curve(r *eval.Result) []captionedChart {
 	var xs []float64
 	var vd, rvd []eval.Rate
 	if len(r.Margins) < minCurve {
@@ -40,7 +40,7 @@ func curve(r *eval.Result) []figure {
 }
 
 // broke is a chart of those series of which something is known.
-func broke(c chart.Chart, caption string, series ...chart.Series) []figure {
+func broke(c chart.Chart, caption string, series ...chart.Series) []captionedChart {
 	for _, s := range series {
 		if anyDefined(s.Y) {
 			c.Series = append(c.Series, s)
@@ -49,12 +49,12 @@ func broke(c chart.Chart, caption string, series ...chart.Series) []figure {
 	if len(c.Series) == 0 {
 		return nil
 	}
-	return []figure{{caption, c}}
+	return []captionedChart{{caption, c}}
 }
 
 // distribution shows the margins of both models at the original's recourse points, at the margin that stands for the
 // curve.
-func distribution(r *eval.Result) []figure {
+func distribution(r *eval.Result) []captionedChart {
 	a := &r.Margins[r.Headline()]
 	n := a.Of("margins_full.n").N
 	if n == 0 {
@@ -62,7 +62,7 @@ func distribution(r *eval.Result) []figure {
 	}
 	// Where margins reach far up, the boundary would be a hair at the left; what lies beyond almost everyone is cut off.
 	most := max(float64(a.Estimate("margins_full.p95").Value), float64(a.Estimate("margins_quant.p95").Value))
-	return []figure{{
+	return []captionedChart{{
 		"Distribution of the margins at the original's recourse points (t = " + margin(a.Margin) + "). " +
 			"Left of 0 the model refuses: there the quantized model's curve is VD.",
 		chart.Chart{
@@ -92,7 +92,7 @@ func anyDefined(xs []float64) bool {
 }
 
 // bars shows VD of several results, with its intervals, and RVD where it is known.
-func bars(caption string, names []string, vd, rvd []eval.Rate) []figure {
+func bars(caption string, names []string, vd, rvd []eval.Rate) []captionedChart {
 	if len(names) > maxBars {
 		names, vd, rvd = names[:maxBars], vd[:maxBars], rvd[:maxBars]
 	}

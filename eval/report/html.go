@@ -40,23 +40,23 @@ type (
 		Style              template.CSS
 		Lead               *lead
 		Tiles              []tile
-		Sections           []section
+		Sections           []htmlSection
 	}
-	lead    struct{ Lines, After []string }
-	section struct {
+	lead        struct{ Lines, After []string }
+	htmlSection struct {
 		ID, Title      string
 		Lines, After   []string
 		Bullet, Closed bool
 		Beside         bool // the one picture and the table may stand side by side
-		Figures        []picture
-		People         []person
-		Table          *grid
+		Figures        []htmlFigure
+		People         []htmlPerson
+		Table          *htmlTable
 	}
-	picture struct {
+	htmlFigure struct {
 		Caption string
 		SVG     template.HTML
 	}
-	person struct {
+	htmlPerson struct {
 		Who    string
 		Images []shot
 	}
@@ -64,12 +64,12 @@ type (
 		Label string
 		URL   template.URL
 	}
-	grid struct {
+	htmlTable struct {
 		Class string
-		Head  []cell
-		Rows  [][]cell
+		Head  []htmlCell
+		Rows  [][]htmlCell
 	}
-	cell struct {
+	htmlCell struct {
 		Text, Note, Class, Label string // Label is what the head says of the column
 		Meter                    template.HTML
 	}
@@ -77,7 +77,7 @@ type (
 	tile struct{ Label, Value, Note string }
 )
 
-func (p *page) html(w io.Writer, tiles []tile) error {
+func (p *reportPage) html(w io.Writer, tiles []tile) error {
 	v := htmlPage{
 		Head: p.head(), Title: p.title, Verdict: p.verdict, Class: styleOf(p.verdict), Tiles: tiles,
 		Style: template.CSS(pageCSS), //nolint:gosec // our own, from a file of this package
@@ -112,8 +112,8 @@ func (p *page) html(w io.Writer, tiles []tile) error {
 	return err
 }
 
-func sectionOf(b *block) (section, error) {
-	s := section{
+func sectionOf(b *pageBlock) (htmlSection, error) {
+	s := htmlSection{
 		ID: slug(b.title), Title: b.title, Lines: b.lines, After: b.after, Bullet: b.bullet,
 		Closed: b.fold && len(b.figures) == 0,
 	}
@@ -128,10 +128,10 @@ func sectionOf(b *block) (section, error) {
 			return s, fmt.Errorf("report: %w", err)
 		}
 		//nolint:gosec // drawn here, its words escaped
-		s.Figures = append(s.Figures, picture{f.caption, template.HTML(svg.String())})
+		s.Figures = append(s.Figures, htmlFigure{f.caption, template.HTML(svg.String())})
 	}
 	for _, p := range b.people {
-		of := person{Who: p.Who}
+		of := htmlPerson{Who: p.Who}
 		for _, m := range p.Images {
 			url := "data:image/png;base64," + base64.StdEncoding.EncodeToString(m.PNG)
 			of.Images = append(of.Images, shot{m.Label, template.URL(url)}) //nolint:gosec // letters and digits, made here
@@ -157,7 +157,7 @@ const (
 // meterColumn is where the meters of a table stand.
 const meterColumn = 2
 
-func gridOf(t *table) (*grid, error) {
+func gridOf(t *textTable) (*htmlTable, error) {
 	if len(t.rows) == 0 {
 		return nil, nil
 	}
@@ -170,7 +170,7 @@ func gridOf(t *table) (*grid, error) {
 		}
 		return "left"
 	}
-	g := &grid{}
+	g := &htmlTable{}
 	switch n := len(t.rows[0]); {
 	case n >= wideTable:
 		g.Class = "wide"
@@ -178,12 +178,12 @@ func gridOf(t *table) (*grid, error) {
 		g.Class = "stack"
 	}
 	for j, text := range t.head {
-		g.Head = append(g.Head, cell{Text: text, Class: class(j)})
+		g.Head = append(g.Head, htmlCell{Text: text, Class: class(j)})
 	}
 	for i, r := range t.rows {
-		row := make([]cell, len(r))
+		row := make([]htmlCell, len(r))
 		for j, text := range r {
-			row[j] = cell{Text: text, Class: strings.TrimSpace(class(j) + " " + t.styles[place{i, j}])}
+			row[j] = htmlCell{Text: text, Class: strings.TrimSpace(class(j) + " " + t.styles[cellAt{i, j}])}
 			if j < len(t.head) {
 				row[j].Label = t.head[j]
 			}
@@ -192,7 +192,7 @@ func gridOf(t *table) (*grid, error) {
 			}
 		}
 		if t.meters != nil {
-			c := cell{Class: "meter", Label: "against the limit", Text: missing}
+			c := htmlCell{Class: "meter", Label: "against the limit", Text: missing}
 			if m, ok := t.meters[i]; ok {
 				var svg strings.Builder
 				if err := m.Write(&svg); err != nil {
@@ -205,7 +205,7 @@ func gridOf(t *table) (*grid, error) {
 		g.Rows = append(g.Rows, row)
 	}
 	if t.meters != nil {
-		g.Head = slices.Insert(g.Head, meterColumn, cell{Text: "against the limit", Class: "meter"})
+		g.Head = slices.Insert(g.Head, meterColumn, htmlCell{Text: "against the limit", Class: "meter"})
 	}
 	return g, nil
 }

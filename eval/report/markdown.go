@@ -10,7 +10,7 @@ func Markdown(w io.Writer, d *Document) error { return pageOf(d, brief).markdown
 
 func compareMarkdown(w io.Writer, c *Comparison) error { return comparisonPage(c, brief).markdown(w) }
 
-func (p *page) markdown(w io.Writer) error {
+func (p *reportPage) markdown(w io.Writer) error {
 	var b strings.Builder
 	if h := p.head(); h != "" {
 		b.WriteString("# " + escape(h) + "\n\n")
@@ -25,7 +25,7 @@ func (p *page) markdown(w io.Writer) error {
 	return err
 }
 
-func markdownBlock(b *strings.Builder, bl block) {
+func markdownBlock(b *strings.Builder, bl pageBlock) {
 	parts := 0
 	gap := func() {
 		if parts++; parts > 1 {
@@ -71,7 +71,7 @@ func markdownLines(b *strings.Builder, lines []string, list, strong bool) {
 	}
 }
 
-func markdownTable(b *strings.Builder, t table) {
+func markdownTable(b *strings.Builder, t textTable) {
 	columns := 0
 	for _, r := range t.rows {
 		columns = max(columns, len(r))

@@ -8,16 +8,16 @@ import (
 	"cfq/internal/message"
 )
 
-// page is what the views for people show. They differ only in how they draw it.
-type page struct {
+// reportPage is what the views for people show. They differ only in how they draw it.
+type reportPage struct {
 	title   string
 	verdict gate.Verdict // "" without a gate
-	blocks  []block
+	blocks  []pageBlock
 	answer  int // the blocks that say what was asked for, with a gate; the rest is what it rests on
 }
 
 // legible keeps names in files from steering what shows them: see [message.OneLine].
-func (p *page) legible() *page {
+func (p *reportPage) legible() *reportPage {
 	each := func(list []string) []string {
 		list = slices.Clone(list)
 		for i, s := range list {
@@ -46,7 +46,7 @@ func (p *page) legible() *page {
 }
 
 // head is the title with the verdict first.
-func (p *page) head() string {
+func (p *reportPage) head() string {
 	switch {
 	case p.verdict == "":
 		return p.title
@@ -56,26 +56,26 @@ func (p *page) head() string {
 	return string(p.verdict) + ": " + p.title
 }
 
-// block is one section of a page.
-type block struct {
+// pageBlock is one section of a page.
+type pageBlock struct {
 	title   string   // "" for the headline
 	lines   []string // sentences
-	table   table
-	after   []string   // explanations under the table
-	figures []figure   // for views that can draw
-	people  []Pictured // for views that can show images
-	bullet  bool       // draw lines as a list
-	fold    bool       // few readers need it: views that can close it do
+	table   textTable
+	after   []string         // explanations under the table
+	figures []captionedChart // for views that can draw
+	people  []Pictured       // for views that can show images
+	bullet  bool             // draw lines as a list
+	fold    bool             // few readers need it: views that can close it do
 }
 
-// table is rows of cells under an optional head. The first left columns are
+// textTable is rows of cells under an optional head. The first left columns are
 // aligned left, the others right.
-type table struct {
+type textTable struct {
 	head []string
 	rows [][]string
 	left int
 	// styles are "good", "bad" or "unsure" for cells of the columns that prune leaves where they are.
-	styles map[place]string
+	styles map[cellAt]string
 	meters map[int]meter // of rows, for views that can draw: behind the second column
 }
 
@@ -86,29 +86,31 @@ type meter struct {
 	words string
 }
 
-// place is a row and a column.
-type place struct{ row, column int }
+// cellAt is a row and a column.
+type cellAt struct{ row, column int }
 
-// figure is a picture that shows numbers of the block's table, or of what the caption says.
-type figure struct {
+// captionedChart is a picture that shows numbers of the block's table, or of what the caption says.
+type captionedChart struct {
 	caption string
 	chart   chart.Chart
 }
 
 // style marks a cell of the last row.
-func (t *table) style(column int, style string) { t.styleAt(place{len(t.rows) - 1, column}, style) }
+func (t *textTable) style(column int, style string) {
+	t.styleAt(cellAt{len(t.rows) - 1, column}, style)
+}
 
-func (t *table) styleAt(p place, style string) {
+func (t *textTable) styleAt(p cellAt, style string) {
 	if t.styles == nil {
-		t.styles = map[place]string{}
+		t.styles = map[cellAt]string{}
 	}
 	t.styles[p] = style
 }
 
-func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
+func (t *textTable) row(cells ...string) { t.rows = append(t.rows, cells) }
 
 // prune takes out the columns that say nothing in any row.
-func (t *table) prune() {
+func (t *textTable) prune() {
 	if t.head == nil {
 		return
 	}

@@ -147,8 +147,8 @@ func changed(before, after image.Image) image.Image {
 }
 
 // pictures is the section of people's images, for views that show them.
-func pictures(d *Document, how detail) block {
-	b := block{title: "What recourse looks like"}
+func pictures(d *Document, how detail) pageBlock {
+	b := pageBlock{title: "What recourse looks like"}
 	if how == full && len(d.Pictures) > 0 {
 		b.people = d.Pictures
 		b.lines = []string{"At the required margin of " + margin(d.Result.Settings.Margins[d.Result.Headline()]) +

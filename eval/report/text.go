@@ -22,7 +22,7 @@ func Text(w io.Writer, d *Document) error {
 
 func compareText(w io.Writer, c *Comparison) error { return comparisonPage(c, brief).text(w) }
 
-func (p *page) text(w io.Writer) error {
+func (p *reportPage) text(w io.Writer) error {
 	var b strings.Builder
 	if h := p.head(); h != "" {
 		b.WriteString(message.OneLine(h) + "\n\n")
@@ -37,7 +37,7 @@ func (p *page) text(w io.Writer) error {
 	return err
 }
 
-func textBlock(b *strings.Builder, bl block) {
+func textBlock(b *strings.Builder, bl pageBlock) {
 	indent := ""
 	if bl.title != "" {
 		b.WriteString(bl.title + "\n")

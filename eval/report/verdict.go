@@ -13,7 +13,7 @@ import (
 )
 
 // verdict is the verdict on all checks, with the decisions that change and the notes.
-func verdict(d *Document) block {
+func verdict(d *Document) pageBlock {
 	g := d.Gate
 	n := map[gate.Verdict]int{}
 	warned := 0
@@ -24,7 +24,7 @@ func verdict(d *Document) block {
 			warned++
 		}
 	}
-	b := block{lines: []string{"There are no checks."}}
+	b := pageBlock{lines: []string{"There are no checks."}}
 	if len(g.Findings) > 0 {
 		b.lines[0] = fmt.Sprintf("Of %s %s.", message.Count(len(g.Findings), "check"), tallies(
 			tally{n[gate.Fail], "fails", "fail"}, tally{n[gate.Inconclusive], "is inconclusive", "are inconclusive"},
@@ -105,7 +105,7 @@ func tallies(list ...tally) string {
 }
 
 // meter draws the finding of the last row against its limit.
-func (t *table) meter(f *gate.Finding) {
+func (t *textTable) meter(f *gate.Finding) {
 	from, to, ok := f.Allowed()
 	if !ok || !f.Value.Defined() {
 		return
@@ -126,9 +126,9 @@ func (t *table) meter(f *gate.Finding) {
 const maxPassing = 12
 
 // findings is the table of checks, what keeps the gate from passing first.
-func findings(g *gate.Report, how detail) block {
-	b := block{title: "Checks"}
-	b.table = table{head: []string{"check", "verdict", "value", "people", "bounds", "limit"}, left: 2}
+func findings(g *gate.Report, how detail) pageBlock {
+	b := pageBlock{title: "Checks"}
+	b.table = textTable{head: []string{"check", "verdict", "value", "people", "bounds", "limit"}, left: 2}
 	sorted := ranked(g)
 	passing := 0
 	var keys []string

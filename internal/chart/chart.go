@@ -73,14 +73,14 @@ func Draw(w io.Writer, charts ...Chart) error {
 	return write(w, canvas)
 }
 
-// picture is charts in tiles.
-type picture struct {
+// plotPicture is charts in tiles.
+type plotPicture struct {
 	panels        []panel
 	width, height vg.Length
 	tiles         draw.Tiles
 }
 
-func newPicture(charts []Chart) (*picture, error) {
+func newPicture(charts []Chart) (*plotPicture, error) {
 	if len(charts) == 0 || len(charts) > maxCharts {
 		return nil, fmt.Errorf("chart: cannot draw %d charts in one picture: want 1 to %d", len(charts), maxCharts)
 	}
@@ -89,7 +89,7 @@ func newPicture(charts []Chart) (*picture, error) {
 		columns = 2
 	}
 	rows := (len(charts) + columns - 1) / columns
-	p := &picture{
+	p := &plotPicture{
 		panels: make([]panel, len(charts)),
 		tiles:  draw.Tiles{Rows: rows, Cols: columns, PadX: border, PadY: border},
 	}
@@ -103,7 +103,7 @@ func newPicture(charts []Chart) (*picture, error) {
 	return p, errors.Join(errs...)
 }
 
-func (p *picture) draw(canvas vg.CanvasSizer) {
+func (p *plotPicture) draw(canvas vg.CanvasSizer) {
 	all := draw.Crop(paper(canvas), border, -border, border, -border)
 	for i := range p.panels {
 		p.panels[i].draw(p.tiles.At(all, i%p.tiles.Cols, i/p.tiles.Cols))

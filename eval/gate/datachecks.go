@@ -6,22 +6,22 @@ import (
 	"cfq/eval"
 )
 
-// standing is a check that every gate has unless it has one of its own on the metric. It is about the data and the
+// dataCheck is a check that every gate has unless it has one of its own on the metric. It is about the data and the
 // promises in hand, so shares of them are compared as they are, without bounds. Unless the limit is kept the other
 // numbers say too little, and the verdict is INCONCLUSIVE.
-type standing struct {
+type dataCheck struct {
 	metric string
-	side   side
+	side   limitSide
 	limit  float64
 	shown  bool   // also when it passes
 	advice string // besides another limit
 }
 
-// standing lists the standing checks.
-func (g *Gate) standing() []standing {
+// dataChecks lists those of the gate.
+func (g *Gate) dataChecks() []dataCheck {
 	d := g.withDefaults()
 	const promises = "find out why"
-	return []standing{
+	return []dataCheck{
 		{"issued.unjudgeable", atMost, 0, true, promises},
 		{"issued.invalid", atMost, 0, true, promises},
 		{"issued.infeasible", atMost, 0, true, promises},
@@ -31,9 +31,9 @@ func (g *Gate) standing() []standing {
 	}
 }
 
-// standing returns the findings of the standing checks.
-func (j *judge) standing() (all []Finding) {
-	for _, x := range j.Gate.standing() {
+// dataChecks returns the findings of the data checks.
+func (j *judge) dataChecks() (all []Finding) {
+	for _, x := range j.Gate.dataChecks() {
 		own := func(c Check) bool { return c.Metric == x.metric && c.By == "" && c.bounds() }
 		if slices.ContainsFunc(j.Checks, own) {
 			continue
@@ -42,7 +42,7 @@ func (j *judge) standing() (all []Finding) {
 		l := limit{x.side, x.limit}
 		c := &Check{Metric: x.metric}
 		c.put(l)
-		s := &subject{&m, c, l, 0, j.Confidence}
+		s := &limitTest{wording{&m, l}, c, 0}
 		f := s.finding()
 		v, missing := measured(&m, 0, j.r)
 		if missing != "" {
@@ -61,7 +61,7 @@ func (j *judge) standing() (all []Finding) {
 			allowed := v.Hi
 			if f.Verdict = Inconclusive; x.side == atLeast {
 				allowed = v.Lo
-				f.Why += "; " + s.outcome(&f)
+				f.Why += "; " + s.outcome(&f, j.Confidence)
 			}
 			c.put(limit{x.side, outward(float64(allowed), 2, x.side == atMost)})
 			f.remark("%s, or allow it with --check '%s'", x.advice, c)

@@ -1,0 +1,94 @@
+package gate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"cfq/eval"
+)
+
+// limitTest is one limit of a check on its metric.
+type limitTest struct {
+	wording
+
+	check  *Check
+	margin float64
+}
+
+// finding is the finding before anything is measured.
+func (s *limitTest) finding() Finding {
+	f := Finding{
+		Check: s.check.name(), Metric: s.ID, Severity: cmp.Or(s.check.Severity, Blocks), Verdict: Inconclusive,
+		Limit: s.limit.String(), Bounded: unbounded(),
+	}
+	if s.PerMargin() {
+		margin := s.margin
+		f.Margin = &margin
+	}
+	return f
+}
+
+// inconclusive returns a finding with the reason why there is no verdict.
+func (s *limitTest) inconclusive(f Finding, format string, a ...any) Finding {
+	f.Verdict, f.Remark = Inconclusive, fmt.Sprintf(format, a...)
+	f.Why = s.Name + ": " + f.Remark
+	return f
+}
+
+// pValue is the probability of a value so far beyond the limit when the true value is at the limit; 1 when it is
+// unknown. For an estimate it is that of a normal distribution with the same interval.
+func (s *limitTest) pValue(v eval.Value, c float64) float64 {
+	if s.Kind() == eval.KindShare {
+		return s.limit.pValue(v.Num, v.N)
+	}
+	end, beyond := float64(v.Value-v.Lo), float64(v.Value)-s.limit.x
+	times := 1.0
+	switch s.limit.side {
+	case atLeast:
+		end, beyond = float64(v.Hi-v.Value), s.limit.x-float64(v.Value)
+	case within:
+		if times = 2; v.Value < 0 {
+			end, beyond = float64(v.Hi-v.Value), -s.limit.x-float64(v.Value)
+		}
+	}
+	switch {
+	case !(end >= 0 && beyond > 0):
+		return 1
+	case end == 0:
+		return 0
+	}
+	return times * distuv.UnitNormal.Survival(distuv.UnitNormal.Quantile((1+c)/2)*beyond/end)
+}
+
+// incomparable returns why the metric of two results cannot be compared: it was measured in different ways.
+func (s *limitTest) incomparable(now, before *eval.Settings) string {
+	ofPeople := s.PerMargin() || s.Requires == eval.RequiresMirrored || s.ID == "tau01"
+	near := s.Requires == eval.RequiresProofs || s.Requires == eval.RequiresPerturbation
+	switch curve := s.ID == "tau01" || s.ID == "rtau01"; {
+	case curve && !slices.Equal(now.Margins, before.Margins): // it is interpolated between the required margins
+		return fmt.Sprintf("the required margins are %v, not %v: evaluate both at the same margins", before.Margins,
+			now.Margins)
+	case ofPeople && now.Issued != before.Issued:
+		kind := map[bool]string{true: "issued", false: "computed"}
+		return fmt.Sprintf("the promises are %s, not %s", kind[before.Issued], kind[now.Issued])
+	case near && now.Radius != before.Radius:
+		return fmt.Sprintf("the radius is %g, not %g", before.Radius, now.Radius)
+	}
+	return ""
+}
+
+// needed remarks how many people would be enough for an inconclusive finding.
+func (s *limitTest) needed(f *Finding) {
+	switch {
+	case f.Verdict != Inconclusive:
+	case s.Kind() == eval.KindShare && f.Need == 0:
+		f.remark("with this share no number of people is enough")
+	case s.Kind() == eval.KindShare:
+		f.remark("%d people are needed if the share stays", f.Need)
+	case f.Need > 0:
+		f.remark("about %d people are needed if the value stays", f.Need)
+	}
+}

@@ -1,0 +1,237 @@
+package gate
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"cfq/eval"
+	"cfq/task"
+)
+
+// wording writes numbers of a metric, and of what a limit bounds, for readers.
+type wording struct {
+	*eval.Metric
+
+	limit limit
+}
+
+// Shown is a finding's numbers for readers: in the unit of the metric, which is per cent for shares and ratios, and
+// percentage points for differences of them. A number that does not exist is "".
+type Shown struct {
+	Value  string
+	Bounds string // "exact" when nothing was sampled
+	Limit  string
+}
+
+// Shown returns the numbers of f as readers see them. Bounds are rounded away from the value, with enough digits to
+// differ from the limit.
+func (f *Finding) Shown() Shown {
+	w, ok := f.wording()
+	if !ok {
+		return Shown{Limit: f.Limit}
+	}
+	out := Shown{Limit: w.limit.side.text().finding + w.limit.side.text().op + " " + w.limitText()}
+	if !f.Value.Defined() {
+		return out
+	}
+	if out.Value = w.show(float64(f.Value)); w.limit.side == increase || w.limit.side == gap {
+		out.Value = w.difference(float64(f.Value))
+	}
+	lower, upper := w.bound(float64(f.Lower), false), w.bound(float64(f.Upper), true)
+	switch lo, hi := f.Lower.Defined(), f.Upper.Defined(); {
+	case f.Exact():
+		out.Bounds = "exact"
+	case lo && hi:
+		out.Bounds = strings.TrimSuffix(lower, w.unit()) + " to " + upper
+	case lo:
+		out.Bounds = ">= " + lower
+	case hi:
+		out.Bounds = "<= " + upper
+	}
+	return out
+}
+
+// Exact says that the value is known for certain, as the size of a file is: it has no bounds.
+func (f *Finding) Exact() bool { return f.Value.Defined() && f.Lower == f.Value && f.Upper == f.Value }
+
+// Allowed returns the values within the limit, of which one end may be infinite; false when it has none.
+func (f *Finding) Allowed() (from, to float64, ok bool) {
+	w, ok := f.wording()
+	switch x := math.Abs(w.limit.x); {
+	case !ok:
+		return 0, 0, false
+	case w.limit.side == atLeast:
+		return w.limit.x, math.Inf(1), true
+	case w.limit.side == within:
+		return -x, x, true
+	}
+	return math.Inf(-1), w.limit.x, true
+}
+
+// wording is that of the metric and the limit that f is about; false when it is about something else.
+func (f *Finding) wording() (w *wording, ok bool) {
+	m, ok := eval.MetricBy(f.Metric)
+	w = &wording{Metric: &m}
+	for side := atMost; ok && side <= gap; side++ {
+		t := side.text()
+		number, found := strings.CutPrefix(f.Limit, t.finding+t.op+" ")
+		if x, err := strconv.ParseFloat(number, 64); found && err == nil {
+			w.limit = limit{side, x}
+			return w, true
+		}
+	}
+	return w, false
+}
+
+// outcome compares the bound that decides with the limit.
+func (w *wording) outcome(f *Finding, confidence float64) string {
+	sure, limit := " with confidence "+percent(confidence), w.limitText()
+	lower, upper := float64(f.Lower), float64(f.Upper)
+	known := f.Lower.Defined() && f.Upper.Defined()
+	const unbounded = "too few people for a bound"
+	switch {
+	case w.Kind() == eval.KindExact && f.Verdict == Pass:
+		return "within the limit of " + limit
+	case w.Kind() == eval.KindExact:
+		return "outside the limit of " + limit
+	case w.limit.side == within && !known && f.Verdict == Inconclusive:
+		return unbounded
+	case w.limit.side == within:
+		place := map[Verdict]string{Pass: "within", Fail: "outside", Inconclusive: "partly outside"}[f.Verdict]
+		return fmt.Sprintf("between %s and %s%s, %s the limits of ±%s", w.bound(lower, false), w.bound(upper, true), sure,
+			place, limit)
+	}
+	// What passes must do so with its worse bound, and what fails with its better one.
+	up := (w.limit.side == atLeast) == (f.Verdict == Fail)
+	text, end := "at least ", f.Lower
+	if up {
+		text, end = "at most ", f.Upper
+	}
+	place := "above"
+	switch {
+	case f.Verdict == Inconclusive && !end.Defined():
+		return unbounded
+	case f.Verdict == Pass:
+		place = "within"
+	case w.limit.side == atLeast:
+		place = "below"
+	}
+	return text + w.bound(float64(end), up) + sure + ", " + place + " the limit of " + limit
+}
+
+// amount is a value with its counts.
+func (w *wording) amount(v eval.Value) string {
+	switch {
+	case w.counts() && v.Num == 0:
+		return fmt.Sprintf("none of %d", v.N)
+	case w.counts():
+		return fmt.Sprintf("%d of %d (%s)", v.Num, v.N, w.show(float64(v.Value)))
+	case w.Kind() == eval.KindExact:
+		return w.show(float64(v.Value))
+	}
+	return fmt.Sprintf("%s (%s)", w.show(float64(v.Value)), counted(v.N, w.Metric))
+}
+
+// counts reports whether the metric is a share with counts, of people or of what was counted in full.
+func (w *wording) counts() bool { return w.Unit == "share" && w.Kind() != eval.KindEstimate }
+
+// show writes a number of the metric with its unit, rounded unless it is exact.
+func (w *wording) show(x float64) string {
+	switch {
+	case w.counts() || w.Unit == "ratio":
+		return percent(x)
+	case w.Kind() == eval.KindExact && w.Requires != eval.RequiresBatches:
+		return task.Decimal(task.Rounded(x, 12)) + w.valueUnit()
+	}
+	return task.Decimal(task.Rounded(x*w.scale(), 3)) + w.valueUnit()
+}
+
+// bound writes a bound, rounded to its safe side and with enough digits to differ from the limit.
+func (w *wording) bound(x float64, up bool) string {
+	scale, limit := w.scale(), task.Rounded(w.limit.x*w.scale(), 12)
+	for digits := 2; digits < 15; digits++ {
+		r := outward(x*scale, digits, up)
+		if digits >= digitsFor(x*scale) && (math.Abs(r) != math.Abs(limit) || math.Abs(x) == w.limit.x) {
+			return task.Decimal(r) + w.unit()
+		}
+	}
+	return task.Decimal(x*scale) + w.unit()
+}
+
+// outward rounds to significant digits, up or down.
+func outward(x float64, digits int, up bool) float64 {
+	r := task.Rounded(x, digits)
+	noise := 1e-9 * math.Abs(x) // of binary arithmetic on decimal numbers
+	step := math.Pow10(int(math.Floor(math.Log10(math.Abs(x)))) + 1 - digits)
+	switch {
+	case x == 0 || math.IsInf(x, 0):
+	case up && r < x-noise:
+		r = task.Rounded(r+step, digits)
+	case !up && r > x+noise:
+		r = task.Rounded(r-step, digits)
+	}
+	return r
+}
+
+// digitsFor is how many significant digits show a number to a tenth: two to four.
+func digitsFor(x float64) int {
+	switch x = math.Abs(x); {
+	case x < 10:
+		return 2
+	case x < 100:
+		return 3
+	}
+	return 4
+}
+
+// limitText is the limit with its unit.
+func (w *wording) limitText() string {
+	return task.Decimal(task.Rounded(w.scale()*w.limit.x, 12)) + w.unit()
+}
+
+// difference writes a difference of two values.
+func (w *wording) difference(x float64) string {
+	return task.Decimal(task.Rounded(w.scale()*x, 3)) + w.unit()
+}
+
+// unit is the unit of what the limit bounds: percentage points for differences of shares.
+func (w *wording) unit() string {
+	if difference := w.limit.side == increase || w.limit.side == gap; difference && w.scale() == 100 {
+		return " pp"
+	}
+	return w.valueUnit()
+}
+
+// valueUnit is the unit of the metric.
+func (w *wording) valueUnit() string {
+	switch {
+	case w.Unit == "cosine", w.Unit == "Jaccard index", w.Unit == "number":
+		return ""
+	case w.Unit == "share" && !w.counts() && w.Better != eval.Higher: // a difference of shares
+		return " pp"
+	case w.scale() == 100:
+		return " %"
+	}
+	return " " + w.Unit
+}
+
+func (w *wording) scale() float64 {
+	if w.Unit == "share" || w.Unit == "ratio" {
+		return 100
+	}
+	return 1
+}
+
+// percent writes a share.
+func percent(x float64) string {
+	digits := 2
+	if math.Abs(x) >= 0.1 {
+		digits = 3
+	}
+	if x > 0.99 && x < 1 { // 99.9 % must not read 100 %
+		digits = 2 - int(math.Floor(math.Log10(1-x)))
+	}
+	return task.Decimal(task.Rounded(100*x, digits)) + " %"
+}
