@@ -248,7 +248,7 @@ func (d *evaluation) readTables(ctx context.Context, needs gate.Needs) error {
 		return nil
 	}
 	o := d.options()
-	if needs.Noise {
+	if needs.Requires[eval.RequiresNoise] {
 		o.Noise = noisePeople
 	}
 	return d.readRecords(ctx, d.f.tables, o)
@@ -284,22 +284,22 @@ func (d *evaluation) measureFor(
 	ctx context.Context, needs gate.Needs, certify bool,
 ) (_ *eval.Result, broken *eval.UndefinedError, err error) {
 	o := d.options()
-	o.Margins, o.OneSided = needs.Margins, !needs.Mirrored
+	o.Margins, o.OneSided = needs.Margins, !needs.Requires[eval.RequiresMirrored]
 	if needs.Curve { // tau01 rests on all margins
 		o.Margins = append(curve(d.task), o.Margins...)
 	}
 	if d.f.promises == "" && len(needs.Margins) > 0 { // the headline says what becomes of promises without a margin
 		o.Margins = append([]float64{0}, o.Margins...)
 	}
-	if needs.Noise {
+	if needs.Requires[eval.RequiresNoise] {
 		o.Noise = noisePeople
 	}
-	if needs.Certificates || needs.Perturbation || certify {
+	if needs.Requires[eval.RequiresProofs] || needs.Requires[eval.RequiresPerturbation] || certify {
 		if err := d.certify(ctx, &o); err != nil {
 			return nil, nil, err
 		}
 	}
-	r, err := d.measure(ctx, o, nil, needs.Timing)
+	r, err := d.measure(ctx, o, nil, needs.Requires[eval.RequiresTiming])
 	if !errors.As(err, &broken) || !broken.Quantized() {
 		return r, nil, err
 	}

@@ -340,7 +340,8 @@ func (j *judge) increase(s *limitTest) Finding {
 	}
 	f.Lower, f.Upper = eval.Float(lo-hi0), eval.Float(hi-lo0)
 	f.Verdict = s.limit.verdict(lo-hi0, hi-lo0)
-	f.Why = fmt.Sprintf("%s: the difference is %s; %s", s.Name, s.difference(float64(f.Value)), s.outcome(&f, j.Confidence))
+	f.Why = fmt.Sprintf("%s: the difference is %s; %s", s.Name, s.difference(float64(f.Value)),
+		s.outcome(&f, j.Confidence))
 	f.remark("%s, before %s", s.amount(v), s.amount(w))
 	return f
 }

@@ -193,11 +193,11 @@ func TestMirrorOfGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g.Needs(false).Mirrored {
+	if g.Needs(false).Requires[eval.RequiresMirrored] {
 		t.Error("VD alone needs no recourse of the quantized model")
 	}
 	g.Mirror(false)
-	if n := g.Needs(false); !n.Mirrored || len(n.By) != 1 {
+	if n := g.Needs(false); !n.Requires[eval.RequiresMirrored] || len(n.By) != 1 {
 		t.Errorf("needs %+v", n)
 	}
 	r := broken(0, 400)

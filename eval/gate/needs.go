@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -10,49 +11,34 @@ import (
 	"cfq/task"
 )
 
-// absent returns why an evaluation has no value of a metric with the requirement.
-func absent(p eval.Requirement, oneSided bool) string {
-	switch {
-	case p == eval.RequiresMirrored && oneSided:
-		return "the quantized model's own recourse and the first valid iterates were not computed"
-	case p == eval.RequiresNoise:
-		return "no recourse was solved a second time"
-	case p == eval.RequiresProofs:
-		return "nothing was certified"
-	case p == eval.RequiresPerturbation:
-		return "the logit perturbation was not measured"
-	case p == eval.RequiresTiming:
-		return "latency was not measured"
-	case p == eval.RequiresFootprint:
-		return "the files were not measured"
-	case p == eval.RequiresBatches:
-		return "no points were run again in other batches"
-	case p == eval.RequiresDecoder:
-		return "recourse is not in a latent space"
-	case p == eval.RequiresIssued:
-		return "no promises were issued: --promises names their file"
+// absent says by requirement why an evaluation has no value of a metric; of others there are no people.
+func absent() map[eval.Requirement]string {
+	return map[eval.Requirement]string{
+		eval.RequiresNoise:        "no recourse was solved a second time",
+		eval.RequiresProofs:       "nothing was certified",
+		eval.RequiresPerturbation: "the logit perturbation was not measured",
+		eval.RequiresTiming:       "latency was not measured",
+		eval.RequiresFootprint:    "the files were not measured",
+		eval.RequiresBatches:      "no points were run again in other batches",
+		eval.RequiresDecoder:      "recourse is not in a latent space",
+		eval.RequiresIssued:       "no promises were issued: --promises names their file",
 	}
-	return "there are no people to measure it on"
 }
 
 // Needs is what an evaluation must have computed for a gate.
 type Needs struct {
-	Margins      []float64 // ascending; empty when no check has one
-	Curve        bool      // the usual margins too: tau01 is read off the curve over them
-	Confidence   float64   // two-sided, of the intervals, at least
-	Mirrored     bool      // the quantized model's own recourse, or PGD-first
-	Noise        bool
-	Certificates bool
-	Perturbation bool
-	Timing       bool
-	By           []string // groupings, each once, in the order of the checks
-	Previous     bool     // an earlier result
+	Margins    []float64 // ascending; empty when no check has one
+	Curve      bool      // the usual margins too: tau01 is read off the curve over them
+	Confidence float64   // two-sided, of the intervals, at least
+	Requires   map[eval.Requirement]bool
+	By         []string // groupings, each once, in the order of the checks
+	Previous   bool     // an earlier result
 }
 
 // Needs returns what the evaluation must compute; issued says that the promises were issued already.
 func (g *Gate) Needs(issued bool) Needs {
-	var n Needs
 	d := g.withDefaults()
+	n := Needs{Requires: map[eval.Requirement]bool{}}
 	n.Confidence = task.Rounded(2*d.Confidence-1, 12) // without the noise of binary arithmetic
 	for i := range d.Checks {
 		c := &d.Checks[i]
@@ -64,11 +50,7 @@ func (g *Gate) Needs(issued bool) Needs {
 			n.Margins = append(n.Margins, c.margin(&d, &m, issued))
 		}
 		n.Curve = n.Curve || c.Metric == "tau01" || c.Metric == "rtau01"
-		n.Mirrored = n.Mirrored || m.Requires == eval.RequiresMirrored
-		n.Noise = n.Noise || m.Requires == eval.RequiresNoise
-		n.Certificates = n.Certificates || m.Requires == eval.RequiresProofs
-		n.Perturbation = n.Perturbation || m.Requires == eval.RequiresPerturbation
-		n.Timing = n.Timing || m.Requires == eval.RequiresTiming
+		n.Requires[m.Requires] = true
 		if by := grouping(c.By); by != "" && !slices.Contains(n.By, by) {
 			n.By = append(n.By, by)
 		}
@@ -101,8 +83,10 @@ func measured(m *eval.Metric, margin float64, r *eval.Result) (v eval.Value, mis
 	}
 	w := m.In(r, at)
 	switch {
+	case w.N <= 0 && m.Requires == eval.RequiresMirrored && r.Settings.OneSided:
+		return v, "the quantized model's own recourse and the first valid iterates were not computed"
 	case w.N <= 0:
-		return v, absent(m.Requires, r.Settings.OneSided)
+		return v, cmp.Or(absent()[m.Requires], "there are no people to measure it on")
 	case w.Kind == eval.KindShare && (w.Num < 0 || w.Num > w.N): // a report that was written by hand
 		return v, fmt.Sprintf("invalid counts %d of %d", w.Num, w.N)
 	case w.Kind == eval.KindExact && !(w.Value >= 0 && w.Value.Defined()):

@@ -202,10 +202,10 @@ func TestParts(t *testing.T) {
 		}
 		v, missing := measured(&m, 0.1, oneSided)
 		n := (&Gate{Checks: []Check{{Metric: m.ID, Max: ptr(1)}}}).Needs(false)
-		if (missing != "") != (n.Mirrored || n.Timing || m.Requires >= eval.RequiresTiming) {
+		if (missing != "") != (m.Requires == eval.RequiresMirrored || m.Requires >= eval.RequiresTiming) {
 			t.Errorf("%s: one-sided %v (%s), needs %+v", m.ID, v, missing, n)
 		}
-		if n.Noise || n.Certificates || n.Perturbation {
+		if n.Requires[eval.RequiresNoise] || n.Requires[eval.RequiresProofs] || n.Requires[eval.RequiresPerturbation] {
 			others = append(others, m.ID)
 		}
 	}
@@ -234,7 +234,11 @@ func TestNeeds(t *testing.T) {
 		{Metric: "tau01", Max: ptr(1)},
 	}}
 	want := Needs{Margins: []float64{0.1, 0.3}, Curve: true, Confidence: 0.95, By: []string{"sex*race"}, Previous: true}
-	if got := g.Needs(false); !reflect.DeepEqual(got, want) {
+	got := g.Needs(false)
+	if got.Requires[eval.RequiresMirrored] || got.Requires[eval.RequiresNoise] {
+		t.Errorf("%+v", got.Requires)
+	}
+	if got.Requires = nil; !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	// The increase of a share has its own bounds; that of an estimate needs an interval of the gate's confidence.
