@@ -44,7 +44,7 @@ lint: ## check the format and run the linters (the first run compiles them)
 	if [ -n "$$unformatted" ]; then echo "not formatted by gofumpt:"; echo "$$unformatted"; exit 1; fi
 	$(TOOL) golangci-lint run ./...
 	cd $(TOOLS) && $(GO) tool -modfile=../../tools.mod golangci-lint run ./...
-	GOOS=windows CGO_ENABLED=0 $(GO) vet ./internal/tempfile ./internal/spill ./internal/cli
+	GOOS=windows CGO_ENABLED=0 $(GO) vet ./internal/tempfile ./internal/extsort ./internal/cli
 
 fmt: ## format the source
 	@$(TOOL) gofumpt -w $(GOSRC)

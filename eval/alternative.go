@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"cfq/internal/extsort"
 	"cfq/internal/message"
-	"cfq/internal/spill"
 )
 
 // Alternative is the same evaluation with another rule of who counts as a person. Where rules differ, a verdict rests
@@ -61,7 +61,7 @@ func (r *Result) Alternatives(by *GroupBy) ([]Alternative, error) {
 // copies finds rows that are equal to others.
 type copies struct {
 	shards       int
-	rows         *spill.Lists // by hash
+	rows         *extsort.Lists // by hash
 	n, evaluated int
 	distinct     bool // IDs say who is who, or hashes are not known
 }
@@ -70,7 +70,7 @@ const copySize = 17 // of what is kept of a record: its hash, that of its ID, an
 
 func newCopies(of *Records) *copies {
 	n := shards(of.n)
-	return &copies{shards: n, rows: spill.New(n, of.limits.bytes)}
+	return &copies{shards: n, rows: extsort.New(n, of.limits.bytes)}
 }
 
 func (c *copies) visitor() Visitor {

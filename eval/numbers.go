@@ -16,13 +16,13 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
-	"cfq/internal/spill"
+	"cfq/internal/extsort"
 	"cfq/internal/statistics"
 )
 
 // lists are numbers that may be more than fit in memory. The first error stays.
 type lists struct {
-	spilled *spill.Lists
+	spilled *extsort.Lists
 	n       []int // by list
 	exact   int   // see limits.numbers
 	failing sync.Mutex
@@ -41,7 +41,7 @@ func (l *lists) fail(err error) {
 	}
 }
 
-func newLists(l limits) *lists { return &lists{spilled: spill.New(0, l.bytes), exact: l.numbers} }
+func newLists(l limits) *lists { return &lists{spilled: extsort.New(0, l.bytes), exact: l.numbers} }
 
 // limits are how much is in memory at a time.
 type limits struct {
@@ -57,7 +57,7 @@ type limits struct {
 // part is how many records are read while as many are looked at, unless those of a person must come together.
 func (l *limits) part() int { return max(1, l.records/8) }
 
-func usualLimits() limits { return limits{bytes: spill.Limit / 2, records: 4096, numbers: 1 << 22} }
+func usualLimits() limits { return limits{bytes: extsort.Limit / 2, records: 4096, numbers: 1 << 22} }
 
 // numbers are one of the lists.
 type numbers struct {

@@ -7,7 +7,7 @@ import (
 	"iter"
 	"slices"
 
-	"cfq/internal/spill"
+	"cfq/internal/extsort"
 )
 
 // together divides records by person.
@@ -94,7 +94,7 @@ func (r *Records) divide() error {
 		return err
 	}
 	n := shards(r.n)
-	lists := spill.New(n, r.bytes)
+	lists := extsort.New(n, r.bytes)
 	var one slot
 	for x, err := range r.readList(r.tape, 0, toIdentity, func() *slot { return &one }) {
 		if err == nil {

@@ -9,8 +9,8 @@ import (
 	"iter"
 	"slices"
 
+	"cfq/internal/extsort"
 	"cfq/internal/ordered"
-	"cfq/internal/spill"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -27,7 +27,7 @@ type Records struct {
 	key    func(x *Record) identity // who a record is about
 	shared bool                     // some records may be about the same person
 	keep   func(x *Record) bool     // nil for all
-	parted *spill.Lists             // the records by person; nil before they are needed
+	parted *extsort.Lists           // the records by person; nil before they are needed
 }
 
 // identity says who a record is about; the zero value is nobody else.
@@ -41,10 +41,10 @@ type owned struct {
 	limits
 	layout  *layout
 	others  *task.Equality // of the other columns of the data; nil when there are none
-	tape    *spill.Lists   // one list: a length, and the cells, of each record
+	tape    *extsort.Lists // one list: a length, and the cells, of each record
 	n       int
-	known   int            // with Calibrated
-	divided []*spill.Lists // of all views
+	known   int              // with Calibrated
+	divided []*extsort.Lists // of all views
 	// what Summarize finds for others: points for Rerun, and how many copies of rows there are for Alternatives
 	judged *judgedSample
 	copies int
@@ -63,7 +63,7 @@ func newRecords(margins []float64, attributes []task.Subgroup, l limits) *Record
 	}
 	return &Records{
 		Attributes: attributes, key: func(x *Record) identity { return identity{id: x.ID} },
-		owned: &owned{limits: l, layout: newLayout(margins, names), tape: spill.New(1, l.bytes)},
+		owned: &owned{limits: l, layout: newLayout(margins, names), tape: extsort.New(1, l.bytes)},
 	}
 }
 
@@ -130,7 +130,7 @@ func (r *Records) rest() (err error) {
 	return err
 }
 
-func (o *owned) lists() []*spill.Lists { return append(slices.Clip(o.divided), o.tape) }
+func (o *owned) lists() []*extsort.Lists { return append(slices.Clip(o.divided), o.tape) }
 
 // Close removes what is in a temporary file.
 func (r *Records) Close() (err error) {
@@ -239,7 +239,7 @@ func (p *slots) turn() {
 }
 
 // readList returns the records of a list as deep as is asked for, each in the slot that next returns.
-func (r *Records) readList(from *spill.Lists, list int, to depth, next func() *slot) iter.Seq2[*Record, error] {
+func (r *Records) readList(from *extsort.Lists, list int, to depth, next func() *slot) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		in := bufio.NewReaderSize(from.Reader(list), int(min(1<<16, from.Size(list))))
 		d := decoder{layout: r.layout, texts: map[string]string{}}

@@ -22,7 +22,7 @@ const hintModelNames = "as in ptq=one/model.onnx cf-ptq=two/model.onnx"
 // compareFlags are the flags of compare.
 type compareFlags struct {
 	evaluationFlags
-	margins numbers
+	margins numberList
 	draws   int
 }
 

@@ -28,7 +28,7 @@ import (
 // evalFlags are the flags of eval.
 type evalFlags struct {
 	evaluationFlags
-	margins numbers
+	margins numberList
 	noise   int
 	latency bool
 	stream  streamFlags
@@ -108,7 +108,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) (err error) 
 	list := make([]eval.Stress, len(f.stress))
 	for i, spec := range f.stress {
 		if list[i], err = eval.ParseStress(spec); err != nil {
-			return cli.Usagef(cli.HintValue, "--stress %w", plain(err))
+			return cli.Usagef(cli.HintValue, "--stress %w", withoutPackage(err))
 		}
 	}
 	if e.given("records") && f.records == "" {
@@ -138,7 +138,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) (err error) 
 	o := d.options()
 	for i := range list {
 		if err := list[i].Possible(d.task, f.promises != ""); err != nil {
-			return cli.WithCode(fmt.Errorf("--stress %w", plain(err)), cli.Unusable)
+			return cli.WithCode(fmt.Errorf("--stress %w", withoutPackage(err)), cli.Unusable)
 		}
 	}
 	o.Margins, o.Noise = f.marginsOf(d), f.noise
@@ -178,7 +178,7 @@ func (f *evalFlags) tell(
 	}
 	known, err := rows.count(r)
 	if err != nil {
-		r.Warnings = append(r.Warnings, plain(err).Error())
+		r.Warnings = append(r.Warnings, withoutPackage(err).Error())
 	} else if known > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%d of the %d people are equal to a row that the quantized model was "+
 			"calibrated on: what it keeps for them says little about others", known, r.Population.Read))
@@ -242,7 +242,7 @@ func (d *evaluation) stress(ctx context.Context, o eval.Options, r *eval.Result,
 	o.Noise, o.Prove, o.Perturb = 0, nil, nil
 	for i := range list {
 		if err := list[i].Check(d.task, b); err != nil {
-			return cli.WithCode(fmt.Errorf("--stress %w", plain(err)), cli.Unusable)
+			return cli.WithCode(fmt.Errorf("--stress %w", withoutPackage(err)), cli.Unusable)
 		}
 	}
 	b.Set = d.allowed.set.Select(b.People.Rows)
@@ -331,12 +331,12 @@ func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency b
 // curve are the required margins that are evaluated by default.
 func curve(t *task.Task) []float64 { return []float64{0, 0.1, 0.25, 0.5, t.Target.Margin} }
 
-// numbers is a flag's list of numbers, shown as it is written.
-type numbers []float64
+// numberList is a flag's list of numbers, shown as it is written.
+type numberList []float64
 
-func (n *numbers) Type() string { return "numbers" }
+func (n *numberList) Type() string { return "numbers" }
 
-func (n *numbers) String() string {
+func (n *numberList) String() string {
 	words := make([]string, len(*n))
 	for i, v := range *n {
 		words[i] = strconv.FormatFloat(v, 'g', -1, 64)
@@ -345,8 +345,8 @@ func (n *numbers) String() string {
 }
 
 // Set reads numbers that are finite and not negative.
-func (n *numbers) Set(s string) error {
-	var list numbers
+func (n *numberList) Set(s string) error {
+	var list numberList
 	for word := range strings.SplitSeq(s, ",") {
 		v, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
 		if err != nil || !(v >= 0) || math.IsInf(v, 1) {
@@ -368,8 +368,8 @@ func stressHelp() string {
 	return b.String()
 }
 
-// plain takes the name of the package off an error about a flag's value, which the flag names better.
-func plain(err error) error {
+// withoutPackage takes the name of the package off an error about a flag's value, which the flag names better.
+func withoutPackage(err error) error {
 	if s, ok := strings.CutPrefix(err.Error(), "eval: "); ok {
 		return errors.New(s)
 	}

@@ -136,8 +136,8 @@ func (k *topicKind) list(e *env) error {
 	})
 }
 
-// operator is an operator as --json shows it.
-type operator struct {
+// operatorDoc is an operator as --json shows it.
+type operatorDoc struct {
 	Name      string `json:"name"`
 	Gradient  string `json:"gradient"`
 	Quantized string `json:"quantized"`
@@ -149,7 +149,7 @@ type operator struct {
 func operatorTopics() []topic {
 	known := map[string]bool{}
 	var list []topic
-	add := func(x *operator, short string) {
+	add := func(x *operatorDoc, short string) {
 		if known[x.Name] {
 			return
 		}
@@ -161,7 +161,7 @@ func operatorTopics() []topic {
 		list = append(list, topic{name: x.Name, cells: []string{short, quantized}, doc: x, write: x.write})
 	}
 	for _, name := range refuse.Operators() {
-		x := &operator{Name: name}
+		x := &operatorDoc{Name: name}
 		x.Refused, x.Instead = refuse.Operator(name)
 		add(x, "refused")
 	}
@@ -170,14 +170,14 @@ func operatorTopics() []topic {
 		if op.Kind != autodiff.Differentiable {
 			text = op.Kind.String() + ", " + text
 		}
-		add(&operator{Name: op.Name, Gradient: text}, op.Kind.String())
+		add(&operatorDoc{Name: op.Name, Gradient: text}, op.Kind.String())
 	}
 	for _, name := range append(lower.Operators(), pass.Fused()...) {
-		add(&operator{Name: name, Gradient: "written out in standard operators when the model is opened"}, "expanded")
+		add(&operatorDoc{Name: name, Gradient: "written out in standard operators when the model is opened"}, "expanded")
 	}
 	for _, name := range autodiff.Remedies() {
 		why, instead := autodiff.Remedy(name)
-		add(&operator{Name: name, Refused: "between the inputs and the decision: " + why, Instead: instead}, "refused")
+		add(&operatorDoc{Name: name, Refused: "between the inputs and the decision: " + why, Instead: instead}, "refused")
 	}
 	slices.SortFunc(list, func(a, b topic) int {
 		return strings.Compare(strings.ToLower(a.name), strings.ToLower(b.name))
@@ -185,7 +185,7 @@ func operatorTopics() []topic {
 	return list
 }
 
-func (x *operator) write(w io.Writer) {
+func (x *operatorDoc) write(w io.Writer) {
 	fmt.Fprintf(w, "%s: an operator of ONNX models\n\n", x.Name)
 	line := func(name, text string) {
 		if text != "" {

@@ -16,8 +16,8 @@ import (
 	"strings"
 
 	"cfq/internal/cli"
+	"cfq/internal/extsort"
 	"cfq/internal/message"
-	"cfq/internal/spill"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
@@ -211,8 +211,8 @@ func openClassifier(e *env, path string, m *onnxio.Model, t *task.Task) (*classi
 	return c, nil
 }
 
-// allowed is what people can change, and the overrides of single people.
-type allowed struct {
+// permitted is what people can change, and the overrides of single people.
+type permitted struct {
 	set       *constraint.Set // of the rows of the data
 	overrides string
 	list      []task.Override
@@ -220,12 +220,12 @@ type allowed struct {
 }
 
 // actionSet compiles what people can change by the task and by the file of overrides, if any.
-func actionSet(taskPath, overrides string, t *task.Task) (*allowed, error) {
+func actionSet(taskPath, overrides string, t *task.Task) (*permitted, error) {
 	set, err := constraint.Compile(t)
 	if err != nil {
 		return nil, cli.Wrap(fmt.Errorf("task %s: %w", taskPath, err), hintTaskFile)
 	}
-	a := &allowed{set: set, overrides: overrides, unseen: map[int]bool{}}
+	a := &permitted{set: set, overrides: overrides, unseen: map[int]bool{}}
 	if overrides == "" {
 		return a, nil
 	}
@@ -245,7 +245,7 @@ func actionSet(taskPath, overrides string, t *task.Task) (*allowed, error) {
 }
 
 // of returns the action set of some people, by their positions, and notes that they are there.
-func (a *allowed) of(p *task.People) *constraint.Set {
+func (a *permitted) of(p *task.People) *constraint.Set {
 	for _, row := range p.Rows {
 		delete(a.unseen, row)
 	}
@@ -253,7 +253,7 @@ func (a *allowed) of(p *task.People) *constraint.Set {
 }
 
 // warn lists overrides without a person.
-func (a *allowed) warn(e *env) {
+func (a *permitted) warn(e *env) {
 	if len(a.unseen) > 0 {
 		rows := slices.Sorted(maps.Keys(a.unseen))
 		e.msg.Warn("%s: %s not among the people read, the first is row %d", a.overrides,
@@ -339,7 +339,7 @@ func dataError(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
-	case errors.Is(err, spill.ErrFile):
+	case errors.Is(err, extsort.ErrFile):
 		return cli.WithCode(cli.Wrap(err, "TMPDIR names a folder with more room"), cli.RunFailed)
 	}
 	return runError(cli.WithCode(err, cli.Unusable))

@@ -67,7 +67,7 @@ func (f *peopleFlags) paths(models ...string) []string {
 // opened is what most subcommands work on.
 type opened struct {
 	task    *task.Task
-	allowed *allowed
+	allowed *permitted
 	set     *constraint.Set // of the people, by position
 	people  *task.People
 	issued  *promise.File // nil without --promises
@@ -166,7 +166,7 @@ type evaluation struct {
 	known   *calibratedRows // rows that the quantized model was calibrated on
 	out     *recordsOut     // nil when records are not written
 	tabled  *measured       // records of tables, before they are used; nil without
-	survey  *survey         // of the people of the first quantized model
+	survey  *peopleSurvey   // of the people of the first quantized model
 	total   *task.People    // what is known of all people once they were read; no rows
 	promise *issued         // the same of the promises of a file; nil without
 	decoded *reconstructed  // nil for a task without latent
@@ -254,7 +254,7 @@ func (f *evaluationFlags) groupBy() *eval.GroupBy {
 }
 
 func (f *evaluationFlags) badGroups(err error) error {
-	return cli.Wrap(fmt.Errorf("groups by %s: %w", strings.Join(f.by, ", "), plain(err)),
+	return cli.Wrap(fmt.Errorf("groups by %s: %w", strings.Join(f.by, ", "), withoutPackage(err)),
 		"a feature with subgroup: true, or a column under data: subgroups, tells people apart")
 }
 

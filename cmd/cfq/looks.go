@@ -29,10 +29,10 @@ type looksFlags struct {
 	path    string // of the record; noLooks, or "" for the one next to the model
 	again   bool
 
-	known    *gate.Looks
-	evidence string
-	seen     bool
-	notes    []string // for the report
+	known       *gate.Looks
+	fingerprint string
+	seen        bool
+	notes       []string // for the report
 }
 
 func (f *looksFlags) add(set *pflag.FlagSet) {
@@ -88,8 +88,8 @@ func (f *looksFlags) check(d *evaluation, g *gate.Gate) error {
 	if d.f.sample > 0 {
 		fmt.Fprintln(h, d.f.seed)
 	}
-	f.evidence = fmt.Sprintf("%x", h.Sum(nil))
-	look := f.known.Seen(f.evidence)
+	f.fingerprint = fmt.Sprintf("%x", h.Sum(nil))
+	look := f.known.Seen(f.fingerprint)
 	switch f.seen = look != nil; {
 	case f.seen && !f.again:
 		return cli.Usagef("bring new people within the planned --looks; --again repeats the evaluation",
@@ -131,7 +131,7 @@ func (f *looksFlags) record(e *env, g *gate.Gate, r *gate.Report) {
 	if f.path == noLooks || !passed && (f.seen || !r.Looked(g)) {
 		return
 	}
-	f.known.Add(g, f.evidence, r.Verdict, time.Now())
+	f.known.Add(g, f.fingerprint, r.Verdict, time.Now())
 	data, err := f.known.Encode()
 	if err == nil {
 		err = cli.Write(f.path, func(w io.Writer) error { _, err := w.Write(data); return err })

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/internal/cli"
-	"cfq/internal/spill"
+	"cfq/internal/extsort"
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/quant/verify"
@@ -122,7 +122,7 @@ func TestFault(t *testing.T) {
 
 // Errors that no script provokes have a hint, too.
 func TestErrorsOfTheMachine(t *testing.T) {
-	full := dataError(fmt.Errorf("%w: no space left on device", spill.ErrFile))
+	full := dataError(fmt.Errorf("%w: no space left on device", extsort.ErrFile))
 	wrong := (&quantizeFlags{out: "q.onnx"}).usable(&env{}, &ptq.Result{
 		Bytes: 1, FloatBytes: 2, Verified: &verify.Report{Problems: []string{"a layer runs as planned by nobody"}},
 	})

@@ -26,15 +26,15 @@ import (
 	"cfq/sensitivity"
 )
 
-// output is a report on a D to be written to a file, or to stdout when path is "".
-type output[D any] struct {
+// reportFile is a report on a D to be written to a file, or to stdout when path is "".
+type reportFile[D any] struct {
 	kind  string
 	path  string
 	write func(io.Writer, *D) error
 }
 
 // outputs are the reports that a subcommand writes.
-type outputs[D any] []output[D]
+type outputs[D any] []reportFile[D]
 
 // addReports adds the flags of the reports in these views.
 func addReports[D any](fs *pflag.FlagSet, f *evaluationFlags, views []report.View[D]) {
@@ -65,7 +65,7 @@ func parseReports[D any](specs []string, views []report.View[D], overwrite bool)
 				message.DidYouMean(kind, known))
 		case ok && path == "":
 			return nil, cli.Usagef(cli.HintValue, "--report %s names no file; without the colon it goes to stdout", spec)
-		case slices.ContainsFunc(outs, func(x output[D]) bool { return x.path == path }):
+		case slices.ContainsFunc(outs, func(x reportFile[D]) bool { return x.path == path }):
 			return nil, cli.Usagef(cli.HintValue, "--report %s: another report goes to %s", spec,
 				cmp.Or(path, "stdout"))
 		}
@@ -74,7 +74,7 @@ func parseReports[D any](specs []string, views []report.View[D], overwrite bool)
 				return nil, err
 			}
 		}
-		outs = append(outs, output[D]{kind, path, views[i].Write})
+		outs = append(outs, reportFile[D]{kind, path, views[i].Write})
 	}
 	return outs, nil
 }
@@ -92,7 +92,7 @@ func (o outputs[D]) paths() []string {
 
 // has says whether a report of one of the kinds is written.
 func (o outputs[D]) has(kinds ...string) bool {
-	return slices.ContainsFunc(o, func(x output[D]) bool { return slices.Contains(kinds, x.kind) })
+	return slices.ContainsFunc(o, func(x reportFile[D]) bool { return slices.Contains(kinds, x.kind) })
 }
 
 // write writes all reports on d, the one on stdout last: that of --report, else of --json, else text.

@@ -112,7 +112,7 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 // actions makes one action for each row out of the promises of a batch. People with several promises get a row for each
 // of them, so that all are judged: rows with one ID count once, by the worst of them.
 func (x *issued) actions(
-	ctx context.Context, m recourse.Model, a *allowed, f *promise.File,
+	ctx context.Context, m recourse.Model, a *permitted, f *promise.File,
 ) ([]recourse.Action, error) {
 	of := make([][]int, f.People.N) // the promises to each person
 	for i := range f.Promises {
@@ -306,8 +306,8 @@ func (d *evaluation) results(
 	return all, nil
 }
 
-// survey is what a report says of people besides the metrics; it is found while these are.
-type survey struct {
+// peopleSurvey is what a report says of people besides the metrics; it is found while these are.
+type peopleSurvey struct {
 	groups  *eval.Groups
 	changes *report.Changes
 	broken  *report.BrokenPromises
@@ -315,7 +315,7 @@ type survey struct {
 
 // newSurvey begins the survey of people with these records.
 func (d *evaluation) newSurvey(r *eval.Records, s *eval.Settings) (_ []eval.Visitor, err error) {
-	x := &survey{
+	x := &peopleSurvey{
 		changes: report.NewChanges(s, d.set), broken: report.NewBrokenPromises(s, d.set),
 	}
 	by := eval.GroupBy{Specs: []string{}, Min: d.f.minGroup}

@@ -321,11 +321,11 @@ func (x *recordsOut) drop() error {
 	return tempfile.Remove(f)
 }
 
-// evidence adds up people, so that the sum says who they are in any order: those who were evaluated, and the promises
-// that were issued to them, included.
-type evidence [4]uint64
+// fingerprint adds up people, so that the sum says who they are in any order: those who were evaluated, and the
+// promises that were issued to them, included.
+type fingerprint [4]uint64
 
-func (s *evidence) add(r *eval.Record) {
+func (s *fingerprint) add(r *eval.Record) {
 	b := append([]byte(r.ID), 0, byte(r.Label), 0)
 	if r.Evaluated {
 		b[len(b)-1] = 1
@@ -343,7 +343,7 @@ func (s *evidence) add(r *eval.Record) {
 	}
 }
 
-func (s *evidence) text() string {
+func (s *fingerprint) text() string {
 	var b []byte
 	for _, x := range s {
 		b = binary.LittleEndian.AppendUint64(b, x)
@@ -414,7 +414,7 @@ func tables(args []string) (paths []string, err error) {
 
 // readRecords reads the records of tables, to be summed up at a confidence; 0 for that with which they were made.
 func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Options) error {
-	var who evidence
+	var who fingerprint
 	all, run, file, err := records.Read(ctx, paths, d.task, func(r *eval.Record) {
 		who.add(r)
 		known := d.known.equal(&task.People{X: r.X, Dim: len(r.X), N: 1})

@@ -190,7 +190,7 @@ type recourseJob struct {
 	t      *task.Task
 	model  recourse.Model // that must accept
 	robust *robustRun     // nil without --robust
-	set    *allowed
+	set    *permitted
 
 	decoded *reconstructed // nil for a task without latent
 	program *mip.Solver    // nil when there is none

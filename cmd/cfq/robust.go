@@ -91,7 +91,7 @@ func (f robustFlags) open(ctx context.Context, e *env, m *onnxio.Model, t *task.
 }
 
 // measure compares solvers on people of the first batch; nil when there was no one.
-func (r *robustRun) measure(ctx context.Context, set *allowed, margin float64, seed uint64,
+func (r *robustRun) measure(ctx context.Context, set *permitted, margin float64, seed uint64,
 	workers int,
 ) (*ptq.Robustness, error) {
 	if r.first == nil {

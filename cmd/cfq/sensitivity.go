@@ -110,17 +110,17 @@ func shortName(name string) string {
 	return "…" + string([]rune(name)[n-longestName+1:])
 }
 
-// place is a kind of rows that layers are measured at.
-type place struct {
+// measuredAt is a kind of rows that layers are measured at.
+type measuredAt struct {
 	name string
 	of   func(l *ptq.LayerProfile) *ptq.Importance
 }
 
 // places are those that the profile has.
-func places(p *ptq.Profile) []place {
-	out := []place{{"factual rows", func(l *ptq.LayerProfile) *ptq.Importance { return l.Factual }}}
+func places(p *ptq.Profile) []measuredAt {
+	out := []measuredAt{{"factual rows", func(l *ptq.LayerProfile) *ptq.Importance { return l.Factual }}}
 	if p.Recourse > 0 {
-		out = append(out, place{"recourse points", func(l *ptq.LayerProfile) *ptq.Importance { return l.Recourse }})
+		out = append(out, measuredAt{"recourse points", func(l *ptq.LayerProfile) *ptq.Importance { return l.Recourse }})
 	}
 	return out
 }
@@ -168,7 +168,7 @@ func writeProfile(out io.Writer, p *ptq.Profile) {
 
 // writeScores writes one measure at all places, nothing where no layer has it.
 func writeScores(out io.Writer, p *ptq.Profile, m measure) {
-	at := slices.DeleteFunc(places(p), func(at place) bool { return m.of(at.of(&p.Layers[0])) == nil })
+	at := slices.DeleteFunc(places(p), func(at measuredAt) bool { return m.of(at.of(&p.Layers[0])) == nil })
 	if len(at) == 0 {
 		return
 	}

@@ -36,7 +36,7 @@ type sweepFlags struct {
 
 	test, testRows, out string
 	methods             []string
-	budgets, margins    numbers
+	budgets, margins    numberList
 	cost                ptq.Cost
 	sample, restarts    int
 	seed                uint64

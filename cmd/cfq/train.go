@@ -360,28 +360,28 @@ func showCoding(out io.Writer, r *fit.Result) {
 	fmt.Fprintf(out, "  (%s rows; root mean square error and standard deviation in the attribute's unit)\n", on)
 }
 
-// figure is a number that tells how well a model does on rows.
-type figure struct {
+// fitFigure is a number that tells how well a model does on rows.
+type fitFigure struct {
 	name, title string
 	of          func(*fit.Metrics) float64
 	text        func(float64) string
 }
 
 // figures are those of a kind of model.
-func figures(m *fit.Metrics) []figure {
+func figures(m *fit.Metrics) []fitFigure {
 	digits := func(v float64) string { return fmt.Sprintf("%.4f", v) }
 	percent := func(v float64) string { return message.Percent(v, 2) }
-	all := []figure{{"loss", "loss", func(m *fit.Metrics) float64 { return m.Loss }, digits}}
+	all := []fitFigure{{"loss", "loss", func(m *fit.Metrics) float64 { return m.Loss }, digits}}
 	if m.Coding == nil {
 		return append(all,
-			figure{"accuracy", "accuracy", func(m *fit.Metrics) float64 { return m.Accuracy }, percent},
-			figure{"auc", "AUC", func(m *fit.Metrics) float64 { return m.AUC }, digits})
+			fitFigure{"accuracy", "accuracy", func(m *fit.Metrics) float64 { return m.Accuracy }, percent},
+			fitFigure{"auc", "AUC", func(m *fit.Metrics) float64 { return m.AUC }, digits})
 	}
 	all = append(all,
-		figure{"error", "error", func(m *fit.Metrics) float64 { return m.Error }, digits},
-		figure{"mean_error", "of mean", func(m *fit.Metrics) float64 { return m.MeanError }, digits})
+		fitFigure{"error", "error", func(m *fit.Metrics) float64 { return m.Error }, digits},
+		fitFigure{"mean_error", "of mean", func(m *fit.Metrics) float64 { return m.MeanError }, digits})
 	if m.Rendered != nil {
-		all = append(all, figure{
+		all = append(all, fitFigure{
 			"rendered_error", "of attributes", func(m *fit.Metrics) float64 { return *m.Rendered }, digits,
 		})
 	}
@@ -398,13 +398,13 @@ func fitTable(r *fit.Result) [][]string {
 	}
 	table := [][]string{heads}
 	for i, x := range r.Rounds {
-		row := []string{strconv.Itoa(i + 1), strconv.Itoa(x.Steps), number(x.Loss)}
+		row := []string{strconv.Itoa(i + 1), strconv.Itoa(x.Steps), csvNumber(x.Loss)}
 		for _, m := range []*fit.Metrics{&x.Train, x.Validation} {
 			for _, of := range all {
 				if m == nil {
-					row = append(row, number(math.NaN()))
+					row = append(row, csvNumber(math.NaN()))
 				} else {
-					row = append(row, number(of.of(m)))
+					row = append(row, csvNumber(of.of(m)))
 				}
 			}
 		}

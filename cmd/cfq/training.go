@@ -39,8 +39,8 @@ func errLogIsPlot(log string) error {
 	return cli.Usagef(cli.HintValue, "--log %s: the log is a CSV file", log)
 }
 
-// number writes a number; what is undefined is empty.
-func number(v float64) string {
+// csvNumber writes a number; what is undefined is empty.
+func csvNumber(v float64) string {
 	if math.IsNaN(v) {
 		return ""
 	}
@@ -53,8 +53,8 @@ func trainingTable(r *ptq.Result) [][]string {
 	add := func(stage string, rounds []ptq.Round) {
 		for i, r := range rounds {
 			rows = append(rows, []string{
-				stage, strconv.Itoa(i + 1), strconv.Itoa(r.Steps), number(float64(r.Loss)), number(float64(r.VD)),
-				number(float64(r.RVD)), number(r.Bits),
+				stage, strconv.Itoa(i + 1), strconv.Itoa(r.Steps), csvNumber(float64(r.Loss)), csvNumber(float64(r.VD)),
+				csvNumber(float64(r.RVD)), csvNumber(r.Bits),
 			})
 		}
 	}

@@ -96,7 +96,7 @@ func (c *choice[S]) Set(value string) error {
 // Require limits the values of a flag to those for which ok, which looks at the variable behind it; want names them.
 func Require(fs *pflag.FlagSet, name, want string, ok func() bool) {
 	f := fs.Lookup(name)
-	f.Value = &limited{f.Value, want, ok}
+	f.Value = &checkedValue{f.Value, want, ok}
 	if f.DefValue == "[]" {
 		f.DefValue = "" // or the help shows it as a default
 	}
@@ -114,13 +114,13 @@ const (
 	Below1 = 1 - 0x1p-53
 )
 
-type limited struct {
+type checkedValue struct {
 	pflag.Value
 	want string
 	ok   func() bool
 }
 
-func (l *limited) Set(value string) error {
+func (l *checkedValue) Set(value string) error {
 	if err := l.Value.Set(value); err != nil {
 		return err
 	}

@@ -9,12 +9,12 @@ import "sync/atomic"
 // Queue is work under way. One goroutine may use it.
 type Queue[T any] struct {
 	most   int
-	jobs   []job[T]
+	jobs   []queued[T]
 	slots  chan struct{} // one is taken by each job that works
 	failed atomic.Bool
 }
 
-type job[T any] struct {
+type queued[T any] struct {
 	done <-chan result[T]
 	take func(T) error
 }
@@ -43,7 +43,7 @@ func (q *Queue[T]) Go(work func() (T, error), take func(T) error) error {
 		<-q.slots
 		done <- r
 	}()
-	q.jobs = append(q.jobs, job[T]{done, take})
+	q.jobs = append(q.jobs, queued[T]{done, take})
 	for len(q.jobs) >= q.most {
 		if err := q.next(); err != nil {
 			return err

@@ -10,7 +10,7 @@ import (
 	"io"
 	"slices"
 
-	"cfq/internal/spill"
+	"cfq/internal/extsort"
 	"cfq/task"
 )
 
@@ -108,7 +108,7 @@ func atOnce(ctx context.Context, path string, t *task.Task, people Batches, each
 type queue struct {
 	r      *fileReader
 	rows   int
-	lists  *spill.Lists
+	lists  *extsort.Lists
 	next   int        // the list that is to be read next
 	rest   []numbered // of the list before, to people who come later; by row
 	record []byte     // scratch
@@ -118,12 +118,14 @@ type queue struct {
 }
 
 // newQueue holds up to limit bytes in memory.
-func newQueue(rows, limit int) *queue { return &queue{rows: rows, lists: spill.New(queueLists, limit)} }
+func newQueue(rows, limit int) *queue {
+	return &queue{rows: rows, lists: extsort.New(queueLists, limit)}
+}
 
 const (
 	queueRows  = 8192
 	queueLists = 1 << 16 // for 500 million rows
-	queueLimit = spill.Limit / 2
+	queueLimit = extsort.Limit / 2
 )
 
 // listOf is the list of a row.
@@ -164,7 +166,7 @@ const idParts = 256
 
 // fillByID finds the rows of the people with the IDs that the promises file names.
 func (q *queue) fillByID(ctx context.Context, path string, people Batches) (err error) {
-	promises, rows := spill.New(idParts, queueLimit), spill.New(idParts, queueLimit)
+	promises, rows := extsort.New(idParts, queueLimit), extsort.New(idParts, queueLimit)
 	defer func() { err = cmp.Or(err, promises.Close(), rows.Close()) }()
 	if err := q.fill(ctx, path, func(n *numbered) error {
 		return promises.Append(n.row%idParts, q.encode(n))
@@ -194,13 +196,13 @@ func (q *queue) fillByID(ctx context.Context, path string, people Batches) (err 
 }
 
 // join puts the promises of one part into the lists of the rows.
-func (q *queue) join(promises, rows *spill.Lists, part int) error {
+func (q *queue) join(promises, rows *extsort.Lists, part int) error {
 	at := map[int]int{}
 	in := bufio.NewReader(rows.Reader(part))
 	for range rows.Size(part) / 16 {
 		var b [16]byte
 		if _, err := io.ReadFull(in, b[:]); err != nil {
-			return fmt.Errorf("%w: %w", spill.ErrFile, err)
+			return fmt.Errorf("%w: %w", extsort.ErrFile, err)
 		}
 		addID(at, int(binary.LittleEndian.Uint64(b[:])), int(binary.LittleEndian.Uint64(b[8:])))
 	}
@@ -261,7 +263,7 @@ func (q *queue) encode(n *numbered) []byte {
 }
 
 // read returns the promises of a list, by row and then by line.
-func (q *queue) read(from *spill.Lists, at int) ([]numbered, error) {
+func (q *queue) read(from *extsort.Lists, at int) ([]numbered, error) {
 	if from.Size(at) == 0 { // as most are
 		return nil, nil
 	}
@@ -273,7 +275,7 @@ func (q *queue) read(from *spill.Lists, at int) ([]numbered, error) {
 		point := make([]float32, dim)
 		if err := errors.Join(binary.Read(in, binary.LittleEndian, &head),
 			binary.Read(in, binary.LittleEndian, point)); err != nil {
-			return nil, fmt.Errorf("%w: %w", spill.ErrFile, err)
+			return nil, fmt.Errorf("%w: %w", extsort.ErrFile, err)
 		}
 		all = append(all, numbered{
 			Promise: Promise{Line: int(head.Line), Point: point, Cost: head.Cost, Margin: head.Margin, Before: head.Before},

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"cfq/internal/spill"
+	"cfq/internal/extsort"
 	"cfq/task"
 )
 
@@ -182,7 +182,7 @@ func TestNoRoom(t *testing.T) {
 	}
 	nobody := func(func(*task.People) error) (*task.People, error) { return &task.People{}, nil }
 	_, err = stream(t.Context(), path, tk, nobody, nil, newQueue(2, 0))
-	if !errors.Is(err, spill.ErrFile) {
+	if !errors.Is(err, extsort.ErrFile) {
 		t.Error(err)
 	}
 }

@@ -1,9 +1,9 @@
-// Package spill keeps lists of bytes that together may be larger than memory: beyond a limit they go to one temporary
+// Package extsort keeps lists of bytes that together may be larger than memory: beyond a limit they go to one temporary
 // file.
 //
 // In: bytes, appended to numbered lists in any order. Out: the bytes of each list, in the order in which they came.
 // The invariant: memory stays near the limit, and a process that ends, killed or not, leaves no file for good.
-package spill
+package extsort
 
 import (
 	"bytes"
@@ -33,7 +33,7 @@ type Lists struct {
 
 // list is one of them: parts of the file, and then what is held: full blocks and one that grows.
 type list struct {
-	parts []part
+	parts []fileRange
 	full  [][]byte
 	held  []byte
 	size  int64
@@ -42,7 +42,7 @@ type list struct {
 // block is the size from which on a block does not grow: what is held is copied no more.
 const block = 64 << 10
 
-type part struct{ at, size int64 }
+type fileRange struct{ at, size int64 }
 
 // New makes n empty lists, which hold up to limit bytes in memory.
 func New(n, limit int) *Lists { return &Lists{limit: limit, lists: make([]list, n)} }
@@ -100,7 +100,7 @@ func (l *Lists) write() (err error) {
 			}
 			l.end += int64(len(b))
 		}
-		x.parts = append(x.parts, part{from, l.end - from})
+		x.parts = append(x.parts, fileRange{from, l.end - from})
 		x.full, x.held = nil, nil // other lists may be the ones that grow next
 	}
 	l.held = 0
