@@ -120,7 +120,7 @@ func (f *taskFlags) run(ctx context.Context, e *env, args []string) error {
 			return cli.Usagef(cli.HintConflict, "cfq task %s has no --%s", action, name)
 		}
 	}
-	if action != "check" && f.scores != "" {
+	if action != "check" && f.given.Changed("scores") {
 		return cli.Usagef(cli.HintConflict, "cfq task %s has no --scores", action)
 	}
 	switch action {
@@ -215,77 +215,47 @@ func (f *taskFlags) draft(
 		}
 		return draft.Fill(ctx, f.from, text, f.data, rows, enc)
 	}
-	o := draft.Options{
-		Label: f.label, Favourable: f.favourable, Features: f.features, Encoding: enc, File: filepath.Base(f.data),
-	}
 	if enc != nil && f.features != nil {
 		return nil, cli.Usagef(cli.HintConflict, "--features and --encoding exclude each other")
 	}
-	var m *onnxio.Model
+	var m *draft.Model
 	if model != "" {
-		var err error
-		if m, err = loadModel(ctx, e, model); err != nil {
+		file, err := loadModel(ctx, e, model)
+		if err != nil {
 			return nil, err
 		}
-		o.Inputs = m.Dim()
-		why, err := obstacle(ctx, m)
+		why, err := obstacle(ctx, file)
 		if err != nil {
 			return nil, err
 		}
 		if why != nil && !why.Already {
 			e.msg.Warn("model %s cannot be quantized: %s", model, says(why))
 		}
+		m = described(file)
 	}
-	if enc == nil && f.features == nil {
-		p, err := draft.FindImages(f.data, f.columns, sizes(m))
-		if err != nil {
-			return nil, err
-		}
-		if p != nil {
-			return f.images(ctx, m, p, rows)
-		}
-	}
-	table, err := draft.Open(ctx, f.data, f.columns, rows)
-	if err != nil {
-		return nil, err
-	}
-	if m != nil {
-		if o.Imputed, err = m.Imputed(ctx); err != nil {
-			return nil, runError(err)
-		}
-	}
-	if m != nil && m.Columns() != nil && enc == nil {
-		if o.Encoding, o.Asked, err = f.ofModel(table, m); err != nil {
-			return nil, err
-		}
-		o.Features = nil // the encoding names them
-		return draft.FromData(table, o)
-	}
-	return draft.FromData(table, o)
+	return draft.New(ctx, draft.Source{Path: f.data, Names: f.columns, Rows: rows}, draft.Options{
+		Label: f.label, Favourable: f.favourable, Features: f.features, Encoding: enc, File: filepath.Base(f.data),
+	}, m)
 }
 
-// ofModel returns the encoding that a model has of its columns in its own graph.
-func (f *taskFlags) ofModel(table *draft.Table, m *onnxio.Model) (*draft.Encoding, map[string]string, error) {
-	var columns []draft.ModelColumn
+// described is what a draft is told of a model.
+func described(m *onnxio.Model) *draft.Model {
+	d := &draft.Model{
+		Inputs: m.Dim(), Scales: m.ScalesNumbers(), Classes: m.Classes(), Labels: m.Labels(),
+		Imputed: func(ctx context.Context) ([]float64, error) {
+			x, err := m.Imputed(ctx)
+			return x, runError(err)
+		},
+	}
+	for _, size := range m.Input().Shape[1:] {
+		d.Sizes = append(d.Sizes, int(size.Size))
+	}
 	for _, c := range m.Columns() {
-		columns = append(columns, draft.ModelColumn{
+		d.Columns = append(d.Columns, draft.ModelColumn{
 			Name: c.Name, Values: c.Values, Impute: c.Blank, Text: c.DType == graph.String,
 		})
 	}
-	enc, asked, err := draft.OfModel(table, columns, f.features, f.label)
-	if err != nil {
-		return nil, nil, err
-	}
-	first := slices.IndexFunc(enc.Inputs, func(in draft.Input) bool { return in.Kind == "numeric" })
-	if first >= 0 && !m.ScalesNumbers() {
-		column := enc.Inputs[first].Column
-		asked[column] = strings.TrimSpace(asked[column] + " Does the model take numbers as they are, as here, or " +
-			"standardised (mean and std)? Its graph does not scale them.")
-	}
-	if i := task.Find(m.Labels(), f.favourable); i >= 0 && f.favourable != "" {
-		enc.Target = fmt.Sprintf("favourable = %d", i)
-	}
-	return enc, asked, nil
+	return d
 }
 
 // checkQuantizable reports what keeps the model from being quantized, or from having recourse at all.
@@ -333,7 +303,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	}
 	var margins []float32
 	if m != nil {
-		if margins, err = marginsOf(ctx, e, args[1], m, t, people); err != nil {
+		if margins, err = marginsOf(ctx, e, args[1], m, t, people.X); err != nil {
 			return err
 		}
 	}
@@ -356,7 +326,10 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	}
 	var latent *ptq.LatentCheck
 	if m != nil {
-		if err := compareScalings(ctx, e, args[1], m, t, people, r); err != nil {
+		err := r.CompareScalings(t, people, func(x []float32) ([]float32, error) {
+			return marginsOf(ctx, e, args[1], m, t, x)
+		})
+		if err != nil {
 			return err
 		}
 		if t.Latent != nil {
@@ -380,7 +353,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 }
 
 // marginsOf runs m, which was read from path, on people.
-func marginsOf(ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task, people *task.People) (
+func marginsOf(ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task, x []float32) (
 	_ []float32, err error,
 ) {
 	c, err := openClassifier(e, path, m, t)
@@ -388,7 +361,7 @@ func marginsOf(ctx context.Context, e *env, path string, m *onnxio.Model, t *tas
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	margins, err := c.Margins(ctx, people.X)
+	margins, err := c.Margins(ctx, x)
 	return margins, runError(err)
 }
 

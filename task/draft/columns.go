@@ -19,11 +19,29 @@ type ModelColumn struct {
 	Text   bool     // the categories are texts; else whole numbers, which may be codes of the texts in the data
 }
 
-// OfModel returns how the inputs of a model that names its columns are made of those of a table: nothing is left to
+// encoding is that of the model's columns with the class index, and questions by column.
+func (m *Model) encoding(t *table, o Options) (*Encoding, map[string]string, error) {
+	e, asked, err := ofColumns(t, m.Columns, o.Features, o.Label)
+	if err != nil {
+		return nil, nil, err
+	}
+	first := slices.IndexFunc(e.Inputs, func(in Input) bool { return in.Kind == "numeric" })
+	if first >= 0 && !m.Scales {
+		column := e.Inputs[first].Column
+		asked[column] = strings.TrimSpace(asked[column] + " Does the model take numbers as they are, as here, or " +
+			"standardised (mean and std)? Its graph does not scale them.")
+	}
+	if i := task.Find(m.Labels, o.Favourable); i >= 0 && o.Favourable != "" {
+		e.Target = fmt.Sprintf("favourable = %d", i)
+	}
+	return e, asked, nil
+}
+
+// ofColumns returns how the inputs of a model that names its columns are made of those of a table: nothing is left to
 // guess but which column is which, where the model's inputs have no such names, and what its codes stand for.
 // features are the columns in the model's order, nil when the names or the order in the table tell. The second
 // result holds questions, by column.
-func OfModel(t *Table, columns []ModelColumn, features []string, label string) (*Encoding, map[string]string, error) {
+func ofColumns(t *table, columns []ModelColumn, features []string, label string) (*Encoding, map[string]string, error) {
 	names, err := matched(t, columns, features, label)
 	if err != nil {
 		return nil, nil, err
@@ -91,7 +109,7 @@ func (c *ModelColumn) named(p *profile) ([]string, error) {
 	return texts, nil
 }
 
-func matched(t *Table, columns []ModelColumn, features []string, label string) ([]string, error) {
+func matched(t *table, columns []ModelColumn, features []string, label string) ([]string, error) {
 	names := make([]string, len(columns))
 	if features != nil {
 		if len(features) != len(columns) {
@@ -130,7 +148,7 @@ func matched(t *Table, columns []ModelColumn, features []string, label string) (
 
 // byKind takes the columns in the order of the table, those of numbers for numbers and the others for categories, if
 // that leaves none. A model of numbers alone leaves texts, and columns that are no features.
-func byKind(t *Table, columns []ModelColumn, label string) ([]string, error) {
+func byKind(t *table, columns []ModelColumn, label string) ([]string, error) {
 	var numbers, others, all []string
 	categories := 0
 	for _, c := range columns {
@@ -204,7 +222,7 @@ func inputsOf(columns []ModelColumn) string {
 
 // alike returns the column with a name, or the one that differs from it only in case and in signs that exporters
 // replace; "" when there is none.
-func alike(t *Table, name string) string {
+func alike(t *table, name string) string {
 	if t.column(name) != nil {
 		return name
 	}

@@ -83,7 +83,7 @@ func TestOfModel(t *testing.T) {
 		},
 		{[]ModelColumn{codes("x", 2)}, []string{"job"}, `error column "job" has 3 values, and the model codes for 2`, nil},
 	} {
-		e, questions, err := OfModel(open(t, applicants), c.columns, c.features, "label")
+		e, questions, err := ofColumns(open(t, applicants), c.columns, c.features, "label")
 		if err != nil {
 			if !strings.HasPrefix("error "+err.Error(), c.want) {
 				t.Errorf("%v, want %s", err, c.want)
@@ -112,7 +112,7 @@ func TestCodesOfNotKnown(t *testing.T) {
 	data := strings.Replace(applicants, "rent,cook,bad", "rent,?,bad", 1)
 	for n, want := range map[string]string{"0 1 2": "[clerk cook nurse]", "0 1 2 3": "[? clerk cook nurse]"} {
 		c := ModelColumn{Name: "job", Values: strings.Fields(n)}
-		e, _, err := OfModel(open(t, data), []ModelColumn{c}, nil, "label")
+		e, _, err := ofColumns(open(t, data), []ModelColumn{c}, nil, "label")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestNan(t *testing.T) {
 	t.Parallel()
 	c := ModelColumn{Name: "job", Values: []string{"clerk", "cook", "nan", "nurse"}, Text: true}
 	for data, want := range map[string]string{applicants: "", strings.Replace(applicants, "nurse", "", 1): "nan"} {
-		e, _, err := OfModel(open(t, data), []ModelColumn{c}, nil, "label")
+		e, _, err := ofColumns(open(t, data), []ModelColumn{c}, nil, "label")
 		if err != nil || e.Inputs[0].Impute != want {
 			t.Errorf("%+v (%v), want %q", e, err, want)
 		}
@@ -139,7 +139,7 @@ func TestNan(t *testing.T) {
 func TestNumbersAlone(t *testing.T) {
 	t.Parallel()
 	for inputs, want := range map[int]string{2: "Age income", 3: "--features Age,income,housing,job"} {
-		d, err := FromData(open(t, applicants), Options{Label: "label", Favourable: "good", Inputs: inputs})
+		d, err := fromTable(open(t, applicants), Options{Label: "label", Favourable: "good", inputs: inputs})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func TestNumbersAlone(t *testing.T) {
 func TestDecimalCommas(t *testing.T) {
 	t.Parallel()
 	data := open(t, "Age;y\n"+strings.Repeat("1,5;a\n33,87;b\n-2,25;a\n", 10))
-	_, _, err := OfModel(data, []ModelColumn{{Name: "x"}}, []string{"Age"}, "y")
+	_, _, err := ofColumns(data, []ModelColumn{{Name: "x"}}, []string{"Age"}, "y")
 	if err == nil || !strings.Contains(err.Error(), `column "Age" has decimal commas: "1,5", "33,87", "-2,25"; write`) {
 		t.Error(err)
 	}

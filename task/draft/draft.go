@@ -1,7 +1,7 @@
 // Package draft writes first drafts of task files from data, and holds task files against data.
 //
 // In: a data file, and if there is one the declared encoding of the model's inputs. Out: a task file with comments
-// (FromData, Fill), or a list of what does not fit (Check). Of a model it is told the number of inputs and the margins.
+// (New, Fill), or a list of what does not fit (Check). Of a model it is told the number of inputs and the margins.
 //
 // Invariant: nothing that the data do not tell is guessed in silence. It is a question in the file, which Check refuses
 // until it is answered, and a draft that is handed out has been parsed by package task.
@@ -10,6 +10,7 @@ package draft
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -23,16 +24,37 @@ import (
 	"cfq/task"
 )
 
-// Options of FromData. Whatever they leave open becomes a question of the draft.
+// Source is the data that a draft is made from.
+type Source struct {
+	Path  string
+	Names []string // columns of a file without header
+	Rows  task.ReadOptions
+}
+
+// Options of New. Whatever they leave open becomes a question of the draft.
 type Options struct {
-	Label      string            // column of the outcome
-	Favourable string            // its value that people want
-	Features   []string          // columns that are the model's inputs, in their order
-	Encoding   *Encoding         // how the model's inputs are made of columns; nil = not known
-	Asked      map[string]string // questions about the encoding, by column
-	Inputs     int               // of the model; 0 = not known
-	Imputed    []float64         // by input, the number that the model takes for one that is not known; NaN is none
-	File       string            // name of the data file, for the comments
+	Label      string    // column of the outcome
+	Favourable string    // its value that people want
+	Features   []string  // columns that are the model's inputs, in their order
+	Encoding   *Encoding // how the model's inputs are made of columns; nil = not known
+	File       string    // name of the data file, for the comments
+
+	asked   map[string]string // questions about the encoding, by column
+	inputs  int               // of the model; 0 = not known
+	imputed []float64         // by input, the number that the model takes for one that is not known; NaN is none
+}
+
+// Model is what a draft is told of the model.
+type Model struct {
+	Inputs  int           // numbers of a row
+	Sizes   []int         // of the input behind the batch
+	Columns []ModelColumn // that it reads itself; nil where it reads numbers
+	Scales  bool          // its own graph scales the numbers of Columns
+	Classes int
+	Labels  []string // of the classes, nil where it has none
+
+	// Imputed returns, by input, the number that the model takes for one that is not known; NaN is none.
+	Imputed func(context.Context) ([]float64, error)
 }
 
 // Draft is a task file that a person has to finish.
@@ -45,7 +67,7 @@ type Draft struct {
 
 type drafter struct {
 	o         Options
-	table     *Table
+	table     *table
 	profiles  []*profile
 	fitting   bool     // the features are the columns of numbers, as many as the model has inputs
 	label     *profile // of the outcome, nil when there is none
@@ -72,10 +94,42 @@ func (d *drafter) note(format string, args ...any) {
 	d.notes = append(d.notes, fmt.Sprintf(format, args...))
 }
 
-// FromData drafts a task file: features by the declared encoding, or by the columns when there is none; bounds (1st to
-// 99th percentile), steps and shares from the data. An error says that the data, or what the options name, cannot be
-// used.
-func FromData(t *Table, o Options) (*Draft, error) {
+// New drafts a task file for a model, nil where there is none: features by the declared encoding, by that in the
+// model's graph, or by the columns; bounds (1st to 99th percentile), steps and shares from the data. An error says that
+// the data, or what the options name, cannot be used.
+func New(ctx context.Context, from Source, o Options, m *Model) (*Draft, error) {
+	var sizes []int
+	if m != nil {
+		sizes, o.inputs = m.Sizes, m.Inputs
+	}
+	if o.Encoding == nil && o.Features == nil {
+		p, err := findImages(from.Path, from.Names, sizes)
+		if err != nil {
+			return nil, err
+		}
+		if p != nil {
+			return p.draft(ctx, from, o, m)
+		}
+	}
+	t, err := readTable(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	if m != nil {
+		if o.imputed, err = m.Imputed(ctx); err != nil {
+			return nil, err
+		}
+		if m.Columns != nil && o.Encoding == nil {
+			if o.Encoding, o.asked, err = m.encoding(t, o); err != nil {
+				return nil, err
+			}
+			o.Features = nil // the encoding names them
+		}
+	}
+	return fromTable(t, o)
+}
+
+func fromTable(t *table, o Options) (*Draft, error) {
 	d, err := newDrafter(t, o)
 	if err != nil {
 		return nil, err
@@ -93,23 +147,18 @@ func FromData(t *Table, o Options) (*Draft, error) {
 	}
 	d.impute()
 	d.tell()
-	text := d.write()
-	out := &Draft{Text: text, Notes: d.notes, Questions: Questions(text)}
-	if out.Task, err = task.Parse("the draft", text); err != nil {
-		return nil, fmt.Errorf("the draft is not a task file that can be read, which is a mistake of this program: %w", err)
-	}
-	return out, nil
+	return d.write()
 }
 
 // impute gives numbers the value that the model takes a missing one for, in the units that the encoding says.
 func (d *drafter) impute() {
-	if d.o.Encoding == nil || d.inputs() != len(d.o.Imputed) {
+	if d.o.Encoding == nil || d.inputs() != len(d.o.imputed) {
 		return
 	}
 	at := 0
 	for i := range d.features {
 		f := &d.features[i]
-		v := d.o.Imputed[at]
+		v := d.o.imputed[at]
 		if n := f.Number(); n != nil && n.Log == nil && f.Impute == "" && !math.IsNaN(v) {
 			if n.Spread == 0 {
 				v = short(n.Mean + n.Std*v)
@@ -120,7 +169,7 @@ func (d *drafter) impute() {
 	}
 }
 
-func newDrafter(t *Table, o Options) (*drafter, error) {
+func newDrafter(t *table, o Options) (*drafter, error) {
 	d := &drafter{o: o, table: t}
 	for i := range t.cols {
 		if c := &t.cols[i]; t.column(c.name) == c { // a reader takes the first of columns with the same name
@@ -207,7 +256,7 @@ func (d *drafter) declared() error {
 
 func (d *drafter) declare(in *Input, p *profile) feature {
 	f := d.start(p)
-	if q := d.o.Asked[p.name]; q != "" {
+	if q := d.o.asked[p.name]; q != "" {
 		f.ask("%s", q)
 	}
 	f.Impute = in.Impute
@@ -320,7 +369,7 @@ func (d *drafter) inferred() error {
 		case d.o.Features != nil && !slices.Contains(use, p):
 			d.leave(p, "it was not named")
 		case d.fitting && !slices.Contains(use, p):
-			d.leave(p, cmp.Or(why, fmt.Sprintf("the model takes %d numbers, and as many columns have them", d.o.Inputs)))
+			d.leave(p, cmp.Or(why, fmt.Sprintf("the model takes %d numbers, and as many columns have them", d.o.inputs)))
 		case d.fitting:
 		case d.o.Features == nil && why != "":
 			d.leave(p, why)
@@ -347,7 +396,7 @@ func (d *drafter) numbers() (use []*profile) {
 			others = true
 		}
 	}
-	if !others || len(use) != d.o.Inputs {
+	if !others || len(use) != d.o.inputs {
 		return nil
 	}
 	return use
@@ -569,19 +618,14 @@ func (w *yamlWriter) question(indent, format string, args ...any) {
 	w.comment(indent, "QUESTION: "+format, args...)
 }
 
-func (d *drafter) write() []byte {
+func (d *drafter) write() (*Draft, error) {
 	w := &yamlWriter{}
 	d.writeData(w)
-	w.line("target:")
 	index := -1
 	if d.o.Encoding != nil {
 		index, _ = d.o.Encoding.index() // was checked when it was read
 	}
-	if index < 0 {
-		index = 1
-		w.question("  ", "which class index of the model is the favourable outcome? 1 is assumed.")
-	}
-	w.line("  index: %d\n  margin: 0 # in logits, that recourse must reach\n", index)
+	w.target(index)
 	w.comment("", "In the order of the model's inputs. Bounds are the 1st and 99th percentile; quantiles run from the "+
 		"least value to the greatest.")
 	d.ask(w)
@@ -593,25 +637,58 @@ func (d *drafter) write() []byte {
 	if n := d.free(); n > 0 {
 		w.line("sparsity: {max_features: %d} # an action that people remember changes few things", min(n, 3))
 	}
-	head := &yamlWriter{}
-	head.comment("", "A draft from %s of %s. What people can change, how far, and at what cost is for you to say.",
+	return w.draft(d.notes, "A draft from %s of %s. What people can change, how far, and at what cost is for you to say.",
 		message.Count(d.table.Rows, "row"), message.Legible(d.o.File))
+}
+
+// target writes the class index, -1 when it is not known.
+func (w *yamlWriter) target(index int) {
+	w.line("target:")
+	if index < 0 {
+		index = 1
+		w.question("  ", "which class index of the model is the favourable outcome? 1 is assumed.")
+	}
+	w.line("  index: %d\n  margin: 0 # in logits, that recourse must reach\n", index)
+}
+
+// textKeys writes how text is read.
+func (w *yamlWriter) textKeys(d *task.Data) {
+	if d.Delimiter != 0 {
+		w.line("  delimiter: %s", scalar(string(d.Delimiter)))
+	}
+	if d.Trim {
+		w.line("  trim: true")
+	}
+	if d.Comment != 0 {
+		w.line("  comment: %s", scalar(string(d.Comment)))
+	}
+}
+
+// draft puts the head in front of what was written, which about begins.
+func (w *yamlWriter) draft(notes []string, about string, args ...any) (*Draft, error) {
+	head := &yamlWriter{}
+	head.comment("", about, args...)
 	if w.questions > 0 {
 		head.comment("", "Open: %s, each a comment with the word QUESTION. Answer it in the file, then remove the comment; "+
 			"`cfq task check` refuses the file until then.", message.Count(w.questions, "question"))
 	}
 	head.line("version: 1\n")
-	return append(head.Bytes(), w.Bytes()...)
+	text := append(head.Bytes(), w.Bytes()...)
+	t, err := task.Parse("the draft", text)
+	if err != nil {
+		return nil, fmt.Errorf("the draft is not a task file that can be read, which is a mistake of this program: %w", err)
+	}
+	return &Draft{Text: text, Task: t, Notes: notes, Questions: Questions(text)}, nil
 }
 
 func (d *drafter) ask(w *yamlWriter) {
-	if n := d.inputs(); d.o.Inputs > 0 && n != d.o.Inputs {
+	if n := d.inputs(); d.o.inputs > 0 && n != d.o.inputs {
 		var names []string
 		for i := range d.features {
 			names = append(names, d.features[i].Column)
 		}
 		w.question("", "the model has %d inputs and these features make %d: which columns does it take, and how is each "+
-			"encoded? Run this again with those, in the model's order, of --features %s", d.o.Inputs, n, shell(names))
+			"encoded? Run this again with those, in the model's order, of --features %s", d.o.inputs, n, shell(names))
 	}
 	d.askCodes(w)
 	if d.o.Encoding != nil {
@@ -643,15 +720,7 @@ func (d *drafter) free() (n int) {
 func (d *drafter) writeData(w *yamlWriter) {
 	t := &d.table.Data
 	w.line("data:")
-	if t.Delimiter != 0 {
-		w.line("  delimiter: %s", scalar(string(t.Delimiter)))
-	}
-	if t.Trim {
-		w.line("  trim: true")
-	}
-	if t.Comment != 0 {
-		w.line("  comment: %s", scalar(string(t.Comment)))
-	}
+	w.textKeys(t)
 	if m := d.missing(); len(m) > 0 || t.Delimiter == 0 {
 		w.line("  missing: [%s] # besides the empty field", strings.Join(texts(m), ", "))
 	}

@@ -99,7 +99,7 @@ func TestQuestions(t *testing.T) {
 			"is the input of sex 1 for m and 0 for f?", "are own_car to own_house the values of one category?",
 		}, []string{"is this the outcome"}},
 		{Options{Favourable: "yes"}, []string{"is this the outcome?"}, []string{"which value of the outcome"}},
-		{Options{Label: "label", Favourable: "yes", Features: []string{"sex", "age"}, Inputs: 3}, []string{
+		{Options{Label: "label", Favourable: "yes", Features: []string{"sex", "age"}, inputs: 3}, []string{
 			"the model has 3 inputs and these features make 2", "standardised",
 		}, []string{"is this the outcome", "order of the model's inputs", "category"}},
 		{Options{Label: "label", Favourable: "yes", Encoding: encoding(t, people)}, nil, []string{"?"}},
@@ -139,7 +139,7 @@ func TestDraftsCanBeRead(t *testing.T) {
 	)
 	rapid.Check(t, func(rt *rapid.T) {
 		columns := rapid.IntRange(1, 5).Draw(rt, "columns")
-		table := &Table{Data: task.Data{Delimiter: ','}}
+		table := &table{Data: task.Data{Delimiter: ','}}
 		n := rapid.IntRange(8, 30).Draw(rt, "rows")
 		pools := make([][]string, columns)
 		for i := range pools {
@@ -154,7 +154,7 @@ func TestDraftsCanBeRead(t *testing.T) {
 			}
 			table.add(rec, true)
 		}
-		p, err := FromData(table, Options{File: "data.csv"})
+		p, err := fromTable(table, Options{File: "data.csv"})
 		if err != nil {
 			if strings.Contains(err.Error(), "mistake of this program") {
 				rt.Fatalf("%v\nnames %q pools %q", err, table.Names, pools)

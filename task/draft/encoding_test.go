@@ -106,7 +106,7 @@ func TestMistakesInEncodings(t *testing.T) {
 			`"one": "yes"}`: "is the outcome",
 		`{"column": "home", "kind": "numeric"}`: "has texts there: rent, own",
 	} {
-		_, err := FromData(open(t, "home,label\nrent,yes\nown,no\n"), Options{
+		_, err := fromTable(open(t, "home,label\nrent,yes\nown,no\n"), Options{
 			Label:    "label",
 			Encoding: encoding(t, `{"features": [`+text+`]}`),
 		})
@@ -148,14 +148,14 @@ func TestImputedNumbers(t *testing.T) {
 	mean, std := 30.0, 10.0
 	nan := math.NaN()
 	o := Options{
-		Label: "label", Favourable: "good", Inputs: 4, Imputed: []float64{nan, nan, 0.5, 1250},
+		Label: "label", Favourable: "good", inputs: 4, imputed: []float64{nan, nan, 0.5, 1250},
 		Encoding: &Encoding{Inputs: []Input{
 			{Column: "housing", Kind: "onehot", Values: []string{"own", "rent"}, Impute: "rent"},
 			{Column: "Age", Kind: "numeric", Mean: &mean, Std: &std},
 			{Column: "income", Kind: "numeric"},
 		}},
 	}
-	d, err := FromData(open(t, applicants), o)
+	d, err := fromTable(open(t, applicants), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,8 +164,8 @@ func TestImputedNumbers(t *testing.T) {
 			t.Errorf("%s: impute %q, want %q", f.Name, f.Impute, want)
 		}
 	}
-	o.Imputed = o.Imputed[:3] // of another model
-	if d, err = FromData(open(t, applicants), o); err != nil || d.Task.Features[1].Impute != "" {
+	o.imputed = o.imputed[:3] // of another model
+	if d, err = fromTable(open(t, applicants), o); err != nil || d.Task.Features[1].Impute != "" {
 		t.Errorf("%v, %v", d, err)
 	}
 }

@@ -19,7 +19,7 @@ func FuzzFromData(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := FromData(table, Options{File: "data.csv"}); err != nil && strings.Contains(err.Error(),
+		if _, err := fromTable(table, Options{File: "data.csv"}); err != nil && strings.Contains(err.Error(),
 			"mistake of this program") {
 			t.Fatal(err)
 		}

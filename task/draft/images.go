@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,24 +11,28 @@ import (
 	"cfq/task"
 )
 
-// Images is a draft for a model of images: one feature for all pixels.
-type Images struct {
+// imageDraft is a draft for a model of images: one feature for all pixels.
+type imageDraft struct {
 	file   *task.ImageFile
 	shape  []int
 	layout task.Layout
-	asked  string // of the shape
+	asked  []string // of shape, scaling and class
+
+	label, favourable string
+	index             int // of the favourable class, -1: not known
+	notes             []string
 }
 
-// FindImages looks for images in the data file at path, for a model whose input has these sizes behind the batch; nil
+// findImages looks for images in the data file at path, for a model whose input has these sizes behind the batch; nil
 // when there are none. Without a model sizes are nil: grey images have a shape all the same. names are the columns of a
 // text without header. In a table, images and columns of pixels count as images only where the model's input has three
 // sizes; else they are columns as others are.
-func FindImages(path string, names []string, sizes []int) (*Images, error) {
+func findImages(path string, names []string, sizes []int) (*imageDraft, error) {
 	numbers := 1
 	for _, n := range sizes {
 		numbers *= n
 	}
-	p, inTable := &Images{}, 0
+	p, inTable := &imageDraft{index: -1}, 0
 	if len(sizes) == 3 {
 		inTable = numbers
 	}
@@ -63,43 +68,61 @@ func FindImages(path string, names []string, sizes []int) (*Images, error) {
 	case len(sizes) == 3 && !slices.Equal(sizes, p.shape):
 		p.shape, p.layout = last, task.ChannelsLast
 	case len(sizes) != 3 && channels > 1:
-		p.asked = "are the model's inputs channels, rows, columns (chw), or rows, columns, channels (hwc)?"
+		p.asked = []string{"are the model's inputs channels, rows, columns (chw), or rows, columns, channels (hwc)?"}
 	}
 	return p, nil
 }
 
-// Label is the column of the outcome: the given one, or that of the labels of a file that names no columns.
-func (p *Images) Label(given string) string {
-	if given != "" || p.file.Named || len(p.file.Names) < 2 || p.file.Data.Columns != nil {
-		return given
+// draft reads the labels of some people, which tell the index of the favourable class, and writes the task file.
+func (p *imageDraft) draft(ctx context.Context, from Source, o Options, m *Model) (*Draft, error) {
+	p.label, p.favourable = o.Label, o.Favourable
+	if p.label == "" && !p.file.Named && len(p.file.Names) > 1 && p.file.Data.Columns == nil {
+		p.label = p.file.Names[1] // that of a file that names no columns
 	}
-	return p.file.Names[1]
-}
-
-// Drawn says what is known of a draft for images.
-type Drawn struct {
-	Label, Favourable string
-	Index             int      // -1: not known
-	Asked             []string // about the scaling and the class
-	Notes             []string
-	File              string
-}
-
-// Draft writes the task file.
-func (p *Images) Draft(o Drawn) (*Draft, error) {
-	w := &yamlWriter{}
-	p.writeData(w, o)
-	w.line("target:")
-	index := o.Index
-	if index < 0 {
-		index = 1
-		w.question("  ", "which class index of the model is the favourable outcome? 1 is assumed.")
+	plain, err := p.write(o.File)
+	if err != nil {
+		return nil, err
 	}
-	w.line("  index: %d\n  margin: 0 # in logits, that recourse must reach\n", index)
-	for _, q := range append(o.Asked, p.asked) {
-		if q != "" {
-			w.question("", "%s", q)
+	from.Rows.Most, from.Rows.Seed, from.Rows.Keep = maxSample, 1, []string{p.label}
+	people, err := task.Read(ctx, from.Path, plain.Task, from.Rows)
+	if err != nil {
+		return nil, err
+	}
+	labels := make([]string, people.N)
+	for i := range labels {
+		labels[i] = people.Kept[i][0]
+	}
+	if p.favourable != "" && p.label != "" && task.Find(labels, p.favourable) < 0 {
+		return nil, fmt.Errorf("column %s has no value %q in %d rows", p.label, p.favourable, people.N)
+	}
+	if m == nil {
+		p.index = 1
+		p.notes = append(p.notes, "there is no model: one of `cfq train` takes pixels between 0 and 1, and its favourable "+
+			"class has the index 1")
+		return p.write(o.File)
+	}
+	index, sorted := classes(labels, m.Classes, m.Labels)
+	if k, ok := index[p.favourable]; ok {
+		p.index = k
+		if !sorted {
+			p.notes = append(p.notes, fmt.Sprintf("the class index of the label %s is %d", p.favourable, k))
 		}
+	}
+	asked := []string{"does the model take pixels between 0 and 1 (std: 255), as here, as bytes (std: 1), " +
+		"between -1 and 1 (mean and std: 127.5), or standardised? `cfq task check` compares them by the labels."}
+	if sorted {
+		asked = append(asked, "are the model's classes in the order of the labels in the alphabet?")
+	}
+	p.asked = append(asked, p.asked...)
+	return p.write(o.File)
+}
+
+func (p *imageDraft) write(file string) (*Draft, error) {
+	w := &yamlWriter{}
+	p.writeData(w)
+	w.target(p.index)
+	for _, q := range p.asked {
+		w.question("", "%s", q)
 	}
 	w.line("features:")
 	keys := []string{
@@ -111,45 +134,24 @@ func (p *Images) Draft(o Drawn) (*Draft, error) {
 	}
 	w.line("%s}", wrap("  - {", append(keys, "mean: 0", "std: 255", "bounds: [0, 255]", "step: 1"), "", "     "))
 	w.line("\ncost: {norm: l1, weights: inverse_std} # a change by std of one pixel costs 1")
-	head := &yamlWriter{}
-	head.comment("", "A draft from %s. Which pixels can change, how far, and at what cost is for you to say: "+
-		"sparsity.max_features bounds how many.", message.Legible(o.File))
-	if w.questions > 0 {
-		head.comment("", "Open: %s, each a comment with the word QUESTION. Answer it in the file, then remove the comment; "+
-			"`cfq task check` refuses the file until then.", message.Count(w.questions, "question"))
-	}
-	head.line("version: 1\n")
-	text := append(head.Bytes(), w.Bytes()...)
-	out := &Draft{Text: text, Notes: o.Notes, Questions: Questions(text)}
-	var err error
-	if out.Task, err = task.Parse("the draft", text); err != nil {
-		return nil, fmt.Errorf("the draft is not a task file that can be read, which is a mistake of this program: %w", err)
-	}
-	return out, nil
+	return w.draft(p.notes, "A draft from %s. Which pixels can change, how far, and at what cost is for you to say: "+
+		"sparsity.max_features bounds how many.", message.Legible(file))
 }
 
-func (p *Images) writeData(w *yamlWriter, o Drawn) {
+func (p *imageDraft) writeData(w *yamlWriter) {
 	d := &p.file.Data
 	w.line("data:")
 	w.line("  missing: [] # besides the empty field")
-	if d.Delimiter != 0 {
-		w.line("  delimiter: %s", scalar(string(d.Delimiter)))
-	}
-	if d.Trim {
-		w.line("  trim: true")
-	}
-	if d.Comment != 0 {
-		w.line("  comment: %s", scalar(string(d.Comment)))
-	}
+	w.textKeys(d)
 	switch {
-	case o.Label == "":
+	case p.label == "":
 		w.question("  ",
 			"which column is the outcome (label: NAME), and which of its values do people want (favourable: VALUE)?")
-	case o.Favourable == "":
+	case p.favourable == "":
 		w.question("  ", "which value of the outcome do people want? Without it no outcome is known.")
-		w.line("  # label: %s\n  # favourable: ", scalar(o.Label))
+		w.line("  # label: %s\n  # favourable: ", scalar(p.label))
 	default:
-		w.line("  label: %s\n  favourable: %s", scalar(o.Label), scalar(o.Favourable))
+		w.line("  label: %s\n  favourable: %s", scalar(p.label), scalar(p.favourable))
 	}
 	if d.Columns != nil {
 		w.line("%s", wrap("  columns: [", texts(d.Columns), "]", "            "))
@@ -157,9 +159,9 @@ func (p *Images) writeData(w *yamlWriter, o Drawn) {
 	w.line("")
 }
 
-// Classes returns the class of each label of a model of so many classes whose labels it has itself, or which number its
+// classes returns the class of each label of a model of n classes whose labels it has itself, or which number its
 // classes from 0, or, with sorted set, as many as classes that stand in the order of the alphabet. -1: not known.
-func Classes(labels []string, classes int, own []string) (index map[string]int, sorted bool) {
+func classes(labels []string, n int, own []string) (index map[string]int, sorted bool) {
 	index = map[string]int{}
 	distinct := slices.Sorted(slices.Values(labels))
 	distinct = slices.DeleteFunc(slices.Compact(distinct), func(l string) bool { return l == "" })
@@ -173,7 +175,7 @@ func Classes(labels []string, classes int, own []string) (index map[string]int, 
 		return len(distinct) > 0
 	}
 	number := func(l string) int {
-		if k, err := strconv.Atoi(l); err == nil && k >= 0 && k < classes {
+		if k, err := strconv.Atoi(l); err == nil && k >= 0 && k < n {
 			return k
 		}
 		return -1
@@ -181,7 +183,7 @@ func Classes(labels []string, classes int, own []string) (index map[string]int, 
 	switch {
 	case known(func(l string) int { return task.Find(own, l) }), known(number):
 		return index, false
-	case len(distinct) == classes:
+	case len(distinct) == n:
 		known(func(l string) int { return slices.Index(distinct, l) })
 		return index, true
 	}

@@ -53,7 +53,7 @@ func TestDraftsForPublicData(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			table, err := Open(t.Context(), filepath.Join(dir, "data", c.train), c.columns, task.ReadOptions{})
+			table, err := readTable(t.Context(), Source{filepath.Join(dir, "data", c.train), c.columns, task.ReadOptions{}})
 			if err != nil {
 				t.Fatal(err)
 			}

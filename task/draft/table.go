@@ -20,8 +20,8 @@ import (
 	"cfq/task"
 )
 
-// Table counts the distinct fields of each column of a data file.
-type Table struct {
+// table counts the distinct fields of each column of a data file.
+type table struct {
 	Data   task.Data // how the file is read; Columns only for a text without header
 	Names  []string
 	Rows   int // rows that were taken
@@ -51,15 +51,15 @@ func (c *fieldCounts) add(field string) {
 	c.rows++
 }
 
-// Open reads the data file at path and finds out how it is to be read: delimiter, comment lines, lines before the
-// header, blanks around fields. names are the columns of a text without header; nil takes them from its first row when
-// that looks like a header, and numbers the columns otherwise. o selects rows.
-func Open(ctx context.Context, path string, names []string, o task.ReadOptions) (*Table, error) {
-	return task.FromFile(path, func(r io.Reader) (*Table, error) { return readFrom(ctx, r, names, o) })
+// readTable reads the data file and finds out how it is to be read: delimiter, comment lines, lines before the header,
+// blanks around fields. Columns of a text without names are those of its first row when that looks like a header, and
+// numbered otherwise.
+func readTable(ctx context.Context, from Source) (*table, error) {
+	return task.FromFile(from.Path, func(r io.Reader) (*table, error) { return readFrom(ctx, r, from.Names, from.Rows) })
 }
 
-func readFrom(ctx context.Context, r io.Reader, names []string, o task.ReadOptions) (*Table, error) {
-	t := &Table{}
+func readFrom(ctx context.Context, r io.Reader, names []string, o task.ReadOptions) (*table, error) {
+	t := &table{}
 	rows, err := task.NewRows(r, func(head []byte) (*task.Data, error) {
 		d, err := sniff(head, names)
 		t.Data = d
@@ -96,7 +96,7 @@ func readFrom(ctx context.Context, r io.Reader, names []string, o task.ReadOptio
 	}
 }
 
-func (t *Table) add(rec []string, whole bool) {
+func (t *table) add(rec []string, whole bool) {
 	if !whole || len(rec) != len(t.Names) {
 		t.Broken++
 		return
@@ -112,7 +112,7 @@ func (t *Table) add(rec []string, whole bool) {
 	t.Rows++
 }
 
-func (t *Table) finish() error {
+func (t *table) finish() error {
 	if t.Rows == 0 {
 		return errors.New("the file has no data rows with as many fields as the first line")
 	}
@@ -125,7 +125,7 @@ func (t *Table) finish() error {
 	return nil
 }
 
-func (t *Table) column(name string) *fieldCounts {
+func (t *table) column(name string) *fieldCounts {
 	for i := range t.cols {
 		if t.cols[i].name == name {
 			return &t.cols[i]

@@ -96,12 +96,12 @@ func TestSelections(t *testing.T) {
 		{task.ReadOptions{Only: []int{2, 0}}, []string{"0", "2"}},
 		{task.ReadOptions{Except: []int{1, 2}}, []string{"0", "3"}},
 	} {
-		table, err := Open(t.Context(), path, nil, c.s)
+		table, err := readTable(t.Context(), Source{path, nil, c.s})
 		if err != nil || !slices.Equal(table.cols[0].values, c.want) {
 			t.Errorf("%+v: %v, %v", c.s, table, err)
 		}
 	}
-	if _, err := Open(t.Context(), path, nil, task.ReadOptions{Only: []int{1, 9}}); err == nil ||
+	if _, err := readTable(t.Context(), Source{path, nil, task.ReadOptions{Only: []int{1, 9}}}); err == nil ||
 		!strings.Contains(err.Error(), "row 9") {
 		t.Errorf("a row that is not there: %v", err)
 	}
@@ -126,7 +126,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(t.Context(), path, nil, task.ReadOptions{}); err == nil || !strings.Contains(err.Error(), c.want) ||
+		if _, err := readTable(t.Context(), Source{path, nil, task.ReadOptions{}}); err == nil || !strings.Contains(err.Error(), c.want) ||
 			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -135,16 +135,16 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	if err := os.WriteFile(path, packed.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if table, err := Open(t.Context(), path, nil, task.ReadOptions{}); err != nil || table.Rows != 1 {
+	if table, err := readTable(t.Context(), Source{path, nil, task.ReadOptions{}}); err != nil || table.Rows != 1 {
 		t.Errorf("gzip: %v, %v", table, err)
 	}
-	if _, err := Open(t.Context(), path, []string{"one"}, task.ReadOptions{}); err == nil || !strings.Contains(err.Error(),
+	if _, err := readTable(t.Context(), Source{path, []string{"one"}, task.ReadOptions{}}); err == nil || !strings.Contains(err.Error(),
 		"1 columns are named") {
 		t.Errorf("too few names: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Open(ctx, path, nil, task.ReadOptions{}); err == nil {
+	if _, err := readTable(ctx, Source{path, nil, task.ReadOptions{}}); err == nil {
 		t.Error("a cancelled reading went on")
 	}
 }
@@ -161,7 +161,7 @@ func TestParquet(t *testing.T) {
 	if err := parquet.WriteFile(path, []person{{30.5, &rent, true}, {41, nil, false}, {52, &rent, true}}); err != nil {
 		t.Fatal(err)
 	}
-	table, err := Open(t.Context(), path, nil, task.ReadOptions{})
+	table, err := readTable(t.Context(), Source{path, nil, task.ReadOptions{}})
 	if err != nil || table.Rows != 3 || !slices.Equal(table.Names, []string{"age", "home", "label"}) {
 		t.Fatalf("%+v, %v", table, err)
 	}
@@ -173,7 +173,7 @@ func TestParquet(t *testing.T) {
 		[]int8{1, 0, 1}) {
 		t.Errorf("%+v, %v\n%s", people, err, p.Text)
 	}
-	if _, err := Open(t.Context(), path, []string{"a"}, task.ReadOptions{}); err == nil || !strings.Contains(err.Error(),
+	if _, err := readTable(t.Context(), Source{path, []string{"a"}, task.ReadOptions{}}); err == nil || !strings.Contains(err.Error(),
 		"names its columns itself") {
 		t.Error(err)
 	}

@@ -20,9 +20,9 @@ func write(t testing.TB, name, text string) string {
 }
 
 // open reads a table from text.
-func open(t testing.TB, text string, names ...string) *Table {
+func open(t testing.TB, text string, names ...string) *table {
 	t.Helper()
-	table, err := Open(context.Background(), write(t, "data.csv", text), names, task.ReadOptions{})
+	table, err := readTable(context.Background(), Source{write(t, "data.csv", text), names, task.ReadOptions{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,10 +30,10 @@ func open(t testing.TB, text string, names ...string) *Table {
 }
 
 // draft drafts a task for a table.
-func draft(t testing.TB, table *Table, o Options) *Draft {
+func draft(t testing.TB, table *table, o Options) *Draft {
 	t.Helper()
 	o.File = "data.csv"
-	d, err := FromData(table, o)
+	d, err := fromTable(table, o)
 	if err != nil {
 		t.Fatal(err)
 	}

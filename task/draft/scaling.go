@@ -1,14 +1,11 @@
-package main
+package draft
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"slices"
 
-	"cfq/onnxio"
 	"cfq/task"
-	"cfq/task/draft"
 )
 
 // maxSample bounds the rows that show how well a model decides with other scalings, or which labels there are.
@@ -18,12 +15,12 @@ const maxSample = 2000
 type scaling struct {
 	name   string
 	pixels bool
-	of     func(c *draft.Column) (mean, std float64)
+	of     func(c *Column) (mean, std float64)
 }
 
 func scalings() []scaling {
-	fixed := func(mean, std float64) func(*draft.Column) (float64, float64) {
-		return func(*draft.Column) (float64, float64) { return mean, std }
+	fixed := func(mean, std float64) func(*Column) (float64, float64) {
+		return func(*Column) (float64, float64) { return mean, std }
 	}
 	return []scaling{
 		{"numbers as they are", false, fixed(0, 1)},
@@ -35,23 +32,21 @@ func scalings() []scaling {
 	}
 }
 
-func standardised(c *draft.Column) (mean, std float64) {
+func standardised(c *Column) (mean, std float64) {
 	if c.Mean == nil || *c.Std == 0 {
 		return 0, 1
 	}
 	return *c.Mean, *c.Std
 }
 
-// compareScalings warns where a model decides more rows as labelled with another scaling of numbers or pixels than with
-// that of the task file.
-func compareScalings(ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task, people *task.People,
-	r *draft.Report,
-) error {
+// CompareScalings warns where a model decides more rows as labelled with another scaling of numbers or pixels than with
+// that of the task file. margins runs the model on rows of inputs.
+func (r *Report) CompareScalings(t *task.Task, people *task.People, margins func(x []float32) ([]float32, error)) error {
 	if r.Score == nil || t.Latent != nil {
 		return nil
 	}
 	some := people.Subset(task.AllRows(min(people.N, maxSample)))
-	own, err := decidedAsLabelled(ctx, e, path, m, t, some)
+	own, err := decidedAsLabelled(some, margins)
 	if err != nil {
 		return err
 	}
@@ -61,7 +56,7 @@ func compareScalings(ctx context.Context, e *env, path string, m *onnxio.Model, 
 		if other.X = s.apply(t, r.Features, some); other.X == nil {
 			continue
 		}
-		right, err := decidedAsLabelled(ctx, e, path, m, t, &other)
+		right, err := decidedAsLabelled(&other, margins)
 		if err != nil {
 			return err
 		}
@@ -70,14 +65,14 @@ func compareScalings(ctx context.Context, e *env, path string, m *onnxio.Model, 
 		}
 	}
 	if name != "" {
-		r.Find(draft.Warning, "model", fmt.Sprintf("it decides %.1f %% of %d rows as labelled with %s, and %.1f %% with "+
+		r.Find(Warning, "model", fmt.Sprintf("it decides %.1f %% of %d rows as labelled with %s, and %.1f %% with "+
 			"mean and std of the task file: which ones does it take?", 100*best, some.N, name, 100*share(own)))
 	}
 	return nil
 }
 
 // apply returns the inputs of people by the scaling; nil where the task has no numbers, or no pixels, of that kind.
-func (s *scaling) apply(t *task.Task, have []draft.Column, people *task.People) []float32 {
+func (s *scaling) apply(t *task.Task, have []Column, people *task.People) []float32 {
 	var x []float32
 	for i, c := range t.Columns() {
 		f := &c.Feature
@@ -118,7 +113,6 @@ func clearGain(before, after []bool) float64 {
 	return gain
 }
 
-// share is the share of rows that are right.
 func share(right []bool) float64 {
 	n := 0
 	for _, r := range right {
@@ -131,10 +125,8 @@ func share(right []bool) float64 {
 
 // decidedAsLabelled says of each person with a label whether a model decides so. If it decides most of them otherwise,
 // its class index is the wrong one, which is reported elsewhere: then it says whether it decides the opposite.
-func decidedAsLabelled(ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task, people *task.People) (
-	[]bool, error,
-) {
-	margins, err := marginsOf(ctx, e, path, m, t, people)
+func decidedAsLabelled(people *task.People, run func(x []float32) ([]float32, error)) ([]bool, error) {
+	margins, err := run(people.X)
 	if err != nil {
 		return nil, err
 	}
