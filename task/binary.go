@@ -2,7 +2,6 @@ package task
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 
 	"cfq/internal/message"
@@ -51,8 +50,6 @@ func (b *Binary) encode(raw string, dst []float32) error {
 	return err
 }
 
-func (b *Binary) encodeMissing() error { return errors.New("the value is missing") }
-
 func (b *Binary) check(x []float32) error {
 	if countOnes(x) > 1 {
 		return fmt.Errorf("a binary input is 0 or 1, not %v", x[0])
@@ -65,10 +62,6 @@ func (b *Binary) decode(x []float32) (string, error) { return b.PlaceName(b.plac
 func (b *Binary) group(x []float32) int { return b.place(x) }
 
 func (b *Binary) groupNames() []string { return placeNames(b) }
-
-func (b *Binary) notKnown(string) bool { return false }
-
-func (b *Binary) hasNumber() bool { return false }
 
 func (b *Binary) isOrdered() bool { return false }
 

@@ -47,6 +47,12 @@ func (c *Coding) coding() *Coding { return c }
 // Made is Inputs.
 func (c *Coding) Made() [][]float64 { return c.Inputs }
 
+func (c *Coding) encodeMissing() error { return errors.New("the value is missing") }
+
+func (c *Coding) notKnown(string) bool { return false }
+
+func (c *Coding) hasNumber() bool { return false }
+
 func (c *Coding) isMade() bool { return c.Inputs != nil }
 
 func (c *Coding) modelInputs(width int) int {

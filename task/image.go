@@ -29,9 +29,9 @@ const (
 
 // Pixels is an image: Standardized inputs, of which each is a feature. No feature of Task.Features has this encoding.
 type Pixels struct {
-	Shape     []int // in the order of Layout
-	Layout    Layout
-	Mean, Std float64
+	Shape  []int // in the order of Layout
+	Layout Layout
+	Standardized
 	// Means and Stds are of the channels, in raw units; nil when Mean and Std are for all.
 	Means, Stds []float64
 }
@@ -48,35 +48,7 @@ func (m *Pixels) width() int {
 
 func (m *Pixels) modelInputs() int { return m.width() }
 
-func (m *Pixels) isMade() bool { return false }
-
-func (m *Pixels) encode(string, []float32) error { return errNotPixel() }
-
-func (m *Pixels) encodeMissing() error { return errNotPixel() }
-
-func (m *Pixels) check([]float32) error { return errNotPixel() }
-
-func (m *Pixels) decode([]float32) (string, error) { return "", errNotPixel() }
-
-func errNotPixel() error { return errors.New("an image is encoded by its pixels") }
-
-func (m *Pixels) group([]float32) int { return -1 }
-
-func (m *Pixels) groupNames() []string { return nil }
-
-func (m *Pixels) notKnown(string) bool { return false }
-
-func (m *Pixels) hasNumber() bool { return false }
-
 func (m *Pixels) inputName(name string, j int) string { return m.pixelName(name, j) }
-
-// Sigma is that of a pixel.
-func (m *Pixels) Sigma(int) float64 { return 1 }
-
-// Linear is an error: rules speak of pixels.
-func (m *Pixels) Linear(string) (coef []float64, constant float64, err error) {
-	return nil, 0, errNotPixel()
-}
 
 func (m *Pixels) also() []string {
 	return []string{"bounds", "step", "max_increase", "max_decrease", "max_change"}

@@ -102,8 +102,6 @@ func (o *OneHot) groupNames() []string { return o.Values }
 
 func (o *OneHot) notKnown(value string) bool { return Find(o.MissingValues, value) >= 0 }
 
-func (o *OneHot) hasNumber() bool { return false }
-
 func (o *OneHot) isOrdered() bool { return o.Ordered }
 
 func (o *OneHot) inputName(name string, j int) string { return name + "=" + o.Values[j] }

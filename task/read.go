@@ -307,23 +307,8 @@ func (t *Task) resolve(names []string, codes bool, unreadable func(column string
 	c.encoded = t.Encoded || !t.Made() && slices.ContainsFunc(raw, lacks) && !slices.ContainsFunc(inputs, lacks)
 	c.uncoded = t.Latent != nil &&
 		(!codes || slices.ContainsFunc(t.Latent.Codes, func(f Feature) bool { return lacks(f.Column) }))
-	var errs []error
-	need := func(to *[]int, column, by string) {
-		i, ok := at[column]
-		*to = append(*to, i)
-		by = message.Quote(column) + " (" + message.Clip(by) + ")"
-		why := ""
-		if unreadable != nil {
-			why = unreadable(column)
-		}
-		switch {
-		case ok:
-		case why != "":
-			errs = append(errs, fmt.Errorf("column %s cannot be read: %s", by, why))
-		default:
-			errs = append(errs, fmt.Errorf("there is no column %s%s", by, suggest(column, names[:c.width])))
-		}
-	}
+	f := &columnFinder{names: names[:c.width], at: at, unreadable: unreadable}
+	need := f.need
 	if c.encoded {
 		for _, in := range inputs {
 			need(&c.features, in, "model input")
@@ -355,16 +340,41 @@ func (t *Task) resolve(names []string, codes bool, unreadable func(column string
 	if t.Data.Label != "" {
 		c.label = slices.Index(names, t.Data.Label)
 	}
-	if len(errs) > 0 {
-		errs = append(errs, fmt.Errorf("the file's columns are: %s", message.List(names[:c.width], 100)))
+	if len(f.errs) > 0 {
+		f.errs = append(f.errs, fmt.Errorf("the file's columns are: %s", message.List(f.names, 100)))
 		if c.width == 1 {
-			errs = append(errs, fmt.Errorf("the first line is one field; is data.delimiter %q right?", t.Data.Delimiter))
+			f.errs = append(f.errs, fmt.Errorf("the first line is one field; is data.delimiter %q right?", t.Data.Delimiter))
 		}
-		return nil, errors.Join(errs...)
+		return nil, errors.Join(f.errs...)
 	}
 	used := slices.Concat(c.features, c.filter, c.groups, c.id, []int{c.label})
 	c.twins = slices.DeleteFunc(c.twins, func(tw [2]int) bool { return !slices.Contains(used, tw[0]) })
 	return c, nil
+}
+
+// columnFinder finds the columns that a task reads.
+type columnFinder struct {
+	names      []string
+	at         map[string]int
+	unreadable func(column string) string // why a column that is not among names cannot be read; nil: it is not there
+	errs       []error
+}
+
+func (f *columnFinder) need(to *[]int, column, by string) {
+	i, ok := f.at[column]
+	*to = append(*to, i)
+	by = message.Quote(column) + " (" + message.Clip(by) + ")"
+	why := ""
+	if f.unreadable != nil {
+		why = f.unreadable(column)
+	}
+	switch {
+	case ok:
+	case why != "":
+		f.errs = append(f.errs, fmt.Errorf("column %s cannot be read: %s", by, why))
+	default:
+		f.errs = append(f.errs, fmt.Errorf("there is no column %s%s", by, suggest(column, f.names)))
+	}
 }
 
 func suggest(column string, names []string) string {

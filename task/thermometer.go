@@ -79,8 +79,6 @@ func (t *Thermometer) encode(raw string, dst []float32) error {
 	return err
 }
 
-func (t *Thermometer) encodeMissing() error { return errors.New("the value is missing") }
-
 func (t *Thermometer) check(x []float32) error {
 	if ones := countOnes(x); ones > len(x) || slices.Contains(x[:ones], 0) {
 		return errors.New("the inputs of a thermometer are ones followed by zeros")
@@ -93,8 +91,6 @@ func (t *Thermometer) decode(x []float32) (string, error) { return t.PlaceName(t
 func (t *Thermometer) group(x []float32) int { return t.place(x) }
 
 func (t *Thermometer) groupNames() []string { return placeNames(t) }
-
-func (t *Thermometer) notKnown(string) bool { return false }
 
 func (t *Thermometer) hasNumber() bool { return t.Values == nil }
 
