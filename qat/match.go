@@ -83,9 +83,7 @@ func matchTerm() lossTerm {
 			active = column(fmt.Sprint(activeName, t), dim)
 		}
 		action := b.attached(column(actionName, dim), step, active)
-		sum := func(v string) string {
-			return b.Op("ReduceSum", []string{v, b.Const(graph.FromInts("axes", []int64{1}, 1))}, graph.IntAttr("keepdims", 1))
-		}
+		sum := func(v string) string { return b.reduce("ReduceSum", v, 1) }
 		away := b.Op("Abs", []string{b.Op("Sub", []string{action, column(wantedName, dim)})})
 		cost := b.Op("Add", []string{
 			sum(b.Op("Mul", []string{action, column(priceName, dim)})), column(dearerName, 1),
@@ -149,12 +147,7 @@ func (b *stepBuilder) slope(points string, n int) string {
 func (b *stepBuilder) lossGradient(x, margin, logits, prefix string) string {
 	y, o := margin, autodiff.Options{Prefix: prefix, Policy: b.policy}
 	if b.job.classes > 2 {
-		pick := make([]float32, b.job.classes)
-		pick[b.job.target()] = -1
-		y = b.Op("Mul", []string{
-			b.Op("LogSoftmax", []string{logits}, graph.IntAttr("axis", 1)),
-			b.Const(graph.FromFloats("target", pick, 1, int64(len(pick)))),
-		})
+		y = b.targetLosses(logits)
 	} else {
 		o.Seed = b.Op("Neg", []string{b.Op("Sigmoid", []string{b.Op("Neg", []string{margin})})})
 	}

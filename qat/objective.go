@@ -193,10 +193,13 @@ func validRow(r *lossRow, p *Points, i int, j *trainingJob) {
 	}
 }
 
-// FindObjective returns the row of the table called name.
-func FindObjective(name Objective) (ObjectiveDoc, error) {
+// FindObjective returns the row called name, among all or among those given.
+func FindObjective(name Objective, among ...ObjectiveDoc) (ObjectiveDoc, error) {
+	if among == nil {
+		among = Objectives()
+	}
 	var names []string
-	for _, o := range Objectives() {
+	for _, o := range among {
 		if o.Name == name {
 			return o, nil
 		}
@@ -270,12 +273,20 @@ func (b *stepBuilder) crossEntropy(logits string) string {
 		return b.Op("Mul", []string{b.Op("Softplus", []string{less}), classWeightsName})
 	}
 	logp := b.Op("LogSoftmax", []string{logits}, graph.IntAttr("axis", 1))
-	return b.Op("Neg", []string{b.sumOfClasses(b.Op("Mul", []string{logp, classWeightsName}))})
+	return b.Op("Neg", []string{b.reduce("ReduceSum", b.Op("Mul", []string{logp, classWeightsName}), 1)})
 }
 
-func (b *stepBuilder) sumOfClasses(value string) string {
-	axes := b.Const(graph.FromInts("axes", []int64{1}, 1))
-	return b.Op("ReduceSum", []string{value, axes}, graph.IntAttr("keepdims", 1))
+// targetLosses are the cross-entropy with the target class, in its column, and zero in the others.
+func (b *stepBuilder) targetLosses(logits string) string {
+	pick := make([]float32, b.job.classes)
+	pick[b.job.target()] = -1
+	logp := b.Op("LogSoftmax", []string{logits}, graph.IntAttr("axis", 1))
+	return b.Op("Mul", []string{logp, b.Const(graph.FromFloats("target", pick, 1, int64(len(pick))))})
+}
+
+// reduce reduces axes, which stay with the size 1.
+func (b *stepBuilder) reduce(op, value string, axes ...int64) string {
+	return b.Op(op, []string{value, b.ints(axes...)}, graph.IntAttr("keepdims", 1))
 }
 
 func memberTerm() lossTerm {
@@ -290,7 +301,7 @@ func disagreementTerm() lossTerm {
 		build: func(b *stepBuilder) string {
 			variance := b.meanOfMembers(func(logits string) string {
 				d := b.Op("Sub", []string{logits, b.t.Logits}) // the model's logits are the members' mean
-				return b.sumOfClasses(b.Op("Mul", []string{d, d}))
+				return b.reduce("ReduceSum", b.Op("Mul", []string{d, d}), 1)
 			})
 			return b.Op("Mul", []string{variance, "qat.disagreement"})
 		},
@@ -327,17 +338,11 @@ func groupTerm() lossTerm {
 			{"qat.groups", func(j *trainingJob) int { return j.source.Groups }, func(r *lossRow) []float32 { return r.groups }},
 		},
 		build: func(b *stepBuilder) string {
-			pick := make([]float32, b.job.classes)
-			pick[b.job.target()] = -1
-			reduce := func(op, v string, axis int64) string {
-				return b.Op(op, []string{v, b.Const(graph.FromInts("axes", []int64{axis}, 1))}, graph.IntAttr("keepdims", 1))
-			}
-			logp := b.Op("LogSoftmax", []string{b.t.Logits}, graph.IntAttr("axis", 1))
-			picked := b.Op("Mul", []string{logp, b.Const(graph.FromFloats("target", pick, 1, int64(len(pick))))})
-			sums := reduce("ReduceSum", b.Op("Mul", []string{reduce("ReduceSum", picked, 1), "qat.groups"}), 0)
-			people := b.Op("Max", []string{reduce("ReduceSum", "qat.groups", 0), b.scalar(1)})
+			losses := b.reduce("ReduceSum", b.targetLosses(b.t.Logits), 1)
+			sums := b.reduce("ReduceSum", b.Op("Mul", []string{losses, "qat.groups"}), 0)
+			people := b.Op("Max", []string{b.reduce("ReduceSum", "qat.groups", 0), b.scalar(1)})
 			// A group without people has the mean 0, below all others.
-			worst := reduce("ReduceMax", b.Op("Div", []string{sums, people}), 1)
+			worst := b.reduce("ReduceMax", b.Op("Div", []string{sums, people}), 1)
 			return b.Op("Mul", []string{worst, b.scalar(*b.job.Eta * float64(b.job.Batch))})
 		},
 	}
@@ -347,7 +352,6 @@ func groupTerm() lossTerm {
 func (b *stepBuilder) loss() string {
 	terms := b.job.objective.loss.terms
 	whole := len(terms) > 1 && slices.ContainsFunc(terms, func(t lossTerm) bool { return t.reduced })
-	axes := b.Const(graph.FromInts("axes", []int64{0, 1}, 2))
 	var sum string
 	for _, t := range terms {
 		for _, c := range t.columns {
@@ -355,7 +359,7 @@ func (b *stepBuilder) loss() string {
 		}
 		part := t.build(b)
 		if whole {
-			part = b.Op("ReduceSum", []string{part, axes}, graph.IntAttr("keepdims", 1))
+			part = b.reduce("ReduceSum", part, 0, 1)
 		}
 		if sum != "" {
 			part = b.Op("Add", []string{sum, part})
@@ -363,7 +367,7 @@ func (b *stepBuilder) loss() string {
 		sum = part
 	}
 	b.Append(&graph.Node{
-		Op: "ReduceSum", Inputs: []string{sum, axes}, Outputs: []string{lossName},
+		Op: "ReduceSum", Inputs: []string{sum, b.ints(0, 1)}, Outputs: []string{lossName},
 		Attrs: []graph.Attr{graph.IntAttr("keepdims", 0)},
 	})
 	return sum

@@ -162,10 +162,12 @@ func ParseArch(s string) (Arch, error) {
 // String returns the architecture as ParseArch reads it.
 func (a Arch) String() string { return a.text }
 
-// netLayer is a layer with weights: Out x In, the kernel's sizes behind them for a convolution.
+// netLayer is a layer with weights, out x in and the sizes of a convolution's kernel. What it makes has a name, or else
+// a Relu follows, and after a convolution the maximum of two neighbours.
 type netLayer struct {
 	out, in int
 	kernel  []int
+	name    string
 }
 
 // suits says why convolutions of the architecture would take other neighbours than those of the task's image.
@@ -213,9 +215,15 @@ func (a *Arch) layers(dim int) ([]netLayer, error) {
 		slices.Reverse(back)
 		sizes = slices.Concat(a.hidden, back, []int{dim})
 	}
-	for _, size := range sizes {
-		out = append(out, netLayer{out: size, in: in})
-		in = size
+	for i, size := range sizes {
+		l := netLayer{out: size, in: in}
+		switch {
+		case i == len(sizes)-1:
+			l.name = logitsName
+		case a.coder && i == a.code():
+			l.name = codeName
+		}
+		out, in = append(out, l), size
 	}
 	total := 0
 	for _, l := range out {
@@ -258,12 +266,10 @@ func (a *Arch) network(dim, members int, seed uint64) (*graph.Model, error) {
 	var logits []string
 	for k := range members {
 		b := &netBuilder{Builder: graph.NewBuilder(m.Graph, ""), rng: rand.New(rand.NewPCG(seed, uint64(k)))}
-		name := logitsName
 		if members > 1 {
-			b.Prefix, name = memberPrefix(k), memberPrefix(k)+logitsName
+			b.Prefix = memberPrefix(k)
 		}
-		b.network(a, layers, dim, name)
-		logits = append(logits, name)
+		logits = append(logits, b.network(a, layers, dim))
 	}
 	if members > 1 {
 		b := graph.NewBuilder(m.Graph, "")
@@ -324,8 +330,8 @@ func (b *netBuilder) random(l *netLayer, gain float64) []string {
 	}
 }
 
-// network appends the layers; the last one makes the value called logits.
-func (b *netBuilder) network(a *Arch, layers []netLayer, dim int, logits string) {
+// network appends the layers and returns the logits.
+func (b *netBuilder) network(a *Arch, layers []netLayer, dim int) string {
 	value := inputName
 	if len(a.convs) > 0 {
 		shape := []int64{-1, 1, int64(dim)}
@@ -336,32 +342,26 @@ func (b *netBuilder) network(a *Arch, layers []netLayer, dim int, logits string)
 	}
 	for i := range layers {
 		l := &layers[i]
-		if last := i == len(layers)-1; last || l.kernel == nil {
-			if l.kernel == nil && i > 0 && layers[i-1].kernel != nil {
-				value = b.node("Flatten", "", []string{value}, graph.IntAttr("axis", 1))
-			}
-			out, gain := "", 2.0
-			code := a.coder && i == a.code()
-			switch {
-			case last:
-				out, gain = logits, 1
-			case code:
-				out, gain = codeName, 1
-			}
-			value = b.node("Gemm", out, append([]string{value}, b.random(l, gain)...), graph.IntAttr("transB", 1))
-			if !last && !code {
-				value = b.node("Relu", "", []string{value})
-			}
-			continue
+		if l.kernel == nil && i > 0 && layers[i-1].kernel != nil {
+			value = b.node("Flatten", "", []string{value}, graph.IntAttr("axis", 1))
+		}
+		op, out, gain, attrs := "Gemm", "", 2.0, []graph.Attr{graph.IntAttr("transB", 1)}
+		if l.name != "" {
+			out, gain = b.Prefix+l.name, 1
 		}
 		var kernel, pads, two []int64
 		for _, k := range l.kernel {
 			kernel, pads, two = append(kernel, int64(k)), append(pads, int64(k/2), int64(k/2)), append(two, 2)
+			op, attrs = "Conv", []graph.Attr{graph.IntsAttr("kernel_shape", kernel...), graph.IntsAttr("pads", pads...)}
 		}
-		value = b.node("Conv", "", append([]string{value}, b.random(l, 2)...), graph.IntsAttr("kernel_shape", kernel...),
-			graph.IntsAttr("pads", pads...))
-		value = b.node("Relu", "", []string{value})
-		value = b.node("MaxPool", "", []string{value}, graph.IntsAttr("kernel_shape", two...),
-			graph.IntsAttr("strides", two...))
+		value = b.node(op, out, append([]string{value}, b.random(l, gain)...), attrs...)
+		if l.name == "" {
+			value = b.node("Relu", "", []string{value})
+		}
+		if l.kernel != nil {
+			value = b.node("MaxPool", "", []string{value}, graph.IntsAttr("kernel_shape", two...),
+				graph.IntsAttr("strides", two...))
+		}
 	}
+	return value
 }

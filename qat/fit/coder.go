@@ -213,18 +213,18 @@ func (f *fit) through(ctx context.Context, g *graph.Model, x []float32) (_ []flo
 const mostCoded = 2048
 
 // codingOf measures an autoencoder on the first rows trained on, and on as many of those held out if there are any.
-func (f *fit) codingOf(ctx context.Context, now []qat.Trained, u units, most int) (own Metrics,
-	held *Metrics, err error,
-) {
+func (f *fit) codingOf(ctx context.Context, now []qat.Trained, u units, most int) (Metrics, *Metrics, error) {
 	encoder, decoder, err := f.coders(now, u)
 	if err != nil {
-		return own, nil, err
+		return Metrics{}, nil, err
 	}
-	if own, err = f.coded(ctx, encoder, decoder, f.own, f.coder.own, most); err != nil || f.held == nil {
-		return own, nil, err
-	}
-	v, err := f.coded(ctx, encoder, decoder, f.held, f.coder.held, most)
-	return own, &v, err
+	return f.onBoth(func(p *task.People) (Metrics, error) {
+		attributes := f.coder.own
+		if p == f.held {
+			attributes = f.coder.held
+		}
+		return f.coded(ctx, encoder, decoder, p, attributes, most)
+	})
 }
 
 // coded measures an encoder and a decoder on the first rows, whose attributes are in the units of the network.

@@ -18,7 +18,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
@@ -137,9 +136,11 @@ func (o *Options) resolve() (Options, error) {
 		r.Validation = new(0.2)
 	}
 	errs := []error{r.Train.Check()}
-	if doc, err := findObjective(r.Train.Objective); err != nil && !r.Arch.coder {
+	doc, err := qat.FindObjective(r.Train.Objective, Objectives()...)
+	if err != nil && !r.Arch.coder {
 		errs = append(errs, err)
-	} else if !doc.Ensemble {
+	}
+	if err != nil || !doc.Ensemble {
 		r.Members = 1
 	}
 	if v := *r.Validation; !(v >= 0 && v < 1) {
@@ -160,17 +161,6 @@ func (o *Options) resolve() (Options, error) {
 // Objectives are the rows of the table of objectives that train in full precision.
 func Objectives() []qat.ObjectiveDoc {
 	return slices.DeleteFunc(qat.Objectives(), func(o qat.ObjectiveDoc) bool { return !o.Full })
-}
-
-func findObjective(name qat.Objective) (qat.ObjectiveDoc, error) {
-	var names []string
-	for _, o := range Objectives() {
-		if o.Name == name {
-			return o, nil
-		}
-		names = append(names, string(o.Name))
-	}
-	return qat.ObjectiveDoc{}, fmt.Errorf("invalid value %q for objective: want %s", name, message.Or(names))
 }
 
 // Train trains a classifier for the task on people with labels.
@@ -441,22 +431,28 @@ func (f *fit) judge(ctx context.Context, m *classifier.Model, now []qat.Trained)
 // short trainings on many images would spend much of their time. Those held out choose the round: all count.
 const mostJudged = 8192
 
-// decisionsOf measures a classifier on the first people trained on, and on those held out if there are any.
-func (f *fit) decisionsOf(ctx context.Context, m *classifier.Model, most int) (own Metrics, held *Metrics, err error) {
-	if own, err = metricsOf(ctx, m, f.own, most); err != nil || f.held == nil {
+// onBoth measures the people trained on, and those held out if there are any.
+func (f *fit) onBoth(measure func(p *task.People) (Metrics, error)) (own Metrics, held *Metrics, err error) {
+	if own, err = measure(f.own); err != nil || f.held == nil {
 		return own, nil, err
 	}
-	v, err := metricsOf(ctx, m, f.held, f.held.N)
+	v, err := measure(f.held)
 	return own, &v, err
 }
 
-func metricsOf(ctx context.Context, m *classifier.Model, people *task.People, most int) (Metrics, error) {
-	n := min(people.N, most)
-	margins, err := m.Margins(ctx, people.X[:n*people.Dim])
-	if err != nil {
-		return Metrics{}, err
-	}
-	return measured(margins, people.Labels[:n]), nil
+// decisionsOf measures a classifier on the first people trained on, and on those held out if there are any.
+func (f *fit) decisionsOf(ctx context.Context, m *classifier.Model, most int) (Metrics, *Metrics, error) {
+	return f.onBoth(func(p *task.People) (Metrics, error) {
+		n := p.N
+		if p == f.own {
+			n = min(n, most)
+		}
+		margins, err := m.Margins(ctx, p.X[:n*p.Dim])
+		if err != nil {
+			return Metrics{}, err
+		}
+		return measured(margins, p.Labels[:n]), nil
+	})
 }
 
 // with is the classifier with the layers as they are now.
