@@ -152,7 +152,7 @@ func checkSameModel(t *testing.T, m *graph.Model, tk *task.Task, other *graph.Mo
 	if d := furthest(slopes[0], slopes[1]); d > 1e-3 {
 		t.Errorf("gradients differ by %v", d)
 	}
-	a, b := promisesTo(t, m, tk, people), promisesTo(t, other, otherTask, otherPeople)
+	a, b := promisesTo(t, loaded(t, m), tk, people), promisesTo(t, loaded(t, other), otherTask, otherPeople)
 	refused := 0
 	for i := range a {
 		if a[i].Status != b[i].Status || math.Abs(a[i].Cost-b[i].Cost) > 1e-3*max(1, a[i].Cost) {

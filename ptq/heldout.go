@@ -13,7 +13,6 @@ import (
 	"cfq/onnxio/classifier"
 	"cfq/quant"
 	"cfq/quant/qdq"
-	"cfq/recourse"
 	"cfq/sensitivity"
 )
 
@@ -114,12 +113,7 @@ func (p *network) required() float64 { return cmp.Or(p.task.Target.Margin, eval.
 
 // promisedPoints are those of the promises that are calibrated on.
 func (c *layerFits) promisedPoints() []float32 {
-	var points []float32
-	for i := range c.sample.promises {
-		if a := &c.sample.promises[i]; a.Status == recourse.Found {
-			points = append(points, a.Point...)
-		}
-	}
+	points := slices.Concat(pointsOf(c.sample.promises)...)
 	return sampled(points, c.net.full.Dim(), heldPoints)
 }
 

@@ -17,9 +17,8 @@ import (
 // are zero in the written file.
 func TestPruned(t *testing.T) {
 	t.Parallel()
-	m, _, _ := loans(t, "train.csv")
-	tk, people := fortunate(t, 120, 6)
-	canonical, _, err := pass.Canonical(m, nil)
+	f := fortunate(t, 120, 6)
+	canonical, _, err := pass.Canonical(f.g, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,12 +36,9 @@ func TestPruned(t *testing.T) {
 	limit := magnitudes[len(magnitudes)*3/10]
 	var files [][]byte
 	for _, by := range []ptq.PruneBy{ptq.PruneMagnitude, ptq.PruneSensitivity} {
-		r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, ptq.Options{
+		r := f.quantize(t, ptq.Options{
 			Method: ptq.PruneQAT, Sparsity: 0.3, PruneBy: by, Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 64}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		if err := r.Verified.Err(); err != nil { // the file is the plan
 			t.Error(err)
 		}

@@ -52,12 +52,17 @@ type RobustRow struct {
 	SeenAll    float64 `json:"seen_all"`
 	HeldOut    float64 `json:"held_out"`
 	HeldOutAll float64 `json:"held_out_all"`
-	// Cost is the mean cost over the Compared people, those with an action from every solver at this
-	// margin; CostRatio is its ratio to that of the original's.
+	CostComparison
+
+	Seconds float64 `json:"seconds"` // that the solver took
+}
+
+// CostComparison is the mean cost over the Compared people, those with an action from every solver at a margin, and its
+// ratio to that of the original's.
+type CostComparison struct {
 	Compared  int     `json:"compared"`
 	Cost      float64 `json:"cost"`
 	CostRatio float64 `json:"cost_ratio"`
-	Seconds   float64 `json:"seconds"` // that the solver took
 }
 
 // Robustness solves recourse for the people that the original refuses and judges it under the

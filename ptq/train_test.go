@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/onnxio/classifier"
+	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -30,11 +30,20 @@ func short(o ptq.Options) ptq.Options {
 	return o
 }
 
-// fortunate are people of whom few are refused, since it is finding recourse, in each round, that takes the time.
-func fortunate(t *testing.T, all, refused int) (*task.Task, *task.People) {
+// trainees are people of the loans example of whom few are refused, since it is finding recourse, in each round, that
+// takes the time.
+type trainees struct {
+	g      *graph.Model
+	m      *onnxio.Model
+	tk     *task.Task
+	people *task.People
+}
+
+func fortunate(t *testing.T, all, refused int) *trainees {
 	t.Helper()
-	m, tk, people := loans(t, "train.csv")
-	c, err := ptq.OpenFor(loaded(t, m), tk, 1)
+	g, tk, people := loans(t, "train.csv")
+	m := loaded(t, g)
+	c, err := ptq.OpenFor(m, tk, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,15 +63,17 @@ func fortunate(t *testing.T, all, refused int) (*task.Task, *task.People) {
 			break
 		}
 	}
-	return tk, people.Subset(rows)
+	return &trainees{g, m, tk, people.Subset(rows)}
 }
 
-// trainedLoans quantizes the example for some people, four of whom are refused.
-func trainedLoans(t *testing.T, people int, o ptq.Options) *ptq.Result {
+func (f *trainees) run(t *testing.T, o ptq.Options) (*ptq.Result, error) {
 	t.Helper()
-	m, _, _ := loans(t, "train.csv")
-	tk, some := fortunate(t, people, 4)
-	r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, some, o)
+	return ptq.Quantize(t.Context(), f.m, f.tk, f.people, o)
+}
+
+func (f *trainees) quantize(t *testing.T, o ptq.Options) *ptq.Result {
+	t.Helper()
+	r, err := f.run(t, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,9 +136,8 @@ func losses(r *ptq.Result) (sum float64) {
 // calibrated on.
 func TestTrained(t *testing.T) {
 	t.Parallel()
-	m, _, _ := loans(t, "train.csv")
-	tk, people := fortunate(t, 120, 6)
-	promises := promisesTo(t, m, tk, people)
+	f := fortunate(t, 120, 6)
+	promises := promisesTo(t, f.m, f.tk, f.people)
 	found, kept := 0, 0
 	for i, a := range promises {
 		if a.Status != recourse.Found {
@@ -143,10 +153,7 @@ func TestTrained(t *testing.T) {
 	o.Train.Optimizer = qat.Optimizer{Steps: 320, Batch: 32, Rate: 4e-3}
 	var r *ptq.Result
 	for _, o.Workers = range []int{1, 2} {
-		one, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		one := f.quantize(t, o)
 		if r != nil && !bytes.Equal(r.Model, one.Model) {
 			t.Error("two workers wrote other bytes than one")
 		}
@@ -154,28 +161,25 @@ func TestTrained(t *testing.T) {
 	}
 	checkTraining(t, r, 120, 320, qat.Distil)
 	o.Train.Rate = 1e-12 // each round has other points: only what stays as it is can be compared with
-	still, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	still := f.quantize(t, o)
 	if got, most := losses(r), 0.8*losses(still); !(got < most) {
 		t.Errorf("the losses of the rounds add up to %v, want less than %v", got, most)
 	}
 	if !r.Promised || r.Training.People != kept || kept == 0 || kept == found {
 		t.Errorf("trained on the recourse of %d people, %d of %d have a promise", r.Training.People, kept, found)
 	}
-	written, err := codec.Read(r.Model, "")
+	written, err := onnxio.LoadBytes(t.Context(), r.Model, orttest.Need(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var margins [2][]float32
-	for k, g := range []*graph.Model{m, written} {
-		c, err := classifier.Open(t.Context(), g, orttest.Need(t), classifier.Options{})
+	for k, m := range []*onnxio.Model{f.m, written} {
+		c, err := ptq.OpenFor(m, f.tk, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if margins[k], err = c.Margins(t.Context(), people.X); err != nil {
+		if margins[k], err = c.Margins(t.Context(), f.people.X); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -199,7 +203,7 @@ func TestTrained(t *testing.T) {
 	if err := ptq.WritePlan(&text, r); err != nil {
 		t.Fatal(err)
 	}
-	again, err := ptq.FromPlan(t.Context(), loaded(t, m), readPlan(t, text.Bytes()), nil, ptq.Options{})
+	again, err := ptq.FromPlan(t.Context(), f.m, readPlan(t, text.Bytes()), nil, ptq.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +235,7 @@ func TestTrainedMethods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o.Budget = 3
-			r := trainedLoans(t, 60, short(o))
+			r := fortunate(t, 60, 4).quantize(t, short(o))
 			objective := o.Objective
 			switch {
 			case o.Method == ptq.LSQ || o.Method == ptq.PACT || o.Method == ptq.MixedQAT:
@@ -269,8 +273,7 @@ func codesOf(r *ptq.Result) string {
 // Every setting of the teacher reaches training: what is calibrated is the same, and the trained model another one.
 func TestTeacherOfTraining(t *testing.T) {
 	t.Parallel()
-	m, _, _ := loans(t, "train.csv")
-	tk, people := fortunate(t, 60, 6)
+	f := fortunate(t, 60, 6)
 	files := map[string]string{}
 	for name, change := range map[string]func(o *ptq.Options){
 		"none":    func(*ptq.Options) {},
@@ -288,10 +291,7 @@ func TestTeacherOfTraining(t *testing.T) {
 	} {
 		o := short(ptq.Options{Method: ptq.PTQ, Budget: 3, Objective: qat.Validity})
 		change(&o)
-		r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		r := f.quantize(t, o)
 		if other, ok := files[codesOf(r)]; ok {
 			t.Errorf("%s: the model is that of %s", name, other)
 		}
@@ -299,9 +299,8 @@ func TestTeacherOfTraining(t *testing.T) {
 	}
 	// The teacher's actions, computed for each batch, are those that are kept from one batch to the next.
 	o := short(ptq.Options{Method: ptq.PTQ, Budget: 3, Objective: qat.Validity, TeacherOnline: true})
-	r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
-	if err != nil || files[codesOf(r)] != "none" {
-		t.Errorf("online: the model is that of %q, %v", files[codesOf(r)], err)
+	if r := f.quantize(t, o); files[codesOf(r)] != "none" {
+		t.Errorf("online: the model is that of %q", files[codesOf(r)])
 	}
 }
 
@@ -309,14 +308,10 @@ func TestTeacherOfTraining(t *testing.T) {
 // if it had been given.
 func TestEtaSweep(t *testing.T) {
 	t.Parallel()
-	m, _, _ := loans(t, "train.csv")
-	tk, people := fortunate(t, 60, 6)
+	f := fortunate(t, 60, 6)
 	o := short(ptq.Options{Method: ptq.PTQ, Budget: 2, Objective: qat.Validity, EtaSweep: true})
 	o.Train.Rate = 0.01
-	r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := f.quantize(t, o)
 	var tried []float64
 	var best ptq.Trial
 	for i, trial := range r.Training.Trials {
@@ -332,26 +327,23 @@ func TestEtaSweep(t *testing.T) {
 		t.Errorf("eta %v of %+v", r.Training.Eta, r.Training.Trials)
 	}
 	o.EtaSweep, o.Train.Eta = false, &best.Eta
-	given, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
-	if err != nil || codesOf(given) != codesOf(r) || given.Training.Trials != nil {
-		t.Errorf("with eta given: another model, %v", err)
+	if given := f.quantize(t, o); codesOf(given) != codesOf(r) || given.Training.Trials != nil {
+		t.Error("with eta given: another model")
 	}
 }
 
 // Groups of people can be in a column that no model sees: the checkpoint of a training with others is an error.
 func TestCheckpointKnowsGroups(t *testing.T) {
 	t.Parallel()
-	m, _, _ := loans(t, "train.csv")
-	tk, people := fortunate(t, 60, 6)
+	f := fortunate(t, 60, 6)
 	o := short(ptq.Options{Method: ptq.LSQ, Objective: qat.Group, Checkpoint: filepath.Join(t.TempDir(), "c")})
 	for _, shift := range []int32{0, 1} {
 		group := task.Subgroup{Feature: "region", Values: []string{"north", "south"}}
-		for i := range people.N {
+		for i := range f.people.N {
 			group.Codes = append(group.Codes, int32(i/7)%2*(1-shift)+int32(i)%2*shift)
 		}
-		people.Subgroups = []task.Subgroup{group}
-		_, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
-		if (err == nil) != (shift == 0) {
+		f.people.Subgroups = []task.Subgroup{group}
+		if _, err := f.run(t, o); (err == nil) != (shift == 0) {
 			t.Errorf("groups shifted by %d: %v", shift, err)
 		}
 	}
@@ -360,13 +352,9 @@ func TestCheckpointKnowsGroups(t *testing.T) {
 // A training that is cancelled goes on from its checkpoint, and ends with the bytes of one in one piece.
 func TestTrainingGoesOn(t *testing.T) {
 	t.Parallel()
-	m, _, _ := loans(t, "train.csv")
-	tk, people := fortunate(t, 60, 4)
+	f := fortunate(t, 60, 4)
 	o := short(ptq.Options{Method: ptq.LSQ})
-	want, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := f.quantize(t, o)
 	o.Checkpoint = filepath.Join(t.TempDir(), "checkpoint")
 	calibrated := false
 	run := func(o ptq.Options, stop int) (*ptq.Result, []int, error) {
@@ -381,7 +369,7 @@ func TestTrainingGoesOn(t *testing.T) {
 				cancel()
 			}
 		}
-		r, err := ptq.Quantize(ctx, loaded(t, m), tk, people, o)
+		r, err := ptq.Quantize(ctx, f.m, f.tk, f.people, o)
 		return r, rounds, err
 	}
 	if r, rounds, err := run(o, 6); !errors.Is(err, context.Canceled) || r != nil || len(rounds) != 6 {
@@ -408,11 +396,11 @@ func TestTrainingGoesOn(t *testing.T) {
 		t.Errorf("another seed begins at round %v: %v", rounds, err)
 	}
 	// Several trainings cannot have one checkpoint.
-	if _, err := ptq.Smallest(t.Context(), loaded(t, m), tk, people, o, ptq.Target{VD: 0.1}); !errors.As(err, &input) {
+	if _, err := ptq.Smallest(t.Context(), f.m, f.tk, f.people, o, ptq.Target{VD: 0.1}); !errors.As(err, &input) {
 		t.Errorf("a search for a target with a checkpoint: %v", err)
 	}
-	if _, err := ptq.Sweep(t.Context(), loaded(t, m), tk, people, people, ptq.SweepOptions{Quantize: o}); !errors.As(err,
-		&input) {
+	if _, err := ptq.Sweep(t.Context(), f.m, f.tk, f.people, f.people,
+		ptq.SweepOptions{Quantize: o}); !errors.As(err, &input) {
 		t.Errorf("a sweep with a checkpoint: %v", err)
 	}
 }
@@ -420,15 +408,13 @@ func TestTrainingGoesOn(t *testing.T) {
 // Objectives of labels need them, for two classes.
 func TestTrainingNeedsLabels(t *testing.T) {
 	t.Parallel()
-	m, _, _ := loans(t, "train.csv")
-	tk, people := fortunate(t, 60, 4)
-	people.Labels = nil
+	f := fortunate(t, 60, 4)
+	f.people.Labels = nil
 	for _, doc := range qat.Objectives() {
 		if doc.Name == qat.Distil || !doc.Quantized {
 			continue // it looks at no label anywhere, and takes long; or it is not for quantized networks
 		}
-		o := short(ptq.Options{Method: ptq.CFQQAT, Objective: doc.Name})
-		_, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
+		_, err := f.run(t, short(ptq.Options{Method: ptq.CFQQAT, Objective: doc.Name}))
 		var input *ptq.InputError
 		switch {
 		case doc.Labels && (!errors.As(err, &input) || !strings.Contains(err.Error(), string(doc.Name))):
@@ -484,9 +470,9 @@ func TestTrainingErrors(t *testing.T) {
 }
 
 // promisesTo are the cheapest actions of people whom a model refuses, at margin 0.1.
-func promisesTo(t *testing.T, m *graph.Model, tk *task.Task, people *task.People) []recourse.Action {
+func promisesTo(t *testing.T, m *onnxio.Model, tk *task.Task, people *task.People) []recourse.Action {
 	t.Helper()
-	c, err := ptq.OpenFor(loaded(t, m), tk, 1)
+	c, err := ptq.OpenFor(m, tk, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
