@@ -99,9 +99,7 @@ func TestFitAct(t *testing.T) {
 		b := rapid.Float32Range(-100, 100).Draw(t, "b")
 		lo, hi := min(a, b), max(a, b)
 		act := quant.FitAct(rapid.IntRange(2, 8).Draw(t, "bits"), lo, hi)
-		if err := act.Check(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, act.Check())
 		if act.Apply(0) != 0 {
 			t.Fatalf("%+v: zero becomes %v", act, act.Apply(0))
 		}

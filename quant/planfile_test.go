@@ -178,14 +178,8 @@ func TestPlanNumbers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := rapid.Float32().Draw(t, "x")
 		f.Layers[0].Rows[0].Bias = &x
-		text, err := MarshalPlan(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		g, err := UnmarshalPlan(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(MarshalPlan(f))(t)
+		g := must.Get(UnmarshalPlan(text))(t)
 		if y := *g.Layers[0].Rows[0].Bias; math.Float32bits(x) != math.Float32bits(y) {
 			t.Fatalf("%v is read as %v from %s", x, y, text)
 		}

@@ -3,11 +3,15 @@
 // In: the results of a call. Out: its value. The invariant: after a call there is no error.
 package must
 
-import "testing"
+// TB is what ends a test: testing.TB, or a rapid.T.
+type TB interface {
+	Helper()
+	Fatal(args ...any)
+}
 
 // Get returns v for the test, which ends where err is not nil: x := must.Get(f())(t).
-func Get[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
+func Get[T any](v T, err error) func(TB) T {
+	return func(t TB) T {
 		t.Helper()
 		Do(t, err)
 		return v
@@ -15,7 +19,7 @@ func Get[T any](v T, err error) func(testing.TB) T {
 }
 
 // Do ends the test where err is not nil.
-func Do(t testing.TB, err error) {
+func Do(t TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -90,14 +90,8 @@ func fields(data []byte) map[protowire.Number][]any {
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := genModel(t)
-		data, err := codec.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := codec.Read(data, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(codec.Marshal(m))(t)
+		got := must.Get(codec.Read(data, ""))(t)
 		if diff := cmp.Diff(m, got); diff != "" {
 			t.Fatal(diff)
 		}

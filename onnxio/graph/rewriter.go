@@ -112,22 +112,18 @@ func (r *Rewriter) Bypass(n *Node) bool {
 		if p == nil || r.G.IsOutput(in) {
 			return false
 		}
-		r.Rename(in, out)
+		Rename(r.G.Nodes, in, out)
 	} else {
-		r.rename(out, in, func(n *Node) [][]string { return [][]string{n.Inputs} })
+		Rename(r.G.Nodes, out, in)
 	}
 	r.Fold(n, 0)
 	return true
 }
 
-// Rename makes all nodes make and read a value under another name.
-func (r *Rewriter) Rename(old, name string) {
-	r.rename(old, name, func(n *Node) [][]string { return [][]string{n.Inputs, n.Outputs} })
-}
-
-func (r *Rewriter) rename(old, name string, where func(*Node) [][]string) {
-	for _, n := range r.G.Nodes {
-		for _, list := range where(n) {
+// Rename makes nodes make and read a value under another name.
+func Rename(nodes []*Node, old, name string) {
+	for _, n := range nodes {
+		for _, list := range [][]string{n.Inputs, n.Outputs} {
 			for i, v := range list {
 				if v == old {
 					list[i] = name

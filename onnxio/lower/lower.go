@@ -98,15 +98,16 @@ func (f *Signature) Pass(ctx context.Context, o ort.Options) graph.Pass {
 	return graph.Pass{
 		Name: "columns", Doc: "Columns of texts, integers and numbers become one input of numbers.",
 		Needed: func(m *graph.Model) bool { return Needed(m.Graph) },
-		Run:    func(r *graph.Rewriter) error { return f.lower(ctx, r.Model, o) },
+		Run:    func(r *graph.Rewriter) error { return f.lower(ctx, r, o) },
 		Undo:   f.restore,
 	}
 }
 
-func (f *Signature) lower(ctx context.Context, low *graph.Model, o ort.Options) error {
+func (f *Signature) lower(ctx context.Context, r *graph.Rewriter, o ort.Options) error {
+	low := r.Model
 	f.file = low.Clone()
 	f.Labels = labels(low.Graph)
-	if err := standardize(low.Graph); err != nil {
+	if err := standardize(r); err != nil {
 		return err
 	}
 	f.split(low.Graph)
@@ -138,7 +139,10 @@ func (f *Signature) lower(ctx context.Context, low *graph.Model, o ort.Options) 
 	}
 	f.input = t.x
 	f.outputs(low.Graph)
-	bypass(low.Graph)
+	r.Index()
+	r.Repeat(func(n *graph.Node) bool {
+		return n.Is("Identity") && !low.Graph.IsOutput(n.Outputs[0]) && r.Bypass(n)
+	})
 	f.keep(low.Graph)
 	if err := low.Graph.Check(); err != nil {
 		return fmt.Errorf("lowered model: %w", err)
@@ -259,22 +263,6 @@ func labels(g *graph.Graph) []string {
 		}
 	}
 	return nil
-}
-
-func bypass(g *graph.Graph) {
-	of := map[string]string{}
-	g.Nodes = slices.DeleteFunc(g.Nodes, func(n *graph.Node) bool {
-		for i, in := range n.Inputs {
-			if by, ok := of[in]; ok {
-				n.Inputs[i] = by
-			}
-		}
-		if !n.Is("Identity") || g.IsOutput(n.Outputs[0]) {
-			return false
-		}
-		of[n.Outputs[0]] = n.Input(0)
-		return true
-	})
 }
 
 func (f *Signature) keep(g *graph.Graph) {

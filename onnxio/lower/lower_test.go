@@ -15,8 +15,8 @@ import (
 )
 
 func lowered(t *testing.T, m *graph.Model) (*graph.Model, *Signature, error) {
-	low, f := m.Clone(), &Signature{}
-	return low, f, f.lower(t.Context(), low, ort.Options{})
+	r, f := graph.NewRewriter(m.Clone(), nil), &Signature{}
+	return r.Model, f, f.lower(t.Context(), r, ort.Options{})
 }
 
 func restored(f *Signature, m *graph.Model) *graph.Model {
@@ -441,7 +441,7 @@ func TestStandardOperators(t *testing.T) {
 		p.b.G.Outputs = append(p.b.G.Outputs, graph.Value{Name: "y", DType: graph.Float})
 		m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}, {Domain: learning, Version: 1}}, Graph: p.b.G}
 		rewritten := m.Clone()
-		must.Do(t, standardize(rewritten.Graph))
+		must.Do(t, standardize(graph.NewRewriter(rewritten, nil)))
 		if slices.ContainsFunc(rewritten.Graph.Nodes, func(n *graph.Node) bool { return !n.Standard() }) {
 			t.Errorf("%s stays", name)
 		}

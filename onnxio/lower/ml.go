@@ -14,30 +14,27 @@ import (
 // standardize rewrites the operators of ai.onnx.ml that compute with numbers into standard ones. Look-ups of
 // categories stay, for tables are made of them; so do trees and the like, which no rule here knows, for a run or a
 // gradient to name.
-func standardize(g *graph.Graph) error {
-	w := &mlOperator{b: graph.NewBuilder(g, ""), producers: g.Producers(), inits: g.InitMap()}
-	nodes := g.Nodes
-	g.Nodes = nil
+func standardize(r *graph.Rewriter) error {
+	w := &mlOperator{Builder: graph.NewBuilder(r.G, "")}
 	var errs []error
-	for _, n := range nodes {
+	r.Rebuild(func(n *graph.Node) {
 		rule := rules()[n.Op]
 		if n.Domain != learning || rule == nil {
-			g.Nodes = append(g.Nodes, n)
-			continue
+			r.G.Nodes = append(r.G.Nodes, n)
+			return
 		}
-		w.n, w.b.Prefix = n, n.Outputs[0]+"/"
+		w.n, w.Prefix = n, n.Outputs[0]+"/"
 		if err := rule(w); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", n.Label(), err))
 		}
-	}
+	})
 	return errors.Join(errs...)
 }
 
+// mlOperator writes a node as others.
 type mlOperator struct {
-	b         *graph.Builder
-	n         *graph.Node
-	producers map[string]*graph.Node
-	inits     map[string]*graph.Tensor
+	*graph.Builder
+	n *graph.Node
 }
 
 // Operators are those of ai.onnx.ml that have standard ones in their place.
@@ -52,15 +49,15 @@ func rules() map[string]func(w *mlOperator) error {
 }
 
 func (w *mlOperator) floats(x string) string {
-	return w.b.Op("Cast", []string{x}, graph.IntAttr("to", int64(graph.Float)))
+	return w.Op("Cast", []string{x}, graph.IntAttr("to", int64(graph.Float)))
 }
 
 func (w *mlOperator) row(v []float32) string {
-	return w.b.Const(graph.FromFloats("c", v, 1, int64(len(v))))
+	return w.Const(graph.FromFloats("c", v, 1, int64(len(v))))
 }
 
 func (w *mlOperator) finish(i int, v string) {
-	w.b.Append(&graph.Node{Op: "Identity", Inputs: []string{v}, Outputs: []string{w.n.Outputs[i]}})
+	w.Append(&graph.Node{Op: "Identity", Inputs: []string{v}, Outputs: []string{w.n.Outputs[i]}})
 }
 
 func (w *mlOperator) list(name string) []float32 {
@@ -80,10 +77,10 @@ func (w *mlOperator) text(name, or string) string {
 func (w *mlOperator) scaler() error {
 	x := w.floats(w.n.Input(0))
 	if v := w.list("offset"); v != nil {
-		x = w.b.Op("Sub", []string{x, w.row(v)})
+		x = w.Op("Sub", []string{x, w.row(v)})
 	}
 	if v := w.list("scale"); v != nil {
-		x = w.b.Op("Mul", []string{x, w.row(v)})
+		x = w.Op("Mul", []string{x, w.row(v)})
 	}
 	w.finish(0, x)
 	return nil
@@ -91,16 +88,16 @@ func (w *mlOperator) scaler() error {
 
 func (w *mlOperator) normalizer() error {
 	x := w.floats(w.n.Input(0))
-	axis := w.b.Const(graph.FromInts("axis", []int64{1}, 1))
+	axis := w.Const(graph.FromInts("axis", []int64{1}, 1))
 	ops := map[string]string{"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}
 	norm := w.text("norm", "MAX")
 	if ops[norm] == "" {
 		return fmt.Errorf("unknown norm %q", norm)
 	}
-	size := w.b.Op(ops[norm], []string{x, axis})
-	none := w.b.Op("Equal", []string{size, w.b.Const(graph.FromFloats("zero", []float32{0}))})
-	one := w.b.Const(graph.FromFloats("one", []float32{1}))
-	w.finish(0, w.b.Op("Div", []string{x, w.b.Op("Where", []string{none, one, size})}))
+	size := w.Op(ops[norm], []string{x, axis})
+	none := w.Op("Equal", []string{size, w.Const(graph.FromFloats("zero", []float32{0}))})
+	one := w.Const(graph.FromFloats("one", []float32{1}))
+	w.finish(0, w.Op("Div", []string{x, w.Op("Where", []string{none, one, size})}))
 	return nil
 }
 
@@ -121,11 +118,11 @@ func (w *mlOperator) imputer() error {
 	x = w.floats(x)
 	var missing string
 	if math.IsNaN(unknown) {
-		missing = w.b.Op("IsNaN", []string{x})
+		missing = w.Op("IsNaN", []string{x})
 	} else {
-		missing = w.b.Op("Equal", []string{x, w.b.Const(graph.FromFloats("unknown", []float32{float32(unknown)}))})
+		missing = w.Op("Equal", []string{x, w.Const(graph.FromFloats("unknown", []float32{float32(unknown)}))})
 	}
-	w.finish(0, w.b.Op("Where", []string{missing, w.row(v), x}))
+	w.finish(0, w.Op("Where", []string{missing, w.row(v), x}))
 	return nil
 }
 
@@ -136,16 +133,16 @@ func (w *mlOperator) vectorizer() error {
 	}
 	parts := make([]string, len(sizes))
 	for i, in := range w.n.Inputs {
-		shape := w.b.Const(graph.FromInts("shape", []int64{-1, sizes[i]}, 2))
-		parts[i] = w.b.Op("Reshape", []string{w.floats(in), shape})
+		shape := w.Const(graph.FromInts("shape", []int64{-1, sizes[i]}, 2))
+		parts[i] = w.Op("Reshape", []string{w.floats(in), shape})
 	}
-	w.finish(0, w.b.Op("Concat", parts, graph.IntAttr("axis", 1)))
+	w.finish(0, w.Op("Concat", parts, graph.IntAttr("axis", 1)))
 	return nil
 }
 
 func (w *mlOperator) binarizer() error {
 	x := w.floats(w.n.Input(0))
-	above := w.b.Op("Greater", []string{x, w.b.Const(graph.FromFloats("t", []float32{w.n.Float("threshold", 0)}))})
+	above := w.Op("Greater", []string{x, w.Const(graph.FromFloats("t", []float32{w.n.Float("threshold", 0)}))})
 	w.finish(0, w.floats(above))
 	return nil
 }
@@ -176,25 +173,25 @@ func (w *mlOperator) linear() error {
 	post := w.text("post_transform", "NONE")
 	x := w.floats(w.n.Input(0))
 	dense := func(rows int, c, b []float32) string {
-		return w.b.Op("Gemm", []string{
-			x, w.b.Const(graph.FromFloats("coefficients", c, int64(rows), int64(in))),
-			w.b.Const(graph.FromFloats("intercepts", b, int64(rows))),
+		return w.Op("Gemm", []string{
+			x, w.Const(graph.FromFloats("coefficients", c, int64(rows), int64(in))),
+			w.Const(graph.FromFloats("intercepts", b, int64(rows))),
 		}, graph.IntAttr("transB", 1))
 	}
-	pair := func(no, yes string) string { return w.b.Op("Concat", []string{no, yes}, graph.IntAttr("axis", 1)) }
+	pair := func(no, yes string) string { return w.Op("Concat", []string{no, yes}, graph.IntAttr("axis", 1)) }
 	var scores string
 	switch {
 	case post == "LOGISTIC" && opposite: // one logit: log-odds are it, not the difference of two
 		z := dense(1, coef[len(coef)-in:], bias[classes-1:])
-		scores = pair(w.b.Op("Sigmoid", []string{w.b.Op("Neg", []string{z})}), w.b.Op("Sigmoid", []string{z}))
+		scores = pair(w.Op("Sigmoid", []string{w.Op("Neg", []string{z})}), w.Op("Sigmoid", []string{z}))
 	default:
 		scores = dense(classes, coef, bias)
 	}
 	switch {
 	case post == "LOGISTIC" && !opposite:
-		scores = w.b.Op("Sigmoid", []string{scores})
+		scores = w.Op("Sigmoid", []string{scores})
 	case post == "SOFTMAX":
-		scores = w.b.Op("Softmax", []string{scores}, graph.IntAttr("axis", 1))
+		scores = w.Op("Softmax", []string{scores}, graph.IntAttr("axis", 1))
 	case post == "NONE" || post == "LOGISTIC":
 	default:
 		return fmt.Errorf("the transform %q of its results is not supported", post)
@@ -208,8 +205,8 @@ func (w *mlOperator) linear() error {
 		if labels != nil && len(labels.Strings) > 0 {
 			t = &graph.Tensor{Name: "labels", DType: graph.String, Dims: []int64{int64(named)}, Strings: labels.Strings}
 		}
-		best := w.b.Op("ArgMax", []string{scores}, graph.IntAttr("axis", 1), graph.IntAttr("keepdims", 0))
-		w.finish(0, w.b.Op("Gather", []string{w.b.Const(t), best}))
+		best := w.Op("ArgMax", []string{scores}, graph.IntAttr("axis", 1), graph.IntAttr("keepdims", 0))
+		w.finish(0, w.Op("Gather", []string{w.Const(t), best}))
 	}
 	return nil
 }

@@ -465,25 +465,10 @@ func (t *tables) rewrite(g *graph.Graph) error {
 		g.Nodes = append(g.Nodes, n)
 	}
 	extractors(g)
-	w.rename(inputs)
+	for _, v := range inputs { // what stands in place of the file's inputs: those come back
+		graph.Rename(g.Nodes, v.Name, b.Name(v.Name))
+	}
 	return nil
-}
-
-// rename gives the values in place of the file's inputs names of their own: the inputs come back.
-func (w *lowering) rename(inputs []graph.Value) {
-	fresh := map[string]string{}
-	for _, v := range inputs {
-		fresh[v.Name] = w.b.Name(v.Name)
-	}
-	for _, n := range w.b.G.Nodes {
-		for _, list := range [][]string{n.Inputs, n.Outputs} {
-			for i, name := range list {
-				if by := fresh[name]; by != "" {
-					list[i] = by
-				}
-			}
-		}
-	}
 }
 
 // lowering writes the nodes between the new input and what was made of the old ones.

@@ -189,7 +189,7 @@ func (e *ElementTypes) undo(r *graph.Rewriter) {
 			}
 			v.DType = to
 			wide := r.Name(v.Name + "_float")
-			r.Rename(v.Name, wide)
+			graph.Rename(r.G.Nodes, v.Name, wide)
 			casts = append(casts, cast(v, wide))
 		}
 		return casts

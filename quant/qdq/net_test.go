@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -80,14 +81,8 @@ func rows(seed uint64, n, width int) *graph.Tensor {
 // activations: signed on the input, unsigned behind Relus.
 func planFor(t failer, m *graph.Model, bits int, perChannel bool) *quant.Plan {
 	t.Helper()
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := quant.FormatOf(bits, true) // what every processor computes
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(m))(t)
+	f := must.Get(quant.FormatOf(bits, true))(t)
 	p := &quant.Plan{}
 	for i, l := range layers {
 		q := quant.Layer{Node: l.Node, Bits: bits, Reduced: true}
@@ -125,22 +120,14 @@ func weights(e *quant.Encoded) []float32 {
 
 func write(t failer, m *graph.Model, p *quant.Plan, o qdq.Options) *graph.Model {
 	t.Helper()
-	q, err := qdq.Write(m, p, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := q.Graph.Check(); err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(qdq.Write(m, p, o))(t)
+	must.Do(t, q.Graph.Check())
 	return q
 }
 
 func marshal(t failer, m *graph.Model) []byte {
 	t.Helper()
-	b, err := codec.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(codec.Marshal(m))(t)
 	return b
 }
 
@@ -152,15 +139,9 @@ func size(t failer) func(*graph.Model) int {
 // run returns the outputs of m for x by name.
 func run(t failer, m *graph.Model, o ort.Options, x *graph.Tensor) map[string]*graph.Tensor {
 	t.Helper()
-	s, err := ort.Open(m, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(ort.Open(m, o))(t)
 	defer s.Close() //nolint:errcheck // nothing was written
-	out, err := s.Run(context.Background(), []*graph.Tensor{x})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(s.Run(context.Background(), []*graph.Tensor{x}))(t)
 	named := map[string]*graph.Tensor{}
 	for _, v := range out {
 		named[v.Name] = v
@@ -179,10 +160,7 @@ func expose(m *graph.Model, t graph.DType, names ...string) *graph.Model {
 
 func floats(t failer, v *graph.Tensor) []float32 {
 	t.Helper()
-	f, err := v.Floats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(v.Floats())(t)
 	return f
 }
 
@@ -201,10 +179,7 @@ func node(t failer, m *graph.Model, name string) *graph.Node {
 // wantFused fails unless every layer of p runs as an integer kernel.
 func wantFused(t failer, m *graph.Model, p *quant.Plan, o ort.Options) {
 	t.Helper()
-	opt, err := ort.Optimized(marshal(t, m), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	opt := must.Get(ort.Optimized(marshal(t, m), o))(t)
 	kernels := map[string]string{}
 	for _, n := range opt.Graph.Nodes {
 		kernels[n.Name] = n.Op

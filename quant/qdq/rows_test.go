@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -140,10 +141,7 @@ func TestRowBits(t *testing.T) {
 			Size:    rapid.SampledFrom(sizes).Draw(t, "size"),
 			Runtime: rapid.SampledFrom([]string{"", "1.20", "1.23"}).Draw(t, "runtime"),
 		}
-		q, err := qdq.Write(c.m, c.p, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(qdq.Write(c.m, c.p, o))(t)
 		for _, f := range qdq.Lint(q) {
 			if !f.Advice {
 				t.Errorf("lint: %v", f)

@@ -101,13 +101,10 @@ func check(t *testing.T, m *graph.Model, o verify.Options) *verify.Report {
 
 func write(t *testing.T, m *graph.Model, p *quant.Plan) *graph.Model {
 	t.Helper()
-	q, err := qdq.Write(m, p, qdq.Options{Size: func(m *graph.Model) int {
+	q := must.Get(qdq.Write(m, p, qdq.Options{Size: func(m *graph.Model) int {
 		b := must.Get(codec.Marshal(m))(t)
 		return len(b)
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	return q
 }
 
