@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -134,7 +133,7 @@ func (f *looksFlags) record(e *env, g *gate.Gate, r *gate.Report) {
 	f.known.Add(g, f.fingerprint, r.Verdict, time.Now())
 	data, err := f.known.Encode()
 	if err == nil {
-		err = cli.Write(f.path, func(w io.Writer) error { _, err := w.Write(data); return err })
+		err = cli.Write(f.path, cli.Content(data))
 	}
 	if err != nil && passed {
 		e.msg.Note("the date of the verdict was not recorded: %v", err)

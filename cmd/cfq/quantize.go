@@ -699,7 +699,7 @@ func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) e
 			return err
 		}
 	}
-	files := []cli.File{{Path: f.out, Write: func(w io.Writer) error { _, err := w.Write(r.Model); return err }}}
+	files := []cli.File{{Path: f.out, Write: cli.Content(r.Model)}}
 	if f.records() {
 		rows, err := f.calibrationRecord(r)
 		if err != nil {

@@ -33,7 +33,6 @@ type taskFlags struct {
 	encoding, scores        string
 	features, columns       []string
 	overwrite               bool
-	given                   *pflag.FlagSet
 }
 
 func taskCommand() command {
@@ -82,7 +81,7 @@ change the exit code.`,
 			"cfq task show task.yaml",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
-			f := &taskFlags{given: fs}
+			f := &taskFlags{}
 			fs.StringVarP(&f.data, "data", "d", "", "init, check: the data `file`: CSV (also gzipped), Parquet, images")
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
 			fs.StringVarP(&f.out, "output", "o", "", "init: the task `file` to write; else stdout")
@@ -113,15 +112,17 @@ func (f *taskFlags) run(ctx context.Context, e *env, args []string) error {
 		}
 		return cli.Usagef(cli.HintArguments, "unknown action %q: want init, check or show", action)
 	}
-	for _, name := range []string{
-		"output", "encoding", "label", "favourable", "features", "columns", "from", "overwrite",
-	} {
-		if action != "init" && f.given.Changed(name) {
-			return cli.Usagef(cli.HintConflict, "cfq task %s has no --%s", action, name)
+	none := fmt.Sprintf("cfq task %s has no FLAG", action)
+	if action != "init" {
+		err := e.conflict(none, "output", "encoding", "label", "favourable", "features", "columns", "from", "overwrite")
+		if err != nil {
+			return err
 		}
 	}
-	if action != "check" && f.given.Changed("scores") {
-		return cli.Usagef(cli.HintConflict, "cfq task %s has no --scores", action)
+	if action != "check" {
+		if err := e.conflict(none, "scores"); err != nil {
+			return err
+		}
 	}
 	switch action {
 	case "init":
@@ -185,7 +186,7 @@ func (f *taskFlags) init(ctx context.Context, e *env, args []string) (err error)
 		text = p.Task.JSON()
 	}
 	if f.out != "" {
-		if err := cli.Write(f.out, func(w io.Writer) error { _, err := w.Write(p.Text); return err }); err != nil {
+		if err := cli.Write(f.out, cli.Content(p.Text)); err != nil {
 			return err
 		}
 		e.msg.Note("%s written; `cfq task show %s` shows what it means", f.out, f.out)
@@ -201,10 +202,9 @@ func (f *taskFlags) draft(
 	ctx context.Context, e *env, model string, rows task.ReadOptions, enc *draft.Encoding,
 ) (*draft.Draft, error) {
 	if f.from != "" {
-		for _, name := range []string{"label", "favourable", "features", "columns"} {
-			if f.given.Changed(name) {
-				return nil, cli.Usagef(cli.HintConflict, "--from keeps what the task file says: remove --%s", name)
-			}
+		err := e.conflict("--from keeps what the task file says: remove FLAG", "label", "favourable", "features", "columns")
+		if err != nil {
+			return nil, err
 		}
 		if err := taskInput(f.from); err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -28,7 +29,6 @@ import (
 type trainFlags struct {
 	peopleFlags
 
-	fs         *pflag.FlagSet
 	out, arch  string
 	o          fit.Options
 	objective  qat.ObjectiveDoc
@@ -62,7 +62,7 @@ an image, and the decoder makes an image of them.`,
 			"cfq train -d train-images-idx3-ubyte.gz -t digits.yaml --arch autoencoder:256,64,16 -o digits.onnx",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
-			f := &trainFlags{fs: fs}
+			f := &trainFlags{}
 			f.add(fs)
 			return f.run
 		},
@@ -119,7 +119,7 @@ func (f *trainFlags) add(fs *pflag.FlagSet) {
 }
 
 // check looks at the flags before any work is done.
-func (f *trainFlags) check() (err error) {
+func (f *trainFlags) check(e *env) (err error) {
 	if f.out == "" {
 		return cli.Usagef(hintMissingOutput, "--output is missing")
 	}
@@ -133,7 +133,7 @@ func (f *trainFlags) check() (err error) {
 	if err := f.o.Check(); err != nil {
 		return cli.WithCode(err, cli.Unusable)
 	}
-	if err := f.checkObjective(); err != nil {
+	if err := f.checkObjective(e); err != nil {
 		return err
 	}
 	if f.log != "" && trainingPlot(f.log) == f.log {
@@ -152,8 +152,8 @@ func (f *trainFlags) models() []string {
 }
 
 // checkObjective finds the objective and reports flags that it has no use for.
-func (f *trainFlags) checkObjective() (err error) {
-	if f.o.Arch.Autoencoder() && f.fs.Changed("objective") {
+func (f *trainFlags) checkObjective(e *env) (err error) {
+	if f.o.Arch.Autoencoder() && e.changed("objective") {
 		return cli.Usagef(cli.HintConflict, "--objective: an autoencoder has one of its own")
 	}
 	if len(f.o.Attributes) > 0 && !f.o.Arch.Autoencoder() {
@@ -162,19 +162,19 @@ func (f *trainFlags) checkObjective() (err error) {
 	if f.objective, err = qat.FindObjective(f.o.Train.Objective); err != nil {
 		return err
 	}
-	if f.fs.Changed("members") && !f.objective.Ensemble {
-		return cli.Usagef(cli.HintConflict, "--members: the objective %s trains one network; r-consistency trains several",
-			f.objective.Name)
+	name := string(f.objective.Name)
+	if !f.objective.Ensemble {
+		err = e.conflict("FLAG: the objective "+name+" trains one network; r-consistency trains several", "members")
 	}
-	if f.fs.Changed("teacher-steps") && !f.objective.Recourse {
-		return cli.Usagef(cli.HintConflict,
-			"--teacher-steps: the objective %s does not look at recourse; r-margin and r-consistency do", f.objective.Name)
+	if !f.objective.Recourse {
+		err = cmp.Or(err, e.conflict("FLAG: the objective "+name+" does not look at recourse; r-margin and r-consistency do",
+			"teacher-steps"))
 	}
-	return checkWeights(f.fs, f.objective)
+	return cmp.Or(err, checkWeights(e.flags, f.objective))
 }
 
 func (f *trainFlags) run(ctx context.Context, e *env, _ []string) error {
-	if err := f.check(); err != nil {
+	if err := f.check(e); err != nil {
 		return err
 	}
 	tk, err := readTask(ctx, e, f.task)
@@ -266,7 +266,7 @@ func (f *trainFlags) write(e *env, r *fit.Result) error {
 	}
 	paths, content := f.models(), [][]byte{r.Model, r.Decoder}
 	for i, path := range slices.Backward(paths) {
-		err := cli.Write(path, func(w io.Writer) error { _, err := w.Write(content[i]); return err })
+		err := cli.Write(path, cli.Content(content[i]))
 		if err != nil {
 			return err
 		}

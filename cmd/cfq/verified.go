@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -81,7 +80,7 @@ func (f *taskFlags) record(e *env, paths []string, t *task.Task, v *draft.Verifi
 		all = &draft.Records{}
 	}
 	all.Add(r)
-	if err := cli.Write(path, func(w io.Writer) error { _, err := w.Write(all.Encode()); return err }); err != nil {
+	if err := cli.Write(path, cli.Content(all.Encode())); err != nil {
 		return err
 	}
 	e.msg.Note("%s records that the encoding is verified: keep it next to the task file, cfq gate reads it", path)

@@ -148,6 +148,14 @@ type File struct {
 	Write func(io.Writer) error
 }
 
+// Content returns what writes data to a file.
+func Content(data []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	}
+}
+
 // Write writes a file by write, all of it or nothing, see [WriteAll].
 func Write(path string, write func(io.Writer) error) error { return WriteAll(File{path, write}) }
 

@@ -66,23 +66,3 @@ func TestAheadPanics(t *testing.T) {
 	}
 	t.Error("no panic")
 }
-
-// With one of two places handed out, the other one can be filled.
-func TestAheadInTwoPlaces(t *testing.T) {
-	var places [2]int
-	all := func(yield func(*int, error) bool) {
-		for i := range 100 {
-			p := &places[i%2]
-			if *p = i; !yield(p, nil) {
-				return
-			}
-		}
-	}
-	next := 0
-	for p := range Ahead(all) {
-		if *p != next {
-			t.Fatalf("value %d, want %d", *p, next)
-		}
-		next++
-	}
-}

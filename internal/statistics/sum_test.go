@@ -98,15 +98,3 @@ func TestSumOfWhatIsNotFinite(t *testing.T) {
 		t.Errorf("sum %v", s.Value())
 	}
 }
-
-func BenchmarkSum(b *testing.B) {
-	var s Sum
-	rng := rand.New(rand.NewPCG(1, 2))
-	xs := make([]float64, 1024)
-	for i := range xs {
-		xs[i] = rng.NormFloat64()
-	}
-	for i := range b.N {
-		s.Add(xs[i%1024])
-	}
-}

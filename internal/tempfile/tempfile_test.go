@@ -68,44 +68,27 @@ func TestNewFolder(t *testing.T) {
 	}
 }
 
-// Many at once get folders of their own: one that is not locked yet may look abandoned to another.
-func TestFoldersAtOnce(t *testing.T) {
+// Files and folders made by many at once, each of which looks for abandoned ones, get names of their own: one that is
+// not locked yet may look abandoned to another.
+func TestAtOnce(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	var g errgroup.Group
-	for range 8 {
-		g.Go(func() error {
-			for range 100 {
-				dir, remove, err := NewFolder()
-				if err != nil {
-					return err
-				}
-				if _, err := os.Stat(dir); err != nil {
-					return err
-				}
-				if err := remove(); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	if err := g.Wait(); err != nil {
-		t.Error(err)
-	}
-}
-
-// Files made and placed by many at once, each of which looks for abandoned ones, all get their names.
-func TestPlace(t *testing.T) {
-	dir := t.TempDir()
 	var g errgroup.Group
 	for w := range 8 {
 		g.Go(func() error {
 			for i := range 50 {
-				f, err := New(dir)
+				dir, remove, err := NewFolder()
 				if err != nil {
 					return err
 				}
-				if err := Place(f, filepath.Join(dir, fmt.Sprintf("%d-%d", w, i))); err != nil {
+				_, err = os.Stat(dir)
+				if err := errors.Join(err, remove()); err != nil {
+					return err
+				}
+				f, err := New(os.TempDir())
+				if err != nil {
+					return err
+				}
+				if err := Place(f, filepath.Join(os.TempDir(), fmt.Sprintf("%d-%d", w, i))); err != nil {
 					return err
 				}
 			}
@@ -115,7 +98,7 @@ func TestPlace(t *testing.T) {
 	if err := g.Wait(); err != nil {
 		t.Error(err)
 	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) != 8*50 {
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) != 8*50 {
 		t.Errorf("%d files: %v", len(left), err)
 	}
 }
