@@ -135,11 +135,11 @@ func issued(n *eval.Issued) string {
 
 // boundary says what becomes of promises without a margin, when the i-th margin is another one.
 func boundary(r *eval.Result, i int) string {
-	zero := near(r, 0)
-	if zero == nil || i == 0 || r.Issued != nil {
+	zero := marginAt(r, 0)
+	if zero < 0 || i == 0 || r.Issued != nil {
 		return ""
 	}
-	vd := zero.Rate("vd")
+	vd := r.Margins[zero].Rate("vd")
 	if vd.Den == 0 {
 		return ""
 	}
@@ -185,21 +185,13 @@ func symbol(key string) string { return eval.MustMetric(key).Symbol }
 
 func promises(r *eval.Result) pageBlock {
 	b := pageBlock{
-		title: "Promises by required margin t", after: legend("vd", "rvd", "frr"),
-		figures: curve(r),
+		title: "Promises by required margin t", after: legend("vd", "rvd", "frr"), figures: curve(r),
 	}
 	if r.Settings.OneSided {
 		b.after = legend("vd", "frr")
 	}
-	b.table.head = []string{
-		"t", symbol("vd"), "broken", "interval", symbol("rvd"), "broken", "interval",
-		symbol("frr"), "helped",
-	}
-	for _, a := range r.Margins {
-		vd, rvd, frr := a.Rate("vd"), a.Rate("rvd"), a.Rate("frr")
-		b.table.row(margin(a.Margin), percent(vd.Value, 1), fraction(vd), interval(vd, 1), percent(rvd.Value, 1),
-			fraction(rvd), interval(rvd, 1), percent(frr.Value, 1), fraction(frr))
-	}
+	b.table = byMargin(r, "", slices.Concat(brokenColumns("vd", symbol("vd")), brokenColumns("rvd", symbol("rvd")),
+		[]metricColumn{{symbol("frr"), "frr", asPercent}, {"helped", "frr", asFraction}}))
 	b.after = append(b.after, "interval: "+confidence(r)+" confidence interval (Wilson)", tau("tau01", r.Tau01))
 	if r.Settings.OneSided {
 		b.after = append(b.after, "RVD: not computed")
@@ -231,33 +223,29 @@ func tau(key string, t eval.Tau) string {
 
 // costs shows the change of the cost of recourse, and the noise of the solver in it.
 func costs(r *eval.Result, how detail) pageBlock {
-	crg, abs := "crg.mean", "crg.abs_mean"
-	keys := []string{crg, "crg.ratio_of_sums", "crg.median", "crg.p95", abs}
-	b := pageBlock{title: "Cost of the recourse"}
-	b.table.head = []string{
-		"t", symbol(crg), "interval", "sums", "median", "p95", symbol(abs), "noise", "people", "cost 0", "lost",
+	changes, shares := how.estimate(change), how.estimate(percent)
+	columns := []metricColumn{
+		{symbol("crg.mean"), "crg.mean", func(v eval.Value) string { return change(v.Value, 1) }},
+		{"interval", "crg.mean", func(v eval.Value) string { return relative(v.Estimate) }},
+		{"sums", "crg.ratio_of_sums", changes},
+		{"median", "crg.median", changes},
+		{"p95", "crg.p95", changes},
+		{symbol("crg.abs_mean"), "crg.abs_mean", shares},
+		{"noise", "crg_noise.abs_mean", shares},
+		{"people", "crg.n", asCount},
+		{"cost 0", "crg.free", asCount},
+		{"lost", "lost_recourse", asFraction},
 	}
-	known, noisy, lost := false, false, false
-	for i := range r.Margins {
-		a := &r.Margins[i]
-		noise, refused := missing, a.Rate("lost_recourse")
-		if x := a.Estimate("crg_noise.abs_mean"); x.N > 0 {
-			noise, noisy = with(x, percent, how), true
-		}
-		n, m := a.Of("crg.n").N, a.Estimate("crg.mean")
-		known, lost = known || n > 0, lost || refused.Den > 0
-		b.table.row(margin(a.Margin), change(m.Value, 1), relative(m), with(a.Estimate("crg.ratio_of_sums"), change, how),
-			with(a.Estimate("crg.median"), change, how), with(a.Estimate("crg.p95"), change, how),
-			with(a.Estimate("crg.abs_mean"), percent, how), noise, strconv.Itoa(n), strconv.Itoa(a.Of("crg.free").N),
-			fraction(refused))
-	}
-	if !known && !lost {
+	lost := known(r, "lost_recourse")
+	if !known(r, "crg.n") && !lost {
 		return pageBlock{}
 	}
-	if noisy {
-		keys = append(keys, "crg_noise.abs_mean")
+	b := pageBlock{title: "Cost of the recourse", table: byMargin(r, "", columns)}
+	b.after = legend("crg.mean", "crg.ratio_of_sums", "crg.median", "crg.p95", "crg.abs_mean")
+	if known(r, "crg_noise.abs_mean") {
+		b.after = append(b.after, legend("crg_noise.abs_mean")...)
 	}
-	b.after = append(legend(keys...), "positive: recourse costs more under the quantized model; cost 0: people that it "+
+	b.after = append(b.after, "positive: recourse costs more under the quantized model; cost 0: people that it "+
 		"approves with the margin as they are")
 	if lost {
 		b.after = append(b.after, "lost: "+eval.MustMetric("lost_recourse").Name+", of people refused by both with "+
@@ -265,28 +253,6 @@ func costs(r *eval.Result, how detail) pageBlock {
 	}
 	return b
 }
-
-// with shows an estimate, with its interval where there is room. What is shown in per cent has one decimal, else three.
-func with(e eval.Estimate, show func(eval.Float, int) string, how detail) string {
-	s, interval := show(e.Value, 3), between(e, three)
-	if strings.HasSuffix(s, " %") {
-		s, interval = show(e.Value, 1), relative(e)
-	}
-	if how == brief || !e.Value.Defined() || !e.Lo.Defined() && !e.Hi.Defined() {
-		return s
-	}
-	return s + " (" + interval + ")"
-}
-
-// relative shows the interval of a relative change: "-0.4 to 1.2 %".
-func relative(e eval.Estimate) string {
-	if !e.Lo.Defined() && !e.Hi.Defined() {
-		return missing
-	}
-	return between(e, func(x eval.Float) string { return fixed(100*x, 1) }) + " %"
-}
-
-func three(x eval.Float) string { return fixed(x, 3) }
 
 // asked shows what recourse asks for, in the units of the data.
 func asked(d *Document) pageBlock {
@@ -323,40 +289,27 @@ func asked(d *Document) pageBlock {
 
 // shape shows how alike the two models' actions are.
 func shape(r *eval.Result, how detail) pageBlock {
-	sim, overlap, pixels := "dir_sim", "act_overlap", "pixel_distance"
-	b := pageBlock{title: "Shape of the recourse", after: legend(sim, overlap), fold: true}
-	b.table.head = []string{"t", symbol(sim), symbol(overlap), "people"}
-	known, decoded := false, r.Margins[0].Estimate("pixel_distance").N > 0
-	if decoded {
-		b.after = legend(sim, overlap, pixels)
-		b.table.head = append(b.table.head, "pixels")
-	}
-	for _, a := range r.Margins {
-		known = known || a.Estimate("dir_sim").N > 0
-		cells := []string{
-			margin(a.Margin), with(a.Estimate("dir_sim"), fixed, how), with(a.Estimate("act_overlap"), fixed, how),
-			strconv.Itoa(a.Estimate("dir_sim").N),
-		}
-		if x := a.Estimate("pixel_distance"); decoded && x.N > 0 {
-			cells = append(cells, with(x, fixed, how))
-		}
-		b.table.row(cells...)
-	}
-	if !known {
+	if !known(r, "dir_sim") {
 		return pageBlock{}
 	}
-	return b
+	ids := []string{"dir_sim", "act_overlap"}
+	columns := append(how.estimates(fixed, ids...), metricColumn{"people", "dir_sim", asCount})
+	if known(r, "pixel_distance") {
+		ids = append(ids, "pixel_distance")
+		columns = append(columns, metricColumn{"pixels", "pixel_distance", how.estimate(fixed)})
+	}
+	return pageBlock{
+		title: "Shape of the recourse", table: byMargin(r, "", columns), after: legend(ids...), fold: true,
+	}
 }
 
 func marginErrors(r *eval.Result, how detail) pageBlock {
-	keys := []string{"margin_error.mean", "margin_error.rms", "margin_error.p99", "margin_error.max"}
-	b := pageBlock{title: "Margin error e at the original's recourse points", after: legend(keys...), fold: true}
-	b.table.head = []string{"t", symbol(keys[0]), symbol(keys[1]), symbol(keys[2]), symbol(keys[3]), "people"}
-	for _, a := range r.Margins {
-		b.table.row(margin(a.Margin), with(a.Estimate(keys[0]), signed, how), with(a.Estimate(keys[1]), fixed, how),
-			with(a.Estimate(keys[2]), fixed, how), with(a.Estimate(keys[3]), fixed, how), strconv.Itoa(a.Of("margin_error.n").N))
+	ids := []string{"margin_error.mean", "margin_error.rms", "margin_error.p99", "margin_error.max"}
+	columns := append(how.estimates(signed, ids[0]), how.estimates(fixed, ids[1:]...)...)
+	return pageBlock{
+		title: "Margin error e at the original's recourse points", after: legend(ids...), fold: true,
+		table: byMargin(r, "", append(columns, metricColumn{"people", "margin_error.n", asCount})),
 	}
-	return b
 }
 
 // spreads shows where the two models' margins lie at the original's recourse points: at the margin that stands for the
@@ -430,54 +383,6 @@ func scores(r *eval.Result) pageBlock {
 
 func four(x eval.Float) string { return fixed(x, 4) }
 
-// near returns what r says at a required margin, nil when it was not evaluated there.
-func near(r *eval.Result, t float64) *eval.AtMargin {
-	for i := range r.Margins {
-		if r.Margins[i].Margin == t {
-			return &r.Margins[i]
-		}
-	}
-	return nil
-}
-
-// partTable is a table of results of parts of the people, or under other conditions, at one required margin.
-type partTable struct {
-	table   textTable
-	names   []string
-	vd, rvd []eval.Rate
-}
-
-func newParts(what string, t float64) *partTable {
-	p := &partTable{}
-	p.table = textTable{left: 1, head: []string{
-		what, "helped", symbolAt("vd", t), "broken", "interval", symbolAt("rvd", t),
-		symbol("crg.median"), "accuracy",
-	}}
-	return p
-}
-
-func (p *partTable) add(name string, r *eval.Result, t float64) {
-	a := near(r, t)
-	if a == nil {
-		return
-	}
-	vd, rvd := a.Rate("vd"), a.Rate("rvd")
-	p.table.row(name, fraction(a.Rate("frr")), percent(vd.Value, 1), fraction(vd), interval(vd, 1), percent(rvd.Value, 1),
-		change(a.Estimate("crg.median").Value, 1), percent(r.Rate("accuracy_quant").Value, 1))
-	p.names, p.vd, p.rvd = append(p.names, name), append(p.vd, vd), append(p.rvd, rvd)
-}
-
-// mark marks the group that is worst in a metric, where the table has that metric.
-func (p *partTable) mark(g *eval.GroupGap) {
-	column := map[string]int{"frr": 1, "vd": 2, "rvd": 5, "crg.median": 6, "accuracy_quant": 7}[g.Metric]
-	row := slices.Index(p.names, g.Worst)
-	if column == 0 || row < 0 {
-		return
-	}
-	p.table.rows[row][column] += " (worst)"
-	p.table.styleAt(cellAt{row, column}, "bad")
-}
-
 // groups has a block for each grouping. A brief view tells of the differences that are more than chance.
 func groups(r *eval.Result, how detail) []pageBlock {
 	i := r.Headline()
@@ -494,9 +399,9 @@ func groups(r *eval.Result, how detail) []pageBlock {
 			if g.Small {
 				name, small = name+" *", true
 			}
-			p.add(name, g.Result, t)
+			p.add(name, g.Result)
 		}
-		p.add("everyone", r, t)
+		p.add("everyone", r)
 		b := pageBlock{title: "By " + by.By}
 		diff := differences(&by, r, how)
 		for _, g := range significant(&by, r) {
@@ -507,8 +412,7 @@ func groups(r *eval.Result, how detail) []pageBlock {
 		if small {
 			b.after = append(b.after, "* too few promises for a comparison")
 		}
-		b.figures = bars("Promises that break, by "+by.By+" (t = "+margin(t)+"). Error bars: "+confidence(r)+" intervals.",
-			p.names, p.vd, p.rvd)
+		b.figures = p.figures("Promises that break, by "+by.By, r)
 		bs = append(bs, b)
 		if len(diff.table.rows) > 0 {
 			diff.table.prune()
@@ -598,7 +502,6 @@ func probability(p eval.Float) string {
 	return strconv.FormatFloat(float64(p), 'f', 3, 64)
 }
 
-// scenarios shows what other conditions do.
 // others shows the headline by other rules of who counts as a person.
 func others(r *eval.Result) pageBlock {
 	i := r.Headline()
@@ -610,15 +513,15 @@ func others(r *eval.Result) pageBlock {
 	}
 	t := r.Margins[i].Margin
 	p := newParts("who counts", t)
-	p.add("every row", r, t)
+	p.add("every row", r)
 	b := pageBlock{title: "Who counts as a person"}
 	for _, o := range r.Others {
-		p.add(o.Name, o.Result, t)
+		p.add(o.Name, o.Result)
 		b.after = append(b.after, o.Name+": "+o.About)
 	}
 	for _, by := range r.Groups {
 		if by.By == eval.CalibrationGroup {
-			p.add(by.Groups[0].Name, by.Groups[0].Result, t)
+			p.add(by.Groups[0].Name, by.Groups[0].Result)
 		}
 	}
 	b.table = p.table
@@ -632,27 +535,29 @@ func scenarios(r *eval.Result) pageBlock {
 	}
 	t := r.Margins[i].Margin
 	p := newParts("scenario", t)
-	p.add("as it is", r, t)
+	p.add("as it is", r)
 	for _, s := range r.Scenarios {
-		p.add(s.Name, s.Result, t)
+		p.add(s.Name, s.Result)
 	}
 	return pageBlock{
 		title: "Other conditions", table: p.table,
-		figures: bars("Promises that break under other conditions (t = "+margin(t)+"). Error bars: "+confidence(r)+" "+
-			"intervals.", p.names, p.vd, p.rvd),
+		figures: p.figures("Promises that break under other conditions", r),
 	}
 }
 
 // certificates shows how many promises provably survive.
 func certificates(r *eval.Result) pageBlock {
 	b := pageBlock{title: "Certificates"}
-	b.table.head = []string{"t", "certified", "promises", "interval", "models apart"}
+	b.table = byMargin(r, "certified.share", []metricColumn{
+		{"certified", "certified.share", asPercent},
+		{"promises", "certified.share", asFraction},
+		{"interval", "certified.share", asInterval},
+		{"models apart", "certified.apart", func(v eval.Value) string { return fixed(v.Value, 3) }},
+	})
 	radius := 0.0
 	for _, a := range r.Margins {
-		if p := a.Rate("certified.share"); p.Den > 0 {
+		if a.Of("certified.share").N > 0 {
 			radius = float64(a.Of("certified.radius").Value)
-			b.table.row(margin(a.Margin), percent(p.Value, 1), fraction(p), interval(p, 1),
-				fixed(a.Estimate("certified.apart").Value, 3))
 		}
 	}
 	where := fmt.Sprintf("within %s (in model inputs) of the recourse point", margin(radius))
