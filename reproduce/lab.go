@@ -81,7 +81,6 @@ func (l *Lab) Measure(ctx context.Context, tables []Table) ([][]Measured, error)
 	return measured, err
 }
 
-// prepare writes the tasks and test rows that tables need.
 func (l *Lab) prepare(ctx context.Context, tables []Table) error {
 	var missing []string
 	for _, t := range tables {
@@ -238,7 +237,6 @@ func (l *Lab) coder(d *DataSet) *labStep {
 	})
 }
 
-// actions is the step that looks for the actions of a network.
 func (l *Lab) actions(v *Variant, network *labStep) *labStep {
 	d := dataSet(v.Data)
 	people, _ := d.file(l.Data, cmp.Or(d.Test, d.Train))

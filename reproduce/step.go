@@ -143,7 +143,6 @@ func (l *Lab) run(ctx context.Context, s *labStep) (float64, error) {
 	return seconds, put(s.file, out.Bytes())
 }
 
-// read sets what a step measured.
 func (s *labStep) read() error {
 	if s.parse == nil {
 		return nil
@@ -184,7 +183,6 @@ func (l *Lab) hash(path string) (sum string, err error) {
 	return sum, err
 }
 
-// hashOf is the hash of files, one after the other.
 func hashOf(paths ...string) (string, error) {
 	h := sha256.New()
 	for _, path := range paths {

@@ -102,7 +102,6 @@ func (t *Table) protocol(results []Result) string {
 	return fmt.Sprintf("%s, %s.%s Measured by cfq %s.", networks, people, paper, strings.Join(versions, ", "))
 }
 
-// cell is a result as text.
 func (r *Result) cell(format string) string {
 	text := meanAndSD(format, float64(r.Mean), float64(r.SD))
 	if r.Networks < r.Seeds {

@@ -49,7 +49,6 @@ type used struct {
 	times int
 }
 
-// layersOf finds the layers.
 func layersOf(m *onnxio.Model) ([]used, error) {
 	notes, err := qdq.LayersOf(m)
 	if !qdq.Quantized(m.Graph()) {
@@ -68,7 +67,6 @@ func layersOf(m *onnxio.Model) ([]used, error) {
 	return out, err
 }
 
-// weight sums over layers.
 func weight(layers []used, bytes int64) eval.Weight {
 	w, known := eval.Weight{Bytes: bytes}, true
 	notes := make([]qdq.LayerNote, len(layers))

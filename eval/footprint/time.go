@@ -74,7 +74,6 @@ func open(m *onnxio.Model, rows []float32, o ort.Options) (*timedModel, error) {
 // size is the number of rows of a run. A model with a fixed number of rows takes so many at a time.
 func (s *timedModel) size(batch int) int { return cmp.Or(s.model.Fixed(), batch) }
 
-// feed makes the k-th batch.
 func (s *timedModel) feed(k, batch int) ([]*graph.Tensor, error) {
 	batch = s.size(batch)
 	var x []float32

@@ -59,7 +59,6 @@ func (f *Finding) target() float64 {
 	return 1
 }
 
-// advice is what to do about a finding that keeps the gate from passing.
 func (f *Finding) advice() string {
 	capital := func(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 	for _, x := range (&Gate{}).dataChecks() { // they are about the data and the original, and no other model helps

@@ -131,7 +131,6 @@ func (c *Check) parseSubject() error {
 	return nil
 }
 
-// parseNumber reads a finite decimal number.
 func parseNumber(what, text string) (float64, error) {
 	s := strings.TrimSpace(text)
 	x, ok := config.Decimal(s)
@@ -150,7 +149,6 @@ func parseLimit(metric, text string) (float64, error) {
 	return x, percentProblem(metric, text)
 }
 
-// percentage reads a share such as 2%.
 func percentage(text string) (float64, bool) {
 	share, ok := strings.CutSuffix(strings.TrimSpace(text), "%")
 	if !ok {
@@ -213,7 +211,6 @@ func (c *Check) margin(g *Gate, m *eval.Metric, issued bool) float64 {
 	return g.Margin
 }
 
-// limits lists those that are set, in the order of side.
 func (c *Check) limits() []limit {
 	var all []limit
 	for s, x := range c.fields() {
@@ -224,15 +221,12 @@ func (c *Check) limits() []limit {
 	return all
 }
 
-// put sets the limit.
 func (c *Check) put(l limit) { *c.fields()[l.side] = &l.x }
 
-// fields are the limits by side.
 func (c *Check) fields() [gap + 1]**float64 {
 	return [...]**float64{&c.Max, &c.Min, &c.AbsMax, &c.MaxIncrease, &c.MaxGap}
 }
 
-// problems are the mistakes in the check by itself.
 func (c *Check) problems() []mistake {
 	var ps []mistake
 	add := func(key, format string, a ...any) {

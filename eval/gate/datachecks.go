@@ -17,7 +17,6 @@ type dataCheck struct {
 	advice string // besides another limit
 }
 
-// dataChecks lists those of the gate.
 func (g *Gate) dataChecks() []dataCheck {
 	d := g.withDefaults()
 	const promises = "find out why"
@@ -31,7 +30,6 @@ func (g *Gate) dataChecks() []dataCheck {
 	}
 }
 
-// dataChecks returns the findings of the data checks.
 func (j *judge) dataChecks() (all []Finding) {
 	for _, x := range j.Gate.dataChecks() {
 		own := func(c Check) bool { return c.Metric == x.metric && c.By == "" && c.bounds() }

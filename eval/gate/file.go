@@ -77,7 +77,6 @@ func (d *gateDecoder) text(dst *string) config.Value {
 	}).With("minLength", 1)
 }
 
-// number is a number that may be absent.
 func (d *gateDecoder) number(dst **float64) config.Value {
 	return config.As(dst, config.Type("number"), func(n ast.Node) (*float64, bool) {
 		x, ok := d.ReadNumber(n)
@@ -192,7 +191,6 @@ func Schema() []byte {
 	return config.Object(newDecoder("").gateKeys(&Gate{}, &filePlaces{})).Document("gate", "cfq gate file")
 }
 
-// checkForm is a check: one with a limit.
 func checkForm() config.Schema {
 	s := config.Object(newDecoder("").checkKeys(&Check{}))
 	var limits []config.Schema

@@ -71,7 +71,6 @@ func (g *Gate) Mirror(issued bool) {
 	}
 }
 
-// mirrored are the checks that Mirror adds.
 func (g *Gate) mirrored(issued bool) []Check {
 	d := g.withDefaults()
 	var added []Check
@@ -99,7 +98,6 @@ func (g *Gate) mirrored(issued bool) []Check {
 	return added
 }
 
-// mirrors are the metrics that Mirror limits because of the check.
 func (c *Check) mirrors() (all []eval.Metric) {
 	if c.Max == nil && c.MaxIncrease == nil {
 		return nil

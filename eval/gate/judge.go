@@ -70,7 +70,6 @@ func (j *judge) implied() []Check {
 	return out
 }
 
-// checks returns the findings of all checks.
 func (j *judge) checks() []Finding {
 	var all []Finding
 	for i := range j.Checks {
@@ -172,7 +171,6 @@ func (j *judge) unusable(s *limitTest, v eval.Value, r *eval.Result, level float
 	return ""
 }
 
-// grouping returns the groups of the check, or what is missing.
 func (j *judge) grouping(s *limitTest) (groups []eval.Group, missing string) {
 	by := grouping(s.check.By)
 	if j.r != nil {
@@ -303,7 +301,6 @@ func leftOut(small []string) string {
 	return "; too small: " + strings.Join(small, ", ")
 }
 
-// increase bounds the difference of the metric in the result and in the earlier one.
 func (j *judge) increase(s *limitTest) Finding {
 	f := s.finding()
 	if j.previous == nil {

@@ -31,7 +31,6 @@ func (s *limitTest) finding() Finding {
 	return f
 }
 
-// inconclusive returns a finding with the reason why there is no verdict.
 func (s *limitTest) inconclusive(f Finding, format string, a ...any) Finding {
 	f.Verdict, f.Remark = Inconclusive, fmt.Sprintf(format, a...)
 	f.Why = s.Name + ": " + f.Remark

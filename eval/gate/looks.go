@@ -112,7 +112,6 @@ func (r *Report) Looked(g *Gate) bool {
 	})
 }
 
-// noteLooks says what several looks mean for the level.
 func (r *Report) noteLooks(g *Gate) {
 	d := g.withDefaults()
 	switch {

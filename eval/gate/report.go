@@ -77,7 +77,6 @@ func (f *Finding) remark(format string, a ...any) {
 
 func (r *Report) note(format string, a ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, a...)) }
 
-// noteMirrors says which directions the gate looks at.
 func (r *Report) noteMirrors(g *Gate, of *eval.Result) {
 	var added []string
 	limited, approvals := false, false
@@ -130,7 +129,6 @@ func (r *Report) stricter(o *eval.Alternative, others []Finding) {
 	r.note("%s; checks are judged again (%s), the stricter verdict decides", o.About, o.Name)
 }
 
-// conclude sets the verdict on all findings.
 func (r *Report) conclude() {
 	r.Verdict = Pass
 	if len(r.Findings) == 0 {

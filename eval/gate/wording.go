@@ -186,12 +186,10 @@ func digitsFor(x float64) int {
 	return 4
 }
 
-// limitText is the limit with its unit.
 func (w *wording) limitText() string {
 	return task.Decimal(task.Rounded(w.scale()*w.limit.x, 12)) + w.unit()
 }
 
-// difference writes a difference of two values.
 func (w *wording) difference(x float64) string {
 	return task.Decimal(task.Rounded(w.scale()*x, 3)) + w.unit()
 }
@@ -204,7 +202,6 @@ func (w *wording) unit() string {
 	return w.valueUnit()
 }
 
-// valueUnit is the unit of the metric.
 func (w *wording) valueUnit() string {
 	switch {
 	case w.Unit == "cosine", w.Unit == "Jaccard index", w.Unit == "number":
@@ -224,7 +221,6 @@ func (w *wording) scale() float64 {
 	return 1
 }
 
-// percent writes a share.
 func percent(x float64) string {
 	digits := 2
 	if math.Abs(x) >= 0.1 {

@@ -28,7 +28,6 @@ func asFraction(v eval.Value) string { return fraction(v.Rate()) }
 func asInterval(v eval.Value) string { return interval(v.Rate(), 1) }
 func asCount(v eval.Value) string    { return strconv.Itoa(v.N) }
 
-// brokenColumns show a share of broken promises: VD or RVD.
 func brokenColumns(id, symbol string) []metricColumn {
 	return []metricColumn{{symbol, id, asPercent}, {"broken", id, asFraction}, {"interval", id, asInterval}}
 }
@@ -143,7 +142,6 @@ func (p *partTable) mark(g *eval.GroupGap) {
 	p.table.styleAt(cellAt{row, column}, "bad")
 }
 
-// figures draw the broken promises of the parts.
 func (p *partTable) figures(caption string, r *eval.Result) []captionedChart {
 	return bars(fmt.Sprintf("%s (t = %s). Error bars: %s intervals.", caption, margin(p.margin), confidence(r)), p.names,
 		p.vd, p.rvd)

@@ -12,7 +12,6 @@ import (
 	"cfq/internal/message"
 )
 
-// comparisonPage lays out c.
 func comparisonPage(c *Comparison, how detail) *reportPage {
 	p := &reportPage{title: c.Title}
 	p.blocks = append(p.blocks, opening(c))
@@ -38,7 +37,6 @@ func comparisonPage(c *Comparison, how detail) *reportPage {
 	return p.legible()
 }
 
-// glossary says what the metrics of the tables are.
 func glossary(t *eval.Comparison) pageBlock {
 	b := pageBlock{title: "What the metrics are", fold: true}
 	b.table = textTable{left: 4, head: []string{"", "what", "unit", "better"}}
@@ -109,7 +107,6 @@ func opening(c *Comparison) pageBlock {
 	return b
 }
 
-// abbreviated lists names, of many the first ones.
 func abbreviated(names []string) string {
 	const maxNames = 6
 	if len(names) > maxNames {
@@ -134,7 +131,6 @@ func rowName(r *eval.ComparisonRow) string {
 	return name + " at " + margin(*r.Margin)
 }
 
-// nameOf is what a table calls a metric.
 func nameOf(m *eval.Metric) string {
 	if name := cmp.Or(m.Symbol, m.Name); len(name) <= longName {
 		return name

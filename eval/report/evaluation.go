@@ -124,7 +124,6 @@ func headline(d *Document) pageBlock {
 	return pageBlock{lines: lines, after: []string{fmt.Sprintf(what, margin(a.Margin))}}
 }
 
-// issued says how many of the promises of a file are not what they should be.
 func issued(n *eval.Issued) string {
 	found := tallies(tally{n.Unjudgeable.Num, "cannot be judged", "cannot be judged"},
 		tally{n.Invalid.Num, "is refused by the original", "are refused by the original"},
@@ -151,7 +150,6 @@ func confidence(r *eval.Result) string {
 	return strconv.FormatFloat(100*r.Settings.Confidence, 'g', 6, 64) + " %"
 }
 
-// environment shows what nobody sees on the command line.
 func environment(variables map[string]string) pageBlock {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
@@ -221,7 +219,6 @@ func tau(key string, t eval.Tau) string {
 	return s
 }
 
-// costs shows the change of the cost of recourse, and the noise of the solver in it.
 func costs(r *eval.Result, how detail) pageBlock {
 	changes, shares := how.estimate(change), how.estimate(percent)
 	columns := []metricColumn{
@@ -287,7 +284,6 @@ func asked(d *Document) pageBlock {
 	return b
 }
 
-// shape shows how alike the two models' actions are.
 func shape(r *eval.Result, how detail) pageBlock {
 	if !known(r, "dir_sim") {
 		return pageBlock{}
@@ -358,7 +354,6 @@ func decisions(r *eval.Result) pageBlock {
 	return b
 }
 
-// scores shows the two models' scores of people with a known outcome, side by side.
 func scores(r *eval.Result) pageBlock {
 	b := pageBlock{title: "Scores"}
 	b.table = textTable{left: 1, head: []string{"", "original", "interval", "quantized", "interval"}}
@@ -422,7 +417,6 @@ func groups(r *eval.Result, how detail) []pageBlock {
 	return bs
 }
 
-// significant are the gaps at the headline margin that are more than chance.
 func significant(by *eval.Grouping, r *eval.Result) (list []*eval.GroupGap) {
 	t := r.Margins[r.Headline()].Margin
 	for i := range by.Gaps {
@@ -434,7 +428,6 @@ func significant(by *eval.Grouping, r *eval.Result) (list []*eval.GroupGap) {
 	return list
 }
 
-// differs says a significant gap in one sentence.
 func differs(by string, g *eval.GroupGap, r *eval.Result) string {
 	name, unit := gapName(g)
 	return fmt.Sprintf("%s differs significantly by %s: worst for %s, by %s from %s (p=%s).", name, by, g.Worst,
@@ -494,7 +487,6 @@ func gapName(g *eval.GroupGap) (name, unit string) {
 	return cmp.Or(m.Symbol, m.Name), m.Unit
 }
 
-// probability shows a p-value.
 func probability(p eval.Float) string {
 	if p < 0.001 {
 		return "<0.001"
@@ -545,7 +537,6 @@ func scenarios(r *eval.Result) pageBlock {
 	}
 }
 
-// certificates shows how many promises provably survive.
 func certificates(r *eval.Result) pageBlock {
 	b := pageBlock{title: "Certificates"}
 	b.table = byMargin(r, "certified.share", []metricColumn{
@@ -572,7 +563,6 @@ func certificates(r *eval.Result) pageBlock {
 	return b
 }
 
-// kindName is what a reader calls a way to measure logit perturbation.
 func kindName(k eval.Perturbation) string {
 	switch k {
 	case eval.AtPoint:
@@ -659,7 +649,6 @@ func broken(d *Document, how detail) pageBlock {
 	return b
 }
 
-// brokenLine is one person in a sentence.
 func brokenLine(x *Broken) string {
 	line := fmt.Sprintf("line %d: ", x.Line)
 	switch {
@@ -698,7 +687,6 @@ func (t *textTable) model(role string, m Model) {
 	t.row(role, m.Name, byteCount(m.Bytes), bits, missing, missing, short(m.SHA256))
 }
 
-// runBlock says how a report was made.
 func runBlock(r *Run) pageBlock {
 	b := pageBlock{title: "How this report was made", table: textTable{left: 2}, fold: true}
 	line := func(what, text string) {
@@ -741,7 +729,6 @@ type inputFile struct {
 	File
 }
 
-// files are those that the evaluation read besides the models.
 func (d *Document) files() []inputFile {
 	return []inputFile{
 		{"people", d.Data},
@@ -756,7 +743,6 @@ func (d *Document) files() []inputFile {
 	}
 }
 
-// file adds a file that there is.
 func (t *textTable) file(f inputFile) {
 	if f.Name == "" {
 		return
@@ -795,7 +781,6 @@ func people(r *eval.Result) pageBlock {
 	return b
 }
 
-// settings lists what the numbers depend on perTable the files.
 func settings(r *eval.Result, how detail) pageBlock {
 	if how == brief {
 		return pageBlock{}

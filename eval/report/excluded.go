@@ -60,7 +60,6 @@ func Exclusions(r *eval.Result) (list []Exclusion) {
 	return list
 }
 
-// excluded is the table of people that the numbers leave out.
 func excluded(d *Document) pageBlock {
 	b := pageBlock{title: "Who is left out", table: textTable{left: 1, head: []string{"reason", "number", "left out of"}}}
 	for _, x := range Exclusions(d.Result) {

@@ -12,7 +12,6 @@ import (
 
 const missing = "-"
 
-// percent shows a share with a number of decimals.
 func percent(x eval.Float, decimals int) string { return message.Percent(float64(x), decimals) }
 
 // interval shows the bounds of a rate: "1.0-3.2 %".
@@ -47,7 +46,6 @@ func between(e eval.Estimate, show func(eval.Float) string) string {
 	return missing
 }
 
-// seconds shows a time.
 func seconds(x eval.Float) string {
 	switch {
 	case !x.Defined():
@@ -60,7 +58,6 @@ func seconds(x eval.Float) string {
 	return fixed(x/1e-6, 1) + " us"
 }
 
-// amount shows a metric's value in its unit.
 func amount(unit string, x eval.Float) string {
 	switch {
 	case !x.Defined():
@@ -96,7 +93,6 @@ func difference(unit string, x eval.Float) string {
 	return signed(x, 3)
 }
 
-// sentence joins the parts of an action.
 func sentence(parts []string) string { return orMissing(strings.Join(parts, ", ")) }
 
 func orMissing(s string) string { return cmp.Or(s, missing) }
@@ -141,7 +137,6 @@ func symbolAt(key string, t float64) string {
 	return s
 }
 
-// byteCount shows a file size.
 func byteCount(n int64) string {
 	if n == 0 {
 		return missing
@@ -149,7 +144,6 @@ func byteCount(n int64) string {
 	return thousands(n) + " bytes"
 }
 
-// thousands shows a whole number with commas.
 func thousands(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	first := 0
@@ -162,7 +156,6 @@ func thousands(n int64) string {
 	return s
 }
 
-// short shows the beginning of a hash.
 func short(hash string) string {
 	if hash == "" {
 		return missing

@@ -210,7 +210,6 @@ func gridOf(t *textTable) (*htmlTable, error) {
 	return g, nil
 }
 
-// styleOf is the class of a verdict.
 func styleOf(v gate.Verdict) string {
 	switch v {
 	case gate.Pass:
@@ -223,13 +222,11 @@ func styleOf(v gate.Verdict) string {
 	return ""
 }
 
-// slug makes an id of a title.
 func slug(title string) string {
 	other := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
 	return "s-" + strings.Join(strings.FieldsFunc(strings.ToLower(title), other), "-")
 }
 
-// tiles are the numbers that stand for the evaluation.
 func tiles(d *Document) []tile {
 	r := d.Result
 	i := r.Headline()

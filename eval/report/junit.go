@@ -116,7 +116,6 @@ func JUnit(w io.Writer, d *Document) error {
 	return err
 }
 
-// measured says what was found, in one line.
 func measured(f *gate.Finding) string {
 	people := fmt.Sprintf("people: %d; ", f.N)
 	switch {

@@ -45,7 +45,6 @@ func (p *reportPage) legible() *reportPage {
 	return p
 }
 
-// head is the title with the verdict first.
 func (p *reportPage) head() string {
 	switch {
 	case p.verdict == "":
@@ -95,7 +94,6 @@ type captionedChart struct {
 	chart   chart.Chart
 }
 
-// style marks a cell of the last row.
 func (t *textTable) style(column int, style string) {
 	t.styleAt(cellAt{len(t.rows) - 1, column}, style)
 }

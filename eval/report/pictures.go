@@ -81,7 +81,6 @@ func byRow(a, b *eval.Record) int {
 	return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Row, b.Row), cmp.Compare(a.Line, b.Line))
 }
 
-// pictured shows one person at the h-th margin, in so many pixels.
 func pictured(x *eval.Record, h int, draw Draw) (p Pictured, pixels int, err error) {
 	s := &x.Steps[h]
 	points := [][]float32{x.X, s.Full.Point}
@@ -120,7 +119,6 @@ func pictured(x *eval.Record, h int, draw Draw) (p Pictured, pixels int, err err
 	return p, pixels, err
 }
 
-// who names a person: by the ID, or by the line of the data.
 func who(id string, row, line int) string {
 	switch {
 	case id != "" && !strings.HasPrefix(id, eval.RowID):
@@ -146,7 +144,6 @@ func changed(before, after image.Image) image.Image {
 	return out
 }
 
-// pictures is the section of people's images, for views that show them.
 func pictures(d *Document, how detail) pageBlock {
 	b := pageBlock{title: "What recourse looks like"}
 	if how == full && len(d.Pictures) > 0 {

@@ -151,7 +151,6 @@ func (s *Recourse) Finish(p *task.People, took time.Duration) {
 	s.PerSecond = float64(s.People) / s.Seconds
 }
 
-// costsOf is undefined without any.
 func costsOf(v *statistics.Values) Costs {
 	return Costs{eval.Float(v.Mean()), eval.Float(v.Median())}
 }
@@ -196,7 +195,6 @@ func (s *Recourse) Write(out io.Writer, path string) error {
 	return nil
 }
 
-// mostUsed lists the features that actions change most often.
 func mostUsed(list []FeatureCount) string {
 	const most = 6
 	var parts []string

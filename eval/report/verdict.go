@@ -93,7 +93,6 @@ type tally struct {
 	one, many string
 }
 
-// tallies lists those that are not 0.
 func tallies(list ...tally) string {
 	var parts []string
 	for _, t := range list {
@@ -104,7 +103,6 @@ func tallies(list ...tally) string {
 	return strings.Join(parts, ", ")
 }
 
-// meter draws the finding of the last row against its limit.
 func (t *textTable) meter(f *gate.Finding) {
 	from, to, ok := f.Allowed()
 	if !ok || !f.Value.Defined() {
@@ -194,7 +192,6 @@ func ranked(g *gate.Report) []*gate.Finding {
 	return list
 }
 
-// verdictOf is the verdict, with a remark when it does not block.
 func verdictOf(f *gate.Finding) string {
 	if f.Verdict != gate.Pass && f.Severity == gate.Warns {
 		return string(f.Verdict) + ", warning"

@@ -132,7 +132,6 @@ func Figure(w io.Writer, c Chart) error {
 	return err
 }
 
-// paper makes a canvas white.
 func paper(canvas vg.CanvasSizer) draw.Canvas {
 	c := draw.New(canvas)
 	c.SetColor(color.White)
@@ -153,7 +152,6 @@ func write(w io.Writer, picture io.WriterTo) error {
 	return err
 }
 
-// check reports lists of different lengths.
 func (c *Chart) check() error {
 	var errs []error
 	bad := func(s *Series, format string, args ...any) {

@@ -24,7 +24,6 @@ type panel struct {
 	entries int                 // of the legend
 }
 
-// build makes the plot of a chart.
 func (p *panel) build(c *Chart) error {
 	if err := c.check(); err != nil {
 		return err
