@@ -1,7 +1,6 @@
 package task
 
 import (
-	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -182,125 +181,6 @@ func TestHashesOfOldTasksStay(t *testing.T) {
 	}
 }
 
-func TestMistakesInFeatures(t *testing.T) {
-	for _, c := range []struct{ feature, want string }{
-		{`name: a, kind: thermometer`, `3:5: feature "a": a thermometer needs thresholds, or two values or more`},
-		{
-			`name: a, kind: thermometer, values: [x]`,
-			`3:5: feature "a": a thermometer needs thresholds, or two values or more`,
-		},
-		{
-			`name: a, kind: thermometer, values: [x, y], thresholds: [1]`,
-			`3:62: feature "a": a thermometer has values or thresholds, not both`,
-		},
-		{`name: a, kind: thermometer, thresholds: [1, 1]`, `3:46: feature "a": thresholds ascend, and 1 does not follow 1`},
-		{`name: a, kind: thermometer, values: [x, x]`, `3:42: feature "a": the value "x" is listed twice`},
-		{
-			`name: a, kind: thermometer, values: [x, y], shares: [0.5, 0.5]`,
-			`3:58: feature "a": 2 shares, and 1 values above the lowest; give the share of the rows that reach each`,
-		},
-		{
-			`name: a, kind: thermometer, values: [x, y, z], shares: [0.2, 0.5]`,
-			`3:61: feature "a": shares of a thermometer descend`,
-		},
-		{
-			`name: a, kind: thermometer, values: [x, y], mean: 1`,
-			`3:56: feature "a": "mean" means nothing for kind thermometer; remove it`,
-		},
-		{
-			`name: a, kind: thermometer, values: [x, y], ordered: true`,
-			`feature "a": "ordered" means nothing for kind thermometer`,
-		},
-		{
-			`name: a, kind: onehot, values: [x, y], direction: increase`,
-			`3:56: feature "a": a direction needs values that stand in an order; say so with ordered: true`,
-		},
-		{
-			`name: a, kind: onehot, values: [x, y], max_change: 1`,
-			`3:57: feature "a": "max_change" needs values that stand in an order`,
-		},
-		{`name: a, kind: numeric, ordered: true`, `feature "a": "ordered" means nothing for kind numeric`},
-		{`name: a, kind: numeric, switch_cost: 1`, `feature "a": "switch_cost" means nothing for kind numeric`},
-		{`name: a, kind: onehot, values: [x, y], switch_cost: 0`, `3:58: this must be above 0, not 0`},
-		{`name: a, kind: numeric, mad: -1`, `3:35: this must be 0 or more, not -1`},
-		{
-			`name: a, kind: numeric, bounds: [-9, 8], missing: [-9]`,
-			`3:56: feature "a": an action could lead to -9, which means "not known": set bounds that leave it out, or ` +
-				`actionable: false`,
-		},
-		{`name: a, kind: numeric, missing: [99]`, `feature "a": an action could lead to 99`},
-		{`name: a, kind: ordinal, values: [1, 2, 9], missing: [9]`, `3:58: feature "a": 9 is both a value and missing`},
-		{
-			`name: a, kind: onehot, values: [x, yes], missing: [x, yed]`,
-			`3:56: feature "a": "yed" is not among its values; did you mean "yes"?`,
-		},
-		{
-			`name: a, kind: onehot, values: [x, "?"], missing: "?", transitions: {x: ["?"]}`,
-			`feature "a": transitions lead from "x" to "?", which means "not known"; remove one of the two`,
-		},
-		{`name: a, kind: onehot, values: [1, 2, 9], missing: [9, 9.0]`, `feature "a": "9.0" stands there twice`},
-		{`name: a, kind: onehot, values: [1, 2], missing: [1, 2]`, `feature "a": all of its values mean "not known"`},
-		{`name: a, kind: thermometer, values: [x, y], missing: x`, `"missing" means nothing for kind thermometer`},
-		{`name: a, kind: numeric, quantiles: [1]`, `3:41: feature "a": quantiles are two numbers or more`},
-		{`name: a, kind: numeric, quantiles: [2, 1]`, `3:41: feature "a": quantiles ascend`},
-		{
-			`name: a, kind: numeric, bounds: [1%, 5]`,
-			"3:39: feature \"a\": the percentile \"1%\" needs the feature's quantiles; `cfq task init` makes them from " +
-				"data, or give a number",
-		},
-		{
-			`name: a, kind: numeric, bounds: [0, 101%], quantiles: [1, 2]`,
-			`3:42: "101%" is no percentile; write one from "0%" to "100%"`,
-		},
-		{`name: a, kind: numeric, bounds: [0, x%], quantiles: [1, 2]`, `"x%" is no percentile`},
-		{`name: a, kind: numeric, bounds: [99%, 1%], quantiles: [1, 2]`, `3:38: no value lies between 1.99 and 1.01`},
-		{
-			`name: a, kind: numeric, actionable: true, mutable: false`,
-			`3:57: feature "a": it is actionable and never changes (mutable: false); keep one of the two`,
-		},
-	} {
-		wantMistake(t, "version: 1\nfeatures:\n  - {"+c.feature+"}\n", c.want)
-	}
-}
-
-func TestMistakesInCost(t *testing.T) {
-	const features = "version: 1\nfeatures: [{name: a, kind: numeric, quantiles: [0, 9]}, {name: b, kind: numeric, " +
-		"mad: 1}, {name: c, kind: numeric, bounds: [0, 1]},\n" +
-		"{name: d, kind: ordinal, values: [1, 2]}, {name: e, kind: numeric, actionable: false}, {name: f, kind: " +
-		"onehot, values: [x, y]}]\ncost: "
-	for _, c := range []struct{ cost, want string }{
-		{
-			"{weights: inverse_mad}",
-			"4:17: inverse_mad needs the mad of every number that people can change, and these have none: a, c, d; `cfq " +
-				"task init`",
-		},
-		{
-			"{weights: inverse_range}",
-			`4:17: inverse_range needs quantiles, or bounds on both sides, of every number that people can change, and ` +
-				`these have none: b;`,
-		},
-		{"{norm: l2, l1_ratio: 0.5}", `4:28: l1_ratio means nothing with norm l2; remove it, or set norm: mixed`},
-		{"{norm: mixed, l1_ratio: 1.5}", `4:31: this must be between 0 and 1, not 1.5`},
-		{"{switches: twice}", `4:18: "twice" is not known here; one of: once, encoded`},
-		{"{weights: inverse_variance}", `4:17: "inverse_variance" is not known here; did you mean "inverse_range"?`},
-	} {
-		wantMistake(t, features+c.cost+"\n", c.want)
-	}
-}
-
-// wantMistake checks that the file has one mistake, whose message starts with want or, if that has no place, holds it.
-func wantMistake(t *testing.T, file, want string) {
-	t.Helper()
-	_, err := Parse("t", []byte(file))
-	if err == nil {
-		t.Errorf("no mistake in\n%s\nwant %s", file, want)
-		return
-	}
-	if got := fmt.Sprint(err); !strings.Contains(got, want) || strings.Contains(got, "\n") {
-		t.Errorf("%s\ngot  %s\nwant %s", file, got, want)
-	}
-}
-
 // encoded is a task of which training did more to the features than their kinds say.
 const encoded = `version: 1
 features:
@@ -357,34 +237,4 @@ func TestInputsOfTraining(t *testing.T) {
 	if d := cmp.Diff(want, p.Problems); d != "" {
 		t.Error(d)
 	}
-}
-
-func TestMistakesInInputs(t *testing.T) {
-	for _, c := range []struct{ feature, want string }{
-		{`name: a, kind: numeric, log: 1, bounds: [0, 5]`, `3:35: feature "a": log needs spread`},
-		{`name: a, kind: numeric, spread: 1, mean: 0, std: 2`, `3:38: feature "a": without log, spread belongs to a number`},
-		{
-			`name: a, kind: numeric, log: 1, spread: 2`,
-			`values of -1 and below have no logarithm: give a lower bound above that, or clip`,
-		},
-		{
-			`name: a, kind: numeric, log: 0, spread: 2, bounds: [0, 1]`,
-			`values of 0 and below have no logarithm`,
-		},
-		{`name: a, kind: ordinal, values: [0, 1], log: 0, spread: 1`, `values of 0 and below have no logarithm`},
-		{`name: a, kind: numeric, clip: [2, 1]`, `clip is a pair [lo, hi] with lo < hi, not 2 and 1`},
-		{`name: a, kind: numeric, clip: 2`, `this must be a pair [lo, hi]`},
-		{`name: a, kind: numeric, inputs: index`, `"inputs" means nothing for kind numeric`},
-		{`name: a, kind: binary, one: x, log: 1`, `"log" means nothing for kind binary`},
-		{`name: a, kind: onehot, values: [x, y], inputs: indx`, `not "indx"; did you mean "index"?`},
-		{`name: a, kind: onehot, values: [x, y], inputs: [1]`, `inputs of 1 values, and it has 2`},
-		{`name: a, kind: onehot, values: [x, y], inputs: [1, [2, 3]]`, `every value has as many inputs as the others`},
-		{`name: a, kind: onehot, values: [x, y], inputs: [[], []]`, `every value has as many inputs as the others`},
-		{`name: a, kind: onehot, values: [x, y, z], inputs: [1, 1, 1]`, `the model cannot tell them apart`},
-		{`name: a, kind: numeric, log: true, spread: 2`, `must be a finite number, not "true"`},
-	} {
-		wantMistake(t, "version: 1\nfeatures:\n  - {"+c.feature+"}\n", c.want)
-	}
-	wantMistake(t, "version: 1\nencoded: true\nfeatures:\n  - {name: a, kind: numeric, clip: [0, 1]}\n",
-		`"clip" says how the model's inputs are made, and data files hold them (encoded: true)`)
 }

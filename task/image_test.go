@@ -232,29 +232,6 @@ func TestImagesKeepTheirForm(t *testing.T) {
 	})
 }
 
-func TestImageMistakes(t *testing.T) {
-	for keys, want := range map[string]string{
-		"kind: image":                                          "an image needs its shape",
-		"kind: image, shape: [28, 28]":                         "an image needs its shape",
-		"kind: image, shape: [28, 28, 1]":                      "1 to 4 channels, not 28",
-		"kind: image, shape: [3, 1000, 1000]":                  "at most 65536 numbers, not 3000000",
-		"kind: image, shape: [0, 2, 2]":                        "a whole number, 1 or more",
-		"kind: image, shape: [3, 2, 2], mean: [1, 2, 3]":       "mean and std are both lists",
-		"kind: image, shape: [3, 2, 2], mean: [1], std: [1]":   "one number for each of 3 channels",
-		"kind: image, shape: [1, 2, 2], mean: [1], std: [0]":   "every std is above 0",
-		"kind: image, shape: [1, 2, 2], clip: [0, 1]":          `"clip" means nothing for kind image`,
-		"kind: numeric, shape: [1, 2, 2]":                      `"shape" means nothing for kind numeric`,
-		"kind: numeric, mean: [1], std: [2]":                   "only those of an image are lists",
-		"kind: image, shape: [1, 2, 2], layout: nchw":          "not known here",
-		"kind: image, shape: [1, 2, 2], mean: [1, 2], std: 10": "both lists",
-	} {
-		_, err := Parse("task.yaml", []byte("version: 1\nfeatures: [{name: pixel, "+keys+"}]\n"))
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", keys, err, want)
-		}
-	}
-}
-
 // TestImageFilesThatCannotBeRead: what is wrong is said, of one image or of the file.
 func TestImageFilesThatCannotBeRead(t *testing.T) {
 	dir := t.TempDir()

@@ -129,17 +129,3 @@ func TestDataFilesOfAnotherKindAreRefusedLegibly(t *testing.T) {
 		})
 	}
 }
-
-// BenchmarkReadLabels: the counting of labels is no part of the time that shows.
-func BenchmarkReadLabels(b *testing.B) {
-	task, err := Parse("small.yaml", []byte(small))
-	if err != nil {
-		b.Fatal(err)
-	}
-	data := labelled(strings.Fields(strings.Repeat("high low mid ", 10000))...)
-	for b.Loop() {
-		if _, err := ReadFrom(context.Background(), strings.NewReader(data), task, ReadOptions{}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -101,28 +101,8 @@ cost: {norm: l1}
 		tk.Cost.Norm != L1 {
 		t.Errorf("%+v", tk.Features)
 	}
+	parse(t, latentTask+"latent: {encoder: e, decoder: d, size: 2}\ncost: {norm: mixed}\n")
 	if again, err := Parse("again", tk.JSON()); err != nil || again.Features[2].Weight != 2 {
 		t.Errorf("%v\n%s", err, tk.JSON())
-	}
-}
-
-func TestLatentMistakes(t *testing.T) {
-	for text, want := range map[string]string{
-		"{encoder: e, decoder: d}":                                                      "needs the number of codes",
-		"{encoder: e, size: 2}":                                                         `needs the key "decoder"`,
-		"{encoder: e, decoder: d, size: 2, bounds: [2, 1]}":                             "lo < hi",
-		"{encoder: e, decoder: d, size: 2, radius: 0}":                                  "above 0",
-		"{encoder: e, decoder: d, size: 2}\ncost: {norm: mixed}":                        "",
-		"{encoder: e, decoder: d, size: 2, radius: 1}\ncost: {norm: mixed}":             "cost.norm l1 or l2",
-		"{encoder: e, decoder: d, size: 2}\nencoded: true":                              "exclude each other",
-		"{encoder: e, decoder: d, features: [{name: a, kind: onehot, values: [x, y]}]}": "kind numeric",
-	} {
-		_, err := Parse("t", []byte(latentTask+"latent: "+text+"\n"))
-		switch {
-		case want == "" && err != nil:
-			t.Errorf("%s: %v", text, err)
-		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
 	}
 }

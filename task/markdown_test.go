@@ -153,20 +153,6 @@ func TestMarkdownTellsTheDefaults(t *testing.T) {
 	}
 }
 
-func TestMarkdownKinds(t *testing.T) {
-	want := map[string][]string{
-		"name": {"all"}, "weight": {"all"}, "actionable": {"all"}, "mean": {"numeric", "ordinal", "image"},
-		"values": {"ordinal", "onehot", "thermometer"}, "direction": {"all"}, "transitions": {"onehot"},
-		"thresholds": {"thermometer"}, "ordered": {"onehot"}, "mad": {"numeric", "ordinal"},
-		"missing": {"numeric", "ordinal", "onehot"},
-	}
-	for key, kinds := range want {
-		if got := kindsOf(key); !slices.Equal(got, kinds) {
-			t.Errorf("%s: %v, want %v", key, got, kinds)
-		}
-	}
-}
-
 // TestMarkdownExample reads the data file of the page with the task file of the page, and compares with what the page
 // says comes out.
 func TestMarkdownExample(t *testing.T) {

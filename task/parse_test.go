@@ -1,6 +1,7 @@
 package task
 
 import (
+	"bytes"
 	"math"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/tools/txtar"
 )
 
 // small is a task with one feature of each kind of encoding.
@@ -118,57 +120,21 @@ spartity: {}
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
-	const feature = "\nfeatures: [{name: a, kind: numeric}]"
-	for name, c := range map[string]struct{ file, want string }{
-		"nothing":       {"", "the task file is empty"},
-		"a comment":     {"# nothing", "the task file is empty"},
-		"a list":        {"[1]", "t:1:1: the task file must be a mapping"},
-		"two documents": {"version: 1" + feature + "\n---\nversion: 1\n", "one document"},
-		"open bracket":  {"features: [", "t:1:11:"},
-		"duplicate key": {"version: 1\nversion: 1" + feature, "t:2:1: mapping key"},
-		"alias":         {"version: &v 1\ntarget: {index: *v}" + feature, "anchor or alias"},
-		"merge key":     {"version: 1\n<<: {}" + feature, "merge keys"},
-		"block text":    {"version: 1\ndata: {label: a,\n favourable: >50K}" + feature, "put quotes around"},
-		"no features":   {"version: 1\nfeatures: []", "t:2:11: the list of features is empty"},
-		"leaking label": {
-			"version: 1\ndata: {label: a, favourable: 1}" + feature,
-			"the model would be given the outcome",
-		},
-		"dropped feature": {
-			"version: 1\ndata: {drop: [a]}" + feature,
-			`t:3:19: feature "a": it reads column "a", which data.drop excludes`,
-		},
-		"unlisted column":  {"version: 1\ndata: {columns: [b, aa]}" + feature, `did you mean "aa"?`},
-		"mean without std": {"version: 1\nfeatures: [{name: a, kind: numeric, mean: 1}]", "belong together"},
-		"empty condition":  {"version: 1\ndata: {filter: [{column: b}]}" + feature, "needs a condition"},
-		"impossible filter": {
-			"version: 1\ndata: {filter: [{column: b, min: 2, max: 1}]}" + feature,
-			"no value lies between",
-		},
-		"threshold alone": {"version: 1\ntarget: {threshold: 0.3}" + feature, "t:2:21: a threshold needs `output: logits`"},
-		"threshold of 2":  {"version: 1\ntarget: {output: probabilities, threshold: 2}" + feature, "t:2:44: a threshold of"},
-		"output":          {"version: 1\ntarget: {output: odds}" + feature, `"odds" is not known here`},
-		"negative margin": {"version: 1\ntarget: {margin: -1}" + feature, "t:2:18: this must be 0 or more"},
-		"infinite mean":   {"version: 1\nfeatures: [{name: a, kind: numeric, mean: .inf, std: 1}]", "finite"},
-		"value is missing": {
-			"version: 1\ndata: {missing: '?'}\nfeatures: [{name: a, kind: onehot, values: ['?']}]",
-			"both a value and a missing marker",
-		},
-		"too deep":  {strings.Repeat("[", 5000), "nested too deep"},
-		"not text":  {"a: \xff", "not UTF-8"},
-		"too large": {strings.Repeat("#", 1<<20+1), "larger than 1 MiB"},
-		"shares of one kind": {
-			"version: 1\nfeatures: [{name: a, kind: binary, one: x, shares: [0.5, 0.5]}]",
-			"has one share",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := Parse("t", []byte(c.file))
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error %v, want %q", err, c.want)
-			}
-		})
+// TestMistakes reads the files of testdata/mistakes.txtar. The name of each is what the only mistake in it says.
+func TestMistakes(t *testing.T) {
+	ar, err := txtar.ParseFile(filepath.Join("testdata", "mistakes.txtar"))
+	if err != nil || len(ar.Files) < 140 {
+		t.Fatalf("%d files, %v", len(ar.Files), err)
+	}
+	files := append(ar.Files,
+		txtar.File{Name: "nested too deep", Data: bytes.Repeat([]byte("["), 5000)},
+		txtar.File{Name: "not UTF-8", Data: []byte("a: \xff")},
+		txtar.File{Name: "larger than 1 MiB", Data: bytes.Repeat([]byte("#"), 1<<20+1)})
+	for _, f := range files {
+		_, err := Parse("t", f.Data)
+		if err == nil || !strings.Contains(err.Error(), f.Name) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%.300s\ngot  %v\nwant %s", f.Data, err, f.Name)
+		}
 	}
 }
 

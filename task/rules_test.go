@@ -3,6 +3,8 @@ package task
 import (
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -98,124 +100,26 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// TestMistakesInConditions reads testdata/conditions.txt: on each line a condition, a tab, and what is wrong with it.
 func TestMistakesInConditions(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("testdata", "conditions.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	g := newGrammar(parse(t, ruleFeatures))
-	for text, want := range map[string]string{
-		"":              "it is empty",
-		"  ":            "it is empty",
-		"hours":         "a comparison (<=, <, >=, >, =) is missing before the end",
-		"hours <=":      "a feature or a number is missing before the end",
-		"hours <= <= 3": `a feature or a number is missing before "<= 3"`,
-		"hours <= 3 <= 5": `"<= 5" is left over; a constraint is one comparison, write others as entries ` +
-			`of their own`,
-		"hours <= 3 and per <= 2": `"and per <= 2" is left over; a constraint is one comparison, write others as ` +
-			`entries of their own`,
-		"hour <= 3": `there is no feature "hour"; did you mean "hours"?`,
-		"hours <= income": `there is no feature "income"; one of: hours, hours-per-week, per, capital ` +
-			`gain, a.b, 2, 2nd, -x, it's, in, größe, color, school, band, steps, sex, member`,
-		"'hour' <= 3":              `there is no feature "hour"; did you mean "hours"?`,
-		"'hours <= 3":              `the quote before "hours <= 3" is never closed`,
-		"hours <= 5k":              `"5k" is not a number; write it as 1200.5, and a product as 2 * income`,
-		"hours <= 1.2.3":           `".3" is left over`,
-		"hours <= 1,000":           `",000" is left over`,
-		"hours <= .":               `"." is not a number`,
-		"hours <= 2 per":           `"per" is left over`,
-		"hours * per <= 2":         `"hours * per" multiplies two features; one side of * must be a number`,
-		"2 / hours <= 2":           `"/ hours" divides by a feature; only numbers may stand behind /`,
-		"hours / 0 <= 2":           `"/ 0" divides by 0`,
-		"(hours <= 2":              `a closing parenthesis is missing before "<= 2"`,
-		"hours) <= 2":              `a comparison (<=, <, >=, >, =) is missing before ") <= 2"`,
-		"hours <= hours":           "it says nothing about any feature",
-		"1 <= 2":                   "it says nothing about any feature",
-		"hours <= 1e308 * 100":     "a number in it is too large",
-		"1e308 * 100 * hours <= 1": "a number in it is too large",
-		"hours <= 1e999":           `"1e999" is not a number`,
-		"hours != 3": `"!=" is for categories; numbers other than one are two ranges, and an action ` +
-			`set needs one: write < or >`,
-		"hours in {1, 2}":           "in is for categories; compare numbers with <=, <, >=, > or =",
-		"hours => 3":                `a feature or a number is missing before "> 3"`,
-		"color":                     `"color" is a category: compare it with =, != or in {...}, not with the end`,
-		"color + 1 <= 2":            `"color" is a category: compare it with =, != or in {...}, not with "+ 1 <= 2"`,
-		"hours <= color":            `"color" is onehot and no number; compare it alone, from the left, with =, != or in`,
-		"color = reddish":           `"reddish" is no value of "color"; did you mean "red-ish"?`,
-		"color = ":                  `"" is no value of "color"; one of: red, red-ish, "dark, red", <5, and`,
-		"color = red and hours < 3": `"red and hours < 3" is no value of "color"; one of: red`,
-		"color >= red": `the values of "color" have no order, so >= means nothing; set ordered: true ` +
-			`on a one-hot feature whose values do, or use =, != or in`,
-		"color in red": `the values behind in stand in braces, as color in {red, red-ish and 3 more}, ` +
-			`not "red"`,
-		"color in {}":                  `"" is no value of "color"`,
-		"color in {red, red}":          `the value "red" stands in the braces twice`,
-		"color in {red":                `a comma or '}' is missing before the end`,
-		"color in {red] ":              `"red]" is no value of "color"; did you mean "red"?`,
-		"color in {red} x":             `"x" is left over`,
-		"color not red":                `"color" is a category: compare it with =, != or in {...}, not with "not red"`,
-		"school < low":                 `no value of "school" is < "low"`,
-		"band > B":                     `no value of "band" is > "B"`,
-		"member >= 1":                  `the values of "member" have no order`,
-		"sex = f":                      `"sex" is known by its value "m" only; write sex != m for the others`,
-		strings.Repeat("(", 200) + "1": "it is nested too deep",
-		strings.Repeat("-", 200) + "1": "it is nested too deep",
-		strings.Repeat("hours+", 2000): "it is longer than 10000 characters",
-		"\x00 <= 1":                    `a feature or a number is missing before "\x00 <= 1"`,
-		"hours <= 3 # per week":        `"# per week" is left over`,
-		"hours-per-weak <= 3":          `there is no feature "weak"; one of: `,
-		"hours.min <= 3":               `there is no feature "hours.min"`,
-		"color = red-i":                `"red-i" is no value of "color"; did you mean "red"?`,
-		"capital gains <= 3":           `there is no feature "capital"`,
-	} {
-		got, err := g.parse(text)
-		if err == nil || !strings.Contains(err.Error(), want) {
+	const deep, long = "it is nested too deep", "it is longer than 10000 characters"
+	lines := append(strings.Split(strings.TrimSuffix(string(data), "\n"), "\n"),
+		strings.Repeat("(", 200)+"1\t"+deep, strings.Repeat("-", 200)+"1\t"+deep, strings.Repeat("hours+", 2000)+"\t"+long,
+		"\x00 <= 1\t"+`a feature or a number is missing before "\x00 <= 1"`)
+	for _, line := range lines {
+		text, want, _ := strings.Cut(line, "\t")
+		if got, err := g.parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q: %v, %v\nwant %s", text, got, err, want)
 		}
 	}
-}
-
-func TestMistakesInConstraints(t *testing.T) {
-	const features = "version: 1\nfeatures: [{name: a, kind: numeric}, {name: b, kind: numeric}, {name: c, kind: " +
-		"numeric}]\nconstraints:\n"
-	const forms = `4:5: a constraint is a text such as "debt <= 0.5 * income", {if: ..., then: ...}, {then: ..., ` +
-		`must: true} or `
-	for _, c := range []struct{ rules, want string }{
-		{"  - a <= d", `4:5: constraint "a <= d": there is no feature "d"; one of: a, b, c`},
-		{"  - a <= 1\n  - b >= 2 <= 3", `5:5: constraint "b >= 2 <= 3": "<= 3" is left over`},
-		{"  - {if: a > 1, then: [b < 2, b ~ 3]}", `4:31: constraint "b ~ 3": a comparison`},
-		{"  - {if: a > 1}", forms},
-		{"  - {then: a > 1}", forms},
-		{"  - {at_most: 1, of: [a, b], must: true}", forms},
-		{
-			"  - a <= 3\n  - b <= 1\n  - {then: a - b >= 4.5, must: true}\n  - b > 0",
-			`4:3: the constraints "a <= 3" and "a - b >= 4.5" and "b > 0" contradict each other`,
-		},
-		{"  - a + b < 3\n  - a + b >= 3", `"a + b < 3" and "a + b >= 3" contradict each other`},
-		{"  - {if: [], then: b < 2}", `4:5: if and then need a condition each`},
-		{"  - {at_most: 1}", forms},
-		{"  - {at_most: 1, of: [a, b], then: a < 1}", forms},
-		{"  - {}", `4:5: a constraint is a text such as "debt <= 0.5 * income"`},
-		{
-			"  - {at_most: 0, of: [a, b]}",
-			`4:15: this must be a whole number, 1 or more`,
-		},
-		{"  - {at_most: 2, of: [a, b]}", `4:15: at_most 2 of 2 features is no limit`},
-		{"  - {at_most: 1, of: [a, d]}", `4:26: there is no feature "d"; one of: a, b, c`},
-		{"  - {at_most: 1, of: [a, b, a]}", `4:29: "a" is listed twice`},
-		{"  - {at_most: 1, of: a}", `4:22: of must be a list, not "a"`},
-		{"  - {at_most: 1.5, of: [a, b]}", `4:15: this must be a whole number, 1 or more`},
-		{"  - {when: a < 1}", `a constraint has no key "when"; did you mean "then"?`},
-		{"  - a <= 1\n  - a <= 1", `5:5: the constraint "a <= 1" is given twice; keep one`},
-		{"  - {if: [a < 1, a < 1], then: b < 1}", `4:18: the condition "a < 1" is given twice; keep one`},
-		{"  - [a < 1, b < 2]", `4:5: each constraint is an entry of its own, not a list of them`},
-		{"  a < 1", `constraints must be a list, not "a < 1"`},
-	} {
-		wantMistake(t, features+c.rules+"\n", c.want)
+	if len(lines) < 55 {
+		t.Errorf("%d conditions", len(lines))
 	}
-	// What is wrong with the features is not reported once more for each constraint.
-	wantMistake(
-		t,
-		"version: 1\nfeatures: [{name: a, kind: numerik}]\nconstraints: [a < b, a > 1]\nlinks: [{from: x, to: a, "+
-			"scale: 1}]\n",
-		`"numerik" is not known here`,
-	)
 }
 
 // tree is an arithmetic expression with its text and a direct evaluation.

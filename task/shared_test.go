@@ -312,6 +312,9 @@ func readMatrix(t *testing.T, path string) [][]float64 {
 func TestPublishedDataHasNoCounters(t *testing.T) {
 	dir := realdata.Dir(t)
 	for _, p := range published {
+		if p.people > 10_000 && os.Getenv("CFQ_LONG") != "1" {
+			continue
+		}
 		full := load(t, p.name)
 		for _, features := range []int{len(full.Features), 2} {
 			tk := *full
