@@ -21,7 +21,7 @@ const (
 	refineSteps = 1280
 	maxStepWork = 1 << 18
 	// Points lie on the ways of stepPeople of the people who are calibrated on to their cheapest recourse: the teacher's
-	// is dearer, and elsewhere. One way of stepHeld judges. Points are drawn anew after sameDraws of the rounds of a
+	// is dearer, and elsewhere. One way of stepHeld judges. Points are redrawn after sameDraws of the rounds of a
 	// training.
 	stepPeople = 400
 	stepHeld   = 5
@@ -29,7 +29,7 @@ const (
 )
 
 // descend refines plans further by gradient steps on margins, through fake quantizers: many weights move together
-// where one after the other none would, those of convolutions, too. No labels are used. Plans that are no better at
+// where one after the other none would, those of convolutions, too. No labels are used. Plans that are not better at
 // points held out are not returned. A model that takes a few rows at once would see too few points.
 func (c *layerFits) descend(ctx context.Context, plans []quant.Layer, points *refine.Points, outcome *refine.Outcome) (
 	_ []quant.Layer, err error,
@@ -110,7 +110,9 @@ func (c *layerFits) cheapest(ctx context.Context) (cohort.Population, error) {
 }
 
 // steps does gradient steps on points of a population.
-func (c *layerFits) steps(ctx context.Context, plans []quant.Layer, from cohort.Population) (_ []quant.Layer, err error) {
+func (c *layerFits) steps(ctx context.Context, plans []quant.Layer, from cohort.Population) (_ []quant.Layer,
+	err error,
+) {
 	m, err := c.openLayers(ctx, plans)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ import (
 // minPoints of people held out, those of people who were calibrated on are taken.
 const heldPoints = 1000
 
-// HeldOut is the margin error of the written model at recourse points of people whom it was not calibrated on.
+// HeldOut is the margin error of the written model at recourse points of people that it was not calibrated on.
 type HeldOut struct {
 	Points   int     `json:"points"`
 	Seen     bool    `json:"calibrated_on,omitempty"` // too few people are left: these were calibrated on

@@ -228,7 +228,7 @@ type Learned struct {
 	Rounds []Round `json:"rounds"`
 }
 
-// learn learns the bit widths of a budget. The stage that it returns has the risk of each width in place of errors.
+// learn learns the bit widths of a budget. The stage that it returns has the risk of each width instead of errors.
 func (t *trainingStage) learn(ctx context.Context, s *layerScores, budget float64) (_ *layerScores, _ *Learned,
 	err error,
 ) {

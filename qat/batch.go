@@ -63,8 +63,8 @@ func newTrainer(s *trainStep) *trainer {
 	return t
 }
 
-// replace puts points into the pools of their kinds, in place of all that were there: a training that goes on from a
-// checkpoint has not seen the rounds before.
+// replace fills the pools with new points and drops the old ones: a training that goes on from a checkpoint has not
+// seen the rounds before.
 func (t *trainer) replace(points []Points) {
 	t.pairs.points, t.pairs.groups = nil, nil
 	for k := range t.pools {
@@ -245,7 +245,7 @@ func (t *trainer) drawPairs(ctx context.Context, rng *rand.Rand) error {
 	return nil
 }
 
-// teach finds teacher points of the people of the batch whom the full-precision model refuses.
+// teach finds teacher points of the people of the batch that the full-precision model refuses.
 func (t *trainer) teach(ctx context.Context) error {
 	dim := t.job.net.Model.Dim()
 	var slots, people []int

@@ -258,7 +258,8 @@ func classTerm() lossTerm {
 	return lossTerm{
 		reduced: true,
 		columns: []lossColumn{{
-			classWeightsName, func(j *trainingJob) int { return j.classes }, func(r *lossRow) []float32 { return r.classWeights },
+			classWeightsName, func(j *trainingJob) int { return j.classes },
+			func(r *lossRow) []float32 { return r.classWeights },
 		}},
 		build: func(b *stepBuilder) string { return b.crossEntropy(b.t.Logits) },
 	}

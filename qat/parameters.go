@@ -230,8 +230,8 @@ func (b *stepBuilder) dims(name string) (dims []int64) {
 }
 
 // settle moves weights that are in units of their scale towards their codes. Without it most weights of few bits end
-// halfway between two codes and change theirs in nearly every step, so that the others never learn beside the final
-// ones. What the gradient asks for steadily is stronger.
+// halfway between two codes and change theirs in nearly every step, so that the others never learn next to the
+// final ones. What the gradient asks for steadily is stronger.
 //
 // Reference: Nagel et al., Overcoming Oscillations in Quantization-Aware Training, 2022, oscillation dampening; apart
 // from the gradient, as weight decay is in AdamW.

@@ -72,7 +72,7 @@ type Outcome struct {
 	Unsaved error   // why the checkpoint does not hold the last round; nil where it does
 }
 
-// ErrDiverged is wrapped by the error of a training whose loss is no number or grows without bound.
+// ErrDiverged is wrapped by the error of a training whose loss is not a number or grows without bound.
 var ErrDiverged = errors.New("training diverged")
 
 // rounds is how often points are drawn. In the last frozenRounds codes stay as they are, while scales and biases make
@@ -105,7 +105,7 @@ func Train(ctx context.Context, net Network, source Source, spec Spec, run Run) 
 	defer t.close()
 	frozen := rounds - frozenRounds
 	if t.reader == nil {
-		frozen = rounds // there are no codes
+		frozen = rounds // nothing has codes
 	}
 	out, err := t.loop(ctx, rounds, frozen, run)
 	if err != nil {

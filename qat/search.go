@@ -71,7 +71,7 @@ type Policy struct {
 // Search learns bit widths by straight-through Gumbel-Softmax: a width is drawn for each unit in every step, with
 // scales of its own; what the loss would gain by another one, and Lambda times what all cost beyond the budget, move
 // the probabilities. The weights, biases and scales that it trains on the way are those of no single policy, so that
-// training at the widths that are chosen begins anew.
+// training at the chosen widths restarts.
 //
 // The most probable widths rarely cost what the budget grants. Those that minimise the sum of the risks within the
 // budget spend it: then it is most probable that every unit has the width it needs.

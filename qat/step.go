@@ -52,7 +52,7 @@ type trainStep struct {
 type optimizerState struct {
 	Params, First, Second []float32
 	Rates                 []float32 // how fast each parameter moves, relative to the learning rate
-	Steps, Begun          int       // steps done, in all and before the optimizer began anew
+	Steps, Begun          int       // steps done, in all and before the optimizer restarted
 	Start                 float64   // loss of the first batch
 }
 
@@ -76,7 +76,7 @@ func compile(j *trainingJob) (*trainStep, error) {
 	return s, s.open()
 }
 
-// open opens the sessions, in place of those that are open.
+// open opens the sessions and closes those that were open.
 func (s *trainStep) open() (err error) {
 	b, err := s.build(s.job.rows)
 	if err != nil {

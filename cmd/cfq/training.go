@@ -14,7 +14,7 @@ import (
 	"cfq/ptq"
 )
 
-// trainingPlot is the file of the curves beside a log.
+// trainingPlot is the file of the curves next to a log.
 func trainingPlot(log string) string { return strings.TrimSuffix(log, filepath.Ext(log)) + ".svg" }
 
 // logFiles are the files of a log: none without one.
@@ -25,7 +25,7 @@ func logFiles(log string) []string {
 	return []string{log, trainingPlot(log)}
 }
 
-// writeLog writes a table of rounds as a CSV file, and their curves beside it.
+// writeLog writes a table of rounds as a CSV file, and their curves next to it.
 func writeLog(log string, table [][]string, curves []chart.Chart) error {
 	err := cli.Write(log, func(w io.Writer) error { return csv.NewWriter(w).WriteAll(table) })
 	if err != nil {

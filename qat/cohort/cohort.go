@@ -63,7 +63,7 @@ type Source struct {
 	recourse  Recourse
 	open      func(ctx context.Context, plans []quant.Layer) (*classifier.Model, error)
 	objective qat.ObjectiveDoc
-	refused   []int       // of whom some are asked
+	refused   []int       // a sample is asked
 	promised  [][]float32 // recourse points of those refused
 	teacher   qat.Points  // of objectives that do not resample
 	facts     qat.Points  // people, for these objectives
@@ -237,7 +237,7 @@ func brokenShare(ctx context.Context, points [][]float32, m *classifier.Model) (
 }
 
 // Final returns what holds of the network of plans in the end: the shares of some people's promises that break, and of
-// the people whom it decides otherwise than the full-precision model.
+// the people that it decides differently from the full-precision model.
 func (s *Source) Final(ctx context.Context, plans []quant.Layer) (vd, rvd, disagreement float64, err error) {
 	m, err := s.open(ctx, plans)
 	if err != nil {
@@ -252,7 +252,8 @@ func (s *Source) Final(ctx context.Context, plans []quant.Layer) (vd, rvd, disag
 	return vd, rvd, disagreement, err
 }
 
-// Disagreement is the share of the people whom a model decides otherwise than the full-precision model.
+// Disagreement is the share of the people that a model decides differently from the full-precision
+// model.
 func (s *Source) Disagreement(ctx context.Context, m *classifier.Model) (float64, error) {
 	margins, err := m.Margins(ctx, s.People.X)
 	differ := 0
@@ -333,7 +334,7 @@ func (s *Source) try(ctx context.Context, plans []quant.Layer, held []int, r *Tr
 	return err
 }
 
-// subset is the source of some of the people, of whom nobody is asked.
+// subset is the source of some of the people. It asks nobody.
 func (s *Source) subset(people []int) qat.Source {
 	at := make(map[int]int, len(people)) // their positions
 	for k, i := range people {

@@ -162,8 +162,8 @@ func ParseArch(s string) (Arch, error) {
 // String returns the architecture as ParseArch reads it.
 func (a Arch) String() string { return a.text }
 
-// netLayer is a layer with weights, out x in and the sizes of a convolution's kernel. What it makes has a name, or else
-// a Relu follows, and after a convolution the maximum of two neighbours.
+// netLayer is a layer with weights, out x in and the sizes of a convolution's kernel. Its output has a name, or a Relu
+// follows, and after a convolution the maximum of two neighbours.
 type netLayer struct {
 	out, in int
 	kernel  []int
@@ -254,7 +254,7 @@ const (
 
 // network returns a model with random weights: of several members, the mean of their logits.
 //
-// Weights are normal with variance 2/n behind n inputs, 1/n in the last layer, and biases are zero.
+// Weights are normal with variance 2/n after n inputs, 1/n in the last layer, and biases are zero.
 //
 // Reference: He et al., Delving Deep into Rectifiers, 2015.
 func (a *Arch) network(dim, members int, seed uint64) (*graph.Model, error) {

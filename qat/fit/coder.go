@@ -20,7 +20,7 @@ import (
 // Coding is how well an encoder and a decoder return their inputs. Errors of inputs are shares of their bounds.
 type Coding struct {
 	Error     float64 `json:"error"`      // root mean square of what is decoded from the code less the inputs
-	MeanError float64 `json:"mean_error"` // that of the mean of the rows trained on, in place of what is decoded
+	MeanError float64 `json:"mean_error"` // that of the mean of the rows trained on
 	// Rendered is that of what is decoded from the true attributes; nil without attributes.
 	Rendered   *float64         `json:"rendered_error,omitempty"`
 	Attributes []AttributeError `json:"attributes,omitempty"`
@@ -285,7 +285,7 @@ func (c *coder) loss(x, back []float32) (sum float64) {
 	return sum / float64(len(x))
 }
 
-// deviation returns the root mean square of the error of what is decoded, which begins anew where it ends.
+// deviation returns the root mean square of the error of what is decoded, repeated where it is shorter.
 func (c *coder) deviation(x, back []float32) float64 {
 	var sum float64
 	for i := range x {

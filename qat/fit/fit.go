@@ -31,7 +31,7 @@ import (
 type Options struct {
 	Arch   Arch
 	Train  qat.Spec
-	Epochs float64 // passes over the people trained on, in place of Train.Steps (40, and at least 640 steps)
+	Epochs float64 // passes over the people trained on, instead of Train.Steps (40, and at least 640 steps)
 	// Validation is the share of the people who are not trained on; nil is 0.2. They are the same for every
 	// seed, so that seeds compare on the same people.
 	Validation *float64
@@ -52,7 +52,7 @@ type Options struct {
 
 // Teacher finds recourse during training.
 type Teacher struct {
-	// Points returns recourse points of people whom a model refuses, in their order.
+	// Points returns recourse points of people that a model refuses, in their order.
 	Points   func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error)
 	Settings string // what the points depend on besides the task
 }
@@ -99,7 +99,7 @@ type InputError struct{ Err error }
 
 func (e *InputError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error behind.
+// Unwrap returns the cause.
 func (e *InputError) Unwrap() error { return e.Err }
 
 // RecipeKey is the metadata entry that says how a model was trained.
@@ -380,7 +380,7 @@ func (f *fit) points(ctx context.Context, round int, _ [qat.Kinds]int, now []qat
 	return d, err
 }
 
-// recourse returns recourse points of some people whom a model refuses.
+// recourse returns recourse points of some people that a model refuses.
 func (f *fit) recourse(ctx context.Context, m *classifier.Model, round int) ([]float32, error) {
 	margins, err := m.Margins(ctx, f.own.X)
 	if err != nil {

@@ -71,7 +71,7 @@ func auc(margins []float32, labels []int8) float64 {
 				positive++
 			}
 		}
-		from = max(to, from+1) // a margin that is no number equals nothing
+		from = max(to, from+1) // NaN equals nothing
 	}
 	pairs := positive * (float64(len(order)) - positive)
 	if pairs == 0 {
