@@ -1,12 +1,12 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +16,6 @@ import (
 	"cfq/eval/gate"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
 )
 
 // attack is a way to let a model pass that should not, or whose limit is the true value: of these a share may.
@@ -119,13 +118,12 @@ func TestAttacksLong(t *testing.T) {
 	if os.Getenv("CFQ_LONG") != "1" {
 		t.Skip("make long runs the attacks: they take minutes")
 	}
-	orttest.Need(t)
-	dir := attackFiles(t)
+	w := attackFiles(t)
 	table := fmt.Sprintf("%-42s %9s %6s %6s\n", "attack", "decisions", "passed", "level")
 	for _, a := range attacks() {
 		decisions, passed := len(a.calls), 0
 		for _, c := range a.calls {
-			if code, out := c.run(t, dir); code == 0 {
+			if code, out := c.run(w); code == 0 {
 				passed++
 				t.Errorf("%s: %v passes\n%s", a.name, c, out)
 			}
@@ -152,49 +150,29 @@ func TestAttacksLong(t *testing.T) {
 }
 
 // run returns the exit code of a gate and what it printed.
-func (c *call) run(t *testing.T, dir string) (int, string) {
-	t.Helper()
-	data := c.data
-	if data == "" {
-		data = "test.csv"
-	}
-	args := append([]string{"gate", "model.onnx", c.quantized, "-d", data, "-t", "task.yaml", "-q"}, c.args...)
-	if !strings.Contains(strings.Join(args, " "), "--looks-file") {
+func (c *call) run(w *workdir) (int, string) {
+	w.Helper()
+	args := append([]string{
+		"gate", "model.onnx", c.quantized, "-d", cmp.Or(c.data, "test.csv"), "-t", "task.yaml", "-q",
+	}, c.args...)
+	if !slices.Contains(args, "--looks-file") {
 		args = append(args, "--looks-file", "none")
 	}
-	cmd := exec.Command(filepath.Join(program, "cfq"), args...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), c.env...)
-	out, _ := cmd.CombinedOutput()
-	if code := cmd.ProcessState.ExitCode(); code == 0 || code == 1 || code == 2 || code == 5 {
-		return code, string(out)
+	w.env = c.env
+	code, out := w.run(args...)
+	if code != 0 && code != 1 && code != 2 && code != 5 {
+		w.Errorf("%v: exit code %d\n%s", args, code, out)
 	}
-	t.Errorf("%v: %s\n%s", args, cmd.ProcessState, out)
-	return -1, ""
+	return code, out
 }
 
 // attackFiles are the models, data and reports that attacks take, next to those of reports.
-func attackFiles(t *testing.T) string {
+func attackFiles(t *testing.T) *workdir {
 	t.Helper()
-	dir := reports(t)
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	put := func(name, text string) { must(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)) }
-	get := func(name string) string {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		must(err)
-		return string(data)
-	}
-	cfq := func(args ...string) {
-		c := exec.Command(filepath.Join(program, "cfq"), args...)
-		c.Dir = dir
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", args, err, out)
-		}
-	}
+	w := reports(t)
+	put := func(name, text string) { w.put(name, []byte(text)) }
+	cfq := func(args ...string) { w.call(0, args...) }
+	get := w.read
 	put("gate.yaml", "version: 1\nconfidence: 0.95\nmargin: 0.1\nchecks:\n  - {metric: vd, max: 0.02}\n")
 	people := []string{"-d", "test.csv", "-t", "task.yaml", "-q"}
 	cfq(append([]string{"recourse", "model.onnx", "--margin", "0", "-o", "bare.csv"}, people...)...)
@@ -235,19 +213,15 @@ func attackFiles(t *testing.T) string {
 		rewritten.WriteString(age + ".0," + rest)
 	}
 	put("rewritten.csv", head+"\n"+rewritten.String())
-	must(os.Mkdir(filepath.Join(dir, "moved"), 0o700))
 	put("moved/good.onnx", get("good.onnx"))
 	for name, edit := range edits() {
-		m, err := codec.ReadFile(filepath.Join(dir, "model.onnx"))
-		must(err)
+		m := must(codec.ReadFile(w.path("model.onnx")))
 		last := m.Graph.Nodes[len(m.Graph.Nodes)-1]
 		last.Outputs[0] = "own"
 		edit(m.Graph)
-		data, err := codec.Marshal(m)
-		must(err)
-		put(name, string(data))
+		w.model(name, m)
 	}
-	return dir
+	return w
 }
 
 // edits make models of the original's, from its logits "own" and its inputs "x".

@@ -1,11 +1,9 @@
 package command
 
 import (
-	"bytes"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,49 +21,28 @@ import (
 
 // Whoever has the models and the report by person can count the broken promises again, both ways, without cfq.
 func TestPointsCanBeAudited(t *testing.T) {
-	dir := reports(t)
+	w := reports(t)
 	var report struct {
 		Result struct {
 			Margins []struct{ VD, RVD eval.Rate } `json:"margins"`
 		} `json:"result"`
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "eval.json"))
-	if err != nil {
+	if err := json.Unmarshal([]byte(w.read("eval.json")), &report); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(text, &report); err != nil {
-		t.Fatal(err)
-	}
-	text, err = os.ReadFile(filepath.Join(dir, "eval.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	typed := typedLines(t, filepath.Join(dir, "eval.parquet"))
+	lines := must(csv.NewReader(strings.NewReader(w.read("eval.csv"))).ReadAll())
+	typed := typedLines(t, w.path("eval.parquet"))
 	for name, lines := range map[string][][]string{"csv": lines, "parquet": typed} {
-		t.Run(name, func(t *testing.T) { audit(t, dir, lines, report.Result.Margins[0].VD, report.Result.Margins[0].RVD) })
+		t.Run(name, func(t *testing.T) { audit(t, w.dir, lines, report.Result.Margins[0].VD, report.Result.Margins[0].RVD) })
 	}
 }
 
 // typedLines are the rows of a Parquet file as a CSV has them, with the head first.
 func typedLines(t *testing.T, path string) (lines [][]string) {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(os.Open(path))
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := parquet.OpenFile(f, info.Size())
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must(parquet.OpenFile(f, must(f.Stat()).Size()))
 	var head []string
 	for _, path := range file.Schema().Columns() {
 		head = append(head, path[0])
@@ -73,24 +50,20 @@ func typedLines(t *testing.T, path string) (lines [][]string) {
 	lines = [][]string{head}
 	for _, group := range file.RowGroups() {
 		rows := group.Rows()
-		for batch := make([]parquet.Row, 64); ; {
-			n, err := rows.ReadRows(batch)
-			for _, row := range batch[:n] {
-				line := make([]string, len(head))
-				for column, values := range row.Range {
-					for _, v := range values {
-						if !v.IsNull() {
-							line[column] = strings.TrimSpace(line[column] + " " + v.String())
-						}
+		batch := make([]parquet.Row, group.NumRows())
+		if n, err := rows.ReadRows(batch); n < len(batch) {
+			t.Fatal(n, err)
+		}
+		for _, row := range batch {
+			line := make([]string, len(head))
+			for column, values := range row.Range {
+				for _, v := range values {
+					if !v.IsNull() {
+						line[column] = strings.TrimSpace(line[column] + " " + v.String())
 					}
 				}
-				lines = append(lines, line)
 			}
-			if errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatal(err)
-			}
+			lines = append(lines, line)
 		}
 		if err := rows.Close(); err != nil {
 			t.Fatal(err)
@@ -125,14 +98,8 @@ func changed(t *testing.T, text string, others []float32) []float32 {
 func audit(t *testing.T, dir string, lines [][]string, vd, rvd eval.Rate) {
 	t.Helper()
 	refused := func(model, status, column, own string) (num, den int) {
-		g, err := codec.ReadFile(filepath.Join(dir, model))
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := classifier.Open(t.Context(), g, orttest.Need(t), classifier.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := must(codec.ReadFile(filepath.Join(dir, model)))
+		m := must(classifier.Open(t.Context(), g, orttest.Need(t), classifier.Options{}))
 		defer m.Close()
 		inputs := slices.Index(lines[0], "inputs")
 		at, of, factual := slices.Index(lines[0], column), slices.Index(lines[0], status), slices.Index(lines[0], own)

@@ -168,7 +168,7 @@ const measure = `(() => {
 // CFQ_SCREENSHOTS names a directory for pictures of them.
 func TestPagesInABrowser(t *testing.T) {
 	ctx := browser(t)
-	dir := reports(t)
+	dir := reports(t).dir
 	var c complaints
 	if err := c.listen(ctx); err != nil {
 		t.Fatal(err)

@@ -2,16 +2,12 @@ package command
 
 import (
 	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"cfq/eval"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
 )
 
 // otherHeads are other ends of the example's model, whose two logits are z.
@@ -47,52 +43,27 @@ func otherHeads() map[string]func(b *graph.Builder, z string) string {
 // TestHeads: the commands give a model with another head the same people, the same recourse and the same quantized
 // weights, and refuse a head that they do not know.
 func TestHeads(t *testing.T) {
-	orttest.Need(t)
-	loans, dir := filepath.Join(abs(t), "testdata", "loans"), t.TempDir()
-	test, task := filepath.Join(loans, "test.csv"), filepath.Join(loans, "task.yaml")
+	w := newWorkdir(t, "CFQ_REFINE=0")
+	call, test, task := w.call, loans("test.csv"), loans("task.yaml")
 	first := make([]int, 200)
 	for i := range first {
 		first[i] = i
 	}
-	rows, err := json.Marshal(first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	call := func(code int, args ...string) string {
-		t.Helper()
-		c := exec.Command(filepath.Join(program, "cfq"), args...)
-		c.Dir, c.Env = dir, append(os.Environ(), "CFQ_REFINE=0")
-		out, err := c.CombinedOutput()
-		if c.ProcessState.ExitCode() != code {
-			t.Fatalf("%s: %v, want exit code %d\n%s", c, err, code, out)
-		}
-		return string(out)
-	}
+	w.put("rows.json", must(json.Marshal(first)))
 	counts := func(model, quantized string) (vd, rvd eval.Rate) {
 		t.Helper()
-		call(0, "eval", model, quantized, "-d", test, "-t", task, "--rows", "rows.json", "--report", "json:e.json",
-			"--overwrite", "--other-original")
-		text, err := os.ReadFile(filepath.Join(dir, "e.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
 		var report struct {
 			Result struct {
 				Margins []struct{ VD, RVD eval.Rate } `json:"margins"`
 			} `json:"result"`
 		}
-		if err := json.Unmarshal(text, &report); err != nil {
-			t.Fatal(err)
-		}
+		w.result(&report, "eval", model, quantized, "-d", test, "-t", task, "--rows", "rows.json", "--other-original")
 		return report.Result.Margins[0].VD, report.Result.Margins[0].RVD
 	}
-	if err := os.WriteFile(filepath.Join(dir, "rows.json"), rows, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	original := filepath.Join(loans, "model.onnx")
+	original := loans("model.onnx")
 	quantize := func(model, out string) {
 		t.Helper()
-		call(0, "quantize", model, "-d", filepath.Join(loans, "train.csv"), "-t", task, "--budget", "3", "-o", out)
+		call(0, "quantize", model, "-d", loans("train.csv"), "-t", task, "--budget", "3", "-o", out)
 	}
 	quantize(original, "q.onnx")
 	recourse := func(model string) string {
@@ -106,20 +77,11 @@ func TestHeads(t *testing.T) {
 		t.Fatal("no promise breaks: nothing can be compared")
 	}
 	for name, build := range otherHeads() {
-		g, err := codec.ReadFile(original)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := must(codec.ReadFile(original))
 		b := graph.NewBuilder(g.Graph, "head.")
 		g.Graph.Outputs = []graph.Value{{Name: build(b, g.Graph.Outputs[0].Name), DType: graph.Float}}
-		onnx, err := codec.Marshal(g)
-		if err != nil {
-			t.Fatal(err)
-		}
 		file := name + ".onnx"
-		if err := os.WriteFile(filepath.Join(dir, file), onnx, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		w.model(file, g)
 		shown := call(0, "inspect", file)
 		if name == "exp" {
 			for _, args := range [][]string{

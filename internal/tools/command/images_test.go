@@ -7,7 +7,6 @@ import (
 	"image/png"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
 )
 
 // side is that of the images of the tests, and brightness the mean byte above which one has the label 1.
@@ -44,14 +42,10 @@ func brightModel(t *testing.T, path string, mean, std float32, sizes ...int64) {
 	b.Append(&graph.Node{Op: "Gemm", Name: "head", Outputs: []string{"z"}, Inputs: []string{
 		flat, b.Const(graph.FromFloats("w", w, side*side, 2)), b.Const(graph.FromFloats("b", []float32{limit, -limit}, 2)),
 	}})
-	data, err := codec.Marshal(&graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g})
-	if err != nil {
-		t.Fatal(err)
-	}
-	put(t, path, data)
+	put(t, path, must(codec.Marshal(&graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g})))
 }
 
-func put(t *testing.T, path string, data []byte) {
+func put(t testing.TB, path string, data []byte) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
@@ -107,18 +101,8 @@ func brightImages(t *testing.T, dir string, n int) {
 // TestImageDrafts: init finds the shape and the layout of images in every kind of file and asks for the scaling; check
 // says with which one the model decides as labelled.
 func TestImageDrafts(t *testing.T) {
-	orttest.Need(t)
-	dir := t.TempDir()
-	call := func(code int, args ...string) string {
-		t.Helper()
-		c := exec.Command(filepath.Join(program, "cfq"), args...)
-		c.Dir = dir
-		out, err := c.CombinedOutput()
-		if c.ProcessState.ExitCode() != code {
-			t.Fatalf("%s: %v, want exit code %d\n%s", c, err, code, out)
-		}
-		return string(out)
-	}
+	w := newWorkdir(t)
+	dir, call := w.dir, w.call
 	brightImages(t, dir, 600)
 	for i, x := range []struct {
 		data, better string
@@ -134,21 +118,16 @@ func TestImageDrafts(t *testing.T) {
 		model, task := fmt.Sprintf("%d.onnx", i), fmt.Sprintf("%d.yaml", i)
 		brightModel(t, filepath.Join(dir, model), x.mean, x.std, x.sizes...)
 		said := call(0, "task", "init", "-d", x.data, model, "--label", "label", "--favourable", "1", "-o", task)
-		text, err := os.ReadFile(filepath.Join(dir, task))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := w.read(task)
 		if !strings.Contains(said, "the draft has 1 open question") ||
-			!strings.Contains(string(text), "kind: image, shape: "+x.want+", mean: 0, std: 255") ||
-			!strings.Contains(string(text), "index: 1") || strings.Contains(said, "counts as unfavourable") {
+			!strings.Contains(text, "kind: image, shape: "+x.want+", mean: 0, std: 255") ||
+			!strings.Contains(text, "index: 1") || strings.Contains(said, "counts as unfavourable") {
 			t.Errorf("%s:\n%s\n%s", x.data, said, text)
 		}
-		put(t, filepath.Join(dir, "answered-"+task), bytes.ReplaceAll(text, []byte("QUESTION: "), nil))
-		c := exec.Command(filepath.Join(program, "cfq"), "task", "check", "answered-"+task, "-d", x.data, model)
-		c.Dir = dir
-		out, _ := c.CombinedOutput()
-		right := strings.Contains(string(out), "0 problems, 0 warnings")
-		if right != (x.better == "") || !strings.Contains(string(out), x.better) {
+		w.put("answered-"+task, []byte(strings.ReplaceAll(text, "QUESTION: ", "")))
+		_, out := w.run("task", "check", "answered-"+task, "-d", x.data, model)
+		right := strings.Contains(out, "0 problems, 0 warnings")
+		if right != (x.better == "") || !strings.Contains(out, x.better) {
 			t.Errorf("%s:\n%s", x.data, out)
 		}
 	}

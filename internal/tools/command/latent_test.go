@@ -1,12 +1,8 @@
 package command
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,7 +12,6 @@ import (
 
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
 )
 
 // gemms writes a model of dense layers whose weights weight says, rows of inputs, with a Relu between them.
@@ -51,11 +46,7 @@ func gemms(t *testing.T, path string, sizes []int, image bool, weight func(layer
 		})
 	}
 	g.Outputs = []graph.Value{{Name: v, DType: graph.Float, Shape: graph.Shape{batch, {Size: int64(sizes[len(sizes)-1])}}}}
-	data, err := codec.Marshal(&graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g})
-	if err != nil {
-		t.Fatal(err)
-	}
-	put(t, path, data)
+	put(t, path, must(codec.Marshal(&graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g})))
 }
 
 // latentFiles writes an encoder to brightness and the difference of left and right, its decoder, and a classifier that
@@ -93,35 +84,19 @@ latent: {encoder: encoder.onnx, decoder: decoder.onnx, `
 // TestLatent: with an autoencoder in the task, every command works in its codes, the classifier alone is quantized, and
 // promises are codes.
 func TestLatent(t *testing.T) {
-	orttest.Need(t)
-	dir := t.TempDir()
-	stdin := []byte(nil)
-	call := func(code int, args ...string) string {
-		t.Helper()
-		c := exec.Command(filepath.Join(program, "cfq"), args...)
-		c.Dir, c.Stdin = dir, bytes.NewReader(stdin)
-		c.Env = append(os.Environ(), "CFQ_LOOKS_FILE=none")
-		out, err := c.CombinedOutput()
-		if c.ProcessState.ExitCode() != code {
-			t.Fatalf("%s: %v, want exit code %d\n%s", c, err, code, out)
-		}
-		return string(out)
-	}
+	w := newWorkdir(t, "CFQ_LOOKS_FILE=none")
+	dir, call := w.dir, w.call
 	brightImages(t, dir, 600)
 	latentFiles(t, dir)
-	put(t, filepath.Join(dir, "task.yaml"), []byte(latentTask+"size: 2, bounds: [-3, 3], radius: 2, pixels: 30}\n"))
-	put(t, filepath.Join(dir, "rows.json"), []byte("[1,2,3,5,7,11,13,17,19,23,29,31,37,41,43,47,53,59,61,67,71,73,79,83]"))
+	w.put("task.yaml", []byte(latentTask+"size: 2, bounds: [-3, 3], radius: 2, pixels: 30}\n"))
+	w.put("rows.json", []byte("[1,2,3,5,7,11,13,17,19,23,29,31,37,41,43,47,53,59,61,67,71,73,79,83]"))
 	people := []string{"-t", "task.yaml", "-d", "images-idx3-ubyte"}
 	with := func(args ...string) []string { return append(args, people...) }
 	call(0, with("quantize", "model.onnx", "--rows", "!rows.json", "--allow-larger", "-o", "q.onnx")...)
 	call(0, with("quantize", "model.onnx", "--allow-larger", "--method", "cfq-qat", "--train-steps", "64", "-o",
 		"t.onnx")...)
 	for _, q := range []string{"q.onnx", "t.onnx"} {
-		m, err := codec.ReadFile(filepath.Join(dir, q))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if v := m.Graph.Inputs[0]; len(v.Shape) != 4 || v.Name != "x" {
+		if v := must(codec.ReadFile(w.path(q))).Graph.Inputs[0]; len(v.Shape) != 4 || v.Name != "x" {
 			t.Errorf("%s: the input is %v", q, v)
 		}
 		var doc struct {
@@ -133,11 +108,7 @@ func TestLatent(t *testing.T) {
 				}
 			}
 		}
-		text := call(0, with("eval", "model.onnx", q, "--rows", "rows.json", "--json")...)
-		_, object, _ := strings.Cut(text, "{")
-		if err := json.Unmarshal([]byte("{"+object), &doc); err != nil {
-			t.Fatal(err, text)
-		}
+		w.result(&doc, with("eval", "model.onnx", q, "--rows", "rows.json")...)
 		for _, m := range doc.Result.Margins {
 			if m.VD.Den == 0 || !(m.Pixels.Value > 0 && m.Pixels.Value < 30) ||
 				m.Pixels.N != m.VD.Den || m.Margin >= 0.25 && m.VD.Value > 0.2 {
@@ -149,9 +120,8 @@ func TestLatent(t *testing.T) {
 	if strings.Contains(said, "found               0") || !strings.Contains(said, "latent.0") {
 		t.Error(said)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "p.csv"))
-	if err != nil || !strings.Contains(string(text), ",latent.0,latent.1\n") {
-		t.Errorf("%v\n%.2000s", err, text)
+	if text := w.read("p.csv"); !strings.Contains(text, ",latent.0,latent.1\n") {
+		t.Errorf("%.2000s", text)
 	}
 	said = call(0, with("recourse", "model.onnx", "--rows", "rows.json", "--promises", "p.csv")...)
 	if !strings.Contains(said, "(100.0 %)") {
@@ -160,7 +130,7 @@ func TestLatent(t *testing.T) {
 	for limit, detail := range map[string]string{
 		"radius: 0.01": "latent.radius: the action costs ", "pixels: 0.1": "latent.pixels: the image is ",
 	} {
-		put(t, filepath.Join(dir, "tight.yaml"), []byte(latentTask+"size: 2, bounds: [-3, 3], "+limit+"}\n"))
+		w.put("tight.yaml", []byte(latentTask+"size: 2, bounds: [-3, 3], "+limit+"}\n"))
 		by := []string{"-t", "tight.yaml", "-d", "images-idx3-ubyte", "--rows", "rows.json", "--promises", "p.csv"}
 		said = call(0, slices.Concat([]string{"recourse", "model.onnx"}, by)...)
 		if !strings.Contains(said, detail) || !strings.Contains(said, "the task allows          0 of") ||
@@ -174,9 +144,8 @@ func TestLatent(t *testing.T) {
 	}
 	call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--promises", "p.csv", "--report",
 		"html:r.html")...)
-	page, err := os.ReadFile(filepath.Join(dir, "r.html"))
-	if err != nil || strings.Count(string(page), `alt="after the original&#39;s recourse: margin`) != 8 {
-		t.Errorf("%v: the page does not show eight people's images", err)
+	if strings.Count(w.read("r.html"), `alt="after the original&#39;s recourse: margin`) != 8 {
+		t.Error("the page does not show eight people's images")
 	}
 	said = call(2, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--stress", "noise:0.1")...)
 	shifts := call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--stress", "shifts")...)
@@ -198,10 +167,7 @@ func TestLatent(t *testing.T) {
 	}
 	sums := with("summarize", "model.onnx", "q.onnx", "records/")
 	call(0, sums[:len(sums)-2]...)
-	other, err := os.ReadFile(filepath.Join(dir, "decoder.onnx"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := w.read("decoder.onnx")
 	gemms(t, filepath.Join(dir, "decoder.onnx"), []int{2, side * side}, false, func(_, in, out int) float32 {
 		return []float32{1, 0.5 * float32(out%2)}[in]
 	}, func(int, int) float32 { return 0 })
@@ -217,12 +183,8 @@ func TestLatent(t *testing.T) {
 				Search struct{ VD struct{ Den int } }
 			}
 		}
-		text := call(0, with("quantize", "model.onnx", "--allow-larger", "--target-vd", "0.3", "-o", "target.onnx",
-			"--overwrite", "--json")...)
-		_, object, _ := strings.Cut(text, "{")
-		if err := json.Unmarshal([]byte("{"+object), &r); err != nil {
-			t.Fatal(err, text)
-		}
+		w.result(&r, with("quantize", "model.onnx", "--allow-larger", "--target-vd", "0.3", "-o", "target.onnx",
+			"--overwrite")...)
 		return r.Refused, r.Candidates[0].Search.VD.Den
 	}
 	heldBefore, ownBefore := target()
@@ -238,10 +200,7 @@ func TestLatent(t *testing.T) {
 	if n == 0 {
 		t.Error(said)
 	}
-	if stdin, err = os.ReadFile(filepath.Join(dir, "table.csv")); err != nil {
-		t.Fatal(err)
-	}
-	stdin = regexp.MustCompile(`pixel\d+`).ReplaceAllFunc(stdin, func(name []byte) []byte {
+	w.stdin = regexp.MustCompile(`pixel\d+`).ReplaceAllFunc([]byte(w.read("table.csv")), func(name []byte) []byte {
 		k, _ := strconv.Atoi(string(name[len("pixel"):]))
 		return fmt.Appendf(nil, "image.%d.%d", k/side, k%side)
 	})
@@ -265,7 +224,7 @@ func TestLatent(t *testing.T) {
 		t.Errorf("--target-vd asks %d people held out and %d others, %d and %d with the other decoder", held, own, heldBefore,
 			ownBefore)
 	}
-	put(t, filepath.Join(dir, "decoder.onnx"), other)
+	w.put("decoder.onnx", []byte(other))
 	said = call(2, with("recourse", "model.onnx", "--rows", "rows.json", "--exact")...)
 	if !strings.Contains(said, "decoder") {
 		t.Error(said)
@@ -289,8 +248,8 @@ func check(text, name string) string {
 
 // TestLatentMistakes: files that do not fit are said in one line.
 func TestLatentMistakes(t *testing.T) {
-	orttest.Need(t)
-	dir := t.TempDir()
+	w := newWorkdir(t)
+	dir := w.dir
 	brightImages(t, dir, 40)
 	latentFiles(t, dir)
 	for key, want := range map[string]string{
@@ -300,17 +259,14 @@ func TestLatentMistakes(t *testing.T) {
 		"size: 2, decoder: encoder.onnx}": "decoder",
 		"size: 2, encoder: absent.onnx}":  "encoder",
 	} {
-		put(t, filepath.Join(dir, "task.yaml"), []byte(latentTask+key+"\n"))
-		c := exec.Command(filepath.Join(program, "cfq"), "recourse", "model.onnx", "-t", "task.yaml", "-d",
-			"images-idx3-ubyte")
-		c.Dir = dir
-		out, _ := c.CombinedOutput()
-		if c.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), want) {
-			t.Errorf("%s: exit code %d, want %q\n%s", key, c.ProcessState.ExitCode(), want, out)
+		w.put("task.yaml", []byte(latentTask+key+"\n"))
+		out := w.call(2, "recourse", "model.onnx", "-t", "task.yaml", "-d", "images-idx3-ubyte")
+		if !strings.Contains(out, want) {
+			t.Errorf("%s: want %q\n%s", key, want, out)
 		}
 	}
 	// Codes smaller than their grid, and images in other units.
-	put(t, filepath.Join(dir, "task.yaml"), []byte(latentTask+"size: 2}\n"))
+	w.put("task.yaml", []byte(latentTask+"size: 2}\n"))
 	for file, c := range map[string]struct {
 		sizes []int
 		by    float32
@@ -325,13 +281,10 @@ func TestLatentMistakes(t *testing.T) {
 		gemms(t, filepath.Join(dir, file), c.sizes, file == "encoder.onnx", func(_, in, out int) float32 {
 			return c.by * float32((in+out)%2)
 		}, func(int, int) float32 { return 0 })
-		check := exec.Command(filepath.Join(program, "cfq"), "task", "check", "task.yaml", "-d", "images-idx3-ubyte",
-			"model.onnx")
-		check.Dir = dir
-		out, err := check.CombinedOutput()
+		code, out := w.run("task", "check", "task.yaml", "-d", "images-idx3-ubyte", "model.onnx")
 		for _, want := range c.want {
-			if err == nil || !strings.Contains(string(out), want) {
-				t.Errorf("%s: %v, want %q\n%s", file, err, want, out)
+			if code == 0 || !strings.Contains(out, want) {
+				t.Errorf("%s: want %q\n%s", file, want, out)
 			}
 		}
 	}

@@ -1,17 +1,12 @@
 package command
 
 import (
-	"encoding/json"
 	"math"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
 )
 
 // dense is a layer of the example's model with integer codes for its weights, rows of outputs.
@@ -227,10 +222,7 @@ func (f form) made(t *testing.T, m *graph.Model) (file *graph.Model, bytes int) 
 			continue
 		}
 		weight, bias := m.Graph.Init(n.Inputs[1]), m.Graph.Init(n.Inputs[2])
-		floats, err := weight.Floats()
-		if err != nil {
-			t.Fatal(err)
-		}
+		floats := must(weight.Floats())
 		l := &dense{
 			in: int(weight.Dims[1]), out: int(weight.Dims[0]), bits: f.bits, codes: make([]int8, len(floats)),
 			bias: w.Const(bias),
@@ -256,48 +248,20 @@ type counted struct{ vd, rvd [2]int }
 // same VD and, when gradients pass, RVD.
 func TestOtherToolsFiles(t *testing.T) {
 	t.Parallel()
-	orttest.Need(t)
-	loans, dir := filepath.Join(abs(t), "testdata", "loans"), t.TempDir()
-	original := filepath.Join(loans, "model.onnx")
-	people := []string{"-d", filepath.Join(loans, "test.csv"), "-t", filepath.Join(loans, "task.yaml"), "--sample", "50"}
-	call := func(args ...string) (out []byte, code int) {
-		c := exec.Command(filepath.Join(program, "cfq"), args...)
-		c.Dir = dir
-		out, err := c.Output()
-		if code = c.ProcessState.ExitCode(); code > 1 {
-			t.Fatalf("%s: %v\n%s", c, err, out)
-		}
-		return out, code
-	}
-	read := func(into any, args ...string) int {
-		t.Helper()
-		out, code := call(append(args, "--json")...)
-		if err := json.Unmarshal(out, into); err != nil {
-			t.Fatalf("%v: %v\n%s", args, err, out)
-		}
-		return code
-	}
+	w := newWorkdir(t)
+	original := loans("model.onnx")
+	people := []string{"-d", loans("test.csv"), "-t", loans("task.yaml"), "--sample", "50"}
 	have := map[string]counted{}
 	for name, f := range otherForms() {
-		m, err := codec.ReadFile(original)
-		if err != nil {
-			t.Fatal(err)
-		}
-		file, bytes := f.made(t, m)
-		data, err := codec.Marshal(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file, bytes := f.made(t, must(codec.ReadFile(original)))
 		onnx := name + ".onnx"
-		if err := os.WriteFile(filepath.Join(dir, onnx), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		w.model(onnx, file)
 		var seen struct {
 			Bits   float64 `json:"stored_bits_per_weight"`
 			Stored int     `json:"stored_bytes"`
 			Layers []struct{ Bits float64 }
 		}
-		if read(&seen, "inspect", onnx); len(seen.Layers) != 3 || seen.Layers[0].Bits != float64(f.stored) ||
+		if w.result(&seen, "inspect", onnx); len(seen.Layers) != 3 || seen.Layers[0].Bits != float64(f.stored) ||
 			seen.Stored != bytes || seen.Bits < float64(f.stored) {
 			t.Errorf("%s: inspect says %+v; want %d bits, %d bytes, 3 layers", name, seen, f.stored, bytes)
 		}
@@ -314,12 +278,12 @@ func TestOtherToolsFiles(t *testing.T) {
 				Findings []struct{ Metric, Verdict string }
 			}
 		}
-		read(&report, append([]string{"eval", original, onnx, "--margins", "0"}, people...)...)
+		w.result(&report, append([]string{"eval", original, onnx, "--margins", "0"}, people...)...)
 		x := report.Result.Margins[0]
 		if have[name] = (counted{[2]int{x.VD.Num, x.VD.Den}, [2]int{x.RVD.Num, x.RVD.Den}}); x.VD.Den*x.RVD.Den == 0 {
 			t.Errorf("%s: %+v", name, x)
 		}
-		code := read(&report, append([]string{"gate", original, onnx, "--max-vd", "0.9"}, people...)...)
+		code := w.result(&report, append([]string{"gate", original, onnx, "--max-vd", "0.9"}, people...)...)
 		if want := name == "ort-dynamic"; (code == 1) != want { // its outputs depend on the rest of the batch
 			t.Errorf("%s: exit code %d, gate %+v", name, code, report.Gate)
 		}

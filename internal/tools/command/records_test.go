@@ -103,12 +103,11 @@ func deal(ts *testscript.TestScript, neg bool, args []string) {
 // evaluating is a cheap evaluation of many people of the synthetic example: at one required margin, with one restart.
 func evaluating(t *testing.T, quantized, data string, flags ...string) *exec.Cmd {
 	t.Helper()
-	loans := filepath.Join(abs(t), "testdata", "loans")
 	args := append([]string{
-		"eval", filepath.Join(loans, "model.onnx"), quantized, "-t", filepath.Join(loans, "task.yaml"), "-d", data,
+		"eval", loans("model.onnx"), quantized, "-t", loans("task.yaml"), "-d", data,
 		"--margins", "0", "--sample", "300", "--noise", "0", "-q",
 	}, flags...)
-	c := exec.Command(filepath.Join(program, "cfq"), args...)
+	c := newWorkdir(t).command(args...)
 	c.Stderr = os.Stderr
 	return c
 }
@@ -116,23 +115,16 @@ func evaluating(t *testing.T, quantized, data string, flags ...string) *exec.Cmd
 // quantizedLoans is a quantized model of the synthetic example.
 func quantizedLoans(t testing.TB, dir string) string {
 	t.Helper()
-	loans := filepath.Join(root, "testdata", "loans")
 	path := filepath.Join(dir, "q.onnx")
-	c := exec.Command(filepath.Join(program, "cfq"), "quantize", filepath.Join(loans, "model.onnx"), "-d",
-		filepath.Join(loans, "train.csv"), "-t", filepath.Join(loans, "task.yaml"), "-o", path, "--refine", "0", "-q")
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	newWorkdir(t).call(0, "quantize", loans("model.onnx"), "-d", loans("train.csv"), "-t", loans("task.yaml"), "-o", path,
+		"--refine", "0", "-q")
 	return path
 }
 
 // manyLoans writes a file of n people of the synthetic example with other incomes, each of them someone else.
 func manyLoans(t testing.TB, path string, n int, seed uint64) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "testdata", "loans", "test.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(loans("test.csv")))
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	income := slices.Index(strings.Split(lines[0], ","), "income")
 	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test
@@ -220,16 +212,10 @@ func stop(t *testing.T, c *exec.Cmd, path string, how os.Signal) {
 // parts are the tables of a folder.
 func parts(t *testing.T, folder string) map[string]os.FileInfo {
 	t.Helper()
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := map[string]os.FileInfo{}
-	for _, e := range entries {
+	for _, e := range must(os.ReadDir(folder)) {
 		if filepath.Ext(e.Name()) == ".parquet" {
-			if all[e.Name()], err = e.Info(); err != nil {
-				t.Fatal(err)
-			}
+			all[e.Name()] = must(e.Info())
 		}
 	}
 	return all
@@ -237,11 +223,7 @@ func parts(t *testing.T, folder string) map[string]os.FileInfo {
 
 func temporary(t *testing.T, folder string) []string {
 	t.Helper()
-	left, err := filepath.Glob(filepath.Join(folder, ".cfq-*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return left
+	return must(filepath.Glob(filepath.Join(folder, ".cfq-*")))
 }
 
 // differ says where two reports differ but for how they were made.
@@ -266,8 +248,7 @@ func differ(t *testing.T, a, b string) string {
 // stays below 500 MB, and grows by half at most, as not all buffers are full before.
 func BenchmarkMemory(b *testing.B) {
 	dir := b.TempDir()
-	quantized, loans := quantizedLoans(b, dir), filepath.Join(root, "testdata", "loans")
-	model, task := filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml")
+	quantized, model, task := quantizedLoans(b, dir), loans("model.onnx"), loans("task.yaml")
 	peak := func(name string, args ...string) float64 {
 		c := exec.Command(filepath.Join(program, "cfq"), args...)
 		out, err := c.CombinedOutput()
@@ -319,20 +300,14 @@ func BenchmarkMemory(b *testing.B) {
 // raises writes a promises file: a raise of income for each of the people.
 func raises(b *testing.B, data, path string) {
 	b.Helper()
-	text, err := os.ReadFile(data)
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := must(os.ReadFile(data))
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	income := slices.Index(strings.Split(lines[0], ","), "income")
 	var out strings.Builder
 	out.WriteString("row," + lines[0] + "\n")
 	for i, line := range lines[1:] {
 		fields := strings.Split(line, ",")
-		was, err := strconv.Atoi(fields[income])
-		if err != nil {
-			b.Fatal(err)
-		}
+		was := must(strconv.Atoi(fields[income]))
 		fields[income] = strconv.Itoa(was + 12_000)
 		fmt.Fprintf(&out, "%d,%s\n", i, strings.Join(fields, ","))
 	}

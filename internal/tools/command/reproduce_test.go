@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"cfq/onnxio/ort/orttest"
 	"cfq/task"
 )
 
@@ -59,14 +58,13 @@ func madeUpAdults(t *testing.T, dir string) {
 // TestReproduce: a table is measured from data files to its results; a run that is interrupted continues, and one that
 // has ended repeats nothing.
 func TestReproduce(t *testing.T) {
-	orttest.Need(t)
-	dir := t.TempDir()
+	w := newWorkdir(t)
+	dir := w.dir
 	madeUpAdults(t, filepath.Join(dir, "data"))
 	command := func() (*exec.Cmd, *strings.Builder) {
-		c := exec.CommandContext(t.Context(), filepath.Join(program, "cfq"), "reproduce", "components", "-d", "data",
-			"-o", "out", "--seeds", "2", "--sample", "20", "--json")
+		c := w.command("reproduce", "components", "-d", "data", "-o", "out", "--seeds", "2", "--sample", "20", "--json")
 		var out strings.Builder
-		c.Dir, c.Stdout, c.Stderr = dir, &out, &out
+		c.Stdout, c.Stderr = &out, &out
 		return c, &out
 	}
 	made := func() (files []string) {
@@ -146,12 +144,10 @@ func TestReproduce(t *testing.T) {
 	if accuracies != 4 || claims != 4 {
 		t.Errorf("%d accuracies and %d claims, want 4 and 4: %+v", accuracies, claims, results)
 	}
-	table, err := os.ReadFile(filepath.Join(dir, "out", "results.csv"))
-	if err != nil || strings.Count(string(table), "\ncomponents,adult,") != len(results) {
-		t.Errorf("%v\n%s", err, table)
+	if table := w.read("out/results.csv"); strings.Count(table, "\ncomponents,adult,") != len(results) {
+		t.Error(table)
 	}
-	page, err := os.ReadFile(filepath.Join(dir, "out", "report.html"))
-	if err != nil || strings.Count(string(page), "\n<tr><td>Adult</td>") != 4 {
-		t.Errorf("%v\n%s", err, page)
+	if page := w.read("out/report.html"); strings.Count(page, "\n<tr><td>Adult</td>") != 4 {
+		t.Error(page)
 	}
 }

@@ -33,11 +33,7 @@ func schema(t *testing.T, name string) *jsonschema.Schema {
 
 func content(t *testing.T, path string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return must(os.ReadFile(path))
 }
 
 // validate checks a YAML or JSON text against a schema.
@@ -55,7 +51,7 @@ func validate(t *testing.T, s *jsonschema.Schema, data []byte) error {
 }
 
 func TestReportsKeepToTheirSchemas(t *testing.T) {
-	dir := reports(t)
+	dir := reports(t).dir
 	report, compare := schema(t, "report.schema.json"), schema(t, "compare.schema.json")
 	good := content(t, filepath.Join(dir, "gate.json"))
 	for _, data := range [][]byte{content(t, filepath.Join(dir, "eval.json")), good} {

@@ -14,28 +14,20 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"cfq/onnxio/ort/orttest"
 )
 
 // streaming is a command that answers the rows of the synthetic example.
 func streaming(t *testing.T, flags ...string) *exec.Cmd {
 	t.Helper()
-	loans := filepath.Join(abs(t), "testdata", "loans")
-	args := append([]string{"recourse", filepath.Join(loans, "model.onnx"), "-t", filepath.Join(loans, "task.yaml")},
-		flags...)
-	c := exec.Command(filepath.Join(program, "cfq"), args...)
-	c.Stderr = os.Stderr
+	c := newWorkdir(t).command(append([]string{"recourse", loans("model.onnx"), "-t", loans("task.yaml")}, flags...)...)
+	c.Stdin, c.Stderr = nil, os.Stderr
 	return c
 }
 
 // loanRows are the header and the rows of test.csv, with a number in front that tells them apart.
 func loanRows(t *testing.T) (header string, rows []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(abs(t), "testdata", "loans", "test.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(loans("test.csv")))
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	for i, line := range lines[1:] {
 		rows = append(rows, fmt.Sprintf("%d,%s", i, line))
@@ -47,17 +39,12 @@ func answers(t *testing.T, in io.Reader, flags ...string) []string {
 	t.Helper()
 	c := streaming(t, flags...)
 	c.Stdin = in
-	out, err := c.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+	return strings.Split(strings.TrimSuffix(string(must(c.Output())), "\n"), "\n")
 }
 
 // TestStreamPartition: the answer to a row is the same bytes in whatever order and company the rows come, however many
 // at a time, whatever the number of workers, and the same as in a promises file.
 func TestStreamPartition(t *testing.T) {
-	orttest.Need(t)
 	header, rows := loanRows(t)
 	all := func(rows []string) io.Reader {
 		return strings.NewReader(header + "\n" + strings.Join(rows, "\n") + "\n")
@@ -68,15 +55,11 @@ func TestStreamPartition(t *testing.T) {
 	}
 
 	dir := t.TempDir()
-	file := streaming(t, "-d", filepath.Join(abs(t), "testdata", "loans", "test.csv"), "-o",
-		filepath.Join(dir, "promises.csv"), "-q")
+	file := streaming(t, "-d", loans("test.csv"), "-o", filepath.Join(dir, "promises.csv"), "-q")
 	if err := file.Run(); err != nil {
 		t.Fatal(err)
 	}
-	promises, err := os.ReadFile(filepath.Join(dir, "promises.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	promises := must(os.ReadFile(filepath.Join(dir, "promises.csv")))
 	for i, line := range strings.Split(strings.TrimSuffix(string(promises), "\n"), "\n") {
 		_, want, _ := strings.Cut(line, ",") // the row
 		_, want, _ = strings.Cut(want, ",")  // and the line
@@ -119,17 +102,9 @@ func TestStreamPartition(t *testing.T) {
 
 // TestStreamAnswers: a row is answered while its writer waits for the answer, others still to come.
 func TestStreamAnswers(t *testing.T) {
-	orttest.Need(t)
 	header, rows := loanRows(t)
 	c := streaming(t, "--stream", "--keep", "id")
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	in, out := must(c.StdinPipe()), must(c.StdoutPipe())
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -166,19 +141,11 @@ func TestStreamAnswers(t *testing.T) {
 
 // TestStreamInterrupted: who stops the command has whole rows.
 func TestStreamInterrupted(t *testing.T) {
-	orttest.Need(t)
 	header, rows := loanRows(t)
 	c := streaming(t, "--stream", "--keep", "id")
 	var messages bytes.Buffer
 	c.Stderr = &messages
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	in, out := must(c.StdinPipe()), must(c.StdoutPipe())
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +169,7 @@ func TestStreamInterrupted(t *testing.T) {
 			_ = c.Process.Signal(syscall.SIGINT)
 		}
 	}
-	err = c.Wait()
+	err := c.Wait()
 	if c.ProcessState.ExitCode() != 130 || messages.String() != "cfq: error: interrupted\n" {
 		t.Errorf("%v, %q", err, messages.String())
 	}
@@ -219,7 +186,6 @@ func TestStreamInterrupted(t *testing.T) {
 
 // TestStreamWaits: who waits for a first row that does not come can be stopped.
 func TestStreamWaits(t *testing.T) {
-	orttest.Need(t)
 	c := streaming(t, "--stream")
 	if _, err := c.StdinPipe(); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,97 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cfq/onnxio/codec"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
+)
+
+// workdir is a folder in which a test runs the command.
+type workdir struct {
+	testing.TB
+
+	dir   string
+	env   []string
+	stdin []byte
+}
+
+// newWorkdir makes an empty folder; env is what the command finds in its environment.
+func newWorkdir(t testing.TB, env ...string) *workdir {
+	t.Helper()
+	orttest.Need(t)
+	return &workdir{TB: t, dir: t.TempDir(), env: env}
+}
+
+// must is the value of a call that may not fail.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// loans is a file of the synthetic example.
+func loans(name string) string {
+	return filepath.Join(must(filepath.Abs(root)), "testdata", "loans", name)
+}
+
+func (w *workdir) path(name string) string { return filepath.Join(w.dir, name) }
+
+func (w *workdir) put(name string, data []byte) {
+	w.Helper()
+	put(w, w.path(name), data)
+}
+
+func (w *workdir) read(name string) string { return string(must(os.ReadFile(w.path(name)))) }
+
+// model writes an ONNX file.
+func (w *workdir) model(name string, m *graph.Model) {
+	w.Helper()
+	w.put(name, must(codec.Marshal(m)))
+}
+
+func (w *workdir) command(args ...string) *exec.Cmd {
+	c := exec.Command(filepath.Join(program, "cfq"), args...)
+	c.Dir, c.Env, c.Stdin = w.dir, append(os.Environ(), w.env...), bytes.NewReader(w.stdin)
+	return c
+}
+
+// run returns the exit code of a command and what it printed.
+func (w *workdir) run(args ...string) (code int, out string) {
+	c := w.command(args...)
+	text, _ := c.CombinedOutput()
+	return c.ProcessState.ExitCode(), string(text)
+}
+
+// call runs a command that must end with an exit code.
+func (w *workdir) call(want int, args ...string) string {
+	w.Helper()
+	code, out := w.run(args...)
+	if code != want {
+		w.Fatalf("cfq %s: exit code %d, want %d\n%s", strings.Join(args, " "), code, want, out)
+	}
+	return out
+}
+
+// result decodes what a command writes with --json, and returns its exit code, which is 0 or 1.
+func (w *workdir) result(into any, args ...string) int {
+	w.Helper()
+	c := w.command(append(args, "--json")...)
+	out, err := c.Output()
+	code := c.ProcessState.ExitCode()
+	if code > 1 {
+		w.Fatalf("cfq %s: %v", strings.Join(args, " "), err)
+	}
+	if err := json.Unmarshal(out, into); err != nil {
+		w.Fatalf("cfq %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return code
+}
