@@ -45,7 +45,7 @@ func otherHeads() map[string]func(b *graph.Builder, z string) string {
 func TestHeads(t *testing.T) {
 	w := newWorkdir(t, "CFQ_REFINE=0")
 	call, test, task := w.call, loans("test.csv"), loans("task.yaml")
-	first := make([]int, 200)
+	first := make([]int, 100)
 	for i := range first {
 		first[i] = i
 	}

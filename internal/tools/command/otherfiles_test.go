@@ -250,7 +250,7 @@ func TestOtherToolsFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorkdir(t)
 	original := loans("model.onnx")
-	people := []string{"-d", loans("test.csv"), "-t", loans("task.yaml"), "--sample", "50"}
+	people := []string{"-d", loans("test.csv"), "-t", loans("task.yaml"), "--sample", "30"}
 	have := map[string]counted{}
 	for name, f := range otherForms() {
 		file, bytes := f.made(t, must(codec.ReadFile(original)))
