@@ -140,7 +140,7 @@ other. The stricter verdict decides.`,
 			addReports(fs, &f.evaluationFlags, report.Views())
 			more(fs, "sample", "one-sided", "max-unreadable", "verified-encoding", "previous", "on-inconclusive",
 				"calibration-record")
-			return func(ctx context.Context, e *env, args []string) error { return f.run(ctx, e, args, fs) }
+			return f.run
 		},
 	}
 }
@@ -154,15 +154,15 @@ func setSources(doc *report.Document, gateFile, record string) (err error) {
 	return err
 }
 
-func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.FlagSet) (err error) {
-	if err := f.settled(fs); err != nil {
+func (f *gateFlags) run(ctx context.Context, e *env, args []string) (err error) {
+	if err := f.settled(e); err != nil {
 		return err
 	}
 	outs, err := parseReports(f.reports, report.Views(), f.overwrite)
 	if err != nil {
 		return err
 	}
-	g, err := f.gate(fs)
+	g, err := f.gate(e.flags)
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if err := f.looks.check(d, g); err != nil {
 		return err
 	}
-	r, broken, err := d.measureFor(ctx, needs, cli.Given(fs, "certify"))
+	r, broken, err := d.measureFor(ctx, needs, e.given("certify"))
 	if err != nil {
 		return err
 	}
@@ -232,9 +232,9 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 }
 
 // settled refuses flags that have no effect on records.
-func (f *gateFlags) settled(fs *pflag.FlagSet) error {
+func (f *gateFlags) settled(e *env) error {
 	for _, flag := range []string{"sample", "seed", "restarts", "certify"} {
-		if len(f.tables) > 0 && cli.Given(fs, flag) {
+		if len(f.tables) > 0 && e.given(flag) {
 			return cli.Usagef(cli.HintConflict,
 				"--%s has no effect on --records: it is settled when they are made; cfq eval takes it", flag)
 		}

@@ -157,30 +157,37 @@ func (f *evaluationFlags) addCertify(fs *pflag.FlagSet) {
 	more(fs, "certify")
 }
 
+// evaluatedFiles are the models and the other files that an evaluation reads.
+type evaluatedFiles struct {
+	paths    []string // of the models, the original's first
+	models   []*classifier.Model
+	sources  []report.File // the models' files as reports name them
+	inputs   *inputFiles   // the others; nil before they are asked for
+	same     bool          // a quantized model has the content of the original
+	warnings []string      // doubts about the files, for the report
+}
+
+// peopleRead is what is known of people once they were read.
+type peopleRead struct {
+	total   *task.People   // without rows
+	promise *issued        // to them, of a file; nil without
+	decoded *reconstructed // nil for a task without latent
+	survey  *peopleSurvey  // of the people of the first quantized model
+}
+
 // evaluation is what a subcommand works on: models that are open, and people who are read a batch at a time.
 type evaluation struct {
 	*opened // without people
+	evaluatedFiles
+	peopleRead
 
-	e       *env
-	f       *evaluationFlags
-	known   *calibratedRows // rows that the quantized model was calibrated on
-	out     *recordsOut     // nil when records are not written
-	tabled  *measured       // records of tables, before they are used; nil without
-	survey  *peopleSurvey   // of the people of the first quantized model
-	total   *task.People    // what is known of all people once they were read; no rows
-	promise *issued         // the same of the promises of a file; nil without
-	decoded *reconstructed  // nil for a task without latent
-	paths   []string        // of the models, the original's first
-	end     func()          // of collectSeldom
-	models  []*classifier.Model
-	// sources are the models' files as reports name them.
-	sources []report.File
-	inputs  *inputFiles // nil before they are asked for
-	same    bool        // a quantized model has the content of the original
-	// certifier bounds neighbourhoods of recourse points; nil when they were not asked for.
-	certifier *certify.Certifier
-	// warnings are doubts about the files, for the report.
-	warnings []string
+	e         *env
+	f         *evaluationFlags
+	known     *calibratedRows    // rows that the quantized model was calibrated on
+	out       *recordsOut        // nil when records are not written
+	tabled    *measured          // records of tables, before they are used; nil without
+	end       func()             // of collectSeldom
+	certifier *certify.Certifier // of neighbourhoods of recourse points; nil when they were not asked for
 }
 
 // open reads the inputs and opens the models. outputs are files that will be written.
@@ -192,7 +199,8 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []str
 	if err := cli.Distinct(known, outputs); err != nil {
 		return nil, err
 	}
-	d := &evaluation{e: e, f: f, paths: paths, known: &calibratedRows{e: e}, end: collectSeldom()}
+	d := &evaluation{e: e, f: f, known: &calibratedRows{e: e}, end: collectSeldom()}
+	d.paths = paths
 	if d.opened, err = f.openFiles(ctx, e, paths); err != nil {
 		return nil, err
 	}
