@@ -145,7 +145,7 @@ type accumulator struct {
 	list            numbers
 	byOutcome       []accumulator
 
-	sorted, absolute *ranked // of the list, while the statistics are computed
+	sorted, absolute ranked // of the list, while the statistics are computed
 }
 
 func newAccumulator(k keeps, l *lists) *accumulator {
@@ -187,19 +187,17 @@ func (a *accumulator) add(x, of float64) {
 // ranked are the numbers in order.
 func (a *accumulator) ranked() ranked {
 	if a.sorted == nil {
-		r := a.list.ranked()
-		a.sorted = &r
+		a.sorted = a.list.ranked()
 	}
-	return *a.sorted
+	return a.sorted
 }
 
 // sizes are the absolute values in order.
 func (a *accumulator) sizes() ranked {
 	if a.absolute == nil {
-		r := a.ranked().sizes()
-		a.absolute = &r
+		a.absolute = a.ranked().sizes()
 	}
-	return *a.absolute
+	return a.absolute
 }
 
 // accumulators are those of samples, with the metrics that are computed from each.
@@ -279,9 +277,9 @@ func (x *accumulators) of(s *sample) *accumulator { return x.all[slices.Index(x.
 const maxSteps = 240
 
 func (r ranked) steps() (list []SpreadStep) {
-	n := r.len()
+	n := len(r)
 	for at, stride := 1, max(1, n/maxSteps); at <= n; at += stride {
-		list = append(list, SpreadStep{r.at(at), at})
+		list = append(list, SpreadStep{r[at-1], at})
 	}
 	return list
 }

@@ -1,5 +1,7 @@
 package eval
 
+import "slices"
+
 // Footprint is the size of a quantized model, and of the full-precision one.
 type Footprint struct {
 	Full  Weight `json:"full"`
@@ -34,7 +36,7 @@ type Pace struct {
 
 // NewPace makes a Pace of the times of runs of that many rows.
 func NewPace(rows int, full, quant []float64, confidence float64) Pace {
-	p := Pace{Full: ranks(full).quantile(0.5, confidence), Quant: ranks(quant).quantile(0.5, confidence)}
+	p := Pace{Full: rank(slices.Clone(full)).quantile(0.5, confidence), Quant: rank(slices.Clone(quant)).quantile(0.5, confidence)}
 	n := Float(rows)
 	p.Throughput = Estimate{Value: n / p.Quant.Value, N: p.Quant.N, Lo: n / p.Quant.Hi, Hi: n / max(0, p.Quant.Lo)}
 	return p

@@ -378,16 +378,16 @@ func (x *groups) test(m *Metric, at int, values []Value, compared []int, worst i
 		}
 	case m.statistic.keeps&keepsList > 0: // a median
 		name = medianTest
-		ratios := make([]ranked, len(values))
+		lists := make([][]float64, len(values))
 		for i, y := range x.told {
-			ratios[i] = y.margins[at].of(m.sample).list.ranked()
+			lists[i] = y.margins[at].of(m.sample).list.ranked()
 		}
-		middle := float64(union(ratios, x.told[worst].lists.exact).quantile(0.5, 0.95).Value)
-		for i := range ratios {
-			for x, n := range ratios[i].runs() {
-				tables[i].yes += n * count(x > middle)
+		middle := float64(rank(slices.Concat(lists...)).quantile(0.5, 0.95).Value)
+		for i, list := range lists {
+			for _, x := range list {
+				tables[i].yes += count(x > middle)
 			}
-			tables[i].no = ratios[i].len() - tables[i].yes
+			tables[i].no = len(list) - tables[i].yes
 		}
 	default:
 		return undefined(), ""

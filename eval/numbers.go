@@ -1,17 +1,11 @@
 package eval
 
 import (
-	"bufio"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
-	"iter"
-	"maps"
 	"math"
 	"math/big"
 	"slices"
-	"sort"
 	"sync"
 
 	"gonum.org/v1/gonum/stat/distuv"
@@ -24,7 +18,6 @@ import (
 type lists struct {
 	spilled *extsort.Lists
 	n       []int // by list
-	exact   int   // see limits.numbers
 	failing sync.Mutex
 	err     error
 }
@@ -41,7 +34,7 @@ func (l *lists) fail(err error) {
 	}
 }
 
-func newLists(l limits) *lists { return &lists{spilled: extsort.New(0, l.bytes), exact: l.numbers} }
+func newLists(l limits) *lists { return &lists{spilled: extsort.New(0, l.bytes)} }
 
 // limits are how much is in memory at a time.
 type limits struct {
@@ -49,15 +42,12 @@ type limits struct {
 	// such places at a time.
 	bytes   int
 	records int // of a part, unless one person has more
-	// of one list: of more, order statistics are those of the numbers rounded to 17 significant bits, by less than a
-	// part in 100,000, so that there are few different ones. Neither their order nor where they were made counts.
-	numbers int
 }
 
 // part is how many records are read while as many are looked at, unless those of a person must come together.
 func (l *limits) part() int { return max(1, l.records/8) }
 
-func usualLimits() limits { return limits{bytes: extsort.Limit / 2, records: 4096, numbers: 1 << 22} }
+func usualLimits() limits { return limits{bytes: extsort.Limit / 2, records: 4096} }
 
 // numbers are one of the lists.
 type numbers struct {
@@ -81,177 +71,30 @@ func (x numbers) add(v float64) {
 
 func (x numbers) len() int { return x.n[x.at] }
 
-// ranked are numbers in ascending order.
-type ranked struct {
-	x    []float64 // ascending
-	upTo []int     // how many of the numbers are x[i] or come before; nil when every x[i] is one number
-}
+// ranked are numbers in ascending order, undefined ones first. They are in memory, so few lists are ranked at a time.
+type ranked []float64
 
-// ranked reads the list, see limits.
 func (x numbers) ranked() ranked {
-	in := bufio.NewReaderSize(x.spilled.Reader(x.at), int(min(1<<16, x.spilled.Size(x.at))))
-	b := make([]byte, 8)
-	next := func() (float64, bool) {
-		if _, err := io.ReadFull(in, b); err != nil {
-			if !errors.Is(err, io.EOF) {
-				x.fail(fmt.Errorf("eval: temporary file: %w", err))
-			}
-			return 0, false
-		}
-		return math.Float64frombits(binary.LittleEndian.Uint64(b)), true
+	list := make([]float64, x.len())
+	if err := binary.Read(x.spilled.Reader(x.at), binary.LittleEndian, list); err != nil {
+		x.fail(fmt.Errorf("eval: temporary file: %w", err))
 	}
-	return rank(x.len(), x.exact, next)
+	return rank(list)
 }
 
-// rank puts n numbers in order.
-func rank(n, exact int, next func() (float64, bool)) ranked {
-	if n > exact {
-		return rankRounded(next)
-	}
-	list := make([]float64, 0, n)
-	for v, ok := next(); ok; v, ok = next() {
-		list = append(list, v)
-	}
+// rank puts a list in order.
+func rank(list []float64) ranked {
 	slices.Sort(list)
-	return ranked{x: list}
-}
-
-// rankRounded counts numbers that are equal when they are rounded.
-func rankRounded(next func() (float64, bool)) ranked {
-	o := occurrences{times: map[float64]int{}}
-	for v, ok := next(); ok; v, ok = next() {
-		o.add(statistics.Rounded(v), 1)
-	}
-	return o.ranked()
-}
-
-// occurrences are how often each number occurs.
-type occurrences struct {
-	times     map[float64]int
-	undefined int // NaN
-}
-
-func (o *occurrences) add(x float64, n int) {
-	if math.IsNaN(x) {
-		o.undefined += n
-	} else {
-		o.times[x] += n
-	}
-}
-
-func (o *occurrences) ranked() ranked {
-	r, n := ranked{}, o.undefined
-	if n > 0 {
-		r.x, r.upTo = append(r.x, math.NaN()), append(r.upTo, n)
-	}
-	r.x = slices.AppendSeq(r.x, maps.Keys(o.times))
-	slices.Sort(r.x) // NaN comes first
-	for _, v := range r.x[len(r.upTo):] {
-		n += o.times[v]
-		r.upTo = append(r.upTo, n)
-	}
-	return r
-}
-
-// ranks makes ranked numbers of those of a slice.
-func ranks(x []float64) ranked {
-	i := 0
-	return rank(len(x), len(x), func() (float64, bool) {
-		if i++; i > len(x) {
-			return 0, false
-		}
-		return x[i-1], true
-	})
-}
-
-// union has the numbers of all, rounded when they are more than exact.
-func union(all []ranked, exact int) ranked {
-	n := 0
-	for i := range all {
-		n += all[i].len()
-	}
-	list, o := make([]float64, 0, min(n, exact)), occurrences{times: map[float64]int{}}
-	for i := range all {
-		for x, k := range all[i].runs() {
-			if n > exact {
-				o.add(statistics.Rounded(x), k)
-			} else {
-				list = append(list, slices.Repeat([]float64{x}, k)...)
-			}
-		}
-	}
-	if n > exact {
-		return o.ranked()
-	}
-	slices.Sort(list)
-	return ranked{x: list}
+	return list
 }
 
 // sizes are the absolute values.
 func (r ranked) sizes() ranked {
-	if r.upTo == nil {
-		abs := make([]float64, 0, len(r.x))
-		begin := 0 // of those above 0
-		for ; begin < len(r.x) && !(r.x[begin] > 0); begin++ {
-			if math.IsNaN(r.x[begin]) { // which come first
-				abs = append(abs, r.x[begin])
-			}
-		}
-		below, above := r.x[len(abs):begin], r.x[begin:]
-		for len(below)+len(above) > 0 {
-			if n := len(below); n > 0 && (len(above) == 0 || -below[n-1] < above[0]) {
-				abs, below = append(abs, math.Abs(below[n-1])), below[:n-1]
-			} else {
-				abs, above = append(abs, above[0]), above[1:]
-			}
-		}
-		return ranked{x: abs}
+	list := slices.Clone(r)
+	for i, x := range list {
+		list[i] = math.Abs(x)
 	}
-	o := occurrences{times: map[float64]int{}}
-	for x, n := range r.runs() {
-		o.add(math.Abs(x), n)
-	}
-	return o.ranked()
-}
-
-func (r ranked) len() int {
-	if r.upTo == nil {
-		return len(r.x)
-	}
-	if len(r.upTo) == 0 {
-		return 0
-	}
-	return r.upTo[len(r.upTo)-1]
-}
-
-// at is the number of a rank, from 1.
-func (r ranked) at(rank int) float64 {
-	if r.upTo == nil {
-		return r.x[rank-1]
-	}
-	return r.x[sort.SearchInts(r.upTo, rank)]
-}
-
-// times is how often x[i] occurs.
-func (r ranked) times(i int) int {
-	switch {
-	case r.upTo == nil:
-		return 1
-	case i == 0:
-		return r.upTo[0]
-	}
-	return r.upTo[i] - r.upTo[i-1]
-}
-
-// runs are the numbers, ascending, with how often each occurs; equal ones may follow each other.
-func (r ranked) runs() iter.Seq2[float64, int] {
-	return func(yield func(float64, int) bool) {
-		for i, x := range r.x {
-			if !yield(x, r.times(i)) {
-				return
-			}
-		}
-	}
+	return rank(list)
 }
 
 // quantile estimates a quantile by the nearest rank, a median (q = 0.5) as the mean of the two in the middle: the
@@ -261,16 +104,16 @@ func (r ranked) runs() iter.Seq2[float64, int] {
 // References: Conover (1999), Practical Nonparametric Statistics, section 3.2.
 func (r ranked) quantile(q, confidence float64) Estimate {
 	e := unknown()
-	n := r.len()
+	n := len(r)
 	if n == 0 {
 		return e
 	}
-	if e.N = n; math.IsNaN(r.at(1)) {
+	if e.N = n; math.IsNaN(r[0]) {
 		return e
 	}
-	e.Value = Float(r.at(statistics.Rank(n, q)))
+	e.Value = Float(r[statistics.Rank(n, q)-1])
 	if q == 0.5 {
-		e.Value = Float((r.at((n+1)/2) + r.at(n/2+1)) / 2)
+		e.Value = Float((r[(n-1)/2] + r[n/2]) / 2)
 	}
 	if q == 1 {
 		e.Lo = e.Value
@@ -278,10 +121,10 @@ func (r ranked) quantile(q, confidence float64) Estimate {
 	}
 	lo, hi := statistics.OrderRanks(n, q, (1-confidence)/2)
 	if lo >= 1 {
-		e.Lo = Float(r.at(lo))
+		e.Lo = Float(r[lo-1])
 	}
 	if hi <= n {
-		e.Hi = Float(r.at(hi))
+		e.Hi = Float(r[hi-1])
 	}
 	return e
 }
@@ -296,15 +139,6 @@ func (m *moments) add(x float64) {
 	m.n++
 	m.sum.Add(x)
 	m.squares.AddProduct(x, x)
-}
-
-// addTimes adds a number several times.
-func (m *moments) addTimes(x float64, n int) {
-	m.n += n
-	m.sum.AddProduct(x, float64(n))
-	square := x * x
-	m.squares.AddProduct(square, float64(n))
-	m.squares.AddProduct(math.FMA(x, x, -square), float64(n))
 }
 
 // mean estimates a mean: Student's interval, which needs two people. It is as good as the mean of so many

@@ -213,7 +213,7 @@ func TestRecordsKeepRecords(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := drawn{rt, 3, 2, 0}
 		memory := rapid.SampledFrom([]int{0, 300, 1 << 20}).Draw(rt, "bytes in memory")
-		r := newRecords([]float64{0, 0.1}, nil, limits{bytes: memory, records: 4, numbers: 100})
+		r := newRecords([]float64{0, 0.1}, nil, limits{bytes: memory, records: 4})
 		var want []Record
 		for i := range rapid.IntRange(0, 20).Draw(rt, "records") {
 			x := d.record()

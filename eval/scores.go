@@ -12,14 +12,14 @@ import (
 // Operating Characteristic Curves.
 func aucOf(good, bad ranked, confidence float64) Estimate {
 	e := unknown()
-	if good.len() == 0 || bad.len() == 0 {
+	if len(good) == 0 || len(bad) == 0 {
 		return e
 	}
 	auc, spread := placements(good, bad)
-	e.Value, e.N = Float(auc), good.len()+bad.len()
-	if good.len() > 1 && bad.len() > 1 {
+	e.Value, e.N = Float(auc), len(good)+len(bad)
+	if len(good) > 1 && len(bad) > 1 {
 		_, others := placements(bad, good)
-		se := math.Sqrt(spread/float64(good.len()) + others/float64(bad.len()))
+		se := math.Sqrt(spread/float64(len(good)) + others/float64(len(bad)))
 		z := distuv.UnitNormal.Quantile((1 + confidence) / 2)
 		e.Lo, e.Hi = Float(max(0, auc-z*se)), Float(min(1, auc+z*se))
 	}
@@ -30,15 +30,15 @@ func aucOf(good, bad ranked, confidence float64) Estimate {
 // variance.
 func placements(xs, ys ranked) (mean, variance float64) {
 	var m moments
-	below, upTo, i, k, total := 0, 0, 0, 0, float64(ys.len()) // of ys, those below x and up to it
-	for x, n := range xs.runs() {
-		for ; i < len(ys.x) && ys.x[i] < x; i++ {
-			below += ys.times(i)
+	below, upTo := 0, 0 // of ys, those below x and up to it
+	for _, x := range xs {
+		for below < len(ys) && ys[below] < x {
+			below++
 		}
-		for ; k < len(ys.x) && ys.x[k] <= x; k++ {
-			upTo += ys.times(k)
+		for upTo < len(ys) && ys[upTo] <= x {
+			upTo++
 		}
-		m.addTimes(float64(below+upTo)/2/total, n)
+		m.add(float64(below+upTo) / 2 / float64(len(ys)))
 	}
 	return m.value(), m.variance()
 }

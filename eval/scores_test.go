@@ -72,7 +72,7 @@ func TestAUCByPairs(t *testing.T) {
 			}
 			return s
 		}
-		e := aucOf(ranks(good), ranks(bad), 0.95)
+		e := aucOf(rank(good), rank(bad), 0.95)
 		near(t, "area", float64(e.Value), area, 1e-12)
 		half := 1.959963984540054 * math.Sqrt(variance(rows)+variance(columns))
 		near(t, "lower end", float64(e.Lo), max(0, area-half), 1e-9)

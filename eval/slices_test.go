@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"slices"
 	"testing"
 
 	"cfq/recourse"
@@ -41,7 +42,7 @@ func ratioOf(a, b []float64, confidence float64) Estimate {
 }
 
 func quantileOf(xs []float64, q, confidence float64) Estimate {
-	return ranks(xs).quantile(q, confidence)
+	return rank(slices.Clone(xs)).quantile(q, confidence)
 }
 
 // gap is CRG of costs.

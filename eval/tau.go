@@ -106,8 +106,7 @@ func solvedCurve(c curve, margins []float64, promises []int, needs []iter.Seq2[f
 		c = c.add(s)
 		for need, times := range needs[i] {
 			if times > 0 {
-				// A need that was rounded is still above the solved margin.
-				s.margin, s.broken = Float(max(need, math.Nextafter(t, math.Inf(1)))), s.broken-times
+				s.margin, s.broken = Float(need), s.broken-times
 				c = c.add(s)
 			}
 		}
@@ -132,6 +131,17 @@ func issuedCurve(c curve, lowest float64, promises iter.Seq2[float64, [2]int]) c
 }
 
 func ones(n int) []float64 { return slices.Repeat([]float64{1}, n) }
+
+// once are the numbers, each of which counts once.
+func (r ranked) once() iter.Seq2[float64, int] {
+	return func(yield func(float64, int) bool) {
+		for _, x := range r {
+			if !yield(x, 1) {
+				return
+			}
+		}
+	}
+}
 
 // fromTop goes down as long as VD is good enough, past steps of fewer promises than least. With upperWithin it is an
 // upper bound: to be too small, it must have found good the margins just below the true value, which are not, and of
@@ -182,7 +192,7 @@ func (y *scope) tau01(model int) Tau {
 	n, needs := make([]int, len(y.margins)), make([]iter.Seq2[float64, int], len(y.margins))
 	for i := range y.breaks[model] {
 		b := &y.breaks[model][i]
-		n[i], needs[i] = b.n, b.needs.ranked().runs()
+		n[i], needs[i] = b.n, b.needs.ranked().once()
 	}
 	t := solvedCurve(nil, y.s.Margins, n, needs).tau(y.s.Confidence, 1)
 	t.Extrapolated = float64(t.Value) > y.s.Margins[len(y.s.Margins)-1]
@@ -198,12 +208,10 @@ func (x *issuedScope) tau(lowest, confidence float64) Tau {
 	n, all, broken := x.own.len(), x.own.ranked(), x.broken.ranked()
 	promises := func(yield func(float64, [2]int) bool) {
 		i := 0
-		for own, times := range all.runs() {
-			breaks := 0
-			for ; i < len(broken.x) && broken.x[i] <= own && breaks < times; i++ {
-				breaks += broken.times(i)
-			}
-			if !yield(own, [2]int{times, breaks}) {
+		for _, own := range all {
+			breaks := count(i < len(broken) && broken[i] <= own)
+			i += breaks
+			if !yield(own, [2]int{1, breaks}) {
 				return
 			}
 		}

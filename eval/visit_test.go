@@ -13,7 +13,7 @@ func TestVisitEnds(t *testing.T) {
 	for i := range list {
 		list[i] = Record{Row: i, X: []float32{float32(i)}}
 	}
-	r := gathered(t, [][]Record{list}, []float64{0}, nil, limits{bytes: 1 << 20, records: 80, numbers: 100})
+	r := gathered(t, [][]Record{list}, []float64{0}, nil, limits{bytes: 1 << 20, records: 80})
 	seen, parts := 0, 0
 	err := r.Visit(VisitRecords(func(some []*Record) error {
 		seen += len(some)
