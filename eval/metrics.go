@@ -286,88 +286,45 @@ func (x Values) Rate(id string) Rate { return x.Of(id).Rate() }
 // Estimate is the value of a metric that is not a share.
 func (x Values) Estimate(id string) Estimate { return x.Of(id).Estimate }
 
-// addTo adds the values of metrics to the JSON of an object, in the order of the table.
+// addTo adds the values of metrics to the JSON of an object.
 func (x Values) addTo(fields any, margins bool) ([]byte, error) {
 	data, err := json.Marshal(fields)
-	if err != nil {
-		return nil, err
+	if err != nil || len(x) == 0 {
+		return data, err
 	}
-	var tree object
+	type object = map[string]any
+	tree := object{}
 	all := metricTable()
 	for i := range all {
 		m := &all[i]
-		if v, ok := x[m.ID]; ok && m.read == nil && m.PerMargin() == margins {
-			tree.put(m.path(), v)
+		v, ok := x[m.ID]
+		if !ok || m.read != nil || m.PerMargin() != margins {
+			continue
 		}
+		at, path := tree, m.path()
+		for _, name := range path[:len(path)-1] {
+			if at[name] == nil {
+				at[name] = object{}
+			}
+			at = at[name].(object)
+		}
+		at[path[len(path)-1]] = v
 	}
 	if len(tree) == 0 {
 		return data, nil
 	}
-	values, err := tree.MarshalJSON()
+	values, err := json.Marshal(tree)
 	return append(append(data[:len(data)-1], ','), values[1:]...), err
 }
 
 // path is where the value is in the object of the result, or of a margin.
 func (m *Metric) path() []string { return strings.Split(strings.TrimPrefix(m.Key(), perMargin), ".") }
 
-// object is a JSON object with its keys in order.
-type object []member
-
-type member struct {
-	name  string
-	value any
-}
-
-func (o *object) put(path []string, value any) {
-	if len(path) == 1 {
-		*o = append(*o, member{path[0], value})
-		return
-	}
-	i := slices.IndexFunc(*o, func(m member) bool { return m.name == path[0] })
-	if i < 0 {
-		i = len(*o)
-		*o = append(*o, member{path[0], &object{}})
-	}
-	(*o)[i].value.(*object).put(path[1:], value)
-}
-
-// MarshalJSON writes the members in their order.
-func (o *object) MarshalJSON() ([]byte, error) {
-	b := []byte{'{'}
-	for i, m := range *o {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		value, err := json.Marshal(m.value)
-		if err != nil {
-			return nil, err
-		}
-		b = append(append(append(b, fmt.Sprintf("%q", m.name)...), ':'), value...)
-	}
-	return append(b, '}'), nil
-}
-
 // readValues reads the values of metrics out of the JSON of a result, or of a margin.
 func readValues(data []byte, margins bool) (Values, error) {
-	type members map[string]json.RawMessage
-	root := members{}
-	if err := json.Unmarshal(data, &root); err != nil {
+	var tree any
+	if err := json.Unmarshal(data, &tree); err != nil {
 		return nil, err
-	}
-	opened := map[string]members{"": root}
-	var open func(path []string) (members, error)
-	open = func(path []string) (members, error) {
-		name := strings.Join(path, ".")
-		if o, ok := opened[name]; ok {
-			return o, nil
-		}
-		outer, err := open(path[:len(path)-1])
-		var o members
-		if raw := outer[path[len(path)-1]]; err == nil && raw != nil {
-			err = json.Unmarshal(raw, &o)
-		}
-		opened[name] = o
-		return o, err
 	}
 	values := Values{}
 	all := metricTable()
@@ -376,10 +333,17 @@ func readValues(data []byte, margins bool) (Values, error) {
 		if m.read != nil || m.PerMargin() != margins {
 			continue
 		}
-		path := m.path()
-		o, err := open(path[:len(path)-1])
-		if raw := o[path[len(path)-1]]; err == nil && raw != nil {
-			values[m.ID], err = readValue(m.Kind(), raw)
+		at := tree
+		for _, name := range m.path() {
+			object, _ := at.(map[string]any)
+			at = object[name]
+		}
+		if at == nil {
+			continue
+		}
+		v, err := json.Marshal(at)
+		if err == nil {
+			values[m.ID], err = readValue(m.Kind(), v)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", m.Key(), err)
