@@ -11,7 +11,7 @@ type sample struct {
 	// of is what a person adds, at the at-th required margin or -1 for metrics that have none: x to a sum, and `of` to
 	// what the sum is divided by, 1 for means and shares. counts is false for those who do not count. nil: the numbers do
 	// not come from records.
-	of func(p *person, at int) (x, of float64, counts bool)
+	of func(p *personRecords, at int) (x, of float64, counts bool)
 	// costs is what a cost under f and another cost add; nil of samples that are not about costs.
 	costs func(full, other float64) (x, of float64)
 	keeps keeps // what the metrics of the sample read
@@ -34,7 +34,7 @@ type statistic struct {
 	keeps keeps
 	of    func(a *accumulator, confidence float64) Value
 	// weighted is the same of people who count as often as weights say, for comparisons; nil where none is made.
-	weighted func(p parts) weighted
+	weighted func(p contributions) weighted
 }
 
 func estimated(keeps keeps, of func(a *accumulator, confidence float64) Estimate) statistic {
@@ -47,26 +47,26 @@ func estimated(keeps keeps, of func(a *accumulator, confidence float64) Estimate
 func share() statistic {
 	return statistic{of: func(a *accumulator, confidence float64) Value {
 		return NewRate(a.above, a.n, confidence).AsValue()
-	}, weighted: parts.ratio}
+	}, weighted: contributions.ratio}
 }
 
 func mean() statistic {
 	s := estimated(keepsSums, func(a *accumulator, confidence float64) Estimate { return a.sums.mean(confidence) })
-	s.weighted = parts.ratio
+	s.weighted = contributions.ratio
 	return s
 }
 
 // rootMean is the root of the mean.
 func rootMean() statistic {
 	s := estimated(keepsSums, func(a *accumulator, confidence float64) Estimate { return a.sums.rootMean(confidence) })
-	s.weighted = parts.root
+	s.weighted = contributions.root
 	return s
 }
 
 // ratioOfSums is the sum over that of what is divided by.
 func ratioOfSums() statistic {
 	s := estimated(keepsPairs, func(a *accumulator, confidence float64) Estimate { return a.pairs.ratio(confidence) })
-	s.weighted = parts.ratio
+	s.weighted = contributions.ratio
 	return s
 }
 
@@ -75,7 +75,7 @@ func quantile(q float64) statistic {
 		return a.ranked().quantile(q, confidence)
 	})
 	if q == 0.5 {
-		s.weighted = parts.median
+		s.weighted = contributions.median
 	}
 	return s
 }
@@ -142,7 +142,7 @@ type accumulator struct {
 	least, most     float64
 	sums            *moments
 	pairs           *pairMoments
-	list            numbers
+	list            numberList
 	byOutcome       []accumulator
 
 	sorted, absolute ranked // of the list, while the statistics are computed
@@ -234,7 +234,7 @@ func newAccumulators(margins bool, l *lists) *accumulators {
 }
 
 // add adds a person.
-func (x *accumulators) add(p *person, at int) {
+func (x *accumulators) add(p *personRecords, at int) {
 	for i, s := range x.samples {
 		if s.of == nil {
 			continue
@@ -288,16 +288,16 @@ func (r ranked) steps() (list []SpreadStep) {
 // NaN where it is undefined.
 type weighted func(weights []float64) float64
 
-// part is what one person adds to a metric.
-type part struct {
+// contribution is what one person adds to a metric.
+type contribution struct {
 	who   int // position among the people evaluated
 	x, of float64
 }
 
-type parts []part
+type contributions []contribution
 
 // ratio is the sum of the x over that of what they are divided by.
-func (p parts) ratio() weighted {
+func (p contributions) ratio() weighted {
 	return func(weights []float64) float64 {
 		var x, of float64
 		for i := range p {
@@ -310,13 +310,13 @@ func (p parts) ratio() weighted {
 }
 
 // root is the square root of the ratio.
-func (p parts) root() weighted {
+func (p contributions) root() weighted {
 	return func(weights []float64) float64 { return math.Sqrt(p.ratio()(weights)) }
 }
 
 // median is that of the x, as [ranked.quantile] has it.
-func (p parts) median() weighted {
-	p = slices.SortedStableFunc(slices.Values(p), func(a, b part) int { return cmp.Compare(a.x, b.x) })
+func (p contributions) median() weighted {
+	p = slices.SortedStableFunc(slices.Values(p), func(a, b contribution) int { return cmp.Compare(a.x, b.x) })
 	return func(weights []float64) float64 {
 		var n float64
 		for i := range p {

@@ -138,7 +138,7 @@ func (r *Result) variant(by *GroupBy, distinct, others bool, err error) (*Result
 	}
 	view := r.Records.view(r.Records.key, nil)
 	if distinct {
-		view.key = func(x *Record) identity { return identity{hash: x.Hash} }
+		view.key = func(x *Record) recordKey { return recordKey{hash: x.Hash} }
 		view.shared = true
 	}
 	if others {

@@ -88,7 +88,7 @@ func Rerun(ctx context.Context, f, g recourse.Model, r *Result) (*Batches, error
 // judgedSample is points with the margins of both models by which they were judged.
 type judgedSample struct {
 	seed        uint64
-	facts, ends lowest[judgedPoint] // people as they are, recourse points
+	facts, ends bottomK[judgedPoint] // people as they are, recourse points
 
 	dim     int
 	x       []float32
@@ -108,14 +108,14 @@ type judgedPoint struct {
 
 func newJudgedSample(of *Settings) *judgedSample {
 	return &judgedSample{
-		seed: of.Seed, facts: lowest[judgedPoint]{most: batchPoints, once: true},
-		ends: lowest[judgedPoint]{most: batchPoints, once: true},
+		seed: of.Seed, facts: bottomK[judgedPoint]{most: batchPoints, once: true},
+		ends: bottomK[judgedPoint]{most: batchPoints, once: true},
 	}
 }
 
 // visitor draws points: recourse points, of which there may be few among many people, and people as they are.
 func (s *judgedSample) visitor() Visitor {
-	add := func(to *lowest[judgedPoint], x []float32, f, g Float) {
+	add := func(to *bottomK[judgedPoint], x []float32, f, g Float) {
 		if p := priority(s.seed, x); to.wants(p) {
 			to.add(p, judgedPoint{slices.Clone(x), f, g})
 		}
@@ -129,10 +129,10 @@ func (s *judgedSample) visitor() Visitor {
 				if k > 0 {
 					before = &c.Steps[k-1]
 				}
-				if p := &c.Steps[k].Full; p.Made() && !p.same(&before.Full) {
+				if p := &c.Steps[k].Full; p.Exists() && !p.same(&before.Full) {
 					add(&s.ends, p.Point, p.Own, p.Other)
 				}
-				if p := &c.Steps[k].Quant; p.Made() && !p.same(&before.Quant) {
+				if p := &c.Steps[k].Quant; p.Exists() && !p.same(&before.Quant) {
 					add(&s.ends, p.Point, p.Other, p.Own)
 				}
 			}

@@ -142,7 +142,7 @@ func promiseColumns(before, after string, points bool, of func(r *Record) *Promi
 		}}
 	}
 	broken := column("broken", func(p *Promise) any {
-		if !p.Made() {
+		if !p.Exists() {
 			return nil
 		}
 		b := p.Broken()
@@ -184,7 +184,7 @@ func blankSteps(margins int) []Step {
 
 // Settle takes the cells of a Blank record that nothing was put into away again.
 func (r *Record) Settle() {
-	if !r.Issued.Made() {
+	if !r.Issued.Exists() {
 		r.Issued = nil
 	}
 	if !r.Evaluated {

@@ -190,7 +190,7 @@ func (c *Cell) mcNemar(t *discordant, confidence float64, better Better) {
 type discordant struct{ n, alone, other int }
 
 // add adds a person: the records of the first model, and of this one. As in the values, the worst record counts.
-func (t *discordant) add(m *Metric, first, this *person, at int) {
+func (t *discordant) add(m *Metric, first, this *personRecords, at int) {
 	x, _, counts := m.sample.of(first, at)
 	y, _, too := m.sample.of(this, at)
 	if counts && too {
@@ -267,10 +267,10 @@ func (b *bootstrap) tau(model int, s *Settings, quant bool) weighted {
 		slices.SortFunc(breaks[at], func(a, b broken) int { return cmp.Compare(a.need, b.need) })
 	}
 	var curves sync.Pool // of draws before: a curve has a step for each promise that breaks
-	tau := func(of func(before curve) curve) float64 {
-		c, _ := curves.Get().(*curve)
+	tau := func(of func(before vdCurve) vdCurve) float64 {
+		c, _ := curves.Get().(*vdCurve)
 		if c == nil {
-			c = new(curve)
+			c = new(vdCurve)
 		}
 		defer curves.Put(c)
 		*c = of(*c)
@@ -280,7 +280,7 @@ func (b *bootstrap) tau(model int, s *Settings, quant bool) weighted {
 		order := task.AllRows(len(own))
 		slices.SortFunc(order, func(i, j int) int { return cmp.Compare(own[i].own, own[j].own) })
 		return func(weights []float64) float64 {
-			return tau(func(before curve) curve {
+			return tau(func(before vdCurve) vdCurve {
 				return issuedCurve(before, s.Margins[0], func(yield func(float64, [2]int) bool) {
 					for _, k := range order {
 						w := int(weights[who[k]])
@@ -306,7 +306,7 @@ func (b *bootstrap) tau(model int, s *Settings, quant bool) weighted {
 				}
 			}
 		}
-		return tau(func(before curve) curve { return solvedCurve(before, s.Margins, n, needs) })
+		return tau(func(before vdCurve) vdCurve { return solvedCurve(before, s.Margins, n, needs) })
 	}
 }
 
@@ -358,13 +358,13 @@ func readPairs(names []string, results []*Result, metrics []*Metric, seed uint64
 		}
 	}
 	p := &pairs{trials: map[trials]*discordant{}}
-	drawn := lowest[[][]*Record]{most: maxDrawn}
+	drawn := bottomK[[][]*Record]{most: maxDrawn}
 	s := &results[0].Settings
 	metrics = slices.DeleteFunc(slices.Clone(metrics), func(m *Metric) bool { return !m.sameTrials() })
 	err := sideBySide(names, results, func(records [][]*Record) {
-		people := make([]person, len(records))
+		people := make([]personRecords, len(records))
 		for model := range people {
-			people[model] = person{records[model], s}
+			people[model] = personRecords{records[model], s}
 		}
 		for _, m := range metrics {
 			for _, at := range m.places(len(s.Margins)) {
@@ -416,7 +416,7 @@ func evaluatedOf(person [][]*Record) [][]*Record {
 // same people against the same original.
 func sideBySide(names []string, results []*Result, each func(person [][]*Record)) error {
 	var next []func() ([]*Record, error, bool)
-	var persons together
+	var persons byPerson
 	for _, r := range results {
 		pull, stop := iter.Pull2(r.Records.parts(toInputs, nil))
 		defer stop()
@@ -484,10 +484,10 @@ func (b *bootstrap) pairedTest(m *Metric, s *Settings, model, at int) *pairedTes
 		d.least = minForTau
 		return d
 	}
-	var p, q parts
+	var p, q contributions
 	for who, records := range b.people {
-		x, of, counts := m.sample.of(&person{records[0], s}, at)
-		y, too, countsToo := m.sample.of(&person{records[model], s}, at)
+		x, of, counts := m.sample.of(&personRecords{records[0], s}, at)
+		y, too, countsToo := m.sample.of(&personRecords{records[model], s}, at)
 		if !counts {
 			x, of = 0, 0
 		}
@@ -497,7 +497,7 @@ func (b *bootstrap) pairedTest(m *Metric, s *Settings, model, at int) *pairedTes
 		if !counts && !countsToo || !own && !(counts && countsToo) {
 			continue
 		}
-		p, q = append(p, part{who, x, of}), append(q, part{who, y, too})
+		p, q = append(p, contribution{who, x, of}), append(q, contribution{who, y, too})
 		d.differ += count(x != y || of != too)
 	}
 	d.n, d.first, d.this = len(p), m.statistic.weighted(p), m.statistic.weighted(q)
@@ -664,13 +664,13 @@ func sameAs(a, b []*Record, margins []float64) error {
 			return fmt.Errorf("%s: evaluated in one and not in the other: the samples are different", where)
 		}
 		for k := range x.Steps {
-			if p, q := &x.Steps[k].Full, &y.Steps[k].Full; p.Status != q.Status || p.Made() &&
+			if p, q := &x.Steps[k].Full, &y.Steps[k].Full; p.Status != q.Status || p.Exists() &&
 				(p.Own != q.Own || p.Cost != q.Cost) {
 				return fmt.Errorf("%s: the original's recourse is different at margin %v: evaluate both with the same task, "+
 					"solver and seed", where, margins[k])
 			}
 		}
-		if x.First.Status != y.First.Status || x.First.Made() && x.First.Own != y.First.Own {
+		if x.First.Status != y.First.Status || x.First.Exists() && x.First.Own != y.First.Own {
 			return fmt.Errorf("%s: the original's first valid step is different: evaluate both with the same task", where)
 		}
 	}

@@ -422,7 +422,7 @@ func TestComparisonErrors(t *testing.T) {
 		f(&records[i])
 		return summarize(t, records, a.Settings, DataFile{})
 	}
-	promised := slices.IndexFunc(listed(t, a), func(r Record) bool { return r.Evaluated && r.Steps[0].Full.Made() })
+	promised := slices.IndexFunc(listed(t, a), func(r Record) bool { return r.Evaluated && r.Steps[0].Full.Exists() })
 	for _, c := range []struct {
 		name string
 		b    *Result

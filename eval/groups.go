@@ -75,7 +75,7 @@ func NewGroups(of *Records, s *Settings, by GroupBy) (*Groups, error) {
 	}
 	g := &Groups{s: s, min: cmp.Or(by.Min, minPeople), lists: newLists(of.limits)}
 	for i := range attributes {
-		g.all = append(g.all, groups{attribute: &attributes[i], members: map[string]*scope{}})
+		g.all = append(g.all, groups{attribute: &attributes[i], members: map[string]*resultAccumulator{}})
 	}
 	return g, nil
 }
@@ -111,9 +111,9 @@ func (g *Groups) Close() {
 // groups are people told apart by an attribute.
 type groups struct {
 	*attribute
-	members map[string]*scope // by what the attribute says, joined by NULs
-	without int               // records of which it says nothing
-	told    []*scope          // in the order of the groups, once all are known
+	members map[string]*resultAccumulator // by what the attribute says, joined by NULs
+	without int                           // records of which it says nothing
+	told    []*resultAccumulator          // in the order of the groups, once all are known
 }
 
 // add adds a person. One whose records say different things is in several groups.
@@ -121,7 +121,7 @@ func (x *groups) add(of []*Record, s *Settings, l *lists) {
 	add := func(key string, records []*Record) {
 		y := x.members[key]
 		if y == nil {
-			y = newScope(s, l)
+			y = newResultAccumulator(s, l)
 			x.members[key] = y
 		}
 		y.add(records)

@@ -49,7 +49,7 @@ func (s *solution) judge(ctx context.Context, g recourse.Model, o Options) (_ []
 		if s.first != nil {
 			r.First = full.of(s.first[k])
 		}
-		if s.issued != nil && s.issued[k].Made() {
+		if s.issued != nil && s.issued[k].Exists() {
 			p := full.of(s.issued[k])
 			r.Issued = &p
 		}
@@ -63,7 +63,7 @@ func (s *solution) judge(ctx context.Context, g recourse.Model, o Options) (_ []
 				continue
 			}
 			step.Quant = quant.of(q.steps[i][k])
-			if step.Full.Made() && step.Quant.Made() {
+			if step.Full.Exists() && step.Quant.Exists() {
 				a, b := s.steps[i][k].delta, q.steps[i][k].delta
 				step.DirSim, step.Overlap = Float(dirSim(a, b)), Float(actOverlap(a, b))
 			}

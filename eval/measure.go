@@ -177,7 +177,7 @@ func (o *Options) evaluates(r *Record) bool {
 
 // sampled looks at all people for the largest priority of those in the sample; the largest that there is when all are.
 func sampled(ctx context.Context, f recourse.Model, people Source, o Options) (*uint64, error) {
-	drawn := lowest[struct{}]{most: o.Sample}
+	drawn := bottomK[struct{}]{most: o.Sample}
 	o.Sample = 0
 	err := people(ctx, func(b *Batch) error {
 		s := &solution{name: "the original", model: f, people: b.People, promises: b.Promises, o: o}

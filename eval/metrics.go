@@ -68,8 +68,8 @@ type computation struct {
 	sample    *sample
 	statistic statistic
 	read      func(r *Result) Value
-	pairs     pairing // how models are compared by it
-	groups    bool    // groups of people are compared by it
+	pairs     pairedBy // how models are compared by it
+	groups    bool     // groups of people are compared by it
 }
 
 // Sources of the metrics that the paper does not have.

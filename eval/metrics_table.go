@@ -63,17 +63,17 @@ func (m Metric) reversedBy(ids ...string) Metric {
 	return m
 }
 
-// pairing is how several models are compared by a metric.
-type pairing int
+// pairedBy is how several models are compared by a metric.
+type pairedBy int
 
 const (
-	notCompared          pairing = iota
-	paired                       // on the people who count in both models: shares by McNemar's test of the same trials
-	ownTrials                    // each model has trials of its own: people count who have one in either
-	ownTrialsIfDifferent         // and it is not worth a row where all values are equal
+	notCompared          pairedBy = iota
+	paired                        // on the people who count in both models: shares by McNemar's test of the same trials
+	ownTrials                     // each model has trials of its own: people count who have one in either
+	ownTrialsIfDifferent          // and it is not worth a row where all values are equal
 )
 
-func (m Metric) compared(by pairing) Metric {
+func (m Metric) compared(by pairedBy) Metric {
 	m.pairs = by
 	return m
 }
@@ -93,25 +93,25 @@ func promiseMetrics() []Metric {
 				"have recourse under f. Of issued promises, those count whose margin under f is t or more. Also: recourse "+
 				"invalidation rate.").reversedBy("rvd", "gained").
 			is(atSteps(Lower, func(_ *Record, p *Step, _ *Settings) (float64, bool) {
-				return event(p.Full.Broken(), p.Full.Made())
+				return event(p.Full.Broken(), p.Full.Exists())
 			}), share()).compared(paired).inGroups(),
 		row("vd_mismatch", "recourse points decided differently", "VD(t), mismatch", Lower, "Metrics, VD (label mismatch)",
 			"Share of the same points on which f and g decide differently. It equals VD(t), because f approves its own "+
 				"points, which is checked.").reversedBy("rvd", "gained").
 			is(atSteps(Lower, func(_ *Record, p *Step, _ *Settings) (float64, bool) {
-				return event(approves(p.Full.Own) != approves(p.Full.Other), p.Full.Made())
+				return event(approves(p.Full.Own) != approves(p.Full.Other), p.Full.Exists())
 			}), share()),
 		mirrored("rvd", "promises of the quantized model that the original would not keep", "RVD(t)", Lower, OwnMetric,
 			"VD mirrored: share of the recourse points of g at margin t that f refuses, m_f(u_g) <= 0. Counted over evaluated "+
 				"people that g refuses too and who have recourse under g.").
 			is(atSteps(Lower, func(r *Record, p *Step, s *Settings) (float64, bool) {
-				return event(p.Quant.Broken(), p.Quant.Made() && r.mirrored(s))
+				return event(p.Quant.Broken(), p.Quant.Exists() && r.mirrored(s))
 			}), share()).compared(ownTrials).inGroups(),
 		mirrored("lost_recourse", "people who lose their recourse", "", Lower, OwnMetric,
 			"Of the people that both models refuse and who have recourse under f at margin t, the share without recourse "+
 				"under g.").reversedBy("gained").
 			is(atSteps(Lower, func(r *Record, p *Step, s *Settings) (float64, bool) {
-				return event(!p.Quant.Made() && !p.free(), p.Full.Made() && r.mirrored(s))
+				return event(!p.Quant.Exists() && !p.free(), p.Full.Exists() && r.mirrored(s))
 			}), share()).compared(ownTrials),
 		family("", "logits", RequiresNothing)("tau01", "margin to demand so that at most 1 % break", "tau01", Lower,
 			OwnMetric,
@@ -128,30 +128,30 @@ func promiseMetrics() []Metric {
 			"VD of the first valid iterate of 100 steps of projected gradient descent (step 0.2) instead of the minimal-cost "+
 				"recourse.").reversedBy("gained").
 			is(factual(Lower, func(r *Record, s *Settings) (float64, bool) {
-				return event(r.First.Broken(), r.Evaluated && r.First.Made() && !s.OneSided)
+				return event(r.First.Broken(), r.Evaluated && r.First.Exists() && !s.OneSided)
 			}), share()).compared(paired),
 		row("frr", "people who can be helped", "FRR(t)", Higher, "Constraint regimes, FRR (equation frr_constraint)",
 			"Share of the evaluated people, all refused by f, with a feasible action that reaches margin t under f. People f "+
 				"approves are not counted.").
 			is(atSteps(Higher, func(r *Record, p *Step, _ *Settings) (float64, bool) {
-				return event(p.Full.Made(), !approves(r.Full))
+				return event(p.Full.Exists(), !approves(r.Full))
 			}), share()).inGroups(),
 		mirrored("rfrr", "people that the quantized model can help", "RFRR(t)", None, OwnMetric,
 			"FRR mirrored: of the evaluated people that g refuses too, the share with a feasible action that reaches margin "+
 				"t under g.").
 			is(atSteps(None, func(r *Record, p *Step, s *Settings) (float64, bool) {
-				return event(p.Quant.Made(), r.mirrored(s))
+				return event(p.Quant.Exists(), r.mirrored(s))
 			}), share()).compared(ownTrialsIfDifferent),
 	}
 	found := family("", "share", RequiresMirrored)("pgd_first.frr", "", "", Higher, "", "")
 	return append(list, found.is(factual(Higher, func(r *Record, s *Settings) (float64, bool) {
-		return event(r.First.Made(), r.Evaluated && !approves(r.Full) && !s.OneSided)
+		return event(r.First.Exists(), r.Evaluated && !approves(r.Full) && !s.OneSided)
 	}), share()))
 }
 
 func actionMetrics() []Metric {
 	ratio := family(perMargin, "ratio", RequiresMirrored)
-	crg, both, noise := newCostSamples((*Step).common), newCostSamples((*Step).bothMade), newCostSamples(nil)
+	crg, both, noise := newCostSamples((*Step).common), newCostSamples((*Step).bothExist), newCostSamples(nil)
 	similarity := atSteps(Higher, func(_ *Record, p *Step, _ *Settings) (float64, bool) { return defined(p.DirSim) })
 	overlap := atSteps(Higher, func(_ *Record, p *Step, _ *Settings) (float64, bool) { return defined(p.Overlap) })
 	pixels := atSteps(Lower, func(_ *Record, p *Step, _ *Settings) (float64, bool) {

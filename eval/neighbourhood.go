@@ -58,7 +58,7 @@ func (o *Options) measureAt(ctx context.Context, records []Record, s *solution, 
 	var points, half []float32
 	for k, row := range s.rows {
 		step := &records[row].Steps[i]
-		if !step.Full.Made() {
+		if !step.Full.Exists() {
 			continue
 		}
 		steps = append(steps, step)

@@ -49,18 +49,18 @@ func (l *limits) part() int { return max(1, l.records/8) }
 
 func usualLimits() limits { return limits{bytes: extsort.Limit / 2, records: 4096} }
 
-// numbers are one of the lists.
-type numbers struct {
+// numberList is one of the lists.
+type numberList struct {
 	*lists
 	at int
 }
 
-func (l *lists) list() numbers {
+func (l *lists) list() numberList {
 	l.n = append(l.n, 0)
-	return numbers{l, l.spilled.Grow()}
+	return numberList{l, l.spilled.Grow()}
 }
 
-func (x numbers) add(v float64) {
+func (x numberList) add(v float64) {
 	if x.err == nil {
 		var b [8]byte
 		binary.LittleEndian.PutUint64(b[:], math.Float64bits(v+0)) // no -0, which sorts as 0 does
@@ -69,12 +69,12 @@ func (x numbers) add(v float64) {
 	}
 }
 
-func (x numbers) len() int { return x.n[x.at] }
+func (x numberList) len() int { return x.n[x.at] }
 
 // ranked are numbers in ascending order, undefined ones first. They are in memory, so few lists are ranked at a time.
 type ranked []float64
 
-func (x numbers) ranked() ranked {
+func (x numberList) ranked() ranked {
 	list := make([]float64, x.len())
 	if err := binary.Read(x.spilled.Reader(x.at), binary.LittleEndian, list); err != nil {
 		x.fail(fmt.Errorf("eval: temporary file: %w", err))

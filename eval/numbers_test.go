@@ -122,7 +122,7 @@ func TestLowest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most, once := rapid.IntRange(0, 20).Draw(t, "most"), rapid.Bool().Draw(t, "once")
 		values := uint64(rapid.IntRange(1, 400).Draw(t, "values")) // few make ties
-		l := lowest[int]{most: most, once: once}
+		l := bottomK[int]{most: most, once: once}
 		var want []prioritized[int]
 		for i := range rapid.IntRange(0, 400).Draw(t, "items") {
 			p := rapid.Uint64Range(0, values).Draw(t, "priority")
@@ -154,7 +154,7 @@ func TestLowest(t *testing.T) {
 		}
 	})
 	// Very many ties are looked through a few times only.
-	l := lowest[int]{most: 10}
+	l := bottomK[int]{most: 10}
 	for i := range 300_000 {
 		l.add(7, i)
 	}

@@ -61,7 +61,7 @@ func report(t testing.TB, records *Records, s Settings, file DataFile) string {
 	if r.Groups, err = byGroups(r, GroupBy{Specs: specs, Min: 5}); err != nil {
 		t.Fatal(err)
 	}
-	r.Others = alternatives(t, r)
+	r.SensitivityToCopies = alternatives(t, r)
 	text, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestOrderOfOddRecords(t *testing.T) {
 				ID:     rapid.SampledFrom([]string{"", RowID + "1", RowID + "2"}).Draw(rt, "ID"),
 				Groups: []string{rapid.SampledFrom([]string{"", "x", "y"}).Draw(rt, "group")},
 			}
-			if p := promise(); p.Made() {
+			if p := promise(); p.Exists() {
 				x.Issued = &p
 			}
 			for range s.Margins {
@@ -206,7 +206,7 @@ func TestOrderOfOddRecords(t *testing.T) {
 				}
 				x.First = promise()
 				step := Step{Full: promise(), Quant: promise(), DirSim: undefined(), Overlap: undefined()}
-				if step.Full.Made() && step.Quant.Made() {
+				if step.Full.Exists() && step.Quant.Exists() {
 					step.DirSim, step.Overlap = value.Draw(rt, "similarity"), value.Draw(rt, "overlap")
 				}
 				if rapid.Bool().Draw(rt, "proof") {
@@ -337,7 +337,7 @@ func TestComparisonOfManyRecords(t *testing.T) {
 				list[i].ID = strconv.Itoa(i * i % 301)
 				list[i].X = []float32{float32(i)}
 				for k := range list[i].Steps {
-					if p := &list[i].Steps[k].Quant; p.Made() && model == 1 { // so that the records are of other sizes
+					if p := &list[i].Steps[k].Quant; p.Exists() && model == 1 { // so that the records are of other sizes
 						p.Point = []float32{float32(i) + 1}
 					}
 				}

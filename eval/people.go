@@ -2,22 +2,25 @@ package eval
 
 import "math"
 
-// person is what is known of one of the people: one record, or several when rows or promises have the same ID.
-type person struct {
+// personRecords is what is known of one of the people: one record, or several when rows or promises have the same ID.
+type personRecords struct {
 	records []*Record
 	s       *Settings
 }
 
+// ofRecord is the number of a record; counts is false where it has none.
+type ofRecord func(r *Record, s *Settings) (x float64, counts bool)
+
 // factual is the sample that every person gives a number for as they are, at whatever margin: that of the worst record.
-func factual(better Better, f func(r *Record, s *Settings) (x float64, counts bool)) *sample {
-	return &sample{of: func(p *person, _ int) (x, of float64, counts bool) {
-		x, counts = worstOf(p, better, f)
+func factual(better Better, f ofRecord) *sample {
+	return &sample{of: func(p *personRecords, _ int) (x, of float64, counts bool) {
+		x, counts = worstOfPerson(p, better, f)
 		return x, 1, counts
 	}}
 }
 
-// worstOf is the number of a person with several records: that of the worst of them.
-func worstOf(p *person, better Better, f func(r *Record, s *Settings) (x float64, counts bool)) (x float64, any bool) {
+// worstOfPerson is the number of a person with several records: that of the worst of them.
+func worstOfPerson(p *personRecords, better Better, f ofRecord) (x float64, any bool) {
 	for _, r := range p.records {
 		if y, counts := f(r, p.s); counts && (!any || worse(better, y, x)) {
 			x, any = y, true
@@ -29,8 +32,8 @@ func worstOf(p *person, better Better, f func(r *Record, s *Settings) (x float64
 // atSteps is the sample of the numbers of the worst record at a required margin, to which only people who are
 // evaluated add.
 func atSteps(better Better, f func(r *Record, p *Step, s *Settings) (x float64, counts bool)) *sample {
-	return &sample{of: func(p *person, at int) (x, of float64, counts bool) {
-		x, counts = worstOf(p, better, func(r *Record, s *Settings) (float64, bool) {
+	return &sample{of: func(p *personRecords, at int) (x, of float64, counts bool) {
+		x, counts = worstOfPerson(p, better, func(r *Record, s *Settings) (float64, bool) {
 			if !r.Evaluated {
 				return 0, false
 			}
@@ -89,7 +92,7 @@ func newCostSamples(counted func(p *Step) bool) costSamples {
 		if counted == nil {
 			return s
 		}
-		s.of = func(p *person, at int) (x, of float64, any bool) {
+		s.of = func(p *personRecords, at int) (x, of float64, any bool) {
 			most := 0.0
 			for _, r := range p.records {
 				if !r.Evaluated || !counted(&r.Steps[at]) {
@@ -146,9 +149,9 @@ func actOverlap(a, b []float32) float64 {
 
 // accuracyDrop is 1 for a person whom f alone decides correctly, -1 for one whom g alone does: f at its best, so that
 // no loss of the quantized model is missed.
-func accuracyDrop(p *person, _ int) (x, of float64, counts bool) {
-	full, known := worstOf(p, Lower, correctFull)
-	quant, _ := worstOf(p, Higher, correctQuant)
+func accuracyDrop(p *personRecords, _ int) (x, of float64, counts bool) {
+	full, known := worstOfPerson(p, Lower, correctFull)
+	quant, _ := worstOfPerson(p, Higher, correctQuant)
 	return full - quant, 1, known
 }
 
@@ -160,8 +163,8 @@ func correctQuant(r *Record, _ *Settings) (float64, bool) {
 }
 
 // correctByOutcome is whether f decides correctly, by the outcome of the first record with a known one.
-func correctByOutcome(p *person, _ int) (x, of float64, counts bool) {
-	x, counts = worstOf(p, Higher, correctFull)
+func correctByOutcome(p *personRecords, _ int) (x, of float64, counts bool) {
+	x, counts = worstOfPerson(p, Higher, correctFull)
 	for _, r := range p.records {
 		if r.Label >= 0 {
 			return x, float64(r.Label), counts
@@ -172,7 +175,7 @@ func correctByOutcome(p *person, _ int) (x, of float64, counts bool) {
 
 // score is a margin by the outcome; a person with several rows counts by one.
 func score(of func(r *Record) Float) *sample {
-	return &sample{of: func(p *person, _ int) (x, label float64, counts bool) {
+	return &sample{of: func(p *personRecords, _ int) (x, label float64, counts bool) {
 		r := p.records[0]
 		return float64(of(r)), float64(r.Label), r.Label >= 0
 	}}
@@ -181,7 +184,7 @@ func score(of func(r *Record) Float) *sample {
 // perturbed are the samples of one kind of perturbation. A person with several points has the largest perturbation of
 // them, is safe when all are, and broken when one is.
 func perturbed(kind int, number func(eps float64, safe, broken bool) (x float64, counts bool)) *sample {
-	return &sample{of: func(p *person, at int) (x, of float64, counts bool) {
+	return &sample{of: func(p *personRecords, at int) (x, of float64, counts bool) {
 		largest, safe, broken := math.Inf(-1), true, false
 		for _, r := range p.records {
 			if !r.Evaluated || r.Steps[at].Perturbed == nil {

@@ -10,23 +10,23 @@ import (
 	"cfq/internal/extsort"
 )
 
-// together divides records by person.
-type together struct {
-	at      map[identity]int
+// byPerson divides records by person.
+type byPerson struct {
+	at      map[recordKey]int
 	persons [][]*Record
 }
 
 // divide returns the records of each person. They are valid until it is called again.
-func (t *together) divide(part []*Record, key func(x *Record) identity) [][]*Record {
+func (t *byPerson) divide(part []*Record, key func(x *Record) recordKey) [][]*Record {
 	if t.at == nil {
-		t.at = map[identity]int{}
+		t.at = map[recordKey]int{}
 	}
 	clear(t.at)
 	t.persons = t.persons[:0]
 	for _, x := range part {
 		k := key(x)
 		i, known := len(t.persons), false
-		if k != (identity{}) {
+		if k != (recordKey{}) {
 			if at, seen := t.at[k]; seen {
 				i, known = at, true
 			} else {
@@ -99,7 +99,7 @@ func (r *Records) divide() error {
 	for x, err := range r.readList(r.tape, 0, toIdentity, func() *slot { return &one }) {
 		if err == nil {
 			to := uint64(x.Person)
-			if k := r.key(x); k != (identity{}) {
+			if k := r.key(x); k != (recordKey{}) {
 				to = mixed(k.hash ^ textHash(k.id))
 			}
 			err = lists.Append(int(to%uint64(n)), one.raw)

@@ -81,10 +81,10 @@ type Step struct {
 func (s *Step) free() bool { return s.Quant.Status == recourse.AlreadyFavourable }
 
 // common says that both models have a price for the person, which CRG compares.
-func (s *Step) common() bool { return s.Full.Made() && (s.Quant.Made() || s.free()) }
+func (s *Step) common() bool { return s.Full.Exists() && (s.Quant.Exists() || s.free()) }
 
-// bothMade says that the person must act under both models.
-func (s *Step) bothMade() bool { return s.Full.Made() && s.Quant.Made() }
+// bothExist says that the person must act under both models.
+func (s *Step) bothExist() bool { return s.Full.Exists() && s.Quant.Exists() }
 
 // Promise is a recourse that one model gives to one person. Cost is in the
 // task's cost units and both margins are logit margins at the recourse point
@@ -97,7 +97,7 @@ type Promise struct {
 	Other  Float           `json:"other"` // margin under the other model
 	// Violation is why the task does not allow the action; "" when it does.
 	Violation string `json:"violation,omitempty"`
-	// Point is the recourse point in model inputs, nil unless the promise is Made.
+	// Point is the recourse point in model inputs, nil unless the promise exists.
 	Point []float32 `json:"-"`
 }
 
@@ -106,17 +106,17 @@ func none(why recourse.Status) Promise {
 	return Promise{Status: why, Cost: undefined(), Own: undefined(), Other: undefined()}
 }
 
-// Made reports whether there is an action that the person was told to take.
-func (p *Promise) Made() bool { return p != nil && p.Status == recourse.Found }
+// Exists reports whether there is an action that the person was told to take.
+func (p *Promise) Exists() bool { return p != nil && p.Status == recourse.Found }
 
 // Broken reports whether the other model refuses the person who took the action.
-func (p *Promise) Broken() bool { return p.Made() && !approves(p.Other) }
+func (p *Promise) Broken() bool { return p.Exists() && !approves(p.Other) }
 
 // approves is the tie rule: a margin of exactly zero is a refusal.
 func approves(margin Float) bool { return margin > 0 }
 
 // eligible says that the person is evaluated, or can be drawn for a sample.
-func (r *Record) eligible() bool { return !approves(r.Full) || r.Issued.Made() }
+func (r *Record) eligible() bool { return !approves(r.Full) || r.Issued.Exists() }
 
 // reverse reports whether the record counts for the mirrored metrics: both must refuse
 // the person, or there is nothing that g would tell them to change.
@@ -130,7 +130,7 @@ func (r *Record) mirrored(s *Settings) bool { return r.reverse() && !s.OneSided 
 func (p *Promise) reaches(t float64) bool { return approves(p.Own) && float32(p.Own) >= float32(t) }
 
 // same says that two promises have the same point.
-func (p *Promise) same(o *Promise) bool { return o.Made() && p.Own == o.Own && p.Cost == o.Cost }
+func (p *Promise) same(o *Promise) bool { return o.Exists() && p.Own == o.Own && p.Cost == o.Cost }
 
 func (p *Promise) compare(o *Promise) int {
 	return cmp.Or(cmp.Compare(p.Status, o.Status), cmp.Compare(p.Cost, o.Cost), cmp.Compare(p.Own, o.Own),
@@ -143,7 +143,7 @@ func (r *Record) promise(at int, s *Settings, quant bool) *Promise {
 	if quant {
 		p = &r.Steps[at].Quant
 	}
-	if !r.Evaluated || !p.Made() || quant && !r.mirrored(s) {
+	if !r.Evaluated || !p.Exists() || quant && !r.mirrored(s) {
 		return nil
 	}
 	return p

@@ -129,8 +129,8 @@ func encodePoint(b []byte, x, from []float32) []byte {
 // errDamaged is what a record is that encode did not write.
 var errDamaged = errors.New("eval: a record in the temporary file is damaged")
 
-// decoder reads what encode wrote.
-type decoder struct {
+// recordDecoder reads what encode wrote.
+type recordDecoder struct {
 	*layout
 	texts map[string]string // that were read before
 	b     []byte
@@ -139,7 +139,7 @@ type decoder struct {
 }
 
 // decode fills a slot with the bytes of a record, as deep as is asked for.
-func (d *decoder) decode(b []byte, s *slot, to depth) error {
+func (d *recordDecoder) decode(b []byte, s *slot, to depth) error {
 	s.clear(d.blank, d.attributes)
 	d.b, d.bad = b, false
 	has := d.take(uint64(len(d.columns)+7) / 8)
@@ -167,7 +167,7 @@ func (d *decoder) decode(b []byte, s *slot, to depth) error {
 	return nil
 }
 
-func (d *decoder) take(n uint64) []byte {
+func (d *recordDecoder) take(n uint64) []byte {
 	if d.bad = d.bad || n > uint64(len(d.b)); d.bad {
 		return nil
 	}
@@ -176,21 +176,21 @@ func (d *decoder) take(n uint64) []byte {
 	return b
 }
 
-func (d *decoder) byte() byte {
+func (d *recordDecoder) byte() byte {
 	if b := d.take(1); b != nil {
 		return b[0]
 	}
 	return 0
 }
 
-func (d *decoder) uint64() uint64 {
+func (d *recordDecoder) uint64() uint64 {
 	if b := d.take(8); b != nil {
 		return binary.LittleEndian.Uint64(b)
 	}
 	return 0
 }
 
-func (d *decoder) uvarint() uint64 {
+func (d *recordDecoder) uvarint() uint64 {
 	v, n := binary.Uvarint(d.b)
 	if d.bad = d.bad || n <= 0; d.bad {
 		return 0
@@ -200,7 +200,7 @@ func (d *decoder) uvarint() uint64 {
 }
 
 // many is how many values of some bytes each follow.
-func (d *decoder) many(size int) uint64 {
+func (d *recordDecoder) many(size int) uint64 {
 	n := d.uvarint()
 	if d.bad = d.bad || n > uint64(len(d.b)/size); d.bad {
 		return 0
@@ -208,7 +208,7 @@ func (d *decoder) many(size int) uint64 {
 	return n
 }
 
-func (d *decoder) cell(cell any, s *slot) {
+func (d *recordDecoder) cell(cell any, s *slot) {
 	switch x := cell.(type) {
 	case *int:
 		v, n := binary.Varint(d.b)
@@ -249,7 +249,7 @@ func (d *decoder) cell(cell any, s *slot) {
 }
 
 // text keeps the texts that occur often, such as groups, once.
-func (d *decoder) text(b []byte) string {
+func (d *recordDecoder) text(b []byte) string {
 	const often = 4096
 	if len(b) == 0 {
 		return ""
@@ -268,7 +268,7 @@ func (d *decoder) text(b []byte) string {
 const maxInputs = 1 << 24
 
 // point reads a list of numbers; those that were not written are those of the inputs.
-func (d *decoder) point(s *slot) []float32 {
+func (d *recordDecoder) point(s *slot) []float32 {
 	n := d.uvarint()
 	if d.bad = d.bad || n > maxInputs; n == 0 || d.bad {
 		return nil

@@ -97,12 +97,12 @@ func layoutOf(margins, attributes int) *layout {
 	return newLayout(at, names)
 }
 
-func decoderOf(margins, attributes int) *decoder {
-	return &decoder{layout: layoutOf(margins, attributes), texts: map[string]string{}}
+func decoderOf(margins, attributes int) *recordDecoder {
+	return &recordDecoder{layout: layoutOf(margins, attributes), texts: map[string]string{}}
 }
 
 // record is what is read of all bytes of one.
-func (d *decoder) record(b []byte) (Record, error) {
+func (d *recordDecoder) record(b []byte) (Record, error) {
 	var s slot
 	err := d.decode(b, &s, toPoints)
 	return s.Record, err

@@ -23,21 +23,21 @@ type Records struct {
 	// those that are not among them behind these, in alphabetical order. Codes are not used.
 	Attributes []task.Subgroup
 
-	*owned
-	key    func(x *Record) identity // who a record is about
-	shared bool                     // some records may be about the same person
-	keep   func(x *Record) bool     // nil for all
-	parted *extsort.Lists           // the records by person; nil before they are needed
+	*recordStore
+	key    func(x *Record) recordKey // who a record is about
+	shared bool                      // some records may be about the same person
+	keep   func(x *Record) bool      // nil for all
+	parted *extsort.Lists            // the records by person; nil before they are needed
 }
 
-// identity says who a record is about; the zero value is nobody else.
-type identity struct {
+// recordKey says who a record is about; the zero value is nobody else.
+type recordKey struct {
 	id   string
 	hash uint64
 }
 
-// owned is what views of the same records have in common.
-type owned struct {
+// recordStore is what views of the same records have in common.
+type recordStore struct {
 	limits
 	layout  *layout
 	others  *task.Equality // of the other columns of the data; nil when there are none
@@ -62,8 +62,8 @@ func newRecords(margins []float64, attributes []task.Subgroup, l limits) *Record
 		names[i] = attributes[i].Feature
 	}
 	return &Records{
-		Attributes: attributes, key: func(x *Record) identity { return identity{id: x.ID} },
-		owned: &owned{limits: l, layout: newLayout(margins, names), tape: extsort.New(1, l.bytes)},
+		Attributes: attributes, key: func(x *Record) recordKey { return recordKey{id: x.ID} },
+		recordStore: &recordStore{limits: l, layout: newLayout(margins, names), tape: extsort.New(1, l.bytes)},
 	}
 }
 
@@ -130,7 +130,7 @@ func (r *Records) rest() (err error) {
 	return err
 }
 
-func (o *owned) lists() []*extsort.Lists { return append(slices.Clip(o.divided), o.tape) }
+func (o *recordStore) lists() []*extsort.Lists { return append(slices.Clip(o.divided), o.tape) }
 
 // Close removes what is in a temporary file.
 func (r *Records) Close() (err error) {
@@ -173,8 +173,8 @@ func (r *Records) All() iter.Seq2[*Record, error] {
 // Raw is All with Record.Hash and Others as they were added.
 func (r *Records) Raw() iter.Seq2[*Record, error] {
 	raw := *r
-	o := *r.owned
-	o.others, raw.owned = nil, &o
+	o := *r.recordStore
+	o.others, raw.recordStore = nil, &o
 	return raw.All()
 }
 
@@ -242,7 +242,7 @@ func (p *slots) turn() {
 func (r *Records) readList(from *extsort.Lists, list int, to depth, next func() *slot) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		in := bufio.NewReaderSize(from.Reader(list), int(min(1<<16, from.Size(list))))
-		d := decoder{layout: r.layout, texts: map[string]string{}}
+		d := recordDecoder{layout: r.layout, texts: map[string]string{}}
 		const head = 4 // bytes of the length before a record
 		buf := make([]byte, head)
 		var s *slot // that nobody has been handed yet
@@ -290,7 +290,7 @@ func (r *Records) readList(from *extsort.Lists, list int, to depth, next func() 
 }
 
 // view is some of the records, and another rule of who is one person. It is closed with the records that it is of.
-func (r *Records) view(key func(x *Record) identity, keep func(x *Record) bool) *Records {
+func (r *Records) view(key func(x *Record) recordKey, keep func(x *Record) bool) *Records {
 	v := *r
 	v.key, v.keep, v.parted = key, keep, nil
 	return &v
@@ -314,7 +314,7 @@ func (r *Records) Batch() (*Batch, error) {
 		p.Labels, p.Rows, p.Lines = append(p.Labels, x.Label), append(p.Rows, x.Row), append(p.Lines, x.Line)
 		p.IDs = append(p.IDs, x.ID)
 		a := recourse.Action{Status: recourse.NoneFound, Point: x.X, Delta: make([]float32, len(x.X))}
-		if x.Issued.Made() && x.Issued.Point != nil { // or it was not in the sample
+		if x.Issued.Exists() && x.Issued.Point != nil { // or it was not in the sample
 			issued = true
 			a.Status, a.Cost, a.Margin, a.Point = recourse.Found, float64(x.Issued.Cost), float64(x.Issued.Own), x.Issued.Point
 			constraint.Difference(a.Delta, x.X, a.Point)

@@ -32,9 +32,9 @@ type Result struct {
 	Groups    []Grouping `json:"groups,omitempty"`    // the same metrics by groups of people, see Groups
 	Scenarios []Scenario `json:"scenarios,omitempty"` // the same metrics under other conditions, see Stress
 	// the same metrics with other rules of who counts, see Result.Alternatives
-	Others   []Alternative `json:"others,omitempty"`
-	Warnings []string      `json:"warnings"` // why a number may not mean what it seems to; never nil
-	Records  *Records      `json:"-"`        // what it was made of; nil when that was not kept
+	SensitivityToCopies []Alternative `json:"others,omitempty"`
+	Warnings            []string      `json:"warnings"` // why a number may not mean what it seems to; never nil
+	Records             *Records      `json:"-"`        // what it was made of; nil when that was not kept
 }
 
 // Close frees the records of r and of its scenarios, which may be in temporary files. The numbers stay.

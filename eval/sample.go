@@ -30,8 +30,8 @@ func priority(seed uint64, x []float32) uint64 {
 	return mixed(h.Sum64() ^ mixed(seed))
 }
 
-// lowest keeps the items with the lowest priorities, and all that have the last of them unless there is a tie.
-type lowest[T any] struct {
+// bottomK keeps the items with the lowest priorities, and all that have the last of them unless there is a tie.
+type bottomK[T any] struct {
 	most  int
 	once  bool             // one item of each priority; of those that have the same, the first
 	tie   func(a, b T) int // orders items of the same priority, so that no more than most are kept; nil keeps all
@@ -46,10 +46,10 @@ type prioritized[T any] struct {
 }
 
 // wants is false of an item that is certain not to be kept.
-func (l *lowest[T]) wants(priority uint64) bool { return l.full == 0 || priority <= l.last }
+func (l *bottomK[T]) wants(priority uint64) bool { return l.full == 0 || priority <= l.last }
 
 // add adds an item, unless it is certain not to be kept.
-func (l *lowest[T]) add(priority uint64, item T) {
+func (l *bottomK[T]) add(priority uint64, item T) {
 	if !l.wants(priority) {
 		return
 	}
@@ -62,7 +62,7 @@ func (l *lowest[T]) add(priority uint64, item T) {
 	}
 }
 
-func (l *lowest[T]) cut() {
+func (l *bottomK[T]) cut() {
 	slices.SortStableFunc(l.items, func(a, b prioritized[T]) int {
 		c := cmp.Compare(a.priority, b.priority)
 		if c == 0 && l.tie != nil {
@@ -82,7 +82,7 @@ func (l *lowest[T]) cut() {
 }
 
 // below is the largest priority that is kept; nil when all are.
-func (l *lowest[T]) below() *uint64 {
+func (l *bottomK[T]) below() *uint64 {
 	if l.cut(); len(l.items) < l.most || l.most == 0 {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (l *lowest[T]) below() *uint64 {
 }
 
 // kept are the items, by priority.
-func (l *lowest[T]) kept() []T {
+func (l *bottomK[T]) kept() []T {
 	l.cut()
 	all := make([]T, len(l.items))
 	for i := range all {
@@ -102,7 +102,7 @@ func (l *lowest[T]) kept() []T {
 // Draw returns a random sample of n of the records that fit, all of them when they are no more: by the seed and what
 // they say alone. The order says nothing.
 func (r *Records) Draw(n int, seed uint64, fits func(x *Record) bool) ([]*Record, error) {
-	drawn := lowest[*Record]{most: n, tie: (*Record).compare}
+	drawn := bottomK[*Record]{most: n, tie: (*Record).compare}
 	for x, err := range r.All() {
 		if err != nil {
 			return nil, err
@@ -147,7 +147,7 @@ func (r *Result) Repeat(
 	for at := range o.Margins {
 		all := newAccumulators(true, l)
 		for i, q := range s.steps[at] {
-			if p := &people[i].Steps[at].Full; p.Made() && q.Made() {
+			if p := &people[i].Steps[at].Full; p.Exists() && q.Exists() {
 				all.addCosts(float64(p.Cost), float64(q.Cost))
 			}
 		}

@@ -1,8 +1,8 @@
 package eval
 
-// scope accumulates what a Result says of some of the people: counts, exact sums, and lists for order statistics. So a
-// Result does not depend on the order of the people, and memory does not grow with their number.
-type scope struct {
+// resultAccumulator adds up what a Result says of some of the people: counts, exact sums, and lists for order
+// statistics. So a Result does not depend on the order of the people, and memory does not grow with their number.
+type resultAccumulator struct {
 	s     *Settings
 	lists *lists
 
@@ -24,14 +24,14 @@ const (
 // breakScope is the promises of one model, of which some break.
 type breakScope struct {
 	n     int
-	needs numbers // of those that break: the margin above which they would hold
+	needs numberList // of those that break: the margin above which they would hold
 }
 
 // issuedScope is the promises that were issued.
 type issuedScope struct {
 	unsampled, promises, invalid, infeasible int
 	violation                                string
-	own, broken                              numbers // margins under f of all, and of those that break
+	own, broken                              numberList // margins under f of all, and of those that break
 }
 
 // doubtful is what warnings are made of.
@@ -46,8 +46,8 @@ type solverDoubts struct {
 	violation    string
 }
 
-func newScope(s *Settings, l *lists) *scope {
-	y := &scope{s: s, lists: l, once: newAccumulators(false, l)}
+func newResultAccumulator(s *Settings, l *lists) *resultAccumulator {
+	y := &resultAccumulator{s: s, lists: l, once: newAccumulators(false, l)}
 	for range s.Margins {
 		y.margins = append(y.margins, newAccumulators(true, l))
 		for model := range y.breaks {
@@ -59,9 +59,9 @@ func newScope(s *Settings, l *lists) *scope {
 }
 
 // add adds a person, of whom there may be several records. Who has several counts by the worst of them.
-func (y *scope) add(of []*Record) {
+func (y *resultAccumulator) add(of []*Record) {
 	y.count(of)
-	p := &person{of, y.s}
+	p := &personRecords{of, y.s}
 	y.once.add(p, -1)
 	for at, t := range y.s.Margins {
 		y.margins[at].add(p, at)
@@ -92,7 +92,7 @@ func worstPromise(of []*Record, at int, s *Settings, quant bool) (p *Promise) {
 }
 
 // count counts a person's records.
-func (y *scope) count(of []*Record) {
+func (y *resultAccumulator) count(of []*Record) {
 	p := &y.people
 	p.Read += len(of)
 	p.People++
@@ -126,7 +126,7 @@ func (y *scope) count(of []*Record) {
 	y.doubts.free += count(free)
 }
 
-func (y *scope) countIssued(r *Record) {
+func (y *resultAccumulator) countIssued(r *Record) {
 	n := &y.issued
 	switch {
 	case r.Issued == nil:
@@ -162,7 +162,7 @@ func (d *solverDoubts) check(r *Record, s *Settings, full bool) {
 		} else if !full {
 			continue
 		}
-		if p.Made() && (i <= 0 || !p.same(before)) {
+		if p.Exists() && (i <= 0 || !p.same(before)) {
 			d.short += count(float64(p.Own) < t-shortfall)
 			d.unfit += count(p.Violation != "")
 			d.violation = first(d.violation, p.Violation)

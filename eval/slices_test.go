@@ -61,7 +61,7 @@ func errorsOf(e []float64, confidence float64) Values {
 	all := newAccumulators(true, newLists(usualLimits()))
 	for _, x := range e {
 		p := Promise{Status: recourse.Found, Other: Float(x)}
-		all.add(&person{[]*Record{{Evaluated: true, Steps: []Step{{Full: p}}}}, s}, 0)
+		all.add(&personRecords{[]*Record{{Evaluated: true, Steps: []Step{{Full: p}}}}, s}, 0)
 	}
 	values, _ := all.values(confidence)
 	return values
@@ -69,7 +69,7 @@ func errorsOf(e []float64, confidence float64) Values {
 
 // tau01 is that of promises at each margin, of one person each.
 func tau01(margins []float64, promises [][]Promise, confidence float64) Tau {
-	y := newScope(&Settings{Margins: margins, Confidence: confidence}, newLists(usualLimits()))
+	y := newResultAccumulator(&Settings{Margins: margins, Confidence: confidence}, newLists(usualLimits()))
 	for at, made := range promises {
 		for i := range made {
 			y.breaks[ofFull][at].add(&made[i], margins[at])
@@ -79,7 +79,7 @@ func tau01(margins []float64, promises [][]Promise, confidence float64) Tau {
 }
 
 func issuedTau(lowest float64, promises []Promise, confidence float64) Tau {
-	y := newScope(&Settings{Margins: []float64{lowest}, Confidence: confidence}, newLists(usualLimits()))
+	y := newResultAccumulator(&Settings{Margins: []float64{lowest}, Confidence: confidence}, newLists(usualLimits()))
 	for i := range promises {
 		y.issued.own.add(float64(promises[i].Own))
 		if promises[i].Broken() {

@@ -38,9 +38,9 @@ type point struct {
 	pixels  Float // see Step.Pixels
 }
 
-// source finds the points of the people evaluated for the required margin t, given those for the margin below, nil at
-// the first one. The solver is a source, and so are promises that were issued.
-type source func(ctx context.Context, t float64, below []*point) ([]*point, error)
+// pointSource finds the points of the people evaluated for the required margin t, given those for the margin below, nil
+// at the first one. The solver is a source, and so are promises that were issued.
+type pointSource func(ctx context.Context, t float64, below []*point) ([]*point, error)
 
 // Solve returns the batch with the recourse of the people that f refuses, or of a sample of them, at each of the
 // margins: it serves any number of quantized models.
@@ -85,7 +85,7 @@ func (b *Batch) Count(at int) (all, evaluated, promises int) {
 	s := b.solution
 	if s.steps != nil {
 		for _, p := range s.steps[at] {
-			promises += count(p.Made())
+			promises += count(p.Exists())
 		}
 	}
 	return len(Refused(s.margins, 0, 0)), len(s.rows), promises
@@ -122,7 +122,7 @@ func (s *solution) evaluated() []int {
 	}
 	below := s.o.below
 	if s.o.Sample > 0 && below == nil {
-		l := lowest[struct{}]{most: s.o.Sample}
+		l := bottomK[struct{}]{most: s.o.Sample}
 		for _, i := range rows {
 			l.add(s.priority(i), struct{}{})
 		}
@@ -199,7 +199,7 @@ func Refused(margins []float32, sample int, seed uint64) []int {
 }
 
 // solve takes the points for every required margin from a source.
-func (s *solution) solve(ctx context.Context, find source) (err error) {
+func (s *solution) solve(ctx context.Context, find pointSource) (err error) {
 	var points []*point
 	for _, t := range s.o.Margins {
 		if points, err = find(ctx, t, points); err != nil {
@@ -248,11 +248,11 @@ func (s *solution) search(ctx context.Context, t float64, below []*point) ([]*po
 
 // final says that nothing else will be found at the larger margin t.
 func (p *point) final(t float64) bool {
-	return p.Status == recourse.NoneFound || p.Status == recourse.NoneExists || p.Made() && p.reaches(t)
+	return p.Status == recourse.NoneFound || p.Status == recourse.NoneExists || p.Exists() && p.reaches(t)
 }
 
 // use makes a source of promises that were issued: at t, those whose own margin is t or more.
-func (s *solution) use(ctx context.Context, promises []recourse.Action) (source, error) {
+func (s *solution) use(ctx context.Context, promises []recourse.Action) (pointSource, error) {
 	actions := make([]recourse.Action, len(s.rows))
 	for k, row := range s.rows {
 		actions[k] = promises[row]
@@ -264,7 +264,7 @@ func (s *solution) use(ctx context.Context, promises []recourse.Action) (source,
 	return func(_ context.Context, t float64, _ []*point) ([]*point, error) {
 		points := slices.Clone(s.issued)
 		for k, p := range points {
-			if p.Made() && !p.reaches(t) {
+			if p.Exists() && !p.reaches(t) {
 				points[k] = &point{Promise: none(recourse.NoneFound)}
 			}
 		}

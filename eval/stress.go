@@ -22,8 +22,8 @@ type Scenario struct {
 	Result *Result `json:"result"` // every metric; nothing about files and time, no groups or scenarios of its own
 }
 
-// trial is what scenarios are made of.
-type trial struct {
+// stressRun is what scenarios are made of.
+type stressRun struct {
 	f, g recourse.Model
 	*Batch
 	o    Options
@@ -75,7 +75,7 @@ func (r *Result) Stress(ctx context.Context, f, g recourse.Model, b *Batch, list
 	if err != nil {
 		return err
 	}
-	t := &trial{f: f, g: g, Batch: b, o: o, base: r, all: all}
+	t := &stressRun{f: f, g: g, Batch: b, o: o, base: r, all: all}
 	for _, s := range list {
 		specs, notes := t.parts(&s)
 		for _, note := range notes {
@@ -102,7 +102,7 @@ func (r *Result) Stress(ctx context.Context, f, g recourse.Model, b *Batch, list
 }
 
 // run evaluates under one condition.
-func (t *trial) run(ctx context.Context, s Stress) (one Scenario, err error) {
+func (t *stressRun) run(ctx context.Context, s Stress) (one Scenario, err error) {
 	one.Name = s.Spec
 	changed := *t.Batch
 	switch s.kind {
@@ -155,7 +155,7 @@ func (t *trial) run(ctx context.Context, s Stress) (one Scenario, err error) {
 }
 
 // plain is the base without what a scenario has not.
-func (t *trial) plain() *Result {
+func (t *stressRun) plain() *Result {
 	r := *t.base
 	r.Footprint, r.Timing, r.Groups, r.Scenarios = nil, nil, nil, nil
 	r.Warnings = slices.Clone(r.Warnings)
@@ -340,7 +340,7 @@ func readPreset(kind stressKind) func(spec, rest string) (Stress, error) {
 const presetNoise = 0.25
 
 // parts returns the specs of the conditions that s stands for, and what a preset has to leave out.
-func (t *trial) parts(s *Stress) (specs, notes []string) {
+func (t *stressRun) parts(s *Stress) (specs, notes []string) {
 	switch s.kind {
 	case tightnessStresses:
 		// Half and twice the task's own budget: the 2, 4 and 8 features of the paper, when the task has its 4.
@@ -373,13 +373,13 @@ func (t *trial) parts(s *Stress) (specs, notes []string) {
 
 // smallest is the mix in which the smallest group of an attribute, of those with enough promises, counts twice; "" when
 // there is none.
-func (t *trial) smallest(s *task.Subgroup) string {
+func (t *stressRun) smallest(s *task.Subgroup) string {
 	people, promises := make([]int, len(s.Values)), make([]int, len(s.Values))
 	at := t.base.Headline()
 	for i, r := range t.all {
 		if code := s.Codes[i]; code >= 0 {
 			people[code]++
-			promises[code] += count(r.Evaluated && r.Steps[at].Full.Made())
+			promises[code] += count(r.Evaluated && r.Steps[at].Full.Exists())
 		}
 	}
 	best := -1
@@ -458,7 +458,7 @@ func composition(a, b int, share float64) (fromA, fromB int) {
 
 // draw summarises the largest part of the people in which those at positions in are a share and the others are
 // out. Who is drawn depends on the seed; more of the same are always a superset.
-func (t *trial) draw(in, out []int, share float64, name string) (*Result, string, error) {
+func (t *stressRun) draw(in, out []int, share float64, name string) (*Result, string, error) {
 	a, b := composition(len(in), len(out), share)
 	rng := rand.New(rand.NewPCG(t.o.Seed, 0xd7a3))
 	var rows []int

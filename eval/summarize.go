@@ -35,7 +35,7 @@ func metricsOf(records *Records, s Settings, file DataFile, others ...Visitor) (
 	}
 	l := newLists(records.limits)
 	defer l.spilled.Close() //nolint:errcheck // nothing in it is wanted any more
-	y := newScope(&s, l)
+	y := newResultAccumulator(&s, l)
 	one := oneSample{highest: 0, lowest: math.MaxUint64}
 	own := Visitor{to: toNumbers, persons: func(some [][]*Record) error {
 		for _, of := range some {
@@ -90,7 +90,7 @@ func (s *Settings) Check() error {
 }
 
 // result is what the people added so far come to, of which so many parts are computed at a time.
-func (y *scope) result(file DataFile, atOnce int) *Result {
+func (y *resultAccumulator) result(file DataFile, atOnce int) *Result {
 	s := *y.s
 	r := &Result{Settings: s, Population: y.population(file), Margins: make([]AtMargin, len(s.Margins))}
 	work := []func() error{func() error {
@@ -115,7 +115,7 @@ func (y *scope) result(file DataFile, atOnce int) *Result {
 }
 
 // issuedCounts counts the promises that people were issued, of which some may belong to none of the records.
-func (y *scope) issuedCounts(unmatched int) *Issued {
+func (y *resultAccumulator) issuedCounts(unmatched int) *Issued {
 	n := &y.issued
 	return &Issued{
 		Promises: n.promises, Unsampled: n.unsampled,
@@ -124,7 +124,7 @@ func (y *scope) issuedCounts(unmatched int) *Issued {
 	}
 }
 
-func (y *scope) population(file DataFile) Population {
+func (y *resultAccumulator) population(file DataFile) Population {
 	p := y.people
 	p.DataFile = file
 	p.Rows = max(p.Rows, p.Read)
@@ -158,7 +158,7 @@ const MuchUnreadable = 0.01
 const shortfall = 1e-3
 
 // warnings says what is doubtful about r, and why. It never returns nil.
-func (y *scope) warnings(r *Result) []string {
+func (y *resultAccumulator) warnings(r *Result) []string {
 	ws := doubts{}
 	ws.statistics(r, &y.doubts)
 	if n := r.Issued; n != nil && n.Invalid.Num > 0 {

@@ -67,8 +67,8 @@ func lowerWithin(confidence float64) allowed {
 	}
 }
 
-// curve is VD over the required margin, in steps of ascending margins.
-type curve []vdStep
+// vdCurve is VD over the required margin, in steps of ascending margins.
+type vdCurve []vdStep
 
 // vdStep is VD from a margin up to the next step.
 type vdStep struct {
@@ -78,7 +78,7 @@ type vdStep struct {
 }
 
 // add appends a step. Steps from its margin on, which an earlier solved margin predicted, end there.
-func (c curve) add(s vdStep) curve {
+func (c vdCurve) add(s vdStep) vdCurve {
 	for len(c) > 0 && c[len(c)-1].margin >= s.margin {
 		c = c[:len(c)-1]
 	}
@@ -93,7 +93,7 @@ func needed(p *Promise, required float64) float64 {
 
 // solvedCurve takes how many promises there are at each solved margin, ascending, and the needs of those that break,
 // ascending, each with how many have it. The curve takes the memory of another one, or nil.
-func solvedCurve(c curve, margins []float64, promises []int, needs []iter.Seq2[float64, int]) curve {
+func solvedCurve(c vdCurve, margins []float64, promises []int, needs []iter.Seq2[float64, int]) vdCurve {
 	c = c[:0]
 	for i, t := range margins {
 		s := vdStep{margin: Float(t), solved: Float(t), n: promises[i]}
@@ -116,7 +116,7 @@ func solvedCurve(c curve, margins []float64, promises []int, needs []iter.Seq2[f
 
 // issuedCurve takes the margins of the promises issued with the lowest evaluated margin or a larger one, ascending,
 // each with how many have it and how many of these break. The curve takes the memory of another one, or nil.
-func issuedCurve(c curve, lowest float64, promises iter.Seq2[float64, [2]int]) curve {
+func issuedCurve(c vdCurve, lowest float64, promises iter.Seq2[float64, [2]int]) vdCurve {
 	c = c[:0]
 	s := vdStep{margin: Float(lowest), solved: Float(lowest)}
 	for _, n := range promises {
@@ -146,7 +146,7 @@ func (r ranked) once() iter.Seq2[float64, int] {
 // fromTop goes down as long as VD is good enough, past steps of fewer promises than least. With upperWithin it is an
 // upper bound: to be too small, it must have found good the margins just below the true value, which are not, and of
 // those that is one test.
-func (c curve) fromTop(ok allowed, least int) Tau {
+func (c vdCurve) fromTop(ok allowed, least int) Tau {
 	t := Tau{Value: undefined(), From: undefined()}
 	for _, s := range slices.Backward(c) {
 		switch {
@@ -163,7 +163,7 @@ func (c curve) fromTop(ok allowed, least int) Tau {
 // fromBottom goes up to the first margin that is good enough. With lowerWithin it is a lower bound: to be too large,
 // it must have found the true value not good enough, which is one test too. (From the top, a margin far above that is
 // found bad by chance would do.)
-func (c curve) fromBottom(ok allowed) Float {
+func (c vdCurve) fromBottom(ok allowed) Float {
 	for _, s := range c {
 		if ok(s.broken, s.n) {
 			return s.margin
@@ -174,7 +174,7 @@ func (c curve) fromBottom(ok allowed) Float {
 
 // tau is tau01 with its interval, of which an upper end may be unknown. Without a value there is none. The upper end
 // does not look at fewer than least promises.
-func (c curve) tau(confidence float64, least int) Tau {
+func (c vdCurve) tau(confidence float64, least int) Tau {
 	t := c.fromTop(onePercent, 1)
 	t.Lo, t.Hi = Float(math.Inf(-1)), Float(math.Inf(1))
 	if t.Value.Defined() {
@@ -188,7 +188,7 @@ func (c curve) tau(confidence float64, least int) Tau {
 }
 
 // tau01 is that of one model's promises.
-func (y *scope) tau01(model int) Tau {
+func (y *resultAccumulator) tau01(model int) Tau {
 	n, needs := make([]int, len(y.margins)), make([]iter.Seq2[float64, int], len(y.margins))
 	for i := range y.breaks[model] {
 		b := &y.breaks[model][i]

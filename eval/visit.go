@@ -23,7 +23,7 @@ func (r *Records) Visit(visitors ...Visitor) error {
 	for _, v := range visitors {
 		to = max(to, v.to)
 	}
-	var t together
+	var t byPerson
 	work := make([]func() error, len(visitors))
 	for some, err := range ordered.Ahead(r.parts(to, &slots{})) {
 		if err != nil {

@@ -183,7 +183,7 @@ func (f *evalFlags) tell(
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%d of the %d people are equal to a row that the quantized model was "+
 			"calibrated on: what it keeps for them says little about others", known, r.Population.Read))
 	}
-	if r.Others, err = r.Alternatives(d.f.groupBy()); err != nil {
+	if r.SensitivityToCopies, err = r.Alternatives(d.f.groupBy()); err != nil {
 		return err
 	}
 	verified, says, err := d.encoding(false)

@@ -262,7 +262,7 @@ func (d *evaluation) checkSources(r *eval.Result) (err error) {
 	if _, err := d.known.count(r); err != nil {
 		return err
 	}
-	r.Others, err = r.Alternatives(d.f.groupBy())
+	r.SensitivityToCopies, err = r.Alternatives(d.f.groupBy())
 	return err
 }
 

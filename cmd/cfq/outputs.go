@@ -305,7 +305,7 @@ func (d *evaluation) sensitivities(ctx context.Context, r *eval.Result) (_ map[s
 	h := r.Headline()
 	var points []float32
 	drawn, err := r.Records.Draw(layerPeople, r.Settings.Seed, func(x *eval.Record) bool {
-		return h >= 0 && x.Evaluated && x.Steps[h].Full.Made()
+		return h >= 0 && x.Evaluated && x.Steps[h].Full.Exists()
 	})
 	if err != nil {
 		return nil, err

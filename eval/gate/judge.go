@@ -24,8 +24,8 @@ func Judge(g *Gate, r, previous *eval.Result) *Report {
 	j.Checks = append(j.Checks, j.implied()...)
 	report.Findings = append(report.Findings, j.checks()...)
 	if r != nil {
-		for i := range r.Others {
-			o := &r.Others[i]
+		for i := range r.SensitivityToCopies {
+			o := &r.SensitivityToCopies[i]
 			report.stricter(o, (&judge{Gate: j.Gate, r: o.Result, previous: previous}).checks())
 		}
 	}
@@ -322,8 +322,8 @@ func (j *judge) increase(s *limitTest) Finding {
 	level := 1 - (1-j.Confidence)/2
 	lo, hi, few := j.ends(s, v, j.r, level)
 	lo0, hi0, few0 := j.ends(s, w, j.previous, level)
-	for i := range j.previous.Others { // by other rules of who counts the earlier value may be less certain
-		o := j.previous.Others[i].Result
+	for i := range j.previous.SensitivityToCopies { // by other rules of who counts the earlier value may be less certain
+		o := j.previous.SensitivityToCopies[i].Result
 		if w, missing := measured(s.Metric, s.margin, o); missing == "" {
 			lo1, hi1, few1 := j.ends(s, w, o, level)
 			lo0, hi0, few0 = min(lo0, lo1), max(hi0, hi1), cmp.Or(few0, few1)

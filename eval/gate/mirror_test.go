@@ -62,7 +62,7 @@ func TestIncreaseOverCopies(t *testing.T) {
 	if f := Judge(g, now, before).Findings[0]; f.Verdict != Pass {
 		t.Errorf("2000 people: %+v", f)
 	}
-	before.Others = []eval.Alternative{{Name: "distinct rows", Result: lenient(10, 0, 100, 0, 100)}}
+	before.SensitivityToCopies = []eval.Alternative{{Name: "distinct rows", Result: lenient(10, 0, 100, 0, 100)}}
 	if f := Judge(g, now, before).Findings[0]; f.Verdict != Inconclusive {
 		t.Errorf("100 people, 20 times: %+v", f)
 	}

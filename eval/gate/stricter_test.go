@@ -21,7 +21,9 @@ func TestStricter(t *testing.T) {
 		{broken(0, 720), broken(0, 700), Pass, ""},
 		{broken(0, 720), broken(0, 0), Inconclusive, "distinct rows"},
 	} {
-		c.every.Others = []eval.Alternative{{Name: "distinct rows", About: "684 rows are equal", Result: c.others}}
+		c.every.SensitivityToCopies = []eval.Alternative{
+			{Name: "distinct rows", About: "684 rows are equal", Result: c.others},
+		}
 		report := Judge(&Gate{Checks: maxVD(0.02)}, c.every, nil)
 		f := report.Findings[0]
 		if report.Verdict != c.want || f.People != c.people || strings.Contains(f.Why, "distinct") != (c.people != "") ||

@@ -53,7 +53,7 @@ func fill(v reflect.Value) {
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if name := v.Type().Field(i).Name; name != "Settings" && name != "Groups" && name != "Scenarios" &&
-				name != "Others" && name != "Records" {
+				name != "SensitivityToCopies" && name != "Records" {
 				fill(v.Field(i))
 			}
 		}

@@ -357,7 +357,7 @@ func check(r *eval.Record, inputs int) error {
 		promises = append(promises, &r.Steps[i].Full, &r.Steps[i].Quant)
 	}
 	for i, p := range promises {
-		if !p.Made() {
+		if !p.Exists() {
 			continue
 		}
 		if !p.Cost.Defined() || !p.Own.Defined() || !p.Other.Defined() || i > 0 && len(p.Point) != inputs {

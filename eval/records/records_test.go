@@ -82,7 +82,7 @@ func (d drawn) promise(points bool) eval.Promise {
 		Status: rapid.SampledFrom(recourse.Statuses()).Draw(d.T, "status"), Cost: d.number(), Own: d.number(),
 		Other: d.number(),
 	}
-	if p.Made() {
+	if p.Exists() {
 		p.Cost, p.Own, p.Other, p.Violation = d.finite(), d.finite(), d.finite(), d.text()
 		if points {
 			p.Point = d.inputs()

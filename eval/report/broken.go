@@ -90,13 +90,13 @@ func (b *BrokenPromises) List() (list []Broken) {
 func repair(s *eval.Settings, p *eval.Record, h int) (what string, better *eval.Promise) {
 	if !s.Issued {
 		for i := h + 1; i < len(p.Steps); i++ {
-			if q := &p.Steps[i].Full; q.Made() && !q.Broken() {
+			if q := &p.Steps[i].Full; q.Exists() && !q.Broken() {
 				return fmt.Sprintf("margin %g", s.Margins[i]), q
 			}
 		}
 	}
 	switch s := &p.Steps[h].Quant; {
-	case !s.Made():
+	case !s.Exists():
 		return "", nil
 	case s.Broken():
 		return "the quantized model's own, which the original breaks", s

@@ -51,7 +51,7 @@ func (c *Changes) add(some []*eval.Record) error {
 	set := c.people(evaluated)
 	for i, x := range evaluated {
 		for of, q := range []*eval.Promise{&x.Steps[c.at].Full, &x.Steps[c.at].Quant} {
-			if !q.Made() || q.Point == nil {
+			if !q.Exists() || q.Point == nil {
 				continue
 			}
 			for _, change := range set.Person(i).Changes(x.X, q.Point) {

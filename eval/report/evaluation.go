@@ -497,7 +497,7 @@ func probability(p eval.Float) string {
 // others shows the headline by other rules of who counts as a person.
 func others(r *eval.Result) pageBlock {
 	i := r.Headline()
-	if i < 0 || len(r.Others) == 0 {
+	if i < 0 || len(r.SensitivityToCopies) == 0 {
 		return pageBlock{}
 	}
 	if r.Issued != nil {
@@ -507,7 +507,7 @@ func others(r *eval.Result) pageBlock {
 	p := newParts("who counts", t)
 	p.add("every row", r)
 	b := pageBlock{title: "Who counts as a person"}
-	for _, o := range r.Others {
+	for _, o := range r.SensitivityToCopies {
 		p.add(o.Name, o.Result)
 		b.after = append(b.after, o.Name+": "+o.About)
 	}

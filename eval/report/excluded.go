@@ -53,8 +53,8 @@ func Exclusions(r *eval.Result) (list []Exclusion) {
 	for i := range r.Groups {
 		add(r.Groups[i].Without, "groups by "+r.Groups[i].By, "people without a value of %s", r.Groups[i].By)
 	}
-	for i := range r.Others {
-		o := &r.Others[i]
+	for i := range r.SensitivityToCopies {
+		o := &r.SensitivityToCopies[i]
 		add(p.People-o.Result.Population.People, "the second verdict", "people not counted: %s", o.Name)
 	}
 	return list

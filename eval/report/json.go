@@ -106,7 +106,7 @@ func sound(r *eval.Result) error {
 	for _, s := range r.Scenarios {
 		errs = append(errs, inner("scenario", s.Name, s.Result))
 	}
-	for _, o := range r.Others {
+	for _, o := range r.SensitivityToCopies {
 		if o.Result == nil {
 			errs = append(errs, fmt.Errorf("%q has no result", o.Name))
 			continue

@@ -42,7 +42,7 @@ func Pictures(r *eval.Result, draw Draw) ([]Pictured, error) {
 		return nil, nil
 	}
 	var groups [2][]*eval.Record // of broken promises, of others
-	for x, err := range r.Records.Where(func(x *eval.Record) bool { return x.Evaluated && x.Steps[h].Full.Made() }) {
+	for x, err := range r.Records.Where(func(x *eval.Record) bool { return x.Evaluated && x.Steps[h].Full.Exists() }) {
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +84,7 @@ func byRow(a, b *eval.Record) int {
 func pictured(x *eval.Record, h int, draw Draw) (p Pictured, pixels int, err error) {
 	s := &x.Steps[h]
 	points := [][]float32{x.X, s.Full.Point}
-	if s.Quant.Made() && s.Quant.Point != nil {
+	if s.Quant.Exists() && s.Quant.Point != nil {
 		points = append(points, s.Quant.Point)
 	}
 	all, err := draw(points)
