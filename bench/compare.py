@@ -53,8 +53,8 @@ QUANTIZERS = [
     ("neural-compressor", "neural-compressor", "neural-compressor"),
     ("**cfq**, 8 bits", "cfq", ["--budget", "8"]),
     ("**cfq**, 4 bits", "cfq", ["--budget", "4"]),
-    ("**cfq**, 8 bits, `--compute integer`", "cfq", ["--budget", "8", "--compute", "integer"]),
-    ("**cfq**, 4 bits, `--compute integer`", "cfq", ["--budget", "4", "--compute", "integer"]),
+    ("**cfq**, 8 bits, `write.compute=integer`", "cfq", ["--budget", "8", "--set", "write.compute=integer"]),
+    ("**cfq**, 4 bits, `write.compute=integer`", "cfq", ["--budget", "4", "--set", "write.compute=integer"]),
 ]
 
 # Label, tool, the adapter's method or the flags of cfq recourse.

@@ -24,24 +24,24 @@ type allocation struct {
 	learned *Learned // nil where bit widths were not learned
 }
 
-// allocate chooses bit widths within a budget in bits per weight, in the unit of Options.Cost.
+// allocate chooses bit widths within a budget in bits per weight, in the unit of AllocateSpec.Cost.
 func (c *Calibration) allocate(ctx context.Context, budget float64) (a allocation, err error) {
 	if err := checkBudget(budget); err != nil {
 		return a, inputError(err)
 	}
 	s := c.scores
-	if c.net.o.Allocator == AllocatorLearned {
+	if c.net.recipe.Allocate.Rule == AllocatorLearned {
 		if s, a.learned, err = c.trainer.learn(ctx, s, budget); err != nil {
 			return a, err
 		}
 	}
-	if c.net.o.Cost == CostBytes {
+	if c.net.recipe.Allocate.Cost == CostBytes {
 		a.widths, err = s.fitBytes(budget)
 	} else {
 		a.widths, _, err = s.within(budget, 0)
 	}
 	if errors.Is(err, allocate.ErrBudget) {
-		err = inputError(fmt.Errorf("a budget of %v bits per weight (cost: %s): %w", budget, c.net.o.Cost, err))
+		err = inputError(fmt.Errorf("a budget of %v bits per weight (cost: %s): %w", budget, c.net.recipe.Allocate.Cost, err))
 	}
 	return a, err
 }
@@ -57,7 +57,7 @@ func (s *layerScores) units() []unit {
 		if s.net.first[i] != i {
 			continue
 		}
-		if s.net.o.BitWidths != BitWidthsPerRow || l.Conv != nil {
+		if s.net.recipe.Allocate.Unit != BitWidthsPerRow || l.Conv != nil {
 			out = append(out, unit{i, -1})
 			continue
 		}
@@ -101,7 +101,7 @@ func (s *layerScores) errorsOf(u unit) (sum []float64) {
 // multiples is what one bit of a weight of layer i costs, and what the budget
 // grants for it, in the unit of the budget.
 func (s *layerScores) multiples(i int) (cost, grant int64) {
-	if s.net.o.Cost != CostBOPs {
+	if s.net.recipe.Allocate.Cost != CostBOPs {
 		return 1, 1
 	}
 	act := 8
@@ -168,7 +168,7 @@ func (s *layerScores) within(bits float64, spent int64, skip ...int) (assignment
 
 // pick asks the allocator for a choice of each unit.
 func (s *layerScores) pick(choices [][]allocate.Choice, perWeight []float64, budget int64) ([]int, error) {
-	switch s.net.o.Allocator {
+	switch s.net.recipe.Allocate.Rule {
 	case AllocatorUniform:
 		return allocate.Uniform(choices, budget)
 	case AllocatorPaper:
@@ -226,7 +226,7 @@ func (s *layerScores) fitBytes(bits float64) (assignment, error) {
 				spent += over
 				continue
 			}
-			if s.net.o.Allocator == AllocatorUniform || s.net.o.Allocator == AllocatorPaper {
+			if s.net.recipe.Allocate.Rule == AllocatorUniform || s.net.recipe.Allocate.Rule == AllocatorPaper {
 				predicted = -s.meanBits(w) // they add up no errors
 			}
 			if predicted < least {

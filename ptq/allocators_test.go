@@ -2,6 +2,7 @@ package ptq
 
 import (
 	"context"
+	"fmt"
 	"testing"
 )
 
@@ -15,7 +16,8 @@ func TestAllocators(t *testing.T) {
 	for _, budget := range []float64{2.3, 3.1, 4, 6.5} {
 		sums := map[Allocator]float64{}
 		for _, a := range []Allocator{AllocatorPaper, AllocatorOptimum} {
-			r, err := Quantize(ctx, m, tk, people, Options{Method: CFPTQPaper, Allocator: a, Budget: budget})
+			r, err := Quantize(ctx, m, tk, people,
+				MustRecipe(CFPTQPaper, fmt.Sprint("allocate.rule=", a), fmt.Sprint("allocate.budget=", budget)), Run{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -32,7 +34,7 @@ func TestAllocators(t *testing.T) {
 			t.Errorf("budget %v: %v", budget, sums)
 		}
 	}
-	c, err := Calibrate(ctx, m, tk, people, Options{Method: CFPTQPaper, Allocator: AllocatorHAWQ})
+	c, err := Calibrate(ctx, m, tk, people, MustRecipe(CFPTQPaper, "allocate.rule=hawq"), Run{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,8 @@ func BenchmarkQuantize(b *testing.B) {
 	name, m, t, people := adult(b)
 	b.Run(name, func(b *testing.B) {
 		for b.Loop() {
-			r, err := ptq.Quantize(context.Background(), loaded(b, m), t, people, ptq.Options{Workers: runtime.GOMAXPROCS(0)})
+			r, err := ptq.Quantize(b.Context(), loaded(b, m), t, people,
+				ptq.MustRecipe(ptq.CFPTQ), ptq.Run{Workers: runtime.GOMAXPROCS(0)})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -156,7 +156,7 @@ func TestBudgets(t *testing.T) {
 		networks = 60
 	}
 	tk, ctx := sparseTask(t), context.Background()
-	uniform := Options{Allocator: AllocatorUniform, BitWidths: BitWidthsPerLayer}
+	uniform := MustRecipe(CFPTQ, "allocate.rule=uniform", "allocate.unit=per-layer")
 	compared, worse, wide := 0, 0, 0
 	for seed := range networks {
 		s := newSparse(uint64(seed))
@@ -173,11 +173,11 @@ func TestBudgets(t *testing.T) {
 			measured float64
 		}
 		var uniforms []file
-		for _, o := range []Options{uniform, {}} {
-			if o.Compute = ComputeFloat; seed%4 == 3 {
-				o.Compute = ComputeInteger // the 8-bit activations hide what weights do
+		for _, o := range []Recipe{uniform, MustRecipe(CFPTQ)} {
+			if o.Write.Compute = ComputeFloat; seed%4 == 3 {
+				o.Write.Compute = ComputeInteger // the 8-bit activations hide what weights do
 			}
-			c, err := Calibrate(ctx, m, tk, train, o)
+			c, err := Calibrate(ctx, m, tk, train, o, Run{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -188,7 +188,7 @@ func TestBudgets(t *testing.T) {
 					t.Fatal(err)
 				}
 				e := marginError(t, full, tk, r.Model, x)
-				if o.Allocator == "" {
+				if o.Allocate.Rule == AllocatorExact {
 					if r.Bits < budget-largest {
 						t.Errorf("seed %d: of a budget of %v, %.2f bits are spent", seed, budget, r.Bits)
 					}

@@ -43,7 +43,7 @@ func (p *network) fitLayers(ctx context.Context, sample *calibrationSample, poin
 		net: p, sample: sample, calibrationSet: points, fitSet: points,
 		warnings: slices.Concat(p.warnings, sample.warnings),
 	}
-	if p.o.CalibrateOn == OnFactual {
+	if p.recipe.Calibrate.Points == OnFactual {
 		c.fitSet = calib.FactualSet(points.Facts(), p.full.Dim())
 	}
 	p.tell("statistics of the layers", 0, 0)
@@ -52,7 +52,7 @@ func (p *network) fitLayers(ctx context.Context, sample *calibrationSample, poin
 		return nil, err
 	}
 	c.warnings = append(c.warnings, doubts...)
-	if p.o.CalibrateOn == OnWeighted {
+	if p.recipe.Calibrate.Points == OnWeighted {
 		margins, err := p.full.Margins(ctx, c.fitSet.X)
 		if err != nil {
 			return nil, err
@@ -70,7 +70,8 @@ func (p *network) fitLayers(ctx context.Context, sample *calibrationSample, poin
 			onIntegers = append(onIntegers, l)
 		}
 	}
-	if c.outputs, err = calib.FitOutputs(ctx, p.full, onIntegers, c.fitSet, p.o.ActBits, p.o.ActRange); err != nil {
+	bits, ranges := p.recipe.Write.ActBits, p.recipe.Round.ActRange
+	if c.outputs, err = calib.FitOutputs(ctx, p.full, onIntegers, c.fitSet, bits, ranges); err != nil {
 		return nil, inputError(err)
 	}
 	for i := range p.layers {
@@ -95,7 +96,7 @@ func (p *network) fitLayers(ctx context.Context, sample *calibrationSample, poin
 // tooSmall warns of calibration sets that are too small.
 func (c *layerFits) tooSmall() (warnings []string) {
 	n := c.fitSet.Recourse
-	switch on := c.net.o.CalibrateOn; {
+	switch on := c.net.recipe.Calibrate.Points; {
 	case on == OnFactual:
 	case n == 0:
 		warnings = append(warnings, c.sample.noRecourse()+": calibrated on factual rows alone, as mixed-ptq would be")
@@ -113,7 +114,7 @@ func (c *layerFits) tooSmall() (warnings []string) {
 // calibrationSet returns the rows of a sample, with recourse points where the method looks at them.
 func (p *network) calibrationSet(ctx context.Context, c *calibrationSample) (*calib.Set, error) {
 	switch {
-	case p.o.CalibrateOn == OnFactual && !p.method.RecourseSensitivity:
+	case p.recipe.Calibrate.Points == OnFactual && p.recipe.Allocate.Scores == OnFactual:
 		return calib.FactualSet(c.people.X, p.full.Dim()), nil
 	case c.promises != nil:
 		return calib.Promised(ctx, p.full, c.people.X, c.promises)
@@ -123,16 +124,20 @@ func (p *network) calibrationSet(ctx context.Context, c *calibrationSample) (*ca
 
 // logits reports whether the ranges need statistics that weigh by gradients.
 func (p *network) logits() bool {
-	return p.o.WeightRange == calib.Logits || p.o.ActRange == calib.Logits
+	return p.recipe.Round.WeightRange == calib.Logits || p.recipe.Round.ActRange == calib.Logits
 }
 
-// teacher returns the settings of the teacher recourse.
+// teacher returns the settings of the teacher recourse. Its seed counts only where something is drawn, so that another
+// one is not another run.
 func (p *network) teacher() recourse.TeacherOptions {
-	o := p.o.Teacher
-	o.Plain = o.Plain || p.o.TeacherSteps == TeacherPaper
-	o.Progress = func(done, total int) { p.tell("teacher recourse", done, total) }
-	if o.Workers == 0 {
-		o.Workers = p.o.Workers
+	spec := p.recipe.Calibrate.Teacher
+	o := recourse.TeacherOptions{
+		Steps: spec.Steps, StepSize: spec.StepSize, Margin: p.task.Target.Margin, Plain: spec.Moves == TeacherPaper,
+		Noise: spec.Noise, Sample: spec.Sample, Workers: p.run.Workers,
+		Progress: func(done, total int) { p.tell("teacher recourse", done, total) },
+	}
+	if o.Noise > 0 || o.Sample > 0 {
+		o.Seed = spec.Seed
 	}
 	return o
 }
@@ -141,9 +146,10 @@ func (p *network) teacher() recourse.TeacherOptions {
 func (c *layerFits) fit(ctx context.Context, i int, s *calib.Stats, formats []quant.Format, vary calib.Variation) (
 	[]quant.Layer, error,
 ) {
+	round := &c.net.recipe.Round
 	fits, err := calib.FitWeights(ctx, c.grid.foldedLayers[i], s, formats, calib.WeightOptions{
-		PerTensor: c.net.o.Scales == ScalesPerTensor, Range: c.net.o.WeightRange, Rounding: c.net.o.Rounding, Vary: vary,
-		Workers: c.net.o.Workers, Engine: c.net.model.engine,
+		PerTensor: round.Scales == ScalesPerTensor, Range: round.WeightRange, Rounding: round.Rule, Vary: vary,
+		Workers: c.net.run.Workers, Engine: c.net.model.engine,
 	})
 	if err != nil {
 		return nil, err
@@ -152,7 +158,7 @@ func (c *layerFits) fit(ctx context.Context, i int, s *calib.Stats, formats []qu
 		fits[n].Reduced = c.reduced(i)
 		quant.HalfScales(fits[n].Scales)
 		if !c.inFloat(i) && !c.onGrid(i) {
-			act := c.outputs.Act(c.net.layers[i], vary, calib.Activation(s, c.net.o.ActBits, c.net.o.ActRange))
+			act := c.outputs.Act(c.net.layers[i], vary, calib.Activation(s, c.net.recipe.Write.ActBits, round.ActRange))
 			fits[n].Act = &act
 			fits[n].Result = c.outputs.Result(c.net.layers[i].Node, vary)
 		}
@@ -166,11 +172,11 @@ func (c *layerFits) formats(i int) []quant.Format { return quant.FormatsFor(c.re
 // reduced reports whether the 8-bit codes of layer i stay within quant.ReducedMax: on integers wider ones saturate
 // where the processor has no VNNI, and nobody knows where a file will run.
 func (c *layerFits) reduced(i int) bool {
-	bits := c.net.o.ActBits
+	bits := c.net.recipe.Write.ActBits
 	if c.onGrid(i) {
 		bits = 8
 	}
-	return !c.net.o.FullRange && !c.inFloat(i) && quant.Saturates(bits, math.MaxInt8)
+	return !c.net.recipe.Write.FullRange && !c.inFloat(i) && quant.Saturates(bits, math.MaxInt8)
 }
 
 // onGrid reports whether layer i reads the model's input on its grid.
@@ -194,7 +200,8 @@ const maxGridError = eval.HeadlineMargin / 2
 func (c *layerFits) fitInput(ctx context.Context) (warnings []string, err error) {
 	c.grid = inputGrid{foldedLayers: slices.Clone(c.net.layers)}
 	first := c.net.model.found[0]
-	if first.Fixed != "" || first.Conv != nil || first.Positions > 1 || !c.net.integer[0] || c.net.o.Input == InputFloat {
+	choice := c.net.recipe.Write.Input
+	if first.Fixed != "" || first.Conv != nil || first.Positions > 1 || !c.net.integer[0] || choice == InputFloat {
 		return nil, nil // what lies behind a layer in float is no input any more
 	}
 	raw := c.isInput(first.Input)
@@ -210,14 +217,14 @@ func (c *layerFits) fitInput(ctx context.Context) (warnings []string, err error)
 	}
 	input := calib.FitInput(x, first.In, values)
 	input.Value = first.Input
-	if raw && c.net.o.Input == InputAuto {
+	if raw && choice == InputAuto {
 		rms, err := c.gridError(ctx, input, c.fitSet.X)
 		if err != nil {
 			return nil, err
 		}
 		if rms > maxGridError {
 			return []string{fmt.Sprintf("on an 8-bit grid the input alone moves margins by %.2g logits: the layers that read "+
-				"it compute in float (--input %s keeps them on integers)", rms, InputInt8)}, nil
+				"it compute in float (write.input=%s keeps them on integers)", rms, InputInt8)}, nil
 		}
 	}
 	c.grid.input = input
@@ -259,7 +266,7 @@ func (c *layerFits) gridError(ctx context.Context, input *quant.Input, rows []fl
 	}
 	file := c.net.full
 	if c.net.task.Made() {
-		if file, err = openBehind(c.net.model.file, c.net.task, nil, c.net.o.Workers); err != nil {
+		if file, err = openBehind(c.net.model.file, c.net.task, nil, c.net.run.Workers); err != nil {
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()

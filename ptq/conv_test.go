@@ -2,7 +2,6 @@ package ptq_test
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -71,31 +70,30 @@ func TestQuantizeConvolutions(t *testing.T) {
 		}
 	}
 	cases := map[string]struct {
-		o     ptq.Options
+		o     ptq.Recipe
 		agree float64
 		run   string
 	}{
-		"ptq at 8 bits": {ptq.Options{Method: "ptq", Budget: 8}, 0.94, integers},
-		"ptq by channel": {ptq.Options{
-			Method: "ptq", Budget: 8, Scales: ptq.ScalesPerChannel,
-			Rounding: ptq.RoundGPTQ,
-		}, 0.95, integers},
-		"ptq at 4 bits": {ptq.Options{
-			Method: "ptq", Budget: 4, Scales: ptq.ScalesPerChannel,
-			Rounding: ptq.RoundGPTQ,
-		}, 0.8, integers},
-		"cf-ptq":            {ptq.Options{Method: "cf-ptq", Budget: 8, Allocator: ptq.AllocatorUniform}, 0.95, integers},
-		"4-bit activations": {ptq.Options{Method: "ptq", Budget: 8, ActBits: 4}, 0.6, integers},
+		"ptq at 8 bits": {ptq.MustRecipe("ptq", "allocate.budget=8"), 0.94, integers},
+		"ptq by channel": {ptq.MustRecipe("ptq", "allocate.budget=8", "round.scales=per-channel", "round.rule=gptq"),
+			0.95, integers},
+		"ptq at 4 bits": {ptq.MustRecipe("ptq", "allocate.budget=4", "round.scales=per-channel", "round.rule=gptq"),
+			0.8, integers},
+		"cf-ptq": {ptq.MustRecipe("cf-ptq", "allocate.budget=8", "allocate.rule=uniform"), 0.95, integers},
+		"4-bit activations": {ptq.MustRecipe("ptq", "allocate.budget=8", "write.act-bits=4", "write.compute=integer"), 0.6,
+			integers},
 		"by shape": {
-			ptq.Options{Method: "ptq", Budget: 8, Compute: ptq.ComputeAuto},
+			ptq.MustRecipe("ptq", "allocate.budget=8", "write.compute=auto"),
 			0.95,
 			"map[FusedConv:2 Gemm:1]",
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			c.o.Workers, c.o.Compute = 2, cmp.Or(c.o.Compute, ptq.ComputeInteger)
-			r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, c.o)
+			if name != "by shape" {
+				c.o.Write.Compute = ptq.ComputeInteger
+			}
+			r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, c.o, ptq.Run{Workers: 2})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,8 +116,7 @@ func TestQuantizeConvolutions(t *testing.T) {
 			if name != "ptq by channel" {
 				return
 			}
-			c.o.Workers = 1
-			again, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, c.o)
+			again, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, c.o, ptq.Run{})
 			if err != nil {
 				t.Fatal(err)
 			}

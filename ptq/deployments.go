@@ -33,8 +33,9 @@ type Deployment struct {
 	Plan  *quant.Plan
 }
 
-// Draws says how many deployments of a plan are drawn.
+// Draws says how many deployments of a plan are drawn, and how the model is quantized.
 type Draws struct {
+	Recipe Recipe
 	Models int
 	Seed   uint64
 }
@@ -45,22 +46,23 @@ type Draws struct {
 // QDQ form like the nominal one. Deployment k depends on the seed and k only.
 //
 // Reference: U(f_q) of "Uncertainty set from quantization-induced variability".
-func Deployments(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options, draws Draws) (
+func Deployments(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, draws Draws, run Run) (
 	nominal *Result, drawn []Deployment, err error,
 ) {
-	if resolved, method, err := o.resolve(); err == nil && resolved.Objective != Untrained {
+	r := draws.Recipe
+	if r.Train != nil {
 		return nil, nil, inputError(fmt.Errorf("method %s: deployments vary a calibration, and this one trains: cf-ptq does "+
-			"not", method.Name))
+			"not", r.Method))
 	}
-	c, err := Calibrate(ctx, m, t, people, o)
+	c, err := Calibrate(ctx, m, t, people, r, run)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer c.Close() //nolint:errcheck // the files are what counts
-	if nominal, err = c.quantize(ctx, c.net.o.Budget); err != nil {
+	if nominal, err = c.quantize(ctx, c.net.recipe.Allocate.Budget); err != nil {
 		return nil, nil, err
 	}
-	a, err := c.allocate(ctx, c.net.o.Budget)
+	a, err := c.allocate(ctx, c.net.recipe.Allocate.Budget)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -108,7 +110,7 @@ func (c *Calibration) draw(ctx context.Context, widths assignment, v variation, 
 		return Deployment{}, err
 	}
 	out := Deployment{Plan: c.fits.planOf(layers)}
-	recipe := c.recipe(c.net.o.Budget, map[string]string{
+	recipe := c.written(c.net.recipe.Allocate.Budget, map[string]string{
 		"deployment": strconv.Itoa(k), "deployment_seed": strconv.FormatUint(seed, 10),
 	})
 	_, out.Model, err = c.net.model.write(out.Plan, recipe)
@@ -124,19 +126,19 @@ type Fleet struct {
 
 // OpenFleet makes deployments of the model, calibrated on people, and opens all of
 // them. Close the fleet after use.
-func OpenFleet(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options, draws Draws) (
+func OpenFleet(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, draws Draws, run Run) (
 	_ *Fleet, err error,
 ) {
-	r, drawn, err := Deployments(ctx, m, t, people, o, draws)
+	nominal, drawn, err := Deployments(ctx, m, t, people, draws, run)
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{Result: r}
-	if f.Full, err = OpenFor(m, t, o.Workers); err != nil {
+	f := &Fleet{Result: nominal}
+	if f.Full, err = OpenFor(m, t, run.Workers); err != nil {
 		return nil, inputError(err)
 	}
-	for _, d := range append([]Deployment{{Model: r.Model}}, drawn...) {
-		c, err := openFile(ctx, d.Model, t, m.Engine(), o.Workers)
+	for _, d := range append([]Deployment{{Model: nominal.Model}}, drawn...) {
+		c, err := openFile(ctx, d.Model, t, m.Engine(), run.Workers)
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}

@@ -19,13 +19,13 @@ import (
 )
 
 // calibratedLoans is the example, calibrated for deployments.
-func calibratedLoans(t *testing.T, n int, o Options) (*Calibration, *task.People) {
+func calibratedLoans(t *testing.T, n int, r Recipe, workers int) (*Calibration, *task.People) {
 	t.Helper()
 	dir := filepath.Join("..", "testdata", "loans")
 	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"),
 		filepath.Join(dir, "train.csv"))
 	people = people.Subset(spread(0, people.N, n))
-	c, err := Calibrate(context.Background(), loaded(t, m), tk, people, o)
+	c, err := Calibrate(t.Context(), loaded(t, m), tk, people, r, Run{Workers: workers})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,8 +52,8 @@ func TestDeployments(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	few := variation{rounding: 1, jitter: 0.02, batch: 300}
-	for _, o := range []Options{{Method: PTQ}, {Refine: 2}} {
-		a, people := calibratedLoans(t, 200, o)
+	for _, o := range []Recipe{MustRecipe(PTQ), MustRecipe(CFPTQ, "refine.rounds=2")} {
+		a, people := calibratedLoans(t, 200, o, 1)
 		nominal, err := a.quantize(ctx, 4)
 		if err != nil {
 			t.Fatal(err)
@@ -87,8 +87,7 @@ func TestDeployments(t *testing.T) {
 				t.Errorf("%s: deployment %d: another input grid: %s", o.Method, k, d)
 			}
 		}
-		o.Workers = 2
-		two, _ := calibratedLoans(t, 200, o)
+		two, _ := calibratedLoans(t, 200, o, 2)
 		if again := drawnOf(t, two, few, 1, 1); !bytes.Equal(again.Model, others[2].Model) {
 			t.Errorf("%s: a deployment is another with two workers, or depends on those before", o.Method)
 		}
@@ -116,7 +115,7 @@ func containers(t *testing.T, onnx []byte) string {
 // With nothing to vary, a deployment computes what the nominal file computes.
 func TestDeploymentWithoutVariation(t *testing.T) {
 	t.Parallel()
-	a, _ := calibratedLoans(t, 200, Options{})
+	a, _ := calibratedLoans(t, 200, MustRecipe(CFPTQ), 1)
 	nominal, err := a.quantize(context.Background(), 4)
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +129,7 @@ func TestDeploymentWithoutVariation(t *testing.T) {
 // original; more variation, more difference.
 func TestDeploymentsStayNear(t *testing.T) {
 	t.Parallel()
-	a, people := calibratedLoans(t, 600, Options{Refine: 2})
+	a, people := calibratedLoans(t, 600, MustRecipe(CFPTQ, "refine.rounds=2"), 1)
 	run := func(onnx []byte) []float32 {
 		c, err := openFile(context.Background(), onnx, a.net.task, a.net.model.engine, 1)
 		if err != nil {
@@ -189,7 +188,7 @@ func TestRobustness(t *testing.T) {
 	_, _, test := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"),
 		filepath.Join(dir, "test.csv"))
 	f, err := OpenFleet(ctx, loaded(t, m), tk, train.Subset(spread(0, train.N, 300)),
-		Options{Budget: 2.5, Refine: 1, Workers: 2}, Draws{Models: 6})
+		Draws{Recipe: MustRecipe(CFPTQ, "allocate.budget=2.5", "refine.rounds=1"), Models: 6}, Run{Workers: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

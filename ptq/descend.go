@@ -81,7 +81,7 @@ func (c *layerFits) descend(ctx context.Context, plans []quant.Layer, points *re
 
 // canStep says whether gradient steps may follow the rounds of refinement, but for the size of the model's batches.
 func (c *layerFits) canStep() bool {
-	return c.net.o.Refine > 0 && c.net.o.Objective == Untrained && c.fitSet.Valid() > 0 &&
+	return c.net.recipe.Refine.Rounds > 0 && c.net.recipe.Train == nil && c.fitSet.Valid() > 0 &&
 		sensitivity.Multiplications(c.net.layers) <= maxStepWork
 }
 
@@ -98,7 +98,7 @@ func (c *layerFits) cheapest(ctx context.Context) (cohort.Population, error) {
 		people = slices.DeleteFunc(people, func(i int) bool { return !(margins[i] <= 0) })
 		people = subset(people, spread(0, len(people), stepPeople))
 		o := quickSearch()
-		o.Margin, o.Workers, o.Seed = promisedMargin, c.net.o.Workers, refineSeed
+		o.Margin, o.Workers, o.Seed = promisedMargin, c.net.run.Workers, refineSeed
 		x := rowsOf(c.sample.people.X, c.sample.people.Dim, people)
 		if actions, err = recourse.Solve(ctx, c.net.full, c.sample.set.Select(people), x, o); err != nil {
 			return from, err

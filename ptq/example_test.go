@@ -27,7 +27,11 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	result, err := ptq.Quantize(ctx, model, t, people, ptq.Options{Budget: 4})
+	recipe, err := ptq.NewRecipe(ptq.CFPTQ, "allocate.budget=4")
+	if err != nil {
+		log.Fatal(err)
+	}
+	result, err := ptq.Quantize(ctx, model, t, people, recipe, ptq.Run{})
 	if err != nil {
 		log.Fatal(err)
 	}

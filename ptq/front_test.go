@@ -82,7 +82,8 @@ func TestFront(t *testing.T) {
 	undone := behindDense(m, dim-1, w, b)
 	checkSameModel(t, m, tk, undone, other, people, people)
 
-	r, err := ptq.Quantize(context.Background(), loaded(t, undone), other, people, ptq.Options{Budget: 8})
+	r, err := ptq.Quantize(t.Context(), loaded(t, undone), other, people,
+		ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=8"), ptq.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,9 +102,8 @@ func TestFarValue(t *testing.T) {
 	people.X = slices.Clone(people.X)
 	people.X[7*people.Dim+income] = 400
 	for _, tk := range []*task.Task{tk, stepped} {
-		r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{
-			Budget: 8, Compute: ptq.ComputeInteger, Input: ptq.InputInt8, Refine: -1,
-		})
+		r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=8",
+			"write.compute=integer", "write.input=int8", "refine.rounds=0"), ptq.Run{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -153,7 +153,7 @@ func crowd(b *testing.B, m recourse.Model, set *constraint.Set, t *task.Task, pe
 func BenchmarkEval(b *testing.B) {
 	ctx := b.Context()
 	name, m, t, people := adult(b)
-	q, err := ptq.Quantize(ctx, loaded(b, m), t, people, ptq.Options{Budget: 4})
+	q, err := ptq.Quantize(ctx, loaded(b, m), t, people, ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=4"), ptq.Run{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func (h *HeldOut) String() string {
 	s += fmt.Sprintf("the margin of %g that recourse must have", h.Required)
 	switch {
 	case h.InputGrid:
-		s += fmt.Sprintf("; the 8-bit grid of the input alone makes %.2g: try --input %s", h.CauseRMS, InputFloat)
+		s += fmt.Sprintf("; the 8-bit grid of the input alone makes %.2g: try --set write.input=%s", h.CauseRMS, InputFloat)
 	case h.Cause != "":
 		s += fmt.Sprintf("; layer %q alone makes %.2g: try a larger --budget, or --keep-float %[1]q", h.Cause, h.CauseRMS)
 	}
@@ -63,7 +63,7 @@ func (h *HeldOut) String() string {
 // tells.
 func (c *layerFits) heldOut(ctx context.Context) (points []float32, seen bool, err error) {
 	var rest []int
-	if c.net.o.Objective == Untrained { // training sees everybody
+	if c.net.recipe.Train == nil { // training sees everybody
 		for i := range c.sample.all.N {
 			if _, ok := slices.BinarySearch(c.sample.rows, i); !ok {
 				rest = append(rest, i)
@@ -97,7 +97,7 @@ func (c *layerFits) recourseOf(ctx context.Context, at []int) ([]float32, error)
 	some := calibrationSample{all: c.sample.all}
 	some.people = c.sample.all.Subset(subset(refused, spread(0, len(refused), heldPoints)))
 	var err error
-	if some.set, some.own, err = personal(c.net.set, c.net.o.Overrides, some.people); err != nil {
+	if some.set, some.own, err = personal(c.net.set, c.net.run.Overrides, some.people); err != nil {
 		return nil, err
 	}
 	u, err := calib.Counterfactual(ctx, c.net.full, some.set, some.people.X, c.net.teacher())
@@ -137,7 +137,7 @@ func (s *layerFits) judge(ctx context.Context, onnx []byte, layers []quant.Layer
 		got, err := g.Margins(ctx, held)
 		return math.Sqrt(sensitivity.MarginError(got, want)), errors.Join(err, g.Close())
 	}
-	h.RMS, err = errorOf(openFile(ctx, onnx, s.net.task, s.net.full.Engine(), s.net.o.Workers))
+	h.RMS, err = errorOf(openFile(ctx, onnx, s.net.task, s.net.full.Engine(), s.net.run.Workers))
 	if err != nil || !h.Doubtful() {
 		return h, err
 	}

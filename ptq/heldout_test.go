@@ -70,28 +70,26 @@ func TestMarginErrorHeldOut(t *testing.T) {
 	t.Parallel()
 	g, s := wide(t, 90)
 	m, tk, people := loaded(t, g), sparseTask(t), s.people(1500)
-	grid := Options{Budget: 8, Compute: ComputeInteger, Input: InputInt8}
+	two := MustRecipe(CFPTQ, "allocate.budget=2", "write.compute=float")
+	grid := MustRecipe(CFPTQ, "allocate.budget=8", "write.compute=integer", "write.input=int8")
 	for _, tt := range []struct {
 		name              string
-		o                 Options
+		o                 Recipe
 		people            int
 		seen              bool
 		doubtful, exceeds bool
 		text              string // what is to be done
 	}{
-		{"two bits", Options{Budget: 2, Compute: ComputeFloat}, 1500, false, true, true, "try a larger --budget"},
-		{"eight bits", Options{Budget: 8, Compute: ComputeFloat}, 1500, false, false, false, ""},
-		{"the grid of the input", grid, 1500, false, true, false, "try --input float"},
+		{"two bits", two, 1500, false, true, true, "try a larger --budget"},
+		{"eight bits", MustRecipe(CFPTQ, "allocate.budget=8", "write.compute=float"), 1500, false, false, false, ""},
+		{"the grid of the input", grid, 1500, false, true, false, "try --set write.input=float"},
 		{
-			"few people",
-			Options{Budget: 2, Compute: ComputeFloat},
-			550, true, true, true,
-			"recourse points of people who were calibrated on",
+			"few people", two, 550, true, true, true, "recourse points of people who were calibrated on",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.o.Rows, tt.o.Refine = 500, -1
-			r, err := Quantize(context.Background(), m, tk, people.Subset(spread(0, tt.people, tt.people)), tt.o)
+			tt.o.Calibrate.Rows, tt.o.Refine.Rounds = 500, 0
+			r, err := Quantize(context.Background(), m, tk, people.Subset(spread(0, tt.people, tt.people)), tt.o, Run{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -112,9 +110,8 @@ func TestMarginErrorOfOutliers(t *testing.T) {
 	t.Parallel()
 	for _, far := range []float64{8, 140} {
 		g, s := wide(t, far, 256, 256, 128)
-		r, err := Quantize(context.Background(), loaded(t, g), sparseTask(t), s.people(1500), Options{
-			Budget: 8, Compute: ComputeInteger, Input: InputInt8, Rows: 500, Refine: -1,
-		})
+		r, err := Quantize(context.Background(), loaded(t, g), sparseTask(t), s.people(1500), MustRecipe(CFPTQ,
+			"allocate.budget=8", "write.compute=integer", "write.input=int8", "calibrate.rows=500", "refine.rounds=0"), Run{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,10 +29,19 @@ func readAll(t testing.TB, model, taskFile, data string) (*graph.Model, *task.Ta
 	return m, tk, people
 }
 
+// MustRecipe is NewRecipe of what is known to be right.
+func MustRecipe(method MethodName, settings ...string) Recipe {
+	r, err := NewRecipe(method, settings...)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
 // calibrated fits the layers of a model, which is closed when the test ends.
-func calibrated(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, o Options) *layerFits {
+func calibrated(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, r Recipe, run Run) *layerFits {
 	t.Helper()
-	n, err := prepare(t.Context(), loaded(t, m), tk, o)
+	n, err := prepare(t.Context(), loaded(t, m), tk, r, run)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,9 +57,8 @@ func TestBlackPixels(t *testing.T) {
 		}
 	}
 	ctx := context.Background()
-	r, err := ptq.Quantize(ctx, loaded(t, m), tk, people, ptq.Options{
-		Budget: 8, Compute: ptq.ComputeInteger, Input: ptq.InputInt8, Refine: -1,
-	})
+	r, err := ptq.Quantize(ctx, loaded(t, m), tk, people, ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=8",
+		"write.compute=integer", "write.input=int8", "refine.rounds=0"), ptq.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,87 +6,129 @@ import (
 	"cfq/calib"
 	"cfq/internal/message"
 	"cfq/qat"
+	"cfq/recourse"
 )
 
-// Method is one way to quantize: what it is calibrated on and how it chooses bit widths.
-// Flags, help and documentation are made from the table that Methods returns.
+// Method is one way to quantize. Flags, help and documentation are made from the table that Methods returns.
 type Method struct {
-	Name MethodName
-	Doc  string
-	// RecourseSensitivity: the importance of layers is measured at recourse points, otherwise at factual rows.
-	RecourseSensitivity bool
-	// Defaults has a value for each of Settings and for Refine: those of Options that are not given.
-	Defaults Options
-	// Paper is the row of the paper that the method is, with the options that make it so.
+	Name   MethodName
+	Doc    string
+	Recipe Recipe
+	// Paper is the row of the paper that the method is, with the settings that make it so.
 	Paper string
 }
 
 // Methods is the table of methods. Those with Paper set are the paper's training-free rows.
 func Methods() []Method {
-	paper := func(name MethodName, on CalibrateOn, allocator Allocator, row, doc string) Method {
-		return Method{Name: name, Doc: doc, Paper: row, Defaults: Options{
-			Allocator: allocator, Cost: CostBits, BitWidths: BitWidthsPerLayer, Scales: ScalesPerTensor,
-			Compute: ComputeAuto, Input: InputAuto, CalibrateOn: on, WeightRange: calib.Output, ActRange: calib.MSE,
-			Rounding: RoundNearest, Refine: -1,
-			TeacherSteps: TeacherReach, Objective: Untrained, PruneBy: PruneMagnitude,
-		}}
-	}
-	cf := Options{
-		Allocator: AllocatorExact, Cost: CostBits, BitWidths: BitWidthsPerRow, Scales: ScalesPerChannel,
-		Compute: ComputeAuto, Input: InputAuto, CalibrateOn: OnRecourse, WeightRange: calib.Output, ActRange: calib.MSE,
-		Rounding: RoundGPTQ, Refine: 8,
-		TeacherSteps: TeacherReach, Objective: Untrained, PruneBy: PruneMagnitude,
-	}
-	// trained is a method that trains on labels from a factual calibration on.
-	trained := func(name MethodName, allocator Allocator, row, doc string) Method {
-		m := paper(name, OnFactual, allocator, row, doc)
-		m.Defaults.Scales, m.Defaults.Objective, m.Defaults.Train.Quantizers = ScalesPerChannel, qat.Task, qat.LSQ
-		return m
-	}
-	pact := trained(PACT, AllocatorUniform, "QAT (PACT)",
-		"the same bit width in every layer, trained on the labels, with learned "+
-			"clipping of activations, which --compute integer has")
-	pact.Defaults.Train.Quantizers, pact.Defaults.Compute = qat.PACT, ComputeInteger
-	prune := trained(PruneQAT, AllocatorUniform, "Prune+Quant",
-		"as lsq, half of the weights being zero (--sparsity)")
-	prune.Defaults.Sparsity = 0.5
-	kd := trained(KDQAT, AllocatorUniform, "KD+Quant", "as lsq, trained on the full-precision model's probabilities")
-	kd.Defaults.Objective = qat.KD
-	sensitive := paper(CFPTQPaper, OnRecourse, AllocatorPaper, "CF-PTQ + sensitivity allocation",
-		"calibration on rows and teacher recourse points, bit widths by the greedy rule over gradients at recourse points")
-	sensitive.RecourseSensitivity = true
-	cfq := cf
-	cfq.Objective = qat.Distil
-	faithful := paper(CFQQATPaper, OnRecourse, AllocatorLearned, "CFQ", "the paper's CFQ: bit widths of layers are "+
-		"learned, then step sizes, on the labels and on validity at teacher recourse points")
-	faithful.RecourseSensitivity = true
-	d := &faithful.Defaults
-	d.Scales, d.Objective, d.Train.Quantizers = ScalesPerChannel, qat.Validity, qat.LSQ
 	list := []Method{
 		{
-			Name: CFPTQ, RecourseSensitivity: true, Defaults: cf,
+			Name: CFPTQ, Recipe: counterfactual(),
 			Doc: "calibration on rows and recourse points, bit widths of rows by the quantization error of the margin there, " +
 				"GPTQ rounding, end-to-end refinement",
 		},
 		{
-			Name: CFQQAT, RecourseSensitivity: true, Defaults: cfq,
+			Name: CFQQAT, Recipe: counterfactual().trained(qat.Distil),
 			Doc: "cf-ptq, then trained through fake quantizers on the margins of people and of recourse points",
 		},
-		paper(PTQ, OnFactual, AllocatorUniform, "PTQ INT8 (budget 8), PTQ INT4 (budget 4)",
-			"factual calibration, the same bit width in every layer"),
-		paper(MixedPTQ, OnFactual, AllocatorPaper, "Mixed-precision PTQ",
-			"factual calibration, bit widths by the greedy rule over factual gradients"),
-		paper(CFPTQCalib, OnRecourse, AllocatorPaper, "CF-PTQ calibration",
-			"calibration on rows and teacher recourse points, bit widths as in mixed-ptq"),
-		sensitive,
-		trained(LSQ, AllocatorUniform, "QAT (LSQ)", "the same bit width in every layer, trained on the labels, with learned "+
-			"step sizes"),
-		pact,
-		trained(MixedQAT, AllocatorExact, "Mixed-precision QAT", "bit widths of layers by the quantization error of the "+
-			"margin at factual rows, trained as lsq"),
-		prune, kd, faithful,
+		{
+			Name: PTQ, Recipe: paper(OnFactual, OnFactual, AllocatorUniform),
+			Doc: "factual calibration, the same bit width in every layer", Paper: "PTQ INT8 (budget 8), PTQ INT4 (budget 4)",
+		},
+		{
+			Name: MixedPTQ, Recipe: paper(OnFactual, OnFactual, AllocatorPaper),
+			Doc: "factual calibration, bit widths by the greedy rule over factual gradients", Paper: "Mixed-precision PTQ",
+		},
+		{
+			Name: CFPTQCalib, Recipe: paper(OnRecourse, OnFactual, AllocatorPaper),
+			Doc:   "calibration on rows and teacher recourse points, bit widths as in mixed-ptq",
+			Paper: "CF-PTQ calibration",
+		},
+		{
+			Name: CFPTQPaper, Recipe: paper(OnRecourse, OnRecourse, AllocatorPaper),
+			Doc: "calibration on rows and teacher recourse points, bit widths by the greedy rule over gradients at recourse " +
+				"points",
+			Paper: "CF-PTQ + sensitivity allocation",
+		},
+		{
+			Name: LSQ, Recipe: stepSizes(OnFactual, AllocatorUniform, qat.Task),
+			Doc: "the same bit width in every layer, trained on the labels, with learned step sizes", Paper: "QAT (LSQ)",
+		},
+		{
+			Name: PACT, Recipe: clipping(), Paper: "QAT (PACT)",
+			Doc: "the same bit width in every layer, trained on the labels, with learned clipping of activations, which " +
+				"write.compute=integer has",
+		},
+		{
+			Name: MixedQAT, Recipe: stepSizes(OnFactual, AllocatorExact, qat.Task), Paper: "Mixed-precision QAT",
+			Doc: "bit widths of layers by the quantization error of the margin at factual rows, trained as lsq",
+		},
+		{
+			Name: PruneQAT, Recipe: pruned(), Paper: "Prune+Quant",
+			Doc: "as lsq, half of the weights being zero (train.sparsity)",
+		},
+		{
+			Name: KDQAT, Recipe: stepSizes(OnFactual, AllocatorUniform, qat.KD), Paper: "KD+Quant",
+			Doc: "as lsq, trained on the full-precision model's probabilities",
+		},
+		{
+			Name: CFQQATPaper, Recipe: stepSizes(OnRecourse, AllocatorLearned, qat.Validity), Paper: "CFQ",
+			Doc: "the paper's CFQ: bit widths of layers are learned, then step sizes, on the labels and on validity at " +
+				"teacher recourse points",
+		},
+	}
+	for i := range list {
+		list[i].Recipe.Method = list[i].Name
 	}
 	return list
+}
+
+// paper is a training-free row of the paper.
+func paper(points, scores CalibrateOn, rule Allocator) Recipe {
+	return Recipe{
+		Calibrate: CalibrateSpec{
+			Points: points, Rows: 4096, Teacher: TeacherSpec{Moves: TeacherReach, Steps: recourse.DefaultSteps, Seed: 1},
+		},
+		Allocate: AllocateSpec{Budget: 4, Cost: CostBits, Rule: rule, Unit: BitWidthsPerLayer, Scores: scores},
+		Round: RoundSpec{
+			Rule: RoundNearest, Scales: ScalesPerTensor, WeightRange: calib.Output, ActRange: calib.MSE,
+		},
+		Write: WriteSpec{Compute: ComputeAuto, Input: InputAuto, ActBits: 8},
+	}
+}
+
+// counterfactual is the tool's default.
+func counterfactual() Recipe {
+	r := paper(OnRecourse, OnRecourse, AllocatorExact)
+	r.Allocate.Unit = BitWidthsPerRow
+	r.Round.Rule, r.Round.Scales = RoundGPTQ, ScalesPerChannel
+	r.Refine.Rounds = 8
+	return r
+}
+
+// trained is the recipe with training for an objective.
+func (r Recipe) trained(objective Objective) Recipe {
+	r.Train = &TrainSpec{TeacherActions: 1, PruneBy: PruneMagnitude}
+	r.Train.Objective, r.Train.Steps, r.Train.Rate, r.Train.Seed = objective, qat.DefaultSteps, qat.DefaultRate, 1
+	return r
+}
+
+// stepSizes is a row of the paper that learns step sizes; scores are measured where it is calibrated.
+func stepSizes(points CalibrateOn, rule Allocator, objective Objective) Recipe {
+	r := paper(points, points, rule).trained(objective)
+	r.Round.Scales, r.Train.Quantizers = ScalesPerChannel, qat.LSQ
+	return r
+}
+
+func clipping() Recipe {
+	r := stepSizes(OnFactual, AllocatorUniform, qat.Task)
+	r.Train.Quantizers, r.Write.Compute = qat.PACT, ComputeInteger
+	return r
+}
+
+func pruned() Recipe {
+	r := stepSizes(OnFactual, AllocatorUniform, qat.Task)
+	r.Train.Sparsity = 0.5
+	return r
 }
 
 // MethodNames lists the names of Methods.

@@ -25,14 +25,12 @@ type canonicalModel struct {
 	floatBytes int
 	engine     ort.Options
 	metadata   int // bytes of metadata and doc strings of the exporter that are left out
-	keep       bool
-	larger     bool   // what is written may be no smaller than floatBytes
-	runtime    string // the oldest ONNX Runtime that must read what is written
+	spec       WriteSpec
 }
 
-// open brings a model into canonical form and opens it for a task; nil is any task that it fits. Of the
-// options Runtime, CrossLayerEqualization and Workers count.
-func open(m *onnxio.Model, t *task.Task, o *Options) (*canonicalModel, error) {
+// open brings a model into canonical form, balances the channel ranges of neighbouring layers if equalize is set, and
+// opens it for a task; nil is any task that it fits.
+func open(m *onnxio.Model, t *task.Task, spec WriteSpec, equalize bool, workers int) (*canonicalModel, error) {
 	if _, err := OpenFor(m, t, 1); err != nil { // a model that does not fit is refused as it was given
 		return nil, err
 	}
@@ -40,11 +38,9 @@ func open(m *onnxio.Model, t *task.Task, o *Options) (*canonicalModel, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &canonicalModel{
-		engine: m.Engine(), runtime: o.Runtime, source: c.Graph(), keep: o.KeepMetadata, larger: o.AllowLarger,
-	}
-	out.floatBytes, out.metadata = sizes(m.File(), o.KeepMetadata)
-	r, err := qdq.RuntimeOf(o.Runtime)
+	out := &canonicalModel{engine: m.Engine(), source: c.Graph(), spec: spec}
+	out.floatBytes, out.metadata = sizes(m.File(), spec.KeepMetadata)
+	r, err := qdq.RuntimeOf(spec.Runtime)
 	if err == nil {
 		err = r.Check(out.source) // a model that this release cannot read, however it is written
 	}
@@ -52,7 +48,7 @@ func open(m *onnxio.Model, t *task.Task, o *Options) (*canonicalModel, error) {
 		return nil, err
 	}
 	out.canonical = out.source
-	if o.CrossLayerEqualization {
+	if equalize {
 		if out.canonical, out.equalized, err = quant.CrossLayerEqualize(out.source); err != nil {
 			return nil, err
 		}
@@ -66,7 +62,7 @@ func open(m *onnxio.Model, t *task.Task, o *Options) (*canonicalModel, error) {
 	for i := range out.found {
 		out.found[i].Table = tables[out.found[i].Input] && out.found[i].Conv == nil
 	}
-	out.full, err = OpenFor(out.file, t, o.Workers)
+	out.full, err = OpenFor(out.file, t, workers)
 	return out, err
 }
 
@@ -114,7 +110,9 @@ func Require(t *task.Task, m *onnxio.Model) {
 
 // openBehind makes a model, behind a step in front of it if that is not nil, the classifier that decides as a task
 // says.
-func openBehind(m *onnxio.Model, t *task.Task, front onnxio.InputTransform, workers int) (_ *classifier.Model, err error) {
+func openBehind(m *onnxio.Model, t *task.Task, front onnxio.InputTransform, workers int) (_ *classifier.Model,
+	err error,
+) {
 	o := classifier.Options{Workers: workers, Through: quant.StraightThrough}
 	if t != nil {
 		o.Target, o.Output, o.Threshold = &t.Target.Index, onnxio.Meaning(t.Target.Output), t.Target.Threshold

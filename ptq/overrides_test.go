@@ -1,7 +1,6 @@
 package ptq
 
 import (
-	"context"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,9 +13,10 @@ import (
 )
 
 // set returns the calibration set of the people with the given overrides.
-func set(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, o Options) *calib.Set {
+func set(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, own ...task.Override) *calib.Set {
 	t.Helper()
-	return calibrated(t, m, tk, people, o).fitSet
+	r := MustRecipe(CFPTQCalib, "allocate.rule=uniform")
+	return calibrated(t, m, tk, people, r, Run{Overrides: own}).fitSet
 }
 
 // point returns the teacher's point of person i, nil when there is none.
@@ -42,8 +42,7 @@ func TestTeacherKeepsToOverrides(t *testing.T) {
 	people := all.Subset(rows)
 	income := slices.IndexFunc(tk.Features, func(f task.Feature) bool { return f.Name == "income" })
 	f := &tk.Features[income]
-	o := Options{Method: "cf-ptq-calib", Allocator: AllocatorUniform}
-	before := set(t, m, tk, people, o)
+	before := set(t, m, tk, people)
 	raise := func(s *calib.Set, i int) float64 {
 		p := point(s, i)
 		if p == nil {
@@ -63,12 +62,12 @@ func TestTeacherKeepsToOverrides(t *testing.T) {
 	none, some := *f, *f
 	none.Actionable = false
 	some.MaxIncrease = 500
-	o.Overrides = []task.Override{
+	own := []task.Override{
 		{Row: people.Rows[raised[0]], Feature: income, With: none.Action},
 		{Row: people.Rows[raised[1]], Feature: income, With: some.Action},
 		{Row: 1_000_000, Feature: income, With: none.Action},
 	}
-	after := set(t, m, tk, people, o)
+	after := set(t, m, tk, people, own...)
 	if r := raise(after, raised[0]); r != 0 {
 		t.Errorf("a raise of %v where income cannot change", r)
 	}
@@ -81,8 +80,8 @@ func TestTeacherKeepsToOverrides(t *testing.T) {
 		}
 	}
 	people.Rows = people.Rows[1:]
-	if _, err := Quantize(context.Background(), loaded(t, m), tk, people, o); err == nil || !strings.Contains(err.Error(),
-		"overrides are by rows") {
+	_, err := Quantize(t.Context(), loaded(t, m), tk, people, MustRecipe(CFPTQCalib), Run{Overrides: own})
+	if err == nil || !strings.Contains(err.Error(), "overrides are by rows") {
 		t.Errorf("people without rows: %v", err)
 	}
 }
@@ -110,7 +109,7 @@ func TestWhyNoRecourse(t *testing.T) {
 		{promises(recourse.Found), "the promises change nothing for any row: "},
 		{promises(recourse.NoneFound), "no row has a promise: "},
 	} {
-		q := calibrated(t, m, tk, people, Options{Allocator: AllocatorUniform, Promises: c.promises})
+		q := calibrated(t, m, tk, people, MustRecipe(CFPTQ, "allocate.rule=uniform"), Run{Promises: c.promises})
 		if !slices.ContainsFunc(q.warnings, func(w string) bool { return strings.HasPrefix(w, c.want) }) {
 			t.Errorf("warnings %q, want %q", q.warnings, c.want)
 		}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"strconv"
 
 	"cfq/onnxio"
 	"cfq/onnxio/codec"
@@ -30,7 +29,7 @@ func WritePlan(w io.Writer, r *Result) error {
 	if f.Model.SHA256, err = fingerprint(r.from.source); err != nil {
 		return err
 	}
-	f.Runtime, f.Equalized = r.from.runtime, r.from.source != r.from.canonical
+	f.Runtime, f.Equalized = r.from.spec.Runtime, r.from.source != r.from.canonical
 	f.Recipe = r.Recipe
 	text, err := quant.MarshalPlan(f)
 	if err != nil {
@@ -42,16 +41,14 @@ func WritePlan(w io.Writer, r *Result) error {
 
 // FromPlan quantizes m as a plan file says: it replaces the stages between the opened model and the written
 // file. What the file leaves out is computed as quant.PlanFile.Plan does. The written model is verified on people
-// or, where that is nil, on points that are drawn from the plan's input grid. Of the options only
-// Workers and Progress count. An *InputError says that the plan is not for this model.
-func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, people *task.People, o Options) (_ *Result,
+// or, where that is nil, on points that are drawn from the plan's input grid. An *InputError says that the plan is not
+// for this model.
+func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, people *task.People, run Run) (_ *Result,
 	err error,
 ) {
-	o.tell("read the model", 0, 0)
-	from, err := open(m, nil, &Options{
-		Runtime: f.Runtime, CrossLayerEqualization: f.Equalized,
-		Workers: o.Workers, KeepMetadata: f.Recipe["keep_metadata"] == "true",
-	})
+	run.tell("read the model", 0, 0)
+	spec := WriteSpec{Runtime: f.Runtime, KeepMetadata: f.Recipe["write.keep-metadata"] == "true"}
+	from, err := open(m, nil, spec, f.Equalized, run.Workers)
 	if err != nil {
 		return nil, inputError(err)
 	}
@@ -71,15 +68,16 @@ func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, people *t
 	if err != nil {
 		return nil, inputError(err)
 	}
-	o.tell("verify", 0, 0)
+	run.tell("verify", 0, 0)
 	r, err := from.result(ctx, out, bytes, plan, people.X)
 	if err != nil {
 		return nil, err
 	}
 	r.Recipe = f.Recipe
-	r.Method, r.Cost = MethodName(f.Recipe["method"]), Cost(f.Recipe["cost"])
-	r.Allocator, r.Rounding = Allocator(f.Recipe["allocator"]), Rounding(f.Recipe["rounding"])
-	r.Budget, _ = strconv.ParseFloat(f.Recipe["budget"], 64) // 0 when the recipe was edited
+	if made, err := readRecipe(f.Recipe); err == nil { // it may have been edited
+		r.Method, r.Allocator, r.Rounding = made.Method, made.Allocate.Rule, made.Round.Rule
+		r.Budget, r.Cost = made.Allocate.Budget, made.Allocate.Cost
+	}
 	return r, nil
 }
 

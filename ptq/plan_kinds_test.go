@@ -2,7 +2,6 @@ package ptq_test
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -20,9 +19,9 @@ import (
 
 // roundTrip quantizes m, saves the plan, makes the model from the plan again and holds
 // the two against each other. It returns the result and the plan's text.
-func roundTrip(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, o ptq.Options) (*ptq.Result, string) {
+func roundTrip(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, o ptq.Recipe) (*ptq.Result, string) {
 	t.Helper()
-	r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, o)
+	r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, o, ptq.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +32,7 @@ func roundTrip(t *testing.T, m *graph.Model, tk *task.Task, people *task.People,
 	if err := ptq.WritePlan(&text, r); err != nil {
 		t.Fatal(err)
 	}
-	again, err := ptq.FromPlan(context.Background(), loaded(t, m), readPlan(t, text.Bytes()), nil, ptq.Options{})
+	again, err := ptq.FromPlan(context.Background(), loaded(t, m), readPlan(t, text.Bytes()), nil, ptq.Run{})
 	if err != nil {
 		t.Fatalf("%v\n%.2000s", err, text.Bytes())
 	}
@@ -73,14 +72,15 @@ func TestFromPlanKinds(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 150)
-	for name, o := range map[string]ptq.Options{
-		"rows":            {Budget: 3, Refine: 2},
-		"rows, equalized": {Budget: 3, Refine: -1, CrossLayerEqualization: true},
-		"bytes":           {Budget: 4, Refine: -1, Cost: ptq.CostBytes},
+	for name, o := range map[string]ptq.Recipe{
+		"rows": ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=3", "refine.rounds=2"),
+		"rows, equalized": ptq.MustRecipe(ptq.CFPTQ,
+			"allocate.budget=3", "refine.rounds=0", "round.cross-layer-equalization=true"),
+		"bytes": ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=4", "refine.rounds=0", "allocate.cost=bytes"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, text := roundTrip(t, m, tk, people, o)
-			if got := strings.Contains(text, `"equalized": true`); got != o.CrossLayerEqualization {
+			if got := strings.Contains(text, `"equalized": true`); got != o.Round.CrossLayerEqualization {
 				t.Errorf("the plan says that it is equalized: %v", got)
 			}
 			if len(r.Layers[0].Rows) < 2 {
@@ -92,7 +92,8 @@ func TestFromPlanKinds(t *testing.T) {
 		})
 	}
 	t.Run("old runtime", func(t *testing.T) {
-		r, text := roundTrip(t, m, tk, people, ptq.Options{Budget: 3, Refine: -1, Runtime: "1.20"})
+		r, text := roundTrip(t, m, tk, people,
+			ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=3", "refine.rounds=0", "write.runtime=1.20"))
 		if !strings.Contains(text, `"target_ort": "1.20"`) {
 			t.Error("the plan does not say for which release")
 		}
@@ -115,7 +116,7 @@ func TestFromPlanKinds(t *testing.T) {
 func readPlanOf(t *testing.T, m *graph.Model, text string) *quant.Plan {
 	t.Helper()
 	f := readPlan(t, []byte(text))
-	r, err := ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Options{})
+	r, err := ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,22 +131,25 @@ func TestFromPlanConvolutions(t *testing.T) {
 	people = few(people, 150)
 	m := convolutionalLoans(tk)
 	for name, c := range map[string]struct {
-		o    ptq.Options
+		o    ptq.Recipe
 		want string // in the plan
 	}{
-		"integers": {ptq.Options{Method: "ptq", Budget: 8}, `(?s)"result": \{.*"result": \{`},
+		"integers": {ptq.MustRecipe("ptq", "allocate.budget=8"), `(?s)"result": \{.*"result": \{`},
 		"channels": {
-			ptq.Options{Method: "ptq", Budget: 4, Scales: ptq.ScalesPerChannel, Rounding: ptq.RoundGPTQ},
+			ptq.MustRecipe("ptq", "allocate.budget=4", "round.scales=per-channel", "round.rule=gptq"),
 			`"result": \{`,
 		},
-		"rows":        {ptq.Options{Budget: 5, Refine: -1}, `"result": \{`},
-		"float":       {ptq.Options{Method: "ptq", Compute: ptq.ComputeAuto}, `"reads": "float"`},
-		"act bits":    {ptq.Options{Method: "ptq", Budget: 8, ActBits: 4}, `"result": \{"bits": 4`},
-		"kept":        {ptq.Options{Method: "ptq", Budget: 8, KeepFloat: []string{"n_Conv_1"}}, `"float": true`},
-		"old runtime": {ptq.Options{Method: "ptq", Budget: 3, Runtime: "1.20"}, `"target_ort": "1.20"`},
+		"rows":  {ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=5", "refine.rounds=0"), `"result": \{`},
+		"float": {ptq.MustRecipe("ptq", "write.compute=auto"), `"reads": "float"`},
+		"act bits": {ptq.MustRecipe("ptq", "allocate.budget=8", "write.act-bits=4", "write.compute=integer"),
+			`"result": \{"bits": 4`},
+		"kept":        {ptq.MustRecipe("ptq", "allocate.budget=8", "allocate.keep-float=n_Conv_1"), `"float": true`},
+		"old runtime": {ptq.MustRecipe("ptq", "allocate.budget=3", "write.runtime=1.20"), `"target_ort": "1.20"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.o.Compute = cmp.Or(c.o.Compute, ptq.ComputeInteger)
+			if name != "float" {
+				c.o.Write.Compute = ptq.ComputeInteger
+			}
 			if _, text := roundTrip(t, m, tk, people, c.o); !regexp.MustCompile(c.want).MatchString(text) {
 				t.Errorf("the plan does not say %s:\n%.2000s", c.want, text)
 			}
@@ -160,9 +164,8 @@ func TestKeepFloatEach(t *testing.T) {
 	people = few(people, 150)
 	for _, node := range []string{"/layers.0/Gemm", "/layers.2/Gemm", "/layers.4/Gemm"} {
 		for _, method := range []ptq.MethodName{"ptq", "cf-ptq"} {
-			r, _ := roundTrip(t, m, tk, people, ptq.Options{
-				Method: method, Refine: -1, KeepFloat: []string{node}, Compute: ptq.ComputeInteger,
-			})
+			r, _ := roundTrip(t, m, tk, people, ptq.MustRecipe(method, "refine.rounds=0", "write.compute=integer",
+				"allocate.keep-float="+node))
 			for _, l := range r.Verified.Layers {
 				if l.Kernel != "QGemm" {
 					t.Errorf("%s, without %s: %s runs as %s", method, node, l.Node, l.Kernel)
@@ -181,26 +184,27 @@ func TestRuntimeErrors(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	newer := m.Clone()
 	newer.SetOpset("", 23)
-	_, text := planOf(t, m, ptq.Options{Method: "ptq"})
+	_, text := planOf(t, m, ptq.MustRecipe("ptq"))
 	f := readPlan(t, text)
 	for _, c := range []struct {
 		m       *graph.Model
 		version string
 		want    string
 	}{
-		{m, "1.19", `unknown release "1.19" of ONNX Runtime`},
-		{m, "latest", `unknown release "latest" of ONNX Runtime`},
+		{m, "1.19", `"1.19"`},
+		{m, "latest", `"latest"`},
 		{newer, "1.22", "the model has opset 23, and ONNX Runtime 1.22 reads up to 22"},
 	} {
 		work := 0
-		o := ptq.Options{Runtime: c.version, Progress: func(ev ptq.Event) {
+		o, run := ptq.MustRecipe(ptq.CFPTQ), ptq.Run{Progress: func(ev ptq.Event) {
 			if ev.Stage != "read the model" {
 				work++
 			}
 		}}
+		o.Write.Runtime = c.version
 		f.Runtime = c.version
-		_, err := ptq.Quantize(context.Background(), loaded(t, c.m), tk, people, o)
-		_, planErr := ptq.FromPlan(context.Background(), loaded(t, c.m), f, nil, o)
+		_, err := ptq.Quantize(context.Background(), loaded(t, c.m), tk, people, o, run)
+		_, planErr := ptq.FromPlan(context.Background(), loaded(t, c.m), f, nil, run)
 		for _, err := range []error{err, planErr} {
 			if input := (*ptq.InputError)(nil); !errors.As(err, &input) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %v, want it to say %q", c.version, err, c.want)

@@ -15,10 +15,10 @@ import (
 )
 
 // planOf quantizes the example and returns the result and its plan as it is read back.
-func planOf(t *testing.T, m *graph.Model, o ptq.Options) (*ptq.Result, []byte) {
+func planOf(t *testing.T, m *graph.Model, o ptq.Recipe) (*ptq.Result, []byte) {
 	t.Helper()
 	_, tk, people := loans(t, "train.csv")
-	r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, few(people, 150), o)
+	r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, few(people, 150), o, ptq.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestFromPlanOfDeclaredHead(t *testing.T) {
 	signs := b.Const(graph.FromFloats("signs", []float32{-1, 1}, 2, 1))
 	m.Graph.Outputs[0].Name = b.Op("Exp", []string{b.Op("MatMul", []string{m.Graph.Outputs[0].Name, signs})})
 	m.Graph.Outputs[0].Shape[1].Size = 1
-	r, err := ptq.Quantize(context.Background(), loaded(t, m), &declared, few(people, 150), ptq.Options{Method: "ptq"})
+	r, err := ptq.Quantize(t.Context(), loaded(t, m), &declared, few(people, 150), ptq.MustRecipe("ptq"), ptq.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestFromPlanOfDeclaredHead(t *testing.T) {
 	if err := ptq.WritePlan(&plan, r); err != nil {
 		t.Fatal(err)
 	}
-	again, err := ptq.FromPlan(context.Background(), loaded(t, m), readPlan(t, plan.Bytes()), nil, ptq.Options{})
+	again, err := ptq.FromPlan(context.Background(), loaded(t, m), readPlan(t, plan.Bytes()), nil, ptq.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,26 +72,25 @@ func TestFromPlan(t *testing.T) {
 	t.Parallel()
 	m, _, people := loans(t, "test.csv")
 	people = few(people, 150)
-	for name, o := range map[string]ptq.Options{
-		"default":     {},
-		"paper":       {Method: "cf-ptq-paper", Budget: 3},
-		"tensor":      {Method: "ptq", Budget: 2},
-		"full range":  {Method: "ptq", Budget: 8, FullRange: true},
-		"kept":        {Method: "ptq", KeepFloat: []string{"/layers.2/Gemm"}},
-		"input kept":  {Method: "ptq", KeepFloat: []string{"/layers.0/Gemm"}, Scales: ptq.ScalesPerChannel},
-		"input float": {Method: "ptq", Input: ptq.InputFloat},
-		"equalized":   {Method: "ptq", CrossLayerEqualization: true, Budget: 3},
-		"equal, kept": {Method: "ptq", CrossLayerEqualization: true, KeepFloat: []string{"/layers.0/Gemm"}},
-		"low":         {Method: "ptq", ActBits: 4, Rounding: ptq.RoundGPTQ},
-		"recipe":      {Method: "ptq", Recipe: map[string]string{"note": "a \"quoted\" <note>"}},
+	for name, o := range map[string]ptq.Recipe{
+		"default":     ptq.MustRecipe(ptq.CFPTQ),
+		"paper":       ptq.MustRecipe("cf-ptq-paper", "allocate.budget=3"),
+		"tensor":      ptq.MustRecipe("ptq", "allocate.budget=2"),
+		"full range":  ptq.MustRecipe("ptq", "allocate.budget=8", "write.full-range=true"),
+		"kept":        ptq.MustRecipe("ptq", "allocate.keep-float=/layers.2/Gemm"),
+		"input kept":  ptq.MustRecipe("ptq", "allocate.keep-float=/layers.0/Gemm", "round.scales=per-channel"),
+		"input float": ptq.MustRecipe("ptq", "write.input=float", "write.compute=integer"),
+		"equalized":   ptq.MustRecipe("ptq", "round.cross-layer-equalization=true", "allocate.budget=3"),
+		"equal, kept": ptq.MustRecipe("ptq", "round.cross-layer-equalization=true", "allocate.keep-float=/layers.0/Gemm"),
+		"low":         ptq.MustRecipe("ptq", "write.act-bits=4", "write.compute=integer", "round.rule=gptq"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "default" {
-				o.Compute = ptq.ComputeInteger
+				o.Write.Compute = ptq.ComputeInteger
 			}
 			r, text := planOf(t, m, o)
 			f := readPlan(t, text)
-			again, err := ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Options{})
+			again, err := ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Run{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,7 +98,7 @@ func TestFromPlan(t *testing.T) {
 				t.Errorf("%d bytes, want the %d of the run that saved it", len(again.Model), len(r.Model))
 			}
 			a, b := fmt.Sprint(r.Verified.Err()), fmt.Sprint(again.Verified.Err())
-			if a != b && (!o.FullRange || !ort.Saturates()) {
+			if a != b && (!o.Write.FullRange || !ort.Saturates()) {
 				t.Errorf("verified: %s; the run that saved it: %s", b, a)
 			}
 			if again.Method != r.Method || again.Budget != r.Budget || again.Bits != r.Bits || again.Stored != r.Stored ||
@@ -111,7 +110,7 @@ func TestFromPlan(t *testing.T) {
 			if err := ptq.WritePlan(&second, again); err != nil || !bytes.Equal(text, second.Bytes()) {
 				t.Errorf("the plan of the second run is another (%v)", err)
 			}
-			if _, err := ptq.FromPlan(context.Background(), loaded(t, m), f, people, ptq.Options{Workers: 2}); err != nil {
+			if _, err := ptq.FromPlan(context.Background(), loaded(t, m), f, people, ptq.Run{Workers: 2}); err != nil {
 				t.Errorf("verified on people: %v", err)
 			}
 		})
@@ -122,12 +121,10 @@ func TestFromPlan(t *testing.T) {
 func TestFromEditedPlan(t *testing.T) {
 	t.Parallel()
 	m, _, _ := loans(t, "train.csv")
-	_, text := planOf(t, m, ptq.Options{
-		Method: "ptq", Scales: ptq.ScalesPerChannel, Compute: ptq.ComputeInteger,
-	})
+	_, text := planOf(t, m, ptq.MustRecipe("ptq", "round.scales=per-channel", "write.compute=integer"))
 	for _, node := range []string{"/layers.0/Gemm", "/layers.4/Gemm"} {
 		f := readPlan(t, bytes.Replace(text, []byte(`"node": "`+node+`",`), []byte(`"node": "`+node+`", "float": true,`), 1))
-		r, err := ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Options{})
+		r, err := ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Run{})
 		if err != nil {
 			t.Fatalf("%s in float: %v", node, err)
 		}
@@ -146,7 +143,7 @@ func TestFromEditedPlan(t *testing.T) {
 	for i := range l.Rows {
 		l.Rows[i].Codes, l.Rows[i].Scale = "", nil
 	}
-	r, err := ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Options{})
+	r, err := ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +158,7 @@ func TestFromEditedPlan(t *testing.T) {
 func TestFromPlanErrors(t *testing.T) {
 	t.Parallel()
 	m, _, people := loans(t, "train.csv")
-	_, text := planOf(t, m, ptq.Options{Method: "ptq"})
+	_, text := planOf(t, m, ptq.MustRecipe("ptq"))
 	other := m.Clone()
 	for i := range other.Graph.Inits {
 		if v, err := other.Graph.Inits[i].Floats(); err == nil && len(v) > 0 {
@@ -186,13 +183,13 @@ func TestFromPlanErrors(t *testing.T) {
 		{"another model", other, readPlan(t, text), nil, "the plan is for another model"},
 		{"no layer", m, none, nil, "leaves every layer in float"},
 	} {
-		_, err := ptq.FromPlan(context.Background(), loaded(t, c.m), c.f, nil, ptq.Options{})
+		_, err := ptq.FromPlan(context.Background(), loaded(t, c.m), c.f, nil, ptq.Run{})
 		if input := (*ptq.InputError)(nil); !errors.As(err, &input) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want it to say %q", c.name, err, c.want)
 		}
 	}
 	if _, err := ptq.FromPlan(context.Background(), loaded(t, m), readPlan(t, text), &narrow,
-		ptq.Options{}); err == nil || !strings.Contains(err.Error(), "to verify a model") {
+		ptq.Run{}); err == nil || !strings.Contains(err.Error(), "to verify a model") {
 		t.Errorf("people of another task: %v", err)
 	}
 }

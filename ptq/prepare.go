@@ -21,8 +21,8 @@ import (
 type network struct {
 	model    *canonicalModel
 	full     *classifier.Model // the original, which decides as the task says
-	o        Options           // resolved
-	method   Method
+	recipe   Recipe
+	run      Run
 	task     *task.Task
 	set      *constraint.Set
 	layers   []quant.LayerInfo // to quantize
@@ -32,44 +32,43 @@ type network struct {
 }
 
 // prepare opens the model in canonical form and finds the layers to quantize.
-func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, o Options) (*network, error) {
-	o, method, err := o.resolve()
+func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, r Recipe, run Run) (*network, error) {
+	err := errors.Join(r.check(), r.checkRun(&run))
 	if err != nil {
 		return nil, err
 	}
-	o.tell("read the model", 0, 0)
-	p := &network{o: o, method: method, task: t}
-	if p.o.Teacher.Margin == 0 {
-		p.o.Teacher.Margin = t.Target.Margin
-	}
+	run.tell("read the model", 0, 0)
+	p := &network{recipe: r, run: run, task: t}
 	if p.set, err = constraint.Compile(t); err != nil {
 		return nil, err
 	}
-	if p.model, err = open(m, t, &o); err != nil {
+	if p.model, err = open(m, t, r.Write, r.Round.CrossLayerEqualization, run.Workers); err != nil {
 		return nil, err
 	}
 	p.full = p.model.full
-	if p.layers, p.warnings, err = p.model.selectLayers(&o); err != nil {
+	if p.layers, p.warnings, err = p.model.selectLayers(r.Allocate.Only, r.Allocate.KeepFloat); err != nil {
 		return nil, errors.Join(err, p.full.Close())
 	}
-	switch p.o.Compute {
+	switch p.recipe.Write.Compute {
 	case ComputeAuto:
 		p.integer = qdq.Integers(p.layers)
 	default:
 		for i := range p.layers {
-			p.integer = append(p.integer, p.o.Compute == ComputeInteger && !p.layers[i].Table)
+			p.integer = append(p.integer, p.recipe.Write.Compute == ComputeInteger && !p.layers[i].Table)
 		}
 	}
 	p.first = p.uses()
 	return p, nil
 }
 
-func (p *network) tell(stage string, done, total int) { p.o.tell(stage, done, total) }
+func (p *network) tell(stage string, done, total int) { p.run.tell(stage, done, total) }
 
-// selectLayers returns the layers to quantize and a warning for each that cannot be; those that the options keep in
+// selectLayers returns the layers to quantize and a warning for each that cannot be; those that the patterns keep in
 // float are marked as fixed.
-func (m *canonicalModel) selectLayers(o *Options) (layers []quant.LayerInfo, warnings []string, err error) {
-	kept, err := o.selected(m.found)
+func (m *canonicalModel) selectLayers(only, keep []string) (layers []quant.LayerInfo, warnings []string,
+	err error,
+) {
+	kept, err := keptInFloat(m.found, only, keep)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -103,6 +102,6 @@ func (m *canonicalModel) selectLayers(o *Options) (layers []quant.LayerInfo, war
 
 // isQuantized reports whether the model has been quantized before, with whatever tool.
 func isQuantized(m *graph.Model) bool {
-	return slices.ContainsFunc(m.Metadata, func(e graph.Meta) bool { return e.Key == recipeKey }) ||
+	return slices.ContainsFunc(m.Metadata, func(e graph.Meta) bool { return e.Key == RecipeKey }) ||
 		slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool { return n.Op == "DequantizeLinear" })
 }

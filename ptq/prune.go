@@ -6,7 +6,6 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 
@@ -37,22 +36,11 @@ type Sparsity struct {
 	Gzip int `json:"gzip_bytes"`
 }
 
-func checkSparsity(o *Options) error {
-	switch {
-	case !(o.Sparsity >= 0 && o.Sparsity < 1):
-		return fmt.Errorf("invalid sparsity %v: want a share below 1, such as 0.5", o.Sparsity)
-	case o.Sparsity > 0 && o.Objective == Untrained:
-		return errors.New("sparsity needs an objective: pruned weights are made up for by training; method " +
-			string(PruneQAT) + " has one")
-	}
-	return nil
-}
-
 // prune says which weights of the layers become zero: the given share of all of them with the least scores.
 //
 // Reference: Prune+Quant, magnitude- or sensitivity-based, of the paper; single weights, not structures.
 func (t *trainingStage) prune(ctx context.Context, layers []qat.Layer) error {
-	if t.net.o.Sparsity == 0 {
+	if t.net.recipe.Train.Sparsity == 0 {
 		return nil
 	}
 	infos := make([]quant.LayerInfo, len(layers))
@@ -76,7 +64,7 @@ func (t *trainingStage) prune(ctx context.Context, layers []qat.Layer) error {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b weight) int { return cmp.Compare(a.score, b.score) })
-	for _, w := range all[:int(math.Round(t.net.o.Sparsity*float64(len(all))))] {
+	for _, w := range all[:int(math.Round(t.net.recipe.Train.Sparsity*float64(len(all))))] {
 		layers[w.layer].Pruned[w.at] = true
 	}
 	return nil
@@ -84,7 +72,7 @@ func (t *trainingStage) prune(ctx context.Context, layers []qat.Layer) error {
 
 // pruningScores are scores of weights, Out x In, by layer.
 func (t *trainingStage) pruningScores(ctx context.Context, layers []quant.LayerInfo) ([][]float64, error) {
-	if t.net.o.PruneBy == PruneMagnitude {
+	if t.net.recipe.Train.PruneBy == PruneMagnitude {
 		scores := make([][]float64, len(layers))
 		for i := range layers {
 			for _, w := range layers[i].W {
@@ -105,11 +93,11 @@ func (t *trainingStage) pruningScores(ctx context.Context, layers []quant.LayerI
 }
 
 // sparsity tells what was pruned, and what it means for the file; nil where nothing was.
-func (o *Options) sparsity(plan *quant.Plan, file []byte) (*Sparsity, error) {
-	if o.Sparsity == 0 {
+func (s *TrainSpec) sparsity(plan *quant.Plan, file []byte) (*Sparsity, error) {
+	if s == nil || s.Sparsity == 0 {
 		return nil, nil
 	}
-	s := &Sparsity{By: o.PruneBy, Pruned: o.Sparsity}
+	out := &Sparsity{By: s.PruneBy, Pruned: s.Sparsity}
 	var zero, all int
 	for _, l := range plan.Layers {
 		for _, q := range l.Codes {
@@ -118,7 +106,7 @@ func (o *Options) sparsity(plan *quant.Plan, file []byte) (*Sparsity, error) {
 			}
 		}
 	}
-	s.Zero = float64(zero) / float64(all)
+	out.Zero = float64(zero) / float64(all)
 	var b bytes.Buffer
 	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
 	if err != nil {
@@ -128,6 +116,6 @@ func (o *Options) sparsity(plan *quant.Plan, file []byte) (*Sparsity, error) {
 		return nil, err
 	}
 	err = w.Close()
-	s.Gzip = b.Len()
-	return s, err
+	out.Gzip = b.Len()
+	return out, err
 }

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"cfq/onnxio/pass"
 	"cfq/ptq"
-	"cfq/qat"
 	"cfq/quant"
 )
 
@@ -36,14 +34,13 @@ func TestPruned(t *testing.T) {
 	limit := magnitudes[len(magnitudes)*3/10]
 	var files [][]byte
 	for _, by := range []ptq.PruneBy{ptq.PruneMagnitude, ptq.PruneSensitivity} {
-		r := f.quantize(t, ptq.Options{
-			Method: ptq.PruneQAT, Sparsity: 0.3, PruneBy: by, Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 64}},
-		})
+		r := f.quantize(t, ptq.MustRecipe(ptq.PruneQAT,
+			"train.sparsity=0.3", "train.prune-by="+string(by), "train.steps=64"), ptq.Run{})
 		if err := r.Verified.Err(); err != nil { // the file is the plan
 			t.Error(err)
 		}
 		files = append(files, r.Model)
-		if r.Recipe["prune_by"] != string(by) || r.Recipe["sparsity"] != "0.3" {
+		if r.Recipe["train.sparsity"] != "0.3" || (r.Recipe["train.prune-by"] == string(by)) != (by == ptq.PruneSensitivity) {
 			t.Errorf("recipe %v", r.Recipe)
 		}
 		s := r.Sparsity
@@ -66,14 +63,5 @@ func TestPruned(t *testing.T) {
 	}
 	if slices.Equal(files[0], files[1]) {
 		t.Error("the rule makes no difference")
-	}
-	for want, o := range map[string]ptq.Options{
-		"sparsity needs an objective":              {Sparsity: 0.5},
-		"invalid sparsity 1: want a share below 1": {Method: ptq.PruneQAT, Sparsity: 1},
-		"invalid value \"size\" for prune-by":      {Method: ptq.PruneQAT, PruneBy: "size"},
-	} {
-		if err := o.Check(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
-		}
 	}
 }

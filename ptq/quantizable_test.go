@@ -48,7 +48,7 @@ func TestQuantizable(t *testing.T) {
 	first := diverged.Graph.Inits[0]
 	nan := slices.Repeat([]float32{float32(math.NaN())}, first.Len())
 	diverged.Graph.Inits[0] = graph.FromFloats(first.Name, nan, first.Dims...)
-	quantized, err := ptq.Quantize(context.Background(), loaded(t, m), tk, few(people, 200), ptq.Options{Method: ptq.PTQ})
+	quantized, err := ptq.Quantize(t.Context(), loaded(t, m), tk, few(people, 200), ptq.MustRecipe(ptq.PTQ), ptq.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}

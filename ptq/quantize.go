@@ -4,7 +4,7 @@
 //
 // Input: a model, a task, the rows to calibrate on. Output: a quantized model, written
 // and verified in ONNX Runtime, with the plan it was made from. Invariant:
-// the same inputs and options give the same bytes, for any number of workers.
+// the same inputs and recipe give the same bytes, for any number of workers.
 //
 // [Quantize] does everything for one budget and [Calibrate] for several; [Smallest] searches for a budget,
 // [Sweep] measures methods and budgets, [FromPlan] writes a saved plan, [Deployments] draws variants
@@ -24,15 +24,17 @@ import (
 
 // Quantize quantizes the model for the task, calibrated on the people's rows.
 // Result.Verified says whether the written model does what it should; look at it
-// before shipping. An *InputError says that the options, the model or the task
+// before shipping. An *InputError says that the recipe, the model or the task
 // cannot be used as they are.
-func Quantize(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options) (*Result, error) {
-	c, err := Calibrate(ctx, m, t, people, o)
+func Quantize(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, r Recipe, run Run) (
+	*Result, error,
+) {
+	c, err := Calibrate(ctx, m, t, people, r, run)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close() //nolint:errcheck // the result is what counts
-	return c.Quantize(ctx, c.net.o.Budget)
+	return c.Quantize(ctx, c.net.recipe.Allocate.Budget)
 }
 
 // Calibration is all of Quantize that does not depend on the budget. Close it after use.
@@ -45,11 +47,11 @@ type Calibration struct {
 
 // Calibrate does the part of Quantize that does not depend on the budget, so that a model
 // can be quantized at several.
-func Calibrate(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options) (_ *Calibration,
-	err error,
+func Calibrate(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, r Recipe, run Run) (
+	_ *Calibration, err error,
 ) {
 	c := &Calibration{}
-	if c.net, err = prepare(ctx, m, t, o); err != nil { // layers, and what stays in float and why
+	if c.net, err = prepare(ctx, m, t, r, run); err != nil { // layers, and what stays in float and why
 		return nil, inputError(err)
 	}
 	defer func() {
@@ -67,7 +69,7 @@ func Calibrate(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.
 	if c.scores, err = c.fits.score(ctx); err != nil { // what each bit width costs the margin
 		return nil, err
 	}
-	if c.net.o.Objective != Untrained {
+	if c.net.recipe.Train != nil {
 		if c.trainer, err = newTraining(ctx, c.fits, checkpoint); err != nil {
 			return nil, fmt.Errorf("training: %w", err)
 		}
@@ -88,7 +90,7 @@ func (n *network) calibrate(ctx context.Context, people *task.People) (*layerFit
 	return n.fitLayers(ctx, sample, points)
 }
 
-// Quantize quantizes the model at a budget: what the function Quantize returns for the same options.
+// Quantize quantizes the model at a budget: what the function Quantize returns for the same recipe.
 func (c *Calibration) Quantize(ctx context.Context, budget float64) (*Result, error) {
 	r, err := c.quantize(ctx, budget)
 	if err != nil {
@@ -119,7 +121,7 @@ func (c *Calibration) quantize(ctx context.Context, budget float64) (*Result, er
 			return nil, fmt.Errorf("training: %w", err)
 		}
 	}
-	r, err := c.write(ctx, layers, c.recipe(budget, nil)) // the file, verified in ONNX Runtime
+	r, err := c.write(ctx, layers, c.written(budget, nil)) // the file, verified in ONNX Runtime
 	if err != nil {
 		return nil, err
 	}

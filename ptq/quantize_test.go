@@ -56,26 +56,30 @@ func TestQuantize(t *testing.T) {
 	people = few(people, 300)
 	kinds := []ptq.Scales{ptq.ScalesPerTensor, ptq.ScalesPerChannel}
 	for i, method := range ptq.Methods() {
-		for k, name := range append(ptq.Names(ptq.FindSetting("allocator").Choices), "") {
+		for k, name := range append(ptq.Names(keyOf(t, "allocate.rule").Choices), "") {
 			allocator := ptq.Allocator(name)
 			scales := kinds[(i+k+1)%len(kinds)] // of cf-ptq and ptq those that they have anyway are run twice
 			perTensor := scales == ptq.ScalesPerTensor
-			o := ptq.Options{Method: method.Name, Allocator: allocator, Budget: 3.5, Scales: scales, Workers: 1}
+			settings := []string{"allocate.budget=3.5", "round.scales=" + string(scales)}
+			if allocator != "" {
+				settings = append(settings, "allocate.rule="+name)
+			}
 			people := people
-			switch untrained := method.Defaults.Objective == ptq.Untrained; {
+			switch untrained := method.Recipe.Train == nil; {
 			case untrained && allocator == ptq.AllocatorLearned:
 				continue // it needs an objective
 			case !untrained:
 				if allocator != "" {
 					continue // it trains whatever has been allocated
 				}
-				o.Train.Steps, people = 32, few(people, 100)
+				settings, people = append(settings, "train.steps=32"), few(people, 100)
 			}
-			if method.Defaults.Refine > 0 {
-				o.Refine = 1
+			if method.Recipe.Refine.Rounds > 0 {
+				settings = append(settings, "refine.rounds=1")
 			}
+			o := ptq.MustRecipe(method.Name, settings...)
 			t.Run(fmt.Sprintf("%s/%s/%s", method.Name, allocator, scales), func(t *testing.T) {
-				r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, o)
+				r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, o, ptq.Run{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -90,17 +94,16 @@ func TestQuantize(t *testing.T) {
 						t.Errorf("layer %s has %d scales", l.Node, l.Channels)
 					}
 				}
-				if spent > o.Budget*float64(weights)+1e-6 || r.Stored < r.Bits {
-					t.Errorf("%v bits for %d weights exceed a budget of %v", spent, weights, o.Budget)
+				if spent > o.Allocate.Budget*float64(weights)+1e-6 || r.Stored < r.Bits {
+					t.Errorf("%v bits for %d weights exceed a budget of %v", spent, weights, o.Allocate.Budget)
 				}
-				if (r.Recourse > 0) != (method.Defaults.CalibrateOn != ptq.OnFactual) {
+				if (r.Recourse > 0) != (method.Recipe.Calibrate.Points != ptq.OnFactual) {
 					t.Errorf("%d recourse points", r.Recourse)
 				}
 				if allocator != "" {
 					return
 				}
-				o.Workers = 3
-				again, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, o)
+				again, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o, ptq.Run{Workers: 3})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -116,7 +119,7 @@ func TestQuantize(t *testing.T) {
 func TestEightBitsDecideAlike(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{Method: "ptq", Budget: 8})
+	r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, ptq.MustRecipe("ptq", "allocate.budget=8"), ptq.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,9 +161,8 @@ func TestGradientAtSegmentEnds(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	ctx := context.Background()
-	r, err := ptq.Quantize(ctx, loaded(t, m), tk, people, ptq.Options{
-		Method: "ptq", Budget: 8, Compute: ptq.ComputeInteger,
-	})
+	r, err := ptq.Quantize(ctx, loaded(t, m), tk, people,
+		ptq.MustRecipe("ptq", "allocate.budget=8", "write.compute=integer"), ptq.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,31 +229,25 @@ func TestQuantizeErrors(t *testing.T) {
 		m    *graph.Model
 		t    *task.Task
 		p    *task.People
-		o    ptq.Options
+		o    ptq.Recipe
 		want string
 	}{
 		{
 			"method", context.Background(), m, tk, people,
-			ptq.Options{Method: "cfptq"},
+			ptq.Recipe{Method: "cfptq"},
 			`invalid value "cfptq" for method: want cf-ptq, cfq-qat,`,
 		},
-		{
-			"allocator", context.Background(), m, tk, people,
-			ptq.Options{Allocator: "best"},
-			`invalid value "best" for allocator: want exact,`,
-		},
-		{"budget", context.Background(), m, tk, people, ptq.Options{Budget: 1.5}, "invalid budget 1.5: want 2 to 8"},
-		{"task", context.Background(), m, &short, people, ptq.Options{}, "the task's features make 3"},
-		{"people", context.Background(), m, tk, &task.People{}, ptq.Options{}, "no rows to calibrate on"},
-		{"layers", context.Background(), noLayers, tk, people, ptq.Options{}, "without dense layers"},
-		{"cancelled", cancelled, m, tk, people, ptq.Options{}, "context canceled"},
+		{"task", context.Background(), m, &short, people, ptq.MustRecipe(ptq.CFPTQ), "the task's features make 3"},
+		{"people", context.Background(), m, tk, &task.People{}, ptq.MustRecipe(ptq.CFPTQ), "no rows to calibrate on"},
+		{"layers", context.Background(), noLayers, tk, people, ptq.MustRecipe(ptq.CFPTQ), "without dense layers"},
+		{"cancelled", cancelled, m, tk, people, ptq.MustRecipe(ptq.CFPTQ), "context canceled"},
 	} {
 		if _, err := ptq.Quantize(
 			tt.ctx,
 			loaded(t, tt.m),
 			tt.t,
 			tt.p,
-			tt.o,
+			tt.o, ptq.Run{},
 		); err == nil ||
 			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want it to say %q", tt.name, err, tt.want)
@@ -279,7 +275,7 @@ func TestQuantizeLeavesFixedLayers(t *testing.T) {
 		}},
 		{Name: "r2", Op: "Reshape", Inputs: []string{"d", "rows"}, Outputs: []string{"flat"}},
 	}, g.Nodes...)
-	r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{})
+	r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.MustRecipe(ptq.CFPTQ), ptq.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +285,19 @@ func TestQuantizeLeavesFixedLayers(t *testing.T) {
 	}
 }
 
-// Every choice of every option makes a file that runs as planned, says in its recipe how it
+// keyOf is the setting of a name.
+func keyOf(t *testing.T, name string) ptq.Key {
+	t.Helper()
+	for _, k := range ptq.Keys() {
+		if k.Name == name {
+			return k
+		}
+	}
+	t.Fatalf("there is no setting %s", name)
+	return ptq.Key{}
+}
+
+// Every choice of every setting makes a file that runs as planned, says in its recipe how it
 // was made, and differs from that of the other choices.
 func TestChoices(t *testing.T) {
 	t.Parallel()
@@ -301,49 +309,53 @@ func TestChoices(t *testing.T) {
 	}
 	var usual *ptq.Result // by the choices that are made anyway
 	// the choices above make no difference here; all activations have 8 bits: bops are bits; small layers are float
-	same := map[string]int{"cost": 1, "input": 1, "compute": 1}
-	for _, c := range ptq.Settings() {
-		if c.Name == "allocator" || c.Name == "prune-by" {
+	same := map[string]int{"allocate.cost": 1, "write.input": 1, "write.compute": 1}
+	for _, c := range ptq.Keys() {
+		if c.Choices == nil || c.Name == "allocate.rule" || c.Name == "train.prune-by" || c.Name == "allocate.scores" {
 			continue // TestQuantize and TestPruned have them all
 		}
-		usually := *c.Of(&std.Defaults)
+		usually := c.Get(&std.Recipe)
 		files := map[string]bool{}
 		for _, choice := range c.Choices {
-			o := ptq.Options{
-				Refine: -1, ActBits: 5, Compute: ptq.ComputeInteger, KeepFloat: []string{"/layers.2/Gemm"}, // it takes the time
+			settings := []string{"refine.rounds=0", c.Name + "=" + choice.Name}
+			add := func(key, value string) {
+				if c.Name != key {
+					settings = append(settings, key+"="+value)
+				}
 			}
-			switch c.Name {
-			case "cost":
-				o.ActBits = 8
-			case "act-range":
-				o.KeepFloat = nil // there are activations between layers
+			add("write.compute", "integer")
+			if c.Name != "allocate.cost" && c.Name != "write.compute" {
+				add("write.act-bits", "5")
 			}
-			*c.Of(&o) = choice.Name
-			o.Train.Steps = 32
+			if c.Name != "round.act-range" { // where there are activations between layers
+				add("allocate.keep-float", "/layers.2/Gemm")
+			}
 			people := people
-			if c.Name == "objective" && choice.Name != string(ptq.Untrained) {
+			if c.Name == "train.objective" && choice.Name != string(ptq.Untrained) {
+				add("train.steps", "32")
 				people = few(people, 100)
 			}
-			r := usual
-			if choice.Name != usually || c.Name == "cost" || c.Name == "act-range" || usual == nil {
-				if r, err = ptq.Quantize(context.Background(), loaded(t, m), tk, people, o); err != nil {
+			r, special := usual, choice.Name != usually || c.Name == "allocate.cost" || c.Name == "round.act-range" ||
+				c.Name == "write.compute"
+			if special || usual == nil {
+				o := ptq.MustRecipe(ptq.CFPTQ, settings...)
+				if r, err = ptq.Quantize(t.Context(), loaded(t, m), tk, people, o, ptq.Run{}); err != nil {
 					t.Errorf("%s %s: %v", c.Name, choice.Name, err)
 					continue
 				}
 			}
-			if choice.Name == usually && c.Name != "cost" && c.Name != "act-range" {
+			if !special {
 				usual = r
 			}
 			if err := r.Verified.Err(); err != nil {
 				t.Errorf("%s %s: %v", c.Name, choice.Name, err)
 			}
+			if choice.Name != usually && r.Recipe[c.Name] != choice.Name {
+				t.Errorf("%s %s is not in the recipe %v", c.Name, choice.Name, r.Recipe)
+			}
 			q, err := codec.Read(r.Model, "")
 			if err != nil {
 				t.Fatal(err)
-			}
-			recipe, _ := q.Meta("cfq.recipe")
-			if !strings.Contains(recipe, `"`+choice.Name+`"`) && choice.Name != string(ptq.Untrained) {
-				t.Errorf("%s %s is not in the recipe %s", c.Name, choice.Name, recipe)
 			}
 			q.Metadata = nil
 			plain, err := codec.Marshal(q)
@@ -365,9 +377,8 @@ func TestBudgetOfBytes(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 200)
 	for _, budget := range []float64{4, 5.5} {
-		r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{
-			Budget: budget, Cost: ptq.CostBytes,
-		})
+		r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people,
+			ptq.MustRecipe(ptq.CFPTQ, fmt.Sprint("allocate.budget=", budget), "allocate.cost=bytes"), ptq.Run{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -379,9 +390,8 @@ func TestBudgetOfBytes(t *testing.T) {
 		}
 	}
 	var input *ptq.InputError
-	if _, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{
-		Budget: 2, Cost: ptq.CostBytes,
-	}); !errors.As(err, &input) {
+	if _, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people,
+		ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=2", "allocate.cost=bytes"), ptq.Run{}); !errors.As(err, &input) {
 		t.Errorf("two bits with all that comes on top: %v", err)
 	}
 }
@@ -393,10 +403,8 @@ func TestBudgetOfOperations(t *testing.T) {
 	people = few(people, 400)
 	bits := map[int]float64{}
 	for _, act := range []int{4, 8} {
-		r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{
-			Budget: 3, Cost: ptq.CostBOPs,
-			ActBits: act, Refine: -1,
-		})
+		r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=3",
+			"allocate.cost=bops", fmt.Sprint("write.act-bits=", act), "refine.rounds=0"), ptq.Run{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -424,14 +432,15 @@ func TestRefinedInFloat(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 600)
-	r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{Budget: 3})
+	r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people,
+		ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=3"), ptq.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if o := r.Refined; o == nil || !(o.After < o.Before) || o.Rounds == 0 {
 		t.Errorf("refinement: %+v", o)
 	}
-	r, err = ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{})
+	r, err = ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.MustRecipe(ptq.CFPTQ), ptq.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -455,7 +464,8 @@ func TestRefinedBySteps(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 600)
 	quantize := func(workers int) *ptq.Result {
-		r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{Budget: 2, Workers: workers})
+		r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people,
+			ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=2"), ptq.Run{Workers: workers})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -479,7 +489,8 @@ func TestOthersAreNotSeen(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	quantize := func(people *task.People) *ptq.Result {
-		r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{Budget: 2, Rows: 300})
+		r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people,
+			ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=2", "calibrate.rows=300"), ptq.Run{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,7 @@ func (c *layerFits) affordable(rows int) int {
 func (c *layerFits) refine(ctx context.Context, plans []quant.Layer, set *calib.Set) ([]quant.Layer,
 	*refine.Outcome, error,
 ) {
-	if c.net.o.Refine == 0 || c.affordable(refineRows) < refineLeast {
+	if c.net.recipe.Refine.Rounds == 0 || c.affordable(refineRows) < refineLeast {
 		return plans, nil, nil
 	}
 	var layers []refine.Layer
@@ -73,7 +73,7 @@ func (c *layerFits) refine(ctx context.Context, plans []quant.Layer, set *calib.
 		return c.openLayers(ctx, all)
 	}
 	refined, outcome, err := refine.Run(ctx, layers, points, open, refine.Options{
-		Rounds: c.net.o.Refine, Progress: func(done, total int) { c.net.tell("refine", done, total) },
+		Rounds: c.net.recipe.Refine.Rounds, Progress: func(done, total int) { c.net.tell("refine", done, total) },
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("refinement: %w", err)
@@ -93,7 +93,7 @@ func (c *layerFits) openLayers(ctx context.Context, plans []quant.Layer) (*class
 	if err != nil {
 		return nil, err
 	}
-	return OpenFor(opened, c.net.task, c.net.o.Workers)
+	return OpenFor(opened, c.net.task, c.net.run.Workers)
 }
 
 // refinePoints draws points to refine on: from the ways to the recourse points of the set, and people. Without recourse

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
 	"cfq/calib/refine"
 	"cfq/onnxio/codec"
@@ -15,7 +13,6 @@ import (
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/quant/verify"
-	"cfq/recourse"
 )
 
 // Result is a quantized model and how it came about. It is the last stage.
@@ -45,7 +42,7 @@ type Result struct {
 	Factual      int            `json:"calibration_rows"`
 	Recourse     int            `json:"recourse_points"`
 	Reached      int            `json:"recourse_points_valid"`
-	Promised     bool           `json:"promises,omitempty"` // the recourse points are those of Options.Promises
+	Promised     bool           `json:"promises,omitempty"` // the recourse points are those of Run.Promises
 	FloatBytes   int            `json:"float_bytes"`
 	Metadata     int            `json:"metadata_bytes,omitempty"` // of the model's exporter, that are left out
 	Bytes        int            `json:"bytes"`
@@ -88,15 +85,15 @@ func (c *Calibration) write(ctx context.Context, layers []quant.Layer, recipe ma
 		return nil, err
 	}
 	r.Recipe = recipe
-	r.Sparsity, err = c.net.o.sparsity(plan, bytes)
+	r.Sparsity, err = c.net.recipe.Train.sparsity(plan, bytes)
 	return r, err
 }
 
 // describe says in a result how it came about: by which settings, on which people, with which doubts.
 func (c *Calibration) describe(r *Result) {
 	n, points := c.net, c.fits.calibrationSet
-	r.Method, r.Allocator, r.Rounding = n.method.Name, n.o.Allocator, n.o.Rounding
-	r.Cost, r.CalibratedOn = n.o.Cost, n.o.CalibrateOn
+	r.Method, r.Allocator, r.Rounding = n.recipe.Method, n.recipe.Allocate.Rule, n.recipe.Round.Rule
+	r.Cost, r.CalibratedOn = n.recipe.Allocate.Cost, n.recipe.Calibrate.Points
 	r.Equalized, r.Warnings = n.model.equalized, slices.Clone(c.scores.warnings)
 	r.People, r.Calibrated = c.fits.sample.all.N, c.fits.sample.rows
 	if t := r.Training; t != nil {
@@ -111,7 +108,7 @@ func (c *Calibration) describe(r *Result) {
 			continue
 		}
 		r.Layers[k].Score = c.scores.gradients[at]
-		if c.scores.layerErrors != nil && n.o.Allocator == AllocatorExact {
+		if c.scores.layerErrors != nil && n.recipe.Allocate.Rule == AllocatorExact {
 			r.Layers[k].MarginError = c.scores.layerErrors[at]
 		}
 		at++
@@ -119,7 +116,9 @@ func (c *Calibration) describe(r *Result) {
 }
 
 // writer says how models are written: small, and so that ONNX Runtime from a certain release on can read them.
-func (m *canonicalModel) writer() qdq.Options { return qdq.Options{Size: size, Runtime: m.runtime} }
+func (m *canonicalModel) writer() qdq.Options {
+	return qdq.Options{Size: size, Runtime: m.spec.Runtime}
+}
 
 // write makes the model and the file of a plan.
 func (m *canonicalModel) write(plan *quant.Plan, recipe map[string]string) (*graph.Model, []byte, error) {
@@ -132,69 +131,37 @@ func (m *canonicalModel) write(plan *quant.Plan, recipe map[string]string) (*gra
 	if err != nil {
 		return nil, nil, err
 	}
-	if !m.keep {
+	if !m.spec.KeepMetadata {
 		codec.StripMetadata(out)
 	}
-	out.SetMeta(recipeKey, string(text))
+	out.SetMeta(RecipeKey, string(text))
 	bytes, err := codec.Marshal(out)
 	return out, bytes, err
 }
 
-// recipeKey is the metadata entry that says how a model was made: a JSON object of texts.
-const recipeKey = "cfq.recipe"
+// RecipeKey is the metadata entry that says how a model was made: the JSON of its recipe, with what it was made from.
+const RecipeKey = "cfq.recipe"
 
-// recipe says how the model was made; more comes on top.
-func (c *Calibration) recipe(budget float64, more map[string]string) map[string]string {
-	recipe := map[string]string{
-		"method": string(c.net.method.Name), "budget": fmt.Sprint(budget), "refine": strconv.Itoa(c.net.o.Refine),
-		"task": c.net.task.Hash(),
+// written is the recipe of a model that is written at a budget, with what it was made from; more comes on top.
+func (c *Calibration) written(budget float64, more map[string]string) map[string]string {
+	r := c.net.recipe
+	r.Allocate.Budget = budget
+	texts, sample := r.Texts(), c.fits.sample
+	origin := map[string]string{"task": c.net.task.Hash()}
+	if sample.people.N < sample.all.N {
+		origin["calibrated_on"] = fmt.Sprintf("%d of %d rows", sample.people.N, sample.all.N)
 	}
-	o := c.net.o
-	for _, s := range Settings() {
-		recipe[strings.ReplaceAll(s.Name, "-", "_")] = *s.Of(&o)
+	if sample.promises != nil {
+		origin["recourse"] = "promises"
 	}
-	if o.Objective == Untrained {
-		delete(recipe, "objective")
-	}
-	if o.Sparsity == 0 {
-		delete(recipe, "prune_by")
-	}
-	if c.fits.sample.people.N < c.fits.sample.all.N {
-		recipe["calibrated_on"] = fmt.Sprintf("%d of %d rows", c.fits.sample.people.N, c.fits.sample.all.N)
-	}
-	if o.KeepMetadata {
-		recipe["keep_metadata"] = "true"
-	}
-	if o.ActBits != 8 {
-		recipe["act_bits"] = strconv.Itoa(o.ActBits)
-	}
-	for key, on := range map[string]bool{"cross_layer_equalization": o.CrossLayerEqualization, "full_range": o.FullRange} {
-		if on {
-			recipe[key] = "yes"
-		}
-	}
-	if c.fits.sample.promises != nil {
-		recipe["recourse"] = "promises"
-	}
-	if t := o.Teacher; t.Steps > 0 && t.Steps != recourse.DefaultSteps {
-		recipe["teacher_steps"] = strconv.Itoa(t.Steps)
-	}
-	if t := o.Teacher; t.StepSize > 0 {
-		recipe["teacher_step"] = fmt.Sprint(t.StepSize)
-	}
-	if t := o.Teacher; t.Noise > 0 || t.Sample > 0 {
-		recipe["teacher"] = fmt.Sprintf("noise %v, sample %d, seed %d", t.Noise, t.Sample, t.Seed)
-	}
-	if o.Objective != Untrained {
-		maps.Copy(recipe, trainingRecipe(&o))
-	}
-	for k, v := range o.Recipe {
+	maps.Copy(origin, c.net.run.Origin)
+	maps.Copy(origin, more)
+	for k, v := range origin {
 		if v != "" {
-			recipe[k] = v
+			texts[originPrefix+k] = v
 		}
 	}
-	maps.Copy(recipe, more)
-	return recipe
+	return texts
 }
 
 // verifyRows is how many rows the written model is verified on.
@@ -209,7 +176,7 @@ func (m *canonicalModel) result(ctx context.Context, out *graph.Model, bytes []b
 		return nil, err
 	}
 	check := verify.Options{Plan: plan, Engine: m.engine, FloatBytes: m.floatBytes, Probes: probes}
-	if m.larger {
+	if m.spec.AllowLarger {
 		check.FloatBytes = 0
 	}
 	report, err := verify.Check(ctx, bytes, check)

@@ -35,7 +35,7 @@ type calibrationSample struct {
 
 // chooseSample picks the people to calibrate on. It warns when the labels contradict the model.
 func (p *network) chooseSample(ctx context.Context, all *task.People) (_ *calibrationSample, err error) {
-	c := &calibrationSample{all: all, people: all, rows: spread(0, all.N, all.N), promises: p.o.Promises}
+	c := &calibrationSample{all: all, people: all, rows: spread(0, all.N, all.N), promises: p.run.Promises}
 	switch {
 	case all.N == 0:
 		return nil, errors.New("there are no rows to calibrate on")
@@ -56,30 +56,31 @@ func (p *network) chooseSample(ctx context.Context, all *task.People) (_ *calibr
 			}
 		}
 	}
-	doc, _ := qat.FindObjective(p.o.Objective) // none needs nothing
+	doc, _ := qat.FindObjective(p.recipe.objective()) // none needs nothing
 	switch {
 	case doc.Groups && len(all.Subgroups) == 0:
 		return nil, fmt.Errorf("objective %s needs subgroups of people: the task has no feature with subgroup: true",
-			p.o.Objective)
+			p.recipe.objective())
 	case doc.Labels && p.full.Classes() > 2:
 		return nil, fmt.Errorf("objective %s needs a model of two classes, and this one has %d: objective %s takes any",
-			p.o.Objective, p.full.Classes(), qat.Distil)
+			p.recipe.objective(), p.full.Classes(), qat.Distil)
 	case doc.Labels && known == 0:
 		return nil, fmt.Errorf("objective %s needs labels, and none of %d rows has one: objective %s needs none",
-			p.o.Objective, all.N, qat.Distil)
+			p.recipe.objective(), all.N, qat.Distil)
 	}
 	if known >= minLabels && 5*right < 2*known { // what a wrong class index looks like
 		c.warnings = append(c.warnings, fmt.Sprintf("the model decides only %.0f %% of the labelled rows as their labels "+
-			"say: is class %d, the task's target.index, the favourable one?", 100*float64(right)/float64(known), p.full.Target()))
+			"say: is class %d, the task's target.index, the favourable one?", 100*float64(right)/float64(known),
+			p.full.Target()))
 	}
-	if p.o.Rows > 0 && all.N > p.o.Rows {
-		c.rows = withRefused(spread(0, all.N, p.o.Rows), margins)
+	if p.recipe.Calibrate.Rows > 0 && all.N > p.recipe.Calibrate.Rows {
+		c.rows = withRefused(spread(0, all.N, p.recipe.Calibrate.Rows), margins)
 		c.people = all.Subset(c.rows)
 		if c.promises != nil {
 			c.promises = subset(c.promises, c.rows)
 		}
 	}
-	c.set, c.own, err = personal(p.set, p.o.Overrides, c.people)
+	c.set, c.own, err = personal(p.set, p.run.Overrides, c.people)
 	return c, err
 }
 
@@ -90,7 +91,7 @@ const maxMargins = 1 << 37
 // on, evenly spread, and not a number of the others.
 func (p *network) marginsOf(ctx context.Context, all *task.People) ([]float32, error) {
 	const lookedAt = 2
-	rows := spread(0, all.N, lookedAt*p.o.Rows)
+	rows := spread(0, all.N, lookedAt*p.recipe.Calibrate.Rows)
 	if len(rows) == 0 || float64(all.N)*float64(sensitivity.Multiplications(p.model.found)) <= maxMargins {
 		return p.full.Margins(ctx, all.X)
 	}

@@ -34,7 +34,7 @@ func TestProfileMeasures(t *testing.T) {
 		filepath.Join(dir, "train.csv"))
 	people = people.Subset(spread(0, people.N, 600))
 	ctx := context.Background()
-	c := calibrated(t, m, tk, people, Options{})
+	c := calibrated(t, m, tk, people, MustRecipe(CFPTQ), Run{})
 	p, err := c.profile(ctx, ProfileOptions{Probes: 8})
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,8 @@ func TestProfileMeasures(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	again, err := Sensitivity(ctx, loaded(t, m), tk, people, Options{Workers: 3}, ProfileOptions{Probes: 8})
+	again, err := Sensitivity(ctx, loaded(t, m), tk, people, ProfileOptions{Recipe: MustRecipe(CFPTQ), Probes: 8},
+		Run{Workers: 3})
 	if err != nil {
 		t.Fatal(err)
 	}

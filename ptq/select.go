@@ -10,11 +10,10 @@ import (
 	"cfq/quant"
 )
 
-// selected returns, by the names of their nodes, the layers that Only and KeepFloat leave in
-// float, and why. A pattern is a name or one of path.Match, in which * stands for
-// anything but a slash. A pattern that is none, or that no layer matches, is an
-// error: it would silently quantize what was to be kept.
-func (o Options) selected(layers []quant.LayerInfo) (map[string]string, error) {
+// keptInFloat returns, by the names of their nodes, the layers that patterns leave in float, and why. A pattern is a
+// name or one of path.Match, in which * stands for anything but a slash. What is not a pattern, or matches no layer, is
+// an error: it would silently quantize what was to be kept.
+func keptInFloat(layers []quant.LayerInfo, only, keep []string) (map[string]string, error) {
 	var errs []error
 	matches := func(what string, patterns []string) map[string]string {
 		found := map[string]string{}
@@ -40,16 +39,16 @@ func (o Options) selected(layers []quant.LayerInfo) (map[string]string, error) {
 		}
 		return found
 	}
-	only, keep := matches("only", o.Only), matches("keep in float", o.KeepFloat)
+	wanted, kept := matches("only", only), matches("keep in float", keep)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	out := map[string]string{}
 	for _, l := range layers {
 		switch {
-		case keep[l.Node] != "":
-			out[l.Node] = fmt.Sprintf("%q keeps it", keep[l.Node])
-		case len(o.Only) > 0 && only[l.Node] == "":
+		case kept[l.Node] != "":
+			out[l.Node] = fmt.Sprintf("%q keeps it", kept[l.Node])
+		case len(only) > 0 && wanted[l.Node] == "":
 			out[l.Node] = "it is not among those to quantize"
 		}
 	}

@@ -38,7 +38,7 @@ func TestSelected(t *testing.T) {
 		{keep: []string{"/head/[Gemm"}, fails: `keep in float "/head/[Gemm" is no pattern`},
 		{only: []string{"/layers.0/Gemm", "x"}, keep: []string{"["}, fails: `"[" is no pattern`},
 	} {
-		got, err := Options{Only: c.only, KeepFloat: c.keep}.selected(layers)
+		got, err := keptInFloat(layers, c.only, c.keep)
 		if (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
 			t.Errorf("only %q, keep %q: error %v, want %q", c.only, c.keep, err, c.fails)
 			continue
@@ -57,10 +57,10 @@ func TestKeepFloat(t *testing.T) {
 	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir,
 		"train.csv"))
 	ctx := context.Background()
-	o := Options{Method: "ptq"}
+	o := MustRecipe("ptq")
 	for i, keep := range []string{"/layers.0/Gemm", "/layers.2/Gemm", "/layers.4/Gemm"} {
-		o.KeepFloat = []string{keep}
-		r, err := Quantize(ctx, loaded(t, m), tk, people, o)
+		o.Allocate.KeepFloat = []string{keep}
+		r, err := Quantize(ctx, loaded(t, m), tk, people, o, Run{})
 		if err != nil {
 			t.Errorf("%s: %v", keep, err)
 			continue
@@ -74,30 +74,13 @@ func TestKeepFloat(t *testing.T) {
 			t.Errorf("%s: warnings %q, %d planned layers", keep, r.Warnings, len(r.Plan.Layers))
 		}
 	}
-	for want, o := range map[string]Options{
-		"every layer is to stay in float": {KeepFloat: []string{"/*/Gemm"}},
-		`the layers are "/layers.0/Gemm"`: {Only: []string{"/layers.9/Gemm"}},
-		"is no pattern":                   {KeepFloat: []string{"[]"}},
+	for want, o := range map[string]Recipe{
+		"every layer is to stay in float": MustRecipe(CFPTQ, "allocate.keep-float=/*/Gemm"),
+		`the layers are "/layers.0/Gemm"`: MustRecipe(CFPTQ, "allocate.only=/layers.9/Gemm"),
+		"is no pattern":                   MustRecipe(CFPTQ, "allocate.keep-float=[]"),
 	} {
-		_, err := Quantize(ctx, loaded(t, m), tk, people, o)
+		_, err := Quantize(ctx, loaded(t, m), tk, people, o, Run{})
 		if input := (*InputError)(nil); !errors.As(err, &input) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want it to say %q", err, want)
-		}
-	}
-}
-
-func TestOptionsCheck(t *testing.T) {
-	t.Parallel()
-	if err := (Options{}).Check(); err != nil {
-		t.Error(err)
-	}
-	for want, o := range map[string]Options{
-		"invalid value \"joules\" for cost: want bits, bytes or bops": {Cost: "joules"},
-		"empty layer pattern":        {Only: []string{""}},
-		"bit width 9 of activations": {ActBits: 9},
-		"needs scales per-channel":   {Scales: ScalesPerTensor, BitWidths: BitWidthsPerRow},
-	} {
-		if err := o.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want it to say %q", err, want)
 		}
 	}

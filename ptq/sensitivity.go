@@ -15,8 +15,9 @@ import (
 	"cfq/task"
 )
 
-// ProfileOptions of Sensitivity. The zero value is useful.
+// ProfileOptions of Sensitivity.
 type ProfileOptions struct {
+	Recipe Recipe
 	Probes int    // random vectors that estimate each trace (sensitivity.DefaultProbes)
 	Seed   uint64 // of the random vectors
 }
@@ -35,7 +36,7 @@ type Profile struct {
 	Factual  int        `json:"calibration_rows"`
 	Recourse int        `json:"recourse_points"`
 	Reached  int        `json:"recourse_points_valid"`
-	Promised bool       `json:"promises,omitempty"` // the recourse points are those of Options.Promises
+	Promised bool       `json:"promises,omitempty"` // the recourse points are those of Run.Promises
 	// Errors is "exact" (each layer alone is quantized, written and run) or "first-order" (estimated from the gradient
 	// of the margin by the layer's outputs); ErrorRows is the largest number of rows of each kind that margin errors
 	// are means over, TraceRows the same for the traces.
@@ -83,14 +84,14 @@ type Score struct {
 }
 
 // Sensitivity calibrates as Calibrate does and measures how much each layer matters.
-func Sensitivity(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options,
-	po ProfileOptions,
+func Sensitivity(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, po ProfileOptions,
+	run Run,
 ) (*Profile, error) {
 	po.Probes = cmp.Or(po.Probes, sensitivity.DefaultProbes)
 	if po.Probes < 2 {
 		return nil, inputError(fmt.Errorf("%d probes: a standard error needs 2 or more", po.Probes))
 	}
-	n, err := prepare(ctx, m, t, o)
+	n, err := prepare(ctx, m, t, po.Recipe, run)
 	if err != nil {
 		return nil, inputError(err)
 	}
@@ -104,14 +105,14 @@ func Sensitivity(ctx context.Context, m *onnxio.Model, t *task.Task, people *tas
 
 func (c *layerFits) profile(ctx context.Context, o ProfileOptions) (_ *Profile, err error) {
 	points := c.calibrationSet // with recourse points, also where the method does not look at them
-	if c.net.o.CalibrateOn == OnFactual && !c.net.method.RecourseSensitivity {
+	if c.net.recipe.Calibrate.Points == OnFactual && c.net.recipe.Allocate.Scores == OnFactual {
 		points, err = calib.Counterfactual(ctx, c.net.full, c.sample.set, c.sample.people.X, c.net.teacher())
 		if err != nil {
 			return nil, err
 		}
 	}
 	p := &Profile{
-		Method: c.net.method.Name, People: c.sample.all.N, Factual: points.Factual, Recourse: points.Recourse,
+		Method: c.net.recipe.Method, People: c.sample.all.N, Factual: points.Factual, Recourse: points.Recourse,
 		Reached: points.Valid(), Promised: points.Recourse > 0 && c.sample.promises != nil, Errors: errorsExact,
 		ErrorRows: errorRows, Probes: o.Probes, TraceRows: sensitivity.TraceRows(c.net.layers), Warnings: c.warnings,
 	}

@@ -10,13 +10,13 @@ import (
 	"cfq/task"
 )
 
-func profile(t *testing.T, people *task.People, o ptq.Options, po ptq.ProfileOptions) *ptq.Profile {
+func profile(t *testing.T, people *task.People, o ptq.ProfileOptions) *ptq.Profile {
 	t.Helper()
 	m, tk, train := loans(t, "train.csv")
 	if people == nil {
 		people = train
 	}
-	p, err := ptq.Sensitivity(context.Background(), loaded(t, m), tk, people, o, po)
+	p, err := ptq.Sensitivity(context.Background(), loaded(t, m), tk, people, o, ptq.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,9 +29,9 @@ func TestProfileIsWhatQuantizeDoes(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 600)
 	for method, at := range map[ptq.MethodName]string{ptq.CFPTQPaper: "recourse", ptq.MixedPTQ: "factual"} {
-		o := ptq.Options{Method: method, Budget: 3.5}
-		p := profile(t, people, o, ptq.ProfileOptions{Probes: 4})
-		r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, o)
+		o := ptq.MustRecipe(method, "allocate.budget=3.5")
+		p := profile(t, people, ptq.ProfileOptions{Recipe: o, Probes: 4})
+		r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, o, ptq.Run{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func TestProfileWithoutRecourse(t *testing.T) {
 			happy.N++
 		}
 	}
-	p := profile(t, happy, ptq.Options{Method: "ptq"}, ptq.ProfileOptions{Probes: 2})
+	p := profile(t, happy, ptq.ProfileOptions{Recipe: ptq.MustRecipe("ptq"), Probes: 2})
 	if p.Recourse != 0 || p.Layers[0].Recourse != nil || p.Layers[0].Factual.MarginError[0] <= 0 {
 		t.Errorf("profile %+v", p)
 	}
@@ -77,21 +77,23 @@ func TestProfileWithoutRecourse(t *testing.T) {
 func TestProfileOptions(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	o := ptq.Options{Method: "ptq", Budget: 9}
-	for part, probes := range map[string]int{"invalid budget 9": 2, "1 probes": 1} {
-		_, err := ptq.Sensitivity(context.Background(), loaded(t, m), tk, people, o, ptq.ProfileOptions{Probes: probes})
+	o := ptq.ProfileOptions{Recipe: ptq.MustRecipe("ptq")}
+	o.Recipe.Allocate.Budget = 9
+	for part, probes := range map[string]int{"allocate.budget: want 2 to 8": 2, "1 probes": 1} {
+		o.Probes = probes
+		_, err := ptq.Sensitivity(t.Context(), loaded(t, m), tk, people, o, ptq.Run{})
 		var input *ptq.InputError
 		if !errors.As(err, &input) || !strings.Contains(err.Error(), part) {
 			t.Errorf("error %v, want %q", err, part)
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	o.Budget, o.Progress = 4, func(ev ptq.Event) {
+	o.Recipe.Allocate.Budget, o.Probes = 4, 0
+	_, err := ptq.Sensitivity(ctx, loaded(t, m), tk, people, o, ptq.Run{Progress: func(ev ptq.Event) {
 		if strings.HasPrefix(ev.Stage, "gradients at") {
 			cancel()
 		}
-	}
-	_, err := ptq.Sensitivity(ctx, loaded(t, m), tk, people, o, ptq.ProfileOptions{})
+	}})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}

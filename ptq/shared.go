@@ -17,7 +17,7 @@ func (p *network) uses() []int {
 	out := make([]int, len(p.layers))
 	for i := range p.layers {
 		out[i] = i
-		if p.o.Objective != Untrained || p.integer[i] || p.layers[i].Conv != nil {
+		if p.recipe.Train != nil || p.integer[i] || p.layers[i].Conv != nil {
 			continue
 		}
 		l := &p.layers[i]

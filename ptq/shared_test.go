@@ -112,7 +112,7 @@ func TestAdult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := ptq.Quantize(ctx, loaded(t, m), tk, train, ptq.Options{Workers: 2})
+	r, err := ptq.Quantize(ctx, loaded(t, m), tk, train, ptq.MustRecipe(ptq.CFPTQ), ptq.Run{Workers: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

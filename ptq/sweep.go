@@ -24,11 +24,12 @@ import (
 type SweepOptions struct {
 	// Methods are names of Methods (all that do not train).
 	Methods []MethodName
-	// Budgets are values of Options.Budget (SweepBudgets).
+	// Budgets are values of AllocateSpec.Budget (SweepBudgets).
 	Budgets []float64
-	// Quantize is what all points have in common. Its Method, Budget, Workers and Progress are of
-	// no use, and its Overrides are of the people of the calibration.
-	Quantize Options
+	// Settings change the recipe of each method, as Recipe.Set reads them, where they have an effect.
+	Settings []string
+	// Given are promises to the people of the calibration, what these can change, and the origin.
+	Given Run
 	// Margins, Sample, Seed and Solver are those of eval.Options; the margins are 0.1 unless there are some.
 	Margins []float64
 	Sample  int
@@ -42,6 +43,18 @@ type SweepOptions struct {
 	Finished func(SweepPoint) error
 	// Progress receives the steps of the work; nil = none.
 	Progress func(Event)
+}
+
+// Recipe is the recipe of a method with those of the settings that have an effect on it.
+func (o *SweepOptions) Recipe(method MethodName) (Recipe, error) {
+	r, err := NewRecipe(method)
+	if err == nil {
+		err = r.setWhereUsed(o.Settings)
+	}
+	if err == nil {
+		err = r.Check()
+	}
+	return r, err
 }
 
 // SweepBudgets are the budgets of a sweep that names none.
@@ -99,7 +112,7 @@ func Sweep(ctx context.Context, m *onnxio.Model, t *task.Task, people, test *tas
 	if test.N == 0 {
 		return nil, &InputError{errors.New("there are no rows to test on")}
 	}
-	if o.Quantize.Checkpoint != "" {
+	if o.Given.Checkpoint != "" {
 		return nil, &InputError{errors.New("checkpoint: a sweep trains several times")}
 	}
 	s := &sweep{o: o, m: m, t: t, people: people, r: &SweepResult{}}
@@ -168,7 +181,7 @@ func (o SweepOptions) resolve() (SweepOptions, error) {
 	var errs []error
 	if len(o.Methods) == 0 {
 		for _, m := range Methods() {
-			if m.Defaults.Objective == Untrained { // the others take half a minute for each budget
+			if m.Recipe.Train == nil { // the others take half a minute for each budget
 				o.Methods = append(o.Methods, m.Name)
 			}
 		}
@@ -181,9 +194,7 @@ func (o SweepOptions) resolve() (SweepOptions, error) {
 		errs = append(errs, checkBudget(b))
 	}
 	for i, name := range o.Methods {
-		of := o.Quantize
-		of.Method = name
-		if err := of.Check(); err != nil {
+		if _, err := o.Recipe(name); err != nil {
 			errs = append(errs, fmt.Errorf("method %s: %w", name, err))
 		}
 		if slices.Contains(o.Methods[:i], name) {
@@ -225,9 +236,12 @@ func (s *sweep) earlier(method MethodName, budget float64) *SweepPoint {
 
 // method computes the points of a method that are missing, the smallest budget first.
 func (s *sweep) method(ctx context.Context, points []SweepPoint) (err error) {
-	o := s.o.Quantize
-	o.Method, o.Progress = points[0].Method, nil
-	o.Workers = max(1, s.o.Workers/len(s.o.Methods))
+	r, err := s.o.Recipe(points[0].Method)
+	if err != nil {
+		return err
+	}
+	run := s.o.Given
+	run.Progress, run.Workers = nil, max(1, s.o.Workers/len(s.o.Methods))
 	var c *Calibration
 	first := map[string]*SweepPoint{} // by graph
 	for i := range points {
@@ -236,12 +250,12 @@ func (s *sweep) method(ctx context.Context, points []SweepPoint) (err error) {
 			*p = *before
 		} else {
 			if c == nil {
-				if c, err = Calibrate(ctx, s.m, s.t, s.people, o); err != nil {
+				if c, err = Calibrate(ctx, s.m, s.t, s.people, r, run); err != nil {
 					return fmt.Errorf("method %s: %w", p.Method, err)
 				}
 				defer c.Close() //nolint:errcheck // the points are what counts
 			}
-			if err := s.compute(ctx, c, p, first, o.Workers); err != nil {
+			if err := s.compute(ctx, c, p, first, run.Workers); err != nil {
 				return fmt.Errorf("method %s, budget %v: %w", p.Method, p.Budget, err)
 			}
 		}

@@ -3,6 +3,7 @@ package ptq_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -26,7 +27,6 @@ func sweepLoans(t *testing.T) (m *graph.Model, tk *task.Task, train, test *task.
 	return m, tk, few(train, 200), few(test, 150), ptq.SweepOptions{
 		Methods: []ptq.MethodName{"ptq", "cf-ptq-calib"}, Budgets: []float64{4.5, 2, 4}, Margins: []float64{0.1, 0.25},
 		Sample: 4, Seed: 5,
-		Quantize: ptq.Options{},
 	}
 }
 
@@ -66,9 +66,8 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 			continue
 		}
 		method, budget := o.Methods[i/3], []float64{2, 4, 4.5}[i%3]
-		qo := o.Quantize
-		qo.Method, qo.Budget = method, budget
-		q, err := ptq.Quantize(t.Context(), loaded(t, m), tk, train, qo)
+		recipe := ptq.MustRecipe(method, fmt.Sprint("allocate.budget=", budget))
+		q, err := ptq.Quantize(t.Context(), loaded(t, m), tk, train, recipe, ptq.Run{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,16 +161,15 @@ func TestSweepOfDamagedPoints(t *testing.T) {
 func TestSweepUnfit(t *testing.T) {
 	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)
-	o.Methods, o.Quantize.Cost, o.Sample = []ptq.MethodName{"ptq"}, ptq.CostBytes, 2
+	o.Methods, o.Settings, o.Sample = []ptq.MethodName{"ptq"}, []string{"allocate.cost=bytes"}, 2
 	o.Budgets = []float64{8}
 	fits := sweep(t, o)
 	o.Budgets = []float64{2, 8}
 	var told []ptq.SweepPoint
 	o.Finished = func(p ptq.SweepPoint) error { told = append(told, p); return nil }
 	r := sweep(t, o)
-	of := o.Quantize
-	of.Method, of.Budget = "ptq", 2
-	_, want := ptq.Quantize(t.Context(), loaded(t, m), tk, train, of)
+	of := ptq.MustRecipe("ptq", "allocate.cost=bytes", "allocate.budget=2")
+	_, want := ptq.Quantize(t.Context(), loaded(t, m), tk, train, of, ptq.Run{})
 	if !errors.Is(want, allocate.ErrBudget) || len(told) != 2 {
 		t.Fatalf("%d points, and quantizing: %v", len(told), want)
 	}
@@ -197,11 +195,12 @@ func TestSweepOptions(t *testing.T) {
 	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)
 	for want, change := range map[string]func(*ptq.SweepOptions){
-		"for method: want":   func(o *ptq.SweepOptions) { o.Methods = []ptq.MethodName{"ptq", "gptq"} },
-		"asked for twice":    func(o *ptq.SweepOptions) { o.Methods = []ptq.MethodName{"ptq", "ptq"} },
-		"budget 1":           func(o *ptq.SweepOptions) { o.Budgets = []float64{4, 1} },
-		"for rounding: want": func(o *ptq.SweepOptions) { o.Quantize.Rounding = "up" },
-		"required margin":    func(o *ptq.SweepOptions) { o.Margins = []float64{-1} },
+		"for method: want":     func(o *ptq.SweepOptions) { o.Methods = []ptq.MethodName{"ptq", "gptq"} },
+		"asked for twice":      func(o *ptq.SweepOptions) { o.Methods = []ptq.MethodName{"ptq", "ptq"} },
+		"budget 1":             func(o *ptq.SweepOptions) { o.Budgets = []float64{4, 1} },
+		"for round.rule: want": func(o *ptq.SweepOptions) { o.Settings = []string{"round.rule=up"} },
+		"for train.steps: wan": func(o *ptq.SweepOptions) { o.Settings = []string{"train.steps=3"} },
+		"required margin":      func(o *ptq.SweepOptions) { o.Margins = []float64{-1} },
 	} {
 		bad := o
 		change(&bad)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -24,10 +23,10 @@ import (
 // who were held out. See docs/method.md.
 type Target struct {
 	VD         float64 `json:"vd"`         // the largest Validity Drop, above 0; the same limit holds for RVD
-	Margin     float64 `json:"margin"`     // the required logit margin of promises (0.1)
-	HoldOut    float64 `json:"holdout"`    // the share of the people who are held out (0.3)
-	Confidence float64 `json:"confidence"` // of the claim (0.95)
-	// Sample is the largest number of refused people to ask in each of the two parts, drawn by Seed; 0 = 4000.
+	Margin     float64 `json:"margin"`     // the required logit margin of promises
+	HoldOut    float64 `json:"holdout"`    // the share of the people who are held out
+	Confidence float64 `json:"confidence"` // of the claim
+	// Sample is the largest number of refused people to ask in each of the two parts, drawn by Seed.
 	Sample int    `json:"sample"`
 	Seed   uint64 `json:"seed"` // of the parts, the sample and the solver
 }
@@ -91,26 +90,6 @@ func (e *TooFew) Error() string {
 	return fmt.Sprintf("%s: %d are too few to show this; with %d, none may break", e.What, e.Have, e.Need)
 }
 
-func (t Target) withDefaults() (Target, error) {
-	t.Margin, t.HoldOut = cmp.Or(t.Margin, 0.1), cmp.Or(t.HoldOut, 0.3)
-	t.Confidence, t.Sample = cmp.Or(t.Confidence, 0.95), cmp.Or(t.Sample, 4000)
-	inside := func(v float64) bool { return v > 0 && v < 1 }
-	switch {
-	case !inside(t.VD):
-		return t, fmt.Errorf("a Validity Drop of %v: the target is a share between 0 and 1", t.VD)
-	case !inside(t.HoldOut):
-		return t, fmt.Errorf("a share of %v held out: it lies between 0 and 1", t.HoldOut)
-	case !(t.Confidence >= 0.5 && t.Confidence < 1):
-		return t, fmt.Errorf("a confidence of %v: it lies between 0.5 and 1", t.Confidence)
-	case !(t.Margin > 0) || math.IsInf(t.Margin, 1):
-		return t, fmt.Errorf("a margin of %v: at the boundary half of all promises break whatever is done; 0.1 is usual",
-			t.Margin)
-	case t.Sample < 0:
-		return t, fmt.Errorf("a sample of %d people", t.Sample)
-	}
-	return t, nil
-}
-
 // level is the confidence of each of the bounds: together they hold at Confidence.
 func (t Target) level() float64 { return 1 - (1-t.Confidence)/targetTries }
 
@@ -133,36 +112,37 @@ func (m *Measured) bound() float64 { return float64(max(m.VD.Upper, m.RVD.Upper)
 // Smallest searches for the smallest quantized model that keeps the target, calibrated on one part of the
 // people and judged by the rest. With probability Target.Confidence or more it does
 // not return a model as one that holds whose true VD (or RVD) is above the target.
-// Options.Budget is ignored. A *TooFew says that there are not enough people to verify the target.
-func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options,
-	target Target,
+// The recipe's Target says what is searched for, and its budget is replaced. A *TooFew says that there are not enough
+// people to verify the target.
+func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, r Recipe, run Run,
 ) (_ *TargetResult, err error) {
-	if target, err = target.withDefaults(); err != nil {
-		return nil, inputError(err)
-	}
-	if err := o.Check(); err != nil {
+	if err := r.Check(); err != nil {
 		return nil, err
 	}
-	if o.Checkpoint != "" {
+	if r.Target == nil {
+		return nil, inputError(errors.New("the recipe has no target"))
+	}
+	target := *r.Target
+	if run.Checkpoint != "" {
 		return nil, inputError(errors.New("checkpoint: a search for a target trains several times"))
 	}
-	if o.Promises != nil && len(o.Promises) != people.N {
-		return nil, inputError(fmt.Errorf("%d promises for %d people", len(o.Promises), people.N))
+	if run.Promises != nil && len(run.Promises) != people.N {
+		return nil, inputError(fmt.Errorf("%d promises for %d people", len(run.Promises), people.N))
 	}
 	set, err := constraint.Compile(t)
 	if err != nil {
 		return nil, inputError(err)
 	}
-	if set, _, err = personal(set, o.Overrides, people); err != nil {
+	if set, _, err = personal(set, run.Overrides, people); err != nil {
 		return nil, inputError(err)
 	}
-	full, err := OpenFor(m, t, o.Workers)
+	full, err := OpenFor(m, t, run.Workers)
 	if err != nil {
 		return nil, inputError(err)
 	}
 	defer func() { err = errors.Join(err, full.Close()) }()
 	own, held := divide(people, target.HoldOut, target.Seed)
-	theirs, err := ownDoing(ctx, m, full, t, people, task.AllRows(people.N), o.Workers)
+	theirs, err := ownDoing(ctx, m, full, t, people, task.AllRows(people.N), run.Workers)
 	if err != nil {
 		return nil, err
 	}
@@ -170,38 +150,33 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 		return slices.DeleteFunc(slices.Clone(rows), func(i int) bool { _, ok := slices.BinarySearch(theirs, i); return !ok })
 	}
 	held = ofThem(held)
-	s := &search{task: t, o: o, full: full, r: &TargetResult{
+	s := &search{task: t, run: run, full: full, r: &TargetResult{
 		Target: target, Level: target.level(), Calibrated: len(own), HeldOut: len(held), Chosen: -1,
 	}}
 	// Before anything is quantized, those held out must be enough.
 	if s.held, err = s.promises(ctx, set, people, held); err != nil {
 		return nil, err
 	}
-	r, need := s.r, target.need()
-	r.Refused, r.Asked, r.Promises = s.held.Count(0)
+	found, need := s.r, target.need()
+	found.Refused, found.Asked, found.Promises = s.held.Count(0)
 	switch {
-	case r.Refused < need:
+	case found.Refused < need:
 		return nil, &TooFew{
-			fmt.Sprintf("refused people among those held out, of %d people in all", people.N), r.Refused, need,
+			fmt.Sprintf("refused people among those held out, of %d people in all", people.N), found.Refused, need,
 		}
-	case r.Promises < need:
-		return nil, &TooFew{fmt.Sprintf("promises to the %d people held out who were asked", r.Asked), r.Promises, need}
+	case found.Promises < need:
+		what := fmt.Sprintf("promises to the %d people held out who were asked", found.Asked)
+		return nil, &TooFew{what, found.Promises, need}
 	case len(own) == 0:
 		return nil, inputError(fmt.Errorf("all %d people are held out", people.N))
 	}
 	if s.own, err = s.promises(ctx, set, people, ofThem(own)); err != nil {
 		return nil, err
 	}
-	o.Recipe = maps.Clone(o.Recipe)
-	if o.Recipe == nil {
-		o.Recipe = map[string]string{}
+	if run.Promises != nil {
+		run.Promises = subset(run.Promises, own)
 	}
-	o.Recipe["target"] = fmt.Sprintf("VD %v at margin %v, %v of the people held out by seed %d", target.VD,
-		target.Margin, target.HoldOut, target.Seed)
-	if o.Promises != nil {
-		o.Promises = subset(o.Promises, own)
-	}
-	if s.cal, err = Calibrate(ctx, m, t, people.Subset(own), o); err != nil {
+	if s.cal, err = Calibrate(ctx, m, t, people.Subset(own), r, run); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.cal.Close()) }()
@@ -211,8 +186,8 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 	if err := s.choose(); err != nil {
 		return nil, err
 	}
-	r.Result.Calibrated = spread(0, people.N, people.N) // the people held out have chosen the model, too
-	return r, s.cal.judge(ctx, r.Result)
+	found.Result.Calibrated = spread(0, people.N, people.N) // the people held out have chosen the model, too
+	return found, s.cal.judge(ctx, found.Result)
 }
 
 // divide returns the positions of the people to work on and of those who are held out. Who is held out follows
@@ -232,7 +207,7 @@ func divide(people *task.People, share float64, seed uint64) (own, held []int) {
 // search is one run of Smallest.
 type search struct {
 	task       *task.Task
-	o          Options
+	run        Run
 	r          *TargetResult
 	full       *classifier.Model
 	own, held  *eval.Batch // what the original promises the people of the two parts
@@ -246,24 +221,24 @@ func (s *search) promises(ctx context.Context, set *constraint.Set, people *task
 ) {
 	target := s.r.Target
 	b := &eval.Batch{People: people.Subset(at), Set: set.Select(at)}
-	if s.o.Promises != nil {
-		b.Promises = subset(s.o.Promises, at)
+	if s.run.Promises != nil {
+		b.Promises = subset(s.run.Promises, at)
 	}
 	return eval.Solve(ctx, s.full, b, eval.Options{
 		Margins: []float64{target.Margin}, Sample: target.Sample, Seed: target.Seed, Confidence: target.Confidence,
-		Workers: s.o.Workers, Progress: s.o.Progress,
+		Workers: s.run.Workers, Progress: s.run.Progress,
 	})
 }
 
 // measure asks the people of a part about a candidate.
 func (s *search) measure(ctx context.Context, c *Candidate, part *eval.Batch) (_ *Measured, err error) {
-	g, err := openFile(ctx, c.result.Model, s.task, s.full.Engine(), s.o.Workers)
+	g, err := openFile(ctx, c.result.Model, s.task, s.full.Engine(), s.run.Workers)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
-	r, err := eval.Compare(ctx, s.full, g, part, eval.Options{Workers: s.o.Workers, Progress: func(ev Event) {
-		s.o.tell(fmt.Sprintf("%s, %g bits", ev.Stage, c.Budget), ev.Done, ev.Total)
+	r, err := eval.Compare(ctx, s.full, g, part, eval.Options{Workers: s.run.Workers, Progress: func(ev Event) {
+		s.run.tell(fmt.Sprintf("%s, %g bits", ev.Stage, c.Budget), ev.Done, ev.Total)
 	}})
 	if err != nil {
 		return nil, err
@@ -322,7 +297,7 @@ func (s *search) candidate(ctx context.Context, budget float64) (*Candidate, err
 // promising says whether held-out people would show the target if as many promises to
 // them broke as to those that the model is calibrated on.
 func (s *search) promising(ctx context.Context, budget float64) (bool, error) {
-	s.o.tell("search by bits per weight", len(s.candidates), 0)
+	s.run.tell("search by bits per weight", len(s.candidates), 0)
 	c, err := s.candidate(ctx, budget)
 	if err != nil || c.Problem != "" {
 		return false, err

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/calib"
 	"cfq/eval"
 	"cfq/internal/statistics"
 	"cfq/onnxio/codec"
@@ -145,9 +144,8 @@ func TestSmallest(t *testing.T) {
 		"train.csv"))
 	people = people.Subset(spread(0, people.N, 500))
 	ctx := context.Background()
-	target := Target{VD: 0.15, Seed: 1}
-	o := Options{Workers: 1, Refine: -1}
-	r, err := Smallest(ctx, loaded(t, m), tk, people, o, target)
+	o := MustRecipe(CFPTQ, "refine.rounds=0", "target.vd=0.15")
+	r, err := Smallest(ctx, loaded(t, m), tk, people, o, Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,9 +177,8 @@ func TestSmallest(t *testing.T) {
 		t.Fatalf("%d and %d people, want %d and %d", r.Calibrated, r.HeldOut, len(own), len(held))
 	}
 	direct := o
-	direct.Budget, direct.Recipe = c.Budget,
-		map[string]string{"target": "VD 0.15 at margin 0.1, 0.3 of the people held out by seed 1"}
-	q, err := Quantize(ctx, loaded(t, m), tk, people.Subset(own), direct)
+	direct.Allocate.Budget = c.Budget
+	q, err := Quantize(ctx, loaded(t, m), tk, people.Subset(own), direct, Run{})
 	if err != nil || !bytes.Equal(q.Model, r.Result.Model) {
 		t.Errorf("Quantize of the calibration part gives other bytes (%v)", err)
 	}
@@ -215,8 +212,7 @@ func TestSmallest(t *testing.T) {
 		got.RVD.Den != rvd.Den || got.Accuracy != want.Rate("accuracy_quant") {
 		t.Errorf("measured %+v, eval.Compare finds VD %+v, RVD %+v, accuracy %+v", got, vd, rvd, want.Rate("accuracy_quant"))
 	}
-	o.Workers = 3
-	again, err := Smallest(ctx, loaded(t, m), tk, people, o, target)
+	again, err := Smallest(ctx, loaded(t, m), tk, people, o, Run{Workers: 3})
 	if err != nil || again.Chosen != r.Chosen || !bytes.Equal(again.Result.Model, r.Result.Model) {
 		t.Errorf("three workers chose another model (%v)", err)
 	}
@@ -230,10 +226,8 @@ func TestSmallestFails(t *testing.T) {
 	people = people.Subset(spread(0, people.N, 700))
 	ctx := context.Background()
 	// Two-bit activations break far more than six of a hundred; the best is kept.
-	r, err := Smallest(ctx, loaded(t, m), tk, people, Options{
-		Method: "ptq", ActBits: 2, WeightRange: calib.MinMax, Compute: ComputeInteger,
-	},
-		Target{VD: 0.06, Sample: 75})
+	r, err := Smallest(ctx, loaded(t, m), tk, people, MustRecipe("ptq", "write.act-bits=2", "round.weight-range=minmax",
+		"write.compute=integer", "target.vd=0.06", "target.sample=75", "target.seed=0"), Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,23 +239,30 @@ func TestSmallestFails(t *testing.T) {
 			t.Errorf("candidate %d is better than the one kept", i)
 		}
 	}
-	_, err = Smallest(ctx, loaded(t, m), tk, people, Options{}, Target{VD: 0.001})
+	_, err = Smallest(ctx, loaded(t, m), tk, people, MustRecipe(CFPTQ, "target.vd=0.001"), Run{})
 	if few := (*TooFew)(nil); !errors.As(err, &few) || few.Need != (Target{VD: 0.001, Confidence: 0.95}).need() ||
 		few.Have >= few.Need {
 		t.Errorf("too few people: %v", err)
 	}
-	for want, target := range map[string]Target{
-		"a Validity Drop of 0":   {},
-		"a Validity Drop of 1.5": {VD: 1.5},
-		"a share of 1 held out":  {VD: 0.1, HoldOut: 1},
-		"a margin of -1":         {VD: 0.1, Margin: -1},
-		"a confidence of 0.4":    {VD: 0.1, Confidence: 0.4},
-		"a sample of -1":         {VD: 0.1, Sample: -1},
-		"700 people are held ou": {VD: 0.1, HoldOut: 0.999999999},
+	all := MustRecipe(CFPTQ, "target.vd=0.1", "target.holdout=0.999999999")
+	if _, err := Smallest(ctx, loaded(t, m), tk, people, all, Run{}); err == nil ||
+		!strings.Contains(err.Error(), "700 people are held out") {
+		t.Errorf("all people are held out: %v", err)
+	}
+	if _, err := Smallest(ctx, loaded(t, m), tk, people, MustRecipe(CFPTQ), Run{}); err == nil {
+		t.Error("a search without a target")
+	}
+	for setting, want := range map[string]string{
+		"target.vd=0":           `invalid value "0" for target.vd`,
+		"target.vd=1.5":         `invalid value "1.5"`,
+		"target.holdout=1":      "a share above 0 and below 1, such as 0.3",
+		"target.margin=-1":      "half of all promises break",
+		"target.confidence=0.4": "0.5 or more",
+		"target.sample=0":       "1 or more",
 	} {
-		if _, err := Smallest(ctx, loaded(t, m), tk, people, Options{}, target); err == nil ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want it to say %q", err, want)
+		r := MustRecipe(CFPTQ, "target.vd=0.1")
+		if err := r.Set(setting); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want it to say %q", setting, err, want)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func newOnlineTeacher(ctx context.Context, n *network, people *task.People, set 
 	*onlineTeacher, error,
 ) {
 	a := &onlineTeacher{net: n, people: people, set: set, o: n.teacher(), kept: map[int][]float32{}}
-	if n.o.TeacherOnline {
+	if n.recipe.Train.TeacherOnline {
 		var refused []int
 		for i, m := range margins {
 			if m <= 0 {
@@ -61,7 +61,7 @@ func (a *onlineTeacher) Solve(ctx context.Context, m *classifier.Model, people [
 	if quick {
 		o = quickSearch()
 	}
-	o.Margin, o.Workers, o.Seed = promisedMargin, a.net.o.Workers, a.net.o.Train.Seed
+	o.Margin, o.Workers, o.Seed = promisedMargin, a.net.run.Workers, a.net.recipe.Train.Seed
 	actions, err := recourse.Solve(ctx, m, a.set.Select(people), a.rows(people), o)
 	return pointsOf(actions), err
 }
@@ -78,14 +78,14 @@ func (a *onlineTeacher) Points(ctx context.Context) (qat.Points, error) {
 			}
 		}
 	}
-	if a.net.o.Promises != nil {
-		points, err := calib.Promised(ctx, a.net.full, a.people.X, a.net.o.Promises)
+	if a.net.run.Promises != nil {
+		points, err := calib.Promised(ctx, a.net.full, a.people.X, a.net.run.Promises)
 		if err == nil {
 			add(points, false)
 		}
 		return out, err
 	}
-	for o.Start = range a.net.o.TeacherActions {
+	for o.Start = range a.net.recipe.Train.TeacherActions {
 		points, err := calib.Counterfactual(ctx, a.net.full, a.set, a.people.X, o)
 		if err != nil {
 			return out, err
@@ -97,8 +97,8 @@ func (a *onlineTeacher) Points(ctx context.Context) (qat.Points, error) {
 
 // WithNoise implements cohort.Recourse.
 func (a *onlineTeacher) WithNoise(p qat.Points, round int) qat.Points {
-	noise := a.net.o.Teacher.Noise
-	if noise == 0 || a.net.o.Promises != nil {
+	noise := a.net.recipe.Calibrate.Teacher.Noise
+	if noise == 0 || a.net.run.Promises != nil {
 		return p
 	}
 	x := a.rows(p.Source)
@@ -106,7 +106,7 @@ func (a *onlineTeacher) WithNoise(p qat.Points, round int) qat.Points {
 	for i := range actions {
 		actions[i] -= x[i]
 	}
-	seed := rand.New(rand.NewPCG(a.net.o.Teacher.Seed, uint64(round))).Uint64()
+	seed := rand.New(rand.NewPCG(a.net.recipe.Calibrate.Teacher.Seed, uint64(round))).Uint64()
 	recourse.Blur(a.set.Select(p.Source), x, actions, noise, seed)
 	recourse.Point(actions, x, actions)
 	p.X = actions
@@ -117,8 +117,8 @@ func (a *onlineTeacher) WithNoise(p qat.Points, round int) qat.Points {
 func (a *onlineTeacher) Teach(ctx context.Context, people []int, seed uint64) ([]float32, error) {
 	o, dim := a.o, a.people.Dim
 	rng := rand.New(rand.NewPCG(o.Seed, seed))
-	if o.Seed = rng.Uint64(); a.net.o.TeacherActions > 1 {
-		o.Start = rng.IntN(a.net.o.TeacherActions)
+	if o.Seed = rng.Uint64(); a.net.recipe.Train.TeacherActions > 1 {
+		o.Start = rng.IntN(a.net.recipe.Train.TeacherActions)
 	}
 	var taught []int // positions among people
 	delta := make([]float32, 0, len(people)*dim)

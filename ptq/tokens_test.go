@@ -1,8 +1,6 @@
 package ptq_test
 
 import (
-	"cmp"
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -11,7 +9,6 @@ import (
 
 	"cfq/onnxio/graph"
 	"cfq/ptq"
-	"cfq/qat"
 	"cfq/task"
 )
 
@@ -80,24 +77,24 @@ func TestQuantizeTokens(t *testing.T) {
 		}
 	}
 	cases := map[string]struct {
-		o     ptq.Options
+		o     ptq.Recipe
 		agree float64
 		run   string
 	}{
-		"8 bits":   {ptq.Options{Method: "ptq", Budget: 8}, 0.97, "map[Gemm:5]"},
-		"4 bits":   {ptq.Options{Method: "mixed-ptq", Budget: 4, Rounding: ptq.RoundGPTQ}, 0.7, "map[Gemm:5]"},
-		"integers": {ptq.Options{Method: "ptq", Budget: 8, Compute: ptq.ComputeInteger}, 0.9, "map[QGemm:5]"},
-		"recourse": {ptq.Options{Budget: 4}, 0.95, "map[Gemm:5]"},
+		"8 bits":   {ptq.MustRecipe("ptq", "allocate.budget=8"), 0.97, "map[Gemm:5]"},
+		"4 bits":   {ptq.MustRecipe("mixed-ptq", "allocate.budget=4", "round.rule=gptq"), 0.7, "map[Gemm:5]"},
+		"integers": {ptq.MustRecipe("ptq", "allocate.budget=8", "write.compute=integer"), 0.9, "map[QGemm:5]"},
+		"recourse": {ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=4"), 0.95, "map[Gemm:5]"},
 		"trained": {
-			ptq.Options{
-				Method: "cfq-qat", Budget: 4, Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 160, Batch: 64}},
-			}, 0.95, "map[Gemm:5]",
+			ptq.MustRecipe("cfq-qat", "allocate.budget=4", "train.steps=160"), 0.95, "map[Gemm:5]",
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			c.o.Workers, c.o.Scales = 2, cmp.Or(c.o.Scales, ptq.ScalesPerChannel)
-			r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, c.o)
+			if c.o.Round.Scales = ptq.ScalesPerChannel; c.o.Train != nil {
+				c.o.Train.Batch = 64
+			}
+			r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, c.o, ptq.Run{Workers: 2})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"cfq/eval"
 	"cfq/internal/message"
@@ -28,7 +27,7 @@ type trainingStage struct {
 	net        *network
 	fits       *layerFits
 	source     *cohort.Source
-	checkpoint qat.Checkpoint // of a training at the options' budget; nil without one
+	checkpoint qat.Checkpoint // of a training at the recipe's budget; nil without one
 }
 
 // Training is what came of a training.
@@ -91,43 +90,6 @@ func roundOf(e qat.Event, bits float64) Round {
 	return Round{e.Steps, eval.Float(e.Loss), eval.Float(e.VD), eval.Float(e.RVD), bits}
 }
 
-// trainingRecipe are the settings of training in a recipe: those that are given and make a difference.
-func trainingRecipe(options *Options) map[string]string {
-	recipe, o := map[string]string{}, options.Train
-	add := func(key string, v float64) {
-		if v != 0 {
-			recipe[key] = fmt.Sprint(v)
-		}
-	}
-	if o.Steps != 0 && o.Steps != qat.DefaultSteps {
-		recipe["train_steps"] = strconv.Itoa(o.Steps)
-	}
-	recipe["train_seed"] = strconv.FormatUint(o.Seed, 10)
-	if o.Rate != qat.DefaultRate {
-		add("learning_rate", o.Rate)
-	}
-	doc, _ := qat.FindObjective(options.Objective) // it was trained for
-	for _, key := range doc.Weights {
-		if v := *o.Named(key); v != nil {
-			recipe[key] = fmt.Sprint(*v)
-		}
-	}
-	if doc.Recourse && !doc.Resamples && options.TeacherActions > 1 {
-		add("teacher_actions", float64(options.TeacherActions))
-	}
-	if doc.Recourse && !doc.Resamples && options.TeacherOnline {
-		recipe["teacher_online"] = "yes"
-	}
-	add("sparsity", options.Sparsity)
-	if options.Allocator == AllocatorLearned {
-		add("lambda", o.Lambda)
-	}
-	if options.EtaSweep {
-		recipe["eta"] = "sweep"
-	}
-	return recipe
-}
-
 // train trains the layers from their plans on; bits are those of a weight on average.
 func (t *trainingStage) train(ctx context.Context, plans []quant.Layer, budget, bits float64) (_ []quant.Layer,
 	_ *Training, err error,
@@ -137,18 +99,18 @@ func (t *trainingStage) train(ctx context.Context, plans []quant.Layer, budget, 
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, net.Model.Close()) }()
-	spec, result := t.spec(), &Training{Objective: t.net.o.Objective}
+	spec, result := t.spec(), &Training{Objective: t.net.recipe.objective()}
 	if result.DisagreementBefore, err = t.source.Disagreement(ctx, net.Model); err != nil {
 		return nil, nil, err
 	}
-	if t.net.o.EtaSweep {
+	if t.net.recipe.Train.EtaSweep {
 		if result.Trials, err = t.sweepEta(ctx, net, &spec); err != nil {
 			return nil, nil, err
 		}
 		result.Eta = *spec.Eta
 	}
 	run := qat.Run{Progress: func(e qat.Event) { t.tell("train", e, bits) }}
-	if budget == t.net.o.Budget {
+	if budget == t.net.recipe.Allocate.Budget {
 		run.Checkpoint = t.checkpoint
 	}
 	out, err := qat.Train(ctx, net, t.source.Source(), spec, run)
@@ -187,13 +149,11 @@ func (t *trainingStage) open(ctx context.Context, plans []quant.Layer) (net qat.
 
 // spec is that of trainings and of searches for bit widths.
 func (t *trainingStage) spec() qat.Spec {
-	s := t.net.o.Train
-	s.Objective = t.net.o.Objective
-	return s
+	return t.net.recipe.Train.Spec
 }
 
 func (t *trainingStage) objective() qat.ObjectiveDoc {
-	doc, _ := qat.FindObjective(t.net.o.Objective) // options are checked
+	doc, _ := qat.FindObjective(t.net.recipe.objective()) // it is checked
 	return doc
 }
 
@@ -247,7 +207,8 @@ func (t *trainingStage) learn(ctx context.Context, s *layerScores, budget float6
 	defer func() { err = errors.Join(err, net.Model.Close()) }()
 	for i := range net.Layers {
 		l := &net.Layers[i]
-		l.Widths = &qat.Widths{Plans: s.fits.layers[i], PerRow: s.net.o.BitWidths == BitWidthsPerRow && l.Info.Conv == nil}
+		perRow := s.net.recipe.Allocate.Unit == BitWidthsPerRow && l.Info.Conv == nil
+		l.Widths = &qat.Widths{Plans: s.fits.layers[i], PerRow: perRow}
 		n := float64(s.net.layers[i].Params())
 		if l.Widths.PerRow {
 			n = float64(s.net.layers[i].In)
@@ -257,7 +218,7 @@ func (t *trainingStage) learn(ctx context.Context, s *layerScores, budget float6
 			l.Widths.Costs = append(l.Widths.Costs, n*float64(cost)*float64(f.Bits)/granted)
 		}
 	}
-	if s.net.o.Cost == CostBytes { // what the file stores besides codes is not the widths' to spend
+	if s.net.recipe.Allocate.Cost == CostBytes { // what the file stores besides codes is not the widths' to spend
 		written, err := qdq.Write(s.net.model.canonical, s.fits.planOf(plans), s.net.model.writer())
 		if err != nil {
 			return nil, nil, err
@@ -311,25 +272,27 @@ func (c *layerFits) trainable(plans []quant.Layer) (layers []qat.Layer) {
 func newTraining(ctx context.Context, c *layerFits, checkpoint qat.Checkpoint) (*trainingStage, error) {
 	n, people := c.net, c.sample.all
 	n.tell("recourse to train on", 0, 0)
-	set, _, err := personal(n.set, n.o.Overrides, people)
+	set, _, err := personal(n.set, n.run.Overrides, people)
 	if err != nil {
 		return nil, inputError(err)
 	}
-	s := cohort.People{Population: n.population(people.X, set), Full: n.full, Labels: people.Labels, Seed: n.o.Train.Seed}
+	s := cohort.People{
+		Population: n.population(people.X, set), Full: n.full, Labels: people.Labels, Seed: n.recipe.Train.Seed,
+	}
 	if s.Margins, err = n.full.Margins(ctx, people.X); err != nil {
 		return nil, err
 	}
-	if n.o.Promises != nil {
-		s.Rays = raysTo(spread(0, people.N, people.N), pointsOf(n.o.Promises))
+	if n.run.Promises != nil {
+		s.Rays = raysTo(spread(0, people.N, people.N), pointsOf(n.run.Promises))
 	}
 	s.Groups, s.GroupCount = groups(people)
 	teacher, err := newOnlineTeacher(ctx, n, people, set, s.Margins)
 	if err != nil {
 		return nil, err
 	}
-	source := &cohort.Source{People: s, Unrolled: teacher.o.Steps, Online: n.o.TeacherOnline}
+	source := &cohort.Source{People: s, Unrolled: teacher.o.Steps, Online: n.recipe.Train.TeacherOnline}
 	t := &trainingStage{net: n, fits: c, source: source, checkpoint: checkpoint}
-	return t, source.Find(ctx, n.o.Objective, teacher, c.openLayers)
+	return t, source.Find(ctx, n.recipe.objective(), teacher, c.openLayers)
 }
 
 // population is people, without their ways to recourse, as points are drawn from them.
@@ -368,29 +331,27 @@ func quickSearch() recourse.SolveOptions {
 	return recourse.SolveOptions{Restarts: -1, Rounds: 1, Beam: 1}
 }
 
-// openCheckpoint opens the file that keeps the state of the training at the options' budget; nil without one. It comes
+// openCheckpoint opens the file that keeps the state of the training at the recipe's budget; nil without one. It comes
 // before any work: all that a training depends on was given.
 func (n *network) openCheckpoint(people *task.People) (qat.Checkpoint, error) {
-	o := n.o
-	if o.Checkpoint == "" {
+	if n.run.Checkpoint == "" {
 		return nil, nil
 	}
 	sum, err := fingerprint(n.model.source)
 	if err != nil {
 		return nil, err
 	}
-	spec, err := json.Marshal(o.Train)
+	recipe, err := json.Marshal(n.recipe)
 	if err != nil {
 		return nil, err
 	}
 	var found []bool
-	promised := pointsOf(o.Promises)
+	promised := pointsOf(n.run.Promises)
 	for _, to := range promised {
 		found = append(found, to != nil)
 	}
-	o.Train, o.Promises, o.Checkpoint, o.Recipe, o.Workers, o.Progress = qat.Spec{}, nil, "", nil, 0, nil
-	o.Teacher.Workers, o.Teacher.Progress = 0, nil
-	settings := fmt.Sprintf("%v\n%+v\n%s\n%v %q %v", n.task.Latent, o, spec, people.Rows, people.IDs, people.Subgroups)
-	return qat.OpenCheckpoint(n.o.Checkpoint, n.model.engine, sum, string(n.task.JSON()), settings, people.X,
+	settings := fmt.Sprintf("%v\n%s %d\n%+v\n%v %q %v", n.task.Latent, recipe, n.recipe.Train.Batch, n.run.Overrides,
+		people.Rows, people.IDs, people.Subgroups)
+	return qat.OpenCheckpoint(n.run.Checkpoint, n.model.engine, sum, string(n.task.JSON()), settings, people.X,
 		people.Labels, slices.Concat(promised...), found)
 }

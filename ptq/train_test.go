@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"cfq/onnxio"
-	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
@@ -22,10 +22,10 @@ import (
 )
 
 // short is a training that takes little.
-func short(o ptq.Options) ptq.Options {
+func short(o ptq.Recipe) ptq.Recipe {
 	o.Train.Steps, o.Train.Batch = 64, 32
 	if o.Method == ptq.CFQQAT {
-		o.Refine = -1
+		o.Refine.Rounds = 0
 	}
 	return o
 }
@@ -66,14 +66,9 @@ func fortunate(t *testing.T, all, refused int) *trainees {
 	return &trainees{g, m, tk, people.Subset(rows)}
 }
 
-func (f *trainees) run(t *testing.T, o ptq.Options) (*ptq.Result, error) {
+func (f *trainees) quantize(t *testing.T, o ptq.Recipe, run ptq.Run) *ptq.Result {
 	t.Helper()
-	return ptq.Quantize(t.Context(), f.m, f.tk, f.people, o)
-}
-
-func (f *trainees) quantize(t *testing.T, o ptq.Options) *ptq.Result {
-	t.Helper()
-	r, err := f.run(t, o)
+	r, err := ptq.Quantize(t.Context(), f.m, f.tk, f.people, o, run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,15 +101,8 @@ func checkTraining(t *testing.T, r *ptq.Result, people, steps int, objective ptq
 	if len(r.Calibrated) != people || !slices.IsSorted(r.Calibrated) || r.Calibrated[people-1] != people-1 {
 		t.Errorf("%d of %d people are recorded", len(r.Calibrated), people)
 	}
-	q, err := codec.Read(r.Model, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	recipe, _ := q.Meta("cfq.recipe")
-	for _, want := range []string{fmt.Sprintf(`"objective":%q`, objective), fmt.Sprintf(`"train_steps":"%d"`, steps)} {
-		if !strings.Contains(recipe, want) {
-			t.Errorf("%s is not in the recipe %s", want, recipe)
-		}
+	if got := r.Recipe["train.steps"]; got != strconv.Itoa(steps) {
+		t.Errorf("%s steps are in the recipe, want %d", got, steps)
 	}
 	for _, l := range r.Plan.Layers {
 		if len(l.Codes) == 0 || len(l.Bias) == 0 {
@@ -149,11 +137,11 @@ func TestTrained(t *testing.T) {
 			kept++
 		}
 	}
-	o := ptq.Options{Method: ptq.CFQQAT, Budget: 3, Rows: 50, Refine: -1, Promises: promises}
-	o.Train.Optimizer = qat.Optimizer{Steps: 320, Batch: 32, Rate: 4e-3}
+	o := ptq.MustRecipe(ptq.CFQQAT, "allocate.budget=3", "calibrate.rows=50", "refine.rounds=0")
+	o.Train.Optimizer = qat.Optimizer{Steps: 320, Batch: 32, Rate: 4e-3, Seed: 1}
 	var r *ptq.Result
-	for _, o.Workers = range []int{1, 2} {
-		one := f.quantize(t, o)
+	for _, workers := range []int{1, 2} {
+		one := f.quantize(t, o, ptq.Run{Workers: workers, Promises: promises})
 		if r != nil && !bytes.Equal(r.Model, one.Model) {
 			t.Error("two workers wrote other bytes than one")
 		}
@@ -161,7 +149,7 @@ func TestTrained(t *testing.T) {
 	}
 	checkTraining(t, r, 120, 320, qat.Distil)
 	o.Train.Rate = 1e-12 // each round has other points: only what stays as it is can be compared with
-	still := f.quantize(t, o)
+	still := f.quantize(t, o, ptq.Run{Promises: promises})
 	if got, most := losses(r), 0.8*losses(still); !(got < most) {
 		t.Errorf("the losses of the rounds add up to %v, want less than %v", got, most)
 	}
@@ -203,7 +191,7 @@ func TestTrained(t *testing.T) {
 	if err := ptq.WritePlan(&text, r); err != nil {
 		t.Fatal(err)
 	}
-	again, err := ptq.FromPlan(t.Context(), f.m, readPlan(t, text.Bytes()), nil, ptq.Options{})
+	again, err := ptq.FromPlan(t.Context(), f.m, readPlan(t, text.Bytes()), nil, ptq.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,44 +205,35 @@ func TestTrained(t *testing.T) {
 func TestTrainedMethods(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{}
-	for name, o := range map[string]ptq.Options{
-		"lsq":       {Method: ptq.LSQ},
-		"pact":      {Method: ptq.PACT},
-		"paper":     {Method: ptq.CFQQATPaper},
-		"matching":  {Method: ptq.CFQQATPaper, Objective: qat.Match},
-		"learned":   {Method: ptq.CFQQAT, Allocator: ptq.AllocatorLearned},
-		"mixed-qat": {Method: ptq.MixedQAT},
-		"validity":  {Method: ptq.CFQQAT, Objective: qat.Validity},
-		"hinge":     {Method: ptq.CFQQAT, Objective: qat.Hinge},
-		"match":     {Method: ptq.CFQQAT, Objective: qat.Match},
-		"group":     {Method: ptq.CFQQAT, Objective: qat.Group},
-		"kd":        {Method: ptq.CFQQAT, Objective: qat.KD},
-		"task":      {Method: ptq.CFQQAT, Objective: qat.Task},
-		"integers":  {Method: ptq.LSQ, Compute: ptq.ComputeInteger},
-		"trained":   {Method: ptq.PTQ, Objective: qat.Distil, Scales: ptq.ScalesPerTensor},
+	for name, o := range map[string]ptq.Recipe{
+		"lsq":       ptq.MustRecipe(ptq.LSQ),
+		"pact":      ptq.MustRecipe(ptq.PACT),
+		"paper":     ptq.MustRecipe(ptq.CFQQATPaper),
+		"matching":  ptq.MustRecipe(ptq.CFQQATPaper, "train.objective=match"),
+		"learned":   ptq.MustRecipe(ptq.CFQQAT, "allocate.rule=learned"),
+		"mixed-qat": ptq.MustRecipe(ptq.MixedQAT),
+		"validity":  ptq.MustRecipe(ptq.CFQQAT, "train.objective=validity"),
+		"hinge":     ptq.MustRecipe(ptq.CFQQAT, "train.objective=hinge"),
+		"match":     ptq.MustRecipe(ptq.CFQQAT, "train.objective=match"),
+		"group":     ptq.MustRecipe(ptq.CFQQAT, "train.objective=group"),
+		"kd":        ptq.MustRecipe(ptq.CFQQAT, "train.objective=kd"),
+		"task":      ptq.MustRecipe(ptq.CFQQAT, "train.objective=task"),
+		"integers":  ptq.MustRecipe(ptq.LSQ, "write.compute=integer"),
+		"trained":   ptq.MustRecipe(ptq.PTQ, "train.objective=distil", "round.scales=per-tensor"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			o.Budget = 3
-			r := fortunate(t, 60, 4).quantize(t, short(o))
-			objective := o.Objective
-			switch {
-			case o.Method == ptq.LSQ || o.Method == ptq.PACT || o.Method == ptq.MixedQAT:
-				objective = qat.Task
-			case o.Method == ptq.CFQQATPaper && objective == "":
-				objective = qat.Validity
-			case objective == "":
-				objective = qat.Distil
-			}
-			checkTraining(t, r, 60, 64, objective)
-			if learned := o.Method == ptq.CFQQATPaper || o.Allocator == ptq.AllocatorLearned; learned != (r.Learned != nil) ||
-				learned && (r.Learned.Steps != 16 || r.Bits > o.Budget || r.Layers[0].MarginError != nil) {
+			o.Allocate.Budget = 3
+			r := fortunate(t, 60, 4).quantize(t, short(o), ptq.Run{})
+			checkTraining(t, r, 60, 64, o.Train.Objective)
+			if learned := o.Allocate.Rule == ptq.AllocatorLearned; learned != (r.Learned != nil) ||
+				learned && (r.Learned.Steps != 16 || r.Bits > o.Allocate.Budget || r.Layers[0].MarginError != nil) {
 				t.Errorf("learned widths %+v, %v bits", r.Learned, r.Bits)
 			}
 			if other, ok := files[string(r.Model)]; ok {
 				t.Errorf("the model is that of %s", other)
 			}
 			files[string(r.Model)] = name
-			if onIntegers := o.Method == ptq.PACT || o.Compute == ptq.ComputeInteger; onIntegers != (r.Plan.Input != nil) {
+			if onIntegers := o.Write.Compute == ptq.ComputeInteger; onIntegers != (r.Plan.Input != nil) {
 				t.Errorf("the input's grid is %v", r.Plan.Input)
 			}
 		})
@@ -275,31 +254,31 @@ func TestTeacherOfTraining(t *testing.T) {
 	t.Parallel()
 	f := fortunate(t, 60, 6)
 	files := map[string]string{}
-	for name, change := range map[string]func(o *ptq.Options){
-		"none":    func(*ptq.Options) {},
-		"steps":   func(o *ptq.Options) { o.TeacherSteps, o.Teacher.Steps = ptq.TeacherPaper, 1 },
-		"noise":   func(o *ptq.Options) { o.Teacher.Noise = 0.3 },
-		"seed":    func(o *ptq.Options) { o.Teacher.Noise, o.Teacher.Seed = 0.3, 2 },
-		"sample":  func(o *ptq.Options) { o.Teacher.Sample = 3 },
-		"paper":   func(o *ptq.Options) { o.TeacherSteps = ptq.TeacherPaper },
-		"actions": func(o *ptq.Options) { o.TeacherActions = 4 },
-		"online, sample": func(o *ptq.Options) {
-			o.TeacherOnline, o.Teacher.Sample = true, 2
+	for name, change := range map[string]func(o *ptq.Recipe){
+		"none":    func(*ptq.Recipe) {},
+		"steps":   func(o *ptq.Recipe) { o.Calibrate.Teacher.Moves, o.Calibrate.Teacher.Steps = ptq.TeacherPaper, 1 },
+		"noise":   func(o *ptq.Recipe) { o.Calibrate.Teacher.Noise = 0.3 },
+		"seed":    func(o *ptq.Recipe) { o.Calibrate.Teacher.Noise, o.Calibrate.Teacher.Seed = 0.3, 2 },
+		"sample":  func(o *ptq.Recipe) { o.Calibrate.Teacher.Sample = 3 },
+		"paper":   func(o *ptq.Recipe) { o.Calibrate.Teacher.Moves = ptq.TeacherPaper },
+		"actions": func(o *ptq.Recipe) { o.Train.TeacherActions = 4 },
+		"online, sample": func(o *ptq.Recipe) {
+			o.Train.TeacherOnline, o.Calibrate.Teacher.Sample = true, 2
 		},
-		"online, noise":   func(o *ptq.Options) { o.TeacherOnline, o.Teacher.Noise = true, 0.3 },
-		"online, actions": func(o *ptq.Options) { o.TeacherOnline, o.TeacherActions = true, 4 },
+		"online, noise":   func(o *ptq.Recipe) { o.Train.TeacherOnline, o.Calibrate.Teacher.Noise = true, 0.3 },
+		"online, actions": func(o *ptq.Recipe) { o.Train.TeacherOnline, o.Train.TeacherActions = true, 4 },
 	} {
-		o := short(ptq.Options{Method: ptq.PTQ, Budget: 3, Objective: qat.Validity})
+		o := short(ptq.MustRecipe(ptq.PTQ, "allocate.budget=3", "train.objective=validity"))
 		change(&o)
-		r := f.quantize(t, o)
+		r := f.quantize(t, o, ptq.Run{})
 		if other, ok := files[codesOf(r)]; ok {
 			t.Errorf("%s: the model is that of %s", name, other)
 		}
 		files[codesOf(r)] = name
 	}
 	// The teacher's actions, computed for each batch, are those that are kept from one batch to the next.
-	o := short(ptq.Options{Method: ptq.PTQ, Budget: 3, Objective: qat.Validity, TeacherOnline: true})
-	if r := f.quantize(t, o); files[codesOf(r)] != "none" {
+	o := short(ptq.MustRecipe(ptq.PTQ, "allocate.budget=3", "train.objective=validity", "train.teacher-online=true"))
+	if r := f.quantize(t, o, ptq.Run{}); files[codesOf(r)] != "none" {
 		t.Errorf("online: the model is that of %q", files[codesOf(r)])
 	}
 }
@@ -309,9 +288,9 @@ func TestTeacherOfTraining(t *testing.T) {
 func TestEtaSweep(t *testing.T) {
 	t.Parallel()
 	f := fortunate(t, 60, 6)
-	o := short(ptq.Options{Method: ptq.PTQ, Budget: 2, Objective: qat.Validity, EtaSweep: true})
+	o := short(ptq.MustRecipe(ptq.PTQ, "allocate.budget=2", "train.objective=validity", "train.eta-sweep=true"))
 	o.Train.Rate = 0.01
-	r := f.quantize(t, o)
+	r := f.quantize(t, o, ptq.Run{})
 	var tried []float64
 	var best ptq.Trial
 	for i, trial := range r.Training.Trials {
@@ -326,8 +305,8 @@ func TestEtaSweep(t *testing.T) {
 	if !slices.Equal(tried, []float64{0.25, 0.5, 1, 2}) || r.Training.Eta != best.Eta {
 		t.Errorf("eta %v of %+v", r.Training.Eta, r.Training.Trials)
 	}
-	o.EtaSweep, o.Train.Eta = false, &best.Eta
-	if given := f.quantize(t, o); codesOf(given) != codesOf(r) || given.Training.Trials != nil {
+	o.Train.EtaSweep, o.Train.Eta = false, &best.Eta
+	if given := f.quantize(t, o, ptq.Run{}); codesOf(given) != codesOf(r) || given.Training.Trials != nil {
 		t.Error("with eta given: another model")
 	}
 }
@@ -336,14 +315,15 @@ func TestEtaSweep(t *testing.T) {
 func TestCheckpointKnowsGroups(t *testing.T) {
 	t.Parallel()
 	f := fortunate(t, 60, 6)
-	o := short(ptq.Options{Method: ptq.LSQ, Objective: qat.Group, Checkpoint: filepath.Join(t.TempDir(), "c")})
+	o := short(ptq.MustRecipe(ptq.LSQ, "train.objective=group"))
+	run := ptq.Run{Checkpoint: filepath.Join(t.TempDir(), "c")}
 	for _, shift := range []int32{0, 1} {
 		group := task.Subgroup{Feature: "region", Values: []string{"north", "south"}}
 		for i := range f.people.N {
 			group.Codes = append(group.Codes, int32(i/7)%2*(1-shift)+int32(i)%2*shift)
 		}
 		f.people.Subgroups = []task.Subgroup{group}
-		if _, err := f.run(t, o); (err == nil) != (shift == 0) {
+		if _, err := ptq.Quantize(t.Context(), f.m, f.tk, f.people, o, run); (err == nil) != (shift == 0) {
 			t.Errorf("groups shifted by %d: %v", shift, err)
 		}
 	}
@@ -353,15 +333,16 @@ func TestCheckpointKnowsGroups(t *testing.T) {
 func TestTrainingGoesOn(t *testing.T) {
 	t.Parallel()
 	f := fortunate(t, 60, 4)
-	o := short(ptq.Options{Method: ptq.LSQ})
-	want := f.quantize(t, o)
-	o.Checkpoint = filepath.Join(t.TempDir(), "checkpoint")
+	o := short(ptq.MustRecipe(ptq.LSQ))
+	want := f.quantize(t, o, ptq.Run{})
+	given := ptq.Run{Checkpoint: filepath.Join(t.TempDir(), "checkpoint")}
 	calibrated := false
-	run := func(o ptq.Options, stop int) (*ptq.Result, []int, error) {
+	run := func(o ptq.Recipe, stop int) (*ptq.Result, []int, error) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var rounds []int
-		o.Progress = func(e ptq.Event) {
+		given := given
+		given.Progress = func(e ptq.Event) {
 			if calibrated = calibrated || strings.HasPrefix(e.Stage, "statistics"); !strings.HasPrefix(e.Stage, "train: ") {
 				return
 			}
@@ -369,7 +350,7 @@ func TestTrainingGoesOn(t *testing.T) {
 				cancel()
 			}
 		}
-		r, err := ptq.Quantize(ctx, f.m, f.tk, f.people, o)
+		r, err := ptq.Quantize(ctx, f.m, f.tk, f.people, o, given)
 		return r, rounds, err
 	}
 	if r, rounds, err := run(o, 6); !errors.Is(err, context.Canceled) || r != nil || len(rounds) != 6 {
@@ -392,15 +373,16 @@ func TestTrainingGoesOn(t *testing.T) {
 	// Another setting is another training, which is known before any work.
 	o.Train.Seed, calibrated = 5, false
 	if _, rounds, err := run(o, 0); !errors.As(err, &input) || rounds != nil || calibrated ||
-		!strings.Contains(err.Error(), o.Checkpoint) {
+		!strings.Contains(err.Error(), given.Checkpoint) {
 		t.Errorf("another seed begins at round %v: %v", rounds, err)
 	}
 	// Several trainings cannot have one checkpoint.
-	if _, err := ptq.Smallest(t.Context(), f.m, f.tk, f.people, o, ptq.Target{VD: 0.1}); !errors.As(err, &input) {
+	o.Target = &ptq.Target{VD: 0.1, Margin: 0.1, HoldOut: 0.3, Confidence: 0.95, Sample: 1}
+	if _, err := ptq.Smallest(t.Context(), f.m, f.tk, f.people, o, given); !errors.As(err, &input) {
 		t.Errorf("a search for a target with a checkpoint: %v", err)
 	}
 	if _, err := ptq.Sweep(t.Context(), f.m, f.tk, f.people, f.people,
-		ptq.SweepOptions{Quantize: o}); !errors.As(err, &input) {
+		ptq.SweepOptions{Given: given}); !errors.As(err, &input) {
 		t.Errorf("a sweep with a checkpoint: %v", err)
 	}
 }
@@ -414,7 +396,8 @@ func TestTrainingNeedsLabels(t *testing.T) {
 		if doc.Name == qat.Distil || !doc.Quantized {
 			continue // it looks at no label anywhere, and takes long; or it is not for quantized networks
 		}
-		_, err := f.run(t, short(ptq.Options{Method: ptq.CFQQAT, Objective: doc.Name}))
+		o := short(ptq.MustRecipe(ptq.CFQQAT, fmt.Sprint("train.objective=", doc.Name)))
+		_, err := ptq.Quantize(t.Context(), f.m, f.tk, f.people, o, ptq.Run{})
 		var input *ptq.InputError
 		switch {
 		case doc.Labels && (!errors.As(err, &input) || !strings.Contains(err.Error(), string(doc.Name))):
@@ -430,41 +413,29 @@ func TestTrainingErrors(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	var input *ptq.InputError
 	for _, method := range []ptq.MethodName{ptq.CFQQAT, ptq.LSQ, ptq.MixedQAT} {
-		_, _, err := ptq.Deployments(t.Context(), loaded(t, m), tk, few(people, 40), short(ptq.Options{Method: method}),
-			ptq.Draws{Models: 1, Seed: 1})
+		_, _, err := ptq.Deployments(t.Context(), loaded(t, m), tk, few(people, 40),
+			ptq.Draws{Recipe: short(ptq.MustRecipe(method)), Models: 1, Seed: 1}, ptq.Run{})
 		if !errors.As(err, &input) || !strings.Contains(err.Error(), string(method)) {
 			t.Errorf("deployments of %s: %v", method, err)
 		}
 	}
-	for want, o := range map[string]ptq.Options{
-		"steps 3":            {Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 3}}},
-		"eta -2":             {Train: qat.Spec{Weights: qat.Weights{Eta: new(-2.0)}}},
-		"alpha1 -2":          {Train: qat.Spec{Weights: qat.Weights{Alpha1: new(-2.0)}}},
-		"teacher-actions -1": {TeacherActions: -1},
-		"eta is 2": {
-			EtaSweep: true, Train: qat.Spec{Weights: qat.Weights{Eta: new(2.0)}}, Objective: qat.Validity,
-		},
-		"distil has no eta":  {EtaSweep: true},
-		"kd has no eta":      {EtaSweep: true, Objective: qat.KD},
-		"match compares one": {TeacherActions: 2, Objective: qat.Match},
-		"promises take the":  {TeacherOnline: true, Promises: []recourse.Action{{}}},
-		"want none, distil":  {Objective: "destil"},
-	} {
-		o.Method = ptq.CFQQAT
-		if err := o.Check(); !errors.As(err, &input) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
+	online := ptq.MustRecipe(ptq.CFQQAT, "train.objective=validity", "train.teacher-online=true")
+	promised := ptq.Run{Promises: make([]recourse.Action, 40)}
+	_, err := ptq.Quantize(t.Context(), loaded(t, m), tk, few(people, 40), online, promised)
+	if !errors.As(err, &input) || !strings.Contains(err.Error(), "promises replace teacher actions") {
+		t.Errorf("promises and teacher actions: %v", err)
 	}
 	alike := few(people, 40)
 	alike.Subgroups = nil
-	by := short(ptq.Options{Method: ptq.CFQQAT, Objective: qat.Group})
-	_, err := ptq.Quantize(t.Context(), loaded(t, m), tk, alike, by)
+	by := short(ptq.MustRecipe(ptq.CFQQAT, "train.objective=group"))
+	_, err = ptq.Quantize(t.Context(), loaded(t, m), tk, alike, by, ptq.Run{})
 	if !errors.As(err, &input) || !strings.Contains(err.Error(), "subgroup: true") {
 		t.Errorf("groups of people who have none: %v", err)
 	}
-	o := short(ptq.Options{Method: ptq.LSQ})
+	o := short(ptq.MustRecipe(ptq.LSQ))
 	o.Train.Rate = 1e9
-	if _, err := ptq.Quantize(t.Context(), loaded(t, m), tk, few(people, 40), o); !errors.Is(err, qat.ErrDiverged) {
+	_, err = ptq.Quantize(t.Context(), loaded(t, m), tk, few(people, 40), o, ptq.Run{})
+	if !errors.Is(err, qat.ErrDiverged) {
 		t.Errorf("a rate without sense: %v", err)
 	}
 }

@@ -1,7 +1,6 @@
 package ptq_test
 
 import (
-	"context"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -53,7 +52,8 @@ func TestQuantizeSharedWeights(t *testing.T) {
 			m.Graph.Inits[i] = graph.FromFloats("b", []float32{sorted[people.N/2], 0}, 2)
 		}
 	}
-	r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{Budget: 5, Workers: 2})
+	r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people,
+		ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=5"), ptq.Run{Workers: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

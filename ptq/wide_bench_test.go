@@ -28,7 +28,8 @@ func BenchmarkWide(b *testing.B) {
 		b.Run(fmt.Sprintf("width=%d", width), func(b *testing.B) {
 			before, _ := usage()
 			for b.Loop() {
-				if _, err := Quantize(b.Context(), m, t, people, Options{Workers: runtime.GOMAXPROCS(0)}); err != nil {
+				if _, err := Quantize(b.Context(), m, t, people,
+					MustRecipe(CFPTQ), Run{Workers: runtime.GOMAXPROCS(0)}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -354,7 +354,7 @@ func TestLab(t *testing.T) {
 	if got := values(&rows[0][0], Seconds); !slices.Equal(got, []float64{3, 3}) {
 		t.Errorf("seconds %v", got)
 	}
-	const mixed = "adult/arch-mlp-64,32/seed-1/method-mixed-ptq-budget-4-compute-integer/"
+	const mixed = "adult/arch-mlp-64,32/seed-1/method-mixed-ptq-budget-4-set-write.compute=integer/"
 	for file, want := range map[string]string{
 		"adult/arch-mlp-64,32/seed-1/model.onnx": "cfq train -d adult/adult.data -t adult/task.yaml --arch mlp:64,32 ",
 		mixed + "quantized.onnx": "cfq quantize adult/arch-mlp-64,32/seed-1/model.onnx -d adult/adult.data " +

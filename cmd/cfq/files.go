@@ -369,15 +369,6 @@ func readRows(path string) ([]int, error) {
 	return rows, cli.WithCode(err, cli.Unusable)
 }
 
-// recipe returns what a quantized model says about how it was made, nil when it says nothing.
-func recipe(m *graph.Model) (r map[string]string) {
-	text, ok := m.Meta("cfq.recipe")
-	if !ok || json.Unmarshal([]byte(text), &r) != nil {
-		return nil
-	}
-	return r
-}
-
 // madeFrom is a recipe that names this program, and files by their hashes; those without a path are left out.
 func madeFrom(files map[string]string) (_ map[string]string, err error) {
 	r := map[string]string{"cfq": release()}

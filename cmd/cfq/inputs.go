@@ -280,8 +280,8 @@ func (d *evaluation) pairing() error {
 	}
 	original := recipe(d.files[0].Graph())
 	for i := 1; i < len(d.paths); i++ {
-		switch from := recipe(d.files[i].Graph())["model"]; {
-		case original["model"] != "" && original["model"] == d.sources[i].SHA256:
+		switch from := recipe(d.files[i].Graph())["origin.model"]; {
+		case original["origin.model"] != "" && original["origin.model"] == d.sources[i].SHA256:
 			return cli.Usagef("give the original first, then the models made from it",
 				"%s was quantized from %s: the order is reversed", d.paths[0], d.paths[i])
 		case whole && d.sources[0].SHA256 == d.sources[i].SHA256:
@@ -425,7 +425,7 @@ func (c *calibratedRows) checkHeldOut(d *evaluation) error {
 	if c.record != nil {
 		return c.checkEncoding(d)
 	}
-	from := recipe(d.files[1].Graph())["data"]
+	from := recipe(d.files[1].Graph())["origin.data"]
 	if d.f.data != "" && from != "" {
 		files, err := d.described()
 		if err != nil {
@@ -447,7 +447,7 @@ func (c *calibratedRows) checkEncoding(d *evaluation) error {
 	if err != nil {
 		return err
 	}
-	from := recipe(d.files[1].Graph())["task"]
+	from := recipe(d.files[1].Graph())["origin.task"]
 	if from == "" || from == files.task.SHA256 {
 		return nil
 	}

@@ -126,7 +126,7 @@ func TestErrorsOfTheMachine(t *testing.T) {
 	wrong := (&quantizeFlags{out: "q.onnx"}).usable(&env{}, &ptq.Result{
 		Bytes: 1, FloatBytes: 2, Verified: &verify.Report{Problems: []string{"a layer runs as planned by nobody"}},
 	})
-	for hint, err := range map[string]error{"TMPDIR": full, "--compute float": wrong} {
+	for hint, err := range map[string]error{"TMPDIR": full, "write.compute=float": wrong} {
 		if !strings.Contains(cli.HintOf(err), hint) || cli.Code(err) != cli.RunFailed {
 			t.Errorf("%v has hint %q and code %d, want %q", err, cli.HintOf(err), cli.Code(err), hint)
 		}

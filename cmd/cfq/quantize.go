@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,9 +21,7 @@ import (
 	"cfq/internal/message"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
-	"cfq/qat"
 	"cfq/quant"
-	"cfq/quant/qdq"
 	"cfq/task"
 )
 
@@ -38,7 +35,7 @@ func quantizeCommand() command {
 Finds teacher recourse points on the data, calibrates the quantizers, gives each
 layer or row 2, 3, 4 or 8 bits under the budget, and writes an ONNX file. Where
 ONNX Runtime is faster on integers, layers compute on these, elsewhere in float
-(--compute). The file is opened again and checked before it is put in place: every
+(write.compute). The file is opened again and checked before it is put in place: every
 layer must run as planned, and the optimized and the unoptimized graph must agree.
 
 With --target-vd it looks for the smallest budget at which at most that share of
@@ -48,7 +45,7 @@ promises breaks, as shown by people who were held out (docs/method.md). With
 cfq recourse writes: what was promised is what must survive.
 
 Use the training rows as data, and rows that the model has never seen for eval. The
-methods and the values of flags are explained by cfq help recipe and docs/method.md.`,
+methods and the settings of --set are explained by cfq help recipe and docs/method.md.`,
 		examples: []string{
 			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx",
 			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --target-vd 0.02",
@@ -67,25 +64,6 @@ methods and the values of flags are explained by cfq help recipe and docs/method
 	}
 }
 
-// writeRecipeHelp explains the methods and the values of flags, from the tables.
-func writeRecipeHelp(w io.Writer) {
-	fmt.Fprintln(w, "Methods:")
-	for _, m := range ptq.Methods() {
-		item(w, string(m.Name), m.Doc)
-	}
-	fmt.Fprintln(w, "\nWhat a method stands for where a flag is not given:")
-	writeMethods(w)
-	for _, s := range ptq.Settings() {
-		if s.Name == "act-range" {
-			continue // as weight-range
-		}
-		fmt.Fprintf(w, "\n--%s, %s:\n", s.Name, s.Doc)
-		for _, choice := range s.Choices {
-			item(w, choice.Name, choice.Doc)
-		}
-	}
-}
-
 func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if err := f.check(args); err != nil {
 		return err
@@ -93,17 +71,17 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if f.plan != "" {
 		return f.runPlan(ctx, e, args[0])
 	}
-	read := f.reading(f.target.Seed)
-	read.Hash = f.target.VD > 0
-	o := f.quantization()
-	in, err := f.open(ctx, e, args[0], read, &o)
+	read := f.reading(&f.r, f.seed)
+	read.Hash = f.r.Target != nil
+	in, run, err := f.openRun(ctx, e, args[0], read)
 	if err != nil {
 		return err
 	}
-	if o.Recipe, err = f.recipe(args[0], in.people, read.Seed); err != nil {
+	if run.Origin, err = f.origin(args[0], in.people, read.Seed); err != nil {
 		return err
 	}
-	path, says, err := verification(f.task, in.task, o.Recipe["model"])
+	run.Checkpoint = f.checkpoint
+	path, says, err := verification(f.task, in.task, run.Origin["model"])
 	switch {
 	case err != nil:
 		return err
@@ -113,12 +91,12 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 		e.msg.Warn("%s", says)
 	}
 	f.calibrating = in.people
-	if f.target.VD > 0 {
-		return f.runTarget(ctx, e, args[0], in, o)
+	if f.r.Target != nil {
+		return f.runTarget(ctx, e, args[0], in, run)
 	}
-	r, err := ptq.Quantize(ctx, in.files[0], in.task, in.people, o)
+	r, err := ptq.Quantize(ctx, in.files[0], in.task, in.people, f.r, run)
 	if err != nil {
-		noteCheckpoint(ctx, e, f.o.Checkpoint)
+		noteCheckpoint(ctx, e, f.checkpoint)
 		return advised(ctx, in.files[0], runError(fmt.Errorf("model %s: %w", args[0], err)))
 	}
 	if err := f.usable(e, r); err != nil {
@@ -127,13 +105,13 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if err := f.write(e, r, nil); err != nil {
 		return err
 	}
-	return removeCheckpoint(f.o.Checkpoint)
+	return removeCheckpoint(f.checkpoint)
 }
 
 // usable says what is not as expected about a result, and refuses one that must not be shipped.
 func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
 	e.warn(r.Warnings)
-	if r.Bytes >= r.FloatBytes && !f.o.AllowLarger {
+	if r.Bytes >= r.FloatBytes && !f.allowLarger {
 		weights := 0
 		for _, l := range r.Layers {
 			weights += l.Params
@@ -143,31 +121,31 @@ func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
 			"serve the float file, which recourse and eval take as it is; --allow-larger writes this one "+
 				"all the same")
 	}
-	if h := r.HeldOut; h.Exceeds() && !f.force && f.target.VD == 0 {
+	if h := r.HeldOut; h.Exceeds() && !f.force && f.r.Target == nil {
 		return cli.WithCode(cli.Wrap(fmt.Errorf("%s was not written: %s", f.out, h),
 			"a larger --budget or --method cf-ptq makes smaller errors; --force writes it all the same"), cli.Missed)
 	} else if h.Doubtful() {
 		e.msg.Warn("%s", h)
 	}
 	if err := r.Verified.Err(); err != nil {
-		if f.o.FullRange && ort.Saturates() {
+		if f.r.Write.FullRange && ort.Saturates() {
 			err = fmt.Errorf("%w (this processor has no VNNI, and sums of 8-bit weights beyond 64 saturate)", err)
 		}
 		return cli.WithCode(cli.Wrap(fmt.Errorf("%s was not written: %w", f.out, err),
-			"leave out --full-range, or use --compute float; a report of this is welcome"), cli.RunFailed)
+			"leave out write.full-range, or use --set write.compute=float; a report of this is welcome"), cli.RunFailed)
 	}
 	return nil
 }
 
 // runTarget looks for the smallest model that keeps the target. The model is written in any case; one that
 // does not keep the target ends with the code Missed.
-func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, in *opened, o ptq.Options) error {
-	r, err := ptq.Smallest(ctx, in.files[0], in.task, in.people, o, f.target)
+func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, in *opened, run ptq.Run) error {
+	r, err := ptq.Smallest(ctx, in.files[0], in.task, in.people, f.r, run)
 	var few *ptq.TooFew
 	switch {
 	case errors.As(err, &few):
 		return cli.WithCode(cli.Wrap(fmt.Errorf("inconclusive: %w", err),
-			"give more rows of data, a larger --holdout or a larger --target-vd"), cli.Inconclusive)
+			"give more rows of data, a larger target.holdout or a larger --target-vd"), cli.Inconclusive)
 	case err != nil:
 		return runError(fmt.Errorf("model %s: %w", path, err))
 	}
@@ -180,8 +158,8 @@ func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, in *
 	c := r.Candidates[r.Chosen].HeldOut
 	return cli.WithCode(cli.Wrap(fmt.Errorf("no budget up to 8 bits was shown to keep VD(%g) within %g; %s is the best "+
 		"found: at most %.4f of its promises break, and %.4f of the reverse ones, as far as %d people can show",
-		f.target.Margin, f.target.VD, f.out, float64(c.VD.Upper), float64(c.RVD.Upper), r.Asked),
-		"more people narrow the bounds; a larger --target-margin, --method cf-ptq or --keep-float the "+
+		f.r.Target.Margin, f.r.Target.VD, f.out, float64(c.VD.Upper), float64(c.RVD.Upper), r.Asked),
+		"more people narrow the bounds; a larger target.margin, --method cf-ptq or --keep-float the "+
 			"errors"), cli.Missed)
 }
 
@@ -191,13 +169,17 @@ type quantizeFlags struct {
 
 	fs             *pflag.FlagSet
 	out            string
-	o              ptq.Options // those of its fields that are flags as they are
-	refine         int
-	target         ptq.Target
+	budget         float64
+	keepFloat      []string
+	r              ptq.Recipe // what the flags say
+	targetVD       float64
+	seed           uint64
 	plan, savePlan string
 	log            string
+	checkpoint     string
 	overwrite      bool
 	force          bool
+	allowLarger    bool
 	calibrating    *task.People // who were read; nil with --plan
 }
 
@@ -205,93 +187,27 @@ type quantizeFlags struct {
 func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	f.addData(fs, "the calibration rows")
 	fs.StringVarP(&f.out, "output", "o", "", "the quantized model `file`")
-	cli.Choice(fs, &f.o.Method, "method", ptq.CFPTQ, ptq.MethodNames(), "the `method`; see cfq help recipe")
-	fs.Float64Var(&f.o.Budget, "budget", 4, "mean `bits` per weight, 2 to 8; see --cost")
-	limitBudget(fs, "budget", &f.o.Budget)
-	fs.Float64Var(&f.target.VD, "target-vd", 0,
-		"in place of a budget: the smallest model whose VD and RVD are at most this `share`")
-	cli.Within(fs, "target-vd", &f.target.VD, cli.Above0, cli.Below1, "a share above 0 and below 1, such as 0.02")
-	fs.StringArrayVar(&f.o.KeepFloat, "keep-float", nil,
+	f.addMethod(fs, "the `method`; see cfq help recipe")
+	fs.Float64Var(&f.budget, "budget", 4, "mean `bits` per weight, 2 to 8; the setting allocate.budget")
+	limitBudget(fs, "budget", &f.budget)
+	fs.Float64Var(&f.targetVD, "target-vd", 0,
+		"in place of a budget: the smallest model whose VD and RVD are at most this `share`; the setting target.vd")
+	cli.Within(fs, "target-vd", &f.targetVD, cli.Above0, cli.Below1, "a share above 0 and below 1, such as 0.02")
+	fs.StringArrayVar(&f.keepFloat, "keep-float", nil,
 		"leave the layers of this name or `pattern` in float, as in '/head/*'; may be repeated")
+	f.addSet(fs)
 	fs.StringVar(&f.savePlan, "save-plan", "", "write the plan, all bits, scales and codes, to a `file`")
 	fs.StringVar(&f.plan, "plan", "", "write the model that this plan `file` describes; needs no data")
 	f.addRows(fs)
 	f.addPromises(fs)
-	choice := func(fs *pflag.FlagSet, names ...string) {
-		for _, name := range names {
-			c := ptq.FindSetting(name)
-			otherwise := map[string]string{
-				"cost": string(ptq.CostBits), "input": string(ptq.InputAuto), "teacher": string(ptq.TeacherReach),
-				"compute": fmt.Sprintf("%s, for %s and cost %s %s", ptq.ComputeAuto, ptq.PACT, ptq.CostBOPs, ptq.ComputeInteger),
-			}
-			choices := ptq.Names(c.Choices)
-			cli.Choice(fs, c.Of(&f.o), name, "", choices, fmt.Sprintf("%s: %s; else %s", c.Doc,
-				strings.Join(choices, ", "), cmp.Or(otherwise[name], "as the method says")))
-		}
-	}
-	choice(fs, "compute")
-	f.addRuntime(fs)
-	addCheckpoint(fs, &f.o.Checkpoint)
 	f.addWriting(fs)
-	group(fs, "Bit widths", func(fs *pflag.FlagSet) {
-		choice(fs, "allocator", "cost", "bit-widths", "scales")
-		fs.StringArrayVar(&f.o.Only, "only", nil, "quantize only the layers of this name or `pattern`; may be repeated")
-		fs.IntVar(&f.o.ActBits, "act-bits", 8, "`bits` of the activations between layers, 2 to 8")
-		cli.Within(fs, "act-bits", &f.o.ActBits, 2, 8, "2 to 8")
-		choice(fs, "input")
+	group(fs, "Training", func(fs *pflag.FlagSet) {
+		fs.StringVar(&f.log, "log", "",
+			"write loss, VD, RVD and bits of each round to a CSV `file`, and their curves to an SVG beside it")
+		addCheckpoint(fs, &f.checkpoint)
 	})
-	group(fs, "Calibration", func(fs *pflag.FlagSet) {
-		choice(fs, "calibrate-on", "weight-range", "act-range", "teacher")
-		fs.Float64Var(&f.teacher.StepSize, "teacher-step", 0,
-			"the paper's alpha, `length` of each step of --teacher paper; 0 is 1")
-		cli.Within(fs, "teacher-step", &f.teacher.StepSize, 0, cli.Finite, "0, for 1, or more")
-		f.addTeacher(fs)
-	})
-	group(fs, "Rounding", func(fs *pflag.FlagSet) {
-		choice(fs, "rounding")
-		fs.IntVar(&f.refine, "refine", 0, "`rounds` of end-to-end refinement, 0 for none; else as the method says")
-		cli.Within(fs, "refine", &f.refine, 0, math.MaxInt, "0, for none, or more rounds")
-		fs.BoolVar(&f.o.CrossLayerEqualization, "cross-layer-equalization", false,
-			"balance the channel ranges of neighbouring layers first")
-	})
-	group(fs, "Training (methods with an objective)", func(fs *pflag.FlagSet) {
-		choice(fs, "objective")
-		f.addTraining(fs)
-		fs.Float64Var(&f.o.Sparsity, "sparsity", 0, "`share` of the weights that are zero; else as the method says")
-		cli.Within(fs, "sparsity", &f.o.Sparsity, cli.Above0, cli.Below1, "a share above 0 and below 1, such as 0.5")
-		choice(fs, "prune-by")
-	})
-	group(fs, "Target (with --target-vd)", func(fs *pflag.FlagSet) {
-		fs.Float64Var(&f.target.Margin, "target-margin", 0.1, "the `margin`, in logits, of the promises that are to hold")
-		cli.Within(fs, "target-margin", &f.target.Margin, cli.Above0, cli.Finite,
-			"logits above 0, such as 0.1: at the boundary half of all promises break whatever is done")
-		fs.Float64Var(&f.target.HoldOut, "holdout", 0.3, "the `share` of the rows that is not calibrated on and judges")
-		cli.Within(fs, "holdout", &f.target.HoldOut, cli.Above0, cli.Below1, "a share above 0 and below 1, such as 0.3")
-		fs.Float64Var(&f.target.Confidence, "confidence", 0.95, "of the claim that the target is kept")
-		cli.Within(fs, "confidence", &f.target.Confidence, 0.5, cli.Below1, "0.5 or more and below 1, such as 0.95")
-		fs.IntVar(&f.target.Sample, "target-sample", 4000, "at most this many refused `people` judge")
-		cli.Within(fs, "target-sample", &f.target.Sample, 1, math.MaxInt, "1 or more people")
-		fs.Uint64Var(&f.target.Seed, "seed", 1,
-			"seed of what is held out and of the judges, and of the rows read of very large data")
-	})
-}
-
-// addRuntime adds the flags that say where the file is to run.
-func (f *quantizeFlags) addRuntime(fs *pflag.FlagSet) {
-	fs.StringVar(&f.o.Runtime, "target-ort", "",
-		"the oldest ONNX Runtime `version` that must read the file, as in 1.22; else 1.24")
-	var releases []string
-	for _, r := range qdq.Runtimes() {
-		releases = append(releases, r.Version)
-	}
-	cli.Require(fs, "target-ort", message.Or(releases), func() bool {
-		_, err := qdq.RuntimeOf(f.o.Runtime)
-		return err == nil
-	})
-	fs.BoolVar(&f.o.KeepMetadata, "keep-metadata", false, "write the exporter's metadata and doc strings, too")
-	fs.BoolVar(&f.o.FullRange, "full-range", false,
-		"8-bit weights of integer kernels up to 127, not 64: other results on x64 CPUs without VNNI")
-	more(fs, "keep-metadata", "full-range")
+	fs.Uint64Var(&f.seed, "seed", 1, "seed of the rows read of very large data, and of what --target-vd holds out")
+	more(fs, "seed")
 }
 
 // addWriting adds the flags that say what may be written.
@@ -299,126 +215,7 @@ func (f *quantizeFlags) addWriting(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
 	fs.BoolVar(&f.force, "force", false,
 		"write the model even if its margin error exceeds the margin that recourse must have")
-	fs.BoolVar(&f.o.AllowLarger, "allow-larger", false, "write the model even if it is no smaller than the original")
-}
-
-// addTraining adds the flags of training besides the objective.
-func (f *quantizeFlags) addTraining(fs *pflag.FlagSet) {
-	quantized := slices.DeleteFunc(qat.Objectives(), func(o qat.ObjectiveDoc) bool { return !o.Quantized })
-	fs.IntVar(&f.o.Train.Steps, "train-steps", qat.DefaultSteps, "`steps` of the optimizer")
-	cli.Within(fs, "train-steps", &f.o.Train.Steps, qat.Rounds, qat.MostSteps,
-		fmt.Sprintf("%d to %d", qat.Rounds, qat.MostSteps))
-	addWeight(fs, &f.o.Train, quantized, "eta", "the paper's eta, `weight` of validity at teacher points")
-	fs.BoolVar(&f.o.EtaSweep, "eta-sweep", false, "choose eta by people held out of short trainings")
-	addHinge(fs, &f.o.Train, quantized)
-	addWeight(fs, &f.o.Train, quantized, "alpha1",
-		"the paper's alpha1, `weight` of the distance to the teacher's action")
-	addWeight(fs, &f.o.Train, quantized, "alpha2",
-		"the paper's alpha2, `weight` of the difference in cost to the teacher's action")
-	fs.IntVar(&f.o.TeacherActions, "teacher-actions", 1,
-		"teacher actions per refused person: a `number` of starts")
-	cli.Within(fs, "teacher-actions", &f.o.TeacherActions, 1, 64, "1 to 64")
-	fs.Float64Var(&f.o.Train.Lambda, "lambda", 0,
-		"the paper's lambda, `weight` of the bit cost while bit widths are learned; 0 lets it follow the budget")
-	fs.BoolVar(&f.o.TeacherOnline, "teacher-online", false, "noise and starts of teacher recourse anew for every batch")
-	addOptimizer(fs, &f.o.Train)
-	fs.StringVar(&f.log, "log", "",
-		"write loss, VD, RVD and bits of each round to a CSV `file`, and their curves to an SVG beside it")
-}
-
-// addOptimizer adds the flags of any training.
-func addOptimizer(fs *pflag.FlagSet, o *qat.Spec) {
-	fs.Float64Var(&o.Rate, "learning-rate", qat.DefaultRate, "learning `rate`")
-	cli.Within(fs, "learning-rate", &o.Rate, cli.Above0, cli.Finite, "a number above 0")
-	fs.Uint64Var(&o.Seed, "train-seed", 1, "seed of all that is random in training")
-	cli.Within(fs, "train-seed", &o.Seed, 1, math.MaxUint64, "1 or more")
-}
-
-// addHinge adds the flags of the hinge.
-func addHinge(fs *pflag.FlagSet, o *qat.Spec, objectives []qat.ObjectiveDoc) {
-	addWeight(fs, o, objectives, "beta", "the paper's beta, `weight` of the hinge")
-	addWeight(fs, o, objectives, "gamma", "the paper's gamma, `margin` of the hinge in logits")
-}
-
-// weightFlag is the value of a flag of a weight of objectives.
-type weightFlag struct {
-	value    **float64
-	byItself float64 // where the flag is not given
-}
-
-// addWeight adds such a flag. Its usage names those of the objectives that have the weight.
-func addWeight(fs *pflag.FlagSet, spec *qat.Spec, objectives []qat.ObjectiveDoc, name, usage string) {
-	var users []string
-	for _, o := range objectives {
-		if slices.Contains(o.Weights, name) {
-			users = append(users, string(o.Name))
-		}
-	}
-	fs.Var(&weightFlag{spec.Named(name), qat.DefaultWeight(name)}, name,
-		usage+"; objectives: "+strings.Join(users, ", "))
-}
-
-func (w *weightFlag) String() string {
-	switch {
-	case w.value == nil: // pflag asks an empty one
-		return ""
-	case *w.value == nil:
-		return strconv.FormatFloat(w.byItself, 'g', -1, 64)
-	}
-	return strconv.FormatFloat(**w.value, 'g', -1, 64)
-}
-
-func (w *weightFlag) Set(text string) error {
-	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(v >= 0) || math.IsInf(v, 1) {
-		return errors.New("want a number of 0 or more")
-	}
-	*w.value = &v
-	return nil
-}
-
-func (w *weightFlag) Type() string { return "float" }
-
-// checkWeights reports weights that an objective has no use for.
-func checkWeights(fs *pflag.FlagSet, doc qat.ObjectiveDoc) error {
-	for _, name := range qat.WeightNames() {
-		if fs.Changed(name) && !slices.Contains(doc.Weights, name) {
-			return cli.Usagef(cli.HintConflict, "--%s: the objective %s has none", name, doc.Name)
-		}
-	}
-	return nil
-}
-
-// quantization returns the options that flags alone say.
-func (f *quantizeFlags) quantization() ptq.Options {
-	o := f.o
-	if o.Refine = f.refine; cli.Given(f.fs, "refine") && f.refine == 0 {
-		o.Refine = -1
-	}
-	return o
-}
-
-// writeMethods writes what each method stands for.
-func writeMethods(w io.Writer) {
-	g, head := message.NewLines(), []string{"method"}
-	settings := slices.DeleteFunc(
-		ptq.Settings(),
-		func(s ptq.Setting) bool {
-			return slices.Contains([]string{"cost", "compute", "input", "teacher"}, s.Name)
-		},
-	)
-	for _, s := range settings {
-		head = append(head, s.Name)
-	}
-	g.Add(append(head, "refine")...)
-	for _, m := range ptq.Methods() {
-		row := []string{string(m.Name)}
-		for _, s := range settings {
-			row = append(row, *s.Of(&m.Defaults))
-		}
-		g.Add(append(row, strconv.Itoa(max(m.Defaults.Refine, 0)))...)
-	}
-	g.Write(w, "  ")
+	fs.BoolVar(&f.allowLarger, "allow-larger", false, "write the model even if it is no smaller than the original")
 }
 
 // check looks at the flags before any work is done.
@@ -438,106 +235,47 @@ func (f *quantizeFlags) check(args []string) error {
 		outputs = append(outputs, record.Path(f.out))
 	}
 	outputs = append(append(outputs, f.savePlan), logFiles(f.log)...)
-	return writable(append(f.paths(args[0]), f.plan), outputs, f.overwrite, f.o.Checkpoint)
+	return writable(append(f.paths(args[0]), f.plan), outputs, f.overwrite, f.checkpoint)
 }
 
-// checkUse reports flags that do not go together.
-func (f *quantizeFlags) checkUse() error {
-	if err := f.quantization().Check(); err != nil {
-		return cli.WithCode(err, cli.Unusable)
+// checkUse makes the recipe and reports flags that do not go together.
+func (f *quantizeFlags) checkUse() (err error) {
+	var settings []string
+	if cli.Given(f.fs, "budget") {
+		settings = append(settings, fmt.Sprint("allocate.budget=", f.budget))
 	}
-	m, err := ptq.FindMethod(f.o.Method)
-	if err != nil {
+	if cli.Given(f.fs, "target-vd") {
+		settings = append(settings, fmt.Sprint("target.vd=", f.targetVD), fmt.Sprint("target.seed=", f.seed))
+	}
+	if f.keepFloat != nil {
+		settings = append(settings, "allocate.keep-float="+strings.Join(f.keepFloat, ","))
+	}
+	if f.r, err = f.recipe(f.fs, settings...); err != nil {
 		return err
 	}
-	for _, name := range []string{"act-bits", "act-range", "input"} {
-		if f.fs.Changed(name) && cmp.Or(f.o.Compute, m.Defaults.Compute) != ptq.ComputeInteger {
-			return cli.Usagef(cli.HintConflict, "--%s: with --compute %s there may be no quantized activations; "+
-				"--compute integer quantizes them in every layer", name, cmp.Or(f.o.Compute, ptq.ComputeAuto))
+	f.r.Write.AllowLarger = f.allowLarger
+	for _, name := range []string{"promises", "overrides"} {
+		if f.fs.Changed(name) && !f.r.LooksAtRecourse() {
+			return cli.Usagef(cli.HintConflict, "--%s: the method %s does not look at recourse; cf-ptq does", name, f.r.Method)
 		}
 	}
-	on := f.o.CalibrateOn
-	if on == "" {
-		on = m.Defaults.CalibrateOn
-	}
-	objective := cmp.Or(f.o.Objective, m.Defaults.Objective)
-	doc, _ := qat.FindObjective(objective) // without training there is none
-	if on == ptq.OnFactual && !m.RecourseSensitivity && !doc.Recourse {
-		for _, name := range []string{
-			"promises", "overrides", "teacher", "teacher-steps", "teacher-noise", "teacher-sample", "teacher-seed",
-		} {
-			if f.fs.Changed(name) {
-				return cli.Usagef(cli.HintConflict, "--%s: the method %s does not look at recourse; cf-ptq does", name,
-					f.o.Method)
-			}
-		}
-	}
-	if err := f.checkTraining(objective); err != nil {
-		return err
-	}
-	if f.target.VD == 0 {
-		for _, name := range []string{"target-margin", "holdout", "confidence", "target-sample"} {
-			if f.fs.Changed(name) {
-				return cli.Usagef(cli.HintConflict, "--%s is of use with --target-vd only", name)
-			}
-		}
-		return nil
-	}
-	if f.o.Checkpoint != "" {
-		return cli.Usagef(cli.HintConflict,
-			"--checkpoint: with --target-vd there are several trainings, and a checkpoint is "+
-				"of one")
-	}
-	if f.fs.Changed("budget") {
-		return cli.Usagef(cli.HintConflict, "--budget: with --target-vd the budget is what is looked for")
-	}
-	return nil
-}
-
-// allocator is the one given, or the method's.
-func (f *quantizeFlags) allocator() ptq.Allocator {
-	m, _ := ptq.FindMethod(f.o.Method) // pflag has checked it
-	return cmp.Or(f.o.Allocator, m.Defaults.Allocator)
-}
-
-// checkTraining reports flags of training that an objective has no use for.
-func (f *quantizeFlags) checkTraining(objective ptq.Objective) error {
-	if objective == ptq.Untrained {
-		for _, name := range []string{
-			"train-steps", "learning-rate", "eta", "beta", "gamma", "alpha1", "alpha2", "lambda",
-			"teacher-actions", "teacher-online", "eta-sweep", "train-seed", "log", "checkpoint",
-			"sparsity", "prune-by",
-		} {
-			if f.fs.Changed(name) {
-				return cli.Usagef(cli.HintConflict,
-					"--%s: without an objective nothing is trained; --method cfq-qat --objective distil trains", name)
-			}
-		}
-		return nil
-	}
-	if f.fs.Changed("lambda") && f.allocator() != ptq.AllocatorLearned {
-		return cli.Usagef(cli.HintConflict,
-			"--lambda: the allocator %s has no bit cost to weigh; --allocator learned has one",
-			f.allocator())
-	}
-	doc, err := qat.FindObjective(objective)
-	if err != nil {
-		return err
-	}
-	if f.fs.Changed("prune-by") && f.o.Sparsity == 0 && f.o.Method != ptq.PruneQAT {
-		return cli.Usagef(cli.HintConflict, "--prune-by: no weights are pruned; --sparsity 0.5 makes half of them zero")
-	}
-	if err := checkWeights(f.fs, doc); err != nil {
-		return err
-	}
-	for _, name := range []string{"teacher-actions", "teacher-online", "eta-sweep"} {
-		if f.fs.Changed(name) && (!doc.Recourse || doc.Resamples) {
-			return cli.Usagef(cli.HintConflict, "--%s: the objective %s has no teacher actions; --objective validity has", name,
-				objective)
+	for _, name := range []string{"log", "checkpoint"} {
+		if f.fs.Changed(name) && f.r.Train == nil {
+			return cli.Usagef(cli.HintConflict, "--%s: without an objective nothing is trained; --method cfq-qat trains", name)
 		}
 	}
 	if f.log != "" && trainingPlot(f.log) == f.log {
 		return errLogIsPlot(f.log)
+	}
+	if f.r.Target == nil {
+		return nil
+	}
+	if f.checkpoint != "" {
+		return cli.Usagef(cli.HintConflict,
+			"--checkpoint: a search for a target trains several times, and a checkpoint is of one training")
+	}
+	if f.fs.Changed("budget") {
+		return cli.Usagef(cli.HintConflict, "--budget: with --target-vd the budget is what is looked for")
 	}
 	return nil
 }
@@ -605,7 +343,7 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 			return err
 		}
 	}
-	r, err := ptq.FromPlan(ctx, m, p, people, ptq.Options{Workers: e.workers, Progress: e.progress()})
+	r, err := ptq.FromPlan(ctx, m, p, people, ptq.Run{Workers: e.workers, Progress: e.progress()})
 	if mistake := (*quant.PlanError)(nil); errors.As(err, &mistake) {
 		return mistaken(err)
 	}

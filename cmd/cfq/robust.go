@@ -79,10 +79,13 @@ func (f robustFlags) open(ctx context.Context, e *env, m *onnxio.Model, t *task.
 	if err != nil {
 		return nil, err
 	}
-	fleet, err := ptq.OpenFleet(ctx, m, t, people, ptq.Options{
-		Method: f.method, Budget: f.budget, Workers: e.workers,
-		Progress: e.progress(),
-	}, ptq.Draws{Models: 2 * f.models, Seed: who.seed})
+	r, err := ptq.NewRecipe(f.method)
+	if err != nil {
+		return nil, err
+	}
+	r.Allocate.Budget = f.budget
+	run := ptq.Run{Workers: e.workers, Progress: e.progress()}
+	fleet, err := ptq.OpenFleet(ctx, m, t, people, ptq.Draws{Recipe: r, Models: 2 * f.models, Seed: who.seed}, run)
 	if err != nil {
 		return nil, runError(err)
 	}

@@ -24,7 +24,7 @@ import (
 type sensitivityFlags struct {
 	calibrationFlags
 
-	o         ptq.Options // Method
+	fs        *pflag.FlagSet
 	look      ptq.ProfileOptions
 	plot      string
 	overwrite bool
@@ -52,17 +52,16 @@ Nothing is written but the --plot. Use the training rows as data.`,
 			"cfq sensitivity model.onnx -d train.csv -t task.yaml --method cf-ptq-paper --probes 256 --json",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
-			f := &sensitivityFlags{}
+			f := &sensitivityFlags{fs: fs}
 			f.addData(fs, "the calibration rows")
 			fs.StringVar(&f.plot, "plot", "", "draw the profiles into an SVG `file`")
 			cli.Require(fs, "plot", "a name that ends in .svg", func() bool { return filepath.Ext(f.plot) == ".svg" })
-			cli.Choice(fs, &f.o.Method, "method", ptq.CFPTQ, ptq.MethodNames(),
-				"calibrate and round as this `method` of cfq quantize does")
+			f.addMethod(fs, "calibrate and round as this `method` of cfq quantize does")
+			f.addSet(fs)
 			fs.IntVar(&f.look.Probes, "probes", sensitivity.DefaultProbes,
 				"random vectors for each trace; four times as many halve its standard error")
 			cli.Within(fs, "probes", &f.look.Probes, 2, math.MaxInt, "2 or more, for a standard error")
 			fs.Uint64Var(&f.look.Seed, "seed", 1, "seed of the random vectors")
-			f.addTeacher(fs)
 			f.addRows(fs)
 			f.addPromises(fs)
 			fs.BoolVar(&f.overwrite, "overwrite", false, "replace the plot if it exists")
@@ -77,15 +76,18 @@ func (f *sensitivityFlags) check(args []string) error {
 	return writable(f.paths(args[0]), []string{f.plot}, f.overwrite)
 }
 
-func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error {
+func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) (err error) {
 	if err := f.check(args); err != nil {
 		return err
 	}
-	in, err := f.open(ctx, e, args[0], task.ReadOptions{}, &f.o)
+	if f.look.Recipe, err = f.recipe(f.fs); err != nil {
+		return err
+	}
+	in, run, err := f.openRun(ctx, e, args[0], task.ReadOptions{})
 	if err != nil {
 		return err
 	}
-	p, err := ptq.Sensitivity(ctx, in.files[0], in.task, in.people, f.o, f.look)
+	p, err := ptq.Sensitivity(ctx, in.files[0], in.task, in.people, f.look, run)
 	if err != nil {
 		return runError(fmt.Errorf("model %s: %w", args[0], err))
 	}

@@ -37,7 +37,6 @@ type sweepFlags struct {
 	test, testRows, out string
 	methods             []string
 	budgets, margins    numberList
-	cost                ptq.Cost
 	sample, restarts    int
 	seed                uint64
 	overwrite           bool
@@ -89,18 +88,17 @@ With other inputs or options that is an error, not a mixture.`,
 			cli.Require(fs, "budgets", "2 to 8 bits per weight", func() bool {
 				return !slices.ContainsFunc(f.budgets, func(b float64) bool { return b < 2 || b > 8 })
 			})
-			costs := ptq.Names(ptq.FindSetting("cost").Choices)
-			cli.Choice(fs, &f.cost, "cost", ptq.CostBits, costs, "what a budget counts: "+strings.Join(costs, ", "))
 			fs.Var(&f.margins, "margin", "required logit `margins`, separated by commas: 0.1 unless there are some")
 			fs.IntVar(&f.sample, "sample", 0, "measure on a random sample of this many refused people; 0 takes all")
 			cli.Within(fs, "sample", &f.sample, 0, math.MaxInt, "0, for all, or more")
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the sample and of the solver")
 			fs.IntVar(&f.restarts, "restarts", 0, "random restarts of the solver; 0 is the solver's default")
-			f.addTeacher(fs)
+			fs.StringVar(&f.file, "recipe", "", "apply the settings of the recipe in this `file` to each method")
+			f.addSet(fs)
 			f.addRows(fs)
 			fs.StringVar(&f.testRows, "test-rows", "", "the same, of the rows to measure on: such a `file`, or !file")
 			fs.BoolVar(&f.overwrite, "overwrite", false, "begin anew and replace what is in the folder")
-			more(fs, "cost", "seed", "restarts")
+			more(fs, "recipe", "seed", "restarts")
 			return f.run
 		},
 	}
@@ -110,7 +108,15 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 	if err := f.check(args); err != nil {
 		return err
 	}
-	read := f.reading(1)
+	o, err := f.options(e)
+	if err != nil {
+		return err
+	}
+	common, err := o.Recipe(ptq.CFPTQ)
+	if err != nil {
+		return cli.Wrap(err, hintRecipe)
+	}
+	read := f.reading(&common, 1)
 	in, err := f.peopleFlags.open(ctx, e, args, read)
 	if err != nil {
 		return err
@@ -119,15 +125,14 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	log, err := f.open(e, args[0])
+	log, err := f.openLog(e, args[0])
 	if err != nil {
 		return err
 	}
 	if n := len(log.points); n > 0 {
 		e.msg.Note("%s: %s finished before", log.path, message.Count(n, "point"))
 	}
-	o := f.options(e)
-	if o.Quantize.Recipe, err = f.recipe(args[0], in.people, read.Seed); err != nil {
+	if o.Given.Origin, err = f.origin(args[0], in.people, read.Seed); err != nil {
 		return err
 	}
 	o.Done, o.Finished = log.points, log.add
@@ -139,20 +144,19 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 		return runError(fmt.Errorf("model %s: %w", args[0], err))
 	}
 	warnLeftOut(r.LeftOut, args[0], e.msg.Warn)
-	return f.write(e, log, r)
+	return f.write(e, log, r, common.Allocate.Cost)
 }
 
-func (f *sweepFlags) options(e *env) ptq.SweepOptions {
-	o := ptq.SweepOptions{
+func (f *sweepFlags) options(e *env) (o ptq.SweepOptions, err error) {
+	o = ptq.SweepOptions{
 		Budgets: f.budgets, Margins: f.margins, Sample: f.sample, Seed: f.seed, Workers: e.workers,
-		Solver: recourse.SolveOptions{Restarts: f.restarts}, Quantize: ptq.Options{Cost: f.cost},
-		Progress: e.progress(),
+		Solver: recourse.SolveOptions{Restarts: f.restarts}, Progress: e.progress(),
 	}
 	for _, name := range f.methods {
 		o.Methods = append(o.Methods, ptq.MethodName(name))
 	}
-	f.fill(e, &o.Quantize)
-	return o
+	o.Settings, err = f.settings()
+	return o, err
 }
 
 func (f *sweepFlags) path(name string) string { return filepath.Join(f.out, name) }
@@ -247,8 +251,8 @@ func (f *sweepFlags) hashes(e *env, model string) (map[string]string, error) {
 	only := func(rows string) string { return strings.TrimPrefix(rows, "!") }
 	out := map[string]string{
 		"onnx_runtime": fmt.Sprintf("%s, threads %d", lib.Version, e.threads),
-		"options": fmt.Sprint(f.methods, f.budgets, f.cost, f.margins, f.sample, f.seed, f.restarts, f.limit, f.teacher.Steps,
-			f.teacher.Noise, f.teacher.Sample, f.teacher.Seed, f.rows, f.testRows),
+		"options": fmt.Sprint(f.methods, f.budgets, f.set, f.file, f.margins, f.sample, f.seed, f.restarts, f.rows,
+			f.testRows),
 	}
 	for key, paths := range map[string][]string{
 		"program": {program}, "model": append(codec.ExternalFiles(model), model), "task": {f.task},
@@ -265,8 +269,8 @@ func (f *sweepFlags) hashes(e *env, model string) (map[string]string, error) {
 	return out, nil
 }
 
-// open makes the folder and reads the log in it. Curves without a log are not ours.
-func (f *sweepFlags) open(e *env, model string) (*sweepLog, error) {
+// openLog makes the folder and reads the log in it. Curves without a log are not ours.
+func (f *sweepFlags) openLog(e *env, model string) (*sweepLog, error) {
 	if err := os.Mkdir(f.out, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, cli.Usagef("", "output: %w", err)
 	}
@@ -287,8 +291,8 @@ func (f *sweepFlags) open(e *env, model string) (*sweepLog, error) {
 }
 
 // write puts the files in place, the points in the order of the result, and shows them.
-func (f *sweepFlags) write(e *env, log *sweepLog, r *ptq.SweepResult) error {
-	v := newSweepView(r, f.cost)
+func (f *sweepFlags) write(e *env, log *sweepLog, r *ptq.SweepResult, cost ptq.Cost) error {
+	v := newSweepView(r, cost)
 	log.points = r.Points
 	err := errors.Join(cli.Write(f.path(sweepTable), v.csv), cli.Write(f.path(sweepSVG), v.draw), log.write())
 	if err != nil {

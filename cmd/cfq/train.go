@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -113,8 +114,10 @@ func (f *trainFlags) add(fs *pflag.FlagSet) {
 		fs.IntVar(&f.o.Members, "members", 3, "r-consistency: `networks` that are trained together")
 		cli.Within(fs, "members", &f.o.Members, 2, 64, "2 to 64")
 		addWeight(fs, &f.o.Train, fit.Objectives(), "eta", "`weight` of the variance")
-		addHinge(fs, &f.o.Train, fit.Objectives())
-		addTeacherSteps(fs, &f.teacher)
+		addWeight(fs, &f.o.Train, fit.Objectives(), "beta", "the paper's beta, `weight` of the hinge")
+		addWeight(fs, &f.o.Train, fit.Objectives(), "gamma", "the paper's gamma, `margin` of the hinge in logits")
+		fs.IntVarP(&f.teacher.Steps, "teacher-steps", "K", 3, "gradient `steps` of the teacher recourse")
+		cli.Within(fs, "teacher-steps", &f.teacher.Steps, 1, math.MaxInt, "1 or more")
 	})
 }
 
@@ -440,4 +443,61 @@ func fitCharts(r *fit.Result) []chart.Chart {
 	add("train", func(x fit.Round) *fit.Metrics { return &x.Train })
 	add("validation", func(x fit.Round) *fit.Metrics { return x.Validation })
 	return curves
+}
+
+// addOptimizer adds the flags of any training.
+func addOptimizer(fs *pflag.FlagSet, o *qat.Spec) {
+	fs.Float64Var(&o.Rate, "learning-rate", qat.DefaultRate, "learning `rate`")
+	cli.Within(fs, "learning-rate", &o.Rate, cli.Above0, cli.Finite, "a number above 0")
+	fs.Uint64Var(&o.Seed, "train-seed", 1, "seed of all that is random in training")
+	cli.Within(fs, "train-seed", &o.Seed, 1, math.MaxUint64, "1 or more")
+}
+
+// weightFlag is the value of a flag of a weight of objectives.
+type weightFlag struct {
+	value    **float64
+	byItself float64 // where the flag is not given
+}
+
+// addWeight adds such a flag. Its usage names those of the objectives that have the weight.
+func addWeight(fs *pflag.FlagSet, spec *qat.Spec, objectives []qat.ObjectiveDoc, name, usage string) {
+	var users []string
+	for _, o := range objectives {
+		if slices.Contains(o.Weights, name) {
+			users = append(users, string(o.Name))
+		}
+	}
+	fs.Var(&weightFlag{spec.Named(name), qat.DefaultWeight(name)}, name,
+		usage+"; objectives: "+strings.Join(users, ", "))
+}
+
+func (w *weightFlag) String() string {
+	switch {
+	case w.value == nil: // pflag asks an empty one
+		return ""
+	case *w.value == nil:
+		return strconv.FormatFloat(w.byItself, 'g', -1, 64)
+	}
+	return strconv.FormatFloat(**w.value, 'g', -1, 64)
+}
+
+func (w *weightFlag) Set(text string) error {
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(v >= 0) || math.IsInf(v, 1) {
+		return errors.New("want a number of 0 or more")
+	}
+	*w.value = &v
+	return nil
+}
+
+func (w *weightFlag) Type() string { return "float" }
+
+// checkWeights reports weights that an objective has no use for.
+func checkWeights(fs *pflag.FlagSet, doc qat.ObjectiveDoc) error {
+	for _, name := range qat.WeightNames() {
+		if fs.Changed(name) && !slices.Contains(doc.Weights, name) {
+			return cli.Usagef(cli.HintConflict, "--%s: the objective %s has none", name, doc.Name)
+		}
+	}
+	return nil
 }

@@ -86,7 +86,11 @@ func TestProveRefuses(t *testing.T) {
 // inFourBits quantizes a model without what takes long.
 func inFourBits(t testing.TB, f *graph.Model, tk *task.Task, people *task.People) *graph.Model {
 	t.Helper()
-	r, err := ptq.Quantize(t.Context(), loaded(t, f), tk, people, ptq.Options{Rows: 300, Refine: -1})
+	recipe, err := ptq.NewRecipe(ptq.CFPTQ, "calibrate.rows=300", "refine.rounds=0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := ptq.Quantize(t.Context(), loaded(t, f), tk, people, recipe, ptq.Run{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -241,12 +241,16 @@ func TestAsQuantize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []ptq.Options{
-		{Method: "ptq", Budget: 4, Compute: ptq.ComputeInteger},
-		{Method: "ptq", Budget: 8, ActBits: 6, Compute: ptq.ComputeInteger},
-		{Method: "ptq", Budget: 4, Compute: ptq.ComputeFloat},
+	for _, settings := range [][]string{
+		{"allocate.budget=4", "write.compute=integer"},
+		{"allocate.budget=8", "write.act-bits=6", "write.compute=integer"},
+		{"allocate.budget=4", "write.compute=float"},
 	} {
-		r, err := ptq.Quantize(t.Context(), loaded, tk, people, o)
+		recipe, err := ptq.NewRecipe(ptq.PTQ, settings...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := ptq.Quantize(t.Context(), loaded, tk, people, recipe, ptq.Run{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,18 +267,18 @@ func TestAsQuantize(t *testing.T) {
 			p := r.Plan.Layer(l.Node)
 			products, width := float64(l.Params), 8.
 			switch {
-			case o.Compute == ptq.ComputeFloat:
+			case recipe.Write.Compute == ptq.ComputeFloat:
 				width = 32
 			case p.Act != nil:
 				width = float64(p.Act.Bits)
 			}
-			if i == 0 && r.Plan.Input != nil && o.Compute != ptq.ComputeFloat {
+			if i == 0 && r.Plan.Input != nil && recipe.Write.Compute != ptq.ComputeFloat {
 				products = products / float64(people.Dim) * float64(len(r.Plan.Input.Columns))
 			}
 			want += products * l.Bits * width
 		}
 		if math.Abs(f.Quant.BOPs-want) > 1e-6*want || math.Abs(f.Quant.StoredBits-r.Stored) > 1e-9 {
-			t.Errorf("%+v: %+v, want %v BOPs and %v bits", o, f.Quant, want, r.Stored)
+			t.Errorf("%+v: %+v, want %v BOPs and %v bits", settings, f.Quant, want, r.Stored)
 		}
 	}
 }

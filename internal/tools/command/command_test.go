@@ -45,7 +45,7 @@ func run(m *testing.M) int {
 
 // TestScripts runs cmd/cfq/testdata/script. Scripts find the synthetic example in $LOANS, the first 700 of its
 // training rows in $FEW and the library, which needs no home directory, in $CFQ_ORT_LIB. Nothing is refined
-// unless the script takes CFQ_REFINE back: that is half of the time that quantize takes.
+// unless the script takes CFQ_SET back: that is half of the time that quantize takes.
 // "exits N command..." runs a command that must end with the exit code N. Every hint is one of the table of errors.
 func TestScripts(t *testing.T) {
 	loans := filepath.Join(abs(t), "testdata", "loans")
@@ -69,7 +69,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("LOANS", loans)
 			e.Setenv("FEW", few)
 			e.Setenv("CFQ_ORT_LIB", info.Path)
-			e.Setenv("CFQ_REFINE", "0")
+			e.Setenv("CFQ_SET", "refine.rounds=0")
 			e.Setenv("CFQ_LOOKS_FILE", "none") // scripts judge one model many times
 			e.Setenv("PATH", program+string(filepath.ListSeparator)+e.Getenv("PATH"))
 			return nil

@@ -43,7 +43,7 @@ func otherHeads() map[string]func(b *graph.Builder, z string) string {
 // TestHeads: the commands give a model with another head the same people, the same recourse and the same quantized
 // weights, and refuse a head that they do not know.
 func TestHeads(t *testing.T) {
-	w := newWorkdir(t, "CFQ_REFINE=0")
+	w := newWorkdir(t, "CFQ_SET=refine.rounds=0")
 	call, test, task := w.call, loans("test.csv"), loans("task.yaml")
 	first := make([]int, 100)
 	for i := range first {

@@ -93,7 +93,7 @@ func TestLatent(t *testing.T) {
 	people := []string{"-t", "task.yaml", "-d", "images-idx3-ubyte"}
 	with := func(args ...string) []string { return append(args, people...) }
 	call(0, with("quantize", "model.onnx", "--rows", "!rows.json", "--allow-larger", "-o", "q.onnx")...)
-	call(0, with("quantize", "model.onnx", "--allow-larger", "--method", "cfq-qat", "--train-steps", "64", "-o",
+	call(0, with("quantize", "model.onnx", "--allow-larger", "--method", "cfq-qat", "--set", "train.steps=64", "-o",
 		"t.onnx")...)
 	for _, q := range []string{"q.onnx", "t.onnx"} {
 		if v := must(codec.ReadFile(w.path(q))).Graph.Inputs[0]; len(v.Shape) != 4 || v.Name != "x" {

@@ -117,7 +117,7 @@ func quantizedLoans(t testing.TB, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "q.onnx")
 	newWorkdir(t).call(0, "quantize", loans("model.onnx"), "-d", loans("train.csv"), "-t", loans("task.yaml"), "-o", path,
-		"--refine", "0", "-q")
+		"--set", "refine.rounds=0", "-q")
 	return path
 }
 

@@ -120,7 +120,7 @@ size in the file.
 	}
 	fmt.Fprintf(&b, `
 In layers that compute on integers 8-bit codes stay within -%d to %d: two products with an 8-bit activation then fit
-the 16-bit sums of x64 CPUs without VNNI, and every machine computes the same. `+"`--full-range`"+` gives them all
+the 16-bit sums of x64 CPUs without VNNI, and every machine computes the same. `+"`write.full-range`"+` gives them all
 codes, for servers that are known to have VNNI, or ARM processors. Activations are unsigned 8-bit codes;
 fewer bits are a Clip between quantization and dequantization, which keeps the integer kernels.
 `, quant.ReducedMax, quant.ReducedMax)
@@ -135,30 +135,19 @@ func methods() string {
 		fmt.Fprintf(&b, " `%s` |", m.Name)
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(ptq.Methods())) + "\n")
-	line := func(name string, of func(ptq.Method) string) {
+	line := func(name string, of func(*ptq.Method) string) {
 		fmt.Fprintf(&b, "| %s |", name)
 		for _, m := range ptq.Methods() {
-			fmt.Fprintf(&b, " %s |", of(m))
+			fmt.Fprintf(&b, " %s |", of(&m))
 		}
 		b.WriteString("\n")
 	}
-	for _, s := range ptq.Settings() {
-		values := map[string]bool{}
-		for _, m := range ptq.Methods() {
-			values[*s.Of(&m.Defaults)] = true
-		}
-		if len(values) > 1 { // others do not tell methods apart
-			line("`--"+s.Name+"`", func(m ptq.Method) string { return *s.Of(&m.Defaults) })
+	for _, k := range ptq.Keys() {
+		if ptq.Distinguishes(k) { // others do not tell methods apart
+			line("`"+k.Name+"`", func(m *ptq.Method) string { return k.Get(&m.Recipe) })
 		}
 	}
-	line("`--refine`", func(m ptq.Method) string { return fmt.Sprint(max(m.Defaults.Refine, 0)) })
-	line("importance of layers at", func(m ptq.Method) string {
-		if m.RecourseSensitivity {
-			return "recourse"
-		}
-		return "factual"
-	})
-	line("row of the paper", func(m ptq.Method) string { return m.Paper })
+	line("row of the paper", func(m *ptq.Method) string { return m.Paper })
 	return b.String()
 }
 

@@ -84,7 +84,7 @@ func digits(tasks, data string) (model, error) {
 		name: "digits", path: "digits.onnx", task: filepath.Join(tasks, "mnist.yaml"),
 		train: filepath.Join(data, "mnist", "train-images-idx3-ubyte.gz"),
 		test:  filepath.Join(data, "mnist", "t10k-images-idx3-ubyte.gz"),
-		small: []string{"--teacher-sample", "60"}, sample: "20", methods: []string{"cf-ptq", "ptq"},
+		small: []string{"--set", "calibrate.teacher-sample=60"}, sample: "20", methods: []string{"cf-ptq", "ptq"},
 		trainRows: []string{"--rows", file}, testRows: []string{"--rows", file},
 	}
 	args := append([]string{
@@ -110,11 +110,11 @@ func (m model) cases() []testCase {
 				args = append(args, m.small...)
 			}
 			if method == "pact" {
-				args = append(args, "--compute", "integer")
+				args = append(args, "--set", "write.compute=integer")
 			}
 			for _, t := range trained() {
 				if t == method {
-					args = append(args, "--train-steps", "64")
+					args = append(args, "--set", "train.steps=64")
 				}
 			}
 			list = append(list, testCase{name, args, []string{name + ".onnx", name + ".plan"}})

@@ -16,8 +16,26 @@ import (
 	"cfq/onnxio/codec"
 )
 
-// renamedFlags are flags of the earlier program and what the later one has in their place.
-func renamedFlags() map[string][]string { return map[string][]string{} }
+// renamedFlags are flags of the earlier program by the setting that the later one has in their place.
+func renamedFlags() map[string]string {
+	return map[string]string{
+		"write.compute": "--compute", "train.steps": "--train-steps", "calibrate.teacher-sample": "--teacher-sample",
+	}
+}
+
+// earlierArgs are the arguments of a case as the earlier program reads them.
+func earlierArgs(args []string) (out []string) {
+	for i := 0; i < len(args); i++ {
+		if args[i] != "--set" {
+			out = append(out, args[i])
+			continue
+		}
+		i++
+		key, value, _ := strings.Cut(args[i], "=")
+		out = append(out, renamedFlags()[key], value)
+	}
+	return out
+}
 
 // renamedKeys are keys of JSON of the earlier program; "" is one that was deleted.
 func renamedKeys() map[string]string {
@@ -34,19 +52,11 @@ func provenance() []string {
 
 // compare runs the case on both sides and returns the first difference.
 func (c testCase) compare(ctx context.Context, before, after side) error {
-	a, codeA, err := c.run(ctx, before, c.args)
+	a, codeA, err := c.run(ctx, before, earlierArgs(c.args))
 	if err != nil {
 		return err
 	}
-	var args []string
-	for _, arg := range c.args {
-		if now, ok := renamedFlags()[arg]; ok {
-			args = append(args, now...)
-		} else {
-			args = append(args, arg)
-		}
-	}
-	b, codeB, err := c.run(ctx, after, args)
+	b, codeB, err := c.run(ctx, after, c.args)
 	if err != nil {
 		return err
 	}

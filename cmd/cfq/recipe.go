@@ -1,0 +1,174 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"cfq/internal/cli"
+	"cfq/internal/config"
+	"cfq/internal/message"
+	"cfq/onnxio/codec"
+	"cfq/onnxio/graph"
+	"cfq/ptq"
+)
+
+// recipeFlags are the flags of how a model is quantized.
+type recipeFlags struct {
+	file   string
+	method ptq.MethodName
+	set    []string
+}
+
+func (f *recipeFlags) addMethod(fs *pflag.FlagSet, usage string) {
+	cli.Choice(fs, &f.method, "method", ptq.CFPTQ, ptq.MethodNames(), usage)
+	fs.StringVar(&f.file, "recipe", "",
+		"begin with the recipe in this `file`, YAML or JSON, or with that of this quantized model, not with a method's")
+}
+
+func (f *recipeFlags) addSet(fs *pflag.FlagSet) {
+	fs.StringArrayVar(&f.set, "set", nil,
+		"change a setting of the recipe: a `key=value` such as calibrate.rows=0; may be repeated; see cfq help recipe")
+}
+
+// recipe is the recipe that the flags say, with more settings from other flags.
+func (f *recipeFlags) recipe(fs *pflag.FlagSet, more ...string) (r ptq.Recipe, err error) {
+	if f.file == "" {
+		r, err = ptq.NewRecipe(f.method)
+	} else if fs.Changed("method") {
+		return r, cli.Usagef(cli.HintConflict, "--method: the recipe in %s has a method", f.file)
+	} else {
+		r, err = readRecipe(f.file)
+	}
+	if err == nil {
+		err = r.Set(append(more, f.set...)...)
+	}
+	if err == nil {
+		err = r.Check()
+	}
+	return r, cli.Wrap(err, hintRecipe)
+}
+
+const hintRecipe = "`cfq help recipe` lists the settings"
+
+// settings are those of the recipe file and of --set, which decides where both have one; the file's method and budget
+// are left out.
+func (f *recipeFlags) settings() ([]string, error) {
+	if f.file == "" {
+		return f.set, nil
+	}
+	r, err := readRecipe(f.file)
+	if err != nil {
+		return nil, cli.Wrap(err, hintRecipe)
+	}
+	texts := r.Texts()
+	for _, s := range append(f.set, "version=", "method=", "allocate.budget=") {
+		key, _, _ := strings.Cut(s, "=")
+		delete(texts, key)
+	}
+	list := slices.Clone(f.set)
+	for _, key := range slices.Sorted(maps.Keys(texts)) {
+		list = append(list, key+"="+texts[key])
+	}
+	return list, nil
+}
+
+// readRecipe reads a recipe file, or the recipe of a quantized model.
+func readRecipe(path string) (r ptq.Recipe, err error) {
+	if err := cli.Input("recipe", path); err != nil {
+		return r, err
+	}
+	if filepath.Ext(path) != ".onnx" {
+		data, err := config.Content("recipe", path)
+		if err != nil {
+			return r, err
+		}
+		return ptq.ParseRecipe(path, data)
+	}
+	g, err := codec.ReadFile(path)
+	if err != nil {
+		return r, err
+	}
+	text, ok := g.Meta(ptq.RecipeKey)
+	if !ok {
+		return r, fmt.Errorf("%s has no recipe: cfq did not quantize it", path)
+	}
+	return ptq.ParseRecipe(path, []byte(text))
+}
+
+// recipe returns what a quantized model says about how it was made, nil when it says nothing.
+func recipe(m *graph.Model) (r map[string]string) {
+	text, ok := m.Meta(ptq.RecipeKey)
+	if !ok || json.Unmarshal([]byte(text), &r) != nil {
+		return nil
+	}
+	return r
+}
+
+// writeRecipeHelp explains the methods and the settings, from the tables.
+func writeRecipeHelp(w io.Writer) {
+	fmt.Fprint(w, `A recipe is a method and settings by key. --method names the method, --set key=value changes a setting,
+and --recipe reads a file with a line for each, such as
+
+  method: cfq-qat
+  allocate.budget: 3
+  train.objective: validity
+
+The recipe of a written model is in its metadata, and --recipe model.q.onnx begins with it.
+
+Methods:
+`)
+	for _, m := range ptq.Methods() {
+		item(w, string(m.Name), m.Doc)
+	}
+	fmt.Fprintln(w, "\nWhat methods stand for:")
+	writeMethods(w)
+	fmt.Fprintln(w, "\nSettings:")
+	for _, k := range ptq.Keys() {
+		text := k.Doc
+		if k.Source != "" {
+			text += fmt.Sprintf(" (%s in the paper)", k.Source)
+		}
+		if k.Choices == nil {
+			text += "; " + k.Want
+		}
+		message.Paragraph(w, "  "+k.Name+"  ", "      ", text)
+		for _, choice := range k.Choices {
+			message.Paragraph(w, fmt.Sprintf("      %-13s ", choice.Name), strings.Repeat(" ", 20), choice.Doc)
+		}
+	}
+}
+
+// writeMethods writes the settings in which methods differ.
+func writeMethods(w io.Writer) {
+	g, methods := message.NewLines(), ptq.Methods()
+	rows := make([][]string, len(methods)+1)
+	rows[0] = []string{"method"}
+	for i, m := range methods {
+		rows[i+1] = []string{string(m.Name)}
+	}
+	for _, k := range ptq.Keys() {
+		if !ptq.Distinguishes(k) {
+			continue
+		}
+		section, short, _ := strings.Cut(k.Name, ".")
+		if short == "rule" { // there are two
+			short = section
+		}
+		rows[0] = append(rows[0], short)
+		for i := range methods {
+			rows[i+1] = append(rows[i+1], cmp.Or(k.Get(&methods[i].Recipe), "-"))
+		}
+	}
+	for _, row := range rows {
+		g.Add(row...)
+	}
+	g.Write(w, "  ")
+}

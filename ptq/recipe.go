@@ -1,0 +1,249 @@
+package ptq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"cfq/eval"
+	"cfq/onnxio/ort"
+	"cfq/qat"
+	"cfq/quant/qdq"
+	"cfq/recourse"
+	"cfq/task"
+)
+
+// Recipe says how a model is quantized. [NewRecipe] makes one from a method; [Keys] describes each setting.
+type Recipe struct {
+	Method    MethodName // the method whose recipe this is, but for what was changed
+	Calibrate CalibrateSpec
+	Allocate  AllocateSpec
+	Round     RoundSpec
+	Refine    RefineSpec
+	Train     *TrainSpec // nil: not trained
+	Target    *Target    // nil: the budget is given
+	Write     WriteSpec
+}
+
+// CalibrateSpec chooses the points that everything is fitted on.
+type CalibrateSpec struct {
+	Points  CalibrateOn
+	Rows    int // the largest number of people, evenly spread; 0 = all
+	Teacher TeacherSpec
+}
+
+// TeacherSpec says how recourse points are searched for.
+type TeacherSpec struct {
+	Moves    TeacherSteps
+	Steps    int
+	StepSize float64
+	Noise    float64
+	Sample   int
+	Seed     uint64
+}
+
+// AllocateSpec chooses bit widths within a budget.
+type AllocateSpec struct {
+	Budget          float64 // what a weight may cost on average, in the unit of Cost
+	Cost            Cost
+	Rule            Allocator
+	Unit            BitWidths
+	Scores          CalibrateOn // where the importance of layers is measured: OnFactual or OnRecourse
+	Only, KeepFloat []string    // patterns of layer names: what is quantized, if there are any, and what is not
+}
+
+// RoundSpec says how weights and activations become codes.
+type RoundSpec struct {
+	Rule        Rounding
+	Scales      Scales
+	WeightRange Range
+	ActRange    Range
+	// CrossLayerEqualization balances the channel ranges of neighbouring layers before anything is fitted.
+	CrossLayerEqualization bool
+}
+
+// RefineSpec says how all layers are refined together.
+type RefineSpec struct {
+	Rounds int // 0 = none
+}
+
+// TrainSpec says how a network is trained through fake quantizers.
+type TrainSpec struct {
+	qat.Spec
+	EtaSweep       bool
+	TeacherActions int
+	TeacherOnline  bool
+	Sparsity       float64 // the share of the weights that are zero from the beginning
+	PruneBy        PruneBy
+}
+
+// WriteSpec says what the file computes and holds, and which runtimes read it.
+type WriteSpec struct {
+	Compute      Compute
+	Input        Input
+	ActBits      int
+	FullRange    bool
+	Runtime      string // the oldest ONNX Runtime that must read the file, such as "1.22"; "" = 1.24
+	KeepMetadata bool
+	AllowLarger  bool // it is not a problem when the file is no smaller than the original
+}
+
+// Run is what a quantization is given besides its recipe. The zero value is useful.
+type Run struct {
+	Workers  int // parallel runs (1); they do not change the result
+	Progress func(Event)
+	// Promises is recourse that people have been given already, one action for each person; those that are Found
+	// replace the teacher's. nil computes the teacher's.
+	Promises []recourse.Action
+	// Overrides state what single people can change where it differs from the task, by the row of the data file that
+	// People.Rows gives; the teacher respects it. Rows of people who are not given make no difference.
+	Overrides []task.Override
+	// Checkpoint is a file that keeps the state of the training, which goes on from it if it exists; "" keeps none. It
+	// stays when the training ends. It is of one training: a search for a target and a sweep take none.
+	Checkpoint string
+	// Origin is added to the model's metadata, such as hashes of the inputs.
+	Origin map[string]string
+}
+
+// Event is a step of the work: Done of Total (0 when unknown) of a stage.
+type Event = eval.Event
+
+func (r *Run) tell(stage string, done, total int) {
+	if r.Progress != nil {
+		r.Progress(Event{Stage: stage, Done: done, Total: total})
+	}
+}
+
+// Bounds of a budget, in bits per weight: those of quant.Formats.
+const minBudget, maxBudget = 2.0, 8.0
+
+// objective is what training minimises.
+func (r *Recipe) objective() Objective {
+	if r.Train == nil {
+		return Untrained
+	}
+	return r.Train.Objective
+}
+
+// LooksAtRecourse reports whether anything depends on recourse points.
+func (r *Recipe) LooksAtRecourse() bool {
+	doc, _ := qat.FindObjective(r.objective()) // none does not
+	return r.Calibrate.Points != OnFactual || r.Allocate.Scores != OnFactual || doc.Recourse
+}
+
+// teachesInTraining reports whether the objective compares actions with the teacher's.
+func (r *Recipe) teachesInTraining() bool {
+	doc, _ := qat.FindObjective(r.objective())
+	return doc.Recourse && !doc.Resamples
+}
+
+// Check reports everything that is wrong with a recipe by itself, without a model, a task or people.
+func (r Recipe) Check() error { return inputError(r.check()) }
+
+func (r Recipe) check() error {
+	if _, err := FindMethod(r.Method); err != nil {
+		return err
+	}
+	var errs []error
+	for _, k := range Keys() {
+		if text := k.Get(&r); text != "" {
+			errs = append(errs, k.Check(text))
+		}
+	}
+	if slices.Contains(r.Allocate.Only, "") || slices.Contains(r.Allocate.KeepFloat, "") {
+		errs = append(errs, errors.New("empty layer pattern"))
+	}
+	return errors.Join(append(errs, r.checkTeacher(), r.checkAllocation())...)
+}
+
+// checkAllocation reports what does not go together in the choice of bit widths.
+func (r *Recipe) checkAllocation() error {
+	a := &r.Allocate
+	switch {
+	case a.Rule == AllocatorLearned && r.Train == nil:
+		return fmt.Errorf("allocate.rule %s learns by training: it needs a train.objective, such as %s", a.Rule, qat.Distil)
+	case a.Cost == CostBOPs && r.Write.Compute != ComputeInteger:
+		return fmt.Errorf("allocate.cost %s counts operations on integers: it needs write.compute %s", CostBOPs,
+			ComputeInteger)
+	case a.Unit != BitWidthsPerRow:
+	case r.Round.Scales != ScalesPerChannel:
+		return fmt.Errorf("allocate.unit %s needs round.scales %s; allocate.unit %s does not", BitWidthsPerRow,
+			ScalesPerChannel, BitWidthsPerLayer)
+	case a.Rule != AllocatorExact && a.Rule != AllocatorLearned:
+		return fmt.Errorf("allocate.unit %s needs allocate.rule %s or %s; allocate.unit %s works with any",
+			BitWidthsPerRow, AllocatorExact, AllocatorLearned, BitWidthsPerLayer)
+	}
+	return nil
+}
+
+// checkTeacher reports what is wrong with the teacher and with the teacher actions to train on.
+func (r *Recipe) checkTeacher() error {
+	teacher := &r.Calibrate.Teacher
+	if teacher.StepSize > 0 && teacher.Moves != TeacherPaper {
+		return fmt.Errorf("calibrate.teacher-step %v: teacher %s finds the lengths of its steps; it is for teacher %s",
+			teacher.StepSize, TeacherReach, TeacherPaper)
+	}
+	if r.Train == nil {
+		return nil
+	}
+	doc, err := qat.FindObjective(r.Train.Objective)
+	switch {
+	case err != nil:
+		return err
+	case r.Train.EtaSweep && !(doc.Labels && slices.Contains(doc.Weights, "eta")):
+		return fmt.Errorf("train.eta-sweep: the objective %s has no eta", r.Train.Objective)
+	case r.Train.EtaSweep && r.Train.Eta != nil:
+		return fmt.Errorf("train.eta is %v: train.eta-sweep would choose another one", *r.Train.Eta)
+	case r.Train.TeacherActions > 1 && r.Train.Objective == qat.Match:
+		return fmt.Errorf("train.objective %s compares one action of each person: want train.teacher-actions 1",
+			r.Train.Objective)
+	case r.Train.Quantizers == qat.PACT && r.Write.Compute != ComputeInteger:
+		return fmt.Errorf("method %s learns the ranges of activations: it needs write.compute %s; method %s trains weights",
+			PACT, ComputeInteger, LSQ)
+	}
+	return r.Train.Check()
+}
+
+// checkRun reports what a run cannot do with a recipe.
+func (r *Recipe) checkRun(run *Run) error {
+	switch {
+	case run.Promises == nil:
+		return nil
+	case r.Train != nil && (r.Train.TeacherActions > 1 || r.Train.TeacherOnline):
+		return errors.New("promises replace teacher actions: train.teacher-actions and train.teacher-online have no effect")
+	case r.Calibrate.Teacher.Noise > 0:
+		return errors.New("promises are kept as they are: calibrate.teacher-noise has no effect")
+	}
+	return nil
+}
+
+func checkBudget(bits float64) error {
+	if !(bits >= minBudget && bits <= maxBudget) {
+		return fmt.Errorf("invalid budget %v: want 2 to 8 bits per weight", bits)
+	}
+	return nil
+}
+
+// runtimeError says which runtimes there are when a version is not one of them.
+func runtimeError(version string) error {
+	_, err := qdq.RuntimeOf(version)
+	return err
+}
+
+// InputError is an error in what was given: recipe, model, task or people.
+type InputError struct{ Err error }
+
+func (e *InputError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error behind.
+func (e *InputError) Unwrap() error { return e.Err }
+
+// inputError marks an error as an InputError, unless the library is missing or the work was cancelled.
+func inputError(err error) error {
+	if err == nil || errors.Is(err, ort.ErrNotFound) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &InputError{err}
+}

@@ -1,0 +1,183 @@
+package ptq_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"cfq/internal/config"
+	"cfq/ptq"
+)
+
+// Every method is a recipe without mistakes, and its JSON gives it back.
+func TestMethodsAreRecipes(t *testing.T) {
+	t.Parallel()
+	for _, m := range ptq.Methods() {
+		r := m.Recipe
+		if err := r.Check(); err != nil {
+			t.Errorf("%s: %v", m.Name, err)
+		}
+		if err := r.Set("allocate.budget=3.5", "write.keep-metadata=true", "target.vd=0.05"); err != nil {
+			t.Errorf("%s: %v", m.Name, err)
+		}
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ptq.ParseRecipe("r.json", text)
+		if d := cmp.Diff(r, again); err != nil || d != "" {
+			t.Errorf("%s: %v %s", m.Name, err, d)
+		}
+	}
+}
+
+// Every setting has a place of its own, says what it may be, and refuses all else.
+func TestKeysHavePlaces(t *testing.T) {
+	t.Parallel()
+	full := ptq.MustRecipe(ptq.CFQQAT, "train.objective=validity", "target.vd=0.1")
+	texts := map[string]string{}
+	for _, k := range ptq.Keys() {
+		texts[k.Name] = k.Get(&full)
+		if k.Doc == "" || k.Want == "" {
+			t.Errorf("%s is not described", k.Name)
+		}
+		free := k.Name == "allocate.only" || k.Name == "allocate.keep-float"
+		if k.Name == "write.runtime" {
+			continue // none is the usual one
+		}
+		for _, bad := range []string{"none of these", "NaN", ""} {
+			if err := k.Check(bad); err == nil && !(free && bad != "") {
+				t.Errorf("%s may be %q", k.Name, bad)
+			}
+		}
+		for _, c := range k.Choices {
+			if err := k.Check(c.Name); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, setting := range []string{
+		"calibrate.rows=7", "calibrate.points=weighted", "calibrate.teacher-noise=0.5", "allocate.budget=2.5",
+		"allocate.cost=bytes", "allocate.only=/a,/b", "round.rule=adaround", "refine.rounds=0", "train.steps=64",
+		"train.eta=0", "train.seed=9", "train.eta-sweep=true", "target.margin=0.2", "write.runtime=1.22",
+		"write.full-range=true",
+	} {
+		r := full
+		if err := r.Set(setting); err != nil {
+			t.Error(err)
+			continue
+		}
+		key, value, _ := strings.Cut(setting, "=")
+		for _, k := range ptq.Keys() {
+			want := texts[k.Name]
+			if k.Name == key {
+				want = value
+			}
+			if got := k.Get(&r); got != want {
+				t.Errorf("after %s, %s is %q, want %q", setting, k.Name, got, want)
+			}
+			if k.Get(&full) != texts[k.Name] {
+				t.Errorf("%s changes another recipe's %s", setting, k.Name)
+			}
+		}
+	}
+}
+
+// What has to change with a setting does, unless it is set, too.
+func TestSettingsFollow(t *testing.T) {
+	t.Parallel()
+	if r := ptq.MustRecipe(ptq.CFPTQ, "allocate.rule=paper"); r.Allocate.Unit != ptq.BitWidthsPerLayer {
+		t.Errorf("bit widths by the paper's rule are %s", r.Allocate.Unit)
+	}
+	if r := ptq.MustRecipe(ptq.CFPTQ, "allocate.cost=bops"); r.Write.Compute != ptq.ComputeInteger {
+		t.Errorf("bit operations are counted of layers that compute on %s", r.Write.Compute)
+	}
+	r := ptq.MustRecipe(ptq.CFQQAT, "train.objective=match")
+	if r.Calibrate.Teacher.Moves != ptq.TeacherPaper {
+		t.Errorf("the objective match follows the teacher %s", r.Calibrate.Teacher.Moves)
+	}
+	r = ptq.MustRecipe(ptq.CFQQAT, "train.objective=none")
+	if d := cmp.Diff(ptq.MustRecipe(ptq.CFPTQ).Texts(), r.Texts()); r.Train != nil || d == "" {
+		t.Errorf("training %+v", r.Train)
+	}
+}
+
+// Mistakes in settings are told with what would be right.
+func TestSettingMistakes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		method   ptq.MethodName
+		settings string
+		want     string
+	}{
+		{ptq.CFPTQ, "allocate.budget", `"allocate.budget" is not key=value`},
+		{ptq.CFPTQ, "allocate.bugdet=3", `there is no setting "allocate.bugdet"; did you mean "allocate.budget"?`},
+		{ptq.CFPTQ, "allocate.budget=3 allocate.budget=4", "allocate.budget is set twice"},
+		{ptq.CFPTQ, "allocate.budget=1.5", `invalid value "1.5" for allocate.budget: want 2 to 8`},
+		{ptq.CFPTQ, "allocate.budget=nan", `invalid value "nan"`},
+		{ptq.CFPTQ, "allocate.cost=joules", "want bits, bytes or bops"},
+		{ptq.CFPTQ, "allocate.only=", "invalid value"},
+		{ptq.CFPTQ, "write.act-bits=9 write.compute=integer", "want 2 to 8"},
+		{ptq.CFPTQ, "write.act-bits=4", "there may be no quantized activations"},
+		{ptq.CFPTQ, "round.scales=per-tensor allocate.unit=per-row", "needs round.scales per-channel"},
+		{ptq.CFPTQ, "allocate.rule=learned", "needs a train.objective"},
+		{ptq.CFPTQ, "target.margin=0.2", "of use with target.vd only"},
+		{ptq.CFPTQ, "calibrate.teacher-step=0.5", "it is for teacher paper"},
+		{ptq.PTQ, "calibrate.teacher-steps=5", "the method ptq does not look at recourse; cf-ptq does"},
+		{ptq.PTQ, "train.steps=64", "train.steps: nothing is trained without an objective"},
+		{ptq.CFPTQ, "train.sparsity=0.5", "nothing is trained without an objective"},
+		{ptq.CFQQAT, "train.steps=3", "want 16 to"},
+		{ptq.CFQQAT, "train.eta=0.5", "train.eta: the objective distil has none"},
+		{ptq.CFQQAT, "train.eta=-2", "want 0 or more"},
+		{ptq.CFQQAT, "train.eta-sweep=true", "the objective distil has no teacher actions"},
+		{ptq.CFQQAT, "train.objective=kd train.eta-sweep=true", "kd has no"},
+		{ptq.CFQQAT, "train.objective=validity train.eta=2 train.eta-sweep=true", "train.eta is 2"},
+		{ptq.CFQQAT, "train.objective=match train.teacher-actions=2", "compares one action"},
+		{ptq.CFQQAT, "train.objective=destil", `did you mean "distil"?`},
+		{ptq.CFQQAT, "train.lambda=1", "allocate.rule=learned has one"},
+		{ptq.LSQ, "train.prune-by=magnitude", "no weights are pruned"},
+		{ptq.PruneQAT, "train.sparsity=1", "want 0 or a share below 1"},
+		{ptq.PACT, "write.compute=float", "learns the ranges of activations"},
+		{"cfptq", "", `invalid value "cfptq" for method: want cf-ptq,`},
+	} {
+		r, err := ptq.NewRecipe(c.method, strings.Fields(c.settings)...)
+		if err == nil {
+			err = r.Check()
+		}
+		var input *ptq.InputError
+		if !errors.As(err, &input) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %s: %v, want it to say %q", c.method, c.settings, err, c.want)
+		}
+	}
+}
+
+// A recipe file is read with the places of all its mistakes.
+func TestParseRecipe(t *testing.T) {
+	t.Parallel()
+	r, err := ptq.ParseRecipe("r.yaml", []byte("method: cfq-qat\ntrain.eta: 0.5\nallocate.keep-float: [/a, /b]\n"+
+		"train.objective: validity\norigin.model: 12ab\n"))
+	want := ptq.MustRecipe(ptq.CFQQAT, "train.objective=validity", "train.eta=0.5", "allocate.keep-float=/a,/b")
+	if d := cmp.Diff(want, r); err != nil || d != "" {
+		t.Errorf("%v %s", err, d)
+	}
+	for text, want := range map[string]string{
+		"": "r.yaml: the recipe is empty; it needs a method",
+		"method: cf-ptq\nallocate.bugdet: 3\ncalibrate.rows: many\n": `r.yaml:2:1: a recipe has no key "allocate.bugdet"; ` +
+			`did you mean "allocate.budget"?` + "\n" +
+			`r.yaml:3:17: invalid value "many" for calibrate.rows: want 0, for all, or more`,
+		"calibrate.rows: 1\ncalibrate.rows: 2\n":     "r.yaml:2:1: ",
+		"method: cf-pt\n":                            `r.yaml:1:9: invalid value "cf-pt" for method`,
+		"version: 2\n":                               "r.yaml:1:10: this is a recipe of version 2, and this program reads",
+		"method: ptq\ntrain.steps: 64\n":             "r.yaml:2:14: train.steps: nothing is trained",
+		"method: cfq-qat\ntrain.learning-rate: .nan": `r.yaml:2:22: invalid value ".nan"`,
+	} {
+		_, err := ptq.ParseRecipe("r.yaml", []byte(text))
+		var found config.Errors
+		if !errors.As(err, &found) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}

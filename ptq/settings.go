@@ -1,0 +1,203 @@
+package ptq
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"cfq/internal/config"
+	"cfq/internal/message"
+	"cfq/qat"
+)
+
+// recipeVersion is that of the keys, of their values and of the methods' recipes.
+const recipeVersion = "1"
+
+// originPrefix begins the keys of a written recipe that say what a model was made from; nothing is set by them.
+const originPrefix = "origin."
+
+// NewRecipe returns the recipe of a method with settings such as "allocate.budget=3", see [Recipe.Set].
+func NewRecipe(method MethodName, settings ...string) (Recipe, error) {
+	m, err := FindMethod(method)
+	if err != nil {
+		return Recipe{}, inputError(err)
+	}
+	r := m.Recipe
+	return r, r.Set(settings...)
+}
+
+// Set changes settings, each of which is key=value with one of [Keys], whatever order they are in. What has to change
+// with them does, unless it is set, too. A setting that has no effect is an error.
+func (r *Recipe) Set(settings ...string) error {
+	values, errs := assignments(settings)
+	r.apply(values, func(_ string, err error) { errs = append(errs, err) })
+	return inputError(errors.Join(errs...))
+}
+
+// setWhereUsed is Set for one of several methods: what has no effect on this one is passed over.
+func (r *Recipe) setWhereUsed(settings []string) error {
+	values, errs := assignments(settings)
+	for _, k := range Keys() {
+		if text, ok := values[k.Name]; ok && k.trains && r.Train == nil {
+			delete(values, k.Name)
+			errs = append(errs, k.Check(text))
+		}
+	}
+	r.apply(values, func(_ string, err error) {
+		if !errors.As(err, new(unusedError)) {
+			errs = append(errs, err)
+		}
+	})
+	return inputError(errors.Join(errs...))
+}
+
+// assignments are values by key.
+func assignments(settings []string) (values map[string]string, errs []error) {
+	values = map[string]string{}
+	for _, s := range settings {
+		key, value, ok := strings.Cut(s, "=")
+		switch _, twice := values[key]; {
+		case !ok:
+			errs = append(errs, fmt.Errorf("%s is not key=value", message.Quote(s)))
+		case twice:
+			errs = append(errs, fmt.Errorf("%s is set twice", key))
+		case !slices.Contains(keyNames(), key):
+			errs = append(errs, fmt.Errorf("there is no setting %s%s", message.Quote(key), near(key, keyNames())))
+		default:
+			values[key] = value
+		}
+	}
+	return values, errs
+}
+
+func keyNames() (names []string) {
+	for _, k := range Keys() {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
+// apply sets values by key, and what follows from them.
+func (r *Recipe) apply(values map[string]string, fail func(key string, err error)) {
+	if r.Train != nil { // a copy of the recipe is left alone
+		train := *r.Train
+		r.Train = &train
+	}
+	if r.Target != nil {
+		target := *r.Target
+		r.Target = &target
+	}
+	keys := Keys()
+	for i := range keys {
+		k := &keys[i]
+		if text, ok := values[k.Name]; !ok {
+			k.unused = nil
+		} else if err := k.assign(r, text); err != nil {
+			fail(k.Name, err)
+			k.unused = nil
+		}
+	}
+	r.follow(values)
+	for _, k := range keys {
+		if k.unused == nil {
+			continue
+		}
+		if why := k.unused(r); why != "" {
+			fail(k.Name, unusedError{k.Name + ": " + why})
+		}
+	}
+}
+
+// unusedError is that of a setting that has no effect.
+type unusedError struct{ text string }
+
+func (e unusedError) Error() string { return e.text }
+
+// follow changes what does not go with the values that are set.
+func (r *Recipe) follow(values map[string]string) {
+	free := func(key string) bool { _, given := values[key]; return !given }
+	if r.Allocate.Cost == CostBOPs && free("write.compute") {
+		r.Write.Compute = ComputeInteger
+	}
+	if r.objective() == qat.Match && free("calibrate.teacher") {
+		r.Calibrate.Teacher.Moves = TeacherPaper // no gradient knows how lengths that are searched for depend on the network
+	}
+	exact := r.Allocate.Rule == AllocatorExact || r.Allocate.Rule == AllocatorLearned
+	if free("allocate.unit") && (r.Round.Scales != ScalesPerChannel || !exact) {
+		r.Allocate.Unit = BitWidthsPerLayer
+	}
+}
+
+// ParseRecipe reads a recipe: a method and settings by key, in YAML or JSON. What a written recipe says about its
+// origin is passed over. The error is of type config.Errors.
+func ParseRecipe(file string, data []byte) (r Recipe, err error) {
+	d := &config.Decoder{File: file, Kind: "recipe"}
+	root := d.Document(data, "a method")
+	if root == nil {
+		return r, d.Err()
+	}
+	version, method, lists := recipeVersion, string(CFPTQ), map[string]*[]string{}
+	known := []config.Key{{Name: "version", Value: d.Text(&version)}, {Name: "method", Value: d.Text(&method)}}
+	for _, name := range keyNames() {
+		lists[name] = new([]string)
+		known = append(known, config.Key{Name: name, Value: d.Texts(lists[name])})
+	}
+	for _, name := range originNames() {
+		known = append(known, config.Key{Name: originPrefix + name})
+	}
+	m := d.Mapping(root, "a recipe", known)
+	if version != recipeVersion {
+		d.Errorf(m.Place("version"), "this is a recipe of version %s, and this program reads version %s", version,
+			recipeVersion)
+		return r, d.Err()
+	}
+	found, err := FindMethod(MethodName(method))
+	if err != nil {
+		d.Errorf(m.Place("method"), "%s%s", config.Clause(err.Error()), config.DidYouMean(method, MethodNames()))
+		return r, d.Err()
+	}
+	values := map[string]string{}
+	for name, list := range lists {
+		if m.Has(name) && !m.Bad[name] {
+			values[name] = strings.Join(*list, ",")
+		}
+	}
+	r = found.Recipe
+	r.apply(values, func(key string, err error) { d.Errorf(m.Place(key), "%s", config.Clause(err.Error())) })
+	return r, d.Err()
+}
+
+// originNames are what a written recipe says about its origin.
+func originNames() []string {
+	return []string{
+		"cfq", "model", "data", "task", "rows", "drawn", "promises", "overrides", "calibrated_on", "recourse",
+		"deployment", "deployment_seed",
+	}
+}
+
+// Texts are the method, the budget and what differs from the method's recipe, by key: what ParseRecipe reads.
+func (r Recipe) Texts() map[string]string {
+	texts := map[string]string{"version": recipeVersion, "method": string(r.Method)}
+	m, err := FindMethod(r.Method)
+	for _, k := range Keys() {
+		text := k.Get(&r)
+		if text != "" && (err != nil || text != k.Get(&m.Recipe) || k.Name == "allocate.budget") {
+			texts[k.Name] = text
+		}
+	}
+	return texts
+}
+
+// readRecipe reads what is written in a model or a plan.
+func readRecipe(texts map[string]string) (Recipe, error) {
+	data, err := json.Marshal(texts)
+	if err != nil {
+		return Recipe{}, err
+	}
+	return ParseRecipe("recipe", data)
+}
+
+// MarshalJSON writes Texts.
+func (r Recipe) MarshalJSON() ([]byte, error) { return json.Marshal(r.Texts()) }
