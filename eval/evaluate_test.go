@@ -109,7 +109,8 @@ func TestApprovedByLessThanTheMargin(t *testing.T) {
 	f := analytic{w: []float64{1, 0.5, 0.25}, gain: 1}
 	g := f
 	g.b = 0.25
-	people := &task.People{Dim: 3, N: 4, Reading: task.Reading{Total: 4}, X: []float32{-0.25, 0, 0, -0.125, 0, 0, 0, 0, 0, -1, 0, 0}}
+	people := &task.People{Dim: 3, N: 4, Reading: task.Reading{Total: 4}}
+	people.X = []float32{-0.25, 0, 0, -0.125, 0, 0, 0, 0, 0, -1, 0, 0}
 	r := compare(t, f, g, people, Options{Margins: []float64{0, 0.25}})
 	for i, want := range []struct {
 		free, both, reverse int

@@ -105,7 +105,8 @@ func TestBatchDependence(t *testing.T) {
 		if err := g.Differentiable(); (err != nil) != (name == "dynamic quantization") {
 			t.Errorf("%s: gradients: %v", name, err)
 		}
-		r, err := eval.Compare(t.Context(), f, g, &eval.Batch{People: people, Set: set}, eval.Options{Margins: []float64{0.1}, OneSided: true})
+		r, err := eval.Compare(t.Context(), f, g, &eval.Batch{People: people, Set: set},
+			eval.Options{Margins: []float64{0.1}, OneSided: true})
 		if err != nil {
 			t.Fatal(name, err)
 		}
