@@ -273,17 +273,12 @@ func (m *Model) candidates(output string) []string {
 // Rows on which the model fails, as one that looks up categories may, are left out. Where the output is 0 or 1 on all,
 // as that of a model that scales its inputs may be far from its data, rows between two decisions are tried, too.
 func (m *Model) sample(ctx context.Context, output string, values []string) (map[string][][]float64, error) {
-	g := m.graph.Clone()
-	g.Graph.Outputs = nil
 	values = slices.Compact(slices.Sorted(slices.Values(values)))
-	for _, v := range values {
-		g.Graph.Outputs = append(g.Graph.Outputs, graph.Value{Name: v})
-	}
 	o := m.engine
 	o.Level = ort.Disabled
-	s, err := ort.Open(g, o)
+	s, err := ort.OpenValues(m.graph, o, values...)
 	if err != nil {
-		return nil, fmt.Errorf("the model does not load: %w", err)
+		return nil, err
 	}
 	defer s.Close()
 	seen := map[string][][]float64{}

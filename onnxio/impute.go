@@ -91,13 +91,7 @@ func (p *imputation) own(x []float32) ([]*graph.Tensor, error) {
 
 // logits opens the model for its logits, which do not saturate as probabilities do.
 func (p *imputation) logits() (*ort.Session, error) {
-	g := p.m.graph.Clone()
-	g.Graph.Outputs = []graph.Value{{Name: p.m.logits}}
-	s, err := ort.Open(g, p.m.engine)
-	if err != nil {
-		return nil, fmt.Errorf("the model does not load: %w", err)
-	}
-	return s, nil
+	return ort.OpenValues(p.m.graph, p.m.engine, p.m.logits)
 }
 
 // known leaves the inputs whose NaN does not reach the logits.
@@ -199,16 +193,17 @@ func straight(tries []float64, made [][]float64) float64 {
 
 // confirm leaves the numbers with which the file gives what it gives with NaN, whatever the others are.
 func (p *imputation) confirm(ctx context.Context) error {
-	file := p.m.File().Clone()
-	file.Graph.Outputs = nil // but the tensors of numbers
+	file := p.m.File()
+	var numbers []string // the outputs but texts
+	produced := file.Graph.Producers()
 	for _, v := range p.m.base.Graph.Outputs {
-		if file.Graph.Producers()[v.Name] != nil {
-			file.Graph.Outputs = append(file.Graph.Outputs, graph.Value{Name: v.Name})
+		if produced[v.Name] != nil {
+			numbers = append(numbers, v.Name)
 		}
 	}
-	s, err := ort.Open(file, p.m.engine)
+	s, err := ort.OpenValues(file, p.m.engine, numbers...)
 	if err != nil {
-		return fmt.Errorf("the model does not load: %w", err)
+		return err
 	}
 	defer s.Close() //nolint:errcheck // nothing was written
 	logits, err := p.logits()

@@ -358,23 +358,18 @@ const probeA, probeB = 2, 3
 
 // Exposed opens the model with every value of its graph as an output, in the order of the nodes.
 func (m *Model) Exposed() (*ort.Session, error) {
-	all := m.graph.Clone()
-	all.Graph.Outputs = nil
-	hidden := packed(all.Graph)
-	for _, n := range all.Graph.Nodes {
+	var all []string
+	hidden := packed(m.graph.Graph)
+	for _, n := range m.graph.Graph.Nodes {
 		for _, o := range n.Outputs {
 			if o != "" && !hidden[o] {
-				all.Graph.Outputs = append(all.Graph.Outputs, graph.Value{Name: o})
+				all = append(all, o)
 			}
 		}
 	}
 	o := m.engine
 	o.Level = ort.Disabled // an optimized graph no longer computes every value
-	s, err := ort.Open(all, o)
-	if err != nil {
-		return nil, fmt.Errorf("the model does not load: %w", err)
-	}
-	return s, nil
+	return ort.OpenValues(m.graph, o, all...)
 }
 
 // packed are the values of the graph with several elements in a byte, which no program can be given.

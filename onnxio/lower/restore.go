@@ -164,14 +164,11 @@ func (f *Signature) compare(ctx context.Context, low *graph.Model, o ort.Options
 		batch = int(d)
 	}
 	x, dim := f.rows(batch)
-	file := f.file.Clone()
-	file.Graph.Outputs = nil
 	var names []string
-	produced := file.Graph.Producers()
+	produced := f.file.Graph.Producers()
 	for _, v := range low.Graph.Outputs {
 		if produced[v.Name] != nil {
 			names = append(names, v.Name)
-			file.Graph.Outputs = append(file.Graph.Outputs, graph.Value{Name: v.Name})
 		}
 	}
 	if len(names) == 0 {
@@ -179,12 +176,12 @@ func (f *Signature) compare(ctx context.Context, low *graph.Model, o ort.Options
 	}
 	run := func(m *graph.Model, in []*graph.Tensor) ([]*graph.Tensor, error) {
 		o.Level = ort.Disabled
-		s, err := ort.Open(m, o)
+		s, err := ort.OpenValues(m, o, names...)
 		if err != nil {
-			return nil, fmt.Errorf("the model does not load: %w", err)
+			return nil, err
 		}
 		defer s.Close() //nolint:errcheck // nothing was written
-		return s.Run(ctx, in, names...)
+		return s.Run(ctx, in)
 	}
 	lowered := ort.ViewFloats(f.input, x, int64(batch), int64(dim))
 	in, err := []*graph.Tensor{lowered}, error(nil)
@@ -196,7 +193,7 @@ func (f *Signature) compare(ctx context.Context, low *graph.Model, o ort.Options
 	} else if in, err = f.Feed(x); err != nil {
 		return err
 	}
-	want, err := run(file, in)
+	want, err := run(f.file, in)
 	if err != nil {
 		return fmt.Errorf("the model does not run: %w", err)
 	}

@@ -87,21 +87,19 @@ func tabulate(ctx context.Context, m *graph.Model, z *preprocessing, o ort.Optio
 // run computes the values at the border for all rows, and for a value of each column that is no category.
 func (t *tables) run(ctx context.Context, m *graph.Model, o ort.Options) error {
 	g := m.Clone()
-	g.Graph.Outputs = nil
 	b := graph.NewBuilder(g.Graph, "cfq.table.")
 	var names, values []string
 	for _, f := range t.z.boundaries {
 		values = append(values, f.value)
 		names = append(names, b.Op("Cast", []string{f.value}, graph.IntAttr("to", int64(graph.Double))))
-		g.Graph.Outputs = append(g.Graph.Outputs, graph.Value{Name: names[len(names)-1]})
 	}
 	if len(names) == 0 {
 		return nil
 	}
 	o.Level = ort.Disabled
-	s, err := ort.Open(g, o)
+	s, err := ort.OpenValues(g, o, names...)
 	if err != nil {
-		return fmt.Errorf("the model does not load: %w", err)
+		return err
 	}
 	defer s.Close() //nolint:errcheck // nothing was written
 	inputs := g.Graph.DataInputs()

@@ -58,6 +58,20 @@ func Open(m *graph.Model, o Options) (*Session, error) {
 	return openSession(onnx, m, o)
 }
 
+// OpenValues loads m with the values as its outputs, in their order.
+func OpenValues(m *graph.Model, o Options, values ...string) (*Session, error) {
+	c := m.Clone()
+	c.Graph.Outputs = nil
+	for _, v := range values {
+		c.Graph.Outputs = append(c.Graph.Outputs, graph.Value{Name: v})
+	}
+	s, err := Open(c, o)
+	if err != nil {
+		return nil, fmt.Errorf("the model does not load: %w", err)
+	}
+	return s, nil
+}
+
 // OpenBytes loads the ONNX file in onnx as it is. Weights in other files (external data)
 // are refused: read the file with onnxio and use Open.
 func OpenBytes(onnx []byte, o Options) (*Session, error) {
