@@ -255,7 +255,7 @@ func (x *accumulators) values(confidence float64) (Values, [2][]SpreadStep) {
 			values[m.ID] = v
 			known[m.Requires] = known[m.Requires] || v.N > 0
 		}
-		if n := x.samples[i].steps; n > 0 {
+		if n := x.samples[i].steps; n > 0 && n <= len(steps) {
 			steps[n-1] = a.ranked().steps()
 		}
 		a.sorted, a.absolute = nil, nil // there may be many

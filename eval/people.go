@@ -158,6 +158,7 @@ func accuracyDrop(p *personRecords, _ int) (x, of float64, counts bool) {
 func correctFull(r *Record, _ *Settings) (float64, bool) {
 	return event(r.correct(r.Full), r.Label >= 0)
 }
+
 func correctQuant(r *Record, _ *Settings) (float64, bool) {
 	return event(r.correct(r.Quant), r.Label >= 0)
 }

@@ -75,13 +75,19 @@ func TestQuantizeConvolutions(t *testing.T) {
 		run   string
 	}{
 		"ptq at 8 bits": {ptq.MustRecipe("ptq", "allocate.budget=8"), 0.94, integers},
-		"ptq by channel": {ptq.MustRecipe("ptq", "allocate.budget=8", "round.scales=per-channel", "round.rule=gptq"),
-			0.95, integers},
-		"ptq at 4 bits": {ptq.MustRecipe("ptq", "allocate.budget=4", "round.scales=per-channel", "round.rule=gptq"),
-			0.8, integers},
+		"ptq by channel": {
+			ptq.MustRecipe("ptq", "allocate.budget=8", "round.scales=per-channel", "round.rule=gptq"),
+			0.95, integers,
+		},
+		"ptq at 4 bits": {
+			ptq.MustRecipe("ptq", "allocate.budget=4", "round.scales=per-channel", "round.rule=gptq"),
+			0.8, integers,
+		},
 		"cf-ptq": {ptq.MustRecipe("cf-ptq", "allocate.budget=8", "allocate.rule=uniform"), 0.95, integers},
-		"4-bit activations": {ptq.MustRecipe("ptq", "allocate.budget=8", "write.act-bits=4", "write.compute=integer"), 0.6,
-			integers},
+		"4-bit activations": {
+			ptq.MustRecipe("ptq", "allocate.budget=8", "write.act-bits=4", "write.compute=integer"), 0.6,
+			integers,
+		},
 		"by shape": {
 			ptq.MustRecipe("ptq", "allocate.budget=8", "write.compute=auto"),
 			0.95,

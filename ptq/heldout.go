@@ -118,15 +118,15 @@ func (c *layerFits) promisedPoints() []float32 {
 }
 
 // judge measures the margin error of a written model, the layers being those of its plan; nil without recourse points.
-func (s *layerFits) judge(ctx context.Context, onnx []byte, layers []quant.Layer) (_ *HeldOut, err error) {
-	held, seen, err := s.heldOut(ctx)
+func (c *layerFits) judge(ctx context.Context, onnx []byte, layers []quant.Layer) (_ *HeldOut, err error) {
+	held, seen, err := c.heldOut(ctx)
 	if err != nil || len(held) == 0 {
 		return nil, err
 	}
 	h := &HeldOut{
-		Points: len(held) / s.net.full.Dim(), Seen: seen, Required: s.net.required(),
+		Points: len(held) / c.net.full.Dim(), Seen: seen, Required: c.net.required(),
 	}
-	want, err := s.net.full.Margins(ctx, held)
+	want, err := c.net.full.Margins(ctx, held)
 	if err != nil {
 		return nil, err
 	}
@@ -137,16 +137,16 @@ func (s *layerFits) judge(ctx context.Context, onnx []byte, layers []quant.Layer
 		got, err := g.Margins(ctx, held)
 		return math.Sqrt(sensitivity.MarginError(got, want)), errors.Join(err, g.Close())
 	}
-	h.RMS, err = errorOf(openFile(ctx, onnx, s.net.task, s.net.full.Engine(), s.net.run.Workers))
+	h.RMS, err = errorOf(openFile(ctx, onnx, c.net.task, c.net.full.Engine(), c.net.run.Workers))
 	if err != nil || !h.Doubtful() {
 		return h, err
 	}
 	for _, l := range layers {
-		m, err := qdq.Write(s.net.model.canonical, s.planOf([]quant.Layer{l}), qdq.Options{Plain: true})
+		m, err := qdq.Write(c.net.model.canonical, c.planOf([]quant.Layer{l}), qdq.Options{Plain: true})
 		if err != nil {
 			return nil, err
 		}
-		rms, err := errorOf(s.net.full.With(m), nil)
+		rms, err := errorOf(c.net.full.With(m), nil)
 		if err != nil {
 			return nil, err
 		}
@@ -154,8 +154,8 @@ func (s *layerFits) judge(ctx context.Context, onnx []byte, layers []quant.Layer
 			h.Cause, h.CauseRMS = l.Node, rms
 		}
 	}
-	if s.grid.input != nil {
-		rms, err := s.gridError(ctx, s.grid.input, held)
+	if c.grid.input != nil {
+		rms, err := c.gridError(ctx, c.grid.input, held)
 		if err != nil {
 			return nil, err
 		}

@@ -141,8 +141,10 @@ func TestFromPlanConvolutions(t *testing.T) {
 		},
 		"rows":  {ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=5", "refine.rounds=0"), `"result": \{`},
 		"float": {ptq.MustRecipe("ptq", "write.compute=auto"), `"reads": "float"`},
-		"act bits": {ptq.MustRecipe("ptq", "allocate.budget=8", "write.act-bits=4", "write.compute=integer"),
-			`"result": \{"bits": 4`},
+		"act bits": {
+			ptq.MustRecipe("ptq", "allocate.budget=8", "write.act-bits=4", "write.compute=integer"),
+			`"result": \{"bits": 4`,
+		},
 		"kept":        {ptq.MustRecipe("ptq", "allocate.budget=8", "allocate.keep-float=n_Conv_1"), `"float": true`},
 		"old runtime": {ptq.MustRecipe("ptq", "allocate.budget=3", "write.runtime=1.20"), `"target_ort": "1.20"`},
 	} {

@@ -78,16 +78,16 @@ func Calibrate(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.
 }
 
 // calibrate makes the calibration set and fits every layer in every format.
-func (n *network) calibrate(ctx context.Context, people *task.People) (*layerFits, error) {
-	sample, err := n.chooseSample(ctx, people)
+func (p *network) calibrate(ctx context.Context, people *task.People) (*layerFits, error) {
+	sample, err := p.chooseSample(ctx, people)
 	if err != nil {
 		return nil, inputError(err)
 	}
-	points, err := n.calibrationSet(ctx, sample) // U_cal of the paper: rows and recourse points
+	points, err := p.calibrationSet(ctx, sample) // U_cal of the paper: rows and recourse points
 	if err != nil {
 		return nil, err
 	}
-	return n.fitLayers(ctx, sample, points)
+	return p.fitLayers(ctx, sample, points)
 }
 
 // Quantize quantizes the model at a budget: what the function Quantize returns for the same recipe.

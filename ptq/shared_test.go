@@ -145,7 +145,8 @@ func TestAdult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := eval.Compare(ctx, f, g, &eval.Batch{People: test, Set: set}, eval.Options{Sample: 200, Seed: 1, Margins: []float64{0.1}})
+	res, err := eval.Compare(ctx, f, g, &eval.Batch{People: test, Set: set},
+		eval.Options{Sample: 200, Seed: 1, Margins: []float64{0.1}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -333,25 +333,25 @@ func quickSearch() recourse.SolveOptions {
 
 // openCheckpoint opens the file that keeps the state of the training at the recipe's budget; nil without one. It comes
 // before any work: all that a training depends on was given.
-func (n *network) openCheckpoint(people *task.People) (qat.Checkpoint, error) {
-	if n.run.Checkpoint == "" {
+func (p *network) openCheckpoint(people *task.People) (qat.Checkpoint, error) {
+	if p.run.Checkpoint == "" {
 		return nil, nil
 	}
-	sum, err := fingerprint(n.model.source)
+	sum, err := fingerprint(p.model.source)
 	if err != nil {
 		return nil, err
 	}
-	recipe, err := json.Marshal(n.recipe)
+	recipe, err := json.Marshal(p.recipe)
 	if err != nil {
 		return nil, err
 	}
 	var found []bool
-	promised := pointsOf(n.run.Promises)
+	promised := pointsOf(p.run.Promises)
 	for _, to := range promised {
 		found = append(found, to != nil)
 	}
-	settings := fmt.Sprintf("%v\n%s %d\n%+v\n%v %q %v", n.task.Latent, recipe, n.recipe.Train.Batch, n.run.Overrides,
+	settings := fmt.Sprintf("%v\n%s %d\n%+v\n%v %q %v", p.task.Latent, recipe, p.recipe.Train.Batch, p.run.Overrides,
 		people.Rows, people.IDs, people.Subgroups)
-	return qat.OpenCheckpoint(n.run.Checkpoint, n.model.engine, sum, string(n.task.JSON()), settings, people.X,
+	return qat.OpenCheckpoint(p.run.Checkpoint, p.model.engine, sum, string(p.task.JSON()), settings, people.X,
 		people.Labels, slices.Concat(promised...), found)
 }

@@ -71,7 +71,9 @@ func TestExactOverride(t *testing.T) {
 	a := compile(t, tk)
 	short, loose := tk.Features[0], tk.Features[0]
 	short.MaxIncrease, loose.Step = 1, 0
-	b, err := a.Override([]task.Override{{Row: 1, Feature: 0, With: short.Action}, {Row: 20, Feature: 0, With: loose.Action}})
+	b, err := a.Override([]task.Override{
+		{Row: 1, Feature: 0, With: short.Action}, {Row: 20, Feature: 0, With: loose.Action},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,8 @@ func TestJitter(t *testing.T) {
 	years := feature("years", "numeric")
 	years.Number().Mean, years.Number().Std, years.Step, years.Bounds = 10, 2.5, 1, [2]float64{1, 16}
 	grade := feature("grade", "ordinal")
-	grade.Number().Mean, grade.Number().Std, grade.Number().Values, grade.Number().Levels = 3, 1, []string{"1", "2", "5"}, []float64{1, 2, 5}
+	number := grade.Number()
+	number.Mean, number.Std, number.Values, number.Levels = 3, 1, []string{"1", "2", "5"}, []float64{1, 2, 5}
 	degree := oneHot("degree", "none", "some", "high")
 	degree.Actionable = false
 	sex := feature("sex", "binary")

@@ -24,7 +24,8 @@ func jointTask(rng *rand.Rand, norm task.Norm, limit int) *task.Task {
 	degree := oneHot("degree", "none", "school", "college")
 	degree.Actionable, degree.Mutable = false, true
 	income := feature("income", "numeric")
-	income.Number().Mean, income.Number().Std, income.Step, income.Bounds, income.MaxChange = 30, 10, 5, [2]float64{10, 60}, 15
+	income.Number().Mean, income.Number().Std = 30, 10
+	income.Step, income.Bounds, income.MaxChange = 5, [2]float64{10, 60}, 15
 	debt := feature("debt", "numeric")
 	debt.Number().Mean, debt.Number().Std, debt.Step, debt.Bounds, debt.MaxChange = 10, 6, 2, [2]float64{0, 40}, 8
 	home := oneHot("home", "own", "rent", "free")

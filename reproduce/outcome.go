@@ -165,7 +165,8 @@ func actionMetrics(a *actions, r *robustActions) map[string]eval.Float {
 		"proved": eval.Float(float64(a.Proved) / float64(a.Success.Den)),
 	}
 	if g := a.Gap; g != nil {
-		known["gap.mean"] = g.Mean                 // of those: what the search's action costs more than the cheapest, over its cost
+		// Of those: what the search's action costs more than the cheapest, over its cost.
+		known["gap.mean"] = g.Mean
 		known["gap.largest"] = g.Largest           // of these
 		known["gap.missed"] = eval.Float(g.Missed) // people without an action of the search
 	}

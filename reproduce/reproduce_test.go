@@ -517,7 +517,8 @@ func TestActions(t *testing.T) {
 func TestMissingData(t *testing.T) {
 	l := newLab(t)
 	var missing *MissingError
-	if _, err := l.Measure(t.Context(), []Table{tableOf(t, "main")}); !errors.As(err, &missing) || len(missing.Files) != 4 ||
+	_, err := l.Measure(t.Context(), []Table{tableOf(t, "main")})
+	if !errors.As(err, &missing) || len(missing.Files) != 4 ||
 		!strings.Contains(err.Error(), "german.data, from https://") || len(l.runs) > 0 {
 		t.Errorf("%v after %s", err, message.Count(len(l.runs), "command"))
 	}

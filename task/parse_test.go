@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -126,10 +127,11 @@ func TestMistakes(t *testing.T) {
 	if err != nil || len(ar.Files) < 140 {
 		t.Fatalf("%d files, %v", len(ar.Files), err)
 	}
-	files := append(ar.Files,
-		txtar.File{Name: "nested too deep", Data: bytes.Repeat([]byte("["), 5000)},
-		txtar.File{Name: "not UTF-8", Data: []byte("a: \xff")},
-		txtar.File{Name: "larger than 1 MiB", Data: bytes.Repeat([]byte("#"), 1<<20+1)})
+	files := slices.Concat(ar.Files, []txtar.File{
+		{Name: "nested too deep", Data: bytes.Repeat([]byte("["), 5000)},
+		{Name: "not UTF-8", Data: []byte("a: \xff")},
+		{Name: "larger than 1 MiB", Data: bytes.Repeat([]byte("#"), 1<<20+1)},
+	})
 	for _, f := range files {
 		_, err := Parse("t", f.Data)
 		if err == nil || !strings.Contains(err.Error(), f.Name) || strings.Contains(err.Error(), "\n") {

@@ -233,7 +233,8 @@ func FuzzCondition(f *testing.F) {
 					t.Fatalf("%q: term %+v", text, term)
 				}
 				x := make([]float32, task.Features[i].Width)
-				if (term.Value == "") != task.Features[i].Encoding.hasNumber() || term.Value != "" && task.Features[i].Encode(term.Value,
+				f := &task.Features[i]
+				if (term.Value == "") != f.Encoding.hasNumber() || term.Value != "" && f.Encode(term.Value,
 					x) != nil {
 					t.Fatalf("%q: term %+v", text, term)
 				}

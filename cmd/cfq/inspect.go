@@ -69,7 +69,8 @@ type inspectedFile struct {
 	Doc      string           `json:"doc,omitempty"`
 }
 
-// inspectedInterface holds Columns, those of the data where the model reads them as they are, and Classes, what it calls
+// inspectedInterface holds Columns, those of the data where the model reads them as they are, and Classes, what it
+// calls
 // its classes.
 type inspectedInterface struct {
 	Inputs   []port       `json:"inputs"`

@@ -112,17 +112,17 @@ func (r *Rewriter) Bypass(n *Node) bool {
 		if p == nil || r.G.IsOutput(in) {
 			return false
 		}
-		Rename(r.G.Nodes, in, out)
+		r.G.Rename(in, out)
 	} else {
-		Rename(r.G.Nodes, out, in)
+		r.G.Rename(out, in)
 	}
 	r.Fold(n, 0)
 	return true
 }
 
-// Rename makes nodes make and read a value under another name.
-func Rename(nodes []*Node, old, name string) {
-	for _, n := range nodes {
+// Rename makes the nodes make and read a value under another name.
+func (g *Graph) Rename(old, name string) {
+	for _, n := range g.Nodes {
 		for _, list := range [][]string{n.Inputs, n.Outputs} {
 			for i, v := range list {
 				if v == old {

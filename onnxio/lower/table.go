@@ -464,7 +464,7 @@ func (t *tables) rewrite(g *graph.Graph) error {
 	}
 	extractors(g)
 	for _, v := range inputs { // what stands in place of the file's inputs: those come back
-		graph.Rename(g.Nodes, v.Name, b.Name(v.Name))
+		g.Rename(v.Name, b.Name(v.Name))
 	}
 	return nil
 }

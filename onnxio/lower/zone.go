@@ -57,7 +57,8 @@ type boundary struct {
 	dtype graph.DType // that the computation wants; Undefined is any float
 }
 
-// preprocessingOf finds the columns of a graph, their categories, and the values through which the computation sees them.
+// preprocessingOf finds the columns of a graph, their categories, and the values through which the computation sees
+// them.
 // rows is that of tableRows.
 func preprocessingOf(g *graph.Graph, rows map[string]int64) (*preprocessing, error) {
 	z := &preprocessing{

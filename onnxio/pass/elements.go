@@ -189,7 +189,7 @@ func (e *ElementTypes) undo(r *graph.Rewriter) {
 			}
 			v.DType = to
 			wide := r.Name(v.Name + "_float")
-			graph.Rename(r.G.Nodes, v.Name, wide)
+			r.G.Rename(v.Name, wide)
 			casts = append(casts, cast(v, wide))
 		}
 		return casts

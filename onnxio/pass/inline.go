@@ -27,8 +27,8 @@ const (
 )
 
 // Inlining puts the bodies of functions in place of their calls, and in place of each If with a constant condition the
-// branch that it takes. Loop, Scan and an If that depends on the inputs are errors: the nodes of their subgraphs have no
-// gradients.
+// branch that it takes. Loop, Scan and an If that depends on the inputs are errors: the nodes of their subgraphs have
+// no gradients.
 func Inlining(ctx context.Context, o ort.Options) graph.Pass {
 	return graph.Pass{
 		Name: "inline", Doc: "Functions and branches of constant conditions are written out.",
@@ -57,7 +57,9 @@ func (r *inliner) run() error {
 	if len(r.errs) > 0 {
 		return errors.Join(r.errs...)
 	}
-	r.Model.Functions = slices.DeleteFunc(r.Model.Functions, func(f *graph.Function) bool { return f.Domain != FunctionDomain })
+	r.Model.Functions = slices.DeleteFunc(r.Model.Functions, func(f *graph.Function) bool {
+		return f.Domain != FunctionDomain
+	})
 	if err := r.align(); err != nil {
 		return err
 	}

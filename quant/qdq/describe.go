@@ -243,7 +243,6 @@ func (s *stored) describe(l *LayerNote) {
 	l.Container, l.Note = strings.Join(containers, ", "), strings.Join(notes, "; ")
 }
 
-// tensor returns the tensor called name, an initializer or a Constant node's; nil when there is none.
 // Stored returns the bytes of data that the file holds for the weights of
 // quantized layers: codes, scales, zero points, the order of rows and columns, and
 // what unpacks all that, in initializers and in constants of nodes and functions.

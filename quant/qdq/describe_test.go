@@ -138,10 +138,12 @@ func TestDescribeFloat(t *testing.T) {
 		},
 		{Node: "layer2", Op: "Gemm", In: 7, Out: 2, Biases: 2, Bits: 32, Container: "float", LayerUse: use(7, "y", "")},
 		{
-			Node: "a", Op: "MatMul", In: 6, Out: 10, Bits: 32, Container: "float", LayerUse: use(6, "a", "its weights have 3 dimensions, not 2"),
+			Node: "a", Op: "MatMul", In: 6, Out: 10, Bits: 32, Container: "float",
+			LayerUse: use(6, "a", "its weights have 3 dimensions, not 2"),
 		},
 		{
-			Node: "b", Op: "MatMul", In: 5, Out: 3, Bits: 16, Container: "float16", LayerUse: use(5, "b", "its weights are float16, not float32"),
+			Node: "b", Op: "MatMul", In: 5, Out: 3, Bits: 16, Container: "float16",
+			LayerUse: use(5, "b", "its weights are float16, not float32"),
 		},
 	}
 	if d := cmp.Diff(want, got, graphOnly()); d != "" {

@@ -41,7 +41,9 @@ func standardised(c *Column) (mean, std float64) {
 
 // CompareScalings warns where a model decides more rows as labelled with another scaling of numbers or pixels than with
 // that of the task file. margins runs the model on rows of inputs.
-func (r *Report) CompareScalings(t *task.Task, people *task.People, margins func(x []float32) ([]float32, error)) error {
+func (r *Report) CompareScalings(
+	t *task.Task, people *task.People, margins func(x []float32) ([]float32, error),
+) error {
 	if r.Score == nil || t.Latent != nil {
 		return nil
 	}

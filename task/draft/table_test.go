@@ -126,7 +126,8 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := readTable(t.Context(), Source{path, nil, task.ReadOptions{}}); err == nil || !strings.Contains(err.Error(), c.want) ||
+		_, err := readTable(t.Context(), Source{path, nil, task.ReadOptions{}})
+		if err == nil || !strings.Contains(err.Error(), c.want) ||
 			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -138,7 +139,8 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	if table, err := readTable(t.Context(), Source{path, nil, task.ReadOptions{}}); err != nil || table.Rows != 1 {
 		t.Errorf("gzip: %v, %v", table, err)
 	}
-	if _, err := readTable(t.Context(), Source{path, []string{"one"}, task.ReadOptions{}}); err == nil || !strings.Contains(err.Error(),
+	_, err := readTable(t.Context(), Source{path, []string{"one"}, task.ReadOptions{}})
+	if err == nil || !strings.Contains(err.Error(),
 		"1 columns are named") {
 		t.Errorf("too few names: %v", err)
 	}
@@ -173,7 +175,8 @@ func TestParquet(t *testing.T) {
 		[]int8{1, 0, 1}) {
 		t.Errorf("%+v, %v\n%s", people, err, p.Text)
 	}
-	if _, err := readTable(t.Context(), Source{path, []string{"a"}, task.ReadOptions{}}); err == nil || !strings.Contains(err.Error(),
+	_, err = readTable(t.Context(), Source{path, []string{"a"}, task.ReadOptions{}})
+	if err == nil || !strings.Contains(err.Error(),
 		"names its columns itself") {
 		t.Error(err)
 	}

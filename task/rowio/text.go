@@ -37,8 +37,8 @@ func (s *textSource) head(given []string) error {
 	return nil
 }
 
-// next returns the next streamRecord, whose parts are not used again. io.EOF ends the rows; the error of a row that alone is
-// bad is in the record.
+// next returns the next streamRecord, whose parts are not used again. io.EOF ends the rows; the error of a row that is
+// bad by itself is in the record.
 func (s *textSource) next() (streamRecord, error) {
 	rec, err := s.read()
 	if err != nil || len(rec.fields) != len(s.columns) { // where which field is nobody knows
