@@ -255,8 +255,8 @@ func (x *accumulators) values(confidence float64) (Values, [2][]SpreadStep) {
 			values[m.ID] = v
 			known[m.Requires] = known[m.Requires] || v.N > 0
 		}
-		if n := x.samples[i].steps; n > 0 && n <= len(steps) {
-			steps[n-1] = a.ranked().steps()
+		if n := x.samples[i].steps; n > 0 {
+			steps[n-1] = a.ranked().steps() //nolint:gosec // n is 1 or 2
 		}
 		a.sorted, a.absolute = nil, nil // there may be many
 	}
