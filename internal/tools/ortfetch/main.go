@@ -63,7 +63,7 @@ func fetch(tarball string) error {
 	if err != nil {
 		return err
 	}
-	defer in.Close()
+	defer in.Close() //nolint:errcheck // it was read
 	if err := install(in, release, path); err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func open() (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.Get(url)
+	resp, err := http.Get(url) //nolint:gosec // npm names it, and the pinned hash is checked
 	if err == nil && resp.StatusCode == http.StatusOK {
 		return resp.Body, nil
 	}
