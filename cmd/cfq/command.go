@@ -20,12 +20,13 @@ type command struct {
 	name     string
 	args     string   // as in the usage line
 	operands []string // arguments that it needs, no more and no fewer; nil = it looks at them itself
-	actions  []string // what its first argument may be; nil = files and other texts
 	summary  string   // one line, without a full stop
 	about    string   // paragraphs
-	notes    string   // paragraphs behind the flags
 	page     string   // of docs, which has the notes too
 	examples []string // command lines
+	// Of the subcommand that was typed alone: they are made of tables.
+	actions func() []string // what its first argument may be; nil = files and other texts
+	notes   func() string   // paragraphs after the flags; nil = none
 	// setup adds the subcommand's own flags and returns what runs when they are parsed.
 	setup func(fs *pflag.FlagSet) runFunc
 }

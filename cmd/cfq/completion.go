@@ -15,7 +15,7 @@ func completionCommand() command {
 	return command{
 		name:    "completion",
 		args:    "bash|zsh|fish",
-		actions: []string{"bash", "zsh", "fish"},
+		actions: func() []string { return []string{"bash", "zsh", "fish"} },
 		summary: "print a completion script for a shell",
 		about:   "Completes subcommands, flags, the values of flags that have a list of them, and files.",
 		examples: []string{
@@ -115,8 +115,8 @@ func writeWords(w io.Writer, words []string) error {
 				_, what := pflag.UnquoteUsage(f)
 				add("--"+f.Name, what)
 			})
-		case last == 1:
-			for _, action := range c.actions {
+		case last == 1 && c.actions != nil:
+			for _, action := range c.actions() {
 				add(action, c.name)
 			}
 		}

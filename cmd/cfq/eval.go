@@ -56,7 +56,7 @@ points. Rows that cannot be read are counted and reported.
 the report and the verdict again, also when parts of the people were evaluated by
 other processes. With --stream no report is written: each row on stdin is answered by
 its record on stdout, in order, with the columns of --keep in front.`,
-		notes: stressHelp(),
+		notes: stressHelp,
 		page:  "verdicts.md",
 		examples: []string{
 			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml",

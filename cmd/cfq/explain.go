@@ -24,7 +24,7 @@ func explainCommand() command {
 	return command{
 		name:    "explain",
 		args:    "[KIND | NAME]",
-		actions: explainable(),
+		actions: explainable,
 		summary: "explain a metric or an operator",
 		about: "Metrics have the names of checks and reports, operators those of ONNX. Without " +
 			"an argument it lists the kinds of what it explains, and with a kind what there is of it. The pages " +

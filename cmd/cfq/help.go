@@ -116,8 +116,8 @@ func (c *command) writeUsage(w io.Writer) {
 }
 
 func (c *command) writeNotes(w io.Writer) {
-	if c.notes != "" {
-		fmt.Fprintf(w, "\n%s\n", strings.Trim(c.notes, "\n"))
+	if c.notes != nil {
+		fmt.Fprintf(w, "\n%s\n", strings.Trim(c.notes(), "\n"))
 	}
 }
 

@@ -31,7 +31,6 @@ type reproduceFlags struct {
 }
 
 func reproduceCommand() command {
-	tables := reproduce.Tables()
 	return command{
 		name:    "reproduce",
 		args:    "TABLE...|all -d FOLDER -o FOLDER",
@@ -48,8 +47,8 @@ data set or all in one; the command says which ones are missing and where they c
 All other files are made in the output folder. FILE.made.json has the command that made
 FILE. A run that was stopped goes on where it was, and tables share what they have in
 common.`,
-		notes:   "Tables:\n" + tableList(tables),
-		actions: append(reproduce.Names(tables), "all"),
+		notes:   tableList,
+		actions: func() []string { return append(reproduce.Names(reproduce.Tables()), "all") },
 		examples: []string{
 			"cfq reproduce training-free -d data -o tables",
 			"cfq reproduce main ablations -d data -o tables --seeds 3",
@@ -70,9 +69,10 @@ common.`,
 }
 
 // tableList is a line for each table.
-func tableList(tables []reproduce.Table) string {
+func tableList() string {
 	var b strings.Builder
-	for _, t := range tables {
+	b.WriteString("Tables:\n")
+	for _, t := range reproduce.Tables() {
 		message.Paragraph(&b, fmt.Sprintf("  %-16s", t.Name), strings.Repeat(" ", 18), t.Title)
 	}
 	return b.String()

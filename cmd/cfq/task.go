@@ -39,7 +39,7 @@ func taskCommand() command {
 	return command{
 		name:    "task",
 		args:    "init | check TASK | show TASK, [MODEL]",
-		actions: taskActions(),
+		actions: taskActions,
 		summary: "draft a task file from data, check one against data, or show what it says",
 		about: `
   cfq task init -d DATA [MODEL] [-o TASK]      write a draft
@@ -52,28 +52,7 @@ data do not tell how the model's inputs are made: in which order, with which mea
 std. --encoding names a JSON file that does; what remains open is marked QUESTION in the
 draft. check reports open questions, rows that cannot be read, values out of bounds and
 constraints that people of the data break, and compares --scores with the model's.`,
-		notes: `
---encoding names a JSON file as training scripts write it:
-
-  {"target": "favourable = 1", "features": [
-    {"column": "age",  "kind": "numeric", "mean": 38.6, "std": 13.6},
-    {"column": "sex",  "kind": "binary",  "one": "F", "zero": "M"},
-    {"column": "home", "kind": "onehot",  "values": ["rent", "own"]}]}
-
-The list has the order of the inputs. A onehot column may also be one entry for each
-input, with "value". --from keeps what a task file says, its comments included, and adds bounds,
-shares, mad and quantiles, and mean and std from --encoding.
-
---scores names a table of scores that the model's owner has for the first rows of DATA,
-or for those in its column row (0 is the first row of DATA): 20 or more, better 100,
-probabilities or logits, a column for each class or the one of class 1. check compares
-them with the model's, and if there is no problem, it keeps the result in TASK.verified,
-where quantize, eval and gate look for it.
-
-check rejects a model that decides worse than
-the more frequent outcome alone, or if one is rare, less than 60 % of both. It warns of a
-model that decides better with another scaling of numbers or pixels. Warnings do not
-change the exit code.`,
+		notes: func() string { return taskNotes },
 		examples: []string{
 			"cfq task init -d train.csv --encoding encoding.json --label income --favourable '>50K' -o task.yaml",
 			"cfq task init -d train.csv --from task.yaml -o task.yaml --overwrite",
@@ -98,6 +77,29 @@ change the exit code.`,
 		},
 	}
 }
+
+const taskNotes = `
+--encoding names a JSON file as training scripts write it:
+
+  {"target": "favourable = 1", "features": [
+    {"column": "age",  "kind": "numeric", "mean": 38.6, "std": 13.6},
+    {"column": "sex",  "kind": "binary",  "one": "F", "zero": "M"},
+    {"column": "home", "kind": "onehot",  "values": ["rent", "own"]}]}
+
+The list has the order of the inputs. A onehot column may also be one entry for each
+input, with "value". --from keeps what a task file says, its comments included, and adds bounds,
+shares, mad and quantiles, and mean and std from --encoding.
+
+--scores names a table of scores that the model's owner has for the first rows of DATA,
+or for those in its column row (0 is the first row of DATA): 20 or more, better 100,
+probabilities or logits, a column for each class or the one of class 1. check compares
+them with the model's, and if there is no problem, it keeps the result in TASK.verified,
+where quantize, eval and gate look for it.
+
+check rejects a model that decides worse than
+the more frequent outcome alone, or if one is rare, less than 60 % of both. It warns of a
+model that decides better with another scaling of numbers or pixels. Warnings do not
+change the exit code.`
 
 func taskActions() []string { return []string{"init", "check", "show"} }
 

@@ -55,7 +55,7 @@ from the task's inputs to a code, and digits.decoder.onnx, from a code to inputs
 Each number of the code has the mean 0 and the standard deviation 1 over the rows trained on.
 With --attributes the code is these columns of the data, in their units: the encoder tells them from
 an image, and the decoder makes an image of them.`,
-		notes: trainNotes(),
+		notes: trainNotes,
 		page:  "method.md",
 		examples: []string{
 			"cfq train -d train.csv -t task.yaml --arch mlp:64,32 -o model.onnx",
