@@ -72,13 +72,12 @@ func Keys() []Key {
 
 func calibrateKeys() []Key {
 	teacher := func(k Key) Key {
-		k.unused = func(r *Recipe) string {
+		return k.unless(func(r *Recipe) string {
 			if r.LooksAtRecourse() {
 				return ""
 			}
 			return fmt.Sprintf("the method %s does not look at recourse; cf-ptq does", r.Method)
-		}
-		return k
+		})
 	}
 	return []Key{
 		choiceKey("calibrate.points", "what scales and codes are fitted on", []Choice{
@@ -146,9 +145,6 @@ func roundKeys() []Key {
 	for _, r := range calib.Ranges() {
 		ranges = append(ranges, Choice{string(r.Name), r.Doc})
 	}
-	activations := choiceKey("round.act-range", "how the ranges of activations are fitted", ranges,
-		func(r *Recipe) *Range { return &r.Round.ActRange })
-	activations.unused = withoutActivations
 	return []Key{
 		choiceKey("round.rule", "how weights are rounded", []Choice{
 			{string(RoundNearest), "each weight to the nearest code"},
@@ -161,7 +157,8 @@ func roundKeys() []Key {
 		}, func(r *Recipe) *Scales { return &r.Round.Scales }),
 		choiceKey("round.weight-range", "how the scales of weights are fitted", ranges,
 			func(r *Recipe) *Range { return &r.Round.WeightRange }),
-		activations,
+		choiceKey("round.act-range", "how the ranges of activations are fitted", ranges,
+			func(r *Recipe) *Range { return &r.Round.ActRange }).unless(withoutActivations),
 		flagKey("round.cross-layer-equalization", "balance the channel ranges of neighbouring layers first",
 			func(r *Recipe) *bool { return &r.Round.CrossLayerEqualization }),
 		countKey("refine.rounds", "rounds of end-to-end refinement", "0, for none, or more", 0, math.MaxInt32,
@@ -179,22 +176,20 @@ func withoutActivations(r *Recipe) string {
 }
 
 func writeKeys() []Key {
-	input := choiceKey("write.input", "how the model's input is quantized where layers that read it compute on integers",
-		[]Choice{
-			{string(InputAuto), "on an 8-bit grid, unless that alone moves margins by more than 0.05 logits (rms)"},
-			{string(InputInt8), "on an 8-bit grid: these layers run on integers"},
-			{string(InputFloat), "not at all: these layers compute in float, on weights of few bits"},
-		}, func(r *Recipe) *Input { return &r.Write.Input })
-	actBits := countKey("write.act-bits", "bits of the activations between layers", "2 to 8", 2, 8,
-		func(r *Recipe) *int { return &r.Write.ActBits })
-	input.unused, actBits.unused = withoutActivations, withoutActivations
 	return []Key{
 		choiceKey("write.compute", "what layers compute on", []Choice{
 			{string(ComputeAuto), "integers from the first dense layer on that is faster so, by its shape; float elsewhere"},
 			{string(ComputeInteger), "integers, activations having 8 bits"},
 			{string(ComputeFloat), "float: weights of few bits become floats when the model is loaded"},
 		}, func(r *Recipe) *Compute { return &r.Write.Compute }),
-		input, actBits,
+		choiceKey("write.input", "how the model's input is quantized where layers that read it compute on integers",
+			[]Choice{
+				{string(InputAuto), "on an 8-bit grid, unless that alone moves margins by more than 0.05 logits (rms)"},
+				{string(InputInt8), "on an 8-bit grid: these layers run on integers"},
+				{string(InputFloat), "not at all: these layers compute in float, on weights of few bits"},
+			}, func(r *Recipe) *Input { return &r.Write.Input }).unless(withoutActivations),
+		countKey("write.act-bits", "bits of the activations between layers", "2 to 8", 2, 8,
+			func(r *Recipe) *int { return &r.Write.ActBits }).unless(withoutActivations),
 		flagKey("write.full-range",
 			"8-bit weights of integer kernels up to 127, not 64: other results on x64 CPUs without VNNI",
 			func(r *Recipe) *bool { return &r.Write.FullRange }),
@@ -202,7 +197,7 @@ func writeKeys() []Key {
 			Name: "write.runtime", Doc: "the oldest ONNX Runtime that must read the file; else 1.24", Want: runtimeNames(),
 			text: func(r *Recipe) string { return r.Write.Runtime },
 			set: func(r *Recipe, text string) error {
-				if runtimeError(text) != nil {
+				if _, err := qdq.RuntimeOf(text); err != nil {
 					return errNoValue
 				}
 				r.Write.Runtime = text
@@ -412,25 +407,29 @@ func trainKeys() []Key {
 			return "no weights are pruned; train.sparsity=0.5 makes half of them zero"
 		}),
 	}
-	for i := range list {
-		list[i] = list[i].ofTraining()
+	for i, k := range list {
+		list[i] = k.within(func(r *Recipe) bool { return r.Train != nil }, func(*Recipe) error {
+			return fmt.Errorf("%s: nothing is trained without an objective; train.objective=%s trains", k.Name, qat.Distil)
+		})
+		list[i].trains = true
 	}
 	return append([]Key{objective}, list...)
 }
 
-// ofTraining is the key for recipes that may not train.
-func (k Key) ofTraining() Key {
+// within is the key for recipes that may lack the part that it is in. Setting it there adds the part, or fails.
+func (k Key) within(has func(*Recipe) bool, add func(*Recipe) error) Key {
 	text, set := k.text, k.set
-	k.trains = true
 	k.text = func(r *Recipe) string {
-		if r.Train == nil {
+		if !has(r) {
 			return ""
 		}
 		return text(r)
 	}
 	k.set = func(r *Recipe, value string) error {
-		if r.Train == nil {
-			return fmt.Errorf("%s: nothing is trained without an objective; train.objective=%s trains", k.Name, qat.Distil)
+		if !has(r) {
+			if err := add(r); err != nil {
+				return err
+			}
 		}
 		return set(r, value)
 	}
@@ -458,24 +457,14 @@ func targetKeys() []Key {
 		seedKey("target.seed", "seed of what is held out and of the judges", 0,
 			func(r *Recipe) *uint64 { return &r.Target.Seed }),
 	}
-	for i := range list {
-		k := &list[i]
-		text, set := k.text, k.set
-		k.text = func(r *Recipe) string {
-			if r.Target == nil {
-				return ""
+	for i, k := range list {
+		list[i] = k.within(func(r *Recipe) bool { return r.Target != nil }, func(r *Recipe) error {
+			if i > 0 {
+				return fmt.Errorf("%s: it is of use with target.vd only", k.Name)
 			}
-			return text(r)
-		}
-		k.set = func(r *Recipe, value string) error {
-			if r.Target == nil {
-				if i > 0 {
-					return fmt.Errorf("%s: it is of use with target.vd only", k.Name)
-				}
-				r.Target = &Target{Margin: 0.1, HoldOut: 0.3, Confidence: 0.95, Sample: 4000, Seed: 1}
-			}
-			return set(r, value)
-		}
+			r.Target = &Target{Margin: 0.1, HoldOut: 0.3, Confidence: 0.95, Sample: 4000, Seed: 1}
+			return nil
+		})
 	}
 	return list
 }

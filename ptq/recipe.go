@@ -9,7 +9,6 @@ import (
 	"cfq/eval"
 	"cfq/onnxio/ort"
 	"cfq/qat"
-	"cfq/quant/qdq"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -223,12 +222,6 @@ func checkBudget(bits float64) error {
 		return fmt.Errorf("invalid budget %v: want 2 to 8 bits per weight", bits)
 	}
 	return nil
-}
-
-// runtimeError says which runtimes there are when a version is not one of them.
-func runtimeError(version string) error {
-	_, err := qdq.RuntimeOf(version)
-	return err
 }
 
 // InputError is an error in what was given: recipe, model, task or people.

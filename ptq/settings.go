@@ -56,6 +56,7 @@ func (r *Recipe) setWhereUsed(settings []string) error {
 // assignments are values by key.
 func assignments(settings []string) (values map[string]string, errs []error) {
 	values = map[string]string{}
+	names := keyNames()
 	for _, s := range settings {
 		key, value, ok := strings.Cut(s, "=")
 		switch _, twice := values[key]; {
@@ -63,8 +64,8 @@ func assignments(settings []string) (values map[string]string, errs []error) {
 			errs = append(errs, fmt.Errorf("%s is not key=value", message.Quote(s)))
 		case twice:
 			errs = append(errs, fmt.Errorf("%s is set twice", key))
-		case !slices.Contains(keyNames(), key):
-			errs = append(errs, fmt.Errorf("there is no setting %s%s", message.Quote(key), near(key, keyNames())))
+		case !slices.Contains(names, key):
+			errs = append(errs, fmt.Errorf("there is no setting %s%s", message.Quote(key), near(key, names)))
 		default:
 			values[key] = value
 		}
