@@ -99,7 +99,7 @@ func (c *layerFits) cheapest(ctx context.Context) (cohort.Population, error) {
 		people = subset(people, spread(0, len(people), stepPeople))
 		o := quickSearch()
 		o.Margin, o.Workers, o.Seed = promisedMargin, c.net.run.Workers, refineSeed
-		x := rowsOf(c.sample.people.X, c.sample.people.Dim, people)
+		x := qat.RowsAt(c.sample.people.X, c.sample.people.Dim, people)
 		if actions, err = recourse.Solve(ctx, c.net.full, c.sample.set.Select(people), x, o); err != nil {
 			return from, err
 		}

@@ -103,7 +103,7 @@ func (c *layerFits) refinePoints(ctx context.Context, set *calib.Set) (refine.Po
 	if len(from.Rays) > 0 {
 		return c.drawPoints(ctx, from, n, 0)
 	}
-	p := refine.Points{X: rowsOf(set.X, set.Dim, spread(0, set.Rows(), n))}
+	p := refine.Points{X: qat.RowsAt(set.X, set.Dim, spread(0, set.Rows(), n))}
 	var err error
 	if p.Margins, err = c.net.full.Margins(ctx, p.X); err != nil {
 		return p, fmt.Errorf("margins of the points of refinement: %w", err)

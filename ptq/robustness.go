@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cfq/eval"
+	"cfq/qat"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -85,7 +86,7 @@ func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *tas
 		return r, nil
 	}
 	set = set.Select(rows)
-	x := rowsOf(people.X, f.Full.Dim(), rows)
+	x := qat.RowsAt(people.X, f.Full.Dim(), rows)
 	for i, margin := range o.Margins {
 		rows, drift, err := f.solvers(ctx, set, x, margin, o)
 		if err != nil {

@@ -95,7 +95,7 @@ func (p *network) marginsOf(ctx context.Context, all *task.People) ([]float32, e
 	if len(rows) == 0 || float64(all.N)*float64(sensitivity.Multiplications(p.model.found)) <= maxMargins {
 		return p.full.Margins(ctx, all.X)
 	}
-	margins, err := p.full.Margins(ctx, rowsOf(all.X, all.Dim, rows))
+	margins, err := p.full.Margins(ctx, qat.RowsAt(all.X, all.Dim, rows))
 	if err != nil {
 		return nil, err
 	}
@@ -170,13 +170,7 @@ func (c *calibrationSample) noRecourse() string {
 }
 
 // subset returns the elements at the positions.
-func subset[T any](s []T, at []int) []T {
-	out := make([]T, len(at))
-	for k, i := range at {
-		out[k] = s[i]
-	}
-	return out
-}
+func subset[T any](s []T, at []int) []T { return qat.RowsAt(s, 1, at) }
 
 // spread returns at most limit numbers of from to to-1, evenly spread.
 func spread(from, to, limit int) []int {
@@ -194,14 +188,5 @@ func sampled(x []float32, dim, limit int) []float32 {
 	if n <= limit {
 		return x
 	}
-	return rowsOf(x, dim, spread(0, n, limit))
-}
-
-// rowsOf returns the given rows of x.
-func rowsOf(x []float32, dim int, rows []int) []float32 {
-	out := make([]float32, 0, len(rows)*dim)
-	for _, i := range rows {
-		out = append(out, x[i*dim:(i+1)*dim]...)
-	}
-	return out
+	return qat.RowsAt(x, dim, spread(0, n, limit))
 }

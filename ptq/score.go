@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"cfq/onnxio/classifier"
+	"cfq/qat"
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/sensitivity"
@@ -49,7 +50,7 @@ func (c *layerFits) score(ctx context.Context) (*layerScores, error) {
 	n := c.affordable(len(points))
 	if c.net.recipe.Allocate.Rule == AllocatorExact && n < len(points)/c.net.full.Dim() { // it only reports
 		at := spread(0, len(points)/c.net.full.Dim(), n)
-		if points = rowsOf(points, c.net.full.Dim(), at); classes != nil {
+		if points = qat.RowsAt(points, c.net.full.Dim(), at); classes != nil {
 			classes = subset(classes, at)
 		}
 	}

@@ -53,7 +53,9 @@ func newOnlineTeacher(ctx context.Context, n *network, people *task.People, set 
 }
 
 // rows are the inputs of some people.
-func (a *onlineTeacher) rows(people []int) []float32 { return rowsOf(a.people.X, a.people.Dim, people) }
+func (a *onlineTeacher) rows(people []int) []float32 {
+	return qat.RowsAt(a.people.X, a.people.Dim, people)
+}
 
 // Solve implements cohort.Recourse.
 func (a *onlineTeacher) Solve(ctx context.Context, m *classifier.Model, people []int, quick bool) ([][]float32, error) {

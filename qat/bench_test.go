@@ -72,7 +72,7 @@ func newBench(b *testing.B) *bench {
 	return n
 }
 
-func (n *bench) x(people []int) []float32 { return rowsAt(n.points[0].X, n.dim, people) }
+func (n *bench) x(people []int) []float32 { return RowsAt(n.points[0].X, n.dim, people) }
 
 // Teach implements Recourse.
 func (n *bench) Teach(ctx context.Context, people []int, seed uint64) ([]float32, error) {

@@ -281,7 +281,7 @@ func taughtPoints(t testing.TB, r Recourse, facts Points, dim int) Points {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out.X = rowsAt(facts.X, dim, out.Source)
+	out.X = RowsAt(facts.X, dim, out.Source)
 	for i, v := range actions {
 		out.X[i] += v
 	}
@@ -313,14 +313,6 @@ func (p *problem) trained(t *testing.T, spec Spec, run Run) *Outcome {
 	out, err := p.train(t, spec, run)
 	if err != nil {
 		t.Fatal(err)
-	}
-	return out
-}
-
-// rowsAt returns rows of x.
-func rowsAt(x []float32, width int, rows []int) (out []float32) {
-	for _, i := range rows {
-		out = append(out, x[i*width:(i+1)*width]...)
 	}
 	return out
 }

@@ -129,3 +129,12 @@ func (m *StudentModel) Margins(ctx context.Context, x []float32) ([]float32, err
 	margins, _, err := m.LossGrads(ctx, x)
 	return margins, err
 }
+
+// RowsAt returns rows of x, each of width numbers, one after the other.
+func RowsAt[T any](x []T, width int, rows []int) []T {
+	out := make([]T, 0, len(rows)*width)
+	for _, i := range rows {
+		out = append(out, x[i*width:(i+1)*width]...)
+	}
+	return out
+}

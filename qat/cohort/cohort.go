@@ -311,7 +311,7 @@ func (s *Source) try(ctx context.Context, plans []quant.Layer, held []int, r *Tr
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	margins, err := m.Margins(ctx, rowsAt(s.People.X, s.People.Dim, held))
+	margins, err := m.Margins(ctx, qat.RowsAt(s.People.X, s.People.Dim, held))
 	if err != nil {
 		return err
 	}
@@ -342,9 +342,9 @@ func (s *Source) subset(people []int) qat.Source {
 	}
 	n := len(s.People.Margins)
 	facts := s.facts
-	facts.X, facts.Margins = rowsAt(facts.X, s.People.Dim, people), rowsAt(facts.Margins, 1, people)
-	facts.Classes, facts.Groups = rowsAt(facts.Classes, 1, people), rowsAt(facts.Groups, s.People.GroupCount, people)
-	facts.Probabilities = rowsAt(facts.Probabilities, len(facts.Probabilities)/n, people)
+	facts.X, facts.Margins = qat.RowsAt(facts.X, s.People.Dim, people), qat.RowsAt(facts.Margins, 1, people)
+	facts.Classes, facts.Groups = qat.RowsAt(facts.Classes, 1, people), qat.RowsAt(facts.Groups, s.People.GroupCount, people)
+	facts.Probabilities = qat.RowsAt(facts.Probabilities, len(facts.Probabilities)/n, people)
 	draw := func(_ context.Context, round int, _ [qat.Kinds]int, _ []qat.Trained) (qat.Draw, error) {
 		all, theirs := s.recourse.WithNoise(s.teacher, round), qat.Points{Kind: qat.Teacher}
 		for k, i := range all.Source {
@@ -358,14 +358,6 @@ func (s *Source) subset(people []int) qat.Source {
 	return s.source(draw, subsetRecourse{s.recourse, people})
 }
 
-func rowsAt[T any](x []T, width int, rows []int) []T {
-	out := make([]T, 0, len(rows)*width)
-	for _, i := range rows {
-		out = append(out, x[i*width:(i+1)*width]...)
-	}
-	return out
-}
-
 // subsetRecourse finds recourse of some of the people, who are known by their positions among these.
 type subsetRecourse struct {
 	of     qat.Recourse
@@ -374,12 +366,12 @@ type subsetRecourse struct {
 
 // Teach implements qat.Recourse.
 func (r subsetRecourse) Teach(ctx context.Context, people []int, seed uint64) ([]float32, error) {
-	return r.of.Teach(ctx, rowsAt(r.people, 1, people), seed)
+	return r.of.Teach(ctx, qat.RowsAt(r.people, 1, people), seed)
 }
 
 // Steps implements qat.Recourse.
 func (r subsetRecourse) Steps(ctx context.Context, m *qat.StudentModel, people []int) (qat.Steps, error) {
-	return r.of.Steps(ctx, m, rowsAt(r.people, 1, people))
+	return r.of.Steps(ctx, m, qat.RowsAt(r.people, 1, people))
 }
 
 // Cost implements qat.Recourse.
