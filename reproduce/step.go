@@ -201,7 +201,7 @@ func put(path string, text []byte) error {
 	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, text) {
 		return nil
 	}
-	return cli.Write(path, func(w io.Writer) error { _, err := w.Write(text); return err })
+	return cli.Write(path, cli.Content(text))
 }
 
 // recorded is a command line as it would be in the folder of the results.
