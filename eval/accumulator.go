@@ -311,7 +311,8 @@ func (p contributions) ratio() weighted {
 
 // root is the square root of the ratio.
 func (p contributions) root() weighted {
-	return func(weights []float64) float64 { return math.Sqrt(p.ratio()(weights)) }
+	ratio := p.ratio()
+	return func(weights []float64) float64 { return math.Sqrt(ratio(weights)) }
 }
 
 // median is that of the x, as [ranked.quantile] has it.

@@ -145,12 +145,19 @@ func (m *Metric) In(r *Result, at int) Value {
 
 // MetricBy returns the metric with the ID, and false when there is none.
 func MetricBy(id string) (Metric, bool) {
-	all := metricTable()
-	i := slices.IndexFunc(all, func(m Metric) bool { return m.ID == id })
-	if i < 0 || all[i].Name == "" {
-		return Metric{}, false
+	if m := metricRow(id); m != nil && m.Name != "" {
+		return *m, true
 	}
-	return all[i], true
+	return Metric{}, false
+}
+
+// metricRow finds a row of the table, also one that only the JSON report has; nil when there is none.
+func metricRow(id string) *Metric {
+	all := metricTable()
+	if i := slices.IndexFunc(all, func(m Metric) bool { return m.ID == id }); i >= 0 {
+		return &all[i]
+	}
+	return nil
 }
 
 // MustMetric is MetricBy of an ID that is written in code: it panics when there is no such metric.
@@ -271,11 +278,8 @@ func (x Values) Of(id string) Value {
 	if v, ok := x[id]; ok {
 		return v
 	}
-	all := metricTable()
-	for i := range all {
-		if all[i].ID == id {
-			return all[i].none()
-		}
+	if m := metricRow(id); m != nil {
+		return m.none()
 	}
 	panic("eval: no metric " + id)
 }
