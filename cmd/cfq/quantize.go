@@ -57,7 +57,7 @@ methods and the settings of --set are explained by cfq help recipe and docs/meth
 			"cfq quantize model.onnx -d all.csv -t task.yaml -o model.q.onnx --rows '!split.json' --json",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
-			f := &quantizeFlags{fs: fs}
+			f := &quantizeFlags{}
 			f.add(fs)
 			return f.run
 		},
@@ -65,7 +65,7 @@ methods and the settings of --set are explained by cfq help recipe and docs/meth
 }
 
 func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
-	if err := f.check(args); err != nil {
+	if err := f.check(e, args); err != nil {
 		return err
 	}
 	if f.plan != "" {
@@ -167,7 +167,6 @@ func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, in *
 type quantizeFlags struct {
 	calibrationFlags
 
-	fs             *pflag.FlagSet
 	out            string
 	budget         float64
 	keepFloat      []string
@@ -219,7 +218,7 @@ func (f *quantizeFlags) addWriting(fs *pflag.FlagSet) {
 }
 
 // check looks at the flags before any work is done.
-func (f *quantizeFlags) check(args []string) error {
+func (f *quantizeFlags) check(e *env, args []string) error {
 	if f.out == "" {
 		return cli.Usagef(hintMissingOutput, "--output is missing")
 	}
@@ -227,7 +226,7 @@ func (f *quantizeFlags) check(args []string) error {
 	if f.plan != "" {
 		check = f.checkPlan
 	}
-	if err := check(); err != nil {
+	if err := check(e); err != nil {
 		return err
 	}
 	outputs := []string{f.out}
@@ -239,57 +238,49 @@ func (f *quantizeFlags) check(args []string) error {
 }
 
 // checkUse makes the recipe and reports flags that do not go together.
-func (f *quantizeFlags) checkUse() (err error) {
+func (f *quantizeFlags) checkUse(e *env) (err error) {
 	var settings []string
-	if cli.Given(f.fs, "budget") {
+	if e.given("budget") {
 		settings = append(settings, fmt.Sprint("allocate.budget=", f.budget))
 	}
-	if cli.Given(f.fs, "target-vd") {
+	if e.given("target-vd") {
 		settings = append(settings, fmt.Sprint("target.vd=", f.targetVD), fmt.Sprint("target.seed=", f.seed))
 	}
 	if f.keepFloat != nil {
 		settings = append(settings, "allocate.keep-float="+strings.Join(f.keepFloat, ","))
 	}
-	if f.r, err = f.recipe(f.fs, settings...); err != nil {
+	if f.r, err = f.recipe(e.flags, settings...); err != nil {
 		return err
 	}
 	f.r.Write.AllowLarger = f.allowLarger
-	for _, name := range []string{"promises", "overrides"} {
-		if f.fs.Changed(name) && !f.r.LooksAtRecourse() {
-			return cli.Usagef(cli.HintConflict, "--%s: the method %s does not look at recourse; cf-ptq does", name, f.r.Method)
-		}
+	if !f.r.LooksAtRecourse() {
+		err = e.conflict(fmt.Sprintf("FLAG: the method %s does not look at recourse; cf-ptq does", f.r.Method),
+			"promises", "overrides")
 	}
-	for _, name := range []string{"log", "checkpoint"} {
-		if f.fs.Changed(name) && f.r.Train == nil {
-			return cli.Usagef(cli.HintConflict, "--%s: without an objective nothing is trained; --method cfq-qat trains", name)
-		}
+	if f.r.Train == nil {
+		err = cmp.Or(err, e.conflict("FLAG: without an objective nothing is trained; --method cfq-qat trains", "log",
+			"checkpoint"))
 	}
-	if f.log != "" && trainingPlot(f.log) == f.log {
-		return errLogIsPlot(f.log)
-	}
-	if f.r.Target == nil {
-		return nil
+	if err = cmp.Or(err, checkLog(f.log)); err != nil || f.r.Target == nil {
+		return err
 	}
 	if f.checkpoint != "" {
 		return cli.Usagef(cli.HintConflict,
 			"--checkpoint: a search for a target trains several times, and a checkpoint is of one training")
 	}
-	if f.fs.Changed("budget") {
-		return cli.Usagef(cli.HintConflict, "--budget: with --target-vd the budget is what is looked for")
-	}
-	return nil
+	return e.conflict("FLAG: with --target-vd the budget is what is looked for", "budget")
 }
 
 // planRows is how many rows of data the model of a plan is verified on.
 const planRows = 512
 
 // checkPlan reports flags that say what a plan says already.
-func (f *quantizeFlags) checkPlan() error {
+func (f *quantizeFlags) checkPlan(e *env) error {
 	use := []string{
 		"output", "plan", "save-plan", "overwrite", "data", "task", "rows", "ort-lib", "threads", "workers", "json", "quiet",
 	}
 	said := ""
-	f.fs.Visit(func(flag *pflag.Flag) {
+	e.flags.Visit(func(flag *pflag.Flag) {
 		if !slices.Contains(use, flag.Name) {
 			said = flag.Name
 		}

@@ -24,7 +24,6 @@ import (
 type sensitivityFlags struct {
 	calibrationFlags
 
-	fs        *pflag.FlagSet
 	look      ptq.ProfileOptions
 	plot      string
 	overwrite bool
@@ -52,7 +51,7 @@ Nothing is written but the --plot. Use the training rows as data.`,
 			"cfq sensitivity model.onnx -d train.csv -t task.yaml --method cf-ptq-paper --probes 256 --json",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
-			f := &sensitivityFlags{fs: fs}
+			f := &sensitivityFlags{}
 			f.addData(fs, "the calibration rows")
 			fs.StringVar(&f.plot, "plot", "", "draw the profiles into an SVG `file`")
 			cli.Require(fs, "plot", "a name that ends in .svg", func() bool { return filepath.Ext(f.plot) == ".svg" })
@@ -80,7 +79,7 @@ func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) (err 
 	if err := f.check(args); err != nil {
 		return err
 	}
-	if f.look.Recipe, err = f.recipe(f.fs); err != nil {
+	if f.look.Recipe, err = f.recipe(e.flags); err != nil {
 		return err
 	}
 	in, run, err := f.openRun(ctx, e, args[0], task.ReadOptions{})

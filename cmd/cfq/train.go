@@ -139,8 +139,8 @@ func (f *trainFlags) check(e *env) (err error) {
 	if err := f.checkObjective(e); err != nil {
 		return err
 	}
-	if f.log != "" && trainingPlot(f.log) == f.log {
-		return errLogIsPlot(f.log)
+	if err := checkLog(f.log); err != nil {
+		return err
 	}
 	return writable(f.paths(), append(f.models(), logFiles(f.log)...), f.overwrite, f.o.Checkpoint)
 }

@@ -34,9 +34,12 @@ func writeLog(log string, table [][]string, curves []chart.Chart) error {
 	return cli.Write(trainingPlot(log), func(w io.Writer) error { return chart.Draw(w, curves...) })
 }
 
-// errLogIsPlot is the error of a log that is named as its plot would be.
-func errLogIsPlot(log string) error {
-	return cli.Usagef(cli.HintValue, "--log %s: the log is a CSV file", log)
+// checkLog refuses a log that is named as its plot would be.
+func checkLog(log string) error {
+	if log != "" && trainingPlot(log) == log {
+		return cli.Usagef(cli.HintValue, "--log %s: the log is a CSV file", log)
+	}
+	return nil
 }
 
 // csvNumber writes a number; what is undefined is empty.
