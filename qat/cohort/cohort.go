@@ -343,7 +343,8 @@ func (s *Source) subset(people []int) qat.Source {
 	n := len(s.People.Margins)
 	facts := s.facts
 	facts.X, facts.Margins = qat.RowsAt(facts.X, s.People.Dim, people), qat.RowsAt(facts.Margins, 1, people)
-	facts.Classes, facts.Groups = qat.RowsAt(facts.Classes, 1, people), qat.RowsAt(facts.Groups, s.People.GroupCount, people)
+	facts.Classes = qat.RowsAt(facts.Classes, 1, people)
+	facts.Groups = qat.RowsAt(facts.Groups, s.People.GroupCount, people)
 	facts.Probabilities = qat.RowsAt(facts.Probabilities, len(facts.Probabilities)/n, people)
 	draw := func(_ context.Context, round int, _ [qat.Kinds]int, _ []qat.Trained) (qat.Draw, error) {
 		all, theirs := s.recourse.WithNoise(s.teacher, round), qat.Points{Kind: qat.Teacher}
