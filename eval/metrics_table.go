@@ -49,7 +49,7 @@ func (m Metric) reads(value func(r *Result) Value) Metric {
 	return m
 }
 
-// gatedBy names the metric that a gate has in place of m.
+// gatedBy names the metric that a gate has instead of m.
 func (m Metric) gatedBy(quantile string) Metric {
 	m.Instead = quantile
 	m.Definition += " Gates take " + quantile + ": a mean has no safe bound."

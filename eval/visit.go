@@ -7,7 +7,7 @@ import "cfq/internal/ordered"
 type Visitor struct {
 	to      depth
 	records func(some []*Record) error
-	// people, in place of records, each with all records that are about them: those with the same ID
+	// people instead of records, each with all records that are about them: those with the same ID
 	persons func(some [][]*Record) error
 }
 

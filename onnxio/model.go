@@ -42,7 +42,7 @@ type Model struct {
 
 type modelInput struct {
 	input graph.Value
-	sizes []int64 // its dimensions behind the batch axis
+	sizes []int64 // its dimensions after the batch axis
 	fixed int     // the batch size that the model insists on, or 0
 	dim   int
 }

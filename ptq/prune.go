@@ -46,7 +46,7 @@ func (t *trainingStage) prune(ctx context.Context, layers []qat.Layer) error {
 	infos := make([]quant.LayerInfo, len(layers))
 	for k := range layers {
 		i := slices.IndexFunc(t.net.layers, func(l quant.LayerInfo) bool { return l.Node == layers[k].Info.Node })
-		infos[k] = t.net.layers[i] // in float: behind an integer input weights have other units
+		infos[k] = t.net.layers[i] // in float: after an integer input weights have other units
 	}
 	scores, err := t.pruningScores(ctx, infos)
 	if err != nil {

@@ -229,7 +229,7 @@ type InputError struct{ Err error }
 
 func (e *InputError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error behind.
+// Unwrap returns the wrapped error.
 func (e *InputError) Unwrap() error { return e.Err }
 
 // inputError marks an error as an InputError, unless the library is missing or the work was cancelled.

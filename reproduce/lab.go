@@ -164,7 +164,7 @@ func (l *Lab) sample(d *DataSet, n int) string { return l.path(d, fmt.Sprintf("t
 
 func (l *Lab) path(d *DataSet, name string) string { return filepath.Join(l.Out, d.Name, name) }
 
-// people are the flags that say which rows are read, and the files behind them.
+// people are the flags that say which rows are read, and their files.
 func (l *Lab) people(d *DataSet, form string, train bool) (flags, from []string) {
 	name := d.Train
 	if !train {

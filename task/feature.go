@@ -87,7 +87,7 @@ type Encoding interface {
 
 	// declare returns the keys of the task file that this encoding reads, and what checks them once they are read.
 	declare(d *fileDecoder, t *Task) (keys []key, check func(featureEntry))
-	// also are the keys that mean something for this encoding and not for every other, beside those it declares.
+	// also are the keys that mean something for this encoding and not for every other, in addition to those it declares.
 	also() []string
 }
 

@@ -133,7 +133,7 @@ const (
 	Mixed Norm = "mixed" // L1Ratio sum |w| + (1-L1Ratio) root of sum w^2
 )
 
-// Override is what one person can change where it differs from the task: With stands in place of the Action of
+// Override is what one person can change where it differs from the task: With replaces the Action of
 // Features[Feature].
 type Override struct {
 	Row     int // of the data file, see ReadOptions

@@ -48,7 +48,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error behind.
+// Unwrap returns the wrapped error.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Wrap makes err one of usage, with a hint unless that is "". A nil err stays nil.

@@ -68,7 +68,7 @@ func (r *Rewriter) Repeat(rewrite func(*Node) bool) {
 	}
 }
 
-// Rebuild writes the graph anew: write appends what stands in the place of each node.
+// Rebuild rewrites the graph: write appends what replaces each node.
 func (r *Rewriter) Rebuild(write func(*Node)) {
 	nodes := r.G.Nodes
 	r.G.Nodes = nil
@@ -82,8 +82,8 @@ func (r *Rewriter) Insert(n *Node, nodes ...*Node) {
 	r.G.Nodes = slices.Insert(slices.Clone(r.G.Nodes), slices.Index(r.G.Nodes, n), nodes...)
 }
 
-// InsertBehind puts nodes behind n.
-func (r *Rewriter) InsertBehind(n *Node, nodes ...*Node) {
+// InsertAfter puts nodes after n.
+func (r *Rewriter) InsertAfter(n *Node, nodes ...*Node) {
 	r.G.Nodes = slices.Insert(slices.Clone(r.G.Nodes), slices.Index(r.G.Nodes, n)+1, nodes...)
 }
 

@@ -198,7 +198,7 @@ func (f *Signature) split(g *graph.Graph) {
 	f.consts = unused(g, f.back)
 }
 
-// outputs leaves what the preprocessing alone makes to the nodes behind the model.
+// outputs leaves what the preprocessing alone makes to the nodes after the model.
 func (f *Signature) outputs(g *graph.Graph) {
 	made := map[string]bool{f.input: true}
 	for _, n := range g.Nodes {

@@ -463,7 +463,7 @@ func (t *tables) rewrite(g *graph.Graph) error {
 		g.Nodes = append(g.Nodes, n)
 	}
 	extractors(g)
-	for _, v := range inputs { // what stands in place of the file's inputs: those come back
+	for _, v := range inputs { // what replaces the file's inputs: those come back
 		g.Rename(v.Name, b.Name(v.Name))
 	}
 	return nil

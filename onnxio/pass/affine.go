@@ -7,7 +7,7 @@ import (
 )
 
 // affines folds operators s*x+t, with s and t constant per channel, into the layer in front of them or, where that is
-// not possible, into those behind.
+// not possible, into those after it.
 func (r *canonicalizer) affines() {
 	r.Repeat(func(n *graph.Node) bool { return r.foldBack(n) || r.foldForward(n) })
 }

@@ -17,8 +17,8 @@ import (
 // initializers; Identity, Dropout and Flatten or Reshape that change nothing go
 // away; MatMul with constant weights becomes Gemm, between two Reshapes where it reads a value of more than two axes;
 // alpha, beta, transA and transposed weights are folded; so are per-channel affine operators around a dense
-// layer, and behind a Conv (BatchNormalization, Add, Sub, Mul, Div by constants),
-// except those on the model's input; a Relu behind the MaxPool of a Conv goes in
+// layer, and after a Conv (BatchNormalization, Add, Sub, Mul, Div by constants),
+// except those on the model's input; a Relu after the MaxPool of a Conv goes in
 // front of it, where integer kernels take it in. Folded initializers that were
 // listed as inputs are no longer inputs. All else is kept. The operator set is
 // raised to 21 at least; m is not changed.

@@ -231,7 +231,7 @@ func (f *flattener) grouped(n *graph.Node, c *contraction, x, y string) {
 	}
 	unfold := f.reshape(f.Name("y"), back, c.shape(y))
 	n.Outputs, unfold.Outputs = slices.Clone(unfold.Inputs[:1]), n.Outputs
-	f.InsertBehind(n, unfold)
+	f.InsertAfter(n, unfold)
 }
 
 // turn lets n read the value of c with its axes in the order x, and give its result in the order y.
@@ -242,7 +242,7 @@ func (f *flattener) turn(n *graph.Node, c *contraction, x, y string) {
 		back := f.transpose(f.Name("t"), perm)
 		n.Outputs, back.Outputs = slices.Clone(back.Inputs), n.Outputs
 		f.Types[n.Outputs[0]] = graph.Type{DType: graph.Float, Shape: c.shape(y)}
-		f.InsertBehind(n, back)
+		f.InsertAfter(n, back)
 	}
 	if perm := order(c.x, x); perm != nil {
 		t := f.transpose(c.value, perm)

@@ -72,7 +72,7 @@ func (f *flattener) behind(n *graph.Node, to []int64, flat graph.Shape) {
 	f.Types[n.Outputs[0]] = graph.Type{DType: graph.Float, Shape: flat}
 	back := &graph.Node{Op: "Reshape", Inputs: []string{n.Outputs[0], f.shape(to)}, Outputs: []string{y}}
 	f.backs[back] = true
-	f.InsertBehind(n, back)
+	f.InsertAfter(n, back)
 }
 
 // sizesOf returns the shape as that of a Reshape, with -1 for the only size that is not known.

@@ -26,8 +26,8 @@ const (
 	maxCondition = 1 << 16
 )
 
-// Inlining puts the bodies of functions in place of their calls, and in place of each If with a constant condition the
-// branch that it takes. Loop, Scan and an If that depends on the inputs are errors: the nodes of their subgraphs have
+// Inlining writes the bodies of functions where they are called, and the branch that an If with a constant condition
+// takes. Loop, Scan and an If that depends on the inputs are errors: the nodes of their subgraphs have
 // no gradients.
 func Inlining(ctx context.Context, o ort.Options) graph.Pass {
 	return graph.Pass{

@@ -1,6 +1,6 @@
 package pass
 
-// pools puts a Relu that alone reads the MaxPool behind a Conv in front of that:
+// pools moves a Relu that alone reads the MaxPool of a Conv in front of the pool:
 // the largest of the positive parts is the positive part of the largest.
 func (r *canonicalizer) pools() {
 	for _, n := range r.G.Nodes {

@@ -12,7 +12,7 @@ import (
 // saves, each in place of several standard ones.
 const microsoft = "com.microsoft"
 
-// Unfusing puts standard operators in place of those that ONNX Runtime's optimizers fuse. Others of ONNX Runtime's
+// Unfusing puts standard operators instead of those that ONNX Runtime's optimizers fuse. Others of ONNX Runtime's
 // operators stay: where gradients need them, they are refused.
 func Unfusing() graph.Pass {
 	rules := fusions()

@@ -271,7 +271,7 @@ func (v *view) concat(n *graph.Node, depth int) *stored {
 	return all
 }
 
-// ints returns the integers behind a name, nil when they are no constant.
+// ints returns the integers of a name, nil when they are no constant.
 func (v *view) ints(name string) []int64 {
 	c := v.tensor(name)
 	if c == nil {
@@ -313,7 +313,7 @@ func codeBits(t *graph.Tensor) int {
 	return t.DType.Bits()
 }
 
-// activation returns the bits of the value called name where a layer reads it: those of the codes behind the
+// activation returns the bits of the value called name where a layer reads it: those of the codes after the
 // DequantizeLinear that it comes from, and fewer where a Clip bounds the codes; 32 without one.
 func (v *view) activation(name string) int {
 	width, coded := graph.Float.Bits(), false

@@ -47,7 +47,7 @@ type Options struct {
 // Model is what a draft is told of the model.
 type Model struct {
 	Inputs  int           // numbers of a row
-	Sizes   []int         // of the input behind the batch
+	Sizes   []int         // of the input after the batch
 	Columns []ModelColumn // that it reads itself; nil where it reads numbers
 	Scales  bool          // its own graph scales the numbers of Columns
 	Classes int

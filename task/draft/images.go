@@ -23,7 +23,7 @@ type imageDraft struct {
 	notes             []string
 }
 
-// findImages looks for images in the data file at path, for a model whose input has these sizes behind the batch; nil
+// findImages looks for images in the data file at path, for a model whose input has these sizes after the batch; nil
 // when there are none. Without a model sizes are nil: grey images have a shape all the same. names are the columns of a
 // text without header. In a table, images and columns of pixels count as images only where the model's input has three
 // sizes; else they are columns as others are.

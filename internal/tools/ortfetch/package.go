@@ -18,7 +18,7 @@ import (
 	"cfq/onnxio/ort"
 )
 
-// open is the package's tarball, as a stream: a reader that stops at the library leaves most of it behind. Where the
+// open is the package's tarball, as a stream: a reader that stops at the library does not fetch the rest. Where the
 // registry wants what only npm has, such as a password, npm fetches it whole.
 func open() (io.ReadCloser, error) {
 	spec := ort.Package + "@" + ort.Version
