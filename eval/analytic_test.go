@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -77,11 +78,7 @@ func within(t testing.TB, most float64) *constraint.Set {
 		f.Actionable, f.MaxChange = name != "c", most
 		tk.Features = append(tk.Features, f)
 	}
-	set, err := constraint.Compile(tk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return set
+	return must.Get(constraint.Compile(tk))(t)
 }
 
 func crowd(n int, seed uint64) *task.People {
@@ -105,9 +102,5 @@ func compare(t testing.TB, f, g recourse.Model, people *task.People, o Options) 
 
 func compareBatch(t testing.TB, f, g recourse.Model, b *Batch, o Options) *Result {
 	t.Helper()
-	r, err := Compare(t.Context(), f, g, b, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(Compare(t.Context(), f, g, b, o))(t)
 }

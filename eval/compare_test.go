@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"cfq/internal/must"
 	"cfq/recourse"
 )
 
@@ -84,11 +85,7 @@ func comparison(t testing.TB, o ComparisonOptions, results ...*Result) *Comparis
 	for i := range results {
 		names = append(names, fmt.Sprintf("m%d", i))
 	}
-	c, err := ComparePaired(names, results, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must.Get(ComparePaired(names, results, o))(t)
 }
 
 // cellsOf returns the last cells of the metric's rows, by margin.
@@ -321,10 +318,7 @@ func TestComparisonStatistics(t *testing.T) {
 	a := madeUp(t, 300, 6, 1, quality{noise: 0.3})
 	rng := rand.New(rand.NewPCG(9, 9))
 	var again []Record
-	p, err := readPairs([]string{"a", "a again"}, []*Result{a, a}, nil, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(readPairs([]string{"a", "a again"}, []*Result{a, a}, nil, 1))(t)
 	b := newBootstrap(p)
 	weights := make([]float64, len(b.people))
 	for i, person := range b.people {

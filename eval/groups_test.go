@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/must"
 	"cfq/internal/statistics"
 	"cfq/recourse"
 	"cfq/task"
@@ -83,9 +84,7 @@ func TestGroupsByHand(t *testing.T) {
 	race.Codes[0] = -1 // of A, one of those that broke
 	r := groupedBy(t, records, race)
 	gs, err := byGroups(r, GroupBy{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	g := &gs[0]
 	if len(gs) != 1 || g.By != "race" || g.Without != 1 || len(g.Groups) != 4 {
 		t.Fatalf("%d groupings, the first %s with %d groups, %d people without", len(gs), g.By, len(g.Groups), g.Without)
@@ -152,10 +151,7 @@ func TestGroupsCRG(t *testing.T) {
 	records, race := grouped([]int{40, 40, 40}, []int{0, 0, 0}, func(g, k int) float64 {
 		return []float64{0.01, 0.02, -0.5}[g] + float64(k)*1e-5
 	})
-	gs, err := byGroups(groupedBy(t, records, race), GroupBy{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	gs := must.Get(byGroups(groupedBy(t, records, race), GroupBy{}))(t)
 	x := gapOf(t, &gs[0], "crg.median")
 	if x.Worst != "C" || x.Best != "A" || x.Test != "median test" {
 		t.Errorf("%+v", x)
@@ -188,10 +184,7 @@ func testGroups(t *testing.T, people *task.People) {
 	g.w = []float64{0.95, 0.6, 0.2}
 	people.Subgroups = []task.Subgroup{sex, race}
 	r := compare(t, original, g, people, Options{Margins: []float64{0, 0.1}})
-	gs, err := byGroups(r, GroupBy{Specs: []string{"race", "sex * race", "race", "sex*race"}, Min: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	gs := must.Get(byGroups(r, GroupBy{Specs: []string{"race", "sex * race", "race", "sex*race"}, Min: 10}))(t)
 	if len(gs) != 2 || gs[0].By != "race" || gs[1].By != "sex*race" {
 		t.Fatalf("%d groupings", len(gs))
 	}
@@ -302,10 +295,7 @@ func TestWorstGroupIsPaidFor(t *testing.T) {
 				}
 				return x
 			})
-			gs, err := byGroups(groupedBy(t, records, race), GroupBy{Min: 30})
-			if err != nil {
-				t.Fatal(err)
-			}
+			gs := must.Get(byGroups(groupedBy(t, records, race), GroupBy{Min: 30}))(t)
 			for _, id := range []string{"vd", "crg.median"} {
 				if x := gapOf(t, &gs[0], id); x.P <= 0.05 && (worse == 0 || x.Worst == "C") {
 					alarms[id]++

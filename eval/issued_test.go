@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/recourse"
 )
 
@@ -107,11 +108,8 @@ func TestGivenIsSolved(t *testing.T) {
 	g.w = []float64{0.9, 0.6, 0.2}
 	o := Options{Margins: []float64{0.25}, Seed: 4}
 	solved := compare(t, original, g, people, o)
-	actions, err := recourse.Solve(t.Context(), original, threeInputs(t), people.X,
-		recourse.SolveOptions{Margin: 0.25, Seed: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	actions := must.Get(recourse.Solve(t.Context(), original, threeInputs(t), people.X,
+		recourse.SolveOptions{Margin: 0.25, Seed: 4}))(t)
 	margins, _ := original.Margins(t.Context(), people.X)
 	for i := range actions { // computed promises are only made to people who are refused
 		if margins[i] > 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -25,21 +26,13 @@ func gathered(t testing.TB, parts [][]Record, margins []float64, attributes []ta
 	for _, part := range parts {
 		one := newRecords(margins, attributes, l)
 		for i := range part {
-			if err := one.Add(&part[i]); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, one.Add(&part[i]))
 		}
 		for x, err := range one.All() {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := joined.Add(x); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
+			must.Do(t, joined.Add(x))
 		}
-		if err := one.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, one.Close())
 	}
 	return joined
 }
@@ -48,9 +41,7 @@ func gathered(t testing.TB, parts [][]Record, margins []float64, attributes []ta
 func report(t testing.TB, records *Records, s Settings, file DataFile) string {
 	t.Helper()
 	r, err := Summarize(records, s, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	specs := []string{CalibrationGroup}
 	for _, a := range records.Attributes {
 		specs = append(specs, a.Feature)
@@ -62,10 +53,7 @@ func report(t testing.TB, records *Records, s Settings, file DataFile) string {
 		t.Fatal(err)
 	}
 	r.SensitivityToCopies = alternatives(t, r)
-	text, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.MarshalIndent(r, "", " "))(t)
 	return string(text)
 }
 
@@ -154,9 +142,7 @@ func TestNeitherOrderNorPartsCount(t *testing.T) {
 				if d := cmp.Diff(strings.Split(usual, "\n"), strings.Split(text, "\n")); d != "" {
 					t.Fatalf("%s, IDs %t: %s", name, ids, d)
 				}
-				if err := got.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, got.Close())
 			}
 		}
 	}
@@ -342,10 +328,7 @@ func TestComparisonOfManyRecords(t *testing.T) {
 					}
 				}
 			}
-			r, err := Summarize(gathered(t, [][]Record{list}, s.Margins, nil, l), s, DataFile{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(Summarize(gathered(t, [][]Record{list}, s.Margins, nil, l), s, DataFile{}))(t)
 			results = append(results, r)
 		}
 		got := comparison(t, ComparisonOptions{Draws: 100, Seed: 1}, results...)

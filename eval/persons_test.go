@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -93,11 +94,7 @@ func TestCopiesAreNoPeople(t *testing.T) {
 // alternatives are those of a result.
 func alternatives(t testing.TB, r *Result) []Alternative {
 	t.Helper()
-	all, err := r.Alternatives(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
+	return must.Get(r.Alternatives(nil))(t)
 }
 
 // A person with several points is as perturbed as the worst of them, and counts once in every text.
@@ -139,9 +136,7 @@ func TestSeveralSamples(t *testing.T) {
 			one := Blank(1, 0)
 			one.X, one.Full, one.Quant, one.Evaluated = x[i], -1, -1, i == chosen
 			one.Settle()
-			if err := r.Add(&one); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.Add(&one))
 		}
 		_, err := Summarize(r, s, DataFile{})
 		if !errors.Is(err, want) {
@@ -161,14 +156,9 @@ func TestRowsOfOnePerson(t *testing.T) {
 			if issued {
 				one.Issued = &Promise{Status: recourse.Found, Own: 1, Other: 1, Point: []float32{2}}
 			}
-			if err := r.Add(&one); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.Add(&one))
 		}
-		got, err := Summarize(r, s, DataFile{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(Summarize(r, s, DataFile{}))(t)
 		if n, want := got.Population.UnlabelledRows.Den, 2-count(issued); n != want {
 			t.Errorf("%d rows, want %d (promises: %v)", n, want, issued)
 		}
@@ -181,9 +171,7 @@ func TestDrawCopies(t *testing.T) {
 	for i := range 1000 {
 		one := Blank(1, 0)
 		one.X, one.Full, one.Quant = []float32{float32(i % 2)}, -1, Float(i)
-		if err := r.Add(&one); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Add(&one))
 	}
 	drawn, err := r.Draw(30, 1, func(*Record) bool { return true })
 	if err != nil || len(drawn) != 30 {

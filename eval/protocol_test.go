@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/recourse"
 	"cfq/task"
 
@@ -53,15 +54,9 @@ func TestOverridesOfSampledPeople(t *testing.T) {
 			stuck = append(stuck, task.Override{Row: i, With: task.Action{}})
 		}
 	}
-	set, err := threeInputs(t).Override(stuck)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := Compare(t.Context(), original, original, &Batch{People: people, Set: set},
-		Options{Margins: []float64{0}, Sample: 40, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(threeInputs(t).Override(stuck))(t)
+	r := must.Get(Compare(t.Context(), original, original, &Batch{People: people, Set: set},
+		Options{Margins: []float64{0}, Sample: 40, Seed: 1}))(t)
 	for i, rec := range listed(t, r) {
 		if !rec.Evaluated {
 			continue
@@ -88,14 +83,8 @@ func evaluatedRows(t testing.TB, r *Result) (rows []int) {
 
 func asJSON(t testing.TB, r *Result) string {
 	t.Helper()
-	a, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := json.Marshal(listed(t, r))
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(json.Marshal(r))(t)
+	b := must.Get(json.Marshal(listed(t, r)))(t)
 	return string(a) + string(b)
 }
 
@@ -231,14 +220,9 @@ func TestMetricKeysAreInTheResult(t *testing.T) {
 		t.Errorf("stages: %v", last)
 	}
 	r.Issued = &Issued{Promises: 3, Unjudgeable: newTally(1, 4), Invalid: newTally(1, 3), Infeasible: newTally(2, 3)}
-	data, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(json.Marshal(r))(t)
 	var tree any
-	if err := json.Unmarshal(data, &tree); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(data, &tree))
 	for _, m := range Metrics() {
 		at := tree
 		for name := range strings.SplitSeq(m.Key(), ".") {
@@ -308,10 +292,7 @@ func TestInfeasiblePeopleAreCounted(t *testing.T) {
 	t.Parallel()
 	people := crowd(300, 10)
 	const reach = 0.6
-	r, err := Compare(t.Context(), original, original, &Batch{People: people, Set: within(t, 0.4)}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(Compare(t.Context(), original, original, &Batch{People: people, Set: within(t, 0.4)}, Options{}))(t)
 	m, _ := original.Margins(t.Context(), people.X)
 	for _, a := range r.Margins {
 		var refused, helped int
@@ -399,9 +380,7 @@ func TestFickleModelIsNoticed(t *testing.T) {
 		Status: recourse.Found, Point: []float32{0.75, 0, 0.5}, Delta: []float32{0.75, 0, 0.5},
 		Cost: 0.75, Margin: 0.05,
 	}
-	if err := s.validate(t.Context(), []int{0}, []recourse.Action{action}, points); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.validate(t.Context(), []int{0}, []recourse.Action{action}, points))
 	record := Record{Full: -1, Quant: 1, Evaluated: true, First: none(recourse.NoneFound)}
 	record.Steps = []Step{{Full: points[0].Promise, Quant: none(recourse.AlreadyFavourable)}}
 	r := summarize(t, []Record{record}, Settings{Margins: []float64{0.05}, Confidence: 0.95}, DataFile{})
@@ -428,9 +407,7 @@ func TestSummarizeForeignRecords(t *testing.T) {
 	of := func(margins int, list ...Record) *Records {
 		records := NewRecords(make([]float64, margins), nil)
 		for i := range list {
-			if err := records.Add(&list[i]); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, records.Add(&list[i]))
 		}
 		return records
 	}
@@ -445,9 +422,7 @@ func TestSummarizeForeignRecords(t *testing.T) {
 		{of(1, Record{}), Settings{Margins: []float64{0}}, "invalid confidence 0"},
 	} {
 		groups, err := NewGroups(c.records, &c.s, GroupBy{Specs: []string{CalibrationGroup}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		_, err = Summarize(c.records, c.s, DataFile{}, groups.Visitor())
 		if groups.Close(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)

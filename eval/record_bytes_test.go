@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/recourse"
 )
 
@@ -159,17 +160,12 @@ func TestRecordBytes(t *testing.T) {
 		for range 3 { // a decoder is used again
 			want := d.record()
 			b := from.encode(nil, &want)
-			got, err := from.record(b)
-			if err != nil {
-				rt.Fatal(err)
-			}
+			got := must.Get(from.record(b))(rt)
 			if diff := cmp.Diff(want, got, sameBits()); diff != "" {
 				rt.Fatal(diff)
 			}
 			for to := toIdentity; to <= toPoints; to++ { // what was in the place before leaves no trace
-				if err := from.decode(b, &used, to); err != nil {
-					rt.Fatal(err)
-				}
+				must.Do(rt, from.decode(b, &used, to))
 				if diff := cmp.Diff(shallow(want, to), used.Record, sameBits()); diff != "" {
 					rt.Fatalf("to depth %d: %s", to, diff)
 				}
@@ -217,9 +213,7 @@ func TestRecordsKeepRecords(t *testing.T) {
 		var want []Record
 		for i := range rapid.IntRange(0, 20).Draw(rt, "records") {
 			x := d.record()
-			if err := r.Add(&x); err != nil {
-				rt.Fatal(err)
-			}
+			must.Do(rt, r.Add(&x))
 			x.Person = i
 			want = append(want, x)
 		}
@@ -252,9 +246,7 @@ func TestRecordsKeepRecords(t *testing.T) {
 			}
 			return nil
 		}))
-		if err != nil {
-			rt.Fatal(err)
-		}
+		must.Do(rt, err)
 		if diff := cmp.Diff(unordered(r, want), unordered(r, visited), sameBits()); diff != "" {
 			rt.Fatal(diff)
 		}
@@ -265,9 +257,7 @@ func TestRecordsKeepRecords(t *testing.T) {
 		if len(rows) != len(seen) {
 			rt.Errorf("people have %d rows of %d", len(seen), len(rows))
 		}
-		if err := r.Close(); err != nil {
-			rt.Fatal(err)
-		}
+		must.Do(rt, r.Close())
 	})
 }
 

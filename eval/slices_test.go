@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -103,15 +104,9 @@ func summarizeGroups(t testing.TB, list []Record, attributes []task.Subgroup, s 
 		for i := range attributes {
 			x.Groups = append(x.Groups[:i:i], attributes[i].Of(x.Person))
 		}
-		if err := records.Add(&x); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, records.Add(&x))
 	}
-	r, err := Summarize(records, s, file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(Summarize(records, s, file))(t)
 }
 
 // listed are the records of a result.
@@ -124,9 +119,7 @@ func listed(t testing.TB, r *Result) []Record {
 func all(t testing.TB, r *Records) (list []Record) {
 	t.Helper()
 	for x, err := range r.All() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		list = append(list, *x)
 	}
 	return list

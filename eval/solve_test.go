@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"cfq/internal/must"
 )
 
 // counting counts the rows that a model is asked about by the solver.
@@ -48,17 +50,11 @@ func TestOriginalIsSolvedOnce(t *testing.T) {
 		if name == "promises" {
 			b.Promises = given(people.N, people.X, 5)
 		}
-		solved, err := Solve(t.Context(), f, b, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		solved := must.Get(Solve(t.Context(), f, b, o))(t)
 		for _, g := range []analytic{shifted, turned, original} {
 			want := compareBatch(t, original, g, b, o)
 			rows.Store(0)
-			got, err := Compare(t.Context(), f, g, solved, Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(Compare(t.Context(), f, g, solved, Options{}))(t)
 			if d := cmp.Diff(want, got, same); d != "" {
 				t.Errorf("%s: %s", name, d)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -131,18 +132,13 @@ func stress(t *testing.T, set *constraint.Set, people *task.People, o Options, s
 	g.w = []float64{0.95, 0.6, 0.2}
 	var list []Stress
 	for _, spec := range specs {
-		s, err := ParseStress(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(ParseStress(spec))(t)
 		list = append(list, s)
 	}
 	b := &Batch{People: people, Set: set}
 	base := compareBatch(t, original, g, b, o)
 	r := *base
-	if err := r.Stress(t.Context(), original, g, b, list, o); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Stress(t.Context(), original, g, b, list, o))
 	base.Warnings = r.Warnings
 	return base, r.Scenarios
 }
@@ -238,10 +234,8 @@ func TestNoise(t *testing.T) {
 	o := Options{Margins: []float64{0}, Sample: 1}
 	same := compare(t, blind, blind, people, o)
 	s, _ := ParseStress("noise:2")
-	if err := same.Stress(t.Context(), blind, blind, &Batch{People: people, Set: threeInputs(t)}, []Stress{s},
-		o); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, same.Stress(t.Context(), blind, blind, &Batch{People: people, Set: threeInputs(t)}, []Stress{s},
+		o))
 	quiet := listed(t, same)
 	for i, x := range listed(t, same.Scenarios[0].Result) {
 		if x.Full != quiet[i].Full {
@@ -393,9 +387,7 @@ func TestStressErrors(t *testing.T) {
 		{"tightness", people, promises, "the promises are given"},
 	} {
 		s, err := ParseStress(c.spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		b := &Batch{People: c.people, Set: threeInputs(t), Promises: c.promises}
 		err = base.Stress(t.Context(), original, original, b, []Stress{s}, o)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -425,10 +417,7 @@ func TestMixOfNamesWithSigns(t *testing.T) {
 		{Feature: "sex=Male", Values: []string{"0", "1"}, Codes: []int32{1, 1, 0}},
 	}}
 	for spec, want := range map[string]int{"mix:sex=Male=1:0.5": 2, "mix:sex=Male=0:0.5": 1, "mix:sex=Female:0.5": 1} {
-		s, err := ParseStress(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(ParseStress(spec))(t)
 		if in, _, err := s.divide(people); err != nil || len(in) != want {
 			t.Errorf("%s: %d people, want %d: %v", spec, len(in), want, err)
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"testing"
+
+	"cfq/internal/must"
 )
 
 // The optimum of the paper's objective against all assignments, and against its greedy rule; the errors of HAWQ grow
@@ -16,11 +18,8 @@ func TestAllocators(t *testing.T) {
 	for _, budget := range []float64{2.3, 3.1, 4, 6.5} {
 		sums := map[Allocator]float64{}
 		for _, a := range []Allocator{AllocatorPaper, AllocatorOptimum} {
-			r, err := Quantize(ctx, m, tk, people,
-				MustRecipe(CFPTQPaper, fmt.Sprint("allocate.rule=", a), fmt.Sprint("allocate.budget=", budget)), Run{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(Quantize(ctx, m, tk, people,
+				MustRecipe(CFPTQPaper, fmt.Sprint("allocate.rule=", a), fmt.Sprint("allocate.budget=", budget)), Run{}))(t)
 			for _, l := range r.Layers {
 				sums[a] += l.Score * l.Bits
 			}
@@ -34,10 +33,7 @@ func TestAllocators(t *testing.T) {
 			t.Errorf("budget %v: %v", budget, sums)
 		}
 	}
-	c, err := Calibrate(ctx, m, tk, people, MustRecipe(CFPTQPaper, "allocate.rule=hawq"), Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Calibrate(ctx, m, tk, people, MustRecipe(CFPTQPaper, "allocate.rule=hawq"), Run{}))(t)
 	defer c.Close()
 	for i, e := range c.scores.layerErrors {
 		for f := 1; f < len(e); f++ {

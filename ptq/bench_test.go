@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"cfq/internal/must"
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -46,15 +47,9 @@ func adult(b *testing.B) (name string, m *graph.Model, t *task.Task, people *tas
 // ratio is their time to that of one plain gradient of all rows in the same run.
 func BenchmarkTeacher(b *testing.B) {
 	name, m, t, people := adult(b)
-	c, err := ptq.OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0))
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := must.Get(ptq.OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
 	defer c.Close()
-	set, err := constraint.Compile(t)
-	if err != nil {
-		b.Fatal(err)
-	}
+	set := must.Get(constraint.Compile(t))(b)
 	ctx := context.Background()
 	b.Run(name, func(b *testing.B) {
 		var gradient time.Duration
@@ -82,14 +77,9 @@ func BenchmarkQuantize(b *testing.B) {
 	name, m, t, people := adult(b)
 	b.Run(name, func(b *testing.B) {
 		for b.Loop() {
-			r, err := ptq.Quantize(b.Context(), loaded(b, m), t, people,
-				ptq.MustRecipe(ptq.CFPTQ), ptq.Run{Workers: runtime.GOMAXPROCS(0)})
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := r.Verified.Err(); err != nil {
-				b.Fatal(err)
-			}
+			r := must.Get(ptq.Quantize(b.Context(), loaded(b, m), t, people,
+				ptq.MustRecipe(ptq.CFPTQ), ptq.Run{Workers: runtime.GOMAXPROCS(0)}))(b)
+			must.Do(b, r.Verified.Err())
 		}
 		b.ReportMetric(float64(people.N)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 		if mb := peakMB(); mb > 0 {

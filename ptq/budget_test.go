@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"cfq/calib"
+	"cfq/internal/must"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/recourse"
@@ -110,34 +111,22 @@ func sparseTask(t testing.TB) *task.Task {
 	for i := range sparseInputs {
 		fmt.Fprintf(&y, "  - {name: n%d, kind: numeric, bounds: [-5, 140]}\n", i)
 	}
-	tk, err := task.Parse("sparse.yaml", []byte(y.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tk
+	return must.Get(task.Parse("sparse.yaml", []byte(y.String())))(t)
 }
 
 // rowsAndRecourse are people and their teacher recourse points.
 func rowsAndRecourse(t *testing.T, full *classifier.Model, tk *task.Task, people *task.People) []float32 {
 	t.Helper()
-	set, err := constraint.Compile(tk)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(constraint.Compile(tk))(t)
 	u, err := calib.Counterfactual(context.Background(), full, set, people.X, recourse.TeacherOptions{Margin: 0.1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return u.X
 }
 
 // marginError is the root mean square margin error of a written model.
 func marginError(t *testing.T, full *classifier.Model, tk *task.Task, onnx []byte, x []float32) float64 {
 	t.Helper()
-	g, err := openFile(context.Background(), onnx, tk, full.Engine(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(openFile(context.Background(), onnx, tk, full.Engine(), 1))(t)
 	defer g.Close()
 	want, got := margins(t, full, x), margins(t, g, x)
 	return difference(got, want)
@@ -162,10 +151,7 @@ func TestBudgets(t *testing.T) {
 		s := newSparse(uint64(seed))
 		m := loaded(t, s.model())
 		train, test := s.people(600), s.people(3000)
-		full, err := OpenFor(m, tk, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		full := must.Get(OpenFor(m, tk, 1))(t)
 		x := rowsAndRecourse(t, full, tk, test)
 		type file struct {
 			budget   float64
@@ -177,16 +163,10 @@ func TestBudgets(t *testing.T) {
 			if o.Write.Compute = ComputeFloat; seed%4 == 3 {
 				o.Write.Compute = ComputeInteger // the 8-bit activations hide what weights do
 			}
-			c, err := Calibrate(ctx, m, tk, train, o, Run{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(Calibrate(ctx, m, tk, train, o, Run{}))(t)
 			least := math.Inf(1)
 			for _, budget := range []float64{2, 3, 4, 6, 8} {
-				r, err := c.Quantize(ctx, budget)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := must.Get(c.Quantize(ctx, budget))(t)
 				e := marginError(t, full, tk, r.Model, x)
 				if o.Allocate.Rule == AllocatorExact {
 					if r.Bits < budget-largest {

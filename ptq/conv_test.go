@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -99,10 +100,7 @@ func TestQuantizeConvolutions(t *testing.T) {
 			if name != "by shape" {
 				c.o.Write.Compute = ptq.ComputeInteger
 			}
-			r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, c.o, ptq.Run{Workers: 2})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(ptq.Quantize(t.Context(), loaded(t, m), tk, people, c.o, ptq.Run{Workers: 2}))(t)
 			if err := r.Verified.Err(); err != nil {
 				t.Error(err)
 			}
@@ -122,10 +120,7 @@ func TestQuantizeConvolutions(t *testing.T) {
 			if name != "ptq by channel" {
 				return
 			}
-			again, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, c.o, ptq.Run{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			again := must.Get(ptq.Quantize(context.Background(), loaded(t, m), tk, people, c.o, ptq.Run{}))(t)
 			if !bytes.Equal(r.Model, again.Model) {
 				t.Error("the file depends on the number of workers")
 			}
@@ -137,10 +132,7 @@ func TestQuantizeConvolutions(t *testing.T) {
 func differences(t *testing.T, m *graph.Model, tk *task.Task, people *task.People) []float32 {
 	t.Helper()
 	x := graph.FromFloats("x", people.X, int64(people.N), int64(tk.Dim()))
-	z, err := orttest.Run(t, m, orttest.Need(t), x)[0].Floats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := must.Get(orttest.Run(t, m, orttest.Need(t), x)[0].Floats())(t)
 	out := make([]float32, people.N)
 	for i := range out {
 		out[i] = z[2*i+1] - z[2*i]
@@ -151,10 +143,7 @@ func differences(t *testing.T, m *graph.Model, tk *task.Task, people *task.Peopl
 // agreement is the share of people for whom both models decide alike.
 func agreement(t *testing.T, m *graph.Model, quantized []byte, tk *task.Task, people *task.People) float64 {
 	t.Helper()
-	q, err := codec.Read(quantized, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(codec.Read(quantized, ""))(t)
 	same := 0
 	b := differences(t, q, tk, people)
 	for i, v := range differences(t, m, tk, people) {
@@ -171,13 +160,8 @@ func TestCanonicalKeepsConvolutions(t *testing.T) {
 	t.Parallel()
 	_, tk, _ := loans(t, "train.csv")
 	c, _, err := pass.Canonical(convolutionalLoans(tk), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	layers, err := quant.FindLayers(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	layers := must.Get(quant.FindLayers(c))(t)
 	if len(layers) != 3 || layers[0].Positions != tk.Dim() || layers[1].Conv.Group != 2 || layers[2].Conv != nil {
 		t.Errorf("layers %+v", layers)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/quant/qdq"
 	"cfq/quant/verify"
@@ -25,25 +26,15 @@ func calibratedLoans(t *testing.T, n int, r Recipe, workers int) (*Calibration, 
 	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"),
 		filepath.Join(dir, "train.csv"))
 	people = people.Subset(spread(0, people.N, n))
-	c, err := Calibrate(t.Context(), loaded(t, m), tk, people, r, Run{Workers: workers})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Calibrate(t.Context(), loaded(t, m), tk, people, r, Run{Workers: workers}))(t)
 	t.Cleanup(func() { c.Close() })
 	return c, people
 }
 
 func drawnOf(t *testing.T, c *Calibration, v variation, seed uint64, k int) Deployment {
 	t.Helper()
-	a, err := c.allocate(t.Context(), 4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := c.draw(t.Context(), a.widths, v, seed, k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	a := must.Get(c.allocate(t.Context(), 4))(t)
+	return must.Get(c.draw(t.Context(), a.widths, v, seed, k))(t)
 }
 
 // Sampled deployments are files of their own, each with the layers, widths and kernels
@@ -54,10 +45,7 @@ func TestDeployments(t *testing.T) {
 	few := variation{rounding: 1, jitter: 0.02, batch: 300}
 	for _, o := range []Recipe{MustRecipe(PTQ), MustRecipe(CFPTQ, "refine.rounds=2")} {
 		a, people := calibratedLoans(t, 200, o, 1)
-		nominal, err := a.quantize(ctx, 4)
-		if err != nil {
-			t.Fatal(err)
-		}
+		nominal := must.Get(a.quantize(ctx, 4))(t)
 		others := []Deployment{drawnOf(t, a, few, 2, 0)}
 		for k := range 3 {
 			d := drawnOf(t, a, few, 1, k)
@@ -67,16 +55,10 @@ func TestDeployments(t *testing.T) {
 				}
 			}
 			others = append(others, d)
-			probes, err := a.net.model.probes(ctx, people.X)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := verify.Check(ctx, d.Model, verify.Options{
+			probes := must.Get(a.net.model.probes(ctx, people.X))(t)
+			r := must.Get(verify.Check(ctx, d.Model, verify.Options{
 				Plan: d.Plan, Probes: probes, FloatBytes: nominal.FloatBytes,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			if err := r.Err(); err != nil {
 				t.Errorf("%s: deployment %d: %v", o.Method, k, err)
 			}
@@ -97,14 +79,8 @@ func TestDeployments(t *testing.T) {
 // containers describes the layers of a file.
 func containers(t *testing.T, onnx []byte) string {
 	t.Helper()
-	m, err := codec.Read(onnx, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	notes, err := qdq.Describe(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(codec.Read(onnx, ""))(t)
+	notes := must.Get(qdq.Describe(m))(t)
 	var b strings.Builder
 	for _, n := range notes {
 		b.WriteString(n.Node + " " + n.Container + " ")
@@ -116,10 +92,7 @@ func containers(t *testing.T, onnx []byte) string {
 func TestDeploymentWithoutVariation(t *testing.T) {
 	t.Parallel()
 	a, _ := calibratedLoans(t, 200, MustRecipe(CFPTQ), 1)
-	nominal, err := a.quantize(context.Background(), 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nominal := must.Get(a.quantize(context.Background(), 4))(t)
 	if d := cmp.Diff(nominal.Plan, drawnOf(t, a, variation{}, 1, 0).Plan); d != "" {
 		t.Error(d)
 	}
@@ -131,17 +104,11 @@ func TestDeploymentsStayNear(t *testing.T) {
 	t.Parallel()
 	a, people := calibratedLoans(t, 600, MustRecipe(CFPTQ, "refine.rounds=2"), 1)
 	run := func(onnx []byte) []float32 {
-		c, err := openFile(context.Background(), onnx, a.net.task, a.net.model.engine, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(openFile(context.Background(), onnx, a.net.task, a.net.model.engine, 1))(t)
 		defer c.Close()
 		return margins(t, c, people.X)
 	}
-	r, err := a.quantize(context.Background(), 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(a.quantize(context.Background(), 4))(t)
 	nominal := run(r.Model)
 	quantization := difference(margins(t, a.net.full, people.X), nominal)
 	rms := func(v variation) (drift float64) {
@@ -161,11 +128,7 @@ func TestDeploymentsStayNear(t *testing.T) {
 
 func margins(t *testing.T, m recourse.Model, x []float32) []float32 {
 	t.Helper()
-	out, err := m.Margins(context.Background(), x)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return must.Get(m.Margins(context.Background(), x))(t)
 }
 
 // difference is the root mean square of a - b.
@@ -187,21 +150,12 @@ func TestRobustness(t *testing.T) {
 		filepath.Join(dir, "train.csv"))
 	_, _, test := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"),
 		filepath.Join(dir, "test.csv"))
-	f, err := OpenFleet(ctx, loaded(t, m), tk, train.Subset(spread(0, train.N, 300)),
-		Draws{Recipe: MustRecipe(CFPTQ, "allocate.budget=2.5", "refine.rounds=1"), Models: 6}, Run{Workers: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(OpenFleet(ctx, loaded(t, m), tk, train.Subset(spread(0, train.N, 300)),
+		Draws{Recipe: MustRecipe(CFPTQ, "allocate.budget=2.5", "refine.rounds=1"), Models: 6}, Run{Workers: 2}))(t)
 	defer f.Close()
-	set, err := constraint.Compile(tk)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(constraint.Compile(tk))(t)
 	o := RobustOptions{Sample: 40, Seed: 3, Seen: 4, Margins: []float64{0.1}}
-	r, err := f.Robustness(ctx, set, test, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(f.Robustness(ctx, set, test, o))(t)
 	if r.Refused < r.People || r.People != 40 || r.Seen != 4 || r.HeldOut != 2 || len(r.Rows) != 3 || !(r.Drift > 0) {
 		t.Fatalf("%+v", r)
 	}
@@ -219,10 +173,7 @@ func TestRobustness(t *testing.T) {
 		t.Errorf("robust actions are no better at held-out deployments, or cost nothing: %+v", r.Rows)
 	}
 	o.Workers = 2
-	again, err := f.Robustness(ctx, set, test, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(f.Robustness(ctx, set, test, o))(t)
 	for i := range again.Rows {
 		again.Rows[i].Seconds = r.Rows[i].Seconds
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/ptq"
 	"cfq/task"
@@ -23,10 +24,7 @@ func made(t *testing.T, tk *task.Task, pairs ...string) *task.Task {
 		}
 		text = strings.Replace(text, pairs[i], pairs[i+1], 1)
 	}
-	tk, err := task.Parse("task.json", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tk = must.Get(task.Parse("task.json", []byte(text)))(t)
 	return tk
 }
 
@@ -82,11 +80,8 @@ func TestFront(t *testing.T) {
 	undone := behindDense(m, dim-1, w, b)
 	checkSameModel(t, m, tk, undone, other, people, people)
 
-	r, err := ptq.Quantize(t.Context(), loaded(t, undone), other, people,
-		ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=8"), ptq.Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(ptq.Quantize(t.Context(), loaded(t, undone), other, people,
+		ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=8"), ptq.Run{}))(t)
 	if err := r.Verified.Err(); err != nil {
 		t.Error(err)
 	}
@@ -102,11 +97,8 @@ func TestFarValue(t *testing.T) {
 	people.X = slices.Clone(people.X)
 	people.X[7*people.Dim+income] = 400
 	for _, tk := range []*task.Task{tk, stepped} {
-		r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=8",
-			"write.compute=integer", "write.input=int8", "refine.rounds=0"), ptq.Run{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(ptq.Quantize(t.Context(), loaded(t, m), tk, people, ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=8",
+			"write.compute=integer", "write.input=int8", "refine.rounds=0"), ptq.Run{}))(t)
 		if all := strings.Join(r.Warnings, "\n"); !strings.Contains(all, `input "income" has values far from all others`) {
 			t.Errorf("a step in front: %v; warnings %q", tk.Made(), r.Warnings)
 		}
@@ -134,14 +126,10 @@ func checkSameModel(t *testing.T, m *graph.Model, tk *task.Task, other *graph.Mo
 	var slopes [2][]float32
 	for i, g := range []*graph.Model{m, other} {
 		c, err := ptq.OpenFor(loaded(t, g), []*task.Task{tk, otherTask}[i], 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		defer c.Close()
 		all[i], slopes[i], err = c.MarginGrads(ctx, []*task.People{people, otherPeople}[i].X)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	if d := furthest(all[0], all[1]); d > 1e-4 {
 		t.Errorf("margins differ by %v", d)
@@ -231,9 +219,6 @@ func TestFrontOfNumbers(t *testing.T) {
 	undone.Graph.Nodes = append(b.G.Nodes, undone.Graph.Nodes...)
 	undone.Graph.Inits = append(b.G.Inits, undone.Graph.Inits...)
 	path := filepath.Join("..", "testdata", "loans", "test.csv")
-	same, err := task.Read(t.Context(), path, other, task.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	same := must.Get(task.Read(t.Context(), path, other, task.ReadOptions{}))(t)
 	checkSameModel(t, m, tk, undone, other, people, few(same, 300))
 }

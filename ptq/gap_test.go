@@ -6,6 +6,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
+	"cfq/internal/must"
 	"cfq/internal/realdata"
 	"cfq/onnxio"
 	"cfq/onnxio/ort"
@@ -30,27 +31,16 @@ func TestGap(t *testing.T) {
 		{"compas", "compas-scores-two-years.csv.gz", "split.json", "mlp2-s4.onnx", .05},
 	} {
 		in, err := task.Load(filepath.Join("..", "reproduce", "testdata", "tasks", c.data+".yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		var o task.ReadOptions
 		if c.split != "" {
 			if o.Only, err = task.LoadRows(realdata.Dir(t, "models", c.data, c.split)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		people, err := task.Read(t.Context(), realdata.Dir(t, "data", c.data, c.test), in, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := onnxio.Load(t.Context(), realdata.Dir(t, "models", c.data, c.model), ort.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := ptq.OpenFor(m, in, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		people := must.Get(task.Read(t.Context(), realdata.Dir(t, "data", c.data, c.test), in, o))(t)
+		m := must.Get(onnxio.Load(t.Context(), realdata.Dir(t, "models", c.data, c.model), ort.Options{}))(t)
+		f := must.Get(ptq.OpenFor(m, in, 2))(t)
 		t.Cleanup(func() { _ = f.Close() })
 		x := refused(t, f, people, 120)
 		for _, norm := range []task.Norm{task.L1, task.L2} {
@@ -68,10 +58,7 @@ func TestGap(t *testing.T) {
 // refused returns the inputs of the first n people that the model refuses.
 func refused(t *testing.T, f recourse.Model, people *task.People, n int) (x []float32) {
 	t.Helper()
-	margins, err := f.Margins(t.Context(), people.X)
-	if err != nil {
-		t.Fatal(err)
-	}
+	margins := must.Get(f.Margins(t.Context(), people.X))(t)
 	for i, v := range margins {
 		if v <= 0 && len(x) < n*people.Dim {
 			x = append(x, people.X[i*people.Dim:(i+1)*people.Dim]...)
@@ -83,18 +70,10 @@ func refused(t *testing.T, f recourse.Model, people *task.People, n int) (x []fl
 // gapOf is how much dearer the search's actions are than the cheapest.
 func gapOf(t *testing.T, f recourse.Model, in *task.Task, x []float32, margin float64) (gaps []float64) {
 	t.Helper()
-	set, err := constraint.Compile(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(constraint.Compile(in))(t)
 	best, methods, err := recourse.Exact(t.Context(), f, set, x, recourse.ExactOptions{Margin: margin, Workers: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	acts, err := recourse.Solve(t.Context(), f, set, x, recourse.SolveOptions{Margin: margin, Workers: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	acts := must.Get(recourse.Solve(t.Context(), f, set, x, recourse.SolveOptions{Margin: margin, Workers: 2}))(t)
 	for i, b := range best {
 		switch {
 		case b.Status == recourse.AlreadyFavourable:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cfq/eval"
+	"cfq/internal/must"
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -26,15 +27,9 @@ import (
 func BenchmarkGate100k(b *testing.B) {
 	ctx := b.Context()
 	name, m, t, people := adult(b)
-	full, err := ptq.OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0))
-	if err != nil {
-		b.Fatal(err)
-	}
+	full := must.Get(ptq.OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
 	defer full.Close()
-	set, err := constraint.Compile(t)
-	if err != nil {
-		b.Fatal(err)
-	}
+	set := must.Get(constraint.Compile(t))(b)
 	plain := *t // the data are a table with a header, without labels
 	plain.Data = task.Data{Delimiter: ',', Missing: t.Data.Missing}
 	data, promises := crowd(b, full, set, t, people, 100000)
@@ -46,20 +41,11 @@ func BenchmarkGate100k(b *testing.B) {
 				steps[i] += time.Since(at)
 				at = time.Now()
 			}
-			people, err := task.Read(ctx, data, &plain, task.ReadOptions{Hash: true})
-			if err != nil {
-				b.Fatal(err)
-			}
+			people := must.Get(task.Read(ctx, data, &plain, task.ReadOptions{Hash: true}))(b)
 			lap(0)
-			f, err := promise.Read(ctx, promises, t, people)
-			if err != nil {
-				b.Fatal(err)
-			}
+			f := must.Get(promise.Read(ctx, promises, t, people))(b)
 			lap(1)
-			verdicts, err := promise.Judge(ctx, full, set, f)
-			if err != nil {
-				b.Fatal(err)
-			}
+			verdicts := must.Get(promise.Judge(ctx, full, set, f))(b)
 			lap(2)
 			actions, _ := f.Actions(verdicts)
 			lap(3)
@@ -85,10 +71,7 @@ func BenchmarkGate100k(b *testing.B) {
 func crowd(b *testing.B, m recourse.Model, set *constraint.Set, t *task.Task, people *task.People, n int) (data,
 	promises string,
 ) {
-	margins, err := m.Margins(b.Context(), people.X)
-	if err != nil {
-		b.Fatal(err)
-	}
+	margins := must.Get(m.Margins(b.Context(), people.X))(b)
 	var refused []int
 	for i, v := range margins {
 		if v <= 0 && len(refused) < 2000 {
@@ -96,22 +79,13 @@ func crowd(b *testing.B, m recourse.Model, set *constraint.Set, t *task.Task, pe
 		}
 	}
 	people = people.Subset(refused)
-	actions, err := recourse.Solve(b.Context(), m, set, people.X, recourse.SolveOptions{
+	actions := must.Get(recourse.Solve(b.Context(), m, set, people.X, recourse.SolveOptions{
 		Margin: 0.1, Restarts: -1,
 		Rounds: -1,
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	}))(b)
 	var as, are bytes.Buffer // what people become, and what they are
-	become, err := promise.NewWriter(&as, t)
-	if err != nil {
-		b.Fatal(err)
-	}
-	stay, err := promise.NewWriter(&are, t)
-	if err != nil {
-		b.Fatal(err)
-	}
+	become := must.Get(promise.NewWriter(&as, t))(b)
+	stay := must.Get(promise.NewWriter(&are, t))(b)
 	for row := 0; row < n; {
 		for i, a := range actions {
 			x := people.X[i*people.Dim : (i+1)*people.Dim]
@@ -119,13 +93,9 @@ func crowd(b *testing.B, m recourse.Model, set *constraint.Set, t *task.Task, pe
 				continue
 			}
 			l := promise.Line{Row: row, Line: row + 2, Before: float64(margins[refused[i]]), X: x, Action: a}
-			if err := become.Write(l); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, become.Write(l))
 			l.Action = recourse.Action{Status: recourse.NoneFound}
-			if err := stay.Write(l); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, stay.Write(l))
 			row++
 		}
 	}
@@ -136,13 +106,9 @@ func crowd(b *testing.B, m recourse.Model, set *constraint.Set, t *task.Task, pe
 		w    *promise.Writer
 		text *bytes.Buffer
 	}{{&promises, "promises.csv", become, &as}, {&data, "data.csv", stay, &are}} {
-		if err := f.w.Flush(); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, f.w.Flush())
 		*f.path = filepath.Join(dir, f.name)
-		if err := os.WriteFile(*f.path, f.text.Bytes(), 0o600); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, os.WriteFile(*f.path, f.text.Bytes(), 0o600))
 	}
 	return data, promises
 }
@@ -154,29 +120,18 @@ func BenchmarkEval(b *testing.B) {
 	ctx := b.Context()
 	name, m, t, people := adult(b)
 	q, err := ptq.Quantize(ctx, loaded(b, m), t, people, ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=4"), ptq.Run{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	g, err := codec.Read(q.Model, "")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
+	g := must.Get(codec.Read(q.Model, ""))(b)
 	if dir, err := realdata.Find(); err == nil {
 		if people, err = task.Read(ctx, filepath.Join(dir, "data", "adult", "adult.test.gz"), t,
 			task.ReadOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}
-	set, err := constraint.Compile(t)
-	if err != nil {
-		b.Fatal(err)
-	}
+	set := must.Get(constraint.Compile(t))(b)
 	var models [2]recourse.Model
 	for i, m := range []*graph.Model{m, g} {
-		c, err := ptq.OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0))
-		if err != nil {
-			b.Fatal(err)
-		}
+		c := must.Get(ptq.OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
 		defer c.Close()
 		models[i] = c
 	}

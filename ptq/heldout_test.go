@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 )
 
@@ -23,19 +24,13 @@ func wide(t *testing.T, far float64, hidden ...int) (*graph.Model, *sparse) {
 		if len(w.Dims) != 2 || w.Dims[0] != sparseInputs {
 			continue
 		}
-		v, err := w.Floats()
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(w.Floats())(t)
 		for i := range s.rare * int(w.Dims[1]) {
 			v[i] /= 30 // so that they move margins as others do
 		}
 		g.Graph.Inits[k] = graph.FromFloats(w.Name, v, w.Dims...)
 	}
-	full, err := OpenFor(loaded(t, g), sparseTask(t), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	full := must.Get(OpenFor(loaded(t, g), sparseTask(t), 1))(t)
 	defer full.Close()
 	m := margins(t, full, s.people(500).X)
 	slices.Sort(m)
@@ -49,10 +44,7 @@ func wide(t *testing.T, far float64, hidden ...int) (*graph.Model, *sparse) {
 		if b.Name != last.Input(1) && b.Name != last.Input(2) {
 			continue
 		}
-		v, err := b.Floats()
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(b.Floats())(t)
 		if b.Name == last.Input(2) {
 			v[0] -= m[len(m)/2]
 		}
@@ -90,9 +82,7 @@ func TestMarginErrorHeldOut(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.o.Calibrate.Rows, tt.o.Refine.Rounds = 500, 0
 			r, err := Quantize(context.Background(), m, tk, people.Subset(spread(0, tt.people, tt.people)), tt.o, Run{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			h := r.HeldOut
 			if h.Points < minPoints || h.Required != 0.1 || h.Seen != tt.seen {
 				t.Errorf("%d points, margin %v, calibrated on: %v", h.Points, h.Required, h.Seen)
@@ -110,11 +100,9 @@ func TestMarginErrorOfOutliers(t *testing.T) {
 	t.Parallel()
 	for _, far := range []float64{8, 140} {
 		g, s := wide(t, far, 256, 256, 128)
-		r, err := Quantize(context.Background(), loaded(t, g), sparseTask(t), s.people(1500), MustRecipe(CFPTQ,
-			"allocate.budget=8", "write.compute=integer", "write.input=int8", "calibrate.rows=500", "refine.rounds=0"), Run{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		recipe := MustRecipe(CFPTQ, "allocate.budget=8", "write.compute=integer", "write.input=int8", "calibrate.rows=500",
+			"refine.rounds=0")
+		r := must.Get(Quantize(context.Background(), loaded(t, g), sparseTask(t), s.people(1500), recipe, Run{}))(t)
 		h := r.HeldOut
 		if outliers := far > 100; h.InputGrid != outliers || outliers && !h.Doubtful() {
 			t.Errorf("columns that reach %v: %s", far, h)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -14,18 +15,9 @@ import (
 // readAll reads a model with its task and rows.
 func readAll(t testing.TB, model, taskFile, data string) (*graph.Model, *task.Task, *task.People) {
 	t.Helper()
-	m, err := codec.ReadFile(model)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tk, err := task.Load(taskFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	people, err := task.Read(context.Background(), data, tk, task.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(codec.ReadFile(model))(t)
+	tk := must.Get(task.Load(taskFile))(t)
+	people := must.Get(task.Read(context.Background(), data, tk, task.ReadOptions{}))(t)
 	return m, tk, people
 }
 
@@ -41,28 +33,17 @@ func MustRecipe(method MethodName, settings ...string) Recipe {
 // calibrated fits the layers of a model, which is closed when the test ends.
 func calibrated(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, r Recipe, run Run) *layerFits {
 	t.Helper()
-	n, err := prepare(t.Context(), loaded(t, m), tk, r, run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(prepare(t.Context(), loaded(t, m), tk, r, run))(t)
 	t.Cleanup(func() {
 		if err := n.full.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	c, err := n.calibrate(t.Context(), people)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must.Get(n.calibrate(t.Context(), people))(t)
 }
 
 // loaded opens a model in memory.
 func loaded(tb testing.TB, g *graph.Model) *onnxio.Model {
 	tb.Helper()
-	m, err := onnxio.FromGraph(tb.Context(), g, orttest.Need(tb))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return m
+	return must.Get(onnxio.FromGraph(tb.Context(), g, orttest.Need(tb)))(tb)
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -39,11 +40,8 @@ func drawing(rng *rand.Rand) *graph.Model {
 // original does.
 func TestBlackPixels(t *testing.T) {
 	t.Parallel()
-	tk, err := task.Parse("task.yaml", []byte("version: 1\ntarget: {index: 1}\nfeatures:\n"+
-		"  - {name: pixel, kind: image, shape: [1, 8, 8], std: 60, bounds: [0, 255], step: 1}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tk := must.Get(task.Parse("task.yaml", []byte("version: 1\ntarget: {index: 1}\nfeatures:\n"+
+		"  - {name: pixel, kind: image, shape: [1, 8, 8], std: 60, bounds: [0, 255], step: 1}\n")))(t)
 	rng := rand.New(rand.NewPCG(8, 8))
 	m := drawing(rng)
 	people := &task.People{N: 400, Dim: 64, X: make([]float32, 400*64)}
@@ -57,21 +55,13 @@ func TestBlackPixels(t *testing.T) {
 		}
 	}
 	ctx := context.Background()
-	r, err := ptq.Quantize(ctx, loaded(t, m), tk, people, ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=8",
-		"write.compute=integer", "write.input=int8", "refine.rounds=0"), ptq.Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	written, err := onnxio.LoadBytes(ctx, r.Model, orttest.Need(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(ptq.Quantize(ctx, loaded(t, m), tk, people, ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=8",
+		"write.compute=integer", "write.input=int8", "refine.rounds=0"), ptq.Run{}))(t)
+	written := must.Get(onnxio.LoadBytes(ctx, r.Model, orttest.Need(t)))(t)
 	var margins [2][]float32
 	for i, m := range []*onnxio.Model{loaded(t, m), written} {
 		c, err := ptq.OpenFor(m, tk, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		defer c.Close()
 		if margins[i], err = c.Margins(ctx, painted); err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -21,17 +22,12 @@ import (
 // the two against each other. It returns the result and the plan's text.
 func roundTrip(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, o ptq.Recipe) (*ptq.Result, string) {
 	t.Helper()
-	r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, o, ptq.Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(ptq.Quantize(context.Background(), loaded(t, m), tk, people, o, ptq.Run{}))(t)
 	if err := r.Verified.Err(); err != nil {
 		t.Error(err)
 	}
 	var text, second bytes.Buffer
-	if err := ptq.WritePlan(&text, r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ptq.WritePlan(&text, r))
 	again, err := ptq.FromPlan(context.Background(), loaded(t, m), readPlan(t, text.Bytes()), nil, ptq.Run{})
 	if err != nil {
 		t.Fatalf("%v\n%.2000s", err, text.Bytes())
@@ -97,10 +93,7 @@ func TestFromPlanKinds(t *testing.T) {
 		if !strings.Contains(text, `"target_ort": "1.20"`) {
 			t.Error("the plan does not say for which release")
 		}
-		q, err := codec.Read(r.Model, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(codec.Read(r.Model, ""))(t)
 		if q.Opset("") != 21 {
 			t.Errorf("opset %d", q.Opset(""))
 		}
@@ -116,10 +109,7 @@ func TestFromPlanKinds(t *testing.T) {
 func readPlanOf(t *testing.T, m *graph.Model, text string) *quant.Plan {
 	t.Helper()
 	f := readPlan(t, []byte(text))
-	r, err := ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Run{}))(t)
 	return r.Plan
 }
 

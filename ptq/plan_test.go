@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
@@ -18,14 +19,9 @@ import (
 func planOf(t *testing.T, m *graph.Model, o ptq.Recipe) (*ptq.Result, []byte) {
 	t.Helper()
 	_, tk, people := loans(t, "train.csv")
-	r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, few(people, 150), o, ptq.Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(ptq.Quantize(context.Background(), loaded(t, m), tk, few(people, 150), o, ptq.Run{}))(t)
 	var b bytes.Buffer
-	if err := ptq.WritePlan(&b, r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ptq.WritePlan(&b, r))
 	return r, b.Bytes()
 }
 
@@ -50,17 +46,10 @@ func TestFromPlanOfDeclaredHead(t *testing.T) {
 	m.Graph.Outputs[0].Name = b.Op("Exp", []string{b.Op("MatMul", []string{m.Graph.Outputs[0].Name, signs})})
 	m.Graph.Outputs[0].Shape[1].Size = 1
 	r, err := ptq.Quantize(t.Context(), loaded(t, m), &declared, few(people, 150), ptq.MustRecipe("ptq"), ptq.Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var plan bytes.Buffer
-	if err := ptq.WritePlan(&plan, r); err != nil {
-		t.Fatal(err)
-	}
-	again, err := ptq.FromPlan(context.Background(), loaded(t, m), readPlan(t, plan.Bytes()), nil, ptq.Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ptq.WritePlan(&plan, r))
+	again := must.Get(ptq.FromPlan(context.Background(), loaded(t, m), readPlan(t, plan.Bytes()), nil, ptq.Run{}))(t)
 	if !bytes.Equal(again.Model, r.Model) {
 		t.Error("another file")
 	}
@@ -90,10 +79,7 @@ func TestFromPlan(t *testing.T) {
 			}
 			r, text := planOf(t, m, o)
 			f := readPlan(t, text)
-			again, err := ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Run{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			again := must.Get(ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Run{}))(t)
 			if !bytes.Equal(r.Model, again.Model) {
 				t.Errorf("%d bytes, want the %d of the run that saved it", len(again.Model), len(r.Model))
 			}
@@ -143,10 +129,7 @@ func TestFromEditedPlan(t *testing.T) {
 	for i := range l.Rows {
 		l.Rows[i].Codes, l.Rows[i].Scale = "", nil
 	}
-	r, err := ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Run{}))(t)
 	if p := r.Plan.Layers; p[0].Bits != 4 || p[1].Bits != 8 || r.Layers[1].Bits != 8 {
 		t.Errorf("%d and %d bits", p[0].Bits, p[1].Bits)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/pass"
 	"cfq/ptq"
 	"cfq/quant"
@@ -17,13 +18,8 @@ func TestPruned(t *testing.T) {
 	t.Parallel()
 	f := fortunate(t, 120, 6)
 	canonical, _, err := pass.Canonical(f.g, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	layers, err := quant.FindLayers(canonical)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	layers := must.Get(quant.FindLayers(canonical))(t)
 	var magnitudes []float64
 	for _, l := range layers {
 		for _, w := range l.W {

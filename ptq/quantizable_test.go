@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/ptq"
@@ -38,10 +39,7 @@ func TestQuantizable(t *testing.T) {
 	double := m.Clone()
 	double.Graph.Inputs[0].DType, double.Graph.Outputs[0].DType = graph.Double, graph.Double
 	for i, init := range double.Graph.Inits {
-		v, err := init.Numbers()
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(init.Numbers())(t)
 		double.Graph.Inits[i] = graph.FromNumbers(init.Name, graph.Double, v, init.Dims...)
 	}
 	diverged := m.Clone()
@@ -49,13 +47,8 @@ func TestQuantizable(t *testing.T) {
 	nan := slices.Repeat([]float32{float32(math.NaN())}, first.Len())
 	diverged.Graph.Inits[0] = graph.FromFloats(first.Name, nan, first.Dims...)
 	quantized, err := ptq.Quantize(t.Context(), loaded(t, m), tk, few(people, 200), ptq.MustRecipe(ptq.PTQ), ptq.Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	written, err := codec.Read(quantized.Model, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	written := must.Get(codec.Read(quantized.Model, ""))(t)
 	for name, c := range map[string]struct {
 		m                 *graph.Model
 		why, instead      string
@@ -91,9 +84,7 @@ func TestQuantizable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := ptq.Quantizable(context.Background(), loaded(t, c.m))
 			if c.why == "" {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				return
 			}
 			var o *ptq.Obstacle

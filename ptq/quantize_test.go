@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -23,18 +24,9 @@ import (
 func loans(t testing.TB, file string) (*graph.Model, *task.Task, *task.People) {
 	t.Helper()
 	dir := filepath.Join("..", "testdata", "loans")
-	m, err := codec.ReadFile(filepath.Join(dir, "model.onnx"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tk, err := task.Load(filepath.Join(dir, "task.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	people, err := task.Read(context.Background(), filepath.Join(dir, file), tk, task.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(codec.ReadFile(filepath.Join(dir, "model.onnx")))(t)
+	tk := must.Get(task.Load(filepath.Join(dir, "task.yaml")))(t)
+	people := must.Get(task.Read(context.Background(), filepath.Join(dir, file), tk, task.ReadOptions{}))(t)
 	return m, tk, people
 }
 
@@ -79,10 +71,7 @@ func TestQuantize(t *testing.T) {
 			}
 			o := ptq.MustRecipe(method.Name, settings...)
 			t.Run(fmt.Sprintf("%s/%s/%s", method.Name, allocator, scales), func(t *testing.T) {
-				r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, o, ptq.Run{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := must.Get(ptq.Quantize(context.Background(), loaded(t, m), tk, people, o, ptq.Run{}))(t)
 				if err := r.Verified.Err(); err != nil {
 					t.Error(err)
 				}
@@ -103,10 +92,7 @@ func TestQuantize(t *testing.T) {
 				if allocator != "" {
 					return
 				}
-				again, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o, ptq.Run{Workers: 3})
-				if err != nil {
-					t.Fatal(err)
-				}
+				again := must.Get(ptq.Quantize(t.Context(), loaded(t, m), tk, people, o, ptq.Run{Workers: 3}))(t)
 				if !bytes.Equal(r.Model, again.Model) {
 					t.Error("three workers wrote other bytes than one")
 				}
@@ -120,13 +106,8 @@ func TestEightBitsDecideAlike(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, ptq.MustRecipe("ptq", "allocate.budget=8"), ptq.Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	q, err := codec.Read(r.Model, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	q := must.Get(codec.Read(r.Model, ""))(t)
 	if recipe, ok := q.Meta("cfq.recipe"); !ok || !strings.Contains(recipe, `"method":"ptq"`) {
 		t.Errorf("recipe %q", recipe)
 	}
@@ -134,9 +115,7 @@ func TestEightBitsDecideAlike(t *testing.T) {
 	var decisions [2][]float32
 	for i, m := range []*graph.Model{m, q} {
 		c, err := ptq.OpenFor(loaded(t, m), tk, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if decisions[i], err = c.Margins(context.Background(), test.X); err != nil {
 			t.Fatal(err)
 		}
@@ -161,15 +140,9 @@ func TestGradientAtSegmentEnds(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	ctx := context.Background()
-	r, err := ptq.Quantize(ctx, loaded(t, m), tk, people,
-		ptq.MustRecipe("ptq", "allocate.budget=8", "write.compute=integer"), ptq.Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	q, err := codec.Read(r.Model, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(ptq.Quantize(ctx, loaded(t, m), tk, people,
+		ptq.MustRecipe("ptq", "allocate.budget=8", "write.compute=integer"), ptq.Run{}))(t)
+	q := must.Get(codec.Read(r.Model, ""))(t)
 	dim, ends := tk.Dim(), 0
 	var x []float32
 	var sources []int
@@ -190,9 +163,7 @@ func TestGradientAtSegmentEnds(t *testing.T) {
 	var grads [2][]float32
 	for i, m := range []*graph.Model{m, q} {
 		c, err := ptq.OpenFor(loaded(t, m), tk, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if _, grads[i], err = c.MarginGrads(ctx, x); err != nil {
 			t.Fatal(err)
 		}
@@ -275,10 +246,7 @@ func TestQuantizeLeavesFixedLayers(t *testing.T) {
 		}},
 		{Name: "r2", Op: "Reshape", Inputs: []string{"d", "rows"}, Outputs: []string{"flat"}},
 	}, g.Nodes...)
-	r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.MustRecipe(ptq.CFPTQ), ptq.Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.MustRecipe(ptq.CFPTQ), ptq.Run{}))(t)
 	first := r.Layers[0]
 	if len(r.Layers) != 4 || first.Node != "cubic" || first.Float == "" || first.Params != 20 {
 		t.Errorf("%+v", r.Layers)
@@ -304,9 +272,7 @@ func TestChoices(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
 	std, err := ptq.FindMethod("cf-ptq")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var usual *ptq.Result // by the choices that are made anyway
 	// the choices above make no difference here; all activations have 8 bits: bops are bits; small layers are float
 	same := map[string]int{"allocate.cost": 1, "write.input": 1, "write.compute": 1}
@@ -353,15 +319,9 @@ func TestChoices(t *testing.T) {
 			if choice.Name != usually && r.Recipe[c.Name] != choice.Name {
 				t.Errorf("%s %s is not in the recipe %v", c.Name, choice.Name, r.Recipe)
 			}
-			q, err := codec.Read(r.Model, "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			q := must.Get(codec.Read(r.Model, ""))(t)
 			q.Metadata = nil
-			plain, err := codec.Marshal(q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			plain := must.Get(codec.Marshal(q))(t)
 			files[string(plain)] = true
 		}
 		if got, want := len(files), len(c.Choices)-same[c.Name]; got != want {
@@ -377,11 +337,8 @@ func TestBudgetOfBytes(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 200)
 	for _, budget := range []float64{4, 5.5} {
-		r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people,
-			ptq.MustRecipe(ptq.CFPTQ, fmt.Sprint("allocate.budget=", budget), "allocate.cost=bytes"), ptq.Run{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(ptq.Quantize(t.Context(), loaded(t, m), tk, people,
+			ptq.MustRecipe(ptq.CFPTQ, fmt.Sprint("allocate.budget=", budget), "allocate.cost=bytes"), ptq.Run{}))(t)
 		if err := r.Verified.Err(); err != nil {
 			t.Error(err)
 		}
@@ -403,11 +360,8 @@ func TestBudgetOfOperations(t *testing.T) {
 	people = few(people, 400)
 	bits := map[int]float64{}
 	for _, act := range []int{4, 8} {
-		r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=3",
-			"allocate.cost=bops", fmt.Sprint("write.act-bits=", act), "refine.rounds=0"), ptq.Run{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(ptq.Quantize(t.Context(), loaded(t, m), tk, people, ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=3",
+			"allocate.cost=bops", fmt.Sprint("write.act-bits=", act), "refine.rounds=0"), ptq.Run{}))(t)
 		bits[act] = r.Bits
 		var bops, all float64
 		for i, l := range r.Layers {
@@ -434,16 +388,12 @@ func TestRefinedInFloat(t *testing.T) {
 	people = few(people, 600)
 	r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people,
 		ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=3"), ptq.Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if o := r.Refined; o == nil || !(o.After < o.Before) || o.Rounds == 0 {
 		t.Errorf("refinement: %+v", o)
 	}
 	r, err = ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.MustRecipe(ptq.CFPTQ), ptq.Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if err := r.Verified.Err(); err != nil {
 		t.Error(err)
 	}
@@ -464,11 +414,8 @@ func TestRefinedBySteps(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 600)
 	quantize := func(workers int) *ptq.Result {
-		r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people,
-			ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=2"), ptq.Run{Workers: workers})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(ptq.Quantize(t.Context(), loaded(t, m), tk, people,
+			ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=2"), ptq.Run{Workers: workers}))(t)
 		return r
 	}
 	r := quantize(1)
@@ -489,23 +436,14 @@ func TestOthersAreNotSeen(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	quantize := func(people *task.People) *ptq.Result {
-		r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people,
-			ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=2", "calibrate.rows=300"), ptq.Run{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(ptq.Quantize(t.Context(), loaded(t, m), tk, people,
+			ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=2", "calibrate.rows=300"), ptq.Run{}))(t)
 		return r
 	}
 	r := quantize(people)
-	full, err := ptq.OpenFor(loaded(t, m), tk, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	full := must.Get(ptq.OpenFor(loaded(t, m), tk, 1))(t)
 	defer full.Close()
-	margins, err := full.Margins(context.Background(), people.X)
-	if err != nil {
-		t.Fatal(err)
-	}
+	margins := must.Get(full.Margins(context.Background(), people.X))(t)
 	var refused []int // and not calibrated on
 	for i, v := range margins {
 		if _, seen := slices.BinarySearch(r.Calibrated, i); v <= 0 && !seen {
@@ -528,9 +466,5 @@ func TestOthersAreNotSeen(t *testing.T) {
 // loaded opens a model in memory.
 func loaded(tb testing.TB, g *graph.Model) *onnxio.Model {
 	tb.Helper()
-	m, err := onnxio.FromGraph(tb.Context(), g, orttest.Need(tb))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return m
+	return must.Get(onnxio.FromGraph(tb.Context(), g, orttest.Need(tb)))(tb)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"cfq/internal/config"
+	"cfq/internal/must"
 	"cfq/ptq"
 )
 
@@ -23,10 +24,7 @@ func TestMethodsAreRecipes(t *testing.T) {
 		if err := r.Set("allocate.budget=3.5", "write.keep-metadata=true", "target.vd=0.05"); err != nil {
 			t.Errorf("%s: %v", m.Name, err)
 		}
-		text, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(r))(t)
 		again, err := ptq.ParseRecipe("r.json", text)
 		if d := cmp.Diff(r, again); err != nil || d != "" {
 			t.Errorf("%s: %v %s", m.Name, err, d)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/internal/realdata"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -49,10 +50,7 @@ func BenchmarkSolveGrowth(b *testing.B) {
 			t := growthTask(s)
 			x := s.people(rand.New(rand.NewPCG(1, 2)))
 			// The logit is shifted so that seven people of ten are refused, whatever the random network makes of them.
-			margins, err := cfqModel(b, growthModel(t.Dim(), s.depth, 0), t, e).Margins(context.Background(), x)
-			if err != nil {
-				b.Fatal(err)
-			}
+			margins := must.Get(cfqModel(b, growthModel(t.Dim(), s.depth, 0), t, e).Margins(context.Background(), x))(b)
 			slices.Sort(margins)
 			benchSolve(b, cfqModel(b, growthModel(t.Dim(), s.depth, -margins[len(margins)*7/10]), t, e), t, x)
 		})
@@ -60,17 +58,11 @@ func BenchmarkSolveGrowth(b *testing.B) {
 }
 
 func benchSolve(b *testing.B, m recourse.Model, t *task.Task, x []float32) {
-	set, err := constraint.Compile(t)
-	if err != nil {
-		b.Fatal(err)
-	}
+	set := must.Get(constraint.Compile(t))(b)
 	n := len(x) / t.Dim()
 	refused, found := 0, 0
 	for b.Loop() {
-		actions, err := recourse.Solve(context.Background(), m, set, x, recourse.SolveOptions{Margin: 0.1})
-		if err != nil {
-			b.Fatal(err)
-		}
+		actions := must.Get(recourse.Solve(context.Background(), m, set, x, recourse.SolveOptions{Margin: 0.1}))(b)
 		refused, found = 0, 0
 		for _, a := range actions {
 			if a.Status != recourse.AlreadyFavourable {
@@ -88,10 +80,7 @@ func benchSolve(b *testing.B, m recourse.Model, t *task.Task, x []float32) {
 }
 
 func cfqModel(b *testing.B, m *graph.Model, t *task.Task, e ort.Options) recourse.Model {
-	c, err := ptq.OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0))
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := must.Get(ptq.OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
 	b.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/must"
 	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -19,30 +20,18 @@ func TestSolveCompany(t *testing.T) {
 	m, tk, people := loans(t, "test.csv")
 	people = few(people, 500)
 	ctx := context.Background()
-	c, err := ptq.OpenFor(loaded(t, m), tk, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(ptq.OpenFor(loaded(t, m), tk, 2))(t)
 	t.Cleanup(func() { _ = c.Close() })
-	set, err := constraint.Compile(tk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := recourse.Solve(ctx, c, set, people.X, recourse.SolveOptions{Margin: 0.1, Workers: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(constraint.Compile(tk))(t)
+	all := must.Get(recourse.Solve(ctx, c, set, people.X, recourse.SolveOptions{Margin: 0.1, Workers: 1}))(t)
 	order := rand.New(rand.NewPCG(1, 1)).Perm(people.N)
 	for _, size := range []int{people.N, 101} {
 		for lo := 0; lo < people.N; lo += size {
 			rows := order[lo:min(lo+size, people.N)]
-			some, err := recourse.Solve(ctx, c, set.Select(rows), people.Subset(rows).X, recourse.SolveOptions{
+			some := must.Get(recourse.Solve(ctx, c, set.Select(rows), people.Subset(rows).X, recourse.SolveOptions{
 				Margin:  0.1,
 				Workers: 2,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			for i, row := range rows {
 				// The last bit of a margin may depend on the batch; the promise may not.
 				a, b := all[row], some[i]

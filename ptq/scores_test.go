@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"cfq/internal/must"
 )
 
 func TestRanks(t *testing.T) {
@@ -35,14 +37,8 @@ func TestProfileMeasures(t *testing.T) {
 	people = people.Subset(spread(0, people.N, 600))
 	ctx := context.Background()
 	c := calibrated(t, m, tk, people, MustRecipe(CFPTQ), Run{})
-	p, err := c.profile(ctx, ProfileOptions{Probes: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := c.measureLayers(ctx, c.calibrationSet.Points(), false, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(c.profile(ctx, ProfileOptions{Probes: 8}))(t)
+	first := must.Get(c.measureLayers(ctx, c.calibrationSet.Points(), false, ""))(t)
 	if p.Errors != errorsExact {
 		t.Errorf("errors are found by %s", p.Errors)
 	}
@@ -65,11 +61,8 @@ func TestProfileMeasures(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	again, err := Sensitivity(ctx, loaded(t, m), tk, people, ProfileOptions{Recipe: MustRecipe(CFPTQ), Probes: 8},
-		Run{Workers: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(Sensitivity(ctx, loaded(t, m), tk, people, ProfileOptions{Recipe: MustRecipe(CFPTQ), Probes: 8},
+		Run{Workers: 3}))(t)
 	if three, _ := json.Marshal(again); !bytes.Equal(one, three) {
 		t.Errorf("with one worker %s\nwith three %s", one, three)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/ptq"
 	"cfq/task"
 )
@@ -16,11 +17,7 @@ func profile(t *testing.T, people *task.People, o ptq.ProfileOptions) *ptq.Profi
 	if people == nil {
 		people = train
 	}
-	p, err := ptq.Sensitivity(context.Background(), loaded(t, m), tk, people, o, ptq.Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return must.Get(ptq.Sensitivity(context.Background(), loaded(t, m), tk, people, o, ptq.Run{}))(t)
 }
 
 // The profile has the scores that quantize chooses bits by.
@@ -31,10 +28,7 @@ func TestProfileIsWhatQuantizeDoes(t *testing.T) {
 	for method, at := range map[ptq.MethodName]string{ptq.CFPTQPaper: "recourse", ptq.MixedPTQ: "factual"} {
 		o := ptq.MustRecipe(method, "allocate.budget=3.5")
 		p := profile(t, people, ptq.ProfileOptions{Recipe: o, Probes: 4})
-		r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, o, ptq.Run{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(ptq.Quantize(context.Background(), loaded(t, m), tk, people, o, ptq.Run{}))(t)
 		for i, l := range r.Layers {
 			score := p.Layers[i].Factual.Gradient
 			if at == "recourse" {
@@ -51,15 +45,9 @@ func TestProfileIsWhatQuantizeDoes(t *testing.T) {
 func TestProfileWithoutRecourse(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	f, err := ptq.OpenFor(loaded(t, m), tk, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(ptq.OpenFor(loaded(t, m), tk, 1))(t)
 	defer f.Close()
-	margins, err := f.Margins(context.Background(), people.X)
-	if err != nil {
-		t.Fatal(err)
-	}
+	margins := must.Get(f.Margins(context.Background(), people.X))(t)
 	happy := &task.People{Dim: people.Dim}
 	for i, v := range margins {
 		if v > 0 {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"cfq/eval"
+	"cfq/internal/must"
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
 	"cfq/ptq"
@@ -22,9 +23,7 @@ import (
 func realPeople(t testing.TB, dir, name string) (*task.Task, *task.People) {
 	t.Helper()
 	tk, err := task.Load(filepath.Join("..", "reproduce", "testdata", "tasks", name+".yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	file := map[string]string{
 		"adult": "adult.test.gz", "german": "german.data", "compas": "compas-scores-two-years.csv.gz",
 		"bank": "bank-full.csv.gz", "default": "UCI_Credit_Card.csv.gz",
@@ -35,10 +34,7 @@ func realPeople(t testing.TB, dir, name string) (*task.Task, *task.People) {
 			t.Fatal(err)
 		}
 	}
-	people, err := task.Read(context.Background(), filepath.Join(dir, "data", name, file), tk, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	people := must.Get(task.Read(context.Background(), filepath.Join(dir, "data", name, file), tk, o))(t)
 	return tk, people
 }
 
@@ -56,34 +52,17 @@ func TestExpectedOutputs(t *testing.T) {
 		model := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "expected-"), ".csv")
 		t.Run(name+"/"+model, func(t *testing.T) {
 			tk, people := realPeople(t, dir, name)
-			m, err := codec.ReadFile(filepath.Join(filepath.Dir(file), model+".onnx"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := ptq.OpenFor(loaded(t, m), tk, 2)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(codec.ReadFile(filepath.Join(filepath.Dir(file), model+".onnx")))(t)
+			c := must.Get(ptq.OpenFor(loaded(t, m), tk, 2))(t)
 			defer c.Close()
-			f, err := os.Open(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := must.Get(os.Open(file))(t)
 			defer f.Close()
-			want, err := csv.NewReader(f).ReadAll()
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := must.Get(csv.NewReader(f).ReadAll())(t)
 			got, classes, err := c.Logits(context.Background(), people.X[:len(want)*tk.Dim()])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			for i, row := range want {
 				for j, text := range row {
-					w, err := strconv.ParseFloat(text, 64)
-					if err != nil {
-						t.Fatal(err)
-					}
+					w := must.Get(strconv.ParseFloat(text, 64))(t)
 					v := float64(got[i*classes+j])
 					if len(row) == 1 { // a probability; the logit stands in front of the sigmoid
 						v = 1 / (1 + math.Exp(-v))
@@ -103,19 +82,10 @@ func TestAdult(t *testing.T) {
 	dir := realdata.Dir(t)
 	tk, test := realPeople(t, dir, "adult")
 	ctx := context.Background()
-	train, err := task.Read(ctx, filepath.Join(dir, "data", "adult", "adult.data.gz"), tk, task.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	train := must.Get(task.Read(ctx, filepath.Join(dir, "data", "adult", "adult.data.gz"), tk, task.ReadOptions{}))(t)
 	path := filepath.Join(dir, "models", "adult", "mlp2-s0.onnx")
-	m, err := codec.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := ptq.Quantize(ctx, loaded(t, m), tk, train, ptq.MustRecipe(ptq.CFPTQ), ptq.Run{Workers: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(codec.ReadFile(path))(t)
+	r := must.Get(ptq.Quantize(ctx, loaded(t, m), tk, train, ptq.MustRecipe(ptq.CFPTQ), ptq.Run{Workers: 2}))(t)
 	if err := r.Verified.Err(); err != nil {
 		t.Error(err)
 	}
@@ -127,29 +97,14 @@ func TestAdult(t *testing.T) {
 			t.Errorf("layer %s runs as %s", l.Node, l.Kernel)
 		}
 	}
-	q, err := codec.Read(r.Model, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := ptq.OpenFor(loaded(t, m), tk, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(codec.Read(r.Model, ""))(t)
+	f := must.Get(ptq.OpenFor(loaded(t, m), tk, 2))(t)
 	defer f.Close()
-	g, err := ptq.OpenFor(loaded(t, q), tk, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(ptq.OpenFor(loaded(t, q), tk, 2))(t)
 	defer g.Close()
-	set, err := constraint.Compile(tk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := eval.Compare(ctx, f, g, &eval.Batch{People: test, Set: set},
-		eval.Options{Sample: 200, Seed: 1, Margins: []float64{0.1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(constraint.Compile(tk))(t)
+	res := must.Get(eval.Compare(ctx, f, g, &eval.Batch{People: test, Set: set},
+		eval.Options{Sample: 200, Seed: 1, Margins: []float64{0.1}}))(t)
 	full, quantized := float64(res.Rate("accuracy_full").Value), float64(res.Rate("accuracy_quant").Value)
 	if math.Abs(full-0.8577) > 5e-5 || math.Abs(full-quantized) > 0.005 {
 		t.Errorf("accuracy %v, quantized %v; want 0.8577 and within 0.005 of it", full, quantized)

@@ -12,6 +12,7 @@ import (
 
 	"cfq/allocate"
 	"cfq/eval"
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/ptq"
@@ -33,11 +34,7 @@ func sweepLoans(t *testing.T) (m *graph.Model, tk *task.Task, train, test *task.
 func sweep(t *testing.T, o ptq.SweepOptions) *ptq.SweepResult {
 	t.Helper()
 	m, tk, train, test, _ := sweepLoans(t)
-	r, err := ptq.Sweep(t.Context(), loaded(t, m), tk, train, test, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(ptq.Sweep(t.Context(), loaded(t, m), tk, train, test, o))(t)
 }
 
 // numbers compares undefined numbers as equal.
@@ -50,10 +47,7 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)
 	r := sweep(t, o)
-	set, err := constraint.Compile(tk)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(constraint.Compile(tk))(t)
 	if len(r.Points) != 6 {
 		t.Fatalf("%d points", len(r.Points))
 	}
@@ -67,33 +61,19 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 		}
 		method, budget := o.Methods[i/3], []float64{2, 4, 4.5}[i%3]
 		recipe := ptq.MustRecipe(method, fmt.Sprint("allocate.budget=", budget))
-		q, err := ptq.Quantize(t.Context(), loaded(t, m), tk, train, recipe, ptq.Run{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(ptq.Quantize(t.Context(), loaded(t, m), tk, train, recipe, ptq.Run{}))(t)
 		if p.Method != method || p.Budget != budget || p.Bytes != q.Bytes || p.Bits != q.Bits ||
 			len(p.BitWidths) != len(q.Layers) || p.BitWidths[1] != float64(q.Layers[1].Bits) {
 			t.Errorf("point %d: %s %v, %d bytes, %v bits, widths %v", i, p.Method, p.Budget, p.Bytes, p.Bits, p.BitWidths)
 		}
-		written, err := codec.Read(q.Model, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := ptq.OpenFor(loaded(t, m), tk, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		g, err := ptq.OpenFor(loaded(t, written), tk, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		written := must.Get(codec.Read(q.Model, ""))(t)
+		f := must.Get(ptq.OpenFor(loaded(t, m), tk, 1))(t)
+		g := must.Get(ptq.OpenFor(loaded(t, written), tk, 1))(t)
 		want, err := eval.Compare(t.Context(), f, g, &eval.Batch{People: test, Set: set}, eval.Options{
 			Margins: o.Margins, Sample: o.Sample,
 			Seed: o.Seed,
 		})
-		if err := errors.Join(err, f.Close(), g.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, f.Close(), g.Close()))
 		want.Records = nil
 		if d := cmp.Diff(want, p.Measured, numbers()); d != "" {
 			t.Errorf("%s at %v: %s", method, budget, d)

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"cfq/eval"
+	"cfq/internal/must"
 	"cfq/internal/statistics"
 	"cfq/onnxio/codec"
 	"cfq/recourse/constraint"
@@ -145,10 +146,7 @@ func TestSmallest(t *testing.T) {
 	people = people.Subset(spread(0, people.N, 500))
 	ctx := context.Background()
 	o := MustRecipe(CFPTQ, "refine.rounds=0", "target.vd=0.15")
-	r, err := Smallest(ctx, loaded(t, m), tk, people, o, Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(Smallest(ctx, loaded(t, m), tk, people, o, Run{}))(t)
 	c := r.Candidates[r.Chosen]
 	if !r.Reached || !c.Holds || c.result != r.Result || float64(c.HeldOut.VD.Upper) > 0.15 ||
 		float64(c.HeldOut.RVD.Upper) > 0.15 {
@@ -182,31 +180,16 @@ func TestSmallest(t *testing.T) {
 	if err != nil || !bytes.Equal(q.Model, r.Result.Model) {
 		t.Errorf("Quantize of the calibration part gives other bytes (%v)", err)
 	}
-	full, err := OpenFor(loaded(t, m), tk, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	full := must.Get(OpenFor(loaded(t, m), tk, 1))(t)
 	defer full.Close()
-	file, err := codec.Read(r.Result.Model, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	quantized, err := OpenFor(loaded(t, file), tk, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(codec.Read(r.Result.Model, ""))(t)
+	quantized := must.Get(OpenFor(loaded(t, file), tk, 1))(t)
 	defer quantized.Close()
-	set, err := constraint.Compile(tk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := eval.Compare(ctx, full, quantized, &eval.Batch{People: people.Subset(held), Set: set}, eval.Options{
+	set := must.Get(constraint.Compile(tk))(t)
+	want := must.Get(eval.Compare(ctx, full, quantized, &eval.Batch{People: people.Subset(held), Set: set}, eval.Options{
 		Margins: []float64{0.1},
 		Seed:    1, Workers: 2,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	vd, rvd := want.Margins[0].Rate("vd"), want.Margins[0].Rate("rvd")
 	if got := c.HeldOut; got.VD.Num != vd.Num || got.VD.Den != vd.Den || got.RVD.Num != rvd.Num ||
 		got.RVD.Den != rvd.Den || got.Accuracy != want.Rate("accuracy_quant") {
@@ -228,9 +211,7 @@ func TestSmallestFails(t *testing.T) {
 	// Two-bit activations break far more than six of a hundred; the best is kept.
 	r, err := Smallest(ctx, loaded(t, m), tk, people, MustRecipe("ptq", "write.act-bits=2", "round.weight-range=minmax",
 		"write.compute=integer", "target.vd=0.06", "target.sample=75", "target.seed=0"), Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if r.Reached || r.Result == nil || r.Asked != 75 || r.Candidates[r.Chosen].Holds {
 		t.Errorf("reached %v, asked %d, %+v", r.Reached, r.Asked, r.Candidates[r.Chosen])
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/ptq"
 	"cfq/task"
@@ -94,10 +95,7 @@ func TestQuantizeTokens(t *testing.T) {
 			if c.o.Round.Scales = ptq.ScalesPerChannel; c.o.Train != nil {
 				c.o.Train.Batch = 64
 			}
-			r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, c.o, ptq.Run{Workers: 2})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(ptq.Quantize(t.Context(), loaded(t, m), tk, people, c.o, ptq.Run{Workers: 2}))(t)
 			if err := r.Verified.Err(); err != nil {
 				t.Error(err)
 			}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -43,15 +44,9 @@ func fortunate(t *testing.T, all, refused int) *trainees {
 	t.Helper()
 	g, tk, people := loans(t, "train.csv")
 	m := loaded(t, g)
-	c, err := ptq.OpenFor(m, tk, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(ptq.OpenFor(m, tk, 1))(t)
 	defer c.Close()
-	margins, err := c.Margins(t.Context(), people.X)
-	if err != nil {
-		t.Fatal(err)
-	}
+	margins := must.Get(c.Margins(t.Context(), people.X))(t)
 	var rows []int
 	for i, v := range margins {
 		if v <= 0 {
@@ -68,11 +63,7 @@ func fortunate(t *testing.T, all, refused int) *trainees {
 
 func (f *trainees) quantize(t *testing.T, o ptq.Recipe, run ptq.Run) *ptq.Result {
 	t.Helper()
-	r, err := ptq.Quantize(t.Context(), f.m, f.tk, f.people, o, run)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(ptq.Quantize(t.Context(), f.m, f.tk, f.people, o, run))(t)
 }
 
 // checkTraining looks at what a result says of its training.
@@ -91,10 +82,7 @@ func checkTraining(t *testing.T, r *ptq.Result, people, steps int, objective ptq
 			t.Errorf("round %d: %+v", i, round)
 		}
 	}
-	doc, err := qat.FindObjective(objective)
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(qat.FindObjective(objective))(t)
 	if (tr.People > 0) != doc.Recourse || tr.People > 8 || !(tr.VD >= 0 && tr.VD <= 1) || !(tr.RVD >= 0 && tr.RVD <= 1) {
 		t.Errorf("%+v", tr)
 	}
@@ -156,16 +144,11 @@ func TestTrained(t *testing.T) {
 	if !r.Promised || r.Training.People != kept || kept == 0 || kept == found {
 		t.Errorf("trained on the recourse of %d people, %d of %d have a promise", r.Training.People, kept, found)
 	}
-	written, err := onnxio.LoadBytes(t.Context(), r.Model, orttest.Need(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	written := must.Get(onnxio.LoadBytes(t.Context(), r.Model, orttest.Need(t)))(t)
 	var margins [2][]float32
 	for k, m := range []*onnxio.Model{f.m, written} {
 		c, err := ptq.OpenFor(m, f.tk, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		defer c.Close()
 		if margins[k], err = c.Margins(t.Context(), f.people.X); err != nil {
 			t.Fatal(err)
@@ -188,13 +171,8 @@ func TestTrained(t *testing.T) {
 		t.Errorf("%v bits, calibrated on %d rows, refined %v", r.Bits, r.Factual, r.Refined)
 	}
 	var text bytes.Buffer
-	if err := ptq.WritePlan(&text, r); err != nil {
-		t.Fatal(err)
-	}
-	again, err := ptq.FromPlan(t.Context(), f.m, readPlan(t, text.Bytes()), nil, ptq.Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ptq.WritePlan(&text, r))
+	again := must.Get(ptq.FromPlan(t.Context(), f.m, readPlan(t, text.Bytes()), nil, ptq.Run{}))(t)
 	if !bytes.Equal(r.Model, again.Model) || again.Training != nil {
 		t.Errorf("the plan writes %d bytes, want those %d of the run; training %v", len(again.Model), len(r.Model),
 			again.Training)
@@ -361,9 +339,7 @@ func TestTrainingGoesOn(t *testing.T) {
 		t.Errorf("cancelling is an error of the input: %v", err)
 	}
 	got, rounds, err := run(o, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if !bytes.Equal(want.Model, got.Model) || rounds[0] != 9 {
 		t.Errorf("other bytes, or begun at round %d", rounds[0])
 	}
@@ -443,18 +419,8 @@ func TestTrainingErrors(t *testing.T) {
 // promisesTo are the cheapest actions of people whom a model refuses, at margin 0.1.
 func promisesTo(t *testing.T, m *onnxio.Model, tk *task.Task, people *task.People) []recourse.Action {
 	t.Helper()
-	c, err := ptq.OpenFor(m, tk, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(ptq.OpenFor(m, tk, 1))(t)
 	defer c.Close()
-	set, err := constraint.Compile(tk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := recourse.Solve(t.Context(), c, set, people.X, recourse.SolveOptions{Margin: 0.1, Workers: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	set := must.Get(constraint.Compile(tk))(t)
+	return must.Get(recourse.Solve(t.Context(), c, set, people.X, recourse.SolveOptions{Margin: 0.1, Workers: 1}))(t)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/ptq"
@@ -52,11 +53,8 @@ func TestQuantizeSharedWeights(t *testing.T) {
 			m.Graph.Inits[i] = graph.FromFloats("b", []float32{sorted[people.N/2], 0}, 2)
 		}
 	}
-	r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people,
-		ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=5"), ptq.Run{Workers: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(ptq.Quantize(t.Context(), loaded(t, m), tk, people,
+		ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=5"), ptq.Run{Workers: 2}))(t)
 	if err := r.Verified.Err(); err != nil {
 		t.Error(err)
 	}
@@ -73,10 +71,7 @@ func TestQuantizeSharedWeights(t *testing.T) {
 	if !(r.Bits <= 5) {
 		t.Errorf("%v bits", r.Bits)
 	}
-	written, err := codec.Read(r.Model, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	written := must.Get(codec.Read(r.Model, ""))(t)
 	stored := 0
 	for _, w := range written.Graph.Inits {
 		if w.DType.Bits() <= 8 {

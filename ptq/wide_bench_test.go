@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"syscall"
 	"testing"
+
+	"cfq/internal/must"
 )
 
 // BenchmarkWide measures the growth of quantize: random networks of four layers and, at 2048 units, 13 million weights,
@@ -17,9 +19,7 @@ func BenchmarkWide(b *testing.B) {
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
 	usage := func() (seconds, mb float64) {
 		var u syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 		return float64(u.Utime.Nano()+u.Stime.Nano()) / math.Pow10(9), float64(u.Maxrss) / 1024
 	}
 	for _, width := range []int{256, 1024, 2048} {

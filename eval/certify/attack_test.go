@@ -11,6 +11,7 @@ import (
 
 	"cfq/eval"
 	"cfq/eval/certify"
+	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
@@ -61,14 +62,8 @@ func (p *pair) attack(t testing.TB, points, half []float32, n, tries int, rng *r
 	}
 	x := make([]float32, len(points))
 	see := func() {
-		mf, err := p.f.Margins(t.Context(), x)
-		if err != nil {
-			t.Fatal(err)
-		}
-		mg, err := p.g.Margins(t.Context(), x)
-		if err != nil {
-			t.Fatal(err)
-		}
+		mf := must.Get(p.f.Margins(t.Context(), x))(t)
+		mg := must.Get(p.g.Margins(t.Context(), x))(t)
 		for i := range out {
 			out[i].lower = math.Min(out[i].lower, float64(mg[i]))
 			out[i].apart = math.Max(out[i].apart, math.Abs(float64(mg[i])-float64(mf[i])))
@@ -89,13 +84,9 @@ func (p *pair) attack(t testing.TB, points, half []float32, n, tries int, rng *r
 		copy(x, points)
 		for step := range 8 {
 			_, gg, err := p.g.MarginGrads(t.Context(), x)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			_, gf, err := p.f.MarginGrads(t.Context(), x)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			size := math.Pow(0.5, float64(step))
 			for i := range x {
 				d := -float64(gg[i])
@@ -308,10 +299,7 @@ func TestPoint(t *testing.T) {
 	p := opened(t, f, g, 1)
 	const n = 200
 	points := normal(rng, n*20, 1)
-	proofs, err := p.k.Prove(t.Context(), points, make([]float32, n*20), n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proofs := must.Get(p.k.Prove(t.Context(), points, make([]float32, n*20), n))(t)
 	// Where a number lies between two codes to within float rounding, both are allowed for: rarely.
 	near := 0
 	for i, a := range p.attack(t, points, make([]float32, n*20), n, 1, rng) {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 )
@@ -45,10 +46,7 @@ func TestSubstituted(t *testing.T) {
 	for act, gain := range map[string]float64{"Relu": 0.05, "LeakyRelu": 0.05, "Elu": -0.02, "Tanh": -0.02, "Gelu": 0} {
 		rng := rand.New(rand.NewPCG(1, 2))
 		m := plain(rng, act, dim, 32, 16, 1)
-		k, err := Open(t.Context(), loaded(t, m, o), loaded(t, m, o), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := must.Get(Open(t.Context(), loaded(t, m, o), loaded(t, m, o), 1))(t)
 		defer k.Close() //nolint:errcheck // nothing was written
 		var s noiseSymbols
 		var raised, width float64
@@ -68,10 +66,7 @@ func TestSubstituted(t *testing.T) {
 					x = append(x, v+radius*float32(2*rng.Float64()-1))
 				}
 			}
-			margins, err := k.quant.c.Margins(t.Context(), x)
-			if err != nil {
-				t.Fatal(err)
-			}
+			margins := must.Get(k.quant.c.Margins(t.Context(), x))(t)
 			for _, v := range margins {
 				if float64(v) < lower {
 					t.Errorf("%s: a margin of %v was found where none is below %v", act, v, lower)

@@ -10,6 +10,7 @@ import (
 
 	"cfq/eval"
 	"cfq/eval/certify"
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/ptq"
 	"cfq/task"
@@ -86,14 +87,8 @@ func TestProveRefuses(t *testing.T) {
 // inFourBits quantizes a model without what takes long.
 func inFourBits(t testing.TB, f *graph.Model, tk *task.Task, people *task.People) *graph.Model {
 	t.Helper()
-	recipe, err := ptq.NewRecipe(ptq.CFPTQ, "calibrate.rows=300", "refine.rounds=0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := ptq.Quantize(t.Context(), loaded(t, f), tk, people, recipe, ptq.Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	recipe := must.Get(ptq.NewRecipe(ptq.CFPTQ, "calibrate.rows=300", "refine.rounds=0"))(t)
+	r := must.Get(ptq.Quantize(t.Context(), loaded(t, f), tk, people, recipe, ptq.Run{}))(t)
 	path := filepath.Join(t.TempDir(), "q.onnx")
 	write(t, path, r.Model)
 	return read(t, path)
@@ -111,10 +106,7 @@ func TestRecourse(t *testing.T) {
 			k := opened(t, f, g, 1)
 			for _, radius := range []float32{0, 0.01, 0.03, 0.1} {
 				half := p.boxes(radius)
-				proofs, err := k.k.Prove(t.Context(), p.points, half, p.n)
-				if err != nil {
-					t.Fatal(err)
-				}
+				proofs := must.Get(k.k.Prove(t.Context(), p.points, half, p.n))(t)
 				attacked := k.attack(t, p.points, half, p.n, 10, rand.New(rand.NewPCG(1, 1)))
 				certified, loose, apart := holds(t, c.name, proofs, attacked)
 				refused := 0
@@ -134,19 +126,14 @@ func TestRecourse(t *testing.T) {
 				from := p.n / 2
 				alone, err := k.k.Prove(t.Context(), p.points[from*p.dim:], half[from*p.dim:], p.n-from)
 				runtime.GOMAXPROCS(was)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				for i, a := range alone {
 					if a != proofs[from+i] {
 						t.Fatalf("row %d: alone %+v, in company %+v", from+i, a, proofs[from+i])
 					}
 				}
 			}
-			eps, err := k.k.Perturb(0.05, 50, 1)(t.Context(), p.points, p.n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			eps := must.Get(k.k.Perturb(0.05, 50, 1)(t.Context(), p.points, p.n))(t)
 			for i, e := range eps {
 				if !(e[0] <= e[1] && e[0] <= e[2]) {
 					t.Errorf("row %d: perturbations %v", i, e)

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 )
@@ -38,10 +39,7 @@ func TestCurves(t *testing.T) {
 			for v := float32(-25); v < 25; v += 0.0013 {
 				x = append(x, v)
 			}
-			y, err := orttest.Run(t, m, o, graph.FromFloats("x", x, int64(len(x)), 1))[0].Floats()
-			if err != nil {
-				t.Fatal(err)
-			}
+			y := must.Get(orttest.Run(t, m, o, graph.FromFloats("x", x, int64(len(x)), 1))[0].Floats())(t)
 			for i, v := range x {
 				if off := math.Abs(float64(y[i]) - c.at(float64(v))); off > c.rounding(math.Abs(float64(v)))*0.8 {
 					t.Fatalf("%+v: ONNX Runtime is off by %v at %v, more than %v", c, off, v, c.rounding(math.Abs(float64(v))))

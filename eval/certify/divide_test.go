@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"cfq/internal/must"
 )
 
 // Of boxes around points, those are certified that no input of the grid makes refused: a fine raster of all inputs is
@@ -26,10 +28,7 @@ func TestShareOfRaster(t *testing.T) {
 			for i := range half {
 				half[i] = radius
 			}
-			proofs, err := p.k.Prove(t.Context(), points, half, n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			proofs := must.Get(p.k.Prove(t.Context(), points, half, n))(t)
 			for i, proof := range proofs {
 				var x []float32
 				for a := range steps + 1 {
@@ -40,10 +39,7 @@ func TestShareOfRaster(t *testing.T) {
 						}
 					}
 				}
-				m, err := p.g.Margins(t.Context(), x)
-				if err != nil {
-					t.Fatal(err)
-				}
+				m := must.Get(p.g.Margins(t.Context(), x))(t)
 				least := math.Inf(1)
 				for _, v := range m {
 					least = math.Min(least, float64(v))

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 )
 
@@ -20,10 +21,7 @@ func TestExact(t *testing.T) {
 		f := net(rng, shape{widths: []int{2, 6, 1}, act: "Relu"})
 		g := f.Clone()
 		for i, w := range g.Graph.Inits {
-			v, err := w.Floats()
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := must.Get(w.Floats())(t)
 			for j := range v {
 				v[j] += float32(rng.NormFloat64() * 0.04)
 			}
@@ -31,10 +29,7 @@ func TestExact(t *testing.T) {
 		}
 		p := opened(t, f, g, 1)
 		point, half := normal(rng, 2, 0.7), []float32{0.3, 0.3}
-		proofs, err := p.k.Prove(t.Context(), point, half, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proofs := must.Get(p.k.Prove(t.Context(), point, half, 1))(t)
 		lines := append(bent(t, f), bent(t, g)...)
 		x0, x1, y0, y1 := float64(point[0]-half[0]), float64(point[0]+half[0]), float64(point[1]-half[1]),
 			float64(point[1]+half[1])
@@ -83,11 +78,7 @@ func bent(t testing.TB, m *graph.Model) []line {
 
 func weights(t testing.TB, m *graph.Model, name string) []float64 {
 	t.Helper()
-	v, err := m.Graph.Init(name).Doubles()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return must.Get(m.Graph.Init(name).Doubles())(t)
 }
 
 // output computes the logit of a network of one hidden layer.

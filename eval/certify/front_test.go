@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 )
@@ -23,11 +24,7 @@ func TestFront(t *testing.T) {
 	step.Scale[0], step.Offset[0] = 1.7, -3
 	step.Low[1], step.High[1] = -1, 0.5
 	behind := func(g *graph.Model) *onnxio.Model {
-		m, err := loaded(t, g).WithInputTransform(step)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return m
+		return must.Get(loaded(t, g).WithInputTransform(step))(t)
 	}
 	const n = 60
 	half := make([]float32, n*6)
@@ -42,17 +39,12 @@ func TestFront(t *testing.T) {
 	for _, w := range []ways{grid, both, {bits: 4, weightOnly: true}} {
 		f := net(rng, shape{widths: []int{5, 6, 2}, act: "Relu"})
 		p := openedModels(t, behind(f), behind(quantized(t, f, w)), 1)
-		if err := p.k.Check(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.k.Check())
 		points := normal(rng, n*6, 1)
 		for i := range n {
 			points[i*6+4], points[i*6+5] = float32(i%2), float32(1-i%2)
 		}
-		proofs, err := p.k.Prove(t.Context(), points, half, n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proofs := must.Get(p.k.Prove(t.Context(), points, half, n))(t)
 		attacked := p.attack(t, points, half, n, 20, rng)
 		certified, loose, _ := holds(t, "behind a step", proofs, attacked)
 		refused := 0

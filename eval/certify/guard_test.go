@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -30,10 +31,7 @@ func tiny(op string) *graph.Model {
 func TestHold(t *testing.T) {
 	t.Parallel()
 	o := orttest.Need(t)
-	k, err := Open(t.Context(), loaded(t, tiny("Gemm"), o), loaded(t, tiny("Gemm"), o), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(Open(t.Context(), loaded(t, tiny("Gemm"), o), loaded(t, tiny("Gemm"), o), 1))(t)
 	defer k.Close() //nolint:errcheck // nothing was written
 	point, half := []float32{1}, []float32{0.25}
 	got, err := k.Prove(t.Context(), point, half, 1)
@@ -97,15 +95,9 @@ func TestOverflow(t *testing.T) {
 		{Name: "first", Op: "Gemm", Inputs: []string{"x", "w"}, Outputs: []string{"h"}},
 		{Name: "second", Op: "Gemm", Inputs: []string{"h", "v"}, Outputs: []string{"y"}},
 	}
-	k, err := Open(t.Context(), loaded(t, m, o), loaded(t, m, o), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(Open(t.Context(), loaded(t, m, o), loaded(t, m, o), 1))(t)
 	defer k.Close() //nolint:errcheck // nothing was written
-	got, err := k.Prove(t.Context(), []float32{1e8, 1e8}, []float32{5e8, 1e8}, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(k.Prove(t.Context(), []float32{1e8, 1e8}, []float32{5e8, 1e8}, 2))(t)
 	if !math.IsInf(float64(got[0].Lower), -1) || !math.IsInf(float64(got[0].Apart), 1) {
 		t.Errorf("6e8 times -1e30 is -Inf in float32, and %v was proved", got[0])
 	}
@@ -117,9 +109,5 @@ func TestOverflow(t *testing.T) {
 // loaded opens a model in memory.
 func loaded(t *testing.T, g *graph.Model, o ort.Options) *onnxio.Model {
 	t.Helper()
-	m, err := onnxio.FromGraph(t.Context(), g, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return must.Get(onnxio.FromGraph(t.Context(), g, o))(t)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/pass"
 	"cfq/quant"
@@ -105,17 +106,9 @@ type ways struct {
 func quantized(t testing.TB, m *graph.Model, w ways) *graph.Model {
 	t.Helper()
 	m, _, err := pass.Canonical(m, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := quant.FormatOf(w.bits, !w.full)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	layers := must.Get(quant.FindLayers(m))(t)
+	f := must.Get(quant.FormatOf(w.bits, !w.full))(t)
 	most := func(v []float32) float32 {
 		return max(slices.Max(v)/float32(f.QMax), slices.Min(v)/float32(f.QMin), 1e-9)
 	}
@@ -165,10 +158,7 @@ func quantized(t testing.TB, m *graph.Model, w ways) *graph.Model {
 		}
 		p.Layers = append(p.Layers, q)
 	}
-	out, err := qdq.Write(m, p, qdq.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(qdq.Write(m, p, qdq.Options{}))(t)
 	if w.sums {
 		quantizeSums(out)
 	}

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 )
 
@@ -65,18 +66,13 @@ func TestOperators(t *testing.T) {
 	b.Append(&graph.Node{Op: "Softmax", Inputs: []string{z}, Outputs: []string{"p"}, Attrs: []graph.Attr{axis}})
 	m := &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}
 	p := opened(t, m, m, 2)
-	if err := p.k.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.k.Check())
 	const n = 40
 	points, half := normal(rng, n*6, 1), make([]float32, n*6)
 	for i := range half {
 		half[i] = []float32{0, 0.01, 0.2, 1}[rng.IntN(4)] * float32(min(1, i/60))
 	}
-	proofs, err := p.k.Prove(t.Context(), points, half, n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proofs := must.Get(p.k.Prove(t.Context(), points, half, n))(t)
 	attacked := make([]found, n)
 	x := make([]float32, n*6)
 	for try := range 300 {
@@ -87,10 +83,7 @@ func TestOperators(t *testing.T) {
 			}
 			x[i] = within(points[i], half[i], float64(points[i])+v*float64(half[i]))
 		}
-		margins, err := p.g.Margins(t.Context(), x)
-		if err != nil {
-			t.Fatal(err)
-		}
+		margins := must.Get(p.g.Margins(t.Context(), x))(t)
 		for i, v := range margins {
 			if try == 0 || float64(v) < attacked[i].lower {
 				attacked[i].lower = float64(v)

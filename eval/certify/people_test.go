@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/internal/realdata"
 	"cfq/onnxio"
 	"cfq/onnxio/codec"
@@ -38,11 +39,7 @@ func (p *promised) boxes(radius float32) []float32 {
 
 func read(t testing.TB, path string) *graph.Model {
 	t.Helper()
-	m, err := codec.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return must.Get(codec.ReadFile(path))(t)
 }
 
 // promises solves the recourse of the first people who are refused.
@@ -51,19 +48,10 @@ func promises(t testing.TB, f *graph.Model, tk *task.Task, people *task.People, 
 ) *promised {
 	t.Helper()
 	ctx := context.Background()
-	c, err := ptq.OpenFor(loaded(t, f), tk, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(ptq.OpenFor(loaded(t, f), tk, 1))(t)
 	defer c.Close() //nolint:errcheck // nothing was written
-	set, err := constraint.Compile(tk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := c.Margins(ctx, people.X)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(constraint.Compile(tk))(t)
+	m := must.Get(c.Margins(ctx, people.X))(t)
 	var rows []int
 	for i, v := range m {
 		if v < 0 && len(rows) < most {
@@ -71,9 +59,7 @@ func promises(t testing.TB, f *graph.Model, tk *task.Task, people *task.People, 
 		}
 	}
 	actions, err := recourse.Solve(ctx, c, set.Select(rows), people.Subset(rows).X, recourse.SolveOptions{Margin: margin})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	p := &promised{dim: c.Dim(), numbers: set.Numbers()}
 	for _, a := range actions {
 		if a.Status == recourse.Found {
@@ -114,30 +100,18 @@ func adultPair(t testing.TB, margin float64) (f, g *graph.Model, p *promised) {
 
 func write(t testing.TB, path string, data []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, data, 0o600))
 }
 
 func peopleOf(t testing.TB, file, data string) (*task.Task, *task.People) {
 	t.Helper()
-	tk, err := task.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	people, err := task.Read(context.Background(), data, tk, task.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tk := must.Get(task.Load(file))(t)
+	people := must.Get(task.Read(context.Background(), data, tk, task.ReadOptions{}))(t)
 	return tk, people
 }
 
 // loaded opens a model in memory.
 func loaded(tb testing.TB, g *graph.Model) *onnxio.Model {
 	tb.Helper()
-	m, err := onnxio.FromGraph(tb.Context(), g, orttest.Need(tb))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return m
+	return must.Get(onnxio.FromGraph(tb.Context(), g, orttest.Need(tb)))(tb)
 }

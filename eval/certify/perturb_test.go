@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 )
 
@@ -40,10 +41,7 @@ func TestPerturbByHand(t *testing.T) {
 	f := byHand([]float32{2, 0, 0, 1}, []float32{0, 1}, []float32{3, 4}, []float32{0})
 	g := byHand([]float32{2.5, 0, 0, 1}, []float32{0, 1}, []float32{3, 4}, []float32{0.25})
 	p := opened(t, f, g, 1)
-	eps, err := p.k.Perturb(0.2, 4000, 1)(t.Context(), []float32{1, 2}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	eps := must.Get(p.k.Perturb(0.2, 4000, 1)(t.Context(), []float32{1, 2}, 1))(t)
 	want := []float64{1.75, 1.75 + 0.2*1.5, 1.75 + 0.2*1.5}
 	for i, tolerance := range []float64{1e-6, 0.01, 1e-6} {
 		if got := float64(eps[0][i]); math.Abs(got-want[i]) > tolerance {
@@ -75,10 +73,7 @@ func TestPerturbOrder(t *testing.T) {
 		p := opened(t, f, quantized(t, f, c.ways), 1)
 		points := normal(rng, 20*c.net.widths[0], 2)
 		for _, radius := range []float64{0, 0.01, 3} {
-			eps, err := p.k.Perturb(radius, 60, 9)(t.Context(), points, 20)
-			if err != nil {
-				t.Fatal(err)
-			}
+			eps := must.Get(p.k.Perturb(radius, 60, 9)(t.Context(), points, 20))(t)
 			for row, e := range eps {
 				at, ball, first := e[0], e[1], e[2]
 				if !(at <= ball && at <= first) {
@@ -97,10 +92,7 @@ func TestPerturbFirstOrder(t *testing.T) {
 	f := net(rng, shape{widths: []int{2, 8, 2}, act: "Tanh"})
 	p := opened(t, f, quantized(t, f, ways{bits: 2, weightOnly: true}), 1)
 	const radius = 0.02
-	eps, err := p.k.Perturb(radius, 4000, 1)(t.Context(), normal(rng, 20, 1), 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	eps := must.Get(p.k.Perturb(radius, 4000, 1)(t.Context(), normal(rng, 20, 1), 10))(t)
 	for i, e := range eps {
 		grown, said := float64(e[1]-e[0]), float64(e[2]-e[0])
 		// The class that is farthest apart need not be the one with the steepest difference: then less is found.
@@ -117,10 +109,7 @@ func TestPerturbSeed(t *testing.T) {
 	f := net(rng, shape{widths: []int{3, 8, 2}, act: "Relu"})
 	p := opened(t, f, quantized(t, f, ways{bits: 4, act: 8}), 1)
 	points := normal(rng, 9, 1)
-	all, err := p.k.Perturb(0.3, 50, 4)(t.Context(), points, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(p.k.Perturb(0.3, 50, 4)(t.Context(), points, 3))(t)
 	one, err := p.k.Perturb(0.3, 50, 4)(t.Context(), points[3:6], 1)
 	if err != nil || one[0][1] != all[1][1] {
 		t.Errorf("alone %v, in company %v: %v", one, all[1], err)

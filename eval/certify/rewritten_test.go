@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -89,10 +90,7 @@ func TestRewritten(t *testing.T) {
 			o.Level = level
 			g := newCoded()
 			m := g.model(c.make(g))
-			k, err := Open(t.Context(), loaded(t, tiny("Gemm"), o), loaded(t, m, o), 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			k := must.Get(Open(t.Context(), loaded(t, tiny("Gemm"), o), loaded(t, m, o), 1))(t)
 			if err := k.Check(); c.refuse != "" && level == ort.All {
 				if err == nil || !strings.Contains(err.Error(), c.refuse) {
 					t.Errorf("%s: not refused: %v", c.name, err)

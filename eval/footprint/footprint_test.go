@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"cfq/eval"
+	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -68,11 +69,7 @@ func float(t *testing.T) *graph.Model {
 
 func opened(t *testing.T, m *graph.Model) *onnxio.Model {
 	t.Helper()
-	o, err := onnxio.FromGraph(t.Context(), m, orttest.Need(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
+	return must.Get(onnxio.FromGraph(t.Context(), m, orttest.Need(t)))(t)
 }
 
 // A row of three tokens uses the weights of a product three times, one of features with a matrix each once.
@@ -104,10 +101,7 @@ func TestTokens(t *testing.T) {
 
 func TestByHand(t *testing.T) {
 	for _, bits := range []int{8, 5, 2} {
-		f, err := Measure(opened(t, float(t)), opened(t, handmade(bits)), 1000, 300)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(Measure(opened(t, float(t)), opened(t, handmade(bits)), 1000, 300))(t)
 		if want := map[int]int{8: 1}[bits]; f.Saturating != want {
 			t.Errorf("%d bits: %d layers saturate, want %d", bits, f.Saturating, want)
 		}
@@ -160,10 +154,7 @@ func TestConvolution(t *testing.T) {
 		{Op: "DequantizeLinear", Inputs: []string{"k8", "s", "z8"}, Outputs: []string{"k"}},
 	}, q.Graph.Nodes...)
 	q.Graph.Nodes[3].Inputs = []string{"d", "k"}
-	f, err := Measure(opened(t, full), opened(t, q), 1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(Measure(opened(t, full), opened(t, q), 1, 1))(t)
 	// Zero codes fit in the narrowest format.
 	notes, err := qdq.Layers(q)
 	if err != nil || len(notes) != 1 {
@@ -180,10 +171,7 @@ func TestConvolution(t *testing.T) {
 // The loans as `cfq inspect` and `cfq quantize` count them.
 func TestLoans(t *testing.T) {
 	full := read(t, "model.onnx")
-	f, err := Measure(opened(t, full), opened(t, full), 10, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(Measure(opened(t, full), opened(t, full), 10, 10))(t)
 	if f.Full != f.Quant || f.Full.StoredBits != 32 || f.Full.BOPs != 1024*multiplications(t, full) {
 		t.Errorf("%+v", f)
 	}
@@ -206,11 +194,7 @@ func multiplications(t *testing.T, m *graph.Model) float64 {
 
 func read(t *testing.T, name string) *graph.Model {
 	t.Helper()
-	m, err := codec.ReadFile(filepath.Join("..", "..", "testdata", "loans", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return must.Get(codec.ReadFile(filepath.Join("..", "..", "testdata", "loans", name)))(t)
 }
 
 func TestNoLayers(t *testing.T) {
@@ -227,41 +211,20 @@ func TestNoLayers(t *testing.T) {
 
 // What was written counts as quantize counts it, split input columns included.
 func TestAsQuantize(t *testing.T) {
-	tk, err := task.Load(filepath.Join("..", "..", "testdata", "loans", "task.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	people, err := task.Read(t.Context(), filepath.Join("..", "..", "testdata", "loans", "train.csv"), tk,
-		task.ReadOptions{Rows: 400})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tk := must.Get(task.Load(filepath.Join("..", "..", "testdata", "loans", "task.yaml")))(t)
+	people := must.Get(task.Read(t.Context(), filepath.Join("..", "..", "testdata", "loans", "train.csv"), tk,
+		task.ReadOptions{Rows: 400}))(t)
 	full := read(t, "model.onnx")
-	loaded, err := onnxio.FromGraph(t.Context(), full, orttest.Need(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	loaded := must.Get(onnxio.FromGraph(t.Context(), full, orttest.Need(t)))(t)
 	for _, settings := range [][]string{
 		{"allocate.budget=4", "write.compute=integer"},
 		{"allocate.budget=8", "write.act-bits=6", "write.compute=integer"},
 		{"allocate.budget=4", "write.compute=float"},
 	} {
-		recipe, err := ptq.NewRecipe(ptq.PTQ, settings...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := ptq.Quantize(t.Context(), loaded, tk, people, recipe, ptq.Run{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := codec.Read(r.Model, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := Measure(loaded, opened(t, m), int64(r.FloatBytes), int64(r.Bytes))
-		if err != nil {
-			t.Fatal(err)
-		}
+		recipe := must.Get(ptq.NewRecipe(ptq.PTQ, settings...))(t)
+		r := must.Get(ptq.Quantize(t.Context(), loaded, tk, people, recipe, ptq.Run{}))(t)
+		m := must.Get(codec.Read(r.Model, ""))(t)
+		f := must.Get(Measure(loaded, opened(t, m), int64(r.FloatBytes), int64(r.Bytes)))(t)
 		var want float64
 		for i, l := range r.Layers {
 			p := r.Plan.Layer(l.Node)

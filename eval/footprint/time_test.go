@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 )
@@ -30,10 +31,7 @@ func TestTime(t *testing.T) {
 	o := TimeOptions{Engine: orttest.Need(t), Budget: 300 * time.Millisecond}
 	const n = 64
 	rows := make([]float32, 3*n) // fewer than a batch
-	got, err := Time(t.Context(), opened(t, wide(n, 1, -1)), opened(t, wide(n, 12, -1)), rows, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(Time(t.Context(), opened(t, wide(n, 1, -1)), opened(t, wide(n, 12, -1)), rows, o))(t)
 	for _, p := range []struct{ quick, slow, lo, hi float64 }{
 		{float64(got.One.Full.Value), float64(got.One.Quant.Value), float64(got.One.Full.Lo), float64(got.One.Full.Hi)},
 		{float64(got.Many.Full.Value), float64(got.Many.Quant.Value), float64(got.Many.Full.Lo), float64(got.Many.Full.Hi)},
@@ -51,9 +49,7 @@ func TestTime(t *testing.T) {
 func TestTimeFixedBatch(t *testing.T) {
 	o := TimeOptions{Engine: orttest.Need(t), Budget: 300 * time.Millisecond}
 	got, err := Time(t.Context(), opened(t, wide(64, 3, 4)), opened(t, wide(64, 3, -1)), make([]float32, 64*10), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if one, many := got.One.Full.Value, got.Many.Full.Value; !(many > 8*one) {
 		t.Errorf("one row takes %v s, 256 rows %v s", one, many)
 	}

@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"cfq/eval"
+
+	"cfq/internal/must"
 )
 
 // The numbers of a finding have one unit, are rounded away from the value and differ from the limit.
@@ -91,10 +93,7 @@ func TestNext(t *testing.T) {
 		{"vd@0.3<=0.02", broken(0, 1000), []string{"Margin 0.3 was not evaluated: vd@0.3<=0.02."}},
 		{"bytes<=100", broken(0, 1000), []string{"The files were not measured: bytes<=100."}},
 	} {
-		check, err := ParseCheck(c.check)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check := must.Get(ParseCheck(c.check))(t)
 		if d := cmp.Diff(c.want, Judge(&Gate{Checks: []Check{check}}, c.r, nil).Next); d != "" {
 			t.Errorf("%s: %s", c.check, d)
 		}

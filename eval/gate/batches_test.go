@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"cfq/eval"
+	"cfq/internal/must"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -79,10 +80,7 @@ func TestBatchDependence(t *testing.T) {
 	for range people.N * 3 {
 		people.X = append(people.X, float32(rng.NormFloat64()))
 	}
-	set, err := constraint.Compile(threeNumbers())
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(constraint.Compile(threeNumbers()))(t)
 	open := func(name string) *classifier.Model {
 		c, err := classifier.Open(t.Context(), models[name], o, classifier.Options{})
 		if err != nil {

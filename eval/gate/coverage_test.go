@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"cfq/eval"
+	"cfq/internal/must"
 	"cfq/recourse"
 )
 
@@ -215,10 +216,7 @@ func TestEstimateErrorRatesLong(t *testing.T) {
 // documented compares a table with the one between the marks of a page, which UPDATE=1 writes.
 func documented(t *testing.T, path, table string) {
 	t.Helper()
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(path))(t)
 	before, rest, ok := strings.Cut(string(page), "<!-- coverage: begin -->\n")
 	old, after, closed := strings.Cut(rest, "<!-- coverage: end -->")
 	switch {
@@ -227,9 +225,7 @@ func documented(t *testing.T, path, table string) {
 	case old == table:
 	case os.Getenv("UPDATE") == "1":
 		page := before + "<!-- coverage: begin -->\n" + table + "<!-- coverage: end -->" + after
-		if err := os.WriteFile(path, []byte(page), 0o644); err != nil { //nolint:gosec // a page of the documentation
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(page), 0o644))
 	default:
 		t.Errorf("%s differs (UPDATE=1 writes it anew); the table is\n%s", path, table)
 	}

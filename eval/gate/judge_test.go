@@ -10,6 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"cfq/eval"
+
+	"cfq/internal/must"
 )
 
 // drifted is a result whose median CRG at margin 0.1 is value, of n people, within [lo, hi] at the confidence.
@@ -86,10 +88,7 @@ func TestEstimates(t *testing.T) {
 		},
 		{"|crg.median|<=0.1", drifted(0.2, 0.11, 0.3, 200, 0.95), 0, Fail, ""},
 	} {
-		check, err := ParseCheck(c.check)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check := must.Get(ParseCheck(c.check))(t)
 		f := single(t, Gate{Confidence: c.confidence, Checks: []Check{check}}, c.r)
 		if f.Verdict != c.want || !strings.Contains(f.Why, c.why) {
 			t.Errorf("%s: %s, %q; want %s, %q", c.check, f.Verdict, f.Why, c.want, c.why)
@@ -159,10 +158,7 @@ func TestOneGroupOfEstimates(t *testing.T) {
 		lo, hi := v-rapid.Float64Range(0, 0.3).Draw(t, "below"), v+rapid.Float64Range(0, 0.3).Draw(t, "above")
 		text := rapid.SampledFrom([]string{"crg.median%s<=0.1", "crg.median%s>=-0.1", "|crg.median%s|<=0.1"}).Draw(t, "check")
 		one, _ := ParseCheck(strings.ReplaceAll(text, "%s", ""))
-		by, err := ParseCheck(strings.ReplaceAll(text, "%s", "[sex]"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		by := must.Get(ParseCheck(strings.ReplaceAll(text, "%s", "[sex]")))(t)
 		r := drifted(v, lo, hi, 100, 0.95)
 		r.Groups = []eval.Grouping{{By: "sex", Groups: []eval.Group{{Name: "A", Result: drifted(v, lo, hi, 100, 0.95)}}}}
 		want, got := Judge(&Gate{Checks: []Check{one}}, r, nil), Judge(&Gate{Checks: []Check{by}}, r, nil)
@@ -277,10 +273,7 @@ func TestIncrease(t *testing.T) {
 			Inconclusive, "in the earlier report, 4 % (100 people); its interval has confidence 90 %",
 		},
 	} {
-		check, err := ParseCheck(c.check)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check := must.Get(ParseCheck(c.check))(t)
 		f := Judge(&Gate{Checks: []Check{check}}, c.now, c.before).Findings[0]
 		if f.Verdict != c.want || !strings.Contains(f.Why, c.why) {
 			t.Errorf("%s: %s %q, want %s %q", c.check, f.Verdict, f.Why, c.want, c.why)
@@ -320,14 +313,9 @@ func TestIncreaseOfTau(t *testing.T) {
 // A report that went through JSON has null for infinity: what passed in memory must not depend on that.
 func TestIncreaseOverJSON(t *testing.T) {
 	before := drifted(0.04, math.Inf(-1), math.Inf(1), 100, 0.95)
-	text, err := json.Marshal(before)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(before))(t)
 	var read eval.Result
-	if err := json.Unmarshal(text, &read); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &read))
 	g := &Gate{Checks: []Check{{Metric: "crg.median", MaxIncrease: ptr(1000)}}}
 	for _, p := range []*eval.Result{before, &read} {
 		if f := Judge(g, drifted(0.05, 0.03, 0.07, 100, 0.95), p).Findings[0]; f.Verdict != Inconclusive {

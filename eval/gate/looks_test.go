@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"cfq/internal/must"
 )
 
 // chase follows the number of people that a gate names until it passes, fails or has no look left, and says whether it
@@ -77,10 +79,7 @@ func TestLooks(t *testing.T) {
 		!strings.Contains(err.Error(), "95 %") {
 		t.Errorf("the fourth look of three: %v", err)
 	}
-	data, err := l.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(l.Encode())(t)
 	again, err := ParseLooks(data, "m")
 	if err != nil || again.Seen("b") == nil || again.Seen("b").Verdict != Inconclusive || again.Check(thrice) == nil {
 		t.Errorf("%+v, %v", again, err)

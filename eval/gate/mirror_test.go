@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"cfq/eval"
+
+	"cfq/internal/must"
 )
 
 // lenient is a result in which k of n promises break and, of n promises of the quantized model, other; it approves
@@ -153,16 +155,11 @@ func TestMirror(t *testing.T) {
 	} {
 		g := &Gate{OneSided: c.oneSided}
 		for _, text := range c.checks {
-			check, err := ParseCheck(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check := must.Get(ParseCheck(text))(t)
 			g.Checks = append(g.Checks, check)
 		}
 		g.Mirror(c.issued)
-		if err := g.Check(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, g.Check())
 		report := Judge(g, c.r, lenient(0, 0, 373, 0, 379))
 		var got []string
 		for i := range report.Findings {
@@ -188,11 +185,8 @@ func TestMirror(t *testing.T) {
 
 // The groups of a check have mirror images too, and the evaluation measures what they need.
 func TestMirrorOfGroups(t *testing.T) {
-	g, err := Parse("gate.yaml", []byte("version: 1\nchecks:\n"+
-		"  - {name: fair, metric: vd, margin: 0.25, by: sex, max: 0.1}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(Parse("gate.yaml", []byte("version: 1\nchecks:\n"+
+		"  - {name: fair, metric: vd, margin: 0.25, by: sex, max: 0.1}\n")))(t)
 	if g.Needs(false).Requires[eval.RequiresMirrored] {
 		t.Error("VD alone needs no recourse of the quantized model")
 	}

@@ -17,6 +17,8 @@ import (
 	"cfq/eval"
 	"cfq/internal/config"
 	"cfq/internal/message"
+
+	"cfq/internal/must"
 )
 
 func exampleGate() *Gate {
@@ -48,14 +50,9 @@ func fromPage(language string) string {
 
 func TestParse(t *testing.T) {
 	example := fromPage("yaml")
-	asJSON, err := yaml.YAMLToJSON([]byte(example))
-	if err != nil {
-		t.Fatal(err)
-	}
+	asJSON := must.Get(yaml.YAMLToJSON([]byte(example)))(t)
 	var tabs bytes.Buffer
-	if err := json.Indent(&tabs, asJSON, "", "\t"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Indent(&tabs, asJSON, "", "\t"))
 	for name, text := range map[string]string{
 		"example": example, "json": string(asJSON), "json with tabs": tabs.String(), "crlf": strings.ReplaceAll(example,
 			"\n", "\r\n"), "byte order mark": "\xef\xbb\xbf" + example,
@@ -70,9 +67,7 @@ func TestParse(t *testing.T) {
 		}
 	}
 	path := filepath.Join(t.TempDir(), "g.yaml")
-	if err := os.WriteFile(path, []byte("version: 1\nchecks: [{metric: vdd, max: 1}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("version: 1\nchecks: [{metric: vdd, max: 1}]\n"), 0o600))
 	if _, err := Load(path); err == nil || err.Error() != path+`:2:19: unknown metric "vdd"; did you mean "vd"?` {
 		t.Errorf("%v", err)
 	}
@@ -220,9 +215,7 @@ colour: red
 // A gate that was put together by a program is checked by the same rules.
 func TestCheckOfGate(t *testing.T) {
 	g := exampleGate()
-	if err := g.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.Check())
 	g.Checks[0].Metric, g.MinPeople = "vdd", -1
 	err := g.Check()
 	for _, want := range []string{
@@ -251,9 +244,7 @@ func keepForSchema(t *testing.T, good, bad []string) {
 	}
 	path := filepath.Join("testdata", "schema.txtar")
 	if os.Getenv("UPDATE") == "1" {
-		if err := os.WriteFile(path, txtar.Format(ar), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, txtar.Format(ar), 0o644))
 	}
 	have, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(have, txtar.Format(ar)) {

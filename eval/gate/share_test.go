@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"cfq/eval"
+	"cfq/internal/must"
 	"cfq/internal/statistics"
 )
 
@@ -29,9 +30,7 @@ func broken(k, n int) *eval.Result {
 // single judges one check that has no groups and returns its finding.
 func single(t testing.TB, g Gate, r *eval.Result) Finding {
 	t.Helper()
-	if err := g.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.Check())
 	report := Judge(&g, r, nil)
 	if len(report.Findings) != 1 {
 		t.Fatalf("%d findings", len(report.Findings))
@@ -101,10 +100,7 @@ func TestShareSentences(t *testing.T) {
 			"above the limit of 0 %; with this share no number of people is enough"},
 		{"vd<=0.5", 0, 0, Inconclusive, 0, "promises that break: there are no people to measure it on"},
 	} {
-		check, err := ParseCheck(c.check)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check := must.Get(ParseCheck(c.check))(t)
 		f := single(t, Gate{Checks: []Check{check}}, broken(c.k, c.n))
 		if f.Verdict != c.want || f.Need != c.need || f.Why != c.why {
 			t.Errorf(

@@ -9,6 +9,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"cfq/eval"
+
+	"cfq/internal/must"
 )
 
 // draws is how many samples a simulation takes, and by how much an error rate of 5 % may then be above that by chance
@@ -24,9 +26,7 @@ func draws() (n int, most float64) {
 // shares reports how often the gate passes and fails results that draw makes.
 func shares(t *testing.T, g *Gate, draw func(rng *rand.Rand) (r, previous *eval.Result)) (pass, fail float64) {
 	t.Helper()
-	if err := g.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.Check())
 	n, _ := draws()
 	rng := rand.New(rand.NewPCG(7, 11))
 	for range n {
@@ -80,10 +80,7 @@ func TestErrorRates(t *testing.T) {
 			return broken(binomial(rng, 1000, 0.08), 1000), broken(binomial(rng, 1000, 0.05), 1000)
 		}, 0.001, 0.001},
 	} {
-		check, err := ParseCheck(c.check)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check := must.Get(ParseCheck(c.check))(t)
 		g := &Gate{Checks: []Check{check}}
 		pass, fail := shares(t, g, c.draw)
 		t.Logf("%s: PASS %.4f, FAIL %.4f", c.name, pass, fail)

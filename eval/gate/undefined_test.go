@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"cfq/eval"
+	"cfq/internal/must"
 	"cfq/recourse"
 )
 
@@ -247,10 +248,7 @@ func TestNeeds(t *testing.T) {
 		"crg.median<=0.1": 0.9, "|crg.median|<=0.1": 0.9, "increase(crg.median)<=0.1": 0.95,
 		"gap(crg.median[sex])<=0.1": 0.95,
 	} {
-		c, err := ParseCheck(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(ParseCheck(text))(t)
 		n := (&Gate{Checks: []Check{c}}).Needs(false)
 		if math.Abs(n.Confidence-want) > 1e-12 {
 			t.Errorf("%s: %v, want %v", text, n.Confidence, want)
@@ -272,14 +270,9 @@ func summarize(t testing.TB, records []eval.Record, s eval.Settings, file eval.D
 	t.Helper()
 	all := eval.NewRecords(s.Margins, nil)
 	for i := range records {
-		if err := all.Add(&records[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, all.Add(&records[i]))
 	}
-	r, err := eval.Summarize(all, s, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(eval.Summarize(all, s, file))(t)
 	for i := range r.Margins { // of a solver that finds as good a point as the quantized model's the second time
 		values := r.Margins[i].Values
 		for id, v := range maps.Clone(values) {

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"cfq/eval"
+	"cfq/internal/must"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -30,11 +31,7 @@ features:
 
 func parse(t testing.TB) *task.Task {
 	t.Helper()
-	tk, err := task.Parse("task.yaml", []byte(people))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tk
+	return must.Get(task.Parse("task.yaml", []byte(people)))(t)
 }
 
 // runOf is what records of the task are made of.
@@ -135,42 +132,27 @@ func write(t testing.TB, dir string, n int, f Format, run Run, list []eval.Recor
 	t.Helper()
 	path := filepath.Join(dir, fmt.Sprintf("%d.%s", n, f))
 	var b bytes.Buffer
-	w, err := NewWriter(&b, f, run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(NewWriter(&b, f, run))(t)
 	for i := range list {
-		if err := w.Write(&list[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Write(&list[i]))
 	}
-	if err := w.Counts(file); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Counts(file))
+	must.Do(t, w.Close())
+	must.Do(t, os.WriteFile(path, b.Bytes(), 0o600))
 	return path
 }
 
 func put1(t testing.TB, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
 func all(t testing.TB, r *eval.Records) (list []eval.Record) {
 	t.Helper()
 	for x, err := range r.Raw() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		x.Person = 0
 		list = append(list, *x)
 	}
@@ -230,9 +212,7 @@ func TestRoundTrip(t *testing.T) {
 			}
 			return
 		}
-		if err != nil {
-			rt.Fatal(err)
-		}
+		must.Do(rt, err)
 		if d := cmp.Diff(want, all(t, got), sameBits()); d != "" {
 			rt.Error(d)
 		}
@@ -282,9 +262,7 @@ func table(t testing.TB, change func(*Run)) string {
 		Groups: []string{"f", "n"}, Hash: 5,
 	}
 	text, err := os.ReadFile(write(t, t.TempDir(), 1, "csv", run, []eval.Record{r}, eval.DataFile{Rows: 2, Unreadable: 1}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return string(text)
 }
 
@@ -413,10 +391,7 @@ func TestSameBytes(t *testing.T) {
 	for _, f := range formats() {
 		var first []byte
 		for range 10 {
-			data, err := os.ReadFile(write(t, t.TempDir(), 1, f, runOf(0), nil, file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must.Get(os.ReadFile(write(t, t.TempDir(), 1, f, runOf(0), nil, file)))(t)
 			if first == nil {
 				first = data
 			} else if !bytes.Equal(first, data) {

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"cfq/eval"
+	"cfq/internal/must"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -23,13 +24,8 @@ features:
   - {name: age, kind: numeric, mean: 40, std: 10, actionable: false}
 cost: {norm: l1, weights: inverse_std, eps: 1.0e-3}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := constraint.Compile(tk)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	set := must.Get(constraint.Compile(tk))(t)
 	records := eval.NewRecords([]float64{0.1}, nil)
 	found := func(point ...float32) eval.Promise { return eval.Promise{Status: recourse.Found, Point: point} }
 	none := eval.Promise{Status: recourse.NoneFound}
@@ -41,9 +37,7 @@ cost: {norm: l1, weights: inverse_std, eps: 1.0e-3}
 		{X: []float32{0, 1, 0, 0}, Evaluated: true, Steps: []eval.Step{{Full: found(1, 1, 0, 0), Quant: found(0, 0, 1, 0)}}},
 		{X: []float32{2, 1, 0, 1}, Row: 1, Evaluated: true, Steps: []eval.Step{{Full: found(5, 0, 1, 1), Quant: none}}},
 	} {
-		if err := records.Add(&x); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, records.Add(&x))
 	}
 	same := cmp.Comparer(func(a, b eval.Float) bool { return a == b || !a.Defined() && !b.Defined() })
 	undefined := eval.Float(math.NaN())

@@ -11,15 +11,15 @@ import (
 	"testing"
 
 	"cfq/eval/gate"
+
+	"cfq/internal/must"
 )
 
 // render returns the page, and fails when it is not well-formed: every element that is opened is closed, in order.
 func render(t *testing.T, write func(io.Writer) error) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := write(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, write(&b))
 	x := xml.NewDecoder(bytes.NewReader(b.Bytes()))
 	x.Strict = true
 	var open []string
@@ -28,9 +28,7 @@ func render(t *testing.T, write func(io.Writer) error) string {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		switch e := token.(type) {
 		case xml.StartElement:
 			open = append(open, e.Name.Local)
@@ -132,9 +130,7 @@ func TestVerdictComesFirst(t *testing.T) {
 		d.Gate.Verdict = v
 		for i, view := range []func(io.Writer, *Document) error{Text, Markdown} {
 			var b strings.Builder
-			if err := view(&b, d); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, view(&b, d))
 			if first, _, _ := strings.Cut(b.String(), "\n"); !strings.HasPrefix(first, []string{"", "# "}[i]+string(v)+": ") {
 				t.Errorf("the first line is %q", first)
 			}
@@ -145,9 +141,7 @@ func TestVerdictComesFirst(t *testing.T) {
 // What is closed in Markdown is opened and closed again, with the empty lines that tables need.
 func TestMarkdownDetails(t *testing.T) {
 	var b strings.Builder
-	if err := Markdown(&b, complete()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Markdown(&b, complete()))
 	lines := strings.Split(b.String(), "\n")
 	depth := 0
 	for i, l := range lines {
@@ -185,9 +179,7 @@ func TestMany(t *testing.T) {
 		d.Gate.Findings = append(d.Gate.Findings, d.Gate.Findings[0])
 	}
 	var text strings.Builder
-	if err := Text(&text, d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Text(&text, d))
 	page := render(t, func(w io.Writer) error { return HTML(w, d) })
 	for _, c := range []struct{ in, want string }{
 		{text.String(), "5 of 1000 people; the JSON"}, {page, "200 of 1000 people; the JSON"}, {

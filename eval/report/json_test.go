@@ -12,14 +12,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"cfq/internal/must"
 )
 
 func jsonOf[D any](t *testing.T, write func(w *bytes.Buffer, d *D) error, d *D) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := write(&b, d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, write(&b, d))
 	return b.Bytes()
 }
 
@@ -60,15 +60,10 @@ func TestReadJSONRefuses(t *testing.T) {
 		}
 	}
 	var tree map[string]any
-	if err := json.Unmarshal([]byte(good), &tree); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(good), &tree))
 	result := tree["result"].(map[string]any)
 	result["margins"] = slices.Clone(result["margins"].([]any))[:1]
-	short, err := json.Marshal(tree)
-	if err != nil {
-		t.Fatal(err)
-	}
+	short := must.Get(json.Marshal(tree))(t)
 	if _, err := ReadJSON(bytes.NewReader(short)); err == nil || !strings.Contains(err.Error(),
 		"4 required margins in the settings and 1 results") {
 		t.Errorf("%v", err)

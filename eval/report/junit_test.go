@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"cfq/eval/gate"
+
+	"cfq/internal/must"
 )
 
 // node is any element, so that the test does not read with what wrote.
@@ -46,13 +48,9 @@ func TestJUnit(t *testing.T) {
 	d.Gate.Findings = append(d.Gate.Findings, twice)
 	d.Gate.Findings[1].Why += " \x00\x1b[31m\xff <&\"'>"
 	var b bytes.Buffer
-	if err := JUnit(&b, d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, JUnit(&b, d))
 	var root node
-	if err := xml.Unmarshal(b.Bytes(), &root); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, xml.Unmarshal(b.Bytes(), &root))
 	if root.XMLName.Local != "testsuites" || len(root.all("testsuite")) != 1 {
 		t.Fatalf("the root is %v with %d suites", root.XMLName, len(root.Children))
 	}

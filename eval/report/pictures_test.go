@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"cfq/eval"
+	"cfq/internal/must"
 )
 
 // TestPictures shows people whose promise breaks first, and no more than half of those shown where others' hold.
@@ -34,9 +35,7 @@ func TestPictures(t *testing.T) {
 			drawn[x[0][0]] = true
 			return all, nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		var got []string
 		breaks := 0
 		for i, p := range list {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/recourse/promise"
 	"cfq/task"
@@ -37,9 +38,7 @@ func TestPromisesByBatch(t *testing.T) {
 		}
 		c.Finish(&whole)
 		var b strings.Builder
-		if err := c.Write(&b, "x.csv"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Write(&b, "x.csv"))
 		before := func(a, b BrokenLine) int { return a.Line - b.Line }
 		if len(c.First) != 14 || !slices.IsSortedFunc(c.First, before) {
 			t.Errorf("%d broken lines are listed, want 14 in their order: %v", len(c.First), c.First)

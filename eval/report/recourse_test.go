@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"cfq/internal/must"
 	"cfq/recourse"
 	"cfq/recourse/promise"
 	"cfq/task"
@@ -33,9 +34,7 @@ func TestGap(t *testing.T) {
 		t.Errorf("%+v, want %+v", *s.Gap, want)
 	}
 	var out strings.Builder
-	if err := s.Write(&out, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Write(&out, ""))
 	const line = "the search alone      12 % dearer on average, 25 % at most, without an action for 1\n"
 	if !strings.Contains(out.String(), line) {
 		t.Errorf("%s", out.String())

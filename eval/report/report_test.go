@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"cfq/eval"
+	"cfq/internal/must"
 	"cfq/recourse"
 
 	"github.com/google/go-cmp/cmp"
@@ -180,14 +181,9 @@ func golden(t *testing.T, name string, ar *txtar.Archive) {
 	t.Helper()
 	path := "testdata/" + name + ".txtar"
 	if os.Getenv("UPDATE") == "1" {
-		if err := os.WriteFile(path, txtar.Format(ar), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, txtar.Format(ar), 0o644))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(path))(t)
 	if d := cmp.Diff(string(want), string(txtar.Format(ar))); d != "" {
 		t.Errorf("differs from %s (UPDATE=1 writes it anew):\n%s", path, d)
 	}
@@ -228,14 +224,10 @@ func TestTextFitsATerminal(t *testing.T) {
 	texts := map[string]*strings.Builder{}
 	for name, d := range samples() {
 		texts[name] = &strings.Builder{}
-		if err := Text(texts[name], d); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, Text(texts[name], d))
 	}
 	texts["comparison"] = &strings.Builder{}
-	if err := compareText(texts["comparison"], comparison()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, compareText(texts["comparison"], comparison()))
 	for name, b := range texts {
 		for line := range strings.SplitSeq(b.String(), "\n") {
 
