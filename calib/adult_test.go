@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cfq/calib"
+	"cfq/internal/must"
 	"cfq/internal/realdata"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
@@ -21,39 +22,23 @@ func adult(t testing.TB) (*classifier.Model, []quant.LayerInfo, *calib.Set) {
 	t.Helper()
 	e := orttest.Need(t)
 	m, err := codec.ReadFile(realdata.Dir(t, "models", "adult", "mlp2-s0.onnx"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if m.Opset("") < 21 {
-		if err := pass.Upgrade(m, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pass.Upgrade(m, nil))
 	}
 	if m, _, err = pass.Canonical(m, nil); err != nil {
 		t.Fatal(err)
 	}
-	tk, err := task.Load(filepath.Join("..", "reproduce", "testdata", "tasks", "adult.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	people, err := task.Read(context.Background(), realdata.Dir(t, "data", "adult", "adult.data.gz"), tk,
-		task.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := classifier.Open(context.Background(), m, e, classifier.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tk := must.Get(task.Load(filepath.Join("..", "reproduce", "testdata", "tasks", "adult.yaml")))(t)
+	people := must.Get(task.Read(context.Background(), realdata.Dir(t, "data", "adult", "adult.data.gz"), tk,
+		task.ReadOptions{}))(t)
+	c := must.Get(classifier.Open(context.Background(), m, e, classifier.Options{}))(t)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(m))(t)
 	return c, layers, calib.FactualSet(people.X, tk.Dim())
 }
 
@@ -91,20 +76,14 @@ func TestAdultRoundings(t *testing.T) {
 	t.Parallel()
 	c, layers, set := adult(t)
 	set.X, set.Factual = set.X[:3000*set.Dim], 3000
-	stats, err := calib.Collect(context.Background(), c, layers, set, nil, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stats := must.Get(calib.Collect(context.Background(), c, layers, set, nil, false))(t)
 	for _, f := range quant.Formats()[1:3] {
 		for i, l := range layers {
 			errs := map[calib.Rounding]float64{}
 			for _, rounding := range []calib.Rounding{calib.Nearest, calib.GPTQ, calib.AdaRound} {
 				start := time.Now()
-				fits, err := calib.FitWeights(context.Background(), l, &stats[i], []quant.Format{f},
-					calib.WeightOptions{Rounding: rounding, Workers: 2})
-				if err != nil {
-					t.Fatal(err)
-				}
+				fits := must.Get(calib.FitWeights(context.Background(), l, &stats[i], []quant.Format{f},
+					calib.WeightOptions{Rounding: rounding, Workers: 2}))(t)
 				errs[rounding] = layerError(l, stats[i].Gram, stats[i].Mean, &fits[0], f)
 				t.Logf("%d bits, %3d -> %2d, %-11s: %.4g in %v", f.Bits, l.In, l.Out, rounding, errs[rounding],
 					time.Since(start).Round(time.Millisecond))
@@ -125,9 +104,7 @@ func TestAdultRanges(t *testing.T) {
 	set.X, set.Factual = set.X[:3000*set.Dim], 3000
 	ctx := context.Background()
 	stats, err := calib.Collect(ctx, c, layers, set, nil, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	values := make([]string, len(layers))
 	for i, l := range layers {
 		values[i] = l.Input
@@ -139,26 +116,18 @@ func TestAdultRanges(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, bits := range []int{2, 3, 4, 8} {
 		least := map[calib.Range]float64{}
 		for _, kind := range calib.Ranges() {
-			f, err := quant.FormatOf(bits, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := must.Get(quant.FormatOf(bits, false))(t)
 			var channel, tensor, logits, act float64
 			for i, l := range layers {
 				s := &stats[i]
 				total := variance(l, s)
 				for _, perTensor := range []bool{false, true} {
-					fits, err := calib.FitWeights(ctx, l, s, []quant.Format{f},
-						calib.WeightOptions{PerTensor: perTensor, Range: kind.Name})
-					if err != nil {
-						t.Fatal(err)
-					}
+					fits := must.Get(calib.FitWeights(ctx, l, s, []quant.Format{f},
+						calib.WeightOptions{PerTensor: perTensor, Range: kind.Name}))(t)
 					e := layerError(l, s.Gram, s.Mean, &fits[0], f) / total
 					if perTensor {
 						tensor += e

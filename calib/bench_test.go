@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"cfq/calib"
+	"cfq/internal/must"
 	"cfq/quant"
 )
 
@@ -13,10 +14,7 @@ import (
 func BenchmarkFitWeights(b *testing.B) {
 	c, layers, set := adult(b)
 	ctx := context.Background()
-	stats, err := calib.Collect(ctx, c, layers, set, nil, false)
-	if err != nil {
-		b.Fatal(err)
-	}
+	stats := must.Get(calib.Collect(ctx, c, layers, set, nil, false))(b)
 	for _, rounding := range []calib.Rounding{calib.Nearest, calib.GPTQ, calib.AdaRound} {
 		b.Run(string(rounding), func(b *testing.B) {
 			for b.Loop() {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -33,9 +34,7 @@ func TestFitInputIsExactOnLattices(t *testing.T) {
 	x, dim := people(3000)
 	set := FactualSet(x, dim)
 	in := FitInput(x, dim, nil)
-	if err := in.Check(dim); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, in.Check(dim))
 	if most := dim + max(minExtra, dim/2); len(in.Columns) > most {
 		t.Errorf("%d columns, at most %d are paid for", len(in.Columns), most)
 	}
@@ -71,9 +70,7 @@ func TestFitInputCorners(t *testing.T) {
 		x = append(x, 1, 7, float32(i)*0.011)
 	}
 	in := FitInput(x, 3, [][]float32{{0, 1}, nil, nil})
-	if err := in.Check(3); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, in.Check(3))
 	rows := append([]float32{0, 6, 0, 0, 8, 0}, x...)
 	codes := in.Codes(rows, 3)
 	k := len(in.Columns)
@@ -128,10 +125,7 @@ func net(t *testing.T, dim, hidden int) (*classifier.Model, []quant.LayerInfo) {
 			gemm("a", "w2", "b2", "z"),
 		},
 	}}
-	c, err := classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{Batch: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{Batch: 100}))(t)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -150,10 +144,7 @@ func TestCollect(t *testing.T) {
 	x, dim := people(250)
 	c, layers := net(t, dim, 4)
 	set := FactualSet(x, dim)
-	stats, err := Collect(context.Background(), c, layers, set, nil, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stats := must.Get(Collect(context.Background(), c, layers, set, nil, false))(t)
 	want := make([]float64, 16)
 	var largest float64
 	for i := range 250 {
@@ -195,10 +186,7 @@ func TestCollect(t *testing.T) {
 func TestFitWeightsNearest(t *testing.T) {
 	x, dim := people(250)
 	c, layers := net(t, dim, 4)
-	stats, err := Collect(context.Background(), c, layers, FactualSet(x, dim), nil, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stats := must.Get(Collect(context.Background(), c, layers, FactualSet(x, dim), nil, false))(t)
 	l, s := layers[0], &stats[0]
 	round := nearest(s.Gram, l.In)
 	for _, f := range quant.Formats() {
@@ -227,10 +215,7 @@ func TestFitWeightsNearest(t *testing.T) {
 
 func fitOne(t *testing.T, l quant.LayerInfo, s *Stats, f quant.Format, o WeightOptions) quant.Layer {
 	t.Helper()
-	fits, err := FitWeights(context.Background(), l, s, []quant.Format{f}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fits := must.Get(FitWeights(context.Background(), l, s, []quant.Format{f}, o))(t)
 	return fits[0]
 }
 
@@ -255,15 +240,9 @@ func outputError(x []float32, dim int, w []float32, codes []int8, scale float32,
 func TestGPTQ(t *testing.T) {
 	x, dim := people(250)
 	c, layers := net(t, dim, 12)
-	stats, err := Collect(context.Background(), c, layers, FactualSet(x, dim), nil, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stats := must.Get(Collect(context.Background(), c, layers, FactualSet(x, dim), nil, false))(t)
 	l, s := layers[0], &stats[0]
-	f, err := quant.FormatOf(2, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(quant.FormatOf(2, false))(t)
 	fit := fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ})
 	plain := fitOne(t, l, s, f, WeightOptions{})
 	var best, ours, rounded float64
@@ -378,20 +357,11 @@ func (h half) LossGrads(ctx context.Context, x []float32) (m, g []float32, err e
 }
 
 func TestCounterfactual(t *testing.T) {
-	parsed, err := task.Parse("t.yaml", []byte("version: 1\ndata: {label: y, favourable: \"1\"}\nfeatures:\n"+
-		"  - {name: a, kind: numeric, mean: 0, std: 1}\n  - {name: b, kind: numeric, mean: 0, std: 1}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := constraint.Compile(parsed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := must.Get(task.Parse("t.yaml", []byte("version: 1\ndata: {label: y, favourable: \"1\"}\nfeatures:\n"+
+		"  - {name: a, kind: numeric, mean: 0, std: 1}\n  - {name: b, kind: numeric, mean: 0, std: 1}\n")))(t)
+	a := must.Get(constraint.Compile(parsed))(t)
 	x := []float32{2, 0, 0, 1, 3, 0, .5, -1}
-	set, err := Counterfactual(context.Background(), half{}, a, x, recourse.TeacherOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(Counterfactual(context.Background(), half{}, a, x, recourse.TeacherOptions{}))(t)
 	if set.Factual != 4 || set.Recourse != 2 || set.Source[0] != 1 || set.Source[1] != 3 {
 		t.Fatalf("%d facts, %d points of rows %v; rows 1 and 3 are refused", set.Factual, set.Recourse, set.Source)
 	}

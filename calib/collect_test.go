@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/quant"
 )
 
@@ -74,10 +75,7 @@ func TestCollectLogits(t *testing.T) {
 	c, layers := net(t, dim, 4)
 	set := FactualSet(x, dim)
 	set.Weights = slices.Repeat([]float64{1, 2}, 125)
-	stats, err := Collect(context.Background(), c, layers, set, nil, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stats := must.Get(Collect(context.Background(), c, layers, set, nil, true))(t)
 	last := layers[1]
 	gram, mean := make([]float64, dim*dim), make([]float64, dim)
 	var total float64

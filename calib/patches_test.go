@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -41,14 +42,8 @@ func images(t *testing.T, groups int64) (*graph.Model, *classifier.Model, []quan
 	h = b.Op("Conv", []string{h, random(2, 8, 1, 1)})
 	y := b.Op("Gemm", []string{b.Op("Flatten", []string{h}), random(2, 18)}, graph.IntAttr("transB", 1))
 	m.Graph.Outputs = []graph.Value{{Name: y, DType: graph.Float}}
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{Batch: 7})
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(m))(t)
+	c := must.Get(classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{Batch: 7}))(t)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -76,10 +71,7 @@ func weightedMeans(t *testing.T, m *graph.Model, value string, outs int, s *Set)
 	t.Helper()
 	c := m.Clone()
 	c.Graph.Outputs = []graph.Value{{Name: value}}
-	v, err := orttest.Run(t, c, orttest.Need(t), graph.FromFloats("x", s.X, int64(s.Rows()), 36))[0].Floats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(orttest.Run(t, c, orttest.Need(t), graph.FromFloats("x", s.X, int64(s.Rows()), 36))[0].Floats())(t)
 	out, total := make([]float64, outs), 0.0
 	places := len(v) / s.Rows() / outs
 	for r, w := range s.Weights {
@@ -101,17 +93,11 @@ func TestConvBias(t *testing.T) {
 	for _, groups := range []int64{1, 2, 4} {
 		m, c, layers := images(t, groups)
 		set := imageSet(50)
-		stats, err := Collect(context.Background(), c, layers, set, nil, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		stats := must.Get(Collect(context.Background(), c, layers, set, nil, false))(t)
 		l := layers[0]
 		want := weightedMeans(t, m, l.Output, l.Out, set)
 		for _, o := range []WeightOptions{{Rounding: GPTQ}, {Rounding: GPTQ, PerTensor: true}, {Rounding: AdaRound}} {
-			fits, err := FitWeights(context.Background(), l, &stats[0], quant.Formats(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fits := must.Get(FitWeights(context.Background(), l, &stats[0], quant.Formats(), o))(t)
 			for _, fit := range fits {
 				rounded := m.Clone()
 				w := make([]float32, len(l.W))
@@ -141,16 +127,10 @@ func TestConvBias(t *testing.T) {
 func TestConvGroups(t *testing.T) {
 	_, c, layers := images(t, 2)
 	set := imageSet(40)
-	stats, err := Collect(context.Background(), c, layers, set, nil, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stats := must.Get(Collect(context.Background(), c, layers, set, nil, false))(t)
 	l := layers[0]
 	formats := quant.Formats()
-	whole, err := FitWeights(context.Background(), l, &stats[0], formats, WeightOptions{Rounding: GPTQ})
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(FitWeights(context.Background(), l, &stats[0], formats, WeightOptions{Rounding: GPTQ}))(t)
 	for g, part := range l.Groups() {
 		alone := newStats(part, false)
 		var total float64
@@ -174,10 +154,7 @@ func TestConvGroups(t *testing.T) {
 				t.Fatalf("group %d: second moment %d is %v, want %v", g, i, at.Gram[i], v)
 			}
 		}
-		fits, err := FitWeights(context.Background(), part, &alone, formats, WeightOptions{Rounding: GPTQ})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fits := must.Get(FitWeights(context.Background(), part, &alone, formats, WeightOptions{Rounding: GPTQ}))(t)
 		for i, f := range fits {
 			from, to := g*part.Out, (g+1)*part.Out
 			if !slices.Equal(f.Scales, whole[i].Scales[from:to]) || !slices.Equal(f.Codes, whole[i].Codes[from*l.In:to*l.In]) {
@@ -197,9 +174,7 @@ func TestConvLogits(t *testing.T) {
 		t.Skipf("no gradients of this model: %v", err)
 	}
 	stats, err := Collect(ctx, c, layers, set, nil, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	// The margin as a function of what the second convolution makes.
 	l := layers[1]
 	tail := m.Clone()
@@ -210,10 +185,7 @@ func TestConvLogits(t *testing.T) {
 	}
 	out := make([]float32, 2*9)
 	margin := func() float64 {
-		z, err := orttest.Run(t, tail, orttest.Need(t), graph.FromFloats(l.Output, out, 1, 2, 3, 3))[0].Doubles()
-		if err != nil {
-			t.Fatal(err)
-		}
+		z := must.Get(orttest.Run(t, tail, orttest.Need(t), graph.FromFloats(l.Output, out, 1, 2, 3, 3))[0].Doubles())(t)
 		return z[1] - z[0]
 	}
 	weight := make([]float64, 9) // the tail is linear: the gradient is the same everywhere
@@ -242,9 +214,7 @@ func TestConvLogits(t *testing.T) {
 			}
 			return nil
 		})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for i, v := range want {
 		if got := stats[1].Logits.Mean[i]; math.Abs(got-v/total) > 1e-4 {
 			t.Errorf("mean %d weighted by the gradient is %v, want %v", i, got, v/total)
@@ -287,10 +257,7 @@ func TestFitOutputs(t *testing.T) {
 	_, c, layers := images(t, 1)
 	set := imageSet(60)
 	for _, kind := range Ranges() {
-		outs, err := FitOutputs(context.Background(), c, layers, set, 8, kind.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		outs := must.Get(FitOutputs(context.Background(), c, layers, set, 8, kind.Name))(t)
 		first, second := outs.Result(layers[0].Node, Variation{}), outs.Result(layers[1].Node, Variation{})
 		if first == nil || second == nil || outs.Result(layers[2].Node, Variation{}) != nil {
 			t.Fatalf("%s: quantizers %v %v", kind.Name, first, second)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/recourse"
 )
 
@@ -16,9 +17,7 @@ func TestPromised(t *testing.T) {
 	}
 	none := recourse.Action{Status: recourse.NoneFound, Point: x[:2], Delta: make([]float32, 2)}
 	set, err := Promised(t.Context(), half{}, x, []recourse.Action{to(0, 3, 0), none, to(2, 3, 0), to(3, .75, 0)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if set.Factual != 4 || set.Recourse != 2 || !slices.Equal(set.Source, []int{0, 3}) ||
 		!slices.Equal(set.Points(), []float32{3, 0, .75, 0}) {
 		t.Errorf("%+v", set)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/quant"
 )
 
@@ -100,10 +101,7 @@ func TestAdaRound(t *testing.T) {
 // rounding to the nearest.
 func TestAdaptationLearns(t *testing.T) {
 	l, s := layerOf(6, 24)
-	c, err := newCovariance(s.Moments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newCovariance(s.Moments))(t)
 	for _, f := range quant.Formats()[:3] {
 		var learned, rounded float64
 		for r := range l.Out {
@@ -142,10 +140,7 @@ func TestAdaptationLearns(t *testing.T) {
 // The gradient by v against central differences of the loss written out.
 func TestAdaptationGradient(t *testing.T) {
 	l, s := layerOf(1, 7)
-	c, err := newCovariance(s.Moments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newCovariance(s.Moments))(t)
 	a := newAdaptation(c, l.W, 0.5, quant.Formats()[2], nil)
 	r := rand.New(rand.NewPCG(1, 1))
 	for j := range a.v {
@@ -184,10 +179,7 @@ func TestAdaptationGradient(t *testing.T) {
 // says and not larger than before.
 func TestPolish(t *testing.T) {
 	l, s := layerOf(5, 16)
-	c, err := newCovariance(s.Moments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newCovariance(s.Moments))(t)
 	moved := 0
 	for _, f := range quant.Formats()[:3] {
 		for r := range l.Out {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/must"
 	"cfq/quant"
 )
 
@@ -39,10 +40,7 @@ func layerOf(out, in int) (quant.LayerInfo, *Stats) {
 func TestStochasticRounding(t *testing.T) {
 	t.Parallel()
 	l, s := layerOf(3, 5)
-	f, err := quant.FormatOf(8, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(quant.FormatOf(8, false))(t)
 	const seeds = 2000
 	sum := make([]float64, len(l.W))
 	var plain quant.Layer
@@ -73,10 +71,7 @@ func TestStochasticRounding(t *testing.T) {
 // layer's outputs better than chance alone.
 func TestVariation(t *testing.T) {
 	l, s := layerOf(4, 12)
-	f, err := quant.FormatOf(4, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(quant.FormatOf(4, false))(t)
 	best := fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ})
 	vary := Variation{Seed: 5, Rounding: 1, Jitter: 0.05}
 	one := fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ, Vary: vary, Workers: 1})

@@ -7,6 +7,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
+	"cfq/internal/must"
 	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 )
@@ -37,17 +38,11 @@ func TestWide(t *testing.T) {
 	for i := range l.W {
 		l.W[i] = float32(rng.NormFloat64())
 	}
-	c, err := newCovariance(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newCovariance(m))(t)
 	for _, f := range quant.FormatsFor(false) {
-		fits, err := FitWeights(t.Context(), l, &Stats{Moments: m}, []quant.Format{f}, WeightOptions{
+		fits := must.Get(FitWeights(t.Context(), l, &Stats{Moments: m}, []quant.Format{f}, WeightOptions{
 			Rounding: GPTQ, Range: Output, Engine: eng, Workers: 2,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		var wide, same, full float64
 		codes := make([]int8, in)
 		one := &weightFit{l: l, o: WeightOptions{Rounding: GPTQ, Range: Output}, search: c.gptq}
@@ -71,10 +66,7 @@ func TestWideFarFromZero(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
 	const width, rows = 6, 500
-	p, err := newProduct(eng, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(newProduct(eng, true))(t)
 	defer p.session.Close()
 	rng := rand.New(rand.NewPCG(3, 3))
 	far := []float64{0, 1, -30, 1000, 5e4, 7}
@@ -95,9 +87,7 @@ func TestWideFarFromZero(t *testing.T) {
 			floats.AddScaled(want[a*width:(a+1)*width], x, row)
 		}
 	}
-	if err := p.addGram(t.Context(), got, h, width); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.addGram(t.Context(), got, h, width))
 	for i, w := range want { // what counts are the covariances
 		shift := rows * mean[i/width] * mean[i%width]
 		if d := (got[i] - shift) - (w - shift); math.Abs(d) > 1e-3*rows {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"cfq/internal/must"
 	"cfq/recourse/constraint"
 )
 
@@ -59,9 +60,7 @@ func benchAdult(b *testing.B, people int, solve func(m Model, a *constraint.Set,
 	m := adultModel(a.Dim())
 	b.ResetTimer()
 	for range b.N {
-		if err := solve(m, a, x); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, solve(m, a, x))
 	}
 	m.report(b, people)
 }

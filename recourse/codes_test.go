@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/task"
 )
 
@@ -111,7 +112,7 @@ func TestCodesWithinLimits(t *testing.T) {
 					least = min(least, a.Cost(x, z))
 				}
 			}
-			actions := must(Solve(t.Context(), f, a, x, SolveOptions{Margin: 0.1, Seed: seed}))
+			actions := must.Get(Solve(t.Context(), f, a, x, SolveOptions{Margin: 0.1, Seed: seed}))(t)
 			if got := &actions[0]; got.Status == Found {
 				if err := a.Check(x, got.Delta); err != nil || f.used(got.Point) > f.budget {
 					t.Errorf("seed %d: %v; %v of %v used", seed, err, f.used(got.Point), f.budget)

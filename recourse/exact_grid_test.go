@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -34,9 +35,7 @@ func TestExactMaxPoints(t *testing.T) {
 		{100, []Method{Exhaustive, TooMany, TooMany, TooMany}},
 	} {
 		acts, methods, err := Exact(context.Background(), m, a, x, ExactOptions{MaxPoints: c.most})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if d := cmp.Diff(c.want, methods); d != "" {
 			t.Errorf("at most %d: %s", c.most, d)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/task"
 )
 
@@ -32,14 +33,10 @@ func TestExactJointLine(t *testing.T) {
 				x := jointPeople(rng, fine, 5)
 				m := drawAffine(rng, fine.Dim(), -0.8)
 				got, methods, err := Exact(ctx, m, a, x, ExactOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				checkActions(t, m, a, x, got, 0)
 				want, _, err := Exact(ctx, plain{m}, b, x, ExactOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				for i := range want {
 					if want[i].Status == AlreadyFavourable {
 						continue
@@ -71,12 +68,9 @@ func TestExactOverride(t *testing.T) {
 	a := compile(t, tk)
 	short, loose := tk.Features[0], tk.Features[0]
 	short.MaxIncrease, loose.Step = 1, 0
-	b, err := a.Override([]task.Override{
+	b := must.Get(a.Override([]task.Override{
 		{Row: 1, Feature: 0, With: short.Action}, {Row: 20, Feature: 0, With: loose.Action},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	m := &affine{w: []float64{1, 0, 0}, b: -1.75}
 	x := make([]float32, 30*3)
 	for i := range 30 {
@@ -84,9 +78,7 @@ func TestExactOverride(t *testing.T) {
 	}
 	for _, model := range []Model{m, plain{m}} {
 		acts, methods, err := Exact(context.Background(), model, b, x, ExactOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for i, act := range acts {
 			status, delta := Found, float32(2)
 			switch {
@@ -125,9 +117,7 @@ func TestExactEntangled(t *testing.T) {
 	m := drawAffine(rand.New(rand.NewPCG(1, 2)), 3, -1)
 	m.w = []float64{0.1, 0.1, 1}
 	acts, methods, err := Exact(context.Background(), m, a, make([]float32, 3), ExactOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	best, _ := cheapestOf(t, m, a, make([]float32, 3), 1e-5)
 	if methods[0] != Exhaustive || acts[0].Status != Found || acts[0].Cost != best {
 		t.Errorf("%v at %g by %q, want %g", acts[0].Status, acts[0].Cost, methods[0], best)
@@ -153,9 +143,7 @@ func TestExactStrictRule(t *testing.T) {
 	a := compile(t, tk)
 	x := []float32{0, 2}
 	acts, methods, err := Exact(context.Background(), &affine{w: []float64{1, 0}, b: -1.5}, a, x, ExactOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if acts[0].Status != Found || !slices.Equal(acts[0].Point, []float32{2, 3}) {
 		t.Errorf("%s (%s): %v, want low 2 and high 3", acts[0].Status, methods[0], acts[0].Point)
 	}
@@ -186,14 +174,9 @@ func TestSolveAlongRuleGap(t *testing.T) {
 				x = append(x, tk.Features[0].ToInput(earned), tk.Features[1].ToInput(earned*rng.Float64()*0.65),
 					tk.Features[2].ToInput(float64(rng.IntN(12000))))
 			}
-			acts, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			acts := must.Get(Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1}))(t)
 			best, _, err := Exact(context.Background(), m, a, x, ExactOptions{Margin: 0.1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			for i, act := range acts {
 				if best[i].Status != Found {
 					continue

@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/gonum/optimize/convex/lp"
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -58,9 +59,7 @@ func simplex(t testing.TB, cost, slope, down, up []float64, gap float64, rules .
 	if errors.Is(err, lp.ErrInfeasible) {
 		return math.Inf(1)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return v
 }
 
@@ -248,9 +247,7 @@ func holdOptimum(t *rapid.T, m *affine, a *constraint.Set, x []float32, want, to
 		t.Errorf("cost %.9g, want %.9g", got, want)
 	}
 	acts, methods, err := Exact(context.Background(), m, a, x, ExactOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	rounding := (1e-3 + tol) * (want + tol)
 	for _, u := range a.Free() {
 		if u.Quantum > 0 && u.Changed(d) {
@@ -279,9 +276,7 @@ func TestExactMixedGrids(t *testing.T) {
 		}
 		x := randomPeople(rng, tk, 12)
 		acts, methods, err := Exact(context.Background(), m, a, x, ExactOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		checkActions(t, m, a, x, acts, 0)
 		for i, act := range acts {
 			if act.Status == AlreadyFavourable {

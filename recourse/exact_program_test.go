@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"cfq/internal/must"
 	"cfq/recourse/mip"
 	"cfq/task"
 )
@@ -67,9 +68,7 @@ func TestProgramAgainstEnumeration(t *testing.T) {
 		a := compile(t, tk)
 		m := newMLP(rng, -0.2, tk.Dim(), 6, 4, 1)
 		want, how, err := Exact(t.Context(), m, a, x, ExactOptions{Margin: 0.05})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		e := &exactSearch{
 			ctx: t.Context(), m: m, a: a, o: ExactOptions{Margin: 0.05, Solver: s, Time: maxTestTime}, slack: slackAbove(0.05),
 			x: x, actions: make([]Action, len(want)), methods: make([]Method, len(want)),
@@ -85,15 +84,10 @@ func TestProgramAgainstEnumeration(t *testing.T) {
 				continue
 			}
 			// Without what the search knows, and with that.
-			known, err := Solve(t.Context(), m, a.Select([]int{i}), row(x, i, a.Dim()), SolveOptions{Margin: 0.05})
-			if err != nil {
-				t.Fatal(err)
-			}
+			known := must.Get(Solve(t.Context(), m, a.Select([]int{i}), row(x, i, a.Dim()), SolveOptions{Margin: 0.05}))(t)
 			for _, k := range []Action{{Status: NoneFound}, known[0]} {
 				e.actions[i] = Action{Status: NoneFound}
-				if err := e.improve(i, k); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, e.improve(i, k))
 				got := e.actions[i]
 				if got.Status != want[i].Status || e.methods[i] != Program || math.Abs(got.Cost-want[i].Cost) > 2e-5*got.Cost {
 					t.Errorf("seed %d, person %d: %v (%s) at cost %v, want %v at %v", seed, i, got.Status, e.methods[i], got.Cost,
@@ -118,13 +112,8 @@ func TestProgramOfFreeNumbers(t *testing.T) {
 		x := randomPeople(rng, tk, 6)
 		m := readable{newMLP(rng, -2, 6, 12, 6, 1)}
 		best, methods, err := Exact(t.Context(), m, a, x, ExactOptions{Margin: 0.1, Solver: s, Time: maxTestTime})
-		if err != nil {
-			t.Fatal(err)
-		}
-		found, err := Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1, Restarts: 64, Seed: 7})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		found := must.Get(Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1, Restarts: 64, Seed: 7}))(t)
 		for i := range best {
 			switch {
 			case methods[i] != NotNeeded && methods[i] != Program:
@@ -179,14 +168,10 @@ func TestProgramOfLimits(t *testing.T) {
 		m := newMLP(rng, -1.5, 4, 6, 1)
 		x := randomPeople(rng, tk, 4)
 		want, how, err := Exact(t.Context(), m, a, x, ExactOptions{Margin: 0.05})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		o := ExactOptions{Margin: 0.05, Solver: s, Time: maxTestTime, MaxPoints: 1}
 		got, methods, err := Exact(t.Context(), readable{m}, a, x, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for i := range want {
 			if how[i] == NotNeeded || how[i] == Exhaustive && methods[i] == Exhaustive {
 				continue

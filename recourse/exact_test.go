@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/task"
 )
 
@@ -57,9 +58,7 @@ func TestExactAgainstEnumeration(t *testing.T) {
 			method Method
 		}{{line, Affine}, {plain{line}, Exhaustive}, {newMLP(rng, -1.5, tk.Dim(), 16, 8, 1), Exhaustive}} {
 			acts, methods, err := Exact(ctx, c.m, a, x, ExactOptions{Margin: margin})
-			if err != nil {
-				rt.Fatal(err)
-			}
+			must.Do(rt, err)
 			checkActions(t, c.m, a, x, acts, margin)
 			for i, act := range acts {
 				if act.Status == AlreadyFavourable {
@@ -107,9 +106,7 @@ func TestExactJoint(t *testing.T) {
 					method Method
 				}{{line, linear}, {plain{line}, Exhaustive}, {newMLP(rng, -0.8, tk.Dim(), 12, 1), Exhaustive}} {
 					acts, methods, err := Exact(context.Background(), c.m, a, x, ExactOptions{Margin: 0.1})
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, err)
 					checkActions(t, c.m, a, x, acts, 0.1)
 					for i, act := range acts {
 						if act.Status == AlreadyFavourable {
@@ -151,9 +148,7 @@ func TestExactIsDeterministic(t *testing.T) {
 	x := randomPeople(rng, tk, 60)
 	for _, m := range []Model{newMLP(rng, -2, tk.Dim(), 16, 8, 1), drawAffine(rng, tk.Dim(), -2)} {
 		want, _, err := Exact(ctx, m, a, x, ExactOptions{Margin: 0.1, Workers: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		last := 0
 		got, _, err := Exact(ctx, m, a, x, ExactOptions{
 			Margin: 0.1, Workers: 2,
@@ -167,9 +162,7 @@ func TestExactIsDeterministic(t *testing.T) {
 		}
 		for i := range 20 {
 			alone, _, err := Exact(ctx, m, a, row(x, i, a.Dim()), ExactOptions{Margin: 0.1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if d := cmp.Diff(want[i], alone[0]); d != "" {
 				t.Errorf("result depends on company:\n%s", d)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -39,9 +40,7 @@ func TestJitter(t *testing.T) {
 	if err == nil {
 		tight, err = tight.Tighten(0, 0.01)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	const n, size = 4000, 0.5
 	dim := tight.Dim()
 	var x []float32
@@ -125,7 +124,7 @@ func TestJitterStaysInBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, rapid.Bool().Draw(t, "round"))
-		a := must(constraint.Compile(tk))
+		a := must.Get(constraint.Compile(tk))(t)
 		x := drawPerson(t, tk)
 		y := a.Jitter(x, rapid.Float64Range(0.01, 5).Draw(t, "size"), rapid.Uint64().Draw(t, "seed"))
 		free := *tk
@@ -138,7 +137,7 @@ func TestJitterStaysInBounds(t *testing.T) {
 				f.Actionable = false
 			}
 		}
-		b := must(constraint.Compile(&free))
+		b := must.Get(constraint.Compile(&free))(t)
 		d := make([]float32, len(x))
 		constraint.Difference(d, x, y)
 		if err := b.Check(x, d); err != nil {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/task"
 )
 
@@ -124,7 +125,7 @@ func TestSolveLinkedDigits(t *testing.T) {
 		x = append(x, job.ToInput(float64(i)/4), year.ToInput(float64(20000+i%7)))
 	}
 	m := &affine{w: []float64{1, 0.1}, b: -5}
-	acts := must(Solve(context.Background(), m, a, x, SolveOptions{}))
+	acts := must.Get(Solve(context.Background(), m, a, x, SolveOptions{}))(t)
 	checkActions(t, m, a, x, acts, 0)
 	for i, act := range acts {
 		if act.Status != Found {
@@ -150,7 +151,7 @@ func TestSolveAlongRule(t *testing.T) {
 		for i := range 60 {
 			x = append(x, begin.ToInput(float64(1990+i%20)), end.ToInput(float64(1991+i%20+i%5)))
 		}
-		acts := must(Solve(context.Background(), m, a, x, SolveOptions{}))
+		acts := must.Get(Solve(context.Background(), m, a, x, SolveOptions{}))(t)
 		checkActions(t, m, a, x, acts, 0)
 		for i, act := range acts {
 			// (begin-2000) - (end-2001)/2 = 9 on begin = end is 2017; who need not go so far stops short of it.
@@ -179,9 +180,7 @@ func rawOf(t *testing.T, tk *task.Task, point []float32) []float64 {
 		if err == nil {
 			raw[j], err = strconv.ParseFloat(s, 64)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	return raw
 }
@@ -211,7 +210,7 @@ func TestSolveEquation(t *testing.T) {
 		x = append(x, fs[0].ToInput(part+rest), fs[1].ToInput(part), fs[2].ToInput(rest))
 	}
 	m := &affine{w: []float64{1, 0.5, -0.2}, b: -2}
-	acts := must(Solve(context.Background(), m, a, x, SolveOptions{}))
+	acts := must.Get(Solve(context.Background(), m, a, x, SolveOptions{}))(t)
 	checkActions(t, m, a, x, acts, 0)
 	start, _ := m.Margins(context.Background(), x)
 	for i, act := range acts {
@@ -266,7 +265,7 @@ func TestOverrideKeepsRange(t *testing.T) {
 	tk.Cost.Weights = "inverse_range"
 	own := tk.Features[0]
 	own.Bounds[1], own.Weight = 5, 3
-	a := must(compile(t, tk).Override([]task.Override{{Row: 1, Feature: 0, With: own.Action}}))
+	a := must.Get(compile(t, tk).Override([]task.Override{{Row: 1, Feature: 0, With: own.Action}}))(t)
 	x, d := []float32{0}, []float32{1}
 	if all, one := a.Person(0).Cost(x, d), a.Person(1).Cost(x, d); math.Abs(one-3*all) > 1e-12 {
 		t.Errorf("costs %g, with a weight of 3 %g", all, one)

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -131,7 +132,7 @@ func cheapestOf(t *testing.T, m Model, a *constraint.Set, x []float32, need floa
 		Point(at, x, d)
 		points, costs = append(points, at...), append(costs, a.Cost(x, d))
 	})
-	margins := must(m.Margins(context.Background(), points))
+	margins := must.Get(m.Margins(context.Background(), points))(t)
 	least = math.Inf(1)
 	for i, v := range margins {
 		if valid(v, need) {
@@ -188,7 +189,7 @@ func solveJoint(t *testing.T, rng *rand.Rand, tk *task.Task) (m Model, a *constr
 	a = compile(t, tk)
 	x = jointPeople(rng, tk, 8)
 	m = newMLP(rng, -0.6, tk.Dim(), 12, 1)
-	acts = must(Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1}))
+	acts = must.Get(Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1}))(t)
 	checkActions(t, m, a, x, acts, 0.1)
 	return m, a, x, acts
 }
@@ -265,7 +266,7 @@ func TestProjectJoint(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			tk.Latent = &task.Latent{Radius: 0.5 + 4*rng.Float64()}
 		}
-		a := must(constraint.Compile(tk))
+		a := must.Get(constraint.Compile(tk))(t)
 		x := jointPeople(rng, tk, 1)
 		d := make([]float32, a.Dim())
 		for j := range d {
@@ -292,8 +293,8 @@ func TestGradientStepsJoint(t *testing.T) {
 	x := jointPeople(rng, tk, 200)
 	m := newMLP(rng, -0.3, tk.Dim(), 12, 1)
 	before, _ := m.Margins(context.Background(), x)
-	deltas := must(Teacher(context.Background(), m, a, x, TeacherOptions{Steps: 5}))
-	first := must(FirstValid(context.Background(), m, a, x, FirstValidOptions{}))
+	deltas := must.Get(Teacher(context.Background(), m, a, x, TeacherOptions{Steps: 5}))(t)
+	first := must.Get(FirstValid(context.Background(), m, a, x, FirstValidOptions{}))(t)
 	refused, helped := 0, 0
 	for i, act := range first {
 		if err := a.Check(row(x, i, a.Dim()), act.Delta); err != nil {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
 	"cfq/task"
@@ -33,12 +34,10 @@ func (g gaps) report(t *testing.T) (mean, most float64) {
 func linearGaps(t *testing.T, tk *task.Task, m *affine, x []float32, margin float64) gaps {
 	t.Helper()
 	a := compile(t, tk)
-	acts := must(Solve(context.Background(), m, a, x, SolveOptions{Margin: margin}))
+	acts := must.Get(Solve(context.Background(), m, a, x, SolveOptions{Margin: margin}))(t)
 	checkActions(t, m, a, x, acts, margin)
 	best, methods, err := Exact(context.Background(), m, a, x, ExactOptions{Margin: margin})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var out gaps
 	for i, act := range acts {
 		if act.Status == AlreadyFavourable {
@@ -97,15 +96,15 @@ func TestSolveMixedGrids(t *testing.T) {
 func TestSolveGerman(t *testing.T) {
 	t.Parallel()
 	dir := realdata.Dir(t, "models", "german")
-	tk := must(task.Load("../reproduce/testdata/tasks/german.yaml"))
+	tk := must.Get(task.Load("../reproduce/testdata/tasks/german.yaml"))(t)
 	o := task.ReadOptions{}
-	o.Only = must(task.LoadRows(filepath.Join(dir, "split.json")))
-	people := must(task.Read(context.Background(), realdata.Dir(t, "data", "german", "german.data"), tk, o))
-	model := must(codec.ReadFile(filepath.Join(dir, "logreg-s0.onnx")))
+	o.Only = must.Get(task.LoadRows(filepath.Join(dir, "split.json")))(t)
+	people := must.Get(task.Read(context.Background(), realdata.Dir(t, "data", "german", "german.data"), tk, o))(t)
+	model := must.Get(codec.ReadFile(filepath.Join(dir, "logreg-s0.onnx")))(t)
 	// The margin of two logits is their difference.
 	m, dim := &affine{w: make([]float64, tk.Dim())}, tk.Dim()
 	for _, init := range model.Graph.Inits {
-		v := must(init.Floats())
+		v := must.Get(init.Floats())(t)
 		switch len(v) {
 		case 2:
 			m.b = float64(v[1]) - float64(v[0])

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -16,12 +17,10 @@ import (
 // everySolver returns the actions of Solve, and each person's changes by the solver's name, at margin 0.1.
 func everySolver(t *testing.T, m *affine, a *constraint.Set, x []float32) ([]Action, []map[string][]float32) {
 	t.Helper()
-	acts := must(Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1}))
-	taught := must(Teacher(t.Context(), m, a, x, TeacherOptions{}))
+	acts := must.Get(Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1}))(t)
+	taught := must.Get(Teacher(t.Context(), m, a, x, TeacherOptions{}))(t)
 	exact, _, err := Exact(t.Context(), m, a, x, ExactOptions{Margin: 0.1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	changes := make([]map[string][]float32, len(acts))
 	for i := range acts {
 		changes[i] = map[string][]float32{
@@ -140,14 +139,14 @@ func TestOverride(t *testing.T) {
 	stuck.Actionable = false
 	capped.MaxIncrease = 2
 	base := compile(t, tk)
-	a := must(base.Override([]task.Override{
+	a := must.Get(base.Override([]task.Override{
 		{Row: 1, Feature: 0, With: stuck.Action}, {Row: 600, Feature: 0, With: capped.Action},
-	}))
+	}))(t)
 	m := &affine{w: []float64{2, 1}, b: -1} // hours are the cheaper way
 	const n = 700
 	x := make([]float32, n*2)
-	acts := must(Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1}))
-	deltas := must(Teacher(context.Background(), m, a, x, TeacherOptions{}))
+	acts := must.Get(Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1}))(t)
+	deltas := must.Get(Teacher(context.Background(), m, a, x, TeacherOptions{}))(t)
 	for i, act := range acts {
 		if act.Status != Found {
 			t.Fatalf("row %d: %s", i, act.Status)
@@ -163,14 +162,14 @@ func TestOverride(t *testing.T) {
 			}
 		}
 	}
-	firsts := must(FirstValid(context.Background(), m, a, x, FirstValidOptions{}))
+	firsts := must.Get(FirstValid(context.Background(), m, a, x, FirstValidOptions{}))(t)
 	for i, act := range firsts {
 		if err := a.Person(i).Check(row(x, i, 2), act.Delta); err != nil || act.Status != Found {
 			t.Errorf("first valid, row %d: %s, %v", i, act.Status, err)
 		}
 	}
 	rows := []int{600, 5, 1}
-	some := must(Solve(context.Background(), m, a.Select(rows), make([]float32, 6), SolveOptions{Margin: 0.1}))
+	some := must.Get(Solve(context.Background(), m, a.Select(rows), make([]float32, 6), SolveOptions{Margin: 0.1}))(t)
 	for i, r := range rows {
 		if d := cmp.Diff(acts[r], some[i]); d != "" {
 			t.Errorf("row %d selected as %d: %s", r, i, d)
@@ -206,7 +205,7 @@ func TestPublish(t *testing.T) {
 		for i := range tk.Features {
 			x[i] = tk.Features[i].ToInput(raw[i])
 		}
-		acts := must(Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.05}))
+		acts := must.Get(Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.05}))(t)
 		checkActions(t, m, a, x, acts, 0.05)
 		for _, c := range a.Changes(x, acts[0].Point) {
 			i := slices.IndexFunc(tk.Features, func(f task.Feature) bool { return f.Name == c.Feature })

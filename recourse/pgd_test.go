@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"cfq/internal/must"
 )
 
 func TestTeacherFeasible(t *testing.T) {
@@ -16,7 +18,7 @@ func TestTeacherFeasible(t *testing.T) {
 	const people = 2200 // more than one piece
 	x := randomPeople(rng, tk, people)
 	m := newMLP(rng, -0.5, tk.Dim(), 8, 1)
-	before := must(m.Margins(ctx, x))
+	before := must.Get(m.Margins(ctx, x))(t)
 	valids := map[string]int{}
 	for name, o := range map[string]TeacherOptions{
 		"reach":   {},
@@ -25,15 +27,15 @@ func TestTeacherFeasible(t *testing.T) {
 		"plain":   {Plain: true},
 	} {
 		o.Workers = 1
-		d := must(Teacher(ctx, m, a, x, o))
+		d := must.Get(Teacher(ctx, m, a, x, o))(t)
 		o.Workers = 2
-		again := must(Teacher(ctx, m, a, x, o))
+		again := must.Get(Teacher(ctx, m, a, x, o))(t)
 		if !slices.Equal(d, again) {
 			t.Errorf("%s: result depends on workers", name)
 		}
 		points := make([]float32, len(x))
 		Point(points, x, d)
-		after := must(m.Margins(ctx, points))
+		after := must.Get(m.Margins(ctx, points))(t)
 		for i := range people {
 			r := row(d, i, a.Dim())
 			if err := a.Check(row(x, i, a.Dim()), r); err != nil {
@@ -62,17 +64,17 @@ func TestRelaxedIterateSwitches(t *testing.T) {
 	m := &affine{w: []float64{-1, 1.5, 0.5}, b: -0.5}
 	x := []float32{1, 0, 0}
 	want := []float32{-1, 1, 0}
-	d := must(Teacher(ctx, m, a, x, TeacherOptions{Plain: true, StepSize: 0.25, Steps: 100}))
+	d := must.Get(Teacher(ctx, m, a, x, TeacherOptions{Plain: true, StepSize: 0.25, Steps: 100}))(t)
 	if !slices.Equal(d, []float32{0, 0, 0}) {
 		t.Errorf("plain teacher switched: %v", d)
 	}
 	for name, o := range map[string]TeacherOptions{"reach": {}, "relaxed": {StepSize: 0.25, Steps: 10}} {
-		d = must(Teacher(ctx, m, a, x, o))
+		d = must.Get(Teacher(ctx, m, a, x, o))(t)
 		if !slices.Equal(d, want) {
 			t.Errorf("%s: %v, want %v", name, d, want)
 		}
 	}
-	acts := must(FirstValid(ctx, m, a, x, FirstValidOptions{}))
+	acts := must.Get(FirstValid(ctx, m, a, x, FirstValidOptions{}))(t)
 	if act := acts[0]; act.Status != Found || !slices.Equal(act.Delta, want) || act.Margin != 1 {
 		t.Errorf("first valid: %+v, want the switch to b", act)
 	}
@@ -86,7 +88,7 @@ func TestFirstValidIsGradientDescent(t *testing.T) {
 	m := &affine{w: []float64{1, -0.5}, b: -2}
 	const margin = 0.3
 	x := []float32{0.5, 0.25, 9, 0}
-	acts := must(FirstValid(ctx, m, a, x, FirstValidOptions{Margin: margin}))
+	acts := must.Get(FirstValid(ctx, m, a, x, FirstValidOptions{Margin: margin}))(t)
 	checkActions(t, m, a, x, acts, margin)
 	if acts[1].Status != AlreadyFavourable {
 		t.Errorf("second person: %v", acts[1].Status)
@@ -104,7 +106,7 @@ func TestFirstValidIsGradientDescent(t *testing.T) {
 		}
 	}
 	// Too far for the steps, no action.
-	acts = must(FirstValid(ctx, m, a, x, FirstValidOptions{Margin: 100}))
+	acts = must.Get(FirstValid(ctx, m, a, x, FirstValidOptions{Margin: 100}))(t)
 	if acts[0].Status != NoneFound || acts[0].Cost != 0 {
 		t.Errorf("after all steps: %+v", acts[0])
 	}

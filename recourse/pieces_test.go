@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/internal/ordered"
 )
 
@@ -33,9 +34,7 @@ func TestChunks(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for i := range seen {
 			if seen[i].Load() != 1 {
 				t.Errorf("%+v: person %d was worked on %d times", tt, i, seen[i].Load())

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -130,7 +131,7 @@ func TestProjectFeasibleIdempotent(t *testing.T) {
 		if rapid.Bool().Draw(t, "ball") {
 			tk.Latent = &task.Latent{Radius: rapid.Float64Range(0.1, 4).Draw(t, "radius")}
 		}
-		a := must(constraint.Compile(tk))
+		a := must.Get(constraint.Compile(tk))(t)
 		x := drawPerson(t, tk)
 		d := drawDelta(t, a.Dim(), false)
 		if rapid.IntRange(0, 5).Draw(t, "bad numbers") == 0 {
@@ -311,7 +312,7 @@ func TestProjectAgreesWithEnumeration(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, true)
-		a := must(constraint.Compile(tk))
+		a := must.Get(constraint.Compile(tk))(t)
 		x := drawPerson(t, tk)
 		d := drawDelta(t, a.Dim(), true)
 		got := slices.Clone(d)
@@ -327,7 +328,7 @@ func TestFeasibleActionsStay(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, true)
-		a := must(constraint.Compile(tk))
+		a := must.Get(constraint.Compile(tk))(t)
 		x := drawPerson(t, tk)
 		d := make([]float32, a.Dim())
 		left := a.Limit()

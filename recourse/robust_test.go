@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"cfq/internal/must"
 )
 
 // someNets returns small networks that are variations of one.
@@ -34,34 +36,26 @@ func TestWorstIsTheMinimum(t *testing.T) {
 	x := randomPeople(rng, tk, people)
 	models := someNets(rng, tk.Dim(), 5, 0.3)
 	w := Worst(models...)
-	margins := must(w.Margins(ctx, x))
+	margins := must.Get(w.Margins(ctx, x))(t)
 	gm, grads, err := w.MarginGrads(ctx, x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	lm, loss, err := w.LossGrads(ctx, x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	used := map[int]bool{}
 	for i := range people {
 		px := row(x, i, tk.Dim())
 		least, pick := float32(math.Inf(1)), -1
 		for k, m := range models {
-			v := must(m.Margins(ctx, px))
+			v := must.Get(m.Margins(ctx, px))(t)
 			if v[0] < least {
 				least, pick = v[0], k
 			}
 		}
 		used[pick] = true
 		_, g, err := models[pick].MarginGrads(ctx, px)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		_, l, err := models[pick].LossGrads(ctx, px)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if margins[i] != least || gm[i] != least || lm[i] != least {
 			t.Fatalf("row %d: margins %v, %v, %v, the least is %v", i, margins[i], gm[i], lm[i], least)
 		}
@@ -86,8 +80,8 @@ func TestWorstIsAcceptedByAll(t *testing.T) {
 	x := randomPeople(rng, tk, people)
 	models := someNets(rng, tk.Dim(), 6, 0.1)
 	w := Worst(models...)
-	first := must(FirstValid(ctx, w, a, x, FirstValidOptions{Margin: margin}))
-	solved := must(Solve(ctx, w, a, x, SolveOptions{Margin: margin}))
+	first := must.Get(FirstValid(ctx, w, a, x, FirstValidOptions{Margin: margin}))(t)
+	solved := must.Get(Solve(ctx, w, a, x, SolveOptions{Margin: margin}))(t)
 	for name, acts := range map[string][]Action{"first": first, "solved": solved} {
 		checkActions(t, w, a, x, acts, margin)
 		found := 0
@@ -106,7 +100,7 @@ func TestWorstIsAcceptedByAll(t *testing.T) {
 			t.Errorf("%s: only %d actions", name, found)
 		}
 	}
-	alone := must(Solve(ctx, models[0], a, x, SolveOptions{Margin: margin}))
+	alone := must.Get(Solve(ctx, models[0], a, x, SolveOptions{Margin: margin}))(t)
 	var robust, nominal float64
 	for i, act := range solved {
 		if act.Status == Found && alone[i].Status == Found {
@@ -123,7 +117,7 @@ func TestWorstOfTwoLines(t *testing.T) {
 	t.Parallel()
 	a := compile(t, taskOf(0, feature("a", "numeric"), feature("b", "numeric")))
 	m := Worst(&affine{w: []float64{1, 0}, b: -1}, &affine{w: []float64{0, 2}, b: -3})
-	acts := must(Solve(context.Background(), m, a, []float32{0, 0}, SolveOptions{}))
+	acts := must.Get(Solve(context.Background(), m, a, []float32{0, 0}, SolveOptions{}))(t)
 	if d := acts[0].Delta; acts[0].Status != Found || math.Abs(float64(d[0])-1) > 1e-3 ||
 		math.Abs(float64(d[1])-1.5) > 1e-3 {
 		t.Errorf("%+v, want a change of 1 and 1.5", acts[0])

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -105,7 +106,7 @@ func exact(t *testing.T, m Model, tk *task.Task, a *constraint.Set, x []float32,
 		clear(d[f.Offset : f.Offset+f.Width])
 	}
 	walk(0, 0)
-	margins := must(m.Margins(context.Background(), points))
+	margins := must.Get(m.Margins(context.Background(), points))(t)
 	best := math.Inf(1)
 	for i, v := range margins {
 		if valid(v, need) {
@@ -139,7 +140,7 @@ func TestSolveAgainstEnumeration(t *testing.T) {
 						m = f
 					}
 					const margin = 0.1
-					acts := must(Solve(ctx, m, a, x, SolveOptions{Margin: margin}))
+					acts := must.Get(Solve(ctx, m, a, x, SolveOptions{Margin: margin}))(t)
 					checkActions(t, m, a, x, acts, margin)
 					for i, act := range acts {
 						if act.Status == AlreadyFavourable {
@@ -191,7 +192,7 @@ func checkActions(t *testing.T, m Model, a *constraint.Set, x []float32, acts []
 		if again := reread(t, a, act.Point); act.Status == Found && !slices.Equal(again, act.Point) {
 			t.Errorf("person %d: written and read again, the promise leads to %v, not to %v", i, again, act.Point)
 		}
-		got := must(m.Margins(context.Background(), act.Point))
+		got := must.Get(m.Margins(context.Background(), act.Point))(t)
 		zero := !slices.ContainsFunc(act.Delta, func(v float32) bool { return v != 0 })
 		switch {
 		case float64(got[0]) != act.Margin:
@@ -230,7 +231,7 @@ func reread(t *testing.T, a *constraint.Set, point []float32) []float32 {
 
 func adultTask(t testing.TB) (*task.Task, *constraint.Set) {
 	t.Helper()
-	tk := must(task.Load("../reproduce/testdata/tasks/adult.yaml"))
+	tk := must.Get(task.Load("../reproduce/testdata/tasks/adult.yaml"))(t)
 	return tk, compile(t, tk)
 }
 
@@ -241,10 +242,10 @@ func TestSolveAdultShape(t *testing.T) {
 	x := randomPeople(rng, tk, 70)
 	m := newMLP(rng, -0.5, tk.Dim(), 16, 8, 1)
 	for _, margin := range []float64{0, 0.25} {
-		want := must(Solve(context.Background(), m, a, x, SolveOptions{Margin: margin, Workers: 1}))
+		want := must.Get(Solve(context.Background(), m, a, x, SolveOptions{Margin: margin, Workers: 1}))(t)
 		checkActions(t, m, a, x, want, margin)
 		last := 0
-		got := must(Solve(context.Background(), m, a, x, SolveOptions{
+		got := must.Get(Solve(context.Background(), m, a, x, SolveOptions{
 			Margin: margin, Workers: 3,
 			Progress: func(done, total int) {
 				if done <= last || total != 70 {
@@ -252,7 +253,7 @@ func TestSolveAdultShape(t *testing.T) {
 				}
 				last = done
 			},
-		}))
+		}))(t)
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("result depends on workers:\n%s", d)
 		}
@@ -268,7 +269,7 @@ func TestSolveLinearClosedForm(t *testing.T) {
 	t.Parallel()
 	a := compile(t, taskOf(0, feature("a", "numeric"), feature("b", "numeric"), feature("c", "numeric")))
 	m := &affine{w: []float64{0.5, -2, 1}, b: -3}
-	acts := must(Solve(context.Background(), m, a, []float32{0, 0, 0}, SolveOptions{Margin: 0.5}))
+	acts := must.Get(Solve(context.Background(), m, a, []float32{0, 0, 0}, SolveOptions{Margin: 0.5}))(t)
 	want := 3.5 / 2 / 1.001
 	if act := acts[0]; act.Status != Found || math.Abs(act.Cost/want-1) > 1e-3 || act.Delta[0] != 0 || act.Delta[2] != 0 {
 		t.Errorf("got %+v, want cost %g by feature b alone", act, want)
@@ -282,7 +283,7 @@ func TestSolveLinearClosedFormL2(t *testing.T) {
 	tk.Cost = task.Cost{Norm: "l2", Weights: "uniform"}
 	a := compile(t, tk)
 	m := &affine{w: []float64{0.5, -2, 1}, b: -3}
-	acts := must(Solve(context.Background(), m, a, []float32{0, 0, 0}, SolveOptions{}))
+	acts := must.Get(Solve(context.Background(), m, a, []float32{0, 0, 0}, SolveOptions{}))(t)
 	want := 3 / math.Sqrt(0.25+4+1)
 	if act := acts[0]; act.Status != Found || act.Cost/want > 1.02 || act.Cost < want {
 		t.Errorf("got %+v, want cost %g", act, want)
@@ -303,9 +304,9 @@ func TestSolveFavourableButShort(t *testing.T) {
 		{0.5, []float64{0.375, 0.1875, -1, -1, 0.25}},
 		{0.625, []float64{0.4375, 0.25, 0.0625, -1, 0.3125}},
 	} {
-		acts := must(Solve(context.Background(), m, a, x, SolveOptions{Margin: c.margin}))
+		acts := must.Get(Solve(context.Background(), m, a, x, SolveOptions{Margin: c.margin}))(t)
 		checkActions(t, m, a, x, acts, c.margin)
-		first := must(FirstValid(context.Background(), m, a, x, FirstValidOptions{Margin: c.margin}))
+		first := must.Get(FirstValid(context.Background(), m, a, x, FirstValidOptions{Margin: c.margin}))(t)
 		for i, want := range c.costs {
 			status := Found
 			if want < 0 {
@@ -360,8 +361,8 @@ func TestSolveAgainstLargerSearch(t *testing.T) {
 	for seed := uint64(3); seed < 3+seeds; seed++ { // below 3 few people have an action
 		rng := rand.New(rand.NewPCG(seed, 3))
 		x, m := randomPeople(rng, tk, 15), newMLP(rng, -4, a.Dim(), 16, 16, 1)
-		acts := must(Solve(context.Background(), m, a, x, SolveOptions{}))
-		larger := must(Solve(context.Background(), m, a, x, SolveOptions{Restarts: 64, Seed: seed + 1}))
+		acts := must.Get(Solve(context.Background(), m, a, x, SolveOptions{}))(t)
+		larger := must.Get(Solve(context.Background(), m, a, x, SolveOptions{Restarts: 64, Seed: seed + 1}))(t)
 		for i, act := range acts {
 			switch {
 			case act.Status == Found && larger[i].Status == Found:

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/recourse/constraint"
 )
 
@@ -32,11 +33,11 @@ func TestNoisyTeacher(t *testing.T) {
 		}
 		m := newMLP(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "net"), 0)), -0.3, tk.Dim(), 5, 1)
 		o := TeacherOptions{Steps: rapid.IntRange(1, 4).Draw(t, "steps"), Plain: rapid.Bool().Draw(t, "plain"), Workers: 1}
-		clean := must(Teacher(ctx, m, a, x, o))
+		clean := must.Get(Teacher(ctx, m, a, x, o))(t)
 		o.Noise = rapid.SampledFrom([]float64{1e-3, 0.1, 1, 50}).Draw(t, "sigma")
 		o.Seed = rapid.Uint64().Draw(t, "seed")
-		noisy := must(Teacher(ctx, m, a, x, o))
-		margins := must(m.Margins(ctx, x))
+		noisy := must.Get(Teacher(ctx, m, a, x, o))(t)
+		margins := must.Get(m.Margins(ctx, x))(t)
 		for i := range people {
 			px, d := row(x, i, a.Dim()), slices.Clone(row(clean, i, a.Dim()))
 			if o.Plain || !(margins[i] > 0) {
@@ -73,13 +74,13 @@ func TestTeacherSampleAndWorkers(t *testing.T) {
 	const people, sample = 2500, 800
 	x := randomPeople(rng, tk, people)
 	m := newMLP(rng, -2, tk.Dim(), 8, 1)
-	all := must(Teacher(ctx, m, a, x, TeacherOptions{Noise: 0.1, Seed: 3}))
+	all := must.Get(Teacher(ctx, m, a, x, TeacherOptions{Noise: 0.1, Seed: 3}))(t)
 	drawn := map[uint64][]int{}
 	for _, seed := range []uint64{3, 4} {
 		o := TeacherOptions{Noise: 0.1, Seed: seed, Sample: sample, Workers: 1}
-		one := must(Teacher(ctx, m, a, x, o))
+		one := must.Get(Teacher(ctx, m, a, x, o))(t)
 		o.Workers = 3
-		three := must(Teacher(ctx, m, a, x, o))
+		three := must.Get(Teacher(ctx, m, a, x, o))(t)
 		if !slices.Equal(one, three) {
 			t.Error("the result depends on workers")
 		}
@@ -119,7 +120,7 @@ func TestTeacherTraceAndStarts(t *testing.T) {
 	for _, o := range []TeacherOptions{{Plain: true, StepSize: alpha}, {}} {
 		var trace Trace
 		o.Trace, o.Workers = &trace, 1
-		all := must(Teacher(ctx, m, a, x, o))
+		all := must.Get(Teacher(ctx, m, a, x, o))(t)
 		if len(trace.Actions) != 3 || len(trace.Sizes) != 3 || !slices.Equal(trace.Actions[2], all) {
 			t.Fatalf("plain %v: the trace of %d steps does not end at the result", o.Plain, len(trace.Actions))
 		}
@@ -127,9 +128,7 @@ func TestTeacherTraceAndStarts(t *testing.T) {
 		for k, after := range trace.Actions {
 			Point(points, x, before)
 			margins, g, err := m.LossGrads(ctx, points)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			for i := range people {
 				moves, size := !slices.Equal(row(before, i, dim), row(after, i, dim)), trace.Sizes[k][i]
 				if moves && !(size > 0) || !o.Plain && margins[i] > 0 && size != 0 || o.Plain && size != alpha {
@@ -148,9 +147,9 @@ func TestTeacherTraceAndStarts(t *testing.T) {
 			before = after
 		}
 		o.Trace, o.Start = nil, 1
-		one := must(Teacher(ctx, m, a, x, o))
+		one := must.Get(Teacher(ctx, m, a, x, o))(t)
 		o.Start = 2
-		two := must(Teacher(ctx, m, a, x, o))
+		two := must.Get(Teacher(ctx, m, a, x, o))(t)
 		if slices.Equal(one, all) || slices.Equal(one, two) {
 			t.Errorf("plain %v: another start leads to the same actions", o.Plain)
 		}
@@ -161,9 +160,9 @@ func TestTeacherTraceAndStarts(t *testing.T) {
 		}
 	}
 	o := TeacherOptions{Plain: true, Noise: 0.2, Seed: 5, Workers: 1}
-	noisy := must(Teacher(ctx, m, a, x, o))
+	noisy := must.Get(Teacher(ctx, m, a, x, o))(t)
 	o.Noise = 0
-	clean := must(Teacher(ctx, m, a, x, o))
+	clean := must.Get(Teacher(ctx, m, a, x, o))(t)
 	if Blur(a, x, clean, 0.2, 5); !slices.Equal(clean, noisy) {
 		t.Error("noise on actions is not that of the noisy teacher")
 	}

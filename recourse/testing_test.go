@@ -7,17 +7,10 @@ import (
 	"os"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
-
-// must is the value of a call that may not fail.
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
 
 // repetitions is few, or many in `make long`.
 func repetitions(few, many uint64) uint64 {
@@ -223,5 +216,5 @@ func taskOf(limit int, fs ...task.Feature) *task.Task {
 
 func compile(t testing.TB, tk *task.Task) *constraint.Set {
 	t.Helper()
-	return must(constraint.Compile(tk))
+	return must.Get(constraint.Compile(tk))(t)
 }

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -25,10 +26,10 @@ func TestTightenedIsSubset(t *testing.T) {
 					float64(rapid.IntRange(0, 4).Draw(t, "down"))
 			}
 		}
-		wide := must(constraint.Compile(tk))
+		wide := must.Get(constraint.Compile(tk))(t)
 		scale := rapid.Float64Range(0.05, 1).Draw(t, "scale")
 		k := rapid.IntRange(0, wide.Limit()).Draw(t, "k")
-		tight := must(wide.Tighten(k, scale))
+		tight := must.Get(wide.Tighten(k, scale))(t)
 		x := drawPerson(t, tk)
 		d := drawDelta(t, wide.Dim(), false)
 		tight.Project(x, d)
@@ -38,7 +39,7 @@ func TestTightenedIsSubset(t *testing.T) {
 		if err := wide.Check(x, d); err != nil {
 			t.Fatalf("%v: %v is feasible in the tightened set (k %d, scale %v) but not in the original: %v", x, d, k, scale, err)
 		}
-		wider := must(wide.Tighten(0, 1+scale))
+		wider := must.Get(wide.Tighten(0, 1+scale))(t)
 		e := drawDelta(t, wide.Dim(), false)
 		wide.Project(x, e)
 		if err := wider.Check(x, e); err != nil {
@@ -76,7 +77,7 @@ func TestTightenDistances(t *testing.T) {
 		{0.1, [2]float64{38, 40.8}, [2]float64{3, 3}, [2]float64{2, 2}, 0, 0},
 		{1.5, [2]float64{10, 52}, [2]float64{3, 13}, [2]float64{1, 7}, 5, 3},
 	} {
-		a := must(base.Tighten(0, c.scale))
+		a := must.Get(base.Tighten(0, c.scale))(t)
 		reach := func(first int, f *task.Feature, sign float32) float64 {
 			d := make([]float32, a.Dim())
 			d[first] = 1000 * sign
@@ -145,11 +146,11 @@ func TestTightenOverrides(t *testing.T) {
 	stuck, capped := hours, hours
 	stuck.Actionable, stuck.Width = false, 1
 	capped.MaxIncrease = 4
-	a := must(compile(t, tk).Override([]task.Override{
+	a := must.Get(compile(t, tk).Override([]task.Override{
 		{Row: 1, Feature: 0, With: stuck.Action},
 		{Row: 2, Feature: 0, With: capped.Action},
-	}))
-	b := must(a.Tighten(1, 0.5))
+	}))(t)
+	b := must.Get(a.Tighten(1, 0.5))(t)
 	x := []float32{0, 0}
 	for row, want := range []float32{5, 0, 2} {
 		d := []float32{9, 0}
@@ -183,11 +184,9 @@ func TestFRRIsMonotone(t *testing.T) {
 		x = append(x, float32(rng.IntN(7)-3), float32(rng.IntN(7)-3), float32(rng.IntN(4)))
 	}
 	helped := func(k int, scale float64) int {
-		a := must(base.Tighten(k, scale))
+		a := must.Get(base.Tighten(k, scale))(t)
 		acts, _, err := Exact(context.Background(), m, a, x, ExactOptions{Margin: 0.05})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		count := 0
 		for i := range acts {
 			person := row(x, i, 3)
@@ -249,12 +248,12 @@ func TestTightenSolved(t *testing.T) {
 	tk := taskOf(0, hours, gain)
 	rng := rand.New(rand.NewPCG(4, 4))
 	for _, scale := range []float64{0.03, 0.5, 1.5, 10, 1000} {
-		a := must(compile(t, tk).Tighten(0, scale))
+		a := must.Get(compile(t, tk).Tighten(0, scale))(t)
 		found := 0
 		for range 60 {
 			m := &affine{w: []float64{rng.NormFloat64(), rng.NormFloat64()}, b: -2 * scale * rng.Float64()}
 			x := []float32{hours.ToInput(float64(rng.IntN(99))), gain.ToInput(float64(rng.IntN(9999)))}
-			acts := must(Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.05}))
+			acts := must.Get(Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.05}))(t)
 			checkActions(t, m, a, x, acts, 0.05)
 			if acts[0].Status == Found {
 				found++

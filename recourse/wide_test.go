@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -53,9 +54,9 @@ func TestSolveWideNearOptimum(t *testing.T) {
 		m.w = append(m.w, 0.2*rng.NormFloat64())
 	}
 	x := randomPeople(rng, tk, 30)
-	acts := must(Solve(context.Background(), m, a, x, SolveOptions{}))
+	acts := must.Get(Solve(context.Background(), m, a, x, SolveOptions{}))(t)
 	checkActions(t, m, a, x, acts, 0)
-	before := must(m.Margins(context.Background(), x))
+	before := must.Get(m.Margins(context.Background(), x))(t)
 	var all gaps
 	for i, act := range acts {
 		if act.Status == AlreadyFavourable {
@@ -79,7 +80,7 @@ func TestSolveWideKeepsLimits(t *testing.T) {
 		tk := picture(norm, 100, 12)
 		a, m := compile(t, tk), newMLP(rng, -1, 100, 16, 1)
 		x := randomPeople(rng, tk, 10)
-		acts := must(Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1}))
+		acts := must.Get(Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1}))(t)
 		checkActions(t, m, a, x, acts, 0.1)
 		found := 0
 		for _, act := range acts {
@@ -102,7 +103,7 @@ func TestSolveWideEffort(t *testing.T) {
 		a := compile(t, tk)
 		m := &counted{Model: newMLP(rng, -3, n, 24, 12, 1)}
 		x := randomPeople(rng, tk, 20)
-		acts := must(Solve(context.Background(), m, a, x, SolveOptions{}))
+		acts := must.Get(Solve(context.Background(), m, a, x, SolveOptions{}))(t)
 		checkActions(t, m, a, x, acts, 0)
 		status := map[Status]int{}
 		for _, act := range acts {

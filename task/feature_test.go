@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"cfq/internal/must"
 )
 
 // Every raw value comes back from the model inputs: exactly as text for categories, and as the same input for numbers.
@@ -17,13 +19,8 @@ func TestEncodeDecodeRoundTrip(t *testing.T) {
 		raw := strconv.FormatFloat(mean+std*rapid.Float64Range(-50, 50).Draw(t, "z"), 'g', rapid.IntRange(1, 17).Draw(t,
 			"digits"), 64)
 		x, back := make([]float32, 1), make([]float32, 1)
-		if err := f.Encode(raw, x); err != nil {
-			t.Fatal(err)
-		}
-		text, err := f.Decode(x)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.Encode(raw, x))
+		text := must.Get(f.Decode(x))(t)
 		if err := f.Encode(text, back); err != nil || back[0] != x[0] {
 			t.Fatalf("%s is input %v, decoded %s, which is input %v (%v)", raw, x[0], text, back[0], err)
 		}
@@ -37,9 +34,7 @@ func TestDecodeGivesBackWholeNumbers(t *testing.T) {
 		}}
 		raw := strconv.Itoa(rapid.IntRange(-9999, 9999).Draw(t, "raw"))
 		x := make([]float32, 1)
-		if err := f.Encode(raw, x); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.Encode(raw, x))
 		if text, err := f.Decode(x); err != nil || text != raw {
 			t.Fatalf("%s came back as %s (%v)", raw, text, err)
 		}
@@ -64,9 +59,7 @@ func TestDecodeCategories(t *testing.T) {
 		}, {&ord, "10", "10"},
 	} {
 		x := make([]float32, c.f.Width)
-		if err := c.f.Encode(c.raw, x); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.f.Encode(c.raw, x))
 		if text, err := c.f.Decode(x); err != nil || text != c.text {
 			t.Errorf("%q came back as %q (%v), want %q", c.raw, text, err, c.text)
 		}

@@ -10,14 +10,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"cfq/internal/must"
 )
 
 // FuzzParse: any input gives a task whose canonical form reads back to the same task, or mistakes; never a panic.
 func FuzzParse(f *testing.F) {
-	data, err := os.ReadFile(filepath.Join("..", "reproduce", "testdata", "tasks", "compas.yaml"))
-	if err != nil {
-		f.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(filepath.Join("..", "reproduce", "testdata", "tasks", "compas.yaml")))(f)
 	f.Add(data)
 	f.Add([]byte(small))
 	f.Add([]byte(full))
@@ -54,10 +53,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("age,color,member,income\n30,red,yes,high\n,blue,no,low\n\"4\n0\",?,no,\n"))
 	f.Add([]byte("age,color=red,color=blue,member\n0.5,1,0,1\n"))
 	f.Add([]byte("\x1f\x8b"))
-	task, err := Parse("small.yaml", []byte(small))
-	if err != nil {
-		f.Fatal(err)
-	}
+	task := must.Get(Parse("small.yaml", []byte(small)))(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := ReadFrom(context.Background(), bytes.NewReader(data), task, ReadOptions{})
 		if err != nil {
@@ -90,10 +86,7 @@ func FuzzOverrides(f *testing.F) {
 		),
 	)
 	f.Add([]byte("feature,row\n\"in\ncome\",1\n"))
-	task, err := Parse("full.yaml", []byte(full))
-	if err != nil {
-		f.Fatal(err)
-	}
+	task := must.Get(Parse("full.yaml", []byte(full)))(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		o := newOverrideReader("o.csv", task)
 		if err := o.read(bytes.NewReader(data)); err != nil || len(o.d.Errs) > 0 {

@@ -18,16 +18,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
 	"pgregory.net/rapid"
+
+	"cfq/internal/must"
 )
 
 // pictured is a task of images of two rows and three columns.
 func pictured(t *testing.T, keys string) *Task {
 	t.Helper()
-	task, err := Parse("task.yaml", []byte("version: 1\ndata: {label: digit, favourable: 9}\nfeatures:\n"+
-		"  - {name: pixel, kind: image, "+keys+"}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	task := must.Get(Parse("task.yaml", []byte("version: 1\ndata: {label: digit, favourable: 9}\nfeatures:\n"+
+		"  - {name: pixel, kind: image, "+keys+"}\n")))(t)
 	return task
 }
 
@@ -35,12 +34,8 @@ func pictured(t *testing.T, keys string) *Task {
 func put(t *testing.T, folder, name string, data []byte) string {
 	t.Helper()
 	path := filepath.Join(folder, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, data, 0o644))
 	return path
 }
 
@@ -51,9 +46,7 @@ func zipped(t *testing.T, data []byte) []byte {
 	if _, err := z.Write(data); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, z.Close())
 	return b.Bytes()
 }
 
@@ -81,9 +74,7 @@ func pngOf(t *testing.T, data []byte, rows, columns, channels int) []byte {
 		picture = colours
 	}
 	var b bytes.Buffer
-	if err := png.Encode(&b, picture); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&b, picture))
 	return b.Bytes()
 }
 
@@ -104,9 +95,7 @@ func TestImagesAreReadFromEveryKindOfFile(t *testing.T) {
 	}
 	parquetFile := func(name string, rows []row) string {
 		path := filepath.Join(dir, name)
-		if err := parquet.WriteFile(path, rows); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, parquet.WriteFile(path, rows))
 		return path
 	}
 	var names, numbered strings.Builder
@@ -154,10 +143,7 @@ func TestImageLayouts(t *testing.T) {
 		"shape: [3, 1, 2], mean: [1, 101, 201], std: [1, 2, 4]":              {0, 1, 0, 0.5, 0, 0.25},
 		"shape: [1, 2, 3], layout: hwc, mean: [1, 101, 201], std: [1, 2, 4]": {0, 0, 0, 1, 0.5, 0.25},
 	} {
-		p, err := Read(context.Background(), file, pictured(t, keys), ReadOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(Read(context.Background(), file, pictured(t, keys), ReadOptions{}))(t)
 		if !slices.Equal(p.X, want) {
 			t.Errorf("%s: %v, want %v", keys, p.X, want)
 		}
@@ -176,19 +162,14 @@ func TestDrawnImagesAreReadBack(t *testing.T) {
 		file := fmt.Sprintf("version: 1\nfeatures:\n- {name: age, kind: numeric}\n- {name: photo, kind: image, layout: %s, "+
 			"shape: [%d, %d, %d], mean: 33, std: 71}\n", rapid.SampledFrom([]string{"chw", "hwc"}).Draw(t, "layout"), shape[0],
 			shape[1], shape[2])
-		task, err := Parse("task.yaml", []byte(file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		task := must.Get(Parse("task.yaml", []byte(file)))(t)
 		want := rapid.SliceOfN(rapid.Byte(), task.Dim()-1, task.Dim()-1).Draw(t, "bytes")
 		x := make([]float32, task.Dim())
 		for i, v := range want {
 			x[i+1] = task.Features[i+1].ToInput(float64(v))
 		}
 		var b bytes.Buffer
-		if err := png.Encode(&b, task.Draw(x)[0]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, png.Encode(&b, task.Draw(x)[0]))
 		if got, err := task.Images[0].fromPNG(b.Bytes()); err != nil || !slices.Equal(got, want) {
 			t.Fatalf("%v, %v, want %v", got, err, want)
 		}
@@ -203,14 +184,8 @@ func TestImagesKeepTheirForm(t *testing.T) {
 			"shape: [%d, %d, %d], step: %d, actionable: %v}\n- {name: sex, kind: onehot, values: [a, b]}\n",
 			rapid.SampledFrom([]string{"chw", "hwc"}).Draw(rt, "layout"), shape[0], shape[1], shape[2],
 			rapid.IntRange(1, 9).Draw(rt, "step"), rapid.Bool().Draw(rt, "actionable"))
-		task, err := Parse("task.yaml", []byte(file))
-		if err != nil {
-			rt.Fatal(err)
-		}
-		again, err := Parse("task.json", task.JSON())
-		if err != nil {
-			rt.Fatal(err)
-		}
+		task := must.Get(Parse("task.yaml", []byte(file)))(rt)
+		again := must.Get(Parse("task.json", task.JSON()))(rt)
 		if d := cmp.Diff(task, again); d != "" {
 			rt.Fatal(d)
 		}
@@ -242,9 +217,7 @@ func TestImageFilesThatCannotBeRead(t *testing.T) {
 	put(t, dir, "cut.png", grey[:40])
 	put(t, dir, "text.png", []byte("no picture"))
 	var deep bytes.Buffer
-	if err := png.Encode(&deep, image.NewGray16(image.Rect(0, 0, 3, 2))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&deep, image.NewGray16(image.Rect(0, 0, 3, 2))))
 	put(t, dir, "deep.png", deep.Bytes())
 	put(t, dir, "few-labels-idx1", idxBytes([]byte{1}, 1))
 	for _, c := range []struct{ path, want string }{
@@ -272,10 +245,7 @@ func TestImageFilesThatCannotBeRead(t *testing.T) {
 			t.Errorf("%s: %v, want %q", filepath.Base(c.path), err, c.want)
 		}
 	}
-	plain, err := Parse("task.yaml", []byte("version: 1\nfeatures: [{name: a, kind: numeric}]\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(Parse("task.yaml", []byte("version: 1\nfeatures: [{name: a, kind: numeric}]\n")))(t)
 	if _, err := Read(context.Background(), dir, plain, ReadOptions{}); err == nil ||
 		!strings.Contains(err.Error(), "needs a feature of kind image") {
 		t.Errorf("a folder for a task without images: %v", err)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"cfq/internal/must"
 )
 
 const latentTask = `version: 1
@@ -66,10 +68,7 @@ func TestLatent(t *testing.T) {
 		t.Error(err)
 	}
 	tk.Latent.Use(sums{})
-	p, err := read(rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(read(rows))(t)
 	if want := []float32{0, 1, 1, 0, 0.2, 0, 0.2, 0.2}; !slices.Equal(p.X, want) {
 		t.Errorf("%v, want %v", p.X, want)
 	}

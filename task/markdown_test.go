@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"cfq/internal/config"
+
+	"cfq/internal/must"
 )
 
 // section is a table of the page and the keys that the decoder reads there.
@@ -139,10 +141,7 @@ func TestMarkdownTellsTheDefaults(t *testing.T) {
 				t.Errorf("%s: %v\n%s", s.title, err, with)
 				continue
 			}
-			want, err := Parse("without", []byte(without))
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := must.Get(Parse("without", []byte(without)))(t)
 			if d := cmp.Diff(want, got); d != "" {
 				t.Errorf("%s: %q is not the default of %q:\n%s", s.title, value[1], r.Name, d)
 			}
@@ -156,15 +155,9 @@ func TestMarkdownTellsTheDefaults(t *testing.T) {
 // TestMarkdownExample reads the data file of the page with the task file of the page, and compares with what the page
 // says comes out.
 func TestMarkdownExample(t *testing.T) {
-	task, err := Parse("example.yaml", []byte(blocks("yaml")[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	task := must.Get(Parse("example.yaml", []byte(blocks("yaml")[0])))(t)
 	csv, said := blocks("text")[0], blocks("text")[1]
-	p, err := ReadFrom(context.Background(), strings.NewReader(csv), task, ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(ReadFrom(context.Background(), strings.NewReader(csv), task, ReadOptions{}))(t)
 	var got []string
 	for i := range p.N {
 		var words []string
@@ -186,14 +179,9 @@ func TestMarkdownExample(t *testing.T) {
 }
 
 func TestDemoTaskLoads(t *testing.T) {
-	task, err := Load(filepath.Join("..", "testdata", "loans", "task.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	task := must.Get(Load(filepath.Join("..", "testdata", "loans", "task.yaml")))(t)
 	p, err := Read(context.Background(), filepath.Join("..", "testdata", "loans", "test.csv"), task, ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if p.N == 0 || p.Failed > 0 {
 		t.Errorf("%d people, %d rows that cannot be read", p.N, p.Failed)
 	}

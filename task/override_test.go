@@ -9,29 +9,26 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"cfq/internal/must"
 )
 
 func loadOverrides(t *testing.T, task *Task, table string) ([]Override, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "o.csv")
-	if err := os.WriteFile(path, []byte(table), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(table), 0o600))
 	return LoadOverrides(path, task)
 }
 
 func TestOverrides(t *testing.T) {
 	task := parse(t, full)
-	got, err := loadOverrides(t, task,
+	got := must.Get(loadOverrides(t, task,
 		"\xef\xbb\xbffeature,row, actionable,direction,min,max,step,max_increase,max_decrease,max_change,weight\n"+
 			"housing,7,false,,,,,,,,\n"+
 			"income,7,,increase,500,,100,10,20,30,2.5\n"+
 			"education,0, ,any,,,,2,,,\n"+
 			"status,3,true,,,,,,,,\n"+
-			"income,3,false,,,50%,,,,,\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+			"income,3,false,,,50%,,,,,\n"))(t)
 	at := func(i int) Action { return task.Features[i].Action }
 	education, status, income3, income7, housing := at(5), at(11), at(1), at(1), at(4)
 	education.Direction, education.MaxIncrease = Any, 2

@@ -16,6 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
+
+	"cfq/internal/must"
 )
 
 // writeParquet writes rows of one value per column, in the order of the columns' names; nil is a null.
@@ -41,9 +43,7 @@ func writeParquet(t testing.TB, columns parquet.Group, rows ...[]any) []byte {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
 	return b.Bytes()
 }
 
@@ -51,18 +51,9 @@ func writeParquet(t testing.TB, columns parquet.Group, rows ...[]any) []byte {
 // as integers.
 func TestParquetIsCSV(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("..", "testdata", "loans", "train.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	records, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	task, err := Load(filepath.Join("..", "testdata", "loans", "task.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("..", "testdata", "loans", "train.csv")))(t)
+	records := must.Get(csv.NewReader(bytes.NewReader(text)).ReadAll())(t)
+	task := must.Get(Load(filepath.Join("..", "testdata", "loans", "task.yaml")))(t)
 	names := records[0]
 	order := slices.Sorted(slices.Values(names))
 	columns := parquet.Group{}
@@ -95,14 +86,8 @@ func TestParquetIsCSV(t *testing.T) {
 	}
 	file := writeParquet(t, columns, rows...)
 	o := ReadOptions{Hash: true, Keep: []string{"income", "sex"}}
-	want, err := ReadFrom(t.Context(), bytes.NewReader(text), task, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := ReadFrom(t.Context(), bytes.NewReader(file), task, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(ReadFrom(t.Context(), bytes.NewReader(text), task, o))(t)
+	got := must.Get(ReadFrom(t.Context(), bytes.NewReader(file), task, o))(t)
 	for i := range want.Lines {
 		want.Lines[i]-- // the header is no row
 	}
@@ -111,9 +96,7 @@ func TestParquetIsCSV(t *testing.T) {
 		t.Error(d)
 	}
 	path := filepath.Join(t.TempDir(), "train.csv") // the content decides, not the name
-	if err := os.WriteFile(path, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, file, 0o600))
 	if header, err := Header(path, &task.Data); err != nil || !slices.Equal(header, order) {
 		t.Errorf("%v, %v", header, err)
 	}
@@ -141,14 +124,11 @@ func TestParquetTypes(t *testing.T) {
 		"u":    parquet.Uint(64),
 	}
 	fixed := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfb, 0x2e} // -1234
-	rows, err := (&Data{}).rows(bytes.NewReader(writeParquet(t, columns,
+	rows := must.Get((&Data{}).rows(bytes.NewReader(writeParquet(t, columns,
 		[]any{true, int32(19716), int32(-1250), 0.1, fixed, float32(0.1), nil, "a,b", uint64(math.MaxUint64)},
 		[]any{false, int32(-1), int32(5), 1e300, make([]byte, 9), float32(3), "x", " y", uint64(0)},
 		[]any{false, int32(0), int32(100), math.NaN(), fixed, float32(1e-7), "x", "", uint64(7)},
-	)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	))))(t)
 	for i, want := range []string{
 		"true|2023-12-25|-12.5|0.1|-1.234|0.1||a,b|18446744073709551615",
 		"false|1969-12-31|0.05|1e+300|0|3|x| y|0",
@@ -212,9 +192,7 @@ func TestParquetThatCannotBeRead(t *testing.T) {
 		},
 	} {
 		path := filepath.Join(t.TempDir(), "people")
-		if err := os.WriteFile(path, c.file, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, c.file, 0o600))
 		if _, err := Read(t.Context(), path, task, ReadOptions{}); err == nil || !strings.Contains(err.Error(), c.want) ||
 			!strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
@@ -241,9 +219,7 @@ func TestParquetOverrides(t *testing.T) {
 		"max":     parquet.Optional(parquet.Leaf(parquet.DoubleType)), "row": parquet.Int(64),
 	},
 		[]any{"income", 25000.0, int64(3)}, []any{"housing", nil, int64(7)}, []any{"incom", nil, int64(8)})
-	if err := os.WriteFile(path, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, file, 0o600))
 	if _, err := LoadOverrides(path, task); err == nil || !strings.Contains(err.Error(),
 		`o.parquet:3:1: there is no feature "incom"`) {
 		t.Error(err)
@@ -258,10 +234,7 @@ func FuzzParquet(f *testing.F) {
 	},
 		[]any{30.0, "red", "yes"}, []any{40.5, nil, "no"}))
 	f.Add([]byte(parquetMagic + "\x00\x00\x00\x00" + parquetMagic))
-	task, err := Parse("small.yaml", []byte(small))
-	if err != nil {
-		f.Fatal(err)
-	}
+	task := must.Get(Parse("small.yaml", []byte(small)))(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if !isParquet(data) {
 			return

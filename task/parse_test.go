@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/tools/txtar"
+
+	"cfq/internal/must"
 )
 
 // small is a task with one feature of each kind of encoding.
@@ -23,10 +25,7 @@ features:
 `
 
 func TestParseResolvesDefaults(t *testing.T) {
-	got, err := Parse("small.yaml", []byte(small))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(Parse("small.yaml", []byte(small)))(t)
 	age := Feature{Name: "age", Column: "age", Encoding: &Standardized{Mean: 40, Std: 10}, Action: Free(), Width: 1}
 	age.Bounds, age.Step, age.Direction, age.MaxIncrease = [2]float64{18, 90}, 1, Increase, 20
 	color := Feature{
@@ -141,17 +140,11 @@ func TestMistakes(t *testing.T) {
 }
 
 func TestParseReadsYAMLAndJSONAlike(t *testing.T) {
-	want, err := Parse("small.yaml", []byte(small))
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(Parse("small.yaml", []byte(small)))(t)
 	indented := strings.ReplaceAll(string(want.JSON()), "\n ", "\n\t")
 	for _, data := range []string{string(want.JSON()), indented, "\xef\xbb\xbf" + small, strings.ReplaceAll(small, "\n",
 		"\r\n")} {
-		got, err := Parse("x", []byte(data))
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(Parse("x", []byte(data)))(t)
 		if d := cmp.Diff(want, got); d != "" {
 			t.Error(d)
 		}
@@ -159,22 +152,16 @@ func TestParseReadsYAMLAndJSONAlike(t *testing.T) {
 			t.Error("equal tasks have different hashes")
 		}
 	}
-	other, err := Parse("x", []byte(strings.Replace(small, "max_increase: 20", "max_increase: 21", 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(Parse("x", []byte(strings.Replace(small, "max_increase: 20", "max_increase: 21", 1))))(t)
 	if other.Hash() == want.Hash() {
 		t.Error("different tasks have the same hash")
 	}
 }
 
 func TestParseTakesTextAsWritten(t *testing.T) {
-	task, err := Parse("t", []byte(`version: 1
+	task := must.Get(Parse("t", []byte(`version: 1
 data: {label: y, favourable: 0, missing: [NA, ~x, 1e5], comment: "#", delimiter: "\t"}
-features: [{name: a, kind: onehot, values: [1, 2.50, true, no]}, {name: b, kind: numeric, bounds: [null, 1e5]}]`))
-	if err != nil {
-		t.Fatal(err)
-	}
+features: [{name: a, kind: onehot, values: [1, 2.50, true, no]}, {name: b, kind: numeric, bounds: [null, 1e5]}]`)))(t)
 	if d := cmp.Diff(Data{
 		Label: "y", Favourable: "0", Missing: []string{"NA", "~x", "1e5"}, Comment: '#',
 		Delimiter: '\t',

@@ -10,25 +10,19 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"cfq/internal/must"
 )
 
 // parse returns the task of a file that has no mistakes.
 func parse(t *testing.T, file string) *Task {
 	t.Helper()
-	task, err := Parse("test.yaml", []byte(file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return task
+	return must.Get(Parse("test.yaml", []byte(file)))(t)
 }
 
 func read(t *testing.T, task *Task, data string, o ReadOptions) *People {
 	t.Helper()
-	p, err := ReadFrom(context.Background(), strings.NewReader(data), task, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return must.Get(ReadFrom(context.Background(), strings.NewReader(data), task, o))(t)
 }
 
 func TestReadEncodesAndAccountsForEveryRow(t *testing.T) {
@@ -188,9 +182,7 @@ func TestReadGzip(t *testing.T) {
 		if _, err := z.Write(data); err != nil {
 			t.Fatal(err)
 		}
-		if err := z.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, z.Close())
 		return b.Bytes()
 	}
 	task := parse(t, small)

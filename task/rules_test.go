@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"cfq/internal/must"
 )
 
 // ruleFeatures have names and values that are easily misread.
@@ -102,10 +104,7 @@ func TestConditions(t *testing.T) {
 
 // TestMistakesInConditions reads testdata/conditions.txt: on each line a condition, a tab, and what is wrong with it.
 func TestMistakesInConditions(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("testdata", "conditions.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(filepath.Join("testdata", "conditions.txt")))(t)
 	g := newGrammar(parse(t, ruleFeatures))
 	const deep, long = "it is nested too deep", "it is longer than 10000 characters"
 	lines := append(strings.Split(strings.TrimSuffix(string(data), "\n"), "\n"),
@@ -213,10 +212,7 @@ func FuzzCondition(f *testing.F) {
 	} {
 		f.Add(s)
 	}
-	task, err := Parse("rules.yaml", []byte(ruleFeatures))
-	if err != nil {
-		f.Fatal(err)
-	}
+	task := must.Get(Parse("rules.yaml", []byte(ruleFeatures)))(f)
 	g := newGrammar(task)
 	f.Fuzz(func(t *testing.T, text string) {
 		read, err := g.parse(text)

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"cfq/internal/must"
 )
 
 // sampleRows are n people of whom every seventh cannot be read and every eleventh is filtered.
@@ -37,11 +39,7 @@ func sampleRows(n int) string {
 func TestMostKeepsWhatItKeeps(t *testing.T) {
 	task, text := parse(t, grouped), sampleRows(200)
 	read := func(o ReadOptions) *People {
-		p, err := ReadFrom(t.Context(), strings.NewReader(text), task, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
+		return must.Get(ReadFrom(t.Context(), strings.NewReader(text), task, o))(t)
 	}
 	keep := []string{"note"}
 	all := read(ReadOptions{Keep: keep})
@@ -84,13 +82,10 @@ func TestMostIsUniform(t *testing.T) {
 	var singles [n]int
 	var pairs [n][n]int
 	for seed := range runs {
-		p, err := ReadFrom(t.Context(), strings.NewReader("age\n0\n1\n2\n3\n4\n5\n"), task, ReadOptions{
+		p := must.Get(ReadFrom(t.Context(), strings.NewReader("age\n0\n1\n2\n3\n4\n5\n"), task, ReadOptions{
 			Most: most,
 			Seed: uint64(seed),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		for _, a := range p.Rows {
 			singles[a]++
 			for _, b := range p.Rows {
@@ -154,14 +149,9 @@ func TestMostBoundsMemory(t *testing.T) {
 func TestStreamMost(t *testing.T) {
 	task := parse(t, grouped)
 	path := filepath.Join(t.TempDir(), "people.csv")
-	if err := os.WriteFile(path, []byte(sampleRows(100)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(sampleRows(100)), 0o600))
 	o := ReadOptions{Most: 10, Seed: 3}
-	want, err := Read(context.Background(), path, task, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(Read(context.Background(), path, task, o))(t)
 	var rows, sizes []int
 	total, err := Stream(t.Context(), path, task, o, 4, func(p *People) error {
 		rows, sizes = append(rows, p.Rows...), append(sizes, p.N)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/tools/txtar"
+
+	"cfq/internal/must"
 )
 
 // TestForm: mistakes of form in testdata/schema.txtar are mistakes to the decoder, and internal/tools/command holds the
@@ -56,9 +58,7 @@ func TestSchemaHasEveryKey(t *testing.T) {
 		return n
 	}
 	var s map[string]any
-	if err := json.Unmarshal(Schema(), &s); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(Schema(), &s))
 	want := 0
 	for _, sec := range sections() {
 		if want += len(sec.keys); strings.HasPrefix(sec.title, "A feature") {

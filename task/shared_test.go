@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"cfq/internal/must"
 	"cfq/internal/realdata"
 )
 
@@ -42,13 +43,8 @@ func TestPublishedTasksMatchEncoding(t *testing.T) {
 					Mean, Std                      float64
 				}
 			}
-			raw, err := os.ReadFile(filepath.Join(dir, "models", p.name, "encoding.json"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := json.Unmarshal(raw, &enc); err != nil {
-				t.Fatal(err)
-			}
+			raw := must.Get(os.ReadFile(filepath.Join(dir, "models", p.name, "encoding.json")))(t)
+			must.Do(t, json.Unmarshal(raw, &enc))
 			if task.Dim() != len(enc.Features) {
 				t.Fatalf("%d model inputs, want %d", task.Dim(), len(enc.Features))
 			}
@@ -84,16 +80,10 @@ func TestPublishedDataGivesTheModelsLogits(t *testing.T) {
 			task := load(t, p.name)
 			var o ReadOptions
 			if p.split != "" {
-				rows, err := LoadRows(filepath.Join(dir, "models", p.split))
-				if err != nil {
-					t.Fatal(err)
-				}
+				rows := must.Get(LoadRows(filepath.Join(dir, "models", p.split)))(t)
 				o.Only = rows
 			}
-			people, err := Read(context.Background(), filepath.Join(dir, "data", p.data), task, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			people := must.Get(Read(context.Background(), filepath.Join(dir, "data", p.data), task, o))(t)
 			if o.Only != nil && !slices.Equal(people.Rows, o.Only) {
 				t.Errorf("the rows read are not those selected")
 			}
@@ -130,10 +120,7 @@ func TestPublishedDataIsReadWhole(t *testing.T) {
 	for _, p := range published {
 		t.Run(p.name, func(t *testing.T) {
 			task := load(t, p.name)
-			people, err := Read(context.Background(), filepath.Join(dir, "data", p.data), task, ReadOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			people := must.Get(Read(context.Background(), filepath.Join(dir, "data", p.data), task, ReadOptions{}))(t)
 			favourable := 0
 			for _, l := range people.Labels {
 				if l == 1 {
@@ -168,9 +155,7 @@ func TestAdultTrainingDataHasTheFiguresOfItsTask(t *testing.T) {
 	task := load(t, "adult")
 	start := time.Now()
 	people, err := Read(context.Background(), filepath.Join(dir, "data", "adult", "adult.data.gz"), task, ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Logf("%d people in %v", people.N, time.Since(start))
 	if people.N != 32561 {
 		t.Errorf("%d people, want 32561", people.N)
@@ -199,11 +184,7 @@ func TestAdultTrainingDataHasTheFiguresOfItsTask(t *testing.T) {
 
 func load(t *testing.T, name string) *Task {
 	t.Helper()
-	task, err := Load(filepath.Join("..", "reproduce", "testdata", "tasks", name+".yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return task
+	return must.Get(Load(filepath.Join("..", "reproduce", "testdata", "tasks", name+".yaml")))(t)
 }
 
 // mlp is a chain of Gemm layers with ReLU between them, evaluated in double precision: an opinion on the encoding that
@@ -233,10 +214,7 @@ func (m *mlp) run(x []float32) []float64 {
 // readMLP takes the initializers of an ONNX file, in order: weight [out, in], bias [out], and so on.
 func readMLP(t *testing.T, path string) *mlp {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
 	var m mlp
 	each(t, data, 7, func(graph []byte) { // ModelProto.graph
 		each(t, graph, 5, func(tensor []byte) { // GraphProto.initializer
@@ -286,22 +264,13 @@ func each(t *testing.T, msg []byte, field protowire.Number, f func([]byte)) {
 
 func readMatrix(t *testing.T, path string) [][]float64 {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(path))(t)
 	defer f.Close() //nolint:errcheck // read only
-	recs, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	recs := must.Get(csv.NewReader(f).ReadAll())(t)
 	out := make([][]float64, len(recs))
 	for i, r := range recs {
 		for _, s := range r {
-			v, err := strconv.ParseFloat(s, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := must.Get(strconv.ParseFloat(s, 64))(t)
 			out[i] = append(out[i], v)
 		}
 	}
@@ -319,10 +288,7 @@ func TestPublishedDataHasNoCounters(t *testing.T) {
 		for _, features := range []int{len(full.Features), 2} {
 			tk := *full
 			tk.Features, tk.Data.Label = tk.Features[:features], ""
-			people, err := Read(t.Context(), filepath.Join(dir, "data", p.data), &tk, ReadOptions{Hash: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			people := must.Get(Read(t.Context(), filepath.Join(dir, "data", p.data), &tk, ReadOptions{Hash: true}))(t)
 			e := NewEquality(people.OtherColumns)
 			for i, content := range people.Content {
 				e.Add(content, people.Others[i])

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"cfq/internal/must"
 )
 
 // grouped is a task with subgroups of both sorts and a filter.
@@ -41,9 +43,7 @@ func TestStreamIsRead(t *testing.T) {
 		if rapid.Bool().Draw(rt, "except") {
 			o.Except = []int{0, 2}
 		}
-		if err := os.WriteFile(path, []byte("age,color,town,y,note\n"+strings.Join(lines, "\n")), 0o600); err != nil {
-			rt.Fatal(err)
-		}
+		must.Do(rt, os.WriteFile(path, []byte("age,color,town,y,note\n"+strings.Join(lines, "\n")), 0o600))
 		size := rapid.IntRange(1, 4).Draw(rt, "size")
 		want, wantErr := Read(t.Context(), path, task, o)
 		got := &People{}
@@ -103,9 +103,7 @@ func groupTexts(s *Subgroup) (out []string) {
 // TestStreamStops: an error of the caller, or a cancellation, ends the reading at once.
 func TestStreamStops(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "people.csv")
-	if err := os.WriteFile(path, []byte("age,color,town,y\n"+strings.Repeat("30,red,Rome,1\n", 5000)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("age,color,town,y\n"+strings.Repeat("30,red,Rome,1\n", 5000)), 0o600))
 	task, boom, calls := parse(t, grouped), errors.New("boom"), 0
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := Stream(ctx, path, task, ReadOptions{}, 10, func(*People) error { calls++; return boom })
@@ -122,9 +120,7 @@ func TestStreamStops(t *testing.T) {
 // A batch is as large as was asked for, also when the first row is no header.
 func TestStreamWithoutHeader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "people.csv")
-	if err := os.WriteFile(path, []byte(strings.Repeat("30,red,Rome,1\n", 5)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(strings.Repeat("30,red,Rome,1\n", 5)), 0o600))
 	task := parse(t, strings.Replace(grouped, "data: {", "data: {columns: [age, color, town, y], ", 1))
 	var sizes []int
 	_, err := Stream(t.Context(), path, task, ReadOptions{}, 1, func(p *People) error {
@@ -138,9 +134,7 @@ func TestStreamWithoutHeader(t *testing.T) {
 
 func TestHeader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "h.csv")
-	if err := os.WriteFile(path, []byte("\xef\xbb\xbf row ,\"a;b\",c\n1,2,3\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("\xef\xbb\xbf row ,\"a;b\",c\n1,2,3\n"), 0o600))
 	names, err := Header(path, &Data{Delimiter: ','})
 	if err != nil || !slices.Equal(names, []string{"row", "a;b", "c"}) {
 		t.Errorf("%q, %v", names, err)

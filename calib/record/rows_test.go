@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/task"
 )
 
@@ -27,20 +28,12 @@ features:
 func taskOf(t *testing.T, extra string) *task.Task {
 	t.Helper()
 	text := strings.Replace(someTask, `favourable: "yes"`, `favourable: "yes"`+extra, 1)
-	tk, err := task.Parse("task.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tk
+	return must.Get(task.Parse("task.yaml", []byte(text)))(t)
 }
 
 func read(t *testing.T, tk *task.Task, text string) *task.People {
 	t.Helper()
-	p, err := task.ReadFrom(t.Context(), strings.NewReader(text), tk, task.ReadOptions{Hash: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return must.Get(task.ReadFrom(t.Context(), strings.NewReader(text), tk, task.ReadOptions{Hash: true}))(t)
 }
 
 func inputHashes(p *task.People) (all []uint64) {
@@ -63,9 +56,7 @@ func TestRecognised(t *testing.T) {
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
 	fmt.Fprint(z, train)
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, z.Close())
 	for _, c := range []struct {
 		name, delimiter, text string
 		want                  []int
@@ -105,13 +96,8 @@ func TestHashesFollowTheirPeople(t *testing.T) {
 		fmt.Fprintf(&text, "%d,cook,no\n", i)
 	}
 	path := filepath.Join(t.TempDir(), "data.csv")
-	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	all, err := task.Read(t.Context(), path, tk, task.ReadOptions{Hash: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text.String()), 0o600))
+	all := must.Get(task.Read(t.Context(), path, tk, task.ReadOptions{Hash: true}))(t)
 	same := func(what string, p *task.People) {
 		t.Helper()
 		for i, row := range p.Rows {
@@ -146,9 +132,7 @@ func TestWithoutHeader(t *testing.T) {
 func TestWrittenAndRead(t *testing.T) {
 	r := New(sum, Data{"train.csv", sum}, []uint64{5, 1 << 63, 5, 7})
 	var a, b bytes.Buffer
-	if err := r.Write(&a); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Write(&a))
 	err := New(sum, Data{"train.csv", sum}, []uint64{7, 5, 1 << 63, 5}).Write(&b)
 	if err != nil || a.String() != b.String() {
 		t.Errorf("the order of rows shows: %v", err)
@@ -182,9 +166,7 @@ func TestWrittenAndRead(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	var b bytes.Buffer
-	if err := New(sum, Data{"a", sum}, []uint64{1, 2, 3}).Write(&b); err != nil {
-		f.Fatal(err)
-	}
+	must.Do(f, New(sum, Data{"a", sum}, []uint64{1, 2, 3}).Write(&b))
 	f.Add(b.String())
 	f.Add(`{"schema":"cfq.rows/3","rows":0,"hashes":""}`)
 	f.Fuzz(func(t *testing.T, text string) {
@@ -193,9 +175,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		var again bytes.Buffer
-		if err := r.Write(&again); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Write(&again))
 		back, err := parse(again.Bytes())
 		if err != nil || !slices.Equal(back.hashes, r.hashes) || back.Count != r.Count {
 			t.Errorf("%+v, %+v, %v", r, back, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/must"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -74,13 +75,8 @@ func quantized(t *testing.T, seed uint64, bits, rows int, sizes ...int) *problem
 	p := &problem{m: network(r, sizes...)}
 	p.full = open(t, p.m)
 	infos, err := quant.FindLayers(p.m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := quant.FormatOf(bits, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	f := must.Get(quant.FormatOf(bits, false))(t)
 	for i, info := range infos {
 		plan := quant.Layer{Node: info.Node, Bits: bits}
 		for o := range info.Out {
@@ -106,9 +102,7 @@ func quantized(t *testing.T, seed uint64, bits, rows int, sizes ...int) *problem
 func open(t *testing.T, m *graph.Model) *classifier.Model {
 	t.Helper()
 	c, err := classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{Through: quant.StraightThrough})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = c.Close() }) // closed already where Run had it
 	return c
 }
@@ -128,15 +122,9 @@ func (p *problem) open(t *testing.T) func([]quant.Layer) (*classifier.Model, err
 // loss is the mean squared margin error of plans on points, run by ONNX Runtime.
 func (p *problem) loss(t *testing.T, plans []quant.Layer, points Points) float64 {
 	t.Helper()
-	c, err := p.open(t)(plans)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(p.open(t)(plans))(t)
 	defer c.Close()
-	got, err := c.Margins(context.Background(), points.X)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(c.Margins(context.Background(), points.X))(t)
 	var sum float64
 	for i, v := range got {
 		d := float64(v - points.Margins[i])
@@ -164,9 +152,7 @@ func TestRefineHelpsElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		plans, outcome, err := Run(context.Background(), p.layers, p.points, p.open(t), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		before, after := math.Sqrt(p.loss(t, p.plans(), fresh)), math.Sqrt(p.loss(t, plans, fresh))
 		if after > 0.7*before {
 			t.Errorf("%d bits: margin error %.4f before, %.4f after", bits, before, after)
@@ -188,9 +174,7 @@ func TestRefineHelpsElsewhere(t *testing.T) {
 func TestRefineShortensRounds(t *testing.T) {
 	p := quantized(t, 13, 8, 1000, 10, 12, 12, 12, 8, 2)
 	_, outcome, err := Run(context.Background(), p.layers, p.points, p.open(t), Options{Rounds: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if outcome.After > 0.8*outcome.Before {
 		t.Errorf("margin error %.4f before, %.4f after %d rounds", outcome.Before, outcome.After, outcome.Rounds)
 	}
@@ -200,10 +184,7 @@ func TestRefineShortensRounds(t *testing.T) {
 // where no single number can be moved to any gain. All neighbours are tried by running them.
 func TestRefineEndsAtLocalOptimum(t *testing.T) {
 	p := quantized(t, 3, 3, 400, 6, 2)
-	s, err := newState(p.layers, p.points)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newState(p.layers, p.points))(t)
 	s.local = 1e-9
 	for range 12 {
 		if _, err := s.look(context.Background(), p.open(t), true); err != nil {
@@ -242,10 +223,7 @@ func TestRefineEndsAtLocalOptimum(t *testing.T) {
 // squared error by every bias against central differences of the written model.
 func TestGradientOfObjective(t *testing.T) {
 	p := quantized(t, 5, 4, 500, 5, 6, 2)
-	s, err := newState(p.layers, p.points)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newState(p.layers, p.points))(t)
 	if _, err := s.look(context.Background(), p.open(t), true); err != nil {
 		t.Fatal(err)
 	}
@@ -276,13 +254,9 @@ func TestRunIsDeterministic(t *testing.T) {
 		p.points.Weights[i] = 1 / (1 + math.Abs(float64(p.points.Margins[i])))
 	}
 	a, oa, err := Run(context.Background(), p.layers, p.points, p.open(t), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	b, ob, err := Run(context.Background(), p.layers, p.points, p.open(t), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if d := cmp.Diff(a, b); d != "" || oa != ob {
 		t.Errorf("two runs differ: %v %v\n%s", oa, ob, d)
 	}
@@ -291,9 +265,7 @@ func TestRunIsDeterministic(t *testing.T) {
 		p.layers[i].Plan.Scales = []float32{slices.Max(p.layers[i].Plan.Scales)}
 	}
 	c, _, err := Run(context.Background(), p.layers, p.points, p.open(t), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for i := range c {
 		if len(c[i].Scales) != 1 || c[i].Scales[0] != p.layers[i].Plan.Scales[0] {
 			t.Errorf("layer %d has the scales %v", i, c[i].Scales)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"cfq/internal/must"
 )
 
 // The text of a program with every kind of row, bound and variable.
@@ -24,9 +26,7 @@ func TestWriteMPS(t *testing.T) {
 	p.AtMost(4, Term{a, 1})
 	p.Rows = append(p.Rows, Row{Terms: []Term{{b, 1}}, Low: 1, High: 3}, Row{Terms: []Term{{b, 1}}, Low: 2, High: 2})
 	var out strings.Builder
-	if err := p.WriteMPS(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.WriteMPS(&out))
 	const want = `NAME recourse FREE
 ROWS
  N cost
@@ -191,13 +191,8 @@ func TestSolverExits(t *testing.T) {
 	}
 	run := func(name, script string, limit time.Duration) (*Solution, error) {
 		path := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		s, err := Find(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o700))
+		s := must.Get(Find(path))(t)
 		return s.Solve(t.Context(), &Program{Variables: make([]Variable, 1)}, limit)
 	}
 	late, err := run("highs", `printf 'Model status\nTime limit reached\n' > answer.txt; exit 1`, time.Second)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/must"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -140,7 +141,7 @@ func TestForeignFiles(t *testing.T) {
 			if c.own {
 				given = nil
 			}
-			f := must(Read(t.Context(), file(t, c.text), tk, given))
+			f := must.Get(Read(t.Context(), file(t, c.text), tk, given))(t)
 			if diff := cmp.Diff(c.want, said(f)); diff != "" {
 				t.Error(diff)
 			}
@@ -211,11 +212,11 @@ func TestOwnFileDamaged(t *testing.T) {
 	t.Parallel()
 	tk, _ := parse(t, strings.ReplaceAll(jobs, "label: status", "label: outcome"))
 	data := people(t, tk, strings.ReplaceAll(fourPeople, "status", "outcome"))
-	f := must(Read(t.Context(), file(t, "row,line,status,cost,margin,before,action,"+columns+"\n"+
+	f := must.Get(Read(t.Context(), file(t, "row,line,status,cost,margin,before,action,"+columns+"\n"+
 		"0,2,found,1,2,-1,,30,45,0,Private,no\n"+
 		"1,7,found,1,,,,41,39,1000,self,yes\n"+
 		"2,4,fund,1,2,-1,,52,21,12.5,,no\n"+
-		"3,5,found,cheap,2,-1,,63,61,0,self,no\n"), tk, data))
+		"3,5,found,cheap,2,-1,,63,61,0,self,no\n"), tk, data))(t)
 	want := []string{
 		"2->0",
 		"3->1",
@@ -234,13 +235,13 @@ func TestJudge(t *testing.T) {
 	t.Parallel()
 	tk, set := parse(t, jobs)
 	data := people(t, tk, fourPeople)
-	f := must(Read(t.Context(), file(t, "row,"+columns+"\n"+
+	f := must.Get(Read(t.Context(), file(t, "row,"+columns+"\n"+
 		"0,30,45,0,\"State, gov\",no\n"+ // fine
 		"0,30,61,0,self,no\n"+ // too many hours, and no such transition
 		"1,42,38.5,1000,self,yes\n"+ // nobody chooses an age or half an hour
-		"2,52,20,12.5,,no\n"), tk, data)) // nothing changes
+		"2,52,20,12.5,,no\n"), tk, data))(t) // nothing changes
 	m := linear{w: []float32{0, 2, 0, 0, 0, 0, 0}, b: 0}
-	verdicts := must(Judge(t.Context(), m, set, f))
+	verdicts := must.Get(Judge(t.Context(), m, set, f))(t)
 	var got []string
 	for _, v := range verdicts {
 		text := fmt.Sprintf("%.3f", v.Margin)
@@ -273,7 +274,7 @@ func TestJudge(t *testing.T) {
 		t.Errorf("%d further, %+v", further, actions)
 	}
 	m.b = -2 // now only the dearer promise of the first person holds
-	verdicts = must(Judge(t.Context(), m, set, f))
+	verdicts = must.Get(Judge(t.Context(), m, set, f))(t)
 	if actions, _ = f.Actions(verdicts); actions[0].Cost != verdicts[1].Cost || actions[1].Margin >= 0 {
 		t.Errorf("%+v", actions[:2])
 	}
@@ -283,8 +284,8 @@ func TestJudge(t *testing.T) {
 	// What holds for one person alone is what their promises are held against and priced by.
 	dear := tk.Features[1]
 	dear.Weight, dear.MaxIncrease = 3, 2
-	own := must(set.Override([]task.Override{{Row: 0, Feature: 1, With: dear.Action}}))
-	theirs := must(Judge(t.Context(), m, own, f))
+	own := must.Get(set.Override([]task.Override{{Row: 0, Feature: 1, With: dear.Action}}))(t)
+	theirs := must.Get(Judge(t.Context(), m, own, f))(t)
 	if c := theirs[0].Cost - verdicts[0].Cost; math.Abs(c-2*5/12.347/1.001) > 1e-6 || len(theirs[0].Broken) != 1 ||
 		theirs[3].Cost != verdicts[3].Cost {
 		t.Errorf("with constraints of their own: %+v, %v dearer", theirs[0], c)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -35,9 +36,7 @@ func FuzzRead(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text []byte, own bool) {
 		path := filepath.Join(dir, "promises.csv")
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, text, 0o600))
 		given := data
 		if own {
 			given = nil
@@ -61,7 +60,7 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("%+v of a stream, want %+v", streamed, file)
 		}
 		m := linear{w: make([]float32, tk.Dim())}
-		verdicts := must(Judge(t.Context(), m, set, file))
+		verdicts := must.Get(Judge(t.Context(), m, set, file))(t)
 		b := newLayout(tk)
 		for i := range file.Promises {
 			p := &file.Promises[i]

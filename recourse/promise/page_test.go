@@ -6,13 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/recourse"
 )
 
 // TestPage: docs/recourse.md names every column, every word and every status that the code knows.
 func TestPage(t *testing.T) {
 	t.Parallel()
-	page := must(os.ReadFile(filepath.Join("..", "..", "docs", "recourse.md")))
+	page := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "recourse.md")))(t)
 	words := append(ownColumns(), colRole, colID, factual, counterfactual, taken+colStatus)
 	for _, m := range []recourse.Method{recourse.Affine, recourse.Exhaustive, recourse.Search} {
 		words = append(words, string(m))

@@ -13,18 +13,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/must"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
-
-// must is the value of a call that may not fail.
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
 
 // linear is a model whose margin is w x + b.
 type linear struct {
@@ -72,8 +65,8 @@ features:
 
 func parse(t testing.TB, text string) (*task.Task, *constraint.Set) {
 	t.Helper()
-	tk := must(task.Parse("test.yaml", []byte(text)))
-	set := must(constraint.Compile(tk))
+	tk := must.Get(task.Parse("test.yaml", []byte(text)))(t)
+	set := must.Get(constraint.Compile(tk))(t)
 	return tk, set
 }
 
@@ -81,17 +74,14 @@ func parse(t testing.TB, text string) (*task.Task, *constraint.Set) {
 func file(t testing.TB, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "promises.csv")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
 // people reads a data file given as text.
 func people(t testing.TB, tk *task.Task, text string) *task.People {
 	t.Helper()
-	p := must(task.ReadFrom(t.Context(), strings.NewReader(text), tk, task.ReadOptions{}))
-	return p
+	return must.Get(task.ReadFrom(t.Context(), strings.NewReader(text), tk, task.ReadOptions{}))(t)
 }
 
 const fourPeople = `age,hours-per-week,gain,work,member,status
@@ -107,7 +97,7 @@ func TestWriteThenRead(t *testing.T) {
 	p := people(t, tk, fourPeople)
 	point := people(t, tk, "age,hours-per-week,gain,work,member,status\n30,45,0,\"State, gov\",no,0\n").X
 	var b bytes.Buffer
-	w := must(NewWriter(&b, tk))
+	w := must.Get(NewWriter(&b, tk))(t)
 	d := p.Dim
 	methods := []recourse.Method{recourse.Exhaustive, recourse.Search, recourse.NotNeeded, recourse.Affine}
 	for i, a := range []recourse.Action{
@@ -123,13 +113,9 @@ func TestWriteThenRead(t *testing.T) {
 		if a.Status == recourse.Found {
 			l.Changes = set.Changes(l.X, a.Point)
 		}
-		if err := w.Write(l); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Write(l))
 	}
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Flush())
 	// The label of the task is called status, so the file's own column is not.
 	want := `row,line,promise.status,method,cost,margin,before,action,age,hours-per-week,gain,work,member
 0,2,found,exhaustive,1.25,0.5,-1.5,"hours 40 -> 45; work Private -> State, gov",30,45,0,"State, gov",not yes
@@ -140,7 +126,7 @@ func TestWriteThenRead(t *testing.T) {
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Error(diff)
 	}
-	f := must(Read(t.Context(), file(t, b.String()), tk, p))
+	f := must.Get(Read(t.Context(), file(t, b.String()), tk, p))(t)
 	if len(f.Promises) != 1 || f.Failed+f.Missing+f.Factual+len(f.Notes) > 0 ||
 		!cmp.Equal(f.Unpromised, map[recourse.Status]int{
 			recourse.NoneFound: 1, recourse.AlreadyFavourable: 1,
@@ -164,21 +150,19 @@ func TestSolvedPromisesComeBack(t *testing.T) {
 	t.Parallel()
 	paths, _ := filepath.Glob(filepath.Join("..", "..", "reproduce", "testdata", "tasks", "*.yaml"))
 	rich := filepath.Join(t.TempDir(), "rich.yaml")
-	if err := os.WriteFile(rich, []byte(richTask), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(rich, []byte(richTask), 0o600))
 	paths = append(paths, filepath.Join("..", "..", "testdata", "loans", "task.yaml"), rich)
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			tk := must(task.Load(path))
-			set := must(constraint.Compile(tk))
+			tk := must.Get(task.Load(path))(t)
+			set := must.Get(constraint.Compile(tk))(t)
 			p := invent(t, tk, 60)
 			m := linear{w: make([]float32, p.Dim), b: -1.3}
 			for j := range m.w {
 				m.w[j] = float32(math.Sin(float64(3*j + 1)))
 			}
 			solver := Solver{Model: m, Options: recourse.SolveOptions{Margin: 0.25, Workers: 1}}
-			answers := must(solver.Solve(t.Context(), set, p, func(_, _ int) {}))
+			answers := must.Get(solver.Solve(t.Context(), set, p, func(_, _ int) {}))(t)
 			var b bytes.Buffer
 			w, err := NewWriter(&b, tk)
 			found := 0
@@ -202,7 +186,7 @@ func TestSolvedPromisesComeBack(t *testing.T) {
 			if err != nil || len(f.Promises) != found || f.Failed+f.Missing > 0 {
 				t.Fatalf("%d of %d promises read: %v, %v", len(f.Promises), found, err, f.Problems)
 			}
-			verdicts := must(Judge(t.Context(), m, set, f))
+			verdicts := must.Get(Judge(t.Context(), m, set, f))(t)
 			for i := range f.Promises {
 				q := &f.Promises[i]
 				a := answers[q.Person].Action
@@ -264,9 +248,7 @@ func invent(t *testing.T, tk *task.Task, n int) *task.People {
 				raw = fmt.Sprint(v)
 			}
 			at = i*p.Dim + f.Offset
-			if err := f.Encode(raw, p.X[at:at+f.Width]); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, f.Encode(raw, p.X[at:at+f.Width]))
 		}
 	}
 	return p
@@ -281,7 +263,7 @@ features:
   - {name: adult, column: age, kind: binary, one: "18"}
 `)
 	var b bytes.Buffer
-	w := must(NewWriter(&b, tk))
+	w := must.Get(NewWriter(&b, tk))(t)
 	x := []float32{18, 1}
 	if err := w.Write(Line{X: x, Action: recourse.Action{Status: recourse.NoneFound}}); err != nil {
 		t.Error(err)
@@ -302,7 +284,7 @@ features:
 `)
 	p := people(t, tk, "income,home\n,\n900,own\n,own\n")
 	var b bytes.Buffer
-	w := must(NewWriter(&b, tk))
+	w := must.Get(NewWriter(&b, tk))(t)
 	for i := range p.N {
 		l := Line{Row: i, X: p.X[i*p.Dim : (i+1)*p.Dim], Imputed: p.ImputedOf(i)}
 		if i == 0 {
@@ -311,13 +293,9 @@ features:
 		} else {
 			l.Action.Status = recourse.NoneFound
 		}
-		if err := w.Write(l); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Write(l))
 	}
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Flush())
 	want := `row,line,status,method,cost,margin,before,action,imputed,income,home
 0,,found,,0,0,0,income 1250.5 -> 2000,income; home,2000,rent
 1,,none found,,,,0,,,900,own
@@ -336,7 +314,7 @@ features:
 func TestMissingMarkerAsValue(t *testing.T) {
 	t.Parallel()
 	tk, _ := parse(t, "version: 1\ndata: {missing: \"0\"}\nfeatures: [{name: debt, kind: numeric}]")
-	w := must(NewWriter(&bytes.Buffer{}, tk))
+	w := must.Get(NewWriter(&bytes.Buffer{}, tk))(t)
 	err := w.Write(Line{X: []float32{5}, Action: recourse.Action{Status: recourse.Found, Point: []float32{0}}})
 	if err == nil || !strings.Contains(err.Error(), "would be read as a missing value") {
 		t.Errorf("error %v", err)
@@ -352,7 +330,7 @@ features:
   - {name: c, kind: onehot, values: [x, y]}
 `)
 	var b bytes.Buffer
-	w := must(NewWriter(&b, tk))
+	w := must.Get(NewWriter(&b, tk))(t)
 	p := &task.People{Dim: 3, N: 1, X: []float32{0.1, 1, 0}, Rows: []int{0}, Lines: []int{2}}
 	point := []float32{1.0 / 3, 0, 1}
 	if err := w.Write(Line{X: p.X, Action: recourse.Action{Status: recourse.Found, Point: point}}); err != nil ||

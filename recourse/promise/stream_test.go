@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"cfq/internal/extsort"
+	"cfq/internal/must"
 	"cfq/task"
 )
 
@@ -73,9 +74,7 @@ func TestStreamIsRead(t *testing.T) {
 			}).Draw(rt, "person")+","+rapid.SampledFrom([]string{fmt.Sprint(i), fmt.Sprint(i, ".0"), "7", ""}).Draw(rt, "ID"))
 		}
 		for name, content := range map[string]string{path: drawFile(rt), data: text.String() + "30,40,0,Private,no,0,x\n"} {
-			if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-				rt.Fatal(err)
-			}
+			must.Do(rt, os.WriteFile(name, []byte(content), 0o600))
 		}
 		o := task.ReadOptions{}
 		if rapid.Bool().Draw(rt, "only") {
@@ -206,8 +205,8 @@ func TestIDs(t *testing.T) {
 	tk, _ := parse(t, strings.Replace(jobs, "data: {", "data: {id: person, ", 1))
 	data := people(t, tk, columns+",person\n30,40,0,Private,no,a\n41,38,1000,self,yes,7\n52,20,12.5,?,no,b\n"+
 		"52,2,1,?,no,b\n")
-	f := must(Read(t.Context(), file(t, "person,"+columns+"\n7.0,41,39,1000,self,yes\nb,52,30,12.5,,no\n"+
-		"c,30,40,0,self,no\n,30,40,0,self,no\na,30,41,0,Private,no\n"), tk, data))
+	f := must.Get(Read(t.Context(), file(t, "person,"+columns+"\n7.0,41,39,1000,self,yes\nb,52,30,12.5,,no\n"+
+		"c,30,40,0,self,no\n,30,40,0,self,no\na,30,41,0,Private,no\n"), tk, data))(t)
 	checkCounts(t, f)
 	want := []string{
 		"2->1", "6->0",

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -27,19 +28,9 @@ const head = "version: 1\ndata: {label: label, favourable: good, missing: \"?\"}
 func check(t *testing.T, text, data string, margins []float32) *Report {
 	t.Helper()
 	tk := parse(t, text)
-	p, err := task.Read(t.Context(), write(t, "data.csv", data), tk, task.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := constraint.Compile(tk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := Check(tk, Questions([]byte(text)), p, set.Factual(p.X), margins, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	p := must.Get(task.Read(t.Context(), write(t, "data.csv", data), tk, task.ReadOptions{}))(t)
+	set := must.Get(constraint.Compile(tk))(t)
+	return must.Get(Check(tk, Questions([]byte(text)), p, set.Factual(p.X), margins, nil))(t)
 }
 
 func TestCheckFinds(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/must"
 	"cfq/task"
 )
 
@@ -229,9 +230,7 @@ func TestMarkersAmongValues(t *testing.T) {
 		}
 	}
 	d, err := Fill(t.Context(), "task.yaml", []byte(text), write(t, "data.csv", twenty()), task.ReadOptions{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	hot := func(d *Draft) *task.OneHot {
 		e, _ := d.Task.Features[0].Encoding.(*task.OneHot)
 		return e
@@ -253,9 +252,7 @@ func TestFillKeepsCodesOutOfBounds(t *testing.T) {
 	t.Parallel()
 	text := "version: 1\nfeatures:\n  - {name: months, kind: numeric}\n"
 	d, err := Fill(t.Context(), "task.yaml", []byte(text), write(t, "data.csv", histories()), task.ReadOptions{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	f := &d.Task.Features[0]
 	if f.Bounds != [2]float64{0, 8} || len(f.Number().Missing) != 3 || f.Number().Quantiles[0] != 0 {
 		t.Errorf("%s", d.Text)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"cfq/internal/must"
 )
 
 // applicants have numbers and texts, and an outcome.
@@ -113,9 +115,7 @@ func TestCodesOfNotKnown(t *testing.T) {
 	for n, want := range map[string]string{"0 1 2": "[clerk cook nurse]", "0 1 2 3": "[? clerk cook nurse]"} {
 		c := ModelColumn{Name: "job", Values: strings.Fields(n)}
 		e, _, err := ofColumns(open(t, data), []ModelColumn{c}, nil, "label")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if got := fmt.Sprint(e.Inputs[0].Values); got != want {
 			t.Errorf("codes %s: %s, want %s", n, got, want)
 		}
@@ -139,10 +139,7 @@ func TestNan(t *testing.T) {
 func TestNumbersAlone(t *testing.T) {
 	t.Parallel()
 	for inputs, want := range map[int]string{2: "Age income", 3: "--features Age,income,housing,job"} {
-		d, err := fromTable(open(t, applicants), Options{Label: "label", Favourable: "good", inputs: inputs})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(fromTable(open(t, applicants), Options{Label: "label", Favourable: "good", inputs: inputs}))(t)
 		var have []string
 		for _, f := range d.Task.Features {
 			have = append(have, f.Name)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/task"
 )
 
@@ -19,11 +20,7 @@ const people = `{"dataset": "people", "target": "favourable = 0", "features": [
 
 func encoding(t testing.TB, text string) *Encoding {
 	t.Helper()
-	e, err := parseEncoding([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
+	return must.Get(parseEncoding([]byte(text)))(t)
 }
 
 // A draft by a declared encoding encodes as declared and leaves nothing open.
@@ -156,9 +153,7 @@ func TestImputedNumbers(t *testing.T) {
 		}},
 	}
 	d, err := fromTable(open(t, applicants), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for i, want := range []string{"rent", "35", "1250"} {
 		if f := &d.Task.Features[i]; f.Impute != want {
 			t.Errorf("%s: impute %q, want %q", f.Name, f.Impute, want)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/task"
 )
 
@@ -28,9 +29,7 @@ func gapped() string {
 func fill(t testing.TB, text string) *Draft {
 	t.Helper()
 	p, err := Fill(t.Context(), "task.yaml", []byte(text), write(t, "data.csv", gapped()), task.ReadOptions{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return p
 }
 
@@ -196,9 +195,7 @@ func TestFillRefuses(t *testing.T) {
 // mean and std come from the encoding alone.
 func TestFillTakesTheDeclaredScale(t *testing.T) {
 	e, err := parseEncoding([]byte(`{"features": [{"column": "age", "kind": "numeric", "mean": 50.5, "std": 20}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	const text = "version: 1\nfeatures: [{name: years, column: age, kind: numeric}]\n"
 	p, err := Fill(t.Context(), "task.yaml", []byte(text), write(t, "data.csv", gapped()), task.ReadOptions{}, e)
 	if err != nil || p.Task.Features[0].Number().Mean != 50.5 || p.Task.Features[0].Number().Std != 20 {
@@ -209,23 +206,15 @@ func TestFillTakesTheDeclaredScale(t *testing.T) {
 // A task file without its statistics gets them back.
 func TestFillGivesBackWhatWasTakenAway(t *testing.T) {
 	loans := filepath.Join("..", "..", "testdata", "loans")
-	byHand, err := task.Load(filepath.Join(loans, "task.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	bare, err := task.Load(filepath.Join(loans, "task.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	byHand := must.Get(task.Load(filepath.Join(loans, "task.yaml")))(t)
+	bare := must.Get(task.Load(filepath.Join(loans, "task.yaml")))(t)
 	for i := range bare.Features {
 		if e := shares(&bare.Features[i]); e != nil {
 			*e = nil
 		}
 	}
 	p, err := Fill(t.Context(), "task.json", bare.JSON(), filepath.Join(loans, "train.csv"), task.ReadOptions{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for i := range byHand.Features {
 		want, have := shares(&byHand.Features[i]), shares(&p.Task.Features[i])
 		if want != nil && !slices.EqualFunc(*have, *want, func(a, b float64) bool { return math.Abs(a-b) < 1e-5 }) {

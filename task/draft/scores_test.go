@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/task"
 )
 
@@ -92,11 +93,8 @@ func TestSelectScores(t *testing.T) {
 // Scores are those of a model in any form; one that is off beyond the tolerance, of a row or of a logit, contradicts.
 func TestVerify(t *testing.T) {
 	t.Parallel()
-	tk, err := task.Parse("t", []byte("version: 1\nfeatures:\n"+
-		"  - {name: a, kind: numeric}\n  - {name: b, kind: onehot, values: [x, y, z]}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tk := must.Get(task.Parse("t", []byte("version: 1\nfeatures:\n"+
+		"  - {name: a, kind: numeric}\n  - {name: b, kind: onehot, values: [x, y, z]}\n")))(t)
 	people := &task.People{Dim: 4}
 	var logits []float32
 	var forms [5][]float64 // two logits, their difference, two probabilities, the second, logarithms of both
@@ -172,10 +170,7 @@ func TestEncodingHash(t *testing.T) {
 	const text = "version: 1\nfeatures:\n" +
 		"  - {name: a, kind: numeric, mean: 2, std: 3}\n  - {name: b, kind: onehot, values: [x, y]}\n"
 	hash := func(text string) string {
-		tk, err := task.Parse("t", []byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		tk := must.Get(task.Parse("t", []byte(text)))(t)
 		return tk.EncodingHash()
 	}
 	for _, same := range []string{"std: 3, bounds: [0, 9]", "std: 3, weight: 2", "std: 3, actionable: false"} {

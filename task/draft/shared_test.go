@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/internal/realdata"
 	"cfq/task"
 )
@@ -49,33 +50,21 @@ func TestDraftsForPublicData(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			e, err := ReadEncoding(filepath.Join(dir, "models", c.name, "encoding.json"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must.Get(ReadEncoding(filepath.Join(dir, "models", c.name, "encoding.json")))(t)
 			table, err := readTable(t.Context(), Source{filepath.Join(dir, "data", c.train), c.columns, task.ReadOptions{}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			p := draft(t, table, Options{Label: c.label, Favourable: c.favourable, Encoding: e})
 			codes := map[string]string{"adult": "99999 in capital-gain (0.5 %", "bank": "-1 in pdays (81.7 %"}[c.name]
 			switch n := len(p.Questions); {
 			case (n > 0) != (codes != ""), n > 1, n == 1 && !strings.Contains(p.Questions[0].Text, "known\": "+codes):
 				t.Errorf("questions: %+v", p.Questions)
 			}
-			byHand, err := task.Load(filepath.Join("..", "..", "reproduce", "testdata", "tasks", c.name+".yaml"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			byHand := must.Get(task.Load(filepath.Join("..", "..", "reproduce", "testdata", "tasks", c.name+".yaml")))(t)
 			drafted := *p.Task // the encoding does not tell who counts, and adult.test has what adult.data has not
 			drafted.Data.Comment, drafted.Data.LabelSuffix = byHand.Data.Comment, byHand.Data.LabelSuffix
 			drafted.Data.Filter = byHand.Data.Filter
 			read := func(tk *task.Task) *task.People {
-				people, err := task.Read(t.Context(), filepath.Join(dir, "data", c.test), tk, task.ReadOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return people
+				return must.Get(task.Read(t.Context(), filepath.Join(dir, "data", c.test), tk, task.ReadOptions{}))(t)
 			}
 			have, want := read(&drafted), read(byHand)
 			if !slices.Equal(have.X, want.X) || !slices.Equal(have.Labels, want.Labels) || !slices.Equal(have.Lines,

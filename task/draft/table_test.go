@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
 
+	"cfq/internal/must"
 	"cfq/task"
 )
 
@@ -123,9 +124,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 		"truncated": {packed.String()[:packed.Len()-10], "EOF"},
 	} {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(c.text), 0o600))
 		_, err := readTable(t.Context(), Source{path, nil, task.ReadOptions{}})
 		if err == nil || !strings.Contains(err.Error(), c.want) ||
 			!strings.Contains(err.Error(), name) {
@@ -133,9 +132,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 		}
 	}
 	path := filepath.Join(dir, "data.gz")
-	if err := os.WriteFile(path, packed.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, packed.Bytes(), 0o600))
 	if table, err := readTable(t.Context(), Source{path, nil, task.ReadOptions{}}); err != nil || table.Rows != 1 {
 		t.Errorf("gzip: %v, %v", table, err)
 	}
@@ -160,9 +157,7 @@ func TestParquet(t *testing.T) {
 	}
 	rent := "rent"
 	path := filepath.Join(t.TempDir(), "people.parquet")
-	if err := parquet.WriteFile(path, []person{{30.5, &rent, true}, {41, nil, false}, {52, &rent, true}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, parquet.WriteFile(path, []person{{30.5, &rent, true}, {41, nil, false}, {52, &rent, true}}))
 	table, err := readTable(t.Context(), Source{path, nil, task.ReadOptions{}})
 	if err != nil || table.Rows != 3 || !slices.Equal(table.Names, []string{"age", "home", "label"}) {
 		t.Fatalf("%+v, %v", table, err)

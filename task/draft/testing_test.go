@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/task"
 )
 
@@ -13,39 +14,25 @@ import (
 func write(t testing.TB, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
 // open reads a table from text.
 func open(t testing.TB, text string, names ...string) *table {
 	t.Helper()
-	table, err := readTable(context.Background(), Source{write(t, "data.csv", text), names, task.ReadOptions{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return table
+	return must.Get(readTable(context.Background(), Source{write(t, "data.csv", text), names, task.ReadOptions{}}))(t)
 }
 
 // draft drafts a task for a table.
 func draft(t testing.TB, table *table, o Options) *Draft {
 	t.Helper()
 	o.File = "data.csv"
-	d, err := fromTable(table, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return must.Get(fromTable(table, o))(t)
 }
 
 // parse reads a task file.
 func parse(t testing.TB, text string) *task.Task {
 	t.Helper()
-	tk, err := task.Parse("task.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tk
+	return must.Get(task.Parse("task.yaml", []byte(text)))(t)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/task"
 )
 
@@ -25,11 +26,7 @@ features:
 
 func parse(t testing.TB, text string) *task.Task {
 	t.Helper()
-	tk, err := task.Parse("task.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tk
+	return must.Get(task.Parse("task.yaml", []byte(text)))(t)
 }
 
 // read returns the rows of a stream, one line each, and checks that batches are consistent.
@@ -122,9 +119,7 @@ func TestRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, n, err := read(t, strings.NewReader(c.in), tk, c.o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if d := cmp.Diff(c.want, got); d != "" {
 				t.Error(d)
 			}
@@ -291,9 +286,7 @@ func TestBatchesAreBounded(t *testing.T) {
 		strings.Repeat("7,30,red,"+strings.Repeat("x", 1<<19)+"\n", 100): 4,
 	} {
 		in, err := Open(strings.NewReader(text), tk, Options{Format: CSV, Columns: []string{"who", "age", "color", "x"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		batches := 0
 		n, err := in.Each(t.Context(), func(b *Batch) error {
 			batches++
@@ -314,9 +307,7 @@ func TestStops(t *testing.T) {
 		r, w := io.Pipe()
 		go fmt.Fprint(w, "who,age,color\n1,2,red\n")
 		in, err := Open(r, tk, Options{Format: CSV})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		_, err = in.Each(ctx, func(*Batch) error {
 			if cancelled {
@@ -353,18 +344,11 @@ func TestWriteText(t *testing.T) {
 		TSV: "id\tn\tx\tok\tat\na,\"b\"\t7\t0.1\ttrue\t0.1 2\n\\N\t\\N\t\\N\t\\N\t\\N\ntab here and\t8\t0.25\tfalse\t\n",
 	} {
 		var b bytes.Buffer
-		w, err := NewWriter(&b, f, columns, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(NewWriter(&b, f, columns, true))(t)
 		for _, r := range rows {
-			if err := w.Write(r); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.Write(r))
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Close())
 		if d := cmp.Diff(want, b.String()); d != "" {
 			t.Error(d)
 		}
@@ -378,16 +362,11 @@ func TestWriteText(t *testing.T) {
 func TestWholeRows(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var p pieces
-		w, err := NewWriter(&p, rapid.SampledFrom([]Format{CSV, TSV}).Draw(rt, "format"), []string{"a", "b"},
-			rapid.Bool().Draw(rt, "header"))
-		if err != nil {
-			rt.Fatal(err)
-		}
+		w := must.Get(NewWriter(&p, rapid.SampledFrom([]Format{CSV, TSV}).Draw(rt, "format"), []string{"a", "b"},
+			rapid.Bool().Draw(rt, "header")))(rt)
 		for range rapid.IntRange(0, 20).Draw(rt, "rows") {
 			text := strings.Repeat("x", rapid.IntRange(0, 5000).Draw(rt, "length"))
-			if err := w.Write([]any{text, "end"}); err != nil {
-				rt.Fatal(err)
-			}
+			must.Do(rt, w.Write([]any{text, "end"}))
 			if rapid.IntRange(0, 9).Draw(rt, "flush") == 0 {
 				_ = w.Flush()
 			}
