@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"cfq/internal/must"
 )
 
 func drawLayers(t *rapid.T) ([][]Choice, int64) {
@@ -71,9 +73,7 @@ func TestExactEqualsBruteForce(t *testing.T) {
 			}
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if d, c := total(layers, pick); d != wantD || c != wantC {
 			t.Fatalf("got error %v at cost %d, want %v at %d", d, c, wantD, wantC)
 		}
@@ -118,9 +118,7 @@ func TestPaperIsDegenerateOnAdult(t *testing.T) {
 		all += n
 	}
 	pick, err := Paper(layers, []float64{.1, .2, .3}, 4*all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if want := []int{0, 3, 3}; !slices.Equal(pick, want) {
 		t.Errorf("widths %v, want %v (2, 8, 8 bits)", pick, want)
 	}
@@ -160,10 +158,7 @@ func TestExactOfManyRows(t *testing.T) {
 		}
 	}
 	budget := 7 * all / 2
-	pick, err := Exact(layers, budget)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pick := must.Get(Exact(layers, budget))(t)
 	loss, cost := total(layers, pick)
 	if cost > budget {
 		t.Errorf("cost %d of %d", cost, budget)
@@ -206,10 +201,7 @@ func TestSteepest(t *testing.T) {
 		}
 	}
 	for budget := most / 4; budget <= most; budget += most / 40 {
-		exact, err := Exact(layers, budget)
-		if err != nil {
-			t.Fatal(err)
-		}
+		exact := must.Get(Exact(layers, budget))(t)
 		want, _ := total(layers, exact)
 		if got, cost := total(layers, steepest(layers, budget)); cost > budget || got > want+step {
 			t.Errorf("error %v at cost %d of %d, the least is %v", got, cost, budget, want)

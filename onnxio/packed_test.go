@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -32,9 +33,7 @@ func TestPackedValues(t *testing.T) {
 		},
 	}
 	m, err := onnxio.FromGraph(t.Context(), &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: g}, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if logits, n := m.Head(); logits != "y" || n != 2 {
 		t.Errorf("logits %q, %d", logits, n)
 	}

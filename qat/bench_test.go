@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -28,9 +29,7 @@ func newBench(b *testing.B) *bench {
 	b.Helper()
 	rng := rand.New(rand.NewPCG(1, 1))
 	t, err := task.Load("../reproduce/testdata/tasks/adult.yaml")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	n := &bench{teach: recourse.TeacherOptions{Workers: 1}, kept: map[int][]float32{}}
 	if n.set, err = constraint.Compile(t); err != nil {
 		b.Fatal(err)
@@ -52,10 +51,7 @@ func newBench(b *testing.B) *bench {
 	n.problem = planned(b, m, compute{bits: 4})
 	sorted := slices.Sorted(slices.Values(margins(b, n.full, facts.X)))
 	bias := m.Graph.Init(n.layers[2].Info.Bias)
-	v, err := bias.Floats()
-	if err != nil {
-		b.Fatal(err)
-	}
+	v := must.Get(bias.Floats())(b)
 	v[1] -= sorted[people*3/4]
 	*bias = *graph.FromFloats(bias.Name, v, 2)
 	n.problem = planned(b, m, compute{bits: 4})
@@ -131,9 +127,7 @@ func BenchmarkStep(b *testing.B) {
 			t := newTrainer(s)
 			t.replace(n.points)
 			step := func() {
-				if err := t.draw(b.Context()); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, t.draw(b.Context()))
 				if _, err := s.run(b.Context(), &t.next, 1e-5); err != nil {
 					b.Fatal(err)
 				}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
 )
@@ -23,9 +24,7 @@ func TestOpenCheckpoint(t *testing.T) {
 		t.Fatalf("without a file: %v", err)
 	}
 	state := []byte("some state")
-	if err := c.Save(state); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Save(state))
 	if c, err = open(path, e, 1); err != nil || !bytes.Equal(c.Load(), state) {
 		t.Fatalf("read back: %v", err)
 	}
@@ -39,16 +38,11 @@ func TestOpenCheckpoint(t *testing.T) {
 	threads := e
 	threads.Threads += 2
 	refused("other threads", "it is of a training with other inputs", threads, 1)
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(os.ReadFile(path))(t)
 	for want, content := range map[string][]byte{
 		"it is damaged": whole[:len(whole)-1], "it is not a checkpoint": whole[1:],
 	} {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, content, 0o600))
 		refused("another file", want, e, 1)
 	}
 	if c, err = open(filepath.Join(path, "file"), e, 1); err == nil {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/quant"
 )
 
@@ -84,10 +85,7 @@ func matched(t *testing.T, logits, people, k int, reach float32) (*problem, *box
 	t.Helper()
 	p := wide(t, uint64(20+logits), -1, logits, compute{bits: 3})
 	p.layers[1].Plan = quant.Layer{Node: p.layers[1].Info.Node, Float: true}
-	facts, err := p.points(t.Context(), rand.New(rand.NewPCG(4, 4)), Factual, people)
-	if err != nil {
-		t.Fatal(err)
-	}
+	facts := must.Get(p.points(t.Context(), rand.New(rand.NewPCG(4, 4)), Factual, people))(t)
 	b := &box{k: k, reach: reach, x: facts.X, dim: p.dim, full: p.full}
 	return p, b, []Points{facts, taughtPoints(t, b, facts, p.dim)}
 }
@@ -119,9 +117,7 @@ func TestMatch(t *testing.T) {
 		}, nil))
 		s, j := tr.trainStep, tr.job
 		tr.replace(points)
-		if err := tr.draw(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tr.draw(t.Context()))
 		start := make([]float64, len(s.Params))
 		for i, v := range s.Params {
 			start[i] = float64(v)
@@ -205,13 +201,8 @@ func TestRowsOfPairs(t *testing.T) {
 		}
 		sizes = map[int]int{}
 		for range 200 {
-			if err := tr.draw(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			loss, err := tr.run(t.Context(), &tr.next, 1e-3)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, tr.draw(t.Context()))
+			loss := must.Get(tr.run(t.Context(), &tr.next, 1e-3))(t)
 			sizes[len(tr.next.x)/p.dim]++
 			losses = append(losses, loss)
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -79,14 +80,8 @@ func planned(t testing.TB, m *graph.Model, c compute) *problem {
 	t.Helper()
 	p := &problem{m: m, full: open(t, m)}
 	p.dim = p.full.Dim()
-	infos, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := quant.FormatOf(c.bits, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	infos := must.Get(quant.FindLayers(m))(t)
+	f := must.Get(quant.FormatOf(c.bits, false))(t)
 	if c.grid {
 		p.input = &quant.Input{Scale: 6. / 255, Columns: []quant.InputColumn{
 			{Source: 0, Lo: -3, Hi: 0, Gain: 2}, {Source: 0, Lo: 0, Hi: 3, Gain: 2},
@@ -166,9 +161,7 @@ func convolutional(t *testing.T, c compute) *problem {
 func open(t testing.TB, m *graph.Model) *classifier.Model {
 	t.Helper()
 	c, err := classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{Through: quant.StraightThrough})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -187,17 +180,11 @@ func (p *problem) network(m *classifier.Model) Network { return Network{Model: m
 // compiled is the step of a training, after a change of its job.
 func compiled(t testing.TB, net Network, source Source, spec Spec, change func(j *trainingJob)) *trainStep {
 	t.Helper()
-	j, err := spec.resolve(net, source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := must.Get(spec.resolve(net, source))(t)
 	if change != nil {
 		change(j)
 	}
-	s, err := compile(j)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(compile(j))(t)
 	t.Cleanup(s.close)
 	return s
 }
@@ -205,20 +192,13 @@ func compiled(t testing.TB, net Network, source Source, spec Spec, change func(j
 // written opens the model of plans as its file computes.
 func (p *problem) written(t *testing.T, plans []quant.Layer) *classifier.Model {
 	t.Helper()
-	m, err := qdq.Write(p.m, &quant.Plan{Input: p.input, Layers: plans}, qdq.Options{Plain: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(qdq.Write(p.m, &quant.Plan{Input: p.input, Layers: plans}, qdq.Options{Plain: true}))(t)
 	return open(t, m)
 }
 
 func margins(t testing.TB, m *classifier.Model, x []float32) []float32 {
 	t.Helper()
-	v, err := m.Margins(context.Background(), x)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return must.Get(m.Margins(context.Background(), x))(t)
 }
 
 // rms is the error of the margin of plans on rows, those near the decision counting most.
@@ -277,10 +257,7 @@ func taughtPoints(t testing.TB, r Recourse, facts Points, dim int) Points {
 			out.Source = append(out.Source, i)
 		}
 	}
-	actions, err := r.Teach(context.Background(), out.Source, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	actions := must.Get(r.Teach(context.Background(), out.Source, 0))(t)
 	out.X = RowsAt(facts.X, dim, out.Source)
 	for i, v := range actions {
 		out.X[i] += v
@@ -310,9 +287,5 @@ func (p *problem) train(t *testing.T, spec Spec, run Run) (*Outcome, error) {
 
 func (p *problem) trained(t *testing.T, spec Spec, run Run) *Outcome {
 	t.Helper()
-	out, err := p.train(t, spec, run)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return must.Get(p.train(t, spec, run))(t)
 }

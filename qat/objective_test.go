@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/quant"
 )
@@ -123,10 +124,7 @@ func TestObjectives(t *testing.T) {
 			var used []Points
 			r := rand.New(rand.NewPCG(4, 4))
 			for k := range Kinds {
-				one, err := p.points(context.Background(), r, k, rows)
-				if err != nil {
-					t.Fatal(err)
-				}
+				one := must.Get(p.points(context.Background(), r, k, rows))(t)
 				for i := range rows { // of two attributes; not everyone has a value of the first
 					one.Groups = append(one.Groups, [][]float32{{1, 0, 0}, {0, 1, 1}, {0, 0, 1}}[i%3]...)
 				}
@@ -182,10 +180,7 @@ func checkGradient(t *testing.T, name string, s *trainStep, b *trainBatch, loss 
 		params[i] = float64(v)
 	}
 	before := slices.Clone(s.Params)
-	got, err := s.run(context.Background(), b, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(s.run(context.Background(), b, 0))(t)
 	if want := loss(params); math.Abs(got-want) > 1e-4*want || !(want > 1e-3) {
 		t.Errorf("%s: loss %v, want %v", name, got, want)
 	}
@@ -231,10 +226,7 @@ func TestEnsemble(t *testing.T) {
 	sum := b.Op("Add", []string{b.Op("Add", logits[:2]), logits[2]})
 	mean := b.Op("Mul", []string{sum, b.Const(graph.FromFloats("share", []float32{1. / members}))})
 	m.Graph.Outputs = []graph.Value{{Name: mean, DType: graph.Float}}
-	infos, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	infos := must.Get(quant.FindLayers(m))(t)
 	var layers []Layer
 	for _, info := range infos {
 		layers = append(layers, Layer{Info: info, Plan: quant.Layer{Node: info.Node, Float: true}})
@@ -298,15 +290,9 @@ func TestPointsOfObjectives(t *testing.T) {
 	for _, doc := range Objectives() {
 		net := p.network(m)
 		net.Members = []string{"any"}
-		j, err := (Spec{Objective: doc.Name}).resolve(net, Source{Groups: 1, Recourse: &box{}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		j := must.Get((Spec{Objective: doc.Name}).resolve(net, Source{Groups: 1, Recourse: &box{}}))(t)
 		tr := newTrainer(&trainStep{job: j})
-		d, err := p.draw(t.Context(), 0, [Kinds]int{}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(p.draw(t.Context(), 0, [Kinds]int{}, nil))(t)
 		d.Points[Factual].Groups = make([]float32, 200)
 		tr.replace(d.Points)
 		want := [Kinds]int{Factual: 200}
@@ -354,9 +340,7 @@ func TestPeopleNearBoundary(t *testing.T) {
 	}
 	drawn, all := 0, 0
 	for range 20 {
-		if err := trainer.draw(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, trainer.draw(t.Context()))
 		for _, v := range trainer.next.columns[weightName] {
 			if v > 1./400 {
 				drawn++

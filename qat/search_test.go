@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/quant"
 )
@@ -90,10 +91,7 @@ func TestSearchGradient(t *testing.T) {
 		s.drawn = map[string][]float32{
 			noiseName: normal(r, noiseOf(s.slots)), coldName: {cold}, lambdaName: {lambda},
 		}
-		got, err := s.run(t.Context(), &b, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(s.run(t.Context(), &b, 0))(t)
 		soft, drawn, cost := p.policy(s, s.drawn[noiseName], cold)
 		loss := func(layer, width, unit int, more float64) (sum float64) {
 			for i := range rows {
@@ -191,11 +189,7 @@ func TestSearchFindsWhatMatters(t *testing.T) {
 	widened(t, p, true)
 	spec := Spec{Optimizer: Optimizer{Steps: 6400, Batch: 64, Rate: 4e-3, Seed: 5}}
 	learn := func() *Policy {
-		got, err := Search(t.Context(), p.network(p.written(t, p.plans())), 3, p.source(), spec, Run{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
+		return must.Get(Search(t.Context(), p.network(p.written(t, p.plans())), 3, p.source(), spec, Run{}))(t)
 	}
 	got := learn()
 	var idle, busy float64 // mean risk of two bits

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"cfq/internal/must"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -40,10 +41,7 @@ func TestLastRoundsKeepCodes(t *testing.T) {
 			return p.draw(ctx, round, use, now)
 		}
 		spec := Spec{Optimizer: Optimizer{Steps: 480, Batch: 16, Rate: 6e-3}, Quantizers: unit}
-		out, err := Train(t.Context(), p.network(p.written(t, p.plans())), Source{Draw: draw}, spec, Run{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(Train(t.Context(), p.network(p.written(t, p.plans())), Source{Draw: draw}, spec, Run{}))(t)
 		for i, l := range Quantized(out.Layers) {
 			if !slices.Equal(l.Codes, before[i].Codes) {
 				t.Errorf("%q, layer %d: codes changed", unit, i)
@@ -115,10 +113,7 @@ func TestTrainInFloat(t *testing.T) {
 	for i := range start.layers {
 		start.layers[i].Plan = quant.Layer{Node: start.layers[i].Info.Node, Float: true}
 	}
-	out, err := Train(t.Context(), start.network(start.full), p.source(), quick(), Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(Train(t.Context(), start.network(start.full), p.source(), quick(), Run{}))(t)
 	first, last := out.History[0].Loss, out.History[rounds-1].Loss
 	if !(last < first/3) {
 		t.Errorf("the loss falls from %v to %v", first, last)
@@ -223,10 +218,7 @@ func (p *problem) checkPlans(t *testing.T, plans []quant.Layer) {
 			t.Fatalf("layer %d: %d codes, %d biases, %d scales", i, len(l.Codes), len(l.Bias), len(l.Scales))
 		}
 		for k, q := range l.Codes {
-			f, err := quant.FormatOf(start.Width(k/info.In), false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := must.Get(quant.FormatOf(start.Width(k/info.In), false))(t)
 			if int(q) < f.QMin || int(q) > f.QMax {
 				t.Errorf("layer %d: code %d of a row of %d bits", i, q, f.Bits)
 			}
@@ -258,17 +250,12 @@ func (p *problem) checkWritten(t *testing.T, plans []quant.Layer, params []float
 	t.Helper()
 	x := p.elsewhere()
 	m := p.written(t, p.plans())
-	tr, err := m.Training()
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := must.Get(m.Training())(t)
 	j := &trainingJob{net: p.network(m), Optimizer: Optimizer{Batch: len(x) / p.dim}}
 	fixBatch(tr.Types, tr.Types[m.Input().Name].Shape[0], j.Batch)
 	slots, _ := layout(j)
 	b := &stepBuilder{Builder: graph.NewBuilder(tr.Graph.Graph, "qat."), t: tr, policy: map[string]autodiff.Rule{}, job: j}
-	if err := b.parameters(slots); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.parameters(slots))
 	params = slices.Clone(params)
 	for i, at := range slots {
 		for k, s := range plans[i].Scales {
@@ -284,11 +271,8 @@ func (p *problem) checkWritten(t *testing.T, plans []quant.Layer, params []float
 		}
 	}
 	tr.Graph.Graph.Outputs = []graph.Value{{Name: tr.Margin, DType: graph.Float}}
-	got, err := orttest.Run(t, tr.Graph, orttest.Need(t), m.Feed(x),
-		graph.FromFloats(paramsName, params, int64(len(params))))[0].Floats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(orttest.Run(t, tr.Graph, orttest.Need(t), m.Feed(x),
+		graph.FromFloats(paramsName, params, int64(len(params))))[0].Floats())(t)
 	differ := 0
 	for i, want := range margins(t, p.written(t, plans), x) {
 		if (got[i] > 0) != (want > 0) {
@@ -316,9 +300,7 @@ func (m *memory) Save(b []byte) error {
 
 func (m *memory) state(t *testing.T) (s checkpointState) {
 	t.Helper()
-	if err := gob.NewDecoder(bytes.NewReader(m.kept)).Decode(&s); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, gob.NewDecoder(bytes.NewReader(m.kept)).Decode(&s))
 	return s
 }
 
@@ -354,10 +336,7 @@ func TestResume(t *testing.T) {
 			}
 			return p.uneven(ctx, round, use, now)
 		}
-		want, err := train(t.Context(), source, Run{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(train(t.Context(), source, Run{}))(t)
 		for _, stop := range []int{5, rounds - frozenRounds, rounds - frozenRounds + 1, rounds} {
 			ctx, cancel := context.WithCancel(t.Context())
 			kept := &memory{}
@@ -374,10 +353,7 @@ func TestResume(t *testing.T) {
 				t.Fatalf("%d checkpoints in %d rounds", kept.saves, stop)
 			}
 			seen = nil
-			got, err := train(t.Context(), source, Run{Checkpoint: kept})
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(train(t.Context(), source, Run{Checkpoint: kept}))(t)
 			if d := cmp.Diff(want, got, cmpopts.EquateNaNs()); d != "" {
 				t.Errorf("%q, stopped after round %d: %s", unit, stop, d)
 			}
@@ -410,9 +386,7 @@ func TestForeignCheckpoint(t *testing.T) {
 		s := (&memory{kept: own}).state(t)
 		f(&s)
 		var b bytes.Buffer
-		if err := gob.NewEncoder(&b).Encode(s); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, gob.NewEncoder(&b).Encode(s))
 		return b.Bytes()
 	}
 	for name, b := range map[string][]byte{

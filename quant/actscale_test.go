@@ -95,9 +95,7 @@ func scaledModel(t *testing.T, rows, dim int64, zero uint8, clip, pact bool) (*g
 	}
 	product := b.Op("Mul", []string{y, "g"})
 	grads, err := autodiff.Gradients(m.Graph, types, product, []string{"s"}, autodiff.Options{Prefix: "d.", Policy: rules})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	m.Graph.Outputs = []graph.Value{{Name: grads[0], DType: graph.Float}}
 	return m, m.Graph.Nodes[len(m.Graph.Nodes)-1]
 }

@@ -253,9 +253,7 @@ func TestCanonical(t *testing.T) {
 			m := model(f)
 			before := must.Get(codec.Marshal(m))(t)
 			c, _, err := pass.Canonical(m, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if after, _ := codec.Marshal(m); string(after) != string(before) {
 				t.Error("the given model has changed")
 			}
@@ -270,9 +268,7 @@ func TestCanonical(t *testing.T) {
 				}
 			}
 			again, _, err := pass.Canonical(c, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			a, _ := codec.Marshal(c)
 			b, _ := codec.Marshal(again)
 			if string(a) != string(b) {
@@ -325,9 +321,7 @@ func TestCanonicalInputs(t *testing.T) {
 	}
 	m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: "v", DType: graph.Float})
 	c, _, err := pass.Canonical(m, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var names []string
 	for _, v := range c.Graph.Inputs {
 		names = append(names, v.Name)
@@ -370,9 +364,7 @@ func TestCanonicalRealModels(t *testing.T) {
 	for _, path := range files {
 		m := must.Get(codec.ReadFile(path))(t)
 		c, _, err := pass.Canonical(m, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		layers, err := quant.FindLayers(c)
 		kind, _, _ := strings.Cut(filepath.Base(path), "-")
 		if err != nil || len(layers) != want[kind] {

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/onnxio/pass"
@@ -72,9 +73,7 @@ func TestContractions(test *testing.T) {
 		}
 		m.Graph.Outputs = []graph.Value{{Name: b.Op("Tanh", []string{h}), DType: graph.Float}}
 		c, _, err := pass.Canonical(m, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		same(test, eng, m, c, 5, int(dim))
 		layers, err := quant.FindLayers(c)
 		if err != nil || len(layers) != 1 || layers[0].Fixed != "" {

@@ -182,9 +182,7 @@ func TestCanonicalConv(t *testing.T) {
 			m := model(f)
 			m.Graph.Inputs[0].Shape[1].Size = 24
 			c, _, err := pass.Canonical(m, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			for _, n := range c.Graph.Nodes {
 				if slices.Contains(strings.Fields(f.gone), n.Op) {
 					t.Errorf("%s is left", n.Label())
@@ -211,9 +209,7 @@ func TestConvFollows(t *testing.T) {
 	m := model(nets[1])
 	m.Graph.Inputs[0].Shape[1].Size = 24
 	c, _, err := pass.Canonical(m, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	layers := must.Get(quant.FindLayers(c))(t)
 	ops := map[string]string{}
 	for _, n := range c.Graph.Nodes {

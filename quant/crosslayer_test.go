@@ -76,9 +76,7 @@ func TestEqualize(t *testing.T) {
 			m := model(form{build: tt.build})
 			before := must.Get(codec.Marshal(m))(t)
 			got, done, err := quant.CrossLayerEqualize(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if after, _ := codec.Marshal(m); !bytes.Equal(after, before) {
 				t.Error("the given model has changed")
 			}
@@ -162,17 +160,13 @@ func TestEqualizeRealModels(t *testing.T) {
 	want := map[string]int{"logreg": 0, "mlp2": 2, "mlp2bn": 2, "mlp2sigmoid": 2, "mlp4": 4}
 	for _, path := range files {
 		m, err := codec.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		must.Do(t, pass.Upgrade(m, nil))
 		if m, _, err = pass.Canonical(m, nil); err != nil {
 			t.Fatal(err)
 		}
 		got, done, err := quant.CrossLayerEqualize(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		kind, _, _ := strings.Cut(filepath.Base(path), "-")
 		if n, ok := want[kind]; ok && len(done) != n {
 			t.Errorf("%s: equalized %q, want %d pairs", path, done, n)

@@ -45,9 +45,7 @@ func TestFormats(t *testing.T) {
 
 func anyFormat(t *rapid.T) quant.Format {
 	f, err := quant.FormatOf(rapid.SampledFrom([]int{2, 3, 4, 8}).Draw(t, "bits"), rapid.Bool().Draw(t, "reduced"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return f
 }
 
@@ -166,9 +164,7 @@ func TestRowBits(t *testing.T) {
 		return l
 	}
 	e, err := rows(nil).Encode(info, 0.1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if want := []int8{1, -2, 3, -4, 7, -8, 90, -90}; !slices.Equal(e.Codes, want) {
 		t.Errorf("codes %v, want %v", e.Codes, want)
 	}

@@ -54,9 +54,7 @@ func fixedModel() *graph.Model {
 // are listed with the reason and their number of weights.
 func TestFixedLayers(t *testing.T) {
 	c, _, err := pass.Canonical(fixedModel(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	layers := must.Get(quant.FindLayers(c))(t)
 	want := []struct {
 		node, fixed string

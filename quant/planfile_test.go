@@ -365,8 +365,7 @@ func TestPlanFileEdited(t *testing.T) {
 	edit := func(old, by string) *Plan {
 		t.Helper()
 		f := must.Get(UnmarshalPlan([]byte(strings.Replace(smallPlan, old, by, 1))))(t)
-		p := must.Get(f.Plan(infos, "x"))(t)
-		return p
+		return must.Get(f.Plan(infos, "x"))(t)
 	}
 	if p := edit(`"bits": 2`, `"float": true, "bits": 2`); len(p.Layers) != 0 {
 		t.Errorf("a layer in float: %+v", p)

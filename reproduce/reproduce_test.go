@@ -17,6 +17,7 @@ import (
 	"cfq/eval"
 	"cfq/eval/report"
 	"cfq/internal/message"
+	"cfq/internal/must"
 	"cfq/ptq"
 	"cfq/task"
 )
@@ -174,9 +175,7 @@ func TestResults(t *testing.T) {
 		t.Fatalf("%+v", want)
 	}
 	var b strings.Builder
-	if err := WriteResults(&b, want); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, WriteResults(&b, want))
 	const line = "components,adult,,\"mlp:64,32\",\"on recourse points, factual scores\",,4," +
 		"vd,7,2,2,1.005,0.00707107,,,v1\n"
 	if !strings.Contains(b.String(), line) {
@@ -232,9 +231,7 @@ func TestEarlierResults(t *testing.T) {
 
 func TestUnreadableResults(t *testing.T) {
 	var b strings.Builder
-	if err := WriteResults(&b, []Result{{Key: Key{Table: "steps"}}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, WriteResults(&b, []Result{{Key: Key{Table: "steps"}}}))
 	good := b.String()
 	for text, want := range map[string]string{
 		strings.Replace(good, "table", "page", 1): `column 1 is called "page", want "table"`,
@@ -262,9 +259,7 @@ func newLab(t *testing.T) *lab {
 	l.Data, l.Out = filepath.Join(dir, "data"), filepath.Join(dir, "out")
 	person := "30, Private, 1, HS-grad, 9, Divorced, Sales, Husband, White, Male, 0, 0, 40, Cuba, <=50K\n"
 	for _, name := range []string{"adult/adult.data", "adult.test"} {
-		if err := put(filepath.Join(l.Data, name), []byte(person)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, put(filepath.Join(l.Data, name), []byte(person)))
 	}
 	l.Run = func(_ context.Context, args []string, stdout io.Writer) (float64, error) {
 		line := strings.Join(args, " ")
@@ -322,9 +317,7 @@ func (l *lab) command(t *testing.T, pattern string) string {
 	if err == nil {
 		err = json.Unmarshal(text, &p)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return p.Command
 }
 
@@ -367,9 +360,7 @@ func TestLab(t *testing.T) {
 	}
 	l.expect(t, "nothing has changed", []Table{a, b}, 0, 0, 0)
 	moved := l.Out + "-moved"
-	if err := os.Rename(l.Out, moved); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(l.Out, moved))
 	l.Out = moved
 	l.expect(t, "results that were moved", []Table{a, b}, 0, 0, 0)
 	l.Sample = 20
@@ -377,13 +368,9 @@ func TestLab(t *testing.T) {
 	l.Seeds = 3
 	l.expect(t, "one more seed", []Table{a}, 1, 4, 4)
 	broken := filepath.Join(l.Out, "adult/arch-mlp-64,32/seed-1/model.onnx")
-	if err := os.WriteFile(broken, []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(broken, []byte("half"), 0o600))
 	l.expect(t, "a damaged network, which comes out as it was", []Table{a}, 1, 0, 0)
-	if err := os.WriteFile(filepath.Join(l.Data, "adult.test"), []byte("others"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(l.Data, "adult.test"), []byte("others"), 0o600))
 	l.expect(t, "other test rows", []Table{a}, 0, 0, 12)
 	l.Version = "v2"
 	l.expect(t, "another version", []Table{a}, 3, 12, 12)
@@ -448,9 +435,7 @@ func TestCoder(t *testing.T) {
 	for _, d := range DataSets() {
 		for _, name := range append([]string{d.Train, d.Test}, d.Beside...) {
 			if d.Coder != "" {
-				if err := put(filepath.Join(l.Data, d.Name, name), []byte(d.Name)); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, put(filepath.Join(l.Data, d.Name, name), []byte(d.Name)))
 			}
 		}
 	}
@@ -463,17 +448,11 @@ func TestCoder(t *testing.T) {
 	}
 	l.expect(t, "nothing has changed", []Table{a}, 0, 0, 0)
 	decoder := filepath.Join(l.Out, "mnist", decoderFile)
-	if err := put(decoder, []byte("another")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, put(decoder, []byte("another")))
 	l.expect(t, "another decoder, which is made again", []Table{a}, 1, 0, 0)
-	if err := os.Remove(decoder); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(decoder))
 	l.expect(t, "no decoder", []Table{a}, 1, 0, 0)
-	if err := put(filepath.Join(l.Data, "mnist", "t10k-labels-idx1-ubyte"), []byte("others")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, put(filepath.Join(l.Data, "mnist", "t10k-labels-idx1-ubyte"), []byte("others")))
 	l.expect(t, "other labels", []Table{a}, 5, 16, 16)
 }
 
@@ -539,14 +518,8 @@ func TestTaskInCodes(t *testing.T) {
 		if d.Coder == "" {
 			continue
 		}
-		text, err := taskOf(d.Name, inCodes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		k, err := task.Parse(d.Name, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(taskOf(d.Name, inCodes))(t)
+		k := must.Get(task.Parse(d.Name, text))(t)
 		if l := k.Latent; l == nil || l.Encoder != encoderFile || l.Decoder != decoderFile {
 			t.Errorf("%s: %+v", d.Name, l)
 		}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/quant"
@@ -68,10 +69,7 @@ func pixels(rows int) []float32 {
 // found returns the layers of a model.
 func found(t *testing.T, m *graph.Model) []quant.LayerInfo {
 	t.Helper()
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(m))(t)
 	if len(layers) != 2 || layers[0].Conv == nil || layers[0].Fixed != "" {
 		t.Fatalf("layers %+v", layers)
 	}
@@ -86,15 +84,9 @@ func TestGradientOfAConvolution(t *testing.T) {
 	c := open(t, m)
 	layers := found(t, m)
 	x := pixels(3)
-	got, err := Gradient(context.Background(), c, layers, x, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(Gradient(context.Background(), c, layers, x, nil))(t)
 	loss := func(m *graph.Model) []float64 {
-		margins, err := c.With(m).Margins(context.Background(), x)
-		if err != nil {
-			t.Fatal(err)
-		}
+		margins := must.Get(c.With(m).Margins(context.Background(), x))(t)
 		out := make([]float64, len(margins))
 		for i, v := range margins {
 			out[i] = math.Log1p(math.Exp(-float64(v)))
@@ -123,18 +115,12 @@ func TestFirstOrderOfAConvolution(t *testing.T) {
 	x := pixels(20)
 	plan := planned(layers[0], quant.Formats()[1])
 	plan.Act = nil
-	want, err := Measured(context.Background(), c, 1, 1, x, func(int, int) (*classifier.Model, error) {
+	want := must.Get(Measured(context.Background(), c, 1, 1, x, func(int, int) (*classifier.Model, error) {
 		return written(c, m, &quant.Plan{Layers: []quant.Layer{plan}})
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := FirstOrder(context.Background(), c, layers[:1], 1, x, func(int, int) (Change, error) {
+	}, nil))(t)
+	got := must.Get(FirstOrder(context.Background(), c, layers[:1], 1, x, func(int, int) (Change, error) {
 		return ChangeOf(&plan, layers[0], nil)
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, nil))(t)
 	if math.Abs(got[0][0]-want[0][0]) > 1e-3*want[0][0] || want[0][0] < 1e-4 {
 		t.Errorf("margin error %v to first order, measured %v", got, want)
 	}
@@ -148,16 +134,9 @@ func TestWeights(t *testing.T) {
 	c := open(t, m)
 	layers := found(t, m)
 	x := pixels(3)
-	got, err := Weights(context.Background(), c, layers, x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(Weights(context.Background(), c, layers, x))(t)
 	margins := func(m *graph.Model) []float32 {
-		v, err := c.With(m).Margins(context.Background(), x)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
+		return must.Get(c.With(m).Margins(context.Background(), x))(t)
 	}
 	for l, name := range []string{layers[0].Weight, layers[1].Weight} {
 		largest, wants := 0.0, make([]float64, len(layers[l].W))

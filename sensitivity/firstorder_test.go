@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/quant"
@@ -83,31 +84,23 @@ func TestFirstOrderIsNearlyMeasured(t *testing.T) {
 	t.Parallel()
 	m := deep(7)
 	c := open(t, m)
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(m))(t)
 	r := rand.New(rand.NewPCG(8, 9))
 	x := make([]float32, 300*5)
 	for i := range x {
 		x[i] = float32(min(max(r.NormFloat64(), -3), 3))
 	}
 	formats := quant.FormatsFor(true) // what every processor computes
-	exact, err := Measured(context.Background(), c, len(layers), len(formats), x,
+	exact := must.Get(Measured(context.Background(), c, len(layers), len(formats), x,
 		func(layer, format int) (*classifier.Model, error) {
 			return written(c, m, &quant.Plan{Layers: []quant.Layer{planned(layers[layer], formats[format])}})
-		}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+		}, nil))(t)
 	last := 0
 	got, err := FirstOrder(context.Background(), c, layers, len(formats), x, func(layer, format int) (Change, error) {
 		p := planned(layers[layer], formats[format])
 		return ChangeOf(&p, layers[layer], nil)
 	}, func(done, total int) { last = done - total })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if last != 0 {
 		t.Errorf("the last step is %d off the end", last)
 	}
@@ -135,10 +128,7 @@ func TestFirstOrderBehindTheIntegerInput(t *testing.T) {
 	t.Parallel()
 	m := line([]float32{.5, -1, 2, .25, 1, -.75}, 2)
 	c := open(t, m)
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(m))(t)
 	input := &quant.Input{Value: "x", Scale: 1. / 64, Columns: []quant.InputColumn{
 		{Source: 0, Lo: -2, Hi: 1, Gain: 1},
 		{Source: 0, Lo: 1, Hi: 4, Gain: 1},
@@ -147,18 +137,12 @@ func TestFirstOrderBehindTheIntegerInput(t *testing.T) {
 	}}
 	x := []float32{.2, .5, 1, -1.51, .3, .613, 3.3, .8, -.2, 2, 0, 0.001}
 	plan := quant.Plan{Input: input, Layers: []quant.Layer{{Node: "only", Bits: 3, Scales: []float32{.3, .31}}}}
-	want, err := Measured(context.Background(), c, 1, 1, x, func(int, int) (*classifier.Model, error) {
+	want := must.Get(Measured(context.Background(), c, 1, 1, x, func(int, int) (*classifier.Model, error) {
 		return written(c, m, &plan)
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := FirstOrder(context.Background(), c, layers, 1, x, func(int, int) (Change, error) {
+	}, nil))(t)
+	got := must.Get(FirstOrder(context.Background(), c, layers, 1, x, func(int, int) (Change, error) {
 		return ChangeOf(&plan.Layers[0], input.Fold(layers[0]), input)
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, nil))(t)
 	if math.Abs(got[0][0]-want[0][0]) > 1e-4*want[0][0] || want[0][0] < 1e-3 {
 		t.Errorf("margin error %v to first order, measured %v", got, want)
 	}
@@ -169,9 +153,7 @@ func TestFirstOrderErrors(t *testing.T) {
 	m := deep(7)
 	c := open(t, m)
 	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	x := make([]float32, 5)
 	_, err = FirstOrder(context.Background(), c, layers[:1], 1, x, func(int, int) (Change, error) {
 		return ChangeOf(&quant.Layer{Node: "h1", Bits: 5}, layers[0], nil)

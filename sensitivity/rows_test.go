@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/quant"
 )
@@ -26,28 +27,19 @@ func TestRows(t *testing.T) {
 		x[i] = float32(rng.NormFloat64())
 	}
 	ctx := context.Background()
-	ref, err := c.Margins(ctx, x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ref := must.Get(c.Margins(ctx, x))(t)
 	by := [][]float32{{0.3, 0.1, 6, 0.2}, {0.01, 0.02, 7, 0.02}} // how far two formats move the weight by the first input
-	got, err := Rows(ctx, c, layers[:1], len(by), x, func(_, f int) (Change, error) {
+	got := must.Get(Rows(ctx, c, layers[:1], len(by), x, func(_, f int) (Change, error) {
 		w := slices.Clone(layers[0].W)
 		for o := range layers[0].Out {
 			w[o*layers[0].In] += by[f][o]
 		}
 		return Change{W: w, B: layers[0].B}, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for o := range layers[0].Out {
 		for f := range by {
 			q := open(t, nudged(m, "w1", o*layers[0].In, by[f][o]))
-			margins, err := q.Margins(ctx, x)
-			if err != nil {
-				t.Fatal(err)
-			}
+			margins := must.Get(q.Margins(ctx, x))(t)
 			want, e := MarginError(margins, ref), got[0][o][f]
 			if fires := o != 1; fires != (want > 0) {
 				t.Fatalf("unit %d, format %d moves the margin by %v", o, f, want)
@@ -72,15 +64,12 @@ func TestRowsBehindNothing(t *testing.T) {
 		}
 	}
 	layers := dense(t, m)
-	got, err := Rows(context.Background(), open(t, m), layers[:1], 1, []float32{1, 2, 3, -1, 0, 1},
+	got := must.Get(Rows(context.Background(), open(t, m), layers[:1], 1, []float32{1, 2, 3, -1, 0, 1},
 		func(int, int) (Change, error) {
 			w := slices.Clone(layers[0].W)
 			w[0]++
 			return Change{W: w, B: layers[0].B}, nil
-		})
-	if err != nil {
-		t.Fatal(err)
-	}
+		}))(t)
 	if e := got[0]; e[0][0] <= 0 || e[1][0] != 0 {
 		t.Errorf("errors %v: the first row changes, the others do not", e)
 	}
@@ -89,9 +78,5 @@ func TestRowsBehindNothing(t *testing.T) {
 // dense lists the layers of a model.
 func dense(t *testing.T, m *graph.Model) []quant.LayerInfo {
 	t.Helper()
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return layers
+	return must.Get(quant.FindLayers(m))(t)
 }

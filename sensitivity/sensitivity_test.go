@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -45,10 +46,7 @@ func network() *graph.Model {
 
 func open(t *testing.T, m *graph.Model) *classifier.Model {
 	t.Helper()
-	c, err := classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{}))(t)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -79,21 +77,12 @@ func TestGradientIsTheDefinition(t *testing.T) {
 	t.Parallel()
 	m := network()
 	c := open(t, m)
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(m))(t)
 	x := []float32{.2, -.4, 1, -1, .3, .6, .8, .8, -.2}
 	classes := []int{1, 0, 1}
-	got, err := Gradient(context.Background(), c, layers, x, classes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(Gradient(context.Background(), c, layers, x, classes))(t)
 	loss := func(m *graph.Model) []float64 {
-		margins, err := c.With(m).Margins(context.Background(), x)
-		if err != nil {
-			t.Fatal(err)
-		}
+		margins := must.Get(c.With(m).Margins(context.Background(), x))(t)
 		out := make([]float64, len(margins))
 		for i, v := range margins {
 			if classes[i] == 0 {
@@ -122,10 +111,7 @@ func TestMeasured(t *testing.T) {
 	t.Parallel()
 	m := network()
 	c := open(t, m)
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(m))(t)
 	// A quantizer that adds 1/bits to the first weight of the layer.
 	formats := quant.Formats()
 	openWith := func(layer, format int) (*classifier.Model, error) {
@@ -134,24 +120,13 @@ func TestMeasured(t *testing.T) {
 	x := []float32{.2, -.4, 1, -1, .3, .6}
 	steps := 0
 	got, err := Measured(context.Background(), c, len(layers), len(formats), x, openWith, func(int, int) { steps++ })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if steps != 8 {
 		t.Errorf("%d steps of progress, want 8", steps)
 	}
-	before, err := c.Margins(context.Background(), x)
-	if err != nil {
-		t.Fatal(err)
-	}
-	worst, err := openWith(1, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	after, err := worst.Margins(context.Background(), x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(c.Margins(context.Background(), x))(t)
+	worst := must.Get(openWith(1, 0))(t)
+	after := must.Get(worst.Margins(context.Background(), x))(t)
 	var want float64
 	for i := range after {
 		want += math.Pow(float64(after[i]-before[i]), 2) / 2

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/quant"
 )
@@ -20,10 +21,7 @@ func hessian(t *testing.T, m *graph.Model, l quant.LayerInfo, x []float32, class
 	for i := range h {
 		e := make([]float32, len(l.W))
 		e[i] = 1
-		column, err := c.HessianVector(context.Background(), x, classes, l.Weight, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		column := must.Get(c.HessianVector(context.Background(), x, classes, l.Weight, e))(t)
 		for _, v := range column {
 			h[i] = append(h[i], float64(v))
 		}
@@ -38,17 +36,11 @@ func TestTraceIsTheTrace(t *testing.T) {
 	t.Parallel()
 	m := network()
 	c := open(t, m)
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(m))(t)
 	x := []float32{.2, -.4, 1, -1, .3, .6, .8, .8, -.2, -.5, -.9, .1}
 	classes := []int{1, 0, 1, 0}
 	loss := func(m *graph.Model) float64 {
-		margins, err := c.With(m).Margins(context.Background(), x)
-		if err != nil {
-			t.Fatal(err)
-		}
+		margins := must.Get(c.With(m).Margins(context.Background(), x))(t)
 		var sum float64
 		for i, v := range margins {
 			if classes[i] == 0 {
@@ -59,10 +51,7 @@ func TestTraceIsTheTrace(t *testing.T) {
 		return sum
 	}
 	const probes = 400
-	got, err := Trace(context.Background(), c, layers, x, classes, TraceOptions{Probes: probes, Seed: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(Trace(context.Background(), c, layers, x, classes, TraceOptions{Probes: probes, Seed: 3}))(t)
 	for k, l := range layers {
 		const h = 0.0625
 		var trace float64
@@ -138,10 +127,7 @@ func TestTraceOfALinearModel(t *testing.T) {
 	} {
 		w := draw(tt.outputs * in)
 		m := line(w, int64(tt.outputs), tt.head...)
-		layers, err := quant.FindLayers(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		layers := must.Get(quant.FindLayers(m))(t)
 		var want float64
 		for i := range rows {
 			row := x[i*in : (i+1)*in]
@@ -174,10 +160,7 @@ func TestTraceOfALinearModel(t *testing.T) {
 			classes[i] = r.IntN(max(2, tt.outputs))
 		}
 		for _, cl := range [][]int{nil, classes} {
-			got, err := Trace(context.Background(), open(t, m), layers, x, cl, TraceOptions{Probes: 200})
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(Trace(context.Background(), open(t, m), layers, x, cl, TraceOptions{Probes: 200}))(t)
 			if d := math.Abs(got[0].Trace - want); d > 3*got[0].Err || got[0].Err > 0.1*want {
 				t.Errorf("%s: trace %v +- %v, in closed form %v", tt.name, got[0].Trace, got[0].Err, want)
 			}
@@ -190,18 +173,11 @@ func TestTraceDraws(t *testing.T) {
 	t.Parallel()
 	m := network()
 	c := open(t, m)
-	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must.Get(quant.FindLayers(m))(t)
 	x := slices.Repeat([]float32{.2, -.4, 1}, 2*TraceRows(layers))
 	trace := func(layers []quant.LayerInfo, x []float32, o TraceOptions) []Curvature {
 		t.Helper()
-		got, err := Trace(context.Background(), c, layers, x, nil, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
+		return must.Get(Trace(context.Background(), c, layers, x, nil, o))(t)
 	}
 	all := trace(layers, x[:3], TraceOptions{Probes: 4})
 	if alone := trace(layers[1:], x[:3], TraceOptions{Probes: 4}); alone[0] != all[1] {

@@ -8,15 +8,15 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/internal/cli"
+
+	"cfq/internal/must"
 )
 
 // found are the words that may stand in place of the last one.
 func found(t *testing.T, words ...string) (all []string) {
 	t.Helper()
 	var b strings.Builder
-	if err := writeWords(&b, words); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, writeWords(&b, words))
 	for line := range strings.Lines(b.String()) {
 		word, what, _ := strings.Cut(strings.TrimSpace(line), "\t")
 		if what == "" {

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"cfq/internal/must"
 )
 
 // What a file of images is known by covers its labels, which stand in a file of their own.
@@ -12,9 +14,7 @@ func TestFileHashOfLabels(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	images := write("train-images-idx3-ubyte", "\x00\x00\x08\x03\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00\x01\x07")
@@ -24,9 +24,7 @@ func TestFileHashOfLabels(t *testing.T) {
 			write("train-labels-idx1-ubyte", "\x00\x00\x08\x01\x00\x00\x00\x01"+label)
 		}
 		_, sum, err := fileHash(images)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		sums[sum] = true
 	}
 	if len(sums) != 3 {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"cfq/internal/cli"
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -27,19 +28,12 @@ func TestInspectNotImplemented(t *testing.T) {
 	weights := graph.FromNumbers("w", graph.Double, []float32{1, 2, 3, 4}, 2, 2)
 	g.Inits = append(g.Inits, weights)
 	b.Append(&graph.Node{Op: "MatMul", Inputs: []string{"curved", "w"}, Outputs: []string{"y"}})
-	data, err := codec.Marshal(&graph.Model{IRVersion: 9, Opsets: []graph.Opset{{Version: 18}}, Graph: g})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(codec.Marshal(&graph.Model{IRVersion: 9, Opsets: []graph.Opset{{Version: 18}}, Graph: g}))(t)
 	path := filepath.Join(t.TempDir(), "model.onnx")
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, data, 0o600))
 	var out bytes.Buffer
 	args := []string{"inspect", path, "--ort-lib", lib}
-	if err := dispatch(t.Context(), args, &out, &cli.Printer{Out: io.Discard}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, dispatch(t.Context(), args, &out, &cli.Printer{Out: io.Discard}))
 	want := "it cannot be quantized: ONNX Runtime does not implement an operator for the types it has here: Acosh"
 	if !strings.Contains(out.String(), want) {
 		t.Errorf("%q is not in\n%s", want, out.String())

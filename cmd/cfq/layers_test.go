@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -20,19 +21,14 @@ import (
 // back from the file alone.
 func TestStoredBits(t *testing.T) {
 	m, err := codec.ReadFile(filepath.Join("..", "..", "testdata", "loans", "model.onnx"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if bits := storedBits(openedModel(t, m)); bits != 32 {
 		t.Errorf("the float model has %v bits per weight", bits)
 	}
 	if m, _, err = pass.Canonical(m, nil); err != nil {
 		t.Fatal(err)
 	}
-	infos, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	infos := must.Get(quant.FindLayers(m))(t)
 	plan, weights, bits := &quant.Plan{}, 0, 0
 	for i, info := range infos {
 		width := []int{8, 4, 2}[i]
@@ -42,14 +38,8 @@ func TestStoredBits(t *testing.T) {
 			Act: &quant.Act{Bits: 8, Scale: 0.1},
 		})
 	}
-	q, err := qdq.Write(m, plan, qdq.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	bytes, err := qdq.Stored(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(qdq.Write(m, plan, qdq.Options{}))(t)
+	bytes := must.Get(qdq.Stored(q))(t)
 	if got, want := storedBits(openedModel(t, q)), 8*float64(bytes)/float64(weights); got != want || 8*bytes <= bits {
 		t.Errorf("%v stored bits per weight, want %v, %v of them codes", got, want, float64(bits)/float64(weights))
 	}
@@ -58,11 +48,7 @@ func TestStoredBits(t *testing.T) {
 func openedModel(t *testing.T, g *graph.Model) *onnxio.Model {
 	t.Helper()
 	orttest.Need(t)
-	m, err := onnxio.FromGraph(t.Context(), g, ort.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return must.Get(onnxio.FromGraph(t.Context(), g, ort.Options{}))(t)
 }
 
 // TestFixedLayersAreListed: what quantize leaves in float is in the list, with the reason.
@@ -73,9 +59,7 @@ func TestFixedLayersAreListed(t *testing.T) {
 	m.Graph.Nodes = []*graph.Node{{Name: "fc", Op: "MatMul", Inputs: []string{"x", "w"}, Outputs: []string{"y"}}}
 	m.Graph.Outputs = []graph.Value{{Name: "y", DType: graph.Double}}
 	got, err := qdq.Layers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want := []qdq.LayerNote{{
 		Node: "fc", Op: "MatMul", In: 3, Out: 2, Bits: 64, Container: "double",
 		Note: "stays in float: its weights are double, not float32",

@@ -16,6 +16,7 @@ import (
 
 	"cfq/internal/cli"
 	"cfq/internal/extsort"
+	"cfq/internal/must"
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/quant/verify"
@@ -99,9 +100,7 @@ func TestReadRows(t *testing.T) {
 		`{"a": [1], "b": [2]}`: nil, `[-1]`: nil, `[1.5]`: nil, `rows`: nil, `{}`: nil,
 	} {
 		path := filepath.Join(dir, "rows.json")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		got, err := readRows(path)
 		if (want == nil) != (err != nil) || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v; want %v", text, got, err, want)

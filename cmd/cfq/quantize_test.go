@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"cfq/calib/refine"
+	"cfq/internal/must"
 	"cfq/ptq"
 	"cfq/quant/verify"
 )
@@ -123,14 +124,10 @@ func TestQuantizeJSON(t *testing.T) {
 	f := quantizeFlags{out: "q.onnx", savePlan: "p.json"}
 	for _, target := range []*ptq.TargetResult{nil, {Reached: true, Result: r}} {
 		var b bytes.Buffer
-		if err := f.writeJSON(&b, r, target); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.writeJSON(&b, r, target))
 		var file writtenFile
 		var inner *ptq.Result
-		if err := json.Unmarshal(b.Bytes(), &file); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(b.Bytes(), &file))
 		var err error
 		if target == nil {
 			err = json.Unmarshal(b.Bytes(), &inner)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cfq/internal/cli"
+	"cfq/internal/must"
 	"cfq/onnxio/ort/orttest"
 )
 
@@ -17,14 +18,10 @@ func TestInterruptedRecourse(t *testing.T) {
 	orttest.Need(t)
 	loans := filepath.Join("..", "..", "testdata", "loans")
 	text, err := os.ReadFile(filepath.Join(loans, "test.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	header, rows, _ := bytes.Cut(text, []byte("\n"))
 	data := filepath.Join(t.TempDir(), "people.csv")
-	if err := os.WriteFile(data, append(append(header, '\n'), bytes.Repeat(rows, 200)...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(data, append(append(header, '\n'), bytes.Repeat(rows, 200)...), 0o600))
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

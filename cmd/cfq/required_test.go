@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"cfq/internal/cli"
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -38,17 +39,13 @@ func TestRequired(t *testing.T) {
 		model, err := codec.Marshal(&graph.Model{
 			IRVersion: 8, Opsets: []graph.Opset{{Version: 17}, {Domain: "ai.onnx.ml", Version: 3}}, Graph: g,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for name, text := range map[string]string{
 			"model.onnx": string(model), "people.csv": "job,income\na,1\nb,-3\n,-2\n",
 			"task.yaml": "version: 1\ntarget: {index: 1, output: logits}\nfeatures:\n" +
 				"  - {name: job, kind: onehot, values: [a, b]}\n  - {name: income, kind: numeric, bounds: [-9, 9]}\n",
 		} {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 		}
 		var out, said bytes.Buffer
 		err = dispatch(t.Context(), []string{

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"cfq/internal/cli"
+	"cfq/internal/must"
 	"cfq/onnxio/ort/orttest"
 )
 
@@ -17,9 +18,7 @@ func BenchmarkStream(b *testing.B) {
 	loans := filepath.Join("..", "..", "testdata", "loans")
 	data := filepath.Join(loans, "test.csv")
 	text, err := os.ReadFile(data)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	rows := bytes.Count(text, []byte("\n")) - 1
 	stdin := os.Stdin
 	defer func() { os.Stdin = stdin }()
@@ -35,9 +34,7 @@ func BenchmarkStream(b *testing.B) {
 				if os.Stdin, err = os.Open(data); err != nil {
 					b.Fatal(err)
 				}
-				if err := dispatch(b.Context(), args, io.Discard, &cli.Printer{Out: io.Discard}); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, dispatch(b.Context(), args, io.Discard, &cli.Printer{Out: io.Discard}))
 				os.Stdin.Close()
 			}
 			b.ReportMetric(float64(b.N*rows)/b.Elapsed().Seconds(), "rows/s")

@@ -13,6 +13,7 @@ import (
 
 	"cfq/eval"
 	"cfq/internal/cli"
+	"cfq/internal/must"
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 )
@@ -81,16 +82,12 @@ func TestSweepStopped(t *testing.T) {
 	}
 	file, errFile := os.Stat(model)
 	points, err := os.ReadFile(filepath.Join(one, sweepPoints))
-	if err := errors.Join(errFile, err); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(errFile, err))
 	if want := fmt.Sprintf(`"bytes":%d,`, file.Size()); !bytes.Contains(points, []byte(want)) {
 		t.Errorf("no point has %s as the file of quantize:\n%.400s", want, points)
 	}
 	for _, text := range []string{"method,budget\n", "PK", ""} {
-		if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(log, []byte(text), 0o600))
 		if _, err := run(t.Context(), two, "1"); err == nil || !strings.Contains(err.Error(), "not the log of a sweep") {
 			t.Errorf("%q: %v", text, err)
 		}

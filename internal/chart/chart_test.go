@@ -14,24 +14,21 @@ import (
 
 	"gonum.org/v1/plot/vg/vgimg"
 	"pgregory.net/rapid"
+
+	"cfq/internal/must"
 )
 
 func render(t testing.TB, charts ...Chart) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := Draw(&b, charts...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Draw(&b, charts...))
 	return b.Bytes()
 }
 
 // pixels is the picture that Draw draws.
 func pixels(t testing.TB, charts ...Chart) image.Image {
 	t.Helper()
-	p, err := newPicture(charts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(newPicture(charts))(t)
 	canvas := vgimg.NewWith(vgimg.UseWH(p.width, p.height), vgimg.UseDPI(110))
 	p.draw(canvas)
 	return canvas.Image()
@@ -77,9 +74,7 @@ func TestSVG(t *testing.T) {
 			if errors.Is(err, io.EOF) {
 				break
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if data, ok := token.(xml.CharData); ok {
 				words[strings.TrimSpace(string(data))]++
 			}
@@ -160,9 +155,7 @@ func TestFigure(t *testing.T) {
 	bare.Series[0].NoMarkers, bare.Series[1].NoMarkers = true, true
 	for _, c := range []Chart{horizontal, bare, {X: "nothing"}} {
 		var b bytes.Buffer
-		if err := Figure(&b, c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, Figure(&b, c))
 		svg := b.String()
 		if !strings.HasPrefix(svg, "<svg") || strings.Contains(svg, " id=") || strings.Contains(svg, "not shown") ||
 			strings.Contains(svg, "chart 0") {
@@ -171,9 +164,7 @@ func TestFigure(t *testing.T) {
 		var root struct {
 			ViewBox string `xml:"viewBox,attr"`
 		}
-		if err := xml.Unmarshal(b.Bytes(), &root); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, xml.Unmarshal(b.Bytes(), &root))
 		if words := strings.Fields(root.ViewBox); len(words) != 4 || words[2] != "248.4" {
 			t.Errorf("the box is %q", root.ViewBox)
 		}
@@ -225,9 +216,7 @@ func TestAnyNumbers(t *testing.T) {
 			c.Categories = rapid.SliceOfN(rapid.String(), n, n).Draw(t, "categories")
 		}
 		var b bytes.Buffer
-		if err := Draw(&b, c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, Draw(&b, c))
 		if s := b.String(); strings.Contains(s, "NaN") && !strings.Contains(c.Title, "NaN") || strings.Contains(s, "+Inf") {
 			t.Fatal("a number that is none was drawn")
 		}

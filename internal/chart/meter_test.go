@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"cfq/internal/must"
 )
 
 // The marks of a meter lie in the order of their numbers, inside the picture, and what is not finite is not drawn.
@@ -25,9 +27,7 @@ func TestMeter(t *testing.T) {
 		{Meter{nan, nan, nan, -inf, 5}, 1, []string{"allowed", "limit"}},
 	} {
 		var b strings.Builder
-		if err := c.m.Write(&b); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.m.Write(&b))
 		var classes []string
 		for _, x := range regexp.MustCompile(`class="(\w+)"`).FindAllStringSubmatch(b.String(), -1) {
 			classes = append(classes, x[1])
@@ -44,9 +44,7 @@ func TestMeter(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	if err := (Meter{Value: 2, Low: 1, High: 4, From: math.Inf(-1), To: 3}).Write(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, (Meter{Value: 2, Low: 1, High: 4, From: math.Inf(-1), To: 3}).Write(&b))
 	// 4.24 wide: value, the line of bounds from 1, its ends at 1 and 4, the limit at 3.
 	var at []string
 	for _, x := range number.FindAllStringSubmatch(b.String(), -1) {

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"cfq/internal/must"
 )
 
 func TestSuggest(t *testing.T) {
@@ -169,13 +171,11 @@ func TestBlame(t *testing.T) {
 		{"", "--share: broke", errors.New("--share: broke")},
 	} {
 		fs, _ := newFlags()
-		if err := Parse(fs, strings.Fields(c.args), func(k string) (string, bool) {
+		must.Do(t, Parse(fs, strings.Fields(c.args), func(k string) (string, bool) {
 			v, ok := env[k]
 			return v,
 				ok
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if got := Blame(fs, c.err); got.Error() != c.want || Code(got) != Code(c.err) {
 			t.Errorf("%q, want %q", got, c.want)
 		}
@@ -195,9 +195,7 @@ func TestFiles(t *testing.T) {
 			t.Errorf("error %v of %q; want %q of %q", err, HintOf(err), part, id)
 		}
 	}
-	if err := Write(path, func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Write(path, func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }))
 	failing := func(w io.Writer) error { _, _ = io.WriteString(w, "half"); return errors.New("stopped") }
 	if err := Write(path, failing); err == nil {
 		t.Error("a failing write must fail")
@@ -217,16 +215,12 @@ func TestFiles(t *testing.T) {
 			"name a file; ./- is one of that name")
 		fails(Output("-", true), "output -: standard input and output are not supported",
 			"name a file; ./- is one of that name")
-		if err := os.WriteFile("./-", []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile("./-", []byte("x"), 0o600))
 	}
 	if err := errors.Join(Input("model", "./-"), Output("./-", true)); err != nil {
 		t.Error(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "empty"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "empty"), nil, 0o600))
 	fails(Input("model", filepath.Join(dir, "empty")), "is empty", "check that it was written completely")
 	fails(Output(path, false), "exists", "--overwrite replaces it")
 	fails(Output(dir, true), "is a directory", HintFolder)
@@ -244,10 +238,7 @@ func TestFilesOfOtherKinds(t *testing.T) {
 	content := func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }
 	kind := func(path string) fs.FileMode {
 		t.Helper()
-		info, err := os.Lstat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(os.Lstat(path))(t)
 		return info.Mode().Type()
 	}
 	socket := filepath.Join(dir, "socket")
@@ -259,9 +250,7 @@ func TestFilesOfOtherKinds(t *testing.T) {
 	toSocket, toNothing, toFile := filepath.Join(dir, "to-socket"), filepath.Join(dir, "to-nothing"), filepath.Join(dir,
 		"to-file")
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("old"), 0o600))
 	for link, target := range map[string]string{toSocket: "socket", toNothing: "nothing", toFile: "file"} {
 		if err := os.Symlink(target, link); err != nil {
 			t.Skip(err)
@@ -302,12 +291,8 @@ func TestFilesOfOtherKinds(t *testing.T) {
 func TestDistinct(t *testing.T) {
 	dir := t.TempDir()
 	in, link, out := filepath.Join(dir, "in"), filepath.Join(dir, "link"), filepath.Join(dir, "out")
-	if err := os.WriteFile(in, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Link(in, link); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(in, []byte("x"), 0o600))
+	must.Do(t, os.Link(in, link))
 	for _, c := range []struct {
 		outputs []string
 		want    string

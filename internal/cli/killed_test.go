@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"cfq/internal/must"
 	"cfq/internal/tempfile"
 )
 
@@ -38,10 +39,7 @@ func TestWriter(t *testing.T) {
 // names are the files of a folder, temporary ones as *.
 func names(t *testing.T, dir string) (all []string) {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir))(t)
 	for _, e := range entries {
 		name := e.Name()
 		if strings.HasPrefix(name, ".cfq-") && len(name) == len(".cfq-0123456789abcdef.tmp") {
@@ -59,15 +57,11 @@ func TestKilledRun(t *testing.T) {
 	dir := t.TempDir()
 	old := []string{".cfq-notes.tmp", "model", "model.rows"}
 	for _, name := range old {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("old"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte("old"), 0o600))
 	}
 	run := exec.Command(os.Args[0], "-test.run=^TestWriter$") //nolint:gosec // this test
 	run.Env = append(os.Environ(), writerOf+"="+dir)
-	if err := run.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run.Start())
 	want := append([]string{"*", "*"}, old...)
 	for range 600 { // until both are begun
 		if slices.Equal(names(t, dir), want) {
@@ -79,9 +73,7 @@ func TestKilledRun(t *testing.T) {
 	if got := names(t, dir); !slices.Equal(got, want) {
 		t.Errorf("while it runs: %q, want %q", got, want)
 	}
-	if err := run.Process.Kill(); err != nil { // SIGKILL: nothing is cleaned up
-		t.Fatal(err)
-	}
+	must.Do(t, run.Process.Kill())
 	_ = run.Wait()
 	if got := names(t, dir); !slices.Equal(got, want) {
 		t.Errorf("when it was killed: %q, want %q", got, want)
@@ -91,9 +83,7 @@ func TestKilledRun(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, text, err)
 		}
 	}
-	if err := Output(filepath.Join(dir, "report"), false); err != nil { // as every run begins
-		t.Fatal(err)
-	}
+	must.Do(t, Output(filepath.Join(dir, "report"), false))
 	if got := names(t, dir); !slices.Equal(got, old) {
 		t.Errorf("after the next run: %q, want %q", got, old)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"cfq/internal/must"
 )
 
 // Lists hold what was appended to them, whatever went to the file.
@@ -22,9 +24,7 @@ func TestLists(t *testing.T) {
 			to := rapid.IntRange(0, n-1).Draw(t, "to")
 			b := rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "bytes")
 			want[to] = append(want[to], b...)
-			if err := l.Append(to, b); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Append(to, b))
 			if rapid.IntRange(0, 9).Draw(t, "rest") == 0 {
 				if err := l.Rest(); err != nil || l.held > 0 {
 					t.Fatalf("%d bytes are held at rest: %v", l.held, err)
@@ -40,9 +40,7 @@ func TestLists(t *testing.T) {
 				t.Fatalf("list %d: %d bytes of size %d, want %d: %v", i, len(got), l.Size(i), len(w), err)
 			}
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Close())
 	})
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)

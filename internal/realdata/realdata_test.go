@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/internal/realdata"
 )
 
@@ -15,14 +16,10 @@ func TestFind(t *testing.T) {
 	model := filepath.Join(base, "shared", "models", "m.onnx")
 	other := t.TempDir()
 	for _, dir := range []string{deep, filepath.Dir(model), filepath.Join(other, "data")} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(dir, 0o755))
 	}
 	for _, file := range []string{filepath.Join(base, "repo", "Makefile"), model} {
-		if err := os.WriteFile(file, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, nil, 0o600))
 	}
 	find := func(want string, below ...string) {
 		t.Helper()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"cfq/internal/must"
 )
 
 // A folder of a process that was killed goes with the next one; one that is in use stays.
@@ -17,26 +19,17 @@ func TestNewFolder(t *testing.T) {
 	const child = "CFQ_TEST_FOLDER"
 	if os.Getenv(child) != "" {
 		dir, _, err := NewFolder()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "begun"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		must.Do(t, os.WriteFile(filepath.Join(dir, "begun"), nil, 0o600))
 		time.Sleep(time.Minute)
 		return
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	run := exec.Command(os.Args[0], "-test.run=^TestNewFolder$") //nolint:gosec // this test
 	run.Env = append(os.Environ(), child+"=1")
-	if err := run.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run.Start())
 	begun := func() int {
-		found, err := filepath.Glob(filepath.Join(os.TempDir(), ".cfq-*.tmp", "begun"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(filepath.Glob(filepath.Join(os.TempDir(), ".cfq-*.tmp", "begun")))(t)
 		return len(found)
 	}
 	for range 600 {
@@ -46,23 +39,17 @@ func TestNewFolder(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	own, remove, err := NewFolder()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if n := begun(); n != 1 {
 		t.Errorf("%d folders of a running process, want 1", n)
 	}
-	if err := run.Process.Kill(); err != nil { // SIGKILL: nothing is cleaned up
-		t.Fatal(err)
-	}
+	must.Do(t, run.Process.Kill())
 	_ = run.Wait()
 	RemoveAbandoned(os.TempDir())
 	if _, err := os.Stat(own); err != nil || begun() != 0 {
 		t.Errorf("%d folders of a killed process, want 0; the own: %v", begun(), err)
 	}
-	if err := remove(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, remove())
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
 		t.Errorf("%v, %v are left", left, err)
 	}
@@ -107,13 +94,8 @@ func TestAtOnce(t *testing.T) {
 func TestPlaceFails(t *testing.T) {
 	dir := t.TempDir()
 	to := filepath.Join(dir, "folder")
-	if err := os.Mkdir(to, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	f, err := New(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(to, 0o700))
+	f := must.Get(New(dir))(t)
 	if err := Place(f, to); err == nil {
 		t.Fatal("a folder was replaced")
 	}

@@ -163,13 +163,9 @@ func TestMarginAndGradients(t *testing.T) {
 				x[i] = float32(r.NormFloat64())
 			}
 			m, mg, err := c.MarginGrads(context.Background(), x)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			_, lg, err := c.LossGrads(context.Background(), x)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			plain := must.Get(c.Margins(context.Background(), x))(t)
 			alone, err := c.Margins(ordered.OneCore(t.Context()), x)
 			if err != nil || !slices.Equal(alone, plain) {
@@ -211,9 +207,7 @@ func TestObserveGradients(t *testing.T) {
 	e := orttest.Need(t)
 	n := newMLP(3, 3, 9)
 	c, err := Open(context.Background(), n.model(graph.Dim{Size: -1}), e, Options{Batch: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer c.Close()
 	x := []float32{.1, -.2, .3, 1, .5, -1, -.7, .2, .9}
 	classes := []int{2, 0, 1}
@@ -256,9 +250,7 @@ func TestObserveMarginGradients(t *testing.T) {
 			if classes > 1 {
 				c, err = Open(ctx, n.model(graph.Dim{Size: -1}), e, Options{Batch: 2})
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			t.Cleanup(func() { c.Close() })
 			return c
 		}
@@ -266,8 +258,7 @@ func TestObserveMarginGradients(t *testing.T) {
 			shifted := *n
 			shifted.b1 = append([]float32{}, n.b1...)
 			shifted.b1[k] += by
-			m := must.Get(open(&shifted).Margins(ctx, x))(t)
-			return m
+			return must.Get(open(&shifted).Margins(ctx, x))(t)
 		}
 		const step = 1.0 / 64
 		var up, down [5][]float32
@@ -356,9 +347,7 @@ func TestExportedModels(t *testing.T) {
 				x[i] = float32(r.NormFloat64())
 			}
 			_, g, err := c.MarginGrads(context.Background(), x)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			var points []float32
 			for j := range x {
 				for _, s := range []float32{h, -h} {

@@ -61,9 +61,7 @@ func TestFoldTransposed(t *testing.T) {
 				}
 			}
 			s, err := ort.Open(&graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 18}}, Graph: g}, ort.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			defer s.Close() //nolint:errcheck // nothing is lost
 			out := must.Get(s.Run(context.Background(), []*graph.Tensor{x}))(t)
 			y := must.Get(out[0].Floats())(t)

@@ -74,9 +74,7 @@ func openDecoded(t *testing.T, r *rand.Rand, step onnxio.Decoded, classes int, o
 	one := func(v float32, n int) []float32 { return slices.Repeat([]float32{v}, n) }
 	step.Low, step.High, step.PixelWeights = one(0.1, 6), one(0.9, 6), one(0.7, 6)
 	m, err := onnxio.FromGraph(ctx, layers(r, "Tanh", "", opset, nil, 6, 5, classes), e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	target := classes - 1
 	o := Options{Target: &target, Output: onnxio.Logits} // a random network may stay in [0,1], as probabilities do
 	if d.plain, err = New(m, o); err != nil {
@@ -155,9 +153,7 @@ func (d *decoded) checkLimit(t *testing.T, rows []float32) {
 	}
 	want := must.Get(d.plain.Margins(ctx, images))(t)
 	got, limits, err := d.all.Limits(ctx, rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if limits == nil {
 		limits = slices.Repeat([]float32{float32(math.Inf(1))}, len(got))
 	}
@@ -184,9 +180,7 @@ func (d *decoded) checkGradients(t *testing.T, rows []float32) {
 	t.Helper()
 	ctx, width := context.Background(), d.dims+d.codes
 	_, g, err := d.all.MarginGrads(ctx, rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	const h = 1e-2
 	for k := d.dims; k < width; k++ {
 		var sides [3][]float32
@@ -221,9 +215,7 @@ func TestDecodedGradientAsTheyAre(t *testing.T) {
 	d := openDecoded(t, r, onnxio.Decoded{}, 2, 17)
 	_, rows := d.people(t, r, 4)
 	m, g, err := d.all.MarginGrads(ctx, rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	plain := must.Get(d.all.Margins(ctx, rows))(t)
 	width := d.dims + d.codes
 	for i := range m {

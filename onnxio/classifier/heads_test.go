@@ -181,9 +181,7 @@ func TestHeads(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			defer c.Close()
 			check(t, c, n, &h)
 			if canonical, err := loaded.Canonical(); err == nil {
@@ -219,9 +217,7 @@ func check(t *testing.T, c *Model, n *mlp, h *headed) {
 		x[i] = float32(r.NormFloat64())
 	}
 	m, grads, err := c.MarginGrads(context.Background(), x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	plain := must.Get(c.Margins(context.Background(), x))(t)
 	for i := range rows {
 		at := make([]float64, 3)

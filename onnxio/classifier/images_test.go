@@ -113,13 +113,9 @@ func TestImages(t *testing.T) {
 			const rows = 4
 			x := images(rows)
 			ms, grads, err := c.MarginGrads(context.Background(), x)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			_, losses, err := c.LossGrads(context.Background(), x)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			for i, want := range directMargins(t, m, e, c, x, n) {
 				near(t, "margin", float64(ms[i]), want, 1e-5)
 			}
@@ -162,9 +158,7 @@ func gradientsNear(t *testing.T, c *Model, x, margins, losses []float32) {
 		}
 	}
 	z, k, err := c.Logits(context.Background(), points)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	at := func(i int, f func([]float64, int) float64) float64 {
 		v := make([]float64, k)
 		for j := range v {
@@ -243,9 +237,7 @@ func meanLoss(t *testing.T, c *Model, m *graph.Model, name string, v []float32, 
 	other := c.With(moved)
 	defer other.Close()
 	z, k, err := other.Logits(context.Background(), x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var sum float64
 	for i, class := range classes {
 		row := make([]float64, k)
@@ -287,9 +279,7 @@ func TestImagesStraightThrough(t *testing.T) {
 	var grads [2][]float32
 	for i, m := range []*graph.Model{m, q} {
 		c, err := Open(context.Background(), m, e, Options{Through: quant.StraightThrough})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		defer c.Close()
 		if _, grads[i], err = c.MarginGrads(context.Background(), images(4)); err != nil {
 			t.Fatal(err)

@@ -39,13 +39,9 @@ func TestOddBatches(t *testing.T) {
 				up[i], down[i] = x[i]+float32(step*direction[i]), x[i]-float32(step*direction[i])
 			}
 			margins, grads, err := c.MarginGrads(t.Context(), x)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			_, losses, err := c.LossGrads(t.Context(), x)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			above, below := marginsOf(t, c, up), marginsOf(t, c, down)
 			for r := range rows {
 				want, got, loss, size := float64(above[r]-below[r])/(2*step), 0.0, 0.0, 0.0
@@ -71,6 +67,5 @@ func TestOddBatches(t *testing.T) {
 
 func marginsOf(t *testing.T, c *classifier.Model, x []float32) []float32 {
 	t.Helper()
-	m := must.Get(c.Margins(t.Context(), x))(t)
-	return m
+	return must.Get(c.Margins(t.Context(), x))(t)
 }

@@ -54,9 +54,7 @@ func TestObserveTokens(t *testing.T) {
 	for _, apart := range []bool{false, true} {
 		for _, batch := range []graph.Dim{{Size: -1, Param: "N"}, {Size: 4}} {
 			c, err := Open(context.Background(), tokens(batch, apart), engine, Options{Batch: 4})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if n, ok := c.PerRow("t"); n != 6 || !ok {
 				t.Errorf("%d numbers for each row (%v)", n, ok)
 			}
@@ -66,13 +64,9 @@ func TestObserveTokens(t *testing.T) {
 					values, grads = append(values, v[0]...), append(grads, g[0]...)
 					return nil
 				})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			_, want, err := c.MarginGrads(context.Background(), x) // t is x
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if !slices.Equal(values, x) {
 				t.Errorf("apart %v, batch %v: values %v, want %v", apart, batch, values[:12], x[:12])
 			}
@@ -103,9 +97,7 @@ func TestUndefinedLogit(t *testing.T) {
 			x[place] = -1
 			plain := must.Get(c.Margins(t.Context(), x))(t)
 			same, _, err := c.MarginGrads(t.Context(), x)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if !math.IsNaN(float64(plain[0])) || !math.IsNaN(float64(same[0])) {
 				t.Errorf("%d classes, no number in place %d: margins %v and %v", classes, place, plain, same)
 			}

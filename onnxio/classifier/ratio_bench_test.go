@@ -117,9 +117,7 @@ func BenchmarkGradientRatio(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			m, err := open()
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 			var models [2]*classifier.Model // one run for the 256 rows, and as many as the classifier chooses
 			for i, batch := range []int{256, 0} {
 				if models[i], err = classifier.New(m, classifier.Options{Batch: batch}); err != nil {

@@ -56,21 +56,15 @@ func TestStraightThrough(t *testing.T) {
 	x[0] = 50 // far outside the quantizer's range
 	for _, clip := range []bool{false, true} {
 		q, err := Open(context.Background(), quantized(float, 1./24, clip), e, Options{Through: quant.StraightThrough})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		defer q.Close()
 		margins, grads, err := q.MarginGrads(context.Background(), x)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		plain := must.Get(q.Margins(context.Background(), x))(t)
 		f := must.Get(Open(context.Background(), float, e, Options{}))(t)
 		defer f.Close()
 		want, truth, err := f.MarginGrads(context.Background(), x)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if grads[0] != 0 {
 			t.Errorf("clip %v: the gradient by a saturated input is %v", clip, grads[0])
 		}

@@ -11,8 +11,7 @@ import (
 
 func read(t *testing.T, data []byte) *graph.Model {
 	t.Helper()
-	m := must.Get(codec.Read(data, ""))(t)
-	return m
+	return must.Get(codec.Read(data, ""))(t)
 }
 
 func TestMarshalRefusesDamage(t *testing.T) {

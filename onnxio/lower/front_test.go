@@ -162,9 +162,7 @@ func TestSharedTable(t *testing.T) {
 	}
 	m := p.model(false)
 	low, f, err := lowered(t, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	hot, count := restored(f, low), map[string]int{}
 	for _, n := range hot.Graph.Nodes {
 		count[n.Op]++

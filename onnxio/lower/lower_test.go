@@ -306,14 +306,12 @@ func run(t *testing.T, m *graph.Model, in []*graph.Tensor) []*graph.Tensor {
 			names = append(names, v.Name)
 		}
 	}
-	out := must.Get(s.Run(t.Context(), in, names...))(t)
-	return out
+	return must.Get(s.Run(t.Context(), in, names...))(t)
 }
 
 func numbers(t *testing.T, v *graph.Tensor) []float64 {
 	t.Helper()
-	out := must.Get(v.Numbers())(t)
-	return out
+	return must.Get(v.Numbers())(t)
 }
 
 func TestColumnsAndLabels(t *testing.T) {
@@ -324,9 +322,7 @@ func TestColumnsAndLabels(t *testing.T) {
 	p.oneHot("housing", 2)
 	p.embeddings("cat", true, 3, 2)
 	_, f, err := lowered(t, p.model(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var have []string
 	for _, c := range f.Columns {
 		have = append(have, fmt.Sprintf("%s %d %v", c.Name, c.First, c.Values))
@@ -495,9 +491,7 @@ func TestSlicedColumns(t *testing.T) {
 		p.part(p.b.Op("OneHot", []string{v, p.ints(k), p.b.Const(graph.FromFloats("offon", []float32{0, 1}, 2))}), k)
 	}
 	_, f, err := lowered(t, p.model(false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if a, b := f.Columns[0].Values, f.Columns[1].Values; len(a) != 3 || len(b) != 4 {
 		t.Errorf("categories %q and %q", a, b)
 	}

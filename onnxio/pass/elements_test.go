@@ -38,8 +38,7 @@ func TestElementTypes(t *testing.T) {
 	x := []float32{1, -0.5, 2, 0, 0.25, -3}
 	run := func(m *graph.Model, in *graph.Tensor) []float64 {
 		t.Helper()
-		v := must.Get(orttest.Run(t, m, engine, in)[0].Doubles())(t)
-		return v
+		return must.Get(orttest.Run(t, m, engine, in)[0].Doubles())(t)
 	}
 	want := run(typed(graph.Float), graph.FromFloats("x", x, 2, 3))
 	for _, of := range []graph.DType{graph.Float16, graph.BFloat16, graph.Double, graph.Float} {

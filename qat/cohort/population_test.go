@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"cfq/internal/must"
 )
 
 // town is a population with the features: a number that people change, a choice of three that they change, a number
@@ -51,10 +53,7 @@ func TestRaysEndAtMargins(t *testing.T) {
 		p.addRay(i, r.IntN(3))
 	}
 	const n, lo, hi = 1000, -0.2, 0.4
-	ends, err := p.drawRays(t.Context(), r, rising, n, lo, hi)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ends := must.Get(p.drawRays(t.Context(), r, rising, n, lo, hi))(t)
 	got, _ := rising(t.Context(), ends)
 	const step = 10 * longest * 3. / (1 << halvings) // the last interval, at the steepest slope
 	var quarters [4]int
@@ -78,9 +77,7 @@ func TestEndsOfRays(t *testing.T) {
 		p.addRay(i, i%3)
 	}
 	ends, err := p.Ends(t.Context(), rising, 0.1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	got, _ := rising(t.Context(), ends)
 	for k, m := range got {
 		if m <= 0.1 || m > 0.1+10*3./(1<<halvings) {
@@ -110,10 +107,7 @@ func TestRaysKeepFeatures(t *testing.T) {
 		person := r.IntN(len(p.X) / p.Dim)
 		p.addRay(person, r.IntN(3))
 		to, before := p.Rays[0].To, slices.Clone(p.X)
-		ends, err := p.drawRays(t.Context(), r, rising, 20, -0.5, 0.5)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ends := must.Get(p.drawRays(t.Context(), r, rising, 20, -0.5, 0.5))(t)
 		for k := range 20 {
 			end := ends[k*p.Dim : (k+1)*p.Dim]
 			if s := (end[0] - p.row(person)[0]) / 10; s < 0 || s > longest {

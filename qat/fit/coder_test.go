@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"gonum.org/v1/gonum/stat"
 
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -40,16 +41,9 @@ func scenes(n int) *task.People {
 // runFile runs a file.
 func runFile(t *testing.T, file []byte, x []float32) []float32 {
 	t.Helper()
-	g, err := codec.Read(file, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(codec.Read(file, ""))(t)
 	f := &fit{o: Options{Engine: orttest.Need(t)}}
-	out, err := f.through(context.Background(), g, x)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return must.Get(f.through(context.Background(), g, x))(t)
 }
 
 // An autoencoder returns its inputs far better than their mean, from a code with the mean 0 and the deviation 1, within
@@ -64,9 +58,7 @@ func TestAutoencoder(t *testing.T) {
 	}
 	codes := runFile(t, r.Model, p.X)
 	own, held := &fit{o: Options{Validation: new(0.2), Arch: o.Arch}, task: tk, result: &Result{}}, 0
-	if err := own.divide(p); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, own.divide(p))
 	held = own.held.N
 	for j := range 3 {
 		var of []float64
@@ -127,9 +119,7 @@ func TestAttributes(t *testing.T) {
 		t.Errorf("the code is %v, the attributes %v", code, p.Kept[0])
 	}
 	g, err := codec.Read(r.Model, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if recipe, _ := g.Meta(RecipeKey); !strings.Contains(recipe, `"attributes":"at,flag"`) {
 		t.Error(recipe)
 	}

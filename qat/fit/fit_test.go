@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"gonum.org/v1/gonum/optimize"
 
+	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
-	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/qat"
 	"cfq/quant"
@@ -34,11 +34,7 @@ func numbersTask(t *testing.T, dim int) *task.Task {
 	for i := range dim {
 		fmt.Fprintf(&b, "  - {name: x%d, kind: numeric, mean: 0, std: 1, bounds: [-9, 9]}\n", i)
 	}
-	tk, err := task.Parse("task.yaml", []byte(b.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tk
+	return must.Get(task.Parse("task.yaml", []byte(b.String())))(t)
 }
 
 // people are random rows; label says whose outcome is favourable.
@@ -62,11 +58,7 @@ func xor(_ *rand.Rand, x []float32) bool { return (x[0] > 0) != (x[1] > 0) }
 
 func arch(t *testing.T, s string) Arch {
 	t.Helper()
-	a, err := ParseArch(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return must.Get(ParseArch(s))(t)
 }
 
 // steps is a training of so many steps.
@@ -77,11 +69,7 @@ func steps(n int, rate float64, batch int) qat.Spec {
 func trained(t *testing.T, tk *task.Task, p *task.People, o Options) *Result {
 	t.Helper()
 	o.Engine = orttest.Need(t)
-	r, err := Train(context.Background(), tk, p, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(Train(context.Background(), tk, p, o))(t)
 }
 
 // Logistic regression reaches the optimum that another solver finds on the same loss.
@@ -118,26 +106,17 @@ func TestLogisticRegression(t *testing.T) {
 		return sum
 	}
 	grad := make([]float64, 2*dim+2)
-	best, err := optimize.Minimize(optimize.Problem{
+	best := must.Get(optimize.Minimize(optimize.Problem{
 		Func: func(w []float64) float64 { return loss(make([]float64, len(w)), w) },
 		Grad: func(g, w []float64) { loss(g, w) },
-	}, make([]float64, 2*dim+2), nil, &optimize.LBFGS{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, make([]float64, 2*dim+2), nil, &optimize.LBFGS{}))(t)
 	o := Options{Arch: arch(t, "logreg"), Validation: new(0.0), Train: steps(3000, 0.02, n)}
 	o.Train.Decay = decay
 	r := trained(t, numbersTask(t, dim), p, o)
-	m, err := onnxio.LoadBytes(context.Background(), r.Model, orttest.Need(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(onnxio.LoadBytes(context.Background(), r.Model, orttest.Need(t)))(t)
 	w := make([]float64, 0, 2*dim+2)
 	for _, init := range m.Graph().Graph.Inits {
-		v, err := init.Floats()
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(init.Floats())(t)
 		for _, x := range v {
 			w = append(w, float64(x))
 		}
@@ -228,18 +207,9 @@ func TestConvolutions(t *testing.T) {
 		if r.Train.Accuracy < 0.85 {
 			t.Errorf("%s: %+v", c.arch, r.Train)
 		}
-		m, err := onnxio.LoadBytes(context.Background(), r.Model, orttest.Need(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		canonical, err := m.Canonical()
-		if err != nil {
-			t.Fatal(err)
-		}
-		layers, err := quant.FindLayers(canonical.Graph())
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(onnxio.LoadBytes(context.Background(), r.Model, orttest.Need(t)))(t)
+		canonical := must.Get(m.Canonical())(t)
+		layers := must.Get(quant.FindLayers(canonical.Graph()))(t)
 		for _, l := range layers {
 			if l.Fixed != "" {
 				t.Errorf("%s: layer %s stays in float: %s", c.arch, l.Node, l.Fixed)
@@ -259,10 +229,7 @@ func TestRecourseObjectives(t *testing.T) {
 	p := people(500, 3, func(rng *rand.Rand, x []float32) bool {
 		return float64(x[0]+x[1]*x[2])+rng.NormFloat64() > 0.5
 	})
-	set, err := constraint.Compile(tk)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(constraint.Compile(tk))(t)
 	teacher := func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error) {
 		d, err := recourse.Teacher(ctx, m, set, people.X, recourse.TeacherOptions{})
 		for i := range d {
@@ -272,40 +239,24 @@ func TestRecourseObjectives(t *testing.T) {
 	}
 	keep := ""
 	run := func(objective qat.Objective, eta, beta float64) *fit {
-		f, err := train(ctx, tk, p, Options{
+		f := must.Get(train(ctx, tk, p, Options{
 			Arch: arch(t, "mlp:8"), Engine: orttest.Need(t), Members: 3, Teacher: Teacher{Points: teacher},
 			Checkpoint: keep,
 			Train: qat.Spec{
 				Objective: objective, Optimizer: qat.Optimizer{Steps: 320, Rate: 0.01},
 				Weights: qat.Weights{Eta: &eta, Beta: &beta, Gamma: new(0.5)},
 			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		return f
 	}
 	margins := func(f *fit, member int, x []float32) []float32 {
-		g, err := f.member(member)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := f.classifier(ctx, g)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := must.Get(f.member(member))(t)
+		m := must.Get(f.classifier(ctx, g))(t)
 		defer m.Close() //nolint:errcheck // there is nothing to lose
-		out, err := m.Margins(ctx, x)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
+		return must.Get(m.Margins(ctx, x))(t)
 	}
 	plain := run(qat.RMargin, 0, 1e-9)
-	m, err := plain.classifier(ctx, must(plain.member(0)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(plain.classifier(ctx, must.Get(plain.member(0))(t)))(t)
 	x, err := plain.recourse(ctx, m, 0)
 	if err != nil || m.Close() != nil {
 		t.Fatal(err)
@@ -361,9 +312,7 @@ func TestDivide(t *testing.T) {
 		o := Options{Validation: new(0.2), Checkpoint: path, Engine: orttest.Need(t)}
 		o.Train.Seed = seed
 		f := &fit{o: o, task: numbersTask(t, 2), result: &Result{}}
-		if err := f.divide(p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.divide(p))
 		return f
 	}
 	p := people(300, 2, xor)
@@ -412,13 +361,6 @@ func TestConstant(t *testing.T) {
 			t.Errorf("%v: %+v", labels, m)
 		}
 	}
-}
-
-func must(g *graph.Model, err error) *graph.Model {
-	if err != nil {
-		panic(err)
-	}
-	return g
 }
 
 // A task whose model gets other inputs than the features' own is refused: the network would have the features' own.

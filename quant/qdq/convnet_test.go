@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/pass"
 )
@@ -105,8 +106,6 @@ func (n convNet) model(t testing.TB) *graph.Model {
 	b := &netBuilder{graph.NewBuilder(m.Graph, ""), rand.New(rand.NewPCG(5, uint64(n.width)))}
 	m.Graph.Outputs = []graph.Value{{Name: n.build(b), DType: graph.Float}}
 	c, _, err := pass.Canonical(m, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return c
 }

@@ -127,8 +127,7 @@ func write(t failer, m *graph.Model, p *quant.Plan, o qdq.Options) *graph.Model 
 
 func marshal(t failer, m *graph.Model) []byte {
 	t.Helper()
-	b := must.Get(codec.Marshal(m))(t)
-	return b
+	return must.Get(codec.Marshal(m))(t)
 }
 
 // size is the exact size function of the tests.
@@ -160,8 +159,7 @@ func expose(m *graph.Model, t graph.DType, names ...string) *graph.Model {
 
 func floats(t failer, v *graph.Tensor) []float32 {
 	t.Helper()
-	f := must.Get(v.Floats())(t)
-	return f
+	return must.Get(v.Floats())(t)
 }
 
 // node returns the node of m called name.

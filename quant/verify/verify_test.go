@@ -28,9 +28,7 @@ func canonical(t *testing.T, path string) *graph.Model {
 	m := must.Get(codec.ReadFile(path))(t)
 	must.Do(t, pass.Upgrade(m, nil))
 	c, _, err := pass.Canonical(m, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return c
 }
 
@@ -95,8 +93,7 @@ func probe(m *graph.Model, n int) *graph.Tensor {
 func check(t *testing.T, m *graph.Model, o verify.Options) *verify.Report {
 	t.Helper()
 	onnx := must.Get(codec.Marshal(m))(t)
-	r := must.Get(verify.Check(context.Background(), onnx, o))(t)
-	return r
+	return must.Get(verify.Check(context.Background(), onnx, o))(t)
 }
 
 func write(t *testing.T, m *graph.Model, p *quant.Plan) *graph.Model {
