@@ -8,7 +8,6 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// confidence is that of a claim on one data set.
 const confidence = 0.95
 
 // What became of a claim in one place.
@@ -34,7 +33,6 @@ func (r *Result) judge() string {
 	return unclear
 }
 
-// verdicts are the claims that were measured, as sentences; those that do not hold everywhere come first.
 func (t *Table) verdicts(results []Result) []string {
 	var bad, good []string
 	for _, c := range t.Claims {

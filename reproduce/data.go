@@ -38,7 +38,6 @@ func DataSets() (all []DataSet) {
 	return all
 }
 
-// dataSet is the one called name; one without files if there is none.
 func dataSet(name string) *DataSet {
 	all := DataSets()
 	if i := slices.IndexFunc(all, func(d DataSet) bool { return d.Name == name }); i >= 0 {
@@ -47,7 +46,6 @@ func dataSet(name string) *DataSet {
 	return &DataSet{Name: name, Title: name}
 }
 
-// file is the path of a file of the data set in folder/NAME or in the folder itself.
 func (d *DataSet) file(folder, name string) (string, bool) {
 	for _, dir := range []string{filepath.Join(folder, d.Name), folder} {
 		for _, suffix := range []string{"", ".gz"} {
@@ -60,7 +58,6 @@ func (d *DataSet) file(folder, name string) (string, bool) {
 	return "", false
 }
 
-// missing says which files of the data set are not in the folder, one line each.
 func (d *DataSet) missing(folder string) (lines []string) {
 	for _, name := range append([]string{d.Train, d.Test}, d.Beside...) {
 		if _, ok := d.file(folder, name); name != "" && !ok {
@@ -73,7 +70,6 @@ func (d *DataSet) missing(folder string) (lines []string) {
 // inCodes is the form of a task in which people move among the codes of images.
 const inCodes = "latent"
 
-// taskOf is the task of a data set as it is, or in another form: in codes, or with another norm of the cost.
 func taskOf(data, form string) ([]byte, error) {
 	text, err := taskFiles.ReadFile("testdata/tasks/" + data + ".yaml")
 	switch {
@@ -94,7 +90,6 @@ func taskOf(data, form string) ([]byte, error) {
 // drawSeed is that of test rows, the same for the networks of all seeds, so that these compare on the same people.
 const drawSeed = 1
 
-// draw returns n rows of a file, or of those that the file among lists, as a file of rows; all if there are fewer.
 func draw(ctx context.Context, path, taskFile, among string, n int) ([]byte, error) {
 	t, err := task.Load(taskFile)
 	if err != nil {

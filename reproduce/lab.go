@@ -106,7 +106,6 @@ func (l *Lab) prepare(ctx context.Context, tables []Table) error {
 	return nil
 }
 
-// inputs writes the tasks and test rows of a variant that are not written.
 func (l *Lab) inputs(ctx context.Context, v *Variant, written map[string]bool) (err error) {
 	d := dataSet(v.Data)
 	write := func(file string, text func() ([]byte, error)) {
@@ -164,7 +163,6 @@ func (l *Lab) sample(d *DataSet, n int) string { return l.path(d, fmt.Sprintf("t
 
 func (l *Lab) path(d *DataSet, name string) string { return filepath.Join(l.Out, d.Name, name) }
 
-// people are the flags that say which rows are read, and their files.
 func (l *Lab) people(d *DataSet, form string, train bool) (flags, from []string) {
 	name := d.Train
 	if !train {
@@ -258,7 +256,6 @@ func (l *Lab) actions(v *Variant, network *labStep) *labStep {
 	})
 }
 
-// once is the one step that makes a file.
 func (l *Lab) once(s *labStep) *labStep {
 	if have := l.steps[s.file]; have != nil {
 		return have
@@ -267,7 +264,6 @@ func (l *Lab) once(s *labStep) *labStep {
 	return s
 }
 
-// folder is flags as the name of a folder.
 func folder(flags ...string) string {
 	name := strings.NewReplacer("--", "", "/", "_", " ", "-", ":", "-", "*", "x").Replace(strings.Join(flags, " "))
 	return strings.Trim(name, "-")

@@ -31,7 +31,6 @@ type Outcome interface {
 	of(metric, part string) float64
 }
 
-// evaluated is what cfq eval reports.
 type evaluated eval.Result
 
 func readEvaluation(r io.Reader) (Outcome, error) {
@@ -59,7 +58,6 @@ func (e *evaluated) of(metric, name string) float64 {
 	return math.NaN()
 }
 
-// valueOf is a metric of a result, at Margin where it depends on one.
 func valueOf(metric string, r *eval.Result) eval.Value {
 	m, _ := eval.MetricBy(metric)
 	at := 0
@@ -96,7 +94,6 @@ func (e *evaluated) weighted(metric, group, share string) float64 {
 	return sum / weights
 }
 
-// groups are the values of a metric in groups that an attribute tells apart; NaN without any.
 func (e *evaluated) groups(metric, by string) []float64 {
 	var all []float64
 	for _, grouping := range e.Groups {
@@ -112,7 +109,6 @@ func (e *evaluated) groups(metric, by string) []float64 {
 	return all
 }
 
-// part is the result of a group or a condition; the whole when the name is "", nil when there is no such part.
 func (e *evaluated) part(name string) *eval.Result {
 	if name == "" {
 		return (*eval.Result)(e)
@@ -132,7 +128,6 @@ func (e *evaluated) part(name string) *eval.Result {
 	return nil
 }
 
-// actions is what cfq recourse reports.
 type actions struct {
 	Success    eval.Rate
 	Cost       struct{ Mean eval.Float }
@@ -141,7 +136,6 @@ type actions struct {
 	Robustness struct{ Rows []robustActions }
 }
 
-// robustActions are those of a solver in deployments.
 type robustActions struct {
 	Solver    string
 	Quantized eval.Float
@@ -155,7 +149,6 @@ func readActions(r io.Reader) (Outcome, error) {
 	return a, json.NewDecoder(r).Decode(a)
 }
 
-// actionMetrics are the values of actions; those that begin with "robust." are of the actions of one solver.
 func actionMetrics(a *actions, r *robustActions) map[string]eval.Float {
 	known := map[string]eval.Float{
 		"success": a.Success.Value,           // share of the people who have an action

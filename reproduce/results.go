@@ -193,14 +193,12 @@ func (l *Lab) Results(t *Table, rows []Measured, earlier []Result) []Result {
 	return all
 }
 
-// flagValue is the value of a flag, "" without it.
 func flagValue(flags, name string) string {
 	_, after, _ := strings.Cut(flags, name+" ")
 	value, _, _ := strings.Cut(after, " ")
 	return value
 }
 
-// of is the value of a metric on the network of a seed; NaN when it is not known.
 func (m *Measured) of(metric string, seed int) float64 {
 	switch {
 	case m.Outcomes[seed] == nil:
@@ -211,7 +209,6 @@ func (m *Measured) of(metric string, seed int) float64 {
 	return m.Outcomes[seed].of(metric, cmp.Or(m.Solver, m.Part))
 }
 
-// differences are the values of a metric on the networks that have one, less those of another row unless it is nil.
 func differences(m, minus *Measured, metric string) []float64 {
 	var all []float64
 	for seed := range m.Outcomes {

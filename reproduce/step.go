@@ -21,7 +21,6 @@ import (
 	"cfq/internal/cli"
 )
 
-// labStep makes files by one command of cfq.
 type labStep struct {
 	file  string   // that it makes
 	also  []string // further ones
@@ -51,7 +50,6 @@ type provenance struct {
 
 const provenanceSuffix = ".made.json"
 
-// make runs steps and those that they need, several at once. It goes on where one fails.
 func (l *Lab) make(ctx context.Context, all []*labStep) error {
 	var g errgroup.Group
 	g.SetLimit(max(l.Workers, 1))
@@ -76,7 +74,6 @@ func (l *Lab) make(ctx context.Context, all []*labStep) error {
 	return err
 }
 
-// build makes the files of a step, and before it those that it needs, unless they are there.
 func (l *Lab) build(ctx context.Context, s *labStep) error {
 	s.once.Do(func() {
 		for _, n := range s.needs {
@@ -92,7 +89,6 @@ func (l *Lab) build(ctx context.Context, s *labStep) error {
 	return s.err
 }
 
-// update runs the command of a step unless its files were made by the same command from the same files.
 func (l *Lab) update(ctx context.Context, s *labStep) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -160,7 +156,6 @@ func (s *labStep) read() error {
 
 func (s *labStep) outputs() []string { return append([]string{s.file}, s.also...) }
 
-// made is how the files of a step were made, if they are still as they were then.
 func (s *labStep) made() (p provenance, ok bool) {
 	text, err := os.ReadFile(s.file + provenanceSuffix)
 	if err != nil || json.Unmarshal(text, &p) != nil {
@@ -170,7 +165,6 @@ func (s *labStep) made() (p provenance, ok bool) {
 	return p, err == nil && sum == p.Sum
 }
 
-// hash is the hash of a file that does not change any more.
 func (l *Lab) hash(path string) (sum string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,7 +187,6 @@ func hashOf(paths ...string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// put writes a file unless it has that text.
 func put(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -204,7 +197,6 @@ func put(path string, text []byte) error {
 	return cli.Write(path, cli.Content(text))
 }
 
-// recorded is a command line as it would be in the folder of the results.
 func (l *Lab) recorded(args []string) string {
 	words := []string{"cfq"}
 	for _, a := range args {

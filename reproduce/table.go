@@ -106,7 +106,6 @@ func embedded(text []byte, into any) {
 	}
 }
 
-// paper returns what the paper reports of a row, by column; NaN where it reports nothing.
 func (t *Table) paper(r *Row) []Number {
 	numbers, reported := make([]Number, len(t.Columns)), strings.Fields(r.Paper)
 	for i, head := range t.Columns {
@@ -120,7 +119,6 @@ func (t *Table) paper(r *Row) []Number {
 	return numbers
 }
 
-// numberOrNaN is NaN where the text is not a number.
 func numberOrNaN(text string) eval.Float {
 	x, err := strconv.ParseFloat(text, 64)
 	if err != nil {
@@ -138,7 +136,6 @@ func Names(tables []Table) []string {
 	return names
 }
 
-// place is a data set and a part of it, for people.
 func place(data, part string) string {
 	name := dataSet(data).Title
 	if part != "" {

@@ -10,7 +10,6 @@ import (
 	"strings"
 )
 
-// tableSection is a table as people read it.
 type tableSection struct {
 	Name, Title string
 	Claims      []string
@@ -20,7 +19,6 @@ type tableSection struct {
 	Protocol    string
 }
 
-// sections are the tables that have results, in the order of Tables.
 func sections(results []Result) []tableSection {
 	var all []tableSection
 	for _, t := range Tables() {
@@ -63,7 +61,6 @@ func (t *Table) section(results []Result) tableSection {
 	return s
 }
 
-// find returns the result of a metric of the row; nil = it was not measured.
 func (r *Row) find(results []Result, metric string) *Result {
 	i := slices.IndexFunc(results, func(x Result) bool {
 		return x.Data == r.Data && x.Part == r.Part && x.Method == r.Name && x.Against == "" && x.Metric == metric
@@ -74,7 +71,6 @@ func (r *Row) find(results []Result, metric string) *Result {
 	return &results[i]
 }
 
-// protocol says of whom the numbers are, and who measured them.
 func (t *Table) protocol(results []Result) string {
 	first, versions := results[0], []string{}
 	for _, r := range results {
@@ -110,7 +106,6 @@ func (r *Result) cell(format string) string {
 	return text
 }
 
-// meanAndSD is a mean and, if it is known, a standard deviation without a sign; "" without a mean.
 func meanAndSD(format string, mean, sd float64) string {
 	switch {
 	case math.IsNaN(mean):

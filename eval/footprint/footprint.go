@@ -14,7 +14,6 @@ import (
 	"cfq/quant/qdq"
 )
 
-// floatBits is the width of what is not quantized.
 const floatBits = 32
 
 // Measure counts bits and bit operations of one row in both models; the bytes of their files are the caller's

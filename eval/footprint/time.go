@@ -54,7 +54,6 @@ func Time(ctx context.Context, full, quantized *onnxio.Model, rows []float32, o 
 	return t, nil
 }
 
-// timedModel is a model that is timed.
 type timedModel struct {
 	session *ort.Session
 	model   *onnxio.Model

@@ -10,7 +10,6 @@ import (
 	"cfq/task"
 )
 
-// advise says what to do about the findings that decide the verdict; sampled says that not all people were judged.
 func (r *Report) advise(sampled bool) {
 	var order []string
 	of := map[string][]string{}

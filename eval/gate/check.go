@@ -94,7 +94,6 @@ func ParseCheck(text string) (Check, error) {
 	return c, nil
 }
 
-// unwrap removes |...|, increase(...) or gap(...) and returns what it stands for.
 func unwrap(text string) (inner string, s limitSide) {
 	for _, s := range []limitSide{within, increase, gap} {
 		t := s.text()
@@ -140,7 +139,6 @@ func parseNumber(what, text string) (float64, error) {
 	return x, nil
 }
 
-// parseLimit reads a number, or a share in per cent if the metric can have one.
 func parseLimit(metric, text string) (float64, error) {
 	x, ok := percentage(text)
 	if !ok {
@@ -157,7 +155,6 @@ func percentage(text string) (float64, bool) {
 	return config.Decimal(strings.TrimSpace(share) + "e-2")
 }
 
-// percentProblem reports a limit in per cent on a metric that is no share and no ratio.
 func percentProblem(metric, text string) error {
 	if m, ok := eval.MetricBy(metric); ok && m.Unit != "share" && m.Unit != "ratio" {
 		return fmt.Errorf("invalid limit %s for %s: want a number of unit %q", message.Quote(strings.TrimSpace(text)), metric,
@@ -196,7 +193,6 @@ func (c *Check) text() string {
 
 func (c *Check) name() string { return cmp.Or(c.Name, c.text()) }
 
-// bounds says that the check limits the value itself, not its change or its differences between groups.
 func (c *Check) bounds() bool { return c.Max != nil || c.Min != nil || c.AbsMax != nil }
 
 // margin is the required margin at which the check evaluates its metric. A promise that was issued was made with a
@@ -302,7 +298,6 @@ func otherMetric(id string) string {
 	return message.DidYouMean(id, metricIDs())
 }
 
-// metricIDs lists what a check can be about.
 func metricIDs() []string {
 	var ids []string
 	for _, m := range eval.Metrics() {
@@ -313,7 +308,6 @@ func metricIDs() []string {
 	return ids
 }
 
-// grouping is the name of a grouping without blanks around its attributes.
 func grouping(by string) string {
 	parts := strings.Split(by, "*")
 	for i := range parts {

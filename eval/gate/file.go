@@ -32,7 +32,6 @@ func Parse(name string, data []byte) (*Gate, error) {
 	return g, nil
 }
 
-// gate decodes and checks the whole file.
 func (d *gateDecoder) gate(root ast.Node) *Gate {
 	g := &Gate{}
 	var p filePlaces
@@ -55,7 +54,6 @@ func (d *gateDecoder) gate(root ast.Node) *Gate {
 	return g
 }
 
-// gateDecoder walks a parsed gate file and collects mistakes.
 type gateDecoder struct {
 	config.Decoder
 
@@ -66,7 +64,6 @@ func newDecoder(file string) *gateDecoder {
 	return &gateDecoder{Decoder: config.Decoder{File: file, Kind: "gate file"}}
 }
 
-// text is a text that is not empty.
 func (d *gateDecoder) text(dst *string) config.Value {
 	return config.As(dst, config.Type("string"), func(n ast.Node) (string, bool) {
 		s, ok := d.ReadText(n)
@@ -84,7 +81,6 @@ func (d *gateDecoder) number(dst **float64) config.Value {
 	})
 }
 
-// limit is a number, or a share in per cent, that may be absent.
 func (d *gateDecoder) limit(dst **float64) config.Value {
 	return config.As(dst, config.Type("number"), func(n ast.Node) (*float64, bool) {
 		if x, ok := percentage(config.ScalarText(n)); ok {
@@ -99,7 +95,6 @@ func (d *gateDecoder) limit(dst **float64) config.Value {
 // The keys of a gate file are declared once, in one list for each mapping: the decoder reads by them, the reference
 // page prints them and Schema translates them, so the page and the schema cannot differ from what is read.
 
-// filePlaces are the places of the parts of a gate file, for what is checked once all of it is read.
 type filePlaces struct {
 	top     config.Mapping
 	version int

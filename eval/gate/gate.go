@@ -110,7 +110,6 @@ func (c *Check) mirrors() (all []eval.Metric) {
 	return all
 }
 
-// limitsApprovals says that the check limits how many people the quantized model approves whom the original refuses.
 func (c Check) limitsApprovals() bool {
 	return (c.Metric == "gained" || c.Metric == "disagreement") && c.Max != nil && c.Severity != Warns
 }
@@ -137,7 +136,6 @@ func (g *Gate) withDefaults() Gate {
 	return d
 }
 
-// impliedChecks are the checks that a gate has without naming them; a check of the same metric replaces one.
 func impliedChecks() []Check {
 	return []Check{{Metric: "batches.difference", Max: new(float64)}}
 }

@@ -50,13 +50,11 @@ func Refuse(g *Gate, r *eval.Result, why error) *Report {
 	return report
 }
 
-// judge is a Gate with the results that it judges.
 type judge struct {
 	Gate
 	r, previous *eval.Result
 }
 
-// implied are the checks that every gate has on what was measured, besides those of metrics that it names itself.
 func (j *judge) implied() []Check {
 	var out []Check
 	for _, c := range impliedChecks() {
@@ -78,7 +76,6 @@ func (j *judge) checks() []Finding {
 	return all
 }
 
-// check returns the findings of one check, for each of its limits and groups.
 func (j *judge) check(c *Check) []Finding {
 	m, ok := eval.MetricBy(c.Metric)
 	if !ok || len(c.limits()) == 0 { // of a gate that Check refuses: what cannot be measured does not pass
@@ -109,7 +106,6 @@ func (j *judge) check(c *Check) []Finding {
 	return all
 }
 
-// one judges the metric of a result by max, min or abs_max.
 func (j *judge) one(s *limitTest, r *eval.Result) Finding {
 	f := s.finding()
 	v, missing := measured(s.Metric, s.margin, r)
@@ -157,7 +153,6 @@ func (j *judge) ends(s *limitTest, v eval.Value, r *eval.Result, level float64) 
 	return float64(v.Lo), float64(v.Hi), few
 }
 
-// unusable returns why the interval of an estimate is no basis for a verdict, "" when it is one.
 func (j *judge) unusable(s *limitTest, v eval.Value, r *eval.Result, level float64) string {
 	const slack = 1e-12
 	switch c := r.Settings.Confidence; {
@@ -208,7 +203,6 @@ func (j *judge) groups(s *limitTest) []Finding {
 	return all
 }
 
-// comparedGroup is a group that a gap is taken over.
 type comparedGroup struct {
 	name     string
 	v        eval.Value
@@ -216,7 +210,6 @@ type comparedGroup struct {
 	in0, in1 float64 // of the wider interval for its lower bound, which holds for all groups together
 }
 
-// gap bounds the largest difference of two groups that are not small.
 func (j *judge) gap(s *limitTest) Finding {
 	f := s.finding()
 	groups, missing := j.grouping(s)
@@ -257,7 +250,6 @@ func (j *judge) gap(s *limitTest) Finding {
 	return f
 }
 
-// members returns the groups to compare and the names of the small ones, or a problem when a large group has no value.
 func (j *judge) members(s *limitTest, groups []eval.Group) (members []comparedGroup, small []string, problem string) {
 	large := slices.DeleteFunc(slices.Clone(groups), func(g eval.Group) bool { return g.Small })
 	half := (1 - j.Confidence) / 2

@@ -12,13 +12,11 @@ import (
 	"cfq/task"
 )
 
-// limit is one of the limits of a check.
 type limit struct {
 	side limitSide
 	x    float64
 }
 
-// limitSide is what a limit bounds.
 type limitSide int
 
 const (
@@ -29,7 +27,6 @@ const (
 	gap                       // the largest difference of two groups, from above
 )
 
-// sideText is how a side is written.
 type sideText struct {
 	key         string // in a gate file
 	open, close string // around the metric in the text of a check
@@ -53,7 +50,6 @@ func (l limit) String() string {
 	return t.finding + t.op + " " + task.Decimal(l.x)
 }
 
-// problem returns why the limit is invalid for the metric, "" when it is valid.
 func (l limit) problem(m *eval.Metric) string {
 	lowest, highest := valuesOf(m)
 	switch {
@@ -80,7 +76,6 @@ func (l limit) problem(m *eval.Metric) string {
 	return ""
 }
 
-// valuesOf returns between what numbers the metric lies, whatever the models are.
 func valuesOf(m *eval.Metric) (lowest, highest float64) {
 	lowest, highest = math.Inf(-1), math.Inf(1)
 	switch kind := m.Kind(); {
@@ -160,7 +155,6 @@ func (l limit) needAbout(v eval.Value, lo, hi float64) int {
 	return max(v.N+1, people(outward(n, 2, true)))
 }
 
-// people rounds a number of people, 0 when it is too large to be useful.
 func people(n float64) int {
 	if !(n < math.MaxInt32) {
 		return 0

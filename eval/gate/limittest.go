@@ -10,7 +10,6 @@ import (
 	"cfq/eval"
 )
 
-// limitTest is one limit of a check on its metric.
 type limitTest struct {
 	wording
 
@@ -18,7 +17,6 @@ type limitTest struct {
 	margin float64
 }
 
-// finding is the finding before anything is measured.
 func (s *limitTest) finding() Finding {
 	f := Finding{
 		Check: s.check.name(), Metric: s.ID, Severity: cmp.Or(s.check.Severity, Blocks), Verdict: Inconclusive,
@@ -62,7 +60,6 @@ func (s *limitTest) pValue(v eval.Value, c float64) float64 {
 	return times * distuv.UnitNormal.Survival(distuv.UnitNormal.Quantile((1+c)/2)*beyond/end)
 }
 
-// incomparable returns why the metric of two results cannot be compared: it was measured in different ways.
 func (s *limitTest) incomparable(now, before *eval.Settings) string {
 	ofPeople := s.PerMargin() || s.Requires == eval.RequiresMirrored || s.ID == "tau01"
 	near := s.Requires == eval.RequiresProofs || s.Requires == eval.RequiresPerturbation
@@ -79,7 +76,6 @@ func (s *limitTest) incomparable(now, before *eval.Settings) string {
 	return ""
 }
 
-// needed remarks how many people would be enough for an inconclusive finding.
 func (s *limitTest) needed(f *Finding) {
 	switch {
 	case f.Verdict != Inconclusive:

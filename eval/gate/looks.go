@@ -21,7 +21,6 @@ type Looks struct {
 	Passed []Look `json:"passed,omitempty"` // evaluations that it passed: they spend no error
 }
 
-// looksSchema is the format of the record.
 const looksSchema = "cfq.looks/1"
 
 // Look is one of them.

@@ -11,7 +11,6 @@ import (
 	"cfq/task"
 )
 
-// absent says by requirement why an evaluation has no value of a metric; of others there are no people.
 func absent() map[eval.Requirement]string {
 	return map[eval.Requirement]string{
 		eval.RequiresNoise:        "no recourse was solved a second time",
@@ -68,7 +67,6 @@ func (g *Gate) Needs(issued bool) Needs {
 // marginSlack is the difference up to which two margins are the same: the rounding of decimal numbers.
 const marginSlack = 1e-9
 
-// measured returns the value of the metric in r, or what is missing.
 func measured(m *eval.Metric, margin float64, r *eval.Result) (v eval.Value, missing string) {
 	v.Value, v.Lo, v.Hi = undefined(), undefined(), undefined()
 	if r == nil {
@@ -101,7 +99,6 @@ func undefined() eval.Float { return eval.Float(math.NaN()) }
 
 func unbounded() Bounded { return Bounded{Value: undefined(), Lower: undefined(), Upper: undefined()} }
 
-// counted returns the number with its unit: runs of a model for latency, else people.
 func counted(n int, m *eval.Metric) string {
 	one, many := "person", "people"
 	if m.Requires == eval.RequiresTiming {

@@ -65,7 +65,6 @@ type Bounded struct {
 // OK reports whether the finding lets the gate pass: it passes or only warns.
 func (f *Finding) OK() bool { return f.Verdict == Pass || f.Severity == Warns }
 
-// remark adds to the sentence what the numbers do not tell.
 func (f *Finding) remark(format string, a ...any) {
 	text := fmt.Sprintf(format, a...)
 	f.Why += "; " + text
@@ -108,7 +107,6 @@ func (r *Report) noteMirrors(g *Gate, of *eval.Result) {
 	}
 }
 
-// stricter puts the findings by another rule of who counts in place of those that are less strict.
 func (r *Report) stricter(o *eval.Alternative, others []Finding) {
 	rank := map[Verdict]int{Inconclusive: 1, Fail: 2}
 	for i := range r.Findings {

@@ -10,7 +10,6 @@ import (
 	"cfq/task"
 )
 
-// wording writes numbers of a metric, and of what a limit bounds, for readers.
 type wording struct {
 	*eval.Metric
 
@@ -70,7 +69,6 @@ func (f *Finding) Allowed() (from, to float64, ok bool) {
 	return math.Inf(-1), w.limit.x, true
 }
 
-// wording is that of the metric and the limit that f is about; false when it is about something else.
 func (f *Finding) wording() (w *wording, ok bool) {
 	m, ok := eval.MetricBy(f.Metric)
 	w = &wording{Metric: &m}
@@ -85,7 +83,6 @@ func (f *Finding) wording() (w *wording, ok bool) {
 	return w, false
 }
 
-// outcome compares the bound that decides with the limit.
 func (w *wording) outcome(f *Finding, confidence float64) string {
 	sure, limit := " with confidence "+percent(confidence), w.limitText()
 	lower, upper := float64(f.Lower), float64(f.Upper)
@@ -121,7 +118,6 @@ func (w *wording) outcome(f *Finding, confidence float64) string {
 	return text + w.bound(float64(end), up) + sure + ", " + place + " the limit of " + limit
 }
 
-// amount is a value with its counts.
 func (w *wording) amount(v eval.Value) string {
 	switch {
 	case w.counts() && v.Num == 0:
@@ -137,7 +133,6 @@ func (w *wording) amount(v eval.Value) string {
 // counts reports whether the metric is a share with counts, of people or of what was counted in full.
 func (w *wording) counts() bool { return w.Unit == "share" && w.Kind() != eval.KindEstimate }
 
-// show writes a number of the metric with its unit, rounded unless it is exact.
 func (w *wording) show(x float64) string {
 	switch {
 	case w.counts() || w.Unit == "ratio":
@@ -160,7 +155,6 @@ func (w *wording) bound(x float64, up bool) string {
 	return task.Decimal(x*scale) + w.unit()
 }
 
-// outward rounds to significant digits, up or down.
 func outward(x float64, digits int, up bool) float64 {
 	r := task.Rounded(x, digits)
 	noise := 1e-9 * math.Abs(x) // of binary arithmetic on decimal numbers
@@ -194,7 +188,6 @@ func (w *wording) difference(x float64) string {
 	return task.Decimal(task.Rounded(w.scale()*x, 3)) + w.unit()
 }
 
-// unit is the unit of what the limit bounds: percentage points for differences of shares.
 func (w *wording) unit() string {
 	if difference := w.limit.side == increase || w.limit.side == gap; difference && w.scale() == 100 {
 		return " pp"

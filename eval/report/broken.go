@@ -13,7 +13,6 @@ import (
 // People says what the people of some records can change, in their order.
 type People func(of []*eval.Record) *constraint.Set
 
-// maxListed is how many people whose promise breaks a document lists.
 const maxListed = 10_000
 
 // BrokenPromises finds the people whose promise breaks at the headline margin while records are visited.
@@ -46,7 +45,6 @@ func (b *BrokenPromises) add(some []*eval.Record) error {
 	return nil
 }
 
-// cut leaves the first maxListed people out of those kept.
 func (b *BrokenPromises) cut() {
 	slices.SortStableFunc(b.kept, byRow)
 	n := min(maxListed, len(b.kept))

@@ -75,7 +75,6 @@ func (c *Changes) List(features []task.Feature) (list []Changed) {
 	return list
 }
 
-// moved are the changes of a feature that one model asks for.
 type moved struct {
 	people int
 	sizes  statistics.Values

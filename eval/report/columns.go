@@ -9,13 +9,11 @@ import (
 	"cfq/eval"
 )
 
-// metricColumn is a column of a table of results: a metric, and how its values are shown.
 type metricColumn struct {
 	head, metric string
 	show         func(v eval.Value) string
 }
 
-// cell is the value in a result, at the at-th margin for metrics that have one.
 func (c *metricColumn) cell(r *eval.Result, at int) string {
 	if m, ok := eval.MetricBy(c.metric); ok {
 		return c.show(m.In(r, at))
@@ -51,7 +49,6 @@ func byMargin(r *eval.Result, having string, columns []metricColumn) textTable {
 	return t
 }
 
-// known reports whether a metric has a value at any required margin.
 func known(r *eval.Result, id string) bool {
 	return slices.ContainsFunc(r.Margins, func(a eval.AtMargin) bool { return a.Of(id).N > 0 })
 }
@@ -72,7 +69,6 @@ func (d detail) estimate(show func(eval.Float, int) string) func(eval.Value) str
 	}
 }
 
-// estimates are columns of estimates, each under its symbol.
 func (d detail) estimates(show func(eval.Float, int) string, ids ...string) []metricColumn {
 	var columns []metricColumn
 	for _, id := range ids {
@@ -81,7 +77,6 @@ func (d detail) estimates(show func(eval.Float, int) string, ids ...string) []me
 	return columns
 }
 
-// relative shows the interval of a relative change: "-0.4 to 1.2 %".
 func relative(e eval.Estimate) string {
 	if !e.Lo.Defined() && !e.Hi.Defined() {
 		return missing
@@ -89,12 +84,10 @@ func relative(e eval.Estimate) string {
 	return between(e, func(x eval.Float) string { return fixed(100*x, 1) }) + " %"
 }
 
-// marginAt is the position of a required margin; -1 when the result has nothing there.
 func marginAt(r *eval.Result, t float64) int {
 	return slices.IndexFunc(r.Margins, func(a eval.AtMargin) bool { return a.Margin == t })
 }
 
-// partTable is a table of results of parts of the people, or under other conditions, at one required margin.
 type partTable struct {
 	margin  float64
 	columns []metricColumn
@@ -131,7 +124,6 @@ func (p *partTable) add(name string, r *eval.Result) {
 	p.names, p.vd, p.rvd = append(p.names, name), append(p.vd, a.Rate("vd")), append(p.rvd, a.Rate("rvd"))
 }
 
-// mark marks the group that is worst in a metric, where the table has that metric.
 func (p *partTable) mark(g *eval.GroupGap) {
 	column := 1 + slices.IndexFunc(p.columns, func(c metricColumn) bool { return c.metric == g.Metric })
 	row := slices.Index(p.names, g.Worst)

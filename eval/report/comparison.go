@@ -50,7 +50,6 @@ func glossary(t *eval.Comparison) pageBlock {
 	return b
 }
 
-// recipes shows how the models were made, side by side: what they differ in, then the rest.
 func recipes(c *Comparison, how detail) pageBlock {
 	b := pageBlock{title: "How the models were made", fold: true}
 	b.table = textTable{left: 1 + len(c.Entries), head: []string{""}}
@@ -79,7 +78,6 @@ func recipes(c *Comparison, how detail) pageBlock {
 	return b
 }
 
-// opening says what is compared with what, and where each model is certainly better or worse.
 func opening(c *Comparison) pageBlock {
 	t := c.Comparison
 	b := pageBlock{}
@@ -118,7 +116,6 @@ func abbreviated(names []string) string {
 // longName is how many letters of a metric's name fit into a table: the ID of others is shorter.
 const longName = 28
 
-// rowName is the symbol of a row's metric, or what else it is called, with the margin.
 func rowName(r *eval.ComparisonRow) string {
 	m, _ := eval.MetricBy(r.Metric)
 	name := nameOf(&m)
@@ -152,10 +149,8 @@ func entries(c *Comparison) pageBlock {
 	return b
 }
 
-// perTable is how many models one table compares with the first one.
 const perTable = 2
 
-// standings are the tables of all models: as few as are not too wide.
 func standings(c *Comparison, how detail) []pageBlock {
 	t := c.Comparison
 	var bs []pageBlock
@@ -181,8 +176,6 @@ func standings(c *Comparison, how detail) []pageBlock {
 	return bs
 }
 
-// headlines are the rows that a brief view shows: those without a margin, and the others at the margin that stands for
-// the curve.
 func headlines(t *eval.Comparison) []eval.ComparisonRow {
 	r := t.Results[0]
 	at := r.Margins[r.Headline()].Margin
@@ -227,7 +220,6 @@ func standing(t *eval.Comparison, rows []eval.ComparisonRow, from, to int) textT
 	return out
 }
 
-// atMost is what stands in front of a tau01 that no smaller margin was measured for.
 func atMost(t *eval.Comparison, row *eval.ComparisonRow, model int) string {
 	r := t.Results[model]
 	if row.Metric == "tau01" && r.Tau01.AtMost || row.Metric == "rtau01" && r.RTau01.AtMost {
@@ -274,7 +266,6 @@ func comparisonLegend(c *Comparison, shortened bool) []string {
 	return lines
 }
 
-// comparisonFigures shows VD and RVD of the models at the margin that stands for the curve.
 func comparisonFigures(t *eval.Comparison) []captionedChart {
 	i := t.Results[0].Headline()
 	var vd, rvd []eval.Rate

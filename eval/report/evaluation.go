@@ -13,7 +13,6 @@ import (
 	"cfq/internal/message"
 )
 
-// pageOf lays out d: what decides first, where it came from last.
 func pageOf(d *Document, how detail) *reportPage {
 	r := d.Result
 	p := &reportPage{title: d.Title}
@@ -54,7 +53,6 @@ func pageOf(d *Document, how detail) *reportPage {
 // minForTau is how many promises tau01 must rest on to be in the headline: of fewer, 1 % is none.
 const minForTau = 100
 
-// headline says the most important thing first.
 func headline(d *Document) pageBlock {
 	r := d.Result
 	i := r.Headline()
@@ -132,7 +130,6 @@ func issued(n *eval.Issued) string {
 		cmp.Or(found, "none is unjudgeable, invalid or infeasible"))
 }
 
-// boundary says what becomes of promises without a margin, when the i-th margin is another one.
 func boundary(r *eval.Result, i int) string {
 	zero := marginAt(r, 0)
 	if zero < 0 || i == 0 || r.Issued != nil {
@@ -166,7 +163,6 @@ func recipe(steps map[string]string) pageBlock {
 	return b
 }
 
-// legend explains a symbol of a table's head: "VD(t): promises that break".
 func legend(keys ...string) []string {
 	lines := make([]string, len(keys))
 	for i, k := range keys {
@@ -202,7 +198,6 @@ func promises(r *eval.Result) pageBlock {
 	return b
 }
 
-// tauValue is tau01, or what it is not above.
 func tauValue(t eval.Tau, decimals int) string {
 	if t.AtMost {
 		return "<= " + fixed(t.Value, decimals)
@@ -251,7 +246,6 @@ func costs(r *eval.Result, how detail) pageBlock {
 	return b
 }
 
-// asked shows what recourse asks for, in the units of the data.
 func asked(d *Document) pageBlock {
 	r := d.Result
 	b := pageBlock{title: "What recourse changes", table: textTable{left: 1}, fold: true}
@@ -378,7 +372,6 @@ func scores(r *eval.Result) pageBlock {
 
 func four(x eval.Float) string { return fixed(x, 4) }
 
-// groups has a block for each grouping. A brief view tells of the differences that are more than chance.
 func groups(r *eval.Result, how detail) []pageBlock {
 	i := r.Headline()
 	if i < 0 {
@@ -434,8 +427,6 @@ func differs(by string, g *eval.GroupGap, r *eval.Result) string {
 		strings.TrimPrefix(difference(unit, g.Difference), "+"), g.Best, probability(g.P))
 }
 
-// differences is the table of the largest differences of two groups. A brief view has those of promises and those that
-// are significant.
 func differences(by *eval.Grouping, r *eval.Result, how detail) pageBlock {
 	b := pageBlock{title: "Differences by " + by.By, fold: how == full}
 	b.table = textTable{left: 3, head: []string{"", "worst", "best", "difference", "p", ""}}
@@ -475,7 +466,6 @@ func differences(by *eval.Grouping, r *eval.Result, how detail) pageBlock {
 	return b
 }
 
-// gapName is what a gap is in, and its unit.
 func gapName(g *eval.GroupGap) (name, unit string) {
 	m, ok := eval.MetricBy(g.Metric)
 	switch {
@@ -494,7 +484,6 @@ func probability(p eval.Float) string {
 	return strconv.FormatFloat(float64(p), 'f', 3, 64)
 }
 
-// others shows the headline by other rules of who counts as a person.
 func others(r *eval.Result) pageBlock {
 	i := r.Headline()
 	if i < 0 || len(r.SensitivityToCopies) == 0 {
@@ -575,7 +564,6 @@ func kindName(k eval.Perturbation) string {
 	return string(k)
 }
 
-// perturbations shows the paper's safe margins: at the margin that stands for the curve, or at all.
 func perturbations(r *eval.Result, how detail) pageBlock {
 	b := pageBlock{title: "Logit perturbation and safe margins", fold: true}
 	b.table.left = 1
@@ -609,7 +597,6 @@ const (
 	maxBroken      = 200
 )
 
-// broken lists the people whose promise breaks and what would have held.
 func broken(d *Document, how detail) pageBlock {
 	n, all := len(d.Broken), max(d.AllBroken, len(d.Broken))
 	shown := min(maxBroken, how.limit(n, maxBrokenBrief))
@@ -705,7 +692,6 @@ func runBlock(r *Run) pageBlock {
 	return b
 }
 
-// commandLine is the command as a shell takes it.
 func commandLine(args []string) string {
 	if len(args) == 0 {
 		return ""
@@ -723,7 +709,6 @@ func commandLine(args []string) string {
 	return strings.Join(words, " ")
 }
 
-// inputFile is a file and what it is to a report.
 type inputFile struct {
 	name string
 	File
@@ -852,7 +837,6 @@ func timing(r *eval.Result) pageBlock {
 	return b
 }
 
-// maxLayersBrief is how many layers a brief view shows.
 const maxLayersBrief = 10
 
 func layers(d *Document, how detail) pageBlock {

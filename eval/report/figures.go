@@ -8,10 +8,8 @@ import (
 	"cfq/internal/chart"
 )
 
-// maxBars is how many categories a figure shows; the table shows all.
 const maxBars = 60
 
-// rates is a series of shares in percent, with their intervals.
 func rates(name string, xs []float64, list []eval.Rate) chart.Series {
 	s := chart.Series{Name: name, X: xs}
 	for _, r := range list {
@@ -21,10 +19,8 @@ func rates(name string, xs []float64, list []eval.Rate) chart.Series {
 	return s
 }
 
-// minCurve is how many margins make a curve.
 const minCurve = 3
 
-// curve shows VD and RVD over the required margin.
 func curve(r *eval.Result) []captionedChart {
 	var xs []float64
 	var vd, rvd []eval.Rate
@@ -39,7 +35,6 @@ func curve(r *eval.Result) []captionedChart {
 		rates("VD(t)", xs, vd), rates("RVD(t), mirrored", xs, rvd))
 }
 
-// broke is a chart of those series of which something is known.
 func broke(c chart.Chart, caption string, series ...chart.Series) []captionedChart {
 	for _, s := range series {
 		if anyDefined(s.Y) {
@@ -52,8 +47,6 @@ func broke(c chart.Chart, caption string, series ...chart.Series) []captionedCha
 	return []captionedChart{{caption, c}}
 }
 
-// distribution shows the margins of both models at the original's recourse points, at the margin that stands for the
-// curve.
 func distribution(r *eval.Result) []captionedChart {
 	a := &r.Margins[r.Headline()]
 	n := a.Of("margins_full.n").N
@@ -72,7 +65,6 @@ func distribution(r *eval.Result) []captionedChart {
 	}}
 }
 
-// stairs is the distribution function of margins in percent, up to most.
 func stairs(name string, steps []eval.SpreadStep, people int, most float64) chart.Series {
 	s := chart.Series{Name: name, NoMarkers: true}
 	low := 0.0
@@ -91,7 +83,6 @@ func anyDefined(xs []float64) bool {
 	return slices.ContainsFunc(xs, func(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) })
 }
 
-// bars shows VD of several results, with its intervals, and RVD where it is known.
 func bars(caption string, names []string, vd, rvd []eval.Rate) []captionedChart {
 	if len(names) > maxBars {
 		names, vd, rvd = names[:maxBars], vd[:maxBars], rvd[:maxBars]

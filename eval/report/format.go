@@ -22,7 +22,6 @@ func interval(r eval.Rate, decimals int) string {
 	return fmt.Sprintf("%.*f-%.*f %%", decimals, 100*float64(r.Lo), decimals, 100*float64(r.Hi))
 }
 
-// counts shows what a rate is made of: "12 of 640".
 func counts(r eval.Rate) string { return fmt.Sprintf("%d of %d", r.Num, r.Den) }
 
 // fraction is counts for a crowded table: "12/640".
@@ -74,7 +73,6 @@ func amount(unit string, x eval.Float) string {
 	return fixed(x, 3)
 }
 
-// difference shows by how much values of a unit differ, shares in percentage points.
 func difference(unit string, x eval.Float) string {
 	switch {
 	case !x.Defined():
@@ -97,7 +95,6 @@ func sentence(parts []string) string { return orMissing(strings.Join(parts, ", "
 
 func orMissing(s string) string { return cmp.Or(s, missing) }
 
-// fixed shows a number with a number of decimals, signed shows its sign too.
 func fixed(x eval.Float, decimals int) string {
 	if !x.Defined() {
 		return missing
@@ -117,7 +114,6 @@ func signed(x eval.Float, decimals int) string {
 	return s
 }
 
-// change shows a relative change in per cent, with its sign.
 func change(x eval.Float, decimals int) string {
 	if !x.Defined() {
 		return missing
@@ -125,7 +121,6 @@ func change(x eval.Float, decimals int) string {
 	return signed(100*x, decimals) + " %"
 }
 
-// margin shows a required margin as it was asked for.
 func margin(t float64) string { return strconv.FormatFloat(t, 'g', -1, 64) }
 
 // symbolAt returns a metric's symbol with t in it: "VD(0.1)".

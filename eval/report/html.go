@@ -144,7 +144,6 @@ func sectionOf(b *pageBlock) (htmlSection, error) {
 // maxBeside is how many rows of a table stand beside a picture: longer ones get the whole width.
 const maxBeside = 16
 
-// longText is from how many letters on a cell is given room.
 const longText = 20
 
 // stackedTable and wideTable are from how many columns on a table's rows are stacked where there is little room, and

@@ -55,7 +55,6 @@ func markdownBlock(b *strings.Builder, bl pageBlock) {
 	}
 }
 
-// markdownLines writes a list, or paragraphs of which the first may be strong.
 func markdownLines(b *strings.Builder, lines []string, list, strong bool) {
 	for i, l := range lines {
 		switch {

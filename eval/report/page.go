@@ -8,7 +8,6 @@ import (
 	"cfq/internal/message"
 )
 
-// reportPage is what the views for people show. They differ only in how they draw it.
 type reportPage struct {
 	title   string
 	verdict gate.Verdict // "" without a gate
@@ -55,7 +54,6 @@ func (p *reportPage) head() string {
 	return string(p.verdict) + ": " + p.title
 }
 
-// pageBlock is one section of a page.
 type pageBlock struct {
 	title   string   // "" for the headline
 	lines   []string // sentences
@@ -85,10 +83,8 @@ type meter struct {
 	words string
 }
 
-// cellAt is a row and a column.
 type cellAt struct{ row, column int }
 
-// captionedChart is a picture that shows numbers of the block's table, or of what the caption says.
 type captionedChart struct {
 	caption string
 	chart   chart.Chart
@@ -107,7 +103,6 @@ func (t *textTable) styleAt(p cellAt, style string) {
 
 func (t *textTable) row(cells ...string) { t.rows = append(t.rows, cells) }
 
-// prune takes out the columns that say nothing in any row.
 func (t *textTable) prune() {
 	if t.head == nil {
 		return
@@ -127,7 +122,6 @@ func (t *textTable) prune() {
 	}
 }
 
-// detail says how much a view shows.
 type detail bool
 
 const (
@@ -135,7 +129,6 @@ const (
 	full  detail = true
 )
 
-// limit returns how many of n rows are shown when a brief view shows at most maximum.
 func (d detail) limit(n, maximum int) int {
 	if d == full {
 		return n

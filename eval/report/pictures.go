@@ -76,7 +76,6 @@ func Pictures(r *eval.Result, draw Draw) ([]Pictured, error) {
 	return list, nil
 }
 
-// byRow orders people by their ID, or by their row when they have none.
 func byRow(a, b *eval.Record) int {
 	return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Row, b.Row), cmp.Compare(a.Line, b.Line))
 }

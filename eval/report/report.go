@@ -157,7 +157,6 @@ func EvaluationViews() []View[Document] {
 	}
 }
 
-// junitView needs a gate.
 const junitView = "junit"
 
 // ComparisonViews lists how a Comparison can be shown.

@@ -12,7 +12,6 @@ import (
 	"cfq/internal/message"
 )
 
-// verdict is the verdict on all checks, with the decisions that change and the notes.
 func verdict(d *Document) pageBlock {
 	g := d.Gate
 	n := map[gate.Verdict]int{}
@@ -53,10 +52,8 @@ func verdict(d *Document) pageBlock {
 	return b
 }
 
-// maxDeciding is how many checks a verdict names.
 const maxDeciding = 6
 
-// deciding names the checks that keep the gate from passing, with their values.
 func deciding(g *gate.Report) (names []string) {
 	for _, f := range ranked(g) {
 		if !f.OK() && f.Verdict == g.Verdict {
@@ -70,7 +67,6 @@ func deciding(g *gate.Report) (names []string) {
 	return names
 }
 
-// changes says how many decisions on people as they are change, in both directions.
 func changes(d *eval.Result) string {
 	lost, gained := d.Rate("lost"), d.Rate("gained")
 	rate := func(r eval.Rate) string { return fmt.Sprintf("%d (%s)", r.Num, percent(r.Value, 1)) }
@@ -87,7 +83,6 @@ func changes(d *eval.Result) string {
 	return "Decisions: the quantized model " + strings.Join(parts, " and ") + "."
 }
 
-// tally is a number of things, with what is said of one and of many.
 type tally struct {
 	n         int
 	one, many string
@@ -120,10 +115,8 @@ func (t *textTable) meter(f *gate.Finding) {
 	}
 }
 
-// maxPassing is how many passing checks a brief view lists.
 const maxPassing = 12
 
-// findings is the table of checks, what keeps the gate from passing first.
 func findings(g *gate.Report, how detail) pageBlock {
 	b := pageBlock{title: "Checks"}
 	b.table = textTable{head: []string{"check", "verdict", "value", "people", "bounds", "limit"}, left: 2}
@@ -171,7 +164,6 @@ func findings(g *gate.Report, how detail) pageBlock {
 	return b
 }
 
-// ranked sorts findings by how bad they are, and leaves those that are alike in the gate's order.
 func ranked(g *gate.Report) []*gate.Finding {
 	var list []*gate.Finding
 	for i := range g.Findings {

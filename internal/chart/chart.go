@@ -73,7 +73,6 @@ func Draw(w io.Writer, charts ...Chart) error {
 	return write(w, canvas)
 }
 
-// plotPicture is charts in tiles.
 type plotPicture struct {
 	panels        []panel
 	width, height vg.Length
@@ -173,12 +172,10 @@ func (c *Chart) check() error {
 
 func (c *Chart) bars() bool { return c.Categories != nil }
 
-// barsHeight leaves room for each bar, and for the axis.
 func (c *Chart) barsHeight() vg.Length {
 	return vg.Length(len(c.Categories)*(groupStep+barStep*len(c.Series))) + figureFrame
 }
 
-// shown reports whether an axis can show v.
 func shown(v float64, log bool) bool {
 	return math.Abs(v) <= largest && (!log || v >= smallest)
 }

@@ -16,7 +16,6 @@ type Meter struct {
 	From, To  float64 // the values allowed
 }
 
-// meterHeight is that of a line of text.
 const meterHeight = 20
 
 // Write draws the meter as an svg element that is as wide as what it stands in. It has no letters and no colours of its

@@ -16,7 +16,6 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// panel is a chart as gonum draws it.
 type panel struct {
 	*plot.Plot
 	chart   *Chart
@@ -56,7 +55,6 @@ func (p *panel) build(c *Chart) error {
 	return nil
 }
 
-// legendLine is the height of an entry of the legend.
 const legendLine = 13
 
 func (p *panel) legendHeight() vg.Length { return vg.Length(p.entries) * legendLine }
@@ -82,7 +80,6 @@ func (c *Chart) ends(s *Series, i int) (low, high float64, ok bool) {
 	return max(0, s.Y[i]-s.Low[i]), max(0, s.High[i]-s.Y[i]), true
 }
 
-// errorBars are points with the distances to the ends of their error bars.
 type errorBars struct {
 	plotter.XYs
 	plotter.YErrors
@@ -96,7 +93,6 @@ func (e *errorBars) add(x, y, low, high float64) {
 // XError makes the same distances horizontal.
 func (e *errorBars) XError(i int) (low, high float64) { return e.YError(i) }
 
-// addLine adds series k as lines between its points, markers and error bars.
 func (p *panel) addLine(k int) error {
 	s := &p.chart.Series[k]
 	var all plotter.XYs
@@ -159,10 +155,8 @@ func (p *panel) addErrors(ends errorBars, c color.Color) error {
 	return err
 }
 
-// groupWidth is the part of a category's slot that its bars fill.
 const groupWidth = 0.8
 
-// addBars adds the bars of series k, next to those of the other series.
 func (p *panel) addBars(k int) error {
 	s, n := &p.chart.Series[k], float64(len(p.chart.Series))
 	shift := groupWidth * ((float64(k)+0.5)/n - 0.5)
@@ -201,7 +195,6 @@ func (barScale) Normalize(low, high, x float64) float64 {
 	return plot.LogScale{}.Normalize(low, high, max(x, low))
 }
 
-// ranges sets the ends and the ticks of the axes.
 func (p *panel) ranges() {
 	c, value := p.chart, &p.Y
 	if c.bars() {
@@ -217,7 +210,6 @@ func (p *panel) ranges() {
 	}
 }
 
-// slots gives the vertical axis a slot of length 1 for each category, the first on top, with its name in the middle.
 func (p *panel) slots(names []string) {
 	var ticks plot.ConstantTicks
 	for i, name := range names {
@@ -258,7 +250,6 @@ func widen(a *plot.Axis) {
 	}
 }
 
-// draw draws the plot, of which the widths of bars depend on the canvas.
 func (p *panel) draw(c draw.Canvas) {
 	for _, b := range p.bars {
 		slot := p.DataCanvas(c).Size().Y / vg.Length(len(p.chart.Categories))
@@ -267,7 +258,6 @@ func (p *panel) draw(c draw.Canvas) {
 	p.Draw(c)
 }
 
-// maxName is how many letters of a category's name are written.
 const maxName = 24
 
 // shorten cuts long names at their beginning: names of layers differ at the end.

@@ -57,7 +57,6 @@ func (s *Sum) Add(x float64) {
 	}
 }
 
-// grow makes room for two digits.
 func (s *Sum) grow(at int) {
 	if s.digits == nil {
 		s.low = at

@@ -8,7 +8,6 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// maxValues is how many numbers are kept as they are.
 const maxValues = 1 << 20
 
 // Values are any number of numbers, of which mean and quantiles are wanted: the same ones for any order. Beyond a
@@ -75,7 +74,6 @@ func (v *Values) Quantile(q float64) float64 {
 	return v.ranked(Rank(v.n, q))
 }
 
-// ranked is the number of a rank, from 1.
 func (v *Values) ranked(rank int) float64 {
 	for _, r := range v.runs() {
 		if rank -= r.n; rank <= 0 {
@@ -85,13 +83,11 @@ func (v *Values) ranked(rank int) float64 {
 	return math.NaN()
 }
 
-// run is a number that occurs n times.
 type run struct {
 	x float64
 	n int
 }
 
-// runs are the rounded numbers, ascending.
 func (v *Values) runs() []run {
 	runs := make([]run, 0, len(v.times))
 	for bits, n := range v.times {
