@@ -22,8 +22,6 @@ import (
 	"cfq/task"
 )
 
-// Every row has as many of the paper's numbers as the table has columns for them, or none; every metric, data set,
-// method and claim is one that there is.
 func TestTables(t *testing.T) {
 	seen := map[string]bool{}
 	once := func(key string) {
@@ -87,7 +85,6 @@ func tableOf(t *testing.T, name string) Table {
 	return tables[at]
 }
 
-// resultOf is an evaluation with that VD, alone or in a condition.
 func resultOf(vd float64, part string) *eval.Result {
 	r := &eval.Result{Settings: eval.Settings{Margins: []float64{Margin}, Confidence: 0.95}}
 	values := eval.Values{}
@@ -104,7 +101,6 @@ func resultOf(vd float64, part string) *eval.Result {
 	return &whole
 }
 
-// measured are rows of two seeds on which VD is what f says of row and seed.
 func measured(rows []Row, f func(row, seed int) float64) []Measured {
 	var all []Measured
 	for i, r := range rows {
@@ -151,7 +147,6 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// Claims that do not hold everywhere come first.
 func TestOrderOfClaims(t *testing.T) {
 	r := func(lower string, mean float64) Result {
 		return Result{Key: Key{Method: lower, Against: "c", Metric: "vd"}, Networks: 2, Seeds: 2, Mean: eval.Float(mean)}
@@ -163,7 +158,6 @@ func TestOrderOfClaims(t *testing.T) {
 	}
 }
 
-// What is measured is written, read again and shown: numbers, the paper's, claims and how many networks have a value.
 func TestResults(t *testing.T) {
 	table := tableOf(t, "components")
 	rows := measured(table.Rows, func(row, seed int) float64 { return float64(row) + float64(seed)/100 })
@@ -206,7 +200,6 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// Where a command of a row or of the one it is compared with failed, the earlier results stay.
 func TestEarlierResults(t *testing.T) {
 	table := tableOf(t, "components")
 	vd := func(x float64) []Measured { return measured(table.Rows, func(int, int) float64 { return x }) }
@@ -244,7 +237,6 @@ func TestUnreadableResults(t *testing.T) {
 	}
 }
 
-// lab is a Lab whose commands write files that say how they were made.
 type lab struct {
 	Lab
 	mu   sync.Mutex
@@ -305,7 +297,6 @@ func (l *lab) count(name string) (n int) {
 	return n
 }
 
-// command is the recorded command line of the file that matches a pattern in the folder of results.
 func (l *lab) command(t *testing.T, pattern string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(l.Out, pattern+provenanceSuffix))
@@ -321,7 +312,6 @@ func (l *lab) command(t *testing.T, pattern string) string {
 	return p.Command
 }
 
-// expect runs tables and says how many commands of each kind are wanted.
 func (l *lab) expect(t *testing.T, what string, tables []Table, train, quantize, evaluate int) [][]Measured {
 	t.Helper()
 	l.runs = nil
@@ -386,7 +376,6 @@ func TestLab(t *testing.T) {
 	}
 }
 
-// Of groups with few promises nothing is said.
 func TestWorstGroup(t *testing.T) {
 	group := func(name string, vd float64, small bool) eval.Group {
 		return eval.Group{Name: name, Small: small, Result: resultOf(vd, "")}
@@ -429,7 +418,6 @@ func TestWeightedGroup(t *testing.T) {
 	}
 }
 
-// Networks of images share an encoder and a decoder; both are made again where one of them is gone or another one.
 func TestCoder(t *testing.T) {
 	l := newLab(t)
 	for _, d := range DataSets() {
@@ -456,7 +444,6 @@ func TestCoder(t *testing.T) {
 	l.expect(t, "other labels", []Table{a}, 5, 16, 16)
 }
 
-// Actions are read from what the command writes, in the part of a solver.
 func TestActions(t *testing.T) {
 	l := newLab(t)
 	a := tableOf(t, "robust")
@@ -512,7 +499,6 @@ func TestTaskOf(t *testing.T) {
 	}
 }
 
-// The task of images in codes is one that can be read, at the encoder and decoder that the step makes.
 func TestTaskInCodes(t *testing.T) {
 	for _, d := range DataSets() {
 		if d.Coder == "" {

@@ -168,7 +168,6 @@ func TestConvolution(t *testing.T) {
 	}
 }
 
-// The loans as `cfq inspect` and `cfq quantize` count them.
 func TestLoans(t *testing.T) {
 	full := read(t, "model.onnx")
 	f := must.Get(Measure(opened(t, full), opened(t, full), 10, 10))(t)
@@ -177,7 +176,6 @@ func TestLoans(t *testing.T) {
 	}
 }
 
-// multiplications is the sum of the sizes of all matrices that the file holds.
 func multiplications(t *testing.T, m *graph.Model) float64 {
 	t.Helper()
 	n := 0
@@ -209,7 +207,6 @@ func TestNoLayers(t *testing.T) {
 	}
 }
 
-// What was written counts as quantize counts it, split input columns included.
 func TestAsQuantize(t *testing.T) {
 	tk := must.Get(task.Load(filepath.Join("..", "..", "testdata", "loans", "task.yaml")))(t)
 	people := must.Get(task.Read(t.Context(), filepath.Join("..", "..", "testdata", "loans", "train.csv"), tk,

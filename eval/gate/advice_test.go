@@ -11,7 +11,6 @@ import (
 	"cfq/internal/must"
 )
 
-// The numbers of a finding have one unit, are rounded away from the value and differ from the limit.
 func TestShown(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -61,7 +60,6 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// What does not pass says what to do.
 func TestNext(t *testing.T) {
 	t.Parallel()
 	damaged := broken(0, 1000)

@@ -15,10 +15,8 @@ import (
 	"cfq/task"
 )
 
-// adder adds a node to a graph; a node with several outputs has their names separated by blanks.
 type adder = func(op, out string, in []string, attrs ...graph.Attr)
 
-// scorer is a linear model of three inputs, up to the nodes that of adds between its score "z" and its logit "y".
 func scorer(of func(add adder, constant func(*graph.Tensor))) *graph.Model {
 	g := &graph.Graph{Name: "scorer"}
 	rows := func(n int64) graph.Shape { return graph.Shape{{Size: -1, Param: "N"}, {Size: n}} }
@@ -37,8 +35,6 @@ func scorer(of func(add adder, constant func(*graph.Tensor))) *graph.Model {
 	return &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: g}
 }
 
-// A model whose output depends on the other rows of its batch fails, whatever its promises do in the batch in which
-// they were judged.
 func TestBatchDependence(t *testing.T) {
 	t.Parallel()
 	o := orttest.Need(t)
@@ -123,7 +119,6 @@ func TestBatchDependence(t *testing.T) {
 	}
 }
 
-// threeNumbers is a task whose three inputs may take any value.
 func threeNumbers() *task.Task {
 	tk := &task.Task{
 		Version: 1, Target: task.Target{Class: "favourable", Index: 1}, Cost: task.Cost{Norm: "l1", Weights: "uniform"},

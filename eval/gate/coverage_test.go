@@ -56,7 +56,6 @@ func tails() []tailed {
 	return out
 }
 
-// draw makes records of n people whose errors and changes of cost have sizes of the distribution.
 func (d *tailed) draw(rng *rand.Rand, n int, margins []float64) []eval.Record {
 	records := make([]eval.Record, n, 2*n)
 	for i := range n {
@@ -93,7 +92,6 @@ func (d *tailed) draw(rng *rand.Rand, n int, margins []float64) []eval.Record {
 	return records
 }
 
-// atTruth are checks whose limits the true values just miss, by metric, at the margin t.
 func (d *tailed) atTruth(t float64) map[string]limit {
 	const steps = 200000
 	similar := 0.0
@@ -151,15 +149,12 @@ func falsePasses(t *testing.T, n, runs int) map[string]float64 {
 	return worst
 }
 
-// Of every estimate that may stand in a gate at most 6 % of samples pass that should not, of 30 people with heavy tails
-// or more; the others are refused because it is more.
 func TestEstimateErrorRates(t *testing.T) {
 	t.Parallel()
 	const runs = 250
 	checkFalsePasses(t, falsePasses(t, 30, runs), 4*math.Sqrt(0.05*0.95/runs))
 }
 
-// checkFalsePasses compares false passes with what the table of metrics says, up to the slack of the simulation.
 func checkFalsePasses(t *testing.T, at30 map[string]float64, slack float64) {
 	t.Helper()
 	for _, m := range eval.Metrics() {
@@ -182,7 +177,6 @@ func checkFalsePasses(t *testing.T, at30 map[string]float64, slack float64) {
 	}
 }
 
-// The same with more samples and people, as the table in the documentation.
 func TestEstimateErrorRatesLong(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("CFQ_LONG") != "1" {
@@ -213,7 +207,6 @@ func TestEstimateErrorRatesLong(t *testing.T) {
 	documented(t, filepath.Join("..", "..", "docs", "verdicts.md"), b.String())
 }
 
-// documented compares a table with the one between the marks of a page, which UPDATE=1 writes.
 func documented(t *testing.T, path, table string) {
 	t.Helper()
 	page := must.Get(os.ReadFile(path))(t)

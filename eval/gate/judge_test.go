@@ -151,7 +151,6 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// Of one group alone, an estimate is judged as it is without groups.
 func TestOneGroupOfEstimates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.Float64Range(-0.3, 0.3).Draw(t, "value")
@@ -168,7 +167,6 @@ func TestOneGroupOfEstimates(t *testing.T) {
 	})
 }
 
-// Ten groups of estimates whose intervals just clear the limit: each would fail alone, one among ten does not.
 func TestGroupsOfEstimates(t *testing.T) {
 	r := broken(0, 1000)
 	by := eval.Grouping{By: "sex"}
@@ -324,7 +322,6 @@ func TestIncreaseOverJSON(t *testing.T) {
 	}
 }
 
-// A model that gives no numbers fails, whatever the gate checks.
 func TestRefuse(t *testing.T) {
 	g := &Gate{Checks: []Check{{Metric: "vd", Max: ptr(0.5), Severity: Warns}}}
 	r := summarize(t, nil, eval.Settings{Margins: []float64{0.1}, Confidence: 0.95}, eval.DataFile{})
@@ -369,7 +366,6 @@ func TestOverall(t *testing.T) {
 	}
 }
 
-// Margins are the same when they differ by no more than decimal numbers lose; the same input gives the same report.
 func TestMarginsAndOrder(t *testing.T) {
 	r := broken(0, 1000)
 	r.Margins[0].Margin = 0.1 + 1e-12

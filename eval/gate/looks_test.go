@@ -31,8 +31,6 @@ func chase(g *Gate, rng *rand.Rand, looks int, fresh bool) bool {
 	return false
 }
 
-// Of models that break as many promises as the limit says, a gate with planned looks passes at most 5 %, whoever looks
-// when; one that nobody planned passes more.
 func TestLooksKeepTheLevel(t *testing.T) {
 	t.Parallel()
 	n, most := draws()

@@ -20,7 +20,6 @@ func lenient(k, other, promises, gained, n int) *eval.Result {
 	return r
 }
 
-// tolerant is a result whose promises hold, of so many of the quantized model.
 func tolerant(promises int) *eval.Result {
 	r := lenient(0, 0, promises, 300, 379)
 	r.Tau01, r.RTau01 = eval.Tau{Value: 0.1, Hi: 0.1, N: 379}, eval.Tau{Value: 0.1, Hi: 0.1, N: promises}
@@ -30,7 +29,6 @@ func tolerant(promises int) *eval.Result {
 	return r
 }
 
-// A check of the mirror's name, or a limit on a change, takes the place of nothing.
 func TestChecksTakeNoOthersPlace(t *testing.T) {
 	size, share := 1e9, 0.03
 	g := &Gate{Checks: []Check{{Metric: "vd", Max: &share}, {Name: "rvd<=0.03", Metric: "bytes", Max: &size}}}
@@ -56,7 +54,6 @@ func TestChecksTakeNoOthersPlace(t *testing.T) {
 	}
 }
 
-// An earlier report on copies is no surer of its value than one on the people.
 func TestIncreaseOverCopies(t *testing.T) {
 	share := 0.05
 	g := &Gate{Checks: []Check{{Metric: "vd", MaxIncrease: &share}}}
@@ -70,7 +67,6 @@ func TestIncreaseOverCopies(t *testing.T) {
 	}
 }
 
-// A group that has nobody by another rule of who counts is not shown to be within its limit.
 func TestGroupWithNobodyLeft(t *testing.T) {
 	r := &Report{Findings: []Finding{
 		{Check: "vd[sex]<=0.05", Group: "female", Verdict: Pass}, {Check: "vd<=0.05", Verdict: Pass},
@@ -81,7 +77,6 @@ func TestGroupWithNobodyLeft(t *testing.T) {
 	}
 }
 
-// A limit on VD holds for the other direction too, and a model that approves everybody does not pass.
 func TestMirror(t *testing.T) {
 	for _, c := range []struct {
 		checks   []string
@@ -183,7 +178,6 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// The groups of a check have mirror images too, and the evaluation measures what they need.
 func TestMirrorOfGroups(t *testing.T) {
 	g := must.Get(Parse("gate.yaml", []byte("version: 1\nchecks:\n"+
 		"  - {name: fair, metric: vd, margin: 0.25, by: sex, max: 0.1}\n")))(t)

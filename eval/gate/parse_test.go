@@ -35,7 +35,6 @@ func exampleGate() *Gate {
 	}
 }
 
-// fromPage returns the first block of a language in the section about gate files.
 func fromPage(language string) string {
 	data, err := os.ReadFile("../../docs/pipeline.md")
 	if err != nil {
@@ -172,7 +171,6 @@ func TestMistakes(t *testing.T) {
 
 func check(text string) string { return "version: 1\nchecks:\n  - " + text + "\n" }
 
-// All mistakes come at once, in the order of their places, and each once.
 func TestAllMistakes(t *testing.T) {
 	_, err := Parse("gate file", []byte(`version: 3
 confidence: 2
@@ -212,7 +210,6 @@ colour: red
 	}
 }
 
-// A gate that was put together by a program is checked by the same rules.
 func TestCheckOfGate(t *testing.T) {
 	g := exampleGate()
 	must.Do(t, g.Check())
@@ -252,7 +249,6 @@ func keepForSchema(t *testing.T, good, bad []string) {
 	}
 }
 
-// The decoder takes the example and not the mistakes of form; the schema must do the same.
 func TestForm(t *testing.T) {
 	var good, bad []string
 	for _, c := range []struct {
@@ -283,7 +279,6 @@ func TestForm(t *testing.T) {
 	keepForSchema(t, good, bad)
 }
 
-// The page's lines of checks are checks.
 func TestPage(t *testing.T) {
 	lines := strings.Split(fromPage("text"), "\n")
 	for _, line := range lines {

@@ -27,7 +27,6 @@ func broken(k, n int) *eval.Result {
 	}
 }
 
-// single judges one check that has no groups and returns its finding.
 func single(t testing.TB, g Gate, r *eval.Result) Finding {
 	t.Helper()
 	must.Do(t, g.Check())
@@ -119,7 +118,6 @@ func TestShareSentences(t *testing.T) {
 	}
 }
 
-// atMostOf is the probability of k or fewer of n, added up term by term.
 func atMostOf(k, n int, p float64) float64 {
 	var sum float64
 	scale := float64(n) * math.Log1p(-p) // of the term, so that it does not vanish
@@ -171,7 +169,6 @@ func TestSmallNumbers(t *testing.T) {
 	}
 }
 
-// The number of people needed is the least that would pass, found by trying all.
 func TestNeed(t *testing.T) {
 	const most = 2000
 	asked := 0
@@ -216,7 +213,6 @@ func count(s limitSide, k, n int) int {
 	return k
 }
 
-// The probabilities behind bounds and needs hold where there are many people.
 func TestManyPeople(t *testing.T) {
 	for _, c := range []struct {
 		k, n int
@@ -249,7 +245,6 @@ func TestManyPeople(t *testing.T) {
 
 func rank(v Verdict) int { return map[Verdict]int{Pass: 0, Inconclusive: 1, Fail: 2}[v] }
 
-// More failures never make a verdict better, nor does a stricter limit.
 func TestMonotone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 3000).Draw(t, "n")

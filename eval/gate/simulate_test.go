@@ -23,7 +23,6 @@ func draws() (n int, most float64) {
 	return n, 0.05 + 4*math.Sqrt(0.05*0.95/float64(n))
 }
 
-// shares reports how often the gate passes and fails results that draw makes.
 func shares(t *testing.T, g *Gate, draw func(rng *rand.Rand) (r, previous *eval.Result)) (pass, fail float64) {
 	t.Helper()
 	must.Do(t, g.Check())
@@ -98,7 +97,6 @@ func TestErrorRates(t *testing.T) {
 	}
 }
 
-// The same error of a share, added up over all samples there can be instead of drawn.
 func TestExactErrorRates(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{20, 59, 149, 640} {

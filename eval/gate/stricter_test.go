@@ -7,7 +7,6 @@ import (
 	"cfq/eval"
 )
 
-// Where rules of who counts differ, the stricter verdict decides, in either direction, and the finding says which.
 func TestStricter(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

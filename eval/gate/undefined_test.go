@@ -75,7 +75,6 @@ func fill(v reflect.Value) {
 	}
 }
 
-// No check of any metric passes, or fails, by what was not measured.
 func TestNothingPassesUnmeasured(t *testing.T) {
 	t.Parallel()
 	settings := eval.Settings{Margins: []float64{0.1}, Confidence: 0.95}
@@ -120,7 +119,6 @@ func TestNothingPassesUnmeasured(t *testing.T) {
 	}
 }
 
-// Sizes and a share that were measured do pass, so the test above can tell.
 func TestMeasuredPasses(t *testing.T) {
 	r := broken(0, 1000)
 	r.Footprint = &eval.Footprint{Quant: eval.Weight{Bytes: 4000, StoredBits: 4.1, BOPs: 1e6}}
@@ -265,7 +263,6 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// summarize summarizes records that were made with the settings, as if recourse had been solved twice.
 func summarize(t testing.TB, records []eval.Record, s eval.Settings, file eval.DataFile) *eval.Result {
 	t.Helper()
 	all := eval.NewRecords(s.Margins, nil)
@@ -284,7 +281,6 @@ func summarize(t testing.TB, records []eval.Record, s eval.Settings, file eval.D
 	return r
 }
 
-// A gate that Check refuses does not pass when it is judged all the same.
 func TestNothingPassesUnchecked(t *testing.T) {
 	t.Parallel()
 	r := broken(0, 1000)

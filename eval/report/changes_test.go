@@ -13,7 +13,6 @@ import (
 	"cfq/task"
 )
 
-// Sizes are in the units of the data; of a category only the people count, and nobody who is promised nothing does.
 func TestChanges(t *testing.T) {
 	tk, err := task.Parse("task.yaml", []byte(`version: 1
 data: {label: y, favourable: "1"}

@@ -8,7 +8,6 @@ import (
 	"cfq/eval"
 )
 
-// Everybody who is left out has a reason, a number and what they are left out of.
 func TestExclusions(t *testing.T) {
 	d := loans()
 	d.Result.Population.Filtered, d.Result.Population.People = 2, 1990

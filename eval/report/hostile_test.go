@@ -12,7 +12,6 @@ import (
 const hostile = "\x1b]0;x\x07\u009b2J\u202eevil\u2028[pay](http://evil.example) <script>alert(1)</script> " +
 	"www.evil.example # `x`"
 
-// No view shows what a name says to a terminal or a browser.
 func TestHostileNames(t *testing.T) {
 	d := complete()
 	d.Title, d.Full.Name, d.Data.Name = hostile, hostile, hostile

@@ -15,7 +15,6 @@ import (
 	"cfq/internal/must"
 )
 
-// render returns the page, and fails when it is not well-formed: every element that is opened is closed, in order.
 func render(t *testing.T, write func(io.Writer) error) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -59,8 +58,6 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// checkPage checks what every page keeps to: nothing from elsewhere, no script, ids that are there once, pictures that
-// say what they show.
 func checkPage(t *testing.T, name, page string) {
 	t.Helper()
 	for _, no := range []string{"<script", "http://", "https://", "@import", "url(", "NaN", "ZgotmplZ", "<b>", "Inf "} {
@@ -90,7 +87,6 @@ func checkPage(t *testing.T, name, page string) {
 	}
 }
 
-// The verdict stands before everything else, and nothing that was measured is missing.
 func TestHTMLOrder(t *testing.T) {
 	d := complete()
 	page := render(t, func(w io.Writer) error { return HTML(w, d) })
@@ -138,7 +134,6 @@ func TestVerdictComesFirst(t *testing.T) {
 	}
 }
 
-// What is closed in Markdown is opened and closed again, with the empty lines that tables need.
 func TestMarkdownDetails(t *testing.T) {
 	var b strings.Builder
 	must.Do(t, Markdown(&b, complete()))
@@ -169,7 +164,6 @@ func TestMarkdownDetails(t *testing.T) {
 	}
 }
 
-// Of many people and checks a brief view shows some and says how many there are.
 func TestMany(t *testing.T) {
 	d := complete()
 	for len(d.Broken) < 1000 {

@@ -9,7 +9,6 @@ import (
 	"cfq/internal/must"
 )
 
-// TestPictures shows people whose promise breaks first, and no more than half of those shown where others' hold.
 func TestPictures(t *testing.T) {
 	settings := eval.Settings{Margins: []float64{0.1}, Confidence: 0.95}
 	for _, noise := range []float64{0, 0.05, 100} {

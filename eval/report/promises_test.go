@@ -14,8 +14,6 @@ import (
 	"cfq/task"
 )
 
-// TestPromisesByBatch: batches sum up to the whole, and the first of the broken promises are those of the first lines,
-// whatever the order of the people.
 func TestPromisesByBatch(t *testing.T) {
 	t.Parallel()
 	whole := promise.File{People: &task.People{N: 40}, Rows: 50, Failed: 10}

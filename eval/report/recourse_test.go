@@ -12,7 +12,6 @@ import (
 	"cfq/task"
 )
 
-// The gap is of people for whom both have an action; costs that differ by rounding are the same.
 func TestGap(t *testing.T) {
 	s := NewRecourse(0.1, true)
 	of := func(status recourse.Status, cost float64) recourse.Action {

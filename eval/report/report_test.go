@@ -23,16 +23,13 @@ var nan = eval.Float(math.NaN())
 
 func rate(num, den int) eval.Rate { return eval.NewRate(num, den, 0.95) }
 
-// about is an estimate with an interval of a tenth on either side.
 func about(x eval.Float, n int) eval.Estimate {
 	d := eval.Float(0.1 * math.Abs(float64(x)))
 	return eval.Estimate{Value: x, N: n, Lo: x - d, Hi: x + d}
 }
 
-// number is about as a value.
 func number(x eval.Float, n int) eval.Value { return about(x, n).AsValue() }
 
-// share is a rate as a value, and people a count.
 func share(num, den int) eval.Value { return rate(num, den).AsValue() }
 
 func peopleCount(id string, n int) eval.Value {
@@ -41,7 +38,6 @@ func peopleCount(id string, n int) eval.Value {
 	return m
 }
 
-// addGap adds a cost gap of n people, of whom so many are free.
 func addGap(values eval.Values, gap string, mean eval.Float, n, free int) {
 	size := eval.Float(math.Abs(float64(mean)))
 	for id, v := range map[string]eval.Value{
@@ -53,7 +49,6 @@ func addGap(values eval.Values, gap string, mean eval.Float, n, free int) {
 	}
 }
 
-// loans is an evaluation with all that a report can show.
 func loans() *Document {
 	at := func(t float64, broken, rbroken int, crg eval.Float, e eval.Float) eval.AtMargin {
 		values := eval.Values{
@@ -104,7 +99,6 @@ func loans() *Document {
 	}
 }
 
-// empty is an evaluation of nobody.
 func empty() *Document {
 	return &Document{
 		Full: Model{File: File{Name: "a.onnx"}}, Quantized: Model{File: File{Name: "b.onnx"}},
@@ -122,7 +116,6 @@ func empty() *Document {
 	}
 }
 
-// infeasible is an evaluation of people who cannot be helped.
 func infeasible() *Document {
 	d := empty()
 	r := d.Result
@@ -135,7 +128,6 @@ func infeasible() *Document {
 	return d
 }
 
-// given is an evaluation of promises that were made before, of which none has a margin of 0.25.
 func given() *Document {
 	d := loans()
 	d.Promises = File{Name: "issued.csv", SHA256: strings.Repeat("77aa", 16), Bytes: 51234}
@@ -151,7 +143,6 @@ func given() *Document {
 	return d
 }
 
-// samples are documents of every kind.
 func samples() map[string]*Document {
 	return map[string]*Document{
 		"loans": loans(), "empty": empty(), "infeasible": infeasible(), "given": given(),
@@ -159,7 +150,6 @@ func samples() map[string]*Document {
 	}
 }
 
-// draw renders views of a document. Of the large one the views for programs are tested elsewhere.
 func draw[D any](t *testing.T, d *D, views []View[D], names ...string) *txtar.Archive {
 	t.Helper()
 	ar := &txtar.Archive{}
@@ -204,7 +194,6 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-// oneSided is an evaluation without the quantized model's own recourse.
 func oneSided() *Document {
 	d := loans()
 	records := crowd(11, 400, d.Result.Settings.Margins, 0.05)

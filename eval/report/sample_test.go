@@ -11,8 +11,6 @@ import (
 	"cfq/recourse"
 )
 
-// made is a promise of random cost whose margin is at least t, and which the other model sees with an error of the size
-// noise.
 func made(rng *rand.Rand, t, noise float64) eval.Promise {
 	own := t + 1e-4
 	if rng.Float64() < 0.2 {
@@ -57,7 +55,6 @@ func crowd(seed uint64, n int, margins []float64, noise float64) []eval.Record {
 	return records
 }
 
-// full shows everything that a report can show.
 func complete() *Document {
 	settings := eval.Settings{
 		Margins: []float64{0, 0.1, 0.25, 0.5}, Seed: 7, Confidence: 0.95, Epsilon: 1e-9, SupportTau: 1e-6, Radius: 0.05,
@@ -145,7 +142,6 @@ func complete() *Document {
 	return d
 }
 
-// verdicts is a gate with every kind of finding.
 func verdicts() *gate.Report {
 	num := func(n int) *int { return &n }
 	at := 0.1
@@ -183,7 +179,6 @@ func verdicts() *gate.Report {
 	}
 }
 
-// comparison compares three models.
 func comparison() *Comparison {
 	margins := []float64{0, 0.1}
 	settings := eval.Settings{Margins: margins, Confidence: 0.95}
@@ -228,7 +223,6 @@ func comparison() *Comparison {
 	return out
 }
 
-// summarize summarizes records that were made with the settings.
 func summarize(list []eval.Record, s eval.Settings, file eval.DataFile) *eval.Result {
 	records := eval.NewRecords(s.Margins, nil)
 	for i := range list {

@@ -25,7 +25,6 @@ func render(t testing.TB, charts ...Chart) []byte {
 	return b.Bytes()
 }
 
-// pixels is the picture that Draw draws.
 func pixels(t testing.TB, charts ...Chart) image.Image {
 	t.Helper()
 	p := must.Get(newPicture(charts))(t)
@@ -58,7 +57,6 @@ func TestBytesAreTheSame(t *testing.T) {
 	}
 }
 
-// An SVG is XML, names its titles as they are, and has as many legends as it should.
 func TestSVG(t *testing.T) {
 	t.Parallel()
 	other := curves(2)
@@ -88,7 +86,6 @@ func TestSVG(t *testing.T) {
 	}
 }
 
-// Charts stand beneath each other, or in two columns; where nothing is drawn the paper is white.
 func TestGrid(t *testing.T) {
 	t.Parallel()
 	size := map[int][2]int{}
@@ -105,7 +102,6 @@ func TestGrid(t *testing.T) {
 	}
 }
 
-// A bar is as long as its value, counted in pixels of its colour, and stands beneath the one of the category before.
 func TestBars(t *testing.T) {
 	t.Parallel()
 	c := Chart{
@@ -142,8 +138,6 @@ func TestBars(t *testing.T) {
 	}
 }
 
-// A figure is an element that can stand in a page as often as one likes: nothing before it, no ids, no title, at most
-// as wide as a telephone.
 func TestFigure(t *testing.T) {
 	t.Parallel()
 	horizontal := Chart{
@@ -198,7 +192,6 @@ func TestWhatCannotBeDrawn(t *testing.T) {
 	}
 }
 
-// Any numbers are drawn, or left out, without a panic.
 func TestAnyNumbers(t *testing.T) {
 	t.Parallel()
 	number := rapid.OneOf(rapid.Float64(), rapid.Float64Range(-1, 1), rapid.Just(math.NaN()), rapid.Just(math.Inf(-1)))

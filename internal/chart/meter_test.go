@@ -10,7 +10,6 @@ import (
 	"cfq/internal/must"
 )
 
-// The marks of a meter lie in the order of their numbers, inside the picture, and what is not finite is not drawn.
 func TestMeter(t *testing.T) {
 	t.Parallel()
 	nan, inf := math.NaN(), math.Inf(1)

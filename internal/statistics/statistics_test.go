@@ -51,7 +51,6 @@ func TestOneSidedBounds(t *testing.T) {
 	}
 }
 
-// The exact bounds are defined by binomial tails: sum those directly.
 func TestClopperPearsonTails(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -110,7 +109,6 @@ func TestFisherAsPublished(t *testing.T) {
 	}
 }
 
-// TestFisherByCounting: all tables of the same sums, in whole numbers.
 func TestFisherByCounting(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -146,7 +144,6 @@ func TestFisherByCounting(t *testing.T) {
 	})
 }
 
-// The farther apart two groups are, the smaller p is; so it stays when the numbers are large.
 func TestFisherIsMonotone(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{50, 20000} {
@@ -297,7 +294,6 @@ func TestMedianRanksAsPublished(t *testing.T) {
 	}
 }
 
-// The ranks are the innermost ones whose binomial sums allow it.
 func TestRanksByCounting(t *testing.T) {
 	t.Parallel()
 	for _, q := range []float64{0.05, 0.25, 0.5, 0.9, 0.95, 0.99} {

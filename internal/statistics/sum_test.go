@@ -9,7 +9,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSum: the value is the exact sum, rounded once, in any order.
 func TestSum(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -47,7 +46,6 @@ func TestSum(t *testing.T) {
 	})
 }
 
-// However many numbers are added, of one size or of the largest and the smallest, none is lost.
 func TestSumOfMany(t *testing.T) {
 	t.Parallel()
 	for _, xs := range [][]float64{
