@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,11 +8,20 @@ import (
 	"cfq/eval"
 )
 
+// metricColumn is a column of a table of results: a metric, and how its values are shown.
 type metricColumn struct {
-	head, metric string
+	head, metric string // head "": the metric's symbol
 	show         func(v eval.Value) string
 }
 
+func (c *metricColumn) name() string {
+	if c.head == "" {
+		return symbol(c.metric)
+	}
+	return c.head
+}
+
+// cell is the value in a result, at the at-th margin for metrics that have one.
 func (c *metricColumn) cell(r *eval.Result, at int) string {
 	if m, ok := eval.MetricBy(c.metric); ok {
 		return c.show(m.In(r, at))
@@ -25,16 +33,17 @@ func asPercent(v eval.Value) string  { return percent(v.Value, 1) }
 func asFraction(v eval.Value) string { return fraction(v.Rate()) }
 func asInterval(v eval.Value) string { return interval(v.Rate(), 1) }
 func asCount(v eval.Value) string    { return strconv.Itoa(v.N) }
+func asChange(v eval.Value) string   { return change(v.Value, 1) }
 
-func brokenColumns(id, symbol string) []metricColumn {
-	return []metricColumn{{symbol, id, asPercent}, {"broken", id, asFraction}, {"interval", id, asInterval}}
+func brokenColumns(id, head string) []metricColumn {
+	return []metricColumn{{head, id, asPercent}, {"broken", id, asFraction}, {"interval", id, asInterval}}
 }
 
-// byMargin is a table with a row for each required margin; if a metric is named, of those margins that have it.
-func byMargin(r *eval.Result, having string, columns []metricColumn) textTable {
-	t := textTable{head: []string{"t"}}
+// byMargin is a section with a row for each required margin; if a metric is named, of those margins that have it.
+func byMargin(title string, r *eval.Result, having string, columns []metricColumn) pageBlock {
+	b := pageBlock{Title: title, Head: []string{"t"}}
 	for _, c := range columns {
-		t.head = append(t.head, c.head)
+		b.Head = append(b.Head, c.name())
 	}
 	for i, a := range r.Margins {
 		if having != "" && a.Of(having).N == 0 {
@@ -44,13 +53,24 @@ func byMargin(r *eval.Result, having string, columns []metricColumn) textTable {
 		for _, c := range columns {
 			cells = append(cells, c.cell(r, i))
 		}
-		t.row(cells...)
+		b.row(cells...)
 	}
-	return t
+	return b
 }
 
+// known reports whether a metric has a value at any required margin.
 func known(r *eval.Result, id string) bool {
 	return slices.ContainsFunc(r.Margins, func(a eval.AtMargin) bool { return a.Of(id).N > 0 })
+}
+
+// shownMargins are the positions of all required margins; in a brief view, of the one that stands for the curve.
+func (d detail) shownMargins(r *eval.Result) (all []int) {
+	for i := range r.Margins {
+		if d == full || i == r.Headline() {
+			all = append(all, i)
+		}
+	}
+	return all
 }
 
 // estimate shows an estimate, with its interval where there is room. What is shown in per cent has one decimal,
@@ -69,10 +89,9 @@ func (d detail) estimate(show func(eval.Float, int) string) func(eval.Value) str
 	}
 }
 
-func (d detail) estimates(show func(eval.Float, int) string, ids ...string) []metricColumn {
-	var columns []metricColumn
+func (d detail) estimates(show func(eval.Float, int) string, ids ...string) (columns []metricColumn) {
 	for _, id := range ids {
-		columns = append(columns, metricColumn{symbol(id), id, d.estimate(show)})
+		columns = append(columns, metricColumn{"", id, d.estimate(show)})
 	}
 	return columns
 }
@@ -84,28 +103,29 @@ func relative(e eval.Estimate) string {
 	return between(e, func(x eval.Float) string { return fixed(100*x, 1) }) + " %"
 }
 
+// marginAt is the position of a required margin; -1 when the result has nothing there.
 func marginAt(r *eval.Result, t float64) int {
 	return slices.IndexFunc(r.Margins, func(a eval.AtMargin) bool { return a.Margin == t })
 }
 
+// partTable is a section about parts of the people, or about other conditions, at one required margin.
 type partTable struct {
+	pageBlock
+
 	margin  float64
 	columns []metricColumn
-	table   textTable
 	names   []string
-	vd, rvd []eval.Rate
+	at      []eval.AtMargin
 }
 
-func newParts(what string, t float64) *partTable {
-	p := &partTable{margin: t, table: textTable{left: 1, head: []string{what}}}
+func newParts(title, what string, t float64) *partTable {
+	p := &partTable{margin: t, pageBlock: pageBlock{Title: title, Left: 1, Head: []string{what}}}
 	p.columns = slices.Concat([]metricColumn{{"helped", "frr", asFraction}}, brokenColumns("vd", symbolAt("vd", t)),
 		[]metricColumn{
-			{symbolAt("rvd", t), "rvd", asPercent},
-			{symbol("crg.median"), "crg.median", func(v eval.Value) string { return change(v.Value, 1) }},
-			{"accuracy", "accuracy_quant", asPercent},
+			{symbolAt("rvd", t), "rvd", asPercent}, {"", "crg.median", asChange}, {"accuracy", "accuracy_quant", asPercent},
 		})
 	for _, c := range p.columns {
-		p.table.head = append(p.table.head, c.head)
+		p.Head = append(p.Head, c.name())
 	}
 	return p
 }
@@ -119,22 +139,17 @@ func (p *partTable) add(name string, r *eval.Result) {
 	for _, c := range p.columns {
 		cells = append(cells, c.cell(r, at))
 	}
-	p.table.row(cells...)
-	a := &r.Margins[at]
-	p.names, p.vd, p.rvd = append(p.names, name), append(p.vd, a.Rate("vd")), append(p.rvd, a.Rate("rvd"))
+	p.row(cells...)
+	p.names, p.at = append(p.names, name), append(p.at, r.Margins[at])
 }
 
+// mark marks the group that is worst in a metric, where the table has that metric.
 func (p *partTable) mark(g *eval.GroupGap) {
 	column := 1 + slices.IndexFunc(p.columns, func(c metricColumn) bool { return c.metric == g.Metric })
 	row := slices.Index(p.names, g.Worst)
 	if column == 0 || row < 0 {
 		return
 	}
-	p.table.rows[row][column] += " (worst)"
-	p.table.styleAt(cellAt{row, column}, "bad")
-}
-
-func (p *partTable) figures(caption string, r *eval.Result) []captionedChart {
-	return bars(fmt.Sprintf("%s (t = %s). Error bars: %s intervals.", caption, margin(p.margin), confidence(r)), p.names,
-		p.vd, p.rvd)
+	p.Rows[row][column] += " (worst)"
+	p.style(row, column, "bad")
 }

@@ -61,9 +61,9 @@ func Exclusions(r *eval.Result) (list []Exclusion) {
 }
 
 func excluded(d *Document) pageBlock {
-	b := pageBlock{title: "Who is left out", table: textTable{left: 1, head: []string{"reason", "number", "left out of"}}}
+	b := pageBlock{Title: "Who is left out", Left: 1, Head: []string{"reason", "number", "left out of"}}
 	for _, x := range Exclusions(d.Result) {
-		b.table.row(x.Reason, strconv.Itoa(x.Count), x.From)
+		b.row(x.Reason, strconv.Itoa(x.Count), x.From)
 	}
 	return b
 }

@@ -8,35 +8,18 @@ import (
 	"cfq/internal/chart"
 )
 
+// maxBars is how many categories a figure shows.
 const maxBars = 60
 
-func rates(name string, xs []float64, list []eval.Rate) chart.Series {
-	s := chart.Series{Name: name, X: xs}
-	for _, r := range list {
-		s.Y = append(s.Y, 100*float64(r.Value))
-		s.Low, s.High = append(s.Low, 100*float64(r.Lo)), append(s.High, 100*float64(r.Hi))
-	}
-	return s
-}
-
-const minCurve = 3
-
-func curve(r *eval.Result) []captionedChart {
-	var xs []float64
-	var vd, rvd []eval.Rate
-	if len(r.Margins) < minCurve {
-		return nil
-	}
-	for _, a := range r.Margins {
-		xs, vd, rvd = append(xs, a.Margin), append(vd, a.Rate("vd")), append(rvd, a.Rate("rvd"))
-	}
-	return broke(chart.Chart{X: "required margin t, logits", Y: "promises that break, %"},
-		"Promises that break, by required margin. Error bars: "+confidence(r)+" intervals.",
-		rates("VD(t)", xs, vd), rates("RVD(t), mirrored", xs, rvd))
-}
-
-func broke(c chart.Chart, caption string, series ...chart.Series) []captionedChart {
-	for _, s := range series {
+// brokenChart shows the promises that break in several places, VD and RVD, as far as they are known.
+func brokenChart(caption string, r *eval.Result, c chart.Chart, names [2]string, at []eval.AtMargin) []captionedChart {
+	for k, id := range []string{"vd", "rvd"} {
+		s := chart.Series{Name: names[k]}
+		for _, a := range at {
+			x := a.Rate(id)
+			s.X, s.Y = append(s.X, a.Margin), append(s.Y, 100*float64(x.Value))
+			s.Low, s.High = append(s.Low, 100*float64(x.Lo)), append(s.High, 100*float64(x.Hi))
+		}
 		if anyDefined(s.Y) {
 			c.Series = append(c.Series, s)
 		}
@@ -44,9 +27,27 @@ func broke(c chart.Chart, caption string, series ...chart.Series) []captionedCha
 	if len(c.Series) == 0 {
 		return nil
 	}
-	return []captionedChart{{caption, c}}
+	return []captionedChart{{caption + ". Error bars: " + confidence(r.Settings.Confidence) + " intervals.", c}}
 }
 
+func curve(r *eval.Result) []captionedChart {
+	const minCurve = 3 // margins
+	if len(r.Margins) < minCurve {
+		return nil
+	}
+	return brokenChart("Promises that break, by required margin", r,
+		chart.Chart{X: "required margin t, logits", Y: "promises that break, %"},
+		[2]string{"VD(t)", "RVD(t), mirrored"}, r.Margins)
+}
+
+// bars shows the first of several results at a margin: the table has all.
+func bars(caption string, t float64, r *eval.Result, names []string, at []eval.AtMargin) []captionedChart {
+	n := min(maxBars, len(names))
+	return brokenChart(caption+" (t = "+margin(t)+")", r,
+		chart.Chart{X: "promises that break, %", Categories: names[:n]}, [2]string{"VD", "RVD"}, at[:n])
+}
+
+// distribution shows the margins of both models at the original's recourse points.
 func distribution(r *eval.Result) []captionedChart {
 	a := &r.Margins[r.Headline()]
 	n := a.Of("margins_full.n").N
@@ -55,38 +56,50 @@ func distribution(r *eval.Result) []captionedChart {
 	}
 	// Where margins reach far up, the boundary would be a hair at the left; what lies beyond almost everyone is cut off.
 	most := max(float64(a.Estimate("margins_full.p95").Value), float64(a.Estimate("margins_quant.p95").Value))
+	c := chart.Chart{X: "margin at the recourse point, logits", Y: "people, %"}
+	for k, name := range []string{"original", "quantized"} {
+		s := chart.Series{Name: name, NoMarkers: true}
+		low := 0.0
+		for _, step := range a.Steps[k] {
+			if step.Margin > most {
+				break
+			}
+			y := 100 * float64(step.UpTo) / float64(n)
+			s.X, s.Y = append(s.X, step.Margin, step.Margin), append(s.Y, low, y)
+			low = y
+		}
+		c.Series = append(c.Series, s)
+	}
 	return []captionedChart{{
 		"Distribution of the margins at the original's recourse points (t = " + margin(a.Margin) + "). " +
-			"Left of 0 the model refuses: there the quantized model's curve is VD.",
-		chart.Chart{
-			X: "margin at the recourse point, logits", Y: "people, %",
-			Series: []chart.Series{stairs("original", a.Steps[0], n, most), stairs("quantized", a.Steps[1], n, most)},
-		},
+			"Left of 0 the model refuses: there the quantized model's curve is VD.", c,
 	}}
-}
-
-func stairs(name string, steps []eval.SpreadStep, people int, most float64) chart.Series {
-	s := chart.Series{Name: name, NoMarkers: true}
-	low := 0.0
-	for _, step := range steps {
-		if step.Margin > most {
-			break
-		}
-		y := 100 * float64(step.UpTo) / float64(people)
-		s.X, s.Y = append(s.X, step.Margin, step.Margin), append(s.Y, low, y)
-		low = y
-	}
-	return s
 }
 
 func anyDefined(xs []float64) bool {
 	return slices.ContainsFunc(xs, func(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) })
 }
 
-func bars(caption string, names []string, vd, rvd []eval.Rate) []captionedChart {
-	if len(names) > maxBars {
-		names, vd, rvd = names[:maxBars], vd[:maxBars], rvd[:maxBars]
+// layerFigures show what the first layers have; the table has more.
+func layerFigures(layers []Layer) (all []captionedChart) {
+	layers = layers[:min(len(layers), maxBars)]
+	for _, f := range []struct {
+		caption, x string
+		of         func(Layer) float64
+	}{
+		{"Bits of each layer's weights.", "bits per weight", func(l Layer) float64 { return l.Bits }},
+		{
+			"Counterfactual sensitivity of each layer.", "mean l1 norm of the gradient",
+			func(l Layer) float64 { return float64(l.Sensitivity) },
+		},
+	} {
+		c := chart.Chart{X: f.x, Series: make([]chart.Series, 1)}
+		for _, l := range layers {
+			c.Categories, c.Series[0].Y = append(c.Categories, l.Node), append(c.Series[0].Y, f.of(l))
+		}
+		if anyDefined(c.Series[0].Y) {
+			all = append(all, captionedChart{f.caption, c})
+		}
 	}
-	return broke(chart.Chart{X: "promises that break, %", Categories: names}, caption, rates("VD", nil, vd),
-		rates("RVD", nil, rvd))
+	return all
 }

@@ -12,7 +12,13 @@ import (
 
 const missing = "-"
 
+func orMissing(s string) string { return cmp.Or(s, missing) }
+
+func sentence(parts []string) string { return orMissing(strings.Join(parts, ", ")) }
+
 func percent(x eval.Float, decimals int) string { return message.Percent(float64(x), decimals) }
+
+func confidence(c float64) string { return fmt.Sprintf("%.6g %%", 100*c) }
 
 // interval shows the bounds of a rate: "1.0-3.2 %".
 func interval(r eval.Rate, decimals int) string {
@@ -73,28 +79,27 @@ func amount(unit string, x eval.Float) string {
 	return fixed(x, 3)
 }
 
+// difference is that of two amounts: of shares and ratios in percentage points.
 func difference(unit string, x eval.Float) string {
-	switch {
-	case !x.Defined():
-		return missing
-	case unit == "share", unit == "ratio":
-		return signed(100*x, 1) + " pp"
-	case unit == "seconds", unit == "bytes", unit == "bit operations", unit == "rows/s":
+	switch unit {
+	case "share", "ratio":
+		if x.Defined() {
+			return signed(100*x, 1) + " pp"
+		}
+	case "seconds", "bytes", "bit operations", "rows/s":
 		switch {
 		case x < 0:
 			return "-" + amount(unit, -x)
 		case x > 0:
 			return "+" + amount(unit, x)
+		case x == 0:
+			return "0"
 		}
-		return "0"
 	}
 	return signed(x, 3)
 }
 
-func sentence(parts []string) string { return orMissing(strings.Join(parts, ", ")) }
-
-func orMissing(s string) string { return cmp.Or(s, missing) }
-
+// fixed shows a number with a number of decimals, without the sign of what is rounded to 0; signed shows all others.
 func fixed(x eval.Float, decimals int) string {
 	if !x.Defined() {
 		return missing
@@ -114,6 +119,7 @@ func signed(x eval.Float, decimals int) string {
 	return s
 }
 
+// change shows a relative change in per cent, with its sign.
 func change(x eval.Float, decimals int) string {
 	if !x.Defined() {
 		return missing
@@ -125,9 +131,9 @@ func margin(t float64) string { return strconv.FormatFloat(t, 'g', -1, 64) }
 
 // symbolAt returns a metric's symbol with t in it: "VD(0.1)".
 func symbolAt(key string, t float64) string {
-	s := eval.MustMetric(key).Symbol
-	if n := len(s) - len("(t)"); n > 0 && s[n:] == "(t)" {
-		return s[:n] + "(" + margin(t) + ")"
+	s := symbol(key)
+	if stem, ok := strings.CutSuffix(s, "(t)"); ok && stem != "" {
+		return stem + "(" + margin(t) + ")"
 	}
 	return s
 }
@@ -149,11 +155,4 @@ func thousands(n int64) string {
 		s = s[:i] + "," + s[i:]
 	}
 	return s
-}
-
-func short(hash string) string {
-	if hash == "" {
-		return missing
-	}
-	return hash[:min(12, len(hash))]
 }

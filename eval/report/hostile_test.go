@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"unicode"
@@ -29,22 +28,14 @@ func TestHostileNames(t *testing.T) {
 	d.Broken = []Broken{{Row: 1, Action: []string{hostile}, Repair: hostile}}
 	c := comparison()
 	c.Title, c.Comparison.Names[0] = hostile, hostile
-	shown := map[string]string{}
+	all := map[string]string{}
 	for _, v := range Views() {
-		var b bytes.Buffer
-		if err := v.Write(&b, d); err != nil {
-			t.Fatal(v.Name, err)
-		}
-		shown[v.Name] = b.String()
+		all[v.Name] = shown(t, Views(), v.Name, d)
 	}
 	for _, v := range ComparisonViews() {
-		var b bytes.Buffer
-		if err := v.Write(&b, c); err != nil {
-			t.Fatal(v.Name, err)
-		}
-		shown["comparison, "+v.Name] = b.String()
+		all["comparison, "+v.Name] = shown(t, ComparisonViews(), v.Name, c)
 	}
-	for name, text := range shown {
+	for name, text := range all {
 		if strings.HasSuffix(name, "json") { // programs read them
 			continue
 		}

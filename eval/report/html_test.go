@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bytes"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -15,12 +14,11 @@ import (
 	"cfq/internal/must"
 )
 
-func render(t *testing.T, write func(io.Writer) error) string {
+// render returns the page, and fails when an element that is opened is not closed, in order.
+func render[D any](t *testing.T, views []View[D], d *D) string {
 	t.Helper()
-	var b bytes.Buffer
-	must.Do(t, write(&b))
-	x := xml.NewDecoder(bytes.NewReader(b.Bytes()))
-	x.Strict = true
+	page := shown(t, views, "html", d)
+	x := xml.NewDecoder(strings.NewReader(page))
 	var open []string
 	for {
 		token, err := x.Token()
@@ -38,15 +36,15 @@ func render(t *testing.T, write func(io.Writer) error) string {
 	if len(open) > 0 {
 		t.Errorf("not closed: %v", open)
 	}
-	return b.String()
+	return page
 }
 
 func TestHTML(t *testing.T) {
 	for name, d := range samples() {
-		page := render(t, func(w io.Writer) error { return HTML(w, d) })
+		page := render(t, Views(), d)
 		checkPage(t, name, page)
 	}
-	page := render(t, func(w io.Writer) error { return compareHTML(w, comparison()) })
+	page := render(t, ComparisonViews(), comparison())
 	checkPage(t, "comparison", page)
 	for _, want := range []string{"McNemar exact", ">-1.7 pp<", "(p=0.012 n=640)", ">~<", `class="good"`, "cfq-qat.onnx"} {
 		if !strings.Contains(page, want) {
@@ -89,7 +87,7 @@ func checkPage(t *testing.T, name, page string) {
 
 func TestHTMLOrder(t *testing.T) {
 	d := complete()
-	page := render(t, func(w io.Writer) error { return HTML(w, d) })
+	page := render(t, Views(), d)
 	_, body, _ := strings.Cut(page, "<body>")
 	last := -1
 	for _, want := range []string{
@@ -124,20 +122,17 @@ func TestVerdictComesFirst(t *testing.T) {
 	for _, v := range []gate.Verdict{gate.Pass, gate.Fail, gate.Inconclusive} {
 		d := complete()
 		d.Gate.Verdict = v
-		for i, view := range []func(io.Writer, *Document) error{Text, Markdown} {
-			var b strings.Builder
-			must.Do(t, view(&b, d))
-			if first, _, _ := strings.Cut(b.String(), "\n"); !strings.HasPrefix(first, []string{"", "# "}[i]+string(v)+": ") {
-				t.Errorf("the first line is %q", first)
+		for view, mark := range map[string]string{"text": "", "md": "# "} {
+			if text := shown(t, Views(), view, d); !strings.HasPrefix(text, mark+string(v)+": ") {
+				t.Errorf("the first line is not the verdict: %.80q", text)
 			}
 		}
 	}
 }
 
 func TestMarkdownDetails(t *testing.T) {
-	var b strings.Builder
-	must.Do(t, Markdown(&b, complete()))
-	lines := strings.Split(b.String(), "\n")
+	page := shown(t, Views(), "md", complete())
+	lines := strings.Split(page, "\n")
 	depth := 0
 	for i, l := range lines {
 		switch {
@@ -159,8 +154,8 @@ func TestMarkdownDetails(t *testing.T) {
 	if depth != 0 || !slices.Contains(lines, "</details>") {
 		t.Error("details are not closed, or there are none")
 	}
-	if b.Len() > 60_000 {
-		t.Errorf("%d bytes: a summary is cut at a megabyte, and nobody reads that much", b.Len())
+	if len(page) > 60_000 {
+		t.Errorf("%d bytes: a summary is cut at a megabyte, and nobody reads that much", len(page))
 	}
 }
 
@@ -172,20 +167,16 @@ func TestMany(t *testing.T) {
 	for range 50 {
 		d.Gate.Findings = append(d.Gate.Findings, d.Gate.Findings[0])
 	}
-	var text strings.Builder
-	must.Do(t, Text(&text, d))
-	page := render(t, func(w io.Writer) error { return HTML(w, d) })
+	text := shown(t, Views(), "text", d)
+	page := render(t, Views(), d)
 	for _, c := range []struct{ in, want string }{
-		{text.String(), "5 of 1000 people; the JSON"}, {page, "200 of 1000 people; the JSON"}, {
-			text.String(),
-			"39 more pass",
-		},
+		{text, "5 of 1000 people; the JSON"}, {page, "200 of 1000 people; the JSON"}, {text, "39 more pass"},
 	} {
 		if !strings.Contains(c.in, c.want) {
 			t.Errorf("%q is not said", c.want)
 		}
 	}
-	if n := strings.Count(text.String(), "income 27000"); n != 5 {
+	if n := strings.Count(text, "income 27000"); n != 5 {
 		t.Errorf("the text shows %d people", n)
 	}
 	if strings.Contains(page, "more pass") {

@@ -54,9 +54,7 @@ func ReadJSON(r io.Reader) (*Document, error) {
 		return nil, fmt.Errorf("report: %w", err)
 	}
 	v := Layout{Document: &Document{}}
-	var head struct {
-		Schema string `json:"schema"`
-	}
+	var head struct{ Schema string }
 	if err := json.Unmarshal(data, &head); err != nil {
 		return nil, fmt.Errorf("report: invalid JSON report: %w", err)
 	}
@@ -85,33 +83,24 @@ func sound(r *eval.Result) error {
 	if err := r.Settings.Check(); err != nil {
 		return err
 	}
-	inner := func(what, name string, part *eval.Result) error {
-		if part == nil {
-			return fmt.Errorf("%s %q has no result", what, name)
-		}
-		if part.Groups != nil || part.Scenarios != nil {
-			return fmt.Errorf("%s %q has parts of its own", what, name)
-		}
-		if err := sound(part); err != nil {
-			return fmt.Errorf("%s %q: %w", what, name, err)
-		}
-		return nil
-	}
 	var errs []error
+	part := func(what, name string, r *eval.Result) {
+		if r == nil {
+			errs = append(errs, fmt.Errorf("%s %q has no result", what, name))
+		} else if err := sound(r); err != nil {
+			errs = append(errs, fmt.Errorf("%s %q: %w", what, name, err))
+		}
+	}
 	for _, by := range r.Groups {
 		for _, g := range by.Groups {
-			errs = append(errs, inner("group", by.By+" "+g.Name, g.Result))
+			part("group", by.By+" "+g.Name, g.Result)
 		}
 	}
 	for _, s := range r.Scenarios {
-		errs = append(errs, inner("scenario", s.Name, s.Result))
+		part("scenario", s.Name, s.Result)
 	}
 	for _, o := range r.SensitivityToCopies {
-		if o.Result == nil {
-			errs = append(errs, fmt.Errorf("%q has no result", o.Name))
-			continue
-		}
-		errs = append(errs, sound(o.Result))
+		part("alternative", o.Name, o.Result)
 	}
 	return errors.Join(errs...)
 }

@@ -16,17 +16,10 @@ import (
 	"cfq/internal/must"
 )
 
-func jsonOf[D any](t *testing.T, write func(w *bytes.Buffer, d *D) error, d *D) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	must.Do(t, write(&b, d))
-	return b.Bytes()
-}
-
 func TestReadJSON(t *testing.T) {
 	for name, d := range samples() {
-		data := jsonOf(t, func(w *bytes.Buffer, d *Document) error { return JSON(w, d) }, d)
-		back, err := ReadJSON(bytes.NewReader(data))
+		data := shown(t, Views(), "json", d)
+		back, err := ReadJSON(strings.NewReader(data))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -35,15 +28,14 @@ func TestReadJSON(t *testing.T) {
 			cmpopts.IgnoreFields(eval.Result{}, "Records"), cmpopts.IgnoreFields(eval.AtMargin{}, "Steps")); diff != "" {
 			t.Errorf("%s is not the same after reading:\n%s", name, diff)
 		}
-		if again := jsonOf(t, func(w *bytes.Buffer, d *Document) error { return JSON(w, d) }, back); !bytes.Equal(data,
-			again) {
+		if shown(t, Views(), "json", back) != data {
 			t.Errorf("%s is not the same when it is written again", name)
 		}
 	}
 }
 
 func TestReadJSONRefuses(t *testing.T) {
-	good := string(jsonOf(t, func(w *bytes.Buffer, d *Document) error { return JSON(w, d) }, complete()))
+	good := shown(t, Views(), "json", complete())
 	for _, c := range []struct{ old, with, want string }{
 		{good, "", "invalid JSON report"},
 		{good, `{}`, `unsupported schema ""`},

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 
 	"cfq/eval/gate"
-	"cfq/internal/message"
 )
 
 // The elements of JUnit's XML, in the form that build servers agree on.
@@ -59,51 +57,44 @@ func JUnit(w io.Writer, d *Document) error {
 	if g == nil {
 		return errors.New("report: no gate for the junit view: use cfq gate")
 	}
-	s := junitSuite{Name: junitName, Tests: len(g.Findings), Time: "0", Out: clean(strings.Join(g.Notes, "\n"))}
-	property := func(name, value string) { s.Props = append(s.Props, junitProperty{name, clean(value)}) }
+	s := junitSuite{Name: junitName, Tests: len(g.Findings), Time: "0", Out: strings.Join(g.Notes, "\n")}
+	property := func(name string, values ...string) {
+		for _, v := range values {
+			s.Props = append(s.Props, junitProperty{name, v})
+		}
+	}
 	property("verdict", string(g.Verdict))
-	for _, row := range runBlock(&d.Run).table.rows {
+	for _, row := range runBlock(&d.Run).Rows {
 		property(row[0], row[1])
 	}
 	property("original", d.Full.Name)
 	property("quantized", d.Quantized.Name)
-	if text := changes(d.Result); text != "" {
-		property("decisions", text)
-	}
-	for _, next := range g.Next {
-		property("next step", next)
-	}
-	for _, n := range g.Notes {
-		property("note", n)
-	}
-	for _, w := range slices.Concat(d.Warnings, d.Result.Warnings) {
-		property("warning", w)
-	}
-	for _, name := range slices.Sorted(maps.Keys(d.Environment)) {
-		property("environment", name+"="+d.Environment[name])
-	}
+	property("decisions", changedDecisions(d.Result)...)
+	property("next step", g.Next...)
+	property("note", g.Notes...)
+	property("warning", slices.Concat(d.Warnings, d.Result.Warnings)...)
+	property("environment", environment(d.Environment).Lines...)
 	seen := map[string]bool{}
 	for i := range g.Findings {
 		f := &g.Findings[i]
-		name := clean(f.Name())
+		name := f.Name()
 		if seen[name] { // a check with several limits
-			name += " " + clean(f.Limit)
+			name += " " + f.Limit
 		}
 		seen[name] = true
-		c := junitCase{Name: name, Class: junitName + "." + clean(f.Metric), Time: "0", Out: clean(measured(f))}
-		m := &junitMessage{Message: clean(f.Why), Type: string(f.Verdict), Text: clean(measured(f))}
+		c := junitCase{Name: name, Class: junitName + "." + f.Metric, Time: "0"}
+		m := &junitMessage{Message: f.Why, Type: string(f.Verdict), Text: measured(f)}
 		switch {
 		case f.Verdict == gate.Pass:
+			c.Out = m.Text
 		case f.OK():
-			m.Type, m.Text = "", ""
-			m.Message = clean(verdictOf(f) + ": " + f.Why)
-			c.Skipped = m
+			c.Out, c.Skipped = m.Text, &junitMessage{Message: verdictOf(f) + ": " + f.Why}
 			s.Skipped++
 		case f.Verdict == gate.Fail:
-			c.Failure, c.Out = m, ""
+			c.Failure = m
 			s.Failures++
 		default:
-			c.Error, c.Out = m, ""
+			c.Error = m
 			s.Errors++
 		}
 		s.Cases = append(s.Cases, c)
@@ -112,7 +103,7 @@ func JUnit(w io.Writer, d *Document) error {
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	_, err = io.WriteString(w, xml.Header+string(out)+"\n")
+	_, err = io.WriteString(w, legible(xml.Header+string(out)+"\n"))
 	return err
 }
 
@@ -136,18 +127,4 @@ func measured(f *gate.Finding) string {
 		s += fmt.Sprintf(", %d people would be needed", f.Need)
 	}
 	return s
-}
-
-// clean takes out what XML cannot hold and what would steer a terminal that shows it; lines stay.
-func clean(s string) string {
-	lines := strings.Split(strings.ReplaceAll(s, "\t", " "), "\n")
-	for i, l := range lines {
-		lines[i] = strings.Map(func(r rune) rune {
-			if r == 0xfffe || r == 0xffff {
-				return '\ufffd'
-			}
-			return r
-		}, message.OneLine(l))
-	}
-	return strings.Join(lines, "\n")
 }

@@ -1,9 +1,7 @@
 package report
 
 import (
-	"bytes"
 	"encoding/xml"
-	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -47,10 +45,9 @@ func TestJUnit(t *testing.T) {
 	twice.Limit = ">= -0.5"
 	d.Gate.Findings = append(d.Gate.Findings, twice)
 	d.Gate.Findings[1].Why += " \x00\x1b[31m\xff <&\"'>"
-	var b bytes.Buffer
-	must.Do(t, JUnit(&b, d))
+	text := shown(t, Views(), junitView, d)
 	var root node
-	must.Do(t, xml.Unmarshal(b.Bytes(), &root))
+	must.Do(t, xml.Unmarshal([]byte(text), &root))
 	if root.XMLName.Local != "testsuites" || len(root.all("testsuite")) != 1 {
 		t.Fatalf("the root is %v with %d suites", root.XMLName, len(root.Children))
 	}
@@ -105,7 +102,7 @@ func TestJUnit(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
 		}
 	}
-	if s := b.String(); strings.ContainsAny(s, "\x00\x1b") || !strings.Contains(s, "FAIL, warning: promises that break") {
+	if strings.ContainsAny(text, "\x00\x1b") || !strings.Contains(text, "FAIL, warning: promises that break") {
 		t.Error("what XML cannot hold is in it, or a reason is not")
 	}
 }
@@ -116,7 +113,7 @@ func TestJUnitNeedsAGate(t *testing.T) {
 	}
 	d := loans()
 	d.Gate = &gate.Report{Verdict: gate.Pass}
-	if err := errors.Join(JUnit(io.Discard, d), Text(io.Discard, d), HTML(io.Discard, d)); err != nil {
-		t.Errorf("a gate without checks: %v", err)
+	for _, view := range []string{"text", "html", junitView} {
+		shown(t, Views(), view, d)
 	}
 }

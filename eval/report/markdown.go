@@ -2,103 +2,88 @@ package report
 
 import (
 	"io"
+	"slices"
 	"strings"
 )
 
-// Markdown writes d as a Markdown page with tables, of which those that few need are closed.
-func Markdown(w io.Writer, d *Document) error { return pageOf(d, brief).markdown(w) }
-
-func compareMarkdown(w io.Writer, c *Comparison) error { return comparisonPage(c, brief).markdown(w) }
-
+// markdown is a page with tables, in which what few readers need is closed.
 func (p *reportPage) markdown(w io.Writer) error {
-	var b strings.Builder
-	if h := p.head(); h != "" {
-		b.WriteString("# " + escape(h) + "\n\n")
+	var parts []string
+	if h := p.Head(); h != "" {
+		parts = append(parts, "# "+escape(h)+"\n")
 	}
-	for i, bl := range p.blocks {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		markdownBlock(&b, bl)
+	for i := range p.Blocks {
+		parts = append(parts, p.Blocks[i].markdown())
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, legible(strings.Join(parts, "\n")))
 	return err
 }
 
-func markdownBlock(b *strings.Builder, bl pageBlock) {
-	parts := 0
-	gap := func() {
-		if parts++; parts > 1 {
-			b.WriteByte('\n')
-		}
-	}
+func (b *pageBlock) markdown() string {
+	var parts []string
 	switch {
-	case bl.fold && bl.title != "":
-		gap()
-		b.WriteString("<details><summary>" + escape(bl.title) + "</summary>\n")
-		defer b.WriteString("\n</details>\n")
-	case bl.title != "":
-		gap()
-		b.WriteString("## " + escape(bl.title) + "\n")
+	case b.Fold:
+		parts = append(parts, "<details><summary>"+escape(b.Title)+"</summary>\n")
+	case b.Title != "":
+		parts = append(parts, "## "+escape(b.Title)+"\n")
 	}
-	if len(bl.lines) > 0 {
-		gap()
-		markdownLines(b, bl.lines, bl.bullet, bl.title == "")
+	if len(b.Lines) > 0 {
+		parts = append(parts, markdownLines(b.Lines, b.Bullet, b.Title == ""))
 	}
-	if len(bl.table.rows) > 0 {
-		gap()
-		markdownTable(b, bl.table)
+	if len(b.Rows) > 0 {
+		parts = append(parts, b.markdownTable())
 	}
-	if len(bl.after) > 0 {
-		gap()
-		markdownLines(b, bl.after, len(bl.after) > 1, false)
+	if len(b.After) > 0 {
+		parts = append(parts, markdownLines(b.After, len(b.After) > 1, false))
 	}
+	if b.Fold {
+		parts = append(parts, "</details>\n")
+	}
+	return strings.Join(parts, "\n")
 }
 
-func markdownLines(b *strings.Builder, lines []string, list, strong bool) {
+// markdownLines is a list, or paragraphs of which the first may be strong.
+func markdownLines(lines []string, list, strong bool) string {
+	before, between := "", "\n"
+	if list {
+		before, between = "- ", ""
+	}
+	var parts []string
 	for i, l := range lines {
-		switch {
-		case list:
-			b.WriteString("- " + escape(l) + "\n")
-		case i == 0 && strong:
-			b.WriteString("**" + escape(l) + "**\n")
-		case i == 0:
-			b.WriteString(escape(l) + "\n")
-		default:
-			b.WriteString("\n" + escape(l) + "\n")
+		if l = escape(l); strong && !list && i == 0 {
+			l = "**" + l + "**"
 		}
+		parts = append(parts, before+l+"\n")
 	}
+	return strings.Join(parts, between)
 }
 
-func markdownTable(b *strings.Builder, t textTable) {
-	columns := 0
-	for _, r := range t.rows {
-		columns = max(columns, len(r))
-	}
-	head := t.head
-	if head == nil {
-		head = make([]string, columns)
-	}
-	row := func(cells []string) {
-		b.WriteByte('|')
-		for _, c := range cells {
-			b.WriteString(" " + escape(c) + " |")
+func (b *pageBlock) markdownTable() string {
+	head, rule := slices.Clone(b.Head), "|"
+	for j := range b.Rows[0] {
+		if b.Head == nil {
+			head = append(head, "")
 		}
-		b.WriteByte('\n')
+		if j < b.Left {
+			rule += "---|"
+		} else {
+			rule += "---:|"
+		}
+	}
+	var out strings.Builder
+	row := func(cells []string) {
+		out.WriteByte('|')
+		for _, c := range cells {
+			out.WriteString(" " + escape(c) + " |")
+		}
+		out.WriteByte('\n')
 	}
 	row(head)
-	b.WriteByte('|')
-	for j := range columns {
-		if j < t.left {
-			b.WriteString("---|")
-		} else {
-			b.WriteString("---:|")
-		}
-	}
-	b.WriteByte('\n')
-	for _, r := range t.rows {
+	out.WriteString(rule + "\n")
+	for _, r := range b.Rows {
 		row(r)
 	}
+	return out.String()
 }
 
 // escape keeps text from being read as markup, and addresses in it from becoming links.

@@ -1,80 +1,42 @@
 package report
 
 import (
+	"io"
+	"regexp"
 	"slices"
+	"strings"
 
 	"cfq/eval/gate"
 	"cfq/internal/chart"
 	"cfq/internal/message"
 )
 
+// reportPage is what the views for people show: they differ in how they draw it. It is also what page.html is given.
 type reportPage struct {
-	title   string
-	verdict gate.Verdict // "" without a gate
-	blocks  []pageBlock
+	Title   string
+	Verdict gate.Verdict // "" without a gate
+	Tiles   []tile
+	Blocks  []pageBlock
 	answer  int // the blocks that say what was asked for, with a gate; the rest is what it rests on
 }
 
-// legible keeps names in files from steering what shows them: see [message.OneLine].
-func (p *reportPage) legible() *reportPage {
-	each := func(list []string) []string {
-		list = slices.Clone(list)
-		for i, s := range list {
-			list[i] = message.OneLine(s)
-		}
-		return list
-	}
-	p.title = message.OneLine(p.title)
-	for i := range p.blocks {
-		b := &p.blocks[i]
-		b.people = slices.Clone(b.people)
-		for k := range b.people {
-			b.people[k].Who = message.OneLine(b.people[k].Who)
-		}
-		b.title, b.lines, b.after = message.OneLine(b.title), each(b.lines), each(b.after)
-		b.table.head = each(b.table.head)
-		for k, row := range b.table.rows {
-			b.table.rows[k] = each(row)
-		}
-		for k := range b.figures {
-			f := &b.figures[k]
-			f.caption, f.chart.Categories = message.OneLine(f.caption), each(f.chart.Categories)
-		}
-	}
-	return p
-}
-
-func (p *reportPage) head() string {
-	switch {
-	case p.verdict == "":
-		return p.title
-	case p.title == "":
-		return string(p.verdict)
-	}
-	return string(p.verdict) + ": " + p.title
-}
-
+// pageBlock is a section of a page. In its table the first Left columns are aligned left, the others right.
 type pageBlock struct {
-	title   string   // "" for the headline
-	lines   []string // sentences
-	table   textTable
-	after   []string         // explanations under the table
-	figures []captionedChart // for views that can draw
-	people  []Pictured       // for views that can show images
-	bullet  bool             // draw lines as a list
-	fold    bool             // few readers need it: views that can close it do
+	Title        string   // "" for the headline
+	Lines, After []string // sentences before the table, and explanations under it
+	Bullet       bool     // Lines are a list
+	Fold         bool     // few readers need it: views that can close it do
+	Head         []string // nil: none
+	Rows         [][]string
+	Left         int
+	// styles are "good", "bad" or "unsure" for cells of the columns that prune leaves where they are.
+	styles  map[cellAt]string
+	meters  map[int]meter // of rows, for views that can draw
+	Figures []captionedChart
+	People  []Pictured
 }
 
-// textTable is rows of cells under an optional head. The first left columns are
-// aligned left, the others right.
-type textTable struct {
-	head []string
-	rows [][]string
-	left int
-	// styles are "good", "bad" or "unsure" for cells of the columns that prune leaves where they are.
-	styles map[cellAt]string
-	meters map[int]meter // of rows, for views that can draw: behind the second column
-}
+type cellAt struct{ row, column int }
 
 // meter is a number against its limit, and the same in words.
 type meter struct {
@@ -83,45 +45,70 @@ type meter struct {
 	words string
 }
 
-type cellAt struct{ row, column int }
-
 type captionedChart struct {
-	caption string
+	Caption string
 	chart   chart.Chart
 }
 
-func (t *textTable) style(column int, style string) {
-	t.styleAt(cellAt{len(t.rows) - 1, column}, style)
-}
+// tile is a number at the top of a page.
+type tile struct{ Label, Value, Note string }
 
-func (t *textTable) styleAt(p cellAt, style string) {
-	if t.styles == nil {
-		t.styles = map[cellAt]string{}
+// add adds the blocks that say something: a table without rows needs no explanation.
+func (p *reportPage) add(blocks ...pageBlock) {
+	for _, b := range blocks {
+		b.prune()
+		explained := len(b.After) > 0 && (b.Head == nil || len(b.Rows) > 0)
+		if explained || len(b.Lines)+len(b.Rows)+len(b.Figures)+len(b.People) > 0 {
+			p.Blocks = append(p.Blocks, b)
+		}
 	}
-	t.styles[p] = style
 }
 
-func (t *textTable) row(cells ...string) { t.rows = append(t.rows, cells) }
+// Head is the title, after the verdict if there is one.
+func (p *reportPage) Head() string {
+	if p.Verdict == "" || p.Title == "" {
+		return string(p.Verdict) + p.Title
+	}
+	return string(p.Verdict) + ": " + p.Title
+}
 
-func (t *textTable) prune() {
-	if t.head == nil {
+func (b *pageBlock) row(cells ...string) { b.Rows = append(b.Rows, cells) }
+
+func (b *pageBlock) note(lines ...string) { b.After = append(b.After, lines...) }
+
+func (b *pageBlock) style(row, column int, style string) {
+	if b.styles == nil {
+		b.styles = map[cellAt]string{}
+	}
+	b.styles[cellAt{row, column}] = style
+}
+
+// prune takes out the columns that say nothing in any row.
+func (b *pageBlock) prune() {
+	if b.Head == nil || len(b.Rows) == 0 {
 		return
 	}
-	left := t.left
-	for j := len(t.head) - 1; j >= 0; j-- {
-		if slices.ContainsFunc(t.rows, func(r []string) bool { return r[j] != missing }) || len(t.rows) == 0 {
+	left := b.Left
+	for j := len(b.Head) - 1; j >= 0; j-- {
+		if slices.ContainsFunc(b.Rows, func(r []string) bool { return r[j] != missing }) {
 			continue
 		}
-		t.head = slices.Delete(t.head, j, j+1)
-		for i := range t.rows {
-			t.rows[i] = slices.Delete(t.rows[i], j, j+1)
+		b.Head = slices.Delete(b.Head, j, j+1)
+		for i := range b.Rows {
+			b.Rows[i] = slices.Delete(b.Rows[i], j, j+1)
 		}
 		if j < left {
-			t.left--
+			b.Left--
 		}
 	}
 }
 
+// legible keeps names in files from steering what shows them, see [message.OneLine]; lines and tabs stay.
+func legible(text string) string {
+	return regexp.MustCompile("[^\n\t]+").ReplaceAllStringFunc(text, message.OneLine)
+}
+
+// detail says how much a view shows.
 type detail bool
 
 const (
@@ -129,9 +116,63 @@ const (
 	full  detail = true
 )
 
+// limit returns how many of n rows are shown when a brief view shows at most maximum.
 func (d detail) limit(n, maximum int) int {
 	if d == full {
 		return n
 	}
 	return min(n, maximum)
+}
+
+// text is for a terminal. With a gate it has what was asked for, and the promises that break.
+func (p *reportPage) text(w io.Writer) error {
+	var b strings.Builder
+	if h := p.Head(); h != "" {
+		b.WriteString(message.OneLine(h) + "\n\n")
+	}
+	for i := range p.Blocks {
+		if bl := &p.Blocks[i]; p.Verdict == "" || i < p.answer || bl.Title == brokenTitle {
+			if i > 0 {
+				b.WriteByte('\n')
+			}
+			bl.text(&b)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (b *pageBlock) text(w *strings.Builder) {
+	indent, first, rest := "", "", ""
+	if b.Title != "" {
+		w.WriteString(message.OneLine(b.Title) + "\n")
+		indent, first, rest = "  ", "  ", "  "
+	}
+	if b.Bullet {
+		first, rest = indent+"- ", indent+"  "
+	}
+	for _, l := range b.Lines {
+		message.Paragraph(w, first, rest, l)
+	}
+	g := message.Grid{Left: map[int]bool{}}
+	for j := range b.Left {
+		g.Left[j] = true
+	}
+	if b.Head != nil {
+		g.Add(b.Head...)
+	}
+	for _, cells := range b.Rows {
+		g.Add(cells...)
+	}
+	g.Write(w, "  ")
+	if len(b.After) > 0 && len(b.Lines)+len(b.Rows) > 0 {
+		w.WriteByte('\n')
+	}
+	rest = indent
+	if len(b.Rows) > 0 { // a list of what its columns are
+		rest += "  "
+	}
+	for _, l := range b.After {
+		message.Paragraph(w, indent, rest, l)
+	}
 }

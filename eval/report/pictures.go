@@ -144,11 +144,10 @@ func changed(before, after image.Image) image.Image {
 }
 
 func pictures(d *Document, how detail) pageBlock {
-	b := pageBlock{title: "What recourse looks like"}
-	if how == full && len(d.Pictures) > 0 {
-		b.people = d.Pictures
-		b.lines = []string{"At the required margin of " + margin(d.Result.Settings.Margins[d.Result.Headline()]) +
-			". Differences are grey where nothing changes, lighter and darker where the image gets so."}
+	if how == brief || len(d.Pictures) == 0 {
+		return pageBlock{}
 	}
-	return b
+	return pageBlock{Title: "What recourse looks like", People: d.Pictures, Lines: []string{"At the required margin of " +
+		margin(d.Result.Settings.Margins[d.Result.Headline()]) +
+		". Differences are grey where nothing changes, lighter and darker where the image gets so."}}
 }

@@ -147,24 +147,24 @@ func Views() []View[Document] {
 		View[Document]{junitView, "the checks of a gate as test cases", ".xml", JUnit})
 }
 
-// EvaluationViews lists how a Document without a gate can be shown.
-func EvaluationViews() []View[Document] {
-	return []View[Document]{
-		{"text", "for a terminal", ".txt", Text},
-		{"json", "for programs, see report.schema.json", ".json", JSON},
-		{"md", "Markdown, for the summary of a pipeline's job", ".md", Markdown},
-		{"html", "one self-contained page, with plots", ".html", HTML},
-	}
-}
-
 const junitView = "junit"
+
+// EvaluationViews lists how a Document without a gate can be shown.
+func EvaluationViews() []View[Document] { return views("report.schema.json", JSON, evaluationPage) }
 
 // ComparisonViews lists how a Comparison can be shown.
 func ComparisonViews() []View[Comparison] {
-	return []View[Comparison]{
-		{"text", "for a terminal", ".txt", compareText},
-		{"json", "for programs, see compare.schema.json", ".json", compareJSON},
-		{"md", "Markdown, for the summary of a pipeline's job", ".md", compareMarkdown},
-		{"html", "one self-contained page, with plots", ".html", compareHTML},
+	return views("compare.schema.json", compareJSON, comparisonPage)
+}
+
+func views[D any](schema string, json func(io.Writer, *D) error, page func(*D, detail) *reportPage) []View[D] {
+	show := func(how detail, draw func(*reportPage, io.Writer) error) func(io.Writer, *D) error {
+		return func(w io.Writer, d *D) error { return draw(page(d, how), w) }
+	}
+	return []View[D]{
+		{"text", "for a terminal", ".txt", show(brief, (*reportPage).text)},
+		{"json", "for programs, see " + schema, ".json", json},
+		{"md", "Markdown, for the summary of a pipeline's job", ".md", show(brief, (*reportPage).markdown)},
+		{"html", "one self-contained page, with plots", ".html", show(full, (*reportPage).html)},
 	}
 }

@@ -16,73 +16,66 @@ func verdict(d *Document) pageBlock {
 	g := d.Gate
 	n := map[gate.Verdict]int{}
 	warned := 0
-	for i := range g.Findings {
-		f := &g.Findings[i]
+	var deciding []string
+	for _, f := range ranked(g) {
 		n[f.Verdict]++
 		if f.Verdict != gate.Pass && f.OK() {
 			warned++
 		}
-	}
-	b := pageBlock{lines: []string{"There are no checks."}}
-	if len(g.Findings) > 0 {
-		b.lines[0] = fmt.Sprintf("Of %s %s.", message.Count(len(g.Findings), "check"), tallies(
-			tally{n[gate.Fail], "fails", "fail"}, tally{n[gate.Inconclusive], "is inconclusive", "are inconclusive"},
-			tally{n[gate.Pass], "passes", "pass"}))
-	}
-	if warned > 0 {
-		b.lines = append(b.lines, fmt.Sprintf("%d %s.", warned, message.Plural(warned, "only warns", "only warn")))
-	}
-	if names := deciding(g); len(names) > 0 {
-		b.lines = append(b.lines, map[gate.Verdict]string{gate.Fail: "Failed", gate.Inconclusive: "Not decided"}[g.Verdict]+
-			": "+message.List(names, maxDeciding)+".")
-	}
-	for _, next := range g.Next {
-		b.lines = append(b.lines, "Next step: "+next)
-	}
-	if text := changes(d.Result); text != "" {
-		b.lines = append(b.lines, text)
-	}
-	b.after = slices.Clone(g.Notes)
-	if g.IntendedUse != "" {
-		b.after = append(b.after, "Intended use: "+g.IntendedUse)
-	}
-	if g.Approver != "" {
-		b.after = append(b.after, "Approver: "+g.Approver)
-	}
-	return b
-}
-
-const maxDeciding = 6
-
-func deciding(g *gate.Report) (names []string) {
-	for _, f := range ranked(g) {
 		if !f.OK() && f.Verdict == g.Verdict {
 			name := f.Name()
 			if x := f.Shown(); x.Value != "" {
 				name += " (" + x.Value + ")"
 			}
-			names = append(names, name)
+			deciding = append(deciding, name)
 		}
 	}
-	return names
+	b := pageBlock{Lines: []string{"There are no checks."}}
+	if len(g.Findings) > 0 {
+		b.Lines[0] = fmt.Sprintf("Of %s %s.", message.Count(len(g.Findings), "check"), tallies(
+			tally{n[gate.Fail], "fails", "fail"}, tally{n[gate.Inconclusive], "is inconclusive", "are inconclusive"},
+			tally{n[gate.Pass], "passes", "pass"}))
+	}
+	if warned > 0 {
+		b.Lines = append(b.Lines, tallies(tally{warned, "only warns.", "only warn."}))
+	}
+	if len(deciding) > 0 {
+		const most = 6
+		b.Lines = append(b.Lines, map[gate.Verdict]string{gate.Fail: "Failed", gate.Inconclusive: "Not decided"}[g.Verdict]+
+			": "+message.List(deciding, most)+".")
+	}
+	for _, next := range g.Next {
+		b.Lines = append(b.Lines, "Next step: "+next)
+	}
+	b.Lines = append(b.Lines, changedDecisions(d.Result)...)
+	b.After = slices.Clone(g.Notes)
+	if g.IntendedUse != "" {
+		b.note("Intended use: " + g.IntendedUse)
+	}
+	if g.Approver != "" {
+		b.note("Approver: " + g.Approver)
+	}
+	return b
 }
 
-func changes(d *eval.Result) string {
-	lost, gained := d.Rate("lost"), d.Rate("gained")
-	rate := func(r eval.Rate) string { return fmt.Sprintf("%d (%s)", r.Num, percent(r.Value, 1)) }
+// changedDecisions says how many decisions on people as they are change, in both directions; nothing when not known.
+func changedDecisions(r *eval.Result) []string {
 	var parts []string
-	if lost.Den > 0 {
-		parts = append(parts, fmt.Sprintf("refuses %s of the %d people that the original approves", rate(lost), lost.Den))
-	}
-	if gained.Den > 0 {
-		parts = append(parts, fmt.Sprintf("approves %s of the %d that the original refuses", rate(gained), gained.Den))
+	for _, x := range []struct{ id, says string }{
+		{"lost", "refuses %d (%s) of the %d people that the original approves"},
+		{"gained", "approves %d (%s) of the %d that the original refuses"},
+	} {
+		if n := r.Rate(x.id); n.Den > 0 {
+			parts = append(parts, fmt.Sprintf(x.says, n.Num, percent(n.Value, 1), n.Den))
+		}
 	}
 	if parts == nil {
-		return ""
+		return nil
 	}
-	return "Decisions: the quantized model " + strings.Join(parts, " and ") + "."
+	return []string{"Decisions: the quantized model " + strings.Join(parts, " and ") + "."}
 }
 
+// tally is a number of things, with what is said of one and of many.
 type tally struct {
 	n         int
 	one, many string
@@ -98,32 +91,14 @@ func tallies(list ...tally) string {
 	return strings.Join(parts, ", ")
 }
 
-func (t *textTable) meter(f *gate.Finding) {
-	from, to, ok := f.Allowed()
-	if !ok || !f.Value.Defined() {
-		return
-	}
-	x := f.Shown()
-	if t.meters == nil {
-		t.meters = map[int]meter{}
-	}
-	t.meters[len(t.rows)-1] = meter{
-		Meter: chart.Meter{
-			Value: float64(f.Value), Low: float64(f.Lower), High: float64(f.Upper), From: from, To: to,
-		},
-		words: fmt.Sprintf("%s, bounds %s, limit %s", x.Value, orMissing(x.Bounds), x.Limit),
-	}
-}
-
-const maxPassing = 12
-
+// findings is the table of checks, what keeps the gate from passing first.
 func findings(g *gate.Report, how detail) pageBlock {
-	b := pageBlock{title: "Checks"}
-	b.table = textTable{head: []string{"check", "verdict", "value", "people", "bounds", "limit"}, left: 2}
-	sorted := ranked(g)
+	const maxPassing = 12 // in a brief view
+	b := pageBlock{Title: "Checks", Left: 2, Head: []string{"check", "verdict", "value", "people", "bounds", "limit"}}
+	b.meters = map[int]meter{}
 	passing := 0
 	var keys []string
-	for _, f := range sorted {
+	for _, f := range ranked(g) {
 		if f.Verdict == gate.Pass {
 			if passing++; passing > how.limit(passing, maxPassing) {
 				continue
@@ -137,33 +112,39 @@ func findings(g *gate.Report, how detail) pageBlock {
 			people = missing
 		}
 		x := f.Shown()
-		b.table.row(f.Name(), verdictOf(f), orMissing(x.Value), people, orMissing(x.Bounds), x.Limit)
-		b.table.meter(f)
+		if from, to, ok := f.Allowed(); ok && f.Value.Defined() {
+			b.meters[len(b.Rows)] = meter{
+				chart.Meter{Value: float64(f.Value), Low: float64(f.Lower), High: float64(f.Upper), From: from, To: to},
+				fmt.Sprintf("%s, bounds %s, limit %s", x.Value, orMissing(x.Bounds), x.Limit),
+			}
+		}
+		b.row(f.Name(), verdictOf(f), orMissing(x.Value), people, orMissing(x.Bounds), x.Limit)
 		if f.Verdict == gate.Pass || !f.OK() {
-			b.table.style(1, styleOf(f.Verdict))
+			b.style(len(b.Rows)-1, 1, styleOf(f.Verdict))
 		}
 		if f.Remark != "" {
-			b.after = append(b.after, f.Name()+" - "+f.Remark)
+			b.note(f.Name() + " - " + f.Remark)
 		}
 		if m, ok := eval.MetricBy(f.Metric); ok && !slices.Contains(keys, m.ID+": "+m.Name) {
 			keys = append(keys, m.ID+": "+m.Name)
 		}
 	}
 	if hidden := passing - how.limit(passing, maxPassing); hidden > 0 {
-		b.after = append(b.after, fmt.Sprintf("%d more pass.", hidden))
+		b.note(fmt.Sprintf("%d more pass.", hidden))
 	}
-	b.after = append(b.after, keys...)
-	if len(sorted) > 0 {
-		b.after = append(b.after, fmt.Sprintf("bounds: one-sided, each at confidence %s; a check passes when the bound is "+
-			"within the limit", strconv.FormatFloat(100*g.Confidence, 'g', 6, 64)+" %"))
+	b.note(keys...)
+	if len(g.Findings) > 0 {
+		b.note("bounds: one-sided, each at confidence " + confidence(g.Confidence) +
+			"; a check passes when the bound is within the limit")
 	}
 	if how == full {
-		b.after = append(b.after, "against the limit: the bar is the value, the thin line goes from bound to bound, the "+
+		b.note("against the limit: the bar is the value, the thin line goes from bound to bound, the " +
 			"thick mark is the limit, and what is allowed is shaded")
 	}
 	return b
 }
 
+// ranked sorts findings by how bad they are, and leaves those that are alike in the gate's order.
 func ranked(g *gate.Report) []*gate.Finding {
 	var list []*gate.Finding
 	for i := range g.Findings {

@@ -2,7 +2,6 @@ package chart
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -18,9 +17,9 @@ type Meter struct {
 
 const meterHeight = 20
 
-// Write draws the meter as an svg element that is as wide as what it stands in. It has no letters and no colours of its
+// SVG draws the meter as an svg element that is as wide as what it stands in. It has no letters and no colours of its
 // own: the style of the page has those of its classes allowed, value, bounds and limit.
-func (m Meter) Write(w io.Writer) error {
+func (m Meter) SVG() string {
 	from, to := 0.0, 0.0
 	for _, x := range []float64{m.Value, m.Low, m.High, m.From, m.To} {
 		if shown(x, false) {
@@ -68,6 +67,5 @@ func (m Meter) Write(w io.Writer) error {
 		}
 	}
 	b.WriteString("</svg>")
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }

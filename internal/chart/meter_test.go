@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/internal/must"
 )
 
 func TestMeter(t *testing.T) {
@@ -25,28 +24,26 @@ func TestMeter(t *testing.T) {
 		{Meter{0.95, 0.9, inf, 0.9, inf}, 3, []string{"allowed", "value", "value", "bounds", "limit"}},
 		{Meter{nan, nan, nan, -inf, 5}, 1, []string{"allowed", "limit"}},
 	} {
-		var b strings.Builder
-		must.Do(t, c.m.Write(&b))
+		svg := c.m.SVG()
 		var classes []string
-		for _, x := range regexp.MustCompile(`class="(\w+)"`).FindAllStringSubmatch(b.String(), -1) {
+		for _, x := range regexp.MustCompile(`class="(\w+)"`).FindAllStringSubmatch(svg, -1) {
 			classes = append(classes, x[1])
 		}
-		marks := number.FindAllStringSubmatch(b.String(), -1)
+		marks := number.FindAllStringSubmatch(svg, -1)
 		for _, x := range marks {
 			if v, err := strconv.ParseFloat(x[1], 64); err != nil || v < 0 || v > 100 {
 				t.Errorf("%+v: a mark at %s %%", c.m, x[1])
 			}
 		}
 		if strings.Join(classes, " ") != strings.Join(c.want, " ") || len(marks) != c.marks ||
-			strings.Contains(b.String(), "NaN") || strings.Contains(b.String(), "Inf") {
-			t.Errorf("%+v: %v and %d marks in %s", c.m, classes, len(marks), b.String())
+			strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
+			t.Errorf("%+v: %v and %d marks in %s", c.m, classes, len(marks), svg)
 		}
 	}
-	var b strings.Builder
-	must.Do(t, (Meter{Value: 2, Low: 1, High: 4, From: math.Inf(-1), To: 3}).Write(&b))
+	svg := Meter{Value: 2, Low: 1, High: 4, From: math.Inf(-1), To: 3}.SVG()
 	// 4.24 wide: value, the line of bounds from 1, its ends at 1 and 4, the limit at 3.
 	var at []string
-	for _, x := range number.FindAllStringSubmatch(b.String(), -1) {
+	for _, x := range number.FindAllStringSubmatch(svg, -1) {
 		at = append(at, x[1])
 	}
 	if got := strings.Join(at, " "); got != "47.17 23.58 23.58 94.34 70.75" {

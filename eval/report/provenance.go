@@ -1,0 +1,238 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cfq/eval"
+	"cfq/internal/message"
+)
+
+func warnings(list []string) pageBlock {
+	return pageBlock{Title: "Warnings", Lines: list, Bullet: true}
+}
+
+func environment(variables map[string]string) pageBlock {
+	b := pageBlock{Title: "Set by the environment", Bullet: true}
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		b.Lines = append(b.Lines, name+"="+variables[name])
+	}
+	return b
+}
+
+func recipe(steps map[string]string) pageBlock {
+	b := pageBlock{Title: "How the quantized model was made", Left: 2, Fold: true}
+	for _, k := range slices.Sorted(maps.Keys(steps)) {
+		b.row(k, steps[k])
+	}
+	return b
+}
+
+// inputFile is a file and what it is to a report.
+type inputFile struct {
+	role string
+	Model
+}
+
+func evaluationFiles(d *Document) pageBlock {
+	return filesBlock([]inputFile{
+		{"original", d.Full},
+		{"quantized", d.Quantized},
+		{"people", Model{File: d.Data}},
+		{"rows", Model{File: d.RowsFile}},
+		{"task", Model{File: d.Task}},
+		{"promises", Model{File: d.Promises}},
+		{"overrides", Model{File: d.Overrides}},
+		{"calibrated on", Model{File: d.CalibrationRecord}},
+		{"encoding verified by", Model{File: d.EncodingRecord}},
+		{"gate", Model{File: d.GateFile}},
+		{"earlier report", Model{File: d.Previous}},
+	})
+}
+
+func filesBlock(files []inputFile) pageBlock {
+	b := pageBlock{Title: "Files", Left: 2, Fold: true, Head: []string{
+		"", "file", "size", "stored bits", "entries", "used", "sha256",
+	}}
+	for _, f := range files {
+		if f.Name == "" {
+			continue
+		}
+		bits, entries, used := missing, missing, missing
+		if f.StoredBits > 0 {
+			bits = strconv.FormatFloat(f.StoredBits, 'f', 2, 64)
+		}
+		if f.Entries > 0 {
+			entries, used = strconv.Itoa(f.Entries), strconv.Itoa(f.Used)
+		}
+		b.row(f.role, f.Name, byteCount(f.Bytes), bits, entries, used, orMissing(f.SHA256[:min(12, len(f.SHA256))]))
+	}
+	return b
+}
+
+func runBlock(r *Run) pageBlock {
+	b := pageBlock{Title: "How this report was made", Left: 2, Fold: true}
+	for _, x := range [][]string{
+		{"command", commandLine(r.Command)},
+		{"program", r.Tool},
+		{"runtime", r.Runtime},
+		{"processor", strings.Join(r.CPU, ", ")},
+	} {
+		if x[1] != "" {
+			b.row(x...)
+			b.After = []string{"The same command with the same files gives the same report on this machine: it has no date. " +
+				"The record of looks (QUANTIZED.looks) has the dates of verdicts."}
+		}
+	}
+	return b
+}
+
+// commandLine is the command as a shell takes it.
+func commandLine(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	special := func(r rune) bool {
+		plain := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		return !plain && !strings.ContainsRune("-_./=:,@%+", r)
+	}
+	words := []string{"cfq"}
+	for _, a := range args {
+		if a == "" || strings.ContainsFunc(a, special) {
+			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+		words = append(words, a)
+	}
+	return strings.Join(words, " ")
+}
+
+func people(r *eval.Result) pageBlock {
+	p := r.Population
+	b := pageBlock{Title: "People", Left: 1, Fold: true}
+	row := func(label string, n int) { b.row(label, strconv.Itoa(n)) }
+	row("rows in the data", p.Rows)
+	row("people read", p.Read)
+	if p.People < p.Read && p.People > 0 {
+		row("of them different people, by their id", p.People)
+	}
+	row("approved by the original", p.Favoured)
+	row("refused by the original", p.Refused)
+	switch {
+	case p.Evaluated < p.Refused:
+		row(fmt.Sprintf("evaluated: a random sample of them (seed %d)", r.Settings.Seed), p.Evaluated)
+	case p.Evaluated > p.Refused:
+		row("evaluated: all of them, and others who have a promise", p.Evaluated)
+	default:
+		row("evaluated: all of them", p.Evaluated)
+	}
+	row("of them also refused by the quantized model", p.BothRefuse)
+	if g := r.Issued; g != nil {
+		row("promises given to people who are evaluated", g.Promises)
+		row("of them refused by the original itself", g.Invalid.Num)
+		row("of them not allowed by the task", g.Infeasible.Num)
+	}
+	return b
+}
+
+func settings(r *eval.Result, how detail) pageBlock {
+	if how == brief {
+		return pageBlock{}
+	}
+	s := r.Settings
+	b := pageBlock{Title: "Settings", Left: 1, Fold: true}
+	for _, x := range []struct {
+		label string
+		value any
+		shown bool
+	}{
+		{"people in the sample", s.Sample, s.Sample > 0},
+		{"seed", s.Seed, true},
+		{"confidence of the intervals", s.Confidence, true},
+		{"epsilon of CRG, DirSim and ActOverlap", s.Epsilon, true},
+		{"smallest change that ActOverlap counts", s.SupportTau, true},
+		{"radius of neighbourhoods, in model inputs", s.Radius, s.Radius > 0},
+		{"steps of the solver", s.Solver.Steps, s.Solver.Steps > 0},
+		{"restarts of the solver", s.Solver.Restarts, s.Solver.Restarts > 0},
+		{"rounds of the solver", s.Solver.Rounds, s.Solver.Rounds > 0},
+		{"beam of the solver", s.Solver.Beam, s.Solver.Beam > 0},
+		{"seed of the solver", s.Solver.Seed, true},
+	} {
+		if x.shown {
+			b.row(x.label, fmt.Sprint(x.value))
+		}
+	}
+	return b
+}
+
+func footprint(r *eval.Result) pageBlock {
+	f := r.Footprint
+	if f == nil {
+		return pageBlock{}
+	}
+	b := pageBlock{Title: "Size and work", Left: 1, Head: []string{"", "original", "quantized", "ratio"}}
+	row := func(label string, a, q float64, show func(float64) string) {
+		ratio := missing
+		if a > 0 && q > 0 {
+			ratio = strconv.FormatFloat(q/a, 'f', 3, 64)
+		}
+		b.row(label, show(a), show(q), ratio)
+	}
+	row("size of the file", float64(f.Full.Bytes), float64(f.Quant.Bytes),
+		func(x float64) string { return byteCount(int64(x)) })
+	row("stored bits per weight", f.Full.StoredBits, f.Quant.StoredBits,
+		func(x float64) string { return strconv.FormatFloat(x, 'f', 2, 64) })
+	row("bit operations of one decision", f.Full.BOPs, f.Quant.BOPs, func(x float64) string { return thousands(int64(x)) })
+	return b
+}
+
+func timing(r *eval.Result) pageBlock {
+	t := r.Timing
+	if t == nil {
+		return pageBlock{}
+	}
+	b := pageBlock{
+		Title: "Speed in ONNX Runtime, " + message.Count(t.Threads, "thread"), Left: 1,
+		Head: []string{"", "original", "interval", "quantized", "interval", "runs", "speed-up"},
+		After: []string{"Medians of alternating runs of the two models on this machine. Only these numbers differ " +
+			"between evaluations."},
+	}
+	for i, p := range []eval.Pace{t.One, t.Many} {
+		times := missing
+		if p.Full.Value.Defined() && p.Quant.Value > 0 {
+			times = strconv.FormatFloat(float64(p.Full.Value/p.Quant.Value), 'f', 2, 64) + "x"
+		}
+		b.row([]string{"1 row", "256 rows"}[i], seconds(p.Full.Value), between(p.Full, seconds), seconds(p.Quant.Value),
+			between(p.Quant, seconds), strconv.Itoa(p.Quant.N), times)
+	}
+	return b
+}
+
+func layers(d *Document, how detail) pageBlock {
+	const maxBrief = 10
+	b := pageBlock{Title: "Layers of the quantized model", Fold: true, Left: 1, Head: []string{
+		"layer", "weights", "bits", "bytes", "sensitivity", "kernel",
+	}}
+	list := d.Layers
+	if n := how.limit(len(list), maxBrief); n < len(list) {
+		list = slices.Clone(list)
+		slices.SortStableFunc(list, func(a, b Layer) int { return cmp.Compare(b.Sensitivity, a.Sensitivity) })
+		list = list[:n]
+		b.note(fmt.Sprintf("The %d of %d layers with the largest sensitivity.", n, len(d.Layers)))
+	}
+	known := false
+	for _, l := range list {
+		b.row(l.Node, thousands(int64(l.Weights)), strconv.FormatFloat(l.Bits, 'f', 2, 64), thousands(int64(l.Bytes)),
+			fixed(l.Sensitivity, 4), orMissing(l.Kernel))
+		known = known || l.Sensitivity.Defined()
+	}
+	if known {
+		b.note("sensitivity: mean l1 norm of the gradient of the loss by the layer's weights, at the original's recourse " +
+			"points")
+	}
+	b.Figures = layerFigures(list)
+	return b
+}
