@@ -137,12 +137,7 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 			Data: files.data, RowsFile: files.rows, Task: files.task, Promises: files.promises, Overrides: files.overrides,
 		},
 		Recipe: recipe(d.files[1].Graph()), Result: r, Warnings: d.warnings, Excluded: report.Exclusions(r),
-		Details: report.Details{
-			Changes: d.survey.changes.List(d.task.Features), Broken: d.survey.broken.List(),
-		},
-	}
-	if n := d.survey.broken.Count; n > len(doc.Broken) {
-		doc.AllBroken = n
+		Details: d.survey.details.Details(d.task.Features),
 	}
 	if d.promise != nil {
 		doc.Warnings = append(doc.Warnings, unused(d.f.promises, d.promise.File)...)

@@ -309,15 +309,12 @@ func (d *evaluation) results(
 // peopleSurvey is what a report says of people besides the metrics; it is found while these are.
 type peopleSurvey struct {
 	groups  *eval.Groups
-	changes *report.Changes
-	broken  *report.BrokenPromises
+	details *report.Survey
 }
 
 // newSurvey begins the survey of people with these records.
 func (d *evaluation) newSurvey(r *eval.Records, s *eval.Settings) (_ []eval.Visitor, err error) {
-	x := &peopleSurvey{
-		changes: report.NewChanges(s, d.set), broken: report.NewBrokenPromises(s, d.set),
-	}
+	x := &peopleSurvey{details: report.NewSurvey(s, d.set)}
 	by := eval.GroupBy{Specs: []string{}, Min: d.f.minGroup}
 	if own := d.f.groupBy(); own != nil {
 		by = *own
@@ -334,7 +331,7 @@ func (d *evaluation) newSurvey(r *eval.Records, s *eval.Settings) (_ []eval.Visi
 		return nil, d.f.badGroups(err)
 	}
 	d.survey = x
-	return []eval.Visitor{x.groups.Visitor(), x.changes.Visitor(), x.broken.Visitor()}, nil
+	return []eval.Visitor{x.groups.Visitor(), x.details.Visitor()}, nil
 }
 
 // collectSeldom has garbage collected less often until the function that it returns is called: what it holds counts as

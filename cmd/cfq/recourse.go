@@ -258,7 +258,7 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 	warnRows(j.e, j.data, people)
 	j.set.warn(j.e)
 	return j.e.show(s, func(w io.Writer) {
-		_ = s.Write(w, j.out)
+		s.Write(w, j.out)
 		if s.Robustness != nil {
 			writeRobustness(w, s.Robustness)
 		}
@@ -364,7 +364,7 @@ func (j *recourseJob) checkPromises(ctx context.Context) error {
 	c.Finish(file)
 	j.set.warn(j.e)
 	warnClaims(j.e, float64(c.Claimed))
-	return j.e.show(c, func(w io.Writer) { _ = c.Write(w, j.out) })
+	return j.e.show(c, func(w io.Writer) { c.Write(w, j.out) })
 }
 
 // judge counts the verdicts on the promises to a batch of people and writes these in the form of this program, with the

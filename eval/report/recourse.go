@@ -44,10 +44,9 @@ type Proofs struct {
 }
 
 type actionSums struct {
-	used     map[string]int    // people, by feature
-	paid     statistics.Values // costs of the actions found
-	dearer   statistics.Values // what the search's cost more than the cheapest, over that
-	statuses map[recourse.Status]int
+	used   map[string]int    // people, by feature
+	paid   statistics.Values // costs of the actions found
+	dearer statistics.Values // what the search's cost more than the cheapest, over that
 }
 
 // Costs are those of actions; undefined without any.
@@ -74,8 +73,12 @@ type Gap struct {
 // NewRecourse sums up actions that reach the margin; exact says that a proof was asked for.
 func NewRecourse(margin float64, exact bool) *Recourse {
 	s := &Recourse{
-		Margin: margin, Proofs: Proofs{Methods: map[recourse.Method]int{}, Unproved: map[string]int{}},
-		sums: actionSums{used: map[string]int{}, statuses: map[recourse.Status]int{}},
+		Margin: margin, Status: map[string]int{}, Features: []FeatureCount{},
+		Proofs: Proofs{Methods: map[recourse.Method]int{}, Unproved: map[string]int{}},
+		sums:   actionSums{used: map[string]int{}},
+	}
+	for _, v := range recourse.Statuses() {
+		s.Status[v.String()] = 0
 	}
 	if exact {
 		s.Gap = &Gap{}
@@ -109,7 +112,7 @@ func (s *Recourse) Add(l *promise.Line, m recourse.Method) {
 		}
 		s.Methods[m]++
 	}
-	s.sums.statuses[l.Action.Status]++
+	s.Status[l.Action.Status.String()]++
 	if l.Action.Status != recourse.Found {
 		return
 	}
@@ -124,24 +127,14 @@ func (s *Recourse) Add(l *promise.Line, m recourse.Method) {
 // Finish computes what is known at the end.
 func (s *Recourse) Finish(p *task.People, took time.Duration) {
 	s.Unreadable, s.LeftOut = p.Failed, p.Filtered+p.Excluded
-	s.Status = map[string]int{}
-	short := 0
-	for _, v := range recourse.Statuses() {
-		s.Status[v.String()] = s.sums.statuses[v]
-		if v != recourse.AlreadyFavourable {
-			short += s.sums.statuses[v]
-		}
-	}
-	found := s.sums.statuses[recourse.Found]
-	s.Success = eval.NewRate(found, short, 0.95)
+	found := s.Status[recourse.Found.String()]
+	s.Success = eval.NewRate(found, s.People-s.Status[recourse.AlreadyFavourable.String()], 0.95)
 	s.Cost = costsOf(&s.sums.paid)
-	s.Features = []FeatureCount{}
 	for name, n := range s.sums.used {
 		s.Features = append(s.Features, FeatureCount{name, n, float64(n) / float64(found)})
 	}
 	slices.SortFunc(s.Features, func(a, b FeatureCount) int {
-		return cmp.Or(b.People-a.People,
-			strings.Compare(a.Feature, b.Feature))
+		return cmp.Or(b.People-a.People, strings.Compare(a.Feature, b.Feature))
 	})
 	if s.Gap != nil {
 		s.Gap.People, s.Gap.Mean = s.sums.dearer.Len(), eval.Float(s.sums.dearer.Mean())
@@ -156,7 +149,7 @@ func costsOf(v *statistics.Values) Costs {
 }
 
 // Write shows the summary as text; path is the file that was written, "" when none was.
-func (s *Recourse) Write(out io.Writer, path string) error {
+func (s *Recourse) Write(out io.Writer, path string) {
 	g := message.NewLines()
 	line := g.Line
 	if path != "" {
@@ -164,7 +157,7 @@ func (s *Recourse) Write(out io.Writer, path string) error {
 	}
 	line("people", "%d", s.People)
 	for _, v := range recourse.Statuses() {
-		line("  "+v.String(), "%d", s.sums.statuses[v])
+		line("  "+v.String(), "%d", s.Status[v.String()])
 	}
 	line("required margin", "%g", s.Margin)
 	if s.Success.Den > 0 {
@@ -182,17 +175,15 @@ func (s *Recourse) Write(out io.Writer, path string) error {
 		for _, why := range slices.Sorted(maps.Keys(s.Unproved)) {
 			line("    not proved", "%d: %s", s.Unproved[why], why)
 		}
-		switch g := s.Gap; {
-		case g.People > 0:
+		if g := s.Gap; g.People > 0 {
 			line("the search alone", "%.2g %% dearer on average, %.2g %% at most, without an action for %d", 100*float64(g.Mean),
 				100*float64(g.Largest), g.Missed)
-		case g.Missed > 0:
+		} else if g.Missed > 0 {
 			line("the search alone", "without an action for %d", g.Missed)
 		}
 	}
 	line("time", "%.2f s, %.0f people per second", s.Seconds, s.PerSecond)
 	g.Write(out, "")
-	return nil
 }
 
 func mostUsed(list []FeatureCount) string {
@@ -255,8 +246,9 @@ type BrokenLine struct {
 // NewPromises sums up verdicts on promises, for the required margin. Add counts those to a batch of people, Finish
 // computes the shares.
 func NewPromises(required float64) *Promises {
-	counts := PromiseCounts{Unpromised: map[string]int{}}
-	return &Promises{PromiseCounts: counts, Margin: required, First: []BrokenLine{}}
+	return &Promises{
+		PromiseCounts: PromiseCounts{Unpromised: map[string]int{}}, Margin: required, First: []BrokenLine{},
+	}
 }
 
 // Add counts the verdicts on the promises of f. Each of the people belongs to one batch.
@@ -268,8 +260,12 @@ func (c *Promises) Add(f *promise.File, verdicts []promise.Verdict) {
 		people[f.Promises[i].Person] = true
 		c.sums.paid.Add(v.Cost)
 		c.sums.margins.Add(v.Margin)
-		c.sums.reached += one(v.Valid(c.Margin))
-		c.Needless += one(v.Before > 0)
+		if v.Valid(c.Margin) {
+			c.sums.reached++
+		}
+		if v.Before > 0 {
+			c.Needless++
+		}
 		if len(v.Broken) > 0 {
 			c.addBroken(f.Promises[i].Line, v.Broken[0])
 		}
@@ -279,13 +275,11 @@ func (c *Promises) Add(f *promise.File, verdicts []promise.Verdict) {
 
 // addBroken keeps the promises on the first lines: people may come in another order.
 func (c *Promises) addBroken(line int, why *constraint.Violation) {
-	n := len(c.First)
-	if n == firstListed && line >= c.First[n-1].Line {
-		return
-	}
 	at, _ := slices.BinarySearchFunc(c.First, line, func(b BrokenLine, line int) int { return b.Line - line })
-	c.First = slices.Insert(c.First, at, BrokenLine{line, why.Error()})
-	c.First = c.First[:min(len(c.First), firstListed)]
+	if at < firstListed {
+		c.First = slices.Insert(c.First, at, BrokenLine{line, why.Error()})
+		c.First = c.First[:min(len(c.First), firstListed)]
+	}
 }
 
 // Finish computes what is known at the end; f is the whole file.
@@ -305,7 +299,7 @@ func (c *Promises) Finish(f *promise.File) {
 }
 
 // Write shows the summary as text; path is the file that was written, "" when none was.
-func (c *Promises) Write(out io.Writer, path string) error {
+func (c *Promises) Write(out io.Writer, path string) {
 	g := message.NewLines()
 	line := g.Line
 	share := func(r eval.Rate) string { return fmt.Sprintf("%d of %d (%.1f %%)", r.Num, r.Den, 100*float64(r.Value)) }
@@ -344,12 +338,4 @@ func (c *Promises) Write(out io.Writer, path string) error {
 		float64(m[0]), float64(m[1]), float64(m[2]), float64(m[3]), float64(m[4]))
 	line("cost", "mean %.4g, median %.4g", float64(c.Cost.Mean), float64(c.Cost.Median))
 	g.Write(out, "")
-	return nil
-}
-
-func one(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

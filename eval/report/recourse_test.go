@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"cfq/internal/must"
 	"cfq/recourse"
 	"cfq/recourse/promise"
 	"cfq/task"
@@ -33,7 +32,7 @@ func TestGap(t *testing.T) {
 		t.Errorf("%+v, want %+v", *s.Gap, want)
 	}
 	var out strings.Builder
-	must.Do(t, s.Write(&out, ""))
+	s.Write(&out, "")
 	const line = "the search alone      12 % dearer on average, 25 % at most, without an action for 1\n"
 	if !strings.Contains(out.String(), line) {
 		t.Errorf("%s", out.String())

@@ -50,7 +50,7 @@ type Inputs struct {
 type Details struct {
 	Layers  []Layer   `json:"layers,omitempty"`  // of the quantized model
 	Changes []Changed `json:"changes,omitempty"` // what recourse asks for, at the headline margin
-	// people whose promise breaks, see BrokenPromises; the first of them when they are many
+	// people whose promise breaks; the first of them when they are many
 	Broken    []Broken `json:"broken,omitempty"`
 	AllBroken int      `json:"all_broken,omitempty"` // how many there are
 	// recourse as images, see Pictures; for views that show them

@@ -44,9 +44,9 @@ cost: {norm: l1, weights: inverse_std, eps: 1.0e-3}
 		{"income", Moves{2, 1000}, Moves{0, undefined}}, // of 500 and 1500
 		{"job", Moves{1, undefined}, Moves{1, undefined}},
 	}
-	c := NewChanges(&r.Settings, func(of []*eval.Record) *constraint.Set { return set })
+	c := NewSurvey(&r.Settings, func(of []*eval.Record) *constraint.Set { return set })
 	err = records.Visit(c.Visitor())
-	if d := cmp.Diff(want, c.List(tk.Features), same); d != "" || err != nil {
+	if d := cmp.Diff(want, c.Details(tk.Features).Changes, same); d != "" || err != nil {
 		t.Error(d, err)
 	}
 }
