@@ -42,7 +42,6 @@ type Declared struct {
 	Target    int
 }
 
-// readout is a value that log-odds, or logits, are read from.
 type readout struct {
 	value  string
 	size   int         // columns
@@ -74,7 +73,6 @@ func (m *Model) Decision() Decision {
 	return d
 }
 
-// logitPath is where a model ends: what findLogits reads off its operators.
 type logitPath struct {
 	output string // decides
 	logits string // in front of squash; output when there is none
@@ -199,7 +197,6 @@ func (m *Model) columns(value string) (int, error) {
 	return n, nil
 }
 
-// readHead finds what the model's output means, by its operators and by its numbers on rows of all sizes.
 func (m *Model) readHead(ctx context.Context, e logitPath) error {
 	n, err := m.columns(e.logits)
 	if err != nil {
@@ -399,7 +396,6 @@ func collect(seen map[string][][]float64, values []string, out []*graph.Tensor, 
 	}
 }
 
-// agrees reports whether the output decides as the operator in front of it says.
 func agrees(squash string, z, p [][]float64) bool {
 	for i := range p {
 		if len(z[i]) != len(p[i]) {
@@ -519,7 +515,6 @@ func (m *Model) inGraph(seen map[string][][]float64, p [][]float64) (readout, bo
 	return best, best.value != ""
 }
 
-// readings returns how a value of so many columns may hold log-odds.
 func readings(value string, columns int, single bool) []readout {
 	plain := readout{value: value, size: columns}
 	turned := plain
@@ -547,7 +542,6 @@ func (s *readout) apply(z []float64) []float64 {
 	return out
 }
 
-// distance returns how far the logits z are from the log-odds of the probabilities p.
 func distance(z, p []float64) float64 {
 	if len(z) == 1 {
 		z = []float64{0, z[0]}

@@ -89,12 +89,10 @@ func (p *imputation) own(x []float32) ([]*graph.Tensor, error) {
 	return []*graph.Tensor{p.m.Feed(x)}, nil
 }
 
-// logits opens the model for its logits, which do not saturate as probabilities do.
 func (p *imputation) logits() (*ort.Session, error) {
 	return ort.OpenValues(p.m.graph, p.m.engine, p.m.logits)
 }
 
-// known leaves the inputs whose NaN does not reach the logits.
 func (p *imputation) known(ctx context.Context) error {
 	s, err := p.logits()
 	if err != nil {
@@ -118,7 +116,6 @@ func (p *imputation) known(ctx context.Context) error {
 	return nil
 }
 
-// find looks for a value of the graph that is a straight line of an input, and a number where that is NaN.
 func (p *imputation) find(ctx context.Context) error {
 	tries := []float64{0, 1, -1000, 1e4, math.NaN()}
 	s, err := p.m.Exposed()
@@ -191,7 +188,6 @@ func straight(tries []float64, made [][]float64) float64 {
 	return math.NaN()
 }
 
-// confirm leaves the numbers with which the file gives what it gives with NaN, whatever the others are.
 func (p *imputation) confirm(ctx context.Context) error {
 	file := p.m.File()
 	var numbers []string // the outputs but texts
@@ -229,7 +225,6 @@ func (p *imputation) confirm(ctx context.Context) error {
 	return nil
 }
 
-// same says whether a session gives with the number that was found for an input what it gives with NaN.
 func (p *imputation) same(
 	ctx context.Context, s *ort.Session, feed func(x []float32) ([]*graph.Tensor, error), at int,
 ) (bool, error) {

@@ -100,8 +100,6 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 	return m, errors.Join(err, s.Close())
 }
 
-// passes are the rewrites of a file's graph when it is loaded, in their order. Their inverses give a written graph the
-// inputs and outputs of the file.
 func (m *Model) passes(ctx context.Context) []graph.Pass {
 	upgrade := pass.Upgrading() // lowering writes newer operators
 	old := upgrade.Needed
@@ -109,7 +107,6 @@ func (m *Model) passes(ctx context.Context) []graph.Pass {
 	return append(m.plainPasses(ctx), upgrade, m.signature.Pass(ctx, m.engine))
 }
 
-// plainPasses are those of a model that has one input of numbers.
 func (m *Model) plainPasses(ctx context.Context) []graph.Pass {
 	return []graph.Pass{pass.Inlining(ctx, m.engine), m.elements.Pass(), pass.Unfusing()}
 }
@@ -330,7 +327,6 @@ func (m *Model) readInput() error {
 // maxValue bounds the numbers of a value of a probe: a file may multiply any shape.
 const maxValue = 1 << 27
 
-// bounded says which node makes a value that is too large to be run, as far as that is known before.
 func (m *Model) bounded() error {
 	types := graph.Types{m.input.Name: {DType: m.input.DType, Shape: slices.Clone(m.input.Shape)}}
 	types[m.input.Name].Shape[0] = graph.Dim{Size: int64(max(m.fixed, probeB))}
@@ -350,10 +346,8 @@ func (m *Model) bounded() error {
 	return nil
 }
 
-// batchParam is the symbol of the batch axis in the types that a probe learns.
 const batchParam = "N"
 
-// rows of the probe batches: two sizes, so that the batch axis shows itself.
 const probeA, probeB = 2, 3
 
 // Exposed opens the model with every value of its graph as an output, in the order of the nodes.

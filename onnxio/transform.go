@@ -118,7 +118,6 @@ func (f *Front) Graph() *graph.Model {
 
 func (f *Front) sizes() (from, to int) { return f.From, f.To }
 
-// append appends the nodes of the step. What changes nothing has none.
 func (f *Front) append(b *graph.Builder, x string, _ graph.Types) {
 	row := func(v []float32) string { return b.Const(graph.FromFloats("c", v, 1, int64(f.To))) }
 	differs := func(v []float32, from float32) bool {

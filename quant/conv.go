@@ -81,8 +81,6 @@ func (b *Behind) Within(a Act) Act {
 // maxSize bounds each size of a convolution: a file may declare any.
 const maxSize = 1 << 24
 
-// convOf reads the attributes of a Conv with weights of the given dimensions on an
-// input of the given shape, nil when it is not known.
 func convOf(n *graph.Node, weights []int64, in graph.Shape) (*Conv, error) {
 	if in == nil {
 		return nil, errors.New("the size of its input is not known")

@@ -77,7 +77,6 @@ const (
 	equalEnough = 1e-5
 )
 
-// equalPair is a layer and the only one that reads what it makes.
 type equalPair struct {
 	a, b   *equalLayer
 	factor []float64 // by which channels of a have been divided
@@ -90,7 +89,6 @@ type equalLayer struct {
 	w, b []float64
 }
 
-// numbers returns those of the initializer called name, nil when it is not the layer's.
 func (l *equalLayer) numbers(name string) *[]float64 {
 	switch name {
 	case l.Weight:

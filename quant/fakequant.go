@@ -50,7 +50,6 @@ func (f *Fake) LearnedSteps(weights, logs string, lo, hi *graph.Tensor) FakeWeig
 	return FakeWeights{n.Outputs[0], n.Outputs[2], n.Outputs[3]}
 }
 
-// call appends a call of one of the two quantizers of weights, the first of inputs.
 func (f *Fake) call(op string, inputs []string, lo, hi *graph.Tensor) *graph.Node {
 	f.define(weightQuantizer(op, f.Model.Opset("")))
 	n := &graph.Node{
@@ -138,7 +137,6 @@ func weightQuantizer(op string, opset int64) *graph.Function {
 	return f
 }
 
-// unclipped is the gradient by the result, where the weight is not clipped.
 func unclipped(c *autodiff.Call) string {
 	rounded, codes := c.Node.Outputs[1], c.Node.Outputs[2]
 	to := graph.IntAttr("to", int64(c.Type(codes).DType))

@@ -108,7 +108,6 @@ func HalfScales(scales []float32) {
 	}
 }
 
-// cover returns the smallest scale at which none of w is clipped.
 func (f Format) cover(w []float32) float32 {
 	var s float32
 	for _, x := range w {
@@ -126,7 +125,6 @@ func (f Format) cover(w []float32) float32 {
 
 const hexDigits = "0123456789abcdef"
 
-// codeDigits is the number of hexadecimal digits of a code.
 func codeDigits(bits int) int {
 	if bits > 4 {
 		return 2

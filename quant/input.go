@@ -78,7 +78,6 @@ func (in *Input) Inner(j int) bool {
 	return j+1 < len(in.Columns) && in.Columns[j+1].Source == in.Columns[j].Source
 }
 
-// code returns the code of x before saturation at 255.
 func (c InputColumn) code(x, scale float32) int {
 	return quantize((x-c.Lo)*c.Gain, scale, 0, 0, 1<<20)
 }

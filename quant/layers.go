@@ -241,7 +241,6 @@ func (l LayerInfo) Groups() []LayerInfo {
 	return out
 }
 
-// shape returns the shape of a value; nil when a size behind the batch is not known.
 func (f *finder) shape(value string) graph.Shape {
 	if f.types == nil {
 		f.types = graph.Types{}
@@ -309,8 +308,6 @@ func (f *finder) bounds(n *graph.Node) (lo, hi float32, ok bool) {
 	return b[0], b[1], true
 }
 
-// sources fills in Source: where the input of each layer is the output quantizer's
-// value of a convolution, moved about at most.
 func (f *finder) sources(layers []LayerInfo) {
 	from := map[string]string{}
 	for _, l := range layers {

@@ -321,7 +321,6 @@ func UnmarshalPlan(data []byte) (*PlanFile, error) {
 	return f, err
 }
 
-// read decodes layers and rows one by one, to know where they stand.
 func (f *PlanFile) read(t *planText) error {
 	file := struct {
 		*PlanFile

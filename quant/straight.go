@@ -77,13 +77,10 @@ func StraightThrough(m *graph.Model) map[string]autodiff.Rule {
 
 func calls() []string { return []string{fakeQuant, fakeClip, fakeQuant + contrib, fakeClip + contrib} }
 
-// sameScale reports whether the pair quantizes and dequantizes on the same
-// per-tensor grid, named alike.
 func sameScale(q, dq *graph.Node) bool {
 	return q.Input(1) == dq.Input(1) && q.Input(2) == dq.Input(2) && q.Input(2) != ""
 }
 
-// quantizer is the body of a call: x, scale, zero point and, with a clip, its limits.
 func quantizer(name string, m *graph.Model) *graph.Function {
 	domain, kind := "", name
 	if base, ok := strings.CutSuffix(name, contrib); ok {
@@ -131,7 +128,6 @@ func throughClip(c *autodiff.Call, i int) string {
 	return ""
 }
 
-// byScale is the gradient by the scale of a quantizer whose numbers change by diff when the scale doubles.
 func byScale(c *autodiff.Call, diff string) string {
 	return c.Op("Div", []string{c.Op("Mul", []string{c.Grad(), diff}), c.Node.Input(1)})
 }

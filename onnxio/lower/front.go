@@ -10,7 +10,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// inputRange is a run of the lowered model's inputs.
 type inputRange struct{ from, to int }
 
 func (f *Signature) slice(n *graph.Node, inits map[string]*graph.Tensor) (s inputRange, ok bool) {
@@ -55,7 +54,6 @@ func (f *Signature) Tables(g *graph.Graph) map[string]bool {
 	return all
 }
 
-// inputWriter writes what stands between the file's inputs and a graph of the lowered model.
 type inputWriter struct {
 	*Signature
 	b     *graph.Builder
@@ -86,7 +84,6 @@ func (w *inputWriter) cut(v string, from, to int) string {
 	return w.op("Slice", []string{v, w.ints(int64(from)), w.ints(int64(to)), w.ints(1)})
 }
 
-// join returns a run of the lowered model's inputs, rows x inputs.
 func (w *inputWriter) join(s inputRange) string {
 	return w.once(fmt.Sprint("span ", s), func() string {
 		var names []string
@@ -109,8 +106,6 @@ func (w *inputWriter) join(s inputRange) string {
 	})
 }
 
-// run is how many columns from the i-th on are made together: one of categories, or the numbers of an input that stand
-// side by side.
 func (w *inputWriter) run(i int) int {
 	n := 1
 	for c := w.Columns; c[i].Values == nil && i+n < len(c) && c[i+n].Input == c[i].Input && c[i+n].Values == nil; {
@@ -268,7 +263,6 @@ func (w *inputWriter) place(i int) string {
 	})
 }
 
-// consecutive reports whether the categories are integers of which each is one more than that before it.
 func (c *Column) consecutive() bool {
 	if c.DType == graph.String || c.Values == nil {
 		return false

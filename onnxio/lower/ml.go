@@ -31,7 +31,6 @@ func standardize(r *graph.Rewriter) error {
 	return errors.Join(errs...)
 }
 
-// mlOperator writes a node as others.
 type mlOperator struct {
 	*graph.Builder
 	n *graph.Node
@@ -147,7 +146,6 @@ func (w *mlOperator) binarizer() error {
 	return nil
 }
 
-// linear is a dense layer, what makes its results probabilities, and the label of the largest.
 func (w *mlOperator) linear() error {
 	coef, bias := w.list("coefficients"), w.list("intercepts")
 	labels := w.n.Attr("classlabels_strings")

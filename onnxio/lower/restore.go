@@ -125,7 +125,6 @@ func (f *Signature) Feed(x []float32) ([]*graph.Tensor, error) {
 	return out, nil
 }
 
-// rows makes rows of the lowered model's input: every kind of category, and numbers that show what is cut off.
 func (f *Signature) rows(n int) (x []float32, dim int) {
 	dim = width(f.Columns)
 	r := rand.New(rand.NewPCG(7, 14))

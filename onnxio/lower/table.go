@@ -27,13 +27,11 @@ type tables struct {
 	one     func(categoryRow) ([]*graph.Tensor, error) // runs a row
 }
 
-// categoryRow is a row in which one column has another value than in row 0.
 type categoryRow struct {
 	column int
 	value  string
 }
 
-// unknownText is a text that no category is.
 const unknownText = "\x01"
 
 func (c *Column) base() string {
@@ -43,7 +41,6 @@ func (c *Column) base() string {
 	return "0"
 }
 
-// unknown returns values that are none of the categories, nil where there is none to be tried.
 func (c *Column) unknown() []string {
 	switch {
 	case c.Values == nil || c.Strict:
@@ -84,7 +81,6 @@ func tabulate(ctx context.Context, m *graph.Model, z *preprocessing, o ort.Optio
 	return t, t.run(ctx, m, o)
 }
 
-// run computes the values at the border for all rows, and for a value of each column that is no category.
 func (t *tables) run(ctx context.Context, m *graph.Model, o ort.Options) error {
 	g := m.Clone()
 	b := graph.NewBuilder(g.Graph, "cfq.table.")
@@ -235,7 +231,6 @@ func (t *tables) other(ctx context.Context, values []string, r categoryRow) (all
 	return all, nil
 }
 
-// category returns the category of a column for which the values are those given; "" when there is none.
 func (t *tables) category(column int, values []string, given [][]float64) string {
 	for k, v := range t.z.columns[column].Values {
 		if given != nil && t.same(t.from[column]+k, values, given) {
@@ -264,7 +259,6 @@ func (t *tables) collect(value string, out *graph.Tensor, batch, rows int) error
 	return nil
 }
 
-// feed makes the tensor of an input of rows whose columns are given as texts.
 func feed(v graph.Value, columns []Column, rows int, value func(row, column int) string) (*graph.Tensor, error) {
 	dims := []int64{int64(rows)}
 	size := int64(1)
@@ -324,7 +318,6 @@ func integers(texts []string) ([]int64, error) {
 	return all, nil
 }
 
-// columnBlock is a run of a value's elements that one column decides.
 type columnBlock struct {
 	column   int // -1: constants
 	from, to int
@@ -401,7 +394,6 @@ func join(columns []Column, owner []int) []columnBlock {
 	return out
 }
 
-// rewrite puts the input of the lowered model in place of those of the file.
 func (t *tables) rewrite(g *graph.Graph) error {
 	b := graph.NewBuilder(g, "")
 	nodes := g.Nodes
@@ -469,7 +461,6 @@ func (t *tables) rewrite(g *graph.Graph) error {
 	return nil
 }
 
-// lowering writes the nodes between the new input and what was made of the old ones.
 type lowering struct {
 	*tables
 	b      *graph.Builder
@@ -502,7 +493,6 @@ func (w *lowering) finish(v string, dims []int64, dtype graph.DType, name string
 	w.b.Append(&graph.Node{Op: "Identity", Inputs: []string{v}, Outputs: []string{name}})
 }
 
-// sliced reports whether other values may be made of v as well.
 func (w *lowering) sliced(v string) bool {
 	for _, s := range w.slices {
 		if s == v {
@@ -555,7 +545,6 @@ func (w *lowering) boundary(f boundary) error {
 	return nil
 }
 
-// category makes the elements that one column of categories decides, or none.
 func (w *lowering) category(value string, p columnBlock) string {
 	rows := w.made[value]
 	size := p.to - p.from
@@ -597,7 +586,6 @@ func (w *lowering) category(value string, p columnBlock) string {
 	return x
 }
 
-// standIn makes a value with the shape of a raw one.
 func (w *lowering) standIn(value string, inputs []graph.Value) string {
 	for _, v := range inputs {
 		if v.Name != value {

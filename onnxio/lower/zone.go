@@ -51,15 +51,11 @@ type tableSizes struct {
 	rows  int64
 }
 
-// boundary is a value that the computation gets from the preprocessing.
 type boundary struct {
 	value string
 	dtype graph.DType // that the computation wants; Undefined is any float
 }
 
-// preprocessingOf finds the columns of a graph, their categories, and the values through which the computation sees
-// them.
-// rows is that of tableRows.
 func preprocessingOf(g *graph.Graph, rows map[string]int64) (*preprocessing, error) {
 	z := &preprocessing{
 		g: g, rows: rows, class: map[string]valueClass{}, types: map[string]graph.DType{}, elems: map[string][]elem{},
@@ -148,7 +144,6 @@ func (z *preprocessing) input(v graph.Value) {
 	}
 }
 
-// maxColumns bounds the columns of an input, and the categories of all.
 const maxColumns = 1 << 20
 
 // spread finds what every value is made of: first as if all that is made of columns were raw, then with floats that
@@ -212,7 +207,6 @@ func (z *preprocessing) categorical(n *graph.Node) bool {
 	return slices.ContainsFunc(z.depends[n.Outputs[0]], func(c int) bool { return len(z.domain[c]) > 0 })
 }
 
-// of returns what a node's outputs are made of, where known says it of values, and inputs and constants are known.
 func (z *preprocessing) of(n *graph.Node, known map[string]valueClass) valueClass {
 	var have [4]bool
 	for _, in := range n.Inputs {
@@ -264,7 +258,6 @@ func (z *preprocessing) move(n *graph.Node) {
 	}
 }
 
-// border notes the values that the computation gets from the preprocessing.
 func (z *preprocessing) border(n *graph.Node) {
 	numbers, only := true, true // what the node has of the preprocessing, and that it has nothing of the computation
 	var from []string
@@ -603,7 +596,6 @@ func (z *preprocessing) place() {
 	}
 }
 
-// blanks makes the empty text a category of the columns in which a run has shown that it is one.
 func (z *preprocessing) blanks() bool {
 	for i, is := range z.blank {
 		if c := &z.columns[i]; is {

@@ -6,8 +6,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// affines folds operators s*x+t, with s and t constant per channel, into the layer in front of them or, where that is
-// not possible, into those after it.
 func (r *canonicalizer) affines() {
 	r.Repeat(func(n *graph.Node) bool { return r.foldBack(n) || r.foldForward(n) })
 }
@@ -83,7 +81,6 @@ func (r *canonicalizer) foldForward(n *graph.Node) bool {
 	return false
 }
 
-// scalesInputs reports whether a value is made of inputs of the model that no layer has seen.
 func (r *canonicalizer) scalesInputs(value string) bool {
 	seen := map[string]bool{}
 	for todo := []string{value}; len(todo) > 0; {

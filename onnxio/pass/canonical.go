@@ -57,7 +57,6 @@ func Canonical(m *graph.Model, types graph.Types) (*graph.Model, graph.Types, er
 	return c, r.Types, nil
 }
 
-// canonical lists the passes of the canonical form, which share a rewriter.
 func canonical() []graph.Pass {
 	return []graph.Pass{
 		layered("constants", "Constant nodes, and transposes of constants, become initializers.", (*canonicalizer).constants),
@@ -84,8 +83,6 @@ func (r *canonicalizer) numbers(hint string, v []float64, dims ...int64) string 
 	return r.Const(graph.FromNumbers(hint, graph.Float, v, dims...))
 }
 
-// layer returns the weights and bias of n if it is a canonical Gemm or a Conv
-// (bias all zero when it has none).
 func (r *canonicalizer) layer(n *graph.Node) (w *graph.Tensor, wv, bv []float64) {
 	if n == nil || !n.PlainGemm() && !n.Is("Conv") {
 		return nil, nil, nil
@@ -116,8 +113,6 @@ func (r *canonicalizer) setLayer(n *graph.Node, w *graph.Tensor, wv, bv []float6
 	n.Inputs = []string{n.Inputs[0], r.numbers("w", wv, w.Dims...), r.numbers("b", bv, w.Dims[0])}
 }
 
-// width returns the size of the second dimension of a value of rank 2, -1 when
-// it is not known, and whether the value is known to have rank 2.
 func (r *canonicalizer) width(v string) (int64, bool) {
 	if s := r.Types[v].Shape; len(s) == 2 {
 		return s[1].Size, true

@@ -6,7 +6,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// constants turns Constant nodes, and transposes of constants, into initializers.
 func (r *canonicalizer) constants() {
 	for _, n := range slices.Clone(r.G.Nodes) {
 		var t *graph.Tensor

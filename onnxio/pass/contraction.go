@@ -23,7 +23,6 @@ type contraction struct {
 // once stands for an axis of size 1 that is repeated along a longer one of the other factor.
 const once = '1'
 
-// contraction reads the node n; nil where it is no product of a value with stored weights.
 func (f *flattener) contraction(n *graph.Node) *contraction {
 	if len(n.Inputs) != 2 || !n.Is("MatMul") && !n.Is("Einsum") {
 		return nil
@@ -58,7 +57,6 @@ func (f *flattener) contraction(n *graph.Node) *contraction {
 	return c
 }
 
-// fits finds the sizes of the axes for a value of the given shape, and takes those that are repeated away.
 func (c *contraction) fits(shape graph.Shape) bool {
 	var w strings.Builder
 	for i, l := range c.w {
@@ -181,7 +179,6 @@ func (f *flattener) contract(n *graph.Node) {
 	f.grouped(n, c, ones+batch+c.per+c.summed+rest, batch+c.per+c.out+rest)
 }
 
-// dense makes n the product of rows with one matrix, of a value with its axes in the order x.
 func (f *flattener) dense(n *graph.Node, c *contraction, x string) {
 	back, ok := sizesOf(c.shape(c.each + c.out))
 	v, err := c.stored(c.summed + c.out)
@@ -208,7 +205,6 @@ func (f *flattener) dense(n *graph.Node, c *contraction, x string) {
 	}
 }
 
-// grouped makes n a convolution between Reshapes, of a value with its axes in the order x, to one in the order y.
 func (f *flattener) grouped(n *graph.Node, c *contraction, x, y string) {
 	batch := c.shape(y)[0]
 	back, ok := sizesOf(c.shape(y))
@@ -234,7 +230,6 @@ func (f *flattener) grouped(n *graph.Node, c *contraction, x, y string) {
 	f.InsertAfter(n, unfold)
 }
 
-// turn lets n read the value of c with its axes in the order x, and give its result in the order y.
 func (f *flattener) turn(n *graph.Node, c *contraction, x, y string) {
 	f.Retire(n.Inputs...)
 	n.Inputs = []string{c.value}

@@ -177,7 +177,6 @@ func makesType(n *graph.Node, attr string) bool {
 	return false
 }
 
-// undo gives a graph that computes in float32 the inputs and outputs of the file.
 func (e *ElementTypes) undo(r *graph.Rewriter) {
 	// border gives the values at one side of the file their types, and casts between them and those of the graph.
 	border := func(list []graph.Value, cast func(v *graph.Value, wide string) *graph.Node) (casts []*graph.Node) {

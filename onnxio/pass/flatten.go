@@ -22,7 +22,6 @@ type flattener struct {
 	turns map[*graph.Node]bool // the Transposes around layers
 }
 
-// flatten rewrites all products with more than two axes of which one factor is constant.
 func (r *canonicalizer) flatten() {
 	f := &flattener{canonicalizer: r, backs: map[*graph.Node]bool{}, turns: map[*graph.Node]bool{}}
 	for _, n := range slices.Clone(r.G.Nodes) {
@@ -35,21 +34,18 @@ func (r *canonicalizer) flatten() {
 	r.Repeat(f.unused)
 }
 
-// front puts a Reshape to the sizes to, of the shape given, in front of n.
 func (f *flattener) front(n *graph.Node, to []int64, shape graph.Shape) {
 	flat := f.reshape(n.Inputs[0], to, shape)
 	f.Insert(n, flat)
 	n.Inputs[0] = flat.Outputs[0]
 }
 
-// reshape makes a node, which is not in the graph yet, that gives value the shape to, of the type given.
 func (f *flattener) reshape(value string, to []int64, shape graph.Shape) *graph.Node {
 	out := f.Name("r")
 	f.Types[out] = graph.Type{DType: graph.Float, Shape: shape}
 	return &graph.Node{Op: "Reshape", Inputs: []string{value, f.shape(to)}, Outputs: []string{out}}
 }
 
-// shape returns a constant of whole numbers, the same for the same numbers.
 func (f *flattener) shape(v []int64) string {
 	for _, t := range f.G.Inits {
 		if t.DType == graph.Int64 && len(t.Dims) == 1 && t.Dims[0] == int64(len(v)) {
@@ -65,7 +61,6 @@ func (f *flattener) shape(v []int64) string {
 	return t.Name
 }
 
-// behind puts a Reshape behind n, whose output has the shape flat from now on.
 func (f *flattener) behind(n *graph.Node, to []int64, flat graph.Shape) {
 	y := n.Outputs[0]
 	n.Outputs = []string{f.Name("y")}
@@ -75,7 +70,6 @@ func (f *flattener) behind(n *graph.Node, to []int64, flat graph.Shape) {
 	f.InsertAfter(n, back)
 }
 
-// sizesOf returns the shape as that of a Reshape, with -1 for the only size that is not known.
 func sizesOf(s graph.Shape) ([]int64, bool) {
 	out, free := make([]int64, len(s)), 0
 	for i, d := range s {
@@ -89,7 +83,6 @@ func sizesOf(s graph.Shape) ([]int64, bool) {
 	return out, free < 2
 }
 
-// sink puts n, which computes element by element, in front of the Reshapes behind layers that it reads.
 func (f *flattener) sink(n *graph.Node) bool {
 	if !n.Standard() || !slices.Contains(elementwise(), n.Op) || len(n.Outputs) != 1 {
 		return false
@@ -139,7 +132,6 @@ func (f *flattener) sink(n *graph.Node) bool {
 	return true
 }
 
-// alongLast reports whether a constant of these dimensions holds one number for each place of the last axis, or one.
 func alongLast(dims []int64, last int64) bool {
 	for i, d := range dims {
 		if d != 1 && (i < len(dims)-1 || d != last) {
@@ -158,7 +150,6 @@ func (f *flattener) squeezed(name string) string {
 	return c.Name
 }
 
-// join makes a Reshape to [-1, D] behind a Reshape from [-1, D] go away.
 func (f *flattener) join(n *graph.Node) bool {
 	back := f.Producers[n.Input(0)]
 	if !n.Is("Reshape") || f.backs[n] || back == nil || !f.backs[back] {
@@ -186,7 +177,6 @@ func (f *flattener) unused(n *graph.Node) bool {
 	return true
 }
 
-// elementwise are the operators each of whose outputs depends on the same place of their inputs alone.
 func elementwise() []string {
 	return []string{
 		"Relu", "LeakyRelu", "Elu", "Selu", "Celu", "ThresholdedRelu", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh",

@@ -6,8 +6,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// gemms brings every Gemm, and every MatMul of a rank-2 value, with constant
-// float weights into the canonical form. Others are left alone.
 func (r *canonicalizer) gemms() {
 	for _, n := range slices.Clone(r.G.Nodes) {
 		switch {
@@ -69,7 +67,6 @@ func (r *canonicalizer) gemm(n *graph.Node, w *graph.Tensor) {
 	n.Op, n.Attrs = "Gemm", []graph.Attr{graph.IntAttr("transB", 1)}
 }
 
-// transposeInput puts a Transpose in front of n's first input.
 func (r *canonicalizer) transposeInput(n *graph.Node) {
 	k := &graph.Node{
 		Op: "Transpose", Inputs: []string{n.Inputs[0]}, Outputs: []string{r.Name("t")},

@@ -2,7 +2,6 @@ package pass
 
 import "cfq/onnxio/graph"
 
-// identities removes nodes that pass their first input on unchanged.
 func (r *canonicalizer) identities() {
 	r.Repeat(func(n *graph.Node) bool { return r.passes(n) && r.Bypass(n) })
 }
@@ -29,7 +28,6 @@ func (r *canonicalizer) passes(n *graph.Node) bool {
 	return false
 }
 
-// keepsShape reports whether a Reshape of a rank-2 value gives the same shape.
 func (r *canonicalizer) keepsShape(n *graph.Node) bool {
 	t := r.Inits[n.Input(1)]
 	if t == nil || t.DType != graph.Int64 {

@@ -166,7 +166,6 @@ func (r *inliner) emit(nodes []*graph.Node, s *nameScope) {
 	}
 }
 
-// bound returns the attributes of n with the values of the call in place of references to it.
 func (r *inliner) bound(n *graph.Node, s *nameScope) []graph.Attr {
 	var out []graph.Attr
 	for _, a := range n.Attrs {
@@ -432,7 +431,6 @@ func (r *inliner) align() error {
 	return nil
 }
 
-// imports drops the operator sets of domains that were those of functions, and adds those that functions used.
 func (r *inliner) imports() {
 	used := map[string]bool{"": true}
 	for _, n := range r.G.Nodes {

@@ -6,7 +6,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// names gives every layer a name of its own, and takes layers' weights off the list of inputs.
 func (r *canonicalizer) names() {
 	taken, weights := map[string]bool{}, map[string]bool{}
 	for _, n := range r.G.Nodes {

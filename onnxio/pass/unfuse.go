@@ -100,7 +100,6 @@ func fusions() map[string]fusion {
 	}
 }
 
-// plus adds b to x, unless that is "".
 func (u unfuser) plus(x, b string) string {
 	if b == "" {
 		return x
@@ -108,7 +107,6 @@ func (u unfuser) plus(x, b string) string {
 	return u.Op("Add", []string{x, b})
 }
 
-// times multiplies x by a number, unless that is 1.
 func (u unfuser) times(x string, by float32) string {
 	if by == 1 {
 		return x
@@ -118,7 +116,6 @@ func (u unfuser) times(x string, by float32) string {
 
 func (u unfuser) number(v float32) string { return u.Const(graph.FromFloats("c", []float32{v})) }
 
-// product is the product of two values, whose last two axes may be exchanged, times a number.
 func (u unfuser) product(n *graph.Node) (string, error) {
 	if n.Int("transBatchA", 0) != 0 || n.Int("transBatchB", 0) != 0 {
 		return "", fmt.Errorf("its attributes transBatchA and transBatchB are not supported")
@@ -163,7 +160,6 @@ func without(attrs []graph.Attr, names ...string) []graph.Attr {
 	return slices.DeleteFunc(slices.Clone(attrs), func(a graph.Attr) bool { return slices.Contains(names, a.Name) })
 }
 
-// activation applies the activation that n names, with its parameters in the order of ONNX Runtime.
 func (u unfuser) activation(y string, n *graph.Node, p []float32) (string, error) {
 	a := n.Attr("activation")
 	if a == nil || len(a.S) == 0 {
@@ -213,7 +209,6 @@ func (u unfuser) skip(n *graph.Node) (string, error) {
 	return u.Op("LayerNormalization", inputs, graph.IntAttr("axis", -1), epsilon(n)), nil
 }
 
-// epsilon is that of n, or ONNX Runtime's own.
 func epsilon(n *graph.Node) graph.Attr {
 	usual := float32(1e-12)
 	if n.Op == "SimplifiedLayerNormalization" {
@@ -222,7 +217,6 @@ func epsilon(n *graph.Node) graph.Attr {
 	return graph.Attr{Name: "epsilon", Kind: graph.AttrFloat, F: n.Float("epsilon", usual)}
 }
 
-// rms divides x by the root of its mean square along the last axis, and multiplies it by a scale for each place.
 func (u unfuser) rms(x, scale string, n *graph.Node) (string, error) {
 	if axis := n.Int("axis", -1); axis != -1 {
 		return "", fmt.Errorf("its axis %d is not supported", axis)

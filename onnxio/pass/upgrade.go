@@ -95,7 +95,6 @@ func upgradeNodes(r *graph.Rewriter, from func(*graph.Node) int64, to int64) []e
 	return errs
 }
 
-// node applies to n what changed after version from, up to version to.
 func (u *upgrader) node(n *graph.Node, rules map[string][]change, from, to int64) error {
 	if !n.Standard() || from >= to {
 		return nil
@@ -132,7 +131,6 @@ func (u *upgrader) constant(n *graph.Node, hint string, t *graph.Tensor) string 
 	return t.Name
 }
 
-// change is what happened to an operator at a version of the operator set.
 type change struct {
 	version int64
 	rewrite func(*upgrader, *graph.Node) error
@@ -431,7 +429,6 @@ func groupsToChannels(u *upgrader, n *graph.Node) error {
 	return nil
 }
 
-// interpolations: two modes got other names.
 func interpolations(_ *upgrader, n *graph.Node) error {
 	if a := remove(n, "mode"); a != nil {
 		mode := string(a.S)

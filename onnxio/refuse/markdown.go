@@ -11,7 +11,6 @@ type route struct {
 	mind string // what to mind
 }
 
-// routes are the ways that were tried from training to a gate's verdict.
 func routes() []route {
 	return []route{
 		{

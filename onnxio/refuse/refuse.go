@@ -29,7 +29,6 @@ type unsupported struct {
 	find func(m *model, seen *graph.Node) string
 }
 
-// found is what shows that the model is of the kind, "" when it is not.
 func (k *unsupported) found(m *model) string {
 	seen := m.first(is(k.ops...))
 	if k.find == nil {
@@ -43,11 +42,9 @@ type model struct {
 	nodes []*graph.Node // with those of functions
 }
 
-// network is what to train in place of a model of another kind.
 const network = "train a network or a logistic regression on the same columns (MLPClassifier, LogisticRegression, " +
 	"PyTorch, Keras) and export that"
 
-// tooLarge is the kind that reading a file finds out, before there is a graph.
 func tooLarge() unsupported {
 	return unsupported{
 		name: "a model with more than 2 GB of tensors",
@@ -68,7 +65,6 @@ func layerless() unsupported {
 	}
 }
 
-// stepped is the kind that looking for a gradient finds out.
 func stepped() unsupported {
 	return unsupported{
 		name: "a model whose scores move in steps",
@@ -81,7 +77,6 @@ func stepped() unsupported {
 	}
 }
 
-// unloadable is the kind that ONNX Runtime finds out.
 func unloadable() unsupported {
 	return unsupported{
 		name: "a file that ONNX Runtime does not load",
@@ -92,10 +87,8 @@ func unloadable() unsupported {
 	}
 }
 
-// unsupportedKinds are the kinds that the graph shows, the most common first.
 func unsupportedKinds() []unsupported { return slices.Concat(learned(), shaped()) }
 
-// learned are kinds that learn something else than weights of layers.
 func learned() []unsupported {
 	return []unsupported{
 		{
@@ -143,7 +136,6 @@ func learned() []unsupported {
 	}
 }
 
-// shaped are kinds that read or decide something else than a row of columns.
 func shaped() []unsupported {
 	return []unsupported{
 		{
@@ -294,7 +286,6 @@ func label(n *graph.Node) string {
 	return n.Label()
 }
 
-// is tells nodes of some operators, of whatever domain: names of exporters' own operators are theirs alone.
 func is(ops ...string) func(n *graph.Node) bool {
 	return func(n *graph.Node) bool { return slices.Contains(ops, n.Op) }
 }

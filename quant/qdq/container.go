@@ -40,7 +40,6 @@ func (s stores) planes() bool {
 	return false
 }
 
-// rowGroup is the rows of a layer that share a container, in the order of the layer.
 type rowGroup struct {
 	container
 	widths uint16 // bit b is set when rows of width b are among them

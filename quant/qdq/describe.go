@@ -66,7 +66,6 @@ func Layers(m *graph.Model) ([]LayerNote, error) {
 	return notes, cmp.Or(unusual, err)
 }
 
-// fixed notes why layers of a canonical model stay in float.
 func fixed(notes []LayerNote) {
 	for i := range notes {
 		if l := &notes[i]; l.Fixed != "" {
@@ -189,7 +188,6 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 	return notes, nil
 }
 
-// lookedUp reports whether n looks rows up in a table that is stored in few bits: the layer that an embedding is.
 func (v *view) lookedUp(n *graph.Node) bool {
 	if !n.Is("Gather") || n.Int("axis", 0) != 0 || v.trace(n.Input(1), 0) != nil {
 		return false
@@ -313,7 +311,6 @@ func (v *view) weigh(s *stored, name string, counted map[string]bool) int {
 	return sum
 }
 
-// held is the bytes of the constants in a node, or in the function that it calls.
 func (v *view) held(n *graph.Node, counted map[string]bool) int {
 	if c := n.Constant(); c != nil {
 		return len(c.Raw)

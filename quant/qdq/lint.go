@@ -68,7 +68,6 @@ func allZero(t *graph.Tensor) bool {
 	return !slices.ContainsFunc(t.Raw, func(b byte) bool { return b != 0 })
 }
 
-// quantized returns the QuantizeLinear nodes that read name, directly or behind a Relu or Clip.
 func (v *view) quantized(name string) []*graph.Node {
 	var out []*graph.Node
 	for _, n := range v.consumers[name] {
@@ -86,8 +85,6 @@ func (v *view) quantized(name string) []*graph.Node {
 	return out
 }
 
-// zeroPoint says what is wrong with the zero point of a DequantizeLinear on
-// constants of type t.
 func (v *view) zeroPoint(n *graph.Node, t graph.DType) string {
 	z, s := v.zeros(n.Input(2)), v.floats(n.Input(1))
 	switch {
@@ -105,7 +102,6 @@ func (v *view) zeroPoint(n *graph.Node, t graph.DType) string {
 	return ""
 }
 
-// codeTensors returns the int8 and int4 tensors that the codes called name are put together from.
 func (v *view) codeTensors(name string) []*graph.Tensor {
 	var out []*graph.Tensor
 	if s := v.trace(name, 0); s != nil {

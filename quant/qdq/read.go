@@ -21,8 +21,6 @@ type view struct {
 	dense     []writtenLayer
 }
 
-// writtenLayer is a Gemm, MatMul or Conv and the DequantizeLinear nodes at its inputs,
-// nil where there is none.
 type writtenLayer struct {
 	node               *graph.Node
 	data, weight, bias *graph.Node
@@ -106,7 +104,6 @@ func (v *view) scales(name string) []float32 {
 	return v.floats(name)
 }
 
-// product multiplies two vectors of which one may have length 1; nil when they do not fit.
 func product(a, b []float32) []float32 {
 	if len(a) < len(b) {
 		a, b = b, a
@@ -121,7 +118,6 @@ func product(a, b []float32) []float32 {
 	return out
 }
 
-// dtype returns the element type of a constant in front of a DequantizeLinear.
 func (v *view) dtype(name string) graph.DType {
 	if t := v.inits[name]; t != nil {
 		return t.DType
@@ -247,7 +243,6 @@ func (v *view) trace(name string, depth int) *stored {
 	return s
 }
 
-// moving are the operators between weights and the tensors that they are made of.
 const moving = "QuantizeLinear DequantizeLinear Cast Identity Mul Pad Add Transpose Reshape Gather"
 
 func (v *view) concat(n *graph.Node, depth int) *stored {
@@ -271,7 +266,6 @@ func (v *view) concat(n *graph.Node, depth int) *stored {
 	return all
 }
 
-// ints returns the integers of a name, nil when they are no constant.
 func (v *view) ints(name string) []int64 {
 	c := v.tensor(name)
 	if c == nil {
@@ -284,7 +278,6 @@ func (v *view) ints(name string) []int64 {
 	return ints
 }
 
-// indices is the number of the constant indices called name, 0 when they are none.
 func (v *view) indices(name string) int {
 	if p := v.producers[name]; p != nil && p.Is("Cast") {
 		name = p.Input(0)

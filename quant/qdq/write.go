@@ -61,7 +61,6 @@ func Write(m *graph.Model, plan *quant.Plan, o Options) (*graph.Model, error) {
 	return p.choose(o), nil
 }
 
-// prepared is a plan that has been checked against its model, with all integers computed.
 type prepared struct {
 	m       *graph.Model
 	runtime Runtime
@@ -234,7 +233,6 @@ func (p *prepared) choose(o Options) *graph.Model {
 	return smallest
 }
 
-// best returns the smallest containers of l without bit planes and with or without.
 func (p *prepared) best(l *plannedLayer, o Options) (free, all stores) {
 	options := p.runtime.options(l)
 	if len(options) == 1 {

@@ -50,8 +50,6 @@ func (w *graphWriter) layer(n *graph.Node, l *plannedLayer) {
 	w.append(gemm)
 }
 
-// activation quantizes and dequantizes value v; layers that share v and the
-// quantizer share the nodes.
 func (w *graphWriter) activation(v string, a quant.Act) string {
 	return w.once(fmt.Sprintf("act %q %v", v, a), func() string {
 		scale := w.scalar("s", a.Scale)
@@ -77,7 +75,6 @@ func (w *graphWriter) weights(l *plannedLayer, scale string) string {
 	return w.op("DequantizeLinear", "d", []string{codes, scale, w.zeros(graph.Int8, l)}, perOutput(l)...)
 }
 
-// bias writes the int32 bias, whose scale is the product of the input's and the weights'.
 func (w *graphWriter) bias(l *plannedLayer, scale string) string {
 	b := w.tensor(graph.FromInt32s("b", l.enc.Bias, int64(len(l.enc.Bias))))
 	in := w.scalar("s", l.enc.InScale)
@@ -98,7 +95,6 @@ func (w *graphWriter) bias(l *plannedLayer, scale string) string {
 	return w.op("DequantizeLinear", "d", []string{b, product, w.zeros(graph.Int32, l)}, perOutput(l)...)
 }
 
-// perOutput is the axis attribute of a DequantizeLinear with one scale per output.
 func perOutput(l *plannedLayer) []graph.Attr {
 	if len(l.enc.Scales) > 1 {
 		return []graph.Attr{graph.IntAttr("axis", 0)}
@@ -120,7 +116,6 @@ func (w *graphWriter) floatWeights(l *plannedLayer) string {
 	return w.kernel(l, w.op("Mul", "w", []string{codes, w.scales(l, 1)}))
 }
 
-// floatBias keeps the bias of n unless the plan has another.
 func (w *graphWriter) floatBias(n *graph.Node, l *plannedLayer) string {
 	if b := n.Input(2); b != "" && slices.Equal(l.enc.FloatB, l.info.B) {
 		return b
@@ -136,7 +131,6 @@ func (w *graphWriter) uint8(v uint8) string {
 	return w.tensor(&graph.Tensor{Name: "z", DType: graph.Uint8, Raw: []byte{v}})
 }
 
-// tensor adds an initializer, or finds an equal one that was added before.
 func (w *graphWriter) tensor(t *graph.Tensor) string {
 	key := make([]byte, 0, 32+len(t.Raw))
 	key = strconv.AppendInt(append(key, "tensor "...), int64(t.DType), 10)
@@ -238,7 +232,6 @@ func (w *graphWriter) group(l *plannedLayer, g rowGroup, to graph.DType) string 
 	return w.shared("Cast", "w", []string{v}, graph.IntAttr("to", int64(to)))
 }
 
-// indices adds gather indices, as bytes behind a Cast where that is shorter.
 func (w *graphWriter) indices(v []int) string {
 	small := len(v) > castBytes/3
 	raw, ints := make([]byte, len(v)), make([]int32, len(v))
@@ -365,13 +358,11 @@ func (w *graphWriter) tabular(x string) string {
 	})
 }
 
-// columnRun is a run of input columns that are computed together.
 type columnRun struct {
 	from, to int
 	pass     bool // neighbouring model inputs that need no arithmetic
 }
 
-// parts splits the columns at the longest run that can be passed on as it is.
 func (w *graphWriter) parts() []columnRun {
 	cols := w.input.Columns
 	plain := func(j int) bool {
@@ -458,10 +449,8 @@ func (w *graphWriter) part(x string, p columnRun) string {
 	return x
 }
 
-// unbounded is an upper bound that no input reaches.
 const unbounded = 3.4028234663852886e38
 
-// perColumn adds one value per column, or one for all when they are equal.
 func (w *graphWriter) perColumn(v []float32, dims ...int64) string {
 	if len(slices.Compact(slices.Clone(v))) > 1 {
 		return w.tensor(graph.FromFloats("u", v, dims...))
@@ -573,8 +562,6 @@ func (w *graphWriter) takes(y string, all map[string][]*graph.Node) bool {
 	return len(q) == 1 && quantizes(q[0]) && !w.g.IsOutput(behind) && covers(w.g, readers[0], q[0])
 }
 
-// covers reports whether the Relu or Clip n does nothing to what the codes of the
-// QuantizeLinear q, uint8 with a scalar scale, stand for.
 func covers(g *graph.Graph, n, q *graph.Node) bool {
 	zero := g.Init(q.Input(2))
 	scale, ok := singleNumber(g, q.Input(1))

@@ -52,8 +52,6 @@ func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 	}
 }
 
-// kernelOf returns the node of the optimized graph opt that runs the layer w, called
-// name, of the written graph g; nil when there is none.
 func kernelOf(opt, g *graph.Graph, w *graph.Node, name string) *graph.Node {
 	return cmp.Or(Kernel(opt, name, w.Outputs[0]), Kernel(opt, "", qdq.Behind(g, w)))
 }
@@ -82,8 +80,6 @@ func Kernel(optimized *graph.Graph, name, output string) *graph.Node {
 	return nil
 }
 
-// written returns the node of the layer called name, as quant.FindLayers names
-// it, in the written graph, where that of categories is a look-up; nil without one.
 func written(g *graph.Graph, name string) *graph.Node {
 	for _, n := range g.Nodes {
 		named := n.Name == name || n.Name == "" && len(n.Outputs) > 0 && n.Outputs[0] == name

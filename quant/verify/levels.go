@@ -41,7 +41,6 @@ const (
 	floatRounding = 1e-4
 )
 
-// levels compares the results of the file onnx, which runs as the graph opt, with those without optimizations.
 func (r *Report) levels(ctx context.Context, onnx []byte, opt *graph.Graph, o ort.Options, in []*graph.Tensor) error {
 	got, err := runBytes(ctx, onnx, o, in)
 	if err != nil {
@@ -79,7 +78,6 @@ func (r *Report) levels(ctx context.Context, onnx []byte, opt *graph.Graph, o or
 	return nil
 }
 
-// differing holds the rows in which outputs differ, by the kind of difference.
 type differing struct {
 	beyond, flipped, nan map[int]bool
 	excess               float64 // the largest difference, less what floatRounding makes
@@ -194,11 +192,9 @@ func step(opt *graph.Graph) (step, bound float64) {
 	return step, bound
 }
 
-// passing are the operators whose outputs differ by no more than their inputs.
 const passing = "DequantizeLinear Relu Clip Max Min Sigmoid Tanh Softmax MaxPool AveragePool GlobalAveragePool " +
 	"Concat Flatten Reshape Squeeze Unsqueeze Transpose Identity"
 
-// numbers returns the elements of a constant, and a 0 for one that is absent or of no common type.
 func numbers(t *graph.Tensor) []float64 {
 	if t != nil {
 		if v, err := t.Numbers(); err == nil && len(v) > 0 {
