@@ -15,8 +15,6 @@ import (
 	"cfq/onnxio/refuse"
 )
 
-// TestLoad: a model of the command's example is opened once; its canonical form has types for all
-// of its values without another run.
 func TestLoad(t *testing.T) {
 	m, err := onnxio.Load(t.Context(), filepath.Join("..", "testdata", "loans", "model.onnx"), orttest.Need(t))
 	must.Do(t, err)
@@ -33,8 +31,6 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestCanonicalTypes: the types of a canonical form are those that running it shows, also of values
-// that it computes in another place or that are new in it.
 func TestCanonicalTypes(t *testing.T) {
 	options := orttest.Need(t)
 	build := func(opset int64, shape graph.Shape, make func(b *graph.Builder,
@@ -89,7 +85,6 @@ func TestCanonicalTypes(t *testing.T) {
 	}
 }
 
-// make32 makes n different small numbers.
 func make32(n int) []float32 {
 	v := make([]float32, n)
 	for i := range v {
@@ -98,7 +93,6 @@ func make32(n int) []float32 {
 	return v
 }
 
-// A file whose values are larger than any classifier's is refused by the name of the node, before it is run.
 func TestValuesTooLarge(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -127,8 +121,6 @@ func TestValuesTooLarge(t *testing.T) {
 	}
 }
 
-// TestBrokenFile: a model with an operator that is none of ONNX is refused in one line, with ONNX Runtime's reason,
-// what is in the way here and what to export instead.
 func TestBrokenFile(t *testing.T) {
 	options := orttest.Need(t)
 	m := &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: &graph.Graph{Name: "g"}}

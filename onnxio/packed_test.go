@@ -10,7 +10,6 @@ import (
 	"cfq/onnxio/ort/orttest"
 )
 
-// TestPackedValues: 4-bit values, stored, computed or returned beside the logits, keep no model from being read.
 func TestPackedValues(t *testing.T) {
 	e := orttest.Need(t)
 	rows := func(n int64) graph.Shape { return graph.Shape{{Size: -1, Param: "N"}, {Size: n}} }

@@ -17,7 +17,6 @@ import (
 	"cfq/quant"
 )
 
-// builder makes small models with random constants.
 type builder struct {
 	*graph.Builder
 	rng *rand.Rand
@@ -46,7 +45,6 @@ func (b *builder) positive(name string, dims ...int64) string {
 	return name
 }
 
-// constant adds a Constant node in place of an initializer.
 func (b *builder) constant(t *graph.Tensor) string {
 	return b.Op("Constant", nil, graph.TensorAttr("value", t))
 }
@@ -55,7 +53,6 @@ func (b *builder) gemm(x string, in, out int64) string {
 	return b.Op("Gemm", []string{x, b.random("w", out, in), b.random("b", out)}, graph.IntAttr("transB", 1))
 }
 
-// tokens gives x another shape.
 func (b *builder) tokens(x string, shape ...int64) string {
 	return b.Op("Reshape", []string{x, b.Const(graph.FromInts("shape", shape, int64(len(shape))))})
 }
@@ -67,7 +64,6 @@ type form struct {
 	build  func(b *builder) string
 }
 
-// forms are ways in which exporters write dense classifiers; the input is x [N, 6].
 func forms() []form {
 	return []form{
 		{"pytorch", 2, "Flatten Constant", func(b *builder) string {
@@ -244,8 +240,6 @@ func model(f form) *graph.Model {
 	return m
 }
 
-// TestCanonical checks in ONNX Runtime that the canonical form computes the
-// same function, finds its layers, and is a fixed point.
 func TestCanonical(t *testing.T) {
 	eng := orttest.Need(t)
 	for _, f := range forms() {
@@ -278,7 +272,6 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// same runs both models on random rows.
 func same(t *testing.T, eng ort.Options, a, b *graph.Model, rows, dim int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -352,7 +345,6 @@ func TestCanonicalRefuses(t *testing.T) {
 	}
 }
 
-// TestCanonicalRealModels does the same with the real classifiers.
 func TestCanonicalRealModels(t *testing.T) {
 	eng := orttest.Need(t)
 	dir := realdata.Dir(t, "models")

@@ -15,8 +15,6 @@ import (
 	"cfq/quant"
 )
 
-// TestContractions: a product of a value with weights along any axes, in any order, on either side and with a constant
-// added, becomes one layer that computes the same.
 func TestContractions(test *testing.T) {
 	eng := orttest.Need(test)
 	rapid.Check(test, func(t *rapid.T) {

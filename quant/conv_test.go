@@ -15,7 +15,6 @@ import (
 	"cfq/quant"
 )
 
-// convForm is a convolution on an input [N, channels, sizes...].
 type convForm struct {
 	name   string
 	input  []int64 // channels, sizes
@@ -50,7 +49,6 @@ func convForms() []convForm {
 	}
 }
 
-// convModel is the convolution alone, on the input x.
 func convModel(f convForm) *graph.Model {
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "conv"}}
 	m.Graph.Inputs = []graph.Value{{
@@ -128,7 +126,6 @@ func dot(w []float32, h []float64) float64 {
 	return sum
 }
 
-// convNets are ways in which exporters write convolutional classifiers; x is [N, 24].
 func convNets() []form {
 	image := func(b *builder, dims ...int64) string {
 		return b.Op("Reshape", []string{"x", b.Const(graph.FromInts("shape", dims, int64(len(dims))))})
@@ -174,7 +171,6 @@ func convNets() []form {
 	}
 }
 
-// TestCanonicalConv: the canonical form of convolutional networks computes the same.
 func TestCanonicalConv(t *testing.T) {
 	eng := orttest.Need(t)
 	for _, f := range convNets() {
@@ -202,8 +198,6 @@ func TestCanonicalConv(t *testing.T) {
 	}
 }
 
-// TestConvFollows: what follows a convolution decides where its output quantizer
-// stands, and what its numbers reach unchanged is known.
 func TestConvFollows(t *testing.T) {
 	nets := convNets()
 	m := model(nets[1])
@@ -232,7 +226,6 @@ func TestConvFollows(t *testing.T) {
 	}
 }
 
-// TestFixedConvs: convolutions that cannot be quantized say why; nothing panics.
 func TestFixedConvs(t *testing.T) {
 	ints := graph.IntsAttr
 	cases := []struct {
@@ -259,7 +252,6 @@ func TestFixedConvs(t *testing.T) {
 	}
 }
 
-// TestWithin: an output quantizer keeps the bounds of what stands in front of it.
 func TestWithin(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for _, b := range [][2]float32{{0, inf}, {-inf, inf}, {0, 6}, {-1, 1}, {-0.3, 7}, {0, 1e-3}, {-inf, 0.7}} {

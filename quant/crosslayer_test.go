@@ -120,7 +120,6 @@ func columnWidths(l quant.LayerInfo) []float64 {
 	return out
 }
 
-// One pair by hand: a channel, with its bias, and one that is dead.
 func TestEqualizeByHand(t *testing.T) {
 	m := model(form{build: func(b *builder) string {
 		h := b.Op("Gemm", []string{

@@ -13,7 +13,6 @@ import (
 	"cfq/quant"
 )
 
-// fakeCase is a matrix of weights of four rows with formats of their own, and one scale or one for each row.
 type fakeCase struct {
 	v, g, s []float32 // ratios or weights, what the loss weights the result with, scales
 	lo, hi  []float32
@@ -123,7 +122,6 @@ func (c *fakeCase) feeds(s, u []float32) []*graph.Tensor {
 	}
 }
 
-// run returns value, codes, loss and the gradients by v, s and u.
 func (c *fakeCase) run(t *testing.T, m *graph.Model, s, u []float32) (out [6][]float32) {
 	t.Helper()
 	for k, v := range orttest.Run(t, m, orttest.Need(t), c.feeds(s, u)...) {
@@ -157,7 +155,6 @@ func forFakeCases(t *testing.T, test func(t *testing.T, c *fakeCase)) {
 	}
 }
 
-// ONNX Runtime computes the values, the codes and both gradients of the formulas.
 func TestFakeWeights(t *testing.T) {
 	forFakeCases(t, func(t *testing.T, c *fakeCase) {
 		value, byV, byS := c.formulas()
@@ -215,7 +212,6 @@ func TestFakeQuantLeavesRound(t *testing.T) {
 	})
 }
 
-// A model that has several quantized weights has the quantizer's function once.
 func TestFakeQuantFunctionOnce(t *testing.T) {
 	t.Parallel()
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "fake"}}

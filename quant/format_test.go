@@ -49,8 +49,6 @@ func anyFormat(t *rapid.T) quant.Format {
 	return f
 }
 
-// TestQuantizeIsNearest: |x - dq(q(x))| <= scale/2 within the range, saturation
-// beyond it, and codes are fixed points.
 func TestQuantizeIsNearest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFormat(t)
@@ -90,7 +88,6 @@ func TestQuantizeHalves(t *testing.T) {
 	}
 }
 
-// TestFitAct: zero is exact, and what lies in the range is within a step.
 func TestFitAct(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := rapid.Float32Range(-100, 100).Draw(t, "a")
@@ -111,8 +108,6 @@ func TestFitAct(t *testing.T) {
 	})
 }
 
-// TestBiasWidens: a bias that does not fit its units makes the scale grow, and
-// weights and bias still stand for what they did, within the coarser step.
 func TestBiasWidens(t *testing.T) {
 	info := quant.LayerInfo{
 		Node: "fc", In: 2, Out: 3, W: []float32{1e-12, -2e-12, 0.5, -0.25, 1, 1},
@@ -152,8 +147,6 @@ func TestBiasWidens(t *testing.T) {
 	}
 }
 
-// TestRowBits: every row is rounded in its own format, and plans whose rows do not
-// fit the layer are errors that say why.
 func TestRowBits(t *testing.T) {
 	info := quant.LayerInfo{Node: "fc", In: 2, Out: 4, W: []float32{9, -9, 9, -9, 9, -9, 90, -90}, B: make([]float32, 4)}
 	rows := func(change func(l *quant.Layer)) *quant.Layer {

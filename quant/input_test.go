@@ -19,7 +19,6 @@ func grid() *quant.Input {
 	}}
 }
 
-// TestFold works a layer of one output out by hand.
 func TestFold(t *testing.T) {
 	in := grid()
 	x := []float32{

@@ -12,8 +12,6 @@ import (
 	"cfq/quant"
 )
 
-// fixedModel has one dense layer of each kind that has no canonical form, and a
-// common one, all on the input x [N, 6] or on a value of rank 3.
 func fixedModel() *graph.Model {
 	m := model(form{build: func(b *builder) string {
 		return b.Op("MatMul", []string{"x", b.random("plain", 6, 2)})
@@ -50,8 +48,6 @@ func fixedModel() *graph.Model {
 	return m
 }
 
-// TestFixedLayers: layers that stay in float because they have no canonical form
-// are listed with the reason and their number of weights.
 func TestFixedLayers(t *testing.T) {
 	c, _, err := pass.Canonical(fixedModel(), nil)
 	must.Do(t, err)
@@ -125,7 +121,6 @@ func TestDoublingChains(t *testing.T) {
 	}
 }
 
-// Every operator that may be a layer has weights that can be quantized, and of the others only look-ups have.
 func TestQuantized(t *testing.T) {
 	for _, op := range append(autodiff.Operators(), autodiff.Operator{Name: "LSTM"}) {
 		layer := quant.IsLayer(&graph.Node{Op: op.Name, Outputs: []string{"y"}})

@@ -14,7 +14,6 @@ import (
 	"cfq/internal/must"
 )
 
-// planModel is two layers 3-4-2; the first reads "x".
 func planModel(rng *rand.Rand) []LayerInfo {
 	layer := func(node, input string, out, in int) LayerInfo {
 		l := LayerInfo{Node: node, Input: input, Out: out, In: in, W: make([]float32, out*in), B: make([]float32, out)}
@@ -46,7 +45,6 @@ func planInput() *Input {
 	}}
 }
 
-// written is a layer as it ends up in the file.
 func written(t *testing.T, p *Plan, infos []LayerInfo) []*Encoded {
 	t.Helper()
 	var out []*Encoded
@@ -69,8 +67,6 @@ func written(t *testing.T, p *Plan, infos []LayerInfo) []*Encoded {
 	return out
 }
 
-// Plans of every kind come back from their text as the same encoded layers, and the
-// text from its own reading.
 func TestPlanFileRoundTrip(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	infos := planModel(rng)
@@ -147,7 +143,6 @@ func TestPlanFileRoundTrip(t *testing.T) {
 	}
 }
 
-// One row is one line: what changes in one weight changes one line.
 func TestPlanFileDiffs(t *testing.T) {
 	infos := planModel(rand.New(rand.NewPCG(1, 2)))
 	text := func(last float32) []string {
@@ -172,7 +167,6 @@ func TestPlanFileDiffs(t *testing.T) {
 	}
 }
 
-// Every finite float32 is read back as it was.
 func TestPlanNumbers(t *testing.T) {
 	f := must.Get(UnmarshalPlan([]byte(smallPlan)))(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -191,7 +185,6 @@ func TestPlanNumbers(t *testing.T) {
 	}
 }
 
-// What is not UTF-8 is not replaced silently.
 func TestPlanUTF8(t *testing.T) {
 	f := must.Get(UnmarshalPlan([]byte(smallPlan)))(t)
 	f.Layers[0].Node = "\ufffd"
@@ -204,7 +197,6 @@ func TestPlanUTF8(t *testing.T) {
 	}
 }
 
-// Codes as they are explained: two's complement, by hand.
 func TestPlanCodes(t *testing.T) {
 	for _, c := range []struct {
 		bits  int
@@ -249,7 +241,6 @@ const smallPlan = `{
 }
 `
 
-// Every mistake has one clear error with its place.
 func TestPlanFileMistakes(t *testing.T) {
 	infos := planModel(rand.New(rand.NewPCG(1, 2)))
 	for _, c := range []struct{ name, old, by, want string }{
@@ -359,7 +350,6 @@ func TestPlanFileMistakes(t *testing.T) {
 	}
 }
 
-// What an edited plan may leave out is computed.
 func TestPlanFileEdited(t *testing.T) {
 	infos := planModel(rand.New(rand.NewPCG(1, 2)))
 	edit := func(old, by string) *Plan {

@@ -64,7 +64,6 @@ func encoded() map[string]func(p *pipeline, k int64) {
 // large is a number behind which a float64 has no odd ones.
 const large = 1 << 53
 
-// TestLookUps: the file looks rows up, and gives what the model gives of any integer or text, or an error.
 func TestLookUps(t *testing.T) {
 	t.Parallel()
 	orttest.Need(t)
@@ -122,7 +121,6 @@ func TestLookUps(t *testing.T) {
 	}
 }
 
-// one runs a model on a row whose first column has a value, and returns the last output, what it makes of numbers.
 func one(t *testing.T, m *graph.Model, columns []Column, value string) ([]float64, error) {
 	t.Helper()
 	var in []*graph.Tensor
@@ -147,7 +145,6 @@ func one(t *testing.T, m *graph.Model, columns []Column, value string) ([]float6
 	return numbers(t, out[len(out)-1]), nil
 }
 
-// TestSharedTable: columns that have one table look up in one, and what several layers read is made once.
 func TestSharedTable(t *testing.T) {
 	t.Parallel()
 	orttest.Need(t)

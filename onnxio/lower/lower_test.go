@@ -25,7 +25,6 @@ func restored(f *Signature, m *graph.Model) *graph.Model {
 	return r.Model
 }
 
-// pipeline builds models as exporters do: columns in, a dense layer over what is made of them, probabilities out.
 type pipeline struct {
 	b      *graph.Builder
 	rng    *rand.Rand
@@ -73,12 +72,10 @@ func texts4(n int) graph.Attr {
 	return a
 }
 
-// part adds what is made of some columns, rows x width.
 func (p *pipeline) part(v string, width int64) {
 	p.parts, p.width = append(p.parts, v), p.width+width
 }
 
-// oneHot is a column of texts as scikit-learn encodes it.
 func (p *pipeline) oneHot(name string, k int) {
 	x := p.input(name, graph.String, 1)
 	p.strict[name] = p.rng.IntN(3) == 0
@@ -90,7 +87,6 @@ func (p *pipeline) oneHot(name string, k int) {
 	p.part(p.b.Op("Reshape", []string{v, p.ints(-1, int64(k))}), int64(k))
 }
 
-// ordinal is a column of texts as codes, which others divide.
 func (p *pipeline) ordinal(name string, k int) {
 	x := p.input(name, graph.String, 1)
 	keys := texts4(k)
@@ -132,7 +128,6 @@ func (p *pipeline) filled(name string, k int) {
 	p.part(p.b.Op("Reshape", []string{v, p.ints(-1, int64(k))}), int64(k))
 }
 
-// numbers are columns of integers or floats, scaled.
 func (p *pipeline) numbers(t graph.DType, names ...string) {
 	all := make([]string, len(names))
 	for i, n := range names {
@@ -144,7 +139,6 @@ func (p *pipeline) numbers(t graph.DType, names ...string) {
 	p.part(p.ml("Scaler", []string{v}, offset, scale), int64(len(names)))
 }
 
-// bins are a column of integers, in steps, as scikit-learn makes bins of it.
 func (p *pipeline) bins(name string) {
 	x := p.b.Op("Cast", []string{p.input(name, graph.Int64, 1)}, graph.IntAttr("to", int64(graph.Float)))
 	below := p.b.Op("Less", []string{x, p.b.Const(graph.FromFloats("edges", []float32{1, 3, 4}, 3))})
@@ -163,7 +157,6 @@ func (p *pipeline) padded(name string) {
 	p.input(name+" remark", graph.String, 1)
 }
 
-// embeddings are columns of indices into a table of their own, or into one for all.
 func (p *pipeline) embeddings(name string, shared bool, sizes ...int64) {
 	x := p.input(name, graph.Int64, int64(len(sizes)))
 	const dim = 3
@@ -191,7 +184,6 @@ func (p *pipeline) embeddings(name string, shared bool, sizes ...int64) {
 	}
 }
 
-// model ends the pipeline: labels and probabilities, which are a list of dictionaries where zipped.
 func (p *pipeline) model(zipped bool) *graph.Model {
 	x := p.b.Op("Concat", p.parts, graph.IntAttr("axis", 1))
 	z := p.b.Op("Gemm", []string{
@@ -219,7 +211,6 @@ func (p *pipeline) model(zipped bool) *graph.Model {
 	}
 }
 
-// random builds a pipeline of random columns.
 func random(seed uint64) *pipeline {
 	p := newPipeline(seed)
 	for i := range 1 + p.rng.IntN(5) {
@@ -338,7 +329,6 @@ func TestColumnsAndLabels(t *testing.T) {
 	}
 }
 
-// TestEmptyTexts: the empty text is the category that the model takes it for, or one of its own.
 func TestEmptyTexts(t *testing.T) {
 	t.Parallel()
 	orttest.Need(t)
@@ -362,7 +352,6 @@ func TestEmptyTexts(t *testing.T) {
 	}
 }
 
-// TestLowerErrors has models that look at columns in ways that no table of one column's categories has.
 func TestLowerErrors(t *testing.T) {
 	t.Parallel()
 	orttest.Need(t)
@@ -398,7 +387,6 @@ func TestLowerErrors(t *testing.T) {
 	}
 }
 
-// TestStandardOperators compares the rewritten operators of ai.onnx.ml with those of ONNX Runtime.
 func TestStandardOperators(t *testing.T) {
 	t.Parallel()
 	orttest.Need(t)

@@ -12,8 +12,6 @@ import (
 	"cfq/onnxio/pass"
 )
 
-// typed makes a classifier x [N, 3] whose numbers are all of one type: initializers, a Constant, what a Cast and a
-// ConstantOfShape make.
 func typed(of graph.DType) *graph.Model {
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "g"}}
 	m.Graph.Inputs = []graph.Value{{Name: "x", DType: of, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 3}}}}
@@ -31,8 +29,6 @@ func typed(of graph.DType) *graph.Model {
 	return m
 }
 
-// TestElementTypes: a model of any floating-point type is computed in float32, and what is written takes and gives the
-// numbers that the file does.
 func TestElementTypes(t *testing.T) {
 	engine, ctx := orttest.Need(t), context.Background()
 	x := []float32{1, -0.5, 2, 0, 0.25, -3}
@@ -95,7 +91,6 @@ func TestStoredElements(t *testing.T) {
 	}
 }
 
-// TestDoubleStays: a model that computes in double precision without weights to quantize stays as it is.
 func TestDoubleStays(t *testing.T) {
 	m := typed(graph.Double)
 	m.Graph.Nodes[0] = &graph.Node{Op: "ReduceMax", Inputs: []string{"x"}, Outputs: m.Graph.Nodes[0].Outputs}

@@ -86,14 +86,12 @@ func (b *fusedBuilder) random(dims ...int64) string {
 
 func (b *fusedBuilder) ints(v ...int64) string { return b.Const(graph.FromInts("n", v, int64(len(v)))) }
 
-// own adds an operator of ONNX Runtime.
 func (b *fusedBuilder) own(op string, inputs []string, attrs ...graph.Attr) string {
 	out := b.Name("own")
 	b.Append(&graph.Node{Op: op, Domain: "com.microsoft", Inputs: inputs, Outputs: []string{out}, Attrs: attrs})
 	return out
 }
 
-// TestFused: operators that ONNX Runtime's optimizers write are opened as standard ones that compute the same.
 func TestFused(t *testing.T) {
 	eng := orttest.Need(t)
 	for name, form := range fusedForms() {

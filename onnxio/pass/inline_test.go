@@ -17,7 +17,6 @@ import (
 	"cfq/onnxio/pass"
 )
 
-// resolved is the model without functions and branches, m itself where it has none.
 func resolved(m *graph.Model, o ort.Options) (*graph.Model, error) {
 	p, c := pass.Inlining(context.Background(), o), m.Clone()
 	if !p.Needed(m) {
@@ -26,12 +25,10 @@ func resolved(m *graph.Model, o ort.Options) (*graph.Model, error) {
 	return c, p.Apply(c, nil)
 }
 
-// field encodes one field of a message.
 func field(number protowire.Number, body []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), body)
 }
 
-// subgraph is an attribute that carries g.
 func subgraph(t testing.TB, name string, g *graph.Graph) graph.Attr {
 	t.Helper()
 	data := must.Get(codec.Marshal(&graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}))(t)
@@ -48,7 +45,6 @@ func subgraph(t testing.TB, name string, g *graph.Graph) graph.Attr {
 	return graph.Attr{}
 }
 
-// body is a subgraph with the outputs.
 func body(outputs string, nodes ...*graph.Node) *graph.Graph {
 	g := &graph.Graph{Name: "body", Nodes: nodes}
 	for o := range strings.FieldsSeq(outputs) {
@@ -61,10 +57,8 @@ func choice(t testing.TB, cond, out string, yes, no *graph.Graph) *graph.Node {
 	return node("If", cond, out, subgraph(t, "then_branch", yes), subgraph(t, "else_branch", no))
 }
 
-// of puts nodes into the domain d.
 func of(d string, n *graph.Node) *graph.Node { n.Domain = d; return n }
 
-// ref is an attribute that stands for one of the function.
 func ref(name, of string, kind graph.AttrKind) graph.Attr {
 	return graph.Attr{Name: name, Ref: of, Kind: kind}
 }
@@ -76,7 +70,6 @@ func function(name, in, out string, nodes ...*graph.Node) *graph.Function {
 	}
 }
 
-// whole is a model of x, 2 x 3, with functions.
 func whole(functions []*graph.Function, inits []*graph.Tensor, nodes ...*graph.Node) *graph.Model {
 	s := small{opset: 17, dims: []int64{2, 3}, inits: inits, nodes: nodes}
 	m := s.model()
@@ -88,7 +81,6 @@ func yes(name string, v byte) *graph.Tensor {
 	return &graph.Tensor{Name: name, DType: graph.Bool, Raw: []byte{v}}
 }
 
-// resolvable are models of which ONNX Runtime must see no difference.
 func resolvable(t testing.TB) map[string]*graph.Model {
 	leaky := function("Leaky", "p", "q", node("LeakyRelu", "p", "h", ref("alpha", "slope", graph.AttrFloat)),
 		node("Neg", "h", "q"))
@@ -140,7 +132,6 @@ func resolvable(t testing.TB) map[string]*graph.Model {
 	}
 }
 
-// TestResolve compares each model with its resolved form in ONNX Runtime.
 func TestResolve(t *testing.T) {
 	o := orttest.Need(t)
 	in := floats("x", []float32{1, -2, 3, -.5, .25, -4}, 2, 3)
@@ -163,8 +154,6 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestResolveOlder: a function may import an older operator set than the model, or a newer one, and pass on what it
-// is given.
 func TestResolveOlder(t *testing.T) {
 	o, in := orttest.Need(t), floats("x", []float32{1, -2, 3, -.5, .25, -4}, 2, 3)
 	for _, version := range []int64{11, 18} {
@@ -191,7 +180,6 @@ func TestResolveOlder(t *testing.T) {
 	}
 }
 
-// TestResolveAtShape: of a batch of any size the number of columns is known all the same.
 func TestResolveAtShape(t *testing.T) {
 	m := resolvable(t)["a condition on sizes"]
 	m.Graph.Inputs[0].Shape[0] = graph.Dim{Size: -1, Param: "N"}
@@ -205,7 +193,6 @@ func TestResolveAtShape(t *testing.T) {
 	}
 }
 
-// TestResolveKeeps: what needs nothing is the same model, and the functions of written files stay.
 func TestResolveKeeps(t *testing.T) {
 	own := function("Unpack", "p", "q", node("Neg", "p", "q"))
 	own.Domain = pass.FunctionDomain

@@ -273,7 +273,6 @@ func smalls() []small {
 	}...)
 }
 
-// TestUpgradeRuns compares each model with its upgrade in ONNX Runtime.
 func TestUpgradeRuns(t *testing.T) {
 	options := orttest.Need(t)
 	options.Level = ort.Disabled

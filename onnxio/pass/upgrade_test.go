@@ -18,7 +18,6 @@ import (
 	"cfq/onnxio/pass"
 )
 
-// linear is a MatMul with stored weights at opset 17.
 func linear() *graph.Model {
 	return &graph.Model{
 		IRVersion: 8, Opsets: []graph.Opset{{Version: 17}},
@@ -108,7 +107,6 @@ func TestUpgradeWithoutStandardSet(t *testing.T) {
 	}
 }
 
-// TestUpgradeNames: new values never take a name that is there.
 func TestUpgradeNames(t *testing.T) {
 	s := small{opset: 9, dims: []int64{2}, nodes: []*graph.Node{
 		node("Clip", "x", "h", graph.FloatAttr("min", 0)), node("Neg", "h", "h_min"), node("Add", "h h_min", "y"),
@@ -121,8 +119,6 @@ func TestUpgradeNames(t *testing.T) {
 	}
 }
 
-// TestUpgradeDouble: the limits of Clip get the type of what is clipped, here
-// found through nodes and declarations.
 func TestUpgradeDouble(t *testing.T) {
 	m := (&small{opset: 9, dims: []int64{2}, nodes: []*graph.Node{
 		node("Cast", "x", "d", graph.IntAttr("to", int64(graph.Double))), node("Relu", "d", "r"), node("Clip", "r", "c",
@@ -135,7 +131,6 @@ func TestUpgradeDouble(t *testing.T) {
 	}
 }
 
-// TestUpgradeFunctions: functions have an operator set of their own, and are refused.
 func TestUpgradeFunctions(t *testing.T) {
 	m := linear()
 	m.Functions = []*graph.Function{{Name: "Spread", Domain: "com.example", Opsets: []graph.Opset{{Version: 15}}}}
@@ -144,8 +139,6 @@ func TestUpgradeFunctions(t *testing.T) {
 	}
 }
 
-// TestUpgradeRealModels: PyTorch's models give the same logits, to the bit,
-// after an upgrade.
 func TestUpgradeRealModels(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(realdata.Dir(t, "models"), "*", "*.onnx"))
 	must.Do(t, err)

@@ -14,7 +14,6 @@ func value(name string, t graph.DType, dims ...int64) graph.Value {
 	return graph.Value{Name: name, DType: t, Shape: graph.Fixed(dims...)}
 }
 
-// model makes a chain of nodes "domain:Op" from the first input to every output.
 func model(inputs, outputs []graph.Value, ops ...string) *graph.Model {
 	g := &graph.Graph{Name: "g", Inputs: inputs, Outputs: outputs}
 	last := inputs[0].Name
@@ -33,7 +32,6 @@ func model(inputs, outputs []graph.Value, ops ...string) *graph.Model {
 	return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}
 }
 
-// An operator that shows the kind of a model is explained, and a model with it is refused for the same reason.
 func TestOperators(t *testing.T) {
 	x, y := []graph.Value{value("x", graph.Float, -1, 10)}, []graph.Value{value("y", graph.Float, -1, 2)}
 	for _, op := range refuse.Operators() {

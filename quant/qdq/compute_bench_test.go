@@ -47,7 +47,6 @@ func BenchmarkCompute(b *testing.B) {
 	}
 }
 
-// computePlan is the plan of a way to compute.
 func computePlan(b *testing.B, m *graph.Model, name string) *quant.Plan {
 	if name == "static" {
 		return planFor(b, m, 8, false)
@@ -74,7 +73,6 @@ func computePlan(b *testing.B, m *graph.Model, name string) *quant.Plan {
 	return p
 }
 
-// interleaved returns the median time of each model on x.
 func interleaved(b *testing.B, eng ort.Options, models []*graph.Model, x *graph.Tensor) (median []time.Duration) {
 	sessions := make([]*ort.Session, len(models))
 	for i, m := range models {

@@ -8,7 +8,6 @@ import (
 	"cfq/quant/qdq"
 )
 
-// TestIntegers: the rule looks at shapes alone: wide dense layers and all that are behind them, no convolutions.
 func TestIntegers(t *testing.T) {
 	t.Parallel()
 	chain := func(widths ...int) (layers []quant.LayerInfo) {

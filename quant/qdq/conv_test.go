@@ -15,7 +15,6 @@ import (
 	"cfq/quant/qdq"
 )
 
-// convPlan gives every layer the bits and quantizers of the ranges that x shows.
 func convPlan(t testing.TB, eng ort.Options, m *graph.Model, x *graph.Tensor, bits, act int,
 	perChannel bool,
 ) *quant.Plan {
@@ -49,7 +48,6 @@ func convPlan(t testing.TB, eng ort.Options, m *graph.Model, x *graph.Tensor, bi
 	return p
 }
 
-// observed returns what the layers read and what they make.
 func observed(t testing.TB, eng ort.Options, m *graph.Model, layers []quant.LayerInfo,
 	x *graph.Tensor,
 ) map[string][]float32 {
@@ -76,8 +74,6 @@ func observed(t testing.TB, eng ort.Options, m *graph.Model, layers []quant.Laye
 	return out
 }
 
-// TestConvFuses: every planned convolution runs as QLinearConv, whatever its
-// container and whatever stands around it; optimized and unoptimized agree.
 func TestConvFuses(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
@@ -121,7 +117,6 @@ func TestConvFuses(t *testing.T) {
 	}
 }
 
-// wantNoFindings fails where a rule is broken that is more than advice.
 func wantNoFindings(t *testing.T, m *graph.Model) {
 	t.Helper()
 	for _, f := range qdq.Lint(m) {
@@ -136,7 +131,6 @@ func outputs(t testing.TB, m *graph.Model, eng ort.Options, x *graph.Tensor) []f
 	return floats(t, orttest.Run(t, m, eng, x)[0])
 }
 
-// wantConvsFused fails unless every layer of m runs on integers in the written q.
 func wantConvsFused(t *testing.T, q, m *graph.Model, eng ort.Options) {
 	t.Helper()
 	opt := must.Get(ort.Optimized(marshal(t, q), eng))(t)
@@ -227,7 +221,6 @@ func spread(l quant.LayerInfo, enc *quant.Encoded, in, largest float64) float64 
 	return worst
 }
 
-// TestConvRows: widths of their own for each output.
 func TestConvRows(t *testing.T) {
 	eng := orttest.Need(t)
 	n := convNets()[2]
@@ -257,8 +250,6 @@ func TestConvRows(t *testing.T) {
 	}
 }
 
-// TestConvWeightOnly: without activations, weights come to a float Conv by Cast
-// and Mul, folded at load.
 func TestConvWeightOnly(t *testing.T) {
 	eng := orttest.Need(t)
 	for _, n := range convNets() {
@@ -331,7 +322,6 @@ func TestConvBesideFloat(t *testing.T) {
 	}
 }
 
-// TestConvRefused: plans that no integer convolution can be written from name the node.
 func TestConvRefused(t *testing.T) {
 	eng := orttest.Need(t)
 	n := convNets()[3]
@@ -364,7 +354,6 @@ func TestConvRefused(t *testing.T) {
 	}
 }
 
-// TestDescribeConv: a written file lists its convolutions.
 func TestDescribeConv(t *testing.T) {
 	eng := orttest.Need(t)
 	n := convNets()[2]

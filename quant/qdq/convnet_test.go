@@ -10,7 +10,6 @@ import (
 	"cfq/onnxio/pass"
 )
 
-// convNet is a convolutional classifier of rows of width numbers.
 type convNet struct {
 	name  string
 	width int
@@ -95,7 +94,6 @@ func convNets() []convNet {
 	}
 }
 
-// model is the canonical form of the net.
 func (n convNet) model(t testing.TB) *graph.Model {
 	t.Helper()
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "net"}}

@@ -12,7 +12,6 @@ import (
 	"cfq/quant/qdq"
 )
 
-// graphOnly leaves out what package footprint tests.
 func use(columns int, output, fixed string) qdq.LayerUse {
 	return qdq.LayerUse{Columns: columns, Output: output, Fixed: fixed}
 }
@@ -80,7 +79,6 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestDescribeRows describes layers with several widths behind a split input.
 func TestDescribeRows(t *testing.T) {
 	m := net(3, 9, 40, 2)
 	p := planFor(t, m, 8, true)
@@ -113,8 +111,6 @@ func TestDescribeRows(t *testing.T) {
 	}
 }
 
-// TestDescribeFloat: layers in float are described as they stand, also those that
-// cannot be quantized.
 func TestDescribeFloat(t *testing.T) {
 	m := net(3, 9, 7, 2)
 	m.Graph.Inputs = append(m.Graph.Inputs, graph.Value{Name: "s", DType: graph.Float, Shape: graph.Fixed(1, 4, 6)})
@@ -151,8 +147,6 @@ func TestDescribeFloat(t *testing.T) {
 	}
 }
 
-// TestNamesOfFixedLayers: a layer that cannot be quantized does not take the
-// place of a Gemm of the same name in the plan.
 func TestNamesOfFixedLayers(t *testing.T) {
 	m := net(3, 9, 7, 2)
 	m.Graph.Inits = append(m.Graph.Inits, graph.FromFloats("k", make([]float32, 12), 2, 2, 3))

@@ -15,7 +15,6 @@ import (
 	"cfq/quant/qdq"
 )
 
-// kernelsOf returns what ONNX Runtime runs for each layer, by name.
 func kernelsOf(t *testing.T, m *graph.Model, eng ort.Options) map[string]string {
 	t.Helper()
 	opt := must.Get(ort.Optimized(marshal(t, m), eng))(t)
@@ -120,7 +119,6 @@ func TestKeptFloat(t *testing.T) {
 	}
 }
 
-// after puts k behind n.
 func after(m *graph.Model, n, k *graph.Node) {
 	i := slices.Index(m.Graph.Nodes, n)
 	m.Graph.Nodes = slices.Insert(m.Graph.Nodes, i+1, k)
@@ -261,7 +259,6 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// computed makes relu a Clip with a lower bound that is computed.
 func computed(m *graph.Model, relu *graph.Node, zero string) {
 	relu.Op, relu.Inputs = "Clip", append(relu.Inputs, "bound")
 	m.Graph.Nodes = slices.Insert(m.Graph.Nodes, 0,

@@ -15,7 +15,6 @@ import (
 	"cfq/quant/qdq"
 )
 
-// broken is a change that breaks one rule.
 type broken struct {
 	rule   string
 	change func(t *testing.T, m *graph.Model)
@@ -25,7 +24,6 @@ func init8(name string, t graph.DType, raw []byte, dims ...int64) *graph.Tensor 
 	return &graph.Tensor{Name: name, DType: t, Raw: raw, Dims: dims}
 }
 
-// side returns the DequantizeLinear node at input i of the layer called name.
 func side(t *testing.T, m *graph.Model, name string, i int) *graph.Node {
 	t.Helper()
 	n := m.Graph.Producers()[node(t, m, name).Inputs[i]]
@@ -35,7 +33,6 @@ func side(t *testing.T, m *graph.Model, name string, i int) *graph.Node {
 	return n
 }
 
-// quantizer returns the QuantizeLinear node in front of the layer called name.
 func quantizer(t *testing.T, m *graph.Model, name string) *graph.Node {
 	t.Helper()
 	return m.Graph.Producers()[side(t, m, name, 0).Inputs[0]]
@@ -164,7 +161,6 @@ func breaks() []broken {
 	}
 }
 
-// TestLint breaks every rule, one at a time, in a model that breaks none.
 func TestLint(t *testing.T) {
 	m := net(2, 5, 3, 2)
 	p := planFor(t, m, 4, true)
@@ -198,7 +194,6 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestRulesAreTrue shows in ONNX Runtime what some of the rules say.
 func TestRulesAreTrue(t *testing.T) {
 	eng := orttest.Need(t)
 	m := net(2, 5, 3, 2)
@@ -283,7 +278,6 @@ type checked struct {
 	held  string // where no rule, or not only one, holds it
 }
 
-// TestChecklist: every item is held by something, and every rule belongs to an item.
 func TestChecklist(t *testing.T) {
 	in := map[string]bool{}
 	for _, c := range checklist() {

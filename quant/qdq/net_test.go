@@ -14,7 +14,6 @@ import (
 	"cfq/quant/qdq"
 )
 
-// failer is what the helpers ask of a test: testing.T and rapid.T have it.
 type failer interface {
 	Helper()
 	Fatal(args ...any)
@@ -22,8 +21,6 @@ type failer interface {
 	Errorf(format string, args ...any)
 }
 
-// net makes the float network x -> Gemm -> Relu -> Gemm ... -> y with random
-// weights; widths are those of the input, the hidden layers and the output.
 func net(seed uint64, widths ...int) *graph.Model {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "net"}}
@@ -67,7 +64,6 @@ func net(seed uint64, widths ...int) *graph.Model {
 	return m
 }
 
-// rows makes n random rows of the given width as the input x.
 func rows(seed uint64, n, width int) *graph.Tensor {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	x := make([]float32, n*width)
@@ -77,8 +73,6 @@ func rows(seed uint64, n, width int) *graph.Tensor {
 	return graph.FromFloats("x", x, int64(n), int64(width))
 }
 
-// planFor gives every layer of m the same bits, max-abs scales, and 8-bit
-// activations: signed on the input, unsigned behind Relus.
 func planFor(t failer, m *graph.Model, bits int, perChannel bool) *quant.Plan {
 	t.Helper()
 	layers := must.Get(quant.FindLayers(m))(t)
@@ -103,13 +97,11 @@ func planFor(t failer, m *graph.Model, bits int, perChannel bool) *quant.Plan {
 	return p
 }
 
-// maxAbs returns the smallest scale at which every value of w lies within f's range.
 func maxAbs(f quant.Format, w []float32) float32 {
 	s := slices.Max(w) / float32(f.QMax)
 	return max(s, slices.Min(w)/float32(f.QMin), 1e-9)
 }
 
-// weights returns the numbers that the codes of e stand for.
 func weights(e *quant.Encoded) []float32 {
 	w := make([]float32, len(e.Codes))
 	for i, q := range e.Codes {
@@ -130,12 +122,10 @@ func marshal(t failer, m *graph.Model) []byte {
 	return must.Get(codec.Marshal(m))(t)
 }
 
-// size is the exact size function of the tests.
 func size(t failer) func(*graph.Model) int {
 	return func(m *graph.Model) int { return len(marshal(t, m)) }
 }
 
-// run returns the outputs of m for x by name.
 func run(t failer, m *graph.Model, o ort.Options, x *graph.Tensor) map[string]*graph.Tensor {
 	t.Helper()
 	s := must.Get(ort.Open(m, o))(t)
@@ -148,7 +138,6 @@ func run(t failer, m *graph.Model, o ort.Options, x *graph.Tensor) map[string]*g
 	return named
 }
 
-// expose returns m with the named values as outputs too.
 func expose(m *graph.Model, t graph.DType, names ...string) *graph.Model {
 	c := m.Clone()
 	for _, n := range names {
@@ -162,7 +151,6 @@ func floats(t failer, v *graph.Tensor) []float32 {
 	return must.Get(v.Floats())(t)
 }
 
-// node returns the node of m called name.
 func node(t failer, m *graph.Model, name string) *graph.Node {
 	t.Helper()
 	for _, n := range m.Graph.Nodes {
@@ -174,7 +162,6 @@ func node(t failer, m *graph.Model, name string) *graph.Node {
 	return nil
 }
 
-// wantFused fails unless every layer of p runs as an integer kernel.
 func wantFused(t failer, m *graph.Model, p *quant.Plan, o ort.Options) {
 	t.Helper()
 	opt := must.Get(ort.Optimized(marshal(t, m), o))(t)

@@ -11,7 +11,6 @@ import (
 	"cfq/quant/qdq"
 )
 
-// likeAdult is a network of 104-64-32-2 units with rows of all widths.
 func likeAdult(t failer) (*graph.Model, *quant.Plan) {
 	m := net(9, 104, 64, 32, 2)
 	p := planFor(t, m, 8, true)
@@ -26,7 +25,6 @@ func likeAdult(t failer) (*graph.Model, *quant.Plan) {
 	return m, p
 }
 
-// TestPlain: a plain model runs as the small one does and computes the same, bit by bit.
 func TestPlain(t *testing.T) {
 	eng := orttest.Need(t)
 	m, p := likeAdult(t)
@@ -62,8 +60,6 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestFewAlternatives: containers are chosen among few, since each takes a model to be
-// written and weighed.
 func TestFewAlternatives(t *testing.T) {
 	m, p := likeAdult(t)
 	for runtime, most := range map[string]int{"1.20": 48, "1.24": 48} {

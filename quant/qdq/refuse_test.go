@@ -12,7 +12,6 @@ import (
 	"cfq/quant/qdq"
 )
 
-// TestRefuses checks that plans that do not fit the model are errors that say why.
 func TestRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name, want string
@@ -66,7 +65,6 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestMixed checks models in which float, weight-only and integer layers meet.
 func TestMixed(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
@@ -100,7 +98,6 @@ func TestMixed(t *testing.T) {
 	}
 }
 
-// clamp keeps v within the range of the input's quantizer.
 func clamp(v []float32, limit float32) []float32 {
 	for i, x := range v {
 		v[i] = min(max(x, -limit), limit)
@@ -128,7 +125,6 @@ func simulated(t *testing.T, m *graph.Model, p *quant.Plan) *graph.Model {
 	return c
 }
 
-// TestSharedWeights checks that two layers with one weight share its container.
 func TestSharedWeights(t *testing.T) {
 	eng := orttest.Need(t)
 	m := net(7, 12, 12, 12, 2)

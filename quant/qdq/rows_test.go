@@ -26,7 +26,6 @@ type rowCase struct {
 	columns int
 }
 
-// widthsFor draws a width per row: all alike, in runs or in any order.
 func widthsFor(t *rapid.T, out int) []int {
 	widths := make([]int, out)
 	some := rapid.SliceOfNDistinct(rapid.SampledFrom([]int{2, 3, 4, 8}), 1, 4, rapid.ID).Draw(t, "widths")
@@ -41,7 +40,6 @@ func widthsFor(t *rapid.T, out int) []int {
 	return widths
 }
 
-// drawRows draws a case; integers says whether the layer's arithmetic is.
 func drawRows(t *rapid.T, integers bool) *rowCase {
 	in, out := rapid.IntRange(1, 9).Draw(t, "in"), rapid.IntRange(1, 40).Draw(t, "out")
 	c := &rowCase{m: net(rapid.Uint64().Draw(t, "seed"), in, out), p: &quant.Plan{}, columns: in}
@@ -94,8 +92,6 @@ func drawRows(t *rapid.T, integers bool) *rowCase {
 	return c
 }
 
-// reads returns what the layer's kernel reads of each row of x: the codes of the
-// columns times the scale.
 func (c *rowCase) reads(x []float32) []float64 {
 	in := c.p.Input
 	out := make([]float64, 0, len(x))
@@ -114,7 +110,6 @@ func (c *rowCase) reads(x []float32) []float64 {
 	return out
 }
 
-// inScale is the scale of what the kernel reads, 0 in float.
 func (c *rowCase) inScale() float64 {
 	switch a := c.p.Layers[0].Act; {
 	case a != nil:
@@ -125,7 +120,6 @@ func (c *rowCase) inScale() float64 {
 	return 0
 }
 
-// probes is the number of rows that the cases are run on.
 const probes = 20
 
 // TestRowBits: whatever the widths of the rows and their containers, the runtime
@@ -199,8 +193,6 @@ func (c *rowCase) check(t failer, eng ort.Options, q *graph.Model) {
 	}
 }
 
-// TestRuntimes: what is written for a release has nothing that it does not read,
-// and releases that are not known are an error that says which are.
 func TestRuntimes(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)

@@ -47,8 +47,6 @@ func unfolded(t *testing.T, m *graph.Model) *graph.Model {
 	return c
 }
 
-// TestCompact: scales in float16 and zero points that are expanded are never
-// longer than the vectors, and they are used from the lengths on at which they pay.
 func TestCompact(t *testing.T) {
 	const tolerance = 16 // of the estimates, for a whole model
 	for out := 1; out <= 80; out++ {
@@ -112,7 +110,6 @@ func TestSmallest(t *testing.T) {
 	}
 }
 
-// codesOf returns the codes of the first layer.
 func codesOf(t *testing.T, m *graph.Model, p *quant.Plan) []int8 {
 	t.Helper()
 	layers := must.Get(quant.FindLayers(m))(t)

@@ -14,7 +14,6 @@ import (
 	"cfq/quant/qdq"
 )
 
-// column makes the segments of one source over [lo, hi] on the grid.
 func column(source int, lo, hi, gain, scale float32) []quant.InputColumn {
 	var out []quant.InputColumn
 	width := float32(250) * scale / gain
@@ -24,7 +23,6 @@ func column(source int, lo, hi, gain, scale float32) []quant.InputColumn {
 	return out
 }
 
-// inputs are the layouts that the writer treats differently.
 func inputs() map[string]*quant.Input {
 	const s = 1. / 64
 	join := func(cols ...[]quant.InputColumn) *quant.Input {
@@ -145,7 +143,6 @@ func checkFolded(t *testing.T, m *graph.Model, in *quant.Input, codes []int64, x
 	}
 }
 
-// checkTied checks that every column of the written weights is that of its input.
 func checkTied(t *testing.T, q *graph.Model, in *quant.Input, l *quant.Layer, m *graph.Model, x *graph.Tensor) {
 	eng := orttest.Need(t)
 	layers := must.Get(quant.FindLayers(m))(t)
@@ -166,7 +163,6 @@ func checkTied(t *testing.T, q *graph.Model, in *quant.Input, l *quant.Layer, m 
 	}
 }
 
-// wild makes rows with values in and beyond the ranges, ones and zeros among them.
 func wild(dim int) *graph.Tensor {
 	rng := rand.New(rand.NewPCG(6, uint64(dim)))
 	const n = 200

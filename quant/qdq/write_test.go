@@ -76,7 +76,6 @@ func checkArithmetic(t *testing.T, eng ort.Options, m *graph.Model, p *quant.Pla
 	checkOutputs(t, eng, q, p, layers)
 }
 
-// checkWeights exposes the dequantized weights and bias of a layer.
 func checkWeights(t *testing.T, eng ort.Options, q *graph.Model, l *quant.Layer, info quant.LayerInfo,
 	enc *quant.Encoded,
 ) {
@@ -105,7 +104,6 @@ func checkWeights(t *testing.T, eng ort.Options, q *graph.Model, l *quant.Layer,
 	}
 }
 
-// checkOutputs computes the two-layer network with integers in float64.
 func checkOutputs(t *testing.T, eng ort.Options, q *graph.Model, p *quant.Plan, layers []quant.LayerInfo) {
 	const n = 64
 	x := rows(2, n, layers[0].In)
@@ -148,7 +146,6 @@ func checkOutputs(t *testing.T, eng ort.Options, q *graph.Model, p *quant.Plan, 
 	}
 }
 
-// reference returns what layer i makes of input codes (zero point subtracted).
 func reference(t *testing.T, p *quant.Plan, layers []quant.LayerInfo, i int, codes []float64) []float64 {
 	l, enc := layers[i], (*quant.Encoded)(nil)
 	enc = must.Get(p.Layers[i].Encode(l, p.Layers[i].Act.Scale))(t)
@@ -166,7 +163,6 @@ func reference(t *testing.T, p *quant.Plan, layers []quant.LayerInfo, i int, cod
 	return out
 }
 
-// TestLowBitActivations checks the clip between the quantizers and that it fuses.
 func TestLowBitActivations(t *testing.T) {
 	eng := orttest.Need(t)
 	m := net(5, 9, 16, 8, 2)
@@ -207,7 +203,6 @@ func TestLowBitActivations(t *testing.T) {
 	}
 }
 
-// TestContainers checks that the container of every layer is the smallest in the file.
 func TestContainers(t *testing.T) {
 	type want struct {
 		widths  []int

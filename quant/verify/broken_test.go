@@ -12,7 +12,6 @@ import (
 	"cfq/quant/verify"
 )
 
-// net is a random classifier 8-16-16-2 with a softmax head.
 func net() *graph.Model {
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "net"}}
 	m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 8}}}}
@@ -43,7 +42,6 @@ func net() *graph.Model {
 	return m
 }
 
-// TestBroken changes a good file and expects the report to say so.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)

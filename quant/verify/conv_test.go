@@ -15,7 +15,6 @@ import (
 	"cfq/quant/verify"
 )
 
-// convolutional makes x -> Reshape -> Conv -> Relu -> MaxPool -> Conv -> Relu -> Flatten -> Gemm.
 func convolutional(t *testing.T, dims ...int64) *graph.Model {
 	t.Helper()
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "conv"}}
@@ -49,8 +48,6 @@ func convolutional(t *testing.T, dims ...int64) *graph.Model {
 	return m
 }
 
-// TestConvKernels: integer convolutions are recognised wherever the optimizer puts
-// them, and float ones where only the weights are quantized.
 func TestConvKernels(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
@@ -92,7 +89,6 @@ func TestConvKernels(t *testing.T) {
 	}
 }
 
-// TestConvActivations: a convolution that the optimizer makes one node of with any activation is recognised.
 func TestConvActivations(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
@@ -115,7 +111,6 @@ func TestConvActivations(t *testing.T) {
 	}
 }
 
-// TestConvNotFused: a convolution whose output is not quantized does not run on integers.
 func TestConvNotFused(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)

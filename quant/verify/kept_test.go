@@ -11,8 +11,6 @@ import (
 	"cfq/quant/verify"
 )
 
-// deep is a random classifier with the given widths, an activation function between
-// its layers and one behind them.
 func deep(activation, end string, widths ...int) *graph.Model {
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "deep"}}
 	m.Graph.Inputs = []graph.Value{{
@@ -60,8 +58,6 @@ func deep(activation, end string, widths ...int) *graph.Model {
 	return m
 }
 
-// TestKept leaves each layer of three and four in float: the others run on integers, it
-// does not, and the results do not depend on optimizations.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
@@ -149,7 +145,6 @@ func TestNotKept(t *testing.T) {
 	}
 }
 
-// TestAdvice: what several layers do is said once, with their names.
 func TestAdvice(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)

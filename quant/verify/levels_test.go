@@ -11,7 +11,6 @@ import (
 	"cfq/quant/verify"
 )
 
-// problems returns what of r's problems says want.
 func problems(r *verify.Report, want string) (found []string) {
 	for _, p := range r.Problems {
 		if strings.Contains(p, want) {
@@ -21,8 +20,6 @@ func problems(r *verify.Report, want string) (found []string) {
 	return found
 }
 
-// TestNotANumber: an output that is no number is a problem in whatever row it
-// stands, and does not hide how far the others differ.
 func TestNotANumber(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
@@ -55,7 +52,6 @@ func TestNotANumber(t *testing.T) {
 	}
 }
 
-// TestInfinity: an output that is infinite at every level is the same at every level.
 func TestInfinity(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
@@ -71,7 +67,6 @@ func TestInfinity(t *testing.T) {
 	}
 }
 
-// TestClasses: a model whose only output is a class is held against itself, too.
 func TestClasses(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
@@ -98,7 +93,6 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestEmptyBias: an optional input may be written as "".
 func TestEmptyBias(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
@@ -121,7 +115,6 @@ func TestEmptyBias(t *testing.T) {
 	}
 }
 
-// TestKernel checks that kernels are found under the names that fusion leaves.
 func TestKernel(t *testing.T) {
 	t.Parallel()
 	g := &graph.Graph{Nodes: []*graph.Node{

@@ -17,8 +17,6 @@ import (
 	"cfq/quant/verify"
 )
 
-// embedded is a classifier of three numbers and two columns of categories, each with a table of its own, of which one
-// is large and read by two layers.
 func embedded() *graph.Model {
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "embedded"}}
 	rows := graph.Dim{Size: -1, Param: "N"}
@@ -89,7 +87,6 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// categories makes rows of the lowered model: numbers, and one category of each column.
 func categories(m *onnxio.Model, rows int) []float32 {
 	rng := rand.New(rand.NewPCG(1, 2))
 	x := make([]float32, rows*m.Dim())
@@ -105,7 +102,6 @@ func categories(m *onnxio.Model, rows int) []float32 {
 	return x
 }
 
-// described opens a written file and looks for its tables.
 func described(t *testing.T, onnx []byte, bits int) {
 	t.Helper()
 	m, err := onnxio.LoadBytes(t.Context(), onnx, ort.Options{})

@@ -22,7 +22,6 @@ import (
 	"cfq/quant/verify"
 )
 
-// canonical reads the model at path in the form that quant works on.
 func canonical(t *testing.T, path string) *graph.Model {
 	t.Helper()
 	m := must.Get(codec.ReadFile(path))(t)
@@ -35,7 +34,6 @@ func canonical(t *testing.T, path string) *graph.Model {
 // mixed stands for rows of 2, 3, 4 and 8 bits in turn.
 const mixed = 0
 
-// planFor quantizes every layer of m with scales from the largest value it takes on x.
 func planFor(t *testing.T, m *graph.Model, eng ort.Options, x *graph.Tensor, bits int) *quant.Plan {
 	t.Helper()
 	layers := must.Get(quant.FindLayers(m))(t)
@@ -74,7 +72,6 @@ func planFor(t *testing.T, m *graph.Model, eng ort.Options, x *graph.Tensor, bit
 	return p
 }
 
-// probe makes rows for m's input: a few numbers, then zeros and ones.
 func probe(m *graph.Model, n int) *graph.Tensor {
 	in := m.Graph.DataInputs()[0]
 	dim := int(in.Shape[1].Size)
@@ -105,8 +102,6 @@ func write(t *testing.T, m *graph.Model, p *quant.Plan) *graph.Model {
 	return q
 }
 
-// TestRealModels writes and verifies the real classifiers: batch normalization,
-// sigmoid heads, four layers.
 func TestRealModels(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
