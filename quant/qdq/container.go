@@ -1,11 +1,10 @@
 package qdq
 
 import (
-	"maps"
-	"slices"
-
 	"cfq/onnxio/graph"
 	"cfq/onnxio/pass"
+	"maps"
+	"slices"
 )
 
 // container is a way to store signed codes of at most its number of bits: as a tensor of
@@ -32,12 +31,7 @@ func (c container) dtype() graph.DType {
 type stores map[int]container
 
 func (s stores) planes() bool {
-	for _, c := range s {
-		if c.planes {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(s)), func(c container) bool { return c.planes })
 }
 
 type rowGroup struct {
@@ -65,8 +59,15 @@ func packed(l *plannedLayer, g rowGroup) *graph.Tensor {
 			codes = append(codes, l.enc.Codes[o*in:(o+1)*in]...)
 		}
 	}
-	if g.planes {
-		return planes(codes, g.bits)
+	if g.planes { // uint8 [bits, bytes of a plane, 1]
+		m := (len(codes) + 7) / 8
+		raw := make([]byte, g.bits*m)
+		for i, q := range codes {
+			for b := range g.bits {
+				raw[b*m+i/8] |= byte(q) >> b & 1 << (i % 8)
+			}
+		}
+		return &graph.Tensor{Name: "w", DType: graph.Uint8, Dims: []int64{int64(g.bits), int64(m), 1}, Raw: raw}
 	}
 	t := &graph.Tensor{Name: "w", DType: g.dtype(), Dims: []int64{int64(len(g.rows)), int64(in)}}
 	t.Raw = make([]byte, graph.RawSize(t.DType, len(codes)))
@@ -83,18 +84,6 @@ const (
 	functionDomain = pass.FunctionDomain
 	functionName   = "Unpack"
 )
-
-// planes returns codes as bit planes: uint8 [bits, bytes of a plane, 1].
-func planes(codes []int8, bits int) *graph.Tensor {
-	m := (len(codes) + 7) / 8
-	raw := make([]byte, bits*m)
-	for i, q := range codes {
-		for b := range bits {
-			raw[b*m+i/8] |= byte(q) >> b & 1 << (i % 8)
-		}
-	}
-	return &graph.Tensor{Name: "w", DType: graph.Uint8, Dims: []int64{int64(bits), int64(m), 1}, Raw: raw}
-}
 
 // unpackFunction is the model-local function that turns bit planes into int8
 // codes. Inputs: the planes p, uint8 [bits, m, 1], bit k of byte j of a plane

@@ -59,19 +59,8 @@ func Layers(m *graph.Model) ([]LayerNote, error) {
 	if unusual != nil {
 		c = m
 	}
-	notes, err := Describe(c)
-	if unusual == nil {
-		fixed(notes)
-	}
+	notes, err := describe(c, unusual == nil)
 	return notes, cmp.Or(unusual, err)
-}
-
-func fixed(notes []LayerNote) {
-	for i := range notes {
-		if l := &notes[i]; l.Fixed != "" {
-			l.Note = "stays in float: " + l.Fixed
-		}
-	}
 }
 
 // LayersOf is Layers of an opened model. Where its file looks rows up in a table, its graph multiplies the inputs of a
@@ -81,23 +70,30 @@ func LayersOf(m *onnxio.Model) ([]LayerNote, error) {
 	if c, unusual := m.Canonical(); !quantized && unusual == nil {
 		m = c
 	}
-	notes, err := Describe(typed(m))
+	notes, err := describe(typed(m), !quantized)
 	if err != nil {
 		return nil, err
-	}
-	if !quantized {
-		fixed(notes)
 	}
 	inputs, producers := m.Tables(), m.Graph().Graph.Producers()
 	for i := range notes {
 		notes[i].Table = inputs[producers[notes[i].Output].Input(0)]
 	}
 	file, err := Describe(m.File())
-	if file = slices.DeleteFunc(file, func(l LayerNote) bool { return !l.Table }); len(file) == 0 {
-		return notes, err
+	if file = slices.DeleteFunc(file, func(l LayerNote) bool { return !l.Table }); len(file) > 0 {
+		notes = slices.DeleteFunc(notes, func(l LayerNote) bool { return l.Table && l.IsFloat() })
 	}
-	notes = slices.DeleteFunc(notes, func(l LayerNote) bool { return l.Table && l.IsFloat() })
 	return append(file, notes...), err
+}
+
+// describe is Describe, and notes of a float model why layers stay in float.
+func describe(m *graph.Model, float bool) ([]LayerNote, error) {
+	notes, err := Describe(m)
+	for i := range notes {
+		if l := &notes[i]; float && l.Fixed != "" {
+			l.Note = "stays in float: " + l.Fixed
+		}
+	}
+	return notes, err
 }
 
 // typed returns the graph of a model that was opened with the types of its values, which the file need not declare.
@@ -169,15 +165,17 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 			l.In, l.Out = int(s.dims[0]), int(s.dims[1])
 		}
 		s.describe(&l)
-		l.Saturates = v.saturating(l.Activation, weight) > 0
-		l.Stored = v.weigh(s, weight, counted)
+		l.Saturates = l.Activation <= 8 && v.saturates(l.Activation, weight)
+		names := []string{weight}
 		if whole != nil {
-			names := v.outerScales(n)
+			names = append(names, v.outerScales(n)...)
 			for _, i := range whole.Weights[1:] {
 				names = append(names, n.Input(i))
 			}
-			for _, name := range names {
-				l.Stored += v.weigh(s, name, counted)
+		}
+		for _, name := range names {
+			if !s.holdsFloats() {
+				l.Stored += v.weigh(name, counted)
 			}
 		}
 		if bias != "" {
@@ -199,17 +197,10 @@ func (v *view) lookedUp(n *graph.Node) bool {
 // Behind returns the value of the activation that alone reads the convolution n, of those that the optimizer makes one
 // node of with it, called after that value; "" when there is none.
 func Behind(g *graph.Graph, n *graph.Node) string {
-	if !n.Is("Conv") {
-		return ""
-	}
 	readers := g.Consumers()[n.Outputs[0]]
-	if len(readers) != 1 {
-		return ""
-	}
-	for _, op := range []string{"Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid"} {
-		if readers[0].Is(op) {
-			return readers[0].Outputs[0]
-		}
+	fused := []string{"Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid"}
+	if n.Is("Conv") && len(readers) == 1 && readers[0].Standard() && slices.Contains(fused, readers[0].Op) {
+		return readers[0].Outputs[0]
 	}
 	return ""
 }
@@ -247,16 +238,12 @@ func (s *stored) describe(l *LayerNote) {
 // Names, nodes and their dimensions are not counted, nor are biases and what belongs to
 // activations. It is found in the graph, from each layer's weights backwards, so it
 // does not depend on who wrote the model; what layers share counts once.
-func Stored(m *graph.Model) (int, error) {
+func Stored(m *graph.Model) (sum int, err error) {
 	notes, err := Describe(m)
-	if err != nil {
-		return 0, err
-	}
-	sum := 0
 	for i := range notes {
 		sum += notes[i].Stored
 	}
-	return sum, nil
+	return sum, err
 }
 
 // StoredBits is what a file stores for the weights of layers, in bits per weight: those of floats, and for quantized
@@ -277,36 +264,29 @@ func StoredBits(layers []LayerNote) float64 {
 
 // IsFloat reports whether the weights are stored as floats.
 func (n *LayerNote) IsFloat() bool {
-	return slices.ContainsFunc([]graph.DType{graph.Float, graph.Double, graph.Float16, graph.BFloat16},
-		func(t graph.DType) bool { return n.Container == t.String() })
+	return slices.Contains([]string{"float", "double", "float16", "bfloat16"}, n.Container)
 }
 
 // weigh returns the bytes of all that the value called name is made of, and that
-// has not been counted before; 0 when it stands for floats.
-func (v *view) weigh(s *stored, name string, counted map[string]bool) int {
-	if s.holdsFloats() {
+// has not been counted before.
+func (v *view) weigh(name string, counted map[string]bool) int {
+	if name == "" || counted[name] {
 		return 0
 	}
-	sum := 0
-	todo := []string{name}
-	for len(todo) > 0 {
-		name, todo = todo[len(todo)-1], todo[:len(todo)-1]
-		if name == "" || counted[name] {
-			continue
-		}
-		counted[name] = true
-		if c := v.inits[name]; c != nil {
-			sum += len(c.Raw)
-			continue
-		}
-		if n := v.producers[name]; n != nil {
-			sum += v.held(n, counted)
-			from := n.Inputs
-			if n.Is("Add") {
-				from = from[:1] // a bias
-			}
-			todo = append(todo, from...)
-		}
+	counted[name] = true
+	if c := v.inits[name]; c != nil {
+		return len(c.Raw)
+	}
+	n := v.producers[name]
+	if n == nil {
+		return 0
+	}
+	sum, from := v.held(n, counted), n.Inputs
+	if n.Is("Add") {
+		from = from[:1] // a bias
+	}
+	for _, in := range from {
+		sum += v.weigh(in, counted)
 	}
 	return sum
 }
@@ -316,8 +296,8 @@ func (v *view) held(n *graph.Node, counted map[string]bool) int {
 		return len(c.Raw)
 	}
 	sum := 0
-	for i := range n.Attrs {
-		if a := &n.Attrs[i]; a.T != nil {
+	for _, a := range n.Attrs {
+		if a.T != nil {
 			sum += len(a.T.Raw)
 		}
 	}

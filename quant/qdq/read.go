@@ -10,151 +10,16 @@ import (
 	"cfq/quant"
 )
 
-// view is a written graph as it is read, whoever wrote it: what its descriptions, the rules and the sizes ask of it.
+// view is a written graph as it is read, whoever wrote it: what its descriptions and sizes ask of it.
 type view struct {
 	m         *graph.Model
 	inits     map[string]*graph.Tensor
 	producers map[string]*graph.Node
 	consumers map[string][]*graph.Node
-	constant  map[string]bool // values that depend on initializers only
-	feeds     map[string]bool // values that a layer depends on
-	dense     []writtenLayer
-}
-
-type writtenLayer struct {
-	node               *graph.Node
-	data, weight, bias *graph.Node
 }
 
 func newView(m *graph.Model) *view {
-	v := &view{
-		m: m, inits: m.Graph.InitMap(), producers: m.Graph.Producers(), consumers: m.Graph.Consumers(),
-		constant: map[string]bool{}, feeds: map[string]bool{},
-	}
-	for name := range v.inits {
-		v.constant[name] = true
-	}
-	// Nodes stand in the order in which they are computed, so one pass knows the constants, ...
-	for _, n := range m.Graph.Nodes {
-		computed := slices.ContainsFunc(n.Inputs, func(in string) bool { return in != "" && !v.constant[in] })
-		for _, out := range n.Outputs {
-			v.constant[out] = !computed
-		}
-		if quant.IsLayer(n) {
-			v.dense = append(v.dense, v.layer(n))
-		}
-	}
-	// ... and one back what layers depend on.
-	for _, n := range slices.Backward(m.Graph.Nodes) {
-		if !quant.IsLayer(n) && !slices.ContainsFunc(n.Outputs, func(out string) bool { return v.feeds[out] }) {
-			continue
-		}
-		for _, in := range n.Inputs {
-			v.feeds[in] = in != "" // an absent input is no value
-		}
-	}
-	return v
-}
-
-func (v *view) layer(n *graph.Node) writtenLayer {
-	dq := func(name string, constant bool) *graph.Node {
-		if p := v.producers[name]; p != nil && p.Is("DequantizeLinear") && v.constant[p.Input(0)] == constant {
-			return p
-		}
-		return nil
-	}
-	d := writtenLayer{node: n, data: dq(n.Input(0), false), weight: dq(n.Input(1), true), bias: dq(n.Input(2), true)}
-	if t := v.producers[n.Input(1)]; t != nil && d.weight == nil && t.Is("Transpose") {
-		d.weight = dq(t.Input(0), true)
-	}
-	return d
-}
-
-// floats returns the value called name if it is a constant, a Cast of one that
-// holds float16, or the product of two such, computed in float32.
-func (v *view) floats(name string) []float32 {
-	if t := v.inits[name]; t != nil {
-		f, err := t.Floats()
-		if err != nil || t.DType != graph.Float {
-			return nil
-		}
-		return f
-	}
-	n := v.producers[name]
-	switch {
-	case n == nil:
-	case n.Is("Cast") && n.Int("to", 0) == int64(graph.Float):
-		t := v.inits[n.Input(0)]
-		if t == nil || t.DType != graph.Float16 {
-			return nil
-		}
-		f, _ := t.Floats() // cannot fail for this type
-		return f
-	case n.Is("Mul"):
-		return product(v.scales(n.Input(0)), v.scales(n.Input(1)))
-	}
-	return nil
-}
-
-// scales is floats without products, so that no chain of them is followed.
-func (v *view) scales(name string) []float32 {
-	if n := v.producers[name]; n != nil && n.Is("Mul") {
-		return nil
-	}
-	return v.floats(name)
-}
-
-func product(a, b []float32) []float32 {
-	if len(a) < len(b) {
-		a, b = b, a
-	}
-	if len(b) == 0 || (len(b) != 1 && len(b) != len(a)) {
-		return nil
-	}
-	out := make([]float32, len(a))
-	for i := range a {
-		out[i] = a[i] * b[i%len(b)]
-	}
-	return out
-}
-
-func (v *view) dtype(name string) graph.DType {
-	if t := v.inits[name]; t != nil {
-		return t.DType
-	}
-	n := v.producers[name]
-	switch {
-	case n == nil:
-		return graph.Undefined
-	case n.Is("Cast"):
-		return graph.DType(n.Int("to", 0))
-	case n.Domain == functionDomain && n.Op == functionName:
-		return graph.Int8
-	case len(n.Inputs) > 0:
-		return v.dtype(n.Inputs[0])
-	}
-	return graph.Undefined
-}
-
-// zeros returns the zero point called name if it is a constant or made from one of
-// one number by Expand.
-func (v *view) zeros(name string) *graph.Tensor {
-	if t := v.inits[name]; t != nil {
-		return t
-	}
-	n := v.producers[name]
-	if n == nil || !n.Is("Expand") {
-		return nil
-	}
-	t, shape := v.inits[n.Input(0)], v.inits[n.Input(1)]
-	if t == nil || shape == nil || t.Len() != 1 {
-		return nil
-	}
-	dims, err := shape.Ints()
-	if err != nil || shape.DType != graph.Int64 {
-		return nil
-	}
-	return &graph.Tensor{DType: t.DType, Dims: dims, Raw: t.Raw}
+	return &view{m: m, inits: m.Graph.InitMap(), producers: m.Graph.Producers(), consumers: m.Graph.Consumers()}
 }
 
 type stored struct {
@@ -236,8 +101,12 @@ func (v *view) trace(name string, depth int) *stored {
 			s.dims = shape
 		}
 	case "Gather":
-		if indices := v.indices(p.Input(1)); p.Int("axis", 0) == 1 && indices > 0 {
-			s.columns = indices
+		indices := p.Input(1)
+		if c := v.producers[indices]; c != nil && c.Is("Cast") {
+			indices = c.Input(0)
+		}
+		if n := len(v.ints(indices)); p.Int("axis", 0) == 1 && n > 0 {
+			s.columns = n
 		}
 	}
 	return s
@@ -246,20 +115,19 @@ func (v *view) trace(name string, depth int) *stored {
 const moving = "QuantizeLinear DequantizeLinear Cast Identity Mul Pad Add Transpose Reshape Gather"
 
 func (v *view) concat(n *graph.Node, depth int) *stored {
-	var all *stored
+	all := &stored{}
 	const maxParts = 64 // only a chain of doubling Concats has more
-	for _, in := range n.Inputs {
+	for i, in := range n.Inputs {
 		s := v.trace(in, depth+1)
-		switch {
-		case s == nil || len(s.dims) == 0 || all != nil && len(s.dims) != len(all.dims):
+		if s == nil || len(s.dims) == 0 || i > 0 && len(s.dims) != len(all.dims) {
 			return nil
-		case all == nil:
-			all = &stored{dims: slices.Clone(s.dims), parts: s.parts}
-		default:
-			all.dims[0] += s.dims[0]
-			all.parts = append(slices.Clip(all.parts), s.parts...)
 		}
-		if len(all.parts) > maxParts {
+		if i == 0 {
+			all.dims = append(all.dims, 0)
+			all.dims = append(all.dims, s.dims[1:]...)
+		}
+		all.dims[0] += s.dims[0]
+		if all.parts = append(all.parts, s.parts...); len(all.parts) > maxParts {
 			return nil
 		}
 	}
@@ -276,13 +144,6 @@ func (v *view) ints(name string) []int64 {
 		return nil
 	}
 	return ints
-}
-
-func (v *view) indices(name string) int {
-	if p := v.producers[name]; p != nil && p.Is("Cast") {
-		name = p.Input(0)
-	}
-	return len(v.ints(name))
 }
 
 // codeBits is the width that the codes of an int8 or int4 tensor need: a small layer
@@ -331,6 +192,19 @@ func (v *view) activation(name string) int {
 		name = n.Input(0)
 	}
 	return width
+}
+
+// saturates reports whether sums of products of the codes called name, with activations of that many bits, are cut off,
+// see quant.Saturates.
+func (v *view) saturates(activation int, name string) bool {
+	s := v.trace(name, 0)
+	return s != nil && slices.ContainsFunc(s.parts, func(p storedPart) bool {
+		if p.tensor == nil || p.tensor.DType != graph.Int8 { // codes of fewer bits are smaller
+			return false
+		}
+		codes, _ := p.tensor.Ints() // cannot fail for this type
+		return slices.ContainsFunc(codes, func(q int64) bool { return quant.Saturates(activation, max(q, -q)) })
+	})
 }
 
 func (v *view) unpacked(call *graph.Node) *stored {

@@ -81,11 +81,6 @@ func TestMixed(t *testing.T) {
 				}
 			}
 			q := write(t, m, p, qdq.Options{Size: preferPlanes})
-			for _, f := range qdq.Lint(q) {
-				if !f.Advice {
-					t.Errorf("%d bits, kinds %d: %v", bits, kinds, f)
-				}
-			}
 			x := graph.FromFloats("x", clamp(floats(t, rows(4, 50, 6)), 3), 50, 6)
 			got := floats(t, run(t, q, eng, x)["y"])
 			want := floats(t, run(t, simulated(t, m, p), eng, x)["y"])

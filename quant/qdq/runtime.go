@@ -89,21 +89,18 @@ func (r Runtime) options(l *plannedLayer) []stores {
 	out := []stores{{}}
 	for i, bits := range widths {
 		candidates := []container{r.plain(bits)}
-		add := func(c container) {
-			if !slices.Contains(candidates, c) {
-				candidates = append(candidates, c)
-			}
-		}
 		for _, wider := range widths[i:] {
-			add(r.exact(wider))
-			add(r.plain(wider))
+			for _, c := range []container{r.exact(wider), r.plain(wider)} {
+				if !slices.Contains(candidates, c) {
+					candidates = append(candidates, c)
+				}
+			}
 		}
 		var next []stores
 		for _, s := range out {
 			for _, c := range candidates {
 				with := maps.Clone(s)
-				with[bits] = c
-				if !r.wasteful(with, l) {
+				if with[bits] = c; !r.wasteful(with, l) {
 					next = append(next, with)
 				}
 			}
@@ -119,20 +116,13 @@ func (r Runtime) wasteful(s stores, l *plannedLayer) bool {
 	unpacks := s.planes()
 	extra := map[int]int{} // bits, by width
 	for _, f := range l.enc.Formats {
-		c, ok := s[f.Bits]
-		if !ok {
-			continue
-		}
-		own := r.plain(f.Bits)
-		if e := r.exact(f.Bits); unpacks && e.planes {
-			own = e // the function is there
-		}
-		extra[f.Bits] += l.enc.In * (c.bits - own.bits)
-	}
-	for _, bits := range extra {
-		if bits/8 > groupBytes+4*l.enc.Out {
-			return true
+		if c, ok := s[f.Bits]; ok {
+			own := r.plain(f.Bits)
+			if e := r.exact(f.Bits); unpacks && e.planes {
+				own = e // the function is there
+			}
+			extra[f.Bits] += l.enc.In * (c.bits - own.bits)
 		}
 	}
-	return false
+	return len(extra) > 0 && slices.Max(slices.Collect(maps.Values(extra)))/8 > groupBytes+4*l.enc.Out
 }

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"cfq/onnxio/graph"
@@ -88,9 +89,8 @@ func prepare(m *graph.Model, plan *quant.Plan) (*prepared, error) {
 	p := &prepared{m: m, input: plan.Input, layers: map[string]*plannedLayer{}, tensors: tensorCache{}}
 	var errs []error
 	if plan.Input != nil {
-		if p.value, err = inputValue(m.Graph, plan.Input.Value); err != nil {
-			errs = append(errs, err)
-		}
+		p.value, err = inputValue(m.Graph, plan.Input.Value)
+		errs = append(errs, err)
 	}
 	for _, info := range infos {
 		// Only Gemms have names of their own: a fixed layer does not take one from them.
@@ -114,9 +114,7 @@ func prepare(m *graph.Model, plan *quant.Plan) (*prepared, error) {
 			continue
 		}
 		used = used || (p.input != nil && e.info.Input == p.value)
-		if err := p.encode(e); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, p.encode(e))
 	}
 	if p.input != nil && p.value != "" && !used {
 		errs = append(errs, fmt.Errorf("the plan quantizes %q, which no quantized layer reads", p.value))
@@ -169,7 +167,7 @@ func (p *prepared) write(unpacks bool) *graph.Model {
 	nodes := m.Graph.Nodes
 	m.Graph.Nodes = nil
 	for _, n := range nodes {
-		if l := p.layers[n.Name]; l != nil && l.enc != nil && isLayer(n) {
+		if l := p.encodedAt(n); l != nil {
 			w.layer(n, l)
 		} else {
 			w.append(n)
@@ -200,8 +198,13 @@ func (p *prepared) write(unpacks bool) *graph.Model {
 // containers with bit planes, taking the function for granted, and its smallest
 // without; the file is written both ways.
 func (p *prepared) choose(o Options) *graph.Model {
-	layers := p.encoded()
-	for _, l := range layers {
+	var layers []*plannedLayer
+	for _, n := range p.m.Graph.Nodes {
+		l := p.encodedAt(n)
+		if l == nil {
+			continue
+		}
+		layers = append(layers, l)
 		l.stores = stores{}
 		for _, bits := range l.widths() {
 			if l.stores[bits] = p.runtime.plain(bits); p.plain {
@@ -233,35 +236,32 @@ func (p *prepared) choose(o Options) *graph.Model {
 	return smallest
 }
 
+// best returns the smallest containers of l without bit planes and with or without.
 func (p *prepared) best(l *plannedLayer, o Options) (free, all stores) {
 	options := p.runtime.options(l)
 	if len(options) == 1 {
 		return options[0], options[0]
 	}
-	before := l.stores
-	defer func() { l.stores = before }()
-	freeSize, allSize := 0, 0
+	defer func(before stores) { l.stores = before }(l.stores)
+	freeSize, allSize := math.MaxInt, math.MaxInt
 	for _, s := range options {
 		l.stores = s
 		n := o.Size(p.write(true))
-		if !s.planes() && (free == nil || n < freeSize) {
+		if !s.planes() && n < freeSize {
 			free, freeSize = s, n
 		}
-		if all == nil || n < allSize {
+		if n < allSize {
 			all, allSize = s, n
 		}
 	}
 	return free, all
 }
 
-func (p *prepared) encoded() []*plannedLayer {
-	var out []*plannedLayer
-	for _, n := range p.m.Graph.Nodes {
-		if l := p.layers[n.Name]; l != nil && l.enc != nil && isLayer(n) {
-			out = append(out, l)
-		}
+func (p *prepared) encodedAt(n *graph.Node) *plannedLayer {
+	if l := p.layers[n.Name]; l != nil && l.enc != nil && isLayer(n) {
+		return l
 	}
-	return out
+	return nil
 }
 
 func (p *prepared) results() map[string]quant.Act {
@@ -277,8 +277,7 @@ func (p *prepared) results() map[string]quant.Act {
 // groups collects the rows of l by their container, in the order in which those
 // occur, and returns where in that order each row of the layer stands; nil when
 // it stands in its place.
-func (l *plannedLayer) groups() ([]rowGroup, []int) {
-	var groups []rowGroup
+func (l *plannedLayer) groups() (groups []rowGroup, place []int) {
 	for o, f := range l.enc.Formats {
 		c := l.stores[f.Bits]
 		g := slices.IndexFunc(groups, func(g rowGroup) bool { return g.container == c })
@@ -289,16 +288,15 @@ func (l *plannedLayer) groups() ([]rowGroup, []int) {
 		groups[g].rows = append(groups[g].rows, o)
 		groups[g].widths |= 1 << f.Bits
 	}
-	place := make([]int, len(l.enc.Formats))
-	moved, at := false, 0
+	place = make([]int, len(l.enc.Formats))
+	at := 0
 	for _, g := range groups {
 		for _, o := range g.rows {
 			place[o] = at
-			moved = moved || o != at
 			at++
 		}
 	}
-	if !moved {
+	if slices.IsSorted(place) {
 		return groups, nil
 	}
 	return groups, place

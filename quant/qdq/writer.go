@@ -2,8 +2,8 @@ package qdq
 
 import (
 	"fmt"
+	"math"
 	"slices"
-	"strconv"
 
 	"cfq/onnxio/graph"
 	"cfq/quant"
@@ -22,15 +22,17 @@ type graphWriter struct {
 }
 
 func (w *graphWriter) layer(n *graph.Node, l *plannedLayer) {
-	gemm := &graph.Node{
-		Name: n.Name, Op: n.Op, Outputs: n.Outputs, Attrs: n.Attrs, Doc: n.Doc, Extra: n.Extra,
-	}
+	c := *n
 	if l.enc.InScale == 0 {
-		gemm.Inputs = []string{n.Inputs[0], w.floatWeights(l)}
+		c.Inputs = []string{n.Inputs[0], w.floatWeights(l)}
 		if !l.enc.AllZeroB {
-			gemm.Inputs = append(gemm.Inputs, w.floatBias(n, l))
+			b := n.Input(2) // stays unless the plan has another
+			if b == "" || !slices.Equal(l.enc.FloatB, l.info.B) {
+				b = w.tensor(graph.FromFloats("b", l.enc.FloatB, int64(l.enc.Out)))
+			}
+			c.Inputs = append(c.Inputs, b)
 		}
-		w.append(gemm)
+		w.append(&c)
 		return
 	}
 	var data string
@@ -40,14 +42,14 @@ func (w *graphWriter) layer(n *graph.Node, l *plannedLayer) {
 		data = w.tabular(n.Inputs[0])
 	}
 	scale := w.scales(l)
-	gemm.Inputs = []string{data, w.weights(l, scale)}
+	c.Inputs = []string{data, w.weights(l, scale)}
 	if !l.enc.AllZeroB {
-		gemm.Inputs = append(gemm.Inputs, w.bias(l, scale))
+		c.Inputs = append(c.Inputs, w.bias(l, scale))
 	}
-	if gemm.Is("Gemm") {
-		w.integers = append(w.integers, gemm)
+	if c.Is("Gemm") {
+		w.integers = append(w.integers, &c)
 	}
-	w.append(gemm)
+	w.append(&c)
 }
 
 func (w *graphWriter) activation(v string, a quant.Act) string {
@@ -116,13 +118,6 @@ func (w *graphWriter) floatWeights(l *plannedLayer) string {
 	return w.kernel(l, w.op("Mul", "w", []string{codes, w.scales(l, 1)}))
 }
 
-func (w *graphWriter) floatBias(n *graph.Node, l *plannedLayer) string {
-	if b := n.Input(2); b != "" && slices.Equal(l.enc.FloatB, l.info.B) {
-		return b
-	}
-	return w.tensor(graph.FromFloats("b", l.enc.FloatB, int64(l.enc.Out)))
-}
-
 func (w *graphWriter) scalar(hint string, v float32) string {
 	return w.tensor(graph.FromFloats(hint, []float32{v}))
 }
@@ -131,14 +126,9 @@ func (w *graphWriter) uint8(v uint8) string {
 	return w.tensor(&graph.Tensor{Name: "z", DType: graph.Uint8, Raw: []byte{v}})
 }
 
+// tensor adds an initializer, or finds an equal one that was added before.
 func (w *graphWriter) tensor(t *graph.Tensor) string {
-	key := make([]byte, 0, 32+len(t.Raw))
-	key = strconv.AppendInt(append(key, "tensor "...), int64(t.DType), 10)
-	for _, d := range t.Dims {
-		key = strconv.AppendInt(append(key, ' '), d, 10)
-	}
-	key = append(append(key, ':'), t.Raw...)
-	return w.once(string(key), func() string { return w.names.Const(t) })
+	return w.once(fmt.Sprintf("tensor %d %v %s", t.DType, t.Dims, t.Raw), func() string { return w.names.Const(t) })
 }
 
 func (w *graphWriter) once(key string, make func() string) string {
@@ -150,18 +140,14 @@ func (w *graphWriter) once(key string, make func() string) string {
 	return v
 }
 
-// shared returns the output of a node of the standard domain with whole numbers for
-// attributes, or that of an equal one that was written before.
+// shared returns the output of a node of the standard domain with whole numbers
+// for attributes, or that of an equal one that was written before.
 func (w *graphWriter) shared(op, hint string, inputs []string, attrs ...graph.Attr) string {
-	key := make([]byte, 0, 64)
-	key = append(key, op...)
-	for _, in := range inputs {
-		key = append(append(key, 0), in...)
-	}
+	key := fmt.Sprintf("%s %q", op, inputs)
 	for _, a := range attrs {
-		key = strconv.AppendInt(append(append(key, 0, 0), a.Name...), a.I, 10)
+		key += fmt.Sprint(" ", a.Name, a.I)
 	}
-	return w.once(string(key), func() string { return w.op(op, hint, inputs, attrs...) })
+	return w.once(key, func() string { return w.op(op, hint, inputs, attrs...) })
 }
 
 // op appends a node of the standard domain. New nodes have no names, which are
@@ -224,7 +210,18 @@ func (w *graphWriter) group(l *plannedLayer, g rowGroup, to graph.DType) string 
 	v := w.tensor(&c)
 	w.int2 = w.int2 || t.DType == graph.Int2
 	if g.planes {
-		v = w.unpack(v, g.bits, []int64{int64(len(g.rows)), int64(l.enc.In)})
+		w.unpacks = true
+		worth := make([]float32, g.bits)
+		for b := range worth {
+			worth[b] = float32(int(1) << b)
+		}
+		worth[g.bits-1] *= -1 // two's complement
+		planes := []string{v, w.tensor(graph.FromFloats("v", worth, int64(g.bits), 1)), w.shape(len(g.rows), l.enc.In)}
+		v = w.once(fmt.Sprintf("unpack %q", planes), func() string {
+			out := w.names.Name("w")
+			w.append(&graph.Node{Op: functionName, Domain: functionDomain, Inputs: planes, Outputs: []string{out}})
+			return out
+		})
 	}
 	if to == graph.Int8 && (g.planes || g.bits == 8) {
 		return v
@@ -246,24 +243,15 @@ func (w *graphWriter) indices(v []int) string {
 	return w.shared("Cast", "i", []string{t}, graph.IntAttr("to", int64(graph.Int32)))
 }
 
-func (w *graphWriter) unpack(p string, bits int, dims []int64) string {
-	w.unpacks = true
-	// Two's complement: the highest plane counts negative.
-	value := make([]float32, bits)
-	for b := range value {
-		value[b] = float32(int(1) << b)
-	}
-	value[bits-1] = -value[bits-1]
-	v := w.tensor(graph.FromFloats("v", value, int64(bits), 1))
-	shape := w.tensor(graph.FromInts("n", dims, 2))
-	return w.once("unpack "+p+" "+shape, func() string {
-		out := w.names.Name("w")
-		w.append(&graph.Node{Op: functionName, Domain: functionDomain, Inputs: []string{p, v, shape}, Outputs: []string{out}})
-		return out
-	})
-}
-
 func isLayer(n *graph.Node) bool { return n.Is("Gemm") || n.Is("Conv") }
+
+func (w *graphWriter) shape(dims ...int) string {
+	n := make([]int64, len(dims))
+	for i, d := range dims {
+		n[i] = int64(d)
+	}
+	return w.tensor(graph.FromInts("n", n, int64(len(n))))
+}
 
 // kernel gives the weights of a convolution, which stand in the file as those of a
 // dense layer do, the shape of its kernel; the runtime folds that at load.
@@ -272,11 +260,8 @@ func (w *graphWriter) kernel(l *plannedLayer, v string) string {
 	if c == nil {
 		return v
 	}
-	dims := []int64{int64(l.info.Out), int64(c.Channels / c.Group)}
-	for _, k := range c.Kernel {
-		dims = append(dims, int64(k))
-	}
-	return w.shared("Reshape", "w", []string{v, w.tensor(graph.FromInts("n", dims, int64(len(dims))))})
+	shape := w.shape(append([]int{l.info.Out, c.Channels / c.Group}, c.Kernel...)...)
+	return w.shared("Reshape", "w", []string{v, shape})
 }
 
 // result puts an output quantizer behind the node that was written last, in place
@@ -292,10 +277,9 @@ func (w *graphWriter) result(n *graph.Node) {
 		return
 	}
 	last := w.g.Nodes[len(w.g.Nodes)-1]
-	var from string
+	from := last.Input(0)
 	if last.Is("Clip") && a.Bits < 8 {
 		// The Clip of the codes bounds the value, too; two keep the kernel from fusing.
-		from = last.Input(0)
 		w.g.Nodes = w.g.Nodes[:len(w.g.Nodes)-1]
 	} else {
 		from = w.names.Name("c")
@@ -304,35 +288,33 @@ func (w *graphWriter) result(n *graph.Node) {
 	w.activation(from, a)
 	w.g.Nodes[len(w.g.Nodes)-1].Outputs = []string{value}
 	// Layers that quantize the value in the same way read it as it is.
-	w.values[fmt.Sprintf("act %q %v", from, a)] = value
-	w.values[fmt.Sprintf("act %q %v", value, a)] = value
+	for _, v := range []string{from, value} {
+		w.values[fmt.Sprintf("act %q %v", v, a)] = value
+	}
 }
 
 // shield puts a Clip that bounds nothing in front of the node that was written last,
 // if that is a layer on float weights behind an output quantizer: between quantizers
 // the runtime would silently round the weights to 8 bits.
 func (w *graphWriter) shield() {
-	if len(w.outputs) == 0 {
-		return
-	}
 	end := len(w.g.Nodes) - 1
 	n := w.g.Nodes[end]
-	if !isLayer(n) {
+	if len(w.outputs) == 0 || !isLayer(n) {
 		return
 	}
 	made := w.g.Producers()
 	if d := made[n.Input(1)]; d != nil && d.Is("DequantizeLinear") {
 		return
 	}
-	for v := n.Input(0); ; {
+	v := n.Input(0)
+	for p := made[v]; p != nil && quant.Moves(p); p = made[v] {
 		if _, ok := w.outputs[v]; ok {
 			break
 		}
-		p := made[v]
-		if p == nil || !quant.Moves(p) {
-			return
-		}
 		v = p.Input(0)
+	}
+	if _, ok := w.outputs[v]; !ok {
+		return
 	}
 	w.g.Nodes = w.g.Nodes[:end]
 	clipped := w.op("Clip", "u", []string{n.Inputs[0], w.scalar("s", -unbounded)})
@@ -363,6 +345,7 @@ type columnRun struct {
 	pass     bool // neighbouring model inputs that need no arithmetic
 }
 
+// parts splits the columns at the longest run that can be passed on as it is.
 func (w *graphWriter) parts() []columnRun {
 	cols := w.input.Columns
 	plain := func(j int) bool {
@@ -382,13 +365,8 @@ func (w *graphWriter) parts() []columnRun {
 	if best.to-best.from < passLength && best.to-best.from < len(cols) {
 		return []columnRun{{from: 0, to: len(cols)}}
 	}
-	var out []columnRun
-	for _, p := range []columnRun{{from: 0, to: best.from}, best, {from: best.to, to: len(cols)}} {
-		if p.from < p.to {
-			out = append(out, p)
-		}
-	}
-	return out
+	out := []columnRun{{from: 0, to: best.from}, best, {from: best.to, to: len(cols)}}
+	return slices.DeleteFunc(out, func(p columnRun) bool { return p.from == p.to })
 }
 
 // part writes (min(x,hi)-lo)*gain for the columns of p. The maximum with lo and
@@ -397,9 +375,13 @@ func (w *graphWriter) parts() []columnRun {
 func (w *graphWriter) part(x string, p columnRun) string {
 	cols := w.input.Columns[p.from:p.to]
 	sources, neighbours, dim := make([]int, len(cols)), true, 0
+	hi, lo, gain := make([]float32, len(cols)), make([]float32, len(cols)), make([]float32, len(cols))
 	for j, c := range cols {
-		sources[j] = c.Source
+		sources[j], hi[j], lo[j], gain[j] = c.Source, unbounded, c.Lo, c.Gain
 		neighbours = neighbours && c.Source == cols[0].Source+j
+		if w.input.Inner(p.from + j) {
+			hi[j] = c.Hi
+		}
 	}
 	for _, c := range w.input.Columns {
 		dim = max(dim, c.Source+1)
@@ -423,24 +405,13 @@ func (w *graphWriter) part(x string, p columnRun) string {
 	for _, step := range []struct {
 		op      string
 		neutral float32
-		value   func(j int, c quant.InputColumn) float32
-	}{
-		{"Min", unbounded, func(j int, c quant.InputColumn) float32 {
-			if w.input.Inner(p.from + j) {
-				return c.Hi
-			}
-			return unbounded
-		}},
-		{"Sub", 0, func(_ int, c quant.InputColumn) float32 { return c.Lo }},
-		{"Mul", 1, func(_ int, c quant.InputColumn) float32 { return c.Gain }},
-	} {
-		v, used := make([]float32, len(cols)), false
-		for j, c := range cols {
-			v[j] = step.value(j, c)
-			used = used || v[j] != step.neutral
-		}
-		if used {
-			x = w.op(step.op, "u", []string{x, w.perColumn(v, dims...)})
+		values  []float32
+	}{{"Min", unbounded, hi}, {"Sub", 0, lo}, {"Mul", 1, gain}} {
+		switch v := slices.Compact(slices.Clone(step.values)); {
+		case len(v) > 1:
+			x = w.op(step.op, "u", []string{x, w.tensor(graph.FromFloats("u", step.values, dims...))})
+		case v[0] != step.neutral:
+			x = w.op(step.op, "u", []string{x, w.scalar("u", v[0])})
 		}
 	}
 	if !neighbours {
@@ -450,13 +421,6 @@ func (w *graphWriter) part(x string, p columnRun) string {
 }
 
 const unbounded = 3.4028234663852886e38
-
-func (w *graphWriter) perColumn(v []float32, dims ...int64) string {
-	if len(slices.Compact(slices.Clone(v))) > 1 {
-		return w.tensor(graph.FromFloats("u", v, dims...))
-	}
-	return w.scalar("u", v[0])
-}
 
 // The overhead of nodes and tensors in the file, to a few bytes: enough to decide whether
 // a constant is longer than the nodes that compute it at load.
@@ -493,8 +457,7 @@ func (w *graphWriter) zeros(t graph.DType, l *plannedLayer) string {
 	case w.plain || n*size <= expandBytes+shapeBytes+size:
 		return zero(n, int64(n))
 	}
-	shape := w.tensor(graph.FromInts("n", []int64{int64(n)}, 1))
-	return w.shared("Expand", "z", []string{zero(1), shape})
+	return w.shared("Expand", "z", []string{zero(1), w.shape(n)})
 }
 
 // isolate keeps integer layers whose result is needed in float on integer kernels.
@@ -505,7 +468,7 @@ func (w *graphWriter) zeros(t graph.DType, l *plannedLayer) string {
 // quantizer is not the only reader, the layer runs on dequantized weights instead. A Max behind
 // the layer is nothing that the runtime takes in, so what reads that does not matter.
 func (w *graphWriter) isolate() {
-	readers := w.readers()
+	readers := w.g.Consumers()
 	for _, n := range w.integers {
 		y := n.Outputs[0]
 		if w.takes(y, readers) {
@@ -521,36 +484,15 @@ func (w *graphWriter) isolate() {
 	}
 }
 
-func (w *graphWriter) readers() map[string][]*graph.Node {
-	out := make(map[string][]*graph.Node, 2*len(w.integers))
-	for _, n := range w.integers {
-		out[n.Outputs[0]] = nil
-	}
-	for _, n := range w.g.Nodes {
-		for i, v := range n.Inputs {
-			r, ok := out[v]
-			if !ok || slices.Contains(n.Inputs[:i], v) {
-				continue
-			}
-			out[v] = append(r, n)
-			if n.Is("Relu") || n.Is("Clip") {
-				out[n.Outputs[0]] = nil
-			}
-		}
-	}
-	return out
-}
-
 // takes reports whether all that stands behind the layer that makes y goes well with an
 // integer kernel: a quantizer alone, perhaps behind a Relu or Clip, or none at all.
 func (w *graphWriter) takes(y string, all map[string][]*graph.Node) bool {
 	readers := all[y]
-	quantizes := func(n *graph.Node) bool { return n.Is("QuantizeLinear") }
 	bounds := func(n *graph.Node) bool { return n.Is("Relu") || n.Is("Clip") }
-	// A quantizer moves in front of what only moves numbers.
-	special := func(n *graph.Node) bool { return quantizes(n) || bounds(n) || quant.Moves(n) }
 	switch {
-	case !slices.ContainsFunc(readers, special):
+	case !slices.ContainsFunc(readers, func(n *graph.Node) bool {
+		return n.Is("QuantizeLinear") || bounds(n) || quant.Moves(n) // a quantizer moves in front of what only moves numbers
+	}):
 		return true
 	case len(readers) != 1 || w.g.IsOutput(y):
 		return false
@@ -559,35 +501,32 @@ func (w *graphWriter) takes(y string, all map[string][]*graph.Node) bool {
 	}
 	behind := readers[0].Outputs[0]
 	q := all[behind]
-	return len(q) == 1 && quantizes(q[0]) && !w.g.IsOutput(behind) && covers(w.g, readers[0], q[0])
+	return len(q) == 1 && q[0].Is("QuantizeLinear") && !w.g.IsOutput(behind) && covers(w.g, readers[0], q[0])
 }
 
+// covers reports whether the Relu or Clip n does nothing to what the codes of the
+// QuantizeLinear q, uint8 with a scalar scale, stand for.
 func covers(g *graph.Graph, n, q *graph.Node) bool {
-	zero := g.Init(q.Input(2))
-	scale, ok := singleNumber(g, q.Input(1))
-	if !ok || zero == nil || zero.DType != graph.Uint8 || len(zero.Raw) != 1 {
+	zero, scale := g.Init(q.Input(2)), numberOr(g, q.Input(1), math.NaN())
+	if zero == nil || zero.DType != graph.Uint8 || len(zero.Raw) != 1 {
 		return false
 	}
 	lowest, highest := -float32(zero.Raw[0])*scale, float32(255-int(zero.Raw[0]))*scale
 	if n.Is("Relu") {
 		return lowest == 0
 	}
-	bound := func(name string, fits func(float32) bool) bool {
-		v, ok := singleNumber(g, name)
-		return name == "" || ok && fits(v)
-	}
-	return bound(n.Input(1), func(lo float32) bool { return lo <= lowest }) &&
-		bound(n.Input(2), func(hi float32) bool { return hi >= highest })
+	return numberOr(g, n.Input(1), math.Inf(-1)) <= lowest && numberOr(g, n.Input(2), math.Inf(1)) >= highest
 }
 
-func singleNumber(g *graph.Graph, name string) (float32, bool) {
-	t := g.Init(name)
-	if t == nil || t.DType != graph.Float || t.Len() != 1 {
-		return 0, false
+// numberOr returns the constant called name, what is given without a name, and NaN where it is not one number.
+func numberOr(g *graph.Graph, name string, absent float64) float32 {
+	if name == "" {
+		return float32(absent)
 	}
-	v, err := t.Floats()
-	if err != nil {
-		return 0, false
+	if t := g.Init(name); t != nil && t.DType == graph.Float && t.Len() == 1 {
+		if v, err := t.Floats(); err == nil {
+			return v[0]
+		}
 	}
-	return v[0], true
+	return float32(math.NaN())
 }

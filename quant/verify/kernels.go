@@ -19,27 +19,21 @@ func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 		}
 	}
 	for _, p := range plan.Layers {
-		l := Layer{Node: p.Node, Bits: p.MeanBits()}
-		var data, n *graph.Node // what the layer reads, what runs it
-		w := written(g, p.Node)
-		if w != nil {
-			data, n = producers[w.Input(0)], kernelOf(opt, g, w, p.Node)
-		}
+		r.Layers = append(r.Layers, Layer{Node: p.Node, Bits: p.MeanBits()})
+		l, w := &r.Layers[len(r.Layers)-1], written(g, p.Node)
+		n := kernelOf(opt, g, w, p.Node)
 		if n == nil {
 			r.problem("layer %q is not in the graph that ONNX Runtime runs", p.Node)
-			r.Layers = append(r.Layers, l)
 			continue
 		}
-		l.Kernel = n.Op
-		if p.Float {
-			l.Fused = !isIntegerKernel(n)
-		} else { // a layer behind codes is written for integer arithmetic
+		l.Kernel, l.Fused = n.Op, !isIntegerKernel(n)
+		if !p.Float { // a layer behind codes is written for integer arithmetic
+			data := producers[w.Input(0)]
 			l.Fused = runs(n, w, data != nil && data.Is("DequantizeLinear"), inits)
 		}
 		if !l.Fused {
 			r.problem("layer %q runs as %s, not on the planned kernel", p.Node, n.Op)
 		}
-		r.Layers = append(r.Layers, l)
 	}
 	// Between quantizers the optimizer rounds float weights to 8 bits, unasked.
 	for _, w := range g.Nodes {
@@ -53,6 +47,9 @@ func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 }
 
 func kernelOf(opt, g *graph.Graph, w *graph.Node, name string) *graph.Node {
+	if w == nil {
+		return nil
+	}
 	return cmp.Or(Kernel(opt, name, w.Outputs[0]), Kernel(opt, "", qdq.Behind(g, w)))
 }
 
@@ -81,13 +78,13 @@ func Kernel(optimized *graph.Graph, name, output string) *graph.Node {
 }
 
 func written(g *graph.Graph, name string) *graph.Node {
-	for _, n := range g.Nodes {
-		named := n.Name == name || n.Name == "" && len(n.Outputs) > 0 && n.Outputs[0] == name
-		if named && (quant.IsLayer(n) || n.Is("Gather")) {
-			return n
-		}
+	i := slices.IndexFunc(g.Nodes, func(n *graph.Node) bool {
+		return (quant.IsLayer(n) || n.Is("Gather")) && quant.NodeName(n) == name
+	})
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return g.Nodes[i]
 }
 
 // runs reports whether the node n that runs the layer w of the written graph does

@@ -54,7 +54,7 @@ func (r *Report) levels(ctx context.Context, onnx []byte, opt *graph.Graph, o or
 	l := &r.Levels
 	var bound float64
 	l.Step, bound = step(opt)
-	d := &differing{beyond: map[int]bool{}, flipped: map[int]bool{}, nan: map[int]bool{}}
+	d := &differing{map[int]bool{}, map[int]bool{}, map[int]bool{}, 0}
 	for i := range got {
 		if err := l.compare(got[i], want[i], d); err != nil {
 			return err
@@ -127,9 +127,7 @@ func (l *Levels) compare(a, b *graph.Tensor, d *differing) error {
 	return nil
 }
 
-func runBytes(
-	ctx context.Context, onnx []byte, o ort.Options, in []*graph.Tensor,
-) (out []*graph.Tensor, err error) {
+func runBytes(ctx context.Context, onnx []byte, o ort.Options, in []*graph.Tensor) (out []*graph.Tensor, err error) {
 	s, err := ort.OpenBytes(onnx, o)
 	if err == nil {
 		defer s.Close() //nolint:errcheck // nothing was written
