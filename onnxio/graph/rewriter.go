@@ -4,10 +4,9 @@ import "slices"
 
 // Pass is one step that rewrites a model, and the step that gives a graph made of the result back what it took away.
 type Pass struct {
-	Name, Doc string
-	Needed    func(*Model) bool // nil: always
-	Run       func(*Rewriter) error
-	Undo      func(*Rewriter) // nil: nothing is undone in a written file
+	Needed func(*Model) bool // nil: always
+	Run    func(*Rewriter) error
+	Undo   func(*Rewriter) // nil: nothing is undone in a written file
 }
 
 // Apply runs the pass on m, in place, where it is needed. types are those of values that are known beyond what m

@@ -96,7 +96,6 @@ const learning = "ai.onnx.ml"
 // outputs of the file.
 func (f *Signature) Pass(ctx context.Context, o ort.Options) graph.Pass {
 	return graph.Pass{
-		Name: "columns", Doc: "Columns of texts, integers and numbers become one input of numbers.",
 		Needed: func(m *graph.Model) bool { return Needed(m.Graph) },
 		Run:    func(r *graph.Rewriter) error { return f.lower(ctx, r, o) },
 		Undo:   f.restore,

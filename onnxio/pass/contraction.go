@@ -149,14 +149,23 @@ func order(from, to string) []int64 {
 
 func (c *contraction) stored(letters string) ([]float64, error) {
 	v, err := c.weights.Doubles()
-	if perm := order(c.w, letters); perm != nil && err == nil {
-		dims := make([]int64, len(c.w))
-		for i, d := range c.shape(c.w) {
-			dims[i] = d.Size
-		}
-		v = permuted(v, dims, perm)
+	if err != nil {
+		return nil, err
 	}
-	return v, err
+	return c.reordered(v, c.w, letters), nil
+}
+
+// reordered returns v, with the axes from, with the axes to.
+func (c *contraction) reordered(v []float64, from, to string) []float64 {
+	perm := order(from, to)
+	if perm == nil {
+		return v
+	}
+	var dims []int64
+	for _, d := range c.shape(from) {
+		dims = append(dims, d.Size)
+	}
+	return permuted(v, dims, perm)
 }
 
 // contract gives the product n of a value and stored weights the form of a layer. One matrix for all places is a dense
@@ -205,6 +214,7 @@ func (f *flattener) dense(n *graph.Node, c *contraction, x string) {
 	}
 }
 
+// grouped makes n a convolution between Reshapes, of a value with its axes in the order x, to one in the order y.
 func (f *flattener) grouped(n *graph.Node, c *contraction, x, y string) {
 	batch := c.shape(y)[0]
 	back, ok := sizesOf(c.shape(y))
@@ -213,10 +223,7 @@ func (f *flattener) grouped(n *graph.Node, c *contraction, x, y string) {
 		return
 	}
 	groups, in, out := c.count(c.per), c.count(c.summed), c.count(c.out)
-	places := int64(1)
-	for _, l := range c.each[min(1, len(c.each)):] {
-		places *= c.sizes[l].Size
-	}
+	places := c.count(c.each[min(1, len(c.each)):])
 	bias := f.bias(n, c)
 	f.turn(n, c, x, y)
 	f.front(n, []int64{-1, groups * in, places}, graph.Shape{batch, {Size: groups * in}, {Size: places}})
@@ -267,13 +274,12 @@ func (f *flattener) merge(n *graph.Node) bool {
 		return false
 	}
 	f.turns[n], f.turns[first] = true, true // one that nothing reads any more goes away
-	perm, same := make([]int64, len(b)), true
+	perm := make([]int64, len(b))
 	for i, k := range b {
 		perm[i] = a[k]
-		same = same && perm[i] == int64(i)
 	}
 	n.Inputs[0] = first.Input(0)
-	if same && f.Bypass(n) {
+	if slices.IsSorted(perm) && f.Bypass(n) {
 		return true
 	}
 	n.Attrs = []graph.Attr{graph.IntsAttr("perm", perm...)}
@@ -293,36 +299,22 @@ func (f *flattener) bias(n *graph.Node, c *contraction) []float64 {
 	if b == nil || len(b.Dims) > len(c.y) {
 		return nil
 	}
-	var letters string // of the constant, without those of size 1
+	axes, letters := c.per+c.out, ""
 	for i, l := range c.y[len(c.y)-len(b.Dims):] {
 		switch d := b.Dims[i]; {
-		case d == 1:
-		case d != c.sizes[l].Size || !strings.ContainsRune(c.per+c.out, l):
-			return nil
-		default:
+		case d == c.sizes[l].Size && strings.ContainsRune(axes, l):
 			letters += string(l)
+		case d != 1:
+			return nil
 		}
 	}
 	v, err := b.Doubles()
-	if err != nil || len(v) == 0 {
+	if err != nil || len(letters) != len(axes) {
 		return nil
-	}
-	axes := c.shape(c.per + c.out)
-	bias := make([]float64, Elements(axes).Size)
-	for k := range bias {
-		place, at := map[rune]int64{}, k
-		for i := len(axes) - 1; i >= 0; i-- {
-			place[rune((c.per + c.out)[i])], at = int64(at)%axes[i].Size, at/int(axes[i].Size)
-		}
-		from := int64(0)
-		for _, l := range letters {
-			from = from*c.sizes[l].Size + place[l]
-		}
-		bias[k] = v[from]
 	}
 	f.Retire(b.Name)
 	f.Remove(add)
 	f.Forget(y)
 	n.Outputs = []string{add.Outputs[0]}
-	return bias
+	return c.reordered(v, letters, axes)
 }

@@ -22,7 +22,6 @@ func (e *ElementTypes) Converted() bool { return e.dtypes != nil }
 // weights are. Tensors that a Cast alone reads stay as they are.
 func (e *ElementTypes) Pass() graph.Pass {
 	return graph.Pass{
-		Name: "float32", Doc: "The model computes in float32.",
 		Needed: func(m *graph.Model) bool { return conversionOf(m).needed() },
 		Run:    func(r *graph.Rewriter) error { return conversionOf(r.Model).run(e) },
 		Undo:   e.undo,
@@ -64,8 +63,14 @@ func (c *conversion) run(e *ElementTypes) error {
 			}
 		}
 	}
-	if err := c.tensors(); err != nil {
-		return err
+	read := c.computed()
+	for i, t := range c.m.Graph.Inits {
+		if read[t.Name] {
+			var err error
+			if c.m.Graph.Inits[i], err = c.tensor(t); err != nil {
+				return err
+			}
+		}
 	}
 	if err := c.nodes(c.m.Graph.Nodes); err != nil {
 		return err
@@ -115,20 +120,6 @@ func (c *conversion) computed() map[string]bool {
 		read[v.Name] = true
 	}
 	return read
-}
-
-func (c *conversion) tensors() error {
-	read := c.computed()
-	for i, t := range c.m.Graph.Inits {
-		if !read[t.Name] {
-			continue
-		}
-		var err error
-		if c.m.Graph.Inits[i], err = c.tensor(t); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (c *conversion) tensor(t *graph.Tensor) (*graph.Tensor, error) {

@@ -46,19 +46,18 @@ func (f *flattener) reshape(value string, to []int64, shape graph.Shape) *graph.
 	return &graph.Node{Op: "Reshape", Inputs: []string{value, f.shape(to)}, Outputs: []string{out}}
 }
 
+// shape returns a constant of whole numbers, the same for the same numbers.
 func (f *flattener) shape(v []int64) string {
 	for _, t := range f.G.Inits {
-		if t.DType == graph.Int64 && len(t.Dims) == 1 && t.Dims[0] == int64(len(v)) {
+		if t.DType == graph.Int64 && len(t.Dims) == 1 {
 			if have, err := t.Ints(); err == nil && slices.Equal(have, v) {
 				return t.Name
 			}
 		}
 	}
-	t := graph.FromInts(f.Name("n"), v, int64(len(v)))
-	f.G.Inits = append(f.G.Inits, t)
-	f.Inits[t.Name] = t
-	f.Retire(t.Name)
-	return t.Name
+	name := f.Const(graph.FromInts("n", v, int64(len(v))))
+	f.Retire(name)
+	return name
 }
 
 func (f *flattener) behind(n *graph.Node, to []int64, flat graph.Shape) {
@@ -124,7 +123,10 @@ func (f *flattener) sink(n *graph.Node) bool {
 	}
 	for i, dims := range constants {
 		if len(dims) > 2 {
-			inputs[i] = f.squeezed(n.Inputs[i])
+			c := *f.Inits[n.Inputs[i]]
+			c.Name, c.Dims = "c", dims[len(dims)-1:]
+			inputs[i] = f.Const(&c)
+			f.Retire(n.Inputs[i])
 		}
 	}
 	n.Inputs = inputs
@@ -141,27 +143,15 @@ func alongLast(dims []int64, last int64) bool {
 	return true
 }
 
-func (f *flattener) squeezed(name string) string {
-	c := *f.Inits[name]
-	c.Name, c.Dims = f.Name("c"), c.Dims[len(c.Dims)-1:]
-	f.G.Inits = append(f.G.Inits, &c)
-	f.Inits[c.Name] = &c
-	f.Retire(name)
-	return c.Name
-}
-
+// join makes a Reshape to [-1, D] behind a Reshape from [-1, D] go away.
 func (f *flattener) join(n *graph.Node) bool {
-	back := f.Producers[n.Input(0)]
-	if !n.Is("Reshape") || f.backs[n] || back == nil || !f.backs[back] {
+	back, to := f.Producers[n.Input(0)], f.Inits[n.Input(1)]
+	if !n.Is("Reshape") || f.backs[n] || back == nil || !f.backs[back] || to == nil {
 		return false
 	}
-	to := f.Inits[n.Input(1)]
 	from := f.Types[back.Input(0)].Shape
-	if to == nil || len(from) != 2 || from[1].Size < 1 {
-		return false
-	}
 	v, err := to.Ints()
-	if err != nil || !slices.Equal(v, []int64{-1, from[1].Size}) {
+	if err != nil || len(from) != 2 || from[1].Size < 1 || !slices.Equal(v, []int64{-1, from[1].Size}) {
 		return false
 	}
 	n.Inputs[0] = back.Input(0)

@@ -8,19 +8,12 @@ import (
 
 func (r *canonicalizer) gemms() {
 	for _, n := range slices.Clone(r.G.Nodes) {
-		switch {
-		case n.Is("MatMul"):
-			if _, ok := r.width(n.Input(0)); !ok {
-				continue
+		_, flat := r.width(n.Input(0))
+		if n.Is("Gemm") || n.Is("MatMul") && flat {
+			if w := r.Float(n.Input(1)); w != nil && len(w.Dims) == 2 && w.Len() > 0 {
+				r.gemm(n, w)
 			}
-		case !n.Is("Gemm"):
-			continue
 		}
-		w := r.Float(n.Input(1))
-		if w == nil || len(w.Dims) != 2 || w.Len() == 0 {
-			continue
-		}
-		r.gemm(n, w)
 	}
 }
 
@@ -62,16 +55,12 @@ func (r *canonicalizer) gemm(n *graph.Node, w *graph.Tensor) {
 		n.Inputs[2] = r.numbers("b", bias, rows)
 	}
 	if n.Int("transA", 0) != 0 {
-		r.transposeInput(n)
+		t := r.Name("t")
+		r.Insert(n, &graph.Node{
+			Op: "Transpose", Inputs: []string{n.Inputs[0]}, Outputs: []string{t},
+			Attrs: []graph.Attr{graph.IntsAttr("perm", 1, 0)},
+		})
+		n.Inputs[0] = t
 	}
 	n.Op, n.Attrs = "Gemm", []graph.Attr{graph.IntAttr("transB", 1)}
-}
-
-func (r *canonicalizer) transposeInput(n *graph.Node) {
-	k := &graph.Node{
-		Op: "Transpose", Inputs: []string{n.Inputs[0]}, Outputs: []string{r.Name("t")},
-		Attrs: []graph.Attr{graph.IntsAttr("perm", 1, 0)},
-	}
-	n.Inputs[0] = k.Outputs[0]
-	r.Insert(n, k)
 }

@@ -1,6 +1,10 @@
 package pass
 
-import "cfq/onnxio/graph"
+import (
+	"slices"
+
+	"cfq/onnxio/graph"
+)
 
 func (r *canonicalizer) identities() {
 	r.Repeat(func(n *graph.Node) bool { return r.passes(n) && r.Bypass(n) })
@@ -18,7 +22,8 @@ func (r *canonicalizer) passes(n *graph.Node) bool {
 		return known && t.DType != graph.Undefined && t.DType == graph.DType(n.Int("to", 0))
 	case "Dropout":
 		mask := len(n.Outputs) > 1 && n.Outputs[1] != "" && (len(r.Consumers[n.Outputs[1]]) > 0 || r.G.IsOutput(n.Outputs[1]))
-		return !mask && r.isFalse(n.Input(2))
+		training := r.Inits[n.Input(2)]
+		return !mask && (n.Input(2) == "" || training != nil && slices.Equal(training.Raw, []byte{0}))
 	case "Flatten":
 		_, ok := r.width(n.Input(0))
 		return ok && n.Int("axis", 1) == 1
@@ -40,12 +45,4 @@ func (r *canonicalizer) keepsShape(n *graph.Node) bool {
 	}
 	same := shape[1] == 0 || shape[1] == w && w > 0
 	return shape[0] == 0 && (same || shape[1] == -1) || shape[0] == -1 && same
-}
-
-func (r *canonicalizer) isFalse(name string) bool {
-	if name == "" {
-		return true
-	}
-	t := r.Inits[name]
-	return t != nil && t.DType == graph.Bool && len(t.Raw) == 1 && t.Raw[0] == 0
 }

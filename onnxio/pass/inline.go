@@ -1,6 +1,7 @@
 package pass
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,6 @@ const (
 // no gradients.
 func Inlining(ctx context.Context, o ort.Options) graph.Pass {
 	return graph.Pass{
-		Name: "inline", Doc: "Functions and branches of constant conditions are written out.",
 		Needed: func(m *graph.Model) bool {
 			return slices.ContainsFunc(m.Functions, func(f *graph.Function) bool { return f.Domain != FunctionDomain }) ||
 				slices.ContainsFunc(m.Graph.Nodes, (*graph.Node).HasGraphs)
@@ -184,6 +184,7 @@ func (r *inliner) bound(n *graph.Node, s *nameScope) []graph.Attr {
 
 func (r *inliner) inline(n *graph.Node, f *graph.Function, s *nameScope) {
 	c := functionCall{domain(f.Domain), f.Name, codec.OverloadOf(f)}
+	defaults, err := codec.Defaults(f)
 	switch {
 	case slices.Contains(s.calls, c):
 		r.bad("the function %q calls itself", c)
@@ -195,15 +196,18 @@ func (r *inliner) inline(n *graph.Node, f *graph.Function, s *nameScope) {
 		r.bad("%s has %d inputs and %d outputs, but the function %q has %d and %d", n.Label(), len(n.Inputs),
 			len(n.Outputs), c, len(f.Inputs), len(f.Outputs))
 		return
-	}
-	defaults, err := codec.Defaults(f)
-	if err != nil {
+	case err != nil:
 		r.bad("function %q: %w", c, err)
 		return
 	}
 	inner := &nameScope{
 		names: map[string]string{}, attrs: map[string]graph.Attr{}, calls: append(slices.Clone(s.calls), c),
-		depth: s.depth + 1, prefix: r.prefix(n), version: version(f.Opsets, s.version),
+		depth: s.depth + 1, prefix: prefix(n), version: s.version,
+	}
+	for _, o := range f.Opsets {
+		if domain(o.Domain) == "" {
+			inner.version = o.Version
+		}
 	}
 	for _, a := range append(defaults, n.Attrs...) {
 		inner.attrs[a.Name] = a
@@ -214,21 +218,7 @@ func (r *inliner) inline(n *graph.Node, f *graph.Function, s *nameScope) {
 	r.body(f.Nodes, f.Outputs, n, inner)
 }
 
-func version(sets []graph.Opset, otherwise int64) int64 {
-	for _, o := range sets {
-		if domain(o.Domain) == "" {
-			return o.Version
-		}
-	}
-	return otherwise
-}
-
-func (r *inliner) prefix(n *graph.Node) string {
-	if n.Name != "" {
-		return n.Name + "/"
-	}
-	return n.Outputs[0] + "/"
-}
+func prefix(n *graph.Node) string { return cmp.Or(n.Name, n.Outputs[0]) + "/" }
 
 // body appends nodes in the scope s, whose outputs become those of n.
 func (r *inliner) body(nodes []*graph.Node, outputs []string, n *graph.Node, s *nameScope) {
@@ -286,16 +276,15 @@ func (r *inliner) branch(n *graph.Node, s *nameScope) {
 		return
 	}
 	g, err := codec.Subgraph(a)
+	if err == nil && (len(g.Outputs) < len(n.Outputs) || len(g.Inputs) > 0) {
+		err = fmt.Errorf("the %s has %d inputs and %d outputs", a.Name, len(g.Inputs), len(g.Outputs))
+	}
 	if err != nil {
 		r.bad("%s: %w", n.Label(), err)
 		return
 	}
-	if len(g.Outputs) < len(n.Outputs) || len(g.Inputs) > 0 {
-		r.bad("%s: the %s has %d inputs and %d outputs", n.Label(), a.Name, len(g.Inputs), len(g.Outputs))
-		return
-	}
 	inner := &nameScope{
-		parent: s, names: map[string]string{}, attrs: s.attrs, calls: s.calls, depth: s.depth + 1, prefix: r.prefix(n),
+		parent: s, names: map[string]string{}, attrs: s.attrs, calls: s.calls, depth: s.depth + 1, prefix: prefix(n),
 		version: s.version,
 	}
 	for _, t := range g.Inits {
@@ -320,27 +309,16 @@ func (r *inliner) condition(name string) (bool, error) {
 	if err := c.need(name); err != nil {
 		return false, err
 	}
-	const result = "the condition"
-	c.g.Nodes = append(c.g.Nodes, &graph.Node{Op: "Identity", Inputs: []string{name}, Outputs: []string{result}})
-	c.g.Outputs = []graph.Value{{Name: result, DType: graph.Bool}}
-	const unused = "no input" // a session needs one
-	c.g.Inputs = []graph.Value{{Name: unused, DType: graph.Float, Shape: graph.Fixed(1)}}
 	m := &graph.Model{IRVersion: r.Model.IRVersion, Opsets: []graph.Opset{{Version: r.Model.Opset("")}}, Graph: c.g}
-	s, err := ort.Open(m, r.engine)
+	out, err := ort.Evaluate(r.ctx, m, r.engine, name)
 	if err != nil {
 		return false, err
 	}
-	defer s.Close()
-	out, err := s.Run(r.ctx, []*graph.Tensor{graph.FromFloats(unused, []float32{0}, 1)})
-	if err != nil {
-		return false, err
-	}
-	if v, err := out[0].Ints(); err != nil || len(v) != 1 || out[0].DType != graph.Bool {
+	v, err := out[0].Ints()
+	if err != nil || len(v) != 1 || out[0].DType != graph.Bool {
 		return false, fmt.Errorf("it is %s%v, not one boolean", out[0].DType, out[0].Dims)
-	} else if v[0] == 0 {
-		return false, nil
 	}
-	return true, nil
+	return v[0] != 0, nil
 }
 
 type conditional struct {
@@ -366,24 +344,11 @@ func (c *conditional) need(name string) error {
 		return fmt.Errorf("it depends on the input %q", name)
 	}
 	t, known := c.r.Types[name]
-	if n.Constant() == nil {
-		size := int64(1)
-		for _, d := range t.Shape {
-			if d.Size < 0 || d.Size > maxCondition/max(size, 1) {
-				known = false
-				break
-			}
-			size *= d.Size
-		}
-		if !known {
-			return fmt.Errorf("%q, which it depends on, is not of a known size", name)
-		}
+	dims, ok := sizesOf(t.Shape)
+	if size := Elements(t.Shape).Size; n.Constant() == nil && (!known || size < 0 || size > maxCondition) {
+		return fmt.Errorf("%q, which it depends on, is not of a known size", name)
 	}
-	if v, ok := c.integers(name); ok && t.DType == graph.Int64 {
-		dims := make([]int64, len(t.Shape))
-		for i, d := range t.Shape {
-			dims[i] = d.Size
-		}
+	if v, known := c.integers(name); known && ok && t.DType == graph.Int64 {
 		if k := graph.FromInts(name, v, dims...); k.Len() == len(v) {
 			c.g.Inits = append(c.g.Inits, k)
 			return nil
@@ -417,15 +382,9 @@ func (r *inliner) align() error {
 		}
 	}
 	u := graph.NewRewriter(r.Model, typesOf(r.G, r.Types))
-	errs := upgradeNodes(u, func(n *graph.Node) int64 {
-		if v, ok := r.versions[n]; ok {
-			return v
-		}
-		return to
-	}, to)
-	if len(errs) > 0 {
-		return fmt.Errorf("its functions are of different operator sets, and cannot be brought to opset %d: %w", to,
-			errors.Join(errs...))
+	err := upgradeNodes(u, func(n *graph.Node) int64 { return cmp.Or(r.versions[n], to) }, to)
+	if err != nil {
+		return fmt.Errorf("its functions are of different operator sets, and cannot be brought to opset %d: %w", to, err)
 	}
 	r.Model.SetOpset("", to)
 	return nil

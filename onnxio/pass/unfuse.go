@@ -24,7 +24,6 @@ func Unfusing() graph.Pass {
 	}
 	fused := func(n *graph.Node) bool { return rule(n) != nil }
 	return graph.Pass{
-		Name: "unfuse", Doc: "Operators that ONNX Runtime fuses become standard ones.",
 		Needed: func(m *graph.Model) bool { return slices.ContainsFunc(m.Graph.Nodes, fused) },
 		Run: func(r *graph.Rewriter) error {
 			for _, n := range r.G.Nodes {
