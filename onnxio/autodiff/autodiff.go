@@ -73,7 +73,6 @@ type Operator struct {
 	expand   func(c *Call) []string
 }
 
-// none as Operator.need says that there are no inputs.
 const none = -1
 
 func (op *Operator) types(c *Call) ([]graph.Type, error) {
@@ -115,8 +114,6 @@ func Operators() []Operator {
 	return ops
 }
 
-// catalogue finds operators by the key of a node. It is built anew for each
-// call of an entry point: rules must not reach it, and it must not be shared.
 func catalogue() map[string]*Operator {
 	ops := Operators()
 	m := make(map[string]*Operator, len(ops))

@@ -67,7 +67,6 @@ func (b *gradientBuilder) commit(g *graph.Graph, types graph.Types) error {
 	return nil
 }
 
-// fail collects an error, once where the rules of several inputs of a node give the same.
 func (b *gradientBuilder) fail(err error) {
 	if !slices.ContainsFunc(b.errs, func(e error) bool { return e.Error() == err.Error() }) {
 		b.errs = append(b.errs, err)
@@ -111,7 +110,6 @@ func (b *gradientBuilder) add(n *graph.Node) {
 	}
 }
 
-// constant adds t as an initializer, or returns an equal one of this builder.
 func (b *gradientBuilder) constant(t *graph.Tensor) string {
 	if t == nil { // see graph.FromNumbers
 		b.fail(errors.New("cannot make constants of a gradient: elements are neither float nor double"))
@@ -133,7 +131,6 @@ func (b *gradientBuilder) vector(v ...int64) string {
 	return b.constant(graph.FromInts("", v, int64(len(v))))
 }
 
-// filled returns a value of the shape of like that holds v everywhere.
 func (b *gradientBuilder) filled(like string, v float64) string {
 	t := b.types[like]
 	k := scalar(t.DType, v)
@@ -156,7 +153,6 @@ func (b *gradientBuilder) filled(like string, v float64) string {
 	return name
 }
 
-// shapeOf returns a value that holds the shape of name: a constant if it is one.
 func (b *gradientBuilder) shapeOf(name string) string {
 	if s := b.types[name].Shape; fixed(s) {
 		return b.vector(sizes(s)...)
@@ -164,12 +160,8 @@ func (b *gradientBuilder) shapeOf(name string) string {
 	return b.op("Shape", []string{name})
 }
 
-// scalar makes a constant of rank 0, or nil for element types other than float
-// and double.
 func scalar(t graph.DType, v float64) *graph.Tensor { return graph.FromNumbers("", t, []float64{v}) }
 
-// expand rewrites those composite operators into simpler ones of the table. Values that were outputs of a
-// composite keep their names.
 func (b *gradientBuilder) expand(composites map[*graph.Node]*Operator) {
 	old := b.g.Nodes
 	b.g.Nodes = make([]*graph.Node, 0, len(old))
@@ -268,7 +260,6 @@ func (c *Call) Fail(format string, a ...any) string {
 	return ""
 }
 
-// in is the name of input i; x is input 0, y is output 0.
 func (c *Call) in(i int) string { return c.Node.Input(i) }
 func (c *Call) x() string       { return c.Node.Input(0) }
 func (c *Call) y() string       { return c.Node.Outputs[0] }
@@ -278,7 +269,6 @@ func (c *Call) sub(a, b string) string { return c.Op("Sub", []string{a, b}) }
 func (c *Call) div(a, b string) string { return c.Op("Div", []string{a, b}) }
 func (c *Call) neg(a string) string    { return c.Op("Neg", []string{a}) }
 
-// mul multiplies, unless one factor is known to be ones and adds no axis.
 func (c *Call) mul(a, b string) string {
 	if sameShape(c.Type(a).Shape, c.Type(b).Shape) {
 		if c.b.ones[a] {
@@ -321,8 +311,6 @@ func (c *Call) reshapeLike(a, like string) string {
 	return c.Op("Reshape", []string{a, c.b.shapeOf(like)})
 }
 
-// pass is the rule of inputs that reach the output with derivative one.
 func pass(c *Call, _ int) string { return c.Grad() }
 
-// back is the rule of operators that only rearrange: the gradient, reshaped.
 func back(c *Call, _ int) string { return c.reshapeLike(c.Grad(), c.x()) }

@@ -64,8 +64,6 @@ func Stop(g *graph.Graph, types graph.Types, y, x string, policy map[string]Rule
 	return nil
 }
 
-// driver does what rules need not know: which nodes matter, adding up the
-// gradients of a value with several uses, and summing over broadcast axes.
 type driver struct {
 	*gradientBuilder
 	policy map[string]Rule
@@ -179,8 +177,6 @@ func (d *driver) check(y string, wrt []string, seed string) error {
 	return errors.Join(errs...)
 }
 
-// sound reports whether the types of n's values are known and go with the
-// operator, so that rules can rely on them.
 func (d *driver) sound(n *graph.Node) error {
 	for _, v := range slices.Concat(n.Inputs, n.Outputs) {
 		if _, ok := d.types[v]; v != "" && !ok {
@@ -238,7 +234,6 @@ func (d *driver) sweep(y, seed string) {
 	}
 }
 
-// give adds what rule r returns for input i of n to the gradient of that input.
 func (d *driver) give(n *graph.Node, in string, c *Call, r Rule, i int) {
 	before := len(d.errs)
 	gx := r(c, i)
@@ -270,7 +265,6 @@ func (d *driver) total(name string) string {
 	return sum
 }
 
-// unbroadcast sums g over the axes along which the input of n was repeated.
 func (d *driver) unbroadcast(n *graph.Node, in, g string) string {
 	want, have := d.types[in].Shape, d.types[g].Shape
 	lead := len(have) - len(want)

@@ -28,13 +28,11 @@ func products() []Operator {
 	}
 }
 
-// einsumTerm is an operand of an Einsum: a value and the letter of each of its axes.
 type einsumTerm struct {
 	value   string
 	letters string
 }
 
-// equation returns the letters of the operands and of the output.
 func (c *Call) equation() (in []string, out string, err error) {
 	ranks := make([]int, len(c.types))
 	for i, t := range c.types {
@@ -170,7 +168,6 @@ func keep(letters string, f func(l rune) bool) string {
 	}, letters)
 }
 
-// summed sums t over the axes whose letters are not among those that are needed.
 func (c *Call) summed(t einsumTerm, needed string) einsumTerm {
 	var axes []int64
 	for i, l := range t.letters {
@@ -305,7 +302,6 @@ func (c *Call) repeated(a string, n int64) string {
 	return c.shaped(a, graph.Shape{s[0], {Size: s[1].Size * n}, s[2], s[3]})
 }
 
-// masked applies the softcap and the masks of an Attention to the scores z.
 func (c *Call) masked(z string) string {
 	mask := c.in(3)
 	if limit := c.float("softcap", 0); limit != 0 {

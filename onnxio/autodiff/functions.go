@@ -269,8 +269,6 @@ func gelu(c *Call) []string {
 	return []string{c.mul(c.scale(x, 0.5), c.add(f, c.Scalar(x, 1)))}
 }
 
-// selections lists the operators that choose between values, and the conditions
-// they choose by.
 func selections() []Operator {
 	ops := []Operator{
 		{
@@ -304,8 +302,6 @@ func selections() []Operator {
 	return ops
 }
 
-// first passes the gradient to the first of the inputs that equal the output,
-// so that it is counted once.
 func first(c *Call, i int) string {
 	var taken string
 	for _, in := range c.Node.Inputs[:i] {

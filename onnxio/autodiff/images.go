@@ -8,9 +8,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// convolutions lists the operators that move a learned kernel over images of any
-// number of spatial axes. They are linear in each input, and each one's rules are
-// made of the other: the two are closed under differentiation.
 func convolutions() []Operator {
 	return []Operator{
 		{Name: "Conv", Since: 1, need: 2, infer: convType, grads: []Rule{
@@ -221,7 +218,6 @@ func (w window) reach() int64 { return (w.kernel-1)*w.dilation + 1 }
 // largest bounds the sizes that attributes may have: products of two fit in 64 bits.
 const largest = 1 << 30
 
-// spatial is an attribute with one number for each spatial axis.
 func (c *Call) spatial(name string, n int, def, least int64) ([]int64, error) {
 	v := c.Node.Ints(name)
 	if v == nil {
@@ -241,8 +237,6 @@ func (c *Call) spatial(name string, n int, def, least int64) ([]int64, error) {
 	return v, nil
 }
 
-// windows reads the attributes of a node that moves a kernel with the given sizes
-// over the image of input 0.
 func (c *Call) windows(kernel []int64) ([]window, error) {
 	s := c.types[0].Shape
 	n := len(s) - 2
@@ -337,8 +331,6 @@ func moving(ws []window, stride, dilation func(w window) int64, group int64) []g
 func stride(w window) int64   { return w.stride }
 func dilation(w window) int64 { return w.dilation }
 
-// pools lists the operators that take one number for a window of an image, or for
-// all of it, channel by channel.
 func pools() []Operator {
 	pool := func(name string, since int64, infer inference, doc string, rule func(c *Call) string) Operator {
 		op := unary(name, since, doc, rule)
@@ -401,7 +393,6 @@ func averagePool(c *Call) string {
 
 func (w window) padded() bool { return w.begin > 0 || w.end > 0 }
 
-// largestConstant bounds the constants that a rule makes.
 const largestConstant = 1 << 20
 
 func (c *Call) ones(like string, dims []int64) (string, error) {

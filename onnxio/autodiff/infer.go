@@ -100,8 +100,6 @@ type elements struct {
 
 func (c *Call) ints(i int) (elements, bool) { return c.b.ints(c.Node.Input(i), 32) }
 
-// ints looks for the elements of a value of rank 0 or 1 through the nodes that
-// shape computations are made of, at most depth of them.
 func (b *gradientBuilder) ints(name string, depth int) (elements, bool) {
 	if t := b.inits[name]; t != nil {
 		return tensorInts(t)
@@ -374,7 +372,6 @@ func normal(axis int64, r int) (int, error) {
 	return int(axis), nil
 }
 
-// normals turns a list of axes into sorted ones of 0..r-1.
 func normals(axes []int64, r int) ([]int, error) {
 	out := make([]int, len(axes))
 	for i, a := range axes {

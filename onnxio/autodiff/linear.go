@@ -83,8 +83,6 @@ func matmulB(c *Call, _ int) string {
 	return db
 }
 
-// matrices returns the factors of a MatMul and the gradient as (stacks of)
-// matrices: a factor of rank 1 becomes a row or a column.
 func (c *Call) matrices() (a, b, g string) {
 	a, b, g = c.in(0), c.in(1), c.Grad()
 	ra, rb := c.ranks()

@@ -8,7 +8,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// remedy is what to do about operators that have no gradient rule.
 type remedy struct {
 	operators []string
 	why       string
@@ -63,11 +62,9 @@ func Remedy(op string) (why, instead string) {
 	return "", ""
 }
 
-// fused is the remedy for operators of ONNX Runtime alone.
 const fused = "an operator that only ONNX Runtime has; save the model without its optimizer, or at the level " +
 	"ORT_ENABLE_EXTENDED at most, and without attention fusion"
 
-// missing says that nodes have no rule, and what to do about it.
 func missing(nodes []*graph.Node) string {
 	var names, hints []string
 	hint := func(s string) {

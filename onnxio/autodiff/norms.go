@@ -102,7 +102,6 @@ func (c *Call) centred(x string, axes []int64) (d, mean string) {
 	return c.sub(x, mean), mean
 }
 
-// deviation returns √(mean(d²) + epsilon).
 func (c *Call) deviation(d string, axes []int64) string {
 	v := c.average(c.mul(d, d), axes)
 	return c.Op("Sqrt", []string{c.add(v, c.Scalar(v, c.float("epsilon", 1e-5)))})

@@ -71,7 +71,6 @@ func (c *Call) kept(a string) string {
 	return c.Op("Unsqueeze", []string{a, c.b.vector(int64s(axes)...)})
 }
 
-// spreadOf repeats a, which has the shape of the node's output, to that of its input.
 func (c *Call) spreadOf(a string) string {
 	k := c.kept(a)
 	if k == "" || sameShape(c.Type(k).Shape, c.Type(c.x()).Shape) {
@@ -80,11 +79,8 @@ func (c *Call) spreadOf(a string) string {
 	return c.Op("Expand", []string{k, c.b.shapeOf(c.x())})
 }
 
-// mean spreads each element of the gradient evenly over those that it averages.
 func mean(c *Call) string { return c.spreadOf(c.shares(c.Grad(), c.x(), c.y())) }
 
-// shares divides g by the number of elements of x that each element of y stands for; if
-// that depends on the batch it is computed.
 func (c *Call) shares(g, x, y string) string {
 	if n := quotient(c.Type(x).Shape, c.Type(y).Shape); n.Size > 0 {
 		return c.scale(g, 1/float64(n.Size))
@@ -105,7 +101,6 @@ func extremum(c *Call) string {
 	return c.shared(c.kept(c.Grad()), c.kept(c.y()), int64s(axes))
 }
 
-// shared gives equal shares of g to the elements of x that equal y, the extremum over the axes.
 func (c *Call) shared(g, y string, axes []int64) string {
 	hit := c.Op("Cast", []string{c.Op("Equal", []string{c.x(), y})}, graph.IntAttr("to", int64(c.Type(y).DType)))
 	count := c.Op("ReduceSum", []string{hit, c.b.vector(axes...)}, graph.IntAttr("keepdims", 1))

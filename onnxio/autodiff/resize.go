@@ -287,7 +287,6 @@ func spaceToDepthType(c *Call) ([]graph.Type, error) {
 	}), nil
 }
 
-// rearranged takes x apart into six axes behind the rows, and joins them in another order.
 func (c *Call) rearranged(parts []int64, perm []int64, infer inference) []string {
 	t, err := infer(c)
 	if err != nil {
@@ -322,7 +321,6 @@ func spaceToDepth(c *Call) []string {
 	return c.rearranged([]int64{n, h / b, b, w / b, b}, []int64{0, 3, 5, 1, 2, 4}, spaceToDepthType)
 }
 
-// power is |x|^p, root its inverse.
 func (c *Call) power(p float64) string {
 	if p == 2 {
 		return c.mul(c.x(), c.x())

@@ -8,8 +8,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// scattering lists the operators that take elements from places and put them there, and those that go over an
-// axis in order.
 func scattering() []Operator {
 	return []Operator{
 		{Name: "ScatterElements", Since: 11, need: 3, infer: like, grads: []Rule{
@@ -83,7 +81,6 @@ func (c *Call) reduction() (string, bool) {
 	return r, r == "none" || r == "add"
 }
 
-// untouched is the rule of what is scattered into: put makes g, with zeros in the places of the updates.
 func untouched(put func(c *Call, zeros string) string) Rule {
 	return func(c *Call, _ int) string {
 		switch r, ok := c.reduction(); {
@@ -96,7 +93,6 @@ func untouched(put func(c *Call, zeros string) string) Rule {
 	}
 }
 
-// adding is the rule of updates.
 func adding(rule Rule) Rule {
 	return func(c *Call, i int) string {
 		if r, ok := c.reduction(); !ok {
@@ -187,7 +183,6 @@ func oneHotType(c *Call) ([]graph.Type, error) {
 	return single(c.types[2].DType, slices.Insert(slices.Clone(s), axis, depth)), nil
 }
 
-// oneHotValues splits the sum of g into that off the hot places and that on them.
 func oneHotValues(c *Call, _ int) string {
 	g := c.Grad()
 	zeroOne := graph.FromNumbers("", c.Type(g).DType, []float64{0, 1}, 2)

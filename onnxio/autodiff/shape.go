@@ -241,8 +241,6 @@ func untiled(c *Call, _ int) string {
 	return c.Op("ReduceSum", []string{g, c.b.vector(summed...)}, graph.IntAttr("keepdims", 0))
 }
 
-// constants lists the operators whose output depends on no element of an input:
-// constants, and shapes as values.
 func constants() []Operator {
 	return []Operator{
 		{Name: "Constant", Since: 1, need: none, Doc: "no input", infer: constantType},
@@ -415,7 +413,6 @@ func unpadded(c *Call, _ int) string {
 	return g
 }
 
-// paddingValue is the g of what x does not fill.
 func paddingValue(c *Call, i int) string {
 	inside := unpadded(c, 0)
 	if inside == "" {
@@ -424,7 +421,6 @@ func paddingValue(c *Call, i int) string {
 	return c.reshapeLike(c.sub(c.total(c.Grad()), c.total(inside)), c.in(i))
 }
 
-// unmirrored adds g up where the padding of mode reflect, edge or wrap was copied from, axis by axis.
 func (c *Call) unmirrored(mode string, pads []int64) string {
 	g, s := c.Grad(), c.Type(c.x()).Shape
 	for axis := len(s) - 1; axis >= 0; axis-- {
@@ -603,7 +599,6 @@ func (c *Call) cuts() ([]cut, error) {
 	return out, nil
 }
 
-// fill resolves negative and excessive bounds.
 func (k *cut) fill(start, end int64) {
 	bound := func(v, lo, hi int64) int64 {
 		if v < 0 {

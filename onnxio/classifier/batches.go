@@ -66,7 +66,6 @@ type divergence struct {
 	nodes     []string
 }
 
-// trace walks from a value that differs to the nodes whose inputs do not.
 func (d *divergence) trace(value string) {
 	n := d.producers[value]
 	if d.seen[value] || n == nil {

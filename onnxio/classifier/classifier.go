@@ -219,7 +219,6 @@ type want struct {
 	input       bool // it has the type and shape of the input
 }
 
-// rows returns the numbers v of n rows with those of each row together.
 func (w *want) rows(v []float32, n int) []float32 {
 	if w.inner == 0 || w.inner == w.size {
 		return v
@@ -233,8 +232,6 @@ func (w *want) rows(v []float32, n int) []float32 {
 	return out
 }
 
-// run feeds x through the session called key, which build makes the graph of, batch by batch, and returns each wanted
-// value as rows x size.
 func (c *Model) run(ctx context.Context, key string, build builder, x []float32, wants []want) ([][]float32, error) {
 	if c.Dim() == 0 || len(x)%c.Dim() != 0 {
 		return nil, fmt.Errorf("%d numbers are not rows of %d inputs", len(x), c.Dim())
@@ -356,7 +353,6 @@ func (c *Model) session(key string, build builder) (*ort.Session, error) {
 	return s, nil
 }
 
-// affineNode reports whether the node is affine in those of its inputs that move.
 func affineNode(n *graph.Node, moving []int) bool {
 	only := func(i int) bool { return len(moving) == 1 && moving[0] == i }
 	switch n.Op {

@@ -39,7 +39,6 @@ func foldTransposed(g *graph.Graph) error {
 	return nil
 }
 
-// turnedPads are the pads of the convolution that the node is, if it is one.
 func turnedPads(n *graph.Node, kernel []int64) (pads []int64, plain bool) {
 	if n.Attr("output_shape") != nil {
 		return nil, false

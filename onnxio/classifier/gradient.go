@@ -251,8 +251,6 @@ func (d *derivation) gradients(y string, wrt []string, prefix, seed string) ([]s
 	return names, nil
 }
 
-// withGradients makes the model whose outputs are the named values and, when wrt
-// names any, the gradients by those of the value that scalar appends.
 func (c *Model) withGradients(values, wrt []string, scalar appender) (*graph.Model, error) {
 	m, outputs := c.Graph().Clone(), slices.Clone(values)
 	if len(wrt) > 0 {
@@ -369,8 +367,6 @@ func (c *Model) flatLogits(b *graph.Builder) string {
 	return c.logits
 }
 
-// wideLogits adds the logits as rows x classes with at least two columns: a single
-// logit z becomes [0, z].
 func (c *Model) wideLogits(b *graph.Builder) string {
 	z := c.flatLogits(b)
 	if c.classes == 1 {

@@ -144,7 +144,6 @@ func (c *Model) cut() (cut *graph.Model, units []reluUnit, why string) {
 	return cut, units, ""
 }
 
-// columns runs the cut graph on 0 and on each number by itself, and returns all outputs of each.
 func (c *Model) columns(ctx context.Context, s *ort.Session, units []reluUnit, numbers int) ([][]float64, error) {
 	rows := 64 // of a run
 	if c.Fixed() > 0 {
@@ -188,13 +187,11 @@ func (c *Model) columns(ctx context.Context, s *ort.Session, units []reluUnit, n
 	return out, nil
 }
 
-// marginRow is a margin as an affine function.
 type marginRow struct {
 	row  []float64
 	bias float64
 }
 
-// marginRows makes margins of the logits: the target's less each other, or that of the one logit that there is.
 func (c *Model) marginRows(logits [][]float64, bias []float64) (out []marginRow) {
 	t := min(c.target, len(logits)-1)
 	for j, other := range logits {

@@ -20,7 +20,6 @@ const (
 	graphSparseTensor = 15 // GraphProto.sparse_initializer
 )
 
-// each calls f for the contents of every field of that number in data.
 func each(data []byte, number protowire.Number, f func(body []byte)) error {
 	for len(data) > 0 {
 		field, typ, n := protowire.ConsumeField(data)

@@ -28,7 +28,6 @@ import (
 	"cfq/onnxio/refuse"
 )
 
-// maxSize is the largest message that protobuf can hold.
 const maxSize = math.MaxInt32
 
 // FileError is why a file cannot be read as a model. It names the file and the place in it.
@@ -149,8 +148,6 @@ func diagnose(data []byte) error {
 	return malformed(data)
 }
 
-// malformed walks the fields of the outermost message and says where they stop
-// making sense.
 func malformed(data []byte) error {
 	for rest := data; len(rest) > 0; {
 		at := len(data) - len(rest)
@@ -182,10 +179,8 @@ func malformed(data []byte) error {
 // a bound, a hostile file could fill the memory. Real models have thousands.
 const maxMessages = 1 << 21
 
-// messageParts is the tree of a message's fields that are messages themselves.
 type messageParts map[protowire.Number]messageParts
 
-// modelParts is that of ModelProto, as far as onnx.proto describes it.
 func modelParts() messageParts {
 	entry := messageParts{}
 	tensor := messageParts{13: entry}
@@ -242,7 +237,6 @@ func (e *external) close() {
 	}
 }
 
-// read returns the elements of t, which entries (location, offset, length) point to.
 func (e *external) read(t *graph.Tensor, entries []*onnxpb.StringStringEntryProto) ([]byte, error) {
 	location, offset, length, err := e.entries(entries)
 	if err != nil {
@@ -356,7 +350,6 @@ func (e *external) fill(raw []byte, location string, offset int64) error {
 	return err
 }
 
-// rawSize is the size of t's elements as its type and shape have it.
 func rawSize(t *graph.Tensor) (int64, error) {
 	bits := int64(t.DType.Bits())
 	if bits == 0 {
@@ -394,7 +387,6 @@ func ExternalFiles(path string) []string {
 	return slices.Compact(files)
 }
 
-// maxErrors bounds the list of a damaged file's errors.
 const maxErrors = 20
 
 // modelDecoder turns messages into a graph.Model and collects what is wrong with
@@ -424,7 +416,6 @@ func (d *modelDecoder) err() error {
 	return errors.Join(d.errs...)
 }
 
-// leftover encodes what is in m after its named fields were cleared.
 func leftover(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {

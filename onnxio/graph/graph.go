@@ -233,7 +233,6 @@ func (g *Graph) Sort() {
 	g.Nodes = sorted
 }
 
-// maxErrors bounds the list of a damaged graph's errors.
 const maxErrors = 20
 
 // Check reports every way in which g is not a graph: values defined twice,

@@ -164,7 +164,6 @@ func encoded[T tensorElement](name string, t DType, v []T, dims []int64) *Tensor
 	return &Tensor{Name: name, DType: t, Dims: dims, Raw: raw}
 }
 
-// convert returns v itself where the types are the same.
 func convert[T, S tensorElement](v []S) []T {
 	if same, ok := any(v).([]T); ok {
 		return same

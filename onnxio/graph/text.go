@@ -7,7 +7,6 @@ import (
 	"unicode"
 )
 
-// maxShown is the number of elements up to which Text shows a tensor's contents.
 const maxShown = 4
 
 // Text lists g in a readable form: one line for each input, initializer, node
@@ -126,7 +125,6 @@ func names(s []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// quotedName is name, quoted when it could be mistaken for something else.
 func quotedName(name string) string {
 	if name == "" {
 		return "_"

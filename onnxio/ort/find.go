@@ -88,8 +88,6 @@ func programDir() string {
 	return filepath.Dir(path)
 }
 
-// locate applies the order of Find, with the folder of the program in program and the system's library path in dirs;
-// Version stays empty.
 func locate(lib, program string, dirs func() []string) (Info, error) {
 	if lib != "" {
 		return named(lib, "--ort-lib")
@@ -202,7 +200,6 @@ type Release struct {
 	SHA256   string // of the library itself, hexadecimal
 }
 
-// releases lists the platforms that Package carries a library for.
 func releases() []Release {
 	list := []Release{
 		{
@@ -250,8 +247,6 @@ const (
 	CacheEnv = "CFQ_CACHE_DIR" // the project's cache, in place of <user cache>/cfq
 )
 
-// cacheDir returns the project's cache directory: CFQ_CACHE_DIR, else cfq in the
-// user's cache. It need not exist.
 func cacheDir() (string, error) {
 	if dir := os.Getenv(CacheEnv); dir != "" {
 		return dir, nil

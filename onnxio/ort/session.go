@@ -201,8 +201,6 @@ func (s *Session) wanted(asked []string) ([]int, error) {
 	return want, nil
 }
 
-// arrange puts in into the order of the inputs and checks names, types and
-// shapes; it reports everything that is wrong at once.
 func (s *Session) arrange(in []*graph.Tensor) ([]*graph.Tensor, error) {
 	ordered := make([]*graph.Tensor, len(s.inputs))
 	var errs []error
@@ -288,7 +286,6 @@ func (l Level) String() string {
 	return fmt.Sprintf("level %d", int(l))
 }
 
-// native makes the session options; the caller destroys them.
 func (o Options) native() (_ *ort.SessionOptions, err error) {
 	if o.Threads < 0 {
 		return nil, fmt.Errorf("threads must be 0 or more, not %d", o.Threads)
@@ -521,7 +518,6 @@ type typedKind struct {
 	dtype graph.DType
 }
 
-// tensorKinds is the table of element types that are supported both ways.
 func tensorKinds() [11]typedKind {
 	return [...]typedKind{
 		{of[float32]{}, graph.Float},
@@ -669,7 +665,6 @@ func fromValue(v ort.Value) (*graph.Tensor, error) {
 	return nil, fmt.Errorf("is not a tensor but %s", v.GetONNXType())
 }
 
-// nilTensor returns the element type of a nil tensor inside v, see kind.failed.
 func nilTensor(v ort.Value) (graph.DType, bool) {
 	for _, k := range tensorKinds() {
 		if k.failed(v) {

@@ -21,7 +21,6 @@ func (u *Unloaded) Error() string {
 	return u.Reason + ": " + u.Instead
 }
 
-// oldest is the operator set from which on ONNX Runtime has operators.
 const oldest = 7
 
 var (
@@ -66,5 +65,4 @@ func unloaded(err error, m *graph.Model) error {
 	return u
 }
 
-// withoutPlace is the text of an error without the place in ONNX Runtime's sources that it begins with.
 func withoutPlace(err error) string { return place.ReplaceAllString(err.Error(), "") }
