@@ -9,8 +9,6 @@ import (
 	"cfq/onnxio/ort"
 )
 
-// TestWindowErrors: what cannot be differentiated exactly is refused, with the node
-// and the reason.
 func TestWindowErrors(t *testing.T) {
 	for _, c := range []struct {
 		op, shapes, attrs string

@@ -12,7 +12,6 @@ import (
 	"cfq/onnxio/ort/orttest"
 )
 
-// gradientAt runs the gradient of an operator with input x0 and constants behind it.
 func gradientAt(t *testing.T, rt ort.Options, s sample, x ...float64) (gx, second []float64) {
 	t.Helper()
 	dtype := graph.Double
@@ -32,8 +31,6 @@ func gradientAt(t *testing.T, rt ort.Options, s sample, x ...float64) (gx, secon
 	return out[g[0]], out[h[0]]
 }
 
-// TestConventions states what the gradient is where the derivative does not
-// exist, and that the gradient of the gradient is a number there.
 func TestConventions(t *testing.T) {
 	rt := orttest.Need(t)
 	k := func(v ...float64) operand {
@@ -98,8 +95,6 @@ func finite(t *testing.T, v []float64) {
 	}
 }
 
-// TestExtremes: saturated activations have the gradient that mathematics gives
-// them; nothing overflows on the way.
 func TestExtremes(t *testing.T) {
 	rt := orttest.Need(t)
 	for _, c := range []struct {
@@ -123,8 +118,6 @@ func TestExtremes(t *testing.T) {
 	}
 }
 
-// TestSingle holds operators that ONNX Runtime has in float only against
-// closed forms, closer than differences in float can.
 func TestSingle(t *testing.T) {
 	rt := orttest.Need(t)
 	x := []float64{-1.5, -0.25, 0.5, 2}
@@ -148,8 +141,6 @@ func TestSingle(t *testing.T) {
 	}
 }
 
-// TestExpand: the simpler operators that a composite is differentiated as compute what ONNX Runtime's own kernel does,
-// under the same names.
 func TestExpand(t *testing.T) {
 	rt := orttest.Need(t)
 	composite := map[string]bool{}
@@ -183,7 +174,6 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// TestInferShapes follows the shape computations that exporters write.
 func TestInferShapes(t *testing.T) {
 	b := newBench(t, ort.Options{}, graph.Float, 18, 3)
 	b.input("x", in("N 2 3"))
@@ -221,7 +211,6 @@ func TestInferShapes(t *testing.T) {
 	}
 }
 
-// TestTies: of three equal inputs the first takes the whole gradient.
 func TestTies(t *testing.T) {
 	b := newBench(t, orttest.Need(t), graph.Double, 18, 1)
 	x := in("2")

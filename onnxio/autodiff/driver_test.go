@@ -26,7 +26,6 @@ func build(t *testing.T, rt ort.Options, f func(nb *graph.Builder) string, input
 	return b, y
 }
 
-// TestFanOut: a value that is used often collects all its gradients.
 func TestFanOut(t *testing.T) {
 	b, y := build(t, orttest.Need(t), func(nb *graph.Builder) string {
 		sq := nb.Op("Mul", []string{"x", "x"})
@@ -37,7 +36,6 @@ func TestFanOut(t *testing.T) {
 	b.check(y, "v", []string{"x"}, b.grads(y, []string{"x"}, autodiff.Options{Seed: "v"}), false)
 }
 
-// TestNames: each gradient is a value of its own, whatever it is equal to.
 func TestNames(t *testing.T) {
 	b, y := build(t, orttest.Need(t), func(nb *graph.Builder) string {
 		return nb.Op("Add", []string{"a", nb.Op("Mul", []string{"b", "k"})})
@@ -59,7 +57,6 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestOnes: without a seed nothing is multiplied by ones.
 func TestOnes(t *testing.T) {
 	b, y := build(t, orttest.Need(t), func(nb *graph.Builder) string {
 		return nb.Op("ReduceSum", []string{nb.Op("Exp", []string{"x"}), nb.Const(graph.FromInts("axes", []int64{1}, 1))},
@@ -73,8 +70,6 @@ func TestOnes(t *testing.T) {
 	near(t, "gradient", out[got[0]], out["exp"], 0)
 }
 
-// TestIntermediate: the gradient by a value in the middle is that of what
-// follows it, and what comes before it does not go around it.
 func TestIntermediate(t *testing.T) {
 	var h string
 	b, y := build(t, orttest.Need(t), func(nb *graph.Builder) string {
@@ -90,8 +85,6 @@ func TestIntermediate(t *testing.T) {
 	near(t, "chain", out[got[0]], want, 1e-12)
 }
 
-// TestPolicy replaces rules: straight-through rounding, and an operator of
-// another domain that the table does not know.
 func TestPolicy(t *testing.T) {
 	b, y := build(t, orttest.Need(t), func(nb *graph.Builder) string {
 		return nb.Op("Mul", []string{nb.Op("Round", []string{nb.Op("Mul", []string{"x", "s"})}), "s"})
@@ -125,7 +118,6 @@ func TestPolicy(t *testing.T) {
 	b.grads(y, []string{"x"}, autodiff.Options{Policy: map[string]autodiff.Rule{"test.Fake": through}})
 }
 
-// TestDeterministic: the same call gives the same graph, and leaves what was there.
 func TestDeterministic(t *testing.T) {
 	var first string
 	for range 5 {
@@ -150,7 +142,6 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
-// TestErrors: one error names everything, and nothing is changed.
 func TestErrors(t *testing.T) {
 	op := func(nb *graph.Builder, op string, attrs ...graph.Attr) string {
 		return nb.Op(op, []string{"x"}, attrs...)

@@ -14,9 +14,6 @@ import (
 	"cfq/onnxio/ort"
 )
 
-// TestGolden shows what the rule of each operator emits: testdata/FAMILY.txtar
-// holds one graph per operator, that of its first sample with a dynamic batch.
-// UPDATE=1 writes the files.
 func TestGolden(t *testing.T) {
 	for name, list := range map[string][]sample{
 		"arithmetic": arithmeticSamples(), "activation": activationSamples(), "selection": selectionSamples(),
@@ -45,7 +42,6 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// oneEach keeps one sample per operator.
 func oneEach(list []sample) []sample {
 	var out []sample
 	at := map[string]int{}

@@ -40,7 +40,6 @@ func mask(v []byte, dims ...int64) operand {
 	return operand{constant: &graph.Tensor{DType: graph.Bool, Dims: dims, Raw: v}}
 }
 
-// sample is one use of one operator.
 type sample struct {
 	op     string
 	note   string
@@ -65,7 +64,6 @@ func (s sample) name() string {
 	return strings.Trim(s.op+" "+strings.Join(parts, ",")+" "+s.note, " ")
 }
 
-// dynamic reports whether a shape mentions the batch.
 func (s sample) dynamic() bool {
 	return slices.ContainsFunc(s.in, func(o operand) bool { return strings.Contains(o.shape, "N") })
 }
@@ -83,13 +81,11 @@ func shapeOf(s string) graph.Shape {
 	return out
 }
 
-// tb is what a test and a property have in common.
 type tb interface {
 	rapid.TB
 	Cleanup(func())
 }
 
-// bench is a graph under test with values for its inputs.
 type bench struct {
 	t      tb
 	rt     ort.Options
@@ -116,7 +112,6 @@ func newBench(t tb, rt ort.Options, dtype graph.DType, opset, batch int64) *benc
 	}
 }
 
-// dims returns the sizes of a shape in this bench's batch.
 func (b *bench) dims(s graph.Shape) []int64 {
 	out := make([]int64, len(s))
 	for i, d := range s {
@@ -136,7 +131,6 @@ func (b *bench) count(s graph.Shape) int {
 	return int(n)
 }
 
-// input adds a graph input with values of o.
 func (b *bench) input(name string, o operand) {
 	t := graph.Type{DType: b.dtype, Shape: shapeOf(o.shape)}
 	if o.dtype != 0 {
@@ -159,7 +153,6 @@ func (b *bench) declare(name string, t graph.Type, n int, o operand) {
 	b.in[name] = v
 }
 
-// like adds an input of the type of an existing value.
 func (b *bench) like(name, of string) {
 	b.t.Helper()
 	t := b.types[of]
@@ -186,7 +179,6 @@ func (o operand) draw(rng *rand.Rand) float64 {
 	}
 }
 
-// add appends the node of a sample and returns its inputs that are variables.
 func (b *bench) add(s sample) (vars, outs []string) {
 	b.t.Helper()
 	n := &graph.Node{Name: "node", Op: s.op, Attrs: s.attrs}
@@ -221,7 +213,6 @@ func (b *bench) add(s sample) (vars, outs []string) {
 	return vars, outs
 }
 
-// grads appends gradients; they become outputs of the graph.
 func (b *bench) grads(y string, wrt []string, o autodiff.Options) []string {
 	b.t.Helper()
 	names, err := autodiff.Gradients(b.g, b.types, y, wrt, o)
@@ -234,7 +225,6 @@ func (b *bench) grads(y string, wrt []string, o autodiff.Options) []string {
 	return names
 }
 
-// runner runs the graph of a bench, with some of its values as outputs.
 type runner struct {
 	b *bench
 	s *ort.Session
@@ -263,7 +253,6 @@ func (b *bench) tryOpen(outputs ...string) (*ort.Session, error) {
 	return s, err
 }
 
-// run returns the outputs at the bench's inputs.
 func (r *runner) run() map[string][]float64 {
 	r.b.t.Helper()
 	var in []*graph.Tensor
@@ -307,8 +296,6 @@ func (b *bench) tensor(name string) *graph.Tensor {
 	return graph.FromFloats(name, f, dims...)
 }
 
-// differences returns the central differences of each value of f by each element
-// of input x.
 func (b *bench) differences(x string, h float64, f func() []float64) [][]float64 {
 	v := b.in[x]
 	var out [][]float64
@@ -336,7 +323,6 @@ func dot(a, b []float64) float64 {
 	return s
 }
 
-// near compares with a tolerance relative to the largest element.
 func near(t tb, what string, got, want []float64, tol float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -356,7 +342,6 @@ func near(t tb, what string, got, want []float64, tol float64) {
 	}
 }
 
-// dump writes a graph in a form that people can read and diff.
 func dump(g *graph.Graph) string {
 	var w strings.Builder
 	for _, t := range g.Inits {

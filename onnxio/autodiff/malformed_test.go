@@ -11,8 +11,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// TestMalformed gives nodes that make no sense, with types that lie: whatever
-// comes of it is an error or a graph, never a panic.
 func TestMalformed(t *testing.T) {
 	var names []string
 	for _, op := range autodiff.Operators() {
@@ -108,7 +106,6 @@ func malformed(t *rapid.T, names []string) {
 	}
 }
 
-// wordsOf lists attributes that are words, in order: draws must not depend on that of a map.
 func wordsOf() iter.Seq2[string, []string] {
 	return func(yield func(string, []string) bool) {
 		_ = yield("mode", []string{"", "linear", "nearest", "cubic", "CRD", "edge", "reflect", "wrap", "constant"}) &&

@@ -8,7 +8,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// TestMissing: an operator without a rule is named, with what to do in its place.
 func TestMissing(t *testing.T) {
 	known := map[string]bool{}
 	for _, op := range autodiff.Operators() {

@@ -11,8 +11,6 @@ import (
 	"cfq/onnxio/ort/orttest"
 )
 
-// mlp appends Gemm and Relu layers of the given widths to a graph with input x,
-// weights [out,in] as PyTorch writes them; it returns the logits.
 func mlp(g *graph.Graph, dtype graph.DType, widths ...int64) string {
 	rng := rand.New(rand.NewPCG(7, 7))
 	draw := func(n int64) []float64 {
@@ -54,8 +52,6 @@ func mlp(g *graph.Graph, dtype graph.DType, widths ...int64) string {
 	return h
 }
 
-// TestNetwork differentiates the loss of a whole classifier, with batch
-// normalization, by its input and by every weight, twice. The batch is dynamic.
 func TestNetwork(t *testing.T) {
 	rt := orttest.Need(t)
 	for act, batch := range map[string]int64{"Relu": 3, "Tanh": 1} {
@@ -92,8 +88,6 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestInitializers: weights that are constants of the model have gradients too,
-// and intermediate values.
 func TestInitializers(t *testing.T) {
 	b := newBench(t, orttest.Need(t), graph.Double, 18, 3)
 	b.input("x", in("N 3"))

@@ -17,7 +17,6 @@ func sizes(t *rapid.T, lo, hi int) []int64 {
 
 func text(dims []int64) string { return strings.Trim(fmt.Sprint(dims), "[]") }
 
-// broadcastable returns dims with some axes set to one and some leading ones left out.
 func broadcastable(t *rapid.T, dims []int64) []int64 {
 	out := slices.Clone(dims[rapid.IntRange(0, len(dims)).Draw(t, "dropped"):])
 	for i := range out {
@@ -105,8 +104,6 @@ func randomTranspose(t *rapid.T) sample {
 	return sample{op: "Transpose", in: []operand{in(text(dims))}, attrs: []graph.Attr{graph.IntsAttr("perm", perm...)}}
 }
 
-// randomWindows draws images with one or two spatial axes and the attributes that
-// move a kernel over them.
 func randomWindows(t *rapid.T) (image, kernel []int64, attrs map[string][]int64) {
 	attrs = map[string][]int64{}
 	n := rapid.IntRange(1, 2).Draw(t, "spatial axes")

@@ -15,7 +15,6 @@ import (
 	"cfq/onnxio/ort/orttest"
 )
 
-// draws is how many random uses of each operator are looked at: CFQ_LONG=1 looks at many.
 func draws() int {
 	if os.Getenv("CFQ_LONG") == "1" {
 		return 60
@@ -64,12 +63,10 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// shape draws a shape; its first axis may be the batch.
 func shape(t *rapid.T, lo, hi int) string {
 	return batched(t, sizes(t, lo, hi))
 }
 
-// batched writes dims, of which the first may be the batch, which has two rows.
 func batched(t *rapid.T, dims []int64) string {
 	s := text(dims)
 	if len(dims) > 0 && rapid.Bool().Draw(t, "batch") {
@@ -89,13 +86,11 @@ func small(t *rapid.T, name string, lo, hi int64) int64 {
 
 func oneOf[T any](t *rapid.T, name string, of ...T) T { return rapid.SampledFrom(of).Draw(t, name) }
 
-// either draws one of the numbers and keeps it as an attribute, or neither.
 func either(t *rapid.T, name string, of ...float32) (graph.Attr, float64) {
 	v := oneOf(t, name, of...)
 	return real(name, v), float64(v)
 }
 
-// generators returns what draws uses of each operator that has a rule.
 func generators() map[string]func(*rapid.T) sample {
 	all := map[string]func(*rapid.T) sample{}
 	for _, some := range []map[string]func(*rapid.T) sample{
@@ -109,7 +104,6 @@ func generators() map[string]func(*rapid.T) sample {
 	return all
 }
 
-// functionGenerators draws uses of functions of one number.
 func functionGenerators() map[string]func(*rapid.T) sample {
 	type domain struct {
 		lo, hi float64
@@ -186,7 +180,6 @@ func functionGenerators() map[string]func(*rapid.T) sample {
 	return all
 }
 
-// elementwiseGenerators draws uses of operators on several values of one shape, or that broadcast.
 func elementwiseGenerators() map[string]func(*rapid.T) sample {
 	all := map[string]func(*rapid.T) sample{}
 	for _, op := range []string{"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Sum", "Mean"} {

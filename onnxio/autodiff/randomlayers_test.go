@@ -10,7 +10,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// imageGenerators draws uses of operators on images.
 func imageGenerators() map[string]func(*rapid.T) sample {
 	pool := func(average bool) func(t *rapid.T) sample {
 		return func(t *rapid.T) sample { return randomPool(t, average) }
@@ -97,7 +96,6 @@ func randomResize(t *rapid.T) sample {
 	return s
 }
 
-// normGenerators draws uses of operators that normalize.
 func normGenerators() map[string]func(*rapid.T) sample {
 	epsilon := func(t *rapid.T) graph.Attr { return real("epsilon", oneOf[float32](t, "epsilon", 1e-5, 0.01)) }
 	behind := func(op string, opset int64, bias bool) func(t *rapid.T) sample {
@@ -172,7 +170,6 @@ func normGenerators() map[string]func(*rapid.T) sample {
 	}
 }
 
-// productGenerators draws uses of products.
 func productGenerators() map[string]func(*rapid.T) sample {
 	return map[string]func(*rapid.T) sample{
 		"MatMul": randomMatMul, "Einsum": randomEinsum, "Attention": randomAttention, "RotaryEmbedding": randomRotary,
@@ -197,7 +194,6 @@ func productGenerators() map[string]func(*rapid.T) sample {
 	}
 }
 
-// randomEinsum draws one to three operands over the axes i, j, k and l.
 func randomEinsum(t *rapid.T) sample {
 	sizes := map[rune]int64{'i': 2, 'j': 3, 'k': 1, 'l': 2}
 	letters := func(name string, of []rune, most int) string {

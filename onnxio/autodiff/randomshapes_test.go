@@ -9,7 +9,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// shapeGenerators draws uses of operators that rearrange and reduce.
 func shapeGenerators() map[string]func(*rapid.T) sample {
 	all := map[string]func(*rapid.T) sample{
 		"Transpose": randomTranspose, "Concat": randomConcat,
@@ -85,7 +84,6 @@ func shapeGenerators() map[string]func(*rapid.T) sample {
 	return all
 }
 
-// indices draws an integer tensor with values of the axis, distinct ones if they must be.
 func indices(t *rapid.T, dims []int64, size int64, negative bool) operand {
 	v := make([]int64, graph.FromInts("", nil, dims...).Len())
 	for i := range v {
@@ -97,7 +95,6 @@ func indices(t *rapid.T, dims []int64, size int64, negative bool) operand {
 	return table(dims, v...)
 }
 
-// placeGenerators draws uses of operators that take elements from places.
 func placeGenerators() map[string]func(*rapid.T) sample {
 	return map[string]func(*rapid.T) sample{
 		"Slice": randomSlice, "Gather": randomGather, "Pad": randomPad, "ScatterElements": randomScatter,
@@ -189,7 +186,6 @@ func randomPad(t *rapid.T) sample {
 	return s
 }
 
-// randomScatter draws places of which none is there twice, unless updates are added up.
 func randomScatter(t *rapid.T) sample {
 	dims := sizes(t, 1, 3)
 	axis := small(t, "axis", 0, int64(len(dims))-1)

@@ -10,9 +10,6 @@ import (
 	"cfq/onnxio/ort/orttest"
 )
 
-// TestRules holds the rule of every operator against central differences of
-// what ONNX Runtime computes, and the rules of the rules against central
-// differences of the gradients.
 func TestRules(t *testing.T) {
 	rt := orttest.Need(t)
 	for _, s := range samples() {
@@ -110,7 +107,6 @@ func (b *bench) check(y, seed string, vars, first []string, linear bool) {
 	}
 }
 
-// join makes one number of several outputs: the sum of their squares.
 func (b *bench) join(outs []string) string {
 	b.t.Helper()
 	nb := graph.NewBuilder(b.g, "join_")

@@ -6,14 +6,12 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// samples lists uses of every operator that has a rule.
 func samples() []sample {
 	return slices.Concat(arithmeticSamples(), activationSamples(), selectionSamples(), linearSamples(), convSamples(),
 		poolSamples(), reduceSamples(), shapeSamples(), indexSamples(), normSamples(), moreNormSamples(),
 		trigonometrySamples(), moreSamples(), productSamples(), resizeSamples(), scatterSamples())
 }
 
-// unary makes samples of an operator of one input, of several shapes.
 func unary(op string, o operand, single bool, attrs ...graph.Attr) []sample {
 	var out []sample
 	for _, shape := range []string{"", "N 3"} {
@@ -23,8 +21,6 @@ func unary(op string, o operand, single bool, attrs ...graph.Attr) []sample {
 	return out
 }
 
-// binary makes samples of an operator of two inputs: of Add in all broadcast patterns, of others, whose
-// gradients the driver sums up alike, in some of them.
 func binary(op string, a, b operand) []sample {
 	var out []sample
 	patterns := [][2]string{{"N 3", "3"}, {"", "N 2"}, {"2 1 2", "1 3 1"}}
@@ -64,7 +60,6 @@ func arithmeticSamples() []sample {
 
 func (o operand) of(shape string) operand { o.shape = shape; return o }
 
-// note tells apart samples that differ in a constant.
 func (o operand) note() string {
 	return contents(o.constant)
 }

@@ -35,7 +35,6 @@ func spatial(text string) []graph.Attr {
 	return out
 }
 
-// kernelSample is a Conv or ConvTranspose of operands of the given shapes.
 func kernelSample(op, shapes, attrs string) sample {
 	s := sample{op: op, note: attrs, attrs: spatial(attrs), single: true, grid: grid}
 	for _, shape := range strings.Split(shapes, ", ") {

@@ -8,7 +8,6 @@ import (
 
 func attrs(a ...graph.Attr) []graph.Attr { return a }
 
-// number, word and list make attributes.
 func number(name string, v int64) graph.Attr  { return graph.IntAttr(name, v) }
 func real(name string, v float32) graph.Attr  { return graph.FloatAttr(name, v) }
 func word(name, v string) graph.Attr          { return graph.StringAttr(name, v) }
@@ -49,7 +48,6 @@ func moreSamples() []sample {
 		})
 }
 
-// having gives an operand values.
 func (o operand) having(v ...float64) operand { o.values = v; return o }
 
 func productSamples() []sample {

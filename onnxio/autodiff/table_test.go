@@ -11,8 +11,6 @@ import (
 	"cfq/onnxio/ort"
 )
 
-// TestClosed differentiates every sample twice and holds all that is emitted
-// against the table: nothing but operators that it can differentiate again.
 func TestClosed(t *testing.T) {
 	table := map[string]autodiff.Operator{}
 	for _, op := range autodiff.Operators() {
@@ -43,7 +41,6 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestTable holds the entries against what documentation needs of them.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	var last string

@@ -57,7 +57,6 @@ func (n *mlp) logits(x []float64) []float64 {
 	return z
 }
 
-// model builds the network with the head's operators behind the logits.
 func (n *mlp) model(batch graph.Dim, head ...*graph.Node) *graph.Model {
 	gemm := func(in, w, b, out string) *graph.Node {
 		return &graph.Node{
@@ -118,8 +117,6 @@ func trueLoss(z []float64, target int) float64 {
 	return math.Log(sum)
 }
 
-// Margins and both gradients, for every head, number of classes, target and
-// batch form, against the hand-computed network and its central differences.
 func TestMarginAndGradients(t *testing.T) {
 	e := orttest.Need(t)
 	dynamic := graph.Dim{Size: -1, Param: "batch"}
@@ -201,8 +198,6 @@ func near(t *testing.T, what string, got, want, tol float64) {
 	}
 }
 
-// Gradients by inner values of each row's own class, against central differences
-// of the loss by the hidden layer's bias, which shifts that value alone.
 func TestObserveGradients(t *testing.T) {
 	e := orttest.Need(t)
 	n := newMLP(3, 3, 9)
@@ -237,8 +232,6 @@ func TestObserveGradients(t *testing.T) {
 	}
 }
 
-// Gradients of the margin by an inner value, against central differences of the
-// margins that ONNX Runtime gives for networks whose hidden layer's bias is moved.
 func TestObserveMarginGradients(t *testing.T) {
 	e := orttest.Need(t)
 	ctx := context.Background()
@@ -326,8 +319,6 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// The exported models that come with the shared data: every one opens, whatever
-// its head, and the gradients agree with central differences of the margin.
 func TestExportedModels(t *testing.T) {
 	e := orttest.Need(t)
 	dir := realdata.Dir(t, "models")

@@ -53,7 +53,6 @@ func layers(r *rand.Rand, between, last string, opset int64, image []int64, size
 	return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: opset}}, Graph: g}
 }
 
-// decoded opens a classifier behind a decoder, and the parts alone.
 type decoded struct {
 	step        *onnxio.Decoded
 	all, plain  *Model
@@ -88,7 +87,6 @@ func openDecoded(t *testing.T, r *rand.Rand, step onnxio.Decoded, classes int, o
 	return d
 }
 
-// people returns images, and rows of these with their codes.
 func (d *decoded) people(t *testing.T, r *rand.Rand, n int) (x, rows []float32) {
 	t.Helper()
 	for range n * d.dims {
@@ -102,8 +100,6 @@ func (d *decoded) people(t *testing.T, r *rand.Rand, n int) (x, rows []float32) 
 	return x, rows
 }
 
-// People as they are are judged by themselves, those who moved by what the decoder makes of their codes, and gradients
-// are those of the margin, its limit included.
 func TestDecoded(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		seed := rapid.Uint64Range(1, 1<<20).Draw(rt, "seed")
@@ -139,7 +135,6 @@ func (d *decoded) checkAsTheyAre(t *testing.T, x, rows []float32) {
 	}
 }
 
-// checkLimit compares margins with those of the decoder's images, and of budgets computed here.
 func (d *decoded) checkLimit(t *testing.T, rows []float32) {
 	t.Helper()
 	ctx, width := context.Background(), d.dims+d.codes
@@ -209,7 +204,6 @@ func (d *decoded) checkGradients(t *testing.T, rows []float32) {
 	}
 }
 
-// A person as they are gets the gradient at what the decoder makes of their codes: a search can begin there.
 func TestDecodedGradientAsTheyAre(t *testing.T) {
 	r, ctx := rand.New(rand.NewPCG(5, 6)), context.Background()
 	d := openDecoded(t, r, onnxio.Decoded{}, 2, 17)

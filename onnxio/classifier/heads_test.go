@@ -31,17 +31,14 @@ type headed struct {
 	refused   string // the error says
 }
 
-// one adds a constant.
 func one(b *graph.Builder, v ...float32) string {
 	return b.Const(graph.FromFloats("k", v, int64(len(v))))
 }
 
-// pair adds [1-p, p].
 func pair(b *graph.Builder, p string) string {
 	return b.Op("Concat", []string{b.Op("Sub", []string{one(b, 1), p}), p}, graph.IntAttr("axis", 1))
 }
 
-// branch adds an If whose branches are a Sigmoid of v.
 func branch(b *graph.Builder, v string) string {
 	text := proto.String
 	body, err := proto.Marshal(&onnxpb.GraphProto{
@@ -58,7 +55,6 @@ func branch(b *graph.Builder, v string) string {
 	return b.Op("If", []string{cond}, attr("then_branch"), attr("else_branch"))
 }
 
-// heads are the table. Values of the graph are called z; margins are computed apart, in double precision.
 func heads() []headed {
 	plain := func(*graph.Builder) string { return "z" }
 	op := func(op string) func(*graph.Builder) string {
@@ -159,8 +155,6 @@ func heads() []headed {
 
 func scalar(v float32) *graph.Tensor { return graph.FromFloats("k", []float32{v}) }
 
-// TestHeads: whatever the operators in front of the output are, the margin is that of the logits, and so is its
-// gradient, against the network computed in double precision and central differences.
 func TestHeads(t *testing.T) {
 	e := orttest.Need(t)
 	for _, h := range heads() {
@@ -201,7 +195,6 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// check compares margins and gradients with the network in double precision.
 func check(t *testing.T, c *Model, n *mlp, h *headed) {
 	t.Helper()
 	want := func(x []float64) float64 {

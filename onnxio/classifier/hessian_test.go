@@ -62,8 +62,6 @@ func (n *mlp) rounded() *mlp {
 	return n
 }
 
-// Products with the Hessian by each weight, for heads, numbers of classes and batch
-// forms, against second differences of a loss that is computed by hand.
 func TestHessianVector(t *testing.T) {
 	e := orttest.Need(t)
 	dynamic := graph.Dim{Size: -1, Param: "batch"}

@@ -91,10 +91,6 @@ func images(rows int) []float32 {
 	return x
 }
 
-// Classifiers of images have the margins that ONNX Runtime gives the very model, and
-// the gradients of both scalars are the central differences of the margin and of the
-// loss. The networks are piecewise linear: differences err by rounding only, except
-// at a kink.
 func TestImages(t *testing.T) {
 	e := orttest.Need(t)
 	any, four := graph.Dim{Size: -1, Param: "batch"}, graph.Dim{Size: 4}
@@ -183,8 +179,6 @@ func gradientsNear(t *testing.T, c *Model, x, margins, losses []float32) {
 	}
 }
 
-// The curvature of the loss along v, v H v, by kernels and behind pools, against
-// second differences of the loss.
 func TestHessianVectorOfConvolutions(t *testing.T) {
 	e := orttest.Need(t)
 	for _, n := range []convNet{
@@ -221,7 +215,6 @@ func TestHessianVectorOfConvolutions(t *testing.T) {
 	}
 }
 
-// meanLoss is the mean cross-entropy with step times v added to the initializer.
 func meanLoss(t *testing.T, c *Model, m *graph.Model, name string, v []float32, step float32, x []float32,
 	classes []int,
 ) float64 {
@@ -249,8 +242,6 @@ func meanLoss(t *testing.T, c *Model, m *graph.Model, name string, v []float32, 
 	return sum / float64(len(classes))
 }
 
-// Gradients pass straight through the quantizers around a convolution: on a fine
-// grid they are those of the network without.
 func TestImagesStraightThrough(t *testing.T) {
 	e := orttest.Need(t)
 	m := convNet{graph.Dim{Size: -1}, false, "Tanh", "AveragePool", 3, "gemm"}.model()

@@ -67,7 +67,6 @@ func straightLine(form string) *graph.Model {
 	return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}
 }
 
-// networkMargin computes the smallest margin of a network.
 func networkMargin(rows [][]float64, bias []float64, units int, x []float32) float64 {
 	v := make([]float64, len(rows[0]))
 	for j, a := range x {
@@ -88,7 +87,6 @@ func networkMargin(rows [][]float64, bias []float64, units int, x []float32) flo
 	return least
 }
 
-// opened opens a graph, for class target unless that is nil.
 func opened(t *testing.T, g *graph.Model, target *int) *Model {
 	t.Helper()
 	c := must.Get(Open(t.Context(), g, orttest.Need(t), Options{Target: target}))(t)
@@ -96,7 +94,6 @@ func opened(t *testing.T, g *graph.Model, target *int) *Model {
 	return c
 }
 
-// checkNetwork compares what the network computes with ONNX Runtime, on random rows.
 func checkNetwork(t *testing.T, name string, c *Model, want int) {
 	t.Helper()
 	rows, bias, units, why, err := c.Network(t.Context())
@@ -119,7 +116,6 @@ func checkNetwork(t *testing.T, name string, c *Model, want int) {
 	}
 }
 
-// What operators and ONNX Runtime say of a network is what it computes; the weights of an affine one are exact.
 func TestNetwork(t *testing.T) {
 	zero := 0
 	for _, tt := range []struct {
@@ -156,7 +152,6 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// Three classes have two margins, of which the smaller counts.
 func TestNetworkOfThreeClasses(t *testing.T) {
 	m := straightLine("gemm")
 	m.Graph.Inits[0] = graph.FromFloats("w", []float32{1, 2, 3, -1, 0, 2, 0.5, -2, 1}, 3, 3)
@@ -166,8 +161,6 @@ func TestNetworkOfThreeClasses(t *testing.T) {
 	}
 }
 
-// The exported models: a logistic regression is affine, networks have their units, with BatchNormalization and a
-// Sigmoid behind the logits, too.
 func TestNetworkOfRealModels(t *testing.T) {
 	for name, units := range map[string]int{
 		"german/logreg-s0.onnx": 0, "german/mlp2-s0.onnx": 96, "adult/mlp2bn-s0.onnx": 96, "adult/mlp4-s0.onnx": 288,

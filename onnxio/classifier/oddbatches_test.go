@@ -12,8 +12,6 @@ import (
 	"cfq/onnxio/ort/orttest"
 )
 
-// TestOddBatches holds both gradients of whole networks, run one row and three rows at once with a rest, against
-// central differences of the margin along random directions.
 func TestOddBatches(t *testing.T) {
 	orttest.Need(t)
 	for name, n := range map[string]struct {

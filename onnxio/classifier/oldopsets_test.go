@@ -42,7 +42,6 @@ func oldNodes() map[string][]*graph.Node {
 	}
 }
 
-// TestOldOpsets holds gradients of models with operator sets 7 and 8 against central differences of the model as it is.
 func TestOldOpsets(t *testing.T) {
 	e := orttest.Need(t)
 	rows := func(n int64) graph.Shape { return graph.Shape{{Size: -1, Param: "N"}, {Size: n}} }

@@ -42,8 +42,6 @@ func tokens(batch graph.Dim, apart bool) *graph.Model {
 	return m
 }
 
-// TestObserveTokens: what Observe shows of a value with several vectors for each row is that of one row after the
-// other, wherever the batch axis is.
 func TestObserveTokens(t *testing.T) {
 	engine := orttest.Need(t)
 	rng := rand.New(rand.NewPCG(5, 1))
@@ -82,7 +80,6 @@ func TestObserveTokens(t *testing.T) {
 	}
 }
 
-// TestUndefinedLogit: where any logit is no number, the margin is none, in a plain run and in one with gradients.
 func TestUndefinedLogit(t *testing.T) {
 	engine := orttest.Need(t)
 	for classes := int64(1); classes <= 3; classes++ {

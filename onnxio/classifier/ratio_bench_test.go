@@ -16,7 +16,6 @@ import (
 	"cfq/onnxio/ort"
 )
 
-// weights makes constants of random numbers.
 type weights struct {
 	*graph.Builder
 	rng *rand.Rand
@@ -37,7 +36,6 @@ func (w weights) of(dims ...int64) string {
 
 func (w weights) shape(v ...int64) string { return w.Const(graph.FromInts("s", v, int64(len(v)))) }
 
-// dense is x w + b.
 func (w weights) dense(x string, in, out int64) string {
 	return w.Op("Add", []string{w.Op("MatMul", []string{x, w.of(in, out)}), w.of(out)})
 }
@@ -46,7 +44,6 @@ func (w weights) norm(x string, d int64) string {
 	return w.Op("LayerNormalization", []string{x, w.of(d), w.of(d)}, graph.IntAttr("axis", -1))
 }
 
-// network is a model of n inputs of the given dimensions whose logits body makes.
 func network(dims []int64, classes int64, body func(w weights, x string) string) *graph.Model {
 	g := &graph.Graph{Name: "network"}
 	g.Inputs = []graph.Value{{
@@ -59,7 +56,6 @@ func network(dims []int64, classes int64, body func(w weights, x string) string)
 	return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 18}}, Graph: g}
 }
 
-// cnn has three convolutions and a dense layer on images of 28 x 28.
 func cnn(w weights, x string) string {
 	at := x
 	for _, c := range [][3]int64{{1, 16, 2}, {16, 32, 2}, {32, 32, 1}} {

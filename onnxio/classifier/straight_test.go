@@ -13,7 +13,6 @@ import (
 	"cfq/quant"
 )
 
-// quantized puts quantizers of the given step behind the values x and a of a network.
 func quantized(m *graph.Model, step float32, clip bool) *graph.Model {
 	q := m.Clone()
 	q.SetOpset("", 21)
@@ -42,8 +41,6 @@ func quantized(m *graph.Model, step float32, clip bool) *graph.Model {
 	return q
 }
 
-// Through quantizers the margin is the quantized model's own, and the gradient
-// that of the float model, but for what saturates.
 func TestStraightThrough(t *testing.T) {
 	e := orttest.Need(t)
 	n := newMLP(3, 2, 7)
@@ -89,7 +86,6 @@ func TestStraightThrough(t *testing.T) {
 	}
 }
 
-// Without a rule for them, the gradient by values in front of quantizers is an error, not 0.
 func TestQuantizersNeedRules(t *testing.T) {
 	e := orttest.Need(t)
 	m := quantized(newMLP(3, 2, 7).model(graph.Dim{Size: -1, Param: "N"}), 1./24, false)

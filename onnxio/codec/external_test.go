@@ -12,7 +12,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// outside is a tensor of n bytes in another file.
 func outside(name string, n int64, entries ...string) []byte {
 	b := cat(num(1, n), num(2, tUint8), str(8, name), num(14, 1))
 	for i := 0; i < len(entries); i += 2 {
@@ -108,7 +107,6 @@ func TestExternalDataBomb(t *testing.T) {
 	}
 }
 
-// TestExternalAttribute: a Constant node's tensor may be outside, too.
 func TestExternalAttribute(t *testing.T) {
 	dir := t.TempDir()
 	must.Do(t, os.WriteFile(filepath.Join(dir, "w"), []byte("abcd"), 0o644))
@@ -119,7 +117,6 @@ func TestExternalAttribute(t *testing.T) {
 	}
 }
 
-// Tensors that no ONNX file can hold are refused before they take memory.
 func TestExternalDataTooLarge(t *testing.T) {
 	dir := t.TempDir()
 	const n = 1 << 31

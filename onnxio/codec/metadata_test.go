@@ -11,7 +11,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// TestStripMetadata: what exporters note is gone, and all else stays, also in the model that was cloned.
 func TestStripMetadata(t *testing.T) {
 	entry := func(field protowire.Number, key, value string) []byte {
 		var e []byte

@@ -12,7 +12,6 @@ import (
 	"cfq/onnxio/pass"
 )
 
-// linear is a file with the graph y = x w.
 func linear() []byte {
 	value := func(name string, dims ...[]byte) []byte {
 		return cat(str(1, name), msg(2, msg(1, num(1, tFloat), msg(2, dims...))))
@@ -83,7 +82,6 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// TestTruncated: no prefix of a model is taken for a model.
 func TestTruncated(t *testing.T) {
 	good := linear()
 	for n := range good {
@@ -117,7 +115,6 @@ func TestReadFileRefuses(t *testing.T) {
 	}
 }
 
-// TestTooMany: empty messages, two bytes each, would take hundreds in memory.
 func TestTooMany(t *testing.T) {
 	for name, body := range map[string][]byte{
 		"nodes":      bytes.Repeat([]byte{0x0a, 0}, 3<<20),
@@ -129,7 +126,6 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// TestOldInputs: up to IR version 3, initializers are listed as inputs.
 func TestOldInputs(t *testing.T) {
 	value := msg(2, msg(1, num(1, tFloat)))
 	data := cat(num(1, 3), msg(8, num(2, 9)), msg(7,

@@ -17,8 +17,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// TestUnknownFields: fields that this project has no names for, at every
-// level, are still there in what is written, subgraphs and denotations included.
 func TestUnknownFields(t *testing.T) {
 	secret := func(s string) []byte { return str(999, s) }
 	dims := msg(2, msg(1, num(1, 2), str(3, "CHANNEL")), msg(1, str(2, "N")), secret("in shape"))
@@ -85,8 +83,6 @@ func fields(data []byte) map[protowire.Number][]any {
 	return out
 }
 
-// TestRoundTrip: whatever model there is, writing and reading gives it back,
-// and writing it twice gives the same bytes.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := genModel(t)
@@ -101,7 +97,6 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// list draws up to three elements, nil when there are none.
 func list[T any](t *rapid.T, name string, gen func(*rapid.T) T) []T {
 	var out []T
 	for range rapid.IntRange(0, 3).Draw(t, name) {
@@ -234,7 +229,6 @@ func genTensor(t *rapid.T) *graph.Tensor {
 	return w
 }
 
-// shared lists the real models, which are not part of the project.
 func shared(t *testing.T) []string {
 	t.Helper()
 	dir := realdata.Dir(t, "models")
@@ -246,7 +240,6 @@ func shared(t *testing.T) []string {
 	return paths
 }
 
-// TestRealFiles: what PyTorch wrote is written back byte by byte.
 func TestRealFiles(t *testing.T) {
 	for _, path := range shared(t) {
 		m, err := codec.ReadFile(path)

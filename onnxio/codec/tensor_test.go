@@ -16,7 +16,6 @@ const (
 	floatData, int32Data, stringData, int64Data, rawData, doubleData, uint64Data = 4, 5, 6, 7, 9, 10, 11
 )
 
-// TestTypedData reads elements from every field that may hold them.
 func TestTypedData(t *testing.T) {
 	for _, c := range []struct {
 		dtype int64
@@ -62,7 +61,6 @@ func TestStringData(t *testing.T) {
 	}
 }
 
-// TestUnknownType: what graph has no name for stays as it is in the file.
 func TestUnknownType(t *testing.T) {
 	data := float32s(floatData, 1, 2)
 	w, err := readWeights("", num(1, 1), num(2, tComplex), data, str(8, "w"))

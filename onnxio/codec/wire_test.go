@@ -54,17 +54,14 @@ func float64s(field protowire.Number, vs ...float64) []byte {
 	return str(field, string(b))
 }
 
-// file is a model of IR version 8 and opset 17 with the given graph fields.
 func file(graphFields ...[]byte) []byte {
 	return cat(num(1, 8), msg(8, num(2, 17)), msg(7, graphFields...))
 }
 
-// weights is a file whose only content is one initializer.
 func weights(tensorFields ...[]byte) []byte {
 	return file(str(2, "g"), msg(5, tensorFields...))
 }
 
-// readWeights reads such a file.
 func readWeights(dir string, tensorFields ...[]byte) (*graph.Tensor, error) {
 	m, err := codec.Read(weights(tensorFields...), dir)
 	if err != nil {

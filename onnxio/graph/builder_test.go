@@ -28,8 +28,6 @@ func TestBuilder(t *testing.T) {
 	}
 }
 
-// TestBuilderNames: whatever is asked for, in a graph whose names look like the
-// builder's own, no name is given twice.
 func TestBuilderNames(t *testing.T) {
 	names := rapid.SampledFrom([]string{"a", "a_1", "a_2", "a_1_1", "b", "n_A", "n_A_1"})
 	rapid.Check(t, func(t *rapid.T) {

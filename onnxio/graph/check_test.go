@@ -8,7 +8,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// mlp is a small correct graph that the tests then damage.
 func mlp() *graph.Graph {
 	return &graph.Graph{
 		Name:    "mlp",

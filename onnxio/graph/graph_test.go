@@ -38,8 +38,6 @@ func TestMeta(t *testing.T) {
 	}
 }
 
-// TestClone changes everything that Clone says may be changed and looks whether
-// the original notices.
 func TestClone(t *testing.T) {
 	build := func() *graph.Model {
 		return &graph.Model{
@@ -81,7 +79,6 @@ func TestInitMap(t *testing.T) {
 	}
 }
 
-// TestSort: nodes out of order are sorted, those in order stay, and a cycle is left for Check to report.
 func TestSort(t *testing.T) {
 	op := func(name string, inputs ...string) *graph.Node {
 		return &graph.Node{Op: "Sum", Name: name, Inputs: inputs, Outputs: []string{name}}

@@ -7,7 +7,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestHalves: every number of 16 bits is what its bits say, and is written as these.
 func TestHalves(t *testing.T) {
 	for b, want := range map[uint16]float64{
 		0x3c00: 1, 0xc000: -2, 0x7bff: 65504, 0x0400: 0x1p-14, 0x0001: 0x1p-24, 0x83ff: -0x1.ff8p-15, 0x3555: 0.333251953125,
@@ -30,7 +29,6 @@ func TestHalves(t *testing.T) {
 	}
 }
 
-// TestNearestHalf: a number is rounded to the nearest of its neighbours, the even one of two.
 func TestNearestHalf(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := rapid.Float64Range(-70000, 70000).Draw(t, "x")

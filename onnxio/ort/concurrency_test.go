@@ -65,7 +65,6 @@ func TestRunIsCancelled(t *testing.T) {
 	}
 }
 
-// Runs at the same time do not mix, also when some are cancelled.
 func TestRunsAtOnce(t *testing.T) {
 	s := open(t, sumAndDifference(rows(2)), orttest.Need(t))
 	var g errgroup.Group

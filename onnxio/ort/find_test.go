@@ -107,7 +107,6 @@ func TestUnusableLibraries(t *testing.T) {
 	}
 }
 
-// A process keeps the library that it loaded first.
 func TestSecondLibraryIsRefused(t *testing.T) {
 	o := orttest.Need(t)
 	must.Do(t, ort.SelfTest(t.Context(), o))
@@ -151,7 +150,6 @@ static const struct base b = { api, version };
 const struct base *OrtGetApiBase(void) { return &b; }
 `
 
-// library compiles a shared library.
 func library(t *testing.T, code string) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {

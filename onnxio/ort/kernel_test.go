@@ -25,7 +25,6 @@ func TestSelfTest(t *testing.T) {
 	}
 }
 
-// ONNX Runtime has the fused kernel at the levels at which it fuses.
 func TestOptimized(t *testing.T) {
 	o := orttest.Need(t)
 	onnx := must.Get(codec.Marshal(quantizedGemm()))(t)
@@ -57,7 +56,6 @@ func TestOptimized(t *testing.T) {
 	}
 }
 
-// quantizedGemm is a Gemm between int8 codes, the pattern that becomes QGemm.
 func quantizedGemm() *graph.Model {
 	in, out := []graph.Value{value("x", graph.Float, rows(2))}, []graph.Value{value("y", graph.Float, rows(2))}
 	m := build(in, out, func(b *graph.Builder) {

@@ -14,7 +14,6 @@ import (
 	"cfq/onnxio/ort/orttest"
 )
 
-// rows makes the shape [N, sizes...].
 func rows(sizes ...int64) graph.Shape {
 	return append(graph.Shape{{Size: -1, Param: "N"}}, graph.Fixed(sizes...)...)
 }
@@ -23,7 +22,6 @@ func value(name string, t graph.DType, s graph.Shape) graph.Value {
 	return graph.Value{Name: name, DType: t, Shape: s}
 }
 
-// build makes a model of opset 18 from what fill appends.
 func build(in, out []graph.Value, fill func(b *graph.Builder)) *graph.Model {
 	g := &graph.Graph{Name: "test", Inputs: in, Outputs: out}
 	fill(graph.NewBuilder(g, "t_"))
@@ -45,7 +43,6 @@ func open(t *testing.T, m *graph.Model, o ort.Options) *ort.Session {
 	return s
 }
 
-// sumAndDifference has the inputs a and b of shape in and the outputs a+b and a-b.
 func sumAndDifference(in graph.Shape) *graph.Model {
 	values := func(names ...string) (out []graph.Value) {
 		for _, n := range names {
@@ -59,7 +56,6 @@ func sumAndDifference(in graph.Shape) *graph.Model {
 	})
 }
 
-// TestUnloaded: versions that this ONNX Runtime does not read are named, with what to export instead.
 func TestUnloaded(t *testing.T) {
 	o := orttest.Need(t)
 	for name, c := range map[string]struct {
@@ -107,7 +103,6 @@ func TestRunNamesInputsAndOutputs(t *testing.T) {
 	}
 }
 
-// Outputs go where the caller wants them, run after run; others are new.
 func TestRunInto(t *testing.T) {
 	s := open(t, sumAndDifference(graph.Shape{{Size: -1}}), orttest.Need(t))
 	sum := make([]float32, 2)
@@ -193,7 +188,6 @@ func TestRunRefusesWrongInputs(t *testing.T) {
 	}
 }
 
-// Every element type goes in and comes out unchanged, at rank 2, rank 0 and empty.
 func TestElementTypes(t *testing.T) {
 	o := orttest.Need(t)
 	for _, dt := range []graph.DType{
@@ -227,7 +221,6 @@ func TestElementTypes(t *testing.T) {
 	}
 }
 
-// Raw may be part of a file's bytes, at any address.
 func TestMisalignedInput(t *testing.T) {
 	s := open(t, sumAndDifference(rows(2)), orttest.Need(t))
 	a := graph.FromFloats("a", []float32{1, 2}, 1, 2)
@@ -238,7 +231,6 @@ func TestMisalignedInput(t *testing.T) {
 	}
 }
 
-// Outputs of rank 0, about which the file says nothing, among others.
 func TestUndeclaredScalars(t *testing.T) {
 	o := orttest.Need(t)
 	in := []graph.Value{value("x", graph.Float, rows(2))}
@@ -295,7 +287,6 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestHalf: an output in 16-bit floats, which the binding cannot hand over, is an error that names it.
 func TestHalf(t *testing.T) {
 	m := build([]graph.Value{value("x", graph.Float, rows(2))}, []graph.Value{{Name: "y"}}, func(b *graph.Builder) {
 		n := node("Cast", []string{"x"}, "y")
