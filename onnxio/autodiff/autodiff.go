@@ -70,18 +70,21 @@ type Operator struct {
 	infer    inference // of the types of the outputs
 	grads    []Rule    // by input; nil where no gradient flows
 	variadic bool      // the last rule serves all further inputs
-	expand   func(c *Call) []string
+	expand   func(c *Call) string
 }
 
-const none = -1
+const none = -1 // as Operator.need: there are no inputs
 
-func (op *Operator) types(c *Call) ([]graph.Type, error) {
-	for i := range op.need {
-		if c.Node.Input(i) == "" {
-			return nil, fmt.Errorf("input %d is missing", i)
+func (op *Operator) types(c *Call) (out []graph.Type, err error) {
+	err = attempt(func() {
+		for i := range op.need {
+			if c.Node.Input(i) == "" {
+				c.Fail("input %d is missing", i)
+			}
 		}
-	}
-	return op.infer(c)
+		out = op.infer(c)
+	})
+	return out, err
 }
 
 func (op *Operator) rule(i int) Rule {

@@ -1,7 +1,6 @@
 package autodiff
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,7 +31,7 @@ func newBuilder(g *graph.Graph, types graph.Types, prefix string) *gradientBuild
 	b := &gradientBuilder{
 		names:  graph.NewBuilder(&work, prefix),
 		g:      &work,
-		types:  maps.Clone(types),
+		types:  graph.Types{},
 		table:  catalogue(),
 		inits:  g.InitMap(),
 		made:   g.Producers(),
@@ -40,34 +39,41 @@ func newBuilder(g *graph.Graph, types graph.Types, prefix string) *gradientBuild
 		ones:   map[string]bool{},
 		fresh:  map[string]bool{},
 	}
-	if b.types == nil {
-		b.types = graph.Types{}
-	}
-	for _, t := range g.Inits {
-		if _, ok := b.types[t.Name]; !ok {
-			b.types[t.Name] = typeOf(t)
-		}
-	}
 	for _, v := range g.Inputs {
-		if _, ok := b.types[v.Name]; !ok && v.Shape != nil {
+		if v.Shape != nil {
 			b.types[v.Name] = graph.Type{DType: v.DType, Shape: v.Shape}
 		}
 	}
+	for _, t := range g.Inits {
+		b.types[t.Name] = typeOf(t)
+	}
+	maps.Copy(b.types, types)
 	return b
 }
 
-func (b *gradientBuilder) commit(g *graph.Graph, types graph.Types) error {
-	if len(b.errs) > 0 {
-		return errors.Join(b.errs...)
-	}
-	g.Nodes, g.Inits = b.g.Nodes, b.g.Inits
-	if types != nil {
-		maps.Copy(types, b.types)
-	}
+// failure is what the functions of the table panic with where a node cannot be handled. attempt returns it to those who
+// call them and know the node.
+type failure struct{ error }
+
+func failf(format string, a ...any) failure { return failure{fmt.Errorf(format, a...)} }
+
+func attempt(f func()) (err error) {
+	defer func() {
+		switch v := recover().(type) {
+		case nil:
+		case failure:
+			err = v.error
+		default:
+			panic(v)
+		}
+	}()
+	f()
 	return nil
 }
 
-func (b *gradientBuilder) fail(err error) {
+// fail keeps why n cannot be handled, once where the rules of several of its inputs say the same.
+func (b *gradientBuilder) fail(n *graph.Node, err error) {
+	err = fmt.Errorf("%s: %w", n.Label(), err)
 	if !slices.ContainsFunc(b.errs, func(e error) bool { return e.Error() == err.Error() }) {
 		b.errs = append(b.errs, err)
 	}
@@ -88,9 +94,9 @@ func (b *gradientBuilder) ops(op string, inputs []string, outs int, attrs ...gra
 	}
 	b.add(n)
 	if entry := b.table[op]; entry == nil || entry.Kind == Composite {
-		b.fail(fmt.Errorf("a rule emitted %s, which is not an operator that the table can differentiate", op))
+		panic(failf("a rule emitted %s, which is not an operator that the table can differentiate", op))
 	} else if err := b.infer(n); err != nil {
-		b.fail(err)
+		panic(failure{err})
 	}
 	b.shared[id] = n.Outputs[0]
 	for _, o := range n.Outputs {
@@ -112,8 +118,7 @@ func (b *gradientBuilder) add(n *graph.Node) {
 
 func (b *gradientBuilder) constant(t *graph.Tensor) string {
 	if t == nil { // see graph.FromNumbers
-		b.fail(errors.New("cannot make constants of a gradient: elements are neither float nor double"))
-		return ""
+		panic(failf("cannot make constants of a gradient: elements are neither float nor double"))
 	}
 	id := fmt.Sprintf("const %d %v %x", t.DType, t.Dims, t.Raw)
 	if v, ok := b.shared[id]; ok {
@@ -127,6 +132,11 @@ func (b *gradientBuilder) constant(t *graph.Tensor) string {
 	return name
 }
 
+// numbers is a constant of the element type of like.
+func (b *gradientBuilder) numbers(like string, v []float64, dims ...int64) string {
+	return b.constant(graph.FromNumbers("", b.types[like].DType, v, dims...))
+}
+
 func (b *gradientBuilder) vector(v ...int64) string {
 	return b.constant(graph.FromInts("", v, int64(len(v))))
 }
@@ -135,8 +145,7 @@ func (b *gradientBuilder) filled(like string, v float64) string {
 	t := b.types[like]
 	k := scalar(t.DType, v)
 	if k == nil {
-		b.fail(fmt.Errorf("cannot make a gradient for %q: elements are %s", like, t.DType))
-		return like
+		panic(failf("cannot make a gradient for %q: elements are %s", like, t.DType))
 	}
 	var name string
 	if n := product(t.Shape).Size; n >= 0 && n <= 64 && fixed(t.Shape) {
@@ -166,12 +175,14 @@ func (b *gradientBuilder) expand(composites map[*graph.Node]*Operator) {
 	old := b.g.Nodes
 	b.g.Nodes = make([]*graph.Node, 0, len(old))
 	for _, n := range old {
-		before := len(b.errs)
-		if op := composites[n]; op == nil {
-			b.g.Nodes = append(b.g.Nodes, n)
-		} else if b.rewrite(n, op); len(b.errs) > before {
-			b.g.Nodes = append(b.g.Nodes, n) // so that other complaints can be found
+		if op := composites[n]; op != nil {
+			err := attempt(func() { b.rewrite(n, op) })
+			if err == nil {
+				continue
+			}
+			b.fail(n, err)
 		}
+		b.g.Nodes = append(b.g.Nodes, n) // after a failure, so that others can be found
 	}
 }
 
@@ -183,37 +194,19 @@ func (b *gradientBuilder) rewrite(n *graph.Node, op *Operator) {
 	before := len(b.g.Nodes)
 	outer := b.names.Prefix
 	b.names.Prefix = outer + n.Outputs[0] + "/"
-	made := op.expand(b.call(n))
+	made, name := op.expand(b.call(n)), n.Outputs[0]
 	b.names.Prefix = outer
-	own := b.g.Nodes[before:]
-	for i, v := range made {
-		switch {
-		case i >= len(n.Outputs) || n.Outputs[i] == "" || v == "":
-		case b.fresh[v]:
-			b.rename(own, v, n.Outputs[i])
-		default: // an input of n: the expansion has nothing to compute
-			b.add(&graph.Node{
-				Name: b.names.Name("n_Identity"), Op: "Identity", Inputs: []string{v}, Outputs: []string{n.Outputs[i]},
-			})
-		}
+	if b.fresh[made] {
+		(&graph.Graph{Nodes: b.g.Nodes[before:]}).Rename(made, name)
+		b.made[name] = b.made[made]
+		delete(b.made, made)
+		delete(b.types, made)
+	} else { // an input of n: the expansion has nothing to compute
+		b.add(&graph.Node{
+			Name: b.names.Name("n_Identity"), Op: "Identity", Inputs: []string{made}, Outputs: []string{name},
+		})
 	}
 	clear(b.shared)
-}
-
-func (b *gradientBuilder) rename(nodes []*graph.Node, v, name string) {
-	for _, n := range nodes {
-		for i, in := range n.Inputs {
-			if in == v {
-				n.Inputs[i] = name
-			}
-		}
-		if i := slices.Index(n.Outputs, v); i >= 0 {
-			n.Outputs[i] = name
-			b.made[name] = n
-		}
-	}
-	delete(b.made, v)
-	delete(b.types, v)
 }
 
 // Call is what a rule sees: the node, the gradients of its outputs, and the
@@ -254,11 +247,8 @@ func (c *Call) Scalar(like string, v float64) string {
 	return c.Op("Cast", []string{c.b.constant(scalar(graph.Float, v))}, graph.IntAttr("to", int64(t)))
 }
 
-// Fail records that the node cannot be differentiated and returns "".
-func (c *Call) Fail(format string, a ...any) string {
-	c.b.fail(fmt.Errorf("%s: %w", c.Node.Label(), fmt.Errorf(format, a...)))
-	return ""
-}
+// Fail ends the rule: the node cannot be differentiated. It does not return.
+func (c *Call) Fail(format string, a ...any) string { panic(failf(format, a...)) }
 
 func (c *Call) in(i int) string { return c.Node.Input(i) }
 func (c *Call) x() string       { return c.Node.Input(0) }

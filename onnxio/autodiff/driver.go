@@ -3,6 +3,7 @@ package autodiff
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"cfq/onnxio/graph"
@@ -31,11 +32,16 @@ func Gradients(g *graph.Graph, types graph.Types, y string, wrt []string, o Opti
 	if err := d.check(y, wrt, o.Seed); err != nil {
 		return nil, fmt.Errorf("autodiff: %w", errors.Join(append(d.errs, err)...))
 	}
-	d.sweep(y, o.Seed)
-	out := d.results(wrt)
-	if err := d.commit(g, types); err != nil {
+	var out []string
+	err := attempt(func() {
+		d.sweep(y, o.Seed)
+		out = d.results(wrt)
+	})
+	if err = errors.Join(append(d.errs, err)...); err != nil {
 		return nil, fmt.Errorf("autodiff: %w", err)
 	}
+	g.Nodes, g.Inits = d.g.Nodes, d.g.Inits
+	maps.Copy(types, d.types)
 	return out, nil
 }
 
@@ -220,7 +226,7 @@ func (d *driver) sweep(y, seed string) {
 			c.grads[i] = d.total(o)
 			reached = reached || c.grads[i] != ""
 			if i > 0 && c.grads[i] != "" && !n.Is("Split") {
-				c.Fail("the gradient of output %q is not known", o)
+				d.fail(n, fmt.Errorf("the gradient of output %q is not known", o))
 			}
 		}
 		if !reached || c.grads[0] == "" && !n.Is("Split") {
@@ -228,24 +234,16 @@ func (d *driver) sweep(y, seed string) {
 		}
 		for i, in := range n.Inputs {
 			if r, _ := d.rule(n, i); d.active[in] && r != nil {
-				d.give(n, in, c, r, i)
+				err := attempt(func() {
+					if gx := r(c, i); gx != "" {
+						d.sums[in] = append(d.sums[in], d.unbroadcast(in, gx))
+					}
+				})
+				if err != nil {
+					d.fail(n, err)
+				}
 			}
 		}
-	}
-}
-
-func (d *driver) give(n *graph.Node, in string, c *Call, r Rule, i int) {
-	before := len(d.errs)
-	gx := r(c, i)
-	if gx != "" && len(d.errs) == before {
-		gx = d.unbroadcast(n, in, gx)
-	}
-	if len(d.errs) > before {
-		d.errs = d.errs[:before+1] // what follows the first complaint follows from it
-		return
-	}
-	if gx != "" {
-		d.sums[in] = append(d.sums[in], gx)
 	}
 }
 
@@ -265,17 +263,17 @@ func (d *driver) total(name string) string {
 	return sum
 }
 
-func (d *driver) unbroadcast(n *graph.Node, in, g string) string {
+func (d *driver) unbroadcast(in, g string) string {
 	want, have := d.types[in].Shape, d.types[g].Shape
 	lead := len(have) - len(want)
 	if lead < 0 {
-		d.fail(fmt.Errorf("%s: gradient %v of %q, which is %v", n.Label(), d.types[g], in, d.types[in]))
-		return ""
+		panic(failf("gradient %v of %q, which is %v", d.types[g], in, d.types[in]))
 	}
 	switch {
 	case lead == 1 && len(have) == 2 && fixed(have):
 		// A product with ones takes a tenth of the time of the sum.
-		g = d.op("MatMul", []string{d.vectorOfOnes(g, have[0].Size), g})
+		n := have[0].Size
+		g = d.op("MatMul", []string{d.numbers(g, slices.Repeat([]float64{1}, int(n)), n), g})
 	case lead > 0:
 		axes := make([]int64, lead)
 		for i := range axes {
@@ -290,20 +288,13 @@ func (d *driver) unbroadcast(n *graph.Node, in, g string) string {
 		case w == one():
 			axes = append(axes, int64(i))
 		default:
-			d.fail(fmt.Errorf("%s: it is not known whether the size %s of %q along axis %d is the %s of the gradient",
-				n.Label(), w, in, i, h))
-			return ""
+			panic(failf("it is not known whether the size %s of %q along axis %d is the %s of the gradient", w, in, i, h))
 		}
 	}
 	if len(axes) > 0 {
 		g = d.op("ReduceSum", []string{g, d.vector(axes...)}, graph.IntAttr("keepdims", 1))
 	}
 	return g
-}
-
-func (d *driver) vectorOfOnes(like string, n int64) string {
-	t := d.types[like].DType
-	return d.constant(graph.FromNumbers("", t, slices.Repeat([]float64{1}, int(n)), n))
 }
 
 // results returns a value of its own for each variable's gradient: not one that

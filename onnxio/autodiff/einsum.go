@@ -33,12 +33,29 @@ type einsumTerm struct {
 	letters string
 }
 
-func (c *Call) equation() (in []string, out string, err error) {
+func (c *Call) equation() (in []string, out string, sizes map[rune]graph.Dim) {
 	ranks := make([]int, len(c.types))
 	for i, t := range c.types {
 		ranks[i] = len(t.Shape)
 	}
-	return Equation(c.Node, ranks...)
+	in, out, err := Equation(c.Node, ranks...)
+	if err != nil {
+		panic(failure{err})
+	}
+	sizes = map[rune]graph.Dim{}
+	for i, letters := range in {
+		for k, l := range letters {
+			d := c.types[i].Shape[k]
+			have, known := sizes[l]
+			switch {
+			case !known || have.Size < 0 && d.Size >= 0:
+				sizes[l] = d
+			case have.Size >= 0 && d.Size >= 0 && have.Size != d.Size:
+				c.Fail("%q is an axis of size %s and one of size %s", l, have, d)
+			}
+		}
+	}
+	return in, out, sizes
 }
 
 // Equation returns the letters of the operands, of the given ranks, and of the output of the Einsum n. The axes that an
@@ -103,33 +120,9 @@ func once(all, except string) string {
 	return string(out)
 }
 
-func (c *Call) letterSizes(in []string) (map[rune]graph.Dim, error) {
-	sizes := map[rune]graph.Dim{}
-	for i, letters := range in {
-		for k, l := range letters {
-			d := c.types[i].Shape[k]
-			have, known := sizes[l]
-			switch {
-			case !known || have.Size < 0 && d.Size >= 0:
-				sizes[l] = d
-			case have.Size >= 0 && d.Size >= 0 && have.Size != d.Size:
-				return nil, fmt.Errorf("%q is an axis of size %s and one of size %s", l, have, d)
-			}
-		}
-	}
-	return sizes, nil
-}
-
-func einsumType(c *Call) ([]graph.Type, error) {
-	in, out, err := c.equation()
-	if err != nil {
-		return nil, err
-	}
-	sizes, err := c.letterSizes(in)
-	if err != nil {
-		return nil, err
-	}
-	return single(c.types[0].DType, shapeFor(out, sizes)), nil
+func einsumType(c *Call) []graph.Type {
+	_, out, sizes := c.equation()
+	return single(c.types[0].DType, shapeFor(out, sizes))
 }
 
 func shapeFor(letters string, sizes map[rune]graph.Dim) graph.Shape {
@@ -140,23 +133,14 @@ func shapeFor(letters string, sizes map[rune]graph.Dim) graph.Shape {
 	return s
 }
 
-func einsum(c *Call) []string {
-	in, out, err := c.equation()
-	if err != nil {
-		c.Fail("%w", err)
-		return nil
-	}
-	sizes, err := c.letterSizes(in)
-	if err != nil {
-		c.Fail("%w", err)
-		return nil
-	}
+func einsum(c *Call) string {
+	in, out, sizes := c.equation()
 	t := einsumTerm{c.in(0), in[0]}
 	for i := 1; i < len(in); i++ {
 		later := out + strings.Join(in[i+1:], "")
 		t = c.contract(t, einsumTerm{c.in(i), in[i]}, later, sizes)
 	}
-	return []string{c.arranged(c.summed(t, out), out)}
+	return c.arranged(c.summed(t, out), out)
 }
 
 func keep(letters string, f func(l rune) bool) string {
@@ -257,42 +241,32 @@ func (c *Call) heads() (q, k, v string, flat bool) {
 	return split(0, "q_num_heads"), split(1, "kv_num_heads"), split(2, "kv_num_heads"), flat
 }
 
-func attention(c *Call) []string {
+func attention(c *Call) string {
 	for _, i := range []int{4, 5, 6} {
 		if c.in(i) != "" {
-			c.Fail("it has a cache of keys (input %d): export the model without one", i)
-			return nil
+			return c.Fail("it has a cache of keys (input %d): export the model without one", i)
 		}
 	}
 	if slices.ContainsFunc(c.Node.Outputs[1:], func(o string) bool { return o != "" }) {
-		c.Fail("outputs other than the first are used")
-		return nil
+		return c.Fail("outputs other than the first are used")
 	}
-	before := len(c.b.errs)
 	q, k, v, flat := c.heads()
-	if len(c.b.errs) > before {
-		return nil
-	}
 	sq, sk := c.Type(q).Shape, c.Type(k).Shape
 	if len(sq) != 4 || len(sk) != 4 || sq[3].Size < 1 || sq[1].Size < 1 || sk[1].Size < 1 || sq[1].Size%sk[1].Size != 0 {
-		c.Fail("queries %v and keys %v", c.Type(q), c.Type(k))
-		return nil
+		return c.Fail("queries %v and keys %v", c.Type(q), c.Type(k))
 	}
 	if n := sq[1].Size / sk[1].Size; n > 1 { // several heads of queries share one of keys
 		k, v = c.repeated(k, n), c.repeated(v, n)
 	}
 	scale := c.float("scale", float32(1/math.Sqrt(float64(sq[3].Size))))
-	z := c.Op("MatMul", []string{c.scale(q, scale), c.transposed(k)})
-	if z = c.masked(z); z == "" {
-		return nil
-	}
+	z := c.masked(c.Op("MatMul", []string{c.scale(q, scale), c.transposed(k)}))
 	y := c.Op("MatMul", []string{c.Op("Softmax", []string{z}, graph.IntAttr("axis", -1)), v})
 	if flat {
 		s := c.Type(y).Shape
 		y = c.Op("Transpose", []string{y}, graph.IntsAttr("perm", 0, 2, 1, 3))
 		y = c.shaped(y, graph.Shape{s[0], s[2], product(graph.Shape{s[1], s[3]})})
 	}
-	return []string{y}
+	return y
 }
 
 func (c *Call) repeated(a string, n int64) string {
@@ -333,33 +307,32 @@ func (c *Call) masked(z string) string {
 	return c.add(z, mask)
 }
 
-func attentionType(c *Call) ([]graph.Type, error) {
+func attentionType(c *Call) []graph.Type {
 	q, v := c.types[0], c.types[2]
 	s := slices.Clone(q.Shape)
 	if len(s) < 3 || len(s) > 4 || len(v.Shape) != len(s) {
-		return nil, fmt.Errorf("queries %v and values %v", q, v)
+		c.Fail("queries %v and values %v", q, v)
 	}
 	last := v.Shape[len(s)-1]
 	if len(s) == 3 {
 		heads, shared := c.Node.Int("q_num_heads", 0), c.Node.Int("kv_num_heads", 0)
 		if heads < 1 || shared < 1 || last.Size%shared != 0 {
-			return nil, fmt.Errorf("%d and %d heads of values %v", heads, shared, v)
+			c.Fail("%d and %d heads of values %v", heads, shared, v)
 		}
 		last = graph.Dim{Size: last.Size / shared * heads}
 	}
 	s[len(s)-1] = last
-	return single(q.DType, s), nil
+	return single(q.DType, s)
 }
 
 // rotary turns pairs (a, b) of numbers to (a·cos − b·sin, a·sin + b·cos).
-func rotary(c *Call) []string {
+func rotary(c *Call) string {
 	x, s := c.x(), c.Type(c.x()).Shape
 	heads := len(s) == 4
 	if len(s) == 3 {
 		n := c.Node.Int("num_heads", 0)
 		if n < 1 || s[2].Size < 1 || s[2].Size%n != 0 {
-			c.Fail("num_heads %d for %v", n, c.Type(x))
-			return nil
+			return c.Fail("num_heads %d for %v", n, c.Type(x))
 		}
 		x = c.shaped(x, graph.Shape{s[0], s[1], {Size: n}, {Size: s[2].Size / n}})
 	} else if heads {
@@ -367,16 +340,14 @@ func rotary(c *Call) []string {
 	}
 	t := c.Type(x).Shape // rows, sequence, heads, numbers
 	if len(t) != 4 || t[3].Size < 2 {
-		c.Fail("%v is neither of rank 3 nor 4", c.Type(c.x()))
-		return nil
+		return c.Fail("%v is neither of rank 3 nor 4", c.Type(c.x()))
 	}
 	n := c.Node.Int("rotary_embedding_dim", 0)
 	if n == 0 {
 		n = t[3].Size
 	}
 	if n%2 != 0 || n < 2 || n > t[3].Size {
-		c.Fail("rotary_embedding_dim %d of %d", n, t[3].Size)
-		return nil
+		return c.Fail("rotary_embedding_dim %d of %d", n, t[3].Size)
 	}
 	part := func(from, to int64) string { return c.slice(x, []int64{from}, []int64{to}, []int64{3}) }
 	angles := func(i int) string {
@@ -414,7 +385,7 @@ func rotary(c *Call) []string {
 		y = join(3, y, part(n, t[3].Size))
 	}
 	if heads {
-		return []string{c.Op("Transpose", []string{y}, graph.IntsAttr("perm", 0, 2, 1, 3))}
+		return c.Op("Transpose", []string{y}, graph.IntsAttr("perm", 0, 2, 1, 3))
 	}
-	return []string{c.shaped(y, s)}
+	return c.shaped(y, s)
 }

@@ -13,6 +13,15 @@ func unary(name string, since int64, doc string, rule func(c *Call) string) Oper
 	}
 }
 
+func (op Operator) of(infer inference) Operator {
+	op.infer = infer
+	return op
+}
+
+func composite(name string, since int64, doc string, expand func(c *Call) string) Operator {
+	return Operator{Name: name, Since: since, Doc: doc, infer: like, expand: expand}
+}
+
 func arithmetic() []Operator {
 	return []Operator{
 		{Name: "Add", Since: 7, Doc: "g to both", infer: elementwise, grads: []Rule{pass, pass}},
@@ -45,8 +54,8 @@ func arithmetic() []Operator {
 		}),
 		{
 			Name: "Mean", Since: 8, Doc: "the sum, divided by the number of inputs", infer: elementwise,
-			expand: func(c *Call) []string {
-				return []string{c.scale(c.Op("Sum", c.Node.Inputs), 1/float64(len(c.Node.Inputs)))}
+			expand: func(c *Call) string {
+				return c.scale(c.Op("Sum", c.Node.Inputs), 1/float64(len(c.Node.Inputs)))
 			},
 		},
 		{
@@ -106,7 +115,7 @@ func (c *Call) nonzero(a string) string {
 
 func powBase(c *Call, _ int) string {
 	g, x, p := c.Grad(), c.x(), c.in(1)
-	if k, ok := c.constant(p); ok {
+	if k, ok := c.number(1); ok {
 		switch {
 		case k == 0:
 			return ""
@@ -134,19 +143,12 @@ func powExponent(c *Call, _ int) string {
 	return c.mul(c.Grad(), c.mul(c.y(), c.Op("Log", []string{safe})))
 }
 
-func (c *Call) constant(name string) (float64, bool) {
-	t := c.b.inits[name]
-	if n := c.b.made[name]; t == nil && n != nil {
-		t = n.Constant()
-	}
-	if t == nil || t.Len() != 1 {
+func (c *Call) number(i int) (v float64, known bool) {
+	list, err := c.floats(i)
+	if err != nil || len(list) != 1 {
 		return 0, false
 	}
-	v, err := t.Numbers()
-	if err != nil {
-		return 0, false
-	}
-	return v[0], true
+	return list[0], true
 }
 
 // steep as the slope of a HardSigmoid makes it a step from 0 to 1.
@@ -179,16 +181,16 @@ func activations() []Operator {
 		unary("Tanh", 6, "g·(1 − y²)", func(c *Call) string {
 			return c.mul(c.Grad(), c.sub(c.Scalar(c.y(), 1), c.mul(c.y(), c.y())))
 		}),
-		{Name: "Softsign", Since: 1, Doc: "x/(1 + abs(x))", infer: like, expand: func(c *Call) []string {
-			return []string{c.div(c.x(), c.add(c.Op("Abs", []string{c.x()}), c.Scalar(c.x(), 1)))}
+		{Name: "Softsign", Since: 1, Doc: "x/(1 + abs(x))", infer: like, expand: func(c *Call) string {
+			return c.div(c.x(), c.add(c.Op("Abs", []string{c.x()}), c.Scalar(c.x(), 1)))
 		}},
 		unary("Softplus", 1, "g·sigmoid(x)",
 			func(c *Call) string { return c.mul(c.Grad(), c.Op("Sigmoid", []string{c.x()})) }),
 		unary("Elu", 6, "g where x > 0, g·(y + alpha) elsewhere",
 			func(c *Call) string { return exponential(c, 1, c.float("alpha", 1)) }),
-		{Name: "Celu", Since: 12, Doc: "alpha·Elu(x/alpha)", infer: like, expand: func(c *Call) []string {
+		{Name: "Celu", Since: 12, Doc: "alpha·Elu(x/alpha)", infer: like, expand: func(c *Call) string {
 			alpha := c.float("alpha", 1)
-			return []string{c.scale(c.Op("Elu", []string{c.scale(c.x(), 1/alpha)}), alpha)}
+			return c.scale(c.Op("Elu", []string{c.scale(c.x(), 1/alpha)}), alpha)
 		}},
 		unary("Selu", 6, "gamma·g where x > 0, g·(y + alpha·gamma) elsewhere", func(c *Call) string {
 			gamma := c.float("gamma", 1.05070102214813232421875)
@@ -203,16 +205,16 @@ func activations() []Operator {
 			return c.keep(inside, c.scale(c.Grad(), alpha))
 		}),
 		{Name: "HardSwish", Since: 14, Doc: "x·HardSigmoid(x; 1/6, 1/2)", infer: like, expand: hardSwish},
-		{Name: "Mish", Since: 18, Doc: "x·tanh(softplus(x))", infer: like, expand: func(c *Call) []string {
-			return []string{c.mul(c.x(), c.Op("Tanh", []string{c.Op("Softplus", []string{c.x()})}))}
+		{Name: "Mish", Since: 18, Doc: "x·tanh(softplus(x))", infer: like, expand: func(c *Call) string {
+			return c.mul(c.x(), c.Op("Tanh", []string{c.Op("Softplus", []string{c.x()})}))
 		}},
-		{Name: "Swish", Since: 24, Doc: "x·sigmoid(alpha·x)", infer: like, expand: func(c *Call) []string {
-			return []string{c.mul(c.x(), c.Op("Sigmoid", []string{c.scale(c.x(), c.float("alpha", 1))}))}
+		{Name: "Swish", Since: 24, Doc: "x·sigmoid(alpha·x)", infer: like, expand: func(c *Call) string {
+			return c.mul(c.x(), c.Op("Sigmoid", []string{c.scale(c.x(), c.float("alpha", 1))}))
 		}},
 		{
 			Name: "ThresholdedRelu", Since: 10, Doc: "x where x > alpha, 0 elsewhere", infer: like,
-			expand: func(c *Call) []string {
-				return []string{c.keep(c.compare("Greater", c.x(), c.float("alpha", 1)), c.x())}
+			expand: func(c *Call) string {
+				return c.keep(c.compare("Greater", c.x(), c.float("alpha", 1)), c.x())
 			},
 		},
 		{
@@ -245,19 +247,19 @@ func exponential(c *Call, pos, offset float64) string {
 }
 
 // hardSwish writes out the clipped line, since not every runtime has HardSigmoid in double.
-func hardSwish(c *Call) []string {
+func hardSwish(c *Call) string {
 	x := c.x()
 	line := c.add(c.scale(x, 1./6), c.Scalar(x, 0.5))
-	return []string{c.mul(x, c.Op("Clip", []string{line, c.Scalar(x, 0), c.Scalar(x, 1)}))}
+	return c.mul(x, c.Op("Clip", []string{line, c.Scalar(x, 0), c.Scalar(x, 1)}))
 }
 
-func shrink(c *Call) []string {
+func shrink(c *Call) string {
 	x, edge, bias := c.x(), c.float("lambd", 0.5), c.float("bias", 0)
 	above := c.keep(c.compare("Greater", x, edge), c.sub(x, c.Scalar(x, bias)))
-	return []string{c.where(c.compare("Less", x, -edge), c.add(x, c.Scalar(x, bias)), above)}
+	return c.where(c.compare("Less", x, -edge), c.add(x, c.Scalar(x, bias)), above)
 }
 
-func gelu(c *Call) []string {
+func gelu(c *Call) string {
 	x := c.x()
 	var f string
 	if a := c.Node.Attr("approximate"); a != nil && string(a.S) == "tanh" {
@@ -266,7 +268,7 @@ func gelu(c *Call) []string {
 	} else {
 		f = c.Op("Erf", []string{c.scale(x, math.Sqrt2/2)})
 	}
-	return []string{c.mul(c.scale(x, 0.5), c.add(f, c.Scalar(x, 1)))}
+	return c.mul(c.scale(x, 0.5), c.add(f, c.Scalar(x, 1)))
 }
 
 func selections() []Operator {
@@ -326,10 +328,7 @@ func first(c *Call, i int) string {
 	return c.keep(mine, g)
 }
 
-func whereType(c *Call) ([]graph.Type, error) {
-	out, err := elementwise(c)
-	if err != nil {
-		return nil, err
-	}
-	return single(c.types[1].DType, out[0].Shape), nil
+func whereType(c *Call) []graph.Type {
+	out := elementwise(c)
+	return single(c.types[1].DType, out[0].Shape)
 }

@@ -1,7 +1,6 @@
 package autodiff
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -11,32 +10,20 @@ import (
 func convolutions() []Operator {
 	return []Operator{
 		{Name: "Conv", Since: 1, need: 2, infer: convType, grads: []Rule{
-			windowed((*Call).convWindows, func(c *Call, ws []window) string {
-				return c.spreadKernel(c.Grad(), c.in(1), ws, c.Node.Int("group", 1))
-			}),
-			windowed((*Call).convWindows, func(c *Call, ws []window) string { return c.correlate(c.x(), c.Grad(), ws) }),
+			func(c *Call, _ int) string { return c.spreadKernel(c.Grad(), c.in(1), c.convWindows()) },
+			func(c *Call, _ int) string { return c.correlate(c.x(), c.Grad(), c.convWindows()) },
 			channelSums,
 		}, Doc: "ConvTranspose(g, W); the kernel that g makes of x, as a Conv with rows and channels, and strides and " +
 			"dilations, exchanged; " +
 			"Σ g of each channel; the image's size must be constant"},
 		{Name: "ConvTranspose", Since: 11, need: 2, infer: convTransposeType, grads: []Rule{
-			windowed((*Call).transposeWindows, func(c *Call, ws []window) string {
-				attrs := moving(ws, stride, dilation, c.Node.Int("group", 1))
-				return c.Op("Conv", []string{c.trimmed(c.Grad(), ws), c.in(1)}, attrs...)
-			}),
-			windowed((*Call).transposeWindows, func(c *Call, ws []window) string { return c.correlate(c.Grad(), c.x(), ws) }),
+			func(c *Call, _ int) string {
+				ws := c.transposeWindows()
+				return c.Op("Conv", []string{c.trimmed(c.Grad(), ws), c.in(1)}, c.moving(ws, stride, dilation)...)
+			},
+			func(c *Call, _ int) string { return c.correlate(c.Grad(), c.x(), c.transposeWindows()) },
 			channelSums,
 		}, Doc: "Conv(g, W); the kernel that x makes of g; Σ g of each channel; without output_shape and auto_pad SAME"},
-	}
-}
-
-func windowed(windows func(*Call) ([]window, error), rule func(*Call, []window) string) Rule {
-	return func(c *Call, _ int) string {
-		ws, err := windows(c)
-		if err != nil {
-			return c.Fail("%w", err)
-		}
-		return rule(c, ws)
 	}
 }
 
@@ -48,8 +35,8 @@ func channelSums(c *Call, _ int) string {
 // spreadKernel adds the kernel, times each element of small, up in the window that
 // the element was made of. The image has the size that it had, also where no window
 // read it: output_padding, which ConvTranspose takes to be less than a stride.
-func (c *Call) spreadKernel(small, kernel string, ws []window, group int64) string {
-	attrs := moving(ws, stride, dilation, group)
+func (c *Call) spreadKernel(small, kernel string, ws []window) string {
+	attrs := c.moving(ws, stride, dilation)
 	if rest := list(ws, func(w window) int64 { return max(0, -w.end) }); slices.Max(rest) > 0 {
 		attrs = append(attrs, graph.IntsAttr("output_padding", rest...))
 	}
@@ -85,101 +72,77 @@ func (c *Call) correlate(image, small string, ws []window) string {
 		image = c.swapped(image, 0, 2)
 		image = c.Op("Reshape", []string{image, c.b.vector(append([]int64{0, -1}, rest...)...)})
 	}
-	k := c.Op("Conv", []string{image, c.swapped(small, 0, 1)}, moving(ws, dilation, stride, group)...)
+	k := c.Op("Conv", []string{image, c.swapped(small, 0, 1)}, c.moving(ws, dilation, stride)...)
 	return c.reshapeLike(c.swapped(k, 0, 1), c.in(1))
 }
 
-func (c *Call) kernelSizes() (group int64, k []int64, err error) {
+func (c *Call) kernelSizes() (group int64, k []int64) {
 	x, w := c.types[0].Shape, c.types[1].Shape
 	if len(x) < 3 || len(w) != len(x) {
-		return 0, nil, fmt.Errorf("an image %v and a kernel %v", c.types[0], c.types[1])
+		c.Fail("an image %v and a kernel %v", c.types[0], c.types[1])
 	}
 	k = sizes(w[2:])
 	if slices.Min(k) < 0 {
-		return 0, nil, fmt.Errorf("the size of the kernel %v is %w", c.types[1], errVariable)
+		c.Fail("the size of the kernel %v is %w", c.types[1], errVariable)
 	}
 	if given := c.Node.Ints("kernel_shape"); given != nil && !slices.Equal(given, k) {
-		return 0, nil, fmt.Errorf("kernel_shape %v for the kernel %v", given, c.types[1])
+		c.Fail("kernel_shape %v for the kernel %v", given, c.types[1])
 	}
 	if group = c.Node.Int("group", 1); group < 1 || group > largest || (w[0].Size >= 0 && w[0].Size%group != 0) {
-		return 0, nil, fmt.Errorf("%d groups with the kernel %v", group, c.types[1])
+		c.Fail("%d groups with the kernel %v", group, c.types[1])
 	}
-	return group, k, nil
+	return group, k
 }
 
-func (c *Call) convWindows() ([]window, error) {
-	_, k, err := c.kernelSizes()
-	if err != nil {
-		return nil, err
-	}
+func (c *Call) convWindows() []window {
+	_, k := c.kernelSizes()
 	return c.windows(k)
 }
 
-func convType(c *Call) ([]graph.Type, error) {
-	group, _, err := c.kernelSizes()
-	if err != nil {
-		return nil, err
-	}
-	ws, err := c.convWindows()
-	if err != nil {
-		return nil, err
-	}
+func convType(c *Call) []graph.Type {
+	group, _ := c.kernelSizes()
+	ws := c.convWindows()
 	x, w := c.types[0].Shape, c.types[1].Shape
 	if x[1].Size >= 0 && w[1].Size >= 0 && x[1].Size != w[1].Size*group {
-		return nil, fmt.Errorf("%d groups of the image %v with the kernel %v", group, c.types[0], c.types[1])
+		c.Fail("%d groups of the image %v with the kernel %v", group, c.types[0], c.types[1])
 	}
-	return single(c.types[0].DType, append(graph.Shape{x[0], w[0]}, results(ws)...)), nil
+	return single(c.types[0].DType, append(graph.Shape{x[0], w[0]}, results(ws)...))
 }
 
 // transposeWindows returns the windows of the Conv whose gradient by its image the
 // node is: its image is the node's output.
-func (c *Call) transposeWindows() ([]window, error) {
-	_, k, err := c.kernelSizes()
-	if err != nil {
-		return nil, err
-	}
+func (c *Call) transposeWindows() []window {
+	_, k := c.kernelSizes()
 	if a := c.Node.Attr("auto_pad"); c.Node.Attr("output_shape") != nil || a != nil && string(a.S) != "NOTSET" &&
 		string(a.S) != "VALID" {
-		return nil, fmt.Errorf("output_shape or auto_pad: write pads and output_padding in their place")
+		c.Fail("output_shape or auto_pad: write pads and output_padding in their place")
 	}
 	n := len(k)
-	more, err := c.spatial("output_padding", n, 0, 0)
-	if err != nil {
-		return nil, err
-	}
-	ws, err := c.windows(slices.Repeat([]int64{1}, n)) // checks the attributes; a kernel of one element always fits
-	if err != nil {
-		return nil, err
-	}
+	more := c.spatial("output_padding", n, 0, 0)
+	ws := c.windows(slices.Repeat([]int64{1}, n)) // checks the attributes; a kernel of one element always fits
 	for i := range ws {
 		w := &ws[i]
 		w.result, w.kernel = w.image, k[i]
 		w.end = w.declared - more[i]
 		if w.image = (w.result-1)*w.stride + w.reach() - w.begin - w.end; w.image < 1 {
-			return nil, fmt.Errorf("spatial axis %d: nothing is left between the padding", i)
+			c.Fail("spatial axis %d: nothing is left between the padding", i)
 		}
 	}
-	return ws, nil
+	return ws
 }
 
-func convTransposeType(c *Call) ([]graph.Type, error) {
-	group, _, err := c.kernelSizes()
-	if err != nil {
-		return nil, err
-	}
-	ws, err := c.transposeWindows()
-	if err != nil {
-		return nil, err
-	}
+func convTransposeType(c *Call) []graph.Type {
+	group, _ := c.kernelSizes()
+	ws := c.transposeWindows()
 	x, w := c.types[0].Shape, c.types[1].Shape
 	if x[1].Size >= 0 && w[0].Size >= 0 && x[1].Size != w[0].Size {
-		return nil, fmt.Errorf("an image %v and a kernel %v", c.types[0], c.types[1])
+		c.Fail("an image %v and a kernel %v", c.types[0], c.types[1])
 	}
 	out := graph.Shape{x[0], product(graph.Shape{w[1], {Size: group}})}
 	for _, w := range ws {
 		out = append(out, graph.Dim{Size: w.image})
 	}
-	return single(c.types[0].DType, out), nil
+	return single(c.types[0].DType, out)
 }
 
 // window says how a kernel moves along one spatial axis of an image: element o of
@@ -200,16 +163,14 @@ type window struct {
 type Axis struct{ Stride, Dilation, Begin, Size int }
 
 // ConvAxes returns the spatial axes of the Conv n for an image and a kernel of known shapes.
-func ConvAxes(n *graph.Node, image, kernel graph.Shape) ([]Axis, error) {
-	c := &Call{Node: n, types: append(single(graph.Float, image), single(graph.Float, kernel)...)}
-	if _, err := convType(c); err != nil {
-		return nil, err
-	}
-	ws, err := c.convWindows()
-	axes := make([]Axis, len(ws))
-	for i, w := range ws {
-		axes[i] = Axis{int(w.stride), int(w.dilation), int(w.begin), int(w.result)}
-	}
+func ConvAxes(n *graph.Node, image, kernel graph.Shape) (axes []Axis, err error) {
+	err = attempt(func() {
+		c := &Call{Node: n, types: append(single(graph.Float, image), single(graph.Float, kernel)...)}
+		convType(c) // checks more than convWindows
+		for _, w := range c.convWindows() {
+			axes = append(axes, Axis{int(w.stride), int(w.dilation), int(w.begin), int(w.result)})
+		}
+	})
 	return axes, err
 }
 
@@ -218,55 +179,48 @@ func (w window) reach() int64 { return (w.kernel-1)*w.dilation + 1 }
 // largest bounds the sizes that attributes may have: products of two fit in 64 bits.
 const largest = 1 << 30
 
-func (c *Call) spatial(name string, n int, def, least int64) ([]int64, error) {
+func (c *Call) spatial(name string, n int, def, least int64) []int64 {
 	v := c.Node.Ints(name)
 	if v == nil {
-		v = make([]int64, n)
-		for i := range v {
-			v[i] = def
-		}
+		v = slices.Repeat([]int64{def}, n)
 	}
 	if len(v) != n {
-		return nil, fmt.Errorf("%s %v for %d spatial axes", name, v, n)
+		c.Fail("%s %v for %d spatial axes", name, v, n)
 	}
 	for _, x := range v {
 		if x < least || x > largest {
-			return nil, fmt.Errorf("%s %v", name, v)
+			c.Fail("%s %v", name, v)
 		}
 	}
-	return v, nil
+	return v
 }
 
-func (c *Call) windows(kernel []int64) ([]window, error) {
+func (c *Call) windows(kernel []int64) []window {
 	s := c.types[0].Shape
 	n := len(s) - 2
 	if n < 1 || n != len(kernel) {
-		return nil, fmt.Errorf("a kernel of sizes %v over %v, which is not rows x channels x image", kernel, c.types[0])
+		c.Fail("a kernel of sizes %v over %v, which is not rows x channels x image", kernel, c.types[0])
 	}
-	stride, err1 := c.spatial("strides", n, 1, 1)
-	dilation, err2 := c.spatial("dilations", n, 1, 1)
-	pads, err3 := c.spatial("pads", 2*n, 0, 0)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return nil, err
-	}
+	stride, dilation := c.spatial("strides", n, 1, 1), c.spatial("dilations", n, 1, 1)
+	pads := c.spatial("pads", 2*n, 0, 0)
 	out := make([]window, n)
 	for i, size := range sizes(s[2:]) {
 		if size < 0 {
-			return nil, fmt.Errorf("the size of axis %d of the image is %w", i+2, errVariable)
+			c.Fail("the size of axis %d of the image is %w", i+2, errVariable)
 		}
 		if size > largest || kernel[i] < 1 || kernel[i] > largest {
-			return nil, fmt.Errorf("a kernel of size %d over an image of size %d", kernel[i], size)
+			c.Fail("a kernel of size %d over an image of size %d", kernel[i], size)
 		}
 		w := window{
 			image: size, kernel: kernel[i], stride: stride[i], dilation: dilation[i], begin: pads[i],
 			declared: pads[n+i],
 		}
 		if err := c.fit(&w); err != nil {
-			return nil, fmt.Errorf("spatial axis %d: %w", i, err)
+			c.Fail("spatial axis %d: %w", i, err)
 		}
 		out[i] = w
 	}
-	return out, nil
+	return out
 }
 
 func (c *Call) fit(w *window) error {
@@ -319,11 +273,11 @@ func list(ws []window, f func(w window) int64) []int64 {
 
 // moving makes the attributes of a node. Padding cannot be negative: the caller sees to elements that are
 // not read.
-func moving(ws []window, stride, dilation func(w window) int64, group int64) []graph.Attr {
+func (c *Call) moving(ws []window, stride, dilation func(w window) int64) []graph.Attr {
 	pads := append(list(ws, func(w window) int64 { return w.begin }),
 		list(ws, func(w window) int64 { return max(0, w.end) })...)
 	return []graph.Attr{
-		graph.IntsAttr("dilations", list(ws, dilation)...), graph.IntAttr("group", group),
+		graph.IntsAttr("dilations", list(ws, dilation)...), graph.IntAttr("group", c.Node.Int("group", 1)),
 		graph.IntsAttr("pads", pads...), graph.IntsAttr("strides", list(ws, stride)...),
 	}
 }
@@ -332,19 +286,16 @@ func stride(w window) int64   { return w.stride }
 func dilation(w window) int64 { return w.dilation }
 
 func pools() []Operator {
-	pool := func(name string, since int64, infer inference, doc string, rule func(c *Call) string) Operator {
-		op := unary(name, since, doc, rule)
-		op.infer = infer
-		return op
-	}
 	return []Operator{
-		pool("MaxPool", 8, maxPoolType, "g to the element that Indices names: of those that equal y, the first in memory",
-			maxPool),
-		pool("AveragePool", 7, averagePoolType, "g/count, spread over the window by ConvTranspose; an error where "+
-			"count_include_pad meets a window that ceil_mode adds, whose count is not the same everywhere", averagePool),
-		pool("GlobalAveragePool", 1, globalPoolType, "g/count, repeated", mean),
-		pool("GlobalMaxPool", 1, globalPoolType, "g, shared equally by the elements that equal y",
-			func(c *Call) string { return c.shared(c.Grad(), c.y(), axesFrom(2, c.Type(c.x()))) }),
+		unary("MaxPool", 8, "g to the element that Indices names: of those that equal y, the first in memory", maxPool).
+			of(maxPoolType),
+		unary("AveragePool", 7, "g/count, spread over the window by ConvTranspose; an error where "+
+			"count_include_pad meets a window that ceil_mode adds, whose count is not the same everywhere", averagePool).
+			of(averagePoolType),
+		unary("GlobalAveragePool", 1, "g/count, repeated", mean).of(globalPoolType),
+		unary("GlobalMaxPool", 1, "g, shared equally by the elements that equal y", func(c *Call) string {
+			return c.shared(c.Grad(), c.y(), axesFrom(2, c.Type(c.x())))
+		}).of(globalPoolType),
 	}
 }
 
@@ -361,10 +312,7 @@ func maxPool(c *Call) string {
 // averagePool adds each element of g/count up in its window. Every channel is an
 // image of its own: one kernel of ones serves all.
 func averagePool(c *Call) string {
-	ws, err := c.poolWindows()
-	if err != nil {
-		return c.Fail("%w", err)
-	}
+	ws := c.poolWindows()
 	g := c.Grad()
 	kernel, image := []int64{1, 1}, []int64{1, 1}
 	for i, w := range ws {
@@ -374,72 +322,55 @@ func averagePool(c *Call) string {
 		}
 		kernel, image = append(kernel, w.kernel), append(image, w.image)
 	}
-	ones, err := c.ones(g, kernel)
-	if err != nil {
-		return c.Fail("%w", err)
-	}
+	ones := c.ones(g, kernel)
 	if c.Node.Int("count_include_pad", 0) != 0 || !slices.ContainsFunc(ws, window.padded) {
 		g = c.scale(g, 1/float64(product(graph.Fixed(kernel...)).Size))
 	} else { // the elements of each window that the image has
-		of, err := c.ones(g, image)
-		if err != nil {
-			return c.Fail("%w", err)
-		}
-		g = c.div(g, c.Op("Conv", []string{of, ones}, moving(ws, stride, dilation, 1)...))
+		g = c.div(g, c.Op("Conv", []string{c.ones(g, image), ones}, c.moving(ws, stride, dilation)...))
 	}
 	one := c.Op("Reshape", []string{g, c.b.vector(append([]int64{-1, 1}, sizes(results(ws))...)...)})
-	return c.reshapeLike(c.spreadKernel(one, ones, ws, 1), c.x())
+	return c.reshapeLike(c.spreadKernel(one, ones, ws), c.x())
 }
 
 func (w window) padded() bool { return w.begin > 0 || w.end > 0 }
 
 const largestConstant = 1 << 20
 
-func (c *Call) ones(like string, dims []int64) (string, error) {
+func (c *Call) ones(like string, dims []int64) string {
 	n := product(graph.Fixed(dims...)).Size
 	if n > largestConstant {
-		return "", fmt.Errorf("a window or an image of %v elements is too large", dims[2:])
+		c.Fail("a window or an image of %v elements is too large", dims[2:])
 	}
-	t := graph.FromNumbers("", c.Type(like).DType, slices.Repeat([]float64{1}, int(n)), dims...)
-	if t == nil {
-		return "", fmt.Errorf("no gradient for elements of type %s", c.Type(like).DType)
-	}
-	return c.b.constant(t), nil
+	return c.b.numbers(like, slices.Repeat([]float64{1}, int(n)), dims...)
 }
 
-func (c *Call) poolWindows() ([]window, error) {
+func (c *Call) poolWindows() []window {
 	k := c.Node.Ints("kernel_shape")
 	if k == nil {
-		return nil, fmt.Errorf("kernel_shape is missing")
+		c.Fail("kernel_shape is missing")
 	}
 	return c.windows(k)
 }
 
-func averagePoolType(c *Call) ([]graph.Type, error) {
-	ws, err := c.poolWindows()
-	if err != nil {
-		return nil, err
-	}
+func averagePoolType(c *Call) []graph.Type {
+	ws := c.poolWindows()
 	x := c.types[0]
-	return single(x.DType, append(graph.Shape{x.Shape[0], x.Shape[1]}, results(ws)...)), nil
+	return single(x.DType, append(graph.Shape{x.Shape[0], x.Shape[1]}, results(ws)...))
 }
 
-func maxPoolType(c *Call) ([]graph.Type, error) {
-	out, err := averagePoolType(c)
-	if err != nil {
-		return nil, err
-	}
-	return append(out, single(graph.Int64, out[0].Shape)...), nil
+func maxPoolType(c *Call) []graph.Type {
+	out := averagePoolType(c)
+	return append(out, single(graph.Int64, out[0].Shape)...)
 }
 
-func globalPoolType(c *Call) ([]graph.Type, error) {
+func globalPoolType(c *Call) []graph.Type {
 	s := c.types[0].Shape
 	if len(s) < 3 {
-		return nil, fmt.Errorf("%v is not rows x channels x image", c.types[0])
+		c.Fail("%v is not rows x channels x image", c.types[0])
 	}
 	out := graph.Shape{s[0], s[1]}
 	for range s[2:] {
 		out = append(out, one())
 	}
-	return single(c.types[0].DType, out), nil
+	return single(c.types[0].DType, out)
 }

@@ -3,6 +3,7 @@ package autodiff
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,7 +14,7 @@ import (
 // values that are known only when the model runs.
 var errVariable = errors.New("not constant")
 
-type inference func(c *Call) ([]graph.Type, error)
+type inference func(c *Call) []graph.Type
 
 // Infer fills types with the types of all values of g that follow, by the table's
 // inference, from the types given and from those that g declares for inputs and
@@ -27,9 +28,7 @@ func Infer(g *graph.Graph, types graph.Types) error {
 			errs = append(errs, err)
 		}
 	}
-	for name, t := range b.types {
-		types[name] = t
-	}
+	maps.Copy(types, b.types)
 	return errors.Join(errs...)
 }
 
@@ -64,32 +63,22 @@ func (b *gradientBuilder) infer(n *graph.Node) error {
 	return nil
 }
 
-func like(c *Call) ([]graph.Type, error) {
-	return []graph.Type{c.types[0]}, nil
+func like(c *Call) []graph.Type {
+	return []graph.Type{c.types[0]}
 }
 
-func elementwise(c *Call) ([]graph.Type, error) {
+func elementwise(c *Call) []graph.Type {
 	t := c.types[0]
 	for i, u := range c.types[1:] {
 		if c.Node.Input(i+1) == "" {
 			continue
 		}
-		s, err := broadcast(t.Shape, u.Shape)
-		if err != nil {
-			return nil, err
-		}
-		t.Shape = s
+		t.Shape = broadcast(t.Shape, u.Shape)
 	}
-	return []graph.Type{t}, nil
+	return []graph.Type{t}
 }
 
-func predicate(c *Call) ([]graph.Type, error) {
-	out, err := elementwise(c)
-	if err != nil {
-		return nil, err
-	}
-	return single(graph.Bool, out[0].Shape), nil
-}
+func predicate(c *Call) []graph.Type { return single(graph.Bool, elementwise(c)[0].Shape) }
 
 // elements is what is known about an integer value: a Shape node's output has
 // symbolic elements, and is then not constant. A constant may hold -1 as a number.
@@ -155,11 +144,13 @@ func (b *gradientBuilder) ints(name string, depth int) (elements, bool) {
 		}
 		out := elements{}
 		for _, d := range at.dims {
-			i, err := normal(d.Size, len(from.dims))
-			if err != nil {
+			if d.Size < 0 {
+				d.Size += int64(len(from.dims))
+			}
+			if d.Size < 0 || d.Size >= int64(len(from.dims)) {
 				return elements{}, false
 			}
-			out.dims = append(out.dims, from.dims[i])
+			out.dims = append(out.dims, from.dims[d.Size])
 		}
 		out.constant = from.constant || fixed(out.dims)
 		return out, true
@@ -210,8 +201,8 @@ func computed(n *graph.Node, x, y elements) (elements, bool) {
 func (b *gradientBuilder) sliced(n *graph.Node, from elements) (elements, bool) {
 	c := b.call(n)
 	c.types = single(graph.Int64, graph.Fixed(int64(len(from.dims))))
-	cuts, err := c.cuts()
-	if err != nil || len(cuts) > 1 {
+	var cuts []cut
+	if attempt(func() { cuts = c.cuts() }) != nil || len(cuts) > 1 {
 		return elements{}, false
 	}
 	for _, k := range cuts {
@@ -237,20 +228,19 @@ func tensorInts(t *graph.Tensor) (elements, bool) {
 }
 
 // constInts returns the constant integers that input i or, in older operator
-// sets, the attribute holds; ok is false when both are absent, and an error says
-// that the input is not constant.
-func (c *Call) constInts(i int, attr string) (v []int64, ok bool, err error) {
+// sets, the attribute holds; ok is false when both are absent.
+func (c *Call) constInts(i int, attr string) (v []int64, ok bool) {
 	if a := c.Node.Attr(attr); a != nil {
-		return a.Ints, true, nil
+		return a.Ints, true
 	}
 	if c.Node.Input(i) == "" {
-		return nil, false, nil
+		return nil, false
 	}
 	e, known := c.ints(i)
 	if !known || !e.constant {
-		return nil, false, fmt.Errorf("%s (input %q) is %w", attr, c.Node.Input(i), errVariable)
+		c.Fail("%s (input %q) is %w", attr, c.Node.Input(i), errVariable)
 	}
-	return sizes(e.dims), true, nil
+	return sizes(e.dims), true
 }
 
 func shapeRange(n *graph.Node, rank int) (from, to int) {
@@ -301,7 +291,7 @@ func compatible(a, b graph.Type) bool {
 
 func one() graph.Dim { return graph.Dim{Size: 1} }
 
-func broadcast(a, b graph.Shape) (graph.Shape, error) {
+func broadcast(a, b graph.Shape) graph.Shape {
 	if len(a) < len(b) {
 		a, b = b, a
 	}
@@ -317,12 +307,12 @@ func broadcast(a, b graph.Shape) (graph.Shape, error) {
 		case d.Size < 0 && e.Size < 0 && (d.Param == "" || e.Param == ""):
 			out[lead+i] = graph.Dim{Size: -1}
 		case d.Size < 0:
-			return nil, fmt.Errorf("whether the sizes %s and %s of axis %d are equal is %w", d, e, lead+i, errVariable)
+			panic(failf("whether the sizes %s and %s of axis %d are equal is %w", d, e, lead+i, errVariable))
 		default:
-			return nil, fmt.Errorf("sizes %s and %s of axis %d do not broadcast", d, e, lead+i)
+			panic(failf("sizes %s and %s of axis %d do not broadcast", d, e, lead+i))
 		}
 	}
-	return out, nil
+	return out
 }
 
 // product multiplies sizes: a number, the one name that is left next to ones, or
@@ -362,27 +352,24 @@ func quotient(s, by graph.Shape) graph.Dim {
 	return graph.Dim{Size: -1}
 }
 
-func normal(axis int64, r int) (int, error) {
+func normal(axis int64, r int) int {
 	if axis < 0 {
 		axis += int64(r)
 	}
 	if axis < 0 || axis >= int64(r) {
-		return 0, fmt.Errorf("axis %d of a value of rank %d", axis, r)
+		panic(failf("axis %d of a value of rank %d", axis, r))
 	}
-	return int(axis), nil
+	return int(axis)
 }
 
-func normals(axes []int64, r int) ([]int, error) {
+// normals are the axes as 0..r-1, in order.
+func normals(axes []int64, r int) []int {
 	out := make([]int, len(axes))
 	for i, a := range axes {
-		n, err := normal(a, r)
-		if err != nil {
-			return nil, err
-		}
-		out[i] = n
+		out[i] = normal(a, r)
 	}
 	slices.Sort(out)
-	return slices.Compact(out), nil
+	return slices.Compact(out)
 }
 
 func axesFrom(first int, t graph.Type) []int64 {

@@ -1,7 +1,6 @@
 package autodiff
 
 import (
-	"fmt"
 	"slices"
 
 	"cfq/onnxio/graph"
@@ -114,10 +113,10 @@ func (c *Call) transposed(a string) string {
 	return c.swapped(a, r-2, r-1)
 }
 
-func gemmType(c *Call) ([]graph.Type, error) {
+func gemmType(c *Call) []graph.Type {
 	a, b := c.types[0].Shape, c.types[1].Shape
 	if len(a) != 2 || len(b) != 2 {
-		return nil, fmt.Errorf("factors %v and %v are not matrices", c.types[0], c.types[1])
+		c.Fail("factors %v and %v are not matrices", c.types[0], c.types[1])
 	}
 	rows, k := a[0], a[1]
 	if c.Node.Int("transA", 0) != 0 {
@@ -128,15 +127,15 @@ func gemmType(c *Call) ([]graph.Type, error) {
 		k2, cols = cols, k2
 	}
 	if k.Size >= 0 && k2.Size >= 0 && k != k2 {
-		return nil, fmt.Errorf("factors %v and %v do not fit", c.types[0], c.types[1])
+		c.Fail("factors %v and %v do not fit", c.types[0], c.types[1])
 	}
-	return single(c.types[0].DType, graph.Shape{rows, cols}), nil
+	return single(c.types[0].DType, graph.Shape{rows, cols})
 }
 
-func matmulType(c *Call) ([]graph.Type, error) {
+func matmulType(c *Call) []graph.Type {
 	a, b := slices.Clone(c.types[0].Shape), slices.Clone(c.types[1].Shape)
 	if len(a) == 0 || len(b) == 0 {
-		return nil, fmt.Errorf("factors %v and %v: a scalar is no matrix", c.types[0], c.types[1])
+		c.Fail("factors %v and %v: a scalar is no matrix", c.types[0], c.types[1])
 	}
 	ra, rb := len(a), len(b)
 	if ra == 1 {
@@ -147,17 +146,14 @@ func matmulType(c *Call) ([]graph.Type, error) {
 	}
 	k, k2 := a[len(a)-1], b[len(b)-2]
 	if k.Size >= 0 && k2.Size >= 0 && k.Size != k2.Size {
-		return nil, fmt.Errorf("factors %v and %v do not fit", c.types[0], c.types[1])
+		c.Fail("factors %v and %v do not fit", c.types[0], c.types[1])
 	}
-	out, err := broadcast(a[:len(a)-2], b[:len(b)-2])
-	if err != nil {
-		return nil, err
-	}
+	out := broadcast(a[:len(a)-2], b[:len(b)-2])
 	if ra > 1 {
 		out = append(out, a[len(a)-2])
 	}
 	if rb > 1 {
 		out = append(out, b[len(b)-1])
 	}
-	return single(c.types[0].DType, out), nil
+	return single(c.types[0].DType, out)
 }

@@ -1,7 +1,6 @@
 package autodiff
 
 import (
-	"fmt"
 	"slices"
 
 	"cfq/onnxio/graph"
@@ -47,11 +46,10 @@ func normalizations() []Operator {
 
 // batchNorm keeps everything that does not depend on x apart from it, so that a
 // runtime computes the factor and the offset once, at load.
-func batchNorm(c *Call) []string {
+func batchNorm(c *Call) string {
 	statistics := slices.ContainsFunc(c.Node.Outputs[1:], func(o string) bool { return o != "" })
 	if c.Node.Int("training_mode", 0) != 0 || statistics {
-		c.Fail("it is in training mode")
-		return nil
+		return c.Fail("it is in training mode")
 	}
 	x, scale, bias, mean, variance := c.x(), c.in(1), c.in(2), c.in(3), c.in(4)
 	sd := c.Op("Sqrt", []string{c.add(variance, c.Scalar(variance, c.float("epsilon", 1e-5)))})
@@ -60,16 +58,13 @@ func batchNorm(c *Call) []string {
 	if len(c.Type(x).Shape) > 2 {
 		factor, offset = c.perChannel(factor), c.perChannel(offset)
 	}
-	return []string{c.add(c.mul(x, factor), offset)}
+	return c.add(c.mul(x, factor), offset)
 }
 
 // layerNorm computes the deviations and r anew: the operator stays whole in the forward pass, where a runtime has it as
 // one kernel that returns r in float32 only.
 func layerNorm(c *Call, _ int) string {
-	axes, err := c.normAxes()
-	if err != nil {
-		return c.Fail("%w", err)
-	}
+	axes := c.normAxes()
 	d, r := c.normal(axes)
 	h := c.mul(c.Grad(), c.in(1))
 	along := c.mul(c.average(c.mul(h, d), axes), c.mul(r, c.mul(r, r)))
@@ -77,17 +72,14 @@ func layerNorm(c *Call, _ int) string {
 }
 
 func layerNormScale(c *Call, _ int) string {
-	axes, err := c.normAxes()
-	if err != nil {
-		return c.Fail("%w", err)
-	}
+	axes := c.normAxes()
 	d, r := c.normal(axes)
 	return c.mul(c.Grad(), c.mul(d, r))
 }
 
 // normal returns d = x − mean(x) and r = 1/√(mean(d²) + epsilon).
 func (c *Call) normal(axes []int64) (d, r string) {
-	d, _ = c.centred(c.x(), axes)
+	d = c.centred(c.x(), axes)
 	squares := c.Op("ReduceSumSquare", []string{d, c.b.vector(axes...)}, graph.IntAttr("keepdims", 1))
 	v := c.shares(squares, d, squares)
 	return d, c.Op("Reciprocal", []string{c.Op("Sqrt", []string{c.add(v, c.Scalar(v, c.float("epsilon", 1e-5)))})})
@@ -97,23 +89,16 @@ func (c *Call) average(a string, axes []int64) string {
 	return c.Op("ReduceMean", []string{a, c.b.vector(axes...)}, graph.IntAttr("keepdims", 1))
 }
 
-func (c *Call) centred(x string, axes []int64) (d, mean string) {
-	mean = c.average(x, axes)
-	return c.sub(x, mean), mean
-}
+func (c *Call) centred(x string, axes []int64) string { return c.sub(x, c.average(x, axes)) }
 
 func (c *Call) deviation(d string, axes []int64) string {
 	v := c.average(c.mul(d, d), axes)
 	return c.Op("Sqrt", []string{c.add(v, c.Scalar(v, c.float("epsilon", 1e-5)))})
 }
 
-func rmsNorm(c *Call) []string {
-	axes, err := c.normAxes()
-	if err != nil {
-		c.Fail("%w", err)
-		return nil
-	}
-	return []string{c.mul(c.div(c.x(), c.deviation(c.x(), axes)), c.in(1))}
+func rmsNorm(c *Call) string {
+	axes := c.normAxes()
+	return c.mul(c.div(c.x(), c.deviation(c.x(), axes)), c.in(1))
 }
 
 func (c *Call) perChannel(v string) string {
@@ -121,67 +106,58 @@ func (c *Call) perChannel(v string) string {
 	return c.Op("Reshape", []string{v, c.b.vector(append([]int64{-1}, slices.Repeat([]int64{1}, r-2)...)...)})
 }
 
-func instanceNorm(c *Call) []string {
+func instanceNorm(c *Call) string {
 	if len(c.Type(c.x()).Shape) < 3 {
-		c.Fail("%v is not rows x channels x image", c.Type(c.x()))
-		return nil
+		return c.Fail("%v is not rows x channels x image", c.Type(c.x()))
 	}
 	axes := axesFrom(2, c.Type(c.x()))
-	d, _ := c.centred(c.x(), axes)
+	d := c.centred(c.x(), axes)
 	y := c.div(d, c.deviation(d, axes))
-	return []string{c.add(c.mul(y, c.perChannel(c.in(1))), c.perChannel(c.in(2)))}
+	return c.add(c.mul(y, c.perChannel(c.in(1))), c.perChannel(c.in(2)))
 }
 
-func groupNorm(c *Call) []string {
+func groupNorm(c *Call) string {
 	x, groups := c.x(), c.Node.Int("num_groups", 0)
 	s := c.Type(x).Shape
 	switch {
 	case len(s) < 2 || groups < 1 || s[1].Size < 0 || s[1].Size%groups != 0:
-		c.Fail("%d groups of the channels of %v", groups, c.Type(x))
-		return nil
+		return c.Fail("%d groups of the channels of %v", groups, c.Type(x))
 	case len(c.Type(c.in(1)).Shape) != 1 || c.Type(c.in(1)).Shape[0] != s[1]:
-		c.Fail("scale is %v: one number for each of %d channels is needed, as since opset 21", c.Type(c.in(1)), s[1].Size)
-		return nil
+		return c.Fail("scale is %v: one number for each of %d channels is needed, as since opset 21", c.Type(c.in(1)), s[1].Size)
 	}
 	flat := c.Op("Reshape", []string{x, c.b.vector(0, groups, -1)})
-	d, _ := c.centred(flat, []int64{2})
+	d := c.centred(flat, []int64{2})
 	y := c.reshapeLike(c.div(d, c.deviation(d, []int64{2})), x)
-	return []string{c.add(c.mul(y, c.perChannel(c.in(1))), c.perChannel(c.in(2)))}
+	return c.add(c.mul(y, c.perChannel(c.in(1))), c.perChannel(c.in(2)))
 }
 
-func meanVariance(c *Call) []string {
+func meanVariance(c *Call) string {
 	axes := c.Node.Ints("axes")
 	if axes == nil {
 		axes = []int64{0, 2, 3}
 	}
-	at, err := normals(axes, len(c.Type(c.x()).Shape))
-	if err != nil {
-		c.Fail("axes: %w", err)
-		return nil
-	}
-	d, _ := c.centred(c.x(), int64s(at))
-	sd := c.Op("Sqrt", []string{c.average(c.mul(d, d), int64s(at))})
-	return []string{c.div(d, c.add(sd, c.Scalar(sd, 1e-9)))}
+	at := int64s(normals(axes, len(c.Type(c.x()).Shape)))
+	d := c.centred(c.x(), at)
+	sd := c.Op("Sqrt", []string{c.average(c.mul(d, d), at)})
+	return c.div(d, c.add(sd, c.Scalar(sd, 1e-9)))
 }
 
-func lpNorm(c *Call) []string {
+func lpNorm(c *Call) string {
 	norm := map[int64]string{1: "ReduceL1", 2: "ReduceL2"}[c.Node.Int("p", 2)]
-	axis, err := normal(c.Node.Int("axis", -1), len(c.Type(c.x()).Shape))
-	if norm == "" || err != nil {
-		c.Fail("p %d along axis %d: p is 1 or 2", c.Node.Int("p", 2), c.Node.Int("axis", -1))
-		return nil
+	axis := normal(c.Node.Int("axis", -1), len(c.Type(c.x()).Shape))
+	if norm == "" {
+		return c.Fail("p %d: p is 1 or 2", c.Node.Int("p", 2))
 	}
 	size := c.Op(norm, []string{c.x(), c.b.vector(int64(axis))}, graph.IntAttr("keepdims", 1))
-	return []string{c.div(c.x(), c.nonzero(size))}
+	return c.div(c.x(), c.nonzero(size))
 }
 
 // localNorm sums the squares of neighbouring channels by a product with a matrix of ones and zeros.
-func localNorm(c *Call) []string {
+func localNorm(c *Call) string {
 	x, size := c.x(), c.Node.Int("size", 0)
 	s := c.Type(x).Shape
 	if len(s) < 3 || s[1].Size < 1 || size < 1 || s[1].Size > 1<<10 {
-		c.Fail("size %d over the channels of %v", size, c.Type(x))
-		return nil
+		return c.Fail("size %d over the channels of %v", size, c.Type(x))
 	}
 	n := s[1].Size
 	band := make([]float64, n*n)
@@ -192,43 +168,35 @@ func localNorm(c *Call) []string {
 	}
 	sums := c.along(c.mul(x, x), 1, band, n)
 	of := c.add(c.scale(sums, c.float("alpha", 1e-4)/float64(size)), c.Scalar(x, c.float("bias", 1)))
-	return []string{c.div(x, c.Op("Pow", []string{of, c.Scalar(x, c.float("beta", 0.75))}))}
+	return c.div(x, c.Op("Pow", []string{of, c.Scalar(x, c.float("beta", 0.75))}))
 }
 
 func (c *Call) along(a string, axis int, matrix []float64, rows int64) string {
-	t := c.Type(a)
-	r, cols := len(t.Shape), t.Shape[axis].Size
+	s := c.Type(a).Shape
+	r, cols := len(s), s[axis].Size
 	if axis == r-1 && r > 1 { // the matrix from the right
 		turned := make([]float64, len(matrix))
 		for i, v := range matrix {
 			turned[int64(i)%cols*rows+int64(i)/cols] = v
 		}
-		return c.Op("MatMul", []string{a, c.b.constant(graph.FromNumbers("", t.DType, turned, cols, rows))})
+		return c.Op("MatMul", []string{a, c.b.numbers(a, turned, cols, rows)})
 	}
-	m := c.b.constant(graph.FromNumbers("", t.DType, matrix, rows, cols))
+	m := c.b.numbers(a, matrix, rows, cols)
 	if axis >= r-2 {
 		return c.Op("MatMul", []string{m, a})
 	}
 	return c.swapped(c.Op("MatMul", []string{m, c.swapped(a, axis, r-2)}), axis, r-2)
 }
 
-func (c *Call) normAxes() ([]int64, error) {
-	from, err := normal(c.Node.Int("axis", -1), len(c.types[0].Shape))
-	if err != nil {
-		return nil, err
-	}
-	return axesFrom(from, c.types[0]), nil
+func (c *Call) normAxes() []int64 {
+	return axesFrom(normal(c.Node.Int("axis", -1), len(c.types[0].Shape)), c.types[0])
 }
 
-func layerNormType(c *Call) ([]graph.Type, error) {
-	axes, err := c.normAxes()
-	if err != nil {
-		return nil, fmt.Errorf("axis: %w", err)
-	}
+func layerNormType(c *Call) []graph.Type {
 	s := c.types[0].Shape
-	for _, a := range axes {
+	for _, a := range c.normAxes() {
 		s = replaced(s, int(a), one())
 	}
 	stat := graph.Type{DType: c.types[0].DType, Shape: s}
-	return []graph.Type{c.types[0], stat, stat}, nil
+	return []graph.Type{c.types[0], stat, stat}
 }

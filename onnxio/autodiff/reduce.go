@@ -39,21 +39,14 @@ func reductions() []Operator {
 	}
 }
 
-func (c *Call) axes() ([]int, error) {
+func (c *Call) axes() []int {
 	r := len(c.types[0].Shape)
-	v, ok, err := c.constInts(1, "axes")
-	if err != nil {
-		return nil, err
-	}
+	v, ok := c.constInts(1, "axes")
 	if !ok || len(v) == 0 {
 		if c.Node.Int("noop_with_empty_axes", 0) != 0 {
-			return nil, nil
+			return nil
 		}
-		all := make([]int, r)
-		for i := range all {
-			all[i] = i
-		}
-		return all, nil
+		v = axesFrom(0, c.types[0])
 	}
 	return normals(v, r)
 }
@@ -61,10 +54,7 @@ func (c *Call) axes() ([]int, error) {
 // kept gives a, which has the shape of the node's output, the reduced axes back,
 // with size one.
 func (c *Call) kept(a string) string {
-	axes, err := c.axes()
-	if err != nil {
-		return c.Fail("%w", err)
-	}
+	axes := c.axes()
 	if c.Node.Int("keepdims", 1) != 0 || len(axes) == 0 {
 		return a
 	}
@@ -91,10 +81,7 @@ func (c *Call) shares(g, x, y string) string {
 }
 
 func extremum(c *Call) string {
-	axes, err := c.axes()
-	if err != nil {
-		return c.Fail("%w", err)
-	}
+	axes := c.axes()
 	if len(axes) == 0 {
 		return c.Grad()
 	}
@@ -107,20 +94,14 @@ func (c *Call) shared(g, y string, axes []int64) string {
 	return c.mul(hit, c.div(g, count))
 }
 
-func reduceType(c *Call) ([]graph.Type, error) {
-	axes, err := c.axes()
-	if err != nil {
-		return nil, err
-	}
-	return single(c.types[0].DType, reduced(c.types[0].Shape, axes, c.Node.Int("keepdims", 1) != 0)), nil
+func reduceType(c *Call) []graph.Type {
+	axes := c.axes()
+	return single(c.types[0].DType, reduced(c.types[0].Shape, axes, c.Node.Int("keepdims", 1) != 0))
 }
 
-func argType(c *Call) ([]graph.Type, error) {
-	axis, err := normal(c.Node.Int("axis", 0), len(c.types[0].Shape))
-	if err != nil {
-		return nil, err
-	}
-	return single(graph.Int64, reduced(c.types[0].Shape, []int{axis}, c.Node.Int("keepdims", 1) != 0)), nil
+func argType(c *Call) []graph.Type {
+	axis := normal(c.Node.Int("axis", 0), len(c.types[0].Shape))
+	return single(graph.Int64, reduced(c.types[0].Shape, []int{axis}, c.Node.Int("keepdims", 1) != 0))
 }
 
 func reduced(s graph.Shape, axes []int, keep bool) graph.Shape {
@@ -137,20 +118,15 @@ func reduced(s graph.Shape, axes []int, keep bool) graph.Shape {
 }
 
 // reduceProd multiplies the halves of an axis until one element is left: exact where elements are 0.
-func reduceProd(c *Call) []string {
-	axes, err := c.axes()
-	if err != nil {
-		c.Fail("%w", err)
-		return nil
-	}
+func reduceProd(c *Call) string {
+	axes := c.axes()
 	y := c.x()
 	for _, axis := range axes {
 		at := int64(axis)
 		part := func(from, to int64) string { return c.slice(y, []int64{from}, []int64{to}, []int64{at}) }
 		n := c.Type(y).Shape[axis].Size
 		if n < 1 {
-			c.Fail("axis %d of %v is not of a constant size", axis, c.Type(y))
-			return nil
+			return c.Fail("axis %d of %v is not of a constant size", axis, c.Type(y))
 		}
 		for n > 1 {
 			h := n / 2
@@ -164,7 +140,7 @@ func reduceProd(c *Call) []string {
 	if c.Node.Int("keepdims", 1) == 0 && len(axes) > 0 {
 		y = c.Op("Squeeze", []string{y, c.b.vector(int64s(axes)...)})
 	}
-	return []string{y}
+	return y
 }
 
 // softmaxes lists the normalised exponentials. Before opset 13 the names meant

@@ -1,7 +1,6 @@
 package autodiff
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -48,35 +47,32 @@ func (c *Call) text(name, def string) string {
 	return def
 }
 
-func (c *Call) resizes() ([]resized, error) {
+func (c *Call) resizes() []resized {
 	s := c.types[0].Shape
 	axes := c.Node.Ints("axes")
 	if axes == nil {
 		axes = axesFrom(0, c.types[0])
 	}
 	if c.text("keep_aspect_ratio_policy", "stretch") != "stretch" {
-		return nil, errors.New("keep_aspect_ratio_policy: only stretch is differentiated")
+		c.Fail("keep_aspect_ratio_policy: only stretch is differentiated")
 	}
 	scales, err := c.floats(2)
 	if err != nil {
-		return nil, err
+		panic(failure{err})
 	}
 	to := elements{}
 	if len(scales) == 0 {
 		var ok bool
 		if to, ok = c.ints(3); !ok {
-			return nil, fmt.Errorf("sizes (input %q) is %w", c.Node.Input(3), errVariable)
+			c.Fail("sizes (input %q) is %w", c.Node.Input(3), errVariable)
 		}
 	}
 	if len(scales)+len(to.dims) != len(axes) {
-		return nil, fmt.Errorf("%d sizes for %d axes", len(scales)+len(to.dims), len(axes))
+		c.Fail("%d sizes for %d axes", len(scales)+len(to.dims), len(axes))
 	}
 	var out []resized
 	for i, a := range axes {
-		axis, err := normal(a, len(s))
-		if err != nil {
-			return nil, err
-		}
+		axis := normal(a, len(s))
 		r := resized{axis: axis, in: s[axis].Size, scale: 1}
 		if len(scales) > 0 {
 			r.scale = scales[i]
@@ -90,14 +86,14 @@ func (c *Call) resizes() ([]resized, error) {
 			r.scale = float64(float32(r.out) / float32(r.in))
 		}
 		if r.in < 0 || r.out < 0 {
-			return nil, fmt.Errorf("the size of axis %d, which changes, is %w", axis, errVariable)
+			c.Fail("the size of axis %d, which changes, is %w", axis, errVariable)
 		}
 		if r.in == 0 || r.out < 1 || r.scale <= 0 || r.out > largestConstant/r.in {
-			return nil, fmt.Errorf("axis %d of size %d becomes one of size %d", axis, r.in, r.out)
+			c.Fail("axis %d of size %d becomes one of size %d", axis, r.in, r.out)
 		}
 		out = append(out, r)
 	}
-	return out, nil
+	return out
 }
 
 func (c *Call) floats(i int) ([]float64, error) {
@@ -115,36 +111,23 @@ func (c *Call) floats(i int) ([]float64, error) {
 	return t.Numbers()
 }
 
-func resizeType(c *Call) ([]graph.Type, error) {
-	axes, err := c.resizes()
-	if err != nil {
-		return nil, err
-	}
+func resizeType(c *Call) []graph.Type {
+	axes := c.resizes()
 	s := slices.Clone(c.types[0].Shape)
 	for _, r := range axes {
 		s[r.axis] = graph.Dim{Size: r.out}
 	}
-	return single(c.types[0].DType, s), nil
+	return single(c.types[0].DType, s)
 }
 
-func resize(c *Call) []string {
-	axes, err := c.resizes()
-	if err != nil {
-		c.Fail("%w", err)
-		return nil
-	}
+func resize(c *Call) string {
+	axes := c.resizes()
 	if c.Node.Int("antialias", 0) != 0 {
-		c.Fail("antialias has no gradient rule")
-		return nil
+		return c.Fail("antialias has no gradient rule")
 	}
-	y := c.x()
+	y, mode := c.x(), c.text("mode", "nearest")
 	for _, r := range axes {
-		at, err := c.coordinates(r)
-		if err != nil {
-			c.Fail("%w", err)
-			return nil
-		}
-		mode := c.text("mode", "nearest")
+		at := c.coordinates(r)
 		switch mode {
 		case "nearest":
 			list := make([]int64, len(at))
@@ -153,21 +136,15 @@ func resize(c *Call) []string {
 			}
 			y = c.Op("Gather", []string{y, c.b.vector(list...)}, graph.IntAttr("axis", int64(r.axis)))
 		case "linear", "cubic":
-			if len(c.Type(y).Shape) < 2 {
-				y = c.Op("Unsqueeze", []string{y, c.b.vector(0)})
-				y = c.Op("Squeeze", []string{c.along(y, 1, c.weights(mode, r, at), r.out), c.b.vector(0)})
-				break
-			}
 			y = c.along(y, r.axis, c.weights(mode, r, at), r.out)
 		default:
-			c.Fail("mode %s", mode)
-			return nil
+			return c.Fail("mode %s", mode)
 		}
 	}
-	return []string{y}
+	return y
 }
 
-func (c *Call) coordinates(r resized) ([]float64, error) {
+func (c *Call) coordinates(r resized) []float64 {
 	at := make([]float64, r.out)
 	in, out := float64(r.in), float64(r.out)
 	mode := c.text("coordinate_transformation_mode", "half_pixel")
@@ -179,25 +156,21 @@ func (c *Call) coordinates(r resized) ([]float64, error) {
 		case "half_pixel_symmetric":
 			x = in/2*(1-out/(r.scale*in)) + (x+0.5)/r.scale - 0.5
 		case "pytorch_half_pixel":
-			if r.out == 1 {
-				x = 0
-			} else {
+			if r.out > 1 { // the only x is 0 already
 				x = (x+0.5)/r.scale - 0.5
 			}
 		case "align_corners":
-			if r.out == 1 {
-				x = 0
-			} else {
+			if r.out > 1 {
 				x = x * (in - 1) / (out - 1)
 			}
 		case "asymmetric":
 			x /= r.scale
 		default:
-			return nil, fmt.Errorf("coordinate_transformation_mode %s", mode)
+			c.Fail("coordinate_transformation_mode %s", mode)
 		}
 		at[i] = float64(float32(x)) // as the runtimes compute it
 	}
-	return at, nil
+	return at
 }
 
 func (c *Call) nearest(x float64) int64 {
@@ -252,58 +225,43 @@ func (c *Call) weights(mode string, r resized, at []float64) []float64 {
 	return m
 }
 
-func (c *Call) blocks() (s graph.Shape, b int64, err error) {
+func (c *Call) blocks() (s graph.Shape, b int64) {
 	s, b = c.types[0].Shape, c.Node.Int("blocksize", 0)
 	if len(s) != 4 || b < 1 || b > 1<<15 || !fixed(s[1:]) {
-		return nil, 0, fmt.Errorf("blocksize %d of %v: rows x channels x height x width of constant sizes is needed", b,
-			c.types[0])
+		c.Fail("blocksize %d of %v: rows x channels x height x width of constant sizes is needed", b, c.types[0])
 	}
-	return s, b, nil
+	return s, b
 }
 
-func depthToSpaceType(c *Call) ([]graph.Type, error) {
-	s, b, err := c.blocks()
-	if err == nil && s[1].Size%(b*b) != 0 {
-		err = fmt.Errorf("blocksize %d of %v", b, c.types[0])
-	}
-	if err != nil {
-		return nil, err
+func depthToSpaceType(c *Call) []graph.Type {
+	s, b := c.blocks()
+	if s[1].Size%(b*b) != 0 {
+		c.Fail("blocksize %d of %v", b, c.types[0])
 	}
 	return single(c.types[0].DType, graph.Shape{
 		s[0], {Size: s[1].Size / (b * b)}, {Size: s[2].Size * b}, {Size: s[3].Size * b},
-	}), nil
+	})
 }
 
-func spaceToDepthType(c *Call) ([]graph.Type, error) {
-	s, b, err := c.blocks()
-	if err == nil && (s[2].Size%b != 0 || s[3].Size%b != 0) {
-		err = fmt.Errorf("blocksize %d of %v", b, c.types[0])
-	}
-	if err != nil {
-		return nil, err
+func spaceToDepthType(c *Call) []graph.Type {
+	s, b := c.blocks()
+	if s[2].Size%b != 0 || s[3].Size%b != 0 {
+		c.Fail("blocksize %d of %v", b, c.types[0])
 	}
 	return single(c.types[0].DType, graph.Shape{
 		s[0], {Size: s[1].Size * b * b}, {Size: s[2].Size / b}, {Size: s[3].Size / b},
-	}), nil
+	})
 }
 
-func (c *Call) rearranged(parts []int64, perm []int64, infer inference) []string {
-	t, err := infer(c)
-	if err != nil {
-		c.Fail("%w", err)
-		return nil
-	}
+func (c *Call) rearranged(parts []int64, perm []int64, infer inference) string {
+	t := infer(c)
 	x := c.Op("Reshape", []string{c.x(), c.b.vector(append([]int64{0}, parts...)...)})
 	x = c.Op("Transpose", []string{x}, graph.IntsAttr("perm", perm...))
-	return []string{c.Op("Reshape", []string{x, c.b.vector(append([]int64{0}, sizes(t[0].Shape[1:])...)...)})}
+	return c.Op("Reshape", []string{x, c.b.vector(append([]int64{0}, sizes(t[0].Shape[1:])...)...)})
 }
 
-func depthToSpace(c *Call) []string {
-	s, b, err := c.blocks()
-	if err != nil {
-		c.Fail("%w", err)
-		return nil
-	}
+func depthToSpace(c *Call) string {
+	s, b := c.blocks()
 	n, h, w := s[1].Size/(b*b), s[2].Size, s[3].Size
 	if c.text("mode", "DCR") == "CRD" {
 		return c.rearranged([]int64{n, b, b, h, w}, []int64{0, 1, 4, 2, 5, 3}, depthToSpaceType)
@@ -311,12 +269,8 @@ func depthToSpace(c *Call) []string {
 	return c.rearranged([]int64{b, b, n, h, w}, []int64{0, 3, 4, 1, 5, 2}, depthToSpaceType)
 }
 
-func spaceToDepth(c *Call) []string {
-	s, b, err := c.blocks()
-	if err != nil {
-		c.Fail("%w", err)
-		return nil
-	}
+func spaceToDepth(c *Call) string {
+	s, b := c.blocks()
 	n, h, w := s[1].Size, s[2].Size, s[3].Size
 	return c.rearranged([]int64{n, h / b, b, w / b, b}, []int64{0, 3, 5, 1, 2, 4}, spaceToDepthType)
 }
@@ -342,25 +296,23 @@ func (c *Call) root(a string, p float64) string {
 	return c.Op("Pow", []string{a, c.Scalar(a, 1/p)})
 }
 
-func lpPool(c *Call) []string {
+func lpPool(c *Call) string {
 	p := float64(c.Node.Int("p", 2))
 	if p < 1 {
-		c.Fail("p %g", p)
-		return nil
+		return c.Fail("p %g", p)
 	}
 	attrs := slices.DeleteFunc(slices.Clone(c.Node.Attrs), func(a graph.Attr) bool { return a.Name == "p" })
 	attrs = append(attrs, graph.IntAttr("count_include_pad", 1))
 	mean := c.Op("AveragePool", []string{c.power(p)}, attrs...)
 	count := product(graph.Fixed(c.Node.Ints("kernel_shape")...)).Size
-	return []string{c.root(c.scale(mean, float64(count)), p)}
+	return c.root(c.scale(mean, float64(count)), p)
 }
 
-func globalLpPool(c *Call) []string {
+func globalLpPool(c *Call) string {
 	p := float64(c.Node.Int("p", 2))
 	if p < 1 || len(c.Type(c.x()).Shape) < 3 {
-		c.Fail("p %g over %v", p, c.Type(c.x()))
-		return nil
+		return c.Fail("p %g over %v", p, c.Type(c.x()))
 	}
 	axes := c.b.vector(axesFrom(2, c.Type(c.x()))...)
-	return []string{c.root(c.Op("ReduceSum", []string{c.power(p), axes}, graph.IntAttr("keepdims", 1)), p)}
+	return c.root(c.Op("ReduceSum", []string{c.power(p), axes}, graph.IntAttr("keepdims", 1)), p)
 }

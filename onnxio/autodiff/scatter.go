@@ -1,7 +1,6 @@
 package autodiff
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -102,16 +101,16 @@ func adding(rule Rule) Rule {
 	}
 }
 
-func gatherNDType(c *Call) ([]graph.Type, error) {
+func gatherNDType(c *Call) []graph.Type {
 	s, idx, b := c.types[0].Shape, c.types[1].Shape, c.Node.Int("batch_dims", 0)
 	if len(idx) == 0 || b < 0 || b >= int64(len(idx)) || b >= int64(len(s)) {
-		return nil, fmt.Errorf("batch_dims %d, indices %v of %v", b, c.types[1], c.types[0])
+		c.Fail("batch_dims %d, indices %v of %v", b, c.types[1], c.types[0])
 	}
 	n := idx[len(idx)-1].Size
 	if n < 1 || n > int64(len(s))-b {
-		return nil, fmt.Errorf("indices %v of %v", c.types[1], c.types[0])
+		c.Fail("indices %v of %v", c.types[1], c.types[0])
 	}
-	return single(c.types[0].DType, slices.Concat(graph.Shape{}, idx[:len(idx)-1], s[b+n:])), nil
+	return single(c.types[0].DType, slices.Concat(graph.Shape{}, idx[:len(idx)-1], s[b+n:]))
 }
 
 // ungatheredND scatters g. ScatterND knows no batch: there the places become numbers of one axis.
@@ -143,20 +142,14 @@ func ungatheredND(c *Call, _ int) string {
 	return c.reshapeLike(c.scatter(flat(zeros, number), places, flat(c.Grad(), count), 1), c.x())
 }
 
-func topKType(c *Call) ([]graph.Type, error) {
-	axis, err := normal(c.Node.Int("axis", -1), len(c.types[0].Shape))
-	if err != nil {
-		return nil, err
-	}
-	k, _, err := c.constInts(1, "k")
-	switch {
-	case err != nil:
-		return nil, err
-	case len(k) != 1 || k[0] < 0:
-		return nil, fmt.Errorf("k %v", k)
+func topKType(c *Call) []graph.Type {
+	axis := normal(c.Node.Int("axis", -1), len(c.types[0].Shape))
+	k, _ := c.constInts(1, "k")
+	if len(k) != 1 || k[0] < 0 {
+		c.Fail("k %v", k)
 	}
 	s := replaced(c.types[0].Shape, axis, graph.Dim{Size: k[0]})
-	return append(single(c.types[0].DType, s), single(graph.Int64, s)...), nil
+	return append(single(c.types[0].DType, s), single(graph.Int64, s)...)
 }
 
 func topK(c *Call, _ int) string {
@@ -170,51 +163,39 @@ func topK(c *Call, _ int) string {
 	return c.scatter(c.b.filled(c.x(), 0), at, c.Grad(), c.Node.Int("axis", -1))
 }
 
-func oneHotType(c *Call) ([]graph.Type, error) {
+func oneHotType(c *Call) []graph.Type {
 	s := c.types[0].Shape
-	axis, err := normal(c.Node.Int("axis", -1), len(s)+1)
-	if err != nil {
-		return nil, err
-	}
+	axis := normal(c.Node.Int("axis", -1), len(s)+1)
 	depth := graph.Dim{Size: -1}
-	if v, err := c.floats(1); err == nil && len(v) == 1 && v[0] >= 0 && v[0] < largest {
-		depth.Size = int64(v[0])
+	if v, ok := c.number(1); ok && v >= 0 && v < largest {
+		depth.Size = int64(v)
 	}
-	return single(c.types[2].DType, slices.Insert(slices.Clone(s), axis, depth)), nil
+	return single(c.types[2].DType, slices.Insert(slices.Clone(s), axis, depth))
 }
 
 func oneHotValues(c *Call, _ int) string {
 	g := c.Grad()
-	zeroOne := graph.FromNumbers("", c.Type(g).DType, []float64{0, 1}, 2)
-	if zeroOne == nil {
-		return c.Fail("no gradient for elements of type %s", c.Type(g).DType)
-	}
-	hot := c.Op("OneHot", []string{c.in(0), c.in(1), c.b.constant(zeroOne)}, c.Node.Attrs...)
+	hot := c.Op("OneHot", []string{c.in(0), c.in(1), c.b.numbers(g, []float64{0, 1}, 2)}, c.Node.Attrs...)
 	vector := func(a string) string { return c.Op("Reshape", []string{c.total(a), c.b.vector(1)}) }
 	on := vector(c.mul(g, hot))
 	return c.Op("Concat", []string{c.sub(vector(g), on), on}, graph.IntAttr("axis", 0))
 }
 
-func rangeType(c *Call) ([]graph.Type, error) {
+func rangeType(c *Call) []graph.Type {
 	n := graph.Dim{Size: -1}
-	var v [3]float64
-	known := true
-	for i := range v {
-		f, err := c.floats(i)
-		if known = known && err == nil && len(f) == 1; known {
-			v[i] = f[0]
-		}
-	}
-	if size := math.Ceil((v[1] - v[0]) / v[2]); known && size < largest {
+	start, ok1 := c.number(0)
+	limit, ok2 := c.number(1)
+	step, ok3 := c.number(2)
+	if size := math.Ceil((limit - start) / step); ok1 && ok2 && ok3 && size < largest {
 		n.Size = int64(max(0, size))
 	}
-	return single(c.types[0].DType, graph.Shape{n}), nil
+	return single(c.types[0].DType, graph.Shape{n})
 }
 
-func eyeType(c *Call) ([]graph.Type, error) {
+func eyeType(c *Call) []graph.Type {
 	t := c.types[0]
 	if a := c.Node.Attr("dtype"); a != nil {
 		t.DType = graph.DType(a.I)
 	}
-	return []graph.Type{t}, nil
+	return []graph.Type{t}
 }

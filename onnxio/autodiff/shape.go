@@ -1,7 +1,6 @@
 package autodiff
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -25,7 +24,7 @@ func shaping() []Operator {
 		},
 		{
 			Name: "CastLike", Since: 15, need: 2, Doc: "g, cast back; nothing flows through other than floating-point types",
-			infer: func(c *Call) ([]graph.Type, error) { return single(c.types[1].DType, c.types[0].Shape), nil },
+			infer: func(c *Call) []graph.Type { return single(c.types[1].DType, c.types[0].Shape) },
 			grads: []Rule{
 				func(c *Call, _ int) string {
 					return c.Op("Cast", []string{c.Grad()}, graph.IntAttr("to", int64(c.Type(c.x()).DType)))
@@ -43,10 +42,8 @@ func shaping() []Operator {
 }
 
 func dropout(c *Call, _ int) string {
-	if mode := c.in(2); mode != "" {
-		if on, ok := c.constant(mode); !ok || on != 0 {
-			return c.Fail("training mode is not constantly false")
-		}
+	if on, ok := c.number(2); c.in(2) != "" && (!ok || on != 0) {
+		return c.Fail("training mode is not constantly false")
 	}
 	return c.Grad()
 }
@@ -71,35 +68,35 @@ func permutation(n *graph.Node, rank int) []int64 {
 	return perm
 }
 
-func transposeType(c *Call) ([]graph.Type, error) {
+func transposeType(c *Call) []graph.Type {
 	s := c.types[0].Shape
 	perm := permutation(c.Node, len(s))
 	out, seen := make(graph.Shape, len(s)), make([]bool, len(s))
 	if len(perm) != len(s) {
-		return nil, fmt.Errorf("perm %v of a value of rank %d", perm, len(s))
+		c.Fail("perm %v of a value of rank %d", perm, len(s))
 	}
 	for i, p := range perm {
 		if p < 0 || p >= int64(len(s)) || seen[p] {
-			return nil, fmt.Errorf("perm %v of a value of rank %d", perm, len(s))
+			c.Fail("perm %v of a value of rank %d", perm, len(s))
 		}
 		out[i], seen[p] = s[p], true
 	}
-	return single(c.types[0].DType, out), nil
+	return single(c.types[0].DType, out)
 }
 
-func dropoutType(c *Call) ([]graph.Type, error) {
-	return append([]graph.Type{c.types[0]}, single(graph.Bool, c.types[0].Shape)...), nil
+func dropoutType(c *Call) []graph.Type {
+	return append([]graph.Type{c.types[0]}, single(graph.Bool, c.types[0].Shape)...)
 }
 
-func castType(c *Call) ([]graph.Type, error) {
-	return single(graph.DType(c.Node.Int("to", 0)), c.types[0].Shape), nil
+func castType(c *Call) []graph.Type {
+	return single(graph.DType(c.Node.Int("to", 0)), c.types[0].Shape)
 }
 
-func reshapeType(c *Call) ([]graph.Type, error) {
+func reshapeType(c *Call) []graph.Type {
 	in := c.types[0].Shape
 	e, ok := c.ints(1)
 	if !ok {
-		return nil, fmt.Errorf("shape (input %q) is %w", c.Node.Input(1), errVariable)
+		c.Fail("shape (input %q) is %w", c.Node.Input(1), errVariable)
 	}
 	want := e.dims
 	out, free := slices.Clone(want), -1
@@ -110,7 +107,7 @@ func reshapeType(c *Call) ([]graph.Type, error) {
 		switch {
 		case d.Size == 0 && c.Node.Int("allowzero", 0) == 0:
 			if i >= len(in) {
-				return nil, fmt.Errorf("shape %v copies an axis that %v does not have", sizes(want), c.types[0])
+				c.Fail("shape %v copies an axis that %v does not have", sizes(want), c.types[0])
 			}
 			out[i] = in[i]
 		case d.Size == -1 && d.Param == "":
@@ -121,86 +118,71 @@ func reshapeType(c *Call) ([]graph.Type, error) {
 		others := slices.Delete(slices.Clone(out), free, free+1)
 		out[free] = quotient(in, others)
 	}
-	return single(c.types[0].DType, out), nil
+	return single(c.types[0].DType, out)
 }
 
-func flattenType(c *Call) ([]graph.Type, error) {
+func flattenType(c *Call) []graph.Type {
 	s := c.types[0].Shape
 	axis := c.Node.Int("axis", 1)
 	if axis < 0 {
 		axis += int64(len(s))
 	}
 	if axis < 0 || axis > int64(len(s)) {
-		return nil, fmt.Errorf("axis %d of a value of rank %d", axis, len(s))
+		c.Fail("axis %d of a value of rank %d", axis, len(s))
 	}
-	return single(c.types[0].DType, graph.Shape{product(s[:axis]), product(s[axis:])}), nil
+	return single(c.types[0].DType, graph.Shape{product(s[:axis]), product(s[axis:])})
 }
 
-func squeezeType(c *Call) ([]graph.Type, error) {
+func squeezeType(c *Call) []graph.Type {
 	s := c.types[0].Shape
-	axes, ok, err := c.constInts(1, "axes")
-	if err != nil {
-		return nil, err
-	}
-	drop, err := normals(axes, len(s))
-	if err != nil {
-		return nil, err
-	}
+	axes, ok := c.constInts(1, "axes")
+	drop := normals(axes, len(s))
 	if !ok {
 		for i, d := range s {
 			if d == one() {
 				drop = append(drop, i)
 			} else if d.Size < 0 {
-				return nil, fmt.Errorf("what goes depends on the size %s, which is %w", d, errVariable)
+				c.Fail("what goes depends on the size %s, which is %w", d, errVariable)
 			}
 		}
 	}
-	return single(c.types[0].DType, reduced(s, drop, false)), nil
+	return single(c.types[0].DType, reduced(s, drop, false))
 }
 
-func unsqueezeType(c *Call) ([]graph.Type, error) {
+func unsqueezeType(c *Call) []graph.Type {
 	s := c.types[0].Shape
-	axes, ok, err := c.constInts(1, "axes")
-	if err != nil {
-		return nil, err
-	}
+	axes, ok := c.constInts(1, "axes")
 	if !ok {
-		return nil, fmt.Errorf("axes are missing")
+		c.Fail("axes are missing")
 	}
-	at, err := normals(axes, len(s)+len(axes))
-	if err != nil {
-		return nil, err
-	}
+	at := normals(axes, len(s)+len(axes))
 	if len(at) != len(axes) {
-		return nil, fmt.Errorf("axes %v name one twice", axes)
+		c.Fail("axes %v name one twice", axes)
 	}
 	out := slices.Clone(s)
 	for _, a := range at {
 		out = slices.Insert(out, a, one())
 	}
-	return single(c.types[0].DType, out), nil
+	return single(c.types[0].DType, out)
 }
 
-func expandType(c *Call) ([]graph.Type, error) {
+func expandType(c *Call) []graph.Type {
 	e, ok := c.ints(1)
 	if !ok {
-		return nil, fmt.Errorf("shape (input %q) is %w", c.Node.Input(1), errVariable)
+		c.Fail("shape (input %q) is %w", c.Node.Input(1), errVariable)
 	}
-	s, err := broadcast(c.types[0].Shape, e.dims)
-	if err != nil {
-		return nil, err
-	}
-	return single(c.types[0].DType, s), nil
+	s := broadcast(c.types[0].Shape, e.dims)
+	return single(c.types[0].DType, s)
 }
 
-func tileType(c *Call) ([]graph.Type, error) {
+func tileType(c *Call) []graph.Type {
 	repeats, ok := c.ints(1)
 	shape := slices.Clone(c.types[0].Shape)
 	if !ok || slices.ContainsFunc(repeats.dims, func(d graph.Dim) bool { return d.Size < 0 }) {
-		return nil, fmt.Errorf("repeats (input %q) are %w", c.Node.Input(1), errVariable)
+		c.Fail("repeats (input %q) are %w", c.Node.Input(1), errVariable)
 	}
 	if len(repeats.dims) != len(shape) {
-		return nil, fmt.Errorf("%d repeats for a value of rank %d", len(repeats.dims), len(shape))
+		c.Fail("%d repeats for a value of rank %d", len(repeats.dims), len(shape))
 	}
 	for i, r := range repeats.dims {
 		switch {
@@ -208,12 +190,12 @@ func tileType(c *Call) ([]graph.Type, error) {
 		case shape[i].Size < 0:
 			shape[i] = graph.Dim{Size: -1}
 		case r.Size > 0 && shape[i].Size > math.MaxInt64/r.Size:
-			return nil, fmt.Errorf("axis %d of size %d is repeated %d times", i, shape[i].Size, r.Size)
+			c.Fail("axis %d of size %d is repeated %d times", i, shape[i].Size, r.Size)
 		default:
 			shape[i].Size *= r.Size
 		}
 	}
-	return single(c.types[0].DType, shape), nil
+	return single(c.types[0].DType, shape)
 }
 
 // untiled gives each axis of g two, the repeats and what is repeated, and sums over the former.
@@ -246,35 +228,35 @@ func constants() []Operator {
 		{Name: "Constant", Since: 1, need: none, Doc: "no input", infer: constantType},
 		{Name: "ConstantOfShape", Since: 9, Doc: "depends on a shape only", infer: constantOfShapeType},
 		{Name: "Shape", Since: 1, Doc: "depends on a shape only", infer: shapeType},
-		{Name: "Size", Since: 1, Doc: "depends on a shape only", infer: func(*Call) ([]graph.Type, error) {
-			return single(graph.Int64, graph.Shape{}), nil
+		{Name: "Size", Since: 1, Doc: "depends on a shape only", infer: func(*Call) []graph.Type {
+			return single(graph.Int64, graph.Shape{})
 		}},
 	}
 }
 
-func constantType(c *Call) ([]graph.Type, error) {
+func constantType(c *Call) []graph.Type {
 	t := c.Node.Constant()
 	if t == nil {
-		return nil, fmt.Errorf("the constant is not a dense tensor of numbers")
+		c.Fail("the constant is not a dense tensor of numbers")
 	}
-	return single(t.DType, graph.Fixed(t.Dims...)), nil
+	return single(t.DType, graph.Fixed(t.Dims...))
 }
 
-func constantOfShapeType(c *Call) ([]graph.Type, error) {
+func constantOfShapeType(c *Call) []graph.Type {
 	e, ok := c.ints(0)
 	if !ok {
-		return nil, fmt.Errorf("shape (input %q) is %w", c.Node.Input(0), errVariable)
+		c.Fail("shape (input %q) is %w", c.Node.Input(0), errVariable)
 	}
 	t := graph.Float
 	if a := c.Node.Attr("value"); a != nil && a.T != nil {
 		t = a.T.DType
 	}
-	return single(t, append(graph.Shape{}, e.dims...)), nil
+	return single(t, append(graph.Shape{}, e.dims...))
 }
 
-func shapeType(c *Call) ([]graph.Type, error) {
+func shapeType(c *Call) []graph.Type {
 	from, to := shapeRange(c.Node, len(c.types[0].Shape))
-	return single(graph.Int64, graph.Fixed(int64(to-from))), nil
+	return single(graph.Int64, graph.Fixed(int64(to-from)))
 }
 
 func indexing() []Operator {
@@ -309,7 +291,7 @@ func indexing() []Operator {
 }
 
 func part(c *Call, i int) string {
-	axis, _ := normal(c.Node.Int("axis", 0), len(c.Type(c.x()).Shape)) // the driver has checked the types
+	axis := normal(c.Node.Int("axis", 0), len(c.Type(c.x()).Shape))
 	if len(c.Node.Inputs) == 1 {
 		return c.Grad()
 	}
@@ -339,10 +321,7 @@ func joined(c *Call, _ int) string {
 }
 
 func unsliced(c *Call, _ int) string {
-	cuts, err := c.cuts()
-	if err != nil {
-		return c.Fail("%w", err)
-	}
+	cuts := c.cuts()
 	g := c.Grad()
 	for _, k := range cuts {
 		at := make([]int64, k.count)
@@ -384,10 +363,7 @@ func padded(c *Call, a string, axis int, before, after int64) string {
 }
 
 func unpadded(c *Call, _ int) string {
-	pads, err := c.pads()
-	if err != nil {
-		return c.Fail("%w", err)
-	}
+	pads := c.pads()
 	r := len(pads) / 2
 	if mode := c.text("mode", "constant"); mode != "constant" {
 		return c.unmirrored(mode, pads)
@@ -456,7 +432,7 @@ func (c *Call) unmirrored(mode string, pads []int64) string {
 // ungathered adds g up along the axis, with the indices as a list. The shape of g is then that of a
 // Gather by the list. Constant places that differ need no sums.
 func ungathered(c *Call, _ int) string {
-	axis, _ := normal(c.Node.Int("axis", 0), len(c.Type(c.x()).Shape)) // the driver has checked the types
+	axis := normal(c.Node.Int("axis", 0), len(c.Type(c.x()).Shape))
 	g, idx := c.Grad(), c.in(1)
 	if len(c.Type(idx).Shape) != 1 {
 		idx = c.Op("Reshape", []string{idx, c.b.vector(-1)})
@@ -496,16 +472,13 @@ func (c *Call) scatter(onto, idx, updates string, axis int64) string {
 		graph.StringAttr("reduction", "add"))
 }
 
-func concatType(c *Call) ([]graph.Type, error) {
+func concatType(c *Call) []graph.Type {
 	t := c.types[0]
-	axis, err := normal(c.Node.Int("axis", 0), len(t.Shape))
-	if err != nil {
-		return nil, err
-	}
+	axis := normal(c.Node.Int("axis", 0), len(t.Shape))
 	sum := graph.Dim{}
 	for i, u := range c.types {
 		if len(u.Shape) != len(t.Shape) {
-			return nil, fmt.Errorf("input %q is %v, which does not go with %v", c.Node.Inputs[i], u, t)
+			c.Fail("input %q is %v, which does not go with %v", c.Node.Inputs[i], u, t)
 		}
 		if u.Shape[axis].Size < 0 {
 			sum.Size = -1
@@ -516,24 +489,18 @@ func concatType(c *Call) ([]graph.Type, error) {
 	if len(c.types) == 1 {
 		sum = t.Shape[axis]
 	}
-	return single(t.DType, replaced(t.Shape, axis, sum)), nil
+	return single(t.DType, replaced(t.Shape, axis, sum))
 }
 
-func splitType(c *Call) ([]graph.Type, error) {
+func splitType(c *Call) []graph.Type {
 	s := c.types[0].Shape
-	axis, err := normal(c.Node.Int("axis", 0), len(s))
-	if err != nil {
-		return nil, err
-	}
-	parts, ok, err := c.constInts(1, "split")
-	if err != nil {
-		return nil, err
-	}
+	axis := normal(c.Node.Int("axis", 0), len(s))
+	parts, ok := c.constInts(1, "split")
 	n := int64(len(c.Node.Outputs))
 	if !ok {
 		total := s[axis].Size
 		if total < 0 {
-			return nil, fmt.Errorf("the size of axis %d is %w", axis, errVariable)
+			c.Fail("the size of axis %d is %w", axis, errVariable)
 		}
 		each := (total + n - 1) / n
 		for left := total; int64(len(parts)) < n; left -= each {
@@ -541,13 +508,13 @@ func splitType(c *Call) ([]graph.Type, error) {
 		}
 	}
 	if int64(len(parts)) != n {
-		return nil, fmt.Errorf("%d sizes for %d outputs", len(parts), n)
+		c.Fail("%d sizes for %d outputs", len(parts), n)
 	}
 	out := make([]graph.Type, n)
 	for i, k := range parts {
 		out[i] = graph.Type{DType: c.types[0].DType, Shape: replaced(s, axis, graph.Dim{Size: k})}
 	}
-	return out, nil
+	return out
 }
 
 // cut is what a Slice does to one axis of known size: it takes count elements
@@ -557,16 +524,13 @@ type cut struct {
 	start, count, step, size int64
 }
 
-func (c *Call) cuts() ([]cut, error) {
+func (c *Call) cuts() []cut {
 	s := c.types[0].Shape
 	var lists [4][]int64
 	for i, name := range []string{"starts", "ends", "axes", "steps"} {
-		v, ok, err := c.constInts(i+1, name)
-		if err != nil {
-			return nil, err
-		}
+		v, ok := c.constInts(i+1, name)
 		if ok && i > 0 && len(v) != len(lists[0]) {
-			return nil, fmt.Errorf("%d starts, but %d %s", len(lists[0]), len(v), name)
+			c.Fail("%d starts, but %d %s", len(lists[0]), len(v), name)
 		}
 		lists[i] = v
 	}
@@ -574,29 +538,26 @@ func (c *Call) cuts() ([]cut, error) {
 	for i, start := range lists[0] {
 		k := cut{axis: i, step: 1}
 		if lists[2] != nil {
-			a, err := normal(lists[2][i], len(s))
-			if err != nil {
-				return nil, err
-			}
+			a := normal(lists[2][i], len(s))
 			k.axis = a
 		}
 		if lists[3] != nil {
 			k.step = lists[3][i]
 		}
 		if k.axis >= len(s) || k.step == 0 {
-			return nil, fmt.Errorf("axis %d, step %d of a value of rank %d", k.axis, k.step, len(s))
+			c.Fail("axis %d, step %d of a value of rank %d", k.axis, k.step, len(s))
 		}
 		end := lists[1][i]
 		if k.size = s[k.axis].Size; k.size < 0 {
 			if start == 0 && end >= math.MaxInt32 && k.step == 1 {
 				continue
 			}
-			return nil, fmt.Errorf("the size of axis %d, which is cut, is %w", k.axis, errVariable)
+			c.Fail("the size of axis %d, which is cut, is %w", k.axis, errVariable)
 		}
 		k.fill(start, end)
 		out = append(out, k)
 	}
-	return out, nil
+	return out
 }
 
 func (k *cut) fill(start, end int64) {
@@ -615,53 +576,38 @@ func (k *cut) fill(start, end int64) {
 	k.count = max(0, (end-k.start+k.step+1)/k.step)
 }
 
-func sliceType(c *Call) ([]graph.Type, error) {
-	cuts, err := c.cuts()
-	if err != nil {
-		return nil, err
-	}
+func sliceType(c *Call) []graph.Type {
+	cuts := c.cuts()
 	s := slices.Clone(c.types[0].Shape)
 	for _, k := range cuts {
 		s[k.axis] = graph.Dim{Size: k.count}
 	}
-	return single(c.types[0].DType, s), nil
+	return single(c.types[0].DType, s)
 }
 
-func (c *Call) pads() ([]int64, error) {
+func (c *Call) pads() []int64 {
 	r := len(c.types[0].Shape)
-	v, _, err := c.constInts(1, "pads")
-	if err != nil {
-		return nil, err
-	}
-	axes, ok, err := c.constInts(3, "axes")
-	if err != nil {
-		return nil, err
-	}
+	v, _ := c.constInts(1, "pads")
+	axes, ok := c.constInts(3, "axes")
 	if !ok {
 		if len(v) != 2*r {
-			return nil, fmt.Errorf("%d pads for a value of rank %d", len(v), r)
+			c.Fail("%d pads for a value of rank %d", len(v), r)
 		}
-		return v, nil
+		return v
 	}
 	out := make([]int64, 2*r)
 	if len(v) != 2*len(axes) {
-		return nil, fmt.Errorf("%d pads for %d axes", len(v), len(axes))
+		c.Fail("%d pads for %d axes", len(v), len(axes))
 	}
 	for i, a := range axes {
-		n, err := normal(a, r)
-		if err != nil {
-			return nil, err
-		}
+		n := normal(a, r)
 		out[n], out[r+n] = v[i], v[len(axes)+i]
 	}
-	return out, nil
+	return out
 }
 
-func padType(c *Call) ([]graph.Type, error) {
-	pads, err := c.pads()
-	if err != nil {
-		return nil, err
-	}
+func padType(c *Call) []graph.Type {
+	pads := c.pads()
 	s := slices.Clone(c.types[0].Shape)
 	for i := range s {
 		more := pads[i] + pads[len(s)+i]
@@ -672,18 +618,15 @@ func padType(c *Call) ([]graph.Type, error) {
 			s[i] = graph.Dim{Size: -1}
 		}
 	}
-	return single(c.types[0].DType, s), nil
+	return single(c.types[0].DType, s)
 }
 
-func gatherType(c *Call) ([]graph.Type, error) {
+func gatherType(c *Call) []graph.Type {
 	s := c.types[0].Shape
-	axis, err := normal(c.Node.Int("axis", 0), len(s))
-	if err != nil {
-		return nil, err
-	}
-	return single(c.types[0].DType, slices.Concat(graph.Shape{}, s[:axis], c.types[1].Shape, s[axis+1:])), nil
+	axis := normal(c.Node.Int("axis", 0), len(s))
+	return single(c.types[0].DType, slices.Concat(graph.Shape{}, s[:axis], c.types[1].Shape, s[axis+1:]))
 }
 
-func gatherElementsType(c *Call) ([]graph.Type, error) {
-	return single(c.types[0].DType, c.types[1].Shape), nil
+func gatherElementsType(c *Call) []graph.Type {
+	return single(c.types[0].DType, c.types[1].Shape)
 }
