@@ -67,7 +67,7 @@ type Operator struct {
 	Doc   string // the gradient, with g that of the output y, and its conventions
 
 	need     int       // inputs that must be present, 1 when 0
-	infer    inference // of the types of the outputs
+	infer    inference // of the types of the outputs; nil where the only one has the type of the first input
 	grads    []Rule    // by input; nil where no gradient flows
 	variadic bool      // the last rule serves all further inputs
 	expand   func(c *Call) string
@@ -106,6 +106,9 @@ func Operators() []Operator {
 		op := &ops[i]
 		if op.need == 0 {
 			op.need = 1
+		}
+		if op.infer == nil {
+			op.infer = like
 		}
 		if op.expand != nil {
 			op.Kind = Composite

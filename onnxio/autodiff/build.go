@@ -202,9 +202,7 @@ func (b *gradientBuilder) rewrite(n *graph.Node, op *Operator) {
 		delete(b.made, made)
 		delete(b.types, made)
 	} else { // an input of n: the expansion has nothing to compute
-		b.add(&graph.Node{
-			Name: b.names.Name("n_Identity"), Op: "Identity", Inputs: []string{made}, Outputs: []string{name},
-		})
+		b.add(&graph.Node{Name: b.names.Name("n_Identity"), Op: "Identity", Inputs: []string{made}, Outputs: []string{name}})
 	}
 	clear(b.shared)
 }
@@ -238,13 +236,15 @@ func (c *Call) Op(op string, inputs []string, attrs ...graph.Attr) string {
 	return c.b.op(op, inputs, attrs...)
 }
 
+func (c *Call) op(op string, inputs ...string) string { return c.b.op(op, inputs) }
+
 // Scalar returns a constant of rank 0 of the element type of like.
 func (c *Call) Scalar(like string, v float64) string {
 	t := c.Type(like).DType
 	if k := scalar(t, v); k != nil {
 		return c.b.constant(k)
 	}
-	return c.Op("Cast", []string{c.b.constant(scalar(graph.Float, v))}, graph.IntAttr("to", int64(t)))
+	return c.cast(c.b.constant(scalar(graph.Float, v)), t)
 }
 
 // Fail ends the rule: the node cannot be differentiated. It does not return.
@@ -254,10 +254,10 @@ func (c *Call) in(i int) string { return c.Node.Input(i) }
 func (c *Call) x() string       { return c.Node.Input(0) }
 func (c *Call) y() string       { return c.Node.Outputs[0] }
 
-func (c *Call) add(a, b string) string { return c.Op("Add", []string{a, b}) }
-func (c *Call) sub(a, b string) string { return c.Op("Sub", []string{a, b}) }
-func (c *Call) div(a, b string) string { return c.Op("Div", []string{a, b}) }
-func (c *Call) neg(a string) string    { return c.Op("Neg", []string{a}) }
+func (c *Call) add(a, b string) string { return c.op("Add", a, b) }
+func (c *Call) sub(a, b string) string { return c.op("Sub", a, b) }
+func (c *Call) div(a, b string) string { return c.op("Div", a, b) }
+func (c *Call) neg(a string) string    { return c.op("Neg", a) }
 
 func (c *Call) mul(a, b string) string {
 	if sameShape(c.Type(a).Shape, c.Type(b).Shape) {
@@ -268,7 +268,7 @@ func (c *Call) mul(a, b string) string {
 			return a
 		}
 	}
-	return c.Op("Mul", []string{a, b})
+	return c.op("Mul", a, b)
 }
 
 func (c *Call) scale(a string, k float64) string {
@@ -278,27 +278,29 @@ func (c *Call) scale(a string, k float64) string {
 	case -1:
 		return c.neg(a)
 	}
-	return c.Op("Mul", []string{a, c.Scalar(a, k)})
+	return c.op("Mul", a, c.Scalar(a, k))
 }
 
-func (c *Call) where(cond, a, b string) string { return c.Op("Where", []string{cond, a, b}) }
+func (c *Call) where(cond, a, b string) string { return c.op("Where", cond, a, b) }
 
 func (c *Call) keep(cond, a string) string { return c.where(cond, a, c.Scalar(a, 0)) }
 
 // mask is 1 where cond holds and 0 elsewhere, of the type of the gradient: to multiply by it takes less than a choice.
-func (c *Call) mask(cond string) string {
-	return c.Op("Cast", []string{cond}, graph.IntAttr("to", int64(c.Type(c.Grad()).DType)))
+func (c *Call) mask(cond string) string { return c.cast(cond, c.Type(c.Grad()).DType) }
+
+func (c *Call) cast(a string, to graph.DType) string {
+	return c.Op("Cast", []string{a}, graph.IntAttr("to", int64(to)))
 }
 
 func (c *Call) compare(op, a string, k float64) string {
-	return c.Op(op, []string{a, c.Scalar(a, k)})
+	return c.op(op, a, c.Scalar(a, k))
 }
 
 func (c *Call) reshapeLike(a, like string) string {
 	if sameShape(c.Type(a).Shape, c.Type(like).Shape) {
 		return a
 	}
-	return c.Op("Reshape", []string{a, c.b.shapeOf(like)})
+	return c.op("Reshape", a, c.b.shapeOf(like))
 }
 
 func pass(c *Call, _ int) string { return c.Grad() }

@@ -21,10 +21,7 @@ func products() []Operator {
 			Doc: "softmax(scale·Q·Kᵀ + mask)·V, with softcap, heads that share keys, and a causal mask of constant " +
 				"sizes; without a cache of keys",
 		},
-		{
-			Name: "RotaryEmbedding", Since: 23, need: 3, infer: like, expand: rotary,
-			Doc: "pairs of x turned by the angles of the caches",
-		},
+		{Name: "RotaryEmbedding", Since: 23, need: 3, expand: rotary, Doc: "pairs of x turned by the angles of the caches"},
 	}
 }
 
@@ -197,7 +194,7 @@ func (c *Call) contract(a, b einsumTerm, later string, sizes map[rune]graph.Dim)
 	stack := shapeFor(batch, sizes)
 	left := c.shaped(c.arranged(a, batch+rows+inner), slices.Concat(stack, graph.Shape{size(rows), size(inner)}))
 	right := c.shaped(c.arranged(b, batch+inner+cols), slices.Concat(stack, graph.Shape{size(inner), size(cols)}))
-	return einsumTerm{c.shaped(c.Op("MatMul", []string{left, right}), shapeFor(result, sizes)), result}
+	return einsumTerm{c.shaped(c.op("MatMul", left, right), shapeFor(result, sizes)), result}
 }
 
 // shaped gives a the shape to, of which at most one size may be variable.
@@ -219,7 +216,7 @@ func (c *Call) shaped(a string, to graph.Shape) string {
 	if free > 1 {
 		return c.Fail("more than one axis of %v is of a variable size", to)
 	}
-	return c.Op("Reshape", []string{a, c.b.vector(v...)})
+	return c.op("Reshape", a, c.b.vector(v...))
 }
 
 // heads returns Q, K and V as rows x heads x sequence x numbers, and whether they came without heads.
@@ -259,7 +256,7 @@ func attention(c *Call) string {
 		k, v = c.repeated(k, n), c.repeated(v, n)
 	}
 	scale := c.float("scale", float32(1/math.Sqrt(float64(sq[3].Size))))
-	z := c.masked(c.Op("MatMul", []string{c.scale(q, scale), c.transposed(k)}))
+	z := c.masked(c.op("MatMul", c.scale(q, scale), c.transposed(k)))
 	y := c.Op("MatMul", []string{c.Op("Softmax", []string{z}, graph.IntAttr("axis", -1)), v})
 	if flat {
 		s := c.Type(y).Shape
@@ -271,8 +268,8 @@ func attention(c *Call) string {
 
 func (c *Call) repeated(a string, n int64) string {
 	s := c.Type(a).Shape
-	a = c.Op("Unsqueeze", []string{a, c.b.vector(2)})
-	a = c.Op("Expand", []string{a, c.b.vector(1, 1, n, 1, 1)})
+	a = c.op("Unsqueeze", a, c.b.vector(2))
+	a = c.op("Expand", a, c.b.vector(1, 1, n, 1, 1))
 	return c.shaped(a, graph.Shape{s[0], {Size: s[1].Size * n}, s[2], s[3]})
 }
 
@@ -282,7 +279,7 @@ func (c *Call) masked(z string) string {
 		if mask != "" || c.Node.Int("is_causal", 0) != 0 {
 			return c.Fail("softcap together with a mask: the order of the two differs between operator sets")
 		}
-		z = c.scale(c.Op("Tanh", []string{c.scale(z, 1/limit)}), limit)
+		z = c.scale(c.op("Tanh", c.scale(z, 1/limit)), limit)
 	}
 	if c.Node.Int("is_causal", 0) != 0 {
 		s := c.Type(z).Shape
@@ -355,7 +352,7 @@ func rotary(c *Call) string {
 		if p := c.in(3); p != "" {
 			a = c.Op("Gather", []string{a, p}, graph.IntAttr("axis", 0))
 		}
-		return c.Op("Unsqueeze", []string{a, c.b.vector(2)}) // the same for all heads
+		return c.op("Unsqueeze", a, c.b.vector(2)) // the same for all heads
 	}
 	cos, sin := angles(1), angles(2)
 	turned := func(a, b string) (string, string) {
@@ -375,7 +372,7 @@ func rotary(c *Call) string {
 		}
 		a, b := turned(one(0), one(1))
 		last := c.b.vector(4)
-		y = join(4, c.Op("Unsqueeze", []string{a, last}), c.Op("Unsqueeze", []string{b, last}))
+		y = join(4, c.op("Unsqueeze", a, last), c.op("Unsqueeze", b, last))
 		y = c.shaped(y, graph.Shape{t[0], t[1], t[2], {Size: n}})
 	} else {
 		a, b := turned(part(0, n/2), part(n/2, n))

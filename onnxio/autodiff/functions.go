@@ -7,10 +7,7 @@ import (
 )
 
 func unary(name string, since int64, doc string, rule func(c *Call) string) Operator {
-	return Operator{
-		Name: name, Since: since, Doc: doc, infer: like,
-		grads: []Rule{func(c *Call, _ int) string { return rule(c) }},
-	}
+	return Operator{Name: name, Since: since, Doc: doc, grads: []Rule{func(c *Call, _ int) string { return rule(c) }}}
 }
 
 func (op Operator) of(infer inference) Operator {
@@ -19,7 +16,11 @@ func (op Operator) of(infer inference) Operator {
 }
 
 func composite(name string, since int64, doc string, expand func(c *Call) string) Operator {
-	return Operator{Name: name, Since: since, Doc: doc, infer: like, expand: expand}
+	return Operator{Name: name, Since: since, Doc: doc, expand: expand}
+}
+
+func stepwise(name string, since int64) Operator {
+	return Operator{Name: name, Since: since, Doc: "constant almost everywhere"}
 }
 
 func arithmetic() []Operator {
@@ -35,9 +36,8 @@ func arithmetic() []Operator {
 			func(c *Call, _ int) string { return c.neg(c.mul(c.div(c.Grad(), c.in(1)), c.y())) },
 		}},
 		{Name: "Sum", Since: 8, Doc: "g to each", infer: elementwise, grads: []Rule{pass}, variadic: true},
-		{Name: "Neg", Since: 6, Doc: "−g", infer: like, grads: []Rule{minus}},
-		unary("Abs", 6, "g·sign(x); 0 at 0",
-			func(c *Call) string { return c.mul(c.Grad(), c.Op("Sign", []string{c.x()})) }),
+		{Name: "Neg", Since: 6, Doc: "−g", grads: []Rule{minus}},
+		unary("Abs", 6, "g·sign(x); 0 at 0", func(c *Call) string { return c.mul(c.Grad(), c.op("Sign", c.x())) }),
 		unary("Reciprocal", 6, "−g·y²", func(c *Call) string { return c.neg(c.mul(c.Grad(), c.mul(c.y(), c.y()))) }),
 		unary("Exp", 6, "g·y", func(c *Call) string { return c.mul(c.Grad(), c.y()) }),
 		unary("Log", 6, "g/x", func(c *Call) string { return c.div(c.Grad(), c.x()) }),
@@ -45,43 +45,32 @@ func arithmetic() []Operator {
 			func(c *Call) string { return c.div(c.scale(c.Grad(), 0.5), c.nonzero(c.y())) }),
 		{
 			Name: "Pow", Since: 7, need: 2, infer: elementwise, grads: []Rule{powBase, powExponent},
-			Doc: "g·p·x^(p−1), taken as 0 at x = 0 if p < 1; " +
-				"g·y·log x for the exponent, 0 where x ≤ 0",
+			Doc: "g·p·x^(p−1), taken as 0 at x = 0 if p < 1; g·y·log x for the exponent, 0 where x ≤ 0",
 		},
 		unary("Erf", 9, "g·(2/√π)·exp(−x²)", func(c *Call) string {
-			e := c.Op("Exp", []string{c.neg(c.mul(c.x(), c.x()))})
+			e := c.op("Exp", c.neg(c.mul(c.x(), c.x())))
 			return c.mul(c.Grad(), c.scale(e, 2/math.Sqrt(math.Pi)))
 		}),
-		{
-			Name: "Mean", Since: 8, Doc: "the sum, divided by the number of inputs", infer: elementwise,
-			expand: func(c *Call) string {
-				return c.scale(c.Op("Sum", c.Node.Inputs), 1/float64(len(c.Node.Inputs)))
-			},
-		},
-		{
-			Name: "Mod", Since: 10, need: 2, infer: elementwise,
-			Doc: "g and −g·round((a − y)/b), constant between the jumps",
-			grads: []Rule{pass, func(c *Call, _ int) string {
-				times := c.Op("Round", []string{c.div(c.sub(c.in(0), c.y()), c.in(1))})
-				return c.neg(c.mul(c.Grad(), times))
-			}},
-		},
-		{Name: "Sign", Since: 9, Doc: "constant almost everywhere", infer: like},
-		{Name: "Floor", Since: 6, Doc: "constant almost everywhere", infer: like},
-		{Name: "Ceil", Since: 6, Doc: "constant almost everywhere", infer: like},
-		{Name: "Round", Since: 11, Doc: "constant almost everywhere; quantizers pass a straight-through policy", infer: like},
+		composite("Mean", 8, "the sum, divided by the number of inputs", func(c *Call) string {
+			return c.scale(c.op("Sum", c.Node.Inputs...), 1/float64(len(c.Node.Inputs)))
+		}).of(elementwise),
+		{Name: "Mod", Since: 10, need: 2, infer: elementwise, grads: []Rule{pass, func(c *Call, _ int) string {
+			return c.neg(c.mul(c.Grad(), c.op("Round", c.div(c.sub(c.in(0), c.y()), c.in(1)))))
+		}}, Doc: "g and −g·round((a − y)/b), constant between the jumps"},
+		stepwise("Sign", 9), stepwise("Floor", 6), stepwise("Ceil", 6), stepwise("Hardmax", 13),
+		{Name: "Round", Since: 11, Doc: "constant almost everywhere; quantizers pass a straight-through policy"},
 	}
 }
 
 func trigonometry() []Operator {
 	of := func(op string) func(c *Call) string {
-		return func(c *Call) string { return c.mul(c.Grad(), c.Op(op, []string{c.x()})) }
+		return func(c *Call) string { return c.mul(c.Grad(), c.op(op, c.x())) }
 	}
 	// root is g/√(a·x² + b).
 	root := func(a, b float64) func(c *Call) string {
 		return func(c *Call) string {
 			square := c.scale(c.mul(c.x(), c.x()), a)
-			return c.div(c.Grad(), c.nonzero(c.Op("Sqrt", []string{c.add(square, c.Scalar(c.x(), b))})))
+			return c.div(c.Grad(), c.nonzero(c.op("Sqrt", c.add(square, c.Scalar(c.x(), b)))))
 		}
 	}
 	minus := func(rule func(c *Call) string) func(c *Call) string {
@@ -126,21 +115,21 @@ func powBase(c *Call, _ int) string {
 		case k == 0.5:
 			return c.div(c.scale(g, 0.5), c.nonzero(c.y()))
 		case k > 1:
-			return c.mul(g, c.scale(c.Op("Pow", []string{x, c.Scalar(x, k-1)}), k))
+			return c.mul(g, c.scale(c.op("Pow", x, c.Scalar(x, k-1)), k))
 		}
 	}
 	if t := c.Type(x).DType; c.Type(p).DType != t {
-		p = c.Op("Cast", []string{p}, graph.IntAttr("to", int64(t)))
+		p = c.cast(p, t)
 	}
-	flat := c.Op("And", []string{c.compare("Equal", x, 0), c.compare("Less", p, 1)})
+	flat := c.op("And", c.compare("Equal", x, 0), c.compare("Less", p, 1))
 	safe := c.where(flat, c.Scalar(x, math.Inf(1)), x)
-	return c.mul(g, c.mul(p, c.Op("Pow", []string{safe, c.sub(p, c.Scalar(p, 1))})))
+	return c.mul(g, c.mul(p, c.op("Pow", safe, c.sub(p, c.Scalar(p, 1)))))
 }
 
 func powExponent(c *Call, _ int) string {
 	x := c.x()
 	safe := c.where(c.compare("Greater", x, 0), x, c.Scalar(x, 1))
-	return c.mul(c.Grad(), c.mul(c.y(), c.Op("Log", []string{safe})))
+	return c.mul(c.Grad(), c.mul(c.y(), c.op("Log", safe)))
 }
 
 func (c *Call) number(i int) (v float64, known bool) {
@@ -163,16 +152,12 @@ func activations() []Operator {
 			}
 			return c.mul(c.Grad(), c.mask(c.positive(c.y())))
 		}),
-		{Name: "LeakyRelu", Since: 6, Doc: "g where x > 0, alpha·g elsewhere", infer: like, grads: []Rule{leaky}},
+		{Name: "LeakyRelu", Since: 6, Doc: "g where x > 0, alpha·g elsewhere", grads: []Rule{leaky}},
 		{
-			Name: "PRelu", Since: 9, Doc: "g where x > 0, slope·g elsewhere; g·min(x, 0) for the slope", infer: like,
+			Name: "PRelu", Since: 9, Doc: "g where x > 0, slope·g elsewhere; g·min(x, 0) for the slope",
 			grads: []Rule{
-				func(c *Call, _ int) string {
-					return c.where(c.positive(c.x()), c.Grad(), c.mul(c.Grad(), c.in(1)))
-				},
-				func(c *Call, _ int) string {
-					return c.mul(c.Grad(), c.Op("Min", []string{c.x(), c.Scalar(c.x(), 0)}))
-				},
+				func(c *Call, _ int) string { return c.where(c.positive(c.x()), c.Grad(), c.mul(c.Grad(), c.in(1))) },
+				func(c *Call, _ int) string { return c.mul(c.Grad(), c.op("Min", c.x(), c.Scalar(c.x(), 0))) },
 			},
 		},
 		unary("Sigmoid", 6, "g·y·(1 − y)", func(c *Call) string {
@@ -181,17 +166,15 @@ func activations() []Operator {
 		unary("Tanh", 6, "g·(1 − y²)", func(c *Call) string {
 			return c.mul(c.Grad(), c.sub(c.Scalar(c.y(), 1), c.mul(c.y(), c.y())))
 		}),
-		{Name: "Softsign", Since: 1, Doc: "x/(1 + abs(x))", infer: like, expand: func(c *Call) string {
-			return c.div(c.x(), c.add(c.Op("Abs", []string{c.x()}), c.Scalar(c.x(), 1)))
-		}},
-		unary("Softplus", 1, "g·sigmoid(x)",
-			func(c *Call) string { return c.mul(c.Grad(), c.Op("Sigmoid", []string{c.x()})) }),
+		composite("Softsign", 1, "x/(1 + abs(x))",
+			func(c *Call) string { return c.div(c.x(), c.add(c.op("Abs", c.x()), c.Scalar(c.x(), 1))) }),
+		unary("Softplus", 1, "g·sigmoid(x)", func(c *Call) string { return c.mul(c.Grad(), c.op("Sigmoid", c.x())) }),
 		unary("Elu", 6, "g where x > 0, g·(y + alpha) elsewhere",
 			func(c *Call) string { return exponential(c, 1, c.float("alpha", 1)) }),
-		{Name: "Celu", Since: 12, Doc: "alpha·Elu(x/alpha)", infer: like, expand: func(c *Call) string {
+		composite("Celu", 12, "alpha·Elu(x/alpha)", func(c *Call) string {
 			alpha := c.float("alpha", 1)
-			return c.scale(c.Op("Elu", []string{c.scale(c.x(), 1/alpha)}), alpha)
-		}},
+			return c.scale(c.op("Elu", c.scale(c.x(), 1/alpha)), alpha)
+		}),
 		unary("Selu", 6, "gamma·g where x > 0, g·(y + alpha·gamma) elsewhere", func(c *Call) string {
 			gamma := c.float("gamma", 1.05070102214813232421875)
 			return exponential(c, gamma, gamma*c.float("alpha", 1.67326319217681884765625))
@@ -201,28 +184,18 @@ func activations() []Operator {
 			if alpha >= steep {
 				return ""
 			}
-			inside := c.Op("And", []string{c.compare("Greater", c.y(), 0), c.compare("Less", c.y(), 1)})
+			inside := c.op("And", c.compare("Greater", c.y(), 0), c.compare("Less", c.y(), 1))
 			return c.keep(inside, c.scale(c.Grad(), alpha))
 		}),
-		{Name: "HardSwish", Since: 14, Doc: "x·HardSigmoid(x; 1/6, 1/2)", infer: like, expand: hardSwish},
-		{Name: "Mish", Since: 18, Doc: "x·tanh(softplus(x))", infer: like, expand: func(c *Call) string {
-			return c.mul(c.x(), c.Op("Tanh", []string{c.Op("Softplus", []string{c.x()})}))
-		}},
-		{Name: "Swish", Since: 24, Doc: "x·sigmoid(alpha·x)", infer: like, expand: func(c *Call) string {
-			return c.mul(c.x(), c.Op("Sigmoid", []string{c.scale(c.x(), c.float("alpha", 1))}))
-		}},
-		{
-			Name: "ThresholdedRelu", Since: 10, Doc: "x where x > alpha, 0 elsewhere", infer: like,
-			expand: func(c *Call) string {
-				return c.keep(c.compare("Greater", c.x(), c.float("alpha", 1)), c.x())
-			},
-		},
-		{
-			Name: "Shrink", Since: 9, Doc: "x + bias where x < −lambd, x − bias where x > lambd, 0 elsewhere", infer: like,
-			expand: shrink,
-		},
-		{Name: "Hardmax", Since: 13, Doc: "constant almost everywhere", infer: like},
-		{Name: "Gelu", Since: 20, Doc: "x·(1 + erf(x/√2))/2, or its tanh form", infer: like, expand: gelu},
+		composite("HardSwish", 14, "x·HardSigmoid(x; 1/6, 1/2)", hardSwish),
+		composite("Mish", 18, "x·tanh(softplus(x))",
+			func(c *Call) string { return c.mul(c.x(), c.op("Tanh", c.op("Softplus", c.x()))) }),
+		composite("Swish", 24, "x·sigmoid(alpha·x)",
+			func(c *Call) string { return c.mul(c.x(), c.op("Sigmoid", c.scale(c.x(), c.float("alpha", 1)))) }),
+		composite("ThresholdedRelu", 10, "x where x > alpha, 0 elsewhere",
+			func(c *Call) string { return c.keep(c.compare("Greater", c.x(), c.float("alpha", 1)), c.x()) }),
+		composite("Shrink", 9, "x + bias where x < −lambd, x − bias where x > lambd, 0 elsewhere", shrink),
+		composite("Gelu", 20, "x·(1 + erf(x/√2))/2, or its tanh form", gelu),
 	}
 }
 
@@ -250,7 +223,7 @@ func exponential(c *Call, pos, offset float64) string {
 func hardSwish(c *Call) string {
 	x := c.x()
 	line := c.add(c.scale(x, 1./6), c.Scalar(x, 0.5))
-	return c.mul(x, c.Op("Clip", []string{line, c.Scalar(x, 0), c.Scalar(x, 1)}))
+	return c.mul(x, c.op("Clip", line, c.Scalar(x, 0), c.Scalar(x, 1)))
 }
 
 func shrink(c *Call) string {
@@ -261,18 +234,25 @@ func shrink(c *Call) string {
 
 func gelu(c *Call) string {
 	x := c.x()
-	var f string
-	if a := c.Node.Attr("approximate"); a != nil && string(a.S) == "tanh" {
+	f := ""
+	if c.text("approximate", "") == "tanh" {
 		cube := c.mul(x, c.mul(x, x))
-		f = c.Op("Tanh", []string{c.scale(c.add(x, c.scale(cube, 0.044715)), math.Sqrt(2/math.Pi))})
+		f = c.op("Tanh", c.scale(c.add(x, c.scale(cube, 0.044715)), math.Sqrt(2/math.Pi)))
 	} else {
-		f = c.Op("Erf", []string{c.scale(x, math.Sqrt2/2)})
+		f = c.op("Erf", c.scale(x, math.Sqrt2/2))
 	}
 	return c.mul(c.scale(x, 0.5), c.add(f, c.Scalar(x, 1)))
 }
 
 func selections() []Operator {
+	choice := func(name string) Operator {
+		return Operator{
+			Name: name, Since: 8, Doc: "g to the first input that equals y", infer: elementwise, grads: []Rule{first},
+			variadic: true,
+		}
+	}
 	ops := []Operator{
+		choice("Max"), choice("Min"),
 		{
 			Name: "Where", Since: 9, need: 3, Doc: "g where the condition holds, and g where it does not", infer: whereType,
 			grads: []Rule{
@@ -281,19 +261,11 @@ func selections() []Operator {
 				func(c *Call, _ int) string { return c.where(c.in(0), c.Scalar(c.Grad(), 0), c.Grad()) },
 			},
 		},
-		{Name: "Clip", Since: 11, infer: like, grads: []Rule{
-			func(c *Call, _ int) string { return c.mul(c.Grad(), c.mask(c.Op("Equal", []string{c.x(), c.y()}))) },
-			func(c *Call, i int) string { return c.keep(c.Op("Less", []string{c.x(), c.in(i)}), c.Grad()) },
-			func(c *Call, i int) string { return c.keep(c.Op("Greater", []string{c.x(), c.in(i)}), c.Grad()) },
+		{Name: "Clip", Since: 11, grads: []Rule{
+			func(c *Call, _ int) string { return c.mul(c.Grad(), c.mask(c.op("Equal", c.x(), c.y()))) },
+			func(c *Call, i int) string { return c.keep(c.op("Less", c.x(), c.in(i)), c.Grad()) },
+			func(c *Call, i int) string { return c.keep(c.op("Greater", c.x(), c.in(i)), c.Grad()) },
 		}, Doc: "g where min ≤ x ≤ max, both ends included; g below for min, above for max (min ≤ max is assumed)"},
-		{
-			Name: "Max", Since: 8, Doc: "g to the first input that equals y", infer: elementwise, grads: []Rule{first},
-			variadic: true,
-		},
-		{
-			Name: "Min", Since: 8, Doc: "g to the first input that equals y", infer: elementwise, grads: []Rule{first},
-			variadic: true,
-		},
 	}
 	for name, since := range map[string]int64{
 		"Equal": 7, "Greater": 7, "GreaterOrEqual": 12, "Less": 7, "LessOrEqual": 12,
@@ -304,28 +276,13 @@ func selections() []Operator {
 	return ops
 }
 
+// first gives nothing to an input when an earlier one equals the output, too.
 func first(c *Call, i int) string {
-	var taken string
+	mine := c.op("Equal", c.in(i), c.y())
 	for _, in := range c.Node.Inputs[:i] {
-		eq := c.Op("Equal", []string{in, c.y()})
-		if taken == "" {
-			taken = eq
-		} else {
-			taken = c.Op("Or", []string{taken, eq})
-		}
+		mine = c.op("And", mine, c.op("Not", c.op("Equal", in, c.y())))
 	}
-	g := c.Grad()
-	if i == len(c.Node.Inputs)-1 {
-		if taken == "" {
-			return g
-		}
-		return c.where(taken, c.Scalar(g, 0), g)
-	}
-	mine := c.Op("Equal", []string{c.in(i), c.y()})
-	if taken != "" {
-		mine = c.Op("And", []string{mine, c.Op("Not", []string{taken})})
-	}
-	return c.keep(mine, g)
+	return c.keep(mine, c.Grad())
 }
 
 func whereType(c *Call) []graph.Type {

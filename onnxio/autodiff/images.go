@@ -37,7 +37,7 @@ func channelSums(c *Call, _ int) string {
 // read it: output_padding, which ConvTranspose takes to be less than a stride.
 func (c *Call) spreadKernel(small, kernel string, ws []window) string {
 	attrs := c.moving(ws, stride, dilation)
-	if rest := list(ws, func(w window) int64 { return max(0, -w.end) }); slices.Max(rest) > 0 {
+	if rest := mapped(ws, func(w window) int64 { return max(0, -w.end) }); slices.Max(rest) > 0 {
 		attrs = append(attrs, graph.IntsAttr("output_padding", rest...))
 	}
 	return c.Op("ConvTranspose", []string{small, kernel}, attrs...)
@@ -100,9 +100,8 @@ func (c *Call) convWindows() []window {
 }
 
 func convType(c *Call) []graph.Type {
-	group, _ := c.kernelSizes()
-	ws := c.convWindows()
-	x, w := c.types[0].Shape, c.types[1].Shape
+	group, k := c.kernelSizes()
+	ws, x, w := c.windows(k), c.types[0].Shape, c.types[1].Shape
 	if x[1].Size >= 0 && w[1].Size >= 0 && x[1].Size != w[1].Size*group {
 		c.Fail("%d groups of the image %v with the kernel %v", group, c.types[0], c.types[1])
 	}
@@ -113,8 +112,7 @@ func convType(c *Call) []graph.Type {
 // node is: its image is the node's output.
 func (c *Call) transposeWindows() []window {
 	_, k := c.kernelSizes()
-	if a := c.Node.Attr("auto_pad"); c.Node.Attr("output_shape") != nil || a != nil && string(a.S) != "NOTSET" &&
-		string(a.S) != "VALID" {
+	if auto := c.text("auto_pad", "NOTSET"); c.Node.Attr("output_shape") != nil || auto != "NOTSET" && auto != "VALID" {
 		c.Fail("output_shape or auto_pad: write pads and output_padding in their place")
 	}
 	n := len(k)
@@ -224,12 +222,9 @@ func (c *Call) windows(kernel []int64) []window {
 }
 
 func (c *Call) fit(w *window) error {
-	auto := "NOTSET"
-	if a := c.Node.Attr("auto_pad"); a != nil && len(a.S) > 0 {
-		auto = string(a.S)
-	}
+	auto := c.text("auto_pad", "")
 	switch auto {
-	case "NOTSET":
+	case "", "NOTSET":
 	case "VALID":
 		w.begin, w.declared = 0, 0
 	case "SAME_UPPER", "SAME_LOWER":
@@ -256,29 +251,17 @@ func (c *Call) fit(w *window) error {
 }
 
 func results(ws []window) graph.Shape {
-	out := make(graph.Shape, len(ws))
-	for i, w := range ws {
-		out[i].Size = w.result
-	}
-	return out
-}
-
-func list(ws []window, f func(w window) int64) []int64 {
-	out := make([]int64, len(ws))
-	for i, w := range ws {
-		out[i] = f(w)
-	}
-	return out
+	return graph.Fixed(mapped(ws, func(w window) int64 { return w.result })...)
 }
 
 // moving makes the attributes of a node. Padding cannot be negative: the caller sees to elements that are
 // not read.
 func (c *Call) moving(ws []window, stride, dilation func(w window) int64) []graph.Attr {
-	pads := append(list(ws, func(w window) int64 { return w.begin }),
-		list(ws, func(w window) int64 { return max(0, w.end) })...)
+	pads := append(mapped(ws, func(w window) int64 { return w.begin }),
+		mapped(ws, func(w window) int64 { return max(0, w.end) })...)
 	return []graph.Attr{
-		graph.IntsAttr("dilations", list(ws, dilation)...), graph.IntAttr("group", c.Node.Int("group", 1)),
-		graph.IntsAttr("pads", pads...), graph.IntsAttr("strides", list(ws, stride)...),
+		graph.IntsAttr("dilations", mapped(ws, dilation)...), graph.IntAttr("group", c.Node.Int("group", 1)),
+		graph.IntsAttr("pads", pads...), graph.IntsAttr("strides", mapped(ws, stride)...),
 	}
 }
 
@@ -304,7 +287,7 @@ func pools() []Operator {
 func maxPool(c *Call) string {
 	attrs := slices.DeleteFunc(slices.Clone(c.Node.Attrs), func(a graph.Attr) bool { return a.Name == "storage_order" })
 	index := c.b.ops("MaxPool", []string{c.x()}, 2, attrs...)[1]
-	flat := func(v string) string { return c.Op("Reshape", []string{v, c.b.vector(-1)}) }
+	flat := func(v string) string { return c.op("Reshape", v, c.b.vector(-1)) }
 	sum := c.scatter(flat(c.b.filled(c.x(), 0)), flat(index), flat(c.Grad()), 0)
 	return c.reshapeLike(sum, c.x())
 }

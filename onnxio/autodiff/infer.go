@@ -254,7 +254,7 @@ func shapeRange(n *graph.Node, rank int) (from, to int) {
 	return from, max(from, to)
 }
 
-func replaced(s graph.Shape, axis int, d graph.Dim) graph.Shape {
+func replaced(s graph.Shape, axis int64, d graph.Dim) graph.Shape {
 	out := slices.Clone(s)
 	out[axis] = d
 	return out
@@ -269,10 +269,12 @@ func fixed(s graph.Shape) bool {
 }
 
 // sizes returns the sizes of s, with -1 where they are not known.
-func sizes(s graph.Shape) []int64 {
-	out := make([]int64, len(s))
-	for i, d := range s {
-		out[i] = d.Size
+func sizes(s graph.Shape) []int64 { return mapped(s, func(d graph.Dim) int64 { return d.Size }) }
+
+func mapped[S, T any](s []S, f func(S) T) []T {
+	out := make([]T, len(s))
+	for i, x := range s {
+		out[i] = f(x)
 	}
 	return out
 }
@@ -352,40 +354,28 @@ func quotient(s, by graph.Shape) graph.Dim {
 	return graph.Dim{Size: -1}
 }
 
-func normal(axis int64, r int) int {
+func normal(axis int64, r int) int64 {
 	if axis < 0 {
 		axis += int64(r)
 	}
 	if axis < 0 || axis >= int64(r) {
 		panic(failf("axis %d of a value of rank %d", axis, r))
 	}
-	return int(axis)
+	return axis
 }
 
 // normals are the axes as 0..r-1, in order.
-func normals(axes []int64, r int) []int {
-	out := make([]int, len(axes))
-	for i, a := range axes {
-		out[i] = normal(a, r)
-	}
+func normals(axes []int64, r int) []int64 {
+	out := mapped(axes, func(a int64) int64 { return normal(a, r) })
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-func axesFrom(first int, t graph.Type) []int64 {
-	var axes []int64
-	for i := first; i < len(t.Shape); i++ {
-		axes = append(axes, int64(i))
+func axesFrom(first int64, t graph.Type) (axes []int64) {
+	for i := first; i < int64(len(t.Shape)); i++ {
+		axes = append(axes, i)
 	}
 	return axes
-}
-
-func int64s(v []int) []int64 {
-	out := make([]int64, len(v))
-	for i, x := range v {
-		out[i] = int64(x)
-	}
-	return out
 }
 
 // Integers returns a function that tells the elements of an integer value of rank 0 or 1 of g, as far as constants and

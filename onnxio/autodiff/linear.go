@@ -53,9 +53,9 @@ func matmulA(c *Call, _ int) string {
 		return c.gemm(c.Grad(), c.in(1), 0, 1)
 	}
 	_, b, g := c.matrices()
-	da := c.Op("MatMul", []string{g, c.transposed(b)})
+	da := c.op("MatMul", g, c.transposed(b))
 	if ra == 1 {
-		da = c.Op("Squeeze", []string{da, c.b.vector(-2)})
+		da = c.op("Squeeze", da, c.b.vector(-2))
 	}
 	return da
 }
@@ -70,14 +70,14 @@ func matmulB(c *Call, _ int) string {
 	case ra > 2 && rb == 2: // one product over all batch axes instead of a batch of them and a sum
 		k, m := c.Type(c.in(1)).Shape[0].Size, c.Type(c.in(1)).Shape[1].Size
 		if k > 0 && m > 0 {
-			rows := func(v string, n int64) string { return c.Op("Reshape", []string{v, c.b.vector(-1, n)}) }
+			rows := func(v string, n int64) string { return c.op("Reshape", v, c.b.vector(-1, n)) }
 			return c.gemm(rows(c.in(0), k), rows(c.Grad(), m), 1, 0)
 		}
 	}
 	a, _, g := c.matrices()
-	db := c.Op("MatMul", []string{c.transposed(a), g})
+	db := c.op("MatMul", c.transposed(a), g)
 	if rb == 1 {
-		db = c.Op("Squeeze", []string{db, c.b.vector(-1)})
+		db = c.op("Squeeze", db, c.b.vector(-1))
 	}
 	return db
 }
@@ -86,30 +86,27 @@ func (c *Call) matrices() (a, b, g string) {
 	a, b, g = c.in(0), c.in(1), c.Grad()
 	ra, rb := c.ranks()
 	if ra == 1 {
-		a = c.Op("Unsqueeze", []string{a, c.b.vector(0)})
-		g = c.Op("Unsqueeze", []string{g, c.b.vector(-2)})
+		a = c.op("Unsqueeze", a, c.b.vector(0))
+		g = c.op("Unsqueeze", g, c.b.vector(-2))
 	}
 	if rb == 1 {
-		b = c.Op("Unsqueeze", []string{b, c.b.vector(1)})
-		g = c.Op("Unsqueeze", []string{g, c.b.vector(-1)})
+		b = c.op("Unsqueeze", b, c.b.vector(1))
+		g = c.op("Unsqueeze", g, c.b.vector(-1))
 	}
 	return a, b, g
 }
 
-func (c *Call) swapped(a string, i, j int) string {
-	perm := make([]int64, len(c.Type(a).Shape))
-	if min(i, j) < 0 || max(i, j) >= len(perm) {
+func (c *Call) swapped(a string, i, j int64) string {
+	perm := axesFrom(0, c.Type(a))
+	if min(i, j) < 0 || max(i, j) >= int64(len(perm)) {
 		return c.Fail("%v has no axes %d and %d", c.Type(a), i, j)
-	}
-	for k := range perm {
-		perm[k] = int64(k)
 	}
 	perm[i], perm[j] = perm[j], perm[i]
 	return c.Op("Transpose", []string{a}, graph.IntsAttr("perm", perm...))
 }
 
 func (c *Call) transposed(a string) string {
-	r := len(c.Type(a).Shape)
+	r := int64(len(c.Type(a).Shape))
 	return c.swapped(a, r-2, r-1)
 }
 

@@ -9,7 +9,7 @@ import (
 func normalizations() []Operator {
 	return []Operator{
 		{
-			Name: "BatchNormalization", Since: 9, infer: like, expand: batchNorm,
+			Name: "BatchNormalization", Since: 9, expand: batchNorm,
 			Doc: "x·a + (B − mean·a) with a = scale/√(var + epsilon): inference only; " +
 				"training mode is an error",
 		},
@@ -19,25 +19,22 @@ func normalizations() []Operator {
 			Doc: "r·(h − mean(h)) − d·r³·mean(h·d) with h = g·scale, d = x − mean(x), " +
 				"r = 1/√(mean(d²) + epsilon); g·d·r for scale; none through mean and r",
 		},
+		{Name: "RMSNormalization", Since: 23, need: 2, expand: rmsNorm, Doc: "x/√(mean(x²) + epsilon)·scale"},
 		{
-			Name: "RMSNormalization", Since: 23, need: 2, infer: like, expand: rmsNorm,
-			Doc: "x/√(mean(x²) + epsilon)·scale",
-		},
-		{
-			Name: "InstanceNormalization", Since: 6, need: 3, infer: like, expand: instanceNorm,
+			Name: "InstanceNormalization", Since: 6, need: 3, expand: instanceNorm,
 			Doc: "LayerNormalization over the image of each channel",
 		},
 		{
-			Name: "GroupNormalization", Since: 21, need: 3, infer: like, expand: groupNorm,
+			Name: "GroupNormalization", Since: 21, need: 3, expand: groupNorm,
 			Doc: "LayerNormalization over the channels of each group; scale and bias per channel",
 		},
 		{
-			Name: "MeanVarianceNormalization", Since: 9, infer: like, expand: meanVariance,
+			Name: "MeanVarianceNormalization", Since: 9, expand: meanVariance,
 			Doc: "d/(√mean(d²) + 1e-9) with d = x − mean(x)",
 		},
-		{Name: "LpNormalization", Since: 1, infer: like, expand: lpNorm, Doc: "x/‖x‖ along axis, 0 where x is 0"},
+		{Name: "LpNormalization", Since: 1, expand: lpNorm, Doc: "x/‖x‖ along axis, 0 where x is 0"},
 		{
-			Name: "LRN", Since: 1, infer: like, expand: localNorm,
+			Name: "LRN", Since: 1, expand: localNorm,
 			Doc: "x/(bias + alpha/size·s)^beta, s the sum of the squares of size channels around each; the number of " +
 				"channels must be constant",
 		},
@@ -52,7 +49,7 @@ func batchNorm(c *Call) string {
 		return c.Fail("it is in training mode")
 	}
 	x, scale, bias, mean, variance := c.x(), c.in(1), c.in(2), c.in(3), c.in(4)
-	sd := c.Op("Sqrt", []string{c.add(variance, c.Scalar(variance, c.float("epsilon", 1e-5)))})
+	sd := c.op("Sqrt", c.add(variance, c.Scalar(variance, c.float("epsilon", 1e-5))))
 	factor := c.div(scale, sd)
 	offset := c.sub(bias, c.mul(mean, factor))
 	if len(c.Type(x).Shape) > 2 {
@@ -82,7 +79,7 @@ func (c *Call) normal(axes []int64) (d, r string) {
 	d = c.centred(c.x(), axes)
 	squares := c.Op("ReduceSumSquare", []string{d, c.b.vector(axes...)}, graph.IntAttr("keepdims", 1))
 	v := c.shares(squares, d, squares)
-	return d, c.Op("Reciprocal", []string{c.Op("Sqrt", []string{c.add(v, c.Scalar(v, c.float("epsilon", 1e-5)))})})
+	return d, c.op("Reciprocal", c.op("Sqrt", c.add(v, c.Scalar(v, c.float("epsilon", 1e-5)))))
 }
 
 func (c *Call) average(a string, axes []int64) string {
@@ -93,7 +90,7 @@ func (c *Call) centred(x string, axes []int64) string { return c.sub(x, c.averag
 
 func (c *Call) deviation(d string, axes []int64) string {
 	v := c.average(c.mul(d, d), axes)
-	return c.Op("Sqrt", []string{c.add(v, c.Scalar(v, c.float("epsilon", 1e-5)))})
+	return c.op("Sqrt", c.add(v, c.Scalar(v, c.float("epsilon", 1e-5))))
 }
 
 func rmsNorm(c *Call) string {
@@ -125,7 +122,7 @@ func groupNorm(c *Call) string {
 	case len(c.Type(c.in(1)).Shape) != 1 || c.Type(c.in(1)).Shape[0] != s[1]:
 		return c.Fail("scale is %v: one number for each of %d channels is needed, as since opset 21", c.Type(c.in(1)), s[1].Size)
 	}
-	flat := c.Op("Reshape", []string{x, c.b.vector(0, groups, -1)})
+	flat := c.op("Reshape", x, c.b.vector(0, groups, -1))
 	d := c.centred(flat, []int64{2})
 	y := c.reshapeLike(c.div(d, c.deviation(d, []int64{2})), x)
 	return c.add(c.mul(y, c.perChannel(c.in(1))), c.perChannel(c.in(2)))
@@ -136,9 +133,9 @@ func meanVariance(c *Call) string {
 	if axes == nil {
 		axes = []int64{0, 2, 3}
 	}
-	at := int64s(normals(axes, len(c.Type(c.x()).Shape)))
+	at := normals(axes, len(c.Type(c.x()).Shape))
 	d := c.centred(c.x(), at)
-	sd := c.Op("Sqrt", []string{c.average(c.mul(d, d), at)})
+	sd := c.op("Sqrt", c.average(c.mul(d, d), at))
 	return c.div(d, c.add(sd, c.Scalar(sd, 1e-9)))
 }
 
@@ -148,7 +145,7 @@ func lpNorm(c *Call) string {
 	if norm == "" {
 		return c.Fail("p %d: p is 1 or 2", c.Node.Int("p", 2))
 	}
-	size := c.Op(norm, []string{c.x(), c.b.vector(int64(axis))}, graph.IntAttr("keepdims", 1))
+	size := c.Op(norm, []string{c.x(), c.b.vector(axis)}, graph.IntAttr("keepdims", 1))
 	return c.div(c.x(), c.nonzero(size))
 }
 
@@ -168,24 +165,24 @@ func localNorm(c *Call) string {
 	}
 	sums := c.along(c.mul(x, x), 1, band, n)
 	of := c.add(c.scale(sums, c.float("alpha", 1e-4)/float64(size)), c.Scalar(x, c.float("bias", 1)))
-	return c.div(x, c.Op("Pow", []string{of, c.Scalar(x, c.float("beta", 0.75))}))
+	return c.div(x, c.op("Pow", of, c.Scalar(x, c.float("beta", 0.75))))
 }
 
-func (c *Call) along(a string, axis int, matrix []float64, rows int64) string {
+func (c *Call) along(a string, axis int64, matrix []float64, rows int64) string {
 	s := c.Type(a).Shape
-	r, cols := len(s), s[axis].Size
+	r, cols := int64(len(s)), s[axis].Size
 	if axis == r-1 && r > 1 { // the matrix from the right
 		turned := make([]float64, len(matrix))
 		for i, v := range matrix {
 			turned[int64(i)%cols*rows+int64(i)/cols] = v
 		}
-		return c.Op("MatMul", []string{a, c.b.numbers(a, turned, cols, rows)})
+		return c.op("MatMul", a, c.b.numbers(a, turned, cols, rows))
 	}
 	m := c.b.numbers(a, matrix, rows, cols)
 	if axis >= r-2 {
-		return c.Op("MatMul", []string{m, a})
+		return c.op("MatMul", m, a)
 	}
-	return c.swapped(c.Op("MatMul", []string{m, c.swapped(a, axis, r-2)}), axis, r-2)
+	return c.swapped(c.op("MatMul", m, c.swapped(a, axis, r-2)), axis, r-2)
 }
 
 func (c *Call) normAxes() []int64 {
@@ -195,7 +192,7 @@ func (c *Call) normAxes() []int64 {
 func layerNormType(c *Call) []graph.Type {
 	s := c.types[0].Shape
 	for _, a := range c.normAxes() {
-		s = replaced(s, int(a), one())
+		s = replaced(s, a, one())
 	}
 	stat := graph.Type{DType: c.types[0].DType, Shape: s}
 	return []graph.Type{c.types[0], stat, stat}

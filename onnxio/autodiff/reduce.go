@@ -20,15 +20,14 @@ func reductions() []Operator {
 		reduce("ReduceMean", "g/count, repeated", mean),
 		reduce("ReduceMax", shared, extremum),
 		reduce("ReduceMin", shared, extremum),
-		reduce("ReduceL1", "g·sign(x); 0 at 0",
-			func(c *Call) string { return c.mul(c.kept(c.Grad()), c.Op("Sign", []string{c.x()})) }),
+		reduce("ReduceL1", "g·sign(x); 0 at 0", func(c *Call) string { return c.mul(c.kept(c.Grad()), c.op("Sign", c.x())) }),
 		reduce("ReduceL2", "g·x/y; 0 where y = 0",
 			func(c *Call) string { return c.mul(c.kept(c.Grad()), c.div(c.x(), c.nonzero(c.kept(c.y())))) }),
 		reduce("ReduceSumSquare", "2·g·x", func(c *Call) string { return c.mul(c.scale(c.kept(c.Grad()), 2), c.x()) }),
 		reduce("ReduceLogSum", "g/exp(y), repeated",
-			func(c *Call) string { return c.spreadOf(c.div(c.Grad(), c.Op("Exp", []string{c.y()}))) }),
+			func(c *Call) string { return c.spreadOf(c.div(c.Grad(), c.op("Exp", c.y()))) }),
 		reduce("ReduceLogSumExp", "g·exp(x − y)", func(c *Call) string {
-			return c.mul(c.kept(c.Grad()), c.Op("Exp", []string{c.sub(c.x(), c.kept(c.y()))}))
+			return c.mul(c.kept(c.Grad()), c.op("Exp", c.sub(c.x(), c.kept(c.y()))))
 		}),
 		{
 			Name: "ReduceProd", Since: 1, infer: reduceType, expand: reduceProd,
@@ -39,7 +38,7 @@ func reductions() []Operator {
 	}
 }
 
-func (c *Call) axes() []int {
+func (c *Call) axes() []int64 {
 	r := len(c.types[0].Shape)
 	v, ok := c.constInts(1, "axes")
 	if !ok || len(v) == 0 {
@@ -58,7 +57,7 @@ func (c *Call) kept(a string) string {
 	if c.Node.Int("keepdims", 1) != 0 || len(axes) == 0 {
 		return a
 	}
-	return c.Op("Unsqueeze", []string{a, c.b.vector(int64s(axes)...)})
+	return c.op("Unsqueeze", a, c.b.vector(axes...))
 }
 
 func (c *Call) spreadOf(a string) string {
@@ -66,7 +65,7 @@ func (c *Call) spreadOf(a string) string {
 	if k == "" || sameShape(c.Type(k).Shape, c.Type(c.x()).Shape) {
 		return k
 	}
-	return c.Op("Expand", []string{k, c.b.shapeOf(c.x())})
+	return c.op("Expand", k, c.b.shapeOf(c.x()))
 }
 
 func mean(c *Call) string { return c.spreadOf(c.shares(c.Grad(), c.x(), c.y())) }
@@ -75,8 +74,7 @@ func (c *Call) shares(g, x, y string) string {
 	if n := quotient(c.Type(x).Shape, c.Type(y).Shape); n.Size > 0 {
 		return c.scale(g, 1/float64(n.Size))
 	}
-	to := graph.IntAttr("to", int64(c.Type(g).DType))
-	size := func(v string) string { return c.Op("Cast", []string{c.Op("Size", []string{v})}, to) }
+	size := func(v string) string { return c.cast(c.op("Size", v), c.Type(g).DType) }
 	return c.mul(g, c.div(size(y), size(x)))
 }
 
@@ -85,11 +83,11 @@ func extremum(c *Call) string {
 	if len(axes) == 0 {
 		return c.Grad()
 	}
-	return c.shared(c.kept(c.Grad()), c.kept(c.y()), int64s(axes))
+	return c.shared(c.kept(c.Grad()), c.kept(c.y()), axes)
 }
 
 func (c *Call) shared(g, y string, axes []int64) string {
-	hit := c.Op("Cast", []string{c.Op("Equal", []string{c.x(), y})}, graph.IntAttr("to", int64(c.Type(y).DType)))
+	hit := c.cast(c.op("Equal", c.x(), y), c.Type(y).DType)
 	count := c.Op("ReduceSum", []string{hit, c.b.vector(axes...)}, graph.IntAttr("keepdims", 1))
 	return c.mul(hit, c.div(g, count))
 }
@@ -101,14 +99,14 @@ func reduceType(c *Call) []graph.Type {
 
 func argType(c *Call) []graph.Type {
 	axis := normal(c.Node.Int("axis", 0), len(c.types[0].Shape))
-	return single(graph.Int64, reduced(c.types[0].Shape, []int{axis}, c.Node.Int("keepdims", 1) != 0))
+	return single(graph.Int64, reduced(c.types[0].Shape, []int64{axis}, c.Node.Int("keepdims", 1) != 0))
 }
 
-func reduced(s graph.Shape, axes []int, keep bool) graph.Shape {
+func reduced(s graph.Shape, axes []int64, keep bool) graph.Shape {
 	out := graph.Shape{}
 	for i, d := range s {
 		switch {
-		case !slices.Contains(axes, i):
+		case !slices.Contains(axes, int64(i)):
 			out = append(out, d)
 		case keep:
 			out = append(out, one())
@@ -122,7 +120,7 @@ func reduceProd(c *Call) string {
 	axes := c.axes()
 	y := c.x()
 	for _, axis := range axes {
-		at := int64(axis)
+		at := axis
 		part := func(from, to int64) string { return c.slice(y, []int64{from}, []int64{to}, []int64{at}) }
 		n := c.Type(y).Shape[axis].Size
 		if n < 1 {
@@ -138,7 +136,7 @@ func reduceProd(c *Call) string {
 		}
 	}
 	if c.Node.Int("keepdims", 1) == 0 && len(axes) > 0 {
-		y = c.Op("Squeeze", []string{y, c.b.vector(int64s(axes)...)})
+		y = c.op("Squeeze", y, c.b.vector(axes...))
 	}
 	return y
 }
@@ -150,7 +148,7 @@ func softmaxes() []Operator {
 		unary("Softmax", 13, "y·(g − Σ g·y) along axis",
 			func(c *Call) string { return c.mul(c.y(), c.sub(c.Grad(), c.sumAxis(c.mul(c.Grad(), c.y())))) }),
 		unary("LogSoftmax", 13, "g − exp(y)·Σ g along axis", func(c *Call) string {
-			return c.sub(c.Grad(), c.mul(c.Op("Exp", []string{c.y()}), c.sumAxis(c.Grad())))
+			return c.sub(c.Grad(), c.mul(c.op("Exp", c.y()), c.sumAxis(c.Grad())))
 		}),
 	}
 }

@@ -15,14 +15,8 @@ func resizes() []Operator {
 			Doc: "along each axis a Gather (nearest) or the product with a constant matrix (linear, cubic); constant sizes, " +
 				"without antialias and tf_crop_and_resize",
 		},
-		{
-			Name: "DepthToSpace", Since: 11, infer: depthToSpaceType, expand: depthToSpace,
-			Doc: "Reshape, Transpose, Reshape",
-		},
-		{
-			Name: "SpaceToDepth", Since: 1, infer: spaceToDepthType, expand: spaceToDepth,
-			Doc: "Reshape, Transpose, Reshape",
-		},
+		{Name: "DepthToSpace", Since: 11, infer: depthToSpaceType, expand: depthToSpace, Doc: "Reshape, Transpose, Reshape"},
+		{Name: "SpaceToDepth", Since: 1, infer: spaceToDepthType, expand: spaceToDepth, Doc: "Reshape, Transpose, Reshape"},
 		{
 			Name: "LpPool", Since: 2, infer: averagePoolType, expand: lpPool,
 			Doc: "(count·AveragePool(abs(x)^p))^(1/p), padding counted",
@@ -35,9 +29,8 @@ func resizes() []Operator {
 }
 
 type resized struct {
-	axis    int
-	in, out int64
-	scale   float64
+	axis, in, out int64
+	scale         float64
 }
 
 func (c *Call) text(name, def string) string {
@@ -134,7 +127,7 @@ func resize(c *Call) string {
 			for i, x := range at {
 				list[i] = min(max(c.nearest(x), 0), r.in-1)
 			}
-			y = c.Op("Gather", []string{y, c.b.vector(list...)}, graph.IntAttr("axis", int64(r.axis)))
+			y = c.Op("Gather", []string{y, c.b.vector(list...)}, graph.IntAttr("axis", r.axis))
 		case "linear", "cubic":
 			y = c.along(y, r.axis, c.weights(mode, r, at), r.out)
 		default:
@@ -279,11 +272,11 @@ func (c *Call) power(p float64) string {
 	if p == 2 {
 		return c.mul(c.x(), c.x())
 	}
-	a := c.Op("Abs", []string{c.x()})
+	a := c.op("Abs", c.x())
 	if p == 1 {
 		return a
 	}
-	return c.Op("Pow", []string{a, c.Scalar(a, p)})
+	return c.op("Pow", a, c.Scalar(a, p))
 }
 
 func (c *Call) root(a string, p float64) string {
@@ -291,9 +284,9 @@ func (c *Call) root(a string, p float64) string {
 	case 1:
 		return a
 	case 2:
-		return c.Op("Sqrt", []string{a})
+		return c.op("Sqrt", a)
 	}
-	return c.Op("Pow", []string{a, c.Scalar(a, 1/p)})
+	return c.op("Pow", a, c.Scalar(a, 1/p))
 }
 
 func lpPool(c *Call) string {

@@ -9,22 +9,7 @@ import (
 
 func scattering() []Operator {
 	return []Operator{
-		{Name: "ScatterElements", Since: 11, need: 3, infer: like, grads: []Rule{
-			untouched(func(c *Call, zeros string) string {
-				return c.Op("ScatterElements", []string{c.Grad(), c.in(1), zeros}, graph.IntAttr("axis", c.Node.Int("axis", 0)))
-			}), nil,
-			adding(func(c *Call, _ int) string {
-				return c.Op("GatherElements", []string{c.Grad(), c.in(1)}, graph.IntAttr("axis", c.Node.Int("axis", 0)))
-			}),
-		}, Doc: "g (0 where an update took the place), and the g of each update's place; reduction none, with no place " +
-			"twice, or add"},
-		{Name: "ScatterND", Since: 11, need: 3, infer: like, grads: []Rule{
-			untouched(func(c *Call, zeros string) string {
-				return c.Op("ScatterND", []string{c.Grad(), c.in(1), zeros})
-			}), nil,
-			adding(func(c *Call, _ int) string { return c.Op("GatherND", []string{c.Grad(), c.in(1)}) }),
-		}, Doc: "g (0 where an update took the place), and the g of each update's place; reduction none, with no place " +
-			"twice, or add"},
+		scatterOperator("ScatterElements", "GatherElements"), scatterOperator("ScatterND", "GatherND"),
 		{
 			Name: "GatherND", Since: 11, need: 2, infer: gatherNDType, grads: []Rule{ungatheredND},
 			Doc: "g, added up where it was taken from; none for the indices",
@@ -34,7 +19,7 @@ func scattering() []Operator {
 			Doc: "g of the values, put where they were taken from; k must be constant",
 		},
 		{
-			Name: "CumSum", Since: 11, need: 2, infer: like, Doc: "CumSum of g from the other end", grads: []Rule{
+			Name: "CumSum", Since: 11, need: 2, Doc: "CumSum of g from the other end", grads: []Rule{
 				func(c *Call, _ int) string {
 					return c.Op("CumSum", []string{c.Grad(), c.in(1)}, graph.IntAttr("exclusive", c.Node.Int("exclusive", 0)),
 						graph.IntAttr("reverse", 1-min(1, c.Node.Int("reverse", 0))))
@@ -42,13 +27,13 @@ func scattering() []Operator {
 			},
 		},
 		{
-			Name: "ReverseSequence", Since: 10, need: 2, infer: like, Doc: "ReverseSequence of g", grads: []Rule{
+			Name: "ReverseSequence", Since: 10, need: 2, Doc: "ReverseSequence of g", grads: []Rule{
 				func(c *Call, _ int) string {
 					return c.Op("ReverseSequence", []string{c.Grad(), c.in(1)}, c.Node.Attrs...)
 				},
 			},
 		},
-		{Name: "Trilu", Since: 14, infer: like, Doc: "the same triangle of g", grads: []Rule{
+		{Name: "Trilu", Since: 14, Doc: "the same triangle of g", grads: []Rule{
 			func(c *Call, _ int) string {
 				return c.Op("Trilu", append([]string{c.Grad()}, c.Node.Inputs[1:]...), c.Node.Attrs...)
 			},
@@ -75,30 +60,34 @@ func (c *Call) total(a string) string {
 	return c.Op("ReduceSum", []string{a}, graph.IntAttr("keepdims", 0))
 }
 
-func (c *Call) reduction() (string, bool) {
+func scatterOperator(name, gather string) Operator {
+	attrs := func(c *Call) []graph.Attr {
+		if name == "ScatterND" {
+			return nil
+		}
+		return []graph.Attr{graph.IntAttr("axis", c.Node.Int("axis", 0))}
+	}
+	return Operator{Name: name, Since: 11, need: 3, grads: []Rule{
+		func(c *Call, _ int) string {
+			if c.adds() {
+				return c.Grad()
+			}
+			return c.Op(name, []string{c.Grad(), c.in(1), c.b.filled(c.in(2), 0)}, attrs(c)...)
+		}, nil,
+		func(c *Call, _ int) string {
+			c.adds() // ends the rule where another reduction is meant
+			return c.Op(gather, []string{c.Grad(), c.in(1)}, attrs(c)...)
+		},
+	}, Doc: "g (0 where an update took the place), and the g of each update's place; reduction none, with no place " +
+		"twice, or add"}
+}
+
+func (c *Call) adds() bool {
 	r := c.text("reduction", "none")
-	return r, r == "none" || r == "add"
-}
-
-func untouched(put func(c *Call, zeros string) string) Rule {
-	return func(c *Call, _ int) string {
-		switch r, ok := c.reduction(); {
-		case !ok:
-			return c.Fail("reduction %s: only none and add have a gradient", r)
-		case r == "add":
-			return c.Grad()
-		}
-		return put(c, c.b.filled(c.in(2), 0))
+	if r != "none" && r != "add" {
+		c.Fail("reduction %s: only none and add have a gradient", r)
 	}
-}
-
-func adding(rule Rule) Rule {
-	return func(c *Call, i int) string {
-		if r, ok := c.reduction(); !ok {
-			return c.Fail("reduction %s: only none and add have a gradient", r)
-		}
-		return rule(c, i)
-	}
+	return r == "add"
 }
 
 func gatherNDType(c *Call) []graph.Type {
@@ -132,13 +121,13 @@ func ungatheredND(c *Call, _ int) string {
 		weights[i] = number
 		number *= within[i].Size
 	}
-	places := c.Op("Mod", []string{c.in(1), c.b.vector(sizes(within)...)}) // from the end to from the start
-	places = c.Op("Mul", []string{places, c.b.vector(weights...)})
+	places := c.op("Mod", c.in(1), c.b.vector(sizes(within)...)) // from the end to from the start
+	places = c.op("Mul", places, c.b.vector(weights...))
 	places = c.Op("ReduceSum", []string{places, c.b.vector(-1)}, graph.IntAttr("keepdims", 0))
 	count, size := product(idx[b:len(idx)-1]).Size, product(rest).Size
-	places = c.Op("Reshape", []string{places, c.b.vector(-1, count, 1)})
-	places = c.Op("Expand", []string{places, c.b.vector(1, 1, size)})
-	flat := func(v string, n int64) string { return c.Op("Reshape", []string{v, c.b.vector(-1, n, size)}) }
+	places = c.op("Reshape", places, c.b.vector(-1, count, 1))
+	places = c.op("Expand", places, c.b.vector(1, 1, size))
+	flat := func(v string, n int64) string { return c.op("Reshape", v, c.b.vector(-1, n, size)) }
 	return c.reshapeLike(c.scatter(flat(zeros, number), places, flat(c.Grad(), count), 1), c.x())
 }
 
@@ -170,13 +159,13 @@ func oneHotType(c *Call) []graph.Type {
 	if v, ok := c.number(1); ok && v >= 0 && v < largest {
 		depth.Size = int64(v)
 	}
-	return single(c.types[2].DType, slices.Insert(slices.Clone(s), axis, depth))
+	return single(c.types[2].DType, slices.Insert(slices.Clone(s), int(axis), depth))
 }
 
 func oneHotValues(c *Call, _ int) string {
 	g := c.Grad()
 	hot := c.Op("OneHot", []string{c.in(0), c.in(1), c.b.numbers(g, []float64{0, 1}, 2)}, c.Node.Attrs...)
-	vector := func(a string) string { return c.Op("Reshape", []string{c.total(a), c.b.vector(1)}) }
+	vector := func(a string) string { return c.op("Reshape", c.total(a), c.b.vector(1)) }
 	on := vector(c.mul(g, hot))
 	return c.Op("Concat", []string{c.sub(vector(g), on), on}, graph.IntAttr("axis", 0))
 }

@@ -9,27 +9,18 @@ import (
 
 func shaping() []Operator {
 	return []Operator{
-		{Name: "Identity", Since: 1, Doc: "g", infer: like, grads: []Rule{pass}},
+		{Name: "Identity", Since: 1, Doc: "g", grads: []Rule{pass}},
 		{
 			Name: "Dropout", Since: 7, Doc: "g: inference only; a training mode that is not constantly false is an error",
 			infer: dropoutType, grads: []Rule{dropout},
 		},
 		{
 			Name: "Cast", Since: 6, Doc: "g, cast back; nothing flows through other than floating-point types",
-			infer: castType, grads: []Rule{
-				func(c *Call, _ int) string {
-					return c.Op("Cast", []string{c.Grad()}, graph.IntAttr("to", int64(c.Type(c.x()).DType)))
-				},
-			},
+			infer: castType, grads: []Rule{castBack},
 		},
 		{
 			Name: "CastLike", Since: 15, need: 2, Doc: "g, cast back; nothing flows through other than floating-point types",
-			infer: func(c *Call) []graph.Type { return single(c.types[1].DType, c.types[0].Shape) },
-			grads: []Rule{
-				func(c *Call, _ int) string {
-					return c.Op("Cast", []string{c.Grad()}, graph.IntAttr("to", int64(c.Type(c.x()).DType)))
-				},
-			},
+			infer: func(c *Call) []graph.Type { return single(c.types[1].DType, c.types[0].Shape) }, grads: []Rule{castBack},
 		},
 		{Name: "Reshape", Since: 5, need: 2, Doc: "g in x's shape", infer: reshapeType, grads: []Rule{back}},
 		{Name: "Flatten", Since: 1, Doc: "g in x's shape", infer: flattenType, grads: []Rule{back}},
@@ -40,6 +31,8 @@ func shaping() []Operator {
 		{Name: "Tile", Since: 6, need: 2, Doc: "g, summed over the repeats", infer: tileType, grads: []Rule{untiled}},
 	}
 }
+
+func castBack(c *Call, _ int) string { return c.cast(c.Grad(), c.Type(c.x()).DType) }
 
 func dropout(c *Call, _ int) string {
 	if on, ok := c.number(2); c.in(2) != "" && (!ok || on != 0) {
@@ -92,17 +85,18 @@ func castType(c *Call) []graph.Type {
 	return single(graph.DType(c.Node.Int("to", 0)), c.types[0].Shape)
 }
 
-func reshapeType(c *Call) []graph.Type {
-	in := c.types[0].Shape
-	e, ok := c.ints(1)
+// shapeIn is the shape that input i holds.
+func (c *Call) shapeIn(i int) graph.Shape {
+	e, ok := c.ints(i)
 	if !ok {
-		c.Fail("shape (input %q) is %w", c.Node.Input(1), errVariable)
+		c.Fail("shape (input %q) is %w", c.in(i), errVariable)
 	}
-	want := e.dims
+	return append(graph.Shape{}, e.dims...)
+}
+
+func reshapeType(c *Call) []graph.Type {
+	in, want := c.types[0].Shape, c.shapeIn(1)
 	out, free := slices.Clone(want), -1
-	if out == nil {
-		out = graph.Shape{}
-	}
 	for i, d := range want {
 		switch {
 		case d.Size == 0 && c.Node.Int("allowzero", 0) == 0:
@@ -140,7 +134,7 @@ func squeezeType(c *Call) []graph.Type {
 	if !ok {
 		for i, d := range s {
 			if d == one() {
-				drop = append(drop, i)
+				drop = append(drop, int64(i))
 			} else if d.Size < 0 {
 				c.Fail("what goes depends on the size %s, which is %w", d, errVariable)
 			}
@@ -161,38 +155,34 @@ func unsqueezeType(c *Call) []graph.Type {
 	}
 	out := slices.Clone(s)
 	for _, a := range at {
-		out = slices.Insert(out, a, one())
+		out = slices.Insert(out, int(a), one())
 	}
 	return single(c.types[0].DType, out)
 }
 
 func expandType(c *Call) []graph.Type {
-	e, ok := c.ints(1)
-	if !ok {
-		c.Fail("shape (input %q) is %w", c.Node.Input(1), errVariable)
+	return single(c.types[0].DType, broadcast(c.types[0].Shape, c.shapeIn(1)))
+}
+
+func (c *Call) repeats() []int64 {
+	v, _ := c.constInts(1, "repeats")
+	if rank := len(c.types[0].Shape); len(v) != rank || slices.ContainsFunc(v, func(r int64) bool { return r < 0 }) {
+		c.Fail("repeats %v for a value of rank %d", v, rank)
 	}
-	s := broadcast(c.types[0].Shape, e.dims)
-	return single(c.types[0].DType, s)
+	return v
 }
 
 func tileType(c *Call) []graph.Type {
-	repeats, ok := c.ints(1)
 	shape := slices.Clone(c.types[0].Shape)
-	if !ok || slices.ContainsFunc(repeats.dims, func(d graph.Dim) bool { return d.Size < 0 }) {
-		c.Fail("repeats (input %q) are %w", c.Node.Input(1), errVariable)
-	}
-	if len(repeats.dims) != len(shape) {
-		c.Fail("%d repeats for a value of rank %d", len(repeats.dims), len(shape))
-	}
-	for i, r := range repeats.dims {
+	for i, r := range c.repeats() {
 		switch {
-		case r.Size == 1:
+		case r == 1:
 		case shape[i].Size < 0:
 			shape[i] = graph.Dim{Size: -1}
-		case r.Size > 0 && shape[i].Size > math.MaxInt64/r.Size:
-			c.Fail("axis %d of size %d is repeated %d times", i, shape[i].Size, r.Size)
+		case r > 0 && shape[i].Size > math.MaxInt64/r:
+			c.Fail("axis %d of size %d is repeated %d times", i, shape[i].Size, r)
 		default:
-			shape[i].Size *= r.Size
+			shape[i].Size *= r
 		}
 	}
 	return single(c.types[0].DType, shape)
@@ -200,26 +190,22 @@ func tileType(c *Call) []graph.Type {
 
 // untiled gives each axis of g two, the repeats and what is repeated, and sums over the former.
 func untiled(c *Call, _ int) string {
-	repeats, known := c.ints(1)
-	s := c.Type(c.x()).Shape
-	if !known || len(repeats.dims) != len(s) {
-		return c.Fail("repeats (input %q) are %w", c.in(1), errVariable)
-	}
+	s, repeats := c.Type(c.x()).Shape, c.repeats()
 	var apart, summed []int64
 	for i, d := range s {
 		summed = append(summed, int64(2*i))
-		apart = append(apart, repeats.dims[i].Size, d.Size)
+		apart = append(apart, repeats[i], d.Size)
 	}
 	to := c.b.vector(apart...)
 	if !fixed(s) {
 		shape := c.b.shapeOf(c.x())
 		var parts []string
-		for i, r := range repeats.dims {
-			parts = append(parts, c.b.vector(r.Size), c.slice(shape, []int64{int64(i)}, []int64{int64(i + 1)}, []int64{0}))
+		for i, r := range repeats {
+			parts = append(parts, c.b.vector(r), c.slice(shape, []int64{int64(i)}, []int64{int64(i + 1)}, []int64{0}))
 		}
 		to = c.Op("Concat", parts, graph.IntAttr("axis", 0))
 	}
-	g := c.Op("Reshape", []string{c.Grad(), to})
+	g := c.op("Reshape", c.Grad(), to)
 	return c.Op("ReduceSum", []string{g, c.b.vector(summed...)}, graph.IntAttr("keepdims", 0))
 }
 
@@ -243,15 +229,11 @@ func constantType(c *Call) []graph.Type {
 }
 
 func constantOfShapeType(c *Call) []graph.Type {
-	e, ok := c.ints(0)
-	if !ok {
-		c.Fail("shape (input %q) is %w", c.Node.Input(0), errVariable)
-	}
 	t := graph.Float
 	if a := c.Node.Attr("value"); a != nil && a.T != nil {
 		t = a.T.DType
 	}
-	return single(t, append(graph.Shape{}, e.dims...))
+	return single(t, c.shapeIn(0))
 }
 
 func shapeType(c *Call) []graph.Type {
@@ -303,11 +285,11 @@ func part(c *Call, i int) string {
 		}
 		start, end = end, end+n
 	}
-	return c.slice(c.Grad(), []int64{start}, []int64{end}, []int64{int64(axis)})
+	return c.slice(c.Grad(), []int64{start}, []int64{end}, []int64{axis})
 }
 
 func (c *Call) slice(a string, starts, ends, axes []int64) string {
-	return c.Op("Slice", []string{a, c.b.vector(starts...), c.b.vector(ends...), c.b.vector(axes...)})
+	return c.op("Slice", a, c.b.vector(starts...), c.b.vector(ends...), c.b.vector(axes...))
 }
 
 func joined(c *Call, _ int) string {
@@ -334,7 +316,7 @@ func unsliced(c *Call, _ int) string {
 }
 
 // placed returns size parts along axis, of which the i-th of a is number at[i], no two the same, and the others are 0.
-func placed(c *Call, a string, axis int, at []int64, size int64) string {
+func placed(c *Call, a string, axis int64, at []int64, size int64) string {
 	count, run := int64(len(at)), true
 	for i, k := range at {
 		run = run && k == at[0]+int64(i)
@@ -349,22 +331,22 @@ func placed(c *Call, a string, axis int, at []int64, size int64) string {
 	if count < size {
 		a = padded(c, a, axis, 0, 1)
 	}
-	return c.Op("Gather", []string{a, c.b.vector(from...)}, graph.IntAttr("axis", int64(axis)))
+	return c.Op("Gather", []string{a, c.b.vector(from...)}, graph.IntAttr("axis", axis))
 }
 
-func padded(c *Call, a string, axis int, before, after int64) string {
+func padded(c *Call, a string, axis, before, after int64) string {
 	if before == 0 && after == 0 {
 		return a
 	}
-	r := len(c.Type(a).Shape)
+	r := int64(len(c.Type(a).Shape))
 	pads := make([]int64, 2*r)
 	pads[axis], pads[r+axis] = before, after
-	return c.Op("Pad", []string{a, c.b.vector(pads...)})
+	return c.op("Pad", a, c.b.vector(pads...))
 }
 
 func unpadded(c *Call, _ int) string {
 	pads := c.pads()
-	r := len(pads) / 2
+	r := int64(len(pads) / 2)
 	if mode := c.text("mode", "constant"); mode != "constant" {
 		return c.unmirrored(mode, pads)
 	}
@@ -376,7 +358,7 @@ func unpadded(c *Call, _ int) string {
 			if after > 0 {
 				end = -after
 			}
-			starts, ends, axes = append(starts, before), append(ends, end), append(axes, int64(i))
+			starts, ends, axes = append(starts, before), append(ends, end), append(axes, i)
 		}
 	}
 	g := c.Grad()
@@ -399,8 +381,8 @@ func paddingValue(c *Call, i int) string {
 
 func (c *Call) unmirrored(mode string, pads []int64) string {
 	g, s := c.Grad(), c.Type(c.x()).Shape
-	for axis := len(s) - 1; axis >= 0; axis-- {
-		before, after, n := pads[axis], pads[len(s)+axis], s[axis].Size
+	for _, axis := range slices.Backward(axesFrom(0, c.Type(c.x()))) {
+		before, after, n := pads[axis], pads[int64(len(s))+axis], s[axis].Size
 		if before == 0 && after == 0 {
 			continue
 		}
@@ -423,7 +405,7 @@ func (c *Call) unmirrored(mode string, pads []int64) string {
 			}
 			from[i] = k
 		}
-		zeros := c.b.filled(c.slice(g, []int64{0}, []int64{n}, []int64{int64(axis)}), 0)
+		zeros := c.b.filled(c.slice(g, []int64{0}, []int64{n}, []int64{axis}), 0)
 		g = addUp(c, zeros, g, c.b.vector(from...), axis)
 	}
 	return g
@@ -435,8 +417,8 @@ func ungathered(c *Call, _ int) string {
 	axis := normal(c.Node.Int("axis", 0), len(c.Type(c.x()).Shape))
 	g, idx := c.Grad(), c.in(1)
 	if len(c.Type(idx).Shape) != 1 {
-		idx = c.Op("Reshape", []string{idx, c.b.vector(-1)})
-		g = c.reshapeLike(g, c.Op("Gather", []string{c.x(), idx}, graph.IntAttr("axis", int64(axis))))
+		idx = c.op("Reshape", idx, c.b.vector(-1))
+		g = c.reshapeLike(g, c.Op("Gather", []string{c.x(), idx}, graph.IntAttr("axis", axis)))
 	}
 	if e, known := c.b.ints(idx, 32); known && e.constant {
 		at, size := sizes(e.dims), c.Type(c.x()).Shape[axis].Size
@@ -458,13 +440,13 @@ func ungathered(c *Call, _ int) string {
 }
 
 // addUp adds the i-th part of g along axis to the part of onto that the i-th index names.
-func addUp(c *Call, onto, g, idx string, axis int) string {
-	others := slices.DeleteFunc(axesFrom(0, c.Type(g)), func(a int64) bool { return a == int64(axis) })
+func addUp(c *Call, onto, g, idx string, axis int64) string {
+	others := slices.DeleteFunc(axesFrom(0, c.Type(g)), func(a int64) bool { return a == axis })
 	if len(others) > 0 {
-		idx = c.Op("Unsqueeze", []string{idx, c.b.vector(others...)})
-		idx = c.Op("Expand", []string{idx, c.b.shapeOf(g)})
+		idx = c.op("Unsqueeze", idx, c.b.vector(others...))
+		idx = c.op("Expand", idx, c.b.shapeOf(g))
 	}
-	return c.scatter(onto, idx, g, int64(axis))
+	return c.scatter(onto, idx, g, axis)
 }
 
 func (c *Call) scatter(onto, idx, updates string, axis int64) string {
@@ -520,8 +502,7 @@ func splitType(c *Call) []graph.Type {
 // cut is what a Slice does to one axis of known size: it takes count elements
 // from start on, step apart.
 type cut struct {
-	axis                     int
-	start, count, step, size int64
+	axis, start, count, step, size int64
 }
 
 func (c *Call) cuts() []cut {
@@ -536,15 +517,14 @@ func (c *Call) cuts() []cut {
 	}
 	var out []cut
 	for i, start := range lists[0] {
-		k := cut{axis: i, step: 1}
+		k := cut{axis: int64(i), step: 1}
 		if lists[2] != nil {
-			a := normal(lists[2][i], len(s))
-			k.axis = a
+			k.axis = normal(lists[2][i], len(s))
 		}
 		if lists[3] != nil {
 			k.step = lists[3][i]
 		}
-		if k.axis >= len(s) || k.step == 0 {
+		if k.axis >= int64(len(s)) || k.step == 0 {
 			c.Fail("axis %d, step %d of a value of rank %d", k.axis, k.step, len(s))
 		}
 		end := lists[1][i]
@@ -590,18 +570,15 @@ func (c *Call) pads() []int64 {
 	v, _ := c.constInts(1, "pads")
 	axes, ok := c.constInts(3, "axes")
 	if !ok {
-		if len(v) != 2*r {
-			c.Fail("%d pads for a value of rank %d", len(v), r)
-		}
-		return v
+		axes = axesFrom(0, c.types[0])
 	}
-	out := make([]int64, 2*r)
 	if len(v) != 2*len(axes) {
 		c.Fail("%d pads for %d axes", len(v), len(axes))
 	}
+	out := make([]int64, 2*r)
 	for i, a := range axes {
 		n := normal(a, r)
-		out[n], out[r+n] = v[i], v[len(axes)+i]
+		out[n], out[int64(r)+n] = v[i], v[len(axes)+i]
 	}
 	return out
 }
