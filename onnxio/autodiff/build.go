@@ -238,6 +238,14 @@ func (c *Call) Op(op string, inputs []string, attrs ...graph.Attr) string {
 
 func (c *Call) op(op string, inputs ...string) string { return c.b.op(op, inputs) }
 
+func (c *Call) reduce(op, a string, keepdims int64, axes ...int64) string {
+	return c.Op(op, []string{a, c.b.vector(axes...)}, graph.IntAttr("keepdims", keepdims))
+}
+
+func (c *Call) transpose(a string, perm ...int64) string {
+	return c.Op("Transpose", []string{a}, graph.IntsAttr("perm", perm...))
+}
+
 // Scalar returns a constant of rank 0 of the element type of like.
 func (c *Call) Scalar(like string, v float64) string {
 	t := c.Type(like).DType

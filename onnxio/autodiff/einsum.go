@@ -160,8 +160,7 @@ func (c *Call) summed(t einsumTerm, needed string) einsumTerm {
 		return t
 	}
 	return einsumTerm{
-		c.Op("ReduceSum", []string{t.value, c.b.vector(axes...)}, graph.IntAttr("keepdims", 0)),
-		keep(t.letters, func(l rune) bool { return strings.ContainsRune(needed, l) }),
+		c.reduce("ReduceSum", t.value, 0, axes...), keep(t.letters, func(l rune) bool { return strings.ContainsRune(needed, l) }),
 	}
 }
 
@@ -173,7 +172,7 @@ func (c *Call) arranged(t einsumTerm, letters string) string {
 	for i, l := range letters {
 		perm[i] = int64(strings.IndexRune(t.letters, l))
 	}
-	return c.Op("Transpose", []string{t.value}, graph.IntsAttr("perm", perm...))
+	return c.transpose(t.value, perm...)
 }
 
 // contract is the product of a and b, summed over the letters that are not needed later: those that both
@@ -222,20 +221,22 @@ func (c *Call) shaped(a string, to graph.Shape) string {
 // heads returns Q, K and V as rows x heads x sequence x numbers, and whether they came without heads.
 func (c *Call) heads() (q, k, v string, flat bool) {
 	split := func(i int, attr string) string {
-		x := c.in(i)
-		s := c.Type(x).Shape
-		if len(s) == 4 {
-			return x
-		}
-		n := c.Node.Int(attr, 0)
-		if len(s) != 3 || n < 1 || s[2].Size < 0 || s[2].Size%n != 0 {
-			return c.Fail("%s %d for %v", attr, n, c.Type(x))
+		if len(c.types[i].Shape) == 4 {
+			return c.in(i)
 		}
 		flat = true
-		x = c.shaped(x, graph.Shape{s[0], s[1], {Size: n}, {Size: s[2].Size / n}})
-		return c.Op("Transpose", []string{x}, graph.IntsAttr("perm", 0, 2, 1, 3))
+		return c.transpose(c.withHeads(c.in(i), attr), 0, 2, 1, 3)
 	}
 	return split(0, "q_num_heads"), split(1, "kv_num_heads"), split(2, "kv_num_heads"), flat
+}
+
+// withHeads turns rows x sequence x numbers into rows x sequence x heads x numbers.
+func (c *Call) withHeads(x, attr string) string {
+	s, n := c.Type(x).Shape, c.Node.Int(attr, 0)
+	if len(s) != 3 || n < 1 || s[2].Size < 0 || s[2].Size%n != 0 {
+		c.Fail("%s %d for %v", attr, n, c.Type(x))
+	}
+	return c.shaped(x, graph.Shape{s[0], s[1], {Size: n}, {Size: s[2].Size / n}})
 }
 
 func attention(c *Call) string {
@@ -260,7 +261,7 @@ func attention(c *Call) string {
 	y := c.Op("MatMul", []string{c.Op("Softmax", []string{z}, graph.IntAttr("axis", -1)), v})
 	if flat {
 		s := c.Type(y).Shape
-		y = c.Op("Transpose", []string{y}, graph.IntsAttr("perm", 0, 2, 1, 3))
+		y = c.transpose(y, 0, 2, 1, 3)
 		y = c.shaped(y, graph.Shape{s[0], s[2], product(graph.Shape{s[1], s[3]})})
 	}
 	return y
@@ -327,13 +328,9 @@ func rotary(c *Call) string {
 	x, s := c.x(), c.Type(c.x()).Shape
 	heads := len(s) == 4
 	if len(s) == 3 {
-		n := c.Node.Int("num_heads", 0)
-		if n < 1 || s[2].Size < 1 || s[2].Size%n != 0 {
-			return c.Fail("num_heads %d for %v", n, c.Type(x))
-		}
-		x = c.shaped(x, graph.Shape{s[0], s[1], {Size: n}, {Size: s[2].Size / n}})
+		x = c.withHeads(x, "num_heads")
 	} else if heads {
-		x = c.Op("Transpose", []string{x}, graph.IntsAttr("perm", 0, 2, 1, 3))
+		x = c.transpose(x, 0, 2, 1, 3)
 	}
 	t := c.Type(x).Shape // rows, sequence, heads, numbers
 	if len(t) != 4 || t[3].Size < 2 {
@@ -382,7 +379,7 @@ func rotary(c *Call) string {
 		y = join(3, y, part(n, t[3].Size))
 	}
 	if heads {
-		return c.Op("Transpose", []string{y}, graph.IntsAttr("perm", 0, 2, 1, 3))
+		return c.transpose(y, 0, 2, 1, 3)
 	}
 	return c.shaped(y, s)
 }

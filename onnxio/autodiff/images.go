@@ -29,7 +29,7 @@ func convolutions() []Operator {
 
 func channelSums(c *Call, _ int) string {
 	axes := append([]int64{0}, axesFrom(2, c.Type(c.Grad()))...)
-	return c.Op("ReduceSum", []string{c.Grad(), c.b.vector(axes...)}, graph.IntAttr("keepdims", 0))
+	return c.reduce("ReduceSum", c.Grad(), 0, axes...)
 }
 
 // spreadKernel adds the kernel, times each element of small, up in the window that

@@ -102,7 +102,7 @@ func (c *Call) swapped(a string, i, j int64) string {
 		return c.Fail("%v has no axes %d and %d", c.Type(a), i, j)
 	}
 	perm[i], perm[j] = perm[j], perm[i]
-	return c.Op("Transpose", []string{a}, graph.IntsAttr("perm", perm...))
+	return c.transpose(a, perm...)
 }
 
 func (c *Call) transposed(a string) string {

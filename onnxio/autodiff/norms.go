@@ -49,8 +49,7 @@ func batchNorm(c *Call) string {
 		return c.Fail("it is in training mode")
 	}
 	x, scale, bias, mean, variance := c.x(), c.in(1), c.in(2), c.in(3), c.in(4)
-	sd := c.op("Sqrt", c.add(variance, c.Scalar(variance, c.float("epsilon", 1e-5))))
-	factor := c.div(scale, sd)
+	factor := c.div(scale, c.standardDeviation(variance))
 	offset := c.sub(bias, c.mul(mean, factor))
 	if len(c.Type(x).Shape) > 2 {
 		factor, offset = c.perChannel(factor), c.perChannel(offset)
@@ -77,25 +76,33 @@ func layerNormScale(c *Call, _ int) string {
 // normal returns d = x − mean(x) and r = 1/√(mean(d²) + epsilon).
 func (c *Call) normal(axes []int64) (d, r string) {
 	d = c.centred(c.x(), axes)
-	squares := c.Op("ReduceSumSquare", []string{d, c.b.vector(axes...)}, graph.IntAttr("keepdims", 1))
+	squares := c.reduce("ReduceSumSquare", d, 1, axes...)
 	v := c.shares(squares, d, squares)
-	return d, c.op("Reciprocal", c.op("Sqrt", c.add(v, c.Scalar(v, c.float("epsilon", 1e-5)))))
+	return d, c.op("Reciprocal", c.standardDeviation(v))
 }
 
 func (c *Call) average(a string, axes []int64) string {
-	return c.Op("ReduceMean", []string{a, c.b.vector(axes...)}, graph.IntAttr("keepdims", 1))
+	return c.reduce("ReduceMean", a, 1, axes...)
 }
 
 func (c *Call) centred(x string, axes []int64) string { return c.sub(x, c.average(x, axes)) }
 
-func (c *Call) deviation(d string, axes []int64) string {
-	v := c.average(c.mul(d, d), axes)
-	return c.op("Sqrt", c.add(v, c.Scalar(v, c.float("epsilon", 1e-5))))
+// standardDeviation is √(variance + epsilon).
+func (c *Call) standardDeviation(variance string) string {
+	return c.op("Sqrt", c.add(variance, c.Scalar(variance, c.float("epsilon", 1e-5))))
+}
+
+// normed is d/√(mean(d²) + epsilon).
+func (c *Call) normed(d string, axes []int64) string {
+	return c.div(d, c.standardDeviation(c.average(c.mul(d, d), axes)))
+}
+
+func (c *Call) scaledAndShifted(y string) string {
+	return c.add(c.mul(y, c.perChannel(c.in(1))), c.perChannel(c.in(2)))
 }
 
 func rmsNorm(c *Call) string {
-	axes := c.normAxes()
-	return c.mul(c.div(c.x(), c.deviation(c.x(), axes)), c.in(1))
+	return c.mul(c.normed(c.x(), c.normAxes()), c.in(1))
 }
 
 func (c *Call) perChannel(v string) string {
@@ -108,9 +115,7 @@ func instanceNorm(c *Call) string {
 		return c.Fail("%v is not rows x channels x image", c.Type(c.x()))
 	}
 	axes := axesFrom(2, c.Type(c.x()))
-	d := c.centred(c.x(), axes)
-	y := c.div(d, c.deviation(d, axes))
-	return c.add(c.mul(y, c.perChannel(c.in(1))), c.perChannel(c.in(2)))
+	return c.scaledAndShifted(c.normed(c.centred(c.x(), axes), axes))
 }
 
 func groupNorm(c *Call) string {
@@ -122,10 +127,8 @@ func groupNorm(c *Call) string {
 	case len(c.Type(c.in(1)).Shape) != 1 || c.Type(c.in(1)).Shape[0] != s[1]:
 		return c.Fail("scale is %v: one number for each of %d channels is needed, as since opset 21", c.Type(c.in(1)), s[1].Size)
 	}
-	flat := c.op("Reshape", x, c.b.vector(0, groups, -1))
-	d := c.centred(flat, []int64{2})
-	y := c.reshapeLike(c.div(d, c.deviation(d, []int64{2})), x)
-	return c.add(c.mul(y, c.perChannel(c.in(1))), c.perChannel(c.in(2)))
+	axes, flat := []int64{2}, c.op("Reshape", x, c.b.vector(0, groups, -1))
+	return c.scaledAndShifted(c.reshapeLike(c.normed(c.centred(flat, axes), axes), x))
 }
 
 func meanVariance(c *Call) string {
@@ -145,7 +148,7 @@ func lpNorm(c *Call) string {
 	if norm == "" {
 		return c.Fail("p %d: p is 1 or 2", c.Node.Int("p", 2))
 	}
-	size := c.Op(norm, []string{c.x(), c.b.vector(axis)}, graph.IntAttr("keepdims", 1))
+	size := c.reduce(norm, c.x(), 1, axis)
 	return c.div(c.x(), c.nonzero(size))
 }
 
@@ -171,15 +174,8 @@ func localNorm(c *Call) string {
 func (c *Call) along(a string, axis int64, matrix []float64, rows int64) string {
 	s := c.Type(a).Shape
 	r, cols := int64(len(s)), s[axis].Size
-	if axis == r-1 && r > 1 { // the matrix from the right
-		turned := make([]float64, len(matrix))
-		for i, v := range matrix {
-			turned[int64(i)%cols*rows+int64(i)/cols] = v
-		}
-		return c.op("MatMul", a, c.b.numbers(a, turned, cols, rows))
-	}
 	m := c.b.numbers(a, matrix, rows, cols)
-	if axis >= r-2 {
+	if r == 1 || axis == r-2 {
 		return c.op("MatMul", m, a)
 	}
 	return c.swapped(c.op("MatMul", m, c.swapped(a, axis, r-2)), axis, r-2)
@@ -190,10 +186,6 @@ func (c *Call) normAxes() []int64 {
 }
 
 func layerNormType(c *Call) []graph.Type {
-	s := c.types[0].Shape
-	for _, a := range c.normAxes() {
-		s = replaced(s, a, one())
-	}
-	stat := graph.Type{DType: c.types[0].DType, Shape: s}
+	stat := graph.Type{DType: c.types[0].DType, Shape: reduced(c.types[0].Shape, c.normAxes(), true)}
 	return []graph.Type{c.types[0], stat, stat}
 }

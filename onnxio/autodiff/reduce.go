@@ -88,7 +88,7 @@ func extremum(c *Call) string {
 
 func (c *Call) shared(g, y string, axes []int64) string {
 	hit := c.cast(c.op("Equal", c.x(), y), c.Type(y).DType)
-	count := c.Op("ReduceSum", []string{hit, c.b.vector(axes...)}, graph.IntAttr("keepdims", 1))
+	count := c.reduce("ReduceSum", hit, 1, axes...)
 	return c.mul(hit, c.div(g, count))
 }
 

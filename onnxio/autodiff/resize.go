@@ -249,7 +249,7 @@ func spaceToDepthType(c *Call) []graph.Type {
 func (c *Call) rearranged(parts []int64, perm []int64, infer inference) string {
 	t := infer(c)
 	x := c.Op("Reshape", []string{c.x(), c.b.vector(append([]int64{0}, parts...)...)})
-	x = c.Op("Transpose", []string{x}, graph.IntsAttr("perm", perm...))
+	x = c.transpose(x, perm...)
 	return c.Op("Reshape", []string{x, c.b.vector(append([]int64{0}, sizes(t[0].Shape[1:])...)...)})
 }
 

@@ -123,7 +123,7 @@ func ungatheredND(c *Call, _ int) string {
 	}
 	places := c.op("Mod", c.in(1), c.b.vector(sizes(within)...)) // from the end to from the start
 	places = c.op("Mul", places, c.b.vector(weights...))
-	places = c.Op("ReduceSum", []string{places, c.b.vector(-1)}, graph.IntAttr("keepdims", 0))
+	places = c.reduce("ReduceSum", places, 0, -1)
 	count, size := product(idx[b:len(idx)-1]).Size, product(rest).Size
 	places = c.op("Reshape", places, c.b.vector(-1, count, 1))
 	places = c.op("Expand", places, c.b.vector(1, 1, size))

@@ -47,7 +47,7 @@ func transposeBack(c *Call, _ int) string {
 	for i, p := range perm {
 		inverse[p] = int64(i)
 	}
-	return c.Op("Transpose", []string{c.Grad()}, graph.IntsAttr("perm", inverse...))
+	return c.transpose(c.Grad(), inverse...)
 }
 
 func permutation(n *graph.Node, rank int) []int64 {
@@ -206,7 +206,7 @@ func untiled(c *Call, _ int) string {
 		to = c.Op("Concat", parts, graph.IntAttr("axis", 0))
 	}
 	g := c.op("Reshape", c.Grad(), to)
-	return c.Op("ReduceSum", []string{g, c.b.vector(summed...)}, graph.IntAttr("keepdims", 0))
+	return c.reduce("ReduceSum", g, 0, summed...)
 }
 
 func constants() []Operator {
