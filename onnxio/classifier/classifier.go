@@ -233,10 +233,10 @@ func (w *want) rows(v []float32, n int) []float32 {
 }
 
 func (c *Model) run(ctx context.Context, key string, build builder, x []float32, wants []want) ([][]float32, error) {
-	if c.Dim() == 0 || len(x)%c.Dim() != 0 {
-		return nil, fmt.Errorf("%d numbers are not rows of %d inputs", len(x), c.Dim())
+	n, err := c.count(x)
+	if err != nil {
+		return nil, err
 	}
-	n := len(x) / c.Dim()
 	s, err := c.session(key, build)
 	if err != nil {
 		return nil, err
@@ -248,30 +248,29 @@ func (c *Model) run(ctx context.Context, key string, build builder, x []float32,
 	for i, w := range wants {
 		out[i] = make([]float32, n*w.size)
 	}
-	one := func(ctx context.Context, from int) error {
-		to, part := min(from+c.o.Batch, n), make([][]float32, len(wants))
-		for i, w := range wants {
-			part[i] = out[i][from*w.size : to*w.size]
-		}
-		return c.runBatch(ctx, s, x[from*c.Dim():to*c.Dim()], wants, part)
-	}
-	if c.o.Workers == 1 || ordered.OnOneCore(ctx) { // whose cache holds what the next batch reads
-		for from := 0; from < n; from += c.o.Batch {
-			if err := one(ctx, from); err != nil {
-				return nil, err
-			}
-		}
-		return out, nil
-	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(c.o.Workers)
+	if ordered.OnOneCore(ctx) {
+		group.SetLimit(1)
+	}
 	for from := 0; from < n; from += c.o.Batch {
-		group.Go(func() error { return one(ctx, from) })
+		group.Go(func() error {
+			to, part := min(from+c.o.Batch, n), make([][]float32, len(wants))
+			for i, w := range wants {
+				part[i] = out[i][from*w.size : to*w.size]
+			}
+			return c.runBatch(ctx, s, x[from*c.Dim():to*c.Dim()], wants, part)
+		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, err
+	return out, group.Wait()
+}
+
+// count returns how many rows x is.
+func (c *Model) count(x []float32) (int, error) {
+	if c.Dim() == 0 || len(x)%c.Dim() != 0 {
+		return 0, fmt.Errorf("%d numbers are not rows of %d inputs", len(x), c.Dim())
 	}
-	return out, nil
+	return len(x) / c.Dim(), nil
 }
 
 // runBatch is run for one batch, with further inputs. The results go where out says, or to memory of their own that it

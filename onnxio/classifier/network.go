@@ -1,10 +1,10 @@
 package classifier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -75,13 +75,10 @@ func (c *Model) readNetwork(ctx context.Context) (*reluNetwork, error) {
 			rows[r][j] = (columns[j+1][r] - columns[0][r]) / unitScale
 		}
 	}
-	bias := columns[0]
-	margins := c.marginRows(rows[units:], bias[units:])
-	rows, bias = rows[:units], bias[:units]
-	for _, m := range margins {
-		rows, bias = append(rows, m.row), append(bias, m.bias)
-	}
-	return &reluNetwork{rows: rows, bias: bias, units: units}, nil
+	margins, offsets := c.marginRows(rows[units:], columns[0][units:])
+	return &reluNetwork{
+		rows: append(rows[:units], margins...), bias: append(columns[0][:units], offsets...), units: units,
+	}, nil
 }
 
 // unitScale is the value of the one number that is not 0: so large that the bias leaves the digits of a weight.
@@ -112,13 +109,15 @@ func (c *Model) cut() (cut *graph.Model, units []reluUnit, why string) {
 		if !needed[n] {
 			continue
 		}
-		if len(moving) > 0 || n.HasGraphs() {
-			for _, out := range n.Outputs {
-				moves[out] = out != ""
-			}
+		if len(moving) == 0 && !n.HasGraphs() {
+			kept = append(kept, n)
+			continue
 		}
-		if !n.Is("Relu") || len(moving) == 0 {
-			if (len(moving) > 0 || n.HasGraphs()) && (n.HasGraphs() || !n.Standard() || !affineNode(n, moving)) {
+		for _, out := range n.Outputs {
+			moves[out] = out != ""
+		}
+		if !n.Is("Relu") {
+			if n.HasGraphs() || !n.Standard() || !affineNode(n, moving) {
 				return nil, nil, n.Label() + " is neither affine nor Relu"
 			}
 			kept = append(kept, n)
@@ -145,10 +144,7 @@ func (c *Model) cut() (cut *graph.Model, units []reluUnit, why string) {
 }
 
 func (c *Model) columns(ctx context.Context, s *ort.Session, units []reluUnit, numbers int) ([][]float64, error) {
-	rows := 64 // of a run
-	if c.Fixed() > 0 {
-		rows = c.Fixed()
-	}
+	rows := cmp.Or(c.Fixed(), 64) // of a run
 	out := make([][]float64, numbers+1)
 	for from := 0; from <= numbers; from += rows {
 		feed := func(first, size int) []float32 {
@@ -187,27 +183,18 @@ func (c *Model) columns(ctx context.Context, s *ort.Session, units []reluUnit, n
 	return out, nil
 }
 
-type marginRow struct {
-	row  []float64
-	bias float64
-}
-
-func (c *Model) marginRows(logits [][]float64, bias []float64) (out []marginRow) {
-	t := min(c.target, len(logits)-1)
-	for j, other := range logits {
-		m := marginRow{slices.Clone(logits[t]), bias[t]}
-		switch {
-		case c.classes == 1:
-			sign := float64(2*c.target - 1)
-			floats.Scale(sign, m.row)
-			m.bias *= sign
-		case j == t:
-			continue
-		default:
-			floats.Sub(m.row, other)
-			m.bias -= bias[j]
-		}
-		out = append(out, m)
+// marginRows makes margins of the logits: the target's less each other, or that of the one logit that there is.
+func (c *Model) marginRows(logits [][]float64, bias []float64) (rows [][]float64, offsets []float64) {
+	if c.classes == 1 {
+		sign := float64(2*c.target - 1)
+		floats.Scale(sign, logits[0])
+		return logits, []float64{sign * bias[0]}
 	}
-	return out
+	for j, other := range logits {
+		if j != c.target {
+			rows = append(rows, floats.SubTo(make([]float64, len(other)), logits[c.target], other))
+			offsets = append(offsets, bias[c.target]-bias[j])
+		}
+	}
+	return rows, offsets
 }
