@@ -247,27 +247,20 @@ const (
 	CacheEnv = "CFQ_CACHE_DIR" // the project's cache, in place of <user cache>/cfq
 )
 
-func cacheDir() (string, error) {
-	if dir := os.Getenv(CacheEnv); dir != "" {
-		return dir, nil
-	}
-	user, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("finding the cache directory: %w", err)
-	}
-	return filepath.Join(user, "cfq"), nil
-}
-
-// CachePath returns the path where make puts the pinned library:
-// <cache>/onnxruntime/<version>/<library>. The file need not exist.
+// CachePath returns the path where make puts the pinned library: onnxruntime/<version>/<library> in the project's cache,
+// which is CFQ_CACHE_DIR, else cfq in the user's cache. The file need not exist.
 func CachePath() (string, error) {
 	r, err := Pinned()
 	if err != nil {
 		return "", err
 	}
-	dir, err := cacheDir()
-	if err != nil {
-		return "", err
+	dir := os.Getenv(CacheEnv)
+	if dir == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", fmt.Errorf("finding the cache directory: %w", err)
+		}
+		dir = filepath.Join(user, "cfq")
 	}
 	return filepath.Join(dir, "onnxruntime", Version, r.Name), nil
 }

@@ -3,6 +3,7 @@ package ort
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"cfq/onnxio/graph"
 )
@@ -26,10 +27,8 @@ func SelfTest(ctx context.Context, o Options) error {
 	}
 	// Relu(x W' + b) with W = [1 -0.5; 0.5 3] and b = [0.25 -1].
 	want := []float32{2.25, 0, 3, 2}
-	for i := range want {
-		if len(y) != len(want) || y[i] != want[i] {
-			return fmt.Errorf("self-test: ONNX Runtime computed %v instead of %v (optimizations: %s)", y, want, o.Level)
-		}
+	if !slices.Equal(y, want) {
+		return fmt.Errorf("self-test: ONNX Runtime computed %v instead of %v (optimizations: %s)", y, want, o.Level)
 	}
 	return nil
 }

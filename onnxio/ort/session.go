@@ -99,16 +99,11 @@ func openSession(onnx []byte, m *graph.Model, o Options) (*Session, error) {
 			s.scalars[i] = v.DType
 		}
 	}
-	so, err := o.native()
+	so, err := o.native(len(onnx) > largeModel)
 	if err != nil {
 		return nil, err
 	}
 	defer so.Destroy()
-	if len(onnx) > largeModel {
-		if err := errors.Join(so.SetCpuMemArena(false), so.SetMemPattern(false)); err != nil {
-			return nil, fmt.Errorf("setting session options: %w", err)
-		}
-	}
 	s.native, err = ort.NewDynamicAdvancedSessionWithONNXData(onnx, names(s.inputs), names(s.outputs), so)
 	if err != nil {
 		if why := unloaded(err, m); why != nil {
@@ -286,15 +281,14 @@ func (l Level) String() string {
 	return fmt.Sprintf("level %d", int(l))
 }
 
-func (o Options) native() (_ *ort.SessionOptions, err error) {
+func (o Options) native(large bool) (*ort.SessionOptions, error) {
 	if o.Threads < 0 {
 		return nil, fmt.Errorf("threads must be 0 or more, not %d", o.Threads)
 	}
-	levels := map[Level]ort.GraphOptimizationLevel{
+	level, ok := map[Level]ort.GraphOptimizationLevel{
 		All: ort.GraphOptimizationLevelEnableAll, Extended: ort.GraphOptimizationLevelEnableExtended,
 		Basic: ort.GraphOptimizationLevelEnableBasic, Disabled: ort.GraphOptimizationLevelDisableAll,
-	}
-	level, ok := levels[o.Level]
+	}[o.Level]
 	if !ok {
 		return nil, fmt.Errorf("unknown optimization %s", o.Level)
 	}
@@ -302,28 +296,22 @@ func (o Options) native() (_ *ort.SessionOptions, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("making session options: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			so.Destroy()
-		}
-	}()
-	steps := []func() error{
-		func() error { return so.SetGraphOptimizationLevel(level) },
-		func() error { return so.SetIntraOpNumThreads(max(1, o.Threads)) },
-		func() error { return so.SetInterOpNumThreads(1) },
+	err = errors.Join(
+		so.SetGraphOptimizationLevel(level), so.SetIntraOpNumThreads(max(1, o.Threads)), so.SetInterOpNumThreads(1),
 		// Errors come back as errors; the library's copies of them on stderr are noise.
-		func() error { return so.SetLogSeverityLevel(ort.LoggingLevelFatal) },
+		so.SetLogSeverityLevel(ort.LoggingLevelFatal),
 		// Waiting threads would spin and so keep the cores from the other sessions.
-		func() error { return so.AddSessionConfigEntry("session.intra_op.allow_spinning", "0") },
-		func() error { return so.AddSessionConfigEntry("session.inter_op.allow_spinning", "0") },
-	}
+		so.AddSessionConfigEntry("session.intra_op.allow_spinning", "0"),
+		so.AddSessionConfigEntry("session.inter_op.allow_spinning", "0"))
 	if o.optimized != "" {
-		steps = append(steps, func() error { return so.SetOptimizedModelFilePath(o.optimized) })
+		err = errors.Join(err, so.SetOptimizedModelFilePath(o.optimized))
 	}
-	for _, step := range steps {
-		if err := step(); err != nil {
-			return nil, fmt.Errorf("setting session options: %w", err)
-		}
+	if large {
+		err = errors.Join(err, so.SetCpuMemArena(false), so.SetMemPattern(false))
+	}
+	if err != nil {
+		so.Destroy()
+		return nil, fmt.Errorf("setting session options: %w", err)
 	}
 	return so, nil
 }
@@ -332,36 +320,18 @@ func (o Options) native() (_ *ort.SessionOptions, err error) {
 // on, which ONNX Runtime would compute all the same. A model with control flow
 // is returned as it is, since subgraphs use values that are not listed as inputs.
 func needed(m *graph.Model) *graph.Model {
-	g := m.Graph
-	if slices.ContainsFunc(g.Nodes, (*graph.Node).HasGraphs) {
+	if slices.ContainsFunc(m.Graph.Nodes, (*graph.Node).HasGraphs) {
 		return m
 	}
-	want := map[string]bool{}
-	for _, v := range g.Inputs {
-		want[v.Name] = true // also where an initializer is listed as an input
-	}
-	outputs := names(g.Outputs)
-	for _, v := range outputs {
-		want[v] = true
-	}
-	c, cg := *m, *g
-	c.Graph, cg.Nodes, cg.Inits = &cg, nil, nil
-	keep := g.Needed(outputs...)
-	for _, n := range g.Nodes {
-		if !keep[n] {
-			continue
-		}
-		cg.Nodes = append(cg.Nodes, n)
-		for _, in := range n.Inputs {
-			want[in] = true
-		}
-	}
-	for _, t := range g.Inits {
-		if want[t.Name] {
-			cg.Inits = append(cg.Inits, t)
-		}
-	}
-	return &c
+	c := m.Clone()
+	g := c.Graph
+	keep := g.Needed(names(g.Outputs)...)
+	g.Nodes = slices.DeleteFunc(g.Nodes, func(n *graph.Node) bool { return !keep[n] })
+	used, inputs := g.Consumers(), names(g.Inputs) // which may list initializers
+	g.Inits = slices.DeleteFunc(g.Inits, func(t *graph.Tensor) bool {
+		return used[t.Name] == nil && !g.IsOutput(t.Name) && !slices.Contains(inputs, t.Name)
+	})
+	return c
 }
 
 // Optimized returns the graph that ONNX Runtime makes of the model in onnx and
@@ -461,7 +431,7 @@ func (s *Session) attempt(ctx context.Context, in []ort.Value, into map[int]*gra
 	scalars := maps.Clone(s.scalars)
 	s.scalarMu.Unlock()
 	for i, t := range scalars {
-		if out[i], err = newScalar(t, nil); err != nil {
+		if out[i], err = smallValue(&graph.Tensor{DType: t}); err != nil {
 			return nil, err
 		}
 	}
@@ -507,34 +477,25 @@ func (s *Session) learnScalar(out []ort.Value) bool {
 
 // tensorKind is what the engine does for one element type, in the binding's generic types.
 type tensorKind interface {
+	dtype() graph.DType
 	scalar(raw []byte) (ort.Value, error) // raw nil: zero
 	empty(dims []int64) (ort.Value, error)
-	read(v ort.Value) *graph.Tensor // the contents of v without the type, nil if v is not of this kind
+	read(v ort.Value) *graph.Tensor // the contents of v, nil if v is not of this kind
 	failed(v ort.Value) bool        // v is a nil tensor of this kind, which the binding returns with an error
 }
 
-type typedKind struct {
-	tensorKind
-	dtype graph.DType
-}
-
-func tensorKinds() [11]typedKind {
-	return [...]typedKind{
-		{of[float32]{}, graph.Float},
-		{of[float64]{}, graph.Double},
-		{of[int8]{}, graph.Int8},
-		{of[uint8]{}, graph.Uint8},
-		{of[int16]{}, graph.Int16},
-		{of[uint16]{}, graph.Uint16},
-		{of[int32]{}, graph.Int32},
-		{of[uint32]{}, graph.Uint32},
-		{of[int64]{}, graph.Int64},
-		{of[uint64]{}, graph.Uint64},
-		{of[bool]{}, graph.Bool},
+// tensorKinds are the element types that are supported both ways.
+func tensorKinds() [11]tensorKind {
+	return [...]tensorKind{
+		of[float32]{graph.Float}, of[float64]{graph.Double}, of[bool]{graph.Bool},
+		of[int8]{graph.Int8}, of[int16]{graph.Int16}, of[int32]{graph.Int32}, of[int64]{graph.Int64},
+		of[uint8]{graph.Uint8}, of[uint16]{graph.Uint16}, of[uint32]{graph.Uint32}, of[uint64]{graph.Uint64},
 	}
 }
 
-type of[T ort.TensorData] struct{}
+type of[T ort.TensorData] struct{ t graph.DType }
+
+func (k of[T]) dtype() graph.DType { return k.t }
 
 func (of[T]) scalar(raw []byte) (ort.Value, error) {
 	one := make([]T, 1)
@@ -544,12 +505,12 @@ func (of[T]) scalar(raw []byte) (ort.Value, error) {
 
 func (of[T]) empty(dims []int64) (ort.Value, error) { return ort.NewEmptyTensor[T](dims) }
 
-func (of[T]) read(v ort.Value) *graph.Tensor {
+func (k of[T]) read(v ort.Value) *graph.Tensor {
 	switch v := v.(type) {
 	case *ort.Tensor[T]:
-		return &graph.Tensor{Dims: v.GetShape(), Raw: bytesOf(v.GetData())}
+		return &graph.Tensor{DType: k.t, Dims: v.GetShape(), Raw: bytesOf(v.GetData())}
 	case *ort.Scalar[T]:
-		return &graph.Tensor{Dims: []int64{}, Raw: bytesOf([]T{v.GetData()})}
+		return &graph.Tensor{DType: k.t, Dims: []int64{}, Raw: bytesOf([]T{v.GetData()})}
 	}
 	return nil
 }
@@ -592,10 +553,8 @@ func overMemory(t *graph.Tensor, pin *runtime.Pinner) (ort.Value, error) {
 		return newTexts(t)
 	case bits < 8:
 		return nil, fmt.Errorf("tensors of type %s cannot be fed to a model", t.DType)
-	case len(t.Dims) == 0:
-		return newScalar(t.DType, t.Raw)
-	case len(t.Raw) == 0:
-		return newEmpty(t.DType, t.Dims)
+	case len(t.Dims) == 0 || len(t.Raw) == 0:
+		return smallValue(t)
 	}
 	raw := t.Raw
 	if uintptr(unsafe.Pointer(&raw[0]))%uintptr(bits/8) != 0 {
@@ -621,22 +580,18 @@ func newTexts(t *graph.Tensor) (ort.Value, error) {
 	return v, nil
 }
 
-func newScalar(t graph.DType, raw []byte) (ort.Value, error) {
+// smallValue makes a scalar or an empty tensor, which the binding cannot make over memory.
+func smallValue(t *graph.Tensor) (ort.Value, error) {
 	for _, k := range tensorKinds() {
-		if k.dtype == t {
-			return k.scalar(raw)
+		switch {
+		case k.dtype() != t.DType:
+		case len(t.Dims) == 0:
+			return k.scalar(t.Raw)
+		default:
+			return k.empty(t.Dims)
 		}
 	}
-	return nil, fmt.Errorf("scalars of type %s are not supported", t)
-}
-
-func newEmpty(t graph.DType, dims []int64) (ort.Value, error) {
-	for _, k := range tensorKinds() {
-		if k.dtype == t {
-			return k.empty(dims)
-		}
-	}
-	return nil, fmt.Errorf("empty tensors of type %s are not supported", t)
+	return nil, fmt.Errorf("scalars and empty tensors of type %s are not supported", t.DType)
 }
 
 // fromValue makes a tensor of an output. It shares memory with v that is Go's
@@ -644,7 +599,6 @@ func newEmpty(t graph.DType, dims []int64) (ort.Value, error) {
 func fromValue(v ort.Value) (*graph.Tensor, error) {
 	for _, k := range tensorKinds() {
 		if t := k.read(v); t != nil {
-			t.DType = k.dtype
 			return t, nil
 		}
 	}
@@ -668,7 +622,7 @@ func fromValue(v ort.Value) (*graph.Tensor, error) {
 func nilTensor(v ort.Value) (graph.DType, bool) {
 	for _, k := range tensorKinds() {
 		if k.failed(v) {
-			return k.dtype, true
+			return k.dtype(), true
 		}
 	}
 	return graph.Undefined, false
