@@ -3,6 +3,7 @@ package codec
 import (
 	"errors"
 	"fmt"
+	"iter"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -20,27 +21,50 @@ const (
 	graphSparseTensor = 15 // GraphProto.sparse_initializer
 )
 
-func each(data []byte, number protowire.Number, f func(body []byte)) error {
-	for len(data) > 0 {
-		field, typ, n := protowire.ConsumeField(data)
-		if n < 0 {
-			return protowire.ParseError(n)
+// wireField is a field of a message that is not decoded.
+type wireField struct {
+	number protowire.Number
+	raw    []byte // with its tag
+	body   []byte // nil where it is a number
+}
+
+// fields lists the fields of a message, up to what is malformed.
+func fields(data []byte) iter.Seq[wireField] {
+	return func(yield func(wireField) bool) {
+		for len(data) > 0 {
+			number, kind, n := protowire.ConsumeField(data)
+			if n < 0 {
+				return
+			}
+			f := wireField{number: number, raw: data[:n]}
+			if kind == protowire.BytesType {
+				_, _, tag := protowire.ConsumeTag(data)
+				f.body, _ = protowire.ConsumeBytes(data[tag:n])
+			}
+			if !yield(f) {
+				return
+			}
+			data = data[n:]
 		}
-		if field == number && typ == protowire.BytesType {
-			_, _, tag := protowire.ConsumeTag(data)
-			body, _ := protowire.ConsumeBytes(data[tag:n])
-			f(body)
-		}
-		data = data[n:]
 	}
-	return nil
+}
+
+// bodies lists the contents of the fields of that number.
+func bodies(data []byte, number protowire.Number) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for f := range fields(data) {
+			if f.number == number && f.body != nil && !yield(f.body) {
+				return
+			}
+		}
+	}
 }
 
 // Subgraph decodes the subgraph that the attribute a carries. Its nodes may use values of the graphs around it.
 func Subgraph(a *graph.Attr) (*graph.Graph, error) {
 	var body []byte
-	if err := each(a.Extra, attributeGraph, func(b []byte) { body = append(body, b...) }); err != nil {
-		return nil, fmt.Errorf("attribute %q: %w", a.Name, err)
+	for b := range bodies(a.Extra, attributeGraph) {
+		body = append(body, b...)
 	}
 	if modelParts()[7].count(body) > maxMessages {
 		return nil, fmt.Errorf("attribute %q: more than %d nodes, attributes and tensors", a.Name, maxMessages)
@@ -57,9 +81,8 @@ func Subgraph(a *graph.Attr) (*graph.Graph, error) {
 			d.bad(err)
 		}
 	}
-	sparse := func([]byte) { d.bad(errors.New("sparse initializers are not read")) }
-	if err := each(g.Extra, graphSparseTensor, sparse); err != nil {
-		d.bad(err)
+	for range bodies(g.Extra, graphSparseTensor) {
+		d.bad(errors.New("sparse initializers are not read"))
 	}
 	if err := d.err(); err != nil {
 		return nil, fmt.Errorf("attribute %q: %w", a.Name, err)
@@ -73,25 +96,22 @@ func Overload(n *graph.Node) string { return lastText(n.Extra, nodeOverload) }
 // OverloadOf returns the overload that f is.
 func OverloadOf(f *graph.Function) string { return lastText(f.Extra, functionOverload) }
 
-func lastText(extra []byte, number protowire.Number) string {
-	var s string
-	if each(extra, number, func(body []byte) { s = string(body) }) != nil {
-		return ""
+func lastText(extra []byte, number protowire.Number) (s string) {
+	for body := range bodies(extra, number) {
+		s = string(body)
 	}
 	return s
 }
 
 // Defaults returns the attributes of f that a call may leave out, with their values.
-func Defaults(f *graph.Function) ([]graph.Attr, error) {
+func Defaults(f *graph.Function) (out []graph.Attr, err error) {
 	d := modelDecoder{}
-	var out []graph.Attr
-	err := each(f.Extra, functionDefaults, func(body []byte) {
+	for body := range bodies(f.Extra, functionDefaults) {
 		var p onnxpb.AttributeProto
 		if err := proto.Unmarshal(body, &p); err != nil {
-			d.bad(err)
-			return
+			return nil, err
 		}
 		out = append(out, d.attr(&p))
-	})
-	return out, errors.Join(err, d.err())
+	}
+	return out, d.err()
 }

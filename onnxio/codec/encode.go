@@ -22,10 +22,6 @@ func (e *encoder) start(p proto.Message, extra []byte, format string, a ...any) 
 	}
 }
 
-type label struct{ n *graph.Node }
-
-func (l label) String() string { return l.n.Label() }
-
 func text(s string) *string {
 	if s == "" {
 		return nil
@@ -90,7 +86,7 @@ func (e *encoder) nodes(nodes []*graph.Node) []*onnxpb.NodeProto {
 	var out []*onnxpb.NodeProto
 	for _, n := range nodes {
 		p := &onnxpb.NodeProto{}
-		e.start(p, n.Extra, "%s", label{n})
+		e.start(p, n.Extra, "%s", n.Label())
 		p.Name, p.OpType, p.Domain, p.DocString = text(n.Name), text(n.Op), text(n.Domain), text(n.Doc)
 		p.Input, p.Output = n.Inputs, n.Outputs
 		for i := range n.Attrs {
@@ -103,7 +99,7 @@ func (e *encoder) nodes(nodes []*graph.Node) []*onnxpb.NodeProto {
 
 func (e *encoder) attr(n *graph.Node, a *graph.Attr) *onnxpb.AttributeProto {
 	p := &onnxpb.AttributeProto{}
-	e.start(p, a.Extra, "%s: attribute %q", label{n}, a.Name)
+	e.start(p, a.Extra, "%s: attribute %q", n.Label(), a.Name)
 	p.Name, p.RefAttrName, p.DocString = text(a.Name), text(a.Ref), text(a.Doc)
 	if a.Kind != 0 {
 		p.Type = proto.Int32(int32(a.Kind))

@@ -79,35 +79,12 @@ func (s *stripper) doc(text *string) {
 // props removes the entries of field from extra, which is replaced and not overwritten: clones share it.
 func (s *stripper) props(extra *[]byte, field protowire.Number) {
 	var kept []byte
-	for rest := *extra; len(rest) > 0; {
-		number, kind, n := protowire.ConsumeField(rest)
-		if n < 0 {
-			return // left as it is
+	for f := range fields(*extra) {
+		if f.number != field || f.body == nil {
+			kept = append(kept, f.raw...)
+			continue
 		}
-		if number == field && kind == protowire.BytesType {
-			s.keys = append(s.keys, entryKey(rest[:n]))
-		} else {
-			kept = append(kept, rest[:n]...)
-		}
-		rest = rest[n:]
+		s.keys = append(s.keys, lastText(f.body, 1))
 	}
 	*extra = kept
-}
-
-func entryKey(field []byte) string {
-	_, _, n := protowire.ConsumeTag(field)
-	entry, _ := protowire.ConsumeBytes(field[n:])
-	for len(entry) > 0 {
-		number, kind, n := protowire.ConsumeTag(entry)
-		if n < 0 {
-			break
-		}
-		if number == 1 && kind == protowire.BytesType {
-			key, _ := protowire.ConsumeBytes(entry[n:])
-			return string(key)
-		}
-		n += max(0, protowire.ConsumeFieldValue(number, kind, entry[n:]))
-		entry = entry[n:]
-	}
-	return ""
 }

@@ -12,7 +12,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -60,14 +59,9 @@ func readFile(path string) (*graph.Model, error) {
 	case info.Size() > maxSize:
 		return nil, fmt.Errorf("%s: %w", path, refuse.TooLarge(info.Size()))
 	}
-	f, err := os.Open(path)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	data := make([]byte, info.Size())
-	if _, err := io.ReadFull(f, data); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	m, err := Read(data, filepath.Dir(path))
 	if err != nil {
@@ -198,20 +192,10 @@ func modelParts() messageParts {
 // stops at what is malformed, which the decoder then reports.
 func (p messageParts) count(data []byte) int {
 	total := 0
-	for len(data) > 0 && total <= maxMessages {
-		field, typ, n := protowire.ConsumeTag(data)
-		if n < 0 {
-			break
+	for f := range fields(data) {
+		if inner, ok := p[f.number]; ok && f.body != nil && total <= maxMessages {
+			total += 1 + inner.count(f.body)
 		}
-		size := protowire.ConsumeFieldValue(field, typ, data[n:])
-		if size < 0 {
-			break
-		}
-		if inner, ok := p[field]; ok && typ == protowire.BytesType {
-			body, _ := protowire.ConsumeBytes(data[n:])
-			total += 1 + inner.count(body)
-		}
-		data = data[n+size:]
 	}
 	return total
 }
@@ -346,7 +330,7 @@ func (e *external) fill(raw []byte, location string, offset int64) error {
 		return err
 	}
 	defer f.Close()
-	_, err = io.ReadFull(io.NewSectionReader(f, offset, int64(len(raw))), raw)
+	_, err = f.ReadAt(raw, offset)
 	return err
 }
 
@@ -676,34 +660,27 @@ func (d *modelDecoder) contents(t *graph.Tensor, p *onnxpb.TensorProto) error {
 func typed(t *graph.Tensor, p *onnxpb.TensorProto, lists int) (err error) {
 	switch t.DType {
 	case graph.Float:
-		t.Raw, p.FloatData = encoded(p.FloatData), nil
+		t.Raw = encoded(p.FloatData)
 	case graph.Double:
-		t.Raw, p.DoubleData = encoded(p.DoubleData), nil
+		t.Raw = encoded(p.DoubleData)
 	case graph.Int64:
-		t.Raw, p.Int64Data = encoded(p.Int64Data), nil
+		t.Raw = encoded(p.Int64Data)
 	case graph.Uint64:
-		t.Raw, p.Uint64Data = encoded(p.Uint64Data), nil
+		t.Raw = encoded(p.Uint64Data)
 	case graph.Uint32:
-		t.Raw, err = narrow[uint32](t.DType, p.Uint64Data, 0, math.MaxUint32)
-		p.Uint64Data = nil
+		t.Raw, err = narrow[uint32](t.DType, p.Uint64Data)
 	case graph.Int32:
-		t.Raw, p.Int32Data = encoded(p.Int32Data), nil
+		t.Raw = encoded(p.Int32Data)
 	case graph.Int16:
-		t.Raw, err = narrow[int16](t.DType, p.Int32Data, math.MinInt16, math.MaxInt16)
-		p.Int32Data = nil
+		t.Raw, err = narrow[int16](t.DType, p.Int32Data)
 	case graph.Int8:
-		t.Raw, err = narrow[int8](t.DType, p.Int32Data, math.MinInt8, math.MaxInt8)
-		p.Int32Data = nil
+		t.Raw, err = narrow[int8](t.DType, p.Int32Data)
 	case graph.Uint16, graph.Float16, graph.BFloat16: // 16-bit floats are there as their bits
-		t.Raw, err = narrow[uint16](t.DType, p.Int32Data, 0, math.MaxUint16)
-		p.Int32Data = nil
-	case graph.Bool:
-		t.Raw, err = narrow[uint8](t.DType, p.Int32Data, 0, 1)
-		p.Int32Data = nil
+		t.Raw, err = narrow[uint16](t.DType, p.Int32Data)
 	default: // also types below a byte, which are there as packed bytes
-		t.Raw, err = narrow[uint8](t.DType, p.Int32Data, 0, math.MaxUint8)
-		p.Int32Data = nil
+		t.Raw, err = narrow[uint8](t.DType, p.Int32Data)
 	}
+	p.FloatData, p.DoubleData, p.Int64Data, p.Uint64Data, p.Int32Data = nil, nil, nil, nil, nil
 	if err == nil && lists == 1 && len(t.Raw) == 0 {
 		err = fmt.Errorf("is of type %s but has its elements in a field for another type", t.DType)
 	}
@@ -718,15 +695,12 @@ func encoded[T any](v []T) []byte {
 	return raw
 }
 
-func narrow[T uint32 | int16 | uint16 | int8 | uint8, W int32 | uint64](
-	t graph.DType, v []W, lo, hi W,
-) ([]byte, error) {
+func narrow[T uint32 | int16 | uint16 | int8 | uint8, W int32 | uint64](t graph.DType, v []W) ([]byte, error) {
 	out := make([]T, len(v))
 	for i, x := range v {
-		if x < lo || x > hi {
+		if out[i] = T(x); W(out[i]) != x || t == graph.Bool && x > 1 {
 			return nil, fmt.Errorf("element %d is %d, which is not a %s", i, x, t)
 		}
-		out[i] = T(x)
 	}
 	return encoded(out), nil
 }
