@@ -62,7 +62,6 @@ func (c *Coding) modelInputs(width int) int {
 	return width
 }
 
-// sigma is that of an input that is 0 or 1, by the share of the rows whose input is 1.
 func (c *Coding) sigma(j int, unknown float64) float64 {
 	p := unknown
 	if j < len(c.Shares) {
@@ -111,7 +110,6 @@ func countOnes(x []float32) (ones int) {
 	return ones
 }
 
-// keys are those of every category, and their check, which follows that of the encoding itself.
 func (c *Coding) keys(d *fileDecoder) []key {
 	share := func() schema { return schema{"type": "number", "minimum": 0, "maximum": 1} }
 	list := config.ListOf(config.AnyOf(config.Type("number"), config.ListOf(config.Type("number"))))
@@ -127,7 +125,6 @@ func (c *Coding) keys(d *fileDecoder) []key {
 	return []key{{Name: "shares", Value: shares}, {Name: "inputs", Value: inputs, Omit: c.Inputs == nil}}
 }
 
-// checkCoding checks the shares, and reads the model's inputs of each value: a word, or a list.
 func (e featureEntry) checkCoding(c Category) {
 	own := c.coding()
 	for _, s := range own.Shares {

@@ -50,7 +50,6 @@ func newGrammar(t *Task) *grammar {
 	return g
 }
 
-// parse returns the inequalities that the condition stands for, all of which hold when it does: two for an equation.
 func (g *grammar) parse(text string) ([]Inequality, error) {
 	if len(text) > maxCondition {
 		return nil, fmt.Errorf("it is longer than %d characters", maxCondition)
@@ -77,7 +76,6 @@ func (g *grammar) parse(text string) ([]Inequality, error) {
 	return read, nil
 }
 
-// conditionParser reads one condition. After a mistake, nothing is left to be read.
 type conditionParser struct {
 	*grammar
 	rest  string // not yet read
@@ -92,7 +90,6 @@ func (p *conditionParser) fail(format string, args ...any) {
 	p.rest = ""
 }
 
-// linear is a coefficient for each feature, and a constant behind them.
 type linearForm []float64
 
 func (a linearForm) plus(b linearForm, k float64) linearForm {
@@ -246,7 +243,6 @@ func (p *conditionParser) number() float64 {
 	return v
 }
 
-// isLetter says whether a name continues with r.
 func isLetter(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 
 func (p *conditionParser) skip() string {
@@ -289,8 +285,6 @@ func (p *conditionParser) end() {
 	}
 }
 
-// name reads a feature's name, the longest that is known or one in quotes, and returns its index; -1 when none comes
-// next.
 func (p *conditionParser) name() int {
 	name, quoted := p.quoted()
 	if !quoted {
@@ -321,7 +315,6 @@ func (p *conditionParser) longest(words ...string) string {
 	return ""
 }
 
-// nameEnds says whether a name that rest follows ends there: "age" in "age-2", not in "ages" or "age.max".
 func nameEnds(name, rest string) bool {
 	last, _ := utf8.DecodeLastRuneInString(name)
 	next, size := utf8.DecodeRuneInString(rest)
@@ -331,7 +324,6 @@ func nameEnds(name, rest string) bool {
 	return !isLetter(last) || !isLetter(next)
 }
 
-// quoted reads a text in quotes of any kind, if one comes next. A quote in the text is one of another kind.
 func (p *conditionParser) quoted() (string, bool) {
 	q := p.take(`"`, "'", "`")
 	if q == "" {

@@ -131,7 +131,6 @@ func (d *fileDecoder) read(root ast.Node) {
 	d.checkCost()
 }
 
-// settleFeatures gives the features that were read their places, and each pixel of an image its own.
 func (d *fileDecoder) settleFeatures() {
 	t, listed, at := d.task, d.features, 0
 	for _, e := range listed {
@@ -198,7 +197,6 @@ func (d *fileDecoder) taskKeys(t *Task) []key {
 	}
 }
 
-// section is a mapping with a section of its own on the reference page. Its places are stored.
 func (d *fileDecoder) section(name string, keys []key, places *mapping) value {
 	return value{
 		Read: func(n ast.Node) { *places = d.mapping(n, name, keys) },
@@ -207,7 +205,6 @@ func (d *fileDecoder) section(name string, keys []key, places *mapping) value {
 	}
 }
 
-// entries is a list of mappings, which is read later.
 func entries[T any](section string, list []T, keys func(*T) []key) value {
 	return value{
 		Form: config.ListOf(func() schema { return object(section, keys(new(T)))() }),
@@ -284,7 +281,6 @@ func (d *fileDecoder) featureList(t *Task, list []Feature) value {
 	})
 }
 
-// keyOrder is the order of a feature's keys on the reference page, and in JSON.
 func keyOrder() []string {
 	return []string{
 		"name", "column", "kind", "shape", "layout", "mean", "std", "one", "zero", "values", "missing", "impute",
@@ -556,7 +552,6 @@ func (d *fileDecoder) checkCost() {
 	}
 }
 
-// lacks says which figures the weight of a feature needs that it does not have; "" when none.
 func (c *Cost) lacks(e featureEntry) (need string) {
 	n := e.Number()
 	switch {
@@ -576,12 +571,10 @@ type featureEntry struct {
 	d *fileDecoder
 }
 
-// errorf notes a mistake of the feature at one of its keys; at "", of the whole feature.
 func (e featureEntry) errorf(key, format string, args ...any) {
 	e.d.Errorf(e.Place(key), "feature %q: "+format, append([]any{e.Name}, args...)...)
 }
 
-// feature decodes and checks a feature as far as that does not depend on others. Without a kind it has no encoding.
 func (d *fileDecoder) feature(n ast.Node, f *Feature) {
 	f.Encoding, f.Mutable = encodingOf(n), false
 	own, foreign, check := d.featureKeys(d.task, f)
@@ -646,7 +639,6 @@ func (e featureEntry) refuse(foreign []key) {
 	}
 }
 
-// pair reads the sides of a pair that are not open.
 func (d *fileDecoder) pair(n ast.Node, side func(i int, n ast.Node)) {
 	seq, ok := n.(*ast.SequenceNode)
 	if !ok || len(seq.Values) != 2 {
@@ -688,7 +680,6 @@ func (e featureEntry) checkBounds() {
 	}
 }
 
-// featureNamed returns the index of a feature, -1 and a mistake at n when there is none of that name.
 func (d *fileDecoder) featureNamed(n ast.Node, name string) int {
 	i := slices.IndexFunc(d.task.Features, func(f Feature) bool { return f.Name == name })
 	if i < 0 {
@@ -785,7 +776,6 @@ func (d *fileDecoder) link(l *Link, m mapping) bool {
 	return true
 }
 
-// linkMap reads the map of a link, reports entries that either feature does not know, and sorts the others.
 func (d *fileDecoder) linkMap(l *Link, n ast.Node, from, to *Feature) {
 	ranks := map[float64]Pair{}
 	const must = "map must give the value of one feature for values of another, as {Masters: 14}"
@@ -902,7 +892,6 @@ func (d *fileDecoder) subset(r *Rule, m mapping) {
 	r.Text = fmt.Sprintf("at most %d of %s", r.AtMost, strings.Join(r.Of, ", "))
 }
 
-// inequalities reads a condition or a list of them, with their text; mistakes are noted where they stand.
 func (d *fileDecoder) inequalities(n ast.Node, g *grammar) (all []Inequality, text string) {
 	var texts []string
 	for _, n := range config.Nodes(n) {

@@ -49,7 +49,6 @@ func (h *rowHashes) content(x []float32, label int8) uint64 {
 	return shortSHA(h.text)
 }
 
-// others hashes the fields of the other columns; 0 is a missing one.
 func (h *rowHashes) others(rec []string, missing func(string) bool) []uint64 {
 	n := len(h.at)
 	if len(h.room) < n {
@@ -65,13 +64,11 @@ func (h *rowHashes) others(rec []string, missing func(string) bool) []uint64 {
 	return fields
 }
 
-// shortSHA is SHA-256, cut to 64 bits.
 func shortSHA(text []byte) uint64 {
 	sum := sha256.Sum256(text)
 	return binary.LittleEndian.Uint64(sum[:])
 }
 
-// fieldHash is never 0, which stands for a missing field.
 func fieldHash(field string) uint64 {
 	h := uint64(0xcbf29ce484222325) // FNV-1a
 	for i := range len(field) {
@@ -98,7 +95,6 @@ func plainField(field string) string {
 	return field
 }
 
-// isPlain says, without reading it, that a field is a whole number as Decimal writes it, or starts like no number.
 func isPlain(field string) bool {
 	if field == "" || field[0] == '0' {
 		return field == "" || field == "0"

@@ -87,7 +87,6 @@ func (e *Equality) Add(content uint64, others []uint64) {
 
 func sampled(hash uint64, bits int) bool { return hash>>(64-bits) == 0 }
 
-// part is what the field of a column adds to the hash of a row.
 func part(column int, field uint64) uint64 { return mixed(field + uint64(column+1)*0x9e3779b97f4a7c15) }
 
 func (e *Equality) row(i int) []uint64 { return e.others[i*len(e.columns) : (i+1)*len(e.columns)] }
@@ -156,7 +155,6 @@ type contentSample struct {
 	sets  map[uint64]*contentSet
 }
 
-// contentSet is all rows of one content.
 type contentSet struct {
 	rows int
 	sums []uint64 // per column: of the hashes of fields
@@ -212,7 +210,6 @@ func (s *contentSample) counted(column int, numbers *numberHashes) bool {
 	return 2*numbered >= n && float64(others) <= stray*float64(n)
 }
 
-// numberHashes sums up the hashes of the numbers from first.
 type numberHashes struct {
 	first int
 	sums  []uint64
@@ -352,7 +349,6 @@ func (e *Equality) counter(distinct []bool) int {
 	return -1
 }
 
-// contentCounter is counter for many rows of few contents, of which no sample is left: in sets of rows of one content.
 func (e *Equality) contentCounter(distinct []bool) int {
 	from0, from1 := &numberHashes{first: 0}, &numberHashes{first: 1}
 	for i := range e.columns {
@@ -363,8 +359,6 @@ func (e *Equality) contentCounter(distinct []bool) int {
 	return -1
 }
 
-// wholeFrom says that the fields of a column are first, first + 1 and so on, in any order, but for strays. No other
-// column counts copies.
 func (e *Equality) wholeFrom(column, first int) bool {
 	values, n := e.values(column), 0
 	for i := range len(values) {
@@ -373,7 +367,6 @@ func (e *Equality) wholeFrom(column, first int) bool {
 	return float64(e.total-n) <= stray*float64(e.total)
 }
 
-// counts says that in sets of rows, n altogether, values go up from first, see counter.
 func counts(sets map[uint64]map[uint64]int, n, first int) bool {
 	var numbered, others int
 	numbers := []uint64{} // hashes of first, first + 1, ...

@@ -190,7 +190,6 @@ func (f *Feature) rank(raw string) (rank float64, name, why string) {
 	return float64(i), c.PlaceName(i), between(c, raw, i)
 }
 
-// refuses says why a raw value is none of the feature's; "" when it is one.
 func (f *Feature) refuses(raw string) string {
 	if raw == "" {
 		return "an empty value is a missing one"

@@ -65,7 +65,6 @@ func (m *Pixels) declare(d *fileDecoder, _ *Task) ([]key, func(featureEntry)) {
 
 const maxChannels = 4
 
-// maxPixels bounds the numbers of one image. Each is a feature.
 const maxPixels = 1 << 16
 
 func (m *Pixels) place(i int) (channel, row, column int) {
@@ -94,7 +93,6 @@ func (m *Pixels) pixelName(base string, i int) string {
 	return fmt.Sprintf("%s.%d.%d", base, row, column)
 }
 
-// pixels are the features of an image, one for each of its numbers, and those of a channel share their encoding.
 func (f *Feature) pixels() []Feature {
 	m := f.image()
 	channels, _, _ := m.Axes()
@@ -249,8 +247,6 @@ func byteTexts() (all [256]string) {
 	return all
 }
 
-// pixels are the numbers of an image in the order of the inputs: the field itself in an IDX file, else those of the PNG
-// file that it names.
 func (rd *peopleReader) pixelsOf(f *Feature, field string) ([]byte, error) {
 	switch {
 	case !rd.pixels.idx:
@@ -262,7 +258,6 @@ func (rd *peopleReader) pixelsOf(f *Feature, field string) ([]byte, error) {
 	return []byte(field), nil
 }
 
-// fromFile are the numbers of the PNG file that a field names, in the order of the inputs.
 func (f *Feature) fromFile(field, folder string) ([]byte, error) {
 	switch {
 	case field == "":
@@ -358,8 +353,6 @@ func (t *Task) Draw(x []float32) []image.Image {
 	return all
 }
 
-// validate sets what an image's pixels are unless the file says otherwise, bytes, and checks the shape, and what there
-// is of each channel.
 func (m *Pixels) validate(e featureEntry) {
 	if !e.Has("bounds") {
 		e.Bounds = [2]float64{0, 255}

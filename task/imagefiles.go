@@ -13,8 +13,6 @@ import (
 	"strings"
 )
 
-// rows opens the records of a data file. Where the task has an image, they may be those of an IDX file, or of a folder
-// of PNG files.
 func (rd *peopleReader) rows(r io.Reader) (Rows, error) {
 	t := rd.task
 	file, _ := r.(*os.File)
@@ -44,12 +42,10 @@ func (rd *peopleReader) rows(r io.Reader) (Rows, error) {
 	return t.Data.rows(r)
 }
 
-// imageNames are the columns of files that have none: of the first image, and of the label.
 func (t *Task) imageNames() []string {
 	return []string{t.Images[0].Column, cmp.Or(t.Data.Label, "label")}
 }
 
-// idxRows reads the images of an IDX file, and the labels of the one that stands beside it.
 type idxRows struct {
 	names  []string
 	images *idx
@@ -58,7 +54,6 @@ type idxRows struct {
 	row    int
 }
 
-// idx reads the items of an IDX file: byte tensors, as MNIST and its kin have them.
 type idx struct {
 	in   *bufio.Reader
 	left int
@@ -68,7 +63,6 @@ type idx struct {
 
 const idxMagic = "\x00\x00\x08"
 
-// isIDX looks at the start of a file, and goes back to it.
 func isIDX(f *os.File) (bool, error) {
 	in, err := plainText(f)
 	if err != nil {
@@ -156,7 +150,6 @@ func newIDXRows(f *os.File, names []string) (*idxRows, error) {
 	return x, nil
 }
 
-// labelsOf is where the labels of an IDX file of images are; "" where its name does not tell.
 func labelsOf(path string) string {
 	folder, name := filepath.Split(path)
 	beside := strings.NewReplacer("images", "labels", "idx3", "idx1", "idx4", "idx1").Replace(name)
@@ -208,7 +201,6 @@ func (x *idxRows) Next() ([]string, int, error) {
 	return x.fields, x.row, nil
 }
 
-// folderRows are the PNG files of a folder. Those of a folder in it have its name as label.
 type folderRows struct {
 	names, files []string
 	row          int

@@ -89,7 +89,6 @@ func findImages(f *os.File, numbers int, how func(head []byte) (*Data, error)) (
 	return found.inRows(rows, numbers, filepath.Dir(f.Name()))
 }
 
-// inRows looks for images in the first record of a table, and for columns of pixels; nil when there are none.
 func (p *ImageFile) inRows(rows Rows, numbers int, folder string) (*ImageFile, error) {
 	p.Names, p.Named = rows.Names(), true
 	if p.Names == nil && p.Data.Columns != nil {
@@ -145,7 +144,6 @@ func (p *ImageFile) numbered(base string, first, numbers int) bool {
 	return !has[base+strconv.Itoa(numbers+first)]
 }
 
-// size reads the size of an image from the PNG file that field names.
 func (p *ImageFile) size(field, folder string) error {
 	if !filepath.IsLocal(filepath.FromSlash(field)) {
 		return fmt.Errorf("%q: name the file relative to the folder of the data file, and within it", field)

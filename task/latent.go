@@ -129,7 +129,6 @@ func (d *fileDecoder) latent(l *Latent) {
 	}
 }
 
-// codes fills in the codes of people whose file has none.
 func (rd *peopleReader) codes(p *People) error {
 	if !rd.cols.uncoded {
 		return nil

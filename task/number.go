@@ -190,7 +190,6 @@ func (n *Standardized) Seen(v float64) float64 {
 	return v
 }
 
-// unreadable says why the model has no input for a raw number, nil when it has one.
 func (n *Standardized) unreadable(v float64) error {
 	v = n.clipped(v)
 	if n.Log != nil && v+n.Log.Add <= 0 {
@@ -357,12 +356,10 @@ func (n *Standardized) checkReach(e featureEntry) {
 	}
 }
 
-// missingForm is a list of raw numbers, or of values of a one-hot.
 func missingForm() schema {
 	return config.AnyOf(config.ListOf(config.Type("number")), config.OneOrMore(config.Scalar))()
 }
 
-// openPair is a pair as it is written: null for a side that is infinite.
 func openPair(pair []float64) []*float64 {
 	var out [2]*float64
 	for i, v := range pair {

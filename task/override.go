@@ -44,7 +44,6 @@ func newOverrideReader(path string, t *Task) *overrideReader {
 	return &overrideReader{d: newDecoder(path, t), task: t, seen: map[[2]int]int{}}
 }
 
-// overrideColumns are the columns that a table of overrides may have in addition to row and feature.
 func overrideColumns() []string {
 	return []string{
 		"actionable", "direction", "min", "max", "step", "max_increase", "max_decrease", "max_change",

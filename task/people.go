@@ -148,7 +148,6 @@ func (p *People) Append(q *People) {
 	}
 }
 
-// replace replaces the people of p by those of q. What is known of the file stays.
 func (p *People) replace(q *People) {
 	people := *q
 	people.Dim, people.NoLines, people.OtherColumns, people.Reading = p.Dim, p.NoLines, p.OtherColumns, p.Reading

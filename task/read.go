@@ -17,10 +17,8 @@ import (
 	"cfq/internal/ordered"
 )
 
-// maxProblems is how many problems are kept in detail; the others are counted.
 const maxProblems = 1000
 
-// maxGroups bounds the values of a Data.Subgroups column: more of them are no groups.
 const maxGroups = 1000
 
 // Read reads the people of a data file: delimited text of raw columns or of model inputs (a header that names the
@@ -62,7 +60,6 @@ type peopleReader struct {
 	last     *Problem           // of the records so far
 }
 
-// sampleDraw is the sample of ReadOptions.Most.
 type sampleDraw struct {
 	rng   *rand.Rand
 	seen  int   // people that the sample was drawn from
@@ -75,13 +72,11 @@ type labelTally struct {
 	others map[string]int // how often other labels occur
 }
 
-// keptTexts are the columns of ReadOptions.Keep.
 type keptTexts struct {
 	at   []int  // -1 when the file has none
 	text []byte // scratch
 }
 
-// pixelSource is where the numbers of images come from.
 type pixelSource struct {
 	folder string      // of the data file, in which it may name images; "" of a stream
 	idx    bool        // images are items of an IDX file
@@ -352,7 +347,6 @@ func (t *Task) resolve(names []string, codes bool, unreadable func(column string
 	return c, nil
 }
 
-// columnFinder finds the columns that a task reads.
 type columnFinder struct {
 	names      []string
 	at         map[string]int
@@ -560,7 +554,6 @@ func (rd *peopleReader) encode(rec []string, dst []float32) *Problem {
 	return nil
 }
 
-// exact is up to where every whole number is a 32-bit float.
 const exact = 1 << 24
 
 // round counts whole numbers that the model is to get as they are, and a 32-bit float has not.
@@ -727,7 +720,6 @@ func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, 
 	return all, err
 }
 
-// errEnded ends the reading of a file of which no more is wanted.
 var errEnded = errors.New("ended")
 
 func drawn(ctx context.Context, path string, t *Task, o ReadOptions, size int, each func(*People) error) (*People,
@@ -751,7 +743,6 @@ type peopleBatch struct {
 	each func(*People) error
 }
 
-// flush hands the people read so far on when they fill a batch, or when they are the last.
 func (rd *peopleReader) flush(last bool) error {
 	b, p := rd.batch, rd.people
 	if b == nil || len(p.Lines) == 0 || (!last && len(p.Lines) < b.size) {
@@ -853,7 +844,6 @@ func (rd *peopleReader) compare() {
 	}
 }
 
-// subgroups reads the subgroups that are features back from the model inputs.
 func (t *Task) subgroups(p *People) []Subgroup {
 	var groups []Subgroup
 	for i := range t.Features {
@@ -882,7 +872,6 @@ func (p *People) noneRead() error {
 	return errors.New(strings.Join(lines, "\n  "))
 }
 
-// sort puts the values in alphabetical order, so that it does not depend on the order of the rows.
 func (s *Subgroup) sort() {
 	sorted := slices.Sorted(slices.Values(s.Values))
 	to := make([]int32, len(s.Values))
@@ -904,7 +893,6 @@ const (
 	fewLabels   = 20 // that many people may all have the unfavourable outcome without anything being wrong
 )
 
-// count counts a label that is not the favourable one; a number written in two ways is one label.
 func (rd *peopleReader) count(label string) {
 	if v, ok := Number(label); ok {
 		label = Decimal(v)
@@ -916,7 +904,6 @@ func (rd *peopleReader) count(label string) {
 	}
 }
 
-// checkLabels warns of labels that count as unfavourable although they may not be meant so.
 func (rd *peopleReader) checkLabels() {
 	n := rd.outcomes.others
 	all := slices.SortedFunc(maps.Keys(n), func(a, b string) int { return cmp.Or(n[b]-n[a], cmp.Compare(a, b)) })

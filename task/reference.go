@@ -16,7 +16,6 @@ var reference string
 // Markdown returns the reference page of the task file.
 func Markdown() string { return reference }
 
-// object is the form of a mapping with the given keys, which the table of a section of the reference page describes.
 func object(section string, keys []key) func() schema {
 	return func() schema {
 		_, table, _ := strings.Cut(reference, "\n## "+section+"\n")

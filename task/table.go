@@ -42,7 +42,6 @@ type Rows interface {
 	unreadable(name string) string
 }
 
-// headSize is how much of a text is shown to the function that says how to read it.
 const headSize = 1 << 16
 
 // NewRows reads delimited text, gzip or not, or Parquet. Of delimited text, how says how to read it, from its first 64
@@ -71,7 +70,6 @@ func NewRows(r io.Reader, how func(head []byte) (*Data, error)) (Rows, error) {
 	return newTextRows(in, d)
 }
 
-// rows is NewRows for a file of which is known how to read it.
 func (d *Data) rows(r io.Reader) (Rows, error) {
 	return NewRows(r, func([]byte) (*Data, error) { return d, nil })
 }
@@ -137,7 +135,6 @@ type textRows struct {
 	offset int // lines before the first that csv saw
 }
 
-// guard ends the reading of a record that does not.
 type guard struct {
 	r    io.Reader
 	left int

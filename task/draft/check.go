@@ -172,10 +172,8 @@ func (c *checker) rows() {
 	}
 }
 
-// maxPixels bounds the pixels that are looked at.
 const maxPixels = 1 << 20
 
-// column holds one feature against the data, or the pixels of an image, of the first rows if these are many.
 func (c *checker) column(of task.Column) error {
 	f := &of.Feature
 	raw := newColumn(f.Name)
@@ -232,7 +230,6 @@ func (c *checker) imputed(f *task.Feature) (rows int) {
 	return rows
 }
 
-// number compares bounds, mean and std with the data. The 1st to 99th percentile leaves out one person in fifty.
 func (c *checker) number(f *task.Feature, n *task.Standardized, p *profile, col *Column, image bool) {
 	mean, std := p.moments()
 	shown, spread := short(mean), short(std)
@@ -285,7 +282,6 @@ func (c *checker) number(f *task.Feature, n *task.Standardized, p *profile, col 
 	}
 }
 
-// seen is the column as the model sees its numbers, up to mean and std: clipped, and their logarithms.
 func (p *profile) seen(n *task.Standardized) *profile {
 	seen := *p
 	seen.points = slices.Clone(p.points)

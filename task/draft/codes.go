@@ -13,7 +13,6 @@ import (
 	"cfq/task"
 )
 
-// mostCodes is how many codes a column may have at either end.
 const mostCodes = 5
 
 // codes returns the numbers of a column that look like codes for "not known" instead of values, ascending: numbers that
@@ -73,7 +72,6 @@ func (p *profile) rowsOf(numbers []float64) int {
 	return int(n)
 }
 
-// end is one end of a column, taken apart into codes that may be and the other numbers.
 type columnEnd struct {
 	rows, coded float64   // of the column, and of the codes
 	points      []float64 // the others, the nearest first
@@ -82,10 +80,8 @@ type columnEnd struct {
 	gap, span   float64   // from the codes to the nearest other number, and from that to the farthest
 }
 
-// near is how many of the nearest numbers say how frequent numbers there are, and how far apart.
 const near = 5
 
-// peak is the rows of the most frequent of the nearest numbers.
 func (e *columnEnd) peak() float64 { return slices.Max(e.weights[:min(near, len(e.weights))]) }
 
 // apart says whether the gap is wider than those between the nearest numbers, and not by chance: a code is far more
@@ -102,7 +98,6 @@ func (e *columnEnd) apart() bool {
 	return e.gap >= 2*usual && !chance
 }
 
-// peel returns the longest end of the column that consists of codes by accept.
 func (p *profile) peel(fromBelow bool, accept func(codes []float64, e *columnEnd) bool) []float64 {
 	points, weights := slices.Clone(p.points), slices.Clone(p.weights)
 	if !fromBelow {
@@ -184,7 +179,6 @@ func numbers(v []float64) string {
 	return all[0]
 }
 
-// codes reports numbers that look like codes, and are not declared. It returns the values without codes.
 func (c *checker) codes(f *task.Feature, n *task.Standardized, p *profile, col *Column) *profile {
 	if n.Missing != nil {
 		col.Missing += p.rowsOf(n.Missing)

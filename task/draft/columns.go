@@ -19,7 +19,6 @@ type ModelColumn struct {
 	Text   bool     // the categories are texts; else whole numbers, which may be codes of the texts in the data
 }
 
-// encoding is that of the model's columns with the class index, and questions by column.
 func (m *Model) encoding(t *table, o Options) (*Encoding, map[string]string, error) {
 	e, asked, err := ofColumns(t, m.Columns, o.Features, o.Label)
 	if err != nil {
@@ -78,7 +77,6 @@ func ofColumns(t *table, columns []ModelColumn, features []string, label string)
 	return e, questions, nil
 }
 
-// decimalCommas says whether texts are numbers but for the comma.
 func decimalCommas(texts []string) bool {
 	return len(texts) > 0 && !slices.ContainsFunc(texts, func(text string) bool {
 		_, err := strconv.ParseFloat(strings.Replace(text, ",", ".", 1), 64)
@@ -86,7 +84,6 @@ func decimalCommas(texts []string) bool {
 	})
 }
 
-// empty is what a model's category is called that the empty text is.
 const empty = "(empty)"
 
 func (c *ModelColumn) named(p *profile) ([]string, error) {
@@ -202,7 +199,6 @@ func shell(names []string) string {
 	return text
 }
 
-// inputsOf lists the inputs of a model, those with several columns once.
 func inputsOf(columns []ModelColumn) string {
 	var names []string
 	sizes := map[string]int{}

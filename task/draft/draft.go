@@ -420,7 +420,6 @@ func (d *drafter) named() (use []*profile, err error) {
 	return use, nil
 }
 
-// infer makes the feature of one column. A column of 0 and 1 is one input that is 1 where the column is.
 func (d *drafter) infer(p *profile) feature {
 	f := d.start(p)
 	switch {
@@ -478,8 +477,6 @@ func (d *drafter) groups() {
 	}
 }
 
-// protected says, by the words of a column's name, which attribute that people cannot be asked to change it seems to
-// be; "" when none.
 func protected(name string) string {
 	notLetter := func(r rune) bool { return !unicode.IsLetter(r) }
 	words := strings.Join(strings.FieldsFunc(strings.ToLower(name), notLetter), " ")
@@ -641,7 +638,6 @@ func (d *drafter) write() (*Draft, error) {
 		message.Count(d.table.Rows, "row"), message.Legible(d.o.File))
 }
 
-// target writes the class index, -1 when it is not known.
 func (w *yamlWriter) target(index int) {
 	w.line("target:")
 	if index < 0 {
@@ -651,7 +647,6 @@ func (w *yamlWriter) target(index int) {
 	w.line("  index: %d\n  margin: 0 # in logits, that recourse must reach\n", index)
 }
 
-// textKeys writes how text is read.
 func (w *yamlWriter) textKeys(d *task.Data) {
 	if d.Delimiter != 0 {
 		w.line("  delimiter: %s", scalar(string(d.Delimiter)))
@@ -664,7 +659,6 @@ func (w *yamlWriter) textKeys(d *task.Data) {
 	}
 }
 
-// draft puts the head in front of what was written, which about begins.
 func (w *yamlWriter) draft(notes []string, about string, args ...any) (*Draft, error) {
 	head := &yamlWriter{}
 	head.comment("", about, args...)
@@ -881,7 +875,6 @@ func texts(v []string) []string {
 	return out
 }
 
-// scalar writes s as a YAML scalar that is read back as the same text, quoted unless it is a plain word or number.
 func scalar(s string) string {
 	word := regexp.MustCompile(`^[A-Za-z](?:[\w./+()-]| [\w./+()])*$`)
 	number := regexp.MustCompile(`^-?[0-9]+(?:\.[0-9]+)?$`)

@@ -95,7 +95,6 @@ func (e *Encoding) of(column string) *Input {
 	return &e.Inputs[i]
 }
 
-// index is the class index of the favourable outcome, -1 when the encoding does not give it.
 func (e *Encoding) index() (int, error) {
 	if e.Target == "" {
 		return -1, nil
@@ -109,7 +108,6 @@ func (e *Encoding) index() (int, error) {
 	return i, nil
 }
 
-// within is the pair of Clip, whose open sides are infinite; nil without it.
 func (in *Input) within() []float64 {
 	if in.Clip == nil {
 		return nil
@@ -169,7 +167,6 @@ func (in *Input) check() error {
 	return nil
 }
 
-// joinValues makes one entry with Values of the one-hot inputs of a column, which must stand side by side.
 func (e *Encoding) joinValues() error {
 	var out []Input
 	for _, in := range e.Inputs {

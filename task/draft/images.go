@@ -11,7 +11,6 @@ import (
 	"cfq/task"
 )
 
-// imageDraft is a draft for a model of images: one feature for all pixels.
 type imageDraft struct {
 	file   *task.ImageFile
 	shape  []int
@@ -73,7 +72,6 @@ func findImages(path string, names []string, sizes []int) (*imageDraft, error) {
 	return p, nil
 }
 
-// draft reads the labels of some people, which tell the index of the favourable class, and writes the task file.
 func (p *imageDraft) draft(ctx context.Context, from Source, o Options, m *Model) (*Draft, error) {
 	p.label, p.favourable = o.Label, o.Favourable
 	if p.label == "" && !p.file.Named && len(p.file.Names) > 1 && p.file.Data.Columns == nil {

@@ -8,10 +8,8 @@ import (
 	"cfq/task"
 )
 
-// maxSample bounds the rows that show how well a model decides with other scalings, or which labels there are.
 const maxSample = 2000
 
-// scaling is a usual way to make a model's inputs of numbers.
 type scaling struct {
 	name   string
 	pixels bool
@@ -73,7 +71,6 @@ func (r *Report) CompareScalings(
 	return nil
 }
 
-// apply returns the inputs of people by the scaling; nil where the task has no numbers, or no pixels, of that kind.
 func (s *scaling) apply(t *task.Task, have []Column, people *task.People) []float32 {
 	var x []float32
 	for i, c := range t.Columns() {

@@ -101,7 +101,6 @@ func rowNumbers(names []string) int {
 	})
 }
 
-// add adds a record, whose field numbers is the row.
 func (s *Scores) add(rec []string, numbers int) error {
 	row := len(s.Rows)
 	before := len(s.Values)
@@ -178,8 +177,6 @@ func (s *Scores) shift(i int) float64 {
 	return stat.Mean(s.Values[i*s.Columns:(i+1)*s.Columns], nil)
 }
 
-// predicted are the numbers, in the form of the scores, that a model's logits come to: as many columns as the scores
-// have, up to [Scores.shift].
 func (s *Scores) predicted(logits []float32, classes int) ([]float64, error) {
 	if max(s.Columns, classes) > 2 && s.Columns != classes {
 		return nil, fmt.Errorf("the scores have %s, but the model has %d classes", message.Count(s.Columns, "column"),
@@ -218,7 +215,6 @@ func softmax(z []float64) {
 	}
 }
 
-// away is how far a prediction is from score i, in units of what is tolerated.
 func (s *Scores) away(i int, prediction float64) float64 {
 	size := 1.0
 	if !s.Probabilities {
@@ -253,7 +249,6 @@ func (v *Verification) Verified() bool { return v.Differ == 0 && v.Telling >= Mi
 // saturated is how near to 0 and 1 a probability says little about the inputs.
 const saturated = 1e-3
 
-// tells says whether scores i to j are no probabilities next to 0 or 1.
 func (s *Scores) tells(i, j int) bool {
 	return !s.Probabilities || slices.ContainsFunc(s.Values[i:j], func(v float64) bool {
 		return v > saturated && v < 1-saturated

@@ -20,7 +20,6 @@ import (
 	"cfq/task"
 )
 
-// table counts the distinct fields of each column of a data file.
 type table struct {
 	Data   task.Data // how the file is read; Columns only for a text without header
 	Names  []string
@@ -134,7 +133,6 @@ func (t *table) column(name string) *fieldCounts {
 	return nil
 }
 
-// sniff finds out how a file that starts with head is read. names are its columns when it has no header.
 func sniff(head []byte, names []string) (task.Data, error) {
 	if head == nil { // Parquet
 		if names != nil {
@@ -180,7 +178,6 @@ func sniff(head []byte, names []string) (task.Data, error) {
 	return d, nil
 }
 
-// guessDelimiter returns the delimiter that stands in line most often, and how often; 0 when there is none.
 func guessDelimiter(line string) (best rune, most int) {
 	for _, c := range ",;\t| " { // a blank is the last guess: it stands in names, too
 		if n := delimiters(strings.TrimSpace(line), c); n > most && (c != ' ' || best == 0) {
@@ -190,7 +187,6 @@ func guessDelimiter(line string) (best rune, most int) {
 	return best, most
 }
 
-// delimiters counts c outside of quotes.
 func delimiters(line string, c rune) int {
 	n, quoted := 0, false
 	for _, r := range line {
@@ -250,7 +246,6 @@ type profile struct {
 	weights []float64 // rows per number
 }
 
-// unknown says whether a field means "not known" in any column.
 func unknown(field string) bool {
 	return slices.Contains([]string{"", "?", "na", "n/a", "#n/a", "<na>", "nan", "null"}, strings.ToLower(field))
 }
@@ -348,8 +343,6 @@ func (p *profile) step() float64 {
 	return 0
 }
 
-// divisor returns the greatest common divisor of the differences between values times scale; 0 when these are not
-// whole.
 func (p *profile) divisor(scale float64) float64 {
 	common, first := 0.0, math.Round(p.points[0]*scale)
 	for _, v := range p.points {
@@ -367,7 +360,6 @@ func (p *profile) divisor(scale float64) float64 {
 	return math.Abs(common)
 }
 
-// bounds returns the 1st and 99th percentile, or the whole range when these are the same.
 func (p *profile) bounds() (lo, hi float64) {
 	if lo, hi = p.quantile(0.01), p.quantile(0.99); lo == hi {
 		return p.points[0], p.points[len(p.points)-1]
@@ -393,7 +385,6 @@ func (p *profile) shares(values []string) []float64 {
 	return out
 }
 
-// reaching returns the share of the numbers that reach each threshold.
 func (p *profile) reaching(thresholds []float64) []float64 {
 	out := make([]float64, len(thresholds))
 	all := floats.Sum(p.weights)
@@ -404,8 +395,6 @@ func (p *profile) reaching(thresholds []float64) []float64 {
 	return out
 }
 
-// digits of numbers that are written: more than a model input has.
 const digits = 8
 
-// short rounds v to the digits that are written.
 func short(v float64) float64 { return task.Rounded(v, digits) }

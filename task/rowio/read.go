@@ -85,7 +85,6 @@ func Fields(r io.Reader, f Format) (names []string, next func() ([]string, error
 	}, nil
 }
 
-// keep are the columns to hand on, each once.
 func keep(t *task.Task, more []string) (names []string) {
 	all := more
 	if t.Data.ID != "" {

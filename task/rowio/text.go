@@ -17,7 +17,6 @@ type textSource struct {
 	read    func() (streamRecord, error)
 }
 
-// head takes the names of the columns from the first row, unless they are given.
 func (s *textSource) head(given []string) error {
 	if s.columns = given; given != nil {
 		return nil
@@ -37,8 +36,6 @@ func (s *textSource) head(given []string) error {
 	return nil
 }
 
-// next returns the next streamRecord, whose parts are not used again. io.EOF ends the rows; the error of a row that is
-// bad by itself is in the record.
 func (s *textSource) next() (streamRecord, error) {
 	rec, err := s.read()
 	if err != nil || len(rec.fields) != len(s.columns) { // where which field is nobody knows
@@ -59,7 +56,6 @@ func (s *textSource) next() (streamRecord, error) {
 	return rec, nil
 }
 
-// openCSV reads what follows RFC 4180, with lines that end in \r\n or \n. Empty lines are no rows.
 func openCSV(r io.Reader, t *task.Task, columns []string) (*textSource, error) {
 	rows, err := task.NewTextRows(r, &task.Data{Delimiter: ',', Trim: t.Data.Trim})
 	if err != nil {
