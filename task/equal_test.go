@@ -6,7 +6,6 @@ import (
 	"testing"
 )
 
-// Rows are equal in what tells people apart: not in how a number is written, nor in a number of the row.
 func TestEqualRows(t *testing.T) {
 	t.Parallel()
 	labelled := parse(t, small)
@@ -98,7 +97,6 @@ func TestEqualRows(t *testing.T) {
 	}
 }
 
-// IDs of numbers are equal however a tool writes a whole number; texts, and zeros in front, are their own.
 func TestPlainID(t *testing.T) {
 	t.Parallel()
 	for field, want := range map[string]string{

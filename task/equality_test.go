@@ -9,7 +9,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fullRow is what an Equality is told of a row.
 type fullRow struct {
 	content uint64
 	others  []uint64
@@ -75,8 +74,6 @@ func (p plainly) counter() int {
 	return -1
 }
 
-// answer returns the columns by which rows are not compared, whether that makes any equal, and a number for each row,
-// the same for equal ones.
 func (p plainly) answer() (without []string, classes []int) {
 	counter := p.counter()
 	var kept []int
@@ -104,7 +101,6 @@ func (p plainly) answer() (without []string, classes []int) {
 	return without, classes
 }
 
-// drawRows makes rows of columns that number rows, count copies, or do neither, some of them with mistakes.
 func drawRows(t *rapid.T) plainly {
 	n, people := rapid.IntRange(1, 60).Draw(t, "rows"), rapid.IntRange(1, 20).Draw(t, "people")
 	kinds := rapid.SliceOfN(rapid.SampledFrom([]string{"nr", "copy", "copy from 0", "branch", "note", "any"}), 0, 4).
@@ -152,7 +148,6 @@ func drawRows(t *rapid.T) plainly {
 	return p
 }
 
-// TestEqualityIsPlain: told of rows in any order, Equality answers as the definitions do.
 func TestEqualityIsPlain(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -179,7 +174,6 @@ func TestEqualityIsPlain(t *testing.T) {
 	})
 }
 
-// TestEqualityOfManyRows: of more rows than are kept, the answer is that of any order, and memory is bounded.
 func TestEqualityOfManyRows(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

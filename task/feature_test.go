@@ -10,7 +10,6 @@ import (
 	"cfq/internal/must"
 )
 
-// Every raw value comes back from the model inputs: exactly as text for categories, and as the same input for numbers.
 func TestEncodeDecodeRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		mean := rapid.Float64Range(-1e6, 1e6).Draw(t, "mean")
@@ -76,8 +75,6 @@ func TestDecodeCategories(t *testing.T) {
 	}
 }
 
-// Where float32 does not tell whole numbers apart, the round one is written, and nobody has a debt of -2 instead of
-// none.
 func TestRawOfLargeAmounts(t *testing.T) {
 	f := Standardized{Mean: 64736200, Std: 88239200}
 	for _, v := range []float64{0, 18500000, 6000000, 58000000, 1e9} {
@@ -93,7 +90,6 @@ func TestRawOfLargeAmounts(t *testing.T) {
 	}
 }
 
-// TestDecimalsAreShortest: numbers are written with as few digits as tell them apart, whole ones, too.
 func TestDecimalsAreShortest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// full is a task that uses everything the format has.
 const full = `version: 1
 data: {label: outcome, favourable: yes, filter: [{column: age, min: 18}]}
 features:

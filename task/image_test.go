@@ -22,7 +22,6 @@ import (
 	"cfq/internal/must"
 )
 
-// pictured is a task of images of two rows and three columns.
 func pictured(t *testing.T, keys string) *Task {
 	t.Helper()
 	task := must.Get(Parse("task.yaml", []byte("version: 1\ndata: {label: digit, favourable: 9}\nfeatures:\n"+
@@ -30,7 +29,6 @@ func pictured(t *testing.T, keys string) *Task {
 	return task
 }
 
-// put writes a file into a folder of the test.
 func put(t *testing.T, folder, name string, data []byte) string {
 	t.Helper()
 	path := filepath.Join(folder, name)
@@ -50,7 +48,6 @@ func zipped(t *testing.T, data []byte) []byte {
 	return b.Bytes()
 }
 
-// idxBytes is an IDX file of bytes.
 func idxBytes(data []byte, dims ...int) []byte {
 	b := []byte{0, 0, 8, byte(len(dims))}
 	for _, d := range dims {
@@ -59,7 +56,6 @@ func idxBytes(data []byte, dims ...int) []byte {
 	return append(b, data...)
 }
 
-// pngOf is a PNG of grey pixels or, of three channels, colours, rows x columns x channels.
 func pngOf(t *testing.T, data []byte, rows, columns, channels int) []byte {
 	t.Helper()
 	var picture image.Image
@@ -78,7 +74,6 @@ func pngOf(t *testing.T, data []byte, rows, columns, channels int) []byte {
 	return b.Bytes()
 }
 
-// TestImagesAreReadFromEveryKindOfFile reads the same two images, and their labels, from all of them.
 func TestImagesAreReadFromEveryKindOfFile(t *testing.T) {
 	task, dir := pictured(t, "shape: [1, 2, 3], mean: 100, std: 50"), t.TempDir()
 	first, second := []byte{0, 50, 100, 150, 200, 250}, []byte{255, 1, 2, 3, 4, 5}
@@ -133,7 +128,6 @@ func TestImagesAreReadFromEveryKindOfFile(t *testing.T) {
 	}
 }
 
-// TestImageLayouts reads a PNG with colours in both layouts, each channel with its own mean and std.
 func TestImageLayouts(t *testing.T) {
 	dir := t.TempDir()
 	picture := []byte{1, 101, 201, 2, 102, 202} // a row of two pixels
@@ -155,7 +149,6 @@ func TestImageLayouts(t *testing.T) {
 	}
 }
 
-// TestDrawnImagesAreReadBack: what is drawn from inputs has the numbers that they were read from.
 func TestDrawnImagesAreReadBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shape := rapid.SliceOfN(rapid.IntRange(1, 4), 3, 3).Draw(t, "shape")
@@ -176,7 +169,6 @@ func TestDrawnImagesAreReadBack(t *testing.T) {
 	})
 }
 
-// TestImagesKeepTheirForm: the canonical form has one entry for an image and is read back to an equal task.
 func TestImagesKeepTheirForm(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		shape := rapid.SliceOfN(rapid.IntRange(1, 4), 3, 3).Draw(rt, "shape")
@@ -207,7 +199,6 @@ func TestImagesKeepTheirForm(t *testing.T) {
 	})
 }
 
-// TestImageFilesThatCannotBeRead: what is wrong is said, of one image or of the file.
 func TestImageFilesThatCannotBeRead(t *testing.T) {
 	dir := t.TempDir()
 	grey := pngOf(t, make([]byte, 6), 2, 3, 1)

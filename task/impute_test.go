@@ -37,7 +37,6 @@ func TestImpute(t *testing.T) {
 	}
 }
 
-// TestRounded: numbers that the model gets as they are do not lose digits in silence.
 func TestRounded(t *testing.T) {
 	tk := parse(t, `version: 1
 features: [{name: a, kind: numeric, spread: 3000}, {name: b, kind: numeric, mean: 2e7, std: 3000}]`)

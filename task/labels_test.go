@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 )
 
-// labelled is a file of people with the given labels.
 func labelled(labels ...string) string {
 	return "age,color,member,income\n40,red,no," + strings.Join(labels, "\n40,red,no,") + "\n"
 }

@@ -86,7 +86,6 @@ func TestLatent(t *testing.T) {
 	}
 }
 
-// Attributes have names, and limits of their own.
 func TestLatentFeatures(t *testing.T) {
 	tk := parse(t, latentTask+`latent:
   encoder: e.onnx

@@ -2,7 +2,6 @@ package task
 
 import "testing"
 
-// TestMapsOfLinks: entries stand in the order of their values, as the features write them.
 func TestMapsOfLinks(t *testing.T) {
 	const features = `version: 1
 features:

@@ -16,7 +16,6 @@ import (
 	"cfq/internal/must"
 )
 
-// section is a table of the page and the keys that the decoder reads there.
 type section struct {
 	title string
 	keys  []key
@@ -44,7 +43,6 @@ func sections() []section {
 	return all
 }
 
-// kindsOf names the kinds of feature that a key means something for.
 func kindsOf(key string) []string {
 	var names []string
 	for _, e := range encodings() {
@@ -60,7 +58,6 @@ func kindsOf(key string) []string {
 	return names
 }
 
-// blocks are the parts of the page between ``` marks, in their order.
 func blocks(kind string) (out []string) {
 	for i, s := range strings.Split(reference, "```") {
 		if text, ok := strings.CutPrefix(s, kind+"\n"); ok && i%2 == 1 {
@@ -95,8 +92,6 @@ func TestMarkdownHasEveryKey(t *testing.T) {
 	}
 }
 
-// TestMarkdownTellsTheDefaults writes every literal default of the page into a task file: it must mean the same as
-// leaving the key out.
 func TestMarkdownTellsTheDefaults(t *testing.T) {
 	features := map[string]string{
 		"numeric": "name: a, kind: numeric", "ordinal": "name: a, kind: ordinal, values: [1, 2]",
@@ -152,8 +147,6 @@ func TestMarkdownTellsTheDefaults(t *testing.T) {
 	}
 }
 
-// TestMarkdownExample reads the data file of the page with the task file of the page, and compares with what the page
-// says comes out.
 func TestMarkdownExample(t *testing.T) {
 	task := must.Get(Parse("example.yaml", []byte(blocks("yaml")[0])))(t)
 	csv, said := blocks("text")[0], blocks("text")[1]
@@ -187,7 +180,6 @@ func TestDemoTaskLoads(t *testing.T) {
 	}
 }
 
-// TestMarkdownConstraints reads the constraints and the overrides that the page shows.
 func TestMarkdownConstraints(t *testing.T) {
 	const features = `version: 1
 features:

@@ -20,7 +20,6 @@ import (
 	"cfq/internal/must"
 )
 
-// writeParquet writes rows of one value per column, in the order of the columns' names; nil is a null.
 func writeParquet(t testing.TB, columns parquet.Group, rows ...[]any) []byte {
 	t.Helper()
 	schema := parquet.NewSchema("people", columns)
@@ -47,8 +46,6 @@ func writeParquet(t testing.TB, columns parquet.Group, rows ...[]any) []byte {
 	return b.Bytes()
 }
 
-// The same rows in CSV and Parquet are the same people, bit for bit: numbers as doubles, as texts in a dictionary, and
-// as integers.
 func TestParquetIsCSV(t *testing.T) {
 	t.Parallel()
 	text := must.Get(os.ReadFile(filepath.Join("..", "testdata", "loans", "train.csv")))(t)
@@ -107,7 +104,6 @@ func TestParquetIsCSV(t *testing.T) {
 	}
 }
 
-// Each type is written as a CSV file would have it.
 func TestParquetTypes(t *testing.T) {
 	t.Parallel()
 	columns := parquet.Group{
@@ -209,7 +205,6 @@ func TestParquetThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Overrides are read from Parquet, too.
 func TestParquetOverrides(t *testing.T) {
 	t.Parallel()
 	task := parse(t, full)

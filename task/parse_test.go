@@ -15,7 +15,6 @@ import (
 	"cfq/internal/must"
 )
 
-// small is a task with one feature of each kind of encoding.
 const small = `version: 1
 data: {label: income, favourable: high, missing: "?"}
 features:
@@ -120,7 +119,6 @@ spartity: {}
 	}
 }
 
-// TestMistakes reads the files of testdata/mistakes.txtar. The name of each is what the only mistake in it says.
 func TestMistakes(t *testing.T) {
 	ar, err := txtar.ParseFile(filepath.Join("testdata", "mistakes.txtar"))
 	if err != nil || len(ar.Files) < 140 {

@@ -14,7 +14,6 @@ import (
 	"cfq/internal/must"
 )
 
-// parse returns the task of a file that has no mistakes.
 func parse(t *testing.T, file string) *Task {
 	t.Helper()
 	return must.Get(Parse("test.yaml", []byte(file)))(t)

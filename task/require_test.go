@@ -5,7 +5,6 @@ import (
 	"testing"
 )
 
-// TestRequire: a row without a category cannot be read where the model requires one, and the reason says what to do.
 func TestRequire(t *testing.T) {
 	const file = "version: 1\nfeatures: [{name: n, kind: numeric}, {name: job, kind: onehot, values: [a, b]}," +
 		" {name: home, kind: onehot, values: [x, y]}]"
@@ -25,7 +24,6 @@ func TestRequire(t *testing.T) {
 	}
 }
 
-// TestLargeIntegers: categories that a float64 does not tell apart are others.
 func TestLargeIntegers(t *testing.T) {
 	values := []string{"9007199254740992", "9007199254740994", "7"}
 	for raw, want := range map[string]int{

@@ -15,7 +15,6 @@ import (
 	"cfq/internal/must"
 )
 
-// ruleFeatures have names and values that are easily misread.
 const ruleFeatures = `version: 1
 features:
   - {name: hours, kind: numeric}
@@ -121,7 +120,6 @@ func TestMistakesInConditions(t *testing.T) {
 	}
 }
 
-// tree is an arithmetic expression with its text and a direct evaluation.
 type tree struct {
 	text   string
 	value  func(x []float64) float64
@@ -166,7 +164,6 @@ func drawTree(t *rapid.T, depth int) tree {
 	return tree{a.text + " +" + b.text, func(x []float64) float64 { return a.value(x) + b.value(x) }, a.linear || b.linear}
 }
 
-// An inequality evaluates as the expressions it was written as.
 func TestConditionsEvaluateAsWritten(t *testing.T) {
 	task := parse(t, ruleFeatures)
 	g := newGrammar(task)

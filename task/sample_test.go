@@ -17,7 +17,6 @@ import (
 	"cfq/internal/must"
 )
 
-// sampleRows are n people of whom every seventh cannot be read and every eleventh is filtered.
 func sampleRows(n int) string {
 	var b strings.Builder
 	b.WriteString("age,color,town,y,note\n")
@@ -34,8 +33,6 @@ func sampleRows(n int) string {
 	return b.String()
 }
 
-// TestMostKeepsWhatItKeeps: a sample is some of the people as Read returns them, in the order of the file, with the
-// counts of the whole file.
 func TestMostKeepsWhatItKeeps(t *testing.T) {
 	task, text := parse(t, grouped), sampleRows(200)
 	read := func(o ReadOptions) *People {
@@ -75,7 +72,6 @@ func TestMostKeepsWhatItKeeps(t *testing.T) {
 	}
 }
 
-// TestMostIsUniform: over many seeds every pair of people is drawn as often as any other.
 func TestMostIsUniform(t *testing.T) {
 	task := parse(t, "version: 1\nfeatures:\n  - {name: age, kind: numeric}")
 	const n, most, runs = 6, 3, 2500
@@ -106,7 +102,6 @@ func TestMostIsUniform(t *testing.T) {
 	}
 }
 
-// TestMostBoundsMemory reads a stream that is far larger than what is kept of it.
 func TestMostBoundsMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a long file")
@@ -145,7 +140,6 @@ func TestMostBoundsMemory(t *testing.T) {
 	}
 }
 
-// TestStreamMost: a sample that is streamed is the sample that is read.
 func TestStreamMost(t *testing.T) {
 	task := parse(t, grouped)
 	path := filepath.Join(t.TempDir(), "people.csv")

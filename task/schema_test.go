@@ -27,7 +27,6 @@ func TestForm(t *testing.T) {
 	}
 }
 
-// TestSchemaHasEveryKey: each mapping of the reference page is in the schema, with descriptions free of Markdown.
 func TestSchemaHasEveryKey(t *testing.T) {
 	var walk func(where string, s map[string]any) int
 	walk = func(where string, s map[string]any) int {

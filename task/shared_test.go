@@ -238,7 +238,6 @@ func readMLP(t *testing.T, path string) *mlp {
 	return &m
 }
 
-// each calls f with the payload of every field with the given number of a protobuf message.
 func each(t *testing.T, msg []byte, field protowire.Number, f func([]byte)) {
 	t.Helper()
 	for len(msg) > 0 {
@@ -277,7 +276,6 @@ func readMatrix(t *testing.T, path string) [][]float64 {
 	return out
 }
 
-// In published data no column counts copies, with the task file's columns or with only few of them.
 func TestPublishedDataHasNoCounters(t *testing.T) {
 	dir := realdata.Dir(t)
 	for _, p := range published {

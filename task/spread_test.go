@@ -2,7 +2,6 @@ package task
 
 import "testing"
 
-// TestPlainNumbers: a model that takes numbers as they are gets the very number, whatever the spread.
 func TestPlainNumbers(t *testing.T) {
 	t.Parallel()
 	for _, spread := range []float64{0.3, 1, 12.53469, 21630.879, 6e6} {

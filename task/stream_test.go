@@ -15,15 +15,12 @@ import (
 	"cfq/internal/must"
 )
 
-// grouped is a task with subgroups of both sorts and a filter.
 const grouped = `version: 1
 data: {label: y, favourable: "1", missing: "?", subgroups: [town], filter: [{column: age, max: 90}]}
 features:
   - {name: age, kind: numeric}
   - {name: color, kind: onehot, values: [red, blue], subgroup: true}`
 
-// TestStreamIsRead: batches of any size hold, one behind the other, what Read returns, and the rest of the result is
-// the same.
 func TestStreamIsRead(t *testing.T) {
 	task := parse(t, grouped)
 	path := filepath.Join(t.TempDir(), "people.csv")
@@ -100,7 +97,6 @@ func groupTexts(s *Subgroup) (out []string) {
 	return out
 }
 
-// TestStreamStops: an error of the caller, or a cancellation, ends the reading at once.
 func TestStreamStops(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "people.csv")
 	must.Do(t, os.WriteFile(path, []byte("age,color,town,y\n"+strings.Repeat("30,red,Rome,1\n", 5000)), 0o600))
@@ -117,7 +113,6 @@ func TestStreamStops(t *testing.T) {
 	}
 }
 
-// A batch is as large as was asked for, also when the first row is no header.
 func TestStreamWithoutHeader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "people.csv")
 	must.Do(t, os.WriteFile(path, []byte(strings.Repeat("30,red,Rome,1\n", 5)), 0o600))

@@ -10,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A thermometer's inputs come back as a text that has the same inputs, and of a number say which thresholds it reaches.
 func TestThermometerRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := &Thermometer{}

@@ -24,7 +24,6 @@ func twenty() string {
 
 const head = "version: 1\ndata: {label: label, favourable: good, missing: \"?\"}\n"
 
-// check holds a task file against data, and against margins of a model.
 func check(t *testing.T, text, data string, margins []float32) *Report {
 	t.Helper()
 	tk := parse(t, text)

@@ -15,7 +15,6 @@ import (
 	"cfq/task"
 )
 
-// profileOf profiles a column of n numbers.
 func profileOf(n int, value func() float64) *profile {
 	c := newColumn("x")
 	for range n {
@@ -24,7 +23,6 @@ func profileOf(n int, value func() float64) *profile {
 	return look(&c)
 }
 
-// honest are columns without codes, by name: counts, amounts, scales, differences, prices, percentages, capped ages.
 func honest(rng *rand.Rand) map[string]func() float64 {
 	mean, sd := rng.Float64()*40, 0.5+rng.Float64()*20
 	normal := func() float64 { return mean + sd*rng.NormFloat64() }
@@ -88,7 +86,6 @@ func TestNoCodesInHonestData(t *testing.T) {
 	}
 }
 
-// TestCodes puts codes into honest columns and asks for them back.
 func TestCodes(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -206,7 +203,6 @@ func TestCheckReportsCodesAndUnreachedValues(t *testing.T) {
 	}
 }
 
-// A value that means "not known" is declared, and reported where it is not.
 func TestMarkersAmongValues(t *testing.T) {
 	t.Parallel()
 	const home = "  - {name: home, kind: onehot, values: [rent, own, \"?\"]"

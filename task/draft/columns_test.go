@@ -9,7 +9,6 @@ import (
 	"cfq/internal/must"
 )
 
-// applicants have numbers and texts, and an outcome.
 const applicants = `Age,income,housing,job,label
 20,1000,own,clerk,bad
 30,2000,rent,cook,good
@@ -154,7 +153,6 @@ func TestNumbersAlone(t *testing.T) {
 	}
 }
 
-// Numbers with decimal commas are said to be that, and no texts.
 func TestDecimalCommas(t *testing.T) {
 	t.Parallel()
 	data := open(t, "Age;y\n"+strings.Repeat("1,5;a\n33,87;b\n-2,25;a\n", 10))

@@ -72,7 +72,6 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// What the data do not tell is a question, in the file and in the list.
 func TestQuestions(t *testing.T) {
 	const data = "age,home,sex,own_car,own_house,label\n30,rent,m,1,0,yes\n41,own,f,0,1,no\n52,flat,m,0,0,yes\n"
 	questions := func(o Options) string {
@@ -118,7 +117,6 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// A column of 0 and 1 is the input as it is, whatever the frequencies and the outcome.
 func TestZeroOneIsNeverInverted(t *testing.T) {
 	for _, fields := range [][]string{{"0", "1", "1", "1"}, {"1", "0", "0", "0"}, {"1.0", "0.0", "1.0", "0.0"}} {
 		p := draft(t, open(t, "flag,label\n"+strings.Join(fields, ",x\n")+",y\n"), Options{Label: "label"})
@@ -128,7 +126,6 @@ func TestZeroOneIsNeverInverted(t *testing.T) {
 	}
 }
 
-// Whatever fields a file has, the draft is a task file by which its rows can be read, and Check finds no problem.
 func TestDraftsCanBeRead(t *testing.T) {
 	field := rapid.OneOf(
 		rapid.StringMatching(`[a-z]{0,3}[ :#,'"{}\[\]&*!|>%@\-?\\éß]{0,2}[a-zA-Z0-9. ]{0,3}`),

@@ -10,7 +10,6 @@ import (
 	"cfq/task"
 )
 
-// people is an encoding as training scripts write it.
 const people = `{"dataset": "people", "target": "favourable = 0", "features": [
 	{"name": "age", "column": "age", "kind": "numeric", "mean": 40.25, "std": 12.125},
 	{"name": "home=rent", "column": "home", "kind": "onehot", "value": "rent"},
@@ -23,7 +22,6 @@ func encoding(t testing.TB, text string) *Encoding {
 	return must.Get(parseEncoding([]byte(text)))(t)
 }
 
-// A draft by a declared encoding encodes as declared and leaves nothing open.
 func TestDeclaredEncoding(t *testing.T) {
 	const data = "sex,home,zip,age,label\nm,rent,1,30,yes\nf,own,2,41,no\nm,?,3,52,yes\nf,flat,4,60,no\n"
 	for name, text := range map[string]string{
@@ -56,7 +54,6 @@ func TestDeclaredEncoding(t *testing.T) {
 	}
 }
 
-// An encoding whose 1 does not occur in the data is asked about, not guessed and no crash.
 func TestEncodingOfAnAbsentValue(t *testing.T) {
 	p := draft(t, open(t, "sex,label\nM,yes\nF,no\n"), Options{
 		Label:      "label",
@@ -113,7 +110,6 @@ func TestMistakesInEncodings(t *testing.T) {
 	}
 }
 
-// What an encoding says of clip, log, inputs and thresholds is checked where it is read; an open side stays open.
 func TestEncodingOfInputs(t *testing.T) {
 	t.Parallel()
 	for input, want := range map[string]string{
@@ -138,8 +134,6 @@ func TestEncodingOfInputs(t *testing.T) {
 	}
 }
 
-// TestImputedNumbers: what the model takes for a missing number stands in the file in the column's units, behind
-// whatever inputs other columns have.
 func TestImputedNumbers(t *testing.T) {
 	t.Parallel()
 	mean, std := 30.0, 10.0

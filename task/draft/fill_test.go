@@ -85,7 +85,6 @@ func TestFillWritesWhereThingsAreMissing(t *testing.T) {
 	}
 }
 
-// Whatever a task file looks like, its comments and what it says stay.
 func TestFillLeavesAllElse(t *testing.T) {
 	data := write(t, "data.csv", gapped())
 	rapid.Check(t, func(rt *rapid.T) {
@@ -127,7 +126,6 @@ func TestFillLeavesAllElse(t *testing.T) {
 	})
 }
 
-// drawFile draws a task file for gapped in one of the ways to write it.
 func drawFile(t *rapid.T) string {
 	end := rapid.SampledFrom([]string{"\n", "\r\n"}).Draw(t, "end")
 	comment := func() string {
@@ -192,7 +190,6 @@ func TestFillRefuses(t *testing.T) {
 	}
 }
 
-// mean and std come from the encoding alone.
 func TestFillTakesTheDeclaredScale(t *testing.T) {
 	e, err := parseEncoding([]byte(`{"features": [{"column": "age", "kind": "numeric", "mean": 50.5, "std": 20}]}`))
 	must.Do(t, err)
@@ -203,7 +200,6 @@ func TestFillTakesTheDeclaredScale(t *testing.T) {
 	}
 }
 
-// A task file without its statistics gets them back.
 func TestFillGivesBackWhatWasTakenAway(t *testing.T) {
 	loans := filepath.Join("..", "..", "testdata", "loans")
 	byHand := must.Get(task.Load(filepath.Join(loans, "task.yaml")))(t)
@@ -223,7 +219,6 @@ func TestFillGivesBackWhatWasTakenAway(t *testing.T) {
 	}
 }
 
-// shares of a category, nil of a number.
 func shares(f *task.Feature) *[]float64 {
 	switch e := f.Encoding.(type) {
 	case *task.Binary:

@@ -20,7 +20,6 @@ func columnOf(fields ...string) *fieldCounts {
 	return &c
 }
 
-// Moments, quantiles and MAD against their definitions on the unpacked column.
 func TestStatistics(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 60).Draw(t, "n")

@@ -2,7 +2,6 @@ package draft
 
 import "testing"
 
-// A few rows that differ by chance do not make another scaling better.
 func TestClearGain(t *testing.T) {
 	rows := func(right, wrong int) []bool {
 		list := make([]bool, right+wrong)

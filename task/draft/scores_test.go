@@ -12,7 +12,6 @@ import (
 	"cfq/task"
 )
 
-// scored is a table of n rows of scores behind a first line.
 func scored(first string, n int, row func(i int) string) string {
 	var b strings.Builder
 	b.WriteString(first)
@@ -90,7 +89,6 @@ func TestSelectScores(t *testing.T) {
 	}
 }
 
-// Scores are those of a model in any form; one that is off beyond the tolerance, of a row or of a logit, contradicts.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	tk := must.Get(task.Parse("t", []byte("version: 1\nfeatures:\n"+
@@ -164,7 +162,6 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// The hash of an encoding says what decides how rows become inputs, and nothing else.
 func TestEncodingHash(t *testing.T) {
 	t.Parallel()
 	const text = "version: 1\nfeatures:\n" +

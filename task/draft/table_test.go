@@ -66,7 +66,6 @@ func TestHowAFileIsRead(t *testing.T) {
 	}
 }
 
-// What is read here is what package task reads by the same settings.
 func TestTableReadsWhatTasksRead(t *testing.T) {
 	text := "# made by hand\nage, home\n 30 , rent\n41,\"own, \"\n\n52, rent \n"
 	table := open(t, text)
@@ -148,7 +147,6 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A Parquet file names its columns, and its numbers are those of a CSV file.
 func TestParquet(t *testing.T) {
 	type person struct {
 		Age   float64 `parquet:"age"`

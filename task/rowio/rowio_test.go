@@ -29,7 +29,6 @@ func parse(t testing.TB, text string) *task.Task {
 	return must.Get(task.Parse("task.yaml", []byte(text)))(t)
 }
 
-// read returns the rows of a stream, one line each, and checks that batches are consistent.
 func read(t testing.TB, r io.Reader, tk *task.Task, o Options) (lines []string, n Counts, err error) {
 	t.Helper()
 	in, err := Open(r, tk, o)
@@ -169,7 +168,6 @@ func (r iotest) Read([]byte) (int, error) { return 0, r.err }
 
 func long(n int) string { return strings.Repeat("x\n", n) }
 
-// TestStreamIsRead: what streams of any format say of rows is what task.Read says of a file with them.
 func TestStreamIsRead(t *testing.T) {
 	tk := parse(t, strings.Replace(people, "id: who, ", "", 1))
 	rapid.Check(t, func(rt *rapid.T) {
@@ -237,8 +235,6 @@ func TestStreamIsRead(t *testing.T) {
 	})
 }
 
-// TestLatency: rows are handed on when no more arrive for a while, however many they are, and when they keep coming
-// slowly.
 func TestLatency(t *testing.T) {
 	tk := parse(t, people)
 	synctest.Test(t, func(t *testing.T) {
@@ -278,7 +274,6 @@ func TestLatency(t *testing.T) {
 	})
 }
 
-// TestBatchesAreBounded: many rows, and long ones, come in several batches.
 func TestBatchesAreBounded(t *testing.T) {
 	tk := parse(t, people)
 	for text, want := range map[string]int{
@@ -299,7 +294,6 @@ func TestBatchesAreBounded(t *testing.T) {
 	}
 }
 
-// TestStops: an error of the caller and a cancellation end the reading at once, even of a stream that does not end.
 func TestStops(t *testing.T) {
 	tk := parse(t, people)
 	boom := errors.New("boom")
@@ -324,7 +318,6 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// pieces remembers what was written at once.
 type pieces [][]byte
 
 func (p *pieces) Write(b []byte) (int, error) {
@@ -358,7 +351,6 @@ func TestWriteText(t *testing.T) {
 	}
 }
 
-// TestWholeRows: whatever is written at once ends with a whole row, and a pipe takes it as a whole.
 func TestWholeRows(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var p pieces
