@@ -18,18 +18,8 @@ func (b *Binary) Kind() string { return "binary" }
 
 func (b *Binary) width() int { return 1 }
 
-func (b *Binary) modelInputs() int { return b.Coding.modelInputs(1) }
-
-// Places is 2: the zero, and One.
-func (b *Binary) Places() int { return 2 }
-
-// PlaceName returns One for 1.
-func (b *Binary) PlaceName(i int) string {
-	if i == 1 {
-		return b.One
-	}
-	return cmp.Or(b.Zero, "not "+b.One)
-}
+// Names are Zero and One.
+func (b *Binary) Names() []string { return []string{cmp.Or(b.Zero, "not "+b.One), b.One} }
 
 // PlaceOf is that of a [Category].
 func (b *Binary) PlaceOf(raw string) (int, error) {
@@ -57,12 +47,6 @@ func (b *Binary) check(x []float32) error {
 	return nil
 }
 
-func (b *Binary) decode(x []float32) (string, error) { return b.PlaceName(b.place(x)), nil }
-
-func (b *Binary) group(x []float32) int { return b.place(x) }
-
-func (b *Binary) groupNames() []string { return placeNames(b) }
-
 func (b *Binary) isOrdered() bool { return false }
 
 func (b *Binary) inputName(name string, _ int) string { return name }
@@ -80,8 +64,6 @@ func (b *Binary) Linear(value string) (coef []float64, constant float64, err err
 	}
 	return []float64{-1}, 1, nil
 }
-
-func (b *Binary) also() []string { return []string{"impute", "subgroup"} }
 
 func (b *Binary) declare(d *fileDecoder, _ *Task) ([]key, func(featureEntry)) {
 	keys := append(b.keys(d),

@@ -16,11 +16,8 @@ import (
 type Category interface {
 	Encoding
 
-	// Places is the number of values.
-	Places() int
-
-	// PlaceName returns the raw text of a value: for thresholds 10 and 20, "<10", "10" and "20".
-	PlaceName(i int) string
+	// Names are the raw texts of its values: for thresholds 10 and 20, "<10", "10" and "20".
+	Names() []string
 
 	// PlaceOf returns which of its values a raw field is.
 	PlaceOf(raw string) (int, error)
@@ -55,27 +52,12 @@ func (c *Coding) hasNumber() bool { return false }
 
 func (c *Coding) isMade() bool { return c.Inputs != nil }
 
-func (c *Coding) modelInputs(width int) int {
-	if c.Inputs != nil {
-		return len(c.Inputs[0])
-	}
-	return width
-}
-
 func (c *Coding) sigma(j int, unknown float64) float64 {
 	p := unknown
 	if j < len(c.Shares) {
 		p = c.Shares[j]
 	}
 	return math.Sqrt(max(p*(1-p), 0))
-}
-
-func placeNames(c Category) []string {
-	names := make([]string, c.Places())
-	for i := range names {
-		names[i] = c.PlaceName(i)
-	}
-	return names
 }
 
 func known(raw string, values []string) (int, error) {
@@ -88,10 +70,10 @@ func known(raw string, values []string) (int, error) {
 
 // between says that a raw value is a number between two thresholds, which has no name; "" when it has.
 func between(c Category, raw string, place int) string {
-	if _, steps := c.(*Thermometer); !steps || Same(raw, c.PlaceName(place)) {
+	if _, steps := c.(*Thermometer); !steps || Same(raw, c.Names()[place]) {
 		return ""
 	}
-	return "one of: " + message.List(placeNames(c), 20)
+	return "one of: " + message.List(c.Names(), 20)
 }
 
 func notNumber() error { return errors.New("it is no number; compare it with a value") }
@@ -132,10 +114,11 @@ func (e featureEntry) checkCoding(c Category) {
 			e.errorf("shares", "a share lies between 0 and 1, not at %v", s)
 		}
 	}
-	n, places := e.At["inputs"], c.Places()
+	n := e.At["inputs"]
 	if n == nil || c.width() == 0 {
 		return
 	}
+	places := len(c.Names())
 	if _, list := n.(*ast.SequenceNode); !list {
 		word, ok := e.d.ReadText(n)
 		if ok && !slices.Contains(InputWords(), word) {

@@ -354,7 +354,7 @@ func (p *conditionParser) unknown() {
 
 func (p *conditionParser) category(f *Feature) []Inequality {
 	c := f.Category()
-	values := placeNames(c)
+	values := c.Names()
 	if b, ok := c.(*Binary); ok && b.Zero == "" {
 		values = []string{b.One}
 	}

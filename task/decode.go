@@ -303,26 +303,27 @@ func (d *fileDecoder) featureKeys(t *Task, f *Feature) (own, foreign []key, chec
 		key{Name: "column", Value: d.Text(&f.Column), Keep: true},
 		key{Name: "kind", Value: config.Word(&d.Decoder, &kind, kinds()...), Fallback: required},
 	)
-	has := func(keys []key, name string) bool {
-		return slices.ContainsFunc(keys, func(k key) bool { return k.Name == name })
+	for _, k := range append(d.actionKeys(t, f), key{Name: "impute", Value: d.Text(&f.Impute)},
+		key{Name: "subgroup", Value: d.Flag(&f.Subgroup)}) {
+		if meansSomething(k.Name, kind) {
+			own = append(own, k)
+		} else {
+			foreign = append(foreign, k)
+		}
 	}
 	for _, e := range encodings() {
 		keys, _ := e.declare(d, t)
-		for _, k := range keys {
-			if !has(own, k.Name) && !has(foreign, k.Name) {
-				foreign = append(foreign, k)
-			}
-		}
+		foreign = append(foreign, keys...)
 	}
-	always := append(d.actionKeys(t, f), key{Name: "impute", Value: d.Text(&f.Impute)},
-		key{Name: "subgroup", Value: d.Flag(&f.Subgroup)})
-	for _, k := range always {
-		if isForeign(f.Encoding, k.Name) {
-			foreign = append(foreign, k)
-		} else {
-			own = append(own, k)
-		}
+	has := map[string]bool{}
+	for _, k := range own {
+		has[k.Name] = true
 	}
+	foreign = slices.DeleteFunc(foreign, func(k key) bool {
+		twice := has[k.Name]
+		has[k.Name] = true
+		return twice
+	})
 	order := keyOrder()
 	for _, keys := range [][]key{own, foreign} {
 		slices.SortFunc(keys, func(a, b key) int { return slices.Index(order, a.Name) - slices.Index(order, b.Name) })
@@ -330,12 +331,23 @@ func (d *fileDecoder) featureKeys(t *Task, f *Feature) (own, foreign []key, chec
 	return own, foreign, check
 }
 
-// isForeign says of a key that every feature has a place for that it means nothing for the encoding.
-func isForeign(of Encoding, key string) bool {
-	if of != nil && slices.Contains(of.also(), key) {
-		return false
+// meansSomething says whether a key that every feature has a place for means something for a kind.
+func meansSomething(key, kind string) bool {
+	switch key {
+	case "bounds", "step":
+		return slices.Contains([]string{"numeric", "ordinal", "image"}, kind)
+	case "max_increase", "max_decrease", "max_change":
+		return kind != "binary"
+	case "switch_cost":
+		return kind == "onehot" || kind == "thermometer"
+	case "transitions":
+		return kind == "onehot"
+	case "impute":
+		return kind != "image"
+	case "subgroup":
+		return kind != "numeric" && kind != "image"
 	}
-	return slices.ContainsFunc(encodings(), func(e Encoding) bool { return slices.Contains(e.also(), key) })
+	return true
 }
 
 func (d *fileDecoder) actionKeys(t *Task, f *Feature) []key {

@@ -13,14 +13,10 @@ import (
 type rowHashes struct {
 	names []string // of the columns that are neither input nor outcome nor ID, ascending
 	at    []int    // where they are in a record
-	room  []uint64 // for the fields of further people
-	rows  int      // how many of them room is made for
 	text  []byte   // scratch
 }
 
-// newRowHashes finds the columns that are neither input nor outcome nor ID. With a sample, rows do not share memory:
-// most of them are dropped.
-func newRowHashes(c *columns, sample bool) *rowHashes {
+func newRowHashes(c *columns) *rowHashes {
 	read := slices.Concat(c.features, c.id, []int{c.label})
 	for _, tw := range c.twins {
 		read = append(read, tw[1]) // the same as the first
@@ -28,10 +24,7 @@ func newRowHashes(c *columns, sample bool) *rowHashes {
 	for _, im := range c.images {
 		read = append(read, im.at)
 	}
-	h := &rowHashes{rows: 1024}
-	if sample {
-		h.rows = 1
-	}
+	h := &rowHashes{}
 	for i := range c.names {
 		if !slices.Contains(read, i) {
 			h.at = append(h.at, i)
@@ -50,12 +43,7 @@ func (h *rowHashes) content(x []float32, label int8) uint64 {
 }
 
 func (h *rowHashes) others(rec []string, missing func(string) bool) []uint64 {
-	n := len(h.at)
-	if len(h.room) < n {
-		h.room = make([]uint64, h.rows*n)
-	}
-	fields := h.room[:n:n]
-	h.room = h.room[n:]
+	fields := make([]uint64, len(h.at))
 	for i, at := range h.at {
 		if field := strings.TrimSpace(rec[at]); !missing(field) {
 			fields[i] = fieldHash(plainField(field))
@@ -86,26 +74,8 @@ func mixed(v uint64) uint64 {
 
 // plainField writes a number in one way; more digits than a float64 has stay as they are.
 func plainField(field string) string {
-	if len(field) > 15 || isPlain(field) {
-		return field
-	}
-	if v, ok := Number(field); ok {
+	if v, ok := Number(field); ok && len(field) <= 15 {
 		return Decimal(v)
 	}
 	return field
-}
-
-func isPlain(field string) bool {
-	if field == "" || field[0] == '0' {
-		return field == "" || field == "0"
-	}
-	if c := field[0]; (c < '0' || c > '9') && c != '.' && c != '-' && c != '+' {
-		return true
-	}
-	for i := range len(field) {
-		if c := field[i]; c < '0' || c > '9' {
-			return false
-		}
-	}
-	return true
 }

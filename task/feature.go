@@ -73,22 +73,16 @@ type Encoding interface {
 	Linear(value string) (coef []float64, constant float64, err error)
 
 	width() int
-	modelInputs() int
 	isMade() bool                           // the model's inputs are others than the feature's
 	encode(raw string, dst []float32) error // dst is zero
 	encodeMissing() error                   // nil: a missing value is all zeros
-	decode(x []float32) (string, error)
-	check(x []float32) error    // why finite numbers cannot be its inputs
-	group(x []float32) int      // which of groupNames a person has, -1 when missing
-	groupNames() []string       // of the values of a category or ordinal number
-	notKnown(value string) bool // the value means "not known"
-	hasNumber() bool            // it stands for a number in rules
+	check(x []float32) error                // why finite numbers cannot be its inputs
+	notKnown(value string) bool             // the value means "not known"
+	hasNumber() bool                        // it stands for a number in rules
 	inputName(name string, j int) string
 
 	// declare returns the keys of the task file that this encoding reads, and what checks them once they are read.
 	declare(d *fileDecoder, t *Task) (keys []key, check func(featureEntry))
-	// also are the keys that mean something for this encoding and not for every other, in addition to those it declares.
-	also() []string
 }
 
 func encodings() []Encoding {
@@ -149,12 +143,23 @@ func (f *Feature) Encode(raw string, dst []float32) error {
 // Thermometer with Thresholds. Inputs that no raw value has are an error.
 func (f *Feature) Decode(x []float32) (raw string, err error) {
 	if err = f.check(x); err == nil {
-		raw, err = f.Encoding.decode(x)
+		raw, err = f.decode(x)
 	}
 	if err != nil {
 		return "", fmt.Errorf("feature %q: %w", f.Name, err)
 	}
 	return raw, nil
+}
+
+func (f *Feature) decode(x []float32) (string, error) {
+	c := f.Category()
+	if c == nil {
+		return f.Number().decode(x[0])
+	}
+	if i := c.place(x); i >= 0 {
+		return c.Names()[i], nil
+	}
+	return "", nil
 }
 
 func (f *Feature) check(x []float32) error {
@@ -174,7 +179,15 @@ func (f *Feature) FromInput(x float32) float64 { return f.Number().FromInput(x) 
 
 // ModelInputs returns how many inputs the model has of the feature: Width, unless Coding.Inputs says otherwise, and
 // none of a code.
-func (f *Feature) ModelInputs() int { return f.Encoding.modelInputs() }
+func (f *Feature) ModelInputs() int {
+	if c := f.Category(); c != nil && c.Made() != nil {
+		return len(c.Made()[0])
+	}
+	if f.isCode() {
+		return 0
+	}
+	return f.Encoding.width()
+}
 
 // rank returns where a raw value stands among the feature's, and how the feature writes it; or why it is none of them.
 func (f *Feature) rank(raw string) (rank float64, name, why string) {
@@ -187,7 +200,7 @@ func (f *Feature) rank(raw string) (rank float64, name, why string) {
 		return v, raw, ""
 	}
 	i, _ := c.PlaceOf(raw)
-	return float64(i), c.PlaceName(i), between(c, raw, i)
+	return float64(i), c.Names()[i], between(c, raw, i)
 }
 
 func (f *Feature) refuses(raw string) string {
@@ -202,9 +215,17 @@ func (f *Feature) refuses(raw string) string {
 
 // Groups are the values that people have of a category or ordinal number, read back from their model inputs.
 func (f *Feature) Groups(p *People) Subgroup {
-	s := Subgroup{Feature: f.Name, Values: f.Encoding.groupNames(), Codes: make([]int32, p.N)}
+	s := Subgroup{Feature: f.Name, Values: f.Values(), Codes: make([]int32, p.N)}
+	c := f.Category()
+	if c != nil {
+		s.Values = c.Names()
+	}
 	for i := range s.Codes {
-		s.Codes[i] = int32(f.Encoding.group(p.X[i*p.Dim+f.Offset:][:f.Width]))
+		if x := p.X[i*p.Dim+f.Offset:][:f.Width]; c != nil {
+			s.Codes[i] = int32(c.place(x))
+		} else {
+			s.Codes[i] = int32(f.Number().group(x[0]))
+		}
 	}
 	return s
 }

@@ -88,7 +88,7 @@ func FuzzOverrides(f *testing.F) {
 	f.Add([]byte("feature,row\n\"in\ncome\",1\n"))
 	task := must.Get(Parse("full.yaml", []byte(full)))(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		o := newOverrideReader("o.csv", task)
+		o := &overrideReader{d: newDecoder("o.csv", task), task: task, seen: map[[2]int]int{}}
 		if err := o.read(bytes.NewReader(data)); err != nil || len(o.d.Errs) > 0 {
 			return
 		}

@@ -46,13 +46,7 @@ func (m *Pixels) width() int {
 	return m.Shape[0] * m.Shape[1] * m.Shape[2]
 }
 
-func (m *Pixels) modelInputs() int { return m.width() }
-
 func (m *Pixels) inputName(name string, j int) string { return m.pixelName(name, j) }
-
-func (m *Pixels) also() []string {
-	return []string{"bounds", "step", "max_increase", "max_decrease", "max_change"}
-}
 
 func (m *Pixels) declare(d *fileDecoder, _ *Task) ([]key, func(featureEntry)) {
 	return []key{
@@ -63,17 +57,17 @@ func (m *Pixels) declare(d *fileDecoder, _ *Task) ([]key, func(featureEntry)) {
 	}, m.validate
 }
 
-const maxChannels = 4
-
-const maxPixels = 1 << 16
+const (
+	maxChannels = 4
+	maxPixels   = 1 << 16 // numbers of one image, each of which is a feature
+)
 
 func (m *Pixels) place(i int) (channel, row, column int) {
+	channels, rows, columns := m.Axes()
 	if m.Layout == ChannelsLast {
-		w, c := m.Shape[1], m.Shape[2]
-		return i % c, i / c / w, i / c % w
+		return i % channels, i / channels / columns, i / channels % columns
 	}
-	h, w := m.Shape[1], m.Shape[2]
-	return i / w / h, i / w % h, i % w
+	return i / columns / rows, i / columns % rows, i % columns
 }
 
 // Axes returns the number of channels, rows and columns.
@@ -227,80 +221,75 @@ func (rd *peopleReader) expand(rec []string) ([]string, *Problem) {
 	if len(rd.cols.images) == 0 {
 		return rec, nil
 	}
-	rd.pixels.wide = append(rd.pixels.wide[:0], rec...)
+	rd.wide = append(rd.wide[:0], rec...)
 	for _, im := range rd.cols.images {
 		pixels, err := rd.pixelsOf(im.Feature, rec[im.at])
 		if err != nil {
 			return nil, &Problem{Column: im.Column, Reason: err.Error()}
 		}
 		for _, v := range pixels {
-			rd.pixels.wide = append(rd.pixels.wide, rd.pixels.digits[v])
+			rd.wide = append(rd.wide, rd.digits[v])
 		}
 	}
-	return rd.pixels.wide, nil
+	return rd.wide, nil
 }
 
-func byteTexts() (all [256]string) {
-	for i := range all {
-		all[i] = strconv.Itoa(i)
-	}
-	return all
-}
-
+// pixelsOf are the numbers of an image in the order of the inputs: the field itself in an IDX file, else those of the
+// PNG file that it names.
 func (rd *peopleReader) pixelsOf(f *Feature, field string) ([]byte, error) {
-	switch {
-	case !rd.pixels.idx:
-		return f.fromFile(field, rd.pixels.folder)
-	case len(field) != f.Width:
-		return nil, fmt.Errorf("%d bytes are not the %d numbers of an image of the shape %v", len(field), f.Width,
-			f.image().Shape)
+	if rd.idx {
+		if len(field) != f.Width {
+			return nil, fmt.Errorf("%d bytes are not the %d numbers of an image of the shape %v", len(field), f.Width,
+				f.image().Shape)
+		}
+		return []byte(field), nil
 	}
-	return []byte(field), nil
-}
-
-func (f *Feature) fromFile(field, folder string) ([]byte, error) {
-	switch {
-	case field == "":
-		return nil, errors.New("the image is missing")
-	case len(field) > maxName || strings.ContainsRune(field, 0):
-		return nil, fmt.Errorf("%d bytes are not the name of a PNG file", len(field))
-	case folder == "":
-		return nil, fmt.Errorf("%s cannot be read: only a data file may name files of images", message.Quote(field))
-	case !filepath.IsLocal(filepath.FromSlash(field)):
-		return nil, fmt.Errorf("%s: name the file relative to the folder of the data file, and within it",
-			message.Quote(field))
-	}
-	data, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(field)))
+	data, config, err := readPNG(field, rd.folder)
 	if err != nil {
 		return nil, err
 	}
-	if !bytes.HasPrefix(data, []byte(pngMagic)) {
-		return nil, fmt.Errorf("%s is no PNG file; convert it to PNG", message.Quote(field))
-	}
-	pixels, err := f.fromPNG(data)
+	pixels, err := f.fromPNG(data, config)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", message.Quote(field), err)
 	}
 	return pixels, nil
 }
 
-const pngMagic = "\x89PNG\r\n\x1a\n"
-
 const maxName = 1024
 
-func (f *Feature) fromPNG(data []byte) ([]byte, error) {
+// readPNG reads the PNG file that a field names, and its size: before memory is made for what it says.
+func readPNG(field, folder string) (data []byte, size image.Config, err error) {
+	switch {
+	case field == "":
+		return nil, size, errors.New("the image is missing")
+	case len(field) > maxName || strings.ContainsRune(field, 0):
+		return nil, size, fmt.Errorf("%d bytes are not the name of a PNG file", len(field))
+	case folder == "":
+		return nil, size, fmt.Errorf("%s cannot be read: only a data file may name files of images", message.Quote(field))
+	case !filepath.IsLocal(filepath.FromSlash(field)):
+		return nil, size, fmt.Errorf("%s: name the file relative to the folder of the data file, and within it",
+			message.Quote(field))
+	}
+	if data, err = os.ReadFile(filepath.Join(folder, filepath.FromSlash(field))); err != nil {
+		return nil, size, err
+	}
+	if !bytes.HasPrefix(data, []byte("\x89PNG\r\n\x1a\n")) {
+		return nil, size, fmt.Errorf("%s is no PNG file; convert it to PNG", message.Quote(field))
+	}
+	if size, err = png.DecodeConfig(bytes.NewReader(data)); err != nil {
+		return nil, size, fmt.Errorf("%s: %w", message.Quote(field), err)
+	}
+	return data, size, nil
+}
+
+func (f *Feature) fromPNG(data []byte, config image.Config) ([]byte, error) {
 	m := f.image()
 	channels, rows, columns := m.Axes()
-	config, err := png.DecodeConfig(bytes.NewReader(data)) // before memory is made for what it says
-	if err != nil {
-		return nil, err
-	}
 	if config.Width != columns || config.Height != rows {
 		return nil, fmt.Errorf("the image has %d x %d pixels, and the task says %d x %d (width x height)", config.Width,
 			config.Height, columns, rows)
 	}
-	if config.ColorModel == color.Gray16Model || config.ColorModel == color.RGBA64Model ||
-		config.ColorModel == color.NRGBA64Model {
+	if slices.Contains([]color.Model{color.Gray16Model, color.RGBA64Model, color.NRGBA64Model}, config.ColorModel) {
 		return nil, errors.New("the PNG has 16 bits a channel; convert it to 8")
 	}
 	picture, err := png.Decode(bytes.NewReader(data))
@@ -333,19 +322,16 @@ func (t *Task) Draw(x []float32) []image.Image {
 			channel, row, column := shape.place(k)
 			v := uint8(math.Round(min(255, max(0, p.FromInput(x[p.Offset])))))
 			at := m.Pix[m.PixOffset(column, row):][:4]
+			if channels == 1 || channels == 3 {
+				at[3] = 255
+			}
 			switch {
 			case channels < 3 && channel == 0: // grey
 				at[0], at[1], at[2] = v, v, v
-				if channels == 1 {
-					at[3] = 255
-				}
 			case channels < 3: // its alpha
 				at[3] = v
 			default:
 				at[channel] = v
-				if channels == 3 {
-					at[3] = 255
-				}
 			}
 		}
 		all = append(all, m)

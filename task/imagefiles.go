@@ -13,48 +13,43 @@ import (
 	"strings"
 )
 
-func (rd *peopleReader) rows(r io.Reader) (Rows, error) {
+func (rd *peopleReader) rows(r io.Reader) (*Rows, error) {
 	t := rd.task
-	file, _ := r.(*os.File)
-	if file == nil {
-		return t.Data.rows(r)
-	}
-	info, err := file.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case info.IsDir() && len(t.Images) == 0:
-		return nil, errors.New("this is a folder; a folder of PNG files needs a feature of kind image in the task file")
-	case info.IsDir():
-		rd.pixels.folder = file.Name()
-		return newFolderRows(file.Name(), t.imageNames())
-	}
-	rd.pixels.folder = filepath.Dir(file.Name())
-	if len(t.Images) == 0 || !info.Mode().IsRegular() { // what is no file can be read once
-		return t.Data.rows(r)
-	}
-	if rd.pixels.idx, err = isIDX(file); err != nil {
-		return nil, err
-	}
-	if rd.pixels.idx {
-		return newIDXRows(file, t.imageNames())
+	if file, ok := r.(*os.File); ok {
+		var names []string // of files that have none: of the first image, and of the label
+		if len(t.Images) > 0 {
+			names = []string{t.Images[0].Column, cmp.Or(t.Data.Label, "label")}
+		}
+		rows, err := imageRows(file, names)
+		if rows != nil || err != nil {
+			return rows, err
+		}
 	}
 	return t.Data.rows(r)
 }
 
-func (t *Task) imageNames() []string {
-	return []string{t.Images[0].Column, cmp.Or(t.Data.Label, "label")}
+// imageRows reads the images of an IDX file or of a folder of PNG files, and their labels, as columns of these names.
+// It returns nil for other files, and where there are no names.
+func imageRows(file *os.File, names []string) (*Rows, error) {
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir() && names == nil:
+		return nil, errors.New("this is a folder; a folder of PNG files needs a feature of kind image in the task file")
+	case info.IsDir():
+		return folderRows(file.Name(), names)
+	case names == nil || !info.Mode().IsRegular(): // what is no file can be read once
+		return nil, nil //nolint:nilnil // not images
+	}
+	if is, err := isIDX(file); err != nil || !is {
+		return nil, err
+	}
+	return idxRows(file, names)
 }
 
-type idxRows struct {
-	names  []string
-	images *idx
-	labels *idx // nil: there are none
-	fields []string
-	row    int
-}
-
-type idx struct {
+// idxItems reads the items of an IDX file: byte tensors, as MNIST and its kin have them.
+type idxItems struct {
 	in   *bufio.Reader
 	left int
 	item []byte // room for one
@@ -73,7 +68,7 @@ func isIDX(f *os.File) (bool, error) {
 	return is, err
 }
 
-func newIDX(r io.Reader) (*idx, error) {
+func newIDX(r io.Reader) (*idxItems, error) {
 	in, err := plainText(r)
 	if err != nil {
 		return nil, err
@@ -82,16 +77,12 @@ func newIDX(r io.Reader) (*idx, error) {
 	if _, err := io.ReadFull(in, head); err != nil || string(head[:3]) != idxMagic || head[3] < 1 || head[3] > 4 {
 		return nil, errors.New("this is no IDX file of bytes")
 	}
-	x, size := &idx{in: in}, 1
-	for k := range int(head[3]) {
-		var n uint32
-		if err := binary.Read(in, binary.BigEndian, &n); err != nil {
-			return nil, errors.New("the IDX file ends in its header")
-		}
-		if k == 0 {
-			x.left = int(n)
-			continue
-		}
+	sizes := make([]uint32, head[3])
+	if err := binary.Read(in, binary.BigEndian, sizes); err != nil {
+		return nil, errors.New("the IDX file ends in its header")
+	}
+	x, size := &idxItems{in: in, left: int(sizes[0])}, 1
+	for _, n := range sizes[1:] {
 		x.dims = append(x.dims, int(n))
 		if n == 0 {
 			return nil, fmt.Errorf("an item of the IDX file has the dimensions %v: it is empty", x.dims)
@@ -105,7 +96,7 @@ func newIDX(r io.Reader) (*idx, error) {
 	return x, nil
 }
 
-func (x *idx) next() ([]byte, error) {
+func (x *idxItems) next() ([]byte, error) {
 	if x.left == 0 {
 		return nil, io.EOF
 	}
@@ -116,9 +107,9 @@ func (x *idx) next() ([]byte, error) {
 	return x.item, nil
 }
 
-// newIDXRows opens an IDX file of images. Labels are in the file whose name has "labels" for "images" and "idx1" for
+// idxRows opens an IDX file of images. Labels are in the file whose name has "labels" for "images" and "idx1" for
 // "idx3", as MNIST's files are called.
-func newIDXRows(f *os.File, names []string) (*idxRows, error) {
+func idxRows(f *os.File, names []string) (*Rows, error) {
 	images, err := newIDX(f)
 	if err != nil {
 		return nil, err
@@ -126,37 +117,57 @@ func newIDXRows(f *os.File, names []string) (*idxRows, error) {
 	if len(images.dims) == 0 {
 		return nil, errors.New("this IDX file holds single numbers, the labels perhaps; name the file of the images")
 	}
-	x := &idxRows{names: names[:1], images: images}
-	path := labelsOf(f.Name())
-	if path == "" {
-		return x, nil
+	var labels *idxItems
+	if path := labelsBeside(f.Name()); path != "" {
+		if labels, err = readIDX(path); err != nil {
+			return nil, err
+		}
+		if labels.left != images.left || len(labels.dims) > 0 {
+			return nil, fmt.Errorf("%s has %d labels of dimensions %v for %d images", filepath.Base(path), labels.left,
+				labels.dims, images.left)
+		}
+	} else {
+		names = names[:1]
 	}
-	beside := filepath.Base(path)
-	labels, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return x, nil
-	}
+	row := 0
+	return &Rows{Names: names, count: images.left, dims: images.dims, Next: func() ([]string, int, error) {
+		image, err := images.next()
+		if err != nil {
+			return nil, 0, err
+		}
+		row++
+		fields := []string{string(image)}
+		if labels != nil {
+			label, err := labels.next()
+			if err != nil {
+				return nil, 0, fmt.Errorf("labels: %w", err)
+			}
+			fields = append(fields, fmt.Sprint(label[0]))
+		}
+		return fields, row, nil
+	}}, nil
+}
+
+func readIDX(path string) (*idxItems, error) {
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	if x.labels, err = newIDX(strings.NewReader(string(labels))); err != nil {
-		return nil, fmt.Errorf("%s: %w", beside, err)
+	x, err := newIDX(strings.NewReader(string(data)))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Base(path), err)
 	}
-	if x.labels.left != images.left || len(x.labels.dims) > 0 {
-		return nil, fmt.Errorf("%s has %d labels of dimensions %v for %d images", beside, x.labels.left, x.labels.dims,
-			images.left)
-	}
-	x.names = names
 	return x, nil
 }
 
-func labelsOf(path string) string {
+// labelsBeside is the file of the labels of an IDX file of images; "" where its name does not tell, or there is none.
+func labelsBeside(path string) string {
 	folder, name := filepath.Split(path)
-	beside := strings.NewReplacer("images", "labels", "idx3", "idx1", "idx4", "idx1").Replace(name)
-	if beside == name {
+	labels := strings.NewReplacer("images", "labels", "idx3", "idx1", "idx4", "idx1").Replace(name)
+	if _, err := os.Stat(folder + labels); labels == name || errors.Is(err, os.ErrNotExist) {
 		return ""
 	}
-	return folder + beside
+	return folder + labels
 }
 
 // Beside returns the file of labels that belongs to an IDX file of images; "" of other files, and where there is none.
@@ -169,122 +180,65 @@ func Beside(path string) string {
 	if is, err := isIDX(f); err != nil || !is {
 		return ""
 	}
-	labels := labelsOf(path)
-	if _, err := os.Stat(labels); err != nil {
-		return ""
-	}
-	return labels
+	return labelsBeside(path)
 }
 
-// Names returns the columns of the image and, if there are labels, of these.
-func (x *idxRows) Names() []string { return x.names }
-
-func (x *idxRows) unreadable(string) string { return "" }
-
-func (x *idxRows) position(field int) (row, column int) { return x.row, field + 1 }
-
-// Next returns an image and its number, from 1; see Rows.
-func (x *idxRows) Next() ([]string, int, error) {
-	image, err := x.images.next()
-	if err != nil {
-		return nil, 0, err
-	}
-	x.row++
-	x.fields = append(x.fields[:0], string(image))
-	if x.labels != nil {
-		label, err := x.labels.next()
-		if err != nil {
-			return nil, 0, fmt.Errorf("labels: %w", err)
-		}
-		x.fields = append(x.fields, fmt.Sprint(label[0]))
-	}
-	return x.fields, x.row, nil
-}
-
-type folderRows struct {
-	names, files []string
-	row          int
-}
-
-// ImagesIn returns the PNG files of a folder and of those in it, in their order, with slashes.
-func ImagesIn(path string) ([]string, error) {
-	f, err := newFolderRows(path, []string{"", ""})
-	if err != nil {
-		return nil, err
-	}
-	return f.files, nil
-}
-
-func newFolderRows(path string, names []string) (*folderRows, error) {
-	f := &folderRows{names: names[:1]}
-	all, err := f.add(path, "")
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range all {
-		inside := filepath.Join(path, e.Name())
-		if e.Type()&os.ModeSymlink != 0 {
-			if info, err := os.Stat(inside); err != nil || !info.IsDir() {
-				continue
+// ImagesIn returns the PNG files of a folder and of those in it, in their order, with slashes. Images of other formats
+// are an error: people would be missing without a word.
+func ImagesIn(path string) (files []string, err error) {
+	var add func(prefix string) error
+	add = func(prefix string) error {
+		all, err := os.ReadDir(filepath.Join(path, prefix))
+		for _, e := range all {
+			name, isDir := prefix+e.Name(), e.IsDir()
+			if e.Type()&os.ModeSymlink != 0 {
+				info, err := os.Stat(filepath.Join(path, name))
+				isDir = err == nil && info.IsDir()
 			}
-		} else if !e.IsDir() {
-			continue
+			switch ext := strings.ToLower(filepath.Ext(name)); {
+			case isDir && prefix == "":
+				if err := add(name + "/"); err != nil {
+					return err
+				}
+			case ext == ".png":
+				files = append(files, name)
+			case slices.Contains([]string{".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp"}, ext):
+				return fmt.Errorf("%s is no PNG file: convert it, or take it out of the folder", name)
+			}
 		}
-		before := len(f.files)
-		if _, err := f.add(inside, e.Name()+"/"); err != nil {
-			return nil, err
-		}
-		if len(f.files) > before {
-			f.names = names
-		}
+		return err
 	}
-	slices.Sort(f.files)
-	if len(f.files) == 0 {
+	if err := add(""); err != nil {
+		return nil, err
+	}
+	slices.Sort(files)
+	if len(files) == 0 {
 		return nil, errors.New("there are no .png files in the folder, or in the folders in it; those further down are " +
 			"not looked at")
 	}
-	return f, nil
+	return files, nil
 }
 
-// add adds the images of a folder, whose names begin with prefix, and returns all that is in it. Images of other
-// formats are an error: people would be missing without a word.
-func (f *folderRows) add(path, prefix string) ([]os.DirEntry, error) {
-	all, err := os.ReadDir(path)
+// folderRows are the names of the PNG files of a folder. Those of a folder in it have its name as label.
+func folderRows(path string, names []string) (*Rows, error) {
+	files, err := ImagesIn(path)
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range all {
-		switch ext := strings.ToLower(filepath.Ext(e.Name())); {
-		case ext == ".png":
-			f.files = append(f.files, prefix+e.Name())
-		case slices.Contains([]string{".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp"}, ext):
-			return nil, fmt.Errorf("%s is no PNG file: convert it, or take it out of the folder", prefix+e.Name())
+	if !slices.ContainsFunc(files, func(name string) bool { return strings.Contains(name, "/") }) {
+		names = names[:1]
+	}
+	row := 0
+	return &Rows{Names: names, count: len(files), folder: path, Next: func() ([]string, int, error) {
+		if row == len(files) {
+			return nil, 0, io.EOF
 		}
-	}
-	return all, nil
-}
-
-// Names returns the columns of the image and, if there are folders, of their names.
-func (f *folderRows) Names() []string { return f.names }
-
-func (f *folderRows) unreadable(string) string { return "" }
-
-func (f *folderRows) position(field int) (row, column int) { return f.row, field + 1 }
-
-// Next returns the name of a file, which its image is read from, and its number, from 1; see Rows.
-func (f *folderRows) Next() ([]string, int, error) {
-	if f.row == len(f.files) {
-		return nil, 0, io.EOF
-	}
-	file := f.files[f.row]
-	f.row++
-	fields := []string{file}
-	if len(f.names) > 1 {
-		label := ""
-		if class, _, in := strings.Cut(file, "/"); in {
-			label = class
+		file := files[row]
+		row++
+		label, _, in := strings.Cut(file, "/")
+		if !in {
+			label = ""
 		}
-		fields = append(fields, label)
-	}
-	return fields, f.row, nil
+		return []string{file, label}[:len(names)], row, nil
+	}}, nil
 }

@@ -1,15 +1,11 @@
 package task
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"image/color"
-	"image/png"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -27,70 +23,47 @@ type ImageFile struct {
 // FindImages looks for images in a data file, by its first row; in a table only if numbers is not 0, how many an image
 // has. It returns nil when there are none. how says how text is read, see NewRows.
 func FindImages(path string, numbers int, how func(head []byte) (*Data, error)) (*ImageFile, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("data file: %w", err)
+	return FromFile(path, func(r io.Reader) (*ImageFile, error) { return findImages(r, path, numbers, how) })
+}
+
+func findImages(r io.Reader, path string, numbers int, how func(head []byte) (*Data, error)) (*ImageFile, error) {
+	found := &ImageFile{Column: "pixel"}
+	rows, err := imageRows(r.(*os.File), []string{found.Column, "label"}) //nolint:forcetypeassert // FromFile opens one
+	switch {
+	case err != nil || rows == nil && numbers == 0:
+		return nil, err
+	case rows == nil:
+		rows, err = NewRows(r, func(head []byte) (*Data, error) {
+			d, err := how(head)
+			if d != nil {
+				found.Data = *d
+			}
+			return d, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		return found.inRows(rows, numbers, filepath.Dir(path))
 	}
-	defer f.Close() //nolint:errcheck // read only
-	found, err := findImages(f, numbers, how)
-	if err != nil {
-		return nil, fmt.Errorf("data file %s: %w", path, err)
+	found.Names = rows.Names
+	switch d := rows.dims; {
+	case d == nil: // a folder
+		file, _, err := rows.Next()
+		if err != nil {
+			return nil, err
+		}
+		return found, found.size(file[0], path)
+	case len(d) == 2 || len(d) == 3 && d[2] <= maxChannels:
+		found.Rows, found.Columns, found.Grey = d[0], d[1], len(d) == 2
+	case len(d) == 3:
+		found.Rows, found.Columns = d[1], d[2]
 	}
 	return found, nil
 }
 
-func findImages(f *os.File, numbers int, how func(head []byte) (*Data, error)) (*ImageFile, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	names := []string{"pixel", "label"}
-	found := &ImageFile{Column: names[0]}
-	if info.IsDir() {
-		rows, err := newFolderRows(f.Name(), names)
-		if err != nil {
-			return nil, err
-		}
-		found.Names = rows.names
-		return found, found.size(rows.files[0], f.Name())
-	}
-	idx, err := isIDX(f)
-	if err != nil {
-		return nil, err
-	}
-	if idx {
-		rows, err := newIDXRows(f, names)
-		if err != nil {
-			return nil, err
-		}
-		found.Names = rows.names
-		dims := rows.images.dims
-		switch {
-		case len(dims) == 2 || len(dims) == 3 && dims[2] <= maxChannels:
-			found.Rows, found.Columns, found.Grey = dims[0], dims[1], len(dims) == 2
-		case len(dims) == 3:
-			found.Rows, found.Columns = dims[1], dims[2]
-		}
-		return found, nil
-	}
-	if numbers == 0 {
-		return nil, nil //nolint:nilnil // a table
-	}
-	rows, err := NewRows(f, func(head []byte) (*Data, error) {
-		d, err := how(head)
-		if d != nil {
-			found.Data = *d
-		}
-		return d, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return found.inRows(rows, numbers, filepath.Dir(f.Name()))
-}
-
-func (p *ImageFile) inRows(rows Rows, numbers int, folder string) (*ImageFile, error) {
-	p.Names, p.Named = rows.Names(), true
+// inRows looks for images in the first record of a table, and for columns of pixels; nil when there are none.
+func (p *ImageFile) inRows(rows *Rows, numbers int, folder string) (*ImageFile, error) {
+	p.Names, p.Named = rows.Names, true
 	if p.Names == nil && p.Data.Columns != nil {
 		p.Names, p.Named = p.Data.Columns, false
 	}
@@ -105,10 +78,7 @@ func (p *ImageFile) inRows(rows Rows, numbers int, folder string) (*ImageFile, e
 		case err != nil:
 			return nil, err
 		case p.Names == nil:
-			p.Names = trimmed(slices.Clone(fields))
-			for i := range p.Names {
-				p.Names[i] = strings.Clone(p.Names[i])
-			}
+			p.Names = trimmed(fields)
 		default:
 			rec = fields
 		}
@@ -145,17 +115,7 @@ func (p *ImageFile) numbered(base string, first, numbers int) bool {
 }
 
 func (p *ImageFile) size(field, folder string) error {
-	if !filepath.IsLocal(filepath.FromSlash(field)) {
-		return fmt.Errorf("%q: name the file relative to the folder of the data file, and within it", field)
-	}
-	data, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(field)))
-	if err != nil {
-		return err
-	}
-	config, err := png.DecodeConfig(bytes.NewReader(data))
-	if err != nil {
-		return err
-	}
+	_, config, err := readPNG(field, folder)
 	p.Rows, p.Columns, p.Grey = config.Height, config.Width, config.ColorModel == color.GrayModel
-	return nil
+	return err
 }

@@ -51,13 +51,6 @@ func (n *Standardized) Kind() string {
 
 func (n *Standardized) width() int { return 1 }
 
-func (n *Standardized) modelInputs() int {
-	if n.Code {
-		return 0
-	}
-	return 1
-}
-
 func (n *Standardized) isMade() bool { return n.Clip != nil || n.Log != nil || n.Spread != 0 }
 
 func (n *Standardized) hasNumber() bool { return true }
@@ -104,15 +97,15 @@ func (n *Standardized) encode(raw string, dst []float32) error {
 
 func (n *Standardized) check([]float32) error { return nil }
 
-func (n *Standardized) decode(x []float32) (string, error) {
-	v := n.FromInput(x[0])
+func (n *Standardized) decode(x float32) (string, error) {
+	v := n.FromInput(x)
 	if math.IsInf(v, 0) {
-		return "", fmt.Errorf("%v is too large", x[0])
+		return "", fmt.Errorf("%v is too large", x)
 	}
-	if n.Levels != nil && !n.IsMissing(x[0]) {
+	if n.Levels != nil && !n.IsMissing(x) {
 		return n.Values[n.level(v)], nil
 	}
-	return Decimal(n.shortest(v, x[0])), nil
+	return Decimal(n.shortest(v, x)), nil
 }
 
 // shortest returns the decimal near v with the fewest places whose input is x: the lattice of whole numbers before that
@@ -153,13 +146,11 @@ func (n *Standardized) level(v float64) int {
 	return best
 }
 
-func (n *Standardized) groupNames() []string { return n.Values }
-
-func (n *Standardized) group(x []float32) int {
-	if n.IsMissing(x[0]) {
+func (n *Standardized) group(x float32) int {
+	if n.IsMissing(x) {
 		return -1
 	}
-	return n.level(n.FromInput(x[0]))
+	return n.level(n.FromInput(x))
 }
 
 // Sigma is 1, as Mean and Std standardise the input, or the spread in units of Std.
@@ -208,14 +199,6 @@ func (n *Standardized) quantile(rank float64) float64 {
 	i := min(int(at), len(n.Quantiles)-2)
 	w := at - float64(i)
 	return n.Quantiles[i]*(1-w) + n.Quantiles[i+1]*w // not lo + w*(hi-lo), which can overflow
-}
-
-func (n *Standardized) also() []string {
-	keys := []string{"impute", "bounds", "step", "max_increase", "max_decrease", "max_change"}
-	if n.Ordinal {
-		keys = append(keys, "subgroup")
-	}
-	return keys
 }
 
 type scales struct{ mean, std, add, spread float64 }

@@ -27,13 +27,8 @@ func (o *OneHot) Kind() string { return "onehot" }
 
 func (o *OneHot) width() int { return len(o.Values) }
 
-func (o *OneHot) modelInputs() int { return o.Coding.modelInputs(len(o.Values)) }
-
-// Places is the number of Values.
-func (o *OneHot) Places() int { return len(o.Values) }
-
-// PlaceName is one of Values.
-func (o *OneHot) PlaceName(i int) string { return o.Values[i] }
+// Names are Values.
+func (o *OneHot) Names() []string { return o.Values }
 
 // PlaceOf is that of a [Category].
 func (o *OneHot) PlaceOf(raw string) (int, error) { return known(raw, o.Values) }
@@ -89,17 +84,6 @@ func (o *OneHot) check(x []float32) error {
 	return nil
 }
 
-func (o *OneHot) decode(x []float32) (string, error) {
-	if i := o.place(x); i >= 0 {
-		return o.Values[i], nil
-	}
-	return "", nil
-}
-
-func (o *OneHot) group(x []float32) int { return o.place(x) }
-
-func (o *OneHot) groupNames() []string { return o.Values }
-
 func (o *OneHot) notKnown(value string) bool { return Find(o.MissingValues, value) >= 0 }
 
 func (o *OneHot) isOrdered() bool { return o.Ordered }
@@ -118,10 +102,6 @@ func (o *OneHot) Linear(value string) (coef []float64, constant float64, err err
 	i, err := o.PlaceOf(value)
 	coef[i] = 1
 	return coef, 0, err
-}
-
-func (o *OneHot) also() []string {
-	return []string{"impute", "max_increase", "max_decrease", "max_change", "switch_cost", "transitions", "subgroup"}
 }
 
 func (o *OneHot) declare(d *fileDecoder, _ *Task) ([]key, func(featureEntry)) {

@@ -19,7 +19,7 @@ import (
 // keeps what the task says. The fields are checked as the keys of a task file are, and mistakes returned as Errors, all
 // of them. The overrides come in the order of rows and features.
 func LoadOverrides(path string, t *Task) ([]Override, error) {
-	o := newOverrideReader(path, t)
+	o := &overrideReader{d: newDecoder(path, t), task: t, seen: map[[2]int]int{}}
 	if _, err := FromFile(path, func(r io.Reader) (any, error) { return nil, o.read(r) }); err != nil {
 		return nil, fmt.Errorf("overrides: %w", err)
 	}
@@ -40,14 +40,9 @@ type overrideReader struct {
 	all     []Override
 }
 
-func newOverrideReader(path string, t *Task) *overrideReader {
-	return &overrideReader{d: newDecoder(path, t), task: t, seen: map[[2]int]int{}}
-}
-
 func overrideColumns() []string {
 	return []string{
-		"actionable", "direction", "min", "max", "step", "max_increase", "max_decrease", "max_change",
-		"weight",
+		"actionable", "direction", "min", "max", "step", "max_increase", "max_decrease", "max_change", "weight",
 	}
 }
 
@@ -63,25 +58,28 @@ func (o *overrideReader) read(r io.Reader) error {
 		return nil
 	}
 	for {
-		rec, at, err := rows.Next()
-		if errors.Is(err, io.EOF) {
+		rec, row, err := rows.Next()
+		switch {
+		case errors.Is(err, io.EOF):
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return err
-		}
-		if len(rec) != len(o.columns) {
-			return &Problem{Line: at, Row: rows.Names() != nil, Reason: fmt.Sprintf("%d fields where %d are expected", len(rec),
+		case len(rec) != len(o.columns):
+			return &Problem{Line: row, Row: rows.Names != nil, Reason: fmt.Sprintf("%d fields where %d are expected", len(rec),
 				len(o.columns))}
+		}
+		at := func(field int) (line, column int) { return row, field + 1 }
+		if rows.position != nil {
+			at = rows.position
 		}
 		fields := map[string]ast.Node{}
 		for i, s := range rec {
-			line, col := rows.position(i)
 			if s = strings.TrimSpace(s); s != "" {
+				line, col := at(i)
 				fields[o.columns[i]] = fieldNode(s, line, col)
 			}
 		}
-		line, col := rows.position(0)
+		line, col := at(0)
 		o.override(fieldNode("", line, col), fields)
 	}
 }
@@ -143,7 +141,8 @@ func (o *overrideReader) override(at ast.Node, fields map[string]ast.Node) {
 
 func (o *overrideReader) apply(f *Feature, at ast.Node, fields map[string]ast.Node) {
 	e, was := featureEntry{f, mapping{Node: at, At: fields}, o.d}, f.Actionable
-	for _, k := range o.d.actionKeys(o.task, f) {
+	keys := o.d.actionKeys(o.task, f)
+	for _, k := range keys {
 		if e.Has(k.Name) && k.Value.Read != nil {
 			k.Value.Read(e.At[k.Name])
 		}
@@ -155,16 +154,11 @@ func (o *overrideReader) apply(f *Feature, at ast.Node, fields map[string]ast.No
 		}
 	}
 	e.checkBounds()
-	e.refuse(slices.DeleteFunc(o.d.actionKeys(o.task, f), func(k key) bool { return !isForeign(f.Encoding, k.Name) }))
+	e.refuse(slices.DeleteFunc(keys, func(k key) bool { return meansSomething(k.Name, f.Encoding.Kind()) }))
 	if hot, ok := f.Encoding.(*OneHot); ok {
 		hot.checkOrder(e)
 	}
 	moves := o.task.Moves(f.Name)
-	defer func() {
-		if n := f.Number(); n != nil {
-			n.checkReach(e)
-		}
-	}()
 	if e.Has("actionable") && f.Actionable && moves {
 		o.d.Errorf(e.Place("actionable"), "%q changes by a link, and cannot be actionable, too", f.Name)
 	}
@@ -172,5 +166,8 @@ func (o *overrideReader) apply(f *Feature, at ast.Node, fields map[string]ast.No
 	if need := o.task.Cost.lacks(featureEntry{Feature: f}); f.Actionable && !was && need != "" {
 		o.d.Errorf(e.Place("actionable"),
 			"the weights of the cost need %s of %q when it is actionable; `cfq task init` makes them from data", need, f.Name)
+	}
+	if n := f.Number(); n != nil {
+		n.checkReach(e)
 	}
 }

@@ -21,8 +21,6 @@ const parquetMagic = "PAR1"
 // rows of one row group at a time. A panic of the library, as over a damaged file, becomes an error.
 type parquetRows struct {
 	columns []parquetColumn // per leaf of the schema
-	names   []string        // of the columns that can be read
-	count   int             // rows of the file
 	rows    parquet.Rows
 	batch   []parquet.Row
 	have    []parquet.Row // of batch, not yet returned
@@ -34,12 +32,11 @@ type parquetColumn struct {
 	name  string
 	field int                                 // of a row, when it can be read
 	text  func(parquet.Value) (string, error) // nil when the column cannot be read
-	why   string                              // it cannot
 }
 
 func isParquet(head []byte) bool { return strings.HasPrefix(string(head), parquetMagic) }
 
-func newParquetRows(r io.Reader) (p *parquetRows, err error) {
+func newParquetRows(r io.Reader) (rows *Rows, err error) {
 	defer recovered(&err)
 	at, ok := r.(interface {
 		io.ReaderAt
@@ -67,21 +64,22 @@ func newParquetRows(r io.Reader) (p *parquetRows, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("Parquet: %w", err)
 	}
-	p = &parquetRows{
-		count: int(f.NumRows()), rows: parquet.MultiRowGroup(f.RowGroups()...).Rows(), batch: make([]parquet.Row, 64),
-	}
+	p := &parquetRows{rows: parquet.MultiRowGroup(f.RowGroups()...).Rows(), batch: make([]parquet.Row, 64)}
+	rows = &Rows{Next: p.next, count: int(f.NumRows()), unreadable: map[string]string{}}
 	for _, path := range f.Schema().Columns() {
-		c := parquetColumn{name: path[0], field: len(p.names), why: "it is nested or repeated"}
+		c, why := parquetColumn{name: path[0], field: len(rows.Names)}, "it is nested or repeated"
 		if leaf, _ := f.Schema().Lookup(path...); len(path) == 1 && leaf.MaxRepetitionLevel == 0 {
-			c.text, c.why = textOf(leaf.Node.Type())
+			c.text, why = textOf(leaf.Node.Type())
 		}
 		if c.text != nil {
-			p.names = append(p.names, c.name)
+			rows.Names = append(rows.Names, c.name)
+		} else {
+			rows.unreadable[c.name] = why
 		}
 		p.columns = append(p.columns, c)
 	}
-	p.fields = make([]string, len(p.names))
-	return p, nil
+	p.fields = make([]string, len(rows.Names))
+	return rows, nil
 }
 
 func recovered(err *error) {
@@ -90,22 +88,7 @@ func recovered(err *error) {
 	}
 }
 
-func (p *parquetRows) unreadable(name string) string {
-	for i := range p.columns {
-		if c := &p.columns[i]; c.name == name && c.text == nil {
-			return c.why
-		}
-	}
-	return ""
-}
-
-// Names returns the columns that can be read.
-func (p *parquetRows) Names() []string { return p.names }
-
-func (p *parquetRows) position(field int) (row, column int) { return p.row, field + 1 }
-
-// Next returns a row and its number, from 1; see Rows.
-func (p *parquetRows) Next() (fields []string, row int, err error) {
+func (p *parquetRows) next() (fields []string, row int, err error) {
 	defer recovered(&err)
 	if len(p.have) == 0 {
 		n, err := p.rows.ReadRows(p.batch)

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"maps"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"cfq/internal/message"
@@ -40,6 +42,7 @@ func newReader(ctx context.Context, t *Task, o ReadOptions) *peopleReader {
 	return &peopleReader{
 		ctx: ctx, task: t, o: o, people: &People{Dim: t.Dim()}, pick: NewSelection(o),
 		outcomes: labelTally{others: map[string]int{}}, draw: sampleDraw{rng: rand.New(rand.NewPCG(o.Seed, 0x5a3b))},
+		rounded: map[int]lostDigits{},
 	}
 }
 
@@ -52,14 +55,15 @@ type peopleReader struct {
 	draw     sampleDraw
 	cols     *columns
 	outcomes labelTally
-	texts    keptTexts
-	pixels   pixelSource
-	hashes   *rowHashes         // nil without ReadOptions.Hash
-	rounded  map[int]lostDigits // by feature
-	batch    *peopleBatch       // nil when all people are wanted at once
-	last     *Problem           // of the records so far
+	keep     []int // columns of ReadOptions.Keep, -1 when the file has none
+	pixelSource
+	hashes  *rowHashes         // nil without ReadOptions.Hash
+	rounded map[int]lostDigits // by feature
+	batch   *peopleBatch       // nil when all people are wanted at once
+	last    *Problem           // of the records so far
 }
 
+// sampleDraw is the sample of ReadOptions.Most.
 type sampleDraw struct {
 	rng   *rand.Rand
 	seen  int   // people that the sample was drawn from
@@ -70,11 +74,6 @@ type labelTally struct {
 	favour int            // people with the favourable label
 	known  int            // people with a label
 	others map[string]int // how often other labels occur
-}
-
-type keptTexts struct {
-	at   []int  // -1 when the file has none
-	text []byte // scratch
 }
 
 type pixelSource struct {
@@ -88,6 +87,9 @@ func (rd *peopleReader) read(r io.Reader) (*People, error) {
 	rows, err := rd.rows(r)
 	if err != nil {
 		return nil, err
+	}
+	if file, ok := r.(*os.File); ok {
+		rd.folder, rd.idx = cmp.Or(rows.folder, filepath.Dir(file.Name())), rows.dims != nil
 	}
 	first, line, err := rd.open(rows)
 	if err != nil {
@@ -105,77 +107,33 @@ func (rd *peopleReader) read(r io.Reader) (*People, error) {
 	return rd.finish()
 }
 
-func (rd *peopleReader) table(rows Rows) error {
-	if err := rd.flush(false); err != nil || rd.pick.full() { // of a first record that was no header
-		return err
-	}
-	for some, err := range ordered.Ahead(manyRows(rows)) {
-		if err != nil {
+func (rd *peopleReader) table(rows *Rows) error {
+	for n := 0; ; n++ {
+		if err := rd.flush(false); err != nil || rd.pick.full() {
 			return err
 		}
-		for i := range some {
-			if i%1024 == 0 && rd.ctx.Err() != nil {
-				return context.Cause(rd.ctx)
-			}
-			if x := &some[i]; x.bad == nil {
-				rd.row(x.fields, x.line)
-			} else if rd.take() {
-				rd.problem(x.bad)
-			}
-			if rd.pick.full() {
-				return nil
-			}
-			if err := rd.flush(false); err != nil {
-				return err
-			}
+		if n%1024 == 0 && rd.ctx.Err() != nil {
+			return context.Cause(rd.ctx)
 		}
-	}
-	return rd.pick.End()
-}
-
-type readRow struct {
-	fields []string
-	line   int
-	bad    *Problem
-}
-
-// manyRows returns some rows at a time. They are valid until those behind the next ones are read.
-func manyRows(rows Rows) iter.Seq2[[]readRow, error] {
-	const fields, text = 8192, 1 << 20 // about as many, of as many bytes, at a time
-	return func(yield func([]readRow, error) bool) {
-		var places [2]struct {
-			rows   []readRow
-			fields []string
-		}
-		for now := 0; ; now = 1 - now {
-			p := &places[now]
-			p.rows, p.fields = p.rows[:0], p.fields[:0]
-			for size := 0; len(p.fields) < fields && len(p.rows) < fields && size < text; {
-				x, begin := readRow{}, len(p.fields)
-				rec, line, err := rows.Next()
-				if err != nil && !errors.As(err, &x.bad) {
-					if len(p.rows) > 0 && !yield(p.rows, nil) || errors.Is(err, io.EOF) {
-						return
-					}
-					yield(nil, err)
-					return
-				}
-				for _, field := range rec {
-					size += len(field)
-				}
-				p.fields = append(p.fields, rec...)
-				x.fields, x.line = p.fields[begin:], line
-				p.rows = append(p.rows, x)
+		rec, line, err := rows.Next()
+		var bad *Problem
+		switch {
+		case errors.Is(err, io.EOF):
+			return rd.pick.End()
+		case errors.As(err, &bad):
+			if rd.take() {
+				rd.problem(bad)
 			}
-			if !yield(p.rows, nil) {
-				return
-			}
+		case err != nil:
+			return err
+		default:
+			rd.row(rec, line)
 		}
 	}
 }
 
-func (rd *peopleReader) open(rows Rows) (first []string, line int, err error) {
-	t, names, header := rd.task, rows.Names(), true
+func (rd *peopleReader) open(rows *Rows) (first []string, line int, err error) {
+	t, names, header := rd.task, rows.Names, true
 	if names == nil {
 		switch first, line, err = rows.Next(); {
 		case errors.Is(err, io.EOF):
@@ -185,7 +143,7 @@ func (rd *peopleReader) open(rows Rows) (first []string, line int, err error) {
 		}
 		names, header = t.header(first)
 	}
-	rd.people.NoLines = rows.Names() != nil
+	rd.people.NoLines = rows.Names != nil
 	if err := rd.columns(names, header, rows.unreadable); err != nil {
 		return nil, 0, err
 	}
@@ -195,7 +153,7 @@ func (rd *peopleReader) open(rows Rows) (first []string, line int, err error) {
 	return first, line, nil
 }
 
-func (rd *peopleReader) columns(names []string, header bool, unreadable func(column string) string) error {
+func (rd *peopleReader) columns(names []string, header bool, unreadable map[string]string) error {
 	t := rd.task
 	cols, err := t.resolve(names, rd.o.Codes, unreadable)
 	if err != nil {
@@ -204,14 +162,16 @@ func (rd *peopleReader) columns(names []string, header bool, unreadable func(col
 	rd.cols = cols
 	cols.imputes = !cols.encoded && slices.ContainsFunc(t.Features, func(f Feature) bool { return f.Impute != "" })
 	if cols.images != nil {
-		rd.pixels.digits = byteTexts()
+		for i := range rd.digits {
+			rd.digits[i] = strconv.Itoa(i)
+		}
 	}
 	if rd.o.Hash {
-		rd.hashes = newRowHashes(cols, rd.o.Most > 0)
+		rd.hashes = newRowHashes(cols)
 		rd.people.OtherColumns = rd.hashes.names
 	}
 	for _, name := range rd.o.Keep {
-		rd.texts.at = append(rd.texts.at, slices.Index(names, name))
+		rd.keep = append(rd.keep, slices.Index(names, name))
 	}
 	for _, name := range t.Data.Subgroups {
 		if !cols.encoded {
@@ -278,7 +238,7 @@ type columns struct {
 
 // resolve finds the task's columns among names, with codes if they are to be read and all there; unreadable says why a
 // column that is not among them cannot be read.
-func (t *Task) resolve(names []string, codes bool, unreadable func(column string) string) (*columns, error) {
+func (t *Task) resolve(names []string, codes bool, unreadable map[string]string) (*columns, error) {
 	c := &columns{width: len(names), label: -1}
 	names, c.images = t.withPixels(names)
 	c.names = names
@@ -302,8 +262,17 @@ func (t *Task) resolve(names []string, codes bool, unreadable func(column string
 	c.encoded = t.Encoded || !t.Made() && slices.ContainsFunc(raw, lacks) && !slices.ContainsFunc(inputs, lacks)
 	c.uncoded = t.Latent != nil &&
 		(!codes || slices.ContainsFunc(t.Latent.Codes, func(f Feature) bool { return lacks(f.Column) }))
-	f := &columnFinder{names: names[:c.width], at: at, unreadable: unreadable}
-	need := f.need
+	var errs []error
+	need := func(to *[]int, column, by string) {
+		i, ok := at[column]
+		*to = append(*to, i)
+		by = message.Quote(column) + " (" + message.Clip(by) + ")"
+		if why := unreadable[column]; why != "" && !ok {
+			errs = append(errs, fmt.Errorf("column %s cannot be read: %s", by, why))
+		} else if !ok {
+			errs = append(errs, fmt.Errorf("there is no column %s%s", by, suggest(column, names[:c.width])))
+		}
+	}
 	if c.encoded {
 		for _, in := range inputs {
 			need(&c.features, in, "model input")
@@ -335,40 +304,16 @@ func (t *Task) resolve(names []string, codes bool, unreadable func(column string
 	if t.Data.Label != "" {
 		c.label = slices.Index(names, t.Data.Label)
 	}
-	if len(f.errs) > 0 {
-		f.errs = append(f.errs, fmt.Errorf("the file's columns are: %s", message.List(f.names, 100)))
+	if errs != nil {
+		errs = append(errs, fmt.Errorf("the file's columns are: %s", message.List(names[:c.width], 100)))
 		if c.width == 1 {
-			f.errs = append(f.errs, fmt.Errorf("the first line is one field; is data.delimiter %q right?", t.Data.Delimiter))
+			errs = append(errs, fmt.Errorf("the first line is one field; is data.delimiter %q right?", t.Data.Delimiter))
 		}
-		return nil, errors.Join(f.errs...)
+		return nil, errors.Join(errs...)
 	}
 	used := slices.Concat(c.features, c.filter, c.groups, c.id, []int{c.label})
 	c.twins = slices.DeleteFunc(c.twins, func(tw [2]int) bool { return !slices.Contains(used, tw[0]) })
 	return c, nil
-}
-
-type columnFinder struct {
-	names      []string
-	at         map[string]int
-	unreadable func(column string) string // why a column that is not among names cannot be read; nil: it is not there
-	errs       []error
-}
-
-func (f *columnFinder) need(to *[]int, column, by string) {
-	i, ok := f.at[column]
-	*to = append(*to, i)
-	by = message.Quote(column) + " (" + message.Clip(by) + ")"
-	why := ""
-	if f.unreadable != nil {
-		why = f.unreadable(column)
-	}
-	switch {
-	case ok:
-	case why != "":
-		f.errs = append(f.errs, fmt.Errorf("column %s cannot be read: %s", by, why))
-	default:
-		f.errs = append(f.errs, fmt.Errorf("there is no column %s%s", by, suggest(column, f.names)))
-	}
 }
 
 func suggest(column string, names []string) string {
@@ -406,7 +351,7 @@ func trimmed(rec []string) []string {
 
 func (rd *peopleReader) row(rec []string, line int) {
 	p, width := rd.people, rd.cols.width
-	if len(rec) == width && !rd.keep(rec) {
+	if len(rec) == width && !rd.passes(rec) {
 		p.Total++
 		p.Filtered++
 		return
@@ -440,10 +385,7 @@ func (rd *peopleReader) row(rec []string, line int) {
 		}
 	}
 	start := len(p.X)
-	if cap(p.X)-start < p.Dim { // by as much as there is: of large files the numbers are most of the work of growing
-		p.X = slices.Grow(p.X, max(p.Dim, start))
-	}
-	p.X = p.X[:start+p.Dim]
+	p.X = append(p.X, make([]float32, p.Dim)...)
 	if prob := rd.encode(rec, p.X[start:]); prob != nil {
 		prob.Line = line
 		rd.problem(prob)
@@ -465,8 +407,14 @@ func (rd *peopleReader) row(rec []string, line int) {
 		p.Content = append(p.Content, rd.hashes.content(p.X[start:], p.Labels[len(p.Labels)-1]))
 		p.Others = append(p.Others, rd.hashes.others(rec, rd.missing))
 	}
-	if rd.texts.at != nil {
-		p.Kept = append(p.Kept, rd.keepFields(rec))
+	if rd.keep != nil {
+		kept := make([]string, len(rd.keep))
+		for i, at := range rd.keep {
+			if at >= 0 {
+				kept[i] = strings.Clone(rec[at]) // it shares memory with its whole record
+			}
+		}
+		p.Kept = append(p.Kept, kept)
 	}
 	rd.sample()
 }
@@ -480,23 +428,6 @@ func (rd *peopleReader) imputed(rec []string) (list []int) {
 	return list
 }
 
-func (rd *peopleReader) keepFields(rec []string) []string {
-	text := rd.texts.text[:0]
-	for _, j := range rd.texts.at {
-		if j >= 0 {
-			text = append(text, rec[j]...)
-		}
-	}
-	rd.texts.text = text
-	all, fields := string(text), make([]string, len(rd.texts.at))
-	for i, j := range rd.texts.at {
-		if j >= 0 {
-			fields[i], all = all[:len(rec[j])], all[len(rec[j]):]
-		}
-	}
-	return fields
-}
-
 // plainID is an ID without blanks around it and, of a whole number, without the decimals that a tool adds to a column
 // of numbers some of which are missing: 7.0 is 7. Zeros in front may tell IDs apart and stay.
 func plainID(field string) string {
@@ -508,7 +439,7 @@ func plainID(field string) string {
 	return id
 }
 
-func (rd *peopleReader) keep(rec []string) bool {
+func (rd *peopleReader) passes(rec []string) bool {
 	for i, at := range rd.cols.filter {
 		if c := &rd.task.Data.Filter[i]; !c.keeps(rec[at]) {
 			return false
@@ -566,9 +497,6 @@ func (rd *peopleReader) round(feature int, field string, x float32) {
 	v, _ := Number(cmp.Or(field, f.Impute))
 	if v == have || v != math.Trunc(v) {
 		return
-	}
-	if rd.rounded == nil {
-		rd.rounded = map[int]lostDigits{}
 	}
 	r := rd.rounded[feature]
 	if r.rows++; r.rows == 1 {
@@ -778,8 +706,8 @@ func Header(path string, d *Data) ([]string, error) {
 	})
 }
 
-func header(rows Rows) ([]string, error) {
-	names := rows.Names()
+func header(rows *Rows) ([]string, error) {
+	names := rows.Names
 	if names == nil {
 		first, _, err := rows.Next()
 		if errors.Is(err, io.EOF) {

@@ -26,27 +26,26 @@ func FromFile[T any](path string, read func(io.Reader) (T, error)) (v T, err err
 }
 
 // Rows are the records of a data file as text fields, one by one.
-type Rows interface {
-	// Names returns the columns of a Parquet file; nil for delimited text, whose first record may name them.
-	Names() []string
+type Rows struct {
+	Names []string // columns of a file that names them; nil for delimited text, whose first record may do so
 
-	// Next returns a record, which is valid until the next call, and its line, of a Parquet file its row from 1. A record
-	// that is not well-formed comes with a *Problem as the error, and reading may go on; io.EOF ends the file and any
-	// other error the reading.
-	Next() (fields []string, line int, err error)
+	// Next returns a record, which is valid until the next call, and its line; of other files than text its row, from 1. A
+	// record that is not well-formed comes with a *Problem as the error, and reading may go on; io.EOF ends the file and
+	// any other error the reading.
+	Next func() (fields []string, line int, err error)
 
-	// position returns the line, or the row of a Parquet file, and the column of a field of the record that was read last.
-	position(field int) (line, column int)
-
-	// unreadable says why a column that a file has cannot be read; "" for any other name.
-	unreadable(name string) string
+	position   func(field int) (line, column int) // of delimited text: where a field of the last record begins
+	unreadable map[string]string                  // columns that the file has, and why they cannot be read
+	count      int                                // rows; not known of delimited text
+	folder     string                             // of the images whose names the records hold
+	dims       []int                              // of the images that the records hold
 }
 
 const headSize = 1 << 16
 
 // NewRows reads delimited text, gzip or not, or Parquet. Of delimited text, how says how to read it, from its first 64
 // KiB; of Parquet, it is given nil.
-func NewRows(r io.Reader, how func(head []byte) (*Data, error)) (Rows, error) {
+func NewRows(r io.Reader, how func(head []byte) (*Data, error)) (*Rows, error) {
 	in, err := plainText(r)
 	if err != nil {
 		return nil, err
@@ -70,15 +69,18 @@ func NewRows(r io.Reader, how func(head []byte) (*Data, error)) (Rows, error) {
 	return newTextRows(in, d)
 }
 
-func (d *Data) rows(r io.Reader) (Rows, error) {
+func (d *Data) rows(r io.Reader) (*Rows, error) {
 	return NewRows(r, func([]byte) (*Data, error) { return d, nil })
 }
 
 // NewTextRows reads delimited text, gzip or not, from a stream: a record is returned as soon as its line has arrived.
-func NewTextRows(r io.Reader, d *Data) (Rows, error) {
+func NewTextRows(r io.Reader, d *Data) (*Rows, error) {
 	in, err := plainText(r)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case starts(in, parquetMagic):
+		return nil, errors.New("this is a Parquet file, which cannot be read from a stream")
 	}
 	return newTextRows(in, d)
 }
@@ -135,6 +137,7 @@ type textRows struct {
 	offset int // lines before the first that csv saw
 }
 
+// guard ends the reading of a record that does not end.
 type guard struct {
 	r    io.Reader
 	left int
@@ -151,7 +154,7 @@ func (g *guard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func newTextRows(r io.Reader, d *Data) (*textRows, error) {
+func newTextRows(r io.Reader, d *Data) (*Rows, error) {
 	t := &textRows{guard: &guard{r: r}, trim: d.Trim, offset: d.Skip}
 	in := bufio.NewReaderSize(t.guard, headSize)
 	for i := range d.Skip {
@@ -168,46 +171,35 @@ func newTextRows(r io.Reader, d *Data) (*textRows, error) {
 	t.csv.Comma, t.csv.Comment = d.Delimiter, d.Comment
 	t.csv.FieldsPerRecord, t.csv.ReuseRecord = -1, true
 	t.csv.TrimLeadingSpace = d.Trim
-	return t, nil
+	return &Rows{Next: t.next, position: t.position}, nil
 }
-
-// Names returns nothing: a text has its names in the first record, or nowhere.
-func (t *textRows) Names() []string { return nil }
-
-func (t *textRows) unreadable(string) string { return "" }
 
 func (t *textRows) position(field int) (line, column int) {
 	line, column = t.csv.FieldPos(field)
 	return line + t.offset, column
 }
 
-// Next returns a record and its line; see Rows.
-func (t *textRows) Next() ([]string, int, error) {
+func (t *textRows) next() ([]string, int, error) {
 	t.guard.left = maxRecord
 	before := t.csv.InputOffset()
 	rec, err := t.csv.Read()
 	var bad *csv.ParseError
 	switch {
-	case err == nil:
-	case errors.Is(err, io.EOF):
-		return nil, 0, io.EOF
 	case errors.Is(err, errLong):
-		return nil, 0, fmt.Errorf(
-			"the row that starts at byte %d is longer than 1 MiB; a quote may be open, or this is no delimited text",
-			before,
-		)
+		return nil, 0, fmt.Errorf("the row that starts at byte %d is longer than 1 MiB; a quote may be open, or this is no "+
+			"delimited text", before)
 	case errors.As(err, &bad):
 		return nil, 0, t.malformed(bad)
-	default:
+	case err != nil:
 		return nil, 0, err
 	}
-	line, _ := t.csv.FieldPos(0)
 	if t.trim {
 		for i, s := range rec {
 			rec[i] = strings.TrimRight(s, " \t")
 		}
 	}
-	return rec, line + t.offset, nil
+	line, _ := t.position(0)
+	return rec, line, nil
 }
 
 // malformed turns what csv says about a record into a problem, or into an error when lines may be lost with it.
@@ -232,25 +224,19 @@ func CountRows(path string, o ReadOptions) int {
 }
 
 func countAll(path string) (n int) {
-	if files, err := ImagesIn(path); err == nil {
-		return len(files)
-	}
 	f, err := os.Open(path)
 	if err != nil {
 		return 0
 	}
 	defer f.Close() //nolint:errcheck // read only
-	if rows, err := newParquetRows(f); err == nil {
+	rows, err := imageRows(f, []string{"", ""})
+	if err == nil && rows == nil {
+		rows, err = newParquetRows(f)
+	}
+	if err == nil {
 		return rows.count
 	}
-	back := func() error { _, err := f.Seek(0, io.SeekStart); return err }
-	if back() != nil {
-		return 0
-	}
-	if images, err := newIDX(f); err == nil {
-		return images.left
-	}
-	if back() != nil {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return 0
 	}
 	buf := make([]byte, 1<<16)

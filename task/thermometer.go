@@ -22,27 +22,23 @@ type Thermometer struct {
 // Kind is thermometer.
 func (t *Thermometer) Kind() string { return "thermometer" }
 
-func (t *Thermometer) width() int { return max(t.Places()-1, 0) }
-
-func (t *Thermometer) modelInputs() int { return t.Coding.modelInputs(t.width()) }
-
-// Places are the lowest value, and one for each input.
-func (t *Thermometer) Places() int {
+func (t *Thermometer) width() int {
 	if t.Values == nil {
-		return len(t.Thresholds) + 1
+		return len(t.Thresholds)
 	}
-	return len(t.Values)
+	return max(len(t.Values)-1, 0)
 }
 
-// PlaceName is one of Values, a threshold, or "<" and the first threshold.
-func (t *Thermometer) PlaceName(i int) string {
-	switch {
-	case t.Values != nil:
-		return t.Values[i]
-	case i == 0:
-		return "<" + Decimal(t.Thresholds[0])
+// Names are Values, or "<" with the first threshold, and the thresholds.
+func (t *Thermometer) Names() []string {
+	if t.Values != nil {
+		return t.Values
 	}
-	return Decimal(t.Thresholds[i-1])
+	names := []string{"<" + Decimal(t.Thresholds[0])}
+	for _, v := range t.Thresholds {
+		names = append(names, Decimal(v))
+	}
+	return names
 }
 
 // PlaceOf is that of a [Category].
@@ -50,12 +46,13 @@ func (t *Thermometer) PlaceOf(raw string) (int, error) {
 	if t.Values != nil {
 		return known(raw, t.Values)
 	}
-	if low, ok := strings.CutPrefix(raw, "<"); ok && Same(low, Decimal(t.Thresholds[0])) {
+	lowest := "<" + Decimal(t.Thresholds[0])
+	if strings.HasPrefix(raw, "<") && Same(raw[1:], lowest[1:]) {
 		return 0, nil
 	}
 	v, ok := Number(raw)
 	if !ok {
-		return 0, fmt.Errorf("%s is neither a number nor %q", message.Quote(raw), t.PlaceName(0))
+		return 0, fmt.Errorf("%s is neither a number nor %q", message.Quote(raw), lowest)
 	}
 	i, exact := slices.BinarySearch(t.Thresholds, v)
 	if exact {
@@ -86,17 +83,11 @@ func (t *Thermometer) check(x []float32) error {
 	return nil
 }
 
-func (t *Thermometer) decode(x []float32) (string, error) { return t.PlaceName(t.place(x)), nil }
-
-func (t *Thermometer) group(x []float32) int { return t.place(x) }
-
-func (t *Thermometer) groupNames() []string { return placeNames(t) }
-
 func (t *Thermometer) hasNumber() bool { return t.Values == nil }
 
 func (t *Thermometer) isOrdered() bool { return true }
 
-func (t *Thermometer) inputName(name string, j int) string { return name + ">=" + t.PlaceName(j+1) }
+func (t *Thermometer) inputName(name string, j int) string { return name + ">=" + t.Names()[j+1] }
 
 // Sigma follows from the share of the rows that reach the value, or from 1/2.
 func (t *Thermometer) Sigma(j int) float64 { return t.sigma(j, 0.5) }
@@ -131,10 +122,6 @@ func (t *Thermometer) Linear(value string) (coef []float64, constant float64, er
 		coef[j], last = v-last, v
 	}
 	return coef, constant, nil
-}
-
-func (t *Thermometer) also() []string {
-	return []string{"impute", "max_increase", "max_decrease", "max_change", "switch_cost", "subgroup"}
 }
 
 func (t *Thermometer) declare(d *fileDecoder, _ *Task) ([]key, func(featureEntry)) {

@@ -548,7 +548,7 @@ func inputWords(f *task.Feature) string {
 	}
 	if c := f.Category(); c != nil {
 		for i, row := range c.Made() {
-			words = append(words, fmt.Sprintf("%s %v", c.PlaceName(i), row))
+			words = append(words, fmt.Sprintf("%s %v", c.Names()[i], row))
 		}
 	}
 	return message.List(words, 12)

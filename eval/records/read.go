@@ -119,7 +119,7 @@ func fieldsOf(r io.Reader, path string) (names []string, next func() ([]string, 
 		fields, _, err := rows.Next()
 		return fields, err
 	}
-	if names = rows.Names(); names == nil {
+	if names = rows.Names; names == nil {
 		if names, err = next(); errors.Is(err, io.EOF) {
 			return nil, next, nil
 		}

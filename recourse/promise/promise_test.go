@@ -239,9 +239,9 @@ func invent(t *testing.T, tk *task.Task, n int) *task.People {
 			case len(values) > 0:
 				raw = values[at%len(values)]
 			case n == nil && f.Width > 1:
-				raw = f.Category().PlaceName(1 + at%f.Width)
+				raw = f.Category().Names()[1+at%f.Width]
 			case n == nil:
-				raw = f.Category().PlaceName(1 - at%2)
+				raw = f.Category().Names()[1-at%2]
 			default:
 				v := math.Round(n.Mean + n.Std*2*math.Sin(float64(at)))
 				v = min(max(v, math.Ceil(f.Bounds[0])), math.Floor(f.Bounds[1]))

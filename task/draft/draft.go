@@ -565,7 +565,7 @@ func (d *drafter) inputs() (n int) {
 
 func (f *feature) modelInputs() int {
 	if f.form != "" {
-		return len(task.NamedInputs(f.form, f.Category().Places())[0])
+		return len(task.NamedInputs(f.form, len(f.Category().Names()))[0])
 	}
 	return f.ModelInputs()
 }

@@ -57,7 +57,7 @@ func readScores(ctx context.Context, r io.Reader) (*Scores, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, numbers := rows.Names(), -1
+	names, numbers := rows.Names, -1
 	s := &Scores{}
 	for first := true; ; first = false {
 		rec, line, err := rows.Next()

@@ -68,7 +68,7 @@ func readFrom(ctx context.Context, r io.Reader, names []string, o task.ReadOptio
 		return nil, err
 	}
 	if t.Names = t.Data.Columns; t.Names == nil {
-		t.Names = rows.Names()
+		t.Names = rows.Names
 	}
 	pick := task.NewSelection(o)
 	for n := 0; ; n++ {

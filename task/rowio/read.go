@@ -1,7 +1,6 @@
 package rowio
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -44,24 +43,33 @@ type Reader struct {
 }
 
 // Open reads the head of a stream. A stream without any byte has no rows, and is no error.
-func Open(r io.Reader, t *task.Task, o Options) (*Reader, error) {
-	in := &Reader{kept: keep(t, o.Keep)}
-	var err error
+func Open(r io.Reader, t *task.Task, o Options) (_ *Reader, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("stream of rows (%s): %w", o.Format, err)
+		}
+	}()
+	in := &Reader{}
+	for _, name := range append([]string{t.Data.ID}, o.Keep...) {
+		if name != "" && !slices.Contains(in.kept, name) {
+			in.kept = append(in.kept, name)
+		}
+	}
 	if in.source, err = open(r, t, o); err != nil {
-		return nil, fmt.Errorf("stream of rows (%s): %w", o.Format, err)
+		return nil, err
 	}
 	names := in.source.columns
 	if names == nil {
 		return in, nil
 	}
 	if in.decoder, err = task.NewDecoder(t, names, o.Hash); err != nil {
-		return nil, fmt.Errorf("stream of rows (%s): %w", o.Format, err)
+		return nil, err
 	}
 	for _, name := range in.kept {
 		i := slices.Index(names, name)
 		if i < 0 {
-			return nil, fmt.Errorf("stream of rows (%s): there is no column %s to keep; the columns are %s", o.Format,
-				message.Quote(name), message.List(names, 100))
+			return nil, fmt.Errorf("there is no column %s to keep; the columns are %s", message.Quote(name),
+				message.List(names, 100))
 		}
 		in.source.kept = append(in.source.kept, i)
 	}
@@ -83,43 +91,6 @@ func Fields(r io.Reader, f Format) (names []string, next func() ([]string, error
 		}
 		return rec.fields, err
 	}, nil
-}
-
-func keep(t *task.Task, more []string) (names []string) {
-	all := more
-	if t.Data.ID != "" {
-		all = append([]string{t.Data.ID}, more...)
-	}
-	for _, name := range all {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-func open(r io.Reader, t *task.Task, o Options) (*textSource, error) {
-	in := bufio.NewReaderSize(r, 1<<16)
-	if starts(in, "PAR1") {
-		return nil, errors.New("this is a Parquet file, which cannot be read from a stream")
-	}
-	switch o.Format {
-	case CSV:
-		return openCSV(in, t, o.Columns)
-	case TSV:
-		return openTSV(in, t, o.Columns)
-	}
-	return nil, fmt.Errorf("unknown format %q", o.Format)
-}
-
-// starts waits for no more bytes than it needs: a row may be shorter than the mark.
-func starts(in *bufio.Reader, mark string) bool {
-	for i := range len(mark) {
-		if head, _ := in.Peek(i + 1); len(head) <= i || head[i] != mark[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // Kept returns the names of the columns that are handed on: Data.ID of the task, and Options.Keep.

@@ -2,6 +2,7 @@ package rowio
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -17,25 +18,42 @@ type textSource struct {
 	read    func() (streamRecord, error)
 }
 
-func (s *textSource) head(given []string) error {
-	if s.columns = given; given != nil {
-		return nil
+// open takes the names of the columns from the first row, unless o has them.
+func open(r io.Reader, t *task.Task, o Options) (*textSource, error) {
+	s := &textSource{columns: o.Columns}
+	switch o.Format {
+	case CSV:
+		rows, err := task.NewTextRows(r, &task.Data{Delimiter: ',', Trim: t.Data.Trim})
+		if err != nil {
+			return nil, err
+		}
+		s.read = func() (streamRecord, error) { return readCSV(rows) }
+	case TSV:
+		s.null, s.read = null, tabbed(r, t.Data.Trim)
+	default:
+		return nil, fmt.Errorf("unknown format %q", o.Format)
+	}
+	if s.columns != nil {
+		return s, nil
 	}
 	first, err := s.read()
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil // no row: there is nothing to name
+		return s, nil // no row: there is nothing to name
 	case err != nil:
-		return err
+		return nil, err
 	case first.problem != nil:
-		return fmt.Errorf("the header: %w", first.problem)
+		return nil, fmt.Errorf("the header: %w", first.problem)
 	}
 	for _, name := range first.fields {
 		s.columns = append(s.columns, strings.TrimSpace(name))
 	}
-	return nil
+	s.columns[0] = strings.TrimPrefix(s.columns[0], "\ufeff") // a byte order mark
+	return s, nil
 }
 
+// next returns a record that is not used again. io.EOF ends the rows; the error of a row that is bad by itself is in
+// the record.
 func (s *textSource) next() (streamRecord, error) {
 	rec, err := s.read()
 	if err != nil || len(rec.fields) != len(s.columns) { // where which field is nobody knows
@@ -56,23 +74,14 @@ func (s *textSource) next() (streamRecord, error) {
 	return rec, nil
 }
 
-func openCSV(r io.Reader, t *task.Task, columns []string) (*textSource, error) {
-	rows, err := task.NewTextRows(r, &task.Data{Delimiter: ',', Trim: t.Data.Trim})
-	if err != nil {
-		return nil, err
+func readCSV(rows *task.Rows) (rec streamRecord, err error) {
+	fields, line, err := rows.Next()
+	if errors.As(err, &rec.problem) {
+		rec.line = rec.problem.Line
+		return rec, nil
 	}
-	s := &textSource{}
-	s.read = func() (streamRecord, error) {
-		fields, line, err := rows.Next()
-		rec := streamRecord{line: line}
-		if bad := (*task.Problem)(nil); errors.As(err, &bad) {
-			rec.line, rec.problem = bad.Line, bad
-			return rec, nil
-		}
-		rec.fields = append(rec.fields, fields...)
-		return rec, err
-	}
-	return s, s.head(columns)
+	rec.fields, rec.line = append(rec.fields, fields...), line
+	return rec, err
 }
 
 // null is how a tab-delimited text writes what is missing.
@@ -80,55 +89,26 @@ const null = `\N`
 
 const maxLine = 1 << 20
 
-// openTSV reads lines whose fields have tabs between; there are no quotes, and every line is a row.
-func openTSV(r io.Reader, t *task.Task, columns []string) (*textSource, error) {
-	in := bufio.NewReaderSize(r, 1<<16)
+// tabbed reads lines whose fields have tabs between; there are no quotes, and every line is a row.
+func tabbed(r io.Reader, trim bool) func() (streamRecord, error) {
+	in := bufio.NewScanner(r)
+	in.Buffer(nil, maxLine)
 	line := 0
-	s := &textSource{null: null}
-	s.read = func() (streamRecord, error) {
+	return func() (streamRecord, error) {
 		line++
-		text, long, err := readLine(in)
-		rec := streamRecord{line: line}
-		switch {
-		case err != nil:
-			return rec, err
-		case long:
-			rec.problem = &task.Problem{Line: line, Reason: "the row is longer than 1 MiB"}
-			return rec, nil
+		if !in.Scan() {
+			err := in.Err()
+			if errors.Is(err, bufio.ErrTooLong) {
+				err = fmt.Errorf("line %d is longer than 1 MiB", line)
+			}
+			return streamRecord{}, cmp.Or(err, io.EOF)
 		}
-		rec.fields = strings.Split(text, "\t")
-		if t.Data.Trim {
-			for i, f := range rec.fields {
-				rec.fields[i] = strings.Trim(f, " ")
+		fields := strings.Split(in.Text(), "\t")
+		if trim {
+			for i, f := range fields {
+				fields[i] = strings.Trim(f, " ")
 			}
 		}
-		return rec, nil
-	}
-	err := s.head(columns)
-	if err == nil && columns == nil && len(s.columns) > 0 {
-		s.columns[0] = strings.TrimPrefix(s.columns[0], "\ufeff") // a byte order mark
-	}
-	return s, err
-}
-
-// readLine returns a line without its end, or says that it is too long to keep. io.EOF comes behind the last line,
-// which may lack its end.
-func readLine(in *bufio.Reader) (text string, long bool, err error) {
-	var line []byte
-	for {
-		part, err := in.ReadSlice('\n')
-		if !long {
-			line = append(line, part...)
-		}
-		if len(line) > maxLine {
-			long, line = true, nil
-		}
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case errors.Is(err, io.EOF) && (long || len(line) > 0), err == nil:
-			return strings.TrimSuffix(strings.TrimSuffix(string(line), "\n"), "\r"), long, nil
-		}
-		return "", false, err
+		return streamRecord{fields: fields, line: line}, nil
 	}
 }

@@ -1,37 +1,46 @@
 package rowio
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/csv"
 	"fmt"
 	"io"
 	"math"
 	"strconv"
+	"strings"
 )
 
-// Writer writes rows of text. It hands on whole rows only.
+// atomic is how many bytes a pipe takes all or none of, PIPE_BUF of Linux.
+const atomic = 4096
+
+// Writer writes rows of text. It hands on whole rows only, in pieces that a pipe takes as a whole: even a process that
+// is killed leaves no part of a row, unless one alone is longer.
 type Writer struct {
-	csv     *csv.Writer // nil for tabs
+	out     *bufio.Writer
+	row     bytes.Buffer
+	csv     *csv.Writer // to row; nil for tabs
+	blanks  *strings.Replacer
 	columns int
 	line    []string
-	to      *lines
 }
 
 // NewWriter writes the head, a row with the names of the columns, if header is set.
 func NewWriter(w io.Writer, f Format, columns []string, header bool) (*Writer, error) {
-	out := &Writer{columns: len(columns), to: &lines{w: w}}
+	out := &Writer{columns: len(columns), out: bufio.NewWriterSize(w, atomic)}
 	switch f {
 	case CSV:
-		out.csv = csv.NewWriter(out.to)
+		out.csv = csv.NewWriter(&out.row)
 	case TSV:
+		out.blanks = strings.NewReplacer("\t", " ", "\n", " ", "\r", " ")
 	default:
 		return nil, fmt.Errorf("rows: unknown format %q", f)
 	}
 	if !header {
 		return out, nil
 	}
-	out.line = append(out.line, columns...)
-	if err := out.put(); err != nil {
-		return nil, fmt.Errorf("rows: %w", err)
+	if err := out.put(columns); err != nil {
+		return nil, err
 	}
 	return out, out.Flush()
 }
@@ -50,39 +59,38 @@ func (w *Writer) Write(cells []any) error {
 		}
 		w.line = append(w.line, text)
 	}
-	if err := w.put(); err != nil {
+	return w.put(w.line)
+}
+
+func (w *Writer) put(line []string) (err error) {
+	w.row.Reset()
+	if w.csv != nil {
+		err = w.csv.Write(line)
+		w.csv.Flush()
+	} else {
+		for i, text := range line {
+			if i > 0 {
+				w.row.WriteByte('\t')
+			}
+			_, _ = w.blanks.WriteString(&w.row, text)
+		}
+		w.row.WriteByte('\n')
+	}
+	if err == nil && w.row.Len() > w.out.Available() {
+		err = w.out.Flush()
+	}
+	if err == nil {
+		_, err = w.out.Write(w.row.Bytes())
+	}
+	if err != nil {
 		return fmt.Errorf("rows: %w", err)
 	}
 	return nil
 }
 
-func (w *Writer) put() error {
-	if w.csv != nil {
-		if err := w.csv.Write(w.line); err != nil {
-			return err
-		}
-		w.csv.Flush()
-		return w.to.end()
-	}
-	for i, text := range w.line {
-		if i > 0 {
-			w.to.row = append(w.to.row, '\t')
-		}
-		start := len(w.to.row)
-		w.to.row = append(w.to.row, text...)
-		for k, b := range w.to.row[start:] { // which end a field or a row
-			if b == '\t' || b == '\n' || b == '\r' {
-				w.to.row[start+k] = ' '
-			}
-		}
-	}
-	w.to.row = append(w.to.row, '\n')
-	return w.to.end()
-}
-
 // Flush hands on all rows that were written.
 func (w *Writer) Flush() error {
-	if err := w.to.flush(); err != nil {
+	if err := w.out.Flush(); err != nil {
 		return fmt.Errorf("rows: %w", err)
 	}
 	return nil
@@ -104,40 +112,4 @@ func cellText(c any) (text string, ok bool) {
 		return strconv.FormatFloat(x, 'g', -1, 64), true
 	}
 	return fmt.Sprint(c), true
-}
-
-// atomic is how many bytes a pipe takes all or none of, PIPE_BUF of Linux.
-const atomic = 4096
-
-// lines hands on whole rows, in pieces that a pipe takes as a whole. So even a process that is killed leaves no part of
-// a row, unless one alone is longer.
-type lines struct {
-	w     io.Writer
-	ready []byte // whole rows
-	row   []byte // the one that is being written
-}
-
-// Write adds to the row.
-func (l *lines) Write(p []byte) (int, error) {
-	l.row = append(l.row, p...)
-	return len(p), nil
-}
-
-func (l *lines) end() error {
-	if len(l.ready)+len(l.row) > atomic {
-		if err := l.flush(); err != nil {
-			return err
-		}
-	}
-	l.ready, l.row = append(l.ready, l.row...), l.row[:0]
-	return nil
-}
-
-func (l *lines) flush() error {
-	if len(l.ready) == 0 {
-		return nil
-	}
-	_, err := l.w.Write(l.ready)
-	l.ready = l.ready[:0]
-	return err
 }
