@@ -2,6 +2,7 @@ package task
 
 import (
 	"encoding/binary"
+	"maps"
 	"slices"
 	"strings"
 
@@ -70,10 +71,7 @@ func (e *Equality) Add(content uint64, others []uint64) {
 		return
 	}
 	e.total++
-	key := content
-	for i, field := range others {
-		key += part(i, field)
-	}
+	key := rowKey(content, others)
 	if at, ok := e.at[key]; ok {
 		e.counts[at]++
 		return
@@ -89,6 +87,21 @@ func sampled(hash uint64, bits int) bool { return hash>>(64-bits) == 0 }
 
 func part(column int, field uint64) uint64 { return mixed(field + uint64(column+1)*0x9e3779b97f4a7c15) }
 
+func rowKey(content uint64, others []uint64) uint64 {
+	for i, field := range others {
+		content += part(i, field)
+	}
+	return content
+}
+
+// thin keeps the entries of a sample that have the least hashes, at most limit.
+func thin[T any](sample map[uint64]T, level *int, limit int) {
+	for len(sample) > limit {
+		*level++
+		maps.DeleteFunc(sample, func(hash uint64, _ T) bool { return !sampled(hash, *level) })
+	}
+}
+
 func (e *Equality) row(i int) []uint64 { return e.others[i*len(e.columns) : (i+1)*len(e.columns)] }
 
 func (e *Equality) sample(content uint64, others []uint64, times int) {
@@ -102,6 +115,10 @@ func (e *Equality) sample(content uint64, others []uint64, times int) {
 func (e *Equality) halve() {
 	if e.fields == nil {
 		e.fields = make([]fieldSample, len(e.columns))
+		for i := range e.fields {
+			e.fields[i].counts = map[uint64]int{}
+		}
+		e.people.sets = map[uint64]*contentSet{}
 		for row, k := range e.counts {
 			e.sample(e.content[row], e.row(row), k)
 		}
@@ -114,11 +131,7 @@ func (e *Equality) halve() {
 		if !sampled(content, e.level) {
 			continue
 		}
-		key := content
-		for i, field := range e.row(row) {
-			key += part(i, field)
-		}
-		e.at[key] = n
+		e.at[rowKey(content, e.row(row))] = n
 		copy(e.row(n), e.row(row))
 		e.content[n], e.counts[n] = content, e.counts[row]
 		e.total += e.counts[n]
@@ -136,17 +149,8 @@ func (s *fieldSample) add(field uint64, times int) {
 	if field == 0 || !sampled(field, s.level) {
 		return
 	}
-	if s.counts == nil {
-		s.counts = map[uint64]int{}
-	}
-	for s.counts[field] += times; len(s.counts) > sampledFields; {
-		s.level++
-		for f := range s.counts {
-			if !sampled(f, s.level) {
-				delete(s.counts, f)
-			}
-		}
-	}
+	s.counts[field] += times
+	thin(s.counts, &s.level, sampledFields)
 }
 
 // contentSample sums up the rows of those contents whose hashes are among the least.
@@ -164,9 +168,6 @@ func (s *contentSample) add(content uint64, others []uint64, times int) {
 	if !sampled(content, s.level) {
 		return
 	}
-	if s.sets == nil {
-		s.sets = map[uint64]*contentSet{}
-	}
 	set := s.sets[content]
 	if set == nil {
 		set = &contentSet{sums: make([]uint64, len(others))}
@@ -176,54 +177,53 @@ func (s *contentSample) add(content uint64, others []uint64, times int) {
 	for i, field := range others {
 		set.sums[i] += field * uint64(times)
 	}
-	for len(s.sets) > sampledContents {
-		s.level++
-		for c := range s.sets {
-			if !sampled(c, s.level) {
-				delete(s.sets, c)
-			}
-		}
-	}
+	thin(s.sets, &s.level, sampledContents)
 }
 
 // counted says that a column counts the rows of contents up from first, see Equality.counter. Sums of hashes tell:
 // those of first, first + 1 and so on up to some number, each equally often, have the sum that they have.
-func (s *contentSample) counted(column int, numbers *numberHashes) bool {
-	var n, numbered, others int
+func (s *contentSample) counted(column, first int) bool {
+	var tally copyTally
+	sums := []uint64{0} // of the hashes of first, first + 1, ...
 	for _, set := range s.sets {
 		most := 0 // the largest number of copies that fits
 		for k := 1; k*k <= set.rows; k++ {
 			for _, copies := range []int{k, set.rows / k} {
-				if set.rows%k == 0 && copies <= maxCopies && numbers.sum(copies)*uint64(set.rows/copies) == set.sums[column] {
+				if set.rows%k != 0 || copies > maxCopies {
+					continue
+				}
+				for i := len(sums) - 1; i < copies; i++ {
+					sums = append(sums, sums[i]+numberHash(first+i))
+				}
+				if sums[copies]*uint64(set.rows/copies) == set.sums[column] {
 					most = max(most, copies)
 				}
 			}
 		}
-		n += set.rows
-		switch {
-		case most == 0:
-			others += set.rows
-		case most > 1:
-			numbered += set.rows
-		}
+		tally.add(set.rows, most)
 	}
-	return 2*numbered >= n && float64(others) <= stray*float64(n)
+	return tally.counts()
 }
 
-type numberHashes struct {
-	first int
-	sums  []uint64
+// copyTally counts rows of sets in which a column is said to count copies.
+type copyTally struct{ rows, numbered, others int }
+
+// add adds a set with so many copies of each row; 0 where the column does not count them.
+func (c *copyTally) add(rows, copies int) {
+	c.rows += rows
+	switch {
+	case copies == 0:
+		c.others += rows
+	case copies > 1:
+		c.numbered += rows
+	}
 }
 
-func (h *numberHashes) sum(n int) uint64 {
-	if h.sums == nil {
-		h.sums = []uint64{0}
-	}
-	for i := len(h.sums) - 1; i < n; i++ {
-		h.sums = append(h.sums, h.sums[i]+fieldHash(Decimal(float64(h.first+i))))
-	}
-	return h.sums[n]
+func (c *copyTally) counts() bool {
+	return 2*c.numbered >= c.rows && float64(c.others) <= stray*float64(c.rows)
 }
+
+func numberHash(n int) uint64 { return fieldHash(Decimal(float64(n))) }
 
 // Without returns the columns by which rows are not compared, in order; nil when no rows are equal without them.
 func (e *Equality) Without() []string {
@@ -318,75 +318,59 @@ func (e *Equality) values(column int) map[uint64]int {
 // all else, row numbers aside, its values are 1 to some k (or 0 to k-1), each equally often, and half of the rows
 // or more are in sets with k > 1. Different people with equal values elsewhere do not number themselves so.
 func (e *Equality) counter(distinct []bool) int {
-	if e.level > 0 && 64*len(e.counts) < e.limit {
-		return e.contentCounter(distinct)
-	}
-	all := slices.Clone(e.content) // of each row: the sum of the hashes of its parts
-	for row := range all {
-		for i, field := range e.row(row) {
-			if !distinct[i] {
-				all[row] += part(i, field)
+	counts := e.people.counted // for many rows of few contents, of which no sample is left: in sets of rows of one content
+	if e.level == 0 || 64*len(e.counts) >= e.limit {
+		all := slices.Clone(e.content) // of each row: the sum of the hashes of its parts
+		for row := range all {
+			for i, field := range e.row(row) {
+				if !distinct[i] {
+					all[row] += part(i, field)
+				}
 			}
 		}
+		counts = func(column, first int) bool { return e.counted(all, column, first) }
 	}
 	for i := range e.columns {
-		if distinct[i] || !e.wholeFrom(i, 0) && !e.wholeFrom(i, 1) {
-			continue
-		}
-		sets := map[uint64]map[uint64]int{} // of rows that are equal but for the column: how often it has which value
-		for row, k := range e.counts {
-			field := e.row(row)[i]
-			rest := all[row] - part(i, field)
-			if sets[rest] == nil {
-				sets[rest] = map[uint64]int{}
-			}
-			sets[rest][field] += k
-		}
-		if counts(sets, e.total, 0) || counts(sets, e.total, 1) {
+		if !distinct[i] && (counts(i, 0) || counts(i, 1)) {
 			return i
 		}
 	}
 	return -1
 }
 
-func (e *Equality) contentCounter(distinct []bool) int {
-	from0, from1 := &numberHashes{first: 0}, &numberHashes{first: 1}
-	for i := range e.columns {
-		if !distinct[i] && (e.people.counted(i, from0) || e.people.counted(i, from1)) {
-			return i
-		}
-	}
-	return -1
-}
-
-func (e *Equality) wholeFrom(column, first int) bool {
+// counted says that the fields of a column are first, first + 1 and so on, but for strays, and go up from first in sets
+// of rows that are equal but for the column; all are the hashes of rows.
+func (e *Equality) counted(all []uint64, column, first int) bool {
 	values, n := e.values(column), 0
-	for i := range len(values) {
-		n += values[fieldHash(Decimal(float64(first+i)))]
+	numbers := make([]uint64, len(values))
+	for i := range numbers {
+		numbers[i] = numberHash(first + i)
+		n += values[numbers[i]]
 	}
-	return float64(e.total-n) <= stray*float64(e.total)
-}
-
-func counts(sets map[uint64]map[uint64]int, n, first int) bool {
-	var numbered, others int
-	numbers := []uint64{} // hashes of first, first + 1, ...
-	for _, set := range sets {
-		for len(numbers) < len(set) {
-			numbers = append(numbers, fieldHash(Decimal(float64(first+len(numbers)))))
+	if float64(e.total-n) > stray*float64(e.total) {
+		return false
+	}
+	sets := map[uint64]map[uint64]int{} // how often the column has which value
+	for row, k := range e.counts {
+		field := e.row(row)[column]
+		rest := all[row] - part(column, field)
+		if sets[rest] == nil {
+			sets[rest] = map[uint64]int{}
 		}
-		rows, counted := 0, true
+		sets[rest][field] += k
+	}
+	var tally copyTally
+	for _, set := range sets {
+		rows, copies := 0, len(set)
 		for _, k := range set {
 			rows += k
 		}
 		for _, x := range numbers[:len(set)] {
-			counted = counted && set[x]*len(set) == rows
+			if set[x]*len(set) != rows {
+				copies = 0
+			}
 		}
-		switch {
-		case !counted:
-			others += rows
-		case len(set) > 1:
-			numbered += rows
-		}
+		tally.add(rows, copies)
 	}
-	return 2*numbered >= n && float64(others) <= stray*float64(n)
+	return tally.counts()
 }
