@@ -45,9 +45,6 @@ func (d *Decoder) Like() *People {
 	return p
 }
 
-// Rounded says which numbers have lost digits so far.
-func (d *Decoder) Rounded() []string { return d.rd.roundings() }
-
 // Take returns the people added since the last call, in order. Their Rows count the records of all calls. It fails
 // where the encoder of Task.Latent does.
 func (d *Decoder) Take() (*People, error) {

@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	"cfq/internal/message"
-	"cfq/internal/ordered"
 )
 
 const maxProblems = 1000
@@ -42,7 +41,6 @@ func newReader(ctx context.Context, t *Task, o ReadOptions) *peopleReader {
 	return &peopleReader{
 		ctx: ctx, task: t, o: o, people: &People{Dim: t.Dim()}, pick: NewSelection(o),
 		outcomes: labelTally{others: map[string]int{}}, draw: sampleDraw{rng: rand.New(rand.NewPCG(o.Seed, 0x5a3b))},
-		rounded: map[int]lostDigits{},
 	}
 }
 
@@ -57,10 +55,9 @@ type peopleReader struct {
 	outcomes labelTally
 	keep     []int // columns of ReadOptions.Keep, -1 when the file has none
 	pixelSource
-	hashes  *rowHashes         // nil without ReadOptions.Hash
-	rounded map[int]lostDigits // by feature
-	batch   *peopleBatch       // nil when all people are wanted at once
-	last    *Problem           // of the records so far
+	hashes *rowHashes   // nil without ReadOptions.Hash
+	batch  *peopleBatch // nil when all people are wanted at once
+	last   *Problem     // of the records so far
 }
 
 // sampleDraw is the sample of ReadOptions.Most.
@@ -478,46 +475,8 @@ func (rd *peopleReader) encode(rec []string, dst []float32) *Problem {
 			}
 			return &Problem{Column: f.Column, Reason: reason}
 		}
-		if n := f.Number(); n != nil && n.Spread != 0 {
-			rd.round(i, field, dst[f.Offset])
-		}
 	}
 	return nil
-}
-
-const exact = 1 << 24
-
-// round counts whole numbers that the model is to get as they are, and a 32-bit float has not.
-func (rd *peopleReader) round(feature int, field string, x float32) {
-	f := &rd.task.Features[feature]
-	have := f.FromInput(x)
-	if math.Abs(have) < exact {
-		return
-	}
-	v, _ := Number(cmp.Or(field, f.Impute))
-	if v == have || v != math.Trunc(v) {
-		return
-	}
-	r := rd.rounded[feature]
-	if r.rows++; r.rows == 1 {
-		r.example = Decimal(v) + ", which is taken for " + Decimal(have)
-	}
-	rd.rounded[feature] = r
-}
-
-type lostDigits struct {
-	rows    int
-	example string
-}
-
-func (rd *peopleReader) roundings() (warnings []string) {
-	for _, i := range slices.Sorted(maps.Keys(rd.rounded)) {
-		r := rd.rounded[i]
-		warnings = append(warnings, fmt.Sprintf("column %s: %s with a whole number that an input of the model (a 32-bit "+
-			"float) has not exactly, such as %s; if the digits matter, count in thousands, or subtract a constant before "+
-			"training", message.Quote(rd.task.Features[i].Column), message.Count(r.rows, "row"), r.example))
-	}
-	return warnings
 }
 
 func (rd *peopleReader) copyInputs(rec []string, dst []float32) *Problem {
@@ -611,8 +570,7 @@ func (rd *peopleReader) sample() {
 func (rd *peopleReader) redraw() { rd.people.replace(rd.people.Subset(rd.draw.drawn)) }
 
 // Stream is Read for files of any length: each is given the people in batches of size (the last may be smaller), in the
-// order of the file, and keeps the batch it is given. Memory is bounded by the batch and the next one, which another
-// goroutine reads meanwhile.
+// order of the file, and keeps the batch it is given, which bounds memory.
 //
 // Row numbers, filters, problems, notes and warnings are those of Read. Codes of Data.Subgroups columns mean the same
 // in all batches, but their values stand in the order in which they first occur. The returned People have the counts,
@@ -626,29 +584,17 @@ func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, 
 		return drawn(ctx, path, t, o, max(size, 1), each)
 	}
 	rd := newReader(ctx, t, o)
-	var all *People
-	var err error
-	batches := func(yield func(*People, error) bool) {
-		rd.batch = &peopleBatch{size: max(size, 1), each: func(p *People) error {
-			if !yield(p, nil) {
-				return errEnded
-			}
-			return nil
-		}}
-		all, err = FromFile(path, rd.read)
-	}
-	for p, err := range ordered.Ahead(batches) {
-		if err == nil {
-			err = each(p)
-		}
-		if err != nil {
-			return nil, err
-		}
+	var failed error
+	rd.batch = &peopleBatch{size: max(size, 1), each: func(p *People) error {
+		failed = each(p)
+		return failed
+	}}
+	all, err := FromFile(path, rd.read)
+	if failed != nil {
+		return nil, failed
 	}
 	return all, err
 }
-
-var errEnded = errors.New("ended")
 
 func drawn(ctx context.Context, path string, t *Task, o ReadOptions, size int, each func(*People) error) (*People,
 	error,
@@ -727,9 +673,6 @@ func (rd *peopleReader) finish() (*People, error) {
 		return nil, p.noneRead()
 	}
 	rd.checkLabels()
-	for _, w := range rd.roundings() {
-		rd.warn(w)
-	}
 	if n := len(rd.draw.drawn); n > 0 && n < rd.draw.seen { // into the order of the file
 		slices.SortFunc(rd.draw.drawn, func(a, b int) int { return cmp.Compare(p.Rows[a], p.Rows[b]) })
 		rd.redraw()

@@ -154,9 +154,6 @@ func (s *rowStream) answer(ctx context.Context, people func(p *task.People, row 
 	if n.Unreadable > 0 {
 		s.e.msg.Warn("stdin: %d of %s could not be read", n.Unreadable, message.Count(n.Rows, "row"))
 	}
-	for _, w := range s.in.Rounded() {
-		s.e.msg.Warn("stdin: %s", w)
-	}
 	s.decoded.warn(s.e.msg.Warn)
 	switch {
 	case failed != nil:

@@ -6,19 +6,15 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"cfq/internal/message"
 	"cfq/task"
 )
 
-// Limits of a batch, and how long a row waits for others: for none that does not come, and not long for many that do.
+// Limits of a batch.
 const (
-	eager    = 512 // rows that are enough for a taker who has nothing to do
 	maxRows  = 8192
 	maxBytes = 16 << 20 // of fields
-	idle     = 100 * time.Millisecond
-	patience = time.Second
 )
 
 type streamRecord struct {
@@ -26,13 +22,6 @@ type streamRecord struct {
 	kept    []any
 	line    int
 	problem *task.Problem
-}
-
-func (r *streamRecord) size() (n int) {
-	for _, f := range r.fields {
-		n += len(f)
-	}
-	return n
 }
 
 // Reader reads the rows of a stream as people.
@@ -104,17 +93,8 @@ func (r *Reader) Like() *task.People {
 	return r.decoder.Like()
 }
 
-// Rounded says which numbers have lost digits so far.
-func (r *Reader) Rounded() []string {
-	if r.decoder == nil {
-		return nil
-	}
-	return r.decoder.Rounded()
-}
-
-// Each calls do with the rows, in order and in batches: as many as have arrived, up to 8192, when no more arrive for
-// 100 milliseconds or there are 512. An error of do ends the reading and is returned as it is. What was read before an
-// error of the stream is handed on before that is returned.
+// Each calls do with the rows, in order and in batches: as many as have arrived, up to 8192. An error of do ends the
+// reading and is returned as it is. What was read before an error of the stream is handed on before that is returned.
 func (r *Reader) Each(ctx context.Context, do func(*Batch) error) (n Counts, err error) {
 	if r.decoder == nil {
 		return n, nil
@@ -172,44 +152,30 @@ func (r *Reader) read(ctx context.Context, to chan<- streamRecord) error {
 	}
 }
 
-// gather makes batches of records. While the taker is busy a batch grows up to the limits.
+// gather makes batches of records: while the taker is busy a batch grows up to the limits.
 func gather(ctx context.Context, from <-chan streamRecord, to chan<- []streamRecord) {
 	var batch []streamRecord
 	size := 0
-	quiet, late := time.NewTimer(idle), time.NewTimer(patience)
-	ready := false
-	for {
+	for from != nil || len(batch) > 0 {
 		in, out := from, to
-		ready = ready || len(batch) >= eager
 		if len(batch) >= maxRows || size >= maxBytes {
-			in, ready = nil, true
+			in = nil
 		}
-		if !ready {
+		if len(batch) == 0 {
 			out = nil
 		}
 		select {
 		case rec, more := <-in:
 			if !more {
-				from, ready = nil, true
-				if len(batch) == 0 {
-					return
-				}
+				from = nil
 				continue
 			}
-			if len(batch) == 0 {
-				late.Reset(patience)
+			batch = append(batch, rec)
+			for _, f := range rec.fields {
+				size += len(f)
 			}
-			batch, size = append(batch, rec), size+rec.size()
-			quiet.Reset(idle)
-		case <-quiet.C:
-			ready = len(batch) > 0
-		case <-late.C:
-			ready = len(batch) > 0
 		case out <- batch:
-			if from == nil {
-				return
-			}
-			batch, size, ready = nil, 0, false
+			batch, size = nil, 0
 		case <-ctx.Done():
 			return
 		}

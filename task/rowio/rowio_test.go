@@ -235,38 +235,24 @@ func TestLatency(t *testing.T) {
 	tk := parse(t, people)
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
-		var batches []int
+		rows := 0
 		done := make(chan error)
 		go func() {
 			in, err := Open(r, tk, Options{Format: CSV})
 			if err == nil {
-				_, err = in.Each(t.Context(), func(b *Batch) error { batches = append(batches, len(b.Rows)); return nil })
+				_, err = in.Each(t.Context(), func(b *Batch) error { rows += len(b.Rows); return nil })
 			}
 			done <- err
 		}()
-		row := func(n int) {
-			fmt.Fprint(w, strings.Repeat("7,30,red\n", n))
-			synctest.Wait()
-		}
 		fmt.Fprint(w, "who,age,color\n")
-		row(1)
-		time.Sleep(idle)
-		synctest.Wait()
-		if len(batches) != 1 {
-			t.Fatalf("batches of %d", batches)
-		}
-		for range 30 { // 2.1 seconds in all
-			row(2)
-			time.Sleep(70 * time.Millisecond)
-		}
-		synctest.Wait()
-		if len(batches) != 3 {
-			t.Errorf("batches of %d", batches)
+		for n := range 5 {
+			fmt.Fprint(w, strings.Repeat("7,30,red\n", 3))
+			if synctest.Wait(); rows != 3*(n+1) {
+				t.Errorf("%d rows of %d", rows, 3*(n+1))
+			}
 		}
 		w.Close()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must.Do(t, <-done)
 	})
 }
 
