@@ -311,7 +311,7 @@ func (d *fileDecoder) featureKeys(t *Task, f *Feature) (own, foreign []key, chec
 			foreign = append(foreign, k)
 		}
 	}
-	for _, e := range encodings() {
+	for _, e := range slices.Backward(encodings()) { // of an image first, whose mean and std may be lists
 		keys, _ := e.declare(d, t)
 		foreign = append(foreign, keys...)
 	}
@@ -728,29 +728,18 @@ func (d *fileDecoder) links(n ast.Node) {
 				return
 			}
 		}
-		if way := wayBack(links, l.To, l.From, map[string]bool{}); way != nil {
-			d.Errorf(m.Node, "the links go round in a circle: %s; remove one of them",
-				clause(message.Legible(l.From)+" -> "+strings.Join(way, " -> ")))
+		reached := map[string]bool{l.To: true}
+		for range links {
+			for _, o := range links {
+				reached[o.To] = reached[o.To] || reached[o.From]
+			}
+		}
+		if reached[l.From] {
+			d.Errorf(m.Node, "the links go round in a circle, from %q back to it; remove one of them", l.From)
 			return
 		}
 		d.task.Links = append(d.task.Links, l)
 	})
-}
-
-func wayBack(links []Link, from, to string, seen map[string]bool) []string {
-	if from == to {
-		return []string{message.Legible(to)}
-	}
-	for _, l := range links {
-		if l.From != from || seen[l.To] {
-			continue
-		}
-		seen[l.To] = true
-		if way := wayBack(links, l.To, to, seen); way != nil {
-			return append([]string{message.Legible(from)}, way...)
-		}
-	}
-	return nil
 }
 
 func (d *fileDecoder) link(l *Link, m mapping) bool {

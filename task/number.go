@@ -216,8 +216,8 @@ func (n *Standardized) scales() scales {
 func (n *Standardized) declare(d *fileDecoder, t *Task) ([]key, func(featureEntry)) {
 	s := n.scales()
 	keys := []key{
-		{Name: "mean", Value: d.orList(d.Number(&s.mean), &[]float64{}), Keep: true, Omit: n.Spread != 0},
-		{Name: "std", Value: d.orList(d.Above0(&s.std), &[]float64{}), Omit: n.Spread != 0},
+		{Name: "mean", Value: d.Number(&s.mean), Keep: true, Omit: n.Spread != 0},
+		{Name: "std", Value: d.Above0(&s.std), Omit: n.Spread != 0},
 		{
 			Name: "missing", Value: value{Form: missingForm, Out: func() any { return n.Missing }},
 			Keep: true, Omit: n.Missing == nil,
@@ -282,12 +282,6 @@ func (n *Standardized) scale(s *scales, e featureEntry) {
 	}
 	if e.Has("mean") != e.Has("std") {
 		e.errorf("", "mean and std belong together; give both, or neither for an input that is not standardised")
-	}
-	for _, name := range []string{"mean", "std"} {
-		if _, list := e.At[name].(*ast.SequenceNode); list {
-			e.errorf("mean", "mean and std are numbers; only those of an image are lists, one for each channel")
-			break
-		}
 	}
 }
 

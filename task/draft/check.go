@@ -256,8 +256,9 @@ func (c *checker) number(f *task.Feature, n *task.Standardized, p *profile, col 
 		c.find(Warning, f.Name, out, "%s of the rows lie outside of the bounds %s: %d below, %d above",
 			message.Percent(c.share(out), 1), span, col.Below, col.Above)
 	}
-	if n.Log != nil || n.Spread != 0 {
-		c.spread(f.Name, n, std)
+	if spread := cmp.Or(n.Spread, n.Std); (n.Log != nil || n.Spread != 0) && otherScale(spread, std) {
+		c.find(Warning, f.Name, 0, "spread is %s in the task, and the standard deviation in the data %s",
+			task.Decimal(spread), task.Decimal(task.Rounded(std, 6)))
 	}
 	open := math.IsInf(f.Bounds[1]-f.Bounds[0], 1) && math.IsInf(f.MaxChange, 1) && len(n.Levels) == 0
 	if open && f.Actionable && n.Mean == 0 && n.Std == 1 && std > 10 {
@@ -267,20 +268,25 @@ func (c *checker) number(f *task.Feature, n *task.Standardized, p *profile, col 
 	}
 	p = p.seen(n) // by the model
 	mean, std = p.moments()
-	if n.Log != nil {
-		c.logarithm(f.Name, n.Log, mean, std)
-	}
-	switch {
-	case n.Log != nil || n.Spread != 0 || std == 0 || n.Mean == 0 && n.Std == 1: // nothing to compare: the raw number
+	switch l := n.Log; {
+	case l != nil:
+		if (l.Mean != 0 || l.Std != 1) && (math.Abs(l.Mean-mean) > 0.5*std || otherScale(l.Std, std)) {
+			c.find(Warning, f.Name, 0, "mean and std of the logarithm are %s and %s in the task, %s and %s in the data",
+				task.Decimal(l.Mean), task.Decimal(l.Std), task.Decimal(task.Rounded(mean, 6)),
+				task.Decimal(task.Rounded(std, 6)))
+		}
+	case n.Spread != 0 || std == 0 || n.Mean == 0 && n.Std == 1: // nothing to compare: the raw number
 	case image && n.Std == f.Bounds[1]-n.Mean: // bytes between 0 and 1, or -1 and 1
 	case math.Abs(n.Mean-mean) > 0.5*std:
 		c.find(Warning, f.Name, 0, "mean is %s in the task and %s in the data, %s of its standard deviations apart",
 			task.Decimal(n.Mean), task.Decimal(task.Rounded(mean, 6)), task.Decimal(task.Rounded(math.Abs(n.Mean-mean)/std, 2)))
-	case n.Std > 2*std || n.Std < std/2:
+	case otherScale(n.Std, std):
 		c.find(Warning, f.Name, 0, "std is %s in the task and %s in the data", task.Decimal(n.Std),
 			task.Decimal(task.Rounded(std, 6)))
 	}
 }
+
+func otherScale(std, data float64) bool { return std > 2*data || std < data/2 }
 
 func (p *profile) seen(n *task.Standardized) *profile {
 	seen := *p
@@ -289,25 +295,6 @@ func (p *profile) seen(n *task.Standardized) *profile {
 		seen.points[i] = n.Seen(v)
 	}
 	return &seen
-}
-
-func (c *checker) spread(name string, n *task.Standardized, std float64) {
-	spread := cmp.Or(n.Spread, n.Std)
-	if spread > 2*std || spread < std/2 {
-		c.find(Warning, name, 0, "spread is %s in the task, and the standard deviation in the data %s",
-			task.Decimal(spread), task.Decimal(task.Rounded(std, 6)))
-	}
-}
-
-func (c *checker) logarithm(name string, l *task.Log, mean, std float64) {
-	if l.Mean == 0 && l.Std == 1 {
-		return
-	}
-	if math.Abs(l.Mean-mean) > 0.5*std || l.Std > 2*std || l.Std < std/2 {
-		c.find(Warning, name, 0, "mean and std of the logarithm are %s and %s in the task, %s and %s in the data",
-			task.Decimal(l.Mean), task.Decimal(l.Std), task.Decimal(task.Rounded(mean, 6)),
-			task.Decimal(task.Rounded(std, 6)))
-	}
 }
 
 func (c *checker) category(f *task.Feature, values []string, p *profile, col *Column) {

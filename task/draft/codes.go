@@ -160,9 +160,10 @@ func (p *profile) codesAbove() []float64 {
 func (d *drafter) askCodes(w *yamlWriter) {
 	var where []string
 	for i := range d.features {
-		if f := &d.features[i]; f.missing() != nil && f.Actionable {
-			rows := message.Percent(float64(f.from.rowsOf(f.missing()))/float64(d.table.Rows), 1)
-			where = append(where, fmt.Sprintf("%s in %s (%s of the rows)", numbers(f.missing()), message.Legible(f.Name), rows))
+		f := &d.features[i]
+		if n := f.Number(); n != nil && n.Missing != nil && f.Actionable {
+			rows := message.Percent(float64(f.from.rowsOf(n.Missing))/float64(d.table.Rows), 1)
+			where = append(where, fmt.Sprintf("%s in %s (%s of the rows)", numbers(n.Missing), message.Legible(f.Name), rows))
 		}
 	}
 	if where != nil {

@@ -189,15 +189,7 @@ func byKind(t *table, columns []ModelColumn, label string) ([]string, error) {
 	return names, nil
 }
 
-func shell(names []string) string {
-	text := strings.Join(names, ",")
-	if strings.ContainsFunc(text, func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_-.,", r)
-	}) {
-		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
-	}
-	return text
-}
+func shell(names []string) string { return "'" + strings.Join(names, ",") + "'" }
 
 func inputsOf(columns []ModelColumn) string {
 	var names []string

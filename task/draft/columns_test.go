@@ -53,7 +53,7 @@ func TestOfModel(t *testing.T) {
 			[]ModelColumn{number("num[0]"), codes("cat", 2)},
 			nil, `error which column is which of the model's inputs is not ` +
 				`known: it reads num, cat, 1 of them categories, and the data have ` +
-				`Age, income, housing, job; say it in the model's order, 2 columns of these: --features Age,income,housing,job`,
+				`Age, income, housing, job; say it in the model's order, 2 columns of these: --features 'Age,income,housing,job'`,
 			nil,
 		},
 		{ // a model of numbers alone
@@ -63,7 +63,7 @@ func TestOfModel(t *testing.T) {
 			[]ModelColumn{number("x")},
 			nil, `error which column is which of the model's inputs is not known: it reads x, 0 ` +
 				`of them categories, and the data have Age, income, housing, job; say it in the model's order, 1 column of ` +
-				`these: --features Age,income`,
+				`these: --features 'Age,income'`,
 			nil,
 		},
 		{
@@ -137,7 +137,7 @@ func TestNan(t *testing.T) {
 // the flag and its columns.
 func TestNumbersAlone(t *testing.T) {
 	t.Parallel()
-	for inputs, want := range map[int]string{2: "Age income", 3: "--features Age,income,housing,job"} {
+	for inputs, want := range map[int]string{2: "Age income", 3: "--features 'Age,income,housing,job'"} {
 		d := must.Get(fromTable(open(t, applicants), Options{Label: "label", Favourable: "good", inputs: inputs}))(t)
 		var have []string
 		for _, f := range d.Task.Features {

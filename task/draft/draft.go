@@ -532,19 +532,13 @@ func (d *drafter) tell() {
 		if !f.Actionable {
 			fixed = append(fixed, f.Name)
 		}
-		n := f.Number()
-		if p, without := f.from, ""; n != nil && p.missing > 0 {
-			if without = "which the model takes for " + f.Impute; f.Impute == "" {
-				without = "and cannot be read"
+		if p := f.from; f.Number() != nil && p.missing > 0 {
+			without := "and cannot be read"
+			if f.Impute != "" {
+				without = "which the model takes for " + f.Impute
 			}
 			d.note("column %s: %s of the rows have no number %s", message.Quote(p.name),
 				message.Percent(float64(p.missing)/float64(d.table.Rows), 1), without)
-		}
-		lost := func(v float64) bool { return v == math.Trunc(v) && v != float64(float32(v)) }
-		if at := slices.IndexFunc(f.from.points, lost); at >= 0 && n != nil && n.Spread != 0 {
-			v := f.from.points[at]
-			d.note("column %s: an input of the model (a 32-bit float) has not every whole number as large as %s, which is "+
-				"taken for %s", message.Quote(f.Name), task.Decimal(v), task.Decimal(float64(float32(v))))
 		}
 		if len(f.from.strange) > 0 {
 			d.note("column %s: these are no numbers, and rows with them cannot be read: %s", message.Quote(f.Name),
@@ -568,13 +562,6 @@ func (f *feature) modelInputs() int {
 		return len(task.NamedInputs(f.form, len(f.Category().Names()))[0])
 	}
 	return f.ModelInputs()
-}
-
-func (f *feature) missing() []float64 {
-	if n := f.Number(); n != nil {
-		return n.Missing
-	}
-	return nil
 }
 
 // Question is something that a draft leaves open, as a comment with the word QUESTION.
@@ -631,8 +618,14 @@ func (d *drafter) write() (*Draft, error) {
 		d.writeFeature(w, &d.features[i])
 	}
 	w.line("\ncost: {norm: l1, weights: inverse_std} # one standard deviation costs about 1")
-	if n := d.free(); n > 0 {
-		w.line("sparsity: {max_features: %d} # an action that people remember changes few things", min(n, 3))
+	free := 0
+	for i := range d.features {
+		if d.features[i].Actionable {
+			free++
+		}
+	}
+	if free > 0 {
+		w.line("sparsity: {max_features: %d} # an action that people remember changes few things", min(free, 3))
 	}
 	return w.draft(d.notes, "A draft from %s of %s. What people can change, how far, and at what cost is for you to say.",
 		message.Count(d.table.Rows, "row"), message.Legible(d.o.File))
@@ -645,6 +638,26 @@ func (w *yamlWriter) target(index int) {
 		w.question("  ", "which class index of the model is the favourable outcome? 1 is assumed.")
 	}
 	w.line("  index: %d\n  margin: 0 # in logits, that recourse must reach\n", index)
+}
+
+// outcome writes the label and its favourable value, "" where they are not known.
+func (w *yamlWriter) outcome(label, favourable, values string) {
+	switch {
+	case label == "":
+		w.question("  ",
+			"which column is the outcome (label: NAME), and which of its values do people want (favourable: VALUE)?")
+	case favourable == "":
+		w.question("  ", "which value of the outcome do people want? %s Without it no outcome is known.", values)
+		w.line("  # label: %s\n  # favourable: ", scalar(label))
+	default:
+		w.line("  label: %s\n  favourable: %s", scalar(label), scalar(favourable))
+	}
+}
+
+func (w *yamlWriter) columns(d *task.Data) {
+	if d.Columns != nil {
+		w.line("%s", wrap("  columns: [", texts(d.Columns), "]", "            "))
+	}
 }
 
 func (w *yamlWriter) textKeys(d *task.Data) {
@@ -677,10 +690,7 @@ func (w *yamlWriter) draft(notes []string, about string, args ...any) (*Draft, e
 
 func (d *drafter) ask(w *yamlWriter) {
 	if n := d.inputs(); d.o.inputs > 0 && n != d.o.inputs {
-		var names []string
-		for i := range d.features {
-			names = append(names, d.features[i].Column)
-		}
+		names := mapped(d.features, func(f feature) string { return f.Column })
 		w.question("", "the model has %d inputs and these features make %d: which columns does it take, and how is each "+
 			"encoded? Run this again with those, in the model's order, of --features %s", d.o.inputs, n, shell(names))
 	}
@@ -701,15 +711,6 @@ func (d *drafter) ask(w *yamlWriter) {
 	}
 }
 
-func (d *drafter) free() (n int) {
-	for i := range d.features {
-		if d.features[i].Actionable {
-			n++
-		}
-	}
-	return n
-}
-
 // writeData writes how the file is read. A key stands before the questions: YAML reads a mapping of comments as null.
 func (d *drafter) writeData(w *yamlWriter) {
 	t := &d.table.Data
@@ -718,26 +719,18 @@ func (d *drafter) writeData(w *yamlWriter) {
 	if m := d.missing(); len(m) > 0 || t.Delimiter == 0 {
 		w.line("  missing: [%s] # besides the empty field", strings.Join(texts(m), ", "))
 	}
-	switch p := d.label; {
-	case p == nil:
-		w.question("  ",
-			"which column is the outcome (label: NAME), and which of its values do people want (favourable: VALUE)?")
-	case d.favourite == "":
-		w.question("  ", "which value of the outcome do people want? The values are %s. Without it no outcome is known.",
-			message.List(p.texts, 6))
-		w.line("  # label: %s\n  # favourable: ", scalar(p.name))
-	default:
-		if d.o.Label == "" {
+	if p := d.label; p == nil {
+		w.outcome("", "", "")
+	} else {
+		if d.favourite != "" && d.o.Label == "" {
 			w.question("  ", "is this the outcome? It is the last column.")
 		}
-		w.line("  label: %s\n  favourable: %s", scalar(p.name), scalar(d.favourite))
+		w.outcome(p.name, d.favourite, "The values are "+message.List(p.texts, 6)+".")
 	}
-	if t.Columns != nil {
-		if t.Columns[0] == "column1" {
-			w.question("  ", "what are the columns? The first row does not look like a header.")
-		}
-		w.line("%s", wrap("  columns: [", texts(t.Columns), "]", "            "))
+	if t.Columns != nil && t.Columns[0] == "column1" {
+		w.question("  ", "what are the columns? The first row does not look like a header.")
 	}
+	w.columns(t)
 	if len(d.drop) > 0 {
 		w.line("  drop: # no features")
 		for i, name := range d.drop {
@@ -806,7 +799,7 @@ type keyedList struct {
 func numberKeys(f *feature, n *task.Standardized) (keys []string) {
 	mean, std := n.Mean, n.Std
 	if n.Clip != nil {
-		keys = append(keys, "clip: ["+strings.Join(sides(n.Clip), ", ")+"]")
+		keys = append(keys, "clip: ["+strings.Join(mapped(n.Clip, side), ", ")+"]")
 	}
 	if n.Log != nil {
 		mean, std = n.Log.Mean, n.Log.Std
@@ -849,31 +842,24 @@ func wrap(lead string, items []string, end, indent string) string {
 	return b.String()
 }
 
-func sides(pair []float64) []string {
-	out := decimals(pair)
-	for i, v := range pair {
-		if math.IsInf(v, 0) {
-			out[i] = "null"
-		}
+func side(v float64) string {
+	if math.IsInf(v, 0) {
+		return "null"
+	}
+	return task.Decimal(v)
+}
+
+func mapped[T any](list []T, text func(T) string) []string {
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = text(v)
 	}
 	return out
 }
 
-func decimals(v []float64) []string {
-	out := make([]string, len(v))
-	for i := range v {
-		out[i] = task.Decimal(v[i])
-	}
-	return out
-}
+func decimals(v []float64) []string { return mapped(v, task.Decimal) }
 
-func texts(v []string) []string {
-	out := make([]string, len(v))
-	for i := range v {
-		out[i] = scalar(v[i])
-	}
-	return out
-}
+func texts(v []string) []string { return mapped(v, scalar) }
 
 func scalar(s string) string {
 	word := regexp.MustCompile(`^[A-Za-z](?:[\w./+()-]| [\w./+()])*$`)

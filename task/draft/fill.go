@@ -56,12 +56,8 @@ func Fill(ctx context.Context, name string, text []byte, path string, ro task.Re
 		if err := f.merge(i, entries); err != nil {
 			return nil, err
 		}
-		keys := make([]string, len(entries))
-		for j, e := range entries {
-			keys[j] = e.key
-		}
-		out.Notes = append(out.Notes, fmt.Sprintf("%s: %s filled in", message.Legible(f.t.Features[i].Name),
-			strings.Join(keys, ", ")))
+		keys := strings.Join(mapped(entries, func(e gapEntry) string { return e.key }), ", ")
+		out.Notes = append(out.Notes, fmt.Sprintf("%s: %s filled in", message.Legible(f.t.Features[i].Name), keys))
 	}
 	if out.Text = text; out.Notes == nil {
 		out.Notes = []string{"nothing is missing"}
@@ -178,11 +174,7 @@ func (f *gaps) entries(i int, p *profile, e *Encoding) (out []gapEntry) {
 	case *task.OneHot:
 		add("shares", func() string { return list(p.shares(e.Values)) })
 		if m := markers(e.Values); m != nil && ft.Actionable && f.lacks(i, "transitions") {
-			quoted := make([]string, len(m)) // as JSON needs it
-			for k, v := range m {
-				quoted[k] = strconv.Quote(v)
-			}
-			add("missing", func() string { return "[" + strings.Join(quoted, ", ") + "]" })
+			add("missing", func() string { return "[" + strings.Join(mapped(m, strconv.Quote), ", ") + "]" }) // also in JSON
 		}
 	case *task.Binary:
 		add("shares", func() string { return task.Decimal(p.share(e.One)) })

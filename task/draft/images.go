@@ -141,19 +141,8 @@ func (p *imageDraft) writeData(w *yamlWriter) {
 	w.line("data:")
 	w.line("  missing: [] # besides the empty field")
 	w.textKeys(d)
-	switch {
-	case p.label == "":
-		w.question("  ",
-			"which column is the outcome (label: NAME), and which of its values do people want (favourable: VALUE)?")
-	case p.favourable == "":
-		w.question("  ", "which value of the outcome do people want? Without it no outcome is known.")
-		w.line("  # label: %s\n  # favourable: ", scalar(p.label))
-	default:
-		w.line("  label: %s\n  favourable: %s", scalar(p.label), scalar(p.favourable))
-	}
-	if d.Columns != nil {
-		w.line("%s", wrap("  columns: [", texts(d.Columns), "]", "            "))
-	}
+	w.outcome(p.label, p.favourable, "")
+	w.columns(d)
 	w.line("")
 }
 

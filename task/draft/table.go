@@ -150,8 +150,7 @@ func sniff(head []byte, names []string) (task.Data, error) {
 	}
 	for line := range strings.Lines(text) {
 		if d.Comment == 0 || rune(line[0]) != d.Comment {
-			guess, _ := guessDelimiter(line)
-			d.Delimiter = cmp.Or(guess, d.Delimiter)
+			d.Delimiter = cmp.Or(guessDelimiter(line), d.Delimiter)
 			break
 		}
 	}
@@ -178,28 +177,15 @@ func sniff(head []byte, names []string) (task.Data, error) {
 	return d, nil
 }
 
-func guessDelimiter(line string) (best rune, most int) {
+func guessDelimiter(line string) (best rune) {
+	most := 0
 	for _, c := range ",;\t| " { // a blank is the last guess: it stands in names, too
-		if n := delimiters(strings.TrimSpace(line), c); n > most && (c != ' ' || best == 0) {
-			best, most = c, n
+		rec := records(strings.TrimSpace(line), &task.Data{Delimiter: c})
+		if len(rec) > 0 && len(rec[0])-1 > most && (c != ' ' || best == 0) {
+			best, most = c, len(rec[0])-1
 		}
 	}
-	return best, most
-}
-
-func delimiters(line string, c rune) int {
-	n, quoted := 0, false
-	for _, r := range line {
-		switch r {
-		case '"':
-			quoted = !quoted
-		case c:
-			if !quoted {
-				n++
-			}
-		}
-	}
-	return n
+	return best
 }
 
 func records(text string, d *task.Data) (out [][]string) {
