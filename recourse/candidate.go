@@ -11,7 +11,6 @@ import (
 	"cfq/recourse/constraint"
 )
 
-// applicant is a person who falls short of the required margin.
 type applicant struct {
 	set        *constraint.Set
 	x          []float32
@@ -30,7 +29,6 @@ type applicant struct {
 	scratch    []float32           // an action that most often costs too much
 }
 
-// fingerprint is a hash of the person's inputs.
 func (p *applicant) fingerprint() uint64 {
 	h := fnv.New64a()
 	for _, v := range p.x {
@@ -39,7 +37,6 @@ func (p *applicant) fingerprint() uint64 {
 	return h.Sum64()
 }
 
-// randomWeights returns random factors on the features' effectiveness.
 func (p *applicant) randomWeights() []float64 {
 	weights := make([]float64, len(p.set.Task().Features))
 	for i := range weights {
@@ -48,7 +45,6 @@ func (p *applicant) randomWeights() []float64 {
 	return weights
 }
 
-// visit says whether the discrete choice is new.
 func (p *applicant) visit(d []float32) bool {
 	h := fnv.New64a()
 	for j, v := range d {
@@ -68,7 +64,6 @@ func (p *applicant) visit(d []float32) bool {
 	return true
 }
 
-// switchesOf returns the moves to the options of a feature.
 func (p *applicant) switchesOf(f *constraint.Feature) []constraint.Move {
 	if p.moves == nil {
 		p.moves = make([][]constraint.Move, len(p.set.Task().Features))
@@ -79,14 +74,12 @@ func (p *applicant) switchesOf(f *constraint.Feature) []constraint.Move {
 	return p.moves[f.Index]
 }
 
-// linearization is a value at an action, and its gradient there.
 type linearization struct {
 	d     []float32
 	value float32
 	g     []float32
 }
 
-// candidate is one point of a person's search.
 type candidate struct {
 	*applicant
 	climbState
@@ -99,7 +92,6 @@ type candidate struct {
 	g        []float32 // margin gradient where it was last asked for
 }
 
-// climbState is what a gradient search keeps of a candidate.
 type climbState struct {
 	onlyNumeric bool                  // discrete features stay as they are
 	anyCost     bool                  // moves count by the margin that they gain alone
@@ -128,7 +120,6 @@ func (c *candidate) clone() *candidate {
 
 func (c *candidate) linearized() linearization { return linearization{c.d, c.margin, c.g} }
 
-// save remembers the point; restore goes back to it.
 func (c *candidate) save() {
 	c.before = linearization{append(c.before.d[:0], c.d...), c.margin, c.g}
 }
@@ -140,33 +131,26 @@ func (c *candidate) restore() {
 
 func (c *candidate) price() { c.cost = c.set.Cost(c.x, c.d) }
 
-// full says whether the candidate changes as many features as it may.
 func (c *candidate) full() bool { return c.set.Changed(c.d) >= c.set.Limit() }
 
-// without undoes the changes of a feature.
 func (c *candidate) without(f *constraint.Feature) { clear(c.d[f.First : f.First+f.Width]) }
 
-// allow makes the action one that rules between features allow.
 func (c *candidate) allow() {
 	if !c.set.Consistent(c.x, c.d) {
 		c.set.Project(c.x, c.d)
 	}
 }
 
-// changedNumbers returns the numeric features that the candidate changes.
 func (c *candidate) changedNumbers() []*constraint.Feature {
 	return slices.DeleteFunc(slices.Clone(c.set.Numeric()), func(f *constraint.Feature) bool { return !f.Changed(c.d) })
 }
 
-// byEffect orders the numeric features that the candidate changes by margin per cost.
 func (c *candidate) byEffect() []*constraint.Feature {
 	order := c.changedNumbers()
 	slices.SortStableFunc(order, func(a, b *constraint.Feature) int { return cmp.Compare(c.worth(a), c.worth(b)) })
 	return order
 }
 
-// worth is the margin that a little more of the candidate's change of a numeric feature gains, per cost.
-// An unchanged feature counts in the direction in which it helps.
 func (c *candidate) worth(f *constraint.Feature) float64 {
 	slope, d := float64(c.g[f.First]), c.d[f.First]
 	switch {
@@ -178,15 +162,12 @@ func (c *candidate) worth(f *constraint.Feature) float64 {
 	return slope / max(c.set.Marginal(f, c.x, c.d), 1e-12)
 }
 
-// mostWorth returns the most features of the largest worth, best first; it keeps features as they are.
 func (c *candidate) mostWorth(features []*constraint.Feature, most int) []*constraint.Feature {
 	order := slices.Clone(features)
 	slices.SortStableFunc(order, func(a, b *constraint.Feature) int { return cmp.Compare(c.worth(b), c.worth(a)) })
 	return order[:min(len(order), most)]
 }
 
-// lines appends to out, which is empty, at most most of the numeric features that can raise the linearised margin,
-// those that gain most for their cost first.
 func (c *candidate) lines(out []constraint.Line, most int) []constraint.Line {
 	out = slices.Grow(out, len(c.set.Numeric()))
 	for _, f := range c.set.Numeric() {
@@ -201,7 +182,6 @@ func (c *candidate) lines(out []constraint.Line, most int) []constraint.Line {
 	return out[:min(len(out), max(most, 0))]
 }
 
-// spread replaces the numeric changes in d by moves along the lines, as far as the rules between features let them.
 func (c *candidate) spread(d []float32, lines []constraint.Line, moves []float64) {
 	set := c.set
 	for _, f := range set.Numeric() {

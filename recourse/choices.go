@@ -6,7 +6,6 @@ import (
 	"slices"
 )
 
-// expand searches among discrete choices, by one more switch in each round.
 func (s *pieceSearch) expand() error {
 	for range s.o.Rounds {
 		if more, err := s.expandOnce(); err != nil || !more {
@@ -16,7 +15,6 @@ func (s *pieceSearch) expand() error {
 	return nil
 }
 
-// expandOnce reports whether there was anything to expand.
 func (s *pieceSearch) expandOnce() (bool, error) {
 	var children []*candidate
 	by := map[*applicant][]*candidate{}
@@ -57,13 +55,11 @@ func (s *pieceSearch) expandOnce() (bool, error) {
 	return true, s.keepBest()
 }
 
-// mostPromising returns the most candidates of the lowest estimates; it sorts candidates.
 func mostPromising(candidates []*candidate, most int) []*candidate {
 	slices.SortStableFunc(candidates, func(a, b *candidate) int { return cmp.Compare(a.estimate, b.estimate) })
 	return candidates[:min(len(candidates), most)]
 }
 
-// keepBest adds the discrete part of the best actions to what the next round expands.
 func (s *pieceSearch) keepBest() error {
 	var added []*candidate
 	for _, p := range s.people {

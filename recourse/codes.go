@@ -82,8 +82,6 @@ func (s *pieceSearch) shortest(candidates []*candidate) error {
 	return nil
 }
 
-// limits tells what is left of what limits the margins of the candidates, below 0 where it is exceeded; nil where
-// nothing limits them.
 func (s *pieceSearch) limits(candidates []*candidate) ([]float32, error) {
 	m, ok := s.m.(within)
 	if !ok {
@@ -156,7 +154,6 @@ func (c *candidate) nearest(l *nearPlanes, target float32, from bool) (to []floa
 	return to, max(length, 1e-12)
 }
 
-// towards takes a share of the way.
 func (c *candidate) towards(to []float64, share float64) {
 	for k, f := range c.set.Numeric() {
 		j := f.First
@@ -165,7 +162,6 @@ func (c *candidate) towards(to []float64, share float64) {
 	c.set.Project(c.x, c.d)
 }
 
-// scattered starts a candidate at a random point about as far away as the gradient says that it has to go.
 func (p *applicant) scattered(target float32) *candidate {
 	c := p.candidate(nil, false, nil)
 	_, length := c.nearest(&nearPlanes{margin: p.start.linearized()}, target, true)

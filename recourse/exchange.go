@@ -52,7 +52,6 @@ func (s *pieceSearch) accept(active, tries []*candidate, least float64) ([]*cand
 // leastGain is the share of the cost that a proposal must save to be evaluated.
 const leastGain = 1e-4
 
-// attempt adds to tries the copy of c with the action that set makes of its own, when that is cheaper.
 func (c *candidate) attempt(tries []*candidate, set func(d []float32)) []*candidate {
 	c.scratch = append(c.scratch[:0], c.d...)
 	d := c.scratch

@@ -18,13 +18,11 @@ type lineSearch struct {
 	base                  []float32 // of a feature that others depend on: the action with good in place
 }
 
-// pullBack searches from the change of a feature to none, whose margin it estimates.
 func (c *candidate) pullBack(f *constraint.Feature) *lineSearch {
 	d := c.d[f.First]
 	return &lineSearch{c: c, f: f, good: d, goodMargin: c.margin, badMargin: c.margin - c.g[f.First]*d}
 }
 
-// set tries a change; what rules between features make necessary comes along.
 func (l *lineSearch) set() {
 	c := l.c
 	if l.base != nil {
@@ -36,7 +34,6 @@ func (l *lineSearch) set() {
 	c.d[l.f.First] = l.try
 }
 
-// judge narrows the bracket by the margin at what was tried, and goes back to the last good change.
 func (l *lineSearch) judge(target float32) {
 	c, set := l.c, l.c.set
 	good := valid(c.margin, target)
@@ -56,7 +53,6 @@ func (l *lineSearch) judge(target float32) {
 	c.d[l.f.First], c.margin = l.good, l.goodMargin
 }
 
-// next chooses the change to try and says whether the bracket is still worth narrowing.
 func (l *lineSearch) next(target float32, middle bool, precision float64) bool {
 	bad, good := float64(l.bad), float64(l.good)
 	if math.Abs(good-bad) <= precision {
@@ -82,7 +78,6 @@ func (l *lineSearch) next(target float32, middle bool, precision float64) bool {
 	return l.try != l.bad && l.try != l.good
 }
 
-// narrow brackets the smallest valid change of every line search, by interpolation with every third step a bisection.
 func (s *pieceSearch) narrow(searches []*lineSearch) error {
 	const steps = 9
 	active := slices.Clone(searches)

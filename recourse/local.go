@@ -8,14 +8,12 @@ import (
 	"cfq/recourse/constraint"
 )
 
-// neighbourhood is an action near an incumbent: one of its changes is taken back.
 type neighbourhood struct {
 	*candidate
 	undone *constraint.Feature // the change that is taken back altogether
 	lines  []constraint.Line   // that may complete it, best first
 }
 
-// localTrial is a neighbourhood's action with one feature set to something else.
 type localTrial struct {
 	*neighbourhood
 	move           constraint.Move
@@ -23,8 +21,6 @@ type localTrial struct {
 	margin         float32
 }
 
-// localSearch replaces a change of each incumbent by another one, or by one and numeric moves that complete it, as long
-// as that helps.
 func (s *pieceSearch) localSearch() error {
 	const rounds = 8
 	open := slices.DeleteFunc(slices.Clone(s.people), func(p *applicant) bool { return !(p.lowest < p.searched) })
@@ -61,7 +57,6 @@ func (s *pieceSearch) localSearch() error {
 	return nil
 }
 
-// neighbourhoods returns the incumbent without each of its changes, and with half of each number's.
 func (p *applicant) neighbourhoods() (out []*neighbourhood) {
 	for _, f := range p.set.Free() {
 		if !f.Changed(p.best) {
@@ -87,8 +82,6 @@ func (p *applicant) neighbourhoods() (out []*neighbourhood) {
 	return out
 }
 
-// tryAll adds to tries those of the neighbourhoods that are cheaper than the incumbent, with their margins, when they,
-// completed, are estimated not to cost much more.
 func (s *pieceSearch) tryAll(around []*neighbourhood, tries map[*applicant][]*localTrial) error {
 	dim := s.set.Dim()
 	all := make([]localTrial, 0, s.trials)
@@ -118,7 +111,6 @@ func (s *pieceSearch) tryAll(around []*neighbourhood, tries map[*applicant][]*lo
 	return nil
 }
 
-// trials adds the neighbourhood's trials to all: features that are scannable or change, at several changes.
 func (n *neighbourhood) trials(all []localTrial) []localTrial {
 	p, set := n.applicant, n.set
 	n.lines = n.candidate.lines(nil, len(set.Numeric()))
@@ -147,7 +139,6 @@ func (n *neighbourhood) trials(all []localTrial) []localTrial {
 	return all
 }
 
-// changes returns changes of a numeric feature that leave the action cheaper than the incumbent.
 func (n *neighbourhood) changes(f *constraint.Feature) (ds []float32) {
 	x := n.x[f.First]
 	_, back := n.set.Gain(constraint.Move{Feature: f}, n.x, n.d, n.g)
@@ -165,8 +156,6 @@ func (n *neighbourhood) changes(f *constraint.Feature) (ds []float32) {
 	return ds
 }
 
-// estimated sets what the trial, whose action is d, would cost when it is completed by the neighbourhood's gradient,
-// or pulled back.
 func (t *localTrial) estimated(d []float32, target float32) {
 	n := t.neighbourhood
 	gap, rise := float64(target-t.margin), t.margin-n.margin
@@ -184,7 +173,6 @@ func (t *localTrial) estimated(d []float32, target float32) {
 // worthRefining is how much more than the incumbent a start of a local search may cost.
 const worthRefining = 1.2
 
-// mostPromisingTrials returns the trials that are estimated to be the cheapest.
 func mostPromisingTrials(ts []*localTrial) (out []*candidate) {
 	const most = 8
 	slices.SortStableFunc(ts, func(a, b *localTrial) int { return cmp.Compare(a.estimate, b.estimate) })

@@ -52,7 +52,6 @@ func (c *candidate) leap(target float32) bool {
 	return true
 }
 
-// ascend moves the features of the largest gradients, as many as may change, by a share of their range.
 func (c *candidate) ascend(share float64) {
 	set := c.set
 	moved := set.Changed(c.d)
@@ -74,15 +73,12 @@ func (c *candidate) ascend(share float64) {
 // aim is how far beyond the linearised gap a move goes.
 const aim = 1.02
 
-// ratedMove is what moving a feature further gains.
 type ratedMove struct {
 	f     *constraint.Feature
 	slope float64
 	worth float64 // margin per cost
 }
 
-// greedyStep moves the features that gain most margin for their cost, by the gradient at the candidate, until they have
-// closed the gap, but none that is refused.
 func (c *candidate) greedyStep(d []float32, gap float64, refused func(m ratedMove) bool) {
 	set := c.set
 	for _, m := range c.ratedMoves() {
@@ -101,7 +97,6 @@ func (c *candidate) greedyStep(d []float32, gap float64, refused func(m ratedMov
 	}
 }
 
-// ratedMoves are the numeric features that can raise the linearised margin, those that gain most for their cost first.
 func (c *candidate) ratedMoves() []ratedMove {
 	if c.rated != nil && &c.ratedAt[0] == &c.g[0] {
 		return c.rated
@@ -139,8 +134,6 @@ func (s *pieceSearch) exchangeMany(candidates []*candidate) error {
 	}, nil)
 }
 
-// swap takes changes back that are worth least, up to the share of the candidate's cost, and gains the margin that is
-// lost, together with the gap, by the features that are worth more.
 func (c *candidate) swap(d []float32, share, gap float64) {
 	set, norm := c.set, c.set.Norm()
 	left := share * c.cost
@@ -162,8 +155,6 @@ func (c *candidate) swap(d []float32, share, gap float64) {
 	c.greedyStep(d, gap*aim, func(m ratedMove) bool { return undone[m.f] || m.worth <= worst })
 }
 
-// dropLeast takes back as many changes as the margin bears, those of least worth first, and then as much of the next
-// one.
 func (s *pieceSearch) dropLeast(candidates []*candidate) error {
 	if err := s.eval(candidates, true); err != nil {
 		return err

@@ -66,13 +66,11 @@ type limited interface {
 	Limits(ctx context.Context, x []float32) (margins, limits []float32, err error)
 }
 
-// within is a limited Model with the lesser of both as margins: what is not allowed is not valid.
 type within struct {
 	Model
 	limited
 }
 
-// withinLimit is the model with its limit, if it has one.
 func withinLimit(m Model) Model {
 	if l, ok := m.(limited); ok && l.Limit() != "" {
 		return within{m, l}
@@ -85,7 +83,6 @@ func (w within) Margins(ctx context.Context, x []float32) ([]float32, error) {
 	return lesser(m, limits), err
 }
 
-// lesser makes m the lesser of it and the limits.
 func lesser(m, limits []float32) []float32 {
 	for i, v := range limits {
 		m[i] = min(m[i], v)
@@ -139,7 +136,6 @@ func Point(dst, x, delta []float32) {
 // valid says whether a margin meets the requirement. At requirement 0 the decision itself must change.
 func valid(m, required float32) bool { return m > 0 && m >= required }
 
-// people returns how many x has; it is an error when these arguments do not fit together.
 func people(m Model, a *constraint.Set, x []float32, required float64) (n int, err error) {
 	switch dim := a.Dim(); {
 	case m.Dim() != dim:
@@ -195,7 +191,6 @@ func chunks(ctx context.Context, n, size, workers int, progress func(done, total
 	return nil
 }
 
-// call checks what a model returned.
 func call(dim, rows int, m, g []float32, err error) error {
 	switch {
 	case err != nil:
@@ -208,7 +203,6 @@ func call(dim, rows int, m, g []float32, err error) error {
 	return nil
 }
 
-// judge returns the model's margins at the points.
 func judge(ctx context.Context, m Model, points []float32) ([]float32, error) {
 	dim := m.Dim()
 	margins := make([]float32, 0, len(points)/dim)

@@ -72,7 +72,6 @@ func (w worst) Distances(ctx context.Context, x []float32) ([]float32, error) {
 	return nil, nil
 }
 
-// least returns the least margin of every row and the model that it is of.
 func (w worst) least(ctx context.Context, x []float32) (m []float32, which []int, err error) {
 	for k, model := range w {
 		got, err := model.Margins(ctx, x)
@@ -92,8 +91,6 @@ func (w worst) least(ctx context.Context, x []float32) (m []float32, which []int
 	return m, which, nil
 }
 
-// grads asks each model for the gradients of the rows at which its margin is the least. The margins are those of
-// least, which decide.
 func (w worst) grads(ctx context.Context, x []float32, of func(Model, context.Context, []float32) (m, g []float32,
 	err error),
 ) (m, g []float32, err error) {

@@ -10,7 +10,6 @@ import (
 	"cfq/recourse/constraint"
 )
 
-// strategy is how a search treats the inputs of one kind of task: see tabular, pixels and codes.
 type strategy struct {
 	phases []func(s *pieceSearch) error // between the evaluation of the factual points and the conclusion, in order
 	// restart returns a further start of a person's gradient searches, by random feature weights.
@@ -30,7 +29,6 @@ type strategy struct {
 	keepsNumbers bool
 }
 
-// strategyOf returns the strategy for what people can change.
 func strategyOf(set *constraint.Set) strategy {
 	way := tabular()
 	if len(set.Numeric()) > pixelsFrom {
@@ -42,7 +40,6 @@ func strategyOf(set *constraint.Set) strategy {
 	return way
 }
 
-// pieceSearch is the state of Solve for one piece of people; one goroutine owns it.
 type pieceSearch struct {
 	ctx      context.Context
 	m        Model
@@ -71,7 +68,6 @@ func (s *pieceSearch) run(x []float32, actions []Action) error {
 	return s.conclude(actions)
 }
 
-// evalFactual says of everybody whether they need an action, and lists those who do.
 func (s *pieceSearch) evalFactual(x []float32, actions []Action) error {
 	dim := s.set.Dim()
 	all := make([]*candidate, len(actions))
@@ -101,7 +97,6 @@ func (s *pieceSearch) evalFactual(x []float32, actions []Action) error {
 	return nil
 }
 
-// searchFactual starts gradient searches, and a scan, from the factual points.
 func (s *pieceSearch) searchFactual() error {
 	var candidates []*candidate
 	for _, p := range s.people {
@@ -175,7 +170,6 @@ func (s *pieceSearch) feasibilityPhase() error {
 	return s.refine(s.cheapest(all, 1, 1))
 }
 
-// refine makes valid candidates cheaper and updates the incumbents.
 func (s *pieceSearch) refine(candidates []*candidate) error {
 	for _, stage := range s.strategy.refinement {
 		if err := stage(s, candidates); err != nil {
@@ -186,7 +180,6 @@ func (s *pieceSearch) refine(candidates []*candidate) error {
 	return nil
 }
 
-// eval sets the margins, and gradients when asked for, of the candidates. What joint constraints forbid is never valid.
 func (s *pieceSearch) eval(candidates []*candidate, grads bool) error {
 	dim := s.set.Dim()
 	for part := range slices.Chunk(candidates, solveBatch) {
@@ -222,10 +215,8 @@ func (s *pieceSearch) eval(candidates []*candidate, grads bool) error {
 	return nil
 }
 
-// sized returns v, or another slice, with n numbers.
 func sized(v []float32, n int) []float32 { return slices.Grow(v[:0], n)[:n] }
 
-// updateIncumbent makes valid candidates their person's best action where they are cheaper.
 func (s *pieceSearch) updateIncumbent(candidates []*candidate) {
 	for _, c := range candidates {
 		if valid(c.margin, s.target) && c.cost < c.lowest {
@@ -235,8 +226,6 @@ func (s *pieceSearch) updateIncumbent(candidates []*candidate) {
 	}
 }
 
-// approach makes candidates that are not valid the best action of people without a valid one where their margin is
-// larger.
 func (s *pieceSearch) approach(candidates []*candidate) {
 	for _, c := range candidates {
 		if math.IsInf(c.lowest, 1) && c.margin > c.bestMargin && !valid(c.margin, s.target) {

@@ -8,7 +8,6 @@ import (
 	"cfq/recourse/constraint"
 )
 
-// tabular searches feature by feature.
 func tabular() strategy {
 	return strategy{
 		phases: []func(*pieceSearch) error{
@@ -30,7 +29,6 @@ func tabular() strategy {
 	}
 }
 
-// moveOne undoes the last move if it did not raise the margin, and makes the next one.
 func (c *candidate) moveOne(target float32) bool {
 	if c.last != nil && !(c.margin > c.before.value) {
 		f := c.last
@@ -51,7 +49,6 @@ func (c *candidate) moveOne(target float32) bool {
 	return c.advance(float64(target-c.margin)) || c.drop()
 }
 
-// advance makes the move with the most linearised margin per cost.
 func (c *candidate) advance(gap float64) bool {
 	full := c.full()
 	var pick constraint.Move
@@ -127,8 +124,6 @@ func (c *candidate) drop() bool {
 	return true
 }
 
-// greatest makes the action the one with the largest margin, linearised at the candidate, by features in the order of
-// their gain.
 func (c *candidate) greatest() {
 	gains, moves := map[*constraint.Feature]float64{}, []constraint.Move{}
 	zero := c.start.d
@@ -165,7 +160,6 @@ func (c *candidate) greatest() {
 // scanned is the number of numeric features per person that are tried one by one.
 const scanned = 12
 
-// scannable returns the numeric features with the largest margin gradient per cost.
 func (c *candidate) scannable() []*constraint.Feature {
 	if len(c.set.Numeric()) <= scanned {
 		return c.set.Numeric()
@@ -225,8 +219,6 @@ func (s *pieceSearch) scan() ([]*candidate, error) {
 	return found, s.narrow(narrowed)
 }
 
-// simplify drops needless changes and replaces switches by cheaper ones, the largest saving first, until nothing
-// more can go.
 func (s *pieceSearch) simplify(candidates []*candidate) error {
 	active := slices.Clone(candidates)
 	for len(active) > 0 {
@@ -259,7 +251,6 @@ func (s *pieceSearch) simplify(candidates []*candidate) error {
 	return nil
 }
 
-// shrink pulls every numeric change back to the required margin, the least effective feature first.
 func (s *pieceSearch) shrink(candidates []*candidate) error {
 	if err := s.eval(candidates, true); err != nil {
 		return err
@@ -295,7 +286,6 @@ func (s *pieceSearch) shiftCost(candidates []*candidate) error {
 	}, s.shrink)
 }
 
-// transfers tries to shift all or part of the least worthwhile numeric change to the most worthwhile ones.
 func (c *candidate) transfers(tries []*candidate) []*candidate {
 	order := c.byEffect()
 	if len(order) == 0 {

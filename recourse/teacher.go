@@ -217,7 +217,6 @@ func FirstValid(ctx context.Context, m Model, a *constraint.Set, x []float32, o 
 	return actions, nil
 }
 
-// pgd is projected gradient descent for one piece of people.
 type pgd struct {
 	m      Model
 	a      *constraint.Set // of everybody
@@ -230,7 +229,6 @@ type pgd struct {
 	try    []float32 // one row of scratch
 }
 
-// newPGD starts at the factual points x, those of the people from row first on.
 func newPGD(m Model, a *constraint.Set, first int, x, delta []float32) *pgd {
 	p := &pgd{
 		m: m, a: a, first: first, x: x, delta: delta, inner: make([]float32, len(x)),
@@ -271,13 +269,11 @@ func (p *pgd) step(ctx context.Context, move func(i int, margin float32, g []flo
 	return nil
 }
 
-// person returns the action set of the piece's i-th person, their inputs, relaxed iterate and action.
 func (p *pgd) person(i int) (a *constraint.Set, x, inner, delta []float32) {
 	dim := p.a.Dim()
 	return p.a.Person(p.first + i), row(p.x, i, dim), row(p.inner, i, dim), row(p.delta, i, dim)
 }
 
-// plain is delta <- Pi(delta - alpha g), as the paper writes it.
 func (p *pgd) plain(i int, g []float32, alpha float64) {
 	a, x, _, d := p.person(i)
 	for _, f := range a.Free() { // the projection leaves nothing of other changes
@@ -367,7 +363,6 @@ func Blur(a *constraint.Set, x, delta []float32, sigma float64, seed uint64) {
 	}
 }
 
-// start places a person's iterate and action at random.
 func (p *pgd) start(i int, rng *rand.Rand) {
 	a, x, u, d := p.person(i)
 	for j := range d {

@@ -63,8 +63,6 @@ func (u *Feature) notKnown(value int) bool {
 	return ok && value >= 0 && slices.Contains(e.MissingValues, e.Values[value])
 }
 
-// places returns for each of n values in order those that direction and largest changes let it become. Without an
-// order all of them are.
 func (u *Feature) places(f *task.Feature, n int) [][]int {
 	up, down := math.Inf(1), math.Inf(1)
 	if u.ordered || u.form == thermometer {
@@ -81,7 +79,6 @@ func (u *Feature) places(f *task.Feature, n int) [][]int {
 	return next
 }
 
-// steps returns how many places a category with an order may go in one direction of that many.
 func (u *Feature) steps(largest float64, places int) float64 {
 	r := min(largest, float64(places))
 	if u.scale != 1 {
@@ -90,7 +87,6 @@ func (u *Feature) steps(largest float64, places int) float64 {
 	return r
 }
 
-// current returns the value of a category: for a group the largest entry above one half.
 func (u *Feature) current(x []float32) int {
 	if u.form == thermometer {
 		n := 0
@@ -149,7 +145,6 @@ func (u *Feature) after(x, d []float32) int {
 	return to
 }
 
-// projectCategory moves d to the nearest reachable value, see Project.
 func (u *Feature) projectCategory(x, d []float32, clip bool) {
 	moved, known := false, true
 	for j, v := range d {

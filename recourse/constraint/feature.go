@@ -10,7 +10,6 @@ import (
 	"cfq/task"
 )
 
-// kind says how a feature's values may change.
 type moveKind uint8
 
 const (
@@ -41,7 +40,6 @@ type Feature struct {
 	spec    *task.Feature
 }
 
-// reachLimits is how far a number may go.
 type reachLimits struct {
 	lo, hi   float64   // bounds on the new value; ±Inf when absent
 	up, down float64   // largest change in either direction, >= 0; 0 when the direction is forbidden
@@ -49,7 +47,6 @@ type reachLimits struct {
 	missing  []float32 // numbers that mean "not known"
 }
 
-// valueSwitches are what a category may become.
 type valueSwitches struct {
 	// next holds for each current value of a group (the last row: none), or level of a thermometer, the values it may
 	// become, ascending, without itself.
@@ -126,7 +123,6 @@ func (u *Feature) Changed(delta []float32) bool {
 // Numeric says whether the feature moves along a line rather than by switches.
 func (u *Feature) Numeric() bool { return u.kind == continuous || u.kind == grid }
 
-// project does imm, box and cat for one feature. What links move is left for join.
 func (u *Feature) project(x, d []float32, clip bool) {
 	switch {
 	case u.kind == dependent:
@@ -226,7 +222,6 @@ func (u *Feature) option(raw string) (float64, error) {
 	return float64(x[0]), err
 }
 
-// publish sets the feature's part of point to the person after the change d; a number that changes becomes number.
 func (u *Feature) publish(point, x, d []float32, number func(u *Feature, d float32) float32) {
 	if !u.Changed(d) {
 		return
@@ -248,7 +243,6 @@ func (u *Feature) publish(point, x, d []float32, number func(u *Feature, d float
 	}
 }
 
-// text is the feature's raw value as it stands in a data file; what no data file can hold is a number.
 func (u *Feature) text(x []float32) string {
 	s, err := u.spec.Decode(u.inputs(x))
 	if err != nil {

@@ -71,8 +71,6 @@ func mad(f *task.Feature) float64 {
 	return 1
 }
 
-// valueRange is the range of the training rows, else of the values that there are, else of the bounds, in input
-// units; that of a category's inputs is 1.
 func valueRange(f *task.Feature) float64 {
 	n, width := f.Number(), 0.0
 	switch {

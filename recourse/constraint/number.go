@@ -50,8 +50,6 @@ func (u *Feature) compileNumeric(f *task.Feature, n *task.Standardized) error {
 	return nil
 }
 
-// room returns how far a number at v may go in one direction when its largest change and the distance to its bound
-// are as given, as float32 rounded down.
 func (u *Feature) room(largest, distance, v float64, up bool) float32 {
 	r := min(largest, distance)
 	if u.scale != 1 {
@@ -76,7 +74,6 @@ func (u *Feature) span(x float32) (lo, hi float32) {
 	return lo, hi
 }
 
-// side is span with the other direction left out.
 func (u *Feature) side(x float32, up bool) (lo, hi float32) {
 	switch v := float64(x); {
 	case x-x != 0 || u.keeps(x):
@@ -125,14 +122,12 @@ func (u *Feature) onTick(x, v float32, n float64) bool {
 	return math.Abs(float64(v)-n*u.Step) <= noise(x, v)
 }
 
-// within says whether the change d is inside the span but for float32 noise.
 func (u *Feature) within(x, d float32) bool {
 	lo, hi := u.span(x)
 	slack := noise(x, d)
 	return float64(d) >= float64(lo)-slack && float64(d) <= float64(hi)+slack
 }
 
-// reach returns the change from x to the domain value v and whether it is a change and inside the span.
 func (u *Feature) changeToValue(x float32, v float64) (float32, bool) {
 	lo, hi := u.span(x)
 	d := v - float64(x)
@@ -287,8 +282,6 @@ func (u *Feature) written(x, d float32, more float64) float32 {
 	return f.ToInput(task.Rounded(limit, 12)) // the bound as the task file has it
 }
 
-// limit returns the raw value that a change from the given one, whose input is x, may go to, upwards or (away below
-// 0) downwards.
 func (u *Feature) limit(x float32, from, away float64) float64 {
 	f, std := u.spec, u.spec.Number().Std
 	lo, hi := u.span(x)
@@ -359,12 +352,10 @@ func noise(x, v float32) float64 {
 	return n
 }
 
-// same says whether d and e are the same change of x but for float32 noise.
 func same(x, d, e float32) bool { return d == e || math.Abs(float64(d)-float64(e)) <= noise(x, d) }
 
 func abs32(v float32) float32 { return float32(math.Abs(float64(v))) }
 
-// towardsZero rounds a non-negative v to float32, never up.
 func towardsZero(v float64) float32 {
 	f := float32(v)
 	if float64(f) > v {

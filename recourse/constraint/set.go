@@ -355,7 +355,6 @@ func (a *Set) Jitter(x []float32, size float64, seed uint64) []float32 {
 	return out
 }
 
-// bounded returns the set of which only the bounds and steps count, as those of where people can be.
 func (a *Set) bounded() *Set {
 	b := *a
 	b.features = slices.Clone(a.features)
@@ -511,7 +510,6 @@ func (a *Set) sparse(delta []float32) {
 	}
 }
 
-// join makes an action whose features are feasible one by one feasible as a whole.
 func (a *Set) join(x, d []float32) {
 	if a.propagated(x, d) && a.ties.Consistent(x, d) {
 		return
@@ -573,7 +571,6 @@ func (a *Set) distance(d, t []float32) float64 {
 	return sum
 }
 
-// remedies proposes changes of single features that may end the breach.
 func (a *Set) remedies(x, d []float32, b *relation, keep *Feature, try func(t []float32)) {
 	scratch := make([]float32, len(d))
 	for _, k := range a.concerned(b) {
@@ -612,7 +609,6 @@ func (u *Feature) relieve(x, d []float32, c *condition, coef float64) float32 {
 	return u.Outward(x[u.First], float64(d[u.First])-over/coef, coef < 0)
 }
 
-// smallest returns the concerned feature with the smallest change that an action made; nil: none of them changed.
 func (a *Set) smallest(x, d []float32, b *relation) (pick *Feature) {
 	least := math.Inf(1)
 	for _, k := range a.concerned(b) {
@@ -671,7 +667,6 @@ func (a *Set) Violations(x, delta []float32) (broken []*Violation) {
 	return broken
 }
 
-// checkOthers checks the features that an action cannot change by itself: the immutable and the linked ones.
 func (a *Set) checkOthers(x, delta []float32) (broken []*Violation) {
 	want := delta
 	if len(a.links) > 0 {
@@ -731,7 +726,6 @@ func (a *Set) PublishUnrounded(point, x, d []float32) {
 	})
 }
 
-// write sets point to the person after the action d with the numbers that change as number has them.
 func (a *Set) write(point, x, d []float32, number func(u *Feature, d float32) float32) {
 	copy(point, x)
 	for _, u := range a.free {

@@ -25,7 +25,6 @@ type link struct {
 	values []float64
 }
 
-// source is a free feature that another one depends on; table says that a table is among the links between them.
 type linkSource struct {
 	feature int
 	table   bool
@@ -129,7 +128,6 @@ func (a *ties) compileLink(l task.Link, at map[string]int) error {
 	return nil
 }
 
-// sortLinks puts links in an order in which sources come before what follows them, and follows them to the sources.
 func (a *ties) sortLinks() error {
 	var sorted []link
 	for left := a.links; len(left) > 0; {
@@ -308,7 +306,6 @@ func (a *ties) Separable() string {
 	return ""
 }
 
-// excess returns sum - bound at x + d; a nil d is no change.
 func (c *condition) excess(x, d []float32) float64 {
 	sum := -c.bound
 	for _, t := range c.terms {
@@ -332,7 +329,6 @@ func (c *condition) noise(x, d []float32) float64 {
 
 func (c *condition) holds(x, d []float32) bool { return c.within(c.excess(x, d), c.noise(x, d)) }
 
-// within says whether an excess fulfils the condition.
 func (c *condition) within(excess, noise float64) bool {
 	if c.strict {
 		return excess < -noise
@@ -340,7 +336,6 @@ func (c *condition) within(excess, noise float64) bool {
 	return excess <= noise
 }
 
-// worse says whether a condition that does not hold after the action held before, or was nearer to it.
 func (c *condition) worse(x, d []float32) bool {
 	before, noise := c.excess(x, nil), c.noise(x, d)
 	return c.within(before, noise) || c.excess(x, d) > max(before, 0)+noise
@@ -349,7 +344,6 @@ func (c *condition) worse(x, d []float32) bool {
 // Consistent is [Set.Consistent] but for what the action costs.
 func (a *ties) Consistent(x, d []float32) bool { return a.firstBroken(x, d) == nil }
 
-// firstBroken returns the first relation that the action breaks, nil when there is none.
 func (a *ties) firstBroken(x, d []float32) *relation {
 	for i := range a.relations {
 		if a.breaks(&a.relations[i], x, d) {
@@ -408,7 +402,6 @@ func (a *ties) changes(r *relation, d []float32) int {
 	return n
 }
 
-// concerned returns the features whose changes can repair the relation: its own, and those that they follow.
 func (a *ties) concerned(r *relation) []int {
 	ks := slices.Clone(r.features)
 	for i := len(a.links) - 1; i >= 0; i-- {

@@ -60,7 +60,6 @@ func (s *Solver) Solve(ctx context.Context, set *constraint.Set, people *task.Pe
 	return answers, nil
 }
 
-// act sets the actions, and how they were come to.
 func (s *Solver) act(ctx context.Context, set *constraint.Set, x []float32, answers []Answer,
 	progress func(done, total int),
 ) error {
@@ -99,7 +98,6 @@ func (s *Solver) act(ctx context.Context, set *constraint.Set, x []float32, answ
 	return nil
 }
 
-// restate gives actions the margin that m has at their points.
 func restate(ctx context.Context, m recourse.Model, answers []Answer) error {
 	var points []float32
 	for i := range answers {
@@ -115,7 +113,6 @@ func restate(ctx context.Context, m recourse.Model, answers []Answer) error {
 	return nil
 }
 
-// lineOf says who is at a position among people.
 func lineOf(people *task.People, i int) Line {
 	return Line{Row: people.Rows[i], Line: people.Line(i), X: row(people, i), Imputed: people.ImputedOf(i)}
 }

@@ -49,13 +49,11 @@ type Promise struct {
 	Cost, Margin, Before float64
 }
 
-// maxListed is how many problems are kept in detail; the others are counted.
 const maxListed = 1000
 
 // X returns the model inputs of the person of p before the action.
 func (f *File) X(p *Promise) []float32 { return row(f.People, p.Person) }
 
-// errNoPeople is returned when promises name rows of data that are not there.
 var errNoPeople = errors.New(
 	"the file does not say what its people are like: give the data that its rows are numbered by, " +
 		"or factual rows marked in a column role",

@@ -59,7 +59,6 @@ func Read(ctx context.Context, path string, t *task.Task, people *task.People) (
 	return f, nil
 }
 
-// pairs reads a file that has factual and counterfactual rows.
 func (r *fileReader) pairs(ctx context.Context, path string) (*File, error) {
 	var err error
 	if r.People, err = task.Read(ctx, path, r.task, r.options()); err != nil {
@@ -73,7 +72,6 @@ func (r *fileReader) pairs(ctx context.Context, path string) (*File, error) {
 	return r.file, nil
 }
 
-// fileReader makes promises of a file as the task's reader sees it.
 type fileReader struct {
 	*task.People
 	file    *File
@@ -86,7 +84,6 @@ type fileReader struct {
 	own     bool           // this program wrote the file, see findOwn
 }
 
-// newReader looks at the header of a file.
 func newReader(path string, t *task.Task, people *task.People) (*fileReader, error) {
 	r := &fileReader{at: map[string]int{}, file: &File{People: people, Unpromised: map[recourse.Status]int{}}}
 	plain := *t
@@ -98,8 +95,6 @@ func newReader(path string, t *task.Task, people *task.People) (*fileReader, err
 	return r, nil
 }
 
-// columns looks at the header of a file. It returns how the task's reader is to read the file, and the columns that it
-// is to keep as text.
 func (r *fileReader) columns(path string, b *fileLayout) (data task.Data, keep []string, err error) {
 	data = task.Data{Missing: b.t.Data.Missing, Delimiter: ',', Trim: b.t.Data.Trim}
 	header, err := task.Header(path, &data)
@@ -144,7 +139,6 @@ func (r *fileReader) columns(path string, b *fileLayout) (data task.Data, keep [
 		"%sor columns %q and %q; the columns are %s", b.column(colRow), id, colRole, colID, strings.Join(header, ", "))
 }
 
-// options are those of the task's reader.
 func (r *fileReader) options() task.ReadOptions { return task.ReadOptions{Keep: r.keep, Codes: true} }
 
 func (r *fileReader) has(column string) bool {
@@ -152,7 +146,6 @@ func (r *fileReader) has(column string) bool {
 	return ok
 }
 
-// field returns the text of one of the file's own columns, "" when it does not have it.
 func (r *fileReader) field(i int, column string) string {
 	at, ok := r.at[column]
 	if !ok {
@@ -161,13 +154,11 @@ func (r *fileReader) field(i int, column string) string {
 	return strings.TrimSpace(r.Kept[i][at])
 }
 
-// problem lists row i as one that cannot be understood.
 func (r *fileReader) problem(i int, column, format string, args ...any) {
 	r.file.Failed++
 	r.file.Problems = list(r.file.Problems, r.Lines[i], column, format, args...)
 }
 
-// lost lists row i as the promise of a person who is not among the people.
 func (r *fileReader) lost(i int, format string, args ...any) {
 	r.file.Missing++
 	r.file.Lost = list(r.file.Lost, r.Lines[i], r.keyName, format, args...)
@@ -190,7 +181,6 @@ func (r *fileReader) number(i int) (int, error) {
 	return n, nil
 }
 
-// claim reads a number that the file states, NaN when it does not.
 func (r *fileReader) claim(i int, column string) (float64, error) {
 	s := r.field(i, column)
 	if s == "" {
@@ -203,7 +193,6 @@ func (r *fileReader) claim(i int, column string) (float64, error) {
 	return v, nil
 }
 
-// status reads the status that this program wrote.
 func (r *fileReader) status(i int) (recourse.Status, error) {
 	word := r.field(i, colStatus)
 	all := recourse.Statuses()
@@ -214,7 +203,6 @@ func (r *fileReader) status(i int) (recourse.Status, error) {
 	return all[at], nil
 }
 
-// notThere says why a promise is lost.
 func (r *fileReader) notThere(row int) string {
 	if r.byID {
 		return "no person of the data has this ID"
@@ -222,23 +210,19 @@ func (r *fileReader) notThere(row int) string {
 	return fmt.Sprintf("no person of the data has the row number %d", row)
 }
 
-// several stands for the people with one ID.
 const several = -1
 
-// unclear lists promises to IDs of several rows.
 func (r *fileReader) unclear() firstLines {
 	return firstLines{column: r.keyName, why: func(int) string {
 		return "several rows of the data have this ID; a column row would say which one is meant"
 	}}
 }
 
-// idKey stands for an ID, as a row number stands for a person.
 func idKey(id string) int {
 	sum := sha256.Sum256([]byte(id))
 	return int(binary.LittleEndian.Uint64(sum[:]) >> 1)
 }
 
-// addID adds a person to those by ID.
 func addID(to map[int]int, id, person int) {
 	if _, twice := to[id]; twice {
 		person = several
@@ -246,7 +230,6 @@ func addID(to map[int]int, id, person int) {
 	to[id] = person
 }
 
-// findOwn looks whether this program wrote the file: a column status of the rows read holds its words.
 func (r *fileReader) findOwn() bool {
 	for i := 0; r.has(colStatus) && i < r.N && !r.own; i++ {
 		_, err := r.status(i)
@@ -255,7 +238,6 @@ func (r *fileReader) findOwn() bool {
 	return r.own
 }
 
-// numbered is a promise to the person with a row number.
 type numbered struct {
 	Promise
 	row  int // the idKey, as long as only the ID is known
@@ -264,7 +246,6 @@ type numbered struct {
 
 const noLine = -1
 
-// numbered reads row i, and says whether it is a promise; if not, it is counted.
 func (r *fileReader) numbered(i int) (n numbered, ok bool) {
 	var err error
 	if r.byID {
@@ -292,7 +273,6 @@ func (r *fileReader) numbered(i int) (n numbered, ok bool) {
 	return n, ok
 }
 
-// add adds a promise to a person.
 func (f *File) add(n *numbered, person int) {
 	if n.from != noLine && n.from != f.People.Lines[person] {
 		f.moved++
@@ -308,7 +288,6 @@ func (f *File) noteMoved() {
 	}
 }
 
-// promise reads row i, with what it claims, and says whether it could be understood.
 func (r *fileReader) promise(i int) (p Promise, ok bool) {
 	claims := [3]float64{math.NaN(), math.NaN(), math.NaN()}
 	for k, column := range []string{colCost, colMargin, colBefore} {
@@ -326,7 +305,6 @@ func (r *fileReader) promise(i int) (p Promise, ok bool) {
 	}, true
 }
 
-// positions maps row numbers to positions among people.
 func positions(people *task.People) map[int]int {
 	at := make(map[int]int, people.N)
 	for i, n := range people.Rows {
@@ -335,7 +313,6 @@ func positions(people *task.People) map[int]int {
 	return at
 }
 
-// pair finds the promises of a file that has factual and counterfactual rows.
 func (r *fileReader) pair(ctx context.Context) error {
 	f, facts := r.file, r.facts()
 	if len(facts) == 0 {
@@ -378,7 +355,6 @@ func (r *fileReader) pair(ctx context.Context) error {
 	return nil
 }
 
-// facts lists the factual rows, the first of each person.
 func (r *fileReader) facts() []int {
 	var facts []int
 	first := map[string]int{}
@@ -402,7 +378,6 @@ func (r *fileReader) facts() []int {
 	return facts
 }
 
-// matchNumbers finds the people of the factual rows among those of the data by their row numbers.
 func (r *fileReader) matchNumbers(facts []int, person map[string]int) {
 	people := r.file.People
 	at := positions(people)
@@ -425,7 +400,6 @@ func (r *fileReader) matchNumbers(facts []int, person map[string]int) {
 	}
 }
 
-// matchInputs finds the people of the factual rows among those of the data by their model inputs.
 func (r *fileReader) matchInputs(facts []int, person map[string]int) {
 	people := r.file.People
 	same := make(map[string][]int, people.N)
@@ -445,7 +419,6 @@ func (r *fileReader) matchInputs(facts []int, person map[string]int) {
 	}
 }
 
-// fingerprint is the same text for the same inputs.
 func fingerprint(x []float32) string {
 	b := make([]byte, 0, 4*len(x))
 	for _, v := range x {
@@ -454,5 +427,4 @@ func fingerprint(x []float32) string {
 	return string(b)
 }
 
-// row returns the model inputs of one of the people.
 func row(people *task.People, i int) []float32 { return people.X[i*people.Dim : (i+1)*people.Dim] }

@@ -78,7 +78,6 @@ func (r *fileReader) stream(ctx context.Context, path string, people Batches, ea
 	return f, nil
 }
 
-// atOnce is Stream with everything in one batch.
 func atOnce(ctx context.Context, path string, t *task.Task, people Batches, each func(*File) error) (*File, error) {
 	var all, total *task.People
 	if people != nil {
@@ -117,7 +116,6 @@ type queue struct {
 	unclear firstLines // to an ID of several rows
 }
 
-// newQueue holds up to limit bytes in memory.
 func newQueue(rows, limit int) *queue {
 	return &queue{rows: rows, lists: extsort.New(queueLists, limit)}
 }
@@ -128,13 +126,10 @@ const (
 	queueLimit = extsort.Limit / 2
 )
 
-// listOf is the list of a row.
 func (q *queue) listOf(row int) int { return min(row/q.rows, queueLists-1) }
 
-// put adds a promise, of which the row is known, to the list of the row.
 func (q *queue) put(n *numbered) error { return q.lists.Append(q.listOf(n.row), q.encode(n)) }
 
-// fill reads the promises file and hands its promises on.
 func (q *queue) fill(ctx context.Context, path string, put func(*numbered) error) error {
 	r := q.r
 	if err := r.findOwner(ctx, path); err != nil {
@@ -164,7 +159,6 @@ func (q *queue) fill(ctx context.Context, path string, put func(*numbered) error
 // idParts is how many parts IDs are divided into: what is known of one part is in memory.
 const idParts = 256
 
-// fillByID finds the rows of the people with the IDs that the promises file names.
 func (q *queue) fillByID(ctx context.Context, path string, people Batches) (err error) {
 	promises, rows := extsort.New(idParts, queueLimit), extsort.New(idParts, queueLimit)
 	defer func() { err = cmp.Or(err, promises.Close(), rows.Close()) }()
@@ -195,7 +189,6 @@ func (q *queue) fillByID(ctx context.Context, path string, people Batches) (err 
 	return nil
 }
 
-// join puts the promises of one part into the lists of the rows.
 func (q *queue) join(promises, rows *extsort.Lists, part int) error {
 	at := map[int]int{}
 	in := bufio.NewReader(rows.Reader(part))
@@ -246,7 +239,6 @@ func (r *fileReader) findOwner(ctx context.Context, path string) error {
 	return err
 }
 
-// queuedRow is what a record says before the point.
 type queuedRow struct {
 	Row, Line, From      int64
 	Cost, Margin, Before float64
@@ -262,7 +254,6 @@ func (q *queue) encode(n *numbered) []byte {
 	return q.record
 }
 
-// read returns the promises of a list, by row and then by line.
 func (q *queue) read(from *extsort.Lists, at int) ([]numbered, error) {
 	if from.Size(at) == 0 { // as most are
 		return nil, nil
@@ -286,7 +277,6 @@ func (q *queue) read(from *extsort.Lists, at int) ([]numbered, error) {
 	return all, nil
 }
 
-// to takes the promises to a batch of people.
 func (q *queue) to(p *task.People) (*File, error) {
 	f := &File{People: p}
 	if p.N == 0 {
@@ -316,7 +306,6 @@ func (q *queue) to(p *task.People) (*File, error) {
 	return f, nil
 }
 
-// loseRest counts the promises to people who did not come.
 func (q *queue) loseRest() (err error) {
 	for {
 		for i := range q.rest {
@@ -355,7 +344,6 @@ func (l *firstLines) cut() {
 	l.lines = l.lines[:min(len(l.lines), maxListed)]
 }
 
-// list adds them to others.
 func (l *firstLines) list(all []task.Problem) []task.Problem {
 	l.cut()
 	for _, at := range l.lines {

@@ -159,7 +159,6 @@ func newLayout(t *task.Task) *fileLayout {
 	return b
 }
 
-// uses says whether a column of this name means something to the task.
 func (b *fileLayout) uses(name string) bool {
 	d := &b.t.Data
 	return slices.Contains(b.names, name) || name == d.Label || slices.Contains(d.Subgroups, name) ||
@@ -167,7 +166,6 @@ func (b *fileLayout) uses(name string) bool {
 		slices.ContainsFunc(d.Filter, func(c task.Condition) bool { return c.Column == name })
 }
 
-// column is what one of this program's own columns is called.
 func (b *fileLayout) column(name string) string {
 	if b.uses(name) {
 		return taken + name
@@ -175,8 +173,6 @@ func (b *fileLayout) column(name string) string {
 	return name
 }
 
-// texts returns the fields of a person, one per column. It is an error when reading them again would not give the
-// same model inputs.
 func (b *fileLayout) texts(dst []string, x []float32) ([]string, error) {
 	if b.t.Encoded {
 		for _, v := range x {
@@ -194,7 +190,6 @@ func (b *fileLayout) texts(dst []string, x []float32) ([]string, error) {
 	return dst, nil
 }
 
-// text finds a field from which all of the features that read it get the inputs they have in x.
 func (b *fileLayout) text(features []int, x []float32) (string, error) {
 	var errs []error
 	for _, i := range features {
@@ -219,7 +214,6 @@ func (b *fileLayout) text(features []int, x []float32) (string, error) {
 	return "", errors.Join(errs...)
 }
 
-// means says whether a raw text is the inputs that feature i has in x.
 func (b *fileLayout) means(i int, text string, x []float32) bool {
 	f := &b.t.Features[i]
 	have := b.scratch[:f.Width]
