@@ -11,7 +11,6 @@ import (
 	"cfq/recourse/constraint"
 )
 
-// counted counts the rows that a model is asked for and the time it takes.
 type counted struct {
 	Model
 	margins, grads atomic.Int64
@@ -47,13 +46,10 @@ func (c *counted) report(b *testing.B, people int) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/n, "µs/person")
 }
 
-// adultModel has the shape of a small Adult classifier. It is slow, which model-µs says; the
-// rest is this package's.
 func adultModel(dim int) *counted {
 	return &counted{Model: newMLP(rand.New(rand.NewPCG(3, 4)), -0.5, dim, 16, 8, 1)}
 }
 
-// benchAdult measures solve on Adult-shaped people.
 func benchAdult(b *testing.B, people int, solve func(m Model, a *constraint.Set, x []float32) error) {
 	tk, a := adultTask(b)
 	x := randomPeople(rand.New(rand.NewPCG(1, 2)), tk, people)

@@ -70,7 +70,6 @@ func (f *bounded) MarginGrads(ctx context.Context, x []float32) (m, g []float32,
 	return m, g, err
 }
 
-// What random codes within the limits reach, a search with limits reaches, too.
 func TestCodesWithinLimits(t *testing.T) {
 	t.Parallel()
 	const dim, tries = 4, 4000
@@ -135,7 +134,6 @@ func TestCodesWithinLimits(t *testing.T) {
 	}
 }
 
-// The point that a step goes to keeps both planes, and no point that does is nearer.
 func TestNearest(t *testing.T) {
 	t.Parallel()
 	const dim, tries, tol = 4, 3000, 1e-4
@@ -210,7 +208,6 @@ func TestNearest(t *testing.T) {
 // notAffine hides what makes a network one, so that actions are counted.
 type notAffine struct{ Model }
 
-// Actions on steps are counted up to what one may cost, and no further.
 func TestExhaustiveWithinRadius(t *testing.T) {
 	t.Parallel()
 	f := notAffine{newMLP(rand.New(rand.NewPCG(3, 1)), -30, 3, 12, 1)}

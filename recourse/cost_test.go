@@ -79,8 +79,6 @@ func TestProjectAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Every norm by hand, with an ordered group that moves two places, a thermometer that moves one, and a switch at
-// its own price.
 func TestCostNorms(t *testing.T) {
 	t.Parallel()
 	age := feature("age", "numeric")
@@ -120,8 +118,6 @@ func TestCostNorms(t *testing.T) {
 	}
 }
 
-// The slope of the cost is that of central differences by numbers, under every norm; the inputs of a category share
-// what it adds.
 func TestSlope(t *testing.T) {
 	t.Parallel()
 	age, height := feature("age", "numeric"), feature("height", "numeric")

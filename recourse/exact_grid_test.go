@@ -14,7 +14,6 @@ import (
 	"cfq/task"
 )
 
-// A limit on the actions looked at ends the search of who needs more, and no one else's.
 func TestExactMaxPoints(t *testing.T) {
 	t.Parallel()
 	var fs []task.Feature
@@ -50,7 +49,6 @@ func TestExactMaxPoints(t *testing.T) {
 	}
 }
 
-// The catalogue hands out every action once, by ascending cost, those of equal cost by their options.
 func TestCatalogue(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -12,7 +12,6 @@ import (
 	"cfq/task"
 )
 
-// A free number under rules, links and subsets: no worse than the exhaustive optimum over fine steps of it.
 func TestExactJointLine(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -59,7 +58,6 @@ func TestExactJointLine(t *testing.T) {
 	}
 }
 
-// What one person alone may do, or may not, is theirs alone.
 func TestExactOverride(t *testing.T) {
 	t.Parallel()
 	income := feature("income", "numeric")
@@ -149,7 +147,6 @@ func TestExactStrictRule(t *testing.T) {
 	}
 }
 
-// Numbers that a rule ties to each other, under l1 and l2: the solver comes close to the exact optimum.
 func TestSolveAlongRuleGap(t *testing.T) {
 	t.Parallel()
 	income, debt, saved := feature("income", "numeric"), feature("debt", "numeric"), feature("saved", "numeric")

@@ -18,7 +18,6 @@ import (
 	"cfq/task"
 )
 
-// ruled are rows of the simplex: sum of coefficient times move <= bound.
 type ruled struct {
 	rows   [][]float64
 	bounds []float64
@@ -63,7 +62,6 @@ func simplex(t testing.TB, cost, slope, down, up []float64, gap float64, rules .
 	return v
 }
 
-// drawLine draws a task of at most most numeric features without steps and what the simplex needs to know of it.
 func drawLine(t *rapid.T, rng *rand.Rand, most int) (tk *task.Task, x []float32, cost, down, up []float64) {
 	var fs []task.Feature
 	for i := range rapid.IntRange(1, most).Draw(t, "features") {
@@ -194,7 +192,6 @@ func TestExactL2(t *testing.T) {
 	})
 }
 
-// Under a rule between lines the simplex has another row.
 func TestExactRuleAgainstSimplex(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -229,8 +226,6 @@ func TestExactRuleAgainstSimplex(t *testing.T) {
 	})
 }
 
-// holdOptimum holds the optimum and the action made of it, which is written in raw units, against the least cost;
-// +Inf when there is none.
 func holdOptimum(t *rapid.T, m *affine, a *constraint.Set, x []float32, want, tol float64) {
 	t.Helper()
 	rows, _, _, _, _ := m.Network(context.Background())
@@ -263,7 +258,6 @@ func holdOptimum(t *rapid.T, m *affine, a *constraint.Set, x []float32, want, to
 	}
 }
 
-// Grids of very different steps, the finest with 15000 of them, against the enumeration of all but the longest feature.
 func TestExactMixedGrids(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
@@ -292,10 +286,8 @@ func TestExactMixedGrids(t *testing.T) {
 	}
 }
 
-// choice is a change of one feature under a linear model.
 type choice struct{ cost, gain float64 }
 
-// frontier returns the feature's changes that no cheaper one outdoes, by ascending cost and gain.
 func frontier(f *task.Feature, a *constraint.Set, m *affine, x []float32) []choice {
 	changes, _, _ := feasibleChanges(f, x[f.Offset:f.Offset+f.Width])
 	var all []choice

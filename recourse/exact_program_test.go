@@ -12,7 +12,6 @@ import (
 	"cfq/task"
 )
 
-// solver returns an installed solver of mixed-integer programs, or skips the test.
 func solver(t *testing.T) *mip.Solver {
 	t.Helper()
 	s, err := mip.Find("")
@@ -22,7 +21,6 @@ func solver(t *testing.T) *mip.Solver {
 	return s
 }
 
-// readable is an mlp that says what it computes.
 type readable struct{ *mlp }
 
 func (f readable) Network(context.Context) (rows [][]float64, bias []float64, units int, why string, err error) {
@@ -44,7 +42,6 @@ func (f readable) Network(context.Context) (rows [][]float64, bias []float64, un
 	return rows, bias, units, "", nil
 }
 
-// Programs against the enumeration of all actions: networks, limits, rules, categories and steps.
 func TestProgramAgainstEnumeration(t *testing.T) {
 	t.Parallel()
 	s := solver(t)
@@ -101,7 +98,6 @@ func TestProgramAgainstEnumeration(t *testing.T) {
 	}
 }
 
-// Programs of free numbers: nothing that many random restarts find is cheaper, and what is found is accepted.
 func TestProgramOfFreeNumbers(t *testing.T) {
 	t.Parallel()
 	s := solver(t)
@@ -127,7 +123,6 @@ func TestProgramOfFreeNumbers(t *testing.T) {
 	}
 }
 
-// maxTestTime is more than any program of a test takes.
 const maxTestTime = time.Minute
 
 // What is not looked at is not proved: numbers without bounds, by an affine model and by a network, need more than 1e4
@@ -153,7 +148,6 @@ func TestTooWide(t *testing.T) {
 	}
 }
 
-// A limit on some of the features, and one that follows another: as many as may change do.
 func TestProgramOfLimits(t *testing.T) {
 	t.Parallel()
 	s := solver(t)
@@ -184,7 +178,6 @@ func TestProgramOfLimits(t *testing.T) {
 	}
 }
 
-// numbers is a task of n numbers without steps.
 func numbers(n int) *task.Task {
 	var fs []task.Feature
 	for i := range n {

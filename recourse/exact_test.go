@@ -24,7 +24,6 @@ func (f *affine) Network(context.Context) (rows [][]float64, bias []float64, uni
 	return [][]float64{w}, []float64{f.b}, 0, "", nil
 }
 
-// plain hides that a model is affine.
 type plain struct{ Model }
 
 // drawAffine keeps slopes away from 0, where float32 weights make a difference in cost.
@@ -37,8 +36,6 @@ func drawAffine(rng *rand.Rand, dim int, b float64) *affine {
 	return f
 }
 
-// Both methods against the enumeration of all actions by the task's own words: cost, status, and proof that none
-// exists.
 func TestExactAgainstEnumeration(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -85,7 +82,6 @@ func TestExactAgainstEnumeration(t *testing.T) {
 	})
 }
 
-// The same under links, rules, subsets, orders and every norm.
 func TestExactJoint(t *testing.T) {
 	t.Parallel()
 	for _, norm := range []task.Norm{task.L1, task.L2, task.Mixed} {
@@ -138,7 +134,6 @@ func TestExactJoint(t *testing.T) {
 	}
 }
 
-// The result depends neither on the number of workers nor on who else is asked.
 func TestExactIsDeterministic(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -10,7 +10,6 @@ import (
 	"cfq/task"
 )
 
-// lender approves when 2 income - debt, in standard deviations, is above 1.
 type lender struct{}
 
 func (lender) Dim() int { return 2 }

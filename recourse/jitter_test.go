@@ -94,7 +94,6 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// A person beyond a bound is not moved to it, but no further either.
 func TestJitterBeyondBounds(t *testing.T) {
 	t.Parallel()
 	a0 := feature("a", "numeric")
@@ -146,7 +145,6 @@ func TestJitterStaysInBounds(t *testing.T) {
 	})
 }
 
-// A number that follows another one stays within its own bounds.
 func TestJitterMovesDependents(t *testing.T) {
 	t.Parallel()
 	hours, income := feature("hours", "numeric"), feature("income", "numeric")

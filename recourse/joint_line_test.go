@@ -12,7 +12,6 @@ import (
 	"cfq/task"
 )
 
-// ruledTask draws a task whose rules contradict each other more often than not.
 func ruledTask(rng *rand.Rand) *task.Task {
 	n := 3 + rng.IntN(4)
 	var fs []task.Feature
@@ -65,7 +64,6 @@ func ruledTask(rng *rand.Rand) *task.Task {
 	return tk
 }
 
-// Projections end, are feasible and final, even where what mends one rule breaks another.
 func TestProjectContraryRules(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8000) {
@@ -88,7 +86,6 @@ func TestProjectContraryRules(t *testing.T) {
 	}
 }
 
-// A value that is no finite number stays, whatever the feature, and the search for it ends.
 func TestNotFiniteStays(t *testing.T) {
 	t.Parallel()
 	free, stepped, bounded := feature("free", "numeric"), feature("stepped", "numeric"),
@@ -111,7 +108,6 @@ func TestNotFiniteStays(t *testing.T) {
 	}
 }
 
-// What follows is written with the digits that it takes, also where they are many.
 func TestSolveLinkedDigits(t *testing.T) {
 	t.Parallel()
 	job, year := feature("job", "numeric"), feature("year", "numeric")
@@ -171,7 +167,6 @@ func TestSolveAlongRule(t *testing.T) {
 	}
 }
 
-// rawOf reads the written values of numbers.
 func rawOf(t *testing.T, tk *task.Task, point []float32) []float64 {
 	t.Helper()
 	raw := make([]float64, len(point))
@@ -224,7 +219,6 @@ func TestSolveEquation(t *testing.T) {
 	}
 }
 
-// Bounds that are closer together than the rounding by the standard deviation still leave values between them.
 func TestSolveNarrowBounds(t *testing.T) {
 	t.Parallel()
 	rate := feature("rate", "numeric")
@@ -236,7 +230,6 @@ func TestSolveNarrowBounds(t *testing.T) {
 	}
 }
 
-// A change that would move a number off its list of values is none that a person can make.
 func TestLinkKeepsToValues(t *testing.T) {
 	t.Parallel()
 	job, grade := feature("job", "numeric"), feature("grade", "ordinal")
@@ -256,7 +249,6 @@ func TestLinkKeepsToValues(t *testing.T) {
 	}
 }
 
-// A person's own bounds are no other range to weigh changes by, a person's own weight counts.
 func TestOverrideKeepsRange(t *testing.T) {
 	t.Parallel()
 	f := feature("a", "numeric")
@@ -276,7 +268,6 @@ func TestOverrideKeepsRange(t *testing.T) {
 	}
 }
 
-// Who fulfils a strict inequality may not go to where it only just fails; who does not may stay there.
 func TestStrictRule(t *testing.T) {
 	t.Parallel()
 	low, high := feature("low", "numeric"), feature("high", "numeric")

@@ -15,7 +15,6 @@ import (
 	"cfq/task"
 )
 
-// jointTask ties features to each other in every way there is; all of them are discrete.
 func jointTask(rng *rand.Rand, norm task.Norm, limit int) *task.Task {
 	years := feature("years", "numeric")
 	years.Number().Mean, years.Number().Std, years.Step, years.Bounds, years.MaxIncrease = 4, 2, 1, [2]float64{0, 8}, 3
@@ -67,7 +66,6 @@ func jointTask(rng *rand.Rand, norm task.Norm, limit int) *task.Task {
 	return tk
 }
 
-// jointPeople draws people whose degree belongs to their years.
 func jointPeople(rng *rand.Rand, tk *task.Task, n int) []float32 {
 	x := make([]float32, 0, n*tk.Dim())
 	for range n {
@@ -122,7 +120,6 @@ func everyAction(a *constraint.Set, x []float32, do func(d []float32)) {
 	walk(0, 0)
 }
 
-// cheapestOf is the least cost of a feasible action that reaches the margin, and how many feasible ones there are.
 func cheapestOf(t *testing.T, m Model, a *constraint.Set, x []float32, need float32) (least float64, actions int) {
 	t.Helper()
 	var points []float32
@@ -183,7 +180,6 @@ func TestSolveMust(t *testing.T) {
 	}
 }
 
-// solveJoint draws eight people and a network for the task, and solves and checks their actions at a margin of 0.1.
 func solveJoint(t *testing.T, rng *rand.Rand, tk *task.Task) (m Model, a *constraint.Set, x []float32, acts []Action) {
 	t.Helper()
 	a = compile(t, tk)
@@ -194,7 +190,6 @@ func solveJoint(t *testing.T, rng *rand.Rand, tk *task.Task) (m Model, a *constr
 	return m, a, x, acts
 }
 
-// holdExact compares the exact answer for one person with the least cost of all actions, +Inf when there is none.
 func holdExact(t *testing.T, m Model, a *constraint.Set, x []float32, least float64) {
 	t.Helper()
 	acts, methods, err := Exact(t.Context(), m, a, x, ExactOptions{Margin: 0.1})
@@ -208,8 +203,6 @@ func holdExact(t *testing.T, m Model, a *constraint.Set, x []float32, least floa
 	}
 }
 
-// Solve under links, rules, ordered groups, thermometers and every norm comes close to the best of all feasible
-// actions.
 func TestSolveJoint(t *testing.T) {
 	t.Parallel()
 	for _, norm := range []task.Norm{task.L1, task.L2, task.Mixed} {
@@ -257,7 +250,6 @@ func TestSolveJoint(t *testing.T) {
 	}
 }
 
-// Under joint constraints too, projections are feasible, final, and leave feasible actions alone.
 func TestProjectJoint(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -284,7 +276,6 @@ func TestProjectJoint(t *testing.T) {
 	})
 }
 
-// Gradient steps keep to joint constraints as well, and reach people in spite of them.
 func TestGradientStepsJoint(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(8, 8))

@@ -12,7 +12,6 @@ import (
 	"cfq/task"
 )
 
-// gaps are the relative distances of actions to the exact optimum.
 type gaps []float64
 
 func (g gaps) report(t *testing.T) (mean, most float64) {
@@ -30,7 +29,6 @@ func (g gaps) report(t *testing.T) (mean, most float64) {
 	return mean, most
 }
 
-// linearGaps solves and compares with the optimum of everyone who must act.
 func linearGaps(t *testing.T, tk *task.Task, m *affine, x []float32, margin float64) gaps {
 	t.Helper()
 	a := compile(t, tk)
@@ -57,7 +55,6 @@ func linearGaps(t *testing.T, tk *task.Task, m *affine, x []float32, margin floa
 	return out
 }
 
-// gridTask mixes coarse grids with finer ones, and a few discrete features.
 func gridTask(rng *rand.Rand, limit int) *task.Task {
 	var fs []task.Feature
 	for i, step := range []float64{0.8, 0.5, 0.09, 0.05, 0.0004} {
@@ -91,8 +88,6 @@ func TestSolveMixedGrids(t *testing.T) {
 	}
 }
 
-// The real German credit data with their logistic regression: months and years on a coarse grid, the amount on a
-// fine one.
 func TestSolveGerman(t *testing.T) {
 	t.Parallel()
 	dir := realdata.Dir(t, "models", "german")

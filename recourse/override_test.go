@@ -14,7 +14,6 @@ import (
 	"cfq/task"
 )
 
-// everySolver returns the actions of Solve, and each person's changes by the solver's name, at margin 0.1.
 func everySolver(t *testing.T, m *affine, a *constraint.Set, x []float32) ([]Action, []map[string][]float32) {
 	t.Helper()
 	acts := must.Get(Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1}))(t)
@@ -30,7 +29,6 @@ func everySolver(t *testing.T, m *affine, a *constraint.Set, x []float32) ([]Act
 	return acts, changes
 }
 
-// Who has no record keeps none, and nobody loses one, in every solver.
 func TestMissingNumbersStay(t *testing.T) {
 	t.Parallel()
 	months := feature("months", "ordinal")
@@ -60,7 +58,6 @@ func TestMissingNumbersStay(t *testing.T) {
 	}
 }
 
-// No action leads to a job that is not known, nor from one unless transitions do, in every solver.
 func TestMissingValuesStay(t *testing.T) {
 	t.Parallel()
 	job := oneHot("job", "?", "clerk", "driver")
@@ -100,7 +97,6 @@ func TestMissingValuesStay(t *testing.T) {
 	}
 }
 
-// What means "not known" is no place of an order, and no link leads from or to it.
 func TestMissingValuesElsewhere(t *testing.T) {
 	t.Parallel()
 	grade := oneHot("grade", "low", "?", "mid", "high")
@@ -127,7 +123,6 @@ func TestMissingValuesElsewhere(t *testing.T) {
 	}
 }
 
-// What holds for single people holds for them alone, in every solver, wherever their rows stand.
 func TestOverride(t *testing.T) {
 	t.Parallel()
 	hours := feature("hours", "numeric")

@@ -80,7 +80,6 @@ func TestRelaxedIterateSwitches(t *testing.T) {
 	}
 }
 
-// Without constraints the first valid iterate is that of gradient descent.
 func TestFirstValidIsGradientDescent(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -81,7 +81,6 @@ func drawTask(t *rapid.T, round bool) *task.Task {
 	return taskOf(rapid.IntRange(0, n).Draw(t, "limit"), fs...)
 }
 
-// drawPerson draws a factual point, missing values and values outside the bounds included.
 func drawPerson(t *rapid.T, tk *task.Task) []float32 {
 	x := make([]float32, tk.Dim())
 	for i := range tk.Features {
@@ -246,7 +245,6 @@ func feasibleChanges(f *task.Feature, x []float32) (changes [][]float64, lo, hi 
 	return changes, lo / number.Std, hi / number.Std
 }
 
-// naiveProject is the projection by enumeration, in float64.
 func naiveProject(tk *task.Task, x, delta []float32) []float32 {
 	type part struct {
 		i    int
@@ -323,7 +321,6 @@ func TestProjectAgreesWithEnumeration(t *testing.T) {
 	})
 }
 
-// Every action that can be put together from the features' feasible changes passes Check and is its own projection.
 func TestFeasibleActionsStay(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

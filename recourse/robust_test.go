@@ -11,7 +11,6 @@ import (
 	"cfq/internal/must"
 )
 
-// someNets returns small networks that are variations of one.
 func someNets(rng *rand.Rand, dim, n int, spread float32) []Model {
 	var out []Model
 	for range n {
@@ -26,7 +25,6 @@ func someNets(rng *rand.Rand, dim, n int, spread float32) []Model {
 	return out
 }
 
-// The margin is the least of all models', the gradients are that model's.
 func TestWorstIsTheMinimum(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -68,8 +66,6 @@ func TestWorstIsTheMinimum(t *testing.T) {
 	}
 }
 
-// What the solvers find for the worst of several models, each of them accepts, and it costs at least what one alone
-// asks for.
 func TestWorstIsAcceptedByAll(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -112,7 +108,6 @@ func TestWorstIsAcceptedByAll(t *testing.T) {
 	}
 }
 
-// Of two lines that cross, the cheapest action is where both are positive.
 func TestWorstOfTwoLines(t *testing.T) {
 	t.Parallel()
 	a := compile(t, taskOf(0, feature("a", "numeric"), feature("b", "numeric")))
@@ -124,7 +119,6 @@ func TestWorstOfTwoLines(t *testing.T) {
 	}
 }
 
-// faulty has a margin that is not a number, or fails.
 type faulty struct {
 	Model
 	err error

@@ -15,7 +15,6 @@ import (
 	"cfq/task"
 )
 
-// smallTask has a number of feasible actions that can be enumerated.
 func smallTask(rng *rand.Rand, limit int) *task.Task {
 	edu := feature("edu", "numeric")
 	edu.Number().Mean, edu.Number().Std, edu.Step, edu.Bounds, edu.Direction = 3, 2, 1, [2]float64{0, 7}, task.Increase
@@ -36,7 +35,6 @@ func smallTask(rng *rand.Rand, limit int) *task.Task {
 	return taskOf(limit, fs...)
 }
 
-// randomPeople draws people of the task, some with missing values.
 func randomPeople(rng *rand.Rand, tk *task.Task, n int) []float32 {
 	x := make([]float32, n*tk.Dim())
 	for i := range n {
@@ -75,8 +73,6 @@ func pick(rng *rand.Rand, shares []float64, n int) int {
 	return rng.IntN(n)
 }
 
-// exact returns the least cost of an action that reaches the margin, by enumeration of all feasible actions; +Inf
-// when there is none.
 func exact(t *testing.T, m Model, tk *task.Task, a *constraint.Set, x []float32, need float32) float64 {
 	t.Helper()
 	limit := a.Limit()
@@ -181,7 +177,6 @@ func TestSolveAgainstEnumeration(t *testing.T) {
 	}
 }
 
-// checkActions holds every action against the action set and its reported margin and cost against the model.
 func checkActions(t *testing.T, m Model, a *constraint.Set, x []float32, acts []Action, margin float64) {
 	t.Helper()
 	for i, act := range acts {
@@ -209,7 +204,6 @@ func checkActions(t *testing.T, m Model, a *constraint.Set, x []float32, acts []
 	}
 }
 
-// reread writes a person in raw values and reads them again. Values that did not change may be any.
 func reread(t *testing.T, a *constraint.Set, point []float32) []float32 {
 	t.Helper()
 	out := slices.Clone(point)

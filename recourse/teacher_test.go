@@ -64,8 +64,6 @@ func TestNoisyTeacher(t *testing.T) {
 	}
 }
 
-// Noise and the sample follow from seed and row, across pieces and for any number of workers; who is not drawn has
-// no action, who is has that of the whole.
 func TestTeacherSampleAndWorkers(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -106,8 +104,6 @@ func TestTeacherSampleAndWorkers(t *testing.T) {
 	}
 }
 
-// The trace of plain steps is the paper's recursion, its last action is the result; starts differ, and their actions
-// are feasible; Noisy is what Teacher does with noise.
 func TestTeacherTraceAndStarts(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

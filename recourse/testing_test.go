@@ -12,7 +12,6 @@ import (
 	"cfq/task"
 )
 
-// repetitions is few, or many in `make long`.
 func repetitions(few, many uint64) uint64 {
 	if os.Getenv("CFQ_LONG") == "1" {
 		return many
@@ -20,7 +19,6 @@ func repetitions(few, many uint64) uint64 {
 	return few
 }
 
-// affine is a logistic regression: margin = w x + b.
 type affine struct {
 	w []float64
 	b float64
@@ -56,7 +54,6 @@ func (f *affine) LossGrads(ctx context.Context, x []float32) (m, g []float32, er
 	return m, g, err
 }
 
-// lossFromMargin turns margin gradients into those of log(1+exp(-margin)).
 func lossFromMargin(m, g []float32) {
 	dim := 0
 	if len(m) > 0 {
@@ -70,7 +67,6 @@ func lossFromMargin(m, g []float32) {
 	}
 }
 
-// mlp is a small fully connected network with ReLU and one output, the margin.
 type mlp struct {
 	sizes []int
 	w     [][]float32 // layer l: sizes[l+1] x sizes[l]
@@ -167,7 +163,6 @@ func (f *mlp) LossGrads(ctx context.Context, x []float32) (m, g []float32, err e
 	return m, g, err
 }
 
-// feature returns a feature with the task file's defaults.
 func feature(name string, kind string) task.Feature {
 	f := task.Feature{Name: name, Column: name, Action: task.Free(), Width: 1}
 	switch kind {
@@ -199,7 +194,6 @@ func oneHot(name string, values ...string) task.Feature {
 	return f
 }
 
-// taskOf lays the features out and gives them the default cost.
 func taskOf(limit int, fs ...task.Feature) *task.Task {
 	t := &task.Task{
 		Version: 1, Cost: task.Cost{Norm: "l1", Weights: "inverse_std", Eps: 1e-3},

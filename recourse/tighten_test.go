@@ -14,8 +14,6 @@ import (
 	"cfq/task"
 )
 
-// What is feasible in the tightened set is feasible in the original one, and by how much it is tightened makes an
-// order.
 func TestTightenedIsSubset(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -48,7 +46,6 @@ func TestTightenedIsSubset(t *testing.T) {
 	})
 }
 
-// The distances of one person, worked out by hand from the task in raw units.
 func TestTightenDistances(t *testing.T) {
 	t.Parallel()
 	hours := feature("hours", "numeric") // from 40: down to 20, up by 8 at most
@@ -137,7 +134,6 @@ func TestTightenNothing(t *testing.T) {
 	}
 }
 
-// Single people's constraints are tightened too, from where they are.
 func TestTightenOverrides(t *testing.T) {
 	t.Parallel()
 	hours, income := feature("hours", "numeric"), feature("income", "numeric")
@@ -168,7 +164,6 @@ func TestTightenOverrides(t *testing.T) {
 	}
 }
 
-// FRR never falls when the budget or the scale grows: that of the exact solver, and by trying every action there is.
 func TestFRRIsMonotone(t *testing.T) {
 	t.Parallel()
 	a0, b0, c0 := feature("a", "numeric"), feature("b", "numeric"), feature("c", "ordinal")
@@ -239,7 +234,6 @@ func tryAll(t *testing.T, m Model, a *constraint.Set, x []float32) bool {
 	return false
 }
 
-// What the solver finds and writes down is feasible at any scale, also where it ends on a limit.
 func TestTightenSolved(t *testing.T) {
 	t.Parallel()
 	hours, gain := feature("hours", "numeric"), feature("gain", "numeric")

@@ -14,7 +14,6 @@ import (
 	"cfq/task"
 )
 
-// picture is a task of pixels, as an image has them, some of which cannot change.
 func picture(norm task.Norm, n, limit int) *task.Task {
 	var fs []task.Feature
 	for i := range n {
@@ -43,7 +42,6 @@ func leastByRatio(a *constraint.Set, m *affine, x []float32, gap float64) (cost 
 	return a.Fill(x, make([]float32, a.Dim()), 0, lines, gap)
 }
 
-// TestSolveWideNearOptimum compares actions that move many features at once with the optimum of linear models.
 func TestSolveWideNearOptimum(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 17))
@@ -72,7 +70,6 @@ func TestSolveWideNearOptimum(t *testing.T) {
 	}
 }
 
-// TestSolveWideKeepsLimits: actions are feasible under other norms and a limit on features, too.
 func TestSolveWideKeepsLimits(t *testing.T) {
 	t.Parallel()
 	for _, norm := range []task.Norm{task.L1, task.L2, task.Mixed} {
@@ -94,7 +91,6 @@ func TestSolveWideKeepsLimits(t *testing.T) {
 	}
 }
 
-// TestSolveWideEffort: what a network of many inputs is asked does not grow with them, and nearly everybody is helped.
 func TestSolveWideEffort(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{100, 784} {

@@ -18,7 +18,6 @@ import (
 
 const columns = "age,hours-per-week,gain,work,member"
 
-// said lists what was made of a file: promises as "line->person", then problems and losses.
 func said(f *File) []string {
 	var out []string
 	for i := range f.Promises {
@@ -33,7 +32,6 @@ func said(f *File) []string {
 	return append(out, f.Notes...)
 }
 
-// summed is an encoder whose code is the sum of two inputs.
 type summed struct{}
 
 func (summed) String() string { return "summed" }
@@ -45,7 +43,6 @@ func (summed) Codes(_ context.Context, x []float32) (z []float32, err error) {
 	return z, nil
 }
 
-// People have the codes that the encoder makes, with data and without; where a promise leads the file says.
 func TestRolesWithCodes(t *testing.T) {
 	t.Parallel()
 	tk, _ := parse(t, `version: 1
@@ -153,7 +150,6 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// checkCounts: every row is accounted for, once.
 func checkCounts(t testing.TB, f *File) {
 	t.Helper()
 	n := len(f.Promises) + f.Factual + f.Failed + f.Missing

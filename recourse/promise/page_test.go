@@ -10,7 +10,6 @@ import (
 	"cfq/recourse"
 )
 
-// TestPage: docs/recourse.md names every column, every word and every status that the code knows.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	page := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "recourse.md")))(t)

@@ -19,7 +19,6 @@ import (
 	"cfq/task"
 )
 
-// linear is a model whose margin is w x + b.
 type linear struct {
 	w []float32
 	b float32
@@ -51,7 +50,6 @@ func (m linear) LossGrads(ctx context.Context, x []float32) (margins, g []float3
 	return margins, g, err
 }
 
-// jobs has an immutable number, one on a grid, one free, a category and a binary feature.
 const jobs = `version: 1
 data: {label: status, favourable: "1", missing: "?"}
 features:
@@ -70,7 +68,6 @@ func parse(t testing.TB, text string) (*task.Task, *constraint.Set) {
 	return tk, set
 }
 
-// file puts text into a file.
 func file(t testing.TB, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "promises.csv")
@@ -78,7 +75,6 @@ func file(t testing.TB, text string) string {
 	return path
 }
 
-// people reads a data file given as text.
 func people(t testing.TB, tk *task.Task, text string) *task.People {
 	t.Helper()
 	return must.Get(task.ReadFrom(t.Context(), strings.NewReader(text), tk, task.ReadOptions{}))(t)
@@ -144,8 +140,6 @@ func TestWriteThenRead(t *testing.T) {
 	}
 }
 
-// TestSolvedPromisesComeBack: what the solver judged is what the file says, bit for bit, for the tasks that come
-// with the project.
 func TestSolvedPromisesComeBack(t *testing.T) {
 	t.Parallel()
 	paths, _ := filepath.Glob(filepath.Join("..", "..", "reproduce", "testdata", "tasks", "*.yaml"))
@@ -225,7 +219,6 @@ constraints:
 cost: {norm: l2}
 `
 
-// invent makes people whose raw values lie around the task's means.
 func invent(t *testing.T, tk *task.Task, n int) *task.People {
 	t.Helper()
 	p := &task.People{Dim: tk.Dim(), N: n, X: make([]float32, n*tk.Dim())}
@@ -254,7 +247,6 @@ func invent(t *testing.T, tk *task.Task, n int) *task.People {
 	return p
 }
 
-// TestTwoFeaturesOfOneColumn: one raw value must serve both, or nothing is written.
 func TestTwoFeaturesOfOneColumn(t *testing.T) {
 	t.Parallel()
 	tk, _ := parse(t, `version: 1
@@ -274,7 +266,6 @@ features:
 	}
 }
 
-// TestImputed: a file says which values are not the person's own, and is read as the points that were judged.
 func TestImputed(t *testing.T) {
 	t.Parallel()
 	tk, set := parse(t, `version: 1
@@ -310,7 +301,6 @@ features:
 	}
 }
 
-// TestMissingMarkerAsValue: a number that the task's data mean something else by is not written.
 func TestMissingMarkerAsValue(t *testing.T) {
 	t.Parallel()
 	tk, _ := parse(t, "version: 1\ndata: {missing: \"0\"}\nfeatures: [{name: debt, kind: numeric}]")

@@ -18,14 +18,12 @@ import (
 	"cfq/task"
 )
 
-// batchesOf streams a data file.
 func batchesOf(ctx context.Context, path string, tk *task.Task, o task.ReadOptions, size int) Batches {
 	return func(each func(*task.People) error) (*task.People, error) {
 		return task.Stream(ctx, path, tk, o, size, each)
 	}
 }
 
-// drawFile is a promises file of one of the three forms, with mistakes.
 func drawFile(t *rapid.T) string {
 	values := rapid.SampledFrom([]string{
 		"30,45,0,Private,no", "41,42,1000,self,yes", "x,1,1,self,no", "41,40,0,,no", "30,40,0,Private,no",
@@ -59,8 +57,6 @@ func drawFile(t *rapid.T) string {
 	return b.String()
 }
 
-// TestStreamIsRead: batches hold, one behind the other, what Read says of all people, and the rest of the result is the
-// same.
 func TestStreamIsRead(t *testing.T) {
 	tk, _ := parse(t, strings.Replace(jobs, "data: {", "data: {id: person, ", 1))
 	dir := t.TempDir()
@@ -125,7 +121,6 @@ func TestStreamIsRead(t *testing.T) {
 	})
 }
 
-// TestStreamOfFileWithPeople: without data the file's own people are one batch.
 func TestStreamOfFileWithPeople(t *testing.T) {
 	t.Parallel()
 	tk, _ := parse(t, jobs)
@@ -147,7 +142,6 @@ func TestStreamOfFileWithPeople(t *testing.T) {
 	}
 }
 
-// TestStreamErrors: those of people and of the caller come back as they are, and leave no file behind.
 func TestStreamErrors(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	tk, _ := parse(t, jobs)
@@ -170,7 +164,6 @@ func TestStreamErrors(t *testing.T) {
 	}
 }
 
-// TestNoRoom: a temporary file that cannot be made is not a mistake of the promises file.
 func TestNoRoom(t *testing.T) {
 	tk, _ := parse(t, jobs)
 	path := file(t, "row,"+columns+"\n0,30,45,0,Private,no\n")
@@ -186,7 +179,6 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// TestFirstLines: of any number of lost promises those of the lowest lines are listed.
 func TestFirstLines(t *testing.T) {
 	t.Parallel()
 	l := firstLines{column: "row", why: func(row int) string { return fmt.Sprint(row) }}
@@ -199,7 +191,6 @@ func TestFirstLines(t *testing.T) {
 	}
 }
 
-// TestIDs: without row numbers, a promise is to the person with the ID, however it is written.
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	tk, _ := parse(t, strings.Replace(jobs, "data: {", "data: {id: person, ", 1))
