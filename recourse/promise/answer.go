@@ -36,81 +36,57 @@ func (s *Solver) Solve(ctx context.Context, set *constraint.Set, people *task.Pe
 	if err != nil {
 		return nil, err
 	}
-	answers := make([]Answer, people.N)
-	if err := s.act(ctx, set, people.X, answers, progress); err != nil {
-		return nil, err
-	}
-	if s.Stated != nil {
-		if err := restate(ctx, s.Stated, answers); err != nil {
-			return nil, err
-		}
-	}
-	for i := range answers {
-		a := &answers[i]
-		action := a.Action
-		a.Line = lineOf(people, i)
-		a.Before, a.Action = float64(before[i]), action
-		if action.Status == recourse.Found {
-			a.Changes = set.Person(i).Changes(a.X, action.Point)
-		}
-		if a.Method = a.Tried; !a.Method.Proved() {
-			a.Method = recourse.Search
-		}
-	}
-	return answers, nil
-}
-
-func (s *Solver) act(ctx context.Context, set *constraint.Set, x []float32, answers []Answer,
-	progress func(done, total int),
-) error {
 	o := s.Options
 	var proved []recourse.Action
 	var methods []recourse.Method
 	if o.Progress = progress; s.Exact != nil {
 		e := *s.Exact
 		e.Margin, e.Workers, e.Progress, e.Search = o.Margin, o.Workers, progress, o
-		var err error
-		if proved, methods, err = recourse.Exact(ctx, s.Model, set, x, e); err != nil {
-			return err
+		if proved, methods, err = recourse.Exact(ctx, s.Model, set, people.X, e); err != nil {
+			return nil, err
 		}
 		o.Progress = nil // these people have been counted
 	}
-	found, err := recourse.Solve(ctx, s.Model, set, x, o)
+	found, err := recourse.Solve(ctx, s.Model, set, people.X, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	answers := make([]Answer, people.N)
+	var points []float32
 	for i := range answers {
 		a := &answers[i]
-		a.Action = found[i]
+		a.Line = lineOf(people, i)
+		a.Before, a.Action = float64(before[i]), found[i]
 		switch {
 		case proved != nil:
 			a.Tried = methods[i]
 		case a.Action.Status != recourse.AlreadyFavourable:
 			a.Tried = recourse.Search
 		}
-		if a.Tried.Proved() && proved != nil {
+		if a.Method = a.Tried; !a.Tried.Proved() {
+			a.Method = recourse.Search
+		} else if proved != nil {
 			a.Action = proved[i]
 			if a.Tried != recourse.NotNeeded {
 				a.Search = &found[i]
 			}
 		}
+		if a.Action.Status == recourse.Found {
+			a.Changes = set.Person(i).Changes(a.X, a.Action.Point)
+		}
+		points = append(points, a.Action.Point...)
 	}
-	return nil
-}
-
-func restate(ctx context.Context, m recourse.Model, answers []Answer) error {
-	var points []float32
-	for i := range answers {
-		points = append(points, answers[i].Action.Point...)
+	if s.Stated == nil {
+		return answers, nil
 	}
-	margins, err := m.Margins(ctx, points)
+	margins, err := s.Stated.Margins(ctx, points)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i := range answers {
 		answers[i].Action.Margin = float64(margins[i])
 	}
-	return nil
+	return answers, nil
 }
 
 func lineOf(people *task.People, i int) Line {

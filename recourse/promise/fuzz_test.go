@@ -61,7 +61,7 @@ func FuzzRead(f *testing.F) {
 		}
 		m := linear{w: make([]float32, tk.Dim())}
 		verdicts := must.Get(Judge(t.Context(), m, set, file))(t)
-		b := newLayout(tk)
+		b := NewColumns(tk)
 		for i := range file.Promises {
 			p := &file.Promises[i]
 			if p.Person < 0 || p.Person >= file.People.N {

@@ -73,54 +73,56 @@ func (v *Verdict) Valid(required float64) bool {
 
 // Judge holds every promise of f against the action set of f.People and a model. The verdicts stand in the order of
 // f.Promises.
-func Judge(ctx context.Context, m recourse.Model, a *constraint.Set, f *File) ([]Verdict, error) {
-	dim := f.People.Dim
-	if m.Dim() != dim || a.Dim() != dim {
+func Judge(ctx context.Context, m recourse.Model, a *constraint.Set, f *File) (verdicts []Verdict, err error) {
+	if dim := f.People.Dim; m.Dim() != dim || a.Dim() != dim {
 		return nil, fmt.Errorf("promises: the people have %d inputs, the model %d and the action set %d", dim, m.Dim(),
 			a.Dim())
 	}
-	verdicts := make([]Verdict, len(f.Promises))
-	delta := make([]float32, dim)
 	const batch = 8192 // rows of one model call
-	points := make([]float32, 0, batch*dim)
-	for lo := 0; lo < len(verdicts); lo += batch {
-		promises := f.Promises[lo:min(lo+batch, len(verdicts))]
-		margins := func(of func(p *Promise) []float32) ([]float32, error) {
-			points = points[:0]
-			for i := range promises {
-				points = append(points, of(&promises[i])...)
-			}
-			return m.Margins(ctx, points)
-		}
-		before, err := margins(f.X)
-		if err != nil {
+	for promises := range slices.Chunk(f.Promises, batch) {
+		if verdicts, err = f.judge(ctx, m, a, promises, verdicts); err != nil {
 			return nil, fmt.Errorf("promises: %w", err)
 		}
-		after, err := margins(func(p *Promise) []float32 { return p.Point })
-		if err != nil {
-			return nil, fmt.Errorf("promises: %w", err)
+	}
+	return verdicts, nil
+}
+
+func (f *File) judge(ctx context.Context, m recourse.Model, a *constraint.Set, promises []Promise, verdicts []Verdict) (
+	[]Verdict, error,
+) {
+	var from, to []float32
+	for i := range promises {
+		p := &promises[i]
+		from, to = append(from, f.X(p)...), append(to, p.Point...)
+	}
+	before, err := m.Margins(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	after, err := m.Margins(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	var distances []float32
+	if d, ok := m.(recourse.Decoded); ok {
+		if distances, err = d.Distances(ctx, to); err != nil {
+			return nil, err
 		}
-		var distances []float32
-		if d, ok := m.(recourse.Decoded); ok {
-			if distances, err = d.Distances(ctx, points); err != nil {
-				return nil, fmt.Errorf("promises: %w", err)
-			}
+	}
+	delta := make([]float32, a.Dim())
+	for i := range promises {
+		p := &promises[i]
+		x, own := f.X(p), a.Person(p.Person)
+		constraint.Difference(delta, x, p.Point)
+		v := Verdict{
+			Before: float64(before[i]), Margin: float64(after[i]), Cost: own.Cost(x, delta), Broken: own.Violations(x, delta),
 		}
-		for i := range promises {
-			p := &promises[i]
-			x, own := f.X(p), a.Person(p.Person)
-			constraint.Difference(delta, x, p.Point)
-			verdicts[lo+i] = Verdict{
-				Before: float64(before[i]), Margin: float64(after[i]), Cost: own.Cost(x, delta),
-				Broken: own.Violations(x, delta),
-			}
-			if distances == nil || own.Changed(delta) == 0 {
-				continue
-			}
+		if distances != nil && own.Changed(delta) > 0 {
 			if far := own.TooFar(distances[i]); far != nil {
-				verdicts[lo+i].Broken = append(verdicts[lo+i].Broken, far)
+				v.Broken = append(v.Broken, far)
 			}
 		}
+		verdicts = append(verdicts, v)
 	}
 	return verdicts, nil
 }
@@ -150,11 +152,7 @@ func (f *File) Actions(verdicts []Verdict) (actions []recourse.Action, further i
 	chosen := map[int]int{} // the promise of a person
 	for i := range f.Promises {
 		person := f.Promises[i].Person
-		k, has := chosen[person]
-		if has {
-			further++
-		}
-		if !has || better(&verdicts[i], &verdicts[k]) {
+		if k, has := chosen[person]; !has || better(&verdicts[i], &verdicts[k]) {
 			chosen[person] = i
 		}
 	}
@@ -169,7 +167,7 @@ func (f *File) Actions(verdicts []Verdict) (actions []recourse.Action, further i
 		}
 		actions[i] = a
 	}
-	return actions, further
+	return actions, len(f.Promises) - len(chosen)
 }
 
 func better(a, b *Verdict) bool {

@@ -1,8 +1,8 @@
 package promise
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -19,7 +19,9 @@ import (
 	"cfq/task"
 )
 
+// linear has the margin w x + b. Solve asks for no gradients of losses.
 type linear struct {
+	recourse.Model
 	w []float32
 	b float32
 }
@@ -40,14 +42,6 @@ func (m linear) Margins(_ context.Context, x []float32) ([]float32, error) {
 func (m linear) MarginGrads(ctx context.Context, x []float32) (margins, g []float32, err error) {
 	margins, err = m.Margins(ctx, x)
 	return margins, slices.Repeat(m.w, len(margins)), err
-}
-
-func (m linear) LossGrads(ctx context.Context, x []float32) (margins, g []float32, err error) {
-	margins, g, err = m.MarginGrads(ctx, x)
-	for i := range g {
-		g[i] = float32(-float64(g[i]) / (1 + math.Exp(float64(margins[i/len(m.w)]))))
-	}
-	return margins, g, err
 }
 
 const jobs = `version: 1
@@ -80,6 +74,22 @@ func people(t testing.TB, tk *task.Task, text string) *task.People {
 	return must.Get(task.ReadFrom(t.Context(), strings.NewReader(text), tk, task.ReadOptions{}))(t)
 }
 
+// written is the file that people are told lines by.
+func written(tk *task.Task, lines ...Line) (string, error) {
+	var b strings.Builder
+	w, err := NewWriter(&b, tk)
+	for _, l := range lines {
+		err = errors.Join(err, w.Write(l))
+	}
+	err = errors.Join(err, w.Flush())
+	return b.String(), err
+}
+
+// found tells the person x of a point.
+func found(x, point []float32) Line {
+	return Line{X: x, Action: recourse.Action{Status: recourse.Found, Point: point}}
+}
+
 const fourPeople = `age,hours-per-week,gain,work,member,status
 30,40,0,Private,no,0
 41,38,1000,self,yes,0
@@ -92,9 +102,8 @@ func TestWriteThenRead(t *testing.T) {
 	tk, set := parse(t, jobs)
 	p := people(t, tk, fourPeople)
 	point := people(t, tk, "age,hours-per-week,gain,work,member,status\n30,45,0,\"State, gov\",no,0\n").X
-	var b bytes.Buffer
-	w := must.Get(NewWriter(&b, tk))(t)
 	d := p.Dim
+	var lines []Line
 	methods := []recourse.Method{recourse.Exhaustive, recourse.Search, recourse.NotNeeded, recourse.Affine}
 	for i, a := range []recourse.Action{
 		{Status: recourse.Found, Point: point, Cost: 1.25, Margin: 0.5},
@@ -109,9 +118,9 @@ func TestWriteThenRead(t *testing.T) {
 		if a.Status == recourse.Found {
 			l.Changes = set.Changes(l.X, a.Point)
 		}
-		must.Do(t, w.Write(l))
+		lines = append(lines, l)
 	}
-	must.Do(t, w.Flush())
+	text := must.Get(written(tk, lines...))(t)
 	// The label of the task is called status, so the file's own column is not.
 	want := `row,line,promise.status,method,cost,margin,before,action,age,hours-per-week,gain,work,member
 0,2,found,exhaustive,1.25,0.5,-1.5,"hours 40 -> 45; work Private -> State, gov",30,45,0,"State, gov",not yes
@@ -119,10 +128,10 @@ func TestWriteThenRead(t *testing.T) {
 2,4,already favourable,,0,0.5,0.5,,52,20,12.5,,not yes
 3,5,none exists,affine,,,1.5,,63,60,0,"State, gov",not yes
 `
-	if diff := cmp.Diff(want, b.String()); diff != "" {
+	if diff := cmp.Diff(want, text); diff != "" {
 		t.Error(diff)
 	}
-	f := must.Get(Read(t.Context(), file(t, b.String()), tk, p))(t)
+	f := must.Get(Read(t.Context(), file(t, text), tk, p))(t)
 	if len(f.Promises) != 1 || f.Failed+f.Missing+f.Factual+len(f.Notes) > 0 ||
 		!cmp.Equal(f.Unpromised, map[recourse.Status]int{
 			recourse.NoneFound: 1, recourse.AlreadyFavourable: 1,
@@ -134,7 +143,7 @@ func TestWriteThenRead(t *testing.T) {
 		f.Promises[0]); diff != "" {
 		t.Error(diff)
 	}
-	again := people(t, tk, b.String()) // the file is a data file, too
+	again := people(t, tk, text) // the file is a data file, too
 	if !slices.Equal(again.X[:d], point) || !slices.Equal(again.X[d:], p.X[d:]) {
 		t.Errorf("as data: %v", again.X)
 	}
@@ -157,28 +166,23 @@ func TestSolvedPromisesComeBack(t *testing.T) {
 			}
 			solver := Solver{Model: m, Options: recourse.SolveOptions{Margin: 0.25, Workers: 1}}
 			answers := must.Get(solver.Solve(t.Context(), set, p, func(_, _ int) {}))(t)
-			var b bytes.Buffer
-			w, err := NewWriter(&b, tk)
-			found := 0
+			var lines []Line
+			promised := 0
 			size := 1.0 // files have margins as float32
 			for _, a := range answers {
 				if a.Action.Status == recourse.Found {
-					found++
+					promised++
 				}
 				size = max(size, math.Abs(a.Before))
-				if err == nil {
-					err = w.Write(a.Line)
-				}
+				lines = append(lines, a.Line)
 			}
-			if err != nil || w.Flush() != nil || found == 0 {
-				t.Fatalf("%d found: %v", found, err)
+			text := must.Get(written(tk, lines...))(t)
+			f := must.Get(Read(t.Context(), file(t, text), tk, p))(t)
+			if strings.HasPrefix(filepath.Base(path), "rich") && !strings.Contains(text, "(follows)") {
+				t.Errorf("nothing follows from anything:\n%s", text)
 			}
-			f, err := Read(t.Context(), file(t, b.String()), tk, p)
-			if strings.HasPrefix(filepath.Base(path), "rich") && !strings.Contains(b.String(), "(follows)") {
-				t.Errorf("nothing follows from anything:\n%s", b.String())
-			}
-			if err != nil || len(f.Promises) != found || f.Failed+f.Missing > 0 {
-				t.Fatalf("%d of %d promises read: %v, %v", len(f.Promises), found, err, f.Problems)
+			if promised == 0 || len(f.Promises) != promised || f.Failed+f.Missing > 0 {
+				t.Fatalf("%d of %d promises read: %v", len(f.Promises), promised, f.Problems)
 			}
 			verdicts := must.Get(Judge(t.Context(), m, set, f))(t)
 			for i := range f.Promises {
@@ -247,22 +251,35 @@ func invent(t *testing.T, tk *task.Task, n int) *task.People {
 	return p
 }
 
-func TestTwoFeaturesOfOneColumn(t *testing.T) {
+func TestWriteErrors(t *testing.T) {
 	t.Parallel()
-	tk, _ := parse(t, `version: 1
-features:
-  - {name: age, kind: numeric}
-  - {name: adult, column: age, kind: binary, one: "18"}
-`)
-	var b bytes.Buffer
-	w := must.Get(NewWriter(&b, tk))(t)
-	x := []float32{18, 1}
-	if err := w.Write(Line{X: x, Action: recourse.Action{Status: recourse.NoneFound}}); err != nil {
-		t.Error(err)
-	}
-	err := w.Write(Line{X: x, Row: 7, Action: recourse.Action{Status: recourse.Found, Point: []float32{19, 1}}})
-	if err == nil || !strings.Contains(err.Error(), `row 7: column "age"`) {
-		t.Errorf("error %v", err)
+	for _, c := range []struct {
+		features string
+		x, point []float32
+		want     string
+	}{
+		{
+			`features: [{name: age, kind: numeric}, {name: adult, column: age, kind: binary, one: "18"}]`,
+			[]float32{18, 1},
+			[]float32{19, 1},
+			`row 7: column "age"`,
+		},
+		{
+			"data: {missing: \"0\"}\nfeatures: [{name: debt, kind: numeric}]",
+			[]float32{5},
+			[]float32{0},
+			"would be read as a missing value",
+		},
+	} {
+		tk, _ := parse(t, "version: 1\n"+c.features)
+		if _, err := written(tk, Line{X: c.x, Action: recourse.Action{Status: recourse.NoneFound}}); err != nil {
+			t.Error(err)
+		}
+		l := found(c.x, c.point)
+		l.Row = 7
+		if _, err := written(tk, l); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, want %q", err, c.want)
+		}
 	}
 }
 
@@ -274,41 +291,25 @@ features:
   - {name: home, kind: onehot, values: [own, rent], impute: rent}
 `)
 	p := people(t, tk, "income,home\n,\n900,own\n,own\n")
-	var b bytes.Buffer
-	w := must.Get(NewWriter(&b, tk))(t)
+	var lines []Line
 	for i := range p.N {
-		l := Line{Row: i, X: p.X[i*p.Dim : (i+1)*p.Dim], Imputed: p.ImputedOf(i)}
+		l := Line{Row: i, X: row(p, i), Imputed: p.ImputedOf(i), Action: recourse.Action{Status: recourse.NoneFound}}
 		if i == 0 {
 			l.Action = recourse.Action{Status: recourse.Found, Point: []float32{2000, 0, 1}}
 			l.Changes = set.Changes(l.X, l.Action.Point)
-		} else {
-			l.Action.Status = recourse.NoneFound
 		}
-		must.Do(t, w.Write(l))
+		lines = append(lines, l)
 	}
-	must.Do(t, w.Flush())
+	text := must.Get(written(tk, lines...))(t)
 	want := `row,line,status,method,cost,margin,before,action,imputed,income,home
 0,,found,,0,0,0,income 1250.5 -> 2000,income; home,2000,rent
 1,,none found,,,,0,,,900,own
 2,,none found,,,,0,,income,1250.5,own
 `
-	if d := cmp.Diff(want, b.String()); d != "" {
+	if d := cmp.Diff(want, text); d != "" {
 		t.Error(d)
 	}
-	f, err := Read(t.Context(), file(t, b.String()), tk, p)
-	if err != nil || len(f.Promises) != 1 || !slices.Equal(f.Promises[0].Point, []float32{2000, 0, 1}) {
-		t.Errorf("%+v, %v", f, err)
-	}
-}
-
-func TestMissingMarkerAsValue(t *testing.T) {
-	t.Parallel()
-	tk, _ := parse(t, "version: 1\ndata: {missing: \"0\"}\nfeatures: [{name: debt, kind: numeric}]")
-	w := must.Get(NewWriter(&bytes.Buffer{}, tk))(t)
-	err := w.Write(Line{X: []float32{5}, Action: recourse.Action{Status: recourse.Found, Point: []float32{0}}})
-	if err == nil || !strings.Contains(err.Error(), "would be read as a missing value") {
-		t.Errorf("error %v", err)
-	}
+	comesBack(t, tk, p, text, []float32{2000, 0, 1})
 }
 
 func TestEncodedTask(t *testing.T) {
@@ -319,16 +320,16 @@ features:
   - {name: a, kind: numeric}
   - {name: c, kind: onehot, values: [x, y]}
 `)
-	var b bytes.Buffer
-	w := must.Get(NewWriter(&b, tk))(t)
 	p := &task.People{Dim: 3, N: 1, X: []float32{0.1, 1, 0}, Rows: []int{0}, Lines: []int{2}}
 	point := []float32{1.0 / 3, 0, 1}
-	if err := w.Write(Line{X: p.X, Action: recourse.Action{Status: recourse.Found, Point: point}}); err != nil ||
-		w.Flush() != nil {
-		t.Fatal(err)
-	}
-	f, err := Read(t.Context(), file(t, b.String()), tk, p)
-	if err != nil || len(f.Promises) != 1 || !slices.Equal(f.Promises[0].Point, point) {
-		t.Errorf("%+v, %v\n%s", f, err, b.String())
+	comesBack(t, tk, p, must.Get(written(tk, found(p.X, point)))(t), point)
+}
+
+// comesBack holds the only promise of a file against a point.
+func comesBack(t *testing.T, tk *task.Task, p *task.People, text string, point []float32) {
+	t.Helper()
+	f := must.Get(Read(t.Context(), file(t, text), tk, p))(t)
+	if len(f.Promises) != 1 || !slices.Equal(f.Promises[0].Point, point) {
+		t.Errorf("%+v of\n%s", f, text)
 	}
 }

@@ -2,7 +2,6 @@ package promise
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -38,42 +37,21 @@ const (
 // A person may have several promises; all are kept. Rows that cannot be read and promises whose person is not found
 // are listed in the result; it is an error when no row can be read.
 func Read(ctx context.Context, path string, t *task.Task, people *task.People) (*File, error) {
-	r, err := newReader(path, t, people)
-	if err != nil {
-		return nil, err
-	}
-	if r.has(colRole) {
-		return r.pairs(ctx, path)
-	}
-	if people == nil {
-		return nil, fmt.Errorf("promises %s: %w", path, errNoPeople)
+	var batches Batches
+	if people != nil {
+		batches = func(each func(*task.People) error) (*task.People, error) { return people, each(people) }
 	}
 	var promises []Promise
-	f, err := r.stream(ctx, path, func(each func(*task.People) error) (*task.People, error) {
-		return people, each(people)
-	}, func(f *File) error { promises = f.Promises; return nil }, newQueue(queueRows, queueLimit))
-	if err != nil {
-		return nil, err
+	f, err := Stream(ctx, path, t, batches, func(f *File) error { promises = f.Promises; return nil })
+	if err == nil {
+		f.Promises = promises
 	}
-	f.Promises = promises
-	return f, nil
-}
-
-func (r *fileReader) pairs(ctx context.Context, path string) (*File, error) {
-	var err error
-	if r.People, err = task.Read(ctx, path, r.task, r.options()); err != nil {
-		return nil, fmt.Errorf("promises: %w", err)
-	}
-	r.file.Rows, r.file.Problems, r.file.Failed = r.Total, r.Problems, r.Failed
-	if err := r.pair(ctx); err != nil {
-		return nil, fmt.Errorf("promises %s: %w", path, err)
-	}
-	r.file.Made = len(r.file.Promises)
-	return r.file, nil
+	return f, err
 }
 
 type fileReader struct {
 	*task.People
+	path    string
 	file    *File
 	task    *task.Task     // as which the file is read
 	keep    []string       // columns that are kept as text
@@ -81,62 +59,64 @@ type fileReader struct {
 	key     string         // the plain name of the column that says whose row it is
 	keyName string         // what the file calls it
 	byID    bool           // it is data.ID of the task, and People have IDs
-	own     bool           // this program wrote the file, see findOwn
+	own     bool           // this program wrote the file, see findOwner
 }
 
-func newReader(path string, t *task.Task, people *task.People) (*fileReader, error) {
-	r := &fileReader{at: map[string]int{}, file: &File{People: people, Unpromised: map[recourse.Status]int{}}}
+func newReader(path string, t *task.Task) (*fileReader, error) {
+	r := &fileReader{path: path, at: map[string]int{}, file: &File{Unpromised: map[recourse.Status]int{}}}
 	plain := *t
 	var err error
-	if plain.Data, r.keep, err = r.columns(path, newLayout(t)); err != nil {
+	if plain.Data, err = r.columns(NewColumns(t)); err != nil {
 		return nil, fmt.Errorf("promises %s: %w", path, err)
 	}
 	r.task = &plain
 	return r, nil
 }
 
-func (r *fileReader) columns(path string, b *fileLayout) (data task.Data, keep []string, err error) {
-	data = task.Data{Missing: b.t.Data.Missing, Delimiter: ',', Trim: b.t.Data.Trim}
-	header, err := task.Header(path, &data)
-	if d := b.t.Data.Delimiter; err == nil && d != 0 && d != ',' && len(header) == 1 {
+// columns finds the columns that are kept, and returns how the task's reader is to read the file.
+func (r *fileReader) columns(c *Columns) (data task.Data, err error) {
+	own := c.t.Data
+	data = task.Data{Missing: own.Missing, Delimiter: ',', Trim: own.Trim}
+	header, err := task.Header(r.path, &data)
+	if d := own.Delimiter; err == nil && d != 0 && d != ',' && len(header) == 1 {
 		data.Delimiter = d
-		header, err = task.Header(path, &data)
+		header, err = task.Header(r.path, &data)
 	}
 	if err != nil {
-		return data, nil, err
+		return data, err
 	}
 	for _, name := range append(ownColumns(), colRole, colID) {
 		called := name
 		if name != colRole && name != colID {
-			called = b.column(name)
+			called = c.column(name)
 		}
-		at := slices.IndexFunc(header, func(have string) bool { return strings.EqualFold(have, called) && !b.uses(have) })
+		at := slices.IndexFunc(header, func(have string) bool { return strings.EqualFold(have, called) && !c.uses(have) })
 		if at >= 0 {
-			r.at[name] = len(keep)
-			keep = append(keep, header[at])
+			r.at[name] = len(r.keep)
+			r.keep = append(r.keep, header[at])
 		}
 	}
-	r.key, r.keyName = colRow, b.column(colRow)
-	switch id := b.t.Data.ID; {
+	r.key, r.keyName = colRow, c.column(colRow)
+	switch {
 	case r.has(colRow):
 	case r.has(colRole):
 		r.key, r.keyName = colID, colID
-	case id != "" && slices.Contains(header, id):
-		r.byID, r.keyName, data.ID = true, id, id
+	case own.ID != "" && slices.Contains(header, own.ID):
+		r.byID, r.keyName, data.ID = true, own.ID, own.ID
 	}
 	switch {
 	case r.has(r.key) || r.byID:
-		return data, keep, nil
+		return data, nil
 	case len(header) == 1:
-		return data, nil, fmt.Errorf("there is one column only, %.60q: want commas, or the task's data.delimiter, between "+
+		return data, fmt.Errorf("there is one column only, %.60q: want commas, or the task's data.delimiter, between "+
 			"fields", header[0])
 	}
 	id := ""
-	if b.t.Data.ID != "" {
-		id = fmt.Sprintf("the column %q that data.id names, ", b.t.Data.ID)
+	if own.ID != "" {
+		id = fmt.Sprintf("the column %q that data.id names, ", own.ID)
 	}
-	return data, nil, fmt.Errorf("no column says whose promise a row is: want a column %q with row numbers of the data, "+
-		"%sor columns %q and %q; the columns are %s", b.column(colRow), id, colRole, colID, strings.Join(header, ", "))
+	return data, fmt.Errorf("no column says whose promise a row is: want a column %q with row numbers of the data, "+
+		"%sor columns %q and %q; the columns are %s", c.column(colRow), id, colRole, colID, strings.Join(header, ", "))
 }
 
 func (r *fileReader) options() task.ReadOptions { return task.ReadOptions{Keep: r.keep, Codes: true} }
@@ -156,19 +136,26 @@ func (r *fileReader) field(i int, column string) string {
 
 func (r *fileReader) problem(i int, column, format string, args ...any) {
 	r.file.Failed++
-	r.file.Problems = list(r.file.Problems, r.Lines[i], column, format, args...)
-}
-
-func (r *fileReader) lost(i int, format string, args ...any) {
-	r.file.Missing++
-	r.file.Lost = list(r.file.Lost, r.Lines[i], r.keyName, format, args...)
-}
-
-func list(to []task.Problem, line int, column, format string, args ...any) []task.Problem {
-	if len(to) < maxListed {
-		to = append(to, task.Problem{Line: line, Column: column, Reason: fmt.Sprintf(format, args...)})
+	if len(r.file.Problems) < maxListed {
+		p := task.Problem{Line: r.Lines[i], Column: column, Reason: fmt.Sprintf(format, args...)}
+		r.file.Problems = append(r.file.Problems, p)
 	}
-	return to
+}
+
+// lost counts the promise on a line, whose person is not among the people. Of any number in any order those on the first
+// lines remain to be listed.
+func (r *fileReader) lost(line int, format string, args ...any) {
+	f := r.file
+	f.Missing++
+	f.Lost = append(f.Lost, task.Problem{Line: line, Column: r.keyName, Reason: fmt.Sprintf(format, args...)})
+	if len(f.Lost) == 4*maxListed {
+		f.cutLost()
+	}
+}
+
+func (f *File) cutLost() {
+	slices.SortStableFunc(f.Lost, func(a, b task.Problem) int { return a.Line - b.Line })
+	f.Lost = f.Lost[:min(len(f.Lost), maxListed)]
 }
 
 // number reads a row number; a table that once had gaps writes it as 12.0.
@@ -203,58 +190,24 @@ func (r *fileReader) status(i int) (recourse.Status, error) {
 	return all[at], nil
 }
 
-func (r *fileReader) notThere(row int) string {
-	if r.byID {
-		return "no person of the data has this ID"
-	}
-	return fmt.Sprintf("no person of the data has the row number %d", row)
-}
-
-const several = -1
-
-func (r *fileReader) unclear() firstLines {
-	return firstLines{column: r.keyName, why: func(int) string {
-		return "several rows of the data have this ID; a column row would say which one is meant"
-	}}
-}
-
-func idKey(id string) int {
-	sum := sha256.Sum256([]byte(id))
-	return int(binary.LittleEndian.Uint64(sum[:]) >> 1)
-}
-
-func addID(to map[int]int, id, person int) {
-	if _, twice := to[id]; twice {
-		person = several
-	}
-	to[id] = person
-}
-
-func (r *fileReader) findOwn() bool {
-	for i := 0; r.has(colStatus) && i < r.N && !r.own; i++ {
-		_, err := r.status(i)
-		r.own = err == nil
-	}
-	return r.own
-}
-
 type numbered struct {
 	Promise
-	row  int // the idKey, as long as only the ID is known
+	row  int // of the person
 	from int // line of the data that it was made from; noLine when the file does not say
 }
 
 const noLine = -1
 
+// numbered reads row i, and says whether it is a promise; if not, it is counted. The row of an ID is not known yet.
 func (r *fileReader) numbered(i int) (n numbered, ok bool) {
-	var err error
-	if r.byID {
-		n.row = idKey(r.IDs[i])
-	} else if n.row, err = r.number(i); err != nil {
-		r.problem(i, r.keyName, "%v", err)
-		return n, false
-	}
 	n.from = noLine
+	if !r.byID {
+		var err error
+		if n.row, err = r.number(i); err != nil {
+			r.problem(i, r.keyName, "%v", err)
+			return n, false
+		}
+	}
 	if r.own {
 		status, err := r.status(i)
 		if err != nil {
@@ -271,21 +224,6 @@ func (r *fileReader) numbered(i int) (n numbered, ok bool) {
 	}
 	n.Promise, ok = r.promise(i)
 	return n, ok
-}
-
-func (f *File) add(n *numbered, person int) {
-	if n.from != noLine && n.from != f.People.Lines[person] {
-		f.moved++
-	}
-	n.Person = person
-	f.Promises = append(f.Promises, n.Promise)
-}
-
-func (f *File) noteMoved() {
-	if f.moved > 0 {
-		f.Notes = append(f.Notes, fmt.Sprintf("%d promises were made from other lines of the data than their rows are on "+
-			"now; are these the data that they were made from?", f.moved))
-	}
 }
 
 func (r *fileReader) promise(i int) (p Promise, ok bool) {
@@ -305,12 +243,32 @@ func (r *fileReader) promise(i int) (p Promise, ok bool) {
 	}, true
 }
 
-func positions(people *task.People) map[int]int {
-	at := make(map[int]int, people.N)
-	for i, n := range people.Rows {
-		at[n] = i
+// pairs is Stream of a file with factual and counterfactual rows, which makes one batch.
+func (r *fileReader) pairs(ctx context.Context, people Batches, each func(*File) error) (_ *File, err error) {
+	f := r.file
+	var all *task.People
+	if people != nil {
+		f.People = &task.People{}
+		if all, err = people(func(p *task.People) error { f.People.Append(p); return nil }); err != nil {
+			return nil, err
+		}
 	}
-	return at
+	if r.People, err = task.Read(ctx, r.path, r.task, r.options()); err != nil {
+		return nil, fmt.Errorf("promises: %w", err)
+	}
+	f.Rows, f.Problems, f.Failed = r.Total, r.Problems, r.Failed
+	if err := r.pair(ctx); err != nil {
+		return nil, fmt.Errorf("promises %s: %w", r.path, err)
+	}
+	f.Made = len(f.Promises)
+	batch := *f
+	if err := each(&batch); err != nil {
+		return nil, err
+	}
+	if f.Promises = nil; all != nil {
+		f.People = all
+	}
+	return f, nil
 }
 
 func (r *fileReader) pair(ctx context.Context) error {
@@ -342,9 +300,9 @@ func (r *fileReader) pair(ctx context.Context) error {
 		key := r.field(i, r.key)
 		switch at, ok := person[key]; {
 		case !ok:
-			r.lost(i, "there is no factual row with %s %q", r.keyName, key)
+			r.lost(r.Lines[i], "there is no factual row with %s %q", r.keyName, key)
 		case at < 0:
-			r.lost(i, "the person of %s %q is not among the data, see its factual row", r.keyName, key)
+			r.lost(r.Lines[i], "the person of %s %q is not among the data, see its factual row", r.keyName, key)
 		default:
 			if p, ok := r.promise(i); ok {
 				p.Person = at
@@ -380,11 +338,10 @@ func (r *fileReader) facts() []int {
 
 func (r *fileReader) matchNumbers(facts []int, person map[string]int) {
 	people := r.file.People
-	at := positions(people)
 	for _, i := range facts {
 		key := r.field(i, r.key)
 		n, err := r.number(i)
-		k, ok := at[n]
+		k, ok := slices.BinarySearch(people.Rows, n)
 		person[key] = -1
 		switch {
 		case err != nil:

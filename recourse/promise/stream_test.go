@@ -142,51 +142,40 @@ func TestStreamOfFileWithPeople(t *testing.T) {
 	}
 }
 
+// Errors of people and of the caller come back as they are, and leave no file behind.
 func TestStreamErrors(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	tk, _ := parse(t, jobs)
 	path := file(t, "row,"+columns+"\n"+strings.Repeat("0,30,45,0,Private,no\n", 100))
-	data := file(t, fourPeople)
 	boom := errors.New("boom")
-	spilled := func() *queue { return newQueue(2, 0) }
-	_, err := stream(t.Context(), path, tk, batchesOf(t.Context(), data, tk, task.ReadOptions{}, 2),
-		func(*File) error { return boom }, spilled())
-	if err != boom { //nolint:errorlint // as it is
-		t.Error(err)
-	}
-	_, err = stream(t.Context(), path, tk, func(func(*task.People) error) (*task.People, error) { return nil, boom },
-		func(*File) error { return nil }, spilled())
-	if err != boom { //nolint:errorlint // as it is
-		t.Error(err)
+	for _, people := range []Batches{
+		batchesOf(t.Context(), file(t, fourPeople), tk, task.ReadOptions{}, 2),
+		func(func(*task.People) error) (*task.People, error) { return nil, boom },
+	} {
+		_, err := stream(t.Context(), path, tk, people, func(*File) error { return boom }, newQueue(2, 0))
+		if err != boom { //nolint:errorlint // as it is
+			t.Error(err)
+		}
 	}
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-}
-
-func TestNoRoom(t *testing.T) {
-	tk, _ := parse(t, jobs)
-	path := file(t, "row,"+columns+"\n0,30,45,0,Private,no\n")
 	t.Setenv("TMPDIR", "/nowhere")
-	_, err := stream(t.Context(), path, tk, nil, nil, newQueue(2, 0))
-	if !errors.Is(err, errNoPeople) {
-		t.Error(err)
-	}
 	nobody := func(func(*task.People) error) (*task.People, error) { return &task.People{}, nil }
-	_, err = stream(t.Context(), path, tk, nobody, nil, newQueue(2, 0))
-	if !errors.Is(err, extsort.ErrFile) {
+	if _, err := stream(t.Context(), path, tk, nobody, nil, newQueue(2, 0)); !errors.Is(err, extsort.ErrFile) {
 		t.Error(err)
 	}
 }
 
+// Of any number of lost promises those of the lowest lines are listed.
 func TestFirstLines(t *testing.T) {
 	t.Parallel()
-	l := firstLines{column: "row", why: func(row int) string { return fmt.Sprint(row) }}
+	r := fileReader{file: &File{}}
 	for i := range 50_000 {
-		l.add((i*7919)%50_000+2, i)
+		r.lost((i*7919)%50_000+2, "lost")
 	}
-	all := l.list(nil)
-	if len(all) != maxListed || all[0].Line != 2 || all[maxListed-1].Line != maxListed+1 {
+	r.file.cutLost()
+	if all := r.file.Lost; len(all) != maxListed || all[0].Line != 2 || all[maxListed-1].Line != maxListed+1 {
 		t.Errorf("%d listed, the first %v", len(all), all[0])
 	}
 }

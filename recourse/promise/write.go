@@ -1,6 +1,7 @@
 package promise
 
 import (
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -37,9 +38,9 @@ type Line struct {
 
 // NewWriter writes the header. Call Flush at the end.
 func NewWriter(w io.Writer, t *task.Task) (*Writer, error) {
-	p := &Writer{csv: csv.NewWriter(w), columns: NewColumns(t)}
-	p.rec = append(p.rec, p.columns.layout.column(colRow), p.columns.layout.column(colLine))
-	return p, p.csv.Write(append(p.rec, p.columns.Names()...))
+	c := NewColumns(t)
+	p := &Writer{csv: csv.NewWriter(w), columns: c}
+	return p, p.csv.Write(append([]string{c.column(colRow), c.column(colLine)}, c.Names()...))
 }
 
 // Write writes one person. It is an error when the raw values would not be read back as exactly the point that was
@@ -62,23 +63,43 @@ func (p *Writer) Flush() error {
 	return p.csv.Error()
 }
 
-// Columns are those of a promises file except row and line.
+// Columns are those of a promises file except row and line: a person's values stand in a column for each raw column of
+// the features, or for each model input when the task's data are encoded.
 type Columns struct {
-	layout *fileLayout
-	names  []string
+	t        *task.Task
+	names    []string
+	own      []string // those of the promise, by their plain names
+	values   []string // those of the person's values
+	features [][]int  // that read each of values; nil when encoded
+	scratch  []float32
 }
 
 // NewColumns names the columns for rows that have others in front: a column of this program that is called like one of
 // them has the prefix promise.
 func NewColumns(t *task.Task, others ...string) *Columns {
-	c := &Columns{layout: newLayout(t)}
-	for _, name := range c.layout.own {
-		if name = c.layout.column(name); slices.Contains(others, name) {
+	c := &Columns{t: t, scratch: make([]float32, t.Dim()), own: ownColumns()[2:]}
+	if slices.ContainsFunc(t.Features, func(f task.Feature) bool { return f.Impute != "" }) {
+		c.own = append(c.own, colImputed)
+	}
+	if t.Encoded {
+		c.values = t.InputNames()
+	} else {
+		for i := range t.Features {
+			at := slices.Index(c.values, t.Features[i].Column)
+			if at < 0 {
+				at = len(c.values)
+				c.values, c.features = append(c.values, t.Features[i].Column), append(c.features, nil)
+			}
+			c.features[at] = append(c.features[at], i)
+		}
+	}
+	for _, name := range c.own {
+		if name = c.column(name); slices.Contains(others, name) {
 			name = taken + name
 		}
 		c.names = append(c.names, name)
 	}
-	c.names = append(c.names, c.layout.names...)
+	c.names = append(c.names, c.values...)
 	return c
 }
 
@@ -98,14 +119,14 @@ func (c *Columns) Fields(dst []string, l Line) ([]string, error) {
 		action = words(l.Changes)
 	}
 	dst = append(dst, l.Action.Status.String(), string(l.Method), cost, margin, decimal(float32(l.Before)), action)
-	if slices.Contains(c.layout.own, colImputed) {
+	if slices.Contains(c.own, colImputed) {
 		var names []string
 		for _, i := range l.Imputed {
-			names = append(names, c.layout.t.Features[i].Name)
+			names = append(names, c.t.Features[i].Name)
 		}
 		dst = append(dst, strings.Join(names, "; "))
 	}
-	return c.layout.texts(dst, point)
+	return c.texts(dst, point)
 }
 
 // The columns of a promises file before the person's values. One whose name the task uses itself is written with
@@ -129,94 +150,62 @@ func ownColumns() []string {
 	return []string{colRow, colLine, colStatus, colMethod, colCost, colMargin, colBefore, colAction}
 }
 
-// fileLayout is how a task's people stand in a file: a column for each raw column of the features, or for each model
-// input when the task's data are encoded.
-type fileLayout struct {
-	t        *task.Task
-	names    []string
-	own      []string // columns between line and the person's values, by their plain names
-	features [][]int  // per column: the features that read it; nil when encoded
-	scratch  []float32
-}
-
-func newLayout(t *task.Task) *fileLayout {
-	b := &fileLayout{t: t, scratch: make([]float32, t.Dim()), own: ownColumns()[2:]}
-	if slices.ContainsFunc(t.Features, func(f task.Feature) bool { return f.Impute != "" }) {
-		b.own = append(b.own, colImputed)
-	}
-	if t.Encoded {
-		b.names = t.InputNames()
-		return b
-	}
-	for i := range t.Features {
-		at := slices.Index(b.names, t.Features[i].Column)
-		if at < 0 {
-			at = len(b.names)
-			b.names, b.features = append(b.names, t.Features[i].Column), append(b.features, nil)
-		}
-		b.features[at] = append(b.features[at], i)
-	}
-	return b
-}
-
-func (b *fileLayout) uses(name string) bool {
-	d := &b.t.Data
-	return slices.Contains(b.names, name) || name == d.Label || slices.Contains(d.Subgroups, name) ||
+func (c *Columns) uses(name string) bool {
+	d := &c.t.Data
+	return slices.Contains(c.values, name) || name == d.Label || slices.Contains(d.Subgroups, name) ||
 		slices.Contains(d.Drop, name) ||
-		slices.ContainsFunc(d.Filter, func(c task.Condition) bool { return c.Column == name })
+		slices.ContainsFunc(d.Filter, func(f task.Condition) bool { return f.Column == name })
 }
 
-func (b *fileLayout) column(name string) string {
-	if b.uses(name) {
+// column is what one of this program's own columns is called.
+func (c *Columns) column(name string) string {
+	if c.uses(name) {
 		return taken + name
 	}
 	return name
 }
 
-func (b *fileLayout) texts(dst []string, x []float32) ([]string, error) {
-	if b.t.Encoded {
+func (c *Columns) texts(dst []string, x []float32) ([]string, error) {
+	if c.t.Encoded {
 		for _, v := range x {
 			dst = append(dst, decimal(v))
 		}
 		return dst, nil
 	}
-	for c, features := range b.features {
-		text, err := b.text(features, x)
+	for k, features := range c.features {
+		text, err := c.text(features, x)
 		if err != nil {
-			return nil, fmt.Errorf("column %q: %w", b.names[c], err)
+			return nil, fmt.Errorf("column %q: %w", c.values[k], err)
 		}
 		dst = append(dst, text)
 	}
 	return dst, nil
 }
 
-func (b *fileLayout) text(features []int, x []float32) (string, error) {
+// text finds a field from which all of the features that read it get the inputs they have in x.
+func (c *Columns) text(features []int, x []float32) (string, error) {
 	var errs []error
 	for _, i := range features {
-		f := &b.t.Features[i]
+		f := &c.t.Features[i]
 		text, err := f.Decode(x[f.Offset : f.Offset+f.Width])
-		if err != nil {
-			errs = append(errs, err)
-			continue
+		other := slices.IndexFunc(features, func(j int) bool { return !c.means(&c.t.Features[j], text, x) })
+		switch {
+		case err != nil:
+		case text != "" && slices.Contains(c.t.Data.Missing, text):
+			err = fmt.Errorf("%q, the value of feature %q, would be read as a missing value (data.missing)", text, f.Name)
+		case other >= 0:
+			err = fmt.Errorf("%q, the value of feature %q, is not the model input of feature %q that was judged", text, f.Name,
+				c.t.Features[features[other]].Name)
+		default:
+			return text, nil
 		}
-		if text != "" && slices.Contains(b.t.Data.Missing, text) {
-			errs = append(errs, fmt.Errorf("%q, the value of feature %q, would be read as a missing value (data.missing)", text,
-				f.Name))
-			continue
-		}
-		if other := slices.IndexFunc(features, func(j int) bool { return !b.means(j, text, x) }); other >= 0 {
-			errs = append(errs, fmt.Errorf("%q, the value of feature %q, is not the model input of feature %q that was judged",
-				text, f.Name, b.t.Features[features[other]].Name))
-			continue
-		}
-		return text, nil
+		errs = append(errs, err)
 	}
 	return "", errors.Join(errs...)
 }
 
-func (b *fileLayout) means(i int, text string, x []float32) bool {
-	f := &b.t.Features[i]
-	have := b.scratch[:f.Width]
+func (c *Columns) means(f *task.Feature, text string, x []float32) bool {
+	have := c.scratch[:f.Width]
 	return f.Encode(text, have) == nil && slices.Equal(have, x[f.Offset:f.Offset+f.Width])
 }
 
@@ -233,17 +222,10 @@ func decimal(v float32) string {
 func words(changes []constraint.Change) string {
 	parts := make([]string, len(changes))
 	for i, c := range changes {
-		parts[i] = fmt.Sprintf("%s %s -> %s", c.Feature, known(c.From), known(c.To))
+		parts[i] = fmt.Sprintf("%s %s -> %s", c.Feature, cmp.Or(c.From, "(missing)"), cmp.Or(c.To, "(missing)"))
 		if c.Linked {
 			parts[i] += " (follows)"
 		}
 	}
 	return strings.Join(parts, "; ")
-}
-
-func known(text string) string {
-	if text == "" {
-		return "(missing)"
-	}
-	return text
 }
