@@ -192,55 +192,42 @@ func (r *fileReader) status(i int) (recourse.Status, error) {
 
 type numbered struct {
 	Promise
-	row  int // of the person
-	from int // line of the data that it was made from; noLine when the file does not say
+	row    int // of the person
+	from   int // line of the data that it was made from; noLine when the file does not say
+	status recourse.Status
 }
 
 const noLine = -1
 
-// numbered reads row i, and says whether it is a promise; if not, it is counted. The row of an ID is not known yet.
-func (r *fileReader) numbered(i int) (n numbered, ok bool) {
-	n.from = noLine
+// numbered reads row i. The row of an ID is not known yet. An error is of a column.
+func (r *fileReader) numbered(i int) (n numbered, column string, err error) {
+	n = numbered{Promise: r.promise(i), from: noLine, status: recourse.Found}
 	if !r.byID {
-		var err error
 		if n.row, err = r.number(i); err != nil {
-			r.problem(i, r.keyName, "%v", err)
-			return n, false
+			return n, r.keyName, err
 		}
 	}
-	if r.own {
-		status, err := r.status(i)
-		if err != nil {
-			r.problem(i, colStatus, "%v", err)
-			return n, false
-		}
-		if status != recourse.Found {
-			r.file.Unpromised[status]++
-			return n, false
-		}
-		if line, err := r.claim(i, colLine); err == nil && !math.IsNaN(line) {
-			n.from = int(line)
+	if !r.own {
+		return n, "", nil
+	}
+	if n.status, err = r.status(i); err != nil || n.status != recourse.Found {
+		return n, colStatus, err
+	}
+	if line, err := r.claim(i, colLine); err == nil && !math.IsNaN(line) {
+		n.from = int(line)
+	}
+	claims := []*float64{&n.Cost, &n.Margin, &n.Before}
+	for k, column := range []string{colCost, colMargin, colBefore} {
+		if *claims[k], err = r.claim(i, column); err != nil {
+			return n, column, err
 		}
 	}
-	n.Promise, ok = r.promise(i)
-	return n, ok
+	return n, "", nil
 }
 
-func (r *fileReader) promise(i int) (p Promise, ok bool) {
-	claims := [3]float64{math.NaN(), math.NaN(), math.NaN()}
-	for k, column := range []string{colCost, colMargin, colBefore} {
-		var err error
-		if !r.own {
-			break
-		}
-		if claims[k], err = r.claim(i, column); err != nil {
-			r.problem(i, column, "%v", err)
-			return p, false
-		}
-	}
-	return Promise{
-		Line: r.Lines[i], Point: row(r.People, i), Cost: claims[0], Margin: claims[1], Before: claims[2],
-	}, true
+func (r *fileReader) promise(i int) Promise {
+	nan := math.NaN()
+	return Promise{Line: r.Lines[i], Point: row(r.People, i), Cost: nan, Margin: nan, Before: nan}
 }
 
 // pairs is Stream of a file with factual and counterfactual rows, which makes one batch.
@@ -304,10 +291,9 @@ func (r *fileReader) pair(ctx context.Context) error {
 		case at < 0:
 			r.lost(r.Lines[i], "the person of %s %q is not among the data, see its factual row", r.keyName, key)
 		default:
-			if p, ok := r.promise(i); ok {
-				p.Person = at
-				f.Promises = append(f.Promises, p)
-			}
+			p := r.promise(i)
+			p.Person = at
+			f.Promises = append(f.Promises, p)
 		}
 	}
 	return nil

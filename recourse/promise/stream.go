@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"cfq/internal/extsort"
+	"cfq/recourse"
 	"cfq/task"
 )
 
@@ -159,16 +160,21 @@ func (q *queue) fill(ctx context.Context) error {
 // put adds row i to the list of its person, if it is a promise.
 func (q *queue) put(i int) error {
 	r := q.r
-	n, ok := r.numbered(i)
-	if !ok {
+	n, column, err := r.numbered(i)
+	switch {
+	case err != nil:
+		r.problem(i, column, "%v", err)
 		return nil
-	}
-	if r.byID {
-		switch n.row, ok = q.rowOf[r.IDs[i]]; {
-		case !ok:
+	case n.status != recourse.Found:
+		r.file.Unpromised[n.status]++
+		return nil
+	case r.byID:
+		row, ok := q.rowOf[r.IDs[i]]
+		if !ok {
 			r.lost(n.Line, "no person of the data has this ID")
 			return nil
-		case n.row == several:
+		}
+		if n.row = row; row == several {
 			r.problem(i, r.keyName, "several rows of the data have this ID; a column row would say which one is meant")
 			return nil
 		}
