@@ -142,7 +142,7 @@ func (n *neighbourhood) trials(all []localTrial) []localTrial {
 func (n *neighbourhood) changes(f *constraint.Feature) (ds []float32) {
 	x := n.x[f.First]
 	_, back := n.set.Gain(constraint.Move{Feature: f}, n.x, n.d, n.g)
-	most := n.set.Norm().Affords(f, n.set.Norm().Left(n.lowest, n.cost+back))
+	most := n.set.Norm().Left(n.lowest, n.cost+back) / n.set.Norm().Weight(f)
 	for _, up := range []bool{false, true} {
 		end := float64(f.Farthest(x, up))
 		reach := math.Copysign(min(math.Abs(end), most), end)

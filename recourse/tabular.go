@@ -179,7 +179,7 @@ func (s *pieceSearch) scan() ([]*candidate, error) {
 				end := float64(f.Farthest(x, up))
 				for _, share := range []float64{1. / 64, 1. / 32, 1. / 16, 1. / 8, 1. / 4, 1. / 2, 3. / 4, 1} {
 					// Only what costs less than the best action.
-					reach := math.Copysign(min(math.Abs(end), p.set.Norm().Affords(f, p.lowest)), end)
+					reach := math.Copysign(min(math.Abs(end), p.lowest/p.set.Norm().Weight(f)), end)
 					d := f.Outward(x, reach*share, up)
 					if d == 0 || d == last {
 						continue

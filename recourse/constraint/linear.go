@@ -230,7 +230,7 @@ func (l *Linear) Limits() (limits []Limit) {
 // alternatives when the settled ones cannot all hold.
 func (l *Linear) Violated(d []float32, settled []*Disjunction) *Disjunction {
 	a := l.set
-	if a.ties.Consistent(l.x, d) {
+	if a.firstBroken(l.x, d) == nil {
 		return nil
 	}
 	for i := range a.relations {

@@ -9,31 +9,14 @@ type Move struct {
 	Feature *Feature
 	To      float32
 	Option  int
-
-	sums  Sums        // of a switch, of an action that leaves the feature alone
-	steps []inputTerm // of a switch: the inputs that it changes
-}
-
-// Move returns the move to an option.
-func (u *Feature) Move(x []float32, option int) Move {
-	m := Move{Feature: u, Option: option}
-	if u.form < oneHot {
-		m.To = u.changeTo(x[u.First], option)
-	}
-	return m
 }
 
 // Switches returns the moves to the feature's options.
-func (a *Set) Switches(u *Feature, x []float32) (moves []Move) {
-	to := make([]float32, u.Width)
+func (u *Feature) Switches(x []float32) (moves []Move) {
 	for _, o := range u.Options(x) {
-		m := u.Move(x, o)
-		m.set(u.inputs(x), to)
-		m.sums = a.norm.sums(u, u.inputs(x), to)
-		for j, v := range to {
-			if v != 0 {
-				m.steps = append(m.steps, inputTerm{u.First + j, float64(v)})
-			}
+		m := Move{Feature: u, Option: o}
+		if u.form < oneHot {
+			m.To = u.changeTo(x[u.First], o)
 		}
 		moves = append(moves, m)
 	}
@@ -105,18 +88,11 @@ func (a *Set) Allowed(u *Feature, x, d []float32, to float32) float32 {
 func (a *Set) Gain(m Move, x, d, g []float32) (gain, cost float64) {
 	u := m.Feature
 	if !u.Joint {
-		from, into := Sums{}, m.sums
-		if m.steps != nil && !u.Changed(d) {
-			for _, e := range m.steps {
-				gain += e.coef * float64(g[e.input])
-			}
-		} else {
-			var buf [64]float32
-			to := append(buf[:0], u.inputs(d)...)
-			m.set(u.inputs(x), to)
-			from, into = a.norm.Sums(u, x, d), a.norm.sums(u, u.inputs(x), to)
-			gain = gained(u.inputs(g), u.inputs(d), to)
-		}
+		var buf [64]float32
+		to := append(buf[:0], u.inputs(d)...)
+		m.set(u.inputs(x), to)
+		from, into := a.norm.Sums(u, x, d), a.norm.sums(u, u.inputs(x), to)
+		gain = gained(u.inputs(g), u.inputs(d), to)
 		if a.norm.IsL1() {
 			cost = into.linear - from.linear
 		} else {

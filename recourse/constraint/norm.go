@@ -53,7 +53,11 @@ func weight(c *task.Cost, f, ranges *task.Feature, j int) (float64, error) {
 	case task.InverseStd:
 		return f.Weight / (f.Encoding.Sigma(j) + c.Eps), nil
 	case task.InverseMAD:
-		return f.Weight / (mad(f) + c.Eps), nil
+		mad := 1.0
+		if n := f.Number(); n != nil && n.MAD > 0 {
+			mad = n.MAD / n.Std
+		}
+		return f.Weight / (mad + c.Eps), nil
 	case task.InverseRange:
 		return f.Weight / (valueRange(ranges) + c.Eps), nil
 	case task.Given:
@@ -62,13 +66,6 @@ func weight(c *task.Cost, f, ranges *task.Feature, j int) (float64, error) {
 		return 1, nil
 	}
 	return 0, fmt.Errorf("unknown cost weights %q", c.Weights)
-}
-
-func mad(f *task.Feature) float64 {
-	if n := f.Number(); n != nil && n.MAD > 0 {
-		return n.MAD / n.Std
-	}
-	return 1
 }
 
 func valueRange(f *task.Feature) float64 {
@@ -123,14 +120,11 @@ func (n *Norm) Of(s Sums) float64 {
 	return n.ratio*s.linear + (1-n.ratio)*math.Sqrt(s.square)
 }
 
+// sums is Sums of the feature's inputs.
 func (n *Norm) sums(u *Feature, x, d []float32) Sums {
 	if u.form < oneHot {
 		return SumsOf(u.weights[0] * math.Abs(float64(d[0])))
 	}
-	return n.category(u, x, d)
-}
-
-func (n *Norm) category(u *Feature, x, d []float32) Sums {
 	changed, linear, square := 0, 0.0, 0.0
 	for j, v := range d {
 		if v != 0 {
@@ -161,8 +155,7 @@ func (n *Norm) category(u *Feature, x, d []float32) Sums {
 // IsL1 reports whether the cost is the sum of weighted changes.
 func (n *Norm) IsL1() bool { return n.ratio == 1 }
 
-// IsMixed reports whether the cost is neither l1 nor l2: it is no sum over features, nor the root of one.
-func (n *Norm) IsMixed() bool { return n.ratio > 0 && n.ratio < 1 }
+func (n *Norm) isMixed() bool { return n.ratio > 0 && n.ratio < 1 } // no sum over features, nor the root of one
 
 // Weight returns the weight of a change of the feature's first input.
 func (n *Norm) Weight(u *Feature) float64 { return u.weights[0] }
@@ -269,7 +262,7 @@ func moved(lines []Line, moves []float64) (s Sums) {
 // itself: a mixed cost is made small by the moves and by r in turns.
 func (a *Set) Spread(x, d []float32, lines []Line, gap float64) ([]float64, bool) {
 	moves, ok := spread(lines, gap, 0, 1)
-	if !ok || !a.norm.IsMixed() {
+	if !ok || !a.norm.isMixed() {
 		return moves, ok
 	}
 	const rounds = 8
@@ -327,9 +320,6 @@ func spread(lines []Line, gap, linear, curvature float64) ([]float64, bool) {
 	}
 	return moves, true
 }
-
-// Affords returns the largest change of a numeric feature that alone does not cost more.
-func (n *Norm) Affords(u *Feature, cost float64) float64 { return cost / u.weights[0] }
 
 // Left returns the cost of a part that, with another of the given cost, makes at most the total; 0 if it is more.
 func (n *Norm) Left(total, part float64) float64 {

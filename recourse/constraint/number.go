@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 
 	"cfq/task"
 )
@@ -69,20 +68,11 @@ func (u *Feature) room(largest, distance, v float64, up bool) float32 {
 // span returns the interval of changes that bounds, direction and largest changes
 // leave, as float32 rounded towards zero; it contains 0, and nothing else when the factual value is no finite number.
 func (u *Feature) span(x float32) (lo, hi float32) {
-	lo, _ = u.side(x, false)
-	_, hi = u.side(x, true)
-	return lo, hi
-}
-
-func (u *Feature) side(x float32, up bool) (lo, hi float32) {
-	switch v := float64(x); {
-	case x-x != 0 || u.keeps(x):
+	if x-x != 0 || u.keeps(x) {
 		return 0, 0
-	case up:
-		return 0, u.room(u.up, u.hi-v, v, true)
-	default:
-		return -u.room(u.down, v-u.lo, v, false), 0
 	}
+	v := float64(x)
+	return -u.room(u.down, v-u.lo, v, false), u.room(u.up, u.hi-v, v, true)
 }
 
 // keeps says whether the value is missing, or beyond a missing one that lies out of bounds: no action changes it.
@@ -101,8 +91,11 @@ func (u *Feature) ticks(x float32) (first, last float64) { return -u.most(x, fal
 // factual value carries float32 noise, so a tick that misses a bound by no more than that counts as inside.
 func (u *Feature) most(x float32, up bool) float64 {
 	const most = 1 << 22 // beyond, a tick is not recovered from its float32 change
-	lo, hi := u.side(x, up)
-	room := float64(max(-lo, hi))
+	lo, hi := u.span(x)
+	room := -float64(lo)
+	if up {
+		room = float64(hi)
+	}
 	if room == 0 {
 		return 0
 	}
@@ -254,12 +247,7 @@ func (u *Feature) amount(change float64) string {
 	if n := u.spec.Number(); n != nil {
 		change *= n.Std
 	}
-	text := strconv.FormatFloat(change+0, 'g', 6, 64) // beyond is float32 noise; -0 is 0
-	digits, err := strconv.ParseFloat(text, 64)
-	if a := math.Abs(digits); err != nil || !(a < 1e15 && a >= 1e-5) {
-		return text
-	}
-	return strconv.FormatFloat(digits, 'f', -1, 64)
+	return task.Decimal(task.Rounded(change, 6)) // beyond is float32 noise
 }
 
 // written returns the input of the value that stands for the change d; more is how many quanta farther it goes.

@@ -32,15 +32,19 @@ import (
 // Set is what people can change, in model-input units: the set A(x) of the paper for every x, with the cost of an
 // action. It is immutable and safe for concurrent use.
 type Set struct {
-	ties
-	dim     int
-	free    []*Feature // the features that an action can change
-	numeric []*Feature // of these, those that move along a line
-	limit   int        // most features an action may change; len(features) when unlimited
-	norm    Norm
-	radius  float64 // the most that an action may cost; 0 is no limit
-	task    *task.Task
-	own     map[int]*Set // of people with constraints of their own, by row
+	dim      int
+	features []Feature  // all features, in the order of the inputs
+	free     []*Feature // the features that an action can change
+	numeric  []*Feature // of these, those that move along a line
+	limit    int        // most features an action may change; len(features) when unlimited
+	norm     Norm
+	radius   float64 // the most that an action may cost; 0 is no limit
+	task     *task.Task
+	own      map[int]*Set // of people with constraints of their own, by row
+	// What ties features together.
+	links     []link         // sources before what depends on them
+	relations []relation     // the limits on subsets, then the bounds of what links move, then the rules
+	sources   [][]linkSource // per feature: the free features that it depends on
 }
 
 // far stands for no limit on a change, so that no action is infinite.
@@ -129,8 +133,7 @@ func (a *Set) Dim() int { return a.dim }
 
 // Numbers returns the inputs that stand for numbers which actions may change, ascending: those in which people may
 // end near a recourse point instead of on it.
-func (a *Set) Numbers() []int {
-	var at []int
+func (a *Set) Numbers() (at []int) {
 	for _, u := range a.numeric {
 		at = append(at, u.First)
 	}
@@ -258,21 +261,28 @@ func (a *Set) Tighten(k int, scale float64) (*Set, error) {
 // "encoded".
 //
 // References: app:eq:weighted_cost, app:eq:weight_std.
-func (a *Set) Cost(x, delta []float32) float64 {
-	return a.norm.Of(a.sums(x, delta))
-}
+func (a *Set) Cost(x, delta []float32) float64 { return a.norm.Of(a.sums(x, delta)) }
 
 // Separable says why features' changes and costs do not add up, "" when they do.
 func (a *Set) Separable() string {
-	if a.norm.IsMixed() {
+	if a.norm.isMixed() {
 		return "a mixed cost does not add up over features"
 	}
-	return a.ties.Separable()
+	for k := range a.features {
+		u := &a.features[k]
+		if u.kind == continuous && u.Tabled {
+			return fmt.Sprintf("%q has no steps, and others follow it by a table", u.Name)
+		}
+		if s := a.sources[k]; len(s) > 1 && slices.ContainsFunc(s, func(s linkSource) bool { return s.table }) {
+			return fmt.Sprintf("%q follows several features, one of them by a table", u.Name)
+		}
+	}
+	return ""
 }
 
 // Unordered says why actions cannot be listed by their cost, "" when they can.
 func (a *Set) Unordered() string {
-	if a.norm.IsMixed() && a.norm.encoded {
+	if a.norm.isMixed() && a.norm.encoded {
 		return "a mixed cost with switches: encoded has no order of changes"
 	}
 	return ""
@@ -343,18 +353,14 @@ func (a *Set) Factual(x []float32) []task.RuleCount {
 // References: equation feature_noise_shift.
 func (a *Set) Jitter(x []float32, size float64, seed uint64) []float32 {
 	out := make([]float32, len(x))
-	everyone := a.bounded()
 	for i := range len(x) / a.dim {
-		b := everyone
-		if own := a.own[i]; own != nil {
-			b = own.bounded()
-		}
 		rng := rand.New(rand.NewPCG(seed, uint64(i)))
-		b.jitter(out[i*a.dim:(i+1)*a.dim], x[i*a.dim:(i+1)*a.dim], size, rng)
+		a.Person(i).bounded().jitter(out[i*a.dim:(i+1)*a.dim], x[i*a.dim:(i+1)*a.dim], size, rng)
 	}
 	return out
 }
 
+// bounded is the set of which only bounds and steps count.
 func (a *Set) bounded() *Set {
 	b := *a
 	b.features = slices.Clone(a.features)
@@ -420,9 +426,7 @@ func (a *Set) project(x, delta []float32, clip bool) {
 		u.project(u.inputs(x), u.inputs(delta), clip)
 	}
 	a.sparse(delta)
-	if len(a.relations) > 0 {
-		a.join(x, delta)
-	}
+	a.join(x, delta)
 	a.shorten(x, delta)
 }
 
@@ -456,14 +460,16 @@ func (a *Set) shorten(x, d []float32) {
 		}
 		share *= less
 	}
-	if !a.affordable(x, d) || !a.ties.Consistent(x, d) {
+	if !a.affordable(x, d) || a.firstBroken(x, d) != nil {
 		clear(d)
 	}
 }
 
 // Consistent reports whether an action that respects each feature's own constraints, and whose links are
 // propagated, respects the joint ones and costs no more than it may.
-func (a *Set) Consistent(x, d []float32) bool { return a.ties.Consistent(x, d) && a.affordable(x, d) }
+func (a *Set) Consistent(x, d []float32) bool {
+	return a.firstBroken(x, d) == nil && a.affordable(x, d)
+}
 
 // Relax sets dst to u - alpha g with the box and immutability kept: numeric features in their span, groups free.
 func (a *Set) Relax(x, dst, u, g []float32, alpha float64) {
@@ -484,7 +490,7 @@ func (a *Set) Relax(x, dst, u, g []float32, alpha float64) {
 }
 
 func (a *Set) sparse(delta []float32) {
-	if len(a.free) <= a.limit || a.Changed(delta) <= a.limit {
+	if a.Changed(delta) <= a.limit {
 		return
 	}
 	type change struct {
@@ -502,19 +508,17 @@ func (a *Set) sparse(delta []float32) {
 			changed = append(changed, c)
 		}
 	}
-	if len(changed) > a.limit {
-		slices.SortStableFunc(changed, func(c, d change) int { return cmp.Compare(d.size, c.size) })
-		for _, c := range changed[a.limit:] {
-			clear(c.u.inputs(delta))
-		}
+	slices.SortStableFunc(changed, func(c, d change) int { return cmp.Compare(d.size, c.size) })
+	for _, c := range changed[a.limit:] {
+		clear(c.u.inputs(delta))
 	}
 }
 
 func (a *Set) join(x, d []float32) {
-	if a.propagated(x, d) && a.ties.Consistent(x, d) {
+	if a.propagated(x, d) && a.firstBroken(x, d) == nil {
 		return
 	}
-	if a.Propagate(x, d); a.ties.Consistent(x, d) {
+	if a.Propagate(x, d); a.firstBroken(x, d) == nil {
 		return
 	}
 	repaired := slices.Clone(d)
@@ -557,7 +561,7 @@ func (a *Set) repair(x, d []float32, keep *Feature, near bool) bool {
 		}
 		copy(d, best)
 	}
-	return a.ties.Consistent(x, d)
+	return a.firstBroken(x, d) == nil
 }
 
 func (a *Set) distance(d, t []float32) float64 {
@@ -592,21 +596,19 @@ func (a *Set) remedies(x, d []float32, b *relation, keep *Feature, try func(t []
 			continue
 		}
 		for _, c := range b.then {
+			over := c.excess(x, d)
+			if c.strict {
+				over += 3 * c.noise(x, d)
+			}
 			for _, e := range c.terms {
 				if e.input == u.First && e.coef != 0 {
-					propose(func() { scratch[u.First] = u.relieve(x, d, &c, e.coef) })
+					propose(func() {
+						scratch[u.First] = u.Outward(x[u.First], float64(d[u.First])-over/e.coef, e.coef < 0)
+					})
 				}
 			}
 		}
 	}
-}
-
-func (u *Feature) relieve(x, d []float32, c *condition, coef float64) float32 {
-	over := c.excess(x, d)
-	if c.strict {
-		over += 3 * c.noise(x, d)
-	}
-	return u.Outward(x[u.First], float64(d[u.First])-over/coef, coef < 0)
 }
 
 func (a *Set) smallest(x, d []float32, b *relation) (pick *Feature) {
@@ -667,36 +669,28 @@ func (a *Set) Violations(x, delta []float32) (broken []*Violation) {
 	return broken
 }
 
+// checkOthers checks the features that an action cannot change by itself: the immutable and the linked ones.
 func (a *Set) checkOthers(x, delta []float32) (broken []*Violation) {
-	want := delta
-	if len(a.links) > 0 {
-		want = slices.Clone(delta)
-		a.Propagate(x, want)
-	}
+	want := slices.Clone(delta)
+	a.Propagate(x, want)
 	for i := range a.features {
-		if u := &a.features[i]; u.kind <= dependent {
-			if v := u.checkOther(x, delta, want); v != nil {
-				broken = append(broken, v)
+		u := &a.features[i]
+		for j := u.First; j < u.First+u.Width; j++ {
+			d, v := float64(delta[j]), &Violation{Feature: u.Name}
+			switch {
+			case u.kind == fixed && d != 0:
+				v.Constraint, v.Detail = Immutable, "changed by "+u.amount(d)
+			case u.kind == dependent && !same(x[j], delta[j], want[j]):
+				v.Constraint, v.Detail = Linkage, fmt.Sprintf("changed by %s, the features that it follows make it %s",
+					u.amount(d), u.amount(float64(want[j])))
+			default:
+				continue
 			}
+			broken = append(broken, v)
+			break
 		}
 	}
 	return broken
-}
-
-func (u *Feature) checkOther(x, delta, want []float32) *Violation {
-	for j := u.First; j < u.First+u.Width; j++ {
-		d, w := float64(delta[j]), float64(want[j])
-		switch {
-		case u.kind == fixed && d != 0:
-			return &Violation{Feature: u.Name, Constraint: Immutable, Detail: "changed by " + u.amount(d)}
-		case u.kind == dependent && !same(x[j], delta[j], want[j]):
-			return &Violation{
-				Feature: u.Name, Constraint: Linkage,
-				Detail: fmt.Sprintf("changed by %s, the features that it follows make it %s", u.amount(d), u.amount(w)),
-			}
-		}
-	}
-	return nil
 }
 
 // Publish sets point to the person after the action d, as reading the written values makes it; the feature more, if
@@ -759,8 +753,7 @@ type Change struct {
 
 // Changes lists how point differs from the person x, in the order of the features. Values that no data file can
 // hold are written as numbers.
-func (a *Set) Changes(x, point []float32) []Change {
-	var out []Change
+func (a *Set) Changes(x, point []float32) (out []Change) {
 	for i := range a.features {
 		u := &a.features[i]
 		if slices.Equal(u.inputs(x), u.inputs(point)) {

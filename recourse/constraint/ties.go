@@ -9,13 +9,6 @@ import (
 	"cfq/task"
 )
 
-type ties struct {
-	features  []Feature      // all features, in the order of the inputs
-	links     []link         // sources before what depends on them
-	relations []relation     // the limits on subsets, then the bounds of what links move, then the rules
-	sources   [][]linkSource // per feature: the free features that it depends on
-}
-
 type link struct {
 	from, to int       // features
 	scale    float64   // input units of to for each of from; 0 when the table is used
@@ -53,7 +46,7 @@ type inputTerm struct {
 	coef  float64
 }
 
-func (a *ties) compileTies(t *task.Task) error {
+func (a *Set) compileTies(t *task.Task) error {
 	var errs []error
 	at := map[string]int{}
 	for i := range a.features {
@@ -87,7 +80,7 @@ func (a *ties) compileTies(t *task.Task) error {
 	return errors.Join(errs...)
 }
 
-func (a *ties) compileLink(l task.Link, at map[string]int) error {
+func (a *Set) compileLink(l task.Link, at map[string]int) error {
 	from, ok1 := at[l.From]
 	to, ok2 := at[l.To]
 	if !ok1 || !ok2 {
@@ -128,7 +121,7 @@ func (a *ties) compileLink(l task.Link, at map[string]int) error {
 	return nil
 }
 
-func (a *ties) sortLinks() error {
+func (a *Set) sortLinks() error {
 	var sorted []link
 	for left := a.links; len(left) > 0; {
 		var later []link
@@ -164,7 +157,7 @@ func (a *ties) sortLinks() error {
 	return nil
 }
 
-func (a *ties) compileRule(r task.Rule, at map[string]int) (c relation, err error) {
+func (a *Set) compileRule(r task.Rule, at map[string]int) (c relation, err error) {
 	c = relation{kind: Relation, text: r.Text, most: r.AtMost, must: r.Must}
 	look := func(name string) (*Feature, error) {
 		i, ok := at[name]
@@ -223,7 +216,7 @@ func (c *condition) add(f *task.Feature, t task.Term) error {
 }
 
 // Propagate sets the changes of dependent features to what follows from the others.
-func (a *ties) Propagate(x, d []float32) {
+func (a *Set) Propagate(x, d []float32) {
 	for i := range a.links {
 		clear(a.features[a.links[i].to].inputs(d))
 	}
@@ -265,7 +258,7 @@ func (l *link) value(from *Feature, x, d []float32) float64 {
 	return l.values[k-1]
 }
 
-func (a *ties) propagated(x, d []float32) bool {
+func (a *Set) propagated(x, d []float32) bool {
 	if len(a.links) == 0 {
 		return true
 	}
@@ -284,26 +277,12 @@ func (a *ties) propagated(x, d []float32) bool {
 }
 
 // Pullback adds to the gradient g of a feature the gradients of those that follow it.
-func (a *ties) Pullback(g []float32) {
+func (a *Set) Pullback(g []float32) {
 	for i := len(a.links) - 1; i >= 0; i-- {
 		if l := &a.links[i]; l.scale != 0 {
 			g[a.features[l.from].First] += float32(l.scale) * g[a.features[l.to].First]
 		}
 	}
-}
-
-// Separable says why the features' changes do not add up in the inputs, "" when they do.
-func (a *ties) Separable() string {
-	for k := range a.features {
-		u := &a.features[k]
-		if u.kind == continuous && u.Tabled {
-			return fmt.Sprintf("%q has no steps, and others follow it by a table", u.Name)
-		}
-		if s := a.sources[k]; len(s) > 1 && slices.ContainsFunc(s, func(s linkSource) bool { return s.table }) {
-			return fmt.Sprintf("%q follows several features, one of them by a table", u.Name)
-		}
-	}
-	return ""
 }
 
 func (c *condition) excess(x, d []float32) float64 {
@@ -341,10 +320,7 @@ func (c *condition) worse(x, d []float32) bool {
 	return c.within(before, noise) || c.excess(x, d) > max(before, 0)+noise
 }
 
-// Consistent is [Set.Consistent] but for what the action costs.
-func (a *ties) Consistent(x, d []float32) bool { return a.firstBroken(x, d) == nil }
-
-func (a *ties) firstBroken(x, d []float32) *relation {
+func (a *Set) firstBroken(x, d []float32) *relation {
 	for i := range a.relations {
 		if a.breaks(&a.relations[i], x, d) {
 			return &a.relations[i]
@@ -354,7 +330,7 @@ func (a *ties) firstBroken(x, d []float32) *relation {
 }
 
 // breaks says whether the action breaks the relation: see task.Rule for people who break a rule as they are.
-func (a *ties) breaks(r *relation, x, d []float32) bool {
+func (a *Set) breaks(r *relation, x, d []float32) bool {
 	switch n := a.changes(r, d); {
 	case n == 0 && !(r.must && slices.ContainsFunc(d, func(v float32) bool { return v != 0 })):
 		return false
@@ -377,7 +353,7 @@ func (a *ties) breaks(r *relation, x, d []float32) bool {
 	return false
 }
 
-func (a *ties) violation(r *relation, x, d []float32) *Violation {
+func (a *Set) violation(r *relation, x, d []float32) *Violation {
 	switch r.kind {
 	case Relation:
 		return &Violation{Constraint: r.kind, Detail: r.text}
@@ -392,7 +368,7 @@ func (a *ties) violation(r *relation, x, d []float32) *Violation {
 	return &Violation{Constraint: c, Detail: fmt.Sprintf("%q, which changes along: %s", u.Name, detail)}
 }
 
-func (a *ties) changes(r *relation, d []float32) int {
+func (a *Set) changes(r *relation, d []float32) int {
 	n := 0
 	for _, k := range r.features {
 		if a.features[k].Changed(d) {
@@ -402,7 +378,7 @@ func (a *ties) changes(r *relation, d []float32) int {
 	return n
 }
 
-func (a *ties) concerned(r *relation) []int {
+func (a *Set) concerned(r *relation) []int {
 	ks := slices.Clone(r.features)
 	for i := len(a.links) - 1; i >= 0; i-- {
 		if l := &a.links[i]; slices.Contains(ks, l.to) && !slices.Contains(ks, l.from) {
