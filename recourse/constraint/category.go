@@ -87,21 +87,29 @@ func (u *Feature) steps(largest float64, places int) float64 {
 	return r
 }
 
-func (u *Feature) current(x []float32) int {
+// place returns the value of a category at x + d, of which a nil d is no change: for a group the largest entry above one
+// half, -1 when there is none.
+func (u *Feature) place(x, d []float32) int {
+	at := func(j int) float32 {
+		if d == nil {
+			return x[j]
+		}
+		return x[j] + d[j]
+	}
 	if u.form == thermometer {
 		n := 0
-		for n < len(x) && x[n] > 0.5 {
+		for n < len(x) && at(n) > 0.5 {
 			n++
 		}
 		return n
 	}
-	cur, best := -1, float32(0.5)
-	for j, v := range x {
-		if v > best {
-			cur, best = j, v
+	to, best := -1, float32(0.5)
+	for j := range x {
+		if v := at(j); v > best {
+			to, best = j, v
 		}
 	}
-	return cur
+	return to
 }
 
 func (u *Feature) options(cur int) []int {
@@ -129,22 +137,6 @@ func (u *Feature) become(x, d []float32, to int) {
 	}
 }
 
-func (u *Feature) after(x, d []float32) int {
-	to := -1
-	if u.form == thermometer {
-		to = 0
-	}
-	for j := range d {
-		switch v := x[j] + d[j]; {
-		case u.form == oneHot && v > 0.5:
-			to = j
-		case u.form == thermometer && v > 0.5:
-			to = j + 1
-		}
-	}
-	return to
-}
-
 func (u *Feature) projectCategory(x, d []float32, clip bool) {
 	moved, known := false, true
 	for j, v := range d {
@@ -162,16 +154,14 @@ func (u *Feature) projectCategory(x, d []float32, clip bool) {
 		clear(d) // no negative zero
 		return
 	}
-	value := func(j int) float32 {
-		if v := x[j] + d[j]; clip {
-			return min(max(v, 0), 1)
-		} else {
-			return v
-		}
+	lowest, highest := float32(math.Inf(-1)), float32(math.Inf(1))
+	if clip {
+		lowest, highest = 0, 1
 	}
 	// worth says how near the values are to each of those that the category may have; of a thermometer, it is by how
 	// much its inputs are above one half in sum.
 	worth := func(to int) (sum float32) {
+		value := func(j int) float32 { return min(max(x[j]+d[j], lowest), highest) }
 		switch {
 		case u.form == thermometer:
 			for j := range to {
@@ -183,12 +173,9 @@ func (u *Feature) projectCategory(x, d []float32, clip bool) {
 		}
 		return value(to)
 	}
-	cur := u.current(x)
+	cur := u.place(x, nil)
 	to, best := cur, worth(cur)
 	for _, o := range u.options(cur) {
-		if u.form == oneHot && x[o]+d[o] <= best { // clipping makes it no more, as best is not negative
-			continue
-		}
 		if v := worth(o); v > best {
 			to, best = o, v
 		}
@@ -201,7 +188,7 @@ func (u *Feature) projectCategory(x, d []float32, clip bool) {
 }
 
 func (u *Feature) checkCategory(x, d []float32) (Constraint, string) {
-	cur, to := u.current(x), u.after(x, d)
+	cur, to := u.place(x, nil), u.place(x, d)
 	if to < 0 {
 		return Category, "a one-hot group cannot become empty"
 	}

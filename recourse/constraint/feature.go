@@ -153,7 +153,7 @@ func (u *Feature) Options(x []float32) []int {
 func (u *Feature) AllOptions(x []float32, most int) (options []int) {
 	switch u.kind {
 	case oneHot, thermometer:
-		return u.options(u.current(u.inputs(x)))
+		return u.options(u.place(u.inputs(x), nil))
 	case discrete:
 		for o, v := range u.values {
 			if _, ok := u.changeToValue(x[u.First], v); ok {
@@ -203,7 +203,7 @@ func (u *Feature) check(x, d []float32) (Constraint, string) {
 // checkDependent is check for a feature that links have moved. Steps and transitions do not bind it.
 func (u *Feature) checkDependent(x, d []float32) (Constraint, string) {
 	if u.form >= oneHot {
-		return u.checkKnown(u.current(u.inputs(x)), u.after(u.inputs(x), u.inputs(d)), false)
+		return u.checkKnown(u.place(u.inputs(x), nil), u.place(u.inputs(x), u.inputs(d)), false)
 	}
 	if c, detail := u.check(u.inputs(x), u.inputs(d)); c != Step {
 		return c, detail
@@ -222,12 +222,12 @@ func (u *Feature) option(raw string) (float64, error) {
 	return float64(x[0]), err
 }
 
-func (u *Feature) publish(point, x, d []float32, number func(u *Feature, d float32) float32) {
+func (u *Feature) publish(point, x, d []float32, number func(u *Feature, x, d float32) float32) {
 	if !u.Changed(d) {
 		return
 	}
 	if u.form == continuous || u.form == grid {
-		point[u.First] = number(u, d[u.First])
+		point[u.First] = number(u, x[u.First], d[u.First])
 		return
 	}
 	for j := u.First; j < u.First+u.Width; j++ {

@@ -137,7 +137,7 @@ func (n *Norm) sums(u *Feature, x, d []float32) Sums {
 	}
 	places := 1.0
 	if u.ordered {
-		if from, to := u.current(x), u.after(x, d); from >= 0 && to >= 0 {
+		if from, to := u.place(x, nil), u.place(x, d); from >= 0 && to >= 0 {
 			places = math.Abs(float64(to - from))
 		}
 	}
@@ -196,24 +196,15 @@ func (a *Set) Slope(x, delta, g []float32) {
 		if !u.Changed(delta) {
 			continue
 		}
-		slope := func(j int) float64 { // by the size of the change of input j
-			w := u.weights[0]
-			return w * (a.norm.ratio + square*w*math.Abs(float64(delta[j])))
+		size := 0.0
+		for _, v := range u.inputs(delta) {
+			size += math.Abs(float64(v))
 		}
-		if u.form >= oneHot {
-			changed := 0
-			for _, v := range u.inputs(delta) {
-				if v != 0 {
-					changed++
-				}
-			}
-			s := a.norm.Sums(u, x, delta)
-			share := (a.norm.ratio*s.linear + square*s.square) / float64(changed)
-			slope = func(int) float64 { return share }
-		}
+		sums := a.norm.Sums(u, x, delta)
+		slope := (a.norm.ratio*sums.linear + square*sums.square) / size
 		for j := u.First; j < u.First+u.Width; j++ {
 			if v := float64(delta[j]); v != 0 {
-				g[j] = float32(math.Copysign(slope(j), v))
+				g[j] = float32(math.Copysign(slope, v))
 			}
 		}
 	}

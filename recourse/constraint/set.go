@@ -378,11 +378,11 @@ func (a *Set) jitter(dst, x []float32, size float64, rng *rand.Rand) {
 			d[u.First] = u.Nearest(x[u.First], float32(size*u.spec.Encoding.Sigma(0)*rng.NormFloat64()))
 		}
 	}
-	a.write(dst, x, d, func(u *Feature, d float32) float32 {
+	a.write(dst, x, d, func(u *Feature, x, d float32) float32 {
 		if u.form == grid {
-			return u.written(x[u.First], d, 0)
+			return u.written(x, d, 0)
 		}
-		return x[u.First] + d
+		return x + d
 	})
 	for i := range a.links {
 		if u := &a.features[a.links[i].to]; u.form == continuous || u.form == grid {
@@ -696,23 +696,23 @@ func (a *Set) checkOthers(x, delta []float32) (broken []*Violation) {
 // Publish sets point to the person after the action d, as reading the written values makes it; the feature more, if
 // any, goes this many quanta further in the direction of its change.
 func (a *Set) Publish(point, x, d []float32, more *Feature, quanta float64) {
-	a.write(point, x, d, func(u *Feature, d float32) float32 {
+	a.write(point, x, d, func(u *Feature, x, d float32) float32 {
 		if u == more {
-			return u.written(x[u.First], d, quanta)
+			return u.written(x, d, quanta)
 		}
-		return u.written(x[u.First], d, 0)
+		return u.written(x, d, 0)
 	})
 }
 
 // PublishUnrounded is Publish with as many digits as it takes to say the very change.
 func (a *Set) PublishUnrounded(point, x, d []float32) {
-	a.write(point, x, d, func(u *Feature, d float32) float32 {
+	a.write(point, x, d, func(u *Feature, x, d float32) float32 {
 		if u.form == grid {
-			return u.written(x[u.First], d, 0)
+			return u.written(x, d, 0)
 		}
-		away, to := math.Copysign(1, float64(d)), x[u.First]+d
+		away, to := math.Copysign(1, float64(d)), x+d
 		n := u.spec.Number()
-		limit := n.ToInput(u.limit(x[u.First], n.Raw(x[u.First]), away))
+		limit := n.ToInput(u.limit(x, n.Raw(x), away))
 		if float64(to)*away > float64(limit)*away {
 			return limit
 		}
@@ -720,7 +720,7 @@ func (a *Set) PublishUnrounded(point, x, d []float32) {
 	})
 }
 
-func (a *Set) write(point, x, d []float32, number func(u *Feature, d float32) float32) {
+func (a *Set) write(point, x, d []float32, number func(u *Feature, x, d float32) float32) {
 	copy(point, x)
 	for _, u := range a.free {
 		u.publish(point, x, d, number)
@@ -732,9 +732,7 @@ func (a *Set) write(point, x, d []float32, number func(u *Feature, d float32) fl
 	Difference(moved, x, point)
 	a.Propagate(x, moved)
 	for i := range a.links {
-		a.features[a.links[i].to].publish(point, x, moved, func(u *Feature, d float32) float32 {
-			return u.follow(x[u.First], d)
-		})
+		a.features[a.links[i].to].publish(point, x, moved, (*Feature).follow)
 	}
 }
 

@@ -247,7 +247,7 @@ func (l *link) value(from *Feature, x, d []float32) float64 {
 		if from.form < oneHot {
 			return l.values[int(x[from.First]+d[from.First]+0.5)]
 		}
-		return l.values[max(from.after(from.inputs(x), from.inputs(d)), 0)]
+		return l.values[max(from.place(from.inputs(x), from.inputs(d)), 0)]
 	}
 	at := float64(x[from.First]) + float64(d[from.First])
 	at += 1e-6 * (1 + math.Abs(at))
