@@ -85,22 +85,22 @@ func (u *Feature) keeps(x float32) bool {
 	return false
 }
 
-func (u *Feature) ticks(x float32) (first, last float64) { return -u.most(x, false), u.most(x, true) }
-
-// most returns the largest whole number of steps in one direction inside the span. The
-// factual value carries float32 noise, so a tick that misses a bound by no more than that counts as inside.
-func (u *Feature) most(x float32, up bool) float64 {
-	const most = 1 << 22 // beyond, a tick is not recovered from its float32 change
+// ticks returns how many whole steps there are inside the span.
+func (u *Feature) ticks(x float32) (first, last float64) {
 	lo, hi := u.span(x)
-	room := -float64(lo)
-	if up {
-		room = float64(hi)
-	}
+	return -u.wholeSteps(x, -lo), u.wholeSteps(x, hi)
+}
+
+// wholeSteps returns the largest whole number of steps in the room. The factual value x carries float32 noise, so a tick
+// that misses a bound by no more than that counts as inside.
+func (u *Feature) wholeSteps(x, room float32) float64 {
+	const most = 1 << 22 // beyond, a tick is not recovered from its float32 change
 	if room == 0 {
 		return 0
 	}
-	noise := min(0.25, 1e-6+2.4e-7*(math.Abs(float64(x))+room)/u.Step)
-	return min(math.Floor(room/u.Step+noise), most)
+	r := float64(room)
+	noise := min(0.25, 1e-6+2.4e-7*(math.Abs(float64(x))+r)/u.Step)
+	return min(math.Floor(r/u.Step+noise), most)
 }
 
 // Tick returns the change, in model inputs, of n whole steps.
@@ -143,12 +143,8 @@ func (u *Feature) Nearest(x, d float32) float32 {
 		}
 		return u.Outward(x, float64(d), true)
 	case grid:
-		n := roundToZero(float64(d) / u.Step)
-		if n > 0 {
-			n = min(n, u.most(x, true))
-		} else if n < 0 {
-			n = max(n, -u.most(x, false))
-		}
+		first, last := u.ticks(x)
+		n := min(max(roundToZero(float64(d)/u.Step), first), last)
 		if n != 0 && u.onTick(x, d, n) {
 			return d
 		}
@@ -220,10 +216,8 @@ func (u *Feature) Outward(x float32, d float64, up bool) float32 {
 		if up {
 			n = math.Ceil(d/u.Step - 1e-4)
 		}
-		if n > 0 {
-			return u.Tick(min(n, u.most(x, true)))
-		}
-		return u.Tick(max(n, -u.most(x, false)))
+		first, last := u.ticks(x)
+		return u.Tick(min(max(n, first), last))
 	}
 	lo, hi := u.span(x)
 	return min(max(float32(d), lo), hi) + 0 // + 0: no negative zero

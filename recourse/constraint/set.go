@@ -207,17 +207,15 @@ func (a *Set) Person(row int) *Set {
 // Tighten returns the action set with limits that are tighter or looser: k is the largest number of features that
 // an action may change (0: as it is), and scale multiplies how far a feature may go from the person's own value.
 //
-//   - A number may go from x to x + scale*(hi-x) upwards, hi the nearer of its bound and its largest change, and
-//     downwards likewise. It stays on its steps, and where there was no limit there is none.
-//   - Of an ordinal feature with values, hi is the last value that it could reach; the values within the scaled
-//     distance remain.
+//   - A number may go upwards by scale times the distance to the nearer of its bound and its largest change, and
+//     downwards likewise. It stays on its steps and values. Where there was no limit there is none.
 //   - Thermometers and one-hot groups with an order go the scaled number of places, rounded down; a table of
 //     transitions is not widened.
 //   - Binary features and other categories are as they were: they have no distances. What only links change keeps
 //     its bounds.
 //
-// What is feasible after tightening (scale <= 1, and k no larger than the limit) was so before. Tighten returns the
-// set itself when nothing changes. What holds for single people is tightened for each of them, so Override comes first.
+// What is feasible after tightening (scale <= 1, and k no larger than the limit) was so before. What holds for single
+// people is tightened for each of them, so Override comes first.
 //
 // References: "Constraint regimes", the sparsity budget k and the bound scale gamma.
 func (a *Set) Tighten(k int, scale float64) (*Set, error) {
@@ -243,9 +241,7 @@ func (a *Set) Tighten(k int, scale float64) (*Set, error) {
 			}
 		}
 	}
-	if a.own != nil {
-		b.own = map[int]*Set{}
-	}
+	b.own = map[int]*Set{}
 	for row, own := range a.own {
 		t, err := own.Tighten(k, scale)
 		if err != nil {
@@ -655,16 +651,26 @@ func (a *Set) Violations(x, delta []float32) (broken []*Violation) {
 		}
 	}
 	broken = append(broken, a.checkOthers(x, delta)...)
+	add := func(c Constraint, format string, args ...any) {
+		broken = append(broken, &Violation{Constraint: c, Detail: fmt.Sprintf(format, args...)})
+	}
 	if changed > a.limit {
-		broken = append(broken, &Violation{Constraint: Sparsity, Detail: fmt.Sprintf("%d features changed, at most %d may",
-			changed, a.limit)})
+		add(Sparsity, "%d features changed, at most %d may", changed, a.limit)
 	}
 	if r := a.firstBroken(x, delta); r != nil {
-		broken = append(broken, a.violation(r, x, delta))
+		switch r.kind {
+		case Relation:
+			add(r.kind, "%s", r.text)
+		case Subset:
+			add(r.kind, "%d features changed, at most %d may: %s", a.changes(r, delta), r.most, r.text)
+		default:
+			u := &a.features[r.features[0]]
+			c, detail := u.checkDependent(x, delta)
+			add(c, "%q, which changes along: %s", u.Name, detail)
+		}
 	}
 	if !a.affordable(x, delta) {
-		detail := fmt.Sprintf("the action costs %.6g, at most %g is allowed", a.Cost(x, delta), a.radius)
-		broken = append(broken, &Violation{Constraint: Radius, Detail: detail})
+		add(Radius, "the action costs %.6g, at most %g is allowed", a.Cost(x, delta), a.radius)
 	}
 	return broken
 }

@@ -353,21 +353,6 @@ func (a *Set) breaks(r *relation, x, d []float32) bool {
 	return false
 }
 
-func (a *Set) violation(r *relation, x, d []float32) *Violation {
-	switch r.kind {
-	case Relation:
-		return &Violation{Constraint: r.kind, Detail: r.text}
-	case Subset:
-		return &Violation{
-			Constraint: r.kind,
-			Detail:     fmt.Sprintf("%d features changed, at most %d may: %s", a.changes(r, d), r.most, r.text),
-		}
-	}
-	u := &a.features[r.features[0]]
-	c, detail := u.checkDependent(x, d)
-	return &Violation{Constraint: c, Detail: fmt.Sprintf("%q, which changes along: %s", u.Name, detail)}
-}
-
 func (a *Set) changes(r *relation, d []float32) int {
 	n := 0
 	for _, k := range r.features {
