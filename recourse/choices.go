@@ -8,51 +8,47 @@ import (
 
 func (s *pieceSearch) expand() error {
 	for range s.o.Rounds {
-		if more, err := s.expandOnce(); err != nil || !more {
+		var children []*candidate
+		by := map[*applicant][]*candidate{}
+		for _, p := range s.people {
+			by[p] = s.switches(p)
+			children = append(children, by[p]...)
+		}
+		if len(children) == 0 {
+			return nil
+		}
+		if err := s.eval(children, true); err != nil {
+			return err
+		}
+		s.updateIncumbent(children)
+		var starts []*candidate
+		for _, p := range s.people {
+			for _, c := range by[p] {
+				c.estimate = s.completion(c, 0)
+			}
+			p.kept = slices.Clone(mostPromising(by[p], s.o.Beam))
+			for _, c := range p.kept {
+				if c.cost < p.lowest && c.estimate < 1.5*p.lowest {
+					starts = append(starts, p.candidate(c.d, true, nil))
+				}
+			}
+		}
+		if err := s.strategy.climb(s, starts); err != nil {
+			return err
+		}
+		for _, c := range children {
+			if valid(c.margin, s.target) {
+				starts = append(starts, c)
+			}
+		}
+		if err := s.refine(s.cheapest(starts, 2, 1.5)); err != nil {
+			return err
+		}
+		if err := s.keepBest(); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (s *pieceSearch) expandOnce() (bool, error) {
-	var children []*candidate
-	by := map[*applicant][]*candidate{}
-	for _, p := range s.people {
-		by[p] = s.switches(p)
-		children = append(children, by[p]...)
-	}
-	if len(children) == 0 {
-		return false, nil
-	}
-	if err := s.eval(children, true); err != nil {
-		return false, err
-	}
-	s.updateIncumbent(children)
-	var starts []*candidate
-	for _, p := range s.people {
-		for _, c := range by[p] {
-			c.estimate = s.completion(c, 0)
-		}
-		p.kept = slices.Clone(mostPromising(by[p], s.o.Beam))
-		for _, c := range p.kept {
-			if c.cost < p.lowest && c.estimate < 1.5*p.lowest {
-				starts = append(starts, p.candidate(c.d, true, nil))
-			}
-		}
-	}
-	if err := s.strategy.climb(s, starts); err != nil {
-		return false, err
-	}
-	for _, c := range children {
-		if valid(c.margin, s.target) {
-			starts = append(starts, c)
-		}
-	}
-	if err := s.refine(s.cheapest(starts, 2, 1.5)); err != nil {
-		return false, err
-	}
-	return true, s.keepBest()
 }
 
 func mostPromising(candidates []*candidate, most int) []*candidate {

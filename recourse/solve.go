@@ -37,28 +37,21 @@ const (
 // the evaluation solver behind delta*_f and delta*_q. People who meet the requirement get no action; people who are
 // favourable by less than the required margin get one that reaches it, so that costs under two models pay for the same.
 //
-// The search has five parts, all of them batched over people.
+// The search is batched over people:
 //
-//  1. Gradient search from the factual point: the move with the most margin per cost according to the gradient,
-//     numeric or a switch of a one-hot, ordinal or binary feature; also with numeric moves only, and with random
-//     feature weights. Single numeric features are scanned over their whole range. A feasibility phase without
-//     regard to cost follows for people without a valid action.
-//  2. Rounds over discrete choices: all single switches of the kept choices are evaluated, those that cost more
-//     than the best action are dropped, the most promising ones by the linearised cost of completing them are
-//     completed by numeric moves.
-//  3. Refinement of each valid action: needless changes are dropped, switches replaced by cheaper ones, every
-//     numeric change is pulled back to the required margin, and cost is shifted to numeric features that achieve
-//     more with it, or to those of a finer grid that fill what a coarse one would round up.
-//  4. Local search around each person's best action: each of its changes is taken back, numbers by half, too, and every
-//     other feature tried at several values; those that are estimated to be cheapest, once completed, are completed.
-//  5. Perturbation of the best action: gradient searches without some of its changes and from the factual point, with
-//     random feature weights, until they come back to it. Without any valid action, that of the largest margin is
-//     perturbed, for a larger margin at any cost. What is cheaper has its local search.
+//  1. Gradient search from the factual point, a move of one feature at a time, also with numeric moves only and with
+//     random feature weights; scans of single numeric features; for people without a valid action a phase without
+//     regard to cost.
+//  2. Rounds over discrete choices: all single switches of the kept choices; the most promising ones by the linearised
+//     cost of completing them are completed by numeric moves.
+//  3. Refinement of each valid action: needless changes are dropped, switches replaced by cheaper ones, numbers pulled
+//     back to the required margin, and cost is shifted to features that achieve more with it.
+//  4. Local search: changes of the best action are taken back, numbers by half, too, and other features tried.
+//  5. Perturbation: gradient searches without some of the best action's changes, until they come back to it. Without any
+//     valid action, that of the largest margin is perturbed, for a larger margin at any cost.
 //
-// With more than 64 numeric features, as images have, one is too little to look at alone. Gradient search then moves as
-// many as close a share of the gap in each step, and the feasibility phase all of them; refinement takes back the
-// changes that gain least for their cost, as many at once as others make up for; scans, local search and perturbation
-// are left out.
+// With more than 64 numeric features, as images have, one is too little to look at alone: searches move as many as close
+// a share of the gap, refinement takes many changes back at once, and scans and parts 4 and 5 are left out.
 //
 // The search aims 1e-5 (relative to 1+Margin) above the required margin, so that rounding differences between
 // batches do not undo an action. The margin of the result is evaluated once more at the end and decides.

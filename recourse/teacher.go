@@ -61,8 +61,13 @@ func Teacher(ctx context.Context, m Model, a *constraint.Set, x []float32, o Tea
 	if err != nil {
 		return nil, err
 	}
-	if err := o.check(); err != nil {
-		return nil, err
+	switch {
+	case !(o.Noise >= 0) || math.IsInf(o.Noise, 1):
+		return nil, fmt.Errorf("recourse: teacher noise %g, must be 0 or more", o.Noise)
+	case o.Start < 0:
+		return nil, fmt.Errorf("recourse: the start %d of a teacher, must be 0 or more", o.Start)
+	case o.Sample < 0:
+		return nil, fmt.Errorf("recourse: a teacher sample of %d people", o.Sample)
 	}
 	if o.Steps <= 0 {
 		o.Steps = DefaultSteps
@@ -70,7 +75,7 @@ func Teacher(ctx context.Context, m Model, a *constraint.Set, x []float32, o Tea
 	if o.Plain && o.StepSize == 0 {
 		o.StepSize = 1
 	}
-	chosen := o.Chosen(n)
+	chosen := o.chosen(n)
 	delta := make([]float32, len(x))
 	if o.Trace != nil {
 		*o.Trace = Trace{make([][]float32, o.Steps), make([][]float32, o.Steps)}
@@ -129,21 +134,8 @@ func Teacher(ctx context.Context, m Model, a *constraint.Set, x []float32, o Tea
 	return delta, nil
 }
 
-func (o *TeacherOptions) check() error {
-	if !(o.Noise >= 0) || math.IsInf(o.Noise, 1) {
-		return fmt.Errorf("recourse: teacher noise %g, must be 0 or more", o.Noise)
-	}
-	if o.Start < 0 {
-		return fmt.Errorf("recourse: the start %d of a teacher, must be 0 or more", o.Start)
-	}
-	if o.Sample < 0 {
-		return fmt.Errorf("recourse: a teacher sample of %d people", o.Sample)
-	}
-	return nil
-}
-
-// Chosen says who of n people gets an action; nil = everyone.
-func (o *TeacherOptions) Chosen(n int) []bool {
+// chosen says who of n people gets an action; nil = everyone.
+func (o *TeacherOptions) chosen(n int) []bool {
 	if o.Sample == 0 || o.Sample >= n {
 		return nil
 	}
@@ -181,15 +173,13 @@ func FirstValid(ctx context.Context, m Model, a *constraint.Set, x []float32, o 
 			err := p.step(ctx, func(i int, margin float32, g []float32) bool {
 				act, ok := &actions[lo+i], valid(margin, float32(o.Margin))
 				switch {
-				case ok && step == 0:
-					act.Status = AlreadyFavourable
-				case ok:
-					act.Status = Found
+				case ok && step > 0:
+					act.Status, act.Margin = Found, float64(margin)
 				case step == 0:
-					act.Status = NoneFound
-				}
-				if ok || step == 0 {
 					act.Margin = float64(margin)
+					if !ok {
+						act.Status = NoneFound
+					}
 				}
 				if !ok && step < steps {
 					p.relaxed(i, g, stepSize)
@@ -364,11 +354,8 @@ func Blur(a *constraint.Set, x, delta []float32, sigma float64, seed uint64) {
 }
 
 func (p *pgd) start(i int, rng *rand.Rand) {
-	a, x, u, d := p.person(i)
-	for j := range d {
-		d[j] = float32(-rng.NormFloat64() / 2)
+	for j := range p.try {
+		p.try[j] = float32(-rng.NormFloat64() / 2)
 	}
-	a.Relax(x, u, u, d, 1)
-	copy(d, u)
-	a.ProjectRelaxed(x, d)
+	p.relaxed(i, p.try, 1)
 }
