@@ -104,7 +104,6 @@ func extend(front []state, choices []Choice, budget int64) ([]state, []step) {
 	}
 }
 
-// thin keeps, of a front that is too long, the last state in each piece of the budget.
 func thin(front []state, steps []step, budget int64) ([]state, []step) {
 	if len(front) <= maxStates {
 		return front, steps
@@ -162,7 +161,6 @@ func steepest(layers [][]Choice, budget int64) []int {
 	return out
 }
 
-// cheapest returns the index of the choice of least cost, and among these of least error.
 func cheapest(choices []Choice) int {
 	best := 0
 	for c, ch := range choices {
@@ -254,7 +252,6 @@ func check(layers [][]Choice, budget int64) error {
 	return nil
 }
 
-// cheapestRest returns, for each layer, the least cost of it and all after it.
 func cheapestRest(layers [][]Choice) []int64 {
 	rest := make([]int64, len(layers)+1)
 	for i, choices := range slices.Backward(layers) {

@@ -18,13 +18,11 @@ import (
 // layer stays in float), one for the layer, or one for each of its rows.
 type assignment [][]int
 
-// allocation is bit widths within a budget.
 type allocation struct {
 	widths  assignment
 	learned *Learned // nil where bit widths were not learned
 }
 
-// allocate chooses bit widths within a budget in bits per weight, in the unit of AllocateSpec.Cost.
 func (c *Calibration) allocate(ctx context.Context, budget float64) (a allocation, err error) {
 	if err := checkBudget(budget); err != nil {
 		return a, inputError(err)
@@ -68,7 +66,6 @@ func (s *layerScores) units() []unit {
 	return out
 }
 
-// weights is the number of weights of a unit.
 func (s *layerScores) weights(u unit) int64 {
 	l := &s.net.layers[u.layer]
 	if u.row < 0 {
@@ -166,7 +163,6 @@ func (s *layerScores) within(bits float64, spent int64, skip ...int) (assignment
 	return out, total, nil
 }
 
-// pick asks the allocator for a choice of each unit.
 func (s *layerScores) pick(choices [][]allocate.Choice, perWeight []float64, budget int64) ([]int, error) {
 	switch s.net.recipe.Allocate.Rule {
 	case AllocatorUniform:
@@ -177,7 +173,6 @@ func (s *layerScores) pick(choices [][]allocate.Choice, perWeight []float64, bud
 	return allocate.Exact(choices, budget)
 }
 
-// tooSmall says which budget is the least, when so much is needed of what a budget of 1 grants.
 func tooSmall(least int64, granted float64) error {
 	return fmt.Errorf("%w: the least is %.2f", allocate.ErrBudget, math.Ceil(100*float64(least)/granted)/100)
 }
@@ -241,7 +236,6 @@ func (s *layerScores) fitBytes(bits float64) (assignment, error) {
 	return best, nil
 }
 
-// meanBits is the mean bit width of the weights.
 func (s *layerScores) meanBits(w assignment) float64 {
 	var bits, weights float64
 	for i, formats := range w {

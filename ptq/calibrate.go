@@ -19,7 +19,6 @@ import (
 // minPoints is the number of rows, or of recourse points, below which a calibration is doubtful.
 const minPoints = 100
 
-// layerFits has every layer fitted in every number format.
 type layerFits struct {
 	net            *network
 	sample         *calibrationSample
@@ -31,13 +30,11 @@ type layerFits struct {
 	warnings       []string        // of all stages up to this one
 }
 
-// inputGrid is the 8-bit grid that the model's input is laid on.
 type inputGrid struct {
 	input        *quant.Input      // nil where no layer reads the input on a grid
 	foldedLayers []quant.LayerInfo // network.layers with the grid folded into those that read it
 }
 
-// fitLayers fits the layers on the rows of a sample and on the recourse of those who are refused.
 func (p *network) fitLayers(ctx context.Context, sample *calibrationSample, points *calib.Set) (*layerFits, error) {
 	c := &layerFits{
 		net: p, sample: sample, calibrationSet: points, fitSet: points,
@@ -93,7 +90,6 @@ func (p *network) fitLayers(ctx context.Context, sample *calibrationSample, poin
 	return c, nil
 }
 
-// tooSmall warns of calibration sets that are too small.
 func (c *layerFits) tooSmall() (warnings []string) {
 	n := c.fitSet.Recourse
 	switch on := c.net.recipe.Calibrate.Points; {
@@ -111,7 +107,6 @@ func (c *layerFits) tooSmall() (warnings []string) {
 	return warnings
 }
 
-// calibrationSet returns the rows of a sample, with recourse points where the method looks at them.
 func (p *network) calibrationSet(ctx context.Context, c *calibrationSample) (*calib.Set, error) {
 	switch {
 	case p.recipe.Calibrate.Points == OnFactual && p.recipe.Allocate.Scores == OnFactual:
@@ -122,7 +117,6 @@ func (p *network) calibrationSet(ctx context.Context, c *calibrationSample) (*ca
 	return calib.Counterfactual(ctx, p.full, c.set, c.people.X, p.teacher())
 }
 
-// logits reports whether the ranges need statistics that weigh by gradients.
 func (p *network) logits() bool {
 	return p.recipe.Round.WeightRange == calib.Logits || p.recipe.Round.ActRange == calib.Logits
 }
@@ -142,7 +136,6 @@ func (p *network) teacher() recourse.TeacherOptions {
 	return o
 }
 
-// fit fits layer i in each of the formats.
 func (c *layerFits) fit(ctx context.Context, i int, s *calib.Stats, formats []quant.Format, vary calib.Variation) (
 	[]quant.Layer, error,
 ) {
@@ -166,7 +159,6 @@ func (c *layerFits) fit(ctx context.Context, i int, s *calib.Stats, formats []qu
 	return fits, nil
 }
 
-// formats returns the formats that layer i can have.
 func (c *layerFits) formats(i int) []quant.Format { return quant.FormatsFor(c.reduced(i)) }
 
 // reduced reports whether the 8-bit codes of layer i stay within quant.ReducedMax: on integers wider ones saturate
@@ -179,12 +171,10 @@ func (c *layerFits) reduced(i int) bool {
 	return !c.net.recipe.Write.FullRange && !c.inFloat(i) && quant.Saturates(bits, math.MaxInt8)
 }
 
-// onGrid reports whether layer i reads the model's input on its grid.
 func (c *layerFits) onGrid(i int) bool {
 	return c.grid.input != nil && c.net.integer[i] && c.net.layers[i].Input == c.grid.input.Value
 }
 
-// inFloat reports whether layer i computes in float, on weights of few bits.
 func (c *layerFits) inFloat(i int) bool {
 	first := &c.net.model.found[0]
 	return !c.net.integer[i] || c.grid.input == nil && first.Fixed == "" && first.Conv == nil && first.Positions == 1 &&
@@ -249,7 +239,6 @@ func (c *layerFits) fitInput(ctx context.Context) (warnings []string, err error)
 	return warnings, nil
 }
 
-// isInput reports whether a value is the model's input, perhaps in another shape.
 func (c *layerFits) isInput(value string) bool {
 	producers := c.net.model.canonical.Graph.Producers()
 	for n := producers[value]; n != nil && quant.Reshapes(n); n = producers[value] {
@@ -258,7 +247,6 @@ func (c *layerFits) isInput(value string) bool {
 	return value == c.net.model.canonical.Graph.DataInputs()[0].Name
 }
 
-// gridError is the root mean square margin error that the grid of the input alone makes on rows.
 func (c *layerFits) gridError(ctx context.Context, input *quant.Input, rows []float32) (_ float64, err error) {
 	x, err := c.net.full.Inputs(ctx, sampled(rows, c.net.full.Dim(), c.affordable(errorRows)))
 	if err != nil {
@@ -282,7 +270,6 @@ func (c *layerFits) gridError(ctx context.Context, input *quant.Input, rows []fl
 	return math.Sqrt(sensitivity.MarginError(got, want)), nil
 }
 
-// assemble returns the plans of the layers in their chosen formats; layers without any stay in float.
 func (c *layerFits) assemble(fits [][]quant.Layer, w assignment) []quant.Layer {
 	var out []quant.Layer
 	for i, formats := range w {
@@ -297,7 +284,6 @@ func (c *layerFits) assemble(fits [][]quant.Layer, w assignment) []quant.Layer {
 	return out
 }
 
-// mixed puts a layer together from the rows of its fits in several formats.
 func mixed(fits []quant.Layer, formats []int, in int) quant.Layer {
 	out := fits[formats[0]]
 	out.Bits, out.Scales, out.Codes, out.Bias = 0, nil, nil, nil
@@ -315,7 +301,6 @@ func mixed(fits []quant.Layer, formats []int, in int) quant.Layer {
 	return out
 }
 
-// planOf puts layers together to a plan.
 func (c *layerFits) planOf(layers []quant.Layer) *quant.Plan {
 	p := &quant.Plan{Layers: layers}
 	for i := range layers {

@@ -16,7 +16,6 @@ import (
 	"cfq/task"
 )
 
-// variation is how deployments differ from the plan that they share.
 type variation struct {
 	rounding float64 // width of the dither in codes; 1 is stochastic rounding
 	jitter   float64 // the largest relative change of each weight scale and activation range
@@ -78,7 +77,6 @@ func Deployments(ctx context.Context, m *onnxio.Model, t *task.Task, people *tas
 	return nominal, drawn, nil
 }
 
-// draw makes deployment k: the same assignment of bit widths, fitted to other statistics and with variation.
 func (c *Calibration) draw(ctx context.Context, widths assignment, v variation, seed uint64, k int) (Deployment,
 	error,
 ) {

@@ -79,14 +79,11 @@ func (c *layerFits) descend(ctx context.Context, plans []quant.Layer, points *re
 	return moved, err
 }
 
-// canStep says whether gradient steps may follow the rounds of refinement, but for the size of the model's batches.
 func (c *layerFits) canStep() bool {
 	return c.net.recipe.Refine.Rounds > 0 && c.net.recipe.Train == nil && c.fitSet.Valid() > 0 &&
 		sensitivity.Multiplications(c.net.layers) <= maxStepWork
 }
 
-// cheapest are the people who are calibrated on, with the ways of some to their cheapest recourse or to what they were
-// promised.
 func (c *layerFits) cheapest(ctx context.Context) (cohort.Population, error) {
 	from := c.net.population(c.sample.people.X, c.sample.set)
 	people, actions := spread(0, c.sample.people.N, c.sample.people.N), c.sample.promises
@@ -109,7 +106,6 @@ func (c *layerFits) cheapest(ctx context.Context) (cohort.Population, error) {
 	return from, nil
 }
 
-// steps does gradient steps on points of a population.
 func (c *layerFits) steps(ctx context.Context, plans []quant.Layer, from cohort.Population) (_ []quant.Layer,
 	err error,
 ) {
@@ -144,7 +140,6 @@ func (c *layerFits) steps(ctx context.Context, plans []quant.Layer, from cohort.
 	return all, nil
 }
 
-// errorAt is the margin error of the model of plans at points.
 func (c *layerFits) errorAt(ctx context.Context, plans []quant.Layer, at *refine.Points) (_ float64, err error) {
 	m, err := c.openLayers(ctx, plans)
 	if err != nil {

@@ -59,7 +59,6 @@ func category(front *onnxio.Front, f *task.Feature, inputs [][]float64, at int) 
 // leastArgument is the least number whose logarithm is taken: no row that can be read has a smaller one.
 const leastArgument = 1e-30
 
-// number puts a number that is clipped, or whose logarithm the model gets, into column at of a step.
 func number(front *onnxio.Front, f *task.Standardized, input, at int) {
 	scale, shift := 1.0, 0.0
 	switch {
@@ -119,7 +118,6 @@ func inputDomain(t *task.Task) [][]float32 {
 	return out
 }
 
-// inputNames names the model's inputs: those that a step makes by their feature.
 func inputNames(t *task.Task) (names []string) {
 	if !t.Made() {
 		return t.InputNames()

@@ -59,8 +59,6 @@ func (h *HeldOut) String() string {
 	return s
 }
 
-// heldOut returns recourse points of people who are not calibrated on, or of others where few are left, which seen
-// tells.
 func (c *layerFits) heldOut(ctx context.Context) (points []float32, seen bool, err error) {
 	var rest []int
 	if c.net.recipe.Train == nil { // training sees everybody
@@ -108,16 +106,13 @@ func (c *layerFits) recourseOf(ctx context.Context, at []int) ([]float32, error)
 	return ways.Ends(ctx, c.net.full.Margins, float32(c.net.required()))
 }
 
-// required is the margin, in logits, that recourse must have.
 func (p *network) required() float64 { return cmp.Or(p.task.Target.Margin, eval.HeadlineMargin) }
 
-// promisedPoints are those of the promises that are calibrated on.
 func (c *layerFits) promisedPoints() []float32 {
 	points := slices.Concat(pointsOf(c.sample.promises)...)
 	return sampled(points, c.net.full.Dim(), heldPoints)
 }
 
-// judge measures the margin error of a written model, the layers being those of its plan; nil without recourse points.
 func (c *layerFits) judge(ctx context.Context, onnx []byte, layers []quant.Layer) (_ *HeldOut, err error) {
 	held, seen, err := c.heldOut(ctx)
 	if err != nil || len(held) == 0 {

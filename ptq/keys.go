@@ -53,7 +53,6 @@ func (k *Key) Check(text string) error {
 	return k.assign(&r, text)
 }
 
-// assign sets the key of a recipe to the value that a text stands for.
 func (k *Key) assign(r *Recipe, text string) error {
 	err := k.set(r, text)
 	if errors.Is(err, errNoValue) {
@@ -62,7 +61,6 @@ func (k *Key) assign(r *Recipe, text string) error {
 	return err
 }
 
-// errNoValue is returned by Key.set for a text that is not a value.
 var errNoValue = errors.New("not a value")
 
 // Keys is the table of settings, in the order of the stages.
@@ -166,7 +164,6 @@ func roundKeys() []Key {
 	}
 }
 
-// withoutActivations says why settings of quantized activations have no effect.
 func withoutActivations(r *Recipe) string {
 	if r.Write.Compute == ComputeInteger {
 		return ""
@@ -223,13 +220,11 @@ func choiceKey[T ~string](name, doc string, choices []Choice, at func(*Recipe) *
 	}
 }
 
-// notChoice is the error of a text that is not one of the choices.
 func notChoice(key, text string, choices []Choice) error {
 	names := Names(choices)
 	return fmt.Errorf("invalid value %q for %s: want %s%s", message.Clip(text), key, message.Or(names), near(text, names))
 }
 
-// near says which of the words a text may have been meant as.
 func near(text string, words []string) string {
 	if word := message.Nearest(text, words); word != "" {
 		return fmt.Sprintf("; did you mean %q?", word)
@@ -251,7 +246,6 @@ func numberKey(name, doc, want string, lo, hi float64, at func(*Recipe) *float64
 	}
 }
 
-// decimal reads a number between two others.
 func decimal(text string, lo, hi float64) (float64, error) {
 	v, ok := config.Decimal(text)
 	if !ok || !(v >= lo && v <= hi) {
@@ -318,7 +312,6 @@ func patternsKey(name, doc string, at func(*Recipe) *[]string) Key {
 	}
 }
 
-// from adds what the paper calls a key.
 func (k Key) from(symbol string) Key {
 	k.Source = symbol
 	return k
@@ -333,7 +326,6 @@ func Names(choices []Choice) []string {
 	return out
 }
 
-// runtimeNames are the releases that a file can be written for.
 func runtimeNames() string {
 	var releases []string
 	for _, r := range qdq.Runtimes() {
@@ -342,7 +334,6 @@ func runtimeNames() string {
 	return message.Or(releases)
 }
 
-// trainKeys are those of recipes that train. The first makes a recipe one.
 func trainKeys() []Key {
 	objective := Key{
 		Name: "train.objective", Doc: "what training minimises", Choices: objectives(),
@@ -416,7 +407,6 @@ func trainKeys() []Key {
 	return append([]Key{objective}, list...)
 }
 
-// within is the key for recipes that may lack the part that it is in. Setting it there adds the part, or fails.
 func (k Key) within(has func(*Recipe) bool, add func(*Recipe) error) Key {
 	text, set := k.text, k.set
 	k.text = func(r *Recipe) string {
@@ -436,7 +426,6 @@ func (k Key) within(has func(*Recipe) bool, add func(*Recipe) error) Key {
 	return k
 }
 
-// targetKeys are those of recipes that search for a budget. The first makes a recipe one.
 func targetKeys() []Key {
 	share := func(name, doc string, lo float64, want string, at func(*Target) *float64) Key {
 		return numberKey(name, doc, want, lo, math.Nextafter(1, 0), func(r *Recipe) *float64 { return at(r.Target) })
@@ -469,13 +458,11 @@ func targetKeys() []Key {
 	return list
 }
 
-// unless adds why a key has no effect.
 func (k Key) unless(unused func(*Recipe) string) Key {
 	k.unused = unused
 	return k
 }
 
-// weightKey is the key of a weight of objectives.
 func weightKey(name, doc string) Key {
 	var users []string
 	for _, o := range qat.Objectives() {
@@ -508,7 +495,6 @@ func weightKey(name, doc string) Key {
 	}
 }
 
-// objectives are the choices of what to train for.
 func objectives() []Choice {
 	out := []Choice{{string(Untrained), "nothing: the network is not trained"}}
 	for _, o := range qat.Objectives() {

@@ -18,7 +18,6 @@ import (
 	"cfq/task"
 )
 
-// autoencoder is the encoder and the decoder of a task. It implements task.Coder.
 type autoencoder struct {
 	encoder, decoder *onnxio.Map
 	sums             []string // SHA-256 of both
@@ -73,7 +72,6 @@ func OpenLatent(ctx context.Context, t *task.Task, e ort.Options) error {
 	return nil
 }
 
-// decodedOf is the step that makes a model's inputs of those and of codes, see [onnxio.Decoded].
 func decodedOf(t *task.Task) (*onnxio.Decoded, error) {
 	a, ok := t.Latent.Coder().(*autoencoder)
 	if !ok {
@@ -220,8 +218,6 @@ func clipped(images []float32, d *onnxio.Decoded) float64 {
 	return float64(n) / float64(max(len(images), 1))
 }
 
-// ofScale says whether codes are too small for their grid, and images, which are so far from the people, in other units
-// than the model's inputs.
 func ofScale(people *task.People, inputs int, distance float64, weights []float32) (problems []string) {
 	const few, steps = 20, 64 // people who tell something; of the grid of codes, that one of them varies by
 	if people.N < few {
@@ -238,7 +234,6 @@ func ofScale(people *task.People, inputs int, distance float64, weights []float3
 	return problems
 }
 
-// widest is the largest standard deviation of the inputs from a position on.
 func widest(people *task.People, from int) (most float64) {
 	for j := from; j < people.Dim; j++ {
 		most = max(most, stat.PopStdDev(inputOf(people, j), nil))
@@ -258,7 +253,6 @@ func fromMean(people *task.People, weights []float32) (distance float64) {
 	return distance
 }
 
-// inputOf are the values of an input.
 func inputOf(people *task.People, j int) []float64 {
 	values := make([]float64, people.N)
 	for i := range values {
@@ -267,7 +261,6 @@ func inputOf(people *task.People, j int) []float64 {
 	return values
 }
 
-// apartFromOthers looks whether encoder and decoder make the same of people one by one as of all together.
 func apartFromOthers(ctx context.Context, t *task.Task, people *task.People) (problems []string, err error) {
 	a, ok := t.Latent.Coder().(*autoencoder)
 	if !ok {

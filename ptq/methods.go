@@ -82,7 +82,6 @@ func Methods() []Method {
 	return list
 }
 
-// paper is a training-free row of the paper.
 func paper(points, scores CalibrateOn, rule Allocator) Recipe {
 	return Recipe{
 		Calibrate: CalibrateSpec{
@@ -96,7 +95,6 @@ func paper(points, scores CalibrateOn, rule Allocator) Recipe {
 	}
 }
 
-// counterfactual is the tool's default.
 func counterfactual() Recipe {
 	r := paper(OnRecourse, OnRecourse, AllocatorExact)
 	r.Allocate.Unit = BitWidthsPerRow
@@ -105,14 +103,12 @@ func counterfactual() Recipe {
 	return r
 }
 
-// trained is the recipe with training for an objective.
 func (r Recipe) trained(objective Objective) Recipe {
 	r.Train = &TrainSpec{TeacherActions: 1, PruneBy: PruneMagnitude}
 	r.Train.Objective, r.Train.Steps, r.Train.Rate, r.Train.Seed = objective, qat.DefaultSteps, qat.DefaultRate, 1
 	return r
 }
 
-// stepSizes is a row of the paper that learns step sizes; scores are measured where it is calibrated.
 func stepSizes(points CalibrateOn, rule Allocator, objective Objective) Recipe {
 	r := paper(points, points, rule).trained(objective)
 	r.Round.Scales, r.Train.Quantizers = ScalesPerChannel, qat.LSQ

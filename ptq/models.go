@@ -14,7 +14,6 @@ import (
 	"cfq/task"
 )
 
-// canonicalModel is a model in canonical form, ready to run.
 type canonicalModel struct {
 	source     *graph.Model // the canonical form of the file, which plan files name by its hash
 	canonical  *graph.Model // source, or source with equalized layers
@@ -66,7 +65,6 @@ func open(m *onnxio.Model, t *task.Task, spec WriteSpec, equalize bool, workers 
 	return out, err
 }
 
-// positions counts how many vectors the dense layers read of each row, from the types that a run has shown.
 func (m *canonicalModel) positions(c *onnxio.Model) {
 	for i := range m.found {
 		l := &m.found[i]
@@ -108,8 +106,6 @@ func Require(t *task.Task, m *onnxio.Model) {
 	}
 }
 
-// openBehind makes a model, behind a step in front of it if that is not nil, the classifier that decides as a task
-// says.
 func openBehind(m *onnxio.Model, t *task.Task, front onnxio.InputTransform, workers int) (_ *classifier.Model,
 	err error,
 ) {
@@ -127,7 +123,6 @@ func openBehind(m *onnxio.Model, t *task.Task, front onnxio.InputTransform, work
 	return classifier.New(m, o)
 }
 
-// openFile opens the bytes of a written model as the classifier of a task.
 func openFile(ctx context.Context, onnx []byte, t *task.Task, e ort.Options, workers int) (*classifier.Model, error) {
 	m, err := onnxio.LoadBytes(ctx, onnx, e)
 	if err != nil {
@@ -144,7 +139,6 @@ func sizes(m *graph.Model, keep bool) (bytes, metadata int) {
 	return size(m) - metadata, metadata
 }
 
-// size is the file size of a model, by which the writer chooses containers.
 func size(m *graph.Model) int {
 	b, err := codec.Marshal(m)
 	if err != nil {

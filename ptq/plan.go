@@ -81,7 +81,6 @@ func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, people *t
 	return r, nil
 }
 
-// planFrom returns the plan of a file if it is one for the model.
 func (m *canonicalModel) planFrom(f *quant.PlanFile) (*quant.Plan, error) {
 	sum, err := fingerprint(m.source)
 	if err != nil {
@@ -103,7 +102,6 @@ func (m *canonicalModel) planFrom(f *quant.PlanFile) (*quant.Plan, error) {
 	return plan, err
 }
 
-// fingerprint is the SHA-256 of a model's bytes.
 func fingerprint(m *graph.Model) (string, error) {
 	b, err := codec.Marshal(m)
 	if err != nil {
@@ -113,7 +111,6 @@ func fingerprint(m *graph.Model) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// dataInput is the name of the model's only input.
 func dataInput(m *graph.Model) string {
 	if in := m.Graph.DataInputs(); len(in) > 0 {
 		return in[0].Name

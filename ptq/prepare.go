@@ -17,7 +17,6 @@ import (
 	"cfq/task"
 )
 
-// network is a model, opened for a task, whose layers are sorted into those to quantize and those that stay in float.
 type network struct {
 	model    *canonicalModel
 	full     *classifier.Model // the original, which decides as the task says
@@ -31,7 +30,6 @@ type network struct {
 	warnings []string          // why layers stay in float
 }
 
-// prepare opens the model in canonical form and finds the layers to quantize.
 func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, r Recipe, run Run) (*network, error) {
 	err := errors.Join(r.check(), r.checkRun(&run))
 	if err != nil {
@@ -100,7 +98,6 @@ func (m *canonicalModel) selectLayers(only, keep []string) (layers []quant.Layer
 	return nil, nil, err
 }
 
-// isQuantized reports whether the model has been quantized before, with whatever tool.
 func isQuantized(m *graph.Model) bool {
 	return slices.ContainsFunc(m.Metadata, func(e graph.Meta) bool { return e.Key == RecipeKey }) ||
 		slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool { return n.Op == "DequantizeLinear" })

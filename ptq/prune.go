@@ -70,7 +70,6 @@ func (t *trainingStage) prune(ctx context.Context, layers []qat.Layer) error {
 	return nil
 }
 
-// pruningScores are scores of weights, Out x In, by layer.
 func (t *trainingStage) pruningScores(ctx context.Context, layers []quant.LayerInfo) ([][]float64, error) {
 	if t.net.recipe.Train.PruneBy == PruneMagnitude {
 		scores := make([][]float64, len(layers))
@@ -92,7 +91,6 @@ func (t *trainingStage) pruningScores(ctx context.Context, layers []quant.LayerI
 	return sensitivity.Weights(ctx, t.net.full, layers, x)
 }
 
-// sparsity tells what was pruned, and what it means for the file; nil where nothing was.
 func (s *TrainSpec) sparsity(plan *quant.Plan, file []byte) (*Sparsity, error) {
 	if s == nil || s.Sparsity == 0 {
 		return nil, nil

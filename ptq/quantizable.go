@@ -58,7 +58,6 @@ func Quantizable(ctx context.Context, m *onnxio.Model) (err error) {
 	return nil
 }
 
-// instead says what to export in place of a model that cannot be quantized.
 func instead(g *graph.Graph) string {
 	const ml = "ai.onnx.ml"
 	for _, a := range []struct {

@@ -77,7 +77,6 @@ func Calibrate(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.
 	return c, nil
 }
 
-// calibrate makes the calibration set and fits every layer in every format.
 func (p *network) calibrate(ctx context.Context, people *task.People) (*layerFits, error) {
 	sample, err := p.chooseSample(ctx, people)
 	if err != nil {
@@ -99,7 +98,6 @@ func (c *Calibration) Quantize(ctx context.Context, budget float64) (*Result, er
 	return r, c.judge(ctx, r)
 }
 
-// judge measures the margin error of a result at recourse points of people held out.
 func (c *Calibration) judge(ctx context.Context, r *Result) (err error) {
 	r.HeldOut, err = c.fits.judge(ctx, r.Model, r.Plan.Layers)
 	return err

@@ -117,7 +117,6 @@ func (r *Run) tell(stage string, done, total int) {
 // Bounds of a budget, in bits per weight: those of quant.Formats.
 const minBudget, maxBudget = 2.0, 8.0
 
-// objective is what training minimises.
 func (r *Recipe) objective() Objective {
 	if r.Train == nil {
 		return Untrained
@@ -131,7 +130,6 @@ func (r *Recipe) LooksAtRecourse() bool {
 	return r.Calibrate.Points != OnFactual || r.Allocate.Scores != OnFactual || doc.Recourse
 }
 
-// teachesInTraining reports whether the objective compares actions with the teacher's.
 func (r *Recipe) teachesInTraining() bool {
 	doc, _ := qat.FindObjective(r.objective())
 	return doc.Recourse && !doc.Resamples
@@ -156,7 +154,6 @@ func (r Recipe) check() error {
 	return errors.Join(append(errs, r.checkTeacher(), r.checkAllocation())...)
 }
 
-// checkAllocation reports what does not go together in the choice of bit widths.
 func (r *Recipe) checkAllocation() error {
 	a := &r.Allocate
 	switch {
@@ -176,7 +173,6 @@ func (r *Recipe) checkAllocation() error {
 	return nil
 }
 
-// checkTeacher reports what is wrong with the teacher and with the teacher actions to train on.
 func (r *Recipe) checkTeacher() error {
 	teacher := &r.Calibrate.Teacher
 	if teacher.StepSize > 0 && teacher.Moves != TeacherPaper {
@@ -204,7 +200,6 @@ func (r *Recipe) checkTeacher() error {
 	return r.Train.Check()
 }
 
-// checkRun reports what a run cannot do with a recipe.
 func (r *Recipe) checkRun(run *Run) error {
 	switch {
 	case run.Promises == nil:

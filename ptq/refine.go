@@ -29,12 +29,10 @@ const (
 // Where every weight meets every row, at most maxProducts are made, on minRows rows at least.
 const maxProducts, minRows = 1 << 30, 128
 
-// affordable is how many of the rows may meet every weight of the layers.
 func (c *layerFits) affordable(rows int) int {
 	return min(rows, max(minRows, maxProducts/max(1, sensitivity.Multiplications(c.net.layers))))
 }
 
-// refine refines the plans of layers as a whole on points of the set; convolutions stay as they are.
 func (c *layerFits) refine(ctx context.Context, plans []quant.Layer, set *calib.Set) ([]quant.Layer,
 	*refine.Outcome, error,
 ) {
@@ -96,8 +94,6 @@ func (c *layerFits) openLayers(ctx context.Context, plans []quant.Layer) (*class
 	return OpenFor(opened, c.net.task, c.net.run.Workers)
 }
 
-// refinePoints draws points to refine on: from the ways to the recourse points of the set, and people. Without recourse
-// points they are the set's rows.
 func (c *layerFits) refinePoints(ctx context.Context, set *calib.Set) (refine.Points, error) {
 	n, from := c.affordable(refineRows), c.net.ways(set, c.sample.set)
 	if len(from.Rays) > 0 {
@@ -111,7 +107,6 @@ func (c *layerFits) refinePoints(ctx context.Context, set *calib.Set) (refine.Po
 	return p, nil
 }
 
-// ways are the people of a calibration set and their ways to the recourse points that are past the decision.
 func (p *network) ways(set *calib.Set, can *constraint.Set) cohort.Population {
 	from := p.population(set.Facts(), can)
 	for i, ok := range set.Reached {
@@ -122,7 +117,6 @@ func (p *network) ways(set *calib.Set, can *constraint.Set) cohort.Population {
 	return from
 }
 
-// drawPoints draws n points of a population, each of which counts by its margin.
 func (c *layerFits) drawPoints(ctx context.Context, from cohort.Population, n int, seed uint64) (p refine.Points,
 	err error,
 ) {

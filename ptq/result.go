@@ -72,7 +72,6 @@ type Layer struct {
 	Float       string    `json:"float,omitempty"` // why the layer stays in float
 }
 
-// write writes the file of layers and verifies it.
 func (c *Calibration) write(ctx context.Context, layers []quant.Layer, recipe map[string]string) (*Result, error) {
 	plan := c.fits.planOf(layers)
 	out, bytes, err := c.net.model.write(plan, recipe)
@@ -89,7 +88,6 @@ func (c *Calibration) write(ctx context.Context, layers []quant.Layer, recipe ma
 	return r, err
 }
 
-// describe says in a result how it came about: by which settings, on which people, with which doubts.
 func (c *Calibration) describe(r *Result) {
 	n, points := c.net, c.fits.calibrationSet
 	r.Method, r.Allocator, r.Rounding = n.recipe.Method, n.recipe.Allocate.Rule, n.recipe.Round.Rule
@@ -115,12 +113,10 @@ func (c *Calibration) describe(r *Result) {
 	}
 }
 
-// writer says how models are written: small, and so that ONNX Runtime from a certain release on can read them.
 func (m *canonicalModel) writer() qdq.Options {
 	return qdq.Options{Size: size, Runtime: m.spec.Runtime}
 }
 
-// write makes the model and the file of a plan.
 func (m *canonicalModel) write(plan *quant.Plan, recipe map[string]string) (*graph.Model, []byte, error) {
 	out, err := qdq.Write(m.canonical, plan, m.writer())
 	if err != nil {
@@ -164,10 +160,8 @@ func (c *Calibration) written(budget float64, more map[string]string) map[string
 	return texts
 }
 
-// verifyRows is how many rows the written model is verified on.
 const verifyRows = 512
 
-// result verifies a written model on rows of x and says what it stores.
 func (m *canonicalModel) result(ctx context.Context, out *graph.Model, bytes []byte, plan *quant.Plan,
 	x []float32,
 ) (*Result, error) {

@@ -100,7 +100,6 @@ func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *tas
 	return r, nil
 }
 
-// solvers runs the three solvers at one margin and judges what they find.
 func (f *Fleet) solvers(ctx context.Context, set *constraint.Set, x []float32, margin float64, o RobustOptions) (
 	rows []RobustRow, drift float64, err error,
 ) {
@@ -130,7 +129,6 @@ func (f *Fleet) solvers(ctx context.Context, set *constraint.Set, x []float32, m
 	return rows, drift, nil
 }
 
-// judge fills in what the models say of the actions' points.
 func (f *Fleet) judge(ctx context.Context, actions []recourse.Action, seen int, r *RobustRow) (drift float64,
 	err error,
 ) {
@@ -175,7 +173,6 @@ func (f *Fleet) judge(ctx context.Context, actions []recourse.Action, seen int, 
 	return math.Sqrt(drift), nil
 }
 
-// approved is the share of margins that decide for the target.
 func approved(margins []float32) float64 {
 	yes := 0
 	for _, v := range margins {
@@ -186,7 +183,6 @@ func approved(margins []float32) float64 {
 	return float64(yes) / float64(len(margins))
 }
 
-// costs compares the costs for the people with an action from every solver.
 func costs(rows []RobustRow, found [][]recourse.Action) {
 	compared := 0
 	for i := range found[0] {

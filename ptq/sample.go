@@ -18,10 +18,8 @@ import (
 // points are made from refused people.
 const refusedShare = 4
 
-// minLabels is how many labels it takes to judge the task's target by them.
 const minLabels = 20
 
-// calibrationSample is the people to calibrate on.
 type calibrationSample struct {
 	all      *task.People
 	margins  []float32         // of all, see network.marginsOf
@@ -33,7 +31,6 @@ type calibrationSample struct {
 	warnings []string
 }
 
-// chooseSample picks the people to calibrate on. It warns when the labels contradict the model.
 func (p *network) chooseSample(ctx context.Context, all *task.People) (_ *calibrationSample, err error) {
 	c := &calibrationSample{all: all, people: all, rows: spread(0, all.N, all.N), promises: p.run.Promises}
 	switch {
@@ -130,8 +127,6 @@ func withRefused(rows []int, margins []float32) []int {
 	return rows
 }
 
-// personal returns what each of the people can change, and the overrides that make it so by position
-// among the people.
 func personal(set *constraint.Set, overrides []task.Override, people *task.People) (
 	_ *constraint.Set, own []task.Override, err error,
 ) {
@@ -158,7 +153,6 @@ func personal(set *constraint.Set, overrides []task.Override, people *task.Peopl
 	return set, own, nil
 }
 
-// noRecourse says why a sample has no recourse points.
 func (c *calibrationSample) noRecourse() string {
 	switch promised := func(a recourse.Action) bool { return a.Status == recourse.Found }; {
 	case c.promises == nil:
@@ -169,10 +163,8 @@ func (c *calibrationSample) noRecourse() string {
 	return "no row has a promise"
 }
 
-// subset returns the elements at the positions.
 func subset[T any](s []T, at []int) []T { return qat.RowsAt(s, 1, at) }
 
-// spread returns at most limit numbers of from to to-1, evenly spread.
 func spread(from, to, limit int) []int {
 	n := min(to-from, limit)
 	out := make([]int, 0, max(0, n))
@@ -182,7 +174,6 @@ func spread(from, to, limit int) []int {
 	return out
 }
 
-// sampled returns at most limit rows of x, evenly spread.
 func sampled(x []float32, dim, limit int) []float32 {
 	n := len(x) / dim
 	if n <= limit {

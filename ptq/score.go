@@ -19,8 +19,6 @@ import (
 // third digit.
 const errorRows = 4096
 
-// layerScores says how much each layer matters and, for the exact allocator, how much each bit width of each layer or
-// row moves the margin.
 type layerScores struct {
 	net        *network
 	fits       *layerFits
@@ -34,7 +32,6 @@ type layerScores struct {
 	warnings    []string
 }
 
-// score measures the layers at recourse points or at factual rows, as the method says.
 func (c *layerFits) score(ctx context.Context) (*layerScores, error) {
 	s := &layerScores{net: c.net, fits: c, warnings: slices.Clip(c.warnings)}
 	points, judged := c.calibrationSet.Moved(), c.calibrationSet.Points()
@@ -132,13 +129,10 @@ func float64s(v []float32) []float64 {
 	return out
 }
 
-// exactErrors reports whether the quantization error of layers can be measured, by the rule of sensitivity.Exact,
-// on this number of rows.
 func (c *layerFits) exactErrors(rows int) bool {
 	return sensitivity.Exact(len(c.net.layers), len(quant.Formats()), rows, sensitivity.Multiplications(c.net.layers))
 }
 
-// measureLayers measures, or estimates to first order, what each format of each layer does to the margin on rows of x.
 func (c *layerFits) measureLayers(ctx context.Context, x []float32, exact bool, stage string) ([][]float64, error) {
 	progress := func(done, total int) { c.net.tell(stage, done, total) }
 	if !exact {
@@ -152,7 +146,6 @@ func (c *layerFits) measureLayers(ctx context.Context, x []float32, exact bool, 
 	return sensitivity.Measured(ctx, c.net.full, len(c.net.layers), len(quant.Formats()), x, openWith, progress)
 }
 
-// measureRows estimates what each format of each row of the dense layers does to the margin on rows of x.
 func (c *layerFits) measureRows(ctx context.Context, x []float32) ([][][]float64, error) {
 	c.net.tell("quantization error of each bit width", 0, 0)
 	var dense []int
@@ -174,12 +167,10 @@ func (c *layerFits) measureRows(ctx context.Context, x []float32) ([][][]float64
 	return out, nil
 }
 
-// change is what a format makes of a layer.
 func (c *layerFits) change(layer, format int) (sensitivity.Change, error) {
 	return sensitivity.ChangeOf(&c.layers[layer][format], c.grid.foldedLayers[layer], c.grid.input)
 }
 
-// openPlain opens the model with layers in formats, nothing refined, to look at its margins.
 func (c *layerFits) openPlain(w assignment) (*classifier.Model, error) {
 	m, err := qdq.Write(c.net.model.canonical, c.planOf(c.assemble(c.layers, w)), qdq.Options{Plain: true})
 	if err != nil {

@@ -55,7 +55,6 @@ func keptInFloat(layers []quant.LayerInfo, only, keep []string) (map[string]stri
 	return out, nil
 }
 
-// layerNames lists layers for messages.
 func layerNames(layers []quant.LayerInfo) string {
 	const limit = 20
 	var names []string

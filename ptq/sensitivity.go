@@ -149,7 +149,6 @@ func (c *layerFits) profile(ctx context.Context, o ProfileOptions) (_ *Profile, 
 	return p, err
 }
 
-// survey is one kind of rows that layers are measured at.
 type survey struct {
 	name    string    // in messages
 	rows    []float32 // for traces and errors
@@ -157,8 +156,6 @@ type survey struct {
 	classes []int     // of the rows; nil is the target
 }
 
-// survey takes all measures of the layers at one kind of rows. A model without gradients has
-// its quantization errors alone, and warnings.
 func (c *layerFits) survey(ctx context.Context, s survey, o ProfileOptions) (_ []Importance, warnings []string,
 	err error,
 ) {
@@ -229,7 +226,6 @@ func finite(what string, v ...float64) error {
 	return nil
 }
 
-// ranked adds ranks to the values of the layers.
 func (c *layerFits) ranked(values []float64) []Score {
 	per := slices.Clone(values)
 	for i := range per {

@@ -53,7 +53,6 @@ func (r *Recipe) setWhereUsed(settings []string) error {
 	return inputError(errors.Join(errs...))
 }
 
-// assignments are values by key.
 func assignments(settings []string) (values map[string]string, errs []error) {
 	values = map[string]string{}
 	names := keyNames()
@@ -80,7 +79,6 @@ func keyNames() (names []string) {
 	return names
 }
 
-// apply sets values by key, and what follows from them.
 func (r *Recipe) apply(values map[string]string, fail func(key string, err error)) {
 	if r.Train != nil { // a copy of the recipe is left alone
 		train := *r.Train
@@ -111,12 +109,10 @@ func (r *Recipe) apply(values map[string]string, fail func(key string, err error
 	}
 }
 
-// unusedError is that of a setting that has no effect.
 type unusedError struct{ text string }
 
 func (e unusedError) Error() string { return e.text }
 
-// follow changes what does not go with the values that are set.
 func (r *Recipe) follow(values map[string]string) {
 	free := func(key string) bool { _, given := values[key]; return !given }
 	if r.Allocate.Cost == CostBOPs && free("write.compute") {
@@ -170,7 +166,6 @@ func ParseRecipe(file string, data []byte) (r Recipe, err error) {
 	return r, d.Err()
 }
 
-// originNames are what a written recipe says about its origin.
 func originNames() []string {
 	return []string{
 		"cfq", "model", "data", "task", "rows", "drawn", "promises", "overrides", "calibrated_on", "recourse",
@@ -191,7 +186,6 @@ func (r Recipe) Texts() map[string]string {
 	return texts
 }
 
-// readRecipe reads what is written in a model or a plan.
 func readRecipe(texts map[string]string) (Recipe, error) {
 	data, err := json.Marshal(texts)
 	if err != nil {

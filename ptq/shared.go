@@ -32,7 +32,6 @@ func (p *network) uses() []int {
 	return out
 }
 
-// group returns the layers whose weights are those of layer i, which is the first.
 func (p *network) group(i int) []int {
 	var out []int
 	for k, first := range p.first {
@@ -43,13 +42,11 @@ func (p *network) group(i int) []int {
 	return out
 }
 
-// alone reports whether the weights of the layer called node are used once.
 func (p *network) alone(node string) bool {
 	i := slices.IndexFunc(p.layers, func(l quant.LayerInfo) bool { return l.Node == node })
 	return i < 0 || len(p.group(p.first[i])) == 1
 }
 
-// join gives all layers with the same weights the statistics of what all of them read.
 func (p *network) join(stats []calib.Stats) {
 	for i := range stats {
 		g := p.group(i)

@@ -162,7 +162,6 @@ func Sweep(ctx context.Context, m *onnxio.Model, t *task.Task, people, test *tas
 	return s.r, s.r.fits()
 }
 
-// fits reports a sweep none of whose points fits, by what the largest budget is too small for.
 func (r *SweepResult) fits() error {
 	var errs []error
 	for i, p := range r.Points {
@@ -176,7 +175,6 @@ func (r *SweepResult) fits() error {
 	return &InputError{errors.Join(errs...)}
 }
 
-// resolve fills in what is not given and reports what there is not.
 func (o SweepOptions) resolve() (SweepOptions, error) {
 	var errs []error
 	if len(o.Methods) == 0 {
@@ -225,7 +223,6 @@ type sweep struct {
 	finished int // points
 }
 
-// earlier returns the point of an earlier run, nil without one.
 func (s *sweep) earlier(method MethodName, budget float64) *SweepPoint {
 	i := slices.IndexFunc(s.o.Done, func(p SweepPoint) bool { return p.Method == method && p.Budget == budget })
 	if i < 0 {
@@ -234,7 +231,6 @@ func (s *sweep) earlier(method MethodName, budget float64) *SweepPoint {
 	return &s.o.Done[i]
 }
 
-// method computes the points of a method that are missing, the smallest budget first.
 func (s *sweep) method(ctx context.Context, points []SweepPoint) (err error) {
 	r, err := s.o.Recipe(points[0].Method)
 	if err != nil {
@@ -274,7 +270,6 @@ func (s *sweep) method(ctx context.Context, points []SweepPoint) (err error) {
 	return nil
 }
 
-// compute quantizes at the budget of a point and measures the file, unless it is that of a smaller budget.
 func (s *sweep) compute(ctx context.Context, c *Calibration, p *SweepPoint, first map[string]*SweepPoint,
 	workers int,
 ) error {
@@ -307,7 +302,6 @@ func (s *sweep) compute(ctx context.Context, c *Calibration, p *SweepPoint, firs
 	return s.finish(*p)
 }
 
-// describe fills in what is known of a point once it is quantized.
 func (p *SweepPoint) describe(r *Result) error {
 	m, err := codec.Read(r.Model, "")
 	if err != nil {
@@ -325,7 +319,6 @@ func (p *SweepPoint) describe(r *Result) error {
 	return nil
 }
 
-// finish tells of a point.
 func (s *sweep) finish(p SweepPoint) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

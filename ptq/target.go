@@ -93,12 +93,10 @@ func (e *TooFew) Error() string {
 // level is the confidence of each of the bounds: together they hold at Confidence.
 func (t Target) level() float64 { return 1 - (1-t.Confidence)/targetTries }
 
-// need is how many promises it takes to show the target if none breaks.
 func (t Target) need() int {
 	return int(math.Ceil(math.Log(1-t.level())/math.Log1p(-t.VD) - 1e-9))
 }
 
-// share is a share with its bound.
 func (t Target) share(num, den int) Share {
 	if den == 0 {
 		return Share{Upper: 1}
@@ -106,7 +104,6 @@ func (t Target) share(num, den int) Share {
 	return Share{Num: num, Den: den, Upper: eval.Float(statistics.ClopperPearsonUpper(num, den, t.level()))}
 }
 
-// bound is the larger of the bounds that the target is about.
 func (m *Measured) bound() float64 { return float64(max(m.VD.Upper, m.RVD.Upper)) }
 
 // Smallest searches for the smallest quantized model that keeps the target, calibrated on one part of the
@@ -204,7 +201,6 @@ func divide(people *task.People, share float64, seed uint64) (own, held []int) {
 	return own, held
 }
 
-// search is one run of Smallest.
 type search struct {
 	task       *task.Task
 	run        Run
@@ -215,7 +211,6 @@ type search struct {
 	candidates []*Candidate
 }
 
-// promises asks the original for its promises to the people at some positions, or takes those that were issued.
 func (s *search) promises(ctx context.Context, set *constraint.Set, people *task.People, at []int) (*eval.Batch,
 	error,
 ) {
@@ -230,7 +225,6 @@ func (s *search) promises(ctx context.Context, set *constraint.Set, people *task
 	})
 }
 
-// measure asks the people of a part about a candidate.
 func (s *search) measure(ctx context.Context, c *Candidate, part *eval.Batch) (_ *Measured, err error) {
 	g, err := openFile(ctx, c.result.Model, s.task, s.full.Engine(), s.run.Workers)
 	if err != nil {
@@ -265,7 +259,6 @@ func (s *search) measure(ctx context.Context, c *Candidate, part *eval.Batch) (_
 	}, nil
 }
 
-// candidate quantizes at a budget, once.
 func (s *search) candidate(ctx context.Context, budget float64) (*Candidate, error) {
 	for _, c := range s.candidates {
 		if c.Budget == budget {
@@ -353,7 +346,6 @@ func (s *search) shortlist(ctx context.Context) ([]float64, error) {
 	return out, nil
 }
 
-// judge lets held-out people judge the models of the shortlist until one holds.
 func (s *search) judge(ctx context.Context) error {
 	tries, err := s.shortlist(ctx)
 	if err != nil {
@@ -377,7 +369,6 @@ func (s *search) judge(ctx context.Context) error {
 	return nil
 }
 
-// choose puts the result together: the smallest candidate that holds, or that with the least bound.
 func (s *search) choose() error {
 	slices.SortStableFunc(s.candidates, func(a, b *Candidate) int { return cmp.Compare(a.Budget, b.Budget) })
 	r, problem := s.r, "there is no candidate"
@@ -400,8 +391,6 @@ func (s *search) choose() error {
 	return nil
 }
 
-// ownDoing is those of the rows whose recourse is something that the people do, see [OwnDoing]; all of a task without
-// codes.
 func ownDoing(
 	ctx context.Context, m *onnxio.Model, full recourse.Model, t *task.Task, people *task.People, rows []int, workers int,
 ) (kept []int, err error) {

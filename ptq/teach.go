@@ -13,7 +13,6 @@ import (
 	"cfq/task"
 )
 
-// onlineTeacher finds recourse of all people for a training, see cohort.Recourse.
 type onlineTeacher struct {
 	net    *network
 	people *task.People
@@ -52,7 +51,6 @@ func newOnlineTeacher(ctx context.Context, n *network, people *task.People, set 
 	return a, nil
 }
 
-// rows are the inputs of some people.
 func (a *onlineTeacher) rows(people []int) []float32 {
 	return qat.RowsAt(a.people.X, a.people.Dim, people)
 }

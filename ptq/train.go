@@ -55,7 +55,6 @@ type Trial struct {
 	VD       eval.Float `json:"vd"` // of promises at margin 0.1
 }
 
-// maxChurnIncrease is by how much training may raise the share of rows that are decided otherwise than by the original.
 const maxChurnIncrease = 0.01
 
 // Round is a round of a training. Its shares are as in Training, before the round.
@@ -68,7 +67,6 @@ type Round struct {
 	Bits float64 `json:"bits"`
 }
 
-// doubts are what a training may have done that was not wanted.
 func (t *Training) doubts() (warnings []string) {
 	if t.unsaved != nil {
 		warnings = append(warnings, fmt.Sprintf("the training was not saved: %v", t.unsaved))
@@ -85,12 +83,10 @@ func (t *Training) doubts() (warnings []string) {
 	return warnings
 }
 
-// roundOf tells of an event at some bits.
 func roundOf(e qat.Event, bits float64) Round {
 	return Round{e.Steps, eval.Float(e.Loss), eval.Float(e.VD), eval.Float(e.RVD), bits}
 }
 
-// train trains the layers from their plans on; bits are those of a weight on average.
 func (t *trainingStage) train(ctx context.Context, plans []quant.Layer, budget, bits float64) (_ []quant.Layer,
 	_ *Training, err error,
 ) {
@@ -131,13 +127,11 @@ func (t *trainingStage) train(ctx context.Context, plans []quant.Layer, budget, 
 	return trained, result, err
 }
 
-// tell reports the progress of a round.
 func (t *trainingStage) tell(stage string, e qat.Event, bits float64) {
 	t.net.tell(fmt.Sprintf("%s: loss %.2g, VD %s, RVD %s, %.2f bits", stage, e.Loss, message.Percent(e.VD, 1),
 		message.Percent(e.RVD, 1), bits), e.Round, e.Rounds)
 }
 
-// open opens the network of plans to train it.
 func (t *trainingStage) open(ctx context.Context, plans []quant.Layer) (net qat.Network, err error) {
 	net.Layers = t.fits.trainable(plans)
 	if err := t.prune(ctx, net.Layers); err != nil {
@@ -147,7 +141,6 @@ func (t *trainingStage) open(ctx context.Context, plans []quant.Layer) (net qat.
 	return net, err
 }
 
-// spec is that of trainings and of searches for bit widths.
 func (t *trainingStage) spec() qat.Spec {
 	return t.net.recipe.Train.Spec
 }
@@ -161,10 +154,8 @@ func (t *trainingStage) objective() qat.ObjectiveDoc {
 // of the others none would be left.
 const tuneSeed = 1 << 63
 
-// trialsHeldOut is the share of the people who judge the trials of a sweep of eta.
 const trialsHeldOut = 0.2
 
-// sweepEta sets the eta that is best for people who are held out from short trainings.
 func (t *trainingStage) sweepEta(ctx context.Context, net qat.Network, spec *qat.Spec) (trials []Trial, err error) {
 	own, held := divide(t.fits.sample.all, trialsHeldOut, t.source.People.Seed^tuneSeed)
 	if len(own) == 0 || !t.source.Labelled(held) {
@@ -251,7 +242,6 @@ func (t *trainingStage) learn(ctx context.Context, s *layerScores, budget float6
 	return &out, learned, nil
 }
 
-// trainable are the layers of plans.
 func (c *layerFits) trainable(plans []quant.Layer) (layers []qat.Layer) {
 	for _, p := range plans {
 		for i := range c.net.layers {
@@ -268,7 +258,6 @@ func (c *layerFits) trainable(plans []quant.Layer) (layers []qat.Layer) {
 	return layers
 }
 
-// newTraining finds the recourse to train on.
 func newTraining(ctx context.Context, c *layerFits, checkpoint qat.Checkpoint) (*trainingStage, error) {
 	n, people := c.net, c.sample.all
 	n.tell("recourse to train on", 0, 0)
@@ -295,7 +284,6 @@ func newTraining(ctx context.Context, c *layerFits, checkpoint qat.Checkpoint) (
 	return t, source.Find(ctx, n.recipe.objective(), teacher, c.openLayers)
 }
 
-// population is people, without their ways to recourse, as points are drawn from them.
 func (p *network) population(x []float32, set *constraint.Set) cohort.Population {
 	from := cohort.Population{X: x, Dim: p.full.Dim(), Numbers: set.Numbers()}
 	for i := range p.task.Features {
@@ -315,7 +303,6 @@ func pointsOf(actions []recourse.Action) [][]float32 {
 	return points
 }
 
-// raysTo are the ways of people to their recourse points, of those who have one.
 func raysTo(people []int, points [][]float32) []cohort.Ray {
 	rays := []cohort.Ray{}
 	for k, to := range points {

@@ -95,7 +95,6 @@ func ChangeOf(l *quant.Layer, info quant.LayerInfo, input *quant.Input) (Change,
 	return c, nil
 }
 
-// changesOf returns the change of a layer in each format.
 func changesOf(l *quant.LayerInfo, layer, formats int, change func(layer, format int) (Change, error)) ([]Change,
 	error,
 ) {

@@ -97,7 +97,6 @@ func newRowErrors(l *quant.LayerInfo, changes []Change) rowErrors {
 	return rowErrors{layer: l, changes: changes, seen: sums[:n], passing: sums[n : 2*n], own: sums[2*n:]}
 }
 
-// add adds rows of what the layer reads and makes, and the margin's gradients behind it.
 func (s *rowErrors) add(h, z, g []float32, rows int) {
 	l := s.layer
 	lo, hi := l.Behind.Bounds()
@@ -132,7 +131,6 @@ func (s *rowErrors) add(h, z, g []float32, rows int) {
 	}
 }
 
-// means turns the sums over n rows into the errors, outputs x formats.
 func (s *rowErrors) means(n float64) [][]float64 {
 	slope := s.slopes / n / float64(s.layer.Out)
 	out := make([][]float64, s.layer.Out)

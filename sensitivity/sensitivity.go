@@ -87,7 +87,6 @@ func observe(
 	})
 }
 
-// fits checks that rows of what a layer reads and makes are of its size.
 func fits(l *quant.LayerInfo, h, g []float32, rows int) error {
 	in, out := l.In*l.Positions, l.Out*l.Positions
 	if c := l.Conv; c != nil {

@@ -87,7 +87,6 @@ func Trace(
 	return out, nil
 }
 
-// rademacher draws n numbers of -1 or 1 for one probe of a layer.
 func rademacher(n int, seed uint64, node string, probe int) []float32 {
 	h := fnv.New64a()
 	h.Write([]byte(node))
@@ -104,7 +103,6 @@ func rademacher(n int, seed uint64, node string, probe int) []float32 {
 	return v
 }
 
-// spread returns at most most rows, evenly spread, with their classes.
 func spread(x []float32, classes []int, dim, most int) ([]float32, []int) {
 	n := len(x) / dim
 	if n <= most {
