@@ -27,7 +27,6 @@ func drawLayers(t *rapid.T) ([][]Choice, int64) {
 	return layers, rapid.Int64Range(0, most+5).Draw(t, "budget")
 }
 
-// bruteForce tries every assignment.
 func bruteForce(layers [][]Choice, budget int64) (loss float64, cost int64, ok bool) {
 	pick := make([]int, len(layers))
 	for {

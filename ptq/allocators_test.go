@@ -44,7 +44,6 @@ func TestAllocators(t *testing.T) {
 	}
 }
 
-// bestSum is the largest sum of scores times bits within a budget, by trying everything.
 func bestSum(layers []Layer, budget float64) (best float64) {
 	var weights int
 	for _, l := range layers {

@@ -39,7 +39,6 @@ func newSparse(seed uint64) *sparse {
 	return s
 }
 
-// layer draws weights and biases; idle is the share of outputs that fire far from the mean only, with a steep slope.
 func (s *sparse) layer(in, out int, idle float64) (w, b []float32) {
 	w, b = make([]float32, in*out), make([]float32, out)
 	for o := range out {
@@ -61,7 +60,6 @@ func (s *sparse) layer(in, out int, idle float64) (w, b []float32) {
 	return w, b
 }
 
-// model is a network of one logit.
 func (s *sparse) model() *graph.Model {
 	batch := graph.Dim{Size: -1, Param: "n"}
 	g := &graph.Graph{
@@ -87,7 +85,6 @@ func (s *sparse) model() *graph.Model {
 	return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}
 }
 
-// people draws n rows.
 func (s *sparse) people(n int) *task.People {
 	p := &task.People{N: n, Dim: sparseInputs}
 	for range n {
@@ -104,7 +101,6 @@ func (s *sparse) people(n int) *task.People {
 	return p
 }
 
-// sparseTask lets everything change.
 func sparseTask(t testing.TB) *task.Task {
 	var y strings.Builder
 	y.WriteString("version: 1\nencoded: true\nfeatures:\n")
@@ -114,7 +110,6 @@ func sparseTask(t testing.TB) *task.Task {
 	return must.Get(task.Parse("sparse.yaml", []byte(y.String())))(t)
 }
 
-// rowsAndRecourse are people and their teacher recourse points.
 func rowsAndRecourse(t *testing.T, full *classifier.Model, tk *task.Task, people *task.People) []float32 {
 	t.Helper()
 	set := must.Get(constraint.Compile(tk))(t)
@@ -123,7 +118,6 @@ func rowsAndRecourse(t *testing.T, full *classifier.Model, tk *task.Task, people
 	return u.X
 }
 
-// marginError is the root mean square margin error of a written model.
 func marginError(t *testing.T, full *classifier.Model, tk *task.Task, onnx []byte, x []float32) float64 {
 	t.Helper()
 	g := must.Get(openFile(context.Background(), onnx, tk, full.Engine(), 1))(t)

@@ -19,9 +19,6 @@ import (
 	"cfq/task"
 )
 
-// convolutionalLoans is a random classifier of the loans' inputs with convolutions:
-// x -> [N, 1, F] -> Conv -> BatchNormalization -> Relu -> MaxPool -> Conv -> Relu ->
-// Flatten -> Gemm.
 func convolutionalLoans(tk *task.Task) *graph.Model {
 	f := int64(tk.Dim())
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "conv"}}
@@ -128,7 +125,6 @@ func TestQuantizeConvolutions(t *testing.T) {
 	}
 }
 
-// differences returns the people's second logit less the first.
 func differences(t *testing.T, m *graph.Model, tk *task.Task, people *task.People) []float32 {
 	t.Helper()
 	x := graph.FromFloats("x", people.X, int64(people.N), int64(tk.Dim()))
@@ -140,7 +136,6 @@ func differences(t *testing.T, m *graph.Model, tk *task.Task, people *task.Peopl
 	return out
 }
 
-// agreement is the share of people for whom both models decide alike.
 func agreement(t *testing.T, m *graph.Model, quantized []byte, tk *task.Task, people *task.People) float64 {
 	t.Helper()
 	q := must.Get(codec.Read(quantized, ""))(t)
@@ -154,8 +149,6 @@ func agreement(t *testing.T, m *graph.Model, quantized []byte, tk *task.Task, pe
 	return float64(same) / float64(people.N)
 }
 
-// TestCanonicalKeepsConvolutions: what is learnt of shapes while the canonical form is
-// made is enough to find the layers in it afterwards.
 func TestCanonicalKeepsConvolutions(t *testing.T) {
 	t.Parallel()
 	_, tk, _ := loans(t, "train.csv")

@@ -19,7 +19,6 @@ import (
 	"cfq/task"
 )
 
-// calibratedLoans is the example, calibrated for deployments.
 func calibratedLoans(t *testing.T, n int, r Recipe, workers int) (*Calibration, *task.People) {
 	t.Helper()
 	dir := filepath.Join("..", "testdata", "loans")
@@ -76,7 +75,6 @@ func TestDeployments(t *testing.T) {
 	}
 }
 
-// containers describes the layers of a file.
 func containers(t *testing.T, onnx []byte) string {
 	t.Helper()
 	m := must.Get(codec.Read(onnx, ""))(t)
@@ -88,7 +86,6 @@ func containers(t *testing.T, onnx []byte) string {
 	return b.String()
 }
 
-// With nothing to vary, a deployment computes what the nominal file computes.
 func TestDeploymentWithoutVariation(t *testing.T) {
 	t.Parallel()
 	a, _ := calibratedLoans(t, 200, MustRecipe(CFPTQ), 1)
@@ -131,7 +128,6 @@ func margins(t *testing.T, m recourse.Model, x []float32) []float32 {
 	return must.Get(m.Margins(context.Background(), x))(t)
 }
 
-// difference is the root mean square of a - b.
 func difference(a, b []float32) float64 {
 	sum := 0.0
 	for i := range a {

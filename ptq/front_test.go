@@ -14,7 +14,6 @@ import (
 	"cfq/task"
 )
 
-// made returns the loan task with other words in it.
 func made(t *testing.T, tk *task.Task, pairs ...string) *task.Task {
 	t.Helper()
 	text := string(tk.JSON())
@@ -28,7 +27,6 @@ func made(t *testing.T, tk *task.Task, pairs ...string) *task.Task {
 	return tk
 }
 
-// behindDense puts a layer x·w + b in front of a model.
 func behindDense(m *graph.Model, inputs int, w, b []float32) *graph.Model {
 	c := m.Clone()
 	in := &c.Graph.Inputs[0]
@@ -87,7 +85,6 @@ func TestFront(t *testing.T) {
 	}
 }
 
-// A value far from all others draws a warning, whether or not a step stands in front of the model.
 func TestFarValue(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
@@ -116,7 +113,6 @@ func ofNumbers(tk *task.Task, slopes []float32) {
 	}
 }
 
-// checkSameModel checks that two models decide alike, each behind its task.
 func checkSameModel(t *testing.T, m *graph.Model, tk *task.Task, other *graph.Model, otherTask *task.Task,
 	people, otherPeople *task.People,
 ) {
@@ -162,7 +158,6 @@ func furthest(a, b []float32) (most float64) {
 	return most
 }
 
-// The loan model behind logarithms of savings, clipped debts and the index of housing, all undone: as above.
 func TestFrontOfNumbers(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "test.csv")

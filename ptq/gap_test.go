@@ -55,7 +55,6 @@ func TestGap(t *testing.T) {
 	}
 }
 
-// refused returns the inputs of the first n people that the model refuses.
 func refused(t *testing.T, f recourse.Model, people *task.People, n int) (x []float32) {
 	t.Helper()
 	margins := must.Get(f.Margins(t.Context(), people.X))(t)
@@ -67,7 +66,6 @@ func refused(t *testing.T, f recourse.Model, people *task.People, n int) (x []fl
 	return x
 }
 
-// gapOf is how much dearer the search's actions are than the cheapest.
 func gapOf(t *testing.T, f recourse.Model, in *task.Task, x []float32, margin float64) (gaps []float64) {
 	t.Helper()
 	set := must.Get(constraint.Compile(in))(t)

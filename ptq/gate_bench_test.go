@@ -67,7 +67,6 @@ func BenchmarkGate100k(b *testing.B) {
 	})
 }
 
-// crowd writes n people who are refused and promised something, and what they are promised.
 func crowd(b *testing.B, m recourse.Model, set *constraint.Set, t *task.Task, people *task.People, n int) (data,
 	promises string,
 ) {

@@ -10,8 +10,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// wide is a steep random network that refuses half of the people, some of whose inputs reach so many standard
-// deviations.
 func wide(t *testing.T, far float64, hidden ...int) (*graph.Model, *sparse) {
 	t.Helper()
 	s := newSparse(1)
@@ -95,7 +93,6 @@ func TestMarginErrorHeldOut(t *testing.T) {
 	}
 }
 
-// Columns that reach 140 standard deviations make the grid of the input coarse, and the margin error says so.
 func TestMarginErrorOfOutliers(t *testing.T) {
 	t.Parallel()
 	for _, far := range []float64{8, 140} {

@@ -12,7 +12,6 @@ import (
 	"cfq/task"
 )
 
-// readAll reads a model with its task and rows.
 func readAll(t testing.TB, model, taskFile, data string) (*graph.Model, *task.Task, *task.People) {
 	t.Helper()
 	m := must.Get(codec.ReadFile(model))(t)
@@ -30,7 +29,6 @@ func MustRecipe(method MethodName, settings ...string) Recipe {
 	return r
 }
 
-// calibrated fits the layers of a model, which is closed when the test ends.
 func calibrated(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, r Recipe, run Run) *layerFits {
 	t.Helper()
 	n := must.Get(prepare(t.Context(), loaded(t, m), tk, r, run))(t)
@@ -42,7 +40,6 @@ func calibrated(t *testing.T, m *graph.Model, tk *task.Task, people *task.People
 	return must.Get(n.calibrate(t.Context(), people))(t)
 }
 
-// loaded opens a model in memory.
 func loaded(tb testing.TB, g *graph.Model) *onnxio.Model {
 	tb.Helper()
 	return must.Get(onnxio.FromGraph(tb.Context(), g, orttest.Need(tb)))(tb)

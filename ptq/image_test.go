@@ -14,7 +14,6 @@ import (
 	"cfq/task"
 )
 
-// drawing is a classifier of images of 8 x 8 pixels: Flatten -> Gemm -> Relu -> Gemm.
 func drawing(rng *rand.Rand) *graph.Model {
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "drawing"}}
 	m.Graph.Inputs = []graph.Value{{

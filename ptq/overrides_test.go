@@ -12,14 +12,12 @@ import (
 	"cfq/task"
 )
 
-// set returns the calibration set of the people with the given overrides.
 func set(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, own ...task.Override) *calib.Set {
 	t.Helper()
 	r := MustRecipe(CFPTQCalib, "allocate.rule=uniform")
 	return calibrated(t, m, tk, people, r, Run{Overrides: own}).fitSet
 }
 
-// point returns the teacher's point of person i, nil when there is none.
 func point(s *calib.Set, i int) []float32 {
 	at := slices.Index(s.Source, i)
 	if at < 0 {
@@ -86,7 +84,6 @@ func TestTeacherKeepsToOverrides(t *testing.T) {
 	}
 }
 
-// Where there are no recourse points the warning says why.
 func TestWhyNoRecourse(t *testing.T) {
 	t.Parallel()
 	loans := filepath.Join("..", "testdata", "loans")

@@ -49,7 +49,6 @@ func roundTrip(t *testing.T, m *graph.Model, tk *task.Task, people *task.People,
 	return r, text.String()
 }
 
-// halves counts the weight scales of a plan, and those of them that float16 has.
 func halves(p *quant.Plan) (halves, all int) {
 	for _, l := range p.Layers {
 		for _, s := range l.Scales {
@@ -105,7 +104,6 @@ func TestFromPlanKinds(t *testing.T) {
 	})
 }
 
-// readPlanOf returns the plan of the text for m.
 func readPlanOf(t *testing.T, m *graph.Model, text string) *quant.Plan {
 	t.Helper()
 	f := readPlan(t, []byte(text))
@@ -113,7 +111,6 @@ func readPlanOf(t *testing.T, m *graph.Model, text string) *quant.Plan {
 	return r.Plan
 }
 
-// A plan of a model with convolutions gives its bytes again: output quantizers, channels, groups.
 func TestFromPlanConvolutions(t *testing.T) {
 	t.Parallel()
 	orttest.Need(t)
@@ -149,7 +146,6 @@ func TestFromPlanConvolutions(t *testing.T) {
 	}
 }
 
-// Each layer can be kept in float by itself.
 func TestKeepFloatEach(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")

@@ -15,7 +15,6 @@ import (
 	"cfq/quant"
 )
 
-// planOf quantizes the example and returns the result and its plan as it is read back.
 func planOf(t *testing.T, m *graph.Model, o ptq.Recipe) (*ptq.Result, []byte) {
 	t.Helper()
 	_, tk, people := loans(t, "train.csv")
@@ -103,7 +102,6 @@ func TestFromPlan(t *testing.T) {
 	}
 }
 
-// An edited plan is a plan: layers go to float, rows to other widths.
 func TestFromEditedPlan(t *testing.T) {
 	t.Parallel()
 	m, _, _ := loans(t, "train.csv")

@@ -14,7 +14,6 @@ import (
 	"cfq/ptq"
 )
 
-// What cannot be quantized is told before it is tried, with what to export instead.
 func TestQuantizable(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "test.csv")

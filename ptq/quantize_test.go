@@ -20,7 +20,6 @@ import (
 	"cfq/task"
 )
 
-// loans reads the example that comes with the project.
 func loans(t testing.TB, file string) (*graph.Model, *task.Task, *task.People) {
 	t.Helper()
 	dir := filepath.Join("..", "testdata", "loans")
@@ -101,7 +100,6 @@ func TestQuantize(t *testing.T) {
 	}
 }
 
-// At eight bits nearly every decision is the original's.
 func TestEightBitsDecideAlike(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
@@ -253,7 +251,6 @@ func TestQuantizeLeavesFixedLayers(t *testing.T) {
 	}
 }
 
-// keyOf is the setting of a name.
 func keyOf(t *testing.T, name string) ptq.Key {
 	t.Helper()
 	for _, k := range ptq.Keys() {
@@ -381,7 +378,6 @@ func TestBudgetOfOperations(t *testing.T) {
 	}
 }
 
-// Refinement lowers the margin error, and small layers have no integer kernel.
 func TestRefinedInFloat(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
@@ -463,7 +459,6 @@ func TestOthersAreNotSeen(t *testing.T) {
 	}
 }
 
-// loaded opens a model in memory.
 func loaded(tb testing.TB, g *graph.Model) *onnxio.Model {
 	tb.Helper()
 	return must.Get(onnxio.FromGraph(tb.Context(), g, orttest.Need(tb)))(tb)

@@ -13,7 +13,6 @@ import (
 	"cfq/ptq"
 )
 
-// Every method is a recipe without mistakes, and its JSON gives it back.
 func TestMethodsAreRecipes(t *testing.T) {
 	t.Parallel()
 	for _, m := range ptq.Methods() {
@@ -84,7 +83,6 @@ func TestKeysHavePlaces(t *testing.T) {
 	}
 }
 
-// What has to change with a setting does, unless it is set, too.
 func TestSettingsFollow(t *testing.T) {
 	t.Parallel()
 	if r := ptq.MustRecipe(ptq.CFPTQ, "allocate.rule=paper"); r.Allocate.Unit != ptq.BitWidthsPerLayer {
@@ -103,7 +101,6 @@ func TestSettingsFollow(t *testing.T) {
 	}
 }
 
-// Mistakes in settings are told with what would be right.
 func TestSettingMistakes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -152,7 +149,6 @@ func TestSettingMistakes(t *testing.T) {
 	}
 }
 
-// A recipe file is read with the places of all its mistakes.
 func TestParseRecipe(t *testing.T) {
 	t.Parallel()
 	r, err := ptq.ParseRecipe("r.yaml", []byte("method: cfq-qat\ntrain.eta: 0.5\nallocate.keep-float: [/a, /b]\n"+

@@ -87,7 +87,6 @@ func cfqModel(b *testing.B, m *graph.Model, t *task.Task, e ort.Options) recours
 
 type growth struct{ rows, numbers, groups, depth int }
 
-// people draws rows of the growth task.
 func (s growth) people(rng *rand.Rand) []float32 {
 	var x []float32
 	for range s.rows {
@@ -103,7 +102,6 @@ func (s growth) people(rng *rand.Rand) []float32 {
 	return x
 }
 
-// growthModel is a random network of depth hidden layers of 32 with one logit of the given bias.
 func growthModel(dim, depth int, bias float32) *graph.Model {
 	rng := rand.New(rand.NewPCG(5, 6))
 	batch := graph.Dim{Size: -1, Param: "n"}
@@ -138,7 +136,6 @@ func growthModel(dim, depth int, bias float32) *graph.Model {
 	return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}
 }
 
-// growthTask has free numbers and groups, of which an action changes at most five.
 func growthTask(s growth) *task.Task {
 	var y strings.Builder
 	y.WriteString("version: 1\nencoded: true\nfeatures:\n")

@@ -49,8 +49,6 @@ func TestSelected(t *testing.T) {
 	}
 }
 
-// Kept layers are in float in the file and say so in the result; patterns that leave
-// nothing to do are mistakes.
 func TestKeepFloat(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join("..", "testdata", "loans")

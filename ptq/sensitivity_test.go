@@ -41,7 +41,6 @@ func TestProfileIsWhatQuantizeDoes(t *testing.T) {
 	}
 }
 
-// Where no person is refused there is nothing to say about recourse.
 func TestProfileWithoutRecourse(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")

@@ -19,7 +19,6 @@ import (
 	"cfq/task"
 )
 
-// realPeople reads the test rows of a real data set.
 func realPeople(t testing.TB, dir, name string) (*task.Task, *task.People) {
 	t.Helper()
 	tk, err := task.Load(filepath.Join("..", "reproduce", "testdata", "tasks", name+".yaml"))

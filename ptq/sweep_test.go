@@ -20,7 +20,6 @@ import (
 	"cfq/task"
 )
 
-// sweepLoans are the loans, with few people, and a short sweep over them.
 func sweepLoans(t *testing.T) (m *graph.Model, tk *task.Task, train, test *task.People, o ptq.SweepOptions) {
 	t.Helper()
 	m, tk, train = loans(t, "train.csv")
@@ -37,7 +36,6 @@ func sweep(t *testing.T, o ptq.SweepOptions) *ptq.SweepResult {
 	return must.Get(ptq.Sweep(t.Context(), loaded(t, m), tk, train, test, o))(t)
 }
 
-// numbers compares undefined numbers as equal.
 func numbers() cmp.Option {
 	return cmp.Comparer(func(a, b eval.Float) bool { return a == b || !a.Defined() && !b.Defined() })
 }
@@ -121,7 +119,6 @@ func TestSweepResumes(t *testing.T) {
 	}
 }
 
-// Points that a damaged log holds are an error.
 func TestSweepOfDamagedPoints(t *testing.T) {
 	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)

@@ -22,7 +22,6 @@ import (
 	"cfq/task"
 )
 
-// The people that a target needs, by trying.
 func TestTargetNeed(t *testing.T) {
 	t.Parallel()
 	for _, vd := range []float64{0.5, 0.1, 0.03, 0.01, 0.001} {

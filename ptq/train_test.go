@@ -22,7 +22,6 @@ import (
 	"cfq/task"
 )
 
-// short is a training that takes little.
 func short(o ptq.Recipe) ptq.Recipe {
 	o.Train.Steps, o.Train.Batch = 64, 32
 	if o.Method == ptq.CFQQAT {
@@ -66,7 +65,6 @@ func (f *trainees) quantize(t *testing.T, o ptq.Recipe, run ptq.Run) *ptq.Result
 	return must.Get(ptq.Quantize(t.Context(), f.m, f.tk, f.people, o, run))(t)
 }
 
-// checkTraining looks at what a result says of its training.
 func checkTraining(t *testing.T, r *ptq.Result, people, steps int, objective ptq.Objective) {
 	t.Helper()
 	if err := r.Verified.Err(); err != nil {
@@ -99,7 +97,6 @@ func checkTraining(t *testing.T, r *ptq.Result, people, steps int, objective ptq
 	}
 }
 
-// losses adds up the losses of all rounds.
 func losses(r *ptq.Result) (sum float64) {
 	for _, round := range r.Training.Rounds {
 		sum += float64(round.Loss)
@@ -218,7 +215,6 @@ func TestTrainedMethods(t *testing.T) {
 	}
 }
 
-// codesOf are what a training changes, as text.
 func codesOf(r *ptq.Result) string {
 	var b strings.Builder
 	for _, l := range r.Plan.Layers {
@@ -416,7 +412,6 @@ func TestTrainingErrors(t *testing.T) {
 	}
 }
 
-// promisesTo are the cheapest actions of people whom a model refuses, at margin 0.1.
 func promisesTo(t *testing.T, m *onnxio.Model, tk *task.Task, people *task.People) []recourse.Action {
 	t.Helper()
 	c := must.Get(ptq.OpenFor(m, tk, 1))(t)

@@ -13,7 +13,6 @@ import (
 	"cfq/task"
 )
 
-// recurrentLoans is a random classifier that uses one layer three times, with two initializers of the same weights.
 func recurrentLoans(tk *task.Task) *graph.Model {
 	const width = 24
 	f := int64(tk.Dim())

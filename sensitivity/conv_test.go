@@ -66,7 +66,6 @@ func pixels(rows int) []float32 {
 	return x
 }
 
-// found returns the layers of a model.
 func found(t *testing.T, m *graph.Model) []quant.LayerInfo {
 	t.Helper()
 	layers := must.Get(quant.FindLayers(m))(t)

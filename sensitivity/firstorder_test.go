@@ -14,8 +14,6 @@ import (
 	"cfq/quant/qdq"
 )
 
-// deep is a network of three layers with tanh between, and a fourth layer beside the
-// first, that reads the input and joins the logits.
 func deep(seed uint64) *graph.Model {
 	r := rand.New(rand.NewPCG(seed, 1))
 	draw := func(name string, dims ...int64) *graph.Tensor {
@@ -53,7 +51,6 @@ func deep(seed uint64) *graph.Model {
 	}}
 }
 
-// planned quantizes a layer per channel, and what it reads to 8 bits.
 func planned(l quant.LayerInfo, f quant.Format) quant.Layer {
 	p := quant.Layer{Node: l.Node, Bits: f.Bits, Reduced: true}
 	for o := range l.Out {
@@ -68,7 +65,6 @@ func planned(l quant.LayerInfo, f quant.Format) quant.Layer {
 	return p
 }
 
-// written opens the model of a plan as it would be written.
 func written(c *classifier.Model, m *graph.Model, plan *quant.Plan) (*classifier.Model, error) {
 	q, err := qdq.Write(m, plan, qdq.Options{})
 	if err != nil {
@@ -170,7 +166,6 @@ func TestFirstOrderErrors(t *testing.T) {
 	}
 }
 
-// The rule: a network of a table is measured, a deep one of a hundred million weights is not.
 func TestExactRule(t *testing.T) {
 	t.Parallel()
 	if !Exact(3, 4, 4096, 9000) {

@@ -75,7 +75,6 @@ func TestRowsBehindNothing(t *testing.T) {
 	}
 }
 
-// dense lists the layers of a model.
 func dense(t *testing.T, m *graph.Model) []quant.LayerInfo {
 	t.Helper()
 	return must.Get(quant.FindLayers(m))(t)

@@ -55,7 +55,6 @@ func open(t *testing.T, m *graph.Model) *classifier.Model {
 	return c
 }
 
-// nudged is the network with one weight changed.
 func nudged(m *graph.Model, name string, i int, by float32) *graph.Model {
 	c := m.Clone()
 	for k, t := range c.Graph.Inits {

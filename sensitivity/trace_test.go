@@ -13,7 +13,6 @@ import (
 	"cfq/quant"
 )
 
-// hessian returns the Hessian by the layer's weights, column by column.
 func hessian(t *testing.T, m *graph.Model, l quant.LayerInfo, x []float32, classes []int) [][]float64 {
 	t.Helper()
 	c := open(t, m)
@@ -80,7 +79,6 @@ func TestTraceIsTheTrace(t *testing.T) {
 	}
 }
 
-// line is a linear model: outputs logits of inputs.
 func line(w []float32, outputs int64, head ...*graph.Node) *graph.Model {
 	in := int64(len(w)) / outputs
 	last := "z"
@@ -206,7 +204,6 @@ func TestTraceDraws(t *testing.T) {
 	}
 }
 
-// Small networks have many rows, large ones few.
 func TestTraceRows(t *testing.T) {
 	t.Parallel()
 	for weights, want := range map[int]int{100: 1024, 1 << 22: 256, 1 << 30: 128} {
@@ -216,7 +213,6 @@ func TestTraceRows(t *testing.T) {
 	}
 }
 
-// Random signs are balanced, and of each other independent.
 func TestRademacher(t *testing.T) {
 	t.Parallel()
 	const n = 20000
