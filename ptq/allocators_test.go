@@ -19,7 +19,7 @@ func TestAllocators(t *testing.T) {
 		sums := map[Allocator]float64{}
 		for _, a := range []Allocator{AllocatorPaper, AllocatorOptimum} {
 			r := must.Get(Quantize(ctx, m, tk, people,
-				MustRecipe(CFPTQPaper, fmt.Sprint("allocate.rule=", a), fmt.Sprint("allocate.budget=", budget)), Run{}))(t)
+				mustRecipe(CFPTQPaper, fmt.Sprint("allocate.rule=", a), fmt.Sprint("allocate.budget=", budget)), Run{}))(t)
 			for _, l := range r.Layers {
 				sums[a] += l.Score * l.Bits
 			}
@@ -33,7 +33,7 @@ func TestAllocators(t *testing.T) {
 			t.Errorf("budget %v: %v", budget, sums)
 		}
 	}
-	c := must.Get(Calibrate(ctx, m, tk, people, MustRecipe(CFPTQPaper, "allocate.rule=hawq"), Run{}))(t)
+	c := must.Get(Calibrate(ctx, m, tk, people, mustRecipe(CFPTQPaper, "allocate.rule=hawq"), Run{}))(t)
 	defer c.Close()
 	for i, e := range c.scores.layerErrors {
 		for f := 1; f < len(e); f++ {

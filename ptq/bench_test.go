@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"bufio"
@@ -15,7 +15,6 @@ import (
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -47,7 +46,7 @@ func adult(b *testing.B) (name string, m *graph.Model, t *task.Task, people *tas
 // ratio is their time to that of one plain gradient of all rows in the same run.
 func BenchmarkTeacher(b *testing.B) {
 	name, m, t, people := adult(b)
-	c := must.Get(ptq.OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
+	c := must.Get(OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
 	defer c.Close()
 	set := must.Get(constraint.Compile(t))(b)
 	ctx := context.Background()
@@ -77,8 +76,8 @@ func BenchmarkQuantize(b *testing.B) {
 	name, m, t, people := adult(b)
 	b.Run(name, func(b *testing.B) {
 		for b.Loop() {
-			r := must.Get(ptq.Quantize(b.Context(), loaded(b, m), t, people,
-				ptq.MustRecipe(ptq.CFPTQ), ptq.Run{Workers: runtime.GOMAXPROCS(0)}))(b)
+			r := must.Get(Quantize(b.Context(), loaded(b, m), t, people,
+				mustRecipe(CFPTQ), Run{Workers: runtime.GOMAXPROCS(0)}))(b)
 			must.Do(b, r.Verified.Err())
 		}
 		b.ReportMetric(float64(people.N)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")

@@ -139,7 +139,7 @@ func TestBudgets(t *testing.T) {
 		networks = 60
 	}
 	tk, ctx := sparseTask(t), context.Background()
-	uniform := MustRecipe(CFPTQ, "allocate.rule=uniform", "allocate.unit=per-layer")
+	uniform := mustRecipe(CFPTQ, "allocate.rule=uniform", "allocate.unit=per-layer")
 	compared, worse, wide := 0, 0, 0
 	for seed := range networks {
 		s := newSparse(uint64(seed))
@@ -153,7 +153,7 @@ func TestBudgets(t *testing.T) {
 			measured float64
 		}
 		var uniforms []file
-		for _, o := range []Recipe{uniform, MustRecipe(CFPTQ)} {
+		for _, o := range []Recipe{uniform, mustRecipe(CFPTQ)} {
 			if o.Write.Compute = ComputeFloat; seed%4 == 3 {
 				o.Write.Compute = ComputeInteger // the 8-bit activations hide what weights do
 			}

@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"bytes"
@@ -14,7 +14,6 @@ import (
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/onnxio/pass"
-	"cfq/ptq"
 	"cfq/quant"
 	"cfq/task"
 )
@@ -68,26 +67,26 @@ func TestQuantizeConvolutions(t *testing.T) {
 		}
 	}
 	cases := map[string]struct {
-		o     ptq.Recipe
+		o     Recipe
 		agree float64
 		run   string
 	}{
-		"ptq at 8 bits": {ptq.MustRecipe("ptq", "allocate.budget=8"), 0.94, integers},
+		"ptq at 8 bits": {mustRecipe("ptq", "allocate.budget=8"), 0.94, integers},
 		"ptq by channel": {
-			ptq.MustRecipe("ptq", "allocate.budget=8", "round.scales=per-channel", "round.rule=gptq"),
+			mustRecipe("ptq", "allocate.budget=8", "round.scales=per-channel", "round.rule=gptq"),
 			0.95, integers,
 		},
 		"ptq at 4 bits": {
-			ptq.MustRecipe("ptq", "allocate.budget=4", "round.scales=per-channel", "round.rule=gptq"),
+			mustRecipe("ptq", "allocate.budget=4", "round.scales=per-channel", "round.rule=gptq"),
 			0.8, integers,
 		},
-		"cf-ptq": {ptq.MustRecipe("cf-ptq", "allocate.budget=8", "allocate.rule=uniform"), 0.95, integers},
+		"cf-ptq": {mustRecipe("cf-ptq", "allocate.budget=8", "allocate.rule=uniform"), 0.95, integers},
 		"4-bit activations": {
-			ptq.MustRecipe("ptq", "allocate.budget=8", "write.act-bits=4", "write.compute=integer"), 0.6,
+			mustRecipe("ptq", "allocate.budget=8", "write.act-bits=4", "write.compute=integer"), 0.6,
 			integers,
 		},
 		"by shape": {
-			ptq.MustRecipe("ptq", "allocate.budget=8", "write.compute=auto"),
+			mustRecipe("ptq", "allocate.budget=8", "write.compute=auto"),
 			0.95,
 			"map[FusedConv:2 Gemm:1]",
 		},
@@ -95,9 +94,9 @@ func TestQuantizeConvolutions(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			if name != "by shape" {
-				c.o.Write.Compute = ptq.ComputeInteger
+				c.o.Write.Compute = ComputeInteger
 			}
-			r := must.Get(ptq.Quantize(t.Context(), loaded(t, m), tk, people, c.o, ptq.Run{Workers: 2}))(t)
+			r := must.Get(Quantize(t.Context(), loaded(t, m), tk, people, c.o, Run{Workers: 2}))(t)
 			if err := r.Verified.Err(); err != nil {
 				t.Error(err)
 			}
@@ -117,7 +116,7 @@ func TestQuantizeConvolutions(t *testing.T) {
 			if name != "ptq by channel" {
 				return
 			}
-			again := must.Get(ptq.Quantize(context.Background(), loaded(t, m), tk, people, c.o, ptq.Run{}))(t)
+			again := must.Get(Quantize(context.Background(), loaded(t, m), tk, people, c.o, Run{}))(t)
 			if !bytes.Equal(r.Model, again.Model) {
 				t.Error("the file depends on the number of workers")
 			}

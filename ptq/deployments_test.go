@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"math"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,10 +20,8 @@ import (
 
 func calibratedLoans(t *testing.T, n int, r Recipe, workers int) (*Calibration, *task.People) {
 	t.Helper()
-	dir := filepath.Join("..", "testdata", "loans")
-	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"),
-		filepath.Join(dir, "train.csv"))
-	people = people.Subset(spread(0, people.N, n))
+	m, tk, people := loans(t, "train.csv")
+	people = few(people, n)
 	c := must.Get(Calibrate(t.Context(), loaded(t, m), tk, people, r, Run{Workers: workers}))(t)
 	t.Cleanup(func() { c.Close() })
 	return c, people
@@ -42,7 +39,7 @@ func TestDeployments(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	few := variation{rounding: 1, jitter: 0.02, batch: 300}
-	for _, o := range []Recipe{MustRecipe(PTQ), MustRecipe(CFPTQ, "refine.rounds=2")} {
+	for _, o := range []Recipe{mustRecipe(PTQ), mustRecipe(CFPTQ, "refine.rounds=2")} {
 		a, people := calibratedLoans(t, 200, o, 1)
 		nominal := must.Get(a.quantize(ctx, 4))(t)
 		others := []Deployment{drawnOf(t, a, few, 2, 0)}
@@ -88,7 +85,7 @@ func containers(t *testing.T, onnx []byte) string {
 
 func TestDeploymentWithoutVariation(t *testing.T) {
 	t.Parallel()
-	a, _ := calibratedLoans(t, 200, MustRecipe(CFPTQ), 1)
+	a, _ := calibratedLoans(t, 200, mustRecipe(CFPTQ), 1)
 	nominal := must.Get(a.quantize(context.Background(), 4))(t)
 	if d := cmp.Diff(nominal.Plan, drawnOf(t, a, variation{}, 1, 0).Plan); d != "" {
 		t.Error(d)
@@ -99,7 +96,7 @@ func TestDeploymentWithoutVariation(t *testing.T) {
 // original; more variation, more difference.
 func TestDeploymentsStayNear(t *testing.T) {
 	t.Parallel()
-	a, people := calibratedLoans(t, 600, MustRecipe(CFPTQ, "refine.rounds=2"), 1)
+	a, people := calibratedLoans(t, 600, mustRecipe(CFPTQ, "refine.rounds=2"), 1)
 	run := func(onnx []byte) []float32 {
 		c := must.Get(openFile(context.Background(), onnx, a.net.task, a.net.model.engine, 1))(t)
 		defer c.Close()
@@ -141,13 +138,10 @@ func difference(a, b []float32) float64 {
 func TestRobustness(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	dir := filepath.Join("..", "testdata", "loans")
-	m, tk, train := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"),
-		filepath.Join(dir, "train.csv"))
-	_, _, test := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"),
-		filepath.Join(dir, "test.csv"))
-	f := must.Get(OpenFleet(ctx, loaded(t, m), tk, train.Subset(spread(0, train.N, 300)),
-		Draws{Recipe: MustRecipe(CFPTQ, "allocate.budget=2.5", "refine.rounds=1"), Models: 6}, Run{Workers: 2}))(t)
+	m, tk, train := loans(t, "train.csv")
+	_, _, test := loans(t, "test.csv")
+	f := must.Get(OpenFleet(ctx, loaded(t, m), tk, few(train, 300),
+		Draws{Recipe: mustRecipe(CFPTQ, "allocate.budget=2.5", "refine.rounds=1"), Models: 6}, Run{Workers: 2}))(t)
 	defer f.Close()
 	set := must.Get(constraint.Compile(tk))(t)
 	o := RobustOptions{Sample: 40, Seed: 3, Seen: 4, Margins: []float64{0.1}}

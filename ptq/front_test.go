@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 
 	"cfq/internal/must"
 	"cfq/onnxio/graph"
-	"cfq/ptq"
 	"cfq/task"
 )
 
@@ -78,8 +77,8 @@ func TestFront(t *testing.T) {
 	undone := behindDense(m, dim-1, w, b)
 	checkSameModel(t, m, tk, undone, other, people, people)
 
-	r := must.Get(ptq.Quantize(t.Context(), loaded(t, undone), other, people,
-		ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=8"), ptq.Run{}))(t)
+	r := must.Get(Quantize(t.Context(), loaded(t, undone), other, people,
+		mustRecipe(CFPTQ, "allocate.budget=8"), Run{}))(t)
 	if err := r.Verified.Err(); err != nil {
 		t.Error(err)
 	}
@@ -94,8 +93,8 @@ func TestFarValue(t *testing.T) {
 	people.X = slices.Clone(people.X)
 	people.X[7*people.Dim+income] = 400
 	for _, tk := range []*task.Task{tk, stepped} {
-		r := must.Get(ptq.Quantize(t.Context(), loaded(t, m), tk, people, ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=8",
-			"write.compute=integer", "write.input=int8", "refine.rounds=0"), ptq.Run{}))(t)
+		r := must.Get(Quantize(t.Context(), loaded(t, m), tk, people, mustRecipe(CFPTQ, "allocate.budget=8",
+			"write.compute=integer", "write.input=int8", "refine.rounds=0"), Run{}))(t)
 		if all := strings.Join(r.Warnings, "\n"); !strings.Contains(all, `input "income" has values far from all others`) {
 			t.Errorf("a step in front: %v; warnings %q", tk.Made(), r.Warnings)
 		}
@@ -121,7 +120,7 @@ func checkSameModel(t *testing.T, m *graph.Model, tk *task.Task, other *graph.Mo
 	var all [2][]float32
 	var slopes [2][]float32
 	for i, g := range []*graph.Model{m, other} {
-		c, err := ptq.OpenFor(loaded(t, g), []*task.Task{tk, otherTask}[i], 1)
+		c, err := OpenFor(loaded(t, g), []*task.Task{tk, otherTask}[i], 1)
 		must.Do(t, err)
 		defer c.Close()
 		all[i], slopes[i], err = c.MarginGrads(ctx, []*task.People{people, otherPeople}[i].X)

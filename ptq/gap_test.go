@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"path/filepath"
@@ -11,7 +11,6 @@ import (
 	"cfq/onnxio"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
-	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -40,7 +39,7 @@ func TestGap(t *testing.T) {
 		}
 		people := must.Get(task.Read(t.Context(), realdata.Dir(t, "data", c.data, c.test), in, o))(t)
 		m := must.Get(onnxio.Load(t.Context(), realdata.Dir(t, "models", c.data, c.model), ort.Options{}))(t)
-		f := must.Get(ptq.OpenFor(m, in, 2))(t)
+		f := must.Get(OpenFor(m, in, 2))(t)
 		t.Cleanup(func() { _ = f.Close() })
 		x := refused(t, f, people, 120)
 		for _, norm := range []task.Norm{task.L1, task.L2} {

@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"bytes"
@@ -13,7 +13,6 @@ import (
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/recourse/promise"
@@ -27,7 +26,7 @@ import (
 func BenchmarkGate100k(b *testing.B) {
 	ctx := b.Context()
 	name, m, t, people := adult(b)
-	full := must.Get(ptq.OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
+	full := must.Get(OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
 	defer full.Close()
 	set := must.Get(constraint.Compile(t))(b)
 	plain := *t // the data are a table with a header, without labels
@@ -118,7 +117,7 @@ func crowd(b *testing.B, m recourse.Model, set *constraint.Set, t *task.Task, pe
 func BenchmarkEval(b *testing.B) {
 	ctx := b.Context()
 	name, m, t, people := adult(b)
-	q, err := ptq.Quantize(ctx, loaded(b, m), t, people, ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=4"), ptq.Run{})
+	q, err := Quantize(ctx, loaded(b, m), t, people, mustRecipe(CFPTQ, "allocate.budget=4"), Run{})
 	must.Do(b, err)
 	g := must.Get(codec.Read(q.Model, ""))(b)
 	if dir, err := realdata.Find(); err == nil {
@@ -130,7 +129,7 @@ func BenchmarkEval(b *testing.B) {
 	set := must.Get(constraint.Compile(t))(b)
 	var models [2]recourse.Model
 	for i, m := range []*graph.Model{m, g} {
-		c := must.Get(ptq.OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
+		c := must.Get(OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
 		defer c.Close()
 		models[i] = c
 	}

@@ -8,6 +8,7 @@ import (
 
 	"cfq/internal/must"
 	"cfq/onnxio/graph"
+	"cfq/task"
 )
 
 func wide(t *testing.T, far float64, hidden ...int) (*graph.Model, *sparse) {
@@ -60,8 +61,8 @@ func TestMarginErrorHeldOut(t *testing.T) {
 	t.Parallel()
 	g, s := wide(t, 90)
 	m, tk, people := loaded(t, g), sparseTask(t), s.people(1500)
-	two := MustRecipe(CFPTQ, "allocate.budget=2", "write.compute=float")
-	grid := MustRecipe(CFPTQ, "allocate.budget=8", "write.compute=integer", "write.input=int8")
+	two := mustRecipe(CFPTQ, "allocate.budget=2", "write.compute=float")
+	grid := mustRecipe(CFPTQ, "allocate.budget=8", "write.compute=integer", "write.input=int8")
 	for _, tt := range []struct {
 		name              string
 		o                 Recipe
@@ -71,7 +72,7 @@ func TestMarginErrorHeldOut(t *testing.T) {
 		text              string // what is to be done
 	}{
 		{"two bits", two, 1500, false, true, true, "try a larger --budget"},
-		{"eight bits", MustRecipe(CFPTQ, "allocate.budget=8", "write.compute=float"), 1500, false, false, false, ""},
+		{"eight bits", mustRecipe(CFPTQ, "allocate.budget=8", "write.compute=float"), 1500, false, false, false, ""},
 		{"the grid of the input", grid, 1500, false, true, false, "try --set write.input=float"},
 		{
 			"few people", two, 550, true, true, true, "recourse points of people who were calibrated on",
@@ -79,7 +80,7 @@ func TestMarginErrorHeldOut(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.o.Calibrate.Rows, tt.o.Refine.Rounds = 500, 0
-			r, err := Quantize(context.Background(), m, tk, people.Subset(spread(0, tt.people, tt.people)), tt.o, Run{})
+			r, err := Quantize(context.Background(), m, tk, people.Subset(task.AllRows(tt.people)), tt.o, Run{})
 			must.Do(t, err)
 			h := r.HeldOut
 			if h.Points < minPoints || h.Required != 0.1 || h.Seen != tt.seen {
@@ -97,7 +98,7 @@ func TestMarginErrorOfOutliers(t *testing.T) {
 	t.Parallel()
 	for _, far := range []float64{8, 140} {
 		g, s := wide(t, far, 256, 256, 128)
-		recipe := MustRecipe(CFPTQ, "allocate.budget=8", "write.compute=integer", "write.input=int8", "calibrate.rows=500",
+		recipe := mustRecipe(CFPTQ, "allocate.budget=8", "write.compute=integer", "write.input=int8", "calibrate.rows=500",
 			"refine.rounds=0")
 		r := must.Get(Quantize(context.Background(), loaded(t, g), sparseTask(t), s.people(1500), recipe, Run{}))(t)
 		h := r.HeldOut

@@ -2,6 +2,7 @@ package ptq
 
 import (
 	"context"
+	"path/filepath"
 	"testing"
 
 	"cfq/internal/must"
@@ -12,16 +13,26 @@ import (
 	"cfq/task"
 )
 
-func readAll(t testing.TB, model, taskFile, data string) (*graph.Model, *task.Task, *task.People) {
+func loans(t testing.TB, file string) (*graph.Model, *task.Task, *task.People) {
 	t.Helper()
-	m := must.Get(codec.ReadFile(model))(t)
-	tk := must.Get(task.Load(taskFile))(t)
-	people := must.Get(task.Read(context.Background(), data, tk, task.ReadOptions{}))(t)
+	dir := filepath.Join("..", "testdata", "loans")
+	m := must.Get(codec.ReadFile(filepath.Join(dir, "model.onnx")))(t)
+	tk := must.Get(task.Load(filepath.Join(dir, "task.yaml")))(t)
+	people := must.Get(task.Read(context.Background(), filepath.Join(dir, file), tk, task.ReadOptions{}))(t)
 	return m, tk, people
 }
 
-// MustRecipe is NewRecipe of what is known to be right.
-func MustRecipe(method MethodName, settings ...string) Recipe {
+// few are n of the people, evenly spread: enough where the numbers do not matter.
+func few(people *task.People, n int) *task.People {
+	rows := make([]int, n)
+	for k := range rows {
+		rows[k] = k * people.N / n
+	}
+	return people.Subset(rows)
+}
+
+// mustRecipe is NewRecipe of what is known to be right.
+func mustRecipe(method MethodName, settings ...string) Recipe {
 	r, err := NewRecipe(method, settings...)
 	if err != nil {
 		panic(err)

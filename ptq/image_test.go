@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
-	"cfq/ptq"
 	"cfq/task"
 )
 
@@ -54,12 +53,12 @@ func TestBlackPixels(t *testing.T) {
 		}
 	}
 	ctx := context.Background()
-	r := must.Get(ptq.Quantize(ctx, loaded(t, m), tk, people, ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=8",
-		"write.compute=integer", "write.input=int8", "refine.rounds=0"), ptq.Run{}))(t)
+	r := must.Get(Quantize(ctx, loaded(t, m), tk, people, mustRecipe(CFPTQ, "allocate.budget=8",
+		"write.compute=integer", "write.input=int8", "refine.rounds=0"), Run{}))(t)
 	written := must.Get(onnxio.LoadBytes(ctx, r.Model, orttest.Need(t)))(t)
 	var margins [2][]float32
 	for i, m := range []*onnxio.Model{loaded(t, m), written} {
-		c, err := ptq.OpenFor(m, tk, 1)
+		c, err := OpenFor(m, tk, 1)
 		must.Do(t, err)
 		defer c.Close()
 		if margins[i], err = c.Margins(ctx, painted); err != nil {

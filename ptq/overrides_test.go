@@ -1,7 +1,6 @@
 package ptq
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +13,7 @@ import (
 
 func set(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, own ...task.Override) *calib.Set {
 	t.Helper()
-	r := MustRecipe(CFPTQCalib, "allocate.rule=uniform")
+	r := mustRecipe(CFPTQCalib, "allocate.rule=uniform")
 	return calibrated(t, m, tk, people, r, Run{Overrides: own}).fitSet
 }
 
@@ -30,9 +29,7 @@ func point(s *calib.Set, i int) []float32 {
 // they were.
 func TestTeacherKeepsToOverrides(t *testing.T) {
 	t.Parallel()
-	loans := filepath.Join("..", "testdata", "loans")
-	m, tk, all := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"),
-		filepath.Join(loans, "train.csv"))
+	m, tk, all := loans(t, "train.csv")
 	var rows []int
 	for row := 199; row >= 0; row-- {
 		rows = append(rows, row)
@@ -78,7 +75,7 @@ func TestTeacherKeepsToOverrides(t *testing.T) {
 		}
 	}
 	people.Rows = people.Rows[1:]
-	_, err := Quantize(t.Context(), loaded(t, m), tk, people, MustRecipe(CFPTQCalib), Run{Overrides: own})
+	_, err := Quantize(t.Context(), loaded(t, m), tk, people, mustRecipe(CFPTQCalib), Run{Overrides: own})
 	if err == nil || !strings.Contains(err.Error(), "overrides are by rows") {
 		t.Errorf("people without rows: %v", err)
 	}
@@ -86,9 +83,7 @@ func TestTeacherKeepsToOverrides(t *testing.T) {
 
 func TestWhyNoRecourse(t *testing.T) {
 	t.Parallel()
-	loans := filepath.Join("..", "testdata", "loans")
-	m, tk, all := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"),
-		filepath.Join(loans, "test.csv"))
+	m, tk, all := loans(t, "test.csv")
 	people := all.Subset([]int{0, 2}) // both approved
 	promises := func(s recourse.Status) []recourse.Action {
 		var list []recourse.Action
@@ -106,7 +101,7 @@ func TestWhyNoRecourse(t *testing.T) {
 		{promises(recourse.Found), "the promises change nothing for any row: "},
 		{promises(recourse.NoneFound), "no row has a promise: "},
 	} {
-		q := calibrated(t, m, tk, people, MustRecipe(CFPTQ, "allocate.rule=uniform"), Run{Promises: c.promises})
+		q := calibrated(t, m, tk, people, mustRecipe(CFPTQ, "allocate.rule=uniform"), Run{Promises: c.promises})
 		if !slices.ContainsFunc(q.warnings, func(w string) bool { return strings.HasPrefix(w, c.want) }) {
 			t.Errorf("warnings %q, want %q", q.warnings, c.want)
 		}

@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"bytes"
@@ -13,29 +13,28 @@ import (
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
-	"cfq/ptq"
 	"cfq/quant"
 	"cfq/task"
 )
 
 // roundTrip quantizes m, saves the plan, makes the model from the plan again and holds
 // the two against each other. It returns the result and the plan's text.
-func roundTrip(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, o ptq.Recipe) (*ptq.Result, string) {
+func roundTrip(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, o Recipe) (*Result, string) {
 	t.Helper()
-	r := must.Get(ptq.Quantize(context.Background(), loaded(t, m), tk, people, o, ptq.Run{}))(t)
+	r := must.Get(Quantize(context.Background(), loaded(t, m), tk, people, o, Run{}))(t)
 	if err := r.Verified.Err(); err != nil {
 		t.Error(err)
 	}
 	var text, second bytes.Buffer
-	must.Do(t, ptq.WritePlan(&text, r))
-	again, err := ptq.FromPlan(context.Background(), loaded(t, m), readPlan(t, text.Bytes()), nil, ptq.Run{})
+	must.Do(t, WritePlan(&text, r))
+	again, err := FromPlan(context.Background(), loaded(t, m), readPlan(t, text.Bytes()), nil, Run{})
 	if err != nil {
 		t.Fatalf("%v\n%.2000s", err, text.Bytes())
 	}
 	if !bytes.Equal(r.Model, again.Model) {
 		t.Errorf("%d bytes, want the %d of the run that saved the plan", len(again.Model), len(r.Model))
 	}
-	if err := ptq.WritePlan(&second, again); err != nil || !bytes.Equal(text.Bytes(), second.Bytes()) {
+	if err := WritePlan(&second, again); err != nil || !bytes.Equal(text.Bytes(), second.Bytes()) {
 		t.Errorf("the plan of the second run is another (%v)", err)
 	}
 	if r.Stored != again.Stored || len(r.Layers) != len(again.Layers) {
@@ -67,11 +66,11 @@ func TestFromPlanKinds(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 150)
-	for name, o := range map[string]ptq.Recipe{
-		"rows": ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=3", "refine.rounds=2"),
-		"rows, equalized": ptq.MustRecipe(ptq.CFPTQ,
+	for name, o := range map[string]Recipe{
+		"rows": mustRecipe(CFPTQ, "allocate.budget=3", "refine.rounds=2"),
+		"rows, equalized": mustRecipe(CFPTQ,
 			"allocate.budget=3", "refine.rounds=0", "round.cross-layer-equalization=true"),
-		"bytes": ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=4", "refine.rounds=0", "allocate.cost=bytes"),
+		"bytes": mustRecipe(CFPTQ, "allocate.budget=4", "refine.rounds=0", "allocate.cost=bytes"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, text := roundTrip(t, m, tk, people, o)
@@ -88,7 +87,7 @@ func TestFromPlanKinds(t *testing.T) {
 	}
 	t.Run("old runtime", func(t *testing.T) {
 		r, text := roundTrip(t, m, tk, people,
-			ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=3", "refine.rounds=0", "write.runtime=1.20"))
+			mustRecipe(CFPTQ, "allocate.budget=3", "refine.rounds=0", "write.runtime=1.20"))
 		if !strings.Contains(text, `"target_ort": "1.20"`) {
 			t.Error("the plan does not say for which release")
 		}
@@ -107,7 +106,7 @@ func TestFromPlanKinds(t *testing.T) {
 func readPlanOf(t *testing.T, m *graph.Model, text string) *quant.Plan {
 	t.Helper()
 	f := readPlan(t, []byte(text))
-	r := must.Get(ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Run{}))(t)
+	r := must.Get(FromPlan(context.Background(), loaded(t, m), f, nil, Run{}))(t)
 	return r.Plan
 }
 
@@ -118,26 +117,26 @@ func TestFromPlanConvolutions(t *testing.T) {
 	people = few(people, 150)
 	m := convolutionalLoans(tk)
 	for name, c := range map[string]struct {
-		o    ptq.Recipe
+		o    Recipe
 		want string // in the plan
 	}{
-		"integers": {ptq.MustRecipe("ptq", "allocate.budget=8"), `(?s)"result": \{.*"result": \{`},
+		"integers": {mustRecipe("ptq", "allocate.budget=8"), `(?s)"result": \{.*"result": \{`},
 		"channels": {
-			ptq.MustRecipe("ptq", "allocate.budget=4", "round.scales=per-channel", "round.rule=gptq"),
+			mustRecipe("ptq", "allocate.budget=4", "round.scales=per-channel", "round.rule=gptq"),
 			`"result": \{`,
 		},
-		"rows":  {ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=5", "refine.rounds=0"), `"result": \{`},
-		"float": {ptq.MustRecipe("ptq", "write.compute=auto"), `"reads": "float"`},
+		"rows":  {mustRecipe(CFPTQ, "allocate.budget=5", "refine.rounds=0"), `"result": \{`},
+		"float": {mustRecipe("ptq", "write.compute=auto"), `"reads": "float"`},
 		"act bits": {
-			ptq.MustRecipe("ptq", "allocate.budget=8", "write.act-bits=4", "write.compute=integer"),
+			mustRecipe("ptq", "allocate.budget=8", "write.act-bits=4", "write.compute=integer"),
 			`"result": \{"bits": 4`,
 		},
-		"kept":        {ptq.MustRecipe("ptq", "allocate.budget=8", "allocate.keep-float=n_Conv_1"), `"float": true`},
-		"old runtime": {ptq.MustRecipe("ptq", "allocate.budget=3", "write.runtime=1.20"), `"target_ort": "1.20"`},
+		"kept":        {mustRecipe("ptq", "allocate.budget=8", "allocate.keep-float=n_Conv_1"), `"float": true`},
+		"old runtime": {mustRecipe("ptq", "allocate.budget=3", "write.runtime=1.20"), `"target_ort": "1.20"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "float" {
-				c.o.Write.Compute = ptq.ComputeInteger
+				c.o.Write.Compute = ComputeInteger
 			}
 			if _, text := roundTrip(t, m, tk, people, c.o); !regexp.MustCompile(c.want).MatchString(text) {
 				t.Errorf("the plan does not say %s:\n%.2000s", c.want, text)
@@ -151,8 +150,8 @@ func TestKeepFloatEach(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 150)
 	for _, node := range []string{"/layers.0/Gemm", "/layers.2/Gemm", "/layers.4/Gemm"} {
-		for _, method := range []ptq.MethodName{"ptq", "cf-ptq"} {
-			r, _ := roundTrip(t, m, tk, people, ptq.MustRecipe(method, "refine.rounds=0", "write.compute=integer",
+		for _, method := range []MethodName{"ptq", "cf-ptq"} {
+			r, _ := roundTrip(t, m, tk, people, mustRecipe(method, "refine.rounds=0", "write.compute=integer",
 				"allocate.keep-float="+node))
 			for _, l := range r.Verified.Layers {
 				if l.Kernel != "QGemm" {
@@ -172,7 +171,7 @@ func TestRuntimeErrors(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	newer := m.Clone()
 	newer.SetOpset("", 23)
-	_, text := planOf(t, m, ptq.MustRecipe("ptq"))
+	_, text := planOf(t, m, mustRecipe("ptq"))
 	f := readPlan(t, text)
 	for _, c := range []struct {
 		m       *graph.Model
@@ -184,17 +183,17 @@ func TestRuntimeErrors(t *testing.T) {
 		{newer, "1.22", "the model has opset 23, and ONNX Runtime 1.22 reads up to 22"},
 	} {
 		work := 0
-		o, run := ptq.MustRecipe(ptq.CFPTQ), ptq.Run{Progress: func(ev ptq.Event) {
+		o, run := mustRecipe(CFPTQ), Run{Progress: func(ev Event) {
 			if ev.Stage != "read the model" {
 				work++
 			}
 		}}
 		o.Write.Runtime = c.version
 		f.Runtime = c.version
-		_, err := ptq.Quantize(context.Background(), loaded(t, c.m), tk, people, o, run)
-		_, planErr := ptq.FromPlan(context.Background(), loaded(t, c.m), f, nil, run)
+		_, err := Quantize(context.Background(), loaded(t, c.m), tk, people, o, run)
+		_, planErr := FromPlan(context.Background(), loaded(t, c.m), f, nil, run)
 		for _, err := range []error{err, planErr} {
-			if input := (*ptq.InputError)(nil); !errors.As(err, &input) || !strings.Contains(err.Error(), c.want) {
+			if input := (*InputError)(nil); !errors.As(err, &input) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %v, want it to say %q", c.version, err, c.want)
 			}
 		}

@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"bytes"
@@ -11,16 +11,15 @@ import (
 	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
-	"cfq/ptq"
 	"cfq/quant"
 )
 
-func planOf(t *testing.T, m *graph.Model, o ptq.Recipe) (*ptq.Result, []byte) {
+func planOf(t *testing.T, m *graph.Model, o Recipe) (*Result, []byte) {
 	t.Helper()
 	_, tk, people := loans(t, "train.csv")
-	r := must.Get(ptq.Quantize(context.Background(), loaded(t, m), tk, few(people, 150), o, ptq.Run{}))(t)
+	r := must.Get(Quantize(context.Background(), loaded(t, m), tk, few(people, 150), o, Run{}))(t)
 	var b bytes.Buffer
-	must.Do(t, ptq.WritePlan(&b, r))
+	must.Do(t, WritePlan(&b, r))
 	return r, b.Bytes()
 }
 
@@ -44,11 +43,11 @@ func TestFromPlanOfDeclaredHead(t *testing.T) {
 	signs := b.Const(graph.FromFloats("signs", []float32{-1, 1}, 2, 1))
 	m.Graph.Outputs[0].Name = b.Op("Exp", []string{b.Op("MatMul", []string{m.Graph.Outputs[0].Name, signs})})
 	m.Graph.Outputs[0].Shape[1].Size = 1
-	r, err := ptq.Quantize(t.Context(), loaded(t, m), &declared, few(people, 150), ptq.MustRecipe("ptq"), ptq.Run{})
+	r, err := Quantize(t.Context(), loaded(t, m), &declared, few(people, 150), mustRecipe("ptq"), Run{})
 	must.Do(t, err)
 	var plan bytes.Buffer
-	must.Do(t, ptq.WritePlan(&plan, r))
-	again := must.Get(ptq.FromPlan(context.Background(), loaded(t, m), readPlan(t, plan.Bytes()), nil, ptq.Run{}))(t)
+	must.Do(t, WritePlan(&plan, r))
+	again := must.Get(FromPlan(context.Background(), loaded(t, m), readPlan(t, plan.Bytes()), nil, Run{}))(t)
 	if !bytes.Equal(again.Model, r.Model) {
 		t.Error("another file")
 	}
@@ -60,25 +59,25 @@ func TestFromPlan(t *testing.T) {
 	t.Parallel()
 	m, _, people := loans(t, "test.csv")
 	people = few(people, 150)
-	for name, o := range map[string]ptq.Recipe{
-		"default":     ptq.MustRecipe(ptq.CFPTQ),
-		"paper":       ptq.MustRecipe("cf-ptq-paper", "allocate.budget=3"),
-		"tensor":      ptq.MustRecipe("ptq", "allocate.budget=2"),
-		"full range":  ptq.MustRecipe("ptq", "allocate.budget=8", "write.full-range=true"),
-		"kept":        ptq.MustRecipe("ptq", "allocate.keep-float=/layers.2/Gemm"),
-		"input kept":  ptq.MustRecipe("ptq", "allocate.keep-float=/layers.0/Gemm", "round.scales=per-channel"),
-		"input float": ptq.MustRecipe("ptq", "write.input=float", "write.compute=integer"),
-		"equalized":   ptq.MustRecipe("ptq", "round.cross-layer-equalization=true", "allocate.budget=3"),
-		"equal, kept": ptq.MustRecipe("ptq", "round.cross-layer-equalization=true", "allocate.keep-float=/layers.0/Gemm"),
-		"low":         ptq.MustRecipe("ptq", "write.act-bits=4", "write.compute=integer", "round.rule=gptq"),
+	for name, o := range map[string]Recipe{
+		"default":     mustRecipe(CFPTQ),
+		"paper":       mustRecipe("cf-ptq-paper", "allocate.budget=3"),
+		"tensor":      mustRecipe("ptq", "allocate.budget=2"),
+		"full range":  mustRecipe("ptq", "allocate.budget=8", "write.full-range=true"),
+		"kept":        mustRecipe("ptq", "allocate.keep-float=/layers.2/Gemm"),
+		"input kept":  mustRecipe("ptq", "allocate.keep-float=/layers.0/Gemm", "round.scales=per-channel"),
+		"input float": mustRecipe("ptq", "write.input=float", "write.compute=integer"),
+		"equalized":   mustRecipe("ptq", "round.cross-layer-equalization=true", "allocate.budget=3"),
+		"equal, kept": mustRecipe("ptq", "round.cross-layer-equalization=true", "allocate.keep-float=/layers.0/Gemm"),
+		"low":         mustRecipe("ptq", "write.act-bits=4", "write.compute=integer", "round.rule=gptq"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "default" {
-				o.Write.Compute = ptq.ComputeInteger
+				o.Write.Compute = ComputeInteger
 			}
 			r, text := planOf(t, m, o)
 			f := readPlan(t, text)
-			again := must.Get(ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Run{}))(t)
+			again := must.Get(FromPlan(context.Background(), loaded(t, m), f, nil, Run{}))(t)
 			if !bytes.Equal(r.Model, again.Model) {
 				t.Errorf("%d bytes, want the %d of the run that saved it", len(again.Model), len(r.Model))
 			}
@@ -92,10 +91,10 @@ func TestFromPlan(t *testing.T) {
 					r.Budget, r.Bits)
 			}
 			var second bytes.Buffer
-			if err := ptq.WritePlan(&second, again); err != nil || !bytes.Equal(text, second.Bytes()) {
+			if err := WritePlan(&second, again); err != nil || !bytes.Equal(text, second.Bytes()) {
 				t.Errorf("the plan of the second run is another (%v)", err)
 			}
-			if _, err := ptq.FromPlan(context.Background(), loaded(t, m), f, people, ptq.Run{Workers: 2}); err != nil {
+			if _, err := FromPlan(context.Background(), loaded(t, m), f, people, Run{Workers: 2}); err != nil {
 				t.Errorf("verified on people: %v", err)
 			}
 		})
@@ -105,10 +104,10 @@ func TestFromPlan(t *testing.T) {
 func TestFromEditedPlan(t *testing.T) {
 	t.Parallel()
 	m, _, _ := loans(t, "train.csv")
-	_, text := planOf(t, m, ptq.MustRecipe("ptq", "round.scales=per-channel", "write.compute=integer"))
+	_, text := planOf(t, m, mustRecipe("ptq", "round.scales=per-channel", "write.compute=integer"))
 	for _, node := range []string{"/layers.0/Gemm", "/layers.4/Gemm"} {
 		f := readPlan(t, bytes.Replace(text, []byte(`"node": "`+node+`",`), []byte(`"node": "`+node+`", "float": true,`), 1))
-		r, err := ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Run{})
+		r, err := FromPlan(context.Background(), loaded(t, m), f, nil, Run{})
 		if err != nil {
 			t.Fatalf("%s in float: %v", node, err)
 		}
@@ -127,7 +126,7 @@ func TestFromEditedPlan(t *testing.T) {
 	for i := range l.Rows {
 		l.Rows[i].Codes, l.Rows[i].Scale = "", nil
 	}
-	r := must.Get(ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Run{}))(t)
+	r := must.Get(FromPlan(context.Background(), loaded(t, m), f, nil, Run{}))(t)
 	if p := r.Plan.Layers; p[0].Bits != 4 || p[1].Bits != 8 || r.Layers[1].Bits != 8 {
 		t.Errorf("%d and %d bits", p[0].Bits, p[1].Bits)
 	}
@@ -139,7 +138,7 @@ func TestFromEditedPlan(t *testing.T) {
 func TestFromPlanErrors(t *testing.T) {
 	t.Parallel()
 	m, _, people := loans(t, "train.csv")
-	_, text := planOf(t, m, ptq.MustRecipe("ptq"))
+	_, text := planOf(t, m, mustRecipe("ptq"))
 	other := m.Clone()
 	for i := range other.Graph.Inits {
 		if v, err := other.Graph.Inits[i].Floats(); err == nil && len(v) > 0 {
@@ -164,13 +163,13 @@ func TestFromPlanErrors(t *testing.T) {
 		{"another model", other, readPlan(t, text), nil, "the plan is for another model"},
 		{"no layer", m, none, nil, "leaves every layer in float"},
 	} {
-		_, err := ptq.FromPlan(context.Background(), loaded(t, c.m), c.f, nil, ptq.Run{})
-		if input := (*ptq.InputError)(nil); !errors.As(err, &input) || !strings.Contains(err.Error(), c.want) {
+		_, err := FromPlan(context.Background(), loaded(t, c.m), c.f, nil, Run{})
+		if input := (*InputError)(nil); !errors.As(err, &input) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want it to say %q", c.name, err, c.want)
 		}
 	}
-	if _, err := ptq.FromPlan(context.Background(), loaded(t, m), readPlan(t, text), &narrow,
-		ptq.Run{}); err == nil || !strings.Contains(err.Error(), "to verify a model") {
+	if _, err := FromPlan(context.Background(), loaded(t, m), readPlan(t, text), &narrow,
+		Run{}); err == nil || !strings.Contains(err.Error(), "to verify a model") {
 		t.Errorf("people of another task: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/ptq"
 )
 
 func TestQuantizable(t *testing.T) {
@@ -45,7 +44,7 @@ func TestQuantizable(t *testing.T) {
 	first := diverged.Graph.Inits[0]
 	nan := slices.Repeat([]float32{float32(math.NaN())}, first.Len())
 	diverged.Graph.Inits[0] = graph.FromFloats(first.Name, nan, first.Dims...)
-	quantized, err := ptq.Quantize(t.Context(), loaded(t, m), tk, few(people, 200), ptq.MustRecipe(ptq.PTQ), ptq.Run{})
+	quantized, err := Quantize(t.Context(), loaded(t, m), tk, few(people, 200), mustRecipe(PTQ), Run{})
 	must.Do(t, err)
 	written := must.Get(codec.Read(quantized.Model, ""))(t)
 	for name, c := range map[string]struct {
@@ -81,12 +80,12 @@ func TestQuantizable(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := ptq.Quantizable(context.Background(), loaded(t, c.m))
+			err := Quantizable(context.Background(), loaded(t, c.m))
 			if c.why == "" {
 				must.Do(t, err)
 				return
 			}
-			var o *ptq.Obstacle
+			var o *Obstacle
 			if !errors.As(err, &o) {
 				t.Fatalf("%v is no obstacle", err)
 			}

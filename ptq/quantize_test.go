@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"bytes"
@@ -6,37 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"cfq/internal/must"
-	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
-	"cfq/ptq"
 	"cfq/task"
 )
-
-func loans(t testing.TB, file string) (*graph.Model, *task.Task, *task.People) {
-	t.Helper()
-	dir := filepath.Join("..", "testdata", "loans")
-	m := must.Get(codec.ReadFile(filepath.Join(dir, "model.onnx")))(t)
-	tk := must.Get(task.Load(filepath.Join(dir, "task.yaml")))(t)
-	people := must.Get(task.Read(context.Background(), filepath.Join(dir, file), tk, task.ReadOptions{}))(t)
-	return m, tk, people
-}
-
-// few are n of the people, evenly spread: enough where the numbers do not matter.
-func few(people *task.People, n int) *task.People {
-	rows := make([]int, n)
-	for k := range rows {
-		rows[k] = k * people.N / n
-	}
-	return people.Subset(rows)
-}
 
 // Every method and allocator writes a model that ONNX Runtime runs on integer
 // kernels within its budget, decides like the original, and is the same for any
@@ -45,19 +23,19 @@ func TestQuantize(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
-	kinds := []ptq.Scales{ptq.ScalesPerTensor, ptq.ScalesPerChannel}
-	for i, method := range ptq.Methods() {
-		for k, name := range append(ptq.Names(keyOf(t, "allocate.rule").Choices), "") {
-			allocator := ptq.Allocator(name)
+	kinds := []Scales{ScalesPerTensor, ScalesPerChannel}
+	for i, method := range Methods() {
+		for k, name := range append(Names(keyOf(t, "allocate.rule").Choices), "") {
+			allocator := Allocator(name)
 			scales := kinds[(i+k+1)%len(kinds)] // of cf-ptq and ptq those that they have anyway are run twice
-			perTensor := scales == ptq.ScalesPerTensor
+			perTensor := scales == ScalesPerTensor
 			settings := []string{"allocate.budget=3.5", "round.scales=" + string(scales)}
 			if allocator != "" {
 				settings = append(settings, "allocate.rule="+name)
 			}
 			people := people
 			switch untrained := method.Recipe.Train == nil; {
-			case untrained && allocator == ptq.AllocatorLearned:
+			case untrained && allocator == AllocatorLearned:
 				continue // it needs an objective
 			case !untrained:
 				if allocator != "" {
@@ -68,9 +46,9 @@ func TestQuantize(t *testing.T) {
 			if method.Recipe.Refine.Rounds > 0 {
 				settings = append(settings, "refine.rounds=1")
 			}
-			o := ptq.MustRecipe(method.Name, settings...)
+			o := mustRecipe(method.Name, settings...)
 			t.Run(fmt.Sprintf("%s/%s/%s", method.Name, allocator, scales), func(t *testing.T) {
-				r := must.Get(ptq.Quantize(context.Background(), loaded(t, m), tk, people, o, ptq.Run{}))(t)
+				r := must.Get(Quantize(context.Background(), loaded(t, m), tk, people, o, Run{}))(t)
 				if err := r.Verified.Err(); err != nil {
 					t.Error(err)
 				}
@@ -85,13 +63,13 @@ func TestQuantize(t *testing.T) {
 				if spent > o.Allocate.Budget*float64(weights)+1e-6 || r.Stored < r.Bits {
 					t.Errorf("%v bits for %d weights exceed a budget of %v", spent, weights, o.Allocate.Budget)
 				}
-				if (r.Recourse > 0) != (method.Recipe.Calibrate.Points != ptq.OnFactual) {
+				if (r.Recourse > 0) != (method.Recipe.Calibrate.Points != OnFactual) {
 					t.Errorf("%d recourse points", r.Recourse)
 				}
 				if allocator != "" {
 					return
 				}
-				again := must.Get(ptq.Quantize(t.Context(), loaded(t, m), tk, people, o, ptq.Run{Workers: 3}))(t)
+				again := must.Get(Quantize(t.Context(), loaded(t, m), tk, people, o, Run{Workers: 3}))(t)
 				if !bytes.Equal(r.Model, again.Model) {
 					t.Error("three workers wrote other bytes than one")
 				}
@@ -103,7 +81,7 @@ func TestQuantize(t *testing.T) {
 func TestEightBitsDecideAlike(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, ptq.MustRecipe("ptq", "allocate.budget=8"), ptq.Run{})
+	r, err := Quantize(t.Context(), loaded(t, m), tk, people, mustRecipe("ptq", "allocate.budget=8"), Run{})
 	must.Do(t, err)
 	q := must.Get(codec.Read(r.Model, ""))(t)
 	if recipe, ok := q.Meta("cfq.recipe"); !ok || !strings.Contains(recipe, `"method":"ptq"`) {
@@ -112,7 +90,7 @@ func TestEightBitsDecideAlike(t *testing.T) {
 	_, _, test := loans(t, "test.csv")
 	var decisions [2][]float32
 	for i, m := range []*graph.Model{m, q} {
-		c, err := ptq.OpenFor(loaded(t, m), tk, 1)
+		c, err := OpenFor(loaded(t, m), tk, 1)
 		must.Do(t, err)
 		if decisions[i], err = c.Margins(context.Background(), test.X); err != nil {
 			t.Fatal(err)
@@ -138,8 +116,8 @@ func TestGradientAtSegmentEnds(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	ctx := context.Background()
-	r := must.Get(ptq.Quantize(ctx, loaded(t, m), tk, people,
-		ptq.MustRecipe("ptq", "allocate.budget=8", "write.compute=integer"), ptq.Run{}))(t)
+	r := must.Get(Quantize(ctx, loaded(t, m), tk, people,
+		mustRecipe("ptq", "allocate.budget=8", "write.compute=integer"), Run{}))(t)
 	q := must.Get(codec.Read(r.Model, ""))(t)
 	dim, ends := tk.Dim(), 0
 	var x []float32
@@ -160,7 +138,7 @@ func TestGradientAtSegmentEnds(t *testing.T) {
 	}
 	var grads [2][]float32
 	for i, m := range []*graph.Model{m, q} {
-		c, err := ptq.OpenFor(loaded(t, m), tk, 1)
+		c, err := OpenFor(loaded(t, m), tk, 1)
 		must.Do(t, err)
 		if _, grads[i], err = c.MarginGrads(ctx, x); err != nil {
 			t.Fatal(err)
@@ -198,25 +176,25 @@ func TestQuantizeErrors(t *testing.T) {
 		m    *graph.Model
 		t    *task.Task
 		p    *task.People
-		o    ptq.Recipe
+		o    Recipe
 		want string
 	}{
 		{
 			"method", context.Background(), m, tk, people,
-			ptq.Recipe{Method: "cfptq"},
+			Recipe{Method: "cfptq"},
 			`invalid value "cfptq" for method: want cf-ptq, cfq-qat,`,
 		},
-		{"task", context.Background(), m, &short, people, ptq.MustRecipe(ptq.CFPTQ), "the task's features make 3"},
-		{"people", context.Background(), m, tk, &task.People{}, ptq.MustRecipe(ptq.CFPTQ), "no rows to calibrate on"},
-		{"layers", context.Background(), noLayers, tk, people, ptq.MustRecipe(ptq.CFPTQ), "without dense layers"},
-		{"cancelled", cancelled, m, tk, people, ptq.MustRecipe(ptq.CFPTQ), "context canceled"},
+		{"task", context.Background(), m, &short, people, mustRecipe(CFPTQ), "the task's features make 3"},
+		{"people", context.Background(), m, tk, &task.People{}, mustRecipe(CFPTQ), "no rows to calibrate on"},
+		{"layers", context.Background(), noLayers, tk, people, mustRecipe(CFPTQ), "without dense layers"},
+		{"cancelled", cancelled, m, tk, people, mustRecipe(CFPTQ), "context canceled"},
 	} {
-		if _, err := ptq.Quantize(
+		if _, err := Quantize(
 			tt.ctx,
 			loaded(t, tt.m),
 			tt.t,
 			tt.p,
-			tt.o, ptq.Run{},
+			tt.o, Run{},
 		); err == nil ||
 			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want it to say %q", tt.name, err, tt.want)
@@ -244,22 +222,22 @@ func TestQuantizeLeavesFixedLayers(t *testing.T) {
 		}},
 		{Name: "r2", Op: "Reshape", Inputs: []string{"d", "rows"}, Outputs: []string{"flat"}},
 	}, g.Nodes...)
-	r := must.Get(ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.MustRecipe(ptq.CFPTQ), ptq.Run{}))(t)
+	r := must.Get(Quantize(context.Background(), loaded(t, m), tk, people, mustRecipe(CFPTQ), Run{}))(t)
 	first := r.Layers[0]
 	if len(r.Layers) != 4 || first.Node != "cubic" || first.Float == "" || first.Params != 20 {
 		t.Errorf("%+v", r.Layers)
 	}
 }
 
-func keyOf(t *testing.T, name string) ptq.Key {
+func keyOf(t *testing.T, name string) Key {
 	t.Helper()
-	for _, k := range ptq.Keys() {
+	for _, k := range Keys() {
 		if k.Name == name {
 			return k
 		}
 	}
 	t.Fatalf("there is no setting %s", name)
-	return ptq.Key{}
+	return Key{}
 }
 
 // Every choice of every setting makes a file that runs as planned, says in its recipe how it
@@ -268,12 +246,12 @@ func TestChoices(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
-	std, err := ptq.FindMethod("cf-ptq")
+	std, err := FindMethod("cf-ptq")
 	must.Do(t, err)
-	var usual *ptq.Result // by the choices that are made anyway
+	var usual *Result // by the choices that are made anyway
 	// the choices above make no difference here; all activations have 8 bits: bops are bits; small layers are float
 	same := map[string]int{"allocate.cost": 1, "write.input": 1, "write.compute": 1}
-	for _, c := range ptq.Keys() {
+	for _, c := range Keys() {
 		if c.Choices == nil || c.Name == "allocate.rule" || c.Name == "train.prune-by" || c.Name == "allocate.scores" {
 			continue // TestQuantize and TestPruned have them all
 		}
@@ -294,15 +272,15 @@ func TestChoices(t *testing.T) {
 				add("allocate.keep-float", "/layers.2/Gemm")
 			}
 			people := people
-			if c.Name == "train.objective" && choice.Name != string(ptq.Untrained) {
+			if c.Name == "train.objective" && choice.Name != string(Untrained) {
 				add("train.steps", "32")
 				people = few(people, 100)
 			}
 			r, special := usual, choice.Name != usually || c.Name == "allocate.cost" || c.Name == "round.act-range" ||
 				c.Name == "write.compute"
 			if special || usual == nil {
-				o := ptq.MustRecipe(ptq.CFPTQ, settings...)
-				if r, err = ptq.Quantize(t.Context(), loaded(t, m), tk, people, o, ptq.Run{}); err != nil {
+				o := mustRecipe(CFPTQ, settings...)
+				if r, err = Quantize(t.Context(), loaded(t, m), tk, people, o, Run{}); err != nil {
 					t.Errorf("%s %s: %v", c.Name, choice.Name, err)
 					continue
 				}
@@ -334,8 +312,8 @@ func TestBudgetOfBytes(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 200)
 	for _, budget := range []float64{4, 5.5} {
-		r := must.Get(ptq.Quantize(t.Context(), loaded(t, m), tk, people,
-			ptq.MustRecipe(ptq.CFPTQ, fmt.Sprint("allocate.budget=", budget), "allocate.cost=bytes"), ptq.Run{}))(t)
+		r := must.Get(Quantize(t.Context(), loaded(t, m), tk, people,
+			mustRecipe(CFPTQ, fmt.Sprint("allocate.budget=", budget), "allocate.cost=bytes"), Run{}))(t)
 		if err := r.Verified.Err(); err != nil {
 			t.Error(err)
 		}
@@ -343,9 +321,9 @@ func TestBudgetOfBytes(t *testing.T) {
 			t.Errorf("budget %v: %v bits are stored for a weight, %v of them codes", budget, r.Stored, r.Bits)
 		}
 	}
-	var input *ptq.InputError
-	if _, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people,
-		ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=2", "allocate.cost=bytes"), ptq.Run{}); !errors.As(err, &input) {
+	var input *InputError
+	if _, err := Quantize(t.Context(), loaded(t, m), tk, people,
+		mustRecipe(CFPTQ, "allocate.budget=2", "allocate.cost=bytes"), Run{}); !errors.As(err, &input) {
 		t.Errorf("two bits with all that comes on top: %v", err)
 	}
 }
@@ -357,8 +335,8 @@ func TestBudgetOfOperations(t *testing.T) {
 	people = few(people, 400)
 	bits := map[int]float64{}
 	for _, act := range []int{4, 8} {
-		r := must.Get(ptq.Quantize(t.Context(), loaded(t, m), tk, people, ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=3",
-			"allocate.cost=bops", fmt.Sprint("write.act-bits=", act), "refine.rounds=0"), ptq.Run{}))(t)
+		r := must.Get(Quantize(t.Context(), loaded(t, m), tk, people, mustRecipe(CFPTQ, "allocate.budget=3",
+			"allocate.cost=bops", fmt.Sprint("write.act-bits=", act), "refine.rounds=0"), Run{}))(t)
 		bits[act] = r.Bits
 		var bops, all float64
 		for i, l := range r.Layers {
@@ -382,13 +360,13 @@ func TestRefinedInFloat(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 600)
-	r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people,
-		ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=3"), ptq.Run{})
+	r, err := Quantize(t.Context(), loaded(t, m), tk, people,
+		mustRecipe(CFPTQ, "allocate.budget=3"), Run{})
 	must.Do(t, err)
 	if o := r.Refined; o == nil || !(o.After < o.Before) || o.Rounds == 0 {
 		t.Errorf("refinement: %+v", o)
 	}
-	r, err = ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.MustRecipe(ptq.CFPTQ), ptq.Run{})
+	r, err = Quantize(context.Background(), loaded(t, m), tk, people, mustRecipe(CFPTQ), Run{})
 	must.Do(t, err)
 	if err := r.Verified.Err(); err != nil {
 		t.Error(err)
@@ -409,9 +387,9 @@ func TestRefinedBySteps(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 600)
-	quantize := func(workers int) *ptq.Result {
-		r := must.Get(ptq.Quantize(t.Context(), loaded(t, m), tk, people,
-			ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=2"), ptq.Run{Workers: workers}))(t)
+	quantize := func(workers int) *Result {
+		r := must.Get(Quantize(t.Context(), loaded(t, m), tk, people,
+			mustRecipe(CFPTQ, "allocate.budget=2"), Run{Workers: workers}))(t)
 		return r
 	}
 	r := quantize(1)
@@ -431,13 +409,13 @@ func TestRefinedBySteps(t *testing.T) {
 func TestOthersAreNotSeen(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	quantize := func(people *task.People) *ptq.Result {
-		r := must.Get(ptq.Quantize(t.Context(), loaded(t, m), tk, people,
-			ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=2", "calibrate.rows=300"), ptq.Run{}))(t)
+	quantize := func(people *task.People) *Result {
+		r := must.Get(Quantize(t.Context(), loaded(t, m), tk, people,
+			mustRecipe(CFPTQ, "allocate.budget=2", "calibrate.rows=300"), Run{}))(t)
 		return r
 	}
 	r := quantize(people)
-	full := must.Get(ptq.OpenFor(loaded(t, m), tk, 1))(t)
+	full := must.Get(OpenFor(loaded(t, m), tk, 1))(t)
 	defer full.Close()
 	margins := must.Get(full.Margins(context.Background(), people.X))(t)
 	var refused []int // and not calibrated on
@@ -457,9 +435,4 @@ func TestOthersAreNotSeen(t *testing.T) {
 	if !bytes.Equal(quantize(&others).Model, r.Model) {
 		t.Error("people who are not calibrated on change the file")
 	}
-}
-
-func loaded(tb testing.TB, g *graph.Model) *onnxio.Model {
-	tb.Helper()
-	return must.Get(onnxio.FromGraph(tb.Context(), g, orttest.Need(tb)))(tb)
 }

@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"cfq/internal/realdata"
-	"cfq/ptq"
 )
 
 // BenchmarkMethods measures the whole of `cfq quantize`, from start to exit, by each method,
@@ -25,7 +24,7 @@ func BenchmarkMethods(b *testing.B) {
 	if out, err := exec.Command("go", "build", "-o", program, "./cmd/cfq").CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
-	methods := ptq.Methods()
+	methods := Methods()
 	wall, cpu := make([]time.Duration, len(methods)), make([]time.Duration, len(methods))
 	peak := make([]float64, len(methods))
 	const turns = 5

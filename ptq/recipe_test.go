@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"encoding/json"
@@ -10,12 +10,11 @@ import (
 
 	"cfq/internal/config"
 	"cfq/internal/must"
-	"cfq/ptq"
 )
 
 func TestMethodsAreRecipes(t *testing.T) {
 	t.Parallel()
-	for _, m := range ptq.Methods() {
+	for _, m := range Methods() {
 		r := m.Recipe
 		if err := r.Check(); err != nil {
 			t.Errorf("%s: %v", m.Name, err)
@@ -24,7 +23,7 @@ func TestMethodsAreRecipes(t *testing.T) {
 			t.Errorf("%s: %v", m.Name, err)
 		}
 		text := must.Get(json.Marshal(r))(t)
-		again, err := ptq.ParseRecipe("r.json", text)
+		again, err := ParseRecipe("r.json", text)
 		if d := cmp.Diff(r, again); err != nil || d != "" {
 			t.Errorf("%s: %v %s", m.Name, err, d)
 		}
@@ -34,9 +33,9 @@ func TestMethodsAreRecipes(t *testing.T) {
 // Every setting has a place of its own, says what it may be, and refuses all else.
 func TestKeysHavePlaces(t *testing.T) {
 	t.Parallel()
-	full := ptq.MustRecipe(ptq.CFQQAT, "train.objective=validity", "target.vd=0.1")
+	full := mustRecipe(CFQQAT, "train.objective=validity", "target.vd=0.1")
 	texts := map[string]string{}
-	for _, k := range ptq.Keys() {
+	for _, k := range Keys() {
 		texts[k.Name] = k.Get(&full)
 		if k.Doc == "" || k.Want == "" {
 			t.Errorf("%s is not described", k.Name)
@@ -68,7 +67,7 @@ func TestKeysHavePlaces(t *testing.T) {
 			continue
 		}
 		key, value, _ := strings.Cut(setting, "=")
-		for _, k := range ptq.Keys() {
+		for _, k := range Keys() {
 			want := texts[k.Name]
 			if k.Name == key {
 				want = value
@@ -85,18 +84,18 @@ func TestKeysHavePlaces(t *testing.T) {
 
 func TestSettingsFollow(t *testing.T) {
 	t.Parallel()
-	if r := ptq.MustRecipe(ptq.CFPTQ, "allocate.rule=paper"); r.Allocate.Unit != ptq.BitWidthsPerLayer {
+	if r := mustRecipe(CFPTQ, "allocate.rule=paper"); r.Allocate.Unit != BitWidthsPerLayer {
 		t.Errorf("bit widths by the paper's rule are %s", r.Allocate.Unit)
 	}
-	if r := ptq.MustRecipe(ptq.CFPTQ, "allocate.cost=bops"); r.Write.Compute != ptq.ComputeInteger {
+	if r := mustRecipe(CFPTQ, "allocate.cost=bops"); r.Write.Compute != ComputeInteger {
 		t.Errorf("bit operations are counted of layers that compute on %s", r.Write.Compute)
 	}
-	r := ptq.MustRecipe(ptq.CFQQAT, "train.objective=match")
-	if r.Calibrate.Teacher.Moves != ptq.TeacherPaper {
+	r := mustRecipe(CFQQAT, "train.objective=match")
+	if r.Calibrate.Teacher.Moves != TeacherPaper {
 		t.Errorf("the objective match follows the teacher %s", r.Calibrate.Teacher.Moves)
 	}
-	r = ptq.MustRecipe(ptq.CFQQAT, "train.objective=none")
-	if d := cmp.Diff(ptq.MustRecipe(ptq.CFPTQ).Texts(), r.Texts()); r.Train != nil || d == "" {
+	r = mustRecipe(CFQQAT, "train.objective=none")
+	if d := cmp.Diff(mustRecipe(CFPTQ).Texts(), r.Texts()); r.Train != nil || d == "" {
 		t.Errorf("training %+v", r.Train)
 	}
 }
@@ -104,45 +103,45 @@ func TestSettingsFollow(t *testing.T) {
 func TestSettingMistakes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		method   ptq.MethodName
+		method   MethodName
 		settings string
 		want     string
 	}{
-		{ptq.CFPTQ, "allocate.budget", `"allocate.budget" is not key=value`},
-		{ptq.CFPTQ, "allocate.bugdet=3", `there is no setting "allocate.bugdet"; did you mean "allocate.budget"?`},
-		{ptq.CFPTQ, "allocate.budget=3 allocate.budget=4", "allocate.budget is set twice"},
-		{ptq.CFPTQ, "allocate.budget=1.5", `invalid value "1.5" for allocate.budget: want 2 to 8`},
-		{ptq.CFPTQ, "allocate.budget=nan", `invalid value "nan"`},
-		{ptq.CFPTQ, "allocate.cost=joules", "want bits, bytes or bops"},
-		{ptq.CFPTQ, "allocate.only=", "invalid value"},
-		{ptq.CFPTQ, "write.act-bits=9 write.compute=integer", "want 2 to 8"},
-		{ptq.CFPTQ, "write.act-bits=4", "there may be no quantized activations"},
-		{ptq.CFPTQ, "round.scales=per-tensor allocate.unit=per-row", "needs round.scales per-channel"},
-		{ptq.CFPTQ, "allocate.rule=learned", "needs a train.objective"},
-		{ptq.CFPTQ, "target.margin=0.2", "of use with target.vd only"},
-		{ptq.CFPTQ, "calibrate.teacher-step=0.5", "it is for teacher paper"},
-		{ptq.PTQ, "calibrate.teacher-steps=5", "the method ptq does not look at recourse; cf-ptq does"},
-		{ptq.PTQ, "train.steps=64", "train.steps: nothing is trained without an objective"},
-		{ptq.CFPTQ, "train.sparsity=0.5", "nothing is trained without an objective"},
-		{ptq.CFQQAT, "train.steps=3", "want 16 to"},
-		{ptq.CFQQAT, "train.eta=0.5", "train.eta: the objective distil has none"},
-		{ptq.CFQQAT, "train.eta=-2", "want 0 or more"},
-		{ptq.CFQQAT, "train.eta-sweep=true", "the objective distil has no teacher actions"},
-		{ptq.CFQQAT, "train.objective=kd train.eta-sweep=true", "kd has no"},
-		{ptq.CFQQAT, "train.objective=validity train.eta=2 train.eta-sweep=true", "train.eta is 2"},
-		{ptq.CFQQAT, "train.objective=match train.teacher-actions=2", "compares one action"},
-		{ptq.CFQQAT, "train.objective=destil", `did you mean "distil"?`},
-		{ptq.CFQQAT, "train.lambda=1", "allocate.rule=learned has one"},
-		{ptq.LSQ, "train.prune-by=magnitude", "no weights are pruned"},
-		{ptq.PruneQAT, "train.sparsity=1", "want 0 or a share below 1"},
-		{ptq.PACT, "write.compute=float", "learns the ranges of activations"},
+		{CFPTQ, "allocate.budget", `"allocate.budget" is not key=value`},
+		{CFPTQ, "allocate.bugdet=3", `there is no setting "allocate.bugdet"; did you mean "allocate.budget"?`},
+		{CFPTQ, "allocate.budget=3 allocate.budget=4", "allocate.budget is set twice"},
+		{CFPTQ, "allocate.budget=1.5", `invalid value "1.5" for allocate.budget: want 2 to 8`},
+		{CFPTQ, "allocate.budget=nan", `invalid value "nan"`},
+		{CFPTQ, "allocate.cost=joules", "want bits, bytes or bops"},
+		{CFPTQ, "allocate.only=", "invalid value"},
+		{CFPTQ, "write.act-bits=9 write.compute=integer", "want 2 to 8"},
+		{CFPTQ, "write.act-bits=4", "there may be no quantized activations"},
+		{CFPTQ, "round.scales=per-tensor allocate.unit=per-row", "needs round.scales per-channel"},
+		{CFPTQ, "allocate.rule=learned", "needs a train.objective"},
+		{CFPTQ, "target.margin=0.2", "of use with target.vd only"},
+		{CFPTQ, "calibrate.teacher-step=0.5", "it is for teacher paper"},
+		{PTQ, "calibrate.teacher-steps=5", "the method ptq does not look at recourse; cf-ptq does"},
+		{PTQ, "train.steps=64", "train.steps: nothing is trained without an objective"},
+		{CFPTQ, "train.sparsity=0.5", "nothing is trained without an objective"},
+		{CFQQAT, "train.steps=3", "want 16 to"},
+		{CFQQAT, "train.eta=0.5", "train.eta: the objective distil has none"},
+		{CFQQAT, "train.eta=-2", "want 0 or more"},
+		{CFQQAT, "train.eta-sweep=true", "the objective distil has no teacher actions"},
+		{CFQQAT, "train.objective=kd train.eta-sweep=true", "kd has no"},
+		{CFQQAT, "train.objective=validity train.eta=2 train.eta-sweep=true", "train.eta is 2"},
+		{CFQQAT, "train.objective=match train.teacher-actions=2", "compares one action"},
+		{CFQQAT, "train.objective=destil", `did you mean "distil"?`},
+		{CFQQAT, "train.lambda=1", "allocate.rule=learned has one"},
+		{LSQ, "train.prune-by=magnitude", "no weights are pruned"},
+		{PruneQAT, "train.sparsity=1", "want 0 or a share below 1"},
+		{PACT, "write.compute=float", "learns the ranges of activations"},
 		{"cfptq", "", `invalid value "cfptq" for method: want cf-ptq,`},
 	} {
-		r, err := ptq.NewRecipe(c.method, strings.Fields(c.settings)...)
+		r, err := NewRecipe(c.method, strings.Fields(c.settings)...)
 		if err == nil {
 			err = r.Check()
 		}
-		var input *ptq.InputError
+		var input *InputError
 		if !errors.As(err, &input) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %s: %v, want it to say %q", c.method, c.settings, err, c.want)
 		}
@@ -151,9 +150,9 @@ func TestSettingMistakes(t *testing.T) {
 
 func TestParseRecipe(t *testing.T) {
 	t.Parallel()
-	r, err := ptq.ParseRecipe("r.yaml", []byte("method: cfq-qat\ntrain.eta: 0.5\nallocate.keep-float: [/a, /b]\n"+
+	r, err := ParseRecipe("r.yaml", []byte("method: cfq-qat\ntrain.eta: 0.5\nallocate.keep-float: [/a, /b]\n"+
 		"train.objective: validity\norigin.model: 12ab\n"))
-	want := ptq.MustRecipe(ptq.CFQQAT, "train.objective=validity", "train.eta=0.5", "allocate.keep-float=/a,/b")
+	want := mustRecipe(CFQQAT, "train.objective=validity", "train.eta=0.5", "allocate.keep-float=/a,/b")
 	if d := cmp.Diff(want, r); err != nil || d != "" {
 		t.Errorf("%v %s", err, d)
 	}
@@ -168,7 +167,7 @@ func TestParseRecipe(t *testing.T) {
 		"method: ptq\ntrain.steps: 64\n":             "r.yaml:2:14: train.steps: nothing is trained",
 		"method: cfq-qat\ntrain.learning-rate: .nan": `r.yaml:2:22: invalid value ".nan"`,
 	} {
-		_, err := ptq.ParseRecipe("r.yaml", []byte(text))
+		_, err := ParseRecipe("r.yaml", []byte(text))
 		var found config.Errors
 		if !errors.As(err, &found) || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)

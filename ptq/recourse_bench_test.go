@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
-	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -80,7 +79,7 @@ func benchSolve(b *testing.B, m recourse.Model, t *task.Task, x []float32) {
 }
 
 func cfqModel(b *testing.B, m *graph.Model, t *task.Task, e ort.Options) recourse.Model {
-	c := must.Get(ptq.OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
+	c := must.Get(OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
 	b.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"cfq/internal/must"
-	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 )
@@ -20,7 +19,7 @@ func TestSolveCompany(t *testing.T) {
 	m, tk, people := loans(t, "test.csv")
 	people = few(people, 500)
 	ctx := context.Background()
-	c := must.Get(ptq.OpenFor(loaded(t, m), tk, 2))(t)
+	c := must.Get(OpenFor(loaded(t, m), tk, 2))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	set := must.Get(constraint.Compile(tk))(t)
 	all := must.Get(recourse.Solve(ctx, c, set, people.X, recourse.SolveOptions{Margin: 0.1, Workers: 1}))(t)

@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"os"

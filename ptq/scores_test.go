@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"math"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -31,12 +30,10 @@ func TestRanks(t *testing.T) {
 // Estimated and measured quantization errors agree, ranks are ranks, and nothing depends on the workers.
 func TestProfileMeasures(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join("..", "testdata", "loans")
-	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"),
-		filepath.Join(dir, "train.csv"))
-	people = people.Subset(spread(0, people.N, 600))
+	m, tk, people := loans(t, "train.csv")
+	people = few(people, 600)
 	ctx := context.Background()
-	c := calibrated(t, m, tk, people, MustRecipe(CFPTQ), Run{})
+	c := calibrated(t, m, tk, people, mustRecipe(CFPTQ), Run{})
 	p := must.Get(c.profile(ctx, ProfileOptions{Probes: 8}))(t)
 	first := must.Get(c.measureLayers(ctx, c.calibrationSet.Points(), false, ""))(t)
 	if p.Errors != errorsExact {
@@ -61,7 +58,7 @@ func TestProfileMeasures(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	again := must.Get(Sensitivity(ctx, loaded(t, m), tk, people, ProfileOptions{Recipe: MustRecipe(CFPTQ), Probes: 8},
+	again := must.Get(Sensitivity(ctx, loaded(t, m), tk, people, ProfileOptions{Recipe: mustRecipe(CFPTQ), Probes: 8},
 		Run{Workers: 3}))(t)
 	if three, _ := json.Marshal(again); !bytes.Equal(one, three) {
 		t.Errorf("with one worker %s\nwith three %s", one, three)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -51,11 +50,9 @@ func TestSelected(t *testing.T) {
 
 func TestKeepFloat(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join("..", "testdata", "loans")
-	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir,
-		"train.csv"))
+	m, tk, people := loans(t, "train.csv")
 	ctx := context.Background()
-	o := MustRecipe("ptq")
+	o := mustRecipe("ptq")
 	for i, keep := range []string{"/layers.0/Gemm", "/layers.2/Gemm", "/layers.4/Gemm"} {
 		o.Allocate.KeepFloat = []string{keep}
 		r, err := Quantize(ctx, loaded(t, m), tk, people, o, Run{})
@@ -73,9 +70,9 @@ func TestKeepFloat(t *testing.T) {
 		}
 	}
 	for want, o := range map[string]Recipe{
-		"every layer is to stay in float": MustRecipe(CFPTQ, "allocate.keep-float=/*/Gemm"),
-		`the layers are "/layers.0/Gemm"`: MustRecipe(CFPTQ, "allocate.only=/layers.9/Gemm"),
-		"is no pattern":                   MustRecipe(CFPTQ, "allocate.keep-float=[]"),
+		"every layer is to stay in float": mustRecipe(CFPTQ, "allocate.keep-float=/*/Gemm"),
+		`the layers are "/layers.0/Gemm"`: mustRecipe(CFPTQ, "allocate.only=/layers.9/Gemm"),
+		"is no pattern":                   mustRecipe(CFPTQ, "allocate.keep-float=[]"),
 	} {
 		_, err := Quantize(ctx, loaded(t, m), tk, people, o, Run{})
 		if input := (*InputError)(nil); !errors.As(err, &input) || !strings.Contains(err.Error(), want) {

@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"context"
@@ -7,17 +7,16 @@ import (
 	"testing"
 
 	"cfq/internal/must"
-	"cfq/ptq"
 	"cfq/task"
 )
 
-func profile(t *testing.T, people *task.People, o ptq.ProfileOptions) *ptq.Profile {
+func profile(t *testing.T, people *task.People, o ProfileOptions) *Profile {
 	t.Helper()
 	m, tk, train := loans(t, "train.csv")
 	if people == nil {
 		people = train
 	}
-	return must.Get(ptq.Sensitivity(context.Background(), loaded(t, m), tk, people, o, ptq.Run{}))(t)
+	return must.Get(Sensitivity(context.Background(), loaded(t, m), tk, people, o, Run{}))(t)
 }
 
 // The profile has the scores that quantize chooses bits by.
@@ -25,10 +24,10 @@ func TestProfileIsWhatQuantizeDoes(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 600)
-	for method, at := range map[ptq.MethodName]string{ptq.CFPTQPaper: "recourse", ptq.MixedPTQ: "factual"} {
-		o := ptq.MustRecipe(method, "allocate.budget=3.5")
-		p := profile(t, people, ptq.ProfileOptions{Recipe: o, Probes: 4})
-		r := must.Get(ptq.Quantize(context.Background(), loaded(t, m), tk, people, o, ptq.Run{}))(t)
+	for method, at := range map[MethodName]string{CFPTQPaper: "recourse", MixedPTQ: "factual"} {
+		o := mustRecipe(method, "allocate.budget=3.5")
+		p := profile(t, people, ProfileOptions{Recipe: o, Probes: 4})
+		r := must.Get(Quantize(context.Background(), loaded(t, m), tk, people, o, Run{}))(t)
 		for i, l := range r.Layers {
 			score := p.Layers[i].Factual.Gradient
 			if at == "recourse" {
@@ -44,7 +43,7 @@ func TestProfileIsWhatQuantizeDoes(t *testing.T) {
 func TestProfileWithoutRecourse(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	f := must.Get(ptq.OpenFor(loaded(t, m), tk, 1))(t)
+	f := must.Get(OpenFor(loaded(t, m), tk, 1))(t)
 	defer f.Close()
 	margins := must.Get(f.Margins(context.Background(), people.X))(t)
 	happy := &task.People{Dim: people.Dim}
@@ -55,7 +54,7 @@ func TestProfileWithoutRecourse(t *testing.T) {
 			happy.N++
 		}
 	}
-	p := profile(t, happy, ptq.ProfileOptions{Recipe: ptq.MustRecipe("ptq"), Probes: 2})
+	p := profile(t, happy, ProfileOptions{Recipe: mustRecipe("ptq"), Probes: 2})
 	if p.Recourse != 0 || p.Layers[0].Recourse != nil || p.Layers[0].Factual.MarginError[0] <= 0 {
 		t.Errorf("profile %+v", p)
 	}
@@ -64,19 +63,19 @@ func TestProfileWithoutRecourse(t *testing.T) {
 func TestProfileOptions(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	o := ptq.ProfileOptions{Recipe: ptq.MustRecipe("ptq")}
+	o := ProfileOptions{Recipe: mustRecipe("ptq")}
 	o.Recipe.Allocate.Budget = 9
 	for part, probes := range map[string]int{"allocate.budget: want 2 to 8": 2, "1 probes": 1} {
 		o.Probes = probes
-		_, err := ptq.Sensitivity(t.Context(), loaded(t, m), tk, people, o, ptq.Run{})
-		var input *ptq.InputError
+		_, err := Sensitivity(t.Context(), loaded(t, m), tk, people, o, Run{})
+		var input *InputError
 		if !errors.As(err, &input) || !strings.Contains(err.Error(), part) {
 			t.Errorf("error %v, want %q", err, part)
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	o.Recipe.Allocate.Budget, o.Probes = 4, 0
-	_, err := ptq.Sensitivity(ctx, loaded(t, m), tk, people, o, ptq.Run{Progress: func(ev ptq.Event) {
+	_, err := Sensitivity(ctx, loaded(t, m), tk, people, o, Run{Progress: func(ev Event) {
 		if strings.HasPrefix(ev.Stage, "gradients at") {
 			cancel()
 		}

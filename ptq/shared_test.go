@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"cfq/internal/must"
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
-	"cfq/ptq"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -52,7 +51,7 @@ func TestExpectedOutputs(t *testing.T) {
 		t.Run(name+"/"+model, func(t *testing.T) {
 			tk, people := realPeople(t, dir, name)
 			m := must.Get(codec.ReadFile(filepath.Join(filepath.Dir(file), model+".onnx")))(t)
-			c := must.Get(ptq.OpenFor(loaded(t, m), tk, 2))(t)
+			c := must.Get(OpenFor(loaded(t, m), tk, 2))(t)
 			defer c.Close()
 			f := must.Get(os.Open(file))(t)
 			defer f.Close()
@@ -84,7 +83,7 @@ func TestAdult(t *testing.T) {
 	train := must.Get(task.Read(ctx, filepath.Join(dir, "data", "adult", "adult.data.gz"), tk, task.ReadOptions{}))(t)
 	path := filepath.Join(dir, "models", "adult", "mlp2-s0.onnx")
 	m := must.Get(codec.ReadFile(path))(t)
-	r := must.Get(ptq.Quantize(ctx, loaded(t, m), tk, train, ptq.MustRecipe(ptq.CFPTQ), ptq.Run{Workers: 2}))(t)
+	r := must.Get(Quantize(ctx, loaded(t, m), tk, train, mustRecipe(CFPTQ), Run{Workers: 2}))(t)
 	if err := r.Verified.Err(); err != nil {
 		t.Error(err)
 	}
@@ -97,9 +96,9 @@ func TestAdult(t *testing.T) {
 		}
 	}
 	q := must.Get(codec.Read(r.Model, ""))(t)
-	f := must.Get(ptq.OpenFor(loaded(t, m), tk, 2))(t)
+	f := must.Get(OpenFor(loaded(t, m), tk, 2))(t)
 	defer f.Close()
-	g := must.Get(ptq.OpenFor(loaded(t, q), tk, 2))(t)
+	g := must.Get(OpenFor(loaded(t, q), tk, 2))(t)
 	defer g.Close()
 	set := must.Get(constraint.Compile(tk))(t)
 	res := must.Get(eval.Compare(ctx, f, g, &eval.Batch{People: test, Set: set},

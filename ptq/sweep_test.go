@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"context"
@@ -15,25 +15,24 @@ import (
 	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/ptq"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
-func sweepLoans(t *testing.T) (m *graph.Model, tk *task.Task, train, test *task.People, o ptq.SweepOptions) {
+func sweepLoans(t *testing.T) (m *graph.Model, tk *task.Task, train, test *task.People, o SweepOptions) {
 	t.Helper()
 	m, tk, train = loans(t, "train.csv")
 	_, _, test = loans(t, "test.csv")
-	return m, tk, few(train, 200), few(test, 150), ptq.SweepOptions{
-		Methods: []ptq.MethodName{"ptq", "cf-ptq-calib"}, Budgets: []float64{4.5, 2, 4}, Margins: []float64{0.1, 0.25},
+	return m, tk, few(train, 200), few(test, 150), SweepOptions{
+		Methods: []MethodName{"ptq", "cf-ptq-calib"}, Budgets: []float64{4.5, 2, 4}, Margins: []float64{0.1, 0.25},
 		Sample: 4, Seed: 5,
 	}
 }
 
-func sweep(t *testing.T, o ptq.SweepOptions) *ptq.SweepResult {
+func sweepOf(t *testing.T, o SweepOptions) *SweepResult {
 	t.Helper()
 	m, tk, train, test, _ := sweepLoans(t)
-	return must.Get(ptq.Sweep(t.Context(), loaded(t, m), tk, train, test, o))(t)
+	return must.Get(Sweep(t.Context(), loaded(t, m), tk, train, test, o))(t)
 }
 
 func numbers() cmp.Option {
@@ -44,7 +43,7 @@ func numbers() cmp.Option {
 func TestSweepIsQuantizeAndCompare(t *testing.T) {
 	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)
-	r := sweep(t, o)
+	r := sweepOf(t, o)
 	set := must.Get(constraint.Compile(tk))(t)
 	if len(r.Points) != 6 {
 		t.Fatalf("%d points", len(r.Points))
@@ -58,15 +57,15 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 			continue
 		}
 		method, budget := o.Methods[i/3], []float64{2, 4, 4.5}[i%3]
-		recipe := ptq.MustRecipe(method, fmt.Sprint("allocate.budget=", budget))
-		q := must.Get(ptq.Quantize(t.Context(), loaded(t, m), tk, train, recipe, ptq.Run{}))(t)
+		recipe := mustRecipe(method, fmt.Sprint("allocate.budget=", budget))
+		q := must.Get(Quantize(t.Context(), loaded(t, m), tk, train, recipe, Run{}))(t)
 		if p.Method != method || p.Budget != budget || p.Bytes != q.Bytes || p.Bits != q.Bits ||
 			len(p.BitWidths) != len(q.Layers) || p.BitWidths[1] != float64(q.Layers[1].Bits) {
 			t.Errorf("point %d: %s %v, %d bytes, %v bits, widths %v", i, p.Method, p.Budget, p.Bytes, p.Bits, p.BitWidths)
 		}
 		written := must.Get(codec.Read(q.Model, ""))(t)
-		f := must.Get(ptq.OpenFor(loaded(t, m), tk, 1))(t)
-		g := must.Get(ptq.OpenFor(loaded(t, written), tk, 1))(t)
+		f := must.Get(OpenFor(loaded(t, m), tk, 1))(t)
+		g := must.Get(OpenFor(loaded(t, written), tk, 1))(t)
 		want, err := eval.Compare(t.Context(), f, g, &eval.Batch{People: test, Set: set}, eval.Options{
 			Margins: o.Margins, Sample: o.Sample,
 			Seed: o.Seed,
@@ -91,12 +90,12 @@ func TestSweepResumes(t *testing.T) {
 	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)
 	o.Sample = 3
-	want := sweep(t, o)
+	want := sweepOf(t, o)
 	for run, stop := range []int{1, 2, 99} {
 		ctx, cancel := context.WithCancel(t.Context())
-		var computed []ptq.SweepPoint
+		var computed []SweepPoint
 		o.Workers = 1 + run
-		o.Finished = func(p ptq.SweepPoint) error {
+		o.Finished = func(p SweepPoint) error {
 			if len(computed) == stop {
 				return nil // came too late to be kept
 			}
@@ -105,7 +104,7 @@ func TestSweepResumes(t *testing.T) {
 			}
 			return nil
 		}
-		got, err := ptq.Sweep(ctx, loaded(t, m), tk, train, test, o)
+		got, err := Sweep(ctx, loaded(t, m), tk, train, test, o)
 		cancel()
 		if stop < 99 && (!errors.Is(err, context.Canceled) || len(computed) != stop) {
 			t.Fatalf("run %d: %d computed: %v", run, len(computed), err)
@@ -123,11 +122,11 @@ func TestSweepOfDamagedPoints(t *testing.T) {
 	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)
 	o.Methods, o.Budgets = o.Methods[:1], o.Budgets[:1]
-	for _, p := range []ptq.SweepPoint{{}, {Same: 2}} {
+	for _, p := range []SweepPoint{{}, {Same: 2}} {
 		p.Method, p.Budget = o.Methods[0], o.Budgets[0]
-		o.Done = []ptq.SweepPoint{p}
-		_, err := ptq.Sweep(t.Context(), loaded(t, m), tk, train, test, o)
-		if input := (*ptq.InputError)(nil); !errors.As(err, &input) || !strings.Contains(err.Error(), "no measurement") {
+		o.Done = []SweepPoint{p}
+		_, err := Sweep(t.Context(), loaded(t, m), tk, train, test, o)
+		if input := (*InputError)(nil); !errors.As(err, &input) || !strings.Contains(err.Error(), "no measurement") {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
@@ -138,31 +137,31 @@ func TestSweepOfDamagedPoints(t *testing.T) {
 func TestSweepUnfit(t *testing.T) {
 	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)
-	o.Methods, o.Settings, o.Sample = []ptq.MethodName{"ptq"}, []string{"allocate.cost=bytes"}, 2
+	o.Methods, o.Settings, o.Sample = []MethodName{"ptq"}, []string{"allocate.cost=bytes"}, 2
 	o.Budgets = []float64{8}
-	fits := sweep(t, o)
+	fits := sweepOf(t, o)
 	o.Budgets = []float64{2, 8}
-	var told []ptq.SweepPoint
-	o.Finished = func(p ptq.SweepPoint) error { told = append(told, p); return nil }
-	r := sweep(t, o)
-	of := ptq.MustRecipe("ptq", "allocate.cost=bytes", "allocate.budget=2")
-	_, want := ptq.Quantize(t.Context(), loaded(t, m), tk, train, of, ptq.Run{})
+	var told []SweepPoint
+	o.Finished = func(p SweepPoint) error { told = append(told, p); return nil }
+	r := sweepOf(t, o)
+	of := mustRecipe("ptq", "allocate.cost=bytes", "allocate.budget=2")
+	_, want := Quantize(t.Context(), loaded(t, m), tk, train, of, Run{})
 	if !errors.Is(want, allocate.ErrBudget) || len(told) != 2 {
 		t.Fatalf("%d points, and quantizing: %v", len(told), want)
 	}
-	if d := cmp.Diff(ptq.SweepPoint{Method: "ptq", Budget: 2, Unfit: want.Error()}, r.Points[0]); d != "" {
+	if d := cmp.Diff(SweepPoint{Method: "ptq", Budget: 2, Unfit: want.Error()}, r.Points[0]); d != "" {
 		t.Error(d)
 	}
 	if d := cmp.Diff(fits.Points[0], r.Points[1], numbers()); d != "" {
 		t.Error(d)
 	}
 	o.Done, told = told, nil
-	if d := cmp.Diff(r, sweep(t, o), numbers()); d != "" || len(told) != 0 {
+	if d := cmp.Diff(r, sweepOf(t, o), numbers()); d != "" || len(told) != 0 {
 		t.Errorf("%d points again: %s", len(told), d)
 	}
 	o.Budgets, o.Done = []float64{2}, nil
-	var input *ptq.InputError
-	if _, err := ptq.Sweep(t.Context(), loaded(t, m), tk, train, test, o); !errors.As(err, &input) ||
+	var input *InputError
+	if _, err := Sweep(t.Context(), loaded(t, m), tk, train, test, o); !errors.As(err, &input) ||
 		!strings.Contains(err.Error(), want.Error()) || len(told) != 1 {
 		t.Errorf("nothing fits: %v", err)
 	}
@@ -171,17 +170,17 @@ func TestSweepUnfit(t *testing.T) {
 func TestSweepOptions(t *testing.T) {
 	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)
-	for want, change := range map[string]func(*ptq.SweepOptions){
-		"for method: want":     func(o *ptq.SweepOptions) { o.Methods = []ptq.MethodName{"ptq", "gptq"} },
-		"asked for twice":      func(o *ptq.SweepOptions) { o.Methods = []ptq.MethodName{"ptq", "ptq"} },
-		"budget 1":             func(o *ptq.SweepOptions) { o.Budgets = []float64{4, 1} },
-		"for round.rule: want": func(o *ptq.SweepOptions) { o.Settings = []string{"round.rule=up"} },
-		"for train.steps: wan": func(o *ptq.SweepOptions) { o.Settings = []string{"train.steps=3"} },
-		"required margin":      func(o *ptq.SweepOptions) { o.Margins = []float64{-1} },
+	for want, change := range map[string]func(*SweepOptions){
+		"for method: want":     func(o *SweepOptions) { o.Methods = []MethodName{"ptq", "gptq"} },
+		"asked for twice":      func(o *SweepOptions) { o.Methods = []MethodName{"ptq", "ptq"} },
+		"budget 1":             func(o *SweepOptions) { o.Budgets = []float64{4, 1} },
+		"for round.rule: want": func(o *SweepOptions) { o.Settings = []string{"round.rule=up"} },
+		"for train.steps: wan": func(o *SweepOptions) { o.Settings = []string{"train.steps=3"} },
+		"required margin":      func(o *SweepOptions) { o.Margins = []float64{-1} },
 	} {
 		bad := o
 		change(&bad)
-		if _, err := ptq.Sweep(
+		if _, err := Sweep(
 			t.Context(),
 			loaded(t, m),
 			tk,

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -139,12 +138,10 @@ func heldOf(x float64) []int {
 // eval.Compare finds on the people held out.
 func TestSmallest(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join("..", "testdata", "loans")
-	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir,
-		"train.csv"))
-	people = people.Subset(spread(0, people.N, 500))
+	m, tk, people := loans(t, "train.csv")
+	people = few(people, 500)
 	ctx := context.Background()
-	o := MustRecipe(CFPTQ, "refine.rounds=0", "target.vd=0.15")
+	o := mustRecipe(CFPTQ, "refine.rounds=0", "target.vd=0.15")
 	r := must.Get(Smallest(ctx, loaded(t, m), tk, people, o, Run{}))(t)
 	c := r.Candidates[r.Chosen]
 	if !r.Reached || !c.Holds || c.result != r.Result || float64(c.HeldOut.VD.Upper) > 0.15 ||
@@ -202,13 +199,11 @@ func TestSmallest(t *testing.T) {
 
 func TestSmallestFails(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join("..", "testdata", "loans")
-	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir,
-		"train.csv"))
-	people = people.Subset(spread(0, people.N, 700))
+	m, tk, people := loans(t, "train.csv")
+	people = few(people, 700)
 	ctx := context.Background()
 	// Two-bit activations break far more than six of a hundred; the best is kept.
-	r, err := Smallest(ctx, loaded(t, m), tk, people, MustRecipe("ptq", "write.act-bits=2", "round.weight-range=minmax",
+	r, err := Smallest(ctx, loaded(t, m), tk, people, mustRecipe("ptq", "write.act-bits=2", "round.weight-range=minmax",
 		"write.compute=integer", "target.vd=0.06", "target.sample=75", "target.seed=0"), Run{})
 	must.Do(t, err)
 	if r.Reached || r.Result == nil || r.Asked != 75 || r.Candidates[r.Chosen].Holds {
@@ -219,17 +214,17 @@ func TestSmallestFails(t *testing.T) {
 			t.Errorf("candidate %d is better than the one kept", i)
 		}
 	}
-	_, err = Smallest(ctx, loaded(t, m), tk, people, MustRecipe(CFPTQ, "target.vd=0.001"), Run{})
+	_, err = Smallest(ctx, loaded(t, m), tk, people, mustRecipe(CFPTQ, "target.vd=0.001"), Run{})
 	if few := (*TooFew)(nil); !errors.As(err, &few) || few.Need != (Target{VD: 0.001, Confidence: 0.95}).need() ||
 		few.Have >= few.Need {
 		t.Errorf("too few people: %v", err)
 	}
-	all := MustRecipe(CFPTQ, "target.vd=0.1", "target.holdout=0.999999999")
+	all := mustRecipe(CFPTQ, "target.vd=0.1", "target.holdout=0.999999999")
 	if _, err := Smallest(ctx, loaded(t, m), tk, people, all, Run{}); err == nil ||
 		!strings.Contains(err.Error(), "700 people are held out") {
 		t.Errorf("all people are held out: %v", err)
 	}
-	if _, err := Smallest(ctx, loaded(t, m), tk, people, MustRecipe(CFPTQ), Run{}); err == nil {
+	if _, err := Smallest(ctx, loaded(t, m), tk, people, mustRecipe(CFPTQ), Run{}); err == nil {
 		t.Error("a search without a target")
 	}
 	for setting, want := range map[string]string{
@@ -240,7 +235,7 @@ func TestSmallestFails(t *testing.T) {
 		"target.confidence=0.4": "0.5 or more",
 		"target.sample=0":       "1 or more",
 	} {
-		r := MustRecipe(CFPTQ, "target.vd=0.1")
+		r := mustRecipe(CFPTQ, "target.vd=0.1")
 		if err := r.Set(setting); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want it to say %q", setting, err, want)
 		}

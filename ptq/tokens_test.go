@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"fmt"
@@ -9,7 +9,6 @@ import (
 
 	"cfq/internal/must"
 	"cfq/onnxio/graph"
-	"cfq/ptq"
 	"cfq/task"
 )
 
@@ -78,24 +77,24 @@ func TestQuantizeTokens(t *testing.T) {
 		}
 	}
 	cases := map[string]struct {
-		o     ptq.Recipe
+		o     Recipe
 		agree float64
 		run   string
 	}{
-		"8 bits":   {ptq.MustRecipe("ptq", "allocate.budget=8"), 0.97, "map[Gemm:5]"},
-		"4 bits":   {ptq.MustRecipe("mixed-ptq", "allocate.budget=4", "round.rule=gptq"), 0.7, "map[Gemm:5]"},
-		"integers": {ptq.MustRecipe("ptq", "allocate.budget=8", "write.compute=integer"), 0.9, "map[QGemm:5]"},
-		"recourse": {ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=4"), 0.95, "map[Gemm:5]"},
+		"8 bits":   {mustRecipe("ptq", "allocate.budget=8"), 0.97, "map[Gemm:5]"},
+		"4 bits":   {mustRecipe("mixed-ptq", "allocate.budget=4", "round.rule=gptq"), 0.7, "map[Gemm:5]"},
+		"integers": {mustRecipe("ptq", "allocate.budget=8", "write.compute=integer"), 0.9, "map[QGemm:5]"},
+		"recourse": {mustRecipe(CFPTQ, "allocate.budget=4"), 0.95, "map[Gemm:5]"},
 		"trained": {
-			ptq.MustRecipe("cfq-qat", "allocate.budget=4", "train.steps=160"), 0.95, "map[Gemm:5]",
+			mustRecipe("cfq-qat", "allocate.budget=4", "train.steps=160"), 0.95, "map[Gemm:5]",
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if c.o.Round.Scales = ptq.ScalesPerChannel; c.o.Train != nil {
+			if c.o.Round.Scales = ScalesPerChannel; c.o.Train != nil {
 				c.o.Train.Batch = 64
 			}
-			r := must.Get(ptq.Quantize(t.Context(), loaded(t, m), tk, people, c.o, ptq.Run{Workers: 2}))(t)
+			r := must.Get(Quantize(t.Context(), loaded(t, m), tk, people, c.o, Run{Workers: 2}))(t)
 			if err := r.Verified.Err(); err != nil {
 				t.Error(err)
 			}

@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"bytes"
@@ -15,16 +15,15 @@ import (
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
-	"cfq/ptq"
 	"cfq/qat"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
-func short(o ptq.Recipe) ptq.Recipe {
+func short(o Recipe) Recipe {
 	o.Train.Steps, o.Train.Batch = 64, 32
-	if o.Method == ptq.CFQQAT {
+	if o.Method == CFQQAT {
 		o.Refine.Rounds = 0
 	}
 	return o
@@ -43,7 +42,7 @@ func fortunate(t *testing.T, all, refused int) *trainees {
 	t.Helper()
 	g, tk, people := loans(t, "train.csv")
 	m := loaded(t, g)
-	c := must.Get(ptq.OpenFor(m, tk, 1))(t)
+	c := must.Get(OpenFor(m, tk, 1))(t)
 	defer c.Close()
 	margins := must.Get(c.Margins(t.Context(), people.X))(t)
 	var rows []int
@@ -60,12 +59,12 @@ func fortunate(t *testing.T, all, refused int) *trainees {
 	return &trainees{g, m, tk, people.Subset(rows)}
 }
 
-func (f *trainees) quantize(t *testing.T, o ptq.Recipe, run ptq.Run) *ptq.Result {
+func (f *trainees) quantize(t *testing.T, o Recipe, run Run) *Result {
 	t.Helper()
-	return must.Get(ptq.Quantize(t.Context(), f.m, f.tk, f.people, o, run))(t)
+	return must.Get(Quantize(t.Context(), f.m, f.tk, f.people, o, run))(t)
 }
 
-func checkTraining(t *testing.T, r *ptq.Result, people, steps int, objective ptq.Objective) {
+func checkTraining(t *testing.T, r *Result, people, steps int, objective Objective) {
 	t.Helper()
 	if err := r.Verified.Err(); err != nil {
 		t.Error(err)
@@ -97,7 +96,7 @@ func checkTraining(t *testing.T, r *ptq.Result, people, steps int, objective ptq
 	}
 }
 
-func losses(r *ptq.Result) (sum float64) {
+func losses(r *Result) (sum float64) {
 	for _, round := range r.Training.Rounds {
 		sum += float64(round.Loss)
 	}
@@ -122,11 +121,11 @@ func TestTrained(t *testing.T) {
 			kept++
 		}
 	}
-	o := ptq.MustRecipe(ptq.CFQQAT, "allocate.budget=3", "calibrate.rows=50", "refine.rounds=0")
+	o := mustRecipe(CFQQAT, "allocate.budget=3", "calibrate.rows=50", "refine.rounds=0")
 	o.Train.Optimizer = qat.Optimizer{Steps: 320, Batch: 32, Rate: 4e-3, Seed: 1}
-	var r *ptq.Result
+	var r *Result
 	for _, workers := range []int{1, 2} {
-		one := f.quantize(t, o, ptq.Run{Workers: workers, Promises: promises})
+		one := f.quantize(t, o, Run{Workers: workers, Promises: promises})
 		if r != nil && !bytes.Equal(r.Model, one.Model) {
 			t.Error("two workers wrote other bytes than one")
 		}
@@ -134,7 +133,7 @@ func TestTrained(t *testing.T) {
 	}
 	checkTraining(t, r, 120, 320, qat.Distil)
 	o.Train.Rate = 1e-12 // each round has other points: only what stays as it is can be compared with
-	still := f.quantize(t, o, ptq.Run{Promises: promises})
+	still := f.quantize(t, o, Run{Promises: promises})
 	if got, most := losses(r), 0.8*losses(still); !(got < most) {
 		t.Errorf("the losses of the rounds add up to %v, want less than %v", got, most)
 	}
@@ -144,7 +143,7 @@ func TestTrained(t *testing.T) {
 	written := must.Get(onnxio.LoadBytes(t.Context(), r.Model, orttest.Need(t)))(t)
 	var margins [2][]float32
 	for k, m := range []*onnxio.Model{f.m, written} {
-		c, err := ptq.OpenFor(m, f.tk, 1)
+		c, err := OpenFor(m, f.tk, 1)
 		must.Do(t, err)
 		defer c.Close()
 		if margins[k], err = c.Margins(t.Context(), f.people.X); err != nil {
@@ -168,8 +167,8 @@ func TestTrained(t *testing.T) {
 		t.Errorf("%v bits, calibrated on %d rows, refined %v", r.Bits, r.Factual, r.Refined)
 	}
 	var text bytes.Buffer
-	must.Do(t, ptq.WritePlan(&text, r))
-	again := must.Get(ptq.FromPlan(t.Context(), f.m, readPlan(t, text.Bytes()), nil, ptq.Run{}))(t)
+	must.Do(t, WritePlan(&text, r))
+	again := must.Get(FromPlan(t.Context(), f.m, readPlan(t, text.Bytes()), nil, Run{}))(t)
 	if !bytes.Equal(r.Model, again.Model) || again.Training != nil {
 		t.Errorf("the plan writes %d bytes, want those %d of the run; training %v", len(again.Model), len(r.Model),
 			again.Training)
@@ -180,27 +179,27 @@ func TestTrained(t *testing.T) {
 func TestTrainedMethods(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{}
-	for name, o := range map[string]ptq.Recipe{
-		"lsq":       ptq.MustRecipe(ptq.LSQ),
-		"pact":      ptq.MustRecipe(ptq.PACT),
-		"paper":     ptq.MustRecipe(ptq.CFQQATPaper),
-		"matching":  ptq.MustRecipe(ptq.CFQQATPaper, "train.objective=match"),
-		"learned":   ptq.MustRecipe(ptq.CFQQAT, "allocate.rule=learned"),
-		"mixed-qat": ptq.MustRecipe(ptq.MixedQAT),
-		"validity":  ptq.MustRecipe(ptq.CFQQAT, "train.objective=validity"),
-		"hinge":     ptq.MustRecipe(ptq.CFQQAT, "train.objective=hinge"),
-		"match":     ptq.MustRecipe(ptq.CFQQAT, "train.objective=match"),
-		"group":     ptq.MustRecipe(ptq.CFQQAT, "train.objective=group"),
-		"kd":        ptq.MustRecipe(ptq.CFQQAT, "train.objective=kd"),
-		"task":      ptq.MustRecipe(ptq.CFQQAT, "train.objective=task"),
-		"integers":  ptq.MustRecipe(ptq.LSQ, "write.compute=integer"),
-		"trained":   ptq.MustRecipe(ptq.PTQ, "train.objective=distil", "round.scales=per-tensor"),
+	for name, o := range map[string]Recipe{
+		"lsq":       mustRecipe(LSQ),
+		"pact":      mustRecipe(PACT),
+		"paper":     mustRecipe(CFQQATPaper),
+		"matching":  mustRecipe(CFQQATPaper, "train.objective=match"),
+		"learned":   mustRecipe(CFQQAT, "allocate.rule=learned"),
+		"mixed-qat": mustRecipe(MixedQAT),
+		"validity":  mustRecipe(CFQQAT, "train.objective=validity"),
+		"hinge":     mustRecipe(CFQQAT, "train.objective=hinge"),
+		"match":     mustRecipe(CFQQAT, "train.objective=match"),
+		"group":     mustRecipe(CFQQAT, "train.objective=group"),
+		"kd":        mustRecipe(CFQQAT, "train.objective=kd"),
+		"task":      mustRecipe(CFQQAT, "train.objective=task"),
+		"integers":  mustRecipe(LSQ, "write.compute=integer"),
+		"trained":   mustRecipe(PTQ, "train.objective=distil", "round.scales=per-tensor"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			o.Allocate.Budget = 3
-			r := fortunate(t, 60, 4).quantize(t, short(o), ptq.Run{})
+			r := fortunate(t, 60, 4).quantize(t, short(o), Run{})
 			checkTraining(t, r, 60, 64, o.Train.Objective)
-			if learned := o.Allocate.Rule == ptq.AllocatorLearned; learned != (r.Learned != nil) ||
+			if learned := o.Allocate.Rule == AllocatorLearned; learned != (r.Learned != nil) ||
 				learned && (r.Learned.Steps != 16 || r.Bits > o.Allocate.Budget || r.Layers[0].MarginError != nil) {
 				t.Errorf("learned widths %+v, %v bits", r.Learned, r.Bits)
 			}
@@ -208,14 +207,14 @@ func TestTrainedMethods(t *testing.T) {
 				t.Errorf("the model is that of %s", other)
 			}
 			files[string(r.Model)] = name
-			if onIntegers := o.Write.Compute == ptq.ComputeInteger; onIntegers != (r.Plan.Input != nil) {
+			if onIntegers := o.Write.Compute == ComputeInteger; onIntegers != (r.Plan.Input != nil) {
 				t.Errorf("the input's grid is %v", r.Plan.Input)
 			}
 		})
 	}
 }
 
-func codesOf(r *ptq.Result) string {
+func codesOf(r *Result) string {
 	var b strings.Builder
 	for _, l := range r.Plan.Layers {
 		fmt.Fprintln(&b, l.Codes, l.Scales, l.Bias)
@@ -228,31 +227,31 @@ func TestTeacherOfTraining(t *testing.T) {
 	t.Parallel()
 	f := fortunate(t, 60, 6)
 	files := map[string]string{}
-	for name, change := range map[string]func(o *ptq.Recipe){
-		"none":    func(*ptq.Recipe) {},
-		"steps":   func(o *ptq.Recipe) { o.Calibrate.Teacher.Moves, o.Calibrate.Teacher.Steps = ptq.TeacherPaper, 1 },
-		"noise":   func(o *ptq.Recipe) { o.Calibrate.Teacher.Noise = 0.3 },
-		"seed":    func(o *ptq.Recipe) { o.Calibrate.Teacher.Noise, o.Calibrate.Teacher.Seed = 0.3, 2 },
-		"sample":  func(o *ptq.Recipe) { o.Calibrate.Teacher.Sample = 3 },
-		"paper":   func(o *ptq.Recipe) { o.Calibrate.Teacher.Moves = ptq.TeacherPaper },
-		"actions": func(o *ptq.Recipe) { o.Train.TeacherActions = 4 },
-		"online, sample": func(o *ptq.Recipe) {
+	for name, change := range map[string]func(o *Recipe){
+		"none":    func(*Recipe) {},
+		"steps":   func(o *Recipe) { o.Calibrate.Teacher.Moves, o.Calibrate.Teacher.Steps = TeacherPaper, 1 },
+		"noise":   func(o *Recipe) { o.Calibrate.Teacher.Noise = 0.3 },
+		"seed":    func(o *Recipe) { o.Calibrate.Teacher.Noise, o.Calibrate.Teacher.Seed = 0.3, 2 },
+		"sample":  func(o *Recipe) { o.Calibrate.Teacher.Sample = 3 },
+		"paper":   func(o *Recipe) { o.Calibrate.Teacher.Moves = TeacherPaper },
+		"actions": func(o *Recipe) { o.Train.TeacherActions = 4 },
+		"online, sample": func(o *Recipe) {
 			o.Train.TeacherOnline, o.Calibrate.Teacher.Sample = true, 2
 		},
-		"online, noise":   func(o *ptq.Recipe) { o.Train.TeacherOnline, o.Calibrate.Teacher.Noise = true, 0.3 },
-		"online, actions": func(o *ptq.Recipe) { o.Train.TeacherOnline, o.Train.TeacherActions = true, 4 },
+		"online, noise":   func(o *Recipe) { o.Train.TeacherOnline, o.Calibrate.Teacher.Noise = true, 0.3 },
+		"online, actions": func(o *Recipe) { o.Train.TeacherOnline, o.Train.TeacherActions = true, 4 },
 	} {
-		o := short(ptq.MustRecipe(ptq.PTQ, "allocate.budget=3", "train.objective=validity"))
+		o := short(mustRecipe(PTQ, "allocate.budget=3", "train.objective=validity"))
 		change(&o)
-		r := f.quantize(t, o, ptq.Run{})
+		r := f.quantize(t, o, Run{})
 		if other, ok := files[codesOf(r)]; ok {
 			t.Errorf("%s: the model is that of %s", name, other)
 		}
 		files[codesOf(r)] = name
 	}
 	// The teacher's actions, computed for each batch, are those that are kept from one batch to the next.
-	o := short(ptq.MustRecipe(ptq.PTQ, "allocate.budget=3", "train.objective=validity", "train.teacher-online=true"))
-	if r := f.quantize(t, o, ptq.Run{}); files[codesOf(r)] != "none" {
+	o := short(mustRecipe(PTQ, "allocate.budget=3", "train.objective=validity", "train.teacher-online=true"))
+	if r := f.quantize(t, o, Run{}); files[codesOf(r)] != "none" {
 		t.Errorf("online: the model is that of %q", files[codesOf(r)])
 	}
 }
@@ -262,11 +261,11 @@ func TestTeacherOfTraining(t *testing.T) {
 func TestEtaSweep(t *testing.T) {
 	t.Parallel()
 	f := fortunate(t, 60, 6)
-	o := short(ptq.MustRecipe(ptq.PTQ, "allocate.budget=2", "train.objective=validity", "train.eta-sweep=true"))
+	o := short(mustRecipe(PTQ, "allocate.budget=2", "train.objective=validity", "train.eta-sweep=true"))
 	o.Train.Rate = 0.01
-	r := f.quantize(t, o, ptq.Run{})
+	r := f.quantize(t, o, Run{})
 	var tried []float64
-	var best ptq.Trial
+	var best Trial
 	for i, trial := range r.Training.Trials {
 		tried = append(tried, trial.Eta)
 		if !(trial.Accuracy >= 0 && trial.Accuracy <= 1) || trial.Accuracy == 1 && trial.VD > 1 {
@@ -280,7 +279,7 @@ func TestEtaSweep(t *testing.T) {
 		t.Errorf("eta %v of %+v", r.Training.Eta, r.Training.Trials)
 	}
 	o.Train.EtaSweep, o.Train.Eta = false, &best.Eta
-	if given := f.quantize(t, o, ptq.Run{}); codesOf(given) != codesOf(r) || given.Training.Trials != nil {
+	if given := f.quantize(t, o, Run{}); codesOf(given) != codesOf(r) || given.Training.Trials != nil {
 		t.Error("with eta given: another model")
 	}
 }
@@ -289,15 +288,15 @@ func TestEtaSweep(t *testing.T) {
 func TestCheckpointKnowsGroups(t *testing.T) {
 	t.Parallel()
 	f := fortunate(t, 60, 6)
-	o := short(ptq.MustRecipe(ptq.LSQ, "train.objective=group"))
-	run := ptq.Run{Checkpoint: filepath.Join(t.TempDir(), "c")}
+	o := short(mustRecipe(LSQ, "train.objective=group"))
+	run := Run{Checkpoint: filepath.Join(t.TempDir(), "c")}
 	for _, shift := range []int32{0, 1} {
 		group := task.Subgroup{Feature: "region", Values: []string{"north", "south"}}
 		for i := range f.people.N {
 			group.Codes = append(group.Codes, int32(i/7)%2*(1-shift)+int32(i)%2*shift)
 		}
 		f.people.Subgroups = []task.Subgroup{group}
-		if _, err := ptq.Quantize(t.Context(), f.m, f.tk, f.people, o, run); (err == nil) != (shift == 0) {
+		if _, err := Quantize(t.Context(), f.m, f.tk, f.people, o, run); (err == nil) != (shift == 0) {
 			t.Errorf("groups shifted by %d: %v", shift, err)
 		}
 	}
@@ -307,16 +306,16 @@ func TestCheckpointKnowsGroups(t *testing.T) {
 func TestTrainingGoesOn(t *testing.T) {
 	t.Parallel()
 	f := fortunate(t, 60, 4)
-	o := short(ptq.MustRecipe(ptq.LSQ))
-	want := f.quantize(t, o, ptq.Run{})
-	given := ptq.Run{Checkpoint: filepath.Join(t.TempDir(), "checkpoint")}
+	o := short(mustRecipe(LSQ))
+	want := f.quantize(t, o, Run{})
+	given := Run{Checkpoint: filepath.Join(t.TempDir(), "checkpoint")}
 	calibrated := false
-	run := func(o ptq.Recipe, stop int) (*ptq.Result, []int, error) {
+	run := func(o Recipe, stop int) (*Result, []int, error) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var rounds []int
 		given := given
-		given.Progress = func(e ptq.Event) {
+		given.Progress = func(e Event) {
 			if calibrated = calibrated || strings.HasPrefix(e.Stage, "statistics"); !strings.HasPrefix(e.Stage, "train: ") {
 				return
 			}
@@ -324,13 +323,13 @@ func TestTrainingGoesOn(t *testing.T) {
 				cancel()
 			}
 		}
-		r, err := ptq.Quantize(ctx, f.m, f.tk, f.people, o, given)
+		r, err := Quantize(ctx, f.m, f.tk, f.people, o, given)
 		return r, rounds, err
 	}
 	if r, rounds, err := run(o, 6); !errors.Is(err, context.Canceled) || r != nil || len(rounds) != 6 {
 		t.Fatalf("stopped after the rounds %v: %v, %v", rounds, r, err)
 	}
-	var input *ptq.InputError
+	var input *InputError
 	if _, _, err := run(o, 8); errors.As(err, &input) {
 		t.Errorf("cancelling is an error of the input: %v", err)
 	}
@@ -349,12 +348,12 @@ func TestTrainingGoesOn(t *testing.T) {
 		t.Errorf("another seed begins at round %v: %v", rounds, err)
 	}
 	// Several trainings cannot have one checkpoint.
-	o.Target = &ptq.Target{VD: 0.1, Margin: 0.1, HoldOut: 0.3, Confidence: 0.95, Sample: 1}
-	if _, err := ptq.Smallest(t.Context(), f.m, f.tk, f.people, o, given); !errors.As(err, &input) {
+	o.Target = &Target{VD: 0.1, Margin: 0.1, HoldOut: 0.3, Confidence: 0.95, Sample: 1}
+	if _, err := Smallest(t.Context(), f.m, f.tk, f.people, o, given); !errors.As(err, &input) {
 		t.Errorf("a search for a target with a checkpoint: %v", err)
 	}
-	if _, err := ptq.Sweep(t.Context(), f.m, f.tk, f.people, f.people,
-		ptq.SweepOptions{Given: given}); !errors.As(err, &input) {
+	if _, err := Sweep(t.Context(), f.m, f.tk, f.people, f.people,
+		SweepOptions{Given: given}); !errors.As(err, &input) {
 		t.Errorf("a sweep with a checkpoint: %v", err)
 	}
 }
@@ -368,9 +367,9 @@ func TestTrainingNeedsLabels(t *testing.T) {
 		if doc.Name == qat.Distil || !doc.Quantized {
 			continue // it looks at no label anywhere, and takes long; or it is not for quantized networks
 		}
-		o := short(ptq.MustRecipe(ptq.CFQQAT, fmt.Sprint("train.objective=", doc.Name)))
-		_, err := ptq.Quantize(t.Context(), f.m, f.tk, f.people, o, ptq.Run{})
-		var input *ptq.InputError
+		o := short(mustRecipe(CFQQAT, fmt.Sprint("train.objective=", doc.Name)))
+		_, err := Quantize(t.Context(), f.m, f.tk, f.people, o, Run{})
+		var input *InputError
 		switch {
 		case doc.Labels && (!errors.As(err, &input) || !strings.Contains(err.Error(), string(doc.Name))):
 			t.Errorf("%s without labels: %v", doc.Name, err)
@@ -383,30 +382,30 @@ func TestTrainingNeedsLabels(t *testing.T) {
 func TestTrainingErrors(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	var input *ptq.InputError
-	for _, method := range []ptq.MethodName{ptq.CFQQAT, ptq.LSQ, ptq.MixedQAT} {
-		_, _, err := ptq.Deployments(t.Context(), loaded(t, m), tk, few(people, 40),
-			ptq.Draws{Recipe: short(ptq.MustRecipe(method)), Models: 1, Seed: 1}, ptq.Run{})
+	var input *InputError
+	for _, method := range []MethodName{CFQQAT, LSQ, MixedQAT} {
+		_, _, err := Deployments(t.Context(), loaded(t, m), tk, few(people, 40),
+			Draws{Recipe: short(mustRecipe(method)), Models: 1, Seed: 1}, Run{})
 		if !errors.As(err, &input) || !strings.Contains(err.Error(), string(method)) {
 			t.Errorf("deployments of %s: %v", method, err)
 		}
 	}
-	online := ptq.MustRecipe(ptq.CFQQAT, "train.objective=validity", "train.teacher-online=true")
-	promised := ptq.Run{Promises: make([]recourse.Action, 40)}
-	_, err := ptq.Quantize(t.Context(), loaded(t, m), tk, few(people, 40), online, promised)
+	online := mustRecipe(CFQQAT, "train.objective=validity", "train.teacher-online=true")
+	promised := Run{Promises: make([]recourse.Action, 40)}
+	_, err := Quantize(t.Context(), loaded(t, m), tk, few(people, 40), online, promised)
 	if !errors.As(err, &input) || !strings.Contains(err.Error(), "promises replace teacher actions") {
 		t.Errorf("promises and teacher actions: %v", err)
 	}
 	alike := few(people, 40)
 	alike.Subgroups = nil
-	by := short(ptq.MustRecipe(ptq.CFQQAT, "train.objective=group"))
-	_, err = ptq.Quantize(t.Context(), loaded(t, m), tk, alike, by, ptq.Run{})
+	by := short(mustRecipe(CFQQAT, "train.objective=group"))
+	_, err = Quantize(t.Context(), loaded(t, m), tk, alike, by, Run{})
 	if !errors.As(err, &input) || !strings.Contains(err.Error(), "subgroup: true") {
 		t.Errorf("groups of people who have none: %v", err)
 	}
-	o := short(ptq.MustRecipe(ptq.LSQ))
+	o := short(mustRecipe(LSQ))
 	o.Train.Rate = 1e9
-	_, err = ptq.Quantize(t.Context(), loaded(t, m), tk, few(people, 40), o, ptq.Run{})
+	_, err = Quantize(t.Context(), loaded(t, m), tk, few(people, 40), o, Run{})
 	if !errors.Is(err, qat.ErrDiverged) {
 		t.Errorf("a rate without sense: %v", err)
 	}
@@ -414,7 +413,7 @@ func TestTrainingErrors(t *testing.T) {
 
 func promisesTo(t *testing.T, m *onnxio.Model, tk *task.Task, people *task.People) []recourse.Action {
 	t.Helper()
-	c := must.Get(ptq.OpenFor(m, tk, 1))(t)
+	c := must.Get(OpenFor(m, tk, 1))(t)
 	defer c.Close()
 	set := must.Get(constraint.Compile(tk))(t)
 	return must.Get(recourse.Solve(t.Context(), c, set, people.X, recourse.SolveOptions{Margin: 0.1, Workers: 1}))(t)

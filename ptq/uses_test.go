@@ -1,4 +1,4 @@
-package ptq_test
+package ptq
 
 import (
 	"math"
@@ -9,7 +9,6 @@ import (
 	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/ptq"
 	"cfq/task"
 )
 
@@ -52,8 +51,8 @@ func TestQuantizeSharedWeights(t *testing.T) {
 			m.Graph.Inits[i] = graph.FromFloats("b", []float32{sorted[people.N/2], 0}, 2)
 		}
 	}
-	r := must.Get(ptq.Quantize(t.Context(), loaded(t, m), tk, people,
-		ptq.MustRecipe(ptq.CFPTQ, "allocate.budget=5"), ptq.Run{Workers: 2}))(t)
+	r := must.Get(Quantize(t.Context(), loaded(t, m), tk, people,
+		mustRecipe(CFPTQ, "allocate.budget=5"), Run{Workers: 2}))(t)
 	if err := r.Verified.Err(); err != nil {
 		t.Error(err)
 	}

@@ -29,7 +29,7 @@ func BenchmarkWide(b *testing.B) {
 			before, _ := usage()
 			for b.Loop() {
 				if _, err := Quantize(b.Context(), m, t, people,
-					MustRecipe(CFPTQ), Run{Workers: runtime.GOMAXPROCS(0)}); err != nil {
+					mustRecipe(CFPTQ), Run{Workers: runtime.GOMAXPROCS(0)}); err != nil {
 					b.Fatal(err)
 				}
 			}
