@@ -28,7 +28,7 @@ func (c *Calibration) allocate(ctx context.Context, budget float64) (a allocatio
 		return a, inputError(err)
 	}
 	s := c.scores
-	if c.net.recipe.Allocate.Rule == AllocatorLearned {
+	if c.net.recipe.Allocate.Rule == allocatorLearned {
 		if s, a.learned, err = c.trainer.learn(ctx, s, budget); err != nil {
 			return a, err
 		}
@@ -55,7 +55,7 @@ func (s *layerScores) units() []unit {
 		if s.net.first[i] != i {
 			continue
 		}
-		if s.net.recipe.Allocate.Unit != BitWidthsPerRow || l.Conv != nil {
+		if s.net.recipe.Allocate.Unit != bitWidthsPerRow || l.Conv != nil {
 			out = append(out, unit{i, -1})
 			continue
 		}
@@ -165,9 +165,9 @@ func (s *layerScores) within(bits float64, spent int64, skip ...int) (assignment
 
 func (s *layerScores) pick(choices [][]allocate.Choice, perWeight []float64, budget int64) ([]int, error) {
 	switch s.net.recipe.Allocate.Rule {
-	case AllocatorUniform:
+	case allocatorUniform:
 		return allocate.Uniform(choices, budget)
-	case AllocatorPaper:
+	case allocatorPaper:
 		return allocate.Paper(choices, perWeight, budget)
 	}
 	return allocate.Exact(choices, budget)
@@ -221,7 +221,7 @@ func (s *layerScores) fitBytes(bits float64) (assignment, error) {
 				spent += over
 				continue
 			}
-			if s.net.recipe.Allocate.Rule == AllocatorUniform || s.net.recipe.Allocate.Rule == AllocatorPaper {
+			if s.net.recipe.Allocate.Rule == allocatorUniform || s.net.recipe.Allocate.Rule == allocatorPaper {
 				predicted = -s.meanBits(w) // they add up no errors
 			}
 			if predicted < least {

@@ -17,19 +17,19 @@ func TestAllocators(t *testing.T) {
 	m, tk, people := loaded(t, s.model()), sparseTask(t), s.people(300)
 	for _, budget := range []float64{2.3, 3.1, 4, 6.5} {
 		sums := map[Allocator]float64{}
-		for _, a := range []Allocator{AllocatorPaper, AllocatorOptimum} {
+		for _, a := range []Allocator{allocatorPaper, allocatorOptimum} {
 			r := must.Get(Quantize(ctx, m, tk, people,
 				mustRecipe(CFPTQPaper, fmt.Sprint("allocate.rule=", a), fmt.Sprint("allocate.budget=", budget)), Run{}))(t)
 			for _, l := range r.Layers {
 				sums[a] += l.Score * l.Bits
 			}
-			if a == AllocatorOptimum {
+			if a == allocatorOptimum {
 				if best := bestSum(r.Layers, budget); sums[a] < best*(1-1e-12) {
 					t.Errorf("budget %v: a sum of %v, the best is %v", budget, sums[a], best)
 				}
 			}
 		}
-		if sums[AllocatorOptimum] < sums[AllocatorPaper] {
+		if sums[allocatorOptimum] < sums[allocatorPaper] {
 			t.Errorf("budget %v: %v", budget, sums)
 		}
 	}

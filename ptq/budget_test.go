@@ -154,15 +154,15 @@ func TestBudgets(t *testing.T) {
 		}
 		var uniforms []file
 		for _, o := range []Recipe{uniform, mustRecipe(CFPTQ)} {
-			if o.Write.Compute = ComputeFloat; seed%4 == 3 {
-				o.Write.Compute = ComputeInteger // the 8-bit activations hide what weights do
+			if o.Write.Compute = computeFloat; seed%4 == 3 {
+				o.Write.Compute = computeInteger // the 8-bit activations hide what weights do
 			}
 			c := must.Get(Calibrate(ctx, m, tk, train, o, Run{}))(t)
 			least := math.Inf(1)
 			for _, budget := range []float64{2, 3, 4, 6, 8} {
 				r := must.Get(c.Quantize(ctx, budget))(t)
 				e := marginError(t, full, tk, r.Model, x)
-				if o.Allocate.Rule == AllocatorExact {
+				if o.Allocate.Rule == allocatorExact {
 					if r.Bits < budget-largest {
 						t.Errorf("seed %d: of a budget of %v, %.2f bits are spent", seed, budget, r.Bits)
 					}

@@ -40,7 +40,7 @@ func (p *network) fitLayers(ctx context.Context, sample *calibrationSample, poin
 		net: p, sample: sample, calibrationSet: points, fitSet: points,
 		warnings: slices.Concat(p.warnings, sample.warnings),
 	}
-	if p.recipe.Calibrate.Points == OnFactual {
+	if p.recipe.Calibrate.Points == onFactual {
 		c.fitSet = calib.FactualSet(points.Facts(), p.full.Dim())
 	}
 	p.tell("statistics of the layers", 0, 0)
@@ -49,7 +49,7 @@ func (p *network) fitLayers(ctx context.Context, sample *calibrationSample, poin
 		return nil, err
 	}
 	c.warnings = append(c.warnings, doubts...)
-	if p.recipe.Calibrate.Points == OnWeighted {
+	if p.recipe.Calibrate.Points == onWeighted {
 		margins, err := p.full.Margins(ctx, c.fitSet.X)
 		if err != nil {
 			return nil, err
@@ -93,7 +93,7 @@ func (p *network) fitLayers(ctx context.Context, sample *calibrationSample, poin
 func (c *layerFits) tooSmall() (warnings []string) {
 	n := c.fitSet.Recourse
 	switch on := c.net.recipe.Calibrate.Points; {
-	case on == OnFactual:
+	case on == onFactual:
 	case n == 0:
 		warnings = append(warnings, c.sample.noRecourse()+": calibrated on factual rows alone, as mixed-ptq would be")
 	case n < minPoints:
@@ -109,7 +109,7 @@ func (c *layerFits) tooSmall() (warnings []string) {
 
 func (p *network) calibrationSet(ctx context.Context, c *calibrationSample) (*calib.Set, error) {
 	switch {
-	case p.recipe.Calibrate.Points == OnFactual && p.recipe.Allocate.Scores == OnFactual:
+	case p.recipe.Calibrate.Points == onFactual && p.recipe.Allocate.Scores == onFactual:
 		return calib.FactualSet(c.people.X, p.full.Dim()), nil
 	case c.promises != nil:
 		return calib.Promised(ctx, p.full, c.people.X, c.promises)
@@ -126,7 +126,7 @@ func (p *network) logits() bool {
 func (p *network) teacher() recourse.TeacherOptions {
 	spec := p.recipe.Calibrate.Teacher
 	o := recourse.TeacherOptions{
-		Steps: spec.Steps, StepSize: spec.StepSize, Margin: p.task.Target.Margin, Plain: spec.Moves == TeacherPaper,
+		Steps: spec.Steps, StepSize: spec.StepSize, Margin: p.task.Target.Margin, Plain: spec.Moves == teacherPaper,
 		Noise: spec.Noise, Sample: spec.Sample, Workers: p.run.Workers,
 		Progress: func(done, total int) { p.tell("teacher recourse", done, total) },
 	}
@@ -141,7 +141,7 @@ func (c *layerFits) fit(ctx context.Context, i int, s *calib.Stats, formats []qu
 ) {
 	round := &c.net.recipe.Round
 	fits, err := calib.FitWeights(ctx, c.grid.foldedLayers[i], s, formats, calib.WeightOptions{
-		PerTensor: round.Scales == ScalesPerTensor, Range: round.WeightRange, Rounding: round.Rule, Vary: vary,
+		PerTensor: round.Scales == scalesPerTensor, Range: round.WeightRange, Rounding: round.Rule, Vary: vary,
 		Workers: c.net.run.Workers, Engine: c.net.model.engine,
 	})
 	if err != nil {
@@ -191,7 +191,7 @@ func (c *layerFits) fitInput(ctx context.Context) (warnings []string, err error)
 	c.grid = inputGrid{foldedLayers: slices.Clone(c.net.layers)}
 	first := c.net.model.found[0]
 	choice := c.net.recipe.Write.Input
-	if first.Fixed != "" || first.Conv != nil || first.Positions > 1 || !c.net.integer[0] || choice == InputFloat {
+	if first.Fixed != "" || first.Conv != nil || first.Positions > 1 || !c.net.integer[0] || choice == inputFloat {
 		return nil, nil // what lies behind a layer in float is no input any more
 	}
 	raw := c.isInput(first.Input)
@@ -207,14 +207,14 @@ func (c *layerFits) fitInput(ctx context.Context) (warnings []string, err error)
 	}
 	input := calib.FitInput(x, first.In, values)
 	input.Value = first.Input
-	if raw && choice == InputAuto {
+	if raw && choice == inputAuto {
 		rms, err := c.gridError(ctx, input, c.fitSet.X)
 		if err != nil {
 			return nil, err
 		}
 		if rms > maxGridError {
 			return []string{fmt.Sprintf("on an 8-bit grid the input alone moves margins by %.2g logits: the layers that read "+
-				"it compute in float (write.input=%s keeps them on integers)", rms, InputInt8)}, nil
+				"it compute in float (write.input=%s keeps them on integers)", rms, inputInt8)}, nil
 		}
 	}
 	c.grid.input = input

@@ -5,8 +5,22 @@ import (
 	"cfq/qat"
 )
 
-// MethodName is the name of one of Methods.
-type MethodName string
+// Settings of a recipe that are choices. [Keys] says what each choice does.
+type (
+	MethodName   string          // one of Methods
+	Allocator    string          // how bit widths are chosen within the budget
+	Cost         string          // what a budget counts
+	BitWidths    string          // what has a bit width of its own
+	Scales       string          // what has a weight scale of its own
+	Input        string          // how the model's input is quantized
+	Compute      string          // which layers do their arithmetic on integers
+	CalibrateOn  string          // which rows, with which weights, scales and codes are fitted on
+	TeacherSteps string          // how the teacher recourse moves
+	PruneBy      string          // which weights become zero
+	Objective    = qat.Objective // what training minimises
+	Range        = calib.Range   // a way of fitting scales and ranges
+	Rounding     = calib.Rounding
+)
 
 // The methods.
 const (
@@ -24,101 +38,43 @@ const (
 	KDQAT       MethodName = "kd-qat"
 )
 
-// Allocator says how bit widths are chosen within the budget.
-type Allocator string
-
-// The allocators.
-const (
-	AllocatorUniform Allocator = "uniform"
-	AllocatorExact   Allocator = "exact"
-	AllocatorPaper   Allocator = "paper"
-	AllocatorOptimum Allocator = "paper-optimum"
-	AllocatorHAWQ    Allocator = "hawq"
-	AllocatorLearned Allocator = "learned"
-)
-
-// Cost is what a budget counts.
-type Cost string
-
 // The costs.
 const (
-	CostBits  Cost = "bits"
-	CostBytes Cost = "bytes"
-	CostBOPs  Cost = "bops"
+	CostBits  = "bits"
+	CostBytes = "bytes"
+	CostBOPs  = "bops"
 )
 
-// BitWidths says what has a bit width of its own.
-type BitWidths string
-
-// The granularities of bit widths.
 const (
-	BitWidthsPerLayer BitWidths = "per-layer"
-	BitWidthsPerRow   BitWidths = "per-row"
-)
+	allocatorUniform = "uniform"
+	allocatorExact   = "exact"
+	allocatorPaper   = "paper"
+	allocatorOptimum = "paper-optimum"
+	allocatorHAWQ    = "hawq"
+	allocatorLearned = "learned"
 
-// Scales says what has a weight scale of its own.
-type Scales string
+	bitWidthsPerLayer = "per-layer"
+	bitWidthsPerRow   = "per-row"
+	scalesPerTensor   = "per-tensor"
+	scalesPerChannel  = "per-channel"
 
-// The granularities of weight scales.
-const (
-	ScalesPerTensor  Scales = "per-tensor"
-	ScalesPerChannel Scales = "per-channel"
-)
+	inputAuto  = "auto"
+	inputInt8  = "int8"
+	inputFloat = "float"
 
-// Input says how the model's input is quantized.
-type Input string
+	computeAuto    = "auto"
+	computeInteger = "integer"
+	computeFloat   = "float"
 
-// The treatments of the model's input.
-const (
-	InputAuto  Input = "auto"
-	InputInt8  Input = "int8"
-	InputFloat Input = "float"
-)
+	onFactual  = "factual"
+	onRecourse = "recourse"
+	onWeighted = "weighted"
 
-// Compute says which layers do their arithmetic on integers.
-type Compute string
+	teacherReach = "reach"
+	teacherPaper = "paper"
 
-// The kinds of arithmetic.
-const (
-	ComputeAuto    Compute = "auto"
-	ComputeInteger Compute = "integer"
-	ComputeFloat   Compute = "float"
-)
+	untrained = "none"
 
-// CalibrateOn says which rows, with which weights, scales and codes are fitted on.
-type CalibrateOn string
-
-// The calibration sets.
-const (
-	OnFactual  CalibrateOn = "factual"
-	OnRecourse CalibrateOn = "recourse"
-	OnWeighted CalibrateOn = "weighted"
-)
-
-// TeacherSteps says how the teacher recourse moves.
-type TeacherSteps string
-
-// The ways to move.
-const (
-	TeacherReach TeacherSteps = "reach"
-	TeacherPaper TeacherSteps = "paper"
-)
-
-// Objective is what training minimises.
-type Objective = qat.Objective
-
-// Untrained is the objective of methods without training.
-const Untrained Objective = "none"
-
-// Range is a way of fitting scales and ranges; [calib.Range] has the constants.
-type Range = calib.Range
-
-// Rounding is a way of rounding weights.
-type Rounding = calib.Rounding
-
-// The ways of rounding weights.
-const (
-	RoundNearest  = calib.Nearest
-	RoundGPTQ     = calib.GPTQ
-	RoundAdaRound = calib.AdaRound
+	pruneMagnitude   = "magnitude"
+	pruneSensitivity = "sensitivity"
 )

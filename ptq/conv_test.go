@@ -94,7 +94,7 @@ func TestQuantizeConvolutions(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			if name != "by shape" {
-				c.o.Write.Compute = ComputeInteger
+				c.o.Write.Compute = computeInteger
 			}
 			r := must.Get(Quantize(t.Context(), loaded(t, m), tk, people, c.o, Run{Workers: 2}))(t)
 			if err := r.Verified.Err(); err != nil {

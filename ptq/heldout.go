@@ -52,7 +52,7 @@ func (h *HeldOut) String() string {
 	s += fmt.Sprintf("the margin of %g that recourse must have", h.Required)
 	switch {
 	case h.InputGrid:
-		s += fmt.Sprintf("; the 8-bit grid of the input alone makes %.2g: try --set write.input=%s", h.CauseRMS, InputFloat)
+		s += fmt.Sprintf("; the 8-bit grid of the input alone makes %.2g: try --set write.input=%s", h.CauseRMS, inputFloat)
 	case h.Cause != "":
 		s += fmt.Sprintf("; layer %q alone makes %.2g: try a larger --budget, or --keep-float %[1]q", h.Cause, h.CauseRMS)
 	}

@@ -31,26 +31,26 @@ func Methods() []Method {
 			Doc: "cf-ptq, then trained through fake quantizers on the margins of people and of recourse points",
 		},
 		{
-			Name: PTQ, Recipe: paper(OnFactual, OnFactual, AllocatorUniform),
+			Name: PTQ, Recipe: paper(onFactual, onFactual, allocatorUniform),
 			Doc: "factual calibration, the same bit width in every layer", Paper: "PTQ INT8 (budget 8), PTQ INT4 (budget 4)",
 		},
 		{
-			Name: MixedPTQ, Recipe: paper(OnFactual, OnFactual, AllocatorPaper),
+			Name: MixedPTQ, Recipe: paper(onFactual, onFactual, allocatorPaper),
 			Doc: "factual calibration, bit widths by the greedy rule over factual gradients", Paper: "Mixed-precision PTQ",
 		},
 		{
-			Name: CFPTQCalib, Recipe: paper(OnRecourse, OnFactual, AllocatorPaper),
+			Name: CFPTQCalib, Recipe: paper(onRecourse, onFactual, allocatorPaper),
 			Doc:   "calibration on rows and teacher recourse points, bit widths as in mixed-ptq",
 			Paper: "CF-PTQ calibration",
 		},
 		{
-			Name: CFPTQPaper, Recipe: paper(OnRecourse, OnRecourse, AllocatorPaper),
+			Name: CFPTQPaper, Recipe: paper(onRecourse, onRecourse, allocatorPaper),
 			Doc: "calibration on rows and teacher recourse points, bit widths by the greedy rule over gradients at recourse " +
 				"points",
 			Paper: "CF-PTQ + sensitivity allocation",
 		},
 		{
-			Name: LSQ, Recipe: stepSizes(OnFactual, AllocatorUniform, qat.Task),
+			Name: LSQ, Recipe: stepSizes(onFactual, allocatorUniform, qat.Task),
 			Doc: "the same bit width in every layer, trained on the labels, with learned step sizes", Paper: "QAT (LSQ)",
 		},
 		{
@@ -59,7 +59,7 @@ func Methods() []Method {
 				"write.compute=integer has",
 		},
 		{
-			Name: MixedQAT, Recipe: stepSizes(OnFactual, AllocatorExact, qat.Task), Paper: "Mixed-precision QAT",
+			Name: MixedQAT, Recipe: stepSizes(onFactual, allocatorExact, qat.Task), Paper: "Mixed-precision QAT",
 			Doc: "bit widths of layers by the quantization error of the margin at factual rows, trained as lsq",
 		},
 		{
@@ -67,11 +67,11 @@ func Methods() []Method {
 			Doc: "as lsq, half of the weights being zero (train.sparsity)",
 		},
 		{
-			Name: KDQAT, Recipe: stepSizes(OnFactual, AllocatorUniform, qat.KD), Paper: "KD+Quant",
+			Name: KDQAT, Recipe: stepSizes(onFactual, allocatorUniform, qat.KD), Paper: "KD+Quant",
 			Doc: "as lsq, trained on the full-precision model's probabilities",
 		},
 		{
-			Name: CFQQATPaper, Recipe: stepSizes(OnRecourse, AllocatorLearned, qat.Validity), Paper: "CFQ",
+			Name: CFQQATPaper, Recipe: stepSizes(onRecourse, allocatorLearned, qat.Validity), Paper: "CFQ",
 			Doc: "the paper's CFQ: bit widths of layers are learned, then step sizes, on the labels and on validity at " +
 				"teacher recourse points",
 		},
@@ -85,44 +85,44 @@ func Methods() []Method {
 func paper(points, scores CalibrateOn, rule Allocator) Recipe {
 	return Recipe{
 		Calibrate: CalibrateSpec{
-			Points: points, Rows: 4096, Teacher: TeacherSpec{Moves: TeacherReach, Steps: recourse.DefaultSteps, Seed: 1},
+			Points: points, Rows: 4096, Teacher: TeacherSpec{Moves: teacherReach, Steps: recourse.DefaultSteps, Seed: 1},
 		},
-		Allocate: AllocateSpec{Budget: 4, Cost: CostBits, Rule: rule, Unit: BitWidthsPerLayer, Scores: scores},
+		Allocate: AllocateSpec{Budget: 4, Cost: CostBits, Rule: rule, Unit: bitWidthsPerLayer, Scores: scores},
 		Round: RoundSpec{
-			Rule: RoundNearest, Scales: ScalesPerTensor, WeightRange: calib.Output, ActRange: calib.MSE,
+			Rule: calib.Nearest, Scales: scalesPerTensor, WeightRange: calib.Output, ActRange: calib.MSE,
 		},
-		Write: WriteSpec{Compute: ComputeAuto, Input: InputAuto, ActBits: 8},
+		Write: WriteSpec{Compute: computeAuto, Input: inputAuto, ActBits: 8},
 	}
 }
 
 func counterfactual() Recipe {
-	r := paper(OnRecourse, OnRecourse, AllocatorExact)
-	r.Allocate.Unit = BitWidthsPerRow
-	r.Round.Rule, r.Round.Scales = RoundGPTQ, ScalesPerChannel
+	r := paper(onRecourse, onRecourse, allocatorExact)
+	r.Allocate.Unit = bitWidthsPerRow
+	r.Round.Rule, r.Round.Scales = calib.GPTQ, scalesPerChannel
 	r.Refine.Rounds = 8
 	return r
 }
 
 func (r Recipe) trained(objective Objective) Recipe {
-	r.Train = &TrainSpec{TeacherActions: 1, PruneBy: PruneMagnitude}
+	r.Train = &TrainSpec{TeacherActions: 1, PruneBy: pruneMagnitude}
 	r.Train.Objective, r.Train.Steps, r.Train.Rate, r.Train.Seed = objective, qat.DefaultSteps, qat.DefaultRate, 1
 	return r
 }
 
 func stepSizes(points CalibrateOn, rule Allocator, objective Objective) Recipe {
 	r := paper(points, points, rule).trained(objective)
-	r.Round.Scales, r.Train.Quantizers = ScalesPerChannel, qat.LSQ
+	r.Round.Scales, r.Train.Quantizers = scalesPerChannel, qat.LSQ
 	return r
 }
 
 func clipping() Recipe {
-	r := stepSizes(OnFactual, AllocatorUniform, qat.Task)
-	r.Train.Quantizers, r.Write.Compute = qat.PACT, ComputeInteger
+	r := stepSizes(onFactual, allocatorUniform, qat.Task)
+	r.Train.Quantizers, r.Write.Compute = qat.PACT, computeInteger
 	return r
 }
 
 func pruned() Recipe {
-	r := stepSizes(OnFactual, AllocatorUniform, qat.Task)
+	r := stepSizes(onFactual, allocatorUniform, qat.Task)
 	r.Train.Sparsity = 0.5
 	return r
 }

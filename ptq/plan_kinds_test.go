@@ -136,7 +136,7 @@ func TestFromPlanConvolutions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "float" {
-				c.o.Write.Compute = ComputeInteger
+				c.o.Write.Compute = computeInteger
 			}
 			if _, text := roundTrip(t, m, tk, people, c.o); !regexp.MustCompile(c.want).MatchString(text) {
 				t.Errorf("the plan does not say %s:\n%.2000s", c.want, text)

@@ -73,7 +73,7 @@ func TestFromPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "default" {
-				o.Write.Compute = ComputeInteger
+				o.Write.Compute = computeInteger
 			}
 			r, text := planOf(t, m, o)
 			f := readPlan(t, text)

@@ -48,11 +48,11 @@ func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, r Recipe, run R
 		return nil, errors.Join(err, p.full.Close())
 	}
 	switch p.recipe.Write.Compute {
-	case ComputeAuto:
+	case computeAuto:
 		p.integer = qdq.Integers(p.layers)
 	default:
 		for i := range p.layers {
-			p.integer = append(p.integer, p.recipe.Write.Compute == ComputeInteger && !p.layers[i].Table)
+			p.integer = append(p.integer, p.recipe.Write.Compute == computeInteger && !p.layers[i].Table)
 		}
 	}
 	p.first = p.uses()

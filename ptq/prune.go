@@ -14,15 +14,6 @@ import (
 	"cfq/sensitivity"
 )
 
-// PruneBy says which weights become zero.
-type PruneBy string
-
-// The rules.
-const (
-	PruneMagnitude   PruneBy = "magnitude"
-	PruneSensitivity PruneBy = "sensitivity"
-)
-
 // prunePoints is how many recourse points the sensitivity of weights is the mean over.
 const prunePoints = 1024
 
@@ -71,7 +62,7 @@ func (t *trainingStage) prune(ctx context.Context, layers []qat.Layer) error {
 }
 
 func (t *trainingStage) pruningScores(ctx context.Context, layers []quant.LayerInfo) ([][]float64, error) {
-	if t.net.recipe.Train.PruneBy == PruneMagnitude {
+	if t.net.recipe.Train.PruneBy == pruneMagnitude {
 		scores := make([][]float64, len(layers))
 		for i := range layers {
 			for _, w := range layers[i].W {

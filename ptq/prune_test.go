@@ -28,14 +28,14 @@ func TestPruned(t *testing.T) {
 	slices.SortFunc(magnitudes, cmp.Compare)
 	limit := magnitudes[len(magnitudes)*3/10]
 	var files [][]byte
-	for _, by := range []PruneBy{PruneMagnitude, PruneSensitivity} {
+	for _, by := range []PruneBy{pruneMagnitude, pruneSensitivity} {
 		r := f.quantize(t, mustRecipe(PruneQAT,
 			"train.sparsity=0.3", "train.prune-by="+string(by), "train.steps=64"), Run{})
 		if err := r.Verified.Err(); err != nil { // the file is the plan
 			t.Error(err)
 		}
 		files = append(files, r.Model)
-		if r.Recipe["train.sparsity"] != "0.3" || (r.Recipe["train.prune-by"] == string(by)) != (by == PruneSensitivity) {
+		if r.Recipe["train.sparsity"] != "0.3" || (r.Recipe["train.prune-by"] == string(by)) != (by == pruneSensitivity) {
 			t.Errorf("recipe %v", r.Recipe)
 		}
 		s := r.Sparsity
@@ -47,7 +47,7 @@ func TestPruned(t *testing.T) {
 			for k, q := range l.Codes {
 				if q == 0 {
 					zero++
-				} else if by == PruneMagnitude && math.Abs(float64(layers[i].W[k])) < limit {
+				} else if by == pruneMagnitude && math.Abs(float64(layers[i].W[k])) < limit {
 					t.Errorf("weight %d of %s, %v, is pruned and has the code %d", k, l.Node, layers[i].W[k], q)
 				}
 			}

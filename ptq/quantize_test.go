@@ -23,19 +23,19 @@ func TestQuantize(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
-	kinds := []Scales{ScalesPerTensor, ScalesPerChannel}
+	kinds := []Scales{scalesPerTensor, scalesPerChannel}
 	for i, method := range Methods() {
 		for k, name := range append(Names(keyOf(t, "allocate.rule").Choices), "") {
 			allocator := Allocator(name)
 			scales := kinds[(i+k+1)%len(kinds)] // of cf-ptq and ptq those that they have anyway are run twice
-			perTensor := scales == ScalesPerTensor
+			perTensor := scales == scalesPerTensor
 			settings := []string{"allocate.budget=3.5", "round.scales=" + string(scales)}
 			if allocator != "" {
 				settings = append(settings, "allocate.rule="+name)
 			}
 			people := people
 			switch untrained := method.Recipe.Train == nil; {
-			case untrained && allocator == AllocatorLearned:
+			case untrained && allocator == allocatorLearned:
 				continue // it needs an objective
 			case !untrained:
 				if allocator != "" {
@@ -63,7 +63,7 @@ func TestQuantize(t *testing.T) {
 				if spent > o.Allocate.Budget*float64(weights)+1e-6 || r.Stored < r.Bits {
 					t.Errorf("%v bits for %d weights exceed a budget of %v", spent, weights, o.Allocate.Budget)
 				}
-				if (r.Recourse > 0) != (method.Recipe.Calibrate.Points != OnFactual) {
+				if (r.Recourse > 0) != (method.Recipe.Calibrate.Points != onFactual) {
 					t.Errorf("%d recourse points", r.Recourse)
 				}
 				if allocator != "" {
@@ -272,7 +272,7 @@ func TestChoices(t *testing.T) {
 				add("allocate.keep-float", "/layers.2/Gemm")
 			}
 			people := people
-			if c.Name == "train.objective" && choice.Name != string(Untrained) {
+			if c.Name == "train.objective" && choice.Name != string(untrained) {
 				add("train.steps", "32")
 				people = few(people, 100)
 			}

@@ -48,7 +48,7 @@ type AllocateSpec struct {
 	Cost            Cost
 	Rule            Allocator
 	Unit            BitWidths
-	Scores          CalibrateOn // where the importance of layers is measured: OnFactual or OnRecourse
+	Scores          CalibrateOn // where the importance of layers is measured: onFactual or onRecourse
 	Only, KeepFloat []string    // patterns of layer names: what is quantized, if there are any, and what is not
 }
 
@@ -119,7 +119,7 @@ const minBudget, maxBudget = 2.0, 8.0
 
 func (r *Recipe) objective() Objective {
 	if r.Train == nil {
-		return Untrained
+		return untrained
 	}
 	return r.Train.Objective
 }
@@ -127,7 +127,7 @@ func (r *Recipe) objective() Objective {
 // LooksAtRecourse reports whether anything depends on recourse points.
 func (r *Recipe) LooksAtRecourse() bool {
 	doc, _ := qat.FindObjective(r.objective()) // none does not
-	return r.Calibrate.Points != OnFactual || r.Allocate.Scores != OnFactual || doc.Recourse
+	return r.Calibrate.Points != onFactual || r.Allocate.Scores != onFactual || doc.Recourse
 }
 
 func (r *Recipe) teachesInTraining() bool {
@@ -157,27 +157,27 @@ func (r Recipe) check() error {
 func (r *Recipe) checkAllocation() error {
 	a := &r.Allocate
 	switch {
-	case a.Rule == AllocatorLearned && r.Train == nil:
+	case a.Rule == allocatorLearned && r.Train == nil:
 		return fmt.Errorf("allocate.rule %s learns by training: it needs a train.objective, such as %s", a.Rule, qat.Distil)
-	case a.Cost == CostBOPs && r.Write.Compute != ComputeInteger:
+	case a.Cost == CostBOPs && r.Write.Compute != computeInteger:
 		return fmt.Errorf("allocate.cost %s counts operations on integers: it needs write.compute %s", CostBOPs,
-			ComputeInteger)
-	case a.Unit != BitWidthsPerRow:
-	case r.Round.Scales != ScalesPerChannel:
-		return fmt.Errorf("allocate.unit %s needs round.scales %s; allocate.unit %s does not", BitWidthsPerRow,
-			ScalesPerChannel, BitWidthsPerLayer)
-	case a.Rule != AllocatorExact && a.Rule != AllocatorLearned:
+			computeInteger)
+	case a.Unit != bitWidthsPerRow:
+	case r.Round.Scales != scalesPerChannel:
+		return fmt.Errorf("allocate.unit %s needs round.scales %s; allocate.unit %s does not", bitWidthsPerRow,
+			scalesPerChannel, bitWidthsPerLayer)
+	case a.Rule != allocatorExact && a.Rule != allocatorLearned:
 		return fmt.Errorf("allocate.unit %s needs allocate.rule %s or %s; allocate.unit %s works with any",
-			BitWidthsPerRow, AllocatorExact, AllocatorLearned, BitWidthsPerLayer)
+			bitWidthsPerRow, allocatorExact, allocatorLearned, bitWidthsPerLayer)
 	}
 	return nil
 }
 
 func (r *Recipe) checkTeacher() error {
 	teacher := &r.Calibrate.Teacher
-	if teacher.StepSize > 0 && teacher.Moves != TeacherPaper {
+	if teacher.StepSize > 0 && teacher.Moves != teacherPaper {
 		return fmt.Errorf("calibrate.teacher-step %v: teacher %s finds the lengths of its steps; it is for teacher %s",
-			teacher.StepSize, TeacherReach, TeacherPaper)
+			teacher.StepSize, teacherReach, teacherPaper)
 	}
 	if r.Train == nil {
 		return nil
@@ -193,9 +193,9 @@ func (r *Recipe) checkTeacher() error {
 	case r.Train.TeacherActions > 1 && r.Train.Objective == qat.Match:
 		return fmt.Errorf("train.objective %s compares one action of each person: want train.teacher-actions 1",
 			r.Train.Objective)
-	case r.Train.Quantizers == qat.PACT && r.Write.Compute != ComputeInteger:
+	case r.Train.Quantizers == qat.PACT && r.Write.Compute != computeInteger:
 		return fmt.Errorf("method %s learns the ranges of activations: it needs write.compute %s; method %s trains weights",
-			PACT, ComputeInteger, LSQ)
+			PACT, computeInteger, LSQ)
 	}
 	return r.Train.Check()
 }

@@ -84,14 +84,14 @@ func TestKeysHavePlaces(t *testing.T) {
 
 func TestSettingsFollow(t *testing.T) {
 	t.Parallel()
-	if r := mustRecipe(CFPTQ, "allocate.rule=paper"); r.Allocate.Unit != BitWidthsPerLayer {
+	if r := mustRecipe(CFPTQ, "allocate.rule=paper"); r.Allocate.Unit != bitWidthsPerLayer {
 		t.Errorf("bit widths by the paper's rule are %s", r.Allocate.Unit)
 	}
-	if r := mustRecipe(CFPTQ, "allocate.cost=bops"); r.Write.Compute != ComputeInteger {
+	if r := mustRecipe(CFPTQ, "allocate.cost=bops"); r.Write.Compute != computeInteger {
 		t.Errorf("bit operations are counted of layers that compute on %s", r.Write.Compute)
 	}
 	r := mustRecipe(CFQQAT, "train.objective=match")
-	if r.Calibrate.Teacher.Moves != TeacherPaper {
+	if r.Calibrate.Teacher.Moves != teacherPaper {
 		t.Errorf("the objective match follows the teacher %s", r.Calibrate.Teacher.Moves)
 	}
 	r = mustRecipe(CFQQAT, "train.objective=none")

@@ -106,7 +106,7 @@ func (c *Calibration) describe(r *Result) {
 			continue
 		}
 		r.Layers[k].Score = c.scores.gradients[at]
-		if c.scores.layerErrors != nil && n.recipe.Allocate.Rule == AllocatorExact {
+		if c.scores.layerErrors != nil && n.recipe.Allocate.Rule == allocatorExact {
 			r.Layers[k].MarginError = c.scores.layerErrors[at]
 		}
 		at++

@@ -37,7 +37,7 @@ func (c *layerFits) score(ctx context.Context) (*layerScores, error) {
 	points, judged := c.calibrationSet.Moved(), c.calibrationSet.Points()
 	var classes []int // the target
 	var err error
-	if c.net.recipe.Allocate.Scores == OnFactual || c.calibrationSet.Recourse == 0 {
+	if c.net.recipe.Allocate.Scores == onFactual || c.calibrationSet.Recourse == 0 {
 		points, judged = c.calibrationSet.Facts(), c.calibrationSet.Facts()
 		if classes, err = factualClasses(ctx, c.net.full, c.sample.people); err != nil {
 			return nil, err
@@ -45,7 +45,7 @@ func (c *layerFits) score(ctx context.Context) (*layerScores, error) {
 	}
 	s.evalPoints = sampled(judged, c.net.full.Dim(), c.affordable(errorRows))
 	n := c.affordable(len(points))
-	if c.net.recipe.Allocate.Rule == AllocatorExact && n < len(points)/c.net.full.Dim() { // it only reports
+	if c.net.recipe.Allocate.Rule == allocatorExact && n < len(points)/c.net.full.Dim() { // it only reports
 		at := spread(0, len(points)/c.net.full.Dim(), n)
 		if points = qat.RowsAt(points, c.net.full.Dim(), at); classes != nil {
 			classes = subset(classes, at)
@@ -55,29 +55,29 @@ func (c *layerFits) score(ctx context.Context) (*layerScores, error) {
 	rule := c.net.recipe.Allocate.Rule
 	s.gradients, err = sensitivity.Gradient(ctx, c.net.full, c.net.layers, points, classes)
 	switch {
-	case err != nil && (rule == AllocatorPaper || rule == AllocatorOptimum || ctx.Err() != nil):
+	case err != nil && (rule == allocatorPaper || rule == allocatorOptimum || ctx.Err() != nil):
 		return nil, err
 	case err != nil:
 		s.gradients = make([]float64, len(c.net.layers))
 		s.warnings = append(s.warnings, fmt.Sprintf("no sensitivity scores: %v", err))
 	}
 	switch rule {
-	case AllocatorExact:
-	case AllocatorOptimum:
+	case allocatorExact:
+	case allocatorOptimum:
 		s.layerErrors = s.gains()
 		return s, nil
-	case AllocatorHAWQ:
+	case allocatorHAWQ:
 		s.layerErrors, err = c.curvatures(ctx, points, classes)
 		return s, err
 	default:
 		return s, nil
 	}
-	if c.net.recipe.Allocate.Unit == BitWidthsPerRow {
+	if c.net.recipe.Allocate.Unit == bitWidthsPerRow {
 		if s.rowErrors, err = c.measureRows(ctx, s.evalPoints); err != nil {
 			return nil, err
 		}
 	}
-	if c.net.recipe.Allocate.Unit != BitWidthsPerRow || slices.ContainsFunc(c.net.layers,
+	if c.net.recipe.Allocate.Unit != bitWidthsPerRow || slices.ContainsFunc(c.net.layers,
 		func(l quant.LayerInfo) bool { return l.Conv != nil }) {
 		s.layerErrors, err = c.measureLayers(ctx, s.evalPoints, c.exactErrors(len(s.evalPoints)/c.net.full.Dim()),
 			"quantization error of each bit width")

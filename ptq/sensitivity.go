@@ -105,7 +105,7 @@ func Sensitivity(ctx context.Context, m *onnxio.Model, t *task.Task, people *tas
 
 func (c *layerFits) profile(ctx context.Context, o ProfileOptions) (_ *Profile, err error) {
 	points := c.calibrationSet // with recourse points, also where the method does not look at them
-	if c.net.recipe.Calibrate.Points == OnFactual && c.net.recipe.Allocate.Scores == OnFactual {
+	if c.net.recipe.Calibrate.Points == onFactual && c.net.recipe.Allocate.Scores == onFactual {
 		points, err = calib.Counterfactual(ctx, c.net.full, c.sample.set, c.sample.people.X, c.net.teacher())
 		if err != nil {
 			return nil, err

@@ -40,7 +40,7 @@ func (r *Recipe) Set(settings ...string) error {
 func (r *Recipe) setWhereUsed(settings []string) error {
 	values, errs := assignments(settings)
 	for _, k := range Keys() {
-		if text, ok := values[k.Name]; ok && k.trains && r.Train == nil {
+		if text, ok := values[k.Name]; ok && k.untrained(r) {
 			delete(values, k.Name)
 			errs = append(errs, k.Check(text))
 		}
@@ -93,7 +93,7 @@ func (r *Recipe) apply(values map[string]string, fail func(key string, err error
 		k := &keys[i]
 		if text, ok := values[k.Name]; !ok {
 			k.unused = nil
-		} else if err := k.assign(r, text); err != nil {
+		} else if err := k.set(r, text); err != nil {
 			fail(k.Name, err)
 			k.unused = nil
 		}
@@ -116,14 +116,14 @@ func (e unusedError) Error() string { return e.text }
 func (r *Recipe) follow(values map[string]string) {
 	free := func(key string) bool { _, given := values[key]; return !given }
 	if r.Allocate.Cost == CostBOPs && free("write.compute") {
-		r.Write.Compute = ComputeInteger
+		r.Write.Compute = computeInteger
 	}
 	if r.objective() == qat.Match && free("calibrate.teacher") {
-		r.Calibrate.Teacher.Moves = TeacherPaper // no gradient knows how lengths that are searched for depend on the network
+		r.Calibrate.Teacher.Moves = teacherPaper // no gradient knows how lengths that are searched for depend on the network
 	}
-	exact := r.Allocate.Rule == AllocatorExact || r.Allocate.Rule == AllocatorLearned
-	if free("allocate.unit") && (r.Round.Scales != ScalesPerChannel || !exact) {
-		r.Allocate.Unit = BitWidthsPerLayer
+	exact := r.Allocate.Rule == allocatorExact || r.Allocate.Rule == allocatorLearned
+	if free("allocate.unit") && (r.Round.Scales != scalesPerChannel || !exact) {
+		r.Allocate.Unit = bitWidthsPerLayer
 	}
 }
 

@@ -91,7 +91,7 @@ func TestQuantizeTokens(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if c.o.Round.Scales = ScalesPerChannel; c.o.Train != nil {
+			if c.o.Round.Scales = scalesPerChannel; c.o.Train != nil {
 				c.o.Train.Batch = 64
 			}
 			r := must.Get(Quantize(t.Context(), loaded(t, m), tk, people, c.o, Run{Workers: 2}))(t)

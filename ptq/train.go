@@ -198,7 +198,7 @@ func (t *trainingStage) learn(ctx context.Context, s *layerScores, budget float6
 	defer func() { err = errors.Join(err, net.Model.Close()) }()
 	for i := range net.Layers {
 		l := &net.Layers[i]
-		perRow := s.net.recipe.Allocate.Unit == BitWidthsPerRow && l.Info.Conv == nil
+		perRow := s.net.recipe.Allocate.Unit == bitWidthsPerRow && l.Info.Conv == nil
 		l.Widths = &qat.Widths{Plans: s.fits.layers[i], PerRow: perRow}
 		n := float64(s.net.layers[i].Params())
 		if l.Widths.PerRow {

@@ -199,7 +199,7 @@ func TestTrainedMethods(t *testing.T) {
 			o.Allocate.Budget = 3
 			r := fortunate(t, 60, 4).quantize(t, short(o), Run{})
 			checkTraining(t, r, 60, 64, o.Train.Objective)
-			if learned := o.Allocate.Rule == AllocatorLearned; learned != (r.Learned != nil) ||
+			if learned := o.Allocate.Rule == allocatorLearned; learned != (r.Learned != nil) ||
 				learned && (r.Learned.Steps != 16 || r.Bits > o.Allocate.Budget || r.Layers[0].MarginError != nil) {
 				t.Errorf("learned widths %+v, %v bits", r.Learned, r.Bits)
 			}
@@ -207,7 +207,7 @@ func TestTrainedMethods(t *testing.T) {
 				t.Errorf("the model is that of %s", other)
 			}
 			files[string(r.Model)] = name
-			if onIntegers := o.Write.Compute == ComputeInteger; onIntegers != (r.Plan.Input != nil) {
+			if onIntegers := o.Write.Compute == computeInteger; onIntegers != (r.Plan.Input != nil) {
 				t.Errorf("the input's grid is %v", r.Plan.Input)
 			}
 		})
@@ -229,11 +229,11 @@ func TestTeacherOfTraining(t *testing.T) {
 	files := map[string]string{}
 	for name, change := range map[string]func(o *Recipe){
 		"none":    func(*Recipe) {},
-		"steps":   func(o *Recipe) { o.Calibrate.Teacher.Moves, o.Calibrate.Teacher.Steps = TeacherPaper, 1 },
+		"steps":   func(o *Recipe) { o.Calibrate.Teacher.Moves, o.Calibrate.Teacher.Steps = teacherPaper, 1 },
 		"noise":   func(o *Recipe) { o.Calibrate.Teacher.Noise = 0.3 },
 		"seed":    func(o *Recipe) { o.Calibrate.Teacher.Noise, o.Calibrate.Teacher.Seed = 0.3, 2 },
 		"sample":  func(o *Recipe) { o.Calibrate.Teacher.Sample = 3 },
-		"paper":   func(o *Recipe) { o.Calibrate.Teacher.Moves = TeacherPaper },
+		"paper":   func(o *Recipe) { o.Calibrate.Teacher.Moves = teacherPaper },
 		"actions": func(o *Recipe) { o.Train.TeacherActions = 4 },
 		"online, sample": func(o *Recipe) {
 			o.Train.TeacherOnline, o.Calibrate.Teacher.Sample = true, 2

@@ -531,7 +531,7 @@ func summary(r *ptq.Result) []string {
 			what = "promised point"
 		}
 		text := "calibrated on %s and %s (%d past the decision)"
-		if r.CalibratedOn == ptq.OnFactual {
+		if r.CalibratedOn == "factual" {
 			text = "calibrated on %s; %s (%d past the decision) say how much layers matter"
 		}
 		lines = append(lines, fmt.Sprintf(text, calibratedOn(r), message.Count(r.Recourse, what), r.Reached))

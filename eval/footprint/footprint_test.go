@@ -227,12 +227,12 @@ func TestAsQuantize(t *testing.T) {
 			p := r.Plan.Layer(l.Node)
 			products, width := float64(l.Params), 8.
 			switch {
-			case recipe.Write.Compute == ptq.ComputeFloat:
+			case recipe.Write.Compute == "float":
 				width = 32
 			case p.Act != nil:
 				width = float64(p.Act.Bits)
 			}
-			if i == 0 && r.Plan.Input != nil && recipe.Write.Compute != ptq.ComputeFloat {
+			if i == 0 && r.Plan.Input != nil && recipe.Write.Compute != "float" {
 				products = products / float64(people.Dim) * float64(len(r.Plan.Input.Columns))
 			}
 			want += products * l.Bits * width
