@@ -205,7 +205,7 @@ func (s *layerScores) fitBytes(bits float64) (assignment, error) {
 				failed = err
 				break
 			}
-			m, err := qdq.Write(s.net.model.canonical, s.fits.planOf(s.fits.assemble(s.fits.layers, w)), s.net.model.writer())
+			m, err := qdq.Write(s.net.canonical, s.fits.planOf(s.fits.assemble(s.fits.layers, w)), s.net.writer())
 			if err != nil {
 				return nil, err
 			}

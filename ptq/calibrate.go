@@ -142,7 +142,7 @@ func (c *layerFits) fit(ctx context.Context, i int, s *calib.Stats, formats []qu
 	round := &c.net.recipe.Round
 	fits, err := calib.FitWeights(ctx, c.grid.foldedLayers[i], s, formats, calib.WeightOptions{
 		PerTensor: round.Scales == scalesPerTensor, Range: round.WeightRange, Rounding: round.Rule, Vary: vary,
-		Workers: c.net.run.Workers, Engine: c.net.model.engine,
+		Workers: c.net.run.Workers, Engine: c.net.engine,
 	})
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (c *layerFits) onGrid(i int) bool {
 }
 
 func (c *layerFits) inFloat(i int) bool {
-	first := &c.net.model.found[0]
+	first := &c.net.found[0]
 	return !c.net.integer[i] || c.grid.input == nil && first.Fixed == "" && first.Conv == nil && first.Positions == 1 &&
 		c.net.layers[i].Input == first.Input
 }
@@ -189,7 +189,7 @@ const maxGridError = eval.HeadlineMargin / 2
 // model's input, or what scaling operators make of it. Calibration points move onto the grid's range.
 func (c *layerFits) fitInput(ctx context.Context) (warnings []string, err error) {
 	c.grid = inputGrid{foldedLayers: slices.Clone(c.net.layers)}
-	first := c.net.model.found[0]
+	first := c.net.found[0]
 	choice := c.net.recipe.Write.Input
 	if first.Fixed != "" || first.Conv != nil || first.Positions > 1 || !c.net.integer[0] || choice == inputFloat {
 		return nil, nil // what lies behind a layer in float is no input any more
@@ -240,21 +240,22 @@ func (c *layerFits) fitInput(ctx context.Context) (warnings []string, err error)
 }
 
 func (c *layerFits) isInput(value string) bool {
-	producers := c.net.model.canonical.Graph.Producers()
+	producers := c.net.canonical.Graph.Producers()
 	for n := producers[value]; n != nil && quant.Reshapes(n); n = producers[value] {
 		value = n.Input(0)
 	}
-	return value == c.net.model.canonical.Graph.DataInputs()[0].Name
+	return value == c.net.canonical.Graph.DataInputs()[0].Name
 }
 
 func (c *layerFits) gridError(ctx context.Context, input *quant.Input, rows []float32) (_ float64, err error) {
-	x, err := c.net.full.Inputs(ctx, sampled(rows, c.net.full.Dim(), c.affordable(errorRows)))
+	rows, _ = c.net.thin(rows, nil, c.affordable(errorRows))
+	x, err := c.net.full.Inputs(ctx, rows)
 	if err != nil {
 		return 0, err
 	}
 	file := c.net.full
 	if c.net.task.Made() {
-		if file, err = openBehind(c.net.model.file, c.net.task, nil, c.net.run.Workers); err != nil {
+		if file, err = openBehind(c.net.file, c.net.task, nil, c.net.run.Workers); err != nil {
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
@@ -263,7 +264,7 @@ func (c *layerFits) gridError(ctx context.Context, input *quant.Input, rows []fl
 	if err != nil {
 		return 0, err
 	}
-	got, err := file.Margins(ctx, input.Round(x, c.net.model.file.Dim()))
+	got, err := file.Margins(ctx, input.Round(x, c.net.file.Dim()))
 	if err != nil {
 		return 0, err
 	}

@@ -3,6 +3,8 @@ package ptq
 import (
 	"slices"
 	"testing"
+
+	"cfq/qat"
 )
 
 // Of many people some are calibrated on, evenly spread; where few of them are refused,
@@ -16,7 +18,7 @@ func TestWithRefused(t *testing.T) {
 			margins[i] = -1 // 2000 refused
 		}
 	}
-	even := spread(0, len(margins), 4000)
+	even := qat.Spread(len(margins), 4000)
 	if len(even) != 4000 || even[0] != 0 || even[1]-even[0] != 5 || even[3999] != 19995 {
 		t.Fatalf("%d rows, from %d to %d", len(even), even[0], even[len(even)-1])
 	}

@@ -16,21 +16,9 @@ import (
 	"cfq/task"
 )
 
-type variation struct {
-	rounding float64 // width of the dither in codes; 1 is stochastic rounding
-	jitter   float64 // the largest relative change of each weight scale and activation range
-	batch    int     // rows of the calibration set that each is calibrated on, drawn with replacement; 0 = all, undrawn
-}
-
-// usual is the variation of toolchains, see docs/recourse.md.
-func usual() variation { return variation{rounding: 1, jitter: 0.02, batch: 4096} }
-
-// Deployment is one sampled deployment of a plan: the same graph, layers, widths
-// and input grid, other codes, scales, biases and activation ranges.
-type Deployment struct {
-	Model []byte // the ONNX file
-	Plan  *quant.Plan
-}
+// Deployments vary as toolchains do, see docs/recourse.md: by stochastic rounding, by the largest relative change of
+// each weight scale and activation range, and by the rows that each is calibrated on, drawn with replacement.
+const drawRounding, drawJitter, drawRows = 1, 0.02, 4096
 
 // Draws says how many deployments of a plan are drawn, and how the model is quantized.
 type Draws struct {
@@ -39,57 +27,22 @@ type Draws struct {
 	Seed   uint64
 }
 
-// Deployments quantizes the model as Quantize does and draws deployments of the
-// same plan: what other runs of a toolchain, which round by chance, calibrate on
-// other rows and clip a little differently, would have shipped. They are files in
-// QDQ form like the nominal one. Deployment k depends on the seed and k only.
-//
-// Reference: U(f_q) of "Uncertainty set from quantization-induced variability".
-func Deployments(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, draws Draws, run Run) (
-	nominal *Result, drawn []Deployment, err error,
+// draw makes deployment k of a plan: the same graph, layers, widths and input grid, but other codes, scales, biases
+// and activation ranges. It depends on the seed and k only. With 0 rows all are taken, undrawn.
+func (c *Calibration) draw(ctx context.Context, widths assignment, vary calib.Variation, rows, k int) (onnx []byte,
+	_ *quant.Plan, err error,
 ) {
-	r := draws.Recipe
-	if r.Train != nil {
-		return nil, nil, inputError(fmt.Errorf("method %s: deployments vary a calibration, and this one trains: cf-ptq does "+
-			"not", r.Method))
-	}
-	c, err := Calibrate(ctx, m, t, people, r, run)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer c.Close() //nolint:errcheck // the files are what counts
-	if nominal, err = c.quantize(ctx, c.net.recipe.Allocate.Budget); err != nil {
-		return nil, nil, err
-	}
-	a, err := c.allocate(ctx, c.net.recipe.Allocate.Budget)
-	if err != nil {
-		return nil, nil, err
-	}
-	for k := range draws.Models {
-		c.net.tell("sampled deployments", k, draws.Models)
-		one, err := c.draw(ctx, a.widths, usual(), draws.Seed, k)
-		if err != nil {
-			return nil, nil, fmt.Errorf("deployment %d: %w", k, err)
-		}
-		drawn = append(drawn, one)
-	}
-	c.net.tell("sampled deployments", draws.Models, draws.Models)
-	return nominal, drawn, nil
-}
-
-func (c *Calibration) draw(ctx context.Context, widths assignment, v variation, seed uint64, k int) (Deployment,
-	error,
-) {
-	vary := calib.Variation{
-		Seed: rand.NewPCG(seed, uint64(k)).Uint64(), Rounding: v.rounding, Jitter: v.jitter,
-	}
+	recipe := c.written(c.net.recipe.Allocate.Budget, map[string]string{
+		"deployment": strconv.Itoa(k), "deployment_seed": strconv.FormatUint(vary.Seed, 10),
+	})
+	vary.Seed = rand.NewPCG(vary.Seed, uint64(k)).Uint64()
 	set := c.fits.fitSet
-	if v.batch > 0 {
-		set = c.fits.fitSet.Batch(v.batch, vary.Seed)
+	if rows > 0 {
+		set = set.Batch(rows, vary.Seed)
 	}
 	stats, err := calib.Collect(ctx, c.net.full, c.fits.grid.foldedLayers, set, c.fits.grid.input, c.net.logits())
 	if err != nil {
-		return Deployment{}, err
+		return nil, nil, err
 	}
 	c.net.join(stats)
 	fits := make([][]quant.Layer, len(c.net.layers))
@@ -98,21 +51,18 @@ func (c *Calibration) draw(ctx context.Context, widths assignment, v variation, 
 		for _, f := range slices.Compact(slices.Sorted(slices.Values(widths[i]))) {
 			one, err := c.fits.fit(ctx, i, &stats[i], c.fits.formats(i)[f:f+1], vary)
 			if err != nil {
-				return Deployment{}, err
+				return nil, nil, err
 			}
 			fits[i][f] = one[0]
 		}
 	}
 	layers, _, err := c.fits.refine(ctx, c.fits.assemble(fits, widths), set)
 	if err != nil {
-		return Deployment{}, err
+		return nil, nil, err
 	}
-	out := Deployment{Plan: c.fits.planOf(layers)}
-	recipe := c.written(c.net.recipe.Allocate.Budget, map[string]string{
-		"deployment": strconv.Itoa(k), "deployment_seed": strconv.FormatUint(seed, 10),
-	})
-	_, out.Model, err = c.net.model.write(out.Plan, recipe)
-	return out, err
+	plan := c.fits.planOf(layers)
+	_, onnx, err = c.net.write(plan, recipe)
+	return onnx, plan, err
 }
 
 // Fleet is a model, its quantized version and sampled deployments of that, ready to run.
@@ -122,27 +72,56 @@ type Fleet struct {
 	Result        *Result // of the nominal version
 }
 
-// OpenFleet makes deployments of the model, calibrated on people, and opens all of
-// them. Close the fleet after use.
+// OpenFleet quantizes the model as Quantize does, draws deployments of the same plan, and opens all of them: what other
+// runs of a toolchain, which round by chance, calibrate on other rows and clip a little differently, would have
+// shipped. Close the fleet after use.
+//
+// Reference: U(f_q) of "Uncertainty set from quantization-induced variability".
 func OpenFleet(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, draws Draws, run Run) (
 	_ *Fleet, err error,
 ) {
-	nominal, drawn, err := Deployments(ctx, m, t, people, draws, run)
+	if draws.Recipe.Train != nil {
+		return nil, inputError(fmt.Errorf("method %s: deployments vary a calibration, and this one trains: cf-ptq does "+
+			"not", draws.Recipe.Method))
+	}
+	c, err := Calibrate(ctx, m, t, people, draws.Recipe, run)
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{Result: nominal}
+	defer c.Close() //nolint:errcheck // the fleet is what counts
+	f := &Fleet{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	if f.Result, err = c.quantize(ctx, c.net.recipe.Allocate.Budget); err != nil {
+		return nil, err
+	}
 	if f.Full, err = OpenFor(m, t, run.Workers); err != nil {
 		return nil, inputError(err)
 	}
-	for _, d := range append([]Deployment{{Model: nominal.Model}}, drawn...) {
-		c, err := openFile(ctx, d.Model, t, m.Engine(), run.Workers)
-		if err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-		f.Drawn = append(f.Drawn, c)
+	if f.Nominal, err = openFile(ctx, f.Result.Model, t, m.Engine(), run.Workers); err != nil {
+		return nil, err
 	}
-	f.Nominal, f.Drawn = f.Drawn[0], f.Drawn[1:]
+	a, err := c.allocate(ctx, c.net.recipe.Allocate.Budget)
+	if err != nil {
+		return nil, err
+	}
+	vary := calib.Variation{Seed: draws.Seed, Rounding: drawRounding, Jitter: drawJitter}
+	for k := range draws.Models {
+		run.tell("sampled deployments", k, draws.Models)
+		onnx, _, err := c.draw(ctx, a.widths, vary, drawRows, k)
+		if err != nil {
+			return nil, fmt.Errorf("deployment %d: %w", k, err)
+		}
+		drawn, err := openFile(ctx, onnx, t, m.Engine(), run.Workers)
+		if err != nil {
+			return nil, err
+		}
+		f.Drawn = append(f.Drawn, drawn)
+	}
+	run.tell("sampled deployments", draws.Models, draws.Models)
 	return f, nil
 }
 

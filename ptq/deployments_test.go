@@ -9,8 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/calib"
 	"cfq/internal/must"
 	"cfq/onnxio/codec"
+	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/quant/verify"
 	"cfq/recourse"
@@ -27,10 +29,12 @@ func calibratedLoans(t *testing.T, n int, r Recipe, workers int) (*Calibration, 
 	return c, people
 }
 
-func drawnOf(t *testing.T, c *Calibration, v variation, seed uint64, k int) Deployment {
+func drawnOf(t *testing.T, c *Calibration, v calib.Variation, rows, k int) ([]byte, *quant.Plan) {
 	t.Helper()
 	a := must.Get(c.allocate(t.Context(), 4))(t)
-	return must.Get(c.draw(t.Context(), a.widths, v, seed, k))(t)
+	onnx, plan, err := c.draw(t.Context(), a.widths, v, rows, k)
+	must.Do(t, err)
+	return onnx, plan
 }
 
 // Sampled deployments are files of their own, each with the layers, widths and kernels
@@ -38,35 +42,39 @@ func drawnOf(t *testing.T, c *Calibration, v variation, seed uint64, k int) Depl
 func TestDeployments(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	few := variation{rounding: 1, jitter: 0.02, batch: 300}
+	vary := calib.Variation{Rounding: 1, Jitter: 0.02, Seed: 1}
 	for _, o := range []Recipe{mustRecipe(PTQ), mustRecipe(CFPTQ, "refine.rounds=2")} {
 		a, people := calibratedLoans(t, 200, o, 1)
 		nominal := must.Get(a.quantize(ctx, 4))(t)
-		others := []Deployment{drawnOf(t, a, few, 2, 0)}
+		other := vary
+		other.Seed = 2
+		_, plan := drawnOf(t, a, other, 300, 0)
+		plans := []*quant.Plan{plan}
+		var files [][]byte
 		for k := range 3 {
-			d := drawnOf(t, a, few, 1, k)
-			for j, other := range others {
-				if cmp.Equal(d.Plan.Layers, other.Plan.Layers) {
+			file, plan := drawnOf(t, a, vary, 300, k)
+			for j, other := range plans {
+				if cmp.Equal(plan.Layers, other.Layers) {
 					t.Errorf("%s: deployments %d and %d have the same plan", o.Method, k, j)
 				}
 			}
-			others = append(others, d)
-			probes := must.Get(a.net.model.probes(ctx, people.X))(t)
-			r := must.Get(verify.Check(ctx, d.Model, verify.Options{
-				Plan: d.Plan, Probes: probes, FloatBytes: nominal.FloatBytes,
+			plans, files = append(plans, plan), append(files, file)
+			probes := must.Get(a.net.probes(ctx, people.X))(t)
+			r := must.Get(verify.Check(ctx, file, verify.Options{
+				Plan: plan, Probes: probes, FloatBytes: nominal.FloatBytes,
 			}))(t)
 			if err := r.Err(); err != nil {
 				t.Errorf("%s: deployment %d: %v", o.Method, k, err)
 			}
-			if got, want := containers(t, d.Model), containers(t, nominal.Model); got != want {
+			if got, want := containers(t, file), containers(t, nominal.Model); got != want {
 				t.Errorf("%s: deployment %d has the layers %s, the nominal file %s", o.Method, k, got, want)
 			}
-			if d := cmp.Diff(nominal.Plan.Input, d.Plan.Input); d != "" {
+			if d := cmp.Diff(nominal.Plan.Input, plan.Input); d != "" {
 				t.Errorf("%s: deployment %d: another input grid: %s", o.Method, k, d)
 			}
 		}
 		two, _ := calibratedLoans(t, 200, o, 2)
-		if again := drawnOf(t, two, few, 1, 1); !bytes.Equal(again.Model, others[2].Model) {
+		if again, _ := drawnOf(t, two, vary, 300, 1); !bytes.Equal(again, files[1]) {
 			t.Errorf("%s: a deployment is another with two workers, or depends on those before", o.Method)
 		}
 	}
@@ -87,7 +95,8 @@ func TestDeploymentWithoutVariation(t *testing.T) {
 	t.Parallel()
 	a, _ := calibratedLoans(t, 200, mustRecipe(CFPTQ), 1)
 	nominal := must.Get(a.quantize(context.Background(), 4))(t)
-	if d := cmp.Diff(nominal.Plan, drawnOf(t, a, variation{}, 1, 0).Plan); d != "" {
+	_, plan := drawnOf(t, a, calib.Variation{Seed: 1}, 0, 0)
+	if d := cmp.Diff(nominal.Plan, plan); d != "" {
 		t.Error(d)
 	}
 }
@@ -98,22 +107,21 @@ func TestDeploymentsStayNear(t *testing.T) {
 	t.Parallel()
 	a, people := calibratedLoans(t, 600, mustRecipe(CFPTQ, "refine.rounds=2"), 1)
 	run := func(onnx []byte) []float32 {
-		c := must.Get(openFile(context.Background(), onnx, a.net.task, a.net.model.engine, 1))(t)
+		c := must.Get(openFile(context.Background(), onnx, a.net.task, a.net.engine, 1))(t)
 		defer c.Close()
 		return margins(t, c, people.X)
 	}
 	r := must.Get(a.quantize(context.Background(), 4))(t)
 	nominal := run(r.Model)
 	quantization := difference(margins(t, a.net.full, people.X), nominal)
-	rms := func(v variation) (drift float64) {
+	rms := func(rounding, jitter float64, rows int) (drift float64) {
 		for k := range 2 {
-			drift += difference(run(drawnOf(t, a, v, 0, k).Model), nominal) / 2
+			file, _ := drawnOf(t, a, calib.Variation{Rounding: rounding, Jitter: jitter}, rows, k)
+			drift += difference(run(file), nominal) / 2
 		}
 		return drift
 	}
-	little := rms(variation{jitter: 0.002})
-	common := rms(variation{rounding: 1, jitter: 0.02, batch: people.N}) // usual is for more people
-	much := rms(variation{rounding: 3, jitter: 0.2, batch: people.N})
+	little, common, much := rms(0, 0.002, 0), rms(drawRounding, drawJitter, people.N), rms(3, 0.2, people.N)
 	if !(0 < little && little < common && common < much) || common > 4*quantization {
 		t.Errorf("rms margin difference %v with little variation, %v as usual, %v with much; quantization makes %v",
 			little, common, much, quantization)
@@ -144,7 +152,7 @@ func TestRobustness(t *testing.T) {
 		Draws{Recipe: mustRecipe(CFPTQ, "allocate.budget=2.5", "refine.rounds=1"), Models: 6}, Run{Workers: 2}))(t)
 	defer f.Close()
 	set := must.Get(constraint.Compile(tk))(t)
-	o := RobustOptions{Sample: 40, Seed: 3, Seen: 4, Margins: []float64{0.1}}
+	o := RobustOptions{Sample: 40, Seed: 3, Seen: 4, Margin: 0.1}
 	r := must.Get(f.Robustness(ctx, set, test, o))(t)
 	if r.Refused < r.People || r.People != 40 || r.Seen != 4 || r.HeldOut != 2 || len(r.Rows) != 3 || !(r.Drift > 0) {
 		t.Fatalf("%+v", r)

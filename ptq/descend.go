@@ -12,6 +12,7 @@ import (
 	"cfq/quant"
 	"cfq/recourse"
 	"cfq/sensitivity"
+	"cfq/task"
 )
 
 // Gradient steps follow the rounds of refinement where these leave a margin error of more than stepsFrom times the
@@ -86,14 +87,14 @@ func (c *layerFits) canStep() bool {
 
 func (c *layerFits) cheapest(ctx context.Context) (cohort.Population, error) {
 	from := c.net.population(c.sample.people.X, c.sample.set)
-	people, actions := spread(0, c.sample.people.N, c.sample.people.N), c.sample.promises
+	people, actions := task.AllRows(c.sample.people.N), c.sample.promises
 	if actions == nil {
 		margins, err := c.net.full.Margins(ctx, c.sample.people.X)
 		if err != nil {
 			return from, err
 		}
 		people = slices.DeleteFunc(people, func(i int) bool { return !(margins[i] <= 0) })
-		people = subset(people, spread(0, len(people), stepPeople))
+		people = subset(people, qat.Spread(len(people), stepPeople))
 		o := quickSearch()
 		o.Margin, o.Workers, o.Seed = promisedMargin, c.net.run.Workers, refineSeed
 		x := qat.RowsAt(c.sample.people.X, c.sample.people.Dim, people)
@@ -102,7 +103,7 @@ func (c *layerFits) cheapest(ctx context.Context) (cohort.Population, error) {
 		}
 	}
 	from.Rays = raysTo(people, pointsOf(actions))
-	from.Rays = subset(from.Rays, spread(0, len(from.Rays), stepPeople))
+	from.Rays = subset(from.Rays, qat.Spread(len(from.Rays), stepPeople))
 	return from, nil
 }
 

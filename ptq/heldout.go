@@ -11,9 +11,10 @@ import (
 	"cfq/calib"
 	"cfq/eval"
 	"cfq/onnxio/classifier"
+	"cfq/qat"
 	"cfq/quant"
-	"cfq/quant/qdq"
 	"cfq/sensitivity"
+	"cfq/task"
 )
 
 // heldPoints is how many recourse points the margin error of a written model is measured at, at most; with fewer than
@@ -59,20 +60,21 @@ func (h *HeldOut) String() string {
 	return s
 }
 
+// heldOut returns recourse points of people who are not calibrated on, or of others where few are left, which seen
+// tells.
 func (c *layerFits) heldOut(ctx context.Context) (points []float32, seen bool, err error) {
 	var rest []int
 	if c.net.recipe.Train == nil { // training sees everybody
-		for i := range c.sample.all.N {
-			if _, ok := slices.BinarySearch(c.sample.rows, i); !ok {
-				rest = append(rest, i)
-			}
-		}
+		rest = slices.DeleteFunc(task.AllRows(c.sample.all.N), func(i int) bool {
+			_, ok := slices.BinarySearch(c.sample.rows, i)
+			return ok
+		})
 	}
 	if points, err = c.recourseOf(ctx, rest); err != nil || len(points) >= minPoints*c.net.full.Dim() {
 		return points, false, err
 	}
-	if points, err = c.recourseOf(ctx, c.sample.rows); err == nil {
-		points = append(points, c.promisedPoints()...)
+	if points, err = c.recourseOf(ctx, c.sample.rows); err == nil && c.sample.promises != nil {
+		points, _ = c.net.thin(slices.Concat(pointsOf(c.sample.promises)...), nil, heldPoints)
 	}
 	return points, true, err
 }
@@ -80,47 +82,31 @@ func (c *layerFits) heldOut(ctx context.Context) (points []float32, seen bool, e
 // recourseOf returns points on the ways of some of the people to their teacher recourse, heldPoints at most: where they
 // reach the required margin. The teacher goes on beyond it, where an error breaks no promise.
 func (c *layerFits) recourseOf(ctx context.Context, at []int) ([]float32, error) {
-	if len(at) == 0 || c.sample.promises != nil {
+	refused := slices.DeleteFunc(slices.Clone(at), func(i int) bool { return !(c.sample.margins[i] <= 0) })
+	if len(refused) == 0 || c.sample.promises != nil {
 		return nil, nil
 	}
-	var refused []int
-	for _, i := range at {
-		if c.sample.margins[i] <= 0 {
-			refused = append(refused, i)
-		}
-	}
-	if len(refused) == 0 {
-		return nil, nil
-	}
-	some := calibrationSample{all: c.sample.all}
-	some.people = c.sample.all.Subset(subset(refused, spread(0, len(refused), heldPoints)))
-	var err error
-	if some.set, some.own, err = personal(c.net.set, c.net.run.Overrides, some.people); err != nil {
-		return nil, err
-	}
-	u, err := calib.Counterfactual(ctx, c.net.full, some.set, some.people.X, c.net.teacher())
+	some := c.sample.all.Subset(subset(refused, qat.Spread(len(refused), heldPoints)))
+	set, err := personal(c.net.set, c.net.run.Overrides, some)
 	if err != nil {
 		return nil, err
 	}
-	ways := c.net.ways(u, some.set)
+	u, err := calib.Counterfactual(ctx, c.net.full, set, some.X, c.net.teacher())
+	if err != nil {
+		return nil, err
+	}
+	ways := c.net.ways(u, set)
 	return ways.Ends(ctx, c.net.full.Margins, float32(c.net.required()))
 }
 
 func (p *network) required() float64 { return cmp.Or(p.task.Target.Margin, eval.HeadlineMargin) }
-
-func (c *layerFits) promisedPoints() []float32 {
-	points := slices.Concat(pointsOf(c.sample.promises)...)
-	return sampled(points, c.net.full.Dim(), heldPoints)
-}
 
 func (c *layerFits) judge(ctx context.Context, onnx []byte, layers []quant.Layer) (_ *HeldOut, err error) {
 	held, seen, err := c.heldOut(ctx)
 	if err != nil || len(held) == 0 {
 		return nil, err
 	}
-	h := &HeldOut{
-		Points: len(held) / c.net.full.Dim(), Seen: seen, Required: c.net.required(),
-	}
+	h := &HeldOut{Points: len(held) / c.net.full.Dim(), Seen: seen, Required: c.net.required()}
 	want, err := c.net.full.Margins(ctx, held)
 	if err != nil {
 		return nil, err
@@ -137,11 +123,7 @@ func (c *layerFits) judge(ctx context.Context, onnx []byte, layers []quant.Layer
 		return h, err
 	}
 	for _, l := range layers {
-		m, err := qdq.Write(c.net.model.canonical, c.planOf([]quant.Layer{l}), qdq.Options{Plain: true})
-		if err != nil {
-			return nil, err
-		}
-		rms, err := errorOf(c.net.full.With(m), nil)
+		rms, err := errorOf(c.openPlain(l))
 		if err != nil {
 			return nil, err
 		}

@@ -54,7 +54,9 @@ func (k *Key) untrained(r *Recipe) bool {
 	return r.Train == nil && strings.HasPrefix(k.Name, "train.") && k.Name != "train.objective"
 }
 
-func (k *Key) untargeted(r *Recipe) bool { return r.Target == nil && strings.HasPrefix(k.Name, "target.") }
+func (k *Key) untargeted(r *Recipe) bool {
+	return r.Target == nil && strings.HasPrefix(k.Name, "target.")
+}
 
 // Distinguishes reports whether methods have different choices of a key.
 func Distinguishes(k Key) bool {

@@ -14,6 +14,7 @@ import (
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/ort"
+	"cfq/qat"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -141,7 +142,7 @@ func CheckLatent(
 	ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, workers int,
 ) (_ *LatentCheck, err error) {
 	const most, apart = 2000, 64
-	people = people.Subset(spread(0, people.N, most))
+	people = people.Subset(qat.Spread(people.N, most))
 	c, err := Reconstructed(m, t, workers)
 	if err != nil {
 		return nil, err
@@ -171,7 +172,7 @@ func CheckLatent(
 			out.Alike += 1 / float64(people.N)
 		}
 	}
-	some := people.Subset(spread(0, people.N, apart))
+	some := people.Subset(qat.Spread(people.N, apart))
 	if out.Problems, err = apartFromOthers(ctx, t, some); err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"cfq/onnxio"
-	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/refuse"
 	"cfq/quant"
@@ -18,8 +17,7 @@ import (
 )
 
 type network struct {
-	model    *canonicalModel
-	full     *classifier.Model // the original, which decides as the task says
+	*canonicalModel
 	recipe   Recipe
 	run      Run
 	task     *task.Task
@@ -40,11 +38,10 @@ func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, r Recipe, run R
 	if p.set, err = constraint.Compile(t); err != nil {
 		return nil, err
 	}
-	if p.model, err = open(m, t, r.Write, r.Round.CrossLayerEqualization, run.Workers); err != nil {
+	if p.canonicalModel, err = open(m, t, r.Write, r.Round.CrossLayerEqualization, run.Workers); err != nil {
 		return nil, err
 	}
-	p.full = p.model.full
-	if p.layers, p.warnings, err = p.model.selectLayers(r.Allocate.Only, r.Allocate.KeepFloat); err != nil {
+	if p.layers, p.warnings, err = p.selectLayers(r.Allocate.Only, r.Allocate.KeepFloat); err != nil {
 		return nil, errors.Join(err, p.full.Close())
 	}
 	switch p.recipe.Write.Compute {

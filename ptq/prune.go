@@ -73,7 +73,7 @@ func (t *trainingStage) pruningScores(ctx context.Context, layers []quant.LayerI
 	}
 	var x []float32
 	rays := t.source.People.Rays
-	for _, k := range spread(0, len(rays), prunePoints) {
+	for _, k := range qat.Spread(len(rays), prunePoints) {
 		x = append(x, rays[k].To...)
 	}
 	if len(x) == 0 {

@@ -124,14 +124,19 @@ func (r *Recipe) objective() Objective {
 	return r.Train.Objective
 }
 
+// objectiveDoc is the zero ObjectiveDoc where nothing is trained.
+func (r *Recipe) objectiveDoc() qat.ObjectiveDoc {
+	doc, _ := qat.FindObjective(r.objective())
+	return doc
+}
+
 // LooksAtRecourse reports whether anything depends on recourse points.
 func (r *Recipe) LooksAtRecourse() bool {
-	doc, _ := qat.FindObjective(r.objective()) // none does not
-	return r.Calibrate.Points != onFactual || r.Allocate.Scores != onFactual || doc.Recourse
+	return r.Calibrate.Points != onFactual || r.Allocate.Scores != onFactual || r.objectiveDoc().Recourse
 }
 
 func (r *Recipe) teachesInTraining() bool {
-	doc, _ := qat.FindObjective(r.objective())
+	doc := r.objectiveDoc()
 	return doc.Recourse && !doc.Resamples
 }
 
@@ -182,10 +187,8 @@ func (r *Recipe) checkTeacher() error {
 	if r.Train == nil {
 		return nil
 	}
-	doc, err := qat.FindObjective(r.Train.Objective)
+	doc := r.objectiveDoc()
 	switch {
-	case err != nil:
-		return err
 	case r.Train.EtaSweep && !(doc.Labels && slices.Contains(doc.Weights, "eta")):
 		return fmt.Errorf("train.eta-sweep: the objective %s has no eta", r.Train.Objective)
 	case r.Train.EtaSweep && r.Train.Eta != nil:
@@ -197,7 +200,7 @@ func (r *Recipe) checkTeacher() error {
 		return fmt.Errorf("method %s learns the ranges of activations: it needs write.compute %s; method %s trains weights",
 			PACT, computeInteger, LSQ)
 	}
-	return r.Train.Check()
+	return nil
 }
 
 func (r *Recipe) checkRun(run *Run) error {

@@ -83,11 +83,11 @@ func (c *layerFits) refine(ctx context.Context, plans []quant.Layer, set *calib.
 
 // openLayers opens the model in which the layers are as the plans say, so that gradients pass the quantizers.
 func (c *layerFits) openLayers(ctx context.Context, plans []quant.Layer) (*classifier.Model, error) {
-	m, err := qdq.Write(c.net.model.canonical, c.planOf(plans), qdq.Options{Plain: true})
+	m, err := qdq.Write(c.net.canonical, c.planOf(plans), qdq.Options{Plain: true})
 	if err != nil {
 		return nil, err
 	}
-	opened, err := onnxio.FromGraph(ctx, m, c.net.model.engine)
+	opened, err := onnxio.FromGraph(ctx, m, c.net.engine)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (c *layerFits) refinePoints(ctx context.Context, set *calib.Set) (refine.Po
 	if len(from.Rays) > 0 {
 		return c.drawPoints(ctx, from, n, 0)
 	}
-	p := refine.Points{X: qat.RowsAt(set.X, set.Dim, spread(0, set.Rows(), n))}
+	p := refine.Points{X: qat.RowsAt(set.X, set.Dim, qat.Spread(set.Rows(), n))}
 	var err error
 	if p.Margins, err = c.net.full.Margins(ctx, p.X); err != nil {
 		return p, fmt.Errorf("margins of the points of refinement: %w", err)

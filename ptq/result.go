@@ -13,6 +13,7 @@ import (
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/quant/verify"
+	"cfq/task"
 )
 
 // Result is a quantized model and how it came about. It is the last stage.
@@ -74,12 +75,12 @@ type Layer struct {
 
 func (c *Calibration) write(ctx context.Context, layers []quant.Layer, recipe map[string]string) (*Result, error) {
 	plan := c.fits.planOf(layers)
-	out, bytes, err := c.net.model.write(plan, recipe)
+	out, bytes, err := c.net.write(plan, recipe)
 	if err != nil {
 		return nil, err
 	}
 	c.net.tell("verify", 0, 0)
-	r, err := c.net.model.result(ctx, out, bytes, plan, c.fits.sample.people.X)
+	r, err := c.net.result(ctx, out, bytes, plan, c.fits.sample.people.X)
 	if err != nil {
 		return nil, err
 	}
@@ -92,17 +93,17 @@ func (c *Calibration) describe(r *Result) {
 	n, points := c.net, c.fits.calibrationSet
 	r.Method, r.Allocator, r.Rounding = n.recipe.Method, n.recipe.Allocate.Rule, n.recipe.Round.Rule
 	r.Cost, r.CalibratedOn = n.recipe.Allocate.Cost, n.recipe.Calibrate.Points
-	r.Equalized, r.Warnings = n.model.equalized, slices.Clone(c.scores.warnings)
+	r.Equalized, r.Warnings = n.equalized, slices.Clone(c.scores.warnings)
 	r.People, r.Calibrated = c.fits.sample.all.N, c.fits.sample.rows
 	if t := r.Training; t != nil {
-		r.Calibrated = spread(0, r.People, r.People)
+		r.Calibrated = task.AllRows(r.People)
 		r.Warnings = append(r.Warnings, t.doubts()...)
 	}
 	r.Factual, r.Recourse, r.Reached = points.Factual, points.Recourse, points.Valid()
 	r.Promised = r.Recourse > 0 && c.fits.sample.promises != nil
 	at := 0
 	for k := range r.Layers {
-		if n.model.found[k].Fixed != "" {
+		if n.found[k].Fixed != "" {
 			continue
 		}
 		r.Layers[k].Score = c.scores.gradients[at]
@@ -226,7 +227,8 @@ func (m *canonicalModel) probes(ctx context.Context, x []float32) ([]*graph.Tens
 	if n := m.full.Fixed(); n > 0 {
 		rows = n
 	}
-	x, err := m.full.Inputs(ctx, sampled(x, m.full.Dim(), rows))
+	x, _ = m.thin(x, nil, rows)
+	x, err := m.full.Inputs(ctx, x)
 	if err != nil {
 		return nil, err
 	}

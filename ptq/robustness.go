@@ -16,11 +16,11 @@ import (
 
 // RobustOptions are the settings of Robustness.
 type RobustOptions struct {
-	Seen    int       // how many of the fleet's deployments the robust solver knows; the rest are held out
-	Margins []float64 // required logit margins
-	Sample  int       // the largest number of people, drawn by Seed; 0 = all that the original refuses
-	Seed    uint64    // of the sample and of the solver
-	Workers int       // of the solver
+	Seen    int     // how many of the fleet's deployments the robust solver knows; the rest are held out
+	Margin  float64 // the required logit margin
+	Sample  int     // the largest number of people, drawn by Seed; 0 = all that the original refuses
+	Seed    uint64  // of the sample and of the solver
+	Workers int     // of the solver
 }
 
 // Robustness says how the recourse of three solvers fares under deployments that
@@ -32,12 +32,12 @@ type Robustness struct {
 	Seen    int `json:"seen"`
 	HeldOut int `json:"held_out"`
 	// Drift is the root mean square difference, in logits, of a held-out deployment's
-	// margin to the quantized version's, at the points of the first solver and margin.
+	// margin to the quantized version's, at the points of the first solver.
 	Drift float64     `json:"drift"`
 	Rows  []RobustRow `json:"rows"`
 }
 
-// RobustRow is one solver at one required margin. Shares are of all people
+// RobustRow is one solver. Shares are of all people
 // evaluated; a person without an action counts as refused where the model refuses
 // them as they are.
 type RobustRow struct {
@@ -53,17 +53,12 @@ type RobustRow struct {
 	SeenAll    float64 `json:"seen_all"`
 	HeldOut    float64 `json:"held_out"`
 	HeldOutAll float64 `json:"held_out_all"`
-	CostComparison
-
-	Seconds float64 `json:"seconds"` // that the solver took
-}
-
-// CostComparison is the mean cost over the Compared people, those with an action from every solver at a margin, and its
-// ratio to that of the original's.
-type CostComparison struct {
+	// Compared people have an action from every solver; Cost is their mean cost, CostRatio its ratio to that of the
+	// original's.
 	Compared  int     `json:"compared"`
 	Cost      float64 `json:"cost"`
 	CostRatio float64 `json:"cost_ratio"`
+	Seconds   float64 `json:"seconds"` // that the solver took
 }
 
 // Robustness solves recourse for the people that the original refuses and judges it under the
@@ -87,46 +82,29 @@ func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *tas
 	}
 	set = set.Select(rows)
 	x := qat.RowsAt(people.X, f.Full.Dim(), rows)
-	for i, margin := range o.Margins {
-		rows, drift, err := f.solvers(ctx, set, x, margin, o)
-		if err != nil {
-			return nil, err
-		}
-		if i == 0 {
-			r.Drift = drift
-		}
-		r.Rows = append(r.Rows, rows...)
-	}
-	return r, nil
-}
-
-func (f *Fleet) solvers(ctx context.Context, set *constraint.Set, x []float32, margin float64, o RobustOptions) (
-	rows []RobustRow, drift float64, err error,
-) {
 	var found [][]recourse.Action
-	for _, s := range []struct {
+	for i, s := range []struct {
 		name  string
 		model recourse.Model
 	}{{"original", f.Full}, {"quantized", f.Nominal}, {"all seen", f.Worst(o.Seen)}} {
 		start := time.Now()
 		actions, err := recourse.Solve(ctx, s.model, set, x, recourse.SolveOptions{
-			Margin: margin, Seed: o.Seed, Workers: o.Workers,
+			Margin: o.Margin, Seed: o.Seed, Workers: o.Workers,
 		})
+		row, drift := RobustRow{Margin: o.Margin, Solver: s.name, Seconds: time.Since(start).Seconds()}, 0.0
+		if err == nil {
+			drift, err = f.judge(ctx, actions, o.Seen, &row)
+		}
 		if err != nil {
-			return nil, 0, fmt.Errorf("recourse of %s, margin %g: %w", s.name, margin, err)
+			return nil, fmt.Errorf("recourse of %s, margin %g: %w", s.name, o.Margin, err)
 		}
-		row := RobustRow{Margin: margin, Solver: s.name, Seconds: time.Since(start).Seconds()}
-		d, err := f.judge(ctx, actions, o.Seen, &row)
-		if err != nil {
-			return nil, 0, fmt.Errorf("recourse of %s, margin %g: %w", s.name, margin, err)
+		if i == 0 {
+			r.Drift = drift
 		}
-		if len(rows) == 0 {
-			drift = d
-		}
-		rows, found = append(rows, row), append(found, actions)
+		r.Rows, found = append(r.Rows, row), append(found, actions)
 	}
-	costs(rows, found)
-	return rows, drift, nil
+	costs(r.Rows, found)
+	return r, nil
 }
 
 func (f *Fleet) judge(ctx context.Context, actions []recourse.Action, seen int, r *RobustRow) (drift float64,

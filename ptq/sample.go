@@ -26,13 +26,12 @@ type calibrationSample struct {
 	people   *task.People      // those of all who are calibrated on
 	rows     []int             // their positions among all, ascending
 	set      *constraint.Set   // what each of people can change
-	own      []task.Override   // what single ones of people can change, Row being a position among them
 	promises []recourse.Action // of people; nil where none are given
 	warnings []string
 }
 
 func (p *network) chooseSample(ctx context.Context, all *task.People) (_ *calibrationSample, err error) {
-	c := &calibrationSample{all: all, people: all, rows: spread(0, all.N, all.N), promises: p.run.Promises}
+	c := &calibrationSample{all: all, people: all, rows: task.AllRows(all.N), promises: p.run.Promises}
 	switch {
 	case all.N == 0:
 		return nil, errors.New("there are no rows to calibrate on")
@@ -53,8 +52,7 @@ func (p *network) chooseSample(ctx context.Context, all *task.People) (_ *calibr
 			}
 		}
 	}
-	doc, _ := qat.FindObjective(p.recipe.objective()) // none needs nothing
-	switch {
+	switch doc := p.recipe.objectiveDoc(); {
 	case doc.Groups && len(all.Subgroups) == 0:
 		return nil, fmt.Errorf("objective %s needs subgroups of people: the task has no feature with subgroup: true",
 			p.recipe.objective())
@@ -71,13 +69,13 @@ func (p *network) chooseSample(ctx context.Context, all *task.People) (_ *calibr
 			p.full.Target()))
 	}
 	if p.recipe.Calibrate.Rows > 0 && all.N > p.recipe.Calibrate.Rows {
-		c.rows = withRefused(spread(0, all.N, p.recipe.Calibrate.Rows), margins)
+		c.rows = withRefused(qat.Spread(all.N, p.recipe.Calibrate.Rows), margins)
 		c.people = all.Subset(c.rows)
 		if c.promises != nil {
 			c.promises = subset(c.promises, c.rows)
 		}
 	}
-	c.set, c.own, err = personal(p.set, p.run.Overrides, c.people)
+	c.set, err = personal(p.set, p.run.Overrides, c.people)
 	return c, err
 }
 
@@ -88,8 +86,8 @@ const maxMargins = 1 << 37
 // on, evenly spread, and not a number of the others.
 func (p *network) marginsOf(ctx context.Context, all *task.People) ([]float32, error) {
 	const lookedAt = 2
-	rows := spread(0, all.N, lookedAt*p.recipe.Calibrate.Rows)
-	if len(rows) == 0 || float64(all.N)*float64(sensitivity.Multiplications(p.model.found)) <= maxMargins {
+	rows := qat.Spread(all.N, lookedAt*p.recipe.Calibrate.Rows)
+	if len(rows) == 0 || float64(all.N)*float64(sensitivity.Multiplications(p.found)) <= maxMargins {
 		return p.full.Margins(ctx, all.X)
 	}
 	margins, err := p.full.Margins(ctx, qat.RowsAt(all.X, all.Dim, rows))
@@ -120,37 +118,38 @@ func withRefused(rows []int, margins []float32) []int {
 			others = append(others, r)
 		}
 	}
-	for _, k := range spread(0, len(others), max(0, len(rows)/refusedShare-refused)) {
+	for _, k := range qat.Spread(len(others), max(0, len(rows)/refusedShare-refused)) {
 		rows = append(rows, others[k])
 	}
 	slices.Sort(rows)
 	return rows
 }
 
-func personal(set *constraint.Set, overrides []task.Override, people *task.People) (
-	_ *constraint.Set, own []task.Override, err error,
-) {
+// personal is what each of the people can change.
+func personal(set *constraint.Set, overrides []task.Override, people *task.People) (*constraint.Set, error) {
 	if len(overrides) == 0 {
-		return set, nil, nil
+		return set, nil
 	}
 	if len(people.Rows) != people.N {
-		return nil, nil, fmt.Errorf("overrides are by rows of the data file, and %d people have %d of them", people.N,
+		return nil, fmt.Errorf("overrides are by rows of the data file, and %d people have %d of them", people.N,
 			len(people.Rows))
 	}
 	by := map[int][]task.Override{}
 	for _, o := range overrides {
 		by[o.Row] = append(by[o.Row], o)
 	}
+	var own []task.Override
 	for i, row := range people.Rows {
 		for _, o := range by[row] {
 			o.Row = i
 			own = append(own, o)
 		}
 	}
-	if set, err = set.Override(own); err != nil {
-		return nil, nil, fmt.Errorf("overrides: %w", err)
+	set, err := set.Override(own)
+	if err != nil {
+		return nil, fmt.Errorf("overrides: %w", err)
 	}
-	return set, own, nil
+	return set, nil
 }
 
 func (c *calibrationSample) noRecourse() string {
@@ -165,19 +164,15 @@ func (c *calibrationSample) noRecourse() string {
 
 func subset[T any](s []T, at []int) []T { return qat.RowsAt(s, 1, at) }
 
-func spread(from, to, limit int) []int {
-	n := min(to-from, limit)
-	out := make([]int, 0, max(0, n))
-	for k := range n {
-		out = append(out, from+k*(to-from)/n)
-	}
-	return out
-}
-
-func sampled(x []float32, dim, limit int) []float32 {
-	n := len(x) / dim
+// thin returns at most limit rows of inputs, evenly spread, with their classes.
+func (m *canonicalModel) thin(x []float32, classes []int, limit int) ([]float32, []int) {
+	n := len(x) / m.full.Dim()
 	if n <= limit {
-		return x
+		return x, classes
 	}
-	return qat.RowsAt(x, dim, spread(0, n, limit))
+	at := qat.Spread(n, limit)
+	if classes != nil {
+		classes = subset(classes, at)
+	}
+	return qat.RowsAt(x, m.full.Dim(), at), classes
 }

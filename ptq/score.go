@@ -8,7 +8,6 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"cfq/onnxio/classifier"
-	"cfq/qat"
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/sensitivity"
@@ -20,10 +19,9 @@ import (
 const errorRows = 4096
 
 type layerScores struct {
-	net        *network
-	fits       *layerFits
-	gradients  []float64 // gradient score of each layer
-	evalPoints []float32 // the points that quantization errors are measured on
+	net       *network
+	fits      *layerFits
+	gradients []float64 // gradient score of each layer
 	// layerErrors is what the exact knapsack minimises, by layer and format; nil where not measured. It is the mean
 	// squared quantization error of the margin, what the allocator says in its place, or the risk of bit widths that
 	// were learned (qat.Policy).
@@ -33,26 +31,22 @@ type layerScores struct {
 }
 
 func (c *layerFits) score(ctx context.Context) (*layerScores, error) {
+	rule, perRow := c.net.recipe.Allocate.Rule, c.net.recipe.Allocate.Unit == bitWidthsPerRow
 	s := &layerScores{net: c.net, fits: c, warnings: slices.Clip(c.warnings)}
-	points, judged := c.calibrationSet.Moved(), c.calibrationSet.Points()
-	var classes []int // the target
+	points, at := c.calibrationSet.Moved(), c.calibrationSet.Points() // for gradients, and for errors of the margin
+	var classes []int                                                 // the target
 	var err error
 	if c.net.recipe.Allocate.Scores == onFactual || c.calibrationSet.Recourse == 0 {
-		points, judged = c.calibrationSet.Facts(), c.calibrationSet.Facts()
+		points, at = c.calibrationSet.Facts(), c.calibrationSet.Facts()
 		if classes, err = factualClasses(ctx, c.net.full, c.sample.people); err != nil {
 			return nil, err
 		}
 	}
-	s.evalPoints = sampled(judged, c.net.full.Dim(), c.affordable(errorRows))
-	n := c.affordable(len(points))
-	if c.net.recipe.Allocate.Rule == allocatorExact && n < len(points)/c.net.full.Dim() { // it only reports
-		at := spread(0, len(points)/c.net.full.Dim(), n)
-		if points = qat.RowsAt(points, c.net.full.Dim(), at); classes != nil {
-			classes = subset(classes, at)
-		}
+	at, _ = c.net.thin(at, nil, c.affordable(errorRows))
+	if rule == allocatorExact { // it only reports gradients
+		points, classes = c.net.thin(points, classes, c.affordable(len(points)))
 	}
 	c.net.tell("sensitivity of the layers", 0, 0)
-	rule := c.net.recipe.Allocate.Rule
 	s.gradients, err = sensitivity.Gradient(ctx, c.net.full, c.net.layers, points, classes)
 	switch {
 	case err != nil && (rule == allocatorPaper || rule == allocatorOptimum || ctx.Err() != nil):
@@ -72,14 +66,13 @@ func (c *layerFits) score(ctx context.Context) (*layerScores, error) {
 	default:
 		return s, nil
 	}
-	if c.net.recipe.Allocate.Unit == bitWidthsPerRow {
-		if s.rowErrors, err = c.measureRows(ctx, s.evalPoints); err != nil {
+	if perRow {
+		if s.rowErrors, err = c.measureRows(ctx, at); err != nil {
 			return nil, err
 		}
 	}
-	if c.net.recipe.Allocate.Unit != bitWidthsPerRow || slices.ContainsFunc(c.net.layers,
-		func(l quant.LayerInfo) bool { return l.Conv != nil }) {
-		s.layerErrors, err = c.measureLayers(ctx, s.evalPoints, c.exactErrors(len(s.evalPoints)/c.net.full.Dim()),
+	if !perRow || slices.ContainsFunc(c.net.layers, func(l quant.LayerInfo) bool { return l.Conv != nil }) {
+		s.layerErrors, err = c.measureLayers(ctx, at, c.exactErrors(len(at)/c.net.full.Dim()),
 			"quantization error of each bit width")
 	}
 	return s, err
@@ -101,6 +94,7 @@ func (s *layerScores) gains() [][]float64 {
 // curvatures are the errors of layers and formats as HAWQ-V2 has them: the mean eigenvalue of the Hessian of the loss
 // at rows of x by the layer's weights, times their squared error. A Hessian of negative trace counts nothing.
 func (c *layerFits) curvatures(ctx context.Context, x []float32, classes []int) ([][]float64, error) {
+	x, classes = c.net.thin(x, classes, sensitivity.TraceRows(c.net.layers))
 	traces, err := sensitivity.Trace(ctx, c.net.full, c.net.layers, x, classes, sensitivity.TraceOptions{
 		Progress: func(done, total int) { c.net.tell("curvature", done, total) },
 	})
@@ -109,11 +103,11 @@ func (c *layerFits) curvatures(ctx context.Context, x []float32, classes []int) 
 	}
 	out := make([][]float64, len(c.net.layers))
 	for i, l := range c.grid.foldedLayers {
-		for f := range quant.Formats() {
-			change, err := c.change(i, f)
-			if err != nil {
-				return nil, err
-			}
+		changes, err := c.changes(i)
+		if err != nil {
+			return nil, err
+		}
+		for _, change := range changes {
 			d := floats.Distance(float64s(change.W), float64s(l.W), 2)
 			out[i] = append(out[i], max(0, traces[i].Trace)/float64(l.Params())*d*d)
 		}
@@ -134,18 +128,19 @@ func (c *layerFits) exactErrors(rows int) bool {
 }
 
 func (c *layerFits) measureLayers(ctx context.Context, x []float32, exact bool, stage string) ([][]float64, error) {
-	progress := func(done, total int) { c.net.tell(stage, done, total) }
+	layers, formats := c.net.layers, len(quant.Formats())
 	if !exact {
-		return sensitivity.FirstOrder(ctx, c.net.full, c.net.layers, len(quant.Formats()), x, c.change, progress)
+		x, _ = c.net.thin(x, nil, sensitivity.MaxFirstOrderRows)
+		return sensitivity.FirstOrder(ctx, c.net.full, layers, x, c.changes,
+			func(done, total int) { c.net.tell(stage, done, total) })
 	}
-	openWith := func(layer, format int) (*classifier.Model, error) {
-		w := make(assignment, len(c.net.layers))
-		w[layer] = []int{format}
-		return c.openPlain(w)
-	}
-	return sensitivity.Measured(ctx, c.net.full, len(c.net.layers), len(quant.Formats()), x, openWith, progress)
+	return sensitivity.Measured(ctx, c.net.full, x, len(layers), formats, func(i, f int) (*classifier.Model, error) {
+		c.net.tell(stage, i*formats+f, len(layers)*formats)
+		return c.openPlain(c.layers[i][f])
+	})
 }
 
+// measureRows estimates what each format of each row of the dense layers does to the margin on rows of x.
 func (c *layerFits) measureRows(ctx context.Context, x []float32) ([][][]float64, error) {
 	c.net.tell("quantization error of each bit width", 0, 0)
 	var dense []int
@@ -155,8 +150,8 @@ func (c *layerFits) measureRows(ctx context.Context, x []float32) ([][][]float64
 			dense, infos = append(dense, i), append(infos, c.grid.foldedLayers[i])
 		}
 	}
-	change := func(layer, format int) (sensitivity.Change, error) { return c.change(dense[layer], format) }
-	got, err := sensitivity.Rows(ctx, c.net.full, infos, len(quant.Formats()), x, change)
+	got, err := sensitivity.Rows(ctx, c.net.full, infos, x,
+		func(k int) ([]sensitivity.Change, error) { return c.changes(dense[k]) })
 	if err != nil {
 		return nil, err
 	}
@@ -167,12 +162,13 @@ func (c *layerFits) measureRows(ctx context.Context, x []float32) ([][][]float64
 	return out, nil
 }
 
-func (c *layerFits) change(layer, format int) (sensitivity.Change, error) {
-	return sensitivity.ChangeOf(&c.layers[layer][format], c.grid.foldedLayers[layer], c.grid.input)
+func (c *layerFits) changes(layer int) ([]sensitivity.Change, error) {
+	return sensitivity.ChangesOf(c.layers[layer], c.grid.foldedLayers[layer], c.grid.input)
 }
 
-func (c *layerFits) openPlain(w assignment) (*classifier.Model, error) {
-	m, err := qdq.Write(c.net.model.canonical, c.planOf(c.assemble(c.layers, w)), qdq.Options{Plain: true})
+// openPlain opens the model in which one layer alone is quantized, to look at its margins.
+func (c *layerFits) openPlain(l quant.Layer) (*classifier.Model, error) {
+	m, err := qdq.Write(c.net.canonical, c.planOf([]quant.Layer{l}), qdq.Options{Plain: true})
 	if err != nil {
 		return nil, err
 	}

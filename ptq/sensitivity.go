@@ -178,7 +178,8 @@ func (c *layerFits) survey(ctx context.Context, s survey, o ProfileOptions) (_ [
 	} else if err := missing("gradients", err); err != nil {
 		return nil, nil, err
 	}
-	curvatures, err := sensitivity.Trace(ctx, c.net.full, c.net.layers, s.rows, s.classes, sensitivity.TraceOptions{
+	x, classes := c.net.thin(s.rows, s.classes, sensitivity.TraceRows(c.net.layers))
+	curvatures, err := sensitivity.Trace(ctx, c.net.full, c.net.layers, x, classes, sensitivity.TraceOptions{
 		Probes: o.Probes, Seed: o.Seed, Progress: func(done, total int) { c.net.tell("curvature at "+s.name, done, total) },
 	})
 	var traces []float64
@@ -194,7 +195,7 @@ func (c *layerFits) survey(ctx context.Context, s survey, o ProfileOptions) (_ [
 	} else if err := missing("traces", err); err != nil {
 		return nil, nil, err
 	}
-	x := sampled(s.rows, c.net.full.Dim(), errorRows)
+	x, _ = c.net.thin(s.rows, nil, errorRows)
 	measured, err := c.measureLayers(ctx, x, c.exactErrors(errorRows), "quantization errors at "+s.name)
 	if err != nil {
 		return nil, nil, err

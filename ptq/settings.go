@@ -81,37 +81,33 @@ func keyNames() (names []string) {
 
 func (r *Recipe) apply(values map[string]string, fail func(key string, err error)) {
 	if r.Train != nil { // a copy of the recipe is left alone
-		train := *r.Train
-		r.Train = &train
+		r.Train = new(*r.Train)
 	}
 	if r.Target != nil {
-		target := *r.Target
-		r.Target = &target
+		r.Target = new(*r.Target)
 	}
-	keys := Keys()
-	for i := range keys {
-		k := &keys[i]
-		if text, ok := values[k.Name]; !ok {
-			k.unused = nil
-		} else if err := k.set(r, text); err != nil {
+	var changed []Key
+	for _, k := range Keys() {
+		text, ok := values[k.Name]
+		if !ok {
+			continue
+		}
+		if err := k.set(r, text); err != nil {
 			fail(k.Name, err)
-			k.unused = nil
+		} else if k.unused != nil {
+			changed = append(changed, k)
 		}
 	}
 	r.follow(values)
-	for _, k := range keys {
-		if k.unused == nil {
-			continue
-		}
+	for _, k := range changed {
 		if why := k.unused(r); why != "" {
-			fail(k.Name, unusedError{k.Name + ": " + why})
+			fail(k.Name, unusedError{fmt.Errorf("%s: %s", k.Name, why)})
 		}
 	}
 }
 
-type unusedError struct{ text string }
-
-func (e unusedError) Error() string { return e.text }
+// unusedError is that of a setting that has no effect.
+type unusedError struct{ error }
 
 func (r *Recipe) follow(values map[string]string) {
 	free := func(key string) bool { _, given := values[key]; return !given }

@@ -130,7 +130,7 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 	if err != nil {
 		return nil, inputError(err)
 	}
-	if set, _, err = personal(set, run.Overrides, people); err != nil {
+	if set, err = personal(set, run.Overrides, people); err != nil {
 		return nil, inputError(err)
 	}
 	full, err := OpenFor(m, t, run.Workers)
@@ -183,7 +183,7 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 	if err := s.choose(); err != nil {
 		return nil, err
 	}
-	found.Result.Calibrated = spread(0, people.N, people.N) // the people held out have chosen the model, too
+	found.Result.Calibrated = task.AllRows(people.N) // the people held out have chosen the model, too
 	return found, s.cal.judge(ctx, found.Result)
 }
 

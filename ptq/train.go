@@ -95,7 +95,7 @@ func (t *trainingStage) train(ctx context.Context, plans []quant.Layer, budget, 
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, net.Model.Close()) }()
-	spec, result := t.spec(), &Training{Objective: t.net.recipe.objective()}
+	spec, result := t.net.recipe.Train.Spec, &Training{Objective: t.net.recipe.objective()}
 	if result.DisagreementBefore, err = t.source.Disagreement(ctx, net.Model); err != nil {
 		return nil, nil, err
 	}
@@ -114,7 +114,7 @@ func (t *trainingStage) train(ctx context.Context, plans []quant.Layer, budget, 
 		return nil, nil, err
 	}
 	result.unsaved = out.Unsaved
-	if t.objective().Recourse {
+	if t.net.recipe.objectiveDoc().Recourse {
 		result.People = t.source.Taught()
 	}
 	for _, e := range out.History {
@@ -139,15 +139,6 @@ func (t *trainingStage) open(ctx context.Context, plans []quant.Layer) (net qat.
 	}
 	net.Model, err = t.fits.openLayers(ctx, plans)
 	return net, err
-}
-
-func (t *trainingStage) spec() qat.Spec {
-	return t.net.recipe.Train.Spec
-}
-
-func (t *trainingStage) objective() qat.ObjectiveDoc {
-	doc, _ := qat.FindObjective(t.net.recipe.objective()) // it is checked
-	return doc
 }
 
 // tuneSeed tells the people held out here from those that a search for a target has held out before by the same seed:
@@ -210,7 +201,7 @@ func (t *trainingStage) learn(ctx context.Context, s *layerScores, budget float6
 		}
 	}
 	if s.net.recipe.Allocate.Cost == CostBytes { // what the file stores besides codes is not the widths' to spend
-		written, err := qdq.Write(s.net.model.canonical, s.fits.planOf(plans), s.net.model.writer())
+		written, err := qdq.Write(s.net.canonical, s.fits.planOf(plans), s.net.writer())
 		if err != nil {
 			return nil, nil, err
 		}
@@ -220,7 +211,7 @@ func (t *trainingStage) learn(ctx context.Context, s *layerScores, budget float6
 		}
 		budget = max(minBudget, budget-8*float64(stored)/granted+s.meanBits(first))
 	}
-	policy, err := qat.Search(ctx, net, budget, t.source.Source(), t.spec(), qat.Run{Progress: func(e qat.Event) {
+	policy, err := qat.Search(ctx, net, budget, t.source.Source(), t.net.recipe.Train.Spec, qat.Run{Progress: func(e qat.Event) {
 		t.tell("learn bit widths", e, e.Cost)
 	}})
 	if err != nil {
@@ -261,7 +252,7 @@ func (c *layerFits) trainable(plans []quant.Layer) (layers []qat.Layer) {
 func newTraining(ctx context.Context, c *layerFits, checkpoint qat.Checkpoint) (*trainingStage, error) {
 	n, people := c.net, c.sample.all
 	n.tell("recourse to train on", 0, 0)
-	set, _, err := personal(n.set, n.run.Overrides, people)
+	set, err := personal(n.set, n.run.Overrides, people)
 	if err != nil {
 		return nil, inputError(err)
 	}
@@ -272,7 +263,7 @@ func newTraining(ctx context.Context, c *layerFits, checkpoint qat.Checkpoint) (
 		return nil, err
 	}
 	if n.run.Promises != nil {
-		s.Rays = raysTo(spread(0, people.N, people.N), pointsOf(n.run.Promises))
+		s.Rays = raysTo(task.AllRows(people.N), pointsOf(n.run.Promises))
 	}
 	s.Groups, s.GroupCount = groups(people)
 	teacher, err := newOnlineTeacher(ctx, n, people, set, s.Margins)
@@ -324,7 +315,7 @@ func (p *network) openCheckpoint(people *task.People) (qat.Checkpoint, error) {
 	if p.run.Checkpoint == "" {
 		return nil, nil
 	}
-	sum, err := fingerprint(p.model.source)
+	sum, err := fingerprint(p.source)
 	if err != nil {
 		return nil, err
 	}
@@ -339,6 +330,6 @@ func (p *network) openCheckpoint(people *task.People) (qat.Checkpoint, error) {
 	}
 	settings := fmt.Sprintf("%v\n%s %d\n%+v\n%v %q %v", p.task.Latent, recipe, p.recipe.Train.Batch, p.run.Overrides,
 		people.Rows, people.IDs, people.Subgroups)
-	return qat.OpenCheckpoint(p.run.Checkpoint, p.model.engine, sum, string(p.task.JSON()), settings, people.X,
+	return qat.OpenCheckpoint(p.run.Checkpoint, p.engine, sum, string(p.task.JSON()), settings, people.X,
 		people.Labels, slices.Concat(promised...), found)
 }

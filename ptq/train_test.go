@@ -384,7 +384,7 @@ func TestTrainingErrors(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	var input *InputError
 	for _, method := range []MethodName{CFQQAT, LSQ, MixedQAT} {
-		_, _, err := Deployments(t.Context(), loaded(t, m), tk, few(people, 40),
+		_, err := OpenFleet(t.Context(), loaded(t, m), tk, few(people, 40),
 			Draws{Recipe: short(mustRecipe(method)), Models: 1, Seed: 1}, Run{})
 		if !errors.As(err, &input) || !strings.Contains(err.Error(), string(method)) {
 			t.Errorf("deployments of %s: %v", method, err)

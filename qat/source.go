@@ -138,3 +138,13 @@ func RowsAt[T any](x []T, width int, rows []int) []T {
 	}
 	return out
 }
+
+// Spread returns at most limit of the numbers below n, evenly spread.
+func Spread(n, limit int) []int {
+	limit = min(n, limit)
+	out := make([]int, 0, max(0, limit))
+	for k := range limit {
+		out = append(out, k*n/limit)
+	}
+	return out
+}

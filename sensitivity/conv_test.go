@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"cfq/internal/must"
-	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/quant"
 )
@@ -111,18 +110,9 @@ func TestFirstOrderOfAConvolution(t *testing.T) {
 	m := picture("")
 	c := open(t, m)
 	layers := found(t, m)
-	x := pixels(20)
 	plan := planned(layers[0], quant.Formats()[1])
 	plan.Act = nil
-	want := must.Get(Measured(context.Background(), c, 1, 1, x, func(int, int) (*classifier.Model, error) {
-		return written(c, m, &quant.Plan{Layers: []quant.Layer{plan}})
-	}, nil))(t)
-	got := must.Get(FirstOrder(context.Background(), c, layers[:1], 1, x, func(int, int) (Change, error) {
-		return ChangeOf(&plan, layers[0], nil)
-	}, nil))(t)
-	if math.Abs(got[0][0]-want[0][0]) > 1e-3*want[0][0] || want[0][0] < 1e-4 {
-		t.Errorf("margin error %v to first order, measured %v", got, want)
-	}
+	compareFirstOrder(t, c, m, layers[0], pixels(20), quant.Plan{Layers: []quant.Layer{plan}}, 1e-3)
 }
 
 // The scores of single weights are the means of |w dm/dw| by central differences of the rows' margins, of a convolution

@@ -17,8 +17,8 @@ import (
 // in which one layer alone is quantized in one of the formats, the rows of x are
 // run through it, and the margin error is the mean squared difference of the target
 // margin from c's. The result is layers x formats.
-func Measured(ctx context.Context, c *classifier.Model, layers, formats int, x []float32,
-	open func(layer, format int) (*classifier.Model, error), progress func(done, total int),
+func Measured(ctx context.Context, c *classifier.Model, x []float32, layers, formats int,
+	open func(layer, format int) (*classifier.Model, error),
 ) ([][]float64, error) {
 	ref, err := c.Margins(ctx, x)
 	if err != nil {
@@ -26,7 +26,6 @@ func Measured(ctx context.Context, c *classifier.Model, layers, formats int, x [
 	}
 	out := make([][]float64, layers)
 	for i := range layers {
-		out[i] = make([]float64, formats)
 		for f := range formats {
 			var m []float32
 			q, err := open(i, f)
@@ -37,10 +36,7 @@ func Measured(ctx context.Context, c *classifier.Model, layers, formats int, x [
 			if err != nil {
 				return nil, fmt.Errorf("margin error of layer %d in format %d: %w", i, f, err)
 			}
-			out[i][f] = MarginError(m, ref)
-			if progress != nil {
-				progress(i*formats+f+1, layers*formats)
-			}
+			out[i] = append(out[i], MarginError(m, ref))
 		}
 	}
 	return out, nil
@@ -67,53 +63,40 @@ type Change struct {
 	Input *quant.Input
 }
 
-// ChangeOf is the change of the plan l, made for the layer info: that of Input.Fold
+// ChangesOf are the changes of plans, one for each format, made for the layer info: that of Input.Fold
 // when input, the layout of the model's input (nil where there is none), feeds it. What
 // the output quantizer of a convolution does is not in it.
-func ChangeOf(l *quant.Layer, info quant.LayerInfo, input *quant.Input) (Change, error) {
-	c := Change{Act: l.Act}
-	var scale float32
-	switch {
-	case l.Act != nil:
-		scale = l.Act.Scale
-	case input != nil && info.Input == input.Value:
-		c.Input, scale = input, input.Scale
-	}
-	e, err := l.Encode(info, scale)
-	if err != nil {
-		return c, err
-	}
-	c.W, c.B = make([]float32, len(e.Codes)), slices.Clone(e.FloatB)
-	for i, q := range e.Codes {
-		c.W[i] = quant.Dequantize(q, e.Scale(i/e.In))
-	}
-	if e.Bias != nil {
+func ChangesOf(plans []quant.Layer, info quant.LayerInfo, input *quant.Input) ([]Change, error) {
+	changes := make([]Change, len(plans))
+	for f := range plans {
+		c, l := &changes[f], &plans[f]
+		var scale float32
+		switch {
+		case l.Act != nil:
+			c.Act, scale = l.Act, l.Act.Scale
+		case input != nil && info.Input == input.Value:
+			c.Input, scale = input, input.Scale
+		}
+		e, err := l.Encode(info, scale)
+		if err != nil {
+			return nil, fmt.Errorf("margin error of layer %q in format %d: %w", info.Node, f, err)
+		}
+		c.W, c.B = make([]float32, len(e.Codes)), slices.Clone(e.FloatB)
+		for i, q := range e.Codes {
+			c.W[i] = quant.Dequantize(q, e.Scale(i/e.In))
+		}
 		for o, b := range e.Bias {
 			c.B[o] = float32(float64(b) * float64(e.InScale*e.Scale(o)))
 		}
 	}
-	return c, nil
-}
-
-func changesOf(l *quant.LayerInfo, layer, formats int, change func(layer, format int) (Change, error)) ([]Change,
-	error,
-) {
-	out := make([]Change, formats)
-	for f := range out {
-		var err error
-		if out[f], err = change(layer, f); err != nil {
-			return nil, fmt.Errorf("margin error of layer %q in format %d: %w", l.Node, f, err)
-		}
-	}
-	return out, nil
+	return changes, nil
 }
 
 // maxExact is how many multiplications Measured may take before FirstOrder is to be used
 // in its place: some ten seconds of one core.
 const maxExact = 1 << 39
 
-// MaxFirstOrderRows is how many rows FirstOrder takes the mean over at most; of more, so
-// many are taken, evenly spread. It is for networks with which all would take long.
+// MaxFirstOrderRows is how many rows are enough for FirstOrder, which is for networks with which more would take long.
 const MaxFirstOrderRows = 512
 
 // openings is what making and opening one more model costs in addition to running it: as much as
@@ -138,29 +121,28 @@ func Multiplications(layers []quant.LayerInfo) int {
 }
 
 // FirstOrder estimates what Measured measures, without running any quantized model: the
-// mean over the rows of x (at most MaxFirstOrderRows) of the squared first-order change of the target margin,
+// mean over the rows of x of the squared first-order change of the target margin,
 //
 //	(sum_o g_o (output' - output)_o)^2,
 //
-// where g is the margin's gradient by the layer's output and output' what change
+// where g is the margin's gradient by the layer's output and output' what a change
 // makes of it. What a layer's own weights, bias and quantized input do to its output is
 // exact; only what that does to the margin is to first order, so layers behind which all
 // is linear have their exact margin error. One run of the model with gradients serves all
 // layers and formats. layers are those of the graph that c
-// runs, never folded; only change speaks of folded ones. The result is
+// runs, never folded; only changesOf speaks of folded ones. The result is
 // layers x formats.
-func FirstOrder(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, formats int, x []float32,
-	change func(layer, format int) (Change, error), progress func(done, total int),
+func FirstOrder(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, x []float32,
+	changesOf func(layer int) ([]Change, error), progress func(done, total int),
 ) ([][]float64, error) {
 	changes, out := make([][]Change, len(layers)), make([][]float64, len(layers))
 	var err error
 	for i := range out {
-		if changes[i], err = changesOf(&layers[i], i, formats, change); err != nil {
+		if changes[i], err = changesOf(i); err != nil {
 			return nil, err
 		}
-		out[i] = make([]float64, formats)
+		out[i] = make([]float64, len(changes[i]))
 	}
-	x, _ = spread(x, nil, c.Dim(), MaxFirstOrderRows)
 	total := len(x) / c.Dim()
 	err = observe(ctx, c, layers, x, classifier.Probe{Margin: true}, func(i, from, rows int, h, g []float32) {
 		addErrors(out[i], &layers[i], changes[i], h, g, rows)

@@ -25,7 +25,7 @@ const (
 //	(g_o (f(z_o + e_o) - f(z_o)))^2,  e_o = (W' - W)_o h + (B' - B)_o,
 //
 // where z is the layer's output, f the Relu or Clip behind it (quant.Behind), g the margin's gradient by f(z), h what
-// the layer's kernel reads, and W' and B' are what change makes of the layer. What several positions of a row add to
+// the layer's kernel reads, and W' and B' are those of a change. What several positions of a row add to
 // the margin is summed before it is squared. A unit that a coarse row makes fire where it should not thus has an
 // error.
 //
@@ -34,8 +34,8 @@ const (
 // is thus that of a row that does not change at all.
 //
 // One run of the model with gradients serves all outputs and formats. The result is layers x outputs x formats.
-func Rows(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, formats int, x []float32,
-	change func(layer, format int) (Change, error),
+func Rows(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, x []float32,
+	changesOf func(layer int) ([]Change, error),
 ) ([][][]float64, error) {
 	type batch struct {
 		values, grads [][]float32
@@ -56,7 +56,7 @@ func Rows(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, fo
 	}
 	out := make([][][]float64, len(layers))
 	for i := range layers { // the changes of one at a time: each format's are as large as the layer
-		changes, err := changesOf(&layers[i], i, formats, change)
+		changes, err := changesOf(i)
 		if err != nil {
 			return nil, err
 		}

@@ -29,12 +29,15 @@ func TestRows(t *testing.T) {
 	ctx := context.Background()
 	ref := must.Get(c.Margins(ctx, x))(t)
 	by := [][]float32{{0.3, 0.1, 6, 0.2}, {0.01, 0.02, 7, 0.02}} // how far two formats move the weight by the first input
-	got := must.Get(Rows(ctx, c, layers[:1], len(by), x, func(_, f int) (Change, error) {
-		w := slices.Clone(layers[0].W)
-		for o := range layers[0].Out {
-			w[o*layers[0].In] += by[f][o]
+	got := must.Get(Rows(ctx, c, layers[:1], x, func(int) (changes []Change, _ error) {
+		for f := range by {
+			w := slices.Clone(layers[0].W)
+			for o := range layers[0].Out {
+				w[o*layers[0].In] += by[f][o]
+			}
+			changes = append(changes, Change{W: w, B: slices.Clone(layers[0].B)})
 		}
-		return Change{W: w, B: layers[0].B}, nil
+		return changes, nil
 	}))(t)
 	for o := range layers[0].Out {
 		for f := range by {
@@ -64,11 +67,11 @@ func TestRowsBehindNothing(t *testing.T) {
 		}
 	}
 	layers := dense(t, m)
-	got := must.Get(Rows(context.Background(), open(t, m), layers[:1], 1, []float32{1, 2, 3, -1, 0, 1},
-		func(int, int) (Change, error) {
+	got := must.Get(Rows(context.Background(), open(t, m), layers[:1], []float32{1, 2, 3, -1, 0, 1},
+		func(int) ([]Change, error) {
 			w := slices.Clone(layers[0].W)
 			w[0]++
-			return Change{W: w, B: layers[0].B}, nil
+			return []Change{{W: w, B: slices.Clone(layers[0].B)}}, nil
 		}))(t)
 	if e := got[0]; e[0][0] <= 0 || e[1][0] != 0 {
 		t.Errorf("errors %v: the first row changes, the others do not", e)

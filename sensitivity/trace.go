@@ -1,19 +1,18 @@
 package sensitivity
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
-	"slices"
 
 	"cfq/onnxio/classifier"
 	"cfq/quant"
 )
 
-// TraceRows is how many rows Trace takes the mean over at most, evenly spread where there
-// are more: 1024 for a network that a table is enough for, fewer for layers that take many
+// TraceRows is how many rows are enough for Trace: 1024 for a network that a table is enough for, fewer for layers that take many
 // multiplications, 128 at least.
 func TraceRows(layers []quant.LayerInfo) int {
 	return min(1024, max(128, 1<<30/max(1, Multiplications(layers))))
@@ -39,7 +38,7 @@ type Curvature struct {
 }
 
 // Trace estimates, for each layer, the trace of the Hessian by the layer's weights of
-// the mean cross-entropy over the rows of x (at most TraceRows); classes as in Gradient. It is Hutchinson's
+// the mean cross-entropy over the rows of x; classes as in Gradient. It is Hutchinson's
 // estimate: the mean of v' H v over random vectors v of -1 and 1, drawn for each layer
 // and probe by the seed, so that neither other layers nor more probes change them. H v
 // is the gradient of <gradient, v>; no Hessian is ever formed. The trace divided by the
@@ -50,16 +49,12 @@ type Curvature struct {
 func Trace(
 	ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, x []float32, classes []int, o TraceOptions,
 ) ([]Curvature, error) {
-	if o.Probes == 0 {
-		o.Probes = DefaultProbes
-	}
-	switch {
+	switch o.Probes = cmp.Or(o.Probes, DefaultProbes); {
 	case o.Probes < 2:
 		return nil, fmt.Errorf("%d probes of the trace: a standard error needs 2 or more", o.Probes)
 	case len(x) == 0:
 		return nil, fmt.Errorf("no rows to take a trace over")
 	}
-	x, classes = spread(x, classes, c.Dim(), TraceRows(layers))
 	out := make([]Curvature, len(layers))
 	for i := range layers {
 		l := &layers[i]
@@ -101,21 +96,4 @@ func rademacher(n int, seed uint64, node string, probe int) []float32 {
 		bits >>= 1
 	}
 	return v
-}
-
-func spread(x []float32, classes []int, dim, most int) ([]float32, []int) {
-	n := len(x) / dim
-	if n <= most {
-		return x, classes
-	}
-	rows := make([]float32, 0, most*dim)
-	var own []int
-	for k := range most {
-		i := k * n / most
-		rows = append(rows, x[i*dim:(i+1)*dim]...)
-		if classes != nil {
-			own = append(own, classes[i])
-		}
-	}
-	return slices.Clip(rows), own
 }

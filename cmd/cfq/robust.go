@@ -101,7 +101,7 @@ func (r *robustRun) measure(ctx context.Context, set *permitted, margin float64,
 		return nil, nil
 	}
 	return r.fleet.Robustness(ctx, set.of(r.first), r.first, ptq.RobustOptions{
-		Seen: r.flags.models, Margins: []float64{margin}, Sample: robustSample, Seed: seed, Workers: workers,
+		Seen: r.flags.models, Margin: margin, Sample: robustSample, Seed: seed, Workers: workers,
 	})
 }
 

@@ -86,12 +86,7 @@ func (s *Source) Find(ctx context.Context, objective qat.Objective, r Recourse,
 	if s.objective.Resamples {
 		limit = rayPeople
 	}
-	if n := len(s.refused); n > limit {
-		for k := range limit {
-			s.refused[k] = s.refused[k*n/limit]
-		}
-		s.refused = s.refused[:limit]
-	}
+	s.refused = qat.RowsAt(s.refused, 1, qat.Spread(len(s.refused), limit))
 	if s.promised, err = r.Solve(ctx, s.People.Full, s.refused, false); err != nil {
 		return err
 	}
