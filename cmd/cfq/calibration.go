@@ -8,7 +8,6 @@ import (
 	"cfq/task"
 )
 
-// calibrationFlags are the flags of what a model is calibrated on, and how.
 type calibrationFlags struct {
 	peopleFlags
 	recipeFlags
@@ -26,7 +25,6 @@ func (f *calibrationFlags) reading(r *ptq.Recipe, seed uint64) task.ReadOptions 
 	return o
 }
 
-// origin says which files, and which people of them, a quantized model is made from.
 func (f *calibrationFlags) origin(model string, people *task.People, seed uint64) (map[string]string, error) {
 	r, err := madeFrom(map[string]string{
 		"model": model, "data": f.data, "task": f.task, "promises": f.promises, "overrides": f.overrides,
@@ -41,7 +39,6 @@ func (f *calibrationFlags) origin(model string, people *task.People, seed uint64
 	return r, nil
 }
 
-// openRun reads the inputs, and what is given besides a recipe.
 func (f *calibrationFlags) openRun(ctx context.Context, e *env, model string, read task.ReadOptions) (
 	in *opened, run ptq.Run, err error,
 ) {

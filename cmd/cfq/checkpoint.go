@@ -16,7 +16,6 @@ func addCheckpoint(fs *pflag.FlagSet, path *string) {
 			"the model is written")
 }
 
-// noteCheckpoint says how a training that was interrupted goes on.
 func noteCheckpoint(ctx context.Context, e *env, path string) {
 	if ctx.Err() == nil || path == "" {
 		return
@@ -26,7 +25,6 @@ func noteCheckpoint(ctx context.Context, e *env, path string) {
 	}
 }
 
-// removeCheckpoint removes the checkpoint of a training whose model is in place.
 func removeCheckpoint(path string) error {
 	if path == "" {
 		return nil

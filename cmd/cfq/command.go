@@ -15,7 +15,6 @@ import (
 	"cfq/onnxio/ort"
 )
 
-// command is one subcommand.
 type command struct {
 	name     string
 	args     string   // as in the usage line
@@ -33,7 +32,6 @@ type command struct {
 
 type runFunc func(ctx context.Context, e *env, args []string) error
 
-// commands is the table of subcommands, in the order of the help.
 func commands() []command {
 	return []command{
 		quantizeCommand(),
@@ -58,7 +56,6 @@ func commands() []command {
 // perCore bounds threads and workers: more than a few for each core only slow each other down.
 const perCore = 16
 
-// env is what every subcommand has: where to write, and the common flags.
 type env struct {
 	stdout  io.Writer    // the result
 	msg     *cli.Printer // everything else
@@ -71,16 +68,13 @@ type env struct {
 	flags   *pflag.FlagSet // of the subcommand, parsed
 }
 
-// engine returns how models are to be run.
 func (e *env) engine() ort.Options { return ort.Options{Lib: e.lib, Threads: e.threads} }
 
-// progress returns what shows the stages of the work.
 func (e *env) progress() func(eval.Event) {
 	show := e.msg.Stages()
 	return func(ev eval.Event) { show(ev.Stage, ev.Done, ev.Total) }
 }
 
-// flags makes the flag set of c and what runs with it.
 func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {
 	fs := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
 	fs.SortFlags = false
@@ -102,7 +96,6 @@ func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {
 	}
 }
 
-// common returns the flags that every subcommand has.
 func (e *env) common() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("common", pflag.ContinueOnError)
 	fs.SortFlags = false
@@ -134,14 +127,12 @@ func (e *env) conflict(text string, flags ...string) error {
 	return nil
 }
 
-// warn warns of each of the list.
 func (e *env) warn(list []string) {
 	for _, text := range list {
 		e.msg.Warn("%s", text)
 	}
 }
 
-// show writes a result to stdout: v as JSON with --json, else what text writes.
 func (e *env) show(v any, text func(io.Writer)) error {
 	if e.json {
 		return writeJSON(e.stdout, v)
@@ -166,7 +157,6 @@ func writable(inputs, outputs []string, overwrite bool, resumed ...string) error
 	return cli.Distinct(inputs, append(outputs, resumed...))
 }
 
-// arguments checks the number of arguments against their names.
 func arguments(c string, have []string, names ...string) error {
 	if len(have) == len(names) {
 		return nil

@@ -19,7 +19,6 @@ import (
 
 const hintModelNames = "as in ptq=one/model.onnx cf-ptq=two/model.onnx"
 
-// compareFlags are the flags of compare.
 type compareFlags struct {
 	evaluationFlags
 	margins numberList
@@ -98,7 +97,6 @@ func (f *compareFlags) run(ctx context.Context, e *env, args []string) (err erro
 	return outs.write(e, doc, report.ComparisonViews())
 }
 
-// results evaluates all quantized models; the original's recourse is found once.
 func (f *compareFlags) results(
 	ctx context.Context, d *evaluation, names []string,
 ) (results []*eval.Result, err error) {
@@ -144,7 +142,6 @@ func (f *compareFlags) results(
 	return results, nil
 }
 
-// comparison adds to a comparison where its models came from.
 func (d *evaluation) comparison(names []string, c *eval.Comparison) (*report.Comparison, error) {
 	files, err := d.described()
 	if err != nil {
@@ -171,7 +168,6 @@ func (d *evaluation) comparison(names []string, c *eval.Comparison) (*report.Com
 	return doc, nil
 }
 
-// named splits NAME=FILE arguments; a file without a name has its own.
 func named(args []string) (names, paths []string, err error) {
 	for _, arg := range args {
 		name, path, ok := strings.Cut(arg, "=")

@@ -91,8 +91,6 @@ complete -c cfq -f -a '(__cfq_words)'
 	}
 }
 
-// writeWords writes what may stand in place of the last word, each with a tab and what it is. words are those behind
-// cfq.
 func writeWords(w io.Writer, words []string) error {
 	var out strings.Builder
 	add := func(word, what string) { fmt.Fprintf(&out, "%s\t%s\n", word, what) }

@@ -34,7 +34,6 @@ code is 3 when there is no library or it does not work.`,
 	}
 }
 
-// checkup is what doctor found.
 type checkup struct {
 	OK       bool   `json:"ok"`
 	Version  string `json:"version"` // of cfq

@@ -25,7 +25,6 @@ import (
 	"cfq/task"
 )
 
-// evalFlags are the flags of eval.
 type evalFlags struct {
 	evaluationFlags
 	margins numberList
@@ -84,7 +83,6 @@ its record on stdout, in order, with the columns of --keep in front.`,
 	}
 }
 
-// addMeasured adds the flags of what is measured beside the records.
 func (f *evalFlags) addMeasured(fs *pflag.FlagSet) {
 	fs.IntVar(&f.noise, "noise", noisePeople, "`people` whose recourse is solved twice, for the noise floor of CRG; 0 "+
 		"is none")
@@ -150,7 +148,6 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) (err error) 
 	return f.tell(ctx, e, d, o, list, outs)
 }
 
-// marginsOf are the required margins.
 func (f *evalFlags) marginsOf(d *evaluation) []float64 {
 	list := slices.Clone(f.margins)
 	if len(list) == 0 {
@@ -162,7 +159,6 @@ func (f *evalFlags) marginsOf(d *evaluation) []float64 {
 	return list
 }
 
-// tell measures what was asked for, and writes the reports.
 func (f *evalFlags) tell(
 	ctx context.Context, e *env, d *evaluation, o eval.Options, list []eval.Stress, outs outputs[report.Document],
 ) (err error) {
@@ -201,7 +197,6 @@ func (f *evalFlags) tell(
 	return outs.write(e, doc, report.EvaluationViews())
 }
 
-// measure compares the quantized model with the original, and adds what is not about single people.
 func (d *evaluation) measure(
 	ctx context.Context, o eval.Options, stress []eval.Stress, latency bool,
 ) (r *eval.Result, err error) {
@@ -233,7 +228,6 @@ func (d *evaluation) measure(
 	return r, d.weigh(ctx, r, 1, latency)
 }
 
-// stress evaluates under other conditions, for which all people are in memory.
 func (d *evaluation) stress(ctx context.Context, o eval.Options, r *eval.Result, list []eval.Stress) error {
 	b, err := r.Records.Batch()
 	if err != nil {
@@ -260,10 +254,8 @@ func (d *evaluation) quantized(i int, o eval.Options) recourse.Model {
 	return classifier.Along{Model: m, Of: d.models[0]}
 }
 
-// ballSamples is how many points of the ball around each recourse point are sampled.
 const ballSamples = 64
 
-// certify adds certificates and logit perturbation to what is evaluated.
 func (d *evaluation) certify(ctx context.Context, o *eval.Options) (err error) {
 	if d.certifier, err = certify.Open(ctx, d.models[0].Model, d.models[1].Model, d.task.Target.Index); err != nil {
 		return runError(err)
@@ -278,10 +270,8 @@ func (d *evaluation) certify(ctx context.Context, o *eval.Options) (err error) {
 	return nil
 }
 
-// timedRows is how many people the models are timed on, as they are.
 const timedRows = 8192
 
-// weigh adds to r what the i-th model takes and, if that is asked for, how fast it is.
 func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency bool) (err error) {
 	var bytes [2]int64
 	for k, path := range []string{d.paths[0], d.paths[i]} {
@@ -328,10 +318,8 @@ func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency b
 	return runError(err)
 }
 
-// curve are the required margins that are evaluated by default.
 func curve(t *task.Task) []float64 { return []float64{0, 0.1, 0.25, 0.5, t.Target.Margin} }
 
-// numberList is a flag's list of numbers, shown as it is written.
 type numberList []float64
 
 func (n *numberList) Type() string { return "numbers" }
@@ -358,7 +346,6 @@ func (n *numberList) Set(s string) error {
 	return nil
 }
 
-// stressHelp lists the conditions of --stress.
 func stressHelp() string {
 	var b strings.Builder
 	b.WriteString("Conditions (--stress):\n")

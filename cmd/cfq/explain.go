@@ -38,7 +38,6 @@ func explainCommand() command {
 	}
 }
 
-// topic is something that has a name and can be explained.
 type topic struct {
 	name  string
 	alias []string // other names
@@ -47,7 +46,6 @@ type topic struct {
 	write func(w io.Writer)
 }
 
-// topicKind is a kind of topics.
 type topicKind struct {
 	name, what string
 	head       []string // of the list of its topics
@@ -65,7 +63,6 @@ func topicKinds() []topicKind {
 	}
 }
 
-// explainable are the names of all kinds and topics.
 func explainable() (names []string) {
 	for _, k := range topicKinds() {
 		names = append(names, k.name)
@@ -136,7 +133,6 @@ func (k *topicKind) list(e *env) error {
 	})
 }
 
-// operatorDoc is an operator as --json shows it.
 type operatorDoc struct {
 	Name      string `json:"name"`
 	Gradient  string `json:"gradient"`
@@ -145,7 +141,6 @@ type operatorDoc struct {
 	Instead   string `json:"instead,omitempty"`
 }
 
-// operatorTopics are the operators that the tables of the packages know, each as the first of them has it.
 func operatorTopics() []topic {
 	known := map[string]bool{}
 	var list []topic
@@ -203,7 +198,6 @@ func (x *operatorDoc) write(w io.Writer) {
 	}
 }
 
-// explained is a metric as --json shows it.
 type explained struct {
 	ID         string `json:"id"`
 	Key        string `json:"key"`
@@ -216,13 +210,11 @@ type explained struct {
 	Source     string `json:"source"`
 }
 
-// notation is what definitions take for granted.
 const notation = "f is the original model, g the quantized one; m_f and m_g are their logit margins for the " +
 	"favourable outcome, and a person is " +
 	"approved when the margin is above 0. u_f is the recourse point of f, the cheapest feasible change that reaches the " +
 	"required margin t, and u_g that of g."
 
-// metricTopics are the metrics, which the symbols of tables name, too.
 func metricTopics() []topic {
 	var list []topic
 	for _, m := range eval.Metrics() {

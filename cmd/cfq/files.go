@@ -39,7 +39,6 @@ const (
 	hintMissingOutput = "-o names the file or folder to write"
 )
 
-// runError gives errors of the library and of what was given their exit codes.
 func runError(err error) error {
 	var input *ptq.InputError
 	var people *fit.InputError
@@ -54,7 +53,6 @@ func runError(err error) error {
 	return err
 }
 
-// readModel reads a model file.
 func readModel(path string) (*graph.Model, error) {
 	if err := cli.Input("model", path); err != nil {
 		return nil, err
@@ -63,7 +61,6 @@ func readModel(path string) (*graph.Model, error) {
 	return m, unusableModel(path, err)
 }
 
-// loadModel reads a model file and runs it once, see [onnxio.Load].
 func loadModel(ctx context.Context, e *env, path string) (*onnxio.Model, error) {
 	if err := cli.Input("model", path); err != nil {
 		return nil, err
@@ -72,7 +69,6 @@ func loadModel(ctx context.Context, e *env, path string) (*onnxio.Model, error) 
 	return m, unusableModel(path, err)
 }
 
-// loadFor is loadModel of a model that judges people of a task, which is told what the model requires of them.
 func loadFor(ctx context.Context, e *env, path string, t *task.Task) (*onnxio.Model, error) {
 	m, err := loadModel(ctx, e, path)
 	if err == nil {
@@ -81,7 +77,6 @@ func loadFor(ctx context.Context, e *env, path string, t *task.Task) (*onnxio.Mo
 	return m, err
 }
 
-// unusableModel gives an error of a model its exit code and hint.
 func unusableModel(path string, err error) error {
 	var unread *codec.FileError
 	switch {
@@ -95,7 +90,6 @@ func unusableModel(path string, err error) error {
 		"`cfq inspect` says what the file holds; docs/models.md lists the models that work"))
 }
 
-// obstacle is why m cannot be quantized, nil when it can be.
 func obstacle(ctx context.Context, m *onnxio.Model) (*ptq.Obstacle, error) {
 	err := ptq.Quantizable(ctx, m)
 	if o := (*ptq.Obstacle)(nil); errors.As(err, &o) {
@@ -104,7 +98,6 @@ func obstacle(ctx context.Context, m *onnxio.Model) (*ptq.Obstacle, error) {
 	return nil, runError(err)
 }
 
-// advised is the error err of a run on m, with what to export instead if m cannot be quantized.
 func advised(ctx context.Context, m *onnxio.Model, err error) error {
 	o, failed := obstacle(ctx, m)
 	if failed != nil || o == nil || o.Already {
@@ -116,7 +109,6 @@ func advised(ctx context.Context, m *onnxio.Model, err error) error {
 	return cli.Wrap(fmt.Errorf("%w; %s", err, o.Instead), "export what the message says, and try `cfq inspect` on it")
 }
 
-// says is an obstacle with what to do about it, "" when there is none.
 func says(o *ptq.Obstacle) string {
 	if o == nil {
 		return ""
@@ -127,7 +119,6 @@ func says(o *ptq.Obstacle) string {
 	return o.Error() + "; " + o.Instead
 }
 
-// readTask is openTask with a warning of what the draft of the task left open.
 func readTask(ctx context.Context, e *env, path string) (*task.Task, error) {
 	t, err := openTask(ctx, e, path)
 	if err != nil {
@@ -144,7 +135,6 @@ func readTask(ctx context.Context, e *env, path string) (*task.Task, error) {
 	return t, nil
 }
 
-// openQuestions are what the draft of a task file left open.
 func openQuestions(path string) ([]draft.Question, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -153,7 +143,6 @@ func openQuestions(path string) ([]draft.Question, error) {
 	return draft.Questions(text), nil
 }
 
-// openTask reads a task file, and opens the encoder and decoder that it names.
 func openTask(ctx context.Context, e *env, path string) (*task.Task, error) {
 	t, err := loadTask(path)
 	if err != nil {
@@ -165,7 +154,6 @@ func openTask(ctx context.Context, e *env, path string) (*task.Task, error) {
 	return t, nil
 }
 
-// loadTask reads a task file.
 func loadTask(path string) (*task.Task, error) {
 	if path == "" {
 		return nil, cli.Usagef(hintMissingTask, "--task is missing")
@@ -177,7 +165,6 @@ func loadTask(path string) (*task.Task, error) {
 	return t, cli.Wrap(err, hintTaskFile)
 }
 
-// taskInput looks whether there is a task file at a path, and no model.
 func taskInput(path string) error {
 	if err := cli.Input("task file", path); err != nil {
 		return err
@@ -188,7 +175,6 @@ func taskInput(path string) error {
 	return nil
 }
 
-// modelInputs makes the rows of people those of the model that was read from path.
 func modelInputs(
 	ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task, people *task.People,
 ) (err error) {
@@ -202,7 +188,6 @@ func modelInputs(
 	return runError(err)
 }
 
-// openClassifier prepares m, which was read from path, for the task.
 func openClassifier(e *env, path string, m *onnxio.Model, t *task.Task) (*classifier.Model, error) {
 	c, err := ptq.OpenFor(m, t, e.workers)
 	if err != nil {
@@ -211,7 +196,6 @@ func openClassifier(e *env, path string, m *onnxio.Model, t *task.Task) (*classi
 	return c, nil
 }
 
-// permitted is what people can change, and the overrides of single people.
 type permitted struct {
 	set       *constraint.Set // of the rows of the data
 	overrides string
@@ -219,7 +203,6 @@ type permitted struct {
 	unseen    map[int]bool // rows with overrides that were not among the people yet
 }
 
-// actionSet compiles what people can change by the task and by the file of overrides, if any.
 func actionSet(taskPath, overrides string, t *task.Task) (*permitted, error) {
 	set, err := constraint.Compile(t)
 	if err != nil {
@@ -252,7 +235,6 @@ func (a *permitted) of(p *task.People) *constraint.Set {
 	return a.set.Select(p.Rows)
 }
 
-// warn lists overrides without a person.
 func (a *permitted) warn(e *env) {
 	if len(a.unseen) > 0 {
 		rows := slices.Sorted(maps.Keys(a.unseen))
@@ -261,8 +243,6 @@ func (a *permitted) warn(e *env) {
 	}
 }
 
-// readPeople reads the rows of a data file that spec selects (see rowsHelp) and
-// warns of those that cannot be read.
 func readPeople(
 	ctx context.Context, e *env, path, spec string, t *task.Task, o task.ReadOptions,
 ) (*task.People, error) {
@@ -298,7 +278,6 @@ func streamPeople(
 	return all, dataError(cli.Wrap(err, hintData))
 }
 
-// readOptions looks for the data file and reads the row list that spec names.
 func readOptions(path, spec string) (task.ReadOptions, error) {
 	if err := dataFile(path); err != nil {
 		return task.ReadOptions{}, err
@@ -306,7 +285,6 @@ func readOptions(path, spec string) (task.ReadOptions, error) {
 	return readSelection(spec)
 }
 
-// dataFile looks for the data file.
 func dataFile(path string) error {
 	if path == "" {
 		return cli.Usagef(hintMissingData, "--data is missing")
@@ -320,7 +298,6 @@ func dataFile(path string) error {
 	return cli.Input("data file", path)
 }
 
-// readSelection reads the row list that spec names, see rowsHelp.
 func readSelection(spec string) (o task.ReadOptions, err error) {
 	if spec == "" {
 		return o, nil
@@ -334,7 +311,6 @@ func readSelection(spec string) (o task.ReadOptions, err error) {
 	return o, err
 }
 
-// dataError gives errors of files that people hand over, and of what is made of them, their exit codes.
 func dataError(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -345,7 +321,6 @@ func dataError(err error) error {
 	return runError(cli.WithCode(err, cli.Unusable))
 }
 
-// warnRows says which rows could not be read, the first few with their lines.
 func warnRows(e *env, path string, p *task.People) {
 	for _, note := range p.Notes {
 		e.msg.Note("%s: %s", path, note)
@@ -360,7 +335,6 @@ func warnRows(e *env, path string, p *task.People) {
 const rowsHelp = "use only the data rows listed in a JSON `file` (0-based: an array, or an object with one array); " +
 	"!file uses all others"
 
-// readRows reads a list of row numbers.
 func readRows(path string) ([]int, error) {
 	if err := cli.Input("row file", path); err != nil {
 		return nil, err
@@ -369,7 +343,6 @@ func readRows(path string) ([]int, error) {
 	return rows, cli.WithCode(err, cli.Unusable)
 }
 
-// madeFrom is a recipe that names this program, and files by their hashes; those without a path are left out.
 func madeFrom(files map[string]string) (_ map[string]string, err error) {
 	r := map[string]string{"cfq": release()}
 	for key, path := range files {
@@ -411,7 +384,6 @@ func fileHash(path string) (size int64, sum string, err error) {
 	return size, hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// writeJSON writes v indented, with a trailing newline.
 func writeJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -419,7 +391,6 @@ func writeJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// outputFolder reports a folder for results that cannot be one, and says whether it is there.
 func outputFolder(path string) (made bool, err error) {
 	if path == "" {
 		return false, cli.Usagef(hintMissingOutput, "--output is missing")

@@ -20,7 +20,6 @@ import (
 
 const hintInconclusive = "judge with more people, or with a larger limit if you can defend it"
 
-// gateFlags are the flags of gate.
 type gateFlags struct {
 	evaluationFlags
 	file           string
@@ -38,7 +37,6 @@ type gateFlags struct {
 	before         *eval.Result // of --previous
 }
 
-// shorthands are flags for the checks that most gates have: a flag's value is the limit of the check.
 func shorthands() [4]struct{ flag, check, help string } {
 	return [4]struct{ flag, check, help string }{
 		{"max-vd", "vd<=%s", "largest `share` of promises that break; short for --check 'vd<=SHARE'"},
@@ -52,7 +50,6 @@ func shorthands() [4]struct{ flag, check, help string } {
 const unverified = "The encoding is unverified: no scores of the model's owner were compared with those of the task " +
 	"file's encoding."
 
-// limitFlag is the limit of a check, as it is written.
 type limitFlag struct{ check, text string }
 
 func (l *limitFlag) String() string { return l.text }
@@ -145,7 +142,6 @@ other. The stricter verdict decides.`,
 	}
 }
 
-// setSources names in doc the gate file and the calibration record that a verdict was made with.
 func setSources(doc *report.Document, gateFile, record string) (err error) {
 	if doc.GateFile, err = source(gateFile); err != nil {
 		return err
@@ -231,7 +227,6 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string) (err error) 
 	return f.verdict(e, doc.Gate)
 }
 
-// settled refuses flags that have no effect on records.
 func (f *gateFlags) settled(e *env) error {
 	for _, flag := range []string{"sample", "seed", "restarts", "certify"} {
 		if len(f.tables) > 0 && e.given(flag) {
@@ -242,7 +237,6 @@ func (f *gateFlags) settled(e *env) error {
 	return nil
 }
 
-// readTables reads tables of records, if there are any.
 func (d *evaluation) readTables(ctx context.Context, needs gate.Needs) error {
 	if len(d.f.tables) == 0 {
 		return nil
@@ -254,7 +248,6 @@ func (d *evaluation) readTables(ctx context.Context, needs gate.Needs) error {
 	return d.readRecords(ctx, d.f.tables, o)
 }
 
-// checkSources looks at what the people and the promises of a result are, and adds what it says of the former.
 func (d *evaluation) checkSources(r *eval.Result) (err error) {
 	if err := d.checkPromiseSource(); err != nil {
 		return err
@@ -266,7 +259,6 @@ func (d *evaluation) checkSources(r *eval.Result) (err error) {
 	return err
 }
 
-// settleGroups adds the groups that checks need to those of --by.
 func (f *gateFlags) settleGroups(needed []string) {
 	if f.without() && len(needed) > 0 {
 		f.by = nil
@@ -310,7 +302,6 @@ func (d *evaluation) measureFor(
 	return r, broken, err
 }
 
-// unmeasured is the result of nobody.
 func unmeasured(d *evaluation, o eval.Options) (*eval.Result, error) {
 	if len(o.Margins) == 0 { // no check has one
 		o.Margins = []float64{0}
@@ -332,7 +323,6 @@ func unmeasured(d *evaluation, o eval.Options) (*eval.Result, error) {
 	return r, err
 }
 
-// gate puts together what the file and the flags ask for.
 func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 	g := &gate.Gate{}
 	if f.file != "" {
@@ -443,7 +433,6 @@ func (f *gateFlags) earlier(d *evaluation) (file report.File, err error) {
 	return file, nil
 }
 
-// identified is a file's name with the beginning of its hash.
 func identified(f report.File) string {
 	if f.Name == "" {
 		return "none"
@@ -451,7 +440,6 @@ func identified(f report.File) string {
 	return fmt.Sprintf("%s (%.12s)", f.Name, f.SHA256)
 }
 
-// verdict turns what the gate says into an exit code.
 func (f *gateFlags) verdict(e *env, r *gate.Report) error {
 	var which []string
 	for i := range r.Findings {

@@ -11,7 +11,6 @@ import (
 	"cfq/internal/message"
 )
 
-// helpWidth is where lines of help are wrapped.
 const helpWidth = 100
 
 const exitCodes = `Exit codes:
@@ -51,7 +50,6 @@ func help(w io.Writer, args []string) error {
 	return nil
 }
 
-// helpTopic is a text of the help that belongs to several subcommands.
 type helpTopic struct {
 	name, summary string
 	write         func(io.Writer)
@@ -80,7 +78,6 @@ Subcommands:
 	fmt.Fprintf(w, "\n%s\n", exitCodes)
 }
 
-// writeHelp writes what "cfq help NAME" and "cfq NAME --help" show: the everyday flags.
 func (c *command) writeHelp(w io.Writer) {
 	all, everyday := 0, pflag.NewFlagSet(c.name, pflag.ContinueOnError)
 	everyday.SortFlags = false
@@ -97,7 +94,6 @@ func (c *command) writeHelp(w io.Writer) {
 	fmt.Fprintf(w, "\n`cfq %s --help-all` explains all %d flags.\n", c.name, all)
 }
 
-// writeHelpAll writes what "cfq NAME --help-all" shows.
 func (c *command) writeHelpAll(w io.Writer) {
 	c.writeUsage(w)
 	writeFlags(w, c.ownFlags())
@@ -132,11 +128,9 @@ func writeCommon(w io.Writer) {
 	fmt.Fprintf(w, "%s\n%s\n", e.common().FlagUsagesWrapped(helpWidth), environment)
 }
 
-// environment describes where flags that are not given take their values from.
 const environment = `The environment variable CFQ_SOME_FLAG sets --some-flag where neither the command line nor
 a gate file does, except --output, --overwrite, --one-sided and --again. Reports list these.`
 
-// ownFlags are the flags of the subcommand without the common ones.
 func (c *command) ownFlags() *pflag.FlagSet {
 	own := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
 	own.SortFlags = false
@@ -151,7 +145,6 @@ const (
 	moreFlags     = "More flags"
 )
 
-// headingOf is the heading under which the help shows a flag.
 func headingOf(f *pflag.Flag) string {
 	if h := f.Annotations[headingKey]; len(h) > 0 {
 		return h[0]
@@ -159,14 +152,12 @@ func headingOf(f *pflag.Flag) string {
 	return everydayFlags
 }
 
-// more puts flags that are not for every day under moreFlags.
 func more(fs *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		setHeading(fs.Lookup(name), moreFlags)
 	}
 }
 
-// group puts the flags that add adds under a heading: none of them is for every day.
 func group(fs *pflag.FlagSet, heading string, add func(fs *pflag.FlagSet)) {
 	part := pflag.NewFlagSet(heading, pflag.ContinueOnError)
 	part.SortFlags = false
@@ -179,7 +170,6 @@ func setHeading(f *pflag.Flag, heading string) {
 	f.Annotations = map[string][]string{headingKey: {heading}}
 }
 
-// writeFlags writes the flags under their headings, in the order in which they were added.
 func writeFlags(w io.Writer, own *pflag.FlagSet) {
 	var headings []string
 	groups := map[string]*pflag.FlagSet{}
@@ -197,7 +187,6 @@ func writeFlags(w io.Writer, own *pflag.FlagSet) {
 	}
 }
 
-// item writes an entry of a list in a help text: a name, and what it is.
 func item(w io.Writer, name, what string) {
 	message.Paragraph(w, fmt.Sprintf("  %-13s ", name), strings.Repeat(" ", 16), what)
 }
@@ -242,7 +231,6 @@ func writeMarkdown(w io.Writer) {
 	}
 }
 
-// sharedFlags are the flags that several subcommands have with the same description.
 func sharedFlags() *pflag.FlagSet {
 	times := map[string]int{}
 	shared := pflag.NewFlagSet("shared", pflag.ContinueOnError)

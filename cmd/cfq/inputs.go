@@ -30,7 +30,6 @@ const (
 		"of those it was"
 )
 
-// peopleFlags name the files about people.
 type peopleFlags struct {
 	data, task, rows, promises, overrides string
 }
@@ -42,7 +41,6 @@ func (f *peopleFlags) addData(fs *pflag.FlagSet, who string) {
 
 func (f *peopleFlags) addRows(fs *pflag.FlagSet) { fs.StringVar(&f.rows, "rows", "", rowsHelp) }
 
-// addPromises adds the flags of recourse that is not computed.
 func (f *peopleFlags) addPromises(fs *pflag.FlagSet) {
 	fs.StringVar(&f.promises, "promises", "",
 		"use the promises of this `file`, see docs/recourse.md, in place of recourse that is computed")
@@ -55,7 +53,6 @@ func (f *peopleFlags) addOverrides(fs *pflag.FlagSet) {
 	more(fs, "overrides")
 }
 
-// paths are the files that the flags and the models' names stand for.
 func (f *peopleFlags) paths(models ...string) []string {
 	paths := append([]string{f.data, f.task, f.rows, f.promises, f.overrides}, models...)
 	for _, m := range models {
@@ -64,7 +61,6 @@ func (f *peopleFlags) paths(models ...string) []string {
 	return paths
 }
 
-// opened is what most subcommands work on.
 type opened struct {
 	task    *task.Task
 	allowed *permitted
@@ -74,7 +70,6 @@ type opened struct {
 	files   []*onnxio.Model
 }
 
-// open reads the task, the models and the people, in the order in which mistakes are cheapest to report.
 func (f *peopleFlags) open(ctx context.Context, e *env, models []string, read task.ReadOptions) (_ *opened, err error) {
 	in, err := f.openFiles(ctx, e, models)
 	if err != nil {
@@ -88,7 +83,6 @@ func (f *peopleFlags) open(ctx context.Context, e *env, models []string, read ta
 	return in, nil
 }
 
-// openFiles reads the task and the models.
 func (f *peopleFlags) openFiles(ctx context.Context, e *env, models []string) (_ *opened, err error) {
 	in := &opened{}
 	if in.task, err = readTask(ctx, e, f.task); err != nil {
@@ -107,7 +101,6 @@ func (f *peopleFlags) openFiles(ctx context.Context, e *env, models []string) (_
 	return in, nil
 }
 
-// evaluationFlags are the flags of the subcommands that compare models on people.
 type evaluationFlags struct {
 	peopleFlags
 
@@ -126,7 +119,6 @@ type evaluationFlags struct {
 	otherOriginal bool
 }
 
-// noBy is what --by takes for no groups.
 const noBy = "none"
 
 func (f *evaluationFlags) add(fs *pflag.FlagSet) {
@@ -157,7 +149,6 @@ func (f *evaluationFlags) addCertify(fs *pflag.FlagSet) {
 	more(fs, "certify")
 }
 
-// evaluatedFiles are the models and the other files that an evaluation reads.
 type evaluatedFiles struct {
 	paths    []string // of the models, the original's first
 	models   []*classifier.Model
@@ -167,7 +158,6 @@ type evaluatedFiles struct {
 	warnings []string      // doubts about the files, for the report
 }
 
-// peopleRead is what is known of people once they were read.
 type peopleRead struct {
 	total   *task.People   // without rows
 	promise *issued        // to them, of a file; nil without
@@ -175,7 +165,6 @@ type peopleRead struct {
 	survey  *peopleSurvey  // of the people of the first quantized model
 }
 
-// evaluation is what a subcommand works on: models that are open, and people who are read a batch at a time.
 type evaluation struct {
 	*opened // without people
 	evaluatedFiles
@@ -190,7 +179,6 @@ type evaluation struct {
 	certifier *certify.Certifier // of neighbourhoods of recourse points; nil when they were not asked for
 }
 
-// open reads the inputs and opens the models. outputs are files that will be written.
 func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []string) (_ *evaluation, err error) {
 	known := f.peopleFlags.paths(paths...)
 	for _, p := range paths {
@@ -242,7 +230,6 @@ func (d *evaluation) Close() (err error) {
 	return err
 }
 
-// options are those of the evaluation that the flags give.
 func (d *evaluation) options() eval.Options {
 	return eval.Options{
 		Sample: d.f.sample, Seed: d.f.seed, Workers: d.e.workers, Confidence: d.f.confidence,
@@ -250,10 +237,8 @@ func (d *evaluation) options() eval.Options {
 	}
 }
 
-// without says that no groups are wanted.
 func (f *evaluationFlags) without() bool { return len(f.by) == 1 && f.by[0] == noBy }
 
-// groupBy says how people are told apart; nil for not at all.
 func (f *evaluationFlags) groupBy() *eval.GroupBy {
 	if f.without() {
 		return nil
@@ -310,7 +295,6 @@ func (d *evaluation) pairing() error {
 	return nil
 }
 
-// warn keeps a doubt for the report.
 func (d *evaluation) warn(format string, args ...any) {
 	d.warnings = append(d.warnings, fmt.Sprintf(format, args...))
 }
@@ -319,7 +303,6 @@ func (d *evaluation) warn(format string, args ...any) {
 // for a gate to rest on it.
 const maxMarginMismatch = 0.05
 
-// checkPromiseSource returns an error when the promises are clearly not those of the original to these people.
 func (d *evaluation) checkPromiseSource() error {
 	if d.promise == nil || !(d.promise.tally.Difference() > maxMarginMismatch) {
 		return nil
@@ -330,7 +313,6 @@ func (d *evaluation) checkPromiseSource() error {
 		"make the promises anew with cfq recourse for this model and these people")
 }
 
-// noisePeople is how many people are solved twice for the noise floor.
 const noisePeople = 500
 
 // The values of --calibration-record besides a file.
@@ -339,7 +321,6 @@ const (
 	recordRequired = "required"
 )
 
-// calibratedRows are the rows that a quantized model was calibrated on, as the record next to it says.
 type calibratedRows struct {
 	e        *env
 	path     string // of the record, noRecord, or "" for the one next to the model
@@ -350,7 +331,6 @@ type calibratedRows struct {
 	problem  error // why the record cannot be used
 }
 
-// read finds the record of the model. It is an error when one is named that is not there or is another model's.
 func (c *calibratedRows) read(model string) error {
 	if c.path == recordRequired {
 		c.path, c.required = "", true
@@ -460,7 +440,6 @@ func (c *calibratedRows) checkEncoding(d *evaluation) error {
 	return nil
 }
 
-// note keeps what the gate's report says, and says it at once.
 func (c *calibratedRows) note(text string) {
 	c.notes = append(c.notes, text)
 	c.e.msg.Warn("%s", text)

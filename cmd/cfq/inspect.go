@@ -46,7 +46,6 @@ by cfq also its recipe. Kernels need the ONNX Runtime library.`,
 	}
 }
 
-// inspection is what inspect shows.
 type inspection struct {
 	inspectedFile
 	inspectedInterface
@@ -80,7 +79,6 @@ type inspectedInterface struct {
 	Decision *decision    `json:"decision,omitempty"`
 }
 
-// quantizability says whether cfq can quantize the model, and why it cannot, and what to export instead.
 type quantizability struct {
 	Quantizable bool   `json:"quantizable"`
 	Obstacle    string `json:"obstacle,omitempty"`
@@ -97,13 +95,11 @@ type inspectedGraph struct {
 	Stored int `json:"stored_bytes,omitempty"`
 }
 
-// columnNote is a column of data that a model reads as it is.
 type columnNote struct {
 	Name   string   `json:"name"`
 	Values []string `json:"values,omitempty"` // categories; none for a number
 }
 
-// decision is how the output is read, see [onnxio.Decision].
 type decision struct {
 	Output  string         `json:"output"`
 	Meaning onnxio.Meaning `json:"meaning"` // logits, probabilities or unknown
@@ -178,7 +174,6 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 	return e.show(v, v.write)
 }
 
-// describe fills in all but the layers.
 func describe(path string, m *graph.Model) (*inspection, error) {
 	v := &inspection{
 		inspectedFile: inspectedFile{
@@ -219,7 +214,6 @@ func describe(path string, m *graph.Model) (*inspection, error) {
 	return v, nil
 }
 
-// count sums over the layers.
 func (v *inspection) count() {
 	for _, l := range v.Layers {
 		v.Parameters += int64(l.Params() + l.Biases)
@@ -230,7 +224,6 @@ func (v *inspection) count() {
 	}
 }
 
-// addKernels asks ONNX Runtime what it runs for each layer.
 func addKernels(e *env, m *graph.Model, layers []qdq.LayerNote) error {
 	data, err := codec.Marshal(m)
 	if err != nil {
@@ -255,10 +248,8 @@ func ports(values []graph.Value) []port {
 	return out
 }
 
-// standardDomain is the name of the standard operators' domain, which files leave out.
 const standardDomain = "ai.onnx"
 
-// qualified is the operator of a node, with its domain unless that is the standard.
 func qualified(n *graph.Node) string {
 	if n.Standard() {
 		return n.Op
@@ -266,7 +257,6 @@ func qualified(n *graph.Node) string {
 	return n.Domain + "." + n.Op
 }
 
-// columns shows the columns that a model reads as they are.
 func (v *inspection) columns(line func(label, format string, args ...any)) {
 	var numbers []string
 	for _, c := range v.Columns {
@@ -284,7 +274,6 @@ func (v *inspection) columns(line func(label, format string, args ...any)) {
 	}
 }
 
-// write shows v to people.
 func (v *inspection) write(out io.Writer) {
 	g := message.NewLines()
 	line := g.Line
@@ -370,7 +359,6 @@ func (v *inspection) writeLayers(out io.Writer) {
 	g.Write(out, "")
 }
 
-// shorten cuts long metadata, such as a plan, to a line.
 func shorten(s string) string {
 	const limit = 100
 	s = strings.Join(strings.Fields(s), " ")

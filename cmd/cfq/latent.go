@@ -24,7 +24,6 @@ type reconstructed struct {
 	leftOut int
 }
 
-// newReconstructed opens the model m of a path, which full is, behind the decoder; nil for a task without one.
 func newReconstructed(
 	e *env, path string, m *onnxio.Model, full recourse.Model, t *task.Task,
 ) (*reconstructed, error) {
@@ -54,7 +53,6 @@ func (r *reconstructed) rows(ctx context.Context, p *task.People) ([]int, error)
 	return rows, nil
 }
 
-// keep leaves such people out.
 func (r *reconstructed) keep(ctx context.Context, p *task.People) (*task.People, error) {
 	rows, err := r.rows(ctx, p)
 	if err != nil || rows == nil {
@@ -63,7 +61,6 @@ func (r *reconstructed) keep(ctx context.Context, p *task.People) (*task.People,
 	return p.Subset(rows), nil
 }
 
-// keepRows leaves such rows of a stream out.
 func (r *reconstructed) keepRows(ctx context.Context, b *rowio.Batch) error {
 	if b.People.N == 0 {
 		return nil
@@ -84,7 +81,6 @@ func (r *reconstructed) keepRows(ctx context.Context, b *rowio.Batch) error {
 	return nil
 }
 
-// count adds those who were left out to the counts of the file, and says so.
 func (r *reconstructed) count(total *task.People, warn func(format string, args ...any)) {
 	if r != nil {
 		total.Filtered += r.leftOut
@@ -98,7 +94,6 @@ func (r *reconstructed) warn(warn func(format string, args ...any)) {
 	}
 }
 
-// warnLeftOut says that people were left out who are not approved by what they do.
 func warnLeftOut(n int, path string, warn func(format string, args ...any)) {
 	if n == 0 {
 		return
@@ -114,16 +109,13 @@ func (r *reconstructed) close() error {
 	return r.again.Close()
 }
 
-// checked is what task check reports.
 type checked struct {
 	*draft.Report
 	Latent *ptq.LatentCheck `json:"latent,omitempty"`
 }
 
-// leastAlike is the share of people decided alike below which a decoder makes other people of them.
 const leastAlike = 0.9
 
-// checkLatent adds to a report what is wrong with the encoder and the decoder.
 func checkLatent(
 	ctx context.Context, e *env, m *onnxio.Model, t *task.Task, people *task.People, r *draft.Report,
 ) (*ptq.LatentCheck, error) {

@@ -9,7 +9,6 @@ import (
 	"cfq/quant/verify"
 )
 
-// storedBits is qdq.StoredBits of a model, 0 when its layers are not understood.
 func storedBits(m *onnxio.Model) float64 {
 	layers, err := qdq.LayersOf(m)
 	if err != nil {
@@ -18,7 +17,6 @@ func storedBits(m *onnxio.Model) float64 {
 	return qdq.StoredBits(layers)
 }
 
-// setKernels finds each layer in the graph that ONNX Runtime made.
 func setKernels(layers []qdq.LayerNote, optimized *graph.Graph) {
 	for i := range layers {
 		l := &layers[i]

@@ -16,13 +16,10 @@ import (
 	"cfq/internal/cli"
 )
 
-// looksSuffix ends the name of a record of looks.
 const looksSuffix = ".looks"
 
-// noLooks is what --looks-file takes for no record of looks.
 const noLooks = "none"
 
-// looksFlags are the flags of repeated looks at one model, and its record of them.
 type looksFlags struct {
 	planned int
 	path    string // of the record; noLooks, or "" for the one next to the model
@@ -44,7 +41,6 @@ func (f *looksFlags) add(set *pflag.FlagSet) {
 	more(set, "looks", "looks-file", "again")
 }
 
-// file is the path of the record of looks at a model; none without one.
 func (f *looksFlags) file(model string) []string {
 	switch f.path {
 	case noLooks:
@@ -55,7 +51,6 @@ func (f *looksFlags) file(model string) []string {
 	return []string{f.path}
 }
 
-// check reads the record and refuses a look that was there before, or for which no error is left.
 func (f *looksFlags) check(d *evaluation, g *gate.Gate) error {
 	model := d.sources[1].SHA256
 	f.known = &gate.Looks{Model: model}
@@ -101,7 +96,6 @@ func (f *looksFlags) check(d *evaluation, g *gate.Gate) error {
 	return cli.Wrap(f.known.Check(g), "plan looks before the first one: --looks, or looks in the gate file")
 }
 
-// ofCopy takes the records next to the model that are about a file with the same content under another name.
 func (f *looksFlags) ofCopy(model string) bool {
 	dir := filepath.Dir(f.path)
 	entries, err := os.ReadDir(dir)

@@ -33,7 +33,6 @@ func main() {
 	os.Exit(start(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// start runs one command line and returns its exit code.
 func start(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -83,7 +82,6 @@ func guarded(run func() error) (err error) {
 	return run()
 }
 
-// dispatch finds the subcommand and runs it.
 func dispatch(ctx context.Context, args []string, stdout io.Writer, msg *cli.Printer) error {
 	if len(args) == 0 {
 		writeOverview(stdout)

@@ -26,17 +26,14 @@ import (
 	"cfq/sensitivity"
 )
 
-// reportFile is a report on a D to be written to a file, or to stdout when path is "".
 type reportFile[D any] struct {
 	kind  string
 	path  string
 	write func(io.Writer, *D) error
 }
 
-// outputs are the reports that a subcommand writes.
 type outputs[D any] []reportFile[D]
 
-// addReports adds the flags of the reports in these views.
 func addReports[D any](fs *pflag.FlagSet, f *evaluationFlags, views []report.View[D]) {
 	_, kinds := kindsOf(views)
 	fs.StringArrayVar(&f.reports, "report", nil, fmt.Sprintf("write a `report`: KIND:FILE, KIND being %s; without :FILE "+
@@ -44,7 +41,6 @@ func addReports[D any](fs *pflag.FlagSet, f *evaluationFlags, views []report.Vie
 	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
 }
 
-// kindsOf are the names of the views, and the same to be read.
 func kindsOf[D any](views []report.View[D]) (all []string, text string) {
 	for _, v := range views {
 		all = append(all, v.Name)
@@ -52,7 +48,6 @@ func kindsOf[D any](views []report.View[D]) (all []string, text string) {
 	return all, strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }
 
-// parseReports reads the values of --report and checks that they can be written.
 func parseReports[D any](specs []string, views []report.View[D], overwrite bool) (outputs[D], error) {
 	var outs outputs[D]
 	known, _ := kindsOf(views)
@@ -79,7 +74,6 @@ func parseReports[D any](specs []string, views []report.View[D], overwrite bool)
 	return outs, nil
 }
 
-// paths are the files that will be written.
 func (o outputs[D]) paths() []string {
 	var paths []string
 	for _, x := range o {
@@ -90,7 +84,6 @@ func (o outputs[D]) paths() []string {
 	return paths
 }
 
-// has says whether a report of one of the kinds is written.
 func (o outputs[D]) has(kinds ...string) bool {
 	return slices.ContainsFunc(o, func(x reportFile[D]) bool { return slices.Contains(kinds, x.kind) })
 }
@@ -118,7 +111,6 @@ func (o outputs[D]) write(e *env, d *D, views []report.View[D]) error {
 	return nil
 }
 
-// document adds to a result where it came from and, with details, the layers of the quantized model.
 func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool) (*report.Document, error) {
 	files, err := d.described()
 	if err != nil {
@@ -154,7 +146,6 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 	return doc, err
 }
 
-// draw makes the images of points: of codes, what the decoder makes of them.
 func (d *evaluation) draw(ctx context.Context) report.Draw {
 	return func(points [][]float32) ([][]image.Image, error) {
 		if d.task.Latent != nil {
@@ -192,7 +183,6 @@ func (e *env) run() (report.Run, error) {
 	}, nil
 }
 
-// inputFiles are the files that an evaluation reads besides the models; those that there are none of are empty.
 type inputFiles struct{ data, rows, task, promises, overrides report.File }
 
 // described are the files that were read. They are hashed once: data can be large.
@@ -220,7 +210,6 @@ func (d *evaluation) described() (*inputFiles, error) {
 	return d.inputs, nil
 }
 
-// countEntries says how many rows, promises and overrides the files list, and how many of them are used.
 func (d *evaluation) countEntries(files *inputFiles) {
 	if p := d.total; d.f.rows != "" && p != nil { // a list with a row that the data does not have is an error
 		files.rows.Entries = p.Total - p.Filtered - p.Excluded
@@ -251,7 +240,6 @@ func source(path string) (report.File, error) {
 	return report.File{Name: filepath.Base(path), SHA256: sum, Bytes: size}, nil
 }
 
-// weighed are the models as reports name them.
 func (d *evaluation) weighed() []report.Model {
 	var models []report.Model
 	for i, file := range d.sources {
@@ -260,7 +248,6 @@ func (d *evaluation) weighed() []report.Model {
 	return models
 }
 
-// layers lists the layers of the quantized model, with the sensitivity of each of them at the recourse points.
 func (d *evaluation) layers(ctx context.Context, r *eval.Result) ([]report.Layer, error) {
 	found, err := qdq.LayersOf(d.files[1])
 	if err != nil {
@@ -291,7 +278,6 @@ func (d *evaluation) layers(ctx context.Context, r *eval.Result) ([]report.Layer
 	return layers, ctx.Err()
 }
 
-// layerPeople is how many people the sensitivity of layers is the mean of, at most.
 const layerPeople = 8192
 
 // sensitivities returns the paper's counterfactual sensitivity (eq. cfptq_sensitivity) of each layer of the

@@ -24,7 +24,6 @@ const (
 	judgedPeople = 1024
 )
 
-// issued is what is known of the promises of a file, once they were read.
 type issued struct {
 	*promise.File // without promises
 
@@ -33,7 +32,6 @@ type issued struct {
 	several int // people with several promises
 }
 
-// findPeople looks for the files that say who the people are.
 func (f *evaluationFlags) findPeople() error {
 	if f.piped {
 		return nil
@@ -154,8 +152,6 @@ func (x *issued) actions(
 	return actions, nil
 }
 
-// warnPeople says, once, what is to be known of the people, of their promises and of overrides. It is an error when a
-// promises file promises nothing to any of them.
 func (d *evaluation) warnPeople() error {
 	if d.f.data != "" {
 		warnRows(d.e, d.f.data, d.total)
@@ -179,7 +175,6 @@ func (d *evaluation) warnPeople() error {
 	return nil
 }
 
-// set is what the people of records can change.
 func (d *evaluation) set(of []*eval.Record) *constraint.Set {
 	rows := make([]int, len(of))
 	for i, x := range of {
@@ -188,7 +183,6 @@ func (d *evaluation) set(of []*eval.Record) *constraint.Set {
 	return d.allowed.set.Select(rows)
 }
 
-// dataFile says what became of the rows of the data.
 func (d *evaluation) dataFile() eval.DataFile {
 	p := d.total
 	f := eval.DataFile{
@@ -200,7 +194,6 @@ func (d *evaluation) dataFile() eval.DataFile {
 	return f
 }
 
-// measured is records of people, by quantized model, and what they were made with.
 type measured struct {
 	records  []*eval.Records
 	settings eval.Settings
@@ -219,8 +212,6 @@ func (m *measured) Close() (err error) {
 	return err
 }
 
-// measured compares the quantized models with the original, in the order of their paths, or takes the records that were
-// read.
 func (d *evaluation) measured(ctx context.Context, o eval.Options) (_ *measured, err error) {
 	if m := d.tabled; m != nil {
 		d.tabled = nil
@@ -268,8 +259,6 @@ func (d *evaluation) measured(ctx context.Context, o eval.Options) (_ *measured,
 	return m, nil
 }
 
-// results evaluates the quantized models, in the order of their paths. others returns who else looks at the records
-// of the first one; nil for nobody. Close frees them.
 func (d *evaluation) results(
 	ctx context.Context, o eval.Options, others func(*eval.Records, *eval.Settings) ([]eval.Visitor, error),
 ) (all []*eval.Result, err error) {
@@ -306,13 +295,11 @@ func (d *evaluation) results(
 	return all, nil
 }
 
-// peopleSurvey is what a report says of people besides the metrics; it is found while these are.
 type peopleSurvey struct {
 	groups  *eval.Groups
 	details *report.Survey
 }
 
-// newSurvey begins the survey of people with these records.
 func (d *evaluation) newSurvey(r *eval.Records, s *eval.Settings) (_ []eval.Visitor, err error) {
 	x := &peopleSurvey{details: report.NewSurvey(s, d.set)}
 	by := eval.GroupBy{Specs: []string{}, Min: d.f.minGroup}

@@ -14,7 +14,6 @@ import (
 	"cfq/task"
 )
 
-// maxShown is how many broken constraints, or rows that cannot be read, are written out.
 const maxShown = 5
 
 // claimSlack is how far, in logits, a claimed margin may be from the one found before it is worth a warning.
@@ -39,12 +38,10 @@ func (f *peopleFlags) promised(ctx context.Context, e *env, t *task.Task, read t
 	return issued.People, issued, nil
 }
 
-// errRowsWithoutData is the error of rows that are chosen of nothing.
 func errRowsWithoutData() error {
 	return cli.Usagef(hintMissingData, "--rows chooses rows of --data, which is missing")
 }
 
-// checkPeople looks for the files of people and of promises.
 func (f *peopleFlags) checkPeople() error {
 	if f.promises != "" {
 		if err := cli.Input("promises file", f.promises); err != nil {
@@ -85,7 +82,6 @@ func (f *peopleFlags) streamed(ctx context.Context, t *task.Task, read task.Read
 	return file, nil
 }
 
-// readPromises reads a promises file and says which of its rows are of no use.
 func readPromises(ctx context.Context, e *env, path string, t *task.Task, people *task.People) (*promise.File, error) {
 	if err := cli.Input("promises file", path); err != nil {
 		return nil, err
@@ -97,7 +93,6 @@ func readPromises(ctx context.Context, e *env, path string, t *task.Task, people
 	return f, warnPromises(e, path, f)
 }
 
-// promisesError is what is said of a promises file that cannot be read; alone is one without data.
 func promisesError(err error, alone bool) error {
 	if !alone {
 		return dataError(err)
@@ -105,7 +100,6 @@ func promisesError(err error, alone bool) error {
 	return cli.Wrap(dataError(err), hintMissingData)
 }
 
-// warnPromises says which rows of a promises file are of no use. It is an error when none is of any.
 func warnPromises(e *env, path string, f *promise.File) error {
 	for _, note := range f.Notes {
 		e.msg.Warn("%s: %s", path, note)
@@ -129,9 +123,6 @@ func warnPromises(e *env, path string, f *promise.File) error {
 	return cli.Wrap(err, "give the data and the task file that the promises were made with")
 }
 
-// chosen makes one action for each person out of the promises of f, see
-// promise.File.Actions, and says how many that leaves out; nil for a nil f. The
-// verdicts are on all promises.
 func chosen(ctx context.Context, e *env, m recourse.Model, set *constraint.Set, f *promise.File) ([]recourse.Action,
 	[]promise.Verdict, error,
 ) {
@@ -151,7 +142,6 @@ func chosen(ctx context.Context, e *env, m recourse.Model, set *constraint.Set, 
 	return actions, verdicts, nil
 }
 
-// warnClaims warns when a file states other margins than were found.
 func warnClaims(e *env, difference float64) {
 	if d := difference; d > claimSlack {
 		e.msg.Warn("the margins that the promises file states differ from those found by up to %.3g: "+
@@ -159,7 +149,6 @@ func warnClaims(e *env, difference float64) {
 	}
 }
 
-// judged is chosen for the only model, read from path.
 func (in *opened) judged(ctx context.Context, e *env, path string) (_ []recourse.Action, err error) {
 	if in.issued == nil {
 		return nil, nil
@@ -176,7 +165,6 @@ func (in *opened) judged(ctx context.Context, e *env, path string) (_ []recourse
 	return actions, runError(err)
 }
 
-// warnVerdicts warns of promises that should not have been made.
 func warnVerdicts(e *env, t *promise.Tally) {
 	if t.Infeasible+t.Invalid > 0 {
 		e.msg.Warn("of %s the task does not allow %d, and the model does not keep %d; cfq recourse --promises says more",
@@ -184,7 +172,6 @@ func warnVerdicts(e *env, t *promise.Tally) {
 	}
 }
 
-// unused says for a report what of a promises file is not in it.
 func unused(path string, f *promise.File) []string {
 	var ws []string
 	if f.Failed > 0 {
@@ -197,7 +184,6 @@ func unused(path string, f *promise.File) []string {
 	return ws
 }
 
-// warnProblems warns of n problems, the first few with their lines.
 func warnProblems(e *env, what string, list []task.Problem, n int) {
 	if n == 0 {
 		return

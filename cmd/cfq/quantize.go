@@ -108,7 +108,6 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	return removeCheckpoint(f.checkpoint)
 }
 
-// usable says what is not as expected about a result, and refuses one that must not be shipped.
 func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
 	e.warn(r.Warnings)
 	if r.Bytes >= r.FloatBytes && !f.allowLarger {
@@ -163,7 +162,6 @@ func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, in *
 			"errors"), cli.Missed)
 }
 
-// quantizeFlags are the flags of quantize.
 type quantizeFlags struct {
 	calibrationFlags
 
@@ -182,7 +180,6 @@ type quantizeFlags struct {
 	calibrating    *task.People // who were read; nil with --plan
 }
 
-// add adds the flags: first what most people need, then the rest under headings.
 func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	f.addData(fs, "the calibration rows")
 	fs.StringVarP(&f.out, "output", "o", "", "the quantized model `file`")
@@ -209,7 +206,6 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	more(fs, "seed")
 }
 
-// addWriting adds the flags that say what may be written.
 func (f *quantizeFlags) addWriting(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
 	fs.BoolVar(&f.force, "force", false,
@@ -217,7 +213,6 @@ func (f *quantizeFlags) addWriting(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.allowLarger, "allow-larger", false, "write the model even if it is no smaller than the original")
 }
 
-// check looks at the flags before any work is done.
 func (f *quantizeFlags) check(e *env, args []string) error {
 	if f.out == "" {
 		return cli.Usagef(hintMissingOutput, "--output is missing")
@@ -237,7 +232,6 @@ func (f *quantizeFlags) check(e *env, args []string) error {
 	return writable(append(f.paths(args[0]), f.plan), outputs, f.overwrite, f.checkpoint)
 }
 
-// checkUse makes the recipe and reports flags that do not go together.
 func (f *quantizeFlags) checkUse(e *env) (err error) {
 	var settings []string
 	if e.given("budget") {
@@ -274,7 +268,6 @@ func (f *quantizeFlags) checkUse(e *env) (err error) {
 // planRows is how many rows of data the model of a plan is verified on.
 const planRows = 512
 
-// checkPlan reports flags that say what a plan says already.
 func (f *quantizeFlags) checkPlan(e *env) error {
 	use := []string{
 		"output", "plan", "save-plan", "overwrite", "data", "task", "rows", "ort-lib", "threads", "workers", "json", "quiet",
@@ -299,7 +292,6 @@ func (f *quantizeFlags) checkPlan(e *env) error {
 	return nil
 }
 
-// runPlan writes the model of a plan.
 func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error {
 	if err := cli.Input("plan", f.plan); err != nil {
 		return err
@@ -347,7 +339,6 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 	return f.write(e, r, nil)
 }
 
-// writeTarget shows what was chosen and then what was looked at.
 func writeTarget(out io.Writer, path string, r *ptq.TargetResult) {
 	writeQuantized(out, path, r.Result)
 	t := r.Target
@@ -408,7 +399,6 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) {
 
 func broken(s ptq.Share) string { return fmt.Sprintf("%d/%d", s.Num, s.Den) }
 
-// writtenFile is what --json says of the written file, before what was done.
 type writtenFile struct {
 	File   string            `json:"file"`
 	SHA256 string            `json:"sha256"`
@@ -416,7 +406,6 @@ type writtenFile struct {
 	Recipe map[string]string `json:"recipe"`         // as it is in the file
 }
 
-// write puts the files in place, the model last, and says what was done; target is nil without --target-vd.
 func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) error {
 	if f.savePlan != "" {
 		if err := cli.Write(f.savePlan, func(w io.Writer) error { return ptq.WritePlan(w, r) }); err != nil {
@@ -469,14 +458,12 @@ func (f *quantizeFlags) writeJSON(w io.Writer, r *ptq.Result, target *ptq.Target
 	}{out, r})
 }
 
-// modelHash is the SHA-256 of the written model in hexadecimal.
 func modelHash(r *ptq.Result) string { return fmt.Sprintf("%x", sha256.Sum256(r.Model)) }
 
 // records says whether the rows that are calibrated on are recorded: those of a data file, and not
 // those of a plan, which calibrates on none.
 func (f *quantizeFlags) records() bool { return f.plan == "" && f.data != "" }
 
-// calibrationRecord is the record of the rows that the model was calibrated on, see docs/verdicts.md.
 func (f *quantizeFlags) calibrationRecord(r *ptq.Result) (*record.Rows, error) {
 	_, data, err := fileHash(f.data)
 	if err != nil {
@@ -489,7 +476,6 @@ func (f *quantizeFlags) calibrationRecord(r *ptq.Result) (*record.Rows, error) {
 	return record.New(modelHash(r), record.Data{Name: filepath.Base(f.data), SHA256: data}, hashes), nil
 }
 
-// writeQuantized shows a result: what was made and how, the layers, what is to be known.
 func writeQuantized(out io.Writer, path string, r *ptq.Result) {
 	fmt.Fprintf(out, "%s: %s, mean bit width %.2f", path, cmp.Or(string(r.Method), "by plan"), r.Bits)
 	switch {
@@ -512,7 +498,6 @@ func writeQuantized(out io.Writer, path string, r *ptq.Result) {
 	}
 }
 
-// summary says in a line each what was done.
 func summary(r *ptq.Result) []string {
 	lines := []string{fmt.Sprintf("%d bytes (float %d, %.1fx smaller); %.2f stored bits per weight",
 		r.Bytes, r.FloatBytes, float64(r.FloatBytes)/float64(r.Bytes), r.Stored)}
@@ -579,7 +564,6 @@ func summary(r *ptq.Result) []string {
 		"row"), l.Diff))
 }
 
-// calibratedOn says how many rows were looked at, and of how many.
 func calibratedOn(r *ptq.Result) string {
 	if r.People > r.Factual {
 		return fmt.Sprintf("%d of %d rows", r.Factual, r.People)
@@ -587,7 +571,6 @@ func calibratedOn(r *ptq.Result) string {
 	return message.Count(r.Factual, "row")
 }
 
-// layerTable lists the layers; where rows of a layer differ in width, with their numbers by width.
 func layerTable(r *ptq.Result) *message.Grid {
 	widths := map[int]bool{}
 	mixed, scored := false, false
@@ -640,7 +623,6 @@ func layerTable(r *ptq.Result) *message.Grid {
 	return t
 }
 
-// bitsOf is the mean width of a layer's weights.
 func bitsOf(l *ptq.Layer) string {
 	if len(l.Rows) == 0 {
 		return fmt.Sprintf("%g", l.Bits)
@@ -648,7 +630,6 @@ func bitsOf(l *ptq.Layer) string {
 	return fmt.Sprintf("%.2f", l.Bits)
 }
 
-// rowsOf is how many rows of a layer have the given width, "" for none.
 func rowsOf(l *ptq.Layer, width int) string {
 	n := l.Rows[width]
 	if len(l.Rows) == 0 && l.Bits == float64(width) {

@@ -20,7 +20,6 @@ import (
 	"cfq/ptq"
 )
 
-// recipeFlags are the flags of how a model is quantized.
 type recipeFlags struct {
 	file   string
 	method ptq.MethodName
@@ -38,7 +37,6 @@ func (f *recipeFlags) addSet(fs *pflag.FlagSet) {
 		"change a setting of the recipe: a `key=value` such as calibrate.rows=0; may be repeated; see cfq help recipe")
 }
 
-// recipe is the recipe that the flags say, with more settings from other flags.
 func (f *recipeFlags) recipe(fs *pflag.FlagSet, more ...string) (r ptq.Recipe, err error) {
 	if f.file == "" {
 		r, err = ptq.NewRecipe(f.method)
@@ -58,8 +56,6 @@ func (f *recipeFlags) recipe(fs *pflag.FlagSet, more ...string) (r ptq.Recipe, e
 
 const hintRecipe = "`cfq help recipe` lists the settings"
 
-// settings are those of the recipe file and of --set, which decides where both have one; the file's method and budget
-// are left out.
 func (f *recipeFlags) settings() ([]string, error) {
 	if f.file == "" {
 		return f.set, nil
@@ -80,7 +76,6 @@ func (f *recipeFlags) settings() ([]string, error) {
 	return list, nil
 }
 
-// readRecipe reads a recipe file, or the recipe of a quantized model.
 func readRecipe(path string) (r ptq.Recipe, err error) {
 	if err := cli.Input("recipe", path); err != nil {
 		return r, err
@@ -103,7 +98,6 @@ func readRecipe(path string) (r ptq.Recipe, err error) {
 	return ptq.ParseRecipe(path, []byte(text))
 }
 
-// recipe returns what a quantized model says about how it was made, nil when it says nothing.
 func recipe(m *graph.Model) (r map[string]string) {
 	text, ok := m.Meta(ptq.RecipeKey)
 	if !ok || json.Unmarshal([]byte(text), &r) != nil {
@@ -112,7 +106,6 @@ func recipe(m *graph.Model) (r map[string]string) {
 	return r
 }
 
-// writeRecipeHelp explains the methods and the settings, from the tables.
 func writeRecipeHelp(w io.Writer) {
 	fmt.Fprint(w, `A recipe is a method and settings by key. --method names the method, --set key=value changes a setting,
 and --recipe reads a file with a line for each, such as
@@ -146,7 +139,6 @@ Methods:
 	}
 }
 
-// writeMethods writes the settings in which methods differ.
 func writeMethods(w io.Writer) {
 	g, methods := message.NewLines(), ptq.Methods()
 	rows := make([][]string, len(methods)+1)

@@ -53,7 +53,6 @@ type recordsOut struct {
 // partPeople is how many people are in one file of a folder, or a few more: all of a batch.
 const partPeople = 2 * batchPeople
 
-// checkRecords looks whether records can be written.
 func (f *evaluationFlags) checkRecords(resume bool) (*recordsOut, error) {
 	if f.records == "" {
 		if resume {
@@ -107,10 +106,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// rowsFile is the file of a folder that says what became of the rows that are nobody.
 func (x *recordsOut) rowsFile() string { return filepath.Join(x.path, "rows.parquet") }
 
-// name is the file of a part.
 func (x *recordsOut) name(part int) string {
 	if !x.folder {
 		return x.path
@@ -118,7 +115,6 @@ func (x *recordsOut) name(part int) string {
 	return filepath.Join(x.path, fmt.Sprintf("part-%06d.parquet", part))
 }
 
-// madeWith is what records are made of.
 func (d *evaluation) madeWith(s *eval.Settings, like *task.People) (records.Run, error) {
 	files, err := d.described()
 	if err != nil {
@@ -141,7 +137,6 @@ func (d *evaluation) madeWith(s *eval.Settings, like *task.People) (records.Run,
 	return r, nil
 }
 
-// rewind goes back to the first of the people.
 func (x *recordsOut) rewind() {
 	if x != nil {
 		x.read, x.earlier = 0, nil
@@ -174,7 +169,6 @@ func (x *recordsOut) known(
 	return list, nil
 }
 
-// load reads the records of a file.
 func (x *recordsOut) load(ctx context.Context, path string) (err error) {
 	all, run, _, err := records.Read(ctx, []string{path}, x.d.task, nil)
 	if err != nil {
@@ -196,7 +190,6 @@ func (x *recordsOut) load(ctx context.Context, path string) (err error) {
 	return nil
 }
 
-// isAbout says whether a record is about the i-th of the people, and their promise.
 func isAbout(r *eval.Record, people *task.People, promises []recourse.Action, i int) bool {
 	id := ""
 	if people.IDs != nil {
@@ -208,13 +201,11 @@ func isAbout(r *eval.Record, people *task.People, promises []recourse.Action, i 
 		(!issued || !r.Evaluated || slices.Equal(r.Issued.Point, promises[i].Point))
 }
 
-// other is the error of records that cannot be taken.
 func (x *recordsOut) other() error {
 	return cli.Wrap(fmt.Errorf("--resume: %s holds records of other people or promises than these files have", x.path),
 		hintOtherRecords)
 }
 
-// write takes the records of a batch.
 func (x *recordsOut) write(b *eval.Batch, s *eval.Settings, list []eval.Record) error {
 	if x.run.Full == "" { // the same for all batches
 		var err error
@@ -246,7 +237,6 @@ func (x *recordsOut) write(b *eval.Batch, s *eval.Settings, list []eval.Record) 
 	return nil
 }
 
-// begin makes the next file, unless it is there.
 func (x *recordsOut) begin() (err error) {
 	if x.table != nil {
 		return nil
@@ -269,7 +259,6 @@ func (x *recordsOut) begin() (err error) {
 	return err
 }
 
-// finish ends the records; file is what became of the other rows, which a folder has in a file of its own.
 func (x *recordsOut) finish(file eval.DataFile) error {
 	if x.read < x.have || len(x.earlier) > 0 {
 		return x.other()
@@ -295,7 +284,6 @@ func (x *recordsOut) finish(file eval.DataFile) error {
 	return x.place(path)
 }
 
-// place puts the file that was written in its place.
 func (x *recordsOut) place(path string) error {
 	err := x.table.Close()
 	if err == nil {
@@ -311,7 +299,6 @@ func (x *recordsOut) place(path string) error {
 	return err
 }
 
-// drop removes what was not finished.
 func (x *recordsOut) drop() error {
 	if x == nil || x.file == nil {
 		return nil
@@ -376,7 +363,6 @@ func finished(found []string) error {
 	return nil
 }
 
-// tables are the files that arguments name: files, folders of Parquet files, and patterns.
 func tables(args []string) (paths []string, err error) {
 	for _, arg := range args {
 		some := []string{arg}
@@ -443,7 +429,6 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 	return nil
 }
 
-// madeOf is an error when records were made of other files than are at hand, or by another version.
 func (d *evaluation) madeOf(run *records.Run, paths []string) error {
 	own, err := d.madeWith(&run.Settings, &task.People{})
 	if err != nil {

@@ -21,7 +21,6 @@ import (
 	"cfq/task"
 )
 
-// recourseFlags are the flags of recourse.
 type recourseFlags struct {
 	peopleFlags
 
@@ -160,7 +159,6 @@ func (f *recourseFlags) run(ctx context.Context, e *env, args []string) (err err
 	return errors.Join(find(ctx), job.decoded.close())
 }
 
-// check looks at the flags before any work is done.
 func (f *recourseFlags) check(e *env, args []string) error {
 	err := f.stream.check(e.changed, args, "data", "output", "rows", "promises", "overrides", "robust", "json")
 	if err != nil {
@@ -183,7 +181,6 @@ func (f *recourseFlags) check(e *env, args []string) error {
 	return writable(append(f.paths(args[0]), f.robust.calibration), []string{f.out}, f.overwrite)
 }
 
-// recourseJob is one run of recourse.
 type recourseJob struct {
 	*recourseFlags
 	e      *env
@@ -196,13 +193,11 @@ type recourseJob struct {
 	program *mip.Solver    // nil when there is none
 }
 
-// solved is what recourse reports of a run.
 type solved struct {
 	*report.Recourse
 	Robustness *ptq.Robustness `json:"robustness,omitempty"` // with --robust
 }
 
-// findRecourse reads people, finds their actions and writes them, a batch at a time.
 func (j *recourseJob) findRecourse(ctx context.Context) error {
 	o, err := readOptions(j.data, j.rows)
 	if err != nil {
@@ -293,7 +288,6 @@ func (j *recourseJob) write(create func(io.Writer) error) error {
 	return err
 }
 
-// taken counts and writes what people are told.
 func taken(answers []promise.Answer, s *report.Recourse, out *promise.Writer) error {
 	for i := range answers {
 		a := &answers[i]
@@ -308,7 +302,6 @@ func taken(answers []promise.Answer, s *report.Recourse, out *promise.Writer) er
 	return nil
 }
 
-// answers finds the actions of people, who can change what the set says.
 func (j *recourseJob) answers(ctx context.Context, p *task.People, set *constraint.Set, progress func(done int)) (
 	[]promise.Answer, error,
 ) {
@@ -327,7 +320,6 @@ func (j *recourseJob) answers(ctx context.Context, p *task.People, set *constrai
 	return answers, err
 }
 
-// checkPromises reports what the task and the model make of a promises file.
 func (j *recourseJob) checkPromises(ctx context.Context) error {
 	if j.data == "" && j.out != "" {
 		return cli.Usagef(hintMissingData, "--output: a promises file counts the rows of a data file, and there is none")
@@ -367,8 +359,6 @@ func (j *recourseJob) checkPromises(ctx context.Context) error {
 	return j.e.show(c, func(w io.Writer) { c.Write(w, j.out) })
 }
 
-// judge counts the verdicts on the promises to a batch of people and writes these in the form of this program, with the
-// costs and margins that were found.
 func (j *recourseJob) judge(ctx context.Context, f *promise.File, c *report.Promises, out *promise.Writer) error {
 	set := j.set.of(f.People)
 	verdicts, err := promise.Judge(ctx, j.model, set, f)

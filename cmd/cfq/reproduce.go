@@ -24,7 +24,6 @@ import (
 	"cfq/reproduce"
 )
 
-// reproduceFlags are the flags of reproduce.
 type reproduceFlags struct {
 	data, out     string
 	seeds, sample int
@@ -68,7 +67,6 @@ common.`,
 	}
 }
 
-// tableList is a line for each table.
 func tableList() string {
 	var b strings.Builder
 	b.WriteString("Tables:\n")
@@ -135,7 +133,6 @@ func (f *reproduceFlags) run(ctx context.Context, e *env, args []string) error {
 
 const resultsFile = "results.csv"
 
-// write writes results.csv and report.html.
 func (f *reproduceFlags) write(e *env, all []reproduce.Result) error {
 	path := filepath.Join(f.out, resultsFile)
 	page := filepath.Join(f.out, "report.html")
@@ -151,7 +148,6 @@ func (f *reproduceFlags) write(e *env, all []reproduce.Result) error {
 	return nil
 }
 
-// readResults reads a file of results; nothing if there is none.
 func readResults(path string) ([]reproduce.Result, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -168,7 +164,6 @@ func readResults(path string) ([]reproduce.Result, error) {
 	return results, nil
 }
 
-// check returns the tables that are asked for.
 func (f *reproduceFlags) check(args []string) ([]reproduce.Table, error) {
 	all := reproduce.Tables()
 	names := reproduce.Names(all)
@@ -208,7 +203,6 @@ func programVersion(program string) (string, error) {
 	return v + " " + sum[:12], nil
 }
 
-// patience is how long a command that was interrupted may take to put things in order.
 const patience = 10 * time.Second
 
 // again runs this program with other arguments, on one core, and returns the processor's seconds. Settings of the
@@ -232,7 +226,6 @@ func again(ctx context.Context, program, lib string, args []string, stdout io.Wr
 	return (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), nil
 }
 
-// errorLines are what a command wrote of its error, of which each line begins alike; all that it wrote if none does.
 func errorLines(stderr string) string {
 	var lines []string
 	for line := range strings.Lines(stderr) {

@@ -17,7 +17,6 @@ import (
 // robustSample is how many people the table beneath robust actions is about, at most.
 const robustSample = 500
 
-// robustFlags are the flags of recourse that must hold in more than one model.
 type robustFlags struct {
 	models      int
 	calibration string
@@ -41,7 +40,6 @@ func (f *robustFlags) add(fs *pflag.FlagSet) {
 	limitBudget(fs, "budget", &f.budget)
 }
 
-// check looks at the flags; from is that of recourse.
 func (f *robustFlags) check(e *env, from string) error {
 	if !e.changed("robust") {
 		if err := e.conflict("FLAG is of use with --robust only", "calibration", "method", "budget"); err != nil {
@@ -54,7 +52,6 @@ func (f *robustFlags) check(e *env, from string) error {
 	return nil
 }
 
-// limitBudget limits the budget that a flag gives.
 func limitBudget(fs *pflag.FlagSet, flag string, at *float64) {
 	cli.Within(fs, flag, at, 2, 8, "2 to 8 bits per weight")
 }
@@ -67,7 +64,6 @@ type robustRun struct {
 	first *task.People // the first batch
 }
 
-// open quantizes the model and opens its deployments.
 func (f robustFlags) open(ctx context.Context, e *env, m *onnxio.Model, t *task.Task, who *recourseFlags) (*robustRun,
 	error,
 ) {
@@ -93,7 +89,6 @@ func (f robustFlags) open(ctx context.Context, e *env, m *onnxio.Model, t *task.
 	return &robustRun{flags: f, fleet: fleet}, nil
 }
 
-// measure compares solvers on people of the first batch; nil when there was no one.
 func (r *robustRun) measure(ctx context.Context, set *permitted, margin float64, seed uint64,
 	workers int,
 ) (*ptq.Robustness, error) {
@@ -105,7 +100,6 @@ func (r *robustRun) measure(ctx context.Context, set *permitted, margin float64,
 	})
 }
 
-// writeRobustness shows shares and what robustness costs.
 func writeRobustness(w io.Writer, r *ptq.Robustness) {
 	fmt.Fprintf(w, "\n%d of %d refused people; %d deployments seen, %d held out, "+
 		"which differ from the quantized model by %.3f logits (rms)\n\n",

@@ -20,7 +20,6 @@ import (
 	"cfq/task"
 )
 
-// sensitivityFlags are the flags of sensitivity.
 type sensitivityFlags struct {
 	calibrationFlags
 
@@ -70,7 +69,6 @@ Nothing is written but the --plot. Use the training rows as data.`,
 	}
 }
 
-// check looks at the flags before any work is done.
 func (f *sensitivityFlags) check(args []string) error {
 	return writable(f.paths(args[0]), []string{f.plot}, f.overwrite)
 }
@@ -111,13 +109,11 @@ func shortName(name string) string {
 	return "…" + string([]rune(name)[n-longestName+1:])
 }
 
-// measuredAt is a kind of rows that layers are measured at.
 type measuredAt struct {
 	name string
 	of   func(l *ptq.LayerProfile) *ptq.Importance
 }
 
-// places are those that the profile has.
 func places(p *ptq.Profile) []measuredAt {
 	out := []measuredAt{{"factual rows", func(l *ptq.LayerProfile) *ptq.Importance { return l.Factual }}}
 	if p.Recourse > 0 {
@@ -126,7 +122,6 @@ func places(p *ptq.Profile) []measuredAt {
 	return out
 }
 
-// measure is a score that a layer may have.
 type measure struct {
 	name, title, about string
 	of                 func(i *ptq.Importance) *ptq.Score
@@ -146,7 +141,6 @@ func scoreMeasures(p *ptq.Profile) []measure {
 	}
 }
 
-// writeProfile writes the profiles side by side.
 func writeProfile(out io.Writer, p *ptq.Profile) {
 	rows := message.Count(p.Factual, "row")
 	if p.People > p.Factual {
@@ -167,7 +161,6 @@ func writeProfile(out io.Writer, p *ptq.Profile) {
 	writeErrors(out, p)
 }
 
-// writeScores writes one measure at all places, nothing where no layer has it.
 func writeScores(out io.Writer, p *ptq.Profile, m measure) {
 	at := slices.DeleteFunc(places(p), func(at measuredAt) bool { return m.of(at.of(&p.Layers[0])) == nil })
 	if len(at) == 0 {
@@ -222,7 +215,6 @@ func writeErrors(out io.Writer, p *ptq.Profile) {
 	t.Write(out, "  ")
 }
 
-// profileCharts draws what writeProfile writes: scores per weight and quantization errors.
 func profileCharts(p *ptq.Profile) []chart.Chart {
 	var names []string
 	for _, l := range p.Layers {

@@ -19,7 +19,6 @@ import (
 	"cfq/task/rowio"
 )
 
-// streamFlags are the flags of rows on stdin that are answered on stdout.
 type streamFlags struct {
 	format        rowio.Format // "" when none was asked for
 	columns, keep []string
@@ -39,7 +38,6 @@ func (f *streamFlags) add(fs *pflag.FlagSet) {
 	more(fs, "columns", "keep")
 }
 
-// check looks at the flags before any work is done. refused are flags that have no meaning for a stream.
 func (f *streamFlags) check(given func(flag string) bool, args []string, refused ...string) error {
 	if f.format == "" {
 		for _, flag := range []string{"columns", "keep"} {
@@ -75,10 +73,8 @@ const (
 	filtered   = "filtered"
 )
 
-// maxReported is how many rows that cannot be read have a message each; the others are counted.
 const maxReported = 1000
 
-// rowStream is rows that come in and go out.
 type rowStream struct {
 	e        *env
 	in       *rowio.Reader
@@ -106,8 +102,6 @@ func openStdin(ctx context.Context, t *task.Task, o rowio.Options) (*rowio.Reade
 	}
 }
 
-// open reads the head of stdin, and writes that of stdout: the columns that are kept, and those that answers returns
-// for them.
 func (f *streamFlags) open(
 	ctx context.Context, e *env, t *task.Task,
 	answers func(kept []string, like *task.People) ([]string, error),
@@ -166,7 +160,6 @@ func (s *rowStream) answer(ctx context.Context, people func(p *task.People, row 
 	return written(s.out.Close())
 }
 
-// batch answers the rows of a batch.
 func (s *rowStream) batch(b *rowio.Batch, people func(p *task.People, row func(cells []any) error) error,
 	other func(status string) []any,
 ) error {
@@ -211,7 +204,6 @@ func (s *rowStream) report(p *task.Problem) {
 	}
 }
 
-// written gives an error of writing to stdout its exit code.
 func written(err error) error {
 	if errors.Is(err, syscall.EPIPE) {
 		return cli.WithCode(err, cli.Closed)
@@ -227,7 +219,6 @@ func keepPipe() (restore func()) {
 	return func() { signal.Stop(c) }
 }
 
-// answerStream finds the actions of the people on stdin.
 func (j *recourseJob) answerStream(ctx context.Context) error {
 	defer keepPipe()()
 	var columns *promise.Columns

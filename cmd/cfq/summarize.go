@@ -47,7 +47,6 @@ or quoted patterns.`,
 	}
 }
 
-// summarize is the subcommand.
 func (f *evalFlags) summarize(ctx context.Context, e *env, args []string) (err error) {
 	if len(args) < 3 {
 		return cli.Usagef(cli.HintArguments, "want the two models and tables of records, have %d arguments", len(args))
@@ -71,13 +70,11 @@ func (f *evalFlags) summarize(ctx context.Context, e *env, args []string) (err e
 	return f.tell(ctx, e, d, o, nil, outs)
 }
 
-// recordStream makes the cells of records for a stream.
 type recordStream struct {
 	*records.Table
 	id int // of the column of IDs, when rows keep it already; else -1
 }
 
-// own are the cells of the columns that rows do not keep.
 func (s *recordStream) own(cells []any) []any {
 	if s.id < 0 {
 		return cells
@@ -85,7 +82,6 @@ func (s *recordStream) own(cells []any) []any {
 	return slices.Delete(cells, s.id, s.id+1)
 }
 
-// recordStream makes the columns of records behind those that are kept, of people like these.
 func (d *evaluation) recordStream(
 	ctx context.Context, o eval.Options, kept []string, like *task.People,
 ) (s *recordStream, columns []string, err error) {
@@ -109,10 +105,8 @@ func (d *evaluation) recordStream(
 	return s, columns, nil
 }
 
-// nobody is an eval.Source of nobody.
 func nobody(context.Context, func(*eval.Batch) error) error { return nil }
 
-// answerStream judges the people on stdin, and writes their records to stdout.
 func (d *evaluation) answerStream(ctx context.Context, f *streamFlags, margins []float64) (err error) {
 	defer keepPipe()()
 	o := d.options()

@@ -30,7 +30,6 @@ import (
 	"cfq/task"
 )
 
-// sweepFlags are the flags of sweep.
 type sweepFlags struct {
 	calibrationFlags
 
@@ -161,12 +160,10 @@ func (f *sweepFlags) options(e *env) (o ptq.SweepOptions, err error) {
 
 func (f *sweepFlags) path(name string) string { return filepath.Join(f.out, name) }
 
-// outputs are the files at the end.
 func (f *sweepFlags) outputs() []string {
 	return []string{f.path(sweepPoints), f.path(sweepTable), f.path(sweepSVG)}
 }
 
-// check looks at the flags before any work is done.
 func (f *sweepFlags) check(args []string) error {
 	switch {
 	case f.test == "" && f.testRows == "":
@@ -209,7 +206,6 @@ func (l *sweepLog) write() error {
 	})
 }
 
-// read reads the points that an earlier run left, if there was one with the same inputs.
 func (l *sweepLog) read() error {
 	text, err := os.ReadFile(l.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -269,7 +265,6 @@ func (f *sweepFlags) hashes(e *env, model string) (map[string]string, error) {
 	return out, nil
 }
 
-// openLog makes the folder and reads the log in it. Curves without a log are not ours.
 func (f *sweepFlags) openLog(e *env, model string) (*sweepLog, error) {
 	if err := os.Mkdir(f.out, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, cli.Usagef("", "output: %w", err)
@@ -290,7 +285,6 @@ func (f *sweepFlags) openLog(e *env, model string) (*sweepLog, error) {
 	return l, cli.Wrap(l.read(), "name another folder behind -o; --overwrite begins anew in this one")
 }
 
-// write puts the files in place, the points in the order of the result, and shows them.
 func (f *sweepFlags) write(e *env, log *sweepLog, r *ptq.SweepResult, cost ptq.Cost) error {
 	v := newSweepView(r, cost)
 	log.points = r.Points
@@ -305,7 +299,6 @@ func (f *sweepFlags) write(e *env, log *sweepLog, r *ptq.SweepResult, cost ptq.C
 	}{log.inputs, r}, func(w io.Writer) { v.text(w, strings.Join(f.outputs(), ", ")) })
 }
 
-// sweepView shows the points of a sweep.
 type sweepView struct {
 	*ptq.SweepResult
 	methods []ptq.MethodName // in the order of the points
@@ -315,7 +308,6 @@ type sweepView struct {
 	margin  float64      // its value
 }
 
-// newSweepView needs a point that fits, which Sweep sees to.
 func newSweepView(r *ptq.SweepResult, cost ptq.Cost) *sweepView {
 	v := &sweepView{SweepResult: r, cost: cost}
 	for i := range r.Points {
@@ -357,7 +349,6 @@ func sweepMetrics() []sweepMetric {
 	}
 }
 
-// csv writes one line for each point and required margin; what is undefined is empty.
 func (v *sweepView) csv(out io.Writer) error {
 	w := csv.NewWriter(out)
 	line := []string{
@@ -380,7 +371,6 @@ func (v *sweepView) csv(out io.Writer) error {
 	return errors.Join(err, w.Error())
 }
 
-// line is that of a point and its at-th required margin. Of a point that does not fit little is known.
 func (v *sweepView) line(p *ptq.SweepPoint, at int) []string {
 	number := func(x eval.Float) string {
 		if !x.Defined() {
@@ -415,7 +405,6 @@ func (v *sweepView) line(p *ptq.SweepPoint, at int) []string {
 	return line
 }
 
-// warnings says which points are not what their lines look like.
 func (v *sweepView) warnings() []string {
 	var list []string
 	for i := range v.Points {
@@ -433,7 +422,6 @@ func (v *sweepView) warnings() []string {
 	return list
 }
 
-// draw draws everything over the budget and over the size of the file.
 func (v *sweepView) draw(w io.Writer) error {
 	of := func(name string) string { return fmt.Sprintf("%s(%g)", name, v.margin) }
 	full := float64(v.first.Rate("accuracy_full").Value)
@@ -484,7 +472,6 @@ func (v *sweepView) draw(w io.Writer) error {
 	return chart.Draw(w, charts...)
 }
 
-// text writes the points as a table, which is no wider than 100 columns.
 func (v *sweepView) text(out io.Writer, files string) {
 	fmt.Fprintf(out, "%s\n%d people evaluated, the original: accuracy %.4f, %d bytes\n", files,
 		v.first.Population.Evaluated, float64(v.first.Rate("accuracy_full").Value), v.FloatBytes)
@@ -537,7 +524,6 @@ func sweepPercent(x eval.Float) string {
 	}
 }
 
-// sweepRate shows a rate with its interval, in two cells.
 func sweepRate(r eval.Rate) (value, interval string) {
 	if r.Den == 0 {
 		return "-", ""

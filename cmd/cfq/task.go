@@ -26,7 +26,6 @@ import (
 	"cfq/task/draft"
 )
 
-// taskFlags are the flags of task.
 type taskFlags struct {
 	data, rows, out         string
 	label, favourable, from string
@@ -141,7 +140,6 @@ func atMost(action string, have []string, names ...string) ([]string, error) {
 	return slices.Concat(have, []string{"", ""})[:len(names)], arguments("task "+action, have, wanted...)
 }
 
-// init writes a draft, or a task file whose gaps are filled.
 func (f *taskFlags) init(ctx context.Context, e *env, args []string) (err error) {
 	args, err = atMost("init", args, "MODEL")
 	if err != nil {
@@ -199,7 +197,6 @@ func (f *taskFlags) init(ctx context.Context, e *env, args []string) (err error)
 	return err
 }
 
-// draft makes a task file from data, or fills the gaps of the one that --from names.
 func (f *taskFlags) draft(
 	ctx context.Context, e *env, model string, rows task.ReadOptions, enc *draft.Encoding,
 ) (*draft.Draft, error) {
@@ -240,7 +237,6 @@ func (f *taskFlags) draft(
 	}, m)
 }
 
-// described is what a draft is told of a model.
 func described(m *onnxio.Model) *draft.Model {
 	d := &draft.Model{
 		Inputs: m.Dim(), Scales: m.ScalesNumbers(), Classes: m.Classes(), Labels: m.Labels(),
@@ -260,7 +256,6 @@ func described(m *onnxio.Model) *draft.Model {
 	return d
 }
 
-// checkQuantizable reports what keeps the model from being quantized, or from having recourse at all.
 func checkQuantizable(ctx context.Context, m *onnxio.Model, r *draft.Report) error {
 	o, err := obstacle(ctx, m)
 	if err != nil {
@@ -276,7 +271,6 @@ func checkQuantizable(ctx context.Context, m *onnxio.Model, r *draft.Report) err
 	return nil
 }
 
-// check holds a task file against data, and against a model when there is one.
 func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error) {
 	if args, err = atMost("check", args, "TASK", "MODEL"); err != nil {
 		return err
@@ -354,7 +348,6 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	return f.record(e, args, t, verified)
 }
 
-// marginsOf runs m, which was read from path, on people.
 func marginsOf(ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task, x []float32) (
 	_ []float32, err error,
 ) {
@@ -367,7 +360,6 @@ func marginsOf(ctx context.Context, e *env, path string, m *onnxio.Model, t *tas
 	return margins, runError(err)
 }
 
-// writeCheck shows a report to people.
 func writeCheck(out io.Writer, t *task.Task, r *draft.Report, l *ptq.LatentCheck) {
 	g := message.NewLines()
 	g.Line("rows", "%d, %d read, %d left out by the filter", r.Rows, r.Read, r.Filtered)
@@ -427,7 +419,6 @@ func writeCheck(out io.Writer, t *task.Task, r *draft.Report, l *ptq.LatentCheck
 	fmt.Fprintf(out, "%s, %s\n", message.Count(problems, "problem"), message.Count(len(r.Findings)-problems, "warning"))
 }
 
-// brief writes a number with five digits at most, and those before the point in any case.
 func brief(v float64) string {
 	if math.Abs(v) >= 1e4 {
 		return strconv.FormatFloat(v, 'f', 0, 64)
@@ -435,7 +426,6 @@ func brief(v float64) string {
 	return strconv.FormatFloat(v, 'g', 5, 64)
 }
 
-// show prints what a task file comes to.
 func (f *taskFlags) show(e *env, args []string) error {
 	if err := arguments("task show", args, "TASK"); err != nil {
 		return err
@@ -452,7 +442,6 @@ func (f *taskFlags) show(e *env, args []string) error {
 	return nil
 }
 
-// writeTask shows a task to people.
 func writeTask(out io.Writer, t *task.Task) {
 	g := message.NewLines()
 	if t.Data.Label == "" {
@@ -554,7 +543,6 @@ func inputWords(f *task.Feature) string {
 	return message.List(words, 12)
 }
 
-// featureCells says what a feature is, from input at on, and how it can change.
 func featureCells(t *task.Task, f *task.Feature, at int) []string {
 	inputs := strconv.Itoa(at)
 	switch n := f.ModelInputs(); n {
@@ -595,7 +583,6 @@ func featureCells(t *task.Task, f *task.Feature, at int) []string {
 	}
 }
 
-// span is which values a feature has.
 func span(f *task.Feature) string {
 	values, bounds := f.Values(), interval(f.Bounds[0], f.Bounds[1])
 	if f.Category() == nil && bounds != "" || values == nil {
@@ -613,7 +600,6 @@ func span(f *task.Feature) string {
 	return words
 }
 
-// interval is "" when both sides are open.
 func interval(lo, hi float64) string {
 	switch {
 	case math.IsInf(lo, 0) && math.IsInf(hi, 0):

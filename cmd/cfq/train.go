@@ -26,7 +26,6 @@ import (
 	"cfq/task"
 )
 
-// trainFlags are the flags of train.
 type trainFlags struct {
 	peopleFlags
 
@@ -70,7 +69,6 @@ an image, and the decoder makes an image of them.`,
 	}
 }
 
-// trainNotes explains architectures and objectives, from their tables.
 func trainNotes() string {
 	var b strings.Builder
 	b.WriteString("Architectures:\n")
@@ -121,7 +119,6 @@ func (f *trainFlags) add(fs *pflag.FlagSet) {
 	})
 }
 
-// check looks at the flags before any work is done.
 func (f *trainFlags) check(e *env) (err error) {
 	if f.out == "" {
 		return cli.Usagef(hintMissingOutput, "--output is missing")
@@ -145,7 +142,6 @@ func (f *trainFlags) check(e *env) (err error) {
 	return writable(f.paths(), append(f.models(), logFiles(f.log)...), f.overwrite, f.o.Checkpoint)
 }
 
-// models are the files of the models: of a classifier one, of an autoencoder the encoder's and the decoder's.
 func (f *trainFlags) models() []string {
 	if !f.o.Arch.Autoencoder() {
 		return []string{f.out}
@@ -154,7 +150,6 @@ func (f *trainFlags) models() []string {
 	return []string{base + ".encoder.onnx", base + ".decoder.onnx"}
 }
 
-// checkObjective finds the objective and reports flags that it has no use for.
 func (f *trainFlags) checkObjective(e *env) (err error) {
 	if f.o.Arch.Autoencoder() && e.changed("objective") {
 		return cli.Usagef(cli.HintConflict, "--objective: an autoencoder has one of its own")
@@ -229,7 +224,6 @@ func (f *trainFlags) run(ctx context.Context, e *env, _ []string) error {
 // slight is how much better than always the same decision a model has to be.
 const slight = 0.01
 
-// judged are the rows that tell most of how well a model decides.
 func judged(r *fit.Result) (string, fit.Metrics) {
 	if r.Validation != nil {
 		return "validation", *r.Validation
@@ -237,7 +231,6 @@ func judged(r *fit.Result) (string, fit.Metrics) {
 	return "training", r.Train
 }
 
-// teach returns what finds recourse of people under a model as trained so far.
 func (f *trainFlags) teach(set *constraint.Set, tk *task.Task, workers int) func(context.Context, *classifier.Model,
 	*task.People) ([]float32, error) {
 	return func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error) {
@@ -251,7 +244,6 @@ func (f *trainFlags) teach(set *constraint.Set, tk *task.Task, workers int) func
 	}
 }
 
-// recipe says which files the model was trained on.
 func (f *trainFlags) recipe() (map[string]string, error) {
 	r, err := madeFrom(map[string]string{"data": f.data, "task": f.task, "rows": strings.TrimPrefix(f.rows, "!")})
 	if err == nil && strings.HasPrefix(f.rows, "!") {
@@ -260,7 +252,6 @@ func (f *trainFlags) recipe() (map[string]string, error) {
 	return r, err
 }
 
-// write puts the files in place, the models last, and says what was done.
 func (f *trainFlags) write(e *env, r *fit.Result) error {
 	if f.log != "" {
 		if err := writeLog(f.log, fitTable(r), fitCharts(r)); err != nil {
@@ -291,7 +282,6 @@ func (f *trainFlags) write(e *env, r *fit.Result) error {
 	return writeJSON(e.stdout, out)
 }
 
-// show writes what came of a training.
 func (f *trainFlags) show(out io.Writer, r *fit.Result) {
 	paths := f.models()
 	fmt.Fprintf(out, "%s: %s, %s, %s\n", strings.Join(paths, ", "), r.Arch, message.Count(r.Parameters, "parameter"),
@@ -340,7 +330,6 @@ func (f *trainFlags) show(out io.Writer, r *fit.Result) {
 		strings.TrimSuffix(f.out, ".onnx")+".q.onnx")
 }
 
-// showCoding explains the errors of an autoencoder, and has those of attributes.
 func showCoding(out io.Writer, r *fit.Result) {
 	fmt.Fprintln(out)
 	text := "error: root mean square of what is decoded from the code less the inputs, as a share of their bounds; of " +
@@ -363,14 +352,12 @@ func showCoding(out io.Writer, r *fit.Result) {
 	fmt.Fprintf(out, "  (%s rows; root mean square error and standard deviation in the attribute's unit)\n", on)
 }
 
-// fitFigure is a number that tells how well a model does on rows.
 type fitFigure struct {
 	name, title string
 	of          func(*fit.Metrics) float64
 	text        func(float64) string
 }
 
-// figures are those of a kind of model.
 func figures(m *fit.Metrics) []fitFigure {
 	digits := func(v float64) string { return fmt.Sprintf("%.4f", v) }
 	percent := func(v float64) string { return message.Percent(v, 2) }
@@ -391,7 +378,6 @@ func figures(m *fit.Metrics) []fitFigure {
 	return all
 }
 
-// fitTable has one line for each round of a training in full precision.
 func fitTable(r *fit.Result) [][]string {
 	all, heads := figures(&r.Train), []string{"round", "steps", "loss"}
 	for _, rows := range []string{"train_", "validation_"} {
@@ -416,7 +402,6 @@ func fitTable(r *fit.Result) [][]string {
 	return table
 }
 
-// fitCharts are the curves of a training in full precision.
 func fitCharts(r *fit.Result) []chart.Chart {
 	curves := []chart.Chart{
 		{Title: "Cross-entropy", X: "steps", Y: "mean"}, {Title: "Accuracy", X: "steps", Y: "share"},
@@ -445,7 +430,6 @@ func fitCharts(r *fit.Result) []chart.Chart {
 	return curves
 }
 
-// addOptimizer adds the flags of any training.
 func addOptimizer(fs *pflag.FlagSet, o *qat.Spec) {
 	fs.Float64Var(&o.Rate, "learning-rate", qat.DefaultRate, "learning `rate`")
 	cli.Within(fs, "learning-rate", &o.Rate, cli.Above0, cli.Finite, "a number above 0")
@@ -453,13 +437,11 @@ func addOptimizer(fs *pflag.FlagSet, o *qat.Spec) {
 	cli.Within(fs, "train-seed", &o.Seed, 1, math.MaxUint64, "1 or more")
 }
 
-// weightFlag is the value of a flag of a weight of objectives.
 type weightFlag struct {
 	value    **float64
 	byItself float64 // where the flag is not given
 }
 
-// addWeight adds such a flag. Its usage names those of the objectives that have the weight.
 func addWeight(fs *pflag.FlagSet, spec *qat.Spec, objectives []qat.ObjectiveDoc, name, usage string) {
 	var users []string
 	for _, o := range objectives {
@@ -492,7 +474,6 @@ func (w *weightFlag) Set(text string) error {
 
 func (w *weightFlag) Type() string { return "float" }
 
-// checkWeights reports weights that an objective has no use for.
 func checkWeights(fs *pflag.FlagSet, doc qat.ObjectiveDoc) error {
 	for _, name := range qat.WeightNames() {
 		if fs.Changed(name) && !slices.Contains(doc.Weights, name) {

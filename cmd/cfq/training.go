@@ -14,10 +14,8 @@ import (
 	"cfq/ptq"
 )
 
-// trainingPlot is the file of the curves next to a log.
 func trainingPlot(log string) string { return strings.TrimSuffix(log, filepath.Ext(log)) + ".svg" }
 
-// logFiles are the files of a log: none without one.
 func logFiles(log string) []string {
 	if log == "" {
 		return nil
@@ -25,7 +23,6 @@ func logFiles(log string) []string {
 	return []string{log, trainingPlot(log)}
 }
 
-// writeLog writes a table of rounds as a CSV file, and their curves next to it.
 func writeLog(log string, table [][]string, curves []chart.Chart) error {
 	err := cli.Write(log, func(w io.Writer) error { return csv.NewWriter(w).WriteAll(table) })
 	if err != nil {
@@ -34,7 +31,6 @@ func writeLog(log string, table [][]string, curves []chart.Chart) error {
 	return cli.Write(trainingPlot(log), func(w io.Writer) error { return chart.Draw(w, curves...) })
 }
 
-// checkLog refuses a log that is named as its plot would be.
 func checkLog(log string) error {
 	if log != "" && trainingPlot(log) == log {
 		return cli.Usagef(cli.HintValue, "--log %s: the log is a CSV file", log)
@@ -42,7 +38,6 @@ func checkLog(log string) error {
 	return nil
 }
 
-// csvNumber writes a number; what is undefined is empty.
 func csvNumber(v float64) string {
 	if math.IsNaN(v) {
 		return ""
@@ -50,7 +45,6 @@ func csvNumber(v float64) string {
 	return strconv.FormatFloat(v, 'g', 6, 64)
 }
 
-// trainingTable has one line for each round, those in which bit widths were learned first.
 func trainingTable(r *ptq.Result) [][]string {
 	rows := [][]string{{"stage", "round", "steps", "loss", "vd", "rvd", "bits"}}
 	add := func(stage string, rounds []ptq.Round) {
@@ -68,7 +62,6 @@ func trainingTable(r *ptq.Result) [][]string {
 	return rows
 }
 
-// trainingCharts are loss, VD and RVD over the steps.
 func trainingCharts(t *ptq.Training) []chart.Chart {
 	loss, vd, rvd := chart.Series{Name: "loss"}, chart.Series{Name: "VD(0.1)"}, chart.Series{Name: "RVD(0.1)"}
 	for _, r := range t.Rounds {

@@ -16,7 +16,6 @@ import (
 	"cfq/task/draft"
 )
 
-// readScores reads the scores that the model's owner has of some rows.
 func readScores(ctx context.Context, path, model string, o task.ReadOptions) (*draft.Scores, error) {
 	if model == "" {
 		return nil, cli.Usagef("give the model after the task file",
@@ -60,7 +59,6 @@ func (f *taskFlags) verify(
 	return v, nil
 }
 
-// record keeps next to the task file that scores have verified its encoding.
 func (f *taskFlags) record(e *env, paths []string, t *task.Task, v *draft.Verification) (err error) {
 	if v == nil {
 		return nil
@@ -87,7 +85,6 @@ func (f *taskFlags) record(e *env, paths []string, t *task.Task, v *draft.Verifi
 	return nil
 }
 
-// readRecords reads the records of a task file, none where there is no file.
 func readRecords(path string) (*draft.Records, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -102,8 +99,6 @@ func readRecords(path string) (*draft.Records, error) {
 	return all, nil
 }
 
-// encoding says whether scores of the original's owner have verified the task's encoding; without that, needed is an
-// error. record is the file that says so.
 func (d *evaluation) encoding(needed bool) (record report.File, says string, err error) {
 	path, says, err := verification(d.f.task, d.task, d.sources[0].SHA256)
 	if err != nil {

@@ -27,7 +27,6 @@ func versionCommand() command {
 	}
 }
 
-// build is how the program was built. Commit and Date are empty when it was built outside a repository.
 type build struct {
 	Version  string `json:"version"` // of the module, "(devel)" without one
 	Commit   string `json:"commit,omitempty"`

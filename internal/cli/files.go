@@ -16,7 +16,6 @@ import (
 // more than once and replaced as a whole, so it is refused rather than taken for a file's name.
 const standard = "-"
 
-// notStandard reports that what, an input or the output, is asked of the standard input or output.
 func notStandard(what string) error {
 	return Usagef("name a file; ./- is one of that name", "%s -: standard input and output are not supported", what)
 }
@@ -46,7 +45,6 @@ func Input(what, path string) error {
 	return nil
 }
 
-// sibling returns the file in the same folder with the nearest name, or "".
 func sibling(path string) string {
 	dir := filepath.Dir(path)
 	entries, err := os.ReadDir(dir)
@@ -95,7 +93,6 @@ func Output(path string, overwrite bool) error {
 	return writable(path)
 }
 
-// writable reports why no file can be made in the folder of path.
 func writable(path string) error {
 	f, err := tempfile.New(filepath.Dir(path))
 	if err != nil {

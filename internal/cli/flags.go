@@ -16,7 +16,6 @@ import (
 	"cfq/internal/message"
 )
 
-// throttle is the shortest time between two drawings of a bar.
 const throttle = 100 * time.Millisecond
 
 // Suggest returns the candidate that word most likely meant, or "" when none is
@@ -136,12 +135,10 @@ func flagNames(fs *pflag.FlagSet) []string {
 	return names
 }
 
-// variable returns the environment variable that stands for a flag.
 func variable(flag string) string {
 	return "CFQ_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// notValue says in plain words why a flag cannot have a value.
 func notValue(f *pflag.Flag, err error) error {
 	var number *strconv.NumError
 	var invalid *pflag.InvalidValueError
@@ -188,7 +185,6 @@ func Blame(fs *pflag.FlagSet, err error) error {
 	return WithCode(fmt.Errorf("%w (from the environment: %s)", err, strings.Join(from, ", ")), Unusable)
 }
 
-// hasWord says whether word stands in text and not as a part of a longer one.
 func hasWord(text, word string) bool {
 	return regexp.MustCompile(`(^|[^\w-])` + regexp.QuoteMeta(word) + `([^\w-]|$)`).MatchString(text)
 }

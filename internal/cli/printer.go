@@ -55,14 +55,12 @@ func (p *Printer) line(kind, text string) {
 	fmt.Fprintf(p.Out, "cfq: %s%s\n", kind, message.OneLine(text)) // a name may hold anything
 }
 
-// clear takes a bar off the screen. Errors of drawing have nowhere to go.
 func (p *Printer) clear() {
 	if p.bar != nil {
 		_ = p.bar.Clear()
 	}
 }
 
-// terminal reports whether messages go to a terminal.
 func (p *Printer) terminal() bool {
 	f, ok := p.Out.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

@@ -112,7 +112,6 @@ func (d *Decoder) Errorf(n ast.Node, format string, args ...any) {
 	d.fail(n.GetToken(), format, args...)
 }
 
-// fail notes a mistake at a token, or of the whole file.
 func (d *Decoder) fail(at *token.Token, format string, args ...any) {
 	e := &Error{File: d.File, Msg: fmt.Sprintf(format, args...)}
 	if at != nil && at.Position != nil {
@@ -168,7 +167,6 @@ func (d *Decoder) Document(data []byte, needs string) (root ast.Node) {
 	return root
 }
 
-// syntax notes what the YAML parser says.
 func (d *Decoder) syntax(err error) {
 	var at *token.Token
 	msg := err.Error()

@@ -81,7 +81,6 @@ func (l *Lists) Rest() error {
 	return nil
 }
 
-// write puts everything that is held at the end of the file.
 func (l *Lists) write() (err error) {
 	if l.file == nil {
 		if l.file, err = tempfile.New(os.TempDir()); err != nil {

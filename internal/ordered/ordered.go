@@ -63,7 +63,6 @@ func (q *Queue[T]) Wait() error {
 	return nil
 }
 
-// next takes the first result.
 func (q *Queue[T]) next() error {
 	first := q.jobs[0]
 	q.jobs = q.jobs[1:]

@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// errBusy is the error of lock when another process has locked the file.
 const errBusy = windows.ERROR_LOCK_VIOLATION
 
 // lock locks a file until it is closed. It fails for folders, which then stay when a process is killed. What is locked
