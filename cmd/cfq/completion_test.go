@@ -12,7 +12,6 @@ import (
 	"cfq/internal/must"
 )
 
-// found are the words that may stand in place of the last one.
 func found(t *testing.T, words ...string) (all []string) {
 	t.Helper()
 	var b strings.Builder
@@ -27,7 +26,6 @@ func found(t *testing.T, words ...string) (all []string) {
 	return all
 }
 
-// Every subcommand and flag is found, and flags with a list of values complete to them.
 func TestCompletionIsComplete(t *testing.T) {
 	t.Parallel()
 	for _, sub := range commands() {

@@ -6,7 +6,6 @@ import (
 	"testing"
 )
 
-// No two things that are explained have the same name, in any case, and each has something to say.
 func TestExplainable(t *testing.T) {
 	kindOf := map[string]string{}
 	claim := func(name, kind string) {

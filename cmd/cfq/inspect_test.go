@@ -15,7 +15,6 @@ import (
 	"cfq/onnxio/ort/orttest"
 )
 
-// A model that ONNX Runtime cannot run in its types is not called one that can be quantized.
 func TestInspectNotImplemented(t *testing.T) {
 	lib := orttest.Need(t).Lib
 	g := &graph.Graph{Name: "test"}

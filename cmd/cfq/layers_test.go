@@ -17,8 +17,6 @@ import (
 	"cfq/quant/qdq"
 )
 
-// TestStoredBits quantizes the example model and checks that the bits are read
-// back from the file alone.
 func TestStoredBits(t *testing.T) {
 	m, err := codec.ReadFile(filepath.Join("..", "..", "testdata", "loans", "model.onnx"))
 	must.Do(t, err)
@@ -51,7 +49,6 @@ func openedModel(t *testing.T, g *graph.Model) *onnxio.Model {
 	return must.Get(onnxio.FromGraph(t.Context(), g, ort.Options{}))(t)
 }
 
-// TestFixedLayersAreListed: what quantize leaves in float is in the list, with the reason.
 func TestFixedLayersAreListed(t *testing.T) {
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "g"}}
 	m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Double, Shape: graph.Fixed(1, 3)}}

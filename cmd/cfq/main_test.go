@@ -22,8 +22,6 @@ import (
 	"cfq/quant/verify"
 )
 
-// TestHelp checks that every subcommand explains itself, with examples that its
-// own flags understand.
 func TestHelp(t *testing.T) {
 	for _, c := range commands() {
 		var b bytes.Buffer
@@ -57,7 +55,6 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// --help fits on a screen and a half, and has the flags of every day.
 func TestHelpIsShort(t *testing.T) {
 	for _, c := range commands() {
 		var b bytes.Buffer
@@ -72,7 +69,6 @@ func TestHelpIsShort(t *testing.T) {
 	}
 }
 
-// TestInterrupted checks that a cancelled run says so and leaves no report.
 func TestInterrupted(t *testing.T) {
 	orttest.Need(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -111,7 +107,6 @@ func TestReadRows(t *testing.T) {
 	}
 }
 
-// TestFault: a panic is not taken for bad usage.
 func TestFault(t *testing.T) {
 	err := guarded(func() error { panic("index out of range") })
 	if cli.Code(err) != cli.Fault || !strings.Contains(err.Error(), "index out of range") || cli.HintOf(err) == "" {
@@ -119,7 +114,6 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// Errors that no script provokes have a hint, too.
 func TestErrorsOfTheMachine(t *testing.T) {
 	full := dataError(fmt.Errorf("%w: no space left on device", extsort.ErrFile))
 	wrong := (&quantizeFlags{out: "q.onnx"}).usable(&env{}, &ptq.Result{
@@ -132,12 +126,10 @@ func TestErrorsOfTheMachine(t *testing.T) {
 	}
 }
 
-// fullDisk is a writer to a disk without room.
 type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
-// What could not be written is no success, of no command.
 func TestNoRoom(t *testing.T) {
 	t.Parallel()
 	for _, c := range commands() {

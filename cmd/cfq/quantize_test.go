@@ -12,7 +12,6 @@ import (
 	"cfq/quant/verify"
 )
 
-// example is a result with everything in it.
 func example() *ptq.Result {
 	return &ptq.Result{
 		Method: "cf-ptq", Budget: 4, Bits: 3.9982, Stored: 4.865, Bytes: 8959, FloatBytes: 36131,
@@ -117,7 +116,6 @@ func TestQuantizeText(t *testing.T) {
 	}
 }
 
-// The JSON says what the file is, what it was made from, and everything else that is known.
 func TestQuantizeJSON(t *testing.T) {
 	r := example()
 	r.Recipe = map[string]string{"method": "cf-ptq", "rows": "17"}

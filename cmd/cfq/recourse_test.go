@@ -13,7 +13,6 @@ import (
 	"cfq/onnxio/ort/orttest"
 )
 
-// TestInterruptedRecourse: a run that is stopped in the middle of writing leaves neither the file nor a part of it.
 func TestInterruptedRecourse(t *testing.T) {
 	orttest.Need(t)
 	loans := filepath.Join("..", "..", "testdata", "loans")

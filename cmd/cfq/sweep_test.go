@@ -94,7 +94,6 @@ func TestSweepStopped(t *testing.T) {
 	}
 }
 
-// TestSweepTable checks the width of the table where every number is as long as it gets.
 func TestSweepTable(t *testing.T) {
 	at := eval.AtMargin{Margin: 0.1, Values: eval.Values{
 		"vd":                eval.Rate{Num: 662, Den: 1000, Value: 0.662, Lo: 0.613, Hi: 0.708}.AsValue(),

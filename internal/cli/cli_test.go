@@ -157,7 +157,6 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// What is wrong with a value that came from the environment names the variable, and no other does.
 func TestBlame(t *testing.T) {
 	env := map[string]string{"CFQ_SHARE": "30", "CFQ_METHOD": "ptq", "CFQ_SEED": "7"}
 	for _, c := range []struct {
@@ -232,7 +231,6 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestFilesOfOtherKinds: what is no regular file stays what it is.
 func TestFilesOfOtherKinds(t *testing.T) {
 	dir := t.TempDir()
 	content := func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }

@@ -36,7 +36,6 @@ func TestWriter(t *testing.T) {
 	t.Fatal(err)
 }
 
-// names are the files of a folder, temporary ones as *.
 func names(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	entries := must.Get(os.ReadDir(dir))(t)
@@ -89,7 +88,6 @@ func TestKilledRun(t *testing.T) {
 	}
 }
 
-// Of several files none takes its place when one cannot be written.
 func TestAllOrNone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

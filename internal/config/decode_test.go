@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// pet is what the files of these tests are about.
 type pet struct {
 	name string
 	legs string
@@ -57,7 +56,6 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// All mistakes are said at once, in the order of their places, with what is near.
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -124,7 +122,6 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// Canonical JSON has the keys in their order, without those that say nothing.
 func TestMembers(t *testing.T) {
 	d := &Decoder{}
 	zero, none, text, off := 0.0, math.Inf(1), "<a>", false

@@ -13,7 +13,6 @@ import (
 	"cfq/internal/must"
 )
 
-// Lists hold what was appended to them, whatever went to the file.
 func TestLists(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	rapid.Check(t, func(t *rapid.T) {
@@ -47,7 +46,6 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// A file that cannot be made is an error that names it.
 func TestNoFolder(t *testing.T) {
 	t.Setenv("TMPDIR", "/nowhere")
 	l := New(1, 0)

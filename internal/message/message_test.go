@@ -44,7 +44,6 @@ func TestDidYouMean(t *testing.T) {
 	}
 }
 
-// Whatever stands in a file, a message of it is one line that a terminal can show.
 func TestQuoting(t *testing.T) {
 	long := strings.Repeat("ä", 61)
 	for _, c := range []struct{ got, want string }{

@@ -52,7 +52,6 @@ func TestAhead(t *testing.T) {
 	})
 }
 
-// A panic of what makes the values is one of the goroutine that uses them.
 func TestAheadPanics(t *testing.T) {
 	defer func() {
 		if v := recover(); !strings.Contains(fmt.Sprint(v), "broken") {

@@ -32,7 +32,6 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// A panic is one of the goroutine that waits, and the others have ended by then.
 func TestAllPanics(t *testing.T) {
 	ended := false
 	defer func() {
@@ -44,7 +43,6 @@ func TestAllPanics(t *testing.T) {
 	t.Errorf("no panic, %v", err)
 }
 
-// No more is done at a time than is asked for.
 func TestAllInTurns(t *testing.T) {
 	var running, peak, done atomic.Int32
 	work := make([]func() error, 20)

@@ -10,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Results come in the order of the work, however long it takes; no more jobs are under way than may be.
 func TestOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most, n := rapid.IntRange(0, 4).Draw(t, "most"), rapid.IntRange(0, 12).Draw(t, "jobs")

@@ -14,7 +14,6 @@ import (
 	"cfq/internal/must"
 )
 
-// A folder of a process that was killed goes with the next one; one that is in use stays.
 func TestNewFolder(t *testing.T) {
 	const child = "CFQ_TEST_FOLDER"
 	if os.Getenv(child) != "" {
@@ -90,7 +89,6 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// A file that cannot be placed is removed as any other.
 func TestPlaceFails(t *testing.T) {
 	dir := t.TempDir()
 	to := filepath.Join(dir, "folder")

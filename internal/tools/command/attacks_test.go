@@ -27,7 +27,6 @@ type attack struct {
 	gate  gate.Gate
 }
 
-// call is one gate.
 type call struct {
 	quantized, data string
 	env, args       []string
@@ -38,7 +37,6 @@ const (
 	trueVD      = 0.02 // just above the limit
 )
 
-// people is a result of n people of whom a true share of trueVD counts.
 func people(rng *rand.Rand, n int) *eval.Result {
 	k := int(distuv.Binomial{N: float64(n), P: trueVD, Src: rng}.Rand())
 	r := &eval.Result{
@@ -113,7 +111,6 @@ func attacks() []attack {
 	}
 }
 
-// Every attack on the gate is counted: how many decisions let a model pass that should not.
 func TestAttacksLong(t *testing.T) {
 	if os.Getenv("CFQ_LONG") != "1" {
 		t.Skip("make long runs the attacks: they take minutes")
@@ -149,7 +146,6 @@ func TestAttacksLong(t *testing.T) {
 	t.Logf("wrong passes\n%s", table)
 }
 
-// run returns the exit code of a gate and what it printed.
 func (c *call) run(w *workdir) (int, string) {
 	w.Helper()
 	args := append([]string{
@@ -166,7 +162,6 @@ func (c *call) run(w *workdir) (int, string) {
 	return code, out
 }
 
-// attackFiles are the models, data and reports that attacks take, next to those of reports.
 func attackFiles(t *testing.T) *workdir {
 	t.Helper()
 	w := reports(t)
@@ -224,7 +219,6 @@ func attackFiles(t *testing.T) *workdir {
 	return w
 }
 
-// edits make models of the original's, from its logits "own" and its inputs "x".
 func edits() map[string]func(g *graph.Graph) {
 	node := func(g *graph.Graph, op, out string, in ...string) {
 		g.Nodes = append(g.Nodes, &graph.Node{Name: out, Op: op, Inputs: in, Outputs: []string{out}})

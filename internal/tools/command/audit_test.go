@@ -37,7 +37,6 @@ func TestPointsCanBeAudited(t *testing.T) {
 	}
 }
 
-// typedLines are the rows of a Parquet file as a CSV has them, with the head first.
 func typedLines(t *testing.T, path string) (lines [][]string) {
 	t.Helper()
 	f := must(os.Open(path))
@@ -72,7 +71,6 @@ func typedLines(t *testing.T, path string) (lines [][]string) {
 	return lines
 }
 
-// changed reads a list of inputs: how many, and those that differ from others, or from 0.
 func changed(t *testing.T, text string, others []float32) []float32 {
 	t.Helper()
 	words := strings.Fields(text)
@@ -94,7 +92,6 @@ func changed(t *testing.T, text string, others []float32) []float32 {
 	return x
 }
 
-// audit counts VD and RVD at margin 0.1 from the points, with the models alone.
 func audit(t *testing.T, dir string, lines [][]string, vd, rvd eval.Rate) {
 	t.Helper()
 	refused := func(model, status, column, own string) (num, den int) {

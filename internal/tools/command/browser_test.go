@@ -59,7 +59,6 @@ func browser(t *testing.T) context.Context {
 	return ctx
 }
 
-// complaints collects what a page must not do.
 type complaints struct {
 	sync.Mutex
 	list []string
@@ -79,7 +78,6 @@ func (c *complaints) take() []string {
 	return list
 }
 
-// listen notes what the console says and what is asked of the network.
 func (c *complaints) listen(ctx context.Context) error {
 	err := chromedp.Listen(ctx, func(event any) {
 		switch e := event.(type) {
@@ -102,7 +100,6 @@ func (c *complaints) listen(ctx context.Context) error {
 	return errors.Join(err, err1, err2, err3)
 }
 
-// show opens an address in a window of a size, in light or dark colours.
 func show(ctx context.Context, address string, size [2]int64, colours string) error {
 	_, err1 := chromedp.Call(ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
 		Width: size[0], Height: size[1], DeviceScaleFactor: 1, Mobile: size[0] < 500,
@@ -113,7 +110,6 @@ func show(ctx context.Context, address string, size [2]int64, colours string) er
 	return errors.Join(err1, err2, chromedp.Do(ctx, chromedp.Navigate(address)))
 }
 
-// keep writes a picture to the directory that CFQ_SCREENSHOTS names, if it does.
 func keep(
 	ctx context.Context, t *testing.T, picture chromedp.Action[[]byte], name string, size [2]int64, colours string,
 ) {
@@ -131,7 +127,6 @@ func keep(
 	}
 }
 
-// layout is what a page says of itself.
 type layout struct {
 	Width, Inner       float64
 	H1, Tables, Charts int

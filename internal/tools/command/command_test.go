@@ -15,10 +15,8 @@ import (
 	"cfq/onnxio/ort"
 )
 
-// root is the project, seen from this package.
 const root = "../../.."
 
-// program is the directory of the command that [TestMain] built.
 var program string //nolint:gochecknoglobals // set once, before the tests
 
 func TestMain(m *testing.M) {
@@ -112,7 +110,6 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// abs is the absolute path of the project.
 func abs(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs(root)

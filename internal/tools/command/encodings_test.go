@@ -73,7 +73,6 @@ type encodingCase struct {
 	of    func(f *task.Feature, values []float64) *encoded // nil: the loan model's own
 }
 
-// moments are the mean and the standard deviation of a function of numbers.
 func moments(v []float64, of func(float64) float64) (mean, std float64) {
 	values := make([]float64, len(v))
 	for i := range v {
@@ -148,7 +147,6 @@ func encodings() []encodingCase {
 	}
 }
 
-// made returns the model behind an encoding and the inputs that the encoding makes of records.
 func (c *encodingCase) made(m *graph.Model, t *task.Task, names []string, records [][]string) (
 	*graph.Model, []float32,
 ) {
@@ -243,7 +241,6 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// scored are the margins of class 1 that a model has for its own inputs.
 func scored(t *testing.T, m *graph.Model, x []float32) []float32 {
 	t.Helper()
 	c := must(classifier.Open(context.Background(), m, ort.Options{}, classifier.Options{}))

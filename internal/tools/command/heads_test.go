@@ -10,7 +10,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// otherHeads are other ends of the example's model, whose two logits are z.
 func otherHeads() map[string]func(b *graph.Builder, z string) string {
 	number := func(b *graph.Builder, v ...float32) string {
 		return b.Const(graph.FromFloats("k", v, int64(len(v)), 1))

@@ -22,7 +22,6 @@ const (
 	brightness = 90
 )
 
-// brightModel decides whether an image is bright, of pixels (byte - mean) / std.
 func brightModel(t *testing.T, path string, mean, std float32, sizes ...int64) {
 	t.Helper()
 	g := &graph.Graph{Name: "g"}
@@ -55,7 +54,6 @@ func put(t testing.TB, path string, data []byte) {
 	}
 }
 
-// brightImages writes images as an IDX file with its labels, as a folder of PNG files and as columns of text.
 func brightImages(t *testing.T, dir string, n int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(7, 1))

@@ -14,7 +14,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// gemms writes a model of dense layers whose weights weight says, rows of inputs, with a Relu between them.
 func gemms(t *testing.T, path string, sizes []int, image bool, weight func(layer, in, out int) float32,
 	bias func(layer, out int) float32,
 ) {
@@ -231,12 +230,10 @@ func TestLatent(t *testing.T) {
 	}
 }
 
-// leftOut is what is said of people who are not approved by what they do.
 func leftOut(text string) string {
 	return regexp.MustCompile(`\d+ (people are|person is) left out: model.onnx refuses`).FindString(text)
 }
 
-// check is the line of a gate's report about one check.
 func check(text, name string) string {
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(strings.TrimSpace(line), name+" ") {
@@ -246,7 +243,6 @@ func check(text, name string) string {
 	return ""
 }
 
-// TestLatentMistakes: files that do not fit are said in one line.
 func TestLatentMistakes(t *testing.T) {
 	w := newWorkdir(t)
 	dir := w.dir

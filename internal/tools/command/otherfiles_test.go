@@ -9,7 +9,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// dense is a layer of the example's model with integer codes for its weights, rows of outputs.
 type dense struct {
 	in, out int
 	bits    int
@@ -18,7 +17,6 @@ type dense struct {
 	bias    string
 }
 
-// writer adds the nodes of another tool's file.
 type writer struct {
 	*graph.Builder
 }
@@ -40,7 +38,6 @@ func (w writer) number(v ...float32) string {
 	return w.Const(graph.FromFloats("s", v, int64(len(v))))
 }
 
-// zero is a zero point, or one for each of n channels.
 func (w writer) zero(t graph.DType, at int, n int) string {
 	z := &graph.Tensor{Name: "z", DType: t}
 	if n > 1 {
@@ -52,7 +49,6 @@ func (w writer) zero(t graph.DType, at int, n int) string {
 	return w.Const(z)
 }
 
-// weights are the codes of a layer: rows of outputs, or columns.
 func (w writer) weights(l *dense, transposed bool) string {
 	t := &graph.Tensor{Name: "w", DType: graph.Int8, Dims: []int64{int64(l.out), int64(l.in)}}
 	codes := l.codes
@@ -76,7 +72,6 @@ func (w writer) weights(l *dense, transposed bool) string {
 	return w.Const(t)
 }
 
-// quantized puts the pair of quantizers behind x that a tool calibrated for numbers between -8 and 8.
 func (w writer) quantized(domain, x string, t graph.DType) string {
 	steps := math.Exp2(float64(t.Bits()))
 	scale, zero := w.number(float32(16/steps)), w.zero(t, int(steps/2), 1)
@@ -90,7 +85,6 @@ func (w writer) gemm(x, weight string, l *dense) string {
 
 const ms = "com.microsoft"
 
-// form is how a tool writes a layer.
 type form struct {
 	bits   int
 	stored int // bits of a weight in the file
@@ -100,7 +94,6 @@ type form struct {
 	bytes  func(in, out int) int // of a layer's weights with scales and zero points
 }
 
-// static is the form of QuantizeLinear and DequantizeLinear nodes around layers.
 func static(domain string, activations graph.DType) func(w writer, x string, l *dense) string {
 	return func(w writer, x string, l *dense) string {
 		if activations != graph.Undefined {
@@ -112,7 +105,6 @@ func static(domain string, activations graph.DType) func(w writer, x string, l *
 	}
 }
 
-// simulated leaves the weights in float and quantizes them when the model runs, as AIMET does.
 func simulated(w writer, x string, l *dense) string {
 	floats := make([]float32, len(l.codes))
 	for i, c := range l.codes {
@@ -126,7 +118,6 @@ func simulated(w writer, x string, l *dense) string {
 	return w.gemm(w.quantized("", x, graph.Uint8), dq[0], l)
 }
 
-// perChannel is the form of NNCF: a scale for each output, the axis counted from the end.
 func perChannel(w writer, x string, l *dense) string {
 	scales := make([]float32, l.out)
 	for i := range scales {
@@ -145,7 +136,6 @@ func dynamic(w writer, x string, l *dense) string {
 	return w.Op("Add", []string{w.Op("Mul", []string{float[0], scale[0]}), l.bias})
 }
 
-// qgemm is QOperator: a layer that multiplies integers itself.
 func qgemm(w writer, x string, l *dense) string {
 	scale, zero := w.number(16./256), w.zero(graph.Uint8, 128, 1)
 	q := w.node("", "QuantizeLinear", 1, []string{x, scale, zero})
@@ -155,7 +145,6 @@ func qgemm(w writer, x string, l *dense) string {
 
 const block = 16
 
-// nbits packs the weights of a layer in blocks of 16 inputs.
 func nbits(w writer, x string, l *dense) string {
 	blocks := (l.in + block - 1) / block
 	size := block * l.bits / 8
@@ -182,7 +171,6 @@ func nbits(w writer, x string, l *dense) string {
 	return w.Op("Add", []string{y[0], l.bias})
 }
 
-// otherForms are the files of other tools.
 func otherForms() map[string]form {
 	perTensor := func(bits int) func(in, out int) int {
 		return func(in, out int) int { return in*out*bits/8 + 4 + 1 }
@@ -209,7 +197,6 @@ func otherForms() map[string]form {
 	}
 }
 
-// made writes the example's model m in a form.
 func (f form) made(t *testing.T, m *graph.Model) (file *graph.Model, bytes int) {
 	t.Helper()
 	g := &graph.Graph{Name: "other", Inputs: m.Graph.Inputs, Outputs: m.Graph.Outputs}
@@ -241,7 +228,6 @@ func (f form) made(t *testing.T, m *graph.Model) (file *graph.Model, bytes int) 
 	return file, bytes
 }
 
-// counted is what the commands say of a file.
 type counted struct{ vd, rvd [2]int }
 
 // TestOtherToolsFiles: each file has bits, bytes, VD, RVD and a verdict; files that compute the same numbers have the

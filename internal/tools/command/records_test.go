@@ -40,7 +40,6 @@ func sameResult(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// difference is where two JSON values differ first; "" nowhere.
 func difference(at string, a, b any) string {
 	switch x := a.(type) {
 	case map[string]any:
@@ -112,7 +111,6 @@ func evaluating(t *testing.T, quantized, data string, flags ...string) *exec.Cmd
 	return c
 }
 
-// quantizedLoans is a quantized model of the synthetic example.
 func quantizedLoans(t testing.TB, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "q.onnx")
@@ -121,7 +119,6 @@ func quantizedLoans(t testing.TB, dir string) string {
 	return path
 }
 
-// manyLoans writes a file of n people of the synthetic example with other incomes, each of them someone else.
 func manyLoans(t testing.TB, path string, n int, seed uint64) {
 	t.Helper()
 	text := must(os.ReadFile(loans("test.csv")))
@@ -188,7 +185,6 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// stop starts a command and stops it when a file is there.
 func stop(t *testing.T, c *exec.Cmd, path string, how os.Signal) {
 	t.Helper()
 	c.Stderr = nil
@@ -209,7 +205,6 @@ func stop(t *testing.T, c *exec.Cmd, path string, how os.Signal) {
 	}
 }
 
-// parts are the tables of a folder.
 func parts(t *testing.T, folder string) map[string]os.FileInfo {
 	t.Helper()
 	all := map[string]os.FileInfo{}
@@ -226,7 +221,6 @@ func temporary(t *testing.T, folder string) []string {
 	return must(filepath.Glob(filepath.Join(folder, ".cfq-*")))
 }
 
-// differ says where two reports differ but for how they were made.
 func differ(t *testing.T, a, b string) string {
 	t.Helper()
 	var docs [2]struct {
@@ -297,7 +291,6 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// raises writes a promises file: a raise of income for each of the people.
 func raises(b *testing.B, data, path string) {
 	b.Helper()
 	text := must(os.ReadFile(data))

@@ -7,8 +7,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// TestRefused: a model of a kind that cannot be quantized is named by every command that is handed one, in one line,
-// with what to export instead.
 func TestRefused(t *testing.T) {
 	w := newWorkdir(t)
 	rows := graph.Shape{{Size: -1, Param: "N"}, {Size: 14}}

@@ -7,7 +7,6 @@ import (
 	"testing"
 )
 
-// written has the folder of reports, which is made once for all tests.
 var written struct { //nolint:gochecknoglobals // the reports take as long as many tests
 	sync.Once
 	files map[string]string

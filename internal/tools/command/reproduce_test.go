@@ -15,7 +15,6 @@ import (
 	"cfq/task"
 )
 
-// madeUpAdults writes files in the format of Adult, of random people, whose income follows from schooling and hours.
 func madeUpAdults(t *testing.T, dir string) {
 	t.Helper()
 	of, err := task.Load(filepath.Join(root, "reproduce", "testdata", "tasks", "adult.yaml"))
@@ -55,8 +54,6 @@ func madeUpAdults(t *testing.T, dir string) {
 	}
 }
 
-// TestReproduce: a table is measured from data files to its results; a run that is interrupted continues, and one that
-// has ended repeats nothing.
 func TestReproduce(t *testing.T) {
 	w := newWorkdir(t)
 	dir := w.dir

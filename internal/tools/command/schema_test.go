@@ -12,7 +12,6 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// schema is a published JSON Schema, read by a validator that shares no code with this project.
 func schema(t *testing.T, name string) *jsonschema.Schema {
 	t.Helper()
 	data := content(t, filepath.Join(root, "docs", name))
@@ -36,7 +35,6 @@ func content(t *testing.T, path string) []byte {
 	return must(os.ReadFile(path))
 }
 
-// validate checks a YAML or JSON text against a schema.
 func validate(t *testing.T, s *jsonschema.Schema, data []byte) error {
 	t.Helper()
 	text, err := yaml.YAMLToJSON(data)

@@ -16,7 +16,6 @@ import (
 	"time"
 )
 
-// streaming is a command that answers the rows of the synthetic example.
 func streaming(t *testing.T, flags ...string) *exec.Cmd {
 	t.Helper()
 	c := newWorkdir(t).command(append([]string{"recourse", loans("model.onnx"), "-t", loans("task.yaml")}, flags...)...)
@@ -24,7 +23,6 @@ func streaming(t *testing.T, flags ...string) *exec.Cmd {
 	return c
 }
 
-// loanRows are the header and the rows of test.csv, with a number in front that tells them apart.
 func loanRows(t *testing.T) (header string, rows []string) {
 	t.Helper()
 	text := must(os.ReadFile(loans("test.csv")))
@@ -100,7 +98,6 @@ func TestStreamPartition(t *testing.T) {
 	}
 }
 
-// TestStreamAnswers: a row is answered while its writer waits for the answer, others still to come.
 func TestStreamAnswers(t *testing.T) {
 	header, rows := loanRows(t)
 	c := streaming(t, "--stream", "--keep", "id")
@@ -139,7 +136,6 @@ func TestStreamAnswers(t *testing.T) {
 	}
 }
 
-// TestStreamInterrupted: who stops the command has whole rows.
 func TestStreamInterrupted(t *testing.T) {
 	header, rows := loanRows(t)
 	c := streaming(t, "--stream", "--keep", "id")
@@ -184,7 +180,6 @@ func TestStreamInterrupted(t *testing.T) {
 	}
 }
 
-// TestStreamWaits: who waits for a first row that does not come can be stopped.
 func TestStreamWaits(t *testing.T) {
 	c := streaming(t, "--stream")
 	if _, err := c.StdinPipe(); err != nil {

@@ -14,7 +14,6 @@ import (
 	"cfq/onnxio/ort/orttest"
 )
 
-// workdir is a folder in which a test runs the command.
 type workdir struct {
 	testing.TB
 
@@ -23,14 +22,12 @@ type workdir struct {
 	stdin []byte
 }
 
-// newWorkdir makes an empty folder; env is what the command finds in its environment.
 func newWorkdir(t testing.TB, env ...string) *workdir {
 	t.Helper()
 	orttest.Need(t)
 	return &workdir{TB: t, dir: t.TempDir(), env: env}
 }
 
-// must is the value of a call that may not fail.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -38,7 +35,6 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// loans is a file of the synthetic example.
 func loans(name string) string {
 	return filepath.Join(must(filepath.Abs(root)), "testdata", "loans", name)
 }
@@ -52,7 +48,6 @@ func (w *workdir) put(name string, data []byte) {
 
 func (w *workdir) read(name string) string { return string(must(os.ReadFile(w.path(name)))) }
 
-// model writes an ONNX file.
 func (w *workdir) model(name string, m *graph.Model) {
 	w.Helper()
 	w.put(name, must(codec.Marshal(m)))
@@ -64,14 +59,12 @@ func (w *workdir) command(args ...string) *exec.Cmd {
 	return c
 }
 
-// run returns the exit code of a command and what it printed.
 func (w *workdir) run(args ...string) (code int, out string) {
 	c := w.command(args...)
 	text, _ := c.CombinedOutput()
 	return c.ProcessState.ExitCode(), string(text)
 }
 
-// call runs a command that must end with an exit code.
 func (w *workdir) call(want int, args ...string) string {
 	w.Helper()
 	code, out := w.run(args...)
@@ -81,7 +74,6 @@ func (w *workdir) call(want int, args ...string) string {
 	return out
 }
 
-// result decodes what a command writes with --json, and returns its exit code, which is 0 or 1.
 func (w *workdir) result(into any, args ...string) int {
 	w.Helper()
 	c := w.command(append(args, "--json")...)
