@@ -198,8 +198,7 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	f.addPromises(fs)
 	f.addWriting(fs)
 	group(fs, "Training", func(fs *pflag.FlagSet) {
-		fs.StringVar(&f.log, "log", "",
-			"write loss, VD, RVD and bits of each round to a CSV `file`, and their curves to an SVG beside it")
+		fs.StringVar(&f.log, "log", "", "write loss, VD, RVD and bits of each round to a CSV `file`")
 		addCheckpoint(fs, &f.checkpoint)
 	})
 	fs.Uint64Var(&f.seed, "seed", 1, "seed of the rows read of very large data, and of what --target-vd holds out")
@@ -228,8 +227,7 @@ func (f *quantizeFlags) check(e *env, args []string) error {
 	if f.records() {
 		outputs = append(outputs, record.Path(f.out))
 	}
-	outputs = append(append(outputs, f.savePlan), logFiles(f.log)...)
-	return writable(append(f.paths(args[0]), f.plan), outputs, f.overwrite, f.checkpoint)
+	return writable(append(f.paths(args[0]), f.plan), append(outputs, f.savePlan, f.log), f.overwrite, f.checkpoint)
 }
 
 func (f *quantizeFlags) checkUse(e *env) (err error) {
@@ -255,7 +253,7 @@ func (f *quantizeFlags) checkUse(e *env) (err error) {
 		err = cmp.Or(err, e.conflict("FLAG: without an objective nothing is trained; --method cfq-qat trains", "log",
 			"checkpoint"))
 	}
-	if err = cmp.Or(err, checkLog(f.log)); err != nil || f.r.Target == nil {
+	if err != nil || f.r.Target == nil {
 		return err
 	}
 	if f.checkpoint != "" {
@@ -343,25 +341,15 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) {
 	writeQuantized(out, path, r.Result)
 	t := r.Target
 	fmt.Fprintln(out)
-	message.Paragraph(
-		out,
-		"",
-		"",
-		fmt.Sprintf("%d people calibrate, %d are held out; %d of those are refused, %d were asked, "+
-			"%d have promises at margin %g.",
-			r.Calibrated, r.HeldOut, r.Refused, r.Asked, r.Promises, t.Margin),
-	)
+	say := func(format string, args ...any) { message.Paragraph(out, "", "", fmt.Sprintf(format, args...)) }
+	say("%d people calibrate, %d are held out; %d of those are refused, %d were asked, %d have promises at margin %g.",
+		r.Calibrated, r.HeldOut, r.Refused, r.Asked, r.Promises, t.Margin)
 	verdict := "Not shown"
 	if r.Reached {
 		verdict = "Shown"
 	}
-	message.Paragraph(
-		out,
-		"",
-		"",
-		fmt.Sprintf("%s with confidence %g: VD(%g) and RVD(%g) are at most %g. Each bound is one at confidence %.4g.",
-			verdict, t.Confidence, t.Margin, t.Margin, t.VD, r.Level),
-	)
+	say("%s with confidence %g: VD(%g) and RVD(%g) are at most %g. Each bound is one at confidence %.4g.",
+		verdict, t.Confidence, t.Margin, t.Margin, t.VD, r.Level)
 	fmt.Fprintln(out)
 	w := &message.Grid{Left: map[int]bool{2: true}}
 	w.Add("budget", "bytes", "people", "VD", "at most", "RVD", "at most", "accuracy", "holds")
@@ -413,7 +401,7 @@ func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) e
 		}
 	}
 	if f.log != "" {
-		if err := writeLog(f.log, trainingTable(r), trainingCharts(r.Training)); err != nil {
+		if err := writeLog(f.log, trainingTable(r)); err != nil {
 			return err
 		}
 	}
@@ -485,9 +473,7 @@ func writeQuantized(out io.Writer, path string, r *ptq.Result) {
 		fmt.Fprintf(out, " (budget %g)", r.Budget)
 	}
 	fmt.Fprintln(out)
-	for _, line := range summary(r) {
-		message.Paragraph(out, "  ", "    ", line)
-	}
+	writeSummary(out, r)
 	fmt.Fprintln(out)
 	layerTable(r).Write(out, "  ")
 	if len(r.Verified.Advice) > 0 {
@@ -498,15 +484,15 @@ func writeQuantized(out io.Writer, path string, r *ptq.Result) {
 	}
 }
 
-func summary(r *ptq.Result) []string {
-	lines := []string{fmt.Sprintf("%d bytes (float %d, %.1fx smaller); %.2f stored bits per weight",
-		r.Bytes, r.FloatBytes, float64(r.FloatBytes)/float64(r.Bytes), r.Stored)}
+func writeSummary(out io.Writer, r *ptq.Result) {
+	say := func(format string, args ...any) { message.Paragraph(out, "  ", "    ", fmt.Sprintf(format, args...)) }
+	say("%d bytes (float %d, %.1fx smaller); %.2f stored bits per weight",
+		r.Bytes, r.FloatBytes, float64(r.FloatBytes)/float64(r.Bytes), r.Stored)
 	if r.Metadata > 0 {
-		lines = append(lines, fmt.Sprintf("%d bytes of the exporter's metadata and doc strings are left out; "+
-			"--keep-metadata keeps them", r.Metadata))
+		say("%d bytes of the exporter's metadata and doc strings are left out; --keep-metadata keeps them", r.Metadata)
 	}
 	if len(r.Equalized) > 0 {
-		lines = append(lines, "cross-layer equalization: "+strings.Join(r.Equalized, ", "))
+		say("cross-layer equalization: %s", strings.Join(r.Equalized, ", "))
 	}
 	switch {
 	case r.Factual == 0: // by a plan
@@ -519,56 +505,51 @@ func summary(r *ptq.Result) []string {
 		if r.CalibratedOn == "factual" {
 			text = "calibrated on %s; %s (%d past the decision) say how much layers matter"
 		}
-		lines = append(lines, fmt.Sprintf(text, calibratedOn(r), message.Count(r.Recourse, what), r.Reached))
+		say(text, rowsUsed(r.Factual, r.People), message.Count(r.Recourse, what), r.Reached)
 	default:
-		lines = append(lines, "calibrated on "+calibratedOn(r))
+		say("calibrated on %s", rowsUsed(r.Factual, r.People))
 	}
 	switch o := r.Refined; {
 	case o == nil:
 	case o.Rounds == 0 && o.Steps == 0:
-		lines = append(lines, fmt.Sprintf("refinement made nothing better: margin error %.3g logits (rms at points held "+
-			"out)", o.Before))
+		say("refinement made nothing better: margin error %.3g logits (rms at points held out)", o.Before)
 	default:
 		in := message.Count(o.Rounds, "round")
 		if o.Steps > 0 {
 			in += fmt.Sprintf(" and %s", message.Count(o.Steps, "gradient step"))
 		}
-		lines = append(lines, fmt.Sprintf("refined in %s: margin error %.3g -> %.3g logits (rms at points held out)",
-			in, o.Before, o.After))
+		say("refined in %s: margin error %.3g -> %.3g logits (rms at points held out)", in, o.Before, o.After)
 	}
 	if l := r.Learned; l != nil {
-		lines = append(lines, fmt.Sprintf("bit widths learned in %s; the most probable ones cost %.2f",
-			message.Count(l.Steps, "step"), l.Cost))
+		say("bit widths learned in %s; the most probable ones cost %.2f", message.Count(l.Steps, "step"), l.Cost)
 	}
 	if t := r.Training; t != nil {
 		if t.Trials != nil {
-			lines = append(lines, fmt.Sprintf("eta %v chosen by people held out of %s", t.Eta, message.Count(len(t.Trials),
-				"short training")))
+			say("eta %v chosen by people held out of %s", t.Eta, message.Count(len(t.Trials), "short training"))
 		}
 		on := "rows"
 		if t.People > 0 {
 			on = fmt.Sprintf("rows and the recourse of %d people", t.People)
 		}
-		lines = append(lines, fmt.Sprintf("trained for %s (%s) on %s; of refused people's promises, VD(0.1) is %s and "+
-			"RVD(0.1) %s; %s of the rows are decided differently, %s before training", message.Count(t.Steps, "step"),
-			t.Objective, on, message.Percent(float64(t.VD), 1), message.Percent(float64(t.RVD), 1),
-			message.Percent(t.Disagreement, 1), message.Percent(t.DisagreementBefore, 1)))
+		say("trained for %s (%s) on %s; of refused people's promises, VD(0.1) is %s and RVD(0.1) %s; %s of the rows are "+
+			"decided differently, %s before training", message.Count(t.Steps, "step"), t.Objective, on,
+			message.Percent(float64(t.VD), 1), message.Percent(float64(t.RVD), 1),
+			message.Percent(t.Disagreement, 1), message.Percent(t.DisagreementBefore, 1))
 	}
 	if s := r.Sparsity; s != nil {
-		lines = append(lines, fmt.Sprintf("%s of the weights pruned (%s), %s of the codes are zero; zeros are stored like "+
-			"other weights: the file is no smaller, but compressed by gzip it has %d bytes", message.Percent(s.Pruned, 1),
-			s.By, message.Percent(s.Zero, 1), s.Gzip))
+		say("%s of the weights pruned (%s), %s of the codes are zero; zeros are stored like other weights: the file is no "+
+			"smaller, but compressed by gzip it has %d bytes", message.Percent(s.Pruned, 1), s.By,
+			message.Percent(s.Zero, 1), s.Gzip)
 	}
 	l := r.Verified.Levels
-	return append(lines, fmt.Sprintf("verified on %s: optimizations change outputs by %.2g at most", message.Count(l.Rows,
-		"row"), l.Diff))
+	say("verified on %s: optimizations change outputs by %.2g at most", message.Count(l.Rows, "row"), l.Diff)
 }
 
-func calibratedOn(r *ptq.Result) string {
-	if r.People > r.Factual {
-		return fmt.Sprintf("%d of %d rows", r.Factual, r.People)
+func rowsUsed(used, all int) string {
+	if all > used {
+		return fmt.Sprintf("%d of %d rows", used, all)
 	}
-	return message.Count(r.Factual, "row")
+	return message.Count(used, "row")
 }
 
 func layerTable(r *ptq.Result) *message.Grid {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -15,14 +14,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/eval"
-	"cfq/internal/chart"
 	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/onnxio/classifier"
 	"cfq/qat"
 	"cfq/qat/fit"
 	"cfq/recourse"
-	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -34,6 +31,7 @@ type trainFlags struct {
 	objective  qat.ObjectiveDoc
 	validation float64
 	teacher    recourse.TeacherOptions
+	weights    map[string]*float64 // values of the flags
 	log        string
 	overwrite  bool
 }
@@ -62,7 +60,7 @@ an image, and the decoder makes an image of them.`,
 			"cfq train -d train-images-idx3-ubyte.gz -t digits.yaml --arch autoencoder:256,64,16 -o digits.onnx",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
-			f := &trainFlags{}
+			f := &trainFlags{weights: map[string]*float64{}}
 			f.add(fs)
 			return f.run
 		},
@@ -93,8 +91,7 @@ func (f *trainFlags) add(fs *pflag.FlagSet) {
 	cli.Choice(fs, &f.o.Train.Objective, "objective", qat.Task, objectives, "what training minimises; see --help-all")
 	fs.StringSliceVar(&f.o.Attributes, "attributes", nil, "`columns` of numbers that an autoencoder's code is to be")
 	f.addRows(fs)
-	fs.StringVar(&f.log, "log", "",
-		"write losses and accuracies of each round to a CSV `file`, and their curves to an SVG beside it")
+	fs.StringVar(&f.log, "log", "", "write losses and accuracies of each round to a CSV `file`")
 	addCheckpoint(fs, &f.o.Checkpoint)
 	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
 	group(fs, "Training", func(fs *pflag.FlagSet) {
@@ -106,14 +103,17 @@ func (f *trainFlags) add(fs *pflag.FlagSet) {
 		fs.Float64Var(&f.validation, "validation", 0.2,
 			"`share` of the people who are not trained on, the same for every seed; 0 for none")
 		cli.Within(fs, "validation", &f.validation, 0, cli.Below1, "a share below 1, such as 0.2, or 0 for none")
-		addOptimizer(fs, &f.o.Train)
+		fs.Float64Var(&f.o.Train.Rate, "learning-rate", qat.DefaultRate, "learning `rate`")
+		cli.Within(fs, "learning-rate", &f.o.Train.Rate, cli.Above0, cli.Finite, "a number above 0")
+		fs.Uint64Var(&f.o.Train.Seed, "train-seed", 1, "seed of all that is random in training")
+		cli.Within(fs, "train-seed", &f.o.Train.Seed, 1, math.MaxUint64, "1 or more")
 	})
 	group(fs, "Objectives that look at recourse", func(fs *pflag.FlagSet) {
 		fs.IntVar(&f.o.Members, "members", 3, "r-consistency: `networks` that are trained together")
 		cli.Within(fs, "members", &f.o.Members, 2, 64, "2 to 64")
-		addWeight(fs, &f.o.Train, fit.Objectives(), "eta", "`weight` of the variance")
-		addWeight(fs, &f.o.Train, fit.Objectives(), "beta", "the paper's beta, `weight` of the hinge")
-		addWeight(fs, &f.o.Train, fit.Objectives(), "gamma", "the paper's gamma, `margin` of the hinge in logits")
+		f.addWeight(fs, "eta", "`weight` of the variance")
+		f.addWeight(fs, "beta", "the paper's beta, `weight` of the hinge")
+		f.addWeight(fs, "gamma", "the paper's gamma, `margin` of the hinge in logits")
 		fs.IntVarP(&f.teacher.Steps, "teacher-steps", "K", 3, "gradient `steps` of the teacher recourse")
 		cli.Within(fs, "teacher-steps", &f.teacher.Steps, 1, math.MaxInt, "1 or more")
 	})
@@ -136,10 +136,7 @@ func (f *trainFlags) check(e *env) (err error) {
 	if err := f.checkObjective(e); err != nil {
 		return err
 	}
-	if err := checkLog(f.log); err != nil {
-		return err
-	}
-	return writable(f.paths(), append(f.models(), logFiles(f.log)...), f.overwrite, f.o.Checkpoint)
+	return writable(f.paths(), append(f.models(), f.log), f.overwrite, f.o.Checkpoint)
 }
 
 func (f *trainFlags) models() []string {
@@ -168,7 +165,26 @@ func (f *trainFlags) checkObjective(e *env) (err error) {
 		err = cmp.Or(err, e.conflict("FLAG: the objective "+name+" does not look at recourse; r-margin and r-consistency do",
 			"teacher-steps"))
 	}
-	return cmp.Or(err, checkWeights(e.flags, f.objective))
+	for _, weight := range []string{"eta", "beta", "gamma"} {
+		if e.given(weight) {
+			*f.o.Train.Named(weight) = f.weights[weight]
+		}
+		if !slices.Contains(f.objective.Weights, weight) {
+			err = cmp.Or(err, e.conflict("FLAG: the objective "+name+" has none", weight))
+		}
+	}
+	return err
+}
+
+func (f *trainFlags) addWeight(fs *pflag.FlagSet, name, usage string) {
+	var users []string
+	for _, o := range fit.Objectives() {
+		if slices.Contains(o.Weights, name) {
+			users = append(users, string(o.Name))
+		}
+	}
+	f.weights[name] = fs.Float64(name, qat.DefaultWeight(name), usage+"; objectives: "+strings.Join(users, ", "))
+	cli.Within(fs, name, f.weights[name], 0, cli.Finite, "a number of 0 or more")
 }
 
 func (f *trainFlags) run(ctx context.Context, e *env, _ []string) error {
@@ -199,7 +215,15 @@ func (f *trainFlags) run(ctx context.Context, e *env, _ []string) error {
 		}
 		show(eval.Event{Stage: text, Done: r.Number, Total: total})
 	}
-	f.o.Teacher = fit.Teacher{Points: f.teach(set.set, tk, e.workers), Settings: fmt.Sprintf("%+v", f.teacher)}
+	f.o.Teacher.Settings = fmt.Sprintf("%+v", f.teacher)
+	f.teacher.Margin, f.teacher.Workers = tk.Target.Margin, e.workers
+	f.o.Teacher.Points = func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error) {
+		x, err := recourse.Teacher(ctx, m, set.set, people.X, f.teacher)
+		if err == nil {
+			recourse.Point(x, people.X, x)
+		}
+		return x, err
+	}
 	if f.o.Recipe, err = f.recipe(); err != nil {
 		return err
 	}
@@ -231,19 +255,6 @@ func judged(r *fit.Result) (string, fit.Metrics) {
 	return "training", r.Train
 }
 
-func (f *trainFlags) teach(set *constraint.Set, tk *task.Task, workers int) func(context.Context, *classifier.Model,
-	*task.People) ([]float32, error) {
-	return func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error) {
-		o := f.teacher
-		o.Margin, o.Workers = tk.Target.Margin, workers
-		x, err := recourse.Teacher(ctx, m, set, people.X, o)
-		if err == nil {
-			recourse.Point(x, people.X, x)
-		}
-		return x, err
-	}
-}
-
 func (f *trainFlags) recipe() (map[string]string, error) {
 	r, err := madeFrom(map[string]string{"data": f.data, "task": f.task, "rows": strings.TrimPrefix(f.rows, "!")})
 	if err == nil && strings.HasPrefix(f.rows, "!") {
@@ -253,15 +264,12 @@ func (f *trainFlags) recipe() (map[string]string, error) {
 }
 
 func (f *trainFlags) write(e *env, r *fit.Result) error {
-	if f.log != "" {
-		if err := writeLog(f.log, fitTable(r), fitCharts(r)); err != nil {
-			return err
-		}
+	if err := writeLog(f.log, fitTable(r)); err != nil {
+		return err
 	}
 	paths, content := f.models(), [][]byte{r.Model, r.Decoder}
 	for i, path := range slices.Backward(paths) {
-		err := cli.Write(path, cli.Content(content[i]))
-		if err != nil {
+		if err := cli.Write(path, cli.Content(content[i])); err != nil {
 			return err
 		}
 	}
@@ -303,24 +311,19 @@ func (f *trainFlags) show(out io.Writer, r *fit.Result) {
 	}
 	fmt.Fprintln(out)
 	g := &message.Grid{Left: map[int]bool{0: true}}
-	all := figures(&r.Train)
-	heads := []string{"", "rows"}
-	for _, x := range all {
-		heads = append(heads, x.title)
+	rows := [][]string{{"", "rows"}, {"train", strconv.Itoa(r.Train.Rows)}}
+	for _, x := range figures(&r.Train) {
+		rows[0], rows[1] = append(rows[0], x.title), append(rows[1], x.text)
 	}
-	g.Add(heads...)
-	add := func(name string, m *fit.Metrics) {
-		if m == nil {
-			return
+	if r.Validation != nil {
+		rows = append(rows, []string{"validation", strconv.Itoa(r.Validation.Rows)})
+		for _, x := range figures(r.Validation) {
+			rows[2] = append(rows[2], x.text)
 		}
-		cells := []string{name, strconv.Itoa(m.Rows)}
-		for _, x := range all {
-			cells = append(cells, x.text(x.of(m)))
-		}
-		g.Add(cells...)
 	}
-	add("train", &r.Train)
-	add("validation", r.Validation)
+	for _, row := range rows {
+		g.Add(row...)
+	}
 	g.Write(out, "  ")
 	if r.Train.Coding != nil {
 		showCoding(out, r)
@@ -353,27 +356,23 @@ func showCoding(out io.Writer, r *fit.Result) {
 }
 
 type fitFigure struct {
-	name, title string
-	of          func(*fit.Metrics) float64
-	text        func(float64) string
+	name, title string // in the log, in the table
+	value       float64
+	text        string
 }
 
 func figures(m *fit.Metrics) []fitFigure {
-	digits := func(v float64) string { return fmt.Sprintf("%.4f", v) }
-	percent := func(v float64) string { return message.Percent(v, 2) }
-	all := []fitFigure{{"loss", "loss", func(m *fit.Metrics) float64 { return m.Loss }, digits}}
-	if m.Coding == nil {
-		return append(all,
-			fitFigure{"accuracy", "accuracy", func(m *fit.Metrics) float64 { return m.Accuracy }, percent},
-			fitFigure{"auc", "AUC", func(m *fit.Metrics) float64 { return m.AUC }, digits})
+	figure := func(name, title string, v float64) fitFigure {
+		return fitFigure{name, title, v, fmt.Sprintf("%.4f", v)}
 	}
-	all = append(all,
-		fitFigure{"error", "error", func(m *fit.Metrics) float64 { return m.Error }, digits},
-		fitFigure{"mean_error", "of mean", func(m *fit.Metrics) float64 { return m.MeanError }, digits})
+	all := []fitFigure{figure("loss", "loss", m.Loss)}
+	if m.Coding == nil {
+		return append(all, fitFigure{"accuracy", "accuracy", m.Accuracy, message.Percent(m.Accuracy, 2)},
+			figure("auc", "AUC", m.AUC))
+	}
+	all = append(all, figure("error", "error", m.Error), figure("mean_error", "of mean", m.MeanError))
 	if m.Rendered != nil {
-		all = append(all, fitFigure{
-			"rendered_error", "of attributes", func(m *fit.Metrics) float64 { return *m.Rendered }, digits,
-		})
+		all = append(all, figure("rendered_error", "of attributes", *m.Rendered))
 	}
 	return all
 }
@@ -389,96 +388,13 @@ func fitTable(r *fit.Result) [][]string {
 	for i, x := range r.Rounds {
 		row := []string{strconv.Itoa(i + 1), strconv.Itoa(x.Steps), csvNumber(x.Loss)}
 		for _, m := range []*fit.Metrics{&x.Train, x.Validation} {
-			for _, of := range all {
-				if m == nil {
-					row = append(row, csvNumber(math.NaN()))
-				} else {
-					row = append(row, csvNumber(of.of(m)))
-				}
+			cells := make([]string, len(all))
+			for k := 0; m != nil && k < len(all); k++ {
+				cells[k] = csvNumber(figures(m)[k].value)
 			}
+			row = append(row, cells...)
 		}
 		table = append(table, row)
 	}
 	return table
-}
-
-func fitCharts(r *fit.Result) []chart.Chart {
-	curves := []chart.Chart{
-		{Title: "Cross-entropy", X: "steps", Y: "mean"}, {Title: "Accuracy", X: "steps", Y: "share"},
-	}
-	if r.Train.Coding != nil {
-		curves[1] = chart.Chart{Title: "Root mean square error", X: "steps", Y: "share of the bounds"}
-	}
-	all := figures(&r.Train)
-	add := func(name string, of func(fit.Round) *fit.Metrics) {
-		series := [2]chart.Series{{Name: name}, {Name: name}}
-		for _, x := range r.Rounds {
-			m := of(x)
-			if m == nil {
-				return
-			}
-			for k := range curves {
-				series[k].X, series[k].Y = append(series[k].X, float64(x.Steps)), append(series[k].Y, all[k].of(m))
-			}
-		}
-		for k := range curves {
-			curves[k].Series = append(curves[k].Series, series[k])
-		}
-	}
-	add("train", func(x fit.Round) *fit.Metrics { return &x.Train })
-	add("validation", func(x fit.Round) *fit.Metrics { return x.Validation })
-	return curves
-}
-
-func addOptimizer(fs *pflag.FlagSet, o *qat.Spec) {
-	fs.Float64Var(&o.Rate, "learning-rate", qat.DefaultRate, "learning `rate`")
-	cli.Within(fs, "learning-rate", &o.Rate, cli.Above0, cli.Finite, "a number above 0")
-	fs.Uint64Var(&o.Seed, "train-seed", 1, "seed of all that is random in training")
-	cli.Within(fs, "train-seed", &o.Seed, 1, math.MaxUint64, "1 or more")
-}
-
-type weightFlag struct {
-	value    **float64
-	byItself float64 // where the flag is not given
-}
-
-func addWeight(fs *pflag.FlagSet, spec *qat.Spec, objectives []qat.ObjectiveDoc, name, usage string) {
-	var users []string
-	for _, o := range objectives {
-		if slices.Contains(o.Weights, name) {
-			users = append(users, string(o.Name))
-		}
-	}
-	fs.Var(&weightFlag{spec.Named(name), qat.DefaultWeight(name)}, name,
-		usage+"; objectives: "+strings.Join(users, ", "))
-}
-
-func (w *weightFlag) String() string {
-	switch {
-	case w.value == nil: // pflag asks an empty one
-		return ""
-	case *w.value == nil:
-		return strconv.FormatFloat(w.byItself, 'g', -1, 64)
-	}
-	return strconv.FormatFloat(**w.value, 'g', -1, 64)
-}
-
-func (w *weightFlag) Set(text string) error {
-	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(v >= 0) || math.IsInf(v, 1) {
-		return errors.New("want a number of 0 or more")
-	}
-	*w.value = &v
-	return nil
-}
-
-func (w *weightFlag) Type() string { return "float" }
-
-func checkWeights(fs *pflag.FlagSet, doc qat.ObjectiveDoc) error {
-	for _, name := range qat.WeightNames() {
-		if fs.Changed(name) && !slices.Contains(doc.Weights, name) {
-			return cli.Usagef(cli.HintConflict, "--%s: the objective %s has none", name, doc.Name)
-		}
-	}
-	return nil
 }

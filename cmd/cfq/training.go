@@ -1,43 +1,49 @@
 package main
 
 import (
+	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
-	"path/filepath"
+	"os"
 	"strconv"
-	"strings"
 
-	"cfq/internal/chart"
+	"github.com/spf13/pflag"
+
 	"cfq/internal/cli"
 	"cfq/ptq"
 )
 
-func trainingPlot(log string) string { return strings.TrimSuffix(log, filepath.Ext(log)) + ".svg" }
-
-func logFiles(log string) []string {
-	if log == "" {
-		return nil
-	}
-	return []string{log, trainingPlot(log)}
+func addCheckpoint(fs *pflag.FlagSet, path *string) {
+	fs.StringVar(path, "checkpoint", "", "keep the state of training in a `file` after each round, and go on from it if it "+
+		"exists; removed once the model is written")
 }
 
-func writeLog(log string, table [][]string, curves []chart.Chart) error {
-	err := cli.Write(log, func(w io.Writer) error { return csv.NewWriter(w).WriteAll(table) })
-	if err != nil {
-		return err
+func noteCheckpoint(ctx context.Context, e *env, path string) {
+	if ctx.Err() != nil && exists(path) {
+		e.msg.Note("the training is in %s; the same command goes on from there", path)
 	}
-	return cli.Write(trainingPlot(log), func(w io.Writer) error { return chart.Draw(w, curves...) })
 }
 
-func checkLog(log string) error {
-	if log != "" && trainingPlot(log) == log {
-		return cli.Usagef(cli.HintValue, "--log %s: the log is a CSV file", log)
+func removeCheckpoint(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("checkpoint: %w", err)
 	}
 	return nil
 }
 
+// writeLog writes a table as a CSV file, if there is to be one.
+func writeLog(path string, table [][]string) error {
+	if path == "" {
+		return nil
+	}
+	return cli.Write(path, func(w io.Writer) error { return csv.NewWriter(w).WriteAll(table) })
+}
+
+// csvNumber writes a number; what is undefined is empty.
 func csvNumber(v float64) string {
 	if math.IsNaN(v) {
 		return ""
@@ -60,18 +66,4 @@ func trainingTable(r *ptq.Result) [][]string {
 	}
 	add("train", r.Training.Rounds)
 	return rows
-}
-
-func trainingCharts(t *ptq.Training) []chart.Chart {
-	loss, vd, rvd := chart.Series{Name: "loss"}, chart.Series{Name: "VD(0.1)"}, chart.Series{Name: "RVD(0.1)"}
-	for _, r := range t.Rounds {
-		x := float64(r.Steps)
-		loss.X, loss.Y = append(loss.X, x), append(loss.Y, float64(r.Loss))
-		vd.X, vd.Y = append(vd.X, x), append(vd.Y, float64(r.VD))
-		rvd.X, rvd.Y = append(rvd.X, x), append(rvd.Y, float64(r.RVD))
-	}
-	return []chart.Chart{
-		{Title: fmt.Sprintf("Loss (%s)", t.Objective), X: "steps", Y: "mean of the round", Series: []chart.Series{loss}},
-		{Title: "Broken promises to some refused people", X: "steps", Y: "share", Series: []chart.Series{vd, rvd}},
-	}
 }

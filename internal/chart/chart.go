@@ -36,7 +36,6 @@ type Chart struct {
 	// Categories make it a chart of horizontal bars, which leaves room for long names: one group per category, in which
 	// the bar of series k is as long as its Y for that category. X is the title of the axis of the values.
 	Categories []string
-	Log        bool // of bars: the axis of the values is logarithmic
 	Series     []Series
 }
 
@@ -176,6 +175,4 @@ func (c *Chart) barsHeight() vg.Length {
 	return vg.Length(len(c.Categories)*(groupStep+barStep*len(c.Series))) + figureFrame
 }
 
-func shown(v float64, log bool) bool {
-	return math.Abs(v) <= largest && (!log || v >= smallest)
-}
+func shown(v float64) bool { return math.Abs(v) <= largest }

@@ -198,7 +198,7 @@ func TestAnyNumbers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 4).Draw(t, "n")
 		list := func(name string) []float64 { return rapid.SliceOfN(number, n, n).Draw(t, name) }
-		c := Chart{Log: rapid.Bool().Draw(t, "log"), Title: rapid.String().Draw(t, "title")}
+		c := Chart{Title: rapid.String().Draw(t, "title")}
 		for range rapid.IntRange(0, 9).Draw(t, "series") {
 			c.Series = append(
 				c.Series,

@@ -22,7 +22,7 @@ const meterHeight = 20
 func (m Meter) SVG() string {
 	from, to := 0.0, 0.0
 	for _, x := range []float64{m.Value, m.Low, m.High, m.From, m.To} {
-		if shown(x, false) {
+		if shown(x) {
 			from, to = min(from, x), max(to, x)
 		}
 	}
@@ -48,16 +48,16 @@ func (m Meter) SVG() string {
 	const middle = meterHeight / 2
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="100%%" height="%d">`, meterHeight)
 	box("allowed", max(m.From, from), min(m.To, to), 0, meterHeight)
-	if shown(m.Value, false) {
+	if shown(m.Value) {
 		box("value", min(m.Value, 0), max(m.Value, 0), middle-4, 8)
 		fmt.Fprintf(&b, `<circle class="value" cx="%s" cy="%d" r="4" />`, at(m.Value), middle)
 	}
-	low, high := shown(m.Low, false), shown(m.High, false)
+	low, high := shown(m.Low), shown(m.High)
 	if low && high {
 		line("bounds", m.Low, m.High, middle, middle)
 	}
 	for _, x := range []float64{m.Low, m.High} {
-		if shown(x, false) {
+		if shown(x) {
 			line("bounds", x, x, middle-4, middle+4)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"image/color"
 	"math"
-	"slices"
 
 	xfont "golang.org/x/image/font"
 	"gonum.org/v1/plot"
@@ -74,7 +73,7 @@ func (p *panel) addEntry(name string, samples ...plot.Thumbnailer) {
 
 // ends returns the bounds of point i's error bar as distances from y, or false without one that can be shown.
 func (c *Chart) ends(s *Series, i int) (low, high float64, ok bool) {
-	if s.Low == nil || !shown(s.Y[i], c.Log) || !shown(s.Low[i], c.Log) || !shown(s.High[i], c.Log) {
+	if s.Low == nil || !shown(s.Y[i]) || !shown(s.Low[i]) || !shown(s.High[i]) {
 		return 0, 0, false
 	}
 	return max(0, s.Y[i]-s.Low[i]), max(0, s.High[i]-s.Y[i]), true
@@ -99,7 +98,7 @@ func (p *panel) addLine(k int) error {
 	var ends errorBars
 	stroke := draw.LineStyle{Color: colour(k), Width: 1.4, Dashes: plotutil.Dashes(k)}
 	for i, start := 0, 0; i <= len(s.Y); i++ {
-		if i < len(s.Y) && shown(s.X[i], false) && shown(s.Y[i], p.chart.Log) {
+		if i < len(s.Y) && shown(s.X[i]) && shown(s.Y[i]) {
 			all = append(all, plotter.XY{X: s.X[i], Y: s.Y[i]})
 			if low, high, ok := p.chart.ends(s, i); ok {
 				ends.add(s.X[i], s.Y[i], low, high)
@@ -163,7 +162,7 @@ func (p *panel) addBars(k int) error {
 	values := make(plotter.Values, len(s.Y))
 	var ends errorBars
 	for i, y := range s.Y {
-		if shown(y, p.chart.Log) {
+		if shown(y) {
 			values[i] = y
 		}
 		if low, high, ok := p.chart.ends(s, i); ok {
@@ -187,14 +186,6 @@ func (p *panel) addBars(k int) error {
 	return nil
 }
 
-// barScale is logarithmic. Bars begin at 0, which is drawn at the beginning of the axis.
-type barScale struct{}
-
-// Normalize implements [plot.Normalizer].
-func (barScale) Normalize(low, high, x float64) float64 {
-	return plot.LogScale{}.Normalize(low, high, max(x, low))
-}
-
 func (p *panel) ranges() {
 	c, value := p.chart, &p.Y
 	if c.bars() {
@@ -203,9 +194,7 @@ func (p *panel) ranges() {
 	} else {
 		widen(&p.X)
 	}
-	if c.bars() && c.Log {
-		p.logRange()
-	} else if widen(value); value.Min > 0 && value.Min < value.Max/2 {
+	if widen(value); value.Min > 0 && value.Min < value.Max/2 {
 		value.Min = 0
 	}
 }
@@ -218,25 +207,6 @@ func (p *panel) slots(names []string) {
 	p.Y.Min, p.Y.Max = -0.5, float64(max(len(names), 1))-0.5
 	p.Y.Scale, p.Y.Padding = plot.InvertedScale{Normalizer: plot.LinearScale{}}, 0
 	p.Y.Tick.Length, p.Y.Tick.Marker = 0, ticks
-}
-
-// logRange lets the axis end at powers of ten: gonum labels no other ticks of a logarithmic axis.
-func (p *panel) logRange() {
-	low, high := math.Inf(1), smallest
-	for _, s := range p.chart.Series {
-		for _, v := range slices.Concat(s.Y, s.Low, s.High) {
-			if shown(v, true) {
-				low, high = min(low, v), max(high, v)
-			}
-		}
-	}
-	if low > high {
-		low, high = 0.1, 1
-	}
-	p.X.Max = math.Pow10(int(math.Ceil(math.Log10(high))))
-	// A little less than the power of ten: LogTicks rounds its logarithm up.
-	p.X.Min = min(math.Pow10(int(math.Floor(math.Log10(low)))), p.X.Max/10) * (1 - 1e-9)
-	p.X.Scale, p.X.Tick.Marker = barScale{}, plot.LogTicks{Prec: 4}
 }
 
 // widen gives an axis a length that can be divided into ticks.
