@@ -12,20 +12,20 @@ import (
 
 	"cfq/eval"
 	"cfq/internal/cli"
+	"cfq/internal/message"
 	"cfq/onnxio/ort"
 )
 
 type command struct {
 	name     string
-	args     string   // as in the usage line
-	operands []string // arguments that it needs, no more and no fewer; nil = it looks at them itself
-	summary  string   // one line, without a full stop
-	about    string   // paragraphs
-	page     string   // of docs, which has the notes too
-	examples []string // command lines
-	// Of the subcommand that was typed alone: they are made of tables.
-	actions func() []string // what its first argument may be; nil = files and other texts
-	notes   func() string   // paragraphs after the flags; nil = none
+	args     string          // as in the usage line
+	operands []string        // arguments that it needs, no more and no fewer; nil = it looks at them itself
+	summary  string          // one line, without a full stop
+	about    string          // paragraphs
+	page     string          // of docs, which has the notes too
+	examples []string        // command lines
+	actions  func() []string // what its first argument may be; nil = files and other texts
+	notes    func() string   // paragraphs after the flags; nil = none
 	// setup adds the subcommand's own flags and returns what runs when they are parsed.
 	setup func(fs *pflag.FlagSet) runFunc
 }
@@ -75,11 +75,17 @@ func (e *env) progress() func(eval.Event) {
 	return func(ev eval.Event) { show(ev.Stage, ev.Done, ev.Total) }
 }
 
-func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {
-	fs := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
+// newFlagSet returns a set that keeps the order of its flags and writes nothing.
+func newFlagSet(name string) *pflag.FlagSet {
+	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	fs.SortFlags = false
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
+	return fs
+}
+
+func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {
+	fs := newFlagSet(c.name)
 	run := c.setup(fs)
 	fs.AddFlagSet(e.common())
 	return fs, func(ctx context.Context, e *env, args []string) error {
@@ -97,8 +103,7 @@ func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {
 }
 
 func (e *env) common() *pflag.FlagSet {
-	fs := pflag.NewFlagSet("common", pflag.ContinueOnError)
-	fs.SortFlags = false
+	fs := newFlagSet("common")
 	fs.StringVar(&e.lib, "ort-lib", "",
 		"ONNX Runtime `library`; else CFQ_ORT_LIB, then cfq's folder, the cache, the system")
 	fs.IntVar(&e.threads, "threads", 1, "threads within one run of a model")
@@ -145,29 +150,29 @@ func (e *env) show(v any, text func(io.Writer)) error {
 // the others, and is not there unless overwrite is set. What the run resumes from is an output that may be there. Names
 // may be empty.
 func writable(inputs, outputs []string, overwrite bool, resumed ...string) error {
-	named := func(list []string) []string {
-		return slices.DeleteFunc(slices.Clone(list), func(path string) bool { return path == "" })
-	}
-	outputs, resumed = named(outputs), named(resumed)
+	var named []string
 	for i, path := range slices.Concat(outputs, resumed) {
+		if path == "" {
+			continue
+		}
 		if err := cli.Output(path, overwrite || i >= len(outputs)); err != nil {
 			return err
 		}
+		named = append(named, path)
 	}
-	return cli.Distinct(inputs, append(outputs, resumed...))
+	return cli.Distinct(inputs, named)
 }
 
 func arguments(c string, have []string, names ...string) error {
 	if len(have) == len(names) {
 		return nil
 	}
-	usage := fmt.Sprintf("; usage: cfq %s %s ...", c, strings.Join(names, " "))
+	what := ""
 	if len(have) > len(names) {
-		return cli.Usagef(cli.HintArguments, "unexpected argument %s%s", have[len(names)], usage)
+		what = "unexpected argument " + have[len(names)]
+	} else {
+		missing := names[len(have):]
+		what = message.Plural(len(missing), "missing argument ", "missing arguments ") + strings.Join(missing, " and ")
 	}
-	missing := names[len(have):]
-	if len(missing) > 1 {
-		return cli.Usagef(cli.HintArguments, "missing arguments %s%s", strings.Join(missing, " and "), usage)
-	}
-	return cli.Usagef(cli.HintArguments, "missing argument %s%s", missing[0], usage)
+	return cli.Usagef(cli.HintArguments, "%s; usage: cfq %s %s ...", what, c, strings.Join(names, " "))
 }

@@ -21,7 +21,7 @@ const hintModelNames = "as in ptq=one/model.onnx cf-ptq=two/model.onnx"
 
 type compareFlags struct {
 	evaluationFlags
-	margins numberList
+	margins []float64
 	draws   int
 }
 
@@ -43,7 +43,7 @@ bootstrap elsewhere. ~ marks a difference that may be chance.`,
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &compareFlags{}
 			f.add(fs)
-			fs.Var(&f.margins, "margins", "required logit `margins`, separated by commas; else 0.1,0.25 and the task's")
+			addNumbers(fs, &f.margins, "margins", "required logit `margins`, separated by commas; else 0.1,0.25 and the task's")
 			fs.Float64Var(&f.confidence, "confidence", 0.95,
 				"confidence `level` of the intervals, and of what is called a difference")
 			cli.Within(fs, "confidence", &f.confidence, cli.Above0, cli.Below1, "a level between 0 and 1, such as 0.95")
@@ -143,27 +143,17 @@ func (f *compareFlags) results(
 }
 
 func (d *evaluation) comparison(names []string, c *eval.Comparison) (*report.Comparison, error) {
-	files, err := d.described()
+	files, run, models, err := d.origins()
 	if err != nil {
 		return nil, err
 	}
-	d.countEntries(files)
-	run, err := d.e.run()
-	if err != nil {
-		return nil, err
-	}
-	models := d.weighed()
 	doc := &report.Comparison{
-		Title: fmt.Sprintf("%s of %s", strings.Join(names[1:], ", "), models[0].Name), Run: run,
-		Full: models[0],
-		Data: files.data, Task: files.task, Promises: files.promises, Overrides: files.overrides, Comparison: c,
-		Warnings: d.warnings, RowsFile: files.rows,
+		Title: fmt.Sprintf("%s of %s", strings.Join(names[1:], ", "), models[0].Name), Run: run, Full: models[0],
+		Data: files.Data, Task: files.Task, Promises: files.Promises, Overrides: files.Overrides, Comparison: c,
+		Warnings: d.warnings, RowsFile: files.RowsFile,
 	}
 	for i := 1; i < len(models); i++ {
 		doc.Entries = append(doc.Entries, report.Entry{Alias: names[i], Model: models[i], Recipe: recipe(d.files[i].Graph())})
-	}
-	if d.promise != nil {
-		doc.Warnings = append(doc.Warnings, unused(d.f.promises, d.promise.File)...)
 	}
 	return doc, nil
 }

@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -27,7 +26,7 @@ import (
 
 type evalFlags struct {
 	evaluationFlags
-	margins numberList
+	margins []float64
 	noise   int
 	latency bool
 	stream  streamFlags
@@ -68,7 +67,8 @@ its record on stdout, in order, with the columns of --keep in front.`,
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &evalFlags{}
 			f.add(fs)
-			fs.Var(&f.margins, "margins", "required logit `margins`, separated by commas; else 0,0.1,0.25,0.5 and the task's")
+			addNumbers(fs, &f.margins, "margins",
+				"required logit `margins`, separated by commas; else 0,0.1,0.25,0.5 and the task's")
 			f.addGroups(fs)
 			fs.StringArrayVar(&f.stress, "stress", nil, "evaluate under other `conditions` too, see --help-all; may be repeated")
 			f.addCertify(fs)
@@ -320,30 +320,12 @@ func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency b
 
 func curve(t *task.Task) []float64 { return []float64{0, 0.1, 0.25, 0.5, t.Target.Margin} }
 
-type numberList []float64
-
-func (n *numberList) Type() string { return "numbers" }
-
-func (n *numberList) String() string {
-	words := make([]string, len(*n))
-	for i, v := range *n {
-		words[i] = strconv.FormatFloat(v, 'g', -1, 64)
-	}
-	return strings.Join(words, ",")
-}
-
-// Set reads numbers that are finite and not negative.
-func (n *numberList) Set(s string) error {
-	var list numberList
-	for word := range strings.SplitSeq(s, ",") {
-		v, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
-		if err != nil || !(v >= 0) || math.IsInf(v, 1) {
-			return fmt.Errorf("%q is not a number of 0 or more", word)
-		}
-		list = append(list, v)
-	}
-	*n = list
-	return nil
+// addNumbers adds a flag of a list of numbers.
+func addNumbers(fs *pflag.FlagSet, at *[]float64, name, usage string) {
+	fs.Float64SliceVar(at, name, nil, usage)
+	cli.Require(fs, name, "numbers of 0 or more", func() bool {
+		return !slices.ContainsFunc(*at, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 1) })
+	})
 }
 
 func stressHelp() string {

@@ -21,7 +21,6 @@ import (
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
-	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
 	"cfq/qat/fit"
@@ -53,28 +52,16 @@ func runError(err error) error {
 	return err
 }
 
-func readModel(path string) (*graph.Model, error) {
-	if err := cli.Input("model", path); err != nil {
-		return nil, err
-	}
-	m, err := codec.ReadFile(path)
-	return m, unusableModel(path, err)
-}
-
-func loadModel(ctx context.Context, e *env, path string) (*onnxio.Model, error) {
+// loadModel opens a model, and tells the task, if there is one, what the model requires of people.
+func loadModel(ctx context.Context, e *env, path string, t *task.Task) (*onnxio.Model, error) {
 	if err := cli.Input("model", path); err != nil {
 		return nil, err
 	}
 	m, err := onnxio.Load(ctx, path, e.engine())
-	return m, unusableModel(path, err)
-}
-
-func loadFor(ctx context.Context, e *env, path string, t *task.Task) (*onnxio.Model, error) {
-	m, err := loadModel(ctx, e, path)
-	if err == nil {
+	if err == nil && t != nil {
 		ptq.Require(t, m)
 	}
-	return m, err
+	return m, unusableModel(path, err)
 }
 
 func unusableModel(path string, err error) error {
@@ -110,9 +97,6 @@ func advised(ctx context.Context, m *onnxio.Model, err error) error {
 }
 
 func says(o *ptq.Obstacle) string {
-	if o == nil {
-		return ""
-	}
 	if o.Instead == "" {
 		return o.Error()
 	}
@@ -120,38 +104,24 @@ func says(o *ptq.Obstacle) string {
 }
 
 func readTask(ctx context.Context, e *env, path string) (*task.Task, error) {
-	t, err := openTask(ctx, e, path)
-	if err != nil {
-		return nil, err
-	}
-	open, err := openQuestions(path)
-	if err != nil {
-		return nil, err
-	}
+	t, open, err := openTask(ctx, e, path)
 	if len(open) > 0 {
 		e.msg.Warn("task %s leaves %s open, so that people may be read wrongly: answer them in the file, `cfq task check` "+
 			"lists them; line %d: %s", path, message.Count(len(open), "question"), open[0].Line, open[0].Text)
 	}
-	return t, nil
+	return t, err
 }
 
-func openQuestions(path string) ([]draft.Question, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, dataError(err)
-	}
-	return draft.Questions(text), nil
-}
-
-func openTask(ctx context.Context, e *env, path string) (*task.Task, error) {
-	t, err := loadTask(path)
-	if err != nil {
-		return nil, err
+// openTask reads a task file and the models that it names; open are questions of its draft without an answer.
+func openTask(ctx context.Context, e *env, path string) (t *task.Task, open []draft.Question, err error) {
+	if t, err = loadTask(path); err != nil {
+		return nil, nil, err
 	}
 	if err := ptq.OpenLatent(ctx, t, e.engine()); err != nil {
-		return nil, runError(cli.WithCode(fmt.Errorf("task %s: %w", path, err), cli.Unusable))
+		return nil, nil, runError(cli.WithCode(fmt.Errorf("task %s: %w", path, err), cli.Unusable))
 	}
-	return t, nil
+	text, err := os.ReadFile(path)
+	return t, draft.Questions(text), dataError(err)
 }
 
 func loadTask(path string) (*task.Task, error) {
@@ -173,19 +143,6 @@ func taskInput(path string) error {
 		return cli.Usagef(cli.HintArguments, "%s is a model, where a task file is expected", path)
 	}
 	return nil
-}
-
-func modelInputs(
-	ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task, people *task.People,
-) (err error) {
-	c, err := openClassifier(e, path, m, t)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	people.X, err = c.Inputs(ctx, people.X)
-	people.Dim = m.Dim()
-	return runError(err)
 }
 
 func openClassifier(e *env, path string, m *onnxio.Model, t *task.Task) (*classifier.Model, error) {

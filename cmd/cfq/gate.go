@@ -24,7 +24,7 @@ type gateFlags struct {
 	evaluationFlags
 	file           string
 	checks         []string
-	limits         [4]limitFlag // of shorthands
+	limits         [4]string // of shorthands
 	oneSided       bool
 	verified       bool // the encoding has to be
 	looks          looksFlags
@@ -49,20 +49,6 @@ func shorthands() [4]struct{ flag, check, help string } {
 // unverified is what a gate says first when no file tells that the task file encodes people as the model was trained.
 const unverified = "The encoding is unverified: no scores of the model's owner were compared with those of the task " +
 	"file's encoding."
-
-type limitFlag struct{ check, text string }
-
-func (l *limitFlag) String() string { return l.text }
-func (l *limitFlag) Type() string   { return "number" }
-
-// Set reads a limit that the check can have.
-func (l *limitFlag) Set(text string) error {
-	l.text = text
-	if _, err := gate.ParseCheck(fmt.Sprintf(l.check, text)); err != nil {
-		return errors.Unwrap(err) // the flag stands for the check
-	}
-	return nil
-}
 
 // The values of --on-inconclusive.
 const (
@@ -106,8 +92,11 @@ other. The stricter verdict decides.`,
 			f := &gateFlags{}
 			f.add(fs)
 			for i, s := range shorthands() {
-				f.limits[i].check = s.check
-				fs.Var(&f.limits[i], s.flag, s.help)
+				fs.Func(s.flag, s.help, func(text string) error {
+					f.limits[i] = text
+					_, err := gate.ParseCheck(fmt.Sprintf(s.check, text))
+					return errors.Unwrap(err) // the flag stands for the check
+				})
 			}
 			fs.StringArrayVar(&f.checks, "check", nil, "a `check` such as 'vd@0.25[sex]<=0.05'; may be repeated")
 			fs.BoolVar(&f.oneSided, "one-sided", false, "judge the original's promises alone: a limit on VD adds none on RVD "+
@@ -342,7 +331,7 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 	var texts []string
 	for i, s := range shorthands() {
 		if cli.Given(fs, s.flag) {
-			texts = append(texts, fmt.Sprintf(s.check, f.limits[i].text))
+			texts = append(texts, fmt.Sprintf(s.check, f.limits[i]))
 		}
 	}
 	var errs []error
@@ -418,15 +407,15 @@ func (f *gateFlags) earlier(d *evaluation) (file report.File, err error) {
 		now, earlier report.File
 	}{
 		{"original", d.sources[0], doc.Full.File},
-		{"task file", inputs.task, doc.Task},
-		{"overrides file", inputs.overrides, doc.Overrides},
+		{"task file", inputs.Task, doc.Task},
+		{"overrides file", inputs.Overrides, doc.Overrides},
 	} {
 		if x.now.SHA256 != x.earlier.SHA256 {
 			return file, cli.Wrap(fmt.Errorf("report %s: its %s is %s, and this gate's is %s", f.previous, x.what,
 				identified(x.earlier), identified(x.now)), "--previous takes a report on the same original, task and overrides")
 		}
 	}
-	if inputs.data.SHA256 != doc.Data.SHA256 {
+	if inputs.Data.SHA256 != doc.Data.SHA256 {
 		f.notes = append(f.notes, fmt.Sprintf("%s is about other people: %s", file.Name, identified(doc.Data)))
 	}
 	f.before = doc.Result

@@ -13,16 +13,6 @@ import (
 
 const helpWidth = 100
 
-const exitCodes = `Exit codes:
-  0    done
-  1    a gate failed, or a target was not reached
-  2    the usage, the task file, the data or the model is wrong
-  3    something failed while running
-  4    cfq itself failed: report it
-  5    inconclusive: too few people to say
-  130  interrupted
-  141  the reader of --stream ended first`
-
 // help serves "cfq help", "cfq help NAME" of a subcommand or a topic, and "cfq help --markdown", which writes the help
 // of every subcommand as one page.
 func help(w io.Writer, args []string) error {
@@ -35,12 +25,9 @@ func help(w io.Writer, args []string) error {
 	case args[0] == "--markdown":
 		writeMarkdown(w)
 		return nil
-	}
-	for _, t := range helpTopics() {
-		if t.name == args[0] {
-			t.write(w)
-			return nil
-		}
+	case args[0] == "recipe":
+		writeRecipeHelp(w)
+		return nil
 	}
 	c := find(args[0])
 	if c == nil {
@@ -48,15 +35,6 @@ func help(w io.Writer, args []string) error {
 	}
 	c.writeHelp(w)
 	return nil
-}
-
-type helpTopic struct {
-	name, summary string
-	write         func(io.Writer)
-}
-
-func helpTopics() []helpTopic {
-	return []helpTopic{{"recipe", "methods of quantization, and what the values of their flags mean", writeRecipeHelp}}
 }
 
 func writeOverview(w io.Writer) {
@@ -70,17 +48,25 @@ Subcommands:
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-11s %s\n", c.name, c.summary)
 	}
-	fmt.Fprintf(w, "  %-11s %s\n\nTopics (cfq help TOPIC):\n", "help",
-		"print this text, or the help of a subcommand or topic: cfq help eval")
-	for _, t := range helpTopics() {
-		fmt.Fprintf(w, "  %-11s %s\n", t.name, t.summary)
-	}
-	fmt.Fprintf(w, "\n%s\n", exitCodes)
+	fmt.Fprint(w, `  help        print this text, or the help of a subcommand or topic: cfq help eval
+
+Topics (cfq help TOPIC):
+  recipe      methods of quantization, and what the values of their flags mean
+
+Exit codes:
+  0    done
+  1    a gate failed, or a target was not reached
+  2    the usage, the task file, the data or the model is wrong
+  3    something failed while running
+  4    cfq itself failed: report it
+  5    inconclusive: too few people to say
+  130  interrupted
+  141  the reader of --stream ended first
+`)
 }
 
 func (c *command) writeHelp(w io.Writer) {
-	all, everyday := 0, pflag.NewFlagSet(c.name, pflag.ContinueOnError)
-	everyday.SortFlags = false
+	all, everyday := 0, newFlagSet(c.name)
 	for _, fs := range []*pflag.FlagSet{c.ownFlags(), (&env{msg: &cli.Printer{}}).common()} {
 		fs.VisitAll(func(f *pflag.Flag) {
 			if all++; headingOf(f) == everydayFlags {
@@ -104,11 +90,9 @@ func (c *command) writeHelpAll(w io.Writer) {
 }
 
 func (c *command) writeUsage(w io.Writer) {
-	usage := "cfq " + c.name
-	if c.args != "" {
-		usage += " " + c.args
-	}
-	fmt.Fprintf(w, "%s.\n\nUsage: %s [flags]\n\n%s\n", upper(c.summary), usage, strings.Trim(c.about, "\n"))
+	usage := strings.TrimSpace("cfq " + c.name + " " + c.args)
+	fmt.Fprintf(w, "%s%s.\n\nUsage: %s [flags]\n\n%s\n", strings.ToUpper(c.summary[:1]), c.summary[1:], usage,
+		strings.Trim(c.about, "\n"))
 }
 
 func (c *command) writeNotes(w io.Writer) {
@@ -118,9 +102,7 @@ func (c *command) writeNotes(w io.Writer) {
 }
 
 func (c *command) writeExamples(w io.Writer) {
-	if len(c.examples) > 0 {
-		fmt.Fprintf(w, "\nExamples:\n  %s\n", strings.Join(c.examples, "\n  "))
-	}
+	fmt.Fprintf(w, "\nExamples:\n  %s\n", strings.Join(c.examples, "\n  "))
 }
 
 func writeCommon(w io.Writer) {
@@ -132,8 +114,7 @@ const environment = `The environment variable CFQ_SOME_FLAG sets --some-flag whe
 a gate file does, except --output, --overwrite, --one-sided and --again. Reports list these.`
 
 func (c *command) ownFlags() *pflag.FlagSet {
-	own := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
-	own.SortFlags = false
+	own := newFlagSet(c.name)
 	c.setup(own)
 	return own
 }
@@ -159,8 +140,7 @@ func more(fs *pflag.FlagSet, names ...string) {
 }
 
 func group(fs *pflag.FlagSet, heading string, add func(fs *pflag.FlagSet)) {
-	part := pflag.NewFlagSet(heading, pflag.ContinueOnError)
-	part.SortFlags = false
+	part := newFlagSet(heading)
 	add(part)
 	part.VisitAll(func(f *pflag.Flag) { setHeading(f, heading) })
 	fs.AddFlagSet(part)
@@ -177,8 +157,7 @@ func writeFlags(w io.Writer, own *pflag.FlagSet) {
 		heading := headingOf(f)
 		if groups[heading] == nil {
 			headings = append(headings, heading)
-			groups[heading] = pflag.NewFlagSet(heading, pflag.ContinueOnError)
-			groups[heading].SortFlags = false
+			groups[heading] = newFlagSet(heading)
 		}
 		groups[heading].AddFlag(f)
 	})
@@ -206,8 +185,7 @@ func writeMarkdown(w io.Writer) {
 	for _, c := range commands() {
 		block("cfq "+c.name, func(w io.Writer) {
 			c.writeUsage(w)
-			own := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
-			own.SortFlags = false
+			own := newFlagSet(c.name)
 			var names []string
 			c.ownFlags().VisitAll(func(f *pflag.Flag) {
 				if x := shared.Lookup(f.Name); x != nil && x.Usage == f.Usage {
@@ -233,25 +211,16 @@ func writeMarkdown(w io.Writer) {
 
 func sharedFlags() *pflag.FlagSet {
 	times := map[string]int{}
-	shared := pflag.NewFlagSet("shared", pflag.ContinueOnError)
-	shared.SortFlags = false
-	all := commands()
-	for i := range all {
-		all[i].ownFlags().VisitAll(func(f *pflag.Flag) { times[f.Name+" "+f.Usage]++ })
+	shared := newFlagSet("shared")
+	for _, c := range commands() {
+		c.ownFlags().VisitAll(func(f *pflag.Flag) { times[f.Name+" "+f.Usage]++ })
 	}
-	for i := range all {
-		all[i].ownFlags().VisitAll(func(f *pflag.Flag) {
+	for _, c := range commands() {
+		c.ownFlags().VisitAll(func(f *pflag.Flag) {
 			if times[f.Name+" "+f.Usage] > 1 && shared.Lookup(f.Name) == nil {
 				shared.AddFlag(f)
 			}
 		})
 	}
 	return shared
-}
-
-func upper(s string) string {
-	if s == "" {
-		return s
-	}
-	return strings.ToUpper(s[:1]) + s[1:]
 }

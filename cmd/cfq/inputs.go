@@ -92,13 +92,25 @@ func (f *peopleFlags) openFiles(ctx context.Context, e *env, models []string) (_
 		return nil, err
 	}
 	for _, path := range models {
-		m, err := loadFor(ctx, e, path, in.task)
+		m, err := loadModel(ctx, e, path, in.task)
 		if err != nil {
 			return nil, err
 		}
 		in.files = append(in.files, m)
 	}
 	return in, nil
+}
+
+// encode makes the rows of people inputs of the only model, read from path.
+func (in *opened) encode(ctx context.Context, e *env, path string) (err error) {
+	c, err := openClassifier(e, path, in.files[0], in.task)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	in.people.X, err = c.Inputs(ctx, in.people.X)
+	in.people.Dim = in.files[0].Dim()
+	return runError(err)
 }
 
 type evaluationFlags struct {
@@ -152,10 +164,10 @@ func (f *evaluationFlags) addCertify(fs *pflag.FlagSet) {
 type evaluatedFiles struct {
 	paths    []string // of the models, the original's first
 	models   []*classifier.Model
-	sources  []report.File // the models' files as reports name them
-	inputs   *inputFiles   // the others; nil before they are asked for
-	same     bool          // a quantized model has the content of the original
-	warnings []string      // doubts about the files, for the report
+	sources  []report.File  // the models' files as reports name them
+	inputs   *report.Inputs // the others; nil before they are asked for
+	same     bool           // a quantized model has the content of the original
+	warnings []string       // doubts about the files, for the report
 }
 
 type peopleRead struct {
@@ -411,7 +423,7 @@ func (c *calibratedRows) checkHeldOut(d *evaluation) error {
 		if err != nil {
 			return err
 		}
-		if files.data.SHA256 == from {
+		if files.Data.SHA256 == from {
 			return cli.Wrap(fmt.Errorf("the model was calibrated on rows of %s, and there is no record %s that says which",
 				d.f.data, record.Path(d.paths[1])), hintCalibratedOn)
 		}
@@ -428,7 +440,7 @@ func (c *calibratedRows) checkEncoding(d *evaluation) error {
 		return err
 	}
 	from := recipe(d.files[1].Graph())["origin.task"]
-	if from == "" || from == files.task.SHA256 {
+	if from == "" || from == files.Task.SHA256 {
 		return nil
 	}
 	text := fmt.Sprintf("the model was quantized with another task file than %s: if that encodes people differently, "+

@@ -22,6 +22,7 @@ import (
 	"cfq/onnxio/pass"
 	"cfq/onnxio/refuse"
 	"cfq/quant/qdq"
+	"cfq/quant/verify"
 )
 
 func inspectCommand() command {
@@ -120,9 +121,12 @@ type port struct {
 }
 
 func inspect(ctx context.Context, e *env, args []string, text bool) error {
-	m, err := readModel(args[0])
-	if err != nil {
+	if err := cli.Input("model", args[0]); err != nil {
 		return err
+	}
+	m, err := codec.ReadFile(args[0])
+	if err != nil {
+		return unusableModel(args[0], err)
 	}
 	if text && !e.json {
 		_, err := io.WriteString(e.stdout, m.Graph.Text())
@@ -155,8 +159,9 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 		if err != nil {
 			return err
 		}
-		v.Quantizable, v.Obstacle = o == nil, says(o)
-		v.Quantized = o != nil && o.Already
+		if v.Quantizable = o == nil; o != nil {
+			v.Obstacle, v.Quantized = says(o), o.Already
+		}
 	}
 	if v.Layers, err = list(); err != nil && refused == nil { // which says what is wrong
 		e.msg.Warn("the layers cannot be listed: %v", err)
@@ -366,4 +371,22 @@ func shorten(s string) string {
 		return fmt.Sprintf("%s... (%d characters; --json shows all)", strings.ToValidUTF8(s[:limit-30], ""), len(s))
 	}
 	return s
+}
+
+func storedBits(m *onnxio.Model) float64 {
+	layers, err := qdq.LayersOf(m)
+	if err != nil {
+		return 0
+	}
+	return qdq.StoredBits(layers)
+}
+
+func setKernels(layers []qdq.LayerNote, optimized *graph.Graph) {
+	for i := range layers {
+		l := &layers[i]
+		n := cmp.Or(verify.Kernel(optimized, l.Node, l.Output), verify.Kernel(optimized, "", l.Behind))
+		if n != nil {
+			l.Kernel = n.Op
+		}
+	}
 }

@@ -81,25 +81,19 @@ func (r *reconstructed) keepRows(ctx context.Context, b *rowio.Batch) error {
 	return nil
 }
 
-func (r *reconstructed) count(total *task.People, warn func(format string, args ...any)) {
+// count adds who was left out to the rows that the filter left out.
+func (r *reconstructed) count(filtered *int, warn func(format string, args ...any)) {
 	if r != nil {
-		total.Filtered += r.leftOut
-	}
-	r.warn(warn)
-}
-
-func (r *reconstructed) warn(warn func(format string, args ...any)) {
-	if r != nil {
+		*filtered += r.leftOut
 		warnLeftOut(r.leftOut, r.path, warn)
 	}
 }
 
 func warnLeftOut(n int, path string, warn func(format string, args ...any)) {
-	if n == 0 {
-		return
+	if n > 0 {
+		warn("%d %s left out: %s refuses them as they are, but not what the decoder makes of their codes, so that nothing "+
+			"would be theirs to do", n, message.Plural(n, "person is", "people are"), path)
 	}
-	warn("%d %s left out: %s refuses them as they are, but not what the decoder makes of their codes, so that nothing "+
-		"would be theirs to do", n, message.Plural(n, "person is", "people are"), path)
 }
 
 func (r *reconstructed) close() error {
@@ -116,10 +110,8 @@ type checked struct {
 
 const leastAlike = 0.9
 
-func checkLatent(
-	ctx context.Context, e *env, m *onnxio.Model, t *task.Task, people *task.People, r *draft.Report,
-) (*ptq.LatentCheck, error) {
-	l, err := ptq.CheckLatent(ctx, m, t, people, e.workers)
+func checkLatent(ctx context.Context, e *env, in *opened, r *draft.Report) (*ptq.LatentCheck, error) {
+	l, err := ptq.CheckLatent(ctx, in.files[0], in.task, in.people, e.workers)
 	if err != nil {
 		return nil, runError(err)
 	}
@@ -130,7 +122,7 @@ func checkLatent(
 		r.Find(draft.Warning, "latent", fmt.Sprintf("the model decides only %.0f %% of people alike as what the decoder "+
 			"makes of their codes: train it for longer, or with more codes", 100*l.Alike))
 	}
-	if b := t.Latent.Pixels; b > 0 && l.Distance > b/2 {
+	if b := in.task.Latent.Pixels; b > 0 && l.Distance > b/2 {
 		r.Find(draft.Warning, "latent", fmt.Sprintf("latent.pixels: what the decoder makes of people is %.3g from them on "+
 			"average before any action, of a budget of %g", l.Distance, b))
 	}

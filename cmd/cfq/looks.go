@@ -77,7 +77,7 @@ func (f *looksFlags) check(d *evaluation, g *gate.Gate) error {
 		return err
 	}
 	h := sha256.New() // who was looked at
-	fmt.Fprintln(h, files.data.SHA256, files.promises.SHA256, strings.HasPrefix(d.f.rows, "!"), files.rows.SHA256,
+	fmt.Fprintln(h, files.Data.SHA256, files.Promises.SHA256, strings.HasPrefix(d.f.rows, "!"), files.RowsFile.SHA256,
 		d.f.sample)
 	if d.f.sample > 0 {
 		fmt.Fprintln(h, d.f.seed)

@@ -35,22 +35,22 @@ type reportFile[D any] struct {
 type outputs[D any] []reportFile[D]
 
 func addReports[D any](fs *pflag.FlagSet, f *evaluationFlags, views []report.View[D]) {
-	_, kinds := kindsOf(views)
+	kinds := message.Or(kindsOf(views))
 	fs.StringArrayVar(&f.reports, "report", nil, fmt.Sprintf("write a `report`: KIND:FILE, KIND being %s; without :FILE "+
 		"to stdout in place of the text; may be repeated", kinds))
 	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
 }
 
-func kindsOf[D any](views []report.View[D]) (all []string, text string) {
+func kindsOf[D any](views []report.View[D]) (all []string) {
 	for _, v := range views {
 		all = append(all, v.Name)
 	}
-	return all, strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
+	return all
 }
 
 func parseReports[D any](specs []string, views []report.View[D], overwrite bool) (outputs[D], error) {
 	var outs outputs[D]
-	known, _ := kindsOf(views)
+	known := kindsOf(views)
 	for _, spec := range specs {
 		kind, path, ok := strings.Cut(spec, ":")
 		i := slices.Index(known, kind)
@@ -112,27 +112,14 @@ func (o outputs[D]) write(e *env, d *D, views []report.View[D]) error {
 }
 
 func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool) (*report.Document, error) {
-	files, err := d.described()
+	files, run, models, err := d.origins()
 	if err != nil {
 		return nil, err
 	}
-	d.countEntries(files)
-	run, err := d.e.run()
-	if err != nil {
-		return nil, err
-	}
-	models := d.weighed()
 	doc := &report.Document{
-		Title: fmt.Sprintf("%s against %s", models[1].Name, models[0].Name), Run: run,
-		Full: models[0], Quantized: models[1],
-		Inputs: report.Inputs{
-			Data: files.data, RowsFile: files.rows, Task: files.task, Promises: files.promises, Overrides: files.overrides,
-		},
-		Recipe: recipe(d.files[1].Graph()), Result: r, Warnings: d.warnings, Excluded: report.Exclusions(r),
+		Title: fmt.Sprintf("%s against %s", models[1].Name, models[0].Name), Run: run, Full: models[0], Quantized: models[1],
+		Inputs: *files, Recipe: recipe(d.files[1].Graph()), Result: r, Warnings: d.warnings, Excluded: report.Exclusions(r),
 		Details: d.survey.details.Details(d.task.Features),
-	}
-	if d.promise != nil {
-		doc.Warnings = append(doc.Warnings, unused(d.f.promises, d.promise.File)...)
 	}
 	if !details {
 		return doc, nil
@@ -144,6 +131,28 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 	}
 	doc.Layers, err = d.layers(ctx, r)
 	return doc, err
+}
+
+// origins are what a report was made of, and how; the warnings are complete then.
+func (d *evaluation) origins() (files *report.Inputs, run report.Run, models []report.Model, err error) {
+	if files, err = d.described(); err != nil {
+		return nil, run, nil, err
+	}
+	d.countEntries(files)
+	for i, file := range d.sources {
+		models = append(models, report.Model{File: file, StoredBits: storedBits(d.files[i])})
+	}
+	if p := d.promise; p != nil {
+		name := filepath.Base(d.f.promises)
+		if p.Failed > 0 {
+			d.warn("%d of %d rows of %s could not be read", p.Failed, p.Rows, name)
+		}
+		if p.Missing > 0 {
+			d.warn("%s of %s to people who are not among those read", message.Count(p.Missing, "promise"), name)
+		}
+	}
+	run, err = d.e.run()
+	return files, run, models, err
 }
 
 func (d *evaluation) draw(ctx context.Context) report.Draw {
@@ -186,20 +195,20 @@ func (e *env) run() (report.Run, error) {
 type inputFiles struct{ data, rows, task, promises, overrides report.File }
 
 // described are the files that were read. They are hashed once: data can be large.
-func (d *evaluation) described() (*inputFiles, error) {
+func (d *evaluation) described() (*report.Inputs, error) {
 	if d.inputs != nil {
 		return d.inputs, nil
 	}
-	var files inputFiles
+	var files report.Inputs
 	for _, x := range []struct {
 		to   *report.File
 		path string
 	}{
-		{&files.data, d.f.data},
-		{&files.rows, strings.TrimPrefix(d.f.rows, "!")},
-		{&files.task, d.f.task},
-		{&files.promises, d.f.promises},
-		{&files.overrides, d.f.overrides},
+		{&files.Data, d.f.data},
+		{&files.RowsFile, strings.TrimPrefix(d.f.rows, "!")},
+		{&files.Task, d.f.task},
+		{&files.Promises, d.f.promises},
+		{&files.Overrides, d.f.overrides},
 	} {
 		var err error
 		if *x.to, err = source(x.path); err != nil {
@@ -210,21 +219,21 @@ func (d *evaluation) described() (*inputFiles, error) {
 	return d.inputs, nil
 }
 
-func (d *evaluation) countEntries(files *inputFiles) {
+func (d *evaluation) countEntries(files *report.Inputs) {
 	if p := d.total; d.f.rows != "" && p != nil { // a list with a row that the data does not have is an error
-		files.rows.Entries = p.Total - p.Filtered - p.Excluded
+		files.RowsFile.Entries = p.Total - p.Filtered - p.Excluded
 		if strings.HasPrefix(d.f.rows, "!") {
-			files.rows.Entries = p.Excluded
+			files.RowsFile.Entries = p.Excluded
 		}
-		files.rows.Used = files.rows.Entries
+		files.RowsFile.Used = files.RowsFile.Entries
 	}
 	if d.promise != nil {
-		files.promises.Entries, files.promises.Used = d.promise.Rows, d.promise.Made
+		files.Promises.Entries, files.Promises.Used = d.promise.Rows, d.promise.Made
 	}
 	for _, o := range d.allowed.list {
-		files.overrides.Entries++
+		files.Overrides.Entries++
 		if !d.allowed.unseen[o.Row] {
-			files.overrides.Used++
+			files.Overrides.Used++
 		}
 	}
 }
@@ -238,14 +247,6 @@ func source(path string) (report.File, error) {
 		return report.File{}, fmt.Errorf("hashing: %w", err)
 	}
 	return report.File{Name: filepath.Base(path), SHA256: sum, Bytes: size}, nil
-}
-
-func (d *evaluation) weighed() []report.Model {
-	var models []report.Model
-	for i, file := range d.sources {
-		models = append(models, report.Model{File: file, StoredBits: storedBits(d.files[i])})
-	}
-	return models
 }
 
 func (d *evaluation) layers(ctx context.Context, r *eval.Result) ([]report.Layer, error) {

@@ -156,7 +156,7 @@ func (d *evaluation) warnPeople() error {
 	if d.f.data != "" {
 		warnRows(d.e, d.f.data, d.total)
 	}
-	d.decoded.count(d.total, d.warn)
+	d.decoded.count(&d.total.Filtered, d.warn)
 	if x := d.promise; x != nil {
 		if err := warnPromises(d.e, d.f.promises, x.File); err != nil {
 			return err

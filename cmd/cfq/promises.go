@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/recourse"
-	"cfq/recourse/constraint"
 	"cfq/recourse/promise"
 	"cfq/task"
 )
@@ -24,22 +22,16 @@ const claimSlack = 1e-3
 func (f *peopleFlags) promised(ctx context.Context, e *env, t *task.Task, read task.ReadOptions) (people *task.People,
 	issued *promise.File, err error,
 ) {
-	switch {
-	case f.promises == "" || f.data != "":
-		if people, err = readPeople(ctx, e, f.data, f.rows, t, read); err != nil || f.promises == "" {
-			return people, nil, err
-		}
-	case f.rows != "":
-		return nil, nil, errRowsWithoutData()
+	if err = f.checkPeople(); err == nil && f.data != "" {
+		people, err = readPeople(ctx, e, f.data, f.rows, t, read)
 	}
-	if issued, err = readPromises(ctx, e, f.promises, t, people); err != nil {
-		return nil, nil, err
+	if err != nil || f.promises == "" {
+		return people, nil, err
 	}
-	return issued.People, issued, nil
-}
-
-func errRowsWithoutData() error {
-	return cli.Usagef(hintMissingData, "--rows chooses rows of --data, which is missing")
+	if issued, err = promise.Read(ctx, f.promises, t, people); err != nil {
+		return nil, nil, promisesError(err, people == nil)
+	}
+	return issued.People, issued, warnPromises(e, f.promises, issued)
 }
 
 func (f *peopleFlags) checkPeople() error {
@@ -52,7 +44,7 @@ func (f *peopleFlags) checkPeople() error {
 	case f.promises == "" || f.data != "":
 		return dataFile(f.data)
 	case f.rows != "":
-		return errRowsWithoutData()
+		return cli.Usagef(hintMissingData, "--rows chooses rows of --data, which is missing")
 	}
 	return nil
 }
@@ -80,17 +72,6 @@ func (f *peopleFlags) streamed(ctx context.Context, t *task.Task, read task.Read
 		return nil, promisesError(err, people == nil)
 	}
 	return file, nil
-}
-
-func readPromises(ctx context.Context, e *env, path string, t *task.Task, people *task.People) (*promise.File, error) {
-	if err := cli.Input("promises file", path); err != nil {
-		return nil, err
-	}
-	f, err := promise.Read(ctx, path, t, people)
-	if err != nil {
-		return nil, promisesError(err, people == nil)
-	}
-	return f, warnPromises(e, path, f)
 }
 
 func promisesError(err error, alone bool) error {
@@ -123,32 +104,15 @@ func warnPromises(e *env, path string, f *promise.File) error {
 	return cli.Wrap(err, "give the data and the task file that the promises were made with")
 }
 
-func chosen(ctx context.Context, e *env, m recourse.Model, set *constraint.Set, f *promise.File) ([]recourse.Action,
-	[]promise.Verdict, error,
-) {
-	if f == nil {
-		return nil, nil, nil
-	}
-	verdicts, err := promise.Judge(ctx, m, set, f)
-	if err != nil {
-		return nil, nil, err
-	}
-	warnClaims(e, f.Difference(verdicts))
-	actions, further := f.Actions(verdicts)
-	if further > 0 {
-		e.msg.Note("%d further promises to the same people: of each person's, the cheapest that the model keeps is used",
-			further)
-	}
-	return actions, verdicts, nil
-}
-
 func warnClaims(e *env, difference float64) {
-	if d := difference; d > claimSlack {
+	if difference > claimSlack {
 		e.msg.Warn("the margins that the promises file states differ from those found by up to %.3g: "+
-			"was it made for another model, task or data?", d)
+			"was it made for another model, task or data?", difference)
 	}
 }
 
+// judged makes one action for each person out of the promises, see [promise.File.Actions], as the only model, read from
+// path, judges them; nil without promises.
 func (in *opened) judged(ctx context.Context, e *env, path string) (_ []recourse.Action, err error) {
 	if in.issued == nil {
 		return nil, nil
@@ -158,30 +122,23 @@ func (in *opened) judged(ctx context.Context, e *env, path string) (_ []recourse
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	actions, verdicts, err := chosen(ctx, e, c, in.set, in.issued)
+	verdicts, err := promise.Judge(ctx, c, in.set, in.issued)
+	if err != nil {
+		return nil, runError(err)
+	}
 	var sum promise.Tally
 	sum.Add(in.issued, verdicts)
-	warnVerdicts(e, &sum)
-	return actions, runError(err)
-}
-
-func warnVerdicts(e *env, t *promise.Tally) {
-	if t.Infeasible+t.Invalid > 0 {
+	warnClaims(e, sum.Difference())
+	actions, further := in.issued.Actions(verdicts)
+	if further > 0 {
+		e.msg.Note("%d further promises to the same people: of each person's, the cheapest that the model keeps is used",
+			further)
+	}
+	if sum.Infeasible+sum.Invalid > 0 {
 		e.msg.Warn("of %s the task does not allow %d, and the model does not keep %d; cfq recourse --promises says more",
-			message.Count(t.Promises, "promise"), t.Infeasible, t.Invalid)
+			message.Count(sum.Promises, "promise"), sum.Infeasible, sum.Invalid)
 	}
-}
-
-func unused(path string, f *promise.File) []string {
-	var ws []string
-	if f.Failed > 0 {
-		ws = append(ws, fmt.Sprintf("%d of %d rows of %s could not be read", f.Failed, f.Rows, filepath.Base(path)))
-	}
-	if f.Missing > 0 {
-		ws = append(ws, fmt.Sprintf("%s of %s to people who are not among those read", message.Count(f.Missing, "promise"),
-			filepath.Base(path)))
-	}
-	return ws
+	return actions, nil
 }
 
 func warnProblems(e *env, what string, list []task.Problem, n int) {

@@ -19,6 +19,7 @@ import (
 	"cfq/calib/record"
 	"cfq/internal/cli"
 	"cfq/internal/message"
+	"cfq/onnxio"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
 	"cfq/quant"
@@ -305,26 +306,16 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 	if err != nil {
 		return mistaken(err)
 	}
-	m, err := loadModel(ctx, e, path)
+	in := &opened{files: make([]*onnxio.Model, 1)}
+	if f.data == "" {
+		in.files[0], err = loadModel(ctx, e, path, nil)
+	} else if in, err = f.open(ctx, e, []string{path}, task.ReadOptions{Most: planRows, Seed: 1}); err == nil {
+		err = in.encode(ctx, e, path)
+	}
 	if err != nil {
 		return err
 	}
-	var people *task.People
-	if f.data != "" {
-		t, err := readTask(ctx, e, f.task)
-		if err != nil {
-			return err
-		}
-		ptq.Require(t, m)
-		read := task.ReadOptions{Most: planRows, Seed: 1}
-		if people, err = readPeople(ctx, e, f.data, f.rows, t, read); err != nil {
-			return err
-		}
-		if err := modelInputs(ctx, e, path, m, t, people); err != nil {
-			return err
-		}
-	}
-	r, err := ptq.FromPlan(ctx, m, p, people, ptq.Run{Workers: e.workers, Progress: e.progress()})
+	r, err := ptq.FromPlan(ctx, in.files[0], p, in.people, ptq.Run{Workers: e.workers, Progress: e.progress()})
 	if mistake := (*quant.PlanError)(nil); errors.As(err, &mistake) {
 		return mistaken(err)
 	}

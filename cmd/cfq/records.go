@@ -125,8 +125,8 @@ func (d *evaluation) madeWith(s *eval.Settings, like *task.People) (records.Run,
 		return records.Run{}, err
 	}
 	r := records.Run{
-		Tool: run.Tool, Full: d.sources[0].SHA256, Quantized: d.sources[1].SHA256, Task: files.task.SHA256,
-		Overrides: files.overrides.SHA256, Columns: like.OtherColumns, Settings: *s,
+		Tool: run.Tool, Full: d.sources[0].SHA256, Quantized: d.sources[1].SHA256, Task: files.Task.SHA256,
+		Overrides: files.Overrides.SHA256, Columns: like.OtherColumns, Settings: *s,
 	}
 	if l := d.task.Latent; l != nil {
 		r.Coder = l.Coder().String()
@@ -421,7 +421,7 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 		Steps: by.Steps, Restarts: by.Restarts, Rounds: by.Rounds, Beam: by.Beam, Seed: by.Seed,
 	}
 	d.total = &task.People{N: all.Len(), Reading: task.Reading{Total: file.Rows, Failed: file.Unreadable}}
-	d.inputs.data = report.File{Name: "records", SHA256: who.text(), Entries: all.Len(), Used: all.Len()}
+	d.inputs.Data = report.File{Name: "records", SHA256: who.text(), Entries: all.Len(), Used: all.Len()}
 	d.tabled = &measured{[]*eval.Records{all}, run.Settings, file, o}
 	if note := all.Note(); note != "" {
 		d.e.msg.Note("%s: %s", message.List(paths, 3), note)

@@ -118,7 +118,7 @@ func (f *recourseFlags) run(ctx context.Context, e *env, args []string) (err err
 		return err
 	}
 	defer collectSeldom()()
-	m, err := loadFor(ctx, e, args[0], t)
+	m, err := loadModel(ctx, e, args[0], t)
 	if err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 			return runError(err)
 		}
 		show(1, 1)
-		j.decoded.count(people, j.e.msg.Warn)
+		j.decoded.count(&people.Filtered, j.e.msg.Warn)
 		s.Finish(people, time.Since(start))
 		if j.robust != nil { // before the file appears, which it does not when the run is stopped
 			if s.Robustness, err = j.robust.measure(ctx, j.set, j.margin, j.seed, j.e.workers); err != nil {

@@ -148,7 +148,7 @@ func (s *rowStream) answer(ctx context.Context, people func(p *task.People, row 
 	if n.Unreadable > 0 {
 		s.e.msg.Warn("stdin: %d of %s could not be read", n.Unreadable, message.Count(n.Rows, "row"))
 	}
-	s.decoded.warn(s.e.msg.Warn)
+	s.decoded.count(new(int), s.e.msg.Warn)
 	switch {
 	case failed != nil:
 		return failed

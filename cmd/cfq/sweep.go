@@ -35,7 +35,7 @@ type sweepFlags struct {
 
 	test, testRows, out string
 	methods             []string
-	budgets, margins    numberList
+	budgets, margins    []float64
 	sample, restarts    int
 	seed                uint64
 	overwrite           bool
@@ -83,11 +83,12 @@ With other inputs or options that is an error, not a mixture.`,
 				known := func(m string) bool { return slices.Contains(ptq.MethodNames(), m) }
 				return len(once) == len(f.methods) && !slices.ContainsFunc(once, func(m string) bool { return !known(m) })
 			})
-			fs.Var(&f.budgets, "budgets", "mean `bits` per weight, 2 to 8, separated by commas; else 2,2.5,3,3.5,4,5,6,8")
+			fs.Float64SliceVar(&f.budgets, "budgets", nil,
+				"mean `bits` per weight, 2 to 8, separated by commas; else 2,2.5,3,3.5,4,5,6,8")
 			cli.Require(fs, "budgets", "2 to 8 bits per weight", func() bool {
-				return !slices.ContainsFunc(f.budgets, func(b float64) bool { return b < 2 || b > 8 })
+				return !slices.ContainsFunc(f.budgets, func(b float64) bool { return !(2 <= b && b <= 8) })
 			})
-			fs.Var(&f.margins, "margin", "required logit `margins`, separated by commas: 0.1 unless there are some")
+			addNumbers(fs, &f.margins, "margin", "required logit `margins`, separated by commas: 0.1 unless there are some")
 			fs.IntVar(&f.sample, "sample", 0, "measure on a random sample of this many refused people; 0 takes all")
 			cli.Within(fs, "sample", &f.sample, 0, math.MaxInt, "0, for all, or more")
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the sample and of the solver")

@@ -219,7 +219,7 @@ func (f *taskFlags) draft(
 	}
 	var m *draft.Model
 	if model != "" {
-		file, err := loadModel(ctx, e, model)
+		file, err := loadModel(ctx, e, model, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -256,84 +256,55 @@ func described(m *onnxio.Model) *draft.Model {
 	return d
 }
 
-func checkQuantizable(ctx context.Context, m *onnxio.Model, r *draft.Report) error {
-	o, err := obstacle(ctx, m)
-	if err != nil {
-		return err
-	}
-	switch {
-	case o == nil || o.Already:
-	case o.Recourse:
-		r.Find(draft.Problem, "model", "there is no recourse, and it cannot be quantized: "+says(o))
-	default:
-		r.Find(draft.Warning, "model", "it cannot be quantized: "+says(o))
-	}
-	return nil
-}
-
 func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error) {
 	if args, err = atMost("check", args, "TASK", "MODEL"); err != nil {
 		return err
 	}
-	t, err := openTask(ctx, e, args[0])
+	t, questions, err := openTask(ctx, e, args[0])
 	if err != nil {
 		return err
 	}
-	questions, err := openQuestions(args[0])
+	rows, err := readOptions(f.data, f.rows)
 	if err != nil {
 		return err
 	}
-	o, err := readOptions(f.data, f.rows)
-	if err != nil {
-		return err
-	}
-	var m *onnxio.Model
+	in := &opened{task: t}
 	if args[1] != "" { // which may be of a kind that is refused: no need to read millions of rows then
-		if m, err = loadFor(ctx, e, args[1], t); err != nil {
+		m, err := loadModel(ctx, e, args[1], t)
+		if err != nil {
 			return err
 		}
+		in.files = append(in.files, m)
 	}
-	people, err := task.Read(ctx, f.data, t, o)
-	if err != nil {
+	if in.people, err = task.Read(ctx, f.data, t, rows); err != nil {
 		return dataError(cli.Wrap(err, hintData))
 	}
 	var margins []float32
-	if m != nil {
-		if margins, err = marginsOf(ctx, e, args[1], m, t, people.X); err != nil {
+	if in.files != nil {
+		if margins, err = in.margins(ctx, e, args[1], in.people.X); err != nil {
 			return err
 		}
 	}
 	var verified *draft.Verification
 	if f.scores != "" {
-		if verified, err = f.verify(ctx, e, args, m, t, people, o); err != nil {
+		if verified, err = f.verify(ctx, e, args[1], in, rows); err != nil {
 			return err
 		}
 	}
-	for _, note := range people.Notes {
+	for _, note := range in.people.Notes {
 		e.msg.Note("%s: %s", f.data, note)
 	}
 	set, err := constraint.Compile(t)
 	if err != nil {
 		return cli.WithCode(fmt.Errorf("task %s: %w", args[0], err), cli.Unusable)
 	}
-	r, err := draft.Check(t, questions, people, set.Factual(people.X), margins, verified)
+	r, err := draft.Check(t, questions, in.people, set.Factual(in.people.X), margins, verified)
 	if err != nil {
 		return runError(err)
 	}
 	var latent *ptq.LatentCheck
-	if m != nil {
-		err := r.CompareScalings(t, people, func(x []float32) ([]float32, error) {
-			return marginsOf(ctx, e, args[1], m, t, x)
-		})
-		if err != nil {
-			return err
-		}
-		if t.Latent != nil {
-			if latent, err = checkLatent(ctx, e, m, t, people, r); err != nil {
-				return err
-			}
-		}
-		if err := checkQuantizable(ctx, m, r); err != nil {
+	if in.files != nil {
+		if latent, err = checkModel(ctx, e, args[1], in, r); err != nil {
 			return err
 		}
 	}
@@ -348,16 +319,38 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	return f.record(e, args, t, verified)
 }
 
-func marginsOf(ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task, x []float32) (
-	_ []float32, err error,
-) {
-	c, err := openClassifier(e, path, m, t)
+// margins runs the only model, read from path.
+func (in *opened) margins(ctx context.Context, e *env, path string, x []float32) (_ []float32, err error) {
+	c, err := openClassifier(e, path, in.files[0], in.task)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	margins, err := c.Margins(ctx, x)
 	return margins, runError(err)
+}
+
+// checkModel adds to a report what is wrong with the model, and with the encoder and the decoder of the task.
+func checkModel(ctx context.Context, e *env, path string, in *opened, r *draft.Report) (*ptq.LatentCheck, error) {
+	err := r.CompareScalings(in.task, in.people, func(x []float32) ([]float32, error) {
+		return in.margins(ctx, e, path, x)
+	})
+	var latent *ptq.LatentCheck
+	if err == nil && in.task.Latent != nil {
+		latent, err = checkLatent(ctx, e, in, r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	o, err := obstacle(ctx, in.files[0])
+	switch {
+	case err != nil || o == nil || o.Already:
+	case o.Recourse:
+		r.Find(draft.Problem, "model", "there is no recourse, and it cannot be quantized: "+says(o))
+	default:
+		r.Find(draft.Warning, "model", "it cannot be quantized: "+says(o))
+	}
+	return latent, err
 }
 
 func writeCheck(out io.Writer, t *task.Task, r *draft.Report, l *ptq.LatentCheck) {

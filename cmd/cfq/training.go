@@ -18,8 +18,8 @@ import (
 )
 
 func addCheckpoint(fs *pflag.FlagSet, path *string) {
-	fs.StringVar(path, "checkpoint", "", "keep the state of training in a `file` after each round, and go on from it if it "+
-		"exists; removed once the model is written")
+	fs.StringVar(path, "checkpoint", "", "keep the state of training in a `file` after each round, and go on from it if "+
+		"it exists; removed once the model is written")
 }
 
 func noteCheckpoint(ctx context.Context, e *env, path string) {

@@ -16,44 +16,39 @@ import (
 	"cfq/task/draft"
 )
 
-func readScores(ctx context.Context, path, model string, o task.ReadOptions) (*draft.Scores, error) {
-	if model == "" {
-		return nil, cli.Usagef("give the model after the task file",
-			"--scores needs the MODEL that has them")
-	}
-	if err := cli.Input("scores", path); err != nil {
-		return nil, err
-	}
-	s, err := draft.ReadScores(ctx, path)
-	if err == nil {
-		err = s.Select(o)
-	}
-	return s, dataError(err)
-}
-
-// verify compares the model's scores with those of its owner. The threshold of the decision is none of the scores'.
+// verify compares the scores of the model, read from path, with those of its owner. The threshold of the decision is
+// none of the scores'.
 func (f *taskFlags) verify(
-	ctx context.Context, e *env, paths []string, m *onnxio.Model, t *task.Task, people *task.People, rows task.ReadOptions,
+	ctx context.Context, e *env, path string, in *opened, rows task.ReadOptions,
 ) (v *draft.Verification, err error) {
-	s, err := readScores(ctx, f.scores, paths[1], rows)
-	if err != nil {
+	if path == "" {
+		return nil, cli.Usagef("give the model after the task file", "--scores needs the MODEL that has them")
+	}
+	if err := cli.Input("scores", f.scores); err != nil {
 		return nil, err
 	}
+	s, err := draft.ReadScores(ctx, f.scores)
+	if err == nil {
+		err = s.Select(rows)
+	}
+	if err != nil {
+		return nil, dataError(err)
+	}
+	m, plain := in.files[0], *in.task
 	s.Coarse = m.Coarse()
-	plain := *t
 	if plain.Target.Threshold = 0; plain.Target.Output == string(onnxio.Probabilities) {
 		plain.Target.Threshold = 0.5
 	}
-	c, err := openClassifier(e, paths[1], m, &plain)
+	c, err := openClassifier(e, path, m, &plain)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	logits, classes, err := c.Logits(ctx, people.X)
+	logits, classes, err := c.Logits(ctx, in.people.X)
 	if err != nil {
 		return nil, runError(err)
 	}
-	if v, err = draft.Verify(s, t, people, logits, classes); err != nil {
+	if v, err = draft.Verify(s, in.task, in.people, logits, classes); err != nil {
 		return nil, dataError(fmt.Errorf("scores %s: %w", f.scores, err))
 	}
 	return v, nil
