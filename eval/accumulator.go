@@ -6,7 +6,6 @@ import (
 	"slices"
 )
 
-// sample is one number of each of some people, from which metrics are computed: one accumulator serves all of them.
 type sample struct {
 	// of is what a person adds, at the at-th required margin or -1 for metrics that have none: x to a sum, and `of` to
 	// what the sum is divided by, 1 for means and shares. counts is false for those who do not count. nil: the numbers do
@@ -18,7 +17,6 @@ type sample struct {
 	steps int   // of AtMargin.Steps, from 1; 0 for none
 }
 
-// keeps is what an accumulator keeps in addition to counts.
 type keeps int
 
 const (
@@ -28,7 +26,6 @@ const (
 	keepsByOutcome                   // counts and all numbers by outcome, which `of` is
 )
 
-// statistic computes the value of a metric from a sample.
 type statistic struct {
 	kind  Kind
 	keeps keeps
@@ -43,7 +40,6 @@ func estimated(keeps keeps, of func(a *accumulator, confidence float64) Estimate
 	}}
 }
 
-// share is the share of people with x = 1.
 func share() statistic {
 	return statistic{of: func(a *accumulator, confidence float64) Value {
 		return NewRate(a.above, a.n, confidence).AsValue()
@@ -56,14 +52,12 @@ func mean() statistic {
 	return s
 }
 
-// rootMean is the root of the mean.
 func rootMean() statistic {
 	s := estimated(keepsSums, func(a *accumulator, confidence float64) Estimate { return a.sums.rootMean(confidence) })
 	s.weighted = contributions.root
 	return s
 }
 
-// ratioOfSums is the sum over that of what is divided by.
 func ratioOfSums() statistic {
 	s := estimated(keepsPairs, func(a *accumulator, confidence float64) Estimate { return a.pairs.ratio(confidence) })
 	s.weighted = contributions.ratio
@@ -80,21 +74,18 @@ func quantile(q float64) statistic {
 	return s
 }
 
-// sizeQuantile is that of the absolute values.
 func sizeQuantile(q float64) statistic {
 	return estimated(keepsList, func(a *accumulator, confidence float64) Estimate {
 		return a.sizes().quantile(q, confidence)
 	})
 }
 
-// differenceOfShares is the share of people with x > 0 less that of those with x < 0.
 func differenceOfShares() statistic {
 	return estimated(0, func(a *accumulator, confidence float64) Estimate {
 		return dropOf(a.above, a.below, a.n, confidence)
 	})
 }
 
-// balancedShare is the mean of the shares of people with x = 1 among those of either outcome.
 func balancedShare() statistic {
 	return estimated(keepsByOutcome, func(a *accumulator, confidence float64) Estimate {
 		bad, good := &a.byOutcome[0], &a.byOutcome[1]
@@ -102,28 +93,24 @@ func balancedShare() statistic {
 	})
 }
 
-// areaUnderCurve is the probability that x is larger for a person with the favourable outcome.
 func areaUnderCurve() statistic {
 	return estimated(keepsByOutcome, func(a *accumulator, confidence float64) Estimate {
 		return aucOf(a.byOutcome[1].list.ranked(), a.byOutcome[0].list.ranked(), confidence)
 	})
 }
 
-// countOf is how many people count.
 func countOf() statistic {
 	return statistic{kind: kindCount, of: func(a *accumulator, _ float64) Value {
 		return Value{Estimate: Estimate{N: a.n}, Kind: kindCount}
 	}}
 }
 
-// countAbove is how many have x > 0.
 func countAbove() statistic {
 	return statistic{kind: kindCount, of: func(a *accumulator, _ float64) Value {
 		return Value{Estimate: Estimate{N: a.above}, Kind: kindCount}
 	}}
 }
 
-// extreme is the smallest or the largest number.
 func extreme(of func(a *accumulator) float64) statistic {
 	return statistic{kind: KindExact, of: func(a *accumulator, _ float64) Value {
 		if a.n == 0 {
@@ -136,7 +123,6 @@ func extreme(of func(a *accumulator) float64) statistic {
 func smallest() statistic { return extreme(func(a *accumulator) float64 { return a.least }) }
 func largest() statistic  { return extreme(func(a *accumulator) float64 { return a.most }) }
 
-// accumulator adds up the numbers of a sample.
 type accumulator struct {
 	n, above, below int // people; those with x > 0, and x < 0
 	least, most     float64
@@ -184,7 +170,6 @@ func (a *accumulator) add(x, of float64) {
 	}
 }
 
-// ranked are the numbers in order.
 func (a *accumulator) ranked() ranked {
 	if a.sorted == nil {
 		a.sorted = a.list.ranked()
@@ -192,7 +177,6 @@ func (a *accumulator) ranked() ranked {
 	return a.sorted
 }
 
-// sizes are the absolute values in order.
 func (a *accumulator) sizes() ranked {
 	if a.absolute == nil {
 		a.absolute = a.ranked().sizes()
@@ -200,14 +184,12 @@ func (a *accumulator) sizes() ranked {
 	return a.absolute
 }
 
-// accumulators are those of samples, with the metrics that are computed from each.
 type accumulators struct {
 	samples []*sample
 	metrics [][]*Metric // by sample
 	all     []*accumulator
 }
 
-// newAccumulators makes those of the metrics that have a value for each required margin, or of the others.
 func newAccumulators(margins bool, l *lists) *accumulators {
 	x := &accumulators{}
 	all := metricTable()
@@ -233,7 +215,6 @@ func newAccumulators(margins bool, l *lists) *accumulators {
 	return x
 }
 
-// add adds a person.
 func (x *accumulators) add(p *personRecords, at int) {
 	for i, s := range x.samples {
 		if s.of == nil {
@@ -245,7 +226,6 @@ func (x *accumulators) add(p *personRecords, at int) {
 	}
 }
 
-// values are those of all metrics. Numbers that were not asked for are left out.
 func (x *accumulators) values(confidence float64) (Values, [2][]SpreadStep) {
 	values, known := Values{}, map[Requirement]bool{}
 	var steps [2][]SpreadStep
@@ -270,7 +250,6 @@ func (x *accumulators) values(confidence float64) (Values, [2][]SpreadStep) {
 	return values, steps
 }
 
-// of is the accumulator that a metric is computed from.
 func (x *accumulators) of(s *sample) *accumulator { return x.all[slices.Index(x.samples, s)] }
 
 // maxSteps is how many steps of a distribution are kept: more cannot be told apart on a page.
@@ -288,7 +267,6 @@ func (r ranked) steps() (list []SpreadStep) {
 // NaN where it is undefined.
 type weighted func(weights []float64) float64
 
-// contribution is what one person adds to a metric.
 type contribution struct {
 	who   int // position among the people evaluated
 	x, of float64
@@ -296,7 +274,6 @@ type contribution struct {
 
 type contributions []contribution
 
-// ratio is the sum of the x over that of what they are divided by.
 func (p contributions) ratio() weighted {
 	return func(weights []float64) float64 {
 		var x, of float64
@@ -309,13 +286,11 @@ func (p contributions) ratio() weighted {
 	}
 }
 
-// root is the square root of the ratio.
 func (p contributions) root() weighted {
 	ratio := p.ratio()
 	return func(weights []float64) float64 { return math.Sqrt(ratio(weights)) }
 }
 
-// median is that of the x, as [ranked.quantile] has it.
 func (p contributions) median() weighted {
 	p = slices.SortedStableFunc(slices.Values(p), func(a, b contribution) int { return cmp.Compare(a.x, b.x) })
 	return func(weights []float64) float64 {

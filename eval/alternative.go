@@ -58,7 +58,6 @@ func (r *Result) Alternatives(by *GroupBy) ([]Alternative, error) {
 	return all, err
 }
 
-// copies finds rows that are equal to others.
 type copies struct {
 	shards       int
 	rows         *extsort.Lists // by hash
@@ -131,7 +130,6 @@ func (c *copies) count() (int, error) {
 	return 0, nil
 }
 
-// variant summarizes the records again: with distinct rows as people, without calibration rows.
 func (r *Result) variant(by *GroupBy, distinct, others bool, err error) (*Result, error) {
 	if err != nil {
 		return nil, err

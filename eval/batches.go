@@ -45,7 +45,6 @@ const (
 	batchNodes  = 5   // are named
 )
 
-// diverging is a model that can tell where two runs part, see [classifier.Model.Diverging].
 type diverging interface {
 	Diverging(ctx context.Context, pairs [][2]classifier.Place) ([]classifier.Divergence, error)
 }
@@ -85,7 +84,6 @@ func Rerun(ctx context.Context, f, g recourse.Model, r *Result) (*Batches, error
 	return out, nil
 }
 
-// judgedSample is points with the margins of both models by which they were judged.
 type judgedSample struct {
 	seed        uint64
 	facts, ends bottomK[judgedPoint] // people as they are, recourse points
@@ -100,7 +98,6 @@ type judgedSample struct {
 	rng      *rand.Rand
 }
 
-// judgedPoint is a point with the margins of both models.
 type judgedPoint struct {
 	x    []float32
 	f, g Float
@@ -113,7 +110,6 @@ func newJudgedSample(of *Settings) *judgedSample {
 	}
 }
 
-// visitor draws points: recourse points, of which there may be few among many people, and people as they are.
 func (s *judgedSample) visitor() Visitor {
 	add := func(to *bottomK[judgedPoint], x []float32, f, g Float) {
 		if p := priority(s.seed, x); to.wants(p) {
@@ -142,7 +138,6 @@ func (s *judgedSample) visitor() Visitor {
 	})
 }
 
-// draw settles which of the points are run again.
 func (s *judgedSample) draw() {
 	s.x, s.judged, s.rng = nil, nil, rand.New(rand.NewPCG(s.seed, 0xba7c4))
 	take := func(from []judgedPoint, n int) {
@@ -155,7 +150,6 @@ func (s *judgedSample) draw() {
 	take(as, batchPoints-len(s.judged))
 }
 
-// look keeps the most unusual value of each input, and the person with the largest ones.
 func (s *judgedSample) look(x []float32) {
 	far := 0.0
 	for _, v := range x {
@@ -183,7 +177,6 @@ type batchEffect struct {
 	nodes   []string
 }
 
-// rerun runs one model, of which the margins judged by are number which.
 func (s *judgedSample) rerun(ctx context.Context, m recourse.Model, which int, sizes []int) (*batchEffect, error) {
 	n := len(s.judged)
 	e := &batchEffect{apart: make([]float64, n), decided: make([]bool, n)}

@@ -80,7 +80,6 @@ func evaluated(r *Record, p *Promise) *Promise {
 	return p
 }
 
-// stepColumns are the columns of the i-th required margin.
 func stepColumns(i int, at string) []Column {
 	step := func(of func(s *Step) any) func(r *Record) any {
 		return func(r *Record) any {
@@ -130,7 +129,6 @@ func stepColumns(i int, at string) []Column {
 		Column{Name: "perturbation" + at, Of: step(func(s *Step) any { return &s.Perturbed })})
 }
 
-// promiseColumns are those of a promise, with its point where points are kept; nil is none.
 func promiseColumns(before, after string, points bool, of func(r *Record) *Promise) []Column {
 	column := func(name string, cell func(p *Promise) any) Column {
 		return Column{Name: before + name + after, Of: func(r *Record) any {

@@ -175,7 +175,6 @@ func (c *Comparison) add(m *Metric, at int, b *bootstrap) {
 	c.Rows = append(c.Rows, row)
 }
 
-// mcNemar compares two models on the same trials of people.
 func (c *Cell) mcNemar(t *discordant, confidence float64, better Better) {
 	if t == nil { // there is nobody
 		t = &discordant{}
@@ -186,7 +185,6 @@ func (c *Cell) mcNemar(t *discordant, confidence float64, better Better) {
 	}
 }
 
-// discordant counts the people who count in two models, and those who count for one of them alone.
 type discordant struct{ n, alone, other int }
 
 // add adds a person: the records of the first model, and of this one. As in the values, the worst record counts.
@@ -212,8 +210,6 @@ func call(better Better, d float64) Call {
 	return WorseThan
 }
 
-// decide takes what the bootstrap found, adjusts the p of all tests together unless each is alone, and takes the calls
-// back that are not certain.
 func (c *Comparison) decide(b *bootstrap, alone bool) {
 	everyone := ones(b.n)
 	for _, d := range b.tests {
@@ -237,7 +233,6 @@ func (c *Comparison) decide(b *bootstrap, alone bool) {
 	}
 }
 
-// tau is tau01 of a model, or rtau01.
 func (b *bootstrap) tau(model int, s *Settings, quant bool) weighted {
 	type broken struct {
 		need   float64
@@ -310,7 +305,6 @@ func (b *bootstrap) tau(model int, s *Settings, quant bool) weighted {
 	}
 }
 
-// comparedMetrics are the metrics of a comparison, in the order of Metrics.
 func comparedMetrics() (list []*Metric) {
 	all := metricTable()
 	for i := range all {
@@ -321,10 +315,8 @@ func comparedMetrics() (list []*Metric) {
 	return list
 }
 
-// sameTrials says that all models are judged on the same trials.
 func (m *Metric) sameTrials() bool { return m.pairs == paired && m.Kind() == KindShare }
 
-// ownTrials says that each model has trials of its own.
 func (m *Metric) ownTrials() bool { return m.pairs == ownTrials || m.pairs == ownTrialsIfDifferent }
 
 // minDiffering is the number of people below which a difference that they alone make is left uncalled: how often
@@ -338,19 +330,16 @@ const minForTau = 500
 // maxDrawn is how many people the bootstrap draws from.
 const maxDrawn = 20_000
 
-// trials is a metric at a required margin, of one model.
 type trials struct {
 	id        string
 	at, model int
 }
 
-// pairs are what is known of the same people under several models.
 type pairs struct {
 	people [][][]*Record // evaluated, or a sample of them, by model; in an order that does not depend on that of the rows
 	trials map[trials]*discordant
 }
 
-// readPairs reads the records of all models side by side.
 func readPairs(names []string, results []*Result, metrics []*Metric, seed uint64) (*pairs, error) {
 	for _, r := range results { // there may be many
 		if err := r.Records.rest(); err != nil {
@@ -396,7 +385,6 @@ func readPairs(names []string, results []*Result, metrics []*Metric, seed uint64
 	return p, nil
 }
 
-// evaluatedOf are the records of a person who are evaluated, with what metrics are made of.
 func evaluatedOf(person [][]*Record) [][]*Record {
 	out := make([][]*Record, len(person))
 	for model, records := range person {
@@ -454,14 +442,12 @@ func sideBySide(names []string, results []*Result, each func(person [][]*Record)
 	}
 }
 
-// bootstrap draws people with replacement and collects the differences of all metrics in each draw.
 type bootstrap struct {
 	*pairs
 	n     int // people
 	tests []*pairedTest
 }
 
-// pairedTest is one metric of two models.
 type pairedTest struct {
 	row, model  int // of the cell
 	better      Better
@@ -474,8 +460,6 @@ type pairedTest struct {
 
 func newBootstrap(p *pairs) *bootstrap { return &bootstrap{pairs: p, n: len(p.people)} }
 
-// pairedTest makes the statistics of the first model and of another one, of the people who count, each by the worst
-// record.
 func (b *bootstrap) pairedTest(m *Metric, s *Settings, model, at int) *pairedTest {
 	d, own := &pairedTest{least: minPeople, better: m.Better}, m.ownTrials()
 	if m.sample == nil { // tau01 of f, or of each model's own promises, is not made of what single people add
@@ -526,10 +510,8 @@ func (b *bootstrap) apart(model int, s *Settings, quant bool) (n, differ int) {
 	return n, differ
 }
 
-// few says that nothing can be said of the difference.
 func (d *pairedTest) few() bool { return d.n < d.least || d.differ < minDiffering }
 
-// run makes the draws, of which each has its own random numbers.
 func (b *bootstrap) run(o ComparisonOptions) {
 	var todo []*pairedTest
 	for _, d := range b.tests {
@@ -566,7 +548,6 @@ func (b *bootstrap) run(o ComparisonOptions) {
 	wg.Wait()
 }
 
-// settle fills in the difference of a cell.
 func (d *pairedTest) settle(c *Cell, everyone []float64, confidence float64) {
 	first, this := d.first(everyone), d.this(everyone)
 	c.Delta.N = d.n
@@ -607,7 +588,6 @@ func chance(draws []float64, n int) float64 {
 	return 2 * distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)}.CDF(student)
 }
 
-// checkComparable says why results cannot be compared person by person, nil when they can.
 func checkComparable(names []string, results []*Result) error {
 	switch {
 	case len(names) != len(results):
@@ -629,7 +609,6 @@ func checkComparable(names []string, results []*Result) error {
 	return nil
 }
 
-// alike says why results cannot be compared whoever the people are, nil when they can.
 func (r *Result) alike(o *Result) error {
 	s, t := &r.Settings, &o.Settings
 	switch {
@@ -643,7 +622,6 @@ func (r *Result) alike(o *Result) error {
 	return nil
 }
 
-// sameAs says why records are not about the same people and the same original, nil when they are.
 func sameAs(a, b []*Record, margins []float64) error {
 	if len(a) != len(b) {
 		return errors.New("they were evaluated on different people")

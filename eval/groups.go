@@ -108,7 +108,6 @@ func (g *Groups) Close() {
 	_ = g.lists.spilled.Close() // nothing in it is wanted any more
 }
 
-// groups are people told apart by an attribute.
 type groups struct {
 	*attribute
 	members map[string]*resultAccumulator // by what the attribute says, joined by NULs
@@ -152,7 +151,6 @@ func CheckGroups(groups []task.Subgroup, specs []string) error {
 	return err
 }
 
-// attribute is what tells people apart: attributes of records, or whether they are equal to calibration rows.
 type attribute struct {
 	name       string
 	of         []int // positions among Record.Groups
@@ -187,7 +185,6 @@ func (a *attribute) says(r *Record) (string, bool) {
 	return key, true
 }
 
-// compare orders two of what the attribute says.
 func (a *attribute) compare(x, y string) int {
 	p, q := strings.Split(x, "\x00"), strings.Split(y, "\x00")
 	for k, order := range a.order {
@@ -204,7 +201,6 @@ func (a *attribute) compare(x, y string) int {
 	return 0
 }
 
-// attributesOf reads specs, each once.
 func attributesOf(all []task.Subgroup, specs []string) ([]attribute, error) {
 	if specs == nil {
 		for i := range all {
@@ -225,7 +221,6 @@ func attributesOf(all []task.Subgroup, specs []string) ([]attribute, error) {
 	return list, errors.Join(errs...)
 }
 
-// attributeOf reads one spec.
 func attributeOf(all []task.Subgroup, spec string) (attribute, error) {
 	if i := subgroup(all, spec); i >= 0 { // whose name may have a * in it
 		return attribute{name: spec, of: []int{i}, order: [][]string{all[i].Values}}, nil
@@ -251,12 +246,10 @@ func attributeOf(all []task.Subgroup, spec string) (attribute, error) {
 	return a, nil
 }
 
-// subgroup is the position of the attribute of that name, -1 without one.
 func subgroup(all []task.Subgroup, name string) int {
 	return slices.IndexFunc(all, func(s task.Subgroup) bool { return s.Feature == name })
 }
 
-// unknownGroups is the error over an attribute that there is not.
 func unknownGroups(all []task.Subgroup, name string) error {
 	var names []string
 	for i := range all {
@@ -275,7 +268,6 @@ const (
 	medianTest = "median test"
 )
 
-// grouping compares the groups; least is how many promises a group is compared with.
 func (x *groups) grouping(margins []float64, least int) Grouping {
 	g := Grouping{By: x.name, Groups: []Group{}, Gaps: []GroupGap{}, Without: x.without}
 	var small []string
@@ -315,7 +307,6 @@ func (x *groups) grouping(margins []float64, least int) Grouping {
 	return g
 }
 
-// gap adds the comparison by one metric, unless no people count in it.
 func (x *groups) gap(g *Grouping, m *Metric, at int, margins []float64, least int) {
 	values := make([]Value, len(g.Groups))
 	people := 0
@@ -354,7 +345,6 @@ func (x *groups) gap(g *Grouping, m *Metric, at int, margins []float64, least in
 	g.Gaps = append(g.Gaps, one)
 }
 
-// badness is larger for worse values.
 func badness(b Better, v float64) float64 {
 	switch b {
 	case Higher:

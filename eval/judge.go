@@ -7,7 +7,6 @@ import (
 	"cfq/recourse"
 )
 
-// quantizedModel is what messages call g.
 const quantizedModel = "the quantized model"
 
 // judge asks g about the points of s, and the model of s about the points of g, which it solves first for the same
@@ -72,7 +71,6 @@ func (s *solution) judge(ctx context.Context, g recourse.Model, o Options) (_ []
 	return records, q.o.measureNeighbourhoods(ctx, records, s)
 }
 
-// decisions are the records of all people as they are.
 func (s *solution) decisions(q *solution) []Record {
 	records := make([]Record, s.people.N)
 	for i := range records {
@@ -103,7 +101,6 @@ func (s *solution) decisions(q *solution) []Record {
 	return records
 }
 
-// judged are the margins of points under the other model.
 type judged map[*point]Float
 
 // marginsUnder runs the other model at all points of s, in the batches in which s found them: another batch
@@ -129,7 +126,6 @@ func (s *solution) marginsUnder(ctx context.Context, other *solution) (judged, e
 	return all, nil
 }
 
-// of is the promise of a point, judged.
 func (j judged) of(p *point) Promise {
 	out := p.Promise
 	if other, ok := j[p]; ok {

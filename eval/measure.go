@@ -76,7 +76,6 @@ func Measure(
 	return m.records, m.settings, nil
 }
 
-// measurement is one run of Measure.
 type measurement struct {
 	f        recourse.Model
 	models   []recourse.Model
@@ -87,7 +86,6 @@ type measurement struct {
 	queue    *ordered.Queue[[][]Record]
 }
 
-// begin makes the places for records of people like these, once.
 func (m *measurement) begin(like *task.People) {
 	if m.records != nil {
 		return
@@ -105,7 +103,6 @@ func (m *measurement) begin(like *task.People) {
 	}
 }
 
-// start judges a batch, and takes the results of earlier ones.
 func (m *measurement) start(ctx context.Context, b *Batch) error {
 	o := m.o
 	m.settings.Issued = m.settings.Issued || b.Promises != nil
@@ -141,7 +138,6 @@ func (m *measurement) start(ctx context.Context, b *Batch) error {
 // ErrOtherSample is the error of records of an earlier run that are not of the people whom this run would evaluate.
 var ErrOtherSample = errors.New("another sample of the people was evaluated")
 
-// take adds the records of a batch, by model.
 func (m *measurement) take(b *Batch, all [][]Record) error {
 	for i, list := range all {
 		if m.o.OnRecords != nil && b.Records != nil { // whether they are of this run comes before what they say

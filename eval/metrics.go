@@ -61,7 +61,6 @@ type Metric struct {
 	computation
 }
 
-// computation is how a metric's value is found.
 type computation struct {
 	in string // the object of the JSON report that it is in, see Key
 	// From people: the statistic of the sample. Otherwise read takes the value out of another part of the result.
@@ -112,7 +111,6 @@ const (
 // Kind says how certain the metric's values are.
 func (m *Metric) Kind() Kind { return m.none().Kind }
 
-// none is the value of the metric of nobody.
 func (m *Metric) none() Value {
 	switch {
 	case m.read != nil:
@@ -151,7 +149,6 @@ func MetricBy(id string) (Metric, bool) {
 	return Metric{}, false
 }
 
-// metricRow finds a row of the table, also one that only the JSON report has; nil when there is none.
 func metricRow(id string) *Metric {
 	all := metricTable()
 	if i := slices.IndexFunc(all, func(m Metric) bool { return m.ID == id }); i >= 0 {
@@ -221,7 +218,6 @@ func (r Rate) AsValue() Value {
 // AsValue is e as the value of a metric.
 func (e Estimate) AsValue() Value { return Value{Estimate: e, Kind: KindEstimate} }
 
-// exactValue is a number that was not sampled.
 func exactValue(x float64) Value {
 	return Value{Estimate: exactly(x), Kind: KindExact}
 }
@@ -249,7 +245,6 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v.Value)
 }
 
-// readValue reads what MarshalJSON wrote of a value of the kind.
 func readValue(kind Kind, data []byte) (v Value, err error) {
 	switch kind {
 	case KindShare:
@@ -290,7 +285,6 @@ func (x Values) Rate(id string) Rate { return x.Of(id).Rate() }
 // Estimate is the value of a metric that is not a share.
 func (x Values) Estimate(id string) Estimate { return x.Of(id).Estimate }
 
-// addTo adds the values of metrics to the JSON of an object.
 func (x Values) addTo(fields any, margins bool) ([]byte, error) {
 	data, err := json.Marshal(fields)
 	if err != nil || len(x) == 0 {
@@ -321,10 +315,8 @@ func (x Values) addTo(fields any, margins bool) ([]byte, error) {
 	return append(append(data[:len(data)-1], ','), values[1:]...), err
 }
 
-// path is where the value is in the object of the result, or of a margin.
 func (m *Metric) path() []string { return strings.Split(strings.TrimPrefix(m.Key(), perMargin), ".") }
 
-// readValues reads the values of metrics out of the JSON of a result, or of a margin.
 func readValues(data []byte, margins bool) (Values, error) {
 	var tree any
 	if err := json.Unmarshal(data, &tree); err != nil {

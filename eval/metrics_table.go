@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// sections are all metrics, with the numbers that only the JSON report has.
 func sections() []MetricSection {
 	return []MetricSection{
 		{"Promises", promiseMetrics()},
@@ -31,39 +30,33 @@ func family(in, unit string, requires Requirement) func(
 	}
 }
 
-// detail is a number that only the JSON report has, at each required margin.
 func detail(id string, requires Requirement, s *sample, of statistic) Metric {
 	m := Metric{ID: id, Requires: requires, computation: computation{in: perMargin}}
 	return m.is(s, of)
 }
 
-// is says how the metric is computed from people.
 func (m Metric) is(s *sample, of statistic) Metric {
 	m.sample, m.statistic = s, of
 	return m
 }
 
-// reads says where in a result the metric is.
 func (m Metric) reads(value func(r *Result) Value) Metric {
 	m.read = value
 	return m
 }
 
-// gatedBy names the metric that a gate has instead of m.
 func (m Metric) gatedBy(quantile string) Metric {
 	m.Instead = quantile
 	m.Definition += " Gates take " + quantile + ": a mean has no safe bound."
 	return m
 }
 
-// reversedBy names the metrics that a limit on m holds for, too.
 func (m Metric) reversedBy(ids ...string) Metric {
 	m.Reverse = ids
 	m.Definition += " Mirrored in gates by " + strings.Join(ids, ", ") + "."
 	return m
 }
 
-// pairedBy is how several models are compared by a metric.
 type pairedBy int
 
 const (
@@ -490,7 +483,6 @@ func ofTiming(number func(x *Timing) Estimate) func(r *Result) Value {
 	}
 }
 
-// proof is the sample of the proofs around recourse points.
 func proof(better Better, f func(p *Proof, s *Settings) (float64, bool)) *sample {
 	return atSteps(better, func(_ *Record, p *Step, s *Settings) (float64, bool) {
 		if p.Proof == nil {
@@ -500,7 +492,6 @@ func proof(better Better, f func(p *Proof, s *Settings) (float64, bool)) *sample
 	})
 }
 
-// perturbationSizes are the samples of Perturbations.
 func perturbationSizes() (all []*sample) {
 	for kind := range Perturbations() {
 		all = append(all, perturbed(kind, func(eps float64, _, _ bool) (float64, bool) { return eps, true }))
@@ -512,12 +503,10 @@ func perturbedSafe(kind int) *sample {
 	return perturbed(kind, func(_ float64, safe, _ bool) (float64, bool) { return event(safe, true) })
 }
 
-// perturbedBroken counts the promises that break inside the safe set, or outside.
 func perturbedBroken(kind int, inside bool) *sample {
 	return perturbed(kind, func(_ float64, safe, broken bool) (float64, bool) { return event(broken, safe == inside) })
 }
 
-// perturbationDetails are the numbers of the kinds of perturbation that are not metrics.
 func perturbationDetails(sizes []*sample) (all []Metric) {
 	for kind, name := range Perturbations() {
 		add := func(id string, s *sample, of statistic) {
@@ -535,7 +524,6 @@ func perturbationDetails(sizes []*sample) (all []Metric) {
 	return all
 }
 
-// costDetails are the numbers of a cost gap that are not metrics.
 func costDetails(gap string, requires Requirement, x costSamples, metrics ...string) (all []Metric) {
 	for _, d := range []struct {
 		id string
@@ -559,7 +547,6 @@ func costDetails(gap string, requires Requirement, x costSamples, metrics ...str
 	return all
 }
 
-// spreadDetails are the numbers of the distribution of margins that are not metrics.
 func spreadDetails(name string, s *sample, metrics ...string) (all []Metric) {
 	for _, d := range []struct {
 		id string

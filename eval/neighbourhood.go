@@ -39,7 +39,6 @@ func Perturbations() []Perturbation { return []Perturbation{AtPoint, InBall, Fir
 // each, with one number for each of Perturbations, undefined where the model's graph has none.
 type Perturber func(ctx context.Context, points []float32, n int) ([][]Float, error)
 
-// measureNeighbourhoods adds to the records of the people of s what holds around their recourse points.
 func (o *Options) measureNeighbourhoods(ctx context.Context, records []Record, s *solution) error {
 	if o.Prove == nil && o.Perturb == nil {
 		return nil
@@ -52,7 +51,6 @@ func (o *Options) measureNeighbourhoods(ctx context.Context, records []Record, s
 	return nil
 }
 
-// measureAt is measureNeighbourhoods at the i-th required margin.
 func (o *Options) measureAt(ctx context.Context, records []Record, s *solution, i int) error {
 	var steps []*Step
 	var points, half []float32

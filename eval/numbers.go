@@ -25,7 +25,6 @@ type lists struct {
 // ranking is how many parts of a result are computed at a time, each with two lists in memory at most.
 const ranking = 2
 
-// fail keeps an error: the lists may be read by several.
 func (l *lists) fail(err error) {
 	l.failing.Lock()
 	defer l.failing.Unlock()
@@ -44,12 +43,10 @@ type limits struct {
 	records int // of a part, unless one person has more
 }
 
-// part is how many records are read while as many are looked at, unless those of a person must come together.
 func (l *limits) part() int { return max(1, l.records/8) }
 
 func usualLimits() limits { return limits{bytes: extsort.Limit / 2, records: 4096} }
 
-// numberList is one of the lists.
 type numberList struct {
 	*lists
 	at int
@@ -82,13 +79,11 @@ func (x numberList) ranked() ranked {
 	return rank(list)
 }
 
-// rank puts a list in order.
 func rank(list []float64) ranked {
 	slices.Sort(list)
 	return list
 }
 
-// sizes are the absolute values.
 func (r ranked) sizes() ranked {
 	list := slices.Clone(r)
 	for i, x := range list {
@@ -129,7 +124,6 @@ func (r ranked) quantile(q, confidence float64) Estimate {
 	return e
 }
 
-// moments are the exact sums that a mean and its interval are made of.
 type moments struct {
 	n            int
 	sum, squares statistics.Sum
@@ -158,7 +152,6 @@ func (m *moments) mean(confidence float64) Estimate {
 	return e
 }
 
-// value is the mean of some numbers.
 func (m *moments) value() float64 { return m.sum.Value() / float64(m.n) }
 
 // variance is that of a sample of two or more; NaN when it is not finite.
@@ -174,13 +167,11 @@ func (m *moments) variance() float64 {
 	return max(0, deviations) / (n - 1)
 }
 
-// around puts Student's interval with a standard error around the value.
 func (e *Estimate) around(se, confidence float64) {
 	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(e.N - 1)}.Quantile((1 + confidence) / 2)
 	e.Lo, e.Hi = e.Value-Float(t*se), e.Value+Float(t*se)
 }
 
-// rootMean is the root of the mean and of its interval: that of squares is a root mean square.
 func (m *moments) rootMean(confidence float64) Estimate {
 	e := m.mean(confidence)
 	root := func(x Float) Float { return Float(math.Sqrt(max(0, float64(x)))) }
@@ -190,7 +181,6 @@ func (m *moments) rootMean(confidence float64) Estimate {
 	return e
 }
 
-// pairMoments are the exact sums that a ratio of sums and its interval are made of.
 type pairMoments struct {
 	n          int
 	a, b       statistics.Sum

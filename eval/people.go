@@ -8,10 +8,8 @@ type personRecords struct {
 	s       *Settings
 }
 
-// ofRecord is the number of a record; counts is false where it has none.
 type ofRecord func(r *Record, s *Settings) (x float64, counts bool)
 
-// factual is the sample that every person gives a number for as they are, at whatever margin: that of the worst record.
 func factual(better Better, f ofRecord) *sample {
 	return &sample{of: func(p *personRecords, _ int) (x, of float64, counts bool) {
 		x, counts = worstOfPerson(p, better, f)
@@ -53,13 +51,10 @@ func worse(better Better, x, than float64) bool {
 	return x < than
 }
 
-// event is 1 where it happens, of those who are eligible for it.
 func event(happens, eligible bool) (x float64, counts bool) { return float64(count(happens)), eligible }
 
-// defined is a number that may be undefined.
 func defined(x Float) (float64, bool) { return float64(x), x.Defined() }
 
-// marginError is e at a recourse point of f.
 func marginError(_ *Record, p *Step, _ *Settings) (float64, bool) {
 	return defined(p.Full.Other - p.Full.Own)
 }

@@ -10,7 +10,6 @@ import (
 	"cfq/internal/extsort"
 )
 
-// byPerson divides records by person.
 type byPerson struct {
 	at      map[recordKey]int
 	persons [][]*Record

@@ -83,7 +83,6 @@ func (s *Step) free() bool { return s.Quant.Status == recourse.AlreadyFavourable
 // common says that both models have a price for the person, which CRG compares.
 func (s *Step) common() bool { return s.Full.Exists() && (s.Quant.Exists() || s.free()) }
 
-// bothExist says that the person must act under both models.
 func (s *Step) bothExist() bool { return s.Full.Exists() && s.Quant.Exists() }
 
 // Promise is a recourse that one model gives to one person. Cost is in the
@@ -101,7 +100,6 @@ type Promise struct {
 	Point []float32 `json:"-"`
 }
 
-// none is what a person has who is promised nothing, and why.
 func none(why recourse.Status) Promise {
 	return Promise{Status: why, Cost: undefined(), Own: undefined(), Other: undefined()}
 }
@@ -115,7 +113,6 @@ func (p *Promise) Broken() bool { return p.Exists() && !approves(p.Other) }
 // approves is the tie rule: a margin of exactly zero is a refusal.
 func approves(margin Float) bool { return margin > 0 }
 
-// eligible says that the person is evaluated, or can be drawn for a sample.
 func (r *Record) eligible() bool { return !approves(r.Full) || r.Issued.Exists() }
 
 // reverse reports whether the record counts for the mirrored metrics: both must refuse
@@ -129,7 +126,6 @@ func (r *Record) mirrored(s *Settings) bool { return r.reverse() && !s.OneSided 
 // the solver's.
 func (p *Promise) reaches(t float64) bool { return approves(p.Own) && float32(p.Own) >= float32(t) }
 
-// same says that two promises have the same point.
 func (p *Promise) same(o *Promise) bool { return o.Exists() && p.Own == o.Own && p.Cost == o.Cost }
 
 func (p *Promise) compare(o *Promise) int {
@@ -137,7 +133,6 @@ func (p *Promise) compare(o *Promise) int {
 		cmp.Compare(p.Other, o.Other))
 }
 
-// promise is that of g or of f at a required margin; nil when there is none.
 func (r *Record) promise(at int, s *Settings, quant bool) *Promise {
 	p := &r.Steps[at].Full
 	if quant {
@@ -160,5 +155,4 @@ func (r *Record) compare(o *Record) int {
 	return cmp.Or(c, cmp.Compare(r.Label, o.Label), slices.Compare(r.X, o.X))
 }
 
-// correct says that the margin decides as the outcome was.
 func (r *Record) correct(margin Float) bool { return approves(margin) == (r.Label == 1) }

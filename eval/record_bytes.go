@@ -12,7 +12,6 @@ import (
 	"cfq/recourse"
 )
 
-// layout is the columns that are written of a record, in the order in which they are.
 type layout struct {
 	columns             []Column
 	upTo                [toPoints + 1]int // how many of them are as deep, by depth
@@ -103,7 +102,6 @@ func encodeCell(b []byte, cell any, r *Record) []byte {
 	panic(fmt.Sprintf("eval: no cell is a %T", cell))
 }
 
-// encodePoint writes the inputs that differ from others, nil for zeros.
 func encodePoint(b []byte, x, from []float32) []byte {
 	b = binary.AppendUvarint(b, uint64(len(x)))
 	if len(x) == 0 {
@@ -126,10 +124,8 @@ func encodePoint(b []byte, x, from []float32) []byte {
 	return b
 }
 
-// errDamaged is what a record is that encode did not write.
 var errDamaged = errors.New("eval: a record in the temporary file is damaged")
 
-// recordDecoder reads what encode wrote.
 type recordDecoder struct {
 	*layout
 	texts map[string]string // that were read before
@@ -138,7 +134,6 @@ type recordDecoder struct {
 	bad   bool
 }
 
-// decode fills a slot with the bytes of a record, as deep as is asked for.
 func (d *recordDecoder) decode(b []byte, s *slot, to depth) error {
 	s.clear(d.blank, d.attributes)
 	d.b, d.bad = b, false
@@ -199,7 +194,6 @@ func (d *recordDecoder) uvarint() uint64 {
 	return v
 }
 
-// many is how many values of some bytes each follow.
 func (d *recordDecoder) many(size int) uint64 {
 	n := d.uvarint()
 	if d.bad = d.bad || n > uint64(len(d.b)/size); d.bad {
@@ -248,7 +242,6 @@ func (d *recordDecoder) cell(cell any, s *slot) {
 	}
 }
 
-// text keeps the texts that occur often, such as groups, once.
 func (d *recordDecoder) text(b []byte) string {
 	const often = 4096
 	if len(b) == 0 {
@@ -302,7 +295,6 @@ type slot struct {
 	points []float32 // inputs and recourse points, one behind the other
 }
 
-// clear makes the record a blank one, of as many margins and attributes as before.
 func (s *slot) clear(steps []Step, attributes int) {
 	if s.steps == nil {
 		s.steps, s.groups = make([]Step, len(steps)), make([]string, attributes)

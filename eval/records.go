@@ -36,7 +36,6 @@ type recordKey struct {
 	hash uint64
 }
 
-// recordStore is what views of the same records have in common.
 type recordStore struct {
 	limits
 	layout  *layout
@@ -116,7 +115,6 @@ func (r *Records) Len() int {
 // Calibrated is how many of the records are of rows equal to one that g was calibrated on.
 func (r *Records) Calibrated() int { return r.known }
 
-// rest has little of the records held in memory, nor of their views: what is small stays.
 func (r *Records) rest() (err error) {
 	if r == nil {
 		return nil
@@ -188,7 +186,6 @@ func (r *Records) Where(fits func(x *Record) bool) iter.Seq2[*Record, error] {
 	return r.view(r.key, func(x *Record) bool { return (before == nil || before(x)) && fits(x) }).All()
 }
 
-// chunks returns so many records at a time, as deep as is asked for.
 func (r *Records) chunks(to depth, places *slots, size int) iter.Seq2[[]*Record, error] {
 	return func(yield func([]*Record, error) bool) {
 		var part []*Record
@@ -231,14 +228,12 @@ func (p *slots) next() *slot {
 	return (*all)[p.used-1]
 }
 
-// turn ends a turn.
 func (p *slots) turn() {
 	if p != nil {
 		p.now, p.used = 1-p.now, 0
 	}
 }
 
-// readList returns the records of a list as deep as is asked for, each in the slot that next returns.
 func (r *Records) readList(from *extsort.Lists, list int, to depth, next func() *slot) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		in := bufio.NewReaderSize(from.Reader(list), int(min(1<<16, from.Size(list))))

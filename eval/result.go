@@ -50,7 +50,6 @@ func (r *Result) Close() error {
 	return err
 }
 
-// resultFields is a Result without its methods.
 type resultFields Result
 
 // MarshalJSON writes every value under the Key of its metric.

@@ -45,10 +45,8 @@ type prioritized[T any] struct {
 	item     T
 }
 
-// wants is false of an item that is certain not to be kept.
 func (l *bottomK[T]) wants(priority uint64) bool { return l.full == 0 || priority <= l.last }
 
-// add adds an item, unless it is certain not to be kept.
 func (l *bottomK[T]) add(priority uint64, item T) {
 	if !l.wants(priority) {
 		return
@@ -89,7 +87,6 @@ func (l *bottomK[T]) below() *uint64 {
 	return &l.items[len(l.items)-1].priority
 }
 
-// kept are the items, by priority.
 func (l *bottomK[T]) kept() []T {
 	l.cut()
 	all := make([]T, len(l.items))
@@ -172,7 +169,6 @@ func (a *AtMargin) takeNoise(from Values) {
 	}
 }
 
-// addCosts adds two costs of a person under f.
 func (x *accumulators) addCosts(first, second float64) {
 	for i, s := range x.samples {
 		if s.of == nil && s.costs != nil {

@@ -21,26 +21,22 @@ const (
 	ofQuant
 )
 
-// breakScope is the promises of one model, of which some break.
 type breakScope struct {
 	n     int
 	needs numberList // of those that break: the margin above which they would hold
 }
 
-// issuedScope is the promises that were issued.
 type issuedScope struct {
 	unsampled, promises, invalid, infeasible int
 	violation                                string
 	own, broken                              numberList // margins under f of all, and of those that break
 }
 
-// doubtful is what warnings are made of.
 type doubtful struct {
 	evaluated, free int // people
 	full, quant     solverDoubts
 }
 
-// solverDoubts counts points that are not as they should be.
 type solverDoubts struct {
 	short, unfit int
 	violation    string
@@ -58,7 +54,6 @@ func newResultAccumulator(s *Settings, l *lists) *resultAccumulator {
 	return y
 }
 
-// add adds a person, of whom there may be several records. Who has several counts by the worst of them.
 func (y *resultAccumulator) add(of []*Record) {
 	y.count(of)
 	p := &personRecords{of, y.s}
@@ -79,7 +74,6 @@ func (y *resultAccumulator) add(of []*Record) {
 	}
 }
 
-// worstPromise is the one of a person's promises that is worst off; nil without any.
 func worstPromise(of []*Record, at int, s *Settings, quant bool) (p *Promise) {
 	for _, r := range of {
 		if at < len(r.Steps) {
@@ -91,7 +85,6 @@ func worstPromise(of []*Record, at int, s *Settings, quant bool) (p *Promise) {
 	return p
 }
 
-// count counts a person's records.
 func (y *resultAccumulator) count(of []*Record) {
 	p := &y.people
 	p.Read += len(of)

@@ -91,7 +91,6 @@ func (b *Batch) Count(at int) (all, evaluated, promises int) {
 	return len(Refused(s.margins, 0, 0)), len(s.rows), promises
 }
 
-// solveOriginal solves what is asked of the original alone.
 func (s *solution) solveOriginal(ctx context.Context) error {
 	if len(s.rows) == 0 {
 		return nil
@@ -111,8 +110,6 @@ func (s *solution) solveOriginal(ctx context.Context) error {
 	return s.solve(ctx, find)
 }
 
-// evaluated are the positions of the people to evaluate: those whom the model refuses and those with a promise, or a
-// sample of them.
 func (s *solution) evaluated() []int {
 	var rows []int
 	for i, m := range s.margins {
@@ -134,12 +131,10 @@ func (s *solution) evaluated() []int {
 	return rows
 }
 
-// priority says who is drawn first.
 func (s *solution) priority(i int) uint64 {
 	return priority(s.o.Seed, s.people.X[i*s.people.Dim:(i+1)*s.people.Dim])
 }
 
-// decide runs the model on all people as they are.
 func (s *solution) decide(ctx context.Context) (err error) {
 	n := s.people.N
 	s.o.Progress(Event{Stage: "decisions", Total: n})
@@ -169,7 +164,6 @@ func (e *UndefinedError) Error() string {
 // Quantized says that the margin is the quantized model's.
 func (e *UndefinedError) Quantized() bool { return e.Model == quantizedModel }
 
-// margins runs a model on n rows.
 func margins(ctx context.Context, m recourse.Model, x []float32, n int) ([]float32, error) {
 	if n == 0 {
 		return nil, nil
@@ -198,7 +192,6 @@ func Refused(margins []float32, sample int, seed uint64) []int {
 	return rows
 }
 
-// solve takes the points for every required margin from a source.
 func (s *solution) solve(ctx context.Context, find pointSource) (err error) {
 	var points []*point
 	for _, t := range s.o.Margins {
@@ -246,7 +239,6 @@ func (s *solution) search(ctx context.Context, t float64, below []*point) ([]*po
 	return points, nil
 }
 
-// final says that nothing else will be found at the larger margin t.
 func (p *point) final(t float64) bool {
 	return p.Status == recourse.NoneFound || p.Status == recourse.NoneExists || p.Exists() && p.reaches(t)
 }
@@ -272,7 +264,6 @@ func (s *solution) use(ctx context.Context, promises []recourse.Action) (pointSo
 	}, nil
 }
 
-// firstValid finds the first valid iterate of gradient descent for everyone.
 func (s *solution) firstValid(ctx context.Context) error {
 	stage := fmt.Sprintf("first valid step of %s", s.name)
 	actions, err := recourse.FirstValid(ctx, s.model, s.set, s.x, recourse.FirstValidOptions{
@@ -330,7 +321,6 @@ func (s *solution) validate(ctx context.Context, todo []int, actions []recourse.
 	return nil
 }
 
-// measurePixels finds Step.Pixels of points x, if the model is one behind a decoder, and who is beyond the budget.
 func (s *solution) measurePixels(ctx context.Context, x []float32, found []*point) error {
 	m, ok := s.model.(recourse.Decoded)
 	if !ok || len(found) == 0 {
@@ -347,7 +337,6 @@ func (s *solution) measurePixels(ctx context.Context, x []float32, found []*poin
 	return err
 }
 
-// inputs are the model inputs of the people at these positions among those evaluated.
 func (s *solution) inputs(todo []int) []float32 {
 	dim := s.model.Dim()
 	x := make([]float32, 0, len(todo)*dim)

@@ -88,9 +88,6 @@ func unknown() Estimate {
 	return Estimate{Value: undefined(), Lo: Float(math.Inf(-1)), Hi: Float(math.Inf(1))}
 }
 
-// dropOf estimates the difference (b-c)/n of two shares of the same n people, b and c being those who count
-// in the first alone and in the second alone. The interval is that of two exact ones, so it is wider than
-// need be.
 func dropOf(b, c, n int, confidence float64) Estimate {
 	e := unknown()
 	if e.N = n; n == 0 {

@@ -22,7 +22,6 @@ type Scenario struct {
 	Result *Result `json:"result"` // every metric; nothing about files and time, no groups or scenarios of its own
 }
 
-// stressRun is what scenarios are made of.
 type stressRun struct {
 	f, g recourse.Model
 	*Batch
@@ -42,7 +41,6 @@ func (s *Stress) Check(t *task.Task, b *Batch) error {
 	return s.Possible(t, b.Promises != nil)
 }
 
-// noNoise is why a task with codes has no noise.
 const noNoise = "people with noise in their codes would be judged as decoded images, and not as they are"
 
 // Possible is the part of Check that needs no people.
@@ -101,7 +99,6 @@ func (r *Result) Stress(ctx context.Context, f, g recourse.Model, b *Batch, list
 	return nil
 }
 
-// run evaluates under one condition.
 func (t *stressRun) run(ctx context.Context, s Stress) (one Scenario, err error) {
 	one.Name = s.Spec
 	changed := *t.Batch
@@ -154,7 +151,6 @@ func (t *stressRun) run(ctx context.Context, s Stress) (one Scenario, err error)
 	return one, err
 }
 
-// plain is the base without what a scenario has not.
 func (t *stressRun) plain() *Result {
 	r := *t.base
 	r.Footprint, r.Timing, r.Groups, r.Scenarios = nil, nil, nil, nil
@@ -192,7 +188,6 @@ type StressForm struct {
 	read func(spec, rest string) (Stress, error)
 }
 
-// word returns what the form starts with, up to the colon.
 func (f *StressForm) word() string {
 	word, _, _ := strings.Cut(f.Form, ":")
 	return word
@@ -336,10 +331,8 @@ func readPreset(kind stressKind) func(spec, rest string) (Stress, error) {
 	}
 }
 
-// presetNoise is the size of the noise of the shifts.
 const presetNoise = 0.25
 
-// parts returns the specs of the conditions that s stands for, and what a preset has to leave out.
 func (t *stressRun) parts(s *Stress) (specs, notes []string) {
 	switch s.kind {
 	case tightnessStresses:
@@ -371,8 +364,6 @@ func (t *stressRun) parts(s *Stress) (specs, notes []string) {
 	return []string{s.Spec}, nil
 }
 
-// smallest is the mix in which the smallest group of an attribute, of those with enough promises, counts twice; "" when
-// there is none.
 func (t *stressRun) smallest(s *task.Subgroup) string {
 	people, promises := make([]int, len(s.Values)), make([]int, len(s.Values))
 	at := t.base.Headline()
@@ -428,7 +419,6 @@ func (s *Stress) divide(people *task.People) (in, out []int, err error) {
 	return in, out, nil
 }
 
-// withOutcome returns the positions of the people whose outcome is known, by what it is.
 func withOutcome(people *task.People) (unfavourable, favourable []int, err error) {
 	for i, l := range people.Labels {
 		switch l {
@@ -491,8 +481,6 @@ func percent(k, n int) string {
 	return strconv.FormatFloat(100*float64(k)/float64(n), 'g', 3, 64) + " %"
 }
 
-// doubled is the share of a people among them and b others when half of the others are left out, rounded so
-// that it can be read.
 func doubled(a, b int) float64 {
 	share := 2 * float64(a) / float64(2*a+b)
 	return math.Round(share*1e4) / 1e4

@@ -25,7 +25,6 @@ func Summarize(records *Records, s Settings, file DataFile, others ...Visitor) (
 	return r, err
 }
 
-// metricsOf is Summarize without what else a Result needs of the records.
 func metricsOf(records *Records, s Settings, file DataFile, others ...Visitor) (*Result, error) {
 	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
@@ -89,7 +88,6 @@ func (s *Settings) Check() error {
 	return nil
 }
 
-// result is what the people added so far come to, of which so many parts are computed at a time.
 func (y *resultAccumulator) result(file DataFile, atOnce int) *Result {
 	s := *y.s
 	r := &Result{Settings: s, Population: y.population(file), Margins: make([]AtMargin, len(s.Margins))}
@@ -114,7 +112,6 @@ func (y *resultAccumulator) result(file DataFile, atOnce int) *Result {
 	return r
 }
 
-// issuedCounts counts the promises that people were issued, of which some may belong to none of the records.
 func (y *resultAccumulator) issuedCounts(unmatched int) *Issued {
 	n := &y.issued
 	return &Issued{
@@ -157,7 +154,6 @@ const MuchUnreadable = 0.01
 // warning: more than the rounding that another batch size brings.
 const shortfall = 1e-3
 
-// warnings says what is doubtful about r, and why. It never returns nil.
 func (y *resultAccumulator) warnings(r *Result) []string {
 	ws := doubts{}
 	ws.statistics(r, &y.doubts)
@@ -178,12 +174,10 @@ func (y *resultAccumulator) warnings(r *Result) []string {
 	return ws
 }
 
-// doubts are warnings.
 type doubts []string
 
 func (ws *doubts) add(format string, a ...any) { *ws = append(*ws, fmt.Sprintf(format, a...)) }
 
-// solver warns of one model's points.
 func (ws *doubts) solver(d *solverDoubts, name string) {
 	if d.short > 0 {
 		ws.add("%d recourse points of %s fall short of the margin they were solved for by more than %g: the model gave a "+
@@ -195,7 +189,6 @@ func (ws *doubts) solver(d *solverDoubts, name string) {
 	}
 }
 
-// statistics says which statistics of r are doubtful.
 func (ws *doubts) statistics(r *Result, d *doubtful) {
 	warn := ws.add
 	p := r.Population
@@ -246,7 +239,6 @@ func (ws *doubts) statistics(r *Result, d *doubtful) {
 	}
 }
 
-// margin says what is doubtful at one required margin.
 func (ws *doubts) margin(a *AtMargin, evaluated int, given bool) {
 	warn := func(format string, x ...any) { ws.add("margin %g: "+format, append([]any{a.Margin}, x...)...) }
 	vd, frr := a.Rate("vd"), a.Rate("frr")

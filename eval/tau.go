@@ -8,7 +8,6 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// tauShare is the share of promises that tau01 allows to break.
 const tauShare = 0.01
 
 // Tau is the smallest margin to demand of one model's recourse so that at most
@@ -49,7 +48,6 @@ func (t Tau) value() Value {
 // allowed says whether this many of n promises may break; if so, fewer may.
 type allowed func(broken, n int) bool
 
-// onePercent is tau01's own.
 func onePercent(broken, n int) bool { return float64(broken) <= tauShare*float64(n)+1e-9 }
 
 // upperWithin requires that the exact upper bound of the share that breaks is 1 % at most. There may be too few
@@ -60,17 +58,14 @@ func upperWithin(confidence float64) allowed {
 	}
 }
 
-// lowerWithin requires that the exact lower bound of the share that breaks is 1 % at most.
 func lowerWithin(confidence float64) allowed {
 	return func(broken, n int) bool {
 		return broken == 0 || distuv.Binomial{N: float64(n), P: tauShare}.Survival(float64(broken-1)) >= (1-confidence)/2
 	}
 }
 
-// vdCurve is VD over the required margin, in steps of ascending margins.
 type vdCurve []vdStep
 
-// vdStep is VD from a margin up to the next step.
 type vdStep struct {
 	margin    Float
 	solved    Float // the solved margin that it is known from
@@ -132,7 +127,6 @@ func issuedCurve(c vdCurve, lowest float64, promises iter.Seq2[float64, [2]int])
 
 func ones(n int) []float64 { return slices.Repeat([]float64{1}, n) }
 
-// once are the numbers, each of which counts once.
 func (r ranked) once() iter.Seq2[float64, int] {
 	return func(yield func(float64, int) bool) {
 		for _, x := range r {
@@ -187,7 +181,6 @@ func (c vdCurve) tau(confidence float64, least int) Tau {
 	return t
 }
 
-// tau01 is that of one model's promises.
 func (y *resultAccumulator) tau01(model int) Tau {
 	n, needs := make([]int, len(y.margins)), make([]iter.Seq2[float64, int], len(y.margins))
 	for i := range y.breaks[model] {

@@ -46,7 +46,6 @@ func Read(
 	return in.records, in.run, file, nil
 }
 
-// reader reads tables.
 type reader struct {
 	ctx        context.Context //nolint:containedctx // lives as long as one call of Read
 	attributes []task.Subgroup
@@ -63,7 +62,6 @@ type reader struct {
 	rows    int // of the data, that were judged
 }
 
-// table reads one table.
 func (in *reader) table(r io.Reader) error {
 	names, next, err := fieldsOf(r, in.path)
 	if err != nil || names == nil { // a part without rows
@@ -106,7 +104,6 @@ func (in *reader) table(r io.Reader) error {
 	}
 }
 
-// fieldsOf reads a table: the names of its columns, nil when it is empty, and its rows.
 func fieldsOf(r io.Reader, path string) (names []string, next func() ([]string, error), err error) {
 	if f, err := FormatOf(path); err == nil && f != Parquet && f != Format(rowio.CSV) {
 		return rowio.Fields(r, rowio.Format(f))
@@ -128,7 +125,6 @@ func fieldsOf(r io.Reader, path string) (names []string, next func() ([]string, 
 	return names, next, err
 }
 
-// of looks at what a row was made of.
 func (in *reader) of(text string) error {
 	if in.run != nil && text == in.text {
 		return nil
@@ -179,7 +175,6 @@ func (in *reader) places(place map[string]int) ([]int, error) {
 	return at, nil
 }
 
-// row takes in one row.
 func (in *reader) row(fields []string, place map[string]int, at []int) error {
 	count, err := strconv.Atoi(fields[place[colCount]])
 	if err != nil || count < 0 {

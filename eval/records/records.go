@@ -45,7 +45,6 @@ type Run struct {
 	Settings   eval.Settings `json:"settings"`
 }
 
-// text is how a Run stands in a table.
 func (r Run) text() (string, error) {
 	r.Schema = schema
 	data, err := json.Marshal(r)
@@ -79,7 +78,6 @@ func (r *Run) Differs(o *Run) string {
 	return ""
 }
 
-// settingsOf are the settings of a run as they stand in JSON.
 func settingsOf(r *Run) (keys map[string]json.RawMessage) {
 	data, err := json.Marshal(r.Settings)
 	if err == nil {
@@ -91,7 +89,6 @@ func settingsOf(r *Run) (keys map[string]json.RawMessage) {
 	return keys
 }
 
-// listed are names between commas, in quotes where a name has one.
 func listed(names []string) string {
 	words := slices.Clone(names)
 	for i, name := range words {
@@ -123,7 +120,6 @@ const (
 	Unmatched  Outcome = "unmatched" // no row, but a promise that belongs to nobody
 )
 
-// outcomes are those that a table counts.
 func outcomes() []Outcome { return []Outcome{Unreadable, Filtered, LeftOut, Unmatched} }
 
 // The columns of a table before those of records.
@@ -143,13 +139,11 @@ func columnsOf(r *Run) []eval.Column {
 	})
 }
 
-// tableColumn is a column of a table, and its type in Parquet.
 type tableColumn struct {
 	name string
 	node parquet.Node
 }
 
-// head are the columns of a table.
 func head(r *Run) []tableColumn {
 	all := []tableColumn{{colRun, textNode()}, {colOutcome, textNode()}, {colCount, parquet.Int(64)}}
 	blank := eval.Blank(len(r.Settings.Margins), len(r.Attributes))
@@ -263,7 +257,6 @@ func sparse(x, others []float32) string {
 	return string(b)
 }
 
-// dense reads what sparse wrote of so many inputs.
 func dense(s string, inputs int, others []float32) ([]float32, error) {
 	count, rest, _ := strings.Cut(s, " ")
 	n, err := strconv.Atoi(count)
@@ -286,7 +279,6 @@ func dense(s string, inputs int, others []float32) ([]float32, error) {
 	return x, nil
 }
 
-// put reads a cell of a record.
 func put(cell any, s string, r *eval.Record, inputs int) (err error) {
 	switch x := cell.(type) {
 	case *int:
@@ -337,7 +329,6 @@ func putFloat(x *eval.Float, s string) error {
 	return err
 }
 
-// check reports a record that no evaluation makes: cells of it are missing.
 func check(r *eval.Record, inputs int) error {
 	switch {
 	case len(r.X) != inputs:

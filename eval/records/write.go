@@ -131,7 +131,6 @@ func (t *Writer) Close() error { return t.to.Close() }
 // groupRows is how many rows of a Parquet file are one row group, which is in memory.
 const groupRows = 32_768
 
-// parquetWriter writes rows of typed columns.
 type parquetWriter struct {
 	out interface {
 		WriteRows(rows []parquet.Row) (int, error)
