@@ -64,7 +64,6 @@ var original = analytic{w: []float64{1, 0.5, 0.25}, b: -0.7, gain: 1}
 
 func threeInputs(t testing.TB) *constraint.Set { return within(t, math.Inf(1)) }
 
-// within is threeInputs where a and b can change by no more than most.
 func within(t testing.TB, most float64) *constraint.Set {
 	t.Helper()
 	tk := &task.Task{

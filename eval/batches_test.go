@@ -10,7 +10,6 @@ import (
 	"cfq/recourse"
 )
 
-// companion is a model of one input that is its margin, plus what the rows of a batch add to each other.
 type companion struct {
 	add  func(x float32, rows int) float32
 	node func(x float32) []string // why, none for rounding
@@ -42,8 +41,6 @@ func (c *companion) Diverging(_ context.Context, pairs [][2]classifier.Place) ([
 	return out, nil
 }
 
-// Among points that differ much by rounding, those that differ a little by the batch are found; and of large data, what
-// befalls recourse points alone is.
 func TestRerunFindsFew(t *testing.T) {
 	t.Parallel()
 	quiet := &companion{func(float32, int) float32 { return 0 }, func(float32) []string { return nil }}
@@ -104,7 +101,6 @@ func TestRerunFindsFew(t *testing.T) {
 	}
 }
 
-// Of people of whom many are equal, all kinds are asked about again, each once.
 func TestRerunOfEqualPeople(t *testing.T) {
 	t.Parallel()
 	var records []Record
@@ -125,7 +121,6 @@ func TestRerunOfEqualPeople(t *testing.T) {
 	}
 }
 
-// lookup is a model of a category of two values, which looks it up and refuses what has both.
 type lookup struct{ companion }
 
 func (*lookup) Dim() int { return 2 }
@@ -141,7 +136,6 @@ func (*lookup) Margins(_ context.Context, x []float32) ([]float32, error) {
 	return m, nil
 }
 
-// The row with the most unusual value of each input may be one that a model cannot run.
 func TestRerunOfCategories(t *testing.T) {
 	t.Parallel()
 	var records []Record

@@ -17,7 +17,6 @@ import (
 	"cfq/recourse"
 )
 
-// long skips what takes minutes, unless it is asked for.
 func long(t *testing.T) {
 	t.Helper()
 	if os.Getenv("CFQ_LONG") != "1" {
@@ -25,7 +24,6 @@ func long(t *testing.T) {
 	}
 }
 
-// quality is how a made-up quantized model differs from the original.
 type quality struct {
 	noise, shift float64 // of its margins, in logits
 	dearer       float64 // of the logarithm of what its recourse costs
@@ -34,13 +32,11 @@ type quality struct {
 
 var comparisonMargins = []float64{0, 0.1, 0.25}
 
-// madeUp makes the result of a quantized model of the original that the seed of the people stands for.
 func madeUp(t testing.TB, n int, people, model uint64, q quality) *Result {
 	t.Helper()
 	return summarize(t, imagined(n, people, model, q), Settings{Margins: comparisonMargins, Confidence: 0.95}, DataFile{})
 }
 
-// imagined are the records of it.
 func imagined(n int, people, model uint64, q quality) []Record {
 	base, rng := rand.New(rand.NewPCG(people, 1)), rand.New(rand.NewPCG(people^0xabc, model))
 	records := make([]Record, n)
@@ -88,7 +84,6 @@ func comparison(t testing.TB, o ComparisonOptions, results ...*Result) *Comparis
 	return must.Get(ComparePaired(names, results, o))(t)
 }
 
-// cellsOf returns the last cells of the metric's rows, by margin.
 func cellsOf(c *Comparison, metric string) (cells []Cell) {
 	for _, r := range c.Rows {
 		if r.Metric == metric {
@@ -98,8 +93,6 @@ func cellsOf(c *Comparison, metric string) (cells []Cell) {
 	return cells
 }
 
-// TestComparisonRows: every metric of a comparison is in the table of metrics, in its order, and its value and
-// difference are those of the results, also where people have several rows.
 func TestComparisonRows(t *testing.T) {
 	t.Parallel()
 	for _, rows := range []int{1, 3} {
@@ -190,7 +183,6 @@ func TestComparisonOfIdenticalModels(t *testing.T) {
 	}
 }
 
-// A model that is worse in what a metric measures is called so, on the right side.
 func TestComparisonFindsWhatIsPlanted(t *testing.T) {
 	t.Parallel()
 	good := madeUp(t, 2000, 4, 1, quality{noise: 0.1})
@@ -290,7 +282,6 @@ func TestComparisonMcNemarByHand(t *testing.T) {
 	}
 }
 
-// The bootstrap of a mean difference is held against the closed form: its interval is Student's.
 func TestComparisonAgainstClosedForm(t *testing.T) {
 	t.Parallel()
 	a, b := madeUp(t, 1500, 5, 1, quality{noise: 0.1}), madeUp(t, 1500, 5, 2, quality{noise: 0.1, dearer: 0.004})
@@ -312,7 +303,6 @@ func TestComparisonAgainstClosedForm(t *testing.T) {
 	}
 }
 
-// Each statistic, with everybody counting once, is the metric itself; and with whole weights that of people repeated.
 func TestComparisonStatistics(t *testing.T) {
 	t.Parallel()
 	a := madeUp(t, 300, 6, 1, quality{noise: 0.3})
@@ -376,7 +366,6 @@ func TestComparisonDoesNotDependOn(t *testing.T) {
 	}
 }
 
-// Of few people, or few who make a difference, nothing is called but what is exact.
 func TestComparisonOfFew(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 5, 30} {
@@ -472,7 +461,6 @@ func BenchmarkContrast(b *testing.B) {
 	}
 }
 
-// calls counts, of many pairs of models that differ by chance alone, those that are told apart, by metric and margin.
 func calls(t *testing.T, people, pairs int, q quality, o ComparisonOptions) map[string]int {
 	t.Helper()
 	n := map[string]int{}
@@ -503,7 +491,6 @@ func testNull(t *testing.T, people, pairs int, q quality, draws int) {
 	}
 }
 
-// Of a whole comparison of equally good models, hardly any calls a difference: at 5 % for each of its rows, half would.
 func TestComparisonOfManyRows(t *testing.T) {
 	t.Parallel()
 	const pairs = 30
@@ -525,7 +512,6 @@ func TestComparisonOfManyRows(t *testing.T) {
 	}
 }
 
-// TestComparisonNull: models that are equally good are told apart no more often than the confidence allows.
 func TestComparisonNull(t *testing.T) {
 	t.Parallel()
 	testNull(t, 150, 50, quality{noise: 0.1}, 99)

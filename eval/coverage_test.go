@@ -11,7 +11,6 @@ import (
 	"cfq/recourse"
 )
 
-// The interval of a difference of shares of the same people never covers less than it says: all outcomes are counted.
 func TestDropCoverage(t *testing.T) {
 	t.Parallel()
 	logs := func(n int) float64 { l, _ := math.Lgamma(float64(n + 1)); return l }
@@ -56,7 +55,6 @@ func TestDropCoverage(t *testing.T) {
 	}
 }
 
-// distribution is one that numbers are drawn from, and its true values.
 type distribution struct {
 	name string
 	draw func(*rand.Rand) float64
@@ -94,7 +92,6 @@ func lattice() (mean float64) {
 	return mean
 }
 
-// atLeast holds a simulated coverage against the nominal one, less four standard errors of the simulation.
 func atLeast(t *testing.T, what string, covered, runs int, nominal float64) {
 	t.Helper()
 	got := float64(covered) / float64(runs)
@@ -104,7 +101,6 @@ func atLeast(t *testing.T, what string, covered, runs int, nominal float64) {
 	}
 }
 
-// Order statistics cover what they say, each end by itself, whatever the distribution.
 func testQuantileCoverage(t *testing.T, runs int) {
 	t.Helper()
 	for _, d := range distributions() {
@@ -191,7 +187,6 @@ func TestRatioCoverage(t *testing.T) {
 	atLeast(t, "ratio of sums", covered, runs, 0.93)
 }
 
-// tauWorld is a population whose tau01 is known.
 type tauWorld struct {
 	name    string
 	margins []float64
@@ -314,7 +309,6 @@ func TestGivenTauCoverageLong(t *testing.T) {
 	testGivenTauCoverage(t, 4000)
 }
 
-// The ends of tau01's interval are those of the exact bounds of the share that breaks.
 func TestTolerances(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 50, 100, 366, 367, 368, 1000, 5000} {
@@ -339,7 +333,6 @@ func TestTolerances(t *testing.T) {
 	}
 }
 
-// most returns how many of n promises may break, -1 when there are too few to say.
 func most(ok allowed, n int) int {
 	return sort.Search(n+1, func(k int) bool { return !ok(k, n) }) - 1
 }

@@ -132,7 +132,6 @@ func TestApprovedByLessThanTheMargin(t *testing.T) {
 	}
 }
 
-// Halved margins: nobody is decided differently, no promise breaks, but people must go further.
 func TestScaled(t *testing.T) {
 	t.Parallel()
 	people := crowd(300, 3)
@@ -161,7 +160,6 @@ func TestScaled(t *testing.T) {
 	near(t, "error", float64(a.Estimate("margin_error.mean").Value), -0.25, 1e-3)
 }
 
-// g prefers b where f prefers a: the cheapest actions have nothing in common.
 func TestRotated(t *testing.T) {
 	t.Parallel()
 	people := crowd(300, 4)

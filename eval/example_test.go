@@ -9,7 +9,6 @@ import (
 	"cfq/task"
 )
 
-// linear is a model with the margin w.x + b.
 type linear struct {
 	w []float32
 	b float32

@@ -18,8 +18,6 @@ import (
 	"cfq/task"
 )
 
-// one is a refused person whose promise at the only margin holds or breaks, and who pays under g ratio more
-// than 1 under f.
 func one(row int, broken bool, ratio float64) Record {
 	p := Promise{Status: recourse.Found, Cost: 1, Own: 0.2, Other: 0.1}
 	if broken {
@@ -32,7 +30,6 @@ func one(row int, broken bool, ratio float64) Record {
 	}
 }
 
-// grouped makes records and one attribute: of the i-th value are[i] people, broken[i] of whose promises break.
 func grouped(are, broken []int, ratio func(group, k int) float64) (records []Record, s task.Subgroup) {
 	s.Feature = "race"
 	for g := range are {
@@ -45,7 +42,6 @@ func grouped(are, broken []int, ratio func(group, k int) float64) (records []Rec
 	return records, s
 }
 
-// byGroups computes every metric for groups of the people of a result.
 func byGroups(r *Result, by GroupBy) ([]Grouping, error) {
 	g, err := NewGroups(r.Records, &r.Settings, by)
 	if err != nil {
@@ -58,7 +54,6 @@ func byGroups(r *Result, by GroupBy) ([]Grouping, error) {
 	return g.Groupings()
 }
 
-// groupedBy is the result of records with these attributes.
 func groupedBy(t testing.TB, records []Record, attributes ...task.Subgroup) *Result {
 	t.Helper()
 	return summarizeGroups(t, records, attributes, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
@@ -145,7 +140,6 @@ func TestGroupsByHand(t *testing.T) {
 	}
 }
 
-// CRG is worst where it is farthest from 0, and medians are compared by who is above the common one.
 func TestGroupsCRG(t *testing.T) {
 	t.Parallel()
 	records, race := grouped([]int{40, 40, 40}, []int{0, 0, 0}, func(g, k int) float64 {
@@ -161,7 +155,6 @@ func TestGroupsCRG(t *testing.T) {
 	near(t, "p", float64(x.P), 3*statistics.FisherExact(0, 40, 60, 20), 1e-12)
 }
 
-// Every group's result is that of its people alone, however they are told apart.
 func TestGroupsAreTheirPeople(t *testing.T) {
 	t.Parallel()
 	people := crowd(600, 9)

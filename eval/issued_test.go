@@ -100,7 +100,6 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 	}
 }
 
-// TestGivenIsSolved: promises that the solver made for a margin give the numbers of that margin.
 func TestGivenIsSolved(t *testing.T) {
 	t.Parallel()
 	people := crowd(300, 8)
@@ -123,7 +122,6 @@ func TestGivenIsSolved(t *testing.T) {
 	}
 }
 
-// TestGivenTau: against the definition, tried at every margin that matters.
 func TestGivenTau(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

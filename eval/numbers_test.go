@@ -17,7 +17,6 @@ func each(x []float64, f func(v float64) float64) []float64 {
 	return out
 }
 
-// Numbers in a file are sorted; undefined numbers count, and stand first; 0 and -0 are one number.
 func TestRankedNumbers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -50,7 +49,6 @@ func TestRankedNumbers(t *testing.T) {
 	})
 }
 
-// Means and ratios of sums are those of the formulas, in two passes over the numbers.
 func TestMomentsByTheFormulas(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -116,7 +114,6 @@ func compareEstimates(t *rapid.T, what string, got, want Estimate, tolerance flo
 	}
 }
 
-// The items with the lowest priorities are kept, and all that have the last of them, whatever the order.
 func TestLowest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -163,7 +160,6 @@ func TestLowest(t *testing.T) {
 	}
 }
 
-// A sample is of the inputs alone: neither -0 nor the order of rows makes a difference, and a seed does.
 func TestPriority(t *testing.T) {
 	t.Parallel()
 	minus := float32(math.Copysign(0, -1))

@@ -19,7 +19,6 @@ import (
 	"cfq/task"
 )
 
-// gathered are records that came in parts: each part is kept by itself before they are joined.
 func gathered(t testing.TB, parts [][]Record, margins []float64, attributes []task.Subgroup, l limits) *Records {
 	t.Helper()
 	joined := newRecords(margins, attributes, l)
@@ -37,7 +36,6 @@ func gathered(t testing.TB, parts [][]Record, margins []float64, attributes []ta
 	return joined
 }
 
-// report is all that is said of records, as JSON: with groups, and with other rules of who counts.
 func report(t testing.TB, records *Records, s Settings, file DataFile) string {
 	t.Helper()
 	r, err := Summarize(records, s, file)
@@ -57,8 +55,6 @@ func report(t testing.TB, records *Records, s Settings, file DataFile) string {
 	return string(text)
 }
 
-// crowdWithCopies are people of two attributes, of whom a fifth are equal to another one, and a tenth to a calibration
-// row; with their IDs, several rows are of one person.
 func crowdWithCopies(n int, seed uint64, ids bool) (*task.People, []bool) {
 	rng := rand.New(rand.NewPCG(seed, 5))
 	rows := task.AllRows(n)
@@ -84,8 +80,6 @@ func crowdWithCopies(n int, seed uint64, ids bool) (*task.People, []bool) {
 	return people, calibrated
 }
 
-// Records give the same bytes in any order and from any parts, in memory or not: the result, its groups, and the
-// alternatives.
 func TestNeitherOrderNorPartsCount(t *testing.T) {
 	t.Parallel()
 	const n = 160
@@ -148,7 +142,6 @@ func TestNeitherOrderNorPartsCount(t *testing.T) {
 	}
 }
 
-// shuffledParts are the records in another order, in a few parts.
 func shuffledParts(rng *rand.Rand, records []Record) (parts [][]Record) {
 	mixed := slices.Clone(records)
 	rng.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
@@ -159,7 +152,6 @@ func shuffledParts(rng *rand.Rand, records []Record) (parts [][]Record) {
 	return parts
 }
 
-// Records of every kind that could be, of few people each with several, say the same in any order.
 func TestOrderOfOddRecords(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -213,7 +205,6 @@ func TestOrderOfOddRecords(t *testing.T) {
 	})
 }
 
-// Copies are the rows that are equal to an earlier one, when they are more than 1 % of all, or of those evaluated.
 func TestCopiesByTheDefinition(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -265,7 +256,6 @@ func TestCopiesByTheDefinition(t *testing.T) {
 	})
 }
 
-// copiesIn counts copies among records.
 func copiesIn(t testing.TB, r *Records) int {
 	t.Helper()
 	c := newCopies(r)
@@ -279,7 +269,6 @@ func copiesIn(t testing.TB, r *Records) int {
 	return n
 }
 
-// Of those evaluated, it is not the order that says which are copies.
 func TestCopiesAmongThoseEvaluated(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ equal, evaluatedOfThem, evaluated, want int }{
@@ -310,7 +299,6 @@ func TestCopiesAmongThoseEvaluated(t *testing.T) {
 	}
 }
 
-// Models are compared alike whether the records fit in memory or not, also of people with several rows.
 func TestComparisonOfManyRecords(t *testing.T) {
 	t.Parallel()
 	s := Settings{Margins: comparisonMargins, Confidence: 0.95}
@@ -349,7 +337,6 @@ func TestComparisonOfManyRecords(t *testing.T) {
 	}
 }
 
-// The batches in which people come make no difference, nor does it to have them all at once.
 func TestMeasureInBatches(t *testing.T) {
 	t.Parallel()
 	g := analytic{w: []float64{0.9, 0.6, 0.2}, gain: 1}

@@ -91,13 +91,11 @@ func TestCopiesAreNoPeople(t *testing.T) {
 	}
 }
 
-// alternatives are those of a result.
 func alternatives(t testing.TB, r *Result) []Alternative {
 	t.Helper()
 	return must.Get(r.Alternatives(nil))(t)
 }
 
-// A person with several points is as perturbed as the worst of them, and counts once in every text.
 func TestSeveralPointsOfAPerson(t *testing.T) {
 	t.Parallel()
 	step := func(other Float, eps Float) Step {
@@ -125,7 +123,6 @@ func TestSeveralPointsOfAPerson(t *testing.T) {
 	}
 }
 
-// Records of which others than those of one sample are evaluated are refused, and those of one sample are not.
 func TestSeveralSamples(t *testing.T) {
 	s := Settings{Margins: []float64{0}, Confidence: 0.95, Sample: 1, Seed: 3}
 	x := [][]float32{{1}, {2}}
@@ -145,7 +142,6 @@ func TestSeveralSamples(t *testing.T) {
 	}
 }
 
-// Two rows of a stream, which do not say where they stood, are two rows, and a row with two promises is one.
 func TestRowsOfOnePerson(t *testing.T) {
 	s := Settings{Margins: []float64{0}, Confidence: 0.95, Issued: true}
 	for _, issued := range []bool{false, true} {
@@ -165,7 +161,6 @@ func TestRowsOfOnePerson(t *testing.T) {
 	}
 }
 
-// However many copies there are, no more records are drawn than were asked for.
 func TestDrawCopies(t *testing.T) {
 	r := NewRecords([]float64{0}, nil)
 	for i := range 1000 {

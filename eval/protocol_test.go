@@ -43,7 +43,6 @@ func TestSampleAndWorkers(t *testing.T) {
 	}
 }
 
-// What holds for single people is found by their positions, whatever their rows in a file and whoever is sampled.
 func TestOverridesOfSampledPeople(t *testing.T) {
 	t.Parallel()
 	people := crowd(200, 3)
@@ -157,7 +156,6 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// everything is the result of an evaluation with all that can be asked for, of made-up proofs and perturbations.
 func everything(t *testing.T, progress func(Event)) *Result {
 	t.Helper()
 	g := original
@@ -193,7 +191,6 @@ func everything(t *testing.T, progress func(Event)) *Result {
 	return r
 }
 
-// step returns what stands in a JSON tree under a name, with "[]" the first of a list.
 func step(tree any, name string) any {
 	name, list := strings.CutSuffix(name, "[]")
 	obj, _ := tree.(map[string]any)
@@ -206,7 +203,6 @@ func step(tree any, name string) any {
 	return nil
 }
 
-// Every metric of the table is in the JSON form, with the value that its getter gives; and progress ends where it says.
 func TestMetricKeysAreInTheResult(t *testing.T) {
 	t.Parallel()
 	last := map[string]Event{}
@@ -310,7 +306,6 @@ func TestInfeasiblePeopleAreCounted(t *testing.T) {
 	}
 }
 
-// Summarize of all records is Compare, and of a part of them it counts that part.
 func TestSummarizeAPart(t *testing.T) {
 	t.Parallel()
 	g := original
@@ -333,7 +328,6 @@ func TestSummarizeAPart(t *testing.T) {
 	}
 }
 
-// Records that were joined from two machines, in another order, give the same result.
 func TestRecordsOfTwoMachines(t *testing.T) {
 	t.Parallel()
 	people := crowd(300, 11)
@@ -400,7 +394,6 @@ func (f *fickle) Margins(ctx context.Context, x []float32) ([]float32, error) {
 	return m, err
 }
 
-// Records and settings that do not belong together are refused.
 func TestSummarizeForeignRecords(t *testing.T) {
 	t.Parallel()
 	good := Settings{Margins: []float64{0, 0.1}, Confidence: 0.95}

@@ -15,7 +15,6 @@ import (
 	"cfq/recourse"
 )
 
-// drawn makes records of every kind that Judge makes.
 type drawn struct {
 	*rapid.T
 	dim, margins, attributes int
@@ -86,7 +85,6 @@ func (d drawn) record() Record {
 	return r
 }
 
-// layoutOf is that of so many required margins and attributes.
 func layoutOf(margins, attributes int) *layout {
 	at, names := make([]float64, margins), make([]string, attributes)
 	for i := range at {
@@ -102,14 +100,12 @@ func decoderOf(margins, attributes int) *recordDecoder {
 	return &recordDecoder{layout: layoutOf(margins, attributes), texts: map[string]string{}}
 }
 
-// record is what is read of all bytes of one.
 func (d *recordDecoder) record(b []byte) (Record, error) {
 	var s slot
 	err := d.decode(b, &s, toPoints)
 	return s.Record, err
 }
 
-// sameBits compares numbers by what they are made of: NaN is NaN, and 0 is not -0.
 func sameBits() cmp.Options {
 	return cmp.Options{
 		cmp.Comparer(func(a, b Float) bool { return math.Float64bits(float64(a)) == math.Float64bits(float64(b)) }),
@@ -117,7 +113,6 @@ func sameBits() cmp.Options {
 	}
 }
 
-// shallow is a record without what stands deeper.
 func shallow(r Record, to depth) Record {
 	points := []*Promise{}
 	if r.Issued != nil {
@@ -147,7 +142,6 @@ func shallow(r Record, to depth) Record {
 	return r
 }
 
-// Every field of a record comes back as it was, and no part of the bytes of one is a record.
 func TestRecordBytes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -191,7 +185,6 @@ func TestRecordBytes(t *testing.T) {
 	})
 }
 
-// unordered are records in an order of their own, without their numbers.
 func unordered(of *Records, list []Record) []Record {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b Record) int {
@@ -203,7 +196,6 @@ func unordered(of *Records, list []Record) []Record {
 	return list
 }
 
-// Records hand out what was added to them, in the order in which it was, whether it went to a file or not.
 func TestRecordsKeepRecords(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

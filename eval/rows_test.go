@@ -6,7 +6,6 @@ import (
 	"cfq/task"
 )
 
-// A record names the row of the data, whatever rows were selected or could not be read; its line where there are lines.
 func TestRecordsNameRowsOfTheData(t *testing.T) {
 	t.Parallel()
 	people := &task.People{Dim: 1, N: 3, X: make([]float32, 3), Rows: []int{4, 7, 9}, Lines: []int{6, 9, 11}}

@@ -8,10 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// logit is the margin of a probability.
 func logit(p float64) Float { return Float(math.Log(p / (1 - p))) }
 
-// labelled are records of people with these probabilities under f, and outcomes; g has half of f's margins.
 func labelled(p []float64, outcomes []int8) (records []Record) {
 	for i := range p {
 		m := logit(p[i])
@@ -39,7 +37,6 @@ func TestScores(t *testing.T) {
 	}
 }
 
-// Against the definitions, pair by pair, ties and all: the area, and DeLong's variance of it.
 func TestAUCByPairs(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(d *rapid.T) {

@@ -46,7 +46,6 @@ func quantileOf(xs []float64, q, confidence float64) Estimate {
 	return rank(slices.Clone(xs)).quantile(q, confidence)
 }
 
-// gap is CRG of costs.
 func gap(full, quant []float64, confidence float64) Values {
 	all := newAccumulators(true, newLists(usualLimits()))
 	for i := range full {
@@ -56,7 +55,6 @@ func gap(full, quant []float64, confidence float64) Values {
 	return values
 }
 
-// errorsOf are the values of margin errors, each of one person.
 func errorsOf(e []float64, confidence float64) Values {
 	s := &Settings{Margins: []float64{0}, Confidence: confidence}
 	all := newAccumulators(true, newLists(usualLimits()))
@@ -68,7 +66,6 @@ func errorsOf(e []float64, confidence float64) Values {
 	return values
 }
 
-// tau01 is that of promises at each margin, of one person each.
 func tau01(margins []float64, promises [][]Promise, confidence float64) Tau {
 	y := newResultAccumulator(&Settings{Margins: margins, Confidence: confidence}, newLists(usualLimits()))
 	for at, made := range promises {
@@ -90,13 +87,11 @@ func issuedTau(lowest float64, promises []Promise, confidence float64) Tau {
 	return y.issued.tau(lowest, confidence)
 }
 
-// summarize is Summarize of records that were made with the settings.
 func summarize(t testing.TB, list []Record, s Settings, file DataFile) *Result {
 	t.Helper()
 	return summarizeGroups(t, list, nil, s, file)
 }
 
-// summarizeGroups takes the groups of the records from the attributes, by Record.Person.
 func summarizeGroups(t testing.TB, list []Record, attributes []task.Subgroup, s Settings, file DataFile) *Result {
 	t.Helper()
 	records := NewRecords(s.Margins, attributes)
@@ -109,13 +104,11 @@ func summarizeGroups(t testing.TB, list []Record, attributes []task.Subgroup, s 
 	return must.Get(Summarize(records, s, file))(t)
 }
 
-// listed are the records of a result.
 func listed(t testing.TB, r *Result) []Record {
 	t.Helper()
 	return all(t, r.Records)
 }
 
-// all are the records as a list.
 func all(t testing.TB, r *Records) (list []Record) {
 	t.Helper()
 	for x, err := range r.All() {

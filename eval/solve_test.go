@@ -11,7 +11,6 @@ import (
 	"cfq/internal/must"
 )
 
-// counting counts the rows that a model is asked about by the solver.
 type counting struct {
 	analytic
 	rows *atomic.Int64
@@ -27,8 +26,6 @@ func (m counting) LossGrads(ctx context.Context, x []float32) ([]float32, []floa
 	return m.analytic.LossGrads(ctx, x)
 }
 
-// The solution of the original gives the same numbers, person by person, for every quantized model, and is
-// not solved again.
 func TestOriginalIsSolvedOnce(t *testing.T) {
 	t.Parallel()
 	people := crowd(120, 21)

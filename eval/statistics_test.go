@@ -58,7 +58,6 @@ func TestRMSByHand(t *testing.T) {
 	near(t, "high", float64(e.Hi), math.Sqrt(2.5+3.182446*math.Sqrt(0.75)), 1e-6)
 }
 
-// Of nobody, of one person and of what could not be computed there is no interval, and it is not read as a good one.
 func TestEstimatesOfLittle(t *testing.T) {
 	t.Parallel()
 	nan, inf := math.NaN(), math.Inf(1)
@@ -104,7 +103,6 @@ func TestDropByHand(t *testing.T) {
 	}
 }
 
-// Intervals hold the value, widen with the confidence and narrow with the people.
 func TestIntervalsAreMonotone(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -87,7 +87,6 @@ func FuzzParseStress(f *testing.F) {
 	})
 }
 
-// By trying all numbers of people there are.
 func TestCompositionIsLargest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -108,7 +107,6 @@ func TestCompositionIsLargest(t *testing.T) {
 	})
 }
 
-// stressed are people with an attribute: every fifth person is "few", one in ten has no value.
 func stressed(n int) *task.People {
 	people := crowd(n, 31)
 	s := task.Subgroup{Feature: "kind", Values: []string{"few", "many"}}
@@ -143,7 +141,6 @@ func stress(t *testing.T, set *constraint.Set, people *task.People, o Options, s
 	return base, r.Scenarios
 }
 
-// A mix has the share that was asked for, is of distinct people, and its numbers are theirs.
 func TestMix(t *testing.T) {
 	t.Parallel()
 	people := stressed(500) // 100 are few
@@ -295,7 +292,6 @@ func TestTightness(t *testing.T) {
 	}
 }
 
-// The presets are made of what can be written by itself, and what they cannot do is said.
 func TestShifts(t *testing.T) {
 	t.Parallel()
 	people := stressed(500)
@@ -409,7 +405,6 @@ func TestStressErrors(t *testing.T) {
 	}
 }
 
-// Columns of an encoded file are called after a feature and its value.
 func TestMixOfNamesWithSigns(t *testing.T) {
 	t.Parallel()
 	people := &task.People{N: 3, Subgroups: []task.Subgroup{

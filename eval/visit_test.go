@@ -5,7 +5,6 @@ import (
 	"testing"
 )
 
-// A visitor that fails ends the visit, and its error is that of all.
 func TestVisitEnds(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("failed")

@@ -34,7 +34,6 @@ func parse(t testing.TB) *task.Task {
 	return must.Get(task.Parse("task.yaml", []byte(people)))(t)
 }
 
-// runOf is what records of the task are made of.
 func runOf(margins ...float64) Run {
 	return Run{
 		Tool: "cfq 1", Full: "aaaa", Quantized: "bbbb", Task: "cccc", Attributes: []string{"sex", "region, part"},
@@ -42,7 +41,6 @@ func runOf(margins ...float64) Run {
 	}
 }
 
-// drawn makes records of every kind that an evaluation makes.
 type drawn struct{ *rapid.T }
 
 func (d drawn) flag() bool { return rapid.Bool().Draw(d.T, "flag") }
@@ -127,7 +125,6 @@ func (d drawn) record(margins int) eval.Record {
 
 func formats() []Format { return []Format{Parquet, "csv", "tsv"} }
 
-// write writes a table and returns its path.
 func write(t testing.TB, dir string, n int, f Format, run Run, list []eval.Record, file eval.DataFile) string {
 	t.Helper()
 	path := filepath.Join(dir, fmt.Sprintf("%d.%s", n, f))
@@ -159,7 +156,6 @@ func all(t testing.TB, r *eval.Records) (list []eval.Record) {
 	return list
 }
 
-// sameBits compares numbers by what they are made of: NaN is NaN, and 0 is not -0.
 func sameBits() cmp.Options {
 	return cmp.Options{
 		cmp.Comparer(func(a, b eval.Float) bool { return math.Float64bits(float64(a)) == math.Float64bits(float64(b)) }),
@@ -167,8 +163,6 @@ func sameBits() cmp.Options {
 	}
 }
 
-// What is read of tables is what was written to them, in whatever format and however it was spread over them, and the
-// counts add up.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	tk, dir := parse(t), t.TempDir()
@@ -225,7 +219,6 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// No two texts are the same in a table, and what other programs write comes as it is.
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{`"`, `"a"`, `"a`, `a"`, `\n`, `""`, `"\N"`, "'a'", "`a`", "ä", `"ä"`} {
@@ -248,7 +241,6 @@ func TestTexts(t *testing.T) {
 	})
 }
 
-// A table of one record, as text.
 func table(t testing.TB, change func(*Run)) string {
 	t.Helper()
 	run := runOf(0)
@@ -266,7 +258,6 @@ func table(t testing.TB, change func(*Run)) string {
 	return string(text)
 }
 
-// A list that is too short is an error of the row, before anybody looks at it.
 func TestTooFewPerturbations(t *testing.T) {
 	t.Parallel()
 	path := put1(t, "a.csv", strings.Replace(table(t, nil), ",1 2 3\n", ",1 2\n", 1))
@@ -276,7 +267,6 @@ func TestTooFewPerturbations(t *testing.T) {
 	}
 }
 
-// Tables that were not made of the same are refused, and the message says in what they differ.
 func TestOtherRuns(t *testing.T) {
 	t.Parallel()
 	first := put1(t, "first.csv", table(t, nil))
@@ -315,7 +305,6 @@ func TestOtherRuns(t *testing.T) {
 	}
 }
 
-// Columns are found by their names; what nothing was made of, or is damaged, has a place.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	whole := table(t, nil)
@@ -360,7 +349,6 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// A part without people is nothing, and no error beside another.
 func TestEmptyTables(t *testing.T) {
 	t.Parallel()
 	whole := table(t, nil)
@@ -384,7 +372,6 @@ func TestEmptyTables(t *testing.T) {
 	}
 }
 
-// The same records make the same bytes.
 func TestSameBytes(t *testing.T) {
 	t.Parallel()
 	file := eval.DataFile{Unreadable: 1, Filtered: 2, LeftOut: 5, Unmatched: 4}
