@@ -73,7 +73,7 @@ func newCopies(of *Records) *copies {
 }
 
 func (c *copies) visitor() Visitor {
-	return Visitor{to: toIdentity, records: func(some []*Record) error {
+	return VisitRecords(func(some []*Record) error {
 		var b [copySize]byte
 		for _, x := range some {
 			c.distinct = c.distinct || x.ID != "" && !strings.HasPrefix(x.ID, RowID) || x.Hash == 0
@@ -94,7 +94,7 @@ func (c *copies) visitor() Visitor {
 			}
 		}
 		return nil
-	}}
+	})
 }
 
 // count counts the rows that are equal to an earlier one; 0 when they are few, or IDs say who is who.

@@ -16,18 +16,7 @@ type Column struct {
 	make func(r *Record) // the place of the cell in a record that has none; nil where every record has
 	// Derived columns say what follows from others, for those who read the table: they are written and not read.
 	Derived bool
-	depth   depth
 }
-
-// depth is how much of a record is read: a pass over millions of them reads no more than it needs.
-type depth int
-
-const (
-	toIdentity depth = iota // who it is about
-	toNumbers               // and what was measured
-	toInputs                // and the inputs
-	toPoints                // and the recourse points: everything
-)
 
 // Place is Of for a record that is filled from a table: it has the cell.
 func (c *Column) Place(r *Record) any {
@@ -38,9 +27,10 @@ func (c *Column) Place(r *Record) any {
 }
 
 // Columns are those of records that were made with the settings, of people with these attributes by which groups are
-// told apart. They are the one declaration of the formats in which records are kept.
+// told apart. They are the one declaration of the formats in which records are kept. The inputs come before recourse
+// points, which are written as what they change.
 func Columns(margins []float64, attributes []string) []Column {
-	identity := []Column{
+	all := []Column{
 		{Name: "id", Of: func(r *Record) any { return &r.ID }},
 		{Name: "row", Of: func(r *Record) any { return &r.Row }},
 		{Name: "line", Of: func(r *Record) any { return &r.Line }},
@@ -48,97 +38,96 @@ func Columns(margins []float64, attributes []string) []Column {
 		{Name: "hashes", Of: func(r *Record) any { return &r.Others }},
 		{Name: "label", Of: func(r *Record) any { return &r.Label }},
 		{Name: "calibrated", Of: func(r *Record) any { return &r.Calibrated }},
-		{Name: "inputs", Of: func(r *Record) any { return &r.X }, depth: toInputs},
-		{Name: "margin_full", Of: func(r *Record) any { return &r.Full }, depth: toNumbers},
-		{Name: "margin_quant", Of: func(r *Record) any { return &r.Quant }, depth: toNumbers},
+		{Name: "inputs", Of: func(r *Record) any { return &r.X }},
+		{Name: "margin_full", Of: func(r *Record) any { return &r.Full }},
+		{Name: "margin_quant", Of: func(r *Record) any { return &r.Quant }},
 		{Name: "evaluated", Of: func(r *Record) any { return &r.Evaluated }},
 	}
-	var all []Column
 	for i, name := range attributes {
-		all = append(all, Column{Name: "group_" + name, Of: func(r *Record) any {
-			if i >= len(r.Groups) {
-				return nil
-			}
-			return &r.Groups[i]
-		}})
+		group := func(r *Record) *string { return at(r.Groups, i) }
+		all = append(all, partColumn("group_"+name, group, func(g *string) any { return g }))
 	}
 	all = append(all, promiseColumns("issued_", "", true, func(r *Record) *Promise { return r.Issued })...)
-	all = append(all, promiseColumns("first_", "", false, func(r *Record) *Promise { return evaluated(r, &r.First) })...)
+	all = append(all, promiseColumns("first_", "", false, func(r *Record) *Promise {
+		if !r.Evaluated {
+			return nil
+		}
+		return &r.First
+	})...)
 	for i, t := range margins {
 		all = append(all, stepColumns(i, "@"+strconv.FormatFloat(t, 'g', -1, 64))...)
 	}
-	for i := range all {
-		all[i].depth = max(all[i].depth, toNumbers)
-	}
-	return append(identity, all...)
+	return all
 }
 
-func evaluated(r *Record, p *Promise) *Promise {
-	if !r.Evaluated {
+// at is an item of a list; nil where the list is too short.
+func at[T any](list []T, i int) *T {
+	if i >= len(list) {
 		return nil
 	}
-	return p
+	return &list[i]
 }
 
-func stepColumns(i int, at string) []Column {
-	step := func(of func(s *Step) any) func(r *Record) any {
-		return func(r *Record) any {
-			if i >= len(r.Steps) {
-				return nil
-			}
-			return of(&r.Steps[i])
+// partColumn is a column of a part that not every record has.
+func partColumn[T any](name string, part func(r *Record) *T, cell func(p *T) any) Column {
+	return Column{Name: name, Of: func(r *Record) any {
+		p := part(r)
+		if p == nil {
+			return nil
 		}
-	}
-	proof := func(name string, of func(p *Proof) any) Column {
-		return Column{Name: name, Of: step(func(s *Step) any {
+		return cell(p)
+	}}
+}
+
+func stepColumns(i int, margin string) []Column {
+	step := func(r *Record) *Step { return at(r.Steps, i) }
+	column := func(name string, cell func(s *Step) any) Column { return partColumn(name+margin, step, cell) }
+	proof := func(name string, cell func(p *Proof) any) Column {
+		c := column(name, func(s *Step) any {
 			if s.Proof == nil {
 				return nil
 			}
-			return of(s.Proof)
-		}), make: func(r *Record) {
-			if i < len(r.Steps) && r.Steps[i].Proof == nil {
-				r.Steps[i].Proof = &Proof{undefined(), undefined()}
+			return cell(s.Proof)
+		})
+		c.make = func(r *Record) {
+			if s := step(r); s != nil && s.Proof == nil {
+				s.Proof = &Proof{undefined(), undefined()}
 			}
-		}}
+		}
+		return c
+	}
+	pixels := column("pixel_distance", func(s *Step) any {
+		if s.Pixels == 0 {
+			return nil
+		}
+		return &s.Pixels
+	})
+	pixels.make = func(r *Record) {
+		if s := step(r); s != nil {
+			s.Pixels = undefined()
+		}
 	}
 	promise := func(of func(s *Step) *Promise) func(r *Record) *Promise {
 		return func(r *Record) *Promise {
-			if i >= len(r.Steps) {
-				return nil
+			if s := step(r); s != nil {
+				return of(s)
 			}
-			return of(&r.Steps[i])
+			return nil
 		}
 	}
-	all := promiseColumns("", at, true, promise(func(s *Step) *Promise { return &s.Full }))
-	all = append(all, promiseColumns("quant_", at, true, promise(func(s *Step) *Promise { return &s.Quant }))...)
+	all := promiseColumns("", margin, true, promise(func(s *Step) *Promise { return &s.Full }))
+	all = append(all, promiseColumns("quant_", margin, true, promise(func(s *Step) *Promise { return &s.Quant }))...)
 	return append(all,
-		Column{Name: "dir_sim" + at, Of: step(func(s *Step) any { return &s.DirSim })},
-		Column{Name: "act_overlap" + at, Of: step(func(s *Step) any { return &s.Overlap })},
-		Column{Name: "pixel_distance" + at, Of: step(func(s *Step) any {
-			if s.Pixels == 0 {
-				return nil
-			}
-			return &s.Pixels
-		}), make: func(r *Record) {
-			if i < len(r.Steps) {
-				r.Steps[i].Pixels = undefined()
-			}
-		}},
-		proof("certified_lower"+at, func(p *Proof) any { return &p.Lower }),
-		proof("certified_apart"+at, func(p *Proof) any { return &p.Apart }),
-		Column{Name: "perturbation" + at, Of: step(func(s *Step) any { return &s.Perturbed })})
+		column("dir_sim", func(s *Step) any { return &s.DirSim }),
+		column("act_overlap", func(s *Step) any { return &s.Overlap }),
+		pixels,
+		proof("certified_lower", func(p *Proof) any { return &p.Lower }),
+		proof("certified_apart", func(p *Proof) any { return &p.Apart }),
+		column("perturbation", func(s *Step) any { return &s.Perturbed }))
 }
 
 func promiseColumns(before, after string, points bool, of func(r *Record) *Promise) []Column {
-	column := func(name string, cell func(p *Promise) any) Column {
-		return Column{Name: before + name + after, Of: func(r *Record) any {
-			p := of(r)
-			if p == nil {
-				return nil
-			}
-			return cell(p)
-		}}
-	}
+	column := func(name string, cell func(p *Promise) any) Column { return partColumn(before+name+after, of, cell) }
 	broken := column("broken", func(p *Promise) any {
 		if !p.Exists() {
 			return nil
@@ -156,28 +145,23 @@ func promiseColumns(before, after string, points bool, of func(r *Record) *Promi
 		column("violation", func(p *Promise) any { return &p.Violation }),
 	}
 	if points {
-		point := column("point", func(p *Promise) any { return &p.Point })
-		point.depth = toPoints
-		all = append(all, point)
+		all = append(all, column("point", func(p *Promise) any { return &p.Point }))
 	}
 	return all
 }
 
 // Blank is a record to be filled from a table, see [Column.Place].
 func Blank(margins, attributes int) Record {
-	var s slot
-	s.clear(blankSteps(margins), attributes)
-	return s.Record
-}
-
-func blankSteps(margins int) []Step {
-	steps := make([]Step, margins)
-	for i := range steps {
-		steps[i] = Step{
-			Full: none(recourse.NoneFound), Quant: none(recourse.NoneFound), DirSim: undefined(), Overlap: undefined(),
-		}
+	r := Record{
+		Label: -1, Full: undefined(), Quant: undefined(), Evaluated: true, First: none(recourse.NoneFound),
+		Steps: make([]Step, margins), Groups: make([]string, attributes),
 	}
-	return steps
+	issued := r.First
+	r.Issued = &issued
+	for i := range r.Steps {
+		r.Steps[i] = Step{Full: issued, Quant: issued, DirSim: undefined(), Overlap: undefined()}
+	}
+	return r
 }
 
 // Settle takes the cells of a Blank record that nothing was put into away again.

@@ -9,13 +9,11 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"cfq/internal/ordered"
 	"cfq/internal/statistics"
-	"cfq/task"
 )
 
 // Comparison compares several quantized models of one original on the same people: each with the first one.
@@ -94,35 +92,34 @@ func ComparePaired(names []string, results []*Result, o ComparisonOptions) (*Com
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
-	if err := errors.Join(o.check(), checkComparable(names, results)); err != nil {
+	if !(o.Confidence > 0 && o.Confidence < 1) {
+		return nil, fmt.Errorf("comparison: confidence %v: it must lie between 0 and 1", o.Confidence)
+	}
+	if err := checkComparable(names, results); err != nil {
 		return nil, fmt.Errorf("comparison: %w", err)
 	}
 	c := &Comparison{Names: names, Results: results, Confidence: o.Confidence}
-	metrics := comparedMetrics()
-	pairs, err := readPairs(names, results, metrics, o.Seed)
+	var tests []*pairedTest
+	for _, m := range comparedMetrics() {
+		for _, at := range m.places(len(results[0].Margins)) {
+			tests = append(tests, c.add(m, at)...)
+		}
+	}
+	people, err := readPairs(names, results, tests, o.Seed)
 	if err != nil {
 		return nil, fmt.Errorf("comparison: %w", err)
 	}
-	b := newBootstrap(pairs)
-	for _, m := range metrics {
-		for _, at := range m.places(len(results[0].Margins)) {
-			c.add(m, at, b)
+	for _, d := range tests {
+		if !d.sameTrials() {
+			d.take(people, &results[0].Settings)
 		}
 	}
-	pairs.people = nil // the tests have what they need of them
 	if !o.alone {
 		o.Draws = max(o.Draws, c.enough())
 	}
-	b.run(o)
-	c.decide(b, o.alone)
+	bootstrap(tests, len(people), o)
+	c.decide(tests, ones(len(people)), o.alone)
 	return c, nil
-}
-
-func (o *ComparisonOptions) check() error {
-	if !(o.Confidence > 0 && o.Confidence < 1) {
-		return fmt.Errorf("confidence %v: it must lie between 0 and 1", o.Confidence)
-	}
-	return nil
 }
 
 // enough is how many draws a comparison of several numbers needs: the smallest p of the bootstrap, which is 2/(draws+1)
@@ -135,9 +132,9 @@ func (c *Comparison) enough() int {
 	return int(math.Ceil(4 * float64(tests) / (1 - c.Confidence)))
 }
 
-// add appends the row of a metric, at the at-th margin, unless there is nothing to show. The tests by
-// bootstrap are left to b.
-func (c *Comparison) add(m *Metric, at int, b *bootstrap) {
+// add appends the row of a metric, at the at-th margin, unless there is nothing to show. It returns the tests that the
+// row needs.
+func (c *Comparison) add(m *Metric, at int) (tests []*pairedTest) {
 	row := ComparisonRow{Metric: m.ID, Cells: make([]Cell, len(c.Results))}
 	values := make([]Value, len(c.Results))
 	known, same := false, true
@@ -147,7 +144,7 @@ func (c *Comparison) add(m *Metric, at int, b *bootstrap) {
 		same = same && (values[i].Value == values[0].Value || !values[i].Value.Defined())
 	}
 	if !known || same && m.pairs == ownTrialsIfDifferent {
-		return
+		return nil
 	}
 	if at >= 0 {
 		row.Margin = &c.Results[0].Margins[at].Margin
@@ -155,45 +152,18 @@ func (c *Comparison) add(m *Metric, at int, b *bootstrap) {
 	for i := range row.Cells {
 		cell := &row.Cells[i]
 		*cell = Cell{Value: values[i].Estimate, Delta: unknown(), P: undefined(), Call: Baseline}
-		if i == 0 {
-			continue
-		}
-		cell.Call = Alike
 		switch {
+		case i == 0:
 		case values[i].Kind == KindExact && values[0].Kind == KindExact:
-			d := values[i].Value - values[0].Value
-			cell.Delta = exactly(float64(d))
-			cell.Call = call(m.Better, float64(d))
-		case m.sameTrials():
-			cell.mcNemar(b.trials[trials{m.ID, at, i}], c.Confidence, m.Better)
+			d := float64(values[i].Value - values[0].Value)
+			cell.Delta, cell.Call = exactly(d), call(m.Better, d)
 		default:
-			d := b.pairedTest(m, &c.Results[0].Settings, i, at)
-			d.row, d.model = len(c.Rows), i
-			b.tests = append(b.tests, d)
+			cell.Call = Alike
+			tests = append(tests, &pairedTest{Metric: m, Cell: cell, at: at, model: i})
 		}
 	}
 	c.Rows = append(c.Rows, row)
-}
-
-func (c *Cell) mcNemar(t *discordant, confidence float64, better Better) {
-	if t == nil { // there is nobody
-		t = &discordant{}
-	}
-	if c.Delta = dropOf(t.alone, t.other, t.n, confidence); t.n > 0 {
-		c.P, c.Test = Float(statistics.McNemarExact(t.alone, t.other)), mcNemarTest
-		c.Call = call(better, float64(c.Delta.Value))
-	}
-}
-
-type discordant struct{ n, alone, other int }
-
-// add adds a person: the records of the first model, and of this one. As in the values, the worst record counts.
-func (t *discordant) add(m *Metric, first, this *personRecords, at int) {
-	x, _, counts := m.sample.of(first, at)
-	y, _, too := m.sample.of(this, at)
-	if counts && too {
-		t.n, t.alone, t.other = t.n+1, t.alone+count(y > x), t.other+count(x > y)
-	}
+	return tests
 }
 
 // call says what a difference is if it is certain, of numbers or, for those that are best near 0, of their
@@ -210,10 +180,15 @@ func call(better Better, d float64) Call {
 	return WorseThan
 }
 
-func (c *Comparison) decide(b *bootstrap, alone bool) {
-	everyone := ones(b.n)
-	for _, d := range b.tests {
-		d.settle(&c.Rows[d.row].Cells[d.model], everyone, c.Confidence)
+// decide fills in the cells, adjusts the p of all tests together unless each is alone, and takes the calls back that are
+// not certain.
+func (c *Comparison) decide(tests []*pairedTest, everyone []float64, alone bool) {
+	for _, d := range tests {
+		if d.sameTrials() {
+			d.mcNemar(c.Confidence)
+		} else {
+			d.settle(everyone, c.Confidence)
+		}
 	}
 	var cells []*Cell
 	var p []float64
@@ -233,75 +208,52 @@ func (c *Comparison) decide(b *bootstrap, alone bool) {
 	}
 }
 
-func (b *bootstrap) tau(model int, s *Settings, quant bool) weighted {
-	type broken struct {
-		need   float64
+// pairedTau is tau01 of a model, or rtau01.
+func pairedTau(people [][][]*Record, model int, s *Settings, quant bool) weighted {
+	type promise struct {
+		margin float64 // of an issued one its own, of one that breaks what it needs
+		broken bool
 		person int
 	}
-	people, breaks := make([][]int, len(s.Margins)), make([][]broken, len(s.Margins))
-	type issued struct { // of the lowest margin, ascending
-		own    Float
-		broken bool
+	issued, margins := s.Issued && !quant, s.Margins
+	if issued {
+		margins = margins[:1]
 	}
-	var own []issued
-	var who []int
-	for at, t := range s.Margins {
-		for person, of := range b.people {
+	promises := make([][]promise, len(margins))
+	for at, t := range margins {
+		for person, of := range people {
 			p := worstPromise(of[model], at, s, quant)
 			if p == nil {
 				continue
 			}
-			people[at] = append(people[at], person)
-			if p.Broken() {
-				breaks[at] = append(breaks[at], broken{needed(p, t), person})
+			one := promise{float64(p.Own), p.Broken(), person}
+			if !issued {
+				one.margin = needed(p, t)
 			}
-			if at == 0 {
-				own, who = append(own, issued{p.Own, p.Broken()}), append(who, person)
-			}
+			promises[at] = append(promises[at], one)
 		}
-		slices.SortFunc(breaks[at], func(a, b broken) int { return cmp.Compare(a.need, b.need) })
-	}
-	var curves sync.Pool // of draws before: a curve has a step for each promise that breaks
-	tau := func(of func(before vdCurve) vdCurve) float64 {
-		c, _ := curves.Get().(*vdCurve)
-		if c == nil {
-			c = new(vdCurve)
-		}
-		defer curves.Put(c)
-		*c = of(*c)
-		return float64(c.fromTop(onePercent, 1).Value)
-	}
-	if s.Issued && !quant {
-		order := task.AllRows(len(own))
-		slices.SortFunc(order, func(i, j int) int { return cmp.Compare(own[i].own, own[j].own) })
-		return func(weights []float64) float64 {
-			return tau(func(before vdCurve) vdCurve {
-				return issuedCurve(before, s.Margins[0], func(yield func(float64, [2]int) bool) {
-					for _, k := range order {
-						w := int(weights[who[k]])
-						if !yield(float64(own[k].own), [2]int{w, w * count(own[k].broken)}) {
-							return
-						}
-					}
-				})
-			})
-		}
+		slices.SortStableFunc(promises[at], func(a, b promise) int { return cmp.Compare(a.margin, b.margin) })
 	}
 	return func(weights []float64) float64 {
-		n, needs := make([]int, len(s.Margins)), make([]iter.Seq2[float64, int], len(s.Margins))
-		for at := range s.Margins {
-			for _, person := range people[at] {
-				n[at] += int(weights[person])
-			}
-			needs[at] = func(yield func(float64, int) bool) {
-				for _, x := range breaks[at] {
-					if !yield(x.need, int(weights[x.person])) {
-						return
-					}
+		counts := make([][]promiseCount, len(margins))
+		for at, list := range promises {
+			var kept int
+			for _, p := range list {
+				w := int(weights[p.person])
+				if issued || p.broken {
+					counts[at] = append(counts[at], promiseCount{p.margin, w, w * count(p.broken)})
+				} else {
+					kept += w
 				}
 			}
+			if !issued {
+				counts[at] = append(counts[at], promiseCount{n: kept})
+			}
 		}
-		return tau(func(before vdCurve) vdCurve { return solvedCurve(before, s.Margins, n, needs) })
+		if issued {
+			return float64(issuedCurve(margins[0], counts[0]).fromTop(onePercent, 1).Value)
+		}
+		return float64(solvedCurve(margins, counts).fromTop(onePercent, 1).Value)
 	}
 }
 
@@ -330,40 +282,19 @@ const minForTau = 500
 // maxDrawn is how many people the bootstrap draws from.
 const maxDrawn = 20_000
 
-type trials struct {
-	id        string
-	at, model int
-}
-
-type pairs struct {
-	people [][][]*Record // evaluated, or a sample of them, by model; in an order that does not depend on that of the rows
-	trials map[trials]*discordant
-}
-
-func readPairs(names []string, results []*Result, metrics []*Metric, seed uint64) (*pairs, error) {
+// readPairs counts people for the tests on the same trials, and returns the records of those evaluated, or of a sample
+// of them, by model: in an order that does not depend on that of the rows.
+func readPairs(names []string, results []*Result, tests []*pairedTest, seed uint64) ([][][]*Record, error) {
 	for _, r := range results { // there may be many
 		if err := r.Records.rest(); err != nil {
 			return nil, err
 		}
 	}
-	p := &pairs{trials: map[trials]*discordant{}}
 	drawn := bottomK[[][]*Record]{most: maxDrawn}
-	s := &results[0].Settings
-	metrics = slices.DeleteFunc(slices.Clone(metrics), func(m *Metric) bool { return !m.sameTrials() })
 	err := sideBySide(names, results, func(records [][]*Record) {
-		people := make([]personRecords, len(records))
-		for model := range people {
-			people[model] = personRecords{records[model], s}
-		}
-		for _, m := range metrics {
-			for _, at := range m.places(len(s.Margins)) {
-				for model := 1; model < len(records); model++ {
-					t := trials{m.ID, at, model}
-					if p.trials[t] == nil {
-						p.trials[t] = &discordant{}
-					}
-					p.trials[t].add(m, &people[0], &people[model], at)
-				}
+		for _, d := range tests {
+			if d.sameTrials() {
+				d.count(records, &results[0].Settings)
 			}
 		}
 		if slices.ContainsFunc(records[0], func(r *Record) bool { return r.Evaluated }) {
@@ -373,8 +304,8 @@ func readPairs(names []string, results []*Result, metrics []*Metric, seed uint64
 	if err != nil {
 		return nil, err
 	}
-	p.people = drawn.kept()
-	slices.SortStableFunc(p.people, func(a, b [][]*Record) int {
+	people := drawn.kept()
+	slices.SortStableFunc(people, func(a, b [][]*Record) int {
 		for model := range a {
 			if c := slices.CompareFunc(a[model], b[model], (*Record).compare); c != 0 {
 				return c
@@ -382,9 +313,10 @@ func readPairs(names []string, results []*Result, metrics []*Metric, seed uint64
 		}
 		return 0
 	})
-	return p, nil
+	return people, nil
 }
 
+// evaluatedOf are the records of a person who are evaluated, with what metrics are made of.
 func evaluatedOf(person [][]*Record) [][]*Record {
 	out := make([][]*Record, len(person))
 	for model, records := range person {
@@ -392,9 +324,11 @@ func evaluatedOf(person [][]*Record) [][]*Record {
 			if !r.Evaluated {
 				continue
 			}
-			c := *r
-			c.X, c.Groups, c.Others, c.Issued = nil, nil, nil, nil
-			out[model] = append(out[model], &c)
+			r.X, r.Groups, r.Others, r.Issued = nil, nil, nil, nil
+			for i := range r.Steps {
+				r.Steps[i].Full.Point, r.Steps[i].Quant.Point = nil, nil
+			}
+			out[model] = append(out[model], r)
 		}
 	}
 	return out
@@ -403,22 +337,18 @@ func evaluatedOf(person [][]*Record) [][]*Record {
 // sideBySide hands on the records of each person under every model. It fails when the models were not evaluated on the
 // same people against the same original.
 func sideBySide(names []string, results []*Result, each func(person [][]*Record)) error {
-	var next []func() ([]*Record, error, bool)
-	var persons byPerson
-	for _, r := range results {
-		pull, stop := iter.Pull2(r.Records.parts(toInputs, nil))
+	next := make([]func() ([]*Record, error, bool), len(results))
+	for i, r := range results {
+		pull, stop := iter.Pull2(r.Records.parts())
 		defer stop()
-		next = append(next, pull)
+		next[i] = pull
 	}
 	for {
 		parts := make([][]*Record, len(results))
 		for i := range results {
 			part, err, ok := next[i]()
-			if err != nil {
+			if err != nil || !ok {
 				return err
-			}
-			if !ok {
-				return nil
 			}
 			if parts[i] = part; i > 0 {
 				if err := sameAs(parts[0], part, results[0].Settings.Margins); err != nil {
@@ -430,7 +360,7 @@ func sideBySide(names []string, results []*Result, each func(person [][]*Record)
 		for i, r := range parts[0] {
 			at[r] = i
 		}
-		for _, of := range persons.divide(parts[0], results[0].Records.key) {
+		for _, of := range byPerson(parts[0], results[0].Records.key) {
 			person := make([][]*Record, len(results))
 			for _, r := range of {
 				for model := range results {
@@ -442,36 +372,52 @@ func sideBySide(names []string, results []*Result, each func(person [][]*Record)
 	}
 }
 
-type bootstrap struct {
-	*pairs
-	n     int // people
-	tests []*pairedTest
-}
-
+// pairedTest is one metric of two models, of which the first is that of all tests.
 type pairedTest struct {
-	row, model  int // of the cell
-	better      Better
+	*Metric
+	*Cell     // to fill in
+	at, model int
+	n, differ int // people who count, and those of them for which the models differ
+	alone     int // of those who differ, who count more for this model
+
 	first, this weighted
-	n, differ   int       // people who count, and those of them for which the models differ
 	least       int       // n from which on there is something to say
 	deltas      []float64 // this less the first, of each draw
 	sizes       []float64 // the same of the absolute values
 }
 
-func newBootstrap(p *pairs) *bootstrap { return &bootstrap{pairs: p, n: len(p.people)} }
+// count adds a person to the trials of both models. As in the values, the worst record counts.
+func (d *pairedTest) count(records [][]*Record, s *Settings) {
+	x, _, counts := d.sample.of(&personRecords{records[0], s}, d.at)
+	y, _, too := d.sample.of(&personRecords{records[d.model], s}, d.at)
+	if counts && too {
+		d.n, d.differ, d.alone = d.n+1, d.differ+count(x != y), d.alone+count(y > x)
+	}
+}
 
-func (b *bootstrap) pairedTest(m *Metric, s *Settings, model, at int) *pairedTest {
-	d, own := &pairedTest{least: minPeople, better: m.Better}, m.ownTrials()
-	if m.sample == nil { // tau01 of f, or of each model's own promises, is not made of what single people add
-		d.first, d.this = b.tau(0, s, own), b.tau(model, s, own)
-		d.n, d.differ = b.apart(model, s, own)
+// mcNemar compares the models on the same trials of people.
+func (d *pairedTest) mcNemar(confidence float64) {
+	other := d.differ - d.alone
+	if d.Delta = dropOf(d.alone, other, d.n, confidence); d.n > 0 {
+		d.P, d.Test = Float(statistics.McNemarExact(d.alone, other)), mcNemarTest
+		d.Call = call(d.Better, float64(d.Delta.Value))
+	}
+}
+
+// take makes the statistics of both models, of the people who count, each by the worst record.
+func (d *pairedTest) take(people [][][]*Record, s *Settings) {
+	own := d.ownTrials()
+	d.least = minPeople
+	if d.sample == nil { // tau01 of f, or of each model's own promises, is not made of what single people add
+		d.first, d.this = pairedTau(people, 0, s, own), pairedTau(people, d.model, s, own)
+		d.n, d.differ = apart(people, d.model, s, own)
 		d.least = minForTau
-		return d
+		return
 	}
 	var p, q contributions
-	for who, records := range b.people {
-		x, of, counts := m.sample.of(&personRecords{records[0], s}, at)
-		y, too, countsToo := m.sample.of(&personRecords{records[model], s}, at)
+	for who, records := range people {
+		x, of, counts := d.sample.of(&personRecords{records[0], s}, d.at)
+		y, too, countsToo := d.sample.of(&personRecords{records[d.model], s}, d.at)
 		if !counts {
 			x, of = 0, 0
 		}
@@ -484,20 +430,17 @@ func (b *bootstrap) pairedTest(m *Metric, s *Settings, model, at int) *pairedTes
 		p, q = append(p, contribution{who, x, of}), append(q, contribution{who, y, too})
 		d.differ += count(x != y || of != too)
 	}
-	d.n, d.first, d.this = len(p), m.statistic.weighted(p), m.statistic.weighted(q)
-	return d
+	d.n, d.first, d.this = len(p), d.statistic.weighted(p), d.statistic.weighted(q)
 }
 
-// apart counts the people with a promise at some margin, of g in either model or of f, and those of them
-// whose broken promises are not the same.
-func (b *bootstrap) apart(model int, s *Settings, quant bool) (n, differ int) {
+func apart(people [][][]*Record, model int, s *Settings, quant bool) (n, differ int) {
 	need := func(p *Promise) Float {
 		if p == nil || !p.Broken() {
 			return 0
 		}
 		return p.Own - p.Other
 	}
-	for _, person := range b.people {
+	for _, person := range people {
 		counts, differs := false, false
 		for at := range s.Margins {
 			p, q := worstPromise(person[0], at, s, quant), worstPromise(person[model], at, s, quant)
@@ -512,54 +455,47 @@ func (b *bootstrap) apart(model int, s *Settings, quant bool) (n, differ int) {
 
 func (d *pairedTest) few() bool { return d.n < d.least || d.differ < minDiffering }
 
-func (b *bootstrap) run(o ComparisonOptions) {
-	var todo []*pairedTest
-	for _, d := range b.tests {
-		if !d.few() {
-			d.deltas, d.sizes = make([]float64, o.Draws), make([]float64, o.Draws)
-			todo = append(todo, d)
-		}
+// bootstrap draws people with replacement and collects the differences of all metrics in each draw, which has its own
+// random numbers.
+func bootstrap(tests []*pairedTest, people int, o ComparisonOptions) {
+	tests = slices.DeleteFunc(slices.Clone(tests), func(d *pairedTest) bool { return d.sameTrials() || d.few() })
+	for _, d := range tests {
+		d.deltas, d.sizes = make([]float64, o.Draws), make([]float64, o.Draws)
 	}
-	if len(todo) == 0 {
-		return
-	}
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range o.Workers {
-		wg.Go(func() {
-			weights := make([]float64, b.n)
-			for {
-				draw := int(next.Add(1)) - 1
-				if draw >= o.Draws {
-					return
-				}
+	work := make([]func() error, min(o.Workers, len(tests)*o.Draws))
+	for worker := range work {
+		work[worker] = func() error {
+			weights := make([]float64, people)
+			for draw := worker; draw < o.Draws; draw += len(work) {
 				clear(weights)
 				rng := rand.New(rand.NewPCG(o.Seed^0xb007, uint64(draw)*0x9e3779b97f4a7c15))
-				for range b.n {
-					weights[rng.IntN(b.n)]++
+				for range people {
+					weights[rng.IntN(people)]++
 				}
-				for _, d := range todo {
+				for _, d := range tests {
 					first, this := d.first(weights), d.this(weights)
 					d.deltas[draw], d.sizes[draw] = this-first, math.Abs(this)-math.Abs(first)
 				}
 			}
-		})
+			return nil
+		}
 	}
-	wg.Wait()
+	_ = ordered.All(len(work), work...) // none fails
 }
 
-func (d *pairedTest) settle(c *Cell, everyone []float64, confidence float64) {
+// settle fills in the cell from the draws.
+func (d *pairedTest) settle(everyone []float64, confidence float64) {
 	first, this := d.first(everyone), d.this(everyone)
-	c.Delta.N = d.n
-	if c.Delta.Value = Float(this - first); d.few() || !c.Delta.Value.Defined() {
+	d.Delta.N = d.n
+	if d.Delta.Value = Float(this - first); d.few() || !d.Delta.Value.Defined() {
 		return
 	}
-	c.Delta.Lo, c.Delta.Hi = percentiles(d.deltas, d.n, confidence)
-	size, draws := float64(c.Delta.Value), d.deltas
-	if d.better == Zero {
+	d.Delta.Lo, d.Delta.Hi = percentiles(d.deltas, d.n, confidence)
+	size, draws := float64(d.Delta.Value), d.deltas
+	if d.Better == Zero {
 		size, draws = math.Abs(this)-math.Abs(first), d.sizes
 	}
-	c.P, c.Test, c.Call = Float(chance(draws, d.n)), bootstrapTest, call(d.better, size)
+	d.P, d.Test, d.Call = Float(chance(draws, d.n)), bootstrapTest, call(d.Better, size)
 }
 
 // percentiles returns the interval of a difference from its draws, of n people. Undefined draws may have been anything.
@@ -595,29 +531,24 @@ func checkComparable(names []string, results []*Result) error {
 	case len(results) < 2:
 		return errors.New("two quantized models are needed at least")
 	}
+	s := &results[0].Settings
 	for i, r := range results {
-		if slices.Contains(names[:i], names[i]) {
+		var why error
+		switch n := results[0].Records.Len(); {
+		case slices.Contains(names[:i], names[i]):
 			return fmt.Errorf("two models are called %q", names[i])
-		}
-		if r.Records.Len() == 0 && r.Population.Read > 0 {
+		case r.Records.Len() == 0 && r.Population.Read > 0:
 			return fmt.Errorf("nothing is known of the people of %s: it was read from a report; evaluate it again", names[i])
+		case !slices.Equal(s.Margins, r.Settings.Margins):
+			why = fmt.Errorf("the required margins are %v and %v", s.Margins, r.Settings.Margins)
+		case s.Issued != r.Settings.Issued || s.OneSided != r.Settings.OneSided:
+			why = errors.New("they were evaluated with different options")
+		case r.Records.Len() != n:
+			why = fmt.Errorf("they were evaluated on %d and %d people", n, r.Records.Len())
 		}
-		if err := results[0].alike(r); err != nil {
-			return fmt.Errorf("%s and %s cannot be compared: %w", names[0], names[i], err)
+		if why != nil {
+			return fmt.Errorf("%s and %s cannot be compared: %w", names[0], names[i], why)
 		}
-	}
-	return nil
-}
-
-func (r *Result) alike(o *Result) error {
-	s, t := &r.Settings, &o.Settings
-	switch {
-	case !slices.Equal(s.Margins, t.Margins):
-		return fmt.Errorf("the required margins are %v and %v", s.Margins, t.Margins)
-	case s.Issued != t.Issued || s.OneSided != t.OneSided:
-		return errors.New("they were evaluated with different options")
-	case r.Records.Len() != o.Records.Len():
-		return fmt.Errorf("they were evaluated on %d and %d people", r.Records.Len(), o.Records.Len())
 	}
 	return nil
 }

@@ -308,10 +308,9 @@ func TestComparisonStatistics(t *testing.T) {
 	a := madeUp(t, 300, 6, 1, quality{noise: 0.3})
 	rng := rand.New(rand.NewPCG(9, 9))
 	var again []Record
-	p := must.Get(readPairs([]string{"a", "a again"}, []*Result{a, a}, nil, 1))(t)
-	b := newBootstrap(p)
-	weights := make([]float64, len(b.people))
-	for i, person := range b.people {
+	people := must.Get(readPairs([]string{"a", "a again"}, []*Result{a, a}, nil, 1))(t)
+	weights := make([]float64, len(people))
+	for i, person := range people {
 		weights[i] = float64(rng.IntN(4))
 		for range int(weights[i]) {
 			again = append(again, *person[0][0])
@@ -323,7 +322,8 @@ func TestComparisonStatistics(t *testing.T) {
 			continue
 		}
 		for at := range comparisonMargins {
-			d := b.pairedTest(m, &a.Settings, 1, at)
+			d := &pairedTest{Metric: m, at: at, model: 1}
+			d.take(people, &a.Settings)
 			near(t, m.ID, d.this(ones(len(weights))), float64(m.In(a, at).Value), 1e-12)
 			near(t, m.ID+" of people repeated", d.this(weights), float64(m.In(repeated, at).Value), 1e-12)
 			if d.differ != 0 || d.n == 0 {

@@ -82,14 +82,14 @@ func NewGroups(of *Records, s *Settings, by GroupBy) (*Groups, error) {
 
 // Visitor looks at the people.
 func (g *Groups) Visitor() Visitor {
-	return Visitor{to: toNumbers, persons: func(some [][]*Record) error {
+	return func(_ []*Record, persons [][]*Record) error {
 		for i := range g.all {
-			for _, of := range some {
+			for _, of := range persons {
 				g.all[i].add(of, g.s, g.lists)
 			}
 		}
 		return g.lists.err
-	}}
+	}
 }
 
 // Groupings are the groups of the people who were visited; none for a nil g.

@@ -37,32 +37,6 @@ type Record struct {
 	Groups     []string  `json:"-"` // value of each attribute that tells groups apart, "" without one
 }
 
-// Clone is a copy that shares nothing with r.
-func (r *Record) Clone() *Record {
-	c := *r
-	if r.Issued != nil {
-		p := r.Issued.clone()
-		c.Issued = &p
-	}
-	c.First = r.First.clone()
-	c.Steps = slices.Clone(r.Steps)
-	for i := range c.Steps {
-		s := &c.Steps[i]
-		s.Full, s.Quant, s.Perturbed = s.Full.clone(), s.Quant.clone(), slices.Clone(s.Perturbed)
-		if s.Proof != nil {
-			p := *s.Proof
-			s.Proof = &p
-		}
-	}
-	c.Others, c.X, c.Groups = slices.Clone(r.Others), slices.Clone(r.X), slices.Clone(r.Groups)
-	return &c
-}
-
-func (p Promise) clone() Promise {
-	p.Point = slices.Clone(p.Point)
-	return p
-}
-
 // Step is one person's recourse under both models at one required margin.
 type Step struct {
 	Full    Promise `json:"full"`        // f's recourse; Other is g's margin there

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"iter"
 	"slices"
@@ -40,14 +41,13 @@ type recordStore struct {
 	limits
 	layout  *layout
 	others  *task.Equality // of the other columns of the data; nil when there are none
-	tape    *extsort.Lists // one list: a length, and the cells, of each record
+	tape    *extsort.Lists // one list, of all records
 	n       int
 	known   int              // with Calibrated
 	divided []*extsort.Lists // of all views
 	// what Summarize finds for others: points for Rerun, and how many copies of rows there are for Alternatives
 	judged *judgedSample
 	copies int
-	buf    []byte
 }
 
 // NewRecords makes a place for records of these required margins.
@@ -101,7 +101,7 @@ func (r *Records) Add(x *Record) error {
 	if r.others != nil && len(x.Others) > 0 {
 		r.others.Add(x.Hash, x.Others)
 	}
-	return r.append(x)
+	return appendRecord(r.tape, 0, r.layout.encode(nil, x))
 }
 
 // Len is how many records there are, those that a view leaves out included.
@@ -115,12 +115,13 @@ func (r *Records) Len() int {
 // Calibrated is how many of the records are of rows equal to one that g was calibrated on.
 func (r *Records) Calibrated() int { return r.known }
 
+// rest has little of the records held in memory, nor of their views: what is small stays.
 func (r *Records) rest() (err error) {
 	if r == nil {
 		return nil
 	}
 	const small = 1 << 20
-	for _, x := range r.lists() {
+	for _, x := range append(r.divided, r.tape) {
 		if x.Held() > small {
 			err = errors.Join(err, x.Rest())
 		}
@@ -128,41 +129,74 @@ func (r *Records) rest() (err error) {
 	return err
 }
 
-func (o *recordStore) lists() []*extsort.Lists { return append(slices.Clip(o.divided), o.tape) }
-
 // Close removes what is in a temporary file.
 func (r *Records) Close() (err error) {
 	if r == nil {
 		return nil
 	}
-	for _, x := range r.lists() {
+	for _, x := range append(r.divided, r.tape) {
 		err = errors.Join(err, x.Close())
 	}
 	return err
 }
 
-func (r *Records) append(x *Record) error {
-	r.buf = r.layout.encode(append(r.buf[:0], 0, 0, 0, 0), x)
-	binary.LittleEndian.PutUint32(r.buf, uint32(len(r.buf)-4))
-	return r.tape.Append(0, r.buf)
+// appendRecord adds the bytes of a record to a list, behind their number.
+func appendRecord(to *extsort.Lists, list int, b []byte) error {
+	if err := to.Append(list, binary.AppendUvarint(nil, uint64(len(b)))); err != nil {
+		return err
+	}
+	return to.Append(list, b)
 }
 
-// All returns the records in the order in which they were added. Those that are handed out may be kept. Record.Person
-// is the number of the record, from 0. Of a view, some are left out.
-func (r *Records) All() iter.Seq2[*Record, error] {
-	return func(yield func(*Record, error) bool) {
-		if r.Len() == 0 {
-			return
-		}
-		for some, err := range ordered.Ahead(r.chunks(toPoints, nil, r.limits.part())) {
-			if err != nil {
-				yield(nil, err)
+// read returns the records of a list, each with its bytes, which are valid until the next one.
+func (r *Records) read(from *extsort.Lists, list int) iter.Seq2[storedRecord, error] {
+	return func(yield func(storedRecord, error) bool) {
+		in := bufio.NewReaderSize(from.Reader(list), int(min(1<<16, from.Size(list))))
+		var one storedRecord
+		for i := 0; ; i++ {
+			n, err := binary.ReadUvarint(in)
+			if errors.Is(err, io.EOF) {
 				return
 			}
-			for _, x := range some {
-				if !yield(x, nil) {
-					return
+			if err == nil {
+				one.bytes = slices.Grow(one.bytes[:0], int(n))[:n]
+				_, err = io.ReadFull(in, one.bytes)
+			}
+			if err != nil {
+				yield(one, fmt.Errorf("eval: temporary file: %w", err))
+				return
+			}
+			if one.Record, err = r.layout.decode(one.bytes); err == nil {
+				one.Person = i
+				if r.others != nil && len(one.Others) > 0 {
+					one.Hash, one.Others = r.others.Hash(one.Hash, one.Others), nil
 				}
+				if r.keep != nil && !r.keep(one.Record) {
+					continue
+				}
+			}
+			if !yield(one, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+type storedRecord struct {
+	*Record
+	bytes []byte
+}
+
+// All returns the records in the order in which they were added. Record.Person is the number of the record, from 0. Of
+// a view, some are left out.
+func (r *Records) All() iter.Seq2[*Record, error] {
+	return func(yield func(*Record, error) bool) {
+		if r == nil {
+			return
+		}
+		for x, err := range r.read(r.tape, 0) {
+			if !yield(x.Record, err) {
+				return
 			}
 		}
 	}
@@ -170,118 +204,139 @@ func (r *Records) All() iter.Seq2[*Record, error] {
 
 // Raw is All with Record.Hash and Others as they were added.
 func (r *Records) Raw() iter.Seq2[*Record, error] {
-	raw := *r
-	o := *r.recordStore
-	o.others, raw.recordStore = nil, &o
+	raw, store := *r, *r.recordStore
+	store.others, raw.recordStore = nil, &store
 	return raw.All()
 }
 
-// Where is All without those that do not fit, which costs less: fits is asked before inputs and recourse points are
-// read.
-func (r *Records) Where(fits func(x *Record) bool) iter.Seq2[*Record, error] {
-	if r == nil {
-		return r.All()
-	}
-	before := r.keep
-	return r.view(r.key, func(x *Record) bool { return (before == nil || before(x)) && fits(x) }).All()
-}
-
-func (r *Records) chunks(to depth, places *slots, size int) iter.Seq2[[]*Record, error] {
+// parts returns all records, in parts that have all of a person's or none. Records of another evaluation of the same
+// people come in the same parts and the same order.
+func (r *Records) parts() iter.Seq2[[]*Record, error] {
 	return func(yield func([]*Record, error) bool) {
-		var part []*Record
-		for x, err := range r.readList(r.tape, 0, to, places.next) {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if part = append(part, x); len(part) == size {
-				if !yield(part, nil) {
+		if r.Len() == 0 {
+			return
+		}
+		from, lists, most := r.tape, 1, r.limits.part()
+		if r.shared {
+			most = r.n
+			if r.n > r.limits.records {
+				if err := r.divide(); err != nil {
+					yield(nil, err)
 					return
 				}
-				part = nil
-				places.turn()
+				from, lists = r.parted, shards(r.n)
 			}
 		}
-		if len(part) > 0 {
-			yield(part, nil)
+		for list := range lists {
+			var part []*Record
+			for x, err := range r.read(from, list) {
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				if part = append(part, x.Record); len(part) == most {
+					if !yield(part, nil) {
+						return
+					}
+					part = nil
+				}
+			}
+			if len(part) > 0 && !yield(part, nil) {
+				return
+			}
 		}
 	}
 }
 
-// slots are places for records that are used again, by turns with others: those of one turn are free when the next turn
-// ends. Those of nil are new ones.
-type slots struct {
-	all  [2][]*slot
-	now  int
-	used int
-}
+// shards is how many parts n records are divided into, by person or by hash. Two parts are in memory at a time.
+func shards(n int) int { return max(16, min(n/2048, 2048)) }
 
-func (p *slots) next() *slot {
-	if p == nil {
-		return new(slot)
+// divide writes all records into lists, of which one has all of a person's. What else there is of them rests: these
+// lists are read from now on.
+func (r *Records) divide() error {
+	if r.parted != nil {
+		return nil
 	}
-	all := &p.all[p.now]
-	if p.used == len(*all) {
-		*all = append(*all, new(slot))
+	if err := r.rest(); err != nil {
+		return err
 	}
-	p.used++
-	return (*all)[p.used-1]
-}
-
-func (p *slots) turn() {
-	if p != nil {
-		p.now, p.used = 1-p.now, 0
-	}
-}
-
-func (r *Records) readList(from *extsort.Lists, list int, to depth, next func() *slot) iter.Seq2[*Record, error] {
-	return func(yield func(*Record, error) bool) {
-		in := bufio.NewReaderSize(from.Reader(list), int(min(1<<16, from.Size(list))))
-		d := recordDecoder{layout: r.layout, texts: map[string]string{}}
-		const head = 4 // bytes of the length before a record
-		buf := make([]byte, head)
-		var s *slot // that nobody has been handed yet
-		fill := func(person int, to depth) error {
-			err := d.decode(buf[head:], s, to)
-			if s.Person = person; r.others != nil && len(s.Others) > 0 {
-				s.Hash, s.Others = r.others.Hash(s.Hash, s.Others), nil
+	n := shards(r.n)
+	lists := extsort.New(n, r.bytes)
+	for x, err := range r.read(r.tape, 0) {
+		if err == nil {
+			to := uint64(x.Person)
+			if k := r.key(x.Record); k != (recordKey{}) {
+				to = mixed(k.hash ^ textHash(k.id))
 			}
+			err = appendRecord(lists, int(to%uint64(n)), x.bytes)
+		}
+		if err != nil {
+			return errors.Join(err, lists.Close())
+		}
+	}
+	r.parted = lists
+	r.divided = append(r.divided, lists)
+	return nil
+}
+
+// textHash is the same for the same text in every process.
+func textHash(s string) uint64 {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, s)
+	return h.Sum64()
+}
+
+// mixed spreads a number over all bits (the finalizer of SplitMix64).
+func mixed(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// byPerson divides records by person.
+func byPerson(part []*Record, key func(x *Record) recordKey) (persons [][]*Record) {
+	at := map[recordKey]int{}
+	for _, x := range part {
+		k := key(x)
+		i, known := at[k]
+		if !known || k == (recordKey{}) {
+			i = len(persons)
+			at[k], persons = i, append(persons, nil)
+		}
+		persons[i] = append(persons[i], x)
+	}
+	for _, of := range persons {
+		slices.SortStableFunc(of, (*Record).compare)
+	}
+	return persons
+}
+
+// Visitor looks at records, some at a time: at all, and at those of each person, who are those with the same ID. They
+// must not be changed: others look at the same ones. Record.Person is not the number of the record.
+type Visitor func(some []*Record, persons [][]*Record) error
+
+// VisitRecords is a visitor of all records, in any order.
+func VisitRecords(visit func(some []*Record) error) Visitor {
+	return func(some []*Record, _ [][]*Record) error { return visit(some) }
+}
+
+// Visit has the visitors look at the records, all at the same ones at a time, each in a goroutine of its own: records
+// are read once for all of them.
+func (r *Records) Visit(visitors ...Visitor) error {
+	work := make([]func() error, len(visitors))
+	for some, err := range ordered.Ahead(r.parts()) {
+		if err != nil {
 			return err
 		}
-		for i := 0; ; i++ {
-			if _, err := io.ReadFull(in, buf[:head]); errors.Is(err, io.EOF) {
-				return
-			} else if err != nil {
-				yield(nil, fmt.Errorf("eval: temporary file: %w", err))
-				return
-			}
-			n := head + int(binary.LittleEndian.Uint32(buf))
-			buf = slices.Grow(buf[:head], n-head)[:n]
-			if _, err := io.ReadFull(in, buf[head:]); err != nil {
-				yield(nil, fmt.Errorf("eval: temporary file: %w", err))
-				return
-			}
-			if s == nil {
-				s = next()
-			}
-			first := to
-			if r.keep != nil {
-				first = min(to, toNumbers)
-			}
-			err := fill(i, first)
-			if err == nil && r.keep != nil && !r.keep(&s.Record) {
-				continue
-			}
-			if err == nil && first < to {
-				err = fill(i, to)
-			}
-			s.raw = buf
-			if !yield(&s.Record, err) || err != nil {
-				return
-			}
-			s = nil
+		persons := byPerson(some, r.key)
+		for i, visit := range visitors {
+			work[i] = func() error { return visit(some, persons) }
+		}
+		if err := ordered.All(len(work), work...); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // view is some of the records, and another rule of who is one person. It is closed with the records that it is of.
@@ -294,12 +349,11 @@ func (r *Records) view(key func(x *Record) recordKey, keep func(x *Record) bool)
 // Batch is the people of all records, in their order, and the promises that they were issued, nil without any. All of
 // them are in memory. It has no Set.
 func (r *Records) Batch() (*Batch, error) {
-	p := &task.People{}
-	var promises []recourse.Action
-	p.Subgroups = make([]task.Subgroup, len(r.Attributes))
-	for i := range r.Attributes {
-		p.Subgroups[i] = task.Subgroup{Feature: r.Attributes[i].Feature, Values: slices.Clone(r.Attributes[i].Values)}
+	p := &task.People{Subgroups: make([]task.Subgroup, len(r.Attributes))}
+	for i, a := range r.Attributes {
+		p.Subgroups[i] = task.Subgroup{Feature: a.Feature, Values: slices.Clone(a.Values)}
 	}
+	var promises []recourse.Action
 	issued := false
 	for x, err := range r.All() {
 		if err != nil {

@@ -69,11 +69,13 @@ func (r *Result) Stress(ctx context.Context, f, g recourse.Model, b *Batch, list
 	if err := errors.Join(errs...); err != nil || len(list) == 0 {
 		return err
 	}
-	all, err := collect(r.Records.All())
-	if err != nil {
-		return err
+	t := &stressRun{f: f, g: g, Batch: b, o: o, base: r}
+	for x, err := range r.Records.All() {
+		if err != nil {
+			return err
+		}
+		t.all = append(t.all, x)
 	}
-	t := &stressRun{f: f, g: g, Batch: b, o: o, base: r, all: all}
 	for _, s := range list {
 		specs, notes := t.parts(&s)
 		for _, note := range notes {

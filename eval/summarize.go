@@ -36,17 +36,14 @@ func metricsOf(records *Records, s Settings, file DataFile, others ...Visitor) (
 	defer l.spilled.Close() //nolint:errcheck // nothing in it is wanted any more
 	y := newResultAccumulator(&s, l)
 	one := oneSample{highest: 0, lowest: math.MaxUint64}
-	own := Visitor{to: toNumbers, persons: func(some [][]*Record) error {
-		for _, of := range some {
+	own := func(_ []*Record, persons [][]*Record) error {
+		for _, of := range persons {
 			if s.Sample > 0 {
 				one.add(of, s.Seed)
 			}
 			y.add(of)
 		}
 		return nil
-	}}
-	if s.Sample > 0 {
-		own.to = toInputs
 	}
 	if err := records.Visit(append([]Visitor{own}, others...)...); err != nil {
 		return nil, err

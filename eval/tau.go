@@ -1,7 +1,6 @@
 package eval
 
 import (
-	"iter"
 	"math"
 	"slices"
 
@@ -86,22 +85,25 @@ func needed(p *Promise, required float64) float64 {
 	return max(float64(p.Own-p.Other), math.Nextafter(required, math.Inf(1)))
 }
 
-// solvedCurve takes how many promises there are at each solved margin, ascending, and the needs of those that break,
-// ascending, each with how many have it. The curve takes the memory of another one, or nil.
-func solvedCurve(c vdCurve, margins []float64, promises []int, needs []iter.Seq2[float64, int]) vdCurve {
-	c = c[:0]
+// promiseCount is how many promises have a margin, and how many of these break.
+type promiseCount struct {
+	margin    float64
+	n, broken int
+}
+
+// solvedCurve takes the promises at each solved margin, ascending; those that break by the margin above which they would
+// hold, ascending.
+func solvedCurve(margins []float64, promises [][]promiseCount) (c vdCurve) {
 	for i, t := range margins {
-		s := vdStep{margin: Float(t), solved: Float(t), n: promises[i]}
+		s := vdStep{margin: Float(t), solved: Float(t)}
+		s.addAll(promises[i])
 		if s.n == 0 {
 			continue
 		}
-		for _, times := range needs[i] {
-			s.broken += times
-		}
 		c = c.add(s)
-		for need, times := range needs[i] {
-			if times > 0 {
-				s.margin, s.broken = Float(need), s.broken-times
+		for _, p := range promises[i] {
+			if p.broken > 0 {
+				s.margin, s.broken = Float(p.margin), s.broken-p.broken
 				c = c.add(s)
 			}
 		}
@@ -109,33 +111,25 @@ func solvedCurve(c vdCurve, margins []float64, promises []int, needs []iter.Seq2
 	return c
 }
 
-// issuedCurve takes the margins of the promises issued with the lowest evaluated margin or a larger one, ascending,
-// each with how many have it and how many of these break. The curve takes the memory of another one, or nil.
-func issuedCurve(c vdCurve, lowest float64, promises iter.Seq2[float64, [2]int]) vdCurve {
-	c = c[:0]
+// issuedCurve takes the promises issued with the lowest evaluated margin or a larger one, by their margin, ascending.
+func issuedCurve(lowest float64, promises []promiseCount) vdCurve {
 	s := vdStep{margin: Float(lowest), solved: Float(lowest)}
-	for _, n := range promises {
-		s.n, s.broken = s.n+n[0], s.broken+n[1]
-	}
-	c = c.add(s)
-	for own, n := range promises {
-		s.margin, s.n, s.broken = Float(max(own, lowest)), s.n-n[0], s.broken-n[1]
+	s.addAll(promises)
+	c := vdCurve{s}
+	for _, p := range promises {
+		s.margin, s.n, s.broken = Float(max(p.margin, lowest)), s.n-p.n, s.broken-p.broken
 		c = c.add(s) // with no promises at last
 	}
 	return c
 }
 
-func ones(n int) []float64 { return slices.Repeat([]float64{1}, n) }
-
-func (r ranked) once() iter.Seq2[float64, int] {
-	return func(yield func(float64, int) bool) {
-		for _, x := range r {
-			if !yield(x, 1) {
-				return
-			}
-		}
+func (s *vdStep) addAll(promises []promiseCount) {
+	for _, p := range promises {
+		s.n, s.broken = s.n+p.n, s.broken+p.broken
 	}
 }
+
+func ones(n int) []float64 { return slices.Repeat([]float64{1}, n) }
 
 // fromTop goes down as long as VD is good enough, past steps of fewer promises than least. With upperWithin it is an
 // upper bound: to be too small, it must have found good the margins just below the true value, which are not, and of
@@ -182,12 +176,16 @@ func (c vdCurve) tau(confidence float64, least int) Tau {
 }
 
 func (y *resultAccumulator) tau01(model int) Tau {
-	n, needs := make([]int, len(y.margins)), make([]iter.Seq2[float64, int], len(y.margins))
+	promises := make([][]promiseCount, len(y.margins))
 	for i := range y.breaks[model] {
 		b := &y.breaks[model][i]
-		n[i], needs[i] = b.n, b.needs.ranked().once()
+		needs := b.needs.ranked()
+		promises[i] = []promiseCount{{n: b.n - len(needs)}}
+		for _, need := range needs {
+			promises[i] = append(promises[i], promiseCount{need, 1, 1})
+		}
 	}
-	t := solvedCurve(nil, y.s.Margins, n, needs).tau(y.s.Confidence, 1)
+	t := solvedCurve(y.s.Margins, promises).tau(y.s.Confidence, 1)
 	t.Extrapolated = float64(t.Value) > y.s.Margins[len(y.s.Margins)-1]
 	return t
 }
@@ -198,16 +196,13 @@ func (y *resultAccumulator) tau01(model int) Tau {
 // with the largest margins, and never less than 736, together: of fewer it could not say that 1 % break or less unless
 // hardly any did.
 func (x *issuedScope) tau(lowest, confidence float64) Tau {
-	n, all, broken := x.own.len(), x.own.ranked(), x.broken.ranked()
-	promises := func(yield func(float64, [2]int) bool) {
-		i := 0
-		for _, own := range all {
-			breaks := count(i < len(broken) && broken[i] <= own)
-			i += breaks
-			if !yield(own, [2]int{1, breaks}) {
-				return
-			}
-		}
+	n, broken := x.own.len(), x.broken.ranked()
+	promises := make([]promiseCount, 0, n)
+	breaking := 0
+	for _, own := range x.own.ranked() {
+		breaks := count(breaking < len(broken) && broken[breaking] <= own)
+		breaking += breaks
+		promises = append(promises, promiseCount{own, 1, breaks})
 	}
-	return issuedCurve(nil, lowest, promises).tau(confidence, min(n, max(736, n/2)))
+	return issuedCurve(lowest, promises).tau(confidence, min(n, max(736, n/2)))
 }

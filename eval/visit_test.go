@@ -17,12 +17,12 @@ func TestVisitEnds(t *testing.T) {
 	err := r.Visit(VisitRecords(func(some []*Record) error {
 		seen += len(some)
 		return nil
-	}), Visitor{to: toInputs, persons: func([][]*Record) error {
+	}), func([]*Record, [][]*Record) error {
 		if parts++; parts == 3 {
 			return failed
 		}
 		return nil
-	}})
+	})
 	if !errors.Is(err, failed) || seen != 30 {
 		t.Errorf("%d records seen, want 30 of 3 parts: %v", seen, err)
 	}

@@ -42,11 +42,11 @@ func Pictures(r *eval.Result, draw Draw) ([]Pictured, error) {
 		return nil, nil
 	}
 	var groups [2][]*eval.Record // of broken promises, of others
-	for x, err := range r.Records.Where(func(x *eval.Record) bool { return x.Evaluated && x.Steps[h].Full.Exists() }) {
+	for x, err := range r.Records.All() {
 		if err != nil {
 			return nil, err
 		}
-		if x.Steps[h].Full.Point == nil {
+		if !x.Evaluated || !x.Steps[h].Full.Exists() || x.Steps[h].Full.Point == nil {
 			continue
 		}
 		g := &groups[1]

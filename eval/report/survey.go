@@ -69,7 +69,7 @@ func (v *Survey) add(some []*eval.Record) error {
 		evaluated = append(evaluated, x)
 		if x.Steps[v.at].Full.Broken() {
 			v.allBroken++
-			if v.kept = append(v.kept, x.Clone()); len(v.kept) >= 2*maxListed {
+			if v.kept = append(v.kept, x); len(v.kept) >= 2*maxListed {
 				v.cut()
 			}
 		}
