@@ -13,8 +13,7 @@ type sample struct {
 	of func(p *personRecords, at int) (x, of float64, counts bool)
 	// costs is what a cost under f and another cost add; nil of samples that are not about costs.
 	costs func(full, other float64) (x, of float64)
-	keeps keeps // what the metrics of the sample read
-	steps int   // of AtMargin.Steps, from 1; 0 for none
+	steps int // of AtMargin.Steps, from 1; 0 for none
 }
 
 type keeps int
@@ -34,82 +33,74 @@ type statistic struct {
 	weighted func(p contributions) weighted
 }
 
-func estimated(keeps keeps, of func(a *accumulator, confidence float64) Estimate) statistic {
-	return statistic{kind: KindEstimate, keeps: keeps, of: func(a *accumulator, confidence float64) Value {
-		return of(a, confidence).AsValue()
+func estimated(
+	keeps keeps, of func(a *accumulator, confidence float64) Estimate, weighted func(p contributions) weighted,
+) statistic {
+	return statistic{kind: KindEstimate, keeps: keeps, weighted: weighted, of: func(a *accumulator, c float64) Value {
+		return of(a, c).AsValue()
 	}}
 }
 
+// share is that of people with x = 1.
 func share() statistic {
-	return statistic{of: func(a *accumulator, confidence float64) Value {
+	return statistic{weighted: contributions.ratio, of: func(a *accumulator, confidence float64) Value {
 		return NewRate(a.above, a.n, confidence).AsValue()
-	}, weighted: contributions.ratio}
+	}}
 }
 
 func mean() statistic {
-	s := estimated(keepsSums, func(a *accumulator, confidence float64) Estimate { return a.sums.mean(confidence) })
-	s.weighted = contributions.ratio
-	return s
+	return estimated(keepsSums, func(a *accumulator, c float64) Estimate { return a.sums.mean(c) }, contributions.ratio)
 }
 
 func rootMean() statistic {
-	s := estimated(keepsSums, func(a *accumulator, confidence float64) Estimate { return a.sums.rootMean(confidence) })
-	s.weighted = contributions.root
-	return s
+	return estimated(keepsSums, func(a *accumulator, c float64) Estimate { return a.sums.rootMean(c) }, contributions.root)
 }
 
 func ratioOfSums() statistic {
-	s := estimated(keepsPairs, func(a *accumulator, confidence float64) Estimate { return a.pairs.ratio(confidence) })
-	s.weighted = contributions.ratio
-	return s
+	return estimated(keepsPairs, func(a *accumulator, c float64) Estimate { return a.pairs.ratio(c) }, contributions.ratio)
 }
 
 func quantile(q float64) statistic {
-	s := estimated(keepsList, func(a *accumulator, confidence float64) Estimate {
-		return a.ranked().quantile(q, confidence)
-	})
+	s := estimated(keepsList, func(a *accumulator, c float64) Estimate { return a.ranked().quantile(q, c) }, nil)
 	if q == 0.5 {
 		s.weighted = contributions.median
 	}
 	return s
 }
 
+// sizeQuantile is that of the absolute values.
 func sizeQuantile(q float64) statistic {
-	return estimated(keepsList, func(a *accumulator, confidence float64) Estimate {
-		return a.sizes().quantile(q, confidence)
-	})
+	return estimated(keepsList, func(a *accumulator, c float64) Estimate { return a.ranked().sizes().quantile(q, c) }, nil)
 }
 
+// differenceOfShares is the share of people with x > 0 less that of those with x < 0.
 func differenceOfShares() statistic {
-	return estimated(0, func(a *accumulator, confidence float64) Estimate {
-		return dropOf(a.above, a.below, a.n, confidence)
-	})
+	return estimated(0, func(a *accumulator, c float64) Estimate { return dropOf(a.above, a.below, a.n, c) }, nil)
 }
 
+// balancedShare is the mean of the shares of people with x = 1 among those of either outcome.
 func balancedShare() statistic {
-	return estimated(keepsByOutcome, func(a *accumulator, confidence float64) Estimate {
+	return estimated(keepsByOutcome, func(a *accumulator, c float64) Estimate {
 		bad, good := &a.byOutcome[0], &a.byOutcome[1]
-		return meanOfShares([2]int{bad.above, good.above}, [2]int{bad.n, good.n}, confidence)
-	})
+		return meanOfShares([2]int{bad.above, good.above}, [2]int{bad.n, good.n}, c)
+	}, nil)
 }
 
+// areaUnderCurve is the probability that x is larger for a person with the favourable outcome.
 func areaUnderCurve() statistic {
-	return estimated(keepsByOutcome, func(a *accumulator, confidence float64) Estimate {
-		return aucOf(a.byOutcome[1].list.ranked(), a.byOutcome[0].list.ranked(), confidence)
-	})
+	return estimated(keepsByOutcome, func(a *accumulator, c float64) Estimate {
+		return aucOf(a.byOutcome[1].list.ranked(), a.byOutcome[0].list.ranked(), c)
+	}, nil)
 }
 
-func countOf() statistic {
+func counted(of func(a *accumulator) int) statistic {
 	return statistic{kind: kindCount, of: func(a *accumulator, _ float64) Value {
-		return Value{Estimate: Estimate{N: a.n}, Kind: kindCount}
+		return Value{Estimate: Estimate{N: of(a)}, Kind: kindCount}
 	}}
 }
 
-func countAbove() statistic {
-	return statistic{kind: kindCount, of: func(a *accumulator, _ float64) Value {
-		return Value{Estimate: Estimate{N: a.above}, Kind: kindCount}
-	}}
-}
+func countOf() statistic    { return counted(func(a *accumulator) int { return a.n }) }
+func countAbove() statistic { return counted(func(a *accumulator) int { return a.above }) }
 
 func extreme(of func(a *accumulator) float64) statistic {
 	return statistic{kind: KindExact, of: func(a *accumulator, _ float64) Value {
@@ -131,7 +122,7 @@ type accumulator struct {
 	list            numberList
 	byOutcome       []accumulator
 
-	sorted, absolute ranked // of the list, while the statistics are computed
+	sorted ranked // the list, while the statistics are computed
 }
 
 func newAccumulator(k keeps, l *lists) *accumulator {
@@ -177,80 +168,76 @@ func (a *accumulator) ranked() ranked {
 	return a.sorted
 }
 
-func (a *accumulator) sizes() ranked {
-	if a.absolute == nil {
-		a.absolute = a.ranked().sizes()
-	}
-	return a.absolute
+// accumulated is a sample of some people, with the metrics that are computed from it.
+type accumulated struct {
+	*sample
+	*accumulator
+	metrics []*Metric
 }
 
-type accumulators struct {
-	samples []*sample
-	metrics [][]*Metric // by sample
-	all     []*accumulator
-}
+type accumulators []accumulated
 
-func newAccumulators(margins bool, l *lists) *accumulators {
-	x := &accumulators{}
-	all := metricTable()
-	for i := range all {
-		m := &all[i]
+// newAccumulators makes those of the metrics that have a value for each required margin, or of the others.
+func newAccumulators(margins bool, l *lists) (all accumulators) {
+	table := metricTable()
+	for i := range table {
+		m := &table[i]
 		if m.sample == nil || m.PerMargin() != margins {
 			continue
 		}
-		at := slices.Index(x.samples, m.sample)
+		at := all.index(m.sample)
 		if at < 0 {
-			at = len(x.samples)
-			x.samples, x.metrics = append(x.samples, m.sample), append(x.metrics, nil)
+			at, all = len(all), append(all, accumulated{sample: m.sample})
 		}
-		x.metrics[at] = append(x.metrics[at], m)
+		all[at].metrics = append(all[at].metrics, m)
 	}
-	for i, s := range x.samples {
-		k := s.keeps
-		for _, m := range x.metrics[i] {
+	for i := range all {
+		var k keeps
+		for _, m := range all[i].metrics {
 			k |= m.statistic.keeps
 		}
-		x.all = append(x.all, newAccumulator(k, l))
+		all[i].accumulator = newAccumulator(k, l)
 	}
-	return x
+	return all
 }
 
-func (x *accumulators) add(p *personRecords, at int) {
-	for i, s := range x.samples {
-		if s.of == nil {
+func (x accumulators) index(s *sample) int {
+	return slices.IndexFunc(x, func(a accumulated) bool { return a.sample == s })
+}
+
+func (x accumulators) add(p *personRecords, at int) {
+	for i := range x {
+		if x[i].sample.of == nil {
 			continue
 		}
-		if v, of, counts := s.of(p, at); counts {
-			x.all[i].add(v, of)
+		if v, of, counts := x[i].sample.of(p, at); counts {
+			x[i].add(v, of)
 		}
 	}
 }
 
-func (x *accumulators) values(confidence float64) (Values, [2][]SpreadStep) {
+// values are those of all metrics. Numbers that were not asked for are left out.
+func (x accumulators) values(confidence float64) (Values, [2][]SpreadStep) {
 	values, known := Values{}, map[Requirement]bool{}
 	var steps [2][]SpreadStep
-	for i, a := range x.all {
-		for _, m := range x.metrics[i] {
-			v := m.statistic.of(a, confidence)
+	for _, a := range x {
+		for _, m := range a.metrics {
+			v := m.statistic.of(a.accumulator, confidence)
 			values[m.ID] = v
 			known[m.Requires] = known[m.Requires] || v.N > 0
 		}
-		if n := x.samples[i].steps; n > 0 {
+		if n := a.sample.steps; n > 0 {
 			steps[n-1] = a.ranked().steps() //nolint:gosec // n is 1 or 2
 		}
-		a.sorted, a.absolute = nil, nil // there may be many
+		a.sorted = nil // there may be many
 	}
-	for _, metrics := range x.metrics {
-		for _, m := range metrics {
-			if m.Requires.optional() && !known[m.Requires] {
-				delete(values, m.ID)
-			}
+	for id := range values {
+		if need := metricRow(id).Requires; need.optional() && !known[need] {
+			delete(values, id)
 		}
 	}
 	return values, steps
 }
-
-func (x *accumulators) of(s *sample) *accumulator { return x.all[slices.Index(x.samples, s)] }
 
 // maxSteps is how many steps of a distribution are kept: more cannot be told apart on a page.
 const maxSteps = 240

@@ -180,8 +180,8 @@ func call(better Better, d float64) Call {
 	return WorseThan
 }
 
-// decide fills in the cells, adjusts the p of all tests together unless each is alone, and takes the calls back that are
-// not certain.
+// decide fills in the cells, adjusts the p of all tests together unless each is alone, and takes the calls back that
+// are not certain.
 func (c *Comparison) decide(tests []*pairedTest, everyone []float64, alone bool) {
 	for _, d := range tests {
 		if d.sameTrials() {

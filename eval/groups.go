@@ -370,7 +370,7 @@ func (x *groups) test(m *Metric, at int, values []Value, compared []int, worst i
 		name = medianTest
 		lists := make([][]float64, len(values))
 		for i, y := range x.told {
-			lists[i] = y.margins[at].of(m.sample).list.ranked()
+			lists[i] = y.margins[at][y.margins[at].index(m.sample)].list.ranked()
 		}
 		middle := float64(rank(slices.Concat(lists...)).quantile(0.5, 0.95).Value)
 		for i, list := range lists {

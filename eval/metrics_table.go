@@ -30,9 +30,28 @@ func family(in, unit string, requires Requirement) func(
 	}
 }
 
-func detail(id string, requires Requirement, s *sample, of statistic) Metric {
-	m := Metric{ID: id, Requires: requires, computation: computation{in: perMargin}}
-	return m.is(s, of)
+// detail is a number that only the JSON report has, at each required margin.
+type detail struct {
+	id string
+	*sample
+	statistic
+}
+
+// withDetails adds the details that are not metrics.
+func withDetails(list []Metric, prefix string, requires Requirement, details []detail) []Metric {
+	for _, d := range details {
+		id := prefix + "." + d.id
+		if !slices.ContainsFunc(list, func(m Metric) bool { return m.ID == id }) {
+			m := Metric{ID: id, Requires: requires, computation: computation{in: perMargin}}
+			list = append(list, m.is(d.sample, d.statistic))
+		}
+	}
+	return list
+}
+
+// share is how the share of people is computed to whom something happens, of those whom it can happen to.
+func (m Metric) share(f func(v recordView) (happens, eligible bool)) Metric {
+	return m.is(sampleOf(m.Better, m.PerMargin(), func(v recordView) (float64, bool) { return event(f(v)) }), share())
 }
 
 func (m Metric) is(s *sample, of statistic) Metric {
@@ -79,33 +98,30 @@ func (m Metric) inGroups() Metric {
 func promiseMetrics() []Metric {
 	row := family(perMargin, "share", RequiresNothing)
 	mirrored := family(perMargin, "share", RequiresMirrored)
-	list := []Metric{
+	return []Metric{
 		row("vd", "promises that break", "VD(t)", Lower,
 			"Metrics, VD (target-class failure rate); the margin t: this project",
 			"Share of the recourse points of f at margin t that g refuses: m_g(u_f) <= 0. Counted over evaluated people who "+
 				"have recourse under f. Of issued promises, those count whose margin under f is t or more. Also: recourse "+
 				"invalidation rate.").reversedBy("rvd", "gained").
-			is(atSteps(Lower, func(_ *Record, p *Step, _ *Settings) (float64, bool) {
-				return event(p.Full.Broken(), p.Full.Exists())
-			}), share()).compared(paired).inGroups(),
+			share(func(v recordView) (bool, bool) { return v.at.Full.Broken(), v.at.Full.Exists() }).compared(paired).inGroups(),
 		row("vd_mismatch", "recourse points decided differently", "VD(t), mismatch", Lower, "Metrics, VD (label mismatch)",
 			"Share of the same points on which f and g decide differently. It equals VD(t), because f approves its own "+
 				"points, which is checked.").reversedBy("rvd", "gained").
-			is(atSteps(Lower, func(_ *Record, p *Step, _ *Settings) (float64, bool) {
-				return event(approves(p.Full.Own) != approves(p.Full.Other), p.Full.Exists())
-			}), share()),
+			share(func(v recordView) (bool, bool) {
+				return approves(v.at.Full.Own) != approves(v.at.Full.Other), v.at.Full.Exists()
+			}),
 		mirrored("rvd", "promises of the quantized model that the original would not keep", "RVD(t)", Lower, OwnMetric,
 			"VD mirrored: share of the recourse points of g at margin t that f refuses, m_f(u_g) <= 0. Counted over evaluated "+
 				"people that g refuses too and who have recourse under g.").
-			is(atSteps(Lower, func(r *Record, p *Step, s *Settings) (float64, bool) {
-				return event(p.Quant.Broken(), p.Quant.Exists() && r.mirrored(s))
-			}), share()).compared(ownTrials).inGroups(),
+			share(func(v recordView) (bool, bool) { return v.at.Quant.Broken(), v.at.Quant.Exists() && v.mirrored(v.s) }).
+			compared(ownTrials).inGroups(),
 		mirrored("lost_recourse", "people who lose their recourse", "", Lower, OwnMetric,
 			"Of the people that both models refuse and who have recourse under f at margin t, the share without recourse "+
 				"under g.").reversedBy("gained").
-			is(atSteps(Lower, func(r *Record, p *Step, s *Settings) (float64, bool) {
-				return event(!p.Quant.Exists() && !p.free(), p.Full.Exists() && r.mirrored(s))
-			}), share()).compared(ownTrials),
+			share(func(v recordView) (bool, bool) {
+				return !v.at.Quant.Exists() && !v.at.free(), v.at.Full.Exists() && v.mirrored(v.s)
+			}).compared(ownTrials),
 		family("", "logits", RequiresNothing)("tau01", "margin to demand so that at most 1 % break", "tau01", Lower,
 			OwnMetric,
 			"Smallest t with VD <= 1 % at t and at every solved margin above t. VD is exact at solved margins. Between two of "+
@@ -120,36 +136,32 @@ func promiseMetrics() []Metric {
 			Lower, "Metrics, VD; protocol: this project",
 			"VD of the first valid iterate of 100 steps of projected gradient descent (step 0.2) instead of the minimal-cost "+
 				"recourse.").reversedBy("gained").
-			is(factual(Lower, func(r *Record, s *Settings) (float64, bool) {
-				return event(r.First.Broken(), r.Evaluated && r.First.Exists() && !s.OneSided)
-			}), share()).compared(paired),
+			share(func(v recordView) (bool, bool) {
+				return v.First.Broken(), v.Evaluated && v.First.Exists() && !v.s.OneSided
+			}).
+			compared(paired),
 		row("frr", "people who can be helped", "FRR(t)", Higher, "Constraint regimes, FRR (equation frr_constraint)",
 			"Share of the evaluated people, all refused by f, with a feasible action that reaches margin t under f. People f "+
 				"approves are not counted.").
-			is(atSteps(Higher, func(r *Record, p *Step, _ *Settings) (float64, bool) {
-				return event(p.Full.Exists(), !approves(r.Full))
-			}), share()).inGroups(),
+			share(func(v recordView) (bool, bool) { return v.at.Full.Exists(), !approves(v.Full) }).inGroups(),
 		mirrored("rfrr", "people that the quantized model can help", "RFRR(t)", None, OwnMetric,
 			"FRR mirrored: of the evaluated people that g refuses too, the share with a feasible action that reaches margin "+
 				"t under g.").
-			is(atSteps(None, func(r *Record, p *Step, s *Settings) (float64, bool) {
-				return event(p.Quant.Exists(), r.mirrored(s))
-			}), share()).compared(ownTrialsIfDifferent),
+			share(func(v recordView) (bool, bool) { return v.at.Quant.Exists(), v.mirrored(v.s) }).
+			compared(ownTrialsIfDifferent),
+		family("", "share", RequiresMirrored)("pgd_first.frr", "", "", Higher, "", "").
+			share(func(v recordView) (bool, bool) {
+				return v.First.Exists(), v.Evaluated && !approves(v.Full) && !v.s.OneSided
+			}),
 	}
-	found := family("", "share", RequiresMirrored)("pgd_first.frr", "", "", Higher, "", "")
-	return append(list, found.is(factual(Higher, func(r *Record, s *Settings) (float64, bool) {
-		return event(r.First.Exists(), r.Evaluated && !approves(r.Full) && !s.OneSided)
-	}), share()))
 }
 
 func actionMetrics() []Metric {
 	ratio := family(perMargin, "ratio", RequiresMirrored)
 	crg, both, noise := newCostSamples((*Step).common), newCostSamples((*Step).bothExist), newCostSamples(nil)
-	similarity := atSteps(Higher, func(_ *Record, p *Step, _ *Settings) (float64, bool) { return defined(p.DirSim) })
-	overlap := atSteps(Higher, func(_ *Record, p *Step, _ *Settings) (float64, bool) { return defined(p.Overlap) })
-	pixels := atSteps(Lower, func(_ *Record, p *Step, _ *Settings) (float64, bool) {
-		return float64(p.Pixels), p.Pixels > 0
-	})
+	similarity := sampleOf(Higher, true, func(v recordView) (float64, bool) { return defined(v.at.DirSim) })
+	overlap := sampleOf(Higher, true, func(v recordView) (float64, bool) { return defined(v.at.Overlap) })
+	pixels := sampleOf(Lower, true, func(v recordView) (float64, bool) { return float64(v.at.Pixels), v.at.Pixels > 0 })
 	list := []Metric{
 		ratio("crg.mean", "change of the cost of recourse, mean of ratios", "CRG", Zero, "Metrics, CRG",
 			"Mean of (c_g - c_f)/(c_f + eps) over common people, eps = 1e-9, where c is the cost of reaching margin t. Common "+
@@ -212,21 +224,34 @@ func actionMetrics() []Metric {
 			"5th percentile (nearest rank) of the same overlaps.").
 			is(overlap, quantile(0.05)),
 	}
-	list = append(list, costDetails("crg", RequiresMirrored, crg, "mean", "ratio_of_sums", "median", "p95", "abs_mean",
-		"abs_median", "abs_p95")...)
-	list = append(list, costDetails("crg_both", RequiresMirrored, both, "mean")...)
-	return append(list, costDetails("crg_noise", RequiresNoise, noise, "abs_mean")...)
+	list = withCosts(list, "crg", RequiresMirrored, crg)
+	return withCosts(withCosts(list, "crg_both", RequiresMirrored, both), "crg_noise", RequiresNoise, noise)
+}
+
+func withCosts(list []Metric, name string, requires Requirement, x costSamples) []Metric {
+	return withDetails(list, name, requires, []detail{
+		{"mean", x.ratios, mean()},
+		{"ratio_of_sums", x.sums, ratioOfSums()},
+		{"median", x.ratios, quantile(0.5)},
+		{"p95", x.ratios, quantile(0.95)},
+		{"abs_mean", x.sizes, mean()},
+		{"abs_median", x.ratios, sizeQuantile(0.5)},
+		{"abs_p95", x.ratios, sizeQuantile(0.95)},
+		{"n", x.ratios, countOf()},
+		{"free", x.free, countAbove()},
+	})
 }
 
 func marginMetrics() []Metric {
 	logits := family(perMargin, "logits", RequiresNothing)
-	errs := atSteps(Zero, marginError)
-	squares := atSteps(Lower, func(r *Record, p *Step, s *Settings) (float64, bool) {
-		e, counts := marginError(r, p, s)
+	marginError := func(v recordView) (float64, bool) { return defined(v.at.Full.Other - v.at.Full.Own) }
+	errs := sampleOf(Zero, true, marginError)
+	squares := sampleOf(Lower, true, func(v recordView) (float64, bool) {
+		e, counts := marginError(v)
 		return e * e, counts
 	})
-	own := atSteps(None, func(_ *Record, p *Step, _ *Settings) (float64, bool) { return defined(p.Full.Own) })
-	other := atSteps(None, func(_ *Record, p *Step, _ *Settings) (float64, bool) { return defined(p.Full.Other) })
+	own := sampleOf(None, true, func(v recordView) (float64, bool) { return defined(v.at.Full.Own) })
+	other := sampleOf(None, true, func(v recordView) (float64, bool) { return defined(v.at.Full.Other) })
 	own.steps, other.steps = 1, 2
 	list := []Metric{
 		logits("margin_error.mean", "mean margin error at recourse points", "mean e", Zero, OwnMetric,
@@ -268,9 +293,18 @@ func marginMetrics() []Metric {
 				return exactValue(float64(r.Batches.Difference))
 			}),
 	}
-	list = append(list, detail("margin_error.n", RequiresNothing, errs, countOf()))
-	list = append(list, spreadDetails("margins_full", own, "median")...)
-	return append(list, spreadDetails("margins_quant", other, "median", "p05")...)
+	list = withDetails(list, "margin_error", RequiresNothing, []detail{{"n", errs, countOf()}})
+	for i, margin := range []*sample{own, other} {
+		list = withDetails(list, []string{"margins_full", "margins_quant"}[i], RequiresNothing, []detail{
+			{"n", margin, countOf()},
+			{"min", margin, smallest()},
+			{"p05", margin, quantile(0.05)},
+			{"median", margin, quantile(0.5)},
+			{"p95", margin, quantile(0.95)},
+			{"max", margin, largest()},
+		})
+	}
+	return list
 }
 
 func neighbourhoodMetrics() []Metric {
@@ -283,15 +317,13 @@ func neighbourhoodMetrics() []Metric {
 			"Share of the recourse points of f at margin t around which g provably approves: in the box of the given radius "+
 				"around the numbers that actions may change. The bound is sound for the network as ONNX Runtime runs it. A point "+
 				"without a certificate may still be safe.").
-			is(proof(Higher, func(p *Proof, _ *Settings) (float64, bool) {
-				return event(p.Certified(), true)
-			}), share()).compared(paired),
+			share(func(v recordView) (bool, bool) { return v.at.Proof.Certified(), v.at.Proof != nil }).compared(paired),
 		family(perMargin, "logits", RequiresProofs)("certified.apart", "how far the models can be apart nearby", "", Lower,
 			OwnMetric,
 			"Median over the recourse points of a sound bound on |m_g - m_f| in the same box. A point in the box with a "+
 				"larger margin under f is approved by g.").
-			is(proof(Lower, func(p *Proof, _ *Settings) (float64, bool) {
-				return float64(p.Apart), true
+			is(sampleOf(Lower, true, func(v recordView) (float64, bool) {
+				return float64(orZero(v.at.Proof).Apart), v.at.Proof != nil
 			}), quantile(0.5)),
 		eps("perturbation.point.p95", "logit perturbation at recourse points", "eps", Lower,
 			"Theory, equation margin_condition; Empirical estimation of logit perturbation",
@@ -321,9 +353,19 @@ func neighbourhoodMetrics() []Metric {
 			"Share of the other points that g refuses.").
 			is(perturbedBroken(1, false), share()),
 	}
-	radius := proof(Lower, func(_ *Proof, s *Settings) (float64, bool) { return s.Radius, true })
-	list = append(list, detail("certified.radius", RequiresProofs, radius, largest()))
-	return append(list, perturbationDetails(size)...)
+	radius := sampleOf(Lower, true, func(v recordView) (float64, bool) { return v.s.Radius, v.at.Proof != nil })
+	list = withDetails(list, "certified", RequiresProofs, []detail{{"radius", radius, largest()}})
+	for kind, name := range Perturbations() {
+		list = withDetails(list, "perturbation."+string(name), RequiresPerturbation, []detail{
+			{"n", size[kind], countOf()},
+			{"mean", size[kind], mean()},
+			{"max", size[kind], quantile(1)},
+			{"safe", perturbedSafe(kind), share()},
+			{"broken_inside", perturbedBroken(kind, true), share()},
+			{"broken_outside", perturbedBroken(kind, false), share()},
+		})
+	}
+	return list
 }
 
 func decisionMetrics() []Metric {
@@ -331,10 +373,10 @@ func decisionMetrics() []Metric {
 	return []Metric{
 		decision("accuracy_full", "accuracy of the original", "accuracy f", Higher, standardMetric,
 			"Share of the people with a known outcome that f decides correctly.").
-			is(factual(Higher, correctFull), share()),
+			share(correctFull),
 		decision("accuracy_quant", "accuracy of the quantized model", "accuracy g", Higher, standardMetric,
 			"The same for g.").
-			is(factual(Higher, correctQuant), share()).compared(paired).inGroups(),
+			share(correctQuant).compared(paired).inGroups(),
 		decision("accuracy_drop", "loss of accuracy", "", Lower, standardMetric,
 			"Accuracy of f minus accuracy of g on the same people.").
 			is(&sample{of: accuracyDrop}, differenceOfShares()),
@@ -344,49 +386,32 @@ func decisionMetrics() []Metric {
 			is(&sample{of: correctByOutcome}, balancedShare()),
 		decision("favourable_full", "approved by the original", "", None, standardMetric,
 			"Share of all people read that f approves.").
-			is(factual(None, func(r *Record, _ *Settings) (float64, bool) {
-				return event(approves(r.Full), true)
-			}), share()),
+			share(func(v recordView) (bool, bool) { return approves(v.Full), true }),
 		decision("favourable_quant", "approved by the quantized model", "", None, standardMetric,
 			"The same for g.").
-			is(factual(None, func(r *Record, _ *Settings) (float64, bool) {
-				return event(approves(r.Quant), true)
-			}), share()),
+			share(func(v recordView) (bool, bool) { return approves(v.Quant), true }),
 		decision("disagreement", "decisions that differ", "", Lower, OwnMetric,
 			"Share of all people read that f and g decide differently as they are: churn.").
-			is(factual(Lower, func(r *Record, _ *Settings) (float64, bool) {
-				return event(approves(r.Full) != approves(r.Quant), true)
-			}), share()).compared(paired).inGroups(),
+			share(func(v recordView) (bool, bool) { return approves(v.Full) != approves(v.Quant), true }).
+			compared(paired).inGroups(),
 		decision("lost", "approved by the original, refused by the quantized model", "", Lower, OwnMetric,
 			"Share of the people that f approves and g refuses: negative flips.").reversedBy("gained").
-			is(factual(Lower, func(r *Record, _ *Settings) (float64, bool) {
-				return event(!approves(r.Quant), approves(r.Full))
-			}), share()).compared(paired).inGroups(),
+			share(func(v recordView) (bool, bool) { return !approves(v.Quant), approves(v.Full) }).compared(paired).inGroups(),
 		decision("gained", "refused by the original, approved by the quantized model", "", Lower, OwnMetric,
 			"Share of the people that f refuses and g approves: positive flips.").
-			is(factual(Lower, func(r *Record, _ *Settings) (float64, bool) {
-				return event(approves(r.Quant), !approves(r.Full))
-			}), share()).compared(paired).inGroups(),
+			share(func(v recordView) (bool, bool) { return approves(v.Quant), !approves(v.Full) }).compared(paired).inGroups(),
 		decision("fpr_full", "approved without the favourable outcome, original", "FPR f", Lower, standardMetric,
 			"False positive rate: of the people known not to have the favourable outcome, the share that f approves.").
-			is(factual(Lower, func(r *Record, _ *Settings) (float64, bool) {
-				return event(approves(r.Full), r.Label == 0)
-			}), share()),
+			share(func(v recordView) (bool, bool) { return approves(v.Full), v.Label == 0 }),
 		decision("fpr_quant", "approved without the favourable outcome, quantized model", "FPR g", Lower, standardMetric,
 			"The same for g.").
-			is(factual(Lower, func(r *Record, _ *Settings) (float64, bool) {
-				return event(approves(r.Quant), r.Label == 0)
-			}), share()).inGroups(),
+			share(func(v recordView) (bool, bool) { return approves(v.Quant), v.Label == 0 }).inGroups(),
 		decision("fnr_full", "refused with the favourable outcome, original", "FNR f", Lower, standardMetric,
 			"False negative rate: of the people known to have the favourable outcome, the share that f refuses.").
-			is(factual(Lower, func(r *Record, _ *Settings) (float64, bool) {
-				return event(!approves(r.Full), r.Label == 1)
-			}), share()),
+			share(func(v recordView) (bool, bool) { return !approves(v.Full), v.Label == 1 }),
 		decision("fnr_quant", "refused with the favourable outcome, quantized model", "FNR g", Lower, standardMetric,
 			"The same for g.").
-			is(factual(Lower, func(r *Record, _ *Settings) (float64, bool) {
-				return event(!approves(r.Quant), r.Label == 1)
-			}), share()).inGroups(),
+			share(func(v recordView) (bool, bool) { return !approves(v.Quant), v.Label == 1 }).inGroups(),
 	}
 }
 
@@ -403,13 +428,13 @@ func dataMetrics() []Metric {
 			reads(func(r *Result) Value { return r.Population.UnlabelledRows.value() }),
 		data("", RequiresIssued, "issued.unjudgeable", "issued promises that nothing can be said of",
 			"Share of all issued promises that cannot be read or belong to nobody.").
-			reads(ofIssued(func(x *Issued) Tally { return x.Unjudgeable })),
+			reads(func(r *Result) Value { return orZero(r.Issued).Unjudgeable.value() }),
 		data("", RequiresIssued, "issued.invalid", "issued promises that the original refuses",
 			"Share of the promises to evaluated people whose point f refuses. VD does not count them.").
-			reads(ofIssued(func(x *Issued) Tally { return x.Invalid })),
+			reads(func(r *Result) Value { return orZero(r.Issued).Invalid.value() }),
 		data("", RequiresIssued, "issued.infeasible", "issued promises that the task forbids",
 			"Share of the same promises whose action the task does not allow. VD counts them.").
-			reads(ofIssued(func(x *Issued) Tally { return x.Infeasible })),
+			reads(func(r *Result) Value { return orZero(r.Issued).Infeasible.value() }),
 	}
 }
 
@@ -417,16 +442,16 @@ func fileMetrics() []Metric {
 	return []Metric{
 		family("footprint.quant.", "bytes", RequiresFootprint)("bytes", "size of the file", "", Lower, standardMetric,
 			"Bytes of the quantized model's file, including external data.").
-			reads(ofFootprint(func(w *Weight) float64 { return float64(w.Bytes) })).compared(paired),
+			reads(func(r *Result) Value { return measured(float64(orZero(r.Footprint).Quant.Bytes)) }).compared(paired),
 		family("footprint.quant.", "bits", RequiresFootprint)("stored_bits_per_weight", "stored bits per weight", "", Lower,
 			"this project; the paper's BitCost counts the weights' own bits alone",
 			"Bits stored for the weights, including scales, zero points and bit widths, divided by the number of weights. "+
 				"Float weights have 32.").
-			reads(ofFootprint(func(w *Weight) float64 { return w.StoredBits })).compared(paired),
+			reads(func(r *Result) Value { return measured(orZero(r.Footprint).Quant.StoredBits) }).compared(paired),
 		family("footprint.quant.", "bit operations", RequiresFootprint)("bops", "bit operations of one decision", "BOPs",
 			Lower, standardMetric,
 			"Sum over the layers of the multiplications for one row, times weight bits, times activation bits (32 in float).").
-			reads(ofFootprint(func(w *Weight) float64 { return w.BOPs })).compared(paired),
+			reads(func(r *Result) Value { return measured(orZero(r.Footprint).Quant.BOPs) }).compared(paired),
 		family("", "seconds", RequiresTiming)("timing.batch_1.quant", "latency", "", Lower, standardMetric,
 			"Median time of one run of one row in ONNX Runtime on this machine, measured with --latency. Times are the only "+
 				"numbers that differ between runs.").
@@ -456,22 +481,11 @@ func scoreMetrics() []Metric {
 	}
 }
 
-func ofIssued(tally func(x *Issued) Tally) func(r *Result) Value {
-	return func(r *Result) Value {
-		if r.Issued == nil {
-			return Tally{}.value()
-		}
-		return tally(r.Issued).value()
+func orZero[T any](p *T) (x T) {
+	if p != nil {
+		x = *p
 	}
-}
-
-func ofFootprint(size func(w *Weight) float64) func(r *Result) Value {
-	return func(r *Result) Value {
-		if r.Footprint == nil {
-			return measured(0)
-		}
-		return measured(size(&r.Footprint.Quant))
-	}
+	return x
 }
 
 func ofTiming(number func(x *Timing) Estimate) func(r *Result) Value {
@@ -481,15 +495,6 @@ func ofTiming(number func(x *Timing) Estimate) func(r *Result) Value {
 		}
 		return number(r.Timing).AsValue()
 	}
-}
-
-func proof(better Better, f func(p *Proof, s *Settings) (float64, bool)) *sample {
-	return atSteps(better, func(_ *Record, p *Step, s *Settings) (float64, bool) {
-		if p.Proof == nil {
-			return 0, false
-		}
-		return f(p.Proof, s)
-	})
 }
 
 func perturbationSizes() (all []*sample) {
@@ -505,63 +510,4 @@ func perturbedSafe(kind int) *sample {
 
 func perturbedBroken(kind int, inside bool) *sample {
 	return perturbed(kind, func(_ float64, safe, broken bool) (float64, bool) { return event(broken, safe == inside) })
-}
-
-func perturbationDetails(sizes []*sample) (all []Metric) {
-	for kind, name := range Perturbations() {
-		add := func(id string, s *sample, of statistic) {
-			all = append(all, detail("perturbation."+string(name)+"."+id, RequiresPerturbation, s, of))
-		}
-		add("n", sizes[kind], countOf())
-		add("mean", sizes[kind], mean())
-		add("max", sizes[kind], quantile(1))
-		if name != InBall {
-			add("safe", perturbedSafe(kind), share())
-			add("broken_inside", perturbedBroken(kind, true), share())
-			add("broken_outside", perturbedBroken(kind, false), share())
-		}
-	}
-	return all
-}
-
-func costDetails(gap string, requires Requirement, x costSamples, metrics ...string) (all []Metric) {
-	for _, d := range []struct {
-		id string
-		*sample
-		statistic
-	}{
-		{"mean", x.ratios, mean()},
-		{"ratio_of_sums", x.sums, ratioOfSums()},
-		{"median", x.ratios, quantile(0.5)},
-		{"p95", x.ratios, quantile(0.95)},
-		{"abs_mean", x.sizes, mean()},
-		{"abs_median", x.ratios, sizeQuantile(0.5)},
-		{"abs_p95", x.ratios, sizeQuantile(0.95)},
-		{"n", x.ratios, countOf()},
-		{"free", x.free, countAbove()},
-	} {
-		if !slices.Contains(metrics, d.id) {
-			all = append(all, detail(gap+"."+d.id, requires, d.sample, d.statistic))
-		}
-	}
-	return all
-}
-
-func spreadDetails(name string, s *sample, metrics ...string) (all []Metric) {
-	for _, d := range []struct {
-		id string
-		statistic
-	}{
-		{"n", countOf()},
-		{"min", smallest()},
-		{"p05", quantile(0.05)},
-		{"median", quantile(0.5)},
-		{"p95", quantile(0.95)},
-		{"max", largest()},
-	} {
-		if !slices.Contains(metrics, d.id) {
-			all = append(all, detail(name+"."+d.id, RequiresNothing, s, d.statistic))
-		}
-	}
-	return all
 }

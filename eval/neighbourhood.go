@@ -13,7 +13,7 @@ type Proof struct {
 }
 
 // Certified says that g approves everywhere in the neighbourhood.
-func (p *Proof) Certified() bool { return p.Lower > 0 }
+func (p *Proof) Certified() bool { return p != nil && p.Lower > 0 }
 
 // Prover bounds margins. points are n rows of dim model inputs and half the half widths of the boxes around
 // them; the result has one Proof for each row. It must be sound for the models as ONNX Runtime runs them.

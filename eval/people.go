@@ -8,36 +8,29 @@ type personRecords struct {
 	s       *Settings
 }
 
-type ofRecord func(r *Record, s *Settings) (x float64, counts bool)
-
-func factual(better Better, f ofRecord) *sample {
-	return &sample{of: func(p *personRecords, _ int) (x, of float64, counts bool) {
-		x, counts = worstOfPerson(p, better, f)
-		return x, 1, counts
-	}}
+// recordView is a record, as it is or at a required margin.
+type recordView struct {
+	*Record
+	at *Step // nil for a record as it is
+	s  *Settings
 }
 
-// worstOfPerson is the number of a person with several records: that of the worst of them.
-func worstOfPerson(p *personRecords, better Better, f ofRecord) (x float64, any bool) {
-	for _, r := range p.records {
-		if y, counts := f(r, p.s); counts && (!any || worse(better, y, x)) {
-			x, any = y, true
-		}
-	}
-	return x, any
-}
-
-// atSteps is the sample of the numbers of the worst record at a required margin, to which only people who are
-// evaluated add.
-func atSteps(better Better, f func(r *Record, p *Step, s *Settings) (x float64, counts bool)) *sample {
-	return &sample{of: func(p *personRecords, at int) (x, of float64, counts bool) {
-		x, counts = worstOfPerson(p, better, func(r *Record, s *Settings) (float64, bool) {
-			if !r.Evaluated {
-				return 0, false
+// sampleOf is the sample of the numbers of the worst record of a person; at a required margin, of those evaluated.
+func sampleOf(better Better, perMargin bool, f func(v recordView) (x float64, counts bool)) *sample {
+	return &sample{of: func(p *personRecords, at int) (worst, of float64, any bool) {
+		for _, r := range p.records {
+			v := recordView{Record: r, s: p.s}
+			if perMargin {
+				if !r.Evaluated {
+					continue
+				}
+				v.at = &r.Steps[at]
 			}
-			return f(r, &r.Steps[at], s)
-		})
-		return x, 1, counts
+			if x, counts := f(v); counts && (!any || worse(better, x, worst)) {
+				worst, any = x, true
+			}
+		}
+		return worst, 1, any
 	}}
 }
 
@@ -54,10 +47,6 @@ func worse(better Better, x, than float64) bool {
 func event(happens, eligible bool) (x float64, counts bool) { return float64(count(happens)), eligible }
 
 func defined(x Float) (float64, bool) { return float64(x), x.Defined() }
-
-func marginError(_ *Record, p *Step, _ *Settings) (float64, bool) {
-	return defined(p.Full.Other - p.Full.Own)
-}
 
 // Epsilon keeps the ratios of CRG, DirSim and ActOverlap from dividing by
 // zero (the paper's epsilon). It is far below any cost a person could notice,
@@ -105,7 +94,7 @@ func newCostSamples(counted func(p *Step) bool) costSamples {
 	}
 	free := &sample{}
 	if counted != nil {
-		free = atSteps(Lower, func(_ *Record, p *Step, _ *Settings) (float64, bool) { return event(p.free(), counted(p)) })
+		free = sampleOf(Lower, true, func(v recordView) (float64, bool) { return event(v.at.free(), counted(v.at)) })
 	}
 	return costSamples{
 		ratios: of(func(full, other float64) (x, of float64) { return costRatio(full, other), 1 }),
@@ -145,28 +134,31 @@ func actOverlap(a, b []float32) float64 {
 // accuracyDrop is 1 for a person whom f alone decides correctly, -1 for one whom g alone does: f at its best, so that
 // no loss of the quantized model is missed.
 func accuracyDrop(p *personRecords, _ int) (x, of float64, counts bool) {
-	full, known := worstOfPerson(p, Lower, correctFull)
-	quant, _ := worstOfPerson(p, Higher, correctQuant)
-	return full - quant, 1, known
+	full, quant := 0, 1
+	for _, r := range p.records {
+		if r.Label >= 0 {
+			full, quant, counts = max(full, count(r.correct(r.Full))), min(quant, count(r.correct(r.Quant))), true
+		}
+	}
+	return float64(full - quant), 1, counts
 }
 
-func correctFull(r *Record, _ *Settings) (float64, bool) {
-	return event(r.correct(r.Full), r.Label >= 0)
-}
+func correctFull(v recordView) (happens, eligible bool) { return v.correct(v.Full), v.Label >= 0 }
 
-func correctQuant(r *Record, _ *Settings) (float64, bool) {
-	return event(r.correct(r.Quant), r.Label >= 0)
-}
+func correctQuant(v recordView) (happens, eligible bool) { return v.correct(v.Quant), v.Label >= 0 }
 
 // correctByOutcome is whether f decides correctly, by the outcome of the first record with a known one.
 func correctByOutcome(p *personRecords, _ int) (x, of float64, counts bool) {
-	x, counts = worstOfPerson(p, Higher, correctFull)
+	correct := 1
 	for _, r := range p.records {
 		if r.Label >= 0 {
-			return x, float64(r.Label), counts
+			if !counts {
+				of, counts = float64(r.Label), true
+			}
+			correct = min(correct, count(r.correct(r.Full)))
 		}
 	}
-	return x, 0, false
+	return float64(correct), of, counts
 }
 
 // score is a margin by the outcome; a person with several rows counts by one.

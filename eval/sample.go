@@ -169,10 +169,10 @@ func (a *AtMargin) takeNoise(from Values) {
 	}
 }
 
-func (x *accumulators) addCosts(first, second float64) {
-	for i, s := range x.samples {
-		if s.of == nil && s.costs != nil {
-			x.all[i].add(s.costs(first, second))
+func (x accumulators) addCosts(first, second float64) {
+	for _, a := range x {
+		if a.sample.of == nil && a.costs != nil {
+			a.add(a.costs(first, second))
 		}
 	}
 }

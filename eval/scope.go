@@ -6,8 +6,8 @@ type resultAccumulator struct {
 	s     *Settings
 	lists *lists
 
-	once    *accumulators   // of the metrics that have no margin
-	margins []*accumulators // of the others, by required margin
+	once    accumulators    // of the metrics that have no margin
+	margins []accumulators  // of the others, by required margin
 	breaks  [2][]breakScope // promises of f and of g, by required margin
 	people  Population
 	rows    struct{ all, labelled int } // of the data: several promises may be about one

@@ -91,8 +91,8 @@ type promiseCount struct {
 	n, broken int
 }
 
-// solvedCurve takes the promises at each solved margin, ascending; those that break by the margin above which they would
-// hold, ascending.
+// solvedCurve takes the promises at each solved margin, ascending; those that break by the margin above which they
+// would hold, ascending.
 func solvedCurve(margins []float64, promises [][]promiseCount) (c vdCurve) {
 	for i, t := range margins {
 		s := vdStep{margin: Float(t), solved: Float(t)}
