@@ -58,7 +58,6 @@ type Options struct {
 	// OnRecords, if set, is given the records of each batch; it must not keep them. Its error ends the run.
 	OnRecords func(b *Batch, s *Settings, records []Record) error
 
-	whole bool    // a single batch has all people
 	below *uint64 // the largest priority of those in the Sample; nil when it is not known yet
 }
 
@@ -89,7 +88,6 @@ func Compare(ctx context.Context, f, g recourse.Model, b *Batch, o Options) (*Re
 		of.Prove, of.Perturb, of.Radius, of.Noise = o.Prove, o.Perturb, o.Radius, o.Noise
 		o = of
 	}
-	o.whole = true
 	records, settings, err := Measure(ctx, f, []recourse.Model{g}, b.Source(), o)
 	if err != nil {
 		return nil, err

@@ -10,8 +10,7 @@ import (
 const quantizedModel = "the quantized model"
 
 // judge asks g about the points of s, and the model of s about the points of g, which it solves first for the same
-// people unless Options.OneSided. It returns one record for each person, in their order. Of o it takes Workers,
-// Progress, Prove, Perturb and Radius; all else is as in Solve.
+// people unless Options.OneSided. It returns one record for each person, in their order.
 func (s *solution) judge(ctx context.Context, g recourse.Model, o Options) (_ []Record, err error) {
 	defer func() {
 		if err != nil {
@@ -21,15 +20,12 @@ func (s *solution) judge(ctx context.Context, g recourse.Model, o Options) (_ []
 	if d := s.model.Dim(); d != g.Dim() {
 		return nil, fmt.Errorf("the original takes %d inputs, the quantized model %d", d, g.Dim())
 	}
-	of := s.o
-	of.Workers, of.Solver.Workers = o.Workers, o.Solver.Workers
-	of.Prove, of.Perturb, of.Radius, of.Progress = o.Prove, o.Perturb, o.Radius, o.Progress
-	q := &solution{name: quantizedModel, model: g, people: s.people, rows: s.rows, set: s.set, x: s.x, o: of}
+	q := &solution{name: quantizedModel, model: g, people: s.people, rows: s.rows, set: s.set, x: s.x, o: o}
 	if err := q.decide(ctx); err != nil {
 		return nil, err
 	}
-	if !q.o.OneSided && len(q.rows) > 0 {
-		if err := q.solve(ctx, q.search); err != nil {
+	if !o.OneSided && len(q.rows) > 0 {
+		if err := q.solve(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -46,29 +42,29 @@ func (s *solution) judge(ctx context.Context, g recourse.Model, o Options) (_ []
 		r := &records[row]
 		r.First, r.Steps = none(recourse.NoneFound), make([]Step, len(s.o.Margins))
 		if s.first != nil {
-			r.First = full.of(s.first[k])
+			r.First = full(s.first[k])
 		}
 		if s.issued != nil && s.issued[k].Exists() {
-			p := full.of(s.issued[k])
+			p := full(s.issued[k])
 			r.Issued = &p
 		}
 		for i := range r.Steps {
 			step := &r.Steps[i]
 			*step = Step{
-				Full: full.of(s.steps[i][k]), Quant: none(recourse.NoneFound),
+				Full: full(s.steps[i][k]), Quant: none(recourse.NoneFound),
 				DirSim: undefined(), Overlap: undefined(), Pixels: s.steps[i][k].pixels,
 			}
 			if q.steps == nil {
 				continue
 			}
-			step.Quant = quant.of(q.steps[i][k])
+			step.Quant = quant(q.steps[i][k])
 			if step.Full.Exists() && step.Quant.Exists() {
 				a, b := s.steps[i][k].delta, q.steps[i][k].delta
 				step.DirSim, step.Overlap = Float(dirSim(a, b)), Float(actOverlap(a, b))
 			}
 		}
 	}
-	return records, q.o.measureNeighbourhoods(ctx, records, s)
+	return records, o.measureNeighbourhoods(ctx, records, s)
 }
 
 func (s *solution) decisions(q *solution) []Record {
@@ -77,7 +73,7 @@ func (s *solution) decisions(q *solution) []Record {
 		r := &records[i]
 		*r = Record{
 			Person: i, Row: s.people.Row(i), Line: s.people.Line(i), Label: -1,
-			Full: Float(s.margins[i]), Quant: Float(q.margins[i]), X: s.people.X[i*s.people.Dim : (i+1)*s.people.Dim],
+			Full: Float(s.margins[i]), Quant: Float(q.margins[i]), X: s.inputs(i),
 		}
 		for k := range s.people.Subgroups {
 			r.Groups = append(r.Groups, s.people.Subgroups[k].Of(i))
@@ -101,12 +97,10 @@ func (s *solution) decisions(q *solution) []Record {
 	return records
 }
 
-type judged map[*point]Float
-
 // marginsUnder runs the other model at all points of s, in the batches in which s found them: another batch
-// size may round otherwise.
-func (s *solution) marginsUnder(ctx context.Context, other *solution) (judged, error) {
-	all := judged{}
+// size may round otherwise. It returns the promises of points, judged.
+func (s *solution) marginsUnder(ctx context.Context, other *solution) (func(p *point) Promise, error) {
+	all := map[*point]Float{}
 	for _, found := range s.found {
 		var x []float32
 		for _, p := range found {
@@ -123,13 +117,11 @@ func (s *solution) marginsUnder(ctx context.Context, other *solution) (judged, e
 			}
 		}
 	}
-	return all, nil
-}
-
-func (j judged) of(p *point) Promise {
-	out := p.Promise
-	if other, ok := j[p]; ok {
-		out.Other = other
-	}
-	return out
+	return func(p *point) Promise {
+		out := p.Promise
+		if margin, ok := all[p]; ok {
+			out.Other = margin
+		}
+		return out
+	}, nil
 }

@@ -50,10 +50,8 @@ func Measure(
 	if err != nil {
 		return nil, Settings{}, err
 	}
-	if o.Sample > 0 && !o.whole {
-		if o.below, err = sampled(ctx, f, people, o); err != nil {
-			return nil, Settings{}, err
-		}
+	if o.below, err = sampled(ctx, f, people, o); err != nil {
+		return nil, Settings{}, err
 	}
 	workers := cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
 	most := workers
@@ -146,7 +144,7 @@ func (m *measurement) take(b *Batch, all [][]Record) error {
 			}
 		}
 		for k := range list {
-			if b.Records != nil && list[k].Evaluated != m.o.evaluates(&list[k]) {
+			if b.Records != nil && list[k].Evaluated != (list[k].eligible() && m.o.draws(list[k].X)) {
 				return fmt.Errorf("eval: record of row %d: %w", list[k].Row, ErrOtherSample)
 			}
 			list[k].Calibrated = b.Calibrated != nil && b.Calibrated[k]
@@ -166,22 +164,22 @@ func (m *measurement) take(b *Batch, all [][]Record) error {
 	return nil
 }
 
-// evaluates says whether the person of a record is among those to evaluate, as solution.evaluated does.
-func (o *Options) evaluates(r *Record) bool {
-	return r.eligible() && (o.below == nil || priority(o.Seed, r.X) <= *o.below)
-}
+// draws says whether a person with these inputs, who is to be evaluated, is in the sample.
+func (o *Options) draws(x []float32) bool { return o.below == nil || priority(o.Seed, x) <= *o.below }
 
-// sampled looks at all people for the largest priority of those in the sample; the largest that there is when all are.
+// sampled looks at all people for the largest priority of those in the sample; nil without one.
 func sampled(ctx context.Context, f recourse.Model, people Source, o Options) (*uint64, error) {
+	if o.Sample == 0 || o.below != nil {
+		return o.below, nil
+	}
 	drawn := bottomK[struct{}]{most: o.Sample}
-	o.Sample = 0
 	err := people(ctx, func(b *Batch) error {
 		s := &solution{name: "the original", model: f, people: b.People, promises: b.Promises, o: o}
 		if err := s.decide(ctx); err != nil {
 			return fmt.Errorf("eval: %w", err)
 		}
 		for _, i := range s.evaluated() {
-			drawn.add(s.priority(i), struct{}{})
+			drawn.add(priority(o.Seed, s.inputs(i)), struct{}{})
 		}
 		return nil
 	})

@@ -369,12 +369,11 @@ func TestFickleModelIsNoticed(t *testing.T) {
 	t.Parallel()
 	f := &fickle{analytic: original}
 	s := &solution{name: "the original", model: f, set: threeInputs(t), x: []float32{0, 0, 0}}
-	points := make([]*point, 1)
 	action := recourse.Action{
 		Status: recourse.Found, Point: []float32{0.75, 0, 0.5}, Delta: []float32{0.75, 0, 0.5},
 		Cost: 0.75, Margin: 0.05,
 	}
-	must.Do(t, s.validate(t.Context(), []int{0}, []recourse.Action{action}, points))
+	points := must.Get(s.validate(t.Context(), []int{0}, []recourse.Action{action}))(t)
 	record := Record{Full: -1, Quant: 1, Evaluated: true, First: none(recourse.NoneFound)}
 	record.Steps = []Step{{Full: points[0].Promise, Quant: none(recourse.AlreadyFavourable)}}
 	r := summarize(t, []Record{record}, Settings{Margins: []float64{0.05}, Confidence: 0.95}, DataFile{})

@@ -136,7 +136,7 @@ func (r *Result) Repeat(
 		rows: task.AllRows(len(margins)), o: o, people: &task.People{X: x, Dim: f.Dim(), N: len(margins)},
 	}
 	s.o.Solver.Seed ^= 0x9e3779b97f4a7c15
-	if err := s.solve(ctx, s.search); err != nil {
+	if err := s.solve(ctx); err != nil {
 		return fmt.Errorf("eval: %w", err)
 	}
 	l := newLists(usualLimits())

@@ -38,10 +38,6 @@ type point struct {
 	pixels  Float // see Step.Pixels
 }
 
-// pointSource finds the points of the people evaluated for the required margin t, given those for the margin below, nil
-// at the first one. The solver is a source, and so are promises that were issued.
-type pointSource func(ctx context.Context, t float64, below []*point) ([]*point, error)
-
 // Solve returns the batch with the recourse of the people that f refuses, or of a sample of them, at each of the
 // margins: it serves any number of quantized models.
 func Solve(ctx context.Context, f recourse.Model, b *Batch, o Options) (*Batch, error) {
@@ -66,6 +62,9 @@ func solve(ctx context.Context, f recourse.Model, b *Batch, o Options) (*solutio
 	}
 	if b.Promises != nil && len(b.Promises) != people.N {
 		return nil, fmt.Errorf("eval: %d promises for %d people", len(b.Promises), people.N)
+	}
+	if o.below, err = sampled(ctx, f, b.Source(), o); err != nil {
+		return nil, err
 	}
 	s := &solution{name: "the original", model: f, people: people, promises: b.Promises, o: o}
 	if err := s.decide(ctx); err != nil {
@@ -95,11 +94,14 @@ func (s *solution) solveOriginal(ctx context.Context) error {
 	if len(s.rows) == 0 {
 		return nil
 	}
-	find := s.search
 	if s.promises != nil {
+		actions := make([]recourse.Action, len(s.rows))
+		for k, row := range s.rows {
+			actions[k] = s.promises[row]
+		}
 		var err error
-		if find, err = s.use(ctx, s.promises); err != nil {
-			return err
+		if s.issued, err = s.validate(ctx, task.AllRows(len(s.rows)), actions); err != nil {
+			return fmt.Errorf("issued promises: %w", err)
 		}
 	}
 	if !s.o.OneSided {
@@ -107,33 +109,22 @@ func (s *solution) solveOriginal(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.solve(ctx, find)
+	return s.solve(ctx)
 }
 
-func (s *solution) evaluated() []int {
-	var rows []int
+// evaluated are the positions of the people to evaluate: those whom the model refuses and those with a promise, or a
+// sample of them.
+func (s *solution) evaluated() (rows []int) {
 	for i, m := range s.margins {
-		if !approves(Float(m)) || s.promises != nil && s.promises[i].Status == recourse.Found {
+		if (!approves(Float(m)) || s.promises != nil && s.promises[i].Status == recourse.Found) && s.o.draws(s.inputs(i)) {
 			rows = append(rows, i)
 		}
-	}
-	below := s.o.below
-	if s.o.Sample > 0 && below == nil {
-		l := bottomK[struct{}]{most: s.o.Sample}
-		for _, i := range rows {
-			l.add(s.priority(i), struct{}{})
-		}
-		below = l.below()
-	}
-	if below != nil {
-		rows = slices.DeleteFunc(rows, func(i int) bool { return s.priority(i) > *below })
 	}
 	return rows
 }
 
-func (s *solution) priority(i int) uint64 {
-	return priority(s.o.Seed, s.people.X[i*s.people.Dim:(i+1)*s.people.Dim])
-}
+// inputs are those of one of all people.
+func (s *solution) inputs(i int) []float32 { return s.people.X[i*s.people.Dim : (i+1)*s.people.Dim] }
 
 func (s *solution) decide(ctx context.Context) (err error) {
 	n := s.people.N
@@ -192,10 +183,21 @@ func Refused(margins []float32, sample int, seed uint64) []int {
 	return rows
 }
 
-func (s *solution) solve(ctx context.Context, find pointSource) (err error) {
+// solve finds the points for every required margin. Of issued promises they are those whose own margin is as large.
+func (s *solution) solve(ctx context.Context) (err error) {
 	var points []*point
 	for _, t := range s.o.Margins {
-		if points, err = find(ctx, t, points); err != nil {
+		if s.issued == nil {
+			points, err = s.search(ctx, t, points)
+		} else {
+			points = slices.Clone(s.issued)
+			for k, p := range points {
+				if p.Exists() && !p.reaches(t) {
+					points[k] = &point{Promise: none(recourse.NoneFound)}
+				}
+			}
+		}
+		if err != nil {
 			return err
 		}
 		s.steps = append(s.steps, points)
@@ -203,11 +205,12 @@ func (s *solution) solve(ctx context.Context, find pointSource) (err error) {
 	return nil
 }
 
-// search is the source that solves. People who have a point with that margin from the margin below keep it.
+// search solves. People who have a point with that margin from the margin below, nil at the first one, keep it.
 func (s *solution) search(ctx context.Context, t float64, below []*point) ([]*point, error) {
-	n := len(s.rows)
+	n, dim := len(s.rows), s.model.Dim()
 	points := make([]*point, n)
 	var todo []int
+	var x []float32
 	for k, row := range s.rows {
 		switch m := s.margins[row]; {
 		case approves(Float(m)) && m >= float32(t): // the solver's rule
@@ -216,7 +219,7 @@ func (s *solution) search(ctx context.Context, t float64, below []*point) ([]*po
 		case below != nil && below[k].final(t):
 			points[k] = below[k]
 		default:
-			todo = append(todo, k)
+			todo, x = append(todo, k), append(x, s.x[k*dim:(k+1)*dim]...)
 		}
 	}
 	stage := fmt.Sprintf("recourse of %s, margin %g", s.name, t)
@@ -229,41 +232,26 @@ func (s *solution) search(ctx context.Context, t float64, below []*point) ([]*po
 	so.Progress = func(done, total int) {
 		s.o.Progress(Event{Stage: stage, Done: n - len(todo) + min(done, len(todo)), Total: n})
 	}
-	actions, err := recourse.Solve(ctx, s.model, s.set.Select(todo), s.inputs(todo), so)
+	actions, err := recourse.Solve(ctx, s.model, s.set.Select(todo), x, so)
+	var solved []*point
 	if err == nil {
-		err = s.validate(ctx, todo, actions, points)
+		solved, err = s.validate(ctx, todo, actions)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", stage, err)
 	}
+	for i, k := range todo {
+		points[k] = solved[i]
+	}
 	return points, nil
 }
 
+// final says that nothing else will be found at the larger margin t.
 func (p *point) final(t float64) bool {
 	return p.Status == recourse.NoneFound || p.Status == recourse.NoneExists || p.Exists() && p.reaches(t)
 }
 
-// use makes a source of promises that were issued: at t, those whose own margin is t or more.
-func (s *solution) use(ctx context.Context, promises []recourse.Action) (pointSource, error) {
-	actions := make([]recourse.Action, len(s.rows))
-	for k, row := range s.rows {
-		actions[k] = promises[row]
-	}
-	s.issued = make([]*point, len(s.rows))
-	if err := s.validate(ctx, task.AllRows(len(s.rows)), actions, s.issued); err != nil {
-		return nil, fmt.Errorf("issued promises: %w", err)
-	}
-	return func(_ context.Context, t float64, _ []*point) ([]*point, error) {
-		points := slices.Clone(s.issued)
-		for k, p := range points {
-			if p.Exists() && !p.reaches(t) {
-				points[k] = &point{Promise: none(recourse.NoneFound)}
-			}
-		}
-		return points, nil
-	}, nil
-}
-
+// firstValid finds the first valid iterate of gradient descent for everyone.
 func (s *solution) firstValid(ctx context.Context) error {
 	stage := fmt.Sprintf("first valid step of %s", s.name)
 	actions, err := recourse.FirstValid(ctx, s.model, s.set, s.x, recourse.FirstValidOptions{
@@ -271,8 +259,7 @@ func (s *solution) firstValid(ctx context.Context) error {
 		Progress: func(done, total int) { s.o.Progress(Event{Stage: stage, Done: done, Total: total}) },
 	})
 	if err == nil {
-		s.first = make([]*point, len(s.rows))
-		err = s.validate(ctx, task.AllRows(len(s.rows)), actions, s.first)
+		s.first, err = s.validate(ctx, task.AllRows(len(s.rows)), actions)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", stage, err)
@@ -282,17 +269,17 @@ func (s *solution) firstValid(ctx context.Context) error {
 
 // validate turns the actions of the people todo into points: it runs the model there, and checks the action against
 // the task. The margin that came with the action is not used.
-func (s *solution) validate(ctx context.Context, todo []int, actions []recourse.Action, points []*point) error {
+func (s *solution) validate(ctx context.Context, todo []int, actions []recourse.Action) ([]*point, error) {
 	if len(actions) != len(todo) {
-		return fmt.Errorf("%d people got %d actions", len(todo), len(actions))
+		return nil, fmt.Errorf("%d people got %d actions", len(todo), len(actions))
 	}
+	points := make([]*point, len(todo))
 	var found []*point
 	var x []float32
 	dim := s.model.Dim()
 	for i, k := range todo {
-		a := &actions[i]
-		p := &point{Promise: none(a.Status)}
-		points[k] = p
+		a, p := &actions[i], &point{Promise: none(actions[i].Status)}
+		points[i] = p
 		switch a.Status {
 		case recourse.AlreadyFavourable:
 			p.Cost = 0
@@ -301,26 +288,23 @@ func (s *solution) validate(ctx context.Context, todo []int, actions []recourse.
 				p.Violation = err.Error()
 			}
 			p.Cost, p.Point, p.delta = Float(a.Cost), a.Point, a.Delta
-			found = append(found, p)
-			x = append(x, a.Point...)
+			found, x = append(found, p), append(x, a.Point...)
 		}
 	}
 	own, err := margins(ctx, s.model, x, len(found))
 	if err != nil {
-		return fmt.Errorf("at the recourse points: %w", err)
+		return nil, fmt.Errorf("at the recourse points: %w", err)
 	}
 	for i, p := range found {
 		if p.Own = Float(own[i]); !p.Own.Defined() {
-			return &UndefinedError{Model: s.name, Where: "a recourse point", Margin: p.Own}
+			return nil, &UndefinedError{Model: s.name, Where: "a recourse point", Margin: p.Own}
 		}
 	}
-	if err := s.measurePixels(ctx, x, found); err != nil {
-		return err
-	}
 	s.found = append(s.found, found)
-	return nil
+	return points, s.measurePixels(ctx, x, found)
 }
 
+// measurePixels finds Step.Pixels of points x, if the model is one behind a decoder, and who is beyond the budget.
 func (s *solution) measurePixels(ctx context.Context, x []float32, found []*point) error {
 	m, ok := s.model.(recourse.Decoded)
 	if !ok || len(found) == 0 {
@@ -335,13 +319,4 @@ func (s *solution) measurePixels(ctx context.Context, x []float32, found []*poin
 		}
 	}
 	return err
-}
-
-func (s *solution) inputs(todo []int) []float32 {
-	dim := s.model.Dim()
-	x := make([]float32, 0, len(todo)*dim)
-	for _, k := range todo {
-		x = append(x, s.x[k*dim:(k+1)*dim]...)
-	}
-	return x
 }
