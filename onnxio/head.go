@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -129,27 +130,25 @@ func computes(g *graph.Graph, value, other string) bool {
 // behind it, and those that may stand between without changing what they say.
 func behind(producers map[string]*graph.Node, output string) (logitPath, error) {
 	e := logitPath{output: output}
-	for at := output; ; {
-		n := producers[at]
-		if n == nil || len(n.Inputs) == 0 || !n.Standard() && n.Op != "ZipMap" {
-			e.logits = e.output
-			return e, nil
-		}
-		switch at = n.Inputs[0]; n.Op {
-		case "ZipMap":
+	for n := producers[output]; n != nil && len(n.Inputs) > 0; n = producers[n.Inputs[0]] {
+		switch {
+		case n.Op == "ZipMap":
 			return e, fmt.Errorf("output %q is a ZipMap, a list of dictionaries; export the model with its probabilities as "+
 				"a tensor (zipmap=False)", output)
-		case "Softmax", "LogSoftmax", "Sigmoid":
-			e.logits, e.squash = at, n.Op
+		case n.Is("Softmax") || n.Is("LogSoftmax") || n.Is("Sigmoid"):
+			e.logits, e.squash = n.Inputs[0], n.Op
 			return e, nil
-		case "ArgMax":
-			e.output = at
-		case "Identity", "Cast", "Dropout", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "Clip":
-		default:
+		case n.Is("ArgMax"):
+			e.output = n.Inputs[0]
+		case !n.Standard() || !slices.Contains([]string{
+			"Identity", "Cast", "Dropout", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "Clip",
+		}, n.Op):
 			e.logits = e.output
 			return e, nil
 		}
 	}
+	e.logits = e.output
+	return e, nil
 }
 
 func dense(g *graph.Graph, producers map[string]*graph.Node, value string) bool {
@@ -380,17 +379,15 @@ func collect(seen map[string][][]float64, values []string, out []*graph.Tensor, 
 		all[k] = v
 	}
 	for i := range rows {
-		row := func(k int) []float64 {
-			n := len(all[k]) / rows
-			return all[k][i*n : (i+1)*n]
+		row, finite := make([][]float64, len(all)), true
+		for k, v := range all {
+			n := len(v) / rows
+			row[k] = v[i*n : (i+1)*n]
+			finite = finite && !slices.ContainsFunc(row[k], func(v float64) bool { return v-v != 0 })
 		}
-		finite := true
-		for k := range all {
-			finite = finite && !slices.ContainsFunc(row(k), func(v float64) bool { return v-v != 0 })
-		}
-		if finite {
-			for k, name := range values {
-				seen[name] = append(seen[name], row(k))
+		for k, name := range values {
+			if finite {
+				seen[name] = append(seen[name], row[k])
 			}
 		}
 	}
@@ -471,12 +468,7 @@ func judge(rows [][]float64, e logitPath) (_ Meaning, certain bool, reason strin
 }
 
 func hard(rows [][]float64) bool {
-	for _, row := range rows {
-		if slices.ContainsFunc(row, func(v float64) bool { return v != 0 && v != 1 }) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(slices.Concat(rows...), func(v float64) bool { return v != 0 && v != 1 })
 }
 
 // inGraph looks for a value of the graph that holds the log-odds of the probabilities p.
@@ -618,7 +610,7 @@ func (m *Model) extend(shift float64, target int) error {
 	first, known := len(b.G.Nodes), len(b.G.Inits)
 	z := m.logits
 	if len(t.Shape) != 2 {
-		z = b.Op("Reshape", []string{z, b.Const(graph.FromInts("shape", []int64{-1, int64(m.perRow)}, 2))})
+		z = reshaped(b, z, int64(m.perRow))
 	}
 	if t.DType != graph.Double && t.DType != graph.Float {
 		z, t.DType = b.Op("Cast", []string{z}, graph.IntAttr("to", int64(graph.Float))), graph.Float
@@ -649,11 +641,7 @@ func (m *Model) extend(shift float64, target int) error {
 	}
 	m.logits, m.nodes, m.consts = z, b.G.Nodes[first:], b.G.Inits[known:]
 	m.graph = m.extended(m.base)
-	types := graph.Types{}
-	for k, v := range m.types {
-		types[k] = v
-	}
-	m.types = types
+	m.types = maps.Clone(m.types)
 	if err := autodiff.Infer(&graph.Graph{Inits: m.consts, Nodes: m.nodes}, m.types); err != nil {
 		return fmt.Errorf("log-odds of output %q: %w", m.decision.Output, err)
 	}

@@ -2,7 +2,6 @@ package onnxio
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -17,31 +16,36 @@ const maxImputed = 1 << 10
 // none. It is not read off operators: the model is run. What a value of the graph is for NaN, where it follows the
 // input in a straight line, tells the number; and the file, run with NaN and with that number, must give the same.
 func (m *Model) Imputed(ctx context.Context) ([]float64, error) {
-	if m.dim > maxImputed {
-		return slices.Repeat([]float64{math.NaN()}, m.dim), nil
-	}
 	p := &imputation{m: m, base: make([]float32, m.dim), found: slices.Repeat([]float64{math.NaN()}, m.dim)}
-	for i := range m.dim {
-		p.at = append(p.at, i)
+	if m.dim > maxImputed {
+		return p.found, nil
 	}
-	if columns := m.Columns(); columns != nil {
-		p.at = nil
-		for _, c := range columns {
-			switch {
-			case c.Values != nil:
-				p.base[c.First] = 1
-			case c.DType.IsFloat():
-				p.at = append(p.at, c.First)
-			}
+	columns := m.Columns()
+	for i := range m.dim {
+		if columns == nil {
+			p.at = append(p.at, i)
 		}
 	}
-	if err := p.known(ctx); err != nil || len(p.at) == 0 {
+	for _, c := range columns {
+		switch {
+		case c.Values != nil:
+			p.base[c.First] = 1
+		case c.DType.IsFloat():
+			p.at = append(p.at, c.First)
+		}
+	}
+	logits, err := ort.OpenValues(m.graph, m.engine, m.logits) // which do not saturate as probabilities do
+	if err != nil {
+		return nil, err
+	}
+	defer logits.Close() //nolint:errcheck // nothing was written
+	if err := p.known(ctx, logits); err != nil || len(p.at) == 0 {
 		return p.found, err
 	}
 	if err := p.find(ctx); err != nil {
 		return nil, err
 	}
-	return p.found, p.confirm(ctx)
+	return p.found, p.confirm(ctx, logits)
 }
 
 type imputation struct {
@@ -57,65 +61,50 @@ func with(row []float32, at int, v float64) []float32 {
 	return row
 }
 
-func (p *imputation) rows(ctx context.Context, s *ort.Session, x [][]float32,
-	feed func(x []float32) ([]*graph.Tensor, error), each func(rows, batch int, out []*graph.Tensor),
-) error {
-	const most = 256
-	for from := 0; from < len(x); {
-		n := min(most, len(x)-from)
-		batch := n
-		if p.m.fixed > 0 {
-			n, batch = min(p.m.fixed, n), p.m.fixed
-		}
-		all := slices.Concat(x[from : from+n]...)
-		for range batch - n {
-			all = append(all, x[from]...)
-		}
-		in, err := feed(all)
-		if err != nil {
-			return err
-		}
-		out, err := s.Run(ctx, in)
-		if err != nil {
-			return fmt.Errorf("the model does not run with a number that is not known: %w", err)
-		}
-		each(n, batch, out)
-		from += n
+// run returns what a session makes of a row, by output: nil for texts and what has no batch axis, and nil in all when
+// the model refuses a number, as an index for example.
+func (p *imputation) run(ctx context.Context, s *ort.Session, feed rowFeed, row []float32) ([][]float64, error) {
+	batch := max(1, p.m.fixed)
+	in, err := feed(slices.Repeat(row, batch))
+	if err != nil {
+		return nil, ctx.Err()
 	}
-	return nil
+	out, err := s.Run(ctx, in)
+	if err != nil {
+		return nil, ctx.Err()
+	}
+	all := make([][]float64, len(out))
+	for k, t := range out {
+		if v, err := t.Numbers(); err == nil && len(t.Dims) > 0 && t.Dims[0] == int64(batch) {
+			all[k] = v[:len(v)/batch]
+		}
+	}
+	return all, nil
 }
+
+type rowFeed = func(x []float32) ([]*graph.Tensor, error)
 
 func (p *imputation) own(x []float32) ([]*graph.Tensor, error) {
 	return []*graph.Tensor{p.m.Feed(x)}, nil
 }
 
-func (p *imputation) logits() (*ort.Session, error) {
-	return ort.OpenValues(p.m.graph, p.m.engine, p.m.logits)
-}
-
-func (p *imputation) known(ctx context.Context) error {
-	s, err := p.logits()
-	if err != nil {
-		return err
-	}
-	defer s.Close() //nolint:errcheck // nothing was written
+// known leaves the inputs whose NaN does not reach the logits.
+func (p *imputation) known(ctx context.Context, logits *ort.Session) error {
 	var left []int
-	for _, at := range p.at { // one by one: the model may refuse it, as an index for example
-		x := [][]float32{with(p.base, at, math.NaN())}
-		err := p.rows(ctx, s, x, p.own, func(_, batch int, out []*graph.Tensor) {
-			v, err := out[0].Numbers()
-			if err == nil && !slices.ContainsFunc(v[:len(v)/batch], math.IsNaN) {
-				left = append(left, at)
-			}
-		})
-		if err != nil && ctx.Err() != nil {
+	for _, at := range p.at {
+		out, err := p.run(ctx, logits, p.own, with(p.base, at, math.NaN()))
+		if err != nil {
 			return err
+		}
+		if out != nil && !slices.ContainsFunc(out[0], math.IsNaN) {
+			left = append(left, at)
 		}
 	}
 	p.at = left
 	return nil
 }
 
+// find looks for a value of the graph that is a straight line of an input, and a number where that is NaN.
 func (p *imputation) find(ctx context.Context) error {
 	tries := []float64{0, 1, -1000, 1e4, math.NaN()}
 	s, err := p.m.Exposed()
@@ -124,34 +113,21 @@ func (p *imputation) find(ctx context.Context) error {
 	}
 	defer s.Close() //nolint:errcheck // nothing was written
 	for _, at := range p.at {
-		var x [][]float32
-		for _, v := range tries {
-			x = append(x, with(p.base, at, v))
-		}
-		made := map[string][][]float64{}
-		var names []string
-		err := p.rows(ctx, s, x, p.own, func(rows, batch int, out []*graph.Tensor) {
-			for _, t := range out {
-				v, err := t.Numbers()
-				if err != nil || len(t.Dims) == 0 || t.Dims[0] != int64(batch) || len(v) == 0 {
-					continue
-				}
-				if made[t.Name] == nil {
-					names = append(names, t.Name)
-				}
-				for i := range rows {
-					made[t.Name] = append(made[t.Name], v[i*len(v)/batch:(i+1)*len(v)/batch])
-				}
-			}
-		})
-		if err != nil {
-			if ctx.Err() != nil {
+		var made [][][]float64 // by value and number tried
+		for i, v := range tries {
+			out, err := p.run(ctx, s, p.own, with(p.base, at, v))
+			if err != nil {
 				return err
 			}
-			continue // it refuses a number
+			if i == 0 {
+				made = make([][][]float64, len(out))
+			}
+			for k := range min(len(made), len(out)) {
+				made[k] = append(made[k], out[k])
+			}
 		}
-		for _, name := range names {
-			if v := straight(tries, made[name]); !math.IsNaN(v) {
+		for _, value := range made {
+			if v := straight(tries, value); !math.IsNaN(v) {
 				p.found[at] = v
 				break
 			}
@@ -167,9 +143,13 @@ const noNumber = 1e30
 // is what it is for NaN; NaN where no element is a straight line.
 func straight(tries []float64, made [][]float64) float64 {
 	last := len(tries) - 1
+	if len(made) < len(tries) { // the model refuses a number
+		return math.NaN()
+	}
 	for e := range made[0] {
 		at, slope := made[0][e], (made[last-1][e]-made[0][e])/tries[last-1] // the first try is 0
-		if slope == 0 || math.IsNaN(slope+made[last][e]) || math.IsInf(slope+made[last][e], 0) {
+		v := (made[last][e] - at) / slope
+		if slope == 0 || !(math.Abs(v) <= noNumber) {
 			continue
 		}
 		line := true
@@ -177,10 +157,6 @@ func straight(tries []float64, made [][]float64) float64 {
 			line = line && math.Abs(made[i][e]-at-slope*t) <= 1e-5*(math.Abs(slope*t)+math.Abs(at))
 		}
 		if line {
-			v := (made[last][e] - at) / slope
-			if math.Abs(v) > noNumber {
-				continue
-			}
 			short, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', -1, 32), 64)
 			return short
 		}
@@ -188,7 +164,8 @@ func straight(tries []float64, made [][]float64) float64 {
 	return math.NaN()
 }
 
-func (p *imputation) confirm(ctx context.Context) error {
+// confirm leaves the numbers with which the file gives what it gives with NaN, whatever the others are.
+func (p *imputation) confirm(ctx context.Context, logits *ort.Session) error {
 	file := p.m.File()
 	var numbers []string // the outputs but texts
 	produced := file.Graph.Producers()
@@ -202,11 +179,6 @@ func (p *imputation) confirm(ctx context.Context) error {
 		return err
 	}
 	defer s.Close() //nolint:errcheck // nothing was written
-	logits, err := p.logits()
-	if err != nil {
-		return err
-	}
-	defer logits.Close() //nolint:errcheck // nothing was written
 	for _, at := range p.at {
 		if math.IsNaN(p.found[at]) {
 			continue
@@ -225,9 +197,7 @@ func (p *imputation) confirm(ctx context.Context) error {
 	return nil
 }
 
-func (p *imputation) same(
-	ctx context.Context, s *ort.Session, feed func(x []float32) ([]*graph.Tensor, error), at int,
-) (bool, error) {
+func (p *imputation) same(ctx context.Context, s *ort.Session, feed rowFeed, at int) (bool, error) {
 	for _, scale := range []float64{0, 1, 2} { // of the imputed numbers, which are such as the model knows
 		row := slices.Clone(p.base)
 		for _, k := range p.at {
@@ -235,24 +205,16 @@ func (p *imputation) same(
 				row[k] = float32(v)
 			}
 		}
-		var outs [2][]float64
-		for k, v := range []float64{math.NaN(), p.found[at]} {
-			err := p.rows(ctx, s, [][]float32{with(row, at, v)}, feed, func(_, _ int, out []*graph.Tensor) {
-				for _, t := range out {
-					numbers, err := t.Numbers()
-					if err == nil {
-						outs[k] = append(outs[k], numbers...)
-					}
-				}
-			})
-			if err != nil && ctx.Err() != nil {
-				return false, err
-			}
+		unknown, err := p.run(ctx, s, feed, with(row, at, math.NaN()))
+		if err != nil {
+			return false, err
 		}
-		if len(outs[0]) == 0 || !slices.EqualFunc(outs[0], outs[1], func(a, b float64) bool {
+		imputed, err := p.run(ctx, s, feed, with(row, at, p.found[at]))
+		a, b := slices.Concat(unknown...), slices.Concat(imputed...)
+		if len(a) == 0 || err != nil || !slices.EqualFunc(a, b, func(a, b float64) bool {
 			return math.Abs(a-b) <= 1e-4*(1+math.Abs(b))
 		}) {
-			return false, nil
+			return false, err
 		}
 	}
 	return true, nil

@@ -76,28 +76,24 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 		return nil, err
 	}
 	m, err := fromGraph(ctx, g, o)
-	if err == nil && m.signature.Columns == nil || ctx.Err() != nil {
+	// Of bfloat16, say, ONNX Runtime has few kernels, and of a lowered model it has not seen the file.
+	if err == nil && (m.signature.Columns == nil || m.elements.Converted()) || ctx.Err() != nil {
 		return m, err
-	}
-	if m != nil && m.elements.Converted() { // bfloat16, say, which ONNX Runtime has few kernels for
-		return m, nil
 	}
 	if _, missing := ort.Find(o.Lib); missing != nil { // which says nothing about the file
 		return m, err
 	}
 	o.Level = ort.Disabled
 	s, broken := ort.Open(g, o)
-	if broken != nil {
-		var why, before *ort.Unloaded
-		if !errors.As(broken, &why) {
-			why = &ort.Unloaded{Reason: broken.Error()}
-		}
-		if errors.As(err, &before) { // the same once more
-			err = nil
-		}
-		return nil, refuse.Broken(why.Reason, why.Instead, err)
+	if broken == nil {
+		return m, errors.Join(err, s.Close())
 	}
-	return m, errors.Join(err, s.Close())
+	why, before := &ort.Unloaded{Reason: broken.Error()}, (*ort.Unloaded)(nil)
+	errors.As(broken, &why)
+	if errors.As(err, &before) { // the same once more
+		err = nil
+	}
+	return nil, refuse.Broken(why.Reason, why.Instead, err)
 }
 
 func (m *Model) passes(ctx context.Context) []graph.Pass {
@@ -231,10 +227,8 @@ func (m *Model) Restored(g *graph.Model) *graph.Model {
 func (m *Model) Tables() map[string]bool { return m.signature.Tables(m.graph.Graph) }
 
 // FileFeed makes the inputs of the file of rows of inputs, where Feed makes that of the graph.
-func (m *Model) FileFeed(x []float32) ([]*graph.Tensor, error) {
-	in := []*graph.Tensor{m.Feed(x)}
-	var err error
-	if m.signature.Lowered() {
+func (m *Model) FileFeed(x []float32) (in []*graph.Tensor, err error) {
+	if in = []*graph.Tensor{m.Feed(x)}; m.signature.Lowered() {
 		in, err = m.signature.Feed(x)
 	}
 	for i := 0; err == nil && i < len(in); i++ {
@@ -420,23 +414,20 @@ func (m *Model) probe(ctx context.Context) error {
 	}
 	m.types = graph.Types{}
 	for i, t := range shapes[0] {
-		shape := graph.Fixed(t.Dims...)
-		if len(shapes) > 1 {
-			other := shapes[1][i].Dims
-			if len(other) != len(t.Dims) {
-				return fmt.Errorf("value %q has rank %d or %d, depending on the batch", t.Name, len(t.Dims), len(other))
-			}
-			for k, d := range t.Dims {
-				switch {
-				case d == other[k]:
-				case d == probeA && other[k] == probeB:
-					shape[k] = graph.Dim{Size: -1, Param: batchParam}
-				case d%probeA == 0 && other[k] == d/probeA*probeB:
-					shape[k] = graph.Dim{Size: -1, Param: fmt.Sprintf("%s*%d", batchParam, d/probeA)}
-				default:
-					return fmt.Errorf("dimension %d of value %q is %d for %d rows and %d for %d: it does not follow the batch", k,
-						t.Name, d, probeA, other[k], probeB)
-				}
+		shape, other := graph.Fixed(t.Dims...), shapes[len(shapes)-1][i].Dims
+		if len(other) != len(t.Dims) {
+			return fmt.Errorf("value %q has rank %d or %d, depending on the batch", t.Name, len(t.Dims), len(other))
+		}
+		for k, d := range t.Dims {
+			switch {
+			case d == other[k]:
+			case d%probeA != 0 || other[k] != d/probeA*probeB:
+				return fmt.Errorf("dimension %d of value %q is %d for %d rows and %d for %d: it does not follow the batch", k,
+					t.Name, d, probeA, other[k], probeB)
+			case d == probeA:
+				shape[k] = graph.Dim{Size: -1, Param: batchParam}
+			default:
+				shape[k] = graph.Dim{Size: -1, Param: fmt.Sprintf("%s*%d", batchParam, d/probeA)}
 			}
 		}
 		m.types[t.Name] = graph.Type{DType: t.DType, Shape: shape}

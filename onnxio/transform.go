@@ -134,9 +134,15 @@ func (f *Front) append(b *graph.Builder, x string, _ graph.Types) {
 		z = b.Op("Min", []string{z, row(f.High)})
 	}
 	if slices.Contains(f.Log, true) {
-		mask := b.Op("Cast", []string{row(flags(f.Log))}, graph.IntAttr("to", int64(graph.Bool)))
+		mask := make([]float32, f.To)
+		for i, log := range f.Log {
+			if log {
+				mask[i] = 1
+			}
+		}
+		logs := b.Op("Cast", []string{row(mask)}, graph.IntAttr("to", int64(graph.Bool)))
 		one := row(slices.Repeat([]float32{1}, f.To))
-		z = b.Op("Where", []string{mask, b.Op("Log", []string{b.Op("Where", []string{mask, z, one})}), z})
+		z = b.Op("Where", []string{logs, b.Op("Log", []string{b.Op("Where", []string{logs, z, one})}), z})
 	}
 	if differs(f.Scale, 1) {
 		z = b.Op("Mul", []string{z, row(f.Scale)})
@@ -144,16 +150,6 @@ func (f *Front) append(b *graph.Builder, x string, _ graph.Types) {
 	if differs(f.Offset, 0) {
 		b.Op("Add", []string{z, row(f.Offset)})
 	}
-}
-
-func flags(bits []bool) []float32 {
-	out := make([]float32, len(bits))
-	for i, set := range bits {
-		if set {
-			out[i] = 1
-		}
-	}
-	return out
 }
 
 func (f *inputTransform) before(g *graph.Graph) {

@@ -67,6 +67,14 @@ func used(nodes []*graph.Node) map[string]bool {
 	return all
 }
 
+func names(values []graph.Value) []string {
+	all := make([]string, len(values))
+	for i, v := range values {
+		all[i] = v.Name
+	}
+	return all
+}
+
 // Signature is what the file takes and gives where the lowered model differs; the zero value is that of a model that is
 // not lowered.
 type Signature struct {
@@ -168,11 +176,7 @@ func (f *Signature) split(g *graph.Graph) {
 	if len(numbers) == 0 {
 		return // decisions alone: what they are made of is found behind them
 	}
-	names := make([]string, len(numbers))
-	for i, v := range numbers {
-		names[i] = v.Name
-	}
-	needed := g.Needed(names...)
+	needed := g.Needed(names(numbers)...)
 	kept := g.Nodes[:0:0]
 	for _, n := range g.Nodes {
 		if needed[n] || n.HasGraphs() {
@@ -265,11 +269,7 @@ func labels(g *graph.Graph) []string {
 }
 
 func (f *Signature) keep(g *graph.Graph) {
-	names := make([]string, len(g.Outputs))
-	for i, v := range g.Outputs {
-		names[i] = v.Name
-	}
-	needed := g.Needed(names...)
+	needed := g.Needed(names(g.Outputs)...)
 	graphs := slices.ContainsFunc(g.Nodes, (*graph.Node).HasGraphs) // which use values unseen
 	if !graphs {
 		g.Nodes = slices.DeleteFunc(g.Nodes, func(n *graph.Node) bool { return !needed[n] })

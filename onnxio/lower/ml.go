@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 
@@ -101,25 +100,22 @@ func (w *mlOperator) normalizer() error {
 }
 
 func (w *mlOperator) imputer() error {
-	v := w.list("imputed_value_floats")
-	unknown := float64(w.n.Float("replaced_value_float", 0))
-	x := w.n.Input(0)
+	v, x := w.list("imputed_value_floats"), w.floats(w.n.Input(0))
+	unknown := w.n.Float("replaced_value_float", 0)
 	if v == nil {
-		a := w.n.Attr("imputed_value_int64s")
-		if a == nil {
-			return errors.New("it has no values to impute")
-		}
-		for _, i := range a.Ints {
+		unknown = float32(w.n.Int("replaced_value_int64", 0))
+		for _, i := range w.n.Ints("imputed_value_int64s") {
 			v = append(v, float32(i))
 		}
-		unknown = float64(w.n.Int("replaced_value_int64", 0))
 	}
-	x = w.floats(x)
+	if v == nil {
+		return errors.New("it has no values to impute")
+	}
 	var missing string
-	if math.IsNaN(unknown) {
+	if unknown != unknown {
 		missing = w.Op("IsNaN", []string{x})
 	} else {
-		missing = w.Op("Equal", []string{x, w.Const(graph.FromFloats("unknown", []float32{float32(unknown)}))})
+		missing = w.Op("Equal", []string{x, w.Const(graph.FromFloats("unknown", []float32{unknown}))})
 	}
 	w.finish(0, w.Op("Where", []string{missing, w.row(v), x}))
 	return nil
@@ -147,50 +143,45 @@ func (w *mlOperator) binarizer() error {
 }
 
 func (w *mlOperator) linear() error {
-	coef, bias := w.list("coefficients"), w.list("intercepts")
-	labels := w.n.Attr("classlabels_strings")
-	integers := w.n.Ints("classlabels_ints")
-	classes := len(bias)
-	named := len(integers)
-	if labels != nil && len(labels.Strings) > 0 {
-		named = len(labels.Strings)
+	coef, bias, integers := w.list("coefficients"), w.list("intercepts"), w.n.Ints("classlabels_ints")
+	labels := graph.FromInts("labels", integers, int64(len(integers)))
+	if a := w.n.Attr("classlabels_strings"); a != nil && len(a.Strings) > 0 {
+		labels = &graph.Tensor{
+			Name: "labels", DType: graph.String, Dims: []int64{int64(len(a.Strings))}, Strings: a.Strings,
+		}
 	}
-	if classes == 0 {
-		classes = named
+	classes := int(labels.Dims[0])
+	if len(bias) == 0 {
 		bias = make([]float32, classes)
 	}
-	if classes == 0 || len(coef)%classes != 0 || classes != named {
-		return fmt.Errorf("it has %d coefficients, %d intercepts and %d classes", len(coef), classes, named)
+	if classes == 0 || len(coef)%classes != 0 || len(bias) != classes {
+		return fmt.Errorf("it has %d coefficients, %d intercepts and %d classes", len(coef), len(bias), classes)
 	}
 	in := len(coef) / classes
-	opposite := classes == 2
+	opposite := classes == 2 && bias[0] == -bias[1]
 	for k := 0; k < in && opposite; k++ {
 		opposite = coef[k] == -coef[in+k]
 	}
-	opposite = opposite && bias[0] == -bias[1]
-	post := w.text("post_transform", "NONE")
 	x := w.floats(w.n.Input(0))
-	dense := func(rows int, c, b []float32) string {
+	dense := func(rows int) string { // the last ones
+		c, b := coef[len(coef)-rows*in:], bias[classes-rows:]
 		return w.Op("Gemm", []string{
 			x, w.Const(graph.FromFloats("coefficients", c, int64(rows), int64(in))),
 			w.Const(graph.FromFloats("intercepts", b, int64(rows))),
 		}, graph.IntAttr("transB", 1))
 	}
-	pair := func(no, yes string) string { return w.Op("Concat", []string{no, yes}, graph.IntAttr("axis", 1)) }
 	var scores string
-	switch {
+	switch post := w.text("post_transform", "NONE"); {
 	case post == "LOGISTIC" && opposite: // one logit: log-odds are it, not the difference of two
-		z := dense(1, coef[len(coef)-in:], bias[classes-1:])
-		scores = pair(w.Op("Sigmoid", []string{w.Op("Neg", []string{z})}), w.Op("Sigmoid", []string{z}))
-	default:
-		scores = dense(classes, coef, bias)
-	}
-	switch {
-	case post == "LOGISTIC" && !opposite:
-		scores = w.Op("Sigmoid", []string{scores})
+		z := dense(1)
+		no, yes := w.Op("Sigmoid", []string{w.Op("Neg", []string{z})}), w.Op("Sigmoid", []string{z})
+		scores = w.Op("Concat", []string{no, yes}, graph.IntAttr("axis", 1))
+	case post == "LOGISTIC":
+		scores = w.Op("Sigmoid", []string{dense(classes)})
 	case post == "SOFTMAX":
-		scores = w.Op("Softmax", []string{scores}, graph.IntAttr("axis", 1))
-	case post == "NONE" || post == "LOGISTIC":
+		scores = w.Op("Softmax", []string{dense(classes)}, graph.IntAttr("axis", 1))
+	case post == "NONE":
+		scores = dense(classes)
 	default:
 		return fmt.Errorf("the transform %q of its results is not supported", post)
 	}
@@ -199,12 +190,8 @@ func (w *mlOperator) linear() error {
 		scores = w.n.Outputs[1]
 	}
 	if w.n.Outputs[0] != "" {
-		t := graph.FromInts("labels", integers, int64(named))
-		if labels != nil && len(labels.Strings) > 0 {
-			t = &graph.Tensor{Name: "labels", DType: graph.String, Dims: []int64{int64(named)}, Strings: labels.Strings}
-		}
 		best := w.Op("ArgMax", []string{scores}, graph.IntAttr("axis", 1), graph.IntAttr("keepdims", 0))
-		w.finish(0, w.Op("Gather", []string{w.Const(t), best}))
+		w.finish(0, w.Op("Gather", []string{w.Const(labels), best}))
 	}
 	return nil
 }
@@ -245,17 +232,19 @@ func constant(g *graph.Graph, name string) *graph.Tensor {
 }
 
 func texts(t *graph.Tensor) []string {
-	var out []string
 	if t == nil {
 		return nil
 	}
-	for _, s := range t.Strings {
+	v, _ := t.Ints() // none of texts
+	return words(t.Strings, v)
+}
+
+func words(texts [][]byte, numbers []int64) (out []string) {
+	for _, s := range texts {
 		out = append(out, string(s))
 	}
-	if v, err := t.Ints(); err == nil {
-		for _, i := range v {
-			out = append(out, strconv.FormatInt(i, 10))
-		}
+	for _, i := range numbers {
+		out = append(out, strconv.FormatInt(i, 10))
 	}
 	return out
 }
@@ -270,15 +259,9 @@ func keys(n *graph.Node) []string {
 	return out
 }
 
-func listed(a *graph.Attr) (out []string) {
+func listed(a *graph.Attr) []string {
 	if a == nil {
 		return nil
 	}
-	for _, s := range a.Strings {
-		out = append(out, string(s))
-	}
-	for _, i := range a.Ints {
-		out = append(out, strconv.FormatInt(i, 10))
-	}
-	return append(out, texts(a.T)...)
+	return append(words(a.Strings, a.Ints), texts(a.T)...)
 }

@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -23,21 +24,22 @@ func (f *Signature) restore(r *graph.Rewriter) {
 	if f.lowered {
 		c.Graph.Outputs = slices.Concat(c.Graph.Outputs, f.file.Graph.Outputs) // constants among them stay
 		f.front(c.Graph)
-		c.SetOpset(learning, max(c.Opset(learning), 1))
+		version := int64(1)
 		if slices.ContainsFunc(c.Graph.Nodes, func(n *graph.Node) bool { return n.Op == "LabelEncoder" }) {
-			c.SetOpset(learning, max(c.Opset(learning), 2)) // one of texts to numbers
+			version = 2 // one of texts to numbers
 		}
+		c.SetOpset(learning, max(c.Opset(learning), version))
 	}
 	c.Graph.Outputs = slices.Clone(f.file.Graph.Outputs)
 	c.Graph.Nodes = append(c.Graph.Nodes, cloned(f.back)...)
 	made := c.Graph.Producers()
-	for _, v := range c.Graph.Outputs { // constants
-		if t := f.file.Graph.Init(v.Name); t != nil && made[v.Name] == nil && c.Graph.Init(v.Name) == nil {
-			u := *t
-			c.Graph.Inits = append(c.Graph.Inits, &u)
+	var constants []*graph.Tensor
+	for _, v := range c.Graph.Outputs {
+		if t := f.file.Graph.Init(v.Name); t != nil && made[v.Name] == nil {
+			constants = append(constants, t)
 		}
 	}
-	for _, t := range f.consts {
+	for _, t := range append(constants, f.consts...) {
 		if c.Graph.Init(t.Name) == nil {
 			u := *t
 			c.Graph.Inits = append(c.Graph.Inits, &u)
@@ -158,11 +160,9 @@ func (f *Signature) rows(n int) (x []float32, dim int) {
 
 func (f *Signature) compare(ctx context.Context, low *graph.Model, o ort.Options) error {
 	const slack = 1e-4
-	batch := 64
-	if d := low.Graph.DataInputs()[0].Shape[0].Size; d > 0 {
-		batch = int(d)
-	}
-	x, dim := f.rows(batch)
+	input := low.Graph.DataInputs()[0]
+	batch := cmp.Or(max(0, int(input.Shape[0].Size)), 64)
+	x, _ := f.rows(batch)
 	var names []string
 	produced := f.file.Graph.Producers()
 	for _, v := range low.Graph.Outputs {
@@ -182,21 +182,19 @@ func (f *Signature) compare(ctx context.Context, low *graph.Model, o ort.Options
 		defer s.Close() //nolint:errcheck // nothing was written
 		return s.Run(ctx, in)
 	}
-	lowered := ort.ViewFloats(f.input, x, int64(batch), int64(dim))
-	in, err := []*graph.Tensor{lowered}, error(nil)
-	if !f.lowered {
-		v := low.Graph.DataInputs()[0]
-		dims, _ := sizesOf(v)
-		lowered = graph.FromNumbers(v.Name, v.DType, x, append([]int64{int64(batch)}, dims...)...)
-		in[0] = lowered
-	} else if in, err = f.Feed(x); err != nil {
-		return err
+	dims, _ := sizesOf(input)
+	lowered := []*graph.Tensor{graph.FromNumbers(input.Name, input.DType, x, append([]int64{int64(batch)}, dims...)...)}
+	in, err := lowered, error(nil)
+	if f.lowered {
+		if in, err = f.Feed(x); err != nil {
+			return err
+		}
 	}
 	want, err := run(f.file, in)
 	if err != nil {
 		return fmt.Errorf("the model does not run: %w", err)
 	}
-	got, err := run(low, []*graph.Tensor{lowered})
+	got, err := run(low, lowered)
 	if err != nil {
 		return fmt.Errorf("the lowered model does not run: %w", err)
 	}

@@ -1,9 +1,11 @@
 package lower
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -15,16 +17,18 @@ import (
 
 // tables is what the values at the preprocessing's border are for every category of every column.
 type tables struct {
-	z    *preprocessing
-	x    string // the input of the lowered model
-	rows []categoryRow
-	from []int // by column: its first row; row 0 is the first category, or 0, of every column
-	made map[string][][]float64
+	z      *preprocessing
+	x      string // the input of the lowered model
+	rows   []categoryRow
+	from   []int    // by column: its first row; row 0 is the first category, or 0, of every column
+	values []string // at the border
+	made   map[string][][]float64
 	// unknown is what a value is, by its name and that of a column, where the column has none of its categories.
 	unknown map[[2]string][]float64
-	dims    map[string][]int64                         // of a value's row
-	fixed   int64                                      // the batch size that the model insists on, or 0
-	one     func(categoryRow) ([]*graph.Tensor, error) // runs a row
+	dims    map[string][]int64 // of a value's row
+	fixed   int                // the batch size that the model insists on, or 0
+	s       *ort.Session       // for the values
+	inputs  []graph.Value
 }
 
 type categoryRow struct {
@@ -48,12 +52,9 @@ func (c *Column) unknown() []string {
 	case c.DType == graph.String:
 		return []string{unknownText}
 	}
-	lo, hi := int64(math.MaxInt64), int64(math.MinInt64)
-	for _, v := range c.Values {
-		k, _ := strconv.ParseInt(v, 10, 64) // a look-up of integers has no others
-		lo, hi = min(lo, k), max(hi, k)
-	}
-	if lo == math.MinInt64 || hi == math.MaxInt64 || lo == 0 && strings.HasPrefix(c.DType.String(), "u") {
+	known := c.numbers()
+	lo, hi := slices.Min(known), slices.Max(known)
+	if lo == math.MinInt64 || hi == math.MaxInt64 || lo == 0 && c.unsigned() {
 		return []string{strconv.FormatInt(hi+1, 10)}
 	}
 	return []string{strconv.FormatInt(hi+1, 10), strconv.FormatInt(lo-1, 10)}
@@ -62,7 +63,7 @@ func (c *Column) unknown() []string {
 func tabulate(ctx context.Context, m *graph.Model, z *preprocessing, o ort.Options) (*tables, error) {
 	t := &tables{
 		z: z, rows: []categoryRow{{column: -1}}, made: map[string][][]float64{}, dims: map[string][]int64{},
-		unknown: map[[2]string][]float64{},
+		unknown: map[[2]string][]float64{}, inputs: m.Graph.DataInputs(),
 	}
 	for i := range z.columns {
 		t.from = append(t.from, len(t.rows))
@@ -73,9 +74,9 @@ func tabulate(ctx context.Context, m *graph.Model, z *preprocessing, o ort.Optio
 	if len(t.rows) > maxColumns {
 		return nil, fmt.Errorf("the columns have %d categories, more than %d", len(t.rows), maxColumns)
 	}
-	for _, v := range m.Graph.DataInputs() {
+	for _, v := range t.inputs {
 		if len(v.Shape) > 0 && v.Shape[0].Size > 0 {
-			t.fixed = v.Shape[0].Size
+			t.fixed = int(v.Shape[0].Size)
 		}
 	}
 	return t, t.run(ctx, m, o)
@@ -84,59 +85,50 @@ func tabulate(ctx context.Context, m *graph.Model, z *preprocessing, o ort.Optio
 func (t *tables) run(ctx context.Context, m *graph.Model, o ort.Options) error {
 	g := m.Clone()
 	b := graph.NewBuilder(g.Graph, "cfq.table.")
-	var names, values []string
+	var names []string
 	for _, f := range t.z.boundaries {
-		values = append(values, f.value)
+		t.values = append(t.values, f.value)
 		names = append(names, b.Op("Cast", []string{f.value}, graph.IntAttr("to", int64(graph.Double))))
 	}
 	if len(names) == 0 {
 		return nil
 	}
 	o.Level = ort.Disabled
-	s, err := ort.OpenValues(g, o, names...)
-	if err != nil {
+	var err error
+	if t.s, err = ort.OpenValues(g, o, names...); err != nil {
 		return err
 	}
-	defer s.Close() //nolint:errcheck // nothing was written
-	inputs := g.Graph.DataInputs()
-	some := func(rows []categoryRow, batch int) ([]*graph.Tensor, error) {
-		in := make([]*graph.Tensor, 0, len(inputs))
-		for _, v := range inputs {
-			tensor, err := feed(v, t.z.columns, batch, func(row, column int) string {
-				if r := rows[min(row, len(rows)-1)]; r.column == column {
-					return r.value
-				}
-				return t.z.columns[column].base()
-			})
-			if err != nil {
-				return nil, err
-			}
-			in = append(in, tensor)
-		}
-		return s.Run(ctx, in)
-	}
-	batch := max(1, min(len(t.rows), maxTrials))
-	if t.fixed > 0 {
-		batch = int(t.fixed)
-	}
-	for from := 0; from < len(t.rows); from += batch {
-		rows := t.rows[from:min(from+batch, len(t.rows))]
-		size := batch
-		if t.fixed == 0 {
-			size = len(rows)
-		}
-		out, err := some(rows, size)
+	defer t.s.Close() //nolint:errcheck // nothing was written
+	for rows := range slices.Chunk(t.rows, cmp.Or(t.fixed, min(len(t.rows), maxTrials))) {
+		batch := cmp.Or(t.fixed, len(rows))
+		out, err := t.ask(ctx, rows, batch)
 		if err != nil {
 			return fmt.Errorf("the model does not run on the categories of its columns: %w", err)
 		}
-		for i, value := range values {
-			if err := t.collect(value, out[i], size, len(rows)); err != nil {
+		for i, value := range t.values {
+			if err := t.collect(value, out[i], batch, len(rows)); err != nil {
 				return err
 			}
 		}
 	}
-	t.one = func(r categoryRow) ([]*graph.Tensor, error) { return some([]categoryRow{r}, max(1, int(t.fixed))) }
-	return t.others(ctx, values)
+	return t.others(ctx)
+}
+
+func (t *tables) ask(ctx context.Context, rows []categoryRow, batch int) ([]*graph.Tensor, error) {
+	in := make([]*graph.Tensor, len(t.inputs))
+	for i, v := range t.inputs {
+		var err error
+		in[i], err = feed(v, t.z.columns, batch, func(row, column int) string {
+			if r := rows[min(row, len(rows)-1)]; r.column == column {
+				return r.value
+			}
+			return t.z.columns[column].base()
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return t.s.Run(ctx, in)
 }
 
 const maxTrials = 4096
@@ -144,23 +136,23 @@ const maxTrials = 4096
 // others runs values that are no category. A column whose look-ups refuse one, or take two of them for different
 // things, is strict: in what is written another category is an error, and not in silence something else. The empty text
 // is a category, or a category of its own, where it is not what any other text is.
-func (t *tables) others(ctx context.Context, values []string) error {
+func (t *tables) others(ctx context.Context) error {
 	for i := range t.z.columns {
 		c := &t.z.columns[i]
 		var blank, first [][]float64
 		var err error
 		if c.DType == graph.String && c.Values != nil && !slices.Contains(c.Values, "") {
-			if blank, err = t.other(ctx, values, categoryRow{i, ""}); err != nil {
+			if blank, err = t.other(ctx, i, ""); err != nil {
 				return err
 			}
-			c.Blank = t.category(i, values, blank)
+			c.Blank = t.category(i, blank)
 		}
-		for _, u := range c.unknown() {
-			all, err := t.other(ctx, values, categoryRow{i, u})
+		for k, u := range c.unknown() {
+			all, err := t.other(ctx, i, u)
 			if err != nil {
 				return err
 			}
-			if first == nil {
+			if k == 0 {
 				first = all
 			}
 			if c.Strict = all == nil || !slices.EqualFunc(first, all, slices.Equal); c.Strict {
@@ -168,12 +160,12 @@ func (t *tables) others(ctx context.Context, values []string) error {
 			}
 		}
 		if c.Strict {
-			if c.FromEnd, err = t.fromEnd(ctx, i, values); err != nil {
+			if c.FromEnd, err = t.fromEnd(ctx, i); err != nil {
 				return err
 			}
 		}
 		t.z.blank[i] = blank != nil && c.Blank == "" && (c.Strict || !slices.EqualFunc(first, blank, slices.Equal))
-		for k, value := range values {
+		for k, value := range t.values {
 			if !c.Strict && first != nil && t.made[value] != nil {
 				t.unknown[[2]string{value, c.Name}] = first[k]
 			}
@@ -184,23 +176,25 @@ func (t *tables) others(ctx context.Context, values []string) error {
 
 // fromEnd reports whether a column's look-ups are those of Gather, as far as n, -n and -1 show: the categories are 0 to
 // n-1, which -n to -1 stand for as well, and n is refused.
-func (t *tables) fromEnd(ctx context.Context, column int, values []string) (bool, error) {
+func (t *tables) fromEnd(ctx context.Context, column int) (bool, error) {
 	c := &t.z.columns[column]
 	n := len(c.Values)
-	if !c.consecutive() || c.Values[0] != "0" || strings.HasPrefix(c.DType.String(), "u") {
+	if !c.consecutive() || c.Values[0] != "0" || c.unsigned() {
 		return false, nil
 	}
 	for _, v := range []int{n, -n, -1} {
-		all, err := t.other(ctx, values, categoryRow{column, strconv.Itoa(v)})
-		if err != nil || (v < 0) != (all != nil) || v < 0 && !t.same(t.from[column]+n+v, values, all) {
+		all, err := t.other(ctx, column, strconv.Itoa(v))
+		if err != nil || (v < 0) != (all != nil) || v < 0 && !t.same(t.from[column]+n+v, all) {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-func (t *tables) same(row int, values []string, given [][]float64) bool {
-	for i, value := range values {
+func (c *Column) unsigned() bool { return strings.HasPrefix(c.DType.String(), "u") }
+
+func (t *tables) same(row int, given [][]float64) bool {
+	for i, value := range t.values {
 		if made := t.made[value]; made != nil && !slices.Equal(made[row], given[i]) {
 			return false
 		}
@@ -209,12 +203,12 @@ func (t *tables) same(row int, values []string, given [][]float64) bool {
 }
 
 // other runs a value that is no category; nil is one that the model refuses.
-func (t *tables) other(ctx context.Context, values []string, r categoryRow) (all [][]float64, err error) {
-	out, err := t.one(r)
+func (t *tables) other(ctx context.Context, column int, given string) (all [][]float64, err error) {
+	out, err := t.ask(ctx, []categoryRow{{column, given}}, max(1, t.fixed))
 	if err != nil {
 		return nil, ctx.Err()
 	}
-	for k, value := range values {
+	for k, value := range t.values {
 		v, err := out[k].Doubles()
 		if err != nil {
 			return nil, err
@@ -222,7 +216,7 @@ func (t *tables) other(ctx context.Context, values []string, r categoryRow) (all
 		if made := t.made[value]; made != nil {
 			if len(v) < len(made[0]) {
 				return nil, fmt.Errorf("the value %q has another shape for a category of column %q that is not known", value,
-					t.z.columns[r.column].Name)
+					t.z.columns[column].Name)
 			}
 			v = v[:len(made[0])]
 		}
@@ -231,9 +225,9 @@ func (t *tables) other(ctx context.Context, values []string, r categoryRow) (all
 	return all, nil
 }
 
-func (t *tables) category(column int, values []string, given [][]float64) string {
+func (t *tables) category(column int, given [][]float64) string {
 	for k, v := range t.z.columns[column].Values {
-		if given != nil && t.same(t.from[column]+k, values, given) {
+		if given != nil && t.same(t.from[column]+k, given) {
 			return v
 		}
 	}
@@ -260,62 +254,44 @@ func (t *tables) collect(value string, out *graph.Tensor, batch, rows int) error
 }
 
 func feed(v graph.Value, columns []Column, rows int, value func(row, column int) string) (*graph.Tensor, error) {
-	dims := []int64{int64(rows)}
-	size := int64(1)
+	dims, size := []int64{int64(rows)}, 1
 	for _, d := range v.Shape[min(1, len(v.Shape)):] {
 		dims = append(dims, max(d.Size, 1))
-		size *= max(d.Size, 1)
+		size *= int(max(d.Size, 1))
 	}
 	first := slices.IndexFunc(columns, func(c Column) bool { return c.Input == v.Name })
-	var all []string
-	for i := range rows {
-		for k := range int(size) {
-			switch {
-			case first >= 0:
-				all = append(all, value(i, first+k))
-			case v.DType == graph.String: // nothing reads it
-				all = append(all, "")
-			default:
-				all = append(all, "0")
-			}
-		}
-	}
 	t := &graph.Tensor{Name: v.Name, DType: v.DType, Dims: dims}
-	if v.DType == graph.String {
-		for _, s := range all {
+	numbers, whole := make([]float64, rows*size), make([]int64, rows*size)
+	exact := v.DType == graph.Int64 // whose large numbers a float64 does not tell apart
+	for i := range numbers {
+		s := ""
+		switch {
+		case first >= 0:
+			s = value(i/size, first+i%size)
+		case v.DType != graph.String: // nothing reads it
+			s = "0"
+		}
+		if v.DType == graph.String {
 			t.Strings = append(t.Strings, []byte(s))
+			continue
 		}
-		return t, nil
-	}
-	if v.DType == graph.Int64 { // whose large numbers a float64 does not tell apart
-		if whole, err := integers(all); err == nil {
-			return graph.FromInts(v.Name, whole, dims...), nil
-		}
-	}
-	numbers := make([]float64, len(all))
-	for i, s := range all {
-		x, err := strconv.ParseFloat(s, 64)
-		if err != nil {
+		var err, inexact error
+		if numbers[i], err = strconv.ParseFloat(s, 64); err != nil {
 			return nil, fmt.Errorf("input %q holds %s, and the model looks up %q in it", v.Name, v.DType, s)
 		}
-		numbers[i] = x
+		whole[i], inexact = strconv.ParseInt(s, 10, 64)
+		exact = exact && inexact == nil
 	}
-	out := graph.FromValues(v.Name, v.DType, numbers, dims...)
-	if out == nil {
+	switch {
+	case exact:
+		return graph.FromInts(v.Name, whole, dims...), nil
+	case v.DType == graph.String:
+		return t, nil
+	}
+	if t = graph.FromValues(v.Name, v.DType, numbers, dims...); t == nil {
 		return nil, fmt.Errorf("input %q holds %s, which cannot be fed", v.Name, v.DType)
 	}
-	return out, nil
-}
-
-func integers(texts []string) ([]int64, error) {
-	all := make([]int64, len(texts))
-	for i, s := range texts {
-		var err error
-		if all[i], err = strconv.ParseInt(s, 10, 64); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+	return t, nil
 }
 
 type columnBlock struct {
@@ -402,7 +378,7 @@ func (t *tables) rewrite(g *graph.Graph) error {
 	b.Prefix = "cfq.columns."
 	batch := graph.Dim{Size: -1, Param: "N"}
 	if t.fixed > 0 {
-		batch = graph.Dim{Size: t.fixed}
+		batch = graph.Dim{Size: int64(t.fixed)}
 	}
 	inputs := g.DataInputs()
 	g.Inputs = slices.DeleteFunc(g.Inputs, func(v graph.Value) bool { return g.Init(v.Name) == nil })
@@ -424,7 +400,9 @@ func (t *tables) rewrite(g *graph.Graph) error {
 	}
 	shapes := map[string]string{}
 	for _, v := range t.z.shaped {
-		shapes[v] = w.standIn(v, inputs)
+		if _, made := shapes[v]; !made {
+			shapes[v] = w.standIn(v, inputs)
+		}
 	}
 	made, floats := map[string]bool{}, map[string]bool{}
 	for _, f := range t.z.boundaries {
@@ -436,8 +414,7 @@ func (t *tables) rewrite(g *graph.Graph) error {
 		}
 	}
 	for _, n := range nodes {
-		zoned := slices.ContainsFunc(n.Outputs, func(o string) bool { return made[o] || t.z.class[o] == raw })
-		if zoned {
+		if slices.ContainsFunc(n.Outputs, func(o string) bool { return made[o] || t.z.class[o] == raw }) {
 			continue
 		}
 		for i, in := range n.Inputs {
@@ -486,20 +463,12 @@ func (w *lowering) finish(v string, dims []int64, dtype graph.DType, name string
 	if dtype != graph.Float && dtype != graph.Undefined {
 		v = w.b.Op("Cast", []string{v}, graph.IntAttr("to", int64(dtype)))
 	}
-	if n := w.b.G.Nodes; len(n) > 0 && n[len(n)-1].Outputs[0] == v && !w.sliced(v) {
+	shared := v == w.x || slices.Contains(slices.Collect(maps.Values(w.slices)), v) // other values may be made of it
+	if n := w.b.G.Nodes; len(n) > 0 && n[len(n)-1].Outputs[0] == v && !shared {
 		n[len(n)-1].Outputs[0] = name
 		return
 	}
 	w.b.Append(&graph.Node{Op: "Identity", Inputs: []string{v}, Outputs: []string{name}})
-}
-
-func (w *lowering) sliced(v string) bool {
-	for _, s := range w.slices {
-		if s == v {
-			return true
-		}
-	}
-	return v == w.x
 }
 
 func (w *lowering) number(v graph.Value) {
@@ -550,8 +519,7 @@ func (w *lowering) category(value string, p columnBlock) string {
 	size := p.to - p.from
 	if p.column < 0 {
 		zero := w.b.Op("Mul", []string{w.slice(0, 1), w.b.Const(graph.FromFloats("zero", []float32{0}))})
-		row := make([]float64, size)
-		copy(row, rows[0][p.from:p.to])
+		row := rows[0][p.from:p.to]
 		return w.b.Op("Add", []string{zero, w.b.Const(graph.FromNumbers("row", graph.Float, row, 1, int64(size)))})
 	}
 	c := &w.z.columns[p.column]
@@ -561,20 +529,14 @@ func (w *lowering) category(value string, p columnBlock) string {
 	if u := w.unknown[[2]string{value, c.Name}]; u != nil {
 		copy(unknown, u[p.from:p.to])
 	}
-	identity, biased := n == size, false
+	identity := n == size
 	for i := range n {
 		for k, v := range rows[w.from[p.column]+i][p.from:p.to] {
 			table = append(table, v-unknown[k])
-			want := 0.0
-			if i == k {
-				want = 1
-			}
-			identity = identity && v == want
+			identity = identity && (i == k && v == 1 || i != k && v == 0)
 		}
 	}
-	for _, u := range unknown {
-		biased = biased || u != 0
-	}
+	biased := slices.ContainsFunc(unknown, func(u float64) bool { return u != 0 })
 	x := w.slice(c.First, c.First+n)
 	if identity && !biased {
 		return x
@@ -586,17 +548,16 @@ func (w *lowering) category(value string, p columnBlock) string {
 	return x
 }
 
+// standIn makes a value with the shape of a raw one.
 func (w *lowering) standIn(value string, inputs []graph.Value) string {
-	for _, v := range inputs {
-		if v.Name != value {
-			continue
-		}
-		dims, size := sizesOf(v)
-		name := w.b.Name("shape")
-		w.finish(w.slice(0, size), dims, graph.Undefined, name)
-		return name
+	i := slices.IndexFunc(inputs, func(v graph.Value) bool { return v.Name == value })
+	if i < 0 {
+		return ""
 	}
-	return ""
+	dims, size := sizesOf(inputs[i])
+	name := w.b.Name("shape")
+	w.finish(w.slice(0, size), dims, graph.Undefined, name)
+	return name
 }
 
 // tableRows runs what is made of constants alone, as the table of a quantized embedding is, and returns how many rows a
@@ -623,26 +584,19 @@ func tableRows(ctx context.Context, m *graph.Model, o ort.Options) (map[string]i
 	if len(lookups) == 0 {
 		return nil, nil
 	}
-	c := constants.Clone()
-	b := graph.NewBuilder(c.Graph, "cfq.rows.")
+	b := graph.NewBuilder(g, "cfq.rows.")
+	var shapes []string
 	for _, n := range lookups {
-		c.Graph.Outputs = append(c.Graph.Outputs, graph.Value{Name: b.Op("Shape", []string{n.Input(0)})})
+		shapes = append(shapes, b.Op("Shape", []string{n.Input(0)}))
 	}
-	none := graph.FromFloats(b.Name("none"), []float32{0}, 1) // a session has an input
-	c.Graph.Inputs = []graph.Value{{Name: none.Name, DType: none.DType, Shape: graph.Fixed(none.Dims...)}}
 	o.Level = ort.Disabled
-	s, err := ort.Open(c, o)
-	if err != nil {
-		return nil, fmt.Errorf("the model's tables do not load: %w", err)
-	}
-	defer s.Close() //nolint:errcheck // nothing was written
-	shapes, err := s.Run(ctx, []*graph.Tensor{none})
+	out, err := ort.Evaluate(ctx, constants, o, shapes...)
 	if err != nil {
 		return nil, fmt.Errorf("the model's tables: %w", err)
 	}
 	rows := map[string]int64{}
 	for i, n := range lookups {
-		dims, err := shapes[i].Ints()
+		dims, err := out[i].Ints()
 		if err != nil || len(dims) == 0 {
 			return nil, err
 		}

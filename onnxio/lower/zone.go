@@ -64,11 +64,11 @@ func preprocessingOf(g *graph.Graph, rows map[string]int64) (*preprocessing, err
 	for _, v := range g.DataInputs() {
 		z.types[v.Name] = v.DType
 		if reads(g, v.Name) { // what only stands in the file is no column
-			z.input(v)
+			z.errs = append(z.errs, z.input(v))
 		}
 	}
-	if len(z.errs) > 0 {
-		return nil, errors.Join(z.errs...)
+	if err := errors.Join(z.errs...); err != nil {
+		return nil, err
 	}
 	if len(z.columns) == 0 {
 		return nil, errors.New("the model reads none of its inputs")
@@ -105,43 +105,32 @@ func reads(g *graph.Graph, value string) bool {
 	})
 }
 
-func (z *preprocessing) input(v graph.Value) {
-	bad := func(format string, a ...any) {
-		z.errs = append(z.errs, fmt.Errorf("input %q %s", v.Name, fmt.Sprintf(format, a...)))
-	}
-	switch v.DType {
-	case graph.Float, graph.Double, graph.Float16, graph.BFloat16, graph.String, graph.Bool, graph.Int8, graph.Uint8,
-		graph.Int16, graph.Uint16, graph.Int32, graph.Uint32, graph.Int64, graph.Uint64:
-	default:
-		bad("holds %s; texts, integers or floats are needed", v.DType)
-		return
+func (z *preprocessing) input(v graph.Value) error {
+	if v.DType.Bits() < 8 && v.DType != graph.String {
+		return fmt.Errorf("input %q holds %s; texts, integers or floats are needed", v.Name, v.DType)
 	}
 	if len(v.Shape) == 0 {
-		bad("has the shape %v; rows, or rows x columns, are needed", v.Shape)
-		return
+		return fmt.Errorf("input %q has the shape %v; rows, or rows x columns, are needed", v.Name, v.Shape)
 	}
 	n := int64(1)
 	for i, d := range v.Shape[1:] {
 		if d.Size <= 0 {
-			bad("has the dimension %d %q; only the first may be dynamic", i+1, d.Param)
-			return
+			return fmt.Errorf("input %q has the dimension %d %q; only the first may be dynamic", v.Name, i+1, d.Param)
 		}
 		if n *= d.Size; n > maxColumns {
-			bad("has the absurd shape %v", v.Shape)
-			return
+			return fmt.Errorf("input %q has the absurd shape %v", v.Name, v.Shape)
 		}
 	}
 	var elems []elem
+	var columns []int
 	for i := range int(n) {
-		elems = append(elems, elem{column: len(z.columns)})
+		elems, columns = append(elems, elem{column: len(z.columns)}), append(columns, len(z.columns))
 		z.columns = append(z.columns, Column{Input: v.Name, Name: columnName(v.Name, i, int(n)), DType: v.DType})
 	}
 	if !v.DType.IsFloat() {
-		z.class[v.Name], z.elems[v.Name] = raw, elems
-		for _, e := range elems {
-			z.depends[v.Name] = append(z.depends[v.Name], e.column)
-		}
+		z.class[v.Name], z.elems[v.Name], z.depends[v.Name] = raw, elems, columns
 	}
+	return nil
 }
 
 const maxColumns = 1 << 20
@@ -169,9 +158,13 @@ func (z *preprocessing) spread() {
 			z.returns[in] = z.returns[in] || back
 		}
 	}
+	z.classify(z.leaves)
+}
+
+func (z *preprocessing) classify(leaves func(n *graph.Node) bool) {
 	for _, n := range z.g.Nodes {
 		made := z.of(n, z.class)
-		if made == raw && z.leaves(n) {
+		if made == raw && leaves(n) {
 			made = computed
 		}
 		for _, o := range n.Outputs {
@@ -192,19 +185,11 @@ func mixes(n *graph.Node) bool {
 // finalize leaves what is made of numbers alone to the computation, now that categories are known, but for values that
 // only put columns side by side.
 func (z *preprocessing) finalize() {
-	for _, n := range z.g.Nodes {
-		made := z.of(n, z.class)
-		if made == raw && (z.leaves(n) || !z.categorical(n) && !slices.ContainsFunc(n.Outputs, z.numbers)) {
-			made = computed
-		}
-		for _, o := range n.Outputs {
-			z.class[o] = made
-		}
-	}
-}
-
-func (z *preprocessing) categorical(n *graph.Node) bool {
-	return slices.ContainsFunc(z.depends[n.Outputs[0]], func(c int) bool { return len(z.domain[c]) > 0 })
+	categorical := func(c int) bool { return len(z.domain[c]) > 0 }
+	z.classify(func(n *graph.Node) bool {
+		return z.leaves(n) || !slices.ContainsFunc(z.depends[n.Outputs[0]], categorical) &&
+			!slices.ContainsFunc(n.Outputs, z.numbers)
+	})
 }
 
 func (z *preprocessing) of(n *graph.Node, known map[string]valueClass) valueClass {
@@ -214,21 +199,17 @@ func (z *preprocessing) of(n *graph.Node, known map[string]valueClass) valueClas
 		if !ok {
 			c = z.class[in]
 		}
-		if in != "" {
-			have[c] = true
-		}
+		have[c] = have[c] || in != ""
 	}
 	switch {
 	case n.Is("Shape") || n.Is("Size"):
 		return sizes
-	case have[computed] || n.HasGraphs():
+	case have[computed] || n.HasGraphs() || have[sizes] && !have[raw] && z.float(n):
 		return computed
 	case have[raw]:
 		return raw
-	case have[sizes] && !z.float(n):
-		return sizes
 	case have[sizes]:
-		return computed
+		return sizes
 	}
 	return fixed
 }
@@ -258,6 +239,7 @@ func (z *preprocessing) move(n *graph.Node) {
 	}
 }
 
+// border notes the values that the computation gets from the preprocessing.
 func (z *preprocessing) border(n *graph.Node) {
 	numbers, only := true, true // what the node has of the preprocessing, and that it has nothing of the computation
 	var from []string
@@ -272,11 +254,7 @@ func (z *preprocessing) border(n *graph.Node) {
 	switch made := z.class[n.Outputs[0]]; {
 	case len(from) == 0 || made == raw:
 	case made == sizes:
-		for _, in := range from {
-			if !slices.Contains(z.shaped, in) {
-				z.shaped = append(z.shaped, in)
-			}
-		}
+		z.shaped = append(z.shaped, from...)
 	case only && !numbers && !n.HasGraphs():
 		for _, o := range n.Outputs {
 			z.boundaries = append(z.boundaries, boundary{value: o, dtype: z.types[o]})
@@ -312,31 +290,28 @@ func (z *preprocessing) float(n *graph.Node) bool { return z.types[n.Outputs[0]]
 func (z *preprocessing) made(n *graph.Node) graph.DType {
 	of := func(i int) graph.DType { return z.types[n.Input(i)] }
 	if n.Domain == learning {
-		switch n.Op {
-		case "LabelEncoder", "CategoryMapper", "DictVectorizer":
-			for _, a := range []struct {
-				name  string
-				dtype graph.DType
-			}{
-				{"values_strings", graph.String},
-				{"values_int64s", graph.Int64},
-				{"values_floats", graph.Float},
-				{"classes_strings", graph.Int64},
-			} {
-				if n.Attr(a.name) != nil {
-					return a.dtype
-				}
+		for _, a := range []struct {
+			name  string
+			dtype graph.DType
+		}{
+			{"values_strings", graph.String},
+			{"values_int64s", graph.Int64},
+			{"values_floats", graph.Float},
+			{"classes_strings", graph.Int64},
+		} {
+			if n.Attr(a.name) != nil {
+				return a.dtype
 			}
-			if a := n.Attr("values_tensor"); a != nil && a.T != nil {
-				return a.T.DType
-			}
-			if n.Op == "CategoryMapper" && of(0) == graph.String {
-				return graph.Int64
-			} else if n.Op == "CategoryMapper" {
-				return graph.String
-			}
-		case "ArrayFeatureExtractor":
+		}
+		switch a := n.Attr("values_tensor"); {
+		case a != nil && a.T != nil:
+			return a.T.DType
+		case n.Op == "ArrayFeatureExtractor":
 			return of(0)
+		case n.Op == "CategoryMapper" && of(0) == graph.String:
+			return graph.Int64
+		case n.Op == "CategoryMapper":
+			return graph.String
 		}
 		return graph.Float
 	}
@@ -345,7 +320,7 @@ func (z *preprocessing) made(n *graph.Node) graph.DType {
 		return graph.DType(n.Int("to", 0))
 	case "OneHot":
 		return of(2)
-	case "Where":
+	case "Where", "CastLike":
 		return of(1)
 	case "Shape", "Size", "ArgMax", "ArgMin", "NonZero":
 		return graph.Int64
@@ -356,8 +331,6 @@ func (z *preprocessing) made(n *graph.Node) graph.DType {
 			return a.T.DType
 		}
 		return graph.Float
-	case "CastLike":
-		return of(1)
 	case "Constant":
 		if t := n.Constant(); t != nil {
 			return t.DType
@@ -481,17 +454,13 @@ func (z *preprocessing) shifted(n *graph.Node, index func(int) []int64) []elem {
 	if n.Op == "Sub" {
 		sign = -1
 	}
-	if len(by) == 0 || len(by) != 1 && len(x) != 1 && len(by) != len(x) {
+	if len(x) == 0 || len(by) == 0 || len(by) != 1 && len(x) != 1 && len(by) != len(x) {
 		return nil
 	}
 	out := make([]elem, max(len(x), len(by)))
-	if len(x) == 0 {
-		return nil
-	}
 	for k := range out {
-		e := x[k%len(x)]
-		e.shift += sign * by[k%len(by)]
-		out[k] = e
+		out[k] = x[k%len(x)]
+		out[k].shift += sign * by[k%len(by)]
 	}
 	return out
 }
@@ -572,16 +541,17 @@ func (z *preprocessing) ranges() {
 func (z *preprocessing) categories() {
 	for i := range z.columns {
 		c := &z.columns[i]
-		c.Values = slices.DeleteFunc(slices.Clone(z.domain[i]), func(v string) bool { return v == "" })
+		for _, v := range z.domain[i] {
+			if v != "" {
+				c.Values = append(c.Values, v)
+			}
+		}
 		if c.DType == graph.Bool && c.Values != nil {
 			c.Values, z.strict[i] = []string{"0", "1"}, true
 		}
-		if c.DType == graph.String && len(c.Values) == 0 {
+		if c.DType == graph.String && c.Values == nil {
 			z.errs = append(z.errs, fmt.Errorf("which texts input %q may hold is not known: no look-up of its values is in "+
 				"the model", c.Input))
-		}
-		if len(c.Values) == 0 {
-			c.Values = nil
 		}
 		c.Strict = z.strict[i]
 	}
