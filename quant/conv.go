@@ -62,16 +62,15 @@ func (c *Conv) Patch(dst []float64, x []float32, group, position int) {
 func (b *Behind) Within(a Act) Act {
 	minimum, maximum := b.Bounds()
 	if minimum >= 0 && a.Zero != 0 {
-		hi := float32(a.QMax()-int(a.Zero)) * a.Scale
-		a = FitAct(a.Bits, 0, hi)
+		a = FitAct(a.Bits, 0, float32(a.QMax()-int(a.Zero))*a.Scale)
 	}
-	for below, above := int(a.Zero), a.QMax()-int(a.Zero); ; a.Scale = math.Nextafter32(a.Scale, 0) {
-		lo, hi := float32(-below)*a.Scale, float32(above)*a.Scale
+	for below, above := float32(a.Zero), float32(a.QMax()-int(a.Zero)); ; a.Scale = math.Nextafter32(a.Scale, 0) {
+		lo, hi := -below*a.Scale, above*a.Scale
 		switch {
 		case hi > maximum*1.00001:
-			a.Scale = maximum / float32(above)
+			a.Scale = maximum / above
 		case lo < minimum*1.00001:
-			a.Scale = -minimum / float32(below)
+			a.Scale = -minimum / below
 		case !(hi > maximum || lo < minimum):
 			return a
 		}

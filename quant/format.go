@@ -111,11 +111,7 @@ func HalfScales(scales []float32) {
 func (f Format) cover(w []float32) float32 {
 	var s float32
 	for _, x := range w {
-		if x > 0 {
-			s = max(s, x/float32(f.QMax))
-		} else {
-			s = max(s, x/float32(f.QMin))
-		}
+		s = max(s, x/float32(f.QMax), x/float32(f.QMin))
 	}
 	if !goodScale(s) {
 		return 1

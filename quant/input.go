@@ -60,7 +60,7 @@ func (in *Input) Check(dim int) error {
 			bad("column %d of the input begins at %v; the segment before ends at %v", j, c.Lo, in.Columns[j-1].Hi)
 		case follows && in.Columns[j-1].Gain != c.Gain:
 			bad("column %d of the input has the gain %v; the segment before has %v", j, c.Gain, in.Columns[j-1].Gain)
-		case follows && in.Columns[j-1].code(in.Columns[j-1].Hi, in.Scale) > 255:
+		case follows && quantize((c.Lo-in.Columns[j-1].Lo)*c.Gain, in.Scale, 0, 0, 256) > 255:
 			bad("column %d of the input reaches beyond code 255", j-1)
 		}
 		seen[c.Source] = true
@@ -76,10 +76,6 @@ func (in *Input) Check(dim int) error {
 // Inner reports whether column j is bounded by its Hi because another segment of its source follows.
 func (in *Input) Inner(j int) bool {
 	return j+1 < len(in.Columns) && in.Columns[j+1].Source == in.Columns[j].Source
-}
-
-func (c InputColumn) code(x, scale float32) int {
-	return quantize((x-c.Lo)*c.Gain, scale, 0, 0, 1<<20)
 }
 
 // byteOf is min(code, 255), for the many rows of a calibration set.
@@ -179,9 +175,7 @@ func (in *Input) Sources() []int {
 // model input, divided by the gains, and the offsets added to the bias.
 func (in *Input) Fold(l LayerInfo) LayerInfo {
 	f := l
-	f.Columns = len(in.Columns)
-	f.W = make([]float32, len(l.W))
-	f.B = make([]float32, l.Out)
+	f.Columns, f.W, f.B = len(in.Columns), make([]float32, len(l.W)), make([]float32, l.Out)
 	for o := range l.Out {
 		var b float64
 		if l.B != nil {

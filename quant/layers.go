@@ -74,11 +74,9 @@ func FindLayers(m *graph.Model) ([]LayerInfo, error) {
 		if !IsLayer(n) {
 			continue
 		}
-		l, err := f.layer(n)
-		if err != nil {
+		if l, err := f.layer(n); err != nil {
 			return nil, err
-		}
-		if l != nil {
+		} else if l != nil {
 			layers = append(layers, *l)
 		}
 	}
@@ -176,18 +174,14 @@ func (f *finder) layer(n *graph.Node) (*LayerInfo, error) {
 // NotFinite is why a layer of a model that does not compute numbers stays as it is.
 const NotFinite = "its weights are not all finite"
 
-func (f *finder) numbers(l *LayerInfo, w, b *graph.Tensor) error {
-	var err error
-	if l.W, err = w.Floats(); err != nil {
-		return fmt.Errorf("weight of layer %q: %w", l.Node, err)
-	}
+func (f *finder) numbers(l *LayerInfo, w, b *graph.Tensor) (err error) {
 	l.B = make([]float32, l.Out)
-	if b != nil {
-		if l.B, err = b.Floats(); err != nil {
-			return fmt.Errorf("bias of layer %q: %w", l.Node, err)
-		}
+	if l.W, err = w.Floats(); err == nil && b != nil {
+		l.B, err = b.Floats()
 	}
 	switch {
+	case err != nil:
+		return fmt.Errorf("weights of layer %q: %w", l.Node, err)
 	case f.g.IsOutput(l.Weight):
 		l.Fixed = fmt.Sprintf("its weight %q is also an output of the model", l.Weight)
 	case !finite(l.W) || !finite(l.B):
@@ -213,12 +207,7 @@ func (f *finder) unfit(l *LayerInfo, w *graph.Tensor) string {
 }
 
 func finite(v []float32) bool {
-	for _, x := range v {
-		if x-x != 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(v, func(x float32) bool { return x-x != 0 })
 }
 
 // Groups returns the layer's groups, each as a layer of its own that reads its
@@ -280,32 +269,24 @@ func (f *finder) follow(l *LayerInfo) {
 	case n.Is("Relu"):
 		b.Value, b.Hi = n.Outputs[0], float32(math.Inf(1))
 	case n.Is("Clip"):
-		lo, hi, ok := f.bounds(n)
-		// A range without 0 has no zero point.
-		if ok && lo <= 0 && hi > 0 {
+		lo, hi := NumberOr(f.g, n.Input(1), math.Inf(-1)), NumberOr(f.g, n.Input(2), math.Inf(1))
+		if lo <= 0 && hi > 0 { // a range without 0 has no zero point
 			b.Value, b.Lo, b.Hi = n.Outputs[0], lo, hi
 		}
 	}
 }
 
-func (f *finder) bounds(n *graph.Node) (lo, hi float32, ok bool) {
-	b := [2]float32{float32(math.Inf(-1)), float32(math.Inf(1))}
-	for i := range b {
-		name := n.Input(i + 1)
-		if name == "" {
-			continue
-		}
-		t := f.inits[name]
-		if t == nil || t.DType != graph.Float || t.Len() != 1 {
-			return 0, 0, false
-		}
-		v, err := t.Floats()
-		if err != nil || v[0] != v[0] {
-			return 0, 0, false
-		}
-		b[i] = v[0]
+// NumberOr returns the constant called name, what is given without a name, and NaN where it is not one number.
+func NumberOr(g *graph.Graph, name string, absent float64) float32 {
+	if name == "" {
+		return float32(absent)
 	}
-	return b[0], b[1], true
+	if t := g.Init(name); t != nil && t.DType == graph.Float && t.Len() == 1 {
+		if v, err := t.Floats(); err == nil {
+			return v[0]
+		}
+	}
+	return float32(math.NaN())
 }
 
 func (f *finder) sources(layers []LayerInfo) {

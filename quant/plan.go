@@ -125,10 +125,8 @@ func goodScale(s float32) bool {
 
 // Layer returns the plan of the layer called node, or nil.
 func (p *Plan) Layer(node string) *Layer {
-	for i := range p.Layers {
-		if p.Layers[i].Node == node {
-			return &p.Layers[i]
-		}
+	if i := slices.IndexFunc(p.Layers, func(l Layer) bool { return l.Node == node }); i >= 0 {
+		return &p.Layers[i]
 	}
 	return nil
 }
@@ -175,17 +173,16 @@ func (l *Layer) Encode(info LayerInfo, inScale float32) (*Encoded, error) {
 	}
 	e.AllZeroB = !slices.ContainsFunc(e.FloatB, func(b float32) bool { return b != 0 })
 	e.Codes = make([]int8, len(info.W))
-	for o := range e.Out {
-		s, planned, f := e.Scale(o), l.Scales[o%len(l.Scales)], formats[o]
-		for i := o * e.In; i < (o+1)*e.In; i++ {
-			switch {
-			case l.Codes == nil:
-				e.Codes[i] = f.Quantize(info.W[i], s)
-			case s == planned:
-				e.Codes[i] = l.Codes[i]
-			default:
-				e.Codes[i] = f.Quantize(Dequantize(l.Codes[i], planned), s)
-			}
+	for i := range e.Codes {
+		o := i / e.In
+		s, planned := e.Scale(o), l.Scales[o%len(l.Scales)]
+		switch {
+		case l.Codes == nil:
+			e.Codes[i] = formats[o].Quantize(info.W[i], s)
+		case s == planned:
+			e.Codes[i] = l.Codes[i]
+		default:
+			e.Codes[i] = formats[o].Quantize(Dequantize(l.Codes[i], planned), s)
 		}
 	}
 	return e, nil
@@ -211,10 +208,8 @@ func (e *Encoded) quantizeBias() error {
 		}
 		e.Scales[o%len(e.Scales)] = max(s, e.Scale(o))
 	}
-	e.Bias = make([]int32, e.Out)
 	for o, b := range e.FloatB {
-		unit := float64(e.InScale * e.Scale(o))
-		e.Bias[o] = int32(math.RoundToEven(float64(b) / unit))
+		e.Bias = append(e.Bias, int32(math.RoundToEven(float64(b)/float64(e.InScale*e.Scale(o)))))
 	}
 	return nil
 }

@@ -227,17 +227,17 @@ func (r *PlanRow) appendTo(out *Layer, l *PlanLayer, info LayerInfo, o int) erro
 	if err != nil {
 		return err
 	}
-	scale := l.Scale
+	scale := cmp.Or(l.Scale, r.Scale)
 	switch {
-	case scale != nil && r.Scale != nil:
+	case l.Scale != nil && r.Scale != nil:
 		return errors.New("both the row and the layer have a \"scale\"")
-	case scale == nil && r.Scale == nil && r.Codes != "":
+	case scale == nil && r.Codes != "":
 		return errors.New("\"codes\" without a \"scale\"")
 	case scale == nil:
-		if scale = r.Scale; scale == nil {
-			cover := format.cover(info.Row(o))
-			scale = &cover
-		}
+		cover := format.cover(info.Row(o))
+		scale = &cover
+	}
+	if l.Scale == nil {
 		if !goodScale(*scale) {
 			return fmt.Errorf("the scale %v is not a positive number", *scale)
 		}
@@ -255,11 +255,7 @@ func (r *PlanRow) appendTo(out *Layer, l *PlanLayer, info LayerInfo, o int) erro
 		return fmt.Errorf("%d codes for %d inputs", len(codes), info.In)
 	}
 	out.Codes = append(out.Codes, codes...)
-	if r.Bias != nil {
-		out.Bias = append(out.Bias, *r.Bias)
-	} else {
-		out.Bias = append(out.Bias, info.B[o])
-	}
+	out.Bias = append(out.Bias, *cmp.Or(r.Bias, &info.B[o]))
 	return nil
 }
 

@@ -1,12 +1,9 @@
 package quant
 
 import (
-	"math"
-	"slices"
-	"strings"
-
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
+	"math"
 )
 
 // A quantized model's derivative is zero almost everywhere. What a solver needs
@@ -20,7 +17,6 @@ const (
 	ownDomain = "cfq"
 	fakeQuant = "FakeQuant"
 	fakeClip  = "FakeQuantClip"
-	contrib   = "com.microsoft" // of quantizers with 4 or 16 bits before opset 21; also the end of names of their calls
 )
 
 // StraightThrough rewrites the quantizers of activations of m in place into calls of
@@ -30,21 +26,15 @@ const (
 // 2013 (the straight-through estimator), here with the gradient of the clip.
 func StraightThrough(m *graph.Model) map[string]autodiff.Rule {
 	g := m.Graph
-	producers := g.Producers()
-	inits := map[string]bool{}
-	for _, t := range g.Inits {
-		inits[t.Name] = true
-	}
-	used := map[string]bool{}
+	producers, inits := g.Producers(), g.InitMap()
+	rules := map[string]autodiff.Rule{}
 	for i, dq := range g.Nodes {
-		if dq.Op != "DequantizeLinear" || !dq.Standard() && dq.Domain != contrib {
-			continue
-		}
 		q, clip := producers[dq.Input(0)], (*graph.Node)(nil)
 		if q != nil && q.Op == "Clip" {
 			q, clip = producers[q.Input(0)], q
 		}
-		if q == nil || q.Op != "QuantizeLinear" || q.Domain != dq.Domain || inits[q.Input(0)] || !sameScale(q, dq) {
+		if !dq.Is("DequantizeLinear") || q == nil || !q.Is("QuantizeLinear") || inits[q.Input(0)] != nil || q.Input(2) == "" ||
+			q.Input(1) != dq.Input(1) || q.Input(2) != dq.Input(2) { // per tensor, on one grid
 			continue
 		}
 		call := &graph.Node{
@@ -55,56 +45,36 @@ func StraightThrough(m *graph.Model) map[string]autodiff.Rule {
 			call.Op = fakeClip
 			call.Inputs = append(call.Inputs, clip.Input(1), clip.Input(2))
 		}
-		if dq.Domain == contrib {
-			call.Op += contrib
-		}
 		g.Nodes[i] = call
-		used[call.Op] = true
+		rules[ownDomain+"."+call.Op] = throughClip
 	}
-	if len(used) == 0 {
+	if len(rules) == 0 {
 		return nil
 	}
 	m.SetOpset(ownDomain, 1)
-	rules := map[string]autodiff.Rule{"Min": strictMin}
-	for _, name := range calls() {
-		if used[name] {
-			m.Functions = append(m.Functions, quantizer(name, m))
-			rules[ownDomain+"."+name] = throughClip
+	for _, name := range []string{fakeQuant, fakeClip} {
+		if rules[ownDomain+"."+name] != nil {
+			m.Functions = append(m.Functions, activationQuantizer(name, m.Opset("")))
 		}
 	}
+	rules["Min"] = strictMin
 	return rules
 }
 
-func calls() []string { return []string{fakeQuant, fakeClip, fakeQuant + contrib, fakeClip + contrib} }
-
-func sameScale(q, dq *graph.Node) bool {
-	return q.Input(1) == dq.Input(1) && q.Input(2) == dq.Input(2) && q.Input(2) != ""
-}
-
-func quantizer(name string, m *graph.Model) *graph.Function {
-	domain, kind := "", name
-	if base, ok := strings.CutSuffix(name, contrib); ok {
-		domain, kind = contrib, base
+func activationQuantizer(name string, opset int64) *graph.Function {
+	node := func(op, out string, in ...string) *graph.Node {
+		return &graph.Node{Op: op, Inputs: in, Outputs: []string{out}}
 	}
 	f := &graph.Function{
 		Name: name, Domain: ownDomain, Inputs: []string{"x", "s", "z"}, Outputs: []string{"y"},
-		Opsets: []graph.Opset{{Version: m.Opset("")}},
-		Nodes: []*graph.Node{
-			{Op: "QuantizeLinear", Domain: domain, Inputs: []string{"x", "s", "z"}, Outputs: []string{"q"}},
-		},
-	}
-	if domain != "" {
-		f.Opsets = append(f.Opsets, graph.Opset{Domain: domain, Version: max(m.Opset(domain), 1)})
+		Opsets: []graph.Opset{{Version: opset}}, Nodes: []*graph.Node{node("QuantizeLinear", "q", "x", "s", "z")},
 	}
 	last := "q"
-	if kind == fakeClip {
-		f.Inputs = append(f.Inputs, "lo", "hi")
-		f.Nodes = append(f.Nodes, &graph.Node{Op: "Clip", Inputs: []string{"q", "lo", "hi"}, Outputs: []string{"c"}})
-		last = "c"
+	if name == fakeClip {
+		f.Inputs, last = append(f.Inputs, "lo", "hi"), "c"
+		f.Nodes = append(f.Nodes, node("Clip", "c", "q", "lo", "hi"))
 	}
-	f.Nodes = append(f.Nodes, &graph.Node{
-		Op: "DequantizeLinear", Domain: domain, Inputs: []string{last, "s", "z"}, Outputs: []string{"y"},
-	})
+	f.Nodes = append(f.Nodes, node("DequantizeLinear", "y", last, "s", "z"))
 	return f
 }
 
@@ -114,18 +84,17 @@ func quantizer(name string, m *graph.Model) *graph.Function {
 //
 // Reference: Esser et al., Learned Step Size Quantization, 2020, equation 3.
 func throughClip(c *autodiff.Call, i int) string {
-	x, y := c.Node.Input(0), c.Node.Outputs[0]
-	switch i {
-	case 0:
-		if in := inside(c); in != "" {
-			return c.Op("Where", []string{in, c.Grad(), c.Scalar(x, 0)})
-		}
-	case 1:
-		if in := inside(c); in != "" {
-			return byScale(c, c.Op("Sub", []string{y, c.Op("Where", []string{in, x, c.Scalar(x, 0)})}))
-		}
+	if i > 1 {
+		return ""
 	}
-	return ""
+	x, y, in := c.Node.Input(0), c.Node.Outputs[0], inside(c)
+	switch {
+	case in == "":
+		return ""
+	case i == 0:
+		return c.Op("Where", []string{in, c.Grad(), c.Scalar(x, 0)})
+	}
+	return byScale(c, c.Op("Sub", []string{y, c.Op("Where", []string{in, x, c.Scalar(x, 0)})}))
 }
 
 func byScale(c *autodiff.Call, diff string) string {
@@ -137,15 +106,13 @@ func byScale(c *autodiff.Call, diff string) string {
 //
 // Reference: Choi et al., PACT: Parameterized Clipping Activation for Quantized Neural Networks, 2018, equation 3.
 func ClipScales(rules map[string]autodiff.Rule) {
-	for _, name := range calls() {
-		name = ownDomain + "." + name
-		rule := rules[name]
-		if rule == nil {
+	for _, name := range []string{ownDomain + "." + fakeQuant, ownDomain + "." + fakeClip} {
+		if rules[name] == nil {
 			continue
 		}
 		rules[name] = func(c *autodiff.Call, i int) string {
 			if i != 1 {
-				return rule(c, i)
+				return throughClip(c, i)
 			}
 			in, y := inside(c), c.Node.Outputs[0]
 			if in == "" {
@@ -159,7 +126,7 @@ func ClipScales(rules map[string]autodiff.Rule) {
 // SetScale makes a node take its scale from a value, a scalar, and reports whether the node is a call that
 // StraightThrough made.
 func SetScale(n *graph.Node, scale string) bool {
-	if n == nil || n.Domain != ownDomain || !slices.Contains(calls(), n.Op) {
+	if n == nil || n.Domain != ownDomain || n.Op != fakeQuant && n.Op != fakeClip {
 		return false
 	}
 	n.Inputs[1] = scale
@@ -173,20 +140,17 @@ func inside(c *autodiff.Call) string {
 		return c.Op("Cast", []string{code}, graph.IntAttr("to", int64(c.Type(x).DType)))
 	}
 	var lo, hi string
+	t := c.Type(zero).DType
+	half := math.Exp2(float64(t.Bits() - 1))
 	switch {
-	case strings.HasPrefix(c.Node.Op, fakeClip):
+	case c.Node.Op == fakeClip:
 		lo, hi = number(c.Node.Input(3)), number(c.Node.Input(4))
+	case t == graph.Uint4 || t == graph.Uint8 || t == graph.Uint16:
+		lo, hi = c.Scalar(x, 0), c.Scalar(x, 2*half-1)
+	case t == graph.Int4 || t == graph.Int8 || t == graph.Int16:
+		lo, hi = c.Scalar(x, -half), c.Scalar(x, half-1)
 	default:
-		t := c.Type(zero).DType
-		half := math.Exp2(float64(t.Bits() - 1))
-		switch t {
-		case graph.Uint4, graph.Uint8, graph.Uint16:
-			lo, hi = c.Scalar(x, 0), c.Scalar(x, 2*half-1)
-		case graph.Int4, graph.Int8, graph.Int16:
-			lo, hi = c.Scalar(x, -half), c.Scalar(x, half-1)
-		default:
-			return c.Fail("no gradient passes through a quantizer to %s", t)
-		}
+		return c.Fail("no gradient passes through a quantizer to %s", t)
 	}
 	stands := func(code string) string {
 		return c.Op("Mul", []string{c.Op("Sub", []string{code, number(zero)}), scale})

@@ -17,7 +17,10 @@ const microsoft = "com.microsoft"
 func Unfusing() graph.Pass {
 	rules := fusions()
 	rule := func(n *graph.Node) fusion {
-		if n.Domain == microsoft || n.Standard() && n.Op == "SimplifiedLayerNormalization" { // no standard operator, though
+		switch {
+		case n.Domain == microsoft && (n.Op == "QuantizeLinear" || n.Op == "DequantizeLinear"): // of 4 or 16 bits
+			return func(u unfuser, n *graph.Node) (string, error) { return u.Op(n.Op, n.Inputs, n.Attrs...), nil }
+		case n.Domain == microsoft || n.Standard() && n.Op == "SimplifiedLayerNormalization": // no standard operator, though
 			return rules[n.Op]
 		}
 		return nil

@@ -507,7 +507,7 @@ func (w *graphWriter) takes(y string, all map[string][]*graph.Node) bool {
 // covers reports whether the Relu or Clip n does nothing to what the codes of the
 // QuantizeLinear q, uint8 with a scalar scale, stand for.
 func covers(g *graph.Graph, n, q *graph.Node) bool {
-	zero, scale := g.Init(q.Input(2)), numberOr(g, q.Input(1), math.NaN())
+	zero, scale := g.Init(q.Input(2)), quant.NumberOr(g, q.Input(1), math.NaN())
 	if zero == nil || zero.DType != graph.Uint8 || len(zero.Raw) != 1 {
 		return false
 	}
@@ -515,18 +515,5 @@ func covers(g *graph.Graph, n, q *graph.Node) bool {
 	if n.Is("Relu") {
 		return lowest == 0
 	}
-	return numberOr(g, n.Input(1), math.Inf(-1)) <= lowest && numberOr(g, n.Input(2), math.Inf(1)) >= highest
-}
-
-// numberOr returns the constant called name, what is given without a name, and NaN where it is not one number.
-func numberOr(g *graph.Graph, name string, absent float64) float32 {
-	if name == "" {
-		return float32(absent)
-	}
-	if t := g.Init(name); t != nil && t.DType == graph.Float && t.Len() == 1 {
-		if v, err := t.Floats(); err == nil {
-			return v[0]
-		}
-	}
-	return float32(math.NaN())
+	return quant.NumberOr(g, n.Input(1), math.Inf(-1)) <= lowest && quant.NumberOr(g, n.Input(2), math.Inf(1)) >= highest
 }
