@@ -39,21 +39,29 @@ func brokenColumns(id, head string) []metricColumn {
 	return []metricColumn{{head, id, asPercent}, {"broken", id, asFraction}, {"interval", id, asInterval}}
 }
 
+func heads(first string, columns []metricColumn) []string {
+	all := []string{first}
+	for i := range columns {
+		all = append(all, columns[i].name())
+	}
+	return all
+}
+
+func cells(first string, columns []metricColumn, r *eval.Result, at int) []string {
+	all := []string{first}
+	for i := range columns {
+		all = append(all, columns[i].cell(r, at))
+	}
+	return all
+}
+
 // byMargin is a section with a row for each required margin; if a metric is named, of those margins that have it.
 func byMargin(title string, r *eval.Result, having string, columns []metricColumn) pageBlock {
-	b := pageBlock{Title: title, Head: []string{"t"}}
-	for _, c := range columns {
-		b.Head = append(b.Head, c.name())
-	}
+	b := pageBlock{Title: title, Head: heads("t", columns)}
 	for i, a := range r.Margins {
-		if having != "" && a.Of(having).N == 0 {
-			continue
+		if having == "" || a.Of(having).N > 0 {
+			b.row(cells(margin(a.Margin), columns, r, i)...)
 		}
-		cells := []string{margin(a.Margin)}
-		for _, c := range columns {
-			cells = append(cells, c.cell(r, i))
-		}
-		b.row(cells...)
 	}
 	return b
 }
@@ -119,37 +127,27 @@ type partTable struct {
 }
 
 func newParts(title, what string, t float64) *partTable {
-	p := &partTable{margin: t, pageBlock: pageBlock{Title: title, Left: 1, Head: []string{what}}}
-	p.columns = slices.Concat([]metricColumn{{"helped", "frr", asFraction}}, brokenColumns("vd", symbolAt("vd", t)),
+	columns := slices.Concat([]metricColumn{{"helped", "frr", asFraction}}, brokenColumns("vd", symbolAt("vd", t)),
 		[]metricColumn{
 			{symbolAt("rvd", t), "rvd", asPercent}, {"", "crg.median", asChange}, {"accuracy", "accuracy_quant", asPercent},
 		})
-	for _, c := range p.columns {
-		p.Head = append(p.Head, c.name())
+	return &partTable{
+		margin: t, columns: columns, pageBlock: pageBlock{Title: title, Left: 1, Head: heads(what, columns)},
 	}
-	return p
 }
 
 func (p *partTable) add(name string, r *eval.Result) {
-	at := marginAt(r, p.margin)
-	if at < 0 {
-		return
+	if at := marginAt(r, p.margin); at >= 0 {
+		p.row(cells(name, p.columns, r, at)...)
+		p.names, p.at = append(p.names, name), append(p.at, r.Margins[at])
 	}
-	cells := []string{name}
-	for _, c := range p.columns {
-		cells = append(cells, c.cell(r, at))
-	}
-	p.row(cells...)
-	p.names, p.at = append(p.names, name), append(p.at, r.Margins[at])
 }
 
 // mark marks the group that is worst in a metric, where the table has that metric.
 func (p *partTable) mark(g *eval.GroupGap) {
-	column := 1 + slices.IndexFunc(p.columns, func(c metricColumn) bool { return c.metric == g.Metric })
-	row := slices.Index(p.names, g.Worst)
-	if column == 0 || row < 0 {
-		return
+	column := slices.IndexFunc(p.columns, func(c metricColumn) bool { return c.metric == g.Metric })
+	if row := slices.Index(p.names, g.Worst); column >= 0 && row >= 0 {
+		p.Rows[row][1+column] += " (worst)"
+		p.style(row, 1+column, "bad")
 	}
-	p.Rows[row][column] += " (worst)"
-	p.style(row, column, "bad")
 }

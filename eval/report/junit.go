@@ -83,12 +83,12 @@ func JUnit(w io.Writer, d *Document) error {
 		}
 		seen[name] = true
 		c := junitCase{Name: name, Class: junitName + "." + f.Metric, Time: "0"}
-		m := &junitMessage{Message: f.Why, Type: string(f.Verdict), Text: measured(f)}
+		m := &junitMessage{Message: f.Why, Type: string(f.Verdict), Text: f.Why}
 		switch {
 		case f.Verdict == gate.Pass:
-			c.Out = m.Text
+			c.Out = f.Why
 		case f.OK():
-			c.Out, c.Skipped = m.Text, &junitMessage{Message: verdictOf(f) + ": " + f.Why}
+			c.Skipped = &junitMessage{Message: verdictOf(f) + ": " + f.Why}
 			s.Skipped++
 		case f.Verdict == gate.Fail:
 			c.Failure = m
@@ -105,26 +105,4 @@ func JUnit(w io.Writer, d *Document) error {
 	}
 	_, err = io.WriteString(w, legible(xml.Header+string(out)+"\n"))
 	return err
-}
-
-func measured(f *gate.Finding) string {
-	people := fmt.Sprintf("people: %d; ", f.N)
-	switch {
-	case f.Num != nil && f.Exact():
-		people = fmt.Sprintf("%d of %d; ", *f.Num, f.N)
-	case f.Num != nil:
-		people = fmt.Sprintf("people: %d of %d; ", *f.Num, f.N)
-	case f.Exact():
-		people = ""
-	}
-	x := f.Shown()
-	s := fmt.Sprintf("%s = %s (%sbounds: %s), limit %s", f.Metric, orMissing(x.Value), people, orMissing(x.Bounds),
-		x.Limit)
-	if f.Margin != nil {
-		s += ", required margin " + margin(*f.Margin)
-	}
-	if f.Need > 0 {
-		s += fmt.Sprintf(", %d people would be needed", f.Need)
-	}
-	return s
 }
