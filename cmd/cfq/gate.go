@@ -357,7 +357,7 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 		f.notes = append(f.notes, "--looks-file none: whether this model was judged before was not checked")
 	}
 	g.OneSided, g.NeedsEncoding = g.OneSided || f.oneSided, g.NeedsEncoding || f.verified
-	g.Mirror(f.promises != "")
+	g.Reverse(f.promises != "")
 	if err := g.Check(); err != nil {
 		return nil, cli.WithCode(err, cli.Unusable)
 	}

@@ -39,8 +39,8 @@ type Check struct {
 	// difference between two of them.
 	By     string
 	MaxGap *float64
-	// Mirrors is the name of the check that this one was added for, see [Gate.Mirror].
-	Mirrors string
+	// Reverse is the name of the check that this one was added for, see [Gate.Reverse].
+	Reverse string
 }
 
 // ParseCheck reads a check from one line of text:

@@ -1,10 +1,6 @@
 package gate
 
-import (
-	"slices"
-
-	"cfq/eval"
-)
+import "cfq/eval"
 
 // dataCheck is a check that every gate has unless it has one of its own on the metric. It is about the data and the
 // promises in hand, so shares of them are compared as they are, without bounds. Unless the limit is kept the other
@@ -32,8 +28,7 @@ func (g *Gate) dataChecks() []dataCheck {
 
 func (j *judge) dataChecks() (all []Finding) {
 	for _, x := range j.Gate.dataChecks() {
-		own := func(c Check) bool { return c.Metric == x.metric && c.By == "" && c.bounds() }
-		if slices.ContainsFunc(j.Checks, own) {
+		if j.limits(x.metric) {
 			continue
 		}
 		m, _ := eval.MetricBy(x.metric)

@@ -46,7 +46,7 @@ type Gate struct {
 	// Looks is how many evaluations of one model are planned; 0 = 1. They share the error that Confidence leaves, in equal
 	// parts (Bonferroni), so that no rule for when to look again makes a wrong pass more probable.
 	Looks int
-	// OneSided leaves out the limits that Mirror adds.
+	// OneSided leaves out the limits that Reverse adds.
 	OneSided bool
 	// MaxUnreadable is the largest share of unreadable rows, and of people without an outcome, see dataCheck;
 	// nil = eval.MuchUnreadable.
@@ -61,67 +61,58 @@ type Gate struct {
 	Checks []Check
 }
 
-// Mirror adds to each upper limit on a metric of one direction the same limit on its mirrors (see eval.Metric), at its
-// margin and for its groups, unless the gate is OneSided or limits them itself, with the same severity: a model that
+// Reverse adds to each upper limit on a metric of one direction the same limit on its reverse (see eval.Metric), at its
+// margin and for its groups, unless the gate is OneSided or limits it itself, with the same severity: a model that
 // approves everybody breaks no promise, and one that approves everybody of a group makes none of its own there. For
 // issued promises nobody asks what the quantized model would promise.
-func (g *Gate) Mirror(issued bool) {
-	if !g.OneSided {
-		g.Checks = append(g.Checks, g.mirrored(issued)...)
+func (g *Gate) Reverse(issued bool) {
+	if g.OneSided {
+		return
 	}
-}
-
-func (g *Gate) mirrored(issued bool) []Check {
 	d := g.withDefaults()
-	var added []Check
-	for i := range g.Checks {
-		of := &g.Checks[i]
-		for _, m := range of.mirrors() {
+	for _, of := range slices.Clone(g.Checks) {
+		for _, id := range of.reverse() {
+			m, _ := eval.MetricBy(id)
 			if issued && m.Requires == eval.RequiresMirrored {
 				continue
 			}
 			c := Check{
-				Metric: m.ID, Severity: of.Severity, Max: of.Max, MaxIncrease: of.MaxIncrease, By: of.By, Mirrors: of.name(),
+				Metric: id, Severity: of.Severity, Max: of.Max, MaxIncrease: of.MaxIncrease, By: of.By, Reverse: of.name(),
 			}
 			if m.PerMargin() {
 				c.Margin = of.Margin
 			}
-			all := slices.Concat(g.Checks, added)
-			if slices.ContainsFunc(all, func(o Check) bool { return o.name() == c.name() }) {
+			if slices.ContainsFunc(g.Checks, func(o Check) bool { return o.name() == c.name() }) {
 				c.Name = "mirror of " + of.name() // findings go by names
 			}
-			if !slices.ContainsFunc(all, func(o Check) bool { return o.replaces(&c, &d) }) {
-				added = append(added, c)
+			if !slices.ContainsFunc(g.Checks, func(o Check) bool { return o.replaces(&c, &d) }) {
+				g.Checks = append(g.Checks, c)
 			}
 		}
 	}
-	return added
 }
 
-func (c *Check) mirrors() (all []eval.Metric) {
+// reverse are the metrics that the check needs limits on, too.
+func (c *Check) reverse() []string {
 	if c.Max == nil && c.MaxIncrease == nil {
 		return nil
 	}
 	m, _ := eval.MetricBy(c.Metric)
-	for _, id := range m.Reverse {
-		mirror, _ := eval.MetricBy(id)
-		all = append(all, mirror)
-	}
-	return all
+	return m.Reverse
 }
 
 func (c Check) limitsApprovals() bool {
 	return (c.Metric == "gained" || c.Metric == "disagreement") && c.Max != nil && c.Severity != Warns
 }
 
-// replaces says that the check limits what a mirror would. One that the gate names itself may have any limit.
-func (c *Check) replaces(mirror *Check, g *Gate) bool {
-	m, _ := eval.MetricBy(mirror.Metric)
-	within := func(x, limit *float64) bool { return x != nil && (c.Mirrors == "" || limit != nil && *x <= *limit) }
-	return c.Metric == mirror.Metric && grouping(c.By) == grouping(mirror.By) &&
-		(c.Severity != Warns || mirror.Severity == Warns) &&
-		(!m.PerMargin() || c.margin(g, &m, false) == mirror.margin(g, &m, false)) &&
-		(within(c.Max, mirror.Max) || mirror.Max == nil && within(c.MaxIncrease, mirror.MaxIncrease))
+// replaces says that the check limits what a reverse one would. One that the gate names itself may have any limit.
+func (c *Check) replaces(reverse *Check, g *Gate) bool {
+	m, _ := eval.MetricBy(reverse.Metric)
+	within := func(x, limit *float64) bool { return x != nil && (c.Reverse == "" || limit != nil && *x <= *limit) }
+	return c.Metric == reverse.Metric && grouping(c.By) == grouping(reverse.By) &&
+		(c.Severity != Warns || reverse.Severity == Warns) &&
+		(!m.PerMargin() || c.margin(g, &m, false) == reverse.margin(g, &m, false)) &&
+		(within(c.Max, reverse.Max) || reverse.Max == nil && within(c.MaxIncrease, reverse.MaxIncrease))
 }
 
 func (g *Gate) withDefaults() Gate {
@@ -134,10 +125,6 @@ func (g *Gate) withDefaults() Gate {
 		d.MaxUnreadable = &x
 	}
 	return d
-}
-
-func impliedChecks() []Check {
-	return []Check{{Metric: "batches.difference", Max: new(float64)}}
 }
 
 // mistake is one in a gate: at a key of a check, or of the gate itself when at is -1.

@@ -21,7 +21,11 @@ func Judge(g *Gate, r, previous *eval.Result) *Report {
 	report := &Report{
 		Confidence: j.Confidence, Findings: []Finding{}, IntendedUse: g.IntendedUse, Approver: g.Approver,
 	}
-	j.Checks = append(j.Checks, j.implied()...)
+	const batches = "batches.difference" // every gate limits it where it was measured
+	m, _ := eval.MetricBy(batches)
+	if _, missing := measured(&m, 0, r); missing == "" && !j.limits(batches) {
+		j.Checks = append(j.Checks, Check{Metric: batches, Max: new(float64)})
+	}
 	report.Findings = append(report.Findings, j.checks()...)
 	if r != nil {
 		for i := range r.SensitivityToCopies {
@@ -29,7 +33,7 @@ func Judge(g *Gate, r, previous *eval.Result) *Report {
 			report.stricter(o, (&judge{Gate: j.Gate, r: o.Result, previous: previous}).checks())
 		}
 	}
-	report.noteMirrors(g, r)
+	report.noteReverse(g, r)
 	report.Findings = append(report.Findings, j.dataChecks()...)
 	report.conclude()
 	report.advise(r != nil && r.Settings.Sample > 0 && r.Population.Evaluated < r.Population.Refused)
@@ -55,17 +59,9 @@ type judge struct {
 	r, previous *eval.Result
 }
 
-func (j *judge) implied() []Check {
-	var out []Check
-	for _, c := range impliedChecks() {
-		m, _ := eval.MetricBy(c.Metric)
-		_, missing := measured(&m, 0, j.r)
-		own := func(own Check) bool { return own.Metric == c.Metric && own.bounds() }
-		if missing == "" && !slices.ContainsFunc(j.Checks, own) {
-			out = append(out, c)
-		}
-	}
-	return out
+// limits says that the gate limits the value of a metric itself.
+func (j *judge) limits(metric string) bool {
+	return slices.ContainsFunc(j.Checks, func(c Check) bool { return c.Metric == metric && c.By == "" && c.bounds() })
 }
 
 func (j *judge) checks() []Finding {
@@ -98,9 +94,9 @@ func (j *judge) check(c *Check) []Finding {
 			all = append(all, j.one(s, j.r))
 		}
 	}
-	// A limit on approvals counts those who need no promise. Without one, a mirror that nobody is left for stays open.
+	// A limit on approvals counts those who need no promise. Without one, a reverse check that nobody is left for stays open.
 	counted := j.r == nil || j.r.Settings.OneSided || slices.ContainsFunc(j.Checks, Check.limitsApprovals)
-	if c.Mirrors != "" && m.Requires == eval.RequiresMirrored && counted {
+	if c.Reverse != "" && m.Requires == eval.RequiresMirrored && counted {
 		all = slices.DeleteFunc(all, func(f Finding) bool { return f.Verdict == Inconclusive && f.N == 0 })
 	}
 	return all
@@ -143,27 +139,20 @@ func (j *judge) one(s *limitTest, r *eval.Result) Finding {
 
 // ends returns the one-sided bounds of a value, each at the level or more, or why there are none.
 func (j *judge) ends(s *limitTest, v eval.Value, r *eval.Result, level float64) (lo, hi float64, few string) {
-	switch s.Kind() {
-	case eval.KindShare:
-		return statistics.ClopperPearsonLower(v.Num, v.N, level), statistics.ClopperPearsonUpper(v.Num, v.N, level), ""
-	case eval.KindExact:
-		return float64(v.Value), float64(v.Value), ""
-	}
-	few = j.unusable(s, v, r, level)
-	return float64(v.Lo), float64(v.Hi), few
-}
-
-func (j *judge) unusable(s *limitTest, v eval.Value, r *eval.Result, level float64) string {
 	const slack = 1e-12
-	switch c := r.Settings.Confidence; {
+	c := r.Settings.Confidence
+	switch {
+	case s.Kind() == eval.KindShare:
+		return statistics.ClopperPearsonLower(v.Num, v.N, level), statistics.ClopperPearsonUpper(v.Num, v.N, level), ""
+	case s.Kind() == eval.KindExact:
+		return float64(v.Value), float64(v.Value), ""
 	case v.N < j.MinPeople && s.Requires != eval.RequiresTiming:
-		return fmt.Sprintf("a verdict needs at least %d people", j.MinPeople)
+		few = fmt.Sprintf("a verdict needs at least %d people", j.MinPeople)
 	case !(c > 0 && c < 1) || (1+c)/2 < level-slack:
-		return fmt.Sprintf("its interval has confidence %s, too low for a verdict with %s: evaluate with confidence %s or "+
-			"more",
+		few = fmt.Sprintf("its interval has confidence %s, too low for a verdict with %s: evaluate with confidence %s or more",
 			percent(c), percent(j.Confidence), percent(task.Rounded(2*level-1, 12)))
 	}
-	return ""
+	return float64(v.Lo), float64(v.Hi), few
 }
 
 func (j *judge) grouping(s *limitTest) (groups []eval.Group, missing string) {

@@ -94,16 +94,23 @@ func valuesOf(m *eval.Metric) (lowest, highest float64) {
 	return lowest, highest
 }
 
+// allowed is the range of values within the limit, of which one end may be infinite.
+func (l limit) allowed() (from, to float64) {
+	switch l.side {
+	case atLeast:
+		return l.x, math.Inf(1)
+	case within:
+		return -math.Abs(l.x), math.Abs(l.x)
+	}
+	return math.Inf(-1), l.x
+}
+
 // verdict compares a number that lies between lo and hi with the limit. An unknown end (NaN) decides nothing.
 func (l limit) verdict(lo, hi float64) Verdict {
-	switch {
-	case l.side == atLeast && lo >= l.x,
-		l.side == within && lo >= -l.x && hi <= l.x,
-		l.side != atLeast && l.side != within && hi <= l.x:
+	switch from, to := l.allowed(); {
+	case (math.IsInf(from, -1) || lo >= from) && (math.IsInf(to, 1) || hi <= to):
 		return Pass
-	case l.side == atLeast && hi < l.x,
-		l.side == within && (lo > l.x || hi < -l.x),
-		l.side != atLeast && l.side != within && lo > l.x:
+	case lo > to || hi < from:
 		return Fail
 	}
 	return Inconclusive
@@ -139,14 +146,12 @@ func (l limit) needAbout(v eval.Value, lo, hi float64) int {
 			times = math.Inf(1)
 		}
 	}
-	if l.side != atLeast {
-		reach(hi-x, l.x-x)
+	from, to := l.allowed()
+	if !math.IsInf(to, 1) {
+		reach(hi-x, to-x)
 	}
-	switch l.side {
-	case atLeast:
-		reach(x-lo, x-l.x)
-	case within:
-		reach(x-lo, x+l.x)
+	if !math.IsInf(from, -1) {
+		reach(x-lo, x-from)
 	}
 	n := float64(v.N) * times * times
 	if !(n < math.MaxInt32) {

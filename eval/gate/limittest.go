@@ -41,15 +41,13 @@ func (s *limitTest) pValue(v eval.Value, c float64) float64 {
 	if s.Kind() == eval.KindShare {
 		return s.limit.pValue(v.Num, v.N)
 	}
-	end, beyond := float64(v.Value-v.Lo), float64(v.Value)-s.limit.x
-	times := 1.0
-	switch s.limit.side {
-	case atLeast:
-		end, beyond = float64(v.Hi-v.Value), s.limit.x-float64(v.Value)
-	case within:
-		if times = 2; v.Value < 0 {
-			end, beyond = float64(v.Hi-v.Value), -s.limit.x-float64(v.Value)
-		}
+	from, to := s.limit.allowed()
+	end, beyond, times := float64(v.Value-v.Lo), float64(v.Value)-to, 1.0
+	if below := from - float64(v.Value); below > beyond {
+		end, beyond = float64(v.Hi-v.Value), below
+	}
+	if s.limit.side == within {
+		times = 2
 	}
 	switch {
 	case !(end >= 0 && beyond > 0):

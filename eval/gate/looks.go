@@ -95,7 +95,7 @@ func (l *Looks) Add(g *Gate, evidence string, verdict Verdict, now time.Time) {
 	case verdict != Pass:
 		look.Error = task.Rounded(1-d.Confidence, 12)
 		l.Looks = append(l.Looks, look)
-	case !slices.ContainsFunc(l.Passed, func(x Look) bool { return x.Evidence == evidence }):
+	case (&Looks{Looks: l.Passed}).Seen(evidence) == nil:
 		l.Passed = append(l.Passed, look)
 	}
 }
@@ -103,11 +103,9 @@ func (l *Looks) Add(g *Gate, evidence string, verdict Verdict, now time.Time) {
 // Looked says that a check of the gate's own did not pass. Damaged data alone say nothing of the model, so that the
 // same people may be looked at again once they are mended.
 func (r *Report) Looked(g *Gate) bool {
-	if slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Metric == "outputs" }) {
-		return true
-	}
-	return slices.ContainsFunc(g.Checks, func(c Check) bool {
-		return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Check == c.name() && f.Verdict != Pass })
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool {
+		own := slices.ContainsFunc(g.Checks, func(c Check) bool { return f.Check == c.name() })
+		return f.Metric == "outputs" || own && f.Verdict != Pass
 	})
 }
 

@@ -32,7 +32,7 @@ func tolerant(promises int) *eval.Result {
 func TestChecksTakeNoOthersPlace(t *testing.T) {
 	size, share := 1e9, 0.03
 	g := &Gate{Checks: []Check{{Metric: "vd", Max: &share}, {Name: "rvd<=0.03", Metric: "bytes", Max: &size}}}
-	g.Mirror(false)
+	g.Reverse(false)
 	if len(g.Checks) != 4 || g.Checks[2].Metric != "rvd" || g.Checks[3].Metric != "gained" || g.Check() != nil {
 		t.Errorf("%+v, %v", g.Checks, g.Check())
 	}
@@ -153,7 +153,7 @@ func TestMirror(t *testing.T) {
 			check := must.Get(ParseCheck(text))(t)
 			g.Checks = append(g.Checks, check)
 		}
-		g.Mirror(c.issued)
+		g.Reverse(c.issued)
 		must.Do(t, g.Check())
 		report := Judge(g, c.r, lenient(0, 0, 373, 0, 379))
 		var got []string
@@ -184,7 +184,7 @@ func TestMirrorOfGroups(t *testing.T) {
 	if g.Needs(false).Requires[eval.RequiresMirrored] {
 		t.Error("VD alone needs no recourse of the quantized model")
 	}
-	g.Mirror(false)
+	g.Reverse(false)
 	if n := g.Needs(false); !n.Requires[eval.RequiresMirrored] || len(n.By) != 1 {
 		t.Errorf("needs %+v", n)
 	}

@@ -76,17 +76,17 @@ func (f *Finding) remark(format string, a ...any) {
 
 func (r *Report) note(format string, a ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, a...)) }
 
-func (r *Report) noteMirrors(g *Gate, of *eval.Result) {
+func (r *Report) noteReverse(g *Gate, of *eval.Result) {
 	var added []string
 	limited, approvals := false, false
 	for i := range g.Checks {
 		c := &g.Checks[i]
 		m, _ := eval.MetricBy(c.Metric)
-		limited = limited || c.mirrors() != nil
+		limited = limited || c.reverse() != nil
 		approvals = approvals || c.limitsApprovals()
 		judged := func(f Finding) bool { return f.Check == c.name() }
 		switch {
-		case c.Mirrors == "":
+		case c.Reverse == "":
 		case slices.ContainsFunc(r.Findings, judged):
 			added = append(added, c.name())
 		default:
@@ -129,25 +129,20 @@ func (r *Report) stricter(o *eval.Alternative, others []Finding) {
 
 func (r *Report) conclude() {
 	r.Verdict = Pass
-	if len(r.Findings) == 0 {
-		r.Verdict = Inconclusive
-		r.note("there are no checks")
-		return
-	}
-	blocks := false
+	warns := 0
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		blocks = blocks || f.Severity != Warns
-		if f.OK() {
-			continue
-		}
-		if f.Verdict == Fail {
-			r.Verdict = Fail
-		} else if r.Verdict == Pass {
-			r.Verdict = Inconclusive
+		if f.Severity == Warns {
+			warns++
+		} else if f.Verdict == Fail || f.Verdict == Inconclusive && r.Verdict == Pass {
+			r.Verdict = f.Verdict
 		}
 	}
-	if !blocks {
+	switch {
+	case len(r.Findings) == 0:
+		r.Verdict = Inconclusive
+		r.note("there are no checks")
+	case warns == len(r.Findings):
 		r.note("all checks are warnings: this gate always passes")
 	}
 }

@@ -58,15 +58,10 @@ func (f *Finding) Exact() bool { return f.Value.Defined() && f.Lower == f.Value 
 // Allowed returns the values within the limit, of which one end may be infinite; false when it has none.
 func (f *Finding) Allowed() (from, to float64, ok bool) {
 	w, ok := f.wording()
-	switch x := math.Abs(w.limit.x); {
-	case !ok:
-		return 0, 0, false
-	case w.limit.side == atLeast:
-		return w.limit.x, math.Inf(1), true
-	case w.limit.side == within:
-		return -x, x, true
+	if ok {
+		from, to = w.limit.allowed()
 	}
-	return math.Inf(-1), w.limit.x, true
+	return from, to, ok
 }
 
 func (f *Finding) wording() (w *wording, ok bool) {
