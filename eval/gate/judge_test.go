@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,72 +25,45 @@ func drifted(value, lo, hi float64, n int, confidence float64) *eval.Result {
 }
 
 func TestEstimates(t *testing.T) {
-	inf := math.Inf(1)
+	inf, nan := math.Inf(1), math.NaN()
+	const most, size, unknown = "crg.median<=0.1", "|crg.median|<=0.1", "too few people for a bound"
 	for _, c := range []struct {
-		check      string
-		r          *eval.Result
-		confidence float64
-		want       Verdict
-		why        string
+		check             string
+		value, lo, hi     float64
+		n                 int
+		interval, verdict float64 // confidence
+		want              Verdict
+		why               string
 	}{
-		{
-			"crg.median<=0.1", drifted(0.05, -0.01, 0.0999, 200, 0.95), 0, Pass,
-			"5 % (200 people); at most 9.99 % with confidence 95 %, within the limit of 10 %",
-		},
-		{
-			"crg.median<=0.1", drifted(0.05, -0.01, 0.1001, 200, 0.95), 0, Inconclusive,
-			"5 % (200 people); at most 10.1 % with confidence 95 %, above the limit of 10 %",
-		},
-		{
-			"crg.median<=0.1", drifted(0.15, 0.11, 0.2, 200, 0.95), 0, Fail,
-			"15 % (200 people); at least 11 % with confidence 95 %, above the limit of 10 %",
-		},
-		{
-			"crg.median>=0.1", drifted(0.15, 0.11, 0.2, 200, 0.95), 0, Pass,
-			"15 % (200 people); at least 11 % with confidence 95 %, within the limit of 10 %",
-		},
-		{"crg.median>=0.1", drifted(0.05, 0.01, 0.09, 200, 0.95), 0, Fail, "at most 9 %"},
-		{
-			"crg.median<=0.1", drifted(0.01, 0, 0.02, 29, 0.95), 0, Inconclusive,
-			"1 % (29 people); a verdict needs at least 30 people",
-		},
-		{"crg.median<=0.1", drifted(0.01, 0, 0.02, 30, 0.95), 0, Pass, ""},
-		{
-			"crg.median<=0.1", drifted(0.01, -inf, inf, 200, 0.95), 0, Inconclusive,
-			"1 % (200 people); too few people for a bound",
-		},
-		{"crg.median<=0.1", drifted(0.01, math.NaN(), math.NaN(), 200, 0.95), 0, Inconclusive, "too few people for a bound"},
-		{"|crg.median|<=0.1", drifted(0.01, math.NaN(), 0.02, 200, 0.95), 0, Inconclusive, "too few people for a bound"},
+		{most, 0.05, -0.01, 0.0999, 200, 0.95, 0, Pass, "5 % (200 people); at most 9.99 % with confidence 95 %, within the " +
+			"limit of 10 %"},
+		{most, 0.05, -0.01, 0.1001, 200, 0.95, 0, Inconclusive, "at most 10.1 % with confidence 95 %, above the limit of"},
+		{most, 0.15, 0.11, 0.2, 200, 0.95, 0, Fail, "15 % (200 people); at least 11 % with confidence 95 %, above the limit"},
+		{"crg.median>=0.1", 0.15, 0.11, 0.2, 200, 0.95, 0, Pass, "at least 11 % with confidence 95 %, within the limit of"},
+		{"crg.median>=0.1", 0.05, 0.01, 0.09, 200, 0.95, 0, Fail, "at most 9 %"},
+		{most, 0.01, 0, 0.02, 29, 0.95, 0, Inconclusive, "1 % (29 people); a verdict needs at least 30 people"},
+		{most, 0.01, 0, 0.02, 30, 0.95, 0, Pass, ""},
+		{most, 0.01, -inf, inf, 200, 0.95, 0, Inconclusive, "1 % (200 people); " + unknown},
+		{most, 0.01, nan, nan, 200, 0.95, 0, Inconclusive, unknown},
+		{size, 0.01, nan, 0.02, 200, 0.95, 0, Inconclusive, unknown},
 		// Each end of an interval of 0.90 is a bound of 0.95.
-		{"crg.median<=0.1", drifted(0.01, 0, 0.02, 200, 0.9), 0, Pass, ""},
-		{"|crg.median|<=0.1", drifted(0.01, 0, 0.02, 200, 0.9), 0, Pass, ""},
-		{
-			"crg.median<=0.1", drifted(0.01, 0, 0.02, 200, 0.89), 0, Inconclusive,
-			"its interval has confidence 89 %, too low for a verdict with 95 %: evaluate with confidence 90 % or more",
-		},
-		{
-			"|crg.median|<=0.1", drifted(0.2, 0.11, 0.29, 200, 0.9), 0, Inconclusive,
-			"outside the limits of ±10 %; not significantly beyond the limit",
-		},
-		{"|crg.median|<=0.1", drifted(0.2, 0.12, 0.28, 200, 0.9), 0, Fail, "outside the limits of ±10 %"},
-		{
-			"crg.median<=0.1", drifted(0.01, 0, 0.02, 200, 0.95), 0.99, Inconclusive,
-			"its interval has confidence 95 %, too low for a verdict with 99 %: evaluate with confidence 98 % or more",
-		},
-		{"crg.median<=0.1", drifted(0.01, 0, 0.02, 200, 0), 0, Inconclusive, "confidence 0 %"},
-		{
-			"|crg.median|<=0.1", drifted(-0.05, -0.09, 0.01, 200, 0.95), 0, Pass,
-			"-5 % (200 people); between -9 % and 1 % with confidence 95 %, within the limits of ±10 %",
-		},
-		{"|crg.median|<=0.1", drifted(-0.05, -0.11, 0.01, 200, 0.95), 0, Inconclusive, "partly outside the limits of ±10 %"},
-		{
-			"|crg.median|<=0.1", drifted(-0.2, -0.3, -0.11, 200, 0.95), 0, Fail,
-			"between -30 % and -11 % with confidence 95 %, outside the limits of ±10 %",
-		},
-		{"|crg.median|<=0.1", drifted(0.2, 0.11, 0.3, 200, 0.95), 0, Fail, ""},
+		{most, 0.01, 0, 0.02, 200, 0.9, 0, Pass, ""},
+		{size, 0.01, 0, 0.02, 200, 0.9, 0, Pass, ""},
+		{most, 0.01, 0, 0.02, 200, 0.89, 0, Inconclusive, "its interval has confidence 89 %, too low for a verdict with " +
+			"95 %: evaluate with confidence 90 % or more"},
+		{size, 0.2, 0.11, 0.29, 200, 0.9, 0, Inconclusive, "outside the limits of ±10 %; not significantly beyond the limit"},
+		{size, 0.2, 0.12, 0.28, 200, 0.9, 0, Fail, "outside the limits of ±10 %"},
+		{most, 0.01, 0, 0.02, 200, 0.95, 0.99, Inconclusive, "too low for a verdict with 99 %: evaluate with confidence 98 %"},
+		{most, 0.01, 0, 0.02, 200, 0, 0, Inconclusive, "confidence 0 %"},
+		{size, -0.05, -0.09, 0.01, 200, 0.95, 0, Pass, "-5 % (200 people); between -9 % and 1 % with confidence 95 %, " +
+			"within the limits of ±10 %"},
+		{size, -0.05, -0.11, 0.01, 200, 0.95, 0, Inconclusive, "partly outside the limits of ±10 %"},
+		{size, -0.2, -0.3, -0.11, 200, 0.95, 0, Fail, "between -30 % and -11 % with confidence 95 %, outside the limits of"},
+		{size, 0.2, 0.11, 0.3, 200, 0.95, 0, Fail, ""},
 	} {
-		check := must.Get(ParseCheck(c.check))(t)
-		f := single(t, Gate{Confidence: c.confidence, Checks: []Check{check}}, c.r)
+		g := gateOf(t, c.check)
+		g.Confidence = c.verdict
+		f := single(t, *g, drifted(c.value, c.lo, c.hi, c.n, c.interval))
 		if f.Verdict != c.want || !strings.Contains(f.Why, c.why) {
 			t.Errorf("%s: %s, %q; want %s, %q", c.check, f.Verdict, f.Why, c.want, c.why)
 		}
@@ -98,13 +72,22 @@ func TestEstimates(t *testing.T) {
 
 // grouped is a result with the groups by sex; of each, k of n promises break. Groups of fewer than 20 are small.
 func grouped(ks, ns []int) *eval.Result {
-	r := broken(0, 1000)
-	by := eval.Grouping{By: "sex"}
+	var groups []*eval.Result
 	for i := range ks {
-		by.Groups = append(
-			by.Groups,
-			eval.Group{Name: string(rune('A' + i)), Small: ns[i] < 20, Result: broken(ks[i], ns[i])},
-		)
+		groups = append(groups, broken(ks[i], ns[i]))
+	}
+	r := bySex(broken(0, 1000), groups...)
+	for i := range groups {
+		r.Groups[0].Groups[i].Small = ns[i] < 20
+	}
+	return r
+}
+
+// bySex adds the groups A, B, ... to a result.
+func bySex(r *eval.Result, groups ...*eval.Result) *eval.Result {
+	by := eval.Grouping{By: "sex"}
+	for i, g := range groups {
+		by.Groups = append(by.Groups, eval.Group{Name: string(rune('A' + i)), Result: g})
 	}
 	r.Groups = []eval.Grouping{by}
 	return r
@@ -158,8 +141,7 @@ func TestOneGroupOfEstimates(t *testing.T) {
 		text := rapid.SampledFrom([]string{"crg.median%s<=0.1", "crg.median%s>=-0.1", "|crg.median%s|<=0.1"}).Draw(t, "check")
 		one, _ := ParseCheck(strings.ReplaceAll(text, "%s", ""))
 		by := must.Get(ParseCheck(strings.ReplaceAll(text, "%s", "[sex]")))(t)
-		r := drifted(v, lo, hi, 100, 0.95)
-		r.Groups = []eval.Grouping{{By: "sex", Groups: []eval.Group{{Name: "A", Result: drifted(v, lo, hi, 100, 0.95)}}}}
+		r := bySex(drifted(v, lo, hi, 100, 0.95), drifted(v, lo, hi, 100, 0.95))
 		want, got := Judge(&Gate{Checks: []Check{one}}, r, nil), Judge(&Gate{Checks: []Check{by}}, r, nil)
 		if want.Verdict != got.Verdict {
 			t.Fatalf("%v in [%v, %v], %s: %s alone, %s as a group", v, lo, hi, text, want.Verdict, got.Verdict)
@@ -167,67 +149,43 @@ func TestOneGroupOfEstimates(t *testing.T) {
 	})
 }
 
+// Ten groups whose intervals just clear the limit: each would fail alone, one among ten does not.
 func TestGroupsOfEstimates(t *testing.T) {
-	r := broken(0, 1000)
-	by := eval.Grouping{By: "sex"}
-	for i := range 10 {
-		one := drifted(0, -0.05, 0.05, 100, 0.95)
-		if i == 0 {
-			one = drifted(0.16, 0.101, 0.22, 100, 0.95)
+	for _, c := range []struct {
+		first *eval.Result
+		want  Verdict
+	}{{drifted(0.16, 0.101, 0.22, 100, 0.95), Inconclusive}, {drifted(0.3, 0.24, 0.36, 100, 0.95), Fail}} {
+		groups := slices.Repeat([]*eval.Result{drifted(0, -0.05, 0.05, 100, 0.95)}, 10)
+		groups[0] = c.first
+		r := bySex(broken(0, 1000), groups...)
+		if f := Judge(gateOf(t, "crg.median[sex]<=0.1"), r, nil).Findings[0]; f.Verdict != c.want {
+			t.Errorf("%+v", f)
 		}
-		by.Groups = append(by.Groups, eval.Group{Name: string(rune('A' + i)), Result: one})
-	}
-	r.Groups = []eval.Grouping{by}
-	g := &Gate{Checks: []Check{{Metric: "crg.median", Max: ptr(0.1), By: "sex"}}}
-	if f := Judge(g, r, nil).Findings[0]; f.Verdict != Inconclusive {
-		t.Errorf("%+v", f)
-	}
-	by.Groups[0].Result = drifted(0.3, 0.24, 0.36, 100, 0.95)
-	if f := Judge(g, r, nil).Findings[0]; f.Verdict != Fail {
-		t.Errorf("%+v", f)
 	}
 }
 
 func TestGap(t *testing.T) {
 	for _, c := range []struct {
 		ks, ns []int
-		limit  float64
 		want   Verdict
 		why    string
 	}{
-		{
-			[]int{10, 10},
-			[]int{1000, 1000},
-			0.05, Pass,
-			"promises that break: a difference of 0 pp; at most 1.4 pp with confidence 95 %, within the limit of 5 pp; " +
-				"10 of 1000 (1 %) in B, 10 of 1000 (1 %) in A",
-		},
-		{
-			[]int{10, 30},
-			[]int{100, 100},
-			0.05, Inconclusive,
-			"a difference of 20 pp; at most 35.1 pp with confidence 95 %, above the limit of 5 pp; 30 of 100 (30 %) in B, " +
-				"10 of 100 (10 %) in A",
-		},
-		{[]int{100, 300}, []int{1000, 1000}, 0.05, Fail, "at least 14.4 pp"},
-		{[]int{10, 10, 0}, []int{1000, 1000, 19}, 0.05, Pass, "; too small: C"},
-		{
-			[]int{10, 0},
-			[]int{1000, 19},
-			0.05, Inconclusive,
-			"fewer than two groups by sex are large enough to compare; too small: B",
-		},
-		{[]int{10, 10, 5}, []int{1000, 1000, 20}, 0.05, Inconclusive, "25 % in C"},
+		{[]int{10, 10}, []int{1000, 1000}, Pass, "promises that break: a difference of 0 pp; at most 1.4 pp with confidence " +
+			"95 %, within the limit of 5 pp; 10 of 1000 (1 %) in B, 10 of 1000 (1 %) in A"},
+		{[]int{10, 30}, []int{100, 100}, Inconclusive, "a difference of 20 pp; at most 35.1 pp with confidence 95 %, above " +
+			"the limit of 5 pp; 30 of 100 (30 %) in B, 10 of 100 (10 %) in A"},
+		{[]int{100, 300}, []int{1000, 1000}, Fail, "at least 14.4 pp"},
+		{[]int{10, 10, 0}, []int{1000, 1000, 19}, Pass, "; too small: C"},
+		{[]int{10, 0}, []int{1000, 19}, Inconclusive, "two groups by sex are large enough to compare; too small: B"},
+		{[]int{10, 10, 5}, []int{1000, 1000, 20}, Inconclusive, "(25 %) in C"},
 	} {
-		g := &Gate{Checks: []Check{{Metric: "vd", By: "sex", MaxGap: &c.limit}}}
-		f := Judge(g, grouped(c.ks, c.ns), nil).Findings[0]
-		if f.Verdict != c.want || !strings.Contains(strings.ReplaceAll(f.Why, "(25 %)", "25 %"), c.why) {
+		f := Judge(gateOf(t, "gap(vd[sex])<=0.05"), grouped(c.ks, c.ns), nil).Findings[0]
+		if f.Verdict != c.want || !strings.Contains(f.Why, c.why) {
 			t.Errorf("%v of %v: %s %q, want %s %q", c.ks, c.ns, f.Verdict, f.Why, c.want, c.why)
 		}
 	}
 	// A group that counts and has no value keeps the gap from being known.
-	r := grouped([]int{10, 10, 0}, []int{1000, 1000, 0})
-	r.Groups[0].Groups[2].Small = false
+	r := bySex(broken(0, 1000), broken(10, 1000), broken(10, 1000), broken(0, 0))
 	g := &Gate{Checks: []Check{{Metric: "vd", By: "sex", MaxGap: ptr(1)}}}
 	if f := Judge(g, r, nil).Findings[0]; f.Verdict != Inconclusive || !strings.Contains(f.Why, "in C") {
 		t.Errorf("%+v", f)
@@ -235,54 +193,33 @@ func TestGap(t *testing.T) {
 }
 
 func TestIncrease(t *testing.T) {
+	given, median := broken(10, 1000), drifted(0.05, 0.03, 0.07, 100, 0.95)
+	given.Settings.Issued = true
 	for _, c := range []struct {
 		now, before *eval.Result
 		check       string
 		want        Verdict
 		why         string
 	}{
-		{
-			broken(10, 1000), broken(10, 1000), "increase(vd)<=0.02", Pass,
-			"promises that break: the difference is 0 pp; at most 1.4 pp with confidence 95 %, within the limit of 2 pp; " +
-				"10 of 1000 (1 %), before 10 of 1000 (1 %)",
-		},
+		{broken(10, 1000), broken(10, 1000), "increase(vd)<=0.02", Pass, "promises that break: the difference is 0 pp; at " +
+			"most 1.4 pp with confidence 95 %, within the limit of 2 pp; 10 of 1000 (1 %), before 10 of 1000 (1 %)"},
 		{broken(10, 1000), broken(10, 1000), "increase(vd)<=0.01", Inconclusive, "at most 1.4 pp"},
 		{broken(100, 1000), broken(10, 1000), "increase(vd)<=0.01", Fail, "the difference is 9 pp; at least 6"},
 		{broken(0, 1000), broken(500, 1000), "increase(vd)<=0", Pass, "the difference is -50 pp"},
 		{broken(10, 1000), nil, "increase(vd)<=0.01", Inconclusive, "no earlier report to compare with"},
-		{
-			broken(10, 1000), &eval.Result{}, "increase(vd)<=0.01", Inconclusive,
-			"in the earlier report, margin 0.1 was not evaluated",
-		},
-		{
-			drifted(0.05, 0.03, 0.07, 100, 0.95), drifted(0.04, 0.03, 0.05, 100, 0.95), "increase(crg.median)<=0.05", Pass,
-			"at most 4 pp with",
-		},
-		{
-			drifted(0.05, 0.03, 0.07, 100, 0.95), drifted(0.04, 0.03, 0.05, 100, 0.95), "increase(crg.median)<=0.03",
-			Inconclusive, "",
-		},
-		{
-			drifted(0.05, 0.03, 0.07, 100, 0.95), drifted(0.04, 0.03, 0.05, 29, 0.95), "increase(crg.median)<=0.05",
-			Inconclusive, "in the earlier report, 4 % (29 people); a verdict needs at least 30",
-		},
-		{
-			drifted(0.05, 0.03, 0.07, 100, 0.95), drifted(0.04, 0.03, 0.05, 100, 0.9), "increase(crg.median)<=0.05",
-			Inconclusive, "in the earlier report, 4 % (100 people); its interval has confidence 90 %",
-		},
+		{broken(10, 1000), &eval.Result{}, "increase(vd)<=0.01", Inconclusive, "in the earlier report, margin 0.1 was not"},
+		{broken(10, 1000), given, "increase(vd)<=0.9", Inconclusive, "the promises are issued, not computed"},
+		{median, drifted(0.04, 0.03, 0.05, 100, 0.95), "increase(crg.median)<=0.05", Pass, "at most 4 pp with"},
+		{median, drifted(0.04, 0.03, 0.05, 100, 0.95), "increase(crg.median)<=0.03", Inconclusive, ""},
+		{median, drifted(0.04, 0.03, 0.05, 29, 0.95), "increase(crg.median)<=0.05", Inconclusive, "in the earlier report, " +
+			"4 % (29 people); a verdict needs at least 30"},
+		{median, drifted(0.04, 0.03, 0.05, 100, 0.9), "increase(crg.median)<=0.05", Inconclusive, "in the earlier report, " +
+			"4 % (100 people); its interval has confidence 90 %"},
 	} {
-		check := must.Get(ParseCheck(c.check))(t)
-		f := Judge(&Gate{Checks: []Check{check}}, c.now, c.before).Findings[0]
+		f := Judge(gateOf(t, c.check), c.now, c.before).Findings[0]
 		if f.Verdict != c.want || !strings.Contains(f.Why, c.why) {
 			t.Errorf("%s: %s %q, want %s %q", c.check, f.Verdict, f.Why, c.want, c.why)
 		}
-	}
-	given := broken(10, 1000)
-	given.Settings.Issued = true
-	g := &Gate{Checks: []Check{{Metric: "vd", MaxIncrease: ptr(1)}}}
-	if f := Judge(g, broken(10, 1000), given).Findings[0]; f.Verdict != Inconclusive ||
-		!strings.Contains(f.Why, "the promises are issued, not computed") {
-		t.Errorf("%+v", f)
 	}
 }
 
@@ -337,16 +274,7 @@ func TestRefuse(t *testing.T) {
 
 func TestOverall(t *testing.T) {
 	warn := func(c Check) Check { c.Severity = Warns; return c }
-	pass, fail, doubt := Check{
-		Metric: "vd",
-		Max:    ptr(0.5),
-	}, Check{
-		Metric: "vd",
-		Max:    ptr(0.001),
-	}, Check{
-		Metric: "vd",
-		Max:    ptr(0.05),
-	}
+	pass, fail, doubt := maxVD(0.5)[0], maxVD(0.001)[0], maxVD(0.05)[0]
 	for _, c := range []struct {
 		checks []Check
 		want   Verdict

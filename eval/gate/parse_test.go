@@ -93,29 +93,14 @@ func TestMistakes(t *testing.T) {
 		{"version: 1", "1:1: no checks: a gate without checks would pass every model"},
 		{"version: 1\nchecks: []", "2:9: no checks"},
 		{"version: 1\nchecks: 5", `2:9: this must be a list, not "5"`},
-		{
-			"version: 1\nchecks: [{metric: vd, max: 0.1}]\nchekcs: []",
-			`3:1: the gate file has no key "chekcs"; did you mean "checks"?`,
-		},
-		{
-			"version: 1\nconfidence: 0\nchecks: [{metric: vd, max: 0.1}]",
-			"2:13: this must be at least 0.5 and less than 1, not 0",
-		},
-		{
-			"version: 1\nconfidence: 95\nchecks: [{metric: vd, max: 0.1}]",
-			"2:13: this must be at least 0.5 and less than 1, not 95",
-		},
-		{"version: 1\nmargin: 0\nchecks: [{metric: vd, max: 0.1}]", "2:9: this must be above 0, not 0"},
-		{"version: 1\nmargin: -1\nchecks: [{metric: vd, max: 0.1}]", "2:9: this must be above 0, not -1"},
-		{
-			"version: 1\nmin_people: 0\nchecks: [{metric: vd, max: 0.1}]",
-			"2:13: this must be a whole number, 1 or more",
-		},
-		{
-			"version: 1\nmin_people: 1.5\nchecks: [{metric: vd, max: 0.1}]",
-			"2:13: this must be a whole number, 1 or more",
-		},
-		{"version: 1\nversion: 1\nchecks: [{metric: vd, max: 0.1}]", "2:1: "},
+		{top("chekcs: []"), `2:1: the gate file has no key "chekcs"; did you mean "checks"?`},
+		{top("confidence: 0"), "2:13: this must be at least 0.5 and less than 1, not 0"},
+		{top("confidence: 95"), "2:13: this must be at least 0.5 and less than 1, not 95"},
+		{top("margin: 0"), "2:9: this must be above 0, not 0"},
+		{top("margin: -1"), "2:9: this must be above 0, not -1"},
+		{top("min_people: 0"), "2:13: this must be a whole number, 1 or more"},
+		{top("min_people: 1.5"), "2:13: this must be a whole number, 1 or more"},
+		{top("version: 1"), "2:1: "},
 		{check("metric: vd"), "3:5: missing limit: set max, min, abs_max, max_increase, or max_gap with by"},
 		{check("max: 0.1"), "3:5: missing metric: want one such as vd"},
 		{check("metric: [vd]\n    max: 0.1"), "3:13: this must be a text, not a list"},
@@ -162,12 +147,14 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("%q: %+v, %v", message.Clip(c.text), g, err)
 			continue
 		}
-		if !strings.Contains(err.Error(), "gate file:"+c.want) && !strings.Contains(err.Error(), "gate file: "+c.want) &&
-			!strings.Contains(err.Error(), c.want) {
+		if !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q:\n%v\nwant %s", message.Clip(c.text), err, c.want)
 		}
 	}
 }
+
+// top is a gate file with one good check and another line before it.
+func top(line string) string { return "version: 1\n" + line + "\nchecks: [{metric: vd, max: 0.1}]" }
 
 func check(text string) string { return "version: 1\nchecks:\n  - " + text + "\n" }
 
@@ -196,17 +183,13 @@ colour: red
 	if !errors.As(err, &list) {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, e := range list {
-		got = append(got, strings.TrimPrefix(e.Error(), "gate file:"))
-	}
-	for i := range want {
-		if i >= len(got) || !strings.HasPrefix(got[i], want[i]) {
-			t.Fatalf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	for i, e := range list {
+		if i >= len(want) || !strings.HasPrefix(e.Error(), "gate file:"+want[i]) {
+			t.Errorf("mistake %d is %v", i, e)
 		}
 	}
-	if len(got) != len(want) {
-		t.Errorf("%d mistakes, want %d:\n%s", len(got), len(want), strings.Join(got, "\n"))
+	if len(list) != len(want) {
+		t.Errorf("%d mistakes, want %d", len(list), len(want))
 	}
 }
 

@@ -37,6 +37,16 @@ func single(t testing.TB, g Gate, r *eval.Result) Finding {
 	return report.Findings[0]
 }
 
+// gateOf has the checks, as text.
+func gateOf(t testing.TB, checks ...string) *Gate {
+	t.Helper()
+	g := &Gate{}
+	for _, text := range checks {
+		g.Checks = append(g.Checks, must.Get(ParseCheck(text))(t))
+	}
+	return g
+}
+
 func maxVD(limit float64) []Check { return []Check{{Metric: "vd", Max: &limit}} }
 
 // Exact two-sided intervals of 95 %, so one-sided bounds of 97.5 %, as statistics programs and textbooks print them;
@@ -65,55 +75,38 @@ func TestBounds(t *testing.T) {
 }
 
 func TestShareSentences(t *testing.T) {
+	const open = "; with this share no number of people is enough"
 	for _, c := range []struct {
 		check string
 		k, n  int
 		want  Verdict
 		need  int
-		why   string
+		why   string // after the name of the metric
 	}{
-		{"vd<=0.02", 0, 149, Pass, 0, "promises that break: none of 149; at most 1.991 % with confidence 95 %, within the " +
-			"limit of 2 %"},
-		{"vd<=0.02", 0, 148, Inconclusive, 149, "promises that break: none of 148; at most 2.1 % with confidence 95 %, " +
-			"above the limit of 2 %; 149 people are needed if the share stays"},
-		{"vd<=0.02", 0, 120, Inconclusive, 149, "promises that break: none of 120; at most 2.5 % with confidence 95 %, " +
-			"above the limit of 2 %; 149 people are needed if the share stays"},
-		{"vd<=0.01", 0, 120, Inconclusive, 299, "promises that break: none of 120; at most 2.5 % with confidence 95 %, " +
-			"above the limit of 1 %; 299 people are needed if the share stays"},
-		{
-			"vd<=0.02", 12, 640, Inconclusive, 33571,
-			"promises that break: 12 of 640 (1.9 %); at most 3.1 % with confidence 95 %, above the limit of 2 %; 33571 people " +
-				"are needed if the share stays",
-		},
-		{"vd<=0.02", 14, 640, Inconclusive, 0, "promises that break: 14 of 640 (2.2 %); at most 3.4 % with confidence 95 " +
-			"%, above the limit of 2 %; with this share no number of people is enough"},
-		{"vd<=0.02", 40, 640, Fail, 0, "promises that break: 40 of 640 (6.2 %); at least 4.7 % with confidence 95 %, above " +
-			"the limit of 2 %"},
-		{"frr>=0.9", 100, 100, Pass, 0, "people who can be helped: 100 of 100 (100 %); at least 97 % with confidence 95 %, " +
-			"within the limit of 90 %"},
-		{"frr>=0.9", 20, 20, Inconclusive, 29, "people who can be helped: 20 of 20 (100 %); at least 86 % with confidence " +
-			"95 %, below the limit of 90 %; 29 people are needed if the share stays"},
-		{"frr>=0.9", 10, 100, Fail, 0, "people who can be helped: 10 of 100 (10 %); at most 16.4 % with confidence 95 %, " +
-			"below the limit of 90 %"},
-		{"vd<=0", 0, 100000, Inconclusive, 0, "promises that break: none of 100000; at most 0.003 % with confidence 95 %, " +
-			"above the limit of 0 %; with this share no number of people is enough"},
-		{"vd<=0.5", 0, 0, Inconclusive, 0, "promises that break: there are no people to measure it on"},
+		{"vd<=0.02", 0, 149, Pass, 0, "none of 149; at most 1.991 % with confidence 95 %, within the limit of 2 %"},
+		{"vd<=0.02", 0, 148, Inconclusive, 149, "none of 148; at most 2.1 % with confidence 95 %, above the limit of 2 %; " +
+			"149 people are needed if the share stays"},
+		{"vd<=0.02", 0, 120, Inconclusive, 149, "none of 120; at most 2.5 % with confidence 95 %, above the limit of 2 %; " +
+			"149 people are needed if the share stays"},
+		{"vd<=0.01", 0, 120, Inconclusive, 299, "none of 120; at most 2.5 % with confidence 95 %, above the limit of 1 %; " +
+			"299 people are needed if the share stays"},
+		{"vd<=0.02", 12, 640, Inconclusive, 33571, "12 of 640 (1.9 %); at most 3.1 % with confidence 95 %, above the " +
+			"limit of 2 %; 33571 people are needed if the share stays"},
+		{"vd<=0.02", 14, 640, Inconclusive, 0, "14 of 640 (2.2 %); at most 3.4 % with confidence 95 %, above the limit of " +
+			"2 %" + open},
+		{"vd<=0.02", 40, 640, Fail, 0, "40 of 640 (6.2 %); at least 4.7 % with confidence 95 %, above the limit of 2 %"},
+		{"frr>=0.9", 100, 100, Pass, 0, "100 of 100 (100 %); at least 97 % with confidence 95 %, within the limit of 90 %"},
+		{"frr>=0.9", 20, 20, Inconclusive, 29, "20 of 20 (100 %); at least 86 % with confidence 95 %, below the limit of " +
+			"90 %; 29 people are needed if the share stays"},
+		{"frr>=0.9", 10, 100, Fail, 0, "10 of 100 (10 %); at most 16.4 % with confidence 95 %, below the limit of 90 %"},
+		{"vd<=0", 0, 100000, Inconclusive, 0, "none of 100000; at most 0.003 % with confidence 95 %, above the limit of " +
+			"0 %" + open},
+		{"vd<=0.5", 0, 0, Inconclusive, 0, "there are no people to measure it on"},
 	} {
-		check := must.Get(ParseCheck(c.check))(t)
-		f := single(t, Gate{Checks: []Check{check}}, broken(c.k, c.n))
-		if f.Verdict != c.want || f.Need != c.need || f.Why != c.why {
-			t.Errorf(
-				"%s, %d of %d: %s, need %d\n  %s\nwant %s, need %d\n  %s",
-				c.check,
-				c.k,
-				c.n,
-				f.Verdict,
-				f.Need,
-				f.Why,
-				c.want,
-				c.need,
-				c.why,
-			)
+		f := single(t, *gateOf(t, c.check), broken(c.k, c.n))
+		if m := eval.MustMetric(f.Metric); f.Verdict != c.want || f.Need != c.need || f.Why != m.Name+": "+c.why {
+			t.Errorf("%s, %d of %d: %s, need %d, %s\nwant %s, need %d, %s", c.check, c.k, c.n, f.Verdict, f.Need, f.Why,
+				c.want, c.need, c.why)
 		}
 	}
 }

@@ -67,8 +67,7 @@ func TestErrorRates(t *testing.T) {
 		fail  float64
 	}{
 		{"share", "vd<=0.02", func(rng *rand.Rand) (*eval.Result, *eval.Result) {
-			return broken(binomial(rng, 1500, 0.02),
-				1500), nil
+			return broken(binomial(rng, 1500, 0.02), 1500), nil
 		}, 0.03, 0.03},
 		{"one group at the limit", "vd[sex]<=0.05", groups([]float64{0.05, 0, 0, 0}, 800), 0.03, 0.005},
 		{"all groups at the limit", "vd[sex]<=0.05", groups([]float64{0.05, 0.05, 0.05, 0.05, 0.05, 0.05}, 800), 0, 0.03},
@@ -79,20 +78,11 @@ func TestErrorRates(t *testing.T) {
 			return broken(binomial(rng, 1000, 0.08), 1000), broken(binomial(rng, 1000, 0.05), 1000)
 		}, 0.001, 0.001},
 	} {
-		check := must.Get(ParseCheck(c.check))(t)
-		g := &Gate{Checks: []Check{check}}
-		pass, fail := shares(t, g, c.draw)
+		pass, fail := shares(t, gateOf(t, c.check), c.draw)
 		t.Logf("%s: PASS %.4f, FAIL %.4f", c.name, pass, fail)
 		if pass > most || fail > most || pass < c.pass || fail < c.fail {
-			t.Errorf(
-				"%s: PASS in %.4f of samples, FAIL in %.4f; at most %.4f, at least %v and %v",
-				c.name,
-				pass,
-				fail,
-				most,
-				c.pass,
-				c.fail,
-			)
+			t.Errorf("%s: PASS in %.4f of samples, FAIL in %.4f; at most %.4f, at least %v and %v", c.name, pass, fail, most,
+				c.pass, c.fail)
 		}
 	}
 }

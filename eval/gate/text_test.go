@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"cfq/eval"
+	"cfq/internal/must"
 )
 
 func TestParseCheck(t *testing.T) {
@@ -29,11 +30,7 @@ func TestParseCheck(t *testing.T) {
 		"vd[marital-status (a<=b)]<=0.1": {Metric: "vd", By: "marital-status (a<=b)", Max: ptr(0.1)},
 		"bytes<=1000000":                 {Metric: "bytes", Max: ptr(1e6)},
 	} {
-		c, err := ParseCheck(text)
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-			continue
-		}
+		c := must.Get(ParseCheck(text))(t)
 		if d := cmp.Diff(want, c); d != "" {
 			t.Errorf("%s: %s", text, d)
 		}

@@ -167,13 +167,10 @@ func TestParts(t *testing.T) {
 				none := eval.Promise{Status: recourse.NoneFound, Cost: nan, Own: nan, Other: nan}
 				r.First = none
 				s := eval.Step{
-					Full:    made(float64(i%2) - 0.5),
-					Quant:   none,
-					DirSim:  nan,
-					Overlap: nan,
-					Proof:   &eval.Proof{Lower: 1, Apart: 1},
+					Full: made(float64(i%2) - 0.5), Quant: none, DirSim: nan, Overlap: nan,
+					Proof:     &eval.Proof{Lower: 1, Apart: 1},
+					Perturbed: []eval.Float{0.01, 0.05 + eval.Float(i%2), 0.3},
 				}
-				s.Perturbed = []eval.Float{0.01, 0.05 + eval.Float(i%2), 0.3}
 				if both {
 					r.First, s.Quant, s.DirSim, s.Overlap, s.Pixels = made(1), made(1), 1, 1, 1
 				}
@@ -246,8 +243,8 @@ func TestNeeds(t *testing.T) {
 		"crg.median<=0.1": 0.9, "|crg.median|<=0.1": 0.9, "increase(crg.median)<=0.1": 0.95,
 		"gap(crg.median[sex])<=0.1": 0.95,
 	} {
-		c := must.Get(ParseCheck(text))(t)
-		n := (&Gate{Checks: []Check{c}}).Needs(false)
+		g := gateOf(t, text)
+		n := g.Needs(false)
 		if math.Abs(n.Confidence-want) > 1e-12 {
 			t.Errorf("%s: %v, want %v", text, n.Confidence, want)
 		}
@@ -256,8 +253,7 @@ func TestNeeds(t *testing.T) {
 		for _, x := range []*eval.Result{r, small} {
 			x.Margins[0].Values["crg.mean"] = x.Margins[0].Values["crg.median"]
 		}
-		r.Groups = []eval.Grouping{{By: "sex", Groups: []eval.Group{{Name: "A", Result: small}, {Name: "B", Result: small}}}}
-		if f := Judge(&Gate{Checks: []Check{c}}, r, small).Findings[0]; f.Verdict != Pass {
+		if f := Judge(g, bySex(r, small, small), small).Findings[0]; f.Verdict != Pass {
 			t.Errorf("%s: %+v", text, f)
 		}
 	}

@@ -55,8 +55,7 @@ func TestChecksTakeNoOthersPlace(t *testing.T) {
 }
 
 func TestIncreaseOverCopies(t *testing.T) {
-	share := 0.05
-	g := &Gate{Checks: []Check{{Metric: "vd", MaxIncrease: &share}}}
+	g := gateOf(t, "increase(vd)<=0.05")
 	now, before := lenient(200, 0, 2000, 0, 2000), lenient(200, 0, 2000, 0, 2000)
 	if f := Judge(g, now, before).Findings[0]; f.Verdict != Pass {
 		t.Errorf("2000 people: %+v", f)
@@ -77,83 +76,47 @@ func TestGroupWithNobodyLeft(t *testing.T) {
 	}
 }
 
-func TestMirror(t *testing.T) {
+func TestReverse(t *testing.T) {
 	for _, c := range []struct {
-		checks   []string
-		oneSided bool
-		issued   bool
-		r        *eval.Result
-		want     string // findings: check=verdict by metric
-		verdict  Verdict
+		checks string // separated by blanks; "one-sided" and "issued" are of the gate and of the promises
+		r      *eval.Result
+		want   string // findings: check=verdict by metric
+		all    Verdict
 	}{
-		{
-			[]string{"vd<=0.02"},
-			false, false, lenient(0, 0, 373, 0, 379), "vd<=0.02=PASS rvd<=0.02=PASS gained<=0.02=PASS", Pass,
-		},
-		{
-			[]string{"vd<=0.02"},
-			false, false, lenient(0, 90, 373, 0, 379), "vd<=0.02=PASS rvd<=0.02=FAIL gained<=0.02=PASS", Fail,
-		},
+		{"vd<=0.02", lenient(0, 0, 373, 0, 379), "vd<=0.02=PASS rvd<=0.02=PASS gained<=0.02=PASS", Pass},
+		{"vd<=0.02", lenient(0, 90, 373, 0, 379), "vd<=0.02=PASS rvd<=0.02=FAIL gained<=0.02=PASS", Fail},
 		// It approves everybody: there is no RVD.
-		{[]string{"vd<=0.02"}, false, false, lenient(0, 0, 0, 379, 379), "vd<=0.02=PASS gained<=0.02=FAIL", Fail},
-		{[]string{"vd<=0.02"}, true, false, lenient(0, 0, 0, 379, 379), "vd<=0.02=PASS", Pass},
+		{"vd<=0.02", lenient(0, 0, 0, 379, 379), "vd<=0.02=PASS gained<=0.02=FAIL", Fail},
+		{"one-sided vd<=0.02", lenient(0, 0, 0, 379, 379), "vd<=0.02=PASS", Pass},
 		// It approves everybody of one group: all promises of its own are to the other one.
-		{
-			[]string{"vd<=0.02"},
-			false, false, lenient(0, 0, 168, 206, 379), "vd<=0.02=PASS rvd<=0.02=PASS gained<=0.02=FAIL", Fail,
-		},
-		// Of issued promises there is no mirror image.
-		{[]string{"vd<=0.02"}, false, true, lenient(0, 0, 0, 100, 379), "vd<=0.02=PASS gained<=0.02=FAIL", Fail},
-		{
-			[]string{"vd<=0.02", "rvd<=0.5"},
-			false, true, lenient(0, 0, 300, 79, 379), "vd<=0.02=PASS rvd<=0.5=PASS gained<=0.02=FAIL", Fail,
-		},
-		{
-			[]string{"vd<=0.02", "rvd<=0.5", "gained<=0.5"},
-			false, false, lenient(0, 0, 300, 79, 379), "vd<=0.02=PASS rvd<=0.5=PASS gained<=0.5=PASS", Pass,
-		},
-		{
-			[]string{"vd@0.1<=0.02", "rvd<=0.5"},
-			false, false, lenient(0, 0, 300, 0, 379),
-			"vd@0.1<=0.02=PASS rvd<=0.5=PASS gained<=0.02=PASS", Pass,
-		},
-		{
-			[]string{"vd<=0.02:warning"},
-			false, false, lenient(0, 90, 300, 79, 379), "vd<=0.02=PASS rvd<=0.02=FAIL gained<=0.02=FAIL", Pass,
-		},
-		// A warning is no limit: the other one has a mirror of its own.
-		{
-			[]string{"vd<=0.01:warning", "vd@0.1<=0.03"},
-			false, false, lenient(0, 0, 0, 379, 379),
-			"vd<=0.01=PASS vd@0.1<=0.03=PASS gained<=0.01=FAIL gained<=0.03=FAIL", Fail,
-		},
-		{
-			[]string{"vd_mismatch<=0.02"},
-			false, false, lenient(0, 0, 0, 379, 379), "vd_mismatch<=0.02=PASS gained<=0.02=FAIL", Fail,
-		},
+		{"vd<=0.02", lenient(0, 0, 168, 206, 379), "vd<=0.02=PASS rvd<=0.02=PASS gained<=0.02=FAIL", Fail},
+		// Of issued promises there is no reverse.
+		{"issued vd<=0.02", lenient(0, 0, 0, 100, 379), "vd<=0.02=PASS gained<=0.02=FAIL", Fail},
+		{"issued vd<=0.02 rvd<=0.5", lenient(0, 0, 300, 79, 379), "vd<=0.02=PASS rvd<=0.5=PASS gained<=0.02=FAIL", Fail},
+		{"vd<=0.02 rvd<=0.5 gained<=0.5", lenient(0, 0, 300, 79, 379), "vd<=0.02=PASS rvd<=0.5=PASS gained<=0.5=PASS", Pass},
+		{"vd@0.1<=0.02 rvd<=0.5", lenient(0, 0, 300, 0, 379), "vd@0.1<=0.02=PASS rvd<=0.5=PASS gained<=0.02=PASS", Pass},
+		{"vd<=0.02:warning", lenient(0, 90, 300, 79, 379), "vd<=0.02=PASS rvd<=0.02=FAIL gained<=0.02=FAIL", Pass},
+		// A warning is no limit: the other one has a reverse of its own.
+		{"vd<=0.01:warning vd@0.1<=0.03", lenient(0, 0, 0, 379, 379), "vd<=0.01=PASS vd@0.1<=0.03=PASS gained<=0.01=FAIL " +
+			"gained<=0.03=FAIL", Fail},
+		{"vd_mismatch<=0.02", lenient(0, 0, 0, 379, 379), "vd_mismatch<=0.02=PASS gained<=0.02=FAIL", Fail},
 		// Two limits on VD, and none on it from above.
-		{
-			[]string{"vd<=0.02", "vd@0.1<=0.05"},
-			false, false, lenient(0, 0, 373, 0, 379),
-			"vd<=0.02=PASS vd@0.1<=0.05=PASS rvd<=0.02=PASS gained<=0.02=PASS", Pass,
-		},
-		// Other numbers of one direction. A mirror that has nobody stays open unless approvals are limited.
-		{[]string{"tau01<=0.5"}, false, false, tolerant(0), "tau01<=0.5=PASS rtau01<=0.5=INCONCLUSIVE", Inconclusive},
-		{[]string{"tau01<=0.5"}, false, false, tolerant(373), "tau01<=0.5=PASS rtau01<=0.5=PASS", Pass},
-		{[]string{"tau01<=0.5"}, true, false, tolerant(0), "tau01<=0.5=PASS", Pass},
-		{[]string{"lost<=0.02"}, false, false, lenient(0, 0, 168, 206, 379), "lost<=0.02=PASS gained<=0.02=FAIL", Fail},
-		{
-			[]string{"increase(vd)<=0.05"},
-			false, false, lenient(0, 0, 168, 206, 379),
-			"increase(vd)<=0.05=PASS increase(rvd)<=0.05=PASS increase(gained)<=0.05=FAIL", Fail,
-		},
+		{"vd<=0.02 vd@0.1<=0.05", lenient(0, 0, 373, 0, 379), "vd<=0.02=PASS vd@0.1<=0.05=PASS rvd<=0.02=PASS " +
+			"gained<=0.02=PASS", Pass},
+		// Other numbers of one direction. A reverse check that has nobody stays open unless approvals are limited.
+		{"tau01<=0.5", tolerant(0), "tau01<=0.5=PASS rtau01<=0.5=INCONCLUSIVE", Inconclusive},
+		{"tau01<=0.5", tolerant(373), "tau01<=0.5=PASS rtau01<=0.5=PASS", Pass},
+		{"one-sided tau01<=0.5", tolerant(0), "tau01<=0.5=PASS", Pass},
+		{"lost<=0.02", lenient(0, 0, 168, 206, 379), "lost<=0.02=PASS gained<=0.02=FAIL", Fail},
+		{"increase(vd)<=0.05", lenient(0, 0, 168, 206, 379), "increase(vd)<=0.05=PASS increase(rvd)<=0.05=PASS " +
+			"increase(gained)<=0.05=FAIL", Fail},
 	} {
-		g := &Gate{OneSided: c.oneSided}
-		for _, text := range c.checks {
-			check := must.Get(ParseCheck(text))(t)
-			g.Checks = append(g.Checks, check)
-		}
-		g.Reverse(c.issued)
+		text, oneSided := strings.CutPrefix(c.checks, "one-sided ")
+		text, issued := strings.CutPrefix(text, "issued ")
+		g := gateOf(t, strings.Fields(text)...)
+		g.OneSided = oneSided
+		own := len(g.Checks)
+		g.Reverse(issued)
 		must.Do(t, g.Check())
 		report := Judge(g, c.r, lenient(0, 0, 373, 0, 379))
 		var got []string
@@ -164,21 +127,18 @@ func TestMirror(t *testing.T) {
 			}
 			got = append(got, f.Check+"="+string(f.Verdict))
 		}
-		if have := strings.Join(got, " "); report.Verdict != c.verdict || have != c.want {
-			t.Errorf("%v, one-sided %v, issued %v: %s, %s; want %s, %s", c.checks, c.oneSided, c.issued, report.Verdict, have,
-				c.verdict, c.want)
+		if have := strings.Join(got, " "); report.Verdict != c.all || have != c.want {
+			t.Errorf("%s: %s, %s; want %s, %s", c.checks, report.Verdict, have, c.all, c.want)
 		}
 		said := strings.Join(report.Notes, "\n")
-		if strings.Contains(said, "--one-sided") != (len(g.Checks) > len(c.checks)) {
-			t.Errorf("%v: notes %q", c.checks, said)
-		}
-		if c.oneSided && !strings.Contains(said, "approves everybody") {
-			t.Errorf("%v: notes %q", c.checks, report.Notes)
+		if strings.Contains(said, "--one-sided") != (len(g.Checks) > own) ||
+			oneSided && !strings.Contains(said, "approves everybody") {
+			t.Errorf("%s: notes %q", c.checks, said)
 		}
 	}
 }
 
-func TestMirrorOfGroups(t *testing.T) {
+func TestReverseOfGroups(t *testing.T) {
 	g := must.Get(Parse("gate.yaml", []byte("version: 1\nchecks:\n"+
 		"  - {name: fair, metric: vd, margin: 0.25, by: sex, max: 0.1}\n")))(t)
 	if g.Needs(false).Requires[eval.RequiresMirrored] {
@@ -188,14 +148,9 @@ func TestMirrorOfGroups(t *testing.T) {
 	if n := g.Needs(false); !n.Requires[eval.RequiresMirrored] || len(n.By) != 1 {
 		t.Errorf("needs %+v", n)
 	}
-	r := broken(0, 400)
-	by := eval.Grouping{By: "sex"}
-	for i, x := range []*eval.Result{lenient(0, 0, 0, 200, 200), lenient(0, 0, 190, 10, 200)} {
-		x.Margins[0].Margin = 0.25
-		by.Groups = append(by.Groups, eval.Group{Name: string(rune('A' + i)), Result: x})
-	}
-	r.Groups = []eval.Grouping{by}
-	report := Judge(g, r, nil)
+	a, b := lenient(0, 0, 0, 200, 200), lenient(0, 0, 190, 10, 200)
+	a.Margins[0].Margin, b.Margins[0].Margin = 0.25, 0.25
+	report := Judge(g, bySex(broken(0, 400), a, b), nil)
 	if len(report.Findings) != 5 || report.Verdict != Fail {
 		t.Fatalf("%s: %+v", report.Verdict, report.Findings)
 	}
