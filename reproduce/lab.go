@@ -53,42 +53,43 @@ func (l *Lab) Measure(ctx context.Context, tables []Table) ([][]Measured, error)
 	if err := l.prepare(ctx, tables); err != nil {
 		return nil, err
 	}
+	measured := make([][]Measured, len(tables))
 	var all []*labStep
-	for _, t := range tables {
+	var finish []func()
+	for i, t := range tables {
 		for _, r := range t.Rows {
+			m := Measured{Row: r, Outcomes: make([]Outcome, l.Seeds), Seconds: make([]float64, l.Seeds)}
 			for seed := range l.Seeds {
-				if s, _ := l.measurement(r.Variant, seed+1); !slices.Contains(all, s) {
-					all = append(all, s)
+				last, timed := l.measurement(r.Variant, seed+1)
+				if !slices.Contains(all, last) {
+					all = append(all, last)
 				}
+				finish = append(finish, func() { m.Outcomes[seed], m.Seconds[seed] = last.outcome, timed.seconds })
 			}
+			measured[i] = append(measured[i], m)
 		}
 	}
 	err := l.make(ctx, all)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	measured := make([][]Measured, len(tables))
-	for i, t := range tables {
-		for _, r := range t.Rows {
-			m := Measured{Row: r}
-			for seed := range l.Seeds {
-				s, timed := l.measurement(r.Variant, seed+1)
-				m.Outcomes, m.Seconds = append(m.Outcomes, s.outcome), append(m.Seconds, timed.seconds)
-			}
-			measured[i] = append(measured[i], m)
-		}
+	for _, f := range finish {
+		f()
 	}
 	return measured, err
 }
 
+// prepare writes the inputs of the commands, if all data are there.
 func (l *Lab) prepare(ctx context.Context, tables []Table) error {
 	var missing []string
+	var rows []Row
 	for _, t := range tables {
-		for _, r := range t.Rows {
-			for _, line := range dataSet(r.Data).missing(l.Data) {
-				if !slices.Contains(missing, line) {
-					missing = append(missing, line)
-				}
+		rows = append(rows, t.Rows...)
+	}
+	for _, r := range rows {
+		for _, line := range dataSet(r.Data).missing(l.Data) {
+			if !slices.Contains(missing, line) {
+				missing = append(missing, line)
 			}
 		}
 	}
@@ -96,11 +97,9 @@ func (l *Lab) prepare(ctx context.Context, tables []Table) error {
 		return &MissingError{missing}
 	}
 	written := map[string]bool{}
-	for _, t := range tables {
-		for _, r := range t.Rows {
-			if err := l.inputs(ctx, &r.Variant, written); err != nil {
-				return fmt.Errorf("%s: %w", dataSet(r.Data).Title, err)
-			}
+	for _, r := range rows {
+		if err := l.inputs(ctx, &r.Variant, written); err != nil {
+			return fmt.Errorf("%s: %w", dataSet(r.Data).Title, err)
 		}
 	}
 	return nil
@@ -124,7 +123,7 @@ func (l *Lab) inputs(ctx context.Context, v *Variant, written map[string]bool) (
 	path, _ := d.file(l.Data, cmp.Or(d.Test, d.Train))
 	among := ""
 	if d.Test == "" {
-		among = l.rows(d)
+		among = l.path(d, rowsFile)
 		write(among, func() ([]byte, error) { return draw(ctx, path, l.task(d, ""), "", d.Rows) })
 	}
 	if n := l.most(v); v.Recourse != "" {
@@ -143,11 +142,12 @@ func (l *Lab) most(v *Variant) int {
 	return min(v.Rows, l.Sample)
 }
 
-// Files of an encoder and a decoder, and the name of both for the command that makes them.
+// Files of an encoder and a decoder, and the name of both for the command that makes them; of test rows.
 const (
 	coderFile   = "coder.onnx"
 	encoderFile = "coder.encoder.onnx"
 	decoderFile = "coder.decoder.onnx"
+	rowsFile    = "test-rows.json"
 )
 
 func (l *Lab) task(d *DataSet, form string) string {
@@ -156,8 +156,6 @@ func (l *Lab) task(d *DataSet, form string) string {
 	}
 	return l.path(d, "task"+form+".yaml")
 }
-
-func (l *Lab) rows(d *DataSet) string { return l.path(d, "test-rows.json") }
 
 func (l *Lab) sample(d *DataSet, n int) string { return l.path(d, fmt.Sprintf("test-rows-%d.json", n)) }
 
@@ -179,7 +177,7 @@ func (l *Lab) people(d *DataSet, form string, train bool) (flags, from []string)
 		from = append(from, l.path(d, decoderFile)) // the encoder is a step
 	}
 	if d.Test == "" {
-		rows := l.rows(d)
+		rows := l.path(d, rowsFile)
 		from = append(from, rows)
 		if train {
 			rows = "!" + rows

@@ -49,8 +49,8 @@ func TestTables(t *testing.T) {
 				t.Errorf("%s, %s: %d of the paper's numbers for %d columns", table.Name, r.Name, n, len(table.Paper))
 			}
 			for _, text := range numbers {
-				mean, sd, both := strings.Cut(text, "±")
-				if !numberOrNaN(mean).Defined() || both && !numberOrNaN(sd).Defined() {
+				n := number(text)
+				if !n.Mean.Defined() || strings.Contains(text, "±") && !n.SD.Defined() {
 					t.Errorf("%s, %s: %q is not a number", table.Name, r.Name, text)
 				}
 			}

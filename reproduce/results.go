@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,78 +42,67 @@ type Result struct {
 	Version  string     `json:"version"` // of cfq and ONNX Runtime
 }
 
-// resultField is a column of results.csv: the name and a pointer to a string, an int or an eval.Float.
-type resultField struct {
-	name  string
-	value any
-}
-
-func (r *Result) fields() []resultField {
-	return []resultField{
-		{"table", &r.Table},
-		{"data", &r.Data},
-		{"part", &r.Part},
-		{"model", &r.Model},
-		{"method", &r.Method},
-		{"against", &r.Against},
-		{"bits", &r.Bits},
-		{"metric", &r.Metric},
-		{"sample", &r.Sample},
-		{"seeds", &r.Seeds},
-		{"networks", &r.Networks},
-		{"mean", &r.Mean},
-		{"sd", &r.SD},
-		{"paper", &r.Paper},
-		{"paper_sd", &r.PaperSD},
-		{"version", &r.Version},
+// fields are the columns of results.csv, with pointers to a string, an int or an eval.Float.
+func (r *Result) fields() (names []string, values []any) {
+	v := reflect.ValueOf(r).Elem()
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		if !f.Anonymous {
+			names, values = append(names, f.Tag.Get("json")), append(values, v.FieldByIndex(f.Index).Addr().Interface())
+		}
 	}
+	return names, values
 }
 
 // WriteResults writes results.csv.
 func WriteResults(w io.Writer, results []Result) error {
-	records := make([][]string, 1+len(results))
-	for _, f := range new(Result).fields() {
-		records[0] = append(records[0], f.name)
-	}
+	names, _ := new(Result).fields()
+	records := [][]string{names}
 	for i := range results {
-		for _, f := range results[i].fields() {
-			records[i+1] = append(records[i+1], f.text())
+		var record []string
+		_, values := results[i].fields()
+		for _, value := range values {
+			text := fmt.Sprint(reflect.ValueOf(value).Elem())
+			if x, ok := value.(*eval.Float); ok {
+				text = strings.TrimSuffix(strconv.FormatFloat(float64(*x), 'g', 6, 64), "NaN")
+			}
+			record = append(record, text)
 		}
+		records = append(records, record)
 	}
 	return csv.NewWriter(w).WriteAll(records)
 }
 
-func (f resultField) text() string {
-	switch v := f.value.(type) {
-	case *string:
-		return *v
-	case *int:
-		return strconv.Itoa(*v)
-	case *eval.Float:
-		if !math.IsNaN(float64(*v)) {
-			return strconv.FormatFloat(float64(*v), 'g', 6, 64)
-		}
-	}
-	return ""
-}
-
 // ReadResults reads what WriteResults writes.
-func ReadResults(r io.Reader) ([]Result, error) {
+func ReadResults(r io.Reader) (results []Result, err error) {
 	in := csv.NewReader(r)
-	in.FieldsPerRecord = len(new(Result).fields())
+	names, _ := new(Result).fields()
+	in.FieldsPerRecord = len(names)
 	records, err := in.ReadAll()
 	if err != nil {
 		return nil, err
 	}
-	var results []Result
 	for i, record := range records {
 		var row Result
-		for k, f := range row.fields() {
-			if i == 0 && record[k] != f.name {
-				return nil, fmt.Errorf("column %d is called %q, want %q", k+1, record[k], f.name)
+		_, values := row.fields()
+		for k, text := range record {
+			if i == 0 {
+				if text != names[k] {
+					return nil, fmt.Errorf("column %d is called %q, want %q", k+1, text, names[k])
+				}
+				continue
 			}
-			if err := f.set(record[k]); i > 0 && err != nil {
-				return nil, fmt.Errorf("row %d: %s: %w", i, f.name, err)
+			switch v := values[k].(type) {
+			case *string:
+				*v = text
+			case *int:
+				*v, err = strconv.Atoi(text)
+			case *eval.Float:
+				var x float64
+				x, err = strconv.ParseFloat(cmp.Or(text, "NaN"), 64)
+				*v = eval.Float(x)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("row %d: %s: %w", i, names[k], err)
 			}
 		}
 		if i > 0 {
@@ -120,20 +110,6 @@ func ReadResults(r io.Reader) ([]Result, error) {
 		}
 	}
 	return results, nil
-}
-
-func (f resultField) set(text string) (err error) {
-	switch v := f.value.(type) {
-	case *string:
-		*v = text
-	case *int:
-		*v, err = strconv.Atoi(text)
-	case *eval.Float:
-		var x float64
-		x, err = strconv.ParseFloat(cmp.Or(text, "NaN"), 64)
-		*v = eval.Float(x)
-	}
-	return err
 }
 
 // Merge replaces the results of the given tables in old by measured ones.
@@ -186,7 +162,7 @@ func (l *Lab) Results(t *Table, rows []Measured, earlier []Result) []Result {
 				return r.Name == c.Upper && r.Data == rows[i].Data && r.Part == rows[i].Part
 			})
 			if rows[i].Name == c.Lower && k >= 0 {
-				add(&rows[i], &rows[k], c.Metric, Number{numberOrNaN(""), numberOrNaN("")})
+				add(&rows[i], &rows[k], c.Metric, number(""))
 			}
 		}
 	}

@@ -109,22 +109,25 @@ func embedded(text []byte, into any) {
 func (t *Table) paper(r *Row) []Number {
 	numbers, reported := make([]Number, len(t.Columns)), strings.Fields(r.Paper)
 	for i, head := range t.Columns {
-		mean, sd := "", ""
+		numbers[i] = number("")
 		if slices.Contains(t.Paper, head) && len(reported) > 0 {
-			mean, sd, _ = strings.Cut(reported[0], "±")
-			reported = reported[1:]
+			numbers[i], reported = number(reported[0]), reported[1:]
 		}
-		numbers[i] = Number{numberOrNaN(mean), numberOrNaN(sd)}
 	}
 	return numbers
 }
 
-func numberOrNaN(text string) eval.Float {
-	x, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		x = math.NaN()
+// number reads a mean, and a standard deviation after ±; NaN where there is none.
+func number(text string) Number {
+	mean, sd, _ := strings.Cut(text, "±")
+	of := func(text string) eval.Float {
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			x = math.NaN()
+		}
+		return eval.Float(x)
 	}
-	return eval.Float(x)
+	return Number{of(mean), of(sd)}
 }
 
 // Names lists the names of tables.

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"cfq/eval"
 	"cfq/internal/must"
 	"cfq/internal/statistics"
@@ -48,31 +46,6 @@ func gateOf(t testing.TB, checks ...string) *Gate {
 }
 
 func maxVD(limit float64) []Check { return []Check{{Metric: "vd", Max: &limit}} }
-
-// Exact two-sided intervals of 95 %, so one-sided bounds of 97.5 %, as statistics programs and textbooks print them;
-// and the rule of
-// three, of which 1 - 0.05^(1/n) is the exact form.
-func TestBounds(t *testing.T) {
-	for _, c := range []struct {
-		k, n         int
-		confidence   float64
-		lower, upper float64
-		tolerance    float64
-	}{
-		{10, 100, 0.975, 0.0490, 0.1762, 5e-5},
-		{5, 20, 0.975, 0.0866, 0.4910, 5e-5},
-		{0, 10, 0.975, 0, 0.3085, 5e-5},
-		{10, 10, 0.975, 0.6915, 1, 5e-5},
-		{0, 100, 0.95, 0, 3.0 / 100, 1e-3},
-		{0, 300, 0.95, 0, 3.0 / 300, 1e-4},
-		{0, 149, 0.95, 0, 1 - math.Pow(0.05, 1.0/149), 1e-12},
-	} {
-		f := single(t, Gate{Confidence: c.confidence, Checks: maxVD(0.5)}, broken(c.k, c.n))
-		if math.Abs(float64(f.Lower)-c.lower) > c.tolerance || math.Abs(float64(f.Upper)-c.upper) > c.tolerance {
-			t.Errorf("%d of %d with %v: [%v, %v], want [%v, %v]", c.k, c.n, c.confidence, f.Lower, f.Upper, c.lower, c.upper)
-		}
-	}
-}
 
 func TestShareSentences(t *testing.T) {
 	const open = "; with this share no number of people is enough"
@@ -234,29 +207,6 @@ func TestManyPeople(t *testing.T) {
 	if need := needOf(0.019999, 1, 0.02, 0.05); need != 0 {
 		t.Errorf("%d people", need)
 	}
-}
-
-func rank(v Verdict) int { return map[Verdict]int{Pass: 0, Inconclusive: 1, Fail: 2}[v] }
-
-func TestMonotone(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(1, 3000).Draw(t, "n")
-		k := rapid.IntRange(0, n).Draw(t, "k")
-		more := rapid.IntRange(k, n).Draw(t, "more")
-		limit := rapid.Float64Range(0, 1).Draw(t, "limit")
-		strict := rapid.Float64Range(0, limit).Draw(t, "strict")
-		ask := func(k int, limit float64) int {
-			g := Gate{Checks: maxVD(limit)}
-			return rank(Judge(&g, broken(k, n), nil).Verdict)
-		}
-		v := ask(k, limit)
-		if w := ask(more, limit); w < v {
-			t.Fatalf("%d of %d is %d, %d is %d", k, n, v, more, w)
-		}
-		if w := ask(k, strict); w < v {
-			t.Fatalf("%d of %d is %d within %v and %d within %v", k, n, v, limit, w, strict)
-		}
-	})
 }
 
 func TestSentenceIsNotTheLimit(t *testing.T) {
