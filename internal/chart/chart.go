@@ -8,7 +8,6 @@ package chart
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"image/color"
 	"io"
@@ -72,6 +71,7 @@ func Draw(w io.Writer, charts ...Chart) error {
 	return write(w, canvas)
 }
 
+// plotPicture is charts in tiles.
 type plotPicture struct {
 	panels        []panel
 	width, height vg.Length
@@ -91,14 +91,15 @@ func newPicture(charts []Chart) (*plotPicture, error) {
 		panels: make([]panel, len(charts)),
 		tiles:  draw.Tiles{Rows: rows, Cols: columns, PadX: border, PadY: border},
 	}
-	var errs []error
 	var legend, height vg.Length = 0, panelHeight // the highest
 	for i := range charts {
-		errs = append(errs, p.panels[i].build(&charts[i]))
+		if err := p.panels[i].build(&charts[i]); err != nil {
+			return nil, err
+		}
 		legend, height = max(legend, p.panels[i].legendHeight()), max(height, charts[i].barsHeight())
 	}
 	p.width, p.height = vg.Length(columns)*panelWidth+2*border, vg.Length(rows)*(height+legend)+2*border
-	return p, errors.Join(errs...)
+	return p, nil
 }
 
 func (p *plotPicture) draw(canvas vg.CanvasSizer) {
@@ -148,25 +149,6 @@ func write(w io.Writer, picture io.WriterTo) error {
 	_, err := w.Write(bytes.ReplaceAll(b.Bytes(), []byte(family),
 		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")))
 	return err
-}
-
-func (c *Chart) check() error {
-	var errs []error
-	bad := func(s *Series, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("chart %q, series %q: %s", c.Title, s.Name, fmt.Sprintf(format, args...)))
-	}
-	for i := range c.Series {
-		s := &c.Series[i]
-		switch n := len(s.Y); {
-		case c.bars() && n != len(c.Categories):
-			bad(s, "%d bars for %d categories", n, len(c.Categories))
-		case !c.bars() && len(s.X) != n:
-			bad(s, "%d values of x and %d of y", len(s.X), n)
-		case (s.Low == nil) != (s.High == nil), s.Low != nil && (len(s.Low) != n || len(s.High) != n):
-			bad(s, "%d lower and %d upper ends of error bars for %d points", len(s.Low), len(s.High), n)
-		}
-	}
-	return errors.Join(errs...)
 }
 
 func (c *Chart) bars() bool { return c.Categories != nil }

@@ -38,11 +38,8 @@ func curves(n int) []Chart {
 	for i := range out {
 		out[i] = Chart{Title: "chart " + strconv.Itoa(i), X: "x <axis>", Y: "y", Series: []Series{
 			{
-				Name: "first & foremost",
-				X:    []float64{1, 2, 3},
-				Y:    []float64{0, 1, 4},
-				Low:  []float64{0, 0.5, 3},
-				High: []float64{1, 2, 5},
+				Name: "first & foremost", X: []float64{1, 2, 3}, Y: []float64{0, 1, 4},
+				Low: []float64{0, 0.5, 3}, High: []float64{1, 2, 5},
 			},
 			{Name: "second", X: []float64{1, 2, 3}, Y: []float64{3, math.NaN(), 1}},
 		}}
@@ -107,12 +104,8 @@ func TestBars(t *testing.T) {
 	c := Chart{
 		Categories: []string{"a", "a category with a name too long for an axis"},
 		Series: []Series{
-			{
-				Name: "one",
-				Y:    []float64{1, 0},
-				Low:  []float64{math.NaN(), 0},
-				High: []float64{math.NaN(), 1},
-			}, {Name: "two", Y: []float64{0, 4}},
+			{Name: "one", Y: []float64{1, 0}, Low: []float64{math.NaN(), 0}, High: []float64{math.NaN(), 1}},
+			{Name: "two", Y: []float64{0, 4}},
 		},
 	}
 	img := pixels(t, c)
@@ -166,27 +159,9 @@ func TestFigure(t *testing.T) {
 			t.Error("a category has no name")
 		}
 	}
-	if Figure(io.Discard, Chart{Series: []Series{{X: []float64{1}}}}) == nil {
-		t.Error("a figure of numbers that do not belong together")
-	}
 }
 
-func TestWhatCannotBeDrawn(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]Chart{
-		"2 values of x and 1 of y": {Series: []Series{{X: []float64{1, 2}, Y: []float64{1}}}},
-		"1 bars for 2 categories":  {Categories: []string{"a", "b"}, Series: []Series{{Y: []float64{1}}}},
-		"0 lower and 1 upper ends": {Series: []Series{{X: []float64{1}, Y: []float64{1}, High: []float64{2}}}},
-		"1 lower and 2 upper ends": {Series: []Series{{
-			X: []float64{1}, Y: []float64{1}, Low: []float64{2},
-			High: []float64{2, 3},
-		}}},
-		`chart "t", series "s": 0 values of x`: {Title: "t", Series: []Series{{Name: "s", Y: []float64{1}}}},
-	} {
-		if err := Draw(io.Discard, c); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%v, want %q", err, name)
-		}
-	}
+func TestNumberOfCharts(t *testing.T) {
 	if Draw(io.Discard) == nil || Draw(io.Discard, make([]Chart, maxCharts+1)...) == nil {
 		t.Error("no charts, or too many, are drawn")
 	}
@@ -200,10 +175,9 @@ func TestAnyNumbers(t *testing.T) {
 		list := func(name string) []float64 { return rapid.SliceOfN(number, n, n).Draw(t, name) }
 		c := Chart{Title: rapid.String().Draw(t, "title")}
 		for range rapid.IntRange(0, 9).Draw(t, "series") {
-			c.Series = append(
-				c.Series,
-				Series{Name: rapid.String().Draw(t, "name"), X: list("x"), Y: list("y"), Low: list("low"), High: list("high")},
-			)
+			c.Series = append(c.Series, Series{
+				Name: rapid.String().Draw(t, "name"), X: list("x"), Y: list("y"), Low: list("low"), High: list("high"),
+			})
 		}
 		if rapid.Bool().Draw(t, "bars") {
 			c.Categories = rapid.SliceOfN(rapid.String(), n, n).Draw(t, "categories")

@@ -23,9 +23,6 @@ type panel struct {
 }
 
 func (p *panel) build(c *Chart) error {
-	if err := c.check(); err != nil {
-		return err
-	}
 	*p = panel{Plot: plot.New(), chart: c}
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.Title, c.X, c.Y
 	p.Title.TextStyle.Font = sans(10.5)
