@@ -30,7 +30,7 @@ func evaluationPage(d *Document, how detail) *reportPage {
 	p.add(groups(r, how)...)
 	p.add(scenarios(r), certificates(r), perturbations(r, how), brokenPromises(d, how),
 		decisions(r), scores(r), footprint(r), timing(r), layers(d, how),
-		people(r), excluded(d), evaluationFiles(d), runBlock(&d.Run), recipe(d.Recipe), settings(r, how))
+		people(r), excluded(d), evaluationFiles(d), runBlock(&d.Run), recipe(d.Recipe))
 	return p
 }
 

@@ -79,27 +79,3 @@ func distribution(r *eval.Result) []captionedChart {
 func anyDefined(xs []float64) bool {
 	return slices.ContainsFunc(xs, func(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) })
 }
-
-// layerFigures show what the first layers have; the table has more.
-func layerFigures(layers []Layer) (all []captionedChart) {
-	layers = layers[:min(len(layers), maxBars)]
-	for _, f := range []struct {
-		caption, x string
-		of         func(Layer) float64
-	}{
-		{"Bits of each layer's weights.", "bits per weight", func(l Layer) float64 { return l.Bits }},
-		{
-			"Counterfactual sensitivity of each layer.", "mean l1 norm of the gradient",
-			func(l Layer) float64 { return float64(l.Sensitivity) },
-		},
-	} {
-		c := chart.Chart{X: f.x, Series: make([]chart.Series, 1)}
-		for _, l := range layers {
-			c.Categories, c.Series[0].Y = append(c.Categories, l.Node), append(c.Series[0].Y, f.of(l))
-		}
-		if anyDefined(c.Series[0].Y) {
-			all = append(all, captionedChart{f.caption, c})
-		}
-	}
-	return all
-}

@@ -96,7 +96,7 @@ func TestHTMLOrder(t *testing.T) {
 		"Cost of the recourse</h2>", "Margins at the original&#39;s recourse points</h2>", "By sex</h2>",
 		"Other conditions</h2>", "Certificates</h2>", "Logit perturbation",
 		"Broken promises", "Decisions</h2>", "Size and work</h2>", "Speed in ONNX Runtime",
-		"Layers of the quantized model</h2>", "Files</h2>", "How the quantized model was made</h2>", "Settings</h2>",
+		"Layers of the quantized model</h2>", "Files</h2>", "How the quantized model was made</h2>",
 	} {
 		i := strings.Index(body[max(last, 0):], want)
 		if i < 0 {
@@ -105,9 +105,9 @@ func TestHTMLOrder(t *testing.T) {
 		}
 		last = max(last, 0) + i
 	}
-	// The curve, the distribution, two groupings, scenarios, bits and sensitivity; a bar for each check that was measured.
-	if n := strings.Count(page, "<svg"); n != 11 {
-		t.Errorf("%d pictures, want 11", n)
+	// The curve, the distribution, two groupings and scenarios; a bar for each check that was measured.
+	if n := strings.Count(page, "<svg"); n != 9 {
+		t.Errorf("%d pictures, want 9", n)
 	}
 	if !strings.Contains(page, `aria-label="1.9 %, bounds 1.09 to 3.1 %, limit &lt;= 1 %"`) {
 		t.Error("a check has no bar that says its value, bounds and limit")

@@ -138,36 +138,6 @@ func people(r *eval.Result) pageBlock {
 	return b
 }
 
-func settings(r *eval.Result, how detail) pageBlock {
-	if how == brief {
-		return pageBlock{}
-	}
-	s := r.Settings
-	b := pageBlock{Title: "Settings", Left: 1, Fold: true}
-	for _, x := range []struct {
-		label string
-		value any
-		shown bool
-	}{
-		{"people in the sample", s.Sample, s.Sample > 0},
-		{"seed", s.Seed, true},
-		{"confidence of the intervals", s.Confidence, true},
-		{"epsilon of CRG, DirSim and ActOverlap", s.Epsilon, true},
-		{"smallest change that ActOverlap counts", s.SupportTau, true},
-		{"radius of neighbourhoods, in model inputs", s.Radius, s.Radius > 0},
-		{"steps of the solver", s.Solver.Steps, s.Solver.Steps > 0},
-		{"restarts of the solver", s.Solver.Restarts, s.Solver.Restarts > 0},
-		{"rounds of the solver", s.Solver.Rounds, s.Solver.Rounds > 0},
-		{"beam of the solver", s.Solver.Beam, s.Solver.Beam > 0},
-		{"seed of the solver", s.Solver.Seed, true},
-	} {
-		if x.shown {
-			b.row(x.label, fmt.Sprint(x.value))
-		}
-	}
-	return b
-}
-
 func footprint(r *eval.Result) pageBlock {
 	f := r.Footprint
 	if f == nil {
@@ -233,6 +203,5 @@ func layers(d *Document, how detail) pageBlock {
 		b.note("sensitivity: mean l1 norm of the gradient of the loss by the layer's weights, at the original's recourse " +
 			"points")
 	}
-	b.Figures = layerFigures(list)
 	return b
 }
