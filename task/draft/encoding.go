@@ -122,44 +122,30 @@ func (in *Input) within() []float64 {
 }
 
 func (in *Input) check() error {
-	if in.Column == "" {
-		return errors.New(`the key "column" is missing`)
-	}
-	switch in.Kind {
-	case "numeric":
-		if (in.Mean == nil) != (in.Std == nil) {
-			return errors.New("mean and std belong together: give both or neither")
-		}
-		if in.Std != nil && *in.Std <= 0 {
-			return errors.New("std must be above 0")
-		}
-		if in.Clip != nil && (len(in.Clip) != 2 || in.within()[0] >= in.within()[1]) {
-			return errors.New("clip is a pair [lo, hi] with lo < hi; null leaves a side open")
-		}
-		if in.Form != "" {
-			return errors.New(`a numeric input has no "inputs": thermometer with "thresholds" is the kind of bins`)
-		}
-	case "binary":
-		if in.Form != "" {
-			return errors.New(`a binary input has no "inputs": "one" says which value is 1`)
-		}
-		if in.One == "" {
-			return errors.New(`a binary input needs "one", the value that becomes 1`)
-		}
-	case "onehot":
-		if (in.Value == "") == (len(in.Values) == 0) {
-			return errors.New(`a onehot input needs "value", or all of them as "values"`)
-		}
-	case "thermometer":
-		ascending := slices.IsSorted(in.Thresholds) && len(slices.Compact(slices.Clone(in.Thresholds))) == len(in.Thresholds)
-		if len(in.Thresholds) == 0 || !ascending {
-			return errors.New(`a thermometer needs "thresholds", ascending`)
-		}
-	default:
-		return fmt.Errorf("invalid kind %s: want numeric, binary, onehot or thermometer", message.Quote(in.Kind))
-	}
+	number := in.Kind == "numeric"
+	ascending := slices.IsSorted(in.Thresholds) && len(slices.Compact(slices.Clone(in.Thresholds))) == len(in.Thresholds)
 	switch {
-	case in.Kind != "numeric" && (in.Clip != nil || in.Log != nil):
+	case in.Column == "":
+		return errors.New(`the key "column" is missing`)
+	case !slices.Contains([]string{"numeric", "binary", "onehot", "thermometer"}, in.Kind):
+		return fmt.Errorf("invalid kind %s: want numeric, binary, onehot or thermometer", message.Quote(in.Kind))
+	case number && (in.Mean == nil) != (in.Std == nil):
+		return errors.New("mean and std belong together: give both or neither")
+	case number && in.Std != nil && *in.Std <= 0:
+		return errors.New("std must be above 0")
+	case number && in.Clip != nil && (len(in.Clip) != 2 || in.within()[0] >= in.within()[1]):
+		return errors.New("clip is a pair [lo, hi] with lo < hi; null leaves a side open")
+	case number && in.Form != "":
+		return errors.New(`a numeric input has no "inputs": thermometer with "thresholds" is the kind of bins`)
+	case in.Kind == "binary" && in.Form != "":
+		return errors.New(`a binary input has no "inputs": "one" says which value is 1`)
+	case in.Kind == "binary" && in.One == "":
+		return errors.New(`a binary input needs "one", the value that becomes 1`)
+	case in.Kind == "onehot" && (in.Value == "") == (len(in.Values) == 0):
+		return errors.New(`a onehot input needs "value", or all of them as "values"`)
+	case in.Kind == "thermometer" && (len(in.Thresholds) == 0 || !ascending):
+		return errors.New(`a thermometer needs "thresholds", ascending`)
+	case !number && (in.Clip != nil || in.Log != nil):
 		return fmt.Errorf("clip and log are of numbers, and the kind is %s", in.Kind)
 	case in.Form != "" && !slices.Contains(task.InputWords(), in.Form):
 		return fmt.Errorf("invalid inputs %s: want %s", message.Quote(in.Form), message.List(task.InputWords(), 3))

@@ -168,40 +168,24 @@ func (s *Scores) Select(o task.ReadOptions) error {
 	return nil
 }
 
-// shift is what a model's numbers for the i-th row with a score may be off alike: logits of several classes are defined
-// up to a constant, by which log-softmax and logits in front of it differ. Numbers are compared less their mean.
-func (s *Scores) shift(i int) float64 {
-	if s.Probabilities || s.Columns == 1 {
-		return 0
+// predicted are the numbers, in the form of the scores, that a model's logits for a row come to.
+func (s *Scores) predicted(logits []float32) []float64 {
+	row := make([]float64, 0, 2)
+	if len(logits) == 1 {
+		row = append(row, 0)
 	}
-	return stat.Mean(s.Values[i*s.Columns:(i+1)*s.Columns], nil)
-}
-
-func (s *Scores) predicted(logits []float32, classes int) ([]float64, error) {
-	if max(s.Columns, classes) > 2 && s.Columns != classes {
-		return nil, fmt.Errorf("the scores have %s, but the model has %d classes", message.Count(s.Columns, "column"),
-			classes)
+	for _, v := range logits {
+		row = append(row, float64(v))
 	}
-	out := make([]float64, 0, len(logits)/classes*s.Columns)
-	for z := range slices.Chunk(logits, classes) {
-		row := make([]float64, 0, 2)
-		if classes == 1 {
-			row = append(row, 0)
-		}
-		for _, v := range z {
-			row = append(row, float64(v))
-		}
-		switch {
-		case s.Probabilities:
-			softmax(row)
-		case s.Columns == 1:
-			row[1] -= row[0]
-		default:
-			floats.AddConst(-stat.Mean(row, nil), row)
-		}
-		out = append(out, row[len(row)-s.Columns:]...)
+	switch {
+	case s.Probabilities:
+		softmax(row)
+	case s.Columns == 1:
+		row[1] -= row[0]
+	default:
+		floats.AddConst(-stat.Mean(row, nil), row)
 	}
-	return out, nil
+	return row[len(row)-s.Columns:]
 }
 
 func softmax(z []float64) {
@@ -213,17 +197,6 @@ func softmax(z []float64) {
 	for i := range z {
 		z[i] /= sum
 	}
-}
-
-func (s *Scores) away(i int, prediction float64) float64 {
-	size := 1.0
-	if !s.Probabilities {
-		size = max(1, math.Abs(s.Values[i]))
-	}
-	if d := math.Abs(prediction+s.shift(i/s.Columns)-s.Values[i]) / size / tolerance / max(1, s.Coarse); !math.IsNaN(d) {
-		return d
-	}
-	return math.Inf(1)
 }
 
 // Verification says how far a model's scores, with people encoded by a task file, are from those of its owner.
@@ -249,17 +222,11 @@ func (v *Verification) Verified() bool { return v.Differ == 0 && v.Telling >= Mi
 // saturated is how near to 0 and 1 a probability says little about the inputs.
 const saturated = 1e-3
 
-func (s *Scores) tells(i, j int) bool {
-	return !s.Probabilities || slices.ContainsFunc(s.Values[i:j], func(v float64) bool {
-		return v > saturated && v < 1-saturated
-	})
-}
-
 // Verify compares scores with the logits that a model has for people, people x classes.
 func Verify(s *Scores, t *task.Task, people *task.People, logits []float32, classes int) (*Verification, error) {
-	got, err := s.predicted(logits, classes)
-	if err != nil {
-		return nil, err
+	if max(s.Columns, classes) > 2 && s.Columns != classes {
+		return nil, fmt.Errorf("the scores have %s, but the model has %d classes", message.Count(s.Columns, "column"),
+			classes)
 	}
 	at := map[int]int{}
 	for i, row := range people.Rows {
@@ -277,16 +244,27 @@ func Verify(s *Scores, t *task.Task, people *task.People, logits []float32, clas
 		}
 		v.Rows++
 		seen = append(seen, i)
-		if s.tells(k*s.Columns, (k+1)*s.Columns) {
+		scores := s.Values[k*s.Columns : (k+1)*s.Columns]
+		tells := func(p float64) bool { return p > saturated && p < 1-saturated }
+		if !s.Probabilities || slices.ContainsFunc(scores, tells) {
 			telling[fmt.Sprint(people.X[i*people.Dim:(i+1)*people.Dim])] = true
 		}
-		differs := false
-		for c := range s.Columns {
-			want, got := s.Values[k*s.Columns+c], got[i*s.Columns+c]+s.shift(k)
-			if math.IsNaN(got) || math.IsInf(got, 0) {
+		// Logits of several classes are defined up to a constant, by which log-softmax and logits in front of it differ: the
+		// model's have the mean of the scores.
+		shift, differs := 0.0, false
+		if !s.Probabilities && s.Columns > 1 {
+			shift = stat.Mean(scores, nil)
+		}
+		for c, got := range s.predicted(logits[i*classes : (i+1)*classes]) {
+			want := scores[c]
+			if got += shift; math.IsNaN(got) || math.IsInf(got, 0) {
 				return nil, fmt.Errorf("row %d: the model gives %v", row, got)
 			}
-			off := s.away(k*s.Columns+c, got-s.shift(k))
+			tolerated := tolerance * max(1, s.Coarse)
+			if !s.Probabilities {
+				tolerated *= max(1, math.Abs(want))
+			}
+			off := math.Abs(got-want) / tolerated
 			differs = differs || off > 1
 			if off > worst {
 				worst, v.Row, v.Want, v.Got = off, row, want, got
