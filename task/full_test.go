@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"cfq/internal/must"
 )
 
 const full = `version: 1
@@ -110,13 +112,9 @@ func TestEverythingIsRead(t *testing.T) {
 		},
 		{Text: "at most 2 of income, debt, housing", AtMost: 2, Of: []string{"income", "debt", "housing"}},
 	}
-	if d := cmp.Diff(want, task.Rules); d != "" {
-		t.Error(d)
-	}
-	if d := cmp.Diff(Cost{Norm: Mixed, L1Ratio: 0.25, Weights: "inverse_mad", Eps: 1e-3, Switches: "encoded"},
-		task.Cost); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, want, task.Rules)
+	must.Same(t, Cost{Norm: Mixed, L1Ratio: 0.25, Weights: "inverse_mad", Eps: 1e-3, Switches: "encoded"},
+		task.Cost)
 	inputs := "age income debt hours-per-week housing=rent housing=own housing=with family education=School " +
 		"education=College education=Masters " +
 		"degree years grade>=C grade>=B grade>=A savings>=100 savings>=1000 savings>=2500.5 sex guarantor status=a status=b"
@@ -131,9 +129,7 @@ func TestCanonicalFormOfEverything(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, task.JSON())
 	}
-	if d := cmp.Diff(task, again); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, task, again)
 	for _, c := range [][2]string{ // each is another task
 		{"scale: 0.01", "scale: 0.02"},
 		{"School: 10", "School: 9"},
@@ -202,9 +198,7 @@ func TestInputsOfTraining(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, task.JSON())
 	}
-	if d := cmp.Diff(task, again); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, task, again)
 	for _, c := range [][2]string{
 		{"log: 1", "log: 2"},
 		{"spread: 20000", "spread: 2000"},
@@ -225,15 +219,11 @@ func TestInputsOfTraining(t *testing.T) {
 	}
 	p := read(t, task, "income,debt,rent,grade,job,home,sex,years\n20000,700,60,2,cook,own,F,3\n-1,0,60,2,cook,own,F,3\n"+
 		"5,0,0,2,cook,,F,3\n5,0,0,4,,own,F,3\n", ReadOptions{})
-	if d := cmp.Diff([]float32{1, 2, 0.2, 2, 0, 1, 0, 0, 1, 1, 1, 0}, p.X); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, []float32{1, 2, 0.2, 2, 0, 1, 0, 0, 1, 1, 1, 0}, p.X)
 	want := []Problem{
 		{Line: 3, Column: "income", Reason: "-1 has no logarithm (log: 1)"},
 		{Line: 4, Column: "home", Reason: "the value is missing"},
 		{Line: 5, Column: "job", Reason: "the value is missing"},
 	}
-	if d := cmp.Diff(want, p.Problems); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, want, p.Problems)
 }

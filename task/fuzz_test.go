@@ -16,18 +16,13 @@ import (
 
 // FuzzParse: any input gives a task whose canonical form reads back to the same task, or mistakes; never a panic.
 func FuzzParse(f *testing.F) {
-	data := must.Get(os.ReadFile(filepath.Join("..", "reproduce", "testdata", "tasks", "compas.yaml")))(f)
-	f.Add(data)
+	f.Add(must.Get(os.ReadFile(filepath.Join("..", "reproduce", "testdata", "tasks", "compas.yaml")))(f))
 	f.Add([]byte(small))
 	f.Add([]byte(full))
 	f.Add([]byte(strings.ReplaceAll(full, "\n", "\r\n")))
-	f.Add(
-		[]byte(
-			"version: 1\nfeatures: [{name: a, kind: numeric, bounds: [1, null], direction: increase, mad: 0}, {name: b, " +
-				"kind: binary, one: x, actionable: false}]\n" +
-				"links: [{from: a, to: b, map: {3: x, 1: y}}]\nconstraints: [\"`a` = 2\"]\ncost: {weights: inverse_mad}\n",
-		),
-	)
+	f.Add([]byte("version: 1\nfeatures: [{name: a, kind: numeric, bounds: [1, null], direction: increase, mad: 0}, " +
+		"{name: b, kind: binary, one: x, actionable: false}]\n" +
+		"links: [{from: a, to: b, map: {3: x, 1: y}}]\nconstraints: [\"`a` = 2\"]\ncost: {weights: inverse_mad}\n"))
 	f.Add([]byte(`{"version": 1, "features": [{"name": "a", "kind": "numeric", "bounds": [null, 1e5]}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		task, err := Parse("x.yaml", data)
@@ -79,12 +74,8 @@ func FuzzRead(f *testing.F) {
 // FuzzOverrides: any table gives overrides of features that there are, each once for a person, or mistakes; never a
 // panic.
 func FuzzOverrides(f *testing.F) {
-	f.Add(
-		[]byte(
-			"row,feature,actionable,direction,min,max,step,max_increase,weight\n0,income,true,none,1%,9,2,3,4\n" +
-				"1,housing,false,,,,,,\n",
-		),
-	)
+	f.Add([]byte("row,feature,actionable,direction,min,max,step,max_increase,weight\n0,income,true,none,1%,9,2,3,4\n" +
+		"1,housing,false,,,,,,\n"))
 	f.Add([]byte("feature,row\n\"in\ncome\",1\n"))
 	task := must.Get(Parse("full.yaml", []byte(full)))(f)
 	f.Fuzz(func(t *testing.T, data []byte) {

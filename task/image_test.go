@@ -15,7 +15,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
 	"pgregory.net/rapid"
 
@@ -41,9 +40,7 @@ func zipped(t *testing.T, data []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	if _, err := z.Write(data); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(z.Write(data))(t)
 	must.Do(t, z.Close())
 	return b.Bytes()
 }
@@ -144,9 +141,7 @@ func TestImageLayouts(t *testing.T) {
 	}
 	names := pictured(t, "shape: [1, 2, 3], layout: hwc").InputNames()
 	want := []string{"pixel.0.0.0", "pixel.1.0.0", "pixel.2.0.0", "pixel.0.0.1", "pixel.1.0.1", "pixel.2.0.1"}
-	if d := cmp.Diff(want, names); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, want, names)
 }
 
 func TestDrawnImagesAreReadBack(t *testing.T) {
@@ -178,9 +173,7 @@ func TestImagesKeepTheirForm(t *testing.T) {
 			rapid.IntRange(1, 9).Draw(rt, "step"), rapid.Bool().Draw(rt, "actionable"))
 		task := must.Get(Parse("task.yaml", []byte(file)))(rt)
 		again := must.Get(Parse("task.json", task.JSON()))(rt)
-		if d := cmp.Diff(task, again); d != "" {
-			rt.Fatal(d)
-		}
+		must.Same(rt, task, again)
 		size := shape[0] * shape[1] * shape[2]
 		if len(task.Features) != size+2 || task.Dim() != size+3 || len(task.Entries()) != 3 {
 			rt.Fatalf("%d features, %d inputs and %d entries for a shape of %v", len(task.Features), task.Dim(),
@@ -232,15 +225,11 @@ func TestImageFilesThatCannotBeRead(t *testing.T) {
 		{filepath.Dir(filepath.Dir(put(t, dir, "mixed/1/a.JPG", nil))), "1/a.JPG is no PNG file: convert it"},
 	} {
 		_, err := Read(context.Background(), c.path, pictured(t, "shape: [1, 2, 3]"), ReadOptions{})
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", filepath.Base(c.path), err, c.want)
-		}
+		must.Fail(t, err, c.want)
 	}
 	plain := must.Get(Parse("task.yaml", []byte("version: 1\nfeatures: [{name: a, kind: numeric}]\n")))(t)
-	if _, err := Read(context.Background(), dir, plain, ReadOptions{}); err == nil ||
-		!strings.Contains(err.Error(), "needs a feature of kind image") {
-		t.Errorf("a folder for a task without images: %v", err)
-	}
+	_, err := Read(context.Background(), dir, plain, ReadOptions{})
+	must.Fail(t, err, "needs a feature of kind image")
 }
 
 // FuzzIDX reads damaged files of images.
@@ -248,10 +237,7 @@ func FuzzIDX(f *testing.F) {
 	f.Add(idxBytes([]byte{1, 2, 3, 4, 5, 6}, 1, 2, 3))
 	f.Add(idxBytes(nil, 1, 2, 3))
 	f.Add([]byte(idxMagic + "\x04"))
-	task, err := Parse("task.yaml", []byte("version: 1\nfeatures: [{name: pixel, kind: image, shape: [1, 2, 3]}]\n"))
-	if err != nil {
-		f.Fatal(err)
-	}
+	task := must.Get(Parse("task.yaml", []byte("version: 1\nfeatures: [{name: pixel, kind: image, shape: [1, 2, 3]}]")))(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		path := put(t, t.TempDir(), "images-idx3", append([]byte(idxMagic), data...))
 		p, err := Read(context.Background(), path, task, ReadOptions{})

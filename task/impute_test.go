@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"cfq/internal/must"
 )
 
 const filled = `version: 1
@@ -19,9 +21,7 @@ features:
 func TestImpute(t *testing.T) {
 	tk := parse(t, filled)
 	p := read(t, tk, "income,home,member,age\n,?,,30\n2000,own,yes,40\n,own,no,50\n500,rent,no,\n", ReadOptions{})
-	if d := cmp.Diff([]float32{.5, 0, 1, 0, 30, 2, 1, 0, 1, 40, .5, 1, 0, 0, 50}, p.X); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, []float32{.5, 0, 1, 0, 30, 2, 1, 0, 1, 40, .5, 1, 0, 0, 50}, p.X)
 	if d := cmp.Diff([][]int{{0, 1, 2}, nil, {0}}, p.Imputed); d != "" || p.Failed != 1 {
 		t.Error(d, p.Failed)
 	}
@@ -47,8 +47,6 @@ func TestImputeErrors(t *testing.T) {
 		"features: [{name: a, kind: thermometer, thresholds: [1, 2], impute: low}]": `low`,
 	} {
 		_, err := Parse("t.yaml", []byte("version: 1\n"+text))
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
+		must.Fail(t, err, want)
 	}
 }

@@ -1,6 +1,10 @@
 package task
 
-import "testing"
+import (
+	"testing"
+
+	"cfq/internal/must"
+)
 
 func TestMapsOfLinks(t *testing.T) {
 	const features = `version: 1
@@ -14,20 +18,9 @@ features:
   - {name: rent, kind: binary, one: "yes", zero: "no", actionable: false}
 links:
 `
-	task := parse(
-		t,
-		features+"  - {from: band, to: rent, map: {20: yes, '<10': no}}\n  - {from: age, to: grade, map: {30: 2.5, 9: "+
-			"1, 100: 4}}\n"+
-			"  - {from: school, to: years, map: {1.0: 3}}\n",
-	)
-	want := []Pair{{"<10", "no"}, {"20", "yes"}}
-	if got := task.Links[0].Map; len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
-		t.Errorf("map of a thermometer: %v, want %v", got, want)
-	}
-	if got := task.Links[1].Map; got[0].From != "9" || got[1].From != "30" || got[2].From != "100" {
-		t.Errorf("map of a number: %v", got)
-	}
-	if got := task.Links[2].Map[0]; got != (Pair{"1", "3"}) {
-		t.Errorf("map of a category: %v", got)
-	}
+	task := parse(t, features+"  - {from: band, to: rent, map: {20: yes, '<10': no}}\n"+
+		"  - {from: age, to: grade, map: {30: 2.5, 9: 1, 100: 4}}\n  - {from: school, to: years, map: {1.0: 3}}\n")
+	must.Same(t, []Pair{{"<10", "no"}, {"20", "yes"}}, task.Links[0].Map)
+	must.Same(t, []Pair{{"9", "1"}, {"30", "2.5"}, {"100", "4"}}, task.Links[1].Map)
+	must.Same(t, []Pair{{"1", "3"}}, task.Links[2].Map)
 }

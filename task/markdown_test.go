@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"cfq/internal/config"
-
 	"cfq/internal/must"
 )
 
@@ -166,9 +165,7 @@ func TestMarkdownExample(t *testing.T) {
 	for line := range strings.Lines(said) {
 		want = append(want, strings.Join(strings.Fields(line), " "))
 	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, want, got)
 }
 
 func TestDemoTaskLoads(t *testing.T) {

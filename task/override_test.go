@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"cfq/internal/must"
 )
 
@@ -38,9 +36,7 @@ func TestOverrides(t *testing.T) {
 	income7.MaxIncrease, income7.MaxDecrease, income7.MaxChange, income7.Weight = 10, 20, 30, 2.5
 	housing.Actionable, housing.Mutable = false, false
 	want := []Override{{0, 5, education}, {3, 1, income3}, {3, 11, status}, {7, 1, income7}, {7, 4, housing}}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, want, got)
 	if math.IsInf(task.Features[1].MaxIncrease, 1) != true || !task.Features[4].Actionable {
 		t.Error("the task itself has changed")
 	}
@@ -96,12 +92,8 @@ func TestMistakesInOverrides(t *testing.T) {
 		}
 	}
 	bare := parse(t, "version: 1\nfeatures: [{name: a, kind: numeric, actionable: false}]\ncost: {weights: inverse_mad}\n")
-	if _, err := loadOverrides(t, bare, "row,feature,actionable\n0,a,true\n"); err == nil || !strings.Contains(err.Error(),
-		`the weights of the cost need the mad of "a" when it is actionable`) {
-		t.Errorf("without mad: %v", err)
-	}
-	if _, err := LoadOverrides(filepath.Join(t.TempDir(), "none.csv"), task); err == nil || !strings.Contains(err.Error(),
-		"overrides: data file: open") {
-		t.Errorf("no file: %v", err)
-	}
+	_, err := loadOverrides(t, bare, "row,feature,actionable\n0,a,true\n")
+	must.Fail(t, err, `the weights of the cost need the mad of "a" when it is actionable`)
+	_, err = LoadOverrides(filepath.Join(t.TempDir(), "none.csv"), task)
+	must.Fail(t, err, "overrides: data file: open")
 }

@@ -2,7 +2,6 @@ package task
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/csv"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
 
 	"cfq/internal/must"
@@ -28,19 +26,13 @@ func writeParquet(t testing.TB, columns parquet.Group, rows ...[]any) []byte {
 	for _, row := range rows {
 		rec := make(parquet.Row, len(row))
 		for i, v := range row {
-			optional := schema.Fields()[i].Optional()
-			switch {
-			case v == nil:
-				rec[i] = parquet.NullValue().Level(0, 0, i)
-			case optional:
-				rec[i] = parquet.ValueOf(v).Level(0, 1, i)
-			default:
-				rec[i] = parquet.ValueOf(v).Level(0, 0, i)
+			defined := 0
+			if v != nil && schema.Fields()[i].Optional() {
+				defined = 1
 			}
+			rec[i] = parquet.ValueOf(v).Level(0, defined, i)
 		}
-		if _, err := w.WriteRows([]parquet.Row{rec}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.WriteRows([]parquet.Row{rec}))(t)
 	}
 	must.Do(t, w.Close())
 	return b.Bytes()
@@ -89,9 +81,7 @@ func TestParquetIsCSV(t *testing.T) {
 		want.Lines[i]-- // the header is no row
 	}
 	want.NoLines = true
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, want, got)
 	path := filepath.Join(t.TempDir(), "train.csv") // the content decides, not the name
 	must.Do(t, os.WriteFile(path, file, 0o600))
 	if header, err := Header(path, &task.Data); err != nil || !slices.Equal(header, order) {
@@ -112,12 +102,10 @@ func TestParquetTypes(t *testing.T) {
 		"dec":    parquet.Decimal(2, 9, parquet.Int32Type),
 		"fixed":  parquet.Decimal(3, 20, parquet.FixedLenByteArrayType(9)),
 		"double": parquet.Leaf(parquet.DoubleType),
-		"float": parquet.Leaf(
-			parquet.FloatType,
-		),
-		"null": parquet.Optional(parquet.String()),
-		"text": parquet.String(),
-		"u":    parquet.Uint(64),
+		"float":  parquet.Leaf(parquet.FloatType),
+		"null":   parquet.Optional(parquet.String()),
+		"text":   parquet.String(),
+		"u":      parquet.Uint(64),
 	}
 	fixed := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfb, 0x2e} // -1234
 	rows := must.Get((&Data{}).rows(bytes.NewReader(writeParquet(t, columns,
@@ -152,14 +140,8 @@ func TestParquetDoublesComeBack(t *testing.T) {
 func TestParquetThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	task := parse(t, "version: 1\nfeatures: [{name: age, kind: numeric}, {name: home, kind: onehot, values: [a, b]}]\n")
-	good := writeParquet(t, parquet.Group{"age": parquet.Leaf(parquet.DoubleType), "home": parquet.String()}, []any{
-		1.0,
-		"a",
-	}, []any{2.0, "c"})
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	_, _ = z.Write(good)
-	_ = z.Close()
+	good := writeParquet(t, parquet.Group{"age": parquet.Leaf(parquet.DoubleType), "home": parquet.String()},
+		[]any{1.0, "a"}, []any{2.0, "c"})
 	other := func(n parquet.Node, v any) []byte {
 		return writeParquet(t, parquet.Group{"age": n, "home": parquet.String()}, []any{v, "a"})
 	}
@@ -167,7 +149,7 @@ func TestParquetThatCannotBeRead(t *testing.T) {
 		file []byte
 		want string
 	}{
-		"gzip":  {packed.Bytes(), "cannot be read from a gzip file or a stream"},
+		"gzip":  {zipped(t, good), "cannot be read from a gzip file or a stream"},
 		"cut":   {good[:len(good)-9], "Parquet: the file is damaged or cut off"},
 		"magic": {[]byte("PAR1"), "Parquet: "},
 		"no column": {
@@ -199,33 +181,26 @@ func TestParquetThatCannotBeRead(t *testing.T) {
 		p.Problems[0].Error() != `row 1, column "home": "c" is not a known value; one of: a, b` {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if _, err := ReadFrom(t.Context(), io.MultiReader(bytes.NewReader(good)), task, ReadOptions{}); err == nil ||
-		!strings.Contains(err.Error(), "stream") {
-		t.Errorf("a stream: %v", err)
-	}
+	_, err = ReadFrom(t.Context(), io.MultiReader(bytes.NewReader(good)), task, ReadOptions{})
+	must.Fail(t, err, "stream")
 }
 
 func TestParquetOverrides(t *testing.T) {
 	t.Parallel()
 	task := parse(t, full)
 	path := filepath.Join(t.TempDir(), "o.parquet")
-	file := writeParquet(t, parquet.Group{
-		"feature": parquet.String(),
-		"max":     parquet.Optional(parquet.Leaf(parquet.DoubleType)), "row": parquet.Int(64),
-	},
+	double := parquet.Optional(parquet.Leaf(parquet.DoubleType))
+	file := writeParquet(t, parquet.Group{"feature": parquet.String(), "max": double, "row": parquet.Int(64)},
 		[]any{"income", 25000.0, int64(3)}, []any{"housing", nil, int64(7)}, []any{"incom", nil, int64(8)})
 	must.Do(t, os.WriteFile(path, file, 0o600))
-	if _, err := LoadOverrides(path, task); err == nil || !strings.Contains(err.Error(),
-		`o.parquet:3:1: there is no feature "incom"`) {
-		t.Error(err)
-	}
+	_, err := LoadOverrides(path, task)
+	must.Fail(t, err, `o.parquet:3:1: there is no feature "incom"`)
 }
 
 // FuzzParquet: any bytes that begin with the mark of Parquet are people or an error, never a panic.
 func FuzzParquet(f *testing.F) {
 	f.Add(writeParquet(f, parquet.Group{
-		"age":   parquet.Leaf(parquet.DoubleType),
-		"color": parquet.Optional(parquet.String()), "member": parquet.String(),
+		"age": parquet.Leaf(parquet.DoubleType), "color": parquet.Optional(parquet.String()), "member": parquet.String(),
 	},
 		[]any{30.0, "red", "yes"}, []any{40.5, nil, "no"}))
 	f.Add([]byte(parquetMagic + "\x00\x00\x00\x00" + parquetMagic))

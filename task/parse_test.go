@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/tools/txtar"
 
@@ -43,9 +42,7 @@ func TestParseResolvesDefaults(t *testing.T) {
 		Features: []Feature{age, color, member},
 		Cost:     Cost{Norm: L1, L1Ratio: 0.5, Weights: "inverse_std", Eps: 1e-3, Switches: "once"},
 	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, want, got)
 	if got.Dim() != 4 || got.InputNames()[2] != "color=blue" {
 		t.Errorf("inputs are %v", got.InputNames())
 	}
@@ -102,20 +99,15 @@ spartity: {}
 	}
 	got := strings.Split(err.Error(), "\n")
 	for _, w := range want {
-		found := false
-		for i, g := range got {
-			if strings.HasPrefix(g, w) {
-				got = append(got[:i], got[i+1:]...)
-				found = true
-				break
-			}
-		}
-		if !found {
+		at := slices.IndexFunc(got, func(g string) bool { return strings.HasPrefix(g, w) })
+		if at < 0 {
 			t.Errorf("missing: %s", w)
+			continue
 		}
+		got = slices.Delete(got, at, at+1)
 	}
-	for _, g := range got {
-		t.Errorf("unexpected: %s", g)
+	if len(got) > 0 {
+		t.Errorf("unexpected: %q", got)
 	}
 }
 
@@ -131,8 +123,8 @@ func TestMistakes(t *testing.T) {
 	})
 	for _, f := range files {
 		_, err := Parse("t", f.Data)
-		if err == nil || !strings.Contains(err.Error(), f.Name) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%.300s\ngot  %v\nwant %s", f.Data, err, f.Name)
+		if must.Fail(t, err, f.Name); err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("more than one mistake: %v", err)
 		}
 	}
 }
@@ -140,12 +132,10 @@ func TestMistakes(t *testing.T) {
 func TestParseReadsYAMLAndJSONAlike(t *testing.T) {
 	want := must.Get(Parse("small.yaml", []byte(small)))(t)
 	indented := strings.ReplaceAll(string(want.JSON()), "\n ", "\n\t")
-	for _, data := range []string{string(want.JSON()), indented, "\xef\xbb\xbf" + small, strings.ReplaceAll(small, "\n",
-		"\r\n")} {
+	crlf := strings.ReplaceAll(small, "\n", "\r\n")
+	for _, data := range []string{string(want.JSON()), indented, "\xef\xbb\xbf" + small, crlf} {
 		got := must.Get(Parse("x", []byte(data)))(t)
-		if d := cmp.Diff(want, got); d != "" {
-			t.Error(d)
-		}
+		must.Same(t, want, got)
 		if got.Hash() != want.Hash() {
 			t.Error("equal tasks have different hashes")
 		}
@@ -160,38 +150,9 @@ func TestParseTakesTextAsWritten(t *testing.T) {
 	task := must.Get(Parse("t", []byte(`version: 1
 data: {label: y, favourable: 0, missing: [NA, ~x, 1e5], comment: "#", delimiter: "\t"}
 features: [{name: a, kind: onehot, values: [1, 2.50, true, no]}, {name: b, kind: numeric, bounds: [null, 1e5]}]`)))(t)
-	if d := cmp.Diff(Data{
-		Label: "y", Favourable: "0", Missing: []string{"NA", "~x", "1e5"}, Comment: '#',
-		Delimiter: '\t',
-	}, task.Data); d != "" {
-		t.Error(d)
-	}
-	if d := cmp.Diff([]string{"1", "2.50", "true", "no"}, task.Features[0].Values()); d != "" {
-		t.Error(d)
-	}
-	if d := cmp.Diff([2]float64{math.Inf(-1), 1e5}, task.Features[1].Bounds, cmpopts.EquateNaNs()); d != "" {
-		t.Error(d)
-	}
-}
-
-func TestShippedTasksLoad(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("..", "reproduce", "testdata", "tasks", "*.yaml"))
-	if err != nil || len(files) < 5 {
-		t.Fatalf("%d task files, %v", len(files), err)
-	}
-	for _, f := range files {
-		task, err := Load(f)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		again, err := Parse(f, task.JSON())
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		if d := cmp.Diff(task, again); d != "" {
-			t.Errorf("%s: %s", f, d)
-		}
-	}
+	must.Same(t, Data{
+		Label: "y", Favourable: "0", Missing: []string{"NA", "~x", "1e5"}, Comment: '#', Delimiter: '\t',
+	}, task.Data)
+	must.Same(t, []string{"1", "2.50", "true", "no"}, task.Features[0].Values())
+	must.Same(t, [2]float64{math.Inf(-1), 1e5}, task.Features[1].Bounds, cmpopts.EquateNaNs())
 }

@@ -2,7 +2,6 @@ package task
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -53,9 +52,7 @@ func TestReadEncodesAndAccountsForEveryRow(t *testing.T) {
 			{Line: 11, Column: "", Reason: "a quote stands inside an unquoted field"},
 		}},
 	}
-	if d := cmp.Diff(want, p); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, want, p)
 	sub := p.Subset([]int{2, 0})
 	if d := cmp.Diff([]float32{0, 0, 0, 0, -1, 1, 0, 1}, sub.X); d != "" || sub.N != 2 || sub.Lines[0] != 12 ||
 		sub.Subgroups[1].Codes[1] != 1 {
@@ -74,10 +71,7 @@ features: [{name: age, kind: numeric}, {name: work, kind: onehot, values: [Priva
 		notes  int
 	}{
 		"comment line": {
-			"|1x3 Cross validator\n25, Private, <=50K.\n30, State gov , >50K.\n\n",
-			[]int{2, 3},
-			[]int8{0, 1},
-			0,
+			"|1x3 Cross validator\n25, Private, <=50K.\n30, State gov , >50K.\n\n", []int{2, 3}, []int8{0, 1}, 0,
 		},
 		"no comment line": {"25, Private, <=50K\n30, \"State gov\", >50K\n", []int{1, 2}, []int8{0, 1}, 0},
 		"header repeated": {"age, work, y\n25, Private, <=50K\n30, State gov, >50K\n", []int{2, 3}, []int8{0, 1}, 0},
@@ -85,12 +79,8 @@ features: [{name: age, kind: numeric}, {name: work, kind: onehot, values: [Priva
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := read(t, task, c.data, ReadOptions{})
-			if d := cmp.Diff([]float32{25, 1, 0, 30, 0, 1}, p.X); d != "" {
-				t.Error(d)
-			}
-			if d := cmp.Diff(c.lines, p.Lines); d != "" {
-				t.Error(d)
-			}
+			must.Same(t, []float32{25, 1, 0, 30, 0, 1}, p.X)
+			must.Same(t, c.lines, p.Lines)
 			if d := cmp.Diff(c.labels, p.Labels); d != "" || len(p.Notes) != c.notes {
 				t.Error(d, p.Notes)
 			}
@@ -107,13 +97,9 @@ features: [{name: a, kind: numeric}]`)
 	if d := cmp.Diff([]float32{0, 6, 7, 8}, all.X); d != "" || all.Filtered != 4 || all.Failed != 1 || all.Total != 9 {
 		t.Error(d, all)
 	}
-	if d := cmp.Diff([]int{0, 2, 3, 4}, all.Rows); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, []int{0, 2, 3, 4}, all.Rows)
 	race := Subgroup{Feature: "race", Values: []string{"b", "w"}, Codes: []int32{1, 0, -1, 1}}
-	if d := cmp.Diff([]Subgroup{race}, all.Subgroups); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, []Subgroup{race}, all.Subgroups)
 	only := read(t, task, data, ReadOptions{Only: []int{3, 0}})
 	except := read(t, task, data, ReadOptions{Except: []int{3, 0}})
 	if d := cmp.Diff([]float32{0, 7}, only.X); d != "" || only.Excluded != 3 {
@@ -125,10 +111,8 @@ features: [{name: a, kind: numeric}]`)
 	if p := read(t, task, data, ReadOptions{Rows: 3}); p.N != 2 || p.Failed != 1 {
 		t.Errorf("first three rows: %+v", p)
 	}
-	if _, err := ReadFrom(context.Background(), strings.NewReader(data), task, ReadOptions{Only: []int{5}}); err == nil ||
-		!strings.Contains(err.Error(), "row 5 is selected, but the file has 5 rows") {
-		t.Errorf("selection beyond the file: %v", err)
-	}
+	_, err := ReadFrom(context.Background(), strings.NewReader(data), task, ReadOptions{Only: []int{5}})
+	must.Fail(t, err, "row 5 is selected, but the file has 5 rows")
 }
 
 func TestReadRepeatedColumns(t *testing.T) {
@@ -160,9 +144,7 @@ func TestReadRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ReadFrom(context.Background(), strings.NewReader(c.data), parse(t, small), ReadOptions{})
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error %v, want %q", err, c.want)
-			}
+			must.Fail(t, err, c.want)
 		})
 	}
 }
@@ -175,25 +157,14 @@ func TestReadCountsMoreProblemsThanItKeeps(t *testing.T) {
 }
 
 func TestReadGzip(t *testing.T) {
-	pack := func(data []byte) []byte {
-		var b bytes.Buffer
-		z := gzip.NewWriter(&b)
-		if _, err := z.Write(data); err != nil {
-			t.Fatal(err)
-		}
-		must.Do(t, z.Close())
-		return b.Bytes()
-	}
 	task := parse(t, small)
-	packed := pack([]byte("age,color,member\n30,red,no\n"))
+	packed := zipped(t, []byte("age,color,member\n30,red,no\n"))
 	p, err := ReadFrom(context.Background(), bytes.NewReader(packed), task, ReadOptions{})
 	if err != nil || p.N != 1 || p.Lines[0] != 2 {
 		t.Errorf("%+v, %v", p, err)
 	}
 	_, err = ReadFrom(context.Background(), bytes.NewReader(packed[:len(packed)-6]), task, ReadOptions{})
-	if err == nil || !strings.Contains(err.Error(), "compressed data: unexpected EOF") {
-		t.Errorf("cut off: %v", err)
-	}
+	must.Fail(t, err, "compressed data: unexpected EOF")
 }
 
 func TestReadStopsWhenCancelled(t *testing.T) {

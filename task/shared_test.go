@@ -4,14 +4,12 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/csv"
-	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -32,47 +30,6 @@ var published = []struct {
 	{"default", "default/UCI_Credit_Card.csv.gz", "default/split.json", 30000, 23364, 0, 0},
 }
 
-func TestPublishedTasksMatchEncoding(t *testing.T) {
-	dir := realdata.Dir(t)
-	for _, p := range published {
-		t.Run(p.name, func(t *testing.T) {
-			task := load(t, p.name)
-			var enc struct {
-				Features []struct {
-					Name, Column, Kind, Value, One string
-					Mean, Std                      float64
-				}
-			}
-			raw := must.Get(os.ReadFile(filepath.Join(dir, "models", p.name, "encoding.json")))(t)
-			must.Do(t, json.Unmarshal(raw, &enc))
-			if task.Dim() != len(enc.Features) {
-				t.Fatalf("%d model inputs, want %d", task.Dim(), len(enc.Features))
-			}
-			names := task.InputNames()
-			for i, want := range enc.Features {
-				f := &task.Features[slices.IndexFunc(task.Features, func(f Feature) bool { return i < f.Offset+f.Width })]
-				if names[i] != want.Name || f.Column != want.Column {
-					t.Errorf("input %d is %q of column %q, want %q of %q", i, names[i], f.Column, want.Name, want.Column)
-				}
-				switch want.Kind {
-				case "numeric":
-					if n := f.Number(); n == nil || n.Mean != want.Mean || n.Std != want.Std {
-						t.Errorf("%s: %+v, want numeric %v %v", f.Name, f.Encoding, want.Mean, want.Std)
-					}
-				case "binary":
-					if b, ok := f.Encoding.(*Binary); !ok || b.One != want.One {
-						t.Errorf("%s: %+v, want binary %q", f.Name, f.Encoding, want.One)
-					}
-				default:
-					if f.Encoding.Kind() != "onehot" {
-						t.Errorf("%s: %s, want onehot", f.Name, f.Encoding.Kind())
-					}
-				}
-			}
-		})
-	}
-}
-
 func TestPublishedDataGivesTheModelsLogits(t *testing.T) {
 	dir := realdata.Dir(t)
 	for _, p := range published {
@@ -80,8 +37,7 @@ func TestPublishedDataGivesTheModelsLogits(t *testing.T) {
 			task := load(t, p.name)
 			var o ReadOptions
 			if p.split != "" {
-				rows := must.Get(LoadRows(filepath.Join(dir, "models", p.split)))(t)
-				o.Only = rows
+				o.Only = must.Get(LoadRows(filepath.Join(dir, "models", p.split)))(t)
 			}
 			people := must.Get(Read(context.Background(), filepath.Join(dir, "data", p.data), task, o))(t)
 			if o.Only != nil && !slices.Equal(people.Rows, o.Only) {
@@ -135,17 +91,6 @@ func TestPublishedDataIsReadWhole(t *testing.T) {
 			if len(people.Notes)+len(people.Warnings) > 0 {
 				t.Errorf("notes: %v, warnings: %v", people.Notes, people.Warnings)
 			}
-			for i := range people.N {
-				for j := range task.Features {
-					f := &task.Features[j]
-					if _, err := f.Decode(people.X[i*people.Dim+f.Offset : i*people.Dim+f.Offset+f.Width]); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if i > 200 {
-					break
-				}
-			}
 		})
 	}
 }
@@ -153,10 +98,8 @@ func TestPublishedDataIsReadWhole(t *testing.T) {
 func TestAdultTrainingDataHasTheFiguresOfItsTask(t *testing.T) {
 	dir := realdata.Dir(t)
 	task := load(t, "adult")
-	start := time.Now()
-	people, err := Read(context.Background(), filepath.Join(dir, "data", "adult", "adult.data.gz"), task, ReadOptions{})
-	must.Do(t, err)
-	t.Logf("%d people in %v", people.N, time.Since(start))
+	path := filepath.Join(dir, "data", "adult", "adult.data.gz")
+	people := must.Get(Read(context.Background(), path, task, ReadOptions{}))(t)
 	if people.N != 32561 {
 		t.Errorf("%d people, want 32561", people.N)
 	}
@@ -269,8 +212,7 @@ func readMatrix(t *testing.T, path string) [][]float64 {
 	out := make([][]float64, len(recs))
 	for i, r := range recs {
 		for _, s := range r {
-			v := must.Get(strconv.ParseFloat(s, 64))(t)
-			out[i] = append(out[i], v)
+			out[i] = append(out[i], must.Get(strconv.ParseFloat(s, 64))(t))
 		}
 	}
 	return out

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"cfq/internal/must"
 )
 
 func TestThermometerRoundTrip(t *testing.T) {
@@ -62,9 +64,7 @@ features:
   - {name: savings, kind: thermometer, thresholds: [1000, 2.5e3], subgroup: true}`)
 	p := read(t, task, "savings,grade\n999.9,D\n1000,1.0\n1e4,C\n<1000,C\n<2500,C\n500,B\n,C\n10,?\nmuch,D\n",
 		ReadOptions{})
-	if d := cmp.Diff([]float32{0, 0, 0, 0, 1, 1, 1, 0, 1, 0, 1, 1, 1, 0, 0, 0}, p.X); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, []float32{0, 0, 0, 0, 1, 1, 1, 0, 1, 0, 1, 1, 1, 0, 0, 0}, p.X)
 	want := []Problem{
 		{Line: 6, Column: "savings", Reason: `"<2500" is neither a number nor "<1000"`},
 		{Line: 7, Column: "grade", Reason: `"B" is not a known value; one of: D, C, 1`},
@@ -72,9 +72,7 @@ features:
 		{Line: 9, Column: "grade", Reason: "the value is missing"},
 		{Line: 10, Column: "savings", Reason: `"much" is neither a number nor "<1000"`},
 	}
-	if d := cmp.Diff(want, p.Problems); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, want, p.Problems)
 	groups := []Subgroup{
 		{Feature: "grade", Values: []string{"1", "C", "D"}, Codes: []int32{2, 0, 1, 1}},
 		{Feature: "savings", Values: []string{"1000", "2500", "<1000"}, Codes: []int32{2, 0, 1, 2}},
@@ -82,9 +80,7 @@ features:
 	for i := range groups {
 		p.Subgroups[i].sort()
 	}
-	if d := cmp.Diff(groups, p.Subgroups); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, groups, p.Subgroups)
 	encoded := read(t, task, "savings>=1000,grade>=1,grade>=C,savings>=2500\n1,0,1,0\n0,1,0,0\n1,0,0.5,0\n0,0,0,1\n",
 		ReadOptions{})
 	if d := cmp.Diff([]float32{1, 0, 1, 0}, encoded.X); d != "" || encoded.Failed != 3 {

@@ -1,7 +1,13 @@
 // Package must ends tests that cannot go on.
 //
-// In: the results of a call. Out: its value. The invariant: after a call there is no error.
+// In: results. Out: their value. The invariant: after a call, what it asks for holds.
 package must
+
+import (
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+)
 
 // TB is what ends a test: testing.TB, or a rapid.T.
 type TB interface {
@@ -23,5 +29,21 @@ func Do(t TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Same ends the test where got is not want.
+func Same(t TB, want, got any, options ...cmp.Option) {
+	t.Helper()
+	if d := cmp.Diff(want, got, options...); d != "" {
+		t.Fatal(d)
+	}
+}
+
+// Fail ends the test where err is nil, or does not say want.
+func Fail(t TB, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Fatal("error ", err, ", want ", want)
 	}
 }

@@ -75,9 +75,7 @@ func TestFillWritesWhereThingsAreMissing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := fill(t, c.have)
-			if d := cmp.Diff(c.want, string(p.Text)); d != "" {
-				t.Error(d)
-			}
+			must.Same(t, c.want, string(p.Text))
 			if again := fill(t, c.want); string(again.Text) != c.want {
 				t.Errorf("filling in twice is not filling in once:\n%s", cmp.Diff(c.want, string(again.Text)))
 			}
@@ -116,13 +114,9 @@ func TestFillLeavesAllElse(t *testing.T) {
 			if lacks {
 				rt.Fatalf("%s lacks something:\n%s", b.Name, p.Text)
 			}
-			if d := cmp.Diff(a, b); d != "" {
-				rt.Fatal(d)
-			}
+			must.Same(rt, a, b)
 		}
-		if d := cmp.Diff(before.Data, p.Task.Data); d != "" {
-			rt.Fatal(d)
-		}
+		must.Same(rt, before.Data, p.Task.Data)
 	})
 }
 
@@ -183,10 +177,8 @@ func TestFillRefuses(t *testing.T) {
 		{"version: 1\nfeatures: [{name: age, kind: numeric, bounds: [1%, 200%]}]\n", "percentile"},
 		{"not a task", "mapping"},
 	} {
-		if _, err := Fill(t.Context(), "task.yaml", []byte(c.text), data, task.ReadOptions{}, nil); err == nil ||
-			!strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: %v, want %q", c.text, err, c.want)
-		}
+		_, err := Fill(t.Context(), "task.yaml", []byte(c.text), data, task.ReadOptions{}, nil)
+		must.Fail(t, err, c.want)
 	}
 }
 

@@ -63,9 +63,7 @@ func TestReadScores(t *testing.T) {
 		"1 score, want 2 in ea": scored("", 25, both) + "0.5\n",
 	} {
 		_, err := ReadScores(t.Context(), write(t, "scores.csv", text))
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q, have %v", want, err)
-		}
+		must.Fail(t, err, want)
 	}
 }
 

@@ -114,9 +114,7 @@ func TestRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, n, err := read(t, strings.NewReader(c.in), tk, c.o)
 			must.Do(t, err)
-			if d := cmp.Diff(c.want, got); d != "" {
-				t.Error(d)
-			}
+			must.Same(t, c.want, got)
 			if n.Rows != len(c.want) {
 				t.Errorf("%+v", n)
 			}
@@ -324,9 +322,7 @@ func TestWriteText(t *testing.T) {
 			must.Do(t, w.Write(r))
 		}
 		must.Do(t, w.Close())
-		if d := cmp.Diff(want, b.String()); d != "" {
-			t.Error(d)
-		}
+		must.Same(t, want, b.String())
 		if err := w.Write(rows[0][:2]); err == nil {
 			t.Error("a row without all of its cells is written")
 		}
