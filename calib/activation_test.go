@@ -8,7 +8,6 @@ import (
 	"cfq/quant"
 )
 
-// spreadOf makes statistics of skewed numbers between lo and hi, with zeros.
 func spreadOf(seed uint64, lo, hi float32) *Stats {
 	r := rand.New(rand.NewPCG(seed, 3))
 	s := &Stats{

@@ -162,7 +162,6 @@ func TestAdultRanges(t *testing.T) {
 	}
 }
 
-// variance is that of the layer's outputs, in sum.
 func variance(l quant.LayerInfo, s *calib.Stats) float64 {
 	var sum float64
 	for r := range l.Out {

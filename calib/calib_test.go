@@ -272,7 +272,6 @@ func TestGPTQ(t *testing.T) {
 	}
 }
 
-// exhaustive tries all codes of a row, with the best bias for each.
 func exhaustive(x []float32, dim int, w []float32, scale float32, f quant.Format, mean []float64) float64 {
 	codes := make([]int8, dim)
 	for j := range codes {
@@ -326,7 +325,6 @@ func TestActivation(t *testing.T) {
 	}
 }
 
-// half decides by x0 - 1: people below 1 are refused.
 type half struct{}
 
 func (half) Dim() int { return 2 }

@@ -178,7 +178,6 @@ func TestEntropyScale(t *testing.T) {
 	}
 }
 
-// No fit depends on the workers.
 func TestFitWeightsWorkers(t *testing.T) {
 	t.Parallel()
 	l, s := layerOf(5, 14)

@@ -50,7 +50,6 @@ func Collect(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo,
 	return k.stats, nil
 }
 
-// collector is one run of Collect.
 type collector struct {
 	layers      []quant.LayerInfo
 	set         *Set
@@ -63,7 +62,6 @@ type collector struct {
 	products    *product    // where a row is wide
 }
 
-// run widens the ranges, and then has add look at each layer and batch of rows.
 func (k *collector) run(ctx context.Context, c *classifier.Model,
 	add func(ctx context.Context, i, from, rows int, values, grads [][]float32) error,
 ) error {
@@ -110,7 +108,6 @@ func (k *collector) run(ctx context.Context, c *classifier.Model,
 // maxKept bounds the numbers that are kept from the first run for the second.
 const maxKept = 1 << 21
 
-// bound widens the ranges.
 func (k *collector) bound(values [][]float32) error {
 	for i, l := range k.layers {
 		s := &k.stats[i]
@@ -225,7 +222,6 @@ func place(k, n, all, row int) int {
 // chunkNumbers bounds the numbers of patches that are held at once.
 const chunkNumbers = 1 << 20
 
-// rowWeights returns the weights of rows of the set.
 func (k *collector) rowWeights(from, rows int) []float64 {
 	if k.set.Weights != nil {
 		return k.set.Weights[from : from+rows]

@@ -22,7 +22,6 @@ func agree(t *testing.T, what string, got, want []float64, tol float64) {
 	}
 }
 
-// A row that counts twice is a row listed twice.
 func TestCollectWeights(t *testing.T) {
 	x, dim := people(250)
 	c, layers := net(t, dim, 4)

@@ -15,7 +15,6 @@ const minExtra = 8
 // finestGrid is the largest number of grid steps per unit of a model input.
 const finestGrid = 255
 
-// column is what the set shows of one model input.
 type column struct {
 	lo, hi float64
 	step   float64 // the values are lo + n x step; 0 when they have no such lattice

@@ -12,7 +12,6 @@ import (
 // Outputs are the output quantizers of convolutions, by the layer's node.
 type Outputs map[string]output
 
-// output is an output quantizer and the bounds that it must keep.
 type output struct {
 	act    quant.Act
 	behind quant.Behind

@@ -31,7 +31,6 @@ func newProduct(e ort.Options, transposed bool) (*product, error) {
 	return &product{s}, nil
 }
 
-// of returns the product of a and b, whose rows have the lengths given.
 func (p *product) of(ctx context.Context, a []float32, aRow int, b []float32, bRow int) ([]float32, error) {
 	out, err := p.session.Run(ctx, []*graph.Tensor{
 		ort.ViewFloats("a", a, int64(len(a)/aRow), int64(aRow)), ort.ViewFloats("b", b, int64(len(b)/bRow), int64(bRow)),
@@ -106,7 +105,6 @@ func farMeans(h []float64, k int) []float64 {
 	return means
 }
 
-// singles returns numbers in single precision.
 func singles(v []float64) []float32 {
 	out := make([]float32, len(v))
 	for i, x := range v {

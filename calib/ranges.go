@@ -47,7 +47,6 @@ func Ranges() []RangeDoc {
 	}
 }
 
-// bins are equal bins of numbers between lo and hi.
 type bins struct {
 	lo, width float64
 	n         int
@@ -58,7 +57,6 @@ func binsOf(n int, lo, hi float64) bins { return bins{lo: lo, width: (hi - lo) /
 // centre is what all numbers of bin b are taken for.
 func (b bins) centre(k int) float64 { return b.lo + (float64(k)+0.5)*b.width }
 
-// from returns the first bin whose centre is at or above x.
 func (b bins) from(x float64) int {
 	at := math.Ceil((x-b.lo)/b.width - 0.5)
 	return int(min(max(at, 0), float64(b.n)))
@@ -134,7 +132,6 @@ func xlogx(x float64) float64 {
 	return x * math.Log(x)
 }
 
-// divergence is that of the grid of a.
 func (e *entropy) divergence(a quant.Act) float64 {
 	return e.of(float64(a.Scale), -int(a.Zero), a.QMax()-int(a.Zero))
 }

@@ -19,7 +19,6 @@ import (
 // code before it is rounded; nil adds nothing.
 type rounding func(w []float32, scale float32, f quant.Format, codes []int8, by dither, limit float64) float64
 
-// unlimited is the limit that is none.
 const unlimited = math.MaxFloat64
 
 // nearest rounds every weight to the nearest code; its error is e^T Gram e.
@@ -99,7 +98,6 @@ func descending(m []float64, n int) []int {
 	return order
 }
 
-// ordered returns the symmetric matrix with rows and columns in order.
 func ordered(m []float64, order []int) *mat.SymDense {
 	var h mat.SymDense
 	h.SubsetSym(mat.NewSymDense(len(order), m), order)
@@ -216,7 +214,6 @@ func (c *covariance) settle(e, g []float64, scale float32, f quant.Format, codes
 	return floats.Dot(e, g)
 }
 
-// errors returns the errors e of codes and C e.
 func (c *covariance) errors(w []float32, scale float32, codes []int8) (e, g []float64) {
 	e, g = make([]float64, c.n), make([]float64, c.n)
 	for j, q := range codes {
@@ -228,7 +225,6 @@ func (c *covariance) errors(w []float32, scale float32, codes []int8) (e, g []fl
 	return e, g
 }
 
-// error is e^T C e of codes.
 func (c *covariance) error(w []float32, scale float32, codes []int8) float64 {
 	return floats.Dot(c.errors(w, scale, codes))
 }
@@ -284,7 +280,6 @@ func (c *covariance) adaround(w []float32, scale float32, f quant.Format, codes 
 	return sum
 }
 
-// adaptation is the state of one row.
 type adaptation struct {
 	target, floor   []float64 // w/s, and the lower of its two codes
 	v, h, slope     []float64 // h(v) and its derivative
@@ -314,7 +309,6 @@ func newAdaptation(c *covariance, w []float32, scale float32, f quant.Format, by
 	return a
 }
 
-// rectify computes h and its slope from v.
 func (a *adaptation) rectify() {
 	for j, v := range a.v {
 		p := 1 / (1 + math.Exp(-v))
@@ -340,7 +334,6 @@ func (a *adaptation) gradient(c *covariance, pull, beta float64) {
 	}
 }
 
-// step takes one step of Adam.
 func (a *adaptation) step(c *covariance, step int) {
 	const decay1, decay2 = 0.9, 0.999
 	done := float64(step) / adaptSteps

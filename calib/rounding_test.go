@@ -137,7 +137,6 @@ func TestAdaptationLearns(t *testing.T) {
 	}
 }
 
-// The gradient by v against central differences of the loss written out.
 func TestAdaptationGradient(t *testing.T) {
 	l, s := layerOf(1, 7)
 	c := must.Get(newCovariance(s.Moments))(t)

@@ -112,7 +112,6 @@ func Counterfactual(ctx context.Context, m recourse.Model, a *constraint.Set, x 
 	return s, s.add(ctx, m, points)
 }
 
-// still reports whether an action leaves a person where they are.
 func still(delta []float32) bool {
 	return !slices.ContainsFunc(delta, func(v float32) bool { return v != 0 })
 }

@@ -58,7 +58,6 @@ func groups(l quant.LayerInfo) int {
 	return l.Conv.Group
 }
 
-// emptyStats has histograms and no moments.
 func emptyStats() Stats {
 	return Stats{
 		Min: float32(math.Inf(1)), Max: float32(math.Inf(-1)),
@@ -202,8 +201,6 @@ func (s *Stats) tails(out float64) (lo, hi float32) {
 	return float32(min(0, s.quantile(out/2))), float32(max(0, s.quantile(1-out/2)))
 }
 
-// quantile returns the value below which the share p of the values lies, those
-// within a bin evenly spread.
 func (s *Stats) quantile(p float64) float64 {
 	width := (float64(s.Max) - float64(s.Min)) / histBins
 	total := s.Zeros

@@ -32,14 +32,12 @@ const (
 	drawRows // row r of the weights is drawRows+r
 )
 
-// draw returns the random numbers of one kind of a layer.
 func (v Variation) draw(node string, kind int) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(node))
 	return rand.New(rand.NewPCG(v.Seed, h.Sum64()+uint64(kind)))
 }
 
-// scales changes the weight scales of a layer.
 func (v Variation) scales(node string, scales []float32) {
 	if v.Jitter == 0 {
 		return
@@ -71,7 +69,6 @@ func (v Variation) dither(node string, row int) dither {
 	return func() float64 { return v.Rounding * (rng.Float64() - 0.5) }
 }
 
-// move returns the weight w after dithering.
 func (d dither) move(w, scale float32) float32 {
 	if d == nil {
 		return w

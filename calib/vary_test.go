@@ -12,7 +12,6 @@ import (
 	"cfq/quant"
 )
 
-// layerOf makes a layer and the statistics of inputs that correlate.
 func layerOf(out, in int) (quant.LayerInfo, *Stats) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	l := quant.LayerInfo{Node: "fc", In: in, Out: out, W: make([]float32, in*out), B: make([]float32, out)}

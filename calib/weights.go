@@ -67,7 +67,6 @@ func FitWeights(ctx context.Context, l quant.LayerInfo, s *Stats, formats []quan
 	return fits, nil
 }
 
-// weightFit is one run of FitWeights.
 type weightFit struct {
 	l    quant.LayerInfo
 	o    WeightOptions
@@ -79,7 +78,6 @@ type weightFit struct {
 	wide    *wide // rounds such rows by GPTQ, else nil
 }
 
-// close frees what ONNX Runtime holds.
 func (w *weightFit) close() {
 	if w.wide != nil {
 		_ = w.wide.product.session.Close() // nothing is lost
@@ -127,7 +125,6 @@ func newWeightFit(l quant.LayerInfo, s *Stats, o WeightOptions) (*weightFit, err
 	return w, nil
 }
 
-// scales fits the scales.
 func (w *weightFit) scales(ctx context.Context, f quant.Format) []float32 {
 	if w.o.PerTensor {
 		return []float32{w.scale(0, w.l.Out, f, w.o.Workers)}
@@ -389,7 +386,6 @@ func percentile(w []float32, p float64) float32 {
 	return float32(sorted[k] + (at-float64(k))*(sorted[k+1]-sorted[k]))
 }
 
-// squaredError is that of weights rounded to the nearest.
 func squaredError(w []float32, scale float32, f quant.Format) float64 {
 	var sum float64
 	for _, v := range w {
@@ -399,7 +395,6 @@ func squaredError(w []float32, scale float32, f quant.Format) float64 {
 	return sum
 }
 
-// weightBins is the number of bins of weights' histograms.
 const weightBins = 2048
 
 // smooth makes the histogram of weights between -largest and largest. A row of a

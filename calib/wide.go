@@ -17,7 +17,6 @@ const (
 	widePolish = 1
 )
 
-// wide rounds rows of a wide layer.
 type wide struct {
 	*covariance
 	product *product

@@ -42,10 +42,8 @@ type teacherPairs struct {
 	usual  int       // rows that nearly all batches have room in
 }
 
-// stepRange is a part of the steps.
 type stepRange struct{ from, to int }
 
-// pointPool are the points of a kind, ready for batches.
 type pointPool struct {
 	rows    int
 	weight  float64 // sum of MarginWeight over the rows
@@ -245,7 +243,6 @@ func (t *trainer) drawPairs(ctx context.Context, rng *rand.Rand) error {
 	return nil
 }
 
-// teach finds teacher points of the people of the batch that the full-precision model refuses.
 func (t *trainer) teach(ctx context.Context) error {
 	dim := t.job.net.Model.Dim()
 	var slots, people []int

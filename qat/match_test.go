@@ -21,7 +21,6 @@ type box struct {
 	full  lossGrads // the full-precision model
 }
 
-// lossGrads is the gradient of the cross-entropy with the target class.
 type lossGrads interface {
 	LossGrads(ctx context.Context, x []float32) (m, g []float32, err error)
 }

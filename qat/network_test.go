@@ -66,7 +66,6 @@ func dense(m *graph.Model, r *rand.Rand, value string, sizes ...int) *graph.Mode
 	return m
 }
 
-// compute says how the layers compute.
 type compute struct {
 	bits      int
 	perTensor bool
@@ -75,7 +74,6 @@ type compute struct {
 	grid      bool // the model's input is on a grid, its first column in two segments
 }
 
-// planned quantizes the layers of a model.
 func planned(t testing.TB, m *graph.Model, c compute) *problem {
 	t.Helper()
 	p := &problem{m: m, full: open(t, m)}
@@ -130,7 +128,6 @@ func planned(t testing.TB, m *graph.Model, c compute) *problem {
 	return p
 }
 
-// mlp is a network with two classes.
 func mlp(t *testing.T, seed uint64, c compute) *problem {
 	t.Helper()
 	return wide(t, seed, -1, 2, c)
@@ -174,7 +171,6 @@ func (p *problem) plans() []quant.Layer {
 	return out
 }
 
-// network is the problem's, m being its model as its file computes.
 func (p *problem) network(m *classifier.Model) Network { return Network{Model: m, Layers: p.layers} }
 
 // compiled is the step of a training, after a change of its job.
@@ -189,7 +185,6 @@ func compiled(t testing.TB, net Network, source Source, spec Spec, change func(j
 	return s
 }
 
-// written opens the model of plans as its file computes.
 func (p *problem) written(t *testing.T, plans []quant.Layer) *classifier.Model {
 	t.Helper()
 	m := must.Get(qdq.Write(p.m, &quant.Plan{Input: p.input, Layers: plans}, qdq.Options{Plain: true}))(t)
@@ -248,7 +243,6 @@ func (p *problem) points(ctx context.Context, r *rand.Rand, kind Kind, rows int)
 	return out, nil
 }
 
-// taughtPoints are the recourse points of the people who are refused.
 func taughtPoints(t testing.TB, r Recourse, facts Points, dim int) Points {
 	t.Helper()
 	out := Points{Kind: Teacher}
@@ -265,10 +259,8 @@ func taughtPoints(t testing.TB, r Recourse, facts Points, dim int) Points {
 	return out
 }
 
-// source has points of all kinds in each round.
 func (p *problem) source() Source { return Source{Draw: p.draw} }
 
-// draw draws points of all kinds in each round.
 func (p *problem) draw(ctx context.Context, round int, _ [Kinds]int, _ []Trained) (Draw, error) {
 	r := rand.New(rand.NewPCG(uint64(round), 77))
 	var d Draw

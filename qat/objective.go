@@ -54,7 +54,6 @@ type ObjectiveDoc struct {
 	loss lossDef
 }
 
-// lossDef is what an objective adds up.
 type lossDef struct {
 	terms    []lossTerm
 	unrolled bool // it looks at the recourse of the network as trained so far
@@ -277,7 +276,6 @@ func (b *stepBuilder) crossEntropy(logits string) string {
 	return b.Op("Neg", []string{b.reduce("ReduceSum", b.Op("Mul", []string{logp, classWeightsName}), 1)})
 }
 
-// targetLosses are the cross-entropy with the target class, in its column, and zero in the others.
 func (b *stepBuilder) targetLosses(logits string) string {
 	pick := make([]float32, b.job.classes)
 	pick[b.job.target()] = -1
@@ -285,7 +283,6 @@ func (b *stepBuilder) targetLosses(logits string) string {
 	return b.Op("Mul", []string{logp, b.Const(graph.FromFloats("target", pick, 1, int64(len(pick))))})
 }
 
-// reduce reduces axes, which stay with the size 1.
 func (b *stepBuilder) reduce(op, value string, axes ...int64) string {
 	return b.Op(op, []string{value, b.ints(axes...)}, graph.IntAttr("keepdims", 1))
 }
@@ -349,7 +346,6 @@ func groupTerm() lossTerm {
 	}
 }
 
-// loss appends the objective and returns a value whose sum it is; lossName is the sum.
 func (b *stepBuilder) loss() string {
 	terms := b.job.objective.loss.terms
 	whole := len(terms) > 1 && slices.ContainsFunc(terms, func(t lossTerm) bool { return t.reduced })

@@ -119,7 +119,6 @@ func Train(ctx context.Context, net Network, source Source, spec Spec, run Run) 
 	return out, err
 }
 
-// loop trains in rounds. From the round frozen on codes stay as they are.
 func (t *trainer) loop(ctx context.Context, rounds, frozen int, run Run) (*Outcome, error) {
 	out, use := &Outcome{}, t.job.use(rounds)
 	if run.Checkpoint != nil {
@@ -196,7 +195,6 @@ func (t *trainer) steps(ctx context.Context, to int, phase stepRange) (float64, 
 	return sum / float64(max(1, n)) / float64(t.job.Batch), nil
 }
 
-// checkpointState is what a checkpoint holds, before the state of the source.
 type checkpointState struct {
 	State   optimizerState
 	History []Event

@@ -26,7 +26,6 @@ func (l *Layer) units() int {
 	return 1
 }
 
-// scales are those of the layer's plan, or of each of its widths in turn.
 func (l *Layer) scales() (all []float32) {
 	if l.Widths == nil {
 		return l.Plan.Scales

@@ -109,7 +109,6 @@ func (s *Spec) Check() error {
 	return errors.Join(errs...)
 }
 
-// trainingJob is a training with its defaults filled in.
 type trainingJob struct {
 	Optimizer // Batch are the people of a step
 	Weights

@@ -48,7 +48,6 @@ type trainStep struct {
 	optimizerState
 }
 
-// optimizerState is everything that steps change.
 type optimizerState struct {
 	Params, First, Second []float32
 	Rates                 []float32 // how fast each parameter moves, relative to the learning rate
@@ -76,7 +75,6 @@ func compile(j *trainingJob) (*trainStep, error) {
 	return s, s.open()
 }
 
-// open opens the sessions and closes those that were open.
 func (s *trainStep) open() (err error) {
 	b, err := s.build(s.job.rows)
 	if err != nil {
@@ -152,7 +150,6 @@ func (s *trainStep) build(rows int) (*stepBuilder, error) {
 	return b, b.parameters(s.slots)
 }
 
-// train completes the graph of a step and opens it.
 func (s *trainStep) train(b *stepBuilder) (*ort.Session, error) {
 	loss := b.charged(b.loss())
 	if b.err != nil {

@@ -25,7 +25,6 @@ import (
 // quick is a training that takes a tenth of a second and tells something.
 func quick() Spec { return Spec{Optimizer: Optimizer{Steps: 320, Batch: 32, Rate: 4e-3}} }
 
-// units are those in which weights are trained.
 func units() []Quantizers { return []Quantizers{RatioSteps, LSQ} }
 
 // In the last rounds no code changes, whatever unit the weights are trained in; scales and biases go on.
@@ -161,7 +160,6 @@ func TestPACT(t *testing.T) {
 	}
 }
 
-// Weights that are pruned stay zero, in whatever unit the others move.
 func TestPruned(t *testing.T) {
 	t.Parallel()
 	for _, unit := range units() {
@@ -284,7 +282,6 @@ func (p *problem) checkWritten(t *testing.T, plans []quant.Layer, params []float
 	}
 }
 
-// memory is a checkpoint of this process.
 type memory struct {
 	kept  []byte
 	saves int

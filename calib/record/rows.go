@@ -60,7 +60,6 @@ func Equal(people *task.People, rows *Rows) []int {
 	return at
 }
 
-// record is the file.
 type record struct {
 	Schema string `json:"schema"`
 	Model  string `json:"model_sha256"`

@@ -87,7 +87,6 @@ func TestRecognised(t *testing.T) {
 	}
 }
 
-// A subset and a sample keep everybody's own hash.
 func TestHashesFollowTheirPeople(t *testing.T) {
 	tk := taskOf(t, "")
 	var text strings.Builder

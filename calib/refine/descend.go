@@ -65,7 +65,6 @@ func descend(s *state, l int) {
 	}
 }
 
-// descent is the work on one layer, row by row.
 type descent struct {
 	s     *state
 	layer *Layer
@@ -121,7 +120,6 @@ func (d *descent) second(p, g []float32) (local float32) {
 	return float32(d.s.local * (1 + scarceWeight*scarce) * sum / float64(d.n))
 }
 
-// begin looks at row o.
 func (d *descent) begin(o int, g []float32) {
 	info, plan := &d.layer.Info, &d.layer.Plan
 	d.g = g
@@ -147,10 +145,8 @@ func (d *descent) scaleOf(o int) *float32 {
 	return &d.layer.Plan.Scales[o%len(d.layer.Plan.Scales)]
 }
 
-// read is input i of the layer at all points.
 func (d *descent) read(i int) []float32 { return d.h[i*d.n : (i+1)*d.n] }
 
-// move moves the row's output by step times column at each point.
 func (d *descent) move(column []float32, step float32) {
 	for k, v := range column {
 		v *= step
@@ -159,7 +155,6 @@ func (d *descent) move(column []float32, step float32) {
 	}
 }
 
-// moveInput is move along input i.
 func (d *descent) moveInput(i int, step float32) {
 	h, at := d.read(i), d.sparse[i]
 	if at == nil {
@@ -172,7 +167,6 @@ func (d *descent) moveInput(i int, step float32) {
 	}
 }
 
-// addInput adds a times input i to y.
 func (d *descent) addInput(a float32, i int, y []float32) {
 	h, at := d.read(i), d.sparse[i]
 	if at == nil {
@@ -209,7 +203,6 @@ func (d *descent) best(column []float32) float64 {
 	return -first / second
 }
 
-// bias moves the bias of row o.
 func (d *descent) bias(o int) {
 	step := float32(d.best(d.ones))
 	d.layer.Plan.Bias[o] += step
@@ -261,5 +254,4 @@ func vector(v []float32) blas32.Vector { return blas32.Vector{N: len(v), Inc: 1,
 
 func dot(a, b []float32) float32 { return blas32.Dot(vector(a), vector(b)) }
 
-// axpy adds a x to y.
 func axpy(a float32, x, y []float32) { blas32.Axpy(a, vector(x), vector(y)) }

@@ -173,7 +173,6 @@ func (s *state) shorten() bool {
 	return s.shortened <= maxShortened
 }
 
-// cloned returns a copy of what refinement changes.
 func cloned(p quant.Layer) quant.Layer {
 	p.Codes, p.Bias, p.Scales = slices.Clone(p.Codes), slices.Clone(p.Bias), slices.Clone(p.Scales)
 	return p
@@ -221,7 +220,6 @@ func newState(layers []Layer, p Points) (*state, error) {
 	return s, nil
 }
 
-// plans returns a copy of the layers' plans as they are.
 func (s *state) plans() []quant.Layer {
 	out := make([]quant.Layer, len(s.layers))
 	for l := range s.layers {

@@ -18,7 +18,6 @@ import (
 	"cfq/quant/qdq"
 )
 
-// problem is a network with seeded weights, quantized to the nearest codes.
 type problem struct {
 	m      *graph.Model
 	full   *classifier.Model

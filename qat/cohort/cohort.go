@@ -219,7 +219,6 @@ func (s *Source) estimateVD(ctx context.Context, rng *rand.Rand, student *classi
 	return vd, rvd, err
 }
 
-// brokenShare is the share of recourse points that a model refuses; NaN where there is none.
 func brokenShare(ctx context.Context, points [][]float32, m *classifier.Model) (float64, error) {
 	margins, err := m.Margins(ctx, slices.Concat(points...))
 	refused := 0.0

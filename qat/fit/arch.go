@@ -97,7 +97,6 @@ func Archs() []ArchDoc {
 // Autoencoder says that a network makes a code of its inputs, and inputs of a code, instead of deciding.
 func (a *Arch) Autoencoder() bool { return a.coder }
 
-// code is the position of the layer that makes the code.
 func (a *Arch) code() int { return len(a.hidden) - 1 }
 
 func (a *Arch) dense(sizes string) error {
@@ -234,7 +233,6 @@ func (a *Arch) layers(dim int) ([]netLayer, error) {
 	return out, nil
 }
 
-// weights is the number of a layer's weights for each output.
 func (l *netLayer) weights() int {
 	n := l.in
 	for _, k := range l.kernel {
@@ -330,7 +328,6 @@ func (b *netBuilder) random(l *netLayer, gain float64) []string {
 	}
 }
 
-// network appends the layers and returns the logits.
 func (b *netBuilder) network(a *Arch, layers []netLayer, dim int) string {
 	value := inputName
 	if len(a.convs) > 0 {

@@ -33,7 +33,6 @@ type AttributeError struct {
 	Deviation float64 `json:"deviation"` // standard deviation of the attribute
 }
 
-// coder is what the training of an autoencoder knows besides layers and rows.
 type coder struct {
 	low, high, mean []float32 // of each input: bounds, and the mean of the rows trained on
 	// Attributes, rows x attributes, in units of deviations from their means; nil without.
@@ -130,7 +129,6 @@ type units struct{ scale, offset []float64 }
 // units are those of the attributes; without any, those of the network.
 func (c *coder) units() units { return units{c.deviations, c.means} }
 
-// coders are the encoder and the decoder with layers, the code in units.
 func (f *fit) coders(now []qat.Trained, u units) (encoder, decoder *graph.Model, err error) {
 	to := f.o.Arch.code()
 	if now = slices.Clone(now); u.scale != nil {
@@ -265,7 +263,6 @@ func (f *fit) coded(ctx context.Context, encoder, decoder *graph.Model, p *task.
 	return m, nil
 }
 
-// share is input i as a share of its bounds.
 func (c *coder) share(x []float32, i int) float64 {
 	j := i % len(c.low)
 	return float64(x[i%len(x)]-c.low[j]) / float64(c.high[j]-c.low[j])

@@ -38,7 +38,6 @@ func scenes(n int) *task.People {
 	return p
 }
 
-// runFile runs a file.
 func runFile(t *testing.T, file []byte, x []float32) []float32 {
 	t.Helper()
 	g := must.Get(codec.Read(file, ""))(t)

@@ -108,7 +108,6 @@ const RecipeKey = "cfq.training"
 // splitSeed is that of who is held out, the same for all trainings, so that these compare on the same people.
 const splitSeed = 1
 
-// How long a training is by default.
 const defaultEpochs, minSteps = 40, 640
 
 const mostRecourse = 4096
@@ -380,7 +379,6 @@ func (f *fit) points(ctx context.Context, round int, _ [qat.Kinds]int, now []qat
 	return d, err
 }
 
-// recourse returns recourse points of some people that a model refuses.
 func (f *fit) recourse(ctx context.Context, m *classifier.Model, round int) ([]float32, error) {
 	margins, err := m.Margins(ctx, f.own.X)
 	if err != nil {
@@ -455,7 +453,6 @@ func (f *fit) decisionsOf(ctx context.Context, m *classifier.Model, most int) (M
 	})
 }
 
-// with is the classifier with the layers as they are now.
 func (f *fit) with(now []qat.Trained) *classifier.Model {
 	g := f.net.Model.Graph().Clone()
 	for i := range now {

@@ -26,7 +26,6 @@ import (
 	"cfq/task"
 )
 
-// numbersTask has dim numeric features, which everyone may change.
 func numbersTask(t *testing.T, dim int) *task.Task {
 	t.Helper()
 	var b strings.Builder
@@ -37,7 +36,6 @@ func numbersTask(t *testing.T, dim int) *task.Task {
 	return must.Get(task.Parse("task.yaml", []byte(b.String())))(t)
 }
 
-// people are random rows; label says whose outcome is favourable.
 func people(n, dim int, label func(rng *rand.Rand, x []float32) bool) *task.People {
 	rng := rand.New(rand.NewPCG(7, 7))
 	p := &task.People{Dim: dim, N: n, Reading: task.Reading{Total: n}}
@@ -187,7 +185,6 @@ func stopped(t *testing.T, tk *task.Task, p *task.People, o Options) {
 	}
 }
 
-// Networks with convolutions learn, and all their layers can be quantized.
 func TestConvolutions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

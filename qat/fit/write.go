@@ -64,7 +64,6 @@ func (f *fit) marshal(g *graph.Model) ([]byte, error) {
 
 func (f *fit) member(k int) (*graph.Model, error) { return f.memberWith(f.state.Best, k) }
 
-// memberWith is the model of one member with layers of all.
 func (f *fit) memberWith(layers []qat.Trained, k int) (*graph.Model, error) {
 	g, err := f.o.Arch.network(f.own.Dim, 1, f.o.Train.Seed)
 	if err != nil {
@@ -133,7 +132,6 @@ func (f *fit) representative(ctx context.Context) (best int, err error) {
 	return best, nil
 }
 
-// openCheckpoint opens the file that keeps the state of the training; nil without one.
 func (f *fit) openCheckpoint(spec *qat.Spec) (qat.Checkpoint, error) {
 	if f.o.Checkpoint == "" {
 		return nil, nil
