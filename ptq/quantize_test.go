@@ -22,7 +22,7 @@ import (
 func TestQuantize(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 300)
+	people = few(people, 80)
 	kinds := []Scales{scalesPerTensor, scalesPerChannel}
 	for i, method := range Methods() {
 		for k, name := range append(Names(keyOf(t, "allocate.rule").Choices), "") {
@@ -41,7 +41,7 @@ func TestQuantize(t *testing.T) {
 				if allocator != "" {
 					continue // it trains whatever has been allocated
 				}
-				settings, people = append(settings, "train.steps=32"), few(people, 100)
+				settings, people = append(settings, "train.steps=32"), few(people, 20)
 			}
 			if method.Recipe.Refine.Rounds > 0 {
 				settings = append(settings, "refine.rounds=1")
@@ -245,7 +245,7 @@ func keyOf(t *testing.T, name string) Key {
 func TestChoices(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 300)
+	people = few(people, 80)
 	std, err := FindMethod("cf-ptq")
 	must.Do(t, err)
 	var usual *Result // by the choices that are made anyway
@@ -274,7 +274,7 @@ func TestChoices(t *testing.T) {
 			people := people
 			if c.Name == "train.objective" && choice.Name != string(untrained) {
 				add("train.steps", "32")
-				people = few(people, 100)
+				people = few(people, 20)
 			}
 			r, special := usual, choice.Name != usually || c.Name == "allocate.cost" || c.Name == "round.act-range" ||
 				c.Name == "write.compute"
