@@ -36,7 +36,7 @@ test: ort ## run the tests (CFQ_REQUIRE_ORT=1: tests that need ONNX Runtime fail
 	@GOGC=400 $(GO) -C $(TOOLS) test -vet=off -json ./... | $(BUILD)/tools/testlog
 
 long: ort ## simulations of statistics, attacks on gates and certificates, many uses of each operator, which take minutes
-	CFQ_LONG=1 $(GO) test -timeout 90m ./eval ./eval/gate ./eval/certify ./onnxio/autodiff
+	CFQ_LONG=1 $(GO) test -timeout 90m ./eval ./eval/gate ./eval/certify ./onnxio/autodiff ./ptq ./recourse
 	CFQ_LONG=1 $(GO) -C $(TOOLS) test -v ./command -run TestAttacks
 
 lint: ## check the format and run the linters (the first run compiles them)

@@ -134,7 +134,7 @@ func marginError(t *testing.T, full *classifier.Model, tk *task.Task, onnx []byt
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	const slack, resolution, largest = 1.1, 0.02, 0.35
-	networks := 2
+	networks := 1
 	if os.Getenv("CFQ_LONG") == "1" {
 		networks = 60
 	}
