@@ -182,7 +182,7 @@ func numbers(n int) *task.Task {
 	var fs []task.Feature
 	for i := range n {
 		f := feature(string(rune('a'+i)), "numeric")
-		f.Number().Std, f.Bounds = 1, [2]float64{-2, 2}
+		f.Bounds = [2]float64{-2, 2}
 		fs = append(fs, f)
 	}
 	return taskOf(0, fs...)

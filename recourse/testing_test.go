@@ -7,6 +7,8 @@ import (
 	"os"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -208,7 +210,73 @@ func taskOf(limit int, fs ...task.Feature) *task.Task {
 	return t
 }
 
-func compile(t testing.TB, tk *task.Task) *constraint.Set {
+func compile(t rapid.TB, tk *task.Task) *constraint.Set {
 	t.Helper()
 	return must.Get(constraint.Compile(tk))(t)
+}
+
+// parsed is the task of a text, which has no fault.
+func parsed(text string) *task.Task {
+	tk, err := task.Parse("test.yaml", []byte("version: 1\n"+text))
+	if err != nil {
+		panic(err)
+	}
+	return tk
+}
+
+// shuffled is the task with its features in a random order, of which an action may change so many.
+func shuffled(rng *rand.Rand, limit int, tk *task.Task) *task.Task {
+	fs := tk.Features
+	rng.Shuffle(len(fs), func(i, j int) { fs[i], fs[j] = fs[j], fs[i] })
+	out := taskOf(limit, fs...)
+	out.Links, out.Rules = tk.Links, tk.Rules
+	return out
+}
+
+// inputs are the raw values of a task of numbers as model inputs.
+func inputs(tk *task.Task, raw ...float64) (x []float32) {
+	for i, v := range raw {
+		x = append(x, tk.Features[i].ToInput(v))
+	}
+	return x
+}
+
+func normals(rng *rand.Rand, n int, size float64) []float32 {
+	v := make([]float32, n)
+	for j := range v {
+		v[j] = float32(size * rng.NormFloat64())
+	}
+	return v
+}
+
+// drawLinear has normal slopes.
+func drawLinear(rng *rand.Rand, dim int, size, b float64) *affine {
+	f := &affine{b: b}
+	for range dim {
+		f.w = append(f.w, size*rng.NormFloat64())
+	}
+	return f
+}
+
+// solved finds and checks actions.
+func solved(t testing.TB, m Model, a *constraint.Set, x []float32, margin float64) []Action {
+	t.Helper()
+	acts := must.Get(Solve(t.Context(), m, a, x, SolveOptions{Margin: margin}))(t)
+	checkActions(t, m, a, x, acts, margin)
+	return acts
+}
+
+// proved finds and checks the cheapest actions.
+func proved(t testing.TB, m Model, a *constraint.Set, x []float32, o ExactOptions) ([]Action, []Method) {
+	t.Helper()
+	acts, methods, err := Exact(t.Context(), m, a, x, o)
+	must.Do(t, err)
+	checkActions(t, m, a, x, acts, o.Margin)
+	return acts, methods
+}
+
+// marginOf is the margin of one person.
+func marginOf(t rapid.TB, m Model, x []float32) float64 {
+	t.Helper()
+	return float64(must.Get(m.Margins(context.Background(), x))(t)[0])
 }
