@@ -14,33 +14,20 @@ import (
 
 func TestJitter(t *testing.T) {
 	t.Parallel()
-	age := feature("age", "numeric")
-	age.Actionable = false
-	income := feature("income", "numeric")
-	income.Number().Mean, income.Number().Std, income.Direction, income.MaxIncrease = 30000, 20000, task.Increase,
-		10 // how far actions go is no matter
-	years := feature("years", "numeric")
-	years.Number().Mean, years.Number().Std, years.Step, years.Bounds = 10, 2.5, 1, [2]float64{1, 16}
-	grade := feature("grade", "ordinal")
-	number := grade.Number()
-	number.Mean, number.Std, number.Values, number.Levels = 3, 1, []string{"1", "2", "5"}, []float64{1, 2, 5}
-	degree := oneHot("degree", "none", "some", "high")
-	degree.Actionable = false
-	sex := feature("sex", "binary")
-	bit(&sex).One = "f"
-	tk := taskOf(1, age, income, years, grade, degree, sex)
-	tk.Links = []task.Link{{From: "years", To: "degree", Map: []task.Pair{
-		{From: "1", To: "none"},
-		{From: "8", To: "some"},
-		{From: "13", To: "high"},
-	}}}
-	stuck := tk.Features[2]
+	tk := parsed(`features:
+- {name: age, kind: numeric, actionable: false}
+- {name: income, kind: numeric, mean: 30000, std: 20000, direction: increase, max_increase: 10} # no matter here
+- {name: years, kind: numeric, mean: 10, std: 2.5, step: 1, bounds: [1, 16]}
+- {name: grade, kind: ordinal, mean: 3, std: 1, values: [1, 2, 5]}
+- {name: degree, kind: onehot, values: [none, some, high], actionable: false}
+- {name: sex, kind: binary, one: f}
+links: [{from: years, to: degree, map: {1: none, 8: some, 13: high}}]
+sparsity: {max_features: 1}
+`)
+	years, grade, stuck := &tk.Features[2], &tk.Features[3], tk.Features[2].Action
 	stuck.Actionable = false
-	tight, err := compile(t, tk).Override([]task.Override{{Row: 7, Feature: 2, With: stuck.Action}})
-	if err == nil {
-		tight, err = tight.Tighten(0, 0.01)
-	}
-	must.Do(t, err)
+	tight := must.Get(compile(t, tk).Override([]task.Override{{Row: 7, Feature: 2, With: stuck}}))(t)
+	tight = must.Get(tight.Tighten(0, 0.01))(t)
 	const n, size = 4000, 0.5
 	dim := tight.Dim()
 	var x []float32
@@ -94,19 +81,14 @@ func TestJitter(t *testing.T) {
 	}
 }
 
+// A person beyond a bound is not moved to it, but no further either.
 func TestJitterBeyondBounds(t *testing.T) {
 	t.Parallel()
-	a0 := feature("a", "numeric")
-	a0.Bounds = [2]float64{-1, 1}
-	a := compile(t, taskOf(0, a0))
-	x := make([]float32, 200)
-	for i := range x {
-		x[i] = 3
-	}
+	a := compile(t, numbers(1))
 	stayed := 0
-	for _, v := range a.Jitter(x, 0.5, 1) {
+	for _, v := range a.Jitter(slices.Repeat([]float32{3}, 200), 0.5, 1) {
 		if v > 3 {
-			t.Fatalf("from 3, beyond the bound 1, to %v", v)
+			t.Fatalf("from 3, beyond the bound 2, to %v", v)
 		}
 		if v == 3 {
 			stayed++
@@ -123,7 +105,7 @@ func TestJitterStaysInBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, rapid.Bool().Draw(t, "round"))
-		a := must.Get(constraint.Compile(tk))(t)
+		a := compile(t, tk)
 		x := drawPerson(t, tk)
 		y := a.Jitter(x, rapid.Float64Range(0.01, 5).Draw(t, "size"), rapid.Uint64().Draw(t, "seed"))
 		free := *tk
@@ -136,7 +118,7 @@ func TestJitterStaysInBounds(t *testing.T) {
 				f.Actionable = false
 			}
 		}
-		b := must.Get(constraint.Compile(&free))(t)
+		b := compile(t, &free)
 		d := make([]float32, len(x))
 		constraint.Difference(d, x, y)
 		if err := b.Check(x, d); err != nil {
@@ -145,13 +127,14 @@ func TestJitterStaysInBounds(t *testing.T) {
 	})
 }
 
+// A number that follows another one stays within its own bounds.
 func TestJitterMovesDependents(t *testing.T) {
 	t.Parallel()
-	hours, income := feature("hours", "numeric"), feature("income", "numeric")
-	income.Actionable, income.Bounds = false, [2]float64{-1, 1}
-	tk := taskOf(0, hours, income)
-	tk.Links = []task.Link{{From: "hours", To: "income", Scale: 2}}
-	a := compile(t, tk)
+	a := compile(t, parsed(`features:
+- {name: hours, kind: numeric}
+- {name: income, kind: numeric, actionable: false, bounds: [-1, 1]}
+links: [{from: hours, to: income, scale: 2}]
+`))
 	clipped := 0
 	for i, y := 0, a.Jitter(make([]float32, 400), 1, 6); i < len(y); i += 2 {
 		want := min(max(2*y[i], -1), 1)

@@ -1,7 +1,6 @@
 package recourse
 
 import (
-	"context"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"cfq/task"
 )
 
+// ruledTask draws a task whose rules contradict each other more often than not.
 func ruledTask(rng *rand.Rand) *task.Task {
 	n := 3 + rng.IntN(4)
 	var fs []task.Feature
@@ -64,45 +64,43 @@ func ruledTask(rng *rand.Rand) *task.Task {
 	return tk
 }
 
-func TestProjectContraryRules(t *testing.T) {
+// Projections end, are feasible and final, even where what mends one rule breaks another.
+func TestProjectRules(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8000) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		tk := ruledTask(rng)
-		a := compile(t, tk)
 		x := randomPeople(rng, tk, 1)
-		d := make([]float32, a.Dim())
-		for j := range d {
-			d[j] = float32(rng.NormFloat64() * 2)
+		if seed%50 == 0 {
+			tk = jointTask(rng, task.L1, 1+rng.IntN(6))
+			x = jointPeople(rng, tk, 1)
+			if rng.IntN(2) == 0 {
+				tk.Latent = &task.Latent{Radius: 0.5 + 4*rng.Float64()}
+			}
 		}
-		a.Project(x, d)
-		if err := a.Check(x, d); err != nil {
-			t.Fatalf("seed %d: the projection %v: %v", seed, d, err)
-		}
-		again := slices.Clone(d)
-		if a.Project(x, again); !slices.Equal(d, again) {
-			t.Fatalf("seed %d: projected again, %v becomes %v", seed, d, again)
-		}
+		a := compile(t, tk)
+		holdProjection(t, a, a.Project, x, normals(rng, a.Dim(), 2))
 	}
 }
 
 func TestNotFiniteStays(t *testing.T) {
 	t.Parallel()
-	free, stepped, bounded := feature("free", "numeric"), feature("stepped", "numeric"),
-		feature("bounded", "numeric")
-	stepped.Step, bounded.Bounds = 1, [2]float64{0, 5}
-	level := feature("level", "ordinal")
-	level.Number().Levels = []float64{0, 1, 2}
-	for _, f := range []task.Feature{free, stepped, bounded, level, feature("binary", "binary")} {
+	for i, f := range parsed(`features:
+- {name: free, kind: numeric}
+- {name: stepped, kind: numeric, step: 1}
+- {name: bounded, kind: numeric, bounds: [0, 5]}
+- {name: level, kind: ordinal, values: [0, 1, 2]}
+- {name: binary, kind: binary, one: "1"}
+`).Features {
 		a := compile(t, taskOf(0, f))
 		for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 			x, d := []float32{float32(v)}, []float32{1}
 			if a.Project(x, d); d[0] != 0 {
-				t.Errorf("%s %g: projected to the change %g", f.Name, v, d[0])
+				t.Errorf("feature %d at %g: projected to the change %g", i, v, d[0])
 			}
-			acts, err := Solve(context.Background(), &affine{w: []float64{1}, b: -1}, a, x, SolveOptions{})
-			if err != nil || acts[0].Status == Found {
-				t.Errorf("%s %g: %v, %v", f.Name, v, acts, err)
+			acts := must.Get(Solve(t.Context(), &affine{w: []float64{1}, b: -1}, a, x, SolveOptions{}))(t)
+			if acts[0].Status == Found {
+				t.Errorf("feature %d at %g: %v", i, v, acts)
 			}
 		}
 	}
@@ -110,20 +108,16 @@ func TestNotFiniteStays(t *testing.T) {
 
 func TestSolveLinkedDigits(t *testing.T) {
 	t.Parallel()
-	job, year := feature("job", "numeric"), feature("year", "numeric")
-	job.Number().Mean, job.Number().Std = 5, 3
-	year.Number().Mean, year.Number().Std, year.Actionable, year.Mutable = 20000, 3, false, true
-	tk := taskOf(0, job, year)
-	tk.Links = []task.Link{{From: "job", To: "year", Scale: 1.3}}
-	a := compile(t, tk)
+	tk := parsed(`features:
+- {name: job, kind: numeric, mean: 5, std: 3}
+- {name: year, kind: numeric, mean: 20000, std: 3, actionable: false}
+links: [{from: job, to: year, scale: 1.3}]
+`)
 	var x []float32
 	for i := range 30 {
-		x = append(x, job.ToInput(float64(i)/4), year.ToInput(float64(20000+i%7)))
+		x = append(x, inputs(tk, float64(i)/4, float64(20000+i%7))...)
 	}
-	m := &affine{w: []float64{1, 0.1}, b: -5}
-	acts := must.Get(Solve(context.Background(), m, a, x, SolveOptions{}))(t)
-	checkActions(t, m, a, x, acts, 0)
-	for i, act := range acts {
+	for i, act := range solved(t, &affine{w: []float64{1, 0.1}, b: -5}, compile(t, tk), x, 0) {
 		if act.Status != Found {
 			t.Errorf("person %d: %v", i, act.Status)
 		}
@@ -134,48 +128,40 @@ func TestSolveLinkedDigits(t *testing.T) {
 // model holds against both.
 func TestSolveAlongRule(t *testing.T) {
 	t.Parallel()
-	begin, end := feature("begin", "numeric"), feature("end", "numeric")
-	begin.Number().Mean, begin.Number().Std, begin.Bounds = 2000, 3, [2]float64{1980, 2020}
-	end.Number().Mean, end.Number().Std, end.Bounds = 2001, 3, [2]float64{1980, 2020}
-	for _, strict := range []bool{false, true} {
-		tk := taskOf(0, begin, end)
-		terms := []task.Term{{Feature: "begin", Coef: 1}, {Feature: "end", Coef: -1}}
-		tk.Rules = []task.Rule{{Text: "begin before end", Then: []task.Inequality{{Terms: terms, Strict: strict}}}}
+	for _, rule := range []string{"begin <= end", "begin < end"} {
+		tk := parsed(`features:
+- {name: begin, kind: numeric, mean: 2000, std: 3, bounds: [1980, 2020]}
+- {name: end, kind: numeric, mean: 2001, std: 3, bounds: [1980, 2020]}
+constraints: [` + rule + `]
+`)
 		a := compile(t, tk)
-		m := &affine{w: []float64{1, -0.5}, b: -3}
 		var x []float32
 		for i := range 60 {
-			x = append(x, begin.ToInput(float64(1990+i%20)), end.ToInput(float64(1991+i%20+i%5)))
+			x = append(x, inputs(tk, float64(1990+i%20), float64(1991+i%20+i%5))...)
 		}
-		acts := must.Get(Solve(context.Background(), m, a, x, SolveOptions{}))(t)
-		checkActions(t, m, a, x, acts, 0)
-		for i, act := range acts {
+		for i, act := range solved(t, &affine{w: []float64{1, -0.5}, b: -3}, a, x, 0) {
 			// (begin-2000) - (end-2001)/2 = 9 on begin = end is 2017; who need not go so far stops short of it.
-			b, e := begin.FromInput(x[2*i]), end.FromInput(x[2*i+1])
+			b, e := tk.Features[0].FromInput(x[2*i]), tk.Features[1].FromInput(x[2*i+1])
 			want := math.Max(2009+(e-2001)/2-b, 0) / 3 / 1.001
 			if b+want*3 > e {
 				want = (2017 - b + 2017 - e) / 3 / 1.001
 			}
 			if act.Status != Found || act.Cost > want*1.002 || act.Cost < want*0.999 {
-				t.Errorf("strict %t, person %d: %v %v at cost %g, want %g", strict, i, act.Status,
+				t.Errorf("%s, person %d: %v %v at cost %g, want %g", rule, i, act.Status,
 					a.Changes(row(x, i, 2), act.Point), act.Cost, want)
 			}
-			if raw := rawOf(t, tk, act.Point); raw[0]-raw[1] > 5e-6 || strict && raw[0] >= raw[1] {
-				t.Errorf("strict %t, person %d: begins in %v and ends in %v", strict, i, raw[0], raw[1])
+			if raw := rawOf(t, tk, act.Point); raw[0]-raw[1] > 5e-6 || rule == "begin < end" && raw[0] >= raw[1] {
+				t.Errorf("%s, person %d: begins in %v and ends in %v", rule, i, raw[0], raw[1])
 			}
 		}
 	}
 }
 
-func rawOf(t *testing.T, tk *task.Task, point []float32) []float64 {
+func rawOf(t *testing.T, tk *task.Task, point []float32) (raw []float64) {
 	t.Helper()
-	raw := make([]float64, len(point))
-	for j := range raw {
-		s, err := tk.Features[j].Decode(point[j : j+1])
-		if err == nil {
-			raw[j], err = strconv.ParseFloat(s, 64)
-		}
-		must.Do(t, err)
+	for j := range point {
+		s := must.Get(tk.Features[j].Decode(point[j : j+1]))(t)
+		raw = append(raw, must.Get(strconv.ParseFloat(s, 64))(t))
 	}
 	return raw
 }
@@ -183,33 +169,21 @@ func rawOf(t *testing.T, tk *task.Task, point []float32) []float64 {
 // An equation between numbers without steps leaves room for cheapest actions, and rounding keeps it.
 func TestSolveEquation(t *testing.T) {
 	t.Parallel()
-	var fs []task.Feature
-	for _, name := range []string{"total", "part", "rest"} {
-		f := feature(name, "numeric")
-		f.Number().Mean, f.Number().Std, f.Bounds = 1000, 700, [2]float64{0, 9000}
-		fs = append(fs, f)
-	}
-	tk := taskOf(0, fs...)
-	var equation []task.Inequality
-	for _, sign := range []float64{1, -1} {
-		equation = append(equation, task.Inequality{Terms: []task.Term{
-			{Feature: "total", Coef: sign}, {Feature: "part", Coef: -sign}, {Feature: "rest", Coef: -sign},
-		}})
-	}
-	tk.Rules = []task.Rule{{Text: "total = part + rest", Then: equation}}
-	a := compile(t, tk)
+	tk := parsed(`features:
+- {name: total, kind: numeric, mean: 1000, std: 700, bounds: [0, 9000]}
+- {name: part, kind: numeric, mean: 1000, std: 700, bounds: [0, 9000]}
+- {name: rest, kind: numeric, mean: 1000, std: 700, bounds: [0, 9000]}
+constraints: [total = part + rest]
+`)
 	rng := rand.New(rand.NewPCG(1, 2))
 	var x []float32
 	for range 50 {
 		part, rest := float64(rng.IntN(100000))/100, float64(rng.IntN(100000))/100
-		x = append(x, fs[0].ToInput(part+rest), fs[1].ToInput(part), fs[2].ToInput(rest))
+		x = append(x, inputs(tk, part+rest, part, rest)...)
 	}
 	m := &affine{w: []float64{1, 0.5, -0.2}, b: -2}
-	acts := must.Get(Solve(context.Background(), m, a, x, SolveOptions{}))(t)
-	checkActions(t, m, a, x, acts, 0)
-	start, _ := m.Margins(context.Background(), x)
-	for i, act := range acts {
-		want := -float64(start[i]) / 1.5 * 2 / 1.001 // total and part alike
+	for i, act := range solved(t, m, compile(t, tk), x, 0) {
+		want := -marginOf(t, m, row(x, i, 3)) / 1.5 * 2 / 1.001 // total and part alike
 		if act.Status != Found || act.Cost > want*1.001 {
 			t.Errorf("person %d: %v at cost %g, want %g", i, act.Status, act.Cost, want)
 		}
@@ -219,64 +193,53 @@ func TestSolveEquation(t *testing.T) {
 	}
 }
 
+// Bounds that are closer together than the rounding by the standard deviation still leave values between them.
 func TestSolveNarrowBounds(t *testing.T) {
 	t.Parallel()
-	rate := feature("rate", "numeric")
-	rate.Bounds = [2]float64{0, 8e-5}
-	a := compile(t, taskOf(0, rate))
-	acts, err := Solve(context.Background(), &affine{w: []float64{1e5}, b: -3}, a, []float32{1e-5}, SolveOptions{})
-	if err != nil || acts[0].Status != Found || math.Abs(float64(acts[0].Delta[0])-2e-5) > 1e-8 {
-		t.Errorf("%+v, %v; want a change by 2e-5", acts, err)
+	a := compile(t, parsed("features: [{name: rate, kind: numeric, bounds: [0, 8.0e-5]}]"))
+	act := solved(t, &affine{w: []float64{1e5}, b: -3}, a, []float32{1e-5}, 0)[0]
+	if act.Status != Found || math.Abs(float64(act.Delta[0])-2e-5) > 1e-8 {
+		t.Errorf("%+v; want a change by 2e-5", act)
 	}
 }
 
+// A change that would move a number off its list of values is none that a person can make.
 func TestLinkKeepsToValues(t *testing.T) {
 	t.Parallel()
-	job, grade := feature("job", "numeric"), feature("grade", "ordinal")
-	job.Step = 1
-	grade.Number().Levels, grade.Number().Values = []float64{1, 2, 3}, []string{"1", "2", "3"}
-	grade.Actionable, grade.Mutable = false, true
-	tk := taskOf(0, job, grade)
-	tk.Links = []task.Link{{From: "job", To: "grade", Scale: 0.5}}
-	a := compile(t, tk)
+	a := compile(t, parsed(`features:
+- {name: job, kind: numeric, step: 1}
+- {name: grade, kind: ordinal, values: [1, 2, 3], actionable: false}
+links: [{from: job, to: grade, scale: 0.5}]
+`))
 	x := []float32{0, 1}
 	if err := a.Check(x, []float32{1, 0.5}); err == nil {
 		t.Error("grade 1.5 is accepted")
 	}
-	acts, err := Solve(context.Background(), &affine{w: []float64{1, 0}, b: -0.5}, a, x, SolveOptions{})
-	if err != nil || acts[0].Status != Found || acts[0].Delta[0] != 2 || acts[0].Point[1] != 2 {
-		t.Errorf("%+v, %v; want two steps and grade 2", acts, err)
+	act := solved(t, &affine{w: []float64{1, 0}, b: -0.5}, a, x, 0)[0]
+	if act.Status != Found || act.Delta[0] != 2 || act.Point[1] != 2 {
+		t.Errorf("%+v; want two steps and grade 2", act)
 	}
 }
 
+// A person's own bounds are no other range to weigh changes by, a person's own weight counts.
 func TestOverrideKeepsRange(t *testing.T) {
 	t.Parallel()
-	f := feature("a", "numeric")
-	f.Bounds = [2]float64{0, 10}
-	tk := taskOf(0, f)
-	tk.Cost.Weights = "inverse_range"
-	own := tk.Features[0]
+	tk := parsed("features: [{name: a, kind: numeric, bounds: [0, 10]}]\ncost: {weights: inverse_range}")
+	own := tk.Features[0].Action
 	own.Bounds[1], own.Weight = 5, 3
-	a := must.Get(compile(t, tk).Override([]task.Override{{Row: 1, Feature: 0, With: own.Action}}))(t)
-	x, d := []float32{0}, []float32{1}
-	if all, one := a.Person(0).Cost(x, d), a.Person(1).Cost(x, d); math.Abs(one-3*all) > 1e-12 {
-		t.Errorf("costs %g, with a weight of 3 %g", all, one)
-	}
-	acts, err := FirstValid(context.Background(), &affine{w: []float64{1}, b: -1}, a, []float32{0, 0}, FirstValidOptions{})
-	if err != nil || math.Abs(acts[1].Cost-3*acts[0].Cost) > 1e-12 {
-		t.Errorf("%+v, %v; want three times the cost", acts, err)
+	a := must.Get(compile(t, tk).Override([]task.Override{{Row: 1, Feature: 0, With: own}}))(t)
+	m := &affine{w: []float64{1}, b: -1}
+	acts := must.Get(FirstValid(t.Context(), m, a, []float32{0, 0}, FirstValidOptions{}))(t)
+	if math.Abs(acts[1].Cost-3*acts[0].Cost) > 1e-12 {
+		t.Errorf("%+v; want three times the cost", acts)
 	}
 }
 
+// Who fulfils a strict inequality may not go to where it only just fails; who does not may stay there.
 func TestStrictRule(t *testing.T) {
 	t.Parallel()
-	low, high := feature("low", "numeric"), feature("high", "numeric")
-	low.Step, high.Step = 1, 1
-	tk := taskOf(0, low, high)
-	tk.Rules = []task.Rule{{Text: "low < high", Then: []task.Inequality{
-		{Terms: []task.Term{{Feature: "low", Coef: 1}, {Feature: "high", Coef: -1}}, Strict: true},
-	}}}
-	a := compile(t, tk)
+	a := compile(t, parsed(`features: [{name: low, kind: numeric, step: 1, bounds: [0, 9]}, {name: high, kind: numeric, step: 1, bounds: [0, 9]}]
+constraints: [low < high]`))
 	for _, c := range []struct {
 		x, delta []float32
 		ok       bool
@@ -290,5 +253,10 @@ func TestStrictRule(t *testing.T) {
 		if err := a.Check(c.x, c.delta); (err == nil) != c.ok {
 			t.Errorf("%v + %v: %v", c.x, c.delta, err)
 		}
+	}
+	// Between low = 0 and high = 2 there is room for one step of low, and two need one of high.
+	acts, _ := proved(t, &affine{w: []float64{1, 0}, b: -1.5}, a, []float32{0, 2}, ExactOptions{})
+	if acts[0].Status != Found || !slices.Equal(acts[0].Point, []float32{2, 3}) {
+		t.Errorf("%+v, want low 2 and high 3", acts[0])
 	}
 }

@@ -1,16 +1,15 @@
 package recourse
 
 import (
+	"cmp"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
-	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -123,6 +122,24 @@ func drawDelta(t *rapid.T, dim int, round bool) []float32 {
 	return d
 }
 
+// holdProjection returns the projection of d, which is feasible, and its own projection to the bit.
+func holdProjection(t rapid.TB, a *constraint.Set, project func(x, d []float32), x, d []float32) []float32 {
+	t.Helper()
+	p := slices.Clone(d)
+	project(x, p)
+	if err := a.Check(x, p); err != nil {
+		t.Fatalf("projection of %v for %v is %v: %v", d, x, p, err)
+	}
+	again := slices.Clone(p)
+	project(x, again)
+	for j := range p {
+		if math.Float32bits(p[j]) != math.Float32bits(again[j]) {
+			t.Fatalf("projected twice: input %d goes from %g to %g", j, p[j], again[j])
+		}
+	}
+	return p
+}
+
 func TestProjectFeasibleIdempotent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -130,27 +147,16 @@ func TestProjectFeasibleIdempotent(t *testing.T) {
 		if rapid.Bool().Draw(t, "ball") {
 			tk.Latent = &task.Latent{Radius: rapid.Float64Range(0.1, 4).Draw(t, "radius")}
 		}
-		a := must.Get(constraint.Compile(tk))(t)
+		a := compile(t, tk)
 		x := drawPerson(t, tk)
 		d := drawDelta(t, a.Dim(), false)
 		if rapid.IntRange(0, 5).Draw(t, "bad numbers") == 0 {
 			d[0] = rapid.SampledFrom([]float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))}).Draw(t, "bad")
 		}
 		for _, project := range []func(x, d []float32){a.Project, a.ProjectRelaxed} {
-			p := slices.Clone(d)
-			project(x, p)
-			if err := a.Check(x, p); err != nil {
-				t.Fatalf("projection of %v for %v is %v: %v", d, x, p, err)
-			}
+			p := holdProjection(t, a, project, x, d)
 			if l := tk.Latent; l != nil && a.Cost(x, p) > l.Radius*(1+1e-5) {
 				t.Fatalf("projection of %v for %v costs %v of %v", d, x, a.Cost(x, p), l.Radius)
-			}
-			again := slices.Clone(p)
-			project(x, again)
-			for j := range p {
-				if math.Float32bits(p[j]) != math.Float32bits(again[j]) {
-					t.Fatalf("projected twice: input %d goes from %g to %g", j, p[j], again[j])
-				}
 			}
 			at := make([]float32, a.Dim())
 			Point(at, x, p)
@@ -288,15 +294,7 @@ func naiveProject(tk *task.Task, x, delta []float32) []float32 {
 		}
 		parts = append(parts, part{i, size})
 	}
-	slices.SortStableFunc(parts, func(a, b part) int {
-		switch {
-		case a.size > b.size:
-			return -1
-		case a.size < b.size:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.size, a.size) })
 	if k := tk.Sparsity.MaxFeatures; k > 0 && k < len(parts) {
 		for _, p := range parts[k:] {
 			f := &tk.Features[p.i]
@@ -310,7 +308,7 @@ func TestProjectAgreesWithEnumeration(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, true)
-		a := must.Get(constraint.Compile(tk))(t)
+		a := compile(t, tk)
 		x := drawPerson(t, tk)
 		d := drawDelta(t, a.Dim(), true)
 		got := slices.Clone(d)
@@ -325,7 +323,7 @@ func TestFeasibleActionsStay(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, true)
-		a := must.Get(constraint.Compile(tk))(t)
+		a := compile(t, tk)
 		x := drawPerson(t, tk)
 		d := make([]float32, a.Dim())
 		left := a.Limit()
@@ -357,17 +355,14 @@ func TestFeasibleActionsStay(t *testing.T) {
 
 func TestCheckNames(t *testing.T) {
 	t.Parallel()
-	age := feature("age", "numeric")
-	age.Actionable = false
-	edu := feature("edu", "numeric")
-	edu.Step, edu.Direction, edu.Bounds = 1, task.Increase, [2]float64{0, 3}
-	gain := feature("gain", "numeric")
-	gain.MaxChange = 2
-	job := oneHot("job", "a", "b", "c")
-	job.Transitions = map[string][]string{"a": {"b"}}
-	grade := feature("grade", "ordinal")
-	grade.Number().Levels = []float64{0, 1, 4}
-	a := compile(t, taskOf(2, age, edu, gain, job, grade))
+	a := compile(t, parsed(`features:
+- {name: age, kind: numeric, actionable: false}
+- {name: edu, kind: numeric, step: 1, direction: increase, bounds: [0, 3]}
+- {name: gain, kind: numeric, max_change: 2}
+- {name: job, kind: onehot, values: [a, b, c], transitions: {a: [b]}}
+- {name: grade, kind: ordinal, values: [0, 1, 4]}
+sparsity: {max_features: 2}
+`))
 	x := []float32{30, 1, 0, 1, 0, 0, 1}
 	tests := []struct {
 		name  string
@@ -407,6 +402,12 @@ func TestCheckNames(t *testing.T) {
 			}
 		}
 	}
+	right, short := make([]float32, a.Dim()), make([]float32, a.Dim()-1)
+	for _, v := range [][2][]float32{{right, short}, {short, right}, {right, nil}, {append(right, 0), append(right, 0)}} {
+		if a.Check(v[0], v[1]) == nil {
+			t.Errorf("%d inputs and %d are accepted", len(v[0]), len(v[1]))
+		}
+	}
 }
 
 func TestProjectTies(t *testing.T) {
@@ -429,21 +430,8 @@ func TestProjectTies(t *testing.T) {
 	for _, tt := range tests {
 		got := slices.Clone(tt.delta)
 		a.Project(tt.x, got)
-		want := tt.want
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %v becomes %v, want %v", tt.name, tt.delta, got, want)
-		}
-	}
-}
-
-func TestCheckLengths(t *testing.T) {
-	t.Parallel()
-	rng := rand.New(rand.NewPCG(1, 2))
-	a := compile(t, smallTask(rng, 0))
-	right, short := make([]float32, a.Dim()), make([]float32, a.Dim()-1)
-	for _, v := range [][2][]float32{{right, short}, {short, right}, {right, nil}, {append(right, 0), append(right, 0)}} {
-		if a.Check(v[0], v[1]) == nil {
-			t.Errorf("%d inputs and %d are accepted", len(v[0]), len(v[1]))
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v becomes %v, want %v", tt.name, tt.delta, got, tt.want)
 		}
 	}
 }
