@@ -12,13 +12,12 @@ import (
 
 func TestCost(t *testing.T) {
 	t.Parallel()
-	age := feature("age", "numeric")
-	age.Number().Std, age.Weight = 12, 2
-	phone := feature("phone", "binary")
-	bit(&phone).Shares = []float64{0.2}
-	job := oneHot("job", "a", "b", "c")
-	hot(&job).Shares = []float64{0.5, 0.1, 0.4}
-	home := oneHot("home", "own", "rent")
+	tk := parsed(`features:
+- {name: age, kind: numeric, std: 12, mean: 0, weight: 2}
+- {name: phone, kind: binary, one: "1", shares: 0.2}
+- {name: job, kind: onehot, values: [a, b, c], shares: [0.5, 0.1, 0.4]}
+- {name: home, kind: onehot, values: [own, rent]}
+`)
 	d := []float32{-1.5, 1, -1, 1, 0, 1, 0} // home was missing
 	const eps = 1e-3
 	inverse := func(p float64) float64 { return 1 / (math.Sqrt(p*(1-p)) + eps) }
@@ -35,7 +34,6 @@ func TestCost(t *testing.T) {
 		{"l2", "given", math.Sqrt(9 + 3)},
 	}
 	for _, tt := range tests {
-		tk := taskOf(0, age, phone, job, home)
 		tk.Cost = task.Cost{Norm: tt.norm, Weights: tt.weights, Eps: eps}
 		if got := compile(t, tk).Cost(make([]float32, len(d)), d); math.Abs(got-tt.want) > 1e-9 {
 			t.Errorf("%s %s: cost %g, want %g", tt.norm, tt.weights, got, tt.want)
@@ -45,19 +43,16 @@ func TestCost(t *testing.T) {
 
 func TestCompileNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	age := feature("age", "numeric")
-	age.Number().Std = 0
-	hours := feature("hours", "numeric")
-	hours.Bounds = [2]float64{3, 1}
-	job := oneHot("job", "a", "b")
-	job.Transitions = map[string][]string{"a": {"x"}, "y": {"b"}}
-	_, err := constraint.Compile(taskOf(0, age, hours, job))
+	tk := taskOf(0, feature("age", "numeric"), feature("hours", "numeric"), oneHot("job", "a", "b"))
+	tk.Features[0].Number().Std = 0
+	tk.Features[1].Bounds = [2]float64{3, 1}
+	tk.Features[2].Transitions = map[string][]string{"a": {"x"}, "y": {"b"}}
+	_, err := constraint.Compile(tk)
 	if err == nil {
 		t.Fatal("impossible task compiled")
 	}
 	for _, want := range []string{
-		`"age": std`, `"hours": lower bound 3 above`, `"a" to unknown value "x"`,
-		`unknown value "y"`,
+		`"age": std`, `"hours": lower bound 3 above`, `"a" to unknown value "x"`, `unknown value "y"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not say %s:\n%v", want, err)
@@ -81,15 +76,12 @@ func TestProjectAllocatesNothing(t *testing.T) {
 
 func TestCostNorms(t *testing.T) {
 	t.Parallel()
-	age := feature("age", "numeric")
-	age.Number().Mean, age.Number().Std, age.Weight, age.Number().MAD = 40, 10, 2, 5
-	age.Number().Quantiles = []float64{20, 30, 40, 40, 80}
-	rank := oneHot("rank", "low", "mid", "high")
-	hot(&rank).Ordered, hot(&rank).Shares = true, []float64{0.5, 0.3, 0.2}
-	home := oneHot("home", "own", "rent")
-	home.SwitchCost, hot(&home).Shares = 3, []float64{0.6, 0.4}
-	saved := feature("saved", "thermometer")
-	saved.Encoding.(*task.Thermometer).Thresholds, saved.Width = []float64{1, 2}, 2
+	tk := parsed(`features:
+- {name: age, kind: numeric, mean: 40, std: 10, weight: 2, mad: 5, quantiles: [20, 30, 40, 40, 80]}
+- {name: rank, kind: onehot, values: [low, mid, high], ordered: true, shares: [0.5, 0.3, 0.2]}
+- {name: home, kind: onehot, values: [own, rent], switch_cost: 3, shares: [0.6, 0.4]}
+- {name: saved, kind: thermometer, thresholds: [1, 2]}
+`)
 	x := []float32{0, 1, 0, 0, 1, 0, 1, 0}   // 40 years, low, own, level 1
 	d := []float32{1, -1, 0, 1, -1, 1, 0, 1} // 50 years, high, rent, level 2
 	tests := []struct {
@@ -104,30 +96,31 @@ func TestCostNorms(t *testing.T) {
 		{task.L1, "inverse_range", 2/6.0 + 2 + 3 + 1},
 	}
 	for _, tt := range tests {
-		tk := taskOf(0, age, rank, home, saved)
 		tk.Cost = task.Cost{Norm: tt.norm, L1Ratio: 0.25, Weights: tt.weights}
 		if got := compile(t, tk).Cost(x, d); math.Abs(got-tt.want) > 1e-6 {
 			t.Errorf("%s %s: cost %g, want %g", tt.norm, tt.weights, got, tt.want)
 		}
 	}
-	tk := taskOf(0, home)
-	tk.Features[0].SwitchCost = 0
-	tk.Cost = task.Cost{Norm: task.L1, Weights: "given", Switches: "encoded"}
+	tk = parsed(`features: [{name: home, kind: onehot, values: [own, rent]}]
+cost: {weights: given, switches: encoded}`)
 	if got := compile(t, tk).Cost([]float32{1, 0}, []float32{-1, 1}); got != 2 {
 		t.Errorf("an encoded switch costs %g, want 2", got)
 	}
 }
 
+// The slope of the cost is that of central differences by numbers, under every norm; the inputs of a category share
+// what it adds.
 func TestSlope(t *testing.T) {
 	t.Parallel()
-	age, height := feature("age", "numeric"), feature("height", "numeric")
-	age.Weight, height.Weight = 2, 0.7
-	job := oneHot("job", "a", "b", "c")
-	still := feature("still", "numeric")
+	tk := parsed(`features:
+- {name: age, kind: numeric, weight: 2}
+- {name: height, kind: numeric, weight: 0.7}
+- {name: job, kind: onehot, values: [a, b, c]}
+- {name: still, kind: numeric}
+`)
 	d := []float32{-1.5, 0.8, -1, 1, 0, 0}
 	x := []float32{0, 0, 1, 0, 0, 0}
 	for norm, ratio := range map[task.Norm]float64{task.L1: 0, task.L2: 0, task.Mixed: 0.3} {
-		tk := taskOf(0, age, height, job, still)
 		tk.Cost = task.Cost{Norm: norm, Weights: "given", L1Ratio: ratio}
 		a := compile(t, tk)
 		g := []float32{9, 9, 9, 9, 9, 9}
@@ -155,11 +148,10 @@ func TestSpread(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 5))
-		fs := []task.Feature{feature("a", "numeric"), feature("b", "numeric"), feature("c", "numeric")}
-		for k := range fs {
-			fs[k].Weight = 0.5 + rng.Float64()
+		tk := numbers(3)
+		for k := range tk.Features {
+			tk.Features[k].Weight = 0.5 + rng.Float64()
 		}
-		tk := taskOf(0, fs...)
 		ratio := []float64{0, 0.1, 0.5, 0.9}[seed%4]
 		tk.Cost = task.Cost{Norm: task.Mixed, L1Ratio: ratio, Weights: "given"}
 		a := compile(t, tk)

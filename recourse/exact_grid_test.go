@@ -1,7 +1,6 @@
 package recourse
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -9,20 +8,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
 func TestExactMaxPoints(t *testing.T) {
 	t.Parallel()
-	var fs []task.Feature
-	for i := range 4 {
-		f := feature(string(rune('a'+i)), "numeric")
-		f.Step, f.MaxChange = 0.25, 1 // 9 positions
-		fs = append(fs, f)
+	tk := numbers(4)
+	for i := range tk.Features {
+		tk.Features[i].Step, tk.Features[i].MaxChange, tk.Features[i].Bounds = 0.25, 1, [2]float64{-9, 9} // 9 positions
 	}
-	a := compile(t, taskOf(0, fs...))
+	a := compile(t, tk)
 	m := plain{&affine{w: []float64{1, 1, 1, 1}, b: 0}}
 	x := []float32{-0.125, 0, 0, 0, -1, -1, -1, -0.75, -2, -2, -2, -1.75, -5, 0, 0, 0}
 	for _, c := range []struct {
@@ -33,8 +29,7 @@ func TestExactMaxPoints(t *testing.T) {
 		{9 * 9 * 9 * 9, []Method{Exhaustive, Exhaustive, Exhaustive, Exhaustive}},
 		{100, []Method{Exhaustive, TooMany, TooMany, TooMany}},
 	} {
-		acts, methods, err := Exact(context.Background(), m, a, x, ExactOptions{MaxPoints: c.most})
-		must.Do(t, err)
+		acts, methods := proved(t, m, a, x, ExactOptions{MaxPoints: c.most})
 		if d := cmp.Diff(c.want, methods); d != "" {
 			t.Errorf("at most %d: %s", c.most, d)
 		}

@@ -79,16 +79,21 @@ func drawLine(t *rapid.T, rng *rand.Rand, most int) (tk *task.Task, x []float32,
 	return taskOf(0, fs...), x, cost, down, up
 }
 
+// refusing draws a model that refuses x by at most so much, and returns what is missing.
+func refusing(t rapid.TB, rng *rand.Rand, x []float32, most float64) (m *affine, gap float64) {
+	t.Helper()
+	m = drawAffine(rng, len(x), 0)
+	m.b -= marginOf(t, m, x) + most*rng.Float64()
+	return m, 1e-5 - marginOf(t, m, x)
+}
+
 func TestExactAgainstSimplex(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
 		tk, x, cost, down, up := drawLine(rt, rng, 7)
-		m := drawAffine(rng, len(x), 0)
-		start, _ := m.Margins(context.Background(), x)
-		m.b -= float64(start[0]) + 2*rng.Float64()
-		start, _ = m.Margins(context.Background(), x)
-		holdOptimum(rt, m, compile(t, tk), x, simplex(t, cost, m.w, down, up, 1e-5-float64(start[0])), 2e-6)
+		m, gap := refusing(rt, rng, x, 2)
+		holdOptimum(rt, m, compile(t, tk), x, simplex(t, cost, m.w, down, up, gap), 2e-6)
 	})
 }
 
@@ -107,10 +112,7 @@ func TestExactMixedAgainstSimplex(t *testing.T) {
 		tk = taskOf(limit, fs...)
 		x = append(x, 0.25, 0, 1, 0)
 		a := compile(t, tk)
-		m := drawAffine(rng, len(x), 0)
-		start, _ := m.Margins(context.Background(), x)
-		m.b -= float64(start[0]) + 3*rng.Float64()
-		start, _ = m.Margins(context.Background(), x)
+		m, gap := refusing(rt, rng, x, 3)
 		best := math.Inf(1)
 		d := make([]float32, a.Dim())
 		for tick := -3; tick <= 3; tick++ {
@@ -123,10 +125,7 @@ func TestExactMixedAgainstSimplex(t *testing.T) {
 				if job != 1 {
 					changed++
 				}
-				gap := 1e-5 - float64(start[0])
-				for j, v := range d {
-					gap -= m.w[j] * float64(v)
-				}
+				gap := gap - gainOf(m.w, d)
 				for set := range 1 << lines {
 					u, v, moved := slices.Clone(up), slices.Clone(down), changed
 					for j := range lines {
@@ -158,11 +157,7 @@ func TestExactL2(t *testing.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
 		tk, x, cost, down, up := drawLine(rt, rng, 7)
 		tk.Cost.Norm = task.L2
-		m := drawAffine(rng, len(x), 0)
-		start, _ := m.Margins(context.Background(), x)
-		m.b -= float64(start[0]) + 2*rng.Float64()
-		start, _ = m.Margins(context.Background(), x)
-		gap := 1e-5 - float64(start[0])
+		m, gap := refusing(rt, rng, x, 2)
 		at := func(price float64) (gain, square float64) {
 			for j, s := range m.w {
 				room := up[j]
@@ -197,10 +192,7 @@ func TestExactRuleAgainstSimplex(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
 		tk, x, cost, down, up := drawLine(rt, rng, 7)
-		m := drawAffine(rng, len(x), 0)
-		start, _ := m.Margins(context.Background(), x)
-		m.b -= float64(start[0]) + rng.Float64()
-		start, _ = m.Margins(context.Background(), x)
+		m, gap := refusing(rt, rng, x, 1)
 		var rows [][]float64
 		var bounds []float64
 		for range rapid.IntRange(1, 2).Draw(rt, "rules") {
@@ -222,15 +214,14 @@ func TestExactRuleAgainstSimplex(t *testing.T) {
 		for _, u := range a.Free() {
 			u.Quantum = 1e-9 // a rule keeps a distance for the rounding of raw values
 		}
-		holdOptimum(rt, m, a, x, simplex(t, cost, m.w, down, up, 1e-5-float64(start[0]), ruled{rows, bounds}), 5e-3)
+		holdOptimum(rt, m, a, x, simplex(t, cost, m.w, down, up, gap, ruled{rows, bounds}), 5e-3)
 	})
 }
 
 func holdOptimum(t *rapid.T, m *affine, a *constraint.Set, x []float32, want, tol float64) {
 	t.Helper()
 	rows, _, _, _, _ := m.Network(context.Background())
-	start, _ := m.Margins(context.Background(), x)
-	d, method := optimum(a, x, rows[0], 1e-5-float64(start[0]))
+	d, method := optimum(a, x, rows[0], 1e-5-marginOf(t, m, x))
 	if method != Affine || (d == nil) != math.IsInf(want, 1) {
 		t.Fatalf("action %v, %s; least cost %g", d, method, want)
 	}
@@ -258,26 +249,22 @@ func holdOptimum(t *rapid.T, m *affine, a *constraint.Set, x []float32, want, to
 	}
 }
 
+// Grids of very different steps, the finest with 15000 of them, against the enumeration of all but the longest feature.
 func TestExactMixedGrids(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		tk := gridTask(rng, 1+int(seed%4))
 		a := compile(t, tk)
-		m := &affine{b: -1.5}
-		for range tk.Dim() {
-			m.w = append(m.w, rng.NormFloat64())
-		}
+		m := drawLinear(rng, tk.Dim(), 1, -1.5)
 		x := randomPeople(rng, tk, 12)
-		acts, methods, err := Exact(context.Background(), m, a, x, ExactOptions{})
-		must.Do(t, err)
-		checkActions(t, m, a, x, acts, 0)
+		acts, methods := proved(t, m, a, x, ExactOptions{})
 		for i, act := range acts {
 			if act.Status == AlreadyFavourable {
 				continue
 			}
-			start, _ := m.Margins(context.Background(), row(x, i, a.Dim()))
-			best := linearOptimum(tk, a, m, row(x, i, a.Dim()), 1e-5-float64(start[0]))
+			person := row(x, i, a.Dim())
+			best := linearOptimum(tk, a, m, person, 1e-5-marginOf(t, m, person))
 			if methods[i] != Affine || math.IsInf(best, 1) != (act.Status == NoneExists) || act.Status == Found &&
 				math.Abs(act.Cost-best) > 2e-6*best {
 				t.Errorf("seed %d, person %d: %v at %.9g, want %.9g", seed, i, act.Status, act.Cost, best)
@@ -292,14 +279,11 @@ func frontier(f *task.Feature, a *constraint.Set, m *affine, x []float32) []choi
 	changes, _, _ := feasibleChanges(f, x[f.Offset:f.Offset+f.Width])
 	var all []choice
 	for _, c := range changes[1:] {
-		var o choice
 		delta := make([]float32, a.Dim())
 		for j, v := range c {
 			delta[f.Offset+j] = float32(v)
-			o.gain += m.w[f.Offset+j] * float64(float32(v))
 		}
-		o.cost = a.Cost(x, delta)
-		all = append(all, o)
+		all = append(all, choice{a.Cost(x, delta), gainOf(m.w, delta)})
 	}
 	slices.SortFunc(all, func(p, q choice) int { return cmp.Or(cmp.Compare(p.cost, q.cost), cmp.Compare(q.gain, p.gain)) })
 	var out []choice

@@ -64,15 +64,12 @@ func TestProgramAgainstEnumeration(t *testing.T) {
 		}
 		a := compile(t, tk)
 		m := newMLP(rng, -0.2, tk.Dim(), 6, 4, 1)
-		want, how, err := Exact(t.Context(), m, a, x, ExactOptions{Margin: 0.05})
-		must.Do(t, err)
+		want, how := proved(t, m, a, x, ExactOptions{Margin: 0.05})
 		e := &exactSearch{
 			ctx: t.Context(), m: m, a: a, o: ExactOptions{Margin: 0.05, Solver: s, Time: maxTestTime}, slack: slackAbove(0.05),
 			x: x, actions: make([]Action, len(want)), methods: make([]Method, len(want)),
 		}
-		if e.net, _, err = networkOf(t.Context(), readable{m}); err != nil {
-			t.Fatal(err)
-		}
+		e.net, _, _ = networkOf(t.Context(), readable{m})
 		if why := e.noProgram(a); why != "" {
 			t.Fatal(why)
 		}
@@ -107,8 +104,7 @@ func TestProgramOfFreeNumbers(t *testing.T) {
 		a := compile(t, tk)
 		x := randomPeople(rng, tk, 6)
 		m := readable{newMLP(rng, -2, 6, 12, 6, 1)}
-		best, methods, err := Exact(t.Context(), m, a, x, ExactOptions{Margin: 0.1, Solver: s, Time: maxTestTime})
-		must.Do(t, err)
+		best, methods := proved(t, m, a, x, ExactOptions{Margin: 0.1, Solver: s, Time: maxTestTime})
 		found := must.Get(Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1, Restarts: 64, Seed: 7}))(t)
 		for i := range best {
 			switch {
@@ -132,19 +128,20 @@ func TestTooWide(t *testing.T) {
 	tk := numbers(2)
 	tk.Features[0].Bounds = [2]float64{math.Inf(-1), math.Inf(1)}
 	a := compile(t, tk)
-	line := &affine{w: []float64{1e-5, 1e-3}, b: -1}
 	x := []float32{0, 0}
-	acts, methods, err := Exact(t.Context(), line, a, x, ExactOptions{Margin: 0.1})
-	if err != nil || acts[0].Status != NoneFound || methods[0] != TooWide {
-		t.Errorf("affine: %v, %v, %v", acts[0].Status, methods, err)
-	}
 	m := newMLP(rand.New(rand.NewPCG(1, 1)), -1, 2, 2, 1)
 	copy(m.w[0], []float32{1e-5, 0, 0, 1e-3})
 	copy(m.w[1], []float32{1, 1})
-	acts, methods, err = Exact(t.Context(), readable{m}, a, x,
-		ExactOptions{Margin: 0.1, Solver: solver(t), Time: maxTestTime})
-	if err != nil || acts[0].Status != NoneFound || methods[0] != TooWide {
-		t.Errorf("network: %v, %v, %v", acts[0].Status, methods, err)
+	for what, c := range map[string]struct {
+		m Model
+		o ExactOptions
+	}{
+		"affine":  {&affine{w: []float64{1e-5, 1e-3}, b: -1}, ExactOptions{Margin: 0.1}},
+		"network": {readable{m}, ExactOptions{Margin: 0.1, Solver: solver(t), Time: maxTestTime}},
+	} {
+		if acts, methods := proved(t, c.m, a, x, c.o); acts[0].Status != NoneFound || methods[0] != TooWide {
+			t.Errorf("%s: %v, %v", what, acts[0].Status, methods)
+		}
 	}
 }
 
@@ -161,11 +158,9 @@ func TestProgramOfLimits(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 8))
 		m := newMLP(rng, -1.5, 4, 6, 1)
 		x := randomPeople(rng, tk, 4)
-		want, how, err := Exact(t.Context(), m, a, x, ExactOptions{Margin: 0.05})
-		must.Do(t, err)
+		want, how := proved(t, m, a, x, ExactOptions{Margin: 0.05})
 		o := ExactOptions{Margin: 0.05, Solver: s, Time: maxTestTime, MaxPoints: 1}
-		got, methods, err := Exact(t.Context(), readable{m}, a, x, o)
-		must.Do(t, err)
+		got, methods := proved(t, readable{m}, a, x, o)
 		for i := range want {
 			if how[i] == NotNeeded || how[i] == Exhaustive && methods[i] == Exhaustive {
 				continue

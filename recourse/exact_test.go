@@ -9,9 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
-	"cfq/internal/must"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -36,96 +35,74 @@ func drawAffine(rng *rand.Rand, dim int, b float64) *affine {
 	return f
 }
 
-func TestExactAgainstEnumeration(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	rapid.Check(t, func(rt *rapid.T) {
-		norm := rapid.SampledFrom([]task.Norm{task.L1, task.L2}).Draw(rt, "norm")
-		seed := rapid.Uint64Range(0, 1<<40).Draw(rt, "seed")
-		rng := rand.New(rand.NewPCG(seed, 7))
-		tk := smallTask(rng, rapid.IntRange(0, 4).Draw(rt, "limit"))
-		tk.Cost.Norm = norm
-		a := compile(t, tk)
-		x := randomPeople(rng, tk, 2)
-		margin := rapid.SampledFrom([]float64{0, 0.1, 2}).Draw(rt, "margin")
-		line := drawAffine(rng, tk.Dim(), -1.5)
-		var least [2]float64
-		for k, c := range []struct {
-			m      Model
-			method Method
-		}{{line, Affine}, {plain{line}, Exhaustive}, {newMLP(rng, -1.5, tk.Dim(), 16, 8, 1), Exhaustive}} {
-			acts, methods, err := Exact(ctx, c.m, a, x, ExactOptions{Margin: margin})
-			must.Do(rt, err)
-			checkActions(t, c.m, a, x, acts, margin)
-			for i, act := range acts {
-				if act.Status == AlreadyFavourable {
-					if methods[i] != NotNeeded {
-						rt.Errorf("method %q for nothing", methods[i])
-					}
-					continue
+// holdOptima holds the exact answers for people, under an affine model by the given method and by exhaustive search, and
+// under a network, against the least costs; +Inf means that there is no action.
+func holdOptima(t *testing.T, rng *rand.Rand, a *constraint.Set, x []float32, margin float64, linear Method,
+	least func(m Model, x []float32) float64,
+) (statuses map[Status]int) {
+	t.Helper()
+	statuses = map[Status]int{}
+	line := drawAffine(rng, a.Dim(), -1.4)
+	optima := make([]float64, len(x)/a.Dim())
+	for k, c := range []struct {
+		m      Model
+		method Method
+	}{{line, linear}, {plain{line}, Exhaustive}, {newMLP(rng, -1, a.Dim(), 16, 8, 1), Exhaustive}} {
+		acts, methods := proved(t, c.m, a, x, ExactOptions{Margin: margin})
+		for i, act := range acts {
+			if statuses[act.Status]++; act.Status == AlreadyFavourable {
+				if methods[i] != NotNeeded {
+					t.Errorf("method %q for nothing", methods[i])
 				}
-				best := least[i] // of the same model as before
-				if k != 1 {
-					best = exact(t, c.m, tk, a, row(x, i, a.Dim()), float32(margin+1e-5*(1+margin)))
-					least[i] = best
-				}
-				want := Found
-				if math.IsInf(best, 1) {
-					want, best = NoneExists, 0
-				}
-				if methods[i] != c.method || act.Status != want || math.Abs(act.Cost-best) > 1e-6*best {
-					rt.Errorf("%s, person %d: %v at %.9g by %q, want %v at %.9g by %q", norm, i, act.Status, act.Cost, methods[i],
-						want, best, c.method)
-				}
+				continue
+			}
+			if k != 1 { // the same model as before
+				optima[i] = least(c.m, row(x, i, a.Dim()))
+			}
+			want, best := Found, optima[i]
+			if math.IsInf(best, 1) {
+				want, best = NoneExists, 0
+			}
+			if methods[i] != c.method || act.Status != want || math.Abs(act.Cost-best) > 2e-6*best {
+				t.Errorf("person %d: %v at %.9g by %q, want %v at %.9g by %q", i, act.Status, act.Cost, methods[i], want, best,
+					c.method)
 			}
 		}
-	})
+	}
+	return statuses
 }
 
+// Both methods against the enumeration of all actions by the task's own words: cost, status, and proof that none
+// exists.
+func TestExactAgainstEnumeration(t *testing.T) {
+	t.Parallel()
+	for seed := range repetitions(60, 400) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		tk := smallTask(rng, int(seed%5))
+		tk.Cost.Norm = []task.Norm{task.L1, task.L2}[seed%2]
+		a := compile(t, tk)
+		margin := []float64{0, 0.1, 2}[seed%3]
+		holdOptima(t, rng, a, randomPeople(rng, tk, 2), margin, Affine, func(m Model, x []float32) float64 {
+			return exact(t, m, tk, a, x, float32(margin+1e-5*(1+margin)))
+		})
+	}
+}
+
+// The same under links, rules, subsets, orders and every norm.
 func TestExactJoint(t *testing.T) {
 	t.Parallel()
-	for _, norm := range []task.Norm{task.L1, task.L2, task.Mixed} {
+	for norm, linear := range map[task.Norm]Method{task.L1: Affine, task.L2: Affine, task.Mixed: Exhaustive} {
 		t.Run(string(norm), func(t *testing.T) {
 			found, none := 0, 0
 			for seed := range uint64(8) {
 				rng := rand.New(rand.NewPCG(seed, 9))
 				tk := jointTask(rng, norm, 1+int(seed%4))
 				a := compile(t, tk)
-				x := jointPeople(rng, tk, 6)
-				line, linear := drawAffine(rng, tk.Dim(), -1.2), Affine
-				if norm == task.Mixed {
-					linear = Exhaustive // its terms do not add up
-				}
-				var least [6]float64
-				for k, c := range []struct {
-					m      Model
-					method Method
-				}{{line, linear}, {plain{line}, Exhaustive}, {newMLP(rng, -0.8, tk.Dim(), 12, 1), Exhaustive}} {
-					acts, methods, err := Exact(context.Background(), c.m, a, x, ExactOptions{Margin: 0.1})
-					must.Do(t, err)
-					checkActions(t, c.m, a, x, acts, 0.1)
-					for i, act := range acts {
-						if act.Status == AlreadyFavourable {
-							continue
-						}
-						best := least[i] // of the same model as before
-						if k != 1 {
-							best, _ = cheapestOf(t, c.m, a, row(x, i, a.Dim()), 0.1+1.1e-5)
-							least[i] = best
-						}
-						want := Found
-						if math.IsInf(best, 1) {
-							want, best = NoneExists, 0
-							none++
-						} else {
-							found++
-						}
-						if methods[i] != c.method || act.Status != want || math.Abs(act.Cost-best) > 2e-6*best {
-							t.Errorf("seed %d, person %d: %v at %.9g by %q, want %v at %.9g by %q", seed, i, act.Status, act.Cost,
-								methods[i], want, best, c.method)
-						}
-					}
-				}
+				statuses := holdOptima(t, rng, a, jointPeople(rng, tk, 6), 0.1, linear, func(m Model, x []float32) float64 {
+					best, _ := cheapestOf(t, m, a, x, 0.1+1.1e-5)
+					return best
+				})
+				found, none = found+statuses[Found], none+statuses[NoneExists]
 			}
 			if found < 25 || none < 5 {
 				t.Errorf("%d found, %d without", found, none)
@@ -136,31 +113,22 @@ func TestExactJoint(t *testing.T) {
 
 func TestExactIsDeterministic(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	rng := rand.New(rand.NewPCG(5, 6))
 	tk := smallTask(rng, 3)
 	a := compile(t, tk)
 	x := randomPeople(rng, tk, 60)
 	for _, m := range []Model{newMLP(rng, -2, tk.Dim(), 16, 8, 1), drawAffine(rng, tk.Dim(), -2)} {
-		want, _, err := Exact(ctx, m, a, x, ExactOptions{Margin: 0.1, Workers: 1})
-		must.Do(t, err)
+		want, _ := proved(t, m, a, x, ExactOptions{Margin: 0.1, Workers: 1})
 		last := 0
-		got, _, err := Exact(ctx, m, a, x, ExactOptions{
-			Margin: 0.1, Workers: 2,
-			Progress: func(done, total int) { last = done },
+		got, _ := proved(t, m, a, x, ExactOptions{
+			Margin: 0.1, Workers: 2, Progress: func(done, total int) { last = done },
 		})
-		if err != nil || last != 60 {
-			t.Fatalf("%v after %d", err, last)
-		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("result depends on workers:\n%s", d)
-		}
 		for i := range 20 {
-			alone, _, err := Exact(ctx, m, a, row(x, i, a.Dim()), ExactOptions{Margin: 0.1})
-			must.Do(t, err)
-			if d := cmp.Diff(want[i], alone[0]); d != "" {
-				t.Errorf("result depends on company:\n%s", d)
-			}
+			alone, _ := proved(t, m, a, row(x, i, a.Dim()), ExactOptions{Margin: 0.1})
+			got[i] = alone[0]
+		}
+		if d := cmp.Diff(want, got); d != "" || last != 60 {
+			t.Errorf("the result depends on workers or company, progress ended at %d:\n%s", last, d)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package recourse
 
 import (
-	"context"
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
@@ -29,13 +28,12 @@ func (g gaps) report(t *testing.T) (mean, most float64) {
 	return mean, most
 }
 
+// linearGaps solves and compares with the optimum of everyone who must act.
 func linearGaps(t *testing.T, tk *task.Task, m *affine, x []float32, margin float64) gaps {
 	t.Helper()
 	a := compile(t, tk)
-	acts := must.Get(Solve(context.Background(), m, a, x, SolveOptions{Margin: margin}))(t)
-	checkActions(t, m, a, x, acts, margin)
-	best, methods, err := Exact(context.Background(), m, a, x, ExactOptions{Margin: margin})
-	must.Do(t, err)
+	acts := solved(t, m, a, x, margin)
+	best, methods := proved(t, m, a, x, ExactOptions{Margin: margin})
 	var out gaps
 	for i, act := range acts {
 		if act.Status == AlreadyFavourable {
@@ -62,9 +60,7 @@ func gridTask(rng *rand.Rand, limit int) *task.Task {
 		f.Step, f.MaxChange = step, 3
 		fs = append(fs, f)
 	}
-	phone := feature("phone", "binary")
-	bit(&phone).Shares = []float64{0.3}
-	fs = append(fs, phone, oneHot("job", "p", "q", "r"))
+	fs = append(fs, feature("phone", "binary"), oneHot("job", "p", "q", "r"))
 	rng.Shuffle(len(fs), func(i, j int) { fs[i], fs[j] = fs[j], fs[i] })
 	return taskOf(limit, fs...)
 }
@@ -77,10 +73,7 @@ func TestSolveMixedGrids(t *testing.T) {
 	for seed := range uint64(24) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		tk := gridTask(rng, 1+int(seed%4))
-		m := &affine{b: -1.5}
-		for range tk.Dim() {
-			m.w = append(m.w, rng.NormFloat64())
-		}
+		m := drawLinear(rng, tk.Dim(), 1, -1.5)
 		all = append(all, linearGaps(t, tk, m, randomPeople(rng, tk, 16), 0.1*float64(seed%2))...)
 	}
 	if mean, most := all.report(t); len(all) < 150 || mean > 0.002 || most > 0.1 {
@@ -94,7 +87,7 @@ func TestSolveGerman(t *testing.T) {
 	tk := must.Get(task.Load("../reproduce/testdata/tasks/german.yaml"))(t)
 	o := task.ReadOptions{}
 	o.Only = must.Get(task.LoadRows(filepath.Join(dir, "split.json")))(t)
-	people := must.Get(task.Read(context.Background(), realdata.Dir(t, "data", "german", "german.data"), tk, o))(t)
+	people := must.Get(task.Read(t.Context(), realdata.Dir(t, "data", "german", "german.data"), tk, o))(t)
 	model := must.Get(codec.ReadFile(filepath.Join(dir, "logreg-s0.onnx")))(t)
 	// The margin of two logits is their difference.
 	m, dim := &affine{w: make([]float64, tk.Dim())}, tk.Dim()

@@ -2,7 +2,6 @@ package recourse
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -47,20 +46,14 @@ func TestSolveWideNearOptimum(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 17))
 	tk := picture(task.L1, 150, 0)
 	a := compile(t, tk)
-	m := &affine{b: -8}
-	for range tk.Dim() {
-		m.w = append(m.w, 0.2*rng.NormFloat64())
-	}
+	m := drawLinear(rng, tk.Dim(), 0.2, -8)
 	x := randomPeople(rng, tk, 30)
-	acts := must.Get(Solve(context.Background(), m, a, x, SolveOptions{}))(t)
-	checkActions(t, m, a, x, acts, 0)
-	before := must.Get(m.Margins(context.Background(), x))(t)
 	var all gaps
-	for i, act := range acts {
+	for i, act := range solved(t, m, a, x, 0) {
 		if act.Status == AlreadyFavourable {
 			continue
 		}
-		least := leastByRatio(a, m, row(x, i, a.Dim()), -float64(before[i]))
+		least := leastByRatio(a, m, row(x, i, a.Dim()), -marginOf(t, m, row(x, i, a.Dim())))
 		if all = append(all, act.Cost/least-1); act.Status != Found || act.Cost < least*(1-1e-3) {
 			t.Errorf("person %d: %v at %g, and the optimum is %g", i, act.Status, act.Cost, least)
 		}
@@ -77,15 +70,8 @@ func TestSolveWideKeepsLimits(t *testing.T) {
 		tk := picture(norm, 100, 12)
 		a, m := compile(t, tk), newMLP(rng, -1, 100, 16, 1)
 		x := randomPeople(rng, tk, 10)
-		acts := must.Get(Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1}))(t)
-		checkActions(t, m, a, x, acts, 0.1)
-		found := 0
-		for _, act := range acts {
-			if act.Status == Found {
-				found++
-			}
-		}
-		if found == 0 {
+		acts := solved(t, m, a, x, 0.1)
+		if !slices.ContainsFunc(acts, func(act Action) bool { return act.Status == Found }) {
 			t.Errorf("%s: nobody is helped", norm)
 		}
 	}
@@ -99,8 +85,7 @@ func TestSolveWideEffort(t *testing.T) {
 		a := compile(t, tk)
 		m := &counted{Model: newMLP(rng, -3, n, 24, 12, 1)}
 		x := randomPeople(rng, tk, 20)
-		acts := must.Get(Solve(context.Background(), m, a, x, SolveOptions{}))(t)
-		checkActions(t, m, a, x, acts, 0)
+		acts := must.Get(Solve(t.Context(), m, a, x, SolveOptions{}))(t)
 		status := map[Status]int{}
 		for _, act := range acts {
 			status[act.Status]++
