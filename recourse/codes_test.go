@@ -85,12 +85,10 @@ func TestCodesWithinLimits(t *testing.T) {
 				}
 				f.rows = append(f.rows, r)
 			}
-			var features []task.Feature
-			for j := range dim {
-				features = append(features, feature(string(rune('a'+j)), "numeric"))
-				features[j].Bounds = [2]float64{-4, 4}
+			tk := numbers(dim)
+			for j := range tk.Features {
+				tk.Features[j].Bounds = [2]float64{-4, 4}
 			}
-			tk := taskOf(0, features...)
 			tk.Cost.Norm, tk.Latent = task.L2, &task.Latent{Pixels: f.budget}
 			switch limited {
 			case "ball":
@@ -101,13 +99,9 @@ func TestCodesWithinLimits(t *testing.T) {
 			a, x := compile(t, tk), make([]float32, dim)
 			least := math.Inf(1)
 			for range tries {
-				z := make([]float32, dim)
-				for j := range z {
-					z[j] = float32(rng.NormFloat64())
-				}
+				z := normals(rng, dim, 1)
 				a.Project(x, z)
-				m, _ := f.Margins(t.Context(), z)
-				if m[0] > 0.1 && f.used(z) <= f.budget && a.Check(x, z) == nil {
+				if marginOf(t, f, z) > 0.1 && f.used(z) <= f.budget && a.Check(x, z) == nil {
 					least = min(least, a.Cost(x, z))
 				}
 			}
@@ -117,7 +111,7 @@ func TestCodesWithinLimits(t *testing.T) {
 					t.Errorf("seed %d: %v; %v of %v used", seed, err, f.used(got.Point), f.budget)
 				}
 			}
-			if m, _ := f.Margins(t.Context(), x); m[0] > 0.1 || math.IsInf(least, 1) {
+			if marginOf(t, f, x) > 0.1 || math.IsInf(least, 1) {
 				continue
 			}
 			possible++
@@ -140,19 +134,11 @@ func TestNearest(t *testing.T) {
 	bent := 0
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 2))
-		draw := func() []float32 {
-			v := make([]float32, dim)
-			for j := range v {
-				v[j] = float32(rng.NormFloat64())
-			}
-			return v
+		draw := func() []float32 { return normals(rng, dim, 1) }
+		tk := numbers(dim)
+		for j := range tk.Features {
+			tk.Features[j].Weight = 0.5 + rng.Float64()
 		}
-		var features []task.Feature
-		for j := range dim {
-			features = append(features, feature(string(rune('a'+j)), "numeric"))
-			features[j].Weight = 0.5 + rng.Float64()
-		}
-		tk := taskOf(0, features...)
 		tk.Cost.Norm = task.L2
 		a := compile(t, tk)
 		c := &candidate{applicant: &applicant{set: a, x: make([]float32, dim)}, d: draw()}
@@ -205,21 +191,17 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// notAffine hides what makes a network one, so that actions are counted.
-type notAffine struct{ Model }
-
+// Actions on steps are counted up to what one may cost, and no further.
 func TestExhaustiveWithinRadius(t *testing.T) {
 	t.Parallel()
-	f := notAffine{newMLP(rand.New(rand.NewPCG(3, 1)), -30, 3, 12, 1)}
-	var features []task.Feature
-	for j := range 3 {
-		features = append(features, feature(string(rune('a'+j)), "numeric"))
-		features[j].Bounds, features[j].Step = [2]float64{-3, 3}, 0.01
+	f := plain{newMLP(rand.New(rand.NewPCG(3, 1)), -30, 3, 12, 1)}
+	tk := numbers(3)
+	for j := range tk.Features {
+		tk.Features[j].Step = 0.01
 	}
-	tk := taskOf(0, features...)
 	tk.Cost.Norm, tk.Latent = task.L2, &task.Latent{Radius: 0.05}
-	actions, methods, err := Exact(t.Context(), f, compile(t, tk), make([]float32, 3), ExactOptions{MaxPoints: 2000})
-	if err != nil || actions[0].Status != NoneExists || methods[0] != Exhaustive {
-		t.Errorf("%v by %v, %v", actions[0].Status, methods[0], err)
+	actions, methods := proved(t, f, compile(t, tk), make([]float32, 3), ExactOptions{MaxPoints: 2000})
+	if actions[0].Status != NoneExists || methods[0] != Exhaustive {
+		t.Errorf("%v by %v", actions[0].Status, methods[0])
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"cfq/task"
 )
 
-type lender struct{}
+type lender struct{ recourse.Model } // LossGrads is for Teacher and FirstValid; Solve does not call it
 
 func (lender) Dim() int { return 2 }
 
@@ -28,11 +28,6 @@ func (l lender) MarginGrads(ctx context.Context, x []float32) (m, g []float32, e
 		g = append(g, 2, -1)
 	}
 	return m, g, err
-}
-
-// LossGrads is for Teacher and FirstValid; Solve does not call it.
-func (l lender) LossGrads(ctx context.Context, x []float32) (m, g []float32, err error) {
-	return l.MarginGrads(ctx, x)
 }
 
 func ExampleSolve() {

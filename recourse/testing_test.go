@@ -56,13 +56,11 @@ func (f *affine) LossGrads(ctx context.Context, x []float32) (m, g []float32, er
 	return m, g, err
 }
 
+// lossFromMargin turns margin gradients into those of log(1+exp(-margin)).
 func lossFromMargin(m, g []float32) {
-	dim := 0
-	if len(m) > 0 {
-		dim = len(g) / len(m)
-	}
 	for i, v := range m {
 		s := float32(-1 / (1 + math.Exp(float64(v))))
+		dim := len(g) / len(m)
 		for j := range dim {
 			g[i*dim+j] *= s
 		}
