@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
@@ -139,11 +140,14 @@ func (e *env) warn(list []string) {
 }
 
 func (e *env) show(v any, text func(io.Writer)) error {
-	if e.json {
-		return writeJSON(e.stdout, v)
+	if !e.json {
+		text(e.stdout)
+		return nil // of writing start tells
 	}
-	text(e.stdout)
-	return nil // of writing start tells
+	enc := json.NewEncoder(e.stdout)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }
 
 // writable checks, before any work is done, that a run can write its outputs: each is another file than the inputs and

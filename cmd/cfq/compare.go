@@ -78,11 +78,6 @@ func (f *compareFlags) run(ctx context.Context, e *env, args []string) (err erro
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, r := range results {
-			err = errors.Join(err, r.Close())
-		}
-	}()
 	d.end()              // draws make little garbage,
 	debug.FreeOSMemory() // and the room for that of the evaluation is not needed beside theirs
 	c, err := eval.ComparePaired(names[1:], results,
@@ -107,17 +102,10 @@ func (f *compareFlags) results(
 	if f.promises != "" { // however small a promise's margin is, it is judged
 		o.Margins = append(o.Margins, 0)
 	}
-	all, err := d.results(ctx, o, nil)
-	if err != nil {
+	if results, err = d.results(ctx, o, false); err != nil {
 		return nil, runError(err)
 	}
-	defer func() {
-		for i := 0; i < len(all) && err != nil; i++ {
-			err = errors.Join(err, all[i].Close())
-		}
-	}()
-	results = slices.Clone(all)
-	for k, r := range all {
+	for k, r := range results {
 		i := k + 1 // of the model
 		if r.Batches, err = eval.Rerun(ctx, d.models[0], d.models[i], r); err != nil {
 			return nil, runError(fmt.Errorf("%s: %w", names[i], err))

@@ -60,16 +60,9 @@ type library struct {
 
 func doctor(ctx context.Context, e *env, _ []string) error {
 	c := checkup{
-		Version:  release(),
-		Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		Go:       runtime.Version(),
-		Cores:    runtime.NumCPU(),
-		CPU:      ort.CPUFeatures(),
-		SelfTest: "not run",
-
-		Saturates: ort.Saturates(),
+		Version: release(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Cores: runtime.NumCPU(),
+		CPU: ort.CPUFeatures(), Saturates: ort.Saturates(), Library: library{Pinned: ort.Version}, SelfTest: "not run",
 	}
-	c.Library.Pinned = ort.Version
 	if path, err := ort.CachePath(); err == nil {
 		c.Cache = path
 	}

@@ -166,7 +166,6 @@ func (f *evalFlags) tell(
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.Close()) }()
 	rows := d.known
 	if rows.problem != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("calibration rows among the people cannot be recognised: %v",
@@ -200,17 +199,11 @@ func (f *evalFlags) tell(
 func (d *evaluation) measure(
 	ctx context.Context, o eval.Options, stress []eval.Stress, latency bool,
 ) (r *eval.Result, err error) {
-	all, err := d.results(ctx, o, d.newSurvey)
+	all, err := d.results(ctx, o, true)
 	if err != nil {
 		return nil, runError(err)
 	}
 	r = all[0]
-	defer func() {
-		if err != nil { // its records may be in a temporary file
-			err = errors.Join(err, all[0].Close())
-		}
-	}()
-	defer d.survey.groups.Close()
 	if r.Groups, err = d.survey.groups.Groupings(); err != nil {
 		return nil, err
 	}
@@ -256,17 +249,19 @@ func (d *evaluation) quantized(i int, o eval.Options) recourse.Model {
 
 const ballSamples = 64
 
-func (d *evaluation) certify(ctx context.Context, o *eval.Options) (err error) {
-	if d.certifier, err = certify.Open(ctx, d.models[0].Model, d.models[1].Model, d.task.Target.Index); err != nil {
+func (d *evaluation) certify(ctx context.Context, o *eval.Options) error {
+	c, err := certify.Open(ctx, d.models[0].Model, d.models[1].Model, d.task.Target.Index)
+	if err != nil {
 		return runError(err)
 	}
+	d.closers = append(d.closers, c)
 	o.Radius = d.f.certify
-	o.Perturb = d.certifier.Perturb(o.Radius, ballSamples, o.Seed)
-	if err := d.certifier.Check(); err != nil {
+	o.Perturb = c.Perturb(o.Radius, ballSamples, o.Seed)
+	if err := c.Check(); err != nil {
 		d.warn("nothing can be proved: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return nil
 	}
-	o.Prove = d.certifier.Prove
+	o.Prove = c.Prove
 	return nil
 }
 

@@ -193,7 +193,6 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string) (err error) 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.Close()) }()
 	if err := d.checkSources(r); err != nil {
 		return err
 	}
@@ -300,6 +299,7 @@ func unmeasured(d *evaluation, o eval.Options) (*eval.Result, error) {
 		SupportTau: eval.SupportTau, OneSided: o.OneSided, Radius: o.Radius,
 	}
 	empty := eval.NewRecords(o.Margins, d.task.Attributes())
+	d.closers = append(d.closers, empty)
 	visitors, err := d.newSurvey(empty, &settings)
 	if err != nil {
 		return nil, err

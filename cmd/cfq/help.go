@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -19,21 +20,19 @@ func help(w io.Writer, args []string) error {
 	switch {
 	case len(args) == 0:
 		writeOverview(w)
-		return nil
 	case len(args) > 1:
 		return cli.Usagef(cli.HintArguments, "too many arguments; usage: cfq help SUBCOMMAND")
 	case args[0] == "--markdown":
 		writeMarkdown(w)
-		return nil
 	case args[0] == "recipe":
 		writeRecipeHelp(w)
-		return nil
+	default:
+		c := find(args[0])
+		if c == nil {
+			return unknown(args[0])
+		}
+		c.writeHelp(w)
 	}
-	c := find(args[0])
-	if c == nil {
-		return unknown(args[0])
-	}
-	c.writeHelp(w)
 	return nil
 }
 
@@ -127,27 +126,20 @@ const (
 )
 
 func headingOf(f *pflag.Flag) string {
-	if h := f.Annotations[headingKey]; len(h) > 0 {
-		return h[0]
-	}
-	return everydayFlags
+	return cmp.Or(strings.Join(f.Annotations[headingKey], ""), everydayFlags)
 }
 
 func more(fs *pflag.FlagSet, names ...string) {
 	for _, name := range names {
-		setHeading(fs.Lookup(name), moreFlags)
+		fs.Lookup(name).Annotations = map[string][]string{headingKey: {moreFlags}}
 	}
 }
 
 func group(fs *pflag.FlagSet, heading string, add func(fs *pflag.FlagSet)) {
 	part := newFlagSet(heading)
 	add(part)
-	part.VisitAll(func(f *pflag.Flag) { setHeading(f, heading) })
+	part.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{headingKey: {heading}} })
 	fs.AddFlagSet(part)
-}
-
-func setHeading(f *pflag.Flag, heading string) {
-	f.Annotations = map[string][]string{headingKey: {heading}}
 }
 
 func writeFlags(w io.Writer, own *pflag.FlagSet) {

@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"cfq/calib/record"
 	"cfq/eval"
-	"cfq/eval/certify"
 	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/onnxio"
@@ -182,13 +183,13 @@ type evaluation struct {
 	evaluatedFiles
 	peopleRead
 
-	e         *env
-	f         *evaluationFlags
-	known     *calibratedRows    // rows that the quantized model was calibrated on
-	out       *recordsOut        // nil when records are not written
-	tabled    *measured          // records of tables, before they are used; nil without
-	end       func()             // of collectSeldom
-	certifier *certify.Certifier // of neighbourhoods of recourse points; nil when they were not asked for
+	e       *env
+	f       *evaluationFlags
+	known   *calibratedRows // rows that the quantized model was calibrated on
+	out     *recordsOut     // nil when records are not written
+	tabled  *measured       // records of tables, before they are used; nil without
+	end     func()          // of collectSeldom
+	closers []io.Closer
 }
 
 func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []string) (_ *evaluation, err error) {
@@ -221,23 +222,19 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []str
 		if err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
-		d.models = append(d.models, m)
+		d.models, d.closers = append(d.models, m), append(d.closers, m)
 	}
 	return d, nil
 }
 
-// Close frees the models, and the records of tables.
+// Close frees the models and all records.
 func (d *evaluation) Close() (err error) {
 	d.end()
-	err = d.tabled.Close()
 	if d.survey != nil {
 		d.survey.groups.Close()
 	}
-	if d.certifier != nil {
-		err = errors.Join(err, d.certifier.Close())
-	}
-	for _, m := range d.models {
-		err = errors.Join(err, m.Close())
+	for _, c := range slices.Backward(d.closers) {
+		err = errors.Join(err, c.Close())
 	}
 	return err
 }
@@ -397,9 +394,6 @@ func (c *calibratedRows) equal(p *task.People) []bool {
 
 // count is how many people are equal to a row that the model was calibrated on. A verdict needs others.
 func (c *calibratedRows) count(r *eval.Result) (known int, err error) {
-	if c.record == nil {
-		return 0, nil
-	}
 	known = r.Records.Calibrated()
 	if n := r.Records.Len(); n > 0 && known == n {
 		err = cli.Wrap(fmt.Errorf("all %d people of the data are equal to rows that the model was calibrated on: none "+

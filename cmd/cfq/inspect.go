@@ -70,8 +70,7 @@ type inspectedFile struct {
 }
 
 // inspectedInterface holds Columns, those of the data where the model reads them as they are, and Classes, what it
-// calls
-// its classes.
+// calls its classes.
 type inspectedInterface struct {
 	Inputs   []port       `json:"inputs"`
 	Outputs  []port       `json:"outputs"`
@@ -166,9 +165,16 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 	if v.Layers, err = list(); err != nil && refused == nil { // which says what is wrong
 		e.msg.Warn("the layers cannot be listed: %v", err)
 	}
-	v.count()
+	for _, l := range v.Layers {
+		v.Parameters, v.Stored = v.Parameters+int64(l.Params()+l.Biases), v.Stored+l.Stored
+	}
+	v.StoredBits = qdq.StoredBits(v.Layers)
 	var unloaded *ort.Unloaded
-	if err := addKernels(e, m, v.Layers); v.Quantizable && errors.As(err, &unloaded) {
+	data, err := codec.Marshal(m)
+	if err == nil {
+		err = addKernels(e, data, v.Layers)
+	}
+	if v.Quantizable && errors.As(err, &unloaded) {
 		v.Quantizable, v.Obstacle = false, err.Error()
 	} else if err != nil && refused == nil {
 		e.msg.Warn("kernels are not shown: %v", err)
@@ -189,19 +195,20 @@ func describe(path string, m *graph.Model) (*inspection, error) {
 		inspectedGraph: inspectedGraph{
 			Nodes: len(m.Graph.Nodes), Operators: map[string]int{}, Layers: []qdq.LayerNote{},
 		},
-		Recipe: recipe(m),
+		Recipe: recipe(m), Metadata: map[string]string{},
 	}
 	for _, o := range m.Opsets {
-		v.Opsets[cmp.Or(o.Domain, standardDomain)] = o.Version
+		v.Opsets[cmp.Or(o.Domain, "ai.onnx")] = o.Version
 	}
 	for _, n := range m.Graph.Nodes {
-		v.Operators[qualified(n)]++
+		op := n.Op
+		if !n.Standard() {
+			op = n.Domain + "." + op
+		}
+		v.Operators[op]++
 	}
 	for _, entry := range m.Metadata {
 		if !strings.HasPrefix(entry.Key, "cfq.") {
-			if v.Metadata == nil {
-				v.Metadata = map[string]string{}
-			}
 			v.Metadata[entry.Key] = entry.Value
 		}
 	}
@@ -219,29 +226,22 @@ func describe(path string, m *graph.Model) (*inspection, error) {
 	return v, nil
 }
 
-func (v *inspection) count() {
-	for _, l := range v.Layers {
-		v.Parameters += int64(l.Params() + l.Biases)
+// addKernels notes at each layer what ONNX Runtime runs for it.
+func addKernels(e *env, model []byte, layers []qdq.LayerNote) error {
+	o, err := ort.Optimized(model, e.engine())
+	if errors.Is(err, ort.ErrNotFound) {
+		return errors.New("there is no ONNX Runtime library; `cfq doctor` says more")
 	}
-	v.StoredBits = qdq.StoredBits(v.Layers)
-	for i := range v.Layers {
-		v.Stored += v.Layers[i].Stored
-	}
-}
-
-func addKernels(e *env, m *graph.Model, layers []qdq.LayerNote) error {
-	data, err := codec.Marshal(m)
 	if err != nil {
 		return err
 	}
-	o, err := ort.Optimized(data, e.engine())
-	if err != nil {
-		if errors.Is(err, ort.ErrNotFound) {
-			return errors.New("there is no ONNX Runtime library; `cfq doctor` says more")
+	for i := range layers {
+		l := &layers[i]
+		n := cmp.Or(verify.Kernel(o.Graph, l.Node, l.Output), verify.Kernel(o.Graph, "", l.Behind))
+		if n != nil {
+			l.Kernel = n.Op
 		}
-		return err
 	}
-	setKernels(layers, o.Graph)
 	return nil
 }
 
@@ -251,15 +251,6 @@ func ports(values []graph.Value) []port {
 		out[i] = port{v.Name, v.DType.String(), v.Shape.String()}
 	}
 	return out
-}
-
-const standardDomain = "ai.onnx"
-
-func qualified(n *graph.Node) string {
-	if n.Standard() {
-		return n.Op
-	}
-	return n.Domain + "." + n.Op
 }
 
 func (v *inspection) columns(line func(label, format string, args ...any)) {
@@ -284,11 +275,7 @@ func (v *inspection) write(out io.Writer) {
 	line := g.Line
 	line("file", "%s, %d bytes", v.File, v.Bytes)
 	line("sha256", "%s", v.SHA256)
-	opsets := make([]string, 0, len(v.Opsets))
-	for _, d := range slices.Sorted(maps.Keys(v.Opsets)) {
-		opsets = append(opsets, fmt.Sprintf("%s %d", d, v.Opsets[d]))
-	}
-	line("format", "IR %d, opset %s", v.IR, strings.Join(opsets, ", "))
+	line("format", "IR %d, opset %s", v.IR, counts(v.Opsets))
 	if v.Producer != "" {
 		line("producer", "%s", v.Producer)
 	}
@@ -326,11 +313,7 @@ func (v *inspection) write(out io.Writer) {
 	case v.Obstacle != "":
 		line("quantize", "it cannot be quantized: %s", v.Obstacle)
 	}
-	ops := make([]string, 0, len(v.Operators))
-	for _, op := range slices.Sorted(maps.Keys(v.Operators)) {
-		ops = append(ops, fmt.Sprintf("%s %d", op, v.Operators[op]))
-	}
-	line("nodes", "%d: %s", v.Nodes, strings.Join(ops, ", "))
+	line("nodes", "%d: %s", v.Nodes, counts(v.Operators))
 	if len(v.Layers) > 0 {
 		stored := ""
 		if v.Stored > 0 {
@@ -347,6 +330,14 @@ func (v *inspection) write(out io.Writer) {
 	if len(v.Layers) > 0 {
 		v.writeLayers(out)
 	}
+}
+
+func counts[N int | int64](of map[string]N) string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		words = append(words, fmt.Sprintf("%s %d", name, of[name]))
+	}
+	return strings.Join(words, ", ")
 }
 
 func (v *inspection) writeLayers(out io.Writer) {
@@ -379,14 +370,4 @@ func storedBits(m *onnxio.Model) float64 {
 		return 0
 	}
 	return qdq.StoredBits(layers)
-}
-
-func setKernels(layers []qdq.LayerNote, optimized *graph.Graph) {
-	for i := range layers {
-		l := &layers[i]
-		n := cmp.Or(verify.Kernel(optimized, l.Node, l.Output), verify.Kernel(optimized, "", l.Behind))
-		if n != nil {
-			l.Kernel = n.Op
-		}
-	}
 }

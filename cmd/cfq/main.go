@@ -44,16 +44,15 @@ func start(args []string, stdout, stderr io.Writer) int {
 		err = out.err
 	}
 	msg.Done()
-	switch code := cli.Code(err); code {
+	code := cli.Code(err)
+	switch code {
 	case cli.Passed, cli.Closed:
-		return code
 	case cli.Interrupted:
 		msg.Error(errors.New("interrupted"))
-		return code
 	default:
 		msg.Error(err)
-		return code
 	}
+	return code
 }
 
 // printed remembers the first error of writing.
@@ -83,15 +82,12 @@ func guarded(run func() error) (err error) {
 }
 
 func dispatch(ctx context.Context, args []string, stdout io.Writer, msg *cli.Printer) error {
-	if len(args) == 0 {
+	if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
 		writeOverview(stdout)
 		return nil
 	}
 	name, rest := args[0], args[1:]
 	switch name {
-	case "-h", "--help":
-		writeOverview(stdout)
-		return nil
 	case "--version":
 		name = "version"
 	case "help":

@@ -258,9 +258,7 @@ func (d *evaluation) layers(ctx context.Context, r *eval.Result) ([]report.Layer
 	if err != nil {
 		return nil, err
 	}
-	if o, err := ort.Optimized(data, d.e.engine()); err == nil {
-		setKernels(found, o.Graph)
-	}
+	_ = addKernels(d.e, data, found) // without ONNX Runtime's word, kernels are not shown
 	scores, err := d.sensitivities(ctx, r)
 	if err != nil {
 		d.e.msg.Note("the sensitivity of the layers is not shown: %v", err)

@@ -28,7 +28,6 @@ type issued struct {
 	*promise.File // without promises
 
 	tally   promise.Tally
-	further int // promises to people who have another one, where one is chosen
 	several int // people with several promises
 }
 
@@ -141,14 +140,12 @@ func (x *issued) actions(
 			f.People.IDs = append(f.People.IDs, id)
 		}
 	}
-	set := a.of(f.People)
-	verdicts, err := promise.Judge(ctx, m, set, f)
+	verdicts, err := promise.Judge(ctx, m, a.of(f.People), f)
 	if err != nil {
 		return nil, err
 	}
 	x.tally.Add(f, verdicts)
-	actions, further := f.Actions(verdicts)
-	x.further += further
+	actions, _ := f.Actions(verdicts)
 	return actions, nil
 }
 
@@ -201,17 +198,6 @@ type measured struct {
 	o        eval.Options
 }
 
-// Close frees the records.
-func (m *measured) Close() (err error) {
-	if m == nil {
-		return nil
-	}
-	for _, x := range m.records {
-		err = errors.Join(err, x.Close())
-	}
-	return err
-}
-
 func (d *evaluation) measured(ctx context.Context, o eval.Options) (_ *measured, err error) {
 	if m := d.tabled; m != nil {
 		d.tabled = nil
@@ -236,11 +222,9 @@ func (d *evaluation) measured(ctx context.Context, o eval.Options) (_ *measured,
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, m.Close())
-		}
-	}()
+	for _, x := range m.records {
+		d.closers = append(d.closers, x)
+	}
 	if err := d.warnPeople(); err != nil {
 		return nil, err
 	}
@@ -259,22 +243,16 @@ func (d *evaluation) measured(ctx context.Context, o eval.Options) (_ *measured,
 	return m, nil
 }
 
-func (d *evaluation) results(
-	ctx context.Context, o eval.Options, others func(*eval.Records, *eval.Settings) ([]eval.Visitor, error),
-) (all []*eval.Result, err error) {
+// results evaluates the quantized models, in the order of their paths, and with survey the people of the first of them.
+func (d *evaluation) results(ctx context.Context, o eval.Options, survey bool) (all []*eval.Result, err error) {
 	m, err := d.measured(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, m.Close())
-		}
-	}()
 	for i, x := range m.records {
 		var visitors []eval.Visitor
-		if i == 0 && others != nil {
-			if visitors, err = others(x, &m.settings); err != nil {
+		if i == 0 && survey {
+			if visitors, err = d.newSurvey(x, &m.settings); err != nil {
 				return nil, err
 			}
 		}
@@ -289,7 +267,7 @@ func (d *evaluation) results(
 		if err != nil {
 			return nil, runError(err)
 		}
-		all = append(all, r)
+		all, d.closers = append(all, r), append(d.closers, r)
 		r.CopyNoise(all[0]) // which is the original's alone
 	}
 	return all, nil

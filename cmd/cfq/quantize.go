@@ -100,9 +100,6 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 		noteCheckpoint(ctx, e, f.checkpoint)
 		return advised(ctx, in.files[0], runError(fmt.Errorf("model %s: %w", args[0], err)))
 	}
-	if err := f.usable(e, r); err != nil {
-		return err
-	}
 	if err := f.write(e, r, nil); err != nil {
 		return err
 	}
@@ -149,9 +146,6 @@ func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, in *
 	case err != nil:
 		return runError(fmt.Errorf("model %s: %w", path, err))
 	}
-	if err := f.usable(e, r.Result); err != nil {
-		return err
-	}
 	if err := f.write(e, r.Result, r); err != nil || r.Reached {
 		return err
 	}
@@ -197,20 +191,16 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.plan, "plan", "", "write the model that this plan `file` describes; needs no data")
 	f.addRows(fs)
 	f.addPromises(fs)
-	f.addWriting(fs)
+	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
+	fs.BoolVar(&f.force, "force", false,
+		"write the model even if its margin error exceeds the margin that recourse must have")
+	fs.BoolVar(&f.allowLarger, "allow-larger", false, "write the model even if it is no smaller than the original")
 	group(fs, "Training", func(fs *pflag.FlagSet) {
 		fs.StringVar(&f.log, "log", "", "write loss, VD, RVD and bits of each round to a CSV `file`")
 		addCheckpoint(fs, &f.checkpoint)
 	})
 	fs.Uint64Var(&f.seed, "seed", 1, "seed of the rows read of very large data, and of what --target-vd holds out")
 	more(fs, "seed")
-}
-
-func (f *quantizeFlags) addWriting(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
-	fs.BoolVar(&f.force, "force", false,
-		"write the model even if its margin error exceeds the margin that recourse must have")
-	fs.BoolVar(&f.allowLarger, "allow-larger", false, "write the model even if it is no smaller than the original")
 }
 
 func (f *quantizeFlags) check(e *env, args []string) error {
@@ -322,9 +312,6 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 	if err != nil {
 		return runError(fmt.Errorf("plan %s, model %s: %w", f.plan, path, err))
 	}
-	if err := f.usable(e, r); err != nil {
-		return err
-	}
 	return f.write(e, r, nil)
 }
 
@@ -385,7 +372,11 @@ type writtenFile struct {
 	Recipe map[string]string `json:"recipe"`         // as it is in the file
 }
 
+// write puts the files in place, the model last, and says what was done; target is nil without --target-vd.
 func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) error {
+	if err := f.usable(e, r); err != nil {
+		return err
+	}
 	if f.savePlan != "" {
 		if err := cli.Write(f.savePlan, func(w io.Writer) error { return ptq.WritePlan(w, r) }); err != nil {
 			return err
@@ -396,9 +387,10 @@ func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) e
 			return err
 		}
 	}
+	sum := fmt.Sprintf("%x", sha256.Sum256(r.Model))
 	files := []cli.File{{Path: f.out, Write: cli.Content(r.Model)}}
 	if f.records() {
-		rows, err := f.calibrationRecord(r)
+		rows, err := f.calibrationRecord(sum, r.Calibrated)
 		if err != nil {
 			return err
 		}
@@ -412,47 +404,30 @@ func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) e
 		e.msg.Note("the %d calibration rows are recorded in %s: keep it next to the model, cfq gate reads it",
 			len(r.Calibrated), record.Path(f.out))
 	}
-	switch {
-	case e.json:
-		return f.writeJSON(e.stdout, r, target)
-	case target != nil:
-		writeTarget(e.stdout, f.out, target)
-	default:
-		writeQuantized(e.stdout, f.out, r)
-	}
-	return nil
-}
-
-func (f *quantizeFlags) writeJSON(w io.Writer, r *ptq.Result, target *ptq.TargetResult) error {
-	out := writtenFile{File: f.out, SHA256: modelHash(r), Plan: f.savePlan, Recipe: r.Recipe}
+	out := writtenFile{File: f.out, SHA256: sum, Plan: f.savePlan, Recipe: r.Recipe}
 	if target != nil {
-		return writeJSON(w, struct {
+		return e.show(struct {
 			writtenFile
 			*ptq.TargetResult
-		}{out, target})
+		}{out, target}, func(w io.Writer) { writeTarget(w, f.out, target) })
 	}
-	return writeJSON(w, struct {
+	return e.show(struct {
 		writtenFile
 		*ptq.Result
-	}{out, r})
+	}{out, r}, func(w io.Writer) { writeQuantized(w, f.out, r) })
 }
-
-func modelHash(r *ptq.Result) string { return fmt.Sprintf("%x", sha256.Sum256(r.Model)) }
 
 // records says whether the rows that are calibrated on are recorded: those of a data file, and not
 // those of a plan, which calibrates on none.
 func (f *quantizeFlags) records() bool { return f.plan == "" && f.data != "" }
 
-func (f *quantizeFlags) calibrationRecord(r *ptq.Result) (*record.Rows, error) {
+func (f *quantizeFlags) calibrationRecord(model string, rows []int) (*record.Rows, error) {
 	_, data, err := fileHash(f.data)
-	if err != nil {
-		return nil, err
+	hashes, p := make([]uint64, len(rows)), f.calibrating
+	for k, i := range rows {
+		hashes[k] = task.InputHash(p.X[i*p.Dim : (i+1)*p.Dim])
 	}
-	hashes := make([]uint64, len(r.Calibrated))
-	for k, i := range r.Calibrated {
-		hashes[k] = task.InputHash(f.calibrating.X[i*f.calibrating.Dim : (i+1)*f.calibrating.Dim])
-	}
-	return record.New(modelHash(r), record.Data{Name: filepath.Base(f.data), SHA256: data}, hashes), nil
+	return record.New(model, record.Data{Name: filepath.Base(f.data), SHA256: data}, hashes), err
 }
 
 func writeQuantized(out io.Writer, path string, r *ptq.Result) {
@@ -582,7 +557,10 @@ func layerTable(r *ptq.Result) *message.Grid {
 		row[0], row[1], row[2] = l.Node, strconv.Itoa(l.Params), "float"
 		row[len(head)] = l.Float
 		if l.Float == "" {
-			row[2], row[3+len(sorted)], row[len(head)] = bitsOf(l), strconv.Itoa(l.Channels), kernels[l.Node]
+			row[2], row[3+len(sorted)], row[len(head)] = fmt.Sprintf("%g", l.Bits), strconv.Itoa(l.Channels), kernels[l.Node]
+			if len(l.Rows) > 0 {
+				row[2] = fmt.Sprintf("%.2f", l.Bits)
+			}
 			for k, w := range sorted {
 				row[3+k] = rowsOf(l, w)
 			}
@@ -593,13 +571,6 @@ func layerTable(r *ptq.Result) *message.Grid {
 		t.Add(row...)
 	}
 	return t
-}
-
-func bitsOf(l *ptq.Layer) string {
-	if len(l.Rows) == 0 {
-		return fmt.Sprintf("%g", l.Bits)
-	}
-	return fmt.Sprintf("%.2f", l.Bits)
 }
 
 func rowsOf(l *ptq.Layer, width int) string {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -119,10 +120,10 @@ func TestQuantizeText(t *testing.T) {
 func TestQuantizeJSON(t *testing.T) {
 	r := example()
 	r.Recipe = map[string]string{"method": "cf-ptq", "rows": "17"}
-	f := quantizeFlags{out: "q.onnx", savePlan: "p.json"}
+	f := quantizeFlags{out: filepath.Join(t.TempDir(), "q.onnx")}
 	for _, target := range []*ptq.TargetResult{nil, {Reached: true, Result: r}} {
 		var b bytes.Buffer
-		must.Do(t, f.writeJSON(&b, r, target))
+		must.Do(t, f.write(&env{json: true, stdout: &b}, r, target))
 		var file writtenFile
 		var inner *ptq.Result
 		must.Do(t, json.Unmarshal(b.Bytes(), &file))
@@ -134,8 +135,7 @@ func TestQuantizeJSON(t *testing.T) {
 			err = json.Unmarshal(b.Bytes(), &got)
 			inner = got.Result
 		}
-		if err != nil || file.File != "q.onnx" || file.Plan != "p.json" || len(file.SHA256) != 64 ||
-			file.Recipe["rows"] != "17" {
+		if err != nil || file.File != f.out || len(file.SHA256) != 64 || file.Recipe["rows"] != "17" {
 			t.Errorf("%+v, %v", file, err)
 		}
 		if inner == nil || inner.Stored != r.Stored || inner.Refined.After != r.Refined.After ||

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,9 +82,11 @@ func (f *evaluationFlags) checkRecords(resume bool) (*recordsOut, error) {
 	if rows := out.rowsFile(); exists(rows) {
 		found = append(found, rows)
 	}
+	var taken []string
 	switch {
 	case resume:
 		for slices.Contains(found, out.name(out.have)) {
+			taken = append(taken, out.name(out.have))
 			out.have++
 		}
 	case len(found) > 0 && !f.overwrite:
@@ -93,11 +94,7 @@ func (f *evaluationFlags) checkRecords(resume bool) (*recordsOut, error) {
 			"--resume goes on from them; --overwrite replaces them")
 	}
 	out.part = out.have
-	taken := map[string]bool{}
-	for i := range out.have {
-		taken[out.name(i)] = true
-	}
-	out.stale = slices.DeleteFunc(found, func(path string) bool { return taken[path] })
+	out.stale = slices.DeleteFunc(found, func(path string) bool { return slices.Contains(taken, path) })
 	return out, nil
 }
 
@@ -299,13 +296,11 @@ func (x *recordsOut) place(path string) error {
 	return err
 }
 
-func (x *recordsOut) drop() error {
-	if x == nil || x.file == nil {
-		return nil
+func (x *recordsOut) drop() (err error) {
+	if x.file != nil {
+		err, x.file = tempfile.Remove(x.file), nil
 	}
-	f := x.file
-	x.file = nil
-	return tempfile.Remove(f)
+	return err
 }
 
 // fingerprint adds up people, so that the sum says who they are in any order: those who were evaluated, and the
@@ -321,9 +316,7 @@ func (s *fingerprint) add(r *eval.Record) {
 	if r.Issued != nil {
 		numbers = slices.Concat(numbers, r.Issued.Point)
 	}
-	for _, v := range numbers {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-	}
+	b, _ = binary.Append(b, binary.LittleEndian, numbers) // of a list of numbers it never fails
 	sum := sha256.Sum256(b)
 	for i := range s {
 		s[i] += binary.LittleEndian.Uint64(sum[8*i:])
@@ -331,10 +324,7 @@ func (s *fingerprint) add(r *eval.Record) {
 }
 
 func (s *fingerprint) text() string {
-	var b []byte
-	for _, x := range s {
-		b = binary.LittleEndian.AppendUint64(b, x)
-	}
+	b, _ := binary.Append(nil, binary.LittleEndian, s[:])
 	return hex.EncodeToString(b)
 }
 
@@ -409,8 +399,9 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 	if err != nil {
 		return cli.Wrap(err, hintNoRecords)
 	}
+	d.closers = append(d.closers, all)
 	if err := d.madeOf(run, paths); err != nil {
-		return errors.Join(err, all.Close())
+		return err
 	}
 	if o.Confidence > 0 {
 		run.Settings.Confidence = o.Confidence

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -80,13 +81,8 @@ over to others (docs/recourse.md).`,
 			cli.Within(fs, "margin", &f.margin, 0, cli.Finite, "0, for any favourable decision, or more")
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the solver")
 			fs.IntVar(&f.restarts, "restarts", 0, "random restarts of the solver; 0 is its default")
-			fs.BoolVar(
-				&f.exact,
-				"exact",
-				false,
-				"prove that an action is the cheapest, or that there is none; without a proof in time the search's is "+
-					"marked",
-			)
+			fs.BoolVar(&f.exact, "exact", false, "prove that an action is the cheapest, or that there is none; without a "+
+				"proof in time the search's is marked")
 			fs.StringVar(&f.solver, "solver", "", "--exact: the `program` that solves mixed-integer programs, highs or cbc or "+
 				"its path; none for without; else the one on the path")
 			fs.DurationVar(&f.limit, "time-limit", time.Minute, "--exact: `time` for the mixed-integer program of one person")
@@ -172,11 +168,16 @@ func (f *recourseFlags) check(e *env, args []string) error {
 			return err
 		}
 	}
-	if f.exact && f.promises != "" {
-		return cli.Usagef(cli.HintConflict, "--exact finds actions and --promises reads them: give one of the two")
+	if f.promises != "" {
+		err := e.conflict("FLAG finds actions and --promises reads them: give one of the two", "exact", "robust")
+		if err != nil {
+			return err
+		}
 	}
-	if err := f.robust.check(e, f.promises); err != nil {
-		return err
+	if !e.changed("robust") {
+		if err := e.conflict("FLAG is of use with --robust only", "calibration", "method", "budget"); err != nil {
+			return err
+		}
 	}
 	return writable(append(f.paths(args[0]), f.robust.calibration), []string{f.out}, f.overwrite)
 }
@@ -206,11 +207,7 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 	start := time.Now()
 	s := solved{Recourse: report.NewRecourse(j.margin, j.exact)}
 	var people *task.People
-	err = j.write(func(w io.Writer) error {
-		out, err := promise.NewWriter(w, j.t)
-		if err != nil {
-			return err
-		}
+	err = j.write(func(out *promise.Writer) error {
 		show, all := j.e.msg.Progress(cli.People), task.CountRows(j.data, o)
 		ctx, size, queue := j.pieces(ctx, all)
 		var begun atomic.Int64
@@ -241,11 +238,9 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 		j.decoded.count(&people.Filtered, j.e.msg.Warn)
 		s.Finish(people, time.Since(start))
 		if j.robust != nil { // before the file appears, which it does not when the run is stopped
-			if s.Robustness, err = j.robust.measure(ctx, j.set, j.margin, j.seed, j.e.workers); err != nil {
-				return runError(err)
-			}
+			s.Robustness, err = j.robust.measure(ctx, j.set, j.margin, j.seed, j.e.workers)
 		}
-		return out.Flush()
+		return runError(err)
 	})
 	if err != nil {
 		return err
@@ -275,17 +270,25 @@ func (j *recourseJob) pieces(ctx context.Context, all int) (context.Context, int
 	return ctx, size, ordered.New[[]promise.Answer](j.e.workers+2, j.e.workers) // two wait: one begins when another ends
 }
 
-// write makes the output file by make, all of it or nothing; without one nothing is kept.
-func (j *recourseJob) write(create func(io.Writer) error) error {
+// write makes the output file by create, all of it or nothing; without one nothing is kept.
+func (j *recourseJob) write(create func(out *promise.Writer) error) error {
+	var failed error // says already what it was that failed
+	whole := func(w io.Writer) error {
+		out, err := promise.NewWriter(w, j.t)
+		if err == nil {
+			err = create(out)
+		}
+		if err == nil {
+			err = out.Flush()
+		}
+		failed = err
+		return err
+	}
 	if j.out == "" {
-		return create(io.Discard)
+		return whole(io.Discard)
 	}
-	var inner error
-	err := cli.Write(j.out, func(w io.Writer) error { inner = create(w); return inner })
-	if inner != nil {
-		return inner // says already what it was that failed
-	}
-	return err
+	err := cli.Write(j.out, whole)
+	return cmp.Or(failed, err)
 }
 
 func taken(answers []promise.Answer, s *report.Recourse, out *promise.Writer) error {
@@ -326,11 +329,7 @@ func (j *recourseJob) checkPromises(ctx context.Context) error {
 	}
 	c := report.NewPromises(j.margin)
 	var file *promise.File
-	err := j.write(func(w io.Writer) error {
-		out, err := promise.NewWriter(w, j.t)
-		if err != nil {
-			return err
-		}
+	err := j.write(func(out *promise.Writer) error {
 		if err := j.checkPeople(); err != nil {
 			return err
 		}
@@ -345,10 +344,7 @@ func (j *recourseJob) checkPromises(ctx context.Context) error {
 		if j.data != "" {
 			warnRows(j.e, j.data, file.People)
 		}
-		if err := warnPromises(j.e, j.promises, file); err != nil {
-			return err
-		}
-		return out.Flush()
+		return warnPromises(j.e, j.promises, file)
 	})
 	if err != nil {
 		return err

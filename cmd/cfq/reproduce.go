@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,31 +123,17 @@ func (f *reproduceFlags) run(ctx context.Context, e *env, args []string) error {
 	for i := range tables {
 		results = append(results, l.Results(&tables[i], rows[i], old)...)
 	}
-	if err := f.write(e, reproduce.Merge(old, results, tables)); err != nil {
+	path, page := filepath.Join(f.out, resultsFile), filepath.Join(f.out, "report.html")
+	all := reproduce.Merge(old, results, tables)
+	err = cmp.Or(cli.Write(path, func(w io.Writer) error { return reproduce.WriteResults(w, all) }),
+		cli.Write(page, func(w io.Writer) error { return reproduce.HTML(w, all) }))
+	if err != nil {
 		return err
 	}
-	if e.json {
-		return errors.Join(writeJSON(e.stdout, results), failed)
-	}
-	return failed
+	return errors.Join(e.show(results, func(w io.Writer) { fmt.Fprintf(w, "%s\n%s\n", path, page) }), failed)
 }
 
 const resultsFile = "results.csv"
-
-func (f *reproduceFlags) write(e *env, all []reproduce.Result) error {
-	path := filepath.Join(f.out, resultsFile)
-	page := filepath.Join(f.out, "report.html")
-	if err := cli.Write(path, func(w io.Writer) error { return reproduce.WriteResults(w, all) }); err != nil {
-		return err
-	}
-	if err := cli.Write(page, func(w io.Writer) error { return reproduce.HTML(w, all) }); err != nil {
-		return err
-	}
-	if !e.json {
-		fmt.Fprintf(e.stdout, "%s\n%s\n", path, page)
-	}
-	return nil
-}
 
 func readResults(path string) ([]reproduce.Result, error) {
 	file, err := os.Open(path)

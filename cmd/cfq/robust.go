@@ -25,12 +25,8 @@ type robustFlags struct {
 }
 
 func (f *robustFlags) add(fs *pflag.FlagSet) {
-	fs.IntVar(
-		&f.models,
-		"robust",
-		0,
-		"find actions that the model, its quantized version and `M` sampled deployments of it all accept",
-	)
+	fs.IntVar(&f.models, "robust", 0,
+		"find actions that the model, its quantized version and `M` sampled deployments of it all accept")
 	fs.StringVar(&f.calibration, "calibration", "",
 		"--robust: the rows to calibrate on, a CSV or Parquet `file`; else the people themselves")
 	cli.Within(fs, "robust", &f.models, 1, 256, "1 to 256 deployments")
@@ -38,18 +34,6 @@ func (f *robustFlags) add(fs *pflag.FlagSet) {
 		"--robust: the `method` that quantizes, as in quantize")
 	fs.Float64Var(&f.budget, "budget", 4, "--robust: mean `bits` per weight, as in quantize")
 	limitBudget(fs, "budget", &f.budget)
-}
-
-func (f *robustFlags) check(e *env, from string) error {
-	if !e.changed("robust") {
-		if err := e.conflict("FLAG is of use with --robust only", "calibration", "method", "budget"); err != nil {
-			return err
-		}
-	}
-	if f.models > 0 && from != "" {
-		return cli.Usagef(cli.HintConflict, "--robust finds actions and --promises reads them: give one of the two")
-	}
-	return nil
 }
 
 func limitBudget(fs *pflag.FlagSet, flag string, at *float64) {

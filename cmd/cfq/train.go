@@ -273,10 +273,6 @@ func (f *trainFlags) write(e *env, r *fit.Result) error {
 			return err
 		}
 	}
-	if !e.json {
-		f.show(e.stdout, r)
-		return nil
-	}
 	out := struct {
 		File          string `json:"file"` // of an autoencoder the encoder
 		SHA256        string `json:"sha256"`
@@ -287,7 +283,7 @@ func (f *trainFlags) write(e *env, r *fit.Result) error {
 	if len(paths) > 1 {
 		out.Decoder, out.DecoderSHA256 = paths[1], fmt.Sprintf("%x", sha256.Sum256(r.Decoder))
 	}
-	return writeJSON(e.stdout, out)
+	return e.show(out, func(w io.Writer) { f.show(w, r) })
 }
 
 func (f *trainFlags) show(out io.Writer, r *fit.Result) {

@@ -59,13 +59,11 @@ func (f *taskFlags) record(e *env, paths []string, t *task.Task, v *draft.Verifi
 		return nil
 	}
 	r := draft.Record{Encoding: t.EncodingHash(), Verification: *v}
-	for _, h := range []struct {
-		path string
-		sum  *string
-	}{{paths[1], &r.Model}, {f.scores, &r.Scores}} {
-		if _, *h.sum, err = fileHash(h.path); err != nil {
-			return err
-		}
+	if _, r.Model, err = fileHash(paths[1]); err == nil {
+		_, r.Scores, err = fileHash(f.scores)
+	}
+	if err != nil {
+		return err
 	}
 	path := draft.RecordPath(paths[0])
 	all, err := readRecords(path)
@@ -120,16 +118,15 @@ func verification(taskPath string, t *task.Task, sum string) (path, says string,
 	}
 	i := slices.IndexFunc(all.List, func(r draft.Record) bool { return r.Model == sum })
 	encoding := t.EncodingHash()
-	switch {
+	switch text := "The encoding is unverified: "; {
 	case !slices.ContainsFunc(all.List, func(r draft.Record) bool { return r.Encoding == encoding }):
-		return "", fmt.Sprintf("The encoding is unverified: %s is about another encoding than the task file's.", path), nil
+		return "", text + path + " is about another encoding than the task file's.", nil
 	case i < 0:
-		return "", fmt.Sprintf("The encoding is unverified: %s is about another original.", path), nil
+		return "", text + path + " is about another original.", nil
+	case !all.List[i].Verified():
+		return "", text + "the scores of " + path + " do not verify it.", nil
 	}
 	r := all.List[i]
-	if !r.Verified() {
-		return "", fmt.Sprintf("The encoding is unverified: the scores of %s do not verify it.", path), nil
-	}
 	says = fmt.Sprintf("The encoding is verified: the original gives the scores that its owner has of %s.",
 		message.Count(r.Rows, "row"))
 	if n := len(r.Unseen); n > 0 {
