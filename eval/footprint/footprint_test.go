@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"cfq/eval"
@@ -17,54 +18,51 @@ import (
 	"cfq/task"
 )
 
-// handmade writes a network of two layers by hand: 3 inputs, 4 hidden ones in int8 weights behind codes of
-// bits activation bits, 2 outputs in float weights.
-func handmade(bits int) *graph.Model {
-	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "hand"}}
-	g := m.Graph
-	g.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 3}}}}
-	g.Outputs = []graph.Value{{Name: "y", DType: graph.Float}}
-	byteOf := func(name string, v ...byte) *graph.Tensor {
-		return &graph.Tensor{Name: name, DType: graph.Uint8, Dims: []int64{}, Raw: v}
+// network is a model from "x", a batch of rows of that size, to "y".
+func network(size []int64, inits []*graph.Tensor, nodes ...*graph.Node) *graph.Model {
+	x := graph.Value{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}}}
+	for _, n := range size {
+		x.Shape = append(x.Shape, graph.Dim{Size: n})
 	}
-	g.Inits = []*graph.Tensor{
+	return &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{
+		Name: "network", Inputs: []graph.Value{x}, Outputs: []graph.Value{{Name: "y", DType: graph.Float}},
+		Inits: inits, Nodes: nodes,
+	}}
+}
+
+func op(op, out, in string, attrs ...graph.Attr) *graph.Node {
+	return &graph.Node{Name: op + out, Op: op, Inputs: strings.Fields(in), Outputs: []string{out}, Attrs: attrs}
+}
+
+func zeros(name string, dims ...int64) *graph.Tensor {
+	n := int64(1)
+	for _, d := range dims {
+		n *= d
+	}
+	return graph.FromFloats(name, make([]float32, n), dims...)
+}
+
+// handmade is a network of two layers: 3 inputs, 4 hidden ones in int8 weights behind codes of bits activation bits, 2
+// outputs in float weights.
+func handmade(bits int) *graph.Model {
+	byteOf := func(name string, v byte) *graph.Tensor {
+		return &graph.Tensor{Name: name, DType: graph.Uint8, Dims: []int64{}, Raw: []byte{v}}
+	}
+	return network([]int64{3}, []*graph.Tensor{
 		graph.FromFloats("s", []float32{0.1}), byteOf("z", 0), byteOf("lo", 0), byteOf("hi", byte(1<<bits-1)),
 		{Name: "w1", DType: graph.Int8, Dims: []int64{4, 3}, Raw: []byte{100, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}},
 		graph.FromFloats("s1", []float32{1, 2, 3, 4}, 4),
 		{Name: "z1", DType: graph.Int8, Dims: []int64{4}, Raw: make([]byte, 4)},
-		graph.FromFloats("w2", make([]float32, 8), 2, 4),
-	}
-	add := func(op, out string, in ...string) *graph.Node {
-		n := &graph.Node{Name: op + out, Op: op, Inputs: in, Outputs: []string{out}}
-		g.Nodes = append(g.Nodes, n)
-		return n
-	}
-	add("QuantizeLinear", "q", "x", "s", "z")
-	add("Clip", "c", "q", "lo", "hi")
-	add("DequantizeLinear", "d", "c", "s", "z")
-	add("DequantizeLinear", "dw", "w1", "s1", "z1").Attrs = []graph.Attr{graph.IntAttr("axis", 0)}
-	add("Gemm", "h", "d", "dw").Attrs = []graph.Attr{graph.IntAttr("transB", 1)}
-	add("Relu", "r", "h")
-	add("Gemm", "y", "r", "w2").Attrs = []graph.Attr{graph.IntAttr("transB", 1)}
-	return m
+		zeros("w2", 2, 4),
+	}, op("QuantizeLinear", "q", "x s z"), op("Clip", "c", "q lo hi"), op("DequantizeLinear", "d", "c s z"),
+		op("DequantizeLinear", "dw", "w1 s1 z1", graph.IntAttr("axis", 0)),
+		op("Gemm", "h", "d dw", graph.IntAttr("transB", 1)), op("Relu", "r", "h"),
+		op("Gemm", "y", "r w2", graph.IntAttr("transB", 1)))
 }
 
-func float(t *testing.T) *graph.Model {
-	t.Helper()
-	m := &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 13}}, Graph: &graph.Graph{Name: "float"}}
-	g := m.Graph
-	g.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 3}}}}
-	g.Outputs = []graph.Value{{Name: "y", DType: graph.Float}}
-	g.Inits = []*graph.Tensor{
-		graph.FromFloats("w1", make([]float32, 12), 3, 4),
-		graph.FromFloats("w2", make([]float32, 8), 4, 2),
-	}
-	g.Nodes = []*graph.Node{
-		{Name: "a", Op: "MatMul", Inputs: []string{"x", "w1"}, Outputs: []string{"h"}},
-		{Name: "b", Op: "Relu", Inputs: []string{"h"}, Outputs: []string{"r"}},
-		{Name: "c", Op: "MatMul", Inputs: []string{"r", "w2"}, Outputs: []string{"y"}},
-	}
-	return m
+func float() *graph.Model {
+	return network([]int64{3}, []*graph.Tensor{zeros("w1", 3, 4), zeros("w2", 4, 2)},
+		op("MatMul", "h", "x w1"), op("Relu", "r", "h"), op("MatMul", "y", "r w2"))
 }
 
 func opened(t *testing.T, m *graph.Model) *onnxio.Model {
@@ -74,25 +72,12 @@ func opened(t *testing.T, m *graph.Model) *onnxio.Model {
 
 // A row of three tokens uses the weights of a product three times, one of features with a matrix each once.
 func TestTokens(t *testing.T) {
-	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "tokens"}}
-	g := m.Graph
-	g.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 6}}}}
-	g.Outputs = []graph.Value{{Name: "y", DType: graph.Float}}
-	g.Inits = []*graph.Tensor{
+	m := network([]int64{6}, []*graph.Tensor{
 		graph.FromInts("three", []int64{-1, 3, 2}, 3), graph.FromInts("flat", []int64{-1, 12}, 2),
-		graph.FromFloats("w", make([]float32, 10), 2, 5), graph.FromFloats("v", make([]float32, 60), 3, 5, 4),
-		graph.FromFloats("u", make([]float32, 24), 12, 2),
-	}
-	g.Nodes = []*graph.Node{
-		{Op: "Reshape", Inputs: []string{"x", "three"}, Outputs: []string{"t"}},
-		{Op: "MatMul", Inputs: []string{"t", "w"}, Outputs: []string{"h"}},
-		{
-			Op: "Einsum", Inputs: []string{"h", "v"}, Outputs: []string{"e"},
-			Attrs: []graph.Attr{graph.StringAttr("equation", "btd,tde->bte")},
-		},
-		{Op: "Reshape", Inputs: []string{"e", "flat"}, Outputs: []string{"f"}},
-		{Op: "MatMul", Inputs: []string{"f", "u"}, Outputs: []string{"y"}},
-	}
+		zeros("w", 2, 5), zeros("v", 3, 5, 4), zeros("u", 12, 2),
+	}, op("Reshape", "t", "x three"), op("MatMul", "h", "t w"),
+		op("Einsum", "e", "h v", graph.StringAttr("equation", "btd,tde->bte")),
+		op("Reshape", "f", "e flat"), op("MatMul", "y", "f u"))
 	f, err := Measure(opened(t, m), opened(t, m), 1, 1)
 	if want := (3*10 + 60 + 24) * 32. * 32; err != nil || f.Full.BOPs != want {
 		t.Errorf("%+v, %v; want %v", f, err, want)
@@ -101,7 +86,7 @@ func TestTokens(t *testing.T) {
 
 func TestByHand(t *testing.T) {
 	for _, bits := range []int{8, 5, 2} {
-		f := must.Get(Measure(opened(t, float(t)), opened(t, handmade(bits)), 1000, 300))(t)
+		f := must.Get(Measure(opened(t, float()), opened(t, handmade(bits)), 1000, 300))(t)
 		if want := map[int]int{8: 1}[bits]; f.Saturating != want {
 			t.Errorf("%d bits: %d layers saturate, want %d", bits, f.Saturating, want)
 		}
@@ -119,23 +104,9 @@ func TestByHand(t *testing.T) {
 // convolution is 1 x 6 x 5 numbers through two 3 x 3 kernels, padded by one below and at the right only, and
 // four outputs behind, averaged.
 func convolution() *graph.Model {
-	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "conv"}}
-	g := m.Graph
-	g.Inputs = []graph.Value{{
-		Name: "x", DType: graph.Float,
-		Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 1}, {Size: 6}, {Size: 5}},
-	}}
-	g.Outputs = []graph.Value{{Name: "y", DType: graph.Float}}
-	g.Inits = []*graph.Tensor{graph.FromFloats("k", make([]float32, 18), 2, 1, 3, 3)}
-	g.Nodes = []*graph.Node{
-		{
-			Name: "conv", Op: "Conv", Inputs: []string{"x", "k"}, Outputs: []string{"c"},
-			Attrs: []graph.Attr{graph.IntsAttr("pads", 0, 0, 1, 1)},
-		},
-		{Op: "GlobalAveragePool", Inputs: []string{"c"}, Outputs: []string{"p"}},
-		{Op: "Flatten", Inputs: []string{"p"}, Outputs: []string{"y"}},
-	}
-	return m
+	return network([]int64{1, 6, 5}, []*graph.Tensor{zeros("k", 2, 1, 3, 3)},
+		op("Conv", "c", "x k", graph.IntsAttr("pads", 0, 0, 1, 1)), op("GlobalAveragePool", "p", "c"),
+		op("Flatten", "y", "p"))
 }
 
 // The output has (6+1-3+1) x (5+1-3+1) = 5 x 4 places.
@@ -149,9 +120,7 @@ func TestConvolution(t *testing.T) {
 		{Name: "z8", DType: graph.Int8, Dims: []int64{}, Raw: []byte{0}},
 	}
 	q.Graph.Nodes = append([]*graph.Node{
-		{Op: "QuantizeLinear", Inputs: []string{"x", "s", "z"}, Outputs: []string{"q"}},
-		{Op: "DequantizeLinear", Inputs: []string{"q", "s", "z"}, Outputs: []string{"d"}},
-		{Op: "DequantizeLinear", Inputs: []string{"k8", "s", "z8"}, Outputs: []string{"k"}},
+		op("QuantizeLinear", "q", "x s z"), op("DequantizeLinear", "d", "q s z"), op("DequantizeLinear", "k", "k8 s z8"),
 	}, q.Graph.Nodes...)
 	q.Graph.Nodes[3].Inputs = []string{"d", "k"}
 	f := must.Get(Measure(opened(t, full), opened(t, q), 1, 1))(t)
@@ -196,11 +165,7 @@ func read(t *testing.T, name string) *graph.Model {
 }
 
 func TestNoLayers(t *testing.T) {
-	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{
-		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1}, {Size: 2}}}},
-		Outputs: []graph.Value{{Name: "y", DType: graph.Float}},
-		Nodes:   []*graph.Node{{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"y"}}},
-	}}
+	m := network([]int64{2}, nil, op("Relu", "y", "x"))
 	f, err := Measure(opened(t, m), opened(t, m), 7, 7)
 	if err != nil || fmt.Sprint(f.Full) != "{7 0 0}" || math.IsNaN(f.Full.StoredBits) {
 		t.Errorf("%+v, %v", f, err)

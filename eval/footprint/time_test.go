@@ -13,17 +13,18 @@ import (
 
 // wide is x W W ... W, times of n x n numbers: a model whose time is known to be about times that of one.
 func wide(n, times int, batch int64) *graph.Model {
-	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "wide"}}
-	g := m.Graph
-	g.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: batch}, {Size: int64(n)}}}}
-	g.Inits = []*graph.Tensor{graph.FromFloats("w", make([]float32, n*n), int64(n), int64(n))}
+	var nodes []*graph.Node
 	at := "x"
 	for k := range times {
 		to := string(rune('a' + k))
-		g.Nodes = append(g.Nodes, &graph.Node{Op: "MatMul", Inputs: []string{at, "w"}, Outputs: []string{to}})
+		if k == times-1 {
+			to = "y"
+		}
+		nodes = append(nodes, op("MatMul", to, at+" w"))
 		at = to
 	}
-	g.Outputs = []graph.Value{{Name: at, DType: graph.Float, Shape: graph.Shape{{Size: batch}, {Size: int64(n)}}}}
+	m := network([]int64{int64(n)}, []*graph.Tensor{zeros("w", int64(n), int64(n))}, nodes...)
+	m.Graph.Inputs[0].Shape[0] = graph.Dim{Size: batch}
 	return m
 }
 
