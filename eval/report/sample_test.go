@@ -17,10 +17,12 @@ func made(rng *rand.Rand, t, noise float64) eval.Promise {
 		own += 0.3 * rng.ExpFloat64()
 	}
 	return eval.Promise{
-		Status: recourse.Found, Cost: eval.Float(0.4 + rng.ExpFloat64()), Own: eval.Float(own), Other: eval.Float(own +
-			noise*rng.NormFloat64()),
+		Status: recourse.Found, Cost: eval.Float(0.4 + rng.ExpFloat64()), Own: eval.Float(own),
+		Other: eval.Float(own + noise*rng.NormFloat64()),
 	}
 }
+
+var nothing = eval.Promise{Status: recourse.NoneFound, Cost: nan, Own: nan, Other: nan}
 
 // crowd are n people with everything that can be known of them.
 func crowd(seed uint64, n int, margins []float64, noise float64) []eval.Record {
@@ -36,14 +38,11 @@ func crowd(seed uint64, n int, margins []float64, noise float64) []eval.Record {
 		r.Evaluated, r.First = true, made(rng, 0.02, noise)
 		for _, t := range margins {
 			s := eval.Step{Full: made(rng, t, noise), DirSim: nan, Overlap: nan}
-			s.Quant = eval.Promise{Status: recourse.NoneFound, Cost: nan, Own: nan, Other: nan}
+			s.Quant = nothing
 			if rng.Float64() < 0.97 {
 				s.Quant = made(rng, t, noise)
 				s.Quant.Cost = s.Full.Cost * eval.Float(1+0.05*rng.NormFloat64())
 				s.DirSim, s.Overlap = eval.Float(1-0.1*rng.Float64()), eval.Float(1-0.2*rng.Float64())
-			}
-			if i%8 == 0 {
-				rng.NormFloat64() // keeps the other numbers what they were
 			}
 			s.Proof = &eval.Proof{Lower: s.Full.Other - 0.05, Apart: eval.Float(0.1 + 0.02*rng.Float64())}
 			for k := range eval.Perturbations() {
@@ -92,14 +91,13 @@ func complete() *Document {
 	}
 	r.Groups = []eval.Grouping{
 		{
-			By: "sex", Groups: []eval.Group{{Name: "Female", Result: part(func(i int) bool { return i%3 == 0 })}, {
-				Name:   "Male",
-				Result: part(func(i int) bool { return i%3 > 0 }),
-			}},
-			Gaps: []eval.GroupGap{{
-				Metric: "vd", Margin: new(0.1), Worst: "Female", Best: "Male", Difference: 0.0213,
-				P: 0.0431,
-			}},
+			By: "sex", Groups: []eval.Group{
+				{Name: "Female", Result: part(func(i int) bool { return i%3 == 0 })},
+				{Name: "Male", Result: part(func(i int) bool { return i%3 > 0 })},
+			},
+			Gaps: []eval.GroupGap{
+				{Metric: "vd", Margin: new(0.1), Worst: "Female", Best: "Male", Difference: 0.0213, P: 0.0431},
+			},
 		},
 		{
 			By: "education*native country", Groups: []eval.Group{
@@ -112,10 +110,9 @@ func complete() *Document {
 	}
 	noisy := summarize(crowd(5, 1200, settings.Margins, 0.09), settings, eval.DataFile{})
 	noisy.Records = nil
-	r.Scenarios = []eval.Scenario{{Name: "noise=0.1", Result: noisy}, {
-		Name:   "bounds=0.5",
-		Result: part(func(i int) bool { return i%2 == 0 }),
-	}}
+	r.Scenarios = []eval.Scenario{
+		{Name: "noise=0.1", Result: noisy}, {Name: "bounds=0.5", Result: part(func(i int) bool { return i%2 == 0 })},
+	}
 	r.Footprint = &eval.Footprint{
 		Full:  eval.Weight{Bytes: 36131, StoredBits: 32, BOPs: 9.1e6},
 		Quant: eval.Weight{Bytes: 9214, StoredBits: 4.31, BOPs: 284672},
@@ -180,45 +177,44 @@ func verdicts() *gate.Report {
 }
 
 func comparison() *Comparison {
-	margins := []float64{0, 0.1}
-	settings := eval.Settings{Margins: margins, Confidence: 0.95}
+	settings := eval.Settings{Margins: []float64{0, 0.1}, Confidence: 0.95}
 	c := &eval.Comparison{Names: []string{"cf-ptq", "cfq-qat", "ptq"}, Confidence: 0.95}
-	for i, noise := range []float64{0.05, 0.02, 0.09} {
-		r := summarize(crowd(9, 900, margins, noise), settings, eval.DataFile{})
+	for _, noise := range []float64{0.05, 0.02, 0.09} {
+		r := summarize(crowd(9, 900, settings.Margins, noise), settings, eval.DataFile{})
 		r.Records = nil
 		c.Results = append(c.Results, r)
-		_ = i
 	}
-	cell := func(v, d, p eval.Float, test string, call eval.Call) eval.Cell {
-		return eval.Cell{Value: about(v, 640), Delta: about(d, 640), P: p, Test: test, Call: call}
+	type cell struct {
+		value, delta, p eval.Float
+		call            eval.Call
 	}
-	at := func(t float64) *float64 { return &t }
-	c.Rows = []eval.ComparisonRow{
-		{Metric: "vd", Margin: at(0), Cells: []eval.Cell{cell(0.47, nan, nan, "", ""), cell(0.46, -0.01, 0.7,
-			"McNemar exact", eval.Alike), cell(0.49, 0.02, 0.6, "McNemar exact", eval.Alike)}},
-		{Metric: "vd", Margin: at(0.1), Cells: []eval.Cell{cell(0.019, nan, nan, "", ""), cell(0.002, -0.017, 0.0121,
-			"McNemar exact", eval.BetterThan), cell(0.081, 0.062, 0.0001, "McNemar exact", eval.WorseThan)}},
-		{Metric: "rvd", Margin: at(0.1), Cells: []eval.Cell{cell(0.022, nan, nan, "", ""), cell(0.020, -0.002, 0.8,
-			"paired bootstrap", eval.Alike), cell(0.05, 0.028, 0.004, "paired bootstrap", eval.WorseThan)}},
-		{Metric: "tau01", Cells: []eval.Cell{cell(0.143, nan, nan, "", ""), cell(0.08, -0.063, nan, "paired bootstrap",
-			eval.BetterThan), cell(nan, nan, nan, "", eval.Alike)}},
-		{Metric: "rfrr", Margin: at(0.1), Cells: []eval.Cell{cell(0.9, nan, nan, "", ""), cell(0.91, 0.01, 0.01,
-			"paired bootstrap", eval.Differs), cell(0.9, 0, 1, "paired bootstrap", eval.Alike)}},
-		{Metric: "bytes", Cells: []eval.Cell{
-			cell(9214, nan, nan, "", ""), cell(8800, -414, nan, "", eval.BetterThan),
-			cell(9214, 0, nan, "", eval.Alike),
-		}},
+	row := func(metric string, margin *float64, test string, first eval.Float, others ...cell) {
+		r := eval.ComparisonRow{Metric: metric, Margin: margin, Cells: []eval.Cell{
+			{Value: about(first, 640), Delta: about(nan, 640), P: nan},
+		}}
+		for _, x := range others {
+			r.Cells = append(r.Cells, eval.Cell{
+				Value: about(x.value, 640), Delta: about(x.delta, 640), P: x.p, Test: test, Call: x.call,
+			})
+		}
+		c.Rows = append(c.Rows, r)
 	}
+	row("vd", new(0.0), "McNemar exact", 0.47, cell{0.46, -0.01, 0.7, eval.Alike}, cell{0.49, 0.02, 0.6, eval.Alike})
+	row("vd", new(0.1), "McNemar exact", 0.019, cell{0.002, -0.017, 0.0121, eval.BetterThan},
+		cell{0.081, 0.062, 0.0001, eval.WorseThan})
+	row("rvd", new(0.1), "paired bootstrap", 0.022, cell{0.02, -0.002, 0.8, eval.Alike},
+		cell{0.05, 0.028, 0.004, eval.WorseThan})
+	row("tau01", nil, "paired bootstrap", 0.143, cell{0.08, -0.063, nan, eval.BetterThan}, cell{nan, nan, nan, eval.Alike})
+	row("rfrr", new(0.1), "paired bootstrap", 0.9, cell{0.91, 0.01, 0.01, eval.Differs}, cell{0.9, 0, 1, eval.Alike})
+	row("bytes", nil, "", 9214, cell{8800, -414, nan, eval.BetterThan}, cell{9214, 0, nan, eval.Alike})
 	d := loans()
 	out := &Comparison{
 		Title: "Three ways to make loan.onnx small", Run: Run{Tool: "cfq 0.1"}, Full: d.Full, Data: d.Data,
 		Task: File{Name: "loan.yaml"}, Comparison: c, Warnings: []string{"few people"},
 	}
 	for _, name := range c.Names {
-		out.Entries = append(out.Entries, Entry{Alias: name, Model: Model{File: File{
-			Name: name + ".onnx", Bytes: 9214,
-			SHA256: strings.Repeat("0c", 32),
-		}, StoredBits: 4}, Recipe: map[string]string{"method": name}})
+		file := File{Name: name + ".onnx", Bytes: 9214, SHA256: strings.Repeat("0c", 32)}
+		out.Entries = append(out.Entries, Entry{name, Model{file, 4}, map[string]string{"method": name}})
 	}
 	return out
 }
