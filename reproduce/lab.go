@@ -219,7 +219,7 @@ func (l *Lab) measurement(v Variant, seed int) (last, timed *labStep) {
 		file: filepath.Join(dir, "eval.json"), needs: append(needs, quantized), from: from, parse: readEvaluation,
 	}
 	last.args = slices.Concat([]string{"eval", network.file, quantized.file}, flags, strings.Fields(v.Eval), []string{
-		"--margins", fmt.Sprint(Margin), "--noise", "0", "--sample", fmt.Sprint(l.Sample), "--report", "json:" + last.file,
+		"--margins", fmt.Sprint(Margin), "--noise", "0", "--sample", fmt.Sprint(l.Sample), "--json",
 	})
 	return l.once(last), quantized
 }
@@ -250,16 +250,15 @@ func (l *Lab) actions(v *Variant, network *labStep) *labStep {
 	dir := folder(v.Form, v.Recourse, fmt.Sprint(l.most(v)))
 	return l.once(&labStep{
 		file: filepath.Join(filepath.Dir(network.file), dir, "recourse.json"), args: append(args, "--json"),
-		needs: []*labStep{network}, from: from, parse: readActions, printed: true,
+		needs: []*labStep{network}, from: from, parse: readActions,
 	})
 }
 
 func (l *Lab) once(s *labStep) *labStep {
-	if have := l.steps[s.file]; have != nil {
-		return have
+	if l.steps[s.file] == nil {
+		l.steps[s.file] = s
 	}
-	l.steps[s.file] = s
-	return s
+	return l.steps[s.file]
 }
 
 func folder(flags ...string) string {

@@ -27,10 +27,8 @@ type labStep struct {
 	args  []string // of the command
 	needs []*labStep
 	from  []string // further files that it is made from
-	// parse reads the file of a measurement; nil = the file is a model.
+	// parse reads a measurement, which the command prints; nil = the command writes a model.
 	parse func(io.Reader) (Outcome, error)
-	// printed: the command writes the file to its standard output.
-	printed bool
 
 	once    sync.Once
 	seconds float64
@@ -128,7 +126,7 @@ func (l *Lab) update(ctx context.Context, s *labStep) error {
 }
 
 func (l *Lab) run(ctx context.Context, s *labStep) (float64, error) {
-	if !s.printed {
+	if s.parse == nil {
 		return l.Run(ctx, append(slices.Clone(s.args), "--overwrite"), io.Discard)
 	}
 	var out bytes.Buffer
@@ -209,10 +207,8 @@ func (l *Lab) recorded(args []string) string {
 // may be in the other: the inner one counts.
 func (l *Lab) short(arg string) string {
 	kind := ""
-	for _, before := range []string{"!", "json:"} {
-		if strings.HasPrefix(arg, before) {
-			kind, arg = before, arg[len(before):]
-		}
+	if rest, ok := strings.CutPrefix(arg, "!"); ok {
+		kind, arg = "!", rest
 	}
 	short := arg
 	for _, dir := range []string{l.Out, l.Data} {
