@@ -1,17 +1,16 @@
 // Package chart draws line and bar charts as SVG, with gonum.org/v1/plot.
 //
-// In: charts, which are numbers with names. Out: one picture with all of them, one below the other, or in two columns
-// when there are more than three; or one chart as part of an HTML page. The invariants: the same charts give the same
-// bytes; no legend covers data; series differ in colour, dash and marker, in colours that colour-blind people can tell
-// apart.
+// In: charts, which are numbers with names. Out: one picture with all of them in two columns, or one chart as part of an
+// HTML page. The invariants: the same charts give the same bytes; no legend covers data; series differ in colour, dash
+// and marker, in colours that colour-blind people can tell apart.
 package chart
 
 import (
-	"bytes"
 	"fmt"
 	"image/color"
 	"io"
 	"math"
+	"strings"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -19,7 +18,7 @@ import (
 )
 
 // Series is a line of points, joined in their order, or the bars of one colour. A value that cannot be shown (not
-// finite, or not positive on a logarithmic axis) has no point and interrupts the line.
+// finite, or larger than an axis can be divided) has no point and interrupts the line.
 type Series struct {
 	Name string
 	X, Y []float64 // bars do not use X
@@ -43,8 +42,6 @@ const (
 	panelWidth  = 5.4 * vg.Inch
 	panelHeight = 3.5 * vg.Inch
 	border      = 0.12 * vg.Inch
-	oneColumn   = 3  // charts that are drawn in one column; more take two
-	maxCharts   = 40 // of one picture
 
 	// A figure is as wide as a phone, so that its text is readable there.
 	figureWidth  = 3.45 * vg.Inch
@@ -60,75 +57,46 @@ const (
 	smallest = 1e-12
 )
 
-// Draw draws charts in one picture.
+// Draw draws charts of lines in one picture of two columns.
 func Draw(w io.Writer, charts ...Chart) error {
-	p, err := newPicture(charts)
+	panels := make([]panel, len(charts))
+	var legend vg.Length // the highest
+	for i := range charts {
+		if err := panels[i].build(&charts[i]); err != nil {
+			return err
+		}
+		legend = max(legend, panels[i].legendHeight())
+	}
+	tiles := draw.Tiles{Rows: (len(charts) + 1) / 2, Cols: 2, PadX: border, PadY: border}
+	canvas := vgsvg.New(2*panelWidth+2*border, vg.Length(tiles.Rows)*(panelHeight+legend)+2*border)
+	all := draw.Crop(paper(canvas), border, -border, border, -border)
+	for i := range panels {
+		panels[i].draw(tiles.At(all, i%2, i/2))
+	}
+	svg, err := text(canvas)
 	if err != nil {
 		return err
 	}
-	canvas := vgsvg.New(p.width, p.height)
-	p.draw(canvas)
-	return write(w, canvas)
-}
-
-// plotPicture is charts in tiles.
-type plotPicture struct {
-	panels        []panel
-	width, height vg.Length
-	tiles         draw.Tiles
-}
-
-func newPicture(charts []Chart) (*plotPicture, error) {
-	if len(charts) == 0 || len(charts) > maxCharts {
-		return nil, fmt.Errorf("chart: cannot draw %d charts in one picture: want 1 to %d", len(charts), maxCharts)
-	}
-	columns := 1
-	if len(charts) > oneColumn {
-		columns = 2
-	}
-	rows := (len(charts) + columns - 1) / columns
-	p := &plotPicture{
-		panels: make([]panel, len(charts)),
-		tiles:  draw.Tiles{Rows: rows, Cols: columns, PadX: border, PadY: border},
-	}
-	var legend, height vg.Length = 0, panelHeight // the highest
-	for i := range charts {
-		if err := p.panels[i].build(&charts[i]); err != nil {
-			return nil, err
-		}
-		legend, height = max(legend, p.panels[i].legendHeight()), max(height, charts[i].barsHeight())
-	}
-	p.width, p.height = vg.Length(columns)*panelWidth+2*border, vg.Length(rows)*(height+legend)+2*border
-	return p, nil
-}
-
-func (p *plotPicture) draw(canvas vg.CanvasSizer) {
-	all := draw.Crop(paper(canvas), border, -border, border, -border)
-	for i := range p.panels {
-		p.panels[i].draw(p.tiles.At(all, i%p.tiles.Cols, i/p.tiles.Cols))
-	}
+	_, err = io.WriteString(w, svg)
+	return err
 }
 
 // Figure draws one chart, without its title, as an svg element that can stand in a page with others.
-func Figure(w io.Writer, c Chart) error {
+func Figure(c Chart) (string, error) {
 	c.Title = ""
 	var p panel
 	if err := p.build(&c); err != nil {
-		return err
+		return "", err
 	}
 	height := vg.Length(figureHeight)
 	if c.bars() {
-		height = c.barsHeight() + p.legendHeight()
+		height = p.legendHeight() + figureFrame + vg.Length(len(c.Categories)*(groupStep+barStep*len(c.Series)))
 	}
 	canvas := vgsvg.New(figureWidth, height)
 	p.draw(draw.Crop(paper(canvas), 2, -2, 2, -2))
-	var b bytes.Buffer
-	if err := write(&b, canvas); err != nil {
-		return err
-	}
-	_, svg, _ := bytes.Cut(b.Bytes(), []byte("<svg")) // the XML declaration before it belongs to a file
-	_, err := w.Write(append([]byte("<svg"), svg...))
-	return err
+	svg, err := text(canvas)
+	_, element, _ := strings.Cut(svg, "<svg") // the XML declaration before it belongs to a file
+	return "<svg" + element, err
 }
 
 func paper(canvas vg.CanvasSizer) draw.Canvas {
@@ -138,23 +106,17 @@ func paper(canvas vg.CanvasSizer) draw.Canvas {
 	return c
 }
 
-// write writes a picture. The typeface is not in an SVG: readers without it need the names of others of the same
+// text is a picture as a file. The typeface is not in an SVG: readers without it need the names of others of the same
 // widths.
-func write(w io.Writer, picture io.WriterTo) error {
-	var b bytes.Buffer
+func text(picture io.WriterTo) (string, error) {
+	var b strings.Builder
 	if _, err := picture.WriteTo(&b); err != nil {
-		return fmt.Errorf("chart: %w", err)
+		return "", fmt.Errorf("chart: %w", err)
 	}
 	const family = "font-family:Liberation Sans;"
-	_, err := w.Write(bytes.ReplaceAll(b.Bytes(), []byte(family),
-		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")))
-	return err
+	return strings.ReplaceAll(b.String(), family, "font-family:'Liberation Sans',Arial,Helvetica,sans-serif;"), nil
 }
 
 func (c *Chart) bars() bool { return c.Categories != nil }
-
-func (c *Chart) barsHeight() vg.Length {
-	return vg.Length(len(c.Categories)*(groupStep+barStep*len(c.Series))) + figureFrame
-}
 
 func shown(v float64) bool { return math.Abs(v) <= largest }

@@ -25,11 +25,13 @@ func render(t testing.TB, charts ...Chart) []byte {
 	return b.Bytes()
 }
 
-func pixels(t testing.TB, charts ...Chart) image.Image {
+// pixels is a chart without its title.
+func pixels(t testing.TB, c Chart) image.Image {
 	t.Helper()
-	p := must.Get(newPicture(charts))(t)
-	canvas := vgimg.NewWith(vgimg.UseWH(p.width, p.height), vgimg.UseDPI(110))
-	p.draw(canvas)
+	var p panel
+	must.Do(t, p.build(&c))
+	canvas := vgimg.NewWith(vgimg.UseWH(figureWidth, figureHeight), vgimg.UseDPI(110))
+	p.draw(paper(canvas))
 	return canvas.Image()
 }
 
@@ -83,22 +85,6 @@ func TestSVG(t *testing.T) {
 	}
 }
 
-func TestGrid(t *testing.T) {
-	t.Parallel()
-	size := map[int][2]int{}
-	for n := 1; n <= 6; n++ {
-		img := pixels(t, curves(n)...)
-		size[n] = [2]int{img.Bounds().Dx(), img.Bounds().Dy()}
-		if r, g, b, a := img.At(1, 1).RGBA(); r+g+b+a != 4*0xffff {
-			t.Error("the corner is not white")
-		}
-	}
-	if size[1][0] != size[3][0] || size[4][0] < 19*size[1][0]/10 || size[4] == size[5] || size[5] != size[6] ||
-		size[3][1] < 28*size[1][1]/10 {
-		t.Errorf("%v", size)
-	}
-}
-
 func TestBars(t *testing.T) {
 	t.Parallel()
 	c := Chart{
@@ -141,9 +127,7 @@ func TestFigure(t *testing.T) {
 	bare := curves(1)[0]
 	bare.Series[0].NoMarkers, bare.Series[1].NoMarkers = true, true
 	for _, c := range []Chart{horizontal, bare, {X: "nothing"}} {
-		var b bytes.Buffer
-		must.Do(t, Figure(&b, c))
-		svg := b.String()
+		svg := must.Get(Figure(c))(t)
 		if !strings.HasPrefix(svg, "<svg") || strings.Contains(svg, " id=") || strings.Contains(svg, "not shown") ||
 			strings.Contains(svg, "chart 0") {
 			t.Errorf("%.300s", svg)
@@ -151,19 +135,13 @@ func TestFigure(t *testing.T) {
 		var root struct {
 			ViewBox string `xml:"viewBox,attr"`
 		}
-		must.Do(t, xml.Unmarshal(b.Bytes(), &root))
+		must.Do(t, xml.Unmarshal([]byte(svg), &root))
 		if words := strings.Fields(root.ViewBox); len(words) != 4 || words[2] != "248.4" {
 			t.Errorf("the box is %q", root.ViewBox)
 		}
 		if c.bars() && !strings.Contains(svg, "x &amp; y") {
 			t.Error("a category has no name")
 		}
-	}
-}
-
-func TestNumberOfCharts(t *testing.T) {
-	if Draw(io.Discard) == nil || Draw(io.Discard, make([]Chart, maxCharts+1)...) == nil {
-		t.Error("no charts, or too many, are drawn")
 	}
 }
 
