@@ -1,13 +1,11 @@
 package eval
 
 import (
-	"encoding/binary"
-	"fmt"
-	"io"
+	"cmp"
+	"errors"
 	"slices"
 	"strings"
 
-	"cfq/internal/extsort"
 	"cfq/internal/message"
 )
 
@@ -33,23 +31,19 @@ const RowID = "#row:"
 // who do not differ: when they are more than 1 % of the rows, or of those evaluated, and nobody has an ID, distinct
 // rows count once. Rows equal to one that g was calibrated on are left out. Both together are an alternative, too.
 // The argument says how people are told apart in them; nil for no groups.
-func (r *Result) Alternatives(by *GroupBy) ([]Alternative, error) {
-	var all []Alternative
-	var err error
+func (r *Result) Alternatives(by *GroupBy) (all []Alternative, err error) {
 	known, copies := r.Records.Calibrated(), r.Records.copies
 	add := func(name, about string, distinct, others bool) {
-		var v *Result
-		if v, err = r.variant(by, distinct, others, err); err == nil {
-			all = append(all, Alternative{name, about, v})
-		}
+		v, failed := r.variant(by, distinct, others)
+		all, err = append(all, Alternative{name, about, v}), errors.Join(err, failed)
 	}
+	equal := func(n int) string { return message.Count(n, "row") + message.Plural(n, " is", " are") + " equal to" }
 	if copies > 0 {
-		add("distinct rows", fmt.Sprintf("%s equal to another (numbers of rows aside): copies, or people who do not differ",
-			message.Count(copies, "row")+message.Plural(copies, " is", " are")), true, false)
+		add("distinct rows", equal(copies)+" another (numbers of rows aside): copies, or people who do not differ",
+			true, false)
 	}
 	if known > 0 {
-		about := fmt.Sprintf("%s equal to a row that the quantized model was calibrated on",
-			message.Count(known, "row")+message.Plural(known, " is", " are"))
+		about := equal(known) + " a row that the quantized model was calibrated on"
 		add("without calibration rows", about, false, true)
 		if copies > 0 {
 			add("distinct rows without calibration rows", about, true, true)
@@ -58,82 +52,64 @@ func (r *Result) Alternatives(by *GroupBy) ([]Alternative, error) {
 	return all, err
 }
 
+// copies finds rows that are equal to others.
 type copies struct {
-	shards       int
-	rows         *extsort.Lists // by hash
-	n, evaluated int
-	distinct     bool // IDs say who is who, or hashes are not known
+	rows     []rowOf
+	distinct bool // IDs say who is who, or hashes are not known
 }
 
-const copySize = 17 // of what is kept of a record: its hash, that of its ID, and whether it is evaluated
-
-func newCopies(of *Records) *copies {
-	n := shards(of.n)
-	return &copies{shards: n, rows: extsort.New(n, of.limits.bytes)}
+// rowOf is what is kept of a record: its hash, that of its ID, and whether it is evaluated.
+type rowOf struct {
+	hash, id  uint64
+	evaluated bool
 }
 
 func (c *copies) visitor() Visitor {
 	return VisitRecords(func(some []*Record) error {
-		var b [copySize]byte
 		for _, x := range some {
-			c.distinct = c.distinct || x.ID != "" && !strings.HasPrefix(x.ID, RowID) || x.Hash == 0
-			if c.distinct {
+			if c.distinct = c.distinct || x.ID != "" && !strings.HasPrefix(x.ID, RowID) || x.Hash == 0; c.distinct {
+				c.rows = nil
 				return nil
 			}
-			c.n++
-			c.evaluated += count(x.Evaluated)
-			binary.LittleEndian.PutUint64(b[:], x.Hash)
-			row := uint64(c.n) // a row of its own
+			row := rowOf{x.Hash, uint64(len(c.rows)), x.Evaluated} // a row of its own
 			if x.ID != "" {
-				row = textHash(x.ID)
+				row.id = textHash(x.ID)
 			}
-			binary.LittleEndian.PutUint64(b[8:], row)
-			b[16] = byte(count(x.Evaluated))
-			if err := c.rows.Append(int(mixed(x.Hash)%uint64(c.shards)), b[:]); err != nil {
-				return err
-			}
+			c.rows = append(c.rows, row)
 		}
 		return nil
 	})
 }
 
 // count counts the rows that are equal to an earlier one; 0 when they are few, or IDs say who is who.
-func (c *copies) count() (int, error) {
-	if c.distinct {
-		return 0, nil
+func (c *copies) count() int {
+	evaluated := 0
+	for _, r := range c.rows {
+		evaluated += count(r.evaluated)
 	}
+	slices.SortFunc(c.rows, func(a, b rowOf) int {
+		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.id, b.id), count(b.evaluated)-count(a.evaluated))
+	})
+	rows := slices.CompactFunc(slices.Clone(c.rows), func(a, b rowOf) bool { return a.hash == b.hash && a.id == b.id })
 	var all, ofThese int
-	for i := range c.shards {
-		data, err := io.ReadAll(c.rows.Reader(i))
-		if err != nil {
-			return 0, fmt.Errorf("eval: temporary file: %w", err)
-		}
-		seen := map[uint64]map[uint64]bool{} // whether rows are evaluated, by hash
-		for one := range slices.Chunk(data, copySize) {
-			hash, row := binary.LittleEndian.Uint64(one), binary.LittleEndian.Uint64(one[8:])
-			if seen[hash] == nil {
-				seen[hash] = map[uint64]bool{}
-			}
-			seen[hash][row] = seen[hash][row] || one[16] == 1
-		}
-		for _, rows := range seen {
-			of := 0
-			for _, evaluated := range rows {
-				of += count(evaluated)
-			}
-			all, ofThese = all+len(rows)-1, ofThese+max(0, of-1)
+	for i, r := range rows {
+		if i > 0 && r.hash == rows[i-1].hash {
+			all++
 		}
 	}
-	if float64(all) > maxCopies*float64(c.n) || float64(ofThese) > maxCopies*float64(c.evaluated) {
-		return all, nil
+	rows = slices.DeleteFunc(rows, func(r rowOf) bool { return !r.evaluated })
+	for i, r := range rows {
+		if i > 0 && r.hash == rows[i-1].hash {
+			ofThese++
+		}
 	}
-	return 0, nil
+	if float64(all) > maxCopies*float64(len(c.rows)) || float64(ofThese) > maxCopies*float64(evaluated) {
+		return all
+	}
+	return 0
 }
 
-func (r *Result) variant(by *GroupBy, distinct, others bool, err error) (*Result, error) {
-	if err != nil {
-		return nil, err
-	}
+func (r *Result) variant(by *GroupBy, distinct, others bool) (_ *Result, err error) {
 	view := r.Records.view(r.Records.key, nil)
 	if distinct {
 		view.key = func(x *Record) recordKey { return recordKey{hash: x.Hash} }

@@ -57,24 +57,23 @@ func Rerun(ctx context.Context, f, g recourse.Model, r *Result) (*Batches, error
 		return nil, errors.New("eval: other batches need the records that Summarize summed up")
 	}
 	s := r.Records.judged
-	s.draw()
-	out := &Batches{Points: len(s.judged), Sizes: []int{1, 8, 64}}
-	differ, decided := make([]bool, len(s.judged)), make([]bool, len(s.judged))
+	points, rng := s.draw(), rand.New(rand.NewPCG(s.seed, 0xba7c4))
+	out := &Batches{Points: len(points), Sizes: []int{1, 8, 64}}
+	differ, decided := make([]bool, len(points)), make([]bool, len(points))
 	for i, m := range []recourse.Model{f, g} {
 		name := []string{"the original", "the quantized model"}[i]
-		e, err := s.rerun(ctx, m, i, out.Sizes)
+		rerun := &rerunPoints{judgedSample: s, model: m, which: i, points: points}
+		nodes, err := rerun.run(ctx, out.Sizes, rng)
 		if err != nil {
 			return nil, fmt.Errorf("eval: other batches under %s: %w", name, err)
 		}
-		for k, x := range e.apart {
+		for k, x := range rerun.apart {
 			differ[k] = differ[k] || x > 0
-			decided[k] = decided[k] || x > 0 && e.decided[k]
+			decided[k] = decided[k] || x > 0 && rerun.decided[k]
 			out.Difference = max(out.Difference, Float(x))
 		}
-		for _, n := range e.nodes {
-			if len(out.Nodes) < batchNodes {
-				out.Nodes = append(out.Nodes, n+" of "+name)
-			}
+		for _, n := range nodes[:min(len(nodes), batchNodes-len(out.Nodes))] {
+			out.Nodes = append(out.Nodes, n+" of "+name)
 		}
 	}
 	for k := range differ {
@@ -84,53 +83,43 @@ func Rerun(ctx context.Context, f, g recourse.Model, r *Result) (*Batches, error
 	return out, nil
 }
 
+// judgedSample is points with the margins of both models by which they were judged: of people as they are, and of
+// recourse, of which there may be few among many people.
 type judgedSample struct {
 	seed        uint64
-	facts, ends bottomK[judgedPoint] // people as they are, recourse points
-
-	dim     int
-	x       []float32
-	judged  [][2]Float
-	unusual []float32
-	// farthest is the person with the largest numbers, whose square sum is far.
-	farthest []float32
-	far      float64
-	rng      *rand.Rand
+	facts, ends bottomK[judgedPoint]
+	unusual     []float32 // in each input, the most unusual value of all people
+	farthest    []float32 // the person with the largest numbers, whose square sum is far
+	far         float64
 }
 
 type judgedPoint struct {
-	x    []float32
-	f, g Float
+	x       []float32
+	margins [2]Float // under f and g
 }
 
 func newJudgedSample(of *Settings) *judgedSample {
-	return &judgedSample{
-		seed: of.Seed, facts: bottomK[judgedPoint]{most: batchPoints, once: true},
-		ends: bottomK[judgedPoint]{most: batchPoints, once: true},
-	}
+	points := bottomK[judgedPoint]{most: batchPoints, once: true}
+	return &judgedSample{seed: of.Seed, facts: points, ends: points}
 }
 
 func (s *judgedSample) visitor() Visitor {
 	add := func(to *bottomK[judgedPoint], x []float32, f, g Float) {
-		if p := priority(s.seed, x); to.wants(p) {
-			to.add(p, judgedPoint{slices.Clone(x), f, g})
-		}
+		to.add(priority(s.seed, x), judgedPoint{x, [2]Float{f, g}})
 	}
 	return VisitRecords(func(some []*Record) error {
 		for _, c := range some {
-			s.dim = len(c.X)
 			add(&s.facts, c.X, c.Full, c.Quant)
+			before := &Step{}
 			for k := range c.Steps {
-				before := &Step{}
-				if k > 0 {
-					before = &c.Steps[k-1]
-				}
-				if p := &c.Steps[k].Full; p.Exists() && !p.same(&before.Full) {
+				step := &c.Steps[k]
+				if p := &step.Full; p.Exists() && !p.same(&before.Full) {
 					add(&s.ends, p.Point, p.Own, p.Other)
 				}
-				if p := &c.Steps[k].Quant; p.Exists() && !p.same(&before.Quant) {
+				if p := &step.Quant; p.Exists() && !p.same(&before.Quant) {
 					add(&s.ends, p.Point, p.Other, p.Own)
 				}
+				before = step
 			}
 			s.look(c.X)
 		}
@@ -138,16 +127,10 @@ func (s *judgedSample) visitor() Visitor {
 	})
 }
 
-func (s *judgedSample) draw() {
-	s.x, s.judged, s.rng = nil, nil, rand.New(rand.NewPCG(s.seed, 0xba7c4))
-	take := func(from []judgedPoint, n int) {
-		for _, p := range from[:min(n, len(from))] {
-			s.x, s.judged = append(s.x, p.x...), append(s.judged, [2]Float{p.f, p.g})
-		}
-	}
-	as := s.facts.kept()
-	take(s.ends.kept(), max(batchPoints/2, batchPoints-len(as)))
-	take(as, batchPoints-len(s.judged))
+func (s *judgedSample) draw() []judgedPoint {
+	facts, ends := s.facts.kept(), s.ends.kept()
+	points := slices.Clone(ends[:min(len(ends), max(batchPoints/2, batchPoints-len(facts)))])
+	return append(points, facts[:min(len(facts), batchPoints-len(points))]...)
 }
 
 func (s *judgedSample) look(x []float32) {
@@ -156,7 +139,7 @@ func (s *judgedSample) look(x []float32) {
 		far += float64(v) * float64(v)
 	}
 	if s.farthest == nil || far > s.far || far == s.far && slices.Compare(x, s.farthest) > 0 { // whatever the order
-		s.farthest, s.far = slices.Clone(x), far
+		s.farthest, s.far = x, far
 	}
 	if s.unusual == nil {
 		s.unusual = make([]float32, len(x))
@@ -169,46 +152,34 @@ func (s *judgedSample) look(x []float32) {
 	}
 }
 
-// batchEffect is by how much each point's margin differs in other batches, 0 for rounding, whether the decision does,
-// and where that begins.
-type batchEffect struct {
+// rerunPoints are points in other batches under one model: by how much each one's margin differs, 0 for rounding,
+// whether the decision does, and what was said of it in which place.
+type rerunPoints struct {
+	*judgedSample
+	model   recourse.Model
+	which   int // of the margins judged by
+	points  []judgedPoint
 	apart   []float64
 	decided []bool
-	nodes   []string
+	places  [][]classifier.Place
+	got     [][]Float
 }
 
-func (s *judgedSample) rerun(ctx context.Context, m recourse.Model, which int, sizes []int) (*batchEffect, error) {
-	n := len(s.judged)
-	e := &batchEffect{apart: make([]float64, n), decided: make([]bool, n)}
-	places, got := make([][]classifier.Place, n), make([][]Float, n)
+// run returns the nodes from which outputs differ.
+func (e *rerunPoints) run(ctx context.Context, sizes []int, rng *rand.Rand) ([]string, error) {
+	n := len(e.points)
+	e.apart, e.decided = make([]float64, n), make([]bool, n)
+	e.places, e.got = make([][]classifier.Place, n), make([][]Float, n)
 	for _, size := range sizes {
-		order := s.rng.Perm(n)
-		for chunk := range slices.Chunk(order, max(1, size-size/64)) {
-			var x []float32
-			for at, k := range chunk {
-				x = append(x, s.x[k*s.dim:(k+1)*s.dim]...)
-				places[k] = append(places[k], classifier.Place{At: at})
-			}
-			if size/64 > 0 {
-				x = append(x, s.unusual...)
-			}
-			margins, err := m.Margins(ctx, x)
-			if err != nil && size/64 > 0 && ctx.Err() == nil {
-				// All values of a category at once may be none that a model looks up: a person as they are is one.
-				copy(x[len(x)-s.dim:], s.farthest)
-				margins, err = m.Margins(ctx, x)
-			}
-			if err != nil {
+		unusual := size == 64
+		for chunk := range slices.Chunk(rng.Perm(n), size-count(unusual)) {
+			if err := e.batch(ctx, chunk, unusual); err != nil {
 				return nil, err
-			}
-			for at, k := range chunk {
-				places[k][len(places[k])-1].Batch = x
-				got[k] = append(got[k], Float(margins[at]))
 			}
 		}
 	}
-	for k, all := range got {
-		judged := s.judged[k][which]
+	for k, all := range e.got {
+		judged := e.points[k].margins[e.which]
 		for _, v := range all {
 			if !v.Defined() {
 				return nil, fmt.Errorf("the margin of a point is %v, and was %v", v, judged)
@@ -220,54 +191,70 @@ func (s *judgedSample) rerun(ctx context.Context, m recourse.Model, which int, s
 			}
 		}
 	}
-	return e, s.trace(ctx, m, e, places, got)
+	return e.trace(ctx)
+}
+
+// batch runs the points at these positions, with an unusual row at the end.
+func (e *rerunPoints) batch(ctx context.Context, chunk []int, unusual bool) error {
+	var x []float32
+	for _, k := range chunk {
+		x = append(x, e.points[k].x...)
+	}
+	if unusual {
+		x = append(x, e.unusual...)
+	}
+	margins, err := e.model.Margins(ctx, x)
+	if err != nil && unusual && ctx.Err() == nil {
+		// All values of a category at once may be none that a model looks up: a person as they are is one.
+		copy(x[len(x)-len(e.farthest):], e.farthest)
+		margins, err = e.model.Margins(ctx, x)
+	}
+	if err != nil {
+		return err
+	}
+	for at, k := range chunk {
+		e.places[k] = append(e.places[k], classifier.Place{Batch: x, At: at})
+		e.got[k] = append(e.got[k], Float(margins[at]))
+	}
+	return nil
 }
 
 // trace finds the nodes from which the outputs of points begin to differ. A point whose outputs do so by rounding
 // alone, as when a quantizer takes the next code, does not differ.
-func (s *judgedSample) trace(
-	ctx context.Context, m recourse.Model, e *batchEffect, places [][]classifier.Place, got [][]Float,
-) error {
+func (e *rerunPoints) trace(ctx context.Context) (nodes []string, err error) {
 	var apart []int
+	var judged []float32
 	for k, x := range e.apart {
-		if x > 0 {
+		if judged = append(judged, e.points[k].x...); x > 0 {
 			apart = append(apart, k)
 		}
 	}
-	d, ok := m.(diverging)
+	d, ok := e.model.(diverging)
 	if len(apart) == 0 || !ok {
-		return nil
+		return nil, nil
 	}
 	slices.SortStableFunc(apart, func(a, b int) int { return cmp.Compare(e.apart[b], e.apart[a]) })
 	pairs := make([][2]classifier.Place, len(apart))
 	for i, k := range apart {
-		low, high := 0, 0
-		for i, v := range got[k] {
-			if v < got[k][low] {
-				low = i
-			}
-			if v > got[k][high] {
-				high = i
-			}
-		}
-		pairs[i] = [2]classifier.Place{places[k][low], places[k][high]}
+		low, high := slices.Index(e.got[k], slices.Min(e.got[k])), slices.Index(e.got[k], slices.Max(e.got[k]))
+		pairs[i] = [2]classifier.Place{e.places[k][low], e.places[k][high]}
 		if low == high { // only the batch in which it was judged differs: a large one
-			pairs[i] = [2]classifier.Place{places[k][0], {Batch: s.x, At: k}}
+			pairs[i] = [2]classifier.Place{e.places[k][0], {Batch: judged, At: k}}
 		}
 	}
 	found, err := d.Diverging(ctx, pairs)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i, x := range found {
 		if !x.Same && len(x.Nodes) == 0 {
 			e.apart[apart[i]] = 0
 		}
 		for _, n := range x.Nodes {
-			if !slices.Contains(e.nodes, n) {
-				e.nodes = append(e.nodes, n)
+			if !slices.Contains(nodes, n) {
+				nodes = append(nodes, n)
 			}
 		}
 	}
-	return nil
+	return nodes, nil
 }

@@ -44,7 +44,7 @@ func Columns(margins []float64, attributes []string) []Column {
 		{Name: "evaluated", Of: func(r *Record) any { return &r.Evaluated }},
 	}
 	for i, name := range attributes {
-		group := func(r *Record) *string { return at(r.Groups, i) }
+		group := func(r *Record) *string { return item(r.Groups, i) }
 		all = append(all, partColumn("group_"+name, group, func(g *string) any { return g }))
 	}
 	all = append(all, promiseColumns("issued_", "", true, func(r *Record) *Promise { return r.Issued })...)
@@ -60,8 +60,8 @@ func Columns(margins []float64, attributes []string) []Column {
 	return all
 }
 
-// at is an item of a list; nil where the list is too short.
-func at[T any](list []T, i int) *T {
+// item is that of a list at a position; nil where the list is too short.
+func item[T any](list []T, i int) *T {
 	if i >= len(list) {
 		return nil
 	}
@@ -80,7 +80,7 @@ func partColumn[T any](name string, part func(r *Record) *T, cell func(p *T) any
 }
 
 func stepColumns(i int, margin string) []Column {
-	step := func(r *Record) *Step { return at(r.Steps, i) }
+	step := func(r *Record) *Step { return item(r.Steps, i) }
 	column := func(name string, cell func(s *Step) any) Column { return partColumn(name+margin, step, cell) }
 	proof := func(name string, cell func(p *Proof) any) Column {
 		c := column(name, func(s *Step) any {

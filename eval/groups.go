@@ -74,8 +74,8 @@ func NewGroups(of *Records, s *Settings, by GroupBy) (*Groups, error) {
 		return nil, err
 	}
 	g := &Groups{s: s, min: cmp.Or(by.Min, minPeople), lists: newLists(of.limits)}
-	for i := range attributes {
-		g.all = append(g.all, groups{attribute: &attributes[i], members: map[string]*resultAccumulator{}})
+	for _, a := range attributes {
+		g.all = append(g.all, groups{attribute: a, members: map[string]*resultAccumulator{}})
 	}
 	return g, nil
 }
@@ -109,7 +109,7 @@ func (g *Groups) Close() {
 }
 
 type groups struct {
-	*attribute
+	attribute
 	members map[string]*resultAccumulator // by what the attribute says, joined by NULs
 	without int                           // records of which it says nothing
 	told    []*resultAccumulator          // in the order of the groups, once all are known
@@ -117,31 +117,19 @@ type groups struct {
 
 // add adds a person. One whose records say different things is in several groups.
 func (x *groups) add(of []*Record, s *Settings, l *lists) {
-	add := func(key string, records []*Record) {
-		y := x.members[key]
-		if y == nil {
-			y = newResultAccumulator(s, l)
-			x.members[key] = y
-		}
-		y.add(records)
-	}
-	var said map[string][]*Record
+	said := map[string][]*Record{}
 	for _, r := range of {
-		key, ok := x.says(r)
-		switch {
-		case !ok:
-			x.without++
-		case len(of) == 1:
-			add(key, of)
-		default:
-			if said == nil {
-				said = map[string][]*Record{}
-			}
+		if key, ok := x.says(r); ok {
 			said[key] = append(said[key], r)
+		} else {
+			x.without++
 		}
 	}
 	for key, records := range said {
-		add(key, records)
+		if x.members[key] == nil {
+			x.members[key] = newResultAccumulator(s, l)
+		}
+		x.members[key].add(records)
 	}
 }
 
@@ -151,11 +139,86 @@ func CheckGroups(groups []task.Subgroup, specs []string) error {
 	return err
 }
 
+// attribute is what tells people apart: one or several attributes of records.
 type attribute struct {
-	name       string
-	of         []int // positions among Record.Groups
-	order      [][]string
-	calibrated bool
+	name  string
+	parts []attributePart
+}
+
+type attributePart struct {
+	of     func(r *Record) string // "" without a value
+	values []string               // in the order of the groups
+}
+
+// says is what the attribute says of a record, joined by NULs; false when a part of it has no value.
+func (a *attribute) says(r *Record) (string, bool) {
+	said := make([]string, len(a.parts))
+	for i, part := range a.parts {
+		if said[i] = part.of(r); said[i] == "" {
+			return "", false
+		}
+	}
+	return strings.Join(said, "\x00"), true
+}
+
+func (a *attribute) compare(x, y string) int {
+	p, q := strings.Split(x, "\x00"), strings.Split(y, "\x00")
+	for k, part := range a.parts {
+		place := func(value string) uint { return uint(slices.Index(part.values, value)) } // others come last
+		if c := cmp.Or(cmp.Compare(place(p[k]), place(q[k])), cmp.Compare(p[k], q[k])); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+// attributesOf reads specs, each once.
+func attributesOf(all []task.Subgroup, specs []string) (list []attribute, err error) {
+	if specs == nil {
+		for i := range all {
+			specs = append(specs, all[i].Feature)
+		}
+	}
+	for _, spec := range specs {
+		a, bad := attributeOf(all, spec)
+		if bad != nil {
+			err = errors.Join(err, fmt.Errorf("eval: %w", bad))
+		} else if !slices.ContainsFunc(list, func(o attribute) bool { return o.name == a.name }) {
+			list = append(list, a)
+		}
+	}
+	return list, err
+}
+
+func attributeOf(all []task.Subgroup, spec string) (a attribute, err error) {
+	names := strings.Split(spec, "*")
+	if subgroup(all, spec) >= 0 { // whose name may have a * in it
+		names = []string{spec}
+	}
+	for i, name := range names {
+		name = strings.TrimSpace(name)
+		at := subgroup(all, name)
+		var part attributePart
+		switch {
+		case slices.Contains(names[:i], name):
+			return a, fmt.Errorf("%q names %q twice", spec, name)
+		case at >= 0:
+			part.values, part.of = all[at].Values, func(r *Record) string { return orZero(item(r.Groups, at)) }
+		case name == CalibrationGroup:
+			part.values, part.of = []string{calibrationRow, otherRow}, func(r *Record) string {
+				if r.Calibrated {
+					return calibrationRow
+				}
+				return otherRow
+			}
+		default:
+			return a, unknownGroups(all, name)
+		}
+		names[i] = name
+		a.parts = append(a.parts, part)
+	}
+	a.name = strings.Join(names, "*")
+	return a, nil
 }
 
 // The groups of CalibrationGroup.
@@ -164,88 +227,7 @@ const (
 	otherRow       = "other"
 )
 
-// says is what the attribute says of a record, joined by NULs; false when a part of it has no value.
-func (a *attribute) says(r *Record) (string, bool) {
-	if a.calibrated {
-		if r.Calibrated {
-			return calibrationRow, true
-		}
-		return otherRow, true
-	}
-	key := ""
-	for k, i := range a.of {
-		if i >= len(r.Groups) || r.Groups[i] == "" {
-			return "", false
-		}
-		if k > 0 {
-			key += "\x00"
-		}
-		key += r.Groups[i]
-	}
-	return key, true
-}
-
-func (a *attribute) compare(x, y string) int {
-	p, q := strings.Split(x, "\x00"), strings.Split(y, "\x00")
-	for k, order := range a.order {
-		place := func(value string) int {
-			if i := slices.Index(order, value); i >= 0 {
-				return i
-			}
-			return len(order)
-		}
-		if c := cmp.Or(place(p[k])-place(q[k]), cmp.Compare(p[k], q[k])); c != 0 {
-			return c
-		}
-	}
-	return 0
-}
-
-func attributesOf(all []task.Subgroup, specs []string) ([]attribute, error) {
-	if specs == nil {
-		for i := range all {
-			specs = append(specs, all[i].Feature)
-		}
-	}
-	var list []attribute
-	var errs []error
-	for _, spec := range specs {
-		a, err := attributeOf(all, spec)
-		switch {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("eval: %w", err))
-		case !slices.ContainsFunc(list, func(o attribute) bool { return o.name == a.name }):
-			list = append(list, a)
-		}
-	}
-	return list, errors.Join(errs...)
-}
-
-func attributeOf(all []task.Subgroup, spec string) (attribute, error) {
-	if i := subgroup(all, spec); i >= 0 { // whose name may have a * in it
-		return attribute{name: spec, of: []int{i}, order: [][]string{all[i].Values}}, nil
-	}
-	if spec == CalibrationGroup {
-		return attribute{name: spec, order: [][]string{{calibrationRow, otherRow}}, calibrated: true}, nil
-	}
-	var a attribute
-	for part := range strings.SplitSeq(spec, "*") {
-		name := strings.TrimSpace(part)
-		i := subgroup(all, name)
-		switch {
-		case i < 0:
-			return a, unknownGroups(all, name)
-		case slices.Contains(a.of, i):
-			return a, fmt.Errorf("%q names %q twice", spec, name)
-		}
-		if a.of != nil {
-			a.name += "*"
-		}
-		a.name, a.of, a.order = a.name+name, append(a.of, i), append(a.order, all[i].Values)
-	}
-	return a, nil
-}
-
+// subgroup is the position of the attribute of that name, -1 without one.
 func subgroup(all []task.Subgroup, name string) int {
 	return slices.IndexFunc(all, func(s task.Subgroup) bool { return s.Feature == name })
 }
@@ -327,7 +309,7 @@ func (x *groups) gap(g *Grouping, m *Metric, at int, margins []float64, least in
 	}
 	if len(compared) >= 2 {
 		worst, best := compared[0], compared[0]
-		bad := func(i int) float64 { return badness(m.Better, float64(values[i].Value)) }
+		bad := func(i int) float64 { return m.Better.badness(float64(values[i].Value)) }
 		for _, i := range compared[1:] {
 			if bad(i) > bad(worst) {
 				worst = i
@@ -343,16 +325,6 @@ func (x *groups) gap(g *Grouping, m *Metric, at int, margins []float64, least in
 		}
 	}
 	g.Gaps = append(g.Gaps, one)
-}
-
-func badness(b Better, v float64) float64 {
-	switch b {
-	case Higher:
-		return -v
-	case Zero:
-		return math.Abs(v)
-	}
-	return v
 }
 
 // test returns the p of the worst group against everybody else in the grouping, adjusted for there being

@@ -3,7 +3,6 @@ package eval
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -258,15 +257,9 @@ func TestCopiesByTheDefinition(t *testing.T) {
 
 func copiesIn(t testing.TB, r *Records) int {
 	t.Helper()
-	c := newCopies(r)
-	n, err := 0, r.Visit(c.visitor())
-	if err == nil {
-		n, err = c.count()
-	}
-	if err = errors.Join(err, c.rows.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return n
+	var c copies
+	must.Do(t, r.Visit(c.visitor()))
+	return c.count()
 }
 
 func TestCopiesAmongThoseEvaluated(t *testing.T) {

@@ -26,7 +26,7 @@ func sampleOf(better Better, perMargin bool, f func(v recordView) (x float64, co
 				}
 				v.at = &r.Steps[at]
 			}
-			if x, counts := f(v); counts && (!any || worse(better, x, worst)) {
+			if x, counts := f(v); counts && (!any || better.badness(x) > better.badness(worst)) {
 				worst, any = x, true
 			}
 		}
@@ -34,14 +34,15 @@ func sampleOf(better Better, perMargin bool, f func(v recordView) (x float64, co
 	}}
 }
 
-func worse(better Better, x, than float64) bool {
-	switch better {
+// badness is larger for worse values.
+func (b Better) badness(v float64) float64 {
+	switch b {
 	case Lower:
-		return x > than
+		return v
 	case Zero:
-		return math.Abs(x) > math.Abs(than)
+		return math.Abs(v)
 	}
-	return x < than
+	return -v
 }
 
 func event(happens, eligible bool) (x float64, counts bool) { return float64(count(happens)), eligible }
