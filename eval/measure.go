@@ -63,14 +63,13 @@ func Measure(
 	if waited := m.queue.Wait(); err == nil {
 		err = waited
 	}
-	if err == nil {
-		m.begin(&task.People{}) // there was nobody
-	} else {
+	if err != nil {
 		for _, r := range m.records {
 			_ = r.Close() // the error is what counts
 		}
 		return nil, m.settings, err
 	}
+	m.begin(&task.People{}) // if there was nobody
 	return m.records, m.settings, nil
 }
 
@@ -138,7 +137,7 @@ var ErrOtherSample = errors.New("another sample of the people was evaluated")
 
 func (m *measurement) take(b *Batch, all [][]Record) error {
 	for i, list := range all {
-		if m.o.OnRecords != nil && b.Records != nil { // whether they are of this run comes before what they say
+		if m.o.OnRecords != nil { // whether they are of this run comes before what they say
 			if err := m.o.OnRecords(b, &m.settings, list); err != nil {
 				return err
 			}
@@ -149,11 +148,6 @@ func (m *measurement) take(b *Batch, all [][]Record) error {
 			}
 			list[k].Calibrated = b.Calibrated != nil && b.Calibrated[k]
 			if err := m.records[i].Add(&list[k]); err != nil {
-				return err
-			}
-		}
-		if m.o.OnRecords != nil && b.Records == nil {
-			if err := m.o.OnRecords(b, &m.settings, list); err != nil {
 				return err
 			}
 		}

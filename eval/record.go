@@ -51,6 +51,14 @@ type Step struct {
 	Perturbed []Float `json:"perturbation,omitempty"` // logit perturbation by each of Perturbations
 }
 
+// promise is that of g or of f.
+func (s *Step) promise(quant bool) *Promise {
+	if quant {
+		return &s.Quant
+	}
+	return &s.Full
+}
+
 // free says that g gives the person the required margin as they are, at no cost.
 func (s *Step) free() bool { return s.Quant.Status == recourse.AlreadyFavourable }
 
@@ -108,10 +116,7 @@ func (p *Promise) compare(o *Promise) int {
 }
 
 func (r *Record) promise(at int, s *Settings, quant bool) *Promise {
-	p := &r.Steps[at].Full
-	if quant {
-		p = &r.Steps[at].Quant
-	}
+	p := r.Steps[at].promise(quant)
 	if !r.Evaluated || !p.Exists() || quant && !r.mirrored(s) {
 		return nil
 	}

@@ -1,5 +1,7 @@
 package eval
 
+import "slices"
+
 // resultAccumulator adds up what a Result says of some of the people: counts, exact sums, and lists for order
 // statistics. So a Result does not depend on the order of the people, and memory does not grow with their number.
 type resultAccumulator struct {
@@ -33,8 +35,8 @@ type issuedScope struct {
 }
 
 type doubtful struct {
-	evaluated, free int // people
-	full, quant     solverDoubts
+	evaluated, free int             // people
+	points          [2]solverDoubts // of both models
 }
 
 type solverDoubts struct {
@@ -61,7 +63,9 @@ func (y *resultAccumulator) add(of []*Record) {
 	for at, t := range y.s.Margins {
 		y.margins[at].add(p, at)
 		for model := range y.breaks {
-			y.breaks[model][at].add(worstPromise(of, at, y.s, model == ofQuant), t)
+			if p := worstPromise(of, at, y.s, model == ofQuant); p != nil {
+				y.breaks[model][at].add(p, t)
+			}
 		}
 	}
 	if y.s.Issued && len(y.s.Margins) > 0 {
@@ -89,7 +93,7 @@ func (y *resultAccumulator) count(of []*Record) {
 	p := &y.people
 	p.Read += len(of)
 	p.People++
-	var rows map[[2]uint64]bool // with promises
+	var rows [][2]uint64 // with promises
 	var evaluated, free bool
 	for _, r := range of {
 		p.Labelled += count(r.Label >= 0)
@@ -97,12 +101,9 @@ func (y *resultAccumulator) count(of []*Record) {
 		p.Evaluated += count(r.Evaluated)
 		p.BothRefuse += count(r.reverse())
 		row := [2]uint64{uint64(r.Row), r.Hash}
-		if r.Issued == nil || !rows[row] { // or it stands there once more, for another promise
-			if r.Issued != nil && len(of) > 1 {
-				if rows == nil {
-					rows = map[[2]uint64]bool{}
-				}
-				rows[row] = true
+		if r.Issued == nil || !slices.Contains(rows, row) { // or it is listed once more, for another promise
+			if r.Issued != nil {
+				rows = append(rows, row)
 			}
 			y.rows.all++
 			y.rows.labelled += count(r.Label >= 0)
@@ -111,8 +112,15 @@ func (y *resultAccumulator) count(of []*Record) {
 		free = free || r.Evaluated && approves(r.Quant)
 		y.countIssued(r)
 		if r.Evaluated {
-			y.doubts.full.check(r, y.s, true)
-			y.doubts.quant.check(r, y.s, false)
+			y.doubts.points[ofFull].check(&r.First, nil, 0)
+			for model := range y.doubts.points {
+				var before *Promise
+				for i, t := range y.s.Margins {
+					p := r.Steps[i].promise(model == ofQuant)
+					y.doubts.points[model].check(p, before, t)
+					before = p
+				}
+			}
 		}
 	}
 	y.doubts.evaluated += count(evaluated)
@@ -141,33 +149,16 @@ func first(a, b string) string {
 	return a
 }
 
-// check looks at the points of one model, and at f's first valid iterate. A point that is good for several margins is
-// checked at the smallest.
-func (d *solverDoubts) check(r *Record, s *Settings, full bool) {
-	var before *Promise
-	for i := -1; i < len(s.Margins); i++ {
-		t, p := 0.0, &r.First
-		if i >= 0 {
-			t = s.Margins[i]
-			if p = &r.Steps[i].Quant; full {
-				p = &r.Steps[i].Full
-			}
-		} else if !full {
-			continue
-		}
-		if p.Exists() && (i <= 0 || !p.same(before)) {
-			d.short += count(float64(p.Own) < t-shortfall)
-			d.unfit += count(p.Violation != "")
-			d.violation = first(d.violation, p.Violation)
-		}
-		before = p
+// check looks at a point for a margin. One that is good for several margins is checked at the smallest.
+func (d *solverDoubts) check(p, before *Promise, margin float64) {
+	if p.Exists() && !p.same(before) {
+		d.short += count(float64(p.Own) < margin-shortfall)
+		d.unfit += count(p.Violation != "")
+		d.violation = first(d.violation, p.Violation)
 	}
 }
 
 func (b *breakScope) add(p *Promise, required float64) {
-	if p == nil {
-		return
-	}
 	b.n++
 	if p.Broken() {
 		b.needs.add(needed(p, required))

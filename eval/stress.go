@@ -30,17 +30,6 @@ type stressRun struct {
 	all  []*Record // of base, by person
 }
 
-// Check returns the error that [Result.Stress] would return because people have not what s needs: for
-// those who want it before the work is done.
-func (s *Stress) Check(t *task.Task, b *Batch) error {
-	if s.kind == mixStress || s.kind == outcomeStress {
-		if _, _, err := s.divide(b.People); err != nil {
-			return fmt.Errorf("eval: %s: %w", s.Spec, err)
-		}
-	}
-	return s.Possible(t, b.Promises != nil)
-}
-
 const noNoise = "people with noise in their codes would be judged as decoded images, and not as they are"
 
 // Possible is the part of Check that needs no people.
@@ -53,6 +42,17 @@ func (s *Stress) Possible(t *task.Task, issued bool) error {
 			"out one of the two", s.Spec)
 	}
 	return nil
+}
+
+// Check returns the error that [Result.Stress] would return because people have not what s needs: for
+// those who want it before the work is done.
+func (s *Stress) Check(t *task.Task, b *Batch) error {
+	if s.kind == mixStress || s.kind == outcomeStress {
+		if _, _, err := s.divide(b.People); err != nil {
+			return fmt.Errorf("eval: %s: %w", s.Spec, err)
+		}
+	}
+	return s.Possible(t, b.Promises != nil)
 }
 
 // Stress evaluates under each of the conditions in list, and adds the scenarios to r, which is the result for the same
@@ -120,7 +120,10 @@ func (t *stressRun) run(ctx context.Context, s Stress) (one Scenario, err error)
 		}
 		if changed.Set == t.Set {
 			one.About = "the task's own constraints: " + one.About
-			one.Result = t.plain()
+			plain := *t.base
+			plain.Footprint, plain.Timing, plain.Groups, plain.Scenarios = nil, nil, nil, nil
+			plain.Warnings = slices.Clone(plain.Warnings)
+			one.Result = &plain
 			return one, nil
 		}
 	case mixStress, outcomeStress:
@@ -139,8 +142,6 @@ func (t *stressRun) run(ctx context.Context, s Stress) (one Scenario, err error)
 			one.About += fmt.Sprintf(" (%d have no known outcome and are left out)", n)
 		}
 		return one, nil
-	default:
-		return one, errors.New("no condition: it was not read by ParseStress")
 	}
 	o := t.o
 	if o.Progress != nil {
@@ -151,13 +152,6 @@ func (t *stressRun) run(ctx context.Context, s Stress) (one Scenario, err error)
 	}
 	one.Result, err = Compare(ctx, t.f, t.g, &changed, o)
 	return one, err
-}
-
-func (t *stressRun) plain() *Result {
-	r := *t.base
-	r.Footprint, r.Timing, r.Groups, r.Scenarios = nil, nil, nil, nil
-	r.Warnings = slices.Clone(r.Warnings)
-	return &r
 }
 
 // Stress is other conditions to evaluate under, or several of them, as ParseStress reads them.
@@ -187,150 +181,124 @@ const (
 type StressForm struct {
 	Form string // "noise:S"
 	Doc  string // one or two sentences
-	read func(spec, rest string) (Stress, error)
 }
 
-func (f *StressForm) word() string {
-	word, _, _ := strings.Cut(f.Form, ":")
-	return word
-}
-
-// StressForms returns the table of all forms: help, documentation and ParseStress come from it.
+// StressForms returns the table of all forms, for help and documentation.
 func StressForms() []StressForm {
 	return []StressForm{
-		{
-			"noise:S", "Feature noise. Every number that people can change moves by S of its standard deviations times a " +
-				"normal draw, back into its bounds and onto its steps; " +
-				"dependent features follow, the rest stays. Recourse is computed anew for the people as they are then.",
-			readNoise,
-		},
-		{
-			"mix:FEATURE=VALUE:SHARE", "Other groups. The people of the group become SHARE of all, by drawing the largest " +
-				"part of the data that is composed so. No recourse is computed anew.",
-			readMix,
-		},
-		{
-			"outcome:SHARE", "Other outcomes. The people whose known outcome is the unfavourable one become SHARE of those " +
-				"with a known outcome, by the same drawing.",
-			readOutcome,
-		},
-		{
-			"sparsity:K", "Other constraints. An action may change no more than K features. Recourse is computed anew under " +
-				"both models.",
-			readLimits,
-		},
-		{
-			"bounds:G", "Other constraints. Every number, and every value in an order, may go G times as far from the " +
-				"person's own value, upwards and downwards. Joined with the other one: sparsity:2,bounds:0.5.",
-			readLimits,
-		},
-		{
-			"shifts", fmt.Sprintf("The three shifts of the people, moderate: noise:%g; for each declared attribute a mix in "+
-				"which its smallest group (of %d promises or more) counts twice, half of the others being left out; "+
-				"and an outcome in which the people with the unfavourable one count twice.", presetNoise, minPeople),
-			readPreset(shiftStresses),
-		},
-		{
-			"tightness", "The three regimes of constraints: restrictive (half the features, bounds:0.5), moderate (the task's " +
-				"own, bounds:1) and permissive (twice the features, bounds:1.5).",
-			readPreset(tightnessStresses),
-		},
+		{"noise:S", "Feature noise. Every number that people can change moves by S of its standard deviations times a " +
+			"normal draw, back into its bounds and onto its steps; " +
+			"dependent features follow, the rest stays. Recourse is computed anew for the people as they are then."},
+		{"mix:FEATURE=VALUE:SHARE", "Other groups. The people of the group become SHARE of all, by drawing the largest " +
+			"part of the data that is composed so. No recourse is computed anew."},
+		{"outcome:SHARE", "Other outcomes. The people whose known outcome is the unfavourable one become SHARE of those " +
+			"with a known outcome, by the same drawing."},
+		{"sparsity:K", "Other constraints. An action may change no more than K features. Recourse is computed anew under " +
+			"both models."},
+		{"bounds:G", "Other constraints. Every number, and every value in an order, may go G times as far from the " +
+			"person's own value, upwards and downwards. Joined with the other one: sparsity:2,bounds:0.5."},
+		{"shifts", fmt.Sprintf("The three shifts of the people, moderate: noise:%g; for each declared attribute a mix in "+
+			"which its smallest group (of %d promises or more) counts twice, half of the others being left out; "+
+			"and an outcome in which the people with the unfavourable one count twice.", presetNoise, minPeople)},
+		{"tightness", "The three regimes of constraints: restrictive (half the features, bounds:0.5), moderate (the task's " +
+			"own, bounds:1) and permissive (twice the features, bounds:1.5)."},
 	}
 }
 
 // ParseStress reads one of the forms of StressForms.
 func ParseStress(spec string) (Stress, error) {
-	spec = strings.TrimSpace(spec)
-	word, rest, _ := strings.Cut(spec, ":")
-	var forms, known []string
-	for _, f := range StressForms() {
-		if f.word() == word {
-			s, err := f.read(spec, strings.TrimSpace(rest))
-			if err != nil {
-				return Stress{}, fmt.Errorf("eval: %q: %w", spec, err)
-			}
-			s.Spec = spec
-			return s, nil
+	s := Stress{Spec: strings.TrimSpace(spec)}
+	word, rest, more := strings.Cut(s.Spec, ":")
+	rest = strings.TrimSpace(rest)
+	var err error
+	switch word {
+	case "noise":
+		s.kind = noiseStress
+		s.size, err = number(rest, func(v float64) bool { return v > 0 },
+			"the size of the noise is a number above 0, in standard deviations: noise:%g", presetNoise)
+	case "mix":
+		err = s.readMix(rest)
+	case "outcome":
+		s.kind = outcomeStress
+		s.share, err = number(rest, isShare,
+			"the share of people with the unfavourable outcome is a number from 0 to 1: outcome:0.8")
+	case "sparsity", "bounds":
+		err = s.readLimits()
+	case "shifts", "tightness":
+		if s.kind = shiftStresses; word == "tightness" {
+			s.kind = tightnessStresses
 		}
-		forms, known = append(forms, f.Form), append(known, f.word())
-	}
-	if message.Nearest(word, known) != "" {
-		forms = known
-	}
-	return Stress{}, fmt.Errorf("eval: %q is no condition to evaluate under%s", spec, message.DidYouMean(word, forms))
-}
-
-func readNoise(_, rest string) (Stress, error) {
-	v, ok := task.Number(rest)
-	if !ok || v <= 0 {
-		return Stress{}, fmt.Errorf("the size of the noise is a number above 0, in standard deviations: noise:%g",
-			presetNoise)
-	}
-	return Stress{kind: noiseStress, size: v}, nil
-}
-
-func readMix(_, rest string) (Stress, error) {
-	group, share := rest, ""
-	if at := strings.LastIndexByte(rest, ':'); at >= 0 {
-		group, share = rest[:at], rest[at+1:]
-	}
-	feature, value, named := strings.Cut(group, "=")
-	if !named || feature == "" || value == "" {
-		return Stress{}, fmt.Errorf("a group is a feature and a value, before its share: mix:sex=Female:0.5")
-	}
-	v, ok := task.Number(strings.TrimSpace(share))
-	if !ok || v < 0 || v > 1 {
-		return Stress{}, fmt.Errorf("the share of %s among all people is a number from 0 to 1, behind a colon: mix:%s:0.5",
-			group, group)
-	}
-	return Stress{kind: mixStress, feature: strings.TrimSpace(feature), value: strings.TrimSpace(value), share: v}, nil
-}
-
-func readOutcome(_, rest string) (Stress, error) {
-	v, ok := task.Number(rest)
-	if !ok || v < 0 || v > 1 {
-		return Stress{}, fmt.Errorf("the share of people with the unfavourable outcome is a number from 0 to 1: outcome:0.8")
-	}
-	return Stress{kind: outcomeStress, share: v}, nil
-}
-
-func readLimits(spec, _ string) (Stress, error) {
-	s := Stress{kind: limitStress, scale: 1}
-	given := map[string]bool{}
-	for part := range strings.SplitSeq(spec, ",") {
-		word, rest, _ := strings.Cut(strings.TrimSpace(part), ":")
-		rest = strings.TrimSpace(rest)
-		if given[word] {
-			return s, fmt.Errorf("%s stands there twice", word)
+		if more {
+			err = fmt.Errorf("%s takes no number", word)
 		}
-		given[word] = true
-		switch word {
-		case "sparsity":
-			k, err := strconv.Atoi(rest)
-			if err != nil || k < 1 {
-				return s, fmt.Errorf("the number of features is a whole number of 1 or more: sparsity:2")
-			}
-			s.features = k
-		case "bounds":
-			g, ok := task.Number(rest)
-			if !ok || g <= 0 {
-				return s, fmt.Errorf("the factor on how far features may go is a number above 0: bounds:0.5")
-			}
-			s.scale = g
-		default:
-			return s, fmt.Errorf("%q does not belong there: only sparsity:K and bounds:G are joined by a comma", part)
+	default:
+		var forms, known []string
+		for _, f := range StressForms() {
+			word, _, _ := strings.Cut(f.Form, ":")
+			forms, known = append(forms, f.Form), append(known, word)
 		}
+		if message.Nearest(word, known) != "" {
+			forms = known
+		}
+		return s, fmt.Errorf("eval: %q is no condition to evaluate under%s", s.Spec, message.DidYouMean(word, forms))
+	}
+	if err != nil {
+		return Stress{}, fmt.Errorf("eval: %q: %w", s.Spec, err)
 	}
 	return s, nil
 }
 
-func readPreset(kind stressKind) func(spec, rest string) (Stress, error) {
-	return func(spec, _ string) (Stress, error) {
-		if word, _, more := strings.Cut(spec, ":"); more {
-			return Stress{}, fmt.Errorf("%s takes no number", word)
-		}
-		return Stress{kind: kind}, nil
+// number reads one that fits; otherwise the error has the text.
+func number(text string, fits func(v float64) bool, format string, a ...any) (float64, error) {
+	v, ok := task.Number(text)
+	if !ok || !fits(v) {
+		return 0, fmt.Errorf(format, a...)
 	}
+	return v, nil
+}
+
+func isShare(v float64) bool { return v >= 0 && v <= 1 }
+
+func (s *Stress) readMix(rest string) (err error) {
+	group, share := rest, ""
+	if at := strings.LastIndexByte(rest, ':'); at >= 0 {
+		group, share = rest[:at], rest[at+1:]
+	}
+	feature, value, _ := strings.Cut(group, "=")
+	if feature == "" || value == "" {
+		return errors.New("a group is a feature and a value, before its share: mix:sex=Female:0.5")
+	}
+	s.kind, s.feature, s.value = mixStress, strings.TrimSpace(feature), strings.TrimSpace(value)
+	s.share, err = number(strings.TrimSpace(share), isShare,
+		"the share of %s among all people is a number from 0 to 1, behind a colon: mix:%s:0.5", group, group)
+	return err
+}
+
+func (s *Stress) readLimits() (err error) {
+	s.kind, s.scale = limitStress, 1
+	given := map[string]bool{}
+	for part := range strings.SplitSeq(s.Spec, ",") {
+		word, rest, _ := strings.Cut(strings.TrimSpace(part), ":")
+		rest = strings.TrimSpace(rest)
+		if given[word] {
+			return fmt.Errorf("%s stands there twice", word)
+		}
+		given[word] = true
+		switch word {
+		case "sparsity":
+			if s.features, err = strconv.Atoi(rest); err != nil || s.features < 1 {
+				return errors.New("the number of features is a whole number of 1 or more: sparsity:2")
+			}
+		case "bounds":
+			if s.scale, err = number(rest, func(v float64) bool { return v > 0 },
+				"the factor on how far features may go is a number above 0: bounds:0.5"); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("%q does not belong there: only sparsity:K and bounds:G are joined by a comma", part)
+		}
+	}
+	return nil
 }
 
 const presetNoise = 0.25

@@ -65,11 +65,6 @@ func TestParseStress(t *testing.T) {
 			t.Errorf("%q: %v does not say %q", spec, err, want)
 		}
 	}
-	for _, f := range StressForms() {
-		if f.Doc == "" || f.read == nil {
-			t.Errorf("%s has no text", f.Form)
-		}
-	}
 }
 
 func FuzzParseStress(f *testing.F) {
@@ -388,9 +383,6 @@ func TestStressErrors(t *testing.T) {
 		err = base.Stress(t.Context(), original, original, b, []Stress{s}, o)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v does not say %q", c.spec, err, c.want)
-		}
-		if check := s.Check(threeInputs(t).Task(), b); check == nil || check.Error() != err.Error() {
-			t.Errorf("%s: checked %v, run %v", c.spec, check, err)
 		}
 	}
 	base.Records = nil

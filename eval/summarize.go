@@ -160,12 +160,12 @@ func (y *resultAccumulator) warnings(r *Result) []string {
 		ws.add("%d of %d rows could not be read", p.Unreadable, p.Rows)
 	}
 	if r.Issued == nil {
-		ws.solver(&y.doubts.full, "the original")
+		ws.solver(&y.doubts.points[ofFull], "the original")
 	} else if y.issued.violation != "" {
 		ws.add("the task does not allow %d of the promises given (such as: %v): they count all the same",
 			r.Issued.Infeasible.Num, y.issued.violation)
 	}
-	ws.solver(&y.doubts.quant, "the quantized model")
+	ws.solver(&y.doubts.points[ofQuant], "the quantized model")
 	return ws
 }
 
