@@ -231,9 +231,11 @@ func (x accumulators) values(confidence float64) (Values, [2][]SpreadStep) {
 		}
 		a.sorted = nil // there may be many
 	}
-	for id := range values {
-		if need := metricRow(id).Requires; need.optional() && !known[need] {
-			delete(values, id)
+	for _, a := range x {
+		for _, m := range a.metrics {
+			if m.Requires.optional() && !known[m.Requires] {
+				delete(values, m.ID)
+			}
 		}
 	}
 	return values, steps

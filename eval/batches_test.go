@@ -68,10 +68,7 @@ func TestRerunFindsFew(t *testing.T) {
 		differ func(points int) bool
 	}{
 		"rounding alone": {
-			&companion{
-				func(_ float32, rows int) float32 { return alone(rows, 1) },
-				func(float32) []string { return nil },
-			},
+			&companion{func(_ float32, rows int) float32 { return alone(rows, 1) }, func(float32) []string { return nil }},
 			func(n int) bool { return n == 0 },
 		},
 		"rounding hides the node": {
@@ -83,9 +80,7 @@ func TestRerunFindsFew(t *testing.T) {
 		},
 		"at recourse points": {
 			&companion{
-				func(x float32, rows int) float32 {
-					return alone(rows, -float32(math.Max(0, float64(x))))
-				},
+				func(x float32, rows int) float32 { return alone(rows, -max(0, x)) },
 				func(float32) []string { return []string{"Shape"} },
 			},
 			func(n int) bool { return n == 100 },
@@ -98,26 +93,6 @@ func TestRerunFindsFew(t *testing.T) {
 		if b.Points != batchPoints || !c.differ(b.Differ) || (b.Difference > 0) != (b.Differ > 0) {
 			t.Errorf("%s: %+v", name, b)
 		}
-	}
-}
-
-func TestRerunOfEqualPeople(t *testing.T) {
-	t.Parallel()
-	var records []Record
-	for i := range 3000 {
-		x := float32(-1 - i%7)
-		records = append(records, Record{Row: i, X: []float32{x}, Full: Float(x), Quant: Float(x)})
-	}
-	r := summarize(t, records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
-	quiet := &companion{func(float32, int) float32 { return 0 }, nil}
-	moved := &companion{func(x float32, rows int) float32 {
-		if x == -3 && rows == 1 {
-			return 1
-		}
-		return 0
-	}, func(float32) []string { return []string{"Shape"} }}
-	if b, err := Rerun(t.Context(), quiet, moved, r); err != nil || b.Points != 7 || b.Differ != 1 {
-		t.Errorf("%+v, %v", b, err)
 	}
 }
 

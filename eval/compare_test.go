@@ -17,11 +17,12 @@ import (
 	"cfq/recourse"
 )
 
-func long(t *testing.T) {
-	t.Helper()
-	if os.Getenv("CFQ_LONG") != "1" {
-		t.Skip("a simulation of minutes: CFQ_LONG=1 runs it")
+// times is how often a simulation is run, and with CFQ_LONG=1.
+func times(usually, long int) int {
+	if os.Getenv("CFQ_LONG") == "1" {
+		return long
 	}
+	return usually
 }
 
 type quality struct {
@@ -163,8 +164,7 @@ func compareRows(t *testing.T, a, b *Result) {
 }
 
 var sameFloat = cmp.Comparer(func(a, b Float) bool {
-	return a == b || math.IsNaN(float64(a)) &&
-		math.IsNaN(float64(b))
+	return a == b || math.IsNaN(float64(a)) && math.IsNaN(float64(b))
 })
 
 func TestComparisonOfIdenticalModels(t *testing.T) {
@@ -409,43 +409,28 @@ func TestComparisonErrors(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		b    *Result
-		o    ComparisonOptions
 		want string
 	}{
-		{"other people", madeUp(t, 60, 10, 2, quality{}), ComparisonOptions{}, "line 2: "},
-		{"fewer people", madeUp(t, 59, 9, 2, quality{}), ComparisonOptions{}, "60 and 59 people"},
-		{
-			"margins", changed(func(r *Result) { r.Settings.Margins = []float64{0} }),
-			ComparisonOptions{},
-			"required margins are [0 0.1 0.25] and [0]",
-		},
-		{"original", record(7, func(r *Record) { r.Full++ }), ComparisonOptions{}, "line 9: the original's margin"},
-		{
-			"sample", record(promised, func(r *Record) { r.Evaluated = false }),
-			ComparisonOptions{},
-			"the samples are different",
-		},
-		{
-			"recourse", record(promised, func(r *Record) { r.Steps[1].Full.Cost++ }),
-			ComparisonOptions{},
-			"recourse is different at margin 0.1",
-		},
-		{"first", record(promised, func(r *Record) { r.First.Own++ }), ComparisonOptions{}, "first valid step"},
-		{"options", changed(func(r *Result) { r.Settings.OneSided = true }), ComparisonOptions{}, "different options"},
-		{"report", changed(func(r *Result) { r.Records = nil }), ComparisonOptions{}, "read from a report"},
-		{"confidence", changed(func(*Result) {}), ComparisonOptions{Confidence: 1.5}, "confidence 1.5"},
+		{"other people", madeUp(t, 60, 10, 2, quality{}), "line 2: "},
+		{"fewer people", madeUp(t, 59, 9, 2, quality{}), "60 and 59 people"},
+		{"margins", changed(func(r *Result) { r.Settings.Margins = []float64{0} }), "margins are [0 0.1 0.25] and [0]"},
+		{"original", record(7, func(r *Record) { r.Full++ }), "line 9: the original's margin"},
+		{"sample", record(promised, func(r *Record) { r.Evaluated = false }), "the samples are different"},
+		{"recourse", record(promised, func(r *Record) { r.Steps[1].Full.Cost++ }), "recourse is different at margin 0.1"},
+		{"first", record(promised, func(r *Record) { r.First.Own++ }), "first valid step"},
+		{"options", changed(func(r *Result) { r.Settings.OneSided = true }), "different options"},
+		{"report", changed(func(r *Result) { r.Records = nil }), "read from a report"},
 	} {
-		_, err := ComparePaired([]string{"a", "b"}, []*Result{a, c.b}, c.o)
+		_, err := ComparePaired([]string{"a", "b"}, []*Result{a, c.b}, ComparisonOptions{})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
-	for _, names := range [][]string{{"a"}, {"a", "b"}, {"a", "a"}} {
-		results := []*Result{a, a}[:max(1, len(names)-1)]
-		if names[0] == names[len(names)-1] && len(names) > 1 {
-			results = []*Result{a, a}
-		}
-		if _, err := ComparePaired(names, results, ComparisonOptions{}); err == nil {
+	if _, err := ComparePaired([]string{"a", "b"}, []*Result{a, a}, ComparisonOptions{Confidence: 1.5}); err == nil {
+		t.Error("a confidence of 1.5 is taken")
+	}
+	for _, names := range [][]string{{"a"}, {"a", "b", "c"}, {"a", "a"}} {
+		if _, err := ComparePaired(names, []*Result{a, a}, ComparisonOptions{}); err == nil {
 			t.Errorf("%q: no error", names)
 		}
 	}
@@ -458,36 +443,6 @@ func BenchmarkContrast(b *testing.B) {
 	}
 	for b.Loop() {
 		comparison(b, ComparisonOptions{}, results...)
-	}
-}
-
-func calls(t *testing.T, people, pairs int, q quality, o ComparisonOptions) map[string]int {
-	t.Helper()
-	n := map[string]int{}
-	for i := range pairs {
-		o.Seed = uint64(i)
-		seed := uint64(1000 + i)
-		for _, r := range comparison(t, o, madeUp(t, people, seed, 1, q), madeUp(t, people, seed, 2, q)).Rows {
-			name := r.Metric
-			if r.Margin != nil {
-				name = fmt.Sprintf("%s %v", name, *r.Margin)
-			}
-			n[name] += count(r.Cells[1].Call != Alike)
-		}
-	}
-	return n
-}
-
-func testNull(t *testing.T, people, pairs int, q quality, draws int) {
-	t.Helper()
-	got := calls(t, people, pairs, q, ComparisonOptions{alone: true, Draws: draws})
-	chance := distuv.Binomial{N: float64(pairs), P: 0.05}
-	for _, name := range slices.Sorted(maps.Keys(got)) {
-		t.Logf("%d people, noise %v, %s: %.2f %% called", people, q.noise, name, 100*float64(got[name])/float64(pairs))
-		if p := chance.Survival(float64(got[name] - 1)); p < 1e-4 {
-			t.Errorf("%d people, noise %v, %s: %d of %d pairs of equally good models are told apart", people, q.noise, name,
-				got[name], pairs)
-		}
 	}
 }
 
@@ -512,17 +467,26 @@ func TestComparisonOfManyRows(t *testing.T) {
 	}
 }
 
-func TestComparisonNull(t *testing.T) {
-	t.Parallel()
-	testNull(t, 150, 50, quality{noise: 0.1}, 99)
-}
-
 // Measured: means, shares and rms 4 to 6 %, McNemar's test and tau01 less, signed CRG, of which absolute
 // values are compared, below 1 %.
-func TestComparisonNullLong(t *testing.T) {
+func TestComparisonNull(t *testing.T) {
 	t.Parallel()
-	long(t)
-	for _, people := range []int{45, 200, 800} {
-		testNull(t, people, 1000, quality{noise: 0.1}, 399)
+	pairs := times(50, 1000)
+	for _, people := range []int{150, 45, 200, 800}[:times(1, 4)] {
+		called := map[string]int{}
+		for i := range pairs {
+			o := ComparisonOptions{alone: true, Draws: times(99, 399), Seed: uint64(i)}
+			seed, q := uint64(1000+i), quality{noise: 0.1}
+			for _, r := range comparison(t, o, madeUp(t, people, seed, 1, q), madeUp(t, people, seed, 2, q)).Rows {
+				called[fmt.Sprintf("%s %v", r.Metric, orZero(r.Margin))] += count(r.Cells[1].Call != Alike)
+			}
+		}
+		chance := distuv.Binomial{N: float64(pairs), P: 0.05}
+		for _, name := range slices.Sorted(maps.Keys(called)) {
+			t.Logf("%d people, %s: %.2f %% called", people, name, 100*float64(called[name])/float64(pairs))
+			if p := chance.Survival(float64(called[name] - 1)); p < 1e-4 {
+				t.Errorf("%d people, %s: %d of %d pairs of equally good models are told apart", people, name, called[name], pairs)
+			}
+		}
 	}
 }

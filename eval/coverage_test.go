@@ -25,13 +25,7 @@ func TestDropCoverage(t *testing.T) {
 				}
 			}
 			for _, p := range [][2]float64{
-				{0.01, 0.01},
-				{0.05, 0.001},
-				{0.1, 0.1},
-				{0.3, 0.05},
-				{0.4, 0.4},
-				{0.02, 0.9},
-				{0.15, 0.14},
+				{0.01, 0.01}, {0.05, 0.001}, {0.1, 0.1}, {0.3, 0.05}, {0.4, 0.4}, {0.02, 0.9}, {0.15, 0.14},
 			} {
 				var covered float64
 				for b := range n + 1 {
@@ -101,8 +95,9 @@ func atLeast(t *testing.T, what string, covered, runs int, nominal float64) {
 	}
 }
 
-func testQuantileCoverage(t *testing.T, runs int) {
-	t.Helper()
+func TestQuantileCoverage(t *testing.T) {
+	t.Parallel()
+	runs := times(250, 40000)
 	for _, d := range distributions() {
 		for _, q := range []float64{0.5, 0.95} {
 			for _, n := range []int{10, 150} {
@@ -125,20 +120,13 @@ func testQuantileCoverage(t *testing.T, runs int) {
 	}
 }
 
-func TestQuantileCoverage(t *testing.T) { testQuantileCoverage(t, 250) }
-
-func TestQuantileCoverageLong(t *testing.T) {
-	t.Parallel()
-	long(t)
-	testQuantileCoverage(t, 40000)
-}
-
 // Student's interval at 95 % covers as much when numbers are not far from normal, or many. Of numbers with a
 // heavy tail, such as the ratios of CRG when some costs are tiny (here the logarithm is normal with standard
 // deviation 2), it covers 65 times of 100 when there are 30 of them and 77 times when there are 200: that is
 // why CRG has a median and a ratio of sums beside its mean.
-func testStudentCoverage(t *testing.T, runs int) {
-	t.Helper()
+func TestStudentCoverage(t *testing.T) {
+	t.Parallel()
+	runs := times(500, 40000)
 	for i, least := range [][2]float64{{0.95, 0.95}, {0.95, 0.95}, {0.92, 0.94}, {0.91, 0.94}, {0.64, 0.77}} {
 		d := distributions()[i]
 		for k, n := range []int{30, 200} {
@@ -159,14 +147,6 @@ func testStudentCoverage(t *testing.T, runs int) {
 			}
 		}
 	}
-}
-
-func TestStudentCoverage(t *testing.T) { testStudentCoverage(t, 500) }
-
-func TestStudentCoverageLong(t *testing.T) {
-	t.Parallel()
-	long(t)
-	testStudentCoverage(t, 40000)
 }
 
 // The delta method: b = a*(1 + noise) with a of a distribution with a long tail.
@@ -204,30 +184,22 @@ func tauWorlds() []tauWorld {
 			return promise(margins[at]+1e-6, -10*float64(count(r.Float64() < broken)))
 		}
 	}
+	normal := func(mean, deviation float64) func(*rand.Rand, int) Promise {
+		return func(r *rand.Rand, at int) Promise { return promise(margins[at], mean+deviation*r.NormFloat64()) }
+	}
 	const z = 2.3263478740408408 // of 1 %
 	return []tauWorld{
-		{"error is normal", margins, 0.06 * z, func(r *rand.Rand,
-			at int,
-		) Promise {
-			return promise(margins[at], 0.06*r.NormFloat64())
-		}},
-		{"error is biased", margins, 0.05 + 0.1*z, func(r *rand.Rand,
-			at int,
-		) Promise {
-			return promise(margins[at], -0.05+0.1*r.NormFloat64())
-		}},
-		{"extrapolated", margins, 0.4 * z, func(r *rand.Rand,
-			at int,
-		) Promise {
-			return promise(margins[at], 0.4*r.NormFloat64())
-		}},
+		{"error is normal", margins, 0.06 * z, normal(0, 0.06)},
+		{"error is biased", margins, 0.05 + 0.1*z, normal(-0.05, 0.1)},
+		{"extrapolated", margins, 0.4 * z, normal(0, 0.4)},
 		// Everywhere just 1 % break, so that every margin is good enough, and each is a chance to seem not to be.
 		{"on the edge", margins, 0, coin(tauShare)},
 	}
 }
 
-func testTauCoverage(t *testing.T, runs int) {
-	t.Helper()
+func TestTauCoverage(t *testing.T) {
+	t.Parallel()
+	runs := times(40, 5000)
 	for _, w := range tauWorlds() {
 		for _, n := range []int{300, 1500} {
 			rng := rand.New(rand.NewPCG(uint64(n), 5))
@@ -256,18 +228,11 @@ func testTauCoverage(t *testing.T, runs int) {
 	}
 }
 
-func TestTauCoverage(t *testing.T) { testTauCoverage(t, 40) }
-
-func TestTauCoverageLong(t *testing.T) {
-	t.Parallel()
-	long(t)
-	testTauCoverage(t, 5000)
-}
-
 // Promises with margins evenly spread over 0 to 1, of which a fifth breaks below 0.3 and 0.5 % above: VD(t) =
 // (0.2 (0.3-t) + 0.005*0.7)/(1-t) is 1 % at t = 0.0535/0.19.
-func testGivenTauCoverage(t *testing.T, runs int) {
-	t.Helper()
+func TestGivenTauCoverage(t *testing.T) {
+	t.Parallel()
+	runs := times(100, 4000)
 	truth := Float(0.0535 / 0.19)
 	for _, n := range []int{300, 3000} {
 		rng := rand.New(rand.NewPCG(uint64(n), 6))
@@ -299,14 +264,6 @@ func testGivenTauCoverage(t *testing.T, runs int) {
 			t.Errorf("%d promises gave an upper end in %d of %d runs", n, closed, known)
 		}
 	}
-}
-
-func TestGivenTauCoverage(t *testing.T) { testGivenTauCoverage(t, 100) }
-
-func TestGivenTauCoverageLong(t *testing.T) {
-	t.Parallel()
-	long(t)
-	testGivenTauCoverage(t, 4000)
 }
 
 func TestTolerances(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"cfq/internal/statistics"
 	"cfq/task"
 )
 
@@ -130,34 +129,6 @@ func TestApprovedByLessThanTheMargin(t *testing.T) {
 			near(t, "CRG", float64(a.Estimate("crg.mean").Value), want.mean, 1e-3)
 		}
 	}
-}
-
-func TestScaled(t *testing.T) {
-	t.Parallel()
-	people := crowd(300, 3)
-	half := original
-	half.gain = 0.5
-	r := compare(t, original, half, people, Options{Margins: []float64{0.5, 0, 0.5}})
-	m, _ := original.Margins(t.Context(), people.X)
-	var ratios, full, quant []float64
-	for _, m := range m {
-		if m <= 0 {
-			full, quant = append(full, 0.5-float64(m)), append(quant, 1-float64(m))
-			ratios = append(ratios, 0.5/(0.5-float64(m)))
-		}
-	}
-	if len(r.Margins) != 2 || r.Headline() != 1 {
-		t.Fatalf("margins %+v, headline %d", r.Settings.Margins, r.Headline())
-	}
-	a := r.Margins[1]
-	if a.Rate("vd").Num != 0 || a.Rate("rvd").Num != 0 || r.Rate("disagreement").Num != 0 {
-		t.Errorf("VD %+v, RVD %+v, %+v", a.Rate("vd"), a.Rate("rvd"), r.Values)
-	}
-	near(t, "CRG", float64(a.Estimate("crg.mean").Value), sum(ratios)/float64(len(ratios)), 2e-3)
-	near(t, "CRG sums", float64(a.Estimate("crg.ratio_of_sums").Value), sum(quant)/sum(full)-1, 2e-3)
-	near(t, "CRG median", float64(a.Estimate("crg.median").Value), statistics.Median(ratios), 2e-3)
-	near(t, "DirSim", float64(a.Estimate("dir_sim").Value), 1, 1e-6)
-	near(t, "error", float64(a.Estimate("margin_error.mean").Value), -0.25, 1e-3)
 }
 
 func TestRotated(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"cfq/internal/must"
 	"cfq/recourse"
 )
 
@@ -97,28 +96,6 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 	s := compareBatch(t, original, g, b, Options{Margins: margins, Sample: 50, Seed: 3})
 	if s.Issued.Promises+s.Issued.Unsampled != want.Promises || s.Issued.Promises > 50 || s.Population.Evaluated != 50 {
 		t.Errorf("%+v", s.Issued)
-	}
-}
-
-func TestGivenIsSolved(t *testing.T) {
-	t.Parallel()
-	people := crowd(300, 8)
-	g := original
-	g.w = []float64{0.9, 0.6, 0.2}
-	o := Options{Margins: []float64{0.25}, Seed: 4}
-	solved := compare(t, original, g, people, o)
-	actions := must.Get(recourse.Solve(t.Context(), original, threeInputs(t), people.X,
-		recourse.SolveOptions{Margin: 0.25, Seed: 4}))(t)
-	margins, _ := original.Margins(t.Context(), people.X)
-	for i := range actions { // computed promises are only made to people who are refused
-		if margins[i] > 0 {
-			actions[i].Status = recourse.AlreadyFavourable
-		}
-	}
-	again := compareBatch(t, original, g, &Batch{People: people, Set: threeInputs(t), Promises: actions}, o)
-	if d := cmp.Diff(solved.Margins, again.Margins,
-		cmp.Comparer(func(a, b Float) bool { return a == b || !a.Defined() && !b.Defined() })); d != "" {
-		t.Error(d)
 	}
 }
 

@@ -127,16 +127,17 @@ func TestNeitherOrderNorPartsCount(t *testing.T) {
 			if want := "distinct rows without calibration rows"; strings.Contains(usual, want) == ids {
 				t.Errorf("%s, IDs %t: alternatives: %t", name, ids, !ids)
 			}
-			rng := rand.New(rand.NewPCG(1, 2))
-			for range 3 {
-				few := limits{bytes: 2000, records: 30}
-				got := gathered(t, shuffledParts(rng, records), r.Settings.Margins, people.Subgroups, few)
-				text := report(t, got, r.Settings, file)
-				if d := cmp.Diff(strings.Split(usual, "\n"), strings.Split(text, "\n")); d != "" {
-					t.Fatalf("%s, IDs %t: %s", name, ids, d)
-				}
-				must.Do(t, got.Close())
+			if !strings.Contains(usual, "20 of 200 rows could not be read") {
+				t.Errorf("%s: no warning of rows", name)
 			}
+			rng := rand.New(rand.NewPCG(1, 2))
+			few := limits{bytes: 2000, records: 30}
+			got := gathered(t, shuffledParts(rng, records), r.Settings.Margins, people.Subgroups, few)
+			text := report(t, got, r.Settings, file)
+			if d := cmp.Diff(strings.Split(usual, "\n"), strings.Split(text, "\n")); d != "" {
+				t.Fatalf("%s, IDs %t: %s", name, ids, d)
+			}
+			must.Do(t, got.Close())
 		}
 	}
 }
@@ -166,7 +167,7 @@ func TestOrderOfOddRecords(t *testing.T) {
 			}
 		}
 		var records []Record
-		for range rapid.IntRange(1, 25).Draw(rt, "records") {
+		for range rapid.IntRange(1, 12).Draw(rt, "records") {
 			x := Record{
 				Row: rapid.IntRange(0, 9).Draw(rt, "row"), Label: rapid.Int8Range(-1, 1).Draw(rt, "label"),
 				Full: value.Draw(rt, "full"), Quant: value.Draw(rt, "quant"), Evaluated: rapid.Bool().Draw(rt, "evaluated"),
@@ -333,12 +334,12 @@ func TestComparisonOfManyRecords(t *testing.T) {
 func TestMeasureInBatches(t *testing.T) {
 	t.Parallel()
 	g := analytic{w: []float64{0.9, 0.6, 0.2}, gain: 1}
-	people, calibrated := crowdWithCopies(150, 4, false)
+	people, calibrated := crowdWithCopies(80, 4, false)
 	promises := map[string][]recourse.Action{"issued": given(people.N, people.X, 5)}
 	set := threeInputs(t)
 	for name, o := range map[string]Options{
-		"solved": {Margins: []float64{0, 0.25}}, "sample": {Sample: 30, Seed: 3}, "small": {Sample: 1000},
-		"issued": {Sample: 40}, "one-sided": {OneSided: true},
+		"solved": {Margins: []float64{0, 0.25}}, "sample": {Sample: 20, Seed: 3}, "small": {Sample: 1000},
+		"issued": {Sample: 25}, "one-sided": {OneSided: true},
 	} {
 		whole := compareBatch(t, original, g, &Batch{People: people, Set: set, Promises: promises[name]}, o)
 		list := listed(t, whole)
@@ -347,7 +348,7 @@ func TestMeasureInBatches(t *testing.T) {
 		}
 		once := gathered(t, [][]Record{list}, whole.Settings.Margins, people.Subgroups, usualLimits())
 		want := report(t, once, whole.Settings, DataFile{})
-		for _, size := range []int{1, 40, people.N} {
+		for _, size := range []int{1, 30, people.N} {
 			source := func(_ context.Context, each func(b *Batch) error) error {
 				for rows := range slices.Chunk(task.AllRows(people.N), size) {
 					b := &Batch{People: people.Subset(rows), Set: set.Select(rows), Total: people.N}

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -303,63 +301,6 @@ func TestInfeasiblePeopleAreCounted(t *testing.T) {
 	}
 	if ws := strings.Join(r.Warnings, "\n"); !strings.Contains(ws, "margin 0.5: no recourse was found for") {
 		t.Errorf("warnings: %s", ws)
-	}
-}
-
-func TestSummarizeAPart(t *testing.T) {
-	t.Parallel()
-	g := original
-	g.b += 0.05
-	r := compare(t, original, g, crowd(300, 11), Options{})
-	records := listed(t, r)
-	again := summarize(t, records, r.Settings, DataFile{})
-	if d := cmp.Diff(asJSON(t, r), asJSON(t, again)); d != "" {
-		t.Error(d)
-	}
-	a, b := summarize(t, records[:100], r.Settings, DataFile{}), summarize(t, records[100:], r.Settings, DataFile{})
-	for i, m := range r.Margins {
-		a, b := a.Margins[i], b.Margins[i]
-		if m.Rate("vd").Num != a.Rate("vd").Num+b.Rate("vd").Num || m.Rate("rvd").Den != a.Rate("rvd").Den+b.Rate("rvd").Den {
-			t.Errorf("margin %v: the parts do not add up", m.Margin)
-		}
-	}
-	if r.Population.BothRefuse != a.Population.BothRefuse+b.Population.BothRefuse {
-		t.Errorf("%+v, %+v, %+v", r.Population, a.Population, b.Population)
-	}
-}
-
-func TestRecordsOfTwoMachines(t *testing.T) {
-	t.Parallel()
-	people := crowd(300, 11)
-	people.Failed, people.Total = 20, 320
-	promises := map[string][]recourse.Action{"issued": given(people.N, people.X, 5)}
-	for name, o := range map[string]Options{
-		"solved":    {},
-		"issued":    {},
-		"one-sided": {OneSided: true, Sample: 50, Seed: 2},
-	} {
-		for _, ids := range []bool{false, true} {
-			people.IDs = nil
-			for i := range people.N {
-				if ids {
-					people.IDs = append(people.IDs, strconv.Itoa(i*i%101))
-				}
-			}
-			b := &Batch{People: people, Set: threeInputs(t), Promises: promises[name]}
-			want := compareBatch(t, original, analytic{w: []float64{0.9, 0.6, 0.2}, gain: 1}, b, o)
-			records := listed(t, want)
-			got := summarize(t, slices.Concat(records[120:], records[:120]), want.Settings, want.Population.DataFile)
-			got.Records = want.Records // those are in another order
-			if d := cmp.Diff(asJSON(t, want), asJSON(t, got)); d != "" {
-				t.Errorf("%s, IDs %t: %s", name, ids, d)
-			}
-			if !strings.Contains(strings.Join(got.Warnings, "\n"), "20 of 320 rows could not be read") {
-				t.Errorf("%s: %q", name, got.Warnings)
-			}
-			if ids && got.Population.People >= got.Population.Read {
-				t.Errorf("%+v", got.Population)
-			}
-		}
 	}
 }
 

@@ -29,25 +29,6 @@ func TestMeanAsPublished(t *testing.T) {
 	}
 }
 
-// By hand: the ratio of 2+3+7 to 1+2+3 is 2, the residuals b - 2a are 0, -1 and 1, so that the standard error
-// is sqrt(3/2 * 2)/6; and t of 2 degrees is 4.302653.
-func TestRatioByHand(t *testing.T) {
-	t.Parallel()
-	e := ratioOf([]float64{1, 2, 3}, []float64{2, 3, 7}, 0.95)
-	half := 4.302653 * math.Sqrt(3) / 6
-	near(t, "ratio", float64(e.Value), 1, 1e-12)
-	near(t, "low", float64(e.Lo), 1-half, 1e-6)
-	near(t, "high", float64(e.Hi), 1+half, 1e-6)
-	// Divided by numbers that are equal, a ratio is a mean.
-	a, b := []float64{4, 4, 4, 4, 4}, []float64{3, 5, 9, 1, 4}
-	m, e := meanOf(b, 0.9), ratioOf(a, b, 0.9)
-	near(t, "as a mean, low", float64(1+e.Lo)*4, float64(m.Lo), 1e-12)
-	near(t, "as a mean, high", float64(1+e.Hi)*4, float64(m.Hi), 1e-12)
-	if e := ratioOf([]float64{0, 0}, []float64{1, 1}, 0.95); e.Value.Defined() || e.Lo.Defined() || e.Hi.Defined() {
-		t.Errorf("divided by nothing: %+v", e)
-	}
-}
-
 func TestRMSByHand(t *testing.T) {
 	t.Parallel()
 	// Squares 1, 4, 4, 1: mean 2.5, standard error sqrt(9/3/4); t of 3 degrees is 3.182446. The lower end of the

@@ -258,15 +258,6 @@ func table(t testing.TB, change func(*Run)) string {
 	return string(text)
 }
 
-func TestTooFewPerturbations(t *testing.T) {
-	t.Parallel()
-	path := put1(t, "a.csv", strings.Replace(table(t, nil), ",1 2 3\n", ",1 2\n", 1))
-	_, _, _, err := Read(t.Context(), []string{path}, parse(t), nil)
-	if err == nil || !strings.Contains(err.Error(), "record of row 3: 2 perturbations, want 3") {
-		t.Error(err)
-	}
-}
-
 func TestOtherRuns(t *testing.T) {
 	t.Parallel()
 	first := put1(t, "first.csv", table(t, nil))
@@ -338,6 +329,7 @@ func TestDamage(t *testing.T) {
 		{"found", "lost", `unknown status "lost"; there are`},
 		{",4 0:1,", ",,", `row 1, columns of promises: one was found whose cost, margin or point is missing`},
 		{",f,n,", ",f,", "fields where"},
+		{",1 2 3\n", ",1 2\n", "record of row 3: 2 perturbations, want 3"},
 	} {
 		if !strings.Contains(whole, c.old) {
 			t.Fatalf("no %s in %s", c.old, whole)
