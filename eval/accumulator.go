@@ -8,11 +8,8 @@ import (
 
 type sample struct {
 	// of is what a person adds, at the at-th required margin or -1 for metrics that have none: x to a sum, and `of` to
-	// what the sum is divided by, 1 for means and shares. counts is false for those who do not count. nil: the numbers do
-	// not come from records.
-	of func(p *personRecords, at int) (x, of float64, counts bool)
-	// costs is what a cost under f and another cost add; nil of samples that are not about costs.
-	costs func(full, other float64) (x, of float64)
+	// what the sum is divided by, 1 for means and shares. counts is false for those who do not count.
+	of    func(p *personRecords, at int) (x, of float64, counts bool)
 	steps int // of AtMargin.Steps, from 1; 0 for none
 }
 
@@ -207,9 +204,6 @@ func (x accumulators) index(s *sample) int {
 
 func (x accumulators) add(p *personRecords, at int) {
 	for i := range x {
-		if x[i].sample.of == nil {
-			continue
-		}
 		if v, of, counts := x[i].sample.of(p, at); counts {
 			x[i].add(v, of)
 		}

@@ -91,18 +91,14 @@ func (c *copies) count() int {
 		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.id, b.id), count(b.evaluated)-count(a.evaluated))
 	})
 	rows := slices.CompactFunc(slices.Clone(c.rows), func(a, b rowOf) bool { return a.hash == b.hash && a.id == b.id })
-	var all, ofThese int
-	for i, r := range rows {
-		if i > 0 && r.hash == rows[i-1].hash {
-			all++
+	again := func(rows []rowOf) (n int) {
+		for i := 1; i < len(rows); i++ {
+			n += count(rows[i].hash == rows[i-1].hash)
 		}
+		return n
 	}
-	rows = slices.DeleteFunc(rows, func(r rowOf) bool { return !r.evaluated })
-	for i, r := range rows {
-		if i > 0 && r.hash == rows[i-1].hash {
-			ofThese++
-		}
-	}
+	all := again(rows)
+	ofThese := again(slices.DeleteFunc(rows, func(r rowOf) bool { return !r.evaluated }))
 	if float64(all) > maxCopies*float64(len(c.rows)) || float64(ofThese) > maxCopies*float64(evaluated) {
 		return all
 	}

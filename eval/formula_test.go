@@ -13,7 +13,7 @@ import (
 
 func TestGap(t *testing.T) {
 	t.Parallel()
-	of := func(v Values, form string) float64 { return float64(v.Of("crg_noise." + form).Value) }
+	of := func(v Values, form string) float64 { return float64(v.Of("crg." + form).Value) }
 	g := gap([]float64{1, 2, 4}, []float64{2, 2, 1}, 0.95)
 	near(t, "mean", of(g, "mean"), (1+0-0.75)/3, 1e-8)
 	near(t, "ratio of sums", of(g, "ratio_of_sums"), (5.0-7)/7, 1e-12)
@@ -23,7 +23,7 @@ func TestGap(t *testing.T) {
 	if of(g, "mean") < 1e5 || of(g, "median") != 0 || math.Abs(of(g, "ratio_of_sums")-0.5) > 1e-5 {
 		t.Errorf("tiny cost: %+v", g)
 	}
-	if g = gap(nil, nil, 0.95); len(g) != 0 && g.Of("crg_noise.n").N != 0 {
+	if g = gap(nil, nil, 0.95); len(g) != 0 && g.Of("crg.n").N != 0 {
 		t.Errorf("nobody: %+v", g)
 	}
 	if m := statistics.Median([]float64{4, 1, 3, 2}); m != 2.5 {

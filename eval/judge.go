@@ -64,7 +64,12 @@ func (s *solution) judge(ctx context.Context, g recourse.Model, o Options) (_ []
 			}
 		}
 	}
-	return records, o.measureNeighbourhoods(ctx, records, s)
+	for i := range s.o.Margins {
+		if err := o.measureNeighbourhoods(ctx, records, s, i); err != nil {
+			return nil, err
+		}
+	}
+	return records, nil
 }
 
 func (s *solution) decisions(q *solution) []Record {

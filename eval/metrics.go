@@ -63,7 +63,8 @@ type Metric struct {
 
 type computation struct {
 	in string // the object of the JSON report that it is in, see Key
-	// From people: the statistic of the sample. Otherwise read takes the value out of another part of the result.
+	// From people: the statistic of the sample; without one [Result.Repeat] adds the value. Otherwise read takes it out of
+	// another part of the result.
 	sample    *sample
 	statistic statistic
 	read      func(r *Result) Value

@@ -158,7 +158,7 @@ func promiseMetrics() []Metric {
 
 func actionMetrics() []Metric {
 	ratio := family(perMargin, "ratio", RequiresMirrored)
-	crg, both, noise := newCostSamples((*Step).common), newCostSamples((*Step).bothExist), newCostSamples(nil)
+	crg, both := newCostSamples((*Step).common), newCostSamples((*Step).bothExist)
 	similarity := sampleOf(Higher, true, func(v recordView) (float64, bool) { return defined(v.at.DirSim) })
 	overlap := sampleOf(Higher, true, func(v recordView) (float64, bool) { return defined(v.at.Overlap) })
 	pixels := sampleOf(Lower, true, func(v recordView) (float64, bool) { return float64(v.at.Pixels), v.at.Pixels > 0 })
@@ -191,7 +191,7 @@ func actionMetrics() []Metric {
 			OwnMetric,
 			"|CRG| of f against itself, solved twice with different random numbers for a sample of people. CRG of this size "+
 				"comes from the solver, not from the model. crg_noise has the other forms too.").gatedBy("crg.abs_median").
-			is(noise.sizes, mean()),
+			is(nil, mean()),
 		ratio("crg_both.mean", "CRG of people who must act under both models", "CRG, both", Zero, "Metrics, CRG",
 			"CRG without the people whose cost under g is 0. Also crg_both.ratio_of_sums and crg_both.median.").
 			gatedBy("crg.median").
@@ -225,7 +225,7 @@ func actionMetrics() []Metric {
 			is(overlap, quantile(0.05)),
 	}
 	list = withCosts(list, "crg", RequiresMirrored, crg)
-	return withCosts(withCosts(list, "crg_both", RequiresMirrored, both), "crg_noise", RequiresNoise, noise)
+	return withCosts(withCosts(list, "crg_both", RequiresMirrored, both), "crg_noise", RequiresNoise, costSamples{})
 }
 
 func withCosts(list []Metric, name string, requires Requirement, x costSamples) []Metric {

@@ -39,19 +39,12 @@ func Perturbations() []Perturbation { return []Perturbation{AtPoint, InBall, Fir
 // each, with one number for each of Perturbations, undefined where the model's graph has none.
 type Perturber func(ctx context.Context, points []float32, n int) ([][]Float, error)
 
-func (o *Options) measureNeighbourhoods(ctx context.Context, records []Record, s *solution) error {
+// measureNeighbourhoods adds to the records of the people of s what holds around their recourse points at the i-th
+// required margin.
+func (o *Options) measureNeighbourhoods(ctx context.Context, records []Record, s *solution, i int) error {
 	if o.Prove == nil && o.Perturb == nil {
 		return nil
 	}
-	for i, t := range s.o.Margins {
-		if err := o.measureAt(ctx, records, s, i); err != nil {
-			return fmt.Errorf("neighbourhoods, margin %g: %w", t, err)
-		}
-	}
-	return nil
-}
-
-func (o *Options) measureAt(ctx context.Context, records []Record, s *solution, i int) error {
 	var steps []*Step
 	var points, half []float32
 	for k, row := range s.rows {
@@ -72,7 +65,7 @@ func (o *Options) measureAt(ctx context.Context, records []Record, s *solution, 
 	if o.Prove != nil {
 		proofs, err := o.Prove(ctx, points, half, len(steps))
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", stage, err)
 		}
 		for k, step := range steps {
 			step.Proof = &proofs[k]
@@ -81,7 +74,7 @@ func (o *Options) measureAt(ctx context.Context, records []Record, s *solution, 
 	if o.Perturb != nil {
 		eps, err := o.Perturb(ctx, points, len(steps))
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", stage, err)
 		}
 		for k, step := range steps {
 			step.Perturbed = eps[k]

@@ -69,15 +69,11 @@ func costRatio(full, quant float64) float64 { return (quant - full) / (full + Ep
 // References: CRG in "Metrics".
 type costSamples struct{ ratios, sums, sizes, free *sample }
 
-// newCostSamples takes who has a cost under both models; nil when the costs do not come from records. Of a person with
-// several records, those count in which the costs differ most.
+// newCostSamples takes who has a cost under both models. Of a person with several records, those count in which the
+// costs differ most.
 func newCostSamples(counted func(p *Step) bool) costSamples {
 	of := func(costs func(full, other float64) (x, of float64)) *sample {
-		s := &sample{costs: costs}
-		if counted == nil {
-			return s
-		}
-		s.of = func(p *personRecords, at int) (x, of float64, any bool) {
+		return &sample{of: func(p *personRecords, at int) (x, of float64, any bool) {
 			most := 0.0
 			for _, r := range p.records {
 				if !r.Evaluated || !counted(&r.Steps[at]) {
@@ -90,18 +86,13 @@ func newCostSamples(counted func(p *Step) bool) costSamples {
 				}
 			}
 			return x, of, any
-		}
-		return s
-	}
-	free := &sample{}
-	if counted != nil {
-		free = sampleOf(Lower, true, func(v recordView) (float64, bool) { return event(v.at.free(), counted(v.at)) })
+		}}
 	}
 	return costSamples{
 		ratios: of(func(full, other float64) (x, of float64) { return costRatio(full, other), 1 }),
 		sums:   of(func(full, other float64) (x, of float64) { return other - full, full }),
 		sizes:  of(func(full, other float64) (x, of float64) { return math.Abs(costRatio(full, other)), 1 }),
-		free:   free,
+		free:   sampleOf(Lower, true, func(v recordView) (float64, bool) { return event(v.at.free(), counted(v.at)) }),
 	}
 }
 

@@ -144,12 +144,15 @@ func (r *Result) Repeat(
 	for at := range o.Margins {
 		all := newAccumulators(true, l)
 		for i, q := range s.steps[at] {
-			if p := &people[i].Steps[at].Full; p.Exists() && q.Exists() {
-				all.addCosts(float64(p.Cost), float64(q.Cost))
-			}
+			step := Step{Full: people[i].Steps[at].Full, Quant: q.Promise}
+			all.add(&personRecords{[]*Record{{Evaluated: true, Steps: []Step{step}}}, &r.Settings}, 0)
 		}
 		noise, _ := all.values(o.Confidence)
-		r.Margins[at].takeNoise(noise)
+		for id, v := range noise {
+			if form, ok := strings.CutPrefix(id, "crg_both."); ok {
+				r.Margins[at].Values["crg_noise."+form] = v
+			}
+		}
 	}
 	return l.err
 }
@@ -157,22 +160,10 @@ func (r *Result) Repeat(
 // CopyNoise takes what another result of the same original has of CRG of f against itself.
 func (r *Result) CopyNoise(o *Result) {
 	for at := range o.Margins {
-		r.Margins[at].takeNoise(o.Margins[at].Values)
-	}
-}
-
-func (a *AtMargin) takeNoise(from Values) {
-	for id, v := range from {
-		if strings.HasPrefix(id, "crg_noise.") {
-			a.Values[id] = v
-		}
-	}
-}
-
-func (x accumulators) addCosts(first, second float64) {
-	for _, a := range x {
-		if a.sample.of == nil && a.costs != nil {
-			a.add(a.costs(first, second))
+		for id, v := range o.Margins[at].Values {
+			if strings.HasPrefix(id, "crg_noise.") {
+				r.Margins[at].Values[id] = v
+			}
 		}
 	}
 }

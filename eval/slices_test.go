@@ -49,7 +49,9 @@ func quantileOf(xs []float64, q, confidence float64) Estimate {
 func gap(full, quant []float64, confidence float64) Values {
 	all := newAccumulators(true, newLists(usualLimits()))
 	for i := range full {
-		all.addCosts(full[i], quant[i])
+		p, q := Promise{Status: recourse.Found, Cost: Float(full[i])}, Promise{Status: recourse.Found, Cost: Float(quant[i])}
+		r := &Record{Evaluated: true, Steps: []Step{{Full: p, Quant: q}}}
+		all.add(&personRecords{[]*Record{r}, &Settings{}}, 0)
 	}
 	values, _ := all.values(confidence)
 	return values
