@@ -173,22 +173,15 @@ func CheckLatent(
 		}
 	}
 	some := people.Subset(qat.Spread(people.N, apart))
-	if out.Problems, err = apartFromOthers(ctx, t, some); err != nil {
-		return nil, err
-	}
 	d, err := decodedOf(t)
 	if err != nil {
 		return nil, err
 	}
-	out.Problems = append(out.Problems, ofScale(people, t.ModelDim(), out.Distance, d.PixelWeights)...)
-	var codes []float32
-	for i := range some.N {
-		codes = append(codes, some.X[i*some.Dim+t.ModelDim():(i+1)*some.Dim]...)
-	}
-	images, err := d.Decoder.Run(ctx, codes)
+	images, problems, err := apartFromOthers(ctx, d, some)
 	if err != nil {
 		return nil, err
 	}
+	out.Problems = append(problems, ofScale(people, t.ModelDim(), out.Distance, d.PixelWeights)...)
 	if share := clipped(images, d); share > mostClipped {
 		out.Problems = append(out.Problems, fmt.Sprintf("%.0f %% of what the decoder makes is beyond the bounds of the "+
 			"model's inputs, and would be cut off: have it make inputs of the model, in their units", 100*share))
@@ -224,78 +217,62 @@ func ofScale(people *task.People, inputs int, distance float64, weights []float3
 	if people.N < few {
 		return nil
 	}
-	if s := widest(people, inputs); s < steps*onnxio.CodeGrid {
-		problems = append(problems, fmt.Sprintf("codes vary by %.3g at most (standard deviation), and are rounded to %v: "+
-			"have the encoder make larger ones, and the decoder divide them", s, onnxio.CodeGrid))
+	var widest, fromMean float64 // of the codes; of people, on average, in the unit of latent.pixels
+	values := make([]float64, people.N)
+	for j := range people.Dim {
+		for i := range values {
+			values[i] = float64(people.X[i*people.Dim+j])
+		}
+		if j >= inputs {
+			widest = max(widest, stat.PopStdDev(values, nil))
+			continue
+		}
+		mean := stat.Mean(values, nil)
+		for _, v := range values {
+			fromMean += float64(weights[j]) * math.Abs(v-mean) / float64(people.N)
+		}
 	}
-	if mean := fromMean(people, weights); distance >= mean {
+	if widest < steps*onnxio.CodeGrid {
+		problems = append(problems, fmt.Sprintf("codes vary by %.3g at most (standard deviation), and are rounded to %v: "+
+			"have the encoder make larger ones, and the decoder divide them", widest, onnxio.CodeGrid))
+	}
+	if distance >= fromMean {
 		problems = append(problems, fmt.Sprintf("what the decoder makes of people is %.3g from them on average, and the "+
-			"mean of all people %.3g: train it for longer, or have it make inputs of the model, in their units", distance, mean))
+			"mean of all people %.3g: train it for longer, or have it make inputs of the model, in their units", distance,
+			fromMean))
 	}
 	return problems
 }
 
-func widest(people *task.People, from int) (most float64) {
-	for j := from; j < people.Dim; j++ {
-		most = max(most, stat.PopStdDev(inputOf(people, j), nil))
-	}
-	return most
-}
-
-// fromMean is how far people are from their mean on average, in the unit of latent.pixels.
-func fromMean(people *task.People, weights []float32) (distance float64) {
-	for j, w := range weights {
-		values := inputOf(people, j)
-		mean := stat.Mean(values, nil)
-		for _, v := range values {
-			distance += float64(w) * math.Abs(v-mean) / float64(people.N)
-		}
-	}
-	return distance
-}
-
-func inputOf(people *task.People, j int) []float64 {
-	values := make([]float64, people.N)
-	for i := range values {
-		values[i] = float64(people.X[i*people.Dim+j])
-	}
-	return values
-}
-
-func apartFromOthers(ctx context.Context, t *task.Task, people *task.People) (problems []string, err error) {
-	a, ok := t.Latent.Coder().(*autoencoder)
-	if !ok {
-		return nil, nil
-	}
-	dim := t.ModelDim()
+// apartFromOthers looks whether encoder and decoder make the same of people one by one as of all together: images.
+func apartFromOthers(ctx context.Context, d *onnxio.Decoded, people *task.People) (images []float32,
+	problems []string, err error,
+) {
+	split := d.Encoder.Dim()
 	for _, part := range []struct {
 		name     string
 		m        *onnxio.Map
 		from, to int
-	}{{"encoder", a.encoder, 0, dim}, {"decoder", a.decoder, dim, people.Dim}} {
-		var x []float32
+	}{{"encoder", d.Encoder, 0, split}, {"decoder", d.Decoder, split, people.Dim}} {
+		var x, alone []float32
 		for i := range people.N {
-			x = append(x, people.X[i*people.Dim+part.from:i*people.Dim+part.to]...)
-		}
-		together, err := part.m.Run(ctx, x)
-		if err != nil {
-			return nil, err
-		}
-		var alone []float32
-		for row := range slices.Chunk(x, part.m.Dim()) {
+			row := people.X[i*people.Dim+part.from : i*people.Dim+part.to]
 			one, err := part.m.Run(ctx, row)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
-			alone = append(alone, one...)
+			x, alone = append(x, row...), append(alone, one...)
+		}
+		if images, err = part.m.Run(ctx, x); err != nil {
+			return nil, nil, err
 		}
 		for i, v := range alone {
-			if d := math.Abs(float64(v - together[i])); !(d <= 1e-3*max(1, math.Abs(float64(v)))) {
+			if d := math.Abs(float64(v - images[i])); !(d <= 1e-3*max(1, math.Abs(float64(v)))) {
 				problems = append(problems, fmt.Sprintf("the %s makes another number of a person alone than among others, %v and "+
-					"%v: export it in evaluation mode", part.name, v, together[i]))
+					"%v: export it in evaluation mode", part.name, v, images[i]))
 				break
 			}
 		}
 	}
-	return problems, nil
+	return images, problems, nil
 }

@@ -1,9 +1,7 @@
 package ptq
 
 import (
-	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"errors"
 	"math"
@@ -22,9 +20,6 @@ type Sparsity struct {
 	By     PruneBy `json:"by"`
 	Pruned float64 `json:"pruned"` // share of the weights that were made zero and kept so
 	Zero   float64 `json:"zero"`   // share of the codes that are zero in the end
-	// Gzip is the size of the file when compressed: ONNX stores zeros like any other weight, so that only this tells what
-	// they save.
-	Gzip int `json:"gzip_bytes"`
 }
 
 // prune says which weights of the layers become zero: the given share of all of them with the least scores.
@@ -36,8 +31,7 @@ func (t *trainingStage) prune(ctx context.Context, layers []qat.Layer) error {
 	}
 	infos := make([]quant.LayerInfo, len(layers))
 	for k := range layers {
-		i := slices.IndexFunc(t.net.layers, func(l quant.LayerInfo) bool { return l.Node == layers[k].Info.Node })
-		infos[k] = t.net.layers[i] // in float: after an integer input weights have other units
+		infos[k] = t.net.layers[t.net.index(layers[k].Info.Node)] // in float: after an integer input weights have other units
 	}
 	scores, err := t.pruningScores(ctx, infos)
 	if err != nil {
@@ -72,9 +66,8 @@ func (t *trainingStage) pruningScores(ctx context.Context, layers []quant.LayerI
 		return scores, nil
 	}
 	var x []float32
-	rays := t.source.People.Rays
-	for _, k := range qat.Spread(len(rays), prunePoints) {
-		x = append(x, rays[k].To...)
+	for _, ray := range subset(t.source.People.Rays, qat.Spread(len(t.source.People.Rays), prunePoints)) {
+		x = append(x, ray.To...)
 	}
 	if len(x) == 0 {
 		return nil, inputError(errors.New("nobody has recourse to measure the sensitivity of weights at: prune by magnitude"))
@@ -82,11 +75,10 @@ func (t *trainingStage) pruningScores(ctx context.Context, layers []quant.LayerI
 	return sensitivity.Weights(ctx, t.net.full, layers, x)
 }
 
-func (s *TrainSpec) sparsity(plan *quant.Plan, file []byte) (*Sparsity, error) {
+func (s *TrainSpec) sparsity(plan *quant.Plan) *Sparsity {
 	if s == nil || s.Sparsity == 0 {
-		return nil, nil
+		return nil
 	}
-	out := &Sparsity{By: s.PruneBy, Pruned: s.Sparsity}
 	var zero, all int
 	for _, l := range plan.Layers {
 		for _, q := range l.Codes {
@@ -95,16 +87,5 @@ func (s *TrainSpec) sparsity(plan *quant.Plan, file []byte) (*Sparsity, error) {
 			}
 		}
 	}
-	out.Zero = float64(zero) / float64(all)
-	var b bytes.Buffer
-	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(file); err != nil {
-		return nil, err
-	}
-	err = w.Close()
-	out.Gzip = b.Len()
-	return out, err
+	return &Sparsity{By: s.PruneBy, Pruned: s.Sparsity, Zero: float64(zero) / float64(all)}
 }

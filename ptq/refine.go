@@ -42,16 +42,16 @@ func (c *layerFits) refine(ctx context.Context, plans []quant.Layer, set *calib.
 	var layers []refine.Layer
 	var at []int // which of the plans
 	for k, plan := range plans {
-		for i, l := range c.grid.foldedLayers {
-			if l.Node != plan.Node || l.Conv != nil || l.Positions > 1 || !c.net.alone(l.Node) {
-				continue
-			}
-			layer := refine.Layer{Info: l, Plan: plan}
-			if c.onGrid(i) {
-				layer.Input = c.grid.input
-			}
-			layers, at = append(layers, layer), append(at, k)
+		i := c.net.index(plan.Node)
+		l := c.grid.foldedLayers[i]
+		if l.Conv != nil || l.Positions > 1 || !c.net.alone(i) {
+			continue
 		}
+		layer := refine.Layer{Info: l, Plan: plan}
+		if c.onGrid(i) {
+			layer.Input = c.grid.input
+		}
+		layers, at = append(layers, layer), append(at, k)
 	}
 	points, err := c.refinePoints(ctx, set)
 	if err != nil {

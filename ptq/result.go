@@ -84,9 +84,8 @@ func (c *Calibration) write(ctx context.Context, layers []quant.Layer, recipe ma
 	if err != nil {
 		return nil, err
 	}
-	r.Recipe = recipe
-	r.Sparsity, err = c.net.recipe.Train.sparsity(plan, bytes)
-	return r, err
+	r.Recipe, r.Sparsity = recipe, c.net.recipe.Train.sparsity(plan)
+	return r, nil
 }
 
 func (c *Calibration) describe(r *Result) {

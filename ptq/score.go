@@ -95,7 +95,7 @@ func (s *layerScores) gains() [][]float64 {
 // at rows of x by the layer's weights, times their squared error. A Hessian of negative trace counts nothing.
 func (c *layerFits) curvatures(ctx context.Context, x []float32, classes []int) ([][]float64, error) {
 	x, classes = c.net.thin(x, classes, sensitivity.TraceRows(c.net.layers))
-	traces, err := sensitivity.Trace(ctx, c.net.full, c.net.layers, x, classes, sensitivity.TraceOptions{
+	traces, _, err := sensitivity.Trace(ctx, c.net.full, c.net.layers, x, classes, sensitivity.TraceOptions{
 		Progress: func(done, total int) { c.net.tell("curvature", done, total) },
 	})
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *layerFits) curvatures(ctx context.Context, x []float32, classes []int) 
 		}
 		for _, change := range changes {
 			d := floats.Distance(float64s(change.W), float64s(l.W), 2)
-			out[i] = append(out[i], max(0, traces[i].Trace)/float64(l.Params())*d*d)
+			out[i] = append(out[i], max(0, traces[i])/float64(l.Params())*d*d)
 		}
 	}
 	return out, nil

@@ -1,10 +1,10 @@
 package ptq
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	"cfq/quant"
@@ -15,34 +15,31 @@ import (
 // an error: it would silently quantize what was to be kept.
 func keptInFloat(layers []quant.LayerInfo, only, keep []string) (map[string]string, error) {
 	var errs []error
-	matches := func(what string, patterns []string) map[string]string {
+	// by is the first of the patterns that matches each layer.
+	by := func(what string, patterns []string) map[string]string {
 		found := map[string]string{}
 		for _, p := range patterns {
-			if _, err := path.Match(p, ""); err != nil && !slices.ContainsFunc(layers,
-				func(l quant.LayerInfo) bool { return l.Node == p }) {
-				errs = append(errs, fmt.Errorf("%s %q is no pattern: a [ is never closed, or a \\ ends it", what, p))
-				continue
-			}
-			any := false
+			any, valid := false, false
 			for _, l := range layers {
-				if ok, err := path.Match(p, l.Node); l.Node == p || err == nil && ok {
+				ok, err := path.Match(p, l.Node)
+				valid = valid || err == nil
+				if l.Node == p || ok {
 					any = true
-					if found[l.Node] == "" {
-						found[l.Node] = p
-					}
+					found[l.Node] = cmp.Or(found[l.Node], p)
 				}
 			}
-			if !any {
+			switch {
+			case any:
+			case valid:
 				errs = append(errs, fmt.Errorf("%s %q matches no layer (* stands for anything but a slash); the layers are %s",
 					what, p, layerNames(layers)))
+			default:
+				errs = append(errs, fmt.Errorf("%s %q is no pattern: a [ is never closed, or a \\ ends it", what, p))
 			}
 		}
 		return found
 	}
-	wanted, kept := matches("only", only), matches("keep in float", keep)
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
+	wanted, kept := by("only", only), by("keep in float", keep)
 	out := map[string]string{}
 	for _, l := range layers {
 		switch {
@@ -52,7 +49,7 @@ func keptInFloat(layers []quant.LayerInfo, only, keep []string) (map[string]stri
 			out[l.Node] = "it is not among those to quantize"
 		}
 	}
-	return out, nil
+	return out, errors.Join(errs...)
 }
 
 func layerNames(layers []quant.LayerInfo) string {

@@ -160,39 +160,33 @@ func (c *layerFits) survey(ctx context.Context, s survey, o ProfileOptions) (_ [
 	err error,
 ) {
 	out := make([]Importance, len(c.net.layers))
-	missing := func(what string, err error) error {
-		if ctx.Err() == nil && err != nil {
-			warnings = append(warnings, fmt.Sprintf("no %s at %s: %v", what, s.name, err))
+	take := func(what string, values, errs []float64, err error, at func(*Importance) **Score) error {
+		if err == nil {
+			err = finite(what, slices.Concat(values, errs)...)
 		}
-		return ctx.Err()
+		if err != nil {
+			warnings = append(warnings, fmt.Sprintf("no %ss at %s: %v", what, s.name, err))
+			return ctx.Err()
+		}
+		for i, score := range c.ranked(values) {
+			if errs != nil {
+				score.Err = errs[i]
+			}
+			*at(&out[i]) = &score
+		}
+		return nil
 	}
 	c.net.tell("gradients at "+s.name, 0, 0)
 	gradients, err := sensitivity.Gradient(ctx, c.net.full, c.net.layers, s.moved, s.classes)
-	if err == nil {
-		err = finite("gradient", gradients...)
-	}
-	if err == nil {
-		for i, score := range c.ranked(gradients) {
-			out[i].Gradient = &score
-		}
-	} else if err := missing("gradients", err); err != nil {
+	err = take("gradient", gradients, nil, err, func(i *Importance) **Score { return &i.Gradient })
+	if err != nil {
 		return nil, nil, err
 	}
 	x, classes := c.net.thin(s.rows, s.classes, sensitivity.TraceRows(c.net.layers))
-	curvatures, err := sensitivity.Trace(ctx, c.net.full, c.net.layers, x, classes, sensitivity.TraceOptions{
+	traces, errs, err := sensitivity.Trace(ctx, c.net.full, c.net.layers, x, classes, sensitivity.TraceOptions{
 		Probes: o.Probes, Seed: o.Seed, Progress: func(done, total int) { c.net.tell("curvature at "+s.name, done, total) },
 	})
-	var traces []float64
-	for _, t := range curvatures {
-		traces = append(traces, t.Trace)
-		err = errors.Join(err, finite("trace", t.Trace, t.Err))
-	}
-	if err == nil {
-		for i, score := range c.ranked(traces) {
-			score.Err = curvatures[i].Err
-			out[i].Trace = &score
-		}
-	} else if err := missing("traces", err); err != nil {
+	if err = take("trace", traces, errs, err, func(i *Importance) **Score { return &i.Trace }); err != nil {
 		return nil, nil, err
 	}
 	x, _ = c.net.thin(s.rows, nil, errorRows)

@@ -15,17 +15,12 @@ import (
 // uses says for each layer which is the first with the same weights: itself where it is that or there is none.
 func (p *network) uses() []int {
 	out := make([]int, len(p.layers))
-	for i := range p.layers {
+	shares := func(i int) bool { return p.recipe.Train == nil && !p.integer[i] && p.layers[i].Conv == nil }
+	for i, l := range p.layers {
 		out[i] = i
-		if p.recipe.Train != nil || p.integer[i] || p.layers[i].Conv != nil {
-			continue
-		}
-		l := &p.layers[i]
-		for k := range i {
-			first := &p.layers[k]
-			if out[k] == k && !p.integer[k] && first.Conv == nil && first.In == l.In && slices.Equal(first.W, l.W) {
+		for k, first := range p.layers[:i] {
+			if shares(i) && shares(k) && out[k] == k && first.In == l.In && slices.Equal(first.W, l.W) {
 				out[i] = k
-				break
 			}
 		}
 	}
@@ -42,10 +37,12 @@ func (p *network) group(i int) []int {
 	return out
 }
 
-func (p *network) alone(node string) bool {
-	i := slices.IndexFunc(p.layers, func(l quant.LayerInfo) bool { return l.Node == node })
-	return i < 0 || len(p.group(p.first[i])) == 1
+func (p *network) index(node string) int {
+	return slices.IndexFunc(p.layers, func(l quant.LayerInfo) bool { return l.Node == node })
 }
+
+// alone reports whether the weights of layer i are used once.
+func (p *network) alone(i int) bool { return len(p.group(p.first[i])) == 1 }
 
 func (p *network) join(stats []calib.Stats) {
 	for i := range stats {

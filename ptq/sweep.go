@@ -20,11 +20,11 @@ import (
 	"cfq/task"
 )
 
-// SweepOptions of Sweep. The zero value tries every method at SweepBudgets.
+// SweepOptions of Sweep.
 type SweepOptions struct {
 	// Methods are names of Methods (all that do not train).
 	Methods []MethodName
-	// Budgets are values of AllocateSpec.Budget (SweepBudgets).
+	// Budgets are values of AllocateSpec.Budget (2, 2.5, 3, 3.5, 4, 5, 6, 8).
 	Budgets []float64
 	// Settings change the recipe of each method, as Recipe.Set reads them, where they have an effect.
 	Settings []string
@@ -56,9 +56,6 @@ func (o *SweepOptions) Recipe(method MethodName) (Recipe, error) {
 	}
 	return r, err
 }
-
-// SweepBudgets are the budgets of a sweep that names none.
-func SweepBudgets() []float64 { return []float64{2, 2.5, 3, 3.5, 4, 5, 6, 8} }
 
 // SweepPoint is one method at one budget.
 type SweepPoint struct {
@@ -131,7 +128,7 @@ func Sweep(ctx context.Context, m *onnxio.Model, t *task.Task, people, test *tas
 		return nil, inputError(err)
 	}
 	defer func() { err = errors.Join(err, full.Close()) }()
-	rows, err := ownDoing(ctx, m, full, t, test, task.AllRows(test.N), o.Workers)
+	rows, err := ownDoing(ctx, m, full, t, test, o.Workers)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +182,7 @@ func (o SweepOptions) resolve() (SweepOptions, error) {
 		}
 	}
 	if len(o.Budgets) == 0 {
-		o.Budgets = SweepBudgets()
+		o.Budgets = []float64{2, 2.5, 3, 3.5, 4, 5, 6, 8}
 	}
 	o.Budgets = slices.Compact(slices.Sorted(slices.Values(o.Budgets)))
 	for _, b := range o.Budgets {

@@ -139,7 +139,7 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 	}
 	defer func() { err = errors.Join(err, full.Close()) }()
 	own, held := divide(people, target.HoldOut, target.Seed)
-	theirs, err := ownDoing(ctx, m, full, t, people, task.AllRows(people.N), run.Workers)
+	theirs, err := ownDoing(ctx, m, full, t, people, run.Workers)
 	if err != nil {
 		return nil, err
 	}
@@ -391,20 +391,17 @@ func (s *search) choose() error {
 	return nil
 }
 
+// ownDoing is OwnDoing of a model that is not open yet, and all people of a task without codes.
 func ownDoing(
-	ctx context.Context, m *onnxio.Model, full recourse.Model, t *task.Task, people *task.People, rows []int, workers int,
-) (kept []int, err error) {
+	ctx context.Context, m *onnxio.Model, full recourse.Model, t *task.Task, people *task.People, workers int,
+) (_ []int, err error) {
 	if t.Latent == nil {
-		return rows, nil
+		return task.AllRows(people.N), nil
 	}
 	again, err := Reconstructed(m, t, workers)
 	if err != nil {
 		return nil, inputError(err)
 	}
 	defer func() { err = errors.Join(err, again.Close()) }()
-	some, err := OwnDoing(ctx, full, again, people.Subset(rows))
-	for _, i := range some {
-		kept = append(kept, rows[i])
-	}
-	return kept, err
+	return OwnDoing(ctx, full, again, people)
 }

@@ -211,9 +211,8 @@ func (t *trainingStage) learn(ctx context.Context, s *layerScores, budget float6
 		}
 		budget = max(minBudget, budget-8*float64(stored)/granted+s.meanBits(first))
 	}
-	policy, err := qat.Search(ctx, net, budget, t.source.Source(), t.net.recipe.Train.Spec, qat.Run{Progress: func(e qat.Event) {
-		t.tell("learn bit widths", e, e.Cost)
-	}})
+	progress := func(e qat.Event) { t.tell("learn bit widths", e, e.Cost) }
+	policy, err := qat.Search(ctx, net, budget, t.source.Source(), t.net.recipe.Train.Spec, qat.Run{Progress: progress})
 	if err != nil {
 		return nil, nil, fmt.Errorf("bit widths: %w", err)
 	}
@@ -235,16 +234,15 @@ func (t *trainingStage) learn(ctx context.Context, s *layerScores, budget float6
 
 func (c *layerFits) trainable(plans []quant.Layer) (layers []qat.Layer) {
 	for _, p := range plans {
-		for i := range c.net.layers {
-			if c.net.layers[i].Node != p.Node || !c.net.alone(p.Node) {
-				continue
-			}
-			l := qat.Layer{Info: c.grid.foldedLayers[i], Plan: p}
-			if c.onGrid(i) {
-				l.Sources = c.grid.input.Sources()
-			}
-			layers = append(layers, l)
+		i := c.net.index(p.Node)
+		if !c.net.alone(i) {
+			continue
 		}
+		l := qat.Layer{Info: c.grid.foldedLayers[i], Plan: p}
+		if c.onGrid(i) {
+			l.Sources = c.grid.input.Sources()
+		}
+		layers = append(layers, l)
 	}
 	return layers
 }

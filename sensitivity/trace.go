@@ -29,14 +29,6 @@ type TraceOptions struct {
 	Progress func(done, total int)
 }
 
-// Curvature is the estimated trace of a layer's Hessian.
-type Curvature struct {
-	Trace float64 // mean of the probes
-	// Err is the standard error of Trace that the random vectors make. What another
-	// choice of rows would change is not in it.
-	Err float64
-}
-
 // Trace estimates, for each layer, the trace of the Hessian by the layer's weights of
 // the mean cross-entropy over the rows of x; classes as in Gradient. It is Hutchinson's
 // estimate: the mean of v' H v over random vectors v of -1 and 1, drawn for each layer
@@ -46,16 +38,18 @@ type Curvature struct {
 //
 // A trace may be negative: the cross-entropy is not convex in the weights of layers
 // that are followed by others. Between the kinks of a piecewise linear network it is.
+//
+// errs are the standard errors of the traces that the random vectors make. What another
+// choice of rows would change is not in them.
 func Trace(
 	ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, x []float32, classes []int, o TraceOptions,
-) ([]Curvature, error) {
+) (traces, errs []float64, err error) {
 	switch o.Probes = cmp.Or(o.Probes, DefaultProbes); {
 	case o.Probes < 2:
-		return nil, fmt.Errorf("%d probes of the trace: a standard error needs 2 or more", o.Probes)
+		return nil, nil, fmt.Errorf("%d probes of the trace: a standard error needs 2 or more", o.Probes)
 	case len(x) == 0:
-		return nil, fmt.Errorf("no rows to take a trace over")
+		return nil, nil, fmt.Errorf("no rows to take a trace over")
 	}
-	out := make([]Curvature, len(layers))
 	for i := range layers {
 		l := &layers[i]
 		var sum, squares float64
@@ -63,7 +57,7 @@ func Trace(
 			v := rademacher(len(l.W), o.Seed, l.Node, p)
 			hv, err := c.HessianVector(ctx, x, classes, l.Weight, v)
 			if err != nil {
-				return nil, fmt.Errorf("trace of layer %q: %w", l.Node, err)
+				return nil, nil, fmt.Errorf("trace of layer %q: %w", l.Node, err)
 			}
 			var q float64
 			for k := range v {
@@ -77,9 +71,10 @@ func Trace(
 		}
 		n := float64(o.Probes)
 		mean := sum / n
-		out[i] = Curvature{Trace: mean, Err: math.Sqrt(max(0, squares-n*mean*mean) / (n - 1) / n)}
+		traces = append(traces, mean)
+		errs = append(errs, math.Sqrt(max(0, squares-n*mean*mean)/(n-1)/n))
 	}
-	return out, nil
+	return traces, errs, nil
 }
 
 func rademacher(n int, seed uint64, node string, probe int) []float32 {

@@ -504,8 +504,7 @@ func writeSummary(out io.Writer, r *ptq.Result) {
 	}
 	if s := r.Sparsity; s != nil {
 		say("%s of the weights pruned (%s), %s of the codes are zero; zeros are stored like other weights: the file is no "+
-			"smaller, but compressed by gzip it has %d bytes", message.Percent(s.Pruned, 1), s.By,
-			message.Percent(s.Zero, 1), s.Gzip)
+			"smaller", message.Percent(s.Pruned, 1), s.By, message.Percent(s.Zero, 1))
 	}
 	l := r.Verified.Levels
 	say("verified on %s: optimizations change outputs by %.2g at most", message.Count(l.Rows, "row"), l.Diff)
