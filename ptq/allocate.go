@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"cfq/allocate"
 	"cfq/quant"
 	"cfq/quant/qdq"
@@ -44,55 +46,43 @@ func (c *Calibration) allocate(ctx context.Context, budget float64) (a allocatio
 	return a, err
 }
 
-// unit is what has a bit width of its own: a row of a layer, or, with row -1, all of it.
-type unit struct{ layer, row int }
+// unit is what has a bit width of its own: a layer or a row of it.
+type unit struct {
+	layer   int
+	weights int64
+	errors  []float64 // what each format does to the margin; zeros where it was not measured
+}
 
 // units lists what has a bit width of its own. Convolutions have one for all rows, and layers with the same weights
 // have one together.
-func (s *layerScores) units() []unit {
-	var out []unit
+func (s *layerScores) units() (out []unit) {
 	for i, l := range s.net.layers {
 		if s.net.first[i] != i {
 			continue
 		}
-		if s.net.recipe.Allocate.Unit != bitWidthsPerRow || l.Conv != nil {
-			out = append(out, unit{i, -1})
-			continue
+		rows, weights, perRow := 1, l.Params(), s.net.perRow(&l)
+		if perRow {
+			rows, weights = l.Out, l.In
 		}
-		for r := range l.Out {
-			out = append(out, unit{i, r})
+		for r := range rows {
+			u := unit{i, int64(weights), make([]float64, len(quant.Formats()))}
+			for _, k := range s.net.group(i) {
+				switch {
+				case perRow:
+					floats.Add(u.errors, s.rowErrors[k][r])
+				case s.layerErrors != nil:
+					floats.Add(u.errors, s.layerErrors[k])
+				}
+			}
+			out = append(out, u)
 		}
 	}
 	return out
 }
 
-func (s *layerScores) weights(u unit) int64 {
-	l := &s.net.layers[u.layer]
-	if u.row < 0 {
-		return int64(l.Params())
-	}
-	return int64(l.In)
-}
-
-// errorsOf returns what each format of a unit does to the margin; nil when it was not measured.
-func (s *layerScores) errorsOf(u unit) (sum []float64) {
-	for _, i := range s.net.group(u.layer) {
-		var one []float64
-		switch {
-		case u.row >= 0:
-			one = s.rowErrors[i][u.row]
-		case s.layerErrors != nil:
-			one = s.layerErrors[i]
-		}
-		if sum == nil {
-			sum = slices.Clone(one)
-			continue
-		}
-		for f, v := range one {
-			sum[f] += v
-		}
-	}
-	return sum
+// perRow reports whether each row of a layer has a bit width of its own.
+func (p *network) perRow(l *quant.LayerInfo) bool {
+	return p.recipe.Allocate.Unit == bitWidthsPerRow && l.Conv == nil
 }
 
 // multiples is what one bit of a weight of layer i costs, and what the budget
@@ -121,21 +111,16 @@ func (s *layerScores) within(bits float64, spent int64, skip ...int) (assignment
 	index := make([][]int, len(units)) // the format of each choice
 	var granted float64
 	for k, u := range units {
-		n := s.weights(u)
 		cost, grant := s.multiples(u.layer)
-		granted += float64(n) * float64(grant)
+		granted += float64(u.weights) * float64(grant)
 		for _, i := range s.net.group(u.layer) {
 			perWeight[k] += s.gradients[i] / float64(s.net.layers[i].Params())
 		}
-		predicted := s.errorsOf(u)
 		for f, format := range quant.Formats() {
 			if slices.Contains(skip, format.Bits) {
 				continue
 			}
-			c := allocate.Choice{Bits: format.Bits, Cost: n * cost * int64(format.Bits)}
-			if predicted != nil {
-				c.Error = predicted[f]
-			}
+			c := allocate.Choice{Bits: format.Bits, Cost: u.weights * cost * int64(format.Bits), Error: u.errors[f]}
 			choices[k], index[k] = append(choices[k], c), append(index[k], f)
 		}
 	}
@@ -205,17 +190,13 @@ func (s *layerScores) fitBytes(bits float64) (assignment, error) {
 				failed = err
 				break
 			}
-			m, err := qdq.Write(s.net.canonical, s.fits.planOf(s.fits.assemble(s.fits.layers, w)), s.net.writer())
+			stored, err := s.stored(w)
 			if err != nil {
 				return nil, err
 			}
-			bytes, err := qdq.Stored(m)
-			if err != nil {
-				return nil, err
-			}
-			if over := 8*int64(bytes) - budget; over > 0 {
+			if over := stored - budget; over > 0 {
 				if len(skip) == len(quant.Formats())-1 { // no wider than that
-					failed = tooSmall(8*int64(bytes), granted)
+					failed = tooSmall(stored, granted)
 					break
 				}
 				spent += over
@@ -234,6 +215,16 @@ func (s *layerScores) fitBytes(bits float64) (assignment, error) {
 		return nil, failed
 	}
 	return best, nil
+}
+
+// stored is how many bits the file of an assignment has for weights.
+func (s *layerScores) stored(w assignment) (int64, error) {
+	m, err := qdq.Write(s.net.canonical, s.fits.planOf(s.fits.assemble(s.fits.layers, w)), s.net.writer())
+	if err != nil {
+		return 0, err
+	}
+	bytes, err := qdq.Stored(m)
+	return 8 * int64(bytes), err
 }
 
 func (s *layerScores) meanBits(w assignment) float64 {

@@ -91,19 +91,20 @@ func (p *network) fitLayers(ctx context.Context, sample *calibrationSample, poin
 }
 
 func (c *layerFits) tooSmall() (warnings []string) {
-	n := c.fitSet.Recourse
-	switch on := c.net.recipe.Calibrate.Points; {
-	case on == onFactual:
-	case n == 0:
+	few := func(n int, what string) {
+		if n < minPoints {
+			warnings = append(warnings, fmt.Sprintf("only %d %s to calibrate on: %d or more would be better", n, what,
+				minPoints))
+		}
+	}
+	switch {
+	case c.net.recipe.Calibrate.Points == onFactual:
+	case c.fitSet.Recourse == 0:
 		warnings = append(warnings, c.sample.noRecourse()+": calibrated on factual rows alone, as mixed-ptq would be")
-	case n < minPoints:
-		warnings = append(warnings, fmt.Sprintf("only %d recourse points to calibrate on: %d or more would be better", n,
-			minPoints))
+	default:
+		few(c.fitSet.Recourse, "recourse points")
 	}
-	if c.sample.people.N < minPoints {
-		warnings = append(warnings, fmt.Sprintf("only %d rows to calibrate on: %d or more would be better", c.sample.people.N,
-			minPoints))
-	}
+	few(c.sample.people.N, "rows")
 	return warnings
 }
 

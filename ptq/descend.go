@@ -45,11 +45,11 @@ func (c *layerFits) descend(ctx context.Context, plans []quant.Layer, points *re
 	ways, judging := from, from
 	ways.Rays, judging.Rays = nil, nil
 	for i, r := range from.Rays {
-		to := &ways
 		if i%stepHeld == 0 {
-			to = &judging
+			judging.Rays = append(judging.Rays, r)
+		} else {
+			ways.Rays = append(ways.Rays, r)
 		}
-		to.Rays = append(to.Rays, r)
 	}
 	if len(ways.Rays) == 0 {
 		return plans, nil

@@ -127,9 +127,6 @@ func drawProbes(in *quant.Input, data string, dim int) *task.People {
 	lo, hi := make([]float32, dim), make([]float32, dim)
 	if in != nil && (in.Value == "" || in.Value == data) {
 		for j, c := range in.Columns {
-			if c.Source < 0 || c.Source >= dim {
-				continue
-			}
 			if j == 0 || in.Columns[j-1].Source != c.Source {
 				lo[c.Source] = c.Lo
 			}
@@ -137,11 +134,9 @@ func drawProbes(in *quant.Input, data string, dim int) *task.People {
 		}
 	}
 	for i := range p.X {
-		a, b := lo[i%dim], hi[i%dim]
-		switch {
-		case a == b:
+		if a, b := lo[i%dim], hi[i%dim]; a == b {
 			p.X[i] = float32(rng.NormFloat64())
-		default:
+		} else {
 			p.X[i] = a + (b-a)*float32(min(max(3*rng.Float64()-1, 0), 1))
 		}
 	}

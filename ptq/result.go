@@ -100,16 +100,15 @@ func (c *Calibration) describe(r *Result) {
 	}
 	r.Factual, r.Recourse, r.Reached = points.Factual, points.Recourse, points.Valid()
 	r.Promised = r.Recourse > 0 && c.fits.sample.promises != nil
-	at := 0
 	for k := range r.Layers {
-		if n.found[k].Fixed != "" {
+		i := n.index(r.Layers[k].Node)
+		if i < 0 {
 			continue
 		}
-		r.Layers[k].Score = c.scores.gradients[at]
+		r.Layers[k].Score = c.scores.gradients[i]
 		if c.scores.layerErrors != nil && n.recipe.Allocate.Rule == allocatorExact {
-			r.Layers[k].MarginError = c.scores.layerErrors[at]
+			r.Layers[k].MarginError = c.scores.layerErrors[i]
 		}
-		at++
 	}
 }
 

@@ -104,23 +104,18 @@ func (p *network) marginsOf(ctx context.Context, all *task.People) ([]float32, e
 // withRefused adds rows, evenly spread, of people who are refused until there is one for
 // every refusedShare rows given. Rows are in ascending order.
 func withRefused(rows []int, margins []float32) []int {
-	chosen := make(map[int]bool, len(rows))
 	refused := 0
-	for _, r := range rows {
-		chosen[r] = true
-		if margins[r] <= 0 {
-			refused++
-		}
-	}
 	var others []int
 	for r, m := range margins {
-		if m <= 0 && !chosen[r] {
+		switch _, chosen := slices.BinarySearch(rows, r); {
+		case !(m <= 0):
+		case chosen:
+			refused++
+		default:
 			others = append(others, r)
 		}
 	}
-	for _, k := range qat.Spread(len(others), max(0, len(rows)/refusedShare-refused)) {
-		rows = append(rows, others[k])
-	}
+	rows = append(rows, subset(others, qat.Spread(len(others), len(rows)/refusedShare-refused))...)
 	slices.Sort(rows)
 	return rows
 }

@@ -122,7 +122,7 @@ func Sweep(ctx context.Context, m *onnxio.Model, t *task.Task, people, test *tas
 			}
 		}
 	}
-	s.tell()
+	o.Progress(Event{Stage: "points", Done: s.finished, Total: len(s.r.Points)})
 	full, err := OpenFor(m, t, o.Workers)
 	if err != nil {
 		return nil, inputError(err)
@@ -320,14 +320,9 @@ func (s *sweep) finish(p SweepPoint) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.finished++
-	s.tell()
+	s.o.Progress(Event{Stage: "points", Done: s.finished, Total: len(s.r.Points)})
 	if s.o.Finished == nil {
 		return nil
 	}
 	return s.o.Finished(p)
-}
-
-// tell reports how many points there are; its caller holds mu, or is alone.
-func (s *sweep) tell() {
-	s.o.Progress(Event{Stage: "points", Done: s.finished, Total: len(s.r.Points)})
 }

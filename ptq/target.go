@@ -252,11 +252,7 @@ func (s *search) measure(ctx context.Context, c *Candidate, part *eval.Batch) (_
 		}
 		return most
 	}
-	return &Measured{
-		VD:       share("vd"),
-		RVD:      share("rvd"),
-		Accuracy: r.Rate("accuracy_quant"),
-	}, nil
+	return &Measured{share("vd"), share("rvd"), r.Rate("accuracy_quant")}, nil
 }
 
 func (s *search) candidate(ctx context.Context, budget float64) (*Candidate, error) {

@@ -12,7 +12,6 @@ import (
 	"cfq/qat"
 	"cfq/qat/cohort"
 	"cfq/quant"
-	"cfq/quant/qdq"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -181,35 +180,29 @@ func (t *trainingStage) learn(ctx context.Context, s *layerScores, budget float6
 		_, grant := s.multiples(i)
 		granted += float64(s.net.layers[i].Params()) * float64(grant)
 	}
-	plans := s.fits.assemble(s.fits.layers, first)
-	net, err := t.open(ctx, plans)
+	net, err := t.open(ctx, s.fits.assemble(s.fits.layers, first))
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, net.Model.Close()) }()
 	for i := range net.Layers {
-		l := &net.Layers[i]
-		perRow := s.net.recipe.Allocate.Unit == bitWidthsPerRow && l.Info.Conv == nil
-		l.Widths = &qat.Widths{Plans: s.fits.layers[i], PerRow: perRow}
-		n := float64(s.net.layers[i].Params())
-		if l.Widths.PerRow {
-			n = float64(s.net.layers[i].In)
+		info := &s.net.layers[i]
+		widths, n := &qat.Widths{Plans: s.fits.layers[i], PerRow: s.net.perRow(info)}, float64(info.Params())
+		if widths.PerRow {
+			n = float64(info.In)
 		}
+		net.Layers[i].Widths = widths
 		cost, _ := s.multiples(i)
 		for _, f := range quant.Formats() {
-			l.Widths.Costs = append(l.Widths.Costs, n*float64(cost)*float64(f.Bits)/granted)
+			widths.Costs = append(widths.Costs, n*float64(cost)*float64(f.Bits)/granted)
 		}
 	}
 	if s.net.recipe.Allocate.Cost == CostBytes { // what the file stores besides codes is not the widths' to spend
-		written, err := qdq.Write(s.net.canonical, s.fits.planOf(plans), s.net.writer())
+		stored, err := s.stored(first)
 		if err != nil {
 			return nil, nil, err
 		}
-		stored, err := qdq.Stored(written)
-		if err != nil {
-			return nil, nil, err
-		}
-		budget = max(minBudget, budget-8*float64(stored)/granted+s.meanBits(first))
+		budget = max(minBudget, budget-float64(stored)/granted+s.meanBits(first))
 	}
 	progress := func(e qat.Event) { t.tell("learn bit widths", e, e.Cost) }
 	policy, err := qat.Search(ctx, net, budget, t.source.Source(), t.net.recipe.Train.Spec, qat.Run{Progress: progress})
