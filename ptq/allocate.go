@@ -25,7 +25,7 @@ type allocation struct {
 	learned *Learned // nil where bit widths were not learned
 }
 
-func (c *Calibration) allocate(ctx context.Context, budget float64) (a allocation, err error) {
+func (c *calibration) allocate(ctx context.Context, budget float64) (a allocation, err error) {
 	if err := checkBudget(budget); err != nil {
 		return a, inputError(err)
 	}

@@ -33,7 +33,7 @@ func TestAllocators(t *testing.T) {
 			t.Errorf("budget %v: %v", budget, sums)
 		}
 	}
-	c := must.Get(Calibrate(ctx, m, tk, people, mustRecipe(CFPTQPaper, "allocate.rule=hawq"), Run{}))(t)
+	c := must.Get(calibrate(ctx, m, tk, people, mustRecipe(CFPTQPaper, "allocate.rule=hawq"), Run{}))(t)
 	defer c.Close()
 	for i, e := range c.scores.layerErrors {
 		for f := 1; f < len(e); f++ {

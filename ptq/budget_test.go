@@ -157,10 +157,10 @@ func TestBudgets(t *testing.T) {
 			if o.Write.Compute = computeFloat; seed%4 == 3 {
 				o.Write.Compute = computeInteger // the 8-bit activations hide what weights do
 			}
-			c := must.Get(Calibrate(ctx, m, tk, train, o, Run{}))(t)
+			c := must.Get(calibrate(ctx, m, tk, train, o, Run{}))(t)
 			least := math.Inf(1)
 			for _, budget := range []float64{2, 3, 4, 6, 8} {
-				r := must.Get(c.Quantize(ctx, budget))(t)
+				r := must.Get(c.quantize(ctx, budget))(t)
 				e := marginError(t, full, tk, r.Model, x)
 				if o.Allocate.Rule == allocatorExact {
 					if r.Bits < budget-largest {

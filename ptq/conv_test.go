@@ -2,52 +2,36 @@ package ptq
 
 import (
 	"bytes"
-	"context"
-	"fmt"
 	"math"
-	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
-	"cfq/onnxio/pass"
-	"cfq/quant"
 	"cfq/task"
 )
 
 func convolutionalLoans(tk *task.Task) *graph.Model {
 	f := int64(tk.Dim())
-	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "conv"}}
-	m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: f}}}}
-	b := graph.NewBuilder(m.Graph, "")
-	rng := rand.New(rand.NewPCG(4, 4))
-	random := func(shift float64, dims ...int64) string {
-		n := int64(1)
-		for _, d := range dims {
-			n *= d
+	b := newNet(4, f)
+	weights := func(shift float64, dims ...int64) string {
+		fan := 1.0
+		for _, d := range dims[1:] {
+			fan *= float64(d)
 		}
-		v := make([]float32, n)
-		for i := range v {
-			v[i] = float32(shift + rng.NormFloat64()/math.Sqrt(float64(n/dims[0])))
-		}
-		return b.Const(graph.FromFloats("w", v, dims...))
+		return b.draw(shift, 1/math.Sqrt(fan), dims...)
 	}
 	h := b.Op("Reshape", []string{"x", b.Const(graph.FromInts("shape", []int64{-1, 1, f}, 3))})
-	h = b.Op("Conv", []string{h, random(0, 16, 1, 5)}, graph.IntsAttr("pads", 2, 2))
+	h = b.Op("Conv", []string{h, weights(0, 16, 1, 5)}, graph.IntsAttr("pads", 2, 2))
 	ones := b.Const(graph.FromFloats("v", []float32{1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4}, 16))
-	h = b.Op("BatchNormalization", []string{h, random(1, 16), random(0, 16), random(0, 16), ones})
+	h = b.Op("BatchNormalization", []string{h, weights(1, 16), weights(0, 16), weights(0, 16), ones})
 	h = b.Op("MaxPool", []string{b.Op("Relu", []string{h})}, graph.IntsAttr("kernel_shape", 2),
 		graph.IntsAttr("strides", 2))
-	h = b.Op("Relu", []string{b.Op("Conv", []string{h, random(0, 32, 8, 3), random(0, 32)}, graph.IntAttr("group", 2))})
-	y := b.Op("Gemm", []string{
-		b.Op("Flatten", []string{h}), random(0, 2, 32*(f/2-2)),
-		b.Const(graph.FromFloats("b", []float32{0, 0}, 2)),
-	}, graph.IntAttr("transB", 1))
-	m.Graph.Outputs = []graph.Value{{Name: y, DType: graph.Float}}
-	return m
+	h = b.Op("Conv", []string{h, weights(0, 32, 8, 3), weights(0, 32)}, graph.IntAttr("group", 2))
+	flat := b.Op("Flatten", []string{b.Op("Relu", []string{h})})
+	zeros := b.Const(graph.FromFloats("b", []float32{0, 0}, 2))
+	return b.model(b.Op("Gemm", []string{flat, weights(0, 2, 32*(f/2-2)), zeros}, graph.IntAttr("transB", 1)))
 }
 
 // A model with convolutions is quantized like any other: on integer kernels, deciding
@@ -58,14 +42,7 @@ func TestQuantizeConvolutions(t *testing.T) {
 	people = few(people, 300)
 	m := convolutionalLoans(tk)
 	const integers = "map[QGemm:1 QLinearConv:2]"
-	// Half of the people shall be favoured.
-	sorted := differences(t, m, tk, people)
-	slices.Sort(sorted)
-	for i, w := range m.Graph.Inits {
-		if w.Name == "b" {
-			m.Graph.Inits[i] = graph.FromFloats("b", []float32{sorted[people.N/2], 0}, 2)
-		}
-	}
+	balance(t, m, tk, people)
 	cases := map[string]struct {
 		o     Recipe
 		agree float64
@@ -96,15 +73,8 @@ func TestQuantizeConvolutions(t *testing.T) {
 			if name != "by shape" {
 				c.o.Write.Compute = computeInteger
 			}
-			r := must.Get(Quantize(t.Context(), loaded(t, m), tk, people, c.o, Run{Workers: 2}))(t)
-			if err := r.Verified.Err(); err != nil {
-				t.Error(err)
-			}
-			kernels := map[string]int{}
-			for _, l := range r.Verified.Layers {
-				kernels[l.Kernel]++
-			}
-			if got := fmt.Sprint(kernels); got != c.run {
+			r := quantized(t, m, tk, people, c.o, Run{Workers: 2})
+			if got := kernelsOf(r); got != c.run {
 				t.Errorf("kernels %v, want %v", got, c.run)
 			}
 			if l := r.Layers[1]; l.Params != 32*8*3 {
@@ -116,7 +86,7 @@ func TestQuantizeConvolutions(t *testing.T) {
 			if name != "ptq by channel" {
 				return
 			}
-			again := must.Get(Quantize(context.Background(), loaded(t, m), tk, people, c.o, Run{}))(t)
+			again := quantized(t, m, tk, people, c.o)
 			if !bytes.Equal(r.Model, again.Model) {
 				t.Error("the file depends on the number of workers")
 			}
@@ -146,15 +116,4 @@ func agreement(t *testing.T, m *graph.Model, quantized []byte, tk *task.Task, pe
 		}
 	}
 	return float64(same) / float64(people.N)
-}
-
-func TestCanonicalKeepsConvolutions(t *testing.T) {
-	t.Parallel()
-	_, tk, _ := loans(t, "train.csv")
-	c, _, err := pass.Canonical(convolutionalLoans(tk), nil)
-	must.Do(t, err)
-	layers := must.Get(quant.FindLayers(c))(t)
-	if len(layers) != 3 || layers[0].Positions != tk.Dim() || layers[1].Conv.Group != 2 || layers[2].Conv != nil {
-		t.Errorf("layers %+v", layers)
-	}
 }

@@ -29,7 +29,7 @@ type Draws struct {
 
 // draw makes deployment k of a plan: the same graph, layers, widths and input grid, but other codes, scales, biases
 // and activation ranges. It depends on the seed and k only. With 0 rows all are taken, undrawn.
-func (c *Calibration) draw(ctx context.Context, widths assignment, vary calib.Variation, rows, k int) (onnx []byte,
+func (c *calibration) draw(ctx context.Context, widths assignment, vary calib.Variation, rows, k int) (onnx []byte,
 	_ *quant.Plan, err error,
 ) {
 	recipe := c.written(c.net.recipe.Allocate.Budget, map[string]string{
@@ -84,7 +84,7 @@ func OpenFleet(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.
 		return nil, inputError(fmt.Errorf("method %s: deployments vary a calibration, and this one trains: cf-ptq does "+
 			"not", draws.Recipe.Method))
 	}
-	c, err := Calibrate(ctx, m, t, people, draws.Recipe, run)
+	c, err := calibrate(ctx, m, t, people, draws.Recipe, run)
 	if err != nil {
 		return nil, err
 	}

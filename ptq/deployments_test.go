@@ -20,16 +20,16 @@ import (
 	"cfq/task"
 )
 
-func calibratedLoans(t *testing.T, n int, r Recipe, workers int) (*Calibration, *task.People) {
+func calibratedLoans(t *testing.T, n int, r Recipe, workers int) (*calibration, *task.People) {
 	t.Helper()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, n)
-	c := must.Get(Calibrate(t.Context(), loaded(t, m), tk, people, r, Run{Workers: workers}))(t)
+	c := must.Get(calibrate(t.Context(), loaded(t, m), tk, people, r, Run{Workers: workers}))(t)
 	t.Cleanup(func() { c.Close() })
 	return c, people
 }
 
-func drawnOf(t *testing.T, c *Calibration, v calib.Variation, rows, k int) ([]byte, *quant.Plan) {
+func drawnOf(t *testing.T, c *calibration, v calib.Variation, rows, k int) ([]byte, *quant.Plan) {
 	t.Helper()
 	a := must.Get(c.allocate(t.Context(), 4))(t)
 	onnx, plan, err := c.draw(t.Context(), a.widths, v, rows, k)

@@ -77,11 +77,7 @@ func TestFront(t *testing.T) {
 	undone := behindDense(m, dim-1, w, b)
 	checkSameModel(t, m, tk, undone, other, people, people)
 
-	r := must.Get(Quantize(t.Context(), loaded(t, undone), other, people,
-		mustRecipe(CFPTQ, "allocate.budget=8"), Run{}))(t)
-	if err := r.Verified.Err(); err != nil {
-		t.Error(err)
-	}
+	quantized(t, undone, other, people, mustRecipe(CFPTQ, "allocate.budget=8"))
 }
 
 func TestFarValue(t *testing.T) {
@@ -93,8 +89,8 @@ func TestFarValue(t *testing.T) {
 	people.X = slices.Clone(people.X)
 	people.X[7*people.Dim+income] = 400
 	for _, tk := range []*task.Task{tk, stepped} {
-		r := must.Get(Quantize(t.Context(), loaded(t, m), tk, people, mustRecipe(CFPTQ, "allocate.budget=8",
-			"write.compute=integer", "write.input=int8", "refine.rounds=0"), Run{}))(t)
+		r := quantized(t, m, tk, people, mustRecipe(CFPTQ, "allocate.budget=8", "write.compute=integer", "write.input=int8",
+			"refine.rounds=0"))
 		if all := strings.Join(r.Warnings, "\n"); !strings.Contains(all, `input "income" has values far from all others`) {
 			t.Errorf("a step in front: %v; warnings %q", tk.Made(), r.Warnings)
 		}

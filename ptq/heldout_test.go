@@ -29,9 +29,7 @@ func wide(t *testing.T, far float64, hidden ...int) (*graph.Model, *sparse) {
 		}
 		g.Graph.Inits[k] = graph.FromFloats(w.Name, v, w.Dims...)
 	}
-	full := must.Get(OpenFor(loaded(t, g), sparseTask(t), 1))(t)
-	defer full.Close()
-	m := margins(t, full, s.people(500).X)
+	m := marginsOf(t, g, sparseTask(t), s.people(500).X)
 	slices.Sort(m)
 	var last *graph.Node
 	for _, n := range g.Graph.Nodes {

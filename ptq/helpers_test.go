@@ -2,7 +2,10 @@ package ptq
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"cfq/internal/must"
@@ -31,6 +34,14 @@ func few(people *task.People, n int) *task.People {
 	return people.Subset(rows)
 }
 
+// quantized quantizes a model, whose file must run as planned.
+func quantized(t *testing.T, g *graph.Model, tk *task.Task, people *task.People, o Recipe, run ...Run) *Result {
+	t.Helper()
+	r := must.Get(Quantize(t.Context(), loaded(t, g), tk, people, o, append(run, Run{})[0]))(t)
+	must.Do(t, r.Verified.Err())
+	return r
+}
+
 // mustRecipe is NewRecipe of what is known to be right.
 func mustRecipe(method MethodName, settings ...string) Recipe {
 	r, err := NewRecipe(method, settings...)
@@ -54,4 +65,65 @@ func calibrated(t *testing.T, m *graph.Model, tk *task.Task, people *task.People
 func loaded(tb testing.TB, g *graph.Model) *onnxio.Model {
 	tb.Helper()
 	return must.Get(onnxio.FromGraph(tb.Context(), g, orttest.Need(tb)))(tb)
+}
+
+// marginsOf are the margins of a model that decides as a task says.
+func marginsOf(t *testing.T, g *graph.Model, tk *task.Task, x []float32) []float32 {
+	t.Helper()
+	c := must.Get(OpenFor(loaded(t, g), tk, 1))(t)
+	defer c.Close()
+	return must.Get(c.Margins(t.Context(), x))(t)
+}
+
+// kernelsOf counts the layers by the kernel that runs them.
+func kernelsOf(r *Result) string {
+	kernels := map[string]int{}
+	for _, l := range r.Verified.Layers {
+		kernels[l.Kernel]++
+	}
+	return fmt.Sprint(kernels)
+}
+
+// balance lets a model of two logits, whose biases are called b, favour half of the people.
+func balance(t *testing.T, m *graph.Model, tk *task.Task, people *task.People) {
+	t.Helper()
+	sorted := differences(t, m, tk, people)
+	slices.Sort(sorted)
+	for i, w := range m.Graph.Inits {
+		if w.Name == "b" {
+			m.Graph.Inits[i] = graph.FromFloats("b", []float32{sorted[people.N/2], 0}, 2)
+		}
+	}
+}
+
+// randomNet draws weights of a model whose only input is x.
+type randomNet struct {
+	*graph.Builder
+	rng *rand.Rand
+}
+
+func newNet(seed uint64, shape ...int64) *randomNet {
+	m := &graph.Graph{Name: "random", Inputs: []graph.Value{{
+		Name: "x", DType: graph.Float, Shape: append(graph.Shape{{Size: -1, Param: "N"}}, graph.Fixed(shape...)...),
+	}}}
+	return &randomNet{graph.NewBuilder(m, ""), rand.New(rand.NewPCG(4, seed))}
+}
+
+// draw makes a constant of normal numbers around a mean.
+func (n *randomNet) draw(mean, deviation float64, dims ...int64) string {
+	size := int64(1)
+	for _, d := range dims {
+		size *= d
+	}
+	v := make([]float32, size)
+	for i := range v {
+		v[i] = float32(mean + deviation*n.rng.NormFloat64())
+	}
+	return n.Const(graph.FromFloats("w", v, dims...))
+}
+
+// model ends the network at its output.
+func (n *randomNet) model(y string) *graph.Model {
+	n.G.Outputs = []graph.Value{{Name: y, DType: graph.Float}}
+	return &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: n.G}
 }

@@ -45,14 +45,14 @@ func OpenLatent(ctx context.Context, t *task.Task, e ort.Options) error {
 			return nil, fmt.Errorf("latent.%s: %w", key, err)
 		}
 		sum, err := fingerprint(g)
+		var m *onnxio.Map
+		if err == nil {
+			m, err = onnxio.OpenMap(ctx, g, e)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("latent.%s %s: %w", key, path, err)
 		}
 		a.sums = append(a.sums, sum)
-		m, err := onnxio.OpenMap(ctx, g, e)
-		if err != nil {
-			return nil, fmt.Errorf("latent.%s %s: %w", key, path, err)
-		}
 		if m.Dim() != from || m.Out != to {
 			return nil, errors.Join(fmt.Errorf("latent.%s %s makes %d numbers of %d; the task has %d inputs of the model and "+
 				"%d codes, so it must make %d of %d: change latent.size or latent.features, or take the %s that belongs to them",

@@ -21,10 +21,7 @@ import (
 // the two against each other. It returns the result and the plan's text.
 func roundTrip(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, o Recipe) (*Result, string) {
 	t.Helper()
-	r := must.Get(Quantize(context.Background(), loaded(t, m), tk, people, o, Run{}))(t)
-	if err := r.Verified.Err(); err != nil {
-		t.Error(err)
-	}
+	r := quantized(t, m, tk, people, o)
 	var text, second bytes.Buffer
 	must.Do(t, WritePlan(&text, r))
 	again, err := FromPlan(context.Background(), loaded(t, m), readPlan(t, text.Bytes()), nil, Run{})
@@ -142,26 +139,6 @@ func TestFromPlanConvolutions(t *testing.T) {
 				t.Errorf("the plan does not say %s:\n%.2000s", c.want, text)
 			}
 		})
-	}
-}
-
-func TestKeepFloatEach(t *testing.T) {
-	t.Parallel()
-	m, tk, people := loans(t, "train.csv")
-	people = few(people, 150)
-	for _, node := range []string{"/layers.0/Gemm", "/layers.2/Gemm", "/layers.4/Gemm"} {
-		for _, method := range []MethodName{"ptq", "cf-ptq"} {
-			r, _ := roundTrip(t, m, tk, people, mustRecipe(method, "refine.rounds=0", "write.compute=integer",
-				"allocate.keep-float="+node))
-			for _, l := range r.Verified.Layers {
-				if l.Kernel != "QGemm" {
-					t.Errorf("%s, without %s: %s runs as %s", method, node, l.Node, l.Kernel)
-				}
-			}
-			if len(r.Verified.Layers) != 2 {
-				t.Errorf("%s, without %s: %d layers", method, node, len(r.Verified.Layers))
-			}
-		}
 	}
 }
 

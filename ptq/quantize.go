@@ -6,9 +6,9 @@
 // and verified in ONNX Runtime, with the plan it was made from. Invariant:
 // the same inputs and recipe give the same bytes, for any number of workers.
 //
-// [Quantize] does everything for one budget and [Calibrate] for several; [Smallest] searches for a budget,
-// [Sweep] measures methods and budgets, [FromPlan] writes a saved plan, [Deployments] draws variants
-// of a model, and [Sensitivity] measures how much each layer matters.
+// [Quantize] does everything for one budget; [Smallest] searches for a budget, [Sweep] measures methods and budgets,
+// [FromPlan] writes a saved plan, [OpenFleet] draws variants of a model, and [Sensitivity] measures how much each
+// layer matters.
 //
 // References: section Training-Free Counterfactual-Aware PTQ of the paper.
 package ptq
@@ -29,28 +29,30 @@ import (
 func Quantize(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, r Recipe, run Run) (
 	*Result, error,
 ) {
-	c, err := Calibrate(ctx, m, t, people, r, run)
+	c, err := calibrate(ctx, m, t, people, r, run)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close() //nolint:errcheck // the result is what counts
-	return c.Quantize(ctx, c.net.recipe.Allocate.Budget)
+	result, err := c.quantize(ctx, c.net.recipe.Allocate.Budget)
+	if err != nil {
+		return nil, err
+	}
+	return result, c.judge(ctx, result)
 }
 
-// Calibration is all of Quantize that does not depend on the budget. Close it after use.
-type Calibration struct {
+// calibration is all of Quantize that does not depend on the budget. Close it after use.
+type calibration struct {
 	net     *network
 	fits    *layerFits
 	scores  *layerScores
 	trainer *trainingStage // nil for methods without training
 }
 
-// Calibrate does the part of Quantize that does not depend on the budget, so that a model
-// can be quantized at several.
-func Calibrate(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, r Recipe, run Run) (
-	_ *Calibration, err error,
+func calibrate(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, r Recipe, run Run) (
+	_ *calibration, err error,
 ) {
-	c := &Calibration{}
+	c := &calibration{}
 	if c.net, err = prepare(ctx, m, t, r, run); err != nil { // layers, and what stays in float and why
 		return nil, inputError(err)
 	}
@@ -89,22 +91,13 @@ func (p *network) calibrate(ctx context.Context, people *task.People) (*layerFit
 	return p.fitLayers(ctx, sample, points)
 }
 
-// Quantize quantizes the model at a budget: what the function Quantize returns for the same recipe.
-func (c *Calibration) Quantize(ctx context.Context, budget float64) (*Result, error) {
-	r, err := c.quantize(ctx, budget)
-	if err != nil {
-		return nil, err
-	}
-	return r, c.judge(ctx, r)
-}
-
-func (c *Calibration) judge(ctx context.Context, r *Result) (err error) {
+func (c *calibration) judge(ctx context.Context, r *Result) (err error) {
 	r.HeldOut, err = c.fits.judge(ctx, r.Model, r.Plan.Layers)
 	return err
 }
 
 // quantize is Quantize of a candidate, which may never be written: its margin error is not measured.
-func (c *Calibration) quantize(ctx context.Context, budget float64) (*Result, error) {
+func (c *calibration) quantize(ctx context.Context, budget float64) (*Result, error) {
 	a, err := c.allocate(ctx, budget) // bit widths within the budget
 	if err != nil {
 		return nil, err
@@ -128,5 +121,4 @@ func (c *Calibration) quantize(ctx context.Context, budget float64) (*Result, er
 	return r, nil
 }
 
-// Close frees the model.
-func (c *Calibration) Close() error { return c.net.full.Close() }
+func (c *calibration) Close() error { return c.net.full.Close() }

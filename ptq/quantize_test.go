@@ -52,10 +52,7 @@ func TestQuantize(t *testing.T) {
 			}
 			o := mustRecipe(method.Name, settings...)
 			t.Run(fmt.Sprintf("%s/%s/%s", method.Name, allocator, scales), func(t *testing.T) {
-				r := must.Get(Quantize(context.Background(), loaded(t, m), tk, people, o, Run{}))(t)
-				if err := r.Verified.Err(); err != nil {
-					t.Error(err)
-				}
+				r := quantized(t, m, tk, people, o)
 				spent, weights := 0.0, 0
 				for _, l := range r.Layers {
 					spent += l.Bits * float64(l.Params)
@@ -73,7 +70,7 @@ func TestQuantize(t *testing.T) {
 				if allocator != "" {
 					return
 				}
-				again := must.Get(Quantize(t.Context(), loaded(t, m), tk, people, o, Run{Workers: 3}))(t)
+				again := quantized(t, m, tk, people, o, Run{Workers: 3})
 				if !bytes.Equal(r.Model, again.Model) {
 					t.Error("three workers wrote other bytes than one")
 				}
@@ -82,46 +79,12 @@ func TestQuantize(t *testing.T) {
 	}
 }
 
-func TestEightBitsDecideAlike(t *testing.T) {
-	t.Parallel()
-	m, tk, people := loans(t, "train.csv")
-	r, err := Quantize(t.Context(), loaded(t, m), tk, people, mustRecipe("ptq", "allocate.budget=8"), Run{})
-	must.Do(t, err)
-	q := must.Get(codec.Read(r.Model, ""))(t)
-	if recipe, ok := q.Meta("cfq.recipe"); !ok || !strings.Contains(recipe, `"method":"ptq"`) {
-		t.Errorf("recipe %q", recipe)
-	}
-	_, _, test := loans(t, "test.csv")
-	var decisions [2][]float32
-	for i, m := range []*graph.Model{m, q} {
-		c, err := OpenFor(loaded(t, m), tk, 1)
-		must.Do(t, err)
-		if decisions[i], err = c.Margins(context.Background(), test.X); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	differ := 0
-	for i, v := range decisions[0] {
-		if (v > 0) != (decisions[1][i] > 0) {
-			differ++
-		}
-	}
-	if differ > test.N/50 {
-		t.Errorf("%d of %d decisions differ", differ, test.N)
-	}
-}
-
 // Where a wide column's segments meet, the slope of the quantized model is that of
 // the original, not that of both segments together.
 func TestGradientAtSegmentEnds(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	ctx := context.Background()
-	r := must.Get(Quantize(ctx, loaded(t, m), tk, people,
-		mustRecipe("ptq", "allocate.budget=8", "write.compute=integer"), Run{}))(t)
+	r := quantized(t, m, tk, people, mustRecipe("ptq", "allocate.budget=8", "write.compute=integer"))
 	q := must.Get(codec.Read(r.Model, ""))(t)
 	dim, ends := tk.Dim(), 0
 	var x []float32
@@ -144,12 +107,8 @@ func TestGradientAtSegmentEnds(t *testing.T) {
 	for i, m := range []*graph.Model{m, q} {
 		c, err := OpenFor(loaded(t, m), tk, 1)
 		must.Do(t, err)
-		if _, grads[i], err = c.MarginGrads(ctx, x); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		_, grads[i], err = c.MarginGrads(t.Context(), x)
+		must.Do(t, errors.Join(err, c.Close()))
 	}
 	var full, quantized float64
 	for i, s := range sources {
@@ -193,14 +152,8 @@ func TestQuantizeErrors(t *testing.T) {
 		{"layers", context.Background(), noLayers, tk, people, mustRecipe(CFPTQ), "without dense layers"},
 		{"cancelled", cancelled, m, tk, people, mustRecipe(CFPTQ), "context canceled"},
 	} {
-		if _, err := Quantize(
-			tt.ctx,
-			loaded(t, tt.m),
-			tt.t,
-			tt.p,
-			tt.o, Run{},
-		); err == nil ||
-			!strings.Contains(err.Error(), tt.want) {
+		_, err := Quantize(tt.ctx, loaded(t, tt.m), tt.t, tt.p, tt.o, Run{})
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want it to say %q", tt.name, err, tt.want)
 		}
 	}
@@ -226,7 +179,7 @@ func TestQuantizeLeavesFixedLayers(t *testing.T) {
 		}},
 		{Name: "r2", Op: "Reshape", Inputs: []string{"d", "rows"}, Outputs: []string{"flat"}},
 	}, g.Nodes...)
-	r := must.Get(Quantize(context.Background(), loaded(t, m), tk, people, mustRecipe(CFPTQ), Run{}))(t)
+	r := quantized(t, m, tk, people, mustRecipe(CFPTQ))
 	first := r.Layers[0]
 	if len(r.Layers) != 4 || first.Node != "cubic" || first.Float == "" || first.Params != 20 {
 		t.Errorf("%+v", r.Layers)
@@ -316,11 +269,7 @@ func TestBudgetOfBytes(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 200)
 	for _, budget := range []float64{4, 5.5} {
-		r := must.Get(Quantize(t.Context(), loaded(t, m), tk, people,
-			mustRecipe(CFPTQ, fmt.Sprint("allocate.budget=", budget), "allocate.cost=bytes"), Run{}))(t)
-		if err := r.Verified.Err(); err != nil {
-			t.Error(err)
-		}
+		r := quantized(t, m, tk, people, mustRecipe(CFPTQ, fmt.Sprint("allocate.budget=", budget), "allocate.cost=bytes"))
 		if r.Stored > budget || r.Stored < 0.9*budget || r.Bits >= r.Stored {
 			t.Errorf("budget %v: %v bits are stored for a weight, %v of them codes", budget, r.Stored, r.Bits)
 		}
@@ -339,8 +288,8 @@ func TestBudgetOfOperations(t *testing.T) {
 	people = few(people, 400)
 	bits := map[int]float64{}
 	for _, act := range []int{4, 8} {
-		r := must.Get(Quantize(t.Context(), loaded(t, m), tk, people, mustRecipe(CFPTQ, "allocate.budget=3",
-			"allocate.cost=bops", fmt.Sprint("write.act-bits=", act), "refine.rounds=0"), Run{}))(t)
+		r := quantized(t, m, tk, people, mustRecipe(CFPTQ, "allocate.budget=3", "allocate.cost=bops",
+			fmt.Sprint("write.act-bits=", act), "refine.rounds=0"))
 		bits[act] = r.Bits
 		var bops, all float64
 		for i, l := range r.Layers {
@@ -364,17 +313,11 @@ func TestRefinedInFloat(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 600)
-	r, err := Quantize(t.Context(), loaded(t, m), tk, people,
-		mustRecipe(CFPTQ, "allocate.budget=3"), Run{})
-	must.Do(t, err)
+	r := quantized(t, m, tk, people, mustRecipe(CFPTQ, "allocate.budget=3"))
 	if o := r.Refined; o == nil || !(o.After < o.Before) || o.Rounds == 0 {
 		t.Errorf("refinement: %+v", o)
 	}
-	r, err = Quantize(context.Background(), loaded(t, m), tk, people, mustRecipe(CFPTQ), Run{})
-	must.Do(t, err)
-	if err := r.Verified.Err(); err != nil {
-		t.Error(err)
-	}
+	r = quantized(t, m, tk, people, mustRecipe(CFPTQ))
 	for _, l := range r.Verified.Layers {
 		if l.Kernel != "Gemm" && l.Kernel != "FusedGemm" {
 			t.Errorf("layer %s runs as %s", l.Node, l.Kernel)
@@ -392,9 +335,7 @@ func TestRefinedBySteps(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 600)
 	quantize := func(workers int) *Result {
-		r := must.Get(Quantize(t.Context(), loaded(t, m), tk, people,
-			mustRecipe(CFPTQ, "allocate.budget=2"), Run{Workers: workers}))(t)
-		return r
+		return quantized(t, m, tk, people, mustRecipe(CFPTQ, "allocate.budget=2"), Run{Workers: workers})
 	}
 	r := quantize(1)
 	if o := r.Refined; o.Steps == 0 || !(o.After < 0.9*o.Before) {
@@ -414,14 +355,10 @@ func TestOthersAreNotSeen(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	quantize := func(people *task.People) *Result {
-		r := must.Get(Quantize(t.Context(), loaded(t, m), tk, people,
-			mustRecipe(CFPTQ, "allocate.budget=2", "calibrate.rows=300"), Run{}))(t)
-		return r
+		return quantized(t, m, tk, people, mustRecipe(CFPTQ, "allocate.budget=2", "calibrate.rows=300"))
 	}
 	r := quantize(people)
-	full := must.Get(OpenFor(loaded(t, m), tk, 1))(t)
-	defer full.Close()
-	margins := must.Get(full.Margins(context.Background(), people.X))(t)
+	margins := marginsOf(t, m, tk, people.X)
 	var refused []int // and not calibrated on
 	for i, v := range margins {
 		if _, seen := slices.BinarySearch(r.Calibrated, i); v <= 0 && !seen {

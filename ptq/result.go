@@ -73,7 +73,7 @@ type Layer struct {
 	Float       string    `json:"float,omitempty"` // why the layer stays in float
 }
 
-func (c *Calibration) write(ctx context.Context, layers []quant.Layer, recipe map[string]string) (*Result, error) {
+func (c *calibration) write(ctx context.Context, layers []quant.Layer, recipe map[string]string) (*Result, error) {
 	plan := c.fits.planOf(layers)
 	out, bytes, err := c.net.write(plan, recipe)
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *Calibration) write(ctx context.Context, layers []quant.Layer, recipe ma
 	return r, nil
 }
 
-func (c *Calibration) describe(r *Result) {
+func (c *calibration) describe(r *Result) {
 	n, points := c.net, c.fits.calibrationSet
 	r.Method, r.Allocator, r.Rounding = n.recipe.Method, n.recipe.Allocate.Rule, n.recipe.Round.Rule
 	r.Cost, r.CalibratedOn = n.recipe.Allocate.Cost, n.recipe.Calibrate.Points
@@ -138,7 +138,7 @@ func (m *canonicalModel) write(plan *quant.Plan, recipe map[string]string) (*gra
 const RecipeKey = "cfq.recipe"
 
 // written is the recipe of a model that is written at a budget, with what it was made from; more comes on top.
-func (c *Calibration) written(budget float64, more map[string]string) map[string]string {
+func (c *calibration) written(budget float64, more map[string]string) map[string]string {
 	r := c.net.recipe
 	r.Allocate.Budget = budget
 	texts, sample := r.Texts(), c.fits.sample

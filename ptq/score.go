@@ -184,11 +184,11 @@ func factualClasses(ctx context.Context, c *classifier.Model, people *task.Peopl
 		return nil, err
 	}
 	out := make([]int, people.N)
-	for i := range out {
-		label := int8(-1)
-		if people.Labels != nil {
-			label = people.Labels[i]
-		}
+	labels := people.Labels
+	if labels == nil {
+		labels = slices.Repeat([]int8{-1}, people.N)
+	}
+	for i, label := range labels {
 		row := z[i*k : (i+1)*k]
 		if k == 1 {
 			row = []float32{0, row[0]}

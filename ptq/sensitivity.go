@@ -83,7 +83,7 @@ type Score struct {
 	PerWeightRank int     `json:"per_weight_rank"`
 }
 
-// Sensitivity calibrates as Calibrate does and measures how much each layer matters.
+// Sensitivity calibrates as Quantize does and measures how much each layer matters.
 func Sensitivity(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, po ProfileOptions,
 	run Run,
 ) (*Profile, error) {

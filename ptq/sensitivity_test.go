@@ -12,10 +12,7 @@ import (
 
 func profile(t *testing.T, people *task.People, o ProfileOptions) *Profile {
 	t.Helper()
-	m, tk, train := loans(t, "train.csv")
-	if people == nil {
-		people = train
-	}
+	m, tk, _ := loans(t, "train.csv")
 	return must.Get(Sensitivity(context.Background(), loaded(t, m), tk, people, o, Run{}))(t)
 }
 
@@ -27,7 +24,7 @@ func TestProfileIsWhatQuantizeDoes(t *testing.T) {
 	for method, at := range map[MethodName]string{CFPTQPaper: "recourse", MixedPTQ: "factual"} {
 		o := mustRecipe(method, "allocate.budget=3.5")
 		p := profile(t, people, ProfileOptions{Recipe: o, Probes: 4})
-		r := must.Get(Quantize(context.Background(), loaded(t, m), tk, people, o, Run{}))(t)
+		r := quantized(t, m, tk, people, o)
 		for i, l := range r.Layers {
 			score := p.Layers[i].Factual.Gradient
 			if at == "recourse" {
@@ -43,18 +40,13 @@ func TestProfileIsWhatQuantizeDoes(t *testing.T) {
 func TestProfileWithoutRecourse(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	f := must.Get(OpenFor(loaded(t, m), tk, 1))(t)
-	defer f.Close()
-	margins := must.Get(f.Margins(context.Background(), people.X))(t)
-	happy := &task.People{Dim: people.Dim}
-	for i, v := range margins {
+	var favoured []int
+	for i, v := range marginsOf(t, m, tk, people.X) {
 		if v > 0 {
-			happy.X = append(happy.X, people.X[i*people.Dim:(i+1)*people.Dim]...)
-			happy.Labels, happy.Rows = append(happy.Labels, people.Labels[i]), append(happy.Rows, people.Rows[i])
-			happy.N++
+			favoured = append(favoured, i)
 		}
 	}
-	p := profile(t, happy, ProfileOptions{Recipe: mustRecipe("ptq"), Probes: 2})
+	p := profile(t, people.Subset(favoured), ProfileOptions{Recipe: mustRecipe("ptq"), Probes: 2})
 	if p.Recourse != 0 || p.Layers[0].Recourse != nil || p.Layers[0].Factual.MarginError[0] <= 0 {
 		t.Errorf("profile %+v", p)
 	}

@@ -30,19 +30,14 @@ type SweepOptions struct {
 	Settings []string
 	// Given are promises to the people of the calibration, what these can change, and the origin.
 	Given Run
-	// Margins, Sample, Seed and Solver are those of eval.Options; the margins are 0.1 unless there are some.
-	Margins []float64
-	Sample  int
-	Seed    uint64
-	Solver  recourse.SolveOptions
-	Workers int // (1) methods at once, and runs of a model within a method if there are more workers than methods
+	// Options are those of the evaluation; the margins are 0.1 unless there are some. Workers (1) is methods at once, and
+	// runs of a model within a method if there are more workers than methods.
+	eval.Options
 	// Done are points that an earlier run of the same sweep finished: they are not computed again.
 	Done []SweepPoint
 	// Finished receives each point that was computed, one at a time, and of each method the smallest budget first; an
 	// error of it ends the sweep.
 	Finished func(SweepPoint) error
-	// Progress receives the steps of the work; nil = none.
-	Progress func(Event)
 }
 
 // Recipe is the recipe of a method with those of the settings that have an effect on it.
@@ -141,9 +136,7 @@ func Sweep(ctx context.Context, m *onnxio.Model, t *task.Task, people, test *tas
 			return nil, &InputError{err}
 		}
 		s.full = full
-		s.original, err = eval.Solve(ctx, full, &eval.Batch{People: test, Set: set}, eval.Options{
-			Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Solver: o.Solver, Workers: o.Workers, Progress: o.Progress,
-		})
+		s.original, err = eval.Solve(ctx, full, &eval.Batch{People: test, Set: set}, o.Options)
 		if err != nil {
 			return nil, err
 		}
@@ -235,7 +228,7 @@ func (s *sweep) method(ctx context.Context, points []SweepPoint) (err error) {
 	}
 	run := s.o.Given
 	run.Progress, run.Workers = nil, max(1, s.o.Workers/len(s.o.Methods))
-	var c *Calibration
+	var c *calibration
 	first := map[string]*SweepPoint{} // by graph
 	for i := range points {
 		p := &points[i]
@@ -243,7 +236,7 @@ func (s *sweep) method(ctx context.Context, points []SweepPoint) (err error) {
 			*p = *before
 		} else {
 			if c == nil {
-				if c, err = Calibrate(ctx, s.m, s.t, s.people, r, run); err != nil {
+				if c, err = calibrate(ctx, s.m, s.t, s.people, r, run); err != nil {
 					return fmt.Errorf("method %s: %w", p.Method, err)
 				}
 				defer c.Close() //nolint:errcheck // the points are what counts
@@ -267,7 +260,7 @@ func (s *sweep) method(ctx context.Context, points []SweepPoint) (err error) {
 	return nil
 }
 
-func (s *sweep) compute(ctx context.Context, c *Calibration, p *SweepPoint, first map[string]*SweepPoint,
+func (s *sweep) compute(ctx context.Context, c *calibration, p *SweepPoint, first map[string]*SweepPoint,
 	workers int,
 ) error {
 	r, err := c.quantize(ctx, p.Budget)

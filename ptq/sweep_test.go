@@ -24,8 +24,8 @@ func sweepLoans(t *testing.T) (m *graph.Model, tk *task.Task, train, test *task.
 	m, tk, train = loans(t, "train.csv")
 	_, _, test = loans(t, "test.csv")
 	return m, tk, few(train, 200), few(test, 150), SweepOptions{
-		Methods: []MethodName{"ptq", "cf-ptq-calib"}, Budgets: []float64{4.5, 2, 4}, Margins: []float64{0.1, 0.25},
-		Sample: 4, Seed: 5,
+		Methods: []MethodName{"ptq", "cf-ptq-calib"}, Budgets: []float64{4.5, 2, 4},
+		Options: eval.Options{Margins: []float64{0.1, 0.25}, Sample: 4, Seed: 5},
 	}
 }
 
@@ -58,7 +58,7 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 		}
 		method, budget := o.Methods[i/3], []float64{2, 4, 4.5}[i%3]
 		recipe := mustRecipe(method, fmt.Sprint("allocate.budget=", budget))
-		q := must.Get(Quantize(t.Context(), loaded(t, m), tk, train, recipe, Run{}))(t)
+		q := quantized(t, m, tk, train, recipe)
 		if p.Method != method || p.Budget != budget || p.Bytes != q.Bytes || p.Bits != q.Bits ||
 			len(p.BitWidths) != len(q.Layers) || p.BitWidths[1] != float64(q.Layers[1].Bits) {
 			t.Errorf("point %d: %s %v, %d bytes, %v bits, widths %v", i, p.Method, p.Budget, p.Bytes, p.Bits, p.BitWidths)
@@ -180,15 +180,8 @@ func TestSweepOptions(t *testing.T) {
 	} {
 		bad := o
 		change(&bad)
-		if _, err := Sweep(
-			t.Context(),
-			loaded(t, m),
-			tk,
-			train,
-			test,
-			bad,
-		); err == nil ||
-			!strings.Contains(err.Error(), want) {
+		_, err := Sweep(t.Context(), loaded(t, m), tk, train, test, bad)
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

@@ -173,7 +173,7 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 	if run.Promises != nil {
 		run.Promises = subset(run.Promises, own)
 	}
-	if s.cal, err = Calibrate(ctx, m, t, people.Subset(own), r, run); err != nil {
+	if s.cal, err = calibrate(ctx, m, t, people.Subset(own), r, run); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.cal.Close()) }()
@@ -207,7 +207,7 @@ type search struct {
 	r          *TargetResult
 	full       *classifier.Model
 	own, held  *eval.Batch // what the original promises the people of the two parts
-	cal        *Calibration
+	cal        *calibration
 	candidates []*Candidate
 }
 

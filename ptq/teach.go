@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"cfq/calib"
+	"cfq/eval"
 	"cfq/onnxio/classifier"
 	"cfq/qat"
 	"cfq/recourse"
@@ -28,13 +29,7 @@ func newOnlineTeacher(ctx context.Context, n *network, people *task.People, set 
 ) {
 	a := &onlineTeacher{net: n, people: people, set: set, o: n.teacher(), kept: map[int][]float32{}}
 	if n.recipe.Train.TeacherOnline {
-		var refused []int
-		for i, m := range margins {
-			if m <= 0 {
-				refused = append(refused, i)
-			}
-		}
-		o := a.o
+		refused, o := eval.Refused(margins, 0, 0), a.o
 		o.Noise = 0
 		delta, err := recourse.Teacher(ctx, n.full, set.Select(refused), a.rows(refused), o)
 		if err != nil {

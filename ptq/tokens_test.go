@@ -1,13 +1,10 @@
 package ptq
 
 import (
-	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
-	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/task"
 )
@@ -17,21 +14,8 @@ import (
 func attentiveLoans(tk *task.Task) *graph.Model {
 	const width = 16
 	f := int64(tk.Dim())
-	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "tokens"}}
-	m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: f}}}}
-	b := graph.NewBuilder(m.Graph, "")
-	rng := rand.New(rand.NewPCG(4, 7))
-	random := func(dims ...int64) string {
-		n := int64(1)
-		for _, d := range dims {
-			n *= d
-		}
-		v := make([]float32, n)
-		for i := range v {
-			v[i] = float32(rng.NormFloat64() / math.Sqrt(float64(dims[0])))
-		}
-		return b.Const(graph.FromFloats("w", v, dims...))
-	}
+	b := newNet(7, f)
+	random := func(dims ...int64) string { return b.draw(0, 1/math.Sqrt(float64(dims[0])), dims...) }
 	ones := b.Const(graph.FromFloats("one", slices.Repeat([]float32{1}, width), width))
 	norm := func(v string) string { return b.Op("LayerNormalization", []string{v, ones}) }
 	product := func(v string, in, out int64) string {
@@ -57,9 +41,7 @@ func attentiveLoans(tk *task.Task) *graph.Model {
 	h = b.Op("Add", []string{h, product(gelu, 2*width, width)})
 	axes := b.Const(graph.FromInts("axes", []int64{1}, 1))
 	mean := b.Op("ReduceMean", []string{norm(h), axes}, graph.IntAttr("keepdims", 0))
-	y := b.Op("Gemm", []string{mean, random(width, 2), b.Const(graph.FromFloats("b", []float32{0, 0}, 2))})
-	m.Graph.Outputs = []graph.Value{{Name: y, DType: graph.Float}}
-	return m
+	return b.model(b.Op("Gemm", []string{mean, random(width, 2), b.Const(graph.FromFloats("b", []float32{0, 0}, 2))}))
 }
 
 // A transformer is quantized like any other: its products with stored weights are layers, those of two activations
@@ -69,13 +51,7 @@ func TestQuantizeTokens(t *testing.T) {
 	_, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
 	m := attentiveLoans(tk)
-	sorted := differences(t, m, tk, people)
-	slices.Sort(sorted)
-	for i, w := range m.Graph.Inits {
-		if w.Name == "b" {
-			m.Graph.Inits[i] = graph.FromFloats("b", []float32{sorted[people.N/2], 0}, 2)
-		}
-	}
+	balance(t, m, tk, people)
 	cases := map[string]struct {
 		o     Recipe
 		agree float64
@@ -95,15 +71,8 @@ func TestQuantizeTokens(t *testing.T) {
 			if c.o.Round.Scales = scalesPerChannel; c.o.Train != nil {
 				c.o.Train.Batch, train = 64, few(people, 20) // recourse of a transformer takes most of the time
 			}
-			r := must.Get(Quantize(t.Context(), loaded(t, m), tk, train, c.o, Run{Workers: 2}))(t)
-			if err := r.Verified.Err(); err != nil {
-				t.Error(err)
-			}
-			kernels := map[string]int{}
-			for _, l := range r.Verified.Layers {
-				kernels[l.Kernel]++
-			}
-			if got := fmt.Sprint(kernels); got != c.run {
+			r := quantized(t, m, tk, train, c.o, Run{Workers: 2})
+			if got := kernelsOf(r); got != c.run {
 				t.Errorf("kernels %v, want %v", got, c.run)
 			}
 			if got := agreement(t, m, r.Model, tk, people); got < c.agree {

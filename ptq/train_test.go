@@ -13,8 +13,8 @@ import (
 
 	"cfq/internal/must"
 	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
 	"cfq/qat"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -29,24 +29,20 @@ func short(o Recipe) Recipe {
 	return o
 }
 
-// trainees are people of the loans example of whom few are refused, since it is finding recourse, in each round, that
+// example is people of the loans example of whom few are refused, since it is finding recourse, in each round, that
 // takes the time.
-type trainees struct {
+type example struct {
 	g      *graph.Model
 	m      *onnxio.Model
 	tk     *task.Task
 	people *task.People
 }
 
-func fortunate(t *testing.T, all, refused int) *trainees {
+func fortunate(t *testing.T, all, refused int) *example {
 	t.Helper()
 	g, tk, people := loans(t, "train.csv")
-	m := loaded(t, g)
-	c := must.Get(OpenFor(m, tk, 1))(t)
-	defer c.Close()
-	margins := must.Get(c.Margins(t.Context(), people.X))(t)
 	var rows []int
-	for i, v := range margins {
+	for i, v := range marginsOf(t, g, tk, people.X) {
 		if v <= 0 {
 			if refused--; refused < 0 {
 				continue
@@ -56,19 +52,16 @@ func fortunate(t *testing.T, all, refused int) *trainees {
 			break
 		}
 	}
-	return &trainees{g, m, tk, people.Subset(rows)}
+	return &example{g, loaded(t, g), tk, people.Subset(rows)}
 }
 
-func (f *trainees) quantize(t *testing.T, o Recipe, run Run) *Result {
+func (f *example) quantize(t *testing.T, o Recipe, run Run) *Result {
 	t.Helper()
-	return must.Get(Quantize(t.Context(), f.m, f.tk, f.people, o, run))(t)
+	return quantized(t, f.g, f.tk, f.people, o, run)
 }
 
 func checkTraining(t *testing.T, r *Result, people, steps int, objective Objective) {
 	t.Helper()
-	if err := r.Verified.Err(); err != nil {
-		t.Error(err)
-	}
 	tr := r.Training
 	if tr == nil || tr.Objective != objective || tr.Steps != steps || len(tr.Rounds) != 16 {
 		t.Fatalf("training %+v", tr)
@@ -140,19 +133,10 @@ func TestTrained(t *testing.T) {
 	if !r.Promised || r.Training.People != kept || kept == 0 || kept == found {
 		t.Errorf("trained on the recourse of %d people, %d of %d have a promise", r.Training.People, kept, found)
 	}
-	written := must.Get(onnxio.LoadBytes(t.Context(), r.Model, orttest.Need(t)))(t)
-	var margins [2][]float32
-	for k, m := range []*onnxio.Model{f.m, written} {
-		c, err := OpenFor(m, f.tk, 1)
-		must.Do(t, err)
-		defer c.Close()
-		if margins[k], err = c.Margins(t.Context(), f.people.X); err != nil {
-			t.Fatal(err)
-		}
-	}
+	written := marginsOf(t, must.Get(codec.Read(r.Model, ""))(t), f.tk, f.people.X)
 	differ := 0.0
-	for i, v := range margins[0] {
-		if v > 0 != (margins[1][i] > 0) {
+	for i, v := range marginsOf(t, f.g, f.tk, f.people.X) {
+		if v > 0 != (written[i] > 0) {
 			differ++
 		}
 	}

@@ -2,7 +2,6 @@ package ptq
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -15,27 +14,15 @@ import (
 func recurrentLoans(tk *task.Task) *graph.Model {
 	const width = 24
 	f := int64(tk.Dim())
-	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "uses"}}
-	m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: f}}}}
-	b := graph.NewBuilder(m.Graph, "")
-	rng := rand.New(rand.NewPCG(4, 9))
-	random := func(dims ...int64) []float32 {
-		v := make([]float32, dims[0]*dims[len(dims)-1])
-		for i := range v {
-			v[i] = float32(rng.NormFloat64() / math.Sqrt(float64(dims[0])))
-		}
-		return v
-	}
-	h := b.Op("Relu", []string{b.Op("Gemm", []string{"x", b.Const(graph.FromFloats("w", random(f, width), f, width))})})
-	shared := random(width, width)
-	one := b.Const(graph.FromFloats("shared", shared, width, width))
-	for _, w := range []string{one, one, b.Const(graph.FromFloats("copy", shared, width, width))} {
+	b := newNet(9, f)
+	weights := func(in, out int64) string { return b.draw(0, 1/math.Sqrt(float64(in)), in, out) }
+	h := b.Op("Relu", []string{b.Op("Gemm", []string{"x", weights(f, width)})})
+	one := weights(width, width)
+	copied := *b.G.Inits[len(b.G.Inits)-1]
+	for _, w := range []string{one, one, b.Const(&copied)} {
 		h = b.Op("Add", []string{h, b.Op("Relu", []string{b.Op("MatMul", []string{h, w})})})
 	}
-	last := b.Const(graph.FromFloats("w", random(width, 2), width, 2))
-	y := b.Op("Gemm", []string{h, last, b.Const(graph.FromFloats("b", []float32{0, 0}, 2))})
-	m.Graph.Outputs = []graph.Value{{Name: y, DType: graph.Float}}
-	return m
+	return b.model(b.Op("Gemm", []string{h, weights(width, 2), b.Const(graph.FromFloats("b", []float32{0, 0}, 2))}))
 }
 
 // Weights that several layers use are quantized and stored once.
@@ -44,18 +31,8 @@ func TestQuantizeSharedWeights(t *testing.T) {
 	_, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
 	m := recurrentLoans(tk)
-	sorted := differences(t, m, tk, people)
-	slices.Sort(sorted)
-	for i, w := range m.Graph.Inits {
-		if w.Name == "b" {
-			m.Graph.Inits[i] = graph.FromFloats("b", []float32{sorted[people.N/2], 0}, 2)
-		}
-	}
-	r := must.Get(Quantize(t.Context(), loaded(t, m), tk, people,
-		mustRecipe(CFPTQ, "allocate.budget=5"), Run{Workers: 2}))(t)
-	if err := r.Verified.Err(); err != nil {
-		t.Error(err)
-	}
+	balance(t, m, tk, people)
+	r := quantized(t, m, tk, people, mustRecipe(CFPTQ, "allocate.budget=5"), Run{Workers: 2})
 	if len(r.Layers) != 5 {
 		t.Fatalf("%d layers", len(r.Layers))
 	}

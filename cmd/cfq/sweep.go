@@ -148,10 +148,10 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 }
 
 func (f *sweepFlags) options(e *env) (o ptq.SweepOptions, err error) {
-	o = ptq.SweepOptions{
-		Budgets: f.budgets, Margins: f.margins, Sample: f.sample, Seed: f.seed, Workers: e.workers,
+	o = ptq.SweepOptions{Budgets: f.budgets, Options: eval.Options{
+		Margins: f.margins, Sample: f.sample, Seed: f.seed, Workers: e.workers,
 		Solver: recourse.SolveOptions{Restarts: f.restarts}, Progress: e.progress(),
-	}
+	}}
 	for _, name := range f.methods {
 		o.Methods = append(o.Methods, ptq.MethodName(name))
 	}
