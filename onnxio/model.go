@@ -20,10 +20,9 @@ import (
 	"cfq/onnxio/refuse"
 )
 
-// Model is a classifier that was opened: its graph, and what one run in ONNX Runtime has shown of
-// it, that is the type of every value, the axis of the batch and the logits in front of the
-// decision. It never changes and is safe for concurrent use; for another graph, clone
-// the one of Graph.
+// Model is a classifier that was opened: its graph, and what one run in ONNX Runtime has shown of it, that is the type
+// of every value, the axis of the batch and the logits in front of the decision. It never changes and is safe for
+// concurrent use; for another graph, clone the one of Graph.
 type Model struct {
 	modelInput
 	modelHead
@@ -67,10 +66,9 @@ func LoadBytes(ctx context.Context, onnx []byte, o ort.Options) (*Model, error) 
 	return FromGraph(ctx, m, o)
 }
 
-// FromGraph is Load for a model in memory. A model of several inputs, of
-// texts or of integers is lowered, see package lower: what Graph returns has one input then, and File what was loaded.
-// A model of a kind that the method cannot quantize is a [refuse.Refusal], as is one that ONNX Runtime does not load,
-// where that is in the way.
+// FromGraph is Load for a model in memory. A model of several inputs, of texts or of integers is lowered, see package
+// lower: what Graph returns has one input then, and File what was loaded. A model of a kind that the method cannot
+// quantize is a [refuse.Refusal], as is one that ONNX Runtime does not load, where that is in the way.
 func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, error) {
 	if err := refuse.Check(g); err != nil {
 		return nil, err
@@ -249,8 +247,7 @@ func (m *Model) Dim() int { return m.dim }
 // Fixed returns the only batch size that the model takes, 0 when it takes any.
 func (m *Model) Fixed() int { return m.fixed }
 
-// Head returns the value that holds the logits, rows x perRow; a binary classifier may have a
-// single logit per row.
+// Head returns the value that holds the logits, rows x perRow; a binary classifier may have a single logit per row.
 func (m *Model) Head() (logits string, perRow int) { return m.logits, m.perRow }
 
 // Classes returns the number of classes (2 for a single logit).
@@ -387,9 +384,8 @@ func packed(g *graph.Graph) map[string]bool {
 	return all
 }
 
-// probe runs the model with every value exposed and learns each value's element
-// type and shape. Two batch sizes tell which axis is the batch: shapes come from
-// running the model, for every operator there is.
+// probe runs the model with every value exposed and learns each value's element type and shape. Two batch sizes tell
+// which axis is the batch: shapes come from running the model, for every operator there is.
 func (m *Model) probe(ctx context.Context) error {
 	s, err := m.Exposed()
 	if err != nil {

@@ -11,9 +11,8 @@ import (
 
 // Conv describes the convolution of a layer, of one or two dimensions.
 //
-// Row o of the layer's weights belongs to the group o / (Out/Group). At each of
-// Positions() places of the output it multiplies one patch: the numbers of the
-// group's Channels/Group input channels under the kernel, channel by channel.
+// Row o of the layer's weights belongs to the group o / (Out/Group). At each of Positions() places of the output it
+// multiplies one patch: the numbers of the group's Channels/Group input channels under the kernel, channel by channel.
 type Conv struct {
 	Group    int
 	Channels int // of the input that it reads; Channels/Group of them meet each output
@@ -26,9 +25,8 @@ type Conv struct {
 // Positions is the number of places of the output at which each weight is used.
 func (c *Conv) Positions() int { return product(c.Output) }
 
-// Patch copies what the kernel of a group meets at one position into dst, of
-// length Channels/Group x kernel, from x, one row of the layer's input
-// (Channels x Input).
+// Patch copies what the kernel of a group meets at one position into dst, of length Channels/Group x kernel, from x,
+// one row of the layer's input (Channels x Input).
 func (c *Conv) Patch(dst []float64, x []float32, group, position int) {
 	// A single dimension is the second of two.
 	h, kh, w, kw := 1, 1, c.Input[len(c.Input)-1], c.Kernel[len(c.Kernel)-1]
@@ -56,9 +54,8 @@ func (c *Conv) Patch(dst []float64, x []float32, group, position int) {
 	}
 }
 
-// Within returns a with a scale, and if need be a zero point, whose codes all lie
-// within what the Relu or Clip in front of the output quantizer lets through, so
-// that the integer kernel takes it in.
+// Within returns a with a scale, and if need be a zero point, whose codes all lie within what the Relu or Clip in front
+// of the output quantizer lets through, so that the integer kernel takes it in.
 func (b *Behind) Within(a Act) Act {
 	minimum, maximum := b.Bounds()
 	if minimum >= 0 && a.Zero != 0 {

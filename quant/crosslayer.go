@@ -11,19 +11,16 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// CrossLayerEqualize equalizes the weight ranges of neighbouring dense layers (cross-layer
-// equalization). Where layer a feeds layer b alone, directly or through activations with
-// f(s x) = s f(x) for s > 0, channel i of a (its row of weights and its bias) is divided by
-// s_i and column i of b multiplied by it: the network computes the same, and with
-// s_i = sqrt(max|W_a,i| / max|W_b,i|) both have the same range. In chains of layers one pair
-// changes the next, so this repeats until nothing changes. Channels whose weights are all
-// zero on either side stay as they are.
+// CrossLayerEqualize equalizes the weight ranges of neighbouring dense layers (cross-layer equalization). Where layer a
+// feeds layer b alone, directly or through activations with f(s x) = s f(x) for s > 0, channel i of a (its row of
+// weights and its bias) is divided by s_i and column i of b multiplied by it: the network computes the same, and with
+// s_i = sqrt(max|W_a,i| / max|W_b,i|) both have the same range. In chains of layers one pair changes the next, so this
+// repeats until nothing changes. Channels whose weights are all zero on either side stay as they are.
 //
 // It returns a model of the same graph and a line of text for each equalized pair. The
 // canonical model m does not change.
 //
-// Reference: Nagel et al., Data-Free Quantization Through Weight Equalization and
-// Bias Correction, 2019, section 4.1.
+// Reference: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction, 2019, section 4.1.
 func CrossLayerEqualize(m *graph.Model) (*graph.Model, []string, error) {
 	layers, err := FindLayers(m)
 	if err != nil {
@@ -82,8 +79,7 @@ type equalPair struct {
 	factor []float64 // by which channels of a have been divided
 }
 
-// equalLayer holds the numbers of a layer in double precision, so that many
-// rounds cost one rounding.
+// equalLayer holds the numbers of a layer in double precision, so that many rounds cost one rounding.
 type equalLayer struct {
 	LayerInfo
 	w, b []float64

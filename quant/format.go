@@ -6,17 +6,15 @@ import (
 	"strconv"
 )
 
-// Format is a number format of weights: symmetric (zero point 0) signed integers
-// QMin..QMax times a scale.
+// Format is a number format of weights: symmetric (zero point 0) signed integers QMin..QMax times a scale.
 type Format struct {
 	Bits       int
 	QMin, QMax int
 	Doc        string
 }
 
-// ReducedMax bounds the codes of a reduced 8-bit layer: two products of 255 with
-// 64 still fit the 16-bit sums of CPUs without VNNI, so that every machine
-// computes the same result.
+// ReducedMax bounds the codes of a reduced 8-bit layer: two products of 255 with 64 still fit the 16-bit sums of CPUs
+// without VNNI, so that every machine computes the same result.
 const ReducedMax = 64
 
 // Saturates reports whether the 16-bit sum of two products of activations of that many bits and weights of that code is
@@ -25,9 +23,8 @@ func Saturates(actBits int, code int64) bool {
 	return actBits <= 8 && 2*(int64(1)<<actBits-1)*code > math.MaxInt16
 }
 
-// Formats returns the one table of weight formats, narrowest first. The ranges
-// are the paper's (section "Quantizer parameterization"): q- = -2^(b-1),
-// q+ = 2^(b-1)-1.
+// Formats returns the one table of weight formats, narrowest first. The ranges are the paper's (section "Quantizer
+// parameterization"): q- = -2^(b-1), q+ = 2^(b-1)-1.
 func Formats() []Format {
 	return []Format{
 		{2, -2, 1, "INT2 behind Cast(int8); two bit planes for ONNX Runtime before 1.24"},
@@ -37,8 +34,7 @@ func Formats() []Format {
 	}
 }
 
-// FormatsFor returns Formats, with 8 bits narrowed to -ReducedMax..ReducedMax when
-// reduced is set.
+// FormatsFor returns Formats, with 8 bits narrowed to -ReducedMax..ReducedMax when reduced is set.
 func FormatsFor(reduced bool) []Format {
 	formats := Formats()
 	for i := range formats {
@@ -83,10 +79,9 @@ func quantize(x, scale float32, zero, lo, hi int) int {
 	return hi
 }
 
-// Half returns the float16 number nearest to scale, of two equally near the one
-// with the even last bit: a file holds such a scale in two bytes. It reports false
-// when that is no positive normal float16, from 2^-14 to 65504; the scale then
-// has to be a float32.
+// Half returns the float16 number nearest to scale, of two equally near the one with the even last bit: a file holds
+// such a scale in two bytes. It reports false when that is no positive normal float16, from 2^-14 to 65504; the scale
+// then has to be a float32.
 func Half(scale float32) (float32, bool) {
 	const dropped = 13 // bits of the fraction that float16 does not have
 	b := math.Float32bits(scale)
@@ -128,8 +123,7 @@ func codeDigits(bits int) int {
 	return 1
 }
 
-// encodeCodes writes codes in two's complement: two hexadecimal digits each for
-// 8 bits, one for fewer.
+// encodeCodes writes codes in two's complement: two hexadecimal digits each for 8 bits, one for fewer.
 func encodeCodes(codes []int8, bits int) string {
 	out := make([]byte, 0, 2*len(codes))
 	for _, c := range codes {
@@ -141,8 +135,7 @@ func encodeCodes(codes []int8, bits int) string {
 	return string(out)
 }
 
-// decodeCodes reads what encodeCodes wrote; every code must be of the format. An
-// error names the position of the code.
+// decodeCodes reads what encodeCodes wrote; every code must be of the format. An error names the position of the code.
 func decodeCodes(s string, f Format) ([]int8, error) {
 	digits := codeDigits(f.Bits)
 	if len(s)%digits != 0 {

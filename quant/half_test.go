@@ -38,8 +38,7 @@ func TestHalf(t *testing.T) {
 	}
 }
 
-// TestHalfIsNearest: no float16 number, all of which are multiples of 2^-10 of a
-// power of two here, is nearer.
+// TestHalfIsNearest: no float16 number, all of which are multiples of 2^-10 of a power of two here, is nearer.
 func TestHalfIsNearest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.Float32Range(0x1p-14, 65504).Draw(t, "scale")

@@ -8,12 +8,10 @@ import (
 // Input lays a tabular input on a common uint8 grid with zero point 0 and one
 // scale, column by column, instead of quantizing unlike columns with one range.
 //
-// A column whose range is wider than 255*Scale/Gain is split into segments
-// [lo,c1], [c1,c2], ..., each a column of its own with the same weights: the sum
-// over the segments of clip(x,Lo,Hi)-Lo is x minus the first Lo. No weight grows
-// and the grid stays fine. Offsets go into the layer's bias and gains into its
-// weight columns (Fold), so every layer that reads the input is covered. Segments
-// share their codes, which the file holds once.
+// A column whose range is wider than 255*Scale/Gain is split into segments [lo,c1], [c1,c2], ..., each a column of its
+// own with the same weights: the sum over the segments of clip(x,Lo,Hi)-Lo is x minus the first Lo. No weight grows and
+// the grid stays fine. Offsets go into the layer's bias and gains into its weight columns (Fold), so every layer that
+// reads the input is covered. Segments share their codes, which the file holds once.
 type Input struct {
 	// Value is the value that is laid on the grid, rank 2 [N, dim]; "" means the model's only input.
 	Value   string        `json:"value,omitempty"`
@@ -21,9 +19,8 @@ type Input struct {
 	Columns []InputColumn `json:"columns"`
 }
 
-// InputColumn is one column of the integer input, u = (min(x[Source],Hi)-Lo)*Gain,
-// quantized with zero point 0. Below Lo the code saturates at 0. Hi bounds only
-// segments that another one of the same source follows: in the last one the
+// InputColumn is one column of the integer input, u = (min(x[Source],Hi)-Lo)*Gain, quantized with zero point 0. Below
+// Lo the code saturates at 0. Hi bounds only segments that another one of the same source follows: in the last one the
 // codes grow to 255, since a range that was seen is no bound.
 type InputColumn struct {
 	Source int     `json:"source"` // column of the model's input
@@ -113,9 +110,8 @@ func (in *Input) each(x []float32, dim int, code func(row, column int, code uint
 	}
 }
 
-// Reads returns what the integer kernel reads of each model input: the sum over
-// its segments of code times Scale, rows x dim. Times the weights of Fold it gives
-// the layer's sums.
+// Reads returns what the integer kernel reads of each model input: the sum over its segments of code times Scale, rows
+// x dim. Times the weights of Fold it gives the layer's sums.
 func (in *Input) Reads(x []float32, dim int) []float32 {
 	out := make([]float32, len(x)) // sums of codes are whole numbers below 2^24: exact
 	in.each(x, dim, func(row, j int, code uint8) { out[row*dim+in.Columns[j].Source] += float32(code) })
@@ -125,9 +121,8 @@ func (in *Input) Reads(x []float32, dim int) []float32 {
 	return out
 }
 
-// Reads returns what a layer's kernel reads in place of rows of the values of its input:
-// what the quantizer act makes of them, or the grid of the model's input where that feeds
-// the layer, or the values as they are where both are nil.
+// Reads returns what a layer's kernel reads in place of rows of the values of its input: what the quantizer act makes
+// of them, or the grid of the model's input where that feeds the layer, or the values as they are where both are nil.
 func Reads(act *Act, input *Input, values []float32, rows int) []float32 {
 	switch {
 	case act != nil:
@@ -156,8 +151,7 @@ func (in *Input) Round(x []float32, dim int) []float32 {
 	return out
 }
 
-// Sources returns the model input of each column, nil where the columns are the
-// model's inputs as they are.
+// Sources returns the model input of each column, nil where the columns are the model's inputs as they are.
 func (in *Input) Sources() []int {
 	sources := make([]int, len(in.Columns))
 	identity := true

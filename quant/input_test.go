@@ -9,8 +9,7 @@ import (
 	"cfq/quant"
 )
 
-// grid is two inputs on a grid of quarters: the first in two segments, stretched
-// twofold, the second as it is.
+// grid is two inputs on a grid of quarters: the first in two segments, stretched twofold, the second as it is.
 func grid() *quant.Input {
 	return &quant.Input{Scale: 0.25, Columns: []quant.InputColumn{
 		{Source: 0, Lo: -8, Hi: 22, Gain: 2},

@@ -60,9 +60,8 @@ func (l *LayerInfo) Params() int { return l.In * l.Out }
 // Row returns the weights of output o.
 func (l *LayerInfo) Row(o int) []float32 { return l.W[o*l.In : (o+1)*l.In] }
 
-// FindLayers lists the layers of a canonical model in graph order: the Gemm nodes
-// in the form that Canonical leaves, the Conv nodes and, fixed with the reason, all
-// other Gemm, MatMul, Einsum and Conv nodes with stored weights.
+// FindLayers lists the layers of a canonical model in graph order: the Gemm nodes in the form that Canonical leaves,
+// the Conv nodes and, fixed with the reason, all other Gemm, MatMul, Einsum and Conv nodes with stored weights.
 func FindLayers(m *graph.Model) ([]LayerInfo, error) {
 	f := &finder{g: m.Graph, inits: m.Graph.InitMap(), consumers: m.Graph.Consumers()}
 	f.stored = maps.Clone(f.inits)

@@ -94,8 +94,7 @@ func TestFindLayersOfNothing(t *testing.T) {
 	}
 }
 
-// TestDoublingChains: a value that is read twice by each node of a chain is not
-// followed 2^n times.
+// TestDoublingChains: a value that is read twice by each node of a chain is not followed 2^n times.
 func TestDoublingChains(t *testing.T) {
 	for _, op := range []string{"Add", "Mul"} {
 		m := model(form{build: func(b *builder) string {

@@ -1,11 +1,9 @@
-// Package quant holds the number formats, the arithmetic of scales and rounding,
-// and the plan: what bits go where.
+// Package quant holds the number formats, the arithmetic of scales and rounding, and the plan: what bits go where.
 //
-// In: a float model (package graph, opset 21 or later). Out: its canonical form,
-// the list of its layers, and plans whose codes package quant/qdq writes. The
-// invariant: the codes, scales and biases that Encode returns are exactly those
-// in the file, so what calibration sees is what the runtime computes. In the
-// paper: section "Quantizer parameterization".
+// In: a float model (package graph, opset 21 or later). Out: its canonical form, the list of its layers, and plans
+// whose codes package quant/qdq writes. The invariant: the codes, scales and biases that Encode returns are exactly
+// those in the file, so what calibration sees is what the runtime computes. In the paper: section "Quantizer
+// parameterization".
 package quant
 
 import (
@@ -15,8 +13,7 @@ import (
 	"slices"
 )
 
-// Plan says what bits go where. It is complete: the same plan and the same
-// canonical model always give the same file.
+// Plan says what bits go where. It is complete: the same plan and the same canonical model always give the same file.
 type Plan struct {
 	Input  *Input  // nil: the input is quantized by its layers' Act
 	Layers []Layer // layers that are not listed stay in float
@@ -24,9 +21,8 @@ type Plan struct {
 
 // Layer is the plan of one layer, named by its Gemm node in the canonical model.
 //
-// Three kinds of layers: Float stays as it is; with Act (or fed by Plan.Input)
-// the layer runs on integers; without, only its weights are stored in few bits
-// and the arithmetic stays in float.
+// Three kinds of layers: Float stays as it is; with Act (or fed by Plan.Input) the layer runs on integers; without,
+// only its weights are stored in few bits and the arithmetic stays in float.
 type Layer struct {
 	Node  string
 	Float bool // stay in float; all else is ignored
@@ -59,8 +55,7 @@ func (l *Layer) Width(o int) int {
 	return l.Bits
 }
 
-// MeanBits is the mean width of the weights, all rows of which are equally long; 0
-// for layers that stay in float.
+// MeanBits is the mean width of the weights, all rows of which are equally long; 0 for layers that stay in float.
 func (l *Layer) MeanBits() float64 {
 	if l.Float {
 		return 0
@@ -144,13 +139,11 @@ type Encoded struct {
 	AllZeroB bool      // the bias is zero and need not be stored
 }
 
-// biasLimit leaves the sum of products, which joins the bias in 32 bits, as much
-// room as the bias itself.
+// biasLimit leaves the sum of products, which joins the bias in 32 bits, as much room as the bias itself.
 const biasLimit = 1 << 30
 
-// Encode quantizes the layer info as l says. info is that of Input.Fold when
-// Plan.Input feeds the layer. inScale is the scale of the quantized input, 0 when
-// the layer's arithmetic stays in float. Errors name the layer's node.
+// Encode quantizes the layer info as l says. info is that of Input.Fold when Plan.Input feeds the layer. inScale is the
+// scale of the quantized input, 0 when the layer's arithmetic stays in float. Errors name the layer's node.
 //
 // The bias is int32 with the scale inScale*scale (the float32 product). Where it
 // would not fit, the output's scale grows until it does, at the price of coarser weights.

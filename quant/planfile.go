@@ -65,9 +65,8 @@ const (
 	ReadsFloat = "float" // its input as it is: only the weights are stored in few bits
 )
 
-// NewPlanFile describes the plan of a canonical model whose layers are infos and whose
-// only input is called data. Nothing is left out: a plan that rounds to the nearest gets
-// its codes, and scales are those that Encode ends with.
+// NewPlanFile describes the plan of a canonical model whose layers are infos and whose only input is called data.
+// Nothing is left out: a plan that rounds to the nearest gets its codes, and scales are those that Encode ends with.
 func NewPlanFile(p *Plan, infos []LayerInfo, data string) (*PlanFile, error) {
 	f := &PlanFile{Version: planVersion, Recipe: map[string]string{}, Input: p.Input, Layers: []PlanLayer{}}
 	var errs []error
@@ -125,10 +124,9 @@ func newPlanLayer(l *Layer, info LayerInfo, in *Input) (PlanLayer, error) {
 	return p, nil
 }
 
-// Plan returns the plan for a canonical model whose layers are infos and whose only
-// input is called data. What the file leaves out is computed: codes by rounding to
-// the nearest, scales so that nothing is clipped, biases as the model has them. An error
-// is a [*PlanError] that names the layer and the row.
+// Plan returns the plan for a canonical model whose layers are infos and whose only input is called data. What the file
+// leaves out is computed: codes by rounding to the nearest, scales so that nothing is clipped, biases as the model has
+// them. An error is a [*PlanError] that names the layer and the row.
 func (f *PlanFile) Plan(infos []LayerInfo, data string) (*Plan, error) {
 	p := &Plan{}
 	seen := map[string]bool{}
@@ -264,9 +262,8 @@ var leaves = regexp.MustCompile(`[{[]\n {6,}[^{}[\]]*\n *[]}]`)
 
 var breaks = regexp.MustCompile(`\n *`)
 
-// MarshalPlan writes a plan file: JSON with its keys in a fixed order, one line for
-// each column of the input and each row of weights. Numbers are the shortest that
-// read back as the same float32. The same plan gives the same text.
+// MarshalPlan writes a plan file: JSON with its keys in a fixed order, one line for each column of the input and each
+// row of weights. Numbers are the shortest that read back as the same float32. The same plan gives the same text.
 func MarshalPlan(f *PlanFile) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -407,10 +407,7 @@ func FuzzUnmarshalPlan(f *testing.F) {
 		Input: planInput(),
 		Layers: []Layer{
 			{Node: "first", RowBits: []int{2, 3, 4, 8}, Scales: []float32{1, 1, 1, 1}},
-			{
-				Node: "conv", Bits: 8, Scales: []float32{1}, Act: &Act{Bits: 4, Scale: 1},
-				Result: &Act{Bits: 8, Scale: 1},
-			},
+			{Node: "conv", Bits: 8, Scales: []float32{1}, Act: &Act{Bits: 4, Scale: 1}, Result: &Act{Bits: 8, Scale: 1}},
 		},
 	}, infos, "x"))(f)
 	full.Model.SHA256 = strings.Repeat("0", 64)

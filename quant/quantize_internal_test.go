@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// reference is QuantizeLinear as its definition says it, in float64 behind the
-// division in float32.
+// reference is QuantizeLinear as its definition says it, in float64 behind the division in float32.
 func reference(x, scale float32, zero, lo, hi int) int {
 	r := float64(x / scale)
 	if math.IsNaN(r) {

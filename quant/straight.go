@@ -6,12 +6,10 @@ import (
 	"math"
 )
 
-// A quantized model's derivative is zero almost everywhere. What a solver needs
-// is the slope of the function that the quantizers approximate, so gradients pass
-// them straight through: each QuantizeLinear -> [Clip] -> DequantizeLinear on the
-// way from the input becomes one call of a model-local function with the same
-// body, with the gradient of a clip. The forward
-// pass is unchanged.
+// A quantized model's derivative is zero almost everywhere. What a solver needs is the slope of the function that the
+// quantizers approximate, so gradients pass them straight through: each QuantizeLinear -> [Clip] -> DequantizeLinear on
+// the way from the input becomes one call of a model-local function with the same body, with the gradient of a clip.
+// The forward pass is unchanged.
 
 const (
 	ownDomain = "cfq"
@@ -161,10 +159,9 @@ func inside(c *autodiff.Call) string {
 	})
 }
 
-// strictMin gives the gradient of a minimum to the input that is below all others,
-// to none where inputs tie. A wide input column is the sum of segments
-// min(x, hi) - lo; where x stands at the end of one, the next one has the slope, and
-// the usual rule would count it twice.
+// strictMin gives the gradient of a minimum to the input that is below all others, to none where inputs tie. A wide
+// input column is the sum of segments min(x, hi) - lo; where x stands at the end of one, the next one has the slope,
+// and the usual rule would count it twice.
 func strictMin(c *autodiff.Call, i int) string {
 	x := c.Node.Input(i)
 	g := c.Grad()

@@ -429,9 +429,7 @@ func TestStandardOperators(t *testing.T) {
 		if slices.ContainsFunc(rewritten.Graph.Nodes, func(n *graph.Node) bool { return !n.Standard() }) {
 			t.Errorf("%s stays", name)
 		}
-		in := []*graph.Tensor{graph.FromFloats("x", []float32{
-			1, 2, 3, 0, 0, 0, -1, nan, 4, 0.25, -0.5, 0.125,
-		}, 4, 3)}
+		in := []*graph.Tensor{graph.FromFloats("x", []float32{1, 2, 3, 0, 0, 0, -1, nan, 4, 0.25, -0.5, 0.125}, 4, 3)}
 		if op != "Imputer" {
 			in = []*graph.Tensor{graph.FromFloats("x", []float32{1, 2, 3, 0, 0, 0, -1, 5, 4, 0.25, -0.5, 0.125}, 4, 3)}
 		}

@@ -101,9 +101,8 @@ func (r *canonicalizer) scalesInputs(value string) bool {
 	return false
 }
 
-// affine returns s and t of length width when n computes s*x+t of its i-th
-// input x, nil otherwise: [N, width], or with space further dimensions the channels
-// of a convolution's output.
+// affine returns s and t of length width when n computes s*x+t of its i-th input x, nil otherwise: [N, width], or with
+// space further dimensions the channels of a convolution's output.
 func (r *canonicalizer) affine(n *graph.Node, i, width, space int) (s, t []float64) {
 	if !n.Standard() {
 		return nil, nil

@@ -17,8 +17,7 @@ import (
 // and every Conv as it is, with what follows it folded in. The steps below say how. All else is kept. The operator set
 // is raised to 21 at least; m is not changed.
 //
-// Models with subgraphs (If, Loop, Scan) are refused: values that subgraphs
-// capture are not known here.
+// Models with subgraphs (If, Loop, Scan) are refused: values that subgraphs capture are not known here.
 //
 // types are those of the model's values that are known beyond what it declares; with them come those of the canonical
 // form. Without the shape of a MatMul's input, the layer may stay as it is.
@@ -101,9 +100,8 @@ func (r *canonicalizer) width(v string) (int64, bool) {
 	return -1, false
 }
 
-// perChannel returns a constant spread over width channels in front of space
-// further dimensions, nil when it is no float constant or has another size:
-// one number for each channel or for all.
+// perChannel returns a constant spread over width channels in front of space further dimensions, nil when it is no
+// float constant or has another size: one number for each channel or for all.
 func (r *canonicalizer) perChannel(name string, width, space int) []float64 {
 	c := r.Float(name)
 	if c == nil || len(c.Dims) > space+2 {

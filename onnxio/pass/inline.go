@@ -28,8 +28,7 @@ const (
 )
 
 // Inlining writes the bodies of functions where they are called, and the branch that an If with a constant condition
-// takes. Loop, Scan and an If that depends on the inputs are errors: the nodes of their subgraphs have
-// no gradients.
+// takes. Loop, Scan and an If that depends on the inputs are errors: the nodes of their subgraphs have no gradients.
 func Inlining(ctx context.Context, o ort.Options) graph.Pass {
 	return graph.Pass{
 		Needed: func(m *graph.Model) bool {

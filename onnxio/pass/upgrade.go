@@ -244,9 +244,8 @@ func byChannel(_ *upgrader, n *graph.Node) error {
 	return nil
 }
 
-// inferenceForm: training became an attribute, with other outputs. Until then
-// outputs other than the first said that the node normalises by the statistics
-// of the batch, which is what ONNX Runtime does even if nothing uses them.
+// inferenceForm: training became an attribute, with other outputs. Until then outputs other than the first said that
+// the node normalises by the statistics of the batch, which is what ONNX Runtime does even if nothing uses them.
 func inferenceForm(_ *upgrader, n *graph.Node) error {
 	first := min(1, len(n.Outputs))
 	if slices.ContainsFunc(n.Outputs[first:], func(o string) bool { return o != "" }) {
@@ -256,9 +255,8 @@ func inferenceForm(_ *upgrader, n *graph.Node) error {
 	return nil
 }
 
-// flattened: Softmax, LogSoftmax and Hardmax normalised over all axes from axis
-// (default 1) on, as if the input were flattened to a matrix there; from opset
-// 13 on they do so over the one axis (default -1).
+// flattened: Softmax, LogSoftmax and Hardmax normalised over all axes from axis (default 1) on, as if the input were
+// flattened to a matrix there; from opset 13 on they do so over the one axis (default -1).
 func flattened(u *upgrader, n *graph.Node) error {
 	axis := n.Int("axis", 1)
 	t, known := u.Types[n.Input(0)]

@@ -26,8 +26,7 @@ func (c container) dtype() graph.DType {
 	return graph.Int8
 }
 
-// stores says in which container the rows of each width stand. Rows of several
-// widths may share one.
+// stores says in which container the rows of each width stand. Rows of several widths may share one.
 type stores map[int]container
 
 func (s stores) planes() bool {
@@ -85,11 +84,9 @@ const (
 	functionName   = "Unpack"
 )
 
-// unpackFunction is the model-local function that turns bit planes into int8
-// codes. Inputs: the planes p, uint8 [bits, m, 1], bit k of byte j of a plane
-// belonging to element 8j+k; the worth v of each plane, float [bits, 1]; the
-// shape n of the result, int64 [2]. The runtime folds a call with constant
-// inputs at load.
+// unpackFunction is the model-local function that turns bit planes into int8 codes. Inputs: the planes p, uint8 [bits,
+// m, 1], bit k of byte j of a plane belonging to element 8j+k; the worth v of each plane, float [bits, 1]; the shape n
+// of the result, int64 [2]. The runtime folds a call with constant inputs at load.
 func unpackFunction(opset int64) *graph.Function {
 	f := &graph.Function{
 		Name: functionName, Domain: functionDomain,

@@ -151,9 +151,8 @@ func wantConvsFused(t *testing.T, q, m *graph.Model, eng ort.Options) {
 	}
 }
 
-// TestConvBound: at 8 bits the written model stays within what rounding explains:
-// every layer multiplies the error of its input by its weights, and adds that of its
-// own weights, bias and output.
+// TestConvBound: at 8 bits the written model stays within what rounding explains: every layer multiplies the error of
+// its input by its weights, and adds that of its own weights, bias and output.
 func TestConvBound(t *testing.T) {
 	eng := orttest.Need(t)
 	for _, n := range convNets() {
@@ -195,8 +194,7 @@ func TestConvBound(t *testing.T) {
 	}
 }
 
-// spread bounds the error of a layer's output when that of its input, whose
-// numbers are at most largest, is at most in.
+// spread bounds the error of a layer's output when that of its input, whose numbers are at most largest, is at most in.
 func spread(l quant.LayerInfo, enc *quant.Encoded, in, largest float64) float64 {
 	worst := 0.0
 	for o := range l.Out {

@@ -114,9 +114,8 @@ func Quantized(m *graph.Model) bool {
 	})
 }
 
-// Describe lists the Gemm, MatMul and Conv nodes of a model, and their kinds on integers, whose weights come,
-// perhaps through casts, scales and unpacking, from stored tensors, and the Gather nodes that look up in such of few
-// bits.
+// Describe lists the Gemm, MatMul and Conv nodes of a model, and their kinds on integers, whose weights come, perhaps
+// through casts, scales and unpacking, from stored tensors, and the Gather nodes that look up in such of few bits.
 func Describe(m *graph.Model) ([]LayerNote, error) {
 	infos, err := quant.FindLayers(m)
 	if err != nil {
@@ -232,12 +231,11 @@ func (s *stored) describe(l *LayerNote) {
 	l.Container, l.Note = strings.Join(containers, ", "), strings.Join(notes, "; ")
 }
 
-// Stored returns the bytes of data that the file holds for the weights of
-// quantized layers: codes, scales, zero points, the order of rows and columns, and
-// what unpacks all that, in initializers and in constants of nodes and functions.
-// Names, nodes and their dimensions are not counted, nor are biases and what belongs to
-// activations. It is found in the graph, from each layer's weights backwards, so it
-// does not depend on who wrote the model; what layers share counts once.
+// Stored returns the bytes of data that the file holds for the weights of quantized layers: codes, scales, zero points,
+// the order of rows and columns, and what unpacks all that, in initializers and in constants of nodes and functions.
+// Names, nodes and their dimensions are not counted, nor are biases and what belongs to activations. It is found in the
+// graph, from each layer's weights backwards, so it does not depend on who wrote the model; what layers share counts
+// once.
 func Stored(m *graph.Model) (sum int, err error) {
 	notes, err := Describe(m)
 	for i := range notes {
@@ -267,8 +265,7 @@ func (n *LayerNote) IsFloat() bool {
 	return slices.Contains([]string{"float", "double", "float16", "bfloat16"}, n.Container)
 }
 
-// weigh returns the bytes of all that the value called name is made of, and that
-// has not been counted before.
+// weigh returns the bytes of all that the value called name is made of, and that has not been counted before.
 func (v *view) weigh(name string, counted map[string]bool) int {
 	if name == "" || counted[name] {
 		return 0

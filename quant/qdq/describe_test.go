@@ -18,10 +18,9 @@ func use(columns int, output, fixed string) qdq.LayerUse {
 
 func graphOnly() cmp.Option { return cmpopts.IgnoreFields(qdq.LayerUse{}, "Activation") }
 
-// TestDescribe writes a model in every container and checks that bits and bytes
-// are read back from the file alone. The bytes are counted by hand: codes, scales,
-// zero points, and for bit planes the worth of each (4 bytes), the shape (16) and,
-// with the first layer, the constants of the function (33).
+// TestDescribe writes a model in every container and checks that bits and bytes are read back from the file alone. The
+// bytes are counted by hand: codes, scales, zero points, and for bit planes the worth of each (4 bytes), the shape (16)
+// and, with the first layer, the constants of the function (33).
 func TestDescribe(t *testing.T) {
 	for _, c := range []struct {
 		name      string

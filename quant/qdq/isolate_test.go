@@ -29,8 +29,7 @@ func kernelsOf(t *testing.T, m *graph.Model, eng ort.Options) map[string]string 
 	return kernels
 }
 
-// simulate computes a network of dense layers, Relu between them, as its plan says,
-// in float64.
+// simulate computes a network of dense layers, Relu between them, as its plan says, in float64.
 func simulate(t *testing.T, m *graph.Model, p *quant.Plan, x []float32, n int) []float64 {
 	t.Helper()
 	layers := must.Get(quant.FindLayers(m))(t)

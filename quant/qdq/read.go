@@ -58,8 +58,7 @@ func (v *view) tensor(name string) *graph.Tensor {
 	return nil
 }
 
-// trace follows a value to the tensors that it is made of. It returns nil when
-// those are not all stored.
+// trace follows a value to the tensors that it is made of. It returns nil when those are not all stored.
 func (v *view) trace(name string, depth int) *stored {
 	if c := v.tensor(name); c != nil {
 		part := storedPart{weights: c.Len(), bits: c.DType.Bits(), container: c.DType.String(), tensor: c}

@@ -100,8 +100,7 @@ func clamp(v []float32, limit float32) []float32 {
 	return v
 }
 
-// simulated returns m in float with the weights that p stands for; activations
-// are not quantized.
+// simulated returns m in float with the weights that p stands for; activations are not quantized.
 func simulated(t *testing.T, m *graph.Model, p *quant.Plan) *graph.Model {
 	t.Helper()
 	layers := must.Get(quant.FindLayers(m))(t)

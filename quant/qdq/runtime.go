@@ -15,19 +15,17 @@ type Runtime struct {
 	Version string // such as "1.24"
 	// Opset and IR are the newest operator set and the newest IR version that it reads.
 	Opset, IR int64
-	// Int4 and Int2 say whether it folds a Cast from the 4-bit and 2-bit integers
-	// to int8 when it loads a model. Where it does not, codes of these widths stand
-	// in bit planes or wider integers.
+	// Int4 and Int2 say whether it folds a Cast from the 4-bit and 2-bit integers to int8 when it loads a model. Where it
+	// does not, codes of these widths stand in bit planes or wider integers.
 	Int4, Int2 bool
 }
 
 // DefaultRuntime is the release that models are written for unless another is asked for.
 const DefaultRuntime = "1.24"
 
-// Runtimes returns the table of releases that models can be written for, oldest
-// first. A release reads what was written for an older one. 1.20 is the first
-// one: it has the opset in which quantizers are what they are today. The opsets
-// are those of the ONNX release that each contains (1.16, 1.17, 1.17, 1.18, and
+// Runtimes returns the table of releases that models can be written for, oldest first. A release reads what was written
+// for an older one. 1.20 is the first one: it has the opset in which quantizers are what they are today. The opsets are
+// those of the ONNX release that each contains (1.16, 1.17, 1.17, 1.18, and
 // 1.20 or later); INT4 has a Cast from 1.23 on, INT2 is known from 1.24 on.
 func Runtimes() []Runtime {
 	out := []Runtime{
@@ -81,9 +79,8 @@ func (r Runtime) plain(bits int) container {
 	return container{bits: 8}
 }
 
-// options lists the ways to store the rows of l that may be the smallest: each width
-// in the container of its own, in a plain one that holds it, or in that of a wider one
-// of the layer.
+// options lists the ways to store the rows of l that may be the smallest: each width in the container of its own, in a
+// plain one that holds it, or in that of a wider one of the layer.
 func (r Runtime) options(l *plannedLayer) []stores {
 	widths := l.widths()
 	out := []stores{{}}

@@ -1,13 +1,10 @@
-// Package qdq writes quantized models: plan + canonical float model -> ONNX
-// model with QuantizeLinear and DequantizeLinear nodes that ONNX Runtime fuses
-// into integer kernels.
+// Package qdq writes quantized models: plan + canonical float model -> ONNX model with QuantizeLinear and
+// DequantizeLinear nodes that ONNX Runtime fuses into integer kernels.
 //
-// In: a model from quant.Canonical and a plan for it. Out: a new model that has
-// the size of its bits (sub-byte weights stand in packed containers in front of
-// the DequantizeLinear, where the runtime folds them at load) and runs on int8
-// kernels. The invariant: the integers in the file are those of quant.Encode,
-// and everything the plan does not name is as it was. In the paper: section
-// "Quantizer parameterization".
+// In: a model from quant.Canonical and a plan for it. Out: a new model that has the size of its bits (sub-byte weights
+// stand in packed containers in front of the DequantizeLinear, where the runtime folds them at load) and runs on int8
+// kernels. The invariant: the integers in the file are those of quant.Encode, and everything the plan does not name is
+// as it was. In the paper: section "Quantizer parameterization".
 package qdq
 
 import (
@@ -23,9 +20,8 @@ import (
 
 // Options bound what is written. The zero value suits DefaultRuntime and later.
 type Options struct {
-	// Size returns the bytes of a model's file. With it the containers of every layer's
-	// rows are chosen by the bytes of the file; without, each width has the narrowest
-	// integers that hold it, and no bit planes.
+	// Size returns the bytes of a model's file. With it the containers of every layer's rows are chosen by the bytes of
+	// the file; without, each width has the narrowest integers that hold it, and no bit planes.
 	Size func(*graph.Model) int
 	// Runtime is the oldest release of ONNX Runtime that shall read the model, one
 	// of Runtimes; "" is DefaultRuntime. What it can read decides about containers.
@@ -192,11 +188,9 @@ func (p *prepared) write(unpacks bool) *graph.Model {
 
 // choose fills in the containers of all layers and returns the model with them.
 //
-// With a Size function they are those with the fewest bytes in the file. What a
-// layer's containers save does not depend on the other layers', except that the
-// first bit planes bring the unpacking function. So every layer has its smallest
-// containers with bit planes, taking the function for granted, and its smallest
-// without; the file is written both ways.
+// With a Size function they are those with the fewest bytes in the file. What a layer's containers save does not depend
+// on the other layers', except that the first bit planes bring the unpacking function. So every layer has its smallest
+// containers with bit planes, taking the function for granted, and its smallest without; the file is written both ways.
 func (p *prepared) choose(o Options) *graph.Model {
 	var layers []*plannedLayer
 	for _, n := range p.m.Graph.Nodes {
@@ -274,9 +268,8 @@ func (p *prepared) results() map[string]quant.Act {
 	return out
 }
 
-// groups collects the rows of l by their container, in the order in which those
-// occur, and returns where in that order each row of the layer stands; nil when
-// it stands in its place.
+// groups collects the rows of l by their container, in the order in which those occur, and returns where in that order
+// each row of the layer stands; nil when it stands in its place.
 func (l *plannedLayer) groups() (groups []rowGroup, place []int) {
 	for o, f := range l.enc.Formats {
 		c := l.stores[f.Bits]

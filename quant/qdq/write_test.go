@@ -25,9 +25,8 @@ func preferPlanes(m *graph.Model) int {
 	return n
 }
 
-// TestArithmetic holds what ONNX Runtime computes from the written file against
-// the codes of quant and integer arithmetic in float64, for every width,
-// container and odd shape.
+// TestArithmetic holds what ONNX Runtime computes from the written file against the codes of quant and integer
+// arithmetic in float64, for every width, container and odd shape.
 func TestArithmetic(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)

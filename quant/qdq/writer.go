@@ -150,8 +150,7 @@ func (w *graphWriter) shared(op, hint string, inputs []string, attrs ...graph.At
 	return w.once(key, func() string { return w.op(op, hint, inputs, attrs...) })
 }
 
-// op appends a node of the standard domain. New nodes have no names, which are
-// optional, to keep the file small.
+// op appends a node of the standard domain. New nodes have no names, which are optional, to keep the file small.
 func (w *graphWriter) op(op, hint string, inputs []string, attrs ...graph.Attr) string {
 	out := w.names.Name(hint)
 	w.append(&graph.Node{Op: op, Inputs: inputs, Outputs: []string{out}, Attrs: attrs})
@@ -293,9 +292,8 @@ func (w *graphWriter) result(n *graph.Node) {
 	}
 }
 
-// shield puts a Clip that bounds nothing in front of the node that was written last,
-// if that is a layer on float weights behind an output quantizer: between quantizers
-// the runtime would silently round the weights to 8 bits.
+// shield puts a Clip that bounds nothing in front of the node that was written last, if that is a layer on float
+// weights behind an output quantizer: between quantizers the runtime would silently round the weights to 8 bits.
 func (w *graphWriter) shield() {
 	end := len(w.g.Nodes) - 1
 	n := w.g.Nodes[end]
@@ -462,11 +460,10 @@ func (w *graphWriter) zeros(t graph.DType, l *plannedLayer) string {
 
 // isolate keeps integer layers whose result is needed in float on integer kernels.
 //
-// The runtime takes the Relu or Clip that alone reads a layer into the layer's kernel,
-// together with the QuantizeLinear behind that. Where there is none, because a float layer
-// comes next, or where it does not cover what the Clip lets through, or where a
-// quantizer is not the only reader, the layer runs on dequantized weights instead. A Max behind
-// the layer is nothing that the runtime takes in, so what reads that does not matter.
+// The runtime takes the Relu or Clip that alone reads a layer into the layer's kernel, together with the QuantizeLinear
+// behind that. Where there is none, because a float layer comes next, or where it does not cover what the Clip lets
+// through, or where a quantizer is not the only reader, the layer runs on dequantized weights instead. A Max behind the
+// layer is nothing that the runtime takes in, so what reads that does not matter.
 func (w *graphWriter) isolate() {
 	readers := w.g.Consumers()
 	for _, n := range w.integers {

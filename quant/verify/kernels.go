@@ -53,12 +53,10 @@ func kernelOf(opt, g *graph.Graph, w *graph.Node, name string) *graph.Node {
 	return cmp.Or(Kernel(opt, name, w.Outputs[0]), Kernel(opt, "", qdq.Behind(g, w)))
 }
 
-// Kernel returns the node of the optimized graph that runs a layer of the
-// written one, given the layer's name and the value that it defines ("" when one
-// is not known); nil when there is none. Fusion keeps the name of the layer's
-// node, puts a word before it where it takes in an activation behind or a number
-// behind it where the layout of a convolution's data changes, or else keeps the
-// value. A convolution for blocks of channels is called after the value.
+// Kernel returns the node of the optimized graph that runs a layer of the written one, given the layer's name and the
+// value that it defines ("" when one is not known); nil when there is none. Fusion keeps the name of the layer's node,
+// puts a word before it where it takes in an activation behind or a number behind it where the layout of a
+// convolution's data changes, or else keeps the value. A convolution for blocks of channels is called after the value.
 func Kernel(optimized *graph.Graph, name, output string) *graph.Node {
 	for _, matches := range []func(n *graph.Node) bool{
 		func(n *graph.Node) bool { return name != "" && n.Name == name },

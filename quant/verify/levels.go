@@ -12,9 +12,8 @@ import (
 	"cfq/quant/qdq"
 )
 
-// Levels compares the outputs at the production level with those of the
-// unoptimized graph. The two round inner activations in different ways: where a
-// value lies within float rounding of the middle between two codes, one takes
+// Levels compares the outputs at the production level with those of the unoptimized graph. The two round inner
+// activations in different ways: where a value lies within float rounding of the middle between two codes, one takes
 // the upper and one the lower. Everything else must agree.
 type Levels struct {
 	Rows int `json:"rows"` // probes
@@ -26,8 +25,7 @@ type Levels struct {
 	// Beyond counts the rows that differ by more than one Step. Codes flip
 	// rarely, one at a time, so there must be few: at most 1 in 50.
 	Beyond int `json:"beyond"`
-	// Flipped counts the rows in which an integer output (a class) differs. They
-	// may be as few as those Beyond.
+	// Flipped counts the rows in which an integer output (a class) differs. They may be as few as those Beyond.
 	Flipped int `json:"flipped,omitempty"`
 	// NaN counts the rows in which an output is not a number, or infinite at one level only.
 	NaN int `json:"nan,omitempty"`

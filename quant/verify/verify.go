@@ -1,10 +1,9 @@
 // Package verify opens a written model again and checks that it is what the plan says.
 //
-// In: the bytes of a quantized file, its plan, probe inputs. Out: a report: which
-// kernel runs each layer, how far results depend on the optimization level and what
-// the file weighs. The invariant: everything is measured on the bytes that will be
-// shipped, in ONNX Runtime, never on the plan. In the paper: section "Quantizer parameterization",
-// which assumes that the deployed arithmetic is that of the quantizers.
+// In: the bytes of a quantized file, its plan, probe inputs. Out: a report: which kernel runs each layer, how far
+// results depend on the optimization level and what the file weighs. The invariant: everything is measured on the bytes
+// that will be shipped, in ONNX Runtime, never on the plan. In the paper: section "Quantizer parameterization", which
+// assumes that the deployed arithmetic is that of the quantizers.
 package verify
 
 import (
