@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -307,7 +308,7 @@ func planError(line int, format string, a ...any) error {
 // the first value that is null or of a wrong type. Whether the values fit a model is checked by [PlanFile.Plan].
 func UnmarshalPlan(data []byte) (*PlanFile, error) {
 	f := &PlanFile{Layers: []PlanLayer{}}
-	err := f.read(&planText{data: data})
+	err := f.read(&planText{data, map[reflect.Type][]int{}})
 	if err != nil && !bytes.Contains(data, []byte(`"cfq_plan"`)) {
 		err = &PlanError{Msg: fmt.Sprintf("this is not a plan that --save-plan wrote: %v", err)}
 	}
@@ -315,18 +316,18 @@ func UnmarshalPlan(data []byte) (*PlanFile, error) {
 }
 
 func (f *PlanFile) read(t *planText) error {
-	file := struct {
-		*PlanFile
-		Layers []json.RawMessage `json:"layers"`
-	}{PlanFile: f}
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal(t.data, &json.RawMessage{}); errors.As(err, &syntax) {
 		return t.fail(max(0, int(syntax.Offset)-1), "this is not JSON: %v", err)
 	}
-	if err := t.check(json.NewDecoder(bytes.NewReader(t.data))); err != nil {
+	if err := t.check(json.NewDecoder(bytes.NewReader(t.data)), reflect.TypeFor[PlanFile]()); err != nil {
 		return err
 	}
-	if _, err := t.decode(t.data, &file); err != nil {
+	var typed *json.UnmarshalTypeError
+	if err := json.Unmarshal(t.data, f); errors.As(err, &typed) {
+		key := typed.Field[strings.LastIndexByte(typed.Field, '.')+1:]
+		return t.fail(int(typed.Offset)-1, "%s: got %s, want %s", cmp.Or(key, "value"), typed.Value, jsonType(typed.Type))
+	} else if err != nil {
 		return err
 	}
 	switch {
@@ -335,76 +336,73 @@ func (f *PlanFile) read(t *planText) error {
 	case len(f.Model.SHA256) != 64 || strings.Trim(f.Model.SHA256, hexDigits) != "":
 		return planError(0, "model: sha256 %q: want 64 hexadecimal digits, in lower case", f.Model.SHA256)
 	}
-	for _, part := range file.Layers {
-		var err error
-		layer := struct {
-			PlanLayer
-			Rows []json.RawMessage `json:"rows"`
-		}{}
-		if layer.line, err = t.decode(part, &layer); err != nil {
-			return err
+	rows := t.lines(reflect.TypeFor[PlanRow]())
+	for i, line := range t.lines(reflect.TypeFor[PlanLayer]()) {
+		l := &f.Layers[i]
+		l.line = line
+		for o := range l.Rows {
+			l.Rows[o].line, rows = rows[0], rows[1:]
 		}
-		if layer.Rows != nil {
-			layer.PlanLayer.Rows = make([]PlanRow, len(layer.Rows))
-		}
-		for o, part := range layer.Rows {
-			row := &layer.PlanLayer.Rows[o]
-			if row.line, err = t.decode(part, row); err != nil {
-				return err
-			}
-		}
-		f.Layers = append(f.Layers, layer.PlanLayer)
 	}
 	return nil
 }
 
-// planText is the text of a plan file, of which the part that begins at a byte is decoded.
+// planText is the text of a plan file.
 type planText struct {
-	data     []byte
-	at, line int // line is from 0
+	data   []byte
+	starts map[reflect.Type][]int // where the objects of a type begin
 }
 
-// check refuses what encoding/json passes over in the next value of d: keys given twice, of which the last would count,
-// and null, which would count as a key that is left out.
-func (t *planText) check(d *json.Decoder) error {
+func (t *planText) lines(of reflect.Type) (all []int) {
+	line, at := 1, 0
+	for _, start := range t.starts[of] {
+		line, at = line+bytes.Count(t.data[at:start], []byte("\n")), start
+		all = append(all, line)
+	}
+	return all
+}
+
+// check refuses what encoding/json passes over in the next value of d, which is to be of a type: keys that are unknown
+// or given twice, of which the last would count, and null, which would count as a key that is left out.
+func (t *planText) check(d *json.Decoder, of reflect.Type) error {
+	if of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
 	begin, err := d.Token()
-	switch begin {
-	case nil:
+	if begin == nil {
 		return t.fail(int(d.InputOffset())-len("null"), "null is not a value of a plan")
-	case json.Delim('{'), json.Delim('['):
-		keys := map[json.Token]bool{}
-		for d.More() {
-			if begin == json.Delim('{') {
-				key, _ := d.Token() // the text is JSON
-				if keys[key] {
-					return t.fail(int(d.InputOffset())-len(fmt.Sprintf("%q", key)), "duplicate key %q", key)
-				}
-				keys[key] = true
-			}
-			if err := t.check(d); err != nil {
-				return err
-			}
+	}
+	if begin != json.Delim('{') && begin != json.Delim('[') {
+		return err
+	}
+	t.starts[of] = append(t.starts[of], int(d.InputOffset())-1)
+	fields, keys := jsonFields(of), map[json.Token]bool{}
+	for d.More() {
+		inner := reflect.TypeFor[any]()
+		if of.Kind() == reflect.Slice {
+			inner = of.Elem()
 		}
-		_, err = d.Token()
+		if begin == json.Delim('{') {
+			key, _ := d.Token() // the text is JSON
+			at := int(d.InputOffset()) - len(fmt.Sprintf("%q", key))
+			field, known := fields[fmt.Sprint(key)]
+			switch {
+			case keys[key]:
+				return t.fail(at, "duplicate key %q", key)
+			case known:
+				inner = field
+			case fields != nil:
+				return t.fail(at, "unknown key %q: want one of %s", key,
+					strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
+			}
+			keys[key] = true
+		}
+		if err := t.check(d, inner); err != nil {
+			return err
+		}
 	}
+	_, err = d.Token()
 	return err
-}
-
-func (t *planText) decode(part []byte, to any) (line int, err error) {
-	skip := bytes.Index(t.data[t.at:], part)
-	t.at, t.line = t.at+skip, t.line+bytes.Count(t.data[t.at:t.at+skip], []byte("\n"))
-	d := json.NewDecoder(bytes.NewReader(part))
-	d.DisallowUnknownFields()
-	err = d.Decode(to)
-	var typed *json.UnmarshalTypeError
-	if key, unknown := strings.CutPrefix(fmt.Sprint(err), "json: unknown field "); unknown {
-		at := max(0, bytes.Index(part, []byte(key)))
-		err = t.fail(t.at+at, "unknown key %s: want one of %s", key, strings.Join(jsonKeys(reflect.TypeOf(to)), ", "))
-	} else if errors.As(err, &typed) {
-		key := typed.Field[strings.LastIndexByte(typed.Field, '.')+1:]
-		err = t.fail(t.at+int(typed.Offset)-1, "%s: got %s, want %s", cmp.Or(key, "value"), typed.Value, jsonType(typed.Type))
-	}
-	return t.line + 1, err
 }
 
 func (t *planText) fail(at int, format string, a ...any) error {
@@ -413,22 +411,17 @@ func (t *planText) fail(at int, format string, a ...any) error {
 	return &PlanError{Line: line, Col: column, Msg: fmt.Sprintf(format, a...)}
 }
 
-func jsonKeys(t reflect.Type) (keys []string) {
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice:
-		return jsonKeys(t.Elem())
-	case reflect.Struct:
-		for _, f := range reflect.VisibleFields(t) {
-			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
-				keys = append(keys, name)
-			}
-			if f.IsExported() && !f.Anonymous { // the fields of an embedded struct are visible in this one
-				keys = append(keys, jsonKeys(f.Type)...)
-			}
+func jsonFields(of reflect.Type) map[string]reflect.Type {
+	if of.Kind() != reflect.Struct {
+		return nil
+	}
+	fields := map[string]reflect.Type{}
+	for f := range of.Fields() {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+			fields[name] = f.Type
 		}
 	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
+	return fields
 }
 
 func jsonType(t reflect.Type) string {

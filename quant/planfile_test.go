@@ -321,7 +321,7 @@ func TestPlanFileMistakes(t *testing.T) {
 			"scale twice", `"bits": 2`, `"bits": 2, "scale": 1`,
 			`line 11: layer "last", row 0: both the row and the layer have a "scale"`,
 		},
-		{"type", `"rows": [`, `"rows": [[],`, `line 10, column 16: value: got array, want an object`},
+		{"type", `"rows": [`, `"rows": [[],`, `line 10, column 16: rows: got array, want an object`},
 		{"syntax", `"rows": [`, `"rows": {`, `line 11, column 9: this is not JSON`},
 		{"comma", `"codes": "01ef"},`, `"codes": "01ef"}`, `line 12, column 9: this is not JSON`},
 		{"end", "  ]\n}\n", "", `line 14, column 6: this is not JSON: unexpected end of JSON input`},
