@@ -16,19 +16,17 @@ func (f *Signature) slice(n *graph.Node, inits map[string]*graph.Tensor) (s inpu
 	if !n.Is("Slice") || n.Input(0) != f.input || n.Input(4) != "" {
 		return s, false
 	}
-	var v [3]int64
-	for i := range v {
-		t := inits[n.Input(i+1)]
-		if t == nil || t.Len() != 1 {
-			return s, false
+	var bounds []int64 // from, to and the axis
+	for _, in := range n.Inputs[1:] {
+		if t := inits[in]; t != nil && t.Len() == 1 {
+			v, _ := t.Ints()
+			bounds = append(bounds, v...)
 		}
-		one, err := t.Ints()
-		if err != nil {
-			return s, false
-		}
-		v[i] = one[0]
 	}
-	return inputRange{int(v[0]), int(v[1])}, v[2] == 1
+	if len(bounds) != 3 || bounds[2] != 1 {
+		return s, false
+	}
+	return inputRange{int(bounds[0]), int(bounds[1])}, true
 }
 
 // column returns the place of the column of categories whose inputs s are, -1 where there is none.
@@ -129,24 +127,31 @@ func (w *inputWriter) columns(i, n int) string {
 }
 
 func (w *inputWriter) input(i int) (value string, at, of int) {
-	x := w.Columns[i].Input
-	first := slices.IndexFunc(w.Columns, func(c Column) bool { return c.Input == x })
-	for _, c := range w.Columns {
-		if c.Input == x {
+	value = w.Columns[i].Input
+	for k, c := range w.Columns {
+		if c.Input == value {
 			of++
+			if k < i {
+				at++
+			}
 		}
 	}
-	in := slices.IndexFunc(w.file.Graph.Inputs, func(v graph.Value) bool { return v.Name == x })
-	if len(w.file.Graph.Inputs[in].Shape) == 2 {
-		return x, i - first, of
+	in := slices.IndexFunc(w.file.Graph.Inputs, func(v graph.Value) bool { return v.Name == value })
+	if len(w.file.Graph.Inputs[in].Shape) != 2 {
+		x := value
+		value = w.once("rows "+x, func() string { return w.op("Reshape", []string{x, w.ints(-1, int64(of))}) })
 	}
-	return w.once("rows "+x, func() string { return w.op("Reshape", []string{x, w.ints(-1, int64(of))}) }), i - first, of
+	return value, at, of
 }
 
 func (w *inputWriter) op(op string, inputs []string, attrs ...graph.Attr) string {
-	out := w.b.Name(strings.ToLower(op[:1]))
-	w.b.Append(&graph.Node{Op: op, Inputs: inputs, Outputs: []string{out}, Attrs: attrs})
-	return out
+	return w.node(graph.Node{Op: op, Inputs: inputs, Attrs: attrs}, strings.ToLower(op[:1]))
+}
+
+func (w *inputWriter) node(n graph.Node, hint string) string {
+	n.Outputs = []string{w.b.Name(hint)}
+	w.b.Append(&n)
+	return n.Outputs[0]
 }
 
 func (w *inputWriter) cast(v string, from, to graph.DType) string {
@@ -174,25 +179,26 @@ func (w *inputWriter) vector(i int, positive bool) string {
 	})
 }
 
+// key makes one text, or integer of 64 bits, for each row of the i-th column.
+func (w *inputWriter) key(i int) string {
+	if w.Columns[i].DType == graph.String {
+		return w.vector(i, false)
+	}
+	return w.cast(w.vector(i, false), w.Columns[i].DType, graph.Int64)
+}
+
 func (w *inputWriter) oneHot(i int) string {
-	c, v := &w.Columns[i], w.vector(i, false)
-	attr := c.list("cats")
-	switch {
-	case c.Blank != "":
-		v, attr = w.place(i), graph.Attr{Name: "cats_int64s", Kind: graph.AttrInts, Ints: places(len(c.Values))}
-	case c.DType != graph.String:
-		v = w.cast(v, c.DType, graph.Int64)
+	c, v := &w.Columns[i], w.key(i)
+	attr, zeros := c.list("cats"), graph.IntAttr("zeros", 1)
+	if c.Blank != "" {
+		v, attr = w.place(i), graph.IntsAttr("cats_int64s", places(len(c.Values))...)
 	}
-	zeros := int64(1)
 	if c.Strict {
-		zeros = 0
+		zeros.I = 0
 	}
-	hot := w.b.Name("h")
-	w.b.Append(&graph.Node{
-		Op: "OneHotEncoder", Domain: learning, Inputs: []string{v}, Outputs: []string{hot},
-		Attrs: []graph.Attr{attr, graph.IntAttr("zeros", zeros)},
-	})
-	return hot
+	return w.node(graph.Node{
+		Op: "OneHotEncoder", Domain: learning, Inputs: []string{v}, Attrs: []graph.Attr{attr, zeros},
+	}, "h")
 }
 
 func (c *Column) list(name string) graph.Attr {
@@ -231,10 +237,11 @@ func (w *inputWriter) place(i int) string {
 		n := int64(len(c.Values))
 		if c.consecutive() {
 			lo := c.numbers()[0]
-			positive := !c.FromEnd && lo == 0
-			v := w.vector(i, positive)
-			if !positive {
-				v = w.cast(v, c.DType, graph.Int64)
+			v := ""
+			if lo == 0 && !c.FromEnd {
+				v = w.vector(i, true)
+			} else {
+				v = w.key(i)
 			}
 			if lo != 0 {
 				v = w.op("Sub", []string{v, w.scalar(lo)})
@@ -245,21 +252,15 @@ func (w *inputWriter) place(i int) string {
 			}
 			return v
 		}
-		v := w.vector(i, false)
 		keys, values := c.list("keys"), graph.IntsAttr("values_int64s", places(int(n))...)
 		if c.Blank != "" {
 			at := slices.Index(c.Values, c.Blank)
 			keys.Strings, values.Ints = append(keys.Strings, nil), append(values.Ints, int64(at))
 		}
-		if c.DType != graph.String {
-			v = w.cast(v, c.DType, graph.Int64)
-		}
-		place := w.b.Name("p")
-		w.b.Append(&graph.Node{
-			Op: "LabelEncoder", Domain: learning, Inputs: []string{v}, Outputs: []string{place},
+		return w.node(graph.Node{
+			Op: "LabelEncoder", Domain: learning, Inputs: []string{w.key(i)},
 			Attrs: []graph.Attr{keys, values, graph.IntAttr("default_int64", n)},
-		})
-		return place
+		}, "p")
 	})
 }
 

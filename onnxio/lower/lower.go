@@ -16,7 +16,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -169,7 +168,7 @@ func (f *Signature) split(g *graph.Graph) {
 			n = producers[at.Name]
 		}
 		integer := at.DType != graph.Undefined && !at.DType.IsFloat()
-		if known := slices.ContainsFunc(numbers, func(o graph.Value) bool { return o.Name == at.Name }); !integer && !known {
+		if !integer && !slices.Contains(names(numbers), at.Name) {
 			numbers = append(numbers, at)
 		}
 	}
@@ -177,20 +176,19 @@ func (f *Signature) split(g *graph.Graph) {
 		return // decisions alone: what they are made of is found behind them
 	}
 	needed := g.Needed(names(numbers)...)
-	kept := g.Nodes[:0:0]
+	var kept []*graph.Node
 	for _, n := range g.Nodes {
 		if needed[n] || n.HasGraphs() {
 			kept = append(kept, n)
-			continue
+		} else {
+			f.back = append(f.back, n)
 		}
-		f.back = append(f.back, n)
 	}
 	uses := used(f.back)
 	for _, v := range f.file.Graph.Outputs {
 		uses[v.Name] = true
 	}
-	g.Nodes = kept
-	g.Outputs = numbers
+	g.Nodes, g.Outputs = kept, numbers
 	for _, n := range kept { // what is needed behind it stays a value of the model
 		for _, o := range n.Outputs {
 			if uses[o] && !g.IsOutput(o) {
@@ -198,7 +196,14 @@ func (f *Signature) split(g *graph.Graph) {
 			}
 		}
 	}
-	f.consts = unused(g, f.back)
+	// Constants that only the others use are moved; those that both use are copied.
+	here, there := used(g.Nodes), used(f.back)
+	g.Inits = slices.DeleteFunc(g.Inits, func(t *graph.Tensor) bool {
+		if there[t.Name] {
+			f.consts = append(f.consts, t)
+		}
+		return there[t.Name] && !here[t.Name] && !g.IsOutput(t.Name)
+	})
 }
 
 // outputs leaves what the preprocessing alone makes to the nodes after the model.
@@ -213,12 +218,12 @@ func (f *Signature) outputs(g *graph.Graph) {
 		made[t.Name] = true
 	}
 	var lost []string
-	g.Outputs = slices.DeleteFunc(g.Outputs, func(v graph.Value) bool {
+	for _, v := range g.Outputs {
 		if !made[v.Name] {
 			lost = append(lost, v.Name)
 		}
-		return !made[v.Name]
-	})
+	}
+	g.Outputs = slices.DeleteFunc(g.Outputs, func(v graph.Value) bool { return !made[v.Name] })
 	needed := f.file.Graph.Needed(lost...)
 	var zone []*graph.Node
 	for _, n := range f.file.Graph.Nodes {
@@ -227,26 +232,12 @@ func (f *Signature) outputs(g *graph.Graph) {
 		}
 	}
 	f.back = append(cloned(zone), f.back...)
-	for _, n := range zone {
-		for _, in := range n.Inputs {
-			known := slices.ContainsFunc(f.consts, func(t *graph.Tensor) bool { return t.Name == in })
-			if t := f.file.Graph.Init(in); t != nil && !known {
-				f.consts = append(f.consts, t)
-			}
+	uses := used(zone)
+	for _, t := range f.file.Graph.Inits {
+		if uses[t.Name] && !slices.ContainsFunc(f.consts, func(c *graph.Tensor) bool { return c.Name == t.Name }) {
+			f.consts = append(f.consts, t)
 		}
 	}
-}
-
-// unused takes the constants that only other nodes use out of g and returns them; those that both use are copied.
-func unused(g *graph.Graph, others []*graph.Node) (moved []*graph.Tensor) {
-	here, there := used(g.Nodes), used(others)
-	g.Inits = slices.DeleteFunc(g.Inits, func(t *graph.Tensor) bool {
-		if there[t.Name] {
-			moved = append(moved, t)
-		}
-		return there[t.Name] && !here[t.Name] && !g.IsOutput(t.Name)
-	})
-	return moved
 }
 
 // labels returns what the classes are called. The last node that says it decides: those before it are parts of an
@@ -269,22 +260,12 @@ func labels(g *graph.Graph) []string {
 }
 
 func (f *Signature) keep(g *graph.Graph) {
-	needed := g.Needed(names(g.Outputs)...)
-	graphs := slices.ContainsFunc(g.Nodes, (*graph.Node).HasGraphs) // which use values unseen
-	if !graphs {
+	if !slices.ContainsFunc(g.Nodes, (*graph.Node).HasGraphs) { // which use values unseen
+		needed := g.Needed(names(g.Outputs)...)
 		g.Nodes = slices.DeleteFunc(g.Nodes, func(n *graph.Node) bool { return !needed[n] })
+		uses := used(g.Nodes)
+		g.Inits = slices.DeleteFunc(g.Inits, func(t *graph.Tensor) bool { return !uses[t.Name] && !g.IsOutput(t.Name) })
 	}
-	uses := used(g.Nodes)
-	g.Inits = slices.DeleteFunc(g.Inits, func(t *graph.Tensor) bool {
-		return !graphs && !uses[t.Name] && !g.IsOutput(t.Name)
-	})
 	g.Inputs = slices.DeleteFunc(g.Inputs, func(v graph.Value) bool { return v.Name != f.input && g.Init(v.Name) == nil })
 	g.Values = nil // types of values that may be gone: a run shows those that are there
-}
-
-func columnName(input string, at, of int) string {
-	if of == 1 {
-		return input
-	}
-	return input + "[" + strconv.Itoa(at) + "]"
 }

@@ -125,7 +125,11 @@ func (z *preprocessing) input(v graph.Value) error {
 	var columns []int
 	for i := range int(n) {
 		elems, columns = append(elems, elem{column: len(z.columns)}), append(columns, len(z.columns))
-		z.columns = append(z.columns, Column{Input: v.Name, Name: columnName(v.Name, i, int(n)), DType: v.DType})
+		name := v.Name
+		if n > 1 {
+			name = fmt.Sprintf("%s[%d]", name, i)
+		}
+		z.columns = append(z.columns, Column{Input: v.Name, Name: name, DType: v.DType})
 	}
 	if !v.DType.IsFloat() {
 		z.class[v.Name], z.elems[v.Name], z.depends[v.Name] = raw, elems, columns
@@ -241,25 +245,24 @@ func (z *preprocessing) move(n *graph.Node) {
 
 // border notes the values that the computation gets from the preprocessing.
 func (z *preprocessing) border(n *graph.Node) {
-	numbers, only := true, true // what the node has of the preprocessing, and that it has nothing of the computation
 	var from []string
+	own := n.HasGraphs() // a part of the computation
 	for _, in := range n.Inputs {
 		if z.class[in] == raw {
 			from = append(from, in)
-			numbers = numbers && z.numbers(in)
 		} else {
-			only = only && (in == "" || z.class[in] != computed)
+			own = own || in != "" && z.class[in] == computed
 		}
 	}
 	switch made := z.class[n.Outputs[0]]; {
 	case len(from) == 0 || made == raw:
 	case made == sizes:
 		z.shaped = append(z.shaped, from...)
-	case only && !numbers && !n.HasGraphs():
+	case !own && slices.ContainsFunc(from, func(in string) bool { return !z.numbers(in) }):
 		for _, o := range n.Outputs {
 			z.boundaries = append(z.boundaries, boundary{value: o, dtype: z.types[o]})
 		}
-	default: // numbers become floats in front of the node, which is a part of the computation, as one is that has both
+	default: // numbers become floats in front of the node
 		for _, in := range from {
 			z.front(in)
 		}
@@ -341,69 +344,55 @@ func (z *preprocessing) made(n *graph.Node) graph.DType {
 }
 
 // moved returns what a row of the i-th output of a node holds, where the node only moves elements.
-func (z *preprocessing) moved(n *graph.Node, i int) []elem {
+func (z *preprocessing) moved(n *graph.Node, i int) (out []elem) {
 	x := z.elems[n.Input(0)]
 	index := func(at int) []int64 {
-		t := constant(z.g, n.Input(at))
-		if t == nil {
-			return nil
+		if t := constant(z.g, n.Input(at)); t != nil {
+			v, _ := t.Ints()
+			return v
 		}
-		v, _ := t.Ints()
-		return v
+		return nil
 	}
-	pick := func(from, to int64) []elem {
-		size := int64(len(x))
-		at := func(k int64) int64 {
-			if k < 0 {
-				k += size
-			}
-			return min(max(k, 0), size)
+	size := int64(len(x))
+	at := func(k int64) int64 { // of a bound, which may count from the end
+		if k < 0 {
+			k += size
 		}
-		if at(from) > at(to) {
-			return nil
-		}
-		return x[at(from):at(to)]
+		return min(max(k, 0), size)
 	}
 	switch n.Op {
 	case "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Cast", "Expand":
 		return x
 	case "Concat":
-		var all []elem
 		for _, in := range n.Inputs {
-			all = append(all, z.elems[in]...)
+			out = append(out, z.elems[in]...)
 		}
-		return all
 	case "Mul", "Min", "Max", "Clip", "Where", "Mod", "BitwiseAnd":
 		// Of a column as it is and something in its place, such as an index counted from the end, the former.
 		return z.plainest(n)
 	case "Gather", "ArrayFeatureExtractor":
-		var out []elem
 		for _, k := range index(1) {
-			if k < 0 {
-				k += int64(len(x))
-			}
-			if k >= 0 && k < int64(len(x)) {
+			if k = at(k); k < size {
 				out = append(out, x[k])
 			}
 		}
-		return out
 	case "Slice":
 		if k := sliced(index(1), index(2), index(3), index(4)); k >= 0 {
-			return pick(index(1)[k], index(2)[k])
+			from := at(index(1)[k])
+			return x[from:max(from, at(index(2)[k]))]
 		}
 	case "Split":
 		parts := index(1)
 		if parts == nil {
-			for range n.Outputs {
-				parts = append(parts, int64(len(x)/len(n.Outputs)))
-			}
+			parts = slices.Repeat([]int64{size / int64(len(n.Outputs))}, len(n.Outputs))
 		}
 		from := int64(0)
-		for k := 0; k < i && k < len(parts); k++ {
-			from += parts[k]
-		}
-		if i < len(parts) {
-			return pick(from, from+parts[i])
+		for k, part := range parts {
+			to := min(max(from+part, from), size)
+			if k == i {
+				return x[from:to]
+			}
+			from = to
 		}
 	case "Add", "Sub":
 		if z.class[n.Input(0)] == raw && z.class[n.Input(1)] == raw {
@@ -411,7 +400,7 @@ func (z *preprocessing) moved(n *graph.Node, i int) []elem {
 		}
 		return z.shifted(n, index)
 	}
-	return nil
+	return out
 }
 
 // sliced returns which entry of a Slice's axes is that of the columns, -1 where it leaves out rows, too, or steps over

@@ -137,6 +137,7 @@ func (c *conversion) tensor(t *graph.Tensor) (*graph.Tensor, error) {
 }
 
 func (c *conversion) nodes(nodes []*graph.Node) error {
+	types := map[string]string{"Cast": "to", "EyeLike": "dtype", "DequantizeLinear": "output_dtype"} // attributes
 	for _, n := range nodes {
 		for i := range n.Attrs {
 			a := &n.Attrs[i]
@@ -147,7 +148,7 @@ func (c *conversion) nodes(nodes []*graph.Node) error {
 					return fmt.Errorf("%s: %w", n.Label(), err)
 				}
 				a.T = t
-			case a.Kind == graph.AttrInt && makesType(n, a.Name) && c.from[graph.DType(a.I)]:
+			case a.Name == types[n.Op] && c.from[graph.DType(a.I)]:
 				a.I = int64(graph.Float)
 			}
 		}
@@ -155,32 +156,17 @@ func (c *conversion) nodes(nodes []*graph.Node) error {
 	return nil
 }
 
-func makesType(n *graph.Node, attr string) bool {
-	switch n.Op {
-	case "Cast":
-		return attr == "to"
-	case "EyeLike", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial",
-		"SequenceEmpty":
-		return attr == "dtype"
-	case "DequantizeLinear", "BlackmanWindow", "HannWindow", "HammingWindow", "MelWeightMatrix":
-		return attr == "output_dtype" || attr == "output_datatype"
-	}
-	return false
-}
-
 func (e *ElementTypes) undo(r *graph.Rewriter) {
 	// border gives the values at one side of the file their types, and casts between them and those of the graph.
 	border := func(list []graph.Value, cast func(v *graph.Value, wide string) *graph.Node) (casts []*graph.Node) {
 		for i := range list {
 			v := &list[i]
-			to, ok := e.dtypes[v.Name]
-			if !ok {
-				continue
+			if to, ok := e.dtypes[v.Name]; ok {
+				v.DType = to
+				wide := r.Name(v.Name + "_float")
+				r.G.Rename(v.Name, wide)
+				casts = append(casts, cast(v, wide))
 			}
-			v.DType = to
-			wide := r.Name(v.Name + "_float")
-			r.G.Rename(v.Name, wide)
-			casts = append(casts, cast(v, wide))
 		}
 		return casts
 	}

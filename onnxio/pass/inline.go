@@ -87,8 +87,6 @@ type inliner struct {
 	full      bool // the graph is too large
 }
 
-func (r *inliner) bad(format string, a ...any) { r.errs = append(r.errs, fmt.Errorf(format, a...)) }
-
 // nameScope is where names mean something: the graph, the body of one call, or a branch.
 type nameScope struct {
 	outermost bool       // names stay as they are
@@ -105,13 +103,11 @@ func (s *nameScope) lookup(name string) (string, bool) {
 	if name == "" || s.outermost {
 		return name, true
 	}
-	if v, ok := s.names[name]; ok {
-		return v, true
-	}
-	if s.parent != nil {
+	v, ok := s.names[name]
+	if !ok && s.parent != nil {
 		return s.parent.lookup(name)
 	}
-	return "", false
+	return v, ok
 }
 
 func (r *inliner) define(s *nameScope, name string) string {
@@ -126,43 +122,48 @@ func (r *inliner) define(s *nameScope, name string) string {
 
 func (r *inliner) emit(nodes []*graph.Node, s *nameScope) {
 	for _, n := range nodes {
-		if r.full = r.full || len(r.G.Nodes) >= maxInlined; r.full {
-			break
-		}
-		c := *n
-		c.Inputs, c.Attrs = slices.Clone(n.Inputs), r.bound(n, s)
-		for i, in := range n.Inputs {
-			v, ok := s.lookup(in)
-			if !ok {
-				r.bad("%s%s uses %q, which nothing defines", s.prefix, n.Label(), in)
-				return
+		if len(r.G.Nodes) >= maxInlined {
+			if !r.full {
+				r.errs = append(r.errs, fmt.Errorf("written out, the functions have more than %d nodes", maxInlined))
 			}
-			c.Inputs[i] = v
+			r.full = true
+			return
 		}
-		if s.depth > 0 {
-			c.Name = r.Name(s.prefix + n.Name)
-		}
-		c.Outputs = make([]string, len(n.Outputs))
-		for i, out := range n.Outputs {
-			c.Outputs[i] = r.define(s, out)
-		}
-		f := r.functions[functionCall{domain(n.Domain), n.Op, codec.Overload(n)}]
-		switch {
-		case f != nil:
-			r.inline(&c, f, s)
-		case n.Is("If"):
-			r.branch(&c, s)
-		case n.HasGraphs():
-			r.bad("%s repeats a graph of its own, which cannot be differentiated: export the model without %s (a fixed "+
-				"number of steps can be written out)", n.Label(), n.Op)
-		default:
-			r.versions[&c] = s.version
-			r.G.Nodes = append(r.G.Nodes, &c)
+		if err := r.node(n, s); err != nil {
+			r.errs = append(r.errs, err)
 		}
 	}
-	if r.full && len(r.errs) == 0 {
-		r.bad("written out, the functions have more than %d nodes", maxInlined)
+}
+
+func (r *inliner) node(n *graph.Node, s *nameScope) error {
+	c := *n
+	c.Inputs, c.Outputs, c.Attrs = slices.Clone(n.Inputs), slices.Clone(n.Outputs), r.bound(n, s)
+	for i, in := range n.Inputs {
+		v, ok := s.lookup(in)
+		if !ok {
+			return fmt.Errorf("%s%s uses %q, which nothing defines", s.prefix, n.Label(), in)
+		}
+		c.Inputs[i] = v
 	}
+	if s.depth > 0 {
+		c.Name = r.Name(s.prefix + n.Name)
+	}
+	for i, out := range n.Outputs {
+		c.Outputs[i] = r.define(s, out)
+	}
+	f := r.functions[functionCall{domain(n.Domain), n.Op, codec.Overload(n)}]
+	switch {
+	case f != nil:
+		return r.inline(&c, f, s)
+	case n.Is("If"):
+		return r.branch(&c, s)
+	case n.HasGraphs():
+		return fmt.Errorf("%s repeats a graph of its own, which cannot be differentiated: export the model without %s (a "+
+			"fixed number of steps can be written out)", n.Label(), n.Op)
+	}
+	r.versions[&c] = s.version
+	r.G.Nodes = append(r.G.Nodes, &c)
+	return nil
 }
 
 func (r *inliner) bound(n *graph.Node, s *nameScope) []graph.Attr {
@@ -181,23 +182,19 @@ func (r *inliner) bound(n *graph.Node, s *nameScope) []graph.Attr {
 	return out
 }
 
-func (r *inliner) inline(n *graph.Node, f *graph.Function, s *nameScope) {
+func (r *inliner) inline(n *graph.Node, f *graph.Function, s *nameScope) error {
 	c := functionCall{domain(f.Domain), f.Name, codec.OverloadOf(f)}
 	defaults, err := codec.Defaults(f)
 	switch {
 	case slices.Contains(s.calls, c):
-		r.bad("the function %q calls itself", c)
-		return
+		return fmt.Errorf("the function %q calls itself", c)
 	case s.depth >= maxCalls:
-		r.bad("functions call one another %d deep", maxCalls)
-		return
+		return fmt.Errorf("functions call one another %d deep", maxCalls)
 	case len(n.Inputs) > len(f.Inputs) || len(n.Outputs) > len(f.Outputs):
-		r.bad("%s has %d inputs and %d outputs, but the function %q has %d and %d", n.Label(), len(n.Inputs),
+		return fmt.Errorf("%s has %d inputs and %d outputs, but the function %q has %d and %d", n.Label(), len(n.Inputs),
 			len(n.Outputs), c, len(f.Inputs), len(f.Outputs))
-		return
 	case err != nil:
-		r.bad("function %q: %w", c, err)
-		return
+		return fmt.Errorf("function %q: %w", c, err)
 	}
 	inner := &nameScope{
 		names: map[string]string{}, attrs: map[string]graph.Attr{}, calls: append(slices.Clone(s.calls), c),
@@ -214,20 +211,16 @@ func (r *inliner) inline(n *graph.Node, f *graph.Function, s *nameScope) {
 	for i, in := range f.Inputs {
 		inner.names[in] = n.Input(i)
 	}
-	r.body(f.Nodes, f.Outputs, n, inner)
+	return r.body(f.Nodes, f.Outputs, n, inner)
 }
 
 func prefix(n *graph.Node) string { return cmp.Or(n.Name, n.Outputs[0]) + "/" }
 
 // body appends nodes in the scope s, whose outputs become those of n.
-func (r *inliner) body(nodes []*graph.Node, outputs []string, n *graph.Node, s *nameScope) {
+func (r *inliner) body(nodes []*graph.Node, outputs []string, n *graph.Node, s *nameScope) error {
 	made := map[string]bool{}
 	for _, m := range nodes {
 		for _, o := range m.Outputs {
-			if made[o] && o != "" {
-				r.bad("%s: %q is defined twice", n.Label(), o)
-				return
-			}
 			made[o] = true
 		}
 	}
@@ -243,44 +236,40 @@ func (r *inliner) body(nodes []*graph.Node, outputs []string, n *graph.Node, s *
 	for _, i := range copies {
 		v, ok := s.lookup(outputs[i])
 		if !ok || v == "" {
-			r.bad("%s: its output %q is defined by nothing", n.Label(), outputs[i])
-			return
+			return fmt.Errorf("%s: its output %q is defined by nothing", n.Label(), outputs[i])
 		}
 		r.G.Nodes = append(r.G.Nodes, &graph.Node{
 			Name: r.Name(s.prefix + "Identity"), Op: "Identity", Inputs: []string{v}, Outputs: []string{n.Outputs[i]},
 		})
 	}
+	return nil
 }
 
-func (r *inliner) branch(n *graph.Node, s *nameScope) {
+func (r *inliner) branch(n *graph.Node, s *nameScope) error {
 	if s.depth >= maxCalls {
-		r.bad("branches lie in one another %d deep", maxCalls)
-		return
+		return fmt.Errorf("branches lie in one another %d deep", maxCalls)
 	}
 	if len(r.errs) > 0 {
-		return // what a condition is computed from may be missing
+		return nil // what a condition is computed from may be missing
 	}
 	taken, err := r.condition(n.Input(0))
 	if err != nil {
-		r.bad("%s: its condition %q is not constant (%w): only one branch can be differentiated and quantized. Export the "+
-			"model without it, for inputs of fixed sizes", n.Label(), n.Input(0), err)
-		return
+		return fmt.Errorf("%s: its condition %q is not constant (%w): only one branch can be differentiated and quantized. "+
+			"Export the model without it, for inputs of fixed sizes", n.Label(), n.Input(0), err)
 	}
 	a := n.Attr("else_branch")
 	if taken {
 		a = n.Attr("then_branch")
 	}
 	if a == nil {
-		r.bad("%s has no branch for the condition %t", n.Label(), taken)
-		return
+		return fmt.Errorf("%s has no branch for the condition %t", n.Label(), taken)
 	}
 	g, err := codec.Subgraph(a)
-	if err == nil && (len(g.Outputs) < len(n.Outputs) || len(g.Inputs) > 0) {
-		err = fmt.Errorf("the %s has %d inputs and %d outputs", a.Name, len(g.Inputs), len(g.Outputs))
-	}
 	if err != nil {
-		r.bad("%s: %w", n.Label(), err)
-		return
+		return fmt.Errorf("%s: %w", n.Label(), err)
+	}
+	if len(g.Outputs) < len(n.Outputs) || len(g.Inputs) > 0 {
+		return fmt.Errorf("%s: the %s has %d inputs and %d outputs", n.Label(), a.Name, len(g.Inputs), len(g.Outputs))
 	}
 	inner := &nameScope{
 		parent: s, names: map[string]string{}, attrs: s.attrs, calls: s.calls, depth: s.depth + 1, prefix: prefix(n),
@@ -295,7 +284,7 @@ func (r *inliner) branch(n *graph.Node, s *nameScope) {
 	for _, v := range g.Outputs {
 		outputs = append(outputs, v.Name)
 	}
-	r.body(g.Nodes, outputs, n, inner)
+	return r.body(g.Nodes, outputs, n, inner)
 }
 
 // condition returns the value of the boolean called name, which ONNX Runtime computes of constants and of fixed sizes.
@@ -394,17 +383,17 @@ func (r *inliner) imports() {
 	for _, n := range r.G.Nodes {
 		used[domain(n.Domain)] = true
 	}
-	own := map[string]bool{}
+	for _, f := range r.functions {
+		r.Model.Opsets = slices.DeleteFunc(r.Model.Opsets, func(o graph.Opset) bool {
+			return domain(o.Domain) == domain(f.Domain) && !used[domain(o.Domain)]
+		})
+	}
 	wanted := map[string]int64{}
 	for _, f := range r.functions {
-		own[domain(f.Domain)] = true
 		for _, o := range f.Opsets {
 			wanted[o.Domain] = max(wanted[o.Domain], o.Version)
 		}
 	}
-	r.Model.Opsets = slices.DeleteFunc(r.Model.Opsets, func(o graph.Opset) bool {
-		return own[domain(o.Domain)] && !used[domain(o.Domain)]
-	})
 	for _, d := range slices.Sorted(maps.Keys(wanted)) {
 		if used[domain(d)] && r.Model.Opset(d) == 0 {
 			r.Model.SetOpset(d, wanted[d])
