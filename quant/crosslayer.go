@@ -1,7 +1,6 @@
 package quant
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -17,23 +16,25 @@ import (
 // s_i = sqrt(max|W_a,i| / max|W_b,i|) both have the same range. In chains of layers one pair changes the next, so this
 // repeats until nothing changes. Channels whose weights are all zero on either side stay as they are.
 //
-// It returns a model of the same graph and a line of text for each equalized pair. The
-// canonical model m does not change.
+// It returns a model of the same graph and a line of text for each equalized pair. The canonical model m does not
+// change.
 //
-// Reference: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction, 2019, section 4.1.
+// Reference: Nagel et al., Data-Free Quantization Through Weight Equalization and
+// Bias Correction, 2019, section 4.1.
 func CrossLayerEqualize(m *graph.Model) (*graph.Model, []string, error) {
 	layers, err := FindLayers(m)
 	if err != nil {
 		return nil, nil, err
 	}
-	pairs, err := equalPairs(m.Graph, layers)
+	numbers := map[string][]float64{}
+	pairs, err := equalPairs(m.Graph, layers, numbers)
 	if err != nil {
 		return nil, nil, err
 	}
 	for range equalRounds {
 		change := 0.0
 		for _, p := range pairs {
-			change = max(change, p.step())
+			change = max(change, p.step(numbers))
 		}
 		if change < equalEnough {
 			break
@@ -41,6 +42,7 @@ func CrossLayerEqualize(m *graph.Model) (*graph.Model, []string, error) {
 	}
 	c := m.Clone()
 	var done []string
+	touched := map[string]bool{}
 	for _, p := range pairs {
 		changed := 0
 		for _, s := range p.factor {
@@ -48,21 +50,19 @@ func CrossLayerEqualize(m *graph.Model) (*graph.Model, []string, error) {
 				changed++
 			}
 		}
-		if changed == 0 {
+		if changed > 0 {
+			touched[p.a.Weight], touched[p.a.Bias], touched[p.b.Weight] = true, true, true
+			done = append(done, fmt.Sprintf("%q and %q: %d of %d channels", p.a.Node, p.b.Node, changed, p.a.Out))
+		}
+	}
+	for i, t := range c.Graph.Inits {
+		if !touched[t.Name] {
 			continue
 		}
-		for i, t := range c.Graph.Inits {
-			v := cmp.Or(p.a.numbers(t.Name), p.b.numbers(t.Name))
-			if v == nil {
-				continue
-			}
-			c.Graph.Inits[i] = graph.FromNumbers(t.Name, graph.Float, *v, t.Dims...)
-			if single, err := c.Graph.Inits[i].Floats(); err != nil || !finite(single) {
-				return nil, nil, fmt.Errorf("layers %q and %q: their weights differ by too much to be equalized in single "+
-					"precision", p.a.Node, p.b.Node)
-			}
+		c.Graph.Inits[i] = graph.FromNumbers(t.Name, graph.Float, numbers[t.Name], t.Dims...)
+		if single, err := c.Graph.Inits[i].Floats(); err != nil || !finite(single) {
+			return nil, nil, fmt.Errorf("the weights %q differ by too much to be equalized in single precision", t.Name)
 		}
-		done = append(done, fmt.Sprintf("%q and %q: %d of %d channels", p.a.Node, p.b.Node, changed, p.a.Out))
 	}
 	return c, done, nil
 }
@@ -74,51 +74,33 @@ const (
 	equalEnough = 1e-5
 )
 
+// equalPair is a layer and the only one that reads what it makes.
 type equalPair struct {
-	a, b   *equalLayer
+	a, b   LayerInfo
 	factor []float64 // by which channels of a have been divided
 }
 
-// equalLayer holds the numbers of a layer in double precision, so that many rounds cost one rounding.
-type equalLayer struct {
-	LayerInfo
-	w, b []float64
-}
-
-func (l *equalLayer) numbers(name string) *[]float64 {
-	switch name {
-	case l.Weight:
-		return &l.w
-	case l.Bias:
-		return &l.b
-	}
-	return nil
-}
-
-func equalPairs(g *graph.Graph, layers []LayerInfo) ([]*equalPair, error) {
+// equalPairs finds the pairs, and fills in the numbers of their layers' constants, in double precision, so that many
+// rounds cost one rounding.
+func equalPairs(g *graph.Graph, layers []LayerInfo, numbers map[string][]float64) (pairs []*equalPair, err error) {
 	readers, inits := g.Consumers(), g.InitMap()
 	alone := func(name string) bool { return name == "" || len(readers[name]) == 1 && !g.IsOutput(name) }
-	byWeight := map[string]*equalLayer{}
+	byWeight := map[string]LayerInfo{}
 	for _, l := range layers {
 		if l.Fixed == "" && l.Conv == nil && l.W != nil && alone(l.Weight) && alone(l.Bias) && l.Weight != l.Bias {
-			e := &equalLayer{LayerInfo: l, b: make([]float64, l.Out)}
-			var err error
-			if e.w, err = inits[l.Weight].Doubles(); err == nil && l.Bias != "" {
-				e.b, err = inits[l.Bias].Doubles()
+			byWeight[l.Weight] = l
+			if numbers[l.Weight], err = inits[l.Weight].Doubles(); err == nil && l.Bias != "" {
+				numbers[l.Bias], err = inits[l.Bias].Doubles()
 			}
 			if err != nil {
 				return nil, err
 			}
-			byWeight[l.Weight] = e
 		}
 	}
-	var pairs []*equalPair
 	for _, l := range layers {
-		a := byWeight[l.Weight]
-		if a == nil {
-			continue
-		}
-		if b := byWeight[soleReader(readers, alone, l.Output)]; b != nil && b.In == a.Out {
+		a, ok := byWeight[l.Weight]
+		b, next := byWeight[soleReader(readers, alone, l.Output)]
+		if ok && next && b.In == a.Out {
 			pairs = append(pairs, &equalPair{a: a, b: b, factor: slices.Repeat([]float64{1}, a.Out)})
 		}
 	}
@@ -144,13 +126,14 @@ func soleReader(readers map[string][]*graph.Node, alone func(string) bool, value
 }
 
 // step equalizes the pair once and returns how far the largest factor is from 1.
-func (p *equalPair) step() float64 {
+func (p *equalPair) step(numbers map[string][]float64) float64 {
 	largest := 0.0
+	bias, next := numbers[p.a.Bias], numbers[p.b.Weight]
 	for i := range p.factor {
-		row := p.a.w[i*p.a.In : (i+1)*p.a.In]
+		row := numbers[p.a.Weight][i*p.a.In : (i+1)*p.a.In]
 		var rb float64
 		for o := range p.b.Out {
-			rb = max(rb, math.Abs(p.b.w[o*p.b.In+i]))
+			rb = max(rb, math.Abs(next[o*p.b.In+i]))
 		}
 		s := math.Sqrt(floats.Norm(row, math.Inf(1)) / rb)
 		if !(s > 0) || math.IsInf(s, 0) {
@@ -161,9 +144,11 @@ func (p *equalPair) step() float64 {
 		for j := range row {
 			row[j] /= s
 		}
-		p.a.b[i] /= s
+		if bias != nil {
+			bias[i] /= s
+		}
 		for o := range p.b.Out {
-			p.b.w[o*p.b.In+i] *= s
+			next[o*p.b.In+i] *= s
 		}
 	}
 	return largest

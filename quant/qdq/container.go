@@ -1,10 +1,11 @@
 package qdq
 
 import (
-	"cfq/onnxio/graph"
-	"cfq/onnxio/pass"
 	"maps"
 	"slices"
+
+	"cfq/onnxio/graph"
+	"cfq/onnxio/pass"
 )
 
 // container is a way to store signed codes of at most its number of bits: as a tensor of
@@ -12,18 +13,6 @@ import (
 type container struct {
 	bits   int
 	planes bool
-}
-
-func (c container) dtype() graph.DType {
-	switch {
-	case c.planes:
-		return graph.Uint8
-	case c.bits == 2:
-		return graph.Int2
-	case c.bits == 4:
-		return graph.Int4
-	}
-	return graph.Int8
 }
 
 // stores says in which container the rows of each width stand. Rows of several widths may share one.
@@ -35,18 +24,7 @@ func (s stores) planes() bool {
 
 type rowGroup struct {
 	container
-	widths uint16 // bit b is set when rows of width b are among them
-	rows   []int
-}
-
-// tensorCache holds the tensors that rows of certain widths of a layer make in a
-// container: a model is written many times while containers are chosen.
-type tensorCache map[tensorKey]*graph.Tensor
-
-type tensorKey struct {
-	layer *plannedLayer
-	container
-	widths uint16
+	rows []int
 }
 
 func packed(l *plannedLayer, g rowGroup) *graph.Tensor {
@@ -68,12 +46,12 @@ func packed(l *plannedLayer, g rowGroup) *graph.Tensor {
 		}
 		return &graph.Tensor{Name: "w", DType: graph.Uint8, Dims: []int64{int64(g.bits), int64(m), 1}, Raw: raw}
 	}
-	t := &graph.Tensor{Name: "w", DType: g.dtype(), Dims: []int64{int64(len(g.rows)), int64(in)}}
+	t := &graph.Tensor{Name: "w", Dims: []int64{int64(len(g.rows)), int64(in)}}
+	t.DType = map[int]graph.DType{2: graph.Int2, 4: graph.Int4, 8: graph.Int8}[g.bits]
 	t.Raw = make([]byte, graph.RawSize(t.DType, len(codes)))
-	bits := t.DType.Bits()
-	mask := byte(1<<bits - 1)
+	mask := byte(1<<g.bits - 1)
 	for i, q := range codes {
-		t.Raw[i*bits/8] |= (byte(q) & mask) << (i * bits % 8)
+		t.Raw[i*g.bits/8] |= (byte(q) & mask) << (i * g.bits % 8)
 	}
 	return t
 }

@@ -65,7 +65,7 @@ type prepared struct {
 	input   *quant.Input
 	value   string // the value that input covers
 	layers  map[string]*plannedLayer
-	tensors tensorCache
+	outputs map[string]quant.Act // output quantizers by the values that they stand at
 }
 
 // plannedLayer is one planned layer; enc is nil when it stays in float.
@@ -82,7 +82,7 @@ func prepare(m *graph.Model, plan *quant.Plan) (*prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &prepared{m: m, input: plan.Input, layers: map[string]*plannedLayer{}, tensors: tensorCache{}}
+	p := &prepared{m: m, input: plan.Input, layers: map[string]*plannedLayer{}, outputs: map[string]quant.Act{}}
 	var errs []error
 	if plan.Input != nil {
 		p.value, err = inputValue(m.Graph, plan.Input.Value)
@@ -134,6 +134,9 @@ func (p *prepared) encode(l *plannedLayer) error {
 		l.info, l.sources = p.input.Fold(l.info), p.input.Sources()
 		scale = p.input.Scale
 	}
+	if l.plan.Result != nil {
+		p.outputs[l.info.Behind.Value] = *l.plan.Result
+	}
 	var err error
 	l.enc, err = l.plan.Encode(l.info, scale)
 	return err
@@ -158,7 +161,7 @@ func (p *prepared) write(unpacks bool) *graph.Model {
 	m := p.m.Clone()
 	w := &graphWriter{
 		prepared: p, unpacks: unpacks, g: m.Graph, names: graph.NewBuilder(m.Graph, ""),
-		values: map[string]string{}, outputs: p.results(),
+		values: map[string]string{},
 	}
 	nodes := m.Graph.Nodes
 	m.Graph.Nodes = nil
@@ -258,16 +261,6 @@ func (p *prepared) encodedAt(n *graph.Node) *plannedLayer {
 	return nil
 }
 
-func (p *prepared) results() map[string]quant.Act {
-	out := map[string]quant.Act{}
-	for _, l := range p.layers {
-		if l.enc != nil && l.info.Conv != nil && l.plan.Result != nil {
-			out[l.info.Behind.Value] = *l.plan.Result
-		}
-	}
-	return out
-}
-
 // groups collects the rows of l by their container, in the order in which those occur, and returns where in that order
 // each row of the layer stands; nil when it stands in its place.
 func (l *plannedLayer) groups() (groups []rowGroup, place []int) {
@@ -279,7 +272,6 @@ func (l *plannedLayer) groups() (groups []rowGroup, place []int) {
 			groups = append(groups, rowGroup{container: c})
 		}
 		groups[g].rows = append(groups[g].rows, o)
-		groups[g].widths |= 1 << f.Bits
 	}
 	place = make([]int, len(l.enc.Formats))
 	at := 0

@@ -18,7 +18,6 @@ type graphWriter struct {
 	unpacks bool              // the unpacking function is called
 	// integers are the dense layers with integer arithmetic.
 	integers []*graph.Node
-	outputs  map[string]quant.Act // output quantizers by the values that they stand at
 }
 
 func (w *graphWriter) layer(n *graph.Node, l *plannedLayer) {
@@ -199,14 +198,8 @@ func (w *graphWriter) codes(l *plannedLayer, to graph.DType) string {
 }
 
 func (w *graphWriter) group(l *plannedLayer, g rowGroup, to graph.DType) string {
-	key := tensorKey{l, g.container, g.widths}
-	t := w.tensors[key]
-	if t == nil {
-		t = packed(l, g)
-		w.tensors[key] = t
-	}
-	c := *t // tensors are named when they are added
-	v := w.tensor(&c)
+	t := packed(l, g)
+	v := w.tensor(t)
 	w.int2 = w.int2 || t.DType == graph.Int2
 	if g.planes {
 		w.unpacks = true
@@ -229,13 +222,11 @@ func (w *graphWriter) group(l *plannedLayer, g rowGroup, to graph.DType) string 
 }
 
 func (w *graphWriter) indices(v []int) string {
-	small := len(v) > castBytes/3
 	raw, ints := make([]byte, len(v)), make([]int32, len(v))
 	for i, x := range v {
-		small = small && x < 256
 		raw[i], ints[i] = byte(x), int32(x)
 	}
-	if !small || w.plain {
+	if w.plain || len(v) <= castBytes/3 || slices.Max(v) > math.MaxUint8 {
 		return w.tensor(graph.FromInt32s("i", ints, int64(len(v))))
 	}
 	t := w.tensor(&graph.Tensor{Name: "i", DType: graph.Uint8, Dims: []int64{int64(len(v))}, Raw: raw})
