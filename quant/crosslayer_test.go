@@ -4,16 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"cfq/internal/must"
-	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
-	"cfq/onnxio/pass"
 	"cfq/quant"
 )
 
@@ -147,30 +144,5 @@ func TestEqualizeByHand(t *testing.T) {
 				break
 			}
 		}
-	}
-}
-
-func TestEqualizeRealModels(t *testing.T) {
-	eng := orttest.Need(t)
-	files, err := filepath.Glob(filepath.Join(realdata.Dir(t, "models"), "*", "*-s0.onnx"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no models: %v", err)
-	}
-	want := map[string]int{"logreg": 0, "mlp2": 2, "mlp2bn": 2, "mlp2sigmoid": 2, "mlp4": 4}
-	for _, path := range files {
-		m, err := codec.ReadFile(path)
-		must.Do(t, err)
-		must.Do(t, pass.Upgrade(m, nil))
-		if m, _, err = pass.Canonical(m, nil); err != nil {
-			t.Fatal(err)
-		}
-		got, done, err := quant.CrossLayerEqualize(m)
-		must.Do(t, err)
-		kind, _, _ := strings.Cut(filepath.Base(path), "-")
-		if n, ok := want[kind]; ok && len(done) != n {
-			t.Errorf("%s: equalized %q, want %d pairs", path, done, n)
-		}
-		layers := must.Get(quant.FindLayers(m))(t)
-		same(t, eng, m, got, 50, layers[0].In)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -55,6 +56,35 @@ func (s small) model() *graph.Model {
 	}
 }
 
+func runs(name string, opset int64, dims string, nodes ...*graph.Node) small {
+	s := small{name: name, opset: opset, nodes: nodes}
+	for d := range strings.FieldsSeq(dims) {
+		n, _ := strconv.ParseInt(d, 10, 64)
+		s.dims = append(s.dims, n)
+	}
+	return s
+}
+
+func (s small) shows(want ...string) small {
+	s.want = want
+	return s
+}
+
+func (s small) with(inits ...*graph.Tensor) small {
+	s.inits = inits
+	return s
+}
+
+func (s small) refused(reason string) small {
+	s.reject = reason
+	return s
+}
+
+func (s small) openRank() small {
+	s.open = true
+	return s
+}
+
 func smalls() []small {
 	ints, num, real := graph.IntsAttr, graph.IntAttr, graph.FloatAttr
 	bn := []*graph.Tensor{
@@ -65,200 +95,76 @@ func smalls() []small {
 	for op := range strings.FieldsSeq("Abs Neg Exp Sqrt Erf Floor Ceil Sign Sin Atan Relu Selu Elu LeakyRelu " +
 		"HardSigmoid Sigmoid Tanh Softplus Softsign Reciprocal GlobalAveragePool GlobalMaxPool LpNormalization Identity " +
 		"Transpose Flatten") {
-		all = append(all, small{
-			name: op, opset: 9, dims: []int64{2, 3, 4}, nodes: []*graph.Node{node(op, "x", "y")},
-			want: []string{op + "(x)"},
-		})
+		all = append(all, runs(op, 9, "2 3 4", node(op, "x", "y")).shows(op+"(x)"))
 	}
 	for _, op := range []string{"Add", "Sub", "Mul", "Div", "Max", "Min", "PRelu", "MatMul", "Sum", "Mean"} {
-		all = append(all, small{
-			name: op, opset: 9, dims: []int64{2, 3},
-			inits: []*graph.Tensor{floats("c", []float32{1, -2, 3}, 3)}, nodes: []*graph.Node{node(op, "x c", "y")},
-		})
+		all = append(all, runs(op, 9, "2 3", node(op, "x c", "y")).with(floats("c", []float32{1, -2, 3}, 3)))
 	}
 	return append(all, []small{
-		{name: "clip", opset: 9, dims: []int64{4, 3}, nodes: []*graph.Node{node("Clip", "x", "y", real("min", -.5),
-			real("max", .25))}, want: []string{"Clip(x, y_min, y_max)"}},
-		{
-			name: "clip max only", opset: 10, dims: []int64{4, 3},
-			nodes: []*graph.Node{node("Clip", "x", "y", real("max", .25))}, want: []string{"Clip(x, _, y_max)"},
-		},
-		{
-			name: "clip of unknown type", opset: 9, dims: []int64{4},
-			nodes: []*graph.Node{node("Other", "x", "h"), node("Clip", "h", "y", real("min", 0))}, reject: "Clip node",
-		},
-		{
-			name: "dropout", opset: 9, dims: []int64{4, 3},
-			nodes: []*graph.Node{node("Dropout", "x", "y mask", real("ratio", .3))}, want: []string{"Dropout(x, y_ratio)"},
-		},
-		{
-			name: "dropout mask used", opset: 9, dims: []int64{4},
-			nodes: []*graph.Node{node("Dropout", "x", "h mask"), node("Add", "h mask", "y")}, reject: "mask",
-		},
-		{
-			name: "batch normalization", opset: 9, dims: []int64{4, 3}, inits: bn,
-			nodes: []*graph.Node{node("BatchNormalization", "x g b m v", "y", real("epsilon", 1e-3))},
-		},
-		{
-			name: "batch normalization in training", opset: 9, dims: []int64{4, 3}, inits: bn,
-			nodes: []*graph.Node{node("BatchNormalization", "x g b m v", "y o p q r")}, reject: "training form",
-		},
-		{
-			name: "squeeze", opset: 9, dims: []int64{4, 1, 3},
-			nodes: []*graph.Node{node("Squeeze", "x", "y", ints("axes", 1))}, want: []string{"Squeeze(x, y_axes)"},
-		},
-		{
-			name: "squeeze all", opset: 12, dims: []int64{4, 1, 3}, nodes: []*graph.Node{node("Squeeze", "x", "y")},
-			want: []string{"Squeeze(x)"},
-		},
-		{
-			name: "unsqueeze", opset: 11, dims: []int64{4, 3},
-			nodes: []*graph.Node{node("Unsqueeze", "x", "y", ints("axes", 0, -1))}, want: []string{"Unsqueeze(x, y_axes)"},
-		},
-		{
-			name: "reduce sum", opset: 11, dims: []int64{4, 3},
-			nodes: []*graph.Node{node("ReduceSum", "x", "y", ints("axes", 1),
-				num("keepdims", 0))}, want: []string{"ReduceSum(x, y_axes) {keepdims=0}"},
-		},
-		{
-			name: "reduce sum of all", opset: 11, dims: []int64{4, 3}, nodes: []*graph.Node{node("ReduceSum", "x", "y")},
-			want: []string{"ReduceSum(x)"},
-		},
-		{
-			name: "reduce mean", opset: 13, dims: []int64{4, 3},
-			nodes: []*graph.Node{node("ReduceMean", "x", "y", ints("axes", -1))},
-		},
-		{name: "reduce l2", opset: 9, dims: []int64{4, 3}, nodes: []*graph.Node{node("ReduceL2", "x", "y", ints("axes", 0))}},
-		{
-			name: "reduce max", opset: 12, dims: []int64{4, 3},
-			nodes: []*graph.Node{node("ReduceMax", "x", "y", ints("axes"))}, want: []string{"ReduceMax(x)"},
-		},
-		{
-			name: "softmax of a matrix", opset: 9, dims: []int64{4, 3}, nodes: []*graph.Node{node("Softmax", "x", "y")},
-			want: []string{"Softmax(x) {axis=1}"},
-		},
-		{
-			name: "softmax of the last axis", opset: 12, dims: []int64{4, 2, 3},
-			nodes: []*graph.Node{node("Softmax", "x", "y", num("axis", -1))}, want: []string{"Softmax(x) {axis=-1}"},
-		},
-		{
-			name: "softmax coerced", opset: 9, dims: []int64{4, 2, 3}, nodes: []*graph.Node{node("Softmax", "x", "y")},
-			want: []string{"Flatten(x) {axis=1}", "Reshape(y_matrix, y_shape)"},
-		},
-		{
-			name: "softmax coerced at 0", opset: 12, dims: []int64{4, 3},
-			nodes: []*graph.Node{node("Softmax", "x", "y", num("axis", 0))}, want: []string{"Flatten(x) {axis=0}"},
-		},
-		{
-			name: "log softmax coerced from the end", opset: 11, dims: []int64{4, 2, 3},
-			nodes: []*graph.Node{node("LogSoftmax", "x", "y", num("axis", -2))}, want: []string{"Flatten(x) {axis=-2}"},
-		},
-		{
-			name: "hardmax of open rank", opset: 9, dims: []int64{4, 3}, open: true,
-			nodes: []*graph.Node{node("Hardmax", "x", "y")}, want: []string{"Flatten(x) {axis=1}"},
-		},
-		{
-			name: "rank through Gemm", opset: 9, dims: []int64{
-				4,
-				3,
-			}, inits: []*graph.Tensor{floats("w", []float32{1, 2, 3, 4, 5, 6}, 3, 2), floats("c", []float32{1}, 1)},
-			nodes: []*graph.Node{
-				node("Gemm", "x w c", "h"), node("Relu", "h", "r"),
-				node("Softmax", "r", "y"),
-			}, want: []string{"Softmax(r) {axis=1}"},
-		},
-		{name: "pad", opset: 9, dims: []int64{4, 3}, nodes: []*graph.Node{node("Pad", "x", "y", ints("pads", 1, 0, 0, 2),
-			real("value", 7))}, want: []string{"Pad(x, y_pads, y_value)"}},
-		{name: "slice", opset: 9, dims: []int64{4, 3}, nodes: []*graph.Node{node("Slice", "x", "y", ints("starts", 1, -2),
-			ints("ends", 3, 9), ints("axes", 0, 1))}, want: []string{"Slice(x, y_starts, y_ends, y_axes)"}},
-		{
-			name: "split", opset: 11, dims: []int64{4, 3},
-			nodes: []*graph.Node{node("Split", "x", "a y", ints("split", 1, 2),
-				num("axis", 1))}, want: []string{"Split(x, a_split)"},
-		},
-		{
-			name: "split evenly", opset: 11, dims: []int64{4, 3}, nodes: []*graph.Node{node("Split", "x", "a y")},
-			want: []string{"num_outputs=2"},
-		},
-		{
-			name: "downsample", opset: 10, dims: []int64{1, 1, 4, 5},
-			inits: []*graph.Tensor{floats("s", []float32{1, 1, .5, .6}, 4)}, nodes: []*graph.Node{node("Resize", "x s", "y")},
-			want: []string{"Resize(x, _, s)", "ceil"},
-		},
-		{
-			name: "upsample nearest", opset: 10, dims: []int64{1, 2, 3, 4},
-			inits: []*graph.Tensor{floats("s", []float32{1, 1, 2, 1.5}, 4)}, nodes: []*graph.Node{node("Resize", "x s", "y")},
-			want: []string{"Resize(x, _, s)", "floor"},
-		},
-		{
-			name: "resize linear", opset: 10, dims: []int64{1, 1, 4, 5},
-			inits: []*graph.Tensor{floats("s", []float32{1, 1, 2, .6}, 4)},
-			nodes: []*graph.Node{node("Resize", "x s", "y", graph.StringAttr("mode", "linear"))},
-		},
-		{
-			name: "resize of both kinds", opset: 10, dims: []int64{1, 1, 4, 4},
-			inits: []*graph.Tensor{floats("s", []float32{1, 1, .5, 2}, 4)}, nodes: []*graph.Node{node("Resize", "x s", "y")},
-			reject: "larger and some smaller",
-		},
-		{
-			name: "upsample", opset: 9, dims: []int64{1, 1, 2, 3},
-			inits: []*graph.Tensor{floats("s", []float32{1, 1, 2, 3}, 4)}, nodes: []*graph.Node{node("Upsample", "x s", "y")},
-			want: []string{"Resize(x, _, s)"},
-		},
-		{
-			name: "upsample linear", opset: 9, dims: []int64{1, 1, 2, 3},
-			inits: []*graph.Tensor{floats("s", []float32{1, 1, 2, 3}, 4)},
-			nodes: []*graph.Node{node("Upsample", "x s", "y", graph.StringAttr("mode", "linear"))},
-		},
-		{
-			name: "upsample by attribute", opset: 7, dims: []int64{1, 1, 2, 3}, nodes: []*graph.Node{
-				node("Upsample", "x", "y", graph.Attr{Name: "scales", Kind: graph.AttrFloats, Floats: []float32{1, 1, 2, 2}}),
-			},
-		},
-		{
-			name: "top k", opset: 9, dims: []int64{4, 5}, nodes: []*graph.Node{node("TopK", "x", "y i", num("k", 3))},
-			want: []string{"TopK(x, y_k)"},
-		},
-		{
-			name: "top k of rows", opset: 10, dims: []int64{4, 5}, inits: []*graph.Tensor{graph.FromInts("k", []int64{2}, 1)},
-			nodes: []*graph.Node{node("TopK", "x k", "y i", num("axis", 0))},
-		},
-		{
-			name: "scatter", opset: 10, dims: []int64{3, 3}, inits: []*graph.Tensor{
-				graph.FromInts("i", []int64{1, 0, 2, 0, 2, 1}, 2, 3), floats("u", []float32{1, 2, 3, 4, 5, 6}, 2, 3),
-			},
-			nodes: []*graph.Node{node("Scatter", "x i u", "y")}, want: []string{"ScatterElements(x, i, u)"},
-		},
-		{
-			name: "fourier", opset: 17, dims: []int64{1, 4, 2}, nodes: []*graph.Node{node("DFT", "x", "y")},
-			reject: "cannot be upgraded",
-		},
-		{
-			name: "argmax", opset: 9, dims: []int64{4, 3},
-			nodes: []*graph.Node{node("ArgMax", "x", "i", num("axis", 1)), node("Cast", "i", "y", num("to", 1))},
-		},
-		{
-			name: "leaky relu and flatten", opset: 9, dims: []int64{4, 3},
-			nodes: []*graph.Node{node("LeakyRelu", "x", "h", real("alpha", .1)), node("Flatten", "h", "y")},
-		},
-		{
-			name: "shapes", opset: 9, dims: []int64{4, 3}, inits: []*graph.Tensor{
-				graph.FromInts("s", []int64{-1, 2}, 2),
-				graph.FromInts("i", []int64{1, 0}, 2),
-			},
-			nodes: []*graph.Node{
-				node("Reshape", "x s", "r"), node("Gather", "r i", "g", num("axis", 1)),
-				node("Transpose", "g", "t"), node("Concat", "t t", "y", num("axis", 0)),
-			},
-		},
-		{
-			name: "max pool", opset: 9, dims: []int64{1, 1, 5, 5},
-			nodes: []*graph.Node{node("MaxPool", "x", "y", ints("kernel_shape", 2, 3), ints("strides", 2, 2))},
-		},
-		{
-			name: "average pool", opset: 9, dims: []int64{1, 1, 5, 5},
-			nodes: []*graph.Node{node("AveragePool", "x", "y", ints("kernel_shape", 3, 3), ints("pads", 1, 1, 1, 1))},
-		},
+		runs("clip", 9, "4 3", node("Clip", "x", "y", real("min", -.5), real("max", .25))).shows("Clip(x, y_min, y_max)"),
+		runs("clip max only", 10, "4 3", node("Clip", "x", "y", real("max", .25))).shows("Clip(x, _, y_max)"),
+		runs("clip of unknown type", 9, "4", node("Other", "x", "h"), node("Clip", "h", "y", real("min", 0))).
+			refused("Clip node"),
+		runs("dropout", 9, "4 3", node("Dropout", "x", "y mask", real("ratio", .3))).shows("Dropout(x, y_ratio)"),
+		runs("dropout mask used", 9, "4", node("Dropout", "x", "h mask"), node("Add", "h mask", "y")).refused("mask"),
+		runs("batch normalization", 9, "4 3", node("BatchNormalization", "x g b m v", "y", real("epsilon", 1e-3))).
+			with(bn...),
+		runs("batch normalization in training", 9, "4 3", node("BatchNormalization", "x g b m v", "y o p q r")).with(bn...).
+			refused("training form"),
+		runs("squeeze", 9, "4 1 3", node("Squeeze", "x", "y", ints("axes", 1))).shows("Squeeze(x, y_axes)"),
+		runs("squeeze all", 12, "4 1 3", node("Squeeze", "x", "y")).shows("Squeeze(x)"),
+		runs("unsqueeze", 11, "4 3", node("Unsqueeze", "x", "y", ints("axes", 0, -1))).shows("Unsqueeze(x, y_axes)"),
+		runs("reduce sum", 11, "4 3", node("ReduceSum", "x", "y", ints("axes", 1), num("keepdims", 0))).
+			shows("ReduceSum(x, y_axes) {keepdims=0}"),
+		runs("reduce sum of all", 11, "4 3", node("ReduceSum", "x", "y")).shows("ReduceSum(x)"),
+		runs("reduce mean", 13, "4 3", node("ReduceMean", "x", "y", ints("axes", -1))),
+		runs("reduce l2", 9, "4 3", node("ReduceL2", "x", "y", ints("axes", 0))),
+		runs("reduce max", 12, "4 3", node("ReduceMax", "x", "y", ints("axes"))).shows("ReduceMax(x)"),
+		runs("softmax of a matrix", 9, "4 3", node("Softmax", "x", "y")).shows("Softmax(x) {axis=1}"),
+		runs("softmax of the last axis", 12, "4 2 3", node("Softmax", "x", "y", num("axis", -1))).
+			shows("Softmax(x) {axis=-1}"),
+		runs("softmax coerced", 9, "4 2 3", node("Softmax", "x", "y")).shows("Flatten(x) {axis=1}",
+			"Reshape(y_matrix, y_shape)"),
+		runs("softmax coerced at 0", 12, "4 3", node("Softmax", "x", "y", num("axis", 0))).shows("Flatten(x) {axis=0}"),
+		runs("log softmax coerced from the end", 11, "4 2 3", node("LogSoftmax", "x", "y", num("axis", -2))).
+			shows("Flatten(x) {axis=-2}"),
+		runs("hardmax of open rank", 9, "4 3", node("Hardmax", "x", "y")).shows("Flatten(x) {axis=1}").openRank(),
+		runs("rank through Gemm", 9, "4 3", node("Gemm", "x w c", "h"), node("Relu", "h", "r"), node("Softmax", "r", "y")).
+			shows("Softmax(r) {axis=1}").with(floats("w", []float32{1, 2, 3, 4, 5, 6}, 3, 2), floats("c", []float32{1}, 1)),
+		runs("pad", 9, "4 3", node("Pad", "x", "y", ints("pads", 1, 0, 0, 2), real("value", 7))).
+			shows("Pad(x, y_pads, y_value)"),
+		runs("slice", 9, "4 3", node("Slice", "x", "y", ints("starts", 1, -2), ints("ends", 3, 9), ints("axes", 0, 1))).
+			shows("Slice(x, y_starts, y_ends, y_axes)"),
+		runs("split", 11, "4 3", node("Split", "x", "a y", ints("split", 1, 2), num("axis", 1))).shows("Split(x, a_split)"),
+		runs("split evenly", 11, "4 3", node("Split", "x", "a y")).shows("num_outputs=2"),
+		runs("downsample", 10, "1 1 4 5", node("Resize", "x s", "y")).shows("Resize(x, _, s)", "ceil").
+			with(floats("s", []float32{1, 1, .5, .6}, 4)),
+		runs("upsample nearest", 10, "1 2 3 4", node("Resize", "x s", "y")).shows("Resize(x, _, s)", "floor").
+			with(floats("s", []float32{1, 1, 2, 1.5}, 4)),
+		runs("resize linear", 10, "1 1 4 5", node("Resize", "x s", "y", graph.StringAttr("mode", "linear"))).
+			with(floats("s", []float32{1, 1, 2, .6}, 4)),
+		runs("resize of both kinds", 10, "1 1 4 4", node("Resize", "x s", "y")).
+			with(floats("s", []float32{1, 1, .5, 2}, 4)).refused("larger and some smaller"),
+		runs("upsample", 9, "1 1 2 3", node("Upsample", "x s", "y")).shows("Resize(x, _, s)").
+			with(floats("s", []float32{1, 1, 2, 3}, 4)),
+		runs("upsample linear", 9, "1 1 2 3", node("Upsample", "x s", "y", graph.StringAttr("mode", "linear"))).
+			with(floats("s", []float32{1, 1, 2, 3}, 4)),
+		runs("upsample by attribute", 7, "1 1 2 3",
+			node("Upsample", "x", "y", graph.Attr{Name: "scales", Kind: graph.AttrFloats, Floats: []float32{1, 1, 2, 2}})),
+		runs("top k", 9, "4 5", node("TopK", "x", "y i", num("k", 3))).shows("TopK(x, y_k)"),
+		runs("top k of rows", 10, "4 5", node("TopK", "x k", "y i", num("axis", 0))).
+			with(graph.FromInts("k", []int64{2}, 1)),
+		runs("scatter", 10, "3 3", node("Scatter", "x i u", "y")).shows("ScatterElements(x, i, u)").
+			with(graph.FromInts("i", []int64{1, 0, 2, 0, 2, 1}, 2, 3), floats("u", []float32{1, 2, 3, 4, 5, 6}, 2, 3)),
+		runs("fourier", 17, "1 4 2", node("DFT", "x", "y")).refused("cannot be upgraded"),
+		runs("argmax", 9, "4 3", node("ArgMax", "x", "i", num("axis", 1)), node("Cast", "i", "y", num("to", 1))),
+		runs("leaky relu and flatten", 9, "4 3", node("LeakyRelu", "x", "h", real("alpha", .1)), node("Flatten", "h", "y")),
+		runs("shapes", 9, "4 3", node("Reshape", "x s", "r"), node("Gather", "r i", "g", num("axis", 1)),
+			node("Transpose", "g", "t"), node("Concat", "t t", "y", num("axis", 0))).
+			with(graph.FromInts("s", []int64{-1, 2}, 2), graph.FromInts("i", []int64{1, 0}, 2)),
+		runs("max pool", 9, "1 1 5 5", node("MaxPool", "x", "y", ints("kernel_shape", 2, 3), ints("strides", 2, 2))),
+		runs("average pool", 9, "1 1 5 5",
+			node("AveragePool", "x", "y", ints("kernel_shape", 3, 3), ints("pads", 1, 1, 1, 1))),
 	}...)
 }
 

@@ -1,19 +1,13 @@
 package pass_test
 
 import (
-	"context"
-	"math/rand/v2"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"cfq/internal/must"
-	"cfq/internal/realdata"
-	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
 	"cfq/onnxio/pass"
 )
@@ -108,10 +102,8 @@ func TestUpgradeWithoutStandardSet(t *testing.T) {
 }
 
 func TestUpgradeNames(t *testing.T) {
-	s := small{opset: 9, dims: []int64{2}, nodes: []*graph.Node{
-		node("Clip", "x", "h", graph.FloatAttr("min", 0)), node("Neg", "h", "h_min"), node("Add", "h h_min", "y"),
-	}}
-	m := s.model()
+	m := runs("", 9, "2", node("Clip", "x", "h", graph.FloatAttr("min", 0)), node("Neg", "h", "h_min"),
+		node("Add", "h h_min", "y")).model()
 	must.Do(t, pass.Upgrade(m, nil))
 	must.Do(t, m.Graph.Check())
 	if n := m.Graph.Nodes[0]; n.Input(1) == "h_min" || m.Graph.Init(n.Input(1)) == nil {
@@ -120,10 +112,8 @@ func TestUpgradeNames(t *testing.T) {
 }
 
 func TestUpgradeDouble(t *testing.T) {
-	m := (&small{opset: 9, dims: []int64{2}, nodes: []*graph.Node{
-		node("Cast", "x", "d", graph.IntAttr("to", int64(graph.Double))), node("Relu", "d", "r"), node("Clip", "r", "c",
-			graph.FloatAttr("max", .5)), node("Cast", "c", "y", graph.IntAttr("to", 1)),
-	}}).model()
+	m := runs("", 9, "2", node("Cast", "x", "d", graph.IntAttr("to", int64(graph.Double))), node("Relu", "d", "r"),
+		node("Clip", "r", "c", graph.FloatAttr("max", .5)), node("Cast", "c", "y", graph.IntAttr("to", 1))).model()
 	must.Do(t, pass.Upgrade(m, nil))
 	want := graph.FromNumbers("c_max", graph.Double, []float64{.5})
 	if diff := cmp.Diff(want, m.Graph.Init("c_max")); diff != "" {
@@ -139,45 +129,13 @@ func TestUpgradeFunctions(t *testing.T) {
 	}
 }
 
-func TestUpgradeRealModels(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join(realdata.Dir(t, "models"), "*", "*.onnx"))
-	must.Do(t, err)
-	options := orttest.Need(t)
-	for _, path := range paths {
-		m, err := codec.ReadFile(path)
-		must.Do(t, err)
-		rows, dim := int64(16), m.Graph.Inputs[0].Shape[1].Size
-		x := make([]float32, rows*dim)
-		rng := rand.New(rand.NewPCG(1, 2))
-		for i := range x {
-			x[i] = float32(rng.NormFloat64())
-		}
-		in := graph.FromFloats(m.Graph.Inputs[0].Name, x, rows, dim)
-		want := run(t, m, in, options)
-		must.Do(t, pass.Upgrade(m, nil))
-		data, err := codec.Marshal(m)
-		must.Do(t, err)
-		s, err := ort.OpenBytes(data, options)
-		must.Do(t, err)
-		got, err := s.Run(context.Background(), []*graph.Tensor{in})
-		must.Do(t, err)
-		must.Do(t, s.Close())
-		if diff := cmp.Diff(want, got[0]); diff != "" {
-			t.Errorf("%s: other outputs", path)
-		}
-	}
-}
-
 // TestUpgradeOldInputs: a model that lists its weights as inputs, as files up to
 // IR version 3 and some later ones do, runs as it is and after an upgrade.
 func TestUpgradeOldInputs(t *testing.T) {
 	options := orttest.Need(t)
 	for _, ir := range []int64{3, 4, 8} {
-		s := small{opset: 9, dims: []int64{2, 3}, inits: []*graph.Tensor{
-			floats("w", []float32{1, 2, 3, 4, 5, 6}, 3, 2),
-			floats("c", []float32{1, -1}, 2),
-		}, nodes: []*graph.Node{node("Gemm", "x w c", "h"), node("Softmax", "h", "y")}}
-		m := s.model()
+		m := runs("", 9, "2 3", node("Gemm", "x w c", "h"), node("Softmax", "h", "y")).
+			with(floats("w", []float32{1, 2, 3, 4, 5, 6}, 3, 2), floats("c", []float32{1, -1}, 2)).model()
 		m.IRVersion = ir
 		for _, w := range m.Graph.Inits {
 			m.Graph.Inputs = append(m.Graph.Inputs, graph.Value{Name: w.Name, DType: w.DType, Shape: graph.Fixed(w.Dims...)})

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
@@ -81,42 +80,9 @@ func TestMixed(t *testing.T) {
 				}
 			}
 			q := write(t, m, p, qdq.Options{Size: preferPlanes})
-			x := graph.FromFloats("x", clamp(floats(t, rows(4, 50, 6)), 3), 50, 6)
-			got := floats(t, run(t, q, eng, x)["y"])
-			want := floats(t, run(t, simulated(t, m, p), eng, x)["y"])
-			for i := range want {
-				if math.Abs(float64(got[i]-want[i])) > 0.1 {
-					t.Fatalf("%d bits, kinds %d: output %d is %v, want %v", bits, kinds, i, got[i], want[i])
-				}
-			}
+			wantSimulated(t, q, m, p, eng)
 		}
 	}
-}
-
-func clamp(v []float32, limit float32) []float32 {
-	for i, x := range v {
-		v[i] = min(max(x, -limit), limit)
-	}
-	return v
-}
-
-// simulated returns m in float with the weights that p stands for; activations are not quantized.
-func simulated(t *testing.T, m *graph.Model, p *quant.Plan) *graph.Model {
-	t.Helper()
-	layers := must.Get(quant.FindLayers(m))(t)
-	c := m.Clone()
-	for i := range p.Layers {
-		if p.Layers[i].Float {
-			continue
-		}
-		enc := must.Get(p.Layers[i].Encode(layers[i], 0))(t)
-		for _, v := range c.Graph.Inits {
-			if v.Name == layers[i].Weight {
-				v.Raw = graph.FromFloats("", weights(enc)).Raw
-			}
-		}
-	}
-	return c
 }
 
 func TestSharedWeights(t *testing.T) {

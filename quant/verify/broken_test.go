@@ -2,7 +2,6 @@ package verify_test
 
 import (
 	"context"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -12,40 +11,10 @@ import (
 	"cfq/quant/verify"
 )
 
-func net() *graph.Model {
-	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "net"}}
-	m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 8}}}}
-	b := graph.NewBuilder(m.Graph, "")
-	rng := rand.New(rand.NewPCG(1, 5))
-	random := func(name string, dims ...int64) string {
-		v := make([]float32, dims[0]*dims[len(dims)-1])
-		if len(dims) == 1 {
-			v = v[:dims[0]]
-		}
-		for i := range v {
-			v[i] = float32(rng.NormFloat64() / 2)
-		}
-		return b.Const(graph.FromFloats(name, v, dims...))
-	}
-	layer := func(x, name string, in, out int64) string {
-		b.Append(&graph.Node{
-			Name: name, Op: "Gemm", Inputs: []string{x, random("w", out, in), random("b", out)},
-			Outputs: []string{name + "_out"},
-			Attrs:   []graph.Attr{graph.IntAttr("transB", 1)},
-		})
-		return name + "_out"
-	}
-	h := b.Op("Relu", []string{layer("x", "first", 8, 16)})
-	h = b.Op("Relu", []string{layer(h, "second", 16, 16)})
-	y := b.Op("Softmax", []string{layer(h, "last", 16, 2)})
-	m.Graph.Outputs = []graph.Value{{Name: y, DType: graph.Float}}
-	return m
-}
-
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
-	m := net()
+	m := deep("Relu", "Softmax", 8, 16, 16, 2)
 	x := probe(m, 400)
 	p := planFor(t, m, eng, x, 4)
 	good := write(t, m, p)
@@ -59,9 +28,9 @@ func TestBroken(t *testing.T) {
 		change     func(m *graph.Model, o *verify.Options)
 	}{
 		{"larger than the float file", "saves nothing", func(_ *graph.Model, o *verify.Options) { o.FloatBytes = 1000 }},
-		{"native INT4", `layer "second" runs as`, func(m *graph.Model, _ *verify.Options) {
+		{"native INT4", `layer "layer2" runs as`, func(m *graph.Model, _ *verify.Options) {
 			by := m.Graph.Producers()
-			d := by[by["second_out"].Inputs[1]]
+			d := by[by["h2"].Inputs[1]]
 			d.Inputs[0] = by[d.Inputs[0]].Inputs[0]
 			z := m.Graph.Init(d.Inputs[2])
 			m.Graph.Inits = append(m.Graph.Inits,
@@ -70,22 +39,22 @@ func TestBroken(t *testing.T) {
 		}},
 		{"a bias in other units", "between optimization levels", func(m *graph.Model, _ *verify.Options) {
 			by := m.Graph.Producers()
-			d := by[by["last_out"].Inputs[2]]
+			d := by[by["h3"].Inputs[2]]
 			m.Graph.Inits = append(m.Graph.Inits, graph.FromFloats("wrong", []float32{1, 1}, 2))
 			d.Inputs[1] = "wrong"
 		}},
 		{"a bias in much larger units", "rounding explains at most", func(m *graph.Model, _ *verify.Options) {
-			d := m.Graph.Producers()[m.Graph.Producers()["last_out"].Inputs[2]]
+			d := m.Graph.Producers()[m.Graph.Producers()["h3"].Inputs[2]]
 			m.Graph.Inits = append(m.Graph.Inits, graph.FromFloats("wrong", []float32{1000, 1000}, 2))
 			d.Inputs[1] = "wrong"
-			m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: "last_out", DType: graph.Float})
+			m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: "h3", DType: graph.Float})
 		}},
 		{"a layer that is not there", `layer "third" is not in the graph`, func(_ *graph.Model, o *verify.Options) {
 			o.Plan = &quant.Plan{Layers: []quant.Layer{{Node: "third"}}}
 		}},
-		{"float bias without fusion", `layer "last" runs as Gemm`, func(m *graph.Model, _ *verify.Options) {
+		{"float bias without fusion", `layer "layer3" runs as Gemm`, func(m *graph.Model, _ *verify.Options) {
 			m.Graph.Inits = append(m.Graph.Inits, graph.FromFloats("fb", []float32{1, 2}, 2))
-			m.Graph.Producers()["last_out"].Inputs[2] = "fb"
+			m.Graph.Producers()["h3"].Inputs[2] = "fb"
 		}},
 	} {
 		bad, opts := good.Clone(), o
@@ -103,7 +72,7 @@ func TestCannotCheck(t *testing.T) {
 		t.Error("no plan is accepted")
 	}
 	eng := orttest.Need(t)
-	o := verify.Options{Engine: eng, Plan: &quant.Plan{}, Probes: []*graph.Tensor{probe(net(), 1)}}
+	o := verify.Options{Engine: eng, Plan: &quant.Plan{}, Probes: []*graph.Tensor{probe(deep("Relu", "Softmax", 8, 16, 16, 2), 1)}}
 	if _, err := verify.Check(context.Background(), []byte("no model"), o); err == nil {
 		t.Error("no model is accepted")
 	}

@@ -23,7 +23,7 @@ func problems(r *verify.Report, want string) (found []string) {
 func TestNotANumber(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
-	m := net()
+	m := deep("Relu", "Softmax", 8, 16, 16, 2)
 	b := graph.NewBuilder(m.Graph, "")
 	root := b.Op("Sqrt", []string{"x"}) // NaN below zero
 	m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: root, DType: graph.Float})
@@ -37,7 +37,7 @@ func TestNotANumber(t *testing.T) {
 			v[at*dim+3] = -1
 		}
 		x := graph.FromFloats("x", v, rows, dim)
-		p := planFor(t, net(), eng, x, 4)
+		p := planFor(t, deep("Relu", "Softmax", 8, 16, 16, 2), eng, x, 4)
 		r := check(t, write(t, m, p), verify.Options{Engine: eng, Plan: p, Probes: []*graph.Tensor{x}})
 		want := 1
 		if at < 0 {
@@ -55,12 +55,12 @@ func TestNotANumber(t *testing.T) {
 func TestInfinity(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
-	m := net()
+	m := deep("Relu", "Softmax", 8, 16, 16, 2)
 	b := graph.NewBuilder(m.Graph, "")
 	root := b.Op("Reciprocal", []string{b.Op("Abs", []string{"x"})})
 	m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: root, DType: graph.Float})
 	x := graph.FromFloats("x", append(make([]float32, 8), 1, 2, 3, 4, 5, 6, 7, 8), 2, 8)
-	p := planFor(t, net(), eng, x, 4)
+	p := planFor(t, deep("Relu", "Softmax", 8, 16, 16, 2), eng, x, 4)
 	r := check(t, write(t, m, p), verify.Options{Engine: eng, Plan: p, Probes: []*graph.Tensor{x}})
 	if !r.OK() || r.Levels.NaN != 0 {
 		t.Errorf("%+v, %q", r.Levels, r.Problems)
@@ -70,14 +70,14 @@ func TestInfinity(t *testing.T) {
 func TestClasses(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
-	m := net()
+	m := deep("Relu", "Softmax", 8, 16, 16, 2)
 	b := graph.NewBuilder(m.Graph, "")
 	m.Graph.Outputs = []graph.Value{{
 		Name:  b.Op("ArgMax", []string{m.Graph.Outputs[0].Name}, graph.IntAttr("axis", 1)),
 		DType: graph.Int64,
 	}}
 	x := probe(m, 400)
-	p := planFor(t, net(), eng, x, 4)
+	p := planFor(t, deep("Relu", "Softmax", 8, 16, 16, 2), eng, x, 4)
 	good := write(t, m, p)
 	o := verify.Options{Engine: eng, Plan: p, Probes: []*graph.Tensor{x}}
 	if r := check(t, good, o); !r.OK() {
@@ -86,7 +86,7 @@ func TestClasses(t *testing.T) {
 	bad := good.Clone()
 	by := bad.Graph.Producers()
 	bad.Graph.Inits = append(bad.Graph.Inits, graph.FromFloats("wrong", []float32{1, 1}, 2))
-	by[by["last_out"].Inputs[2]].Inputs[1] = "wrong"
+	by[by["h3"].Inputs[2]].Inputs[1] = "wrong"
 	r := check(t, bad, o)
 	if len(problems(r, "another class")) != 1 || r.Levels.Flipped <= 8 {
 		t.Errorf("%+v, %q", r.Levels, r.Problems)
@@ -96,17 +96,17 @@ func TestClasses(t *testing.T) {
 func TestEmptyBias(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
-	m := net()
+	m := deep("Relu", "Softmax", 8, 16, 16, 2)
 	for _, n := range m.Graph.Nodes {
-		if n.Name == "first" {
+		if n.Name == "layer1" {
 			n.Inputs[2] = ""
 		}
 	}
 	x := probe(m, 100)
 	p := planFor(t, m, eng, x, 8)
-	p.Layers[0] = quant.Layer{Node: "first", Float: true}
+	p.Layers[0] = quant.Layer{Node: "layer1", Float: true}
 	q := write(t, m, p)
-	if first := q.Graph.Producers()["first_out"]; len(first.Inputs) != 3 || first.Inputs[2] != "" {
+	if first := q.Graph.Producers()["h1"]; len(first.Inputs) != 3 || first.Inputs[2] != "" {
 		t.Fatalf("the layer has the inputs %q", first.Inputs)
 	}
 	r := check(t, q, verify.Options{Engine: eng, Plan: p, Probes: []*graph.Tensor{x}})
