@@ -201,7 +201,6 @@ func named(b *graph.Builder, value, name string) string {
 	return name
 }
 
-// stopPrefix starts the names of nodes that no gradient passes.
 const stopPrefix = "cfq.stop."
 
 func stopped(b *graph.Builder, x string) string {

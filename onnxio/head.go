@@ -126,8 +126,6 @@ func computes(g *graph.Graph, value, other string) bool {
 	return false
 }
 
-// behind walks back from one output to the logits, through one operator that turns logits into probabilities, ArgMax
-// behind it, and those that may stand between without changing what they say.
 func behind(producers map[string]*graph.Node, output string) (logitPath, error) {
 	e := logitPath{output: output}
 	for n := producers[output]; n != nil && len(n.Inputs) > 0; n = producers[n.Inputs[0]] {
@@ -265,9 +263,6 @@ func (m *Model) candidates(output string) []string {
 	return out
 }
 
-// sample runs the model on rows of many sizes, and returns the values' numbers of those in which all are finite.
-// Rows on which the model fails, as one that looks up categories may, are left out. Where the output is 0 or 1 on all,
-// as that of a model that scales its inputs may be far from its data, rows between two decisions are tried, too.
 func (m *Model) sample(ctx context.Context, output string, values []string) (map[string][][]float64, error) {
 	values = slices.Compact(slices.Sorted(slices.Values(values)))
 	o := m.engine
@@ -648,7 +643,6 @@ func (m *Model) extend(shift float64, target int) error {
 	return nil
 }
 
-// extended returns g with the step in front and the nodes of the head behind it, in an operator set that has them.
 func (m *Model) extended(g *graph.Model) *graph.Model {
 	c := g.Clone()
 	if c.Opset("") < 18 {

@@ -61,8 +61,6 @@ func with(row []float32, at int, v float64) []float32 {
 	return row
 }
 
-// run returns what a session makes of a row, by output: nil for texts and what has no batch axis, and nil in all when
-// the model refuses a number, as an index for example.
 func (p *imputation) run(ctx context.Context, s *ort.Session, feed rowFeed, row []float32) ([][]float64, error) {
 	batch := max(1, p.m.fixed)
 	in, err := feed(slices.Repeat(row, batch))
@@ -88,7 +86,6 @@ func (p *imputation) own(x []float32) ([]*graph.Tensor, error) {
 	return []*graph.Tensor{p.m.Feed(x)}, nil
 }
 
-// known leaves the inputs whose NaN does not reach the logits.
 func (p *imputation) known(ctx context.Context, logits *ort.Session) error {
 	var left []int
 	for _, at := range p.at {
@@ -104,7 +101,6 @@ func (p *imputation) known(ctx context.Context, logits *ort.Session) error {
 	return nil
 }
 
-// find looks for a value of the graph that is a straight line of an input, and a number where that is NaN.
 func (p *imputation) find(ctx context.Context) error {
 	tries := []float64{0, 1, -1000, 1e4, math.NaN()}
 	s, err := p.m.Exposed()
@@ -164,7 +160,6 @@ func straight(tries []float64, made [][]float64) float64 {
 	return math.NaN()
 }
 
-// confirm leaves the numbers with which the file gives what it gives with NaN, whatever the others are.
 func (p *imputation) confirm(ctx context.Context, logits *ort.Session) error {
 	file := p.m.File()
 	var numbers []string // the outputs but texts

@@ -357,7 +357,6 @@ func (m *Model) Exposed() (*ort.Session, error) {
 	return ort.OpenValues(m.graph, o, all...)
 }
 
-// packed are the values of the graph with several elements in a byte, which no program can be given.
 func packed(g *graph.Graph) map[string]bool {
 	all := map[string]bool{}
 	small := func(t graph.DType) bool { return t.Bits() > 0 && t.Bits() < 8 }
@@ -384,8 +383,6 @@ func packed(g *graph.Graph) map[string]bool {
 	return all
 }
 
-// probe runs the model with every value exposed and learns each value's element type and shape. Two batch sizes tell
-// which axis is the batch: shapes come from running the model, for every operator there is.
 func (m *Model) probe(ctx context.Context) error {
 	s, err := m.Exposed()
 	if err != nil {

@@ -97,7 +97,6 @@ func convOf(n *graph.Node, weights []int64, in graph.Shape) (*Conv, error) {
 	return c, nil
 }
 
-// product multiplies sizes; it stops growing beyond maxSize.
 func product(v []int) int {
 	p := 1
 	for _, x := range v {

@@ -19,8 +19,7 @@ import (
 // It returns a model of the same graph and a line of text for each equalized pair. The canonical model m does not
 // change.
 //
-// Reference: Nagel et al., Data-Free Quantization Through Weight Equalization and
-// Bias Correction, 2019, section 4.1.
+// Reference: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction, 2019, section 4.1.
 func CrossLayerEqualize(m *graph.Model) (*graph.Model, []string, error) {
 	layers, err := FindLayers(m)
 	if err != nil {
@@ -74,7 +73,6 @@ const (
 	equalEnough = 1e-5
 )
 
-// equalPair is a layer and the only one that reads what it makes.
 type equalPair struct {
 	a, b   LayerInfo
 	factor []float64 // by which channels of a have been divided
@@ -107,8 +105,6 @@ func equalPairs(g *graph.Graph, layers []LayerInfo, numbers map[string][]float64
 	return pairs, nil
 }
 
-// soleReader returns the weight of the Gemm that alone reads the value, through
-// activations that let positive factors pass; "" when there is none.
 func soleReader(readers map[string][]*graph.Node, alone func(string) bool, value string) string {
 	for alone(value) {
 		n := readers[value][0]

@@ -64,7 +64,6 @@ func (f Format) Quantize(w, scale float32) int8 {
 // Dequantize returns the number that code stands for, as DequantizeLinear computes it.
 func Dequantize(code int8, scale float32) float32 { return float32(code) * scale }
 
-// quantize is ONNX's QuantizeLinear in float32, halves to even, saturating.
 func quantize(x, scale float32, zero, lo, hi int) int {
 	q := math.RoundToEven(float64(x/scale)) + float64(zero)
 	// Comparisons in the order in which they are likely: fitting does little else.
@@ -135,7 +134,6 @@ func encodeCodes(codes []int8, bits int) string {
 	return string(out)
 }
 
-// decodeCodes reads what encodeCodes wrote; every code must be of the format. An error names the position of the code.
 func decodeCodes(s string, f Format) ([]int8, error) {
 	digits := codeDigits(f.Bits)
 	if len(s)%digits != 0 {

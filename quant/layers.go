@@ -189,7 +189,6 @@ func (f *finder) numbers(l *LayerInfo, w, b *graph.Tensor) (err error) {
 	return nil
 }
 
-// unfit says why n with the stored weights w cannot be quantized, whatever else it does; "" when it can.
 func (f *finder) unfit(l *LayerInfo, w *graph.Tensor) string {
 	bias := f.inits[l.Bias]
 	switch {

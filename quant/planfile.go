@@ -347,7 +347,6 @@ func (f *PlanFile) read(t *planText) error {
 	return nil
 }
 
-// planText is the text of a plan file.
 type planText struct {
 	data   []byte
 	starts map[reflect.Type][]int // where the objects of a type begin

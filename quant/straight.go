@@ -131,7 +131,6 @@ func SetScale(n *graph.Node, scale string) bool {
 	return true
 }
 
-// inside says where the quantizer of a call does not saturate; "" when that is not known.
 func inside(c *autodiff.Call) string {
 	x, scale, zero := c.Node.Input(0), c.Node.Input(1), c.Node.Input(2)
 	number := func(code string) string {

@@ -29,7 +29,6 @@ func (f *Signature) slice(n *graph.Node, inits map[string]*graph.Tensor) (s inpu
 	return inputRange{int(bounds[0]), int(bounds[1])}, true
 }
 
-// column returns the place of the column of categories whose inputs s are, -1 where there is none.
 func (f *Signature) column(s inputRange) int {
 	return slices.IndexFunc(f.Columns, func(c Column) bool {
 		return c.Values != nil && s == inputRange{c.First, c.First + len(c.Values)}
@@ -179,7 +178,6 @@ func (w *inputWriter) vector(i int, positive bool) string {
 	})
 }
 
-// key makes one text, or integer of 64 bits, for each row of the i-th column.
 func (w *inputWriter) key(i int) string {
 	if w.Columns[i].DType == graph.String {
 		return w.vector(i, false)
@@ -212,7 +210,6 @@ func (c *Column) list(name string) graph.Attr {
 	return graph.Attr{Name: name + "_int64s", Kind: graph.AttrInts, Ints: c.numbers()}
 }
 
-// numbers returns the categories of a column of integers; a look-up of integers has no others.
 func (c *Column) numbers() []int64 {
 	all := make([]int64, len(c.Values))
 	for i, s := range c.Values {

@@ -156,7 +156,6 @@ func (f *Signature) lower(ctx context.Context, r *graph.Rewriter, o ort.Options)
 	return f.compare(ctx, low, o)
 }
 
-// split leaves the numbers among the outputs of g, and moves what only the others need behind the model.
 func (f *Signature) split(g *graph.Graph) {
 	producers, own := g.Producers(), f.file.Graph.Producers()
 	var numbers []graph.Value
@@ -206,7 +205,6 @@ func (f *Signature) split(g *graph.Graph) {
 	})
 }
 
-// outputs leaves what the preprocessing alone makes to the nodes after the model.
 func (f *Signature) outputs(g *graph.Graph) {
 	made := map[string]bool{f.input: true}
 	for _, n := range g.Nodes {

@@ -15,7 +15,6 @@ import (
 	"cfq/onnxio/ort"
 )
 
-// tables is what the values at the preprocessing's border are for every category of every column.
 type tables struct {
 	z      *preprocessing
 	x      string // the input of the lowered model
@@ -202,7 +201,6 @@ func (t *tables) same(row int, given [][]float64) bool {
 	return true
 }
 
-// other runs a value that is no category; nil is one that the model refuses.
 func (t *tables) other(ctx context.Context, column int, given string) (all [][]float64, err error) {
 	out, err := t.ask(ctx, []categoryRow{{column, given}}, max(1, t.fixed))
 	if err != nil {
@@ -299,7 +297,6 @@ type columnBlock struct {
 	from, to int
 }
 
-// blocks divides a row of a value by the columns that its elements depend on.
 func (t *tables) blocks(value string) ([]columnBlock, error) {
 	elems := t.z.elems[value]
 	if t.z.numbers(value) {
@@ -352,7 +349,6 @@ func (t *tables) blocks(value string) ([]columnBlock, error) {
 	return join(t.z.columns, owner), nil
 }
 
-// join makes runs of elements with one owner. Constants go with the categories beside them.
 func join(columns []Column, owner []int) []columnBlock {
 	var out []columnBlock
 	category := func(c int) bool { return c >= 0 && columns[c].Values != nil }
@@ -548,7 +544,6 @@ func (w *lowering) category(value string, p columnBlock) string {
 	return x
 }
 
-// standIn makes a value with the shape of a raw one.
 func (w *lowering) standIn(value string, inputs []graph.Value) string {
 	i := slices.IndexFunc(inputs, func(v graph.Value) bool { return v.Name == value })
 	if i < 0 {

@@ -20,7 +20,6 @@ const (
 	raw                        // columns of texts or integers, and what is no number of them
 )
 
-// preprocessing is what a model does with columns that are not floats before it computes with them.
 type preprocessing struct {
 	g          *graph.Graph
 	rows       map[string]int64 // of tables that are made of constants
@@ -45,7 +44,6 @@ type elem struct {
 	shift  int64
 }
 
-// tableSizes is a look-up by integers: rows of the table from each element on.
 type tableSizes struct {
 	elems []elem
 	rows  int64
@@ -186,8 +184,6 @@ func mixes(n *graph.Node) bool {
 	return strings.HasPrefix(n.Op, "Reduce")
 }
 
-// finalize leaves what is made of numbers alone to the computation, now that categories are known, but for values that
-// only put columns side by side.
 func (z *preprocessing) finalize() {
 	categorical := func(c int) bool { return len(z.domain[c]) > 0 }
 	z.classify(func(n *graph.Node) bool {
@@ -243,7 +239,6 @@ func (z *preprocessing) move(n *graph.Node) {
 	}
 }
 
-// border notes the values that the computation gets from the preprocessing.
 func (z *preprocessing) border(n *graph.Node) {
 	var from []string
 	own := n.HasGraphs() // a part of the computation
@@ -280,7 +275,6 @@ func (z *preprocessing) front(value string) {
 	z.boundaries = append(z.boundaries, f)
 }
 
-// numbers reports whether a raw value is made of columns of numbers, as far as is known.
 func (z *preprocessing) numbers(value string) bool {
 	elems := z.elems[value]
 	return len(elems) > 0 && z.types[value] != graph.String && !slices.ContainsFunc(elems, func(e elem) bool {
@@ -343,7 +337,6 @@ func (z *preprocessing) made(n *graph.Node) graph.DType {
 	return of(0)
 }
 
-// moved returns what a row of the i-th output of a node holds, where the node only moves elements.
 func (z *preprocessing) moved(n *graph.Node, i int) (out []elem) {
 	x := z.elems[n.Input(0)]
 	index := func(at int) []int64 {
@@ -498,7 +491,6 @@ func (z *preprocessing) lookup(n *graph.Node) {
 	}
 }
 
-// ranges makes categories of the rows of tables: those from a column's shift to the next column's in the same table.
 func (z *preprocessing) ranges() {
 	for _, t := range z.tables {
 		shifts := make([]int64, 0, len(t.elems)+1)

@@ -35,8 +35,6 @@ func (r *canonicalizer) constants() {
 	}
 }
 
-// stored returns the weights of layers that are stored in another type of numbers and converted by the Cast n; nil when
-// it does something else.
 func (r *canonicalizer) stored(n *graph.Node) *graph.Tensor {
 	t := r.Inits[n.Input(0)]
 	weights := func(n *graph.Node) bool { return slices.Contains([]string{"MatMul", "Gemm", "Conv", "Einsum"}, n.Op) }
@@ -52,7 +50,6 @@ func (r *canonicalizer) stored(n *graph.Node) *graph.Tensor {
 	return graph.FromFloats("", v, t.Dims...)
 }
 
-// transposed returns the constant t with its axes in another order, turned around if perm is nil; nil when t is none.
 func transposed(t *graph.Tensor, perm []int64) *graph.Tensor {
 	if t == nil {
 		return nil

@@ -118,7 +118,6 @@ func (c *contraction) sort() bool {
 	return unknown < 2 && c.summed+c.out != ""
 }
 
-// shape is that of a value with the axes, and count the number of its elements where all sizes are known.
 func (c *contraction) shape(letters string) graph.Shape {
 	var s graph.Shape
 	for _, l := range letters {
@@ -129,7 +128,6 @@ func (c *contraction) shape(letters string) graph.Shape {
 
 func (c *contraction) count(letters string) int64 { return Elements(c.shape(letters)).Size }
 
-// order returns where each axis of to stands in from; nil when they are the same.
 func order(from, to string) []int64 {
 	if from == to {
 		return nil
@@ -155,7 +153,6 @@ func (c *contraction) stored(letters string) ([]float64, error) {
 	return c.reordered(v, c.w, letters), nil
 }
 
-// reordered returns v, with the axes from, with the axes to.
 func (c *contraction) reordered(v []float64, from, to string) []float64 {
 	perm := order(from, to)
 	if perm == nil {
@@ -214,7 +211,6 @@ func (f *flattener) dense(n *graph.Node, c *contraction, x string) {
 	}
 }
 
-// grouped makes n a convolution between Reshapes, of a value with its axes in the order x, to one in the order y.
 func (f *flattener) grouped(n *graph.Node, c *contraction, x, y string) {
 	batch := c.shape(y)[0]
 	back, ok := sizesOf(c.shape(y))
@@ -263,7 +259,6 @@ func (f *flattener) transpose(value string, perm []int64) *graph.Node {
 	return n
 }
 
-// merge makes one of two Transposes, of which one was made here, and none where they undo one another.
 func (f *flattener) merge(n *graph.Node) bool {
 	first := f.Producers[n.Input(0)]
 	if !n.Is("Transpose") || first == nil || !first.Is("Transpose") || !f.turns[n] && !f.turns[first] {

@@ -108,7 +108,6 @@ func (c *conversion) needed() bool {
 		})
 }
 
-// computed are the values that another operator than Cast reads.
 func (c *conversion) computed() map[string]bool {
 	read := map[string]bool{}
 	for _, n := range c.m.Graph.Nodes {

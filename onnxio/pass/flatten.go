@@ -46,7 +46,6 @@ func (f *flattener) reshape(value string, to []int64, shape graph.Shape) *graph.
 	return &graph.Node{Op: "Reshape", Inputs: []string{value, f.shape(to)}, Outputs: []string{out}}
 }
 
-// shape returns a constant of whole numbers, the same for the same numbers.
 func (f *flattener) shape(v []int64) string {
 	for _, t := range f.G.Inits {
 		if t.DType == graph.Int64 && len(t.Dims) == 1 {
@@ -143,7 +142,6 @@ func alongLast(dims []int64, last int64) bool {
 	return true
 }
 
-// join makes a Reshape to [-1, D] behind a Reshape from [-1, D] go away.
 func (f *flattener) join(n *graph.Node) bool {
 	back, to := f.Producers[n.Input(0)], f.Inits[n.Input(1)]
 	if !n.Is("Reshape") || f.backs[n] || back == nil || !f.backs[back] || to == nil {

@@ -216,7 +216,6 @@ func (r *inliner) inline(n *graph.Node, f *graph.Function, s *nameScope) error {
 
 func prefix(n *graph.Node) string { return cmp.Or(n.Name, n.Outputs[0]) + "/" }
 
-// body appends nodes in the scope s, whose outputs become those of n.
 func (r *inliner) body(nodes []*graph.Node, outputs []string, n *graph.Node, s *nameScope) error {
 	made := map[string]bool{}
 	for _, m := range nodes {
@@ -287,7 +286,6 @@ func (r *inliner) branch(n *graph.Node, s *nameScope) error {
 	return r.body(g.Nodes, outputs, n, inner)
 }
 
-// condition returns the value of the boolean called name, which ONNX Runtime computes of constants and of fixed sizes.
 func (r *inliner) condition(name string) (bool, error) {
 	_ = autodiff.Infer(r.G, r.Types) // what stays unknown matters only if the condition needs it
 	c := conditional{

@@ -63,7 +63,6 @@ func Multiple(d graph.Dim) (name string, times int64) {
 	return d.Param, 1
 }
 
-// permuted returns the elements v of a tensor of the dimensions dims with its axes in the order perm.
 func permuted(v []float64, dims, perm []int64) []float64 {
 	strides := make([]int, len(dims)) // of v along the axes of the result
 	for i, p := range perm {

@@ -69,8 +69,6 @@ func (u unfuser) write(n *graph.Node, f fusion) error {
 	return nil
 }
 
-// fusion writes the standard operators of a node and returns what its first output is; the last node that it writes
-// makes it.
 type fusion func(u unfuser, n *graph.Node) (string, error)
 
 type unfuser struct{ *graph.Builder }
@@ -186,7 +184,6 @@ func (u unfuser) activation(y string, n *graph.Node, p []float32) (string, error
 	return u.Op(string(a.S), inputs, attrs...), nil
 }
 
-// skip normalizes the sum of a value, what is added to it, and a bias. The sum itself is the fourth output.
 func (u unfuser) skip(n *graph.Node) (string, error) {
 	simple, bias := n.Op == "SkipSimplifiedLayerNormalization", 4
 	if simple {

@@ -111,7 +111,6 @@ func (u *upgrader) nameOf(n *graph.Node, hint string) string {
 	return u.Name(base + "_" + hint)
 }
 
-// input makes t, which may be nil, the i-th input of n: a constant called after the node.
 func (u *upgrader) input(n *graph.Node, hint string, i int, t *graph.Tensor) {
 	if t == nil {
 		return
@@ -183,7 +182,6 @@ func unknown(*upgrader, *graph.Node) error {
 	return errors.New("is of an operator that cannot be upgraded: export the model at a newer opset")
 }
 
-// asInput makes the attribute called name the i-th input.
 func asInput(name string, i int, constant func(*graph.Attr) *graph.Tensor) upgradeRule {
 	return func(u *upgrader, n *graph.Node) error {
 		if a := remove(n, name); a != nil {
@@ -203,7 +201,6 @@ func remove(n *graph.Node, name string) *graph.Attr {
 	return &removed
 }
 
-// numberInput makes the float attribute called name the i-th input, of the element type of the first one.
 func numberInput(name string, i int) upgradeRule {
 	return func(u *upgrader, n *graph.Node) error {
 		a := remove(n, name)
@@ -279,7 +276,6 @@ func flattened(u *upgrader, n *graph.Node) error {
 	return nil
 }
 
-// splitOutputs: an even split has to say into how many parts.
 func splitOutputs(_ *upgrader, n *graph.Node) error {
 	if n.Input(1) == "" && n.Attr("num_outputs") == nil {
 		n.Attrs = append(n.Attrs, graph.IntAttr("num_outputs", int64(len(n.Outputs))))

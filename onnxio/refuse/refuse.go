@@ -36,7 +36,6 @@ type unsupported struct {
 	find func(m *model, seen *graph.Node) string
 }
 
-// kind reads the row of the page about the models called name.
 func kind(name string, find func(m *model, seen *graph.Node) string, ops ...string) unsupported {
 	_, row, _ := strings.Cut(page, "\n| "+name+" | ")
 	row, _, _ = strings.Cut(row, " |\n")
@@ -167,7 +166,6 @@ func (k unsupported) says(found string) string {
 		k.instead)
 }
 
-// first is the first node of some operators, of whatever domain: names of exporters' own operators are theirs alone.
 func (m *model) first(ops ...string) *graph.Node {
 	if i := slices.IndexFunc(m.nodes, func(n *graph.Node) bool { return slices.Contains(ops, n.Op) }); i >= 0 {
 		return m.nodes[i]
@@ -202,7 +200,6 @@ func text(m *model, seen *graph.Node) string {
 	return ""
 }
 
-// regressor finds what skl2onnx and onnxmltools make of regressors: they call the output "variable".
 func regressor(m *model, _ *graph.Node) string {
 	n := m.first("LinearRegressor", "TreeEnsembleRegressor", "SVMRegressor")
 	if n != nil && len(m.Graph.Outputs) == 1 && m.Graph.Outputs[0].DType.IsFloat() {

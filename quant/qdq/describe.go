@@ -85,7 +85,6 @@ func LayersOf(m *onnxio.Model) ([]LayerNote, error) {
 	return append(file, notes...), err
 }
 
-// describe is Describe, and notes of a float model why layers stay in float.
 func describe(m *graph.Model, float bool) ([]LayerNote, error) {
 	notes, err := Describe(m)
 	for i := range notes {
@@ -96,7 +95,6 @@ func describe(m *graph.Model, float bool) ([]LayerNote, error) {
 	return notes, err
 }
 
-// typed returns the graph of a model that was opened with the types of its values, which the file need not declare.
 func typed(m *onnxio.Model) *graph.Model {
 	g := m.Graph().Clone()
 	g.Graph.Values = nil

@@ -41,7 +41,6 @@ func (k *Kernel) Planned() bool { return k.Scale > 0 || len(k.Weights) == 1 }
 // Integer reports whether the kernel multiplies integers.
 func (k *Kernel) Integer() bool { return k.Activation == 8 }
 
-// integerOf returns the kernel of a node whose weights are codes; nil for others.
 func integerOf(n *graph.Node) *Kernel {
 	if k := Kernels()[n.Op]; len(k.Weights) > 1 {
 		return &k

@@ -10,7 +10,6 @@ import (
 	"cfq/quant"
 )
 
-// view is a written graph as it is read, whoever wrote it: what its descriptions and sizes ask of it.
 type view struct {
 	m         *graph.Model
 	inits     map[string]*graph.Tensor
@@ -58,7 +57,6 @@ func (v *view) tensor(name string) *graph.Tensor {
 	return nil
 }
 
-// trace follows a value to the tensors that it is made of. It returns nil when those are not all stored.
 func (v *view) trace(name string, depth int) *stored {
 	if c := v.tensor(name); c != nil {
 		part := storedPart{weights: c.Len(), bits: c.DType.Bits(), container: c.DType.String(), tensor: c}
@@ -166,8 +164,6 @@ func codeBits(t *graph.Tensor) int {
 	return t.DType.Bits()
 }
 
-// activation returns the bits of the value called name where a layer reads it: those of the codes after the
-// DequantizeLinear that it comes from, and fewer where a Clip bounds the codes; 32 without one.
 func (v *view) activation(name string) int {
 	width, coded := graph.Float.Bits(), false
 	for range len(v.producers) + 1 {
@@ -193,8 +189,6 @@ func (v *view) activation(name string) int {
 	return width
 }
 
-// saturates reports whether sums of products of the codes called name, with activations of that many bits, are cut off,
-// see quant.Saturates.
 func (v *view) saturates(activation int, name string) bool {
 	s := v.trace(name, 0)
 	return s != nil && slices.ContainsFunc(s.parts, func(p storedPart) bool {

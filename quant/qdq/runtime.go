@@ -68,7 +68,6 @@ func (r Runtime) exact(bits int) container {
 	return container{bits, bits == 3 || bits == 2 && !r.Int2 || bits == 4 && !r.Int4}
 }
 
-// plain returns the narrowest container for the given width that is no bit planes.
 func (r Runtime) plain(bits int) container {
 	switch {
 	case bits == 2 && r.Int2:

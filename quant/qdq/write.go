@@ -233,7 +233,6 @@ func (p *prepared) choose(o Options) *graph.Model {
 	return smallest
 }
 
-// best returns the smallest containers of l without bit planes and with or without.
 func (p *prepared) best(l *plannedLayer, o Options) (free, all stores) {
 	options := p.runtime.options(l)
 	if len(options) == 1 {

@@ -63,7 +63,6 @@ func (w *graphWriter) activation(v string, a quant.Act) string {
 	})
 }
 
-// scales writes the weight scales of l: a scalar, or one per output with more dimensions of size 1 behind.
 func (w *graphWriter) scales(l *plannedLayer, behind ...int64) string {
 	if s := l.enc.Scales; len(s) > 1 {
 		return w.vector("s", s, append([]int64{int64(len(s))}, behind...)...)
@@ -125,7 +124,6 @@ func (w *graphWriter) uint8(v uint8) string {
 	return w.tensor(&graph.Tensor{Name: "z", DType: graph.Uint8, Raw: []byte{v}})
 }
 
-// tensor adds an initializer, or finds an equal one that was added before.
 func (w *graphWriter) tensor(t *graph.Tensor) string {
 	return w.once(fmt.Sprintf("tensor %d %v %s", t.DType, t.Dims, t.Raw), func() string { return w.names.Const(t) })
 }
@@ -254,8 +252,6 @@ func (w *graphWriter) kernel(l *plannedLayer, v string) string {
 	return w.shared("Reshape", "w", []string{v, shape})
 }
 
-// result puts an output quantizer behind the node that was written last, in place
-// of n, if one stands there: all readers of its value read what comes out of that.
 func (w *graphWriter) result(n *graph.Node) {
 	w.shield()
 	if len(n.Outputs) == 0 {
@@ -334,7 +330,6 @@ type columnRun struct {
 	pass     bool // neighbouring model inputs that need no arithmetic
 }
 
-// parts splits the columns at the longest run that can be passed on as it is.
 func (w *graphWriter) parts() []columnRun {
 	cols := w.input.Columns
 	plain := func(j int) bool {

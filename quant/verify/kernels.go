@@ -85,8 +85,6 @@ func written(g *graph.Graph, name string) *graph.Node {
 	return g.Nodes[i]
 }
 
-// runs reports whether the node n that runs the layer w of the written graph does
-// so on integers, or, for float arithmetic, on weights that are folded at load.
 func runs(n, w *graph.Node, integers bool, inits map[string]*graph.Tensor) bool {
 	k := qdq.Kernels()[n.Op]
 	return k.Planned() && strings.HasSuffix(n.Op, "Conv") == w.Is("Conv") && n.Is("Gather") == w.Is("Gather") &&
