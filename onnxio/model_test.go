@@ -16,13 +16,11 @@ import (
 )
 
 func TestLoad(t *testing.T) {
-	m, err := onnxio.Load(t.Context(), filepath.Join("..", "testdata", "loans", "model.onnx"), orttest.Need(t))
-	must.Do(t, err)
+	m := must.Get(onnxio.Load(t.Context(), filepath.Join("..", "testdata", "loans", "model.onnx"), orttest.Need(t)))(t)
 	if m.Dim() == 0 || m.Fixed() != 0 || m.Classes() != 2 {
 		t.Errorf("%d inputs, batch %d, %d classes", m.Dim(), m.Fixed(), m.Classes())
 	}
-	c, err := m.Canonical()
-	must.Do(t, err)
+	c := must.Get(m.Canonical())(t)
 	if again, err := m.Canonical(); again != c || err != nil {
 		t.Errorf("the canonical form is made twice (%v)", err)
 	}
@@ -69,12 +67,9 @@ func TestCanonicalTypes(t *testing.T) {
 				return b.Op("Softmax", []string{h})
 			}),
 	} {
-		loaded, err := onnxio.FromGraph(t.Context(), m, options)
-		must.Do(t, err)
-		c, err := loaded.Canonical()
-		must.Do(t, err)
-		measured, err := onnxio.FromGraph(t.Context(), c.Graph(), options)
-		must.Do(t, err)
+		loaded := must.Get(onnxio.FromGraph(t.Context(), m, options))(t)
+		c := must.Get(loaded.Canonical())(t)
+		measured := must.Get(onnxio.FromGraph(t.Context(), c.Graph(), options))(t)
 		for _, n := range c.Graph().Graph.Nodes {
 			for _, o := range n.Outputs {
 				if diff := cmp.Diff(measured.Types()[o], c.Types()[o]); diff != "" {

@@ -173,22 +173,6 @@ func forms() []form {
 			h = b.Op("Transpose", []string{b.Op("MatMul", []string{h, b.random("w", 4, 3)})}, graph.IntsAttr("perm", 1, 0, 2))
 			return b.gemm(b.Op("Flatten", []string{h}), 9, 2)
 		}},
-		{"einsum", 4, "Einsum MatMul", func(b *builder) string {
-			einsum := func(equation string, in ...string) string {
-				return b.Op("Einsum", in, graph.StringAttr("equation", equation))
-			}
-			h := einsum("abc, cde -> abde", b.tokens("x", -1, 3, 2), b.random("w", 2, 4, 5))
-			h = b.Op("Mul", []string{b.Op("Tanh", []string{h}), b.random("c", 5)})
-			h = einsum("abcd,cde->abe", h, b.random("w", 4, 5, 3))
-			h = einsum("btd,ed->bte", h, b.random("w", 4, 3))
-			return einsum("ab,bc->ac", b.Op("Flatten", []string{h}), b.random("w", 12, 2))
-		}},
-		{"an einsum of tokens of their own", 2, "Einsum Add", func(b *builder) string {
-			h := b.Op("Einsum", []string{b.tokens("x", -1, 3, 2), b.random("w", 3, 2, 4)},
-				graph.StringAttr("equation", "btd,tde->bte"))
-			h = b.Op("Add", []string{h, b.random("c", 3, 4)})
-			return b.gemm(b.Op("Flatten", []string{h}), 12, 2)
-		}},
 		{"a matrix for each token", 2, "MatMul Add", func(b *builder) string {
 			h := b.Op("Unsqueeze", []string{b.tokens("x", -1, 3, 2), b.Const(graph.FromInts("a", []int64{2}, 1))})
 			w := b.Op("Transpose", []string{b.random("w", 3, 4, 2)}, graph.IntsAttr("perm", 0, 2, 1))
@@ -206,16 +190,6 @@ func forms() []form {
 			h := b.Op("MatMul", []string{b.random("w", 4, 3), b.tokens("x", -1, 3, 2)})
 			h = b.Op("MatMul", []string{b.random("w", 2, 3, 2), b.tokens(h, -1, 2, 2, 2)})
 			return b.gemm(b.Op("Flatten", []string{h}), 12, 2)
-		}},
-		{"einsum of heads", 4, "Einsum Add", func(b *builder) string {
-			einsum := func(equation string, in ...string) string {
-				return b.Op("Einsum", in, graph.StringAttr("equation", equation))
-			}
-			h := einsum("btd,dhk->bhtk", b.tokens("x", -1, 3, 2), b.random("w", 2, 4, 5))
-			h = b.Op("Add", []string{h, b.random("c", 4, 1, 5)})
-			h = einsum("...htk,hkd->...td", b.Op("Tanh", []string{h}), b.random("w", 4, 5, 3))
-			h = einsum("te,btd->bde", b.random("w", 3, 2), h)
-			return b.gemm(b.Op("Flatten", []string{h}), 6, 2)
 		}},
 		{"an einsum that is no product", 2, "", func(b *builder) string {
 			h := b.Op("Einsum", []string{b.tokens("x", -1, 3, 2), b.random("w", 3, 2)},

@@ -44,8 +44,7 @@ func TestFormats(t *testing.T) {
 }
 
 func anyFormat(t *rapid.T) quant.Format {
-	f, err := quant.FormatOf(rapid.SampledFrom([]int{2, 3, 4, 8}).Draw(t, "bits"), rapid.Bool().Draw(t, "reduced"))
-	must.Do(t, err)
+	f := must.Get(quant.FormatOf(rapid.SampledFrom([]int{2, 3, 4, 8}).Draw(t, "bits"), rapid.Bool().Draw(t, "reduced")))(t)
 	return f
 }
 

@@ -138,8 +138,7 @@ func TestResolve(t *testing.T) {
 	for name, m := range resolvable(t) {
 		t.Run(name, func(t *testing.T) {
 			before := m.Graph.Text()
-			got, err := resolved(m, o)
-			must.Do(t, err)
+			got := must.Get(resolved(m, o))(t)
 			if len(got.Functions) > 0 || slices.ContainsFunc(got.Graph.Nodes, (*graph.Node).HasGraphs) ||
 				len(m.Functions) > 0 && got.Opset("f") != 0 {
 				t.Errorf("not resolved:\n%s", got.Graph.Text())
@@ -166,8 +165,7 @@ func TestResolveOlder(t *testing.T) {
 		f.Outputs[1], f.Opsets[0].Version = "p", version
 		m := whole([]*graph.Function{f}, nil, of("f", node("Other", "x", "a b")), node("Add", "a b", "c"),
 			node("ReduceMean", "c", "d", graph.IntsAttr("axes", 1)), node("Sub", "c d", "y"))
-		got, err := resolved(m, o)
-		must.Do(t, err)
+		got := must.Get(resolved(m, o))(t)
 		if got.Opset("") != max(17, version) {
 			t.Errorf("opset %d", got.Opset(""))
 		}
@@ -204,8 +202,7 @@ func TestResolveKeeps(t *testing.T) {
 	m.Graph.Nodes = []*graph.Node{
 		of(pass.FunctionDomain, node("Unpack", "x", "h")), of("f", node("Abs", "h", "y")),
 	}
-	got, err := resolved(m, orttest.Need(t))
-	must.Do(t, err)
+	got := must.Get(resolved(m, orttest.Need(t)))(t)
 	if len(got.Functions) != 1 || len(got.Graph.Nodes) != 2 || got.Graph.Nodes[1].Domain != "" {
 		t.Errorf("\n%s", got.Graph.Text())
 	}

@@ -2,8 +2,6 @@ package verify_test
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -15,44 +13,28 @@ import (
 	"cfq/quant/verify"
 )
 
-func convolutional(t *testing.T, dims ...int64) *graph.Model {
-	t.Helper()
-	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "conv"}}
-	m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 72}}}}
-	b := graph.NewBuilder(m.Graph, "")
-	rng := rand.New(rand.NewPCG(1, 1))
-	random := func(dims ...int64) string {
-		n := int64(1)
-		for _, d := range dims {
-			n *= d
-		}
-		v := make([]float32, n)
-		for i := range v {
-			v[i] = float32(rng.NormFloat64() / math.Sqrt(float64(n/dims[0])))
-		}
-		return b.Const(graph.FromFloats("w", v, dims...))
-	}
+func convolutional(dims ...int64) *graph.Model {
+	b := newNet(72)
 	ones := func(n int) []int64 { return slices.Repeat([]int64{int64(n)}, len(dims)-1) }
 	h := b.Op("Reshape", []string{"x", b.Const(graph.FromInts("shape", append([]int64{-1}, dims...), int64(len(dims)+1)))})
-	h = b.Op("Conv", []string{h, random(append([]int64{8, dims[0]}, ones(3)...)...), random(8)},
+	h = b.Op("Conv", []string{h, b.random(append([]int64{8, dims[0]}, ones(3)...)...), b.random(8)},
 		graph.IntsAttr("pads", slices.Concat(ones(1), ones(1))...))
 	h = b.Op("MaxPool", []string{b.Op("Relu", []string{h})}, graph.IntsAttr("kernel_shape", ones(2)...),
 		graph.IntsAttr("strides", ones(2)...))
-	h = b.Op("Relu", []string{b.Op("Conv", []string{h, random(append([]int64{4, 8}, ones(1)...)...), random(4)})})
+	h = b.Op("Relu", []string{b.Op("Conv", []string{h, b.random(append([]int64{4, 8}, ones(1)...)...), b.random(4)})})
 	size := int64(4)
 	for _, d := range dims[1:] {
 		size *= d / 2
 	}
-	y := b.Op("Gemm", []string{b.Op("Flatten", []string{h}), random(2, size), random(2)}, graph.IntAttr("transB", 1))
-	m.Graph.Outputs = []graph.Value{{Name: y, DType: graph.Float}}
-	return m
+	return b.model(b.Op("Gemm", []string{b.Op("Flatten", []string{h}), b.random(2, size), b.random(2)},
+		graph.IntAttr("transB", 1)))
 }
 
 func TestConvKernels(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
 	for _, dims := range [][]int64{{2, 6, 6}, {6, 12}} {
-		m := convolutional(t, dims...)
+		m := convolutional(dims...)
 		x := probe(m, 128)
 		layers := must.Get(quant.FindLayers(m))(t)
 		for _, floats := range []bool{false, true} {
@@ -93,7 +75,7 @@ func TestConvActivations(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
 	for _, op := range []string{"Relu", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid", "Elu"} {
-		m := convolutional(t, 2, 6, 6)
+		m := convolutional(2, 6, 6)
 		for _, n := range m.Graph.Nodes {
 			if n.Is("Relu") {
 				n.Op = op
@@ -114,7 +96,7 @@ func TestConvActivations(t *testing.T) {
 func TestConvNotFused(t *testing.T) {
 	t.Parallel()
 	eng := orttest.Need(t)
-	m := convolutional(t, 2, 6, 6)
+	m := convolutional(2, 6, 6)
 	x := probe(m, 32)
 	p := planFor(t, m, eng, x, 8)
 	a := quant.FitAct(8, 0, 6)

@@ -11,51 +11,48 @@ import (
 	"cfq/quant/verify"
 )
 
-func deep(activation, end string, widths ...int) *graph.Model {
-	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "deep"}}
-	m.Graph.Inputs = []graph.Value{{
-		Name: "x", DType: graph.Float,
-		Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: int64(widths[0])}},
-	}}
-	b := graph.NewBuilder(m.Graph, "")
-	rng := rand.New(rand.NewPCG(3, 8))
-	random := func(name string, dims ...int64) string {
-		n := int64(1)
-		for _, d := range dims {
-			n *= d
-		}
-		v := make([]float32, n)
-		for i := range v {
-			v[i] = float32(rng.NormFloat64() / 2)
-		}
-		return b.Const(graph.FromFloats(name, v, dims...))
+type netBuilder struct {
+	*graph.Builder
+	rng *rand.Rand
+	m   *graph.Model
+}
+
+func newNet(width int64) *netBuilder {
+	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "net"}}
+	m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: width}}}}
+	return &netBuilder{graph.NewBuilder(m.Graph, ""), rand.New(rand.NewPCG(3, 8)), m}
+}
+
+func (b *netBuilder) random(dims ...int64) string {
+	v := make([]float32, (&graph.Tensor{Dims: dims}).Len())
+	for i := range v {
+		v[i] = float32(b.rng.NormFloat64() / 2)
 	}
-	value := "x"
+	return b.Const(graph.FromFloats("w", v, dims...))
+}
+
+func (b *netBuilder) model(output string) *graph.Model {
+	b.m.Graph.Outputs = []graph.Value{{Name: output, DType: graph.Float}}
+	return b.m
+}
+
+func deep(activation, end string, widths ...int64) *graph.Model {
+	b, value := newNet(widths[0]), "x"
 	for i := 1; i < len(widths); i++ {
-		in, out := int64(widths[i-1]), int64(widths[i])
 		made := fmt.Sprintf("h%d", i)
 		b.Append(&graph.Node{
-			Name: fmt.Sprintf("layer%d", i), Op: "Gemm", Inputs: []string{value, random("w", out, in), random("b", out)},
-			Outputs: []string{made},
-			Attrs:   []graph.Attr{graph.IntAttr("transB", 1)},
+			Name: fmt.Sprintf("layer%d", i), Op: "Gemm", Outputs: []string{made}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+			Inputs: []string{value, b.random(widths[i], widths[i-1]), b.random(widths[i])},
 		})
 		op := activation
 		if i == len(widths)-1 {
 			op = end
 		}
-		switch value = made; op {
-		case "":
-		case "Clip":
-			value = b.Op("Clip", []string{
-				made, b.Const(graph.FromFloats("lo", []float32{0})),
-				b.Const(graph.FromFloats("hi", []float32{1})),
-			})
-		default:
+		if value = made; op != "" {
 			value = b.Op(op, []string{made})
 		}
 	}
-	m.Graph.Outputs = []graph.Value{{Name: value, DType: graph.Float}}
-	return m
+	return b.model(value)
 }
 
 // TestNotKept: a layer that is to stay in float and that ONNX Runtime quantizes, since it stands

@@ -18,33 +18,22 @@ import (
 )
 
 func embedded() *graph.Model {
-	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "embedded"}}
-	rows := graph.Dim{Size: -1, Param: "N"}
-	m.Graph.Inputs = []graph.Value{
-		{Name: "num", DType: graph.Float, Shape: graph.Shape{rows, {Size: 3}}},
-		{Name: "cat", DType: graph.Int64, Shape: graph.Shape{rows, {Size: 2}}},
-	}
-	b := graph.NewBuilder(m.Graph, "")
-	rng := rand.New(rand.NewPCG(4, 8))
-	random := func(dims ...int64) string {
-		v := make([]float32, dims[0]*dims[1])
-		for i := range v {
-			v[i] = float32(rng.NormFloat64())
-		}
-		return b.Const(graph.FromFloats("w", v, dims...))
-	}
+	b := newNet(3)
+	b.G.Inputs[0].Name = "num"
+	b.G.Inputs = append(b.G.Inputs, graph.Value{
+		Name: "cat", DType: graph.Int64, Shape: graph.Shape{b.G.Inputs[0].Shape[0], {Size: 2}},
+	})
 	look := func(column, k, dim int64) string {
 		at := b.Op("Gather", []string{"cat", b.Const(graph.FromInts("at", []int64{column}))}, graph.IntAttr("axis", 1))
-		return b.Op("Gather", []string{random(k, dim), at})
+		return b.Op("Gather", []string{b.random(k, dim), at})
 	}
 	large, small := look(0, 3000, 8), look(1, 5, 3)
 	h := b.Op("Relu", []string{b.Op("MatMul", []string{
-		b.Op("Concat", []string{"num", large, small}, graph.IntAttr("axis", 1)),
-		random(14, 6),
+		b.Op("Concat", []string{"num", large, small}, graph.IntAttr("axis", 1)), b.random(14, 6),
 	})})
-	y := b.Op("Add", []string{b.Op("MatMul", []string{h, random(6, 2)}), b.Op("MatMul", []string{large, random(8, 2)})})
-	m.Graph.Outputs = []graph.Value{{Name: y, DType: graph.Float}}
-	return m
+	return b.model(b.Op("Add", []string{
+		b.Op("MatMul", []string{h, b.random(6, 2)}), b.Op("MatMul", []string{large, b.random(8, 2)}),
+	}))
 }
 
 // TestTables: what is written of an embedding is a table of few bits, which stands as one constant in the graph that
