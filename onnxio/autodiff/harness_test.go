@@ -32,6 +32,7 @@ func in(shape string) operand { return operand{shape: shape, lo: -2, hi: 2} }
 
 func (o operand) within(lo, hi float64) operand { o.lo, o.hi = lo, hi; return o }
 func (o operand) avoid(k ...float64) operand    { o.away = k; return o }
+func (o operand) having(v ...float64) operand   { o.values = v; return o }
 func ints(v ...int64) operand                   { return operand{constant: graph.FromInts("", v, int64(len(v)))} }
 
 func index(v int64) operand { return operand{constant: graph.FromInts("", []int64{v})} }
@@ -39,6 +40,22 @@ func absent() operand       { return operand{absent: true} }
 func mask(v []byte, dims ...int64) operand {
 	return operand{constant: &graph.Tensor{DType: graph.Bool, Dims: dims, Raw: v}}
 }
+
+func table(dims []int64, v ...int64) operand {
+	return operand{constant: graph.FromInts("", v, dims...)}
+}
+
+func reals(v ...float32) operand { return operand{constant: graph.FromFloats("", v, int64(len(v)))} }
+
+func doubles(v []float64, dims ...int64) operand {
+	return operand{constant: graph.FromNumbers("", graph.Double, v, dims...)}
+}
+
+func attrs(a ...graph.Attr) []graph.Attr      { return a }
+func number(name string, v int64) graph.Attr  { return graph.IntAttr(name, v) }
+func real(name string, v float32) graph.Attr  { return graph.FloatAttr(name, v) }
+func word(name, v string) graph.Attr          { return graph.StringAttr(name, v) }
+func list(name string, v ...int64) graph.Attr { return graph.IntsAttr(name, v...) }
 
 type sample struct {
 	op     string
@@ -62,10 +79,6 @@ func (s sample) name() string {
 		}
 	}
 	return strings.Trim(s.op+" "+strings.Join(parts, ",")+" "+s.note, " ")
-}
-
-func (s sample) dynamic() bool {
-	return slices.ContainsFunc(s.in, func(o operand) bool { return strings.Contains(o.shape, "N") })
 }
 
 func shapeOf(s string) graph.Shape {
