@@ -1,7 +1,6 @@
 package classifier
 
 import (
-	"context"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -25,18 +24,32 @@ type mlp struct {
 }
 
 func newMLP(in, out int, seed uint64) *mlp {
-	r := rand.New(rand.NewPCG(seed, 1))
-	draw := func(n int) []float32 {
-		v := make([]float32, n)
-		for i := range v {
-			v[i] = float32(r.NormFloat64())
-		}
-		return v
+	v := normals(seed, in*5+5+5*out+out)
+	return &mlp{
+		in: in, hidden: 5, out: out,
+		w1: v[:in*5], b1: v[in*5 : in*5+5], w2: v[in*5+5 : in*5+5+5*out], b2: v[in*5+5+5*out:],
 	}
-	n := &mlp{in: in, hidden: 5, out: out}
-	n.w1, n.b1, n.w2, n.b2 = draw(in*5), draw(5), draw(5*out), draw(out)
-	return n
 }
+
+// normals draws n numbers.
+func normals(seed uint64, n int) []float32 {
+	r := rand.New(rand.NewPCG(seed, 1))
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(r.NormFloat64())
+	}
+	return v
+}
+
+func open(t *testing.T, m *graph.Model, o Options) *Model {
+	t.Helper()
+	c := must.Get(Open(t.Context(), m, orttest.Need(t), o))(t)
+	t.Cleanup(func() { must.Do(t, c.Close()) })
+	return c
+}
+
+// rows is the batch axis of any number of rows.
+func rows() graph.Dim { return graph.Dim{Size: -1, Param: "N"} }
 
 func (n *mlp) logits(x []float64) []float64 {
 	h := make([]float64, n.hidden)
@@ -118,76 +131,70 @@ func trueLoss(z []float64, target int) float64 {
 }
 
 func TestMarginAndGradients(t *testing.T) {
-	e := orttest.Need(t)
-	dynamic := graph.Dim{Size: -1, Param: "batch"}
+	softmax := node("Softmax", "z", "p", graph.IntAttr("axis", 1))
+	sigmoid := node("Sigmoid", "z", "p")
 	for _, tt := range []struct {
-		name   string
-		out    int
-		target int
-		batch  graph.Dim
-		head   []*graph.Node
+		name        string
+		out, target int
+		batch       graph.Dim
+		head        []*graph.Node
 	}{
-		{"logits", 2, 1, dynamic, nil},
-		{"refusing class", 2, 0, dynamic, nil},
+		{"logits", 2, 1, rows(), nil},
+		{"refusing class", 2, 0, rows(), nil},
 		{"fixed batch", 2, 1, graph.Dim{Size: 4}, nil},
 		{"one row at a time", 2, 1, graph.Dim{Size: 1}, nil},
-		{"softmax", 2, 1, dynamic, []*graph.Node{node("Softmax", "z", "p", graph.IntAttr("axis", 1))}},
-		{"softmax and argmax", 2, 1, dynamic, []*graph.Node{
-			node("Softmax", "z", "p", graph.IntAttr("axis", 1)),
-			node("ArgMax", "p", "y", graph.IntAttr("axis", 1), graph.IntAttr("keepdims", 0)),
+		{"softmax and argmax", 2, 1, rows(), []*graph.Node{
+			softmax, node("ArgMax", "p", "y", graph.IntAttr("axis", 1), graph.IntAttr("keepdims", 0)),
 		}},
-		{"three classes", 3, 2, dynamic, []*graph.Node{node("LogSoftmax", "z", "p", graph.IntAttr("axis", 1))}},
-		{"one logit", 1, 1, dynamic, []*graph.Node{node("Sigmoid", "z", "p")}},
-		{"one logit, refusing", 1, 0, dynamic, []*graph.Node{node("Sigmoid", "z", "p")}},
+		{"three classes", 3, 2, rows(), []*graph.Node{node("LogSoftmax", "z", "p", graph.IntAttr("axis", 1))}},
+		{"one logit", 1, 1, rows(), []*graph.Node{sigmoid}},
+		{"one logit, refusing", 1, 0, rows(), []*graph.Node{sigmoid}},
 		{
-			"one logit, flattened probability", 1, 1, dynamic,
-			[]*graph.Node{node("Sigmoid", "z", "p"), node("Flatten", "p", "f"), node("Identity", "f", "y")},
+			"one logit, flattened probability", 1, 1, rows(),
+			[]*graph.Node{sigmoid, node("Flatten", "p", "f"), node("Identity", "f", "y")},
 		},
-		{
-			"one logit, squeezed probability", 1, 1, dynamic,
-			[]*graph.Node{node("Sigmoid", "z", "p"), node("Squeeze", "p", "y")},
-		},
+		{"one logit, squeezed probability", 1, 1, rows(), []*graph.Node{sigmoid, node("Squeeze", "p", "y")}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newMLP(3, tt.out, 7)
-			c := must.Get(Open(context.Background(), n.model(tt.batch, tt.head...), e,
-				Options{Target: &tt.target, Batch: 4, Workers: 2}))(t)
-			defer c.Close()
-			const rows = 9
-			r := rand.New(rand.NewPCG(3, 4))
-			x := make([]float32, rows*3)
-			for i := range x {
-				x[i] = float32(r.NormFloat64())
-			}
-			m, mg, err := c.MarginGrads(context.Background(), x)
-			must.Do(t, err)
-			_, lg, err := c.LossGrads(context.Background(), x)
-			must.Do(t, err)
-			plain := must.Get(c.Margins(context.Background(), x))(t)
-			alone, err := c.Margins(ordered.OneCore(t.Context()), x)
-			if err != nil || !slices.Equal(alone, plain) {
-				t.Fatalf("on one core %v, %v, on two %v", alone, err, plain)
-			}
-			for i := range rows {
-				at := make([]float64, 3)
-				for j := range at {
-					at[j] = float64(x[i*3+j])
-				}
-				near(t, "margin", float64(m[i]), trueMargin(n.logits(at), tt.target), 1e-5)
-				near(t, "plain margin", float64(plain[i]), trueMargin(n.logits(at), tt.target), 1e-5)
-				for j := range at {
-					diff := func(f func([]float64, int) float64) float64 {
-						const h = 1e-5
-						up, down := append([]float64{}, at...), append([]float64{}, at...)
-						up[j] += h
-						down[j] -= h
-						return (f(n.logits(up), tt.target) - f(n.logits(down), tt.target)) / (2 * h)
-					}
-					near(t, "margin gradient", float64(mg[i*3+j]), diff(trueMargin), 1e-4)
-					near(t, "loss gradient", float64(lg[i*3+j]), diff(trueLoss), 1e-4)
-				}
+			c := open(t, n.model(tt.batch, tt.head...), Options{Target: &tt.target, Batch: 4, Workers: 2})
+			check(t, c, 1e-5, func(x []float64) float64 { return trueMargin(n.logits(x), tt.target) },
+				func(x []float64) float64 { return trueLoss(n.logits(x), tt.target) })
+			x := normals(3, 9*3)
+			two := must.Get(c.Margins(t.Context(), x))(t)
+			if one := must.Get(c.Margins(ordered.OneCore(t.Context()), x))(t); !slices.Equal(one, two) {
+				t.Errorf("on one core %v, on two %v", one, two)
 			}
 		})
+	}
+}
+
+// check compares margins and gradients with functions of three inputs and their central differences; loss may be nil.
+func check(t *testing.T, c *Model, tol float64, margin, loss func(x []float64) float64) {
+	t.Helper()
+	x := normals(3, 25*3)
+	m, grads, err := c.MarginGrads(t.Context(), x)
+	must.Do(t, err)
+	_, losses, err := c.LossGrads(t.Context(), x)
+	must.Do(t, err)
+	plain := must.Get(c.Margins(t.Context(), x))(t)
+	for i := range m {
+		at := []float64{float64(x[i*3]), float64(x[i*3+1]), float64(x[i*3+2])}
+		near(t, "margin", float64(m[i]), margin(at), tol)
+		near(t, "plain margin", float64(plain[i]), margin(at), tol)
+		for j := range at {
+			slope := func(f func([]float64) float64) float64 {
+				const step = 1e-5
+				up, down := slices.Clone(at), slices.Clone(at)
+				up[j] += step
+				down[j] -= step
+				return (f(up) - f(down)) / (2 * step)
+			}
+			near(t, "margin gradient", float64(grads[i*3+j]), slope(margin), 20*tol)
+			if loss != nil {
+				near(t, "loss gradient", float64(losses[i*3+j]), slope(loss), 20*tol)
+			}
+		}
 	}
 }
 
@@ -198,83 +205,43 @@ func near(t *testing.T, what string, got, want, tol float64) {
 	}
 }
 
+// Gradients by inner values, against central differences by the hidden layer's bias, which shifts that value alone.
 func TestObserveGradients(t *testing.T) {
-	e := orttest.Need(t)
-	n := newMLP(3, 3, 9)
-	c, err := Open(context.Background(), n.model(graph.Dim{Size: -1}), e, Options{Batch: 2})
-	must.Do(t, err)
-	defer c.Close()
-	x := []float32{.1, -.2, .3, 1, .5, -1, -.7, .2, .9}
-	classes := []int{2, 0, 1}
-	seen := 0
-	err = c.Observe(context.Background(), x, Probe{Values: []string{"a"}, Grads: []string{"h"}, Classes: classes},
-		func(from, rows int, values, grads [][]float32) error {
-			for i := range rows {
-				at := []float64{float64(x[(from+i)*3]), float64(x[(from+i)*3+1]), float64(x[(from+i)*3+2])}
-				for k := range 5 {
-					loss := func(h float64) float64 {
-						shifted := *n
-						shifted.b1 = append([]float32{}, n.b1...)
-						shifted.b1[k] += float32(h)
-						return trueLoss(shifted.logits(at), classes[from+i])
+	x, classes := normals(4, 9), []int{1, 0, 1}
+	for out := 1; out <= 3; out++ {
+		n := newMLP(3, out, 9)
+		var head []*graph.Node
+		if out == 1 {
+			head = append(head, node("Sigmoid", "z", "p"))
+		}
+		c := open(t, n.model(rows(), head...), Options{Batch: 2})
+		for _, margin := range []bool{false, true} {
+			p, seen := Probe{Values: []string{"a"}, Grads: []string{"h"}, Classes: classes, Margin: margin}, 0
+			must.Do(t, c.Observe(t.Context(), x, p, func(from, rows int, values, grads [][]float32) error {
+				for i := from; i < from+rows; i++ {
+					for k := range 5 {
+						at := func(h float32) float64 {
+							shifted := *n
+							shifted.b1 = slices.Clone(n.b1)
+							shifted.b1[k] += h
+							z := shifted.logits([]float64{float64(x[i*3]), float64(x[i*3+1]), float64(x[i*3+2])})
+							if margin {
+								return trueMargin(z, 1)
+							}
+							return trueLoss(z, classes[i])
+						}
+						near(t, "gradient by h", float64(grads[0][(i-from)*5+k]), (at(1./1024)-at(-1./1024))*512, 2e-3)
 					}
-					near(t, "gradient by h", float64(grads[0][i*5+k]), (loss(1e-3)-loss(-1e-3))/2e-3, 2e-3)
+					seen++
 				}
-				seen++
-			}
-			if len(values[0]) != rows*5 {
-				t.Errorf("%d values of a for %d rows", len(values[0]), rows)
-			}
-			return nil
-		})
-	if err != nil || seen != 3 {
-		t.Fatalf("saw %d rows, %v", seen, err)
-	}
-}
-
-func TestObserveMarginGradients(t *testing.T) {
-	e := orttest.Need(t)
-	ctx := context.Background()
-	x := []float32{.1, -.2, .3, 1, .5, -1, -.7, .2, .9}
-	for _, classes := range []int{1, 2, 3} {
-		n := newMLP(3, classes, 11)
-		open := func(n *mlp) *Model {
-			c, err := Open(ctx, n.model(graph.Dim{Size: -1}, node("Sigmoid", "z", "p")), e, Options{Batch: 2})
-			if classes > 1 {
-				c, err = Open(ctx, n.model(graph.Dim{Size: -1}), e, Options{Batch: 2})
-			}
-			must.Do(t, err)
-			t.Cleanup(func() { c.Close() })
-			return c
-		}
-		moved := func(k int, by float32) []float32 {
-			shifted := *n
-			shifted.b1 = append([]float32{}, n.b1...)
-			shifted.b1[k] += by
-			return must.Get(open(&shifted).Margins(ctx, x))(t)
-		}
-		const step = 1.0 / 64
-		var up, down [5][]float32
-		for k := range up {
-			up[k], down[k] = moved(k, step), moved(k, -step)
-		}
-		c, seen := open(n), 0
-		probe := Probe{Values: []string{"h"}, Grads: []string{"h"}, Margin: true}
-		// The cross-entropy's gradients of the same values come from another session.
-		must.Do(t, c.Observe(ctx, x, Probe{Values: probe.Values, Grads: probe.Grads},
-			func(int, int, [][]float32, [][]float32) error { return nil }))
-		err := c.Observe(ctx, x, probe, func(from, rows int, _, grads [][]float32) error {
-			for i := range rows {
-				for k := range up {
-					want := float64(up[k][from+i]-down[k][from+i]) / (2 * step)
-					near(t, "gradient of the margin by h", float64(grads[0][i*5+k]), want, 2e-3)
+				if len(values[0]) != rows*5 {
+					t.Errorf("%d values of a for %d rows", len(values[0]), rows)
 				}
-				seen++
+				return nil
+			}))
+			if seen != 3 {
+				t.Errorf("saw %d rows", seen)
 			}
-			return nil
-		})
-		if err != nil || seen != 3 {
-			t.Fatalf("saw %d rows, %v", seen, err)
 		}
 	}
 }
@@ -282,14 +249,12 @@ func TestObserveMarginGradients(t *testing.T) {
 func TestErrors(t *testing.T) {
 	e := orttest.Need(t)
 	three := 3
-	two := newMLP(3, 2, 1).model(graph.Dim{Size: -1})
-	second := newMLP(3, 2, 1).model(graph.Dim{Size: -1})
+	model := func(out int, head ...*graph.Node) *graph.Model { return newMLP(3, out, 1).model(rows(), head...) }
+	two, second, wide, ints := model(2), model(2), model(2), model(2)
 	second.Graph.Nodes = append(second.Graph.Nodes, node("Neg", "h", "other")) // nothing that z is computed from
 	second.Graph.Outputs = append(second.Graph.Outputs, graph.Value{Name: "other"})
-	wide := newMLP(3, 2, 1).model(graph.Dim{Size: -1})
 	wide.Graph.Inputs[0].Shape[1] = graph.Dim{Size: -1, Param: "features"}
-	prob := newMLP(3, 1, 1).model(graph.Dim{Size: -1}, node("Neg", "z", "n"), node("Exp", "n", "e"), node("Neg", "e", "y"))
-	ints := newMLP(3, 2, 1).model(graph.Dim{Size: -1})
+	prob := model(1, node("Neg", "z", "n"), node("Exp", "n", "e"), node("Neg", "e", "y"))
 	ints.Graph.Inputs[0].DType = graph.Int64
 	for _, tt := range []struct {
 		name string
@@ -303,24 +268,21 @@ func TestErrors(t *testing.T) {
 		{"probability", prob, Options{}, "declare it in the task file"},
 		{"type", ints, Options{}, "bound to different types"},
 	} {
-		if _, err := Open(context.Background(), tt.m, e, tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := Open(t.Context(), tt.m, e, tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want it to say %q", tt.name, err, tt.want)
 		}
 	}
-	c := must.Get(Open(context.Background(), two, e, Options{}))(t)
-	if _, err := c.Margins(context.Background(), make([]float32, 4)); err == nil {
+	c := must.Get(Open(t.Context(), two, e, Options{}))(t)
+	if _, err := c.Margins(t.Context(), make([]float32, 4)); err == nil {
 		t.Error("4 numbers were taken for rows of 3")
 	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := c.Margins(context.Background(), make([]float32, 3)); err == nil {
+	must.Do(t, c.Close())
+	if _, err := c.Margins(t.Context(), make([]float32, 3)); err == nil {
 		t.Error("a closed classifier ran")
 	}
 }
 
 func TestExportedModels(t *testing.T) {
-	e := orttest.Need(t)
 	dir := realdata.Dir(t, "models")
 	files, err := filepath.Glob(filepath.Join(dir, "*", "*.onnx"))
 	if err != nil || len(files) == 0 {
@@ -328,35 +290,8 @@ func TestExportedModels(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file), func(t *testing.T) {
-			m := must.Get(codec.ReadFile(file))(t)
-			c := must.Get(Open(context.Background(), m, e, Options{}))(t)
-			defer c.Close()
-			r := rand.New(rand.NewPCG(1, 1))
-			const h = 1e-3
-			x := make([]float32, c.Dim())
-			for i := range x {
-				x[i] = float32(r.NormFloat64())
-			}
-			_, g, err := c.MarginGrads(context.Background(), x)
-			must.Do(t, err)
-			var points []float32
-			for j := range x {
-				for _, s := range []float32{h, -h} {
-					p := append([]float32{}, x...)
-					p[j] += s
-					points = append(points, p...)
-				}
-			}
-			ms := must.Get(c.Margins(context.Background(), points))(t)
-			bad := 0
-			for j := range x {
-				if d := (ms[2*j] - ms[2*j+1]) / (2 * h); math.Abs(float64(d-g[j])) > 1e-2*(1+math.Abs(float64(d))) {
-					bad++ // a Relu kink within h
-				}
-			}
-			if bad > len(x)/10 {
-				t.Errorf("%d of %d gradients differ from central differences", bad, len(x))
-			}
+			c := open(t, must.Get(codec.ReadFile(file))(t), Options{})
+			gradientsNear(t, c, normals(1, c.Dim()), 1e-2)
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package classifier
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -63,7 +62,7 @@ func TestFoldTransposed(t *testing.T) {
 			s, err := ort.Open(&graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 18}}, Graph: g}, ort.Options{})
 			must.Do(t, err)
 			defer s.Close() //nolint:errcheck // nothing is lost
-			out := must.Get(s.Run(context.Background(), []*graph.Tensor{x}))(t)
+			out := must.Get(s.Run(t.Context(), []*graph.Tensor{x}))(t)
 			y := must.Get(out[0].Floats())(t)
 			return y, convs
 		}

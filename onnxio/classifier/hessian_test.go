@@ -1,7 +1,6 @@
 package classifier
 
 import (
-	"context"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	"cfq/internal/must"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
 )
 
 // secondLoss returns the Hessian of the mean cross-entropy by w, which is a slice of
@@ -63,7 +61,6 @@ func (n *mlp) rounded() *mlp {
 }
 
 func TestHessianVector(t *testing.T) {
-	e := orttest.Need(t)
 	dynamic := graph.Dim{Size: -1, Param: "batch"}
 	for _, tt := range []struct {
 		name  string
@@ -96,9 +93,8 @@ func TestHessianVector(t *testing.T) {
 				}
 				var first []float32
 				for _, workers := range []int{1, 3} {
-					c := must.Get(Open(context.Background(), m, e, Options{Batch: 2, Workers: workers}))(t)
-					defer c.Close()
-					got := must.Get(c.HessianVector(context.Background(), x, classes, name, v))(t)
+					c := open(t, m, Options{Batch: 2, Workers: workers})
+					got := must.Get(c.HessianVector(t.Context(), x, classes, name, v))(t)
 					if first == nil {
 						first = got
 						for i, want := range secondLoss(n, n.logits, x, classes, w, v) {
@@ -157,10 +153,8 @@ func (n reluNet) model() *graph.Model {
 }
 
 func TestHessianVectorOfPiecewiseLinear(t *testing.T) {
-	e := orttest.Need(t)
 	n := reluNet{newMLP(3, 3, 5).rounded()}
-	c := must.Get(Open(context.Background(), n.model(), e, Options{}))(t)
-	defer c.Close()
+	c := open(t, n.model(), Options{})
 	// No hidden unit is within a step of its kink at these rows.
 	x, classes := []float32{.5, -.25, 1, 1, .5, -1, -.75, .25, .5}, []int{2, 0, 1}
 	for i := range classes {
@@ -179,7 +173,7 @@ func TestHessianVectorOfPiecewiseLinear(t *testing.T) {
 		for i := range v {
 			v[i] = float32(i%3) - 1
 		}
-		got := must.Get(c.HessianVector(context.Background(), x, classes, name, v))(t)
+		got := must.Get(c.HessianVector(t.Context(), x, classes, name, v))(t)
 		var size float64
 		for i, want := range secondLoss(n.mlp, n.logits, x, classes, w, v) {
 			near(t, name+": H v", float64(got[i]), want, 2e-5)
@@ -192,9 +186,7 @@ func TestHessianVectorOfPiecewiseLinear(t *testing.T) {
 }
 
 func TestHessianVectorErrors(t *testing.T) {
-	e := orttest.Need(t)
-	c := must.Get(Open(context.Background(), newMLP(3, 2, 1).model(graph.Dim{Size: -1}), e, Options{}))(t)
-	defer c.Close()
+	c := open(t, newMLP(3, 2, 1).model(rows()), Options{})
 	x := make([]float32, 6)
 	for _, tt := range []struct {
 		x       []float32
@@ -209,7 +201,7 @@ func TestHessianVectorErrors(t *testing.T) {
 		{x, []int{1}, "b2", make([]float32, 2), "1 classes for 2 rows"},
 		{x, []int{1, 2}, "b2", make([]float32, 2), "row 1 is of class 2"},
 	} {
-		if _, err := c.HessianVector(context.Background(), tt.x, tt.classes, tt.weight, tt.v); err == nil ||
+		if _, err := c.HessianVector(t.Context(), tt.x, tt.classes, tt.weight, tt.v); err == nil ||
 			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v, want it to say %q", err, tt.want)
 		}

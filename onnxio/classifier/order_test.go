@@ -1,9 +1,7 @@
 package classifier
 
 import (
-	"context"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -43,27 +41,21 @@ func tokens(batch graph.Dim, apart bool) *graph.Model {
 }
 
 func TestObserveTokens(t *testing.T) {
-	engine := orttest.Need(t)
-	rng := rand.New(rand.NewPCG(5, 1))
-	x := make([]float32, 7*6)
-	for i := range x {
-		x[i] = float32(rng.NormFloat64())
-	}
+	x := normals(5, 7*6)
 	for _, apart := range []bool{false, true} {
 		for _, batch := range []graph.Dim{{Size: -1, Param: "N"}, {Size: 4}} {
-			c, err := Open(context.Background(), tokens(batch, apart), engine, Options{Batch: 4})
-			must.Do(t, err)
+			c := open(t, tokens(batch, apart), Options{Batch: 4})
 			if n, ok := c.PerRow("t"); n != 6 || !ok {
 				t.Errorf("%d numbers for each row (%v)", n, ok)
 			}
 			var values, grads []float32
-			err = c.Observe(context.Background(), x, Probe{Values: []string{"t"}, Grads: []string{"t"}, Margin: true},
+			err := c.Observe(t.Context(), x, Probe{Values: []string{"t"}, Grads: []string{"t"}, Margin: true},
 				func(_, _ int, v, g [][]float32) error {
 					values, grads = append(values, v[0]...), append(grads, g[0]...)
 					return nil
 				})
 			must.Do(t, err)
-			_, want, err := c.MarginGrads(context.Background(), x) // t is x
+			_, want, err := c.MarginGrads(t.Context(), x) // t is x
 			must.Do(t, err)
 			if !slices.Equal(values, x) {
 				t.Errorf("apart %v, batch %v: values %v, want %v", apart, batch, values[:12], x[:12])
@@ -72,9 +64,6 @@ func TestObserveTokens(t *testing.T) {
 				if !(math.Abs(float64(grads[i]-v)) < 1e-5) {
 					t.Fatalf("apart %v, batch %v: gradients %v, want %v", apart, batch, grads[:12], want[:12])
 				}
-			}
-			if err := c.Close(); err != nil {
-				t.Error(err)
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package classifier
 
 import (
-	"context"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -9,7 +8,6 @@ import (
 
 	"cfq/internal/must"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 )
 
@@ -42,7 +40,6 @@ func quantized(m *graph.Model, step float32, clip bool) *graph.Model {
 }
 
 func TestStraightThrough(t *testing.T) {
-	e := orttest.Need(t)
 	n := newMLP(3, 2, 7)
 	float := n.model(graph.Dim{Size: -1, Param: "N"})
 	r := rand.New(rand.NewPCG(3, 4))
@@ -52,15 +49,12 @@ func TestStraightThrough(t *testing.T) {
 	}
 	x[0] = 50 // far outside the quantizer's range
 	for _, clip := range []bool{false, true} {
-		q, err := Open(context.Background(), quantized(float, 1./24, clip), e, Options{Through: quant.StraightThrough})
+		q := open(t, quantized(float, 1./24, clip), Options{Through: quant.StraightThrough})
+		margins, grads, err := q.MarginGrads(t.Context(), x)
 		must.Do(t, err)
-		defer q.Close()
-		margins, grads, err := q.MarginGrads(context.Background(), x)
-		must.Do(t, err)
-		plain := must.Get(q.Margins(context.Background(), x))(t)
-		f := must.Get(Open(context.Background(), float, e, Options{}))(t)
-		defer f.Close()
-		want, truth, err := f.MarginGrads(context.Background(), x)
+		plain := must.Get(q.Margins(t.Context(), x))(t)
+		f := open(t, float, Options{})
+		want, truth, err := f.MarginGrads(t.Context(), x)
 		must.Do(t, err)
 		if grads[0] != 0 {
 			t.Errorf("clip %v: the gradient by a saturated input is %v", clip, grads[0])
@@ -87,20 +81,18 @@ func TestStraightThrough(t *testing.T) {
 }
 
 func TestQuantizersNeedRules(t *testing.T) {
-	e := orttest.Need(t)
 	m := quantized(newMLP(3, 2, 7).model(graph.Dim{Size: -1, Param: "N"}), 1./24, false)
-	q := must.Get(Open(context.Background(), m, e, Options{}))(t)
-	defer q.Close()
-	if _, err := q.Margins(context.Background(), make([]float32, 3)); err != nil {
+	q := open(t, m, Options{})
+	if _, err := q.Margins(t.Context(), make([]float32, 3)); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := q.MarginGrads(context.Background(), make([]float32, 3)); err == nil {
+	if _, _, err := q.MarginGrads(t.Context(), make([]float32, 3)); err == nil {
 		t.Error("a gradient without rules for quantizers")
 	}
 }
 
 func TestIntegerOperatorsAreRefused(t *testing.T) {
-	m := newMLP(3, 2, 7).model(graph.Dim{Size: -1})
+	m := newMLP(3, 2, 7).model(rows())
 	m.Graph.Nodes[1].Op = "QLinearMatMul"
 	if err := opaque(m.Graph, m.Graph.Inputs[0].Name, m.Graph.Outputs[0].Name); err == nil {
 		t.Error("no error for an integer operator")
