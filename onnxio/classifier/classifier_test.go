@@ -51,6 +51,21 @@ func open(t *testing.T, m *graph.Model, o Options) *Model {
 // rows is the batch axis of any number of rows.
 func rows() graph.Dim { return graph.Dim{Size: -1, Param: "N"} }
 
+// build makes a model of the input x whose output body makes.
+func build(shape graph.Shape, opset int64, body func(b *graph.Builder) string) *graph.Model {
+	g := &graph.Graph{Name: "g", Inputs: []graph.Value{{Name: "x", DType: graph.Float, Shape: shape}}}
+	g.Outputs = []graph.Value{{Name: body(graph.NewBuilder(g, "")), DType: graph.Float}}
+	return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: opset}}, Graph: g}
+}
+
+func floats32(b *graph.Builder, name string, v []float32, dims ...int64) string {
+	return b.Const(graph.FromFloats(name, v, dims...))
+}
+
+func int64s(b *graph.Builder, v ...int64) string {
+	return b.Const(graph.FromInts("n", v, int64(len(v))))
+}
+
 func (n *mlp) logits(x []float64) []float64 {
 	h := make([]float64, n.hidden)
 	for o := range h {
@@ -70,36 +85,30 @@ func (n *mlp) logits(x []float64) []float64 {
 	return z
 }
 
+// model has the head's operators behind the logits.
 func (n *mlp) model(batch graph.Dim, head ...*graph.Node) *graph.Model {
-	gemm := func(in, w, b, out string) *graph.Node {
-		return &graph.Node{
-			Op: "Gemm", Name: out + "_gemm", Inputs: []string{in, w, b}, Outputs: []string{out},
-			Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+	in, out := int64(n.in), int64(n.out)
+	m := build(graph.Shape{batch, {Size: in}}, 17, func(b *graph.Builder) string {
+		gemm := func(in, w, bias, out string) {
+			b.Append(&graph.Node{
+				Op: "Gemm", Inputs: []string{in, w, bias}, Outputs: []string{out},
+				Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+			})
 		}
-	}
-	g := &graph.Graph{
-		Name:   "mlp",
-		Inputs: []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{batch, {Size: int64(n.in)}}}},
-		Inits: []*graph.Tensor{
-			graph.FromFloats("w1", n.w1, 5, int64(n.in)), graph.FromFloats("b1", n.b1, 5),
-			graph.FromFloats("w2", n.w2, int64(n.out), 5), graph.FromFloats("b2", n.b2, int64(n.out)),
-		},
-		Nodes: []*graph.Node{
-			gemm("x", "w1", "b1", "h"),
-			{Op: "Tanh", Name: "act", Inputs: []string{"h"}, Outputs: []string{"a"}},
-			gemm("a", "w2", "b2", "z"),
-		},
-	}
-	out := graph.Value{Name: "z", DType: graph.Float}
-	for _, h := range head {
-		g.Nodes = append(g.Nodes, h)
-		out.Name = h.Outputs[0]
-		if h.Op == "ArgMax" {
-			out.DType = graph.Int64
+		gemm("x", floats32(b, "w1", n.w1, 5, in), floats32(b, "b1", n.b1, 5), "h")
+		b.Append(node("Tanh", "h", "a"))
+		gemm("a", floats32(b, "w2", n.w2, out, 5), floats32(b, "b2", n.b2, out), "z")
+		last := "z"
+		for _, h := range head {
+			b.Append(h)
+			last = h.Outputs[0]
 		}
+		return last
+	})
+	if len(head) > 0 && head[len(head)-1].Op == "ArgMax" {
+		m.Graph.Outputs[0].DType = graph.Int64
 	}
-	g.Outputs = []graph.Value{out}
-	return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}
+	return m
 }
 
 func node(op, in, out string, attrs ...graph.Attr) *graph.Node {

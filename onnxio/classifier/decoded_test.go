@@ -18,39 +18,35 @@ import (
 // layers makes a network of dense layers of the given sizes, with an activation behind each but the last, and another
 // behind that; "" is none. Its input is an image where sizes of one are given.
 func layers(r *rand.Rand, between, last string, opset int64, image []int64, sizes ...int) *graph.Model {
-	g := &graph.Graph{Name: "g"}
-	batch := graph.Dim{Size: -1, Param: "n"}
-	shape := graph.Shape{batch, {Size: int64(sizes[0])}}
-	b := graph.NewBuilder(g, "")
-	v := "x"
+	shape := graph.Shape{rows(), {Size: int64(sizes[0])}}
 	if image != nil {
-		shape = append(graph.Shape{batch}, graph.Fixed(image...)...)
-		v = b.Op("Flatten", []string{v})
+		shape = append(graph.Shape{rows()}, graph.Fixed(image...)...)
 	}
-	g.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: shape}}
-	for i := range sizes[1:] {
-		in, out := sizes[i], sizes[i+1]
-		w := make([]float32, in*out)
-		for k := range w {
-			w[k] = float32(r.NormFloat64() / math.Sqrt(float64(in)))
+	return build(shape, opset, func(b *graph.Builder) string {
+		v := "x"
+		if image != nil {
+			v = b.Op("Flatten", []string{v})
 		}
-		bias := make([]float32, out)
-		for k := range bias {
-			bias[k] = float32(0.3 * r.NormFloat64())
+		for i := range sizes[1:] {
+			in, out := sizes[i], sizes[i+1]
+			draw := func(scale float64, dims ...int64) string {
+				w := normals(r.Uint64(), graph.FromInts("", nil, dims...).Len())
+				for k := range w {
+					w[k] *= float32(scale)
+				}
+				return floats32(b, "w", w, dims...)
+			}
+			v = b.Op("Gemm", []string{v, draw(1/math.Sqrt(float64(in)), int64(in), int64(out)), draw(0.3, int64(out))})
+			op := between
+			if i == len(sizes)-2 {
+				op = last
+			}
+			if op != "" {
+				v = b.Op(op, []string{v})
+			}
 		}
-		v = b.Op("Gemm", []string{
-			v, b.Const(graph.FromFloats("w", w, int64(in), int64(out))), b.Const(graph.FromFloats("b", bias, int64(out))),
-		})
-		op := between
-		if i == len(sizes)-2 {
-			op = last
-		}
-		if op != "" {
-			v = b.Op(op, []string{v})
-		}
-	}
-	g.Outputs = []graph.Value{{Name: v, DType: graph.Float, Shape: graph.Shape{batch, {Size: int64(sizes[len(sizes)-1])}}}}
-	return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: opset}}, Graph: g}
+		return v
+	})
 }
 
 type decoded struct {

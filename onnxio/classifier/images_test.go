@@ -10,7 +10,6 @@ import (
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
-	"cfq/quant"
 )
 
 // convNet is a small classifier of images of one channel and 6 x 6 elements:
@@ -26,59 +25,45 @@ type convNet struct {
 }
 
 func (n convNet) model() *graph.Model {
-	r := rand.New(rand.NewPCG(21, 1))
-	g := &graph.Graph{
-		Name:    "conv",
-		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{n.batch, {Size: 1}, {Size: 6}, {Size: 6}}}},
-		Outputs: []graph.Value{{Name: "z", DType: graph.Float}},
-	}
-	draw := func(name string, dims ...int64) string {
-		k := int64(1)
-		for _, d := range dims {
-			k *= d
-		}
-		v := make([]float32, k)
-		for i := range v {
-			v[i] = float32(r.NormFloat64() / 2)
-			if name == "var" {
-				v[i] = 1 + v[i]*v[i]
-			}
-		}
-		g.Inits = append(g.Inits, graph.FromFloats(name, v, dims...))
-		return name
-	}
-	b := graph.NewBuilder(g, "")
-	h := "x"
+	shape := graph.Shape{n.batch, {Size: 1}, {Size: 6}, {Size: 6}}
 	if n.flat {
-		g.Inputs[0].Shape = graph.Shape{n.batch, {Size: 36}}
-		h = b.Op("Reshape", []string{h, b.Const(graph.FromInts("image", []int64{-1, 1, 6, 6}, 4))})
+		shape = graph.Shape{n.batch, {Size: 36}}
 	}
-	h = b.Op("Conv", []string{h, draw("w1", 4, 1, 3, 3), draw("b1", 4)}, graph.IntsAttr("pads", 1, 0, 1, 1))
-	h = b.Op("BatchNormalization", []string{h, draw("scale", 4), draw("shift", 4), draw("mean", 4), draw("var", 4)})
-	h = b.Op(n.act, []string{h})
-	h = b.Op(n.pool, []string{h}, graph.IntsAttr("kernel_shape", 3, 2), graph.IntsAttr("pads", 1, 0, 1, 0),
-		graph.IntsAttr("strides", 1, 2))
-	h = b.Op("Conv", []string{h, draw("w2", 6, 2, 2, 2), draw("b2", 6)}, graph.IntAttr("group", 2),
-		graph.IntsAttr("strides", 2, 1))
-	h = b.Op(n.act, []string{h})
-	if n.head == "gemm" {
-		h = b.Op("Flatten", []string{b.Op("GlobalAveragePool", []string{h})})
-		b.Append(&graph.Node{
-			Op: "Gemm", Name: "out", Inputs: []string{h, draw("w3", n.classes, 6), draw("b3", n.classes)},
-			Outputs: []string{"z"}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
-		})
-		return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}
-	}
-	h = b.Op("Conv", []string{h, draw("w3", n.classes, 6, 1, 1), draw("b3", n.classes)})
-	h = b.Op("GlobalAveragePool", []string{h})
-	if n.head == "pool" {
-		h = b.Op("Flatten", []string{h})
-	}
-	b.Append(&graph.Node{
-		Op: "Softmax", Name: "out", Inputs: []string{h}, Outputs: []string{"z"},
-		Attrs: []graph.Attr{graph.IntAttr("axis", 1)},
+	return build(shape, 17, func(b *graph.Builder) string {
+		seed := uint64(20)
+		draw := func(name string, dims ...int64) string {
+			seed++
+			v := normals(seed, graph.FromInts("", nil, dims...).Len())
+			for i := range v {
+				if v[i] /= 2; name == "var" {
+					v[i] = 1 + v[i]*v[i]
+				}
+			}
+			return floats32(b, name, v, dims...)
+		}
+		h := "x"
+		if n.flat {
+			h = b.Op("Reshape", []string{h, int64s(b, -1, 1, 6, 6)})
+		}
+		h = b.Op("Conv", []string{h, draw("w1", 4, 1, 3, 3), draw("b1", 4)}, graph.IntsAttr("pads", 1, 0, 1, 1))
+		h = b.Op("BatchNormalization", []string{h, draw("scale", 4), draw("shift", 4), draw("mean", 4), draw("var", 4)})
+		h = b.Op(n.act, []string{h})
+		h = b.Op(n.pool, []string{h}, graph.IntsAttr("kernel_shape", 3, 2), graph.IntsAttr("pads", 1, 0, 1, 0),
+			graph.IntsAttr("strides", 1, 2))
+		h = b.Op("Conv", []string{h, draw("w2", 6, 2, 2, 2), draw("b2", 6)}, graph.IntAttr("group", 2),
+			graph.IntsAttr("strides", 2, 1))
+		h = b.Op(n.act, []string{h})
+		if n.head == "gemm" {
+			h = b.Op("Flatten", []string{b.Op("GlobalAveragePool", []string{h})})
+			return b.Op("Gemm", []string{h, draw("w3", n.classes, 6), draw("b3", n.classes)}, graph.IntAttr("transB", 1))
+		}
+		h = b.Op("Conv", []string{h, draw("w3", n.classes, 6, 1, 1), draw("b3", n.classes)})
+		h = b.Op("GlobalAveragePool", []string{h})
+		if n.head == "pool" {
+			h = b.Op("Flatten", []string{h})
+		}
+		return b.Op("Softmax", []string{h}, graph.IntAttr("axis", 1))
 	})
-	return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}
 }
 
 func images(rows int) []float32 { return normals(8, rows*36) }
@@ -227,44 +212,4 @@ func meanLoss(t *testing.T, c *Model, m *graph.Model, name string, v []float32, 
 		sum += trueLoss(row, class)
 	}
 	return sum / float64(len(classes))
-}
-
-func TestImagesStraightThrough(t *testing.T) {
-	m := convNet{graph.Dim{Size: -1}, false, "Tanh", "AveragePool", 3, "gemm"}.model()
-	q := m.Clone()
-	g := q.Graph
-	g.Inits = append(g.Inits, graph.FromFloats("step", []float32{1. / 120}),
-		&graph.Tensor{Name: "zero", DType: graph.Int8, Dims: []int64{}, Raw: []byte{0}})
-	var nodes []*graph.Node
-	for _, n := range g.Nodes {
-		nodes = append(nodes, n)
-		if n.Op == "Tanh" {
-			y := n.Outputs[0]
-			n.Outputs = []string{y + "/real"}
-			nodes = append(nodes,
-				&graph.Node{
-					Op: "QuantizeLinear", Name: y + "/q", Inputs: []string{y + "/real", "step", "zero"},
-					Outputs: []string{y + "/code"},
-				},
-				&graph.Node{
-					Op: "DequantizeLinear", Name: y + "/dq", Inputs: []string{y + "/code", "step", "zero"},
-					Outputs: []string{y},
-				})
-		}
-	}
-	g.Nodes = nodes
-	var grads [2][]float32
-	for i, m := range []*graph.Model{m, q} {
-		var err error
-		_, grads[i], err = open(t, m, Options{Through: quant.StraightThrough}).MarginGrads(t.Context(), images(4))
-		must.Do(t, err)
-	}
-	var off, size float64
-	for i, want := range grads[0] {
-		d := float64(grads[1][i] - want)
-		off, size = off+d*d, size+float64(want)*float64(want)
-	}
-	if off == 0 || off > 1e-3*size {
-		t.Errorf("the gradient differs by %g of its size, want a little", math.Sqrt(off/size))
-	}
 }

@@ -2,7 +2,6 @@ package classifier
 
 import (
 	"math"
-	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,60 +10,40 @@ import (
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
 )
 
 // straightLine is margin = w x + b over three inputs, in several forms.
 func straightLine(form string) *graph.Model {
-	g := &graph.Graph{
-		Name:   "line",
-		Inputs: []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 3}}}},
-		Inits: []*graph.Tensor{
-			graph.FromFloats("w", []float32{1, 0.25, -2, 3, 0.5, -1}, 2, 3), // logits 0 and 1: margin 2, 0.25, 1
-			graph.FromFloats("wt", []float32{1, 3, 0.25, 0.5, -2, -1}, 3, 2),
-			graph.FromFloats("b", []float32{0.5, -1}, 2),
-			graph.FromFloats("mean", []float32{1, 2, 4}, 1, 3), graph.FromFloats("std", []float32{2, 4, 0.5}, 1, 3),
-		},
-	}
-	add := func(op string, in []string, out string, attrs ...graph.Attr) {
-		g.Nodes = append(g.Nodes, &graph.Node{Op: op, Name: out, Inputs: in, Outputs: []string{out}, Attrs: attrs})
-	}
-	gemm := func(in string) { add("Gemm", []string{in, "w", "b"}, "z", graph.IntAttr("transB", 1)) }
-	switch form {
-	case "gemm":
-		gemm("x")
-	case "softmax":
-		gemm("x")
-		add("Softmax", []string{"z"}, "p", graph.IntAttr("axis", 1))
-	case "scaler":
-		add("Sub", []string{"x", "mean"}, "c")
-		add("Div", []string{"c", "std"}, "s")
-		add("MatMul", []string{"s", "wt"}, "m")
-		add("Add", []string{"m", "b"}, "z")
-	case "conv":
-		g.Inits = append(g.Inits, graph.FromInts("image", []int64{-1, 1, 3}, 3),
-			graph.FromFloats("kernel", []float32{1, 0.25, -2, 3, 0.5, -1}, 2, 1, 3))
-		add("Reshape", []string{"x", "image"}, "i")
-		add("Conv", []string{"i", "kernel", "b"}, "c")
-		add("GlobalAveragePool", []string{"c"}, "p")
-		add("Flatten", []string{"p"}, "z")
-	case "relu":
-		add("Relu", []string{"x"}, "r")
-		gemm("r")
-	case "square":
-		add("Mul", []string{"x", "x"}, "q")
-		gemm("q")
-	case "inverse":
-		add("Div", []string{"std", "x"}, "q")
-		gemm("q")
-	case "integers":
-		add("Cast", []string{"x"}, "i", graph.IntAttr("to", int64(graph.Int64)))
-		add("Cast", []string{"i"}, "f", graph.IntAttr("to", int64(graph.Float)))
-		gemm("f")
-	}
-	last := g.Nodes[len(g.Nodes)-1].Outputs[0]
-	g.Outputs = []graph.Value{{Name: last, DType: graph.Float}}
-	return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}
+	return build(graph.Shape{rows(), {Size: 3}}, 17, func(b *graph.Builder) string {
+		w := floats32(b, "w", []float32{1, 0.25, -2, 3, 0.5, -1}, 2, 3) // logits 0 and 1: margin 2, 0.25, 1
+		bias := floats32(b, "b", []float32{0.5, -1}, 2)
+		std := floats32(b, "std", []float32{2, 4, 0.5}, 1, 3)
+		gemm := func(in string) string { return b.Op("Gemm", []string{in, w, bias}, graph.IntAttr("transB", 1)) }
+		cast := func(v string, to graph.DType) string {
+			return b.Op("Cast", []string{v}, graph.IntAttr("to", int64(to)))
+		}
+		switch form {
+		case "softmax":
+			return b.Op("Softmax", []string{gemm("x")}, graph.IntAttr("axis", 1))
+		case "scaler":
+			centred := b.Op("Sub", []string{"x", floats32(b, "mean", []float32{1, 2, 4}, 1, 3)})
+			wt := b.Op("Transpose", []string{w})
+			return b.Op("Add", []string{b.Op("MatMul", []string{b.Op("Div", []string{centred, std}), wt}), bias})
+		case "conv":
+			kernel := floats32(b, "kernel", []float32{1, 0.25, -2, 3, 0.5, -1}, 2, 1, 3)
+			c := b.Op("Conv", []string{b.Op("Reshape", []string{"x", int64s(b, -1, 1, 3)}), kernel, bias})
+			return b.Op("Flatten", []string{b.Op("GlobalAveragePool", []string{c})})
+		case "relu":
+			return gemm(b.Op("Relu", []string{"x"}))
+		case "square":
+			return gemm(b.Op("Mul", []string{"x", "x"}))
+		case "inverse":
+			return gemm(b.Op("Div", []string{std, "x"}))
+		case "integers":
+			return gemm(cast(cast("x", graph.Int64), graph.Float))
+		}
+		return gemm("x")
+	})
 }
 
 func networkMargin(rows [][]float64, bias []float64, units int, x []float32) float64 {
@@ -87,13 +66,6 @@ func networkMargin(rows [][]float64, bias []float64, units int, x []float32) flo
 	return least
 }
 
-func opened(t *testing.T, g *graph.Model, target *int) *Model {
-	t.Helper()
-	c := must.Get(Open(t.Context(), g, orttest.Need(t), Options{Target: target}))(t)
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
 func checkNetwork(t *testing.T, name string, c *Model, want int) {
 	t.Helper()
 	rows, bias, units, why, err := c.Network(t.Context())
@@ -101,11 +73,7 @@ func checkNetwork(t *testing.T, name string, c *Model, want int) {
 		t.Errorf("%s: %d units, %q, %v; want %d", name, units, why, err, want)
 		return
 	}
-	rng := rand.New(rand.NewPCG(3, 1))
-	x := make([]float32, 50*c.Dim())
-	for i := range x {
-		x[i] = float32(2 * rng.NormFloat64())
-	}
+	x := normals(3, 50*c.Dim())
 	m := must.Get(c.Margins(t.Context(), x))(t)
 	for i, v := range m {
 		got := networkMargin(rows, bias, units, x[i*c.Dim():(i+1)*c.Dim()])
@@ -135,7 +103,7 @@ func TestNetwork(t *testing.T) {
 		{"inverse", nil, 0, nil, "Div"},
 		{"integers", nil, 0, nil, "Cast"},
 	} {
-		c := opened(t, straightLine(tt.form), tt.target)
+		c := open(t, straightLine(tt.form), Options{Target: tt.target})
 		if tt.why == "" {
 			checkNetwork(t, tt.form, c, tt.units)
 		}
@@ -155,9 +123,9 @@ func TestNetwork(t *testing.T) {
 func TestNetworkOfThreeClasses(t *testing.T) {
 	m := straightLine("gemm")
 	m.Graph.Inits[0] = graph.FromFloats("w", []float32{1, 2, 3, -1, 0, 2, 0.5, -2, 1}, 3, 3)
-	m.Graph.Inits[2] = graph.FromFloats("b", []float32{0, 1, 0.5}, 3)
+	m.Graph.Inits[1] = graph.FromFloats("b", []float32{0, 1, 0.5}, 3)
 	for target := range 3 {
-		checkNetwork(t, "three classes", opened(t, m, &target), 0)
+		checkNetwork(t, "three classes", open(t, m, Options{Target: &target}), 0)
 	}
 }
 
@@ -167,6 +135,6 @@ func TestNetworkOfRealModels(t *testing.T) {
 		"adult/mlp2sigmoid-s0.onnx": 96,
 	} {
 		m := must.Get(codec.ReadFile(realdata.Dir(t, "models", filepath.FromSlash(name))))(t)
-		checkNetwork(t, name, opened(t, m, nil), units)
+		checkNetwork(t, name, open(t, m, Options{}), units)
 	}
 }
