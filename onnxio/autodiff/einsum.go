@@ -159,9 +159,8 @@ func (c *Call) summed(t einsumTerm, needed string) einsumTerm {
 	if axes == nil {
 		return t
 	}
-	return einsumTerm{
-		c.reduce("ReduceSum", t.value, 0, axes...), keep(t.letters, func(l rune) bool { return strings.ContainsRune(needed, l) }),
-	}
+	kept := keep(t.letters, func(l rune) bool { return strings.ContainsRune(needed, l) })
+	return einsumTerm{c.reduce("ReduceSum", t.value, 0, axes...), kept}
 }
 
 func (c *Call) arranged(t einsumTerm, letters string) string {

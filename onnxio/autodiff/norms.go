@@ -125,7 +125,8 @@ func groupNorm(c *Call) string {
 	case len(s) < 2 || groups < 1 || s[1].Size < 0 || s[1].Size%groups != 0:
 		return c.Fail("%d groups of the channels of %v", groups, c.Type(x))
 	case len(c.Type(c.in(1)).Shape) != 1 || c.Type(c.in(1)).Shape[0] != s[1]:
-		return c.Fail("scale is %v: one number for each of %d channels is needed, as since opset 21", c.Type(c.in(1)), s[1].Size)
+		return c.Fail("scale is %v: one number for each of %d channels is needed, as since opset 21", c.Type(c.in(1)),
+			s[1].Size)
 	}
 	axes, flat := []int64{2}, c.op("Reshape", x, c.b.vector(0, groups, -1))
 	return c.scaledAndShifted(c.reshapeLike(c.normed(c.centred(flat, axes), axes), x))

@@ -2,13 +2,11 @@ package classifier
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"testing"
 
 	"cfq/internal/must"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
 )
 
 // TestFoldTransposed compares a ConvTranspose with the convolution that it becomes, with groups, pads and kernels that
@@ -26,56 +24,35 @@ func TestFoldTransposed(t *testing.T) {
 		{3, 3, 1, 3, 3, nil, 1, 1},
 		{3, 3, 1, 3, 3, []int64{1, 1, 1, 1}, 2, 0},
 	} {
-		rng := rand.New(rand.NewPCG(7, 8))
-		draw := func(n int64) []float32 {
-			v := make([]float32, n)
-			for i := range v {
-				v[i] = float32(rng.NormFloat64())
-			}
-			return v
-		}
 		dims := []int64{c.in, c.out / c.group, c.rows, c.columns}
-		w := graph.FromFloats("w", draw(dims[0]*dims[1]*dims[2]*dims[3]), dims...)
 		attrs := []graph.Attr{graph.IntAttr("group", c.group), graph.IntsAttr("strides", c.strides, c.strides)}
 		if c.pads != nil {
 			attrs = append(attrs, graph.IntsAttr("pads", c.pads...))
 		}
-		x := graph.FromFloats("x", draw(2*c.in*7*6), 2, c.in, 7, 6)
+		x := graph.FromFloats("x", normals(7, 2*int(c.in)*7*6), 2, c.in, 7, 6)
 		run := func(fold bool) ([]float32, int64) {
-			g := &graph.Graph{
-				Name: "g", Inits: []*graph.Tensor{w},
-				Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Fixed(2, c.in, 7, 6)}},
-				Outputs: []graph.Value{{Name: "y"}},
-				Nodes: []*graph.Node{{
-					Op: "ConvTranspose", Inputs: []string{"x", "w"}, Outputs: []string{"y"}, Attrs: attrs,
-				}},
-			}
+			m := build(graph.Fixed(2, c.in, 7, 6), 18, func(b *graph.Builder) string {
+				w := floats32(b, "w", normals(8, graph.FromInts("", nil, dims...).Len()), dims...)
+				return b.Op("ConvTranspose", []string{"x", w}, attrs...)
+			})
 			if fold {
-				must.Do(t, foldTransposed(g))
+				must.Do(t, foldTransposed(m.Graph))
 			}
 			convs := int64(0)
-			for _, n := range g.Nodes {
+			for _, n := range m.Graph.Nodes {
 				if n.Op == "Conv" {
 					convs++
 				}
 			}
-			s, err := ort.Open(&graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 18}}, Graph: g}, ort.Options{})
-			must.Do(t, err)
-			defer s.Close() //nolint:errcheck // nothing is lost
-			out := must.Get(s.Run(t.Context(), []*graph.Tensor{x}))(t)
-			y := must.Get(out[0].Floats())(t)
-			return y, convs
+			return must.Get(orttest.Run(t, m, orttest.Need(t), x)[0].Floats())(t), convs
 		}
-		name := fmt.Sprintf("%+v", c)
 		want, _ := run(false)
 		got, convs := run(true)
 		if convs != c.ops || len(got) != len(want) {
-			t.Fatalf("%s: %d convolutions, %d numbers instead of %d", name, convs, len(got), len(want))
+			t.Fatalf("%+v: %d convolutions, %d numbers instead of %d", c, convs, len(got), len(want))
 		}
 		for i, v := range want {
-			if math.Abs(float64(v-got[i])) > 1e-4 {
-				t.Fatalf("%s: number %d is %v, and was %v", name, i, got[i], v)
-			}
+			near(t, fmt.Sprintf("%+v: number %d", c, i), float64(got[i]), float64(v), 1e-4)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func TestOddBatches(t *testing.T) {
 			must.Do(t, err)
 			_, losses, err := c.LossGrads(t.Context(), x)
 			must.Do(t, err)
-			above, below := marginsOf(t, c, up), marginsOf(t, c, down)
+			above, below := must.Get(c.Margins(t.Context(), up))(t), must.Get(c.Margins(t.Context(), down))(t)
 			for r := range rows {
 				want, got, loss, size := float64(above[r]-below[r])/(2*step), 0.0, 0.0, 0.0
 				for i := r * c.Dim(); i < (r+1)*c.Dim(); i++ {
@@ -56,14 +56,7 @@ func TestOddBatches(t *testing.T) {
 					t.Errorf("%s, batch %d, row %d: loss's derivative %v, want %v", name, batch, r, loss, want)
 				}
 			}
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, c.Close())
 		}
 	}
-}
-
-func marginsOf(t *testing.T, c *classifier.Model, x []float32) []float32 {
-	t.Helper()
-	return must.Get(c.Margins(t.Context(), x))(t)
 }

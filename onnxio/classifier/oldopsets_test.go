@@ -2,11 +2,11 @@ package classifier
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 )
@@ -43,80 +43,52 @@ func oldNodes() map[string][]*graph.Node {
 }
 
 func TestOldOpsets(t *testing.T) {
-	e := orttest.Need(t)
-	rows := func(n int64) graph.Shape { return graph.Shape{{Size: -1, Param: "N"}, {Size: n}} }
-	for name, nodes := range oldNodes() {
-		for _, opset := range []int64{7, 8} {
-			rng := rand.New(rand.NewPCG(5, 6))
-			random := func(label string, dims ...int64) *graph.Tensor {
-				v := make([]float32, 1)
-				for _, d := range dims {
-					v = append(v[:0], make([]float32, len(v)*int(d))...)
+	for _, opset := range []int64{7, 8} {
+		for name, nodes := range oldNodes() {
+			t.Run(fmt.Sprint(name, " ", opset), func(t *testing.T) {
+				m := build(graph.Shape{rows(), {Size: 6}}, opset, func(b *graph.Builder) string {
+					floats32(b, "v", normals(1, 6), 6)
+					floats32(b, "u", normals(2, 6), 6)
+					floats32(b, "m", normals(5, 36), 6, 6)
+					floats32(b, "one", []float32{1}, 1)
+					floats32(b, "w", []float32{.5, 1, 1.5, 2, 2.5, 3}, 6)
+					b.Const(graph.FromInts("wide", []int64{-1, 2, 3}, 3))
+					for _, n := range nodes {
+						b.Append(n)
+					}
+					head, pair := floats32(b, "head", normals(6, 12), 6, 2), floats32(b, "pair", normals(7, 2), 2)
+					return b.Op("Gemm", []string{"h", head, pair})
+				})
+				m.IRVersion = 4
+				old := m.Clone()
+				c := open(t, m, Options{})
+				at := normals(8, 4*6)
+				margins, grads, err := c.MarginGrads(t.Context(), at)
+				must.Do(t, err)
+				plain := func(v []float32) (out []float64) {
+					x := graph.FromFloats("x", v, int64(len(v)/6), 6)
+					z := must.Get(orttest.Run(t, old, orttest.Need(t), x)[0].Floats())(t)
+					for row := range slices.Chunk(z, 2) {
+						out = append(out, float64(row[1]-row[0]))
+					}
+					return out
 				}
-				for i := range v {
-					v[i] = float32(rng.NormFloat64())
+				for i, want := range plain(at) {
+					near(t, "margin", float64(margins[i]), want, 1e-4)
 				}
-				return graph.FromFloats(label, v, dims...)
-			}
-			g := &graph.Graph{
-				Name: "old", Inputs: []graph.Value{{Name: "x", DType: graph.Float, Shape: rows(6)}},
-				Outputs: []graph.Value{{Name: "y", DType: graph.Float, Shape: rows(2)}},
-				Nodes:   append(nodes, &graph.Node{Op: "Gemm", Inputs: []string{"h", "head", "pair"}, Outputs: []string{"y"}}),
-				Inits: []*graph.Tensor{
-					random("m", 6, 6), random("v", 6), random("u", 6), random("head", 6, 2), random("pair", 2),
-					graph.FromFloats("w", []float32{.5, 1, 1.5, 2, 2.5, 3}, 6), graph.FromFloats("one", []float32{1}, 1),
-					graph.FromInts("wide", []int64{-1, 2, 3}, 3),
-				},
-			}
-			m := &graph.Model{IRVersion: 4, Opsets: []graph.Opset{{Version: opset}}, Graph: g}
-			old := m.Clone()
-			c, err := Open(t.Context(), m, e, Options{})
-			if err != nil {
-				t.Errorf("%s, opset %d: %v", name, opset, err)
-				continue
-			}
-			label := fmt.Sprintf("%s, opset %d", name, opset)
-			x := random("x", 8, 6)
-			at, _ := x.Floats()
-			margins, grads, err := c.MarginGrads(t.Context(), at)
-			if err != nil {
-				t.Errorf("%s: %v", label, err)
-				continue
-			}
-			plain := func(v []float32) []float32 {
-				z, err := orttest.Run(t, old, e, graph.FromFloats("x", v, int64(len(v)/6), 6))[0].Floats()
-				if err != nil {
-					t.Fatal(label, err)
-				}
-				m := make([]float32, len(z)/2)
-				for i := range m {
-					m[i] = z[2*i+1] - z[2*i]
-				}
-				return m
-			}
-			for i, want := range plain(at) {
-				if d := math.Abs(float64(margins[i] - want)); d > 1e-4*(1+math.Abs(float64(want))) {
-					t.Errorf("%s: margin %v, the model has %v", label, margins[i], want)
-				}
-			}
-			const eps = 4e-3
-			for j := range 6 {
-				up, down := append([]float32{}, at...), append([]float32{}, at...)
-				for i := j; i < len(at); i += 6 {
-					up[i] += eps
-					down[i] -= eps
-				}
-				high, low := plain(up), plain(down)
-				for i := range high {
-					want, got := float64(high[i]-low[i])/(2*eps), float64(grads[6*i+j])
-					if math.Abs(got-want) > 0.02*(1+math.Abs(want)) {
-						t.Errorf("%s: row %d, input %d: gradient %v, central difference %v", label, i, j, got, want)
+				const eps = 4e-3
+				for j := range 6 {
+					up, down := slices.Clone(at), slices.Clone(at)
+					for i := j; i < len(at); i += 6 {
+						up[i] += eps
+						down[i] -= eps
+					}
+					high, low := plain(up), plain(down)
+					for i := range high {
+						near(t, fmt.Sprintf("row %d, gradient by %d", i, j), float64(grads[6*i+j]), (high[i]-low[i])/(2*eps), 0.02)
 					}
 				}
-			}
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
+			})
 		}
 	}
 }
