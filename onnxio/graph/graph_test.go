@@ -15,11 +15,8 @@ func TestOpset(t *testing.T) {
 	}
 	m.SetOpset("", 18)
 	m.SetOpset("other", 1)
-	want := []graph.Opset{
-		{Domain: "com.example", Version: 3},
-		{Domain: "ai.onnx", Version: 18},
-		{Domain: "other", Version: 1},
-	}
+	want := []graph.Opset{{Domain: "com.example", Version: 3}, {Domain: "ai.onnx", Version: 18}, {Domain: "other",
+		Version: 1}}
 	if diff := cmp.Diff(want, m.Opsets); diff != "" {
 		t.Error(diff)
 	}
@@ -41,13 +38,10 @@ func TestMeta(t *testing.T) {
 func TestClone(t *testing.T) {
 	build := func() *graph.Model {
 		return &graph.Model{
-			Opsets:   []graph.Opset{{Version: 17}},
-			Metadata: []graph.Meta{{Key: "k", Value: "v"}},
-			Functions: []*graph.Function{{Name: "f", Nodes: []*graph.Node{{
-				Op: "Relu", Inputs: []string{"a"},
-				Outputs: []string{"b"},
-			}}}},
-			Graph: mlp(),
+			Opsets:    []graph.Opset{{Version: 17}},
+			Metadata:  []graph.Meta{{Key: "k", Value: "v"}},
+			Functions: []*graph.Function{{Name: "f", Nodes: []*graph.Node{{Op: "Relu"}}}},
+			Graph:     mlp(),
 		}
 	}
 	m := build()
@@ -65,17 +59,6 @@ func TestClone(t *testing.T) {
 	c.Graph.Nodes[1] = nil
 	if diff := cmp.Diff(build(), m); diff != "" {
 		t.Errorf("the original changed:\n%s", diff)
-	}
-}
-
-func TestInitMap(t *testing.T) {
-	g := mlp()
-	if m := g.InitMap(); len(m) != 2 || m["w"] != g.Inits[0] || m["b"] != g.Inits[1] {
-		t.Errorf("initializers %v", m)
-	}
-	g.Inits = append(g.Inits, graph.FromFloats("w", nil, 0)) // not a correct graph
-	if g.InitMap()["w"] != g.Init("w") {
-		t.Error("InitMap and Init find different tensors of one name")
 	}
 }
 

@@ -247,8 +247,8 @@ const (
 	CacheEnv = "CFQ_CACHE_DIR" // the project's cache, in place of <user cache>/cfq
 )
 
-// CachePath returns the path where make puts the pinned library, onnxruntime/<version>/<library> in the project's cache,
-// which is CFQ_CACHE_DIR, else cfq in the user's cache. The file need not exist.
+// CachePath returns the path where make puts the pinned library: onnxruntime/<version>/<library> in CFQ_CACHE_DIR, else
+// in cfq in the user's cache. The file need not exist.
 func CachePath() (string, error) {
 	r, err := Pinned()
 	if err != nil {
