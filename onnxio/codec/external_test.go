@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -126,5 +127,20 @@ func TestExternalDataTooLarge(t *testing.T) {
 	must.Do(t, os.WriteFile(path, file(str(2, "g"), msg(5, outside("a", n, "location", "w"))), 0o644))
 	if _, err := codec.ReadFile(path); err == nil || !strings.Contains(err.Error(), "more than 2 GB of tensors") {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestExternalFiles(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "m.onnx")
+	must.Do(t, os.WriteFile(path, file(msg(5, outside("a", 4, "location", "w.bin", "offset", "0")),
+		msg(5, outside("b", 4, "location", "w.bin")), msg(5, outside("c", 4, "location", "sub/v.bin")), msg(5, str(8, "d"))),
+		0o600))
+	want := []string{filepath.Join(dir, "sub", "v.bin"), filepath.Join(dir, "w.bin")}
+	if got := codec.ExternalFiles(path); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := codec.ExternalFiles(filepath.Join(dir, "missing")); got != nil {
+		t.Errorf("of no file: %q", got)
 	}
 }

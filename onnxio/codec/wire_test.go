@@ -2,9 +2,11 @@ package codec_test
 
 import (
 	"math"
+	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 )
@@ -68,4 +70,9 @@ func readWeights(dir string, tensorFields ...[]byte) (*graph.Tensor, error) {
 		return nil, err
 	}
 	return m.Graph.Inits[0], nil
+}
+
+func read(t *testing.T, data []byte) *graph.Model {
+	t.Helper()
+	return must.Get(codec.Read(data, ""))(t)
 }
