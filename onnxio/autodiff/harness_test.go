@@ -31,12 +31,9 @@ type operand struct {
 func in(shape string) operand { return operand{shape: shape, lo: -2, hi: 2} }
 
 func (o operand) within(lo, hi float64) operand { o.lo, o.hi = lo, hi; return o }
-func (o operand) avoid(k ...float64) operand    { o.away = k; return o }
-func (o operand) having(v ...float64) operand   { o.values = v; return o }
 func ints(v ...int64) operand                   { return operand{constant: graph.FromInts("", v, int64(len(v)))} }
 
-func index(v int64) operand { return operand{constant: graph.FromInts("", []int64{v})} }
-func absent() operand       { return operand{absent: true} }
+func absent() operand { return operand{absent: true} }
 func mask(v []byte, dims ...int64) operand {
 	return operand{constant: &graph.Tensor{DType: graph.Bool, Dims: dims, Raw: v}}
 }
@@ -46,10 +43,6 @@ func table(dims []int64, v ...int64) operand {
 }
 
 func reals(v ...float32) operand { return operand{constant: graph.FromFloats("", v, int64(len(v)))} }
-
-func doubles(v []float64, dims ...int64) operand {
-	return operand{constant: graph.FromNumbers("", graph.Double, v, dims...)}
-}
 
 func attrs(a ...graph.Attr) []graph.Attr      { return a }
 func number(name string, v int64) graph.Attr  { return graph.IntAttr(name, v) }

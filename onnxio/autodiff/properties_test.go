@@ -41,28 +41,15 @@ func randomMatMul(t *rapid.T) sample {
 	return sample{op: "MatMul", in: []operand{in(text(a)), in(text(b))}}
 }
 
-func randomReduce(t *rapid.T) sample {
-	dims := sizes(t, 1, 4)
-	axes := rapid.SliceOfNDistinct(rapid.Int64Range(0, int64(len(dims)-1)), 1, len(dims), rapid.ID[int64]).Draw(t, "axes")
-	op := rapid.SampledFrom([]string{
-		"ReduceSum", "ReduceMean", "ReduceMax", "ReduceSumSquare", "ReduceL2",
-		"ReduceLogSumExp",
-	}).Draw(t, "op")
-	return sample{
-		op: op, in: []operand{in(text(dims)).within(0.5, 2), ints(axes...)},
-		attrs: []graph.Attr{graph.IntAttr("keepdims", rapid.Int64Range(0, 1).Draw(t, "keepdims"))},
-	}
-}
-
 func randomSlice(t *rapid.T) sample {
-	n := rapid.Int64Range(1, 6).Draw(t, "size")
+	n := small(t, "size", 1, 6)
 	dims := slices.Insert(sizes(t, 0, 2), 0, n)
-	start := rapid.Int64Range(0, n-1).Draw(t, "start")
-	step := rapid.Int64Range(1, 3).Draw(t, "step")
-	end := rapid.Int64Range(start+1, n+2).Draw(t, "end")
+	start := small(t, "start", 0, n-1)
+	step := small(t, "step", 1, 3)
+	end := small(t, "end", start+1, n+2)
 	if rapid.Bool().Draw(t, "backwards") {
 		step = -step
-		end = rapid.Int64Range(-n-2, start-n-1).Draw(t, "end")
+		end = small(t, "end", -n-2, start-n-1)
 	}
 	if end > 0 && end < n && rapid.Bool().Draw(t, "from the end") {
 		start, end = start-n, end-n
@@ -88,7 +75,7 @@ func randomConcat(t *rapid.T) sample {
 	axis := rapid.IntRange(0, len(dims)-1).Draw(t, "axis")
 	s := sample{op: "Concat", attrs: []graph.Attr{graph.IntAttr("axis", int64(axis))}}
 	for range rapid.IntRange(1, 3).Draw(t, "inputs") {
-		dims[axis] = rapid.Int64Range(1, 3).Draw(t, "size")
+		dims[axis] = small(t, "size", 1, 3)
 		s.in = append(s.in, in(text(dims)))
 	}
 	return s
@@ -96,11 +83,7 @@ func randomConcat(t *rapid.T) sample {
 
 func randomTranspose(t *rapid.T) sample {
 	dims := sizes(t, 1, 4)
-	perm := make([]int64, len(dims))
-	for i := range perm {
-		perm[i] = int64(i)
-	}
-	perm = rapid.Permutation(perm).Draw(t, "perm")
+	perm := rapid.Permutation([]int64{0, 1, 2, 3}[:len(dims)]).Draw(t, "perm")
 	return sample{op: "Transpose", in: []operand{in(text(dims))}, attrs: []graph.Attr{graph.IntsAttr("perm", perm...)}}
 }
 
@@ -109,13 +92,13 @@ func randomWindows(t *rapid.T) (image, kernel []int64, attrs map[string][]int64)
 	n := rapid.IntRange(1, 2).Draw(t, "spatial axes")
 	var after []int64
 	for range n {
-		k, d := rapid.Int64Range(1, 3).Draw(t, "kernel"), rapid.Int64Range(1, 2).Draw(t, "dilation")
+		k, d := small(t, "kernel", 1, 3), small(t, "dilation", 1, 2)
 		kernel = append(kernel, k)
 		attrs["dilations"] = append(attrs["dilations"], d)
-		attrs["strides"] = append(attrs["strides"], rapid.Int64Range(1, 3).Draw(t, "stride"))
-		attrs["pads"] = append(attrs["pads"], rapid.Int64Range(0, k-1).Draw(t, "pad before"))
-		after = append(after, rapid.Int64Range(0, k-1).Draw(t, "pad after"))
-		image = append(image, (k-1)*d+rapid.Int64Range(1, 3).Draw(t, "more"))
+		attrs["strides"] = append(attrs["strides"], small(t, "stride", 1, 3))
+		attrs["pads"] = append(attrs["pads"], small(t, "pad before", 0, k-1))
+		after = append(after, small(t, "pad after", 0, k-1))
+		image = append(image, (k-1)*d+small(t, "more", 1, 3))
 	}
 	attrs["pads"] = append(attrs["pads"], after...)
 	return image, kernel, attrs
@@ -132,43 +115,42 @@ func attributesOf(group int64, lists map[string][]int64) []graph.Attr {
 	return out
 }
 
-func randomConv(t *rapid.T) sample {
-	image, kernel, attrs := randomWindows(t)
-	small := rapid.Int64Range(1, 2)
-	group, channels, outputs := small.Draw(t, "group"), small.Draw(t, "channels"), small.Draw(t, "outputs")
-	x, w := append([]int64{2, group * channels}, image...), append([]int64{group * outputs, channels}, kernel...)
-	return sample{
-		op: "Conv", single: true, grid: grid, attrs: attributesOf(group, attrs),
-		in: []operand{in(text(x)), in(text(w)), in(text(w[:1]))},
+// kernelSample has channels of groups, and as many outputs of each as drawn.
+func kernelSample(t *rapid.T, op string, image, kernel []int64, lists map[string][]int64) sample {
+	group, inner, outer := small(t, "group", 1, 2), small(t, "channels", 1, 2), small(t, "outputs", 1, 2)
+	s := sample{op: op, single: true, grid: grid, attrs: attributesOf(group, lists)}
+	w := append([]int64{group * outer, inner}, kernel...) // of a Conv
+	if op == "Conv" {
+		s.in = []operand{in(text(append([]int64{2, group * inner}, image...))), in(text(w)), in(text(w[:1]))}
+	} else {
+		s.in = []operand{in(text(append([]int64{2, group * outer}, image...))), in(text(w))}
 	}
+	return s
+}
+
+func randomConv(t *rapid.T) sample {
+	image, kernel, lists := randomWindows(t)
+	return kernelSample(t, "Conv", image, kernel, lists)
 }
 
 func randomConvTranspose(t *rapid.T) sample {
-	_, kernel, attrs := randomWindows(t)
-	small := rapid.Int64Range(1, 2)
-	group, channels, outputs := small.Draw(t, "group"), small.Draw(t, "channels"), small.Draw(t, "outputs")
-	image := make([]int64, len(kernel))
+	image, kernel, lists := randomWindows(t)
 	for i := range image {
-		image[i] = rapid.Int64Range(2, 3).Draw(t, "size")
-		attrs["output_padding"] = append(attrs["output_padding"],
-			rapid.Int64Range(0, attrs["strides"][i]-1).Draw(t, "output padding"))
+		image[i] = small(t, "size", 2, 3)
+		lists["output_padding"] = append(lists["output_padding"], small(t, "padding", 0, lists["strides"][i]-1))
 		// Something must be left between the pads.
 		for _, k := range []int{i, len(kernel) + i} {
-			attrs["pads"][k] = min(attrs["pads"][k], 1)
+			lists["pads"][k] = min(lists["pads"][k], 1)
 		}
 	}
-	x, w := append([]int64{2, group * channels}, image...), append([]int64{group * channels, outputs}, kernel...)
-	return sample{
-		op: "ConvTranspose", single: true, grid: grid, attrs: attributesOf(group, attrs),
-		in: []operand{in(text(x)), in(text(w))},
-	}
+	return kernelSample(t, "ConvTranspose", image, kernel, lists)
 }
 
 func randomPool(t *rapid.T, average bool) sample {
 	image, kernel, attrs := randomWindows(t)
 	attrs["kernel_shape"] = kernel
 	x := in(text(append([]int64{2, 2}, image...)))
-	ceil := rapid.Int64Range(0, 1).Draw(t, "ceil_mode")
+	ceil := small(t, "ceil_mode", 0, 1)
 	for i, k := range kernel {
 		// ONNX Runtime runs a window less than its shape inference counts where that
 		// window would start behind the image, and stumbles over the buffers.

@@ -44,10 +44,6 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-func shape(t *rapid.T, lo, hi int) string {
-	return batched(t, sizes(t, lo, hi))
-}
-
 func batched(t *rapid.T, dims []int64) string {
 	s := text(dims)
 	if len(dims) > 0 && rapid.Bool().Draw(t, "batch") {
@@ -55,10 +51,6 @@ func batched(t *rapid.T, dims []int64) string {
 		s = strings.TrimSpace("N " + rest)
 	}
 	return s
-}
-
-func anAxis(t *rapid.T, rank int) int64 {
-	return rapid.Int64Range(-int64(rank), int64(rank)-1).Draw(t, "axis")
 }
 
 func small(t *rapid.T, name string, lo, hi int64) int64 {
@@ -91,18 +83,6 @@ func elementwiseGenerators() map[string]func(*rapid.T) sample {
 			return s
 		}
 	}
-	all["Mod"] = func(t *rapid.T) sample {
-		// 2.3 to 2.7 times the divisor: nowhere near a jump.
-		dims := text(sizes(t, 0, 3))
-		return sample{
-			op: "Mod", attrs: attrs(number("fmod", 1)),
-			in: []operand{in(dims).within(2.3, 2.7), in(dims).within(0.95, 1.05)},
-		}
-	}
-	all["PRelu"] = func(t *rapid.T) sample {
-		full := sizes(t, 1, 4)
-		return sample{op: "PRelu", in: []operand{in(text(full)).avoid(0), in(text(broadcastable(t, full)))}}
-	}
 	all["Where"] = func(t *rapid.T) sample {
 		full := sizes(t, 0, 3)
 		of := broadcastable(t, full)
@@ -113,22 +93,6 @@ func elementwiseGenerators() map[string]func(*rapid.T) sample {
 		return sample{op: "Where", in: []operand{
 			mask(bits, of...), in(text(broadcastable(t, full))), in(text(broadcastable(t, full))),
 		}}
-	}
-	all["Clip"] = func(t *rapid.T) sample {
-		s := sample{op: "Clip", in: []operand{in(shape(t, 0, 3)).avoid(-1, 1), absent(), absent()}}
-		if rapid.Bool().Draw(t, "min") {
-			s.in[1] = in("").within(-1.03, -0.97)
-		}
-		if rapid.Bool().Draw(t, "max") {
-			s.in[2] = in("").within(0.97, 1.03)
-		}
-		return s
-	}
-	for _, op := range []string{"Softmax", "LogSoftmax"} {
-		all[op] = func(t *rapid.T) sample {
-			dims := sizes(t, 1, 3)
-			return sample{op: op, in: []operand{in(batched(t, dims))}, attrs: attrs(number("axis", anAxis(t, len(dims))))}
-		}
 	}
 	return all
 }

@@ -14,7 +14,7 @@ func imageGenerators() map[string]func(*rapid.T) sample {
 	pool := func(average bool) func(t *rapid.T) sample {
 		return func(t *rapid.T) sample { return randomPool(t, average) }
 	}
-	all := map[string]func(*rapid.T) sample{
+	return map[string]func(*rapid.T) sample{
 		"Conv": randomConv, "ConvTranspose": randomConvTranspose, "MaxPool": pool(false), "AveragePool": pool(true),
 		"Resize": randomResize,
 		"LpPool": func(t *rapid.T) sample {
@@ -32,41 +32,7 @@ func imageGenerators() map[string]func(*rapid.T) sample {
 			}
 			return s
 		},
-		"DepthToSpace": func(t *rapid.T) sample {
-			b, dims := small(t, "blocksize", 1, 3), sizes(t, 4, 4)
-			dims[0] = 2
-			dims[1] *= b * b
-			return sample{
-				op: "DepthToSpace", in: []operand{in(batched(t, dims))}, linear: len(dims) > 3 && dims[1] > 9,
-				attrs: attrs(number("blocksize", b), word("mode", oneOf(t, "mode", "DCR", "CRD"))),
-			}
-		},
-		"SpaceToDepth": func(t *rapid.T) sample {
-			b := small(t, "blocksize", 1, 2)
-			dims := []int64{2, small(t, "channels", 1, 2), b * small(t, "height", 1, 2), b * small(t, "width", 1, 2)}
-			return sample{op: "SpaceToDepth", in: []operand{in(batched(t, dims))}, attrs: attrs(number("blocksize", b))}
-		},
 	}
-	for _, op := range []string{"GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"} {
-		all[op] = func(t *rapid.T) sample {
-			dims := append([]int64{2}, sizes(t, 2, 4)...)
-			s := sample{op: op, in: []operand{in(batched(t, dims)).within(0.4, 2)}}
-			switch op {
-			case "GlobalLpPool":
-				s.attrs = attrs(number("p", small(t, "p", 1, 3)))
-			case "GlobalMaxPool":
-				s.in[0].values = nil
-				for _, i := range rapid.Permutation(count(graph.FromInts("", nil, dims...).Len())).Draw(t, "order") {
-					s.in[0].values = append(s.in[0].values, float64(i)/2)
-				}
-				s.single, s.grid = true, grid
-			default:
-				s.single, s.grid, s.rounds = true, grid, true
-			}
-			return s
-		}
-	}
-	return all
 }
 
 func randomResize(t *rapid.T) sample {
@@ -138,33 +104,6 @@ func normGenerators() map[string]func(*rapid.T) sample {
 			return sample{
 				op: "GroupNormalization", opset: 21, attrs: attrs(epsilon(t), number("num_groups", groups)),
 				in: []operand{in(batched(t, dims)), in(fmt.Sprint(c)), in(fmt.Sprint(c))},
-			}
-		},
-		"MeanVarianceNormalization": func(t *rapid.T) sample {
-			dims := sizes(t, 1, 3)
-			for i := range dims {
-				dims[i]++
-			}
-			last := int64(len(dims)) - 1
-			axes := rapid.SliceOfNDistinct(rapid.Int64Range(0, last), 1, len(dims), rapid.ID[int64]).Draw(t, "axes")
-			x := in(text(dims)) // far apart: of two equal numbers the deviation has no derivative
-			for i := range graph.FromInts("", nil, dims...).Len() {
-				x.values = append(x.values, float64(i*7%11)/3+float64(i*i%5)/7)
-			}
-			return sample{op: "MeanVarianceNormalization", in: []operand{x}, attrs: attrs(list("axes", axes...))}
-		},
-		"LpNormalization": func(t *rapid.T) sample {
-			dims := sizes(t, 1, 3)
-			return sample{
-				op: "LpNormalization", in: []operand{in(batched(t, dims)).within(0.3, 2)},
-				attrs: attrs(number("axis", anAxis(t, len(dims))), number("p", small(t, "p", 1, 2))),
-			}
-		},
-		"LRN": func(t *rapid.T) sample {
-			dims := append([]int64{2, small(t, "channels", 1, 4)}, sizes(t, 2, 2)...)
-			return sample{
-				op: "LRN", in: []operand{in(batched(t, dims))},
-				attrs: attrs(number("size", small(t, "size", 1, 2)*2-1), real("alpha", 0.4), real("beta", 0.6), real("bias", 0.8)),
 			}
 		},
 	}
