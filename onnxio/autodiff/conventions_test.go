@@ -147,7 +147,7 @@ func TestTies(t *testing.T) {
 	}
 }
 
-// TestWindowErrors: what cannot be differentiated exactly is refused, with the node and the reason.
+// TestWindowErrors: what cannot be differentiated is refused, with the node and the reason.
 func TestWindowErrors(t *testing.T) {
 	for _, c := range []struct {
 		op, operands, attrs string
@@ -168,6 +168,11 @@ func TestWindowErrors(t *testing.T) {
 		{"AveragePool", "N 1 5", "kernel_shape=2 strides=2 ceil_mode=1 count_include_pad=1", "", "ceil_mode adds a window"},
 		{"AveragePool", "N 1 2", "", "N 1 1", "kernel_shape is missing"},
 		{"AveragePool", "1 1 2000000", "kernel_shape=2000000", "", "too large"},
+		{"Dropout", "N 3; _; ?1", "", "", "training mode"},
+		{"BatchNormalization", "N 3; 3; 3; 3; 3", "training_mode=1", "", "training mode"},
+		{"Concat", "N 3; N 3", "axis=0", "", "axis 0 is not constant"},
+		{"Mul", "N 3; M 3", "", "N 3", "not known"},
+		{"Gather", "N 3; [2 0 3]", "axis=1", "", "index 3 into axis 1"},
 	} {
 		t.Run(c.op+" "+c.operands+" "+c.attrs, func(t *testing.T) {
 			b := newBench(t, ort.Options{}, graph.Double, 19, 2)
