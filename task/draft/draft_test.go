@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -17,24 +18,10 @@ func TestKinds(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range 200 {
 		row := []string{
-			task.Decimal(
-				float64(i + 1000),
-			),
-			"2024-01-01 " + task.Decimal(float64(i)),
-			"text" + task.Decimal(float64(i)),
-			"",
-			"x",
-			task.Decimal(float64(50 * r.IntN(100))),
-			task.Decimal(r.Float64()),
-			task.Decimal(float64(r.IntN(1000)) / 100),
-			task.Decimal(float64(r.IntN(4))),
-			[]string{
-				"a",
-				"b",
-			}[r.IntN(2)],
-			task.Decimal(float64(r.IntN(2))),
-			[]string{"x", "y", "z", "NA"}[r.IntN(4)],
-			[]string{"", "5", "6", "7.5"}[min(3, r.IntN(8))],
+			fmt.Sprint(i + 1000), fmt.Sprint("2024-01-01 ", i), fmt.Sprint("text", i), "", "x",
+			fmt.Sprint(50 * r.IntN(100)), task.Decimal(r.Float64()), task.Decimal(float64(r.IntN(1000)) / 100),
+			fmt.Sprint(r.IntN(4)), []string{"a", "b"}[r.IntN(2)], fmt.Sprint(r.IntN(2)),
+			[]string{"x", "y", "z", "NA"}[r.IntN(4)], []string{"", "5", "6", "7.5"}[min(3, r.IntN(8))],
 			[]string{"good", "bad"}[r.IntN(2)],
 		}
 		b.WriteString(strings.Join(row, ",") + "\n")
@@ -44,14 +31,8 @@ func TestKinds(t *testing.T) {
 		t.Errorf("dropped %q, want %q", p.Task.Data.Drop, want)
 	}
 	kinds := map[string]string{
-		"amount": "numeric",
-		"rate":   "numeric",
-		"price":  "numeric",
-		"few":    "ordinal",
-		"two":    "binary",
-		"flag":   "binary",
-		"job":    "onehot",
-		"gap":    "numeric",
+		"amount": "numeric", "rate": "numeric", "price": "numeric", "gap": "numeric",
+		"few": "ordinal", "two": "binary", "flag": "binary", "job": "onehot",
 	}
 	steps := map[string]float64{"amount": 50, "rate": 0, "price": 0.01, "few": 1}
 	for i := range p.Task.Features {
@@ -93,9 +74,8 @@ func TestQuestions(t *testing.T) {
 		ask, not []string
 	}{
 		{Options{}, []string{
-			"which value of the outcome", "which class index", "standardised", "order of the model's inputs", "inputs of " +
-				"each category",
-			"is the input of sex 1 for m and 0 for f?", "are own_car to own_house the values of one category?",
+			"which value of the outcome", "which class index", "standardised", "order of the model's inputs",
+			"inputs of each category", "is the input of sex 1 for m and 0 for f?", "are own_car to own_house the values of one category?",
 		}, []string{"is this the outcome"}},
 		{Options{Favourable: "yes"}, []string{"is this the outcome?"}, []string{"which value of the outcome"}},
 		{Options{Label: "label", Favourable: "yes", Features: []string{"sex", "age"}, inputs: 3}, []string{

@@ -45,26 +45,19 @@ func TestDeclaredEncoding(t *testing.T) {
 			t.Errorf("%s: inputs %v, want %v; labels %v", name, got.X, want, got.Labels)
 		}
 	}
-	p := draft(t, open(t, strings.ReplaceAll(data, "flat", "tent")), Options{
-		Label: "label", Favourable: "yes",
-		Encoding: encoding(t, people),
-	})
-	if len(p.Questions) != 1 || !strings.Contains(p.Questions[0].Text, "does not list tent") {
-		t.Errorf("%+v", p.Questions)
-	}
-}
-
-func TestEncodingOfAnAbsentValue(t *testing.T) {
-	p := draft(t, open(t, "sex,label\nM,yes\nF,no\n"), Options{
-		Label:      "label",
-		Favourable: "yes",
-		Encoding: encoding(
-			t,
+	for _, c := range []struct{ data, encoding, question string }{
+		{strings.ReplaceAll(data, "flat", "tent"), people, "does not list tent"},
+		{
+			"sex,label\nM,yes\nF,no\n",
 			`{"target": "favourable = 1", "features": [{"column": "sex", "kind": "binary", "one": "Female"}]}`,
-		),
-	})
-	if len(p.Questions) != 1 || !strings.Contains(p.Questions[0].Text, `"Female" is 1, but the values are`) {
-		t.Errorf("%+v", p.Questions)
+			`"Female" is 1, but the values are`,
+		},
+	} {
+		o := Options{Label: "label", Favourable: "yes", Encoding: encoding(t, c.encoding)}
+		p := draft(t, open(t, c.data), o)
+		if len(p.Questions) != 1 || !strings.Contains(p.Questions[0].Text, c.question) {
+			t.Errorf("%+v", p.Questions)
+		}
 	}
 }
 
@@ -94,9 +87,9 @@ func TestMistakesInEncodings(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		`{"column": "zip", "kind": "numeric"}`: `there is no column "zip"`, `{"column": "label", "kind": "binary", ` +
-			`"one": "yes"}`: "is the outcome",
-		`{"column": "home", "kind": "numeric"}`: "has texts there: rent, own",
+		`{"column": "zip", "kind": "numeric"}`:                `there is no column "zip"`,
+		`{"column": "label", "kind": "binary", "one": "yes"}`: "is the outcome",
+		`{"column": "home", "kind": "numeric"}`:               "has texts there: rent, own",
 	} {
 		_, err := fromTable(open(t, "home,label\nrent,yes\nown,no\n"), Options{
 			Label:    "label",

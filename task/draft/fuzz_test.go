@@ -30,10 +30,10 @@ func FuzzFromData(f *testing.F) {
 // the same comments.
 func FuzzFill(f *testing.F) {
 	for _, text := range []string{
-		"version: 1\nfeatures:\n  - {name: age, kind: numeric}\n", "version: 1\nfeatures:\n- name: home\n  kind: " +
-			"onehot\n  values: [rent, own]\n",
-		`{"version": 1, "features": [{"kind": "binary", "name": "smokes", "one": "yes"}]}`, "version: 1\r\n# c\r\n" +
-			"features:\r\n- name: age\r\n  # d\r\n  kind: numeric\r\n",
+		"version: 1\nfeatures:\n  - {name: age, kind: numeric}\n",
+		"version: 1\nfeatures:\n- name: home\n  kind: onehot\n  values: [rent, own]\n",
+		`{"version": 1, "features": [{"kind": "binary", "name": "smokes", "one": "yes"}]}`,
+		"version: 1\r\n# c\r\nfeatures:\r\n- name: age\r\n  # d\r\n  kind: numeric\r\n",
 		"version: 1\nfeatures:\n  - ? kind\n    : numeric\n    name: age\n",
 	} {
 		f.Add([]byte(text))

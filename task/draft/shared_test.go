@@ -22,21 +22,13 @@ func TestDraftsForPublicData(t *testing.T) {
 	}{
 		{
 			"adult", "adult/adult.data.gz", "adult/adult.test.gz", "income", ">50K",
-			[]string{
-				"age", "workclass", "fnlwgt", "education",
-				"education-num", "marital-status", "occupation", "relationship", "race", "sex",
-				"capital-gain", "capital-loss", "hours-per-week", "native-country", "income",
-			},
+			strings.Fields("age workclass fnlwgt education education-num marital-status occupation relationship race sex " +
+				"capital-gain capital-loss hours-per-week native-country income"),
 		},
 		{
 			"german", "german/german.data", "german/german.data", "class", "1",
-			[]string{
-				"status", "duration", "history", "purpose", "amount", "savings",
-				"employment", "installment-rate", "personal-status-sex",
-				"debtors", "residence", "property", "age", "other-plans", "housing",
-				"existing-credits", "job", "liable", "telephone",
-				"foreign-worker", "class",
-			},
+			strings.Fields("status duration history purpose amount savings employment installment-rate personal-status-sex " +
+				"debtors residence property age other-plans housing existing-credits job liable telephone foreign-worker class"),
 		},
 		{
 			"compas", "compas/compas-scores-two-years.csv.gz", "compas/compas-scores-two-years.csv.gz", "two_year_recid", "0",
@@ -44,8 +36,8 @@ func TestDraftsForPublicData(t *testing.T) {
 		},
 		{"bank", "bank/bank-full.csv.gz", "bank/bank-full.csv.gz", "y", "yes", nil},
 		{
-			"default", "default/UCI_Credit_Card.csv.gz", "default/UCI_Credit_Card.csv.gz", "default.payment.next.month", "0",
-			nil,
+			"default", "default/UCI_Credit_Card.csv.gz", "default/UCI_Credit_Card.csv.gz", "default.payment.next.month",
+			"0", nil,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
@@ -17,6 +16,7 @@ import (
 )
 
 func TestHowAFileIsRead(t *testing.T) {
+	numbered := []string{"column1", "column2", "column3"}
 	for _, c := range []struct {
 		name, text string
 		names      []string
@@ -31,24 +31,20 @@ func TestHowAFileIsRead(t *testing.T) {
 			"blanks around fields", "39, Private, 13\n50, Other, 9\n",
 			[]string{"age", "work", "years"},
 			task.Data{Delimiter: ',', Trim: true, Columns: []string{"age", "work", "years"}},
-			[]string{
-				"age", "work",
-				"years",
-			},
-			2,
+			[]string{"age", "work", "years"}, 2,
 		},
-		{"blanks between fields, no names", "A11 6 x\nA12 7 y\n", nil, task.Data{Delimiter: ' ', Columns: []string{
-			"column1",
-			"column2", "column3",
-		}}, []string{"column1", "column2", "column3"}, 2},
-		{"comment", "|1x3 something\na,b,c\n1,2,3\n4,5,6\n", nil, task.Data{Delimiter: ',', Comment: '|'}, []string{
-			"a", "b",
-			"c",
-		}, 2},
-		{"texts without header", "yes,red\nno,blue\nyes,red\n", nil, task.Data{Delimiter: ',', Columns: []string{
-			"column1",
-			"column2",
-		}}, []string{"column1", "column2"}, 3},
+		{
+			"blanks between fields, no names", "A11 6 x\nA12 7 y\n", nil,
+			task.Data{Delimiter: ' ', Columns: numbered[:3]}, numbered[:3], 2,
+		},
+		{
+			"comment", "|1x3 something\na,b,c\n1,2,3\n4,5,6\n", nil, task.Data{Delimiter: ',', Comment: '|'},
+			[]string{"a", "b", "c"}, 2,
+		},
+		{
+			"texts without header", "yes,red\nno,blue\nyes,red\n", nil,
+			task.Data{Delimiter: ',', Columns: numbered[:2]}, numbered[:2], 3,
+		},
 		{"a broken row", "a,b\n1,2\n3\n4,5\n", nil, task.Data{Delimiter: ','}, []string{"a", "b"}, 2},
 		{"one column", "a\n1\n2\n", nil, task.Data{Delimiter: ','}, []string{"a"}, 2},
 		{"byte order mark, CRLF", "\xef\xbb\xbfa,b\r\n1,2\r\n", nil, task.Data{Delimiter: ','}, []string{"a", "b"}, 1},
@@ -120,10 +116,8 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 		path := filepath.Join(dir, name)
 		must.Do(t, os.WriteFile(path, []byte(c.text), 0o600))
 		_, err := readTable(t.Context(), Source{path, nil, task.ReadOptions{}})
-		if err == nil || !strings.Contains(err.Error(), c.want) ||
-			!strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
+		must.Fail(t, err, c.want)
+		must.Fail(t, err, name)
 	}
 	path := filepath.Join(dir, "data.gz")
 	must.Do(t, os.WriteFile(path, packed.Bytes(), 0o600))
