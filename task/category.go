@@ -79,7 +79,7 @@ func between(c Category, raw string, place int) string {
 func notNumber() error { return errors.New("it is no number; compare it with a value") }
 
 // countOnes returns how many of the inputs are 1, or more than there are when one is neither 0 nor 1.
-func countOnes(x []float32) (ones int) {
+func countOnes[T float32 | float64](x []T) (ones int) {
 	for _, v := range x {
 		switch v {
 		case 1:

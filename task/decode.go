@@ -31,8 +31,7 @@ type Error = config.Error
 // Errors are all mistakes of one task file in the order of their places.
 type Errors = config.Errors
 
-// Number reads a decimal number such as 40, -1.5 or 1e+05. Infinities, NaN, hexadecimals and digit separators are no
-// numbers here.
+// Number reads a decimal number such as 40, -1.5 or 1e+05, but no infinity, NaN, hexadecimal or digit separator.
 func Number(s string) (float64, bool) { return config.Decimal(s) }
 
 // Load reads a task file in YAML or JSON. Mistakes in it are returned as Errors.
@@ -44,8 +43,7 @@ func Load(path string) (*Task, error) {
 	return Parse(path, data)
 }
 
-// Parse reads a task file's content; name is the file name in messages. Mistakes are returned as Errors: all of them,
-// not the first.
+// Parse reads a task file's content; name is the file name in messages. All mistakes are returned, as Errors.
 func Parse(name string, data []byte) (*Task, error) {
 	d := newDecoder(name, &Task{
 		Data:   Data{Delimiter: ','},
@@ -176,7 +174,7 @@ func (d *fileDecoder) taskKeys(t *Task) []key {
 		}
 		return all
 	}
-	listed := slices.DeleteFunc(slices.Clone(t.Entries()), func(f Feature) bool { return f.isCode() })
+	listed := slices.DeleteFunc(t.Entries(), func(f Feature) bool { return f.isCode() })
 	features := d.featureList(t, listed)
 	if d.space = t.Latent; t.Latent == nil {
 		d.space = &Latent{}
@@ -290,8 +288,7 @@ func keyOrder() []string {
 	}
 }
 
-// featureKeys returns the keys that mean something for the feature, those that do for other encodings only, and what
-// checks the keys of the encoding once they are read.
+// featureKeys returns the keys that mean something for the feature, those that do for others only, and a check.
 func (d *fileDecoder) featureKeys(t *Task, f *Feature) (own, foreign []key, check func(featureEntry)) {
 	kind, check := "", func(featureEntry) {}
 	if f.Encoding != nil {

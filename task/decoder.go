@@ -30,8 +30,7 @@ func (d *Decoder) Add(fields []string, line int) (person bool, problem *Problem)
 	return d.rd.people.N > before, nil
 }
 
-// Like returns nobody, as Take does: with the attributes and the other columns that people have, and what is worth
-// telling about the columns.
+// Like returns nobody, with the attributes and the other columns that people have, and notes on the columns.
 func (d *Decoder) Like() *People {
 	of := d.rd.people
 	p := &People{

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// rowHashes hashes what tells people apart, see ReadOptions.Hash: of each row alone, so that a stream has the hashes,
-// too.
+// rowHashes hashes what tells people apart, see ReadOptions.Hash, of each row alone: so a stream has the hashes, too.
 type rowHashes struct {
 	names []string // of the columns that are neither input nor outcome nor ID, ascending
 	at    []int    // where they are in a record

@@ -277,8 +277,7 @@ func (e *Equality) settle() {
 	}
 }
 
-// repeats says whether some rows are equal. It takes that for granted when none of a large file were kept: then many
-// have the same content.
+// repeats says whether some rows are equal: as many are when none of a large file were kept.
 func (e *Equality) repeats() bool {
 	seen := make(map[uint64]bool, len(e.counts))
 	for row, k := range e.counts {

@@ -33,10 +33,8 @@ type Feature struct {
 
 // Action is what people can change about a feature, and at what cost.
 type Action struct {
-	Actionable bool // a person can change it; default true
-	// it may change at all; a feature that is not Actionable changes only through a link. Default: Actionable, or
-	// linked
-	Mutable     bool
+	Actionable  bool // a person can change it; default true
+	Mutable     bool // it may change at all, be it through a link; default: Actionable, or linked
 	Direction   Direction
 	Bounds      [2]float64 // a change may not leave them; -Inf and +Inf when absent
 	Step        float64    // changes are whole multiples of it; 0 = any
@@ -44,8 +42,7 @@ type Action struct {
 	MaxDecrease float64    // +Inf when absent
 	MaxChange   float64    // bound on |change|; +Inf when absent
 	Weight      float64    // factor on the cost of changing it; default 1
-	// OneHot, Thermometer: cost of a change of value, times the places moved when the values are in order; 0 = by
-	// Weights
+	// OneHot, Thermometer: cost of a change of value, or of each place when the values have an order; 0 = by Weights
 	SwitchCost float64
 	// OneHot: value -> values it may become; nil = any. A value that is no key stays as it is
 	Transitions map[string][]string
@@ -68,8 +65,7 @@ type Encoding interface {
 	// Sigma is the standard deviation of input j over the training rows.
 	Sigma(j int) float64
 
-	// Linear is a term of a rule over the feature's inputs: the raw number, or 1 when the feature has the value and 0
-	// otherwise, as sum(coef x) + constant.
+	// Linear is a term of a rule over the feature's inputs, sum(coef x) + constant: the raw number, or 1 for the value.
 	Linear(value string) (coef []float64, constant float64, err error)
 
 	width() int

@@ -114,20 +114,14 @@ func (f *Feature) image() *Pixels {
 }
 
 // Entries returns the features as the file lists them: an image instead of its pixels.
-func (t *Task) Entries() []Feature {
-	if len(t.Images) == 0 {
-		return t.Features
-	}
-	var all []Feature
-	images := t.Images
+func (t *Task) Entries() (all []Feature) {
 	for i := 0; i < len(t.Features); i++ {
-		if len(images) > 0 && images[0].Offset == t.Features[i].Offset {
-			all = append(all, images[0])
-			i += images[0].Width - 1
-			images = images[1:]
-			continue
+		f := t.Features[i]
+		if im := t.imageOf(&f); im != nil {
+			f = *im
+			i += im.Width - 1
 		}
-		all = append(all, t.Features[i])
+		all = append(all, f)
 	}
 	return all
 }
@@ -349,36 +343,30 @@ func (m *Pixels) validate(e featureEntry) {
 	if !e.Has("layout") {
 		m.Layout = ChannelsFirst
 	}
-	size := 1.0
-	for _, v := range m.Shape {
+	size, channels, shape := 1.0, 0, m.Shape
+	for _, v := range shape {
 		size *= float64(v)
 	}
-	shape := m.Shape
+	if len(shape) == 3 {
+		channels, _, _ = m.Axes()
+	}
 	m.Shape = nil // that of a mistake has no pixels
 	switch {
 	case len(shape) != 3:
 		e.errorf("shape", "an image needs its shape, three numbers in the order of its layout, as [1, 28, 28] for %s",
 			string(m.Layout))
-		return
 	case size > maxPixels:
 		e.errorf("shape", "an image has at most %d numbers, not %.0f", maxPixels, size)
-		return
-	}
-	channels, _, _ := (&Pixels{Shape: shape, Layout: m.Layout}).Axes()
-	switch {
 	case channels > maxChannels:
 		e.errorf("shape", "an image has 1 to 4 channels, not %d; layout is chw for channels, rows, columns, and hwc for "+
 			"rows, columns, channels", channels)
-		return
 	case (m.Means == nil) != (m.Stds == nil):
 		e.errorf("mean", "mean and std are both lists, one number for each channel, or both one number for all")
-		return
 	case m.Means != nil && (len(m.Means) != channels || len(m.Stds) != channels):
 		e.errorf("mean", "mean and std have one number for each of %d channels", channels)
-		return
 	case slices.ContainsFunc(m.Stds, func(v float64) bool { return !(v > 0) || math.IsInf(v, 0) }):
 		e.errorf("std", "every std is above 0")
-		return
+	default:
+		m.Shape = shape
 	}
-	m.Shape = shape
 }

@@ -158,7 +158,8 @@ func TestDrawnImagesAreReadBack(t *testing.T) {
 		}
 		var b bytes.Buffer
 		must.Do(t, png.Encode(&b, task.Draw(x)[0]))
-		if got, err := task.Images[0].fromPNG(b.Bytes(), must.Get(png.DecodeConfig(bytes.NewReader(b.Bytes())))(t)); err != nil || !slices.Equal(got, want) {
+		size := must.Get(png.DecodeConfig(bytes.NewReader(b.Bytes())))(t)
+		if got, err := task.Images[0].fromPNG(b.Bytes(), size); err != nil || !slices.Equal(got, want) {
 			t.Fatalf("%v, %v, want %v", got, err, want)
 		}
 	})

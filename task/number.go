@@ -248,7 +248,12 @@ func (n *Standardized) declare(d *fileDecoder, t *Task) ([]key, func(featureEntr
 				e.d.Errorf(e.At["clip"], "clip is a pair [lo, hi] with lo < hi, not %v and %v", n.Clip[0], n.Clip[1])
 			}
 		}
-		n.checkRows(e)
+		if e.Has("quantiles") && len(n.Quantiles) < 2 {
+			e.errorf("quantiles", "quantiles are two numbers or more, from the least value to the greatest")
+		}
+		if !slices.IsSorted(n.Quantiles) {
+			e.errorf("quantiles", "quantiles ascend, from the least value to the greatest")
+		}
 		if n.Ordinal {
 			n.checkOrdinal(e)
 		}
@@ -282,15 +287,6 @@ func (n *Standardized) scale(s *scales, e featureEntry) {
 	}
 	if e.Has("mean") != e.Has("std") {
 		e.errorf("", "mean and std belong together; give both, or neither for an input that is not standardised")
-	}
-}
-
-func (n *Standardized) checkRows(e featureEntry) {
-	if e.Has("quantiles") && len(n.Quantiles) < 2 {
-		e.errorf("quantiles", "quantiles are two numbers or more, from the least value to the greatest")
-	}
-	if !slices.IsSorted(n.Quantiles) {
-		e.errorf("quantiles", "quantiles ascend, from the least value to the greatest")
 	}
 }
 

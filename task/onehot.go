@@ -14,8 +14,7 @@ import (
 type OneHot struct {
 	Values  []string // in the order of the inputs
 	Ordered bool     // Values stand in an order, in which Direction and the largest changes count places
-	// MissingValues are those of Values that mean "not known"; Transitions may lead from one. Not nil, but empty: there
-	// are none, whatever the data look like.
+	// MissingValues are those of Values that mean "not known". Empty but not nil: there are none, whatever data look like.
 	MissingValues []string
 	// Required is why a value must not be missing, "" where it may, see Task.Require.
 	Required string
@@ -50,8 +49,7 @@ func (o *OneHot) encodeMissing() error {
 	return nil
 }
 
-// zeroIsMissing says whether the model knows a missing value: as zeros where values are one-hot, also without the
-// first.
+// zeroIsMissing says whether the model knows a missing value: as zeros of one-hots, also without the first.
 func (o *OneHot) zeroIsMissing() bool {
 	switch {
 	case o.Required != "":
@@ -61,17 +59,7 @@ func (o *OneHot) zeroIsMissing() bool {
 	case len(o.Inputs[0]) < 2:
 		return false
 	}
-	return !slices.ContainsFunc(o.Inputs, func(row []float64) bool {
-		ones := 0
-		for _, v := range row {
-			if v == 1 {
-				ones++
-			} else if v != 0 {
-				return true
-			}
-		}
-		return ones > 1
-	})
+	return !slices.ContainsFunc(o.Inputs, func(row []float64) bool { return countOnes(row) > 1 })
 }
 
 func (o *OneHot) check(x []float32) error {

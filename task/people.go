@@ -7,8 +7,7 @@ import (
 	"math"
 )
 
-// People are the rows of a data file as the model sees them. Total = N + Undrawn + Failed + Filtered + Excluded: no row
-// disappears without being counted.
+// People are the rows of a data file as the model sees them. Total = N + Undrawn + Failed + Filtered + Excluded.
 type People struct {
 	X       []float32 // N x Dim model inputs, row-major
 	Dim     int       // model inputs per person
@@ -19,8 +18,7 @@ type People struct {
 	Rows    []int     // per person: index of the row, see ReadOptions
 	// Kept are, per person, the fields of the columns ReadOptions.Keep, "" where the file has no such column.
 	Kept [][]string
-	// Imputed are, per person, the features whose value was missing, and is that of Feature.Impute in X; nil where no
-	// feature has one.
+	// Imputed are, per person, the features whose value is that of Feature.Impute; nil where no feature has one.
 	Imputed   [][]int
 	IDs       []string   // per person: the field of Data.ID, nil without; rows with the same one are about one person
 	Subgroups []Subgroup // one per feature with Subgroup set, then one per Data.Subgroups column
@@ -46,9 +44,7 @@ type Reading struct {
 	Undrawn  int       // people who could be read and were not drawn, see ReadOptions.Most
 	Total    int       // data rows looked at
 	Notes    []string  // things about the file worth telling the user once
-	// things about the file that probably make results wrong: labels that look mistaken, no labels where some are
-	// expected
-	Warnings []string
+	Warnings []string  // things that probably make results wrong, such as labels that look mistaken
 }
 
 // Subgroup holds the value that each person has of one feature.
@@ -85,8 +81,7 @@ type ReadOptions struct {
 	Only   []int // rows to read; nil = all
 	Except []int // rows to leave out
 
-	// Most bounds the people that are kept, and with them the memory: of more, so many are drawn, each with the same
-	// chance, by Seed. They stand in the order of the file. 0 = all.
+	// Most bounds the people and the memory: of more, so many are drawn by Seed, in the order of the file. 0 = all.
 	Most int
 	Seed uint64
 
@@ -103,8 +98,7 @@ type ReadOptions struct {
 	Codes bool
 }
 
-// Subset returns the people with the given positions (0 <= row < N), in that order. Counts of what could not be read
-// are not carried over.
+// Subset returns the people at some positions, in that order, without counts of what could not be read.
 func (p *People) Subset(rows []int) *People {
 	q := &People{
 		X: make([]float32, 0, len(rows)*p.Dim), Dim: p.Dim, N: len(rows), Labels: pick(p.Labels, rows),
@@ -210,9 +204,7 @@ func (p *Problem) Error() string {
 }
 
 // InputHash is a hash of a row's model inputs: equal ones have the same, however the row was written.
-func InputHash(x []float32) uint64 { return shortSHA(inputBytes(x)) }
-
-func inputBytes(x []float32) []byte { return appendInputs(make([]byte, 0, 4*len(x)+8), x) }
+func InputHash(x []float32) uint64 { return shortSHA(appendInputs(nil, x)) }
 
 func appendInputs(buf []byte, x []float32) []byte {
 	for _, v := range x {
@@ -221,19 +213,13 @@ func appendInputs(buf []byte, x []float32) []byte {
 	return buf
 }
 
-// Uniform is RowUniform of a person's inputs or, where people have IDs, of the ID.
+// Uniform is a number from 0 to below 1 by a seed and a hash of a person's ID or, without IDs, of their inputs: equal
+// rows have the same, wherever they stand, so that parts that are drawn by it have no rows in common.
 func (p *People) Uniform(seed uint64, i int) float64 {
+	key := appendInputs(nil, p.X[i*p.Dim:(i+1)*p.Dim])
 	if p.IDs != nil {
-		return uniform(seed, []byte(p.IDs[i]))
+		key = []byte(p.IDs[i])
 	}
-	return RowUniform(seed, p.X[i*p.Dim:(i+1)*p.Dim])
-}
-
-// RowUniform is a number from 0 to below 1 by a hash of a row's inputs and a seed: equal rows have the same, wherever
-// they stand, so that parts that are drawn by it have no rows in common.
-func RowUniform(seed uint64, x []float32) float64 { return uniform(seed, inputBytes(x)) }
-
-func uniform(seed uint64, b []byte) float64 {
-	sum := sha256.Sum256(binary.LittleEndian.AppendUint64(b, seed))
+	sum := sha256.Sum256(binary.LittleEndian.AppendUint64(key, seed))
 	return float64(binary.LittleEndian.Uint64(sum[:])>>11) * 0x1p-53
 }

@@ -233,8 +233,7 @@ type columns struct {
 	twins    [][2]int // fields of columns with the same name, of which the first is used
 }
 
-// resolve finds the task's columns among names, with codes if they are to be read and all there; unreadable says why a
-// column that is not among them cannot be read.
+// resolve finds the task's columns among names; unreadable says why one that is not among them cannot be read.
 func (t *Task) resolve(names []string, codes bool, unreadable map[string]string) (*columns, error) {
 	c := &columns{width: len(names), label: -1}
 	names, c.images = t.withPixels(names)
@@ -392,7 +391,13 @@ func (rd *peopleReader) row(rec []string, line int) {
 	p.N++
 	p.Lines, p.Rows, p.Labels = append(p.Lines, line), append(p.Rows, rd.pick.row), append(p.Labels, rd.label(rec))
 	if rd.cols.imputes {
-		p.Imputed = append(p.Imputed, rd.imputed(rec))
+		var list []int
+		for i := range rd.task.Features {
+			if f := &rd.task.Features[i]; f.Impute != "" && rd.missing(rec[rd.cols.features[i]]) {
+				list = append(list, i)
+			}
+		}
+		p.Imputed = append(p.Imputed, list)
 	}
 	for i, at := range rd.cols.groups {
 		rd.group(&p.Subgroups[i], rec[at])
@@ -416,15 +421,6 @@ func (rd *peopleReader) row(rec []string, line int) {
 	rd.sample()
 }
 
-func (rd *peopleReader) imputed(rec []string) (list []int) {
-	for i := range rd.task.Features {
-		if f := &rd.task.Features[i]; f.Impute != "" && rd.missing(rec[rd.cols.features[i]]) {
-			list = append(list, i)
-		}
-	}
-	return list
-}
-
 // plainID is an ID without blanks around it and, of a whole number, without the decimals that a tool adds to a column
 // of numbers some of which are missing: 7.0 is 7. Zeros in front may tell IDs apart and stay.
 func plainID(field string) string {
@@ -438,20 +434,14 @@ func plainID(field string) string {
 
 func (rd *peopleReader) passes(rec []string) bool {
 	for i, at := range rd.cols.filter {
-		if c := &rd.task.Data.Filter[i]; !c.keeps(rec[at]) {
+		c, field := &rd.task.Data.Filter[i], rec[at]
+		v, number := Number(field)
+		limited := !math.IsInf(c.Min, 0) || !math.IsInf(c.Max, 0)
+		if limited && (!number || v < c.Min || v > c.Max) || Find(c.Not, field) >= 0 {
 			return false
 		}
 	}
 	return true
-}
-
-func (c *Condition) keeps(field string) bool {
-	if !math.IsInf(c.Min, 0) || !math.IsInf(c.Max, 0) {
-		if v, ok := Number(field); !ok || v < c.Min || v > c.Max {
-			return false
-		}
-	}
-	return Find(c.Not, field) < 0
 }
 
 func (rd *peopleReader) encode(rec []string, dst []float32) *Problem {
@@ -640,8 +630,7 @@ func (rd *peopleReader) flush(last bool) error {
 	return b.each(q)
 }
 
-// Header returns the names of the columns of a data file: of text its first row, without blanks around them.
-// Data.Columns is not looked at.
+// Header returns the names of the columns of a data file, of text its first row; Data.Columns is not looked at.
 func Header(path string, d *Data) ([]string, error) {
 	return FromFile(path, func(r io.Reader) ([]string, error) {
 		rows, err := d.rows(r)

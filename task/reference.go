@@ -7,8 +7,7 @@ import (
 	"cfq/internal/config"
 )
 
-// reference is the reference page of the task file. Its tables describe the keys of each mapping, and so does the
-// schema by them.
+// reference is the reference page of the task file. The schema describes keys by its tables.
 //
 //go:embed reference.txt
 var reference string

@@ -45,8 +45,7 @@ func (s *Selection) End() error {
 	return nil
 }
 
-// LoadRows reads row numbers for ReadOptions: a JSON list, or an object with the list "test_rows". Numbers count as
-// ReadOptions says.
+// LoadRows reads row numbers as ReadOptions counts them: a JSON list, or an object with the list "test_rows".
 func LoadRows(path string) ([]int, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

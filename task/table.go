@@ -43,8 +43,7 @@ type Rows struct {
 
 const headSize = 1 << 16
 
-// NewRows reads delimited text, gzip or not, or Parquet. Of delimited text, how says how to read it, from its first 64
-// KiB; of Parquet, it is given nil.
+// NewRows reads delimited text, gzip or not, or Parquet. how says how to read text, by its head; of Parquet it is nil.
 func NewRows(r io.Reader, how func(head []byte) (*Data, error)) (*Rows, error) {
 	in, err := plainText(r)
 	if err != nil {
@@ -100,8 +99,7 @@ func (f inflater) Read(p []byte) (int, error) {
 
 const gzipMagic = "\x1f\x8b"
 
-// plainText returns what delimited text in r is: decompressed when its content is gzip, without a byte order mark.
-// UTF-16 is an error.
+// plainText returns the text in r: decompressed when it is gzip, without a byte order mark. UTF-16 is an error.
 func plainText(r io.Reader) (*bufio.Reader, error) {
 	plain := bufio.NewReaderSize(r, headSize)
 	if starts(plain, gzipMagic) {

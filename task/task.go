@@ -20,8 +20,7 @@ import (
 	"cfq/internal/config"
 )
 
-// Task is a resolved task file: defaults are filled in, every reference is checked, and Offset and Width of each
-// feature are set.
+// Task is a resolved task file: defaults, Offset and Width of each feature are set, and every reference is checked.
 type Task struct {
 	Version  int
 	Encoded  bool // data files hold model inputs instead of raw columns
@@ -38,9 +37,8 @@ type Task struct {
 
 // Data says how a data file becomes rows of named text fields and a label.
 type Data struct {
-	Label string // column of the outcome, "" when files never have one
-	// removed from the end of label values when present (Adult's test file ends them in a full stop)
-	LabelSuffix string
+	Label       string      // column of the outcome, "" when files never have one
+	LabelSuffix string      // removed from the end of label values: Adult's test file ends them in a full stop
 	Favourable  string      // label value that is the favourable outcome; any other value is the unfavourable one
 	Missing     []string    // field values that mean "not known"; the empty field always does
 	Delimiter   rune        // ',' by default
@@ -54,8 +52,7 @@ type Data struct {
 	Filter      []Condition // a row that fails one of them is not a person of this task
 }
 
-// Condition keeps the rows whose Column lies in [Min, Max] and equals none of Not. A field that is no number fails a
-// finite Min or Max, as a comparison with a missing value does.
+// Condition keeps the rows whose Column lies in [Min, Max], if one is finite, and equals none of Not.
 type Condition struct {
 	Column   string
 	Min, Max float64 // -Inf, +Inf when absent
@@ -69,8 +66,7 @@ type Target struct {
 	Margin float64 // logit margin that a recourse point must reach; default 0
 	// Output is what the model's output holds, "logits" or "probabilities"; "" is what the model shows.
 	Output string
-	// Threshold is what the favourable class's probability, or its logit less the other's, must exceed, as Output says;
-	// 0 is 0.5 of a probability.
+	// Threshold is what the favourable class's probability (0: 0.5), or its logit less the other's, must exceed.
 	Threshold float64
 }
 
@@ -133,8 +129,7 @@ const (
 	Mixed Norm = "mixed" // L1Ratio sum |w| + (1-L1Ratio) root of sum w^2
 )
 
-// Override is what one person can change where it differs from the task: With replaces the Action of
-// Features[Feature].
+// Override is what one person can change instead of what the task says: With is the Action of Features[Feature].
 type Override struct {
 	Row     int // of the data file, see ReadOptions
 	Feature int
@@ -195,8 +190,7 @@ func (t *Task) Dim() int {
 	return last.Offset + last.Width
 }
 
-// Made says whether the model's inputs are others than those of the features, so that a step in front of the model has
-// to make them.
+// Made says whether a step in front of the model has to make its inputs of those of the features.
 func (t *Task) Made() bool {
 	return t.Latent != nil || slices.ContainsFunc(t.Features, func(f Feature) bool { return f.Encoding.isMade() })
 }
@@ -230,12 +224,10 @@ func (t *Task) Require(input int, taken string) {
 // back to an equal Task.
 func (t *Task) JSON() []byte { return config.JSON(config.Members(newDecoder("", t).taskKeys(t))) }
 
-// Hash returns the SHA-256 of the canonical form in hexadecimal: comments, key order and the writing of defaults do not
-// change it.
+// Hash returns the SHA-256 of the canonical form in hexadecimal.
 func (t *Task) Hash() string { return fmt.Sprintf("%x", sha256.Sum256(t.JSON())) }
 
-// EncodingHash is the SHA-256, in hexadecimal, of what decides how a row becomes the model's inputs; bounds, costs and
-// names of features, say, do not.
+// EncodingHash is the SHA-256, in hexadecimal, of what decides how a row becomes the model's inputs.
 func (t *Task) EncodingHash() string {
 	h := sha256.New()
 	d := &t.Data
@@ -276,8 +268,7 @@ func (f *Feature) digest() string {
 	return text
 }
 
-// InputNames returns the names of all model inputs in order: "age", "workclass=Private" for an input of a one-hot
-// group, "grade>=B" for one of a thermometer.
+// InputNames returns the names of all inputs: "age", "workclass=Private" of a one-hot, "grade>=B" of a thermometer.
 func (t *Task) InputNames() []string {
 	names := make([]string, 0, t.Dim())
 	for i := range t.Features {

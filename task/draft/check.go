@@ -38,8 +38,7 @@ type Report struct {
 	Features []Column         `json:"features"`        // in the order of the model's inputs
 	Rules    []task.RuleCount `json:"rules"`           // in the order of the task file
 	Score    *Score           `json:"score,omitempty"` // nil without a model or outcomes
-	// Encoding is "verified" when the model gives the scores that its owner has, "contradicted" when it does not, and
-	// "unverified" when none were compared. "" without a model.
+	// Encoding is "verified" or "contradicted" by scores, "unverified" when none were compared, "" without a model.
 	Encoding     string        `json:"encoding,omitempty"`
 	Verification *Verification `json:"verification,omitempty"`
 	Findings     []Finding     `json:"findings"` // problems first

@@ -107,40 +107,34 @@ func (c *ModelColumn) named(p *profile) ([]string, error) {
 }
 
 func matched(t *table, columns []ModelColumn, features []string, label string) ([]string, error) {
-	names := make([]string, len(columns))
+	if features != nil && len(features) != len(columns) {
+		return nil, fmt.Errorf("--features lists %d columns, and the model reads %d: %s", len(features), len(columns),
+			inputsOf(columns))
+	}
+	for _, f := range features {
+		if t.column(f) == nil {
+			return nil, fmt.Errorf("there is no column %s; the file's columns are %s", message.Quote(f),
+				message.List(t.Names, 60))
+		}
+	}
 	if features != nil {
-		if len(features) != len(columns) {
-			return nil, fmt.Errorf("--features lists %d columns, and the model reads %d: %s", len(features), len(columns),
-				inputsOf(columns))
-		}
-		for _, f := range features {
-			if t.column(f) == nil {
-				return nil, fmt.Errorf("there is no column %s; the file's columns are %s", message.Quote(f),
-					message.List(t.Names, 60))
-			}
-		}
 		return features, nil
 	}
-	missing := 0
-	for i, c := range columns {
-		if names[i] = alike(t, c.Name); names[i] == "" {
-			missing++
+	var names, without []string
+	for _, c := range columns {
+		name := alike(t, c.Name)
+		if names = append(names, name); name == "" {
+			without = append(without, c.Name)
 		}
 	}
-	if missing == 0 {
+	switch len(without) {
+	case 0:
 		return names, nil
+	case len(columns):
+		return byKind(t, columns, label)
 	}
-	if missing < len(columns) {
-		var without []string
-		for i, c := range columns {
-			if names[i] == "" {
-				without = append(without, c.Name)
-			}
-		}
-		return nil, fmt.Errorf("the data have no column for the model's inputs %s; its columns are %s (--features lists "+
-			"those of the model, in its order)", message.List(without, 20), message.List(t.Names, 60))
-	}
-	return byKind(t, columns, label)
+	return nil, fmt.Errorf("the data have no column for the model's inputs %s; its columns are %s (--features lists "+
+		"those of the model, in its order)", message.List(without, 20), message.List(t.Names, 60))
 }
 
 // byKind takes the columns in the order of the table, those of numbers for numbers and the others for categories, if
@@ -208,8 +202,7 @@ func inputsOf(columns []ModelColumn) string {
 	return message.List(names, 60)
 }
 
-// alike returns the column with a name, or the one that differs from it only in case and in signs that exporters
-// replace; "" when there is none.
+// alike returns the column with a name, up to case and signs that exporters replace; "" when there is none.
 func alike(t *table, name string) string {
 	if t.column(name) != nil {
 		return name

@@ -192,8 +192,7 @@ func (d *drafter) profile(name string) (*profile, error) {
 
 const maxClasses = 20
 
-// findLabel finds the outcome: the column that the options name, else the last one if it has two values and is no
-// feature.
+// findLabel finds the outcome: the column that the options name, else the last if it has two values and is no feature.
 func (d *drafter) findLabel() (err error) {
 	if d.o.Label != "" {
 		if d.label, err = d.profile(d.o.Label); err != nil {

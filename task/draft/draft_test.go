@@ -75,7 +75,8 @@ func TestQuestions(t *testing.T) {
 	}{
 		{Options{}, []string{
 			"which value of the outcome", "which class index", "standardised", "order of the model's inputs",
-			"inputs of each category", "is the input of sex 1 for m and 0 for f?", "are own_car to own_house the values of one category?",
+			"inputs of each category", "is the input of sex 1 for m and 0 for f?",
+			"are own_car to own_house the values of one category?",
 		}, []string{"is this the outcome"}},
 		{Options{Favourable: "yes"}, []string{"is this the outcome?"}, []string{"which value of the outcome"}},
 		{Options{Label: "label", Favourable: "yes", Features: []string{"sex", "age"}, inputs: 3}, []string{

@@ -24,8 +24,7 @@ type Scores struct {
 	Numbered bool
 	Columns  int       // numbers for each row: one, or one for each class
 	Values   []float64 // rows x Columns
-	// Probabilities says that the numbers of each row lie in [0, 1] and sum to 1, or that all of one column lie in
-	// [0, 1]; they are logits otherwise.
+	// Probabilities says that all numbers lie in [0, 1], those of several columns with the sum 1; else they are logits.
 	Probabilities bool
 	// Coarse is how many times further than usual a score may be off: 16-bit floats have few digits. 0 is 1.
 	Coarse float64
@@ -82,8 +81,7 @@ func readScores(ctx context.Context, r io.Reader) (*Scores, error) {
 	}
 }
 
-// isScoreHeader says whether a first record names columns: by texts, or by the numbers of the classes, as data frames
-// without names are written.
+// isScoreHeader says whether a first record names columns: by texts, or by the numbers of the classes.
 func isScoreHeader(rec []string) bool {
 	counted := true
 	for i, s := range rec {

@@ -112,27 +112,20 @@ func (r *Reader) Each(ctx context.Context, do func(*Batch) error) (n Counts, err
 		defer close(batches)
 		gather(ctx, records, batches)
 	}()
-	for {
-		select {
-		case <-ctx.Done():
-			return n, context.Cause(ctx)
-		case batch, more := <-batches:
-			if !more {
-				if err := context.Cause(ctx); err != nil {
-					return n, err
-				}
-				return n, <-failed
-			}
-			b, err := r.batch(batch)
-			if err != nil {
-				return n, err
-			}
-			n.add(b)
-			if err := do(b); err != nil {
-				return n, err
-			}
+	for records := range batches {
+		b, err := r.batch(records)
+		if err != nil {
+			return n, err
+		}
+		n.add(b)
+		if err := do(b); err != nil {
+			return n, err
 		}
 	}
+	if err := context.Cause(ctx); err != nil {
+		return n, err
+	}
+	return n, <-failed
 }
 
 func (r *Reader) read(ctx context.Context, to chan<- streamRecord) error {

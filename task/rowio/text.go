@@ -52,8 +52,7 @@ func open(r io.Reader, t *task.Task, o Options) (*textSource, error) {
 	return s, nil
 }
 
-// next returns a record that is not used again. io.EOF ends the rows; the error of a row that is bad by itself is in
-// the record.
+// next returns a record that is not used again. The error of a row that is bad by itself is in the record.
 func (s *textSource) next() (streamRecord, error) {
 	rec, err := s.read()
 	if err != nil || len(rec.fields) != len(s.columns) { // where which field is nobody knows
