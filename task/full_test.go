@@ -125,10 +125,7 @@ func TestEverythingIsRead(t *testing.T) {
 
 func TestCanonicalFormOfEverything(t *testing.T) {
 	task := parse(t, full)
-	again, err := Parse("x.json", task.JSON())
-	if err != nil {
-		t.Fatalf("%v\n%s", err, task.JSON())
-	}
+	again := must.Get(Parse("x.json", task.JSON()))(t)
 	must.Same(t, task, again)
 	for _, c := range [][2]string{ // each is another task
 		{"scale: 0.01", "scale: 0.02"},
@@ -194,10 +191,7 @@ func TestInputsOfTraining(t *testing.T) {
 	if task.Dim() != 12 || task.ModelDim() != 10 || !task.Made() {
 		t.Errorf("%d columns, %d inputs", task.Dim(), task.ModelDim())
 	}
-	again, err := Parse("x.json", task.JSON())
-	if err != nil {
-		t.Fatalf("%v\n%s", err, task.JSON())
-	}
+	again := must.Get(Parse("x.json", task.JSON()))(t)
 	must.Same(t, task, again)
 	for _, c := range [][2]string{
 		{"log: 1", "log: 2"},

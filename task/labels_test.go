@@ -72,27 +72,18 @@ func TestLabelColumnThatIsNotThereIsWarnedOf(t *testing.T) {
 
 func TestTaskFileErrorsStayShort(t *testing.T) {
 	long := strings.Repeat("age 40 ", 20000)
-	for name, file := range map[string]string{
-		"text":       long,
-		"lines":      strings.Repeat("1,red,no,high\n", 10000),
-		"keys":       strings.Repeat("k: v\n", 10000),
-		"long key":   long + ": 1\n",
-		"long value": "version: 1\ndata: {delimiter: \"" + long + "\"}\nfeatures: []\n",
-		"long kind":  "version: 1\nfeatures: [{name: \"" + long + "\", kind: \"" + long + "\"}]\n",
-		"colons":     strings.Repeat("a: b: "+long[:5000]+"\n", 10),
+	for _, file := range []string{
+		long, strings.Repeat("k: v\n", 10000), long + ": 1\n",
+		"version: 1\nfeatures: [{name: \"" + long + "\", kind: \"" + long + "\"}]\n",
 	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := Parse("x.csv", []byte(file))
-			if err == nil || !utf8.ValidString(err.Error()) || len(err.Error()) > 6000 || strings.Contains(err.Error(),
-				strings.Repeat("age 40 ", 30)) {
-				t.Errorf("error %.1000v", err)
-			}
-		})
+		_, err := Parse("x.csv", []byte(file))
+		if err == nil || !utf8.ValidString(err.Error()) || len(err.Error()) > 6000 ||
+			strings.Contains(err.Error(), strings.Repeat("age 40 ", 30)) {
+			t.Errorf("error %.1000v", err)
+		}
 	}
 	_, err := Parse("x.csv", []byte(long))
-	if want := `not "` + long[:60] + `…"`; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("error %.300v, want %s", err, want)
-	}
+	must.Fail(t, err, `not "`+long[:60]+`…"`)
 }
 
 func TestDataFilesOfAnotherKindAreRefusedLegibly(t *testing.T) {

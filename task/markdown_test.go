@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -166,15 +165,6 @@ func TestMarkdownExample(t *testing.T) {
 		want = append(want, strings.Join(strings.Fields(line), " "))
 	}
 	must.Same(t, want, got)
-}
-
-func TestDemoTaskLoads(t *testing.T) {
-	task := must.Get(Load(filepath.Join("..", "testdata", "loans", "task.yaml")))(t)
-	p, err := Read(context.Background(), filepath.Join("..", "testdata", "loans", "test.csv"), task, ReadOptions{})
-	must.Do(t, err)
-	if p.N == 0 || p.Failed > 0 {
-		t.Errorf("%d people, %d rows that cannot be read", p.N, p.Failed)
-	}
 }
 
 func TestMarkdownConstraints(t *testing.T) {

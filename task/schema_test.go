@@ -1,16 +1,12 @@
 package task
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"golang.org/x/tools/txtar"
-
-	"cfq/internal/must"
 )
 
 // TestForm: mistakes of form in testdata/schema.txtar are mistakes to the decoder, and internal/tools/command holds the
@@ -24,48 +20,6 @@ func TestForm(t *testing.T) {
 		if _, err := Parse("t", f.Data); (err == nil) != strings.HasPrefix(f.Name, "good") {
 			t.Errorf("%s: %v\n%s", f.Name, err, f.Data)
 		}
-	}
-}
-
-func TestSchemaHasEveryKey(t *testing.T) {
-	var walk func(where string, s map[string]any) int
-	walk = func(where string, s map[string]any) int {
-		n := 0
-		for name, v := range s {
-			m, ok := v.(map[string]any)
-			if !ok {
-				if list, ok := v.([]any); ok {
-					for _, e := range list {
-						if m, ok := e.(map[string]any); ok {
-							n += walk(where, m)
-						}
-					}
-				}
-				continue
-			}
-			if name == "properties" {
-				n += len(m)
-				for key, p := range m {
-					doc, _ := p.(map[string]any)["description"].(string)
-					if len(doc) < 10 || bytes.ContainsAny([]byte(doc), "`|") {
-						t.Errorf("%s: %s has the description %q", where, key, doc)
-					}
-				}
-			}
-			n += walk(where+"/"+name, m)
-		}
-		return n
-	}
-	var s map[string]any
-	must.Do(t, json.Unmarshal(Schema(), &s))
-	want := 0
-	for _, sec := range sections() {
-		if want += len(sec.keys); strings.HasPrefix(sec.title, "A feature") {
-			want += len(sec.keys) // of latent, too
-		}
-	}
-	if got := walk("", s); got != want {
-		t.Errorf("the schema has %d keys, the page %d", got, want)
 	}
 }
 

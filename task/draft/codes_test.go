@@ -220,8 +220,7 @@ func TestMarkersAmongValues(t *testing.T) {
 			t.Errorf("%s: %s", more, got)
 		}
 	}
-	d, err := Fill(t.Context(), "task.yaml", []byte(text), write(t, "data.csv", twenty()), task.ReadOptions{}, nil)
-	must.Do(t, err)
+	d := must.Get(Fill(t.Context(), "task.yaml", []byte(text), write(t, "data.csv", twenty()), task.ReadOptions{}, nil))(t)
 	hot := func(d *Draft) *task.OneHot {
 		e, _ := d.Task.Features[0].Encoding.(*task.OneHot)
 		return e

@@ -88,10 +88,7 @@ func TestFillLeavesAllElse(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		text := drawFile(rt)
 		before := must.Get(task.Parse("task.yaml", []byte(text)))(rt)
-		p, err := Fill(t.Context(), "task.yaml", []byte(text), data, task.ReadOptions{}, nil)
-		if err != nil {
-			rt.Fatalf("%v\n%q", err, text)
-		}
+		p := must.Get(Fill(t.Context(), "task.yaml", []byte(text), data, task.ReadOptions{}, nil))(rt)
 		if have, want := comments(p.Text), comments([]byte(strings.TrimPrefix(text, "\xef\xbb\xbf"))); have != want {
 			rt.Fatalf("comments %q, want %q", have, want)
 		}
@@ -177,8 +174,7 @@ func TestFillRefuses(t *testing.T) {
 }
 
 func TestFillTakesTheDeclaredScale(t *testing.T) {
-	e, err := parseEncoding([]byte(`{"features": [{"column": "age", "kind": "numeric", "mean": 50.5, "std": 20}]}`))
-	must.Do(t, err)
+	e := encoding(t, `{"features": [{"column": "age", "kind": "numeric", "mean": 50.5, "std": 20}]}`)
 	const text = "version: 1\nfeatures: [{name: years, column: age, kind: numeric}]\n"
 	p, err := Fill(t.Context(), "task.yaml", []byte(text), write(t, "data.csv", gapped()), task.ReadOptions{}, e)
 	if err != nil || p.Task.Features[0].Number().Mean != 50.5 || p.Task.Features[0].Number().Std != 20 {

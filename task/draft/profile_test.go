@@ -3,7 +3,6 @@ package draft
 import (
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -108,25 +107,4 @@ func TestNumericColumns(t *testing.T) {
 			t.Errorf("%s: numeric %v, %d missing, %q strange", c.fields, p.numeric, p.missing, p.strange)
 		}
 	}
-}
-
-func TestRounding(t *testing.T) {
-	for _, c := range []struct {
-		v    float64
-		n    int
-		want string
-	}{
-		{0.00003071158748, 6, "0.0000307116"}, {0.69703, 3, "0.697"}, {12345.678, 4, "12350"}, {0, 3, "0"},
-		{-0.5, 2, "-0.5"}, {1e-9, 2, "1e-09"},
-	} {
-		if got := task.Decimal(task.Rounded(c.v, c.n)); got != c.want {
-			t.Errorf("%v to %d digits: %s, want %s", c.v, c.n, got, c.want)
-		}
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		v := rapid.Float64Range(-1e9, 1e9).Draw(t, "v")
-		if back, err := strconv.ParseFloat(task.Decimal(v), 64); err != nil || back != v {
-			t.Fatalf("%v is written as %s", v, task.Decimal(v))
-		}
-	})
 }

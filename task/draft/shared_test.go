@@ -43,8 +43,8 @@ func TestDraftsForPublicData(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			e := must.Get(ReadEncoding(filepath.Join(dir, "models", c.name, "encoding.json")))(t)
-			table, err := readTable(t.Context(), Source{filepath.Join(dir, "data", c.train), c.columns, task.ReadOptions{}})
-			must.Do(t, err)
+			from := Source{filepath.Join(dir, "data", c.train), c.columns, task.ReadOptions{}}
+			table := must.Get(readTable(t.Context(), from))(t)
 			p := draft(t, table, Options{Label: c.label, Favourable: c.favourable, Encoding: e})
 			codes := map[string]string{"adult": "99999 in capital-gain (0.5 %", "bank": "-1 in pdays (81.7 %"}[c.name]
 			switch n := len(p.Questions); {

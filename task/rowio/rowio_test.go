@@ -260,8 +260,8 @@ func TestBatchesAreBounded(t *testing.T) {
 		strings.Repeat("7,30,red,\n", 2*maxRows+1):                       3,
 		strings.Repeat("7,30,red,"+strings.Repeat("x", 1<<19)+"\n", 100): 4,
 	} {
-		in, err := Open(strings.NewReader(text), tk, Options{Format: CSV, Columns: []string{"who", "age", "color", "x"}})
-		must.Do(t, err)
+		o := Options{Format: CSV, Columns: []string{"who", "age", "color", "x"}}
+		in := must.Get(Open(strings.NewReader(text), tk, o))(t)
 		batches := 0
 		n, err := in.Each(t.Context(), func(b *Batch) error {
 			batches++
@@ -280,10 +280,9 @@ func TestStops(t *testing.T) {
 	for _, cancelled := range []bool{false, true} {
 		r, w := io.Pipe()
 		go fmt.Fprint(w, "who,age,color\n1,2,red\n")
-		in, err := Open(r, tk, Options{Format: CSV})
-		must.Do(t, err)
+		in := must.Get(Open(r, tk, Options{Format: CSV}))(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err = in.Each(ctx, func(*Batch) error {
+		_, err := in.Each(ctx, func(*Batch) error {
 			if cancelled {
 				cancel()
 				return nil
