@@ -11,9 +11,10 @@ import (
 	"strconv"
 	"testing"
 
-	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"cfq/internal/must"
+	"cfq/internal/onnxpb"
 	"cfq/internal/realdata"
 )
 
@@ -157,51 +158,24 @@ func (m *mlp) run(x []float32) []float64 {
 // readMLP takes the initializers of an ONNX file, in order: weight [out, in], bias [out], and so on.
 func readMLP(t *testing.T, path string) *mlp {
 	t.Helper()
-	data := must.Get(os.ReadFile(path))(t)
 	var m mlp
-	each(t, data, 7, func(graph []byte) { // ModelProto.graph
-		each(t, graph, 5, func(tensor []byte) { // GraphProto.initializer
-			dims, values := 0, []float64{}
-			each(t, tensor, 1, func([]byte) { dims++ }) // TensorProto.dims
-			each(t, tensor, 9, func(raw []byte) {       // TensorProto.raw_data
-				for ; len(raw) >= 4; raw = raw[4:] {
-					values = append(values, float64(math.Float32frombits(binary.LittleEndian.Uint32(raw))))
-				}
-			})
-			if dims == 2 {
-				m.w = append(m.w, values)
-			} else {
-				m.b = append(m.b, values)
-			}
-		})
-	})
+	var file onnxpb.ModelProto
+	must.Do(t, proto.Unmarshal(must.Get(os.ReadFile(path))(t), &file))
+	for _, tensor := range file.Graph.Initializer {
+		var values []float64
+		for raw := tensor.RawData; len(raw) >= 4; raw = raw[4:] {
+			values = append(values, float64(math.Float32frombits(binary.LittleEndian.Uint32(raw))))
+		}
+		if len(tensor.Dims) == 2 {
+			m.w = append(m.w, values)
+		} else {
+			m.b = append(m.b, values)
+		}
+	}
 	if len(m.w) == 0 || len(m.w) != len(m.b) {
 		t.Fatalf("%s: %d weights and %d biases", path, len(m.w), len(m.b))
 	}
 	return &m
-}
-
-func each(t *testing.T, msg []byte, field protowire.Number, f func([]byte)) {
-	t.Helper()
-	for len(msg) > 0 {
-		num, typ, n := protowire.ConsumeTag(msg)
-		if n < 0 {
-			t.Fatal(protowire.ParseError(n))
-		}
-		msg = msg[n:]
-		size := protowire.ConsumeFieldValue(num, typ, msg)
-		if size < 0 {
-			t.Fatal(protowire.ParseError(size))
-		}
-		if num == field {
-			body := msg[:size]
-			if typ == protowire.BytesType {
-				body, _ = protowire.ConsumeBytes(body)
-			}
-			f(body)
-		}
-		msg = msg[size:]
-	}
 }
 
 func readMatrix(t *testing.T, path string) [][]float64 {

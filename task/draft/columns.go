@@ -113,8 +113,7 @@ func matched(t *table, columns []ModelColumn, features []string, label string) (
 	}
 	for _, f := range features {
 		if t.column(f) == nil {
-			return nil, fmt.Errorf("there is no column %s; the file's columns are %s", message.Quote(f),
-				message.List(t.Names, 60))
+			return nil, t.lacks(f)
 		}
 	}
 	if features != nil {

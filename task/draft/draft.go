@@ -186,8 +186,7 @@ func (d *drafter) profile(name string) (*profile, error) {
 	if i := slices.IndexFunc(d.profiles, func(p *profile) bool { return p.name == name }); i >= 0 {
 		return d.profiles[i], nil
 	}
-	return nil, fmt.Errorf("there is no column %s; the file's columns are %s", message.Quote(name),
-		message.List(d.table.Names, 60))
+	return nil, d.table.lacks(name)
 }
 
 const maxClasses = 20

@@ -11,30 +11,20 @@ import (
 const maxSample = 2000
 
 type scaling struct {
-	name   string
-	pixels bool
-	of     func(c *Column) (mean, std float64)
+	name      string
+	pixels    bool
+	mean, std float64 // std 0: those of the data
 }
 
 func scalings() []scaling {
-	fixed := func(mean, std float64) func(*Column) (float64, float64) {
-		return func(*Column) (float64, float64) { return mean, std }
-	}
 	return []scaling{
-		{"numbers as they are", false, fixed(0, 1)},
-		{"pixels as bytes (std: 1)", true, fixed(0, 1)},
-		{"pixels between 0 and 1 (std: 255)", true, fixed(0, 255)},
-		{"pixels between -1 and 1 (mean: 127.5, std: 127.5)", true, fixed(127.5, 127.5)},
-		{"numbers standardised by these data", false, standardised},
-		{"pixels standardised by these data", true, standardised},
+		{"numbers as they are", false, 0, 1},
+		{"pixels as bytes (std: 1)", true, 0, 1},
+		{"pixels between 0 and 1 (std: 255)", true, 0, 255},
+		{"pixels between -1 and 1 (mean: 127.5, std: 127.5)", true, 127.5, 127.5},
+		{"numbers standardised by these data", false, 0, 0},
+		{"pixels standardised by these data", true, 0, 0},
 	}
-}
-
-func standardised(c *Column) (mean, std float64) {
-	if c.Mean == nil || *c.Std == 0 {
-		return 0, 1
-	}
-	return *c.Mean, *c.Std
 }
 
 // CompareScalings warns where a model decides more rows as labelled with another scaling of numbers or pixels than with
@@ -82,7 +72,13 @@ func (s *scaling) apply(t *task.Task, have []Column, people *task.People) []floa
 		if x == nil {
 			x = slices.Clone(people.X)
 		}
-		mean, std := s.of(&have[i])
+		mean, std := s.mean, s.std
+		if std == 0 {
+			std = 1
+			if have[i].Mean != nil && *have[i].Std != 0 {
+				mean, std = *have[i].Mean, *have[i].Std
+			}
+		}
 		if n.Spread != 0 { // the model gets input times std
 			std *= n.Std
 		}

@@ -124,6 +124,10 @@ func (t *table) finish() error {
 	return nil
 }
 
+func (t *table) lacks(name string) error {
+	return fmt.Errorf("there is no column %s; the file's columns are %s", message.Quote(name), message.List(t.Names, 60))
+}
+
 func (t *table) column(name string) *fieldCounts {
 	for i := range t.cols {
 		if t.cols[i].name == name {
