@@ -133,7 +133,7 @@ func (p *conditionParser) condition(text string) []Inequality {
 	op := p.operator()
 	switch {
 	case op != "":
-	case p.word("in"):
+	case p.longest("in") != "":
 		p.fail("in is for categories; compare numbers with <=, <, >=, > or =")
 	default:
 		p.fail("a comparison (<=, <, >=, >, =) is missing before %s", p.next())
@@ -263,14 +263,8 @@ func (p *conditionParser) take(texts ...string) string {
 }
 
 func (p *conditionParser) operator() string {
-	op := p.take("<=", ">=", "!=", "==", "<", ">", "=")
-	if op == "==" {
-		return "="
-	}
-	return op
+	return strings.Replace(p.take("<=", ">=", "!=", "==", "<", ">", "="), "==", "=", 1)
 }
-
-func (p *conditionParser) word(w string) bool { return p.longest(w) != "" }
 
 func (p *conditionParser) next() string {
 	if s := strings.TrimSpace(p.rest); s != "" {
@@ -358,7 +352,7 @@ func (p *conditionParser) category(f *Feature) []Inequality {
 	if b, ok := c.(*Binary); ok && b.Zero == "" {
 		values = []string{b.One}
 	}
-	if p.word("in") {
+	if p.longest("in") != "" {
 		return holds(f, p.set(f, values), true)
 	}
 	op := p.operator()
@@ -394,7 +388,7 @@ func (p *conditionParser) category(f *Feature) []Inequality {
 
 func holds(f *Feature, values []string, one bool) []Inequality {
 	q, sign := Inequality{}, 1.0
-	if one {
+	if one { // -sum <= -1
 		q.Bound, sign = -1, -1
 	}
 	for _, v := range values {

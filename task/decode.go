@@ -131,26 +131,23 @@ func (d *fileDecoder) read(root ast.Node) {
 
 func (d *fileDecoder) settleFeatures() {
 	t, listed, at := d.task, d.features, 0
+	d.features = nil
 	for _, e := range listed {
 		e.Offset = at
 		at += e.Width
+		own := []Feature{*e.Feature}
 		if e.image() != nil {
 			e.Mutable = e.Actionable
 			t.Images = append(t.Images, *e.Feature)
-			t.Features = append(t.Features, e.pixels()...)
-		} else {
-			t.Features = append(t.Features, *e.Feature)
+			own = e.pixels()
+		}
+		for _, f := range own {
+			t.Features = append(t.Features, f)
+			d.features = append(d.features, featureEntry{nil, e.mapping, d})
 		}
 	}
-	d.features = make([]featureEntry, 0, len(t.Features))
-	for _, e := range listed {
-		n := 1
-		if e.image() != nil {
-			n = e.Width
-		}
-		for range n {
-			d.features = append(d.features, featureEntry{&t.Features[len(d.features)], e.mapping, d})
-		}
+	for i := range t.Features {
+		d.features[i].Feature = &t.Features[i]
 	}
 }
 
@@ -419,9 +416,9 @@ func (d *fileDecoder) orList(one value, dst *[]float64) value {
 		Read: func(n ast.Node) {
 			if _, ok := n.(*ast.SequenceNode); ok {
 				list.Read(n)
-				return
+			} else {
+				one.Read(n)
 			}
-			one.Read(n)
 		},
 		Form: config.AnyOf(one.Form, list.Form),
 		Out: func() any {
@@ -435,10 +432,9 @@ func (d *fileDecoder) orList(one value, dst *[]float64) value {
 
 func (d *fileDecoder) counts(dst *[]int) value {
 	return config.As(dst, config.ListOf(config.Type("integer")), func(n ast.Node) (counts []int, ok bool) {
-		d.List(n, "this", func(_ int, n ast.Node) {
-			var v int
-			d.Count(&v, 1).Read(n)
-			counts = append(counts, v)
+		d.List(n, "this", func(i int, n ast.Node) {
+			counts = append(counts, 0)
+			d.Count(&counts[i], 1).Read(n)
 		})
 		return counts, true
 	})

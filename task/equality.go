@@ -237,9 +237,9 @@ func (e *Equality) Note() string {
 	if without == nil {
 		return ""
 	}
-	quoted := make([]string, len(without))
-	for i, n := range without {
-		quoted[i] = message.Quote(n)
+	var quoted []string
+	for _, n := range without {
+		quoted = append(quoted, message.Quote(n))
 	}
 	return "rows are compared without column " + strings.Join(quoted, ", ") + ": nearly every row has another value " +
 		"there, or it counts copies; data.id names the column that says who is who"

@@ -517,16 +517,11 @@ func (rd *peopleReader) label(rec []string) int8 {
 }
 
 func (rd *peopleReader) group(g *Subgroup, field string) {
-	if rd.missing(field) {
-		g.Codes = append(g.Codes, -1)
-		return
-	}
 	i := slices.Index(g.Values, field)
-	if i < 0 {
-		if len(g.Values) == maxGroups {
-			g.Codes = append(g.Codes, -1)
-			return
-		}
+	switch {
+	case rd.missing(field) || i < 0 && len(g.Values) == maxGroups:
+		i = -1
+	case i < 0:
 		i = len(g.Values)
 		g.Values = append(g.Values, strings.Clone(field))
 	}
@@ -571,7 +566,17 @@ func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, 
 	error,
 ) {
 	if o.Most > 0 {
-		return drawn(ctx, path, t, o, max(size, 1), each)
+		p, err := Read(ctx, path, t, o)
+		if err != nil {
+			return nil, err
+		}
+		for part := range slices.Chunk(AllRows(p.N), max(size, 1)) {
+			if err := each(p.Subset(part)); err != nil {
+				return nil, err
+			}
+		}
+		p.replace(&People{N: p.N})
+		return p, nil
 	}
 	rd := newReader(ctx, t, o)
 	var failed error
@@ -584,22 +589,6 @@ func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, 
 		return nil, failed
 	}
 	return all, err
-}
-
-func drawn(ctx context.Context, path string, t *Task, o ReadOptions, size int, each func(*People) error) (*People,
-	error,
-) {
-	p, err := Read(ctx, path, t, o)
-	if err != nil {
-		return nil, err
-	}
-	for part := range slices.Chunk(AllRows(p.N), size) {
-		if err := each(p.Subset(part)); err != nil {
-			return nil, err
-		}
-	}
-	p.replace(&People{N: p.N})
-	return p, nil
 }
 
 type peopleBatch struct {

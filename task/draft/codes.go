@@ -222,14 +222,12 @@ func (c *checker) reach(f *task.Feature, n *task.Standardized, p *profile) {
 		c.find(Warning, f.Name, 0, "an action may go %s, and the data run from %s to %s: set bounds",
 			strings.Join(ways, " and "), task.Decimal(lo), task.Decimal(hi))
 	}
-	whole := p.step()
 	switch {
 	case p.whole && f.Step > 0 && f.Step != math.Trunc(f.Step):
 		c.find(Warning, f.Name, 0, "every value is a whole number, and step %s leads to others", task.Decimal(f.Step))
 	case p.whole && !n.Ordinal && f.Step == 0 && len(p.points) <= maxGrades:
-		c.find(Warning, f.Name, 0, "every value is a whole number, and without a step an action may choose any: write step: "+
-			"%s",
-			task.Decimal(whole))
+		c.find(Warning, f.Name, 0, "every value is a whole number, and without a step an action may choose any: write "+
+			"step: %s", task.Decimal(p.step()))
 	case n.Ordinal && f.Step > 0 && (f.Bounds[1]-f.Bounds[0])/f.Step < 2*maxGrades:
 		var grid []float64
 		for v := f.Bounds[0]; v <= f.Bounds[1]; v += f.Step {

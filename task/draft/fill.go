@@ -131,14 +131,12 @@ func (f *gaps) read(text []byte) (err error) {
 	if list == nil {
 		return errors.New("the task file has no list of features")
 	}
-	for i, n := range list.Values {
-		feature, ok := n.(*ast.MappingNode)
-		if !ok {
-			return fmt.Errorf("feature %d of the task file is no mapping", i+1)
-		}
+	for _, n := range list.Values {
 		keys := map[string]string{}
-		for _, kv := range feature.Values {
-			keys[kv.Key.GetToken().Value] = kv.Value.GetToken().Value
+		if feature, ok := n.(*ast.MappingNode); ok { // package task reports others
+			for _, kv := range feature.Values {
+				keys[kv.Key.GetToken().Value] = kv.Value.GetToken().Value
+			}
 		}
 		f.keys = append(f.keys, keys)
 	}

@@ -27,11 +27,10 @@ type imageDraft struct {
 // text without header. In a table, images and columns of pixels count as images only where the model's input has three
 // sizes; else they are columns as others are.
 func findImages(path string, names []string, sizes []int) (*imageDraft, error) {
-	numbers := 1
+	p, numbers, inTable := &imageDraft{index: -1}, 1, 0
 	for _, n := range sizes {
 		numbers *= n
 	}
-	p, inTable := &imageDraft{index: -1}, 0
 	if len(sizes) == 3 {
 		inTable = numbers
 	}
