@@ -37,7 +37,7 @@ test: ort ## run the tests (CFQ_REQUIRE_ORT=1: tests that need ONNX Runtime fail
 
 long: ort ## simulations of statistics, attacks on gates and certificates, many uses of each operator, which take minutes
 	CFQ_LONG=1 $(GO) test -timeout 90m ./eval ./eval/gate ./eval/certify ./onnxio/autodiff ./ptq ./recourse
-	CFQ_LONG=1 $(GO) -C $(TOOLS) test -v ./command -run TestAttacks
+	CFQ_LONG=1 $(GO) -C $(TOOLS) test -v ./command -run 'TestAttacks|TestOtherToolsFiles'
 
 lint: ## check the format and run the linters (the first run compiles them)
 	@unformatted=$$($(TOOL) gofumpt -l $(GOSRC)); \

@@ -108,6 +108,9 @@ func (f *taskFlags) run(ctx context.Context, e *env, args []string) error {
 	}
 	action, rest := args[0], args[1:]
 	if !slices.Contains(taskActions(), action) {
+		if s := cli.Suggest(action, taskActions()); s != "" {
+			return cli.Usagef(cli.HintArguments, "unknown action %q; did you mean cfq task %s?", action, s)
+		}
 		return cli.Usagef(cli.HintArguments, "unknown action %q: want init, check or show", action)
 	}
 	none := fmt.Sprintf("cfq task %s has no FLAG", action)

@@ -41,7 +41,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// TestScripts runs cmd/cfq/testdata/script. Scripts find the synthetic example in $LOANS, the first 700 of its
+// TestScripts runs cmd/cfq/testdata/script. Scripts find the synthetic example in $LOANS, the first 300 of its
 // training rows in $FEW and the library, which needs no home directory, in $CFQ_ORT_LIB. Nothing is refined
 // unless the script takes CFQ_SET back: that is half of the time that quantize takes.
 // "exits N command..." runs a command that must end with the exit code N. Every hint is one of the table of errors.
@@ -52,8 +52,8 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	few := filepath.Join(t.TempDir(), "few.csv")
-	lines := bytes.SplitAfterN(train, []byte("\n"), 702)
-	if err := os.WriteFile(few, bytes.Join(lines[:701], nil), 0o600); err != nil {
+	lines := bytes.SplitAfterN(train, []byte("\n"), 302)
+	if err := os.WriteFile(few, bytes.Join(lines[:301], nil), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	info, missing := ort.Find("")

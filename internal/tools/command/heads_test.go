@@ -44,7 +44,7 @@ func otherHeads() map[string]func(b *graph.Builder, z string) string {
 func TestHeads(t *testing.T) {
 	w := newWorkdir(t, "CFQ_SET=refine.rounds=0")
 	call, test, task := w.call, loans("test.csv"), loans("task.yaml")
-	first := make([]int, 100)
+	first := make([]int, 60)
 	for i := range first {
 		first[i] = i
 	}
@@ -62,7 +62,7 @@ func TestHeads(t *testing.T) {
 	original := loans("model.onnx")
 	quantize := func(model, out string) {
 		t.Helper()
-		call(0, "quantize", model, "-d", loans("train.csv"), "-t", task, "--budget", "3", "-o", out)
+		call(0, "quantize", model, "-d", loans("train.csv"), "--set", "calibrate.rows=300", "-t", task, "--budget", "3", "-o", out)
 	}
 	quantize(original, "q.onnx")
 	recourse := func(model string) string {
