@@ -7,7 +7,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"cfq/internal/statistics"
 	"cfq/recourse"
 )
 
@@ -25,9 +24,6 @@ func TestGap(t *testing.T) {
 	}
 	if g = gap(nil, nil, 0.95); len(g) != 0 && g.Of("crg.n").N != 0 {
 		t.Errorf("nobody: %+v", g)
-	}
-	if m := statistics.Median([]float64{4, 1, 3, 2}); m != 2.5 {
-		t.Errorf("median of four: %v", m)
 	}
 }
 
@@ -160,23 +156,4 @@ func TestUndefinedIsNull(t *testing.T) {
 	if r := NewRate(0, 0, 0.95); r.Value.Defined() || r.Lo != 0 || r.Hi != 1 {
 		t.Errorf("rate of nobody: %+v", r)
 	}
-}
-
-func TestQuantileIsNearestRank(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		xs := rapid.SliceOfN(rapid.Float64Range(-5, 5), 1, 300).Draw(t, "xs")
-		q := float64(rapid.IntRange(1, 100).Draw(t, "percent")) / 100
-		got := statistics.Quantile(xs, q)
-		atMost := func(v float64) (n int) {
-			for _, x := range xs {
-				n += count(x <= v)
-			}
-			return n
-		}
-		need := q*float64(len(xs)) - 1e-9
-		if float64(atMost(got)) < need || float64(atMost(math.Nextafter(got, -10))) >= need {
-			t.Fatalf("quantile %v of %v: %v", q, xs, got)
-		}
-	})
 }

@@ -14,32 +14,6 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Median returns the middle value, the mean of the two middle ones when there
-// is an even number of them, NaN when there is none.
-func Median(xs []float64) float64 {
-	if len(xs) == 0 {
-		return math.NaN()
-	}
-	s := slices.Clone(xs)
-	slices.Sort(s)
-	h := len(s) / 2
-	if len(s)%2 == 1 {
-		return s[h]
-	}
-	return (s[h-1] + s[h]) / 2
-}
-
-// Quantile returns the smallest x of xs such that at least a share q of xs is
-// <= x (the nearest rank), NaN when xs is empty.
-func Quantile(xs []float64, q float64) float64 {
-	if len(xs) == 0 {
-		return math.NaN()
-	}
-	s := slices.Clone(xs)
-	slices.Sort(s)
-	return s[Rank(len(s), q)-1]
-}
-
 // Rank is the nearest rank, from 1, of a quantile among n numbers.
 func Rank(n int, q float64) int {
 	// The slack keeps a product such as 0.99*100 that rounding has put above 99 at rank 99.

@@ -29,15 +29,15 @@ func (v *Values) Add(x float64) {
 	if v.times == nil {
 		v.times = map[uint64]int{}
 		for _, y := range v.x {
-			v.times[math.Float64bits(Rounded(y+0))]++
+			v.times[math.Float64bits(rounded(y+0))]++
 		}
 		v.x = nil
 	}
-	v.times[math.Float64bits(Rounded(x+0))]++
+	v.times[math.Float64bits(rounded(x+0))]++
 }
 
-// Rounded is a number rounded to 17 significant bits: of many numbers there are few different ones then.
-func Rounded(x float64) float64 {
+// rounded is a number rounded to 17 significant bits.
+func rounded(x float64) float64 {
 	const rest = 52 - 16
 	return math.Float64frombits((math.Float64bits(x) + 1<<(rest-1)) &^ (1<<rest - 1))
 }
@@ -57,25 +57,17 @@ func (v *Values) Mean() float64 {
 	return sum / float64(v.n)
 }
 
-// Median is as that of a slice.
+// Median is the middle value, the mean of the two middle ones of an even number, NaN when there are none.
 func (v *Values) Median() float64 {
-	if v.times == nil {
-		return Median(v.x)
-	}
-	low, high := v.ranked((v.n+1)/2), v.ranked(v.n/2+1)
-	return low + (high-low)/2
+	runs := v.runs()
+	return (ranked(runs, (v.n+1)/2) + ranked(runs, v.n/2+1)) / 2
 }
 
-// Quantile is as that of a slice.
-func (v *Values) Quantile(q float64) float64 {
-	if v.times == nil {
-		return Quantile(v.x, q)
-	}
-	return v.ranked(Rank(v.n, q))
-}
+// Quantile is the smallest number that at least a share q of them do not exceed, NaN when there are none.
+func (v *Values) Quantile(q float64) float64 { return ranked(v.runs(), Rank(v.n, q)) }
 
-func (v *Values) ranked(rank int) float64 {
-	for _, r := range v.runs() {
+func ranked(runs []run, rank int) float64 {
+	for _, r := range runs {
 		if rank -= r.n; rank <= 0 {
 			return r.x
 		}
@@ -88,8 +80,12 @@ type run struct {
 	n int
 }
 
+// runs are the numbers with how often each occurs, ascending.
 func (v *Values) runs() []run {
-	runs := make([]run, 0, len(v.times))
+	runs := make([]run, 0, max(len(v.x), len(v.times)))
+	for _, x := range v.x {
+		runs = append(runs, run{x, 1})
+	}
 	for bits, n := range v.times {
 		runs = append(runs, run{math.Float64frombits(bits), n})
 	}

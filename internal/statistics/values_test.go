@@ -3,7 +3,10 @@ package statistics
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 // Few values are exact; of many, the quantiles are those of all within a part in 100,000, in any order.
@@ -28,14 +31,21 @@ func TestValues(t *testing.T) {
 				t.Errorf("%s of %d: %v and %v, want %v", what, n, got, again, want)
 			}
 		}
+		sorted := slices.Sorted(slices.Values(x))
+		at := func(rank int) float64 {
+			if n == 0 {
+				return math.NaN()
+			}
+			return sorted[rank-1]
+		}
 		qs := []float64{0, 0.05, 0.5, 0.95, 1}
 		if n > 1001 {
 			qs = qs[1:2]
 		}
 		for _, q := range qs {
-			near("quantile", v.Quantile(q), other.Quantile(q), Quantile(x, q))
+			near("quantile", v.Quantile(q), other.Quantile(q), at(max(1, int(math.Ceil(q*float64(n)-1e-9)))))
 		}
-		near("median", v.Median(), other.Median(), Median(x))
+		near("median", v.Median(), other.Median(), (at((n+1)/2)+at(n/2+1))/2)
 		sum := 0.0
 		for _, y := range x {
 			sum += y
@@ -48,4 +58,29 @@ func TestValues(t *testing.T) {
 			t.Errorf("%d numbers and %d runs are kept of %d", len(v.x), len(v.times), n)
 		}
 	}
+}
+
+func TestQuantileIsNearestRank(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		xs := rapid.SliceOfN(rapid.Float64Range(-5, 5), 1, 300).Draw(t, "xs")
+		q := float64(rapid.IntRange(1, 100).Draw(t, "percent")) / 100
+		var v Values
+		for _, x := range xs {
+			v.Add(x)
+		}
+		got := v.Quantile(q)
+		atMost := func(v float64) (n int) {
+			for _, x := range xs {
+				if x <= v {
+					n++
+				}
+			}
+			return n
+		}
+		need := q*float64(len(xs)) - 1e-9
+		if float64(atMost(got)) < need || float64(atMost(math.Nextafter(got, -10))) >= need {
+			t.Fatalf("quantile %v of %v: %v", q, xs, got)
+		}
+	})
 }
