@@ -94,7 +94,8 @@ func (j *judge) check(c *Check) []Finding {
 			all = append(all, j.one(s, j.r))
 		}
 	}
-	// A limit on approvals counts those who need no promise. Without one, a reverse check that nobody is left for stays open.
+	// A limit on approvals counts those who need no promise. Without one, a reverse check that nobody is left for stays
+	// open.
 	counted := j.r == nil || j.r.Settings.OneSided || slices.ContainsFunc(j.Checks, Check.limitsApprovals)
 	if c.Reverse != "" && m.Requires == eval.RequiresMirrored && counted {
 		all = slices.DeleteFunc(all, func(f Finding) bool { return f.Verdict == Inconclusive && f.N == 0 })

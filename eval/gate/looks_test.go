@@ -72,25 +72,19 @@ func TestLooks(t *testing.T) {
 			t.Error("a plan of one look allows no second one")
 		}
 	}
-	err := l.Check(thrice)
-	if err == nil || !strings.Contains(err.Error(), "look 4 at the model, and 3 looks are planned") ||
-		!strings.Contains(err.Error(), "95 %") {
-		t.Errorf("the fourth look of three: %v", err)
-	}
+	must.Fail(t, l.Check(thrice), "look 4 at the model, and 3 looks are planned: confidence 95 %")
 	data := must.Get(l.Encode())(t)
-	again, err := ParseLooks(data, "m")
-	if err != nil || again.Seen("b") == nil || again.Seen("b").Verdict != Inconclusive || again.Check(thrice) == nil {
-		t.Errorf("%+v, %v", again, err)
+	again := must.Get(ParseLooks(data, "m"))(t)
+	if again.Seen("b") == nil || again.Seen("b").Verdict != Inconclusive || again.Check(thrice) == nil {
+		t.Errorf("%+v", again)
 	}
-	if other, err := ParseLooks(data, "n"); err != nil || len(other.Looks) != 0 || other.Model != "n" {
-		t.Errorf("another model: %+v, %v", other, err)
+	if other := must.Get(ParseLooks(data, "n"))(t); len(other.Looks) != 0 || other.Model != "n" {
+		t.Errorf("another model: %+v", other)
 	}
-	if _, err := ParseLooks([]byte("{"), "m"); err == nil {
-		t.Error("half a file is a record")
-	}
-	if _, err := ParseLooks([]byte(`{"model": "m"}`), "m"); err == nil || !strings.Contains(err.Error(), "another file") {
-		t.Errorf("another file: %v", err)
-	}
+	_, err := ParseLooks([]byte("{"), "m")
+	must.Fail(t, err, "invalid record")
+	_, err = ParseLooks([]byte(`{"model": "m"}`), "m")
+	must.Fail(t, err, "another file")
 	// A look that passes spends nothing, and has its date once.
 	passed := &Looks{Model: "m"}
 	for range 2 {

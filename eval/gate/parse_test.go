@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
 	"cfq/eval"
@@ -56,32 +55,24 @@ func TestParse(t *testing.T) {
 		"example": example, "json": string(asJSON), "json with tabs": tabs.String(), "crlf": strings.ReplaceAll(example,
 			"\n", "\r\n"), "byte order mark": "\xef\xbb\xbf" + example,
 	} {
-		g, err := Parse("gate file", []byte(text))
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if d := cmp.Diff(exampleGate(), g); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
+		t.Log(name)
+		must.Same(t, exampleGate(), must.Get(Parse("gate file", []byte(text)))(t))
 	}
 	path := filepath.Join(t.TempDir(), "g.yaml")
 	must.Do(t, os.WriteFile(path, []byte("version: 1\nchecks: [{metric: vdd, max: 1}]\n"), 0o600))
-	if _, err := Load(path); err == nil || err.Error() != path+`:2:19: unknown metric "vdd"; did you mean "vd"?` {
-		t.Errorf("%v", err)
-	}
-	if _, err := Load(path + "x"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%v", err)
+	_, err := Load(path)
+	must.Fail(t, err, path+`:2:19: unknown metric "vdd"; did you mean "vd"?`)
+	if _, err = Load(path + "x"); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
 	}
 }
 
 func TestLimitsInPerCent(t *testing.T) {
 	text := "approver: A\nintended_use: loans\n" + check("{metric: vd, max: 2%, max_gap: '0.5 %', by: sex}")
-	g, err := Parse("gate.yaml", []byte(text))
-	if err != nil || *g.Checks[0].Max != 0.02 || *g.Checks[0].MaxGap != 0.005 || g.Approver != "A" ||
-		g.IntendedUse != "loans" {
-		t.Errorf("%+v, %v", g, err)
-	}
+	g := must.Get(Parse("gate.yaml", []byte(text)))(t)
+	must.Same(t, &Gate{Approver: "A", IntendedUse: "loans", Checks: []Check{
+		{Metric: "vd", By: "sex", Max: ptr(0.02), MaxGap: ptr(0.005)},
+	}}, g)
 }
 
 func TestMistakes(t *testing.T) {
@@ -143,12 +134,8 @@ func TestMistakes(t *testing.T) {
 	} {
 		g, err := Parse("gate file", []byte(c.text))
 		var list config.Errors
-		if g != nil || !errors.As(err, &list) {
-			t.Errorf("%q: %+v, %v", message.Clip(c.text), g, err)
-			continue
-		}
-		if !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q:\n%v\nwant %s", message.Clip(c.text), err, c.want)
+		if g != nil || !errors.As(err, &list) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %+v\n%v\nwant %s", message.Clip(c.text), g, err, c.want)
 		}
 	}
 }
@@ -198,68 +185,41 @@ func TestCheckOfGate(t *testing.T) {
 	must.Do(t, g.Check())
 	g.Checks[0].Metric, g.MinPeople = "vdd", -1
 	err := g.Check()
-	for _, want := range []string{
-		`check 1 ("vdd<=0.02"), metric: unknown metric "vdd"`,
-		"gate, min_people: invalid number of people -1",
-	} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v does not say %s", err, want)
-		}
-	}
+	must.Fail(t, err, `check 1 ("vdd<=0.02"), metric: unknown metric "vdd"`)
+	must.Fail(t, err, "gate, min_people: invalid number of people -1")
 }
 
-// keepForSchema holds the files that the decoder accepts and refuses against testdata/schema.txtar, from which
-// internal/tools/command takes them to hold them against the JSON Schema. Set UPDATE=1 to write it anew.
-func keepForSchema(t *testing.T, good, bad []string) {
-	t.Helper()
+// What the decoder accepts and refuses is kept in testdata/schema.txtar, from which internal/tools/command takes it to
+// hold it against the JSON Schema; UPDATE=1 writes it anew.
+func TestForm(t *testing.T) {
 	ar := &txtar.Archive{}
-	for _, part := range []struct {
-		name  string
-		files []string
-	}{{"good", good}, {"bad", bad}} {
-		for i, f := range part.files {
-			f = strings.TrimSuffix(f, "\n") + "\n"
-			ar.Files = append(ar.Files, txtar.File{Name: fmt.Sprintf("%s %d", part.name, i+1), Data: []byte(f)})
+	for i, text := range []string{
+		fromPage("yaml"),
+		check("metric: vd\n    max: 0.1"),
+		"version: 1\nchecks: []",
+		"checks: [{metric: vd, max: 0.1}]",
+		check("metric: vd"),
+		check("metric: vdd\n    max: 0.1"),
+		check("metric: vd\n    mx: 0.1"),
+		check("metric: vd\n    max: \"0.1\""),
+		check("metric: vd\n    margin: -0.1\n    max: 0.1"),
+		check("metric: vd\n    severity: warn\n    max: 0.1"),
+		check("metric: vd\n    max_gap: 0.1"),
+	} {
+		name := fmt.Sprint("bad ", i-1)
+		if i < 2 {
+			name = fmt.Sprint("good ", i+1)
 		}
+		if _, err := Parse("gate file", []byte(text)); (err == nil) != (i < 2) {
+			t.Errorf("%s: read with %v", text, err)
+		}
+		ar.Files = append(ar.Files, txtar.File{Name: name, Data: []byte(strings.TrimSuffix(text, "\n") + "\n")})
 	}
 	path := filepath.Join("testdata", "schema.txtar")
 	if os.Getenv("UPDATE") == "1" {
 		must.Do(t, os.WriteFile(path, txtar.Format(ar), 0o644))
 	}
-	have, err := os.ReadFile(path)
-	if err != nil || !bytes.Equal(have, txtar.Format(ar)) {
-		t.Errorf("%s is not as this test says; UPDATE=1 writes it (%v)", path, err)
-	}
-}
-
-func TestForm(t *testing.T) {
-	var good, bad []string
-	for _, c := range []struct {
-		text string
-		ok   bool
-	}{
-		{fromPage("yaml"), true},
-		{check("metric: vd\n    max: 0.1"), true},
-		{"version: 1\nchecks: []", false},
-		{"checks: [{metric: vd, max: 0.1}]", false},
-		{check("metric: vd"), false},
-		{check("metric: vdd\n    max: 0.1"), false},
-		{check("metric: vd\n    mx: 0.1"), false},
-		{check("metric: vd\n    max: \"0.1\""), false},
-		{check("metric: vd\n    margin: -0.1\n    max: 0.1"), false},
-		{check("metric: vd\n    severity: warn\n    max: 0.1"), false},
-		{check("metric: vd\n    max_gap: 0.1"), false},
-	} {
-		if c.ok {
-			good = append(good, c.text)
-		} else {
-			bad = append(bad, c.text)
-		}
-		if _, err := Parse("gate file", []byte(c.text)); (err == nil) != c.ok {
-			t.Errorf("%s: read with %v", c.text, err)
-		}
-	}
-	keepForSchema(t, good, bad)
+	must.Same(t, string(must.Get(os.ReadFile(path))(t)), string(txtar.Format(ar)))
 }
 
 func TestPage(t *testing.T) {
@@ -289,22 +249,18 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if err := g.Check(); err != nil {
-			t.Fatalf("read, and still wrong: %v", err)
-		}
+		must.Do(t, g.Check())
 		for i := range g.Checks {
 			c := g.Checks[i]
 			if len(c.limits()) != 1 {
 				continue
 			}
-			again, err := ParseCheck(c.String())
+			again := must.Get(ParseCheck(c.String()))(t)
 			again.Name = c.Name
 			if c.Severity == Blocks {
 				c.Severity = ""
 			}
-			if err != nil || cmp.Diff(c, again) != "" {
-				t.Fatalf("%s: %v, %s", c.String(), err, cmp.Diff(c, again))
-			}
+			must.Same(t, c, again)
 		}
 		Judge(g, &eval.Result{}, &eval.Result{})
 	})

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"cfq/eval"
 	"cfq/internal/must"
 )
@@ -31,13 +29,8 @@ func TestParseCheck(t *testing.T) {
 		"bytes<=1000000":                 {Metric: "bytes", Max: ptr(1e6)},
 	} {
 		c := must.Get(ParseCheck(text))(t)
-		if d := cmp.Diff(want, c); d != "" {
-			t.Errorf("%s: %s", text, d)
-		}
-		again, err := ParseCheck(c.String())
-		if err != nil || cmp.Diff(c, again) != "" {
-			t.Errorf("%s: %s reads as another check: %v", text, c.String(), err)
-		}
+		must.Same(t, want, c)
+		must.Same(t, c, must.Get(ParseCheck(c.String()))(t))
 	}
 	for _, text := range []string{
 		"vd<=0.02", "crg.median@0.25<=0.1:warning", "|crg.median|<=0.1", "gap(vd[sex])<=0.05",
@@ -104,8 +97,7 @@ func TestParseCheckErrors(t *testing.T) {
 		"vd<=0.02:warn":                `invalid severity "warn": want error or warning`,
 		"vd<=0.02:warnin":              `want error or warning`,
 	} {
-		c, err := ParseCheck(text)
-		if err == nil || !strings.Contains(err.Error(), want) {
+		if c, err := ParseCheck(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %+v, %v; want %q", text, c, err, want)
 		}
 	}
@@ -123,17 +115,9 @@ func FuzzParseCheck(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := ParseCheck(c.String())
-		if err != nil {
-			t.Fatalf("%q is written %q: %v", text, c.String(), err)
-		}
-		if d := cmp.Diff(c, again); d != "" {
-			t.Fatalf("%q is written %q: %s", text, c.String(), d)
-		}
+		must.Same(t, c, must.Get(ParseCheck(c.String()))(t))
 		g := &Gate{Checks: []Check{c}}
-		if err := g.Check(); err != nil {
-			t.Fatalf("%q: %v", text, err)
-		}
+		must.Do(t, g.Check())
 		if r := Judge(g, &eval.Result{}, nil); r.Verdict == Pass && c.Severity != Warns {
 			t.Fatalf("%q passes", text)
 		}

@@ -3,9 +3,8 @@ package report
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"cfq/eval"
+	"cfq/internal/must"
 )
 
 func TestExclusions(t *testing.T) {
@@ -23,9 +22,7 @@ func TestExclusions(t *testing.T) {
 		{"refused people without a recourse at margin 0.1", 62, "promises"},
 		{"people without a value of sex", 7, "groups by sex"},
 	}
-	if diff := cmp.Diff(want, Exclusions(d.Result)); diff != "" {
-		t.Error(diff)
-	}
+	must.Same(t, want, Exclusions(d.Result))
 	list := Exclusions(given().Result)
 	if last := list[len(list)-1]; last != (Exclusion{"issued promises that nothing can be said of", 14, "promises"}) {
 		t.Errorf("%+v", list)

@@ -24,10 +24,8 @@ func TestReadJSON(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		floats := cmp.Comparer(func(a, b eval.Float) bool { return a == b || !a.Defined() && !b.Defined() })
-		if diff := cmp.Diff(d, back, floats, cmpopts.EquateEmpty(),
-			cmpopts.IgnoreFields(eval.Result{}, "Records"), cmpopts.IgnoreFields(eval.AtMargin{}, "Steps")); diff != "" {
-			t.Errorf("%s is not the same after reading:\n%s", name, diff)
-		}
+		must.Same(t, d, back, floats, cmpopts.EquateEmpty(),
+			cmpopts.IgnoreFields(eval.Result{}, "Records"), cmpopts.IgnoreFields(eval.AtMargin{}, "Steps"))
 		if shown(t, Views(), "json", back) != data {
 			t.Errorf("%s is not the same when it is written again", name)
 		}

@@ -6,8 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/recourse/promise"
 	"cfq/task"
@@ -43,9 +42,7 @@ func TestPromisesByBatch(t *testing.T) {
 		return b.String()
 	}
 	all := sum(40)
-	if d := cmp.Diff(all, sum(8)); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, all, sum(8))
 	for _, want := range []string{
 		"40, to 40 of 40 people", "26 of 40", "against immutable", "by margin 0.5", "29 of 40", "10 rows",
 		"    line 2   ", "    line 10   ", "--json lists the first 14",

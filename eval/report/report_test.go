@@ -13,7 +13,6 @@ import (
 	"cfq/eval"
 	"cfq/internal/must"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 )
 
@@ -125,9 +124,7 @@ func golden(t *testing.T, name string, ar *txtar.Archive) {
 		must.Do(t, os.WriteFile(path, txtar.Format(ar), 0o644))
 	}
 	want := must.Get(os.ReadFile(path))(t)
-	if d := cmp.Diff(string(want), string(txtar.Format(ar))); d != "" {
-		t.Errorf("differs from %s (UPDATE=1 writes it anew):\n%s", path, d)
-	}
+	must.Same(t, string(want), string(txtar.Format(ar)))
 }
 
 func TestGolden(t *testing.T) {
