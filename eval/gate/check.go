@@ -23,8 +23,6 @@ const (
 	Warns  Severity = "warning" // it is reported
 )
 
-func severities() []string { return []string{string(Blocks), string(Warns)} }
-
 // Check is limits on one metric: at least one of Max, Min, AbsMax, MaxIncrease and MaxGap is set.
 type Check struct {
 	Name     string   // "" = its text without the severity, see String
@@ -228,7 +226,7 @@ func (c *Check) problems() []mistake {
 	add := func(key, format string, a ...any) {
 		ps = append(ps, mistake{key: key, text: fmt.Sprintf(format, a...)})
 	}
-	if c.Severity != "" && !slices.Contains(severities(), string(c.Severity)) {
+	if !slices.Contains([]Severity{"", Blocks, Warns}, c.Severity) {
 		add("severity", "invalid severity %s: want error or warning", message.Quote(string(c.Severity)))
 	}
 	if c.Margin != nil && (!(*c.Margin >= 0) || math.IsInf(*c.Margin, 1)) {

@@ -34,33 +34,32 @@ const (
 	maxPixels   = 2 << 20
 )
 
-// Pictures shows people before and after recourse: those whose promise breaks first, and no more than half of them
-// where others' hold.
+// Pictures shows people before and after recourse, those whose promise breaks first.
 func Pictures(r *eval.Result, draw Draw) ([]Pictured, error) {
 	h := r.Headline()
 	if h < 0 {
 		return nil, nil
 	}
-	var groups [2][]*eval.Record // of broken promises, of others
+	order := func(a, b *eval.Record) int {
+		if broken := a.Steps[h].Full.Broken(); broken != b.Steps[h].Full.Broken() {
+			if broken {
+				return -1
+			}
+			return 1
+		}
+		return byRow(a, b)
+	}
+	var people []*eval.Record
 	for x, err := range r.Records.All() {
 		if err != nil {
 			return nil, err
 		}
-		if !x.Evaluated || !x.Steps[h].Full.Exists() || x.Steps[h].Full.Point == nil {
-			continue
-		}
-		g := &groups[1]
-		if x.Steps[h].Full.Broken() {
-			g = &groups[0]
-		}
-		at, _ := slices.BinarySearchFunc(*g, x, byRow)
-		if *g = slices.Insert(*g, at, x); len(*g) > maxPictured {
-			*g = (*g)[:maxPictured]
+		if x.Evaluated && x.Steps[h].Full.Exists() && x.Steps[h].Full.Point != nil {
+			at, _ := slices.BinarySearchFunc(people, x, order)
+			people = slices.Insert(people, at, x)
+			people = people[:min(len(people), maxPictured)]
 		}
 	}
-	broken, held := groups[0], groups[1]
-	broken = broken[:min(len(broken), max(maxPictured/2, maxPictured-len(held)))]
-	people := slices.Concat(broken, held[:min(len(held), maxPictured-len(broken))])
 	var list []Pictured
 	pixels := 0
 	for _, x := range people {

@@ -48,7 +48,7 @@ func TestPictures(t *testing.T) {
 				t.Errorf("noise %g: %d images of %s, want 3 or 5", noise, n, p.Who)
 			}
 		}
-		want := min(broken, maxPictured/2)
+		want := min(broken, maxPictured)
 		if len(list) != maxPictured || breaks != want || len(drawn) != maxPictured {
 			t.Errorf("noise %g: %d people, %d promises that break, want %d and %d: %v", noise, len(list), breaks, maxPictured,
 				want, got)
