@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"cfq/internal/message"
-	"cfq/internal/ordered"
 	"cfq/internal/statistics"
 	"cfq/task"
 )
@@ -254,17 +253,9 @@ func (x *groups) grouping(margins []float64, least int) Grouping {
 	g := Grouping{By: x.name, Groups: []Group{}, Gaps: []GroupGap{}, Without: x.without}
 	var small []string
 	keys := slices.SortedFunc(maps.Keys(x.members), x.compare)
-	results, work := make([]*Result, len(keys)), make([]func() error, len(keys))
-	for i, key := range keys {
-		work[i] = func() error {
-			results[i] = x.members[key].result(DataFile{}, 1)
-			return nil
-		}
-	}
-	_ = ordered.All(ranking, work...) // what fails is an error of the lists
-	for i, key := range keys {
+	for _, key := range keys {
 		x.told = append(x.told, x.members[key])
-		one := Group{Name: strings.ReplaceAll(key, "\x00", "*"), Result: results[i]}
+		one := Group{Name: strings.ReplaceAll(key, "\x00", "*"), Result: x.members[key].result(DataFile{})}
 		if n := one.Result.Margins[one.Result.Headline()].Rate("vd").Den; n < least {
 			one.Small = true
 			small = append(small, fmt.Sprintf("%s %d", one.Name, n))

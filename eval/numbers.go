@@ -1,12 +1,12 @@
 package eval
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
 	"math/big"
 	"slices"
-	"sync"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -18,19 +18,7 @@ import (
 type lists struct {
 	spilled *extsort.Lists
 	n       []int // by list
-	failing sync.Mutex
 	err     error
-}
-
-// ranking is how many parts of a result are computed at a time, each with two lists in memory at most.
-const ranking = 2
-
-func (l *lists) fail(err error) {
-	l.failing.Lock()
-	defer l.failing.Unlock()
-	if l.err == nil {
-		l.err = err
-	}
 }
 
 func newLists(l limits) *lists { return &lists{spilled: extsort.New(0, l.bytes)} }
@@ -74,7 +62,7 @@ type ranked []float64
 func (x numberList) ranked() ranked {
 	list := make([]float64, x.len())
 	if err := binary.Read(x.spilled.Reader(x.at), binary.LittleEndian, list); err != nil {
-		x.fail(fmt.Errorf("eval: temporary file: %w", err))
+		x.err = cmp.Or(x.err, fmt.Errorf("eval: temporary file: %w", err))
 	}
 	return rank(list)
 }

@@ -1,6 +1,9 @@
 package eval
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // resultAccumulator adds up what a Result says of some of the people: counts, exact sums, and lists for order
 // statistics. So a Result does not depend on the order of the people, and memory does not grow with their number.
@@ -15,6 +18,9 @@ type resultAccumulator struct {
 	rows    struct{ all, labelled int } // of the data: several promises may be about one
 	issued  issuedScope                 // promises
 	doubts  doubtful
+	// The largest priority of those in a sample, and the smallest of the others who could be in it: in one sample of all
+	// people, the first is not above the second.
+	drawn, notDrawn uint64
 }
 
 // The models, as they stand in scope.breaks.
@@ -45,7 +51,7 @@ type solverDoubts struct {
 }
 
 func newResultAccumulator(s *Settings, l *lists) *resultAccumulator {
-	y := &resultAccumulator{s: s, lists: l, once: newAccumulators(false, l)}
+	y := &resultAccumulator{s: s, lists: l, once: newAccumulators(false, l), notDrawn: math.MaxUint64}
 	for range s.Margins {
 		y.margins = append(y.margins, newAccumulators(true, l))
 		for model := range y.breaks {
@@ -110,6 +116,13 @@ func (y *resultAccumulator) count(of []*Record) {
 		}
 		evaluated = evaluated || r.Evaluated
 		free = free || r.Evaluated && approves(r.Quant)
+		switch {
+		case y.s.Sample == 0:
+		case r.Evaluated:
+			y.drawn = max(y.drawn, priority(y.s.Seed, r.X))
+		case r.eligible():
+			y.notDrawn = min(y.notDrawn, priority(y.s.Seed, r.X))
+		}
 		y.countIssued(r)
 		if r.Evaluated {
 			y.doubts.points[ofFull].check(&r.First, nil, 0)

@@ -3,10 +3,7 @@ package eval
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
-
-	"cfq/internal/ordered"
 )
 
 // Summarize computes every metric of a Result from records, which hold one Step for each of the margins if they are
@@ -33,12 +30,8 @@ func metricsOf(records *Records, s Settings, file DataFile, others ...Visitor) (
 	l := newLists(records.limits)
 	defer l.spilled.Close() //nolint:errcheck // nothing in it is wanted any more
 	y := newResultAccumulator(&s, l)
-	one := oneSample{highest: 0, lowest: math.MaxUint64}
 	own := func(_ []*Record, persons [][]*Record) error {
 		for _, of := range persons {
-			if s.Sample > 0 {
-				one.add(of, s.Seed)
-			}
 			y.add(of)
 		}
 		return nil
@@ -46,31 +39,16 @@ func metricsOf(records *Records, s Settings, file DataFile, others ...Visitor) (
 	if err := records.Visit(append([]Visitor{own}, others...)...); err != nil {
 		return nil, err
 	}
-	if one.lowest < one.highest {
+	if y.notDrawn < y.drawn {
 		return nil, ErrSamples
 	}
-	r := y.result(file, ranking)
+	r := y.result(file)
 	r.Records = records
 	return r, l.err
 }
 
 // ErrSamples reports records that were sampled part by part: those of a small part would count too much.
 var ErrSamples = errors.New("eval: the records are of several samples of the people")
-
-// oneSample is the largest priority of those in a sample, and the smallest of the others who could be in it: in one
-// sample of all people, the first is not above the second.
-type oneSample struct{ highest, lowest uint64 }
-
-func (o *oneSample) add(of []*Record, seed uint64) {
-	for _, r := range of {
-		switch {
-		case r.Evaluated:
-			o.highest = max(o.highest, priority(seed, r.X))
-		case r.eligible():
-			o.lowest = min(o.lowest, priority(seed, r.X))
-		}
-	}
-}
 
 // Check reports settings without margins or a confidence.
 func (s *Settings) Check() error {
@@ -83,37 +61,27 @@ func (s *Settings) Check() error {
 	return nil
 }
 
-func (y *resultAccumulator) result(file DataFile, atOnce int) *Result {
+func (y *resultAccumulator) result(file DataFile) *Result {
 	s := *y.s
 	r := &Result{Settings: s, Population: y.population(file), Margins: make([]AtMargin, len(s.Margins))}
-	work := []func() error{func() error {
-		r.Values, _ = y.once.values(s.Confidence)
-		return nil
-	}}
-	for i, t := range s.Margins {
-		work = append(work, func() error {
-			r.Margins[i].Margin = t
-			r.Margins[i].Values, r.Margins[i].Steps = y.margins[i].values(s.Confidence)
-			return nil
-		})
+	r.Values, _ = y.once.values(s.Confidence)
+	for i := range r.Margins {
+		m := &r.Margins[i]
+		m.Margin = s.Margins[i]
+		m.Values, m.Steps = y.margins[i].values(s.Confidence)
 	}
-	_ = ordered.All(atOnce, work...) // what fails is an error of the lists
 	r.Tau01, r.RTau01 = y.tau01(ofFull), y.tau01(ofQuant)
 	if s.Issued {
-		r.Issued = y.issuedCounts(file.Unmatched)
+		n := &y.issued
+		r.Issued = &Issued{
+			Promises: n.promises, Unsampled: n.unsampled,
+			Unjudgeable: newTally(file.Unmatched, file.Unmatched+n.unsampled+n.promises),
+			Invalid:     newTally(n.invalid, n.promises), Infeasible: newTally(n.infeasible, n.promises),
+		}
 		r.Tau01 = y.issued.tau(s.Margins[0], s.Confidence)
 	}
 	r.Warnings = y.warnings(r)
 	return r
-}
-
-func (y *resultAccumulator) issuedCounts(unmatched int) *Issued {
-	n := &y.issued
-	return &Issued{
-		Promises: n.promises, Unsampled: n.unsampled,
-		Unjudgeable: newTally(unmatched, unmatched+n.unsampled+n.promises),
-		Invalid:     newTally(n.invalid, n.promises), Infeasible: newTally(n.infeasible, n.promises),
-	}
 }
 
 func (y *resultAccumulator) population(file DataFile) Population {
