@@ -136,9 +136,8 @@ func compareRows(t *testing.T, a, b *Result) {
 				t.Errorf("%s of model %d: %s", r.Metric, j, d)
 			}
 		}
-		// Here everybody who counts in one model counts in the other, or has trials of their own: the difference is
-		// that of the values. It is not where they are restricted to people who are common to both, which changes
-		// little.
+		// Here everybody who counts in one model counts in the other, or has trials of their own: the difference is that of
+		// the values. It is not where they are restricted to people who are common to both, which changes little.
 		delta, want := float64(r.Cells[1].Delta.Value), float64(r.Cells[1].Value.Value-r.Cells[0].Value.Value)
 		tol := 1e-12
 		if strings.HasPrefix(r.Metric, "crg") || r.Metric == "dir_sim" || r.Metric == "act_overlap" {

@@ -2,9 +2,8 @@
 // recourse that the full-precision model f promises still hold under the quantized model g, what does
 // it cost there, and does g promise what f would not keep.
 //
-// In: two recourse.Models, an action set, people. Out: a Result with every metric of [Metrics], each
-// with its counts. An evaluation has two steps, and
-// [Compare] is both for people who fit in memory:
+// In: two recourse.Models, an action set, people. Out: a Result with every metric of [Metrics], each with its counts.
+// An evaluation has two steps, and [Compare] is both for people who fit in memory:
 //
 //   - [Measure] takes people from a [Source], finds the points where the recourse of each refused person ends, asks the
 //     other model about them, and makes one [Record] for each person.
@@ -74,10 +73,9 @@ type Event struct {
 // With promises, those of f at t are those issued whose margin under f is t or more, and the following holds for g
 // alone.
 //
-// At each required margin t, in ascending order, both models' minimal-cost
-// recourse is solved, once: a person whose point for a smaller t reaches the
-// larger one already keeps it (it is minimal there too), and without a
-// point for a smaller t there is none for a larger.
+// At each required margin t, in ascending order, both models' minimal-cost recourse is solved, once: a person whose
+// point for a smaller t reaches the larger one already keeps it (it is minimal there too), and without a point for a
+// smaller t there is none for a larger.
 //
 // It fails when a model fails, when the dimensions differ, or when a margin is
 // not finite. Having few people or none to evaluate is not an error but a warning.

@@ -58,8 +58,7 @@ func TestMarginError(t *testing.T) {
 	near(t, "max", float64(m.Estimate("margin_error.max").Value), 200, 0)
 }
 
-// tau01 is held against its definition: the predicted curve of VD over t,
-// walked on a fine grid.
+// tau01 is held against its definition: the predicted curve of VD over t, walked on a fine grid.
 func TestTauIsTheFirstGoodMargin(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

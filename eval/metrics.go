@@ -167,9 +167,8 @@ func MustMetric(id string) Metric {
 	return m
 }
 
-// Metrics returns the table of all metrics, in the order in which reports show
-// them. In its definitions f is the full-precision model, g the quantized one,
-// m their logit margin for the favourable class, x a person, and u the point
+// Metrics returns the table of all metrics, in the order in which reports show them. In its definitions f is the
+// full-precision model, g the quantized one, m their logit margin for the favourable class, x a person, and u the point
 // where the person's minimal-cost recourse ends.
 func Metrics() []Metric {
 	return slices.DeleteFunc(slices.Clone(metricTable()), func(m Metric) bool { return m.Name == "" })

@@ -49,9 +49,8 @@ func event(happens, eligible bool) (x float64, counts bool) { return float64(cou
 
 func defined(x Float) (float64, bool) { return float64(x), x.Defined() }
 
-// Epsilon keeps the ratios of CRG, DirSim and ActOverlap from dividing by
-// zero (the paper's epsilon). It is far below any cost a person could notice,
-// so it does not tame the mean of ratios; the ratio of sums and the median do.
+// Epsilon keeps the ratios of CRG, DirSim and ActOverlap from dividing by zero (the paper's epsilon). It is far below
+// any cost a person could notice, so it does not tame the mean of ratios; the ratio of sums and the median do.
 const Epsilon = 1e-9
 
 // SupportTau is the change, in model-input units, from which on an input

@@ -7,9 +7,8 @@ import (
 	"cfq/recourse"
 )
 
-// Record is everything that was measured about one person. All metrics are
-// sums over records, so a slice of them (one subgroup, one bootstrap draw)
-// has metrics of its own: see Summarize.
+// Record is everything that was measured about one person. All metrics are sums over records, so a slice of them (one
+// subgroup, one bootstrap draw) has metrics of its own: see Summarize.
 type Record struct {
 	Person int `json:"-"`    // number of the record, see [Records.All]; position in the People that Compare was given
 	Row    int `json:"row"`  // of the data, as task.ReadOptions counts: from 0
@@ -67,10 +66,9 @@ func (s *Step) common() bool { return s.Full.Exists() && (s.Quant.Exists() || s.
 
 func (s *Step) bothExist() bool { return s.Full.Exists() && s.Quant.Exists() }
 
-// Promise is a recourse that one model gives to one person. Cost is in the
-// task's cost units and both margins are logit margins at the recourse point
-// x+delta; they are undefined unless Status is recourse.Found, except that a
-// person who has the required margin already has cost 0.
+// Promise is a recourse that one model gives to one person. Cost is in the task's cost units and both margins are logit
+// margins at the recourse point x+delta; they are undefined unless Status is recourse.Found, except that a person who
+// has the required margin already has cost 0.
 type Promise struct {
 	Status recourse.Status `json:"status"`
 	Cost   Float           `json:"cost"`

@@ -7,9 +7,8 @@ import (
 	"cfq/internal/statistics"
 )
 
-// Float is a number that may be undefined (NaN): the mean of no numbers, the
-// margin of a promise that does not exist. JSON knows no NaN and no infinity;
-// both become null there.
+// Float is a number that may be undefined (NaN): the mean of no numbers, the margin of a promise that does not exist.
+// JSON knows no NaN and no infinity; both become null there.
 type Float float64
 
 // Defined reports whether x is a finite number.
@@ -54,8 +53,7 @@ func NewRate(num, den int, confidence float64) Rate {
 	return r
 }
 
-// Tally is a share of things that were all counted. Nothing was sampled, so it has no interval; that of
-// nothing is 0.
+// Tally is a share of things that were all counted. Nothing was sampled, so it has no interval; that of nothing is 0.
 type Tally struct {
 	Value Float `json:"value"`
 	Num   int   `json:"num"`
@@ -74,9 +72,8 @@ func (t Tally) value() Value {
 	return v
 }
 
-// Estimate is a number computed from N people, with an interval at the two-sided confidence of Settings in which
-// the population's lies. An end that these people cannot tell is infinite (null in JSON); Value is undefined
-// when N is 0.
+// Estimate is a number computed from N people, with an interval at the two-sided confidence of Settings in which the
+// population's lies. An end that these people cannot tell is infinite (null in JSON); Value is undefined when N is 0.
 type Estimate struct {
 	Value Float `json:"value"`
 	N     int   `json:"n"`

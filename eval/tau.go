@@ -9,19 +9,15 @@ import (
 
 const tauShare = 0.01
 
-// Tau is the smallest margin to demand of one model's recourse so that at most
-// 1 % of the promises break under the other model: the infimum of the t with
-// VD <= 1 % at t and at every solved margin above t.
+// Tau is the smallest margin to demand of one model's recourse so that at most 1 % of the promises break under the
+// other model: the infimum of the t with VD <= 1 % at t and at every solved margin above t.
 //
-// VD is known exactly at the required margins that were solved. Above a
-// solved margin s, and below the next one, it is predicted from the points
-// solved at s: asked for a margin t > s, a person's point moves on until its
-// margin is t, or stays where it is if it has that much already, and the
-// difference of the two models is assumed to stay what it was. A promise that
-// held at s then still holds, and one that broke at s breaks until t exceeds
-// (own margin - other margin) there. The prediction therefore never reaches
-// further than from one solved margin to the next, except above the last one;
-// Extrapolated says when the answer lies there.
+// VD is known exactly at the required margins that were solved. Above a solved margin s, and below the next one, it is
+// predicted from the points solved at s: asked for a margin t > s, a person's point moves on until its margin is t, or
+// stays where it is if it has that much already, and the difference of the two models is assumed to stay what it was. A
+// promise that held at s then still holds, and one that broke at s breaks until t exceeds (own margin - other margin)
+// there. The prediction therefore never reaches further than from one solved margin to the next, except above the last
+// one; Extrapolated says when the answer lies there.
 //
 // Issued promises do not move: at t, those with an own margin of t or more are promises. So VD is known at every t from
 // the lowest evaluated margin on, and nothing is predicted. It is undefined when the promises with the largest margins
