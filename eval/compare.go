@@ -356,15 +356,11 @@ func sideBySide(names []string, results []*Result, each func(person [][]*Record)
 				}
 			}
 		}
-		at := map[*Record]int{}
-		for i, r := range parts[0] {
-			at[r] = i
-		}
 		for _, of := range byPerson(parts[0], results[0].Records.key) {
 			person := make([][]*Record, len(results))
 			for _, r := range of {
 				for model := range results {
-					person[model] = append(person[model], parts[model][at[r]])
+					person[model] = append(person[model], parts[model][r.Person-parts[0][0].Person])
 				}
 			}
 			each(person)
