@@ -53,7 +53,7 @@ const (
 	WorseThan  Call = "worse"
 	Alike      Call = "~"       // nothing can be said
 	Differs    Call = "differs" // certain, of a metric that has no better side
-	Baseline   Call = ""        // the first model
+	baseline   Call = ""        // the first model
 )
 
 // The tests.
@@ -151,7 +151,7 @@ func (c *Comparison) add(m *Metric, at int) (tests []*pairedTest) {
 	}
 	for i := range row.Cells {
 		cell := &row.Cells[i]
-		*cell = Cell{Value: values[i].Estimate, Delta: unknown(), P: undefined(), Call: Baseline}
+		*cell = Cell{Value: values[i].Estimate, Delta: unknown(), P: undefined(), Call: baseline}
 		switch {
 		case i == 0:
 		case values[i].Kind == KindExact && values[0].Kind == KindExact:
@@ -172,7 +172,7 @@ func call(better Better, d float64) Call {
 	switch {
 	case d == 0 || math.IsNaN(d):
 		return Alike
-	case better == None:
+	case better == neither:
 		return Differs
 	case (d > 0) == (better == Higher):
 		return BetterThan

@@ -15,10 +15,10 @@ type Better string
 
 // The directions.
 const (
-	Lower  Better = "lower"
-	Higher Better = "higher"
-	Zero   Better = "near 0"
-	None   Better = "as the original's"
+	Lower   Better = "lower"
+	Higher  Better = "higher"
+	Zero    Better = "near 0"
+	neither Better = "as the original's"
 )
 
 // Requirement is what a metric needs of an evaluation in addition to f's promises. What was not asked for has no value.

@@ -144,7 +144,7 @@ func promiseMetrics() []Metric {
 			"Share of the evaluated people, all refused by f, with a feasible action that reaches margin t under f. People f "+
 				"approves are not counted.").
 			share(func(v recordView) (bool, bool) { return v.at.Full.Exists(), !approves(v.Full) }).inGroups(),
-		mirrored("rfrr", "people that the quantized model can help", "RFRR(t)", None, OwnMetric,
+		mirrored("rfrr", "people that the quantized model can help", "RFRR(t)", neither, OwnMetric,
 			"FRR mirrored: of the evaluated people that g refuses too, the share with a feasible action that reaches margin "+
 				"t under g.").
 			share(func(v recordView) (bool, bool) { return v.at.Quant.Exists(), v.mirrored(v.s) }).
@@ -187,7 +187,7 @@ func actionMetrics() []Metric {
 		ratio("crg.abs_p95", "size of the change of the cost that 95 % stay below", "|CRG|, p95", Lower, OwnMetric,
 			"95th percentile (nearest rank) of the absolute ratios.").
 			is(crg.ratios, sizeQuantile(0.95)),
-		family(perMargin, "ratio", RequiresNoise)("crg_noise.abs_mean", "noise floor of CRG", "|CRG|, noise", None,
+		family(perMargin, "ratio", RequiresNoise)("crg_noise.abs_mean", "noise floor of CRG", "|CRG|, noise", neither,
 			OwnMetric,
 			"|CRG| of f against itself, solved twice with different random numbers for a sample of people. CRG of this size "+
 				"comes from the solver, not from the model. crg_noise has the other forms too.").gatedBy("crg.abs_median").
@@ -250,8 +250,8 @@ func marginMetrics() []Metric {
 		e, counts := marginError(v)
 		return e * e, counts
 	})
-	own := sampleOf(None, true, func(v recordView) (float64, bool) { return defined(v.at.Full.Own) })
-	other := sampleOf(None, true, func(v recordView) (float64, bool) { return defined(v.at.Full.Other) })
+	own := sampleOf(neither, true, func(v recordView) (float64, bool) { return defined(v.at.Full.Own) })
+	other := sampleOf(neither, true, func(v recordView) (float64, bool) { return defined(v.at.Full.Other) })
 	own.steps, other.steps = 1, 2
 	list := []Metric{
 		logits("margin_error.mean", "mean margin error at recourse points", "mean e", Zero, OwnMetric,
@@ -270,15 +270,15 @@ func marginMetrics() []Metric {
 		logits("margin_error.max", "largest margin error", "max |e|", Lower, OwnMetric,
 			"Maximum of |e|.").
 			is(errs, sizeQuantile(1)),
-		logits("margins_full.median", "margin of the original at its recourse points, median", "", None,
+		logits("margins_full.median", "margin of the original at its recourse points, median", "", neither,
 			"Diagnostics: margins at recourse points",
 			"Median of m_f(u_f). The report also has min, p05, p95 and max.").
 			is(own, quantile(0.5)),
-		logits("margins_quant.median", "margin of the quantized model at the same points, median", "", None,
+		logits("margins_quant.median", "margin of the quantized model at the same points, median", "", neither,
 			"Diagnostics: margins at recourse points",
 			"Median of m_g(u_f).").
 			is(other, quantile(0.5)),
-		logits("margins_quant.p05", "margin of the quantized model that 95 % of the points exceed", "", None,
+		logits("margins_quant.p05", "margin of the quantized model that 95 % of the points exceed", "", neither,
 			"Diagnostics: margins at recourse points",
 			"5th percentile (nearest rank) of m_g(u_f). Above 0, at most 5 % of the promises break.").
 			is(other, quantile(0.05)),
@@ -384,10 +384,10 @@ func decisionMetrics() []Metric {
 			"Mean of the shares that f decides correctly among people with the favourable outcome and among the others. At "+
 				"50 %, which is chance, the labels are probably misread.").
 			is(&sample{of: correctByOutcome}, balancedShare()),
-		decision("favourable_full", "approved by the original", "", None, standardMetric,
+		decision("favourable_full", "approved by the original", "", neither, standardMetric,
 			"Share of all people read that f approves.").
 			share(func(v recordView) (bool, bool) { return approves(v.Full), true }),
-		decision("favourable_quant", "approved by the quantized model", "", None, standardMetric,
+		decision("favourable_quant", "approved by the quantized model", "", neither, standardMetric,
 			"The same for g.").
 			share(func(v recordView) (bool, bool) { return approves(v.Quant), true }),
 		decision("disagreement", "decisions that differ", "", Lower, OwnMetric,
