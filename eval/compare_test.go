@@ -132,9 +132,7 @@ func compareRows(t *testing.T, a, b *Result) {
 			t.Errorf("%s: margin %v", r.Metric, r.Margin)
 		}
 		for j, res := range c.Results {
-			if d := cmp.Diff(m.In(res, seen[r.Metric]).Estimate, r.Cells[j].Value, sameFloat); d != "" {
-				t.Errorf("%s of model %d: %s", r.Metric, j, d)
-			}
+			must.Same(t, m.In(res, seen[r.Metric]).Estimate, r.Cells[j].Value, sameFloat)
 		}
 		// Here everybody who counts in one model counts in the other, or has trials of their own: the difference is that of
 		// the values. It is not where they are restricted to people who are common to both, which changes little.
@@ -338,9 +336,7 @@ func TestComparisonDoesNotDependOn(t *testing.T) {
 	o := ComparisonOptions{alone: true, Draws: 200, Seed: 3, Workers: 1}
 	want := comparison(t, o, a, b)
 	o.Workers = 5
-	if d := cmp.Diff(want.Rows, comparison(t, o, a, b).Rows, sameFloat); d != "" {
-		t.Errorf("the number of workers: %s", d)
-	}
+	must.Same(t, want.Rows, comparison(t, o, a, b).Rows, sameFloat)
 	order := rand.New(rand.NewPCG(1, 1)).Perm(500)
 	mixed := func(r *Result) *Result {
 		records, was := make([]Record, len(order)), listed(t, r)
@@ -355,9 +351,7 @@ func TestComparisonDoesNotDependOn(t *testing.T) {
 	for i, r := range got.Rows {
 		near(t, "value", float64(r.Cells[1].Value.Value), float64(want.Rows[i].Cells[1].Value.Value), 1e-12)
 		r.Cells[1].Value = want.Rows[i].Cells[1].Value // the rounding of sums is another
-		if d := cmp.Diff(want.Rows[i].Cells[1], r.Cells[1], sameFloat); d != "" {
-			t.Errorf("the order of people: %s: %s", r.Metric, d)
-		}
+		must.Same(t, want.Rows[i].Cells[1], r.Cells[1], sameFloat)
 	}
 	o.Seed = 4
 	if d := cmp.Diff(want.Rows, comparison(t, o, a, b).Rows, sameFloat); d == "" {
@@ -421,9 +415,7 @@ func TestComparisonErrors(t *testing.T) {
 		{"report", changed(func(r *Result) { r.Records = nil }), "read from a report"},
 	} {
 		_, err := ComparePaired([]string{"a", "b"}, []*Result{a, c.b}, ComparisonOptions{})
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.want)
-		}
+		must.Fail(t, err, c.want)
 	}
 	if _, err := ComparePaired([]string{"a", "b"}, []*Result{a, a}, ComparisonOptions{Confidence: 1.5}); err == nil {
 		t.Error("a confidence of 1.5 is taken")

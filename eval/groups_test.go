@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"cfq/internal/must"
 	"cfq/internal/statistics"
 	"cfq/recourse"
@@ -198,9 +196,7 @@ func testGroups(t *testing.T, people *task.People) {
 			names = append(names, g.Name)
 			alone := summarize(t, want[by.By+" "+g.Name], r.Settings, DataFile{})
 			alone.Records = nil // a group has none of its own
-			if d := cmp.Diff(asJSON(t, alone), asJSON(t, g.Result)); d != "" {
-				t.Errorf("%s %s: %s", by.By, g.Name, d)
-			}
+			must.Same(t, asJSON(t, alone), asJSON(t, g.Result))
 		}
 		if people != 600 || by.Without == 0 || !slices.IsSorted(names) {
 			t.Errorf("%s: %d people in groups %q or none", by.By, people, names)

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/recourse"
 )
 
@@ -77,9 +77,7 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 	if invalid == 0 || infeasible == 0 || approved == 0 || broken[0] == 0 {
 		t.Fatalf("nothing to see: %+v", want)
 	}
-	if d := cmp.Diff(&want, r.Issued); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, &want, r.Issued)
 	for k := range margins {
 		a := r.Margins[k]
 		vd, frr := a.Rate("vd"), a.Rate("frr")
@@ -155,9 +153,7 @@ func TestGivenErrors(t *testing.T) {
 	_, err := Compare(t.Context(), original, original, &Batch{
 		People: people, Set: threeInputs(t), Promises: make([]recourse.Action, 3),
 	}, Options{})
-	if err == nil || !strings.Contains(err.Error(), "3 promises for 20 people") {
-		t.Errorf("error %v", err)
-	}
+	must.Fail(t, err, "3 promises for 20 people")
 	generous := original
 	generous.b = 100
 	b := &Batch{People: people, Set: threeInputs(t), Promises: given(20, people.X, 1)}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"cfq/internal/must"
@@ -134,9 +133,7 @@ func TestNeitherOrderNorPartsCount(t *testing.T) {
 			few := limits{bytes: 2000, records: 30}
 			got := gathered(t, shuffledParts(rng, records), r.Settings.Margins, people.Subgroups, few)
 			text := report(t, got, r.Settings, file)
-			if d := cmp.Diff(strings.Split(usual, "\n"), strings.Split(text, "\n")); d != "" {
-				t.Fatalf("%s, IDs %t: %s", name, ids, d)
-			}
+			must.Same(t, strings.Split(usual, "\n"), strings.Split(text, "\n"))
 			must.Do(t, got.Close())
 		}
 	}
@@ -199,9 +196,7 @@ func TestOrderOfOddRecords(t *testing.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "order"), 1))
 		want := report(t, gathered(t, [][]Record{records}, s.Margins, group, usualLimits()), s, DataFile{})
 		got := report(t, gathered(t, shuffledParts(rng, records), s.Margins, group, limits{500, 3}), s, DataFile{})
-		if d := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); d != "" {
-			rt.Error(d)
-		}
+		must.Same(rt, strings.Split(want, "\n"), strings.Split(got, "\n"))
 	})
 }
 
@@ -249,9 +244,7 @@ func TestCopiesByTheDefinition(t *testing.T) {
 			if got := copiesIn(t, r); got != want {
 				rt.Errorf("%d copies, want %d", got, want)
 			}
-			if err := r.Close(); err != nil {
-				rt.Error(err)
-			}
+			must.Do(rt, r.Close())
 		}
 	})
 }
@@ -317,13 +310,9 @@ func TestComparisonOfManyRecords(t *testing.T) {
 		if want == nil {
 			want = got
 		}
-		if d := cmp.Diff(want.Rows, got.Rows, sameFloat); d != "" {
-			t.Error(d)
-		}
+		must.Same(t, want.Rows, got.Rows, sameFloat)
 		for _, r := range results {
-			if err := r.Close(); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, r.Close())
 		}
 	}
 	if vd := cellsOf(want, "vd")[0]; vd.Test != mcNemarTest || vd.Delta.N == 0 {
@@ -370,12 +359,8 @@ func TestMeasureInBatches(t *testing.T) {
 			}
 			for _, records := range all {
 				got := report(t, records, settings, DataFile{})
-				if d := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); d != "" {
-					t.Errorf("%s in batches of %d: %s", name, size, d)
-				}
-				if err := records.Close(); err != nil {
-					t.Error(err)
-				}
+				must.Same(t, strings.Split(want, "\n"), strings.Split(got, "\n"))
+				must.Do(t, records.Close())
 			}
 		}
 	}

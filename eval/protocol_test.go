@@ -24,9 +24,7 @@ func TestSampleAndWorkers(t *testing.T) {
 	one := compare(t, original, g, people, o)
 	o.Workers = 4
 	four := compare(t, original, g, people, o)
-	if d := cmp.Diff(asJSON(t, one), asJSON(t, four)); d != "" {
-		t.Errorf("workers change the result:\n%s", d)
-	}
+	must.Same(t, asJSON(t, one), asJSON(t, four))
 	if one.Population.Evaluated != 60 || one.Population.Refused <= 60 {
 		t.Errorf("%+v", one.Population)
 	}
@@ -137,9 +135,7 @@ func TestErrors(t *testing.T) {
 		{"no margins", original, Options{Margins: []float64{}}, "no required margin"},
 	} {
 		_, err := Compare(t.Context(), original, c.g, &Batch{People: crowd(20, 1), Set: threeInputs(t)}, c.o)
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.want)
-		}
+		must.Fail(t, err, c.want)
 		var undefined *UndefinedError
 		if isNaN := strings.HasPrefix(c.name, "NaN"); errors.As(err, &undefined) != isNaN || isNaN && !undefined.Quantized() {
 			t.Errorf("%s: %#v", c.name, err)
@@ -362,9 +358,7 @@ func TestSummarizeForeignRecords(t *testing.T) {
 		}
 	}
 	perturbed := Record{Row: 3, Evaluated: true, Steps: []Step{{}, {Perturbed: make([]Float, 2)}}}
-	if err := of(2).Add(&perturbed); err == nil || !strings.Contains(err.Error(), "row 3: 2 perturbations, want 3") {
-		t.Errorf("a record with two perturbations: %v", err)
-	}
+	must.Fail(t, of(2).Add(&perturbed), "row 3: 2 perturbations, want 3")
 	fit := of(2, Record{}, Record{Evaluated: true, Steps: make([]Step, 2)})
 	if r, err := Summarize(fit, good, DataFile{}); err != nil ||
 		r.Population.Read != 2 {
@@ -372,9 +366,6 @@ func TestSummarizeForeignRecords(t *testing.T) {
 	}
 	// A record that has not one step for each margin of the others cannot be told from one that has.
 	for _, steps := range []int{0, 1, 3} {
-		if err := of(2).Add(&Record{Row: 3, Evaluated: true, Steps: make([]Step, steps)}); err == nil ||
-			!strings.Contains(err.Error(), "record of row 3") {
-			t.Errorf("%d steps: %v", steps, err)
-		}
+		must.Fail(t, of(2).Add(&Record{Row: 3, Evaluated: true, Steps: make([]Step, steps)}), "record of row 3")
 	}
 }

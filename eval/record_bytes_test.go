@@ -66,9 +66,7 @@ func TestRecordBytes(t *testing.T) {
 		for range 3 {
 			want := anyRecord(rt, dim, margins, attributes)
 			b := from.encode(nil, &want)
-			if diff := cmp.Diff(&want, must.Get(from.decode(b))(rt), sameBits()); diff != "" {
-				rt.Fatal(diff)
-			}
+			must.Same(rt, &want, must.Get(from.decode(b))(rt), sameBits())
 			cut := rapid.IntRange(0, len(b)-1).Draw(rt, "cut")
 			if _, err := from.decode(b[:cut]); !errors.Is(err, errDamaged) {
 				rt.Fatalf("%d of %d bytes: %v", cut, len(b), err)
@@ -113,9 +111,7 @@ func TestRecordsKeepRecords(t *testing.T) {
 			want = append(want, x)
 		}
 		for range 2 {
-			if diff := cmp.Diff(want, all(t, r), sameBits()); diff != "" {
-				rt.Fatal(diff)
-			}
+			must.Same(rt, want, all(t, r), sameBits())
 		}
 		// Each is one of one person's, and all visitors see all.
 		seen := map[int]bool{}
@@ -140,9 +136,7 @@ func TestRecordsKeepRecords(t *testing.T) {
 			return nil
 		})
 		must.Do(rt, err)
-		if diff := cmp.Diff(unordered(r, want), unordered(r, visited), sameBits()); diff != "" {
-			rt.Fatal(diff)
-		}
+		must.Same(rt, unordered(r, want), unordered(r, visited), sameBits())
 		rows := map[int]bool{}
 		for i := range want {
 			rows[want[i].Row] = true

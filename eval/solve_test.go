@@ -48,9 +48,7 @@ func TestOriginalIsSolvedOnce(t *testing.T) {
 			want := compareBatch(t, original, g, b, o)
 			rows.Store(0)
 			got := must.Get(Compare(t.Context(), f, g, solved, Options{}))(t)
-			if d := cmp.Diff(want, got, same); d != "" {
-				t.Errorf("%s: %s", name, d)
-			}
+			must.Same(t, want, got, same)
 			if n := rows.Load(); n != 0 {
 				t.Errorf("%s: the original was asked for %d gradients", name, n)
 			}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"cfq/internal/must"
@@ -61,9 +60,8 @@ func TestParseStress(t *testing.T) {
 		"sparsity:2,bounds:0.5,": "only sparsity:K and bounds:G",
 		"shifts:2":               "takes no number",
 	} {
-		if _, err := ParseStress(spec); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v does not say %q", spec, err, want)
-		}
+		_, err := ParseStress(spec)
+		must.Fail(t, err, want)
 	}
 }
 
@@ -166,9 +164,7 @@ func TestMix(t *testing.T) {
 		for _, row := range rows {
 			records = append(records, all[row])
 		}
-		if d := cmp.Diff(asJSON(t, summarize(t, records, base.Settings, DataFile{})), asJSON(t, r)); d != "" {
-			t.Errorf("%s: %s", out[i].Name, d)
-		}
+		must.Same(t, asJSON(t, summarize(t, records, base.Settings, DataFile{})), asJSON(t, r))
 		drawn = append(drawn, rows)
 	}
 	if want := "people with kind=few are 39.8 % in place of 20 %: 251 of 500 are drawn"; out[0].About != want {
@@ -282,9 +278,7 @@ func TestTightness(t *testing.T) {
 		t.Error("the moderate regime has what only the result as a whole has")
 	}
 	base.Groups, base.Footprint = nil, nil
-	if d := cmp.Diff(asJSON(t, base), asJSON(t, out[4].Result)); d != "" {
-		t.Errorf("the moderate regime is not the task's: %s", d)
-	}
+	must.Same(t, asJSON(t, base), asJSON(t, out[4].Result))
 }
 
 func TestShifts(t *testing.T) {
@@ -317,9 +311,7 @@ func TestShifts(t *testing.T) {
 	}
 	_, again := stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}}, names...)
 	for i := range again {
-		if d := cmp.Diff(asJSON(t, out[i].Result), asJSON(t, again[i].Result)); d != "" {
-			t.Errorf("%s by itself: %s", names[i], d)
-		}
+		must.Same(t, asJSON(t, out[i].Result), asJSON(t, again[i].Result))
 	}
 	people.Labels = nil
 	people.Subgroups[0].Values[0], people.Subgroups[0].Codes = "all", make([]int32, 500)
@@ -358,9 +350,7 @@ func TestStressErrors(t *testing.T) {
 		must.Do(t, err)
 		b := &Batch{People: c.people, Set: threeInputs(t), Promises: c.promises}
 		err = base.Stress(t.Context(), original, original, b, []Stress{s}, o)
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v does not say %q", c.spec, err, c.want)
-		}
+		must.Fail(t, err, c.want)
 	}
 	base.Records = nil
 	s, _ := ParseStress("outcome:0.5")
