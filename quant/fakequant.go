@@ -79,31 +79,33 @@ func (f *Fake) call(op string, inputs []string, lo, hi *graph.Tensor) *graph.Nod
 // Reference: section Mixed-precision bit allocation of the paper; Jang et al., Categorical Reparameterization with
 // Gumbel-Softmax, 2017.
 func (f *Fake) Hardest(shares string) string {
-	node := func(op string, in []string, out string, attrs ...graph.Attr) *graph.Node {
-		return &graph.Node{Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs}
-	}
+	k, z := bodyNode("ArgMax", "k", "p"), bodyNode("OneHot", "z", "k", "depth", "values")
+	k.Attrs = []graph.Attr{graph.IntAttr("axis", 0), graph.IntAttr("keepdims", 0)}
+	z.Attrs = []graph.Attr{graph.IntAttr("axis", 0)}
 	f.define(&graph.Function{
 		Name: hardest, Domain: ownDomain, Opsets: []graph.Opset{{Version: f.Model.Opset("")}},
 		Inputs: []string{"p", "depth", "values"}, Outputs: []string{"z"},
-		Nodes: []*graph.Node{
-			node("ArgMax", []string{"p"}, "k", graph.IntAttr("axis", 0), graph.IntAttr("keepdims", 0)),
-			node("OneHot", []string{"k", "depth", "values"}, "z", graph.IntAttr("axis", 0)),
-		},
+		Nodes: []*graph.Node{k, z},
 	})
 	depth := f.Const(graph.FromInts("depth", []int64{f.Types[shares].Shape[0].Size}, 1))
-	z := f.Name("choice")
+	choice := f.Name("choice")
 	f.Append(&graph.Node{
-		Op: hardest, Domain: ownDomain, Name: f.Name("hardest"), Outputs: []string{z},
+		Op: hardest, Domain: ownDomain, Name: f.Name("hardest"), Outputs: []string{choice},
 		Inputs: []string{shares, depth, f.Const(graph.FromFloats("values", []float32{0, 1}, 2))},
 	})
-	f.Types[z] = f.Types[shares]
+	f.Types[choice] = f.Types[shares]
 	f.Rules[ownDomain+"."+hardest] = func(c *autodiff.Call, i int) string {
 		if i != 0 {
 			return ""
 		}
 		return c.Grad()
 	}
-	return z
+	return choice
+}
+
+// bodyNode is a node in the body of a function.
+func bodyNode(op, out string, in ...string) *graph.Node {
+	return &graph.Node{Op: op, Inputs: in, Outputs: []string{out}}
 }
 
 func (f *Fake) define(fn *graph.Function) {
@@ -119,20 +121,17 @@ func (f *Fake) define(fn *graph.Function) {
 // weightQuantizer is the body of a call. Its outputs are the quantized weights and, for the gradient, the ratios
 // rounded, before and after clipping.
 func weightQuantizer(op string, opset int64) *graph.Function {
-	node := func(op, out string, in ...string) *graph.Node {
-		return &graph.Node{Op: op, Inputs: in, Outputs: []string{out}}
-	}
 	f := &graph.Function{
 		Name: op, Domain: ownDomain, Opsets: []graph.Opset{{Version: opset}},
 		Inputs: []string{"v", "s", "lo", "hi"}, Outputs: []string{"y", "r", "q"},
 		Nodes: []*graph.Node{
-			node("Round", "r", "v"), node("Max", "above", "r", "lo"), node("Min", "q", "above", "hi"),
-			node("Mul", "y", "q", "s"),
+			bodyNode("Round", "r", "v"), bodyNode("Max", "above", "r", "lo"), bodyNode("Min", "q", "above", "hi"),
+			bodyNode("Mul", "y", "q", "s"),
 		},
 	}
 	if op == learnedStep {
 		f.Inputs[0], f.Inputs[1], f.Outputs = "w", "log", append(f.Outputs, "s")
-		f.Nodes = append([]*graph.Node{node("Exp", "s", "log"), node("Div", "v", "w", "s")}, f.Nodes...)
+		f.Nodes = append([]*graph.Node{bodyNode("Exp", "s", "log"), bodyNode("Div", "v", "w", "s")}, f.Nodes...)
 	}
 	return f
 }

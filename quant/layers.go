@@ -90,17 +90,13 @@ func IsLayer(n *graph.Node) bool {
 
 // Quantized says which weights of an operator are quantized; "" for an operator that has none.
 func Quantized(op string) string {
-	switch op {
-	case "Gemm", "MatMul":
-		return "stored weights that rows are multiplied with"
-	case "Conv":
-		return "stored weights of convolutions of one or two dimensions"
-	case "Einsum":
-		return "stored weights, where it is a product of rows with matrices"
-	case "Gather":
-		return "tables of embeddings, from which categories take rows"
-	}
-	return ""
+	rows := "stored weights that rows are multiplied with"
+	return map[string]string{
+		"Gemm": rows, "MatMul": rows,
+		"Conv":   "stored weights of convolutions of one or two dimensions",
+		"Einsum": "stored weights, where it is a product of rows with matrices",
+		"Gather": "tables of embeddings, from which categories take rows",
+	}[op]
 }
 
 // NodeName is the name by which plans know a node: its own, or its output's when it has none.
@@ -140,15 +136,21 @@ func (f *finder) layer(n *graph.Node) (*LayerInfo, error) {
 	}
 	l.Out, l.Columns = w.Len()/l.In, l.In
 	var err error
-	switch unfit := f.unfit(l, w); {
+	switch bias := f.inits[l.Bias]; {
 	case n.Is("Einsum"):
 		l.Fixed = "it is no product of rows with matrices, or sizes of its input are not known"
 	case side == 0:
 		l.Fixed = "its weights are the left factor of the product"
 	case conv && len(w.Dims) > 4:
 		l.Fixed = fmt.Sprintf("it is a convolution of %d dimensions, not 1 or 2", len(w.Dims)-2)
-	case unfit != "":
-		l.Fixed = unfit
+	case w.DType != graph.Float:
+		l.Fixed = fmt.Sprintf("its weights are %s, not float32", w.DType)
+	case f.inits[l.Weight] == nil:
+		l.Fixed = "its weights are converted by a Cast"
+	case l.Bias != "" && bias == nil:
+		l.Fixed = fmt.Sprintf("its bias %q is computed", l.Bias)
+	case bias != nil && (bias.DType != graph.Float || !slices.Equal(bias.Dims, []int64{int64(l.Out)})):
+		l.Fixed = fmt.Sprintf("its bias is %s of shape %v, not one float32 for each output", bias.DType, bias.Dims)
 	case conv:
 		if l.Conv, err = convOf(n, w.Dims, f.shape(l.Input)); err != nil {
 			l.Fixed = err.Error()
@@ -187,21 +189,6 @@ func (f *finder) numbers(l *LayerInfo, w, b *graph.Tensor) (err error) {
 		l.Fixed = NotFinite
 	}
 	return nil
-}
-
-func (f *finder) unfit(l *LayerInfo, w *graph.Tensor) string {
-	bias := f.inits[l.Bias]
-	switch {
-	case w.DType != graph.Float:
-		return fmt.Sprintf("its weights are %s, not float32", w.DType)
-	case f.inits[l.Weight] == nil:
-		return "its weights are converted by a Cast"
-	case l.Bias != "" && bias == nil:
-		return fmt.Sprintf("its bias %q is computed", l.Bias)
-	case bias != nil && (bias.DType != graph.Float || len(bias.Dims) != 1 || bias.Dims[0] != int64(l.Out)):
-		return fmt.Sprintf("its bias is %s of shape %v, not one float32 for each output", bias.DType, bias.Dims)
-	}
-	return ""
 }
 
 func finite(v []float32) bool {
@@ -294,9 +281,6 @@ func (f *finder) sources(layers []LayerInfo) {
 			from[l.Behind.Value] = l.Node
 		}
 	}
-	if len(from) == 0 {
-		return
-	}
 	for _, n := range f.g.Nodes {
 		if s, ok := from[n.Input(0)]; ok && Moves(n) {
 			from[n.Outputs[0]] = s
@@ -309,18 +293,12 @@ func (f *finder) sources(layers []LayerInfo) {
 
 // Moves reports whether every number of n's output is one of its first input.
 func Moves(n *graph.Node) bool {
-	switch n.Op {
-	case "MaxPool", "GlobalMaxPool", "Transpose":
-		return n.Standard() && len(n.Outputs) == 1
-	}
-	return Reshapes(n)
+	moving := slices.Contains([]string{"MaxPool", "GlobalMaxPool", "Transpose"}, n.Op)
+	return Reshapes(n) || moving && n.Standard() && len(n.Outputs) == 1
 }
 
 // Reshapes reports whether n's output has the numbers of its first input, in their order.
 func Reshapes(n *graph.Node) bool {
-	switch n.Op {
-	case "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Identity":
-		return n.Standard() && len(n.Outputs) == 1
-	}
-	return false
+	return n.Standard() && len(n.Outputs) == 1 &&
+		slices.Contains([]string{"Flatten", "Reshape", "Squeeze", "Unsqueeze", "Identity"}, n.Op)
 }

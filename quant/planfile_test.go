@@ -243,98 +243,71 @@ const smallPlan = `{
 
 func TestPlanFileMistakes(t *testing.T) {
 	infos := planModel(rand.New(rand.NewPCG(1, 2)))
-	for _, c := range []struct{ name, old, by, want string }{
-		{"nothing wrong", "", "", ""},
-		{
-			"no plan", smallPlan, "{}",
-			`this is not a plan that --save-plan wrote: this is version 0 of the format`,
-		},
-		{"empty", smallPlan, "", `this is not a plan`},
-		{"version", `"cfq_plan": 1`, `"cfq_plan": 2`, `this is version 2 of the format: want version 1`},
-		{"hash", `"0000`, `"000`, `model: sha256 "000`},
-		{
-			"unknown key", `"bias": 1,`, `"bais": 1,`,
-			`line 11, column 24: unknown key "bais": want one of bias, bits, codes, scale`,
-		},
-		{"key twice", `"bias": 1,`, `"bias": 1, "bias": 2,`, `line 11, column 35: duplicate key "bias"`},
-		{"null", `"bias": 1,`, `"bias": null,`, `line 11, column 32: null is not a value of a plan`},
-		{"recipe", `"ptq"`, `7`, `line 4, column 24: recipe: got number, want a text`},
-		{"width", `"bits": 2`, `"bits": 5`, `line 11: layer "last", row 0: 5-bit weights are not supported`},
-		{"code range", `"1111"`, `"1131"`, `line 12: layer "last", row 1: code 2: "3" is 3, outside -2..1`},
-		{"code digit", `"1111"`, `"11x1"`, `layer "last", row 1: code 2: "x" is not a code`},
-		{"few codes", `"1111"`, `"111"`, `line 12: layer "last", row 1: 3 codes for 4 inputs`},
-		{"few rows", `,
+	for _, c := range []struct{ old, by, want string }{
+		{"", "", ""},
+		{smallPlan, "{}", `this is not a plan that --save-plan wrote: this is version 0 of the format`},
+		{smallPlan, "", `this is not a plan`},
+		{`"cfq_plan": 1`, `"cfq_plan": 2`, `this is version 2 of the format: want version 1`},
+		{`"0000`, `"000`, `model: sha256 "000`},
+		{`"bias": 1,`, `"bais": 1,`, `line 11, column 24: unknown key "bais": want one of bias, bits, codes, scale`},
+		{`"bias": 1,`, `"bias": 1, "bias": 2,`, `line 11, column 35: duplicate key "bias"`},
+		{`"bias": 1,`, `"bias": null,`, `line 11, column 32: null is not a value of a plan`},
+		{`"ptq"`, `7`, `line 4, column 24: recipe: got number, want a text`},
+		{`"bits": 2`, `"bits": 5`, `line 11: layer "last", row 0: 5-bit weights are not supported`},
+		{`"1111"`, `"1131"`, `line 12: layer "last", row 1: code 2: "3" is 3, outside -2..1`},
+		{`"1111"`, `"11x1"`, `layer "last", row 1: code 2: "x" is not a code`},
+		{`"1111"`, `"111"`, `line 12: layer "last", row 1: 3 codes for 4 inputs`},
+		{`,
         {"scale": 0.25, "bias": -1, "codes": "1111"}`, ``, `line 6: layer "last": 1 rows for 2 outputs`},
+		{`"scale": 0.25`, `"scale": -0.25`, `line 12: layer "last", row 1: the scale -0.25 is not a positive number`},
+		{`"scale": 0.25`, `"scale": 0`, `line 12: layer "last", row 1: the scale 0 is not a positive number`},
+		{`"bias": 1,`, `"bias": 1e99,`, `line 11, column 35: bias: got number 1e99, want a number (float32)`},
+		{`"scale": 0.25, `, ``, `line 12: layer "last", row 1: "codes" without a "scale"`},
+		{`"zero": 0`, `"zero": 256`, `line 9, column 57: zero: got number 256, want a number (uint8)`},
 		{
-			"scale", `"scale": 0.25`, `"scale": -0.25`,
-			`line 12: layer "last", row 1: the scale -0.25 is not a positive number`,
-		},
-		{
-			"no scale at all", `"scale": 0.25`, `"scale": 0`,
-			`line 12: layer "last", row 1: the scale 0 is not a positive number`,
-		},
-		{"huge", `"bias": 1,`, `"bias": 1e99,`, `line 11, column 35: bias: got number 1e99, want a number (float32)`},
-		{"no scale", `"scale": 0.25, `, ``, `line 12: layer "last", row 1: "codes" without a "scale"`},
-		{"zero point", `"zero": 0`, `"zero": 256`, `line 9, column 57: zero: got number 256, want a number (uint8)`},
-		{
-			"wide zero point", `{"bits": 8, "scale": 0.5, "zero": 0}`, `{"bits": 4, "scale": 0.5, "zero": 16}`,
+			`{"bits": 8, "scale": 0.5, "zero": 0}`, `{"bits": 4, "scale": 0.5, "zero": 16}`,
 			`line 6: layer "last": zero point 16 does not fit 4 bits`,
 		},
 		{
-			"activation scale", `{"bits": 8, "scale": 0.5, "zero": 0}`, `{"bits": 4, "zero": 3}`,
+			`{"bits": 8, "scale": 0.5, "zero": 0}`, `{"bits": 4, "zero": 3}`,
 			`line 6: layer "last": activation scale 0 is not a positive number`,
 		},
 		{
-			"input", `"activation": {"bits": 8, "scale": 0.5, "zero": 0}`, `"reads": "input"`,
+			`"activation": {"bits": 8, "scale": 0.5, "zero": 0}`, `"reads": "input"`,
 			`line 6: layer "last": it reads "h", which the plan's input does not cover`,
 		},
 		{
-			"reads", `"activation": {"bits": 8, "scale": 0.5, "zero": 0}`, `"reads": "it"`,
+			`"activation": {"bits": 8, "scale": 0.5, "zero": 0}`, `"reads": "it"`,
 			`line 6: layer "last": "reads": "it": want "input" or "float"`,
 		},
-		{"reads two", `"activation":`, `"reads": "float", "activation":`, `line 6: layer "last": "reads": "float": want`},
+		{`"activation":`, `"reads": "float", "activation":`, `line 6: layer "last": "reads": "float": want`},
 		{
-			"no activation", "      \"activation\": {\"bits\": 8, \"scale\": 0.5, \"zero\": 0},\n", "",
+			"      \"activation\": {\"bits\": 8, \"scale\": 0.5, \"zero\": 0},\n", "",
 			`line 6: layer "last": want one of "activation"`,
 		},
-		{"layer", `"last"`, `"least"`, `line 6: the model has no layer "least"`},
-		{"fixed", `"last"`, `"odd"`, `line 6: layer "odd": it must stay in float: its weights are converted`},
-		{
-			"shape", `"bits": 2,`, `"bits": 2, "shape": [2, 5],`,
-			`line 6: layer "last": shape [2 5]: the model's layer has [2 4]`,
-		},
-		{
-			"one size", `"bits": 2,`, `"bits": 2, "shape": [2],`,
-			`line 6: layer "last": shape [2]: the model's layer has [2 4]`,
-		},
-		{
-			"shape of the model", `"bits": 2,`, `"bits": 2, "shape": [3, 4],`,
-			`line 6: layer "last": shape [3 4]: the model's layer has [2 4]`,
-		},
-		{"no bits", `      "bits": 2,
+		{`"last"`, `"least"`, `line 6: the model has no layer "least"`},
+		{`"last"`, `"odd"`, `line 6: layer "odd": it must stay in float: its weights are converted`},
+		{`"bits": 2,`, `"bits": 2, "shape": [2, 5],`, `line 6: layer "last": shape [2 5]: the model's layer has [2 4]`},
+		{`"bits": 2,`, `"bits": 2, "shape": [2],`, `line 6: layer "last": shape [2]: the model's layer has [2 4]`},
+		{`"bits": 2,`, `"bits": 2, "shape": [3, 4],`, `line 6: layer "last": shape [3 4]: the model's layer has [2 4]`},
+		{`      "bits": 2,
 `, ``, `layer "last", row 0: neither the row nor the layer has "bits"`},
 		{
-			"bits twice", `{"scale": 0.25`, `{"bits": 2, "scale": 0.25`,
+			`{"scale": 0.25`, `{"bits": 2, "scale": 0.25`,
 			`line 12: layer "last", row 1: both the row and the layer have "bits"`,
 		},
-		{
-			"scale twice", `"bits": 2`, `"bits": 2, "scale": 1`,
-			`line 11: layer "last", row 0: both the row and the layer have a "scale"`,
-		},
-		{"type", `"rows": [`, `"rows": [[],`, `line 10, column 16: rows: got array, want an object`},
-		{"syntax", `"rows": [`, `"rows": {`, `line 11, column 9: this is not JSON`},
-		{"comma", `"codes": "01ef"},`, `"codes": "01ef"}`, `line 12, column 9: this is not JSON`},
-		{"end", "  ]\n}\n", "", `line 14, column 6: this is not JSON: unexpected end of JSON input`},
-		{
-			"behind", "  ]\n}\n", "  ]\n}\n{}",
-			`line 17, column 1: this is not JSON: invalid character '{' after top-level value`,
-		},
-		{"twice", "  ]\n}\n", `, {"node": "last", "float": true}]}`, `line 15: duplicate layer "last"`},
+		{`"bits": 2`, `"bits": 2, "scale": 1`, `line 11: layer "last", row 0: both the row and the layer have a "scale"`},
+		{`"rows": [`, `"rows": [[],`, `line 10, column 16: rows: got array, want an object`},
+		{`"rows": [`, `"rows": {`, `line 11, column 9: this is not JSON`},
+		{`"codes": "01ef"},`, `"codes": "01ef"}`, `line 12, column 9: this is not JSON`},
+		{"  ]\n}\n", "", `line 14, column 6: this is not JSON: unexpected end of JSON input`},
+		{"  ]\n}\n", "  ]\n}\n{}", `line 17, column 1: this is not JSON: invalid character '{' after top-level value`},
+		{"  ]\n}\n", `, {"node": "last", "float": true}]}`, `line 15: duplicate layer "last"`},
 	} {
 		text := smallPlan
 		if c.old != "" {
 			if !strings.Contains(text, c.old) {
-				t.Fatalf("%s: the plan has no %q", c.name, c.old)
+				t.Fatalf("the plan has no %q", c.old)
 			}
 			text = strings.Replace(text, c.old, c.by, 1)
 		}
@@ -345,7 +318,7 @@ func TestPlanFileMistakes(t *testing.T) {
 		var mistake *PlanError
 		if (err == nil) != (c.want == "") || err != nil &&
 			(!errors.As(err, &mistake) || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+			t.Errorf("%q for %q: %v, want %q", c.by, c.old, err, c.want)
 		}
 	}
 }

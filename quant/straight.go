@@ -60,19 +60,16 @@ func StraightThrough(m *graph.Model) map[string]autodiff.Rule {
 }
 
 func activationQuantizer(name string, opset int64) *graph.Function {
-	node := func(op, out string, in ...string) *graph.Node {
-		return &graph.Node{Op: op, Inputs: in, Outputs: []string{out}}
-	}
 	f := &graph.Function{
 		Name: name, Domain: ownDomain, Inputs: []string{"x", "s", "z"}, Outputs: []string{"y"},
-		Opsets: []graph.Opset{{Version: opset}}, Nodes: []*graph.Node{node("QuantizeLinear", "q", "x", "s", "z")},
+		Opsets: []graph.Opset{{Version: opset}}, Nodes: []*graph.Node{bodyNode("QuantizeLinear", "q", "x", "s", "z")},
 	}
 	last := "q"
 	if name == fakeClip {
 		f.Inputs, last = append(f.Inputs, "lo", "hi"), "c"
-		f.Nodes = append(f.Nodes, node("Clip", "c", "q", "lo", "hi"))
+		f.Nodes = append(f.Nodes, bodyNode("Clip", "c", "q", "lo", "hi"))
 	}
-	f.Nodes = append(f.Nodes, node("DequantizeLinear", "y", last, "s", "z"))
+	f.Nodes = append(f.Nodes, bodyNode("DequantizeLinear", "y", last, "s", "z"))
 	return f
 }
 

@@ -78,23 +78,21 @@ func (p *pipeline) part(v string, width int64) {
 
 func (p *pipeline) oneHot(name string, k int) {
 	x := p.input(name, graph.String, 1)
-	p.strict[name] = p.rng.IntN(3) == 0
-	zeros := int64(1)
-	if p.strict[name] {
-		zeros = 0
-	}
-	v := p.ml("OneHotEncoder", []string{x}, texts4(k), graph.IntAttr("zeros", zeros))
+	v := p.ml("OneHotEncoder", []string{x}, texts4(k), p.zeros(name))
 	p.part(p.b.Op("Reshape", []string{v, p.ints(-1, int64(k))}), int64(k))
+}
+
+func (p *pipeline) zeros(name string) graph.Attr {
+	if p.strict[name] = p.rng.IntN(3) == 0; p.strict[name] {
+		return graph.IntAttr("zeros", 0)
+	}
+	return graph.IntAttr("zeros", 1)
 }
 
 func (p *pipeline) ordinal(name string, k int) {
 	x := p.input(name, graph.String, 1)
-	keys := texts4(k)
+	keys, values := texts4(k), graph.IntsAttr("values_int64s", places(k)...)
 	keys.Name = "keys_strings"
-	values := graph.Attr{Name: "values_int64s", Kind: graph.AttrInts}
-	for i := range k {
-		values.Ints = append(values.Ints, int64(i))
-	}
 	v := p.ml("LabelEncoder", []string{x}, keys, values, graph.IntAttr("default_int64", -1))
 	v = p.b.Op("Cast", []string{v}, graph.IntAttr("to", int64(graph.Float)))
 	p.part(p.b.Op("Div", []string{v, p.b.Const(graph.FromFloats("c", []float32{3}))}), 1)
@@ -104,11 +102,7 @@ func (p *pipeline) ordinal(name string, k int) {
 // what all unknown texts are.
 func (p *pipeline) filled(name string, k int) {
 	p.blank[name] = true
-	x := p.input(name, graph.String, 1)
-	zeros := graph.IntAttr("zeros", 1)
-	if p.strict[name] = p.rng.IntN(3) == 0; p.strict[name] {
-		zeros = graph.IntAttr("zeros", 0)
-	}
+	x, zeros := p.input(name, graph.String, 1), p.zeros(name)
 	keys := texts4(k)
 	keys.Strings = append(keys.Strings, nil)
 	if p.rng.IntN(2) == 0 {
@@ -117,14 +111,9 @@ func (p *pipeline) filled(name string, k int) {
 		return
 	}
 	keys.Name = "keys_strings"
-	values := graph.Attr{Name: "values_int64s", Kind: graph.AttrInts}
-	all := graph.Attr{Name: "cats_int64s", Kind: graph.AttrInts}
-	for i := range k {
-		all.Ints = append(all.Ints, int64(i))
-	}
-	values.Ints = append(slices.Clone(all.Ints), p.rng.Int64N(int64(k)))
+	values := graph.IntsAttr("values_int64s", append(places(k), p.rng.Int64N(int64(k)))...)
 	code := p.ml("LabelEncoder", []string{x}, keys, values, graph.IntAttr("default_int64", p.rng.Int64N(2)-1))
-	v := p.ml("OneHotEncoder", []string{code}, all, zeros)
+	v := p.ml("OneHotEncoder", []string{code}, graph.IntsAttr("cats_int64s", places(k)...), zeros)
 	p.part(p.b.Op("Reshape", []string{v, p.ints(-1, int64(k))}), int64(k))
 }
 

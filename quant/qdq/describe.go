@@ -3,7 +3,6 @@ package qdq
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -98,8 +97,7 @@ func describe(m *graph.Model, float bool) ([]LayerNote, error) {
 func typed(m *onnxio.Model) *graph.Model {
 	g := m.Graph().Clone()
 	g.Graph.Values = nil
-	for _, name := range slices.Sorted(maps.Keys(m.Types())) {
-		t := m.Types()[name]
+	for name, t := range m.Types() {
 		g.Graph.Values = append(g.Graph.Values, graph.Value{Name: name, DType: t.DType, Shape: t.Shape})
 	}
 	return g
