@@ -2,7 +2,6 @@ package onnxio
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -52,8 +51,6 @@ func OpenMap(ctx context.Context, g *graph.Model, o ort.Options) (*Map, error) {
 		return nil, fmt.Errorf("input %q holds %s; float is needed", m.input.Name, m.input.DType)
 	case t.DType != graph.Float:
 		return nil, fmt.Errorf("output %q holds %s; float is needed", m.output, t.DType)
-	case slices.ContainsFunc(g.Graph.Nodes, (*graph.Node).HasGraphs):
-		return nil, errors.New("it has nodes with branches or loops; export it without them")
 	}
 	m.Out = n
 	m.s, err = ort.Open(g, o)

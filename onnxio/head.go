@@ -1,6 +1,7 @@
 package onnxio
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -249,13 +250,10 @@ func (m *Model) candidates(output string) []string {
 	}
 	var out []string
 	needed := m.graph.Graph.Needed(output)
-	captures := slices.ContainsFunc(m.graph.Graph.Nodes, (*graph.Node).HasGraphs) // values that no node lists
 	for _, n := range m.graph.Graph.Nodes {
 		for _, v := range n.Outputs {
-			if !needed[n] && !captures || v == "" || v == output {
-				continue
-			}
-			if c, err := m.columns(v); err == nil && (c == k || c <= 2 && k <= 2) {
+			c, err := m.columns(v)
+			if needed[n] && v != "" && v != output && err == nil && (c == k || c <= 2 && k <= 2) {
 				out = append(out, v)
 			}
 		}
@@ -281,10 +279,7 @@ func (m *Model) sample(ctx context.Context, output string, values []string) (map
 		func() float32 { return float32(r.IntN(2)) },
 		func() float32 { return float32(r.NormFloat64() / 100) },
 	}
-	rows := 16
-	if m.fixed > 0 {
-		rows = m.fixed
-	}
+	rows := cmp.Or(m.fixed, 16)
 	// run returns the rows' outputs, nil where one has none.
 	run := func(x []float32) ([][]float64, error) {
 		before := len(seen[output])

@@ -177,7 +177,7 @@ func (f *Signature) split(g *graph.Graph) {
 	needed := g.Needed(names(numbers)...)
 	var kept []*graph.Node
 	for _, n := range g.Nodes {
-		if needed[n] || n.HasGraphs() {
+		if needed[n] {
 			kept = append(kept, n)
 		} else {
 			f.back = append(f.back, n)
@@ -258,12 +258,10 @@ func labels(g *graph.Graph) []string {
 }
 
 func (f *Signature) keep(g *graph.Graph) {
-	if !slices.ContainsFunc(g.Nodes, (*graph.Node).HasGraphs) { // which use values unseen
-		needed := g.Needed(names(g.Outputs)...)
-		g.Nodes = slices.DeleteFunc(g.Nodes, func(n *graph.Node) bool { return !needed[n] })
-		uses := used(g.Nodes)
-		g.Inits = slices.DeleteFunc(g.Inits, func(t *graph.Tensor) bool { return !uses[t.Name] && !g.IsOutput(t.Name) })
-	}
+	needed := g.Needed(names(g.Outputs)...)
+	g.Nodes = slices.DeleteFunc(g.Nodes, func(n *graph.Node) bool { return !needed[n] })
+	uses := used(g.Nodes)
+	g.Inits = slices.DeleteFunc(g.Inits, func(t *graph.Tensor) bool { return !uses[t.Name] && !g.IsOutput(t.Name) })
 	g.Inputs = slices.DeleteFunc(g.Inputs, func(v graph.Value) bool { return v.Name != f.input && g.Init(v.Name) == nil })
 	g.Values = nil // types of values that may be gone: a run shows those that are there
 }

@@ -83,7 +83,7 @@ func (f *Signature) front(g *graph.Graph) {
 				}
 			}
 		}
-		fixed := !n.HasGraphs() && !slices.ContainsFunc(n.Inputs, func(in string) bool { return in != "" && !w.fixed[in] })
+		fixed := !slices.ContainsFunc(n.Inputs, func(in string) bool { return in != "" && !w.fixed[in] })
 		for _, o := range n.Outputs {
 			w.fixed[o] = fixed
 		}

@@ -567,7 +567,7 @@ func tableRows(ctx context.Context, m *graph.Model, o ort.Options) (map[string]i
 	}
 	var lookups []*graph.Node
 	for _, n := range m.Graph.Nodes {
-		if !n.HasGraphs() && !slices.ContainsFunc(n.Inputs, func(in string) bool { return !fixed[in] }) {
+		if !slices.ContainsFunc(n.Inputs, func(in string) bool { return !fixed[in] }) {
 			g.Nodes = append(g.Nodes, n)
 			for _, out := range n.Outputs {
 				fixed[out] = true

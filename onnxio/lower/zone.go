@@ -59,9 +59,10 @@ func preprocessingOf(g *graph.Graph, rows map[string]int64) (*preprocessing, err
 		g: g, rows: rows, class: map[string]valueClass{}, types: map[string]graph.DType{}, elems: map[string][]elem{},
 		depends: map[string][]int{},
 	}
+	read := used(g.Nodes)
 	for _, v := range g.DataInputs() {
 		z.types[v.Name] = v.DType
-		if reads(g, v.Name) { // what only stands in the file is no column
+		if read[v.Name] { // what only stands in the file is no column
 			z.errs = append(z.errs, z.input(v))
 		}
 	}
@@ -95,12 +96,6 @@ func preprocessingOf(g *graph.Graph, rows map[string]int64) (*preprocessing, err
 		z.border(n)
 	}
 	return z, errors.Join(z.errs...)
-}
-
-func reads(g *graph.Graph, value string) bool {
-	return slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool {
-		return n.HasGraphs() || slices.Contains(n.Inputs, value)
-	})
 }
 
 func (z *preprocessing) input(v graph.Value) error {
@@ -204,7 +199,7 @@ func (z *preprocessing) of(n *graph.Node, known map[string]valueClass) valueClas
 	switch {
 	case n.Is("Shape") || n.Is("Size"):
 		return sizes
-	case have[computed] || n.HasGraphs() || have[sizes] && !have[raw] && z.float(n):
+	case have[computed] || have[sizes] && !have[raw] && z.float(n):
 		return computed
 	case have[raw]:
 		return raw
@@ -241,7 +236,7 @@ func (z *preprocessing) move(n *graph.Node) {
 
 func (z *preprocessing) border(n *graph.Node) {
 	var from []string
-	own := n.HasGraphs() // a part of the computation
+	own := false // a part of the computation
 	for _, in := range n.Inputs {
 		if z.class[in] == raw {
 			from = append(from, in)
