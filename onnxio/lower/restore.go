@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -103,9 +102,8 @@ func (f *Signature) Lowered() bool { return f.lowered }
 
 // Feed makes the inputs of the file of rows of the lowered model's input. A row without any category of a column has
 // one that no look-up knows, or the first where there must be one.
-func (f *Signature) Feed(x []float32) ([]*graph.Tensor, error) {
+func (f *Signature) Feed(x []float32) (out []*graph.Tensor, err error) {
 	dim := width(f.Columns)
-	var out []*graph.Tensor
 	for _, v := range f.file.Graph.DataInputs() {
 		t, err := feed(v, f.Columns, len(x)/dim, func(row, column int) string {
 			c := &f.Columns[column]
@@ -127,16 +125,15 @@ func (f *Signature) Feed(x []float32) ([]*graph.Tensor, error) {
 	return out, nil
 }
 
-func (f *Signature) rows(n int) (x []float32, dim int) {
-	dim = width(f.Columns)
+func (f *Signature) rows(n int) []float32 {
+	dim := width(f.Columns)
 	r := rand.New(rand.NewPCG(7, 14))
-	x = make([]float32, n*dim)
+	x := make([]float32, n*dim)
 	for i := range n {
 		for k := range f.Columns {
 			c := &f.Columns[k]
 			at := x[i*dim+c.First:]
-			bits := c.DType.Bits()
-			switch unsigned := strings.HasPrefix(c.DType.String(), "u"); {
+			switch {
 			case c.Values != nil:
 				if k := r.IntN(len(c.Values)); c.Strict || c.DType != graph.String || i%8 != k%8 { // else one that is not known
 					at[k] = 1
@@ -148,21 +145,21 @@ func (f *Signature) rows(n int) (x []float32, dim int) {
 			case i%4 < 2:
 				at[0] = float32(r.IntN(20))
 			default: // any size that the type, and a float, has exactly
-				at[0] = float32(r.IntN(1 << min(bits-1, r.IntN(24)+1)))
-				if i%4 == 3 && !unsigned {
+				at[0] = float32(r.IntN(1 << min(c.DType.Bits()-1, r.IntN(24)+1)))
+				if i%4 == 3 && !c.unsigned() {
 					at[0] = -at[0]
 				}
 			}
 		}
 	}
-	return x, dim
+	return x
 }
 
 func (f *Signature) compare(ctx context.Context, low *graph.Model, o ort.Options) error {
 	const slack = 1e-4
 	input := low.Graph.DataInputs()[0]
 	batch := cmp.Or(max(0, int(input.Shape[0].Size)), 64)
-	x, _ := f.rows(batch)
+	x := f.rows(batch)
 	var names []string
 	produced := f.file.Graph.Producers()
 	for _, v := range low.Graph.Outputs {
