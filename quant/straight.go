@@ -31,8 +31,8 @@ func StraightThrough(m *graph.Model) map[string]autodiff.Rule {
 		if q != nil && q.Op == "Clip" {
 			q, clip = producers[q.Input(0)], q
 		}
-		if !dq.Is("DequantizeLinear") || q == nil || !q.Is("QuantizeLinear") || inits[q.Input(0)] != nil || q.Input(2) == "" ||
-			q.Input(1) != dq.Input(1) || q.Input(2) != dq.Input(2) { // per tensor, on one grid
+		if !dq.Is("DequantizeLinear") || q == nil || !q.Is("QuantizeLinear") || inits[q.Input(0)] != nil ||
+			q.Input(2) == "" || q.Input(1) != dq.Input(1) || q.Input(2) != dq.Input(2) { // per tensor, on one grid
 			continue
 		}
 		call := &graph.Node{

@@ -148,9 +148,10 @@ func changes() map[string][]change {
 	ratio := func(a *graph.Attr) *graph.Tensor { return graph.FromFloats("", []float32{a.F}) }
 	t := map[string][]change{
 		"BatchNormalization": {{9, byChannel}, {14, inferenceForm}},
-		"Clip":               {{11, numberInput("min", 1)}, {11, numberInput("max", 2)}}, // the old defaults are those of float32
-		"Dropout":            {{10, boolMask}, {12, asInput("ratio", 1, ratio)}},
-		"Pad":                {{11, asInput("pads", 1, integers)}, {11, numberInput("value", 2)}},
+		// The old defaults are the ends of float32's range.
+		"Clip":    {{11, numberInput("min", 1)}, {11, numberInput("max", 2)}},
+		"Dropout": {{10, boolMask}, {12, asInput("ratio", 1, ratio)}},
+		"Pad":     {{11, asInput("pads", 1, integers)}, {11, numberInput("value", 2)}},
 		"Slice": {
 			{10, asInput("starts", 1, integers)}, {10, asInput("ends", 2, integers)}, {10, asInput("axes", 3, integers)},
 		},

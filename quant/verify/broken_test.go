@@ -72,7 +72,8 @@ func TestCannotCheck(t *testing.T) {
 		t.Error("no plan is accepted")
 	}
 	eng := orttest.Need(t)
-	o := verify.Options{Engine: eng, Plan: &quant.Plan{}, Probes: []*graph.Tensor{probe(deep("Relu", "Softmax", 8, 16, 16, 2), 1)}}
+	x := probe(deep("Relu", "Softmax", 8, 16, 16, 2), 1)
+	o := verify.Options{Engine: eng, Plan: &quant.Plan{}, Probes: []*graph.Tensor{x}}
 	if _, err := verify.Check(context.Background(), []byte("no model"), o); err == nil {
 		t.Error("no model is accepted")
 	}

@@ -19,7 +19,8 @@ type netBuilder struct {
 
 func newNet(width int64) *netBuilder {
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "net"}}
-	m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: width}}}}
+	shape := graph.Shape{{Size: -1, Param: "N"}, {Size: width}}
+	m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: shape}}
 	return &netBuilder{graph.NewBuilder(m.Graph, ""), rand.New(rand.NewPCG(3, 8)), m}
 }
 
@@ -41,7 +42,8 @@ func deep(activation, end string, widths ...int64) *graph.Model {
 	for i := 1; i < len(widths); i++ {
 		made := fmt.Sprintf("h%d", i)
 		b.Append(&graph.Node{
-			Name: fmt.Sprintf("layer%d", i), Op: "Gemm", Outputs: []string{made}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+			Name: fmt.Sprintf("layer%d", i), Op: "Gemm", Outputs: []string{made},
+			Attrs:  []graph.Attr{graph.IntAttr("transB", 1)},
 			Inputs: []string{value, b.random(widths[i], widths[i-1]), b.random(widths[i])},
 		})
 		op := activation
