@@ -1,13 +1,10 @@
 package ptq
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,32 +17,24 @@ import (
 	"cfq/task"
 )
 
-// adult reads Adult's training rows and model from the shared data, or the loans
-// when they are not there.
-func adult(b *testing.B) (name string, m *graph.Model, t *task.Task, people *task.People) {
+// adult reads Adult's training or test rows and a model from the shared data, or the loans when they are not there.
+func adult(b *testing.B, rows string) (name string, m *graph.Model, t *task.Task, people *task.People) {
 	dir, err := realdata.Find()
 	if err != nil {
 		b.Logf("measuring the loans: %v", err)
 		m, t, people = loans(b, "train.csv")
 		return "loans", m, t, people
 	}
-	if m, err = codec.ReadFile(filepath.Join(dir, "models", "adult", "mlp2-s0.onnx")); err != nil {
-		b.Fatal(err)
-	}
-	if t, err = task.Load(filepath.Join("..", "reproduce", "testdata", "tasks", "adult.yaml")); err != nil {
-		b.Fatal(err)
-	}
-	if people, err = task.Read(context.Background(), filepath.Join(dir, "data", "adult", "adult.data.gz"), t,
-		task.ReadOptions{}); err != nil {
-		b.Fatal(err)
-	}
+	m = must.Get(codec.ReadFile(filepath.Join(dir, "models", "adult", "mlp2-s0.onnx")))(b)
+	t = must.Get(task.Load(filepath.Join("..", "reproduce", "testdata", "tasks", "adult.yaml")))(b)
+	people = must.Get(task.Read(b.Context(), filepath.Join(dir, "data", "adult", rows), t, task.ReadOptions{}))(b)
 	return "adult", m, t, people
 }
 
 // BenchmarkTeacher measures the teacher actions, K = 3, of all training rows. The
 // ratio is their time to that of one plain gradient of all rows in the same run.
 func BenchmarkTeacher(b *testing.B) {
-	name, m, t, people := adult(b)
+	name, m, t, people := adult(b, "adult.data.gz")
 	c := must.Get(OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
 	defer c.Close()
 	set := must.Get(constraint.Compile(t))(b)
@@ -73,7 +62,7 @@ func BenchmarkTeacher(b *testing.B) {
 // BenchmarkQuantize measures the whole of quantize on all training rows, with the
 // most memory that the process ever had.
 func BenchmarkQuantize(b *testing.B) {
-	name, m, t, people := adult(b)
+	name, m, t, people := adult(b, "adult.data.gz")
 	b.Run(name, func(b *testing.B) {
 		for b.Loop() {
 			r := must.Get(Quantize(b.Context(), loaded(b, m), t, people,
@@ -81,27 +70,15 @@ func BenchmarkQuantize(b *testing.B) {
 			must.Do(b, r.Verified.Err())
 		}
 		b.ReportMetric(float64(people.N)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
-		if mb := peakMB(); mb > 0 {
-			b.ReportMetric(mb, "peak-MB")
-		}
+		b.ReportMetric(peakMB(), "peak-MB")
 	})
 }
 
-// peakMB is the largest resident size of this process in megabytes, 0 where the
-// system does not tell.
+// peakMB is the largest resident size of this process in megabytes, where the system counts kilobytes, as Linux does.
 func peakMB() float64 {
-	f, err := os.Open("/proc/self/status")
-	if err != nil {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
 		return 0
 	}
-	defer f.Close()
-	var kb float64
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if rest, ok := strings.CutPrefix(s.Text(), "VmHWM:"); ok {
-			if _, err := fmt.Sscan(rest, &kb); err != nil {
-				return 0
-			}
-		}
-	}
-	return kb / 1024
+	return float64(u.Maxrss) / 1024
 }

@@ -10,7 +10,6 @@ import (
 
 	"cfq/eval"
 	"cfq/internal/must"
-	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/recourse"
@@ -25,7 +24,7 @@ import (
 // loans'), repeated.
 func BenchmarkGate100k(b *testing.B) {
 	ctx := b.Context()
-	name, m, t, people := adult(b)
+	name, m, t, people := adult(b, "adult.data.gz")
 	full := must.Get(OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
 	defer full.Close()
 	set := must.Get(constraint.Compile(t))(b)
@@ -116,16 +115,11 @@ func crowd(b *testing.B, m recourse.Model, set *constraint.Set, t *task.Task, pe
 // these margins that takes.
 func BenchmarkEval(b *testing.B) {
 	ctx := b.Context()
-	name, m, t, people := adult(b)
+	name, m, t, people := adult(b, "adult.data.gz")
 	q, err := Quantize(ctx, loaded(b, m), t, people, mustRecipe(CFPTQ, "allocate.budget=4"), Run{})
 	must.Do(b, err)
 	g := must.Get(codec.Read(q.Model, ""))(b)
-	if dir, err := realdata.Find(); err == nil {
-		if people, err = task.Read(ctx, filepath.Join(dir, "data", "adult", "adult.test.gz"), t,
-			task.ReadOptions{}); err != nil {
-			b.Fatal(err)
-		}
-	}
+	_, _, _, people = adult(b, "adult.test.gz")
 	set := must.Get(constraint.Compile(t))(b)
 	var models [2]recourse.Model
 	for i, m := range []*graph.Model{m, g} {

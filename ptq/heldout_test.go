@@ -19,36 +19,27 @@ func wide(t *testing.T, far float64, hidden ...int) (*graph.Model, *sparse) {
 	}
 	g := s.model()
 	s.far, s.rare = far, 4
-	for k, w := range g.Graph.Inits {
-		if len(w.Dims) != 2 || w.Dims[0] != sparseInputs {
-			continue
-		}
-		v := must.Get(w.Floats())(t)
-		for i := range s.rare * int(w.Dims[1]) {
+	change := func(name string, by func(v []float32)) {
+		k := slices.IndexFunc(g.Graph.Inits, func(w *graph.Tensor) bool { return w.Name == name })
+		v := must.Get(g.Graph.Inits[k].Floats())(t)
+		by(v)
+		g.Graph.Inits[k] = graph.FromFloats(name, v, g.Graph.Inits[k].Dims...)
+	}
+	first, last := g.Graph.Nodes[0], g.Graph.Nodes[len(g.Graph.Nodes)-1]
+	change(first.Input(1), func(v []float32) {
+		for i := range s.rare * len(v) / sparseInputs {
 			v[i] /= 30 // so that they move margins as others do
 		}
-		g.Graph.Inits[k] = graph.FromFloats(w.Name, v, w.Dims...)
-	}
+	})
 	m := marginsOf(t, g, sparseTask(t), s.people(500).X)
 	slices.Sort(m)
-	var last *graph.Node
-	for _, n := range g.Graph.Nodes {
-		if n.Op == "Gemm" {
-			last = n
-		}
-	}
-	for k, b := range g.Graph.Inits {
-		if b.Name != last.Input(1) && b.Name != last.Input(2) {
-			continue
-		}
-		v := must.Get(b.Floats())(t)
-		if b.Name == last.Input(2) {
-			v[0] -= m[len(m)/2]
-		}
-		for i := range v {
-			v[i] *= 2.5 // steep
-		}
-		g.Graph.Inits[k] = graph.FromFloats(b.Name, v, b.Dims...)
+	change(last.Input(2), func(v []float32) { v[0] -= m[len(m)/2] })
+	for _, name := range last.Inputs[1:] {
+		change(name, func(v []float32) {
+			for i := range v {
+				v[i] *= 2.5 // steep
+			}
+		})
 	}
 	return g, s
 }

@@ -77,7 +77,7 @@ func TestFromPlanKinds(t *testing.T) {
 			if len(r.Layers[0].Rows) < 2 {
 				t.Errorf("the first layer has rows of %v", r.Layers[0].Rows)
 			}
-			if short, all := halves(readPlanOf(t, m, text)); short != all {
+			if short, all := halves(r.Plan); short != all {
 				t.Errorf("%d of %d scales in the plan are in float16", short, all)
 			}
 		})
@@ -98,13 +98,6 @@ func TestFromPlanKinds(t *testing.T) {
 			}
 		}
 	})
-}
-
-func readPlanOf(t *testing.T, m *graph.Model, text string) *quant.Plan {
-	t.Helper()
-	f := readPlan(t, []byte(text))
-	r := must.Get(FromPlan(context.Background(), loaded(t, m), f, nil, Run{}))(t)
-	return r.Plan
 }
 
 func TestFromPlanConvolutions(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -48,15 +50,12 @@ func BenchmarkMethods(b *testing.B) {
 			if turn == 0 || p < cpu[i] {
 				cpu[i] = p
 			}
-			peak[i] = max(peak[i], peakOf(c.ProcessState))
+			if u, ok := c.ProcessState.SysUsage().(*syscall.Rusage); ok {
+				peak[i] = max(peak[i], float64(u.Maxrss)/1024)
+			}
 		}
 	}
-	plain := 0
-	for i, m := range methods {
-		if m.Name == "ptq" {
-			plain = i
-		}
-	}
+	plain := slices.IndexFunc(methods, func(m Method) bool { return m.Name == PTQ })
 	for i, m := range methods {
 		b.Run(string(m.Name), func(b *testing.B) {
 			b.ReportMetric(0, "ns/op")

@@ -15,17 +15,7 @@ import (
 // then the activation act, if any, and a dense layer.
 func picture(act string) *graph.Model {
 	r := rand.New(rand.NewPCG(6, 6))
-	draw := func(name string, dims ...int64) *graph.Tensor {
-		n := int64(1)
-		for _, d := range dims {
-			n *= d
-		}
-		v := make([]float32, n)
-		for i := range v {
-			v[i] = float32(r.NormFloat64()) / 3
-		}
-		return graph.FromFloats(name, v, dims...)
-	}
+	draw := func(name string, dims ...int64) *graph.Tensor { return normal(r, 1./3, name, dims...) }
 	size := func(n int64) graph.Dim { return graph.Dim{Size: n} }
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{
 		Name: "picture",

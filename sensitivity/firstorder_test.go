@@ -17,38 +17,15 @@ import (
 func deep(seed uint64) *graph.Model {
 	r := rand.New(rand.NewPCG(seed, 1))
 	draw := func(name string, dims ...int64) *graph.Tensor {
-		v := make([]float32, dims[0])
-		if len(dims) > 1 {
-			v = make([]float32, dims[0]*dims[1])
-		}
-		for i := range v {
-			v[i] = float32(r.NormFloat64()) / float32(math.Sqrt(float64(dims[len(dims)-1])))
-		}
-		return graph.FromFloats(name, v, dims...)
+		return normal(r, 1/math.Sqrt(float64(dims[len(dims)-1])), name, dims...)
 	}
-	gemm := func(in, w, b, out string) *graph.Node {
-		return &graph.Node{
-			Op: "Gemm", Name: out, Inputs: []string{in, w, b}, Outputs: []string{out},
-			Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
-		}
-	}
-	tanh := func(in, out string) *graph.Node {
-		return &graph.Node{Op: "Tanh", Name: out, Inputs: []string{in}, Outputs: []string{out}}
-	}
-	return &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{
-		Name:    "deep",
-		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 5}}}},
-		Outputs: []graph.Value{{Name: "z", DType: graph.Float}},
-		Inits: []*graph.Tensor{
-			draw("w1", 12, 5), draw("b1", 12), draw("w2", 8, 12), draw("b2", 8), draw("w3", 2, 8), draw("b3", 2),
-			draw("w4", 2, 5), draw("b4", 2),
-		},
-		Nodes: []*graph.Node{
-			gemm("x", "w1", "b1", "h1"), tanh("h1", "a1"), gemm("a1", "w2", "b2", "h2"), tanh("h2", "a2"),
-			gemm("a2", "w3", "b3", "h3"), gemm("x", "w4", "b4", "h4"),
-			{Op: "Add", Name: "z", Inputs: []string{"h3", "h4"}, Outputs: []string{"z"}},
-		},
-	}}
+	return chain(5, []*graph.Tensor{
+		draw("w1", 12, 5), draw("b1", 12), draw("w2", 8, 12), draw("b2", 8), draw("w3", 2, 8), draw("b3", 2),
+		draw("w4", 2, 5), draw("b4", 2),
+	},
+		gemm("x", "h1", "w1", "b1"), unary("Tanh", "h1", "a1"), gemm("a1", "h2", "w2", "b2"), unary("Tanh", "h2", "a2"),
+		gemm("a2", "h3", "w3", "b3"), gemm("x", "h4", "w4", "b4"),
+		&graph.Node{Op: "Add", Name: "z", Inputs: []string{"h3", "h4"}, Outputs: []string{"z"}})
 }
 
 func planned(l quant.LayerInfo, f quant.Format) quant.Layer {
@@ -137,7 +114,7 @@ func TestFirstOrderBehindTheIntegerInput(t *testing.T) {
 		{Source: 2, Lo: -1, Hi: 1, Gain: 1},
 	}}
 	x := []float32{.2, .5, 1, -1.51, .3, .613, 3.3, .8, -.2, 2, 0, 0.001}
-	plan := quant.Plan{Input: input, Layers: []quant.Layer{{Node: "only", Bits: 3, Scales: []float32{.3, .31}}}}
+	plan := quant.Plan{Input: input, Layers: []quant.Layer{{Node: "z", Bits: 3, Scales: []float32{.3, .31}}}}
 	compareFirstOrder(t, c, m, layers[0], x, plan, 1e-4)
 }
 

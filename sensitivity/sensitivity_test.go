@@ -13,35 +13,46 @@ import (
 	"cfq/quant"
 )
 
+// chain is a model of layers that read one another: Gemm nodes, of the weights named w and b and a number, and others.
+func chain(inputs int, weights []*graph.Tensor, nodes ...*graph.Node) *graph.Model {
+	return &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{
+		Name: "net", Inits: weights, Nodes: nodes,
+		Inputs: []graph.Value{{
+			Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: int64(inputs)}},
+		}},
+		Outputs: []graph.Value{{Name: nodes[len(nodes)-1].Outputs[0], DType: graph.Float}},
+	}}
+}
+
+func gemm(in, out string, weights ...string) *graph.Node {
+	return &graph.Node{
+		Op: "Gemm", Name: out, Inputs: append([]string{in}, weights...), Outputs: []string{out},
+		Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+	}
+}
+
+func unary(op, in, out string) *graph.Node {
+	return &graph.Node{Op: op, Name: out, Inputs: []string{in}, Outputs: []string{out}}
+}
+
+// normal draws a tensor of normal numbers.
+func normal(r *rand.Rand, deviation float64, name string, dims ...int64) *graph.Tensor {
+	n := int64(1)
+	for _, d := range dims {
+		n *= d
+	}
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(deviation * r.NormFloat64())
+	}
+	return graph.FromFloats(name, v, dims...)
+}
+
 func network() *graph.Model {
 	r := rand.New(rand.NewPCG(1, 2))
-	draw := func(n int) []float32 {
-		v := make([]float32, n)
-		for i := range v {
-			v[i] = float32(r.NormFloat64())
-		}
-		return v
-	}
-	gemm := func(in, w, b, out string) *graph.Node {
-		return &graph.Node{
-			Op: "Gemm", Name: out, Inputs: []string{in, w, b}, Outputs: []string{out},
-			Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
-		}
-	}
-	return &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{
-		Name:    "net",
-		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 3}}}},
-		Outputs: []graph.Value{{Name: "z", DType: graph.Float}},
-		Inits: []*graph.Tensor{
-			graph.FromFloats("w1", draw(12), 4, 3), graph.FromFloats("b1", draw(4), 4),
-			graph.FromFloats("w2", draw(8), 2, 4), graph.FromFloats("b2", draw(2), 2),
-		},
-		Nodes: []*graph.Node{
-			gemm("x", "w1", "b1", "h"),
-			{Op: "Tanh", Name: "t", Inputs: []string{"h"}, Outputs: []string{"a"}},
-			gemm("a", "w2", "b2", "z"),
-		},
-	}}
+	return chain(3, []*graph.Tensor{
+		normal(r, 1, "w1", 4, 3), normal(r, 1, "b1", 4), normal(r, 1, "w2", 2, 4), normal(r, 1, "b2", 2),
+	}, gemm("x", "h", "w1", "b1"), unary("Tanh", "h", "a"), gemm("a", "z", "w2", "b2"))
 }
 
 func open(t *testing.T, m *graph.Model) *classifier.Model {

@@ -91,22 +91,8 @@ func TestTraceIsTheTrace(t *testing.T) {
 
 func line(w []float32, outputs int64, head ...*graph.Node) *graph.Model {
 	in := int64(len(w)) / outputs
-	last := "z"
-	nodes := []*graph.Node{{
-		Op: "Gemm", Name: "only", Inputs: []string{"x", "w"}, Outputs: []string{"z"},
-		Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
-	}}
-	for _, n := range head {
-		nodes = append(nodes, n)
-		last = n.Outputs[0]
-	}
-	return &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{
-		Name:    "line",
-		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: in}}}},
-		Outputs: []graph.Value{{Name: last, DType: graph.Float}},
-		Inits:   []*graph.Tensor{graph.FromFloats("w", w, outputs, in)},
-		Nodes:   nodes,
-	}}
+	return chain(int(in), []*graph.Tensor{graph.FromFloats("w", w, outputs, in)},
+		append([]*graph.Node{gemm("x", "z", "w")}, head...)...)
 }
 
 // A linear model has its trace in closed form: with one logit and p its probability,
@@ -129,7 +115,7 @@ func TestTraceOfALinearModel(t *testing.T) {
 		outputs int
 		head    []*graph.Node
 	}{
-		{"one logit", 1, []*graph.Node{{Op: "Sigmoid", Name: "s", Inputs: []string{"z"}, Outputs: []string{"p"}}}},
+		{"one logit", 1, []*graph.Node{unary("Sigmoid", "z", "p")}},
 		{"two logits", 2, nil},
 		{"three logits", 3, nil},
 	} {
