@@ -29,7 +29,7 @@ type network struct {
 }
 
 func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, r Recipe, run Run) (*network, error) {
-	err := errors.Join(r.check(), r.checkRun(&run))
+	err := errors.Join(r.Check(), r.checkRun(&run))
 	if err != nil {
 		return nil, err
 	}

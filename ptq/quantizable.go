@@ -14,17 +14,14 @@ import (
 
 // Obstacle is why a model cannot be quantized.
 type Obstacle struct {
-	Err      error
+	error
 	Instead  string // what to export instead, "" when nothing is known
 	Recourse bool   // recourse cannot be searched for, either: the margin has no gradient
 	Already  bool   // the model is quantized already
 }
 
-// Error says why.
-func (o *Obstacle) Error() string { return o.Err.Error() }
-
 // Unwrap returns the reason.
-func (o *Obstacle) Unwrap() error { return o.Err }
+func (o *Obstacle) Unwrap() error { return o.error }
 
 // Quantizable returns nil when a model has layers to quantize and a margin with a gradient. Otherwise it is an
 // *Obstacle, or an error of the run.
@@ -38,7 +35,7 @@ func Quantizable(ctx context.Context, m *onnxio.Model) (err error) {
 		if ctx.Err() != nil {
 			return err
 		}
-		o := &Obstacle{Err: err, Recourse: true}
+		o := &Obstacle{error: err, Recourse: true}
 		if refused := (*refuse.Refusal)(nil); !errors.As(err, &refused) { // which says what to do
 			o.Instead = instead(m.Graph().Graph)
 		}
@@ -46,14 +43,14 @@ func Quantizable(ctx context.Context, m *onnxio.Model) (err error) {
 	}
 	canonical, err := m.Canonical()
 	if err != nil {
-		return &Obstacle{Err: err, Instead: instead(m.Graph().Graph)}
+		return &Obstacle{error: err, Instead: instead(m.Graph().Graph)}
 	}
 	from := &canonicalModel{canonical: canonical.Graph()}
 	if from.found, err = quant.FindLayers(from.canonical); err != nil {
-		return &Obstacle{Err: err}
+		return &Obstacle{error: err}
 	}
 	if _, _, err := from.selectLayers(nil, nil); err != nil {
-		return &Obstacle{Err: err, Instead: instead(m.Graph().Graph), Already: isQuantized(from.canonical)}
+		return &Obstacle{error: err, Instead: instead(m.Graph().Graph), Already: isQuantized(from.canonical)}
 	}
 	return nil
 }

@@ -141,11 +141,9 @@ func (r *Recipe) teachesInTraining() bool {
 }
 
 // Check reports everything that is wrong with a recipe by itself, without a model, a task or people.
-func (r Recipe) Check() error { return inputError(r.check()) }
-
-func (r Recipe) check() error {
+func (r Recipe) Check() error {
 	if _, err := FindMethod(r.Method); err != nil {
-		return err
+		return inputError(err)
 	}
 	var errs []error
 	for _, k := range Keys() {
@@ -153,10 +151,7 @@ func (r Recipe) check() error {
 			errs = append(errs, k.Check(text))
 		}
 	}
-	if slices.Contains(r.Allocate.Only, "") || slices.Contains(r.Allocate.KeepFloat, "") {
-		errs = append(errs, errors.New("empty layer pattern"))
-	}
-	return errors.Join(append(errs, r.checkTeacher(), r.checkAllocation())...)
+	return inputError(errors.Join(append(errs, r.checkTeacher(), r.checkAllocation())...))
 }
 
 func (r *Recipe) checkAllocation() error {
@@ -223,12 +218,10 @@ func checkBudget(bits float64) error {
 }
 
 // InputError is an error in what was given: recipe, model, task or people.
-type InputError struct{ Err error }
-
-func (e *InputError) Error() string { return e.Err.Error() }
+type InputError struct{ error }
 
 // Unwrap returns the wrapped error.
-func (e *InputError) Unwrap() error { return e.Err }
+func (e *InputError) Unwrap() error { return e.error }
 
 // inputError marks an error as an InputError, unless the library is missing or the work was cancelled.
 func inputError(err error) error {

@@ -98,13 +98,12 @@ type SweepResult struct {
 func Sweep(ctx context.Context, m *onnxio.Model, t *task.Task, people, test *task.People,
 	o SweepOptions,
 ) (_ *SweepResult, err error) {
-	if o, err = o.resolve(); err != nil {
+	switch o, err = o.resolve(); {
+	case err != nil:
 		return nil, &InputError{err}
-	}
-	if test.N == 0 {
+	case test.N == 0:
 		return nil, &InputError{errors.New("there are no rows to test on")}
-	}
-	if o.Given.Checkpoint != "" {
+	case o.Given.Checkpoint != "":
 		return nil, &InputError{errors.New("checkpoint: a sweep trains several times")}
 	}
 	s := &sweep{o: o, m: m, t: t, people: people, r: &SweepResult{}}
@@ -282,11 +281,11 @@ func (s *sweep) compute(ctx context.Context, c *calibration, p *SweepPoint, firs
 	if err != nil {
 		return err
 	}
-	defer quantized.Close() //nolint:errcheck // the point is what counts
-	if p.Measured, err = eval.Compare(ctx, s.full, quantized, s.original, eval.Options{Workers: workers}); err != nil {
-		return err
+	p.Measured, err = eval.Compare(ctx, s.full, quantized, s.original, eval.Options{Workers: workers})
+	if err == nil {
+		err = p.Measured.Close() // the records are of no use here
 	}
-	if err := p.Measured.Close(); err != nil { // the records are of no use here
+	if err = errors.Join(err, quantized.Close()); err != nil {
 		return err
 	}
 	return s.finish(*p)

@@ -113,24 +113,22 @@ func (m *Measured) bound() float64 { return float64(max(m.VD.Upper, m.RVD.Upper)
 // people to verify the target.
 func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, r Recipe, run Run,
 ) (_ *TargetResult, err error) {
-	if err := r.Check(); err != nil {
+	switch err := r.Check(); {
+	case err != nil:
 		return nil, err
-	}
-	if r.Target == nil {
+	case r.Target == nil:
 		return nil, inputError(errors.New("the recipe has no target"))
-	}
-	target := *r.Target
-	if run.Checkpoint != "" {
+	case run.Checkpoint != "":
 		return nil, inputError(errors.New("checkpoint: a search for a target trains several times"))
-	}
-	if run.Promises != nil && len(run.Promises) != people.N {
+	case run.Promises != nil && len(run.Promises) != people.N:
 		return nil, inputError(fmt.Errorf("%d promises for %d people", len(run.Promises), people.N))
 	}
+	target := *r.Target
 	set, err := constraint.Compile(t)
-	if err != nil {
-		return nil, inputError(err)
+	if err == nil {
+		set, err = personal(set, run.Overrides, people)
 	}
-	if set, err = personal(set, run.Overrides, people); err != nil {
+	if err != nil {
 		return nil, inputError(err)
 	}
 	full, err := OpenFor(m, t, run.Workers)
