@@ -1,18 +1,15 @@
-// Package autodiff appends the backward pass of a graph to it, as ordinary ONNX
-// nodes that any runtime executes.
+// Package autodiff appends the backward pass of a graph to it, as ordinary ONNX nodes that any runtime executes.
 //
-// In: a graph of standard operators, the types of its values, a value y and the
-// values to differentiate by. Out: the same graph with more nodes, and the names
-// of the gradients. The invariant: whatever is appended consists of operators of
-// the one table in this package and has its types recorded, so a gradient can be
-// differentiated again (Hessian-vector products of the sensitivity analysis).
+// In: a graph of standard operators, the types of its values, a value y and the values to differentiate by. Out: the
+// same graph with more nodes, and the names of the gradients. The invariant: whatever is appended consists of operators
+// of the one table in this package and has its types recorded, so a gradient can be differentiated again
+// (Hessian-vector products of the sensitivity analysis).
 //
 // Gradients does it all. Infer, which finds the types of a graph's values, is its first step, for callers
 // who need the types only.
 //
-// The nodes are read and written with the meaning of opset 18 or later. The
-// gradients of the paper's losses (teacher actions, app:eq:pgd_steps; layer
-// sensitivity, app:eq:sens) are all built here.
+// The nodes are read and written with the meaning of opset 18 or later. The gradients of the paper's losses (teacher
+// actions, app:eq:pgd_steps; layer sensitivity, app:eq:sens) are all built here.
 package autodiff
 
 import (
@@ -30,16 +27,14 @@ type Options struct {
 	// Seed names a value of y's type and shape: the result is then the
 	// vector-Jacobian product with it, in place of the gradient of sum(y).
 	Seed string
-	// Policy replaces the rules of operators, by operator name (with "domain."
-	// before it for operators outside the standard domain): straight-through
-	// estimators, for example. The replacement serves all inputs of the operator
-	// and may be given for operators that the table does not know.
+	// Policy replaces the rules of operators, by operator name (with "domain." before it for operators outside the
+	// standard domain): straight-through estimators, for example. The replacement serves all inputs of the operator and
+	// may be given for operators that the table does not know.
 	Policy map[string]Rule
 }
 
-// Rule returns the name of the gradient of input i of the node of c, or "" when
-// none flows to it. It may return a gradient that still has the axes along which
-// the input was broadcast; summing over them is the driver's work.
+// Rule returns the name of the gradient of input i of the node of c, or "" when none flows to it. It may return a
+// gradient that still has the axes along which the input was broadcast; summing over them is the driver's work.
 type Rule func(c *Call, i int) string
 
 // Kind says what differentiation does with an operator.

@@ -9,20 +9,17 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// Gradients appends to g the nodes that compute the gradient of sum(y), or the
-// vector-Jacobian product with o.Seed, by each value of wrt. The names that it
-// returns, in the order of wrt, are distinct values of the types of wrt; where y
-// does not depend on a value, its gradient is a zero tensor. Values of wrt may be
-// inputs, initializers or intermediates, also of one another.
+// Gradients appends to g the nodes that compute the gradient of sum(y), or the vector-Jacobian product with o.Seed, by
+// each value of wrt. The names that it returns, in the order of wrt, are distinct values of the types of wrt; where y
+// does not depend on a value, its gradient is a zero tensor. Values of wrt may be inputs, initializers or
+// intermediates, also of one another.
 //
-// types must hold the values between wrt and y and the inputs of the nodes there,
-// as measured by running the model; what it lacks is inferred where the table
-// can. Every value that is appended is added to types, so the result can be
+// types must hold the values between wrt and y and the inputs of the nodes there, as measured by running the model;
+// what it lacks is inferred where the table can. Every value that is appended is added to types, so the result can be
 // differentiated again. Composite operators between wrt and y are expanded in g.
 //
-// One error names all nodes that cannot be differentiated; g and types are then
-// unchanged. Where the gradient of a function does not exist, the conventions of
-// Operators hold. The same arguments always give the same graph.
+// One error names all nodes that cannot be differentiated; g and types are then unchanged. Where the gradient of a
+// function does not exist, the conventions of Operators hold. The same arguments always give the same graph.
 func Gradients(g *graph.Graph, types graph.Types, y string, wrt []string, o Options) ([]string, error) {
 	if o.Prefix == "" {
 		o.Prefix = "grad_"
@@ -297,8 +294,7 @@ func (d *driver) unbroadcast(in, g string) string {
 	return g
 }
 
-// results returns a value of its own for each variable's gradient: not one that
-// the graph had, nor the same one twice.
+// results returns a value of its own for each variable's gradient: not one that the graph had, nor the same one twice.
 func (d *driver) results(wrt []string) []string {
 	out := make([]string, len(wrt))
 	for i, x := range wrt {

@@ -12,8 +12,7 @@ import (
 	"cfq/onnxio/ort/orttest"
 )
 
-// build makes a bench with the float inputs that are given as "name: shape" and
-// lets f add nodes.
+// build makes a bench with the float inputs that are given as "name: shape" and lets f add nodes.
 func build(t *testing.T, rt ort.Options, f func(nb *graph.Builder) string, inputs ...string) (*bench, string) {
 	t.Helper()
 	b := newBench(t, rt, graph.Double, 18, 2)
@@ -151,8 +150,7 @@ func TestNetwork(t *testing.T) {
 func TestDeterministic(t *testing.T) {
 	var first string
 	for range 5 {
-		b, loss := build(t, ort.Options{}, func(nb *graph.Builder) string { return network(nb, "Relu") },
-			networkInputs()...)
+		b, loss := build(t, ort.Options{}, func(nb *graph.Builder) string { return network(nb, "Relu") }, networkInputs()...)
 		b.grads(loss, []string{"w0", "x", "b1", "w1", "b0"}, autodiff.Options{})
 		before := dump(b.g)
 		b.grads(loss, []string{"x"}, autodiff.Options{})

@@ -56,11 +56,9 @@ func (c *Call) trimmed(image string, ws []window) string {
 	return c.slice(image, starts, ends, axes)
 }
 
-// correlate is the gradient by the kernel, input 1 of the node: element k of it sums
-// small[o]·image[o·stride + k·dilation − begin] over rows and o. That is a
-// convolution with small as the kernel, whose stride is the dilation and the other
-// way round; rows play the part of channels. A group's rows of the image become the
-// channels of a group.
+// correlate is the gradient by the kernel, input 1 of the node: element k of it sums small[o]·image[o·stride +
+// k·dilation − begin] over rows and o. That is a convolution with small as the kernel, whose stride is the dilation and
+// the other way round; rows play the part of channels. A group's rows of the image become the channels of a group.
 func (c *Call) correlate(image, small string, ws []window) string {
 	group := c.Node.Int("group", 1)
 	image = c.trimmed(image, ws)
@@ -143,16 +141,14 @@ func convTransposeType(c *Call) []graph.Type {
 	return single(c.types[0].DType, out)
 }
 
-// window says how a kernel moves along one spatial axis of an image: element o of
-// the result is made of the elements o·stride + k·dilation − begin of the image, for
-// all k < kernel. Those that the image does not have are padding.
+// window says how a kernel moves along one spatial axis of an image: element o of the result is made of the elements
+// o·stride + k·dilation − begin of the image, for all k < kernel. Those that the image does not have are padding.
 type window struct {
 	image, result            int64 // sizes
 	kernel, stride, dilation int64
 	begin                    int64 // padding in front
-	// end is the padding behind that the last window reads; it is negative where
-	// that window leaves so many elements of the image unread. What the node
-	// declares may be more (a remainder) or less (ceil_mode).
+	// end is the padding behind that the last window reads; it is negative where that window leaves so many elements of
+	// the image unread. What the node declares may be more (a remainder) or less (ceil_mode).
 	end, declared int64
 }
 
@@ -254,8 +250,7 @@ func results(ws []window) graph.Shape {
 	return graph.Fixed(mapped(ws, func(w window) int64 { return w.result })...)
 }
 
-// moving makes the attributes of a node. Padding cannot be negative: the caller sees to elements that are
-// not read.
+// moving makes the attributes of a node. Padding cannot be negative: the caller sees to elements that are not read.
 func (c *Call) moving(ws []window, stride, dilation func(w window) int64) []graph.Attr {
 	pads := append(mapped(ws, func(w window) int64 { return w.begin }),
 		mapped(ws, func(w window) int64 { return max(0, w.end) })...)

@@ -16,10 +16,9 @@ var errVariable = errors.New("not constant")
 
 type inference func(c *Call) []graph.Type
 
-// Infer fills types with the types of all values of g that follow, by the table's
-// inference, from the types given and from those that g declares for inputs and
-// initializers. Entries that are there already are kept. The error names every
-// node whose output types could not be found.
+// Infer fills types with the types of all values of g that follow, by the table's inference, from the types given and
+// from those that g declares for inputs and initializers. Entries that are there already are kept. The error names
+// every node whose output types could not be found.
 func Infer(g *graph.Graph, types graph.Types) error {
 	b := newBuilder(g, types, "")
 	var errs []error
@@ -317,8 +316,7 @@ func broadcast(a, b graph.Shape) graph.Shape {
 	return out
 }
 
-// product multiplies sizes: a number, the one name that is left next to ones, or
-// unknown.
+// product multiplies sizes: a number, the one name that is left next to ones, or unknown.
 func product(s graph.Shape) graph.Dim { return quotient(s, nil) }
 
 // quotient is the product of s divided by the product of by; names cancel.

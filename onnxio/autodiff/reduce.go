@@ -50,8 +50,7 @@ func (c *Call) axes() []int64 {
 	return normals(v, r)
 }
 
-// kept gives a, which has the shape of the node's output, the reduced axes back,
-// with size one.
+// kept gives a, which has the shape of the node's output, the reduced axes back, with size one.
 func (c *Call) kept(a string) string {
 	axes := c.axes()
 	if c.Node.Int("keepdims", 1) != 0 || len(axes) == 0 {

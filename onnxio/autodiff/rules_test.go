@@ -22,12 +22,11 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// precision is the step of central differences and the error that they may
-// have. In double, rounding gives 1e-16/h = 1e-11 and the third derivative
-// h² = 1e-10. In float the two are 6e-8/h and h²/6: 2e-5 each at h = 1e-2 for a
-// function and derivatives of size one, of which the samples have up to about 50.
-// On a grid sums and products are exact, in float too, and so are the differences
-// of what is linear in each number; only the averages of samples that say so round.
+// precision is the step of central differences and the error that they may have. In double, rounding gives 1e-16/h =
+// 1e-11 and the third derivative h² = 1e-10. In float the two are 6e-8/h and h²/6: 2e-5 each at h = 1e-2 for a function
+// and derivatives of size one, of which the samples have up to about 50. On a grid sums and products are exact, in
+// float too, and so are the differences of what is linear in each number; only the averages of samples that say so
+// round.
 func (b *bench) precision() (h, tol float64) {
 	switch {
 	case b.grid > 0 && b.rounds:

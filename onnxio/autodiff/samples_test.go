@@ -38,8 +38,7 @@ func (s sample) exact(rounds bool) sample { s.single, s.grid, s.rounds = true, g
 
 func (s sample) outputs(n int, used ...int) sample { s.outs, s.use = n, used; return s }
 
-// ONNX Runtime convolves in float only. The operands lie on a grid, so that sums of
-// products are exact all the same.
+// ONNX Runtime convolves in float only. The operands lie on a grid, so that sums of products are exact all the same.
 const grid = 1. / 8
 
 func parseOperand(text string) operand {
@@ -96,9 +95,7 @@ func parseConstant(shape string, kind byte, values string) operand {
 }
 
 func parseAttributes(text string) (out []graph.Attr) {
-	lists := []string{
-		"axes", "dilations", "kernel_shape", "output_padding", "output_shape", "pads", "perm", "strides",
-	}
+	lists := []string{"axes", "dilations", "kernel_shape", "output_padding", "output_shape", "pads", "perm", "strides"}
 	for _, f := range strings.Fields(text) {
 		name, value, _ := strings.Cut(f, "=")
 		if slices.Contains(lists, name) {

@@ -499,8 +499,7 @@ func splitType(c *Call) []graph.Type {
 	return out
 }
 
-// cut is what a Slice does to one axis of known size: it takes count elements
-// from start on, step apart.
+// cut is what a Slice does to one axis of known size: it takes count elements from start on, step apart.
 type cut struct {
 	axis, start, count, step, size int64
 }

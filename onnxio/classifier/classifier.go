@@ -1,11 +1,10 @@
 // Package classifier shows a model as the method sees it: logits, the margin of
 // the favourable class, its gradient by the input, and what flows between layers.
 //
-// In: an ONNX model with one data input and a decision head (logits, softmax,
-// sigmoid, argmax). Out: numbers for rows of inputs, computed by ONNX Runtime;
-// gradients are ONNX graphs made by package autodiff. The invariant: a row's
-// numbers do not depend on how many workers compute them, and the margin is that
-// of the very graph that was given, heads included.
+// In: an ONNX model with one data input and a decision head (logits, softmax, sigmoid, argmax). Out: numbers for rows
+// of inputs, computed by ONNX Runtime; gradients are ONNX graphs made by package autodiff. The invariant: a row's
+// numbers do not depend on how many workers compute them, and the margin is that of the very graph that was given,
+// heads included.
 //
 // References: target margin m_f of section Theory; L_cf of section Core idea.
 package classifier
@@ -27,23 +26,20 @@ import (
 	"cfq/onnxio/ort"
 )
 
-// Options of a classifier. The zero value decides for class 1 and runs one
-// batch at a time.
+// Options of a classifier. The zero value decides for class 1 and runs one batch at a time.
 type Options struct {
 	// Target is the index of the favourable class among the logits, 0 or 1 for a
 	// single logit (1: the logit itself speaks for the favourable class).
 	Target *int
-	// Batch is the number of rows of one run; a model with a fixed batch size is run at
-	// that. 0 takes 512, and fewer where a value of so many rows would not stay in the
-	// processor's cache. Results may differ in the last bit between batch sizes, never
-	// between numbers of workers.
+	// Batch is the number of rows of one run; a model with a fixed batch size is run at that. 0 takes 512, and fewer where
+	// a value of so many rows would not stay in the processor's cache. Results may differ in the last bit between batch
+	// sizes, never between numbers of workers.
 	Batch int
 	// Workers is how many batches run at once (1); where a search or an evaluation works on as many pieces of people, the
 	// batches of each piece run one by one.
 	Workers int
-	// Through makes gradients pass the quantizers of a model: it may rewrite the model in
-	// place and returns rules for gradients, as quant.StraightThrough does. Without it, the
-	// gradient of a quantized model is an error.
+	// Through makes gradients pass the quantizers of a model: it may rewrite the model in place and returns rules for
+	// gradients, as quant.StraightThrough does. Without it, the gradient of a quantized model is an error.
 	Through func(*graph.Model) map[string]autodiff.Rule
 	// Output and Threshold are what the task declares of the output that decides, see onnxio.Model.Declare.
 	Output    onnxio.Meaning
@@ -131,8 +127,7 @@ func (c *Model) Close() error {
 	return errors.Join(errs...)
 }
 
-// Logits returns rows x classes values in front of the head; a single logit is
-// one value per row.
+// Logits returns rows x classes values in front of the head; a single logit is one value per row.
 func (c *Model) Logits(ctx context.Context, x []float32) (logits []float32, classes int, err error) {
 	out, err := c.run(ctx, "forward", c.forward, x, []want{{name: c.logits, size: c.classes}})
 	if err != nil {
@@ -202,8 +197,7 @@ func (c *Model) Limits(ctx context.Context, x []float32) (margins, limits []floa
 // Target returns the index of the favourable class.
 func (c *Model) Target() int { return c.target }
 
-// With returns the classifier of another graph with the same values (other weights),
-// with the same options.
+// With returns the classifier of another graph with the same values (other weights), with the same options.
 func (c *Model) With(g *graph.Model) *Model {
 	return &Model{
 		Model: c.Model.With(g), o: c.o, logits: c.logits, classes: c.classes, target: c.target,

@@ -16,8 +16,7 @@ import (
 	"cfq/onnxio/ort/orttest"
 )
 
-// mlp is a small classifier in -> 5 -> out with random weights, and its logits
-// computed by hand in float64.
+// mlp is a small classifier in -> 5 -> out with random weights, and its logits computed by hand in float64.
 type mlp struct {
 	in, hidden, out int
 	w1, b1, w2, b2  []float32

@@ -16,9 +16,8 @@ import (
 	"cfq/onnxio/refuse"
 )
 
-// MarginGrads returns each row's target margin and its gradient by the inputs,
-// rows x Dim. Where two other classes tie, the gradient is that of autodiff's
-// ReduceMax.
+// MarginGrads returns each row's target margin and its gradient by the inputs, rows x Dim. Where two other classes tie,
+// the gradient is that of autodiff's ReduceMax.
 func (c *Model) MarginGrads(ctx context.Context, x []float32) (m, grads []float32, err error) {
 	return c.grads(ctx, "margin", c.appendMargin, x)
 }
@@ -51,9 +50,8 @@ type Probe struct {
 	Margin bool
 }
 
-// Observe runs x batch by batch, in order, and hands to visit, for each batch,
-// the probed values and gradients, each as rows x size. Memory is bounded by the
-// batch, and nothing stays open.
+// Observe runs x batch by batch, in order, and hands to visit, for each batch, the probed values and gradients, each as
+// rows x size. Memory is bounded by the batch, and nothing stays open.
 func (c *Model) Observe(ctx context.Context, x []float32, p Probe,
 	visit func(from, rows int, values, grads [][]float32) error,
 ) error {
@@ -281,8 +279,7 @@ func (c *Model) withGradients(values, wrt []string, scalar appender) (*graph.Mod
 	return m, nil
 }
 
-// appendMargin adds the target margin, rows x 1, as marginName: the target's
-// logit less the largest other one.
+// appendMargin adds the target margin, rows x 1, as marginName: the target's logit less the largest other one.
 func (c *Model) appendMargin(b *graph.Builder) (margin, seed string) {
 	z, sign := c.flatLogits(b), float64(2*c.target-1)
 	n := &graph.Node{Op: "MatMul", Name: marginName, Outputs: []string{marginName}}
@@ -321,8 +318,7 @@ func (c *Model) appendTargetLoss(b *graph.Builder) (y, seed string) {
 	return c.column(b, logSoftmax(b, c.flatLogits(b)), c.target, -1), ""
 }
 
-// appendPickedLoss adds the cross-entropy with each row's own class, which a new
-// input picks, rows x 1.
+// appendPickedLoss adds the cross-entropy with each row's own class, which a new input picks, rows x 1.
 func (c *Model) appendPickedLoss(b *graph.Builder) (loss, seed string) {
 	t := c.Types()[c.logits]
 	shape := graph.Shape{t.Shape[0], {Size: int64(c.Classes())}}
@@ -377,8 +373,7 @@ func (c *Model) row(b *graph.Builder, v []float64) string {
 	return b.Const(c.numbers(v, 1, int64(len(v))))
 }
 
-// LogitGrads returns the gradient by the inputs of one class's logit, rows x Dim. A
-// single logit z stands for [0, z].
+// LogitGrads returns the gradient by the inputs of one class's logit, rows x Dim. A single logit z stands for [0, z].
 func (c *Model) LogitGrads(ctx context.Context, x []float32, class int) ([]float32, error) {
 	if class < 0 || class >= c.Classes() {
 		return nil, fmt.Errorf("class %d does not exist: the model has the classes 0 to %d", class, c.Classes()-1)
@@ -477,15 +472,13 @@ func (a Along) along(ctx context.Context, x []float32,
 	return m, grads, err
 }
 
-// HessianVector returns the product of the Hessian, by the initializer called
-// weight, of the mean cross-entropy over the rows of x with the vector v, which has
-// the weight's elements in its order; so has the result. classes holds each row's
-// class, nil is the target for all, as for Observe.
+// HessianVector returns the product of the Hessian, by the initializer called weight, of the mean cross-entropy over
+// the rows of x with the vector v, which has the weight's elements in its order; so has the result. classes holds each
+// row's class, nil is the target for all, as for Observe.
 //
-// It is the gradient of <gradient, v>, so a piecewise linear network has the
-// curvature of its cross-entropy only, and kinks have none. Batches are summed in
-// double precision and in their order: the result does not depend on the number of
-// workers.
+// It is the gradient of <gradient, v>, so a piecewise linear network has the curvature of its cross-entropy only, and
+// kinks have none. Batches are summed in double precision and in their order: the result does not depend on the number
+// of workers.
 func (c *Model) HessianVector(ctx context.Context, x []float32, classes []int, weight string, v []float32) ([]float32,
 	error,
 ) {

@@ -110,10 +110,7 @@ func heads() []headed {
 			}, graph.IntAttr("axis", 1))
 		}},
 		{name: "Clip(0,1)", columns: 1, build: clipped, meaning: "probabilities", margin: unit},
-		{
-			name: "[1-p, p] of Clip(0,1)", columns: 1, meaning: "probabilities", margin: unit,
-			build: paired(clipped),
-		},
+		{name: "[1-p, p] of Clip(0,1)", columns: 1, meaning: "probabilities", margin: unit, build: paired(clipped)},
 		{name: "log softmax", columns: 2, meaning: "logits", build: func(b *graph.Builder) string {
 			return b.Op("Log", []string{exps(b)})
 		}},
@@ -125,14 +122,8 @@ func heads() []headed {
 			name: "logits at 0.3", columns: 2, build: plain, meaning: "logits", output: "logits",
 			threshold: .3, margin: func(z []float64) float64 { return z[1] - z[0] - .3 },
 		},
-		{
-			name: "tanh", columns: 1, build: op("Tanh"), meaning: "unknown",
-			refused: "declare it in the task file",
-		},
-		{
-			name: "exp", columns: 1, build: op("Exp"), meaning: "unknown",
-			refused: "it has one sign",
-		},
+		{name: "tanh", columns: 1, build: op("Tanh"), meaning: "unknown", refused: "declare it in the task file"},
+		{name: "exp", columns: 1, build: op("Exp"), meaning: "unknown", refused: "it has one sign"},
 		{name: "sigmoid of a sigmoid", columns: 1, meaning: "probabilities", margin: func(z []float64) float64 {
 			return 1 / (1 + math.Exp(-z[0]))
 		}, build: func(b *graph.Builder) string { return b.Op("Sigmoid", []string{sigmoid(b)}) }},

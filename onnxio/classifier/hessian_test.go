@@ -11,9 +11,8 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// secondLoss returns the Hessian of the mean cross-entropy by w, which is a slice of
-// the network n that is changed in place, times v: second differences of the loss
-// computed by hand.
+// secondLoss returns the Hessian of the mean cross-entropy by w, which is a slice of the network n that is changed in
+// place, times v: second differences of the loss computed by hand.
 func secondLoss(n *mlp, x []float32, classes []int, w, v []float32) []float64 {
 	// Steps of powers of two are exact in float32.
 	const h = 1. / 1024

@@ -12,10 +12,9 @@ import (
 	"cfq/onnxio/ort/orttest"
 )
 
-// convNet is a small classifier of images of one channel and 6 x 6 elements:
-// convolutions with padding, strides, groups, batch normalization, an activation,
-// two pools and the head. Its input is rows x features when flat, rows x 1 x 6 x 6
-// otherwise.
+// convNet is a small classifier of images of one channel and 6 x 6 elements: convolutions with padding, strides,
+// groups, batch normalization, an activation, two pools and the head. Its input is rows x features when flat, rows x 1
+// x 6 x 6 otherwise.
 type convNet struct {
 	batch     graph.Dim
 	flat      bool
@@ -110,8 +109,7 @@ func directMargins(t *testing.T, m *graph.Model, e ort.Options, c *Model, x []fl
 	return out
 }
 
-// gradientsNear holds gradients against central differences, of which a few may
-// straddle a kink.
+// gradientsNear holds gradients against central differences, of which a few may straddle a kink.
 func gradientsNear(t *testing.T, c *Model, x []float32, tol float64) {
 	t.Helper()
 	_, margins, err := c.MarginGrads(t.Context(), x)

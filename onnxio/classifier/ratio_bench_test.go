@@ -101,9 +101,7 @@ func BenchmarkGradientRatio(b *testing.B) {
 		mlp = filepath.Join(shared, "models", "adult", "mlp2-s0.onnx")
 	}
 	for name, open := range map[string]func() (*onnxio.Model, error){
-		"mlp": func() (*onnxio.Model, error) {
-			return onnxio.Load(context.Background(), mlp, ort.Options{Threads: 1})
-		},
+		"mlp": func() (*onnxio.Model, error) { return onnxio.Load(context.Background(), mlp, ort.Options{Threads: 1}) },
 		"cnn": func() (*onnxio.Model, error) {
 			return onnxio.FromGraph(context.Background(), network([]int64{1, 28, 28}, 10, cnn), ort.Options{Threads: 1})
 		},

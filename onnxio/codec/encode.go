@@ -149,8 +149,7 @@ func (e *encoder) values(vs []graph.Value) []*onnxpb.ValueInfoProto {
 	return out
 }
 
-// encodeType sets the tensor type of v in p, whose dimensions may hold
-// denotations already.
+// encodeType sets the tensor type of v in p, whose dimensions may hold denotations already.
 func encodeType(p *onnxpb.ValueInfoProto, v graph.Value) {
 	if p.Type == nil {
 		p.Type = &onnxpb.TypeProto{}

@@ -1,10 +1,9 @@
 // Package codec turns ONNX files into graph.Model and back.
 //
-// In: files or bytes, with external data next to them. Out: a checked Model whose
-// tensors are all inline, or bytes made from one. The invariant: reading what was
-// written gives an equal Model, and fields that package graph has no names for
-// survive the trip. (Opset and metadata entries are the exception: their unknown
-// fields, of which the standard has none, are dropped.)
+// In: files or bytes, with external data next to them. Out: a checked Model whose tensors are all inline, or bytes made
+// from one. The invariant: reading what was written gives an equal Model, and fields that package graph has no names
+// for survive the trip. (Opset and metadata entries are the exception: their unknown fields, of which the standard has
+// none, are dropped.)
 package codec
 
 import (
@@ -37,8 +36,7 @@ func (e *FileError) Error() string { return "read model: " + e.Err.Error() }
 // Unwrap returns the reason.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// ReadFile reads the model at path. External data is resolved within the
-// model's folder. Errors are of type FileError.
+// ReadFile reads the model at path. External data is resolved within the model's folder. Errors are of type FileError.
 func ReadFile(path string) (*graph.Model, error) {
 	m, err := readFile(path)
 	if err != nil {
@@ -168,9 +166,8 @@ func malformed(data []byte) error {
 	return errors.New("the file holds no graph: it is not an ONNX model, or is damaged")
 }
 
-// maxMessages bounds the messages (nodes, attributes, tensors, values ...) of a
-// file. An empty one takes two bytes in the file and hundreds in memory; without
-// a bound, a hostile file could fill the memory. Real models have thousands.
+// maxMessages bounds the messages (nodes, attributes, tensors, values ...) of a file. An empty one takes two bytes in
+// the file and hundreds in memory; without a bound, a hostile file could fill the memory. Real models have thousands.
 const maxMessages = 1 << 21
 
 type messageParts map[protowire.Number]messageParts
@@ -200,9 +197,8 @@ func (p messageParts) count(data []byte) int {
 	return total
 }
 
-// external reads tensors that are kept in files next to the model. It opens
-// nothing outside of dir, not by "..", not by a symbolic link, and reads each
-// byte of a file once only, so that a small file cannot fill the memory.
+// external reads tensors that are kept in files next to the model. It opens nothing outside of dir, not by "..", not by
+// a symbolic link, and reads each byte of a file once only, so that a small file cannot fill the memory.
 type external struct {
 	dir   string
 	root  *os.Root
@@ -580,8 +576,7 @@ func values(ps []*onnxpb.ValueInfoProto) []graph.Value {
 	return out
 }
 
-// shape takes the sizes out of t's dimensions. Negative sizes, which some
-// exporters write, are unknown sizes.
+// shape takes the sizes out of t's dimensions. Negative sizes, which some exporters write, are unknown sizes.
 func shape(t *onnxpb.TypeProto_Tensor) graph.Shape {
 	if t.Shape == nil {
 		return nil
@@ -615,9 +610,8 @@ func prune(p *onnxpb.ValueInfoProto) {
 // external is TensorProto.DataLocation.EXTERNAL.
 const externalLocation = 1
 
-// tensor turns p into a tensor whose elements are in Raw (or Strings), wherever
-// p has them. Typed data of an element type that package graph does not know
-// stays in Extra.
+// tensor turns p into a tensor whose elements are in Raw (or Strings), wherever p has them. Typed data of an element
+// type that package graph does not know stays in Extra.
 func (d *modelDecoder) tensor(p *onnxpb.TensorProto) *graph.Tensor {
 	t := &graph.Tensor{Name: p.GetName(), DType: graph.DType(p.GetDataType()), Dims: p.Dims, Doc: p.GetDocString()}
 	if err := d.contents(t, p); err != nil {

@@ -112,9 +112,7 @@ func genModel(t *rapid.T) *graph.Model {
 		Metadata: list(t, "metadata", func(t *rapid.T) graph.Meta {
 			return graph.Meta{Key: word.Draw(t, "key"), Value: word.Draw(t, "value")}
 		}),
-		Graph: &graph.Graph{
-			Name: word.Draw(t, "graph"), Values: list(t, "values", genValue), Extra: extra.Draw(t, "extra"),
-		},
+		Graph: &graph.Graph{Name: word.Draw(t, "graph"), Values: list(t, "values", genValue), Extra: extra.Draw(t, "extra")},
 		Extra: extra.Draw(t, "extra"),
 		Functions: list(t, "functions", func(t *rapid.T) *graph.Function {
 			return &graph.Function{

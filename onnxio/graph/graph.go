@@ -1,9 +1,7 @@
-// Package graph is the in-memory form of an ONNX model: what every other
-// package reads, rewrites and builds.
+// Package graph is the in-memory form of an ONNX model: what every other package reads, rewrites and builds.
 //
-// In: nothing; package onnxio makes a Model from a file. Out: a Model that
-// onnxio writes back. The invariant: everything the file held is in the Model,
-// either as a named field or, for what this package has no name for, as the
+// In: nothing; package onnxio makes a Model from a file. Out: a Model that onnxio writes back. The invariant:
+// everything the file held is in the Model, either as a named field or, for what this package has no name for, as the
 // bytes in Extra; a Model that is read and written unchanged loses nothing.
 //
 // Names are ONNX's own, verbatim: a node's Op is "MatMul", an attribute's Name
@@ -33,8 +31,7 @@ type Model struct {
 	Extra           []byte // fields of ModelProto that have no name here
 }
 
-// Opset is an operator set that a model or function imports. The domain of
-// standard operators is "".
+// Opset is an operator set that a model or function imports. The domain of standard operators is "".
 type Opset struct {
 	Domain  string
 	Version int64
@@ -123,9 +120,8 @@ func (m *Model) Meta(key string) (string, bool) {
 	return "", false
 }
 
-// Clone returns a model whose nodes, lists and tensors' headers can be changed
-// without changing m. Tensor contents (Raw) and Extra bytes are shared and must
-// be replaced, not overwritten.
+// Clone returns a model whose nodes, lists and tensors' headers can be changed without changing m. Tensor contents
+// (Raw) and Extra bytes are shared and must be replaced, not overwritten.
 func (m *Model) Clone() *Model {
 	c := *m
 	c.Opsets = slices.Clone(m.Opsets)
@@ -177,8 +173,7 @@ func (g *Graph) Init(name string) *Tensor {
 	return nil
 }
 
-// InitMap returns the initializers by name: Init for many look-ups. The map does
-// not follow later changes of g.
+// InitMap returns the initializers by name: Init for many look-ups. The map does not follow later changes of g.
 func (g *Graph) InitMap() map[string]*Tensor {
 	m := make(map[string]*Tensor, len(g.Inits))
 	for _, t := range slices.Backward(g.Inits) {
@@ -192,9 +187,8 @@ func (g *Graph) IsOutput(name string) bool {
 	return slices.ContainsFunc(g.Outputs, func(v Value) bool { return v.Name == name })
 }
 
-// DataInputs returns the inputs that a caller must feed: those that are not
-// merely defaults of initializers, which files up to IR version 3 list as
-// inputs too.
+// DataInputs returns the inputs that a caller must feed: those that are not merely defaults of initializers, which
+// files up to IR version 3 list as inputs too.
 func (g *Graph) DataInputs() []Value {
 	inits := g.InitMap()
 	return slices.DeleteFunc(slices.Clone(g.Inputs), func(v Value) bool { return inits[v.Name] != nil })
@@ -235,11 +229,9 @@ func (g *Graph) Sort() {
 
 const maxErrors = 20
 
-// Check reports every way in which g is not a graph: values defined twice,
-// inputs that nothing defines, nodes out of order or in a cycle, outputs that
-// nothing defines, tensors whose contents do not fit their shape. Errors name
-// the node or tensor; after the first 20 they are only counted. The values
-// that a subgraph captures are not looked at.
+// Check reports every way in which g is not a graph: values defined twice, inputs that nothing defines, nodes out of
+// order or in a cycle, outputs that nothing defines, tensors whose contents do not fit their shape. Errors name the
+// node or tensor; after the first 20 they are only counted. The values that a subgraph captures are not looked at.
 func (g *Graph) Check() error {
 	var errs []error
 	more := 0
@@ -379,8 +371,7 @@ func (g *Graph) Needed(values ...string) map[*Node]bool {
 	return needed
 }
 
-// Builder appends nodes to a graph under names that are not yet taken.
-// The zero Builder is not usable; call NewBuilder.
+// Builder appends nodes to a graph under names that are not yet taken. The zero Builder is not usable; call NewBuilder.
 type Builder struct {
 	G      *Graph
 	Prefix string // put before every name that the builder makes
@@ -417,8 +408,7 @@ func (b *Builder) Name(hint string) string {
 	return name
 }
 
-// Op appends a node of the standard domain with one output and returns that
-// output's name.
+// Op appends a node of the standard domain with one output and returns that output's name.
 func (b *Builder) Op(op string, inputs []string, attrs ...Attr) string {
 	out := b.Name(strings.ToLower(op))
 	b.Append(&Node{Op: op, Inputs: inputs, Outputs: []string{out}, Attrs: attrs})
@@ -436,8 +426,7 @@ func (b *Builder) Append(n *Node) {
 	b.G.Nodes = append(b.G.Nodes, n)
 }
 
-// Const adds t as an initializer under a fresh name made from t.Name and
-// returns that name.
+// Const adds t as an initializer under a fresh name made from t.Name and returns that name.
 func (b *Builder) Const(t *Tensor) string {
 	t.Name = b.Name(t.Name)
 	b.G.Inits = append(b.G.Inits, t)

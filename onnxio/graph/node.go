@@ -47,8 +47,7 @@ type Attr struct {
 	Extra   []byte
 }
 
-// Is reports whether n applies the operator op of the standard domain, which is
-// written "" or "ai.onnx".
+// Is reports whether n applies the operator op of the standard domain, which is written "" or "ai.onnx".
 func (n *Node) Is(op string) bool { return n.Op == op && n.Standard() }
 
 // Standard reports whether n's operator is of the standard domain.
@@ -66,11 +65,10 @@ func (n *Node) HasGraphs() bool {
 	return slices.ContainsFunc(n.Attrs, func(a Attr) bool { return a.Kind == AttrGraph || a.Kind == AttrGraphs })
 }
 
-// Constant returns the value of a Constant node that holds numbers in any of the
-// forms of the standard: value, value_float, value_floats, value_int, value_ints.
-// It is nil for other nodes, other constants (strings, sparse tensors), and where
-// the attribute stands for one of a function. The tensor is the caller's to rename;
-// its Raw is shared with the node.
+// Constant returns the value of a Constant node that holds numbers in any of the forms of the standard: value,
+// value_float, value_floats, value_int, value_ints. It is nil for other nodes, other constants (strings, sparse
+// tensors), and where the attribute stands for one of a function. The tensor is the caller's to rename; its Raw is
+// shared with the node.
 func (n *Node) Constant() *Tensor {
 	if !n.Is("Constant") {
 		return nil

@@ -69,9 +69,8 @@ func (t DType) IsFloat() bool {
 	return t == Float || t == Double || t == Float16 || t == BFloat16
 }
 
-// Tensor is a constant. Raw holds the elements in row-major order, little
-// endian, sub-byte types packed with the first element in the low bits and no
-// padding between rows: the layout of TensorProto.raw_data.
+// Tensor is a constant. Raw holds the elements in row-major order, little endian, sub-byte types packed with the first
+// element in the low bits and no padding between rows: the layout of TensorProto.raw_data.
 type Tensor struct {
 	Name  string
 	DType DType
@@ -263,10 +262,9 @@ func (d Dim) String() string {
 	return "?"
 }
 
-// Type is the element type and shape of a value. A dimension that the batch
-// decides has Size -1 and a name in Param; dimensions of the same name are equal.
-// A dimension of Size -1 without a name is unknown; two of them in the same place
-// are taken to be equal.
+// Type is the element type and shape of a value. A dimension that the batch decides has Size -1 and a name in Param;
+// dimensions of the same name are equal. A dimension of Size -1 without a name is unknown; two of them in the same
+// place are taken to be equal.
 type Type struct {
 	DType DType
 	Shape Shape

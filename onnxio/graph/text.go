@@ -9,9 +9,8 @@ import (
 
 const maxShown = 4
 
-// Text lists g in a readable form: one line for each input, initializer, node
-// and output, in the order of the file. The same graph gives the same text.
-// Small numeric tensors show their elements; names that are not plain are quoted.
+// Text lists g in a readable form: one line for each input, initializer, node and output, in the order of the file. The
+// same graph gives the same text. Small numeric tensors show their elements; names that are not plain are quoted.
 //
 //	input x float[N,3]
 //	init w float[2,3]

@@ -15,8 +15,7 @@ import (
 	"cfq/onnxio/ort/orttest"
 )
 
-// slow applies n operators to each element, so that a run on a million elements
-// takes about n milliseconds.
+// slow applies n operators to each element, so that a run on a million elements takes about n milliseconds.
 func slow(n int) *graph.Model {
 	in, out := []graph.Value{value("x", graph.Float, rows())}, []graph.Value{value("y", graph.Float, rows())}
 	return build(in, out, func(b *graph.Builder) {

@@ -65,10 +65,9 @@ func Find(lib string) (Info, error) {
 	return info, nil
 }
 
-// process is the one piece of mutable package state of the project, and not by
-// choice: ONNX Runtime is a C library with one environment per process, which
-// the binding keeps in globals of its own. The first session loads the library
-// and so fixes it; it is never unloaded.
+// process is the one piece of mutable package state of the project, and not by choice: ONNX Runtime is a C library with
+// one environment per process, which the binding keeps in globals of its own. The first session loads the library and
+// so fixes it; it is never unloaded.
 //
 //nolint:gochecknoglobals // see above
 var process struct {

@@ -8,8 +8,7 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// SelfTest loads the library, runs a small quantized layer whose result is known
-// exactly, and reports what differs.
+// SelfTest loads the library, runs a small quantized layer whose result is known exactly, and reports what differs.
 func SelfTest(ctx context.Context, o Options) error {
 	s, err := Open(selfTestModel(), o)
 	if err != nil {
@@ -33,9 +32,8 @@ func SelfTest(ctx context.Context, o Options) error {
 	return nil
 }
 
-// selfTestModel is Relu(Gemm) in the form that runs as the integer kernel QGemm.
-// All scales are powers of two and all values lie on their grids, so that every
-// correct kernel gives the same bits.
+// selfTestModel is Relu(Gemm) in the form that runs as the integer kernel QGemm. All scales are powers of two and all
+// values lie on their grids, so that every correct kernel gives the same bits.
 func selfTestModel() *graph.Model {
 	batch := graph.Shape{{Size: -1, Param: "N"}, {Size: 2}}
 	g := &graph.Graph{

@@ -1,14 +1,11 @@
 // Package ort runs ONNX models in ONNX Runtime.
 //
-// In: a model (a graph or the bytes of a file) and named tensors. Out: named
-// tensors, and on request the graph that ONNX Runtime made of the model and
-// really runs. The invariant: what is measured is what ONNX Runtime computes
-// from the bytes that are shipped, at a stated optimization level; nothing is
-// simulated. All numerical work of the project goes through here: logits,
-// gradients (which are ONNX graphs too) and quantized models.
+// In: a model (a graph or the bytes of a file) and named tensors. Out: named tensors, and on request the graph that
+// ONNX Runtime made of the model and really runs. The invariant: what is measured is what ONNX Runtime computes from
+// the bytes that are shipped, at a stated optimization level; nothing is simulated. All numerical work of the project
+// goes through here: logits, gradients (which are ONNX graphs too) and quantized models.
 //
-// ONNX Runtime is a shared library that is found and loaded at run time, see
-// [Find]; a process loads one.
+// ONNX Runtime is a shared library that is found and loaded at run time, see [Find]; a process loads one.
 package ort
 
 import (
@@ -32,8 +29,7 @@ import (
 // ErrClosed is wrapped by the error of a Run after Close.
 var ErrClosed = errors.New("session is closed")
 
-// Session is a model loaded into ONNX Runtime. All methods may be called from
-// several goroutines at once.
+// Session is a model loaded into ONNX Runtime. All methods may be called from several goroutines at once.
 type Session struct {
 	inputs  []graph.Value
 	outputs []graph.Value
@@ -114,8 +110,7 @@ func openSession(onnx []byte, m *graph.Model, o Options) (*Session, error) {
 	return s, nil
 }
 
-// Close frees the model. It waits for runs that are under way; later ones fail
-// with ErrClosed. Closing twice is fine.
+// Close frees the model. It waits for runs that are under way; later ones fail with ErrClosed. Closing twice is fine.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,14 +125,12 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// Run runs the model on in, one tensor for each input in any order, and returns
-// the outputs asked for in that order, or all in the model's order. Outputs that
-// are not asked for are computed all the same: drop them from the graph before
+// Run runs the model on in, one tensor for each input in any order, and returns the outputs asked for in that order, or
+// all in the model's order. Outputs that are not asked for are computed all the same: drop them from the graph before
 // Open to save the time.
 //
-// Inputs are only read. Cancelling ctx stops the run at the next operator; the
-// error then wraps ctx.Err(). Inputs and outputs of fixed-size number types, bool and
-// texts are supported, 16-bit floats as inputs only.
+// Inputs are only read. Cancelling ctx stops the run at the next operator; the error then wraps ctx.Err(). Inputs and
+// outputs of fixed-size number types, bool and texts are supported, 16-bit floats as inputs only.
 func (s *Session) Run(ctx context.Context, in []*graph.Tensor, outputs ...string) ([]*graph.Tensor, error) {
 	return s.RunInto(ctx, in, nil, outputs...)
 }
@@ -252,8 +245,7 @@ func names(values []graph.Value) []string {
 	return out
 }
 
-// Options says how models are run. The zero value is what production uses:
-// every optimization, one thread.
+// Options says how models are run. The zero value is what production uses: every optimization, one thread.
 type Options struct {
 	Lib     string // path of the ONNX Runtime library; "" finds it, see Find
 	Threads int    // threads inside one operator; 0 means 1
@@ -316,9 +308,8 @@ func (o Options) native(large bool) (*ort.SessionOptions, error) {
 	return so, nil
 }
 
-// needed returns m without the nodes and initializers that no output depends
-// on, which ONNX Runtime would compute all the same. A model with control flow
-// is returned as it is, since subgraphs use values that are not listed as inputs.
+// needed returns m without the nodes and initializers that no output depends on, which ONNX Runtime would compute all
+// the same. A model with control flow is returned as it is, since subgraphs use values that are not listed as inputs.
 func needed(m *graph.Model) *graph.Model {
 	if slices.ContainsFunc(m.Graph.Nodes, (*graph.Node).HasGraphs) {
 		return m
@@ -334,9 +325,8 @@ func needed(m *graph.Model) *graph.Model {
 	return c
 }
 
-// Optimized returns the graph that ONNX Runtime makes of the model in onnx and
-// runs: fusions, integer kernels and all. It may hold operators of ONNX
-// Runtime's own domains and depend on the processor.
+// Optimized returns the graph that ONNX Runtime makes of the model in onnx and runs: fusions, integer kernels and all.
+// It may hold operators of ONNX Runtime's own domains and depend on the processor.
 func Optimized(onnx []byte, o Options) (*graph.Model, error) {
 	dir, err := os.MkdirTemp("", "cfq-optimized-")
 	if err != nil {
@@ -361,10 +351,9 @@ func Optimized(onnx []byte, o Options) (*graph.Model, error) {
 // run runs the model on inputs in the model's order and returns the outputs
 // with the indices in want, those in into in the memory that is given.
 //
-// The binding cannot take over an output of rank 0 that ONNX Runtime allocated.
-// Such outputs are allocated here, which requires to know them: from the file,
-// or from the failure of a first attempt. (That attempt loses the buffers of
-// the outputs behind the scalar, once per scalar and session.)
+// The binding cannot take over an output of rank 0 that ONNX Runtime allocated. Such outputs are allocated here, which
+// requires to know them: from the file, or from the failure of a first attempt. (That attempt loses the buffers of the
+// outputs behind the scalar, once per scalar and session.)
 func (s *Session) run(ctx context.Context, inputs []*graph.Tensor, want []int, into map[int]*graph.Tensor) (
 	[]*graph.Tensor, error,
 ) {
@@ -544,8 +533,7 @@ func FloatsOf(t *graph.Tensor) ([]float32, error) {
 	return unsafe.Slice((*float32)(unsafe.Pointer(&t.Raw[0])), len(t.Raw)/4), nil
 }
 
-// overMemory makes a value over the contents of t, which pin keeps in place until
-// the run is over.
+// overMemory makes a value over the contents of t, which pin keeps in place until the run is over.
 func overMemory(t *graph.Tensor, pin *runtime.Pinner) (ort.Value, error) {
 	bits := t.DType.Bits()
 	switch {
@@ -594,8 +582,7 @@ func smallValue(t *graph.Tensor) (ort.Value, error) {
 	return nil, fmt.Errorf("scalars and empty tensors of type %s are not supported", t.DType)
 }
 
-// fromValue makes a tensor of an output. It shares memory with v that is Go's
-// own and stays when v is destroyed.
+// fromValue makes a tensor of an output. It shares memory with v that is Go's own and stays when v is destroyed.
 func fromValue(v ort.Value) (*graph.Tensor, error) {
 	for _, k := range tensorKinds() {
 		if t := k.read(v); t != nil {
