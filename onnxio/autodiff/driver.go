@@ -272,11 +272,8 @@ func (d *driver) unbroadcast(in, g string) string {
 		n := have[0].Size
 		g = d.op("MatMul", []string{d.numbers(g, slices.Repeat([]float64{1}, int(n)), n), g})
 	case lead > 0:
-		axes := make([]int64, lead)
-		for i := range axes {
-			axes[i] = int64(i)
-		}
-		g = d.op("ReduceSum", []string{g, d.vector(axes...)}, graph.IntAttr("keepdims", 0))
+		leading := d.vector(axesFrom(0, d.types[g])[:lead]...)
+		g = d.op("ReduceSum", []string{g, leading}, graph.IntAttr("keepdims", 0))
 	}
 	var axes []int64
 	for i, w := range want {

@@ -268,44 +268,28 @@ func spaceToDepth(c *Call) string {
 	return c.rearranged([]int64{n, h / b, b, w / b, b}, []int64{0, 3, 5, 1, 2, 4}, spaceToDepthType)
 }
 
-func (c *Call) power(p float64) string {
-	if p == 2 {
-		return c.mul(c.x(), c.x())
-	}
-	a := c.op("Abs", c.x())
-	if p == 1 {
-		return a
-	}
-	return c.op("Pow", a, c.Scalar(a, p))
-}
+// power is |x|^p.
+func (c *Call) power(x string, p float64) string { return c.op("Pow", c.op("Abs", x), c.Scalar(x, p)) }
 
-func (c *Call) root(a string, p float64) string {
-	switch p {
-	case 1:
-		return a
-	case 2:
-		return c.op("Sqrt", a)
+// norm is the p of an Lp norm.
+func (c *Call) norm() float64 {
+	p := c.Node.Int("p", 2)
+	if p < 1 {
+		c.Fail("p %d", p)
 	}
-	return c.op("Pow", a, c.Scalar(a, 1/p))
+	return float64(p)
 }
 
 func lpPool(c *Call) string {
-	p := float64(c.Node.Int("p", 2))
-	if p < 1 {
-		return c.Fail("p %g", p)
-	}
+	p := c.norm()
 	attrs := slices.DeleteFunc(slices.Clone(c.Node.Attrs), func(a graph.Attr) bool { return a.Name == "p" })
 	attrs = append(attrs, graph.IntAttr("count_include_pad", 1))
-	mean := c.Op("AveragePool", []string{c.power(p)}, attrs...)
+	mean := c.Op("AveragePool", []string{c.power(c.x(), p)}, attrs...)
 	count := product(graph.Fixed(c.Node.Ints("kernel_shape")...)).Size
-	return c.root(c.scale(mean, float64(count)), p)
+	return c.power(c.scale(mean, float64(count)), 1/p)
 }
 
 func globalLpPool(c *Call) string {
-	p := float64(c.Node.Int("p", 2))
-	if p < 1 || len(c.Type(c.x()).Shape) < 3 {
-		return c.Fail("p %g over %v", p, c.Type(c.x()))
-	}
-	axes := c.b.vector(axesFrom(2, c.Type(c.x()))...)
-	return c.root(c.Op("ReduceSum", []string{c.power(p), axes}, graph.IntAttr("keepdims", 1)), p)
+	p := c.norm()
+	return c.power(c.reduce("ReduceSum", c.power(c.x(), p), 1, axesFrom(2, c.Type(c.x()))...), 1/p)
 }
