@@ -231,17 +231,14 @@ func Same(a, b string) bool {
 	if a == b {
 		return true
 	}
-	if m, err := strconv.ParseInt(a, 10, 64); err == nil { // large ones are the same as other numbers
-		if n, err := strconv.ParseInt(b, 10, 64); err == nil {
-			return m == n
-		}
+	m, errA := strconv.ParseInt(a, 10, 64)
+	n, errB := strconv.ParseInt(b, 10, 64)
+	if errA == nil && errB == nil { // a float64 does not tell large ones apart
+		return m == n
 	}
-	x, ok := Number(a)
-	if !ok {
-		return false
-	}
-	y, ok := Number(b)
-	return ok && x == y
+	x, first := Number(a)
+	y, second := Number(b)
+	return first && second && x == y
 }
 
 // Find returns the index of raw in values, -1 when it is not there.

@@ -172,7 +172,7 @@ func (t *Task) imageOf(f *Feature) *Feature {
 
 type imageColumn struct {
 	*Feature
-	at, to int
+	at int
 }
 
 // withPixels are the columns of a file with those of the pixels of its images behind them, and where the images are. A
@@ -186,7 +186,7 @@ func (t *Task) withPixels(names []string) ([]string, []imageColumn) {
 			continue
 		}
 		if at := slices.Index(names, f.Column); at >= 0 {
-			images = append(images, imageColumn{f, at, len(names)})
+			images = append(images, imageColumn{f, at})
 			names = slices.Clip(names)
 			for k := range f.Width {
 				names = append(names, m.pixelName(f.Column, k))

@@ -106,7 +106,7 @@ func (rd *peopleReader) read(r io.Reader) (*People, error) {
 
 func (rd *peopleReader) table(rows *Rows) error {
 	for n := 0; ; n++ {
-		if err := rd.flush(false); err != nil || rd.pick.full() {
+		if err := rd.flush(false); err != nil || rd.pick.taken == rd.o.Rows && rd.o.Rows > 0 {
 			return err
 		}
 		if n%1024 == 0 && rd.ctx.Err() != nil {

@@ -10,13 +10,13 @@ import (
 // Selection decides which rows are read.
 type Selection struct {
 	row          int   // number of the row that Next was last asked about
-	taken, limit int   // rows, limit 0 = all
+	taken        int   // rows
 	only, except []int // ascending
 }
 
 // NewSelection starts before the first row.
 func NewSelection(o ReadOptions) *Selection {
-	s := &Selection{row: -1, limit: o.Rows, only: slices.Clone(o.Only), except: slices.Clone(o.Except)}
+	s := &Selection{row: -1, only: slices.Clone(o.Only), except: slices.Clone(o.Except)}
 	slices.Sort(s.only)
 	slices.Sort(s.except)
 	return s
@@ -33,8 +33,6 @@ func (s *Selection) Next() bool {
 	s.taken++
 	return true
 }
-
-func (s *Selection) full() bool { return s.limit > 0 && s.taken == s.limit }
 
 // End is called when the file ends: numbers beyond it mean that the selection belongs to other data.
 func (s *Selection) End() error {

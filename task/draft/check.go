@@ -342,30 +342,28 @@ func (c *checker) scores(v *Verification) {
 		c.find(Warning, "scores", v.Unread, "%s with scores are not among those that the task reads here",
 			message.Count(v.Unread, "row"))
 	}
-	if v.Verified() {
+	if v.Differ > 0 {
+		c.r.Encoding = "contradicted"
+	}
+	switch rows := message.Count(v.Rows, "row"); {
+	case v.Verified():
 		c.r.Encoding = "verified"
 		if len(v.Unseen) > 0 {
 			c.find(Warning, "scores", 0, "they say nothing of %s, the same in all rows with scores: %s",
 				message.Count(len(v.Unseen), "input"), message.List(v.Unseen, 10))
 		}
-		return
-	}
-	rows := message.Count(v.Rows, "row")
-	if v.Differ == 0 {
+	case v.Differ == 0:
 		c.find(Problem, "scores", v.Rows, "%d of %s tell something: they differ in their inputs and have no probability "+
 			"next to 0 or 1; want %d or more", v.Telling, rows, MinScores)
-		return
-	}
-	c.r.Encoding = "contradicted"
-	if v.Largest < rounded {
+	case v.Largest < rounded:
 		c.find(Problem, "scores", v.Differ, "%d of %s have another score than their owner's, by %.1g at most: write scores "+
 			"with six digits or more", v.Differ, rows, v.Largest)
-		return
+	default:
+		c.find(Problem, "scores", v.Differ, "%d of %s have another score than their owner's: row %d %s instead of %s. "+
+			"Either these are not the model's scores of these rows, or the encoding is another: compare order, values, mean "+
+			"and std with the training script", v.Differ, rows, v.Row, task.Decimal(task.Rounded(v.Got, 6)),
+			task.Decimal(task.Rounded(v.Want, 6)))
 	}
-	c.find(Problem, "scores", v.Differ, "%d of %s have another score than their owner's: row %d %s instead of %s. Either "+
-		"these are not the model's scores of these rows, or the encoding is another: compare order, values, mean and std "+
-		"with the training script", v.Differ, rows, v.Row, task.Decimal(task.Rounded(v.Got, 6)),
-		task.Decimal(task.Rounded(v.Want, 6)))
 }
 
 // Of an outcome of fewer than one row in rarely, as one of ten classes is, a model may find many and still decide worse
