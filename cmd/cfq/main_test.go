@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -17,7 +16,6 @@ import (
 	"cfq/internal/cli"
 	"cfq/internal/extsort"
 	"cfq/internal/must"
-	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/quant/verify"
 )
@@ -69,26 +67,6 @@ func TestHelpIsShort(t *testing.T) {
 	}
 }
 
-func TestInterrupted(t *testing.T) {
-	orttest.Need(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	loans := filepath.Join("..", "..", "testdata", "loans")
-	out := filepath.Join(t.TempDir(), "report.json")
-	model := filepath.Join(loans, "model.onnx")
-	var stdout, stderr bytes.Buffer
-	err := dispatch(ctx, []string{
-		"eval", model, model, "-d", filepath.Join(loans, "test.csv"), "-t", filepath.Join(loans, "task.yaml"), "--report",
-		"json:" + out,
-	}, &stdout, &cli.Printer{Out: &stderr})
-	if cli.Code(err) != cli.Interrupted || stdout.Len() > 0 {
-		t.Errorf("code %d (%v), stdout %q", cli.Code(err), err, stdout.String())
-	}
-	if _, err := os.Stat(out); err == nil {
-		t.Error("a report was written")
-	}
-}
-
 func TestReadRows(t *testing.T) {
 	dir := t.TempDir()
 	for text, want := range map[string][]int{
@@ -137,6 +115,113 @@ func TestNoRoom(t *testing.T) {
 		if code := start([]string{"help", c.name}, fullDisk{}, &said); code != cli.RunFailed ||
 			!strings.Contains(said.String(), "no space left") {
 			t.Errorf("help %s: exit code %d, %q", c.name, code, said.String())
+		}
+	}
+}
+
+func found(t *testing.T, words ...string) (all []string) {
+	t.Helper()
+	var b strings.Builder
+	must.Do(t, writeWords(&b, words))
+	for line := range strings.Lines(b.String()) {
+		word, what, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if what == "" {
+			t.Errorf("%q: %s has no description", words, word)
+		}
+		all = append(all, word)
+	}
+	return all
+}
+
+func TestCompletionIsComplete(t *testing.T) {
+	t.Parallel()
+	for _, sub := range commands() {
+		if !slices.Contains(found(t, ""), sub.name) {
+			t.Errorf("no subcommand %s", sub.name)
+		}
+		flags := found(t, sub.name, "file", "-")
+		fs, _ := sub.flags(&env{msg: &cli.Printer{}})
+		fs.VisitAll(func(f *pflag.Flag) {
+			if !slices.Contains(flags, "--"+f.Name) {
+				t.Errorf("no flag --%s of %s", f.Name, sub.name)
+			}
+		})
+	}
+	for _, c := range []struct{ words, want string }{
+		{"gate --on-inconclusive p", "report fail pass"},
+		{"task ch", "init check show"},
+		{"completion ", "bash zsh fish"},
+		{"task check ch", ""},
+		{"inspect mo", ""},
+		{"eval --data tr", ""},
+		{"unknown x", ""},
+	} {
+		if got := strings.Join(found(t, strings.Split(c.words, " ")...), " "); got != c.want {
+			t.Errorf("%q: %q, want %q", c.words, got, c.want)
+		}
+	}
+}
+
+func TestExplainable(t *testing.T) {
+	kindOf := map[string]string{}
+	claim := func(name, kind string) {
+		key := strings.ToLower(name)
+		if other, taken := kindOf[key]; taken {
+			t.Errorf("%s of %s is a name of %s, too", name, kind, other)
+		}
+		kindOf[key] = kind
+	}
+	for _, k := range topicKinds() {
+		claim(k.name, "kinds")
+		for _, x := range k.topics {
+			claim(x.name, k.name)
+			for _, alias := range x.alias {
+				if !strings.EqualFold(alias, x.name) {
+					claim(alias, k.name)
+				}
+			}
+			var b bytes.Buffer
+			x.write(&b)
+			if !strings.HasPrefix(b.String(), x.name) || strings.Count(b.String(), "\n") < 4 ||
+				len(x.cells) != len(k.head)-1 {
+				t.Errorf("%s of %s: cells %q, text\n%s", x.name, k.name, x.cells, b.String())
+			}
+		}
+	}
+}
+
+// What a file of images is known by covers its labels, which stand in a file of their own.
+func TestFileHashOfLabels(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
+		return path
+	}
+	images := write("train-images-idx3-ubyte", "\x00\x00\x08\x03\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00\x01\x07")
+	sums := map[string]bool{}
+	for _, label := range []string{"", "\x01", "\x02"} {
+		if label != "" {
+			write("train-labels-idx1-ubyte", "\x00\x00\x08\x01\x00\x00\x00\x01"+label)
+		}
+		_, sum, err := fileHash(images)
+		must.Do(t, err)
+		sums[sum] = true
+	}
+	if len(sums) != 3 {
+		t.Errorf("%d different hashes without labels and with two: want 3", len(sums))
+	}
+}
+
+func TestErrorLines(t *testing.T) {
+	for stderr, want := range map[string]string{
+		"cfq: warning: w\ncfq: error: a:\ncfq: error:   b\ncfq: hint: h\n": "a:\n  b",
+		"cfq: warning: w\nkilled\n":                                        "cfq: warning: w\nkilled",
+		"":                                                                 "",
+	} {
+		if got := errorLines(stderr); got != want {
+			t.Errorf("%q of %q, want %q", got, stderr, want)
 		}
 	}
 }

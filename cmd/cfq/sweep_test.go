@@ -3,10 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,21 +22,13 @@ import (
 // sweep does not go on with its points, and that its models have as many bytes as those of quantize.
 func TestSweepStopped(t *testing.T) {
 	orttest.Need(t)
-	loans := filepath.Join("..", "..", "testdata", "loans")
-	dir := t.TempDir()
-	call := func(ctx context.Context, command, out string, more ...string) (stderr string, err error) {
-		var stdout, messages bytes.Buffer
-		err = dispatch(ctx, append([]string{
-			command, filepath.Join(loans, "model.onnx"), "-d", filepath.Join(loans, "train.csv"), "-t", filepath.Join(loans,
-				"task.yaml"), "-o", out,
-		}, more...), &stdout, &cli.Printer{Out: &messages})
-		return messages.String(), err
-	}
+	dir, inputs := t.TempDir(), []string{loans("model.onnx"), "-d", loans("train.csv"), "-t", loans("task.yaml")}
 	run := func(ctx context.Context, out, workers string, more ...string) (stderr string, err error) {
-		return call(ctx, "sweep", out, append([]string{
-			"--test", filepath.Join(loans, "test.csv"), "--methods", "mixed-ptq,ptq", "--budgets", "2,3,4,5,8", "--sample", "10",
+		_, stderr, err = call(ctx, slices.Concat([]string{"sweep"}, inputs, []string{
+			"-o", out, "--test", loans("test.csv"), "--methods", "mixed-ptq,ptq", "--budgets", "2,3,4,5,8", "--sample", "10",
 			"--workers", workers,
-		}, more...)...)
+		}, more)...)
+		return stderr, err
 	}
 	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
 	if stderr, err := run(t.Context(), one, "2"); err != nil {
@@ -59,7 +51,7 @@ func TestSweepStopped(t *testing.T) {
 		"the same command goes on from there") {
 		t.Fatalf("%d lines, code %d (%v), %s", n, cli.Code(err), err, stderr)
 	}
-	if _, err := os.Stat(filepath.Join(two, sweepSVG)); err == nil {
+	if exists(filepath.Join(two, sweepSVG)) {
 		t.Error("a sweep that was stopped drew curves")
 	}
 	if _, err := run(t.Context(), two, "1", "--sample", "11", "--seed", "2"); cli.Code(err) != cli.Unusable ||
@@ -77,12 +69,12 @@ func TestSweepStopped(t *testing.T) {
 		}
 	}
 	model := filepath.Join(dir, "q.onnx")
-	if stderr, err := call(t.Context(), "quantize", model, "--method", "ptq", "--budget", "5"); err != nil {
+	_, stderr, err = call(t.Context(), slices.Concat([]string{"quantize"}, inputs,
+		[]string{"-o", model, "--method", "ptq", "--budget", "5"})...)
+	if err != nil {
 		t.Fatal(err, stderr)
 	}
-	file, errFile := os.Stat(model)
-	points, err := os.ReadFile(filepath.Join(one, sweepPoints))
-	must.Do(t, errors.Join(errFile, err))
+	file, points := must.Get(os.Stat(model))(t), must.Get(os.ReadFile(filepath.Join(one, sweepPoints)))(t)
 	if want := fmt.Sprintf(`"bytes":%d,`, file.Size()); !bytes.Contains(points, []byte(want)) {
 		t.Errorf("no point has %s as the file of quantize:\n%.400s", want, points)
 	}
@@ -100,9 +92,7 @@ func TestSweepTable(t *testing.T) {
 		"rvd":               eval.Rate{Num: 9, Den: 9, Value: 1, Lo: 0.901, Hi: 1}.AsValue(),
 		"crg.ratio_of_sums": eval.Estimate{Value: -1}.AsValue(), "margin_error.rms": eval.Estimate{Value: 0.012345}.AsValue(),
 	}}
-	measured := &eval.Result{
-		Settings: eval.Settings{Margins: []float64{0.1}}, Margins: []eval.AtMargin{at},
-	}
+	measured := &eval.Result{Settings: eval.Settings{Margins: []float64{0.1}}, Margins: []eval.AtMargin{at}}
 	measured.Values = eval.Values{
 		"disagreement": eval.Rate{Value: 0.001}.AsValue(), "accuracy_full": eval.Rate{}.AsValue(),
 		"accuracy_quant": eval.Rate{}.AsValue(),
