@@ -85,11 +85,7 @@ func (f *compareFlags) run(ctx context.Context, e *env, args []string) (err erro
 	if err != nil {
 		return err
 	}
-	doc, err := d.comparison(names, c)
-	if err != nil {
-		return err
-	}
-	return outs.write(e, doc, report.ComparisonViews())
+	return outs.write(e, d.comparison(names, c), report.ComparisonViews())
 }
 
 func (f *compareFlags) results(
@@ -130,20 +126,17 @@ func (f *compareFlags) results(
 	return results, nil
 }
 
-func (d *evaluation) comparison(names []string, c *eval.Comparison) (*report.Comparison, error) {
-	files, run, models, err := d.origins()
-	if err != nil {
-		return nil, err
-	}
+func (d *evaluation) comparison(names []string, c *eval.Comparison) *report.Comparison {
+	models := d.origins()
 	doc := &report.Comparison{
-		Title: fmt.Sprintf("%s of %s", strings.Join(names[1:], ", "), models[0].Name), Run: run, Full: models[0],
-		Data: files.Data, Task: files.Task, Promises: files.Promises, Overrides: files.Overrides, Comparison: c,
-		Warnings: d.warnings, RowsFile: files.RowsFile,
+		Title: fmt.Sprintf("%s of %s", strings.Join(names[1:], ", "), models[0].Name), Run: d.e.run(), Full: models[0],
+		Data: d.inputs.Data, Task: d.inputs.Task, Promises: d.inputs.Promises, Overrides: d.inputs.Overrides, Comparison: c,
+		Warnings: d.warnings, RowsFile: d.inputs.RowsFile,
 	}
 	for i := 1; i < len(models); i++ {
 		doc.Entries = append(doc.Entries, report.Entry{Alias: names[i], Model: models[i], Recipe: recipe(d.files[i].Graph())})
 	}
-	return doc, nil
+	return doc
 }
 
 func named(args []string) (names, paths []string, err error) {

@@ -131,14 +131,6 @@ other. The stricter verdict decides.`,
 	}
 }
 
-func setSources(doc *report.Document, gateFile, record string) (err error) {
-	if doc.GateFile, err = source(gateFile); err != nil {
-		return err
-	}
-	doc.CalibrationRecord, err = source(record)
-	return err
-}
-
 func (f *gateFlags) run(ctx context.Context, e *env, args []string) (err error) {
 	if err := f.settled(e); err != nil {
 		return err
@@ -201,7 +193,10 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string) (err error) 
 		return err
 	}
 	doc.Previous, doc.EncodingRecord = before, verified
-	if err := setSources(doc, f.file, rows.found); err != nil {
+	if doc.GateFile, err = source(f.file); err == nil {
+		doc.CalibrationRecord, err = source(rows.found)
+	}
+	if err != nil {
 		return err
 	}
 	if doc.Gate = gate.Judge(g, r, f.before); broken != nil {
@@ -398,24 +393,20 @@ func (f *gateFlags) earlier(d *evaluation) (file report.File, err error) {
 	if err != nil {
 		return file, cli.Wrap(fmt.Errorf("report %s: %w", f.previous, err), "cfq eval --report json:FILE writes one")
 	}
-	inputs, err := d.described()
-	if err != nil {
-		return file, err
-	}
 	for _, x := range []struct {
 		what         string
 		now, earlier report.File
 	}{
 		{"original", d.sources[0], doc.Full.File},
-		{"task file", inputs.Task, doc.Task},
-		{"overrides file", inputs.Overrides, doc.Overrides},
+		{"task file", d.inputs.Task, doc.Task},
+		{"overrides file", d.inputs.Overrides, doc.Overrides},
 	} {
 		if x.now.SHA256 != x.earlier.SHA256 {
 			return file, cli.Wrap(fmt.Errorf("report %s: its %s is %s, and this gate's is %s", f.previous, x.what,
 				identified(x.earlier), identified(x.now)), "--previous takes a report on the same original, task and overrides")
 		}
 	}
-	if inputs.Data.SHA256 != doc.Data.SHA256 {
+	if d.inputs.Data.SHA256 != doc.Data.SHA256 {
 		f.notes = append(f.notes, fmt.Sprintf("%s is about other people: %s", file.Name, identified(doc.Data)))
 	}
 	f.before = doc.Result

@@ -165,10 +165,10 @@ func (f *evaluationFlags) addCertify(fs *pflag.FlagSet) {
 type evaluatedFiles struct {
 	paths    []string // of the models, the original's first
 	models   []*classifier.Model
-	sources  []report.File  // the models' files as reports name them
-	inputs   *report.Inputs // the others; nil before they are asked for
-	same     bool           // a quantized model has the content of the original
-	warnings []string       // doubts about the files, for the report
+	sources  []report.File // the models' files as reports name them
+	inputs   report.Inputs // the others
+	same     bool          // a quantized model has the content of the original
+	warnings []string      // doubts about the files, for the report
 }
 
 type peopleRead struct {
@@ -206,6 +206,9 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []str
 		return nil, err
 	}
 	if err := f.findPeople(); err != nil {
+		return nil, err
+	}
+	if err := d.describe(); err != nil {
 		return nil, err
 	}
 	if err := d.pairing(); err != nil {
@@ -413,11 +416,7 @@ func (c *calibratedRows) checkHeldOut(d *evaluation) error {
 	}
 	from := recipe(d.files[1].Graph())["origin.data"]
 	if d.f.data != "" && from != "" {
-		files, err := d.described()
-		if err != nil {
-			return err
-		}
-		if files.Data.SHA256 == from {
+		if d.inputs.Data.SHA256 == from {
 			return cli.Wrap(fmt.Errorf("the model was calibrated on rows of %s, and there is no record %s that says which",
 				d.f.data, record.Path(d.paths[1])), hintCalibratedOn)
 		}
@@ -429,12 +428,8 @@ func (c *calibratedRows) checkHeldOut(d *evaluation) error {
 
 // checkEncoding reports a record whose rows were encoded by another task file: rows then rarely have the same inputs.
 func (c *calibratedRows) checkEncoding(d *evaluation) error {
-	files, err := d.described()
-	if err != nil {
-		return err
-	}
 	from := recipe(d.files[1].Graph())["origin.task"]
-	if from == "" || from == files.Task.SHA256 {
+	if from == "" || from == d.inputs.Task.SHA256 {
 		return nil
 	}
 	text := fmt.Sprintf("the model was quantized with another task file than %s: if that encodes people differently, "+

@@ -72,13 +72,9 @@ func (f *looksFlags) check(d *evaluation, g *gate.Gate) error {
 		f.notes = append(f.notes, fmt.Sprintf("there is no earlier look in %s: this counts as the first look at the model",
 			filepath.Base(f.path)))
 	}
-	files, err := d.described()
-	if err != nil {
-		return err
-	}
 	h := sha256.New() // who was looked at
-	fmt.Fprintln(h, files.Data.SHA256, files.Promises.SHA256, strings.HasPrefix(d.f.rows, "!"), files.RowsFile.SHA256,
-		d.f.sample)
+	fmt.Fprintln(h, d.inputs.Data.SHA256, d.inputs.Promises.SHA256, strings.HasPrefix(d.f.rows, "!"),
+		d.inputs.RowsFile.SHA256, d.f.sample)
 	if d.f.sample > 0 {
 		fmt.Fprintln(h, d.f.seed)
 	}

@@ -111,15 +111,13 @@ func (o outputs[D]) write(e *env, d *D, views []report.View[D]) error {
 	return nil
 }
 
-func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool) (*report.Document, error) {
-	files, run, models, err := d.origins()
-	if err != nil {
-		return nil, err
-	}
+func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool) (_ *report.Document, err error) {
+	models := d.origins()
 	doc := &report.Document{
-		Title: fmt.Sprintf("%s against %s", models[1].Name, models[0].Name), Run: run, Full: models[0], Quantized: models[1],
-		Inputs: *files, Recipe: recipe(d.files[1].Graph()), Result: r, Warnings: d.warnings, Excluded: report.Exclusions(r),
-		Details: d.survey.details.Details(d.task.Features),
+		Title: fmt.Sprintf("%s against %s", models[1].Name, models[0].Name), Run: d.e.run(), Inputs: d.inputs,
+		Full: models[0], Quantized: models[1], Recipe: recipe(d.files[1].Graph()), Result: r, Warnings: d.warnings,
+		Excluded: report.Exclusions(r),
+		Details:  d.survey.details.Details(d.task.Features),
 	}
 	if !details {
 		return doc, nil
@@ -133,12 +131,9 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 	return doc, err
 }
 
-// origins are what a report was made of, and how; the warnings are complete then.
-func (d *evaluation) origins() (files *report.Inputs, run report.Run, models []report.Model, err error) {
-	if files, err = d.described(); err != nil {
-		return nil, run, nil, err
-	}
-	d.countEntries(files)
+// origins are the models that a report is about; the counts of files and the warnings are complete then.
+func (d *evaluation) origins() (models []report.Model) {
+	d.countEntries()
 	for i, file := range d.sources {
 		models = append(models, report.Model{File: file, StoredBits: storedBits(d.files[i])})
 	}
@@ -151,8 +146,7 @@ func (d *evaluation) origins() (files *report.Inputs, run report.Run, models []r
 			d.warn("%s of %s to people who are not among those read", message.Count(p.Missing, "promise"), name)
 		}
 	}
-	run, err = d.e.run()
-	return files, run, models, err
+	return models
 }
 
 func (d *evaluation) draw(ctx context.Context) report.Draw {
@@ -173,11 +167,8 @@ func (d *evaluation) draw(ctx context.Context) report.Draw {
 }
 
 // run is how the report is made. The commit tells builds between releases apart.
-func (e *env) run() (report.Run, error) {
-	lib, err := ort.Find(e.lib)
-	if err != nil {
-		return report.Run{}, err
-	}
+func (e *env) run() report.Run {
+	lib, _ := ort.Find(e.lib) // which models were opened with
 	b := buildVersion()
 	tool := "cfq " + release()
 	if b.Commit != "" {
@@ -189,51 +180,46 @@ func (e *env) run() (report.Run, error) {
 	return report.Run{
 		Tool: tool, Command: e.command, Runtime: fmt.Sprintf("ONNX Runtime %s, %s", lib.Version, b.Platform),
 		CPU: ort.CPUFeatures(), Environment: cli.Environment(e.flags),
-	}, nil
+	}
 }
 
 type inputFiles struct{ data, rows, task, promises, overrides report.File }
 
 // described are the files that were read. They are hashed once: data can be large.
-func (d *evaluation) described() (*report.Inputs, error) {
-	if d.inputs != nil {
-		return d.inputs, nil
-	}
-	var files report.Inputs
+func (d *evaluation) describe() error {
 	for _, x := range []struct {
 		to   *report.File
 		path string
 	}{
-		{&files.Data, d.f.data},
-		{&files.RowsFile, strings.TrimPrefix(d.f.rows, "!")},
-		{&files.Task, d.f.task},
-		{&files.Promises, d.f.promises},
-		{&files.Overrides, d.f.overrides},
+		{&d.inputs.Data, d.f.data},
+		{&d.inputs.RowsFile, strings.TrimPrefix(d.f.rows, "!")},
+		{&d.inputs.Task, d.f.task},
+		{&d.inputs.Promises, d.f.promises},
+		{&d.inputs.Overrides, d.f.overrides},
 	} {
 		var err error
 		if *x.to, err = source(x.path); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	d.inputs = &files
-	return d.inputs, nil
+	return nil
 }
 
-func (d *evaluation) countEntries(files *report.Inputs) {
+func (d *evaluation) countEntries() {
 	if p := d.total; d.f.rows != "" && p != nil { // a list with a row that the data does not have is an error
-		files.RowsFile.Entries = p.Total - p.Filtered - p.Excluded
+		d.inputs.RowsFile.Entries = p.Total - p.Filtered - p.Excluded
 		if strings.HasPrefix(d.f.rows, "!") {
-			files.RowsFile.Entries = p.Excluded
+			d.inputs.RowsFile.Entries = p.Excluded
 		}
-		files.RowsFile.Used = files.RowsFile.Entries
+		d.inputs.RowsFile.Used = d.inputs.RowsFile.Entries
 	}
 	if d.promise != nil {
-		files.Promises.Entries, files.Promises.Used = d.promise.Rows, d.promise.Made
+		d.inputs.Promises.Entries, d.inputs.Promises.Used = d.promise.Rows, d.promise.Made
 	}
 	for _, o := range d.allowed.list {
-		files.Overrides.Entries++
+		d.inputs.Overrides.Entries++
 		if !d.allowed.unseen[o.Row] {
-			files.Overrides.Used++
+			d.inputs.Overrides.Used++
 		}
 	}
 }

@@ -112,18 +112,10 @@ func (x *recordsOut) name(part int) string {
 	return filepath.Join(x.path, fmt.Sprintf("part-%06d.parquet", part))
 }
 
-func (d *evaluation) madeWith(s *eval.Settings, like *task.People) (records.Run, error) {
-	files, err := d.described()
-	if err != nil {
-		return records.Run{}, err
-	}
-	run, err := d.e.run()
-	if err != nil {
-		return records.Run{}, err
-	}
+func (d *evaluation) madeWith(s *eval.Settings, like *task.People) records.Run {
 	r := records.Run{
-		Tool: run.Tool, Full: d.sources[0].SHA256, Quantized: d.sources[1].SHA256, Task: files.Task.SHA256,
-		Overrides: files.Overrides.SHA256, Columns: like.OtherColumns, Settings: *s,
+		Tool: d.e.run().Tool, Full: d.sources[0].SHA256, Quantized: d.sources[1].SHA256, Task: d.inputs.Task.SHA256,
+		Overrides: d.inputs.Overrides.SHA256, Columns: like.OtherColumns, Settings: *s,
 	}
 	if l := d.task.Latent; l != nil {
 		r.Coder = l.Coder().String()
@@ -131,7 +123,7 @@ func (d *evaluation) madeWith(s *eval.Settings, like *task.People) (records.Run,
 	for i := range like.Subgroups {
 		r.Attributes = append(r.Attributes, like.Subgroups[i].Feature)
 	}
-	return r, nil
+	return r
 }
 
 func (x *recordsOut) rewind() {
@@ -205,10 +197,7 @@ func (x *recordsOut) other() error {
 
 func (x *recordsOut) write(b *eval.Batch, s *eval.Settings, list []eval.Record) error {
 	if x.run.Full == "" { // the same for all batches
-		var err error
-		if x.run, err = x.d.madeWith(s, b.People); err != nil {
-			return err
-		}
+		x.run = x.d.madeWith(s, b.People)
 	}
 	if len(list) == 0 {
 		return nil
@@ -421,10 +410,7 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 }
 
 func (d *evaluation) madeOf(run *records.Run, paths []string) error {
-	own, err := d.madeWith(&run.Settings, &task.People{})
-	if err != nil {
-		return err
-	}
+	own := d.madeWith(&run.Settings, &task.People{})
 	encoder, decoder, _ := strings.Cut(run.Coder, " ")
 	ownEncoder, ownDecoder, _ := strings.Cut(own.Coder, " ")
 	for _, x := range []struct{ what, theirs, ours string }{

@@ -89,12 +89,8 @@ func (d *evaluation) recordStream(
 	if err != nil {
 		return nil, nil, err
 	}
-	run, err := d.madeWith(&settings, like)
-	if err != nil {
-		return nil, nil, err
-	}
 	s = &recordStream{id: -1}
-	if s.Table, err = records.NewTable(run); err != nil {
+	if s.Table, err = records.NewTable(d.madeWith(&settings, like)); err != nil {
 		return nil, nil, err
 	}
 	columns = s.Names()

@@ -148,26 +148,14 @@ func (f *taskFlags) init(ctx context.Context, e *env, args []string) (err error)
 	if err := dataFile(f.data); err != nil {
 		return err
 	}
-	if f.out != "" {
-		inputs := []string{f.data, args[0]}
-		if err := errors.Join(cli.Output(f.out, f.overwrite), cli.Distinct(inputs, []string{f.out})); err != nil {
-			return cli.WithCode(err, cli.Unusable)
-		}
+	if err := writable([]string{f.data, args[0]}, []string{f.out}, f.overwrite); err != nil {
+		return err
 	}
 	rows, err := readSelection(f.rows)
 	if err != nil {
 		return err
 	}
-	var enc *draft.Encoding
-	if f.encoding != "" {
-		if err := cli.Input("encoding", f.encoding); err != nil {
-			return err
-		}
-		if enc, err = draft.ReadEncoding(f.encoding); err != nil {
-			return dataError(err)
-		}
-	}
-	p, err := f.draft(ctx, e, args[0], rows, enc)
+	p, err := f.draft(ctx, e, args[0], rows)
 	if err != nil {
 		return dataError(err)
 	}
@@ -197,9 +185,17 @@ func (f *taskFlags) init(ctx context.Context, e *env, args []string) (err error)
 	return err
 }
 
-func (f *taskFlags) draft(
-	ctx context.Context, e *env, model string, rows task.ReadOptions, enc *draft.Encoding,
-) (*draft.Draft, error) {
+func (f *taskFlags) draft(ctx context.Context, e *env, model string, rows task.ReadOptions) (*draft.Draft, error) {
+	var enc *draft.Encoding
+	if f.encoding != "" {
+		err := cli.Input("encoding", f.encoding)
+		if err == nil {
+			enc, err = draft.ReadEncoding(f.encoding)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	if f.from != "" {
 		err := e.conflict("--from keeps what the task file says: remove FLAG", "label", "favourable", "features", "columns")
 		if err != nil {

@@ -45,7 +45,9 @@ func Parse(fs *pflag.FlagSet, args []string, lookup func(string) (string, bool))
 			return Usagef(hintFlags, "unknown flag -%s", unknown.GetSpecifiedName())
 		}
 		name := unknown.GetSpecifiedName()
-		if s := Suggest(name, flagNames(fs)); s != "" {
+		var names []string
+		fs.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if s := Suggest(name, names); s != "" {
 			return Usagef(hintFlags, "unknown flag --%s; did you mean --%s?", name, s)
 		}
 		return Usagef(hintFlags, "unknown flag --%s", name)
@@ -127,12 +129,6 @@ func (l *checkedValue) Set(value string) error {
 		return errors.New("want " + l.want)
 	}
 	return nil
-}
-
-func flagNames(fs *pflag.FlagSet) []string {
-	var names []string
-	fs.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	return names
 }
 
 func variable(flag string) string {
