@@ -28,10 +28,9 @@ func example() *ptq.Result {
 			{Node: "/6/Gemm", Params: 64, Bits: 4, Channels: 2, Score: 5.9},
 		},
 		Verified: &verify.Report{
-			Layers: []verify.Layer{{Node: "/0/Gemm", Kernel: "QGemm"}, {Node: "/2/Gemm", Kernel: "QGemm"}, {
-				Node:   "/6/Gemm",
-				Kernel: "QGemm",
-			}},
+			Layers: []verify.Layer{
+				{Node: "/0/Gemm", Kernel: "QGemm"}, {Node: "/2/Gemm", Kernel: "QGemm"}, {Node: "/6/Gemm", Kernel: "QGemm"},
+			},
 			Levels: verify.Levels{Rows: 512, Diff: 9.54e-7},
 			Advice: []string{"saturation: 8-bit codes beyond +-64 can saturate on x64 CPUs without VNNI: results differ " +
 				"between machines (/0/Gemm)"},
@@ -91,28 +90,19 @@ func TestQuantizeText(t *testing.T) {
 	if got := text(t, r); got != plain {
 		t.Errorf("got:\n%s\nwant:\n%s", got, plain)
 	}
-	for change, want := range map[string]string{
-		"promises":   "and 3226 promised points (3200 past",
-		"facts":      "  calibrated on 4096 of 32561 rows\n",
-		"all rows":   "  calibrated on 4096 rows and",
-		"not better": "  refinement made nothing better: margin error 0.0376 logits",
-		"equalized":  `  cross-layer equalization: "a" and "b": 64 of 64 channels`,
+	for want, change := range map[string]func(r *ptq.Result){
+		"and 3226 promised points (3200 past":                       func(r *ptq.Result) { r.Promised = true },
+		"  calibrated on 4096 of 32561 rows\n":                      func(r *ptq.Result) { r.Recourse = 0 },
+		"  calibrated on 4096 rows and":                             func(r *ptq.Result) { r.People = 4096 },
+		"  refinement made nothing better: margin error 0.0376 log": func(r *ptq.Result) { r.Refined.Rounds = 0 },
+		`  cross-layer equalization: "a" and "b": 64 of 64 channels`: func(r *ptq.Result) {
+			r.Equalized = []string{`"a" and "b": 64 of 64 channels`}
+		},
 	} {
 		r := example()
-		switch change {
-		case "promises":
-			r.Promised = true
-		case "facts":
-			r.Recourse = 0
-		case "all rows":
-			r.People = 4096
-		case "not better":
-			r.Refined.Rounds = 0
-		case "equalized":
-			r.Equalized = []string{`"a" and "b": 64 of 64 channels`}
-		}
+		change(r)
 		if got := text(t, r); !strings.Contains(got, want) {
-			t.Errorf("%s: nothing says %q:\n%s", change, want, got)
+			t.Errorf("nothing says %q:\n%s", want, got)
 		}
 	}
 }

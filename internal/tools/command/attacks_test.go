@@ -14,6 +14,7 @@ import (
 
 	"cfq/eval"
 	"cfq/eval/gate"
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 )
@@ -210,7 +211,7 @@ func attackFiles(t *testing.T) *workdir {
 	put("rewritten.csv", head+"\n"+rewritten.String())
 	put("moved/good.onnx", get("good.onnx"))
 	for name, edit := range edits() {
-		m := must(codec.ReadFile(w.path("model.onnx")))
+		m := must.Get(codec.ReadFile(w.path("model.onnx")))(t)
 		last := m.Graph.Nodes[len(m.Graph.Nodes)-1]
 		last.Outputs[0] = "own"
 		edit(m.Graph)

@@ -14,6 +14,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"cfq/eval"
+	"cfq/internal/must"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/ort/orttest"
@@ -27,10 +28,8 @@ func TestPointsCanBeAudited(t *testing.T) {
 			Margins []struct{ VD, RVD eval.Rate } `json:"margins"`
 		} `json:"result"`
 	}
-	if err := json.Unmarshal([]byte(w.read("eval.json")), &report); err != nil {
-		t.Fatal(err)
-	}
-	lines := must(csv.NewReader(strings.NewReader(w.read("eval.csv"))).ReadAll())
+	must.Do(t, json.Unmarshal([]byte(w.read("eval.json")), &report))
+	lines := must.Get(csv.NewReader(strings.NewReader(w.read("eval.csv"))).ReadAll())(t)
 	typed := typedLines(t, w.path("eval.parquet"))
 	for name, lines := range map[string][][]string{"csv": lines, "parquet": typed} {
 		t.Run(name, func(t *testing.T) { audit(t, w.dir, lines, report.Result.Margins[0].VD, report.Result.Margins[0].RVD) })
@@ -39,9 +38,9 @@ func TestPointsCanBeAudited(t *testing.T) {
 
 func typedLines(t *testing.T, path string) (lines [][]string) {
 	t.Helper()
-	f := must(os.Open(path))
+	f := must.Get(os.Open(path))(t)
 	defer f.Close()
-	file := must(parquet.OpenFile(f, must(f.Stat()).Size()))
+	file := must.Get(parquet.OpenFile(f, must.Get(f.Stat())(t).Size()))(t)
 	var head []string
 	for _, path := range file.Schema().Columns() {
 		head = append(head, path[0])
@@ -64,9 +63,7 @@ func typedLines(t *testing.T, path string) (lines [][]string) {
 			}
 			lines = append(lines, line)
 		}
-		if err := rows.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, rows.Close())
 	}
 	return lines
 }
@@ -74,19 +71,14 @@ func typedLines(t *testing.T, path string) (lines [][]string) {
 func changed(t *testing.T, text string, others []float32) []float32 {
 	t.Helper()
 	words := strings.Fields(text)
-	n, err := strconv.Atoi(words[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(strconv.Atoi(words[0]))(t)
 	x := make([]float32, n)
 	copy(x, others)
 	for _, word := range words[1:] {
 		at, number, _ := strings.Cut(word, ":")
 		i, err := strconv.Atoi(at)
 		v, err2 := strconv.ParseFloat(number, 32)
-		if err := errors.Join(err, err2); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, err2))
 		x[i] = float32(v)
 	}
 	return x
@@ -95,8 +87,8 @@ func changed(t *testing.T, text string, others []float32) []float32 {
 func audit(t *testing.T, dir string, lines [][]string, vd, rvd eval.Rate) {
 	t.Helper()
 	refused := func(model, status, column, own string) (num, den int) {
-		g := must(codec.ReadFile(filepath.Join(dir, model)))
-		m := must(classifier.Open(t.Context(), g, orttest.Need(t), classifier.Options{}))
+		g := must.Get(codec.ReadFile(filepath.Join(dir, model)))(t)
+		m := must.Get(classifier.Open(t.Context(), g, orttest.Need(t), classifier.Options{}))(t)
 		defer m.Close()
 		inputs := slices.Index(lines[0], "inputs")
 		at, of, factual := slices.Index(lines[0], column), slices.Index(lines[0], status), slices.Index(lines[0], own)

@@ -19,6 +19,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"cfq/internal/must"
 )
 
 // browser starts Chromium, which CFQ_CHROMIUM names or the path has. Only `make page` does: the browser takes as long
@@ -122,9 +124,7 @@ func keep(
 	if err == nil {
 		err = os.WriteFile(filepath.Join(out, fmt.Sprintf("%s-%d-%s.png", name, size[0], colours)), shot, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 type layout struct {
@@ -165,9 +165,7 @@ func TestPagesInABrowser(t *testing.T) {
 	ctx := browser(t)
 	dir := reports(t).dir
 	var c complaints
-	if err := c.listen(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.listen(ctx))
 	for _, name := range []string{"eval", "gate", "compare"} {
 		path := filepath.Join(dir, name+".html")
 		for _, size := range [][2]int64{{390, 844}, {1280, 900}} {
@@ -186,13 +184,8 @@ func TestPagesInABrowser(t *testing.T) {
 func look(ctx context.Context, t *testing.T, path string, size [2]int64, colours, name string) {
 	t.Helper()
 	address := (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String()
-	if err := show(ctx, address, size, colours); err != nil {
-		t.Fatal(err)
-	}
-	l, err := chromedp.Run(ctx, chromedp.Evaluate[layout](measure))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, show(ctx, address, size, colours))
+	l := must.Get(chromedp.Run(ctx, chromedp.Evaluate[layout](measure)))(t)
 	if len(l.Cut)+len(l.Checks) > 0 {
 		t.Errorf("not to be seen without scrolling: %q; checks without value, bounds, limit or bar: %q", l.Cut, l.Checks)
 	}

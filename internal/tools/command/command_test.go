@@ -12,6 +12,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"cfq/internal/must"
 	"cfq/onnxio/ort"
 )
 
@@ -46,16 +47,10 @@ func run(m *testing.M) int {
 // unless the script takes CFQ_SET back: that is half of the time that quantize takes.
 // "exits N command..." runs a command that must end with the exit code N. Every hint is one of the table of errors.
 func TestScripts(t *testing.T) {
-	loans := filepath.Join(abs(t), "testdata", "loans")
-	train, err := os.ReadFile(filepath.Join(loans, "train.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	train := must.Get(os.ReadFile(loans("train.csv")))(t)
 	few := filepath.Join(t.TempDir(), "few.csv")
 	lines := bytes.SplitAfterN(train, []byte("\n"), 302)
-	if err := os.WriteFile(few, bytes.Join(lines[:301], nil), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(few, bytes.Join(lines[:301], nil), 0o600))
 	info, missing := ort.Find("")
 	if missing != nil && os.Getenv("CFQ_REQUIRE_ORT") == "1" {
 		t.Fatal(missing)
@@ -64,7 +59,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: dir,
 		Setup: func(e *testscript.Env) error {
-			e.Setenv("LOANS", loans)
+			e.Setenv("LOANS", loans(""))
 			e.Setenv("FEW", few)
 			e.Setenv("CFQ_ORT_LIB", info.Path)
 			e.Setenv("CFQ_SET", "refine.rounds=0")
@@ -108,13 +103,4 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if code != want {
 		ts.Fatalf("exit code %d, want %d", code, want)
 	}
-}
-
-func abs(t *testing.T) string {
-	t.Helper()
-	dir, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }

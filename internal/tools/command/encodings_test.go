@@ -12,6 +12,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
+	"cfq/internal/must"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -213,9 +214,9 @@ func (c *encodingCase) made(m *graph.Model, t *task.Task, names []string, record
 // Encodings of one data set: scores verify the encoding of the task file for the model that has it and for no other,
 // and the gate knows which one that is.
 func TestEncodings(t *testing.T) {
-	m, tk := must(codec.ReadFile(loans("model.onnx"))), must(task.Load(loans("task.yaml")))
-	data, own := loans("train.csv"), must(os.ReadFile(loans("task.yaml")))
-	records := must(csv.NewReader(bytes.NewReader(must(os.ReadFile(data)))).ReadAll())
+	m, tk := must.Get(codec.ReadFile(loans("model.onnx")))(t), must.Get(task.Load(loans("task.yaml")))(t)
+	data, own := loans("train.csv"), must.Get(os.ReadFile(loans("task.yaml")))(t)
+	records := must.Get(csv.NewReader(bytes.NewReader(must.Get(os.ReadFile(data))(t))).ReadAll())(t)
 	names, records := records[0], records[1:]
 	for _, c := range encodings() {
 		w := newWorkdir(t)
@@ -243,7 +244,7 @@ func TestEncodings(t *testing.T) {
 
 func scored(t *testing.T, m *graph.Model, x []float32) []float32 {
 	t.Helper()
-	c := must(classifier.Open(context.Background(), m, ort.Options{}, classifier.Options{}))
+	c := must.Get(classifier.Open(context.Background(), m, ort.Options{}, classifier.Options{}))(t)
 	defer c.Close()
-	return must(c.Margins(context.Background(), x))
+	return must.Get(c.Margins(context.Background(), x))(t)
 }

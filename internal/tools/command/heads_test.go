@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"cfq/eval"
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 )
@@ -48,7 +49,7 @@ func TestHeads(t *testing.T) {
 	for i := range first {
 		first[i] = i
 	}
-	w.put("rows.json", must(json.Marshal(first)))
+	w.put("rows.json", must.Get(json.Marshal(first))(t))
 	counts := func(model, quantized string) (vd, rvd eval.Rate) {
 		t.Helper()
 		var report struct {
@@ -76,7 +77,7 @@ func TestHeads(t *testing.T) {
 		t.Fatal("no promise breaks: nothing can be compared")
 	}
 	for name, build := range otherHeads() {
-		g := must(codec.ReadFile(original))
+		g := must.Get(codec.ReadFile(original))(t)
 		b := graph.NewBuilder(g.Graph, "head.")
 		g.Graph.Outputs = []graph.Value{{Name: build(b, g.Graph.Outputs[0].Name), DType: graph.Float}}
 		file := name + ".onnx"

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 )
@@ -41,17 +42,13 @@ func brightModel(t *testing.T, path string, mean, std float32, sizes ...int64) {
 	b.Append(&graph.Node{Op: "Gemm", Name: "head", Outputs: []string{"z"}, Inputs: []string{
 		flat, b.Const(graph.FromFloats("w", w, side*side, 2)), b.Const(graph.FromFloats("b", []float32{limit, -limit}, 2)),
 	}})
-	put(t, path, must(codec.Marshal(&graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g})))
+	put(t, path, must.Get(codec.Marshal(&graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}))(t))
 }
 
 func put(t testing.TB, path string, data []byte) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, data, 0o644))
 }
 
 func brightImages(t *testing.T, dir string, n int) {
@@ -75,9 +72,7 @@ func brightImages(t *testing.T, dir string, n int) {
 			label = 1
 		}
 		var b bytes.Buffer
-		if err := png.Encode(&b, grey); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, png.Encode(&b, grey))
 		put(t, filepath.Join(dir, "folder", fmt.Sprint(label), fmt.Sprintf("%04d.png", i)), b.Bytes())
 		put(t, filepath.Join(dir, "named", []string{"dark", "light"}[label], fmt.Sprintf("%04d.png", i)), b.Bytes())
 		images, labels = append(images, grey.Pix...), append(labels, byte(label))
@@ -90,9 +85,7 @@ func brightImages(t *testing.T, dir string, n int) {
 	put(t, filepath.Join(dir, "labels-idx1-ubyte"), labels)
 	put(t, filepath.Join(dir, "table.csv"), []byte(table+"\n"))
 	var b bytes.Buffer
-	if err := png.Encode(&b, image.NewRGBA(image.Rect(0, 0, side, side))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&b, image.NewRGBA(image.Rect(0, 0, side, side))))
 	put(t, filepath.Join(dir, "colour", "0.png"), b.Bytes())
 }
 
@@ -137,10 +130,7 @@ func TestImageDrafts(t *testing.T) {
 	if !slices.Contains(strings.Fields(call(2, "task", "check", "named.yaml", "-d", "named", "0.onnx")), "question") {
 		t.Error("an open question is no problem")
 	}
-	said = call(0, "task", "init", "-d", "images-idx3-ubyte", "0.onnx", "-o", "open.yaml")
-	if !strings.Contains(said, "which value of the outcome") {
-		t.Error(said)
-	}
+	w.tells(0, "which value of the outcome", "task", "init", "-d", "images-idx3-ubyte", "0.onnx", "-o", "open.yaml")
 	// Grey images of a known size need no model; one is trained on them, and it decides and codes.
 	for _, data := range []string{"images-idx3-ubyte", "folder"} {
 		call(0, "task", "init", "-d", data, "--favourable", "1", "-o", "none.yaml", "--overwrite")
@@ -153,12 +143,8 @@ func TestImageDrafts(t *testing.T) {
 		call(0, "train", "-d", data, "-t", "none.yaml", "--arch", "autoencoder:4", "-o", "code.onnx", "--train-steps", "16",
 			"--overwrite")
 	}
-	if said := call(2, "task", "init", "-d", "colour"); !strings.Contains(said, "name the model") {
-		t.Error(said)
-	}
+	w.tells(2, "name the model", "task", "init", "-d", "colour")
 	// Images of another size are no input of the model.
 	brightModel(t, filepath.Join(dir, "wide.onnx"), 0, 1, 1, 3, 12)
-	if said := call(2, "task", "init", "-d", "folder", "wide.onnx"); !strings.Contains(said, "have 6 x 6 pixels") {
-		t.Error(said)
-	}
+	w.tells(2, "have 6 x 6 pixels", "task", "init", "-d", "folder", "wide.onnx")
 }

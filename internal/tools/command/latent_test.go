@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 )
@@ -45,7 +46,7 @@ func gemms(t *testing.T, path string, sizes []int, image bool, weight func(layer
 		})
 	}
 	g.Outputs = []graph.Value{{Name: v, DType: graph.Float, Shape: graph.Shape{batch, {Size: int64(sizes[len(sizes)-1])}}}}
-	put(t, path, must(codec.Marshal(&graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g})))
+	put(t, path, must.Get(codec.Marshal(&graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}))(t))
 }
 
 // latentFiles writes an encoder to brightness and the difference of left and right, its decoder, and a classifier that
@@ -95,7 +96,7 @@ func TestLatent(t *testing.T) {
 	call(0, with("quantize", "model.onnx", "--allow-larger", "--method", "cfq-qat", "--set", "train.steps=64", "-o",
 		"t.onnx")...)
 	for _, q := range []string{"q.onnx", "t.onnx"} {
-		if v := must(codec.ReadFile(w.path(q))).Graph.Inputs[0]; len(v.Shape) != 4 || v.Name != "x" {
+		if v := must.Get(codec.ReadFile(w.path(q)))(t).Graph.Inputs[0]; len(v.Shape) != 4 || v.Name != "x" {
 			t.Errorf("%s: the input is %v", q, v)
 		}
 		var doc struct {
@@ -122,10 +123,7 @@ func TestLatent(t *testing.T) {
 	if text := w.read("p.csv"); !strings.Contains(text, ",latent.0,latent.1\n") {
 		t.Errorf("%.2000s", text)
 	}
-	said = call(0, with("recourse", "model.onnx", "--rows", "rows.json", "--promises", "p.csv")...)
-	if !strings.Contains(said, "(100.0 %)") {
-		t.Error(said)
-	}
+	w.tells(0, "(100.0 %)", with("recourse", "model.onnx", "--rows", "rows.json", "--promises", "p.csv")...)
 	for limit, detail := range map[string]string{
 		"radius: 0.01": "latent.radius: the action costs ", "pixels: 0.1": "latent.pixels: the image is ",
 	} {
@@ -160,20 +158,14 @@ func TestLatent(t *testing.T) {
 	if line := check(whole, "vd<=0.05"); line == "" || check(said, "vd<=0.05") != line {
 		t.Errorf("of records:\n%s\nin one piece:\n%s", said, whole)
 	}
-	said = call(0, with("compare", "model.onnx", "q=q.onnx", "t=t.onnx", "--rows", "rows.json")...)
-	if !strings.Contains(said, "VD(0.1)") {
-		t.Error(said)
-	}
+	w.tells(0, "VD(0.1)", with("compare", "model.onnx", "q=q.onnx", "t=t.onnx", "--rows", "rows.json")...)
 	sums := with("summarize", "model.onnx", "q.onnx", "records/")
 	call(0, sums[:len(sums)-2]...)
 	other := w.read("decoder.onnx")
 	gemms(t, filepath.Join(dir, "decoder.onnx"), []int{2, side * side}, false, func(_, in, out int) float32 {
 		return []float32{1, 0.5 * float32(out%2)}[in]
 	}, func(int, int) float32 { return 0 })
-	said = call(2, sums[:len(sums)-2]...)
-	if !strings.Contains(said, "they were made with another decoder, ") {
-		t.Error(said)
-	}
+	w.tells(2, "they were made with another decoder, ", sums[:len(sums)-2]...)
 	// A decoder that makes all images brighter has some people approved without any action.
 	target := func() (held, own int) {
 		var r struct {
@@ -209,10 +201,7 @@ func TestLatent(t *testing.T) {
 			t.Errorf("%v: want %d rows filtered\n%.3000s", args, n, said)
 		}
 	}
-	said = call(0, with("eval", "model.onnx", "q.onnx", "--promises", "p.csv")...)
-	if !strings.Contains(said, why) {
-		t.Error(said)
-	}
+	w.tells(0, why, with("eval", "model.onnx", "q.onnx", "--promises", "p.csv")...)
 	said = call(0, with("sweep", "model.onnx", "--rows", "!rows.json", "--test-rows", "rows.json", "--methods", "ptq",
 		"--budgets", "4", "--margin", "0", "-o", "sweep")...)
 	some := call(0, with("recourse", "model.onnx", "--rows", "rows.json")...)
@@ -224,10 +213,7 @@ func TestLatent(t *testing.T) {
 			ownBefore)
 	}
 	w.put("decoder.onnx", []byte(other))
-	said = call(2, with("recourse", "model.onnx", "--rows", "rows.json", "--exact")...)
-	if !strings.Contains(said, "decoder") {
-		t.Error(said)
-	}
+	w.tells(2, "decoder", with("recourse", "model.onnx", "--rows", "rows.json", "--exact")...)
 }
 
 func leftOut(text string) string {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 )
@@ -212,7 +213,7 @@ func (f form) made(t *testing.T, m *graph.Model) (file *graph.Model, bytes int) 
 			continue
 		}
 		weight, bias := m.Graph.Init(n.Inputs[1]), m.Graph.Init(n.Inputs[2])
-		floats := must(weight.Floats())
+		floats := must.Get(weight.Floats())(t)
 		l := &dense{
 			in: int(weight.Dims[1]), out: int(weight.Dims[0]), bits: f.bits, codes: make([]int8, len(floats)),
 			bias: w.Const(bias),
@@ -246,7 +247,7 @@ func TestOtherToolsFiles(t *testing.T) {
 		maps.DeleteFunc(forms, func(name string, _ form) bool { return !slices.Contains(few, name) })
 	}
 	for name, f := range forms {
-		file, bytes := f.made(t, must(codec.ReadFile(original)))
+		file, bytes := f.made(t, must.Get(codec.ReadFile(original))(t))
 		onnx := name + ".onnx"
 		w.model(onnx, file)
 		var seen struct {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"cfq/internal/must"
 	"cfq/onnxio/ort/orttest"
 )
 
@@ -121,7 +122,7 @@ func quantizedLoans(t testing.TB, dir string) string {
 
 func manyLoans(t testing.TB, path string, n int, seed uint64) {
 	t.Helper()
-	text := must(os.ReadFile(loans("test.csv")))
+	text := must.Get(os.ReadFile(loans("test.csv")))(t)
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	income := slices.Index(strings.Split(lines[0], ","), "income")
 	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test
@@ -132,9 +133,7 @@ func manyLoans(t testing.TB, path string, n int, seed uint64) {
 		fields[income] = strconv.Itoa(100 * (80 + rng.IntN(800)))
 		b.WriteString(strings.Join(fields, ",") + "\n")
 	}
-	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(b.String()), 0o600))
 }
 
 // TestResume: a run that is stopped leaves whole parts, and the next one goes on from them to the same report, without
@@ -188,9 +187,7 @@ func TestResume(t *testing.T) {
 func stop(t *testing.T, c *exec.Cmd, path string, how os.Signal) {
 	t.Helper()
 	c.Stderr = nil
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Start())
 	done := make(chan error, 1)
 	go func() { done <- c.Wait() }()
 	for start := time.Now(); time.Since(start) < time.Minute; time.Sleep(time.Millisecond) {
@@ -208,9 +205,9 @@ func stop(t *testing.T, c *exec.Cmd, path string, how os.Signal) {
 func parts(t *testing.T, folder string) map[string]os.FileInfo {
 	t.Helper()
 	all := map[string]os.FileInfo{}
-	for _, e := range must(os.ReadDir(folder)) {
+	for _, e := range must.Get(os.ReadDir(folder))(t) {
 		if filepath.Ext(e.Name()) == ".parquet" {
-			all[e.Name()] = must(e.Info())
+			all[e.Name()] = must.Get(e.Info())(t)
 		}
 	}
 	return all
@@ -218,7 +215,7 @@ func parts(t *testing.T, folder string) map[string]os.FileInfo {
 
 func temporary(t *testing.T, folder string) []string {
 	t.Helper()
-	return must(filepath.Glob(filepath.Join(folder, ".cfq-*")))
+	return must.Get(filepath.Glob(filepath.Join(folder, ".cfq-*")))(t)
 }
 
 func differ(t *testing.T, a, b string) string {
@@ -231,9 +228,7 @@ func differ(t *testing.T, a, b string) string {
 		if err == nil {
 			err = json.Unmarshal(text, &docs[i])
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	return difference("data", docs[0].Data, docs[1].Data) + difference("result", docs[0].Result, docs[1].Result)
 }
@@ -293,18 +288,16 @@ func BenchmarkMemory(b *testing.B) {
 
 func raises(b *testing.B, data, path string) {
 	b.Helper()
-	text := must(os.ReadFile(data))
+	text := must.Get(os.ReadFile(data))(b)
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	income := slices.Index(strings.Split(lines[0], ","), "income")
 	var out strings.Builder
 	out.WriteString("row," + lines[0] + "\n")
 	for i, line := range lines[1:] {
 		fields := strings.Split(line, ",")
-		was := must(strconv.Atoi(fields[income]))
+		was := must.Get(strconv.Atoi(fields[income]))(b)
 		fields[income] = strconv.Itoa(was + 12_000)
 		fmt.Fprintf(&out, "%d,%s\n", i, strings.Join(fields, ","))
 	}
-	if err := os.WriteFile(path, []byte(out.String()), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, os.WriteFile(path, []byte(out.String()), 0o600))
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"cfq/internal/must"
 )
 
 var written struct { //nolint:gochecknoglobals // the reports take as long as many tests
@@ -20,7 +22,7 @@ func reports(t *testing.T) *workdir {
 	written.Do(func() {
 		w.writeReports()
 		written.files = map[string]string{}
-		for _, f := range must(os.ReadDir(w.dir)) {
+		for _, f := range must.Get(os.ReadDir(w.dir))(t) {
 			written.files[f.Name()] = w.read(f.Name())
 		}
 	})
@@ -32,7 +34,7 @@ func reports(t *testing.T) *workdir {
 
 func (w *workdir) writeReports() {
 	for _, f := range []string{"model.onnx", "train.csv", "test.csv", "task.yaml"} {
-		w.put(f, must(os.ReadFile(loans(f))))
+		w.put(f, must.Get(os.ReadFile(loans(f)))(w))
 	}
 	w.call(0, "quantize", "model.onnx", "-d", "train.csv", "-t", "task.yaml", "-o", "good.onnx", "-q")
 	w.call(0, "quantize", "model.onnx", "-d", "train.csv", "-t", "task.yaml", "-o", "bad.onnx", "-q", "--method", "ptq")

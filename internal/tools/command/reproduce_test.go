@@ -12,15 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"cfq/internal/must"
 	"cfq/task"
 )
 
 func madeUpAdults(t *testing.T, dir string) {
 	t.Helper()
-	of, err := task.Load(filepath.Join(root, "reproduce", "testdata", "tasks", "adult.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	of := must.Get(task.Load(filepath.Join(root, "reproduce", "testdata", "tasks", "adult.yaml")))(t)
 	for i, name := range []string{"adult.data", "adult.test"} {
 		rng := rand.New(rand.NewPCG(3, uint64(i)))
 		var b strings.Builder
@@ -78,15 +76,11 @@ func TestReproduce(t *testing.T) {
 		return files
 	}
 	c, out := command()
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Start())
 	for begun := time.Now(); len(made()) < 2 && time.Since(begun) < time.Minute; {
 		time.Sleep(10 * time.Millisecond)
 	}
-	if err := c.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Process.Signal(syscall.SIGINT))
 	_ = c.Wait() // the exit code is looked at
 	if c.ProcessState.ExitCode() != 130 || !strings.Contains(out.String(), "goes on from there") {
 		t.Fatalf("interrupted: %v\n%s", c.ProcessState, out)
@@ -98,10 +92,7 @@ func TestReproduce(t *testing.T) {
 	times := map[string]time.Time{}
 	note := func(files []string) {
 		for _, f := range files {
-			info, err := os.Stat(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			info := must.Get(os.Stat(f))(t)
 			if was, ok := times[f]; ok && !was.Equal(info.ModTime()) {
 				t.Errorf("%s was made anew", f)
 			}

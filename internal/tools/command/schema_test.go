@@ -10,54 +10,34 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"golang.org/x/tools/txtar"
+
+	"cfq/internal/must"
 )
 
 func schema(t *testing.T, name string) *jsonschema.Schema {
 	t.Helper()
-	data := content(t, filepath.Join(root, "docs", name))
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(filepath.Join(root, "docs", name)))(t)
 	c := jsonschema.NewCompiler()
-	if err := c.AddResource(name, doc); err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.Compile(name) // checks the schema against the draft that it names, too
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-func content(t *testing.T, path string) []byte {
-	t.Helper()
-	return must(os.ReadFile(path))
+	must.Do(t, c.AddResource(name, decoded(t, data)))
+	return must.Get(c.Compile(name))(t) // checks the schema against the draft that it names, too
 }
 
 func validate(t *testing.T, s *jsonschema.Schema, data []byte) error {
 	t.Helper()
-	text, err := yaml.YAMLToJSON(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s.Validate(v)
+	text := must.Get(yaml.YAMLToJSON(data))(t)
+	return s.Validate(decoded(t, text))
 }
 
 func TestReportsKeepToTheirSchemas(t *testing.T) {
 	dir := reports(t).dir
 	report, compare := schema(t, "report.schema.json"), schema(t, "compare.schema.json")
-	good := content(t, filepath.Join(dir, "gate.json"))
-	for _, data := range [][]byte{content(t, filepath.Join(dir, "eval.json")), good} {
+	good := must.Get(os.ReadFile(filepath.Join(dir, "gate.json")))(t)
+	for _, data := range [][]byte{must.Get(os.ReadFile(filepath.Join(dir, "eval.json")))(t), good} {
 		if err := report.Validate(decoded(t, data)); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := compare.Validate(decoded(t, content(t, filepath.Join(dir, "compare.json")))); err != nil {
+	if err := compare.Validate(decoded(t, must.Get(os.ReadFile(filepath.Join(dir, "compare.json")))(t))); err != nil {
 		t.Error(err)
 	}
 	// The golden reports: of few people, of none, of issued promises, of one side.
@@ -67,10 +47,7 @@ func TestReportsKeepToTheirSchemas(t *testing.T) {
 	}
 	checked := 0
 	for _, file := range files {
-		ar, err := txtar.ParseFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ar := must.Get(txtar.ParseFile(file))(t)
 		for _, part := range ar.Files {
 			if part.Name != "json" {
 				continue
@@ -103,11 +80,7 @@ func TestReportsKeepToTheirSchemas(t *testing.T) {
 
 func decoded(t *testing.T, data []byte) any {
 	t.Helper()
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(data)))(t)
 }
 
 // Task and gate files: the decoder and the schema accept and refuse the same ones. The decoders' own tests read
@@ -124,15 +97,12 @@ func TestFilesKeepToTheirSchemas(t *testing.T) {
 				t.Fatalf("%s: no files (%v)", pattern, err)
 			}
 			for _, f := range files {
-				if err := validate(t, s, content(t, f)); err != nil {
+				if err := validate(t, s, must.Get(os.ReadFile(f))(t)); err != nil {
 					t.Errorf("%s: %v", f, err)
 				}
 			}
 		}
-		ar, err := txtar.ParseFile(filepath.Join(root, c.list))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ar := must.Get(txtar.ParseFile(filepath.Join(root, c.list)))(t)
 		for _, f := range ar.Files {
 			err := validate(t, s, f.Data)
 			if good := strings.HasPrefix(f.Name, "good"); good != (err == nil) {

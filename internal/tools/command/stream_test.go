@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"cfq/internal/must"
 )
 
 func streaming(t *testing.T, flags ...string) *exec.Cmd {
@@ -25,7 +27,7 @@ func streaming(t *testing.T, flags ...string) *exec.Cmd {
 
 func loanRows(t *testing.T) (header string, rows []string) {
 	t.Helper()
-	text := must(os.ReadFile(loans("test.csv")))
+	text := must.Get(os.ReadFile(loans("test.csv")))(t)
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	for i, line := range lines[1:] {
 		rows = append(rows, fmt.Sprintf("%d,%s", i, line))
@@ -37,7 +39,7 @@ func answers(t *testing.T, in io.Reader, flags ...string) []string {
 	t.Helper()
 	c := streaming(t, flags...)
 	c.Stdin = in
-	return strings.Split(strings.TrimSuffix(string(must(c.Output())), "\n"), "\n")
+	return strings.Split(strings.TrimSuffix(string(must.Get(c.Output())(t)), "\n"), "\n")
 }
 
 // TestStreamPartition: the answer to a row is the same bytes in whatever order and company the rows come, however many
@@ -54,10 +56,8 @@ func TestStreamPartition(t *testing.T) {
 
 	dir := t.TempDir()
 	file := streaming(t, "-d", loans("test.csv"), "-o", filepath.Join(dir, "promises.csv"), "-q")
-	if err := file.Run(); err != nil {
-		t.Fatal(err)
-	}
-	promises := must(os.ReadFile(filepath.Join(dir, "promises.csv")))
+	must.Do(t, file.Run())
+	promises := must.Get(os.ReadFile(filepath.Join(dir, "promises.csv")))(t)
 	for i, line := range strings.Split(strings.TrimSuffix(string(promises), "\n"), "\n") {
 		_, want, _ := strings.Cut(line, ",") // the row
 		_, want, _ = strings.Cut(want, ",")  // and the line
@@ -101,10 +101,8 @@ func TestStreamPartition(t *testing.T) {
 func TestStreamAnswers(t *testing.T) {
 	header, rows := loanRows(t)
 	c := streaming(t, "--stream", "--keep", "id")
-	in, out := must(c.StdinPipe()), must(c.StdoutPipe())
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := must.Get(c.StdinPipe())(t), must.Get(c.StdoutPipe())(t)
+	must.Do(t, c.Start())
 	defer c.Process.Kill()
 	lines := make(chan string)
 	go func() {
@@ -141,10 +139,8 @@ func TestStreamInterrupted(t *testing.T) {
 	c := streaming(t, "--stream", "--keep", "id")
 	var messages bytes.Buffer
 	c.Stderr = &messages
-	in, out := must(c.StdinPipe()), must(c.StdoutPipe())
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := must.Get(c.StdinPipe())(t), must.Get(c.StdoutPipe())(t)
+	must.Do(t, c.Start())
 	go func() { // until nobody reads
 		fmt.Fprintln(in, header)
 		for {
@@ -186,9 +182,7 @@ func TestStreamWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Stderr = nil
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Start())
 	stop := time.AfterFunc(20*time.Second, func() { _ = c.Process.Kill() })
 	defer stop.Stop()
 	time.Sleep(time.Second)

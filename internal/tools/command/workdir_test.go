@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -28,15 +29,10 @@ func newWorkdir(t testing.TB, env ...string) *workdir {
 	return &workdir{TB: t, dir: t.TempDir(), env: env}
 }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
+// loans is a file of the synthetic example.
 func loans(name string) string {
-	return filepath.Join(must(filepath.Abs(root)), "testdata", "loans", name)
+	path, _ := filepath.Abs(filepath.Join(root, "testdata", "loans", name)) // the working directory is there
+	return path
 }
 
 func (w *workdir) path(name string) string { return filepath.Join(w.dir, name) }
@@ -46,11 +42,11 @@ func (w *workdir) put(name string, data []byte) {
 	put(w, w.path(name), data)
 }
 
-func (w *workdir) read(name string) string { return string(must(os.ReadFile(w.path(name)))) }
+func (w *workdir) read(name string) string { return string(must.Get(os.ReadFile(w.path(name)))(w)) }
 
 func (w *workdir) model(name string, m *graph.Model) {
 	w.Helper()
-	w.put(name, must(codec.Marshal(m)))
+	w.put(name, must.Get(codec.Marshal(m))(w))
 }
 
 func (w *workdir) command(args ...string) *exec.Cmd {
@@ -72,6 +68,14 @@ func (w *workdir) call(want int, args ...string) string {
 		w.Fatalf("cfq %s: exit code %d, want %d\n%s", strings.Join(args, " "), code, want, out)
 	}
 	return out
+}
+
+// tells runs a command that must end with an exit code and say something.
+func (w *workdir) tells(code int, what string, args ...string) {
+	w.Helper()
+	if out := w.call(code, args...); !strings.Contains(out, what) {
+		w.Errorf("cfq %s: nothing says %q\n%s", strings.Join(args, " "), what, out)
+	}
 }
 
 func (w *workdir) result(into any, args ...string) int {
