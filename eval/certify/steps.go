@@ -501,7 +501,7 @@ func (d *activation) run(p *pass) {
 		}
 		y.c[i] = slope*x.c[i] + (from+to)/2
 		y.own[i] = math.Abs(slope) * x.own[i]
-		if fx != nil && e > 0 && relaxJointly(x, fx, fy, y, f, i, e) {
+		if fx != nil && e > 0 && y.relaxJointly(x, fx, fy, f, i, e) {
 			e = 0
 		} else {
 			axpy(slope, x.row(i), y.row(i))
@@ -526,10 +526,10 @@ func (d *activation) run(p *pass) {
 	p.values[d.out] = y
 }
 
-// relaxJointly sets number i of y to fy, the output of the full model, plus a slope times x - fx, the
+// relaxJointly sets number i of z to fy, the output of the full model, plus a slope times x - fx, the
 // difference of the two models' inputs, if the error of that is below limit: the idea of ReluDiff. The slope
 // lies between the smallest and the largest slope of f over both inputs.
-func relaxJointly(x, fx, fy, y *zonotope, f function, i int, limit float64) bool {
+func (z *zonotope) relaxJointly(x, fx, fy *zonotope, f function, i int, limit float64) bool {
 	c, r := x.c[i]-fx.c[i], x.own[i]+fx.own[i]
 	a, b := x.row(i), fx.row(i)
 	n := min(len(a), len(b))
@@ -547,9 +547,9 @@ func relaxJointly(x, fx, fy, y *zonotope, f function, i int, limit float64) bool
 	if e >= limit {
 		return false
 	}
-	y.c[i] = fy.c[i] + mid*c
-	y.own[i] = fy.own[i] + math.Abs(mid)*(x.own[i]+fx.own[i]) + e
-	row := y.row(i)
+	z.c[i] = fy.c[i] + mid*c
+	z.own[i] = fy.own[i] + math.Abs(mid)*(x.own[i]+fx.own[i]) + e
+	row := z.row(i)
 	copy(row, fy.row(i))
 	axpy(mid, a, row)
 	axpy(-mid, b, row)
