@@ -382,8 +382,9 @@ func (t *planText) check(d *json.Decoder, of reflect.Type) error {
 			inner = of.Elem()
 		}
 		if begin == json.Delim('{') {
+			end := int(d.InputOffset()) // of what comes before the key
+			at := end + bytes.IndexByte(t.data[end:], '"')
 			key, _ := d.Token() // the text is JSON
-			at := int(d.InputOffset()) - len(fmt.Sprintf("%q", key))
 			field, known := fields[fmt.Sprint(key)]
 			switch {
 			case keys[key]:

@@ -250,6 +250,8 @@ func TestPlanFileMistakes(t *testing.T) {
 		{`"cfq_plan": 1`, `"cfq_plan": 2`, `this is version 2 of the format: want version 1`},
 		{`"0000`, `"000`, `model: sha256 "000`},
 		{`"bias": 1,`, `"bais": 1,`, `line 11, column 24: unknown key "bais": want one of bias, bits, codes, scale`},
+		{`"bias": 1,`, `"b\u0069s": 1,`, `line 11, column 24: unknown key "bis"`},
+		{smallPlan, "{\"" + strings.Repeat("\u200b", 9) + "\": 1}", `line 1, column 2: unknown key`},
 		{`"bias": 1,`, `"bias": 1, "bias": 2,`, `line 11, column 35: duplicate key "bias"`},
 		{`"bias": 1,`, `"bias": null,`, `line 11, column 32: null is not a value of a plan`},
 		{`"ptq"`, `7`, `line 4, column 24: recipe: got number, want a text`},
