@@ -139,7 +139,8 @@ const noNumber = 1e30
 // is what it is for NaN; NaN where no element is a straight line.
 func straight(tries []float64, made [][]float64) float64 {
 	last := len(tries) - 1
-	if len(made) < len(tries) { // the model refuses a number
+	other := func(v []float64) bool { return len(v) != len(made[0]) }
+	if len(made) < len(tries) || slices.ContainsFunc(made, other) { // a number is refused, or counted
 		return math.NaN()
 	}
 	for e := range made[0] {

@@ -2,6 +2,7 @@ package onnxio
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"cfq/internal/must"
@@ -65,6 +66,21 @@ func TestImputedIndex(t *testing.T) {
 	have, err := opened.Imputed(t.Context())
 	if err != nil || have[0] != 42 || !math.IsNaN(have[2]) {
 		t.Errorf("%v, %v", have, err)
+	}
+}
+
+// TestImputedCount: a value whose size depends on the numbers, here the list of columns of zeros, is no reason to fail.
+func TestImputedCount(t *testing.T) {
+	t.Parallel()
+	m := imputes()
+	b, before := graph.NewBuilder(m.Graph, ""), len(m.Graph.Nodes)
+	sum := b.Op("ReduceSum", []string{"x", b.Const(graph.FromInts("i", []int64{0}, 1))}, graph.IntAttr("keepdims", 0))
+	none := b.Op("Not", []string{b.Op("Cast", []string{sum}, graph.IntAttr("to", int64(graph.Bool)))})
+	b.Op("Cast", []string{b.Op("NonZero", []string{none})}, graph.IntAttr("to", int64(graph.Float)))
+	m.Graph.Nodes = slices.Concat(m.Graph.Nodes[before:], m.Graph.Nodes[:before])
+	opened := must.Get(FromGraph(t.Context(), m, orttest.Need(t)))(t)
+	if have := must.Get(opened.Imputed(t.Context()))(t); have[0] != 42 {
+		t.Error(have)
 	}
 }
 
