@@ -337,5 +337,10 @@ func TestCanonicalRealModels(t *testing.T) {
 			t.Errorf("%s: %d layers, want %d (%v)", path, len(layers), want[kind], err)
 		}
 		same(t, eng, m, c, 50, layers[0].In)
+		equalized, pairs, err := quant.CrossLayerEqualize(c)
+		if err != nil || len(pairs) != len(layers)-1 {
+			t.Errorf("%s: equalized %q (%v)", path, pairs, err)
+		}
+		same(t, eng, m, equalized, 50, layers[0].In)
 	}
 }
