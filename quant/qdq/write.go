@@ -1,7 +1,7 @@
 // Package qdq writes quantized models: plan + canonical float model -> ONNX model with QuantizeLinear and
 // DequantizeLinear nodes that ONNX Runtime fuses into integer kernels.
 //
-// In: a model from quant.Canonical and a plan for it. Out: a new model that has the size of its bits (sub-byte weights
+// In: a model from pass.Canonical and a plan for it. Out: a new model that has the size of its bits (sub-byte weights
 // stand in packed containers in front of the DequantizeLinear, where the runtime folds them at load) and runs on int8
 // kernels. The invariant: the integers in the file are those of quant.Encode, and everything the plan does not name is
 // as it was. In the paper: section "Quantizer parameterization".
@@ -37,7 +37,7 @@ const (
 	int2Opset, int2IR = 25, 13
 )
 
-// Write returns the quantized form of m, a model from quant.Canonical. Errors
+// Write returns the quantized form of m, a model from pass.Canonical. Errors
 // name the layers; all are reported at once.
 func Write(m *graph.Model, plan *quant.Plan, o Options) (*graph.Model, error) {
 	if v := m.Opset(""); v < baseOpset {
