@@ -61,21 +61,20 @@ const leastArgument = 1e-30
 
 func number(front *onnxio.Front, f *task.Standardized, input, at int) {
 	scale, shift := 1.0, 0.0
-	switch {
-	case f.Log != nil:
-		scale, shift = f.Std, f.Log.Add
-	case f.Spread != 0:
-		scale = f.Std
+	if f.Spread != 0 {
+		scale = f.Unit()
+	}
+	if f.Log != nil {
+		shift = *f.Log
 	}
 	front.Matrix[input*front.To+at], front.Shift[at] = float32(scale), float32(shift)
 	if f.Clip != nil {
 		within := func(raw float64) float32 {
 			switch {
-			case f.Spread != 0:
-			case f.Log != nil:
-				raw += f.Log.Add
-			default:
+			case f.Spread == 0:
 				raw = (raw - f.Mean) / f.Std
+			case f.Log != nil:
+				raw += *f.Log
 			}
 			return float32(min(max(raw, float64(front.Low[at])), float64(front.High[at])))
 		}
@@ -83,7 +82,7 @@ func number(front *onnxio.Front, f *task.Standardized, input, at int) {
 	}
 	if f.Log != nil {
 		front.Log[at], front.Low[at] = true, max(front.Low[at], leastArgument)
-		front.Scale[at], front.Offset[at] = float32(1/f.Log.Std), float32(-f.Log.Mean/f.Log.Std)
+		front.Scale[at], front.Offset[at] = float32(1/f.Std), float32(-f.Mean/f.Std)
 	}
 }
 
@@ -105,7 +104,7 @@ func inputDomain(t *task.Task) [][]float32 {
 				out = append(out, []float32{float32(lo), float32(hi)})
 			case c != nil:
 				out = append(out, []float32{0, 1})
-			case len(n.Levels) > 0 && n.Log == nil && n.Spread == 0 && n.Clip == nil:
+			case len(n.Levels) > 0 && n.Spread == 0 && n.Clip == nil:
 				out = append(out, []float32{n.ToInput(n.Levels[0]), n.ToInput(n.Levels[len(n.Levels)-1])})
 			case t.IsPixel(f) && f.Bounds[1]-f.Bounds[0] <= 255: // one that is always black may be painted, in any shade
 				lo, hi := f.Bounds[0], f.Bounds[1]

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -15,7 +16,7 @@ import (
 
 // Standardized is the encoding of a number: one input, (value-Mean)/Std.
 type Standardized struct {
-	Mean, Std float64 // of the raw values; default 0 and 1. With Log, 0 and their spread
+	Mean, Std float64 // of the raw values, with Log of their logarithms; default 0 and 1
 	// Ordinal says that only the raw values Levels, or those a whole number of Steps away, are meaningful.
 	Ordinal bool
 	Values  []string  // Ordinal: the domain as written, or nil
@@ -25,11 +26,11 @@ type Standardized struct {
 	Missing []float64
 	// Clip is a pair, nil when not given: the model gets the nearest value between them. A side may be infinite.
 	Clip []float64
-	// Spread is not 0 when the model gets the number as it is: it is what changes and costs are counted in. Mean is 0
-	// then, and Std the power of 2 next to Spread, so that the model gets the very number.
+	// Log is not nil when the model gets (ln(value + Log) - Mean) / Std.
+	Log *float64
+	// Spread is what changes and costs are counted in, the standard deviation of the raw values, where Std is not: with
+	// Log, and when the model gets the number as it is.
 	Spread float64
-	// Log is not nil when the model gets the logarithm.
-	Log *Log
 	// MAD is the median absolute deviation from the median over the training rows, in raw units; 0 also when not given.
 	MAD float64
 	// Quantiles are raw values of the training rows at equally spaced ranks, from the least value to the greatest; nil
@@ -37,9 +38,6 @@ type Standardized struct {
 	Quantiles []float64
 	Code      bool // of Task.Latent: no input of the model
 }
-
-// Log says that the model's input is (ln(value + Add) - Mean) / Std.
-type Log struct{ Add, Mean, Std float64 }
 
 // Kind is numeric or ordinal.
 func (n *Standardized) Kind() string {
@@ -51,17 +49,36 @@ func (n *Standardized) Kind() string {
 
 func (n *Standardized) width() int { return 1 }
 
-func (n *Standardized) isMade() bool { return n.Clip != nil || n.Log != nil || n.Spread != 0 }
+func (n *Standardized) isMade() bool { return n.Clip != nil || n.Spread != 0 }
 
 func (n *Standardized) hasNumber() bool { return true }
 
 func (n *Standardized) inputName(name string, _ int) string { return name }
 
+// Unit is the raw difference that the feature's input has as 1. That of a number as it is is a power of 2, so that the
+// model gets the very number.
+func (n *Standardized) Unit() float64 {
+	switch {
+	case n.Spread == 0:
+		return n.Std
+	case n.Log != nil:
+		return n.Spread
+	}
+	return math.Exp2(math.Round(math.Log2(n.Spread)))
+}
+
+func (n *Standardized) origin() float64 {
+	if n.Spread != 0 {
+		return 0
+	}
+	return n.Mean
+}
+
 // ToInput converts a raw value to its model input, in double precision until the last rounding.
-func (n *Standardized) ToInput(raw float64) float32 { return float32((raw - n.Mean) / n.Std) }
+func (n *Standardized) ToInput(raw float64) float32 { return float32((raw - n.origin()) / n.Unit()) }
 
 // FromInput converts the model input to the raw value.
-func (n *Standardized) FromInput(x float32) float64 { return float64(x)*n.Std + n.Mean }
+func (n *Standardized) FromInput(x float32) float64 { return float64(x)*n.Unit() + n.origin() }
 
 // Raw returns the raw value of a model input: the shortest decimal that ToInput takes back to it.
 func (n *Standardized) Raw(x float32) float64 { return n.shortest(n.FromInput(x), x) }
@@ -153,17 +170,12 @@ func (n *Standardized) group(x float32) int {
 	return n.level(n.FromInput(x))
 }
 
-// Sigma is 1, as Mean and Std standardise the input, or the spread in units of Std.
-func (n *Standardized) Sigma(int) float64 {
-	if n.Spread != 0 {
-		return n.Spread / n.Std
-	}
-	return 1
-}
+// Sigma is 1, as Mean and Std standardise the input, or the spread in units of the input.
+func (n *Standardized) Sigma(int) float64 { return cmp.Or(n.Spread, n.Std) / n.Unit() }
 
 // Linear is the raw number. It has no values.
 func (n *Standardized) Linear(string) (coef []float64, constant float64, err error) {
-	return []float64{n.Std}, n.Mean, nil
+	return []float64{n.Unit()}, n.origin(), nil
 }
 
 func (n *Standardized) clipped(v float64) float64 {
@@ -176,22 +188,17 @@ func (n *Standardized) clipped(v float64) float64 {
 // Seen is a raw number as the model sees it, up to mean and std: clipped, and its logarithm.
 func (n *Standardized) Seen(v float64) float64 {
 	if v = n.clipped(v); n.Log != nil {
-		v = math.Log(v + n.Log.Add)
+		v = math.Log(v + *n.Log)
 	}
 	return v
 }
 
 func (n *Standardized) unreadable(v float64) error {
 	v = n.clipped(v)
-	if n.Log != nil && v+n.Log.Add <= 0 {
-		return fmt.Errorf("%s has no logarithm (log: %s)", Decimal(v), Decimal(n.Log.Add))
+	if n.Log != nil && v+*n.Log <= 0 {
+		return fmt.Errorf("%s has no logarithm (log: %s)", Decimal(v), Decimal(*n.Log))
 	}
 	return nil
-}
-
-// Plain makes it one whose numbers the model gets as they are.
-func (n *Standardized) Plain(spread float64) {
-	n.Mean, n.Std, n.Spread = 0, math.Exp2(math.Round(math.Log2(spread))), spread
 }
 
 func (n *Standardized) quantile(rank float64) float64 {
@@ -201,23 +208,14 @@ func (n *Standardized) quantile(rank float64) float64 {
 	return n.Quantiles[i]*(1-w) + n.Quantiles[i+1]*w // not lo + w*(hi-lo), which can overflow
 }
 
-type scales struct{ mean, std, add, spread float64 }
-
-func (n *Standardized) scales() scales {
-	switch {
-	case n.Log != nil:
-		return scales{n.Log.Mean, n.Log.Std, n.Log.Add, n.Std}
-	case n.Spread != 0:
-		return scales{std: 1, spread: n.Spread}
-	}
-	return scales{n.Mean, n.Std, math.NaN(), 1} // log stays unknown where it cannot be read, and draws no second mistake
-}
-
 func (n *Standardized) declare(d *fileDecoder, t *Task) ([]key, func(featureEntry)) {
-	s := n.scales()
+	asItIs, log := n.Spread != 0 && n.Log == nil, math.NaN() // where it cannot be read: draws no second mistake
+	if n.Log != nil {
+		log = *n.Log
+	}
 	keys := []key{
-		{Name: "mean", Value: d.Number(&s.mean), Keep: true, Omit: n.Spread != 0},
-		{Name: "std", Value: d.Above0(&s.std), Omit: n.Spread != 0},
+		{Name: "mean", Value: d.Number(&n.Mean), Keep: true, Omit: asItIs},
+		{Name: "std", Value: d.Above0(&n.Std), Omit: asItIs},
 		{
 			Name: "missing", Value: value{Form: missingForm, Out: func() any { return n.Missing }},
 			Keep: true, Omit: n.Missing == nil,
@@ -228,14 +226,17 @@ func (n *Standardized) declare(d *fileDecoder, t *Task) ([]key, func(featureEntr
 			Name: "clip", Omit: n.Clip == nil,
 			Value: value{Form: pairOf(sideForm), Out: func() any { return openPair(n.Clip) }},
 		},
-		{Name: "log", Value: d.Number(&s.add), Omit: n.Log == nil, Keep: true},
-		{Name: "spread", Value: d.Above0(&s.spread), Omit: n.Log == nil && n.Spread == 0, Keep: true},
+		{Name: "log", Value: d.Number(&log), Omit: n.Log == nil, Keep: true},
+		{Name: "spread", Value: d.Above0(&n.Spread)},
 	}
 	if n.Ordinal {
 		keys = append(keys, key{Name: "values", Value: d.Texts(&n.Values)})
 	}
 	return keys, func(e featureEntry) {
-		n.scale(&s, e)
+		if e.Has("log") {
+			n.Log = &log
+		}
+		n.checkScale(e)
 		if e.Has("missing") {
 			if e.d.Numbers(&n.Missing).Read(e.At["missing"]); n.Missing == nil {
 				n.Missing = []float64{}
@@ -263,27 +264,19 @@ func (n *Standardized) declare(d *fileDecoder, t *Task) ([]key, func(featureEntr
 		}
 		if n.Log != nil && (e.Actionable || n.Levels != nil) && n.unreadable(low) != nil {
 			e.errorf("log", "values of %s and below have no logarithm: give a lower bound above that, or clip",
-				Decimal(-n.Log.Add))
+				Decimal(-*n.Log))
 		}
 	}
 }
 
-func (n *Standardized) scale(s *scales, e featureEntry) {
+func (n *Standardized) checkScale(e featureEntry) {
 	switch {
-	case e.Has("log"):
-		n.Mean, n.Std, n.Log = 0, s.spread, &Log{s.add, s.mean, s.std}
-		if !e.Has("spread") {
-			e.errorf("log", "log needs spread, the standard deviation of the raw values, in which changes are counted; "+
-				"`cfq task init` makes it from data")
-		}
-	case e.Has("spread") && !e.Has("mean") && !e.Has("std"):
-		n.Plain(s.spread)
-	default:
-		if e.Has("spread") {
-			e.errorf("spread", "without log, spread belongs to a number that the model gets as it is: changes are counted in "+
-				"std; remove spread, or mean and std")
-		}
-		n.Mean, n.Std = s.mean, s.std
+	case e.Has("log") && !e.Has("spread"):
+		e.errorf("log", "log needs spread, the standard deviation of the raw values, in which changes are counted; "+
+			"`cfq task init` makes it from data")
+	case !e.Has("log") && e.Has("spread") && (e.Has("mean") || e.Has("std")):
+		e.errorf("spread", "without log, spread belongs to a number that the model gets as it is: changes are counted in "+
+			"std; remove spread, or mean and std")
 	}
 	if e.Has("mean") != e.Has("std") {
 		e.errorf("", "mean and std belong together; give both, or neither for an input that is not standardised")

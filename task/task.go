@@ -244,11 +244,14 @@ func (t *Task) EncodingHash() string {
 
 func (f *Feature) digest() string {
 	number, binary, values := &Standardized{Std: 1}, &Binary{}, f.Values()
+	var log any
 	var thresholds []float64
 	var inputs [][]float64
 	switch e := f.Encoding.(type) {
 	case *Standardized:
-		number = e
+		if number = e; e.Log != nil {
+			log = &struct{ add, mean, std float64 }{*e.Log, e.Mean, e.Std}
+		}
 	case *Binary:
 		binary = e
 	case *Thermometer:
@@ -257,12 +260,12 @@ func (f *Feature) digest() string {
 	if c := f.Category(); c != nil {
 		inputs = c.Made()
 	}
-	text := fmt.Sprintf("%q %s %v %v %q %q %q %v", f.Column, f.Encoding.Kind(), number.Mean, number.Std, binary.One,
+	text := fmt.Sprintf("%q %s %v %v %q %q %q %v", f.Column, f.Encoding.Kind(), number.origin(), number.Unit(), binary.One,
 		binary.Zero, values, thresholds)
 	if f.Encoding.isMade() {
-		text += fmt.Sprintf("\n%v %v %v", number.Clip, number.Log, inputs)
+		text += fmt.Sprintf("\n%v %v %v", number.Clip, log, inputs)
 	}
-	if number.Spread != 0 {
+	if number.Spread != 0 && number.Log == nil {
 		text += "\nas it is"
 	}
 	return text

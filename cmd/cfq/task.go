@@ -384,7 +384,7 @@ func writeCheck(out io.Writer, t *task.Task, r *draft.Report, l *ptq.LatentCheck
 		if c.Mean != nil {
 			f := columns[i].Number()
 			numbers[1], numbers[3] = brief(*c.Mean), brief(*c.Std)
-			if f.Log == nil && f.Spread == 0 && (f.Mean != 0 || f.Std != 1) { // of a logarithm they are not those of the data
+			if f.Spread == 0 && (f.Mean != 0 || f.Std != 1) { // of a logarithm they are not those of the data
 				numbers[0], numbers[2] = brief(f.Mean), brief(f.Std)
 			}
 		}
@@ -516,11 +516,11 @@ func inputWords(f *task.Feature) string {
 		if n.Clip != nil {
 			words = append(words, strings.TrimSpace("clipped to "+interval(n.Clip[0], n.Clip[1])))
 		}
-		if l := n.Log; l != nil {
-			words = append(words, fmt.Sprintf("(ln(value + %s) - %s) / %s, changes counted by %s", task.Decimal(l.Add),
-				task.Decimal(l.Mean), task.Decimal(l.Std), task.Decimal(n.Std)))
-		}
-		if n.Spread != 0 {
+		switch {
+		case n.Log != nil:
+			words = append(words, fmt.Sprintf("(ln(value + %s) - %s) / %s, changes counted by %s", task.Decimal(*n.Log),
+				task.Decimal(n.Mean), task.Decimal(n.Std), task.Decimal(n.Spread)))
+		case n.Spread != 0:
 			words = append(words, "the value itself, changes counted by "+task.Decimal(n.Spread))
 		}
 	}

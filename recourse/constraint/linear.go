@@ -188,7 +188,7 @@ func (l *Linear) rounded(c *condition) float64 {
 	for _, t := range c.terms {
 		for i := range l.set.features {
 			if u := &l.set.features[i]; u.First == t.input && u.kind == continuous {
-				sum += math.Abs(t.coef) * u.Quantum / u.spec.Number().Std
+				sum += math.Abs(t.coef) * u.Quantum / u.spec.Number().Unit()
 			}
 		}
 	}

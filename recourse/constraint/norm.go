@@ -55,7 +55,7 @@ func weight(c *task.Cost, f, ranges *task.Feature, j int) (float64, error) {
 	case task.InverseMAD:
 		mad := 1.0
 		if n := f.Number(); n != nil && n.MAD > 0 {
-			mad = n.MAD / n.Std
+			mad = n.MAD / n.Unit()
 		}
 		return f.Weight / (mad + c.Eps), nil
 	case task.InverseRange:
@@ -83,7 +83,7 @@ func valueRange(f *task.Feature) float64 {
 	if !(width > 0) || math.IsInf(width, 0) {
 		return 1
 	}
-	return width / n.Std
+	return width / n.Unit()
 }
 
 // Sums are what weighted changes and their squares add up to; from them follows the cost.

@@ -10,8 +10,8 @@ import (
 )
 
 func (u *Feature) compileNumeric(f *task.Feature, n *task.Standardized) error {
-	if !(n.Std > 0) || math.IsInf(n.Std, 0) {
-		return fmt.Errorf("std is %g, must be positive", n.Std)
+	if unit := n.Unit(); !(unit > 0) || math.IsInf(unit, 0) {
+		return fmt.Errorf("std is %g, must be positive", unit)
 	}
 	if f.Bounds[0] > f.Bounds[1] {
 		return fmt.Errorf("lower bound %g above upper bound %g", f.Bounds[0], f.Bounds[1])
@@ -22,8 +22,8 @@ func (u *Feature) compileNumeric(f *task.Feature, n *task.Standardized) error {
 	// Rounded as a person's own value is, so that one who stands on a bound stands on it here.
 	encode := func(raw float64) float64 { return float64(n.ToInput(raw)) }
 	u.lo, u.hi = encode(f.Bounds[0]), encode(f.Bounds[1])
-	u.up = min(u.up, f.MaxIncrease/n.Std, f.MaxChange/n.Std, far)
-	u.down = min(u.down, f.MaxDecrease/n.Std, f.MaxChange/n.Std, far)
+	u.up = min(u.up, f.MaxIncrease/n.Unit(), f.MaxChange/n.Unit(), far)
+	u.down = min(u.down, f.MaxDecrease/n.Unit(), f.MaxChange/n.Unit(), far)
 	for _, v := range n.Missing {
 		u.missing = append(u.missing, n.ToInput(v))
 	}
@@ -36,11 +36,11 @@ func (u *Feature) compileNumeric(f *task.Feature, n *task.Standardized) error {
 		slices.Sort(u.values)
 		u.values = slices.Compact(u.values)
 	case n.Ordinal && f.Step == 0:
-		u.form, u.Step = grid, 1/n.Std
+		u.form, u.Step = grid, 1/n.Unit()
 	case f.Step > 0:
-		u.form, u.Step = grid, f.Step/n.Std
+		u.form, u.Step = grid, f.Step/n.Unit()
 	default:
-		spread := n.Std // or less where bounds are closer together
+		spread := n.Unit() // or less where bounds are closer together
 		if width := f.Bounds[1] - f.Bounds[0]; width > 0 {
 			spread = min(spread, width)
 		}
@@ -239,7 +239,7 @@ func (u *Feature) Farthest(x float32, up bool) float32 {
 
 func (u *Feature) amount(change float64) string {
 	if n := u.spec.Number(); n != nil {
-		change *= n.Std
+		change *= n.Unit()
 	}
 	return task.Decimal(task.Rounded(change, 6)) // beyond is float32 noise
 }
@@ -251,12 +251,12 @@ func (u *Feature) written(x, d float32, more float64) float32 {
 	if u.form == grid {
 		first, last := u.ticks(x)
 		n := min(max(roundToZero(float64(d)/u.Step)+more*away, first), last)
-		return f.ToInput(task.Rounded(from+n*u.Step*f.Std, 12))
+		return f.ToInput(task.Rounded(from+n*u.Step*f.Unit(), 12))
 	}
-	if more == 0 && math.Abs(float64(d)*f.Std) < u.Quantum/2 {
+	if more == 0 && math.Abs(float64(d)*f.Unit()) < u.Quantum/2 {
 		return x // left over from a search; the rounding of the others makes up for it
 	}
-	n := math.Ceil(away*(from+float64(d)*f.Std)/u.Quantum - 1e-6)
+	n := math.Ceil(away*(from+float64(d)*f.Unit())/u.Quantum - 1e-6)
 	raw, limit := away*(n+more)*u.Quantum+0, u.limit(x, from, away) // + 0: no negative zero
 	if raw*away < limit*away {
 		return f.ToInput(task.Rounded(raw, 12))
@@ -265,7 +265,7 @@ func (u *Feature) written(x, d float32, more float64) float32 {
 }
 
 func (u *Feature) limit(x float32, from, away float64) float64 {
-	f, std := u.spec, u.spec.Number().Std
+	f, std := u.spec, u.spec.Number().Unit()
 	lo, hi := u.span(x)
 	switch {
 	case u.scale != 1 && away < 0:
@@ -281,7 +281,7 @@ func (u *Feature) limit(x float32, from, away float64) float64 {
 // follow returns the input of the value that stands for the change d of a linked feature, with as few digits as say it.
 func (u *Feature) follow(x, d float32) float32 {
 	f := u.spec.Number()
-	raw := f.Raw(x) + float64(d)*f.Std
+	raw := f.Raw(x) + float64(d)*f.Unit()
 	for digits := 7; digits < 17; digits++ {
 		if at := f.ToInput(task.Rounded(raw, digits)); math.Abs(float64(at)-float64(x)-float64(d)) <= noise(x, d)/2 {
 			return at

@@ -93,7 +93,7 @@ func (a *Set) compileLink(l task.Link, at map[string]int) error {
 		if source.spec.Number() == nil || target.spec.Number() == nil {
 			return errors.New("a scale needs numbers on both sides")
 		}
-		c.scale = l.Scale * source.spec.Number().Std / target.spec.Number().Std
+		c.scale = l.Scale * source.spec.Number().Unit() / target.spec.Number().Unit()
 		a.links = append(a.links, c)
 		return nil
 	}

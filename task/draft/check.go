@@ -1,7 +1,6 @@
 package draft
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -255,23 +254,23 @@ func (c *checker) number(f *task.Feature, n *task.Standardized, p *profile, col 
 		c.find(Warning, f.Name, out, "%s of the rows lie outside of the bounds %s: %d below, %d above",
 			message.Percent(c.share(out), 1), span, col.Below, col.Above)
 	}
-	if spread := cmp.Or(n.Spread, n.Std); (n.Log != nil || n.Spread != 0) && otherScale(spread, std) {
+	if n.Spread != 0 && otherScale(n.Spread, std) {
 		c.find(Warning, f.Name, 0, "spread is %s in the task, and the standard deviation in the data %s",
-			task.Decimal(spread), task.Decimal(task.Rounded(std, 6)))
+			task.Decimal(n.Spread), task.Decimal(task.Rounded(std, 6)))
 	}
 	open := math.IsInf(f.Bounds[1]-f.Bounds[0], 1) && math.IsInf(f.MaxChange, 1) && len(n.Levels) == 0
-	if open && f.Actionable && n.Mean == 0 && n.Std == 1 && std > 10 {
+	if open && f.Actionable && n.Spread == 0 && n.Mean == 0 && n.Std == 1 && std > 10 {
 		c.find(Warning, f.Name, 0, "neither std nor bounds say how far it varies: a change by 1 costs as much as one of a "+
 			"standard deviation, and actions are looked for up to 64 away. In the data its std is %s; write bounds, and "+
 			"cost.weights inverse_range or a weight", task.Decimal(task.Rounded(std, 6)))
 	}
 	p = p.seen(n) // by the model
 	mean, std = p.moments()
-	switch l := n.Log; {
-	case l != nil:
-		if (l.Mean != 0 || l.Std != 1) && (math.Abs(l.Mean-mean) > 0.5*std || otherScale(l.Std, std)) {
+	switch {
+	case n.Log != nil:
+		if (n.Mean != 0 || n.Std != 1) && (math.Abs(n.Mean-mean) > 0.5*std || otherScale(n.Std, std)) {
 			c.find(Warning, f.Name, 0, "mean and std of the logarithm are %s and %s in the task, %s and %s in the data",
-				task.Decimal(l.Mean), task.Decimal(l.Std), task.Decimal(task.Rounded(mean, 6)),
+				task.Decimal(n.Mean), task.Decimal(n.Std), task.Decimal(task.Rounded(mean, 6)),
 				task.Decimal(task.Rounded(std, 6)))
 		}
 	case n.Spread != 0 || std == 0 || n.Mean == 0 && n.Std == 1: // nothing to compare: the raw number

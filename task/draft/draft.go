@@ -261,19 +261,14 @@ func (d *drafter) declare(in *Input, p *profile) feature {
 	switch in.Kind {
 	case "numeric":
 		n := d.number(&f)
-		spread := n.Std
-		switch {
-		case in.Mean != nil:
-			n.Mean, n.Std = *in.Mean, *in.Std
-		case in.Log == nil:
-			n.Plain(n.Std)
-		default:
-			n.Mean, n.Std = 0, 1
+		if in.Mean == nil || in.Log != nil {
+			n.Spread = n.Std
 		}
-		n.Clip = in.within()
+		n.Mean, n.Std, n.Clip, n.Log = 0, 1, in.within(), in.Log
+		if in.Mean != nil {
+			n.Mean, n.Std = *in.Mean, *in.Std
+		}
 		if in.Log != nil {
-			n.Log = &task.Log{Add: *in.Log, Mean: n.Mean, Std: n.Std}
-			n.Mean, n.Std = 0, spread
 			f.Bounds[0] = max(f.Bounds[0], p.points[0])
 		}
 	case "thermometer":
@@ -795,18 +790,17 @@ type keyedList struct {
 }
 
 func numberKeys(f *feature, n *task.Standardized) (keys []string) {
-	mean, std := n.Mean, n.Std
 	if n.Clip != nil {
 		keys = append(keys, "clip: ["+strings.Join(mapped(n.Clip, side), ", ")+"]")
 	}
 	if n.Log != nil {
-		mean, std = n.Log.Mean, n.Log.Std
-		keys = append(keys, "log: "+task.Decimal(n.Log.Add), "spread: "+task.Decimal(n.Std))
+		keys = append(keys, "log: "+task.Decimal(*n.Log))
 	}
 	if n.Spread != 0 {
 		keys = append(keys, "spread: "+task.Decimal(n.Spread))
-	} else if mean != 0 || std != 1 {
-		keys = append(keys, "mean: "+task.Decimal(mean), "std: "+task.Decimal(std))
+	}
+	if n.Mean != 0 || n.Std != 1 {
+		keys = append(keys, "mean: "+task.Decimal(n.Mean), "std: "+task.Decimal(n.Std))
 	}
 	keys = append(keys, "bounds: ["+strings.Join(decimals(f.Bounds[:]), ", ")+"]")
 	if f.Step > 0 {

@@ -80,7 +80,7 @@ func (s *scaling) apply(t *task.Task, have []Column, people *task.People) []floa
 			}
 		}
 		if n.Spread != 0 { // the model gets input times std
-			std *= n.Std
+			std *= n.Unit()
 		}
 		for row := range people.N {
 			for _, at := range c.At {
