@@ -13,6 +13,7 @@ import (
 	"cfq/internal/message"
 	"cfq/quant"
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/sensitivity"
 )
 
@@ -109,13 +110,19 @@ func (c *layerFits) tooSmall() (warnings []string) {
 }
 
 func (p *network) calibrationSet(ctx context.Context, c *calibrationSample) (*calib.Set, error) {
-	switch {
-	case p.recipe.Calibrate.Points == onFactual && p.recipe.Allocate.Scores == onFactual:
+	if p.recipe.Calibrate.Points == onFactual && p.recipe.Allocate.Scores == onFactual {
 		return calib.FactualSet(c.people.X, p.full.Dim()), nil
-	case c.promises != nil:
-		return calib.Promised(ctx, p.full, c.people.X, c.promises)
 	}
-	return calib.Counterfactual(ctx, p.full, c.set, c.people.X, p.teacher())
+	return p.recoursePoints(ctx, c.people.X, c.set, c.promises, p.teacher())
+}
+
+func (p *network) recoursePoints(ctx context.Context, x []float32, set *constraint.Set, promises []recourse.Action,
+	o recourse.TeacherOptions,
+) (*calib.Set, error) {
+	if promises != nil {
+		return calib.Promised(ctx, p.full, x, promises)
+	}
+	return calib.Counterfactual(ctx, p.full, set, x, o)
 }
 
 func (p *network) logits() bool {

@@ -95,14 +95,14 @@ func (c *layerFits) cheapest(ctx context.Context) (cohort.Population, error) {
 		}
 		people = slices.DeleteFunc(people, func(i int) bool { return !(margins[i] <= 0) })
 		people = subset(people, qat.Spread(len(people), stepPeople))
-		o := quickSearch()
-		o.Margin, o.Workers, o.Seed = promisedMargin, c.net.run.Workers, refineSeed
+		o := cohort.QuickSearch()
+		o.Workers, o.Seed = c.net.run.Workers, refineSeed
 		x := qat.RowsAt(c.sample.people.X, c.sample.people.Dim, people)
 		if actions, err = recourse.Solve(ctx, c.net.full, c.sample.set.Select(people), x, o); err != nil {
 			return from, err
 		}
 	}
-	from.Rays = raysTo(people, pointsOf(actions))
+	from.Rays = cohort.RaysTo(people, cohort.Points(actions))
 	from.Rays = subset(from.Rays, qat.Spread(len(from.Rays), stepPeople))
 	return from, nil
 }

@@ -12,6 +12,7 @@ import (
 	"cfq/eval"
 	"cfq/onnxio/classifier"
 	"cfq/qat"
+	"cfq/qat/cohort"
 	"cfq/quant"
 	"cfq/sensitivity"
 	"cfq/task"
@@ -74,7 +75,7 @@ func (c *layerFits) heldOut(ctx context.Context) (points []float32, seen bool, e
 		return points, false, err
 	}
 	if points, err = c.recourseOf(ctx, c.sample.rows); err == nil && c.sample.promises != nil {
-		points, _ = c.net.thin(slices.Concat(pointsOf(c.sample.promises)...), nil, heldPoints)
+		points, _ = c.net.thin(slices.Concat(cohort.Points(c.sample.promises)...), nil, heldPoints)
 	}
 	return points, true, err
 }

@@ -66,7 +66,7 @@ func (t *trainingStage) pruningScores(ctx context.Context, layers []quant.LayerI
 		return scores, nil
 	}
 	var x []float32
-	for _, ray := range subset(t.source.People.Rays, qat.Spread(len(t.source.People.Rays), prunePoints)) {
+	for _, ray := range subset(t.source.Rays, qat.Spread(len(t.source.Rays), prunePoints)) {
 		x = append(x, ray.To...)
 	}
 	if len(x) == 0 {

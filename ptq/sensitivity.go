@@ -10,15 +10,19 @@ import (
 
 	"cfq/calib"
 	"cfq/onnxio"
+	"cfq/onnxio/classifier"
 	"cfq/quant"
 	"cfq/sensitivity"
 	"cfq/task"
 )
 
+// DefaultProbes is how many random vectors estimate a trace by default.
+const DefaultProbes = sensitivity.DefaultProbes
+
 // ProfileOptions of Sensitivity.
 type ProfileOptions struct {
 	Recipe Recipe
-	Probes int    // random vectors that estimate each trace (sensitivity.DefaultProbes)
+	Probes int    // random vectors that estimate each trace (DefaultProbes)
 	Seed   uint64 // of the random vectors
 }
 
@@ -87,7 +91,7 @@ type Score struct {
 func Sensitivity(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, po ProfileOptions,
 	run Run,
 ) (*Profile, error) {
-	po.Probes = cmp.Or(po.Probes, sensitivity.DefaultProbes)
+	po.Probes = cmp.Or(po.Probes, DefaultProbes)
 	if po.Probes < 2 {
 		return nil, inputError(fmt.Errorf("%d probes: a standard error needs 2 or more", po.Probes))
 	}
@@ -101,6 +105,38 @@ func Sensitivity(ctx context.Context, m *onnxio.Model, t *task.Task, people *tas
 		return nil, err
 	}
 	return c.profile(ctx, po)
+}
+
+// GradientScores returns the gradient score of each layer of a model, by its node, at rows of the task's model inputs.
+//
+// Reference: eq. cfptq_sensitivity.
+func GradientScores(ctx context.Context, m *classifier.Model, t *task.Task, x []float32, workers int) (
+	_ map[string]float64, err error,
+) {
+	canonical, err := m.Canonical()
+	if err != nil {
+		return nil, err
+	}
+	layers, err := quant.FindLayers(canonical.Graph())
+	if err != nil {
+		return nil, err
+	}
+	c, err := classifier.New(canonical, classifier.Options{
+		Target: &t.Target.Index, Workers: workers, Through: quant.StraightThrough,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	scores, err := sensitivity.Gradient(ctx, c, layers, x, nil)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]float64{}
+	for i := range layers {
+		out[layers[i].Node] = scores[i]
+	}
+	return out, nil
 }
 
 func (c *layerFits) profile(ctx context.Context, o ProfileOptions) (_ *Profile, err error) {

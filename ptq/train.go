@@ -12,13 +12,9 @@ import (
 	"cfq/qat"
 	"cfq/qat/cohort"
 	"cfq/quant"
-	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
-
-// promisedMargin is the margin, in logits, at which promises are counted.
-const promisedMargin = 0.1
 
 // trainingStage is what trainings at all budgets ask of the full-precision model. They train on all people, not only on
 // those who are calibrated on.
@@ -147,7 +143,7 @@ const tuneSeed = 1 << 63
 const trialsHeldOut = 0.2
 
 func (t *trainingStage) sweepEta(ctx context.Context, net qat.Network, spec *qat.Spec) (trials []Trial, err error) {
-	own, held := divide(t.fits.sample.all, trialsHeldOut, t.source.People.Seed^tuneSeed)
+	own, held := divide(t.fits.sample.all, trialsHeldOut, t.source.Seed^tuneSeed)
 	if len(own) == 0 || !t.source.Labelled(held) {
 		return nil, inputError(errors.New("eta-sweep: no labelled people can be held out from so few"))
 	}
@@ -241,29 +237,70 @@ func (c *layerFits) trainable(plans []quant.Layer) (layers []qat.Layer) {
 }
 
 func newTraining(ctx context.Context, c *layerFits, checkpoint qat.Checkpoint) (*trainingStage, error) {
-	n, people := c.net, c.sample.all
+	n, people, spec := c.net, c.sample.all, c.net.recipe.Train
 	n.tell("recourse to train on", 0, 0)
 	set, err := personal(n.set, n.run.Overrides, people)
 	if err != nil {
 		return nil, inputError(err)
 	}
 	s := cohort.People{
-		Population: n.population(people.X, set), Full: n.full, Labels: people.Labels, Seed: n.recipe.Train.Seed,
+		Population: n.population(people.X, set), Full: n.full, Labels: people.Labels, Seed: spec.Seed,
 	}
 	if s.Margins, err = n.full.Margins(ctx, people.X); err != nil {
 		return nil, err
 	}
 	if n.run.Promises != nil {
-		s.Rays = raysTo(task.AllRows(people.N), pointsOf(n.run.Promises))
+		s.Rays = cohort.RaysTo(task.AllRows(people.N), cohort.Points(n.run.Promises))
 	}
 	s.Groups, s.GroupCount = groups(people)
-	teacher, err := newOnlineTeacher(ctx, n, people, set, s.Margins)
-	if err != nil {
-		return nil, err
+	source := &cohort.Source{
+		People: s, Set: set, Teacher: n.teacher(), Actions: spec.TeacherActions, Online: spec.TeacherOnline,
+		Open: c.openLayers,
 	}
-	source := &cohort.Source{People: s, Unrolled: teacher.o.Steps, Online: n.recipe.Train.TeacherOnline}
+	if n.recipe.teachesInTraining() && !spec.TeacherOnline {
+		if source.Points, err = n.teacherPoints(ctx, people.X, set); err != nil {
+			return nil, err
+		}
+	}
 	t := &trainingStage{net: n, fits: c, source: source, checkpoint: checkpoint}
-	return t, source.Find(ctx, n.recipe.objective(), teacher, c.openLayers)
+	return t, source.Find(ctx, n.recipe.objective())
+}
+
+// teacherPoints are the teacher's recourse points, without noise, or those that were issued.
+func (p *network) teacherPoints(ctx context.Context, x []float32, set *constraint.Set) (qat.Points, error) {
+	o, out := p.teacher(), qat.Points{Kind: qat.Teacher}
+	o.Noise = 0
+	for o.Start = range p.recipe.Train.TeacherActions {
+		points, err := p.recoursePoints(ctx, x, set, p.run.Promises, o)
+		if err != nil {
+			return out, err
+		}
+		for i, person := range points.Source {
+			if o.Start == 0 || points.Reached[i] {
+				out.Source = append(out.Source, person)
+				out.X = append(out.X, points.Points()[i*points.Dim:(i+1)*points.Dim]...)
+			}
+		}
+	}
+	return out, nil
+}
+
+// groups returns in which groups of all attributes people are, people x groups of 0 and 1, and the number of groups.
+func groups(people *task.People) (in []float32, n int) {
+	for _, s := range people.Subgroups {
+		n += len(s.Values)
+	}
+	in = make([]float32, people.N*n)
+	first := 0
+	for _, s := range people.Subgroups {
+		for i, code := range s.Codes {
+			if code >= 0 {
+				in[i*n+first+int(code)] = 1
+			}
+		}
+		first += len(s.Values)
+	}
+	return in, n
 }
 
 func (p *network) population(x []float32, set *constraint.Set) cohort.Population {
@@ -272,32 +309,6 @@ func (p *network) population(x []float32, set *constraint.Set) cohort.Population
 		from.Features = append(from.Features, p.task.Features[i].Offset)
 	}
 	return from
-}
-
-// pointsOf are the points of the actions that were found, nil for the others.
-func pointsOf(actions []recourse.Action) [][]float32 {
-	points := make([][]float32, len(actions))
-	for i := range actions {
-		if actions[i].Status == recourse.Found {
-			points[i] = actions[i].Point
-		}
-	}
-	return points
-}
-
-func raysTo(people []int, points [][]float32) []cohort.Ray {
-	rays := []cohort.Ray{}
-	for k, to := range points {
-		if to != nil {
-			rays = append(rays, cohort.Ray{Person: people[k], To: to})
-		}
-	}
-	return rays
-}
-
-// quickSearch uses a quarter of the solver's budget: an estimate over many people does not need optimal actions.
-func quickSearch() recourse.SolveOptions {
-	return recourse.SolveOptions{Restarts: -1, Rounds: 1, Beam: 1}
 }
 
 // openCheckpoint opens the file that keeps the state of the training at the recipe's budget; nil without one. It comes
@@ -315,7 +326,7 @@ func (p *network) openCheckpoint(people *task.People) (qat.Checkpoint, error) {
 		return nil, err
 	}
 	var found []bool
-	promised := pointsOf(p.run.Promises)
+	promised := cohort.Points(p.run.Promises)
 	for _, to := range promised {
 		found = append(found, to != nil)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"image"
 	"io"
@@ -19,11 +18,9 @@ import (
 	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/internal/message"
-	"cfq/onnxio/classifier"
 	"cfq/onnxio/ort"
-	"cfq/quant"
+	"cfq/ptq"
 	"cfq/quant/qdq"
-	"cfq/sensitivity"
 )
 
 type reportFile[D any] struct {
@@ -267,7 +264,7 @@ const layerPeople = 8192
 
 // sensitivities returns the paper's counterfactual sensitivity (eq. cfptq_sensitivity) of each layer of the
 // original, by the name of its node, at the recourse points of the headline margin; empty without any.
-func (d *evaluation) sensitivities(ctx context.Context, r *eval.Result) (_ map[string]float64, err error) {
+func (d *evaluation) sensitivities(ctx context.Context, r *eval.Result) (map[string]float64, error) {
 	h := r.Headline()
 	var points []float32
 	drawn, err := r.Records.Draw(layerPeople, r.Settings.Seed, func(x *eval.Record) bool {
@@ -279,31 +276,8 @@ func (d *evaluation) sensitivities(ctx context.Context, r *eval.Result) (_ map[s
 	for _, x := range drawn {
 		points = append(points, x.Steps[h].Full.Point...)
 	}
-	out := map[string]float64{}
 	if len(points) == 0 {
-		return out, nil
+		return nil, nil
 	}
-	m, err := d.models[0].Canonical()
-	if err != nil {
-		return nil, err
-	}
-	layers, err := quant.FindLayers(m.Graph())
-	if err != nil {
-		return nil, err
-	}
-	c, err := classifier.New(m, classifier.Options{
-		Target: &d.task.Target.Index, Workers: d.e.workers, Through: quant.StraightThrough,
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	scores, err := sensitivity.Gradient(ctx, c, layers, points, nil)
-	if err != nil {
-		return nil, err
-	}
-	for i := range layers {
-		out[layers[i].Node] = scores[i]
-	}
-	return out, nil
+	return ptq.GradientScores(ctx, d.models[0], d.task, points, d.e.workers)
 }

@@ -14,7 +14,6 @@ import (
 	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/ptq"
-	"cfq/sensitivity"
 	"cfq/task"
 )
 
@@ -49,7 +48,7 @@ Nothing is written. Use the training rows as data.`,
 			f.addData(fs, "the calibration rows")
 			f.addMethod(fs, "calibrate and round as this `method` of cfq quantize does")
 			f.addSet(fs)
-			fs.IntVar(&f.look.Probes, "probes", sensitivity.DefaultProbes,
+			fs.IntVar(&f.look.Probes, "probes", ptq.DefaultProbes,
 				"random vectors for each trace; four times as many halve its standard error")
 			cli.Within(fs, "probes", &f.look.Probes, 2, math.MaxInt, "2 or more, for a standard error")
 			fs.Uint64Var(&f.look.Seed, "seed", 1, "seed of the random vectors")

@@ -25,7 +25,7 @@ func table() []folder {
 		{"quant", "onnxio internal"},
 		{"calib", "quant recourse task onnxio internal"},
 		{"sensitivity", "calib quant onnxio"},
-		{"qat", "quant task onnxio internal"},
+		{"qat", "quant recourse task onnxio internal"},
 		{"eval", "quant recourse task onnxio internal"},
 		{"ptq", "qat eval sensitivity calib quant recourse task onnxio allocate internal"},
 		{"reproduce", "eval task internal"},

@@ -1,7 +1,7 @@
 // Package cohort draws the points that training looks at from people and their recourse.
 //
-// In: people with what the full-precision model says of them, and something that finds their recourse. Out: a source of
-// points for package qat, shares of promises that a network breaks, and the eta that is best for people held out. The
+// In: people with what the full-precision model says of them, and what they can change. Out: a source of points for
+// package qat, shares of promises that a network breaks, and the eta that is best for people held out. The
 // invariant: the same arguments give the same points.
 package cohort
 
@@ -17,6 +17,8 @@ import (
 	"cfq/onnxio/classifier"
 	"cfq/qat"
 	"cfq/quant"
+	"cfq/recourse"
+	"cfq/recourse/constraint"
 )
 
 // How many people are asked for recourse: once, for rays to their recourse points, and for the shares of broken
@@ -42,44 +44,39 @@ type People struct {
 	Seed       uint64
 }
 
-// Recourse finds recourse of the people.
-type Recourse interface {
-	qat.Recourse
-	// Solve returns the cheapest recourse point of each of some people under a model; nil for who has none. A quick
-	// search takes less time.
-	Solve(ctx context.Context, m *classifier.Model, people []int, quick bool) ([][]float32, error)
-	// Points returns the recourse points of the teacher, with Source, and without noise.
-	Points(ctx context.Context) (qat.Points, error)
-	// WithNoise returns the points with the noise of a round.
-	WithNoise(p qat.Points, round int) qat.Points
-}
-
 // Source draws from people and their recourse.
 type Source struct {
-	People   People
-	Unrolled int  // as in qat.Source
-	Online   bool // as in qat.Source: the teacher's points are not looked for before
+	People
+	Set     *constraint.Set // what each of them can change
+	Teacher recourse.TeacherOptions
+	Actions int  // of the teacher for each person, from so many starts
+	Online  bool // as in qat.Source
+	// Points are the teacher's recourse points, with Source, and without noise; none where Online or where the objective
+	// resamples.
+	Points qat.Points
+	Open   func(ctx context.Context, plans []quant.Layer) (*classifier.Model, error) // the network of plans
 
-	recourse  Recourse
-	open      func(ctx context.Context, plans []quant.Layer) (*classifier.Model, error)
 	objective qat.ObjectiveDoc
 	refused   []int       // a sample is asked
 	promised  [][]float32 // recourse points of those refused
-	teacher   qat.Points  // of objectives that do not resample
-	facts     qat.Points  // people, for these objectives
+	facts     qat.Points  // people, for objectives that do not resample
+	kept      [][]float32 // by person: where the teacher's steps from zero end, without noise; nil for who is not taught
 }
 
-// Find finds the recourse that an objective trains on. The function opens the network of plans.
-func (s *Source) Find(ctx context.Context, objective qat.Objective, r Recourse,
-	open func(ctx context.Context, plans []quant.Layer) (*classifier.Model, error),
-) (err error) {
-	s.recourse, s.open = r, open
+// Find finds the recourse that an objective trains on.
+func (s *Source) Find(ctx context.Context, objective qat.Objective) (err error) {
 	if s.objective, err = qat.FindObjective(objective); err != nil {
 		return err
 	}
-	for i, m := range s.People.Margins {
+	for i, m := range s.Margins {
 		if m <= 0 {
 			s.refused = append(s.refused, i)
+		}
+	}
+	s.kept = make([][]float32, len(s.Margins))
+	if s.Online {
+		if err := s.teach(ctx, s.refused); err != nil {
+			return err
 		}
 	}
 	limit := finalPeople
@@ -87,23 +84,14 @@ func (s *Source) Find(ctx context.Context, objective qat.Objective, r Recourse,
 		limit = rayPeople
 	}
 	s.refused = qat.RowsAt(s.refused, 1, qat.Spread(len(s.refused), limit))
-	if s.promised, err = r.Solve(ctx, s.People.Full, s.refused, false); err != nil {
+	if s.promised, err = s.solve(ctx, s.Full, s.refused, false); err != nil {
 		return err
 	}
-	if s.People.Rays == nil {
-		for k, to := range s.promised {
-			if to != nil {
-				s.People.Rays = append(s.People.Rays, Ray{Person: s.refused[k], To: to})
-			}
-		}
+	if s.Rays == nil {
+		s.Rays = RaysTo(s.refused, s.promised)
 	}
 	if s.objective.Resamples {
 		return nil
-	}
-	if s.objective.Recourse && !s.Online {
-		if s.teacher, err = r.Points(ctx); err != nil {
-			return err
-		}
 	}
 	return s.factual(ctx)
 }
@@ -144,36 +132,36 @@ func (s *Source) factual(ctx context.Context) error {
 }
 
 // Source returns what all people are drawn from.
-func (s *Source) Source() qat.Source { return s.source(s.draw, s.recourse) }
-
-func (s *Source) source(draw qat.DrawFunc, r qat.Recourse) qat.Source {
-	return qat.Source{Draw: draw, Recourse: r, Online: s.Online, Unrolled: s.Unrolled, Groups: s.People.GroupCount}
+func (s *Source) Source() qat.Source {
+	return qat.Source{
+		Draw: s.draw, Recourse: s, Online: s.Online, Unrolled: s.Teacher.Steps, Groups: s.GroupCount,
+	}
 }
 
 // Taught returns how many people's recourse is trained on.
 func (s *Source) Taught() int {
 	if s.objective.Resamples {
-		return len(s.People.Rays)
+		return len(s.Rays)
 	}
 	people := map[int]bool{}
-	for _, i := range s.teacher.Source {
+	for _, i := range s.Points.Source {
 		people[i] = true
 	}
 	return len(people)
 }
 
 func (s *Source) draw(ctx context.Context, round int, use [qat.Kinds]int, now []qat.Trained) (d qat.Draw, err error) {
-	student, err := s.open(ctx, qat.Quantized(now))
+	student, err := s.Open(ctx, qat.Quantized(now))
 	if err != nil {
 		return d, err
 	}
 	defer func() { err = errors.Join(err, student.Close()) }()
-	rng := rand.New(rand.NewPCG(s.People.Seed, uint64(round)))
+	rng := rand.New(rand.NewPCG(s.Seed, uint64(round)))
 	if d.VD, d.RVD, err = s.estimateVD(ctx, rng, student, roundPeople, true); err != nil {
 		return d, err
 	}
 	if !s.objective.Resamples {
-		d.Points = []qat.Points{s.facts, s.recourse.WithNoise(s.teacher, round)}
+		d.Points = []qat.Points{s.facts, s.withNoise(round)}
 		return d, nil
 	}
 	p := &s.People
@@ -212,10 +200,10 @@ func (s *Source) estimateVD(ctx context.Context, rng *rand.Rand, student *classi
 	if vd, err = brokenShare(ctx, points, student); err != nil {
 		return 0, 0, err
 	}
-	if points, err = s.recourse.Solve(ctx, student, people, quick); err != nil {
+	if points, err = s.solve(ctx, student, people, quick); err != nil {
 		return 0, 0, err
 	}
-	rvd, err = brokenShare(ctx, points, s.People.Full)
+	rvd, err = brokenShare(ctx, points, s.Full)
 	return vd, rvd, err
 }
 
@@ -233,12 +221,12 @@ func brokenShare(ctx context.Context, points [][]float32, m *classifier.Model) (
 // Final returns what holds of the network of plans in the end: the shares of some people's promises that break, and of
 // the people that it decides differently from the full-precision model.
 func (s *Source) Final(ctx context.Context, plans []quant.Layer) (vd, rvd, disagreement float64, err error) {
-	m, err := s.open(ctx, plans)
+	m, err := s.Open(ctx, plans)
 	if err != nil {
 		return 0, 0, 0, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	rng := rand.New(rand.NewPCG(s.People.Seed, math.MaxUint64))
+	rng := rand.New(rand.NewPCG(s.Seed, math.MaxUint64))
 	if vd, rvd, err = s.estimateVD(ctx, rng, m, finalPeople, false); err != nil {
 		return 0, 0, 0, err
 	}
@@ -249,14 +237,14 @@ func (s *Source) Final(ctx context.Context, plans []quant.Layer) (vd, rvd, disag
 // Disagreement is the share of the people that a model decides differently from the full-precision
 // model.
 func (s *Source) Disagreement(ctx context.Context, m *classifier.Model) (float64, error) {
-	margins, err := m.Margins(ctx, s.People.X)
+	margins, err := m.Margins(ctx, s.X)
 	differ := 0
 	for i, v := range margins {
-		if v > 0 != (s.People.Margins[i] > 0) {
+		if v > 0 != (s.Margins[i] > 0) {
 			differ++
 		}
 	}
-	return float64(differ) / float64(max(1, len(s.People.Margins))), err
+	return float64(differ) / float64(max(1, len(s.Margins))), err
 }
 
 // Trial is a short training at a weight of the objective, judged by people who were held out from it.
@@ -300,19 +288,19 @@ func (s *Source) Labelled(people []int) bool {
 }
 
 func (s *Source) try(ctx context.Context, plans []quant.Layer, held []int, r *Trial) (err error) {
-	m, err := s.open(ctx, plans)
+	m, err := s.Open(ctx, plans)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	margins, err := m.Margins(ctx, qat.RowsAt(s.People.X, s.People.Dim, held))
+	margins, err := m.Margins(ctx, s.rows(held))
 	if err != nil {
 		return err
 	}
 	right, known := 0.0, 0.0
 	for k, i := range held {
 		if class := s.facts.Classes[i]; class >= 0 {
-			if known++; (margins[k] > 0) == (class == s.People.Full.Target()) {
+			if known++; (margins[k] > 0) == (class == s.Full.Target()) {
 				right++
 			}
 		}
@@ -330,46 +318,26 @@ func (s *Source) try(ctx context.Context, plans []quant.Layer, held []int, r *Tr
 
 // subset is the source of some of the people. It asks nobody.
 func (s *Source) subset(people []int) qat.Source {
-	at := make(map[int]int, len(people)) // their positions
+	n, some, at := len(s.Margins), *s, make(map[int]int, len(people)) // at: their positions
 	for k, i := range people {
 		at[i] = k
 	}
-	n := len(s.People.Margins)
+	rows := func(v []float32) []float32 { return qat.RowsAt(v, len(v)/n, people) }
 	facts := s.facts
-	facts.X, facts.Margins = qat.RowsAt(facts.X, s.People.Dim, people), qat.RowsAt(facts.Margins, 1, people)
+	facts.X, facts.Margins = rows(facts.X), rows(facts.Margins)
+	facts.Groups, facts.Probabilities = rows(facts.Groups), rows(facts.Probabilities)
 	facts.Classes = qat.RowsAt(facts.Classes, 1, people)
-	facts.Groups = qat.RowsAt(facts.Groups, s.People.GroupCount, people)
-	facts.Probabilities = qat.RowsAt(facts.Probabilities, len(facts.Probabilities)/n, people)
-	draw := func(_ context.Context, round int, _ [qat.Kinds]int, _ []qat.Trained) (qat.Draw, error) {
-		all, theirs := s.recourse.WithNoise(s.teacher, round), qat.Points{Kind: qat.Teacher}
+	some.X, some.Set, some.kept = facts.X, s.Set.Select(people), qat.RowsAt(s.kept, 1, people)
+	source := some.Source()
+	source.Draw = func(_ context.Context, round int, _ [qat.Kinds]int, _ []qat.Trained) (qat.Draw, error) {
+		all, theirs := s.withNoise(round), qat.Points{Kind: qat.Teacher}
 		for k, i := range all.Source {
 			if person, ok := at[i]; ok {
 				theirs.Source = append(theirs.Source, person)
-				theirs.X = append(theirs.X, all.X[k*s.People.Dim:(k+1)*s.People.Dim]...)
+				theirs.X = append(theirs.X, all.X[k*s.Dim:(k+1)*s.Dim]...)
 			}
 		}
 		return qat.Draw{Points: []qat.Points{facts, theirs}, VD: math.NaN(), RVD: math.NaN()}, nil
 	}
-	return s.source(draw, subsetRecourse{s.recourse, people})
-}
-
-// subsetRecourse finds recourse of some of the people, who are known by their positions among these.
-type subsetRecourse struct {
-	of     qat.Recourse
-	people []int
-}
-
-// Teach implements qat.Recourse.
-func (r subsetRecourse) Teach(ctx context.Context, people []int, seed uint64) ([]float32, error) {
-	return r.of.Teach(ctx, qat.RowsAt(r.people, 1, people), seed)
-}
-
-// Steps implements qat.Recourse.
-func (r subsetRecourse) Steps(ctx context.Context, m *qat.StudentModel, people []int) (qat.Steps, error) {
-	return r.of.Steps(ctx, m, qat.RowsAt(r.people, 1, people))
-}
-
-// Cost implements qat.Recourse.
-func (r subsetRecourse) Cost(person int, action, grad []float32) float64 {
-	return r.of.Cost(r.people[person], action, grad)
+	return source
 }
