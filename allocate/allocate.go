@@ -177,9 +177,6 @@ func cheapest(choices []Choice) int {
 // so it saturates one layer before it looks at another; the default is Exact over
 // measured errors.
 func Paper(layers [][]Choice, scorePerParam []float64, budget int64) ([]int, error) {
-	if len(scorePerParam) != len(layers) {
-		return nil, fmt.Errorf("%d scores for %d layers", len(scorePerParam), len(layers))
-	}
 	if err := check(layers, budget); err != nil {
 		return nil, err
 	}
@@ -207,7 +204,7 @@ func Paper(layers [][]Choice, scorePerParam []float64, budget int64) ([]int, err
 	return out, nil
 }
 
-// Uniform gives every layer the largest width that fits the budget in all of them.
+// Uniform gives every layer the largest width that fits the budget in all of them, which have the same choices of bits.
 func Uniform(layers [][]Choice, budget int64) ([]int, error) {
 	if err := check(layers, budget); err != nil {
 		return nil, err
@@ -215,14 +212,10 @@ func Uniform(layers [][]Choice, budget int64) ([]int, error) {
 	best := -1
 	for w, ch := range layers[0] {
 		var cost int64
-		differs := slices.ContainsFunc(layers, func(choices []Choice) bool {
-			if w >= len(choices) || choices[w].Bits != ch.Bits {
-				return true
-			}
+		for _, choices := range layers {
 			cost += choices[w].Cost
-			return false
-		})
-		if !differs && cost <= budget && (best < 0 || ch.Bits > layers[0][best].Bits) {
+		}
+		if cost <= budget && (best < 0 || ch.Bits > layers[0][best].Bits) {
 			best = w
 		}
 	}
@@ -233,13 +226,7 @@ func Uniform(layers [][]Choice, budget int64) ([]int, error) {
 }
 
 func check(layers [][]Choice, budget int64) error {
-	if len(layers) == 0 {
-		return errors.New("no layers to give bits to")
-	}
 	for i, choices := range layers {
-		if len(choices) == 0 {
-			return fmt.Errorf("layer %d has no choices", i)
-		}
 		for _, c := range choices {
 			if c.Cost < 0 || math.IsNaN(c.Error) || math.IsInf(c.Error, 0) {
 				return fmt.Errorf("layer %d: the choice of %d bits has cost %d, error %v", i, c.Bits, c.Cost, c.Error)

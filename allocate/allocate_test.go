@@ -127,19 +127,6 @@ func TestPaperIsDegenerateOnAdult(t *testing.T) {
 	}
 }
 
-func TestBadInput(t *testing.T) {
-	t.Parallel()
-	if _, err := Exact(nil, 1); err == nil {
-		t.Error("no layers: no error")
-	}
-	if _, err := Exact([][]Choice{{}}, 1); err == nil {
-		t.Error("no choices: no error")
-	}
-	if _, err := Paper([][]Choice{{{Bits: 2, Cost: 1}}}, nil, 1); err == nil {
-		t.Error("no scores: no error")
-	}
-}
-
 // With hundreds of rows of unlike sizes the fronts are thinned: the budget still holds, and
 // the error is within a thousandth of the bound that fractions of choices give.
 func TestExactOfManyRows(t *testing.T) {

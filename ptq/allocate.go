@@ -26,9 +26,6 @@ type allocation struct {
 }
 
 func (c *calibration) allocate(ctx context.Context, budget float64) (a allocation, err error) {
-	if err := checkBudget(budget); err != nil {
-		return a, inputError(err)
-	}
 	s := c.scores
 	if c.net.recipe.Allocate.Rule == allocatorLearned {
 		if s, a.learned, err = c.trainer.learn(ctx, s, budget); err != nil {

@@ -44,7 +44,7 @@ func (p *network) fitLayers(ctx context.Context, sample *calibrationSample, poin
 	if p.recipe.Calibrate.Points == onFactual {
 		c.fitSet = calib.FactualSet(points.Facts(), p.full.Dim())
 	}
-	p.tell("statistics of the layers", 0, 0)
+	p.run.tell("statistics of the layers", 0, 0)
 	doubts, err := c.fitInput(ctx)
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (p *network) fitLayers(ctx context.Context, sample *calibrationSample, poin
 		return nil, inputError(err)
 	}
 	for i := range p.layers {
-		p.tell("fit the weights", i, len(p.layers))
+		p.run.tell("fit the weights", i, len(p.layers))
 		fits, err := c.fit(ctx, i, &stats[i], c.formats(i), calib.Variation{})
 		if err != nil {
 			return nil, err
@@ -81,7 +81,7 @@ func (p *network) fitLayers(ctx context.Context, sample *calibrationSample, poin
 		c.layers = append(c.layers, fits)
 		stats[i] = calib.Stats{} // of wide layers they take more memory than the weights
 	}
-	p.tell("fit the weights", len(p.layers), len(p.layers))
+	p.run.tell("fit the weights", len(p.layers), len(p.layers))
 	c.warnings = append(c.warnings, c.tooSmall()...)
 	if n := c.net.full.Fixed(); n > 0 && c.canStep() {
 		c.warnings = append(c.warnings, fmt.Sprintf("the model takes batches of exactly %s, which gradient steps of "+
@@ -136,7 +136,7 @@ func (p *network) teacher() recourse.TeacherOptions {
 	o := recourse.TeacherOptions{
 		Steps: spec.Steps, StepSize: spec.StepSize, Margin: p.task.Target.Margin, Plain: spec.Moves == teacherPaper,
 		Noise: spec.Noise, Sample: spec.Sample, Workers: p.run.Workers,
-		Progress: func(done, total int) { p.tell("teacher recourse", done, total) },
+		Progress: func(done, total int) { p.run.tell("teacher recourse", done, total) },
 	}
 	if o.Noise > 0 || o.Sample > 0 {
 		o.Seed = spec.Seed

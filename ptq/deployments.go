@@ -104,14 +104,10 @@ func OpenFleet(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.
 	if f.Nominal, err = openFile(ctx, f.Result.Model, t, m.Engine(), run.Workers); err != nil {
 		return nil, err
 	}
-	a, err := c.allocate(ctx, c.net.recipe.Allocate.Budget)
-	if err != nil {
-		return nil, err
-	}
 	vary := calib.Variation{Seed: draws.Seed, Rounding: drawRounding, Jitter: drawJitter}
 	for k := range draws.Models {
 		run.tell("sampled deployments", k, draws.Models)
-		onnx, _, err := c.draw(ctx, a.widths, vary, drawRows, k)
+		onnx, _, err := c.draw(ctx, f.Result.widths, vary, drawRows, k)
 		if err != nil {
 			return nil, fmt.Errorf("deployment %d: %w", k, err)
 		}

@@ -117,7 +117,7 @@ func (c *layerFits) steps(ctx context.Context, plans []quant.Layer, from cohort.
 	defer func() { err = errors.Join(err, m.Close()) }()
 	drawn := qat.Draw{VD: math.NaN(), RVD: math.NaN()}
 	draw := func(ctx context.Context, round int, use [qat.Kinds]int, _ []qat.Trained) (qat.Draw, error) {
-		c.net.tell("refine by gradient steps", round, qat.Rounds)
+		c.net.run.tell("refine by gradient steps", round, qat.Rounds)
 		if round%sameDraws != 0 {
 			return drawn, nil
 		}

@@ -13,7 +13,6 @@ import (
 	"cfq/onnxio/classifier"
 	"cfq/qat"
 	"cfq/qat/cohort"
-	"cfq/quant"
 	"cfq/sensitivity"
 	"cfq/task"
 )
@@ -102,15 +101,17 @@ func (c *layerFits) recourseOf(ctx context.Context, at []int) ([]float32, error)
 
 func (p *network) required() float64 { return cmp.Or(p.task.Target.Margin, eval.HeadlineMargin) }
 
-func (c *layerFits) judge(ctx context.Context, onnx []byte, layers []quant.Layer) (_ *HeldOut, err error) {
+// judge measures the margin error of a written model.
+func (c *layerFits) judge(ctx context.Context, r *Result) error {
 	held, seen, err := c.heldOut(ctx)
 	if err != nil || len(held) == 0 {
-		return nil, err
+		return err
 	}
 	h := &HeldOut{Points: len(held) / c.net.full.Dim(), Seen: seen, Required: c.net.required()}
+	r.HeldOut = h
 	want, err := c.net.full.Margins(ctx, held)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	errorOf := func(g *classifier.Model, err error) (float64, error) {
 		if err != nil {
@@ -119,14 +120,14 @@ func (c *layerFits) judge(ctx context.Context, onnx []byte, layers []quant.Layer
 		got, err := g.Margins(ctx, held)
 		return math.Sqrt(sensitivity.MarginError(got, want)), errors.Join(err, g.Close())
 	}
-	h.RMS, err = errorOf(openFile(ctx, onnx, c.net.task, c.net.full.Engine(), c.net.run.Workers))
+	h.RMS, err = errorOf(openFile(ctx, r.Model, c.net.task, c.net.full.Engine(), c.net.run.Workers))
 	if err != nil || !h.Doubtful() {
-		return h, err
+		return err
 	}
-	for _, l := range layers {
+	for _, l := range r.Plan.Layers {
 		rms, err := errorOf(c.openPlain(l))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if rms > h.CauseRMS {
 			h.Cause, h.CauseRMS = l.Node, rms
@@ -135,11 +136,11 @@ func (c *layerFits) judge(ctx context.Context, onnx []byte, layers []quant.Layer
 	if c.grid.input != nil {
 		rms, err := c.gridError(ctx, c.grid.input, held)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if rms > h.CauseRMS/2 {
 			h.InputGrid, h.CauseRMS = true, rms
 		}
 	}
-	return h, nil
+	return nil
 }

@@ -2,8 +2,10 @@ package ptq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"cfq/eval"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
@@ -129,6 +131,18 @@ func openFile(ctx context.Context, onnx []byte, t *task.Task, e ort.Options, wor
 		return nil, err
 	}
 	return OpenFor(m, t, workers)
+}
+
+// compareFile compares a written file with the original, of which the people of b know what it promises.
+func compareFile(ctx context.Context, full *classifier.Model, onnx []byte, t *task.Task, b *eval.Batch,
+	o eval.Options,
+) (_ *eval.Result, err error) {
+	g, err := openFile(ctx, onnx, t, full.Engine(), o.Workers)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	return eval.Compare(ctx, full, g, b, o)
 }
 
 // sizes is the file size of a model without the metadata that are left out of what is written, and that of these.

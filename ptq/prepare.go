@@ -56,8 +56,6 @@ func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, r Recipe, run R
 	return p, nil
 }
 
-func (p *network) tell(stage string, done, total int) { p.run.tell(stage, done, total) }
-
 // selectLayers returns the layers to quantize and a warning for each that cannot be; those that the patterns keep in
 // float are marked as fixed.
 func (m *canonicalModel) selectLayers(only, keep []string) (layers []quant.LayerInfo, warnings []string,

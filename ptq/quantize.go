@@ -38,7 +38,7 @@ func Quantize(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 	if err != nil {
 		return nil, err
 	}
-	return result, c.judge(ctx, result)
+	return result, c.fits.judge(ctx, result)
 }
 
 // calibration is all of Quantize that does not depend on the budget. Close it after use.
@@ -91,11 +91,6 @@ func (p *network) calibrate(ctx context.Context, people *task.People) (*layerFit
 	return p.fitLayers(ctx, sample, points)
 }
 
-func (c *calibration) judge(ctx context.Context, r *Result) (err error) {
-	r.HeldOut, err = c.fits.judge(ctx, r.Model, r.Plan.Layers)
-	return err
-}
-
 // quantize is Quantize of a candidate, which may never be written: its margin error is not measured.
 func (c *calibration) quantize(ctx context.Context, budget float64) (*Result, error) {
 	a, err := c.allocate(ctx, budget) // bit widths within the budget
@@ -116,7 +111,7 @@ func (c *calibration) quantize(ctx context.Context, budget float64) (*Result, er
 	if err != nil {
 		return nil, err
 	}
-	r.Budget, r.Learned, r.Refined, r.Training = budget, a.learned, refined, trained
+	r.Budget, r.Learned, r.Refined, r.Training, r.widths = budget, a.learned, refined, trained, a.widths
 	c.describe(r)
 	return r, nil
 }

@@ -71,7 +71,7 @@ func (c *layerFits) refine(ctx context.Context, plans []quant.Layer, set *calib.
 		return c.openLayers(ctx, all)
 	}
 	refined, outcome, err := refine.Run(ctx, layers, points, open, refine.Options{
-		Rounds: c.net.recipe.Refine.Rounds, Progress: func(done, total int) { c.net.tell("refine", done, total) },
+		Rounds: c.net.recipe.Refine.Rounds, Progress: func(done, total int) { c.net.run.tell("refine", done, total) },
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("refinement: %w", err)

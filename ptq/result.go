@@ -53,6 +53,7 @@ type Result struct {
 
 	Recipe map[string]string `json:"-"` // as in the model's metadata
 	from   *canonicalModel   // for WritePlan
+	widths assignment        // nil by a plan
 }
 
 // Layer is what was decided for one layer, and why.
@@ -79,7 +80,7 @@ func (c *calibration) write(ctx context.Context, layers []quant.Layer, recipe ma
 	if err != nil {
 		return nil, err
 	}
-	c.net.tell("verify", 0, 0)
+	c.net.run.tell("verify", 0, 0)
 	r, err := c.net.result(ctx, out, bytes, plan, c.fits.sample.people.X)
 	if err != nil {
 		return nil, err

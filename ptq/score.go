@@ -46,7 +46,7 @@ func (c *layerFits) score(ctx context.Context) (*layerScores, error) {
 	if rule == allocatorExact { // it only reports gradients
 		points, classes = c.net.thin(points, classes, c.affordable(len(points)))
 	}
-	c.net.tell("sensitivity of the layers", 0, 0)
+	c.net.run.tell("sensitivity of the layers", 0, 0)
 	s.gradients, err = sensitivity.Gradient(ctx, c.net.full, c.net.layers, points, classes)
 	switch {
 	case err != nil && (rule == allocatorPaper || rule == allocatorOptimum || ctx.Err() != nil):
@@ -96,7 +96,7 @@ func (s *layerScores) gains() [][]float64 {
 func (c *layerFits) curvatures(ctx context.Context, x []float32, classes []int) ([][]float64, error) {
 	x, classes = c.net.thin(x, classes, sensitivity.TraceRows(c.net.layers))
 	traces, _, err := sensitivity.Trace(ctx, c.net.full, c.net.layers, x, classes, sensitivity.TraceOptions{
-		Progress: func(done, total int) { c.net.tell("curvature", done, total) },
+		Progress: func(done, total int) { c.net.run.tell("curvature", done, total) },
 	})
 	if err != nil {
 		return nil, err
@@ -132,17 +132,17 @@ func (c *layerFits) measureLayers(ctx context.Context, x []float32, exact bool, 
 	if !exact {
 		x, _ = c.net.thin(x, nil, sensitivity.MaxFirstOrderRows)
 		return sensitivity.FirstOrder(ctx, c.net.full, layers, x, c.changes,
-			func(done, total int) { c.net.tell(stage, done, total) })
+			func(done, total int) { c.net.run.tell(stage, done, total) })
 	}
 	return sensitivity.Measured(ctx, c.net.full, x, len(layers), formats, func(i, f int) (*classifier.Model, error) {
-		c.net.tell(stage, i*formats+f, len(layers)*formats)
+		c.net.run.tell(stage, i*formats+f, len(layers)*formats)
 		return c.openPlain(c.layers[i][f])
 	})
 }
 
 // measureRows estimates what each format of each row of the dense layers does to the margin on rows of x.
 func (c *layerFits) measureRows(ctx context.Context, x []float32) ([][][]float64, error) {
-	c.net.tell("quantization error of each bit width", 0, 0)
+	c.net.run.tell("quantization error of each bit width", 0, 0)
 	var dense []int
 	var infos []quant.LayerInfo
 	for i, l := range c.net.layers {

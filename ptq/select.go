@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"strings"
 
+	"cfq/internal/message"
 	"cfq/quant"
 )
 
@@ -14,7 +14,12 @@ import (
 // name or one of path.Match, in which * stands for anything but a slash. What is not a pattern, or matches no layer, is
 // an error: it would silently quantize what was to be kept.
 func keptInFloat(layers []quant.LayerInfo, only, keep []string) (map[string]string, error) {
+	const listed = 20
 	var errs []error
+	names := make([]string, len(layers))
+	for i, l := range layers {
+		names[i] = l.Node
+	}
 	// by is the first of the patterns that matches each layer.
 	by := func(what string, patterns []string) map[string]string {
 		found := map[string]string{}
@@ -32,7 +37,7 @@ func keptInFloat(layers []quant.LayerInfo, only, keep []string) (map[string]stri
 			case any:
 			case valid:
 				errs = append(errs, fmt.Errorf("%s %q matches no layer (* stands for anything but a slash); the layers are %s",
-					what, p, layerNames(layers)))
+					what, p, message.List(names, listed)))
 			default:
 				errs = append(errs, fmt.Errorf("%s %q is no pattern: a [ is never closed, or a \\ ends it", what, p))
 			}
@@ -50,17 +55,4 @@ func keptInFloat(layers []quant.LayerInfo, only, keep []string) (map[string]stri
 		}
 	}
 	return out, errors.Join(errs...)
-}
-
-func layerNames(layers []quant.LayerInfo) string {
-	const limit = 20
-	var names []string
-	for i, l := range layers {
-		if i == limit {
-			names = append(names, fmt.Sprintf("and %d more", len(layers)-limit))
-			break
-		}
-		names = append(names, fmt.Sprintf("%q", l.Node))
-	}
-	return strings.Join(names, ", ")
 }

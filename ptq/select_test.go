@@ -32,7 +32,7 @@ func TestSelected(t *testing.T) {
 		{only: []string{"/head/*", "odd[name"}, float: []string{"/layers.0/Gemm", "/layers.2/Gemm"}},
 		{keep: []string{"*"}, float: []string{"odd[name"}}, // * is no slash
 		{keep: []string{"Gemm"}, fails: `keep in float "Gemm" matches no layer (* stands for anything but a slash); ` +
-			`the layers are "/layers.0/Gemm", "/layers.2/Gemm", "/head/Gemm", "odd[name"`},
+			`the layers are /layers.0/Gemm, /layers.2/Gemm, /head/Gemm, odd[name`},
 		{only: []string{"/body/*"}, fails: `only "/body/*" matches no layer`},
 		{keep: []string{"/head/[Gemm"}, fails: `keep in float "/head/[Gemm" is no pattern`},
 		{only: []string{"/layers.0/Gemm", "x"}, keep: []string{"["}, fails: `"[" is no pattern`},
@@ -71,7 +71,7 @@ func TestKeepFloat(t *testing.T) {
 	}
 	for want, o := range map[string]Recipe{
 		"every layer is to stay in float": mustRecipe(CFPTQ, "allocate.keep-float=/*/Gemm"),
-		`the layers are "/layers.0/Gemm"`: mustRecipe(CFPTQ, "allocate.only=/layers.9/Gemm"),
+		`the layers are /layers.0/Gemm`:   mustRecipe(CFPTQ, "allocate.only=/layers.9/Gemm"),
 		"is no pattern":                   mustRecipe(CFPTQ, "allocate.keep-float=[]"),
 	} {
 		_, err := Quantize(ctx, loaded(t, m), tk, people, o, Run{})

@@ -162,9 +162,7 @@ func (c *layerFits) profile(ctx context.Context, o ProfileOptions) (_ *Profile, 
 	if err != nil {
 		return nil, err
 	}
-	factual, warnings, err := c.survey(ctx, survey{
-		name: "factual rows", rows: points.Facts(), moved: points.Facts(), classes: classes,
-	}, o)
+	factual, warnings, err := c.survey(ctx, "factual rows", points.Facts(), points.Facts(), classes, o)
 	if err != nil {
 		return nil, err
 	}
@@ -175,9 +173,7 @@ func (c *layerFits) profile(ctx context.Context, o ProfileOptions) (_ *Profile, 
 	if points.Recourse == 0 {
 		return p, nil
 	}
-	recourse, warnings, err := c.survey(ctx, survey{
-		name: "recourse points", rows: points.Points(), moved: points.Moved(),
-	}, o)
+	recourse, warnings, err := c.survey(ctx, "recourse points", points.Points(), points.Moved(), nil, o)
 	p.Warnings = slices.Concat(p.Warnings, warnings)
 	for i := range recourse {
 		p.Layers[i].Recourse = &recourse[i]
@@ -185,23 +181,17 @@ func (c *layerFits) profile(ctx context.Context, o ProfileOptions) (_ *Profile, 
 	return p, err
 }
 
-type survey struct {
-	name    string    // in messages
-	rows    []float32 // for traces and errors
-	moved   []float32 // for gradients
-	classes []int     // of the rows; nil is the target
-}
-
-func (c *layerFits) survey(ctx context.Context, s survey, o ProfileOptions) (_ []Importance, warnings []string,
-	err error,
-) {
+// survey measures the layers at some points: traces and errors at rows, gradients at moved. Classes nil are the target.
+func (c *layerFits) survey(ctx context.Context, points string, rows, moved []float32, classes []int,
+	o ProfileOptions,
+) (_ []Importance, warnings []string, err error) {
 	out := make([]Importance, len(c.net.layers))
 	take := func(what string, values, errs []float64, err error, at func(*Importance) **Score) error {
 		if err == nil {
 			err = finite(what, slices.Concat(values, errs)...)
 		}
 		if err != nil {
-			warnings = append(warnings, fmt.Sprintf("no %ss at %s: %v", what, s.name, err))
+			warnings = append(warnings, fmt.Sprintf("no %ss at %s: %v", what, points, err))
 			return ctx.Err()
 		}
 		for i, score := range c.ranked(values) {
@@ -212,21 +202,22 @@ func (c *layerFits) survey(ctx context.Context, s survey, o ProfileOptions) (_ [
 		}
 		return nil
 	}
-	c.net.tell("gradients at "+s.name, 0, 0)
-	gradients, err := sensitivity.Gradient(ctx, c.net.full, c.net.layers, s.moved, s.classes)
+	c.net.run.tell("gradients at "+points, 0, 0)
+	gradients, err := sensitivity.Gradient(ctx, c.net.full, c.net.layers, moved, classes)
 	err = take("gradient", gradients, nil, err, func(i *Importance) **Score { return &i.Gradient })
 	if err != nil {
 		return nil, nil, err
 	}
-	x, classes := c.net.thin(s.rows, s.classes, sensitivity.TraceRows(c.net.layers))
+	x, classes := c.net.thin(rows, classes, sensitivity.TraceRows(c.net.layers))
 	traces, errs, err := sensitivity.Trace(ctx, c.net.full, c.net.layers, x, classes, sensitivity.TraceOptions{
-		Probes: o.Probes, Seed: o.Seed, Progress: func(done, total int) { c.net.tell("curvature at "+s.name, done, total) },
+		Probes: o.Probes, Seed: o.Seed,
+		Progress: func(done, total int) { c.net.run.tell("curvature at "+points, done, total) },
 	})
 	if err = take("trace", traces, errs, err, func(i *Importance) **Score { return &i.Trace }); err != nil {
 		return nil, nil, err
 	}
-	x, _ = c.net.thin(s.rows, nil, errorRows)
-	measured, err := c.measureLayers(ctx, x, c.exactErrors(errorRows), "quantization errors at "+s.name)
+	x, _ = c.net.thin(rows, nil, errorRows)
+	measured, err := c.measureLayers(ctx, x, c.exactErrors(errorRows), "quantization errors at "+points)
 	if err != nil {
 		return nil, nil, err
 	}

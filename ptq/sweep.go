@@ -14,8 +14,8 @@ import (
 	"cfq/allocate"
 	"cfq/eval"
 	"cfq/onnxio"
+	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
-	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -204,7 +204,7 @@ type sweep struct {
 	m        *onnxio.Model
 	t        *task.Task
 	people   *task.People
-	full     recourse.Model
+	full     *classifier.Model
 	original *eval.Batch // the test people with what full promises them; nil when all is done
 	r        *SweepResult
 
@@ -277,15 +277,11 @@ func (s *sweep) compute(ctx context.Context, c *calibration, p *SweepPoint, firs
 		p.Same = same.Budget
 		return s.finish(*p)
 	}
-	quantized, err := openFile(ctx, r.Model, s.t, s.m.Engine(), workers)
-	if err != nil {
-		return err
-	}
-	p.Measured, err = eval.Compare(ctx, s.full, quantized, s.original, eval.Options{Workers: workers})
+	p.Measured, err = compareFile(ctx, s.full, r.Model, s.t, s.original, eval.Options{Workers: workers})
 	if err == nil {
 		err = p.Measured.Close() // the records are of no use here
 	}
-	if err = errors.Join(err, quantized.Close()); err != nil {
+	if err != nil {
 		return err
 	}
 	return s.finish(*p)

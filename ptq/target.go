@@ -182,7 +182,7 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 		return nil, err
 	}
 	found.Result.Calibrated = task.AllRows(people.N) // the people held out have chosen the model, too
-	return found, s.cal.judge(ctx, found.Result)
+	return found, s.cal.fits.judge(ctx, found.Result)
 }
 
 // divide returns the positions of the people to work on and of those who are held out. Who is held out follows
@@ -224,14 +224,10 @@ func (s *search) promises(ctx context.Context, set *constraint.Set, people *task
 }
 
 func (s *search) measure(ctx context.Context, c *Candidate, part *eval.Batch) (_ *Measured, err error) {
-	g, err := openFile(ctx, c.result.Model, s.task, s.full.Engine(), s.run.Workers)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, g.Close()) }()
-	r, err := eval.Compare(ctx, s.full, g, part, eval.Options{Workers: s.run.Workers, Progress: func(ev Event) {
+	o := eval.Options{Workers: s.run.Workers, Progress: func(ev Event) {
 		s.run.tell(fmt.Sprintf("%s, %g bits", ev.Stage, c.Budget), ev.Done, ev.Total)
-	}})
+	}}
+	r, err := compareFile(ctx, s.full, c.result.Model, s.task, part, o)
 	if err != nil {
 		return nil, err
 	}

@@ -123,7 +123,7 @@ func (t *trainingStage) train(ctx context.Context, plans []quant.Layer, budget, 
 }
 
 func (t *trainingStage) tell(stage string, e qat.Event, bits float64) {
-	t.net.tell(fmt.Sprintf("%s: loss %.2g, VD %s, RVD %s, %.2f bits", stage, e.Loss, message.Percent(e.VD, 1),
+	t.net.run.tell(fmt.Sprintf("%s: loss %.2g, VD %s, RVD %s, %.2f bits", stage, e.Loss, message.Percent(e.VD, 1),
 		message.Percent(e.RVD, 1), bits), e.Round, e.Rounds)
 }
 
@@ -148,7 +148,7 @@ func (t *trainingStage) sweepEta(ctx context.Context, net qat.Network, spec *qat
 		return nil, inputError(errors.New("eta-sweep: no labelled people can be held out from so few"))
 	}
 	tried, err := t.source.SweepEta(ctx, net, spec, own, held, func(r cohort.Trial, done, total int) {
-		t.net.tell(fmt.Sprintf("try eta %v", r.Eta), done, total)
+		t.net.run.tell(fmt.Sprintf("try eta %v", r.Eta), done, total)
 	})
 	for _, r := range tried {
 		trials = append(trials, Trial{r.Eta, eval.Float(r.Accuracy), eval.Float(r.VD)})
@@ -238,7 +238,7 @@ func (c *layerFits) trainable(plans []quant.Layer) (layers []qat.Layer) {
 
 func newTraining(ctx context.Context, c *layerFits, checkpoint qat.Checkpoint) (*trainingStage, error) {
 	n, people, spec := c.net, c.sample.all, c.net.recipe.Train
-	n.tell("recourse to train on", 0, 0)
+	n.run.tell("recourse to train on", 0, 0)
 	set, err := personal(n.set, n.run.Overrides, people)
 	if err != nil {
 		return nil, inputError(err)

@@ -141,17 +141,8 @@ func Weights(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo,
 		l := &layers[i]
 		in, out := len(h)/rows, len(g)/rows
 		for r := range rows {
-			h, g := h[r*in:(r+1)*in], g[r*out:(r+1)*out]
-			if l.Conv != nil || l.Positions > 1 {
-				for k, d := range gradient(l, h, g) {
-					scores[i][k] += math.Abs(d)
-				}
-				continue
-			}
-			for o, d := range g {
-				for j, v := range h {
-					scores[i][o*in+j] += math.Abs(float64(d) * float64(v))
-				}
+			for k, d := range gradient(l, h[r*in:(r+1)*in], g[r*out:(r+1)*out]) {
+				scores[i][k] += math.Abs(d)
 			}
 		}
 	})
