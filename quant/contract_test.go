@@ -77,5 +77,9 @@ func TestContractions(test *testing.T) {
 		if err != nil || len(layers) != 1 || layers[0].Fixed != "" {
 			t.Fatalf("layers %+v, %v", layers, err)
 		}
+		added := slices.ContainsFunc(c.Graph.Nodes, func(n *graph.Node) bool { return n.Op == "Add" })
+		if layers[0].Conv != nil && added {
+			t.Fatalf("the bias stays behind the layer:\n%s", c.Graph.Text())
+		}
 	})
 }

@@ -294,7 +294,7 @@ func (f *flattener) bias(n *graph.Node, c *contraction) []float64 {
 	if b == nil || len(b.Dims) > len(c.y) {
 		return nil
 	}
-	axes, letters := c.per+c.out, ""
+	axes, letters, repeated := c.per+c.out, "", ""
 	for i, l := range c.y[len(c.y)-len(b.Dims):] {
 		switch d := b.Dims[i]; {
 		case d == c.sizes[l].Size && strings.ContainsRune(axes, l):
@@ -304,12 +304,17 @@ func (f *flattener) bias(n *graph.Node, c *contraction) []float64 {
 		}
 	}
 	v, err := b.Doubles()
-	if err != nil || len(letters) != len(axes) {
+	if err != nil {
 		return nil
+	}
+	for _, l := range axes {
+		if !strings.ContainsRune(letters, l) { // the same numbers all along it
+			repeated += string(l)
+		}
 	}
 	f.Retire(b.Name)
 	f.Remove(add)
 	f.Forget(y)
 	n.Outputs = []string{add.Outputs[0]}
-	return c.reordered(v, letters, axes)
+	return c.reordered(slices.Repeat(v, int(c.count(repeated))), repeated+letters, axes)
 }
