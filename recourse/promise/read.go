@@ -142,20 +142,24 @@ func (r *fileReader) problem(i int, column, format string, args ...any) {
 	}
 }
 
-// lost counts the promise on a line, whose person is not among the people. Of any number in any order those on the first
-// lines remain to be listed.
+// lost counts the promise on a line, whose person is not among the people.
 func (r *fileReader) lost(line int, format string, args ...any) {
-	f := r.file
-	f.Missing++
-	f.Lost = append(f.Lost, task.Problem{Line: line, Column: r.keyName, Reason: fmt.Sprintf(format, args...)})
-	if len(f.Lost) == 4*maxListed {
-		f.cutLost()
-	}
+	r.file.Missing++
+	p := task.Problem{Line: line, Column: r.keyName, Reason: fmt.Sprintf(format, args...)}
+	r.file.Lost = addFirst(r.file.Lost, p)
 }
 
-func (f *File) cutLost() {
-	slices.SortStableFunc(f.Lost, func(a, b task.Problem) int { return a.Line - b.Line })
-	f.Lost = f.Lost[:min(len(f.Lost), maxListed)]
+// addFirst adds to problems in any order, of which those on the first lines remain to be listed, see firstLines.
+func addFirst(all []task.Problem, p task.Problem) []task.Problem {
+	if all = append(all, p); len(all) == 4*maxListed {
+		return firstLines(all)
+	}
+	return all
+}
+
+func firstLines(all []task.Problem) []task.Problem {
+	slices.SortStableFunc(all, func(a, b task.Problem) int { return a.Line - b.Line })
+	return all[:min(len(all), maxListed)]
 }
 
 // number reads a row number; a table that once had gaps writes it as 12.0.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -22,8 +23,7 @@ type Batches func(each func(*task.People) error) (*task.People, error)
 // Stream is Read for files of any length: each is given the batches of people, and to each batch the promises to these
 // people, in the order of the file. The returned File has the counts, problems and notes of Read and no promises; its
 // People are those that the batches returned. The rows of the promises file may stand in any order. Memory is bounded
-// by a batch and the promises to its people: the others wait in a temporary file. IDs, where they say whose a promise is,
-// are all in memory.
+// by a batch and the promises to its people: the others wait in a temporary file.
 //
 // A file with a column role, or without people (nil), is read at once and gives one batch; its people then are in
 // memory, too. People are asked for twice when the file says by IDs whose its promises are. Errors of people and of
@@ -32,8 +32,8 @@ func Stream(ctx context.Context, path string, t *task.Task, people Batches, each
 	return stream(ctx, path, t, people, each, newQueue(queueRows, queueLimit))
 }
 
-func stream(ctx context.Context, path string, t *task.Task, people Batches, each func(*File) error, q *queue) (*File,
-	error,
+func stream(ctx context.Context, path string, t *task.Task, people Batches, each func(*File) error, q *queue) (
+	*File, error,
 ) {
 	r, err := newReader(path, t)
 	if err != nil {
@@ -51,21 +51,23 @@ func stream(ctx context.Context, path string, t *task.Task, people Batches, each
 	if err != nil {
 		return nil, err
 	}
-	f.cutLost()
+	f.Lost = firstLines(f.Lost)
 	return f, nil
 }
 
 // stream is Stream of a file without factual rows. It closes the queue.
-func (r *fileReader) stream(ctx context.Context, people Batches, each func(*File) error, q *queue) (_ *File, err error) {
-	defer func() { err = cmp.Or(err, q.lists.Close()) }()
+func (r *fileReader) stream(ctx context.Context, people Batches, each func(*File) error, q *queue) (
+	_ *File, err error,
+) {
+	defer func() { err = cmp.Or(err, q.lists.Close(), q.ids.Close()) }()
 	q.r = r
-	if r.byID {
-		if _, err := people(q.addIDs); err != nil {
-			return nil, err
-		}
-	}
 	if err := q.fill(ctx); err != nil {
 		return nil, fmt.Errorf("promises: %w", err)
+	}
+	if r.byID {
+		if err := q.join(people); err != nil {
+			return nil, err
+		}
 	}
 	f := r.file
 	f.People, err = people(func(p *task.People) error {
@@ -99,37 +101,102 @@ func (r *fileReader) stream(ctx context.Context, people Batches, each func(*File
 type queue struct {
 	r      *fileReader
 	rows   int
-	rowOf  map[string]int // of the person with an ID; several when there are more
+	ids    *extsort.Lists // promises of which only the ID is known, row being its idKey
 	lists  *extsort.Lists
 	next   int        // the list that is to be read next
 	rest   []numbered // of the list before, to people who come later; by row
 	record []byte     // scratch
 }
 
+// several stands for the people with one ID.
 const several = -1
 
-// newQueue holds up to limit bytes in memory.
+// newQueue holds up to limit bytes in memory, and as many while it looks for IDs.
 func newQueue(rows, limit int) *queue {
-	return &queue{rows: rows, rowOf: map[string]int{}, lists: extsort.New(queueLists, limit)}
+	return &queue{rows: rows, ids: extsort.New(idParts, limit), lists: extsort.New(queueLists, limit)}
 }
 
 const (
 	queueRows  = 8192
 	queueLists = 1 << 16 // for 500 million rows
 	queueLimit = extsort.Limit / 2
+	idParts    = 256 // what is known of the IDs of one part is in memory
 )
 
 func (q *queue) listOf(row int) int { return min(row/q.rows, queueLists-1) }
 
-func (q *queue) addIDs(p *task.People) error {
-	for i, id := range p.IDs {
-		row := p.Rows[i]
-		if _, twice := q.rowOf[id]; twice {
+// idKey stands for an ID, as a row number stands for a person.
+func idKey(id string) int {
+	sum := sha256.Sum256([]byte(id))
+	return int(binary.LittleEndian.Uint64(sum[:]) >> 1)
+}
+
+// join finds the people whose IDs the promises name, and puts the promises into the lists of their rows.
+func (q *queue) join(people Batches) (err error) {
+	keys := extsort.New(idParts, queueLimit) // and rows
+	defer func() { err = cmp.Or(err, keys.Close()) }()
+	if _, err := people(func(p *task.People) error {
+		var b []byte
+		for i, id := range p.IDs {
+			key := idKey(id)
+			b = binary.LittleEndian.AppendUint64(b[:0], uint64(key))
+			b = binary.LittleEndian.AppendUint64(b, uint64(p.Rows[i]))
+			if err := keys.Append(key%idParts, b); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	var unclear []task.Problem
+	for part := range idParts {
+		if unclear, err = q.joinPart(keys, part, unclear); err != nil {
+			return fmt.Errorf("promises %s: %w", q.r.path, err)
+		}
+	}
+	f := q.r.file
+	unclear = firstLines(unclear)
+	f.Problems = append(f.Problems, unclear[:min(len(unclear), maxListed-len(f.Problems))]...)
+	return nil
+}
+
+func (q *queue) joinPart(keys *extsort.Lists, part int, unclear []task.Problem) ([]task.Problem, error) {
+	known := make([]int64, keys.Size(part)/8)
+	if err := binary.Read(keys.Reader(part), binary.LittleEndian, known); err != nil {
+		return nil, fmt.Errorf("%w: %w", extsort.ErrFile, err)
+	}
+	rowOf := make(map[int]int, len(known)/2)
+	for pair := range slices.Chunk(known, 2) {
+		key, row := int(pair[0]), int(pair[1])
+		if _, twice := rowOf[key]; twice {
 			row = several
 		}
-		q.rowOf[id] = row
+		rowOf[key] = row
 	}
-	return nil
+	promises, err := q.read(q.ids, part)
+	if err != nil {
+		return nil, err
+	}
+	for i := range promises {
+		n := &promises[i]
+		switch row, ok := rowOf[n.row]; {
+		case !ok:
+			q.r.lost(n.Line, "no person of the data has this ID")
+		case row == several:
+			q.r.file.Failed++
+			unclear = addFirst(unclear, task.Problem{
+				Line: n.Line, Column: q.r.keyName,
+				Reason: "several rows of the data have this ID; a column row would say which one is meant",
+			})
+		default:
+			n.row = row
+			if err := q.lists.Append(q.listOf(row), q.encode(n)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return unclear, nil
 }
 
 // fill reads the promises file.
@@ -169,15 +236,8 @@ func (q *queue) put(i int) error {
 		r.file.Unpromised[n.status]++
 		return nil
 	case r.byID:
-		row, ok := q.rowOf[r.IDs[i]]
-		if !ok {
-			r.lost(n.Line, "no person of the data has this ID")
-			return nil
-		}
-		if n.row = row; row == several {
-			r.problem(i, r.keyName, "several rows of the data have this ID; a column row would say which one is meant")
-			return nil
-		}
+		n.row = idKey(r.IDs[i])
+		return q.ids.Append(n.row%idParts, q.encode(&n))
 	}
 	return q.lists.Append(q.listOf(n.row), q.encode(&n))
 }
@@ -220,29 +280,27 @@ func (q *queue) encode(n *numbered) []byte {
 	return q.record
 }
 
-func (q *queue) readNext() error {
-	at := q.next
-	q.next++
-	q.rest = nil
-	if q.lists.Size(at) == 0 { // as most are
-		return nil
+// read returns the promises of a list, by row and then by line.
+func (q *queue) read(from *extsort.Lists, at int) (all []numbered, err error) {
+	if from.Size(at) == 0 { // as most are
+		return nil, nil
 	}
 	var head queuedRow
 	dim := q.r.task.Dim()
-	in := bufio.NewReaderSize(q.lists.Reader(at), 1<<16)
-	for range q.lists.Size(at) / int64(binary.Size(head)+4*dim) {
+	in := bufio.NewReaderSize(from.Reader(at), 1<<16)
+	for range from.Size(at) / int64(binary.Size(head)+4*dim) {
 		point := make([]float32, dim)
 		if err := errors.Join(binary.Read(in, binary.LittleEndian, &head),
 			binary.Read(in, binary.LittleEndian, point)); err != nil {
-			return fmt.Errorf("%w: %w", extsort.ErrFile, err)
+			return nil, fmt.Errorf("%w: %w", extsort.ErrFile, err)
 		}
-		q.rest = append(q.rest, numbered{
+		all = append(all, numbered{
 			Promise: Promise{Line: int(head.Line), Point: point, Cost: head.Cost, Margin: head.Margin, Before: head.Before},
 			row:     int(head.Row), from: int(head.From),
 		})
 	}
-	slices.SortStableFunc(q.rest, func(a, b numbered) int { return cmp.Compare(a.row, b.row) })
-	return nil
+	slices.SortStableFunc(all, func(a, b numbered) int { return cmp.Compare(a.row, b.row) })
+	return all, nil
 }
 
 // to takes the promises to the rows up to the last one. Those that are not to any of p are lost.
@@ -265,9 +323,11 @@ func (q *queue) to(p *task.People, last int) (*File, error) {
 		if q.rest = q.rest[k:]; len(q.rest) > 0 || q.next > q.listOf(last) {
 			break
 		}
-		if err := q.readNext(); err != nil {
+		var err error
+		if q.rest, err = q.read(q.lists, q.next); err != nil {
 			return nil, err
 		}
+		q.next++
 	}
 	slices.SortStableFunc(f.Promises, func(a, b Promise) int { return cmp.Compare(a.Line, b.Line) })
 	return f, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -174,9 +175,44 @@ func TestFirstLines(t *testing.T) {
 	for i := range 50_000 {
 		r.lost((i*7919)%50_000+2, "lost")
 	}
-	r.file.cutLost()
-	if all := r.file.Lost; len(all) != maxListed || all[0].Line != 2 || all[maxListed-1].Line != maxListed+1 {
+	if all := firstLines(r.file.Lost); len(all) != maxListed || all[0].Line != 2 || all[maxListed-1].Line != maxListed+1 {
 		t.Errorf("%d listed, the first %v", len(all), all[0])
+	}
+}
+
+// What is known of people by their IDs does not stay in memory: at a batch it is less than the IDs are.
+func TestIDsWait(t *testing.T) {
+	tk, _ := parse(t, strings.Replace(jobs, "data: {", "data: {id: person, ", 1))
+	const batches, size, length = 50, 2000, 200
+	held := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, most, made := held(), uint64(0), 0
+	path := file(t, fmt.Sprintf("person,%s\n%0*d,41,39,1000,self,yes\n", columns, length, batches*size-1))
+	_, err := Stream(t.Context(), path, tk, func(each func(*task.People) error) (*task.People, error) {
+		for b := range batches {
+			p := &task.People{N: size, Dim: tk.Dim(), X: make([]float32, size*tk.Dim())}
+			for i := range size {
+				row := b*size + i
+				p.Rows, p.Lines = append(p.Rows, row), append(p.Lines, row+2)
+				p.IDs = append(p.IDs, fmt.Sprintf("%0*d", length, row))
+			}
+			if err := each(p); err != nil {
+				return nil, err
+			}
+		}
+		return &task.People{}, nil
+	}, func(f *File) error {
+		if made += f.Made; f.People.Rows[0] == 0 {
+			most = held()
+		}
+		return nil
+	})
+	if err != nil || made != 1 || most > before+batches*size*length/2 {
+		t.Errorf("%d promises, %d bytes more in memory: %v", made, most-before, err)
 	}
 }
 
