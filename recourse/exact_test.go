@@ -35,8 +35,8 @@ func drawAffine(rng *rand.Rand, dim int, b float64) *affine {
 	return f
 }
 
-// holdOptima holds the exact answers for people, under an affine model by the given method and by exhaustive search, and
-// under a network, against the least costs; +Inf means that there is no action.
+// holdOptima holds the exact answers for people, under an affine model by the given method and by exhaustive search,
+// and under a network, against the least costs; +Inf means that there is no action.
 func holdOptima(t *testing.T, rng *rand.Rand, a *constraint.Set, x []float32, margin float64, linear Method,
 	least func(m Model, x []float32) float64,
 ) (statuses map[Status]int) {

@@ -238,8 +238,11 @@ func TestOverrideKeepsRange(t *testing.T) {
 // Who fulfils a strict inequality may not go to where it only just fails; who does not may stay there.
 func TestStrictRule(t *testing.T) {
 	t.Parallel()
-	a := compile(t, parsed(`features: [{name: low, kind: numeric, step: 1, bounds: [0, 9]}, {name: high, kind: numeric, step: 1, bounds: [0, 9]}]
-constraints: [low < high]`))
+	a := compile(t, parsed(`features:
+- {name: low, kind: numeric, step: 1, bounds: [0, 9]}
+- {name: high, kind: numeric, step: 1, bounds: [0, 9]}
+constraints: [low < high]
+`))
 	for _, c := range []struct {
 		x, delta []float32
 		ok       bool

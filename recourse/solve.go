@@ -47,11 +47,11 @@ const (
 //  3. Refinement of each valid action: needless changes are dropped, switches replaced by cheaper ones, numbers pulled
 //     back to the required margin, and cost is shifted to features that achieve more with it.
 //  4. Local search: changes of the best action are taken back, numbers by half, too, and other features tried.
-//  5. Perturbation: gradient searches without some of the best action's changes, until they come back to it. Without any
-//     valid action, that of the largest margin is perturbed, for a larger margin at any cost.
+//  5. Perturbation: gradient searches without some of the best action's changes, until they come back to it. Without
+//     any valid action, that of the largest margin is perturbed, for a larger margin at any cost.
 //
-// With more than 64 numeric features, as images have, one is too little to look at alone: searches move as many as close
-// a share of the gap, refinement takes many changes back at once, and scans and parts 4 and 5 are left out.
+// With more than 64 numeric features, as images have, one is too little to look at alone: searches move as many as
+// close a share of the gap, refinement takes many changes back at once, and scans and parts 4 and 5 are left out.
 //
 // The search aims 1e-5 (relative to 1+Margin) above the required margin, so that rounding differences between
 // batches do not undo an action. The margin of the result is evaluated once more at the end and decides.

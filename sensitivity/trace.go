@@ -12,8 +12,8 @@ import (
 	"cfq/quant"
 )
 
-// TraceRows is how many rows are enough for Trace: 1024 for a network that a table is enough for, fewer for layers that take many
-// multiplications, 128 at least.
+// TraceRows is how many rows are enough for Trace: 1024 for a network that a table is enough for, fewer for layers that
+// take many multiplications, 128 at least.
 func TraceRows(layers []quant.LayerInfo) int {
 	return min(1024, max(128, 1<<30/max(1, Multiplications(layers))))
 }

@@ -87,8 +87,8 @@ func (u *Feature) steps(largest float64, places int) float64 {
 	return r
 }
 
-// place returns the value of a category at x + d, of which a nil d is no change: for a group the largest entry above one
-// half, -1 when there is none.
+// place returns the value of a category at x + d, of which a nil d is no change: for a group the largest entry above
+// one half, -1 when there is none.
 func (u *Feature) place(x, d []float32) int {
 	at := func(j int) float32 {
 		if d == nil {

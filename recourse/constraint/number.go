@@ -91,8 +91,8 @@ func (u *Feature) ticks(x float32) (first, last float64) {
 	return -u.wholeSteps(x, -lo), u.wholeSteps(x, hi)
 }
 
-// wholeSteps returns the largest whole number of steps in the room. The factual value x carries float32 noise, so a tick
-// that misses a bound by no more than that counts as inside.
+// wholeSteps returns the largest whole number of steps in the room. The factual value x carries float32 noise, so a
+// tick that misses a bound by no more than that counts as inside.
 func (u *Feature) wholeSteps(x, room float32) float64 {
 	const most = 1 << 22 // beyond, a tick is not recovered from its float32 change
 	if room == 0 {
