@@ -68,7 +68,7 @@ func (p *applicant) switchesOf(f *constraint.Feature) []constraint.Move {
 	if p.moves == nil {
 		p.moves = make([][]constraint.Move, len(p.set.Task().Features))
 		for _, f := range p.set.Free() {
-			p.moves[f.Index] = f.Switches(p.x)
+			p.moves[f.Index] = p.set.Switches(f, p.x)
 		}
 	}
 	return p.moves[f.Index]

@@ -682,17 +682,20 @@ func (a *Set) checkOthers(x, delta []float32) (broken []*Violation) {
 	for i := range a.features {
 		u := &a.features[i]
 		for j := u.First; j < u.First+u.Width; j++ {
-			d, v := float64(delta[j]), &Violation{Feature: u.Name}
-			switch {
+			switch d := float64(delta[j]); {
 			case u.kind == fixed && d != 0:
-				v.Constraint, v.Detail = Immutable, "changed by "+u.amount(d)
+				broken = append(broken, &Violation{
+					Feature: u.Name, Constraint: Immutable, Detail: "changed by " + u.amount(d),
+				})
 			case u.kind == dependent && !same(x[j], delta[j], want[j]):
-				v.Constraint, v.Detail = Linkage, fmt.Sprintf("changed by %s, the features that it follows make it %s",
-					u.amount(d), u.amount(float64(want[j])))
+				broken = append(broken, &Violation{
+					Feature: u.Name, Constraint: Linkage,
+					Detail: fmt.Sprintf("changed by %s, the features that it follows make it %s", u.amount(d),
+						u.amount(float64(want[j]))),
+				})
 			default:
 				continue
 			}
-			broken = append(broken, v)
 			break
 		}
 	}
