@@ -127,6 +127,9 @@ func drawProbes(in *quant.Input, data string, dim int) *task.People {
 	lo, hi := make([]float32, dim), make([]float32, dim)
 	if in != nil && (in.Value == "" || in.Value == data) {
 		for j, c := range in.Columns {
+			if c.Source < 0 || c.Source >= dim { // no layer reads the grid, so nobody has looked
+				continue
+			}
 			if j == 0 || in.Columns[j-1].Source != c.Source {
 				lo[c.Source] = c.Lo
 			}
