@@ -20,9 +20,9 @@ const mostCodes = 5
 func (p *profile) codes() []float64 {
 	var all []float64
 	for rest := p; ; {
-		var found []float64
-		if found = rest.codesBelow(); found == nil {
-			found = rest.codesAbove()
+		found := rest.codesAt(true)
+		if found == nil {
+			found = rest.codesAt(false)
 		}
 		if found == nil {
 			slices.Sort(all)
@@ -72,89 +72,60 @@ func (p *profile) rowsOf(numbers []float64) int {
 	return int(n)
 }
 
-type columnEnd struct {
-	rows, coded float64   // of the column, and of the codes
-	points      []float64 // the others, the nearest first
-	weights     []float64 // rows of each
-	each        float64   // rows of a code, on average
-	gap, span   float64   // from the codes to the nearest other number, and from that to the farthest
-}
-
-const near = 5
-
-func (e *columnEnd) peak() float64 { return slices.Max(e.weights[:min(near, len(e.weights))]) }
-
-// apart says whether the gap is wider than those between the nearest numbers, and not by chance: a code is far more
-// frequent than they are, or numbers as frequent as on both sides of the gap would fill it with seven rows or more.
-func (e *columnEnd) apart() bool {
-	n := min(near+1, len(e.points))
-	var gaps []float64
-	for i := 1; i < n; i++ {
-		gaps = append(gaps, math.Abs(e.points[i]-e.points[i-1]))
-	}
-	slices.Sort(gaps)
-	usual := gaps[len(gaps)/2]
-	chance := (e.gap/usual-1)*min(e.each, slices.Min(e.weights[:n])) < 7 && e.each < 20*e.peak()
-	return e.gap >= 2*usual && !chance
-}
-
-func (p *profile) peel(fromBelow bool, accept func(codes []float64, e *columnEnd) bool) []float64 {
+// codesAt finds codes at one end of the column: at most mostCodes, in three rows or more, apart from the other numbers.
+func (p *profile) codesAt(below bool) []float64 {
 	points, weights := slices.Clone(p.points), slices.Clone(p.weights)
-	if !fromBelow {
+	if !below {
 		slices.Reverse(points)
 		slices.Reverse(weights)
 	}
+	number := func(v float64) bool { return !isCode(v) || v < 0 != below }
 	for k := min(mostCodes, len(points)-2); k > 0; k-- {
-		codes, others := points[:k], points[k:]
-		e := &columnEnd{
-			rows: floats.Sum(weights), coded: floats.Sum(weights[:k]), points: others, weights: weights[k:],
-			each: floats.Sum(weights[:k]) / float64(k),
-			gap:  math.Abs(others[0] - codes[k-1]), span: math.Abs(others[len(others)-1] - others[0]),
-		}
-		number := func(v float64) bool { return !isCode(v) || v < 0 != fromBelow }
-		if !slices.ContainsFunc(codes, number) && e.coded >= 3 && accept(codes, e) {
+		coded, codes := floats.Sum(weights[:k]), points[:k]
+		if !slices.ContainsFunc(codes, number) && coded >= 3 && p.areCodes(codes, points[k:], coded, weights[k:]) {
 			return codes
 		}
 	}
 	return nil
 }
 
-// codesBelow finds negative codes: farther away from the others than these lie from each other; or in a column that is
-// never negative otherwise, behind a gap at a value that is not rare, or more frequent than the values next to them; or
-// next to the zero of counts, of which zero is the most frequent.
-func (p *profile) codesBelow() []float64 {
-	return p.peel(true, func(codes []float64, e *columnEnd) bool {
-		edge := floats.Sum(e.weights[:min(3, len(e.weights))])
-		switch {
-		case e.gap >= e.span && e.apart():
-			return e.points[0] >= 0 || codes[len(codes)-1] <= -77
-		case e.points[0] < 0:
-			return e.coded >= 3*e.peak() && e.gap >= e.span/2
-		case e.apart():
-			return edge >= max(10, e.rows/100) || e.coded >= 3*e.peak()
-		case !p.whole || e.points[0] != 0 || len(e.points) < near:
-			return false
-		}
-		counts := slices.Max(e.weights) == e.weights[0] && len(e.points) >= 8*len(codes)
-		return len(codes) == 1 && e.coded >= 2*e.peak() || counts && e.coded >= max(10, e.rows/200)
-	})
+// near is how many of the numbers next to codes these are compared with.
+const near = 5
+
+// areCodes says whether codes at an end of a column, in so many rows, are apart from the others, the nearest of which
+// comes first: far away, or more frequent than those next to them, or, below 0, next to a number that is not rare.
+// Below counts, of which zero is the most frequent, there need not be a gap.
+func (p *profile) areCodes(codes, others []float64, coded float64, weights []float64) bool {
+	rows := coded + floats.Sum(weights)
+	gap, span := math.Abs(others[0]-codes[len(codes)-1]), math.Abs(others[len(others)-1]-others[0])
+	frequent := coded >= 3*slices.Max(weights[:min(near, len(weights))])
+	apart := isApart(gap, coded/float64(len(codes)), others, weights)
+	switch {
+	case codes[0] > 0: // prices that end in 9 are none
+		other := func(v float64) bool { return math.Mod(codes[0]-v, 5) != 0 }
+		return len(others) >= 3 && slices.ContainsFunc(others, other) &&
+			(gap >= 3*span || frequent && (gap >= span || apart && gap >= span/20))
+	case others[0] < 0:
+		return apart && gap >= span && codes[len(codes)-1] <= -77
+	case apart:
+		return gap >= span || frequent || floats.Sum(weights[:min(3, len(weights))]) >= max(10, rows/100)
+	}
+	return p.whole && others[0] == 0 && len(others) >= 8*len(codes) && slices.Max(weights) == weights[0] &&
+		coded >= max(10, rows/200)
 }
 
-// codesAbove finds codes such as 99 or 9999: three times as far away from the others as these lie from each other; or,
-// behind a gap, more frequent than the values next to them. Prices that end in 9 are none.
-func (p *profile) codesAbove() []float64 {
-	return p.peel(false, func(codes []float64, e *columnEnd) bool {
-		other := func(v float64) bool { return math.Mod(codes[0]-v, 5) != 0 }
-		switch {
-		case len(e.points) < 3 || !slices.ContainsFunc(e.points, other):
-			return false
-		case e.gap >= 3*e.span:
-			return true
-		case e.gap >= e.span:
-			return e.coded >= 3*e.peak()
-		}
-		return e.apart() && e.gap >= e.span/20 && e.coded >= max(near*e.peak(), e.rows/200)
-	})
+// isApart says whether a gap is wider than those between the nearest numbers, and not by chance: a code is far more
+// frequent than they are, or numbers as frequent as on both sides of the gap would fill it with seven rows or more.
+func isApart(gap, each float64, others, weights []float64) bool {
+	n := min(near+1, len(others))
+	var gaps []float64
+	for i := 1; i < n; i++ {
+		gaps = append(gaps, math.Abs(others[i]-others[i-1]))
+	}
+	slices.Sort(gaps)
+	usual := gaps[len(gaps)/2]
+	chance := (gap/usual-1)*min(each, slices.Min(weights[:n])) < 7 && each < 20*slices.Max(weights[:min(near, n)])
+	return gap >= 2*usual && !chance
 }
 
 func (d *drafter) askCodes(w *yamlWriter) {
