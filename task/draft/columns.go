@@ -24,14 +24,14 @@ func (m *Model) encoding(t *table, o Options) (*Encoding, map[string]string, err
 	if err != nil {
 		return nil, nil, err
 	}
-	first := slices.IndexFunc(e.Inputs, func(in Input) bool { return in.Kind == "numeric" })
+	first := slices.IndexFunc(e.inputs, func(f task.Feature) bool { return f.Number() != nil })
 	if first >= 0 && !m.Scales {
-		column := e.Inputs[first].Column
+		column := e.inputs[first].Column
 		asked[column] = strings.TrimSpace(asked[column] + " Does the model take numbers as they are, as here, or " +
 			"standardised (mean and std)? Its graph does not scale them.")
 	}
 	if i := task.Find(m.Labels, o.Favourable); i >= 0 && o.Favourable != "" {
-		e.Target = fmt.Sprintf("favourable = %d", i)
+		e.index = i
 	}
 	return e, asked, nil
 }
@@ -45,23 +45,24 @@ func ofColumns(t *table, columns []ModelColumn, features []string, label string)
 	if err != nil {
 		return nil, nil, err
 	}
-	e, questions := &Encoding{}, map[string]string{}
+	e, questions := &Encoding{index: -1}, map[string]string{}
 	for i, c := range columns {
-		in := Input{Name: c.Name, Column: names[i], Kind: "numeric", Impute: c.Impute}
+		in := task.Feature{Name: c.Name, Column: names[i], Impute: c.Impute}
 		p := look(t.column(names[i]))
 		switch {
 		case c.Values != nil:
-			in.Kind = "onehot"
 			if i := slices.Index(c.Values, ""); i >= 0 { // by which no value can be called
 				c.Values, in.Impute = slices.Clone(c.Values), empty
 				c.Values[i] = empty
 			} else if i := slices.IndexFunc(c.Values, unknown); i >= 0 && in.Impute == "" && p.missing > 0 {
 				in.Impute = c.Values[i] // as data frames call an empty field that they make a text of: nan
 			}
-			if in.Values, err = c.named(p); err != nil {
+			values, err := c.named(p)
+			if err != nil {
 				return nil, nil, err
 			}
-			if !slices.Equal(in.Values, c.Values) {
+			in.Encoding = &task.OneHot{Values: values}
+			if !slices.Equal(values, c.Values) {
 				questions[p.name] = "the model has codes from " + c.Values[0] + " to " + c.Values[len(c.Values)-1] +
 					" here, and the data texts: are they in the alphabetical order, as below? The list has the order of the codes."
 			}
@@ -71,8 +72,10 @@ func ofColumns(t *table, columns []ModelColumn, features []string, label string)
 		case !p.numeric:
 			return nil, nil, fmt.Errorf("the model's input %s is a number, but column %s has texts: %s; --features lists the "+
 				"columns in the model's order", message.Quote(c.Name), message.Quote(p.name), message.List(p.texts, 5))
+		default:
+			in.Encoding = &task.Standardized{Std: 1, Spread: 1}
 		}
-		e.Inputs = append(e.Inputs, in)
+		e.inputs = append(e.inputs, in)
 	}
 	return e, questions, nil
 }

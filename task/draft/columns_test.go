@@ -92,8 +92,9 @@ func TestOfModel(t *testing.T) {
 			continue
 		}
 		var have []string
-		for _, in := range e.Inputs {
-			have = append(have, strings.TrimSpace(fmt.Sprint(in.Column, " ", strings.TrimSuffix(fmt.Sprint(in.Values), "[]"))))
+		for i := range e.inputs {
+			values := strings.TrimSuffix(fmt.Sprint(e.inputs[i].Values()), "[]")
+			have = append(have, strings.TrimSpace(e.inputs[i].Column+" "+values))
 		}
 		if got := strings.Join(have, ", "); got != c.want {
 			t.Errorf("%s, want %s", got, c.want)
@@ -115,7 +116,7 @@ func TestCodesOfNotKnown(t *testing.T) {
 		c := ModelColumn{Name: "job", Values: strings.Fields(n)}
 		e, _, err := ofColumns(open(t, data), []ModelColumn{c}, nil, "label")
 		must.Do(t, err)
-		if got := fmt.Sprint(e.Inputs[0].Values); got != want {
+		if got := fmt.Sprint(e.inputs[0].Values()); got != want {
 			t.Errorf("codes %s: %s, want %s", n, got, want)
 		}
 	}
@@ -127,7 +128,7 @@ func TestNan(t *testing.T) {
 	c := ModelColumn{Name: "job", Values: []string{"clerk", "cook", "nan", "nurse"}, Text: true}
 	for data, want := range map[string]string{applicants: "", strings.Replace(applicants, "nurse", "", 1): "nan"} {
 		e, _, err := ofColumns(open(t, data), []ModelColumn{c}, nil, "label")
-		if err != nil || e.Inputs[0].Impute != want {
+		if err != nil || e.inputs[0].Impute != want {
 			t.Errorf("%+v (%v), want %q", e, err, want)
 		}
 	}

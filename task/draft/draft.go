@@ -82,7 +82,6 @@ type feature struct {
 	task.Feature
 	from      *profile
 	protected string // the attribute that it seems to be, which people cannot be asked to change
-	form      string // inputs in the task file, "" for those of the kind
 	questions []string
 }
 
@@ -165,7 +164,7 @@ func (d *drafter) impute() {
 			}
 			f.Impute = task.Decimal(v)
 		}
-		at += f.modelInputs()
+		at += f.ModelInputs()
 	}
 }
 
@@ -229,15 +228,15 @@ func (d *drafter) isFeature(name string) bool {
 
 func (d *drafter) declared() error {
 	var errs []error
-	for i := range d.o.Encoding.Inputs {
-		in := &d.o.Encoding.Inputs[i]
+	for i := range d.o.Encoding.inputs {
+		in := &d.o.Encoding.inputs[i]
 		p, err := d.profile(in.Column)
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("the encoding's input %s: %w", message.Quote(in.Name), err))
 		case p == d.label:
 			errs = append(errs, fmt.Errorf("the encoding's input %s is the outcome", message.Quote(in.Name)))
-		case in.Kind == "numeric" && !p.numeric:
+		case in.Number() != nil && !p.numeric:
 			errs = append(errs, fmt.Errorf("column %s is numeric in the encoding, but the file has texts there: %s",
 				message.Quote(in.Column), message.List(p.texts, 5)))
 		default:
@@ -252,46 +251,39 @@ func (d *drafter) declared() error {
 	return errors.Join(errs...)
 }
 
-func (d *drafter) declare(in *Input, p *profile) feature {
+func (d *drafter) declare(in *task.Feature, p *profile) feature {
 	f := d.start(p)
 	if q := d.o.asked[p.name]; q != "" {
 		f.ask("%s", q)
 	}
 	f.Impute = in.Impute
-	switch in.Kind {
-	case "numeric":
+	switch e := in.Encoding.(type) {
+	case *task.Standardized:
 		n := d.number(&f)
-		if in.Mean == nil || in.Log != nil {
+		if e.Spread != 0 {
 			n.Spread = n.Std
 		}
-		n.Mean, n.Std, n.Clip, n.Log = 0, 1, in.within(), in.Log
-		if in.Mean != nil {
-			n.Mean, n.Std = *in.Mean, *in.Std
-		}
-		if in.Log != nil {
+		if n.Mean, n.Std, n.Clip, n.Log = e.Mean, e.Std, e.Clip, e.Log; n.Log != nil {
 			f.Bounds[0] = max(f.Bounds[0], p.points[0])
 		}
-	case "thermometer":
-		f.Encoding, f.form = &task.Thermometer{Thresholds: in.Thresholds}, in.Form
-	case "binary":
-		zero := in.Zero
-		if i := task.Find(p.texts, in.One); i < 0 {
-			f.ask("the encoding says that %q is 1, but the values are %s: which one is it?", in.One, message.List(p.texts, 6))
+	case *task.Binary:
+		zero := e.Zero
+		if i := task.Find(p.texts, e.One); i < 0 {
+			f.ask("the encoding says that %q is 1, but the values are %s: which one is it?", e.One, message.List(p.texts, 6))
 		} else if zero == "" && len(p.texts) == 2 {
 			zero = p.texts[1-i]
 		}
-		d.binary(&f, in.One, zero)
-	default:
-		d.category(&f, in.Values)
-		f.form = in.Form
-		p.markers = slices.DeleteFunc(p.markers, func(m string) bool { return slices.Contains(in.Values, m) })
-		others := slices.DeleteFunc(slices.Clone(p.texts), func(v string) bool {
-			return task.Find(in.Values, v) >= 0
-		})
+		d.binary(&f, e.One, zero)
+	case *task.OneHot:
+		d.category(&f, e.Values).Inputs = e.Inputs
+		p.markers = slices.DeleteFunc(p.markers, func(m string) bool { return slices.Contains(e.Values, m) })
+		others := slices.DeleteFunc(slices.Clone(p.texts), func(v string) bool { return task.Find(e.Values, v) >= 0 })
 		if len(others) > 0 {
 			f.ask("the encoding does not list %s, so rows with it cannot be read: does it mean \"not known\" (then add it "+
 				"to data.missing), or has the model no input for it?", message.List(others, 5))
 		}
+	default:
+		f.Encoding = e
 	}
 	return f
 }
@@ -334,12 +326,14 @@ func (d *drafter) binary(f *feature, one, zero string) {
 	f.Subgroup = !f.Actionable
 }
 
-func (d *drafter) category(f *feature, values []string) {
+func (d *drafter) category(f *feature, values []string) *task.OneHot {
 	const most = 10 // groups that results are reported by
 	f.Subgroup = !f.Actionable && len(values) <= most
-	f.Encoding = &task.OneHot{
+	hot := &task.OneHot{
 		Values: values, MissingValues: markers(values), Coding: task.Coding{Shares: f.from.shares(values)},
 	}
+	f.Encoding = hot
+	return hot
 }
 
 func (d *drafter) leave(p *profile, why string) {
@@ -545,16 +539,9 @@ func (d *drafter) tell() {
 
 func (d *drafter) inputs() (n int) {
 	for i := range d.features {
-		n += d.features[i].modelInputs()
+		n += d.features[i].ModelInputs()
 	}
 	return n
-}
-
-func (f *feature) modelInputs() int {
-	if f.form != "" {
-		return len(task.NamedInputs(f.form, len(f.Category().Names()))[0])
-	}
-	return f.ModelInputs()
 }
 
 // Question is something that a draft leaves open, as a comment with the word QUESTION.
@@ -600,7 +587,7 @@ func (d *drafter) write() (*Draft, error) {
 	d.writeData(w)
 	index := -1
 	if d.o.Encoding != nil {
-		index, _ = d.o.Encoding.index() // was checked when it was read
+		index = d.o.Encoding.index
 	}
 	w.target(index)
 	w.comment("", "In the order of the model's inputs. Bounds are the 1st and 99th percentile; quantiles run from the "+
@@ -763,8 +750,11 @@ func (d *drafter) writeFeature(w *yamlWriter, f *feature) {
 			{"thresholds", decimals(e.Thresholds)}, {"shares", decimals(f.from.reaching(e.Thresholds))},
 		}
 	}
-	if f.form != "" {
-		keys = append(keys, "inputs: "+f.form)
+	if c := f.Category(); c != nil && c.Made() != nil {
+		words := task.InputWords()
+		keys = append(keys, "inputs: "+words[slices.IndexFunc(words, func(word string) bool {
+			return slices.EqualFunc(task.NamedInputs(word, len(c.Names())), c.Made(), slices.Equal)
+		})])
 	}
 	if f.Impute != "" {
 		keys = append(keys, "impute: "+scalar(f.Impute))

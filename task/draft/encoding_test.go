@@ -69,18 +69,18 @@ func TestMistakesInEncodings(t *testing.T) {
 		{`{"column": "a", "kind": "numeric", "mean": 1}`, "mean and std belong together"},
 		{`{"column": "a", "kind": "numeric", "mean": 1, "std": 0}`, "std must be above 0"},
 		{`{"column": "a", "kind": "numeric", "men": 1}`, `unknown field "men"`},
-		{`{"column": "a", "kind": "binary"}`, `needs "one"`},
+		{`{"column": "a", "kind": "binary"}`, `needs the key "one"`},
 		{`{"column": "a", "kind": "onehot"}`, `needs "value"`},
 		{`{"column": "a", "kind": "onehot", "value": "x"}, {"column": "b", "kind": "numeric"}, {"column": "a", ` +
 			`"kind": "onehot", "value": "y"}`, `column "a" occurs twice`},
-		{`{"column": "a", "kind": "numeric", "clip": [600]}`, "clip is a pair [lo, hi]"},
+		{`{"column": "a", "kind": "numeric", "clip": [600]}`, "this must be a pair [lo, hi]"},
 		{`{"column": "a", "kind": "numeric", "clip": [2, 1]}`, "clip is a pair [lo, hi]"},
-		{`{"column": "a", "kind": "numeric", "inputs": "index"}`, `a numeric input has no "inputs"`},
+		{`{"column": "a", "kind": "numeric", "inputs": "index"}`, `"inputs" means nothing for kind numeric`},
 		{`{"column": "a", "kind": "binary", "one": "x", "inputs": "onehot"}`, `a binary input has no "inputs"`},
-		{`{"column": "a", "kind": "onehot", "values": ["x"], "inputs": "idx"}`, `invalid inputs "idx"`},
-		{`{"column": "a", "kind": "onehot", "values": ["x"], "log": 1}`, "clip and log are of numbers"},
-		{`{"column": "a", "kind": "thermometer", "thresholds": [2, 1]}`, `a thermometer needs "thresholds", ascending`},
-		{`{"column": "a", "kind": "thermometer", "thresholds": [1], "clip": [1]}`, "clip and log are of numbers"},
+		{`{"column": "a", "kind": "onehot", "values": ["x"], "inputs": "idx"}`, `inputs is index, drop_first, onehot or a list`},
+		{`{"column": "a", "kind": "onehot", "values": ["x"], "log": 1}`, `"log" means nothing for kind onehot`},
+		{`{"column": "a", "kind": "thermometer", "thresholds": [2, 1]}`, "thresholds ascend"},
+		{`{"column": "a", "kind": "thermometer", "thresholds": [1], "clip": [1, 2]}`, `"clip" means nothing for kind thermometer`},
 	} {
 		_, err := parseEncoding([]byte(`{"features": [` + c.features + `]}`))
 		must.Fail(t, err, c.want)
@@ -107,23 +107,21 @@ func TestMistakesInEncodings(t *testing.T) {
 
 func TestOpenClip(t *testing.T) {
 	t.Parallel()
-	in := encoding(t, `{"features": [{"column": "a", "kind": "numeric", "clip": [null, 3]}]}`).Inputs[0]
-	if got := in.within(); !math.IsInf(got[0], -1) || got[1] != 3 {
+	in := encoding(t, `{"features": [{"column": "a", "kind": "numeric", "clip": [null, 3]}]}`).inputs[0]
+	if got := in.Number().Clip; !math.IsInf(got[0], -1) || got[1] != 3 {
 		t.Errorf("%v", got)
 	}
 }
 
 func TestImputedNumbers(t *testing.T) {
 	t.Parallel()
-	mean, std := 30.0, 10.0
 	nan := math.NaN()
 	o := Options{
 		Label: "label", Favourable: "good", inputs: 4, imputed: []float64{nan, nan, 0.5, 1250},
-		Encoding: &Encoding{Inputs: []Input{
-			{Column: "housing", Kind: "onehot", Values: []string{"own", "rent"}, Impute: "rent"},
-			{Column: "Age", Kind: "numeric", Mean: &mean, Std: &std},
-			{Column: "income", Kind: "numeric"},
-		}},
+		Encoding: encoding(t, `{"features": [
+			{"column": "housing", "kind": "onehot", "values": ["own", "rent"], "impute": "rent"},
+			{"column": "Age", "kind": "numeric", "mean": 30, "std": 10},
+			{"column": "income", "kind": "numeric"}]}`),
 	}
 	d := draft(t, open(t, applicants), o)
 	for i, want := range []string{"rent", "35", "1250"} {

@@ -191,8 +191,10 @@ func (f *gaps) entries(i int, p *profile, e *Encoding) (out []gapEntry) {
 	if n.Log != nil {
 		add("spread", func() string { _, std := p.moments(); return task.Decimal(short(std)) })
 	}
-	if in := e.of(ft.Column); in != nil && in.Mean != nil && f.lacks(i, "mean") && f.lacks(i, "std") {
-		out = append(out, gapEntry{"mean", task.Decimal(*in.Mean)}, gapEntry{"std", task.Decimal(*in.Std)})
+	if in := e.of(ft.Column); in != nil && in.Number() != nil && f.lacks(i, "mean") && f.lacks(i, "std") {
+		if d := in.Number(); d.Spread == 0 || d.Mean != 0 || d.Std != 1 {
+			out = append(out, gapEntry{"mean", task.Decimal(d.Mean)}, gapEntry{"std", task.Decimal(d.Std)})
+		}
 	}
 	if !n.Ordinal && (ft.Actionable || ft.Mutable) {
 		add("bounds", func() string { lo, hi := p.bounds(); return list([]float64{lo, hi}) })

@@ -55,7 +55,7 @@ func FuzzEncoding(f *testing.F) {
 	f.Add([]byte(people))
 	f.Add([]byte(`{"features": [{"column": "a", "kind": "numeric"}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if e, err := parseEncoding(text); err == nil && len(e.Inputs) == 0 {
+		if e, err := parseEncoding(text); err == nil && len(e.inputs) == 0 {
 			t.Error("an encoding without inputs")
 		}
 	})
