@@ -153,14 +153,8 @@ func (n *Standardized) shortest(v float64, x float32) float64 {
 }
 
 func (n *Standardized) level(v float64) int {
-	best, dist := 0, 0.0
-	for i, s := range n.Values {
-		x, _ := Number(s)
-		if d := math.Abs(x - v); i == 0 || d < dist {
-			best, dist = i, d
-		}
-	}
-	return best
+	nearest := slices.MinFunc(n.Levels, func(a, b float64) int { return cmp.Compare(math.Abs(a-v), math.Abs(b-v)) })
+	return Find(n.Values, Decimal(nearest))
 }
 
 func (n *Standardized) group(x float32) int {

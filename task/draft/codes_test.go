@@ -68,7 +68,7 @@ func honest(rng *rand.Rand) map[string]func() float64 {
 func TestNoCodesInHonestData(t *testing.T) {
 	t.Parallel()
 	tried, wrong := 0, map[string]int{}
-	for seed := range uint64(100) {
+	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 11))
 		for _, n := range []int{40, 250, 2000} {
 			columns := honest(rng)

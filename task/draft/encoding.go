@@ -21,7 +21,7 @@ type Encoding struct {
 	inputs []task.Feature // one for each column, in the order of the model's inputs; the Spread of a number is not known
 }
 
-// declaredInput is one input of the model, or all of a column. Keys that the task file has, too, mean what they do there.
+// declaredInput is one input of the model, or all of a column. Keys that the task file has mean what they mean there.
 type declaredInput struct {
 	Name       string     `json:"name"`           // for people
 	Column     string     `json:"column"`         // of the data file
@@ -109,11 +109,12 @@ func (e *Encoding) of(column string) *task.Feature {
 	if e == nil {
 		return nil
 	}
-	i := slices.IndexFunc(e.inputs, func(f task.Feature) bool { return f.Column == column })
-	if i < 0 {
-		return nil
+	for i := range e.inputs {
+		if e.inputs[i].Column == column {
+			return &e.inputs[i]
+		}
 	}
-	return &e.inputs[i]
+	return nil
 }
 
 func favourableIndex(target string) (int, error) {

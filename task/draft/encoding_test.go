@@ -77,10 +77,10 @@ func TestMistakesInEncodings(t *testing.T) {
 		{`{"column": "a", "kind": "numeric", "clip": [2, 1]}`, "clip is a pair [lo, hi]"},
 		{`{"column": "a", "kind": "numeric", "inputs": "index"}`, `"inputs" means nothing for kind numeric`},
 		{`{"column": "a", "kind": "binary", "one": "x", "inputs": "onehot"}`, `a binary input has no "inputs"`},
-		{`{"column": "a", "kind": "onehot", "values": ["x"], "inputs": "idx"}`, `inputs is index, drop_first, onehot or a list`},
+		{`{"column": "a", "kind": "onehot", "values": ["x"], "inputs": "idx"}`, `inputs is index, drop_first`},
 		{`{"column": "a", "kind": "onehot", "values": ["x"], "log": 1}`, `"log" means nothing for kind onehot`},
 		{`{"column": "a", "kind": "thermometer", "thresholds": [2, 1]}`, "thresholds ascend"},
-		{`{"column": "a", "kind": "thermometer", "thresholds": [1], "clip": [1, 2]}`, `"clip" means nothing for kind thermometer`},
+		{`{"column": "a", "kind": "thermometer", "thresholds": [1], "clip": [1, 2]}`, `"clip" means nothing`},
 	} {
 		_, err := parseEncoding([]byte(`{"features": [` + c.features + `]}`))
 		must.Fail(t, err, c.want)
