@@ -288,10 +288,7 @@ func otherScale(std, data float64) bool { return std > 2*data || std < data/2 }
 
 func (p *profile) seen(n *task.Standardized) *profile {
 	seen := *p
-	seen.points = slices.Clone(p.points)
-	for i, v := range seen.points {
-		seen.points[i] = n.Seen(v)
-	}
+	seen.points = mapped(p.points, n.Seen)
 	return &seen
 }
 

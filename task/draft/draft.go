@@ -831,10 +831,10 @@ func side(v float64) string {
 	return task.Decimal(v)
 }
 
-func mapped[T any](list []T, text func(T) string) []string {
-	out := make([]string, len(list))
+func mapped[T, U any](list []T, of func(T) U) []U {
+	out := make([]U, len(list))
 	for i, v := range list {
-		out[i] = text(v)
+		out[i] = of(v)
 	}
 	return out
 }

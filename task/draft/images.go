@@ -85,10 +85,7 @@ func (p *imageDraft) draft(ctx context.Context, from Source, o Options, m *Model
 	if err != nil {
 		return nil, err
 	}
-	labels := make([]string, people.N)
-	for i := range labels {
-		labels[i] = people.Kept[i][0]
-	}
+	labels := mapped(people.Kept, func(kept []string) string { return kept[0] })
 	if p.favourable != "" && p.label != "" && task.Find(labels, p.favourable) < 0 {
 		return nil, fmt.Errorf("column %s has no value %q in %d rows", p.label, p.favourable, people.N)
 	}

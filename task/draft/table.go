@@ -367,22 +367,14 @@ func (p *profile) share(v string) float64 {
 	return task.Rounded(float64(n)/float64(max(p.col.rows, 1)), 6)
 }
 
-func (p *profile) shares(values []string) []float64 {
-	out := make([]float64, len(values))
-	for i, v := range values {
-		out[i] = p.share(v)
-	}
-	return out
-}
+func (p *profile) shares(values []string) []float64 { return mapped(values, p.share) }
 
 func (p *profile) reaching(thresholds []float64) []float64 {
-	out := make([]float64, len(thresholds))
 	all := floats.Sum(p.weights)
-	for i, t := range thresholds {
+	return mapped(thresholds, func(t float64) float64 {
 		at, _ := slices.BinarySearch(p.points, t)
-		out[i] = short(floats.Sum(p.weights[at:]) / all)
-	}
-	return out
+		return short(floats.Sum(p.weights[at:]) / all)
+	})
 }
 
 const digits = 8
