@@ -1,11 +1,13 @@
 package eval
 
 import (
-	"cmp"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
+	"cfq/internal/extsort"
 	"cfq/internal/message"
 )
 
@@ -54,55 +56,62 @@ func (r *Result) Alternatives(by *GroupBy) (all []Alternative, err error) {
 
 // copies finds rows that are equal to others.
 type copies struct {
-	rows     []rowOf
-	distinct bool // IDs say who is who, or hashes are not known
+	shards       int
+	rows         *extsort.Lists // by hash: of each record its hash, that of its ID, and 0 if it is evaluated
+	n, evaluated int
+	distinct     bool // IDs say who is who, or hashes are not known
 }
 
-// rowOf is what is kept of a record: its hash, that of its ID, and whether it is evaluated.
-type rowOf struct {
-	hash, id  uint64
-	evaluated bool
+func newCopies(of *Records) *copies {
+	n := shards(of.n)
+	return &copies{shards: n, rows: extsort.New(n, of.limits.bytes)}
 }
 
 func (c *copies) visitor() Visitor {
 	return VisitRecords(func(some []*Record) error {
 		for _, x := range some {
 			if c.distinct = c.distinct || x.ID != "" && !strings.HasPrefix(x.ID, RowID) || x.Hash == 0; c.distinct {
-				c.rows = nil
 				return nil
 			}
-			row := rowOf{x.Hash, uint64(len(c.rows)), x.Evaluated} // a row of its own
+			row := []uint64{x.Hash, uint64(c.n), uint64(count(!x.Evaluated))} // a row of its own
 			if x.ID != "" {
-				row.id = textHash(x.ID)
+				row[1] = textHash(x.ID)
 			}
-			c.rows = append(c.rows, row)
+			c.n, c.evaluated = c.n+1, c.evaluated+count(x.Evaluated)
+			if err := c.rows.Append(int(mixed(x.Hash)%uint64(c.shards)), appendFixed(nil, row)); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
 }
 
 // count counts the rows that are equal to an earlier one; 0 when they are few, or IDs say who is who.
-func (c *copies) count() int {
-	evaluated := 0
-	for _, r := range c.rows {
-		evaluated += count(r.evaluated)
+func (c *copies) count() (int, error) {
+	if c.distinct {
+		return 0, nil
 	}
-	slices.SortFunc(c.rows, func(a, b rowOf) int {
-		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.id, b.id), count(b.evaluated)-count(a.evaluated))
-	})
-	rows := slices.CompactFunc(slices.Clone(c.rows), func(a, b rowOf) bool { return a.hash == b.hash && a.id == b.id })
-	again := func(rows []rowOf) (n int) {
+	again := func(rows [][]uint64) (n int) {
 		for i := 1; i < len(rows); i++ {
-			n += count(rows[i].hash == rows[i-1].hash)
+			n += count(rows[i][0] == rows[i-1][0])
 		}
 		return n
 	}
-	all := again(rows)
-	ofThese := again(slices.DeleteFunc(rows, func(r rowOf) bool { return !r.evaluated }))
-	if float64(all) > maxCopies*float64(len(c.rows)) || float64(ofThese) > maxCopies*float64(evaluated) {
-		return all
+	var all, ofThese int
+	for i := range c.shards {
+		numbers := make([]uint64, c.rows.Size(i)/8)
+		if err := binary.Read(c.rows.Reader(i), binary.LittleEndian, numbers); err != nil {
+			return 0, fmt.Errorf("eval: temporary file: %w", err)
+		}
+		rows := slices.SortedFunc(slices.Chunk(numbers, 3), slices.Compare)
+		rows = slices.CompactFunc(rows, func(a, b []uint64) bool { return slices.Equal(a[:2], b[:2]) })
+		all += again(rows)
+		ofThese += again(slices.DeleteFunc(rows, func(r []uint64) bool { return r[2] == 1 }))
 	}
-	return 0
+	if float64(all) > maxCopies*float64(c.n) || float64(ofThese) > maxCopies*float64(c.evaluated) {
+		return all, nil
+	}
+	return 0, nil
 }
 
 func (r *Result) variant(by *GroupBy, distinct, others bool) (_ *Result, err error) {

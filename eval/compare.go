@@ -251,7 +251,7 @@ func pairedTau(people [][][]*Record, model int, s *Settings, quant bool) weighte
 			}
 		}
 		if issued {
-			return float64(issuedCurve(margins[0], counts[0]).fromTop(onePercent, 1).Value)
+			return float64(issuedCurve(margins[0], slices.Values(counts[0])).fromTop(onePercent, 1).Value)
 		}
 		return float64(solvedCurve(margins, counts).fromTop(onePercent, 1).Value)
 	}

@@ -251,9 +251,12 @@ func TestCopiesByTheDefinition(t *testing.T) {
 
 func copiesIn(t testing.TB, r *Records) int {
 	t.Helper()
-	var c copies
+	c := newCopies(r)
 	must.Do(t, r.Visit(c.visitor()))
-	return c.count()
+	n, err := c.count()
+	must.Do(t, err)
+	must.Do(t, c.rows.Close())
+	return n
 }
 
 func TestCopiesAmongThoseEvaluated(t *testing.T) {

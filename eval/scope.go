@@ -1,9 +1,6 @@
 package eval
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // resultAccumulator adds up what a Result says of some of the people: counts, exact sums, and lists for order
 // statistics. So a Result does not depend on the order of the people, and memory does not grow with their number.
@@ -99,7 +96,7 @@ func (y *resultAccumulator) count(of []*Record) {
 	p := &y.people
 	p.Read += len(of)
 	p.People++
-	var rows [][2]uint64 // with promises
+	rows := map[[2]uint64]bool{} // with promises
 	var evaluated, free bool
 	for _, r := range of {
 		p.Labelled += count(r.Label >= 0)
@@ -107,9 +104,9 @@ func (y *resultAccumulator) count(of []*Record) {
 		p.Evaluated += count(r.Evaluated)
 		p.BothRefuse += count(r.reverse())
 		row := [2]uint64{uint64(r.Row), r.Hash}
-		if r.Issued == nil || !slices.Contains(rows, row) { // or it is listed once more, for another promise
+		if r.Issued == nil || !rows[row] { // or it is listed once more, for another promise
 			if r.Issued != nil {
-				rows = append(rows, row)
+				rows[row] = true
 			}
 			y.rows.all++
 			y.rows.labelled += count(r.Label >= 0)

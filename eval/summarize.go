@@ -11,13 +11,15 @@ import (
 // Judge, or those of several machines. It fails when they were not made with the settings. Others who look at the
 // records do so meanwhile. Close frees the records when they are not wanted any more.
 func Summarize(records *Records, s Settings, file DataFile, others ...Visitor) (*Result, error) {
-	judged, copies := newJudgedSample(&s), &copies{}
+	judged, copies := newJudgedSample(&s), newCopies(records)
+	defer copies.rows.Close() //nolint:errcheck // nothing in it is wanted any more
 	r, err := metricsOf(records, s, file, append(others, judged.visitor(), copies.visitor())...)
 	if err != nil {
 		return nil, err
 	}
-	records.judged, records.copies = judged, copies.count()
-	return r, nil
+	records.judged = judged
+	records.copies, err = copies.count()
+	return r, err
 }
 
 func metricsOf(records *Records, s Settings, file DataFile, others ...Visitor) (*Result, error) {

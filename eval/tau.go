@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"iter"
 	"math"
 	"slices"
 
@@ -92,7 +93,7 @@ type promiseCount struct {
 func solvedCurve(margins []float64, promises [][]promiseCount) (c vdCurve) {
 	for i, t := range margins {
 		s := vdStep{margin: Float(t), solved: Float(t)}
-		s.addAll(promises[i])
+		s.addAll(slices.Values(promises[i]))
 		if s.n == 0 {
 			continue
 		}
@@ -108,19 +109,19 @@ func solvedCurve(margins []float64, promises [][]promiseCount) (c vdCurve) {
 }
 
 // issuedCurve takes the promises issued with the lowest evaluated margin or a larger one, by their margin, ascending.
-func issuedCurve(lowest float64, promises []promiseCount) vdCurve {
+func issuedCurve(lowest float64, promises iter.Seq[promiseCount]) vdCurve {
 	s := vdStep{margin: Float(lowest), solved: Float(lowest)}
 	s.addAll(promises)
 	c := vdCurve{s}
-	for _, p := range promises {
+	for p := range promises {
 		s.margin, s.n, s.broken = Float(max(p.margin, lowest)), s.n-p.n, s.broken-p.broken
 		c = c.add(s) // with no promises at last
 	}
 	return c
 }
 
-func (s *vdStep) addAll(promises []promiseCount) {
-	for _, p := range promises {
+func (s *vdStep) addAll(promises iter.Seq[promiseCount]) {
+	for p := range promises {
 		s.n, s.broken = s.n+p.n, s.broken+p.broken
 	}
 }
@@ -192,13 +193,15 @@ func (y *resultAccumulator) tau01(model int) Tau {
 // with the largest margins, and never less than 736, together: of fewer it could not say that 1 % break or less unless
 // hardly any did.
 func (x *issuedScope) tau(lowest, confidence float64) Tau {
-	n, broken := x.own.len(), x.broken.ranked()
-	promises := make([]promiseCount, 0, n)
-	breaking := 0
-	for _, own := range x.own.ranked() {
-		breaks := count(breaking < len(broken) && broken[breaking] <= own)
-		breaking += breaks
-		promises = append(promises, promiseCount{own, 1, breaks})
+	n, all, broken := x.own.len(), x.own.ranked(), x.broken.ranked()
+	promises := func(yield func(promiseCount) bool) {
+		breaking := 0
+		for _, own := range all {
+			breaks := count(breaking < len(broken) && broken[breaking] <= own)
+			if breaking += breaks; !yield(promiseCount{own, 1, breaks}) {
+				return
+			}
+		}
 	}
 	return issuedCurve(lowest, promises).tau(confidence, min(n, max(736, n/2)))
 }
