@@ -1,7 +1,6 @@
 package ptq
 
 import (
-	"path/filepath"
 	"testing"
 
 	"gonum.org/v1/gonum/stat"
@@ -21,23 +20,15 @@ import (
 func TestGap(t *testing.T) {
 	orttest.Need(t)
 	for _, c := range []struct {
-		data, test, split, model string
-		limit                    float64
+		data, model string
+		limit       float64
 	}{
-		{"adult", "adult.test.gz", "", "logreg-s0.onnx", .02},
-		{"german", "german.data", "split.json", "logreg-s0.onnx", .02},
-		{"compas", "compas-scores-two-years.csv.gz", "split.json", "mlp2-s0.onnx", .05},
-		{"compas", "compas-scores-two-years.csv.gz", "split.json", "mlp2-s4.onnx", .05},
+		{"adult", "logreg-s0.onnx", .02},
+		{"german", "logreg-s0.onnx", .02},
+		{"compas", "mlp2-s0.onnx", .05},
+		{"compas", "mlp2-s4.onnx", .05},
 	} {
-		in, err := task.Load(filepath.Join("..", "reproduce", "testdata", "tasks", c.data+".yaml"))
-		must.Do(t, err)
-		var o task.ReadOptions
-		if c.split != "" {
-			if o.Only, err = task.LoadRows(realdata.Dir(t, "models", c.data, c.split)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		people := must.Get(task.Read(t.Context(), realdata.Dir(t, "data", c.data, c.test), in, o))(t)
+		in, people := realPeople(t, realdata.Dir(t), c.data)
 		m := must.Get(onnxio.Load(t.Context(), realdata.Dir(t, "models", c.data, c.model), ort.Options{}))(t)
 		f := must.Get(OpenFor(m, in, 2))(t)
 		t.Cleanup(func() { _ = f.Close() })

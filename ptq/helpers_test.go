@@ -2,10 +2,12 @@ package ptq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"cfq/internal/must"
@@ -40,6 +42,13 @@ func quantized(t *testing.T, g *graph.Model, tk *task.Task, people *task.People,
 	r := must.Get(Quantize(t.Context(), loaded(t, g), tk, people, o, append(run, Run{})[0]))(t)
 	must.Do(t, r.Verified.Err())
 	return r
+}
+
+func wantInputError(t *testing.T, err error, want string) {
+	t.Helper()
+	if input := (*InputError)(nil); !errors.As(err, &input) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want it to say %q", err, want)
+	}
 }
 
 // mustRecipe is NewRecipe of what is known to be right.

@@ -3,7 +3,6 @@ package ptq
 import (
 	"bytes"
 	"context"
-	"errors"
 	"reflect"
 	"regexp"
 	"strings"
@@ -163,9 +162,7 @@ func TestRuntimeErrors(t *testing.T) {
 		_, err := Quantize(context.Background(), loaded(t, c.m), tk, people, o, run)
 		_, planErr := FromPlan(context.Background(), loaded(t, c.m), f, nil, run)
 		for _, err := range []error{err, planErr} {
-			if input := (*InputError)(nil); !errors.As(err, &input) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%s: %v, want it to say %q", c.version, err, c.want)
-			}
+			wantInputError(t, err, c.want)
 		}
 		if work > 0 {
 			t.Errorf("%s: %d steps of work were done", c.version, work)

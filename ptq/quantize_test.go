@@ -274,11 +274,9 @@ func TestBudgetOfBytes(t *testing.T) {
 			t.Errorf("budget %v: %v bits are stored for a weight, %v of them codes", budget, r.Stored, r.Bits)
 		}
 	}
-	var input *InputError
-	if _, err := Quantize(t.Context(), loaded(t, m), tk, people,
-		mustRecipe(CFPTQ, "allocate.budget=2", "allocate.cost=bytes"), Run{}); !errors.As(err, &input) {
-		t.Errorf("two bits with all that comes on top: %v", err)
-	}
+	two := mustRecipe(CFPTQ, "allocate.budget=2", "allocate.cost=bytes") // with all that comes on top
+	_, err := Quantize(t.Context(), loaded(t, m), tk, people, two, Run{})
+	wantInputError(t, err, "budget too small")
 }
 
 // With activations of fewer bits the same budget of bit operations buys wider weights.

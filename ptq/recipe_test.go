@@ -141,10 +141,7 @@ func TestSettingMistakes(t *testing.T) {
 		if err == nil {
 			err = r.Check()
 		}
-		var input *InputError
-		if !errors.As(err, &input) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s %s: %v, want it to say %q", c.method, c.settings, err, c.want)
-		}
+		wantInputError(t, err, c.want)
 	}
 }
 

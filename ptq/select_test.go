@@ -2,7 +2,6 @@ package ptq
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -75,8 +74,6 @@ func TestKeepFloat(t *testing.T) {
 		"is no pattern":                   mustRecipe(CFPTQ, "allocate.keep-float=[]"),
 	} {
 		_, err := Quantize(ctx, loaded(t, m), tk, people, o, Run{})
-		if input := (*InputError)(nil); !errors.As(err, &input) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want it to say %q", err, want)
-		}
+		wantInputError(t, err, want)
 	}
 }

@@ -60,10 +60,7 @@ func TestProfileOptions(t *testing.T) {
 	for part, probes := range map[string]int{"allocate.budget: want 2 to 8": 2, "1 probes": 1} {
 		o.Probes = probes
 		_, err := Sensitivity(t.Context(), loaded(t, m), tk, people, o, Run{})
-		var input *InputError
-		if !errors.As(err, &input) || !strings.Contains(err.Error(), part) {
-			t.Errorf("error %v, want %q", err, part)
-		}
+		wantInputError(t, err, part)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	o.Recipe.Allocate.Budget, o.Probes = 4, 0

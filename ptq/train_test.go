@@ -333,13 +333,10 @@ func TestTrainingGoesOn(t *testing.T) {
 	}
 	// Several trainings cannot have one checkpoint.
 	o.Target = &Target{VD: 0.1, Margin: 0.1, HoldOut: 0.3, Confidence: 0.95, Sample: 1}
-	if _, err := Smallest(t.Context(), f.m, f.tk, f.people, o, given); !errors.As(err, &input) {
-		t.Errorf("a search for a target with a checkpoint: %v", err)
-	}
-	if _, err := Sweep(t.Context(), f.m, f.tk, f.people, f.people,
-		SweepOptions{Given: given}); !errors.As(err, &input) {
-		t.Errorf("a sweep with a checkpoint: %v", err)
-	}
+	_, err = Smallest(t.Context(), f.m, f.tk, f.people, o, given)
+	wantInputError(t, err, "checkpoint")
+	_, err = Sweep(t.Context(), f.m, f.tk, f.people, f.people, SweepOptions{Given: given})
+	wantInputError(t, err, "checkpoint")
 }
 
 // Objectives of labels need them, for two classes.
@@ -353,12 +350,10 @@ func TestTrainingNeedsLabels(t *testing.T) {
 		}
 		o := short(mustRecipe(CFQQAT, fmt.Sprint("train.objective=", doc.Name)))
 		_, err := Quantize(t.Context(), f.m, f.tk, f.people, o, Run{})
-		var input *InputError
-		switch {
-		case doc.Labels && (!errors.As(err, &input) || !strings.Contains(err.Error(), string(doc.Name))):
-			t.Errorf("%s without labels: %v", doc.Name, err)
-		case !doc.Labels && err != nil:
-			t.Errorf("%s: %v", doc.Name, err)
+		if doc.Labels {
+			wantInputError(t, err, string(doc.Name))
+		} else {
+			must.Do(t, err)
 		}
 	}
 }
@@ -366,27 +361,20 @@ func TestTrainingNeedsLabels(t *testing.T) {
 func TestTrainingErrors(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	var input *InputError
 	for _, method := range []MethodName{CFQQAT, LSQ, MixedQAT} {
 		_, err := OpenFleet(t.Context(), loaded(t, m), tk, few(people, 40),
 			Draws{Recipe: short(mustRecipe(method)), Models: 1, Seed: 1}, Run{})
-		if !errors.As(err, &input) || !strings.Contains(err.Error(), string(method)) {
-			t.Errorf("deployments of %s: %v", method, err)
-		}
+		wantInputError(t, err, string(method))
 	}
 	online := mustRecipe(CFQQAT, "train.objective=validity", "train.teacher-online=true")
 	promised := Run{Promises: make([]recourse.Action, 40)}
 	_, err := Quantize(t.Context(), loaded(t, m), tk, few(people, 40), online, promised)
-	if !errors.As(err, &input) || !strings.Contains(err.Error(), "promises replace teacher actions") {
-		t.Errorf("promises and teacher actions: %v", err)
-	}
+	wantInputError(t, err, "promises replace teacher actions")
 	alike := few(people, 40)
 	alike.Subgroups = nil
 	by := short(mustRecipe(CFQQAT, "train.objective=group"))
 	_, err = Quantize(t.Context(), loaded(t, m), tk, alike, by, Run{})
-	if !errors.As(err, &input) || !strings.Contains(err.Error(), "subgroup: true") {
-		t.Errorf("groups of people who have none: %v", err)
-	}
+	wantInputError(t, err, "subgroup: true")
 	o := short(mustRecipe(LSQ))
 	o.Train.Rate = 1e9
 	_, err = Quantize(t.Context(), loaded(t, m), tk, few(people, 40), o, Run{})

@@ -57,41 +57,11 @@ func pixels(rows int) []float32 {
 
 func found(t *testing.T, m *graph.Model) []quant.LayerInfo {
 	t.Helper()
-	layers := must.Get(quant.FindLayers(m))(t)
+	layers := layersOf(t, m)
 	if len(layers) != 2 || layers[0].Conv == nil || layers[0].Fixed != "" {
 		t.Fatalf("layers %+v", layers)
 	}
 	return layers
-}
-
-// The score of a convolution, too, is the mean l1 norm of central differences of the
-// rows' losses by every weight.
-func TestGradientOfAConvolution(t *testing.T) {
-	t.Parallel()
-	m := picture("Tanh")
-	c := open(t, m)
-	layers := found(t, m)
-	x := pixels(3)
-	got := must.Get(Gradient(context.Background(), c, layers, x, nil))(t)
-	loss := func(m *graph.Model) []float64 {
-		margins := must.Get(c.With(m).Margins(context.Background(), x))(t)
-		out := make([]float64, len(margins))
-		for i, v := range margins {
-			out[i] = math.Log1p(math.Exp(-float64(v)))
-		}
-		return out
-	}
-	var want float64
-	for i := range layers[0].W {
-		const h = 2e-2
-		up, down := loss(nudged(m, "w1", i, h)), loss(nudged(m, "w1", i, -h))
-		for r := range up {
-			want += math.Abs(up[r]-down[r]) / (2 * h) / 3
-		}
-	}
-	if math.Abs(got[0]-want) > 2e-3*want {
-		t.Errorf("score %v, by differences %v", got[0], want)
-	}
 }
 
 // With weights alone in few bits and all linear behind it, a convolution has its exact margin error.

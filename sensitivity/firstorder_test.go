@@ -57,7 +57,7 @@ func TestFirstOrderIsNearlyMeasured(t *testing.T) {
 	t.Parallel()
 	m := deep(7)
 	c := open(t, m)
-	layers := must.Get(quant.FindLayers(m))(t)
+	layers := layersOf(t, m)
 	r := rand.New(rand.NewPCG(8, 9))
 	x := make([]float32, 300*5)
 	for i := range x {
@@ -106,7 +106,7 @@ func TestFirstOrderBehindTheIntegerInput(t *testing.T) {
 	t.Parallel()
 	m := line([]float32{.5, -1, 2, .25, 1, -.75}, 2)
 	c := open(t, m)
-	layers := must.Get(quant.FindLayers(m))(t)
+	layers := layersOf(t, m)
 	input := &quant.Input{Value: "x", Scale: 1. / 64, Columns: []quant.InputColumn{
 		{Source: 0, Lo: -2, Hi: 1, Gain: 1},
 		{Source: 0, Lo: 1, Hi: 4, Gain: 1},

@@ -20,7 +20,7 @@ func TestRows(t *testing.T) {
 	for i, b := range []float32{2, -15, -13, 1} { // the second and the third unit never fire
 		m = nudged(m, "b1", i, b)
 	}
-	c, layers := open(t, m), dense(t, m)
+	c, layers := open(t, m), layersOf(t, m)
 	rng := rand.New(rand.NewPCG(3, 4))
 	x := make([]float32, 1000*3)
 	for i := range x {
@@ -66,7 +66,7 @@ func TestRowsBehindNothing(t *testing.T) {
 			m.Graph.Inits[k] = graph.FromFloats("w2", []float32{0, 1, 0, 1, 0, -1, 2, 1}, 2, 4)
 		}
 	}
-	layers := dense(t, m)
+	layers := layersOf(t, m)
 	got := must.Get(Rows(context.Background(), open(t, m), layers[:1], []float32{1, 2, 3, -1, 0, 1},
 		func(int) ([]Change, error) {
 			w := slices.Clone(layers[0].W)
@@ -78,7 +78,7 @@ func TestRowsBehindNothing(t *testing.T) {
 	}
 }
 
-func dense(t *testing.T, m *graph.Model) []quant.LayerInfo {
+func layersOf(t *testing.T, m *graph.Model) []quant.LayerInfo {
 	t.Helper()
 	return must.Get(quant.FindLayers(m))(t)
 }

@@ -81,38 +81,44 @@ func nudged(m *graph.Model, name string, i int, by float32) *graph.Model {
 	return c
 }
 
-// The score against its definition, eq. cfptq_sensitivity: the mean over rows of
-// the l1 norm of central differences of the row's loss by every single weight.
+// The scores against their definition, eq. cfptq_sensitivity: the mean over rows of the l1 norm of central differences of
+// the row's loss by every single weight, of dense layers and of a convolution.
 func TestGradientIsTheDefinition(t *testing.T) {
 	t.Parallel()
-	m := network()
-	c := open(t, m)
-	layers := must.Get(quant.FindLayers(m))(t)
-	x := []float32{.2, -.4, 1, -1, .3, .6, .8, .8, -.2}
-	classes := []int{1, 0, 1}
-	got := must.Get(Gradient(context.Background(), c, layers, x, classes))(t)
-	loss := func(m *graph.Model) []float64 {
-		margins := must.Get(c.With(m).Margins(context.Background(), x))(t)
-		out := make([]float64, len(margins))
-		for i, v := range margins {
-			if classes[i] == 0 {
-				v = -v
+	for _, tt := range []struct {
+		m       *graph.Model
+		x       []float32 // three rows
+		classes []int
+		checked int // layers
+	}{
+		{network(), []float32{.2, -.4, 1, -1, .3, .6, .8, .8, -.2}, []int{1, 0, 1}, 2},
+		{picture("Tanh"), pixels(3), nil, 1},
+	} {
+		c, layers := open(t, tt.m), layersOf(t, tt.m)
+		got := must.Get(Gradient(t.Context(), c, layers, tt.x, tt.classes))(t)
+		loss := func(m *graph.Model) []float64 {
+			margins := must.Get(c.With(m).Margins(t.Context(), tt.x))(t)
+			out := make([]float64, len(margins))
+			for i, v := range margins {
+				if tt.classes != nil && tt.classes[i] == 0 {
+					v = -v
+				}
+				out[i] = math.Log1p(math.Exp(-float64(v)))
 			}
-			out[i] = math.Log1p(math.Exp(-float64(v)))
+			return out
 		}
-		return out
-	}
-	for k, l := range layers {
-		var want float64
-		for i := range l.W {
-			const h = 2e-2
-			up, down := loss(nudged(m, l.Weight, i, h)), loss(nudged(m, l.Weight, i, -h))
-			for r := range up {
-				want += math.Abs(up[r]-down[r]) / (2 * h) / 3
+		for k, l := range layers[:tt.checked] {
+			var want float64
+			for i := range l.W {
+				const h = 2e-2
+				up, down := loss(nudged(tt.m, l.Weight, i, h)), loss(nudged(tt.m, l.Weight, i, -h))
+				for r := range up {
+					want += math.Abs(up[r]-down[r]) / (2 * h) / 3
+				}
 			}
-		}
-		if math.Abs(got[k]-want) > 2e-3*want {
-			t.Errorf("layer %q scores %v, by differences %v", l.Node, got[k], want)
+			if math.Abs(got[k]-want) > 2e-3*want {
+				t.Errorf("layer %q scores %v, by differences %v", l.Node, got[k], want)
+			}
 		}
 	}
 }
@@ -121,7 +127,7 @@ func TestMeasured(t *testing.T) {
 	t.Parallel()
 	m := network()
 	c := open(t, m)
-	layers := must.Get(quant.FindLayers(m))(t)
+	layers := layersOf(t, m)
 	// A quantizer that adds 1/bits to the first weight of the layer.
 	formats := quant.Formats()
 	openWith := func(layer, format int) (*classifier.Model, error) {

@@ -45,7 +45,7 @@ func TestTraceIsTheTrace(t *testing.T) {
 	t.Parallel()
 	m := network()
 	c := open(t, m)
-	layers := must.Get(quant.FindLayers(m))(t)
+	layers := layersOf(t, m)
 	x := []float32{.2, -.4, 1, -1, .3, .6, .8, .8, -.2, -.5, -.9, .1}
 	classes := []int{1, 0, 1, 0}
 	loss := func(m *graph.Model) float64 {
@@ -121,7 +121,7 @@ func TestTraceOfALinearModel(t *testing.T) {
 	} {
 		w := draw(tt.outputs * in)
 		m := line(w, int64(tt.outputs), tt.head...)
-		layers := must.Get(quant.FindLayers(m))(t)
+		layers := layersOf(t, m)
 		var want float64
 		for i := range rows {
 			row := x[i*in : (i+1)*in]
@@ -167,7 +167,7 @@ func TestTraceDraws(t *testing.T) {
 	t.Parallel()
 	m := network()
 	c := open(t, m)
-	layers := must.Get(quant.FindLayers(m))(t)
+	layers := layersOf(t, m)
 	x := slices.Repeat([]float32{.2, -.4, 1}, 100)
 	trace := func(layers []quant.LayerInfo, x []float32, o TraceOptions) []float64 {
 		traces, _ := traced(t, c, layers, x, nil, o)
