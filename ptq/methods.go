@@ -20,6 +20,8 @@ type Method struct {
 
 // Methods is the table of methods. Those with Paper set are the paper's training-free rows.
 func Methods() []Method {
+	pact, pruned := stepSizes(onFactual, allocatorUniform, qat.Task), stepSizes(onFactual, allocatorUniform, qat.Task)
+	pact.Train.Quantizers, pact.Write.Compute, pruned.Train.Sparsity = qat.PACT, computeInteger, 0.5
 	list := []Method{
 		{
 			Name: CFPTQ, Recipe: counterfactual(),
@@ -54,7 +56,7 @@ func Methods() []Method {
 			Doc: "the same bit width in every layer, trained on the labels, with learned step sizes", Paper: "QAT (LSQ)",
 		},
 		{
-			Name: PACT, Recipe: clipping(), Paper: "QAT (PACT)",
+			Name: PACT, Recipe: pact, Paper: "QAT (PACT)",
 			Doc: "the same bit width in every layer, trained on the labels, with learned clipping of activations, which " +
 				"write.compute=integer has",
 		},
@@ -63,7 +65,7 @@ func Methods() []Method {
 			Doc: "bit widths of layers by the quantization error of the margin at factual rows, trained as lsq",
 		},
 		{
-			Name: PruneQAT, Recipe: pruned(), Paper: "Prune+Quant",
+			Name: PruneQAT, Recipe: pruned, Paper: "Prune+Quant",
 			Doc: "as lsq, half of the weights being zero (train.sparsity)",
 		},
 		{
@@ -112,18 +114,6 @@ func (r Recipe) trained(objective Objective) Recipe {
 func stepSizes(points CalibrateOn, rule Allocator, objective Objective) Recipe {
 	r := paper(points, points, rule).trained(objective)
 	r.Round.Scales, r.Train.Quantizers = scalesPerChannel, qat.LSQ
-	return r
-}
-
-func clipping() Recipe {
-	r := stepSizes(onFactual, allocatorUniform, qat.Task)
-	r.Train.Quantizers, r.Write.Compute = qat.PACT, computeInteger
-	return r
-}
-
-func pruned() Recipe {
-	r := stepSizes(onFactual, allocatorUniform, qat.Task)
-	r.Train.Sparsity = 0.5
 	return r
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -74,7 +75,11 @@ func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, people *t
 		return nil, err
 	}
 	r.Recipe = f.Recipe
-	if made, err := readRecipe(f.Recipe); err == nil { // it may have been edited
+	text, err := json.Marshal(f.Recipe)
+	if err != nil {
+		return nil, err
+	}
+	if made, err := ParseRecipe("recipe", text); err == nil { // it may have been edited
 		r.Method, r.Allocator, r.Rounding = made.Method, made.Allocate.Rule, made.Round.Rule
 		r.Budget, r.Cost = made.Allocate.Budget, made.Allocate.Cost
 	}

@@ -210,13 +210,6 @@ func (r *Recipe) checkRun(run *Run) error {
 	return nil
 }
 
-func checkBudget(bits float64) error {
-	if !(bits >= minBudget && bits <= maxBudget) {
-		return fmt.Errorf("invalid budget %v: want 2 to 8 bits per weight", bits)
-	}
-	return nil
-}
-
 // InputError is an error in what was given: recipe, model, task or people.
 type InputError struct{ error }
 

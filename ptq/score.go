@@ -58,7 +58,12 @@ func (c *layerFits) score(ctx context.Context) (*layerScores, error) {
 	switch rule {
 	case allocatorExact:
 	case allocatorOptimum:
-		s.layerErrors = s.gains()
+		s.layerErrors = make([][]float64, len(c.net.layers))
+		for i, score := range s.gradients { // the terms of eq. cfptq_budget, with the sign of errors
+			for _, f := range quant.Formats() {
+				s.layerErrors[i] = append(s.layerErrors[i], -score*float64(f.Bits))
+			}
+		}
 		return s, nil
 	case allocatorHAWQ:
 		s.layerErrors, err = c.curvatures(ctx, points, classes)
@@ -76,19 +81,6 @@ func (c *layerFits) score(ctx context.Context) (*layerScores, error) {
 			"quantization error of each bit width")
 	}
 	return s, err
-}
-
-// gains are the terms of the paper's objective by layer and format, with the sign of errors.
-//
-// Reference: eq. cfptq_budget.
-func (s *layerScores) gains() [][]float64 {
-	out := make([][]float64, len(s.net.layers))
-	for i, score := range s.gradients {
-		for _, f := range quant.Formats() {
-			out[i] = append(out[i], -score*float64(f.Bits))
-		}
-	}
-	return out
 }
 
 // curvatures are the errors of layers and formats as HAWQ-V2 has them: the mean eigenvalue of the Hessian of the loss

@@ -182,13 +182,5 @@ func (r Recipe) Texts() map[string]string {
 	return texts
 }
 
-func readRecipe(texts map[string]string) (Recipe, error) {
-	data, err := json.Marshal(texts)
-	if err != nil {
-		return Recipe{}, err
-	}
-	return ParseRecipe("recipe", data)
-}
-
 // MarshalJSON writes Texts.
 func (r Recipe) MarshalJSON() ([]byte, error) { return json.Marshal(r.Texts()) }

@@ -178,7 +178,9 @@ func (o SweepOptions) resolve() (SweepOptions, error) {
 	}
 	o.Budgets = slices.Compact(slices.Sorted(slices.Values(o.Budgets)))
 	for _, b := range o.Budgets {
-		errs = append(errs, checkBudget(b))
+		if !(b >= minBudget && b <= maxBudget) {
+			errs = append(errs, fmt.Errorf("invalid budget %v: want 2 to 8 bits per weight", b))
+		}
 	}
 	for i, name := range o.Methods {
 		if _, err := o.Recipe(name); err != nil {

@@ -92,9 +92,8 @@ func newRowErrors(l *quant.LayerInfo, changes []Change) rowErrors {
 			ch.B[o] -= b
 		}
 	}
-	sums := make([]float64, 3*len(changes)*l.Out)
 	n := len(changes) * l.Out
-	return rowErrors{layer: l, changes: changes, seen: sums[:n], passing: sums[n : 2*n], own: sums[2*n:]}
+	return rowErrors{l, changes, make([]float64, n), make([]float64, n), make([]float64, n), 0}
 }
 
 func (s *rowErrors) add(h, z, g []float32, rows int) {
