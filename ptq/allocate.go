@@ -20,27 +20,23 @@ import (
 // layer stays in float), one for the layer, or one for each of its rows.
 type assignment [][]int
 
-type allocation struct {
-	widths  assignment
-	learned *Learned // nil where bit widths were not learned
-}
-
-func (c *calibration) allocate(ctx context.Context, budget float64) (a allocation, err error) {
+// allocate also returns what came of learning bit widths, nil where they were not learned.
+func (c *calibration) allocate(ctx context.Context, budget float64) (w assignment, learned *Learned, err error) {
 	s := c.scores
 	if c.net.recipe.Allocate.Rule == allocatorLearned {
-		if s, a.learned, err = c.trainer.learn(ctx, s, budget); err != nil {
-			return a, err
+		if s, learned, err = c.trainer.learn(ctx, s, budget); err != nil {
+			return nil, nil, err
 		}
 	}
 	if c.net.recipe.Allocate.Cost == CostBytes {
-		a.widths, err = s.fitBytes(budget)
+		w, err = s.fitBytes(budget)
 	} else {
-		a.widths, _, err = s.within(budget, 0)
+		w, _, err = s.within(budget, 0)
 	}
 	if errors.Is(err, allocate.ErrBudget) {
 		err = inputError(fmt.Errorf("a budget of %v bits per weight (cost: %s): %w", budget, c.net.recipe.Allocate.Cost, err))
 	}
-	return a, err
+	return w, learned, err
 }
 
 // unit is what has a bit width of its own: a layer or a row of it.

@@ -101,7 +101,11 @@ func (c *layerFits) tooSmall() (warnings []string) {
 	switch {
 	case c.net.recipe.Calibrate.Points == onFactual:
 	case c.fitSet.Recourse == 0:
-		warnings = append(warnings, c.sample.noRecourse()+": calibrated on factual rows alone, as mixed-ptq would be")
+		why := "no row is refused and has recourse"
+		if c.sample.promises != nil {
+			why = "no row has a promise that changes anything"
+		}
+		warnings = append(warnings, why+": calibrated on factual rows alone, as mixed-ptq would be")
 	default:
 		few(c.fitSet.Recourse, "recourse points")
 	}

@@ -31,8 +31,9 @@ func calibratedLoans(t *testing.T, n int, r Recipe, workers int) (*calibration, 
 
 func drawnOf(t *testing.T, c *calibration, v calib.Variation, rows, k int) ([]byte, *quant.Plan) {
 	t.Helper()
-	a := must.Get(c.allocate(t.Context(), 4))(t)
-	onnx, plan, err := c.draw(t.Context(), a.widths, v, rows, k)
+	widths, _, err := c.allocate(t.Context(), 4)
+	must.Do(t, err)
+	onnx, plan, err := c.draw(t.Context(), widths, v, rows, k)
 	must.Do(t, err)
 	return onnx, plan
 }

@@ -85,25 +85,18 @@ func TestWhyNoRecourse(t *testing.T) {
 	t.Parallel()
 	m, tk, all := loans(t, "test.csv")
 	people := all.Subset([]int{0, 2}) // both approved
-	promises := func(s recourse.Status) []recourse.Action {
-		var list []recourse.Action
-		for i := range people.N {
-			x := people.X[i*people.Dim : (i+1)*people.Dim]
-			list = append(list, recourse.Action{Status: s, Point: x, Delta: make([]float32, people.Dim)})
-		}
-		return list
+	var unchanged []recourse.Action
+	for i := range people.N {
+		x := people.X[i*people.Dim : (i+1)*people.Dim]
+		unchanged = append(unchanged, recourse.Action{Status: recourse.Found, Point: x, Delta: make([]float32, people.Dim)})
 	}
-	for _, c := range []struct {
-		promises []recourse.Action
-		want     string
-	}{
-		{nil, "no row is refused and has recourse: "},
-		{promises(recourse.Found), "the promises change nothing for any row: "},
-		{promises(recourse.NoneFound), "no row has a promise: "},
+	for want, promises := range map[string][]recourse.Action{
+		"no row is refused and has recourse: ":         nil,
+		"no row has a promise that changes anything: ": unchanged,
 	} {
-		q := calibrated(t, m, tk, people, mustRecipe(CFPTQ, "allocate.rule=uniform"), Run{Promises: c.promises})
-		if !slices.ContainsFunc(q.warnings, func(w string) bool { return strings.HasPrefix(w, c.want) }) {
-			t.Errorf("warnings %q, want %q", q.warnings, c.want)
+		q := calibrated(t, m, tk, people, mustRecipe(CFPTQ, "allocate.rule=uniform"), Run{Promises: promises})
+		if !slices.ContainsFunc(q.warnings, func(w string) bool { return strings.HasPrefix(w, want) }) {
+			t.Errorf("warnings %q, want %q", q.warnings, want)
 		}
 	}
 }

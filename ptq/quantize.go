@@ -93,17 +93,17 @@ func (p *network) calibrate(ctx context.Context, people *task.People) (*layerFit
 
 // quantize is Quantize of a candidate, which may never be written: its margin error is not measured.
 func (c *calibration) quantize(ctx context.Context, budget float64) (*Result, error) {
-	a, err := c.allocate(ctx, budget) // bit widths within the budget
+	widths, learned, err := c.allocate(ctx, budget) // bit widths within the budget
 	if err != nil {
 		return nil, err
 	}
-	layers, refined, err := c.fits.refine(ctx, c.fits.assemble(c.fits.layers, a.widths), c.fits.fitSet)
+	layers, refined, err := c.fits.refine(ctx, c.fits.assemble(c.fits.layers, widths), c.fits.fitSet)
 	if err != nil {
 		return nil, err
 	}
 	var trained *Training
 	if c.trainer != nil {
-		if layers, trained, err = c.trainer.train(ctx, layers, budget, c.scores.meanBits(a.widths)); err != nil {
+		if layers, trained, err = c.trainer.train(ctx, layers, budget, c.scores.meanBits(widths)); err != nil {
 			return nil, fmt.Errorf("training: %w", err)
 		}
 	}
@@ -111,7 +111,7 @@ func (c *calibration) quantize(ctx context.Context, budget float64) (*Result, er
 	if err != nil {
 		return nil, err
 	}
-	r.Budget, r.Learned, r.Refined, r.Training, r.widths = budget, a.learned, refined, trained, a.widths
+	r.Budget, r.Learned, r.Refined, r.Training, r.widths = budget, learned, refined, trained, widths
 	c.describe(r)
 	return r, nil
 }

@@ -147,16 +147,6 @@ func personal(set *constraint.Set, overrides []task.Override, people *task.Peopl
 	return set, nil
 }
 
-func (c *calibrationSample) noRecourse() string {
-	switch promised := func(a recourse.Action) bool { return a.Status == recourse.Found }; {
-	case c.promises == nil:
-		return "no row is refused and has recourse"
-	case slices.ContainsFunc(c.promises, promised):
-		return "the promises change nothing for any row"
-	}
-	return "no row has a promise"
-}
-
 func subset[T any](s []T, at []int) []T { return qat.RowsAt(s, 1, at) }
 
 // thin returns at most limit rows of inputs, evenly spread, with their classes.
