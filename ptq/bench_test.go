@@ -119,26 +119,25 @@ func BenchmarkSolve(b *testing.B) {
 // collected as by the command.
 func BenchmarkWide(b *testing.B) {
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
-	usage := func() (seconds, mb float64) {
+	seconds := func() float64 {
 		var u syscall.Rusage
 		must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-		return float64(u.Utime.Nano()+u.Stime.Nano()) / math.Pow10(9), float64(u.Maxrss) / 1024
+		return float64(u.Utime.Nano()+u.Stime.Nano()) / math.Pow10(9)
 	}
 	for _, width := range []int{256, 1024, 2048} {
 		s := &sparse{rng: rand.New(rand.NewPCG(4, 15)), far: 12, hidden: []int{width, width, width, width}}
 		m, people, t := loaded(b, s.model()), s.people(12000), sparseTask(b)
 		b.Run(fmt.Sprintf("width=%d", width), func(b *testing.B) {
-			before, _ := usage()
+			before := seconds()
 			for b.Loop() {
 				if _, err := Quantize(b.Context(), m, t, people,
 					mustRecipe(CFPTQ), Run{Workers: runtime.GOMAXPROCS(0)}); err != nil {
 					b.Fatal(err)
 				}
 			}
-			after, peak := usage()
 			b.ReportMetric(0, "ns/op")
-			b.ReportMetric((after-before)/float64(b.N), "cpu-seconds")
-			b.ReportMetric(peak, "peak-MB")
+			b.ReportMetric((seconds()-before)/float64(b.N), "cpu-seconds")
+			b.ReportMetric(peakMB(), "peak-MB")
 		})
 	}
 }

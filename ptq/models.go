@@ -57,19 +57,11 @@ func open(m *onnxio.Model, t *task.Task, spec WriteSpec, equalize bool, workers 
 	if out.found, err = quant.FindLayers(out.canonical); err != nil {
 		return nil, err
 	}
-	out.positions(c)
 	out.file = c.With(out.canonical)
 	tables := out.file.Tables()
 	for i := range out.found {
-		out.found[i].Table = tables[out.found[i].Input] && out.found[i].Conv == nil
-	}
-	out.full, err = OpenFor(out.file, t, workers)
-	return out, err
-}
-
-func (m *canonicalModel) positions(c *onnxio.Model) {
-	for i := range m.found {
-		l := &m.found[i]
+		l := &out.found[i]
+		l.Table = tables[l.Input] && l.Conv == nil
 		if l.Conv != nil || l.Fixed != "" {
 			continue
 		}
@@ -79,6 +71,8 @@ func (m *canonicalModel) positions(c *onnxio.Model) {
 			l.Fixed = "what it reads does not follow the rows of a batch"
 		}
 	}
+	out.full, err = OpenFor(out.file, t, workers)
+	return out, err
 }
 
 // OpenFor makes a model the classifier of a task, and checks that the two fit: its rows are those of the task's
