@@ -441,7 +441,8 @@ func (w *graphWriter) zeros(t graph.DType, l *plannedLayer) string {
 	case w.plain || n*size <= expandBytes+shapeBytes+size:
 		return zero(n, int64(n))
 	}
-	return w.shared("Expand", "z", []string{zero(1), w.shape(n)})
+	shape := w.shape(n)
+	return w.shared("Expand", "z", []string{zero(1), shape})
 }
 
 // isolate keeps integer layers whose result is needed in float on integer kernels.
