@@ -1,9 +1,10 @@
 package quant
 
 import (
+	"math"
+
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
-	"math"
 )
 
 // A quantized model's derivative is zero almost everywhere. What a solver needs is the slope of the function that the
