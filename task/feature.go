@@ -231,14 +231,17 @@ func Same(a, b string) bool {
 	if a == b {
 		return true
 	}
-	m, errA := strconv.ParseInt(a, 10, 64)
-	n, errB := strconv.ParseInt(b, 10, 64)
-	if errA == nil && errB == nil { // a float64 does not tell large ones apart
-		return m == n
+	if m, err := strconv.ParseInt(a, 10, 64); err == nil { // a float64 does not tell large ones apart
+		if n, err := strconv.ParseInt(b, 10, 64); err == nil {
+			return m == n
+		}
 	}
 	x, first := Number(a)
+	if !first { // as most texts: errors of reading b take time
+		return false
+	}
 	y, second := Number(b)
-	return first && second && x == y
+	return second && x == y
 }
 
 // Find returns the index of raw in values, -1 when it is not there.

@@ -37,6 +37,15 @@ func TestImpute(t *testing.T) {
 	}
 }
 
+func TestRounded(t *testing.T) {
+	tk := parse(t, `version: 1
+features: [{name: a, kind: numeric, spread: 3000}, {name: b, kind: numeric, mean: 2e7, std: 3000}]`)
+	p := read(t, tk, "a,b\n20000001,20000001\n16777217,1\n20000002,3\n0.1,3\n", ReadOptions{})
+	must.Same(t, []string{`column "a": an input of the model (a 32-bit float) has not every whole number as large as ` +
+		`20000001, which is taken for 20000000; if the digits matter, count in thousands, or subtract a constant before ` +
+		`training`}, p.Warnings)
+}
+
 func TestImputeErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"features: [{name: a, kind: numeric, impute: x}]":                           `"x" is not a number`,

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"cfq/internal/message"
+	"cfq/internal/ordered"
 )
 
 const maxProblems = 1000
@@ -55,9 +56,10 @@ type peopleReader struct {
 	outcomes labelTally
 	keep     []int // columns of ReadOptions.Keep, -1 when the file has none
 	pixelSource
-	hashes *rowHashes   // nil without ReadOptions.Hash
-	batch  *peopleBatch // nil when all people are wanted at once
-	last   *Problem     // of the records so far
+	hashes  *rowHashes   // nil without ReadOptions.Hash
+	rounded []string     // features of which a number lost digits
+	batch   *peopleBatch // nil when all people are wanted at once
+	last    *Problem     // of the records so far
 }
 
 // sampleDraw is the sample of ReadOptions.Most.
@@ -465,8 +467,25 @@ func (rd *peopleReader) encode(rec []string, dst []float32) *Problem {
 			}
 			return &Problem{Column: f.Column, Reason: reason}
 		}
+		if n := f.Number(); n != nil && n.Spread != 0 {
+			rd.round(f, field, dst[f.Offset])
+		}
 	}
 	return nil
+}
+
+// round warns of a whole number that the model is to get as it is, and a 32-bit float has not.
+func (rd *peopleReader) round(f *Feature, field string, x float32) {
+	have := f.FromInput(x)
+	if math.Abs(have) < 1<<24 || slices.Contains(rd.rounded, f.Name) {
+		return
+	}
+	if v, _ := Number(cmp.Or(field, f.Impute)); v != have && v == math.Trunc(v) {
+		rd.rounded = append(rd.rounded, f.Name)
+		rd.warn(fmt.Sprintf("column %s: an input of the model (a 32-bit float) has not every whole number as large as %s, "+
+			"which is taken for %s; if the digits matter, count in thousands, or subtract a constant before training",
+			message.Quote(f.Column), Decimal(v), Decimal(have)))
+	}
 }
 
 func (rd *peopleReader) copyInputs(rec []string, dst []float32) *Problem {
@@ -555,7 +574,8 @@ func (rd *peopleReader) sample() {
 func (rd *peopleReader) redraw() { rd.people.replace(rd.people.Subset(rd.draw.drawn)) }
 
 // Stream is Read for files of any length: each is given the people in batches of size (the last may be smaller), in the
-// order of the file, and keeps the batch it is given, which bounds memory.
+// order of the file, and keeps the batch it is given. Memory is bounded by the batch and the next two, which another
+// goroutine reads meanwhile.
 //
 // Row numbers, filters, problems, notes and warnings are those of Read. Codes of Data.Subgroups columns mean the same
 // in all batches, but their values stand in the order in which they first occur. The returned People have the counts,
@@ -579,14 +599,21 @@ func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, 
 		return p, nil
 	}
 	rd := newReader(ctx, t, o)
-	var failed error
-	rd.batch = &peopleBatch{size: max(size, 1), each: func(p *People) error {
-		failed = each(p)
-		return failed
-	}}
-	all, err := FromFile(path, rd.read)
-	if failed != nil {
-		return nil, failed
+	var all *People
+	var err error
+	batches := func(yield func(*People, error) bool) {
+		rd.batch = &peopleBatch{size: max(size, 1), each: func(p *People) error {
+			if !yield(p, nil) {
+				return io.EOF // which nobody sees
+			}
+			return nil
+		}}
+		all, err = FromFile(path, rd.read)
+	}
+	for p := range ordered.Ahead(batches) {
+		if err := each(p); err != nil {
+			return nil, err
+		}
 	}
 	return all, err
 }
