@@ -107,6 +107,11 @@ func TestRead(t *testing.T) {
 			"7\t30\tblue\n",
 			[]string{`["7"] [30 0 1]`},
 		},
+		"long": {
+			Options{Format: TSV, Columns: []string{"who", "age", "color"}},
+			strings.Repeat("x", 3<<20) + "\n7\t30\tblue\n",
+			[]string{`[<nil>] line 1: the row is longer than 1 MiB`, `["7"] [30 0 1]`},
+		},
 		"no rows":    {Options{Format: CSV}, "who,age,color\n", nil},
 		"no bytes":   {Options{Format: CSV, Keep: []string{"note"}}, "", nil},
 		"empty part": {Options{Format: TSV, Columns: []string{"who", "age", "color"}}, "", nil},
@@ -136,7 +141,7 @@ func TestReadErrors(t *testing.T) {
 		"\"who,age,color\n":                    {Options{Format: CSV}, "the header: line 1"},
 		"who,age,color\n7,\"3\n0\"x,red\n":     {Options{Format: CSV}, "line 2: a quoted field never ends"},
 		"who,age,color\n\"" + long(1<<20) + "": {Options{Format: CSV}, "longer than 1 MiB"},
-		strings.Repeat("x", 3<<20):             {Options{Format: TSV}, "line 1 is longer than 1 MiB"},
+		strings.Repeat("x", 3<<20):             {Options{Format: TSV}, "the header: line 1: the row is longer than 1 MiB"},
 	} {
 		if _, _, err := read(t, strings.NewReader(in), tk, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.40q: %v, want %q", in, err, c.want)

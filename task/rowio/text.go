@@ -2,7 +2,6 @@ package rowio
 
 import (
 	"bufio"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -90,19 +89,24 @@ const maxLine = 1 << 20
 
 // tabbed reads lines whose fields have tabs between; there are no quotes, and every line is a row.
 func tabbed(r io.Reader, trim bool) func() (streamRecord, error) {
-	in := bufio.NewScanner(r)
-	in.Buffer(nil, maxLine)
+	in := bufio.NewReaderSize(r, maxLine)
 	line := 0
 	return func() (streamRecord, error) {
 		line++
-		if !in.Scan() {
-			err := in.Err()
-			if errors.Is(err, bufio.ErrTooLong) {
-				err = fmt.Errorf("line %d is longer than 1 MiB", line)
+		text, err := in.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			for errors.Is(err, bufio.ErrBufferFull) {
+				_, err = in.ReadSlice('\n')
 			}
-			return streamRecord{}, cmp.Or(err, io.EOF)
+			if err == nil || errors.Is(err, io.EOF) {
+				bad := &task.Problem{Line: line, Reason: "the row is longer than 1 MiB"}
+				return streamRecord{line: line, problem: bad}, nil
+			}
 		}
-		fields := strings.Split(in.Text(), "\t")
+		if err != nil && (len(text) == 0 || !errors.Is(err, io.EOF)) {
+			return streamRecord{}, err
+		}
+		fields := strings.Split(strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"), "\t")
 		if trim {
 			for i, f := range fields {
 				fields[i] = strings.Trim(f, " ")
