@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -317,9 +318,16 @@ func curve(t *task.Task) []float64 { return []float64{0, 0.1, 0.25, 0.5, t.Targe
 
 // addNumbers adds a flag of a list of numbers.
 func addNumbers(fs *pflag.FlagSet, at *[]float64, name, usage string) {
-	fs.Float64SliceVar(at, name, nil, usage)
-	cli.Require(fs, name, "numbers of 0 or more", func() bool {
-		return !slices.ContainsFunc(*at, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 1) })
+	fs.Func(name, usage, func(text string) error {
+		*at = nil
+		for word := range strings.SplitSeq(text, ",") {
+			v, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
+			if err != nil || !(v >= 0) || math.IsInf(v, 1) {
+				return fmt.Errorf("%q is not a number of 0 or more", word)
+			}
+			*at = append(*at, v)
+		}
+		return nil
 	})
 }
 

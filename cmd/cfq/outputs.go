@@ -180,9 +180,7 @@ func (e *env) run() report.Run {
 	}
 }
 
-type inputFiles struct{ data, rows, task, promises, overrides report.File }
-
-// described are the files that were read. They are hashed once: data can be large.
+// describe hashes the files that are read, once: data can be large.
 func (d *evaluation) describe() error {
 	for _, x := range []struct {
 		to   *report.File

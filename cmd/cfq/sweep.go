@@ -83,7 +83,7 @@ With other inputs or options that is an error, not a mixture.`,
 				known := func(m string) bool { return slices.Contains(ptq.MethodNames(), m) }
 				return len(once) == len(f.methods) && !slices.ContainsFunc(once, func(m string) bool { return !known(m) })
 			})
-			fs.Float64SliceVar(&f.budgets, "budgets", nil,
+			addNumbers(fs, &f.budgets, "budgets",
 				"mean `bits` per weight, 2 to 8, separated by commas; else 2,2.5,3,3.5,4,5,6,8")
 			cli.Require(fs, "budgets", "2 to 8 bits per weight", func() bool {
 				return !slices.ContainsFunc(f.budgets, func(b float64) bool { return !(2 <= b && b <= 8) })
