@@ -185,7 +185,9 @@ func byKind(t *table, columns []ModelColumn, label string) ([]string, error) {
 	return names, nil
 }
 
-func shell(names []string) string { return "'" + strings.Join(names, ",") + "'" }
+func shell(names []string) string {
+	return "'" + strings.ReplaceAll(strings.Join(names, ","), "'", `'\''`) + "'"
+}
 
 func inputsOf(columns []ModelColumn) string {
 	var names []string
