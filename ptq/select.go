@@ -24,18 +24,17 @@ func keptInFloat(layers []quant.LayerInfo, only, keep []string) (map[string]stri
 	by := func(what string, patterns []string) map[string]string {
 		found := map[string]string{}
 		for _, p := range patterns {
-			any, valid := false, false
+			any := false
+			_, bad := path.Match(p, "") // which looks at all of the pattern
 			for _, l := range layers {
-				ok, err := path.Match(p, l.Node)
-				valid = valid || err == nil
-				if l.Node == p || ok {
+				if ok, _ := path.Match(p, l.Node); l.Node == p || ok {
 					any = true
 					found[l.Node] = cmp.Or(found[l.Node], p)
 				}
 			}
 			switch {
 			case any:
-			case valid:
+			case bad == nil:
 				errs = append(errs, fmt.Errorf("%s %q matches no layer (* stands for anything but a slash); the layers are %s",
 					what, p, message.List(names, listed)))
 			default:

@@ -48,6 +48,14 @@ func TestSelected(t *testing.T) {
 	}
 }
 
+func TestSelectedOfNone(t *testing.T) {
+	t.Parallel()
+	_, err := keptInFloat(nil, nil, []string{"head"})
+	if err == nil || !strings.Contains(err.Error(), "matches no layer") {
+		t.Errorf("a model without layers: %v", err)
+	}
+}
+
 func TestKeepFloat(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
