@@ -83,10 +83,14 @@ func JUnit(w io.Writer, d *Document) error {
 		}
 		seen[name] = true
 		c := junitCase{Name: name, Class: junitName + "." + f.Metric, Time: "0"}
-		m := &junitMessage{Message: f.Why, Type: string(f.Verdict), Text: f.Why}
+		text := f.Why
+		if f.Margin != nil {
+			text += "; required margin " + margin(*f.Margin)
+		}
+		m := &junitMessage{Message: f.Why, Type: string(f.Verdict), Text: text}
 		switch {
 		case f.Verdict == gate.Pass:
-			c.Out = f.Why
+			c.Out = text
 		case f.OK():
 			c.Skipped = &junitMessage{Message: verdictOf(f) + ": " + f.Why}
 			s.Skipped++
