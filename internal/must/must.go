@@ -4,6 +4,10 @@
 package must
 
 import (
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,6 +17,25 @@ import (
 type TB interface {
 	Helper()
 	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+type labelled struct {
+	TB
+	labels []any
+}
+
+// In is t for one of several cases: what ends the test says which one.
+func In(t TB, labels ...any) TB { return labelled{t, labels} }
+
+func (l labelled) Fatal(args ...any) {
+	l.Helper()
+	l.TB.Fatal(strings.TrimSpace(fmt.Sprintln(l.labels...)) + ": " + fmt.Sprint(args...))
+}
+
+func (l labelled) Fatalf(format string, args ...any) {
+	l.Helper()
+	l.Fatal(fmt.Sprintf(format, args...))
 }
 
 // Get returns v for the test, which ends where err is not nil: x := must.Get(f())(t).
@@ -32,11 +55,31 @@ func Do(t TB, err error) {
 	}
 }
 
-// Same ends the test where got is not want.
-func Same(t TB, want, got any, options ...cmp.Option) {
+// Err returns what a call fails with: must.Fail(t, must.Err(f()), "no column").
+func Err[T any](_ T, err error) error { return err }
+
+// Same ends the test where got is not want, by their private fields too.
+func Same[T any](t TB, want, got T, options ...cmp.Option) {
 	t.Helper()
-	if d := cmp.Diff(want, got, options...); d != "" {
+	private := cmp.Exporter(func(reflect.Type) bool { return true })
+	if d := cmp.Diff(want, got, append(slices.Clip(options), private)...); d != "" {
 		t.Fatal(d)
+	}
+}
+
+// Near ends the test where got is further than within from want, or is NaN.
+func Near[T ~float32 | ~float64](t TB, want, got T, within float64) {
+	t.Helper()
+	if !(math.Abs(float64(got-want)) <= within) {
+		t.Fatalf("%v, want %v (within %v)", got, want, within)
+	}
+}
+
+// Has ends the test where text does not contain want.
+func Has(t TB, text, want string) {
+	t.Helper()
+	if !strings.Contains(text, want) {
+		t.Fatalf("no %q in\n%s", want, text)
 	}
 }
 
@@ -44,6 +87,6 @@ func Same(t TB, want, got any, options ...cmp.Option) {
 func Fail(t TB, err error, want string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Fatal("error ", err, ", want ", want)
+		t.Fatalf("error %v, want one that says %q", err, want)
 	}
 }

@@ -130,9 +130,7 @@ func TestInferShapes(t *testing.T) {
 		counted: "float[N,6]", flat: "float[N,6]", sum: "float[N]", old: "float[N,6,1]", to: "int64[2]",
 		gx[0]: "float[N,2,3]",
 	} {
-		if got := b.types[v].String(); got != want {
-			t.Errorf("%s is %s, want %s", v, got, want)
-		}
+		must.Same(t, want, b.types[v].String())
 	}
 }
 
@@ -185,9 +183,7 @@ func TestWindowErrors(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.op+` node "node"`) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want it to name the node and say %q", err, c.want)
 			}
-			if got := dump(b.g); got != before {
-				t.Errorf("the graph has changed:\n%s", got)
-			}
+			must.Same(t, before, dump(b.g))
 		})
 	}
 }

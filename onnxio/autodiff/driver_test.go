@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -110,10 +111,7 @@ func TestPolicy(t *testing.T) {
 		return nb.Op("Neg", []string{"f"})
 	}, "x:N 2")
 	b.types["f"], b.types[y] = b.types["x"], b.types["x"]
-	if _, err := autodiff.Gradients(b.g, b.types, y, []string{"x"}, autodiff.Options{}); err == nil ||
-		!strings.Contains(err.Error(), "Fake node") {
-		t.Errorf("without a policy: %v", err)
-	}
+	must.Fail(t, must.Err(autodiff.Gradients(b.g, b.types, y, []string{"x"}, autodiff.Options{})), "Fake node")
 	b.grads(y, []string{"x"}, autodiff.Options{Policy: map[string]autodiff.Rule{"test.Fake": through}})
 }
 
@@ -158,13 +156,9 @@ func TestDeterministic(t *testing.T) {
 		if first == "" {
 			first = text
 		}
-		if text != first {
-			t.Fatalf("the graph differs:\n%s\n%s", text, first)
-		}
+		must.Same(t, first, text)
 		for _, line := range strings.Split(strings.TrimSpace(before), "\n") {
-			if !strings.Contains(text, line+"\n") {
-				t.Errorf("%q is gone", line)
-			}
+			must.Has(t, text, line+"\n")
 		}
 	}
 }
@@ -204,9 +198,7 @@ func TestErrors(t *testing.T) {
 		b, y := build(t, ort.Options{}, c.f, "x:N 3", "s:3")
 		before, types := dump(b.g), maps.Clone(b.types)
 		_, err := autodiff.Gradients(b.g, b.types, y, []string{c.wrt}, autodiff.Options{Seed: c.seed})
-		if err == nil {
-			t.Fatalf("no error, want %q", c.want)
-		}
+		must.Fail(must.In(t, c.want), err, "")
 		lines := strings.Split(strings.TrimPrefix(err.Error(), "autodiff: "), "\n")
 		if slices.Sort(lines); len(slices.Compact(slices.Clone(lines))) < len(lines) {
 			t.Errorf("twice the same: %v", err)
@@ -218,6 +210,37 @@ func TestErrors(t *testing.T) {
 		}
 		if dump(b.g) != before || len(types) != len(b.types) {
 			t.Error("the graph or the types are changed")
+		}
+	}
+}
+
+func TestMissing(t *testing.T) {
+	known := map[string]bool{}
+	for _, op := range autodiff.Operators() {
+		known[op.Name] = true
+	}
+	_, page, _ := strings.Cut(autodiff.Markdown(), "## Refused by name")
+	for _, c := range []struct{ domain, op, want string }{
+		{"", "Compress", "mask"},
+		{"", "NonZero", "mask"},
+		{"", "Unique", "mask"},
+		{"", "GridSample", "in front of the model"},
+		{"", "RoiAlign", "in front of the model"},
+		{"", "Det", "in front of the model"},
+		{"", "Col2Im", "ConvTranspose"},
+		{"", "MaxUnpool", "ConvTranspose"},
+		{"com.microsoft", "Attention", "without its optimizer"},
+		{"com.microsoft.nchwc", "Conv", "without its optimizer"},
+	} {
+		n := &graph.Node{Name: "here", Op: c.op, Domain: c.domain, Inputs: []string{"x"}, Outputs: []string{"y"}}
+		g := &graph.Graph{Nodes: []*graph.Node{n}}
+		float := graph.Type{DType: graph.Float, Shape: graph.Fixed(2, 3)}
+		_, err := autodiff.Gradients(g, graph.Types{"x": float, "y": float}, "y", []string{"x"}, autodiff.Options{})
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.op+` node "here"`) {
+			t.Errorf("%s: %v", c.op, err)
+		}
+		if c.domain == "" && (known[c.op] || !strings.Contains(page, c.op)) {
+			t.Errorf("%s has a rule, or is not on the page of operators", c.op)
 		}
 	}
 }

@@ -53,9 +53,7 @@ func TestTable(t *testing.T) {
 		if op.Since < 1 || op.Doc == "" || strings.Contains(op.Doc, "|") {
 			t.Errorf("%s: opset %d, doc %q", op.Name, op.Since, op.Doc)
 		}
-		if !strings.Contains(docs, fmt.Sprintf(" %s %d", op.Name, op.Since)) {
-			t.Errorf("%s is not in the documentation", op.Name)
-		}
+		must.Has(t, docs, fmt.Sprintf(" %s %d", op.Name, op.Since))
 	}
 }
 
@@ -86,9 +84,7 @@ func TestConstants(t *testing.T) {
 		must.Do(t, autodiff.Infer(b.g, b.types))
 		before := len(b.g.Nodes)
 		gx := b.grads(y, []string{"x"}, autodiff.Options{})
-		if got := b.types[gx[0]].String(); got != "float[N,3]" {
-			t.Errorf("%s: the gradient is %s", op.Name, got)
-		}
+		must.Same(must.In(t, op.Name), "float[N,3]", b.types[gx[0]].String())
 		for _, n := range b.g.Nodes[before:] {
 			if n.Op != "Shape" && n.Op != "ConstantOfShape" && n.Op != "Identity" {
 				t.Errorf("%s: a zero gradient takes %s", op.Name, n.Op)

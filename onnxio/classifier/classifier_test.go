@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"cfq/internal/must"
@@ -170,9 +169,7 @@ func TestMarginAndGradients(t *testing.T) {
 				func(x []float64) float64 { return trueLoss(n.logits(x), tt.target) })
 			x := normals(3, 9*3)
 			two := must.Get(c.Margins(t.Context(), x))(t)
-			if one := must.Get(c.Margins(ordered.OneCore(t.Context()), x))(t); !slices.Equal(one, two) {
-				t.Errorf("on one core %v, on two %v", one, two)
-			}
+			must.Same(t, two, must.Get(c.Margins(ordered.OneCore(t.Context()), x))(t))
 		})
 	}
 }
@@ -247,9 +244,7 @@ func TestObserveGradients(t *testing.T) {
 				}
 				return nil
 			}))
-			if seen != 3 {
-				t.Errorf("saw %d rows", seen)
-			}
+			must.Same(t, 3, seen)
 		}
 	}
 }
@@ -276,18 +271,12 @@ func TestErrors(t *testing.T) {
 		{"probability", prob, Options{}, "declare it in the task file"},
 		{"type", ints, Options{}, "bound to different types"},
 	} {
-		if _, err := Open(t.Context(), tt.m, e, tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v, want it to say %q", tt.name, err, tt.want)
-		}
+		must.Fail(t, must.Err(Open(t.Context(), tt.m, e, tt.o)), tt.want)
 	}
 	c := must.Get(Open(t.Context(), two, e, Options{}))(t)
-	if _, err := c.Margins(t.Context(), make([]float32, 4)); err == nil {
-		t.Error("4 numbers were taken for rows of 3")
-	}
+	must.Fail(t, must.Err(c.Margins(t.Context(), make([]float32, 4))), "")
 	must.Do(t, c.Close())
-	if _, err := c.Margins(t.Context(), make([]float32, 3)); err == nil {
-		t.Error("a closed classifier ran")
-	}
+	must.Fail(t, must.Err(c.Margins(t.Context(), make([]float32, 3))), "")
 }
 
 func TestExportedModels(t *testing.T) {

@@ -125,9 +125,7 @@ func (d *decoded) checkAsTheyAre(t *testing.T, x, rows []float32) {
 	got := must.Get(d.all.Margins(ctx, rows))(t)
 	want := must.Get(d.plain.Margins(ctx, x))(t)
 	for i := range got {
-		if math.Abs(float64(got[i]-want[i])) > 1e-6 {
-			t.Errorf("person %d as they are: margin %v, want %v", i, got[i], want[i])
-		}
+		must.Near(must.In(t, i), want[i], got[i], 1e-6)
 	}
 }
 
@@ -209,9 +207,7 @@ func TestDecodedGradientAsTheyAre(t *testing.T) {
 	plain := must.Get(d.all.Margins(ctx, rows))(t)
 	width := d.dims + d.codes
 	for i := range m {
-		if math.Abs(float64(m[i]-plain[i])) > 1e-6 {
-			t.Errorf("person %d: margin %v with gradients, %v without", i, m[i], plain[i])
-		}
+		must.Near(must.In(t, i), plain[i], m[i], 1e-6)
 		for k, v := range g[i*width : (i+1)*width] {
 			if k >= d.dims && v == 0 {
 				t.Errorf("person %d: no gradient by code %d", i, k-d.dims)

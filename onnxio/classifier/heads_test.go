@@ -2,7 +2,6 @@ package classifier
 
 import (
 	"math"
-	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -154,14 +153,10 @@ func TestHeads(t *testing.T) {
 			m.Graph.Outputs = []graph.Value{{Name: h.build(b), DType: graph.Float}}
 			file := m.Graph.Text()
 			loaded := must.Get(onnxio.FromGraph(t.Context(), m, e))(t)
-			if d := loaded.Decision(); d.Meaning != h.meaning {
-				t.Errorf("read as %s (%s), want %s", d.Meaning, d.Reason, h.meaning)
-			}
+			must.Same(t, h.meaning, loaded.Decision().Meaning)
 			c, err := New(loaded, Options{Output: h.output, Threshold: h.threshold})
 			if h.refused != "" {
-				if err == nil || !strings.Contains(err.Error(), h.refused) {
-					t.Fatalf("error %v, want it to say %q", err, h.refused)
-				}
+				must.Fail(t, err, h.refused)
 				return
 			}
 			must.Do(t, err)
@@ -175,15 +170,11 @@ func TestHeads(t *testing.T) {
 				again := must.Get(New(canonical, Options{Output: h.output, Threshold: h.threshold}))(t)
 				defer again.Close()
 				check(t, again, 1e-4, margin, nil)
-				if diff := len(canonical.Graph().Graph.Outputs); diff != 1 {
-					t.Errorf("the canonical form has %d outputs", diff)
-				}
+				must.Same(t, 1, len(canonical.Graph().Graph.Outputs))
 			} else if h.name != "If" {
 				t.Error(err)
 			}
-			if m.Graph.Text() != file {
-				t.Error("the file's graph has changed")
-			}
+			must.Same(t, file, m.Graph.Text())
 		})
 	}
 }
@@ -208,8 +199,6 @@ func TestSaturatedHead(t *testing.T) {
 		}
 		m.Graph.Outputs = []graph.Value{{Name: pair(b, p), DType: graph.Float}}
 		loaded := must.Get(onnxio.FromGraph(t.Context(), m, e))(t)
-		if d := loaded.Decision(); d.Meaning != want {
-			t.Errorf("%s is read as %s (%s), want %s", name, d.Meaning, d.Reason, want)
-		}
+		must.Same(must.In(t, name), want, loaded.Decision().Meaning)
 	}
 }

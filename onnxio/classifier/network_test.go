@@ -113,9 +113,7 @@ func TestNetwork(t *testing.T) {
 			continue
 		}
 		for j, w := range tt.w {
-			if got := rows[len(rows)-1][j]; math.Abs(got-w) > 1e-7*math.Abs(w) {
-				t.Errorf("%s: weight %d is %v, want %v", tt.form, j, got, w)
-			}
+			must.Near(must.In(t, tt.form, j), w, rows[len(rows)-1][j], 1e-7*math.Abs(w))
 		}
 	}
 }

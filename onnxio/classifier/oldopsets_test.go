@@ -2,13 +2,16 @@ package classifier
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 
 	"cfq/internal/must"
+	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
+	"cfq/quant"
 )
 
 // oldNodes are operators in the forms of opsets 7 and 8, from x (rows of six) to h (rows of six).
@@ -91,4 +94,131 @@ func TestOldOpsets(t *testing.T) {
 			})
 		}
 	}
+}
+
+// tokens makes a classifier x [N, 6] that reads three tokens of two numbers: t holds those of a row together or, where
+// the batch is the second axis, apart.
+func tokens(batch graph.Dim, apart bool) *graph.Model {
+	return build(graph.Shape{batch, {Size: 6}}, 21, func(b *graph.Builder) string {
+		reshape := func(v string, to ...int64) string { return b.Op("Reshape", []string{v, int64s(b, to...)}) }
+		swap := func(v string) string { return b.Op("Transpose", []string{v}, graph.IntsAttr("perm", 1, 0, 2)) }
+		h := reshape("x", -1, 3, 2)
+		if apart {
+			h = swap(h)
+		}
+		b.Append(&graph.Node{Op: "Reshape", Inputs: []string{h, int64s(b, -1, 2)}, Outputs: []string{"t"}})
+		h = b.Op("Tanh", []string{b.Op("Gemm", []string{"t", floats32(b, "w", []float32{1, -2, 0.5, 3, 1, 1}, 2, 3)})})
+		if apart {
+			h = swap(reshape(h, 3, -1, 3))
+		}
+		return b.Op("Gemm", []string{reshape(h, -1, 9), floats32(b, "w", normals(2, 18), 9, 2)})
+	})
+}
+
+func TestObserveTokens(t *testing.T) {
+	x := normals(5, 7*6)
+	for _, apart := range []bool{false, true} {
+		for _, batch := range []graph.Dim{{Size: -1, Param: "N"}, {Size: 4}} {
+			c := open(t, tokens(batch, apart), Options{Batch: 4})
+			if n, ok := c.PerRow("t"); n != 6 || !ok {
+				t.Errorf("%d numbers for each row (%v)", n, ok)
+			}
+			var values, grads []float32
+			err := c.Observe(t.Context(), x, Probe{Values: []string{"t"}, Grads: []string{"t"}, Margin: true},
+				func(_, _ int, v, g [][]float32) error {
+					values, grads = append(values, v[0]...), append(grads, g[0]...)
+					return nil
+				})
+			must.Do(t, err)
+			_, want, err := c.MarginGrads(t.Context(), x) // t is x
+			must.Do(t, err)
+			must.Same(must.In(t, apart, batch), x, values)
+			for i, v := range want {
+				if !(math.Abs(float64(grads[i]-v)) < 1e-5) {
+					t.Fatalf("apart %v, batch %v: gradients %v, want %v", apart, batch, grads[:12], want[:12])
+				}
+			}
+		}
+	}
+}
+
+func TestUndefinedLogit(t *testing.T) {
+	for classes := 1; classes <= 3; classes++ {
+		m := build(graph.Shape{rows(), {Size: int64(classes)}}, 21,
+			func(b *graph.Builder) string { return b.Op("Sqrt", []string{"x"}) })
+		c := open(t, m, Options{Output: onnxio.Logits})
+		for place := range classes {
+			x := slices.Repeat([]float32{4}, classes)
+			x[place] = -1
+			plain := must.Get(c.Margins(t.Context(), x))(t)
+			same, _, err := c.MarginGrads(t.Context(), x)
+			must.Do(t, err)
+			if !math.IsNaN(float64(plain[0])) || !math.IsNaN(float64(same[0])) {
+				t.Errorf("%d classes, no number in place %d: margins %v and %v", classes, place, plain, same)
+			}
+		}
+	}
+}
+
+func quantized(m *graph.Model, step float32, clip bool) *graph.Model {
+	q := m.Clone()
+	q.SetOpset("", 21)
+	q.IRVersion = 10
+	r := graph.NewRewriter(q, nil)
+	code := func(v byte) string { return r.Const(&graph.Tensor{Name: "c", DType: graph.Uint8, Raw: []byte{v}}) }
+	s, z, lo, hi := r.Const(graph.FromFloats("s", []float32{step})), code(128), code(1), code(254)
+	r.Rebuild(func(n *graph.Node) {
+		if n.Op == "Gemm" {
+			v := r.Op("QuantizeLinear", []string{n.Inputs[0], s, z})
+			if clip {
+				v = r.Op("Clip", []string{v, lo, hi})
+			}
+			n.Inputs[0] = r.Op("DequantizeLinear", []string{v, s, z})
+		}
+		r.Append(n)
+	})
+	return q
+}
+
+func TestStraightThrough(t *testing.T) {
+	float := newMLP(3, 2, 7).model(rows())
+	x := normals(3, 30)
+	x[0] = 50 // far outside the quantizer's range
+	want, truth, err := open(t, float, Options{}).MarginGrads(t.Context(), x)
+	must.Do(t, err)
+	for _, clip := range []bool{false, true} {
+		q := open(t, quantized(float, 1./24, clip), Options{Through: quant.StraightThrough})
+		margins, grads, err := q.MarginGrads(t.Context(), x)
+		must.Do(t, err)
+		plain := must.Get(q.Margins(t.Context(), x))(t)
+		must.Same(must.In(t, clip), 0, grads[0])
+		same := 0
+		for i := range margins {
+			near(t, "margin beside that without gradients", float64(margins[i]), float64(plain[i]), 0.05)
+			if margins[i] == want[i] {
+				same++
+			}
+			for j := 3 * i; j < 3*i+3 && i > 0; j++ {
+				near(t, "gradient", float64(grads[j]), float64(truth[j]), 0.15)
+			}
+		}
+		if same > 1 {
+			t.Errorf("clip %v: %d margins are those of the float model: nothing was quantized", clip, same)
+		}
+	}
+}
+
+func TestQuantizersNeedRules(t *testing.T) {
+	m := quantized(newMLP(3, 2, 7).model(graph.Dim{Size: -1, Param: "N"}), 1./24, false)
+	q := open(t, m, Options{})
+	must.Get(q.Margins(t.Context(), make([]float32, 3)))(t)
+	if _, _, err := q.MarginGrads(t.Context(), make([]float32, 3)); err == nil {
+		t.Error("a gradient without rules for quantizers")
+	}
+}
+
+func TestIntegerOperatorsAreRefused(t *testing.T) {
+	m := newMLP(3, 2, 7).model(rows())
+	m.Graph.Nodes[1].Op = "QLinearMatMul"
+	must.Fail(t, opaque(m.Graph, m.Graph.Inputs[0].Name, m.Graph.Outputs[0].Name), "")
 }

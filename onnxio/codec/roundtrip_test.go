@@ -5,10 +5,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protowire"
 	"pgregory.net/rapid"
 
@@ -42,12 +40,8 @@ func TestUnknownFields(t *testing.T) {
 		t.Errorf("types: %+v %+v", m.Graph.Outputs, m.Graph.Inputs)
 	}
 	out := must.Get(codec.Marshal(m))(t)
-	if diff := cmp.Diff(m, read(t, out)); diff != "" {
-		t.Errorf("the model changed:\n%s", diff)
-	}
-	if diff := cmp.Diff(fields(data), fields(out)); diff != "" {
-		t.Errorf("the file changed:\n%s", diff)
-	}
+	must.Same(t, m, read(t, out))
+	must.Same(t, fields(data), fields(out))
 }
 
 // fields takes a message apart, without regard to the order of different
@@ -81,9 +75,7 @@ func TestRoundTrip(t *testing.T) {
 		m := genModel(t)
 		data := must.Get(codec.Marshal(m))(t)
 		got := must.Get(codec.Read(data, ""))(t)
-		if diff := cmp.Diff(m, got); diff != "" {
-			t.Fatal(diff)
-		}
+		must.Same(t, m, got)
 		if again, _ := codec.Marshal(m.Clone()); !bytes.Equal(data, again) {
 			t.Fatal("a second time, other bytes")
 		}
@@ -234,7 +226,5 @@ func TestRealFiles(t *testing.T) {
 func TestMarshalRefusesDamage(t *testing.T) {
 	m := read(t, linear())
 	m.Graph.Extra = []byte{0xff}
-	if _, err := codec.Marshal(m); err == nil || !strings.Contains(err.Error(), "graph: extra fields") {
-		t.Errorf("damaged extra fields: %v", err)
-	}
+	must.Fail(t, must.Err(codec.Marshal(m)), "graph: extra fields")
 }

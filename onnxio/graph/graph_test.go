@@ -1,10 +1,12 @@
 package graph_test
 
 import (
+	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 )
 
@@ -17,9 +19,7 @@ func TestOpset(t *testing.T) {
 	m.SetOpset("other", 1)
 	want := []graph.Opset{{Domain: "com.example", Version: 3}, {Domain: "ai.onnx", Version: 18}, {Domain: "other",
 		Version: 1}}
-	if diff := cmp.Diff(want, m.Opsets); diff != "" {
-		t.Error(diff)
-	}
+	must.Same(t, want, m.Opsets)
 }
 
 func TestMeta(t *testing.T) {
@@ -27,9 +27,7 @@ func TestMeta(t *testing.T) {
 	m.SetMeta("a", "1")
 	m.SetMeta("b", "2")
 	m.SetMeta("a", "3")
-	if diff := cmp.Diff([]graph.Meta{{Key: "a", Value: "3"}, {Key: "b", Value: "2"}}, m.Metadata); diff != "" {
-		t.Error(diff)
-	}
+	must.Same(t, []graph.Meta{{Key: "a", Value: "3"}, {Key: "b", Value: "2"}}, m.Metadata)
 	if _, ok := m.Meta("c"); ok {
 		t.Error("a missing entry is there")
 	}
@@ -57,9 +55,7 @@ func TestClone(t *testing.T) {
 	c.Graph.Nodes[0].Outputs[0] = "u"
 	c.Graph.Nodes[0].Attrs[0].I = 0
 	c.Graph.Nodes[1] = nil
-	if diff := cmp.Diff(build(), m); diff != "" {
-		t.Errorf("the original changed:\n%s", diff)
-	}
+	must.Same(t, build(), m)
 }
 
 func TestSort(t *testing.T) {
@@ -87,4 +83,161 @@ func TestSort(t *testing.T) {
 			t.Errorf("%s: %s, %v", name, order, err)
 		}
 	}
+}
+
+func TestBuilder(t *testing.T) {
+	g := mlp()
+	b := graph.NewBuilder(g, "q_")
+	y := b.Op("Mul", []string{"y", b.Const(graph.FromFloats("two", []float32{2}))})
+	if y != "q_mul" || g.Nodes[2].Name != "q_n_Mul" || g.Init("q_two") == nil {
+		t.Errorf("names: %q, %q\n%s", y, g.Nodes[2].Name, g.Text())
+	}
+	must.Same(t, "q_mul_1", b.Op("Mul", []string{y, y}))
+	b.Append(&graph.Node{Name: "own", Op: "Split", Inputs: []string{y}, Outputs: []string{"q_split", ""}})
+	must.Same(t, "q_split_1", b.Name("split"))
+	must.Do(t, g.Check())
+}
+
+func TestBuilderNames(t *testing.T) {
+	names := rapid.SampledFrom([]string{"a", "a_1", "a_2", "a_1_1", "b", "n_A", "n_A_1"})
+	rapid.Check(t, func(t *rapid.T) {
+		g := &graph.Graph{}
+		taken := rapid.SliceOfDistinct(names, rapid.ID[string]).Draw(t, "taken")
+		for i, name := range taken {
+			switch i % 3 {
+			case 0:
+				g.Inputs = append(g.Inputs, graph.Value{Name: name})
+			case 1:
+				g.Inits = append(g.Inits, graph.FromFloats(name, []float32{0}))
+			default:
+				g.Nodes = append(g.Nodes, &graph.Node{Op: "A", Outputs: []string{name}})
+			}
+		}
+		b := graph.NewBuilder(g, "")
+		for range 10 {
+			var name string
+			if rapid.Bool().Draw(t, "op") {
+				name = b.Op("A", nil)
+			} else {
+				name = b.Name(names.Draw(t, "hint"))
+			}
+			if slices.Contains(taken, name) {
+				t.Fatalf("%q is given twice", name)
+			}
+			taken = append(taken, name)
+		}
+	})
+}
+
+func TestNodeAccessors(t *testing.T) {
+	n := &graph.Node{Inputs: []string{"a", ""}, Attrs: []graph.Attr{
+		graph.IntAttr("i", 7), graph.FloatAttr("f", .5), graph.IntsAttr("is", 1, 2), graph.StringAttr("s", "text"),
+		graph.TensorAttr("t", graph.FromInts("", []int64{4})),
+	}}
+	if n.Int("i", 0) != 7 || n.Int("none", 3) != 3 || n.Float("f", 0) != .5 || n.Float("none", 2) != 2 ||
+		len(n.Ints("is")) != 2 || n.Ints("none") != nil {
+		t.Error("attribute values")
+	}
+	if string(n.Attr("s").S) != "text" || n.Attr("t").T.Len() != 1 || n.Attr("none") != nil {
+		t.Error("attributes")
+	}
+	if n.Input(0) != "a" || n.Input(1) != "" || n.Input(2) != "" {
+		t.Error("inputs")
+	}
+}
+
+func TestNodeIs(t *testing.T) {
+	for domain, want := range map[string]bool{"": true, "ai.onnx": true, "ai.onnx.ml": false, "com.example": false} {
+		n := &graph.Node{Op: "Relu", Domain: domain}
+		if n.Is("Relu") != want || n.Standard() != want || n.Is("Elu") {
+			t.Errorf("Relu of domain %q", domain)
+		}
+	}
+}
+
+func TestConstant(t *testing.T) {
+	tensor := graph.FromInts("t", []int64{4}, 1)
+	floats := graph.Attr{Name: "value_floats", Kind: graph.AttrFloats, Floats: []float32{1, 2}}
+	for name, c := range map[string]struct {
+		attr graph.Attr
+		want *graph.Tensor
+	}{
+		"value":                {graph.TensorAttr("value", tensor), tensor},
+		"value_float":          {graph.FloatAttr("value_float", .5), graph.FromFloats("", []float32{.5})},
+		"value_floats":         {floats, graph.FromFloats("", []float32{1, 2}, 2)},
+		"value_int":            {graph.IntAttr("value_int", -3), graph.FromInts("", []int64{-3})},
+		"value_ints":           {graph.IntsAttr("value_ints", 1, 2), graph.FromInts("", []int64{1, 2}, 2)},
+		"no numbers":           {graph.IntsAttr("value_ints"), graph.FromInts("", nil, 0)},
+		"string":               {graph.StringAttr("value_string", "s"), nil},
+		"sparse":               {graph.Attr{Name: "sparse_value", Kind: 11}, nil},
+		"function's attribute": {graph.Attr{Name: "value_float", Kind: graph.AttrFloat, Ref: "alpha"}, nil},
+		"function's tensor":    {graph.Attr{Name: "value", Kind: graph.AttrTensor, Ref: "table"}, nil},
+	} {
+		n := &graph.Node{Op: "Constant", Outputs: []string{"c"}, Attrs: []graph.Attr{c.attr}}
+		got := n.Constant()
+		must.Same(must.In(t, name), c.want, got)
+		if got != nil {
+			if got.Name = "mine"; got.Check() != nil || tensor.Name != "t" {
+				t.Errorf("%s: the value is unsound, or the node's own", name)
+			}
+		}
+		n.Op = "Relu"
+		if n.Constant() != nil {
+			t.Errorf("%s: a Relu has a value", name)
+		}
+	}
+}
+
+func TestHasGraphs(t *testing.T) {
+	for kind, want := range map[graph.AttrKind]bool{graph.AttrGraph: true, graph.AttrGraphs: true, 13: false} {
+		n := &graph.Node{Op: "If", Attrs: []graph.Attr{graph.IntAttr("i", 1), {Name: "body", Kind: kind}}}
+		must.Same(must.In(t, kind), want, n.HasGraphs())
+	}
+}
+
+func TestText(t *testing.T) {
+	g := mlp()
+	g.Inputs = append(g.Inputs, graph.Value{Name: "seq"}, graph.Value{Name: "any", DType: graph.Int4},
+		graph.Value{Name: "s", DType: graph.Double, Shape: graph.Shape{}}, graph.Value{
+			Name: "open", DType: graph.Float,
+			Shape: graph.Shape{{Size: -1}},
+		})
+	g.Inits = append(g.Inits, graph.FromFloats("big", make([]float32, 5), 5), graph.FromFloats("eps", []float32{1e-3}),
+		graph.FromInts("axes", []int64{-1}, 1),
+		&graph.Tensor{Name: "codes", DType: graph.Int4, Dims: []int64{2}, Raw: []byte{0}}, &graph.Tensor{
+			Name:  "bad",
+			DType: graph.Float, Dims: []int64{-1},
+		})
+	g.Nodes = append(g.Nodes, &graph.Node{
+		Name: "odd \"name\"", Op: "Act", Domain: "com.example",
+		Inputs: []string{"a b", "_"}, Outputs: []string{"", "é"}, Attrs: []graph.Attr{
+			graph.FloatAttr("alpha", .1), graph.IntsAttr("axes", 0, 1),
+			graph.StringAttr("mode", "linear"), graph.TensorAttr("value", graph.FromInts("", []int64{3})),
+			{Name: "fs", Kind: graph.AttrFloats, Floats: []float32{.5, 1e30}},
+			{Name: "ss", Kind: graph.AttrStrings, Strings: [][]byte{[]byte("p")}},
+			{Name: "body", Kind: graph.AttrGraph},
+			{Name: "bodies", Kind: graph.AttrGraphs},
+			{Name: "r", Kind: graph.AttrInt, Ref: "outer"},
+			{Name: "tp", Kind: 13},
+		},
+	})
+	want := `input x float[N,2]
+input seq ?
+input any int4*
+input s double[]
+input open float[?]
+init w float[2,2] = [1,2,3,4]
+init b float[2] = [0,1]
+init big float[5]
+init eps float[] = [0.001]
+init axes int64[1] = [-1]
+init codes int4[2]
+init bad float[-1]
+node h = Gemm(x, w, b) {transB=1} "fc"
+node y = Clip(h, _, _)
+node _, é = com.example::Act("a b", "_") {alpha=0.1, axes=[0,1], mode="linear", value=int64[] = [3], ` +
+		`fs=[0.5,1e+30], ss=["p"], body=graph, bodies=graphs, r=@outer, tp=kind13} "odd \"name\""
+output y float*
+`
+	must.Same(t, want, g.Text())
 }

@@ -5,15 +5,15 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"cfq/internal/must"
 )
 
 func TestHalves(t *testing.T) {
 	for b, want := range map[uint16]float64{
 		0x3c00: 1, 0xc000: -2, 0x7bff: 65504, 0x0400: 0x1p-14, 0x0001: 0x1p-24, 0x83ff: -0x1.ff8p-15, 0x3555: 0.333251953125,
 	} {
-		if got := fromHalf(b); got != want {
-			t.Errorf("float16 %#x is %v, want %v", b, got, want)
-		}
+		must.Same(t, want, fromHalf(b))
 	}
 	for b := range 1 << 16 {
 		for _, of := range []DType{Float16, BFloat16} {

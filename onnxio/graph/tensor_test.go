@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 )
 
@@ -25,26 +26,22 @@ func TestTensorBytes(t *testing.T) {
 		if !bytes.Equal(c.t.Raw, c.want) {
 			t.Errorf("%s: % x, want % x", c.t.DType, c.t.Raw, c.want)
 		}
-		if err := c.t.Check(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, c.t.Check())
 	}
 }
 
 func TestTensorRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := rapid.SliceOf(rapid.Float32()).Draw(t, "floats")
-		if got, err := graph.FromFloats("f", f, int64(len(f))).Floats(); err != nil || !slices.Equal(got, f) {
-			t.Fatalf("floats %v became %v (%v)", f, got, err)
+		if got := must.Get(graph.FromFloats("f", f, int64(len(f))).Floats())(t); !slices.Equal(got, f) {
+			t.Fatalf("%v became %v", f, got)
 		}
 		d := rapid.SliceOf(rapid.Float64()).Draw(t, "doubles")
-		if got, err := graph.FromNumbers("d", graph.Double, d, int64(len(d))).Doubles(); err != nil || !slices.Equal(got, d) {
-			t.Fatalf("doubles %v became %v (%v)", d, got, err)
+		if got := must.Get(graph.FromNumbers("d", graph.Double, d, int64(len(d))).Doubles())(t); !slices.Equal(got, d) {
+			t.Fatalf("%v became %v", d, got)
 		}
 		i := rapid.SliceOf(rapid.Int64()).Draw(t, "ints")
-		if got, err := graph.FromInts("i", i, int64(len(i))).Ints(); err != nil || !slices.Equal(got, i) {
-			t.Fatalf("ints %v became %v (%v)", i, got, err)
-		}
+		must.Same(must.In(t, i), i, must.Get(graph.FromInts("i", i, int64(len(i))).Ints())(t))
 		s := rapid.SliceOf(rapid.Int32()).Draw(t, "int32s")
 		got, err := graph.FromInt32s("s", s, int64(len(s))).Ints()
 		if err != nil || !slices.EqualFunc(got, s, func(a int64, b int32) bool { return a == int64(b) }) {
@@ -58,21 +55,13 @@ func TestTensorConversions(t *testing.T) {
 	if v, err := wide.Floats(); err != nil || v[0] != float32(.1) || !math.IsInf(float64(v[1]), 1) {
 		t.Errorf("doubles as floats: %v, %v", v, err)
 	}
-	if v, err := graph.FromFloats("", []float32{.1}, 1).Doubles(); err != nil || v[0] != float64(float32(.1)) {
-		t.Errorf("floats as doubles: %v, %v", v, err)
-	}
+	must.Same(t, float64(float32(.1)), must.Get(graph.FromFloats("", []float32{.1}, 1).Doubles())(t)[0])
 	for dtype, want := range map[graph.DType]int64{graph.Int8: -1, graph.Uint8: 255} {
-		v, err := (&graph.Tensor{DType: dtype, Dims: []int64{2}, Raw: []byte{0xff, 0x01}}).Ints()
-		if err != nil || !slices.Equal(v, []int64{want, 1}) {
-			t.Errorf("%s: %v, %v", dtype, v, err)
-		}
+		v := must.Get((&graph.Tensor{DType: dtype, Dims: []int64{2}, Raw: []byte{0xff, 0x01}}).Ints())(must.In(t, dtype))
+		must.Same(must.In(t, dtype), []int64{want, 1}, v)
 	}
-	if _, err := graph.FromInts("i", nil).Floats(); err == nil {
-		t.Error("integers pass as floats")
-	}
-	if _, err := graph.FromFloats("f", nil).Ints(); err == nil {
-		t.Error("floats pass as integers")
-	}
+	must.Fail(t, must.Err(graph.FromInts("i", nil).Floats()), "")
+	must.Fail(t, must.Err(graph.FromFloats("f", nil).Ints()), "")
 }
 
 func TestDTypes(t *testing.T) {
@@ -101,8 +90,6 @@ func TestShapeString(t *testing.T) {
 		{graph.Shape{{Size: -1, Param: "a,b"}}, `["a,b"]`},
 		{graph.Shape{{Size: -1, Param: "a\nb"}}, `["a\nb"]`},
 	} {
-		if got := fmt.Sprint(c.shape); got != c.want {
-			t.Errorf("%s, want %s", got, c.want)
-		}
+		must.Same(t, c.want, fmt.Sprint(c.shape))
 	}
 }

@@ -74,9 +74,7 @@ func TestLookUps(t *testing.T) {
 			build(p, k)
 			m := p.model(false)
 			low, f, err := lowered(t, m)
-			if err != nil {
-				t.Fatalf("%s, seed %d: %v", name, seed, err)
-			}
+			must.Do(must.In(t, name, seed), err)
 			if tables := f.Tables(low.Graph); len(tables) == 0 {
 				t.Errorf("%s: no value is a column of categories", name)
 			}

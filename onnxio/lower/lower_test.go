@@ -310,12 +310,8 @@ func TestColumnsAndLabels(t *testing.T) {
 	want := []string{
 		"age 0 []", "income 1 []", "housing 2 [value a value b]", "cat[0] 4 [0 1 2]", "cat[1] 7 [0 1]",
 	}
-	if !slices.Equal(have, want) {
-		t.Errorf("%q, want %q", have, want)
-	}
-	if !slices.Equal(f.Labels, []string{"no", "yes"}) {
-		t.Errorf("labels %q", f.Labels)
-	}
+	must.Same(t, want, have)
+	must.Same(t, []string{"no", "yes"}, f.Labels)
 }
 
 func TestEmptyTexts(t *testing.T) {
@@ -326,9 +322,7 @@ func TestEmptyTexts(t *testing.T) {
 		p := newPipeline(seed)
 		p.filled("x", 2)
 		_, f, err := lowered(t, p.model(false))
-		if err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
+		must.Do(must.In(t, seed), err)
 		have[fmt.Sprintf("%q %q strict %v", f.Columns[0].Values, f.Columns[0].Blank, f.Columns[0].Strict)] = true
 	}
 	for _, want := range []string{
@@ -370,9 +364,7 @@ func TestLowerErrors(t *testing.T) {
 		p := newPipeline(2)
 		build(p)
 		_, _, err := lowered(t, p.model(false))
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		must.Fail(t, err, want)
 	}
 }
 
@@ -447,9 +439,7 @@ func TestLabels(t *testing.T) {
 		names.Strings = append(names.Strings, []byte(s))
 	}
 	p.ml("ArrayFeatureExtractor", []string{p.b.Const(names), best})
-	if got := labels(p.b.G); !slices.Equal(got, []string{"no", "later", "yes"}) {
-		t.Errorf("classes %q", got)
-	}
+	must.Same(t, []string{"no", "later", "yes"}, labels(p.b.G))
 }
 
 // TestSlicedColumns: a column that is cut out together with all rows, as TensorFlow's exporters write it, and whose

@@ -82,9 +82,7 @@ func TestRunsAtOnce(t *testing.T) {
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, g.Wait())
 }
 
 func TestCloseWaitsForRuns(t *testing.T) {
@@ -100,9 +98,7 @@ func TestCloseWaitsForRuns(t *testing.T) {
 		})
 	}
 	time.Sleep(5 * time.Millisecond)
-	if err := errors.Join(s.Close(), s.Close(), g.Wait()); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, errors.Join(s.Close(), s.Close(), g.Wait()))
 	if _, err := s.Run(t.Context(), x); !errors.Is(err, ort.ErrClosed) {
 		t.Errorf("a run after Close: %v", err)
 	}

@@ -1,10 +1,10 @@
 package ort
 
 import (
+	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 )
 
@@ -40,17 +40,24 @@ func TestNeeded(t *testing.T) {
 	m := model("e", "w_Output")
 	all := ops(m)
 	got := ops(needed(m))
-	if d := cmp.Diff([]string{"First", "Second", "Third", "w_First", "w_Second", "w_Third", "w_Listed", "w_Output"},
-		got); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
-	if d := cmp.Diff(all, ops(m)); d != "" {
-		t.Errorf("the model was changed:\n%s", d)
-	}
+	must.Same(t, []string{"First", "Second", "Third", "w_First", "w_Second", "w_Third", "w_Listed", "w_Output"}, got)
+	must.Same(t, all, ops(m))
 	for _, kind := range []graph.AttrKind{graph.AttrGraph, graph.AttrGraphs} {
 		m.Graph.Nodes[4].Attrs = []graph.Attr{{Name: "body", Kind: kind}}
-		if d := cmp.Diff(all, ops(needed(m))); d != "" {
-			t.Errorf("with subgraphs in an attribute of kind %d:\n%s", kind, d)
+		must.Same(must.In(t, kind), all, ops(needed(m)))
+	}
+}
+
+func TestPinned(t *testing.T) {
+	for _, r := range releases() {
+		got := must.Get(pinnedFor(r.Platform))(t)
+		must.Same(t, r, got)
+		if len(r.SHA256) != 64 || !strings.HasPrefix(r.Member, "package/") || !strings.HasSuffix(r.Member, "/"+r.Name) {
+			t.Errorf("%s: %+v is not well formed", r.Platform, r)
 		}
+	}
+	_, err := pinnedFor("darwin/amd64")
+	for _, w := range []string{"no library for darwin/amd64", LibEnv} {
+		must.Fail(t, err, w)
 	}
 }

@@ -6,9 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"cfq/internal/must"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -93,9 +92,7 @@ func TestRunNamesInputsAndOutputs(t *testing.T) {
 	} {
 		// The order of the inputs must not matter.
 		got := must.Get(s.Run(t.Context(), []*graph.Tensor{b, a}, c.ask...))(t)
-		if d := cmp.Diff(c.want, got); d != "" {
-			t.Errorf("outputs %q (-want +got):\n%s", c.ask, d)
-		}
+		must.Same(t, c.want, got)
 	}
 }
 
@@ -109,15 +106,11 @@ func TestRunInto(t *testing.T) {
 		if err != nil || &into[0] != &sum[0] || !slices.Equal(sum, []float32{k + 5, 8}) {
 			t.Errorf("the sum is %v in other memory than %v, %v", into, sum, err)
 		}
-		if d := cmp.Diff(graph.FromFloats("difference", []float32{k - 5, -4}, 2), got[1]); d != "" {
-			t.Error(d)
-		}
+		must.Same(t, graph.FromFloats("difference", []float32{k - 5, -4}, 2), got[1])
 	}
 	short := []*graph.Tensor{ort.ViewFloats("", sum[:1], 1)}
 	in := []*graph.Tensor{graph.FromFloats("a", sum, 2), graph.FromFloats("b", sum, 2)}
-	if _, err := s.RunInto(t.Context(), in, short); err == nil {
-		t.Error("an output of two numbers was written to memory for one")
-	}
+	must.Fail(t, must.Err(s.RunInto(t.Context(), in, short)), "")
 }
 
 func TestRunRefusesWrongInputs(t *testing.T) {
@@ -146,9 +139,7 @@ func TestRunRefusesWrongInputs(t *testing.T) {
 	} {
 		_, err := s.Run(t.Context(), c.in, c.ask...)
 		for _, w := range c.want {
-			if err == nil || !strings.Contains(err.Error(), w) {
-				t.Errorf("error %v does not say %q", err, w)
-			}
+			must.Fail(t, err, w)
 		}
 	}
 }
@@ -179,9 +170,7 @@ func TestElementTypes(t *testing.T) {
 			}
 			want := *in
 			want.Name = "y"
-			if d := cmp.Diff(&want, got[0]); d != "" {
-				t.Errorf("%s%v (-want +got):\n%s", dt, dims, d)
-			}
+			must.Same(must.In(t, dt, dims), &want, got[0])
 		}
 	}
 }
@@ -191,9 +180,7 @@ func TestMisalignedInput(t *testing.T) {
 	a := graph.FromFloats("a", []float32{1, 2}, 1, 2)
 	a.Raw = append([]byte{99}, a.Raw...)[1:]
 	got := must.Get(s.Run(t.Context(), []*graph.Tensor{a, graph.FromFloats("b", []float32{5, 6}, 1, 2)}, "sum"))(t)
-	if d := cmp.Diff(graph.FromFloats("sum", []float32{6, 8}, 1, 2), got[0]); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, graph.FromFloats("sum", []float32{6, 8}, 1, 2), got[0])
 }
 
 func TestUndeclaredScalars(t *testing.T) {
@@ -218,9 +205,7 @@ func TestUndeclaredScalars(t *testing.T) {
 			graph.FromFloats("negative", []float32{-1, -2, -3, -4}, 2, 2),
 			graph.FromInts("count", []int64{4}, []int64{}...),
 		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("(-want +got):\n%s", d)
-		}
+		must.Same(t, want, got)
 	}
 }
 
@@ -240,13 +225,9 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		{op: "Neg", in: in, o: ort.Options{Threads: -1}, want: "-1"},
 	} {
 		m := build(c.in, out, func(b *graph.Builder) { b.Append(node(c.op, []string{"x"}, "y")) })
-		if _, err := ort.Open(m, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("error %v does not say %q", err, c.want)
-		}
+		must.Fail(t, must.Err(ort.Open(m, c.o)), c.want)
 	}
-	if _, err := ort.OpenBytes([]byte("no model"), o); err == nil {
-		t.Error("OpenBytes took text for a model")
-	}
+	must.Fail(t, must.Err(ort.OpenBytes([]byte("no model"), o)), "")
 }
 
 func TestHalf(t *testing.T) {
@@ -256,7 +237,46 @@ func TestHalf(t *testing.T) {
 		b.Append(n)
 	})
 	_, err := open(t, m, orttest.Need(t)).Run(t.Context(), []*graph.Tensor{graph.FromFloats("x", []float32{1, 2}, 1, 2)})
-	if err == nil || !strings.Contains(err.Error(), `output "y" holds 16-bit floats`) {
-		t.Error(err)
+	must.Fail(t, err, `output "y" holds 16-bit floats`)
+}
+
+func TestSelfTest(t *testing.T) {
+	o := orttest.Need(t)
+	for level := ort.All; level <= ort.Disabled; level++ {
+		o.Level = level
+		must.Do(must.In(t, level), ort.SelfTest(t.Context(), o))
+	}
+	o.Threads = 2
+	must.Do(t, ort.SelfTest(t.Context(), o))
+}
+
+func TestOptimized(t *testing.T) {
+	o := orttest.Need(t)
+	onnx := must.Get(codec.Marshal(ort.SelfTestModel()))(t)
+	for _, c := range []struct {
+		level   ort.Level
+		op, not string
+	}{
+		{ort.All, "QGemm", "Gemm"},
+		{ort.Extended, "QGemm", "Gemm"},
+		{ort.Basic, "Gemm", "QGemm"},
+		{ort.Disabled, "Gemm", "QGemm"},
+	} {
+		o.Level = c.level
+		m, err := ort.Optimized(onnx, o)
+		if err != nil {
+			t.Errorf("%s: %v", c.level, err)
+			continue
+		}
+		has := func(op string) bool {
+			return slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool { return n.Op == op })
+		}
+		if !has(c.op) || has(c.not) {
+			var ops []string
+			for _, n := range m.Graph.Nodes {
+				ops = append(ops, n.Op)
+			}
+			t.Errorf("%s: the graph holds %v", c.level, ops)
+		}
 	}
 }

@@ -54,10 +54,8 @@ func TestElementTypes(t *testing.T) {
 				b.Name != given.Graph.Outputs[0].Name {
 				t.Errorf("input %+v, output %+v", a, b)
 			}
-			in, err := m.FileFeed(x)
-			if err != nil || in[0].DType != of {
-				t.Fatal(in, err)
-			}
+			in := must.Get(m.FileFeed(x))(t)
+			must.Same(t, of, in[0].DType)
 			wide := back.Clone() // a program can be given no numbers of 16 bits
 			b := graph.NewBuilder(wide.Graph, "test.")
 			y := b.Op("Cast", []string{wide.Graph.Outputs[0].Name}, graph.IntAttr("to", int64(graph.Float)))
@@ -67,9 +65,7 @@ func TestElementTypes(t *testing.T) {
 					t.Fatalf("the file says %v, want %v", v, want[i])
 				}
 			}
-			if _, err := onnxio.FromGraph(ctx, back, engine); err != nil {
-				t.Error(err)
-			}
+			must.Get(onnxio.FromGraph(ctx, back, engine))(t)
 		})
 	}
 }
@@ -85,9 +81,7 @@ func TestStoredElements(t *testing.T) {
 	m.Graph.Outputs = []graph.Value{{Name: z, DType: graph.Float}}
 	got := must.Get(onnxio.FromGraph(context.Background(), m, orttest.Need(t)))(t)
 	for _, g := range []*graph.Model{got.File(), got.Graph(), got.Restored(m)} {
-		if g.Graph.Text() != m.Graph.Text() {
-			t.Error("the model was changed")
-		}
+		must.Same(t, m.Graph.Text(), g.Graph.Text())
 	}
 }
 

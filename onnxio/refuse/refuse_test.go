@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/refuse"
 )
@@ -105,9 +106,7 @@ func TestCheck(t *testing.T) {
 	} {
 		err := refuse.Check(c.m)
 		if len(c.want) == 0 {
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			must.Do(must.In(t, name), err)
 			continue
 		}
 		var r *refuse.Refusal
@@ -116,9 +115,7 @@ func TestCheck(t *testing.T) {
 			continue
 		}
 		for _, want := range append(c.want, "which this method cannot quantize: ", "; instead, ") {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v, want %q", name, err, want)
-			}
+			must.Has(must.In(t, name), err.Error(), want)
 		}
 		if strings.ContainsAny(err.Error(), "\n") {
 			t.Errorf("%s: more than one line", name)
