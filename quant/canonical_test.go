@@ -226,10 +226,8 @@ func TestCanonical(t *testing.T) {
 				t.Error("the given model has changed")
 			}
 			same(t, eng, m, c, 7, 6)
-			layers, err := quant.FindLayers(c)
-			if err != nil || len(layers) != f.layers {
-				t.Errorf("%d layers, want %d (%v)", len(layers), f.layers, err)
-			}
+			layers := must.Get(quant.FindLayers(c))(t)
+			must.Same(t, f.layers, len(layers))
 			for _, n := range c.Graph.Nodes {
 				if strings.Contains(" "+f.gone+" ", " "+n.Op+" ") {
 					t.Errorf("%s is left", n.Label())
@@ -239,9 +237,7 @@ func TestCanonical(t *testing.T) {
 			must.Do(t, err)
 			a, _ := codec.Marshal(c)
 			b, _ := codec.Marshal(again)
-			if string(a) != string(b) {
-				t.Error("the canonical form of the canonical form differs")
-			}
+			must.Same(t, string(b), string(a))
 		})
 	}
 }
@@ -255,9 +251,7 @@ func same(t *testing.T, eng ort.Options, a, b *graph.Model, rows, dim int) {
 	}
 	x := graph.FromFloats(a.Graph.DataInputs()[0].Name, v, int64(rows), int64(dim))
 	want, got := orttest.Run(t, a, eng, x), orttest.Run(t, b, eng, x)
-	if len(want) != len(got) {
-		t.Fatalf("%d outputs, %d before", len(got), len(want))
-	}
+	must.Same(t, len(want), len(got))
 	for i := range want {
 		if want[i].Name != got[i].Name || len(want[i].Raw) != len(got[i].Raw) {
 			t.Fatalf("output %d is %q, %q before", i, got[i].Name, want[i].Name)
@@ -293,13 +287,9 @@ func TestCanonicalInputs(t *testing.T) {
 	for _, v := range c.Graph.Inputs {
 		names = append(names, v.Name)
 	}
-	if got := strings.Join(names, " "); got != "x p" {
-		t.Errorf("the inputs are %s", got)
-	}
-	layers, err := quant.FindLayers(c)
-	if err != nil || len(layers) != 2 {
-		t.Fatal(layers, err)
-	}
+	must.Same(t, "x p", strings.Join(names, " "))
+	layers := must.Get(quant.FindLayers(c))(t)
+	must.Same(t, 2, len(layers))
 	if layers[0].Fixed != "" || !strings.Contains(layers[1].Fixed, "output") {
 		t.Errorf("fixed: %q, %q", layers[0].Fixed, layers[1].Fixed)
 	}
@@ -333,14 +323,12 @@ func TestCanonicalRealModels(t *testing.T) {
 		must.Do(t, err)
 		layers, err := quant.FindLayers(c)
 		kind, _, _ := strings.Cut(filepath.Base(path), "-")
-		if err != nil || len(layers) != want[kind] {
-			t.Errorf("%s: %d layers, want %d (%v)", path, len(layers), want[kind], err)
-		}
+		must.Do(must.In(t, path), err)
+		must.Same(must.In(t, path), want[kind], len(layers))
 		same(t, eng, m, c, 50, layers[0].In)
 		equalized, pairs, err := quant.CrossLayerEqualize(c)
-		if err != nil || len(pairs) != len(layers)-1 {
-			t.Errorf("%s: equalized %q (%v)", path, pairs, err)
-		}
+		must.Do(must.In(t, path), err)
+		must.Same(must.In(t, path), len(layers)-1, len(pairs))
 		same(t, eng, m, equalized, 50, layers[0].In)
 	}
 }

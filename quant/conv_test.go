@@ -185,13 +185,9 @@ func TestCanonicalConv(t *testing.T) {
 				}
 			}
 			layers := must.Get(quant.FindLayers(c))(t)
-			if len(layers) != f.layers {
-				t.Fatalf("%d layers, want %d: %+v", len(layers), f.layers, layers)
-			}
+			must.Same(t, f.layers, len(layers))
 			for _, l := range layers {
-				if l.Fixed != "" {
-					t.Errorf("layer %q stays in float: %s", l.Node, l.Fixed)
-				}
+				must.Same(t, "", l.Fixed)
 			}
 			same(t, eng, m, c, 16, 24)
 		})

@@ -77,9 +77,7 @@ func TestEqualize(t *testing.T) {
 			if after, _ := codec.Marshal(m); !bytes.Equal(after, before) {
 				t.Error("the given model has changed")
 			}
-			if len(done) != tt.pairs {
-				t.Errorf("equalized %q, want %d pairs", done, tt.pairs)
-			}
+			must.Same(t, tt.pairs, len(done))
 			same(t, eng, m, got, 40, 6)
 			layers := must.Get(quant.FindLayers(got))(t)
 			for i := range len(layers) - 1 {

@@ -133,9 +133,7 @@ func (c *fakeCase) run(t *testing.T, m *graph.Model, s, u []float32) (out [6][]f
 
 func near(t *testing.T, what string, got []float32, want []float64, tolerance float64) {
 	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%s: %d numbers, want %d", what, len(got), len(want))
-	}
+	must.Same(must.In(t, what), len(want), len(got))
 	for k, w := range want {
 		if !(math.Abs(float64(got[k])-w) <= tolerance*(1+math.Abs(w))) {
 			t.Errorf("%s %d: %v, want %v", what, k, got[k], w)
@@ -172,9 +170,7 @@ func TestFakeWeights(t *testing.T) {
 		near(t, "gradient by the weights", got[3], byV, 1e-5)
 		near(t, "gradient by the scale", got[4], byS, 1e-4)
 		for k, q := range got[1] {
-			if want := math.Round(value[k] / float64(c.s[k/fakeIn%len(c.s)])); float64(q) != want {
-				t.Errorf("code %d is %v, want %v", k, q, want)
-			}
+			must.Same(t, math.Round(value[k]/float64(c.s[k/fakeIn%len(c.s)])), float64(q))
 		}
 	})
 }

@@ -33,13 +33,9 @@ func TestFormats(t *testing.T) {
 			t.Errorf("reduced format %d: %+v, %+v alone, %+v in full (%v)", i, f, got, same, err)
 		}
 	}
-	if !slices.Equal(quant.FormatsFor(false), quant.Formats()) {
-		t.Errorf("formats that are not reduced: %v", quant.FormatsFor(false))
-	}
+	must.Same(t, quant.Formats(), quant.FormatsFor(false))
 	for _, bits := range []int{-1, 0, 1, 5, 16} {
-		if _, err := quant.FormatOf(bits, false); err == nil {
-			t.Errorf("%d bits are accepted", bits)
-		}
+		must.Fail(t, must.Err(quant.FormatOf(bits, false)), "")
 	}
 }
 
@@ -66,9 +62,7 @@ func TestQuantizeIsNearest(t *testing.T) {
 		if int(q) < f.QMin || int(q) > f.QMax {
 			t.Fatalf("code %d is outside %d..%d", q, f.QMin, f.QMax)
 		}
-		if again := f.Quantize(quant.Dequantize(q, scale), scale); again != q {
-			t.Fatalf("code %d becomes %d", q, again)
-		}
+		must.Same(t, q, f.Quantize(quant.Dequantize(q, scale), scale))
 	})
 }
 
@@ -78,13 +72,9 @@ func TestQuantizeHalves(t *testing.T) {
 		0.5: 0, 1.5: 2, 2.5: 2, -0.5: 0, -1.5: -2, -2.5: -2, 7.5: 7, 100: 7, -8.5: -8,
 		-100: -8,
 	} {
-		if got := f.Quantize(x, 1); got != want {
-			t.Errorf("%v becomes %d, want %d", x, got, want)
-		}
+		must.Same(t, want, f.Quantize(x, 1))
 	}
-	if got := f.Quantize(float32(math.NaN()), 1); got != 0 {
-		t.Errorf("NaN becomes %d", got)
-	}
+	must.Same(t, 0, f.Quantize(float32(math.NaN()), 1))
 }
 
 func TestFitAct(t *testing.T) {
@@ -94,9 +84,7 @@ func TestFitAct(t *testing.T) {
 		lo, hi := min(a, b), max(a, b)
 		act := quant.FitAct(rapid.IntRange(2, 8).Draw(t, "bits"), lo, hi)
 		must.Do(t, act.Check())
-		if act.Apply(0) != 0 {
-			t.Fatalf("%+v: zero becomes %v", act, act.Apply(0))
-		}
+		must.Same(t, 0, act.Apply(0))
 		if lo >= 0 && act.Zero != 0 {
 			t.Fatalf("%+v: zero point of an unsigned range", act)
 		}
@@ -157,12 +145,8 @@ func TestRowBits(t *testing.T) {
 	}
 	e, err := rows(nil).Encode(info, 0.1)
 	must.Do(t, err)
-	if want := []int8{1, -2, 3, -4, 7, -8, 90, -90}; !slices.Equal(e.Codes, want) {
-		t.Errorf("codes %v, want %v", e.Codes, want)
-	}
-	if got := rows(nil).MeanBits(); got != 4.25 {
-		t.Errorf("%v bits on average", got)
-	}
+	must.Same(t, []int8{1, -2, 3, -4, 7, -8, 90, -90}, e.Codes)
+	must.Same(t, 4.25, rows(nil).MeanBits())
 	if e, err = rows(func(l *quant.Layer) { l.Reduced = true }).Encode(info, 0.1); err != nil || e.Codes[6] != 64 ||
 		e.Codes[7] != -64 {
 		t.Errorf("reduced: %v, %v", e.Codes, err)
@@ -186,7 +170,118 @@ func TestRowBits(t *testing.T) {
 	}
 	wide := info
 	wide.Columns = 40000
-	if _, err := rows(nil).Encode(wide, 0.1); err == nil {
-		t.Error("sums over 40000 columns that overflow 32 bits are accepted")
+	must.Fail(t, must.Err(rows(nil).Encode(wide, 0.1)), "")
+}
+
+func TestHalf(t *testing.T) {
+	for _, c := range []struct{ scale, want float32 }{
+		{1, 1},
+		{0x1p-14, 0x1p-14},
+		{65504, 65504},
+		{1.0 / 3, 0x1.554p-2},
+		{1 + 0x1p-11, 1}, // halves go to even
+		{1 + 3*0x1p-11, 1 + 0x1p-9},
+		{2 - 0x1p-23, 2}, // into the next power of two
+		{65519, 65504},   // into the range
+		{0x1.fff8p-15, 0x1p-14},
+		{65520, 0},
+		{0x1.ff8p-15, 0},
+		{1e-6, 0},
+		{0, 0},
+		{-1, 0},
+		{float32(math.Inf(1)), 0},
+		{math.MaxFloat32, 0},
+	} {
+		got, ok := quant.Half(c.scale)
+		if got != c.want || ok != (c.want != 0) {
+			t.Errorf("%v becomes %v (%v), want %v", c.scale, got, ok, c.want)
+		}
+	}
+	if got, ok := quant.Half(float32(math.NaN())); ok {
+		t.Errorf("NaN becomes %v", got)
+	}
+}
+
+// TestHalfIsNearest: no float16 number, all of which are multiples of 2^-10 of a power of two here, is nearer.
+func TestHalfIsNearest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.Float32Range(0x1p-14, 65504).Draw(t, "scale")
+		got, ok := quant.Half(s)
+		if !ok {
+			t.Fatalf("%v is out of range", s)
+		}
+		fraction, exp := math.Frexp(float64(s))
+		unit := math.Ldexp(1, exp-11)
+		down := math.Floor(fraction*0x1p11) * unit
+		want := math.Min(math.Abs(float64(s)-down), math.Abs(float64(s)-down-unit))
+		must.Same(t, want, math.Abs(float64(got)-float64(s)))
+		if again, ok := quant.Half(got); !ok || again != got {
+			t.Fatalf("%v is not its own nearest: %v", got, again)
+		}
+	})
+}
+
+// grid is two inputs on a grid of quarters: the first in two segments, stretched twofold, the second as it is.
+func grid() *quant.Input {
+	return &quant.Input{Scale: 0.25, Columns: []quant.InputColumn{
+		{Source: 0, Lo: -8, Hi: 22, Gain: 2},
+		{Source: 0, Lo: 22, Hi: 30, Gain: 2},
+		{Source: 1, Lo: 0, Hi: 1, Gain: 1},
+	}}
+}
+
+func TestFold(t *testing.T) {
+	in := grid()
+	x := []float32{
+		-6, 1, // code 2*2/0.25 = 16 in the first segment
+		26, 0.5, // 30*2/0.25 = 240 and 4*2/0.25 = 32
+		-100, 100, // below the range 0; above it what 255 codes hold
+	}
+	if got, want := in.Codes(x, 2), []uint8{16, 0, 4, 240, 32, 2, 0, 0, 255}; !slices.Equal(got, want) {
+		t.Errorf("codes %v, want %v", got, want)
+	}
+	if got, want := in.Reads(x, 2), []float32{4, 1, 68, 0.5, 0, 63.75}; !slices.Equal(got, want) {
+		t.Errorf("the kernel reads %v, want %v", got, want)
+	}
+	l := quant.LayerInfo{In: 2, Out: 1, Columns: 2, W: []float32{3, 5}, B: []float32{7}}
+	f := in.Fold(l)
+	if f.In != 2 || f.Columns != 3 || !slices.Equal(f.W, []float32{1.5, 5}) || !slices.Equal(f.B, []float32{7 - 24}) {
+		t.Errorf("the folded layer is %+v", f)
+	}
+	// On the grid the folded layer is the layer: 3*26 + 5*0.5 + 7 = 1.5*68 + 5*0.5 - 17.
+	if want, got := 3*26+5*0.5+7., 1.5*68+5*0.5-17; want != got || l.W[0] != 3 {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got, want := in.Sources(), []int{0, 0, 1}; !slices.Equal(got, want) {
+		t.Errorf("sources %v, want %v", got, want)
+	}
+	if plain := (&quant.Input{Scale: 1, Columns: in.Columns[1:]}); plain.Sources() != nil {
+		t.Errorf("sources %v of columns that are the inputs", plain.Sources())
+	}
+}
+
+func TestInputCheck(t *testing.T) {
+	must.Do(t, grid().Check(2))
+	for _, c := range []struct {
+		want   string
+		dim    int
+		change func(in *quant.Input)
+	}{
+		{"scale 0", 2, func(in *quant.Input) { in.Scale = 0 }},
+		{"source 2; the model has the inputs 0 to 1", 2, func(in *quant.Input) { in.Columns[2].Source = 2 }},
+		{"input 2 of the model has no column", 3, func(*quant.Input) {}},
+		{"gain 0", 2, func(in *quant.Input) { in.Columns[2].Gain = 0 }},
+		{"range [1, 1]", 2, func(in *quant.Input) { in.Columns[2].Lo = 1 }},
+		{
+			"column 1 of the input has the gain 1; the segment before has 2", 2,
+			func(in *quant.Input) { in.Columns[1].Gain = 1 },
+		},
+		{"begins at 21; the segment before ends at 22", 2, func(in *quant.Input) { in.Columns[1].Lo = 21 }},
+		{"beyond code 255", 2, func(in *quant.Input) { in.Columns[0].Hi, in.Columns[1].Lo = 29, 29 }},
+		{"not next to each other", 2, func(in *quant.Input) { in.Columns[1], in.Columns[2] = in.Columns[2], in.Columns[1] }},
+	} {
+		in := grid()
+		c.change(in)
+		must.Fail(t, in.Check(c.dim), c.want)
 	}
 }

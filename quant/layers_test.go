@@ -67,9 +67,7 @@ func TestFixedLayers(t *testing.T) {
 		{"left", "", 4, 7},
 		{"Gemm", "", 6, 1},
 	}
-	if len(layers) != len(want) {
-		t.Fatalf("%d layers, want %d: %+v", len(layers), len(want), layers)
-	}
+	must.Same(t, len(want), len(layers))
 	for i, w := range want {
 		l := layers[i]
 		if l.Node != w.node || l.In != w.in || l.Out != w.out || l.Params() != w.in*w.out {
@@ -89,9 +87,7 @@ func TestFixedLayers(t *testing.T) {
 
 func TestFindLayersOfNothing(t *testing.T) {
 	m := &graph.Model{Graph: &graph.Graph{}}
-	if l, err := quant.FindLayers(m); err != nil || len(l) != 0 {
-		t.Error(l, err)
-	}
+	must.Same(t, 0, len(must.Get(quant.FindLayers(m))(t)))
 }
 
 // TestDoublingChains: a value that is read twice by each node of a chain is not followed 2^n times.
@@ -111,9 +107,7 @@ func TestDoublingChains(t *testing.T) {
 		}()
 		select {
 		case err := <-done:
-			if err != nil {
-				t.Error(err)
-			}
+			must.Do(t, err)
 		case <-time.After(time.Minute):
 			t.Fatalf("a chain of 60 %s nodes takes more than a minute", op)
 		}

@@ -130,9 +130,7 @@ func TestPlanFileRoundTrip(t *testing.T) {
 			continue
 		}
 		want, got := written(t, p, infos), written(t, q, infos)
-		if !reflect.DeepEqual(want, got) {
-			t.Errorf("%s: encoded\n%+v\nwant\n%+v", name, got, want)
-		}
+		must.Same(must.In(t, name), want, got)
 		for i := range q.Layers {
 			l := p.Layer(q.Layers[i].Node)
 			if !reflect.DeepEqual(l.Act, q.Layers[i].Act) || !reflect.DeepEqual(l.Result, q.Layers[i].Result) ||
@@ -180,21 +178,15 @@ func TestPlanNumbers(t *testing.T) {
 	})
 	nan := float32(math.NaN())
 	f.Layers[0].Rows[0].Bias = &nan
-	if _, err := MarshalPlan(f); err == nil {
-		t.Error("NaN was written")
-	}
+	must.Fail(t, must.Err(MarshalPlan(f)), "")
 }
 
 func TestPlanUTF8(t *testing.T) {
 	f := must.Get(UnmarshalPlan([]byte(smallPlan)))(t)
 	f.Layers[0].Node = "\ufffd"
-	if _, err := MarshalPlan(f); err != nil {
-		t.Error(err)
-	}
+	must.Get(MarshalPlan(f))(t)
 	f.Layers[0].Node = "\xff"
-	if _, err := MarshalPlan(f); err == nil {
-		t.Error("a name that is not UTF-8 was written")
-	}
+	must.Fail(t, must.Err(MarshalPlan(f)), "")
 }
 
 func TestPlanCodes(t *testing.T) {
@@ -208,19 +200,12 @@ func TestPlanCodes(t *testing.T) {
 		{4, []int8{-8, -1, 0, 7, 5}, "8f075"},
 		{8, []int8{-128, -1, 0, 1, 16, 127}, "80ff0001107f"},
 	} {
-		if got := encodeCodes(c.codes, c.bits); got != c.text {
-			t.Errorf("%d bits: %q, want %q", c.bits, got, c.text)
-		}
+		must.Same(t, c.text, encodeCodes(c.codes, c.bits))
 		f, _ := FormatOf(c.bits, false)
-		if got, err := decodeCodes(c.text, f); err != nil || !reflect.DeepEqual(got, c.codes) {
-			t.Errorf("%d bits: %v, %v; want %v", c.bits, got, err, c.codes)
-		}
+		must.Same(t, c.codes, must.Get(decodeCodes(c.text, f))(t))
 	}
 	reduced, _ := FormatOf(8, true)
-	if _, err := decodeCodes("4041", reduced); err == nil ||
-		!strings.Contains(err.Error(), `code 1: "41" is 65, outside -64..64`) {
-		t.Error(err)
-	}
+	must.Fail(t, must.Err(decodeCodes("4041", reduced)), `code 1: "41" is 65, outside -64..64`)
 }
 
 const smallPlan = `{
@@ -308,9 +293,7 @@ func TestPlanFileMistakes(t *testing.T) {
 	} {
 		text := smallPlan
 		if c.old != "" {
-			if !strings.Contains(text, c.old) {
-				t.Fatalf("the plan has no %q", c.old)
-			}
+			must.Has(t, text, c.old)
 			text = strings.Replace(text, c.old, c.by, 1)
 		}
 		f, err := UnmarshalPlan([]byte(text))
@@ -332,9 +315,7 @@ func TestPlanFileEdited(t *testing.T) {
 		f := must.Get(UnmarshalPlan([]byte(strings.Replace(smallPlan, old, by, 1))))(t)
 		return must.Get(f.Plan(infos, "x"))(t)
 	}
-	if p := edit(`"bits": 2`, `"float": true, "bits": 2`); len(p.Layers) != 0 {
-		t.Errorf("a layer in float: %+v", p)
-	}
+	must.Same(t, 0, len(edit(`"bits": 2`, `"float": true, "bits": 2`).Layers))
 	last := infos[2]
 	// A row without codes is rounded to the nearest, with the scale that it has.
 	p := edit(`"codes": "1111"`, `"codes": "1111"`)
@@ -360,19 +341,13 @@ func TestPlanFileEdited(t *testing.T) {
 				most = math.Max(most, -float64(w)/128)
 			}
 		}
-		if got := float64(p.Layers[0].Scales[o]); math.Abs(got-most) > 1e-6*most {
-			t.Errorf("row %d has the scale %v, want %v", o, got, most)
-		}
+		must.Near(must.In(t, o), most, float64(p.Layers[0].Scales[o]), 1e-6*most)
 		for i, w := range last.Row(o) {
 			q := float64(p.Layers[0].Codes[o*4+i]) * most
-			if math.Abs(q-float64(w)) > most/2*1.0001 {
-				t.Errorf("row %d: %v became %v", o, w, q)
-			}
+			must.Near(must.In(t, o), float64(w), q, most/2*1.0001)
 		}
 	}
-	if !reflect.DeepEqual(p.Layers[0].Bias, last.B) {
-		t.Errorf("bias %v, want %v", p.Layers[0].Bias, last.B)
-	}
+	must.Same(t, last.B, p.Layers[0].Bias)
 }
 
 func FuzzUnmarshalPlan(f *testing.F) {
@@ -397,10 +372,7 @@ func FuzzUnmarshalPlan(f *testing.F) {
 		if err != nil {
 			return // such as names that are not UTF-8
 		}
-		again, err := UnmarshalPlan(text)
-		if err != nil {
-			t.Fatalf("what was written cannot be read: %v\n%s", err, text)
-		}
+		again := must.Get(UnmarshalPlan(text))(must.In(t, text))
 		if second, err := MarshalPlan(again); err != nil || !bytes.Equal(text, second) {
 			t.Fatalf("written again: %v\n%s\n%s", err, text, second)
 		}
@@ -416,4 +388,58 @@ func FuzzUnmarshalPlan(f *testing.F) {
 			}
 		}
 	})
+}
+
+// reference is QuantizeLinear as its definition says it, in float64 behind the division in float32.
+func reference(x, scale float32, zero, lo, hi int) int {
+	r := float64(x / scale)
+	if math.IsNaN(r) {
+		return int(math.Min(math.Max(float64(zero), float64(lo)), float64(hi)))
+	}
+	return int(math.Min(math.Max(math.RoundToEven(r)+float64(zero), float64(lo)), float64(hi)))
+}
+
+func TestQuantizeEdges(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	negative := float32(math.Copysign(0, -1))
+	numbers := []float32{
+		0, negative, inf, -inf, nan, 0.5, -0.5, 1.5, 2.5, -2.5, 7.5, 8.5, -8.5, -9,
+		127.5, 254.5, 255.5, -0.49999997, 0.50000006,
+		math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32, -math.SmallestNonzeroFloat32,
+		1 << 24, 1 << 31, -(1 << 31), 1 << 62, 1 << 63, 0x1p100,
+	}
+	scales := []float32{
+		1, 0.3, 3, 0x1p-126, 0x1p100, math.MaxFloat32, math.SmallestNonzeroFloat32, 0, negative, -1,
+		inf, nan,
+	}
+	ranges := [][3]int{ // zero point, smallest and largest code
+		{0, -8, 7},
+		{0, -2, 1},
+		{0, -128, 127},
+		{0, -64, 64},
+		{0, 0, 255},
+		{7, 0, 255},
+		{255, 0, 255},
+		{15, 0, 15},
+		{200, 0, 15},
+		{-3, 0, 15},
+		{0, 0, 1 << 20},
+		{3, 3, 3},
+	}
+	check := func(x, s float32, r [3]int) {
+		if got, want := quantize(x, s, r[0], r[1], r[2]), reference(x, s, r[0], r[1], r[2]); got != want {
+			t.Errorf("%v with scale %v and %v has the code %d, want %d", x, s, r, got, want)
+		}
+	}
+	for _, r := range ranges {
+		for _, s := range scales {
+			for _, x := range numbers {
+				check(x, s, r)
+			}
+		}
+	}
+	rng := rand.New(rand.NewPCG(5, 6))
+	for range 200000 { // any bits are a number
+		check(math.Float32frombits(rng.Uint32()), math.Float32frombits(rng.Uint32()), ranges[rng.IntN(len(ranges))])
+	}
 }

@@ -88,9 +88,7 @@ func interleaved(b *testing.B, eng ort.Options, models []*graph.Model, x *graph.
 		for k := range models {
 			i := (turn + k) % len(models)
 			begun := time.Now()
-			if _, err := sessions[i].Run(b.Context(), []*graph.Tensor{x}); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(sessions[i].Run(b.Context(), []*graph.Tensor{x}))(b)
 			if turn >= warmup {
 				times[i] = append(times[i], time.Since(begun))
 			}

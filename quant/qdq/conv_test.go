@@ -146,9 +146,7 @@ func wantConvsFused(t *testing.T, q, m *graph.Model, eng ort.Options) {
 			}
 		}
 	}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("%v run, want %v", got, want)
-	}
+	must.Same(t, fmt.Sprint(want), fmt.Sprint(got))
 }
 
 // TestConvBound: at 8 bits the written model stays within what rounding explains: every layer multiplies the error of
@@ -232,9 +230,7 @@ func TestConvRows(t *testing.T) {
 		enc := must.Get(l.Encode(layers[i], l.Act.Scale))(t)
 		w := node(t, q, l.Node).Inputs[1]
 		got := run(t, expose(q, graph.Float, w), eng, x)[w]
-		if want := weights(enc); !slices.Equal(floats(t, got), want) {
-			t.Errorf("%s: the weights are not those of the plan", l.Node)
-		}
+		must.Same(must.In(t, l.Node), weights(enc), floats(t, got))
 	}
 }
 
@@ -265,9 +261,7 @@ func TestConvWeightOnly(t *testing.T) {
 		}
 		want := outputs(t, rounded, eng, x)
 		for i, v := range outputs(t, q, eng, x) {
-			if math.Abs(float64(v-want[i])) > 1e-4*(1+math.Abs(float64(v))) {
-				t.Fatalf("%s: output %d is %v, want %v", n.name, i, v, want[i])
-			}
+			must.Near(must.In(t, n.name, i), want[i], v, 1e-4*(1+math.Abs(float64(v))))
 		}
 	}
 }
@@ -352,9 +346,7 @@ func TestDescribeConv(t *testing.T) {
 	}{{8, "int8", qdq.Options{}}, {4, "int4", qdq.Options{}}, {3, "packed, cfq.Unpack", qdq.Options{Size: preferPlanes}}} {
 		q := write(t, m, convPlan(t, eng, m, x, c.bits, 8, true), c.o)
 		notes := must.Get(qdq.Describe(q))(t)
-		if len(notes) != 4 {
-			t.Fatalf("%d layers: %+v", len(notes), notes)
-		}
+		must.Same(t, 4, len(notes))
 		got := notes[1]
 		if got.Op != "Conv" || got.In != 72 || got.Out != 8 || got.Biases != 8 || got.Bits != float64(c.bits) ||
 			got.Container != c.container {

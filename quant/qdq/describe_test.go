@@ -67,9 +67,7 @@ func TestDescribe(t *testing.T) {
 			first.Node, first.Output, first.In, first.Columns, first.Out, first.Biases = "layer1", "h1", 9, 9, 7, 7
 			second.Node, second.Output, second.In, second.Columns, second.Out, second.Biases = "layer2", "y", 7, 7, 2, 2
 			first.Stored, second.Stored = c.codes[0]+7*(4+zeros), c.codes[1]+2*(4+zeros)
-			if d := cmp.Diff([]qdq.LayerNote{first, second}, got, graphOnly()); d != "" {
-				t.Errorf("%s, integers %v: %s", c.name, integers, d)
-			}
+			must.Same(must.In(t, c.name, integers), []qdq.LayerNote{first, second}, got, graphOnly())
 			if n, err := qdq.Stored(q); err != nil || n != first.Stored+second.Stored {
 				t.Errorf("%s, integers %v: %d bytes in all (%v), %d and %d by layer", c.name, integers, n, err, first.Stored,
 					second.Stored)
@@ -105,9 +103,7 @@ func TestDescribeRows(t *testing.T) {
 			Stored: 80 + 8 + 2, LayerUse: use(40, "y", ""),
 		},
 	}
-	if d := cmp.Diff(want, got, graphOnly()); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, want, got, graphOnly())
 }
 
 func TestDescribeFloat(t *testing.T) {
@@ -141,9 +137,7 @@ func TestDescribeFloat(t *testing.T) {
 			LayerUse: use(5, "b", "its weights are float16, not float32"),
 		},
 	}
-	if d := cmp.Diff(want, got, graphOnly()); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, want, got, graphOnly())
 }
 
 func TestNamesOfFixedLayers(t *testing.T) {

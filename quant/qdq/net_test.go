@@ -173,8 +173,6 @@ func wantFused(t failer, m *graph.Model, p *quant.Plan, o ort.Options) {
 		}
 	}
 	for _, l := range p.Layers {
-		if kernels[l.Node] != "QGemm" {
-			t.Errorf("layer %q runs as %q", l.Node, kernels[l.Node])
-		}
+		must.Same(t, "QGemm", kernels[l.Node])
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
@@ -51,9 +52,7 @@ func TestRefuses(t *testing.T) {
 		p := planFor(t, m, 4, true)
 		c.change(m, p)
 		_, err := qdq.Write(m, p, qdq.Options{})
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: the error is %v; it should say %q", c.name, err, c.want)
-		}
+		must.Fail(t, err, c.want)
 	}
 	m := net(2, 5, 3, 2)
 	p := planFor(t, m, 4, true)
@@ -98,9 +97,7 @@ func TestSharedWeights(t *testing.T) {
 			packed++
 		}
 	}
-	if packed != 2 {
-		t.Errorf("%d packed weights for two distinct ones", packed)
-	}
+	must.Same(t, 2, packed)
 	// One of the two in float: the float weight must stay.
 	p.Layers[1].Float = true
 	q = write(t, m, p, qdq.Options{})

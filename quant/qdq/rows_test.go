@@ -164,9 +164,7 @@ func (c *rowCase) check(t failer, eng ort.Options, q *graph.Model) {
 		y := floats(t, run(t, q, eng, x)["y"])
 		// Weights that are outputs are not fused, so they are read by themselves.
 		w := floats(t, run(t, expose(q, graph.Float, gemm.Inputs[1]), eng, x)[gemm.Inputs[1]])
-		if len(w) != len(c.w) {
-			t.Fatalf("%d weights, want %d", len(w), len(c.w))
-		}
+		must.Same(t, len(c.w), len(w))
 		for i, want := range c.w {
 			if float64(w[i]) != want {
 				t.Fatalf("level %s: weight %d of row %d is %v, want %v", level, i%c.columns, i/c.columns, w[i], want)
@@ -221,15 +219,8 @@ func TestRuntimes(t *testing.T) {
 			t.Errorf("%s: %v", version, err)
 		}
 	}
-	if r, err := qdq.RuntimeOf("1.23.2"); err != nil || r.Version != "1.23" {
-		t.Errorf("1.23.2: %+v, %v", r, err)
-	}
-	if r, err := qdq.RuntimeOf(""); err != nil || r.Version != qdq.DefaultRuntime {
-		t.Errorf("no release: %+v, %v", r, err)
-	}
+	must.Same(t, "1.23", must.Get(qdq.RuntimeOf("1.23.2"))(t).Version)
+	must.Same(t, qdq.DefaultRuntime, must.Get(qdq.RuntimeOf(""))(t).Version)
 	m.SetOpset("", 23)
-	if _, err := qdq.Write(m, planFor(t, m, 4, true), qdq.Options{Runtime: "1.22"}); err == nil ||
-		!strings.Contains(err.Error(), "opset 23") {
-		t.Errorf("opset 23 for 1.22: %v", err)
-	}
+	must.Fail(t, must.Err(qdq.Write(m, planFor(t, m, 4, true), qdq.Options{Runtime: "1.22"})), "opset 23")
 }

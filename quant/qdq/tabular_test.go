@@ -94,13 +94,9 @@ func checkTied(t *testing.T, q *graph.Model, in *quant.Input, l *quant.Layer, m 
 	for _, level := range []ort.Level{ort.Disabled, ort.Basic} {
 		eng.Level = level
 		got := floats(t, run(t, expose(q, graph.Float, gemm.Inputs[1]), eng, x)[gemm.Inputs[1]])
-		if len(got) != enc.Out*n {
-			t.Fatalf("%d weights, want %d x %d", len(got), enc.Out, n)
-		}
+		must.Same(t, enc.Out*n, len(got))
 		for i, w := range got {
-			if want := want[i/n*enc.In+in.Columns[i%n].Source]; w != want {
-				t.Fatalf("weight %d of output %d is %v, want %v", i%n, i/n, w, want)
-			}
+			must.Same(t, want[i/n*enc.In+in.Columns[i%n].Source], w)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"cfq/internal/must"
@@ -80,17 +81,13 @@ func checkWeights(t *testing.T, eng ort.Options, q *graph.Model, l *quant.Layer,
 		got := run(t, expose(q, graph.Float, gemm.Inputs[1:]...), eng, x)
 		w, b := floats(t, got[gemm.Inputs[1]]), floats(t, got[gemm.Inputs[2]])
 		for i, want := range weights(enc) {
-			if w[i] != want {
-				t.Fatalf("%s: weight %d is %v in the runtime, %v by the plan", l.Node, i, w[i], want)
-			}
+			must.Same(must.In(t, l.Node), want, w[i])
 			if d := math.Abs(float64(w[i] - info.W[i])); d > float64(enc.Scale(i/enc.In))/2*1.0001 {
 				t.Fatalf("%s: weight %d is %v, %v before", l.Node, i, w[i], info.W[i])
 			}
 		}
 		for o, code := range enc.Bias {
-			if want := float32(code) * (enc.InScale * enc.Scale(o)); b[o] != want {
-				t.Fatalf("%s: bias %d is %v in the runtime, %v by the plan", l.Node, o, b[o], want)
-			}
+			must.Same(must.In(t, l.Node), float32(code)*(enc.InScale*enc.Scale(o)), b[o])
 			if d := math.Abs(float64(b[o] - info.B[o])); d > float64(enc.InScale*enc.Scale(o)) {
 				t.Fatalf("%s: bias %d is %v, %v before", l.Node, o, b[o], info.B[o])
 			}
@@ -118,23 +115,17 @@ func TestLowBitActivations(t *testing.T) {
 				d = append(d, n.Outputs[0])
 			}
 		}
-		if len(d) != 3 {
-			t.Fatalf("%d clips", len(d))
-		}
+		must.Same(t, 3, len(d))
 		x := rows(3, 200, 9)
 		got := run(t, expose(q, graph.Uint8, d[0]), eng, x)
 		codes := must.Get(got[d[0]].Ints())(t)
 		a := p.Layers[0].Act
 		top := int64(0)
 		for i, v := range floats(t, x) {
-			if want := a.Apply(v); float32(codes[i]-int64(a.Zero))*a.Scale != want {
-				t.Fatalf("%d bits: %v becomes code %d, want the value %v", bits, v, codes[i], want)
-			}
+			must.Same(must.In(t, bits), a.Apply(v), float32(codes[i]-int64(a.Zero))*a.Scale)
 			top = max(top, codes[i])
 		}
-		if top != int64(a.QMax()) {
-			t.Errorf("%d bits: the largest code is %d", bits, top)
-		}
+		must.Same(must.In(t, bits), int64(a.QMax()), top)
 	}
 }
 
@@ -166,5 +157,93 @@ func TestContainers(t *testing.T) {
 		if got := len(marshal(t, q)); got > min(none, all) {
 			t.Errorf("%v: %d bytes; %d with INT4, %d with planes", c.widths, got, none, all)
 		}
+	}
+}
+
+func likeAdult(t failer) (*graph.Model, *quant.Plan) {
+	m := net(9, 104, 64, 32, 2)
+	p := planFor(t, m, 8, true)
+	for k := range p.Layers {
+		l := &p.Layers[k]
+		l.Bits = 0
+		for o, s := range l.Scales {
+			l.RowBits = append(l.RowBits, []int{2, 3, 4, 8}[(o*7+k)%4])
+			l.Scales[o], _ = quant.Half(s)
+		}
+	}
+	return m, p
+}
+
+func TestPlain(t *testing.T) {
+	eng := orttest.Need(t)
+	m, p := likeAdult(t)
+	float := func(p *quant.Plan) {
+		p.Layers[0].Act, p.Layers[2].Act = nil, nil // weight-only
+		p.Layers[1].Float = true
+	}
+	for name, change := range map[string]func(p *quant.Plan){"integers": func(*quant.Plan) {}, "float": float} {
+		c := &quant.Plan{Layers: slices.Clone(p.Layers)}
+		change(c)
+		plain := write(t, m, c,
+			qdq.Options{Plain: true, Size: func(*graph.Model) int { t.Error("the size is asked"); return 0 }})
+		for _, n := range plain.Graph.Nodes {
+			if n.Op == "Cast" || n.Op == "Expand" || n.Op == "Unpack" || n.Op == "Concat" || n.Op == "Gather" || n.Op == "Mul" {
+				t.Errorf("%s: %s is left for the runtime", name, n.Label())
+			}
+		}
+		if len(plain.Functions) > 0 || plain.Opset("") != 21 {
+			t.Errorf("%s: %d functions, opset %d", name, len(plain.Functions), plain.Opset(""))
+		}
+		small := write(t, m, c, qdq.Options{})
+		if name == "integers" {
+			wantFused(t, plain, c, eng)
+		}
+		x := rows(4, 300, 104)
+		for _, level := range []ort.Level{ort.All, ort.Disabled} {
+			eng.Level = level
+			if a, b := floats(t, run(t, plain, eng, x)["y"]), floats(t, run(t, small, eng, x)["y"]); !slices.Equal(a, b) {
+				t.Errorf("%s, optimizations %s: the results differ", name, level)
+			}
+		}
+		eng.Level = ort.All
+	}
+}
+
+func TestFewAlternatives(t *testing.T) {
+	m, p := likeAdult(t)
+	for runtime, most := range map[string]int{"1.20": 48, "1.24": 48} {
+		n, weigh := 0, size(t)
+		write(t, m, p, qdq.Options{Runtime: runtime, Size: func(m *graph.Model) int { n++; return weigh(m) }})
+		if n > most || n < 10 {
+			t.Errorf("%s: %d models were weighed; %d should do", runtime, n, most)
+		}
+	}
+}
+
+func TestIntegers(t *testing.T) {
+	t.Parallel()
+	chain := func(widths ...int) (layers []quant.LayerInfo) {
+		for i, out := range widths[1:] {
+			layers = append(layers, quant.LayerInfo{Input: fmt.Sprint("v", i), In: widths[i], Out: out})
+		}
+		return layers
+	}
+	both := chain(100, 400, 2)
+	both[1].Input, both[1].In, both[1].Out = both[0].Input, 100, 400 // two layers read the input
+	conv := chain(9, 9000, 900, 2)
+	conv[0].Conv = &quant.Conv{}
+	for name, c := range map[string]struct {
+		layers []quant.LayerInfo
+		want   string
+	}{
+		"small":            {chain(104, 64, 32, 2), "[false false false]"},
+		"256 wide":         {chain(104, 256, 256, 2), "[false true true]"},
+		"narrower":         {chain(104, 255, 256, 2), "[false false false]"},
+		"wide input":       {chain(784, 128, 10), "[true true]"},
+		"narrow behind":    {chain(20, 300, 300, 8, 8, 2), "[false true true true true]"},
+		"two of one input": {both, "[true true]"},
+		"convolution":      {conv, "[false true true]"},
+	} {
+		must.Same(must.In(t, name), c.want, fmt.Sprint(qdq.Integers(c.layers)))
 	}
 }

@@ -49,9 +49,7 @@ func TestConvKernels(t *testing.T) {
 				}
 			}
 			r := check(t, write(t, m, p), verify.Options{Engine: eng, Plan: p, Probes: []*graph.Tensor{x}})
-			if err := r.Err(); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, r.Err())
 			var kernels []string
 			for _, l := range r.Layers {
 				kernels = append(kernels, l.Kernel)
@@ -61,9 +59,7 @@ func TestConvKernels(t *testing.T) {
 				want = "[Conv Conv Gemm]"
 			}
 			got := strings.ReplaceAll(fmt.Sprint(kernels), "Fused", "")
-			if got != want {
-				t.Errorf("%v run, want %v", kernels, want)
-			}
+			must.Same(must.In(t, kernels), want, got)
 			if !floats && (r.Levels.Step == 0 || r.Levels.Beyond > 2) {
 				t.Errorf("levels %+v", r.Levels)
 			}
@@ -87,9 +83,7 @@ func TestConvActivations(t *testing.T) {
 			p.Layers[i].Act = nil
 		}
 		r := check(t, write(t, m, p), verify.Options{Engine: eng, Plan: p, Probes: []*graph.Tensor{x}})
-		if err := r.Err(); err != nil {
-			t.Errorf("%s: %v", op, err)
-		}
+		must.Do(must.In(t, op), r.Err())
 	}
 }
 

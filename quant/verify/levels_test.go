@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
@@ -46,9 +47,7 @@ func TestNotANumber(t *testing.T) {
 		if r.Levels.NaN != want || len(problems(r, "not a number")) != want {
 			t.Errorf("row %d is not a number: %+v, %q", at, r.Levels, r.Problems)
 		}
-		if _, err := json.Marshal(r); err != nil {
-			t.Errorf("row %d: the report cannot be written: %v", at, err)
-		}
+		must.Get(json.Marshal(r))(must.In(t, at))
 	}
 }
 
@@ -136,8 +135,6 @@ func TestKernel(t *testing.T) {
 		if n := verify.Kernel(g, c.name, c.output); n != nil {
 			got = n.Op
 		}
-		if got != c.want {
-			t.Errorf("layer %q, value %q: kernel %q, want %q", c.name, c.output, got, c.want)
-		}
+		must.Same(t, c.want, got)
 	}
 }

@@ -59,9 +59,7 @@ func TestTables(t *testing.T) {
 		in := must.Get(c.FileFeed(x))(t)
 		onnx := must.Get(codec.Marshal(file))(t)
 		r := must.Get(verify.Check(t.Context(), onnx, verify.Options{Plan: p, Probes: in}))(t)
-		if err := r.Err(); err != nil {
-			t.Errorf("%d bits: %v", bits, err)
-		}
+		must.Do(must.In(t, bits), r.Err())
 		for i, l := range r.Layers {
 			if want := tables[layers[i].Input]; (l.Kernel == "Gather") != want {
 				t.Errorf("%d bits: layer %q runs as %s, a table: %v", bits, l.Node, l.Kernel, want)
@@ -69,9 +67,7 @@ func TestTables(t *testing.T) {
 		}
 		want := orttest.Run(t, lowered, ort.Options{}, c.Feed(x))[0]
 		got := orttest.Run(t, file, ort.Options{}, in...)[0]
-		if !slices.Equal(want.Raw, got.Raw) {
-			t.Errorf("%d bits: the file makes other numbers than the plan's model", bits)
-		}
+		must.Same(must.In(t, bits), want.Raw, got.Raw)
 		described(t, onnx, bits)
 	}
 }
@@ -93,10 +89,7 @@ func categories(m *onnxio.Model, rows int) []float32 {
 
 func described(t *testing.T, onnx []byte, bits int) {
 	t.Helper()
-	m, err := onnxio.LoadBytes(t.Context(), onnx, ort.Options{})
-	if err != nil {
-		t.Fatalf("%d bits: %v", bits, err)
-	}
+	m := must.Get(onnxio.LoadBytes(t.Context(), onnx, ort.Options{}))(must.In(t, bits))
 	layers := must.Get(qdq.LayersOf(m))(t)
 	var have []string
 	for _, l := range layers {

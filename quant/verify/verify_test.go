@@ -128,9 +128,7 @@ func TestRealModels(t *testing.T) {
 					t.Errorf("%s: %+v", name, l)
 				}
 			}
-			if len(r.Layers) != len(p.Layers) {
-				t.Errorf("%s: %d layers of %d", name, len(r.Layers), len(p.Layers))
-			}
+			must.Same(must.In(t, name), len(p.Layers), len(r.Layers))
 		}
 	}
 }
