@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/quant"
 )
 
@@ -85,9 +86,7 @@ func TestActivationKinds(t *testing.T) {
 			}
 		}
 	}
-	if a := Activation(lonely, 4, Percentile); a.Scale*15 != 5 {
-		t.Errorf("of zeros and a five, the percentile leaves %v", a.Scale*15)
-	}
+	must.Same(t, 5, Activation(lonely, 4, Percentile).Scale*15)
 }
 
 // Percentiles by hand: 20000 numbers evenly spread over 4096 bins of [0, 1], 10000
@@ -99,9 +98,7 @@ func TestActivationPercentile(t *testing.T) {
 	}
 	near := func(what string, got, want float64) {
 		t.Helper()
-		if math.Abs(got-want) > 1e-6 {
-			t.Errorf("%s: %v, want %v", what, got, want)
-		}
+		must.Near(must.In(t, what), want, got, 1e-6)
 	}
 	near("behind a Relu", float64(Activation(s, 8, Percentile).Scale)*255, 0.9999)
 	near("the median", s.quantile(0.5), 0.5)
@@ -126,16 +123,12 @@ func TestDivergence(t *testing.T) {
 	e := newEntropy([]float64{1, 0, 2, 3, 5, 3, 1, 7}, -2, 6)
 	want := (math.Log(1./2) + 3*math.Log(3./2) + 5*math.Log(5./4) +
 		3*math.Log(3./4) + math.Log(1./4) + 7*math.Log(7./4)) / 22
-	if got := e.of(4, 0, 1); math.Abs(got-want) > 1e-12 {
-		t.Errorf("divergence %v, want %v", got, want)
-	}
+	must.Near(t, want, e.of(4, 0, 1), 1e-12)
 	// Codes 0 and 1 of scale 2 reach from -1 to 3: P = 1+0 2 3 5+11... by hand,
 	// bins -1..2: 0+1, 2 | 3, 5+11; Q = 1 1 | 4 4 of 10 (bin -1 is empty before, not in P).
 	want = (1*math.Log(1./22/(1./10)) + 2*math.Log(2./22/(1./10)) +
 		3*math.Log(3./22/(4./10)) + 16*math.Log(16./22/(4./10))) / 22
-	if got := e.of(2, 0, 1); math.Abs(got-want) > 1e-12 {
-		t.Errorf("divergence with clipping %v, want %v", got, want)
-	}
+	must.Near(t, want, e.of(2, 0, 1), 1e-12)
 	r := rand.New(rand.NewPCG(4, 4))
 	finite := 0
 	for range 300 {

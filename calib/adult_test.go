@@ -34,9 +34,7 @@ func adult(t testing.TB) (*classifier.Model, []quant.LayerInfo, *calib.Set) {
 		task.ReadOptions{}))(t)
 	c := must.Get(classifier.Open(context.Background(), m, e, classifier.Options{}))(t)
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, c.Close())
 	})
 	layers := must.Get(quant.FindLayers(m))(t)
 	return c, layers, calib.FactualSet(people.X, tk.Dim())
@@ -193,4 +191,22 @@ func actError(l quant.LayerInfo, h []float32, a quant.Act) float64 {
 		}
 	}
 	return sum
+}
+
+// BenchmarkFitWeights measures the fit of all layers of a network of Adult in all
+// formats.
+func BenchmarkFitWeights(b *testing.B) {
+	c, layers, set := adult(b)
+	ctx := context.Background()
+	stats := must.Get(calib.Collect(ctx, c, layers, set, nil, false))(b)
+	for _, rounding := range []calib.Rounding{calib.Nearest, calib.GPTQ, calib.AdaRound} {
+		b.Run(string(rounding), func(b *testing.B) {
+			for b.Loop() {
+				for i, l := range layers {
+					must.Get(calib.FitWeights(ctx, l, &stats[i], quant.Formats(),
+						calib.WeightOptions{Rounding: rounding}))(b)
+				}
+			}
+		})
+	}
 }

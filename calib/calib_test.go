@@ -127,14 +127,10 @@ func net(t *testing.T, dim, hidden int) (*classifier.Model, []quant.LayerInfo) {
 	}}
 	c := must.Get(classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{Batch: 100}))(t)
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, c.Close())
 	})
-	layers, err := quant.FindLayers(m)
-	if err != nil || len(layers) != 2 {
-		t.Fatalf("%d layers, %v", len(layers), err)
-	}
+	layers := must.Get(quant.FindLayers(m))(t)
+	must.Same(t, 2, len(layers))
 	return c, layers
 }
 
@@ -164,9 +160,7 @@ func TestCollect(t *testing.T) {
 		}
 	}
 	for i, w := range want {
-		if math.Abs(stats[1].Gram[i]-w) > 1e-4*(1+math.Abs(w)) {
-			t.Errorf("gram[%d] is %v, want %v", i, stats[1].Gram[i], w)
-		}
+		must.Near(must.In(t, i), w, stats[1].Gram[i], 1e-4*(1+math.Abs(w)))
 	}
 	if stats[1].Min != 0 || math.Abs(float64(stats[1].Max)-largest) > 1e-4 {
 		t.Errorf("range [%v, %v], want [0, %v]", stats[1].Min, stats[1].Max, largest)
@@ -175,9 +169,7 @@ func TestCollect(t *testing.T) {
 	for _, v := range stats[1].Hist {
 		n += v
 	}
-	if n != 250*4 {
-		t.Errorf("the histogram counts %v values of 1000", n)
-	}
+	must.Same(t, 250*4, n)
 }
 
 // The reconstruction error from the Gram matrix equals the mean squared
@@ -196,9 +188,7 @@ func TestFitWeightsNearest(t *testing.T) {
 			codes := make([]int8, l.In)
 			fitted := round(w, scale, f, codes, nil, unlimited)
 			direct := outputError(x, dim, w, codes, scale, 0)
-			if math.Abs(fitted-direct) > 1e-4*(1e-3+direct) {
-				t.Errorf("%d bits, output %d: error %v by the Gram matrix, %v over the rows", f.Bits, o, fitted, direct)
-			}
+			must.Near(must.In(t, f.Bits, o), direct, fitted, 1e-4*(1e-3+direct))
 			var largest float32
 			for _, v := range w {
 				largest = max(largest, float32(math.Abs(float64(v))))
@@ -207,9 +197,7 @@ func TestFitWeightsNearest(t *testing.T) {
 				t.Errorf("%d bits, output %d: the fitted scale errs by %v, max-abs by %v", f.Bits, o, fitted, plain)
 			}
 		}
-		if one := fitOne(t, l, s, f, WeightOptions{PerTensor: true}).Scales; len(one) != 1 {
-			t.Errorf("%d scales per tensor", len(one))
-		}
+		must.Same(t, 1, len(fitOne(t, l, s, f, WeightOptions{PerTensor: true}).Scales))
 	}
 }
 
@@ -314,9 +302,7 @@ func TestActivation(t *testing.T) {
 	}
 	s.Hist[histBins-1] = 1 // one far value
 	a := Activation(s, 4, MSE)
-	if a.Zero != 0 {
-		t.Errorf("zero point %d behind a Relu", a.Zero)
-	}
+	must.Same(t, 0, a.Zero)
 	if wide := quant.FitAct(4, 0, 10); binError(s, a) >= binError(s, wide) {
 		t.Errorf("clipping at %v does not beat the full range", a.Scale*float32(a.QMax()))
 	}

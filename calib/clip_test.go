@@ -9,29 +9,24 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/must"
 	"cfq/quant"
 )
 
 func TestPercentile(t *testing.T) {
 	// Sorted 1 2 3 4; a half of the way from the first to the last lies between 2 and 3.
-	if got := percentile([]float32{-4, 1, 3, 2}, 0.5); got != 2.5 {
-		t.Errorf("the median of 1 to 4 is %v", got)
-	}
+	must.Same(t, 2.5, percentile([]float32{-4, 1, 3, 2}, 0.5))
 	w := make([]float32, 10001)
 	for k := range w {
 		w[k] = float32(k)
 	}
-	if got := percentile(w, kept); got != 9999 {
-		t.Errorf("99.99 %% of 0 to 10000 lie below %v", got)
-	}
+	must.Same(t, 9999, percentile(w, kept))
 	// Eleven weights: 0.9999 x 10 = 9.999, so a thousandth of the gap 5 to 7 is missing.
 	l := quant.LayerInfo{Node: "n", In: 11, Out: 1, W: []float32{5, 1, 1, 1, 1, 1, 1, 1, 1, 1, -7}, B: []float32{0}}
 	s := unit(11)
 	f := quant.Formats()[2]
 	got := fitOne(t, l, s, f, WeightOptions{Range: Percentile}).Scales[0]
-	if want := (7 - 0.001*2) / 7; math.Abs(float64(got)-want) > 1e-6 {
-		t.Errorf("scale %v, want %v", got, want)
-	}
+	must.Near(t, (7-0.001*2)/7, float64(got), 1e-6)
 	l.W = make([]float32, 11)
 	l.W[3] = 2
 	if got := fitOne(t, l, s, f, WeightOptions{Range: Percentile, PerTensor: true}).Scales[0]; got < 0.28 {
@@ -61,9 +56,7 @@ func TestMinMax(t *testing.T) {
 		{[]float32{0, 0, 0}, idleScale},
 	} {
 		l := quant.LayerInfo{Node: "n", In: 3, Out: 1, W: tt.w, B: []float32{0}}
-		if got := fitOne(t, l, unit(3), f, WeightOptions{Range: MinMax}).Scales[0]; got != tt.want {
-			t.Errorf("%v: scale %v, want %v", tt.w, got, tt.want)
-		}
+		must.Same(t, tt.want, fitOne(t, l, unit(3), f, WeightOptions{Range: MinMax}).Scales[0])
 	}
 }
 

@@ -8,13 +8,12 @@ import (
 
 	"cfq/internal/must"
 	"cfq/quant"
+	"cfq/recourse"
 )
 
 func agree(t *testing.T, what string, got, want []float64, tol float64) {
 	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%s: %d numbers, want %d", what, len(got), len(want))
-	}
+	must.Same(must.In(t, what), len(want), len(got))
 	for i, w := range want {
 		if !(math.Abs(got[i]-w) <= tol*(1+math.Abs(w))) {
 			t.Fatalf("%s: number %d is %v, want %v", what, i, got[i], w)
@@ -62,9 +61,7 @@ func TestCollectWeights(t *testing.T) {
 		}
 	}
 	weighted.Weights = weighted.Weights[1:]
-	if _, err := Collect(context.Background(), c, layers, weighted, nil, false); err == nil {
-		t.Error("249 weights of 250 rows are taken")
-	}
+	must.Fail(t, must.Err(Collect(context.Background(), c, layers, weighted, nil, false)), "")
 }
 
 // Statistics with gradients against the network differentiated by hand: the margin
@@ -149,9 +146,7 @@ func TestFinishWithoutGradients(t *testing.T) {
 	s.OutputHist[3] = 5
 	s.finish(2, 0)
 	agree(t, "moments", append(s.Logits.Gram, s.Logits.Mean...), []float64{1, 2, 2, 4, 3, 4}, 0)
-	if s.LogitHist[3] != 5 {
-		t.Error("the histogram is empty")
-	}
+	must.Same(t, 5, s.LogitHist[3])
 }
 
 func TestWeigh(t *testing.T) {
@@ -168,8 +163,27 @@ func TestWeigh(t *testing.T) {
 	s.X = []float32{0, 1, 2, 3}
 	s.Weights = []float64{0, 10, 20, 30}
 	for i, b := 0, s.Batch(4, 3); i < 4; i++ {
-		if b.Weights[i] != 10*float64(b.X[i]) {
-			t.Errorf("row %v of the batch has the weight %v", b.X[i], b.Weights[i])
-		}
+		must.Same(t, 10*float64(b.X[i]), b.Weights[i])
 	}
+}
+
+// TestPromised: the points of those who were promised something, whether the model keeps it or not;
+// a promise to change nothing adds none.
+func TestPromised(t *testing.T) {
+	x := []float32{2, 0, 0, 1, 3, 0, .5, -1}
+	to := func(i int, a, b float32) recourse.Action {
+		return recourse.Action{Status: recourse.Found, Point: []float32{a, b}, Delta: []float32{a - x[2*i], b - x[2*i+1]}}
+	}
+	none := recourse.Action{Status: recourse.NoneFound, Point: x[:2], Delta: make([]float32, 2)}
+	set, err := Promised(t.Context(), half{}, x, []recourse.Action{to(0, 3, 0), none, to(2, 3, 0), to(3, .75, 0)})
+	must.Do(t, err)
+	if set.Factual != 4 || set.Recourse != 2 || !slices.Equal(set.Source, []int{0, 3}) ||
+		!slices.Equal(set.Points(), []float32{3, 0, .75, 0}) {
+		t.Errorf("%+v", set)
+	}
+	if !slices.Equal(set.Reached, []bool{true, false}) || !slices.Equal(set.Facts(), x) ||
+		!slices.Equal(set.Moved(), []float32{3, 0, 0, 1, 3, 0, .75, 0}) {
+		t.Errorf("reached %v, moved %v", set.Reached, set.Moved())
+	}
+	must.Fail(t, must.Err(Promised(t.Context(), half{}, x, nil)), "")
 }

@@ -45,9 +45,7 @@ func images(t *testing.T, groups int64) (*graph.Model, *classifier.Model, []quan
 	layers := must.Get(quant.FindLayers(m))(t)
 	c := must.Get(classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{Batch: 7}))(t)
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, c.Close())
 	})
 	return m, c, layers
 }
@@ -150,9 +148,7 @@ func TestConvGroups(t *testing.T) {
 		alone.finish(total, 0)
 		at := stats[0].part(l, g)
 		for i, v := range alone.Gram {
-			if math.Abs(v-at.Gram[i]) > 1e-9 {
-				t.Fatalf("group %d: second moment %d is %v, want %v", g, i, at.Gram[i], v)
-			}
+			must.Near(must.In(t, g, i), at.Gram[i], v, 1e-9)
 		}
 		fits := must.Get(FitWeights(context.Background(), part, &alone, formats, WeightOptions{Rounding: GPTQ}))(t)
 		for i, f := range fits {
@@ -180,9 +176,7 @@ func TestConvLogits(t *testing.T) {
 	tail := m.Clone()
 	tail.Graph.Inputs = []graph.Value{{Name: l.Output, DType: graph.Float, Shape: graph.Fixed(1, 2, 3, 3)}}
 	tail.Graph.Nodes = tail.Graph.Nodes[len(tail.Graph.Nodes)-2:]
-	if tail.Graph.Nodes[0].Input(0) != l.Output {
-		t.Fatal("the tail begins elsewhere")
-	}
+	must.Same(t, l.Output, tail.Graph.Nodes[0].Input(0))
 	out := make([]float32, 2*9)
 	margin := func() float64 {
 		z := must.Get(orttest.Run(t, tail, orttest.Need(t), graph.FromFloats(l.Output, out, 1, 2, 3, 3))[0].Doubles())(t)
@@ -216,9 +210,7 @@ func TestConvLogits(t *testing.T) {
 		})
 	must.Do(t, err)
 	for i, v := range want {
-		if got := stats[1].Logits.Mean[i]; math.Abs(got-v/total) > 1e-4 {
-			t.Errorf("mean %d weighted by the gradient is %v, want %v", i, got, v/total)
-		}
+		must.Near(must.In(t, i), v/total, stats[1].Logits.Mean[i], 1e-4)
 	}
 }
 
@@ -228,9 +220,7 @@ func TestPlaces(t *testing.T) {
 		{9, 1, 50, 50}, {9, 1, 784, 64}, {576, 1, 784, 4}, {576, 1, 3, 3}, {9, 64, 784, 64}, {100, 2, 784, 52},
 	} {
 		l := quant.LayerInfo{In: c.in, Conv: &quant.Conv{Group: c.groups, Output: []int{c.positions}}}
-		if got := places(l); got != c.want {
-			t.Errorf("%+v: %d places", c, got)
-		}
+		must.Same(t, c.want, places(l))
 	}
 	const n, all = 64, 784
 	seen := make([]int, all)
@@ -242,9 +232,7 @@ func TestPlaces(t *testing.T) {
 			in = append(in, p)
 		}
 		slices.Sort(in)
-		if len(slices.Compact(in)) != n {
-			t.Fatalf("row %d: positions twice among %v", row, in)
-		}
+		must.Same(must.In(t, row), n, len(slices.Compact(in)))
 	}
 	if least, most := slices.Min(seen), slices.Max(seen); least < 90 || most > 210 {
 		t.Errorf("positions are looked at %d to %d times", least, most)
@@ -269,12 +257,8 @@ func TestFitOutputs(t *testing.T) {
 			t.Errorf("%s: %+v has no negative codes", kind.Name, second)
 		}
 		other := quant.Act{Bits: 8, Scale: 9}
-		if got := outs.Act(layers[1], Variation{}, other); got != *first {
-			t.Errorf("%s: the second reads with %+v what the first made with %+v", kind.Name, got, first)
-		}
-		if got := outs.Act(layers[0], Variation{}, other); got != other {
-			t.Errorf("%s: the first reads with %+v", kind.Name, got)
-		}
+		must.Same(must.In(t, kind.Name), *first, outs.Act(layers[1], Variation{}, other))
+		must.Same(must.In(t, kind.Name), other, outs.Act(layers[0], Variation{}, other))
 		// A jittered range may not leave the bounds, and both sides jitter alike.
 		for seed := range uint64(8) {
 			v := Variation{Seed: seed, Jitter: 0.3}

@@ -19,9 +19,7 @@ func TestSearcher(t *testing.T) {
 	for r := range l.Out {
 		scale := 0.4 + 0.1*float32(r)
 		want := direct(l.Row(r), scale, f, nil, nil, unlimited)
-		if got := search(l.Row(r), scale, f, nil, nil, unlimited); math.Abs(got-want) > 1e-6*want {
-			t.Errorf("error %v, want %v", got, want)
-		}
+		must.Near(t, want, search(l.Row(r), scale, f, nil, nil, unlimited), 1e-6*want)
 		if got := search(l.Row(r), scale, f, nil, nil, want/3); got <= want/3 || got > want*(1+1e-6) {
 			t.Errorf("error %v of %v with the limit %v", got, want, want/3)
 		}
@@ -30,9 +28,7 @@ func TestSearcher(t *testing.T) {
 	flat := &Stats{Moments: Moments{[]float64{1, 2, 2, 4}, []float64{1, 2}}}
 	for _, gram := range [][]float64{flat.Gram, make([]float64, 4)} {
 		got := searcher(gram, 2)([]float32{.3, .4}, 1, f, nil, nil, unlimited)
-		if want := nearest(gram, 2)([]float32{.3, .4}, 1, f, nil, nil, unlimited); math.Abs(got-want) > 1e-6 {
-			t.Errorf("error %v, want %v", got, want)
-		}
+		must.Near(t, nearest(gram, 2)([]float32{.3, .4}, 1, f, nil, nil, unlimited), got, 1e-6)
 	}
 }
 

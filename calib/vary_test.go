@@ -6,8 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"cfq/internal/must"
 	"cfq/quant"
 )
@@ -48,9 +46,7 @@ func TestStochasticRounding(t *testing.T) {
 		if seed == 0 {
 			plain = fitOne(t, l, s, f, WeightOptions{})
 		}
-		if !slices.Equal(fit.Scales, plain.Scales) {
-			t.Fatal("rounding changes the scales")
-		}
+		must.Same(t, plain.Scales, fit.Scales)
 		for i, q := range fit.Codes {
 			at := float64(l.W[i] / fit.Scales[i/l.In])
 			if d := math.Abs(float64(q) - at); d >= 1.0001 && math.Abs(at) < 127 {
@@ -75,9 +71,7 @@ func TestVariation(t *testing.T) {
 	vary := Variation{Seed: 5, Rounding: 1, Jitter: 0.05}
 	one := fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ, Vary: vary, Workers: 1})
 	four := fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ, Vary: vary, Workers: 4})
-	if d := cmp.Diff(one, four); d != "" {
-		t.Errorf("depends on workers: %s", d)
-	}
+	must.Same(t, one, four)
 	vary.Seed++
 	if other := fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ, Vary: vary}); slices.Equal(other.Codes, one.Codes) ||
 		slices.Equal(other.Scales, one.Scales) {
@@ -101,9 +95,7 @@ func TestVariation(t *testing.T) {
 	if b := vary.Clip("fc", a); b.Zero != 7 || b.Scale == a.Scale || math.Abs(float64(b.Scale)/0.5-1) > 0.0501 {
 		t.Errorf("clip %+v", b)
 	}
-	if (Variation{Seed: 9}).Clip("fc", a) != a {
-		t.Error("no jitter changes the clip")
-	}
+	must.Same(t, a, (Variation{Seed: 9}).Clip("fc", a))
 	// The output's mean squared error: e^T Gram e with the bias free.
 	marginError := func(fit quant.Layer) float64 {
 		sum := 0.0
@@ -139,20 +131,12 @@ func TestBatch(t *testing.T) {
 		if b.Rows() != 4 || len(b.X) != 8 {
 			t.Fatalf("%d rows", b.Rows())
 		}
-		if !slices.Equal(b.X, s.Batch(4, seed).X) {
-			t.Error("the same seed draws other rows")
-		}
+		must.Same(t, s.Batch(4, seed).X, b.X)
 		for i := 0; i < len(b.X); i += 2 {
-			if b.X[i+1] != 10*b.X[i] {
-				t.Fatalf("%v is no row", b.X[i:i+2])
-			}
+			must.Same(t, 10*b.X[i], b.X[i+1])
 			seen[b.X[i]] = true
 		}
 	}
-	if len(seen) != 5 {
-		t.Errorf("rows drawn: %v", seen)
-	}
-	if n := s.Batch(100, 1).Rows(); n != 5 {
-		t.Errorf("%d rows out of 5", n)
-	}
+	must.Same(t, 5, len(seen))
+	must.Same(t, 5, s.Batch(100, 1).Rows())
 }

@@ -128,9 +128,7 @@ func BenchmarkStep(b *testing.B) {
 			t.replace(n.points)
 			step := func() {
 				must.Do(b, t.draw(b.Context()))
-				if _, err := s.run(b.Context(), &t.next, 1e-5); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(s.run(b.Context(), &t.next, 1e-5))(b)
 			}
 			for range 100 { // until sessions of all sizes are open
 				step()

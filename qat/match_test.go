@@ -213,13 +213,9 @@ func TestRowsOfPairs(t *testing.T) {
 		t.Errorf("steps have %v rows, and %v when they are filled up", sizes, all)
 	}
 	for i, w := range wanted {
-		if math.Abs(losses[i]-w) > 1e-4*(1+w) {
-			t.Fatalf("the loss of step %d is %v, and %v when it is filled up", i, losses[i], w)
-		}
+		must.Near(must.In(t, i), w, losses[i], 1e-4*(1+w))
 	}
 	for i, w := range trained {
-		if math.Abs(float64(params[i]-w)) > 1e-3 {
-			t.Errorf("parameter %d becomes %v, and %v when steps are filled up", i, params[i], w)
-		}
+		must.Near(must.In(t, i), w, params[i], 1e-3)
 	}
 }

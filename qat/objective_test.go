@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"cfq/internal/must"
@@ -184,9 +183,7 @@ func checkGradient(t *testing.T, name string, s *trainStep, b *trainBatch, loss 
 	if want := loss(params); math.Abs(got-want) > 1e-4*want || !(want > 1e-3) {
 		t.Errorf("%s: loss %v, want %v", name, got, want)
 	}
-	if !slices.Equal(before, s.Params) {
-		t.Errorf("%s: a step at rate 0 moves", name)
-	}
+	must.Same(must.In(t, name), s.Params, before)
 	wants, largest := map[int]float64{}, 0.0
 	for layer, at := range s.slots {
 		from := at.scales
@@ -235,9 +232,7 @@ func TestEnsemble(t *testing.T) {
 		Objective: RConsistency, Optimizer: Optimizer{Batch: 2 * rows}, Weights: Weights{Eta: new(0.7)},
 	}
 	net := Network{Model: open(t, m), Layers: layers}
-	if _, err := spec.resolve(net, Source{}); err == nil || !strings.Contains(err.Error(), "members") {
-		t.Errorf("without members: %v", err)
-	}
+	must.Fail(t, must.Err(spec.resolve(net, Source{})), "members")
 	net.Members = logits
 	s := compiled(t, net, Source{}, spec, nil)
 	x := normal(r, 2*rows*dim)
@@ -306,9 +301,7 @@ func TestPointsOfObjectives(t *testing.T) {
 		for k := range tr.pools {
 			seen[k] = tr.pools[k].rows
 		}
-		if seen != want {
-			t.Errorf("%s: %v rows of the kinds, want %v", doc.Name, seen, want)
-		}
+		must.Same(must.In(t, doc.Name), want, seen)
 	}
 }
 
@@ -333,9 +326,7 @@ func TestPeopleNearBoundary(t *testing.T) {
 	want := []float64{0.5, 1. / 401, 1, 0.5, 0.2}
 	mean := 0.0
 	for i, w := range want {
-		if got := trainer.pools[Factual].columns[1][i]; math.Abs(float64(got)-w) > 1e-6 {
-			t.Errorf("person %d counts %v, want %v", i, got, w)
-		}
+		must.Near(must.In(t, i), w, float64(trainer.pools[Factual].columns[1][i]), 1e-6)
 		mean += w / float64(len(want))
 	}
 	drawn, all := 0, 0
@@ -351,7 +342,5 @@ func TestPeopleNearBoundary(t *testing.T) {
 	}
 	// One of the five people counts as little as no point near the boundary would.
 	expected := mean * 4 / 5
-	if got := float64(drawn) / float64(all); math.Abs(got-expected) > 5*math.Sqrt(expected*(1-expected)/float64(all)) {
-		t.Errorf("%.3f of the rows that are drawn are people near the boundary, want %.3f", got, expected)
-	}
+	must.Near(t, expected, float64(drawn)/float64(all), 5*math.Sqrt(expected*(1-expected)/float64(all)))
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/quant"
@@ -112,9 +110,7 @@ func TestSearchGradient(t *testing.T) {
 		if want := loss(0, 0, 0, 0); math.Abs(got-want) > 1e-3*want {
 			t.Errorf("per row %v: loss %v, want %v", perRow, got, want)
 		}
-		if math.Abs(s.cost-cost) > 1e-4 {
-			t.Errorf("per row %v: cost %v, want %v", perRow, s.cost, cost)
-		}
+		must.Near(must.In(t, perRow), cost, s.cost, 1e-4)
 		charge := 0.0
 		if cost > budget {
 			charge = rows * lambda
@@ -139,9 +135,7 @@ func TestSearchGradient(t *testing.T) {
 			}
 		}
 	}
-	if len(charged) != 2 {
-		t.Errorf("costs are above the budget and below it: %v", charged)
-	}
+	must.Same(t, 2, len(charged))
 }
 
 // policy is what the scores of a step and some noise draw: shares, widths, and what the shares cost.
@@ -210,7 +204,5 @@ func TestSearchFindsWhatMatters(t *testing.T) {
 		!(got.Cost > 2 && got.Cost < 4) {
 		t.Errorf("history %+v, cost %v", got.History, got.Cost)
 	}
-	if d := cmp.Diff(got, learn()); d != "" {
-		t.Errorf("the same search twice: %s", d)
-	}
+	must.Same(t, got, learn())
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +20,7 @@ import (
 	"cfq/internal/must"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 )
@@ -42,9 +45,7 @@ func TestLastRoundsKeepCodes(t *testing.T) {
 		spec := Spec{Optimizer: Optimizer{Steps: 480, Batch: 16, Rate: 6e-3}, Quantizers: unit}
 		out := must.Get(Train(t.Context(), p.network(p.written(t, p.plans())), Source{Draw: draw}, spec, Run{}))(t)
 		for i, l := range Quantized(out.Layers) {
-			if !slices.Equal(l.Codes, before[i].Codes) {
-				t.Errorf("%q, layer %d: codes changed", unit, i)
-			}
+			must.Same(must.In(t, unit), before[i].Codes, l.Codes)
 			if slices.Equal(l.Scales, before[i].Scales) || slices.Equal(l.Bias, before[i].Bias) {
 				t.Errorf("%q, layer %d: the scales %v or the biases %v stayed", unit, i, l.Scales, l.Bias)
 			}
@@ -207,9 +208,7 @@ func (p *problem) checkBetter(t *testing.T, name string, plans []quant.Layer, sh
 // checkPlans reports trained plans that no file can hold, or that are not of the layers.
 func (p *problem) checkPlans(t *testing.T, plans []quant.Layer) {
 	t.Helper()
-	if len(plans) != len(p.layers) {
-		t.Fatalf("%d plans of %d layers", len(plans), len(p.layers))
-	}
+	must.Same(t, len(p.layers), len(plans))
 	for i, l := range plans {
 		info, start := &p.layers[i].Info, p.layers[i].Plan
 		if len(l.Codes) != info.Out*info.In || len(l.Bias) != info.Out || len(l.Scales) != len(start.Scales) {
@@ -235,9 +234,7 @@ func (p *problem) checkPlans(t *testing.T, plans []quant.Layer) {
 			act.Scale = start.Act.Scale
 			l.Act = &act
 		}
-		if d := cmp.Diff(start, l); d != "" {
-			t.Errorf("layer %d: training changed more than codes, scales, bias and the range of activations: %s", i, d)
-		}
+		must.Same(must.In(t, i), start, l)
 	}
 }
 
@@ -346,14 +343,10 @@ func TestResume(t *testing.T) {
 			if out, err := train(ctx, source, run); !errors.Is(err, context.Canceled) || out != nil && out.Layers != nil {
 				t.Fatalf("stopped after round %d: %v, %v", stop, out, err)
 			}
-			if kept.saves != stop {
-				t.Fatalf("%d checkpoints in %d rounds", kept.saves, stop)
-			}
+			must.Same(t, stop, kept.saves)
 			seen = nil
 			got := must.Get(train(t.Context(), source, Run{Checkpoint: kept}))(t)
-			if d := cmp.Diff(want, got, cmpopts.EquateNaNs()); d != "" {
-				t.Errorf("%q, stopped after round %d: %s", unit, stop, d)
-			}
+			must.Same(must.In(t, unit, stop), want, got, cmpopts.EquateNaNs())
 		}
 	}
 }
@@ -465,9 +458,7 @@ func TestOptionsOutOfRange(t *testing.T) {
 	if err := both.Check(); err == nil || !strings.Contains(err.Error(), "eta") || !strings.Contains(err.Error(), "beta") {
 		t.Errorf("not all is said: %v", err)
 	}
-	if err := (&Spec{}).Check(); err != nil {
-		t.Errorf("the defaults: %v", err)
-	}
+	must.Do(t, (&Spec{}).Check())
 	none := Spec{Weights: Weights{Eta: new(0.0)}, Objective: Task}
 	got, err := none.resolve(p.network(p.full), Source{})
 	if err != nil || *got.Eta != 0 || *got.Gamma != 0.1 || *got.Beta != 1 {
@@ -485,4 +476,41 @@ func TestOptionsOutOfRange(t *testing.T) {
 		!strings.Contains(err.Error(), `no layer "none"`) {
 		t.Errorf("a layer that the model does not have: %v", err)
 	}
+}
+
+// A file that is damaged, of other inputs, of other threads or not a checkpoint is an error that names it.
+func TestOpenCheckpoint(t *testing.T) {
+	t.Parallel()
+	path, e := filepath.Join(t.TempDir(), "checkpoint"), orttest.Need(t)
+	open := func(path string, e ort.Options, inputs byte) (Checkpoint, error) {
+		return OpenCheckpoint(path, e, "inputs", []byte{inputs})
+	}
+	c, err := open(path, e, 1)
+	if err != nil || c.Load() != nil {
+		t.Fatalf("without a file: %v", err)
+	}
+	state := []byte("some state")
+	must.Do(t, c.Save(state))
+	if c, err = open(path, e, 1); err != nil || !bytes.Equal(c.Load(), state) {
+		t.Fatalf("read back: %v", err)
+	}
+	refused := func(what, want string, e ort.Options, inputs byte) {
+		t.Helper()
+		must.Fail(must.In(t, what), must.Err(open(path, e, inputs)), path+": "+want)
+	}
+	refused("other inputs", "it is of a training with other inputs", e, 2)
+	threads := e
+	threads.Threads += 2
+	refused("other threads", "it is of a training with other inputs", threads, 1)
+	whole := must.Get(os.ReadFile(path))(t)
+	for want, content := range map[string][]byte{
+		"it is damaged": whole[:len(whole)-1], "it is not a checkpoint": whole[1:],
+	} {
+		must.Do(t, os.WriteFile(path, content, 0o600))
+		refused("another file", want, e, 1)
+	}
+	if c, err = open(filepath.Join(path, "file"), e, 1); err == nil {
+		err = c.Save(state)
+	}
+	must.Fail(t, err, "")
 }

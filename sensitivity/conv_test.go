@@ -98,9 +98,7 @@ func TestWeights(t *testing.T) {
 			largest = max(largest, wants[i])
 		}
 		for i, want := range wants {
-			if math.Abs(got[l][i]-want) > 3e-3*largest {
-				t.Errorf("layer %d, weight %d: score %v, by differences %v", l, i, got[l][i], want)
-			}
+			must.Near(must.In(t, l, i), want, got[l][i], 3e-3*largest)
 		}
 	}
 }

@@ -75,13 +75,10 @@ func TestFirstOrderIsNearlyMeasured(t *testing.T) {
 			return written(c, m, &quant.Plan{Layers: plans[i][f : f+1]})
 		}))(t)
 	last := 0
-	got, err := FirstOrder(context.Background(), c, layers, x, func(i int) ([]Change, error) {
+	got := must.Get(FirstOrder(context.Background(), c, layers, x, func(i int) ([]Change, error) {
 		return ChangesOf(plans[i], layers[i], nil)
-	}, func(done, total int) { last = done - total })
-	must.Do(t, err)
-	if last != 0 {
-		t.Errorf("the last step is %d off the end", last)
-	}
+	}, func(done, total int) { last = done - total }))(t)
+	must.Same(t, 0, last)
 	for i, l := range layers {
 		linear := l.Output == "h3" || l.Output == "h4"
 		for f := range formats {
@@ -153,9 +150,7 @@ func TestFirstOrderErrors(t *testing.T) {
 	wrong.In, wrong.Out = 12, 5
 	same := func(int) ([]Change, error) { return []Change{{W: wrong.W, B: wrong.B[:5]}}, nil }
 	_, err = FirstOrder(context.Background(), c, []quant.LayerInfo{wrong}, x, same, nil)
-	if err == nil || !strings.Contains(err.Error(), "reads 5 and makes 12") {
-		t.Errorf("a layer that is not dense: %v", err)
-	}
+	must.Fail(t, err, "reads 5 and makes 12")
 }
 
 func TestExactRule(t *testing.T) {
@@ -167,7 +162,5 @@ func TestExactRule(t *testing.T) {
 		t.Error("a large network is measured")
 	}
 	layers := []quant.LayerInfo{{In: 3, Out: 4, Positions: 1}, {In: 9, Out: 2, Positions: 35}}
-	if n := Multiplications(layers); n != 12+18*35 {
-		t.Errorf("%d multiplications", n)
-	}
+	must.Same(t, 12+18*35, Multiplications(layers))
 }

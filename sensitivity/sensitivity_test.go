@@ -59,9 +59,7 @@ func open(t *testing.T, m *graph.Model) *classifier.Model {
 	t.Helper()
 	c := must.Get(classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{}))(t)
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, c.Close())
 	})
 	return c
 }
@@ -116,9 +114,7 @@ func TestGradientIsTheDefinition(t *testing.T) {
 					want += math.Abs(up[r]-down[r]) / (2 * h) / 3
 				}
 			}
-			if math.Abs(got[k]-want) > 2e-3*want {
-				t.Errorf("layer %q scores %v, by differences %v", l.Node, got[k], want)
-			}
+			must.Near(must.In(t, l.Node), want, got[k], 2e-3*want)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"cfq/internal/must"
@@ -77,9 +76,7 @@ func TestTraceIsTheTrace(t *testing.T) {
 				}
 			}
 		}
-		if math.Abs(diagonal-trace) > 5e-3*(1+math.Abs(trace)) {
-			t.Errorf("layer %q: the exact trace is %v, by differences %v", l.Node, diagonal, trace)
-		}
+		must.Near(must.In(t, l.Node), trace, diagonal, 5e-3*(1+math.Abs(trace)))
 		if e := math.Sqrt(2 * off / probes); math.Abs(errs[k]-e) > 0.2*e {
 			t.Errorf("layer %q: standard error %v, in truth %v", l.Node, errs[k], e)
 		}
@@ -174,13 +171,9 @@ func TestTraceDraws(t *testing.T) {
 		return traces
 	}
 	all := trace(layers, x[:3], TraceOptions{Probes: 4})
-	if alone := trace(layers[1:], x[:3], TraceOptions{Probes: 4}); alone[0] != all[1] {
-		t.Errorf("%v alone, %v beside another layer", alone[0], all[1])
-	}
+	must.Same(t, all[1], trace(layers[1:], x[:3], TraceOptions{Probes: 4})[0])
 	many := trace(layers[:1], x, TraceOptions{Probes: 4})
-	if math.Abs(many[0]-all[0]) > 1e-5*math.Abs(all[0]) {
-		t.Errorf("%v over copies of a row, %v over the row", many[0], all[0])
-	}
+	must.Near(t, all[0], many[0], 1e-5*math.Abs(all[0]))
 	if other := trace(layers[:1], x[:3], TraceOptions{Probes: 4, Seed: 1}); other[0] == all[0] {
 		t.Error("the seed makes no difference")
 	}
@@ -190,18 +183,14 @@ func TestTraceDraws(t *testing.T) {
 			rows = nil
 		}
 		_, _, err := Trace(context.Background(), c, layers, rows, nil, o)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		must.Fail(t, err, want)
 	}
 }
 
 func TestTraceRows(t *testing.T) {
 	t.Parallel()
 	for weights, want := range map[int]int{100: 1024, 1 << 22: 256, 1 << 30: 128} {
-		if n := TraceRows([]quant.LayerInfo{{In: weights, Out: 1, Positions: 1}}); n != want {
-			t.Errorf("%d rows for %d weights, want %d", n, weights, want)
-		}
+		must.Same(t, want, TraceRows([]quant.LayerInfo{{In: weights, Out: 1, Positions: 1}}))
 	}
 }
 

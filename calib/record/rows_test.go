@@ -81,9 +81,7 @@ func TestRecognised(t *testing.T) {
 		{"no label, no further columns", "", "age,job\n30,cook\n", []int{0}},
 		{"nobody", "", "age,job,ok,id\n33,cook,yes,1\n", nil},
 	} {
-		if got := Equal(read(t, taskOf(t, c.delimiter), c.text), rows); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
-		}
+		must.Same(t, c.want, Equal(read(t, taskOf(t, c.delimiter), c.text), rows))
 	}
 }
 
@@ -100,9 +98,7 @@ func TestHashesFollowTheirPeople(t *testing.T) {
 	same := func(what string, p *task.People) {
 		t.Helper()
 		for i, row := range p.Rows {
-			if p.Hashes[i] != all.Hashes[row] {
-				t.Fatalf("%s: row %d has the hash of another", what, row)
-			}
+			must.Same(must.In(t, what), all.Hashes[row], p.Hashes[i])
 		}
 	}
 	same("subset", all.Subset([]int{7, 3, 499}))
@@ -123,9 +119,7 @@ func TestHashesFollowTheirPeople(t *testing.T) {
 func TestWithoutHeader(t *testing.T) {
 	named := read(t, taskOf(t, ""), "job,ok,age\ncook,yes,30\n")
 	bare := read(t, taskOf(t, ", columns: [age, job, ok]"), "30,cook,yes\n")
-	if named.Hashes[0] != bare.Hashes[0] {
-		t.Error("a header changes the hash")
-	}
+	must.Same(t, bare.Hashes[0], named.Hashes[0])
 }
 
 func TestWrittenAndRead(t *testing.T) {
@@ -133,9 +127,8 @@ func TestWrittenAndRead(t *testing.T) {
 	var a, b bytes.Buffer
 	must.Do(t, r.Write(&a))
 	err := New(sum, Data{"train.csv", sum}, []uint64{7, 5, 1 << 63, 5}).Write(&b)
-	if err != nil || a.String() != b.String() {
-		t.Errorf("the order of rows shows: %v", err)
-	}
+	must.Do(t, err)
+	must.Same(t, b.String(), a.String())
 	got, err := parse(b.Bytes())
 	want := []uint64{5, 7, 1 << 63}
 	if err != nil || got.Model != sum || got.Data != r.Data || got.Count != 4 ||
@@ -154,9 +147,7 @@ func TestWrittenAndRead(t *testing.T) {
 		{text, "", "not whole"},
 	} {
 		_, err := parse([]byte(strings.Replace(text, c.old, c.new, 1)))
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q for %q: %v", c.new, c.old, err)
-		}
+		must.Fail(t, err, c.want)
 	}
 	if _, err := Load(filepath.Join(t.TempDir(), "none.rows")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)

@@ -186,9 +186,7 @@ func TestRefineEndsAtLocalOptimum(t *testing.T) {
 	s := must.Get(newState(p.layers, p.points))(t)
 	s.local = 1e-9
 	for range 12 {
-		if _, err := s.look(context.Background(), p.open(t), true); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.look(context.Background(), p.open(t), true))(t)
 		descend(s, 0)
 	}
 	plan := s.plans()
@@ -223,9 +221,7 @@ func TestRefineEndsAtLocalOptimum(t *testing.T) {
 func TestGradientOfObjective(t *testing.T) {
 	p := quantized(t, 5, 4, 500, 5, 6, 2)
 	s := must.Get(newState(p.layers, p.points))(t)
-	if _, err := s.look(context.Background(), p.open(t), true); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.look(context.Background(), p.open(t), true))(t)
 	const h = 0.1 // activations have steps of 0.05: a wide difference averages over them
 	for l := range s.layers {
 		for o := range s.layers[l].Info.Out {
@@ -239,9 +235,7 @@ func TestGradientOfObjective(t *testing.T) {
 				return p.loss(t, plans, s.seen)
 			}
 			got := (shifted(h) - shifted(-h)) / (2 * h)
-			if math.Abs(got-want) > 0.1*math.Abs(want)+0.02 {
-				t.Errorf("layer %d, output %d: %.4f by differences, %.4f by the linearisation", l, o, got, want)
-			}
+			must.Near(must.In(t, l, o), want, got, 0.1*math.Abs(want)+0.02)
 		}
 	}
 }

@@ -91,9 +91,7 @@ func TestEndsOfRays(t *testing.T) {
 		t.Fatal(err)
 	}
 	for k := range p.Rays {
-		if !slices.Equal(ends[k*p.Dim:(k+1)*p.Dim], p.Rays[k].To) {
-			t.Errorf("ray %d goes beyond its recourse point", k)
-		}
+		must.Same(t, p.Rays[k].To, ends[k*p.Dim:(k+1)*p.Dim])
 	}
 }
 
@@ -123,9 +121,7 @@ func TestRaysKeepFeatures(t *testing.T) {
 				t.Fatalf("%v is no mixture of %v and another person", end, p.row(person))
 			}
 		}
-		if !slices.Equal(before, p.X) {
-			t.Fatal("people were changed")
-		}
+		must.Same(t, p.X, before)
 	})
 }
 
@@ -152,12 +148,8 @@ func TestDrawPeople(t *testing.T) {
 	p := town(rand.New(rand.NewPCG(3, 1)), 12)
 	const n = 1000
 	x := p.Draw(rand.New(rand.NewPCG(4, 1)), n)
-	if again := p.Draw(rand.New(rand.NewPCG(4, 1)), n); !slices.Equal(x, again) {
-		t.Error("the same seed draws other people")
-	}
-	if len(x) != n*p.Dim {
-		t.Fatalf("%d numbers", len(x))
-	}
+	must.Same(t, p.Draw(rand.New(rand.NewPCG(4, 1)), n), x)
+	must.Same(t, n*p.Dim, len(x))
 	whole := 0
 	for ; len(x) > 0; x = x[p.Dim:] {
 		mixture := false

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/task"
 )
 
@@ -34,9 +35,8 @@ func TestParseArch(t *testing.T) {
 		for _, l := range layers {
 			total += l.params()
 		}
-		if err != nil || total != c.params {
-			t.Errorf("%s has %d parameters, want %d: %v", c.arch, total, c.params, err)
-		}
+		must.Do(t, err)
+		must.Same(t, c.params, total)
 	}
 	for in, want := range map[string]string{
 		"": `invalid value "" for arch: want logreg, mlp:SIZE,..., cnn:`, "svm": "want logreg,",
@@ -47,9 +47,7 @@ func TestParseArch(t *testing.T) {
 		"cnn:8": `"8" has 1 size`, "autoencoder:": `invalid size ""`,
 		"cnn:8x2": "even", "cnn:28/8x3": `"28" has 1 size`, "cnn:1x1x1x1/8x3": "4 sizes",
 	} {
-		if _, err := ParseArch(in); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", in, err, want)
-		}
+		must.Fail(t, must.Err(ParseArch(in)), want)
 	}
 	for _, row := range Archs() {
 		if strings.Contains(row.Usage(), row.Form+", such as "+row.Form) {
@@ -61,9 +59,7 @@ func TestParseArch(t *testing.T) {
 		"mlp:65536,65536": "more than 67108864 parameters",
 	} {
 		a := arch(t, in)
-		if _, err := a.layers(10); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", in, err, want)
-		}
+		must.Fail(must.In(t, in), must.Err(a.layers(10)), want)
 	}
 	first := &task.Pixels{Shape: []int{3, 8, 4}, Layout: task.ChannelsFirst}
 	last := &task.Pixels{Shape: []int{8, 4, 3}, Layout: task.ChannelsLast}
@@ -100,9 +96,7 @@ func FuzzParseArch(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if a.String() != s {
-			t.Errorf("%q is read as %q", s, a)
-		}
+		must.Same(t, s, a.String())
 		layers, err := a.layers(12)
 		if err != nil {
 			return
@@ -111,9 +105,7 @@ func FuzzParseArch(f *testing.F) {
 		if a.Autoencoder() {
 			n = 2 * len(a.hidden)
 		}
-		if n != len(layers) {
-			t.Errorf("%q has %d layers, want %d", s, len(layers), n)
-		}
+		must.Same(must.In(t, s), len(layers), n)
 		for i := range layers {
 			if layers[i].params() < 1 {
 				t.Errorf("%q: %+v", s, layers[i])

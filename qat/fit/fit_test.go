@@ -208,13 +208,9 @@ func TestConvolutions(t *testing.T) {
 		canonical := must.Get(m.Canonical())(t)
 		layers := must.Get(quant.FindLayers(canonical.Graph()))(t)
 		for _, l := range layers {
-			if l.Fixed != "" {
-				t.Errorf("%s: layer %s stays in float: %s", c.arch, l.Node, l.Fixed)
-			}
+			must.Same(must.In(t, c.arch), "", l.Fixed)
 		}
-		if len(layers) != strings.Count(c.arch, ",")+2 {
-			t.Errorf("%s has %d layers", c.arch, len(layers))
-		}
+		must.Same(t, strings.Count(c.arch, ",")+2, len(layers))
 	}
 }
 
@@ -295,9 +291,7 @@ func TestRecourseObjectives(t *testing.T) {
 			t.Errorf("%s decides %+v, %+v without recourse", f.result.Objective, f.result.Train, plain.result.Train)
 		}
 	}
-	if together.result.Members != 3 {
-		t.Errorf("%+v", together.result)
-	}
+	must.Same(t, 3, together.result.Members)
 }
 
 // What decides which round is the best one is in the key of a checkpoint, and the same people are held out
@@ -321,13 +315,9 @@ func TestDivide(t *testing.T) {
 	if err != nil || c.Save([]byte("state")) != nil {
 		t.Fatal(err)
 	}
-	if _, err := two.openCheckpoint(&qat.Spec{}); err != nil {
-		t.Errorf("the same training has two keys: %v", err)
-	}
+	must.Get(two.openCheckpoint(&qat.Spec{}))(t)
 	p.Labels[one.held.Rows[0]] ^= 1
-	if _, err := divided(p, 1).openCheckpoint(&qat.Spec{}); err == nil {
-		t.Error("a label of someone held out is not in the key")
-	}
+	must.Fail(t, must.Err(divided(p, 1).openCheckpoint(&qat.Spec{})), "")
 }
 
 // More steps than a training may have are an error of what was asked for, whatever the number.
@@ -343,9 +333,7 @@ func TestEpochs(t *testing.T) {
 		}
 	}
 	o := qat.Spec{Optimizer: qat.Optimizer{Steps: qat.MostSteps}}
-	if err := o.Check(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, o.Check())
 	if o.Steps++; o.Check() == nil {
 		t.Errorf("%d steps are none too many", o.Steps)
 	}
@@ -354,9 +342,7 @@ func TestEpochs(t *testing.T) {
 func TestConstant(t *testing.T) {
 	t.Parallel()
 	for _, labels := range [][]int8{{1, 1, 0, 1}, {0, 1, 0, 0}} {
-		if m := measured(make([]float32, 4), labels); m.Constant != 0.75 {
-			t.Errorf("%v: %+v", labels, m)
-		}
+		must.Same(t, 0.75, measured(make([]float32, 4), labels).Constant)
 	}
 }
 
