@@ -46,9 +46,7 @@ func BenchmarkTeacher(b *testing.B) {
 	b.Run(name, func(b *testing.B) {
 		var gradient time.Duration
 		for b.Loop() {
-			if _, err := recourse.Teacher(ctx, c, set, people.X, recourse.TeacherOptions{}); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(recourse.Teacher(ctx, c, set, people.X, recourse.TeacherOptions{}))(b)
 			b.StopTimer()
 			start := time.Now()
 			if _, _, err := c.LossGrads(ctx, people.X); err != nil {
@@ -130,10 +128,8 @@ func BenchmarkWide(b *testing.B) {
 		b.Run(fmt.Sprintf("width=%d", width), func(b *testing.B) {
 			before := seconds()
 			for b.Loop() {
-				if _, err := Quantize(b.Context(), m, t, people,
-					mustRecipe(CFPTQ), Run{Workers: runtime.GOMAXPROCS(0)}); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(Quantize(b.Context(), m, t, people,
+					mustRecipe(CFPTQ), Run{Workers: runtime.GOMAXPROCS(0)}))(b)
 			}
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric((seconds()-before)/float64(b.N), "cpu-seconds")

@@ -64,15 +64,11 @@ func TestDeployments(t *testing.T) {
 			r := must.Get(verify.Check(ctx, file, verify.Options{
 				Plan: plan, Probes: probes, FloatBytes: nominal.FloatBytes,
 			}))(t)
-			if err := r.Err(); err != nil {
-				t.Errorf("%s: deployment %d: %v", o.Method, k, err)
-			}
+			must.Do(must.In(t, o.Method, k), r.Err())
 			if got, want := containers(t, file), containers(t, nominal.Model); got != want {
 				t.Errorf("%s: deployment %d has the layers %s, the nominal file %s", o.Method, k, got, want)
 			}
-			if d := cmp.Diff(nominal.Plan.Input, plan.Input); d != "" {
-				t.Errorf("%s: deployment %d: another input grid: %s", o.Method, k, d)
-			}
+			must.Same(must.In(t, o.Method, k), nominal.Plan.Input, plan.Input)
 		}
 		two, _ := calibratedLoans(t, 200, o, 2)
 		if again, _ := drawnOf(t, two, vary, 300, 1); !bytes.Equal(again, files[1]) {
@@ -97,9 +93,7 @@ func TestDeploymentWithoutVariation(t *testing.T) {
 	a, _ := calibratedLoans(t, 200, mustRecipe(CFPTQ), 1)
 	nominal := must.Get(a.quantize(context.Background(), 4))(t)
 	_, plan := drawnOf(t, a, calib.Variation{Seed: 1}, 0, 0)
-	if d := cmp.Diff(nominal.Plan, plan); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, nominal.Plan, plan)
 }
 
 // Deployments differ from the quantized model by about as much as that from the
@@ -176,10 +170,6 @@ func TestRobustness(t *testing.T) {
 	for i := range again.Rows {
 		again.Rows[i].Seconds = r.Rows[i].Seconds
 	}
-	if d := cmp.Diff(r, again); d != "" {
-		t.Errorf("depends on workers: %s", d)
-	}
-	if _, err := f.Robustness(ctx, set, test, RobustOptions{Seen: 7}); err == nil {
-		t.Error("seven of six deployments were seen")
-	}
+	must.Same(t, r, again)
+	must.Fail(t, must.Err(f.Robustness(ctx, set, test, RobustOptions{Seen: 7})), "")
 }

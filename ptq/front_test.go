@@ -17,9 +17,7 @@ func made(t *testing.T, tk *task.Task, pairs ...string) *task.Task {
 	t.Helper()
 	text := string(tk.JSON())
 	for i := 0; i < len(pairs); i += 2 {
-		if !strings.Contains(text, pairs[i]) {
-			t.Fatalf("the task has no %q:\n%s", pairs[i], text)
-		}
+		must.Has(t, text, pairs[i])
 		text = strings.Replace(text, pairs[i], pairs[i+1], 1)
 	}
 	tk = must.Get(task.Parse("task.json", []byte(text)))(t)
@@ -158,9 +156,7 @@ func TestFrontOfNumbers(t *testing.T) {
 	m, tk, people := loans(t, "test.csv")
 	people = few(people, 300)
 	savings := &tk.Features[4]
-	if savings.Name != "savings" {
-		t.Fatal(savings.Name)
-	}
+	must.Same(t, "savings", savings.Name)
 	spread := task.Decimal(savings.Number().Std)
 	other := made(t, tk,
 		`"name": "housing",`, `"name": "housing", "inputs": "index",`,

@@ -47,13 +47,11 @@ func BenchmarkGate100k(b *testing.B) {
 			lap(2)
 			actions, _ := f.Actions(verdicts)
 			lap(3)
-			r, err := eval.Compare(ctx, full, full, &eval.Batch{People: people, Set: set, Promises: actions}, eval.Options{
+			r := must.Get(eval.Compare(ctx, full, full, &eval.Batch{People: people, Set: set, Promises: actions}, eval.Options{
 				OneSided: true,
 				Margins:  []float64{0, 0.1},
-			})
-			if err != nil || r.Issued.Promises != 100000 {
-				b.Fatal(err, r.Issued)
-			}
+			}))(b)
+			must.Same(b, 100000, r.Issued.Promises)
 			lap(4)
 		}
 		for i, what := range []string{"read-s", "promises-s", "judge-s", "actions-s", "compare-s"} {
@@ -116,8 +114,7 @@ func crowd(b *testing.B, m recourse.Model, set *constraint.Set, t *task.Task, pe
 func BenchmarkEval(b *testing.B) {
 	ctx := b.Context()
 	name, m, t, people := adult(b, "adult.data.gz")
-	q, err := Quantize(ctx, loaded(b, m), t, people, mustRecipe(CFPTQ, "allocate.budget=4"), Run{})
-	must.Do(b, err)
+	q := must.Get(Quantize(ctx, loaded(b, m), t, people, mustRecipe(CFPTQ, "allocate.budget=4"), Run{}))(b)
 	g := must.Get(codec.Read(q.Model, ""))(b)
 	_, _, _, people = adult(b, "adult.test.gz")
 	set := must.Get(constraint.Compile(t))(b)
@@ -132,14 +129,10 @@ func BenchmarkEval(b *testing.B) {
 		var alone, all time.Duration
 		for b.Loop() {
 			start := time.Now()
-			if _, err := eval.Solve(ctx, models[0], &eval.Batch{People: people, Set: set}, o); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(eval.Solve(ctx, models[0], &eval.Batch{People: people, Set: set}, o))(b)
 			alone += time.Since(start)
 			start = time.Now()
-			if _, err := eval.Compare(ctx, models[0], models[1], &eval.Batch{People: people, Set: set}, o); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(eval.Compare(ctx, models[0], models[1], &eval.Batch{People: people, Set: set}, o))(b)
 			all += time.Since(start)
 		}
 		b.ReportMetric(all.Seconds()/float64(b.N), "eval-s")

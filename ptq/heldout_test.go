@@ -69,8 +69,7 @@ func TestMarginErrorHeldOut(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.o.Calibrate.Rows, tt.o.Refine.Rounds = 500, 0
-			r, err := Quantize(context.Background(), m, tk, people.Subset(task.AllRows(tt.people)), tt.o, Run{})
-			must.Do(t, err)
+			r := must.Get(Quantize(context.Background(), m, tk, people.Subset(task.AllRows(tt.people)), tt.o, Run{}))(t)
 			h := r.HeldOut
 			if h.Points < minPoints || h.Required != 0.1 || h.Seen != tt.seen {
 				t.Errorf("%d points, margin %v, calibrated on: %v", h.Points, h.Required, h.Seen)

@@ -64,9 +64,7 @@ func calibrated(t *testing.T, m *graph.Model, tk *task.Task, people *task.People
 	t.Helper()
 	n := must.Get(prepare(t.Context(), loaded(t, m), tk, r, run))(t)
 	t.Cleanup(func() {
-		if err := n.full.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, n.full.Close())
 	})
 	return must.Get(n.calibrate(t.Context(), people))(t)
 }

@@ -109,9 +109,7 @@ func TestQuantizeNetworks(t *testing.T) {
 				c.o.Train.Batch, train = 64, few(people, 20) // recourse of a transformer takes most of the time
 			}
 			r := quantized(t, c.m, tk, train, c.o, Run{Workers: 2})
-			if got := kernelsOf(r); got != c.run {
-				t.Errorf("kernels %v, want %v", got, c.run)
-			}
+			must.Same(t, c.run, kernelsOf(r))
 			if l := r.Layers[1]; c.m == conv && l.Params != 32*8*3 {
 				t.Errorf("the second layer has %d weights: %+v", l.Params, l)
 			}
@@ -147,9 +145,7 @@ func TestQuantizeSharedWeights(t *testing.T) {
 	m := recurrentLoans(tk)
 	balance(t, m, tk, people)
 	r := quantized(t, m, tk, people, mustRecipe(CFPTQ, "allocate.budget=5"), Run{Workers: 2})
-	if len(r.Layers) != 5 {
-		t.Fatalf("%d layers", len(r.Layers))
-	}
+	must.Same(t, 5, len(r.Layers))
 	first := r.Plan.Layer(r.Layers[1].Node)
 	for _, l := range r.Layers[2:4] {
 		p := r.Plan.Layer(l.Node)

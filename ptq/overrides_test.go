@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"cfq/calib"
+	"cfq/internal/must"
 	"cfq/onnxio/graph"
 	"cfq/recourse"
 	"cfq/task"
@@ -63,9 +64,7 @@ func TestTeacherKeepsToOverrides(t *testing.T) {
 		{Row: 1_000_000, Feature: income, With: none.Action},
 	}
 	after := set(t, m, tk, people, own...)
-	if r := raise(after, raised[0]); r != 0 {
-		t.Errorf("a raise of %v where income cannot change", r)
-	}
+	must.Same(t, 0, raise(after, raised[0]))
 	if r := raise(after, raised[1]); r < 0 || r > 500.01 {
 		t.Errorf("a raise of %v, 500 is the most", r)
 	}
@@ -76,9 +75,7 @@ func TestTeacherKeepsToOverrides(t *testing.T) {
 	}
 	people.Rows = people.Rows[1:]
 	_, err := Quantize(t.Context(), loaded(t, m), tk, people, mustRecipe(CFPTQCalib), Run{Overrides: own})
-	if err == nil || !strings.Contains(err.Error(), "overrides are by rows") {
-		t.Errorf("people without rows: %v", err)
-	}
+	must.Fail(t, err, "overrides are by rows")
 }
 
 func TestWhyNoRecourse(t *testing.T) {

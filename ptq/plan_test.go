@@ -28,10 +28,7 @@ func planOf(t *testing.T, m *graph.Model, o Recipe) (*Result, []byte) {
 
 func readPlan(t *testing.T, text []byte) *quant.PlanFile {
 	t.Helper()
-	f, err := quant.UnmarshalPlan(text)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	f := must.Get(quant.UnmarshalPlan(text))(must.In(t, text))
 	return f
 }
 
@@ -95,10 +92,7 @@ func TestFromEditedPlan(t *testing.T) {
 		if node == "/layers.0/Gemm" { // nothing reads the grid
 			f.Input.Columns[0].Source = 99
 		}
-		r, err := FromPlan(context.Background(), loaded(t, m), f, nil, Run{})
-		if err != nil {
-			t.Fatalf("%s in float: %v", node, err)
-		}
+		r := must.Get(FromPlan(context.Background(), loaded(t, m), f, nil, Run{}))(must.In(t, node))
 		for _, l := range r.Layers {
 			if (l.Float != "") != (l.Node == node) {
 				t.Errorf("%s in float: %+v", node, l)
@@ -208,9 +202,7 @@ func TestFromPlanKinds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, text := roundTrip(t, m, tk, people, o)
-			if got := strings.Contains(text, `"equalized": true`); got != o.Round.CrossLayerEqualization {
-				t.Errorf("the plan says that it is equalized: %v", got)
-			}
+			must.Same(t, o.Round.CrossLayerEqualization, strings.Contains(text, `"equalized": true`))
 			if len(r.Layers[0].Rows) < 2 {
 				t.Errorf("the first layer has rows of %v", r.Layers[0].Rows)
 			}
@@ -222,13 +214,9 @@ func TestFromPlanKinds(t *testing.T) {
 	t.Run("old runtime", func(t *testing.T) {
 		r, text := roundTrip(t, m, tk, people,
 			mustRecipe(CFPTQ, "allocate.budget=3", "refine.rounds=0", "write.runtime=1.20"))
-		if !strings.Contains(text, `"target_ort": "1.20"`) {
-			t.Error("the plan does not say for which release")
-		}
+		must.Has(t, text, `"target_ort": "1.20"`)
 		q := must.Get(codec.Read(r.Model, ""))(t)
-		if q.Opset("") != 21 {
-			t.Errorf("opset %d", q.Opset(""))
-		}
+		must.Same(t, 21, q.Opset(""))
 		for _, v := range q.Graph.Inits {
 			if v.DType == graph.Int4 || v.DType == graph.Int2 {
 				t.Errorf("%s is %s", v.Name, v.DType)

@@ -49,9 +49,7 @@ func TestPruned(t *testing.T) {
 				}
 			}
 		}
-		if got := float64(zero) / float64(len(magnitudes)); math.Abs(got-s.Zero) > 1e-9 {
-			t.Errorf("%v of the codes are zero, %v reported", got, s.Zero)
-		}
+		must.Near(t, s.Zero, float64(zero)/float64(len(magnitudes)), 1e-9)
 	}
 	if slices.Equal(files[0], files[1]) {
 		t.Error("the rule makes no difference")

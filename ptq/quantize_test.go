@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"cfq/internal/must"
@@ -153,9 +152,7 @@ func TestQuantizeErrors(t *testing.T) {
 		{"cancelled", cancelled, m, tk, people, mustRecipe(CFPTQ), "context canceled"},
 	} {
 		_, err := Quantize(tt.ctx, loaded(t, tt.m), tt.t, tt.p, tt.o, Run{})
-		if err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v, want it to say %q", tt.name, err, tt.want)
-		}
+		must.Fail(t, err, tt.want)
 	}
 }
 
@@ -245,9 +242,7 @@ func TestChoices(t *testing.T) {
 			if !special {
 				usual = r
 			}
-			if err := r.Verified.Err(); err != nil {
-				t.Errorf("%s %s: %v", c.Name, choice.Name, err)
-			}
+			must.Do(must.In(t, c.Name, choice.Name), r.Verified.Err())
 			if choice.Name != usually && r.Recipe[c.Name] != choice.Name {
 				t.Errorf("%s %s is not in the recipe %v", c.Name, choice.Name, r.Recipe)
 			}
@@ -343,9 +338,7 @@ func TestRefinedBySteps(t *testing.T) {
 		t.Error("two workers write another file")
 	}
 	tk.Target.Margin = 5
-	if o := quantize(1).Refined; o.Steps != 0 {
-		t.Errorf("margin 5: refinement %+v", o)
-	}
+	must.Same(t, 0, quantize(1).Refined.Steps)
 }
 
 // What becomes of the weights does not depend on people who are not calibrated on.

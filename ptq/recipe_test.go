@@ -16,17 +16,11 @@ func TestMethodsAreRecipes(t *testing.T) {
 	t.Parallel()
 	for _, m := range Methods() {
 		r := m.Recipe
-		if err := r.Check(); err != nil {
-			t.Errorf("%s: %v", m.Name, err)
-		}
-		if err := r.Set("allocate.budget=3.5", "write.keep-metadata=true", "target.vd=0.05"); err != nil {
-			t.Errorf("%s: %v", m.Name, err)
-		}
+		must.Do(must.In(t, m.Name), r.Check())
+		must.Do(must.In(t, m.Name), r.Set("allocate.budget=3.5", "write.keep-metadata=true", "target.vd=0.05"))
 		text := must.Get(json.Marshal(r))(t)
-		again, err := ParseRecipe("r.json", text)
-		if d := cmp.Diff(r, again); err != nil || d != "" {
-			t.Errorf("%s: %v %s", m.Name, err, d)
-		}
+		again := must.Get(ParseRecipe("r.json", text))(must.In(t, m.Name))
+		must.Same(must.In(t, m.Name), r, again)
 	}
 }
 
@@ -50,9 +44,7 @@ func TestKeysHavePlaces(t *testing.T) {
 			}
 		}
 		for _, c := range k.Choices {
-			if err := k.Check(c.Name); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, k.Check(c.Name))
 		}
 	}
 	for _, setting := range []string{
@@ -72,28 +64,18 @@ func TestKeysHavePlaces(t *testing.T) {
 			if k.Name == key {
 				want = value
 			}
-			if got := k.Get(&r); got != want {
-				t.Errorf("after %s, %s is %q, want %q", setting, k.Name, got, want)
-			}
-			if k.Get(&full) != texts[k.Name] {
-				t.Errorf("%s changes another recipe's %s", setting, k.Name)
-			}
+			must.Same(must.In(t, setting), want, k.Get(&r))
+			must.Same(must.In(t, setting), texts[k.Name], k.Get(&full))
 		}
 	}
 }
 
 func TestSettingsFollow(t *testing.T) {
 	t.Parallel()
-	if r := mustRecipe(CFPTQ, "allocate.rule=paper"); r.Allocate.Unit != bitWidthsPerLayer {
-		t.Errorf("bit widths by the paper's rule are %s", r.Allocate.Unit)
-	}
-	if r := mustRecipe(CFPTQ, "allocate.cost=bops"); r.Write.Compute != computeInteger {
-		t.Errorf("bit operations are counted of layers that compute on %s", r.Write.Compute)
-	}
+	must.Same(t, bitWidthsPerLayer, mustRecipe(CFPTQ, "allocate.rule=paper").Allocate.Unit)
+	must.Same(t, computeInteger, mustRecipe(CFPTQ, "allocate.cost=bops").Write.Compute)
 	r := mustRecipe(CFQQAT, "train.objective=match")
-	if r.Calibrate.Teacher.Moves != teacherPaper {
-		t.Errorf("the objective match follows the teacher %s", r.Calibrate.Teacher.Moves)
-	}
+	must.Same(t, teacherPaper, r.Calibrate.Teacher.Moves)
 	r = mustRecipe(CFQQAT, "train.objective=none")
 	if d := cmp.Diff(mustRecipe(CFPTQ).Texts(), r.Texts()); r.Train != nil || d == "" {
 		t.Errorf("training %+v", r.Train)
@@ -150,9 +132,8 @@ func TestParseRecipe(t *testing.T) {
 	r, err := ParseRecipe("r.yaml", []byte("method: cfq-qat\ntrain.eta: 0.5\nallocate.keep-float: [/a, /b]\n"+
 		"train.objective: validity\norigin.model: 12ab\n"))
 	want := mustRecipe(CFQQAT, "train.objective=validity", "train.eta=0.5", "allocate.keep-float=/a,/b")
-	if d := cmp.Diff(want, r); err != nil || d != "" {
-		t.Errorf("%v %s", err, d)
-	}
+	must.Do(t, err)
+	must.Same(t, want, r)
 	for text, want := range map[string]string{
 		"": "r.yaml: the recipe is empty; it needs a method",
 		"method: cf-ptq\nallocate.bugdet: 3\ncalibrate.rows: many\n": `r.yaml:2:1: a recipe has no key "allocate.bugdet"; ` +

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/qat"
 	"cfq/quant"
 )
@@ -118,10 +119,6 @@ func TestWithRefused(t *testing.T) {
 	for i := range margins {
 		margins[i] = -1
 	}
-	if got := withRefused(slices.Clone(even), margins); !slices.Equal(got, even) {
-		t.Errorf("all are refused, and %d rows were added", len(got)-len(even))
-	}
-	if got := withRefused([]int{1, 2, 4, 5}, []float32{-1, 1, 1, -1, 1, 1}); !slices.Equal(got, []int{0, 1, 2, 4, 5}) {
-		t.Errorf("%v of six people", got)
-	}
+	must.Same(t, even, withRefused(slices.Clone(even), margins))
+	must.Same(t, []int{0, 1, 2, 4, 5}, withRefused([]int{1, 2, 4, 5}, []float32{-1, 1, 1, -1, 1, 1}))
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 
@@ -88,9 +87,7 @@ func TestRanks(t *testing.T) {
 		{[]float64{1, 5, 1, 5, 0}, []int{3, 1, 3, 1, 5}},
 		{[]float64{-1}, []int{1}},
 	} {
-		if got := ranks(tt.values); !slices.Equal(got, tt.want) {
-			t.Errorf("ranks of %v: %v, want %v", tt.values, got, tt.want)
-		}
+		must.Same(t, tt.want, ranks(tt.values))
 	}
 }
 
@@ -103,9 +100,7 @@ func TestProfileMeasures(t *testing.T) {
 	c := calibrated(t, m, tk, people, mustRecipe(CFPTQ), Run{})
 	p := must.Get(c.profile(ctx, ProfileOptions{Probes: 8}))(t)
 	first := must.Get(c.measureLayers(ctx, c.calibrationSet.Points(), false, ""))(t)
-	if p.Errors != errorsExact {
-		t.Errorf("errors are found by %s", p.Errors)
-	}
+	must.Same(t, errorsExact, p.Errors)
 	ranks := map[int]bool{}
 	for i, l := range p.Layers {
 		ranks[l.Recourse.Gradient.PerWeightRank] = true
@@ -121,10 +116,7 @@ func TestProfileMeasures(t *testing.T) {
 	if len(ranks) != 3 || !ranks[1] || !ranks[2] || !ranks[3] {
 		t.Errorf("ranks %v", ranks)
 	}
-	one, err := json.Marshal(p)
-	if err != nil {
-		t.Error(err)
-	}
+	one := must.Get(json.Marshal(p))(t)
 	again := must.Get(Sensitivity(ctx, loaded(t, m), tk, people, ProfileOptions{Recipe: mustRecipe(CFPTQ), Probes: 8},
 		Run{Workers: 3}))(t)
 	if three, _ := json.Marshal(again); !bytes.Equal(one, three) {

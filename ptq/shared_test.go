@@ -65,9 +65,7 @@ func TestExpectedOutputs(t *testing.T) {
 					if len(row) == 1 { // a probability; the logit stands in front of the sigmoid
 						v = 1 / (1 + math.Exp(-v))
 					}
-					if math.Abs(v-w) > 1e-4 {
-						t.Fatalf("row %d, output %d: %v, the exporter recorded %v", i, j, v, w)
-					}
+					must.Near(must.In(t, i, j), w, v, 1e-4)
 				}
 			}
 		})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -45,9 +44,7 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 	m, tk, train, test, o := sweepLoans(t)
 	r := sweepOf(t, o)
 	set := must.Get(constraint.Compile(tk))(t)
-	if len(r.Points) != 6 {
-		t.Fatalf("%d points", len(r.Points))
-	}
+	must.Same(t, 6, len(r.Points))
 	differ := 0
 	for i, p := range r.Points {
 		if i > 0 && !reflect.DeepEqual(p.Measured.Margins, r.Points[0].Measured.Margins) {
@@ -72,9 +69,7 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 		})
 		must.Do(t, errors.Join(err, f.Close(), g.Close()))
 		want.Records = nil
-		if d := cmp.Diff(want, p.Measured, numbers()); d != "" {
-			t.Errorf("%s at %v: %s", method, budget, d)
-		}
+		must.Same(must.In(t, method, budget), want, p.Measured, numbers())
 	}
 	if r.Points[2].Same != 4 || r.Points[1].Same != 0 || r.Points[2].Measured != r.Points[1].Measured {
 		t.Error("uniform widths at 4.5 bits are those at 4, and that is not seen")
@@ -147,12 +142,8 @@ func TestSweepUnfit(t *testing.T) {
 	if !errors.Is(want, allocate.ErrBudget) || len(told) != 2 {
 		t.Fatalf("%d points, and quantizing: %v", len(told), want)
 	}
-	if d := cmp.Diff(SweepPoint{Method: "ptq", Budget: 2, Unfit: want.Error()}, r.Points[0]); d != "" {
-		t.Error(d)
-	}
-	if d := cmp.Diff(fits.Points[0], r.Points[1], numbers()); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, SweepPoint{Method: "ptq", Budget: 2, Unfit: want.Error()}, r.Points[0])
+	must.Same(t, fits.Points[0], r.Points[1], numbers())
 	o.Done, told = told, nil
 	if d := cmp.Diff(r, sweepOf(t, o), numbers()); d != "" || len(told) != 0 {
 		t.Errorf("%d points again: %s", len(told), d)
@@ -178,8 +169,6 @@ func TestSweepOptions(t *testing.T) {
 		bad := o
 		change(&bad)
 		_, err := Sweep(t.Context(), loaded(t, m), tk, train, test, bad)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		must.Fail(t, err, want)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"cfq/eval"
@@ -30,9 +29,7 @@ func TestTargetNeed(t *testing.T) {
 			for statistics.ClopperPearsonUpper(0, n, target.level()) > vd {
 				n++
 			}
-			if got := target.need(); got != n {
-				t.Errorf("VD %v at %v: %d, want %d", vd, confidence, got, n)
-			}
+			must.Same(must.In(t, vd, confidence), n, target.need())
 		}
 	}
 }
@@ -124,9 +121,7 @@ func TestHeldOut(t *testing.T) {
 	if again, _ := divide(0.3, 1); !maps.Equal(held, again) {
 		t.Error("the order of the rows makes a difference")
 	}
-	if len(heldOf(0)) != len(heldOf(math.Copysign(0, -1))) {
-		t.Error("0 and -0 are on two sides")
-	}
+	must.Same(t, len(heldOf(math.Copysign(0, -1))), len(heldOf(0)))
 }
 
 func heldOf(x float64) []int {
@@ -220,13 +215,8 @@ func TestSmallestFails(t *testing.T) {
 		t.Errorf("too few people: %v", err)
 	}
 	all := mustRecipe(CFPTQ, "target.vd=0.1", "target.holdout=0.999999999")
-	if _, err := Smallest(ctx, loaded(t, m), tk, people, all, Run{}); err == nil ||
-		!strings.Contains(err.Error(), "700 people are held out") {
-		t.Errorf("all people are held out: %v", err)
-	}
-	if _, err := Smallest(ctx, loaded(t, m), tk, people, mustRecipe(CFPTQ), Run{}); err == nil {
-		t.Error("a search without a target")
-	}
+	must.Fail(t, must.Err(Smallest(ctx, loaded(t, m), tk, people, all, Run{})), "700 people are held out")
+	must.Fail(t, must.Err(Smallest(ctx, loaded(t, m), tk, people, mustRecipe(CFPTQ), Run{})), "")
 	for setting, want := range map[string]string{
 		"target.vd=0":           `invalid value "0" for target.vd`,
 		"target.vd=1.5":         `invalid value "1.5"`,
@@ -236,8 +226,6 @@ func TestSmallestFails(t *testing.T) {
 		"target.sample=0":       "1 or more",
 	} {
 		r := mustRecipe(CFPTQ, "target.vd=0.1")
-		if err := r.Set(setting); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want it to say %q", setting, err, want)
-		}
+		must.Fail(t, r.Set(setting), want)
 	}
 }

@@ -79,9 +79,7 @@ func checkTraining(t *testing.T, r *Result, people, steps int, objective Objecti
 	if len(r.Calibrated) != people || !slices.IsSorted(r.Calibrated) || r.Calibrated[people-1] != people-1 {
 		t.Errorf("%d of %d people are recorded", len(r.Calibrated), people)
 	}
-	if got := r.Recipe["train.steps"]; got != strconv.Itoa(steps) {
-		t.Errorf("%s steps are in the recipe, want %d", got, steps)
-	}
+	must.Same(t, strconv.Itoa(steps), r.Recipe["train.steps"])
 	for _, l := range r.Plan.Layers {
 		if len(l.Codes) == 0 || len(l.Bias) == 0 {
 			t.Errorf("layer %s: the plan has %d codes and %d biases", l.Node, len(l.Codes), len(l.Bias))
@@ -140,9 +138,7 @@ func TestTrained(t *testing.T) {
 			differ++
 		}
 	}
-	if got := r.Training.Disagreement; got != differ/120 {
-		t.Errorf("%v of the rows are decided otherwise, want %v", got, differ/120)
-	}
+	must.Same(t, differ/120, r.Training.Disagreement)
 	if before := still.Training; before.Disagreement != before.DisagreementBefore {
 		t.Errorf("without a change %v of the rows are decided otherwise, %v before", before.Disagreement,
 			before.DisagreementBefore)
@@ -235,9 +231,7 @@ func TestTeacherOfTraining(t *testing.T) {
 	}
 	// The teacher's actions, computed for each batch, are those that are kept from one batch to the next.
 	o := short(mustRecipe(PTQ, "allocate.budget=3", "train.objective=validity", "train.teacher-online=true"))
-	if r := f.quantize(t, o, Run{}); files[codesOf(r)] != "none" {
-		t.Errorf("online: the model is that of %q", files[codesOf(r)])
-	}
+	must.Same(t, "none", files[codesOf(f.quantize(t, o, Run{}))])
 }
 
 // The sweep tries each eta on fewer people and steps, takes the one that is best for the others, and trains with it as
@@ -322,9 +316,7 @@ func TestTrainingGoesOn(t *testing.T) {
 	if !bytes.Equal(want.Model, got.Model) || rounds[0] != 9 {
 		t.Errorf("other bytes, or begun at round %d", rounds[0])
 	}
-	if len(got.Training.Rounds) != 16 {
-		t.Errorf("%d rounds are on record", len(got.Training.Rounds))
-	}
+	must.Same(t, 16, len(got.Training.Rounds))
 	// Another setting is another training, which is known before any work.
 	o.Train.Seed, calibrated = 5, false
 	if _, rounds, err := run(o, 0); !errors.As(err, &input) || rounds != nil || calibrated ||
