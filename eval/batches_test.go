@@ -6,6 +6,7 @@ import (
 	"math"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/classifier"
 	"cfq/recourse"
 )
@@ -86,10 +87,7 @@ func TestRerunFindsFew(t *testing.T) {
 			func(n int) bool { return n == 100 },
 		},
 	} {
-		b, err := Rerun(t.Context(), quiet, c.g, r)
-		if err != nil {
-			t.Fatal(name, err)
-		}
+		b := must.Get(Rerun(t.Context(), quiet, c.g, r))(must.In(t, name))
 		if b.Points != batchPoints || !c.differ(b.Differ) || (b.Difference > 0) != (b.Differ > 0) {
 			t.Errorf("%s: %+v", name, b)
 		}
@@ -120,7 +118,5 @@ func TestRerunOfCategories(t *testing.T) {
 		records = append(records, Record{Row: i, X: x, Full: m, Quant: m})
 	}
 	r := summarize(t, records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
-	if b, err := Rerun(t.Context(), &lookup{}, &lookup{}, r); err != nil || b.Differ != 0 {
-		t.Errorf("%+v, %v", b, err)
-	}
+	must.Same(t, 0, must.Get(Rerun(t.Context(), &lookup{}, &lookup{}, r))(t).Differ)
 }

@@ -222,9 +222,7 @@ func TestComparisonFindsWhatIsPlanted(t *testing.T) {
 	unlucky := comparison(t, ComparisonOptions{alone: true, Draws: 200}, good,
 		madeUp(t, 2000, 4, 2, quality{noise: 0.1, unlucky: 0.05}))
 	for metric, want := range map[string]Call{"lost_recourse": WorseThan, "rfrr": Differs} {
-		if cell := cellsOf(unlucky, metric)[1]; cell.Call != want {
-			t.Errorf("%s: %+v, want %s", metric, cell, want)
-		}
+		must.Same(t, want, cellsOf(unlucky, metric)[1].Call)
 	}
 	// Turned round, the calls are the opposite ones.
 	back := comparison(t, ComparisonOptions{alone: true, Draws: 200}, noisy.Results[1], noisy.Results[0])
@@ -295,9 +293,7 @@ func TestComparisonAgainstClosedForm(t *testing.T) {
 	near(t, "difference", float64(cell.Delta.Value), float64(want.Value), 1e-12)
 	near(t, "lower end", float64(cell.Delta.Lo), float64(want.Lo), 0.06*width)
 	near(t, "upper end", float64(cell.Delta.Hi), float64(want.Hi), 0.06*width)
-	if cell.Delta.N != want.N {
-		t.Errorf("%d people, want %d", cell.Delta.N, want.N)
-	}
+	must.Same(t, want.N, cell.Delta.N)
 }
 
 func TestComparisonStatistics(t *testing.T) {
@@ -417,13 +413,9 @@ func TestComparisonErrors(t *testing.T) {
 		_, err := ComparePaired([]string{"a", "b"}, []*Result{a, c.b}, ComparisonOptions{})
 		must.Fail(t, err, c.want)
 	}
-	if _, err := ComparePaired([]string{"a", "b"}, []*Result{a, a}, ComparisonOptions{Confidence: 1.5}); err == nil {
-		t.Error("a confidence of 1.5 is taken")
-	}
+	must.Fail(t, must.Err(ComparePaired([]string{"a", "b"}, []*Result{a, a}, ComparisonOptions{Confidence: 1.5})), "")
 	for _, names := range [][]string{{"a"}, {"a", "b", "c"}, {"a", "a"}} {
-		if _, err := ComparePaired(names, []*Result{a, a}, ComparisonOptions{}); err == nil {
-			t.Errorf("%q: no error", names)
-		}
+		must.Fail(t, must.Err(ComparePaired(names, []*Result{a, a}, ComparisonOptions{})), "")
 	}
 }
 

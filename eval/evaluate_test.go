@@ -1,10 +1,15 @@
 package eval
 
 import (
+	"context"
 	"math"
-	"slices"
+	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"cfq/internal/must"
+	"cfq/recourse"
 	"cfq/task"
 )
 
@@ -30,9 +35,7 @@ func TestIdenticalModels(t *testing.T) {
 	if r.Tau01.Value != 0 || r.RTau01.Value != 0 || r.Rate("pgd_first.vd").Num != 0 || r.Rate("pgd_first.vd").Den == 0 {
 		t.Errorf("tau01 %+v, mirrored %+v, first %+v", r.Tau01, r.RTau01, r.Values)
 	}
-	if len(r.Warnings) != 0 {
-		t.Errorf("warnings: %q", r.Warnings)
-	}
+	must.Same(t, 0, len(r.Warnings))
 }
 
 // A boundary moved towards approval keeps every promise of f, and that is not faithful.
@@ -150,9 +153,7 @@ func TestRotated(t *testing.T) {
 	}
 	a := r.Margins[0]
 	got := []int{a.Rate("vd").Num, a.Rate("vd").Den, a.Rate("rvd").Num, a.Rate("rvd").Den, a.Estimate("dir_sim").N}
-	if want := []int{broken, promises, rbroken, rpromises, both}; !slices.Equal(got, want) {
-		t.Errorf("broken, promises, mirrored, both: %v, want %v", got, want)
-	}
+	must.Same(t, []int{broken, promises, rbroken, rpromises, both}, got)
 	near(t, "DirSim", float64(a.Estimate("dir_sim").Value), 0, 1e-6)
 	near(t, "ActOverlap", float64(a.Estimate("act_overlap").Value), 0, 1e-6)
 }
@@ -185,6 +186,80 @@ func TestTauKeepsItsWord(t *testing.T) {
 		}
 		if vd := at.Margins[0].Rate("vd"); float64(vd.Value) <= tauShare-c.tol {
 			t.Errorf("%s: below tau01 = %v VD is already %v", c.name, tau.Value, vd.Value)
+		}
+	}
+}
+
+// Points are safe where m_f(u) > 2 eps. One for which eps is not known to be finite is not safe; one without
+// any does not count.
+func TestSafe(t *testing.T) {
+	t.Parallel()
+	inf, nan := Float(math.Inf(1)), undefined()
+	var records []Record
+	for _, c := range []struct{ own, other, eps Float }{
+		{1, 0.5, 0.4}, // safe
+		{1, -1, 0.4},  // safe, and broken: no bound could say so
+		{1, 0.5, 0.5}, // just not safe
+		{1, -1, inf},  // not safe, and broken
+		{1, 0.5, nan},
+	} {
+		p := Promise{Status: recourse.Found, Own: c.own, Other: c.other}
+		records = append(records, Record{Evaluated: true, Steps: []Step{{Full: p, Perturbed: []Float{c.eps, c.eps, c.eps}}}})
+	}
+	r := summarize(t, records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
+	for _, kind := range Perturbations() {
+		p, of := r.Margins[0], "perturbation."+string(kind)+"."
+		safe, inside, outside := p.Rate(of+"safe"), p.Rate(of+"broken_inside"), p.Rate(of+"broken_outside")
+		if p.Of(of+"n").N != 4 || safe.Num != 2 || safe.Den != 4 || inside.Num != 1 || inside.Den != 2 ||
+			outside.Num != 1 || outside.Den != 2 {
+			t.Errorf("%s: %+v", kind, p.Values)
+		}
+		if x := p.Estimate(of + "mean").Value; x.Defined() {
+			t.Errorf("%s: a mean with an infinite number is %v", kind, x)
+		}
+	}
+}
+
+type counting struct {
+	analytic
+	rows *atomic.Int64
+}
+
+func (m counting) MarginGrads(ctx context.Context, x []float32) ([]float32, []float32, error) {
+	m.rows.Add(int64(len(x) / m.Dim()))
+	return m.analytic.MarginGrads(ctx, x)
+}
+
+func (m counting) LossGrads(ctx context.Context, x []float32) ([]float32, []float32, error) {
+	m.rows.Add(int64(len(x) / m.Dim()))
+	return m.analytic.LossGrads(ctx, x)
+}
+
+func TestOriginalIsSolvedOnce(t *testing.T) {
+	t.Parallel()
+	people := crowd(60, 21)
+	shifted, turned := original, original
+	shifted.b += 0.15
+	turned.w = []float64{0.9, 0.6, 0.2}
+	var rows atomic.Int64
+	f := counting{original, &rows}
+	same := cmp.Options{sameFloat, cmp.Transformer("list", func(r *Records) []Record { return all(t, r) })}
+	for name, o := range map[string]Options{
+		"everyone": {},
+		"sample":   {Sample: 20, Seed: 3, Margins: []float64{0.25, 0.1}},
+		"promises": {},
+	} {
+		b := &Batch{People: people, Set: threeInputs(t)}
+		if name == "promises" {
+			b.Promises = given(people.N, people.X, 5)
+		}
+		solved := must.Get(Solve(t.Context(), f, b, o))(t)
+		for _, g := range []analytic{shifted, turned, original} {
+			want := compareBatch(t, original, g, b, o)
+			rows.Store(0)
+			got := must.Get(Compare(t.Context(), f, g, solved, Options{}))(t)
+			must.Same(t, want, got, same)
+			must.Same(must.In(t, name), 0, rows.Load())
 		}
 	}
 }

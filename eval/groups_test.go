@@ -113,9 +113,7 @@ func TestGroupsByHand(t *testing.T) {
 		"1 of 4 groups of race have fewer than 30 promises and are not compared: C 12",
 		"1 people have no value of race",
 	} {
-		if !strings.Contains(joined, want) {
-			t.Errorf("warnings %q do not say %q", joined, want)
-		}
+		must.Has(t, joined, want)
 	}
 	if x := gapOf(t, g, "accuracy_quant"); x.Margin != nil || x.Worst == "" {
 		t.Errorf("%+v", x)
@@ -218,9 +216,7 @@ func TestGroupErrors(t *testing.T) {
 	odd := task.Subgroup{Feature: "a*b", Values: []string{"f"}, Codes: make([]int32, 80)}
 	groups := []task.Subgroup{race, sex, odd}
 	r := groupedBy(t, records, groups...)
-	if gs, err := byGroups(r, GroupBy{Specs: []string{"a*b"}}); err != nil || gs[0].By != "a*b" {
-		t.Errorf("a name with a star: %v", err)
-	}
+	must.Same(t, "a*b", must.Get(byGroups(r, GroupBy{Specs: []string{"a*b"}}))(t)[0].By)
 	none := groupedBy(t, records)
 	for _, c := range []struct {
 		r    *Result
@@ -240,17 +236,11 @@ func TestGroupErrors(t *testing.T) {
 			continue
 		}
 		for _, want := range c.want {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%q: %v does not say %q", c.spec, err, want)
-			}
+			must.Has(must.In(t, c.spec), err.Error(), want)
 		}
 	}
-	if err := CheckGroups(groups, []string{"rase"}); err == nil {
-		t.Error("not checked")
-	}
-	if gs, err := byGroups(none, GroupBy{}); err != nil || len(gs) != 0 {
-		t.Errorf("no groups: %v, %v", gs, err)
-	}
+	must.Fail(t, CheckGroups(groups, []string{"rase"}), "")
+	must.Same(t, 0, len(must.Get(byGroups(none, GroupBy{}))(t)))
 }
 
 // Where groups do not differ, picking the worst of seven is called significant no more often than the level

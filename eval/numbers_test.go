@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"cfq/internal/must"
 )
 
 func each(x []float64, f func(v float64) float64) []float64 {
@@ -104,9 +106,7 @@ func TestMomentsByTheFormulas(t *testing.T) {
 }
 
 func compareEstimates(t *rapid.T, what string, got, want Estimate, tolerance float64) {
-	if got.N != want.N {
-		t.Errorf("%s: of %d, want %d", what, got.N, want.N)
-	}
+	must.Same(must.In(t, what), want.N, got.N)
 	for i, x := range [][2]Float{{got.Value, want.Value}, {got.Lo, want.Lo}, {got.Hi, want.Hi}} {
 		if x[0].Defined() != x[1].Defined() || math.Abs(float64(x[0]-x[1])) > tolerance {
 			t.Errorf("%s, number %d: %v, want %v", what, i, x[0], x[1])
@@ -155,17 +155,13 @@ func TestLowest(t *testing.T) {
 	for i := range 300_000 {
 		l.add(7, i)
 	}
-	if n := len(l.kept()); n != 300_000 {
-		t.Errorf("%d items", n)
-	}
+	must.Same(t, 300_000, len(l.kept()))
 }
 
 func TestPriority(t *testing.T) {
 	t.Parallel()
 	minus := float32(math.Copysign(0, -1))
-	if priority(1, []float32{0, 1}) != priority(1, []float32{minus, 1}) {
-		t.Error("-0 is another person than 0")
-	}
+	must.Same(t, priority(1, []float32{minus, 1}), priority(1, []float32{0, 1}))
 	long := make([]float32, 200)
 	seen := map[uint64]bool{}
 	for i := range long {

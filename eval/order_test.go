@@ -126,9 +126,7 @@ func TestNeitherOrderNorPartsCount(t *testing.T) {
 			if want := "distinct rows without calibration rows"; strings.Contains(usual, want) == ids {
 				t.Errorf("%s, IDs %t: alternatives: %t", name, ids, !ids)
 			}
-			if !strings.Contains(usual, "20 of 200 rows could not be read") {
-				t.Errorf("%s: no warning of rows", name)
-			}
+			must.Has(must.In(t, name), usual, "20 of 200 rows could not be read")
 			rng := rand.New(rand.NewPCG(1, 2))
 			few := limits{bytes: 2000, records: 30}
 			got := gathered(t, shuffledParts(rng, records), r.Settings.Margins, people.Subgroups, few)
@@ -241,9 +239,7 @@ func TestCopiesByTheDefinition(t *testing.T) {
 		}
 		for _, l := range []limits{usualLimits(), {bytes: 300, records: 10}} {
 			r := gathered(t, [][]Record{records}, []float64{0}, nil, l)
-			if got := copiesIn(t, r); got != want {
-				rt.Errorf("%d copies, want %d", got, want)
-			}
+			must.Same(rt, want, copiesIn(t, r))
 			must.Do(rt, r.Close())
 		}
 	})
@@ -281,9 +277,7 @@ func TestCopiesAmongThoseEvaluated(t *testing.T) {
 			records[i] = x
 		}
 		for range 2 {
-			if got := copiesIn(t, gathered(t, [][]Record{records}, []float64{0}, nil, usualLimits())); got != c.want {
-				t.Errorf("%+v: %d copies", c, got)
-			}
+			must.Same(t, c.want, copiesIn(t, gathered(t, [][]Record{records}, []float64{0}, nil, usualLimits())))
 			slices.Reverse(records)
 		}
 	}
@@ -357,9 +351,7 @@ func TestMeasureInBatches(t *testing.T) {
 				return nil
 			}
 			all, settings, err := Measure(t.Context(), original, []recourse.Model{g, g}, source, o)
-			if err != nil {
-				t.Fatal(name, size, err)
-			}
+			must.Do(must.In(t, name, size), err)
 			for _, records := range all {
 				got := report(t, records, settings, DataFile{})
 				must.Same(t, strings.Split(want, "\n"), strings.Split(got, "\n"))

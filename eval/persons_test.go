@@ -32,9 +32,7 @@ func TestCopiesAreNoPeople(t *testing.T) {
 	}
 	copied.Others = make([][]uint64, copied.N)
 	many := compare(t, original, g, copied, o)
-	if n := many.Margins[0].Rate("vd").Den; n != 20*once.Margins[0].Rate("vd").Den {
-		t.Fatalf("%d promises", n)
-	}
+	must.Same(t, 20*once.Margins[0].Rate("vd").Den, many.Margins[0].Rate("vd").Den)
 	others := alternatives(t, many)
 	if len(others) != 1 || others[0].Result.Margins[0].Rate("vd").Den != once.Margins[0].Rate("vd").Den ||
 		others[0].Result.Margins[0].Estimate("crg.median").N != once.Margins[0].Estimate("crg.median").N ||
@@ -168,8 +166,6 @@ func TestDrawCopies(t *testing.T) {
 		one.X, one.Full, one.Quant = []float32{float32(i % 2)}, -1, Float(i)
 		must.Do(t, r.Add(&one))
 	}
-	drawn, err := r.Draw(30, 1, func(*Record) bool { return true })
-	if err != nil || len(drawn) != 30 {
-		t.Errorf("%d records, %v; want 30", len(drawn), err)
-	}
+	drawn := must.Get(r.Draw(30, 1, func(*Record) bool { return true }))(t)
+	must.Same(t, 30, len(drawn))
 }

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"cfq/internal/must"
 	"cfq/recourse"
 	"cfq/task"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestSampleAndWorkers(t *testing.T) {
@@ -60,9 +60,7 @@ func TestOverridesOfSampledPeople(t *testing.T) {
 		if i%3 == 0 {
 			want *= 2
 		}
-		if got := float64(rec.Steps[0].Full.Cost); math.Abs(got-want) > 1e-3*(1+want) {
-			t.Errorf("position %d, margin %v: cost %v, want %v", i, rec.Full, got, want)
-		}
+		must.Near(must.In(t, i), want, float64(rec.Steps[0].Full.Cost), 1e-3*(1+want))
 	}
 }
 
@@ -98,9 +96,7 @@ func TestNobodyToEvaluate(t *testing.T) {
 		{"few", original, crowd(10, 1), "people are evaluated"},
 	} {
 		r := compare(t, c.f, original, c.people, Options{})
-		if !strings.Contains(strings.Join(r.Warnings, "\n"), c.want) {
-			t.Errorf("%s: warnings %q do not say %q", c.name, r.Warnings, c.want)
-		}
+		must.Has(t, strings.Join(r.Warnings, "\n"), c.want)
 	}
 }
 
@@ -202,13 +198,9 @@ func TestMetricKeysAreInTheResult(t *testing.T) {
 	last := map[string]Event{}
 	r := everything(t, func(e Event) { last[e.Stage] = e })
 	for _, e := range last {
-		if e.Done != e.Total {
-			t.Errorf("%+v", e)
-		}
+		must.Same(t, e.Total, e.Done)
 	}
-	if len(last) != 1+1+4*4 {
-		t.Errorf("stages: %v", last)
-	}
+	must.Same(t, 1+1+4*4, len(last))
 	r.Issued = &Issued{Promises: 3, Unjudgeable: newTally(1, 4), Invalid: newTally(1, 3), Infeasible: newTally(2, 3)}
 	data := must.Get(json.Marshal(r))(t)
 	var tree any
@@ -260,9 +252,7 @@ func TestRolesReversed(t *testing.T) {
 		for here, there := range map[string]string{
 			"vd": "rvd", "rvd": "vd", "frr": "rfrr", "rfrr": "frr", "dir_sim": "dir_sim", "act_overlap": "act_overlap",
 		} {
-			if a.Of(here) != b.Of(there) {
-				t.Errorf("margin %v:\n%+v\n%+v", a.Margin, a, b)
-			}
+			must.Same(t, b.Of(there), a.Of(here))
 		}
 		const sums = "crg.ratio_of_sums"
 		near(t, "product of cost ratios", float64((1+a.Estimate(sums).Value)*(1+b.Estimate(sums).Value)), 1, 1e-9)
@@ -295,9 +285,7 @@ func TestInfeasiblePeopleAreCounted(t *testing.T) {
 			t.Errorf("margin %v: %+v; want %d of %d", a.Margin, a.Values, helped, refused)
 		}
 	}
-	if ws := strings.Join(r.Warnings, "\n"); !strings.Contains(ws, "margin 0.5: no recourse was found for") {
-		t.Errorf("warnings: %s", ws)
-	}
+	must.Has(t, strings.Join(r.Warnings, "\n"), "margin 0.5: no recourse was found for")
 }
 
 // A solver's promise is held to what the model says at the very point: a model that
@@ -360,12 +348,35 @@ func TestSummarizeForeignRecords(t *testing.T) {
 	perturbed := Record{Row: 3, Evaluated: true, Steps: []Step{{}, {Perturbed: make([]Float, 2)}}}
 	must.Fail(t, of(2).Add(&perturbed), "row 3: 2 perturbations, want 3")
 	fit := of(2, Record{}, Record{Evaluated: true, Steps: make([]Step, 2)})
-	if r, err := Summarize(fit, good, DataFile{}); err != nil ||
-		r.Population.Read != 2 {
-		t.Errorf("%+v, %v", r, err)
-	}
+	must.Same(t, 2, must.Get(Summarize(fit, good, DataFile{}))(t).Population.Read)
 	// A record that has not one step for each margin of the others cannot be told from one that has.
 	for _, steps := range []int{0, 1, 3} {
 		must.Fail(t, of(2).Add(&Record{Row: 3, Evaluated: true, Steps: make([]Step, steps)}), "record of row 3")
 	}
+}
+
+func TestVisitEnds(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("failed")
+	list := make([]Record, 100)
+	for i := range list {
+		list[i] = Record{Row: i, X: []float32{float32(i)}}
+	}
+	r := gathered(t, [][]Record{list}, []float64{0}, nil, limits{bytes: 1 << 20, records: 80})
+	seen, parts := 0, 0
+	err := r.Visit(VisitRecords(func(some []*Record) error {
+		seen += len(some)
+		return nil
+	}), func([]*Record, [][]*Record) error {
+		if parts++; parts == 3 {
+			return failed
+		}
+		return nil
+	})
+	if !errors.Is(err, failed) || seen != 30 {
+		t.Errorf("%d records seen, want 30 of 3 parts: %v", seen, err)
+	}
+	must.Do(t, r.Visit())
+	var none *Records
+	must.Do(t, none.Visit(VisitRecords(func([]*Record) error { return failed })))
 }

@@ -141,9 +141,7 @@ func TestRecordsKeepRecords(t *testing.T) {
 		for i := range want {
 			rows[want[i].Row] = true
 		}
-		if len(rows) != len(seen) {
-			rt.Errorf("people have %d rows of %d", len(seen), len(rows))
-		}
+		must.Same(rt, len(seen), len(rows))
 		must.Do(rt, r.Close())
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"cfq/internal/must"
 )
 
 func near(t *testing.T, what string, got, want, tol float64) {
@@ -24,9 +26,7 @@ func TestMeanAsPublished(t *testing.T) {
 	near(t, "mean", float64(e.Value), 1.58, 1e-12)
 	near(t, "low", float64(e.Lo), 0.7001142, 5e-8)
 	near(t, "high", float64(e.Hi), 2.4598858, 5e-8)
-	if e.N != 10 {
-		t.Errorf("%+v", e)
-	}
+	must.Same(t, 10, e.N)
 }
 
 func TestRMSByHand(t *testing.T) {

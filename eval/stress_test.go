@@ -34,9 +34,8 @@ func TestParseStress(t *testing.T) {
 	} {
 		got, err := ParseStress(c.spec)
 		c.want.Spec = c.spec
-		if err != nil || got != c.want {
-			t.Errorf("%q: %+v, %v", c.spec, got, err)
-		}
+		must.Do(t, err)
+		must.Same(t, c.want, got)
 	}
 	for spec, want := range map[string]string{
 		"":                       "one of: noise:S",
@@ -140,9 +139,7 @@ func TestMix(t *testing.T) {
 	kind := people.Subgroups[0]
 	base, out := stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}}, "mix:kind=few:0.4",
 		"mix:kind=few:0.5", "mix:kind=many:0.1", "outcome:0.9", "mix:kind=few:0.4")
-	if len(out) != 4 {
-		t.Fatalf("%d scenarios", len(out))
-	}
+	must.Same(t, 4, len(out))
 	all := listed(t, base)
 	var drawn [][]int
 	// of 252, 101 would be nearest to 0.4; 350 are many, and 150 are not
@@ -167,9 +164,7 @@ func TestMix(t *testing.T) {
 		must.Same(t, asJSON(t, summarize(t, records, base.Settings, DataFile{})), asJSON(t, r))
 		drawn = append(drawn, rows)
 	}
-	if want := "people with kind=few are 39.8 % in place of 20 %: 251 of 500 are drawn"; out[0].About != want {
-		t.Errorf("%q, want %q", out[0].About, want)
-	}
+	must.Same(t, "people with kind=few are 39.8 % in place of 20 %: 251 of 500 are drawn", out[0].About)
 	for _, row := range drawn[1] {
 		if !slices.Contains(drawn[0], row) {
 			t.Fatal("a smaller draw of the same people is no part of the larger one")
@@ -226,9 +221,7 @@ func TestNoise(t *testing.T) {
 		o))
 	quiet := listed(t, same)
 	for i, x := range listed(t, same.Scenarios[0].Result) {
-		if x.Full != quiet[i].Full {
-			t.Fatalf("row %d: an input that cannot change has noise", i)
-		}
+		must.Same(t, quiet[i].Full, x.Full)
 	}
 }
 
@@ -267,12 +260,10 @@ func TestTightness(t *testing.T) {
 		}
 	}
 	// The preset's restrictive regime is here already.
-	if want := []string{
+	must.Same(t, []string{
 		"bounds:0.5", "sparsity:1", "sparsity:1,bounds:0.5", "bounds:2", "bounds:1",
 		"sparsity:4,bounds:1.5",
-	}; !slices.Equal(names, want) {
-		t.Errorf("%q, want %q", names, want)
-	}
+	}, names)
 	base.Groups, base.Footprint = []Grouping{{}}, &Footprint{}
 	if m := out[4].Result; m.Groups != nil || asJSON(t, m) == asJSON(t, base) {
 		t.Error("the moderate regime has what only the result as a whole has")
@@ -355,13 +346,9 @@ func TestStressErrors(t *testing.T) {
 	base.Records = nil
 	s, _ := ParseStress("outcome:0.5")
 	b := &Batch{People: people, Set: threeInputs(t)}
-	if err := base.Stress(t.Context(), original, original, b, []Stress{s}, o); err == nil {
-		t.Error("a result without records is taken")
-	}
+	must.Fail(t, base.Stress(t.Context(), original, original, b, []Stress{s}, o), "")
 	base = compare(t, original, original, people, o)
-	if err := base.Stress(t.Context(), original, original, b, []Stress{{}}, o); err == nil {
-		t.Error("the zero Stress is taken")
-	}
+	must.Fail(t, base.Stress(t.Context(), original, original, b, []Stress{{}}, o), "")
 }
 
 func TestMixOfNamesWithSigns(t *testing.T) {

@@ -87,17 +87,11 @@ func TestTokens(t *testing.T) {
 func TestByHand(t *testing.T) {
 	for _, bits := range []int{8, 5, 2} {
 		f := must.Get(Measure(opened(t, float()), opened(t, handmade(bits)), 1000, 300))(t)
-		if want := map[int]int{8: 1}[bits]; f.Saturating != want {
-			t.Errorf("%d bits: %d layers saturate, want %d", bits, f.Saturating, want)
-		}
-		if want := (eval.Weight{Bytes: 1000, StoredBits: 32, BOPs: 20 * 32 * 32}); f.Full != want {
-			t.Errorf("full: %+v, want %+v", f.Full, want)
-		}
+		must.Same(t, map[int]int{8: 1}[bits], f.Saturating)
+		must.Same(t, eval.Weight{Bytes: 1000, StoredBits: 32, BOPs: 20 * 32 * 32}, f.Full)
 		// 12 codes, 4 scales and 4 zero points make 32 bytes for 12 weights; 8 weights are floats.
 		want := eval.Weight{Bytes: 300, StoredBits: (8*32 + 32*8) / 20., BOPs: float64(12*8*bits + 8*32*32)}
-		if f.Quant != want {
-			t.Errorf("%d bits: %+v, want %+v", bits, f.Quant, want)
-		}
+		must.Same(must.In(t, bits), want, f.Quant)
 	}
 }
 
@@ -125,13 +119,9 @@ func TestConvolution(t *testing.T) {
 	q.Graph.Nodes[3].Inputs = []string{"d", "k"}
 	f := must.Get(Measure(opened(t, full), opened(t, q), 1, 1))(t)
 	// Zero codes fit in the narrowest format.
-	notes, err := qdq.Layers(q)
-	if err != nil || len(notes) != 1 {
-		t.Fatalf("%v, %v", notes, err)
-	}
-	if want := 20. * 18 * 32 * 32; f.Full.BOPs != want {
-		t.Errorf("full: %v, want %v", f.Full.BOPs, want)
-	}
+	notes := must.Get(qdq.Layers(q))(t)
+	must.Same(t, 1, len(notes))
+	must.Same(t, 20.*18*32*32, f.Full.BOPs)
 	if want := 20. * 18 * 8 * notes[0].Bits; f.Quant.BOPs != want || want == 0 {
 		t.Errorf("quantized: %v, want %v", f.Quant.BOPs, want)
 	}

@@ -59,12 +59,8 @@ func TestTimeFixedBatch(t *testing.T) {
 func TestTimeRefuses(t *testing.T) {
 	o := TimeOptions{Engine: orttest.Need(t), Budget: time.Millisecond}
 	m := opened(t, wide(8, 1, -1))
-	if _, err := Time(t.Context(), m, m, nil, o); err == nil {
-		t.Error("no rows")
-	}
-	if _, err := Time(t.Context(), m, opened(t, wide(9, 1, -1)), make([]float32, 8), o); err == nil {
-		t.Error("rows of another size")
-	}
+	must.Fail(t, must.Err(Time(t.Context(), m, m, nil, o)), "")
+	must.Fail(t, must.Err(Time(t.Context(), m, opened(t, wide(9, 1, -1)), make([]float32, 8), o)), "")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Time(ctx, m, m, make([]float32, 8), o); !errors.Is(err, context.Canceled) {

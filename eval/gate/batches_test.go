@@ -78,10 +78,7 @@ func TestBatchDependence(t *testing.T) {
 	}
 	set := must.Get(constraint.Compile(threeNumbers()))(t)
 	open := func(name string) *classifier.Model {
-		c, err := classifier.Open(t.Context(), models[name], o, classifier.Options{})
-		if err != nil {
-			t.Fatal(name, err)
-		}
+		c := must.Get(classifier.Open(t.Context(), models[name], o, classifier.Options{}))(must.In(t, name))
 		t.Cleanup(func() { c.Close() }) //nolint:errcheck // nothing was written
 		return c
 	}
@@ -101,9 +98,7 @@ func TestBatchDependence(t *testing.T) {
 		}
 		r, err := eval.Compare(t.Context(), f, g, &eval.Batch{People: people, Set: set},
 			eval.Options{Margins: []float64{0.1}, OneSided: true})
-		if err != nil {
-			t.Fatal(name, err)
-		}
+		must.Do(must.In(t, name), err)
 		if r.Batches, err = eval.Rerun(t.Context(), f, g, r); err != nil {
 			t.Fatal(name, err)
 		}

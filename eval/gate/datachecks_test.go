@@ -2,11 +2,11 @@ package gate
 
 import (
 	"math"
-	"slices"
 	"strings"
 	"testing"
 
 	"cfq/eval"
+	"cfq/internal/must"
 )
 
 // Promises were dropped in silence: those made below the gate's margin, those that the original refuses, those that
@@ -82,8 +82,6 @@ func TestMarginOfIssuedPromises(t *testing.T) {
 	t.Parallel()
 	g := Gate{Checks: []Check{{Metric: "vd"}, {Metric: "rvd"}, {Metric: "vd", Margin: ptr(0.25)}}}
 	for issued, want := range map[bool][]float64{true: {0, 0.1, 0.25}, false: {0.1, 0.25}} {
-		if got := g.Needs(issued).Margins; !slices.Equal(got, want) {
-			t.Errorf("issued %v: margins %v, want %v", issued, got, want)
-		}
+		must.Same(t, want, g.Needs(issued).Margins)
 	}
 }

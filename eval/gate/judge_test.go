@@ -125,9 +125,7 @@ func TestGroups(t *testing.T) {
 	report := Judge(&Gate{Checks: []Check{check}}, grouped([]int{17, 5, 5}, []int{100, 100, 100}), nil)
 	want := "promises that break: 17 of 100 (17 %); at least 11.1 % with confidence 95 %, above the limit of 10 %; not " +
 		"significant among 3 groups"
-	if got := report.Findings[0].Why; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	must.Same(t, want, report.Findings[0].Why)
 	if report := Judge(&Gate{Checks: []Check{check}}, broken(0, 1000), nil); report.Verdict != Inconclusive ||
 		report.Findings[0].Why != "promises that break: the groups by sex were not evaluated" {
 		t.Errorf("%+v", report)
@@ -158,9 +156,7 @@ func TestGroupsOfEstimates(t *testing.T) {
 		groups := slices.Repeat([]*eval.Result{drifted(0, -0.05, 0.05, 100, 0.95)}, 10)
 		groups[0] = c.first
 		r := bySex(broken(0, 1000), groups...)
-		if f := Judge(gateOf(t, "crg.median[sex]<=0.1"), r, nil).Findings[0]; f.Verdict != c.want {
-			t.Errorf("%+v", f)
-		}
+		must.Same(t, c.want, Judge(gateOf(t, "crg.median[sex]<=0.1"), r, nil).Findings[0].Verdict)
 	}
 }
 
@@ -239,9 +235,7 @@ func TestIncreaseOfTau(t *testing.T) {
 			!strings.Contains(f.Why, "the required margins are [0.5], not [0 0.1 0.5]") {
 			t.Errorf("%+v", f)
 		}
-		if f := Judge(g, now, read(0.1, 0, 0.1, 0.5)).Findings[0]; f.Verdict != Fail {
-			t.Errorf("%+v", f)
-		}
+		must.Same(t, Fail, Judge(g, now, read(0.1, 0, 0.1, 0.5)).Findings[0].Verdict)
 	}
 }
 
@@ -253,9 +247,7 @@ func TestIncreaseOverJSON(t *testing.T) {
 	must.Do(t, json.Unmarshal(text, &read))
 	g := &Gate{Checks: []Check{{Metric: "crg.median", MaxIncrease: ptr(1000)}}}
 	for _, p := range []*eval.Result{before, &read} {
-		if f := Judge(g, drifted(0.05, 0.03, 0.07, 100, 0.95), p).Findings[0]; f.Verdict != Inconclusive {
-			t.Errorf("%+v", f)
-		}
+		must.Same(t, Inconclusive, Judge(g, drifted(0.05, 0.03, 0.07, 100, 0.95), p).Findings[0].Verdict)
 	}
 }
 

@@ -64,13 +64,9 @@ func TestLooks(t *testing.T) {
 		t.Error("nobody has looked yet", err)
 	}
 	for _, evidence := range []string{"a", "b", "c"} {
-		if err := l.Check(thrice); err != nil {
-			t.Errorf("look %s of three: %v", evidence, err)
-		}
+		must.Do(must.In(t, evidence), l.Check(thrice))
 		l.Add(thrice, evidence, Inconclusive, noon)
-		if err := l.Check(once); err == nil {
-			t.Error("a plan of one look allows no second one")
-		}
+		must.Fail(t, l.Check(once), "")
 	}
 	must.Fail(t, l.Check(thrice), "look 4 at the model, and 3 looks are planned: confidence 95 %")
 	data := must.Get(l.Encode())(t)
@@ -110,11 +106,7 @@ func TestLooks(t *testing.T) {
 		!strings.Contains(strings.Join(f.Notes, ""), "2 looks are planned: each has confidence 97.5 %") {
 		t.Errorf("%+v", f)
 	}
-	if n := (&Gate{Looks: 2, Checks: []Check{{Metric: "crg.median", Max: ptr(0.1)}}}).Needs(false); n.Confidence != 0.95 {
-		t.Errorf("an estimate of two looks needs an interval of 95 %%: %+v", n)
-	}
+	must.Same(t, 0.95, (&Gate{Looks: 2, Checks: []Check{{Metric: "crg.median", Max: ptr(0.1)}}}).Needs(false).Confidence)
 	notes := strings.Join(Judge(once, broken(0, 20), nil).Notes, "\n")
-	if !strings.Contains(notes, "--looks 2 plans a second") {
-		t.Errorf("notes %q", notes)
-	}
+	must.Has(t, notes, "--looks 2 plans a second")
 }

@@ -175,9 +175,7 @@ colour: red
 			t.Errorf("mistake %d is %v", i, e)
 		}
 	}
-	if len(list) != len(want) {
-		t.Errorf("%d mistakes, want %d", len(list), len(want))
-	}
+	must.Same(t, len(want), len(list))
 }
 
 func TestCheckOfGate(t *testing.T) {
@@ -226,9 +224,8 @@ func TestPage(t *testing.T) {
 	lines := strings.Split(fromPage("text"), "\n")
 	for _, line := range lines {
 		text, _, _ := strings.Cut(line, " ")
-		if c, err := ParseCheck(text); err != nil || c.String() != text {
-			t.Errorf("%s: %v", text, err)
-		}
+		c := must.Get(ParseCheck(text))(t)
+		must.Same(t, text, c.String())
 	}
 	if len(lines) < 6 {
 		t.Errorf("%d lines", len(lines))

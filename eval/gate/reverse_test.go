@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"cfq/eval"
-
 	"cfq/internal/must"
 )
 
@@ -57,13 +56,9 @@ func TestChecksTakeNoOthersPlace(t *testing.T) {
 func TestIncreaseOverCopies(t *testing.T) {
 	g := gateOf(t, "increase(vd)<=0.05")
 	now, before := lenient(200, 0, 2000, 0, 2000), lenient(200, 0, 2000, 0, 2000)
-	if f := Judge(g, now, before).Findings[0]; f.Verdict != Pass {
-		t.Errorf("2000 people: %+v", f)
-	}
+	must.Same(t, Pass, Judge(g, now, before).Findings[0].Verdict)
 	before.SensitivityToCopies = []eval.Alternative{{Name: "distinct rows", Result: lenient(10, 0, 100, 0, 100)}}
-	if f := Judge(g, now, before).Findings[0]; f.Verdict != Inconclusive {
-		t.Errorf("100 people, 20 times: %+v", f)
-	}
+	must.Same(t, Inconclusive, Judge(g, now, before).Findings[0].Verdict)
 }
 
 func TestGroupWithNobodyLeft(t *testing.T) {
@@ -122,9 +117,7 @@ func TestReverse(t *testing.T) {
 		var got []string
 		for i := range report.Findings {
 			f := &report.Findings[i]
-			if !strings.Contains(f.Check, f.Metric) {
-				t.Errorf("%v: %s is judged by %s", c.checks, f.Check, f.Metric)
-			}
+			must.Has(must.In(t, c.checks), f.Check, f.Metric)
 			got = append(got, f.Check+"="+string(f.Verdict))
 		}
 		if have := strings.Join(got, " "); report.Verdict != c.all || have != c.want {
@@ -159,5 +152,30 @@ func TestReverseOfGroups(t *testing.T) {
 	}
 	if f := report.Findings[2]; f.Verdict != Pass || f.Metric != "rvd" || f.Group != "B" {
 		t.Errorf("%+v", f)
+	}
+}
+
+func TestStricter(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		every, others *eval.Result
+		want          Verdict
+		people        string
+	}{
+		{broken(0, 720), broken(0, 36), Inconclusive, "distinct rows"},
+		{broken(0, 720), broken(30, 100), Fail, "distinct rows"},
+		{broken(0, 36), broken(0, 720), Inconclusive, ""},
+		{broken(0, 720), broken(0, 700), Pass, ""},
+		{broken(0, 720), broken(0, 0), Inconclusive, "distinct rows"},
+	} {
+		c.every.SensitivityToCopies = []eval.Alternative{
+			{Name: "distinct rows", About: "684 rows are equal", Result: c.others},
+		}
+		report := Judge(&Gate{Checks: maxVD(0.02)}, c.every, nil)
+		f := report.Findings[0]
+		if report.Verdict != c.want || f.People != c.people || strings.Contains(f.Why, "distinct") != (c.people != "") ||
+			!strings.Contains(strings.Join(report.Notes, "\n"), "684 rows are equal; checks are judged again (distinct rows)") {
+			t.Errorf("%+v, %q", f, report.Notes)
+		}
 	}
 }

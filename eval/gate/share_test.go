@@ -29,9 +29,7 @@ func single(t testing.TB, g Gate, r *eval.Result) Finding {
 	t.Helper()
 	must.Do(t, g.Check())
 	report := Judge(&g, r, nil)
-	if len(report.Findings) != 1 {
-		t.Fatalf("%d findings", len(report.Findings))
-	}
+	must.Same(t, 1, len(report.Findings))
 	return report.Findings[0]
 }
 
@@ -185,28 +183,20 @@ func TestManyPeople(t *testing.T) {
 		p    float64
 	}{{1900, 100000, 0.02}, {19700, 1000000, 0.02}, {499000, 1000000, 0.5}, {80, 100000, 0.001}} {
 		want := atMostOf(c.k, c.n, c.p)
-		if got := tail(float64(c.k), c.n, c.p); math.Abs(got-want) > 1e-5*want {
-			t.Errorf("%d of %d at %v: %v, want %v", c.k, c.n, c.p, got, want)
-		}
-		if got := (limit{atMost, c.p}).pValue(c.k+1, c.n); math.Abs(got-(1-want)) > 1e-5 {
-			t.Errorf("more than %d of %d at %v: %v, want %v", c.k, c.n, c.p, got, 1-want)
-		}
+		must.Near(t, want, tail(float64(c.k), c.n, c.p), 1e-5*want)
+		must.Near(t, 1-want, (limit{atMost, c.p}).pValue(c.k+1, c.n), 1e-5)
 	}
 	// A need can be held against the bound itself; beyond a million it is a round number, and beyond all reason none.
 	for _, share := range []float64{0.015, 0.019, 0.0195, 0.0197, 0.0199, 0.01995} {
 		need := needOf(share, 1, 0.02, 0.05)
 		want := math.Pow(1.6449/(0.02-share), 2) * 0.02 * 0.98
-		if math.Abs(float64(need)-want) > 0.1*want {
-			t.Errorf("%v: %d people, about %v are needed", share, need, want)
-		}
+		must.Near(must.In(t, share), want, float64(need), 0.1*want)
 		if k := int(math.Round(share * float64(need))); need < maxNeed/2 &&
 			statistics.ClopperPearsonUpper(k, need, 0.95) > 0.02 {
 			t.Errorf("%d of %d do not show it", k, need)
 		}
 	}
-	if need := needOf(0.019999, 1, 0.02, 0.05); need != 0 {
-		t.Errorf("%d people", need)
-	}
+	must.Same(t, 0, needOf(0.019999, 1, 0.02, 0.05))
 }
 
 func TestSentenceIsNotTheLimit(t *testing.T) {

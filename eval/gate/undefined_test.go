@@ -126,9 +126,7 @@ func TestMeasuredPasses(t *testing.T) {
 		{Metric: "bytes", Max: ptr(4000)},
 		{Metric: "stored_bits_per_weight", Max: ptr(4.1)},
 	}}
-	if report := Judge(g, r, nil); report.Verdict != Pass {
-		t.Errorf("%+v", report)
-	}
+	must.Same(t, Pass, Judge(g, r, nil).Verdict)
 	g.Checks[1].Max = ptr(3999)
 	report := Judge(g, r, nil)
 	if report.Verdict != Fail ||
@@ -239,17 +237,13 @@ func TestNeeds(t *testing.T) {
 	} {
 		g := gateOf(t, text)
 		n := g.Needs(false)
-		if math.Abs(n.Confidence-want) > 1e-12 {
-			t.Errorf("%s: %v, want %v", text, n.Confidence, want)
-		}
+		must.Near(must.In(t, text), want, n.Confidence, 1e-12)
 		// What the gate asks for is what its verdicts take.
 		r, small := drifted(0.01, 0.01, 0.01, 100, n.Confidence), drifted(0.01, 0.01, 0.01, 100, n.Confidence)
 		for _, x := range []*eval.Result{r, small} {
 			x.Margins[0].Values["crg.mean"] = x.Margins[0].Values["crg.median"]
 		}
-		if f := Judge(g, bySex(r, small, small), small).Findings[0]; f.Verdict != Pass {
-			t.Errorf("%s: %+v", text, f)
-		}
+		must.Same(must.In(t, text), Pass, Judge(g, bySex(r, small, small), small).Findings[0].Verdict)
 	}
 }
 

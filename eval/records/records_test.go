@@ -216,9 +216,7 @@ func TestRoundTrip(t *testing.T) {
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{`"`, `"a"`, `"a`, `a"`, `\n`, `""`, `"\N"`, "'a'", "`a`", "ä", `"ä"`} {
-		if got := plain(raw); got != raw {
-			t.Errorf("%s became %s", raw, got)
-		}
+		must.Same(t, raw, plain(raw))
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		s := drawn{rt}.text()
@@ -298,13 +296,9 @@ func TestDamage(t *testing.T) {
 		r, _, _, err := Read(t.Context(), []string{put1(t, name, text)}, parse(t), nil)
 		return r, err
 	}
-	if r, err := read("a.csv", whole); err != nil || r.Len() != 1 {
-		t.Fatal(err)
-	}
+	must.Same(t, 1, must.Get(read("a.csv", whole))(t).Len())
 	more := strings.Join([]string{"more," + lines[0], "1," + lines[1], "2," + lines[2], ""}, "\n")
-	if r, err := read("a.csv", more); err != nil || r.Len() != 1 {
-		t.Errorf("another column in front: %v", err)
-	}
+	must.Same(t, 1, must.Get(read("a.csv", more))(t).Len())
 	for _, c := range []struct{ old, new, want string }{
 		{"margin_quant", "margin", `there is no column "margin_quant"`},
 		{"outcome", "status", `this is not a table of records: there is no column "outcome"`},
@@ -325,9 +319,7 @@ func TestDamage(t *testing.T) {
 		{",f,n,", ",f,", "fields where"},
 		{",1 2 3\n", ",1 2\n", "record of row 3: 2 perturbations, want 3"},
 	} {
-		if !strings.Contains(whole, c.old) {
-			t.Fatalf("no %s in %s", c.old, whole)
-		}
+		must.Has(t, whole, c.old)
 		_, err := read("damaged.csv", strings.Replace(whole, c.old, c.new, 1))
 		must.Fail(t, err, "damaged.csv: ")
 		must.Fail(t, err, c.want)

@@ -3,14 +3,16 @@ package report
 import (
 	"encoding/xml"
 	"errors"
+	"image"
 	"io"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
+	"cfq/eval"
 	"cfq/eval/gate"
-
 	"cfq/internal/must"
 )
 
@@ -47,13 +49,9 @@ func TestHTML(t *testing.T) {
 	page := render(t, ComparisonViews(), comparison())
 	checkPage(t, "comparison", page)
 	for _, want := range []string{"McNemar exact", ">-1.7 pp<", "(p=0.012 n=640)", ">~<", `class="good"`, "cfq-qat.onnx"} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the comparison does not show %q", want)
-		}
+		must.Has(t, page, want)
 	}
-	if strings.Count(page, "<svg") != 1 {
-		t.Error("the comparison has no picture")
-	}
+	must.Same(t, 1, strings.Count(page, "<svg"))
 }
 
 func checkPage(t *testing.T, name, page string) {
@@ -106,12 +104,8 @@ func TestHTMLOrder(t *testing.T) {
 		last = max(last, 0) + i
 	}
 	// The curve, the distribution, two groupings and scenarios; a bar for each check that was measured.
-	if n := strings.Count(page, "<svg"); n != 9 {
-		t.Errorf("%d pictures, want 9", n)
-	}
-	if !strings.Contains(page, `aria-label="1.9 %, bounds 1.09 to 3.1 %, limit &lt;= 1 %"`) {
-		t.Error("a check has no bar that says its value, bounds and limit")
-	}
+	must.Same(t, 9, strings.Count(page, "<svg"))
+	must.Has(t, page, `aria-label="1.9 %, bounds 1.09 to 3.1 %, limit &lt;= 1 %"`)
 	if !strings.Contains(page, "income 27000 -&gt; 31500, debt 9000 -&gt; 8200") || !strings.Contains(page,
 		"some &amp; &lt;more&gt;") {
 		t.Error("an action or a group's name is not there as it should be")
@@ -143,9 +137,7 @@ func TestMarkdownDetails(t *testing.T) {
 			}
 		case l == "</details>":
 			depth--
-			if lines[i-1] != "" {
-				t.Errorf("line %d: no empty line before the end", i+1)
-			}
+			must.Same(t, "", lines[i-1])
 		}
 		if depth < 0 || depth > 1 {
 			t.Fatalf("line %d: depth %d", i+1, depth)
@@ -172,14 +164,111 @@ func TestMany(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{text, "5 of 1000 people; the JSON"}, {page, "200 of 1000 people; the JSON"}, {text, "39 more pass"},
 	} {
-		if !strings.Contains(c.in, c.want) {
-			t.Errorf("%q is not said", c.want)
-		}
+		must.Has(t, c.in, c.want)
 	}
-	if n := strings.Count(text, "income 27000"); n != 5 {
-		t.Errorf("the text shows %d people", n)
-	}
+	must.Same(t, 5, strings.Count(text, "income 27000"))
 	if strings.Contains(page, "more pass") {
 		t.Error("the page hides checks")
+	}
+}
+
+func TestPictures(t *testing.T) {
+	settings := eval.Settings{Margins: []float64{0.1}, Confidence: 0.95}
+	for _, noise := range []float64{0, 0.05, 100} {
+		records := crowd(3, 200, settings.Margins, noise)
+		broken := 0
+		for i := range records {
+			r := &records[i]
+			if r.X = []float32{float32(i)}; !r.Evaluated {
+				continue
+			}
+			s := &r.Steps[0]
+			s.Full.Point, s.Quant.Point = []float32{0.5}, []float32{0.25}
+			if s.Full.Broken() {
+				broken++
+			}
+		}
+		drawn := map[float32]bool{}
+		list, err := Pictures(summarize(records, settings, eval.DataFile{}), func(x [][]float32) ([][]image.Image, error) {
+			all := make([][]image.Image, len(x))
+			for i := range x {
+				all[i] = []image.Image{image.NewGray(image.Rect(0, 0, 2, 2))}
+			}
+			drawn[x[0][0]] = true
+			return all, nil
+		})
+		must.Do(t, err)
+		var got []string
+		breaks := 0
+		for i, p := range list {
+			got = append(got, p.Who)
+			if strings.HasSuffix(p.Who, "breaks") {
+				if breaks++; breaks != i+1 {
+					t.Errorf("noise %g: %s comes after promises that hold", noise, p.Who)
+				}
+			}
+			if n := len(p.Images); n != 3 && n != 5 {
+				t.Errorf("noise %g: %d images of %s, want 3 or 5", noise, n, p.Who)
+			}
+		}
+		want := min(broken, maxPictured)
+		if len(list) != maxPictured || breaks != want || len(drawn) != maxPictured {
+			t.Errorf("noise %g: %d people, %d promises that break, want %d and %d: %v", noise, len(list), breaks, maxPictured,
+				want, got)
+		}
+	}
+}
+
+// hostile is a name that a file may have: it moves the cursor, turns the direction of the text, and is markup, a link
+// and an address.
+const hostile = "\x1b]0;x\x07\u009b2J\u202eevil\u2028[pay](http://evil.example) <script>alert(1)</script> " +
+	"www.evil.example # `x`"
+
+func TestHostileNames(t *testing.T) {
+	d := complete()
+	d.Title, d.Full.Name, d.Data.Name = hostile, hostile, hostile
+	d.Recipe = map[string]string{hostile: hostile}
+	d.Environment = map[string]string{"CFQ_BY": hostile}
+	d.Warnings = []string{hostile}
+	d.Gate.Notes = []string{hostile}
+	d.Layers[0].Node = hostile
+	for i := range d.Gate.Findings {
+		f := &d.Gate.Findings[i]
+		f.Check, f.Why, f.Remark = hostile, hostile, hostile
+	}
+	by := &d.Result.Groups[0]
+	by.By, by.Groups[0].Name = hostile, hostile
+	d.Broken = []Broken{{Row: 1, Action: []string{hostile}, Repair: hostile}}
+	c := comparison()
+	c.Title, c.Comparison.Names[0] = hostile, hostile
+	all := map[string]string{}
+	for _, v := range Views() {
+		all[v.Name] = shown(t, Views(), v.Name, d)
+	}
+	for _, v := range ComparisonViews() {
+		all["comparison, "+v.Name] = shown(t, ComparisonViews(), v.Name, c)
+	}
+	for name, text := range all {
+		if strings.HasSuffix(name, "json") { // programs read them
+			continue
+		}
+		bad := func(r rune) bool {
+			return unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) || r == 0x2028
+		}
+		if i := strings.IndexFunc(text, bad); i >= 0 {
+			t.Errorf("%s: %q", name, text[max(0, i-40):min(len(text), i+40)])
+		}
+		markup := []string{}
+		switch {
+		case strings.HasSuffix(name, "md"):
+			markup = []string{"[pay](", "http://evil", "<script", "www.evil"}
+		case strings.HasSuffix(name, "html"), name == junitView:
+			markup = []string{"<script", "href=\"http"}
+		}
+		for _, m := range markup {
+			if strings.Contains(text, m) {
+				t.Errorf("%s: has %s", name, m)
+			}
+		}
 	}
 }

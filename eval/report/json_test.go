@@ -19,16 +19,11 @@ import (
 func TestReadJSON(t *testing.T) {
 	for name, d := range samples() {
 		data := shown(t, Views(), "json", d)
-		back, err := ReadJSON(strings.NewReader(data))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		back := must.Get(ReadJSON(strings.NewReader(data)))(must.In(t, name))
 		floats := cmp.Comparer(func(a, b eval.Float) bool { return a == b || !a.Defined() && !b.Defined() })
 		must.Same(t, d, back, floats, cmpopts.EquateEmpty(),
 			cmpopts.IgnoreFields(eval.Result{}, "Records"), cmpopts.IgnoreFields(eval.AtMargin{}, "Steps"))
-		if shown(t, Views(), "json", back) != data {
-			t.Errorf("%s is not the same when it is written again", name)
-		}
+		must.Same(must.In(t, name), data, shown(t, Views(), "json", back))
 	}
 }
 
@@ -44,20 +39,14 @@ func TestReadJSONRefuses(t *testing.T) {
 		{`"rows": 1200`, `"rows": "many"`, "rows"},
 		{good, `{"schema": "cfq.eval/2", "result": {}}`, "required margins"},
 	} {
-		if _, err := ReadJSON(strings.NewReader(strings.Replace(good, c.old, c.with, 1))); err == nil ||
-			!strings.Contains(err.Error(), c.want) {
-			t.Errorf("%.40s: %v, want %q", c.with, err, c.want)
-		}
+		must.Fail(t, must.Err(ReadJSON(strings.NewReader(strings.Replace(good, c.old, c.with, 1)))), c.want)
 	}
 	var tree map[string]any
 	must.Do(t, json.Unmarshal([]byte(good), &tree))
 	result := tree["result"].(map[string]any)
 	result["margins"] = slices.Clone(result["margins"].([]any))[:1]
 	short := must.Get(json.Marshal(tree))(t)
-	if _, err := ReadJSON(bytes.NewReader(short)); err == nil || !strings.Contains(err.Error(),
-		"4 required margins in the settings and 1 results") {
-		t.Errorf("%v", err)
-	}
+	must.Fail(t, must.Err(ReadJSON(bytes.NewReader(short))), "4 required margins in the settings and 1 results")
 }
 
 // Whatever is read can be shown. The seeds are short: the fuzzer tries to remove every part of an input that reaches
@@ -66,9 +55,7 @@ func FuzzReadJSON(f *testing.F) {
 	const shortest = `"result":{"settings":{"margins":[0],"confidence":0.9},"population":{"evaluated":1},` +
 		`"margins":[{"vd":{"num":1,"den":2}}]`
 	add := func(seed string) {
-		if _, err := ReadJSON(strings.NewReader(seed)); err != nil {
-			f.Fatal(seed, err)
-		}
+		must.Get(ReadJSON(strings.NewReader(seed)))(f)
 		f.Add([]byte(seed))
 	}
 	for _, part := range []string{

@@ -58,9 +58,7 @@ func TestJUnit(t *testing.T) {
 		if c.attr("name") == "" || c.attr("classname") == "" {
 			t.Errorf("a test case without a name or a class: %v", c.Attrs)
 		}
-		if _, err := strconv.ParseFloat(c.attr("time"), 64); err != nil {
-			t.Errorf("the time of %s: %v", c.attr("name"), err)
-		}
+		must.Get(strconv.ParseFloat(c.attr("time"), 64))(t)
 		outcome := "pass"
 		for _, x := range c.Children {
 			switch name := x.XMLName.Local; name {
@@ -87,9 +85,7 @@ func TestJUnit(t *testing.T) {
 		attr    string
 		outcome string
 	}{{"failures", "failure"}, {"errors", "error"}, {"skipped", "skipped"}} {
-		if suite.attr(k.attr) != strconv.Itoa(count[k.outcome]) {
-			t.Errorf("%s is %s and there are %d", k.attr, suite.attr(k.attr), count[k.outcome])
-		}
+		must.Same(t, strconv.Itoa(count[k.outcome]), suite.attr(k.attr))
 	}
 	if suite.attr("name") != "cfq gate" || suite.attr("tests") != strconv.Itoa(len(d.Gate.Findings)) {
 		t.Errorf("%v", suite.Attrs)
@@ -98,9 +94,7 @@ func TestJUnit(t *testing.T) {
 		"accuracy": "pass", "accuracy >= -0.5": "pass", "vd": "failure", "vd by sex [Female]": "error",
 		"vd by sex [Male <b>]": "skipped", "crg": "skipped",
 	} {
-		if got[name] != want {
-			t.Errorf("%s is %q, want %q", name, got[name], want)
-		}
+		must.Same(t, want, got[name])
 	}
 	if strings.ContainsAny(text, "\x00\x1b") || !strings.Contains(text, "FAIL, warning: promises that break") {
 		t.Error("what XML cannot hold is in it, or a reason is not")
@@ -108,9 +102,7 @@ func TestJUnit(t *testing.T) {
 }
 
 func TestJUnitNeedsAGate(t *testing.T) {
-	if err := JUnit(io.Discard, loans()); err == nil || !strings.Contains(err.Error(), "gate") {
-		t.Errorf("%v", err)
-	}
+	must.Fail(t, JUnit(io.Discard, loans()), "gate")
 	d := loans()
 	d.Gate = &gate.Report{Verdict: gate.Pass}
 	for _, view := range []string{"text", "html", junitView} {
