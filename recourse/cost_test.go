@@ -3,9 +3,9 @@ package recourse
 import (
 	"math"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -35,9 +35,7 @@ func TestCost(t *testing.T) {
 	}
 	for _, tt := range tests {
 		tk.Cost = task.Cost{Norm: tt.norm, Weights: tt.weights, Eps: eps}
-		if got := compile(t, tk).Cost(make([]float32, len(d)), d); math.Abs(got-tt.want) > 1e-9 {
-			t.Errorf("%s %s: cost %g, want %g", tt.norm, tt.weights, got, tt.want)
-		}
+		must.Near(t, tt.want, compile(t, tk).Cost(make([]float32, len(d)), d), 1e-9)
 	}
 }
 
@@ -48,15 +46,11 @@ func TestCompileNamesWhatIsWrong(t *testing.T) {
 	tk.Features[1].Bounds = [2]float64{3, 1}
 	tk.Features[2].Transitions = map[string][]string{"a": {"x"}, "y": {"b"}}
 	_, err := constraint.Compile(tk)
-	if err == nil {
-		t.Fatal("impossible task compiled")
-	}
+	must.Fail(t, err, "")
 	for _, want := range []string{
 		`"age": std`, `"hours": lower bound 3 above`, `"a" to unknown value "x"`, `unknown value "y"`,
 	} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error does not say %s:\n%v", want, err)
-		}
+		must.Has(t, err.Error(), want)
 	}
 }
 
@@ -69,9 +63,7 @@ func TestProjectAllocatesNothing(t *testing.T) {
 		}
 		a.Project(x, d)
 	})
-	if n != 0 {
-		t.Errorf("%g allocations", n)
-	}
+	must.Same(t, 0, n)
 }
 
 func TestCostNorms(t *testing.T) {
@@ -97,15 +89,11 @@ func TestCostNorms(t *testing.T) {
 	}
 	for _, tt := range tests {
 		tk.Cost = task.Cost{Norm: tt.norm, L1Ratio: 0.25, Weights: tt.weights}
-		if got := compile(t, tk).Cost(x, d); math.Abs(got-tt.want) > 1e-6 {
-			t.Errorf("%s %s: cost %g, want %g", tt.norm, tt.weights, got, tt.want)
-		}
+		must.Near(t, tt.want, compile(t, tk).Cost(x, d), 1e-6)
 	}
 	tk = parsed(`features: [{name: home, kind: onehot, values: [own, rent]}]
 cost: {weights: given, switches: encoded}`)
-	if got := compile(t, tk).Cost([]float32{1, 0}, []float32{-1, 1}); got != 2 {
-		t.Errorf("an encoded switch costs %g, want 2", got)
-	}
+	must.Same(t, 2, compile(t, tk).Cost([]float32{1, 0}, []float32{-1, 1}))
 }
 
 // The slope of the cost is that of central differences by numbers, under every norm; the inputs of a category share
@@ -129,9 +117,7 @@ func TestSlope(t *testing.T) {
 			const h = 1.0 / 1024
 			up, down := append([]float32{}, d...), append([]float32{}, d...)
 			up[j], down[j] = d[j]+h, d[j]-h
-			if want := (a.Cost(x, up) - a.Cost(x, down)) / (2 * h); math.Abs(want-float64(g[j])) > 1e-4 {
-				t.Errorf("%s: slope %v by input %d, by differences %v", norm, g[j], j, want)
-			}
+			must.Near(must.In(t, norm, j), (a.Cost(x, up)-a.Cost(x, down))/(2*h), float64(g[j]), 1e-4)
 		}
 		if g[2] != -g[3] || !(g[3] > 0) || g[4] != 0 || g[5] != 0 {
 			t.Errorf("%s: slope %v", norm, g)

@@ -63,9 +63,7 @@ sparsity: {max_features: 1}
 		case v < 7.5:
 			want = []float32{1, 0, 0}
 		}
-		if !slices.Equal(to[4:7], want) {
-			t.Fatalf("row %d: with %v years the degree is %v", i, v, to[4:7])
-		}
+		must.Same(must.In(t, i, v), want, to[4:7])
 		levels[math.Round(grade.FromInput(to[3])*1e5)/1e5]++
 	}
 	mean, std := sum/n, math.Sqrt(squares/n)
@@ -75,9 +73,7 @@ sparsity: {max_features: 1}
 	// From 2, 1 is nearer from -0.5 on, and 5 from 1.5 on: one and three standard deviations of the noise.
 	for level, share := range map[float64]float64{1: 0.1587, 5: 0.00135, 2: 0.84} {
 		got := float64(levels[level]) / n
-		if math.Abs(got-share) > 4*math.Sqrt(share*(1-share)/n) {
-			t.Errorf("grade %v has a share of %v, want %v: %v", level, got, share, levels)
-		}
+		must.Near(must.In(t, level, levels), share, got, 4*math.Sqrt(share*(1-share)/n))
 	}
 }
 
@@ -121,9 +117,7 @@ func TestJitterStaysInBounds(t *testing.T) {
 		b := compile(t, &free)
 		d := make([]float32, len(x))
 		constraint.Difference(d, x, y)
-		if err := b.Check(x, d); err != nil {
-			t.Fatalf("%v becomes %v: %v", x, y, err)
-		}
+		must.Do(must.In(t, y), b.Check(x, d))
 	})
 }
 
@@ -138,9 +132,7 @@ links: [{from: hours, to: income, scale: 2}]
 	clipped := 0
 	for i, y := 0, a.Jitter(make([]float32, 400), 1, 6); i < len(y); i += 2 {
 		want := min(max(2*y[i], -1), 1)
-		if math.Abs(float64(y[i+1]-want)) > 1e-6 {
-			t.Fatalf("hours %v, income %v", y[i], y[i+1])
-		}
+		must.Near(t, want, y[i+1], 1e-6)
 		if y[i+1] == 1 || y[i+1] == -1 {
 			clipped++
 		}

@@ -118,9 +118,7 @@ links: [{from: job, to: year, scale: 1.3}]
 		x = append(x, inputs(tk, float64(i)/4, float64(20000+i%7))...)
 	}
 	for i, act := range solved(t, &affine{w: []float64{1, 0.1}, b: -5}, compile(t, tk), x, 0) {
-		if act.Status != Found {
-			t.Errorf("person %d: %v", i, act.Status)
-		}
+		must.Same(must.In(t, i), Found, act.Status)
 	}
 }
 
@@ -212,9 +210,7 @@ func TestLinkKeepsToValues(t *testing.T) {
 links: [{from: job, to: grade, scale: 0.5}]
 `))
 	x := []float32{0, 1}
-	if err := a.Check(x, []float32{1, 0.5}); err == nil {
-		t.Error("grade 1.5 is accepted")
-	}
+	must.Fail(t, a.Check(x, []float32{1, 0.5}), "")
 	act := solved(t, &affine{w: []float64{1, 0}, b: -0.5}, a, x, 0)[0]
 	if act.Status != Found || act.Delta[0] != 2 || act.Point[1] != 2 {
 		t.Errorf("%+v; want two steps and grade 2", act)
@@ -230,9 +226,7 @@ func TestOverrideKeepsRange(t *testing.T) {
 	a := must.Get(compile(t, tk).Override([]task.Override{{Row: 1, Feature: 0, With: own}}))(t)
 	m := &affine{w: []float64{1}, b: -1}
 	acts := must.Get(FirstValid(t.Context(), m, a, []float32{0, 0}, FirstValidOptions{}))(t)
-	if math.Abs(acts[1].Cost-3*acts[0].Cost) > 1e-12 {
-		t.Errorf("%+v; want three times the cost", acts)
-	}
+	must.Near(t, 3*acts[0].Cost, acts[1].Cost, 1e-12)
 }
 
 // Who fulfils a strict inequality may not go to where it only just fails; who does not may stay there.

@@ -226,9 +226,7 @@ func TestGradientStepsJoint(t *testing.T) {
 	refused, helped := 0, 0
 	for i, act := range first {
 		person, d, at := row(x, i, a.Dim()), row(deltas, i, a.Dim()), make([]float32, a.Dim())
-		if err := errors.Join(a.Check(person, act.Delta), a.Check(person, d)); err != nil {
-			t.Errorf("person %d: %v", i, err)
-		}
+		must.Do(must.In(t, i), errors.Join(a.Check(person, act.Delta), a.Check(person, d)))
 		if marginOf(t, m, person) > 0 {
 			continue
 		}

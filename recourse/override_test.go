@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -26,9 +24,7 @@ func everySolver(t *testing.T, m *affine, a *constraint.Set, x []float32) ([]Act
 			"solver": acts[i].Delta, "teacher": row(taught, i, a.Dim()), "first valid": first[i].Delta, "exact": exact[i].Delta,
 		}
 		for what, d := range changes[i] {
-			if err := a.Person(i).Check(row(x, i, a.Dim()), d); err != nil {
-				t.Errorf("%s, person %d: %v", what, i, err)
-			}
+			must.Do(must.In(t, what), a.Person(i).Check(row(x, i, a.Dim()), d))
 		}
 	}
 	return acts, changes
@@ -88,17 +84,13 @@ func TestMissingValuesStay(t *testing.T) {
 					t.Errorf("%s: person %d, leaves %v: %v", what, i, leaves, d)
 				}
 			}
-			if act.Status != Found {
-				t.Errorf("person %d: %v", i, act.Status)
-			}
+			must.Same(must.In(t, i), Found, act.Status)
 		}
 		for want, c := range map[string][2][]float32{
 			`: missing: no action leads from or to ?, which means "not known"`: {x[4:8], {1, -1, 0, 0}},
 			from: {x[:4], {-1, 1, 0, 0}},
 		} {
-			if err := a.Check(c[0], c[1]); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("leaves %v: %v, want %s", leaves, err, want)
-			}
+			must.Fail(must.In(t, leaves), a.Check(c[0], c[1]), want)
 		}
 	}
 }
@@ -144,9 +136,7 @@ func TestOverride(t *testing.T) {
 	m := &affine{w: []float64{2, 1}, b: -1} // hours are the cheaper way
 	acts, changes := everySolver(t, m, a, make([]float32, 700*2))
 	for i, act := range acts {
-		if act.Status != Found {
-			t.Fatalf("row %d: %s", i, act.Status)
-		}
+		must.Same(must.In(t, i), Found, act.Status)
 		for what, d := range changes[i] {
 			switch {
 			case i == 1 && (d[0] != 0 || d[1] == 0), i == 600 && (d[0] == 0 || d[0] > 0.2+1e-6), i != 1 && i != 600 &&
@@ -157,16 +147,12 @@ func TestOverride(t *testing.T) {
 	}
 	rows := []int{600, 5, 1}
 	for i, act := range solved(t, m, a.Select(rows), make([]float32, 6), 0.1) {
-		if d := cmp.Diff(acts[rows[i]], act); d != "" {
-			t.Errorf("row %d selected as %d: %s", rows[i], i, d)
-		}
+		must.Same(t, acts[rows[i]], act)
 	}
 	if a.Select(rows) == a || base.Select(rows) != base {
 		t.Error("only overrides make a selection differ")
 	}
-	if _, err := base.Override([]task.Override{{Row: 3, With: bad}}); err == nil {
-		t.Error("an impossible override is taken")
-	}
+	must.Fail(t, must.Err(base.Override([]task.Override{{Row: 3, With: bad}})), "")
 }
 
 // A promise holds as it is written, at any scale and where it ends on a limit: the new values have few digits, and

@@ -27,17 +27,13 @@ func TestTeacherFeasible(t *testing.T) {
 		o.Workers = 1
 		d := must.Get(Teacher(t.Context(), m, a, x, o))(t)
 		o.Workers = 2
-		if !slices.Equal(d, must.Get(Teacher(t.Context(), m, a, x, o))(t)) {
-			t.Errorf("%s: result depends on workers", name)
-		}
+		must.Same(must.In(t, name), must.Get(Teacher(t.Context(), m, a, x, o))(t), d)
 		points := make([]float32, len(x))
 		Point(points, x, d)
 		after := must.Get(m.Margins(t.Context(), points))(t)
 		for i := range people {
 			r := row(d, i, a.Dim())
-			if err := a.Check(row(x, i, a.Dim()), r); err != nil {
-				t.Fatalf("%s: person %d: %v", name, i, err)
-			}
+			must.Do(must.In(t, name), a.Check(row(x, i, a.Dim()), r))
 			if !o.Plain && valid(before[i], float32(o.Margin)) && a.Changed(r) > 0 {
 				t.Errorf("%s: person %d reaches the margin already but is moved", name, i)
 			}
@@ -66,9 +62,7 @@ func TestRelaxedIterateSwitches(t *testing.T) {
 	}
 	for name, o := range map[string]TeacherOptions{"reach": {}, "relaxed": {StepSize: 0.25, Steps: 10}} {
 		d = must.Get(Teacher(ctx, m, a, x, o))(t)
-		if !slices.Equal(d, want) {
-			t.Errorf("%s: %v, want %v", name, d, want)
-		}
+		must.Same(must.In(t, name), want, d)
 	}
 	acts := must.Get(FirstValid(ctx, m, a, x, FirstValidOptions{}))(t)
 	if act := acts[0]; act.Status != Found || !slices.Equal(act.Delta, want) || act.Margin != 1 {
@@ -85,9 +79,7 @@ func TestFirstValidIsGradientDescent(t *testing.T) {
 	x := []float32{0.5, 0.25, 9, 0}
 	acts := must.Get(FirstValid(ctx, m, a, x, FirstValidOptions{Margin: margin}))(t)
 	checkActions(t, m, a, x, acts, margin)
-	if acts[1].Status != AlreadyFavourable {
-		t.Errorf("second person: %v", acts[1].Status)
-	}
+	must.Same(t, AlreadyFavourable, acts[1].Status)
 	d := [2]float64{}
 	value := func() float64 { return 0.5 + d[0] - 0.5*(0.25+d[1]) - 2 }
 	for value() < margin {
@@ -96,9 +88,7 @@ func TestFirstValidIsGradientDescent(t *testing.T) {
 		d[1] -= 0.5 * s
 	}
 	for j, want := range d {
-		if got := float64(acts[0].Delta[j]); math.Abs(got-want) > 1e-5 {
-			t.Errorf("input %d changes by %g, want %g", j, got, want)
-		}
+		must.Near(must.In(t, j), want, float64(acts[0].Delta[j]), 1e-5)
 	}
 	// Too far for the steps, no action.
 	acts = must.Get(FirstValid(ctx, m, a, x, FirstValidOptions{Margin: 100}))(t)

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -127,15 +127,11 @@ func holdProjection(t rapid.TB, a *constraint.Set, project func(x, d []float32),
 	t.Helper()
 	p := slices.Clone(d)
 	project(x, p)
-	if err := a.Check(x, p); err != nil {
-		t.Fatalf("projection of %v for %v is %v: %v", d, x, p, err)
-	}
+	must.Do(must.In(t, d), a.Check(x, p))
 	again := slices.Clone(p)
 	project(x, again)
 	for j := range p {
-		if math.Float32bits(p[j]) != math.Float32bits(again[j]) {
-			t.Fatalf("projected twice: input %d goes from %g to %g", j, p[j], again[j])
-		}
+		must.Same(t, math.Float32bits(again[j]), math.Float32bits(p[j]))
 	}
 	return p
 }
@@ -313,9 +309,7 @@ func TestProjectAgreesWithEnumeration(t *testing.T) {
 		d := drawDelta(t, a.Dim(), true)
 		got := slices.Clone(d)
 		a.Project(x, got)
-		if want := naiveProject(tk, x, d); !slices.Equal(got, want) {
-			t.Fatalf("projection of %v for %v\n got %v\nwant %v", d, x, got, want)
-		}
+		must.Same(t, naiveProject(tk, x, d), got)
 	})
 }
 
@@ -342,14 +336,10 @@ func TestFeasibleActionsStay(t *testing.T) {
 				d[f.Offset+j] = float32(v)
 			}
 		}
-		if err := a.Check(x, d); err != nil {
-			t.Fatalf("feasible action %v for %v: %v", d, x, err)
-		}
+		must.Do(t, a.Check(x, d))
 		p := slices.Clone(d)
 		a.Project(x, p)
-		if !slices.Equal(p, d) {
-			t.Fatalf("feasible action %v becomes %v", d, p)
-		}
+		must.Same(t, d, p)
 	})
 }
 
@@ -386,9 +376,7 @@ sparsity: {max_features: 2}
 	for _, tt := range tests {
 		err := a.Check(x, tt.delta)
 		if tt.want == nil {
-			if err != nil {
-				t.Errorf("%s: %v", tt.name, err)
-			}
+			must.Do(must.In(t, tt.name), err)
 			continue
 		}
 		var v *constraint.Violation
@@ -397,9 +385,7 @@ sparsity: {max_features: 2}
 			continue
 		}
 		for _, w := range tt.want {
-			if !strings.Contains(err.Error(), w) {
-				t.Errorf("%s: %q does not name %s", tt.name, err, w)
-			}
+			must.Has(must.In(t, tt.name), err.Error(), w)
 		}
 	}
 	right, short := make([]float32, a.Dim()), make([]float32, a.Dim()-1)
@@ -430,8 +416,6 @@ func TestProjectTies(t *testing.T) {
 	for _, tt := range tests {
 		got := slices.Clone(tt.delta)
 		a.Project(tt.x, got)
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %v becomes %v, want %v", tt.name, tt.delta, got, tt.want)
-		}
+		must.Same(t, tt.want, got)
 	}
 }

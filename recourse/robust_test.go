@@ -56,9 +56,7 @@ func TestWorstIsTheMinimum(t *testing.T) {
 			}
 		}
 	}
-	if len(used) != len(models) {
-		t.Errorf("only models %v are ever the least", used)
-	}
+	must.Same(t, len(models), len(used))
 }
 
 // What the solvers find for the worst of several models, each of them accepts, and it costs at least what one alone
@@ -135,9 +133,7 @@ func TestWorstOfFaultyModels(t *testing.T) {
 	if _, _, err := Worst(good, &faulty{good, broken}).MarginGrads(ctx, []float32{5}); !errors.Is(err, broken) {
 		t.Errorf("error %v", err)
 	}
-	if Worst(good) != Model(good) {
-		t.Error("the worst of one model is another")
-	}
+	must.Same(t, Model(good), Worst(good))
 	defer func() {
 		if recover() == nil {
 			t.Error("models of different sizes were taken")

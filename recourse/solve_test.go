@@ -6,11 +6,13 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"cfq/internal/must"
+	"cfq/internal/ordered"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -149,9 +151,7 @@ func checkActions(t testing.TB, m Model, a *constraint.Set, x []float32, acts []
 	for i, act := range acts {
 		set, person, got := a.Person(i), row(x, i, a.Dim()), marginOf(t, m, act.Point)
 		zero := !slices.ContainsFunc(act.Delta, func(v float32) bool { return v != 0 })
-		if err := set.Check(person, act.Delta); err != nil {
-			t.Errorf("person %d: %v", i, err)
-		}
+		must.Do(must.In(t, i), set.Check(person, act.Delta))
 		switch again := reread(t, a, act.Point); {
 		case act.Status == Found && !slices.Equal(again, act.Point):
 			t.Errorf("person %d: written and read again, the promise leads to %v, not to %v", i, again, act.Point)
@@ -180,9 +180,7 @@ func reread(t testing.TB, a *constraint.Set, point []float32) []float32 {
 		if err == nil {
 			err = f.Encode(text, out[f.Offset:f.Offset+f.Width])
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		must.Do(t, err)
 	}
 	return out
 }
@@ -257,9 +255,7 @@ func TestSolveFavourableButShort(t *testing.T) {
 			if acts[i].Status != status || math.Abs(acts[i].Cost-want/1.001) > 1e-3 {
 				t.Errorf("margin %g, person %d: %+v, want %v at cost %g", c.margin, i, acts[i], status, want/1.001)
 			}
-			if first[i].Status != status {
-				t.Errorf("margin %g, person %d: first valid step %v, want %v", c.margin, i, first[i].Status, status)
-			}
+			must.Same(must.In(t, c.margin), status, first[i].Status)
 		}
 	}
 }
@@ -269,20 +265,12 @@ func TestSolveRefusesAndCancels(t *testing.T) {
 	a := compile(t, taskOf(0, feature("a", "numeric")))
 	m := &affine{w: []float64{1}, b: -1}
 	ctx := t.Context()
-	if _, err := Solve(ctx, m, a, []float32{0}, SolveOptions{Margin: math.NaN()}); err == nil {
-		t.Error("NaN margin accepted")
-	}
-	if _, err := Solve(ctx, &affine{w: []float64{1, 2}}, a, []float32{0}, SolveOptions{}); err == nil {
-		t.Error("model of another width accepted")
-	}
+	must.Fail(t, must.Err(Solve(ctx, m, a, []float32{0}, SolveOptions{Margin: math.NaN()})), "")
+	must.Fail(t, must.Err(Solve(ctx, &affine{w: []float64{1, 2}}, a, []float32{0}, SolveOptions{})), "")
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := Solve(ctx, m, a, []float32{0}, SolveOptions{}); err == nil {
-		t.Error("cancelled search returned no error")
-	}
-	if _, err := Teacher(ctx, m, a, []float32{0}, TeacherOptions{}); err == nil {
-		t.Error("cancelled teacher returned no error")
-	}
+	must.Fail(t, must.Err(Solve(ctx, m, a, []float32{0}, SolveOptions{})), "")
+	must.Fail(t, must.Err(Teacher(ctx, m, a, []float32{0}, TeacherOptions{})), "")
 }
 
 // A larger search finds nobody whom the default one misses, and hardly anything cheaper: networks of numbers, of which
@@ -312,5 +300,40 @@ func TestSolveAgainstLargerSearch(t *testing.T) {
 	slices.Sort(all)
 	if mean, _ := all.report(t); len(all) < int(3*seeds) || missed > 1 || mean > 0.001 || all[len(all)-2] > 0.02 {
 		t.Errorf("found by both %d, missed %d, mean gap %.4f", len(all), missed, mean)
+	}
+}
+
+// Everyone is worked on once. A piece is told to keep to its core when there are others for the other workers, not when
+// it is alone with several workers or one worker has them all.
+func TestChunks(t *testing.T) {
+	for _, tt := range []struct {
+		n, size, workers int
+		oneCore          bool
+	}{
+		{10, 3, 2, true},
+		{4, 3, 2, true},
+		{3, 3, 2, false},
+		{10, 3, 1, false},
+		{0, 3, 2, false},
+	} {
+		var pieces, marked atomic.Int32
+		seen := make([]atomic.Int32, tt.n)
+		err := chunks(t.Context(), tt.n, tt.size, tt.workers, nil, func(ctx context.Context, lo, hi int) error {
+			pieces.Add(1)
+			if ordered.OnOneCore(ctx) {
+				marked.Add(1)
+			}
+			for i := lo; i < hi; i++ {
+				seen[i].Add(1)
+			}
+			return nil
+		})
+		must.Do(t, err)
+		for i := range seen {
+			must.Same(must.In(t, tt), 1, seen[i].Load())
+		}
+		if want := pieces.Load(); tt.oneCore && marked.Load() != want || !tt.oneCore && marked.Load() != 0 {
+			t.Errorf("%+v: %d of %d pieces keep to one core", tt, marked.Load(), want)
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -43,12 +42,8 @@ func TestNoisyTeacher(t *testing.T) {
 				a.Project(px, d)
 			}
 			got := row(noisy, i, a.Dim())
-			if !slices.Equal(got, d) {
-				t.Fatalf("person %d: %v, want %v", i, got, d)
-			}
-			if err := a.Check(px, got); err != nil {
-				t.Fatalf("person %d: %v", i, err)
-			}
+			must.Same(must.In(t, i), d, got)
+			must.Do(must.In(t, i), a.Check(px, got))
 			if !slices.Equal(got, row(clean, i, a.Dim())) {
 				changed++
 			}
@@ -74,9 +69,7 @@ func TestTeacherSampleAndWorkers(t *testing.T) {
 		one := must.Get(Teacher(ctx, m, a, x, o))(t)
 		o.Workers = 3
 		three := must.Get(Teacher(ctx, m, a, x, o))(t)
-		if !slices.Equal(one, three) {
-			t.Error("the result depends on workers")
-		}
+		must.Same(t, three, one)
 		for i := range people {
 			if got := row(one, i, a.Dim()); a.Changed(got) > 0 {
 				drawn[seed] = append(drawn[seed], i)
@@ -93,9 +86,7 @@ func TestTeacherSampleAndWorkers(t *testing.T) {
 		t.Error("both seeds draw the same people")
 	}
 	for _, o := range []TeacherOptions{{Noise: -1}, {Noise: math.NaN()}, {Noise: math.Inf(1)}, {Sample: -1}} {
-		if _, err := Teacher(ctx, m, a, x, o); err == nil || !strings.Contains(err.Error(), "teacher") {
-			t.Errorf("%+v: %v", o, err)
-		}
+		must.Fail(t, must.Err(Teacher(ctx, m, a, x, o)), "teacher")
 	}
 }
 
@@ -145,9 +136,7 @@ func TestTeacherTraceAndStarts(t *testing.T) {
 			t.Errorf("plain %v: another start leads to the same actions", o.Plain)
 		}
 		for i := range people {
-			if err := a.Check(row(x, i, dim), row(two, i, dim)); err != nil {
-				t.Fatalf("plain %v, person %d: %v", o.Plain, i, err)
-			}
+			must.Do(must.In(t, o.Plain), a.Check(row(x, i, dim), row(two, i, dim)))
 		}
 	}
 	o := TeacherOptions{Plain: true, Noise: 0.2, Seed: 5, Workers: 1}
@@ -157,7 +146,5 @@ func TestTeacherTraceAndStarts(t *testing.T) {
 	if Blur(a, x, clean, 0.2, 5); !slices.Equal(clean, noisy) {
 		t.Error("noise on actions is not that of the noisy teacher")
 	}
-	if _, err := Teacher(ctx, m, a, x, TeacherOptions{Start: -1}); err == nil {
-		t.Error("the start -1 is none")
-	}
+	must.Fail(t, must.Err(Teacher(ctx, m, a, x, TeacherOptions{Start: -1})), "")
 }

@@ -28,9 +28,7 @@ func TestTightenedIsSubset(t *testing.T) {
 		x := drawPerson(t, tk)
 		d := drawDelta(t, wide.Dim(), false)
 		d = holdProjection(t, tight, tight.Project, x, d)
-		if err := wide.Check(x, d); err != nil {
-			t.Fatalf("%v: %v is feasible in the tightened set (k %d, scale %v) but not in the original: %v", x, d, k, scale, err)
-		}
+		must.Do(must.In(t, k, scale), wide.Check(x, d))
 		wider := must.Get(wide.Tighten(0, 1+scale))(t)
 		e := drawDelta(t, wide.Dim(), false)
 		wide.Project(x, e)
@@ -77,9 +75,7 @@ func TestTightenDistances(t *testing.T) {
 			"grade down": {reach(3, -1), c.grades[0]}, "grade up": {reach(3, 1), c.grades[1]},
 			"free up": {reach(2, 1), 1000},
 		} {
-			if math.Abs(v.got-v.want) > 1e-4 {
-				t.Errorf("scale %v: %s leads to %v, want %v", c.scale, what, v.got, v.want)
-			}
+			must.Near(must.In(t, c.scale, what), v.want, v.got, 1e-4)
 		}
 		options := func(a *constraint.Set, feature int) (n, highest int) {
 			u := a.Free()[feature]
@@ -107,20 +103,14 @@ func TestTightenNothing(t *testing.T) {
 	tk := taskOf(2, feature("a", "numeric"), feature("b", "numeric"), feature("c", "numeric"))
 	a := compile(t, tk)
 	for _, k := range []int{0, 2} {
-		if b, err := a.Tighten(k, 1); err != nil || b != a {
-			t.Errorf("k %d: %v, another set: %t", k, err, b != a)
-		}
+		must.Same(t, a, must.Get(a.Tighten(k, 1))(t))
 	}
-	if a.Budget() != 2 {
-		t.Errorf("budget %d", a.Budget())
-	}
+	must.Same(t, 2, a.Budget())
 	for _, bad := range []struct {
 		k     int
 		scale float64
 	}{{-1, 1}, {0, 0}, {0, -1}, {0, math.NaN()}, {0, math.Inf(1)}} {
-		if _, err := a.Tighten(bad.k, bad.scale); err == nil {
-			t.Errorf("%+v is taken", bad)
-		}
+		must.Fail(t, must.Err(a.Tighten(bad.k, bad.scale)), "")
 	}
 }
 
@@ -136,12 +126,8 @@ func TestTightenOverrides(t *testing.T) {
 	for row, want := range []float32{5, 0, 2} {
 		d := []float32{9, 0}
 		b.Person(row).Project(x, d)
-		if d[0] != want {
-			t.Errorf("row %d may go up by %v, want %v", row, d[0], want)
-		}
-		if err := b.Person(row).Check(x, []float32{1, 1}); err == nil {
-			t.Errorf("row %d may change two features", row)
-		}
+		must.Same(must.In(t, row), want, d[0])
+		must.Fail(t, b.Person(row).Check(x, []float32{1, 1}), "")
 	}
 	d := []float32{9, 0}
 	if b.Select([]int{2}).Person(0).Project(x, d); d[0] != 2 {

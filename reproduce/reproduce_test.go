@@ -136,15 +136,11 @@ func TestClaim(t *testing.T) {
 			t.Errorf("%v against %v: %s, want %q", c.a, c.b, got, c.want)
 		}
 	}
-	if got := verdict(measured(rows, func(int, int) float64 { return math.NaN() })); got != "" {
-		t.Errorf("unknown values: %q", got)
-	}
+	must.Same(t, "", verdict(measured(rows, func(int, int) float64 { return math.NaN() })))
 	failed := measured(rows, func(row, seed int) float64 { return float64(row) + float64(row*seed)/100 })
 	failed[0].Outcomes = append(failed[0].Outcomes, failed[0].Outcomes[0])
 	failed[1].Outcomes = append(failed[1].Outcomes, nil)
-	if got := verdict(failed); !strings.Contains(got, "holds on Adult (-1.005 ± 0.007 (2 of 3))") {
-		t.Error(got)
-	}
+	must.Has(t, verdict(failed), "holds on Adult (-1.005 ± 0.007 (2 of 3))")
 }
 
 func TestOrderOfClaims(t *testing.T) {
@@ -172,13 +168,9 @@ func TestResults(t *testing.T) {
 	must.Do(t, WriteResults(&b, want))
 	const line = "components,adult,,\"mlp:64,32\",\"on recourse points, factual scores\",,4," +
 		"vd,7,2,2,1.005,0.00707107,,,v1\n"
-	if !strings.Contains(b.String(), line) {
-		t.Errorf("no %q in\n%s", line, b.String())
-	}
-	got, err := ReadResults(strings.NewReader(b.String()))
-	if err != nil || len(got) != len(want) {
-		t.Fatalf("%d results of %d, %v", len(got), len(want), err)
-	}
+	must.Has(t, b.String(), line)
+	got := must.Get(ReadResults(strings.NewReader(b.String())))(t)
+	must.Same(t, len(want), len(got))
 	markdown := Markdown(got)
 	for _, text := range []string{
 		"\n## Training-free: calibration set and allocation, 2 x 2\n\n- calibration on recourse points (by factual scores) " +
@@ -189,9 +181,7 @@ func TestResults(t *testing.T) {
 			"cfptq_ablation. Measured by cfq v1.",
 		"\n## What cf-ptq is made of\n",
 	} {
-		if !strings.Contains(markdown, text) {
-			t.Errorf("no %q in\n%s", text, markdown)
-		}
+		must.Has(t, markdown, text)
 	}
 	var page strings.Builder
 	if err := HTML(&page, got); err != nil || !strings.Contains(page.String(), "<td>1.005 ± 0.007</td>") ||
@@ -209,9 +199,7 @@ func TestEarlierResults(t *testing.T) {
 	rows[1].Outcomes[0] = nil
 	l.Version = "v2"
 	got := l.Results(&table, rows, earlier)
-	if len(got) != len(earlier) {
-		t.Fatalf("%d results, %d earlier", len(got), len(earlier))
-	}
+	must.Same(t, len(earlier), len(got))
 	failed := table.Rows[1].Name
 	for i, r := range got {
 		if stays := r.Method == failed || r.Against == failed; stays != (r.Version == "v1") {
@@ -303,9 +291,7 @@ func (l *lab) expect(t *testing.T, what string, tables []Table, train, quantize,
 			got[k]++
 		}
 	}
-	if got != [3]int{train, quantize, evaluate} {
-		t.Errorf("%s: %v commands of train, quantize and eval, want %v", what, got, [3]int{train, quantize, evaluate})
-	}
+	must.Same(must.In(t, what), [3]int{train, quantize, evaluate}, got)
 	return rows
 }
 
@@ -315,12 +301,8 @@ func TestLab(t *testing.T) {
 	l := newLab(t)
 	a, b := tableOf(t, "components"), tableOf(t, "ablations")
 	rows := l.expect(t, "first", []Table{a, b}, 2, 16, 16)
-	if got := values(&rows[0][0], "vd"); !slices.Equal(got, []float64{.25, .25}) {
-		t.Errorf("VD %v", got)
-	}
-	if got := values(&rows[0][0], Seconds); !slices.Equal(got, []float64{3, 3}) {
-		t.Errorf("seconds %v", got)
-	}
+	must.Same(t, []float64{.25, .25}, values(&rows[0][0], "vd"))
+	must.Same(t, []float64{3, 3}, values(&rows[0][0], Seconds))
 	const mixed = "adult/arch-mlp-64,32/seed-1/method-mixed-ptq-budget-4-set-write.compute=integer/"
 	for file, want := range map[string]string{
 		"adult/arch-mlp-64,32/seed-1/model.onnx": "cfq train -d adult/adult.data -t adult/task.yaml --arch mlp:64,32 ",
@@ -393,9 +375,7 @@ func TestWeightedGroup(t *testing.T) {
 	for share, want := range map[string]float64{
 		"0.25": 18. / 120, "1": 10. / 40, "0": 8. / 80, "0.5": (2*10 + 2./3*8) / (2*40 + 2./3*80),
 	} {
-		if got := e.of("vd", "sex a"+Weighted+share); math.Abs(got-want) > 1e-12 {
-			t.Errorf("weighted to %s: %v, want %v", share, got, want)
-		}
+		must.Near(t, want, e.of("vd", "sex a"+Weighted+share), 1e-12)
 	}
 	if got := e.of("vd", "sex x"+Weighted+"0.5"); !math.IsNaN(got) {
 		t.Errorf("no group: %v", got)
@@ -415,9 +395,7 @@ func TestCoder(t *testing.T) {
 	l.expect(t, "first", []Table{a}, 2*2*2+2, 32, 32)
 	want := " -d mnist/train-images-idx3-ubyte -t mnist/task-latent.yaml --method ptq --budget 8"
 	got := l.command(t, "mnist/arch-mlp-*/seed-1/latent-method-ptq-budget-8-*/quantized.onnx")
-	if !strings.Contains(got, want) {
-		t.Errorf("%q", got)
-	}
+	must.Has(t, got, want)
 	l.expect(t, "nothing has changed", []Table{a}, 0, 0, 0)
 	decoder := filepath.Join(l.Out, "mnist", decoderFile)
 	must.Do(t, put(decoder, []byte("another")))
@@ -440,9 +418,7 @@ func TestActions(t *testing.T) {
 		"robust.here": 1, "robust.away": .75, "robust.cost": 1.5, "robust.time": 4, "success": .5, "people": 4,
 		"proved": .75, "gap.mean": .25, "gap.largest": .5, "gap.missed": 1,
 	} {
-		if got := values(&rows[0][0], metric); !slices.Equal(got, []float64{want, want}) {
-			t.Errorf("%s: %v, want %v", metric, got, want)
-		}
+		must.Same(t, []float64{want, want}, values(&rows[0][0], metric))
 		ofSolver := strings.HasPrefix(metric, "robust.")
 		if got := values(&rows[0][1], metric); ofSolver == (len(got) == 2) {
 			t.Errorf("%s of a solver that is not there: %v", metric, got)
@@ -508,8 +484,6 @@ func TestShort(t *testing.T) {
 		{"/a b", "/o", "/a b/adult.data", "adult.data"},
 		{"data", "a", "mlp:64,32", "mlp:64,32"},
 	} {
-		if got := (&Lab{Data: c[0], Out: c[1]}).short(c[2]); got != c[3] {
-			t.Errorf("data %s, out %s: %s is %s, want %s", c[0], c[1], c[2], got, c[3])
-		}
+		must.Same(t, c[3], (&Lab{Data: c[0], Out: c[1]}).short(c[2]))
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"cfq/internal/must"
 	"cfq/recourse"
 	"cfq/task"
@@ -139,9 +137,7 @@ func TestForeignFiles(t *testing.T) {
 				given = nil
 			}
 			f := must.Get(Read(t.Context(), file(t, c.text), tk, given))(t)
-			if diff := cmp.Diff(c.want, said(f)); diff != "" {
-				t.Error(diff)
-			}
+			must.Same(t, c.want, said(f))
 			checkCounts(t, f)
 			if c.own && (f.People.N != 2-strings.Count(name, "two") || !slices.Equal(f.X(&f.Promises[0]), data.X[:data.Dim])) {
 				t.Errorf("people %+v", f.People)
@@ -156,9 +152,7 @@ func checkCounts(t testing.TB, f *File) {
 	for _, k := range f.Unpromised {
 		n += k
 	}
-	if n != f.Rows {
-		t.Errorf("%d rows, %d accounted for: %+v", f.Rows, n, f)
-	}
+	must.Same(t, f.Rows, n)
 }
 
 func TestReadErrors(t *testing.T) {
@@ -193,13 +187,9 @@ func TestReadErrors(t *testing.T) {
 		"empty":          {"\n\n", data, "the file is empty"},
 	} {
 		_, err := Read(t.Context(), file(t, c.text), tk, c.data)
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want %q", name, err, c.want)
-		}
+		must.Fail(must.In(t, name), err, c.want)
 	}
-	if _, err := Read(t.Context(), "nowhere.csv", tk, data); err == nil {
-		t.Error("a file that is not there is read")
-	}
+	must.Fail(t, must.Err(Read(t.Context(), "nowhere.csv", tk, data)), "")
 }
 
 // TestOwnFileDamaged: rows whose status, cost or place cannot be understood are said. The file has no column
@@ -221,9 +211,7 @@ func TestOwnFileDamaged(t *testing.T) {
 		"1 promises were made from other lines of the data than their rows are on now; are these the data that they " +
 			"were made from?",
 	}
-	if diff := cmp.Diff(want, said(f)); diff != "" {
-		t.Error(diff)
-	}
+	must.Same(t, want, said(f))
 	checkCounts(t, f)
 }
 
@@ -251,9 +239,7 @@ func TestJudge(t *testing.T) {
 		"0.739", "3.331 hours/bounds, direction or largest change work/transitions",
 		"-0.314 hours/step age/immutable", "-3.310",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Same(t, want, got)
 	var tally Tally
 	tally.Add(f, verdicts)
 	counts := tally.Broken()
@@ -261,9 +247,7 @@ func TestJudge(t *testing.T) {
 		t.Errorf("%+v, %v", tally, counts)
 	}
 	// The weight of a numeric input is 1/(1+0.001), a switch costs the mean of the weights of its values.
-	if c := verdicts[0].Cost; math.Abs(c-(5/12.347/1.001+1/(math.Sqrt(2)/3+0.001))) > 1e-6 {
-		t.Errorf("cost %v", c)
-	}
+	must.Near(t, 5/12.347/1.001+1/(math.Sqrt(2)/3+0.001), verdicts[0].Cost, 1e-6)
 	actions, further := f.Actions(verdicts)
 	if further != 1 || actions[0].Cost != verdicts[0].Cost || actions[0].Status != recourse.Found ||
 		actions[3].Status != recourse.NoneFound || len(actions) != 4 {
@@ -286,9 +270,7 @@ func TestJudge(t *testing.T) {
 		theirs[3].Cost != verdicts[3].Cost {
 		t.Errorf("with constraints of their own: %+v, %v dearer", theirs[0], c)
 	}
-	if _, err := Judge(t.Context(), linear{w: []float32{1}}, set, f); err == nil {
-		t.Error("a model of another size judges")
-	}
+	must.Fail(t, must.Err(Judge(t.Context(), linear{w: []float32{1}}, set, f)), "")
 	if _, err := Judge(t.Context(), failing{m}, set, f); !errors.Is(err, errFailing) {
 		t.Errorf("error %v", err)
 	}

@@ -67,9 +67,7 @@ func FuzzRead(f *testing.F) {
 			if p.Person < 0 || p.Person >= file.People.N {
 				t.Fatalf("promise to person %d of %d", p.Person, file.People.N)
 			}
-			if _, err := b.texts(nil, p.Point); err != nil {
-				t.Fatalf("a point that no file can hold: %v", err)
-			}
+			must.Get(b.texts(nil, p.Point))(t)
 		}
 		actions, further := file.Actions(verdicts)
 		for _, a := range actions {
@@ -77,8 +75,6 @@ func FuzzRead(f *testing.F) {
 				further++
 			}
 		}
-		if further != len(file.Promises) {
-			t.Fatalf("%d promises became %d", len(file.Promises), further)
-		}
+		must.Same(t, len(file.Promises), further)
 	})
 }

@@ -128,9 +128,7 @@ func TestWriteThenRead(t *testing.T) {
 2,4,already favourable,,0,0.5,0.5,,52,20,12.5,,not yes
 3,5,none exists,affine,,,1.5,,63,60,0,"State, gov",not yes
 `
-	if diff := cmp.Diff(want, text); diff != "" {
-		t.Error(diff)
-	}
+	must.Same(t, want, text)
 	f := must.Get(Read(t.Context(), file(t, text), tk, p))(t)
 	if len(f.Promises) != 1 || f.Failed+f.Missing+f.Factual+len(f.Notes) > 0 ||
 		!cmp.Equal(f.Unpromised, map[recourse.Status]int{
@@ -139,10 +137,7 @@ func TestWriteThenRead(t *testing.T) {
 		}) {
 		t.Fatalf("%+v", f)
 	}
-	if diff := cmp.Diff(Promise{Person: 0, Line: 2, Point: point, Cost: 1.25, Margin: 0.5, Before: -1.5},
-		f.Promises[0]); diff != "" {
-		t.Error(diff)
-	}
+	must.Same(t, Promise{Person: 0, Line: 2, Point: point, Cost: 1.25, Margin: 0.5, Before: -1.5}, f.Promises[0])
 	again := people(t, tk, text) // the file is a data file, too
 	if !slices.Equal(again.X[:d], point) || !slices.Equal(again.X[d:], p.X[d:]) {
 		t.Errorf("as data: %v", again.X)
@@ -188,9 +183,7 @@ func TestSolvedPromisesComeBack(t *testing.T) {
 			for i := range f.Promises {
 				q := &f.Promises[i]
 				a := answers[q.Person].Action
-				if !slices.Equal(q.Point, a.Point) {
-					t.Errorf("person %d: read %v, judged %v", q.Person, q.Point, a.Point)
-				}
+				must.Same(t, a.Point, q.Point)
 				if v := verdicts[i]; len(v.Broken) > 0 || v.Margin != a.Margin || math.Abs(v.Cost-a.Cost) > 1e-6*a.Cost ||
 					!v.Valid(0.25) {
 					t.Errorf("person %d: verdict %+v of %+v: %v", q.Person, v, a, v.Broken)
@@ -272,14 +265,10 @@ func TestWriteErrors(t *testing.T) {
 		},
 	} {
 		tk, _ := parse(t, "version: 1\n"+c.features)
-		if _, err := written(tk, Line{X: c.x, Action: recourse.Action{Status: recourse.NoneFound}}); err != nil {
-			t.Error(err)
-		}
+		must.Get(written(tk, Line{X: c.x, Action: recourse.Action{Status: recourse.NoneFound}}))(t)
 		l := found(c.x, c.point)
 		l.Row = 7
-		if _, err := written(tk, l); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("error %v, want %q", err, c.want)
-		}
+		must.Fail(t, must.Err(written(tk, l)), c.want)
 	}
 }
 
@@ -306,9 +295,7 @@ features:
 1,,none found,,,,0,,,900,own
 2,,none found,,,,0,,income,1250.5,own
 `
-	if d := cmp.Diff(want, text); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, want, text)
 	comesBack(t, tk, p, text, []float32{2000, 0, 1})
 }
 
@@ -331,5 +318,20 @@ func comesBack(t *testing.T, tk *task.Task, p *task.People, text string, point [
 	f := must.Get(Read(t.Context(), file(t, text), tk, p))(t)
 	if len(f.Promises) != 1 || !slices.Equal(f.Promises[0].Point, point) {
 		t.Errorf("%+v of\n%s", f, text)
+	}
+}
+
+func TestPage(t *testing.T) {
+	t.Parallel()
+	page := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "recourse.md")))(t)
+	words := append(ownColumns(), colRole, colID, factual, counterfactual, taken+colStatus)
+	for _, m := range []recourse.Method{recourse.Affine, recourse.Exhaustive, recourse.Search} {
+		words = append(words, string(m))
+	}
+	for _, s := range recourse.Statuses() {
+		words = append(words, s.String())
+	}
+	for _, w := range words {
+		must.Has(t, string(page), "`"+w+"`")
 	}
 }

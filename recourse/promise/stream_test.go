@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"cfq/internal/extsort"
@@ -116,9 +115,7 @@ func TestStreamIsRead(t *testing.T) {
 			return fmt.Sprintf("%+v %+v", f.Promises, *f)
 		}
 		got.Promises, want.Promises = slices.Concat(got.Promises), slices.Concat(want.Promises)
-		if d := cmp.Diff(strings.Fields(plain(want)), strings.Fields(plain(&got))); d != "" {
-			rt.Error(d)
-		}
+		must.Same(rt, strings.Fields(plain(want)), strings.Fields(plain(&got)))
 	})
 }
 
@@ -230,11 +227,7 @@ func TestIDs(t *testing.T) {
 		`bad line 3, column "person": several rows of the data have this ID; a column row would say which one is meant`,
 		`lost line 4, column "person": no person of the data has this ID`,
 	}
-	if d := cmp.Diff(want, said(f)); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, want, said(f))
 	_, err := Read(t.Context(), file(t, columns+"\n41,39,1000,self,yes\n"), tk, data)
-	if err == nil || !strings.Contains(err.Error(), `the column "person" that data.id names`) {
-		t.Error(err)
-	}
+	must.Fail(t, err, `the column "person" that data.id names`)
 }
