@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"cfq/internal/must"
 )
 
 func TestEqualRows(t *testing.T) {
@@ -104,8 +106,6 @@ func TestPlainID(t *testing.T) {
 		".0": ".0", "a.0": "a.0",
 		"-7.0": "-7.0", "1.0.0": "1.0.0", "12345678901234567890.0": "12345678901234567890",
 	} {
-		if got := plainID(field); got != want {
-			t.Errorf("%q is %q, want %q", field, got, want)
-		}
+		must.Same(t, want, plainID(field))
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"cfq/internal/must"
 )
 
 type fullRow struct {
@@ -168,9 +170,7 @@ func TestEqualityIsPlain(t *testing.T) {
 			}
 			seen[classes[i]], hashes[h] = h, true
 		}
-		if len(hashes) != len(seen) {
-			t.Errorf("%d hashes of %d sets of equal rows", len(hashes), len(seen))
-		}
+		must.Same(t, len(seen), len(hashes))
 	})
 }
 
@@ -222,9 +222,7 @@ func TestEqualityOfManyRows(t *testing.T) {
 					t.Fatalf("%s: %d rows are kept", c.name, len(e.counts))
 				}
 			}
-			if got := e.Without(); !slices.Equal(got, c.without) {
-				t.Errorf("%s: without %q, want %q", c.name, got, c.without)
-			}
+			must.Same(t, c.without, e.Without())
 			if first == nil {
 				first = e
 			}

@@ -3,8 +3,10 @@ package task
 import (
 	"math"
 	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"cfq/internal/must"
@@ -34,9 +36,7 @@ func TestDecodeGivesBackWholeNumbers(t *testing.T) {
 		raw := strconv.Itoa(rapid.IntRange(-9999, 9999).Draw(t, "raw"))
 		x := make([]float32, 1)
 		must.Do(t, f.Encode(raw, x))
-		if text, err := f.Decode(x); err != nil || text != raw {
-			t.Fatalf("%s came back as %s (%v)", raw, text, err)
-		}
+		must.Same(t, raw, must.Get(f.Decode(x))(t))
 	})
 }
 
@@ -64,14 +64,10 @@ func TestDecodeCategories(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"7", "Inf", "0x5", ""} {
-		if err := ord.Encode(bad, make([]float32, 1)); err == nil {
-			t.Errorf("%q is accepted as one of 10, 5", bad)
-		}
+		must.Fail(t, ord.Encode(bad, make([]float32, 1)), "")
 	}
 	for _, bad := range [][]float32{{1, 1, 0}, {0.5, 0, 0}, {float32(math.NaN()), 0, 0}} {
-		if text, err := hot.Decode(bad); err == nil {
-			t.Errorf("%v decodes to %q", bad, text)
-		}
+		must.Fail(t, must.Err(hot.Decode(bad)), "")
 	}
 }
 
@@ -84,9 +80,7 @@ func TestRawOfLargeAmounts(t *testing.T) {
 	}
 	small := Standardized{Mean: 6473.62, Std: 8823.92}
 	for _, v := range []float64{0, 5, 10, 1850, 18501, 0.25, -3} {
-		if got := small.Raw(small.ToInput(v)); got != v {
-			t.Errorf("%v is written as %v", v, got)
-		}
+		must.Same(t, v, small.Raw(small.ToInput(v)))
 	}
 }
 
@@ -102,9 +96,7 @@ func TestDecimalsAreShortest(t *testing.T) {
 			t.Errorf("%v is %q, want %q", v, got, want)
 		}
 		single := strconv.FormatFloat(float64(whole), 'f', -1, 32)
-		if got := floatText(float64(float32(whole)), 32); got != single {
-			t.Errorf("%d in single precision is %q, want %q", whole, got, single)
-		}
+		must.Same(t, single, floatText(float64(float32(whole)), 32))
 		long := strconv.FormatInt(whole*997*997*997, 10)
 		for _, s := range []string{strconv.FormatInt(whole, 10), long, "00" + Decimal(v)} {
 			want, err := strconv.ParseFloat(s, 64)
@@ -113,4 +105,64 @@ func TestDecimalsAreShortest(t *testing.T) {
 			}
 		}
 	})
+}
+
+const filled = `version: 1
+data: {missing: "?"}
+features:
+  - {name: income, kind: numeric, mean: 1000, std: 500, impute: 1250}
+  - {name: home, kind: onehot, values: [own, rent], impute: rent}
+  - {name: member, kind: binary, one: "yes", zero: "no", impute: "no"}
+  - {name: age, kind: numeric}
+`
+
+func TestImpute(t *testing.T) {
+	tk := parse(t, filled)
+	p := read(t, tk, "income,home,member,age\n,?,,30\n2000,own,yes,40\n,own,no,50\n500,rent,no,\n", ReadOptions{})
+	must.Same(t, []float32{.5, 0, 1, 0, 30, 2, 1, 0, 1, 40, .5, 1, 0, 0, 50}, p.X)
+	if d := cmp.Diff([][]int{{0, 1, 2}, nil, {0}}, p.Imputed); d != "" || p.Failed != 1 {
+		t.Error(d, p.Failed)
+	}
+	must.Same(t, [][]int{{0}, {0, 1, 2}}, p.Subset([]int{2, 0}).Imputed)
+	plain := parse(t, strings.ReplaceAll(filled, ", impute: 1250", ""))
+	if plain.EncodingHash() == tk.EncodingHash() || plain.Hash() == tk.Hash() {
+		t.Error("the hashes do not tell the imputed number")
+	}
+	must.Same(t, tk.Hash(), parse(t, string(tk.JSON())).Hash())
+}
+
+func TestRounded(t *testing.T) {
+	tk := parse(t, `version: 1
+features: [{name: a, kind: numeric, spread: 3000}, {name: b, kind: numeric, mean: 2e7, std: 3000}]`)
+	p := read(t, tk, "a,b\n20000001,20000001\n16777217,1\n20000002,3\n0.1,3\n", ReadOptions{})
+	must.Same(t, []string{`column "a": an input of the model (a 32-bit float) has not every whole number as large as ` +
+		`20000001, which is taken for 20000000; if the digits matter, count in thousands, or subtract a constant before ` +
+		`training`}, p.Warnings)
+}
+
+func TestImputeErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"features: [{name: a, kind: numeric, impute: x}]":                           `"x" is not a number`,
+		"features: [{name: a, kind: onehot, values: [b, c], impute: d}]":            `"d" is not a known value`,
+		"features: [{name: a, kind: ordinal, values: [1, 2], impute: 1.5}]":         `"1.5" is not a known value`,
+		"encoded: true\nfeatures: [{name: a, kind: numeric, impute: 1}]":            `"impute" says how the model's inputs`,
+		"features: [{name: a, kind: image, shape: [1, 2, 2], impute: 1}]":           `impute`,
+		"features: [{name: a, kind: thermometer, thresholds: [1, 2], impute: low}]": `low`,
+	} {
+		_, err := Parse("t.yaml", []byte("version: 1\n"+text))
+		must.Fail(t, err, want)
+	}
+}
+
+func TestPlainNumbers(t *testing.T) {
+	t.Parallel()
+	for _, spread := range []float64{0.3, 1, 12.53469, 21630.879, 6e6} {
+		f := Standardized{Std: 1, Spread: spread}
+		if r := f.Unit() / spread; r < 0.7 || r > 1.42 {
+			t.Errorf("spread %v: %v", spread, f.Unit())
+		}
+		for _, v := range []float32{36, 32913, 0.1, 1 << 24, 999_999} {
+			must.Same(must.In(t, spread), v, f.ToInput(float64(v))*float32(f.Unit()))
+		}
+	}
 }

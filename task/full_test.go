@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"cfq/internal/must"
 )
 
@@ -54,9 +52,7 @@ func TestEverythingIsRead(t *testing.T) {
 	if got := f["income"].Bounds; math.Abs(got[0]-2000) > 1e-6 || math.Abs(got[1]-(40000+0.96*160000)) > 1e-6 {
 		t.Errorf("bounds of income: %v", got)
 	}
-	if got := f["debt"].Bounds; got != [2]float64{0, 9000} {
-		t.Errorf("bounds of debt: %v", got)
-	}
+	must.Same(t, [2]float64{0, 9000}, f["debt"].Bounds)
 	mutable := ""
 	for i := range task.Features {
 		if !task.Features[i].Mutable {
@@ -66,13 +62,11 @@ func TestEverythingIsRead(t *testing.T) {
 	if mutable != "sex" || !f["age"].Mutable || f["age"].Actionable || !f["status"].Mutable {
 		t.Errorf("immutable: %s", mutable)
 	}
-	if d := cmp.Diff([]Link{
+	must.Same(t, []Link{
 		{From: "education", To: "degree years", Map: []Pair{{"School", "10"}, {"College", "13"}, {"Masters", "16"}}},
 		{From: "hours-per-week", To: "age", Scale: 0.01},
 		{From: "income", To: "age", Scale: -1e-5},
-	}, task.Links); d != "" {
-		t.Error(d)
-	}
+	}, task.Links)
 	const eq = "debt = 2 * (hours-per-week - 2)"
 	want := []Rule{
 		{Text: "debt <= 0.5 * income", Then: []Inequality{{Text: "debt <= 0.5 * income", Terms: []Term{
@@ -144,9 +138,7 @@ func TestCanonicalFormOfEverything(t *testing.T) {
 		{"[0, 40, 80]", "[0, 41, 80]"},
 		{"false, mutable: true", "false"},
 	} {
-		if strings.Count(full, c[0]) != 1 {
-			t.Fatalf("%q is not there once", c[0])
-		}
+		must.Same(t, 1, strings.Count(full, c[0]))
 		if parse(t, strings.Replace(full, c[0], c[1], 1)).Hash() == task.Hash() {
 			t.Errorf("%q is the same task as %q", c[1], c[0])
 		}
@@ -167,9 +159,7 @@ func TestHashesOfOldTasksStay(t *testing.T) {
 		small: "4654c82ee864fcecd3de8ba6180d87a3dbd21f2b73221fcfad7d6f2b5a6f9c00",
 		older: "6bc7af8346ffb68424e766d62d217600810b96a5701c126784c32e62b48cc997",
 	} {
-		if got := parse(t, file).Hash(); got != want {
-			t.Errorf("hash %s, want %s, of\n%s", got, want, file)
-		}
+		must.Same(t, want, parse(t, file).Hash())
 	}
 }
 
@@ -208,9 +198,7 @@ func TestInputsOfTraining(t *testing.T) {
 			t.Errorf("%q is the same task as %q", c[1], c[0])
 		}
 	}
-	if d := cmp.Diff([][]float64{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}, task.Features[7].Category().Made()); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, [][]float64{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}, task.Features[7].Category().Made())
 	p := read(t, task, "income,debt,rent,grade,job,home,sex,years\n20000,700,60,2,cook,own,F,3\n-1,0,60,2,cook,own,F,3\n"+
 		"5,0,0,2,cook,,F,3\n5,0,0,4,,own,F,3\n", ReadOptions{})
 	must.Same(t, []float32{1, 2, 0.2, 2, 0, 1, 0, 0, 1, 1, 1, 0}, p.X)

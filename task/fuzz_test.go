@@ -56,9 +56,7 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("rows are not accounted for: %+v", p)
 		}
 		for _, g := range p.Subgroups {
-			if len(g.Codes) != p.N {
-				t.Fatalf("subgroup %s has %d codes for %d people", g.Feature, len(g.Codes), p.N)
-			}
+			must.Same(t, p.N, len(g.Codes))
 		}
 		for i := range p.N {
 			if prob := task.checkInputs(p.X[i*p.Dim : (i+1)*p.Dim]); prob != nil {

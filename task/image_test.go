@@ -135,9 +135,7 @@ func TestImageLayouts(t *testing.T) {
 		"shape: [1, 2, 3], layout: hwc, mean: [1, 101, 201], std: [1, 2, 4]": {0, 0, 0, 1, 0.5, 0.25},
 	} {
 		p := must.Get(Read(context.Background(), file, pictured(t, keys), ReadOptions{}))(t)
-		if !slices.Equal(p.X, want) {
-			t.Errorf("%s: %v, want %v", keys, p.X, want)
-		}
+		must.Same(must.In(t, keys), want, p.X)
 	}
 	names := pictured(t, "shape: [1, 2, 3], layout: hwc").InputNames()
 	want := []string{"pixel.0.0.0", "pixel.1.0.0", "pixel.2.0.0", "pixel.0.0.1", "pixel.1.0.1", "pixel.2.0.1"}
@@ -159,9 +157,7 @@ func TestDrawnImagesAreReadBack(t *testing.T) {
 		var b bytes.Buffer
 		must.Do(t, png.Encode(&b, task.Draw(x)[0]))
 		size := must.Get(png.DecodeConfig(bytes.NewReader(b.Bytes())))(t)
-		if got, err := task.Images[0].fromPNG(b.Bytes(), size); err != nil || !slices.Equal(got, want) {
-			t.Fatalf("%v, %v, want %v", got, err, want)
-		}
+		must.Same(t, want, must.Get(task.Images[0].fromPNG(b.Bytes(), size))(t))
 	})
 }
 
@@ -186,9 +182,7 @@ func TestImagesKeepTheirForm(t *testing.T) {
 		}
 		slices.Sort(at)
 		for i, v := range at {
-			if i != v {
-				rt.Fatalf("the columns are the inputs %v", at)
-			}
+			must.Same(must.In(rt, at), v, i)
 		}
 	})
 }

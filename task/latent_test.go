@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 
@@ -66,9 +65,7 @@ func TestLatent(t *testing.T) {
 	must.Fail(t, err, "encoder e.onnx makes NaN of row 1")
 	tk.Latent.Use(sums{})
 	p := must.Get(read(rows))(t)
-	if want := []float32{0, 1, 1, 0, 0.2, 0, 0.2, 0.2}; !slices.Equal(p.X, want) {
-		t.Errorf("%v, want %v", p.X, want)
-	}
+	must.Same(t, []float32{0, 1, 1, 0, 0.2, 0, 0.2, 0.2}, p.X)
 	for _, c := range []struct {
 		own  bool
 		want []float32
@@ -77,9 +74,7 @@ func TestLatent(t *testing.T) {
 		if p, err = read("image.0.0,image.0.1,latent.0,latent.1,y\n0,255,7,8,a\n"); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(p.X, c.want) {
-			t.Errorf("%v, want %v", p.X, c.want)
-		}
+		must.Same(t, c.want, p.X)
 	}
 }
 
@@ -97,7 +92,5 @@ cost: {norm: l1}
 		t.Errorf("%+v", tk.Features)
 	}
 	parse(t, latentTask+"latent: {encoder: e, decoder: d, size: 2}\ncost: {norm: mixed}\n")
-	if again, err := Parse("again", tk.JSON()); err != nil || again.Features[2].Weight != 2 {
-		t.Errorf("%v\n%s", err, tk.JSON())
-	}
+	must.Same(t, 2, must.Get(Parse("again", tk.JSON()))(t).Features[2].Weight)
 }

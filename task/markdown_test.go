@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"cfq/internal/config"
 	"cfq/internal/must"
 )
@@ -82,12 +80,8 @@ func TestMarkdownHasEveryKey(t *testing.T) {
 			}
 		}
 	}
-	if have := strings.Count(reference, "\n| `"); have != rows {
-		t.Errorf("the page describes %d keys, and the decoder reads %d", have, rows)
-	}
-	if !strings.Contains(reference, "`"+strings.Join(overrideColumns(), "`, `")+"`") {
-		t.Error("the page does not list the columns of overrides")
-	}
+	must.Same(t, rows, strings.Count(reference, "\n| `"))
+	must.Has(t, reference, "`"+strings.Join(overrideColumns(), "`, `")+"`")
 }
 
 func TestMarkdownTellsTheDefaults(t *testing.T) {
@@ -135,9 +129,7 @@ func TestMarkdownTellsTheDefaults(t *testing.T) {
 				continue
 			}
 			want := must.Get(Parse("without", []byte(without)))(t)
-			if d := cmp.Diff(want, got); d != "" {
-				t.Errorf("%s: %q is not the default of %q:\n%s", s.title, value[1], r.Name, d)
-			}
+			must.Same(must.In(t, s.title, value[1], r.Name), want, got)
 		}
 	}
 	if tried < 20 {

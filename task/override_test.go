@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 
 	"cfq/internal/must"
@@ -40,9 +39,7 @@ func TestOverrides(t *testing.T) {
 	if math.IsInf(task.Features[1].MaxIncrease, 1) != true || !task.Features[4].Actionable {
 		t.Error("the task itself has changed")
 	}
-	if got, err := loadOverrides(t, task, "row,feature,weight\n"); err != nil || len(got) != 0 {
-		t.Errorf("no rows: %v, %v", got, err)
-	}
+	must.Same(t, 0, len(must.Get(loadOverrides(t, task, "row,feature,weight\n"))(t)))
 }
 
 func TestMistakesInOverrides(t *testing.T) {
@@ -87,9 +84,7 @@ func TestMistakesInOverrides(t *testing.T) {
 			t.Errorf("%q: %v, want %s", table, got, want)
 			continue
 		}
-		if text := directories.ReplaceAllString(err.Error(), ""); !strings.Contains(text, want) {
-			t.Errorf("%q\ngot  %s\nwant %s", table, text, want)
-		}
+		must.Has(must.In(t, table), directories.ReplaceAllString(err.Error(), ""), want)
 	}
 	bare := parse(t, "version: 1\nfeatures: [{name: a, kind: numeric, actionable: false}]\ncost: {weights: inverse_mad}\n")
 	_, err := loadOverrides(t, bare, "row,feature,actionable\n0,a,true\n")

@@ -83,9 +83,7 @@ func TestParquetIsCSV(t *testing.T) {
 	must.Same(t, want, got)
 	path := filepath.Join(t.TempDir(), "train.csv") // the content decides, not the name
 	must.Do(t, os.WriteFile(path, file, 0o600))
-	if header, err := Header(path, &task.Data); err != nil || !slices.Equal(header, order) {
-		t.Errorf("%v, %v", header, err)
-	}
+	must.Same(t, order, must.Get(Header(path, &task.Data))(t))
 	n := 0
 	if _, err := Stream(t.Context(), path, task, ReadOptions{}, 300,
 		func(p *People) error { n += p.N; return nil }); err != nil || n != want.N {

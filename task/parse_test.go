@@ -94,9 +94,7 @@ spartity: {}
 		`t.yaml:14:1: the task file has no key "spartity"; did you mean "sparsity"?`,
 	}
 	_, err := Parse("t.yaml", []byte(file))
-	if err == nil {
-		t.Fatal("no error")
-	}
+	must.Fail(t, err, "")
 	got := strings.Split(err.Error(), "\n")
 	for _, w := range want {
 		at := slices.IndexFunc(got, func(g string) bool { return strings.HasPrefix(g, w) })
@@ -136,9 +134,7 @@ func TestParseReadsYAMLAndJSONAlike(t *testing.T) {
 	for _, data := range []string{string(want.JSON()), indented, "\xef\xbb\xbf" + small, crlf} {
 		got := must.Get(Parse("x", []byte(data)))(t)
 		must.Same(t, want, got)
-		if got.Hash() != want.Hash() {
-			t.Error("equal tasks have different hashes")
-		}
+		must.Same(t, want.Hash(), got.Hash())
 	}
 	other := must.Get(Parse("x", []byte(strings.Replace(small, "max_increase: 20", "max_increase: 21", 1))))(t)
 	if other.Hash() == want.Hash() {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"cfq/internal/must"
@@ -84,20 +83,15 @@ func TestConditions(t *testing.T) {
 	} {
 		got, err := g.parse(text)
 		if want == nil {
-			if err == nil {
-				t.Errorf("%s: %v, want a mistake", text, got)
-			}
+			must.Fail(must.In(t, text, got), err, "")
 			continue
 		}
 		for i := range got {
-			if got[i].Text != text {
-				t.Errorf("%s: text %q", text, got[i].Text)
-			}
+			must.Same(t, text, got[i].Text)
 			got[i].Text = ""
 		}
-		if d := cmp.Diff(want, got); d != "" || err != nil {
-			t.Errorf("%s: %v\n%s", text, err, d)
-		}
+		must.Do(must.In(t, text), err)
+		must.Same(must.In(t, text), want, got)
 	}
 }
 
@@ -111,9 +105,7 @@ func TestMistakesInConditions(t *testing.T) {
 		"\x00 <= 1\t"+`a feature or a number is missing before "\x00 <= 1"`)
 	for _, line := range lines {
 		text, want, _ := strings.Cut(line, "\t")
-		if got, err := g.parse(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.40q: %v, %v\nwant %s", text, got, err, want)
-		}
+		must.Fail(t, must.Err(g.parse(text)), want)
 	}
 	if len(lines) < 55 {
 		t.Errorf("%d conditions", len(lines))
@@ -195,9 +187,7 @@ func TestConditionsEvaluateAsWritten(t *testing.T) {
 				t.Fatalf("%s at %v: sum - bound is %v, strict %v; want %v", text, x, sum, q.Strict, want[i])
 			}
 		}
-		if len(read) != len(want) {
-			t.Fatalf("%s: %d inequalities", text, len(read))
-		}
+		must.Same(must.In(t, text), len(want), len(read))
 	})
 }
 
@@ -234,4 +224,49 @@ func FuzzCondition(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestRequire(t *testing.T) {
+	const file = "version: 1\nfeatures: [{name: n, kind: numeric}, {name: job, kind: onehot, values: [a, b]}," +
+		" {name: home, kind: onehot, values: [x, y]}]"
+	for taken, want := range map[string]string{"": "the model refuses that", "b": `takes it for "b": so say with impute`} {
+		k := parse(t, file)
+		k.Require(1, taken)
+		p := read(t, k, "n,job,home\n1,a,x\n2,,y\n3,b,\n", ReadOptions{})
+		if p.N != 2 || len(p.Problems) != 1 || p.Problems[0].Line != 3 || p.Problems[0].Column != "job" ||
+			!strings.Contains(p.Problems[0].Reason, want) {
+			t.Errorf("%d people, problems %v", p.N, p.Problems)
+		}
+	}
+	k := parse(t, strings.Replace(file, "[a, b]}", "[a, b], impute: b}", 1))
+	k.Require(1, "b")
+	must.Same(t, 2, read(t, k, "n,job,home\n1,a,x\n2,,y\n", ReadOptions{}).N)
+}
+
+func TestLargeIntegers(t *testing.T) {
+	values := []string{"9007199254740992", "9007199254740994", "7"}
+	for raw, want := range map[string]int{
+		"9007199254740993": -1, "9007199254740994": 1, "+9007199254740992": 0, "7.0": 2, "07": 2,
+	} {
+		must.Same(t, want, Find(values, raw))
+	}
+}
+
+func TestMapsOfLinks(t *testing.T) {
+	const features = `version: 1
+features:
+  - {name: school, kind: onehot, values: [None, "1"]}
+  - {name: years, kind: numeric, actionable: false}
+  - {name: grade, kind: ordinal, values: [1, 2.5, 4], actionable: false}
+  - {name: age, kind: numeric}
+  - {name: band, kind: thermometer, thresholds: [10, 20], actionable: false}
+  - {name: sex, kind: binary, one: m, zero: f, actionable: false, mutable: false}
+  - {name: rent, kind: binary, one: "yes", zero: "no", actionable: false}
+links:
+`
+	task := parse(t, features+"  - {from: band, to: rent, map: {20: yes, '<10': no}}\n"+
+		"  - {from: age, to: grade, map: {30: 2.5, 9: 1, 100: 4}}\n  - {from: school, to: years, map: {1.0: 3}}\n")
+	must.Same(t, []Pair{{"<10", "no"}, {"20", "yes"}}, task.Links[0].Map)
+	must.Same(t, []Pair{{"9", "1"}, {"30", "2.5"}, {"100", "4"}}, task.Links[1].Map)
+	must.Same(t, []Pair{{"1", "3"}}, task.Links[2].Map)
 }

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"cfq/internal/must"
 )
 
@@ -54,20 +52,14 @@ func TestMostKeepsWhatItKeeps(t *testing.T) {
 		want := all.Subset(at)
 		want.Undrawn, want.Failed, want.Filtered, want.Total = p.Undrawn, all.Failed, all.Filtered, all.Total
 		want.Problems, want.Notes, want.Warnings = all.Problems, all.Notes, all.Warnings
-		if d := cmp.Diff(want, p); d != "" {
-			t.Errorf("most %d: %s", most, d)
-		}
-		if d := cmp.Diff(p, read(ReadOptions{Keep: keep, Most: most, Seed: 4})); d != "" {
-			t.Errorf("most %d, again: %s", most, d)
-		}
+		must.Same(must.In(t, most), want, p)
+		must.Same(t, p, read(ReadOptions{Keep: keep, Most: most, Seed: 4}))
 	}
 	if slices.Equal(read(ReadOptions{Most: 20, Seed: 1}).Rows, read(ReadOptions{Most: 20, Seed: 2}).Rows) {
 		t.Error("two seeds drew the same people")
 	}
 	for _, most := range []int{all.N, all.N + 1, 1 << 40} { // nobody has to go
-		if d := cmp.Diff(all, read(ReadOptions{Keep: keep, Most: most, Seed: 9})); d != "" {
-			t.Errorf("most %d of %d: %s", most, all.N, d)
-		}
+		must.Same(t, all, read(ReadOptions{Keep: keep, Most: most, Seed: 9}))
 	}
 }
 

@@ -49,9 +49,7 @@ func TestPublishedDataGivesTheModelsLogits(t *testing.T) {
 			for i, w := range want {
 				got := net.run(people.X[i*people.Dim : (i+1)*people.Dim])
 				for j := range w {
-					if math.Abs(got[j]-w[j]) > 1e-4 {
-						t.Fatalf("row %d (line %d): logits %v, want %v", i, people.Lines[i], got, w)
-					}
+					must.Near(must.In(t, i, people.Lines[i]), w[j], got[j], 1e-4)
 				}
 			}
 			if p.name != "adult" { // the accuracy of the others is published with another split
@@ -65,9 +63,7 @@ func TestPublishedDataGivesTheModelsLogits(t *testing.T) {
 				}
 			}
 			accuracy := float64(right) / float64(people.N)
-			if math.Abs(accuracy-0.8577) > 5e-5 {
-				t.Errorf("accuracy %.5f, want 0.8577", accuracy)
-			}
+			must.Near(t, 0.8577, accuracy, 5e-5)
 		})
 	}
 }
@@ -101,9 +97,7 @@ func TestAdultTrainingDataHasTheFiguresOfItsTask(t *testing.T) {
 	task := load(t, "adult")
 	path := filepath.Join(dir, "data", "adult", "adult.data.gz")
 	people := must.Get(Read(context.Background(), path, task, ReadOptions{}))(t)
-	if people.N != 32561 {
-		t.Errorf("%d people, want 32561", people.N)
-	}
+	must.Same(t, 32561, people.N)
 	sums := make([]float64, people.Dim) // standardised on these rows: mean 0 in each numeric column
 	for i, x := range people.X {
 		sums[i%people.Dim] += float64(x)
@@ -119,9 +113,7 @@ func TestAdultTrainingDataHasTheFiguresOfItsTask(t *testing.T) {
 			continue
 		}
 		for j, s := range c.coding().Shares {
-			if got := sums[task.Features[i].Offset+j] / float64(people.N); math.Abs(got-s) > 1e-6 {
-				t.Errorf("share of %s is %v, the file says %v", task.InputNames()[task.Features[i].Offset+j], got, s)
-			}
+			must.Near(t, s, sums[task.Features[i].Offset+j]/float64(people.N), 1e-6)
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"cfq/internal/must"
@@ -62,9 +61,7 @@ func TestStreamIsRead(t *testing.T) {
 			return
 		}
 		for i := range want.Subgroups {
-			if d := cmp.Diff(groupTexts(&want.Subgroups[i]), codes[i]); d != "" {
-				rt.Errorf("subgroup %d: %s", i, d)
-			}
+			must.Same(rt, groupTexts(&want.Subgroups[i]), codes[i])
 		}
 		got.Dim, got.Problems, got.Notes, got.Warnings = total.Dim, total.Problems, total.Notes, total.Warnings
 		got.Failed, got.Filtered, got.Excluded, got.Total = total.Failed, total.Filtered, total.Excluded, total.Total
@@ -72,9 +69,7 @@ func TestStreamIsRead(t *testing.T) {
 			rt.Errorf("the result holds people: %+v", total)
 		}
 		for i := range got.Subgroups {
-			if d := cmp.Diff(codes[i], groupTexts(&got.Subgroups[i])); d != "" {
-				rt.Errorf("subgroup %d of all batches: %s", i, d)
-			}
+			must.Same(rt, codes[i], groupTexts(&got.Subgroups[i]))
 		}
 		want.Subgroups, want.Hashes, got.Subgroups = nil, nil, nil
 		if n := len(want.Notes); n > 0 && strings.HasPrefix(want.Notes[n-1], "rows are compared") {
@@ -116,23 +111,17 @@ func TestStreamWithoutHeader(t *testing.T) {
 	must.Do(t, os.WriteFile(path, []byte(strings.Repeat("30,red,Rome,1\n", 5)), 0o600))
 	task := parse(t, strings.Replace(grouped, "data: {", "data: {columns: [age, color, town, y], ", 1))
 	var sizes []int
-	_, err := Stream(t.Context(), path, task, ReadOptions{}, 1, func(p *People) error {
+	must.Get(Stream(t.Context(), path, task, ReadOptions{}, 1, func(p *People) error {
 		sizes = append(sizes, p.N)
 		return nil
-	})
-	if !slices.Equal(sizes, []int{1, 1, 1, 1, 1}) || err != nil {
-		t.Errorf("batches of %v: %v", sizes, err)
-	}
+	}))(t)
+	must.Same(t, []int{1, 1, 1, 1, 1}, sizes)
 }
 
 func TestHeader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "h.csv")
 	must.Do(t, os.WriteFile(path, []byte("\xef\xbb\xbf row ,\"a;b\",c\n1,2,3\n"), 0o600))
-	names, err := Header(path, &Data{Delimiter: ','})
-	if err != nil || !slices.Equal(names, []string{"row", "a;b", "c"}) {
-		t.Errorf("%q, %v", names, err)
-	}
-	if _, err := Header(path+"x", &Data{Delimiter: ','}); err == nil {
-		t.Error("a file that is not there has a header")
-	}
+	names := must.Get(Header(path, &Data{Delimiter: ','}))(t)
+	must.Same(t, []string{"row", "a;b", "c"}, names)
+	must.Fail(t, must.Err(Header(path+"x", &Data{Delimiter: ','})), "")
 }

@@ -3,7 +3,6 @@ package task
 import (
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -87,13 +86,9 @@ features:
 		t.Error(d, encoded.Problems)
 	}
 	for _, prob := range encoded.Problems {
-		if !strings.Contains(prob.Reason, "ones followed by zeros") {
-			t.Error(prob)
-		}
+		must.Has(t, prob.Reason, "ones followed by zeros")
 	}
 	for _, bad := range [][]float32{{0, 1}, {0.5, 0}, {1, 2}} {
-		if text, err := task.Features[0].Decode(bad); err == nil {
-			t.Errorf("%v decodes to %q", bad, text)
-		}
+		must.Fail(t, must.Err(task.Features[0].Decode(bad)), "")
 	}
 }

@@ -1,7 +1,10 @@
 package draft
 
 import (
+	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -137,9 +140,7 @@ func TestCheckFinds(t *testing.T) {
 					problems++
 				}
 			}
-			if r.Problems() != problems {
-				t.Errorf("%d problems, want %d", r.Problems(), problems)
-			}
+			must.Same(t, problems, r.Problems())
 		})
 	}
 }
@@ -208,9 +209,7 @@ func TestCheckJudgesTheModel(t *testing.T) {
 		t.Errorf("a rare outcome: %+v, %+v", r.Findings, r.Score)
 	}
 	scores[18], scores[19] = -1, -1
-	if r := check(t, text, rare, scores); r.Problems() != 1 {
-		t.Errorf("a rare outcome that is never found: %+v", r.Findings)
-	}
+	must.Same(t, 1, check(t, text, rare, scores).Problems())
 	// Without outcomes a model cannot be judged, and Check says that.
 	r := check(t, strings.Replace(text, "label: label", "label: lable", 1), twenty(), margins(1, -1))
 	if at := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.About == "model" }); at < 0 ||
@@ -220,4 +219,27 @@ func TestCheckJudgesTheModel(t *testing.T) {
 	if r := check(t, text, twenty(), nil); r.Score != nil || r.Encoding != "" {
 		t.Errorf("a score without a model: %+v", r)
 	}
+}
+
+func write(t testing.TB, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func open(t testing.TB, text string, names ...string) *table {
+	t.Helper()
+	return must.Get(readTable(context.Background(), Source{write(t, "data.csv", text), names, task.ReadOptions{}}))(t)
+}
+
+func draft(t testing.TB, table *table, o Options) *Draft {
+	t.Helper()
+	o.File = "data.csv"
+	return must.Get(fromTable(table, o))(t)
+}
+
+func parse(t testing.TB, text string) *task.Task {
+	t.Helper()
+	return must.Get(task.Parse("task.yaml", []byte(text)))(t)
 }

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"cfq/internal/must"
 	"cfq/task"
 )
@@ -116,9 +114,7 @@ func TestCodes(t *testing.T) {
 			}
 			return c.value()
 		})
-		if d := cmp.Diff(c.codes, p.codes()); d != "" {
-			t.Errorf("%s: %s of %v", c.name, d, p.points)
-		}
+		must.Same(t, c.codes, p.codes())
 	}
 }
 
@@ -142,9 +138,7 @@ func TestDraftKeepsCodesOutOfBounds(t *testing.T) {
 	t.Parallel()
 	d := draft(t, open(t, histories()), Options{Label: "label", Favourable: "good"})
 	f := &d.Task.Features[0]
-	if diff := cmp.Diff([]float64{-9, -8, -7}, f.Number().Missing); diff != "" {
-		t.Error(diff)
-	}
+	must.Same(t, []float64{-9, -8, -7}, f.Number().Missing)
 	if !f.Number().Ordinal || f.Bounds != [2]float64{0, 8} || f.Step != 1 || f.Number().Quantiles[0] != 0 {
 		t.Errorf("%+v", f)
 	}
@@ -209,10 +203,8 @@ func TestMarkersAmongValues(t *testing.T) {
 		}
 		return strings.Join(all, "; ")
 	}
-	if got := warned(text); got != `? looks like "not known", and actions lead from and to it: write missing: ["?"], or `+
-		"missing: [] if it is a value" {
-		t.Error(got)
-	}
+	must.Same(t, `? looks like "not known", and actions lead from and to it: write missing: ["?"], or `+
+		"missing: [] if it is a value", warned(text))
 	for _, more := range []string{
 		`, missing: ["?"]}`, ", missing: []}", ", actionable: false}", ", transitions: {rent: [own]}}",
 	} {
@@ -230,9 +222,7 @@ func TestMarkersAmongValues(t *testing.T) {
 	}
 	d = draft(t, open(t, twenty()), Options{Label: "label", Favourable: "good", Encoding: encoding(t,
 		`{"features": [{"column": "home", "kind": "onehot", "values": ["?", "own", "rent"]}]}`)})
-	if f := hot(d); !slices.Equal(f.MissingValues, []string{"?"}) {
-		t.Errorf("%s", d.Text)
-	}
+	must.Same(t, []string{"?"}, hot(d).MissingValues)
 	if got := markers([]string{"?", "unknown"}); got != nil {
 		t.Errorf("a category of nothing else: %q", got)
 	}

@@ -96,9 +96,7 @@ func TestOfModel(t *testing.T) {
 			values := strings.TrimSuffix(fmt.Sprint(e.inputs[i].Values()), "[]")
 			have = append(have, strings.TrimSpace(e.inputs[i].Column+" "+values))
 		}
-		if got := strings.Join(have, ", "); got != c.want {
-			t.Errorf("%s, want %s", got, c.want)
-		}
+		must.Same(t, c.want, strings.Join(have, ", "))
 		for _, name := range []string{"Age", "income", "housing", "job"} {
 			if (questions[name] != "") != slices.Contains(c.questions, name) {
 				t.Errorf("%s: question about %s: %q", c.want, name, questions[name])
@@ -116,9 +114,7 @@ func TestCodesOfNotKnown(t *testing.T) {
 		c := ModelColumn{Name: "job", Values: strings.Fields(n)}
 		e, _, err := ofColumns(open(t, data), []ModelColumn{c}, nil, "label")
 		must.Do(t, err)
-		if got := fmt.Sprint(e.inputs[0].Values()); got != want {
-			t.Errorf("codes %s: %s, want %s", n, got, want)
-		}
+		must.Same(must.In(t, n), want, fmt.Sprint(e.inputs[0].Values()))
 	}
 }
 
@@ -128,9 +124,8 @@ func TestNan(t *testing.T) {
 	c := ModelColumn{Name: "job", Values: []string{"clerk", "cook", "nan", "nurse"}, Text: true}
 	for data, want := range map[string]string{applicants: "", strings.Replace(applicants, "nurse", "", 1): "nan"} {
 		e, _, err := ofColumns(open(t, data), []ModelColumn{c}, nil, "label")
-		if err != nil || e.inputs[0].Impute != want {
-			t.Errorf("%+v (%v), want %q", e, err, want)
-		}
+		must.Do(t, err)
+		must.Same(t, want, e.inputs[0].Impute)
 	}
 }
 
@@ -158,7 +153,5 @@ func TestDecimalCommas(t *testing.T) {
 	t.Parallel()
 	data := open(t, "Age;y\n"+strings.Repeat("1,5;a\n33,87;b\n-2,25;a\n", 10))
 	_, _, err := ofColumns(data, []ModelColumn{{Name: "x"}}, []string{"Age"}, "y")
-	if err == nil || !strings.Contains(err.Error(), `column "Age" has decimal commas: "1,5", "33,87", "-2,25"; write`) {
-		t.Error(err)
-	}
+	must.Fail(t, err, `column "Age" has decimal commas: "1,5", "33,87", "-2,25"; write`)
 }

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/task"
 )
 
@@ -27,9 +28,7 @@ func TestKinds(t *testing.T) {
 		b.WriteString(strings.Join(row, ",") + "\n")
 	}
 	p := draft(t, open(t, b.String()), Options{Favourable: "good"})
-	if want := []string{"id", "when", "note", "empty", "same"}; !slices.Equal(p.Task.Data.Drop, want) {
-		t.Errorf("dropped %q, want %q", p.Task.Data.Drop, want)
-	}
+	must.Same(t, []string{"id", "when", "note", "empty", "same"}, p.Task.Data.Drop)
 	kinds := map[string]string{
 		"amount": "numeric", "rate": "numeric", "price": "numeric", "gap": "numeric",
 		"few": "ordinal", "two": "binary", "flag": "binary", "job": "onehot",
@@ -37,9 +36,7 @@ func TestKinds(t *testing.T) {
 	steps := map[string]float64{"amount": 50, "rate": 0, "price": 0.01, "few": 1}
 	for i := range p.Task.Features {
 		f := &p.Task.Features[i]
-		if kind := f.Encoding.Kind(); kind != kinds[f.Name] {
-			t.Errorf("%s: kind %s, want %s", f.Name, kind, kinds[f.Name])
-		}
+		must.Same(t, kinds[f.Name], f.Encoding.Kind())
 		if want, ok := steps[f.Name]; ok && f.Step != want {
 			t.Errorf("%s: step %v, want %v", f.Name, f.Step, want)
 		}
@@ -61,9 +58,7 @@ func TestQuestions(t *testing.T) {
 		for _, q := range p.Questions {
 			texts = append(texts, q.Text)
 		}
-		if n := strings.Count(string(p.Text), "QUESTION: "); n != len(texts) {
-			t.Errorf("%d questions in the file, %d in the list:\n%s", n, len(texts), p.Text)
-		}
+		must.Same(t, len(texts), strings.Count(string(p.Text), "QUESTION: "))
 		if (len(texts) > 0) != strings.Contains(string(p.Text), "cfq task check") {
 			t.Errorf("the file does not say whether questions are open:\n%s", p.Text)
 		}
@@ -86,9 +81,7 @@ func TestQuestions(t *testing.T) {
 	} {
 		got := questions(c.o)
 		for _, want := range c.ask {
-			if !strings.Contains(got, want) {
-				t.Errorf("%+v: nothing asks %q:\n%s", c.o, want, got)
-			}
+			must.Has(must.In(t, c.o), got, want)
 		}
 		for _, not := range c.not {
 			if strings.Contains(got, not) {

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"cfq/internal/must"
 	"cfq/task"
 )
 
@@ -44,9 +45,7 @@ func TestStatistics(t *testing.T) {
 		q := p.quantiles()
 		for i, v := range q {
 			rank := max(1, int(math.Ceil(float64(i)*float64(n)/20-1e-9)))
-			if v != values[rank-1] {
-				t.Fatalf("quantile %d is %v, want %v of %v", i, v, values[rank-1], values)
-			}
+			must.Same(must.In(t, i), values[rank-1], v)
 		}
 		middle := values[(n+1)/2-1]
 		away := make([]float64, n)
@@ -54,9 +53,7 @@ func TestStatistics(t *testing.T) {
 			away[i] = math.Abs(v - middle)
 		}
 		slices.Sort(away)
-		if p.mad() != away[(n+1)/2-1] {
-			t.Fatalf("mad %v, want %v of %v", p.mad(), away[(n+1)/2-1], values)
-		}
+		must.Same(must.In(t, values), away[(n+1)/2-1], p.mad())
 		if len(p.points) < 2 {
 			return
 		}
@@ -81,9 +78,7 @@ func TestSteps(t *testing.T) {
 		"1 3":                       1,
 		"1e300 2e300 3 4 5":         0,
 	} {
-		if got := look(columnOf(strings.Fields(text)...)).step(); got != want {
-			t.Errorf("%s: step %v, want %v", text, got, want)
-		}
+		must.Same(t, want, look(columnOf(strings.Fields(text)...)).step())
 	}
 }
 

@@ -3,7 +3,6 @@ package draft
 import (
 	"fmt"
 	"math"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -82,9 +81,7 @@ func TestSelectScores(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, s.Rows, err)
 		}
 	}
-	if err := (&Scores{Rows: []int{0, 1, 2}}).Select(task.ReadOptions{Only: []int{5, 6}}); err == nil {
-		t.Error("three scores of two rows")
-	}
+	must.Fail(t, (&Scores{Rows: []int{0, 1, 2}}).Select(task.ReadOptions{Only: []int{5, 6}}), "")
 }
 
 func TestVerify(t *testing.T) {
@@ -140,9 +137,7 @@ func TestVerify(t *testing.T) {
 		t.Errorf("probabilities next to 1: %+v, %v", v, err)
 	}
 	three := &Scores{Columns: 3, Rows: []int{0}, Values: []float64{1, 2, 3}}
-	if _, err := Verify(three, tk, people, logits, 2); err == nil {
-		t.Error("three scores of two classes")
-	}
+	must.Fail(t, must.Err(Verify(three, tk, people, logits, 2)), "")
 	of := func(encoding, model string, rows int) Record {
 		return Record{Encoding: encoding, Model: model, Verification: Verification{Rows: rows}}
 	}
@@ -152,12 +147,9 @@ func TestVerify(t *testing.T) {
 	}
 	back, err := ParseRecords(r.Encode())
 	want := []Record{of("new", "b", 3), of("new", "a", 4)}
-	if err != nil || !reflect.DeepEqual(back.List, want) {
-		t.Errorf("%+v, %v; want %+v", back, err, want)
-	}
-	if _, err := ParseRecords([]byte(`{"schema": "other/1"}`)); err == nil {
-		t.Error("a record of another schema")
-	}
+	must.Do(t, err)
+	must.Same(t, want, back.List)
+	must.Fail(t, must.Err(ParseRecords([]byte(`{"schema": "other/1"}`))), "")
 }
 
 func TestEncodingHash(t *testing.T) {
@@ -169,9 +161,7 @@ func TestEncodingHash(t *testing.T) {
 		return tk.EncodingHash()
 	}
 	for _, same := range []string{"std: 3, bounds: [0, 9]", "std: 3, weight: 2", "std: 3, actionable: false"} {
-		if hash(strings.Replace(text, "std: 3", same, 1)) != hash(text) {
-			t.Errorf("%s changes the encoding", same)
-		}
+		must.Same(t, hash(text), hash(strings.Replace(text, "std: 3", same, 1)))
 	}
 	for from, to := range map[string]string{
 		"version: 1": "version: 1\ndata: {columns: [b, a]}",

@@ -63,9 +63,7 @@ func TestDraftsForPublicData(t *testing.T) {
 				want.Lines) {
 				t.Errorf("the draft encodes %d people otherwise than the task file its %d", have.N, want.N)
 			}
-			if p.Task.Target.Index != byHand.Target.Index {
-				t.Errorf("index %d, want %d", p.Task.Target.Index, byHand.Target.Index)
-			}
+			must.Same(t, byHand.Target.Index, p.Task.Target.Index)
 		})
 	}
 }

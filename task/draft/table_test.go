@@ -75,9 +75,7 @@ func TestTableReadsWhatTasksRead(t *testing.T) {
 		t.Fatalf("%v, %v", p, err)
 	}
 	want := []float32{30, 1, 0, 41, 0, 1, 52, 1, 0}
-	if !slices.Equal(p.X, want) {
-		t.Errorf("%v, want %v", p.X, want)
-	}
+	must.Same(t, want, p.X)
 }
 
 func TestSelections(t *testing.T) {
@@ -89,10 +87,8 @@ func TestSelections(t *testing.T) {
 		{task.ReadOptions{Only: []int{2, 0}}, []string{"0", "2"}},
 		{task.ReadOptions{Except: []int{1, 2}}, []string{"0", "3"}},
 	} {
-		table, err := readTable(t.Context(), Source{path, nil, c.s})
-		if err != nil || !slices.Equal(table.cols[0].values, c.want) {
-			t.Errorf("%+v: %v, %v", c.s, table, err)
-		}
+		table := must.Get(readTable(t.Context(), Source{path, nil, c.s}))(t)
+		must.Same(t, c.want, table.cols[0].values)
 	}
 	_, err := readTable(t.Context(), Source{path, nil, task.ReadOptions{Only: []int{1, 9}}})
 	must.Fail(t, err, "row 9")
@@ -121,16 +117,12 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	}
 	path := filepath.Join(dir, "data.gz")
 	must.Do(t, os.WriteFile(path, packed.Bytes(), 0o600))
-	if table, err := readTable(t.Context(), Source{path, nil, task.ReadOptions{}}); err != nil || table.Rows != 1 {
-		t.Errorf("gzip: %v, %v", table, err)
-	}
+	must.Same(t, 1, must.Get(readTable(t.Context(), Source{path, nil, task.ReadOptions{}}))(t).Rows)
 	_, err := readTable(t.Context(), Source{path, []string{"one"}, task.ReadOptions{}})
 	must.Fail(t, err, "1 columns are named")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := readTable(ctx, Source{path, nil, task.ReadOptions{}}); err == nil {
-		t.Error("a cancelled reading went on")
-	}
+	must.Fail(t, must.Err(readTable(ctx, Source{path, nil, task.ReadOptions{}})), "")
 }
 
 func TestParquet(t *testing.T) {
@@ -146,14 +138,9 @@ func TestParquet(t *testing.T) {
 	if err != nil || table.Rows != 3 || !slices.Equal(table.Names, []string{"age", "home", "label"}) {
 		t.Fatalf("%+v, %v", table, err)
 	}
-	if got := table.column("age").values; !slices.Equal(got, []string{"30.5", "41", "52"}) {
-		t.Errorf("%q", got)
-	}
+	must.Same(t, []string{"30.5", "41", "52"}, table.column("age").values)
 	p := draft(t, table, Options{Label: "label", Favourable: "true"})
-	if people, err := task.Read(t.Context(), path, p.Task, task.ReadOptions{}); err != nil || !slices.Equal(people.Labels,
-		[]int8{1, 0, 1}) {
-		t.Errorf("%+v, %v\n%s", people, err, p.Text)
-	}
+	must.Same(t, []int8{1, 0, 1}, must.Get(task.Read(t.Context(), path, p.Task, task.ReadOptions{}))(t).Labels)
 	_, err = readTable(t.Context(), Source{path, []string{"a"}, task.ReadOptions{}})
 	must.Fail(t, err, "names its columns itself")
 }

@@ -41,17 +41,13 @@ func read(t testing.TB, r io.Reader, tk *task.Task, o Options) (lines []string, 
 		}
 		next := 0
 		for _, row := range b.Rows {
-			if len(row.Kept) != len(in.Kept()) {
-				t.Errorf("%d cells of %d columns", len(row.Kept), len(in.Kept()))
-			}
+			must.Same(t, len(in.Kept()), len(row.Kept))
 			line := strings.ReplaceAll(fmt.Sprintf("%q", row.Kept), "%!q(<nil>)", "<nil>")
 			switch {
 			case row.Problem != nil:
 				line += " " + row.Problem.Error()
 			case row.Person >= 0:
-				if row.Person != next {
-					t.Errorf("person %d after %d others", row.Person, next)
-				}
+				must.Same(t, next, row.Person)
 				line += fmt.Sprint(" ", b.People.X[next*b.People.Dim:(next+1)*b.People.Dim])
 				next++
 			default:
@@ -59,9 +55,7 @@ func read(t testing.TB, r io.Reader, tk *task.Task, o Options) (lines []string, 
 			}
 			lines = append(lines, line)
 		}
-		if next != b.People.N {
-			t.Errorf("%d of %d people have a row", next, b.People.N)
-		}
+		must.Same(t, b.People.N, next)
 		return nil
 	})
 	if len(lines) != n.Rows || n.People+n.Filtered+n.Unreadable != n.Rows {
@@ -120,9 +114,7 @@ func TestRead(t *testing.T) {
 			got, n, err := read(t, strings.NewReader(c.in), tk, c.o)
 			must.Do(t, err)
 			must.Same(t, c.want, got)
-			if n.Rows != len(c.want) {
-				t.Errorf("%+v", n)
-			}
+			must.Same(t, len(c.want), n.Rows)
 		})
 	}
 }
@@ -195,9 +187,7 @@ func TestStreamIsRead(t *testing.T) {
 		want, err := task.ReadFrom(t.Context(), strings.NewReader(texts[CSV].String()), tk, task.ReadOptions{})
 		for f, text := range texts {
 			in, openErr := Open(strings.NewReader(text.String()), tk, Options{Format: f})
-			if openErr != nil {
-				rt.Fatal(openErr)
-			}
+			must.Do(rt, openErr)
 			got := &task.People{}
 			n, streamErr := in.Each(t.Context(), func(b *Batch) error {
 				got.X = append(got.X, b.People.X...)
@@ -210,9 +200,8 @@ func TestStreamIsRead(t *testing.T) {
 				}
 				return nil
 			})
-			if streamErr != nil || n.Rows != len(rows) {
-				rt.Fatalf("%s: %+v, %v", f, n, streamErr)
-			}
+			must.Do(must.In(rt, f), streamErr)
+			must.Same(must.In(rt, f), len(rows), n.Rows)
 			if err != nil { // no row can be read
 				if n.People > 0 {
 					rt.Fatalf("%s: %+v, want %v", f, n, err)
@@ -327,9 +316,7 @@ func TestWriteText(t *testing.T) {
 		}
 		must.Do(t, w.Close())
 		must.Same(t, want, b.String())
-		if err := w.Write(rows[0][:2]); err == nil {
-			t.Error("a row without all of its cells is written")
-		}
+		must.Fail(t, w.Write(rows[0][:2]), "")
 	}
 }
 
@@ -375,9 +362,7 @@ func FuzzText(f *testing.F) {
 			if in != "" && !strings.HasSuffix(in, "\n") {
 				want++
 			}
-			if n.Rows != want {
-				t.Errorf("%d rows of %d lines: %q", n.Rows, want, rows)
-			}
+			must.Same(must.In(t, rows), want, n.Rows)
 		}
 	})
 }
