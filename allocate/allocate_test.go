@@ -118,9 +118,7 @@ func TestPaperIsDegenerateOnAdult(t *testing.T) {
 	}
 	pick, err := Paper(layers, []float64{.1, .2, .3}, 4*all)
 	must.Do(t, err)
-	if want := []int{0, 3, 3}; !slices.Equal(pick, want) {
-		t.Errorf("widths %v, want %v (2, 8, 8 bits)", pick, want)
-	}
+	must.Same(t, []int{0, 3, 3}, pick)
 	pick, err = Uniform(layers, 4*all)
 	if want := []int{2, 2, 2}; err != nil || !slices.Equal(pick, want) {
 		t.Errorf("uniform: %v, %v, want %v", pick, err, want)

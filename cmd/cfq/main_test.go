@@ -26,13 +26,9 @@ func TestHelp(t *testing.T) {
 		c.writeHelpAll(&b)
 		fs, _ := c.flags(&env{msg: &cli.Printer{}})
 		fs.VisitAll(func(f *pflag.Flag) {
-			if !strings.Contains(b.String(), "--"+f.Name) {
-				t.Errorf("cfq %s --help-all lacks --%s", c.name, f.Name)
-			}
+			must.Has(must.In(t, c.name), b.String(), "--"+f.Name)
 		})
-		if !strings.Contains(b.String(), "Usage: cfq "+c.name) {
-			t.Errorf("%s: the help lacks its usage:\n%s", c.name, b.String())
-		}
+		must.Has(t, b.String(), "Usage: cfq "+c.name)
 		if len(c.examples) == 0 || c.summary == "" || strings.HasSuffix(c.summary, ".") {
 			t.Errorf("%s: no examples, or a bad summary %q", c.name, c.summary)
 		}
@@ -46,9 +42,7 @@ func TestHelp(t *testing.T) {
 				continue
 			}
 			fs, _ = c.flags(&env{msg: &cli.Printer{}})
-			if err := cli.Parse(fs, words[2:], func(string) (string, bool) { return "", false }); err != nil {
-				t.Errorf("%s: example %q: %v", c.name, x, err)
-			}
+			must.Do(must.In(t, c.name, x), cli.Parse(fs, words[2:], func(string) (string, bool) { return "", false }))
 		}
 	}
 }
@@ -156,9 +150,7 @@ func TestCompletionIsComplete(t *testing.T) {
 		{"eval --data tr", ""},
 		{"unknown x", ""},
 	} {
-		if got := strings.Join(found(t, strings.Split(c.words, " ")...), " "); got != c.want {
-			t.Errorf("%q: %q, want %q", c.words, got, c.want)
-		}
+		must.Same(t, c.want, strings.Join(found(t, strings.Split(c.words, " ")...), " "))
 	}
 }
 
@@ -209,9 +201,7 @@ func TestFileHashOfLabels(t *testing.T) {
 		must.Do(t, err)
 		sums[sum] = true
 	}
-	if len(sums) != 3 {
-		t.Errorf("%d different hashes without labels and with two: want 3", len(sums))
-	}
+	must.Same(t, 3, len(sums))
 }
 
 func TestErrorLines(t *testing.T) {

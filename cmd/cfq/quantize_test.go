@@ -67,9 +67,7 @@ func TestQuantizeText(t *testing.T) {
   note: saturation: 8-bit codes beyond +-64 can saturate on x64 CPUs without VNNI: results
     differ between machines (/0/Gemm)
 `
-	if got := text(t, example()); got != want {
-		t.Errorf("got:\n%s\nwant:\n%s", got, want)
-	}
+	must.Same(t, want, text(t, example()))
 
 	r := example()
 	r.Method, r.Budget, r.Factual, r.Refined, r.Verified.Advice = "", 0, 0, nil, nil // by a plan, one width for each layer
@@ -87,9 +85,7 @@ func TestQuantizeText(t *testing.T) {
   /4/Gemm       64  float          "/4/*" keeps it
   /6/Gemm       64      4       2  QGemm
 `
-	if got := text(t, r); got != plain {
-		t.Errorf("got:\n%s\nwant:\n%s", got, plain)
-	}
+	must.Same(t, plain, text(t, r))
 	for want, change := range map[string]func(r *ptq.Result){
 		"and 3226 promised points (3200 past":                       func(r *ptq.Result) { r.Promised = true },
 		"  calibrated on 4096 of 32561 rows\n":                      func(r *ptq.Result) { r.Recourse = 0 },
@@ -101,9 +97,7 @@ func TestQuantizeText(t *testing.T) {
 	} {
 		r := example()
 		change(r)
-		if got := text(t, r); !strings.Contains(got, want) {
-			t.Errorf("nothing says %q:\n%s", want, got)
-		}
+		must.Has(t, text(t, r), want)
 	}
 }
 

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"cfq/internal/cli"
 	"cfq/internal/must"
 	"cfq/onnxio/codec"
@@ -132,9 +130,7 @@ func TestInspectNotImplemented(t *testing.T) {
 	out, _, err := call(t.Context(), "inspect", path, "--ort-lib", lib)
 	must.Do(t, err)
 	want := "it cannot be quantized: ONNX Runtime does not implement an operator for the types it has here: Acosh"
-	if !strings.Contains(out, want) {
-		t.Errorf("%q is not in\n%s", want, out)
-	}
+	must.Has(t, out, want)
 }
 
 func TestFixedLayersAreListed(t *testing.T) {
@@ -151,9 +147,7 @@ func TestFixedLayersAreListed(t *testing.T) {
 			Columns: 3, Output: "y", Activation: 32, Fixed: "its weights are double, not float32",
 		},
 	}}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, want, got)
 	// A subgraph has no canonical form: the layers are listed as they stand, with the error.
 	branch := []graph.Attr{{Name: "then_branch", Kind: graph.AttrGraph}}
 	m.Graph.Nodes = append(m.Graph.Nodes, &graph.Node{Name: "if", Op: "If", Attrs: branch})

@@ -80,9 +80,7 @@ func TestSweepStopped(t *testing.T) {
 	}
 	for _, text := range []string{"method,budget\n", "PK", ""} {
 		must.Do(t, os.WriteFile(log, []byte(text), 0o600))
-		if _, err := run(t.Context(), two, "1"); err == nil || !strings.Contains(err.Error(), "not the log of a sweep") {
-			t.Errorf("%q: %v", text, err)
-		}
+		must.Fail(must.In(t, text), must.Err(run(t.Context(), two, "1")), "not the log of a sweep")
 	}
 }
 
@@ -116,8 +114,6 @@ func TestSweepTable(t *testing.T) {
 		"cf-ptq-paper       2  does not fit: the least is 2.65\n", "cf-ptq-calib       3  as at 2.25\n",
 		"cf-ptq-calib   2.25!  2.25  98765432  66.2  61.3..70.8  100  90.1..100  -100  0.0123  0.0000   99.9\n",
 	} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("no %q in\n%s", want, b.String())
-		}
+		must.Has(t, b.String(), want)
 	}
 }

@@ -80,10 +80,7 @@ func goFiles(t *testing.T) []source {
 		}
 		s := source{path: name, pkg: path.Dir(name), test: strings.HasSuffix(name, "_test.go")}
 		for _, i := range f.Imports {
-			imp, err := strconv.Unquote(i.Path.Value)
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			imp := must.Get(strconv.Unquote(i.Path.Value))(must.In(t, name))
 			s.imports = append(s.imports, imp)
 		}
 		files = append(files, s)
@@ -118,9 +115,7 @@ func TestPackageComments(t *testing.T) {
 		comments[f.pkg] = list
 	}
 	for pkg, files := range comments {
-		if len(files) != 1 {
-			t.Errorf("package %s has %d package comments, in %q: it should have one", pkg, len(files), files)
-		}
+		must.Same(must.In(t, pkg), 1, len(files))
 	}
 }
 

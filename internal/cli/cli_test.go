@@ -24,9 +24,7 @@ func TestSuggest(t *testing.T) {
 		"metod": "method", "margin": "margins", "buget": "budget", "row": "rows",
 		"sede": "seed", "zzzzzz": "", "x": "", "Method": "method",
 	} {
-		if got := Suggest(word, flags); got != want {
-			t.Errorf("Suggest(%q) = %q, want %q", word, got, want)
-		}
+		must.Same(t, want, Suggest(word, flags))
 	}
 }
 
@@ -69,9 +67,7 @@ func TestPrinter(t *testing.T) {
 	p.Note("working quietly")
 	want := "cfq: error: one\ncfq: error: two\ncfq: hint: `cfq eval --help-all` lists the flags\n" +
 		"cfq: warning: 4 rows\ncfq: working\n"
-	if b.String() != want {
-		t.Errorf("got %q, want %q", b.String(), want)
-	}
+	must.Same(t, want, b.String())
 }
 
 // A name that is part of a message cannot steer the terminal, break the line or turn the direction of the text.
@@ -81,9 +77,7 @@ func TestPrinterEscapes(t *testing.T) {
 	p.Error(errors.New("model \x1b]0;owned\x07.onnx\r\u009b2J \u202exnno"))
 	p.Warn("%s", "a\ncfq: error: b\u2028c")
 	want := "cfq: error: model  ]0;owned .onnx  2J  xnno\ncfq: warning: a cfq: error: b c\n"
-	if b.String() != want {
-		t.Errorf("got %q, want %q", b.String(), want)
-	}
+	must.Same(t, want, b.String())
 }
 
 func newFlags() (*pflag.FlagSet, *int) {
@@ -141,9 +135,7 @@ func TestEnvironment(t *testing.T) {
 	if got := Outranked(fs, "sample-size"); got != "CFQ_SAMPLE_SIZE=9" || len(Environment(fs)) != 0 {
 		t.Errorf("outranked: %q, the environment set %v", got, Environment(fs))
 	}
-	if got := Outranked(fs, "seed"); got != "" {
-		t.Errorf("no variable set the seed: %q", got)
-	}
+	must.Same(t, "", Outranked(fs, "seed"))
 	fs, n = newFlags()
 	if err := Parse(fs, []string{"--sample-size=3"}, lookup); err != nil || *n != 3 {
 		t.Errorf("the flag must win: %d, %v", *n, err)
@@ -180,9 +172,7 @@ func TestBlame(t *testing.T) {
 		}
 	}
 	fs, _ := newFlags()
-	if err := Blame(fs, nil); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, Blame(fs, nil))
 }
 
 func TestFiles(t *testing.T) {
@@ -196,9 +186,7 @@ func TestFiles(t *testing.T) {
 	}
 	must.Do(t, Write(path, func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }))
 	failing := func(w io.Writer) error { _, _ = io.WriteString(w, "half"); return errors.New("stopped") }
-	if err := Write(path, failing); err == nil {
-		t.Error("a failing write must fail")
-	}
+	must.Fail(t, Write(path, failing), "")
 	if have, _ := os.ReadFile(path); string(have) != "new" {
 		t.Errorf("a failing write left %q", have)
 	}
@@ -216,18 +204,14 @@ func TestFiles(t *testing.T) {
 			"name a file; ./- is one of that name")
 		must.Do(t, os.WriteFile("./-", []byte("x"), 0o600))
 	}
-	if err := errors.Join(Input("model", "./-"), Output("./-", true)); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, errors.Join(Input("model", "./-"), Output("./-", true)))
 	must.Do(t, os.WriteFile(filepath.Join(dir, "empty"), nil, 0o600))
 	fails(Input("model", filepath.Join(dir, "empty")), "is empty", "check that it was written completely")
 	fails(Output(path, false), "exists", "--overwrite replaces it")
 	fails(Output(dir, true), "is a directory", HintFolder)
 	fails(Output(filepath.Join(dir, "no", "model.onnx"), false), "no directory", "create the directory first")
 	for _, p := range []string{path, filepath.Join(dir, "fresh")} {
-		if err := Output(p, p == path); err != nil {
-			t.Errorf("%s: %v", p, err)
-		}
+		must.Do(t, Output(p, p == path))
 	}
 }
 
@@ -265,22 +249,12 @@ func TestFilesOfOtherKinds(t *testing.T) {
 			continue // nothing is written over it, not even by a test that fails
 		}
 		before := kind(path)
-		if err := Write(path, content); err == nil || !strings.Contains(err.Error(), "not a regular file") {
-			t.Errorf("writing %s: %v", path, err)
-		}
-		if kind(path) != before {
-			t.Errorf("%s has become something else", path)
-		}
+		must.Fail(t, Write(path, content), "not a regular file")
+		must.Same(t, before, kind(path))
 	}
-	if err := Output(toNothing, true); err == nil || !strings.Contains(err.Error(), "link to a file that does not exist") {
-		t.Errorf("a link to nothing: %v", err)
-	}
-	if err := Output(toFile, false); err == nil || !strings.Contains(err.Error(), "exists") {
-		t.Errorf("a link to a file, not to be overwritten: %v", err)
-	}
-	if err := errors.Join(Output(toFile, true), Write(toFile, content)); err != nil {
-		t.Error(err)
-	}
+	must.Fail(t, Output(toNothing, true), "link to a file that does not exist")
+	must.Fail(t, Output(toFile, false), "exists")
+	must.Do(t, errors.Join(Output(toFile, true), Write(toFile, content)))
 	if have, _ := os.ReadFile(file); string(have) != "new" || kind(toFile) != fs.ModeSymlink {
 		t.Errorf("behind the link is %q, the link is %v", have, kind(toFile))
 	}

@@ -69,23 +69,15 @@ func TestKilledRun(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	tempfile.RemoveAbandoned(dir)
-	if got := names(t, dir); !slices.Equal(got, want) {
-		t.Errorf("while it runs: %q, want %q", got, want)
-	}
+	must.Same(t, want, names(t, dir))
 	must.Do(t, run.Process.Kill())
 	_ = run.Wait()
-	if got := names(t, dir); !slices.Equal(got, want) {
-		t.Errorf("when it was killed: %q, want %q", got, want)
-	}
+	must.Same(t, want, names(t, dir))
 	for _, name := range old {
-		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(text) != "old" {
-			t.Errorf("%s: %q, %v", name, text, err)
-		}
+		must.Same(t, "old", string(must.Get(os.ReadFile(filepath.Join(dir, name)))(t)))
 	}
 	must.Do(t, Output(filepath.Join(dir, "report"), false))
-	if got := names(t, dir); !slices.Equal(got, old) {
-		t.Errorf("after the next run: %q, want %q", got, old)
-	}
+	must.Same(t, old, names(t, dir))
 }
 
 func TestAllOrNone(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/google/go-cmp/cmp"
+
+	"cfq/internal/must"
 )
 
 type pet struct {
@@ -47,9 +49,8 @@ func TestRead(t *testing.T) {
 		"{\"name\": \"Rex\",\t\"legs\": \"0x4\", \"toys\": [\"ball\", \"1e3\"]}",
 	} {
 		got, m, err := read(text)
-		if err != nil || cmp.Diff(want, got, cmp.AllowUnexported(pet{})) != "" {
-			t.Errorf("%q: %+v, %v", text, got, err)
-		}
+		must.Do(must.In(t, text), err)
+		must.Same(must.In(t, text), want, got, cmp.AllowUnexported(pet{}))
 		if !m.Has("legs") || m.Has("age") || len(m.Bad) != 0 || m.Place("age") != m.Node {
 			t.Errorf("%q: %+v", text, m)
 		}
@@ -89,9 +90,7 @@ rex.yaml:3:7: this must be a text, not a list`, []string{"", "toys", "name"}},
 			got = err.Error()
 		}
 		head := c.text[:min(len(c.text), 40)]
-		if got != c.want {
-			t.Errorf("%q:\n%s\nwant\n%s", head, got, c.want)
-		}
+		must.Same(must.In(t, head), c.want, got)
 		for _, key := range c.bad {
 			if !m.Bad[key] {
 				t.Errorf("%q: the key %q is not bad", head, key)
@@ -110,9 +109,7 @@ func TestObject(t *testing.T) {
 			"toys": Schema{"type": "array", "items": Schema{"type": "number"}, "description": "toys"},
 		},
 	}
-	if d := cmp.Diff(want, Object((&pet{}).keys(&Decoder{}))); d != "" {
-		t.Error(d)
-	}
+	must.Same(t, want, Object((&pet{}).keys(&Decoder{})))
 }
 
 func TestContent(t *testing.T) {

@@ -52,7 +52,5 @@ func TestNoFolder(t *testing.T) {
 	if err := l.Append(0, []byte("x")); !errors.Is(err, ErrFile) || !strings.Contains(err.Error(), "/nowhere") {
 		t.Errorf("bytes without a place to go to: %v", err)
 	}
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, l.Close())
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"cfq/internal/must"
 )
 
 func TestNearest(t *testing.T) {
@@ -38,9 +40,7 @@ func TestDidYouMean(t *testing.T) {
 		{"xyz", nil, ""},
 		{"xyz", strings.Fields(strings.Repeat("a ", 23)), "; one of: " + strings.Repeat("a, ", 19) + "a and 3 more"},
 	} {
-		if got := DidYouMean(c.word, c.known); got != c.want {
-			t.Errorf("%s among %d: %q, want %q", c.word, len(c.known), got, c.want)
-		}
+		must.Same(t, c.want, DidYouMean(c.word, c.known))
 	}
 }
 
@@ -57,9 +57,7 @@ func TestQuoting(t *testing.T) {
 		{Legible("\xff"), `"\xff"`},
 		{List([]string{"a", "b\n"}, 5), `a, "b\n"`},
 	} {
-		if c.got != c.want {
-			t.Errorf("%s, want %s", c.got, c.want)
-		}
+		must.Same(t, c.want, c.got)
 	}
 }
 
@@ -69,8 +67,6 @@ func TestNumbers(t *testing.T) {
 		Percent(0.1234, 1): "12.3 %", Percent(0, 1): "0.0 %", Percent(1e-5, 2): "<0.01 %", Percent(math.NaN(), 1): "-",
 		Percent(-0.02, 0): "-2 %",
 	} {
-		if have != want {
-			t.Errorf("%q, want %q", have, want)
-		}
+		must.Same(t, want, have)
 	}
 }

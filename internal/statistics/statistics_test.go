@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"cfq/internal/must"
 )
 
 // The first four rows are the examples of Newcombe, "Two-sided confidence
@@ -59,15 +61,11 @@ func TestClopperPearsonTails(t *testing.T) {
 		c := rapid.Float64Range(0.5, 0.999).Draw(t, "confidence")
 		if k < n {
 			p := ClopperPearsonUpper(k, n, c)
-			if got := tail(n, p, 0, k); math.Abs(got-(1-c)) > 1e-7 {
-				t.Fatalf("P(X <= %d | n = %d, p = %v) = %v, want %v", k, n, p, got, 1-c)
-			}
+			must.Near(must.In(t, k), 1-c, tail(n, p, 0, k), 1e-7)
 		}
 		if k > 0 {
 			p := ClopperPearsonLower(k, n, c)
-			if got := tail(n, p, k, n); math.Abs(got-(1-c)) > 1e-7 {
-				t.Fatalf("P(X >= %d | n = %d, p = %v) = %v, want %v", k, n, p, got, 1-c)
-			}
+			must.Near(must.In(t, k), 1-c, tail(n, p, k, n), 1e-7)
 		}
 		lo, hi := Wilson(k, n, c)
 		if share := float64(k) / float64(n); lo < 0 || lo > share || hi < share || hi > 1 {
@@ -219,9 +217,7 @@ func TestHolm(t *testing.T) {
 		{"undefined ones are no tests", []float64{nan, 0.04, nan, 0.01}, []float64{nan, 0.04, nan, 0.02}},
 	} {
 		got := Holm(c.p)
-		if len(got) != len(c.p) {
-			t.Fatalf("%s: %v", c.name, got)
-		}
+		must.Same(t, len(c.p), len(got))
 		for i := range got {
 			if math.IsNaN(c.want[i]) != math.IsNaN(got[i]) || math.Abs(got[i]-c.want[i]) > 1e-15 {
 				t.Errorf("%s: %v, want %v", c.name, got, c.want)
@@ -238,9 +234,7 @@ func TestHolmIsClosed(t *testing.T) {
 		p := rapid.SliceOfN(rapid.Float64Range(0, 1), 1, 7).Draw(t, "p")
 		before := slices.Clone(p)
 		got := Holm(p)
-		if !slices.Equal(p, before) {
-			t.Fatal("the numbers given were changed")
-		}
+		must.Same(t, before, p)
 		want := make([]float64, len(p))
 		for set := 1; set < 1<<len(p); set++ {
 			size, least := 0, 1.0

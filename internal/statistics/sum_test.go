@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"cfq/internal/must"
 )
 
 func TestSum(t *testing.T) {
@@ -28,21 +30,15 @@ func TestSum(t *testing.T) {
 			p.AddProduct(y, y)
 		}
 		want, _ := exact.Float64()
-		if got := s.Value(); got != want {
-			t.Fatalf("sum %v, want %v", got, want)
-		}
+		must.Same(t, want, s.Value())
 		want, _ = products.Float64()
-		if got := p.Value(); got != want {
-			t.Fatalf("sum of squares %v, want %v", got, want)
-		}
+		must.Same(t, want, p.Value())
 		rand.Shuffle(len(xs), func(i, j int) { xs[i], xs[j] = xs[j], xs[i] })
 		var again Sum
 		for _, x := range xs {
 			again.Add(x)
 		}
-		if again.Value() != s.Value() {
-			t.Fatalf("in another order %v, not %v", again.Value(), s.Value())
-		}
+		must.Same(t, s.Value(), again.Value())
 	})
 }
 

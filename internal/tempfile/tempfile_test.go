@@ -39,9 +39,7 @@ func TestNewFolder(t *testing.T) {
 	}
 	own, remove, err := NewFolder()
 	must.Do(t, err)
-	if n := begun(); n != 1 {
-		t.Errorf("%d folders of a running process, want 1", n)
-	}
+	must.Same(t, 1, begun())
 	must.Do(t, run.Process.Kill())
 	_ = run.Wait()
 	RemoveAbandoned(os.TempDir())
@@ -81,12 +79,8 @@ func TestAtOnce(t *testing.T) {
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		t.Error(err)
-	}
-	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) != 8*50 {
-		t.Errorf("%d files: %v", len(left), err)
-	}
+	must.Do(t, g.Wait())
+	must.Same(t, 8*50, len(must.Get(os.ReadDir(os.TempDir()))(t)))
 }
 
 func TestPlaceFails(t *testing.T) {
@@ -94,12 +88,8 @@ func TestPlaceFails(t *testing.T) {
 	to := filepath.Join(dir, "folder")
 	must.Do(t, os.Mkdir(to, 0o700))
 	f := must.Get(New(dir))(t)
-	if err := Place(f, to); err == nil {
-		t.Fatal("a folder was replaced")
-	}
-	if err := Remove(f); err != nil {
-		t.Error(err)
-	}
+	must.Fail(t, Place(f, to), "")
+	must.Do(t, Remove(f))
 	if _, err := os.Stat(f.Name()); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}

@@ -100,10 +100,8 @@ func audit(t *testing.T, dir string, lines [][]string, vd, rvd eval.Rate) {
 			x = append(x, changed(t, line[at], changed(t, line[inputs], nil))...)
 			den++
 		}
-		margins, err := m.Margins(t.Context(), x)
-		if err != nil || len(margins) != den {
-			t.Fatalf("%d margins of %d points, %v", len(margins), den, err)
-		}
+		margins := must.Get(m.Margins(t.Context(), x))(t)
+		must.Same(t, den, len(margins))
 		for _, v := range margins {
 			if !(v > 0) {
 				num++

@@ -88,27 +88,91 @@ func TestHeads(t *testing.T) {
 				{"recourse", file}, {"eval", file, file}, {"quantize", file, "-o", "x.onnx"},
 			} {
 				out := call(2, append(args, "-d", test, "-t", task)...)
-				if !strings.Contains(out, "target: {output: probabilities, threshold: 0.5}") {
-					t.Errorf("%s: %s", args[0], out)
-				}
+				must.Has(must.In(t, args[0]), out, "target: {output: probabilities, threshold: 0.5}")
 			}
 			continue
 		}
-		if !strings.Contains(shown, "holds probabilities") {
-			t.Errorf("%s: %s", name, shown)
-		}
+		must.Has(must.In(t, name), shown, "holds probabilities")
 		quantize(file, name+".q.onnx")
-		if got := call(0, "inspect", name+".q.onnx"); !strings.Contains(got, "holds probabilities") {
-			t.Errorf("%s, quantized: %s", name, got)
-		}
+		must.Has(t, call(0, "inspect", name+".q.onnx"), "holds probabilities")
 		for _, pair := range [][2]string{{file, "q.onnx"}, {original, name + ".q.onnx"}} {
 			a, b := counts(pair[0], pair[1])
 			if a.Num != vd.Num || a.Den != vd.Den || b.Num != rvd.Num || b.Den != rvd.Den {
 				t.Errorf("%s: %v has VD %+v and RVD %+v, the logits have %+v and %+v", name, pair, a, b, vd, rvd)
 			}
 		}
-		if got := recourse(file); got != found {
-			t.Errorf("%s: recourse says\n%swant\n%s", name, got, found)
+		must.Same(must.In(t, name), found, recourse(file))
+	}
+}
+
+func TestRefused(t *testing.T) {
+	w := newWorkdir(t)
+	rows := graph.Shape{{Size: -1, Param: "N"}, {Size: 14}}
+	forest := &graph.Model{
+		IRVersion: 8, Opsets: []graph.Opset{{Version: 17}, {Domain: "ai.onnx.ml", Version: 1}},
+		Graph: &graph.Graph{
+			Name: "forest", Inputs: []graph.Value{{Name: "x", DType: graph.Float, Shape: rows}},
+			Outputs: []graph.Value{{Name: "p", DType: graph.Float}},
+			Nodes: []*graph.Node{{
+				Op: "TreeEnsembleClassifier", Domain: "ai.onnx.ml", Name: "trees", Inputs: []string{"x"},
+				Outputs: []string{"", "p"},
+			}},
+		},
+	}
+	w.model("forest.onnx", forest)
+	data, task := loans("test.csv"), loans("task.yaml")
+	for _, c := range []struct {
+		code int
+		args []string
+	}{
+		{0, []string{"inspect", "forest.onnx"}},
+		{2, []string{"task", "init", "-d", data, "forest.onnx", "-o", "t.yaml"}},
+		{2, []string{"task", "check", task, "-d", data, "forest.onnx"}},
+		{2, []string{"quantize", "forest.onnx", "-d", data, "-t", task, "-o", "q.onnx"}},
+		{2, []string{"recourse", "forest.onnx", "-d", data, "-t", task}},
+	} {
+		out := w.call(c.code, c.args...)
+		told := 0
+		for line := range strings.Lines(out) {
+			if strings.Contains(line, `it is an ensemble of decision trees (TreeEnsembleClassifier node "trees"), which this `+
+				"method cannot quantize: ") && strings.Contains(line, "; instead, train a network") {
+				told++
+			}
+		}
+		if told != 1 {
+			t.Errorf("%s: told %d times\n%s", c.args, told, out)
+		}
+	}
+}
+
+// TestNothingToSave: of a logistic regression, quantize says that its few weights are no reason for another file; of
+// one behind a dropout layer that still trains, what to export instead.
+func TestNothingToSave(t *testing.T) {
+	w := newWorkdir(t)
+	for name, c := range map[string]struct {
+		training bool
+		want     []string
+	}{
+		"linear.onnx":  {false, []string{"of which 20 weights take 80", "cfq: hint: serve the float file"}},
+		"dropout.onnx": {true, []string{"; export the network for inference", "cfq: hint: export what the message says"}},
+	} {
+		b := graph.NewBuilder(&graph.Graph{Name: "g"}, "")
+		b.G.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 20}}}}
+		weights := make([]float32, 20)
+		for i := range weights {
+			weights[i] = 0.1 * float32(i%5) * float32(1-i%2*2)
+		}
+		v := "x"
+		if c.training {
+			yes := b.Const(graph.FromFloats("yes", []float32{1}))
+			v = b.Op("Dropout", []string{v, "", b.Op("Cast", []string{yes}, graph.IntAttr("to", int64(graph.Bool)))})
+		}
+		z := b.Op("Gemm", []string{v, b.Const(graph.FromFloats("w", weights, 20, 1))})
+		b.G.Outputs = []graph.Value{{Name: z, DType: graph.Float}}
+		w.model(name, &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: b.G})
+		out := w.call(2, "quantize", name, "-d", loans("test.csv"), "-t", loans("task.yaml"), "-o", "q.onnx")
+		for _, want := range c.want {
+			must.Has(t, out, want)
 		}
 	}
 }

@@ -120,9 +120,7 @@ func TestLatent(t *testing.T) {
 	if strings.Contains(said, "found               0") || !strings.Contains(said, "latent.0") {
 		t.Error(said)
 	}
-	if text := w.read("p.csv"); !strings.Contains(text, ",latent.0,latent.1\n") {
-		t.Errorf("%.2000s", text)
-	}
+	must.Has(t, w.read("p.csv"), ",latent.0,latent.1\n")
 	w.tells(0, "(100.0 %)", with("recourse", "model.onnx", "--rows", "rows.json", "--promises", "p.csv")...)
 	for limit, detail := range map[string]string{
 		"radius: 0.01": "latent.radius: the action costs ", "pixels: 0.1": "latent.pixels: the image is ",
@@ -141,15 +139,11 @@ func TestLatent(t *testing.T) {
 	}
 	call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--promises", "p.csv", "--report",
 		"html:r.html")...)
-	if strings.Count(w.read("r.html"), `alt="after the original&#39;s recourse: margin`) != 8 {
-		t.Error("the page does not show eight people's images")
-	}
+	must.Same(t, 8, strings.Count(w.read("r.html"), `alt="after the original&#39;s recourse: margin`))
 	said = call(2, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--stress", "noise:0.1")...)
 	shifts := call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--stress", "shifts")...)
 	for _, text := range []string{said, shifts} {
-		if !strings.Contains(strings.Join(strings.Fields(text), " "), "people with noise in their codes would be judged") {
-			t.Error(text)
-		}
+		must.Has(t, strings.Join(strings.Fields(text), " "), "people with noise in their codes would be judged")
 	}
 	call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--records", "records/")...)
 	call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--records", "records/", "--resume")...)
@@ -243,9 +237,7 @@ func TestLatentMistakes(t *testing.T) {
 	} {
 		w.put("task.yaml", []byte(latentTask+key+"\n"))
 		out := w.call(2, "recourse", "model.onnx", "-t", "task.yaml", "-d", "images-idx3-ubyte")
-		if !strings.Contains(out, want) {
-			t.Errorf("%s: want %q\n%s", key, want, out)
-		}
+		must.Has(must.In(t, key), out, want)
 	}
 	// Codes smaller than their grid, and images in other units.
 	w.put("task.yaml", []byte(latentTask+"size: 2}\n"))

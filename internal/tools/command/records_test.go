@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -146,9 +147,7 @@ func TestResume(t *testing.T) {
 	report := func(name string, flags ...string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if _, err := evaluating(t, quantized, data, append(flags, "--report", "json:"+path)...).Output(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(evaluating(t, quantized, data, append(flags, "--report", "json:"+path)...).Output())(t)
 		return path
 	}
 	want := report("whole.json", "--records", filepath.Join(dir, "whole")+"/")
@@ -162,9 +161,7 @@ func TestResume(t *testing.T) {
 		if left := temporary(t, folder); how == syscall.SIGINT && len(left) > 0 {
 			t.Errorf("%v left %v", how, left)
 		}
-		if d := differ(t, want, report(how.String()+".json", "--records", folder, "--resume")); d != "" {
-			t.Errorf("%v: %s", how, d)
-		}
+		must.Same(t, "", differ(t, want, report(how.String()+".json", "--records", folder, "--resume")))
 		after := parts(t, folder)
 		if len(after) != 5 || after["rows.parquet"] == nil || len(temporary(t, folder)) > 0 {
 			t.Errorf("%v: %v, %v", how, after, temporary(t, folder))
@@ -300,4 +297,46 @@ func raises(b *testing.B, data, path string) {
 		fmt.Fprintf(&out, "%d,%s\n", i, strings.Join(fields, ","))
 	}
 	must.Do(b, os.WriteFile(path, []byte(out.String()), 0o600))
+}
+
+var written struct { //nolint:gochecknoglobals // the reports take as long as many tests
+	sync.Once
+	files map[string]string
+}
+
+// reports quantizes the loan example well and badly, and has every report written, with all that they can hold. It
+// returns a folder with them: eval.json, gate.json, compare.json and the same as .html.
+func reports(t *testing.T) *workdir {
+	t.Helper()
+	w := newWorkdir(t)
+	written.Do(func() {
+		w.writeReports()
+		written.files = map[string]string{}
+		for _, f := range must.Get(os.ReadDir(w.dir))(t) {
+			written.files[f.Name()] = w.read(f.Name())
+		}
+	})
+	for name, text := range written.files {
+		w.put(name, []byte(text))
+	}
+	return w
+}
+
+func (w *workdir) writeReports() {
+	for _, f := range []string{"model.onnx", "train.csv", "test.csv", "task.yaml"} {
+		w.put(f, must.Get(os.ReadFile(loans(f)))(w))
+	}
+	w.call(0, "quantize", "model.onnx", "-d", "train.csv", "-t", "task.yaml", "-o", "good.onnx", "-q")
+	w.call(0, "quantize", "model.onnx", "-d", "train.csv", "-t", "task.yaml", "-o", "bad.onnx", "-q", "--method", "ptq")
+	people := []string{"-d", "test.csv", "-t", "task.yaml", "-q", "--margins", "0.1", "--sample", "150"}
+	w.call(0, slices.Concat([]string{"eval", "model.onnx", "bad.onnx"}, people, []string{
+		"--by", "sex", "--stress", "tightness", "--certify", "0.01", "--latency",
+		"--records", "eval.parquet", "--report", "json:eval.json", "--report", "html:eval.html",
+	})...)
+	w.call(0, slices.Concat([]string{"eval", "model.onnx", "bad.onnx"}, people, []string{"--records", "eval.csv"})...)
+	w.call(1, "gate", "model.onnx", "bad.onnx", "-d", "test.csv", "-t", "task.yaml", "-q", "--max-vd", "0.02",
+		"--check", "vd[sex]<=0.05", "--report", "json:gate.json", "--report", "html:gate.html")
+	w.call(0, slices.Concat([]string{"compare", "model.onnx", "bad=bad.onnx", "good=good.onnx"}, people, []string{
+		"--report", "json:compare.json", "--report", "html:compare.html",
+	})...)
 }

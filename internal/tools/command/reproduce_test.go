@@ -109,9 +109,7 @@ func TestReproduce(t *testing.T) {
 		}
 		note(made())
 	}
-	if n := len(made()); n != 2*(1+4+4) {
-		t.Errorf("%d files were made, want networks, quantized models and reports of 2 seeds and 4 rows", n)
-	}
+	must.Same(t, 2*(1+4+4), len(made()))
 	var results []struct {
 		Metric, Against string
 		Networks        int
@@ -132,10 +130,6 @@ func TestReproduce(t *testing.T) {
 	if accuracies != 4 || claims != 4 {
 		t.Errorf("%d accuracies and %d claims, want 4 and 4: %+v", accuracies, claims, results)
 	}
-	if table := w.read("out/results.csv"); strings.Count(table, "\ncomponents,adult,") != len(results) {
-		t.Error(table)
-	}
-	if page := w.read("out/report.html"); strings.Count(page, "\n<tr><td>Adult</td>") != 4 {
-		t.Error(page)
-	}
+	must.Same(t, len(results), strings.Count(w.read("out/results.csv"), "\ncomponents,adult,"))
+	must.Same(t, 4, strings.Count(w.read("out/report.html"), "\n<tr><td>Adult</td>"))
 }

@@ -39,13 +39,9 @@ func TestReportsKeepToTheirSchemas(t *testing.T) {
 	report, compare := schema(t, "report.schema.json"), schema(t, "compare.schema.json")
 	good := must.Get(os.ReadFile(filepath.Join(dir, "gate.json")))(t)
 	for _, name := range []string{"eval", "gate", "issued", "onesided"} {
-		if err := report.Validate(decoded(t, must.Get(os.ReadFile(filepath.Join(dir, name+".json")))(t))); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Do(must.In(t, name), report.Validate(decoded(t, must.Get(os.ReadFile(filepath.Join(dir, name+".json")))(t))))
 	}
-	if err := compare.Validate(decoded(t, must.Get(os.ReadFile(filepath.Join(dir, "compare.json")))(t))); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, compare.Validate(decoded(t, must.Get(os.ReadFile(filepath.Join(dir, "compare.json")))(t))))
 	// The golden reports: of few people, and of none.
 	files, err := filepath.Glob(filepath.Join(root, "eval", "report", "testdata", "*.txtar"))
 	if err != nil || len(files) == 0 {
@@ -59,9 +55,7 @@ func TestReportsKeepToTheirSchemas(t *testing.T) {
 				continue
 			}
 			checked++
-			if err := report.Validate(decoded(t, part.Data)); err != nil {
-				t.Errorf("%s: %v", file, err)
-			}
+			must.Do(must.In(t, file), report.Validate(decoded(t, part.Data)))
 		}
 	}
 	if checked < 2 {

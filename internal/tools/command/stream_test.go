@@ -50,9 +50,7 @@ func TestStreamPartition(t *testing.T) {
 		return strings.NewReader(header + "\n" + strings.Join(rows, "\n") + "\n")
 	}
 	whole := answers(t, all(rows), "--stream", "--keep", "id")
-	if len(whole) != len(rows)+1 {
-		t.Fatalf("%d lines for %d rows", len(whole), len(rows))
-	}
+	must.Same(t, len(rows)+1, len(whole))
 
 	dir := t.TempDir()
 	file := streaming(t, "-d", loans("test.csv"), "-o", filepath.Join(dir, "promises.csv"), "-q")
@@ -71,18 +69,14 @@ func TestStreamPartition(t *testing.T) {
 	for _, i := range order {
 		mixed, want = append(mixed, rows[i]), append(want, whole[i+1])
 	}
-	if got := answers(t, all(mixed), "--stream", "--keep", "id", "--workers", "3"); !slices.Equal(got[1:], want) {
-		t.Error("rows in another order have other answers")
-	}
+	must.Same(t, want, answers(t, all(mixed), "--stream", "--keep", "id", "--workers", "3")[1:])
 
 	var parts []string
 	for part := range slices.Chunk(rows, 300) {
 		parts = append(parts, answers(t, strings.NewReader(strings.Join(part, "\n")), "--stream", "--keep", "id", "--columns",
 			header)...)
 	}
-	if !slices.Equal(parts, whole[1:]) {
-		t.Error("parts have other answers than the whole")
-	}
+	must.Same(t, whole[1:], parts)
 
 	r, w := io.Pipe()
 	go func() {
@@ -93,9 +87,7 @@ func TestStreamPartition(t *testing.T) {
 			time.Sleep(150 * time.Millisecond)
 		}
 	}()
-	if got := answers(t, r, "--stream", "--keep", "id"); !slices.Equal(got, whole[:61]) {
-		t.Error("rows that come slowly have other answers")
-	}
+	must.Same(t, whole[:61], answers(t, r, "--stream", "--keep", "id"))
 }
 
 func TestStreamAnswers(t *testing.T) {
@@ -129,9 +121,7 @@ func TestStreamAnswers(t *testing.T) {
 		expect(fmt.Sprintf("%d,", i))
 	}
 	in.Close()
-	if err := c.Wait(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, c.Wait())
 }
 
 func TestStreamInterrupted(t *testing.T) {
@@ -166,21 +156,15 @@ func TestStreamInterrupted(t *testing.T) {
 		t.Errorf("%v, %q", err, messages.String())
 	}
 	lines := strings.Split(string(got), "\n")
-	if lines[len(lines)-1] != "" {
-		t.Errorf("the last row is not whole: %q", lines[len(lines)-1])
-	}
+	must.Same(t, "", lines[len(lines)-1])
 	for _, line := range lines[:len(lines)-1] {
-		if strings.Count(line, ",") != strings.Count(lines[0], ",") {
-			t.Fatalf("not a whole row: %q", line)
-		}
+		must.Same(t, strings.Count(lines[0], ","), strings.Count(line, ","))
 	}
 }
 
 func TestStreamWaits(t *testing.T) {
 	c := streaming(t, "--stream")
-	if _, err := c.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.StdinPipe())(t)
 	c.Stderr = nil
 	must.Do(t, c.Start())
 	stop := time.AfterFunc(20*time.Second, func() { _ = c.Process.Kill() })

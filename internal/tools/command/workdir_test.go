@@ -73,9 +73,7 @@ func (w *workdir) call(want int, args ...string) string {
 // tells runs a command that must end with an exit code and say something.
 func (w *workdir) tells(code int, what string, args ...string) {
 	w.Helper()
-	if out := w.call(code, args...); !strings.Contains(out, what) {
-		w.Errorf("cfq %s: nothing says %q\n%s", strings.Join(args, " "), what, out)
-	}
+	must.Has(w, w.call(code, args...), what)
 }
 
 func (w *workdir) result(into any, args ...string) int {

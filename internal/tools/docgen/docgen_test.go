@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/quant"
 )
 
@@ -16,9 +17,7 @@ func TestWriteThenCheck(t *testing.T) {
 	text := "# One\n\n\n"
 	list := []page{{"one.md", "a test", func() (string, error) { return text, nil }}}
 	var out, errs bytes.Buffer
-	if code := run([]string{"-o", dir, "-check"}, list, &out, &errs); code != 1 {
-		t.Errorf("a missing page: exit code %d", code)
-	}
+	must.Same(t, 1, run([]string{"-o", dir, "-check"}, list, &out, &errs))
 	if code := run([]string{"-o", dir}, list, &out, &errs); code != 0 {
 		t.Fatal(errs.String())
 	}
@@ -57,9 +56,7 @@ func TestSection(t *testing.T) {
 		},
 		{"# T\n", ""}, // no marks
 	} {
-		if err := os.WriteFile(path, []byte(c.before), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(c.before), 0o600))
 		code := run([]string{"-o", dir}, list, &out, &errs)
 		got, err := os.ReadFile(path)
 		if err != nil || (code == 0) != (c.want != "") || code == 0 && string(got) != c.want {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/internal/must"
 	"cfq/onnxio/ort"
 )
 
@@ -36,9 +37,7 @@ func TestUnpack(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "cache")
 			path := filepath.Join(dir, "lib.so")
 			in, err := os.Open(tarball)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			defer in.Close()
 			err = install(in, c.release, path)
 			got, _ := os.ReadFile(path)
@@ -49,12 +48,8 @@ func TestUnpack(t *testing.T) {
 				}
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error %v does not say %q", err, c.want)
-			}
-			if len(left) != 0 {
-				t.Errorf("left behind: %v", left)
-			}
+			must.Fail(t, err, c.want)
+			must.Same(t, 0, len(left))
 		})
 	}
 }
@@ -62,9 +57,7 @@ func TestUnpack(t *testing.T) {
 func TestFetchLeavesGivenLibraryAlone(t *testing.T) {
 	t.Setenv(ort.LibEnv, "/some/libonnxruntime.so")
 	t.Setenv(ort.CacheEnv, t.TempDir())
-	if err := fetch("no such tarball"); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, fetch("no such tarball"))
 }
 
 func TestFetchReplacesDamagedLibraryOnlyByAGoodOne(t *testing.T) {
@@ -74,20 +67,11 @@ func TestFetchReplacesDamagedLibraryOnlyByAGoodOne(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	path, err := ort.CachePath()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("damaged"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := must.Get(ort.CachePath())(t)
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, []byte("damaged"), 0o600))
 	tarball := makeTarball(t, map[string][]byte{release.Member: []byte("forged")})
-	if err := fetch(tarball); err == nil || !strings.Contains(err.Error(), "not the library that is pinned") {
-		t.Errorf("a forged library gave %v", err)
-	}
+	must.Fail(t, fetch(tarball), "not the library that is pinned")
 	if got, _ := os.ReadFile(path); string(got) != "damaged" {
 		t.Errorf("the library was replaced by %q", got)
 	}
@@ -99,22 +83,12 @@ func makeTarball(t *testing.T, files map[string][]byte) string {
 	z := gzip.NewWriter(&buf)
 	w := tar.NewWriter(z)
 	for name, data := range files {
-		if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(data)), Mode: 0o644}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write(data); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.WriteHeader(&tar.Header{Name: name, Size: int64(len(data)), Mode: 0o644}))
+		must.Get(w.Write(data))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
+	must.Do(t, z.Close())
 	path := filepath.Join(t.TempDir(), "package.tgz")
-	if err := os.WriteFile(path, buf.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, buf.Bytes(), 0o600))
 	return path
 }

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"cfq/internal/must"
 )
 
 // TestInstall runs install.sh on releases that are whole, damaged, of another platform and of a program that does not
@@ -38,9 +40,7 @@ func TestInstall(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	damaged := folderOf(t, "cfq-v3-"+own, "echo v3")
-	if err := os.WriteFile(filepath.Join(damaged, "cfq-v3-"+own+".tar.gz"), []byte("other"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(damaged, "cfq-v3-"+own+".tar.gz"), []byte("other"), 0o600))
 	for want, releases := range map[string]string{
 		"has not the hash":     damaged,
 		"no archive for":       folderOf(t, "cfq-v3-plan9-amd64", "echo v3"),
@@ -52,37 +52,26 @@ func TestInstall(t *testing.T) {
 			t.Errorf("want %q: %v, %s, %s is installed", want, err, out, version())
 		}
 	}
-	left, err := os.ReadDir(filepath.Dir(dir))
-	if err != nil || len(left) != 1 {
-		t.Errorf("%v is left: %v", left, err)
-	}
+	left := must.Get(os.ReadDir(filepath.Dir(dir)))(t)
+	must.Same(t, 1, len(left))
 }
 
 // folderOf is a folder with an archive of a program that is a script, and with sums that list others, too.
 func folderOf(t *testing.T, name, script string, others ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 	program := []byte("#!/bin/sh\n" + script + "\n")
-	if err := os.WriteFile(filepath.Join(dir, name, "cfq"), program, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, name, "cfq"), program, 0o700))
 	archive := filepath.Join(dir, name+".tar.gz")
 	if out, err := exec.Command("tar", "-C", dir, "-czf", archive, name).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	data, err := os.ReadFile(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(archive))(t)
 	sums := fmt.Sprintf("%x  %s.tar.gz\n", sha256.Sum256(data), name)
 	for _, other := range others {
 		sums += fmt.Sprintf("%x  %s.tar.gz\n", sha256.Sum256(nil), other)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(sums), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(sums), 0o600))
 	return dir
 }
