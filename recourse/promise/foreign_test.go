@@ -258,7 +258,9 @@ func TestJudge(t *testing.T) {
 	if actions, _ = f.Actions(verdicts); actions[0].Cost != verdicts[1].Cost || actions[1].Margin >= 0 {
 		t.Errorf("%+v", actions[:2])
 	}
-	if d := f.Difference(verdicts); !math.IsNaN(d) {
+	var sum Tally
+	sum.Add(f, verdicts)
+	if d := sum.Difference(); !math.IsNaN(d) {
 		t.Errorf("a file that claims nothing differs by %v", d)
 	}
 	// What holds for one person alone is what their promises are held against and priced by.

@@ -189,7 +189,9 @@ func TestSolvedPromisesComeBack(t *testing.T) {
 					t.Errorf("person %d: verdict %+v of %+v: %v", q.Person, v, a, v.Broken)
 				}
 			}
-			if d := f.Difference(verdicts); d > 1e-6*size {
+			var sum Tally
+			sum.Add(f, verdicts)
+			if d := sum.Difference(); d > 1e-6*size {
 				t.Errorf("claims differ by %v, of margins up to %v", d, size)
 			}
 		})

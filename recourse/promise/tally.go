@@ -73,10 +73,3 @@ func (t *Tally) Broken() []Count {
 	})
 	return counts
 }
-
-// Difference is that of the verdicts on all promises of f, see Tally.
-func (f *File) Difference(verdicts []Verdict) float64 {
-	var t Tally
-	t.Add(f, verdicts)
-	return t.Difference()
-}
