@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -411,23 +410,10 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 
 func (d *evaluation) madeOf(run *records.Run, paths []string) error {
 	own := d.madeWith(&run.Settings, &task.People{})
-	encoder, decoder, _ := strings.Cut(run.Coder, " ")
-	ownEncoder, ownDecoder, _ := strings.Cut(own.Coder, " ")
-	for _, x := range []struct{ what, theirs, ours string }{
-		{"original", run.Full, own.Full},
-		{"quantized model", run.Quantized, own.Quantized},
-		{"task file", run.Task, own.Task},
-		{"encoder", encoder, ownEncoder},
-		{"decoder", decoder, ownDecoder},
-		{"overrides file", run.Overrides, own.Overrides},
-		{"version of cfq", run.Tool, own.Tool},
-	} {
-		if x.theirs != x.ours {
-			return cli.Wrap(fmt.Errorf("records in %s: they were made with another %s, %.24s, than the one at hand, %.24s",
-				message.List(paths, 3), x.what, cmp.Or(x.theirs, "none"), cmp.Or(x.ours, "none")),
-				"give the files and the version of cfq that the records were made with, or make the records "+
-					"anew")
-		}
+	own.Attributes, own.Columns = run.Attributes, run.Columns
+	if x := run.Differs(&own); x != "" {
+		return cli.Usagef("give the files and the version of cfq that the records were made with, or make the records anew",
+			"records in %s: they were not made with the files and the version at hand: %s", message.List(paths, 3), x)
 	}
 	return nil
 }

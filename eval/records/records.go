@@ -53,13 +53,16 @@ func (r Run) text() (string, error) {
 
 // Differs says in what two runs differ; "" in nothing.
 func (r *Run) Differs(o *Run) string {
+	encoder, decoder, _ := strings.Cut(r.Coder, " ")
+	otherEncoder, otherDecoder, _ := strings.Cut(o.Coder, " ")
 	for _, x := range []struct{ what, one, other string }{
 		{"version of cfq", r.Tool, o.Tool},
 		{"original", short(r.Full), short(o.Full)},
 		{"quantized model", short(r.Quantized), short(o.Quantized)},
 		{"task file", short(r.Task), short(o.Task)},
 		{"overrides file", short(r.Overrides), short(o.Overrides)},
-		{"encoder and decoder", r.Coder, o.Coder},
+		{"encoder", short(encoder), short(otherEncoder)},
+		{"decoder", short(decoder), short(otherDecoder)},
 		{"groups", listed(r.Attributes), listed(o.Attributes)},
 		{"columns of the data", listed(r.Columns), listed(o.Columns)},
 	} {

@@ -159,7 +159,7 @@ func TestLatent(t *testing.T) {
 	gemms(t, filepath.Join(dir, "decoder.onnx"), []int{2, side * side}, false, func(_, in, out int) float32 {
 		return []float32{1, 0.5 * float32(out%2)}[in]
 	}, func(int, int) float32 { return 0 })
-	w.tells(2, "they were made with another decoder, ", sums[:len(sums)-2]...)
+	w.tells(2, "version at hand: decoder: ", sums[:len(sums)-2]...)
 	// A decoder that makes all images brighter has some people approved without any action.
 	target := func() (held, own int) {
 		var r struct {
