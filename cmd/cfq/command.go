@@ -123,10 +123,14 @@ func (e *env) common() *pflag.FlagSet {
 func (e *env) changed(flag string) bool { return e.flags.Changed(flag) }
 func (e *env) given(flag string) bool   { return cli.Given(e.flags, flag) }
 
-// conflict is an error when the command line has one of the flags, which text calls FLAG.
-func (e *env) conflict(text string, flags ...string) error {
+// conflict is an error when the command line has one of the flags, which text calls FLAG, and they are of no use.
+func (e *env) conflict(useless bool, text string, flags ...string) error {
+	return refuseFlags(func(flag string) bool { return useless && e.changed(flag) }, text, flags...)
+}
+
+func refuseFlags(has func(flag string) bool, text string, flags ...string) error {
 	for _, flag := range flags {
-		if e.changed(flag) {
+		if has(flag) {
 			return cli.Usagef(cli.HintConflict, "%s", strings.ReplaceAll(text, "FLAG", "--"+flag))
 		}
 	}

@@ -257,13 +257,17 @@ func readSelection(spec string) (o task.ReadOptions, err error) {
 	if spec == "" {
 		return o, nil
 	}
-	rows, err := readRows(strings.TrimPrefix(spec, "!"))
-	if strings.HasPrefix(spec, "!") {
+	path, others := strings.CutPrefix(spec, "!")
+	if err := cli.Input("row file", path); err != nil {
+		return o, err
+	}
+	rows, err := task.LoadRows(path)
+	if others {
 		o.Except = rows
 	} else {
 		o.Only = rows
 	}
-	return o, err
+	return o, cli.WithCode(err, cli.Unusable)
 }
 
 func dataError(err error) error {
@@ -289,14 +293,6 @@ func warnRows(e *env, path string, p *task.People) {
 
 const rowsHelp = "use only the data rows listed in a JSON `file` (0-based: an array, or an object with one array); " +
 	"!file uses all others"
-
-func readRows(path string) ([]int, error) {
-	if err := cli.Input("row file", path); err != nil {
-		return nil, err
-	}
-	rows, err := task.LoadRows(path)
-	return rows, cli.WithCode(err, cli.Unusable)
-}
 
 func madeFrom(files map[string]string) (_ map[string]string, err error) {
 	r := map[string]string{"cfq": release()}

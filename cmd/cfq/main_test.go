@@ -69,9 +69,9 @@ func TestReadRows(t *testing.T) {
 	} {
 		path := filepath.Join(dir, "rows.json")
 		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
-		got, err := readRows(path)
-		if (want == nil) != (err != nil) || !slices.Equal(got, want) {
-			t.Errorf("%s: %v, %v; want %v", text, got, err, want)
+		got, err := readSelection(path)
+		if (want == nil) != (err != nil) || !slices.Equal(got.Only, want) {
+			t.Errorf("%s: %v, %v; want %v", text, got.Only, err, want)
 		}
 		if err != nil && cli.Code(err) != cli.Unusable {
 			t.Errorf("%s: code %d", text, cli.Code(err))

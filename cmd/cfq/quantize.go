@@ -236,22 +236,18 @@ func (f *quantizeFlags) checkUse(e *env) (err error) {
 		return err
 	}
 	f.r.Write.AllowLarger = f.allowLarger
-	if !f.r.LooksAtRecourse() {
-		err = e.conflict(fmt.Sprintf("FLAG: the method %s does not look at recourse; cf-ptq does", f.r.Method),
-			"promises", "overrides")
-	}
-	if f.r.Train == nil {
-		err = cmp.Or(err, e.conflict("FLAG: without an objective nothing is trained; --method cfq-qat trains", "log",
-			"checkpoint"))
-	}
-	if err != nil || f.r.Target == nil {
-		return err
-	}
-	if f.checkpoint != "" {
-		return cli.Usagef(cli.HintConflict,
+	if f.r.Target != nil && f.checkpoint != "" {
+		err = cli.Usagef(cli.HintConflict,
 			"--checkpoint: a search for a target trains several times, and a checkpoint is of one training")
 	}
-	return e.conflict("FLAG: with --target-vd the budget is what is looked for", "budget")
+	return cmp.Or(
+		e.conflict(!f.r.LooksAtRecourse(), fmt.Sprintf("FLAG: the method %s does not look at recourse; cf-ptq does",
+			f.r.Method), "promises", "overrides"),
+		e.conflict(f.r.Train == nil, "FLAG: without an objective nothing is trained; --method cfq-qat trains", "log",
+			"checkpoint"),
+		err,
+		e.conflict(f.r.Target != nil, "FLAG: with --target-vd the budget is what is looked for", "budget"),
+	)
 }
 
 // planRows is how many rows of data the model of a plan is verified on.
@@ -455,7 +451,8 @@ func writeSummary(out io.Writer, r *ptq.Result) {
 	say("%d bytes (float %d, %.1fx smaller); %.2f stored bits per weight",
 		r.Bytes, r.FloatBytes, float64(r.FloatBytes)/float64(r.Bytes), r.Stored)
 	if r.Metadata > 0 {
-		say("%d bytes of the exporter's metadata and doc strings are left out; --keep-metadata keeps them", r.Metadata)
+		say("%d bytes of the exporter's metadata and doc strings are left out; --set write.keep-metadata=true keeps them",
+			r.Metadata)
 	}
 	if len(r.Equalized) > 0 {
 		say("cross-layer equalization: %s", strings.Join(r.Equalized, ", "))
@@ -518,27 +515,27 @@ func rowsUsed(used, all int) string {
 }
 
 func layerTable(r *ptq.Result) *message.Grid {
-	widths := map[int]bool{}
-	mixed, scored := false, false
-	for _, l := range r.Layers {
-		mixed, scored = mixed || len(l.Rows) > 0, scored || l.Score != 0
-		for w := range l.Rows {
+	kernels := map[string]string{}
+	for _, l := range r.Verified.Layers {
+		kernels[l.Node] = l.Kernel
+	}
+	mixed := slices.ContainsFunc(r.Layers, func(l ptq.Layer) bool { return len(l.Rows) > 0 })
+	scored := slices.ContainsFunc(r.Layers, func(l ptq.Layer) bool { return l.Score != 0 }) // a plan has no scores
+	rows, widths := make([]map[int]int, len(r.Layers)), map[int]bool{}
+	for i, l := range r.Layers {
+		if rows[i] = l.Rows; mixed && l.Float == "" && len(l.Rows) == 0 {
+			rows[i] = map[int]int{int(l.Bits): l.Channels} // rows differ in width only where each has a scale of its own
+		}
+		for w := range rows[i] {
 			widths[w] = true
 		}
-		if l.Float == "" && len(l.Rows) == 0 {
-			widths[int(l.Bits)] = true
-		}
 	}
-	sorted := slices.Sorted(maps.Keys(widths))
-	if !mixed {
-		sorted = nil
-	}
-	head := []string{"layer", "weights", "bits"}
+	head, sorted := []string{"layer", "weights", "bits"}, slices.Sorted(maps.Keys(widths))
 	for _, w := range sorted {
 		head = append(head, fmt.Sprintf("%d-bit", w))
 	}
 	head = append(head, "scales")
-	if scored { // a plan has no scores
+	if scored {
 		head = append(head, "sensitivity")
 	}
 	t := &message.Grid{Left: map[int]bool{0: true, len(head): true}}
@@ -546,39 +543,24 @@ func layerTable(r *ptq.Result) *message.Grid {
 		t.Add("", "", "", "rows of")
 	}
 	t.Add(append(head, "kernel")...)
-	kernels := map[string]string{}
-	for _, l := range r.Verified.Layers {
-		kernels[l.Node] = l.Kernel
-	}
-	for i := range r.Layers {
-		l := &r.Layers[i]
+	for i, l := range r.Layers {
 		row := make([]string, len(head)+1)
-		row[0], row[1], row[2] = l.Node, strconv.Itoa(l.Params), "float"
-		row[len(head)] = l.Float
+		row[0], row[1], row[2], row[len(head)] = l.Node, strconv.Itoa(l.Params), "float", l.Float
 		if l.Float == "" {
 			row[2], row[3+len(sorted)], row[len(head)] = fmt.Sprintf("%g", l.Bits), strconv.Itoa(l.Channels), kernels[l.Node]
 			if len(l.Rows) > 0 {
 				row[2] = fmt.Sprintf("%.2f", l.Bits)
 			}
-			for k, w := range sorted {
-				row[3+k] = rowsOf(l, w)
-			}
 			if l.Score != 0 {
 				row[len(head)-1] = fmt.Sprintf("%.3g", l.Score)
+			}
+		}
+		for k, w := range sorted {
+			if n := rows[i][w]; n > 0 {
+				row[3+k] = strconv.Itoa(n)
 			}
 		}
 		t.Add(row...)
 	}
 	return t
-}
-
-func rowsOf(l *ptq.Layer, width int) string {
-	n := l.Rows[width]
-	if len(l.Rows) == 0 && l.Bits == float64(width) {
-		n = l.Channels // rows differ in width only where each has a scale of its own
-	}
-	if n == 0 {
-		return ""
-	}
-	return strconv.Itoa(n)
 }

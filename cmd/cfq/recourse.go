@@ -156,28 +156,15 @@ func (f *recourseFlags) run(ctx context.Context, e *env, args []string) (err err
 }
 
 func (f *recourseFlags) check(e *env, args []string) error {
-	err := f.stream.check(e.changed, args, "data", "output", "rows", "promises", "overrides", "robust", "json")
+	err := cmp.Or(
+		f.stream.check(e.changed, args, "data", "output", "rows", "promises", "overrides", "robust", "json"),
+		arguments("recourse", args, "MODEL"),
+		e.conflict(!f.exact, "FLAG belongs to --exact: give both or none", "solver", "time-limit"),
+		e.conflict(f.promises != "", "FLAG finds actions and --promises reads them: give one of the two", "exact", "robust"),
+		e.conflict(!e.changed("robust"), "FLAG is of use with --robust only", "calibration", "method", "budget"),
+	)
 	if err != nil {
 		return err
-	}
-	if err := arguments("recourse", args, "MODEL"); err != nil {
-		return err
-	}
-	if !f.exact {
-		if err := e.conflict("FLAG belongs to --exact: give both or none", "solver", "time-limit"); err != nil {
-			return err
-		}
-	}
-	if f.promises != "" {
-		err := e.conflict("FLAG finds actions and --promises reads them: give one of the two", "exact", "robust")
-		if err != nil {
-			return err
-		}
-	}
-	if !e.changed("robust") {
-		if err := e.conflict("FLAG is of use with --robust only", "calibration", "method", "budget"); err != nil {
-			return err
-		}
 	}
 	return writable(append(f.paths(args[0]), f.robust.calibration), []string{f.out}, f.overwrite)
 }

@@ -40,18 +40,11 @@ func (f *streamFlags) add(fs *pflag.FlagSet) {
 
 func (f *streamFlags) check(given func(flag string) bool, args []string, refused ...string) error {
 	if f.format == "" {
-		for _, flag := range []string{"columns", "keep"} {
-			if given(flag) {
-				return cli.Usagef(cli.HintConflict, "--%s belongs to --stream: give both or none", flag)
-			}
-		}
-		return nil
+		return refuseFlags(given, "FLAG belongs to --stream: give both or none", "columns", "keep")
 	}
-	for _, flag := range refused {
-		if given(flag) {
-			return cli.Usagef(cli.HintConflict, "--stream reads rows on stdin and writes rows to stdout: it cannot have --%s",
-				flag)
-		}
+	err := refuseFlags(given, "--stream reads rows on stdin and writes rows to stdout: it cannot have FLAG", refused...)
+	if err != nil {
+		return err
 	}
 	if n := len(args); n > 1 && slices.Contains(rowio.Formats(), rowio.Format(args[n-1])) {
 		return cli.Usagef(cli.HintValue, "--stream has its format behind an equals sign: --stream=%s", args[n-1])

@@ -114,16 +114,13 @@ func (f *taskFlags) run(ctx context.Context, e *env, args []string) error {
 		return cli.Usagef(cli.HintArguments, "unknown action %q: want init, check or show", action)
 	}
 	none := fmt.Sprintf("cfq task %s has no FLAG", action)
-	if action != "init" {
-		err := e.conflict(none, "output", "encoding", "label", "favourable", "features", "columns", "from", "overwrite")
-		if err != nil {
-			return err
-		}
-	}
-	if action != "check" {
-		if err := e.conflict(none, "scores"); err != nil {
-			return err
-		}
+	err := cmp.Or(
+		e.conflict(action != "init", none, "output", "encoding", "label", "favourable", "features", "columns", "from",
+			"overwrite"),
+		e.conflict(action != "check", none, "scores"),
+	)
+	if err != nil {
+		return err
 	}
 	switch action {
 	case "init":
@@ -197,11 +194,9 @@ func (f *taskFlags) draft(ctx context.Context, e *env, model string, rows task.R
 		}
 	}
 	if f.from != "" {
-		err := e.conflict("--from keeps what the task file says: remove FLAG", "label", "favourable", "features", "columns")
+		err := cmp.Or(taskInput(f.from), e.conflict(true, "--from keeps what the task file says: remove FLAG", "label",
+			"favourable", "features", "columns"))
 		if err != nil {
-			return nil, err
-		}
-		if err := taskInput(f.from); err != nil {
 			return nil, err
 		}
 		text, err := os.ReadFile(f.from)

@@ -158,20 +158,18 @@ func (f *trainFlags) checkObjective(e *env) (err error) {
 		return err
 	}
 	name := string(f.objective.Name)
-	if !f.objective.Ensemble {
-		err = e.conflict("FLAG: the objective "+name+" trains one network; r-consistency trains several", "members")
-	}
-	if !f.objective.Recourse {
-		err = cmp.Or(err, e.conflict("FLAG: the objective "+name+" does not look at recourse; r-margin and r-consistency do",
-			"teacher-steps"))
-	}
+	err = cmp.Or(
+		e.conflict(!f.objective.Ensemble,
+			"FLAG: the objective "+name+" trains one network; r-consistency trains several", "members"),
+		e.conflict(!f.objective.Recourse,
+			"FLAG: the objective "+name+" does not look at recourse; r-margin and r-consistency do", "teacher-steps"),
+	)
 	for _, weight := range []string{"eta", "beta", "gamma"} {
 		if e.given(weight) {
 			*f.o.Train.Named(weight) = f.weights[weight]
 		}
-		if !slices.Contains(f.objective.Weights, weight) {
-			err = cmp.Or(err, e.conflict("FLAG: the objective "+name+" has none", weight))
-		}
+		err = cmp.Or(err, e.conflict(!slices.Contains(f.objective.Weights, weight),
+			"FLAG: the objective "+name+" has none", weight))
 	}
 	return err
 }
