@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -56,7 +55,7 @@ bootstrap elsewhere. ~ marks a difference that may be chance.`,
 	}
 }
 
-func (f *compareFlags) run(ctx context.Context, e *env, args []string) (err error) {
+func (f *compareFlags) run(ctx context.Context, e *env, args []string) error {
 	if len(args) < 3 {
 		are := [...]string{"", "1 model is", "2 models are", "3 models are"}[3-len(args)]
 		return cli.Usagef(cli.HintArguments, "%s missing: the original and two quantized ones are the least", are)
@@ -65,27 +64,21 @@ func (f *compareFlags) run(ctx context.Context, e *env, args []string) (err erro
 	if err != nil {
 		return err
 	}
-	outs, err := parseReports(f.reports, report.ComparisonViews(), f.overwrite)
-	if err != nil {
-		return err
+	work := func(d *evaluation) (*report.Comparison, error) {
+		results, err := f.results(ctx, d, names)
+		if err != nil {
+			return nil, err
+		}
+		d.end()              // draws make little garbage,
+		debug.FreeOSMemory() // and the room for that of the evaluation is not needed beside theirs
+		c, err := eval.ComparePaired(names[1:], results,
+			eval.ComparisonOptions{Confidence: f.confidence, Seed: f.seed, Draws: f.draws, Workers: e.workers})
+		if err != nil {
+			return nil, err
+		}
+		return d.comparison(names, c), nil
 	}
-	d, err := f.open(ctx, e, paths, outs.paths())
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	results, err := f.results(ctx, d, names)
-	if err != nil {
-		return err
-	}
-	d.end()              // draws make little garbage,
-	debug.FreeOSMemory() // and the room for that of the evaluation is not needed beside theirs
-	c, err := eval.ComparePaired(names[1:], results,
-		eval.ComparisonOptions{Confidence: f.confidence, Seed: f.seed, Draws: f.draws, Workers: e.workers})
-	if err != nil {
-		return err
-	}
-	return outs.write(e, d.comparison(names, c), report.ComparisonViews())
+	return evaluate(ctx, e, &f.evaluationFlags, paths, report.ComparisonViews(), work)
 }
 
 func (f *compareFlags) results(

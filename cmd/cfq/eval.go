@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,15 +93,10 @@ func (f *evalFlags) addMeasured(fs *pflag.FlagSet) {
 	more(fs, "noise")
 }
 
-func (f *evalFlags) run(ctx context.Context, e *env, args []string) (err error) {
-	if err := f.stream.check(e.given, args, "data", "rows", "promises", "overrides", "sample", "by", "min-group", "stress",
-		"noise", "latency", "records", "resume", "report", "overwrite", "json", "certify"); err != nil {
-		return err
-	}
-	if err := arguments("eval", args, "FULL", "QUANTIZED"); err != nil {
-		return err
-	}
-	outs, err := parseReports(f.reports, report.EvaluationViews(), f.overwrite)
+func (f *evalFlags) run(ctx context.Context, e *env, args []string) error {
+	err := cmp.Or(f.stream.check(e.given, args, "data", "rows", "promises", "overrides", "sample", "by", "min-group",
+		"stress", "noise", "latency", "records", "resume", "report", "overwrite", "json", "certify"),
+		arguments("eval", args, "FULL", "QUANTIZED"))
 	if err != nil {
 		return err
 	}
@@ -118,35 +114,29 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) (err error) 
 	if err != nil {
 		return err
 	}
-	outputs := outs.paths()
-	if f.records != "" {
-		outputs = append(outputs, f.records)
-	}
-	d, err := f.open(ctx, e, args, outputs)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	if f.stream.format != "" {
-		return d.answerStream(ctx, &f.stream, f.marginsOf(d))
-	}
-	if d.out = kept; kept != nil {
-		kept.d = d
-	}
-	d.known.problem = d.known.read(args[1])
-	o := d.options()
-	for i := range list {
-		if err := list[i].Possible(d.task, f.promises != ""); err != nil {
-			return cli.WithCode(fmt.Errorf("--stress %w", withoutPackage(err)), cli.Unusable)
+	work := func(d *evaluation) (*report.Document, error) {
+		if f.piped {
+			return nil, d.answerStream(ctx, &f.stream, f.marginsOf(d))
 		}
-	}
-	o.Margins, o.Noise = f.marginsOf(d), f.noise
-	if e.given("certify") {
-		if err := d.certify(ctx, &o); err != nil {
-			return err
+		if d.out = kept; kept != nil {
+			kept.d = d
 		}
+		d.known.problem = d.known.read(args[1])
+		for i := range list {
+			if err := list[i].Possible(d.task, f.promises != ""); err != nil {
+				return nil, cli.WithCode(fmt.Errorf("--stress %w", withoutPackage(err)), cli.Unusable)
+			}
+		}
+		o := d.options()
+		o.Margins, o.Noise = f.marginsOf(d), f.noise
+		if e.given("certify") {
+			if err := d.certify(ctx, &o); err != nil {
+				return nil, err
+			}
+		}
+		return f.measure(ctx, d, o, list)
 	}
-	return f.tell(ctx, e, d, o, list, outs)
+	return evaluate(ctx, e, &f.evaluationFlags, args, report.EvaluationViews(), work)
 }
 
 func (f *evalFlags) marginsOf(d *evaluation) []float64 {
@@ -160,12 +150,12 @@ func (f *evalFlags) marginsOf(d *evaluation) []float64 {
 	return list
 }
 
-func (f *evalFlags) tell(
-	ctx context.Context, e *env, d *evaluation, o eval.Options, list []eval.Stress, outs outputs[report.Document],
-) (err error) {
+func (f *evalFlags) measure(
+	ctx context.Context, d *evaluation, o eval.Options, list []eval.Stress,
+) (*report.Document, error) {
 	r, err := d.measure(ctx, o, list, f.latency)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rows := d.known
 	if rows.problem != nil {
@@ -180,21 +170,20 @@ func (f *evalFlags) tell(
 			"calibrated on: what it keeps for them says little about others", known, r.Population.Read))
 	}
 	if r.SensitivityToCopies, err = r.Alternatives(d.f.groupBy()); err != nil {
-		return err
+		return nil, err
 	}
 	verified, says, err := d.encoding(false)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if verified.Name == "" && says != unverified { // what is said of another model or encoding may be a mistake
 		r.Warnings = append(r.Warnings, says)
 	}
-	doc, err := d.document(ctx, r, outs.has("html", "json", "md") || e.json)
-	if err != nil {
-		return err
+	doc, err := d.document(ctx, r)
+	if err == nil {
+		doc.EncodingRecord = verified
 	}
-	doc.EncodingRecord = verified
-	return outs.write(e, doc, report.EvaluationViews())
+	return doc, err
 }
 
 func (d *evaluation) measure(

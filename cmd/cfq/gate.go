@@ -131,11 +131,10 @@ other. The stricter verdict decides.`,
 	}
 }
 
-func (f *gateFlags) run(ctx context.Context, e *env, args []string) (err error) {
-	if err := f.settled(e); err != nil {
-		return err
-	}
-	outs, err := parseReports(f.reports, report.Views(), f.overwrite)
+func (f *gateFlags) run(ctx context.Context, e *env, args []string) error {
+	err := refuseFlags(func(flag string) bool { return len(f.tables) > 0 && e.given(flag) },
+		"FLAG has no effect on --records: it is settled when they are made; cfq eval takes it",
+		"sample", "seed", "restarts", "certify")
 	if err != nil {
 		return err
 	}
@@ -143,81 +142,73 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string) (err error) 
 	if err != nil {
 		return err
 	}
-	needs := g.Needs(f.promises != "")
-	f.settleGroups(needs.By)
-	f.confidence = needs.Confidence
-	rows := &calibratedRows{path: f.record, required: g.NeedsRecord, e: e}
-	if err := rows.read(args[1]); err != nil {
+	outputs := append(f.outputs(), f.looks.file(args[1])...)
+	if err := cli.Distinct([]string{f.file, f.previous, f.record}, outputs); err != nil {
 		return err
 	}
-	looks := f.looks.file(args[1])
-	if err := cli.Distinct([]string{f.file, f.previous, f.record}, append(outs.paths(), looks...)); err != nil {
+	var judged *gate.Report
+	work := func(d *evaluation) (*report.Document, error) {
+		doc, err := f.judge(ctx, d, g)
+		if err == nil {
+			judged = doc.Gate
+		}
+		return doc, err
+	}
+	if err := evaluate(ctx, e, &f.evaluationFlags, args, report.Views(), work); err != nil {
 		return err
 	}
-	d, err := f.open(ctx, e, args, outs.paths())
-	if err != nil {
-		return err
+	f.looks.record(e, g, judged)
+	return f.verdict(e, judged)
+}
+
+func (f *gateFlags) judge(ctx context.Context, d *evaluation, g *gate.Gate) (*report.Document, error) {
+	rows := d.known
+	rows.path, rows.required = f.record, g.NeedsRecord
+	if err := rows.read(d.paths[1]); err != nil {
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	d.known = rows
 	if err := rows.checkHeldOut(d); err != nil {
-		return err
+		return nil, err
 	}
 	if d.same {
-		return cli.Usagef("give the original first and the quantized model second", "%s and %s have the same content",
-			args[0], args[1])
+		return nil, cli.Usagef("give the original first and the quantized model second", "%s and %s have the same content",
+			d.paths[0], d.paths[1])
 	}
 	verified, encoded, err := d.encoding(g.NeedsEncoding)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	needs := g.Needs(f.promises != "")
 	if err := d.readTables(ctx, needs); err != nil {
-		return err
+		return nil, err
 	}
 	before, err := f.earlier(d)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := f.looks.check(d, g); err != nil {
-		return err
+		return nil, err
 	}
-	r, broken, err := d.measureFor(ctx, needs, e.given("certify"))
+	r, broken, err := d.measureFor(ctx, needs, d.e.given("certify"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := d.checkSources(r); err != nil {
-		return err
+		return nil, err
 	}
-	doc, err := d.document(ctx, r, outs.has("html", "json", "md") || e.json)
+	doc, err := d.document(ctx, r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	doc.Previous, doc.EncodingRecord = before, verified
 	if doc.GateFile, err = source(f.file); err == nil {
 		doc.CalibrationRecord, err = source(rows.found)
 	}
-	if err != nil {
-		return err
-	}
 	if doc.Gate = gate.Judge(g, r, f.before); broken != nil {
 		doc.Gate = gate.Refuse(g, r, broken)
 	}
 	doc.Gate.Notes = slices.Concat([]string{encoded}, doc.Gate.Notes, f.notes, f.looks.notes, rows.notes)
-	if err := outs.write(e, doc, report.Views()); err != nil {
-		return err
-	}
-	f.looks.record(e, g, doc.Gate)
-	return f.verdict(e, doc.Gate)
-}
-
-func (f *gateFlags) settled(e *env) error {
-	for _, flag := range []string{"sample", "seed", "restarts", "certify"} {
-		if len(f.tables) > 0 && e.given(flag) {
-			return cli.Usagef(cli.HintConflict,
-				"--%s has no effect on --records: it is settled when they are made; cfq eval takes it", flag)
-		}
-	}
-	return nil
+	return doc, err
 }
 
 func (d *evaluation) readTables(ctx context.Context, needs gate.Needs) error {
@@ -356,7 +347,10 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 	if err := g.Check(); err != nil {
 		return nil, cli.WithCode(err, cli.Unusable)
 	}
-	if f.previous == "" && g.Needs(false).Previous {
+	needs := g.Needs(f.promises != "")
+	f.settleGroups(needs.By)
+	f.confidence = needs.Confidence
+	if f.previous == "" && needs.Previous {
 		return nil, cli.Usagef("for example --previous report.json, written by --report json:report.json",
 			"missing --previous: a check of an increase compares with an earlier report")
 	}

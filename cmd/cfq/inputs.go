@@ -183,21 +183,35 @@ type evaluation struct {
 	evaluatedFiles
 	peopleRead
 
-	e       *env
-	f       *evaluationFlags
-	known   *calibratedRows // rows that the quantized model was calibrated on
-	out     *recordsOut     // nil when records are not written
-	tabled  *measured       // records of tables, before they are used; nil without
-	end     func()          // of collectSeldom
-	closers []io.Closer
+	e        *env
+	f        *evaluationFlags
+	known    *calibratedRows // rows that the quantized model was calibrated on
+	out      *recordsOut     // nil when records are not written
+	tabled   *measured       // records of tables, before they are used; nil without
+	detailed bool            // a report shows layers and pictures
+	end      func()          // of collectSeldom
+	closers  []io.Closer
 }
 
-func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []string) (_ *evaluation, err error) {
+// outputs are the files that an evaluation writes.
+func (f *evaluationFlags) outputs() (paths []string) {
+	for _, spec := range f.reports {
+		if _, path, _ := strings.Cut(spec, ":"); path != "" {
+			paths = append(paths, path)
+		}
+	}
+	if f.records != "" {
+		paths = append(paths, f.records)
+	}
+	return paths
+}
+
+func (f *evaluationFlags) open(ctx context.Context, e *env, paths []string) (_ *evaluation, err error) {
 	known := f.peopleFlags.paths(paths...)
 	for _, p := range paths {
 		known = append(known, record.Path(p))
 	}
-	if err := cli.Distinct(known, outputs); err != nil {
+	if err := cli.Distinct(known, f.outputs()); err != nil {
 		return nil, err
 	}
 	d := &evaluation{e: e, f: f, known: &calibratedRows{e: e}, end: collectSeldom()}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"image"
 	"io"
@@ -23,14 +24,6 @@ import (
 	"cfq/quant/qdq"
 )
 
-type reportFile[D any] struct {
-	kind  string
-	path  string
-	write func(io.Writer, *D) error
-}
-
-type outputs[D any] []reportFile[D]
-
 func addReports[D any](fs *pflag.FlagSet, f *evaluationFlags, views []report.View[D]) {
 	kinds := message.Or(kindsOf(views))
 	fs.StringArrayVar(&f.reports, "report", nil, fmt.Sprintf("write a `report`: KIND:FILE, KIND being %s; without :FILE "+
@@ -45,9 +38,17 @@ func kindsOf[D any](views []report.View[D]) (all []string) {
 	return all
 }
 
-func parseReports[D any](specs []string, views []report.View[D], overwrite bool) (outputs[D], error) {
-	var outs outputs[D]
-	known := kindsOf(views)
+type reportFile[D any] struct {
+	report.View[D]
+	path string // "" for stdout
+}
+
+// reportFiles are the reports that the flags ask for, of which one goes to stdout: as text or JSON when none is said.
+func reportFiles[D any](e *env, f *evaluationFlags, views []report.View[D]) (files []reportFile[D], err error) {
+	known, specs := kindsOf(views), slices.Clone(f.reports)
+	if slices.IndexFunc(specs, func(spec string) bool { return !strings.Contains(spec, ":") }) < 0 {
+		specs = append(specs, map[bool]string{false: "text", true: "json"}[e.json])
+	}
 	for _, spec := range specs {
 		kind, path, ok := strings.Cut(spec, ":")
 		i := slices.Index(known, kind)
@@ -57,58 +58,54 @@ func parseReports[D any](specs []string, views []report.View[D], overwrite bool)
 				message.DidYouMean(kind, known))
 		case ok && path == "":
 			return nil, cli.Usagef(cli.HintValue, "--report %s names no file; without the colon it goes to stdout", spec)
-		case slices.ContainsFunc(outs, func(x reportFile[D]) bool { return x.path == path }):
+		case slices.ContainsFunc(files, func(x reportFile[D]) bool { return x.path == path }):
 			return nil, cli.Usagef(cli.HintValue, "--report %s: another report goes to %s", spec,
 				cmp.Or(path, "stdout"))
 		}
 		if path != "" {
-			if err := cli.Output(path, overwrite); err != nil {
+			if err := cli.Output(path, f.overwrite); err != nil {
 				return nil, err
 			}
 		}
-		outs = append(outs, reportFile[D]{kind, path, views[i].Write})
+		files = append(files, reportFile[D]{views[i], path})
 	}
-	return outs, nil
+	return files, nil
 }
 
-func (o outputs[D]) paths() []string {
-	var paths []string
-	for _, x := range o {
-		if x.path != "" {
-			paths = append(paths, x.path)
-		}
+// evaluate opens the files of an evaluation, has work make a document out of them, and writes the reports on that, the
+// one on stdout last. Without a document there is none.
+func evaluate[D any](
+	ctx context.Context, e *env, f *evaluationFlags, models []string, views []report.View[D],
+	work func(d *evaluation) (*D, error),
+) (err error) {
+	files, err := reportFiles(e, f, views)
+	if err != nil {
+		return err
 	}
-	return paths
-}
-
-func (o outputs[D]) has(kinds ...string) bool {
-	return slices.ContainsFunc(o, func(x reportFile[D]) bool { return slices.Contains(kinds, x.kind) })
-}
-
-// write writes all reports on d, the one on stdout last: that of --report, else of --json, else text.
-func (o outputs[D]) write(e *env, d *D, views []report.View[D]) error {
-	show := "text"
-	if e.json {
-		show = "json"
+	d, err := f.open(ctx, e, models)
+	if err != nil {
+		return err
 	}
-	for _, x := range o {
+	defer func() { err = errors.Join(err, d.Close()) }()
+	d.detailed = slices.ContainsFunc(files, func(x reportFile[D]) bool {
+		return slices.Contains([]string{"html", "json", "md"}, x.Name)
+	})
+	doc, err := work(d)
+	if err != nil || doc == nil {
+		return err
+	}
+	var stdout report.View[D]
+	for _, x := range files {
 		if x.path == "" {
-			show = x.kind
-			continue
-		}
-		if err := cli.Write(x.path, func(w io.Writer) error { return x.write(w, d) }); err != nil {
+			stdout = x.View
+		} else if err := cli.Write(x.path, func(w io.Writer) error { return x.Write(w, doc) }); err != nil {
 			return err
 		}
 	}
-	for _, v := range views {
-		if v.Name == show {
-			return v.Write(e.stdout, d)
-		}
-	}
-	return nil
+	return stdout.Write(e.stdout, doc)
 }
 
-func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool) (_ *report.Document, err error) {
+func (d *evaluation) document(ctx context.Context, r *eval.Result) (_ *report.Document, err error) {
 	models := d.origins()
 	doc := &report.Document{
 		Title: fmt.Sprintf("%s against %s", models[1].Name, models[0].Name), Run: d.e.run(), Inputs: d.inputs,
@@ -116,7 +113,7 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 		Excluded: report.Exclusions(r),
 		Details:  d.survey.details.Details(d.task.Features),
 	}
-	if !details {
+	if !d.detailed {
 		return doc, nil
 	}
 	if len(d.task.Images) > 0 {

@@ -47,27 +47,21 @@ or quoted patterns.`,
 	}
 }
 
-func (f *evalFlags) summarize(ctx context.Context, e *env, args []string) (err error) {
+func (f *evalFlags) summarize(ctx context.Context, e *env, args []string) error {
 	if len(args) < 3 {
 		return cli.Usagef(cli.HintArguments, "want the two models and tables of records, have %d arguments", len(args))
 	}
 	f.tables = args[2:]
-	outs, err := parseReports(f.reports, report.EvaluationViews(), f.overwrite)
-	if err != nil {
-		return err
+	work := func(d *evaluation) (*report.Document, error) {
+		d.known.problem = d.known.read(args[1])
+		o := d.options()
+		o.Noise = f.noise
+		if err := d.readRecords(ctx, f.tables, o); err != nil {
+			return nil, err
+		}
+		return f.measure(ctx, d, o, nil)
 	}
-	d, err := f.open(ctx, e, args[:2], outs.paths())
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	d.known.problem = d.known.read(args[1])
-	o := d.options()
-	o.Noise = f.noise
-	if err := d.readRecords(ctx, f.tables, o); err != nil {
-		return err
-	}
-	return f.tell(ctx, e, d, o, nil, outs)
+	return evaluate(ctx, e, &f.evaluationFlags, args[:2], report.EvaluationViews(), work)
 }
 
 type recordStream struct {
