@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -59,14 +58,9 @@ func (f *looksFlags) check(d *evaluation, g *gate.Gate) error {
 	}
 	beside := f.path == ""
 	f.path = f.file(d.paths[1])[0]
-	switch data, err := os.ReadFile(f.path); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return cli.WithCode(err, cli.Unusable)
-	default:
-		if f.known, err = gate.ParseLooks(data, model); err != nil {
-			return cli.WithCode(fmt.Errorf("looks file %s: %w", f.path, err), cli.Unusable)
-		}
+	var err error
+	if f.known, err = gate.ReadLooks(f.path, model); err != nil {
+		return cli.WithCode(fmt.Errorf("looks file %s: %w", f.path, err), cli.Unusable)
 	}
 	if len(f.known.Looks) == 0 && !(beside && f.ofCopy(model)) { // the same note before and after a look that passes
 		f.notes = append(f.notes, fmt.Sprintf("there is no earlier look in %s: this counts as the first look at the model",
@@ -94,21 +88,11 @@ func (f *looksFlags) check(d *evaluation, g *gate.Gate) error {
 
 func (f *looksFlags) ofCopy(model string) bool {
 	dir := filepath.Dir(f.path)
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return false
-	}
-	for _, x := range entries {
-		if filepath.Ext(x.Name()) != looksSuffix {
-			continue
-		}
-		data, err := os.ReadFile(filepath.Join(dir, x.Name()))
-		if err != nil {
-			continue
-		}
-		if known, err := gate.ParseLooks(data, model); err == nil && len(known.Looks) > 0 {
+	names, _ := fs.Glob(os.DirFS(dir), "*"+looksSuffix) // an error would be one of the pattern
+	for _, name := range names {
+		if known, err := gate.ReadLooks(filepath.Join(dir, name), model); err == nil && len(known.Looks) > 0 {
 			f.known.Merge(known)
-			f.notes = append(f.notes, x.Name()+" is about the same model under another name: its looks count")
+			f.notes = append(f.notes, name+" is about the same model under another name: its looks count")
 		}
 	}
 	return len(f.known.Looks) > 0

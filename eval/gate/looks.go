@@ -2,7 +2,10 @@ package gate
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"time"
 
@@ -32,8 +35,19 @@ type Look struct {
 	Date string `json:"date,omitempty"`
 }
 
-// ParseLooks reads what [Looks.Encode] wrote. Looks at another model are none.
-func ParseLooks(data []byte, model string) (*Looks, error) {
+// ReadLooks reads a file that [Looks.Encode] made. A file that is not there has no looks at the model, nor has one of
+// another model.
+func ReadLooks(path, model string) (*Looks, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Looks{Model: model}, nil
+	} else if err != nil {
+		return nil, err
+	}
+	return parseLooks(data, model)
+}
+
+func parseLooks(data []byte, model string) (*Looks, error) {
 	l := &Looks{}
 	if err := json.Unmarshal(data, l); err != nil {
 		return nil, fmt.Errorf("invalid record of looks: %w", err)

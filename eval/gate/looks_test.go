@@ -70,16 +70,16 @@ func TestLooks(t *testing.T) {
 	}
 	must.Fail(t, l.Check(thrice), "look 4 at the model, and 3 looks are planned: confidence 95 %")
 	data := must.Get(l.Encode())(t)
-	again := must.Get(ParseLooks(data, "m"))(t)
+	again := must.Get(parseLooks(data, "m"))(t)
 	if again.Seen("b") == nil || again.Seen("b").Verdict != Inconclusive || again.Check(thrice) == nil {
 		t.Errorf("%+v", again)
 	}
-	if other := must.Get(ParseLooks(data, "n"))(t); len(other.Looks) != 0 || other.Model != "n" {
+	if other := must.Get(parseLooks(data, "n"))(t); len(other.Looks) != 0 || other.Model != "n" {
 		t.Errorf("another model: %+v", other)
 	}
-	_, err := ParseLooks([]byte("{"), "m")
+	_, err := parseLooks([]byte("{"), "m")
 	must.Fail(t, err, "invalid record")
-	_, err = ParseLooks([]byte(`{"model": "m"}`), "m")
+	_, err = parseLooks([]byte(`{"model": "m"}`), "m")
 	must.Fail(t, err, "another file")
 	// A look that passes spends nothing, and has its date once.
 	passed := &Looks{Model: "m"}
