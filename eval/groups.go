@@ -181,7 +181,7 @@ func attributesOf(all []task.Subgroup, specs []string) (list []attribute, err er
 	for _, spec := range specs {
 		a, bad := attributeOf(all, spec)
 		if bad != nil {
-			err = errors.Join(err, fmt.Errorf("eval: %w", bad))
+			err = errors.Join(err, bad)
 		} else if !slices.ContainsFunc(list, func(o attribute) bool { return o.name == a.name }) {
 			list = append(list, a)
 		}

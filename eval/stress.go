@@ -35,10 +35,10 @@ const noNoise = "people with noise in their codes would be judged as decoded ima
 // Possible is the part of Check that needs no people.
 func (s *Stress) Possible(t *task.Task, issued bool) error {
 	if t.Latent != nil && s.kind == noiseStress {
-		return fmt.Errorf("eval: %s: %s", s.Spec, noNoise)
+		return fmt.Errorf("%s: %s", s.Spec, noNoise)
 	}
 	if issued && s.kind != mixStress && s.kind != outcomeStress {
-		return fmt.Errorf("eval: %s: recourse is computed anew under these conditions, and the promises are given: leave "+
+		return fmt.Errorf("%s: recourse is computed anew under these conditions, and the promises are given: leave "+
 			"out one of the two", s.Spec)
 	}
 	return nil
@@ -49,7 +49,7 @@ func (s *Stress) Possible(t *task.Task, issued bool) error {
 func (s *Stress) Check(t *task.Task, b *Batch) error {
 	if s.kind == mixStress || s.kind == outcomeStress {
 		if _, _, err := s.divide(b.People); err != nil {
-			return fmt.Errorf("eval: %s: %w", s.Spec, err)
+			return fmt.Errorf("%s: %w", s.Spec, err)
 		}
 	}
 	return s.Possible(t, b.Promises != nil)
@@ -240,10 +240,10 @@ func ParseStress(spec string) (Stress, error) {
 		if message.Nearest(word, known) != "" {
 			forms = known
 		}
-		return s, fmt.Errorf("eval: %q is no condition to evaluate under%s", s.Spec, message.DidYouMean(word, forms))
+		return s, fmt.Errorf("%q is no condition to evaluate under%s", s.Spec, message.DidYouMean(word, forms))
 	}
 	if err != nil {
-		return Stress{}, fmt.Errorf("eval: %q: %w", s.Spec, err)
+		return Stress{}, fmt.Errorf("%q: %w", s.Spec, err)
 	}
 	return s, nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -103,7 +102,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) error {
 	list := make([]eval.Stress, len(f.stress))
 	for i, spec := range f.stress {
 		if list[i], err = eval.ParseStress(spec); err != nil {
-			return cli.Usagef(cli.HintValue, "--stress %w", withoutPackage(err))
+			return cli.Usagef(cli.HintValue, "--stress %w", err)
 		}
 	}
 	if e.given("records") && f.records == "" {
@@ -121,10 +120,10 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) error {
 		if d.out = kept; kept != nil {
 			kept.d = d
 		}
-		d.known.problem = d.known.read(args[1])
+		d.known.problem = d.known.read()
 		for i := range list {
 			if err := list[i].Possible(d.task, f.promises != ""); err != nil {
-				return nil, cli.WithCode(fmt.Errorf("--stress %w", withoutPackage(err)), cli.Unusable)
+				return nil, cli.WithCode(fmt.Errorf("--stress %w", err), cli.Unusable)
 			}
 		}
 		o := d.options()
@@ -164,7 +163,7 @@ func (f *evalFlags) measure(
 	}
 	known, err := rows.count(r)
 	if err != nil {
-		r.Warnings = append(r.Warnings, withoutPackage(err).Error())
+		r.Warnings = append(r.Warnings, err.Error())
 	} else if known > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%d of the %d people are equal to a row that the quantized model was "+
 			"calibrated on: what it keeps for them says little about others", known, r.Population.Read))
@@ -219,7 +218,7 @@ func (d *evaluation) stress(ctx context.Context, o eval.Options, r *eval.Result,
 	o.Noise, o.Prove, o.Perturb = 0, nil, nil
 	for i := range list {
 		if err := list[i].Check(d.task, b); err != nil {
-			return cli.WithCode(fmt.Errorf("--stress %w", withoutPackage(err)), cli.Unusable)
+			return cli.WithCode(fmt.Errorf("--stress %w", err), cli.Unusable)
 		}
 	}
 	b.Set = d.allowed.set.Select(b.People.Rows)
@@ -327,12 +326,4 @@ func stressHelp() string {
 		message.Paragraph(&b, fmt.Sprintf("  %-24s ", f.Form), strings.Repeat(" ", 27), f.Doc)
 	}
 	return b.String()
-}
-
-// withoutPackage takes the name of the package off an error about a flag's value, which the flag names better.
-func withoutPackage(err error) error {
-	if s, ok := strings.CutPrefix(err.Error(), "eval: "); ok {
-		return errors.New(s)
-	}
-	return err
 }

@@ -164,10 +164,10 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string) error {
 func (f *gateFlags) judge(ctx context.Context, d *evaluation, g *gate.Gate) (*report.Document, error) {
 	rows := d.known
 	rows.path, rows.required = f.record, g.NeedsRecord
-	if err := rows.read(d.paths[1]); err != nil {
+	if err := rows.read(); err != nil {
 		return nil, err
 	}
-	if err := rows.checkHeldOut(d); err != nil {
+	if err := rows.checkHeldOut(); err != nil {
 		return nil, err
 	}
 	if d.same {
@@ -179,8 +179,14 @@ func (f *gateFlags) judge(ctx context.Context, d *evaluation, g *gate.Gate) (*re
 		return nil, err
 	}
 	needs := g.Needs(f.promises != "")
-	if err := d.readTables(ctx, needs); err != nil {
-		return nil, err
+	if len(f.tables) > 0 {
+		o := d.options()
+		if needs.Requires[eval.RequiresNoise] {
+			o.Noise = noisePeople
+		}
+		if err := d.readRecords(ctx, f.tables, o); err != nil {
+			return nil, err
+		}
 	}
 	before, err := f.earlier(d)
 	if err != nil {
@@ -193,7 +199,13 @@ func (f *gateFlags) judge(ctx context.Context, d *evaluation, g *gate.Gate) (*re
 	if err != nil {
 		return nil, err
 	}
-	if err := d.checkSources(r); err != nil {
+	if err := d.checkPromiseSource(); err != nil {
+		return nil, err
+	}
+	if _, err := rows.count(r); err != nil {
+		return nil, err
+	}
+	if r.SensitivityToCopies, err = r.Alternatives(f.groupBy()); err != nil {
 		return nil, err
 	}
 	doc, err := d.document(ctx, r)
@@ -209,28 +221,6 @@ func (f *gateFlags) judge(ctx context.Context, d *evaluation, g *gate.Gate) (*re
 	}
 	doc.Gate.Notes = slices.Concat([]string{encoded}, doc.Gate.Notes, f.notes, f.looks.notes, rows.notes)
 	return doc, err
-}
-
-func (d *evaluation) readTables(ctx context.Context, needs gate.Needs) error {
-	if len(d.f.tables) == 0 {
-		return nil
-	}
-	o := d.options()
-	if needs.Requires[eval.RequiresNoise] {
-		o.Noise = noisePeople
-	}
-	return d.readRecords(ctx, d.f.tables, o)
-}
-
-func (d *evaluation) checkSources(r *eval.Result) (err error) {
-	if err := d.checkPromiseSource(); err != nil {
-		return err
-	}
-	if _, err := d.known.count(r); err != nil {
-		return err
-	}
-	r.SensitivityToCopies, err = r.Alternatives(d.f.groupBy())
-	return err
 }
 
 func (f *gateFlags) settleGroups(needed []string) {

@@ -214,7 +214,8 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths []string) (_ *
 	if err := cli.Distinct(known, f.outputs()); err != nil {
 		return nil, err
 	}
-	d := &evaluation{e: e, f: f, known: &calibratedRows{e: e}, end: collectSeldom()}
+	d := &evaluation{e: e, f: f, end: collectSeldom()}
+	d.known = &calibratedRows{d: d}
 	d.paths = paths
 	if d.opened, err = f.openFiles(ctx, e, paths); err != nil {
 		return nil, err
@@ -273,7 +274,7 @@ func (f *evaluationFlags) groupBy() *eval.GroupBy {
 }
 
 func (f *evaluationFlags) badGroups(err error) error {
-	return cli.Wrap(fmt.Errorf("groups by %s: %w", strings.Join(f.by, ", "), withoutPackage(err)),
+	return cli.Wrap(fmt.Errorf("groups by %s: %w", strings.Join(f.by, ", "), err),
 		"a feature with subgroup: true, or a column under data: subgroups, tells people apart")
 }
 
@@ -348,7 +349,7 @@ const (
 )
 
 type calibratedRows struct {
-	e        *env
+	d        *evaluation
 	path     string // of the record, noRecord, or "" for the one next to the model
 	required bool
 	record   *record.Rows
@@ -357,7 +358,7 @@ type calibratedRows struct {
 	problem  error // why the record cannot be used
 }
 
-func (c *calibratedRows) read(model string) error {
+func (c *calibratedRows) read() error {
 	if c.path == recordRequired {
 		c.path, c.required = "", true
 	}
@@ -368,27 +369,24 @@ func (c *calibratedRows) read(model string) error {
 		c.note("--calibration-record none: whether people are equal to rows that the model was calibrated on was not checked")
 		return nil
 	}
-	path := c.path
+	path, model := c.path, c.d.paths[1]
 	if path == "" {
 		path = record.Path(model)
 	} else if err := cli.Input("record of rows", path); err != nil {
 		return err
 	}
 	rows, err := record.Load(path)
-	switch {
-	case c.path == "" && errors.Is(err, fs.ErrNotExist) && c.required:
-		return cli.Wrap(fmt.Errorf("there is no record %s of the rows that the model was calibrated on, and this gate "+
-			"requires one", path), hintNoRecord)
-	case c.path == "" && errors.Is(err, fs.ErrNotExist):
+	missing := c.path == "" && errors.Is(err, fs.ErrNotExist)
+	if missing && c.required {
+		err = fmt.Errorf("there is no record %s of the rows that the model was calibrated on, and this gate requires one",
+			path)
+	} else if missing {
 		return nil
-	case err != nil:
+	}
+	if err != nil {
 		return cli.Wrap(err, hintNoRecord)
 	}
-	_, sum, err := fileHash(model)
-	if err != nil {
-		return fmt.Errorf("hashing: %w", err)
-	}
-	if rows.Model != sum {
+	if sum := c.d.sources[1].SHA256; rows.Model != sum {
 		return cli.Wrap(fmt.Errorf("record of rows %s: it is that of another model, %.12s, and not of %s, %.12s", path,
 			rows.Model, model, sum), "quantize again; --calibration-record names a record that stands elsewhere")
 	}
@@ -421,19 +419,17 @@ func (c *calibratedRows) count(r *eval.Result) (known int, err error) {
 
 // checkHeldOut says what is not known of the people. It is an error to judge a model by the very file that it
 // was calibrated on when nothing says by which rows.
-func (c *calibratedRows) checkHeldOut(d *evaluation) error {
+func (c *calibratedRows) checkHeldOut() error {
 	if c.path == noRecord {
 		return nil
 	}
 	if c.record != nil {
-		return c.checkEncoding(d)
+		return c.checkEncoding()
 	}
-	from := recipe(d.files[1].Graph())["origin.data"]
-	if d.f.data != "" && from != "" {
-		if d.inputs.Data.SHA256 == from {
-			return cli.Wrap(fmt.Errorf("the model was calibrated on rows of %s, and there is no record %s that says which",
-				d.f.data, record.Path(d.paths[1])), hintCalibratedOn)
-		}
+	d := c.d
+	if d.f.data != "" && d.inputs.Data.SHA256 == recipe(d.files[1].Graph())["origin.data"] {
+		return cli.Usagef(hintCalibratedOn, "the model was calibrated on rows of %s, and there is no record %s that says "+
+			"which", d.f.data, record.Path(d.paths[1]))
 	}
 	c.note(fmt.Sprintf("there is no record %s: people who are equal to calibration rows cannot be recognised; "+
 		"--calibration-record required makes this an error", record.Path(d.paths[1])))
@@ -441,13 +437,13 @@ func (c *calibratedRows) checkHeldOut(d *evaluation) error {
 }
 
 // checkEncoding reports a record whose rows were encoded by another task file: rows then rarely have the same inputs.
-func (c *calibratedRows) checkEncoding(d *evaluation) error {
-	from := recipe(d.files[1].Graph())["origin.task"]
-	if from == "" || from == d.inputs.Task.SHA256 {
+func (c *calibratedRows) checkEncoding() error {
+	from := recipe(c.d.files[1].Graph())["origin.task"]
+	if from == "" || from == c.d.inputs.Task.SHA256 {
 		return nil
 	}
 	text := fmt.Sprintf("the model was quantized with another task file than %s: if that encodes people differently, "+
-		"those who are equal to calibration rows are not recognised", d.f.task)
+		"those who are equal to calibration rows are not recognised", c.d.f.task)
 	if c.required {
 		return cli.Wrap(errors.New(text), "quantize with the task file that the gate is given")
 	}
@@ -457,5 +453,5 @@ func (c *calibratedRows) checkEncoding(d *evaluation) error {
 
 func (c *calibratedRows) note(text string) {
 	c.notes = append(c.notes, text)
-	c.e.msg.Warn("%s", text)
+	c.d.e.msg.Warn("%s", text)
 }

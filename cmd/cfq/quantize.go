@@ -180,7 +180,7 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	fs.StringVarP(&f.out, "output", "o", "", "the quantized model `file`")
 	f.addMethod(fs, "the `method`; see cfq help recipe")
 	fs.Float64Var(&f.budget, "budget", 4, "mean `bits` per weight, 2 to 8; the setting allocate.budget")
-	limitBudget(fs, "budget", &f.budget)
+	cli.Within(fs, "budget", &f.budget, 2, 8, "2 to 8 bits per weight")
 	fs.Float64Var(&f.targetVD, "target-vd", 0,
 		"in place of a budget: the smallest model whose VD and RVD are at most this `share`; the setting target.vd")
 	cli.Within(fs, "target-vd", &f.targetVD, cli.Above0, cli.Below1, "a share above 0 and below 1, such as 0.02")

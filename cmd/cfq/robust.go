@@ -33,11 +33,7 @@ func (f *robustFlags) add(fs *pflag.FlagSet) {
 	cli.Choice(fs, &f.method, "method", ptq.CFPTQ, ptq.MethodNames(),
 		"--robust: the `method` that quantizes, as in quantize")
 	fs.Float64Var(&f.budget, "budget", 4, "--robust: mean `bits` per weight, as in quantize")
-	limitBudget(fs, "budget", &f.budget)
-}
-
-func limitBudget(fs *pflag.FlagSet, flag string, at *float64) {
-	cli.Within(fs, flag, at, 2, 8, "2 to 8 bits per weight")
+	cli.Within(fs, "budget", &f.budget, 2, 8, "2 to 8 bits per weight")
 }
 
 // robustRun is recourse over sampled deployments: as many as were asked for are solved on, as many again

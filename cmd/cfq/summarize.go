@@ -53,7 +53,7 @@ func (f *evalFlags) summarize(ctx context.Context, e *env, args []string) error 
 	}
 	f.tables = args[2:]
 	work := func(d *evaluation) (*report.Document, error) {
-		d.known.problem = d.known.read(args[1])
+		d.known.problem = d.known.read()
 		o := d.options()
 		o.Noise = f.noise
 		if err := d.readRecords(ctx, f.tables, o); err != nil {
