@@ -31,7 +31,7 @@ type issued struct {
 	several int // people with several promises
 }
 
-func (f *evaluationFlags) findPeople() error {
+func (f *evaluationFlags) findPeople() (err error) {
 	if f.piped {
 		return nil
 	}
@@ -39,7 +39,6 @@ func (f *evaluationFlags) findPeople() error {
 		if f.data+f.rows+f.promises != "" {
 			return cli.Usagef(cli.HintConflict, "--records stands in place of --data, --rows and --promises")
 		}
-		var err error
 		f.tables, err = tables(f.tables)
 		return err
 	}

@@ -184,26 +184,22 @@ Methods:
 }
 
 func writeMethods(w io.Writer) {
-	g, methods := message.NewLines(), ptq.Methods()
-	rows := make([][]string, len(methods)+1)
-	rows[0] = []string{"method"}
-	for i, m := range methods {
-		rows[i+1] = []string{string(m.Name)}
-	}
-	for _, k := range ptq.Keys() {
-		if !ptq.Distinguishes(k) {
-			continue
-		}
+	keys := slices.DeleteFunc(ptq.Keys(), func(k ptq.Key) bool { return !ptq.Distinguishes(k) })
+	head := []string{"method"}
+	for _, k := range keys {
 		section, short, _ := strings.Cut(k.Name, ".")
 		if short == "rule" { // there are two
 			short = section
 		}
-		rows[0] = append(rows[0], short)
-		for i := range methods {
-			rows[i+1] = append(rows[i+1], cmp.Or(k.Get(&methods[i].Recipe), "-"))
-		}
+		head = append(head, short)
 	}
-	for _, row := range rows {
+	g := message.NewLines()
+	g.Add(head...)
+	for _, m := range ptq.Methods() {
+		row := []string{string(m.Name)}
+		for _, k := range keys {
+			row = append(row, cmp.Or(k.Get(&m.Recipe), "-"))
+		}
 		g.Add(row...)
 	}
 	g.Write(w, "  ")

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -289,7 +288,7 @@ func (f *sweepFlags) openLog(e *env, model string) (*sweepLog, error) {
 func (f *sweepFlags) write(e *env, log *sweepLog, r *ptq.SweepResult, cost ptq.Cost) error {
 	v := newSweepView(r, cost)
 	log.points = r.Points
-	err := errors.Join(cli.Write(f.path(sweepTable), v.csv), cli.Write(f.path(sweepSVG), v.draw), log.write())
+	err := errors.Join(writeLog(f.path(sweepTable), v.table()), cli.Write(f.path(sweepSVG), v.draw), log.write())
 	if err != nil {
 		return err
 	}
@@ -350,26 +349,24 @@ func sweepMetrics() []sweepMetric {
 	}
 }
 
-func (v *sweepView) csv(out io.Writer) error {
-	w := csv.NewWriter(out)
-	line := []string{
+func (v *sweepView) table() [][]string {
+	head := []string{
 		"method", "budget", "same_as_budget", "mean_bit_width", "stored_bits_per_weight", "bytes", "bit_widths",
 		"problems", "does_not_fit",
 	}
 	for _, m := range sweepMetrics() {
-		line = append(line, m.column)
+		head = append(head, m.column)
 		if m.interval {
-			line = append(line, m.column+"_lo", m.column+"_hi", m.column+"_num", m.column+"_den")
+			head = append(head, m.column+"_lo", m.column+"_hi", m.column+"_num", m.column+"_den")
 		}
 	}
-	err := w.Write(line)
+	table := [][]string{head}
 	for i := range v.Points {
 		for k := range v.first.Margins { // the same for all points
-			err = errors.Join(err, w.Write(v.line(&v.Points[i], k)))
+			table = append(table, v.line(&v.Points[i], k))
 		}
 	}
-	w.Flush()
-	return errors.Join(err, w.Error())
+	return table
 }
 
 func (v *sweepView) line(p *ptq.SweepPoint, at int) []string {
