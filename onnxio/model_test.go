@@ -20,7 +20,8 @@ func TestLoad(t *testing.T) {
 	if m.Dim() == 0 || m.Fixed() != 0 || m.Classes() != 2 {
 		t.Errorf("%d inputs, batch %d, %d classes", m.Dim(), m.Fixed(), m.Classes())
 	}
-	if must.Get(m.Canonical())(t) != must.Get(m.Canonical())(t) {
+	first := must.Get(m.Canonical())(t)
+	if must.Get(m.Canonical())(t) != first {
 		t.Error("the canonical form is made twice")
 	}
 	must.Fail(t, must.Err(onnxio.Load(t.Context(), filepath.Join("..", "testdata", "no.onnx"), orttest.Need(t))), "")

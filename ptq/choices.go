@@ -5,7 +5,7 @@ import (
 	"cfq/qat"
 )
 
-// Settings of a recipe that are choices. [Keys] says what each choice does.
+// MethodName and the types after it are settings of a recipe that are choices; [Keys] says what each choice does.
 type (
 	MethodName   string          // one of Methods
 	Allocator    string          // how bit widths are chosen within the budget

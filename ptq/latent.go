@@ -181,7 +181,7 @@ func CheckLatent(
 	if err != nil {
 		return nil, err
 	}
-	out.Problems = append(problems, ofScale(people, t.ModelDim(), out.Distance, d.PixelWeights)...)
+	out.Problems = slices.Concat(problems, ofScale(people, t.ModelDim(), out.Distance, d.PixelWeights))
 	if share := clipped(images, d); share > mostClipped {
 		out.Problems = append(out.Problems, fmt.Sprintf("%.0f %% of what the decoder makes is beyond the bounds of the "+
 			"model's inputs, and would be cut off: have it make inputs of the model, in their units", 100*share))

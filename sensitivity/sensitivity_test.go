@@ -79,8 +79,8 @@ func nudged(m *graph.Model, name string, i int, by float32) *graph.Model {
 	return c
 }
 
-// The scores against their definition, eq. cfptq_sensitivity: the mean over rows of the l1 norm of central differences of
-// the row's loss by every single weight, of dense layers and of a convolution.
+// The scores against their definition, eq. cfptq_sensitivity: the mean over rows of the l1 norm of central differences
+// of the row's loss by every single weight, of dense layers and of a convolution.
 func TestGradientIsTheDefinition(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

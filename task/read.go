@@ -610,8 +610,11 @@ func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, 
 		}}
 		all, err = FromFile(path, rd.read)
 	}
-	for p := range ordered.Ahead(batches) {
-		if err := each(p); err != nil {
+	for p, err := range ordered.Ahead(batches) {
+		if err == nil {
+			err = each(p)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -150,8 +150,8 @@ func (j *judge) ends(s *limitTest, v eval.Value, r *eval.Result, level float64) 
 	case v.N < j.MinPeople && s.Requires != eval.RequiresTiming:
 		few = fmt.Sprintf("a verdict needs at least %d people", j.MinPeople)
 	case !(c > 0 && c < 1) || (1+c)/2 < level-slack:
-		few = fmt.Sprintf("its interval has confidence %s, too low for a verdict with %s: evaluate with confidence %s or more",
-			percent(c), percent(j.Confidence), percent(task.Rounded(2*level-1, 12)))
+		few = fmt.Sprintf("its interval has confidence %s, too low for a verdict with %s: evaluate with confidence %s or "+
+			"more", percent(c), percent(j.Confidence), percent(task.Rounded(2*level-1, 12)))
 	}
 	return float64(v.Lo), float64(v.Hi), few
 }

@@ -53,7 +53,7 @@ func TestEstimates(t *testing.T) {
 			"95 %: evaluate with confidence 90 % or more"},
 		{size, 0.2, 0.11, 0.29, 200, 0.9, 0, Inconclusive, "outside the limits of ±10 %; not significantly beyond the limit"},
 		{size, 0.2, 0.12, 0.28, 200, 0.9, 0, Fail, "outside the limits of ±10 %"},
-		{most, 0.01, 0, 0.02, 200, 0.95, 0.99, Inconclusive, "too low for a verdict with 99 %: evaluate with confidence 98 %"},
+		{most, 0.01, 0, 0.02, 200, 0.95, 0.99, Inconclusive, "with 99 %: evaluate with confidence 98 %"},
 		{most, 0.01, 0, 0.02, 200, 0, 0, Inconclusive, "confidence 0 %"},
 		{size, -0.05, -0.09, 0.01, 200, 0.95, 0, Pass, "-5 % (200 people); between -9 % and 1 % with confidence 95 %, " +
 			"within the limits of ±10 %"},
@@ -166,8 +166,8 @@ func TestGap(t *testing.T) {
 		want   Verdict
 		why    string
 	}{
-		{[]int{10, 10}, []int{1000, 1000}, Pass, "promises that break: a difference of 0 pp; at most 1.4 pp with confidence " +
-			"95 %, within the limit of 5 pp; 10 of 1000 (1 %) in B, 10 of 1000 (1 %) in A"},
+		{[]int{10, 10}, []int{1000, 1000}, Pass, "promises that break: a difference of 0 pp; at most 1.4 pp with " +
+			"confidence 95 %, within the limit of 5 pp; 10 of 1000 (1 %) in B, 10 of 1000 (1 %) in A"},
 		{[]int{10, 30}, []int{100, 100}, Inconclusive, "a difference of 20 pp; at most 35.1 pp with confidence 95 %, above " +
 			"the limit of 5 pp; 30 of 100 (30 %) in B, 10 of 100 (10 %) in A"},
 		{[]int{100, 300}, []int{1000, 1000}, Fail, "at least 14.4 pp"},

@@ -1,8 +1,8 @@
 // Package chart draws line and bar charts as SVG, with gonum.org/v1/plot.
 //
-// In: charts, which are numbers with names. Out: one picture with all of them in two columns, or one chart as part of an
-// HTML page. The invariants: the same charts give the same bytes; no legend covers data; series differ in colour, dash
-// and marker, in colours that colour-blind people can tell apart.
+// In: charts, which are numbers with names. Out: one picture with all of them in two columns, or one chart as part of
+// an HTML page. The invariants: the same charts give the same bytes; no legend covers data; series differ in colour,
+// dash and marker, in colours that colour-blind people can tell apart.
 package chart
 
 import (

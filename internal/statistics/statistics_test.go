@@ -269,8 +269,18 @@ func near(t *testing.T, what string, got, want, tol float64) {
 func TestMedianRanksAsPublished(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][3]int{
-		{5, 0, 6}, {6, 1, 6}, {8, 1, 8}, {9, 2, 8}, {10, 2, 9}, {12, 3, 10},
-		{15, 4, 12}, {20, 6, 15}, {25, 8, 18}, {30, 10, 21}, {50, 18, 33}, {100, 40, 61},
+		{5, 0, 6},
+		{6, 1, 6},
+		{8, 1, 8},
+		{9, 2, 8},
+		{10, 2, 9},
+		{12, 3, 10},
+		{15, 4, 12},
+		{20, 6, 15},
+		{25, 8, 18},
+		{30, 10, 21},
+		{50, 18, 33},
+		{100, 40, 61},
 	} {
 		if lo, hi := OrderRanks(c[0], 0.5, 0.025); lo != c[1] || hi != c[2] {
 			t.Errorf("%d numbers: ranks %d and %d, want %d and %d", c[0], lo, hi, c[1], c[2])

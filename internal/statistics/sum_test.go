@@ -46,8 +46,13 @@ func TestSumOfMany(t *testing.T) {
 	t.Parallel()
 	for _, xs := range [][]float64{
 		{math.MaxFloat64, -math.MaxFloat64, 5e-324},
-		{-1}, {1}, {0.1, -0.3}, {-5e-324, 2e-308}, {1 << 53, 1<<53 - 1, -1},
-		{math.Nextafter(2, 0)}, {-math.Nextafter(2, 0), 1e-9},
+		{-1},
+		{1},
+		{0.1, -0.3},
+		{-5e-324, 2e-308},
+		{1 << 53, 1<<53 - 1, -1},
+		{math.Nextafter(2, 0)},
+		{-math.Nextafter(2, 0), 1e-9},
 	} {
 		const times = 5003
 		var s Sum

@@ -17,8 +17,10 @@ func TestOpset(t *testing.T) {
 	}
 	m.SetOpset("", 18)
 	m.SetOpset("other", 1)
-	want := []graph.Opset{{Domain: "com.example", Version: 3}, {Domain: "ai.onnx", Version: 18}, {Domain: "other",
-		Version: 1}}
+	want := []graph.Opset{{Domain: "com.example", Version: 3}, {Domain: "ai.onnx", Version: 18}, {
+		Domain:  "other",
+		Version: 1,
+	}}
 	must.Same(t, want, m.Opsets)
 }
 

@@ -476,9 +476,17 @@ type tensorKind interface {
 // tensorKinds are the element types that are supported both ways.
 func tensorKinds() [11]tensorKind {
 	return [...]tensorKind{
-		of[float32]{graph.Float}, of[float64]{graph.Double}, of[bool]{graph.Bool},
-		of[int8]{graph.Int8}, of[int16]{graph.Int16}, of[int32]{graph.Int32}, of[int64]{graph.Int64},
-		of[uint8]{graph.Uint8}, of[uint16]{graph.Uint16}, of[uint32]{graph.Uint32}, of[uint64]{graph.Uint64},
+		of[float32]{graph.Float},
+		of[float64]{graph.Double},
+		of[bool]{graph.Bool},
+		of[int8]{graph.Int8},
+		of[int16]{graph.Int16},
+		of[int32]{graph.Int32},
+		of[int64]{graph.Int64},
+		of[uint8]{graph.Uint8},
+		of[uint16]{graph.Uint16},
+		of[uint32]{graph.Uint32},
+		of[uint64]{graph.Uint64},
 	}
 }
 
