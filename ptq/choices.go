@@ -5,21 +5,34 @@ import (
 	"cfq/qat"
 )
 
-// MethodName and the types after it are settings of a recipe that are choices; [Keys] says what each choice does.
+// Settings of a recipe that are choices; [Keys] says what each of them does.
 type (
-	MethodName   string          // one of Methods
-	Allocator    string          // how bit widths are chosen within the budget
-	Cost         string          // what a budget counts
-	BitWidths    string          // what has a bit width of its own
-	Scales       string          // what has a weight scale of its own
-	Input        string          // how the model's input is quantized
-	Compute      string          // which layers do their arithmetic on integers
-	CalibrateOn  string          // which rows, with which weights, scales and codes are fitted on
-	TeacherSteps string          // how the teacher recourse moves
-	PruneBy      string          // which weights become zero
-	Objective    = qat.Objective // what training minimises
-	Range        = calib.Range   // a way of fitting scales and ranges
-	Rounding     = calib.Rounding
+	// MethodName is one of Methods.
+	MethodName string
+	// Allocator is how bit widths are chosen within the budget.
+	Allocator string
+	// Cost is what a budget counts.
+	Cost string
+	// BitWidths is what has a bit width of its own.
+	BitWidths string
+	// Scales is what has a weight scale of its own.
+	Scales string
+	// Input is how the model's input is quantized.
+	Input string
+	// Compute is which layers do their arithmetic on integers.
+	Compute string
+	// CalibrateOn is which rows, with which weights, scales and codes are fitted on.
+	CalibrateOn string
+	// TeacherSteps is how the teacher recourse moves.
+	TeacherSteps string
+	// PruneBy is which weights become zero.
+	PruneBy string
+	// Objective is what training minimises.
+	Objective = qat.Objective
+	// Range is a way of fitting scales and ranges.
+	Range = calib.Range
+	// Rounding is how weights become codes.
+	Rounding = calib.Rounding
 )
 
 // The methods.
