@@ -63,7 +63,8 @@ func TestHeads(t *testing.T) {
 	original := loans("model.onnx")
 	quantize := func(model, out string) {
 		t.Helper()
-		call(0, "quantize", model, "-d", loans("train.csv"), "--set", "calibrate.rows=300", "-t", task, "--budget", "3", "-o", out)
+		call(0, "quantize", model, "-d", loans("train.csv"), "--set", "calibrate.rows=300", "-t", task,
+			"--budget", "3", "-o", out)
 	}
 	quantize(original, "q.onnx")
 	recourse := func(model string) string {
