@@ -55,9 +55,13 @@ func encodeCell(b []byte, cell any, r *Record) []byte {
 		return append(binary.AppendUvarint(b, uint64(len(*x))), *x...)
 	case *[]float32:
 		b = binary.AppendUvarint(b, uint64(len(*x)))
-		others := comparedWith(r, x, len(*x))
+		base := baseOf(r, x, len(*x))
 		for i, v := range *x {
-			if bits := math.Float32bits(v); bits != math.Float32bits(others[i]) {
+			bits, same := math.Float32bits(v), uint32(0)
+			if base != nil {
+				same = math.Float32bits(base[i])
+			}
+			if bits != same {
 				b = binary.LittleEndian.AppendUint32(binary.AppendUvarint(b, uint64(i)+1), bits)
 			}
 		}
@@ -67,7 +71,7 @@ func encodeCell(b []byte, cell any, r *Record) []byte {
 	case *[]Float:
 		return appendFixed(binary.AppendUvarint(b, uint64(len(*x))), *x)
 	case *Float:
-		return appendFixed(b, float64(*x))
+		return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(*x)))
 	case *recourse.Status:
 		return append(b, byte(*x))
 	}
@@ -82,12 +86,13 @@ func appendFixed(b []byte, x any) []byte {
 	return b
 }
 
-// comparedWith are the numbers of which a list of n is written as the differences: a recourse point's are the inputs.
-func comparedWith(r *Record, list *[]float32, n int) []float32 {
+// baseOf are the numbers from which a list of n is written as the differences: a recourse point's are the inputs. nil:
+// zeros.
+func baseOf(r *Record, list *[]float32, n int) []float32 {
 	if list != &r.X && len(r.X) == n {
 		return r.X
 	}
-	return make([]float32, n)
+	return nil
 }
 
 var errDamaged = errors.New("eval: a record in the temporary file is damaged")
@@ -186,7 +191,8 @@ func (d *recordDecoder) point(x *[]float32, r *Record) []float32 {
 	if d.bad = d.bad || n > maxInputs; d.bad {
 		return nil
 	}
-	list := slices.Clone(comparedWith(r, x, int(n)))
+	list := make([]float32, n)
+	copy(list, baseOf(r, x, int(n)))
 	for i := d.uvarint(); i > 0; i = d.uvarint() {
 		v := d.take(4)
 		if d.bad = d.bad || i > n; d.bad {

@@ -42,6 +42,7 @@ type recordStore struct {
 	layout  *layout
 	others  *task.Equality // of the other columns of the data; nil when there are none
 	tape    *extsort.Lists // one list, of all records
+	buf     []byte         // of the record that is added
 	n       int
 	known   int              // with Calibrated
 	divided []*extsort.Lists // of all views
@@ -101,7 +102,8 @@ func (r *Records) Add(x *Record) error {
 	if r.others != nil && len(x.Others) > 0 {
 		r.others.Add(x.Hash, x.Others)
 	}
-	return appendRecord(r.tape, 0, r.layout.encode(nil, x))
+	r.buf = r.layout.encode(r.buf[:0], x)
+	return appendRecord(r.tape, 0, r.buf)
 }
 
 // Len is how many records there are, those that a view leaves out included.
@@ -115,13 +117,16 @@ func (r *Records) Len() int {
 // Calibrated is how many of the records are of rows equal to one that g was calibrated on.
 func (r *Records) Calibrated() int { return r.known }
 
+// lists are those of all views and that of the records. Views share the first ones, and so must not grow them.
+func (o *recordStore) lists() []*extsort.Lists { return append(slices.Clip(o.divided), o.tape) }
+
 // rest has little of the records held in memory, nor of their views: what is small stays.
 func (r *Records) rest() (err error) {
 	if r == nil {
 		return nil
 	}
 	const small = 1 << 20
-	for _, x := range append(r.divided, r.tape) {
+	for _, x := range r.lists() {
 		if x.Held() > small {
 			err = errors.Join(err, x.Rest())
 		}
@@ -134,7 +139,7 @@ func (r *Records) Close() (err error) {
 	if r == nil {
 		return nil
 	}
-	for _, x := range append(r.divided, r.tape) {
+	for _, x := range r.lists() {
 		err = errors.Join(err, x.Close())
 	}
 	return err
