@@ -73,8 +73,8 @@ func Subgraph(a *graph.Attr) (*graph.Graph, error) {
 	if err := proto.Unmarshal(body, &p); err != nil {
 		return nil, fmt.Errorf("attribute %q: %w", a.Name, err)
 	}
-	d := modelDecoder{}
-	g := d.graph(&p)
+	d, g := coder{}, &graph.Graph{}
+	d.graph(g, &p)
 	d.place = nil
 	for _, t := range g.Inits {
 		if err := t.Check(); err != nil {
@@ -105,13 +105,15 @@ func lastText(extra []byte, number protowire.Number) (s string) {
 
 // Defaults returns the attributes of f that a call may leave out, with their values.
 func Defaults(f *graph.Function) (out []graph.Attr, err error) {
-	d := modelDecoder{}
+	d := coder{}
 	for body := range bodies(f.Extra, functionDefaults) {
 		var p onnxpb.AttributeProto
 		if err := proto.Unmarshal(body, &p); err != nil {
 			return nil, err
 		}
-		out = append(out, d.attr(&p))
+		var a graph.Attr
+		d.attr(&a, &p)
+		out = append(out, a)
 	}
 	return out, d.err()
 }

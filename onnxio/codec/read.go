@@ -90,21 +90,21 @@ func Read(data []byte, dir string) (*graph.Model, error) {
 	case len(p.GetOpsetImport()) == 0:
 		return nil, errors.New("the model imports no operator set: it is truncated or older than ONNX 1.0")
 	}
-	d := modelDecoder{external: external{dir: dir}}
-	defer d.external.close()
-	m := d.model(&p)
-	d.check(m)
-	if err := d.err(); err != nil {
+	c, m := coder{external: external{dir: dir}}, &graph.Model{}
+	defer c.external.close()
+	c.model(m, &p)
+	c.check(m)
+	if err := c.err(); err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
-func (d *modelDecoder) check(m *graph.Model) {
-	d.place = nil
+func (c *coder) check(m *graph.Model) {
+	c.place = nil
 	m.Graph.Sort()
 	if err := m.Graph.Check(); err != nil {
-		d.bad(err)
+		c.bad(err)
 	}
 	for _, f := range m.Functions {
 		body := graph.Graph{Nodes: f.Nodes}
@@ -115,7 +115,7 @@ func (d *modelDecoder) check(m *graph.Model) {
 			body.Outputs = append(body.Outputs, graph.Value{Name: out})
 		}
 		if err := body.Check(); err != nil {
-			d.bad(fmt.Errorf("function %q: %w", f.Name, err))
+			c.bad(fmt.Errorf("function %q: %w", f.Name, err))
 		}
 	}
 }
@@ -367,215 +367,6 @@ func ExternalFiles(path string) []string {
 	return slices.Compact(files)
 }
 
-const maxErrors = 20
-
-// modelDecoder turns messages into a graph.Model and collects what is wrong with
-// them. It takes the messages apart: what is left of each becomes its Extra.
-type modelDecoder struct {
-	external external
-	place    func() string // where the decoder is, for messages; nil when the error says so
-	errs     []error
-	more     int
-}
-
-func (d *modelDecoder) bad(err error) {
-	if len(d.errs) == maxErrors {
-		d.more++
-		return
-	}
-	if d.place != nil {
-		err = fmt.Errorf("%s: %w", d.place(), err)
-	}
-	d.errs = append(d.errs, err)
-}
-
-func (d *modelDecoder) err() error {
-	if d.more > 0 {
-		return errors.Join(append(d.errs, fmt.Errorf("and %d errors more", d.more))...)
-	}
-	return errors.Join(d.errs...)
-}
-
-func leftover(m proto.Message) []byte {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		panic(err) // it was decoded a moment ago
-	}
-	if len(b) == 0 {
-		return nil
-	}
-	return b
-}
-
-func (d *modelDecoder) model(p *onnxpb.ModelProto) *graph.Model {
-	m := &graph.Model{
-		IRVersion:       p.GetIrVersion(),
-		ProducerName:    p.GetProducerName(),
-		ProducerVersion: p.GetProducerVersion(),
-		Domain:          p.GetDomain(),
-		ModelVersion:    p.GetModelVersion(),
-		Doc:             p.GetDocString(),
-		Opsets:          opsets(p.OpsetImport),
-	}
-	for _, e := range p.MetadataProps {
-		m.Metadata = append(m.Metadata, graph.Meta{Key: e.GetKey(), Value: e.GetValue()})
-	}
-	m.Graph = d.graph(p.Graph)
-	for _, f := range p.Functions {
-		m.Functions = append(m.Functions, d.function(f))
-	}
-	p.IrVersion, p.ProducerName, p.ProducerVersion, p.Domain, p.ModelVersion, p.DocString = nil, nil, nil, nil, nil, nil
-	p.OpsetImport, p.MetadataProps, p.Graph, p.Functions = nil, nil, nil, nil
-	m.Extra = leftover(p)
-	return m
-}
-
-func opsets(ps []*onnxpb.OperatorSetIdProto) []graph.Opset {
-	var out []graph.Opset
-	for _, p := range ps {
-		out = append(out, graph.Opset{Domain: p.GetDomain(), Version: p.GetVersion()})
-	}
-	return out
-}
-
-func (d *modelDecoder) graph(p *onnxpb.GraphProto) *graph.Graph {
-	g := &graph.Graph{
-		Name:    p.GetName(),
-		Doc:     p.GetDocString(),
-		Inputs:  values(p.Input),
-		Outputs: values(p.Output),
-		Values:  values(p.ValueInfo),
-	}
-	for _, t := range p.Initializer {
-		name := t.GetName()
-		d.place = func() string { return fmt.Sprintf("initializer %q", name) }
-		g.Inits = append(g.Inits, d.tensor(t))
-	}
-	g.Nodes = d.nodes(p.Node, "")
-	p.Name, p.DocString, p.Input, p.Output, p.ValueInfo, p.Initializer, p.Node = nil, nil, nil, nil, nil, nil, nil
-	g.Extra = leftover(p)
-	return g
-}
-
-func (d *modelDecoder) function(p *onnxpb.FunctionProto) *graph.Function {
-	f := &graph.Function{
-		Name:    p.GetName(),
-		Domain:  p.GetDomain(),
-		Inputs:  p.Input,
-		Outputs: p.Output,
-		Attrs:   p.Attribute,
-		Opsets:  opsets(p.OpsetImport),
-		Doc:     p.GetDocString(),
-	}
-	f.Nodes = d.nodes(p.Node, fmt.Sprintf("function %q: ", f.Name))
-	p.Name, p.Domain, p.Input, p.Output, p.Attribute = nil, nil, nil, nil, nil
-	p.OpsetImport, p.DocString, p.Node = nil, nil, nil
-	f.Extra = leftover(p)
-	return f
-}
-
-func (d *modelDecoder) nodes(ps []*onnxpb.NodeProto, place string) []*graph.Node {
-	var out []*graph.Node
-	for _, p := range ps {
-		n := &graph.Node{
-			Name:    p.GetName(),
-			Op:      p.GetOpType(),
-			Domain:  p.GetDomain(),
-			Inputs:  p.Input,
-			Outputs: p.Output,
-			Doc:     p.GetDocString(),
-		}
-		d.place = func() string { return place + n.Label() }
-		if n.Op == "" {
-			d.bad(errors.New("has no operator"))
-		}
-		for _, a := range p.Attribute {
-			name := a.GetName()
-			d.place = func() string { return fmt.Sprintf("%s%s: attribute %q", place, n.Label(), name) }
-			n.Attrs = append(n.Attrs, d.attr(a))
-		}
-		p.Name, p.OpType, p.Domain, p.Input, p.Output, p.DocString, p.Attribute = nil, nil, nil, nil, nil, nil, nil
-		n.Extra = leftover(p)
-		out = append(out, n)
-	}
-	return out
-}
-
-func (d *modelDecoder) attr(p *onnxpb.AttributeProto) graph.Attr {
-	a := graph.Attr{Name: p.GetName(), Kind: kind(p), Ref: p.GetRefAttrName(), Doc: p.GetDocString()}
-	p.Name, p.Type, p.RefAttrName, p.DocString = nil, nil, nil, nil
-	if a.Ref != "" { // the value comes from the caller of the function
-		a.Extra = leftover(p)
-		return a
-	}
-	switch a.Kind {
-	case graph.AttrFloat:
-		a.F, p.F = p.GetF(), nil
-	case graph.AttrInt:
-		a.I, p.I = p.GetI(), nil
-	case graph.AttrString:
-		a.S, p.S = append([]byte{}, p.S...), nil // some writers leave out what is empty
-	case graph.AttrTensor:
-		if p.T == nil {
-			d.bad(errors.New("has no tensor"))
-			break
-		}
-		a.T, p.T = d.tensor(p.T), nil
-		if err := a.T.Check(); err != nil {
-			d.bad(fmt.Errorf("tensor %w", err))
-		}
-	case graph.AttrFloats:
-		a.Floats, p.Floats = p.Floats, nil
-	case graph.AttrInts:
-		a.Ints, p.Ints = p.Ints, nil
-	case graph.AttrStrings:
-		a.Strings, p.Strings = p.Strings, nil
-	}
-	a.Extra = leftover(p)
-	return a
-}
-
-// kind is the attribute's stated type or, in files of the first IR version,
-// which state none, the type of the field that is set.
-func kind(p *onnxpb.AttributeProto) graph.AttrKind {
-	switch {
-	case p.GetType() != 0 || p.GetRefAttrName() != "":
-		return graph.AttrKind(p.GetType())
-	case p.F != nil:
-		return graph.AttrFloat
-	case p.I != nil:
-		return graph.AttrInt
-	case p.S != nil:
-		return graph.AttrString
-	case p.T != nil:
-		return graph.AttrTensor
-	case len(p.Floats) > 0:
-		return graph.AttrFloats
-	case len(p.Ints) > 0:
-		return graph.AttrInts
-	case len(p.Strings) > 0:
-		return graph.AttrStrings
-	}
-	return 0
-}
-
-func values(ps []*onnxpb.ValueInfoProto) []graph.Value {
-	var out []graph.Value
-	for _, p := range ps {
-		v := graph.Value{Name: p.GetName(), Doc: p.GetDocString()}
-		if t := p.GetType().GetTensorType(); t != nil {
-			v.DType = graph.DType(t.GetElemType())
-			t.ElemType = nil
-			v.Shape = shape(t)
-		}
-		p.Name, p.DocString = nil, nil
-		prune(p)
-		v.Extra = leftover(p)
-		out = append(out, v)
-	}
-	return out
-}
-
 // shape takes the sizes out of t's dimensions. Negative sizes, which some exporters write, are unknown sizes.
 func shape(t *onnxpb.TypeProto_Tensor) graph.Shape {
 	if t.Shape == nil {
@@ -610,20 +401,7 @@ func prune(p *onnxpb.ValueInfoProto) {
 // external is TensorProto.DataLocation.EXTERNAL.
 const externalLocation = 1
 
-// tensor turns p into a tensor whose elements are in Raw (or Strings), wherever p has them. Typed data of an element
-// type that package graph does not know stays in Extra.
-func (d *modelDecoder) tensor(p *onnxpb.TensorProto) *graph.Tensor {
-	t := &graph.Tensor{Name: p.GetName(), DType: graph.DType(p.GetDataType()), Dims: p.Dims, Doc: p.GetDocString()}
-	if err := d.contents(t, p); err != nil {
-		d.bad(err)
-		t.Raw, t.Dims = nil, []int64{0} // one mistake is one error: without elements, t has nothing else to object to
-	}
-	p.Name, p.DataType, p.Dims, p.DocString, p.RawData = nil, nil, nil, nil, nil
-	t.Extra = leftover(p)
-	return t
-}
-
-func (d *modelDecoder) contents(t *graph.Tensor, p *onnxpb.TensorProto) error {
+func (c *coder) contents(t *graph.Tensor, p *onnxpb.TensorProto) error {
 	lists := 0
 	for _, n := range []int{
 		len(p.FloatData), len(p.Int32Data), len(p.Int64Data), len(p.DoubleData), len(p.Uint64Data), len(p.StringData),
@@ -635,7 +413,7 @@ func (d *modelDecoder) contents(t *graph.Tensor, p *onnxpb.TensorProto) error {
 	case lists > 1 || lists == 1 && (len(p.RawData) > 0 || isExternal) || isExternal && len(p.RawData) > 0:
 		return errors.New("has its elements in more than one place")
 	case isExternal:
-		raw, err := d.external.read(t, p.ExternalData)
+		raw, err := c.external.read(t, p.ExternalData)
 		t.Raw, p.ExternalData, p.DataLocation = raw, nil, nil
 		return err
 	case t.DType == graph.String:
