@@ -13,8 +13,9 @@
 package autodiff
 
 import (
-	"fmt"
+	_ "embed"
 	"slices"
+	"strconv"
 	"strings"
 
 	"cfq/onnxio/graph"
@@ -49,17 +50,26 @@ const (
 	Composite
 )
 
-// String returns the kind as the generated documentation spells it.
+// String returns the kind as the documentation spells it.
 func (k Kind) String() string { return [...]string{"differentiable", "zero", "expanded"}[k] }
+
+// page documents the operators: a table of the rules, by operator and the first operator set whose meaning of the name
+// they implement, and one of operators without a rule. Up to opset 25, against which it was checked, the meaning is the
+// same.
+//
+//go:embed operators.txt
+var page string
+
+// Markdown returns that page.
+func Markdown() string { return page }
 
 // Operator is one entry of the table.
 type Operator struct {
 	Name string // ONNX name, such as "MatMul"
-	// Since is the first operator set whose meaning of the name the entry implements; up to
-	// opset 25, against which the table was checked, the meaning is the same.
+	Kind Kind
+	// Since and Doc are what the page says of it: the operator set, and the gradient, with g that of the output y.
 	Since int64
-	Kind  Kind
-	Doc   string // the gradient, with g that of the output y, and its conventions
+	Doc   string
 
 	need     int       // inputs that must be present, 1 when 0
 	infer    inference // of the types of the outputs; nil where the only one has the type of the first input
@@ -94,6 +104,24 @@ func (op *Operator) rule(i int) Rule {
 
 // Operators returns the table, sorted by name.
 func Operators() []Operator {
+	ops := rules()
+	for row := range strings.Lines(page) {
+		cells := strings.Split(strings.Trim(row, "| \n"), " | ")
+		for _, entry := range strings.Split(cells[0], ", ") {
+			name, since, _ := strings.Cut(entry, " ")
+			if i := slices.IndexFunc(ops, func(op Operator) bool { return op.Name == name }); i >= 0 && len(cells) == 2 {
+				ops[i].Since, _ = strconv.ParseInt(since, 10, 64)
+				ops[i].Doc = strings.TrimPrefix(cells[1], "*"+ops[i].Kind.String()+"*: ")
+			}
+		}
+	}
+	slices.SortFunc(ops, func(a, b Operator) int {
+		return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
+	})
+	return ops
+}
+
+func rules() []Operator {
 	ops := slices.Concat(arithmetic(), trigonometry(), activations(), selections(), linear(), products(),
 		convolutions(), pools(), resizes(), softmaxes(), reductions(), normalizations(), shaping(), indexing(),
 		scattering(), constants())
@@ -111,12 +139,11 @@ func Operators() []Operator {
 			op.Kind = Constant
 		}
 	}
-	slices.SortFunc(ops, func(a, b Operator) int { return compareNames(a.Name, b.Name) })
 	return ops
 }
 
 func catalogue() map[string]*Operator {
-	ops := Operators()
+	ops := rules()
 	m := make(map[string]*Operator, len(ops))
 	for i := range ops {
 		m[ops[i].Name] = &ops[i]
@@ -129,32 +156,4 @@ func key(n *graph.Node) string {
 		return n.Op
 	}
 	return n.Domain + "." + n.Op
-}
-
-// Markdown returns the table of operators as a Markdown document; operators of one rule share a row.
-func Markdown() string {
-	var rows []string
-	names := map[string][]string{}
-	for _, op := range Operators() {
-		row := op.Doc
-		if op.Kind != Differentiable {
-			row = fmt.Sprintf("*%s*: %s", op.Kind, op.Doc)
-		}
-		if names[row] == nil {
-			rows = append(rows, row)
-		}
-		names[row] = append(names[row], fmt.Sprintf("%s %d", op.Name, op.Since))
-	}
-	var b strings.Builder
-	b.WriteString("## Operators that can be differentiated\n\n" +
-		"The number is the first operator set of which the rule holds; it holds up to opset 25.\n" +
-		"`x`, `a`, `b` are inputs, `y` the output, `g` the gradient of `y`. Sums over broadcast axes are left out.\n" +
-		"Where a derivative does not exist, the convention is stated. An operator marked *zero* passes no gradient on;\n" +
-		"one marked *expanded* is first written out in the others.\n\n" +
-		"| operator | rule |\n|---|---|\n")
-	for _, row := range rows {
-		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(names[row], ", "), row)
-	}
-	b.WriteString(missingMarkdown())
-	return b.String()
 }

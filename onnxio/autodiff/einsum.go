@@ -11,17 +11,9 @@ import (
 
 func products() []Operator {
 	return []Operator{
-		{
-			Name: "Einsum", Since: 12, infer: einsumType, expand: einsum,
-			Doc: "a MatMul for each pair of operands, between Transpose and Reshape; without a letter that stands twice in " +
-				"one operand, and at most one axis of a variable size",
-		},
-		{
-			Name: "Attention", Since: 23, need: 3, infer: attentionType, expand: attention,
-			Doc: "softmax(scale·Q·Kᵀ + mask)·V, with softcap, heads that share keys, and a causal mask of constant " +
-				"sizes; without a cache of keys",
-		},
-		{Name: "RotaryEmbedding", Since: 23, need: 3, expand: rotary, Doc: "pairs of x turned by the angles of the caches"},
+		{Name: "Einsum", infer: einsumType, expand: einsum},
+		{Name: "Attention", need: 3, infer: attentionType, expand: attention},
+		{Name: "RotaryEmbedding", need: 3, expand: rotary},
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"cfq/onnxio/graph"
 )
 
-func unary(name string, since int64, doc string, rule func(c *Call) string) Operator {
-	return Operator{Name: name, Since: since, Doc: doc, grads: []Rule{func(c *Call, _ int) string { return rule(c) }}}
+func unary(name string, rule func(c *Call) string) Operator {
+	return Operator{Name: name, grads: []Rule{func(c *Call, _ int) string { return rule(c) }}}
 }
 
 func (op Operator) of(infer inference) Operator {
@@ -15,50 +15,46 @@ func (op Operator) of(infer inference) Operator {
 	return op
 }
 
-func composite(name string, since int64, doc string, expand func(c *Call) string) Operator {
-	return Operator{Name: name, Since: since, Doc: doc, expand: expand}
+func (op Operator) needing(inputs int) Operator {
+	op.need = inputs
+	return op
 }
 
-func stepwise(name string, since int64) Operator {
-	return Operator{Name: name, Since: since, Doc: "constant almost everywhere"}
+func composite(name string, expand func(c *Call) string) Operator {
+	return Operator{Name: name, expand: expand}
 }
 
 func arithmetic() []Operator {
 	return []Operator{
-		{Name: "Add", Since: 7, Doc: "g to both", infer: elementwise, grads: []Rule{pass, pass}},
-		{Name: "Sub", Since: 7, Doc: "g and −g", infer: elementwise, grads: []Rule{pass, minus}},
-		{Name: "Mul", Since: 7, Doc: "g·b and g·a", infer: elementwise, grads: []Rule{
+		{Name: "Add", infer: elementwise, grads: []Rule{pass, pass}},
+		{Name: "Sub", infer: elementwise, grads: []Rule{pass, minus}},
+		{Name: "Mul", infer: elementwise, grads: []Rule{
 			func(c *Call, _ int) string { return c.mul(c.Grad(), c.in(1)) },
 			func(c *Call, _ int) string { return c.mul(c.Grad(), c.in(0)) },
 		}},
-		{Name: "Div", Since: 7, Doc: "g/b and −(g/b)·y", infer: elementwise, grads: []Rule{
+		{Name: "Div", infer: elementwise, grads: []Rule{
 			func(c *Call, _ int) string { return c.div(c.Grad(), c.in(1)) },
 			func(c *Call, _ int) string { return c.neg(c.mul(c.div(c.Grad(), c.in(1)), c.y())) },
 		}},
-		{Name: "Sum", Since: 8, Doc: "g to each", infer: elementwise, grads: []Rule{pass}, variadic: true},
-		{Name: "Neg", Since: 6, Doc: "−g", grads: []Rule{minus}},
-		unary("Abs", 6, "g·sign(x); 0 at 0", func(c *Call) string { return c.mul(c.Grad(), c.op("Sign", c.x())) }),
-		unary("Reciprocal", 6, "−g·y²", func(c *Call) string { return c.neg(c.mul(c.Grad(), c.mul(c.y(), c.y()))) }),
-		unary("Exp", 6, "g·y", func(c *Call) string { return c.mul(c.Grad(), c.y()) }),
-		unary("Log", 6, "g/x", func(c *Call) string { return c.div(c.Grad(), c.x()) }),
-		unary("Sqrt", 6, "g/(2y); taken as 0 at x = 0, where it is infinite",
-			func(c *Call) string { return c.div(c.scale(c.Grad(), 0.5), c.nonzero(c.y())) }),
-		{
-			Name: "Pow", Since: 7, need: 2, infer: elementwise, grads: []Rule{powBase, powExponent},
-			Doc: "g·p·x^(p−1), taken as 0 at x = 0 if p < 1; g·y·log x for the exponent, 0 where x ≤ 0",
-		},
-		unary("Erf", 9, "g·(2/√π)·exp(−x²)", func(c *Call) string {
+		{Name: "Sum", infer: elementwise, grads: []Rule{pass}, variadic: true},
+		{Name: "Neg", grads: []Rule{minus}},
+		unary("Abs", func(c *Call) string { return c.mul(c.Grad(), c.op("Sign", c.x())) }),
+		unary("Reciprocal", func(c *Call) string { return c.neg(c.mul(c.Grad(), c.mul(c.y(), c.y()))) }),
+		unary("Exp", func(c *Call) string { return c.mul(c.Grad(), c.y()) }),
+		unary("Log", func(c *Call) string { return c.div(c.Grad(), c.x()) }),
+		unary("Sqrt", func(c *Call) string { return c.div(c.scale(c.Grad(), 0.5), c.nonzero(c.y())) }),
+		{Name: "Pow", need: 2, infer: elementwise, grads: []Rule{powBase, powExponent}},
+		unary("Erf", func(c *Call) string {
 			e := c.op("Exp", c.neg(c.mul(c.x(), c.x())))
 			return c.mul(c.Grad(), c.scale(e, 2/math.Sqrt(math.Pi)))
 		}),
-		composite("Mean", 8, "the sum, divided by the number of inputs", func(c *Call) string {
+		composite("Mean", func(c *Call) string {
 			return c.scale(c.op("Sum", c.Node.Inputs...), 1/float64(len(c.Node.Inputs)))
 		}).of(elementwise),
-		{Name: "Mod", Since: 10, need: 2, infer: elementwise, grads: []Rule{pass, func(c *Call, _ int) string {
+		{Name: "Mod", need: 2, infer: elementwise, grads: []Rule{pass, func(c *Call, _ int) string {
 			return c.neg(c.mul(c.Grad(), c.op("Round", c.div(c.sub(c.in(0), c.y()), c.in(1)))))
-		}}, Doc: "g and −g·round((a − y)/b), constant between the jumps"},
-		stepwise("Sign", 9), stepwise("Floor", 6), stepwise("Ceil", 6), stepwise("Hardmax", 13),
-		{Name: "Round", Since: 11, Doc: "constant almost everywhere; quantizers pass a straight-through policy"},
+		}}},
+		{Name: "Sign"}, {Name: "Floor"}, {Name: "Ceil"}, {Name: "Hardmax"}, {Name: "Round"},
 	}
 }
 
@@ -77,20 +73,17 @@ func trigonometry() []Operator {
 		return func(c *Call) string { return c.neg(rule(c)) }
 	}
 	return []Operator{
-		unary("Sin", 7, "g·cos(x)", of("Cos")),
-		unary("Cos", 7, "−g·sin(x)", minus(of("Sin"))),
-		unary("Tan", 7, "g·(1 + y²)",
-			func(c *Call) string { return c.mul(c.Grad(), c.add(c.mul(c.y(), c.y()), c.Scalar(c.y(), 1))) }),
-		unary("Asin", 7, "g/√(1 − x²); taken as 0 at ±1", root(-1, 1)),
-		unary("Acos", 7, "−g/√(1 − x²); taken as 0 at ±1", minus(root(-1, 1))),
-		unary("Atan", 7, "g/(1 + x²)",
-			func(c *Call) string { return c.div(c.Grad(), c.add(c.mul(c.x(), c.x()), c.Scalar(c.x(), 1))) }),
-		unary("Sinh", 9, "g·cosh(x)", of("Cosh")),
-		unary("Cosh", 9, "g·sinh(x)", of("Sinh")),
-		unary("Asinh", 9, "g/√(x² + 1)", root(1, 1)),
-		unary("Acosh", 9, "g/√(x² − 1); taken as 0 at 1", root(1, -1)),
-		unary("Atanh", 9, "g/(1 − x²)",
-			func(c *Call) string { return c.div(c.Grad(), c.sub(c.Scalar(c.x(), 1), c.mul(c.x(), c.x()))) }),
+		unary("Sin", of("Cos")),
+		unary("Cos", minus(of("Sin"))),
+		unary("Tan", func(c *Call) string { return c.mul(c.Grad(), c.add(c.mul(c.y(), c.y()), c.Scalar(c.y(), 1))) }),
+		unary("Asin", root(-1, 1)),
+		unary("Acos", minus(root(-1, 1))),
+		unary("Atan", func(c *Call) string { return c.div(c.Grad(), c.add(c.mul(c.x(), c.x()), c.Scalar(c.x(), 1))) }),
+		unary("Sinh", of("Cosh")),
+		unary("Cosh", of("Sinh")),
+		unary("Asinh", root(1, 1)),
+		unary("Acosh", root(1, -1)),
+		unary("Atanh", func(c *Call) string { return c.div(c.Grad(), c.sub(c.Scalar(c.x(), 1), c.mul(c.x(), c.x()))) }),
 	}
 }
 
@@ -145,41 +138,32 @@ const steep = math.MaxFloat32
 
 func activations() []Operator {
 	return []Operator{
-		unary("Relu", 6, "g where y > 0; 0 at 0", func(c *Call) string {
+		unary("Relu", func(c *Call) string {
 			if c.Type(c.y()).DType == graph.Float { // one pass, exact but for numbers below the normal ones
 				step := []graph.Attr{graph.FloatAttr("alpha", steep), graph.FloatAttr("beta", 0)}
 				return c.mul(c.Grad(), c.Op("HardSigmoid", []string{c.y()}, step...))
 			}
 			return c.mul(c.Grad(), c.mask(c.positive(c.y())))
 		}),
-		{Name: "LeakyRelu", Since: 6, Doc: "g where x > 0, alpha·g elsewhere", grads: []Rule{leaky}},
-		{
-			Name: "PRelu", Since: 9, Doc: "g where x > 0, slope·g elsewhere; g·min(x, 0) for the slope",
-			grads: []Rule{
-				func(c *Call, _ int) string { return c.where(c.positive(c.x()), c.Grad(), c.mul(c.Grad(), c.in(1))) },
-				func(c *Call, _ int) string { return c.mul(c.Grad(), c.op("Min", c.x(), c.Scalar(c.x(), 0))) },
-			},
-		},
-		unary("Sigmoid", 6, "g·y·(1 − y)", func(c *Call) string {
-			return c.mul(c.Grad(), c.mul(c.y(), c.sub(c.Scalar(c.y(), 1), c.y())))
-		}),
-		unary("Tanh", 6, "g·(1 − y²)", func(c *Call) string {
-			return c.mul(c.Grad(), c.sub(c.Scalar(c.y(), 1), c.mul(c.y(), c.y())))
-		}),
-		composite("Softsign", 1, "x/(1 + abs(x))",
-			func(c *Call) string { return c.div(c.x(), c.add(c.op("Abs", c.x()), c.Scalar(c.x(), 1))) }),
-		unary("Softplus", 1, "g·sigmoid(x)", func(c *Call) string { return c.mul(c.Grad(), c.op("Sigmoid", c.x())) }),
-		unary("Elu", 6, "g where x > 0, g·(y + alpha) elsewhere",
-			func(c *Call) string { return exponential(c, 1, c.float("alpha", 1)) }),
-		composite("Celu", 12, "alpha·Elu(x/alpha)", func(c *Call) string {
+		{Name: "LeakyRelu", grads: []Rule{leaky}},
+		{Name: "PRelu", grads: []Rule{
+			func(c *Call, _ int) string { return c.where(c.positive(c.x()), c.Grad(), c.mul(c.Grad(), c.in(1))) },
+			func(c *Call, _ int) string { return c.mul(c.Grad(), c.op("Min", c.x(), c.Scalar(c.x(), 0))) },
+		}},
+		unary("Sigmoid", func(c *Call) string { return c.mul(c.Grad(), c.mul(c.y(), c.sub(c.Scalar(c.y(), 1), c.y()))) }),
+		unary("Tanh", func(c *Call) string { return c.mul(c.Grad(), c.sub(c.Scalar(c.y(), 1), c.mul(c.y(), c.y()))) }),
+		composite("Softsign", func(c *Call) string { return c.div(c.x(), c.add(c.op("Abs", c.x()), c.Scalar(c.x(), 1))) }),
+		unary("Softplus", func(c *Call) string { return c.mul(c.Grad(), c.op("Sigmoid", c.x())) }),
+		unary("Elu", func(c *Call) string { return exponential(c, 1, c.float("alpha", 1)) }),
+		composite("Celu", func(c *Call) string {
 			alpha := c.float("alpha", 1)
 			return c.scale(c.op("Elu", c.scale(c.x(), 1/alpha)), alpha)
 		}),
-		unary("Selu", 6, "gamma·g where x > 0, g·(y + alpha·gamma) elsewhere", func(c *Call) string {
+		unary("Selu", func(c *Call) string {
 			gamma := c.float("gamma", 1.05070102214813232421875)
 			return exponential(c, gamma, gamma*c.float("alpha", 1.67326319217681884765625))
 		}),
-		unary("HardSigmoid", 6, "alpha·g where 0 < y < 1; 0 for a step", func(c *Call) string {
+		unary("HardSigmoid", func(c *Call) string {
 			alpha := c.float("alpha", 0.2)
 			if alpha >= steep {
 				return ""
@@ -187,15 +171,14 @@ func activations() []Operator {
 			inside := c.op("And", c.compare("Greater", c.y(), 0), c.compare("Less", c.y(), 1))
 			return c.keep(inside, c.scale(c.Grad(), alpha))
 		}),
-		composite("HardSwish", 14, "x·HardSigmoid(x; 1/6, 1/2)", hardSwish),
-		composite("Mish", 18, "x·tanh(softplus(x))",
-			func(c *Call) string { return c.mul(c.x(), c.op("Tanh", c.op("Softplus", c.x()))) }),
-		composite("Swish", 24, "x·sigmoid(alpha·x)",
-			func(c *Call) string { return c.mul(c.x(), c.op("Sigmoid", c.scale(c.x(), c.float("alpha", 1)))) }),
-		composite("ThresholdedRelu", 10, "x where x > alpha, 0 elsewhere",
-			func(c *Call) string { return c.keep(c.compare("Greater", c.x(), c.float("alpha", 1)), c.x()) }),
-		composite("Shrink", 9, "x + bias where x < −lambd, x − bias where x > lambd, 0 elsewhere", shrink),
-		composite("Gelu", 20, "x·(1 + erf(x/√2))/2, or its tanh form", gelu),
+		composite("HardSwish", hardSwish),
+		composite("Mish", func(c *Call) string { return c.mul(c.x(), c.op("Tanh", c.op("Softplus", c.x()))) }),
+		composite("Swish", func(c *Call) string { return c.mul(c.x(), c.op("Sigmoid", c.scale(c.x(), c.float("alpha", 1)))) }),
+		composite("ThresholdedRelu", func(c *Call) string {
+			return c.keep(c.compare("Greater", c.x(), c.float("alpha", 1)), c.x())
+		}),
+		composite("Shrink", shrink),
+		composite("Gelu", gelu),
 	}
 }
 
@@ -245,33 +228,24 @@ func gelu(c *Call) string {
 }
 
 func selections() []Operator {
-	choice := func(name string) Operator {
-		return Operator{
-			Name: name, Since: 8, Doc: "g to the first input that equals y", infer: elementwise, grads: []Rule{first},
-			variadic: true,
-		}
-	}
 	ops := []Operator{
-		choice("Max"), choice("Min"),
-		{
-			Name: "Where", Since: 9, need: 3, Doc: "g where the condition holds, and g where it does not", infer: whereType,
-			grads: []Rule{
-				nil,
-				func(c *Call, _ int) string { return c.keep(c.in(0), c.Grad()) },
-				func(c *Call, _ int) string { return c.where(c.in(0), c.Scalar(c.Grad(), 0), c.Grad()) },
-			},
-		},
-		{Name: "Clip", Since: 11, grads: []Rule{
+		{Name: "Max", infer: elementwise, grads: []Rule{first}, variadic: true},
+		{Name: "Min", infer: elementwise, grads: []Rule{first}, variadic: true},
+		{Name: "Where", need: 3, infer: whereType, grads: []Rule{
+			nil,
+			func(c *Call, _ int) string { return c.keep(c.in(0), c.Grad()) },
+			func(c *Call, _ int) string { return c.where(c.in(0), c.Scalar(c.Grad(), 0), c.Grad()) },
+		}},
+		{Name: "Clip", grads: []Rule{
 			func(c *Call, _ int) string { return c.mul(c.Grad(), c.mask(c.op("Equal", c.x(), c.y()))) },
 			func(c *Call, i int) string { return c.keep(c.op("Less", c.x(), c.in(i)), c.Grad()) },
 			func(c *Call, i int) string { return c.keep(c.op("Greater", c.x(), c.in(i)), c.Grad()) },
-		}, Doc: "g where min ≤ x ≤ max, both ends included; g below for min, above for max (min ≤ max is assumed)"},
+		}},
 	}
-	for name, since := range map[string]int64{
-		"Equal": 7, "Greater": 7, "GreaterOrEqual": 12, "Less": 7, "LessOrEqual": 12,
-		"And": 7, "Or": 7, "Xor": 7, "Not": 1, "IsNaN": 9, "IsInf": 10,
+	for _, name := range []string{
+		"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Xor", "Not", "IsNaN", "IsInf",
 	} {
-		ops = append(ops, Operator{Name: name, Since: since, Doc: "a condition", infer: predicate})
+		ops = append(ops, Operator{Name: name, infer: predicate})
 	}
 	return ops
 }

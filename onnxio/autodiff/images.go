@@ -9,21 +9,19 @@ import (
 
 func convolutions() []Operator {
 	return []Operator{
-		{Name: "Conv", Since: 1, need: 2, infer: convType, grads: []Rule{
+		{Name: "Conv", need: 2, infer: convType, grads: []Rule{
 			func(c *Call, _ int) string { return c.spreadKernel(c.Grad(), c.in(1), c.convWindows()) },
 			func(c *Call, _ int) string { return c.correlate(c.x(), c.Grad(), c.convWindows()) },
 			channelSums,
-		}, Doc: "ConvTranspose(g, W); the kernel that g makes of x, as a Conv with rows and channels, and strides and " +
-			"dilations, exchanged; " +
-			"Σ g of each channel; the image's size must be constant"},
-		{Name: "ConvTranspose", Since: 11, need: 2, infer: convTransposeType, grads: []Rule{
+		}},
+		{Name: "ConvTranspose", need: 2, infer: convTransposeType, grads: []Rule{
 			func(c *Call, _ int) string {
 				ws := c.transposeWindows()
 				return c.Op("Conv", []string{c.trimmed(c.Grad(), ws), c.in(1)}, c.moving(ws, stride, dilation)...)
 			},
 			func(c *Call, _ int) string { return c.correlate(c.Grad(), c.x(), c.transposeWindows()) },
 			channelSums,
-		}, Doc: "Conv(g, W); the kernel that x makes of g; Σ g of each channel; without output_shape and auto_pad SAME"},
+		}},
 	}
 }
 
@@ -265,13 +263,10 @@ func dilation(w window) int64 { return w.dilation }
 
 func pools() []Operator {
 	return []Operator{
-		unary("MaxPool", 8, "g to the element that Indices names: of those that equal y, the first in memory", maxPool).
-			of(maxPoolType),
-		unary("AveragePool", 7, "g/count, spread over the window by ConvTranspose; an error where "+
-			"count_include_pad meets a window that ceil_mode adds, whose count is not the same everywhere", averagePool).
-			of(averagePoolType),
-		unary("GlobalAveragePool", 1, "g/count, repeated", mean).of(globalPoolType),
-		unary("GlobalMaxPool", 1, "g, shared equally by the elements that equal y", func(c *Call) string {
+		unary("MaxPool", maxPool).of(maxPoolType),
+		unary("AveragePool", averagePool).of(averagePoolType),
+		unary("GlobalAveragePool", mean).of(globalPoolType),
+		unary("GlobalMaxPool", func(c *Call) string {
 			return c.shared(c.Grad(), c.y(), axesFrom(2, c.Type(c.x())))
 		}).of(globalPoolType),
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"cfq/onnxio/graph"
 )
@@ -257,10 +256,6 @@ func replaced(s graph.Shape, axis int64, d graph.Dim) graph.Shape {
 	out := slices.Clone(s)
 	out[axis] = d
 	return out
-}
-
-func compareNames(a, b string) int {
-	return strings.Compare(strings.ToLower(a), strings.ToLower(b))
 }
 
 func fixed(s graph.Shape) bool {

@@ -8,14 +8,11 @@ import (
 
 func linear() []Operator {
 	return []Operator{
-		{Name: "Gemm", Since: 11, need: 2, infer: gemmType, grads: []Rule{
+		{Name: "Gemm", need: 2, infer: gemmType, grads: []Rule{
 			gemmA, gemmB,
 			func(c *Call, _ int) string { return c.scale(c.Grad(), c.float("beta", 1)) },
-		}, Doc: "alpha·g·Bᵀ, alpha·Aᵀ·g and beta·g, transposed as A and B are; each is one Gemm"},
-		{
-			Name: "MatMul", Since: 1, need: 2, Doc: "g·Bᵀ and Aᵀ·g, summed over broadcast batch axes", infer: matmulType,
-			grads: []Rule{matmulA, matmulB},
-		},
+		}},
+		{Name: "MatMul", need: 2, infer: matmulType, grads: []Rule{matmulA, matmulB}},
 	}
 }
 

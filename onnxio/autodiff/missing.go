@@ -1,53 +1,26 @@
 package autodiff
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"cfq/onnxio/graph"
 )
 
-type remedy struct {
-	operators []string
-	why       string
-	instead   string
-}
-
-func remedies() []remedy {
-	return []remedy{
-		{
-			[]string{"Compress", "NonZero", "Unique"},
-			"how many numbers come out depends on the values",
-			"multiply by a mask, or use Where, which keep the size",
-		},
-		{
-			[]string{"GridSample", "RoiAlign", "MaxRoiPool", "AffineGrid", "CenterCropPad"},
-			"where it reads is computed",
-			"resize or crop images in front of the model, or use Resize or Slice with constant sizes",
-		},
-		{
-			[]string{"Col2Im", "MaxUnpool", "DeformConv"},
-			"it is rare in classifiers",
-			"use ConvTranspose or Resize to enlarge, and Conv in place of deformable convolutions",
-		},
-		{
-			[]string{"ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SplitToSequence"},
-			"a sequence of tensors has no gradient",
-			"use Concat, Split and Slice",
-		},
-		{
-			[]string{"Det", "DFT", "STFT"},
-			"it is rare in classifiers",
-			"compute it in front of the model, as columns of the data",
-		},
+// remedies are the rows of the page's last table: operators, why they have no rule, and what to use instead.
+func remedies() (rows [][]string) {
+	for row := range strings.Lines(page) {
+		if cells := strings.Split(strings.Trim(row, "| \n"), " | "); len(cells) == 3 && cells[0] != "operators" {
+			rows = append(rows, cells)
+		}
 	}
+	return rows
 }
 
 // Remedies names the operators for which there is a remedy.
 func Remedies() (names []string) {
 	for _, r := range remedies() {
-		names = append(names, r.operators...)
+		names = append(names, strings.Split(r[0], ", ")...)
 	}
 	return names
 }
@@ -55,8 +28,8 @@ func Remedies() (names []string) {
 // Remedy says why a standard operator has no gradient rule, and what to use instead; "" where nothing is known of it.
 func Remedy(op string) (why, instead string) {
 	for _, r := range remedies() {
-		if slices.Contains(r.operators, op) {
-			return r.why, r.instead
+		if slices.Contains(strings.Split(r[0], ", "), op) {
+			return r[1], r[2]
 		}
 	}
 	return "", ""
@@ -90,19 +63,4 @@ func missing(nodes []*graph.Node) string {
 		text += " (" + strings.Join(hints, "; ") + ")"
 	}
 	return text
-}
-
-func missingMarkdown() string {
-	var b strings.Builder
-	b.WriteString("\n### Refused by name\n\n" +
-		"Without a rule, an operator between the inputs and the decision is an error that names its node.\n\n" +
-		"| operators | why | instead |\n|---|---|---|\n")
-	for _, r := range remedies() {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", strings.Join(r.operators, ", "), r.why, r.instead)
-	}
-	b.WriteString("\nFused operators of ONNX Runtime's optimizers are written out in standard ones when a model is\n" +
-		"opened: Gelu, BiasGelu, FastGelu, QuickGelu, FusedMatMul, FusedGemm, FusedConv,\n" +
-		"SkipLayerNormalization and (Skip)SimplifiedLayerNormalization. Others, such as Attention and\n" +
-		"blocked convolutions, are refused by name.\n")
-	return b.String()
 }

@@ -8,36 +8,14 @@ import (
 
 func normalizations() []Operator {
 	return []Operator{
-		{
-			Name: "BatchNormalization", Since: 9, expand: batchNorm,
-			Doc: "x·a + (B − mean·a) with a = scale/√(var + epsilon): inference only; " +
-				"training mode is an error",
-		},
-		{
-			Name: "LayerNormalization", Since: 17, need: 2, infer: layerNormType,
-			grads: []Rule{layerNorm, layerNormScale, pass},
-			Doc: "r·(h − mean(h)) − d·r³·mean(h·d) with h = g·scale, d = x − mean(x), " +
-				"r = 1/√(mean(d²) + epsilon); g·d·r for scale; none through mean and r",
-		},
-		{Name: "RMSNormalization", Since: 23, need: 2, expand: rmsNorm, Doc: "x/√(mean(x²) + epsilon)·scale"},
-		{
-			Name: "InstanceNormalization", Since: 6, need: 3, expand: instanceNorm,
-			Doc: "LayerNormalization over the image of each channel",
-		},
-		{
-			Name: "GroupNormalization", Since: 21, need: 3, expand: groupNorm,
-			Doc: "LayerNormalization over the channels of each group; scale and bias per channel",
-		},
-		{
-			Name: "MeanVarianceNormalization", Since: 9, expand: meanVariance,
-			Doc: "d/(√mean(d²) + 1e-9) with d = x − mean(x)",
-		},
-		{Name: "LpNormalization", Since: 1, expand: lpNorm, Doc: "x/‖x‖ along axis, 0 where x is 0"},
-		{
-			Name: "LRN", Since: 1, expand: localNorm,
-			Doc: "x/(bias + alpha/size·s)^beta, s the sum of the squares of size channels around each; the number of " +
-				"channels must be constant",
-		},
+		{Name: "BatchNormalization", expand: batchNorm},
+		{Name: "LayerNormalization", need: 2, infer: layerNormType, grads: []Rule{layerNorm, layerNormScale, pass}},
+		{Name: "RMSNormalization", need: 2, expand: rmsNorm},
+		{Name: "InstanceNormalization", need: 3, expand: instanceNorm},
+		{Name: "GroupNormalization", need: 3, expand: groupNorm},
+		{Name: "MeanVarianceNormalization", expand: meanVariance},
+		{Name: "LpNormalization", expand: lpNorm},
+		{Name: "LRN", expand: localNorm},
 	}
 }
 

@@ -9,32 +9,22 @@ import (
 // reductions lists the operators that sum or select along axes. The axes are an
 // input since opset 13 (ReduceSum) or 18, an attribute before; both are read.
 func reductions() []Operator {
-	reduce := func(name, doc string, rule func(c *Call) string) Operator {
-		op := unary(name, 1, doc, rule)
-		op.infer = reduceType
-		return op
-	}
-	shared := "g, shared equally by the elements that equal y"
+	reduce := func(name string, rule func(c *Call) string) Operator { return unary(name, rule).of(reduceType) }
 	return []Operator{
-		reduce("ReduceSum", "g, repeated", func(c *Call) string { return c.spreadOf(c.Grad()) }),
-		reduce("ReduceMean", "g/count, repeated", mean),
-		reduce("ReduceMax", shared, extremum),
-		reduce("ReduceMin", shared, extremum),
-		reduce("ReduceL1", "g·sign(x); 0 at 0", func(c *Call) string { return c.mul(c.kept(c.Grad()), c.op("Sign", c.x())) }),
-		reduce("ReduceL2", "g·x/y; 0 where y = 0",
-			func(c *Call) string { return c.mul(c.kept(c.Grad()), c.div(c.x(), c.nonzero(c.kept(c.y())))) }),
-		reduce("ReduceSumSquare", "2·g·x", func(c *Call) string { return c.mul(c.scale(c.kept(c.Grad()), 2), c.x()) }),
-		reduce("ReduceLogSum", "g/exp(y), repeated",
-			func(c *Call) string { return c.spreadOf(c.div(c.Grad(), c.op("Exp", c.y()))) }),
-		reduce("ReduceLogSumExp", "g·exp(x − y)", func(c *Call) string {
+		reduce("ReduceSum", func(c *Call) string { return c.spreadOf(c.Grad()) }),
+		reduce("ReduceMean", mean),
+		reduce("ReduceMax", extremum),
+		reduce("ReduceMin", extremum),
+		reduce("ReduceL1", func(c *Call) string { return c.mul(c.kept(c.Grad()), c.op("Sign", c.x())) }),
+		reduce("ReduceL2", func(c *Call) string { return c.mul(c.kept(c.Grad()), c.div(c.x(), c.nonzero(c.kept(c.y())))) }),
+		reduce("ReduceSumSquare", func(c *Call) string { return c.mul(c.scale(c.kept(c.Grad()), 2), c.x()) }),
+		reduce("ReduceLogSum", func(c *Call) string { return c.spreadOf(c.div(c.Grad(), c.op("Exp", c.y()))) }),
+		reduce("ReduceLogSumExp", func(c *Call) string {
 			return c.mul(c.kept(c.Grad()), c.op("Exp", c.sub(c.x(), c.kept(c.y()))))
 		}),
-		{
-			Name: "ReduceProd", Since: 1, infer: reduceType, expand: reduceProd,
-			Doc: "Mul of the two halves of each axis, again and again; sizes must be constant",
-		},
-		{Name: "ArgMax", Since: 1, Doc: "an index", infer: argType},
-		{Name: "ArgMin", Since: 1, Doc: "an index", infer: argType},
+		{Name: "ReduceProd", infer: reduceType, expand: reduceProd},
+		{Name: "ArgMax", infer: argType},
+		{Name: "ArgMin", infer: argType},
 	}
 }
 
@@ -144,9 +134,8 @@ func reduceProd(c *Call) string {
 // another function, of a value flattened to a matrix.
 func softmaxes() []Operator {
 	return []Operator{
-		unary("Softmax", 13, "y·(g − Σ g·y) along axis",
-			func(c *Call) string { return c.mul(c.y(), c.sub(c.Grad(), c.sumAxis(c.mul(c.Grad(), c.y())))) }),
-		unary("LogSoftmax", 13, "g − exp(y)·Σ g along axis", func(c *Call) string {
+		unary("Softmax", func(c *Call) string { return c.mul(c.y(), c.sub(c.Grad(), c.sumAxis(c.mul(c.Grad(), c.y())))) }),
+		unary("LogSoftmax", func(c *Call) string {
 			return c.sub(c.Grad(), c.mul(c.op("Exp", c.y()), c.sumAxis(c.Grad())))
 		}),
 	}

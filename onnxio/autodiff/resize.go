@@ -10,21 +10,11 @@ import (
 
 func resizes() []Operator {
 	return []Operator{
-		{
-			Name: "Resize", Since: 11, infer: resizeType, expand: resize,
-			Doc: "along each axis a Gather (nearest) or the product with a constant matrix (linear, cubic); constant sizes, " +
-				"without antialias and tf_crop_and_resize",
-		},
-		{Name: "DepthToSpace", Since: 11, infer: depthToSpaceType, expand: depthToSpace, Doc: "Reshape, Transpose, Reshape"},
-		{Name: "SpaceToDepth", Since: 1, infer: spaceToDepthType, expand: spaceToDepth, Doc: "Reshape, Transpose, Reshape"},
-		{
-			Name: "LpPool", Since: 2, infer: averagePoolType, expand: lpPool,
-			Doc: "(count·AveragePool(abs(x)^p))^(1/p), padding counted",
-		},
-		{
-			Name: "GlobalLpPool", Since: 2, infer: globalPoolType, expand: globalLpPool,
-			Doc: "(Σ abs(x)^p)^(1/p) over the image",
-		},
+		{Name: "Resize", infer: resizeType, expand: resize},
+		{Name: "DepthToSpace", infer: depthToSpaceType, expand: depthToSpace},
+		{Name: "SpaceToDepth", infer: spaceToDepthType, expand: spaceToDepth},
+		{Name: "LpPool", infer: averagePoolType, expand: lpPool},
+		{Name: "GlobalLpPool", infer: globalPoolType, expand: globalLpPool},
 	}
 }
 

@@ -10,49 +10,27 @@ import (
 func scattering() []Operator {
 	return []Operator{
 		scatterOperator("ScatterElements", "GatherElements"), scatterOperator("ScatterND", "GatherND"),
-		{
-			Name: "GatherND", Since: 11, need: 2, infer: gatherNDType, grads: []Rule{ungatheredND},
-			Doc: "g, added up where it was taken from; none for the indices",
-		},
-		{
-			Name: "TopK", Since: 11, need: 2, infer: topKType, grads: []Rule{topK},
-			Doc: "g of the values, put where they were taken from; k must be constant",
-		},
-		{
-			Name: "CumSum", Since: 11, need: 2, Doc: "CumSum of g from the other end", grads: []Rule{
-				func(c *Call, _ int) string {
-					return c.Op("CumSum", []string{c.Grad(), c.in(1)}, graph.IntAttr("exclusive", c.Node.Int("exclusive", 0)),
-						graph.IntAttr("reverse", 1-min(1, c.Node.Int("reverse", 0))))
-				},
-			},
-		},
-		{
-			Name: "ReverseSequence", Since: 10, need: 2, Doc: "ReverseSequence of g", grads: []Rule{
-				func(c *Call, _ int) string {
-					return c.Op("ReverseSequence", []string{c.Grad(), c.in(1)}, c.Node.Attrs...)
-				},
-			},
-		},
-		{Name: "Trilu", Since: 14, Doc: "the same triangle of g", grads: []Rule{
-			func(c *Call, _ int) string {
-				return c.Op("Trilu", append([]string{c.Grad()}, c.Node.Inputs[1:]...), c.Node.Attrs...)
+		{Name: "GatherND", need: 2, infer: gatherNDType, grads: []Rule{ungatheredND}},
+		{Name: "TopK", need: 2, infer: topKType, grads: []Rule{topK}},
+		unary("CumSum", func(c *Call) string {
+			return c.Op("CumSum", []string{c.Grad(), c.in(1)}, graph.IntAttr("exclusive", c.Node.Int("exclusive", 0)),
+				graph.IntAttr("reverse", 1-min(1, c.Node.Int("reverse", 0))))
+		}).needing(2),
+		unary("ReverseSequence", func(c *Call) string {
+			return c.Op("ReverseSequence", []string{c.Grad(), c.in(1)}, c.Node.Attrs...)
+		}).needing(2),
+		unary("Trilu", func(c *Call) string {
+			return c.Op("Trilu", append([]string{c.Grad()}, c.Node.Inputs[1:]...), c.Node.Attrs...)
+		}),
+		{Name: "OneHot", need: 3, infer: oneHotType, grads: []Rule{nil, nil, oneHotValues}},
+		{Name: "Range", need: 3, infer: rangeType, grads: []Rule{
+			func(c *Call, i int) string { return c.reshapeLike(c.total(c.Grad()), c.in(i)) }, nil,
+			func(c *Call, i int) string {
+				steps := c.div(c.sub(c.y(), c.in(0)), c.in(2))
+				return c.reshapeLike(c.total(c.mul(c.Grad(), steps)), c.in(i))
 			},
 		}},
-		{
-			Name: "OneHot", Since: 11, need: 3, infer: oneHotType, grads: []Rule{nil, nil, oneHotValues},
-			Doc: "Σ g off and on the hot places for the values; none for the indices",
-		},
-		{
-			Name: "Range", Since: 11, need: 3, infer: rangeType, grads: []Rule{
-				func(c *Call, i int) string { return c.reshapeLike(c.total(c.Grad()), c.in(i)) }, nil,
-				func(c *Call, i int) string {
-					steps := c.div(c.sub(c.y(), c.in(0)), c.in(2))
-					return c.reshapeLike(c.total(c.mul(c.Grad(), steps)), c.in(i))
-				},
-			},
-			Doc: "Σ g for the start, Σ g·(y − start)/delta for the step, none for the limit",
-		},
-		{Name: "EyeLike", Since: 9, Doc: "depends on a shape only", infer: eyeType},
+		{Name: "EyeLike", infer: eyeType},
 	}
 }
 
@@ -67,7 +45,7 @@ func scatterOperator(name, gather string) Operator {
 		}
 		return []graph.Attr{graph.IntAttr("axis", c.Node.Int("axis", 0))}
 	}
-	return Operator{Name: name, Since: 11, need: 3, grads: []Rule{
+	return Operator{Name: name, need: 3, grads: []Rule{
 		func(c *Call, _ int) string {
 			if c.adds() {
 				return c.Grad()
@@ -78,8 +56,7 @@ func scatterOperator(name, gather string) Operator {
 			c.adds() // ends the rule where another reduction is meant
 			return c.Op(gather, []string{c.Grad(), c.in(1)}, attrs(c)...)
 		},
-	}, Doc: "g (0 where an update took the place), and the g of each update's place; reduction none, with no place " +
-		"twice, or add"}
+	}}
 }
 
 func (c *Call) adds() bool {

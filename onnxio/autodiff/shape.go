@@ -9,26 +9,20 @@ import (
 
 func shaping() []Operator {
 	return []Operator{
-		{Name: "Identity", Since: 1, Doc: "g", grads: []Rule{pass}},
+		{Name: "Identity", grads: []Rule{pass}},
+		{Name: "Dropout", infer: dropoutType, grads: []Rule{dropout}},
+		{Name: "Cast", infer: castType, grads: []Rule{castBack}},
 		{
-			Name: "Dropout", Since: 7, Doc: "g: inference only; a training mode that is not constantly false is an error",
-			infer: dropoutType, grads: []Rule{dropout},
-		},
-		{
-			Name: "Cast", Since: 6, Doc: "g, cast back; nothing flows through other than floating-point types",
-			infer: castType, grads: []Rule{castBack},
-		},
-		{
-			Name: "CastLike", Since: 15, need: 2, Doc: "g, cast back; nothing flows through other than floating-point types",
+			Name: "CastLike", need: 2,
 			infer: func(c *Call) []graph.Type { return single(c.types[1].DType, c.types[0].Shape) }, grads: []Rule{castBack},
 		},
-		{Name: "Reshape", Since: 5, need: 2, Doc: "g in x's shape", infer: reshapeType, grads: []Rule{back}},
-		{Name: "Flatten", Since: 1, Doc: "g in x's shape", infer: flattenType, grads: []Rule{back}},
-		{Name: "Squeeze", Since: 1, Doc: "g in x's shape", infer: squeezeType, grads: []Rule{back}},
-		{Name: "Unsqueeze", Since: 1, Doc: "g in x's shape", infer: unsqueezeType, grads: []Rule{back}},
-		{Name: "Transpose", Since: 1, Doc: "g, transposed back", infer: transposeType, grads: []Rule{transposeBack}},
-		{Name: "Expand", Since: 8, need: 2, Doc: "g, summed over the repeated axes", infer: expandType, grads: []Rule{pass}},
-		{Name: "Tile", Since: 6, need: 2, Doc: "g, summed over the repeats", infer: tileType, grads: []Rule{untiled}},
+		{Name: "Reshape", need: 2, infer: reshapeType, grads: []Rule{back}},
+		{Name: "Flatten", infer: flattenType, grads: []Rule{back}},
+		{Name: "Squeeze", infer: squeezeType, grads: []Rule{back}},
+		{Name: "Unsqueeze", infer: unsqueezeType, grads: []Rule{back}},
+		{Name: "Transpose", infer: transposeType, grads: []Rule{transposeBack}},
+		{Name: "Expand", need: 2, infer: expandType, grads: []Rule{pass}},
+		{Name: "Tile", need: 2, infer: tileType, grads: []Rule{untiled}},
 	}
 }
 
@@ -211,12 +205,10 @@ func untiled(c *Call, _ int) string {
 
 func constants() []Operator {
 	return []Operator{
-		{Name: "Constant", Since: 1, need: none, Doc: "no input", infer: constantType},
-		{Name: "ConstantOfShape", Since: 9, Doc: "depends on a shape only", infer: constantOfShapeType},
-		{Name: "Shape", Since: 1, Doc: "depends on a shape only", infer: shapeType},
-		{Name: "Size", Since: 1, Doc: "depends on a shape only", infer: func(*Call) []graph.Type {
-			return single(graph.Int64, graph.Shape{})
-		}},
+		{Name: "Constant", need: none, infer: constantType},
+		{Name: "ConstantOfShape", infer: constantOfShapeType},
+		{Name: "Shape", infer: shapeType},
+		{Name: "Size", infer: func(*Call) []graph.Type { return single(graph.Int64, graph.Shape{}) }},
 	}
 }
 
@@ -243,32 +235,14 @@ func shapeType(c *Call) []graph.Type {
 
 func indexing() []Operator {
 	return []Operator{
-		{
-			Name: "Concat", Since: 4, Doc: "the part of g that came from each input", infer: concatType, grads: []Rule{part},
-			variadic: true,
-		},
-		{Name: "Split", Since: 2, Doc: "the g of all outputs, joined", infer: splitType, grads: []Rule{joined}},
-		{
-			Name: "Slice", Since: 10, need: 3, Doc: "g, with zeros around it; bounds must be constant", infer: sliceType,
-			grads: []Rule{unsliced},
-		},
-		{
-			Name: "Pad", Since: 11, need: 2, infer: padType, grads: []Rule{unpadded, nil, paddingValue},
-			Doc: "the part of g that x fills, with what is outside added up where it was copied from; the rest of Σ g for " +
-				"the value; pads constant, and not negative unless the mode is constant",
-		},
-		{
-			Name: "Gather", Since: 1, need: 2, Doc: "g, added up where it was taken from; none for the indices",
-			infer: gatherType, grads: []Rule{ungathered},
-		},
-		{
-			Name: "GatherElements", Since: 11, need: 2, Doc: "g, added up where it was taken from; none for the indices",
-			infer: gatherElementsType, grads: []Rule{
-				func(c *Call, _ int) string {
-					return c.scatter(c.b.filled(c.x(), 0), c.in(1), c.Grad(), c.Node.Int("axis", 0))
-				},
-			},
-		},
+		{Name: "Concat", infer: concatType, grads: []Rule{part}, variadic: true},
+		{Name: "Split", infer: splitType, grads: []Rule{joined}},
+		{Name: "Slice", need: 3, infer: sliceType, grads: []Rule{unsliced}},
+		{Name: "Pad", need: 2, infer: padType, grads: []Rule{unpadded, nil, paddingValue}},
+		{Name: "Gather", need: 2, infer: gatherType, grads: []Rule{ungathered}},
+		unary("GatherElements", func(c *Call) string {
+			return c.scatter(c.b.filled(c.x(), 0), c.in(1), c.Grad(), c.Node.Int("axis", 0))
+		}).of(gatherElementsType).needing(2),
 	}
 }
 
