@@ -211,10 +211,10 @@ func TestAllocators(t *testing.T) {
 	s := newSparse(4)
 	m, tk, people := loaded(t, s.model()), sparseTask(t), s.people(300)
 	for _, budget := range []float64{2.3, 3.1, 4, 6.5} {
-		sums := map[Allocator]float64{}
-		for _, a := range []Allocator{allocatorPaper, allocatorOptimum} {
+		sums := map[string]float64{}
+		for _, a := range []string{allocatorPaper, allocatorOptimum} {
 			r := must.Get(Quantize(ctx, m, tk, people,
-				mustRecipe(CFPTQPaper, fmt.Sprint("allocate.rule=", a), fmt.Sprint("allocate.budget=", budget)), Run{}))(t)
+				mustRecipe("cf-ptq-paper", fmt.Sprint("allocate.rule=", a), fmt.Sprint("allocate.budget=", budget)), Run{}))(t)
 			for _, l := range r.Layers {
 				sums[a] += l.Score * l.Bits
 			}
@@ -228,7 +228,7 @@ func TestAllocators(t *testing.T) {
 			t.Errorf("budget %v: %v", budget, sums)
 		}
 	}
-	c := must.Get(calibrate(ctx, m, tk, people, mustRecipe(CFPTQPaper, "allocate.rule=hawq"), Run{}))(t)
+	c := must.Get(calibrate(ctx, m, tk, people, mustRecipe("cf-ptq-paper", "allocate.rule=hawq"), Run{}))(t)
 	defer c.Close()
 	for i, e := range c.scores.layerErrors {
 		for f := 1; f < len(e); f++ {

@@ -136,14 +136,14 @@ func (p *network) logits() bool {
 // teacher returns the settings of the teacher recourse. Its seed counts only where something is drawn, so that another
 // one is not another run.
 func (p *network) teacher() recourse.TeacherOptions {
-	spec := p.recipe.Calibrate.Teacher
+	spec := &p.recipe.Calibrate
 	o := recourse.TeacherOptions{
-		Steps: spec.Steps, StepSize: spec.StepSize, Margin: p.task.Target.Margin, Plain: spec.Moves == teacherPaper,
-		Noise: spec.Noise, Sample: spec.Sample, Workers: p.run.Workers,
+		Steps: spec.TeacherSteps, StepSize: spec.TeacherStep, Margin: p.task.Target.Margin,
+		Plain: spec.Teacher == teacherPaper, Noise: spec.TeacherNoise, Sample: spec.TeacherSample, Workers: p.run.Workers,
 		Progress: func(done, total int) { p.run.tell("teacher recourse", done, total) },
 	}
 	if o.Noise > 0 || o.Sample > 0 {
-		o.Seed = spec.Seed
+		o.Seed = spec.TeacherSeed
 	}
 	return o
 }

@@ -44,7 +44,7 @@ func TestDeployments(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	vary := calib.Variation{Rounding: 1, Jitter: 0.02, Seed: 1}
-	for _, o := range []Recipe{mustRecipe(PTQ), mustRecipe(CFPTQ, "refine.rounds=2")} {
+	for _, o := range []Recipe{mustRecipe("ptq"), mustRecipe(CFPTQ, "refine.rounds=2")} {
 		a, people := calibratedLoans(t, 200, o, 1)
 		nominal := must.Get(a.quantize(ctx, 4))(t)
 		other := vary

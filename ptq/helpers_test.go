@@ -52,7 +52,7 @@ func wantInputError(t *testing.T, err error, want string) {
 }
 
 // mustRecipe is NewRecipe of what is known to be right.
-func mustRecipe(method MethodName, settings ...string) Recipe {
+func mustRecipe(method string, settings ...string) Recipe {
 	r, err := NewRecipe(method, settings...)
 	if err != nil {
 		panic(err)

@@ -91,17 +91,17 @@ func TestQuantizeNetworks(t *testing.T) {
 		agree float64 // share of the decisions
 		run   string
 	}{
-		"conv, 8 bits":       {conv, mustRecipe(PTQ, eight, integers), 0.94, kernels},
-		"conv, channels":     {conv, mustRecipe(PTQ, eight, integers, channels, gptq), 0.95, kernels},
-		"conv, 4 bits":       {conv, mustRecipe(PTQ, four, integers, channels, gptq), 0.8, kernels},
+		"conv, 8 bits":       {conv, mustRecipe("ptq", eight, integers), 0.94, kernels},
+		"conv, channels":     {conv, mustRecipe("ptq", eight, integers, channels, gptq), 0.95, kernels},
+		"conv, 4 bits":       {conv, mustRecipe("ptq", four, integers, channels, gptq), 0.8, kernels},
 		"conv, recourse":     {conv, mustRecipe(CFPTQ, eight, integers, uniform), 0.95, kernels},
-		"conv, activations":  {conv, mustRecipe(PTQ, eight, integers, low), 0.6, kernels},
-		"conv, by shape":     {conv, mustRecipe(PTQ, eight), 0.95, "map[FusedConv:2 Gemm:1]"},
-		"tokens, 8 bits":     {tokens, mustRecipe(PTQ, eight, channels), 0.97, floatGemms},
-		"tokens, 4 bits":     {tokens, mustRecipe(MixedPTQ, four, channels, gptq), 0.7, floatGemms},
-		"tokens, on integer": {tokens, mustRecipe(PTQ, eight, channels, integers), 0.9, "map[QGemm:5]"},
+		"conv, activations":  {conv, mustRecipe("ptq", eight, integers, low), 0.6, kernels},
+		"conv, by shape":     {conv, mustRecipe("ptq", eight), 0.95, "map[FusedConv:2 Gemm:1]"},
+		"tokens, 8 bits":     {tokens, mustRecipe("ptq", eight, channels), 0.97, floatGemms},
+		"tokens, 4 bits":     {tokens, mustRecipe("mixed-ptq", four, channels, gptq), 0.7, floatGemms},
+		"tokens, on integer": {tokens, mustRecipe("ptq", eight, channels, integers), 0.9, "map[QGemm:5]"},
 		"tokens, recourse":   {tokens, mustRecipe(CFPTQ, four), 0.95, floatGemms},
-		"tokens, trained":    {tokens, mustRecipe(CFQQAT, four, "train.steps=160"), 0.95, floatGemms},
+		"tokens, trained":    {tokens, mustRecipe("cfq-qat", four, "train.steps=160"), 0.95, floatGemms},
 	} {
 		t.Run(name, func(t *testing.T) {
 			train := people

@@ -14,7 +14,7 @@ import (
 
 func set(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, own ...task.Override) *calib.Set {
 	t.Helper()
-	r := mustRecipe(CFPTQCalib, "allocate.rule=uniform")
+	r := mustRecipe("cf-ptq-calib", "allocate.rule=uniform")
 	return calibrated(t, m, tk, people, r, Run{Overrides: own}).fitSet
 }
 
@@ -74,7 +74,7 @@ func TestTeacherKeepsToOverrides(t *testing.T) {
 		}
 	}
 	people.Rows = people.Rows[1:]
-	_, err := Quantize(t.Context(), loaded(t, m), tk, people, mustRecipe(CFPTQCalib), Run{Overrides: own})
+	_, err := Quantize(t.Context(), loaded(t, m), tk, people, mustRecipe("cf-ptq-calib"), Run{Overrides: own})
 	must.Fail(t, err, "overrides are by rows")
 }
 

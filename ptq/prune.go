@@ -17,7 +17,7 @@ const prunePoints = 1024
 
 // Sparsity is what pruning made of the weights of the quantized layers.
 type Sparsity struct {
-	By     PruneBy `json:"by"`
+	By     string  `json:"by"`
 	Pruned float64 `json:"pruned"` // share of the weights that were made zero and kept so
 	Zero   float64 `json:"zero"`   // share of the codes that are zero in the end
 }

@@ -28,8 +28,8 @@ func TestPruned(t *testing.T) {
 	slices.SortFunc(magnitudes, cmp.Compare)
 	limit := magnitudes[len(magnitudes)*3/10]
 	var files [][]byte
-	for _, by := range []PruneBy{pruneMagnitude, pruneSensitivity} {
-		r := f.quantize(t, mustRecipe(PruneQAT,
+	for _, by := range []string{pruneMagnitude, pruneSensitivity} {
+		r := f.quantize(t, mustRecipe("prune-qat",
 			"train.sparsity=0.3", "train.prune-by="+string(by), "train.steps=64"), Run{})
 		files = append(files, r.Model)
 		if r.Recipe["train.sparsity"] != "0.3" || (r.Recipe["train.prune-by"] == string(by)) != (by == pruneSensitivity) {

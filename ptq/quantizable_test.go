@@ -44,7 +44,7 @@ func TestQuantizable(t *testing.T) {
 	first := diverged.Graph.Inits[0]
 	nan := slices.Repeat([]float32{float32(math.NaN())}, first.Len())
 	diverged.Graph.Inits[0] = graph.FromFloats(first.Name, nan, first.Dims...)
-	quantized := quantized(t, m, tk, few(people, 200), mustRecipe(PTQ))
+	quantized := quantized(t, m, tk, few(people, 200), mustRecipe("ptq"))
 	written := must.Get(codec.Read(quantized.Model, ""))(t)
 	for name, c := range map[string]struct {
 		m                 *graph.Model

@@ -23,16 +23,16 @@ func TestQuantize(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 80)
-	kinds := []Scales{scalesPerTensor, scalesPerChannel}
+	kinds := []string{scalesPerTensor, scalesPerChannel}
 	for i, method := range Methods() {
 		for k, name := range append(Names(keyOf(t, "allocate.rule").Choices), "") {
-			allocator := Allocator(name)
+			allocator := name
 			if allocator != "" && (i+k)%3 > 0 && os.Getenv("CFQ_LONG") != "1" {
 				continue
 			}
 			scales := kinds[(i+k+1)%len(kinds)] // of cf-ptq and ptq those that they have anyway are run twice
 			perTensor := scales == scalesPerTensor
-			settings := []string{"allocate.budget=3.5", "round.scales=" + string(scales)}
+			settings := []string{"allocate.budget=3.5", "round.scales=" + scales}
 			if allocator != "" {
 				settings = append(settings, "allocate.rule="+name)
 			}
@@ -226,7 +226,7 @@ func TestChoices(t *testing.T) {
 				add("allocate.keep-float", "/layers.2/Gemm")
 			}
 			people := people
-			if c.Name == "train.objective" && choice.Name != string(untrained) {
+			if c.Name == "train.objective" && choice.Name != untrained {
 				add("train.steps", "32")
 				people = few(people, 20)
 			}

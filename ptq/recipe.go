@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"cfq/calib"
 	"cfq/eval"
 	"cfq/onnxio/ort"
 	"cfq/qat"
@@ -15,56 +16,47 @@ import (
 
 // Recipe says how a model is quantized. [NewRecipe] makes one from a method; [Keys] describes each setting.
 type Recipe struct {
-	Method    MethodName // the method whose recipe this is, but for what was changed
+	Method    string // the method whose recipe this is, but for what was changed
 	Calibrate CalibrateSpec
 	Allocate  AllocateSpec
 	Round     RoundSpec
-	Refine    RefineSpec
-	Train     *TrainSpec // nil: not trained
-	Target    *Target    // nil: the budget is given
+	Refine    struct{ Rounds int } // of all layers together; 0 = none
+	Train     *TrainSpec           // nil: not trained
+	Target    *Target              // nil: the budget is given
 	Write     WriteSpec
 }
 
 // CalibrateSpec chooses the points that everything is fitted on.
 type CalibrateSpec struct {
-	Points  CalibrateOn
-	Rows    int // the largest number of people, evenly spread; 0 = all
-	Teacher TeacherSpec
-}
-
-// TeacherSpec says how recourse points are searched for.
-type TeacherSpec struct {
-	Moves    TeacherSteps
-	Steps    int
-	StepSize float64
-	Noise    float64
-	Sample   int
-	Seed     uint64
+	Points string
+	Rows   int // the largest number of people, evenly spread; 0 = all
+	// How recourse points are searched for: moves, and their settings.
+	Teacher       string
+	TeacherSteps  int
+	TeacherStep   float64
+	TeacherNoise  float64
+	TeacherSample int
+	TeacherSeed   uint64
 }
 
 // AllocateSpec chooses bit widths within a budget.
 type AllocateSpec struct {
 	Budget          float64 // what a weight may cost on average, in the unit of Cost
-	Cost            Cost
-	Rule            Allocator
-	Unit            BitWidths
-	Scores          CalibrateOn // where the importance of layers is measured: onFactual or onRecourse
-	Only, KeepFloat []string    // patterns of layer names: what is quantized, if there are any, and what is not
+	Cost            string
+	Rule            string
+	Unit            string   // what has a bit width of its own
+	Scores          string   // where the importance of layers is measured: onFactual or onRecourse
+	Only, KeepFloat []string // patterns of layer names: what is quantized, if there are any, and what is not
 }
 
 // RoundSpec says how weights and activations become codes.
 type RoundSpec struct {
-	Rule        Rounding
-	Scales      Scales
-	WeightRange Range
-	ActRange    Range
+	Rule        calib.Rounding
+	Scales      string // what has a weight scale of its own
+	WeightRange calib.Range
+	ActRange    calib.Range
 	// CrossLayerEqualization balances the channel ranges of neighbouring layers before anything is fitted.
 	CrossLayerEqualization bool
-}
-
-// RefineSpec says how all layers are refined together.
-type RefineSpec struct {
-	Rounds int // 0 = none
 }
 
 // TrainSpec says how a network is trained through fake quantizers.
@@ -74,13 +66,13 @@ type TrainSpec struct {
 	TeacherActions int
 	TeacherOnline  bool
 	Sparsity       float64 // the share of the weights that are zero from the beginning
-	PruneBy        PruneBy
+	PruneBy        string
 }
 
 // WriteSpec says what the file computes and holds, and which runtimes read it.
 type WriteSpec struct {
-	Compute      Compute
-	Input        Input
+	Compute      string
+	Input        string
 	ActBits      int
 	FullRange    bool
 	Runtime      string // the oldest ONNX Runtime that must read the file, such as "1.22"; "" = 1.24
@@ -117,7 +109,7 @@ func (r *Run) tell(stage string, done, total int) {
 // Bounds of a budget, in bits per weight: those of quant.Formats.
 const minBudget, maxBudget = 2.0, 8.0
 
-func (r *Recipe) objective() Objective {
+func (r *Recipe) objective() qat.Objective {
 	if r.Train == nil {
 		return untrained
 	}
@@ -174,10 +166,9 @@ func (r *Recipe) checkAllocation() error {
 }
 
 func (r *Recipe) checkTeacher() error {
-	teacher := &r.Calibrate.Teacher
-	if teacher.StepSize > 0 && teacher.Moves != teacherPaper {
-		return fmt.Errorf("calibrate.teacher-step %v: teacher %s finds the lengths of its steps; it is for teacher %s",
-			teacher.StepSize, teacherReach, teacherPaper)
+	if step := r.Calibrate.TeacherStep; step > 0 && r.Calibrate.Teacher != teacherPaper {
+		return fmt.Errorf("calibrate.teacher-step %v: teacher %s finds the lengths of its steps; it is for teacher %s", step,
+			teacherReach, teacherPaper)
 	}
 	if r.Train == nil {
 		return nil
@@ -192,8 +183,8 @@ func (r *Recipe) checkTeacher() error {
 		return fmt.Errorf("train.objective %s compares one action of each person: want train.teacher-actions 1",
 			r.Train.Objective)
 	case r.Train.Quantizers == qat.PACT && r.Write.Compute != computeInteger:
-		return fmt.Errorf("method %s learns the ranges of activations: it needs write.compute %s; method %s trains weights",
-			PACT, computeInteger, LSQ)
+		return fmt.Errorf("method pact learns the ranges of activations: it needs write.compute %s; method lsq trains weights",
+			computeInteger)
 	}
 	return nil
 }
@@ -204,7 +195,7 @@ func (r *Recipe) checkRun(run *Run) error {
 		return nil
 	case r.Train != nil && (r.Train.TeacherActions > 1 || r.Train.TeacherOnline):
 		return errors.New("promises replace teacher actions: train.teacher-actions and train.teacher-online have no effect")
-	case r.Calibrate.Teacher.Noise > 0:
+	case r.Calibrate.TeacherNoise > 0:
 		return errors.New("promises are kept as they are: calibrate.teacher-noise has no effect")
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"cfq/internal/config"
 	"cfq/internal/must"
+	"cfq/qat"
 )
 
 func TestMethodsAreRecipes(t *testing.T) {
@@ -27,7 +28,9 @@ func TestMethodsAreRecipes(t *testing.T) {
 // Every setting has a place of its own, says what it may be, and refuses all else.
 func TestKeysHavePlaces(t *testing.T) {
 	t.Parallel()
-	full := mustRecipe(CFQQAT, "train.objective=validity", "target.vd=0.1")
+	full := mustRecipe("cfq-qat", "train.objective=validity", "target.vd=0.1")
+	steps := keyOf(t, "train.steps")
+	must.Same(t, [2]float64{qat.Rounds, qat.MostSteps}, [2]float64{steps.low, steps.high})
 	texts := map[string]string{}
 	for _, k := range Keys() {
 		texts[k.Name] = k.Get(&full)
@@ -74,9 +77,9 @@ func TestSettingsFollow(t *testing.T) {
 	t.Parallel()
 	must.Same(t, bitWidthsPerLayer, mustRecipe(CFPTQ, "allocate.rule=paper").Allocate.Unit)
 	must.Same(t, computeInteger, mustRecipe(CFPTQ, "allocate.cost=bops").Write.Compute)
-	r := mustRecipe(CFQQAT, "train.objective=match")
-	must.Same(t, teacherPaper, r.Calibrate.Teacher.Moves)
-	r = mustRecipe(CFQQAT, "train.objective=none")
+	r := mustRecipe("cfq-qat", "train.objective=match")
+	must.Same(t, teacherPaper, r.Calibrate.Teacher)
+	r = mustRecipe("cfq-qat", "train.objective=none")
 	if d := cmp.Diff(mustRecipe(CFPTQ).Texts(), r.Texts()); r.Train != nil || d == "" {
 		t.Errorf("training %+v", r.Train)
 	}
@@ -85,7 +88,7 @@ func TestSettingsFollow(t *testing.T) {
 func TestSettingMistakes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		method   MethodName
+		method   string
 		settings string
 		want     string
 	}{
@@ -102,21 +105,21 @@ func TestSettingMistakes(t *testing.T) {
 		{CFPTQ, "allocate.rule=learned", "needs a train.objective"},
 		{CFPTQ, "target.margin=0.2", "of use with target.vd only"},
 		{CFPTQ, "calibrate.teacher-step=0.5", "it is for teacher paper"},
-		{PTQ, "calibrate.teacher-steps=5", "the method ptq does not look at recourse; cf-ptq does"},
-		{PTQ, "train.steps=64", "train.steps: nothing is trained without an objective"},
+		{"ptq", "calibrate.teacher-steps=5", "the method ptq does not look at recourse; cf-ptq does"},
+		{"ptq", "train.steps=64", "train.steps: nothing is trained without an objective"},
 		{CFPTQ, "train.sparsity=0.5", "nothing is trained without an objective"},
-		{CFQQAT, "train.steps=3", "want 16 to"},
-		{CFQQAT, "train.eta=0.5", "train.eta: the objective distil has none"},
-		{CFQQAT, "train.eta=-2", "want 0 or more"},
-		{CFQQAT, "train.eta-sweep=true", "the objective distil has no teacher actions"},
-		{CFQQAT, "train.objective=kd train.eta-sweep=true", "kd has no"},
-		{CFQQAT, "train.objective=validity train.eta=2 train.eta-sweep=true", "train.eta is 2"},
-		{CFQQAT, "train.objective=match train.teacher-actions=2", "compares one action"},
-		{CFQQAT, "train.objective=destil", `did you mean "distil"?`},
-		{CFQQAT, "train.lambda=1", "allocate.rule=learned has one"},
-		{LSQ, "train.prune-by=magnitude", "no weights are pruned"},
-		{PruneQAT, "train.sparsity=1", "want 0 or a share below 1"},
-		{PACT, "write.compute=float", "learns the ranges of activations"},
+		{"cfq-qat", "train.steps=3", "want 16 to"},
+		{"cfq-qat", "train.eta=0.5", "train.eta: the objective distil has none"},
+		{"cfq-qat", "train.eta=-2", "want 0 or more"},
+		{"cfq-qat", "train.eta-sweep=true", "the objective distil has no teacher actions"},
+		{"cfq-qat", "train.objective=kd train.eta-sweep=true", "kd has no"},
+		{"cfq-qat", "train.objective=validity train.eta=2 train.eta-sweep=true", "train.eta is 2"},
+		{"cfq-qat", "train.objective=match train.teacher-actions=2", "compares one action"},
+		{"cfq-qat", "train.objective=destil", `did you mean "distil"?`},
+		{"cfq-qat", "train.lambda=1", "allocate.rule=learned has one"},
+		{"lsq", "train.prune-by=magnitude", "no weights are pruned"},
+		{"prune-qat", "train.sparsity=1", "want 0 or a share below 1"},
+		{"pact", "write.compute=float", "learns the ranges of activations"},
 		{"cfptq", "", `invalid value "cfptq" for method: want cf-ptq,`},
 	} {
 		r, err := NewRecipe(c.method, strings.Fields(c.settings)...)
@@ -131,7 +134,7 @@ func TestParseRecipe(t *testing.T) {
 	t.Parallel()
 	r, err := ParseRecipe("r.yaml", []byte("method: cfq-qat\ntrain.eta: 0.5\nallocate.keep-float: [/a, /b]\n"+
 		"train.objective: validity\norigin.model: 12ab\n"))
-	want := mustRecipe(CFQQAT, "train.objective=validity", "train.eta=0.5", "allocate.keep-float=/a,/b")
+	want := mustRecipe("cfq-qat", "train.objective=validity", "train.eta=0.5", "allocate.keep-float=/a,/b")
 	must.Do(t, err)
 	must.Same(t, want, r)
 	for text, want := range map[string]string{

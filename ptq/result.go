@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"cfq/calib"
 	"cfq/calib/refine"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -18,14 +19,14 @@ import (
 
 // Result is a quantized model and how it came about. It is the last stage.
 type Result struct {
-	Model     []byte      `json:"-"`
-	Plan      *quant.Plan `json:"-"`
-	Method    MethodName  `json:"method"`
-	Allocator Allocator   `json:"allocator"`
-	Rounding  Rounding    `json:"rounding"`
-	Budget    float64     `json:"budget"`
-	Cost      Cost        `json:"cost"`           // what the budget counts
-	Bits      float64     `json:"mean_bit_width"` // of the quantized weights: what a budget of bits counts
+	Model     []byte         `json:"-"`
+	Plan      *quant.Plan    `json:"-"`
+	Method    string         `json:"method"`
+	Allocator string         `json:"allocator"`
+	Rounding  calib.Rounding `json:"rounding"`
+	Budget    float64        `json:"budget"`
+	Cost      string         `json:"cost"`           // what the budget counts
+	Bits      float64        `json:"mean_bit_width"` // of the quantized weights: what a budget of bits counts
 	// Stored is qdq.StoredBits of the file: codes, scales, zero points, the order of rows.
 	Stored    float64         `json:"stored_bits_per_weight"`
 	Refined   *refine.Outcome `json:"refined,omitempty"`  // what end-to-end refinement did
@@ -39,7 +40,7 @@ type Result struct {
 	// Smallest, chosen by. A model of a plan has none.
 	Calibrated []int `json:"-"`
 	// CalibratedOn says whether scales and codes are fitted on recourse points, too; "" by a plan.
-	CalibratedOn CalibrateOn    `json:"calibrate_on,omitempty"`
+	CalibratedOn string         `json:"calibrate_on,omitempty"`
 	Factual      int            `json:"calibration_rows"`
 	Recourse     int            `json:"recourse_points"`
 	Reached      int            `json:"recourse_points_valid"`

@@ -35,12 +35,12 @@ const (
 // Profile is how much each layer matters, by several measures: at factual rows, with
 // each row's own class, and at recourse points, with the target class.
 type Profile struct {
-	Method   MethodName `json:"method"` // fits the layers; the calibration set is this method's
-	People   int        `json:"people"` // who were given
-	Factual  int        `json:"calibration_rows"`
-	Recourse int        `json:"recourse_points"`
-	Reached  int        `json:"recourse_points_valid"`
-	Promised bool       `json:"promises,omitempty"` // the recourse points are those of Run.Promises
+	Method   string `json:"method"` // fits the layers; the calibration set is this method's
+	People   int    `json:"people"` // who were given
+	Factual  int    `json:"calibration_rows"`
+	Recourse int    `json:"recourse_points"`
+	Reached  int    `json:"recourse_points_valid"`
+	Promised bool   `json:"promises,omitempty"` // the recourse points are those of Run.Promises
 	// Errors is "exact" (each layer alone is quantized, written and run) or "first-order" (estimated from the gradient
 	// of the margin by the layer's outputs); ErrorRows is the largest number of rows of each kind that margin errors
 	// are means over, TraceRows the same for the traces.

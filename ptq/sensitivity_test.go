@@ -24,7 +24,7 @@ func TestProfileIsWhatQuantizeDoes(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 600)
-	for method, at := range map[MethodName]string{CFPTQPaper: "recourse", MixedPTQ: "factual"} {
+	for method, at := range map[string]string{"cf-ptq-paper": "recourse", "mixed-ptq": "factual"} {
 		o := mustRecipe(method, "allocate.budget=3.5")
 		p := profile(t, people, ProfileOptions{Recipe: o, Probes: 4})
 		r := quantized(t, m, tk, people, o)

@@ -19,7 +19,7 @@ const recipeVersion = "1"
 const originPrefix = "origin."
 
 // NewRecipe returns the recipe of a method with settings such as "allocate.budget=3", see [Recipe.Set].
-func NewRecipe(method MethodName, settings ...string) (Recipe, error) {
+func NewRecipe(method string, settings ...string) (Recipe, error) {
 	m, err := FindMethod(method)
 	if err != nil {
 		return Recipe{}, inputError(err)
@@ -30,26 +30,12 @@ func NewRecipe(method MethodName, settings ...string) (Recipe, error) {
 
 // Set changes settings, each of which is key=value with one of [Keys], whatever order they are in. What has to change
 // with them does, unless it is set, too. A setting that has no effect is an error.
-func (r *Recipe) Set(settings ...string) error {
-	values, errs := assignments(settings)
-	r.apply(values, func(_ string, err error) { errs = append(errs, err) })
-	return inputError(errors.Join(errs...))
-}
+func (r *Recipe) Set(settings ...string) error { return r.change(settings, false) }
 
-// setWhereUsed is Set for one of several methods: what has no effect on this one is passed over.
-func (r *Recipe) setWhereUsed(settings []string) error {
+// change is Set; forSeveral passes over settings without an effect on this one of several methods.
+func (r *Recipe) change(settings []string, forSeveral bool) error {
 	values, errs := assignments(settings)
-	for _, k := range Keys() {
-		if text, ok := values[k.Name]; ok && k.untrained(r) {
-			delete(values, k.Name)
-			errs = append(errs, k.Check(text))
-		}
-	}
-	r.apply(values, func(_ string, err error) {
-		if !errors.As(err, new(unusedError)) {
-			errs = append(errs, err)
-		}
-	})
+	r.apply(values, forSeveral, func(_ string, err error) { errs = append(errs, err) })
 	return inputError(errors.Join(errs...))
 }
 
@@ -79,7 +65,7 @@ func keyNames() (names []string) {
 	return names
 }
 
-func (r *Recipe) apply(values map[string]string, fail func(key string, err error)) {
+func (r *Recipe) apply(values map[string]string, forSeveral bool, fail func(key string, err error)) {
 	if r.Train != nil { // a copy of the recipe is left alone
 		r.Train = new(*r.Train)
 	}
@@ -92,22 +78,23 @@ func (r *Recipe) apply(values map[string]string, fail func(key string, err error
 		if !ok {
 			continue
 		}
-		if err := k.set(r, text); err != nil {
+		set := func() error { return k.set(r, text) }
+		if forSeveral && k.untrained(r) {
+			set = func() error { return k.Check(text) }
+		}
+		if err := set(); err != nil {
 			fail(k.Name, err)
-		} else if k.unused != nil {
+		} else if !forSeveral {
 			changed = append(changed, k)
 		}
 	}
 	r.follow(values)
 	for _, k := range changed {
 		if why := k.unused(r); why != "" {
-			fail(k.Name, unusedError{fmt.Errorf("%s: %s", k.Name, why)})
+			fail(k.Name, fmt.Errorf("%s: %s", k.Name, why))
 		}
 	}
 }
-
-// unusedError is that of a setting that has no effect.
-type unusedError struct{ error }
 
 func (r *Recipe) follow(values map[string]string) {
 	free := func(key string) bool { _, given := values[key]; return !given }
@@ -115,7 +102,7 @@ func (r *Recipe) follow(values map[string]string) {
 		r.Write.Compute = computeInteger
 	}
 	if r.objective() == qat.Match && free("calibrate.teacher") {
-		r.Calibrate.Teacher.Moves = teacherPaper // no gradient knows how lengths that are searched for depend on the network
+		r.Calibrate.Teacher = teacherPaper // no gradient knows how lengths that are searched for depend on the network
 	}
 	exact := r.Allocate.Rule == allocatorExact || r.Allocate.Rule == allocatorLearned
 	if free("allocate.unit") && (r.Round.Scales != scalesPerChannel || !exact) {
@@ -131,7 +118,7 @@ func ParseRecipe(file string, data []byte) (r Recipe, err error) {
 	if root == nil {
 		return r, d.Err()
 	}
-	version, method, lists := recipeVersion, string(CFPTQ), map[string]*[]string{}
+	version, method, lists := recipeVersion, CFPTQ, map[string]*[]string{}
 	known := []config.Key{{Name: "version", Value: d.Text(&version)}, {Name: "method", Value: d.Text(&method)}}
 	for _, name := range keyNames() {
 		lists[name] = new([]string)
@@ -146,7 +133,7 @@ func ParseRecipe(file string, data []byte) (r Recipe, err error) {
 			recipeVersion)
 		return r, d.Err()
 	}
-	found, err := FindMethod(MethodName(method))
+	found, err := FindMethod(method)
 	if err != nil {
 		d.Errorf(m.Place("method"), "%s%s", config.Clause(err.Error()), config.DidYouMean(method, MethodNames()))
 		return r, d.Err()
@@ -158,7 +145,7 @@ func ParseRecipe(file string, data []byte) (r Recipe, err error) {
 		}
 	}
 	r = found.Recipe
-	r.apply(values, func(key string, err error) { d.Errorf(m.Place(key), "%s", config.Clause(err.Error())) })
+	r.apply(values, false, func(key string, err error) { d.Errorf(m.Place(key), "%s", config.Clause(err.Error())) })
 	return r, d.Err()
 }
 
@@ -171,7 +158,7 @@ func originNames() []string {
 
 // Texts are the method, the budget and what differs from the method's recipe, by key: what ParseRecipe reads.
 func (r Recipe) Texts() map[string]string {
-	texts := map[string]string{"version": recipeVersion, "method": string(r.Method)}
+	texts := map[string]string{"version": recipeVersion, "method": r.Method}
 	m, err := FindMethod(r.Method)
 	for _, k := range Keys() {
 		text := k.Get(&r)

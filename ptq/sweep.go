@@ -23,7 +23,7 @@ import (
 // SweepOptions of Sweep.
 type SweepOptions struct {
 	// Methods are names of Methods (all that do not train).
-	Methods []MethodName
+	Methods []string
 	// Budgets are values of AllocateSpec.Budget (2, 2.5, 3, 3.5, 4, 5, 6, 8).
 	Budgets []float64
 	// Settings change the recipe of each method, as Recipe.Set reads them, where they have an effect.
@@ -41,10 +41,10 @@ type SweepOptions struct {
 }
 
 // Recipe is the recipe of a method with those of the settings that have an effect on it.
-func (o *SweepOptions) Recipe(method MethodName) (Recipe, error) {
+func (o *SweepOptions) Recipe(method string) (Recipe, error) {
 	r, err := NewRecipe(method)
 	if err == nil {
-		err = r.setWhereUsed(o.Settings)
+		err = r.change(o.Settings, true)
 	}
 	if err == nil {
 		err = r.Check()
@@ -54,8 +54,8 @@ func (o *SweepOptions) Recipe(method MethodName) (Recipe, error) {
 
 // SweepPoint is one method at one budget.
 type SweepPoint struct {
-	Method MethodName `json:"method"`
-	Budget float64    `json:"budget"`
+	Method string  `json:"method"`
+	Budget float64 `json:"budget"`
 	// Same is the smallest budget at which the method gives the same graph as here; 0 when that is this one.
 	// What was measured there is not measured again.
 	Same float64 `json:"same_as_budget,omitempty"`
@@ -214,7 +214,7 @@ type sweep struct {
 	finished int // points
 }
 
-func (s *sweep) earlier(method MethodName, budget float64) *SweepPoint {
+func (s *sweep) earlier(method string, budget float64) *SweepPoint {
 	i := slices.IndexFunc(s.o.Done, func(p SweepPoint) bool { return p.Method == method && p.Budget == budget })
 	if i < 0 {
 		return nil

@@ -23,7 +23,7 @@ func sweepLoans(t *testing.T) (m *graph.Model, tk *task.Task, train, test *task.
 	m, tk, train = loans(t, "train.csv")
 	_, _, test = loans(t, "test.csv")
 	return m, tk, few(train, 200), few(test, 150), SweepOptions{
-		Methods: []MethodName{"ptq", "cf-ptq-calib"}, Budgets: []float64{4.5, 2, 4},
+		Methods: []string{"ptq", "cf-ptq-calib"}, Budgets: []float64{4.5, 2, 4},
 		Options: eval.Options{Margins: []float64{0.1, 0.25}, Sample: 4, Seed: 5},
 	}
 }
@@ -130,7 +130,7 @@ func TestSweepOfDamagedPoints(t *testing.T) {
 func TestSweepUnfit(t *testing.T) {
 	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)
-	o.Methods, o.Settings, o.Sample = []MethodName{"ptq"}, []string{"allocate.cost=bytes"}, 2
+	o.Methods, o.Settings, o.Sample = []string{"ptq"}, []string{"allocate.cost=bytes"}, 2
 	o.Budgets = []float64{8}
 	fits := sweepOf(t, o)
 	o.Budgets = []float64{2, 8}
@@ -159,8 +159,8 @@ func TestSweepOptions(t *testing.T) {
 	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)
 	for want, change := range map[string]func(*SweepOptions){
-		"for method: want":     func(o *SweepOptions) { o.Methods = []MethodName{"ptq", "gptq"} },
-		"asked for twice":      func(o *SweepOptions) { o.Methods = []MethodName{"ptq", "ptq"} },
+		"for method: want":     func(o *SweepOptions) { o.Methods = []string{"ptq", "gptq"} },
+		"asked for twice":      func(o *SweepOptions) { o.Methods = []string{"ptq", "ptq"} },
 		"budget 1":             func(o *SweepOptions) { o.Budgets = []float64{4, 1} },
 		"for round.rule: want": func(o *SweepOptions) { o.Settings = []string{"round.rule=up"} },
 		"for train.steps: wan": func(o *SweepOptions) { o.Settings = []string{"train.steps=3"} },

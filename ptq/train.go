@@ -27,12 +27,12 @@ type trainingStage struct {
 
 // Training is what came of a training.
 type Training struct {
-	Objective Objective `json:"objective"`
-	Steps     int       `json:"steps"`
-	People    int       `json:"people,omitempty"` // whose recourse was trained on
-	Trials    []Trial   `json:"trials,omitempty"` // of weights of the objective
-	Eta       float64   `json:"eta,omitempty"`    // the one of the trials that was chosen
-	Rounds    []Round   `json:"rounds"`
+	Objective qat.Objective `json:"objective"`
+	Steps     int           `json:"steps"`
+	People    int           `json:"people,omitempty"` // whose recourse was trained on
+	Trials    []Trial       `json:"trials,omitempty"` // of weights of the objective
+	Eta       float64       `json:"eta,omitempty"`    // the one of the trials that was chosen
+	Rounds    []Round       `json:"rounds"`
 	// Shares of promises at margin 0.1 to some refused people that break in the end.
 	VD  eval.Float `json:"vd"`
 	RVD eval.Float `json:"rvd"`

@@ -23,7 +23,7 @@ import (
 
 func short(o Recipe) Recipe {
 	o.Train.Steps, o.Train.Batch = 64, 32
-	if o.Method == CFQQAT {
+	if o.Method == "cfq-qat" {
 		o.Refine.Rounds = 0
 	}
 	return o
@@ -60,7 +60,7 @@ func (f *example) quantize(t *testing.T, o Recipe, run Run) *Result {
 	return quantized(t, f.g, f.tk, f.people, o, run)
 }
 
-func checkTraining(t *testing.T, r *Result, people, steps int, objective Objective) {
+func checkTraining(t *testing.T, r *Result, people, steps int, objective qat.Objective) {
 	t.Helper()
 	tr := r.Training
 	if tr == nil || tr.Objective != objective || tr.Steps != steps || len(tr.Rounds) != 16 {
@@ -112,8 +112,8 @@ func TestTrained(t *testing.T) {
 			kept++
 		}
 	}
-	o := mustRecipe(CFQQAT, "allocate.budget=3", "calibrate.rows=50", "refine.rounds=0")
-	o.Train.Optimizer = qat.Optimizer{Steps: 320, Batch: 32, Rate: 4e-3, Seed: 1}
+	o := mustRecipe("cfq-qat", "allocate.budget=3", "calibrate.rows=50", "refine.rounds=0")
+	o.Train.Optimizer = qat.Optimizer{Steps: 320, Batch: 32, LearningRate: 4e-3, Seed: 1}
 	var r *Result
 	for _, workers := range []int{1, 2} {
 		one := f.quantize(t, o, Run{Workers: workers, Promises: promises})
@@ -123,7 +123,7 @@ func TestTrained(t *testing.T) {
 		r = one
 	}
 	checkTraining(t, r, 120, 320, qat.Distil)
-	o.Train.Rate = 1e-12 // each round has other points: only what stays as it is can be compared with
+	o.Train.LearningRate = 1e-12 // each round has other points: only what stays as it is can be compared with
 	still := f.quantize(t, o, Run{Promises: promises})
 	if got, most := losses(r), 0.8*losses(still); !(got < most) {
 		t.Errorf("the losses of the rounds add up to %v, want less than %v", got, most)
@@ -160,20 +160,20 @@ func TestTrainedMethods(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{}
 	for name, o := range map[string]Recipe{
-		"lsq":       mustRecipe(LSQ),
-		"pact":      mustRecipe(PACT),
-		"paper":     mustRecipe(CFQQATPaper),
-		"matching":  mustRecipe(CFQQATPaper, "train.objective=match"),
-		"learned":   mustRecipe(CFQQAT, "allocate.rule=learned"),
-		"mixed-qat": mustRecipe(MixedQAT),
-		"validity":  mustRecipe(CFQQAT, "train.objective=validity"),
-		"hinge":     mustRecipe(CFQQAT, "train.objective=hinge"),
-		"match":     mustRecipe(CFQQAT, "train.objective=match"),
-		"group":     mustRecipe(CFQQAT, "train.objective=group"),
-		"kd":        mustRecipe(CFQQAT, "train.objective=kd"),
-		"task":      mustRecipe(CFQQAT, "train.objective=task"),
-		"integers":  mustRecipe(LSQ, "write.compute=integer"),
-		"trained":   mustRecipe(PTQ, "train.objective=distil", "round.scales=per-tensor"),
+		"lsq":       mustRecipe("lsq"),
+		"pact":      mustRecipe("pact"),
+		"paper":     mustRecipe("cfq-qat-paper"),
+		"matching":  mustRecipe("cfq-qat-paper", "train.objective=match"),
+		"learned":   mustRecipe("cfq-qat", "allocate.rule=learned"),
+		"mixed-qat": mustRecipe("mixed-qat"),
+		"validity":  mustRecipe("cfq-qat", "train.objective=validity"),
+		"hinge":     mustRecipe("cfq-qat", "train.objective=hinge"),
+		"match":     mustRecipe("cfq-qat", "train.objective=match"),
+		"group":     mustRecipe("cfq-qat", "train.objective=group"),
+		"kd":        mustRecipe("cfq-qat", "train.objective=kd"),
+		"task":      mustRecipe("cfq-qat", "train.objective=task"),
+		"integers":  mustRecipe("lsq", "write.compute=integer"),
+		"trained":   mustRecipe("ptq", "train.objective=distil", "round.scales=per-tensor"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			o.Allocate.Budget = 3
@@ -209,19 +209,19 @@ func TestTeacherOfTraining(t *testing.T) {
 	files := map[string]string{}
 	for name, change := range map[string]func(o *Recipe){
 		"none":    func(*Recipe) {},
-		"steps":   func(o *Recipe) { o.Calibrate.Teacher.Moves, o.Calibrate.Teacher.Steps = teacherPaper, 1 },
-		"noise":   func(o *Recipe) { o.Calibrate.Teacher.Noise = 0.3 },
-		"seed":    func(o *Recipe) { o.Calibrate.Teacher.Noise, o.Calibrate.Teacher.Seed = 0.3, 2 },
-		"sample":  func(o *Recipe) { o.Calibrate.Teacher.Sample = 3 },
-		"paper":   func(o *Recipe) { o.Calibrate.Teacher.Moves = teacherPaper },
+		"steps":   func(o *Recipe) { o.Calibrate.Teacher, o.Calibrate.TeacherSteps = teacherPaper, 1 },
+		"noise":   func(o *Recipe) { o.Calibrate.TeacherNoise = 0.3 },
+		"seed":    func(o *Recipe) { o.Calibrate.TeacherNoise, o.Calibrate.TeacherSeed = 0.3, 2 },
+		"sample":  func(o *Recipe) { o.Calibrate.TeacherSample = 3 },
+		"paper":   func(o *Recipe) { o.Calibrate.Teacher = teacherPaper },
 		"actions": func(o *Recipe) { o.Train.TeacherActions = 4 },
 		"online, sample": func(o *Recipe) {
-			o.Train.TeacherOnline, o.Calibrate.Teacher.Sample = true, 2
+			o.Train.TeacherOnline, o.Calibrate.TeacherSample = true, 2
 		},
-		"online, noise":   func(o *Recipe) { o.Train.TeacherOnline, o.Calibrate.Teacher.Noise = true, 0.3 },
+		"online, noise":   func(o *Recipe) { o.Train.TeacherOnline, o.Calibrate.TeacherNoise = true, 0.3 },
 		"online, actions": func(o *Recipe) { o.Train.TeacherOnline, o.Train.TeacherActions = true, 4 },
 	} {
-		o := short(mustRecipe(PTQ, "allocate.budget=3", "train.objective=validity"))
+		o := short(mustRecipe("ptq", "allocate.budget=3", "train.objective=validity"))
 		change(&o)
 		r := f.quantize(t, o, Run{})
 		if other, ok := files[codesOf(r)]; ok {
@@ -230,7 +230,7 @@ func TestTeacherOfTraining(t *testing.T) {
 		files[codesOf(r)] = name
 	}
 	// The teacher's actions, computed for each batch, are those that are kept from one batch to the next.
-	o := short(mustRecipe(PTQ, "allocate.budget=3", "train.objective=validity", "train.teacher-online=true"))
+	o := short(mustRecipe("ptq", "allocate.budget=3", "train.objective=validity", "train.teacher-online=true"))
 	must.Same(t, "none", files[codesOf(f.quantize(t, o, Run{}))])
 }
 
@@ -239,8 +239,8 @@ func TestTeacherOfTraining(t *testing.T) {
 func TestEtaSweep(t *testing.T) {
 	t.Parallel()
 	f := fortunate(t, 60, 6)
-	o := short(mustRecipe(PTQ, "allocate.budget=2", "train.objective=validity", "train.eta-sweep=true"))
-	o.Train.Rate = 0.01
+	o := short(mustRecipe("ptq", "allocate.budget=2", "train.objective=validity", "train.eta-sweep=true"))
+	o.Train.LearningRate = 0.01
 	r := f.quantize(t, o, Run{})
 	var tried []float64
 	var best Trial
@@ -266,7 +266,7 @@ func TestEtaSweep(t *testing.T) {
 func TestCheckpointKnowsGroups(t *testing.T) {
 	t.Parallel()
 	f := fortunate(t, 60, 6)
-	o := short(mustRecipe(LSQ, "train.objective=group"))
+	o := short(mustRecipe("lsq", "train.objective=group"))
 	run := Run{Checkpoint: filepath.Join(t.TempDir(), "c")}
 	for _, shift := range []int32{0, 1} {
 		group := task.Subgroup{Feature: "region", Values: []string{"north", "south"}}
@@ -284,7 +284,7 @@ func TestCheckpointKnowsGroups(t *testing.T) {
 func TestTrainingGoesOn(t *testing.T) {
 	t.Parallel()
 	f := fortunate(t, 60, 4)
-	o := short(mustRecipe(LSQ))
+	o := short(mustRecipe("lsq"))
 	want := f.quantize(t, o, Run{})
 	given := Run{Checkpoint: filepath.Join(t.TempDir(), "checkpoint")}
 	calibrated := false
@@ -340,7 +340,7 @@ func TestTrainingNeedsLabels(t *testing.T) {
 		if doc.Name == qat.Distil || !doc.Quantized {
 			continue // it looks at no label anywhere, and takes long; or it is not for quantized networks
 		}
-		o := short(mustRecipe(CFQQAT, fmt.Sprint("train.objective=", doc.Name)))
+		o := short(mustRecipe("cfq-qat", fmt.Sprint("train.objective=", doc.Name)))
 		_, err := Quantize(t.Context(), f.m, f.tk, f.people, o, Run{})
 		if doc.Labels {
 			wantInputError(t, err, string(doc.Name))
@@ -353,22 +353,22 @@ func TestTrainingNeedsLabels(t *testing.T) {
 func TestTrainingErrors(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	for _, method := range []MethodName{CFQQAT, LSQ, MixedQAT} {
+	for _, method := range []string{"cfq-qat", "lsq", "mixed-qat"} {
 		_, err := OpenFleet(t.Context(), loaded(t, m), tk, few(people, 40),
 			Draws{Recipe: short(mustRecipe(method)), Models: 1, Seed: 1}, Run{})
 		wantInputError(t, err, string(method))
 	}
-	online := mustRecipe(CFQQAT, "train.objective=validity", "train.teacher-online=true")
+	online := mustRecipe("cfq-qat", "train.objective=validity", "train.teacher-online=true")
 	promised := Run{Promises: make([]recourse.Action, 40)}
 	_, err := Quantize(t.Context(), loaded(t, m), tk, few(people, 40), online, promised)
 	wantInputError(t, err, "promises replace teacher actions")
 	alike := few(people, 40)
 	alike.Subgroups = nil
-	by := short(mustRecipe(CFQQAT, "train.objective=group"))
+	by := short(mustRecipe("cfq-qat", "train.objective=group"))
 	_, err = Quantize(t.Context(), loaded(t, m), tk, alike, by, Run{})
 	wantInputError(t, err, "subgroup: true")
-	o := short(mustRecipe(LSQ))
-	o.Train.Rate = 1e9
+	o := short(mustRecipe("lsq"))
+	o.Train.LearningRate = 1e9
 	_, err = Quantize(t.Context(), loaded(t, m), tk, few(people, 40), o, Run{})
 	if !errors.Is(err, qat.ErrDiverged) {
 		t.Errorf("a rate without sense: %v", err)

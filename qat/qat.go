@@ -113,7 +113,7 @@ func Train(ctx context.Context, net Network, source Source, spec Spec, run Run) 
 	}
 	if last := out.History[len(out.History)-1].Loss; last > ended*t.Start+tinyLoss {
 		return nil, fmt.Errorf("%w: the loss was %.3g at first and is %.3g; a learning rate of %.2g may help", ErrDiverged,
-			t.Start, last, j.Rate/10)
+			t.Start, last, j.LearningRate/10)
 	}
 	out.Layers, err = t.trained(ctx)
 	return out, err
@@ -155,7 +155,7 @@ func (t *trainer) loop(ctx context.Context, rounds, frozen int, run Run) (*Outco
 		}
 		if ev.Steps, ev.Cost = t.Steps, t.cost; !(ev.Loss <= diverged*t.Start+1) || !t.sound() {
 			return nil, fmt.Errorf("%w after %d steps: the loss is %.3g; a learning rate below %v may help", ErrDiverged,
-				t.Steps, ev.Loss, t.job.Rate)
+				t.Steps, ev.Loss, t.job.LearningRate)
 		}
 		out.History = append(out.History, ev)
 		if run.Progress != nil {
@@ -178,7 +178,7 @@ func (t *trainer) steps(ctx context.Context, to int, phase stepRange) (float64, 
 			return 0, err
 		}
 		angle := math.Pi * float64(t.Steps-phase.from) / float64(phase.to-phase.from)
-		rate := t.job.Rate * (1 + math.Cos(angle)) / 2
+		rate := t.job.LearningRate * (1 + math.Cos(angle)) / 2
 		loss, err := t.run(ctx, &t.next, rate*min(1, float64(t.Steps+1)/warmUp))
 		if err != nil {
 			return 0, err

@@ -20,11 +20,11 @@ type Spec struct {
 
 // Optimizer are the settings of Adam; 0 is the default.
 type Optimizer struct {
-	Steps int     // 16000
-	Batch int     // rows of a step (256)
-	Rate  float64 // learning rate (DefaultRate), falling to zero along a cosine, relative to each layer's weights
-	Decay float64 // weight of half the squared weights of layers in float, in the loss of a row
-	Seed  uint64  // of batches
+	Steps        int     // 16000
+	Batch        int     // rows of a step (256)
+	LearningRate float64 // DefaultRate, falling to zero along a cosine, relative to each layer's weights
+	Decay        float64 // weight of half the squared weights of layers in float, in the loss of a row
+	Seed         uint64  // of batches
 }
 
 // Weights are those of an objective's terms, as the paper names them; nil is DefaultWeight.
@@ -93,7 +93,7 @@ func (s *Spec) Check() error {
 			errs = append(errs, fmt.Errorf("invalid %s %v: want 0 or more", name, v))
 		}
 	}
-	check("learning-rate", s.Rate)
+	check("learning-rate", s.LearningRate)
 	check("weight-decay", s.Decay)
 	check("lambda", s.Lambda)
 	for _, name := range slices.Sorted(slices.Values(WeightNames())) {
@@ -133,7 +133,8 @@ func (s Spec) resolve(net Network, source Source) (*trainingJob, error) {
 	if j.objective, err = FindObjective(cmp.Or(s.Objective, Distil)); err != nil {
 		return nil, err
 	}
-	j.Steps, j.Batch, j.Rate = cmp.Or(j.Steps, DefaultSteps), cmp.Or(j.Batch, 256), cmp.Or(j.Rate, DefaultRate)
+	j.Steps, j.Batch = cmp.Or(j.Steps, DefaultSteps), cmp.Or(j.Batch, 256)
+	j.LearningRate = cmp.Or(j.LearningRate, DefaultRate)
 	j.source.Unrolled = cmp.Or(j.source.Unrolled, 3)
 	if j.rows = j.Batch; j.objective.needsPairs() {
 		j.rows = 2 * j.Batch

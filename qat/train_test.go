@@ -26,7 +26,7 @@ import (
 )
 
 // quick is a training that takes a tenth of a second and tells something.
-func quick() Spec { return Spec{Optimizer: Optimizer{Steps: 320, Batch: 32, Rate: 4e-3}} }
+func quick() Spec { return Spec{Optimizer: Optimizer{Steps: 320, Batch: 32, LearningRate: 4e-3}} }
 
 func units() []Quantizers { return []Quantizers{RatioSteps, LSQ} }
 
@@ -42,7 +42,7 @@ func TestLastRoundsKeepCodes(t *testing.T) {
 			}
 			return p.draw(ctx, round, use, now)
 		}
-		spec := Spec{Optimizer: Optimizer{Steps: 480, Batch: 16, Rate: 6e-3}, Quantizers: unit}
+		spec := Spec{Optimizer: Optimizer{Steps: 480, Batch: 16, LearningRate: 6e-3}, Quantizers: unit}
 		out := must.Get(Train(t.Context(), p.network(p.written(t, p.plans())), Source{Draw: draw}, spec, Run{}))(t)
 		for i, l := range Quantized(out.Layers) {
 			must.Same(must.In(t, unit), before[i].Codes, l.Codes)
@@ -418,7 +418,7 @@ func TestSeed(t *testing.T) {
 func TestDivergence(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []float64{1e3, 1e6, 1e30} {
-		out, err := small(t).train(t, Spec{Optimizer: Optimizer{Steps: 320, Batch: 16, Rate: rate}}, Run{})
+		out, err := small(t).train(t, Spec{Optimizer: Optimizer{Steps: 320, Batch: 16, LearningRate: rate}}, Run{})
 		if !errors.Is(err, ErrDiverged) || out != nil || !strings.Contains(err.Error(), "learning rate") {
 			t.Errorf("rate %v: %v, %v", rate, out, err)
 		}
@@ -439,9 +439,9 @@ func TestOptionsOutOfRange(t *testing.T) {
 	t.Parallel()
 	p := small(t)
 	for want, spec := range map[string]Spec{
-		"learning-rate -1":     {Optimizer: Optimizer{Rate: -1}},
-		"learning-rate NaN":    {Optimizer: Optimizer{Rate: math.NaN()}},
-		"learning-rate +Inf":   {Optimizer: Optimizer{Rate: math.Inf(1)}},
+		"learning-rate -1":     {Optimizer: Optimizer{LearningRate: -1}},
+		"learning-rate NaN":    {Optimizer: Optimizer{LearningRate: math.NaN()}},
+		"learning-rate +Inf":   {Optimizer: Optimizer{LearningRate: math.Inf(1)}},
 		"eta -2":               {Weights: Weights{Eta: new(-2.0)}},
 		"beta NaN":             {Weights: Weights{Beta: new(math.NaN())}},
 		"gamma -0.1":           {Weights: Weights{Gamma: new(-0.1)}},

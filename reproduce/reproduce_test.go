@@ -58,7 +58,7 @@ func TestTables(t *testing.T) {
 				t.Errorf("%s: no data set %s", table.Name, r.Data)
 			}
 			method := flagValue(r.Quantize+" "+r.Recourse, "--method")
-			if _, err := ptq.FindMethod(ptq.MethodName(method)); err != nil && (r.Recourse == "" || method != "") {
+			if _, err := ptq.FindMethod(method); err != nil && (r.Recourse == "" || method != "") {
 				t.Errorf("%s: %v", table.Name, err)
 			}
 		}

@@ -427,7 +427,7 @@ func (f *quantizeFlags) calibrationRecord(model string, rows []int) (*record.Row
 }
 
 func writeQuantized(out io.Writer, path string, r *ptq.Result) {
-	fmt.Fprintf(out, "%s: %s, mean bit width %.2f", path, cmp.Or(string(r.Method), "by plan"), r.Bits)
+	fmt.Fprintf(out, "%s: %s, mean bit width %.2f", path, cmp.Or(r.Method, "by plan"), r.Bits)
 	switch {
 	case r.Budget > 0 && r.Cost != "" && r.Cost != ptq.CostBits:
 		fmt.Fprintf(out, " (budget %g by %s)", r.Budget, r.Cost)

@@ -24,7 +24,7 @@ import (
 
 type recipeFlags struct {
 	file   string
-	method ptq.MethodName
+	method string
 	set    []string
 }
 
@@ -163,7 +163,7 @@ The recipe of a written model is in its metadata, and --recipe model.q.onnx begi
 Methods:
 `)
 	for _, m := range ptq.Methods() {
-		item(w, string(m.Name), m.Doc)
+		item(w, m.Name, m.Doc)
 	}
 	fmt.Fprintln(w, "\nWhat methods stand for:")
 	writeMethods(w)
@@ -184,7 +184,7 @@ Methods:
 }
 
 func writeMethods(w io.Writer) {
-	keys := slices.DeleteFunc(ptq.Keys(), func(k ptq.Key) bool { return !ptq.Distinguishes(k) })
+	keys := ptq.Distinguishing()
 	head := []string{"method"}
 	for _, k := range keys {
 		section, short, _ := strings.Cut(k.Name, ".")
@@ -196,7 +196,7 @@ func writeMethods(w io.Writer) {
 	g := message.NewLines()
 	g.Add(head...)
 	for _, m := range ptq.Methods() {
-		row := []string{string(m.Name)}
+		row := []string{m.Name}
 		for _, k := range keys {
 			row = append(row, cmp.Or(k.Get(&m.Recipe), "-"))
 		}

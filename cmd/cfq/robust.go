@@ -20,7 +20,7 @@ const robustSample = 500
 type robustFlags struct {
 	models      int
 	calibration string
-	method      ptq.MethodName
+	method      string
 	budget      float64
 }
 

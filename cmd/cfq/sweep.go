@@ -147,13 +147,10 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 }
 
 func (f *sweepFlags) options(e *env) (o ptq.SweepOptions, err error) {
-	o = ptq.SweepOptions{Budgets: f.budgets, Options: eval.Options{
+	o = ptq.SweepOptions{Methods: f.methods, Budgets: f.budgets, Options: eval.Options{
 		Margins: f.margins, Sample: f.sample, Seed: f.seed, Workers: e.workers,
 		Solver: recourse.SolveOptions{Restarts: f.restarts}, Progress: e.progress(),
 	}}
-	for _, name := range f.methods {
-		o.Methods = append(o.Methods, ptq.MethodName(name))
-	}
 	o.Settings, err = f.settings()
 	return o, err
 }
@@ -285,7 +282,7 @@ func (f *sweepFlags) openLog(e *env, model string) (*sweepLog, error) {
 	return l, cli.Wrap(l.read(), "name another folder behind -o; --overwrite begins anew in this one")
 }
 
-func (f *sweepFlags) write(e *env, log *sweepLog, r *ptq.SweepResult, cost ptq.Cost) error {
+func (f *sweepFlags) write(e *env, log *sweepLog, r *ptq.SweepResult, cost string) error {
 	v := newSweepView(r, cost)
 	log.points = r.Points
 	err := errors.Join(writeLog(f.path(sweepTable), v.table()), cli.Write(f.path(sweepSVG), v.draw), log.write())
@@ -301,14 +298,14 @@ func (f *sweepFlags) write(e *env, log *sweepLog, r *ptq.SweepResult, cost ptq.C
 
 type sweepView struct {
 	*ptq.SweepResult
-	methods []ptq.MethodName // in the order of the points
-	cost    ptq.Cost
+	methods []string // in the order of the points
+	cost    string
 	first   *eval.Result // of the points that were measured
 	at      int          // the required margin that stands for all
 	margin  float64      // its value
 }
 
-func newSweepView(r *ptq.SweepResult, cost ptq.Cost) *sweepView {
+func newSweepView(r *ptq.SweepResult, cost string) *sweepView {
 	v := &sweepView{SweepResult: r, cost: cost}
 	for i := range r.Points {
 		p := &r.Points[i]
@@ -376,7 +373,7 @@ func (v *sweepView) line(p *ptq.SweepPoint, at int) []string {
 		}
 		return strconv.FormatFloat(float64(x), 'g', -1, 64)
 	}
-	line := []string{string(p.Method), fmt.Sprint(p.Budget), "", "", "", "", "", "", p.Unfit}
+	line := []string{p.Method, fmt.Sprint(p.Budget), "", "", "", "", "", "", p.Unfit}
 	if p.Unfit == "" {
 		copy(line[3:], []string{
 			fmt.Sprint(p.Bits), fmt.Sprint(p.Stored), strconv.Itoa(p.Bytes),
@@ -423,9 +420,9 @@ func (v *sweepView) warnings() []string {
 func (v *sweepView) draw(w io.Writer) error {
 	of := func(name string) string { return fmt.Sprintf("%s(%g)", name, v.margin) }
 	full := float64(v.first.Rate("accuracy_full").Value)
-	x := "budget, " + string(v.cost) + " per weight"
+	x := "budget, " + v.cost + " per weight"
 	if v.cost == ptq.CostBytes || v.cost == ptq.CostBOPs {
-		x = "budget, bits per weight of " + string(v.cost)
+		x = "budget, bits per weight of " + v.cost
 	}
 	var charts []chart.Chart
 	for _, c := range []struct {
@@ -441,7 +438,7 @@ func (v *sweepView) draw(w io.Writer) error {
 		over := func(title, label string, x func(p *ptq.SweepPoint) float64) {
 			drawn := chart.Chart{Title: c.title + title, X: label, Y: c.y}
 			for _, method := range v.methods {
-				s := chart.Series{Name: string(method)}
+				s := chart.Series{Name: method}
 				for i := range v.Points {
 					p := &v.Points[i]
 					if p.Method != method || p.Unfit != "" || math.IsNaN(x(p)) {
@@ -484,7 +481,7 @@ func (v *sweepView) text(out io.Writer, files string) {
 			if p.Unfit != "" {
 				note = "does not fit: " + p.Least()
 			}
-			t.Add(string(p.Method), fmt.Sprint(p.Budget))
+			t.Add(p.Method, fmt.Sprint(p.Budget))
 			t.Note(note)
 			continue
 		}
@@ -499,7 +496,7 @@ func (v *sweepView) text(out io.Writer, files string) {
 		}
 		vd, vdRange := sweepRate(a.Rate("vd"))
 		rvd, rvdRange := sweepRate(a.Rate("rvd"))
-		t.Add(string(p.Method), budget, fmt.Sprintf("%.2f", p.Bits), strconv.Itoa(p.Bytes), vd, vdRange, rvd, rvdRange,
+		t.Add(p.Method, budget, fmt.Sprintf("%.2f", p.Bits), strconv.Itoa(p.Bytes), vd, vdRange, rvd, rvdRange,
 			sweepPercent(a.Estimate("crg.ratio_of_sums").Value), rms,
 			fmt.Sprintf("%.4f", float64(r.Rate("accuracy_quant").Value)),
 			sweepPercent(1-r.Rate("disagreement").Value))

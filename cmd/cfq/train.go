@@ -103,8 +103,8 @@ func (f *trainFlags) add(fs *pflag.FlagSet) {
 		fs.Float64Var(&f.validation, "validation", 0.2,
 			"`share` of the people who are not trained on, the same for every seed; 0 for none")
 		cli.Within(fs, "validation", &f.validation, 0, cli.Below1, "a share below 1, such as 0.2, or 0 for none")
-		fs.Float64Var(&f.o.Train.Rate, "learning-rate", qat.DefaultRate, "learning `rate`")
-		cli.Within(fs, "learning-rate", &f.o.Train.Rate, cli.Above0, cli.Finite, "a number above 0")
+		fs.Float64Var(&f.o.Train.LearningRate, "learning-rate", qat.DefaultRate, "learning `rate`")
+		cli.Within(fs, "learning-rate", &f.o.Train.LearningRate, cli.Above0, cli.Finite, "a number above 0")
 		fs.Uint64Var(&f.o.Train.Seed, "train-seed", 1, "seed of all that is random in training")
 		cli.Within(fs, "train-seed", &f.o.Train.Seed, 1, math.MaxUint64, "1 or more")
 	})

@@ -173,7 +173,7 @@ func TestAsQuantize(t *testing.T) {
 		{"allocate.budget=8", "write.act-bits=6", "write.compute=integer"},
 		{"allocate.budget=4", "write.compute=float"},
 	} {
-		recipe := must.Get(ptq.NewRecipe(ptq.PTQ, settings...))(t)
+		recipe := must.Get(ptq.NewRecipe("ptq", settings...))(t)
 		r := must.Get(ptq.Quantize(t.Context(), loaded, tk, people, recipe, ptq.Run{}))(t)
 		m := must.Get(codec.Read(r.Model, ""))(t)
 		f := must.Get(Measure(loaded, opened(t, m), int64(r.FloatBytes), int64(r.Bytes)))(t)

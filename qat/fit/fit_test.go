@@ -61,7 +61,7 @@ func arch(t *testing.T, s string) Arch {
 
 // steps is a training of so many steps.
 func steps(n int, rate float64, batch int) qat.Spec {
-	return qat.Spec{Optimizer: qat.Optimizer{Steps: n, Rate: rate, Batch: batch}}
+	return qat.Spec{Optimizer: qat.Optimizer{Steps: n, LearningRate: rate, Batch: batch}}
 }
 
 func trained(t *testing.T, tk *task.Task, p *task.People, o Options) *Result {
@@ -236,7 +236,7 @@ func TestRecourseObjectives(t *testing.T) {
 			Arch: arch(t, "mlp:8"), Engine: orttest.Need(t), Members: 3, Teacher: Teacher{Points: teacher},
 			Checkpoint: keep,
 			Train: qat.Spec{
-				Objective: objective, Optimizer: qat.Optimizer{Steps: 320, Rate: 0.01},
+				Objective: objective, Optimizer: qat.Optimizer{Steps: 320, LearningRate: 0.01},
 				Weights: qat.Weights{Eta: &eta, Beta: &beta, Gamma: new(0.5)},
 			},
 		}))(t)

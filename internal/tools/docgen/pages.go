@@ -142,10 +142,8 @@ func methods() string {
 		}
 		b.WriteString("\n")
 	}
-	for _, k := range ptq.Keys() {
-		if ptq.Distinguishes(k) { // others do not tell methods apart
-			line("`"+k.Name+"`", func(m *ptq.Method) string { return k.Get(&m.Recipe) })
-		}
+	for _, k := range ptq.Distinguishing() {
+		line("`"+k.Name+"`", func(m *ptq.Method) string { return k.Get(&m.Recipe) })
 	}
 	line("row of the paper", func(m *ptq.Method) string { return m.Paper })
 	return b.String()

@@ -139,7 +139,7 @@ func TestAttributesCanBeLearned(t *testing.T) {
 	}
 	r, err := fit.Train(context.Background(), tk, p, fit.Options{
 		Arch: a, Attributes: names(), Engine: orttest.Need(t),
-		Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 640, Rate: 0.01, Batch: 64}},
+		Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 640, LearningRate: 0.01, Batch: 64}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func moves(t *testing.T, path string, tk *task.Task, p *task.People, coder *fit.
 	must(err)
 	r, err := fit.Train(ctx, tk, p, fit.Options{
 		Arch: arch, Engine: engine,
-		Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 400, Rate: 0.01, Batch: 64}},
+		Train: qat.Spec{Optimizer: qat.Optimizer{Steps: 400, LearningRate: 0.01, Batch: 64}},
 	})
 	must(err)
 	dir := filepath.Dir(path)
