@@ -34,19 +34,13 @@ func (m *Model) Imputed(ctx context.Context) ([]float64, error) {
 			p.at = append(p.at, c.First)
 		}
 	}
-	logits, err := ort.OpenValues(m.graph, m.engine, m.logits) // which do not saturate as probabilities do
-	if err != nil {
-		return nil, err
-	}
-	defer logits.Close() //nolint:errcheck // nothing was written
-	if err := p.known(ctx, logits); err != nil || len(p.at) == 0 {
+	if err := p.find(ctx); err != nil || !slices.ContainsFunc(p.found, isNumber) {
 		return p.found, err
 	}
-	if err := p.find(ctx); err != nil {
-		return nil, err
-	}
-	return p.found, p.confirm(ctx, logits)
+	return p.found, p.confirm(ctx)
 }
+
+func isNumber(v float64) bool { return !math.IsNaN(v) }
 
 type imputation struct {
 	m     *Model
@@ -61,6 +55,7 @@ func with(row []float32, at int, v float64) []float32 {
 	return row
 }
 
+// run returns what values are for a row; nil where the row is refused or has no logits.
 func (p *imputation) run(ctx context.Context, s *ort.Session, feed rowFeed, row []float32) ([][]float64, error) {
 	batch := max(1, p.m.fixed)
 	in, err := feed(slices.Repeat(row, batch))
@@ -76,6 +71,9 @@ func (p *imputation) run(ctx context.Context, s *ort.Session, feed rowFeed, row 
 		if v, err := t.Numbers(); err == nil && len(t.Dims) > 0 && t.Dims[0] == int64(batch) {
 			all[k] = v[:len(v)/batch]
 		}
+		if t.Name == p.m.logits && slices.ContainsFunc(all[k], math.IsNaN) {
+			return nil, nil
+		}
 	}
 	return all, nil
 }
@@ -86,72 +84,55 @@ func (p *imputation) own(x []float32) ([]*graph.Tensor, error) {
 	return []*graph.Tensor{p.m.Feed(x)}, nil
 }
 
-func (p *imputation) known(ctx context.Context, logits *ort.Session) error {
-	var left []int
-	for _, at := range p.at {
-		out, err := p.run(ctx, logits, p.own, with(p.base, at, math.NaN()))
-		if err != nil {
-			return err
-		}
-		if out != nil && !slices.ContainsFunc(out[0], math.IsNaN) {
-			left = append(left, at)
-		}
-	}
-	p.at = left
-	return nil
-}
-
 func (p *imputation) find(ctx context.Context) error {
-	tries := []float64{0, 1, -1000, 1e4, math.NaN()}
 	s, err := p.m.Exposed()
 	if err != nil {
 		return err
 	}
 	defer s.Close() //nolint:errcheck // nothing was written
 	for _, at := range p.at {
-		var made [][][]float64 // by value and number tried
-		for i, v := range tries {
+		var made [][][]float64 // by number tried and value
+		for _, v := range tries() {
 			out, err := p.run(ctx, s, p.own, with(p.base, at, v))
 			if err != nil {
 				return err
 			}
-			if i == 0 {
-				made = make([][][]float64, len(out))
-			}
-			for k := range min(len(made), len(out)) {
-				made[k] = append(made[k], out[k])
-			}
-		}
-		for _, value := range made {
-			if v := straight(tries, value); !math.IsNaN(v) {
-				p.found[at] = v
+			if out == nil {
 				break
 			}
+			made = append(made, out)
+		}
+		for k := 0; len(made) == len(tries()) && k < len(made[0]) && math.IsNaN(p.found[at]); k++ {
+			p.found[at] = straight(made, k)
 		}
 	}
 	return nil
 }
 
+// tries are the numbers that an input is tried with, after none.
+func tries() []float64 { return []float64{math.NaN(), 0, 1, -1000, 1e4} }
+
 // noNumber is the size of what stands for no number, as the largest of none does.
 const noNumber = 1e30
 
-// straight returns the number for which an element of a value, given for each number tried of which the last is NaN,
-// is what it is for NaN; NaN where no element is a straight line.
-func straight(tries []float64, made [][]float64) float64 {
-	last := len(tries) - 1
-	other := func(v []float64) bool { return len(v) != len(made[0]) }
-	if len(made) < len(tries) || slices.ContainsFunc(made, other) { // a number is refused, or counted
+// straight returns the number for which an element of the k-th value, given for each number tried, is what it is for
+// NaN; NaN where no element is a straight line.
+func straight(made [][][]float64, k int) float64 {
+	x := tries()
+	last := len(x) - 1
+	other := func(v [][]float64) bool { return len(v[k]) != len(made[0][k]) }
+	if slices.ContainsFunc(made, other) { // a size that depends on the number
 		return math.NaN()
 	}
-	for e := range made[0] {
-		at, slope := made[0][e], (made[last-1][e]-made[0][e])/tries[last-1] // the first try is 0
-		v := (made[last][e] - at) / slope
+	for e, unknown := range made[0][k] {
+		at, slope := made[1][k][e], (made[last][k][e]-made[1][k][e])/x[last] // at 0
+		v := (unknown - at) / slope
 		if slope == 0 || !(math.Abs(v) <= noNumber) {
 			continue
 		}
 		line := true
-		for i, t := range tries[:last] {
-			line = line && math.Abs(made[i][e]-at-slope*t) <= 1e-5*(math.Abs(slope*t)+math.Abs(at))
+		for i, t := range x[1:] {
+			line = line && math.Abs(made[i+1][k][e]-at-slope*t) <= 1e-5*(math.Abs(slope*t)+math.Abs(at))
 		}
 		if line {
 			short, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', -1, 32), 64)
@@ -161,25 +142,27 @@ func straight(tries []float64, made [][]float64) float64 {
 	return math.NaN()
 }
 
-func (p *imputation) confirm(ctx context.Context, logits *ort.Session) error {
+// confirm compares the file's outputs, and the logits, which do not saturate as probabilities do.
+func (p *imputation) confirm(ctx context.Context) error {
 	file := p.m.File()
-	var numbers []string // the outputs but texts
 	produced := file.Graph.Producers()
-	for _, v := range p.m.base.Graph.Outputs {
-		if produced[v.Name] != nil {
-			numbers = append(numbers, v.Name)
-		}
-	}
-	s, err := ort.OpenValues(file, p.m.engine, numbers...)
+	texts := func(v graph.Value) bool { return produced[v.Name] == nil }
+	numbers := slices.DeleteFunc(slices.Clone(p.m.base.Graph.Outputs), texts)
+	outer, err := ort.OpenValues(file, p.m.engine, graph.Names(numbers)...)
 	if err != nil {
 		return err
 	}
-	defer s.Close() //nolint:errcheck // nothing was written
+	defer outer.Close() //nolint:errcheck // nothing was written
+	logits, err := ort.OpenValues(p.m.graph, p.m.engine, p.m.logits)
+	if err != nil {
+		return err
+	}
+	defer logits.Close() //nolint:errcheck // nothing was written
 	for _, at := range p.at {
 		if math.IsNaN(p.found[at]) {
 			continue
 		}
-		same, err := p.same(ctx, s, p.m.FileFeed, at)
+		same, err := p.same(ctx, outer, p.m.FileFeed, at)
 		if err == nil && same {
 			same, err = p.same(ctx, logits, p.own, at)
 		}

@@ -243,7 +243,7 @@ func TestFold(t *testing.T) {
 	if got, want := in.Reads(x, 2), []float32{4, 1, 68, 0.5, 0, 63.75}; !slices.Equal(got, want) {
 		t.Errorf("the kernel reads %v, want %v", got, want)
 	}
-	l := quant.LayerInfo{In: 2, Out: 1, Columns: 2, W: []float32{3, 5}, B: []float32{7}}
+	l := quant.LayerInfo{In: 2, Out: 1, LayerUse: quant.LayerUse{Columns: 2}, W: []float32{3, 5}, B: []float32{7}}
 	f := in.Fold(l)
 	if f.In != 2 || f.Columns != 3 || !slices.Equal(f.W, []float32{1.5, 5}) || !slices.Equal(f.B, []float32{7 - 24}) {
 		t.Errorf("the folded layer is %+v", f)

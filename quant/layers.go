@@ -21,12 +21,20 @@ type LayerInfo struct {
 	In, Out       int       // In*Out is the number of weights, whatever their shape
 	W             []float32 // Out x In; nil when the layer is not in canonical form
 	B             []float32 // Out; all zero when there is no bias; nil when the layer is not in canonical form
-	Columns       int       // columns of the integer kernel: In, or more where Input.Fold says that inputs are split
+	Conv          *Conv     // what more there is to say of a convolution; nil for dense layers
+	// Fixed says why the layer must stay in float; "" when it may be quantized.
+	// Layers that are not in canonical form are always fixed.
+	Fixed string
+
+	LayerUse
+}
+
+// LayerUse says how the graph uses a layer.
+type LayerUse struct {
+	Columns int // columns of the integer kernel: In, or more where Input.Fold says that inputs are split
 	// Positions is how often a row of the model's input uses each weight: the number of positions of a convolution, and
-	// of vectors that a dense layer reads of each row, such as the tokens of a transformer. Conv says more of
-	// convolutions; nil for dense layers.
+	// of vectors that a dense layer reads of each row, such as the tokens of a transformer.
 	Positions int
-	Conv      *Conv
 	Behind    Behind
 	// Table says that the file looks the weights up, by category, where the model multiplies them with the inputs of one
 	// column of categories: a layer that computes nothing. FindLayers does not know of it.
@@ -34,9 +42,6 @@ type LayerInfo struct {
 	// Source is the convolution whose output quantizer this layer's input has gone
 	// through: operators between move numbers and compute none. "" without one.
 	Source string
-	// Fixed says why the layer must stay in float; "" when it may be quantized.
-	// Layers that are not in canonical form are always fixed.
-	Fixed string
 }
 
 // Behind is what the output of a layer becomes first: its value behind the Relu or Clip that alone reads it, where
@@ -121,7 +126,7 @@ func (f *finder) layer(n *graph.Node) (*LayerInfo, error) {
 	}
 	l := &LayerInfo{
 		Node: NodeName(n), Weight: n.Input(side), Bias: n.Input(2),
-		Input: n.Input(1 - side), Output: n.Outputs[0], Positions: 1,
+		Input: n.Input(1 - side), Output: n.Outputs[0], LayerUse: LayerUse{Positions: 1},
 	}
 	// The inputs of a dense layer are summed over: the last dimension but one of a
 	// right factor, the last of a left one or a transposed.

@@ -161,6 +161,8 @@ func TestExactRule(t *testing.T) {
 	if Exact(100, 4, 4096, 100_000_000) {
 		t.Error("a large network is measured")
 	}
-	layers := []quant.LayerInfo{{In: 3, Out: 4, Positions: 1}, {In: 9, Out: 2, Positions: 35}}
+	layers := []quant.LayerInfo{
+		{In: 3, Out: 4, LayerUse: quant.LayerUse{Positions: 1}}, {In: 9, Out: 2, LayerUse: quant.LayerUse{Positions: 35}},
+	}
 	must.Same(t, 12+18*35, Multiplications(layers))
 }

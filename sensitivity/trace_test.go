@@ -190,7 +190,7 @@ func TestTraceDraws(t *testing.T) {
 func TestTraceRows(t *testing.T) {
 	t.Parallel()
 	for weights, want := range map[int]int{100: 1024, 1 << 22: 256, 1 << 30: 128} {
-		must.Same(t, want, TraceRows([]quant.LayerInfo{{In: weights, Out: 1, Positions: 1}}))
+		must.Same(t, want, TraceRows([]quant.LayerInfo{{In: weights, Out: 1, LayerUse: quant.LayerUse{Positions: 1}}}))
 	}
 }
 

@@ -371,6 +371,26 @@ func (g *Graph) Needed(values ...string) map[*Node]bool {
 	return needed
 }
 
+// Prune drops the nodes that no output depends on, and the initializers that nothing uses then. The values that a
+// subgraph captures are not looked at.
+func (g *Graph) Prune() {
+	needed := g.Needed(Names(g.Outputs)...)
+	g.Nodes = slices.DeleteFunc(g.Nodes, func(n *Node) bool { return !needed[n] })
+	used, inits := g.Consumers(), g.InitMap()
+	gone := func(name string) bool { return inits[name] != nil && used[name] == nil && !g.IsOutput(name) }
+	g.Inputs = slices.DeleteFunc(g.Inputs, func(v Value) bool { return gone(v.Name) })
+	g.Inits = slices.DeleteFunc(g.Inits, func(t *Tensor) bool { return gone(t.Name) })
+}
+
+// Names returns the names of values, in their order.
+func Names(values []Value) []string {
+	all := make([]string, len(values))
+	for i, v := range values {
+		all[i] = v.Name
+	}
+	return all
+}
+
 // Builder appends nodes to a graph under names that are not yet taken. The zero Builder is not usable; call NewBuilder.
 type Builder struct {
 	G      *Graph

@@ -66,14 +66,6 @@ func used(nodes []*graph.Node) map[string]bool {
 	return all
 }
 
-func names(values []graph.Value) []string {
-	all := make([]string, len(values))
-	for i, v := range values {
-		all[i] = v.Name
-	}
-	return all
-}
-
 // Signature is what the file takes and gives where the lowered model differs; the zero value is that of a model that is
 // not lowered.
 type Signature struct {
@@ -167,14 +159,14 @@ func (f *Signature) split(g *graph.Graph) {
 			n = producers[at.Name]
 		}
 		integer := at.DType != graph.Undefined && !at.DType.IsFloat()
-		if !integer && !slices.Contains(names(numbers), at.Name) {
+		if !integer && !slices.Contains(graph.Names(numbers), at.Name) {
 			numbers = append(numbers, at)
 		}
 	}
 	if len(numbers) == 0 {
 		return // decisions alone: what they are made of is found behind them
 	}
-	needed := g.Needed(names(numbers)...)
+	needed := g.Needed(graph.Names(numbers)...)
 	var kept []*graph.Node
 	for _, n := range g.Nodes {
 		if needed[n] {
@@ -258,10 +250,7 @@ func labels(g *graph.Graph) []string {
 }
 
 func (f *Signature) keep(g *graph.Graph) {
-	needed := g.Needed(names(g.Outputs)...)
-	g.Nodes = slices.DeleteFunc(g.Nodes, func(n *graph.Node) bool { return !needed[n] })
-	uses := used(g.Nodes)
-	g.Inits = slices.DeleteFunc(g.Inits, func(t *graph.Tensor) bool { return !uses[t.Name] && !g.IsOutput(t.Name) })
+	g.Prune()
 	g.Inputs = slices.DeleteFunc(g.Inputs, func(v graph.Value) bool { return v.Name != f.input && g.Init(v.Name) == nil })
 	g.Values = nil // types of values that may be gone: a run shows those that are there
 }

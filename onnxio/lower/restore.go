@@ -170,15 +170,7 @@ func (f *Signature) compare(ctx context.Context, low *graph.Model, o ort.Options
 	if len(names) == 0 {
 		return nil
 	}
-	run := func(m *graph.Model, in []*graph.Tensor) ([]*graph.Tensor, error) {
-		o.Level = ort.Disabled
-		s, err := ort.OpenValues(m, o, names...)
-		if err != nil {
-			return nil, err
-		}
-		defer s.Close() //nolint:errcheck // nothing was written
-		return s.Run(ctx, in)
-	}
+	o.Level = ort.Disabled
 	dims, _ := sizesOf(input)
 	lowered := []*graph.Tensor{graph.FromNumbers(input.Name, input.DType, x, append([]int64{int64(batch)}, dims...)...)}
 	in, err := lowered, error(nil)
@@ -187,11 +179,11 @@ func (f *Signature) compare(ctx context.Context, low *graph.Model, o ort.Options
 			return err
 		}
 	}
-	want, err := run(f.file, in)
+	want, err := ort.Evaluate(ctx, f.file, o, in, names...)
 	if err != nil {
 		return fmt.Errorf("the model does not run: %w", err)
 	}
-	got, err := run(low, lowered)
+	got, err := ort.Evaluate(ctx, low, o, lowered, names...)
 	if err != nil {
 		return fmt.Errorf("the lowered model does not run: %w", err)
 	}

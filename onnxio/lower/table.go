@@ -585,7 +585,7 @@ func tableRows(ctx context.Context, m *graph.Model, o ort.Options) (map[string]i
 		shapes = append(shapes, b.Op("Shape", []string{n.Input(0)}))
 	}
 	o.Level = ort.Disabled
-	out, err := ort.Evaluate(ctx, constants, o, shapes...)
+	out, err := ort.Evaluate(ctx, constants, o, nil, shapes...)
 	if err != nil {
 		return nil, fmt.Errorf("the model's tables: %w", err)
 	}

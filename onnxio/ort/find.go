@@ -1,6 +1,7 @@
 package ort
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -199,41 +200,17 @@ type Release struct {
 	SHA256   string // of the library itself, hexadecimal
 }
 
-func releases() []Release {
-	list := []Release{
-		{
-			"linux/amd64", "linux/x64", "libonnxruntime.so.1",
-			"ffb75a925ba05e47b235bb66e3e3911714a80b328a9c9425539feb204aa32a23",
-		},
-		{
-			"linux/arm64", "linux/arm64", "libonnxruntime.so.1",
-			"1f549d46250b005580b597f4164984aaf75b3bcb9f3aeb07c7f8a8fe60b23c76",
-		},
-		{
-			"darwin/arm64", "darwin/arm64", "libonnxruntime.1.dylib",
-			"685d2be5dba1309c89d3a5324b7fd06a5c42f1a61bfea32d14c4cc28d072121d",
-		},
-		{"windows/amd64", "win32/x64", "onnxruntime.dll", "508c362f5673483dd3a086379c392795b2e42d10d5e6f3f90ebd7ac21c97af67"},
-		{
-			"windows/arm64", "win32/arm64", "onnxruntime.dll",
-			"6c3a2abf5c6aca11c48a0d338a91af309f2266f25ce2e4084e6a87bbcb0fbfd0",
-		},
-	}
-	for i := range list {
-		r := &list[i]
-		r.Member = "package/bin/napi-v6/" + r.Member + "/" + r.Name
-	}
-	return list
-}
+//go:embed releases.csv
+var releases string
 
 // Pinned returns the release for the platform that the program runs on. The
 // package has none for darwin/amd64 and some others: the error says so.
 func Pinned() (Release, error) { return pinnedFor(runtime.GOOS + "/" + runtime.GOARCH) }
 
 func pinnedFor(platform string) (Release, error) {
-	for _, r := range releases() {
-		if r.Platform == platform {
-			return r, nil
+	for row := range strings.Lines(releases) {
+		if f := strings.Split(strings.TrimSpace(row), ","); f[0] == platform {
+			return Release{f[0], "package/bin/napi-v6/" + f[1] + "/" + f[2], f[2], f[3]}, nil
 		}
 	}
 	return Release{}, fmt.Errorf("%s %s has no library for %s: get ONNX Runtime %s or later yourself and set %s to it",

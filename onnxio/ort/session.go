@@ -100,7 +100,7 @@ func openSession(onnx []byte, m *graph.Model, o Options) (*Session, error) {
 		return nil, err
 	}
 	defer so.Destroy()
-	s.native, err = ort.NewDynamicAdvancedSessionWithONNXData(onnx, names(s.inputs), names(s.outputs), so)
+	s.native, err = ort.NewDynamicAdvancedSessionWithONNXData(onnx, graph.Names(s.inputs), graph.Names(s.outputs), so)
 	if err != nil {
 		if why := unloaded(err, m); why != nil {
 			return nil, why
@@ -184,7 +184,7 @@ func (s *Session) wanted(asked []string) ([]int, error) {
 		want = append(want, i)
 	}
 	if unknown != nil {
-		return nil, fmt.Errorf("the model has no output %q; its outputs are %q", unknown, names(s.outputs))
+		return nil, fmt.Errorf("the model has no output %q; its outputs are %q", unknown, graph.Names(s.outputs))
 	}
 	return want, nil
 }
@@ -211,7 +211,7 @@ func (s *Session) arrange(in []*graph.Tensor) ([]*graph.Tensor, error) {
 		}
 	}
 	if unknown != nil || missing != nil {
-		msg := fmt.Sprintf("the model's inputs are %q", names(s.inputs))
+		msg := fmt.Sprintf("the model's inputs are %q", graph.Names(s.inputs))
 		if missing != nil {
 			msg += fmt.Sprintf("; missing: %q", missing)
 		}
@@ -235,14 +235,6 @@ func fits(t *graph.Tensor, v graph.Value) error {
 		return fmt.Errorf("input %q has shape %s, not %s", v.Name, v.Shape, graph.Fixed(t.Dims...))
 	}
 	return nil
-}
-
-func names(values []graph.Value) []string {
-	out := make([]string, len(values))
-	for i, v := range values {
-		out[i] = v.Name
-	}
-	return out
 }
 
 // Options says how models are run. The zero value is what production uses: every optimization, one thread.
@@ -315,13 +307,7 @@ func needed(m *graph.Model) *graph.Model {
 		return m
 	}
 	c := m.Clone()
-	g := c.Graph
-	keep := g.Needed(names(g.Outputs)...)
-	g.Nodes = slices.DeleteFunc(g.Nodes, func(n *graph.Node) bool { return !keep[n] })
-	used, inputs := g.Consumers(), names(g.Inputs) // which may list initializers
-	g.Inits = slices.DeleteFunc(g.Inits, func(t *graph.Tensor) bool {
-		return used[t.Name] == nil && !g.IsOutput(t.Name) && !slices.Contains(inputs, t.Name)
-	})
+	c.Graph.Prune()
 	return c
 }
 

@@ -296,7 +296,7 @@ func (r *inliner) condition(name string) (bool, error) {
 		return false, err
 	}
 	m := &graph.Model{IRVersion: r.Model.IRVersion, Opsets: []graph.Opset{{Version: r.Model.Opset("")}}, Graph: c.g}
-	out, err := ort.Evaluate(r.ctx, m, r.engine, name)
+	out, err := ort.Evaluate(r.ctx, m, r.engine, nil, name)
 	if err != nil {
 		return false, err
 	}

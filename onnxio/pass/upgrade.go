@@ -144,7 +144,6 @@ func changes() map[string][]change {
 		return graph.FromInts("", a.Ints, int64(len(a.Ints)))
 	}
 	k := func(a *graph.Attr) *graph.Tensor { return graph.FromInts("", []int64{a.I}, 1) }
-	scales := func(a *graph.Attr) *graph.Tensor { return graph.FromFloats("", a.Floats, int64(len(a.Floats))) }
 	ratio := func(a *graph.Attr) *graph.Tensor { return graph.FromFloats("", []float32{a.F}) }
 	t := map[string][]change{
 		"BatchNormalization": {{9, byChannel}, {14, inferenceForm}},
@@ -156,13 +155,11 @@ func changes() map[string][]change {
 		"Slice": {
 			{10, asInput("starts", 1, integers)}, {10, asInput("ends", 2, integers)}, {10, asInput("axes", 3, integers)},
 		},
-		"Split":    {{13, asInput("split", 1, integers)}, {18, splitOutputs}},
-		"Upsample": {{9, asInput("scales", 1, scales)}, {10, renamed("Resize")}, {11, resize}},
-		"Resize":   {{11, resize}},
-		"TopK":     {{10, asInput("k", 1, k)}},
-		"Scatter":  {{11, renamed("ScatterElements")}},
+		"Split":   {{13, asInput("split", 1, integers)}, {18, splitOutputs}},
+		"TopK":    {{10, asInput("k", 1, k)}},
+		"Scatter": {{11, func(_ *upgrader, n *graph.Node) error { n.Op = "ScatterElements"; return nil }}},
 	}
-	for op, version := range map[string]int64{"RoiAlign": 16, "GridSample": 20, "DFT": 20} {
+	for op, version := range map[string]int64{"Upsample": 10, "Resize": 11, "RoiAlign": 16, "GridSample": 20, "DFT": 20} {
 		t[op] = []change{{version, unknown}}
 	}
 	for _, op := range []string{
@@ -282,45 +279,6 @@ func splitOutputs(_ *upgrader, n *graph.Node) error {
 	if n.Input(1) == "" && n.Attr("num_outputs") == nil {
 		n.Attrs = append(n.Attrs, graph.IntAttr("num_outputs", int64(len(n.Outputs))))
 	}
-	return nil
-}
-
-func renamed(op string) upgradeRule {
-	return func(_ *upgrader, n *graph.Node) error {
-		n.Op = op
-		return nil
-	}
-}
-
-// resize: the scales became the third input, and where elements are taken from became attributes. It was the
-// asymmetric way, and of the nearest elements the one in front, behind where the image became smaller.
-func resize(u *upgrader, n *graph.Node) error {
-	by := n.Input(1)
-	n.Inputs = []string{n.Input(0), "", by}
-	n.Attrs = append(slices.Clone(n.Attrs), graph.StringAttr("coordinate_transformation_mode", "asymmetric"))
-	if a := n.Attr("mode"); a != nil && string(a.S) != "nearest" {
-		return nil
-	}
-	t := u.Inits[by]
-	if p := u.Producers[by]; p != nil {
-		t = p.Constant()
-	}
-	if t == nil {
-		return errors.New("takes the nearest elements at scales that are not constant, and what is nearest changed at " +
-			"opset 11: export the model at a newer opset")
-	}
-	v, err := t.Doubles()
-	if err != nil {
-		return fmt.Errorf("scales: %w", err)
-	}
-	mode := "floor"
-	if slices.ContainsFunc(v, func(s float64) bool { return s < 1 }) {
-		if mode = "ceil"; slices.Max(v) > 1 {
-			return errors.New("makes some axes larger and some smaller, and what is nearest changed at opset 11: export the " +
-				"model at a newer opset")
-		}
-	}
-	n.Attrs = append(n.Attrs, graph.StringAttr("nearest_mode", mode))
 	return nil
 }
 

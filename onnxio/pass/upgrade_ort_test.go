@@ -137,20 +137,8 @@ func smalls() []small {
 			shows("Slice(x, y_starts, y_ends, y_axes)"),
 		runs("split", 11, "4 3", node("Split", "x", "a y", ints("split", 1, 2), num("axis", 1))).shows("Split(x, a_split)"),
 		runs("split evenly", 11, "4 3", node("Split", "x", "a y")).shows("num_outputs=2"),
-		runs("downsample", 10, "1 1 4 5", node("Resize", "x s", "y")).shows("Resize(x, _, s)", "ceil").
-			with(floats("s", []float32{1, 1, .5, .6}, 4)),
-		runs("upsample nearest", 10, "1 2 3 4", node("Resize", "x s", "y")).shows("Resize(x, _, s)", "floor").
-			with(floats("s", []float32{1, 1, 2, 1.5}, 4)),
-		runs("resize linear", 10, "1 1 4 5", node("Resize", "x s", "y", graph.StringAttr("mode", "linear"))).
-			with(floats("s", []float32{1, 1, 2, .6}, 4)),
-		runs("resize of both kinds", 10, "1 1 4 4", node("Resize", "x s", "y")).
-			with(floats("s", []float32{1, 1, .5, 2}, 4)).refused("larger and some smaller"),
-		runs("upsample", 9, "1 1 2 3", node("Upsample", "x s", "y")).shows("Resize(x, _, s)").
-			with(floats("s", []float32{1, 1, 2, 3}, 4)),
-		runs("upsample linear", 9, "1 1 2 3", node("Upsample", "x s", "y", graph.StringAttr("mode", "linear"))).
-			with(floats("s", []float32{1, 1, 2, 3}, 4)),
-		runs("upsample by attribute", 7, "1 1 2 3",
-			node("Upsample", "x", "y", graph.Attr{Name: "scales", Kind: graph.AttrFloats, Floats: []float32{1, 1, 2, 2}})),
+		runs("resize", 10, "1 1 4 5", node("Resize", "x s", "y")).with(floats("s", []float32{1, 1, .5, .6}, 4)).
+			refused("cannot be upgraded"),
 		runs("top k", 9, "4 5", node("TopK", "x", "y i", num("k", 3))).shows("TopK(x, y_k)"),
 		runs("top k of rows", 10, "4 5", node("TopK", "x k", "y i", num("axis", 0))).
 			with(graph.FromInts("k", []int64{2}, 1)),
