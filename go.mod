@@ -21,6 +21,8 @@ require (
 	pgregory.net/rapid v1.3.0 // tests: property tests with shrinking, which testing/quick lacks
 )
 
+require github.com/pierrec/lz4/v4 v4.1.29
+
 require (
 	codeberg.org/go-fonts/liberation v0.6.0 // indirect
 	codeberg.org/go-latex/latex v0.2.0 // indirect
@@ -34,8 +36,10 @@ require (
 	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
 	github.com/parquet-go/bitpack v1.0.0 // indirect
 	github.com/parquet-go/jsonlite v1.0.0 // indirect
-	github.com/pierrec/lz4/v4 v4.1.29 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/twpayne/go-geom v1.6.1 // indirect
 	golang.org/x/text v0.43.0 // indirect
 )
+
+// parquet-go reads and writes blocks with it; the module has 34 MB of test data, a quarter of all downloads
+replace github.com/pierrec/lz4/v4 => ./internal/lz4

@@ -52,3 +52,5 @@ require (
 )
 
 replace cfq => ../..
+
+replace github.com/pierrec/lz4/v4 => ../lz4
