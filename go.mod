@@ -7,6 +7,7 @@ require (
 	github.com/goccy/go-yaml v1.19.2 // task and gate files: line and column of every key; yaml.v3 is unmaintained
 	github.com/google/go-cmp v0.7.0 // tests: readable differences
 	github.com/parquet-go/parquet-go v0.32.0 // Parquet data and records
+	github.com/pierrec/lz4/v4 v4.1.29 // blocks for parquet-go, replaced by internal/lz4
 	github.com/schollz/progressbar/v3 v3.19.1 // progress on terminals
 	github.com/spf13/pflag v1.0.10 // long and short flags; cobra and kong are frameworks
 	github.com/yalue/onnxruntime_go v1.27.0 // ONNX Runtime, loaded at run time, with cancellation
@@ -20,8 +21,6 @@ require (
 	google.golang.org/protobuf v1.36.12 // ONNX files; faster libraries do not matter, files are read once
 	pgregory.net/rapid v1.3.0 // tests: property tests with shrinking, which testing/quick lacks
 )
-
-require github.com/pierrec/lz4/v4 v4.1.29
 
 require (
 	codeberg.org/go-fonts/liberation v0.6.0 // indirect
@@ -41,5 +40,5 @@ require (
 	golang.org/x/text v0.43.0 // indirect
 )
 
-// parquet-go reads and writes blocks with it; the module has 34 MB of test data, a quarter of all downloads
+// The module has 34 MB of test data, a fifth of all downloads.
 replace github.com/pierrec/lz4/v4 => ./internal/lz4
