@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -27,11 +26,11 @@ import (
 )
 
 type taskFlags struct {
-	data, rows, out         string
-	label, favourable, from string
-	encoding, scores        string
-	features, columns       []string
-	overwrite               bool
+	data, rows, out   string
+	label, favourable string
+	encoding, scores  string
+	features, columns []string
+	overwrite         bool
 }
 
 func taskCommand() command {
@@ -42,7 +41,6 @@ func taskCommand() command {
 		summary: "draft a task file from data, check one against data, or show what it says",
 		about: `
   cfq task init -d DATA [MODEL] [-o TASK]      write a draft
-  cfq task init -d DATA --from TASK            fill in what a task file lacks
   cfq task check TASK -d DATA [MODEL]          find what does not fit; exit code 2 if anything
   cfq task show TASK                           print what the task file means
 
@@ -54,7 +52,6 @@ constraints that people of the data break, and compares --scores with the model'
 		notes: func() string { return taskNotes },
 		examples: []string{
 			"cfq task init -d train.csv --encoding encoding.json --label income --favourable '>50K' -o task.yaml",
-			"cfq task init -d train.csv --from task.yaml -o task.yaml --overwrite",
 			"cfq task check task.yaml -d train.csv model.onnx --scores scores.csv",
 			"cfq task show task.yaml",
 		},
@@ -70,7 +67,6 @@ constraints that people of the data break, and compares --scores with the model'
 			fs.StringSliceVar(&f.features, "features", nil,
 				"init: `columns` that are the model's inputs, in their order, separated by commas")
 			fs.StringSliceVar(&f.columns, "columns", nil, "init: `names` of the columns of a file without header")
-			fs.StringVar(&f.from, "from", "", "init: the task `file` whose gaps are to be filled")
 			fs.BoolVar(&f.overwrite, "overwrite", false, "init: replace a task file that exists")
 			return f.run
 		},
@@ -86,8 +82,7 @@ const taskNotes = `
     {"column": "home", "kind": "onehot",  "values": ["rent", "own"]}]}
 
 The list has the order of the inputs. A onehot column may also be one entry for each
-input, with "value". --from keeps what a task file says, its comments included, and adds bounds,
-shares, mad and quantiles, and mean and std from --encoding.
+input, with "value".
 
 --scores names a table of scores that the model's owner has for the first rows of DATA,
 or for those in its column row (0 is the first row of DATA): 20 or more, better 100,
@@ -115,7 +110,7 @@ func (f *taskFlags) run(ctx context.Context, e *env, args []string) error {
 	}
 	none := fmt.Sprintf("cfq task %s has no FLAG", action)
 	err := cmp.Or(
-		e.conflict(action != "init", none, "output", "encoding", "label", "favourable", "features", "columns", "from",
+		e.conflict(action != "init", none, "output", "encoding", "label", "favourable", "features", "columns",
 			"overwrite"),
 		e.conflict(action != "check", none, "scores"),
 	)
@@ -192,18 +187,6 @@ func (f *taskFlags) draft(ctx context.Context, e *env, model string, rows task.R
 		if err != nil {
 			return nil, err
 		}
-	}
-	if f.from != "" {
-		err := cmp.Or(taskInput(f.from), e.conflict(true, "--from keeps what the task file says: remove FLAG", "label",
-			"favourable", "features", "columns"))
-		if err != nil {
-			return nil, err
-		}
-		text, err := os.ReadFile(f.from)
-		if err != nil {
-			return nil, err
-		}
-		return draft.Fill(ctx, f.from, text, f.data, rows, enc)
 	}
 	if enc != nil && f.features != nil {
 		return nil, cli.Usagef(cli.HintConflict, "--features and --encoding exclude each other")

@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -143,6 +144,24 @@ func TestDraftsCanBeRead(t *testing.T) {
 					rt.Fatalf("the value %q is none of the column's: %q", v, c.values)
 				}
 			}
+		}
+	})
+}
+
+// Any bytes are read or refused, and a draft made of them is a task file.
+func FuzzFromData(f *testing.F) {
+	f.Add([]byte("a,b,label\n1,x,good\n2,y,bad\n3,x,good\n"))
+	f.Add([]byte("# c\n\"a;\";b\n1;?\n2; z\n"))
+	f.Add([]byte("|x\n 1, 2\n 3, 4\n"))
+	f.Add([]byte("h_a,h_b,d\n0,1,y\n1,0,n\n1,0,y\n0,1,n\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		table, err := readFrom(t.Context(), bytes.NewReader(data), nil, task.ReadOptions{})
+		if err != nil {
+			return
+		}
+		if _, err := fromTable(table, Options{File: "data.csv"}); err != nil && strings.Contains(err.Error(),
+			"mistake of this program") {
+			t.Fatal(err)
 		}
 	})
 }

@@ -158,3 +158,14 @@ func TestClearGain(t *testing.T) {
 		}
 	}
 }
+
+// Any bytes are an encoding, or refused.
+func FuzzEncoding(f *testing.F) {
+	f.Add([]byte(people))
+	f.Add([]byte(`{"features": [{"column": "a", "kind": "numeric"}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if e, err := parseEncoding(text); err == nil && len(e.inputs) == 0 {
+			t.Error("an encoding without inputs")
+		}
+	})
+}
