@@ -50,8 +50,8 @@ latent: {encoder: e.onnx, decoder: d.onnx, size: 1}
 `)
 	tk.Latent.Use(summed{})
 	data := people(t, tk, "p,q,latent.0,y\n1,2,7,b\n3,4,7,b\n")
-	for _, key := range []string{"row", "id"} {
-		for _, known := range []*task.People{data, nil} {
+	for key, known := range map[string][]*task.People{"row": {data, nil}, "id": {nil}} {
+		for _, known := range known {
 			f, err := Read(t.Context(), file(t, key+`,role,p,q,latent.0
 0,factual,1,2,7
 0,counterfactual,1,2,9
@@ -99,23 +99,12 @@ func TestForeignFiles(t *testing.T) {
 				`lost line 7, column "id": there is no factual row with id "cid"`,
 			},
 		},
-		"pairs beside the data": {
-			text: columns + ",role,id\n" + fact[3] + ",factual,ann\n30,45,0,Private,no,counterfactual,bob\n" + fact[0] +
-				",factual,bob\n63,70,0,self,no,counterfactual,ann\n" +
-				"31,40,0,Private,no,factual,cid\n31,44,0,Private,no,counterfactual,cid\n" + fact[0] + ",factual,dan\n",
-			want: []string{
-				"3->0", "5->3",
-				"bad line 6: no person of the data has the values of this factual row, or none that is not taken by another one",
-				"bad line 8: no person of the data has the values of this factual row, or none that is not taken by another one",
-				`lost line 7, column "id": the person of id "cid" is not among the data, see its factual row`,
-			},
-		},
 		"numbered pairs beside the data": {
 			text: columns + ",role,row\n" + fact[3] + ",factual,3\n63,70,0,self,no,counterfactual,3\n" + fact[3] +
 				",factual,1\n41,39,1000,self,yes,counterfactual,1\n" + fact[3] + ",factual,3\n",
 			want: []string{
 				"3->3", `bad line 4, column "row": row 1 of the data (line 3) has other values than this factual row`,
-				`lost line 5, column "row": the person of row "1" is not among the data, see its factual row`,
+				`lost line 5, column "row": the person of row 1 of the data is not the one who is meant, see their factual row`,
 			},
 		},
 		"two factual rows": {
@@ -170,11 +159,11 @@ func TestReadErrors(t *testing.T) {
 		},
 		"no numbers": {
 			columns + "\n30,40,0,Private,no\n", data,
-			`no column says whose promise a row is: want a column "row" with row numbers of the data, or columns "role" ` +
-				`and "id"`,
+			`no column says whose promise a row is: want a column "row" with row numbers of the data, or, without data, ` +
+				`columns "role" and "id"`,
 		},
 		"no factual rows": {
-			"role,id," + columns + "\ncounterfactual,2,30,40,0,Private,no\n", data,
+			"role,id," + columns + "\ncounterfactual,2,30,40,0,Private,no\n", nil,
 			"no row has the role factual",
 		},
 		"no people": {"row," + columns + "\n0,30,40,0,Private,no\n", nil, "does not say what its people are like"},

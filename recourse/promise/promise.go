@@ -36,8 +36,6 @@ type File struct {
 	Lost     []task.Problem // the first of the promises whose person is not among the people
 	Missing  int            // all of them
 	Notes    []string       // how the columns were understood
-
-	moved int // promises that say they were made from another line of the data
 }
 
 // Promise is one promise: the person and the point they were told to go to.

@@ -2,7 +2,6 @@ package promise
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -30,9 +29,9 @@ const (
 //     status than "found" are no promises.
 //   - Without a column row, but with the one that data.id of the task names, each row is what the person with that ID
 //     was promised to become. An ID that stands on several rows of the data does not say which is meant.
-//   - A column role tells factual from counterfactual rows, and a column row or id holds the same text in the rows
-//     of one person. Without people, those of the factual rows are the people; otherwise a factual row is found
-//     among them by its number, when the column is called row, or by having the same model inputs.
+//   - A column role tells factual from counterfactual rows. Without people, those of the factual rows are the people,
+//     and a column row or id holds the same text in the rows of one person. With people, the rows say whose they are as
+//     above, and a person whose factual row has other model inputs than the data is not the one who is meant.
 //
 // A person may have several promises; all are kept. Rows that cannot be read and promises whose person is not found
 // are listed in the result; it is an error when no row can be read.
@@ -58,12 +57,14 @@ type fileReader struct {
 	at      map[string]int // where Kept has this program's own columns, role and id, by their plain names
 	key     string         // the plain name of the column that says whose row it is
 	keyName string         // what the file calls it
+	alone   bool           // no other people are given than those of its factual rows
 	byID    bool           // it is data.ID of the task, and People have IDs
-	own     bool           // this program wrote the file, see findOwner
+	own     bool           // this program wrote the file
+	found   []task.Problem // those that are not of reading the data
 }
 
-func newReader(path string, t *task.Task) (*fileReader, error) {
-	r := &fileReader{path: path, at: map[string]int{}, file: &File{Unpromised: map[recourse.Status]int{}}}
+func newReader(path string, t *task.Task, alone bool) (*fileReader, error) {
+	r := &fileReader{path: path, alone: alone, at: map[string]int{}, file: &File{Unpromised: map[recourse.Status]int{}}}
 	plain := *t
 	var err error
 	if plain.Data, err = r.columns(NewColumns(t)); err != nil {
@@ -96,10 +97,11 @@ func (r *fileReader) columns(c *Columns) (data task.Data, err error) {
 			r.keep = append(r.keep, header[at])
 		}
 	}
+	r.own = r.has(colStatus) && slices.ContainsFunc(ownColumns()[3:], r.has)
 	r.key, r.keyName = colRow, c.column(colRow)
 	switch {
 	case r.has(colRow):
-	case r.has(colRole):
+	case r.alone && r.has(colRole):
 		r.key, r.keyName = colID, colID
 	case own.ID != "" && slices.Contains(header, own.ID):
 		r.byID, r.keyName, data.ID = true, own.ID, own.ID
@@ -116,7 +118,8 @@ func (r *fileReader) columns(c *Columns) (data task.Data, err error) {
 		id = fmt.Sprintf("the column %q that data.id names, ", own.ID)
 	}
 	return data, fmt.Errorf("no column says whose promise a row is: want a column %q with row numbers of the data, "+
-		"%sor columns %q and %q; the columns are %s", c.column(colRow), id, colRole, colID, strings.Join(header, ", "))
+		"%sor, without data, columns %q and %q; the columns are %s", c.column(colRow), id, colRole, colID,
+		strings.Join(header, ", "))
 }
 
 func (r *fileReader) options() task.ReadOptions { return task.ReadOptions{Keep: r.keep, Codes: true} }
@@ -134,12 +137,9 @@ func (r *fileReader) field(i int, column string) string {
 	return strings.TrimSpace(r.Kept[i][at])
 }
 
-func (r *fileReader) problem(i int, column, format string, args ...any) {
+func (r *fileReader) problem(line int, column, format string, args ...any) {
 	r.file.Failed++
-	if len(r.file.Problems) < maxListed {
-		p := task.Problem{Line: r.Lines[i], Column: column, Reason: fmt.Sprintf(format, args...)}
-		r.file.Problems = append(r.file.Problems, p)
-	}
+	r.found = addFirst(r.found, task.Problem{Line: line, Column: column, Reason: fmt.Sprintf(format, args...)})
 }
 
 // lost counts the promise on a line, whose person is not among the people.
@@ -147,6 +147,19 @@ func (r *fileReader) lost(line int, format string, args ...any) {
 	r.file.Missing++
 	p := task.Problem{Line: line, Column: r.keyName, Reason: fmt.Sprintf(format, args...)}
 	r.file.Lost = addFirst(r.file.Lost, p)
+}
+
+// count takes over what reading the data counted.
+func (r *fileReader) count(data *task.People) {
+	r.file.Rows, r.file.Problems, r.file.Failed = data.Total, data.Problems, r.file.Failed+data.Failed
+}
+
+// finished is the file with the first of its problems.
+func (r *fileReader) finished() *File {
+	f, found := r.file, firstLines(r.found)
+	f.Problems = append(f.Problems, found[:min(len(found), maxListed-len(f.Problems))]...)
+	f.Lost = firstLines(f.Lost)
+	return f
 }
 
 // addFirst adds to problems in any order, of which those on the first lines remain to be listed, see firstLines.
@@ -163,9 +176,9 @@ func firstLines(all []task.Problem) []task.Problem {
 }
 
 // number reads a row number; a table that once had gaps writes it as 12.0.
-func (r *fileReader) number(i int) (int, error) {
+func (r *fileReader) number(i int) (int64, error) {
 	s := r.field(i, r.key)
-	n, err := strconv.Atoi(strings.TrimSuffix(s, ".0"))
+	n, err := strconv.ParseInt(strings.TrimSuffix(s, ".0"), 10, 64)
 	if err != nil || n < 0 {
 		return 0, fmt.Errorf("%q is not a row number; rows are numbered from 0", s)
 	}
@@ -194,31 +207,49 @@ func (r *fileReader) status(i int) (recourse.Status, error) {
 	return all[at], nil
 }
 
+// numbered is a row of the file that is about a person of the data.
 type numbered struct {
-	Promise
-	row    int // of the person
-	from   int // line of the data that it was made from; noLine when the file does not say
+	queuedRow
+	point  []float32
 	status recourse.Status
 }
 
-const noLine = -1
+type queuedRow struct {
+	Row, Line            int64 // Row is that of the person, or the idKey of their ID
+	From                 int64 // line of the data that it was made from, or one of the following
+	Cost, Margin, Before float64
+}
+
+const (
+	noLine     = -1 // the file does not say it
+	factualRow = -2 // the row says what the person is like
+)
 
 // numbered reads row i. The row of an ID is not known yet. An error is of a column.
 func (r *fileReader) numbered(i int) (n numbered, column string, err error) {
-	n = numbered{Promise: r.promise(i), from: noLine, status: recourse.Found}
-	if !r.byID {
-		if n.row, err = r.number(i); err != nil {
-			return n, r.keyName, err
-		}
+	nan := math.NaN()
+	n.queuedRow = queuedRow{Line: int64(r.Lines[i]), From: noLine, Cost: nan, Margin: nan, Before: nan}
+	n.point, n.status = row(r.People, i), recourse.Found
+	fact, err := r.isFactual(i)
+	if err != nil {
+		return n, colRole, err
 	}
-	if !r.own {
+	if r.byID {
+		n.Row = idKey(r.IDs[i])
+	} else if n.Row, err = r.number(i); err != nil {
+		return n, r.keyName, err
+	}
+	if fact {
+		n.From = factualRow
+	}
+	if fact || !r.own {
 		return n, "", nil
 	}
 	if n.status, err = r.status(i); err != nil || n.status != recourse.Found {
 		return n, colStatus, err
 	}
 	if line, err := r.claim(i, colLine); err == nil && !math.IsNaN(line) {
-		n.from = int(line)
+		n.From = int64(line)
 	}
 	claims := []*float64{&n.Cost, &n.Margin, &n.Before}
 	for k, column := range []string{colCost, colMargin, colBefore} {
@@ -229,149 +260,73 @@ func (r *fileReader) numbered(i int) (n numbered, column string, err error) {
 	return n, "", nil
 }
 
-func (r *fileReader) promise(i int) Promise {
-	nan := math.NaN()
-	return Promise{Line: r.Lines[i], Point: row(r.People, i), Cost: nan, Margin: nan, Before: nan}
+func (r *fileReader) isFactual(i int) (bool, error) {
+	switch role := r.field(i, colRole); {
+	case !r.has(colRole), strings.EqualFold(role, counterfactual):
+		return false, nil
+	case strings.EqualFold(role, factual):
+		return true, nil
+	default:
+		return false, fmt.Errorf("unknown role %q: want %s or %s", role, factual, counterfactual)
+	}
 }
 
-// pairs is Stream of a file with factual and counterfactual rows, which makes one batch.
-func (r *fileReader) pairs(ctx context.Context, people Batches, each func(*File) error) (_ *File, err error) {
+// pairs is Stream of a file whose factual rows are the people. It makes one batch.
+func (r *fileReader) pairs(ctx context.Context, each func(*File) error) (err error) {
+	if r.People, err = task.Read(ctx, r.path, r.task, r.options()); err != nil {
+		return fmt.Errorf("promises: %w", err)
+	}
+	r.count(r.People)
 	f := r.file
-	var all *task.People
-	if people != nil {
-		f.People = &task.People{}
-		if all, err = people(func(p *task.People) error { f.People.Append(p); return nil }); err != nil {
-			return nil, err
+	var facts []int
+	person, promised := map[string]int{}, make([]bool, r.N) // by key, among the facts; rows that promise
+	for i := range r.N {
+		key := r.field(i, r.key)
+		j, again := person[key]
+		switch fact, err := r.isFactual(i); {
+		case err != nil:
+			r.problem(r.Lines[i], colRole, "%v", err)
+		case !fact:
+			promised[i] = true
+		case !again:
+			person[key] = len(facts)
+			facts = append(facts, i)
+			f.Factual++
+		case slices.Equal(row(r.People, i), row(r.People, facts[j])):
+			f.Factual++
+		default:
+			r.problem(r.Lines[i], r.keyName, "%q has another factual row on line %d, with other values; the first counts",
+				key, r.Lines[facts[j]])
 		}
 	}
-	if r.People, err = task.Read(ctx, r.path, r.task, r.options()); err != nil {
-		return nil, fmt.Errorf("promises: %w", err)
-	}
-	f.Rows, f.Problems, f.Failed = r.Total, r.Problems, r.Failed
-	if err := r.pair(ctx); err != nil {
-		return nil, fmt.Errorf("promises %s: %w", r.path, err)
-	}
-	f.Made = len(f.Promises)
-	batch := *f
-	if err := each(&batch); err != nil {
-		return nil, err
-	}
-	if f.Promises = nil; all != nil {
-		f.People = all
-	}
-	return f, nil
-}
-
-func (r *fileReader) pair(ctx context.Context) error {
-	f, facts := r.file, r.facts()
 	if len(facts) == 0 {
-		return fmt.Errorf("no row has the %s %s", colRole, factual)
+		return fmt.Errorf("promises %s: no row has the %s %s", r.path, colRole, factual)
 	}
 	if err := r.task.Recode(ctx, r.People, facts); err != nil { // codes of people are not what the file says
-		return err
+		return fmt.Errorf("promises %s: %w", r.path, err)
 	}
-	person := map[string]int{} // by key; -1: not among the data
-	switch {
-	case f.People == nil: // the file is their data, so they are numbered anew
-		f.People, f.Factual = r.Subset(facts), f.Factual+len(facts)
-		f.People.Kept = nil
-		for k, i := range facts {
-			f.People.Rows[k] = k
-			person[r.field(i, r.key)] = k
-		}
-	case r.key == colRow:
-		r.matchNumbers(facts, person)
-	default:
-		r.matchInputs(facts, person)
+	f.People = r.Subset(facts)
+	f.People.Kept = nil
+	for k := range facts {
+		f.People.Rows[k] = k // the file is their data, so they are numbered anew
 	}
+	batch := &File{People: f.People}
 	for i := range r.N {
-		if !strings.EqualFold(r.field(i, colRole), counterfactual) {
+		if !promised[i] {
 			continue
 		}
 		key := r.field(i, r.key)
-		switch at, ok := person[key]; {
-		case !ok:
+		at, ok := person[key]
+		if !ok {
 			r.lost(r.Lines[i], "there is no factual row with %s %q", r.keyName, key)
-		case at < 0:
-			r.lost(r.Lines[i], "the person of %s %q is not among the data, see its factual row", r.keyName, key)
-		default:
-			p := r.promise(i)
-			p.Person = at
-			f.Promises = append(f.Promises, p)
-		}
-	}
-	return nil
-}
-
-func (r *fileReader) facts() []int {
-	var facts []int
-	first := map[string]int{}
-	for i := range r.N {
-		key, role := r.field(i, r.key), r.field(i, colRole)
-		j, again := first[key]
-		switch {
-		case strings.EqualFold(role, counterfactual):
-		case !strings.EqualFold(role, factual):
-			r.problem(i, colRole, "unknown role %q: want %s or %s", role, factual, counterfactual)
-		case !again:
-			first[key] = i
-			facts = append(facts, i)
-		case slices.Equal(row(r.People, i), row(r.People, j)):
-			r.file.Factual++
-		default:
-			r.problem(i, r.keyName, "%q has another factual row on line %d, with other values; the first counts", key,
-				r.Lines[j])
-		}
-	}
-	return facts
-}
-
-func (r *fileReader) matchNumbers(facts []int, person map[string]int) {
-	people := r.file.People
-	for _, i := range facts {
-		key := r.field(i, r.key)
-		n, err := r.number(i)
-		k, ok := slices.BinarySearch(people.Rows, n)
-		person[key] = -1
-		switch {
-		case err != nil:
-			r.problem(i, r.keyName, "%v", err)
-		case !ok:
-			r.problem(i, r.keyName, "no person of the data has the row number %d", n)
-		case !slices.Equal(row(r.People, i), row(people, k)):
-			r.problem(i, r.keyName, "row %d of the data (line %d) has other values than this factual row", n, people.Lines[k])
-		default:
-			person[key] = k
-			r.file.Factual++
-		}
-	}
-}
-
-func (r *fileReader) matchInputs(facts []int, person map[string]int) {
-	people := r.file.People
-	same := make(map[string][]int, people.N)
-	for k := range people.N {
-		id := fingerprint(row(people, k))
-		same[id] = append(same[id], k)
-	}
-	for _, i := range facts {
-		key, id := r.field(i, r.key), fingerprint(row(r.People, i))
-		if person[key] = -1; len(same[id]) == 0 {
-			r.problem(i, "",
-				"no person of the data has the values of this factual row, or none that is not taken by another one")
 			continue
 		}
-		person[key], same[id] = same[id][0], same[id][1:]
-		r.file.Factual++
+		batch.Promises = append(batch.Promises, Promise{
+			Person: at, Line: r.Lines[i], Point: row(r.People, i), Cost: math.NaN(), Margin: math.NaN(), Before: math.NaN(),
+		})
 	}
-}
-
-func fingerprint(x []float32) string {
-	b := make([]byte, 0, 4*len(x))
-	for _, v := range x {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v+0)) // -0 is 0
-	}
-	return string(b)
+	batch.Made, f.Made = len(batch.Promises), len(batch.Promises)
+	return each(batch)
 }
 
 func row(people *task.People, i int) []float32 { return people.X[i*people.Dim : (i+1)*people.Dim] }

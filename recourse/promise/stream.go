@@ -25,7 +25,7 @@ type Batches func(each func(*task.People) error) (*task.People, error)
 // People are those that the batches returned. The rows of the promises file may stand in any order. Memory is bounded
 // by a batch and the promises to its people: the others wait in a temporary file.
 //
-// A file with a column role, or without people (nil), is read at once and gives one batch; its people then are in
+// A file with a column role and without people (nil) is read at once and gives one batch; its people then are in
 // memory, too. People are asked for twice when the file says by IDs whose its promises are. Errors of people and of
 // each are returned as they are.
 func Stream(ctx context.Context, path string, t *task.Task, people Batches, each func(*File) error) (*File, error) {
@@ -35,65 +35,59 @@ func Stream(ctx context.Context, path string, t *task.Task, people Batches, each
 func stream(ctx context.Context, path string, t *task.Task, people Batches, each func(*File) error, q *queue) (
 	*File, error,
 ) {
-	r, err := newReader(path, t)
-	if err != nil {
-		return nil, err
-	}
-	var f *File
+	r, err := newReader(path, t, people == nil)
 	switch {
+	case err != nil:
+	case people != nil:
+		err = r.stream(ctx, people, each, q)
 	case r.has(colRole):
-		f, err = r.pairs(ctx, people, each)
-	case people == nil:
-		err = fmt.Errorf("promises %s: %w", path, errNoPeople)
+		err = r.pairs(ctx, each)
 	default:
-		f, err = r.stream(ctx, people, each, q)
+		err = fmt.Errorf("promises %s: %w", path, errNoPeople)
 	}
 	if err != nil {
 		return nil, err
 	}
-	f.Lost = firstLines(f.Lost)
-	return f, nil
+	return r.finished(), nil
 }
 
-// stream is Stream of a file without factual rows. It closes the queue.
-func (r *fileReader) stream(ctx context.Context, people Batches, each func(*File) error, q *queue) (
-	_ *File, err error,
-) {
+// stream is Stream of promises to given people. It closes the queue.
+func (r *fileReader) stream(ctx context.Context, people Batches, each func(*File) error, q *queue) (err error) {
 	defer func() { err = cmp.Or(err, q.lists.Close(), q.ids.Close()) }()
 	q.r = r
 	if err := q.fill(ctx); err != nil {
-		return nil, fmt.Errorf("promises: %w", err)
+		return fmt.Errorf("promises: %w", err)
 	}
 	if r.byID {
 		if err := q.join(people); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	f := r.file
+	f, moved := r.file, 0
 	f.People, err = people(func(p *task.People) error {
 		last := -1
 		if p.N > 0 {
 			last = p.Rows[p.N-1]
 		}
-		batch, err := q.to(p, last)
+		batch, n, err := q.to(p, last)
 		if err != nil {
 			return fmt.Errorf("promises %s: %w", r.path, err)
 		}
 		batch.Made = len(batch.Promises)
-		f.Made, f.moved = f.Made+batch.Made, f.moved+batch.moved
+		f.Made, moved = f.Made+batch.Made, moved+n
 		return each(batch)
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if _, err := q.to(&task.People{}, math.MaxInt); err != nil { // the rest are to people who did not come
-		return nil, fmt.Errorf("promises %s: %w", r.path, err)
+	if _, _, err := q.to(&task.People{}, math.MaxInt); err != nil { // the rest are to people who did not come
+		return fmt.Errorf("promises %s: %w", r.path, err)
 	}
-	if f.moved > 0 {
+	if moved > 0 {
 		f.Notes = append(f.Notes, fmt.Sprintf("%d promises were made from other lines of the data than their rows are on "+
-			"now; are these the data that they were made from?", f.moved))
+			"now; are these the data that they were made from?", moved))
 	}
-	return f, nil
+	return nil
 }
 
 // queue holds promises until their people come. List i has those to the rows from i * rows, and the last list those
@@ -104,6 +98,7 @@ type queue struct {
 	ids    *extsort.Lists // promises of which only the ID is known, row being its idKey
 	lists  *extsort.Lists
 	next   int        // the list that is to be read next
+	other  int64      // the row of a person whose factual row has other values
 	rest   []numbered // of the list before, to people who come later; by row
 	record []byte     // scratch
 }
@@ -113,7 +108,9 @@ const several = -1
 
 // newQueue holds up to limit bytes in memory, and as many while it looks for IDs.
 func newQueue(rows, limit int) *queue {
-	return &queue{rows: rows, ids: extsort.New(idParts, limit), lists: extsort.New(queueLists, limit)}
+	return &queue{
+		rows: rows, other: noLine, ids: extsort.New(idParts, limit), lists: extsort.New(queueLists, limit),
+	}
 }
 
 const (
@@ -123,12 +120,12 @@ const (
 	idParts    = 256 // what is known of the IDs of one part is in memory
 )
 
-func (q *queue) listOf(row int) int { return min(row/q.rows, queueLists-1) }
+func (q *queue) listOf(row int64) int { return int(min(row/int64(q.rows), queueLists-1)) }
 
 // idKey stands for an ID, as a row number stands for a person.
-func idKey(id string) int {
+func idKey(id string) int64 {
 	sum := sha256.Sum256([]byte(id))
-	return int(binary.LittleEndian.Uint64(sum[:]) >> 1)
+	return int64(binary.LittleEndian.Uint64(sum[:]) >> 1)
 }
 
 // join finds the people whose IDs the promises name, and puts the promises into the lists of their rows.
@@ -141,7 +138,7 @@ func (q *queue) join(people Batches) (err error) {
 			key := idKey(id)
 			b = binary.LittleEndian.AppendUint64(b[:0], uint64(key))
 			b = binary.LittleEndian.AppendUint64(b, uint64(p.Rows[i]))
-			if err := keys.Append(key%idParts, b); err != nil {
+			if err := keys.Append(int(key%idParts), b); err != nil {
 				return err
 			}
 		}
@@ -149,26 +146,22 @@ func (q *queue) join(people Batches) (err error) {
 	}); err != nil {
 		return err
 	}
-	var unclear []task.Problem
 	for part := range idParts {
-		if unclear, err = q.joinPart(keys, part, unclear); err != nil {
+		if err := q.joinPart(keys, part); err != nil {
 			return fmt.Errorf("promises %s: %w", q.r.path, err)
 		}
 	}
-	f := q.r.file
-	unclear = firstLines(unclear)
-	f.Problems = append(f.Problems, unclear[:min(len(unclear), maxListed-len(f.Problems))]...)
 	return nil
 }
 
-func (q *queue) joinPart(keys *extsort.Lists, part int, unclear []task.Problem) ([]task.Problem, error) {
+func (q *queue) joinPart(keys *extsort.Lists, part int) error {
 	known := make([]int64, keys.Size(part)/8)
 	if err := binary.Read(keys.Reader(part), binary.LittleEndian, known); err != nil {
-		return nil, fmt.Errorf("%w: %w", extsort.ErrFile, err)
+		return fmt.Errorf("%w: %w", extsort.ErrFile, err)
 	}
-	rowOf := make(map[int]int, len(known)/2)
+	rowOf := make(map[int64]int64, len(known)/2)
 	for pair := range slices.Chunk(known, 2) {
-		key, row := int(pair[0]), int(pair[1])
+		key, row := pair[0], pair[1]
 		if _, twice := rowOf[key]; twice {
 			row = several
 		}
@@ -176,37 +169,44 @@ func (q *queue) joinPart(keys *extsort.Lists, part int, unclear []task.Problem) 
 	}
 	promises, err := q.read(q.ids, part)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for i := range promises {
 		n := &promises[i]
-		switch row, ok := rowOf[n.row]; {
+		switch row, ok := rowOf[n.Row]; {
+		case !ok && n.From == factualRow:
+			q.r.problem(int(n.Line), q.r.keyName, "no person of the data has this ID")
 		case !ok:
-			q.r.lost(n.Line, "no person of the data has this ID")
+			q.r.lost(int(n.Line), "no person of the data has this ID")
 		case row == several:
-			q.r.file.Failed++
-			unclear = addFirst(unclear, task.Problem{
-				Line: n.Line, Column: q.r.keyName,
-				Reason: "several rows of the data have this ID; a column row would say which one is meant",
-			})
+			q.r.problem(int(n.Line), q.r.keyName, "several rows of the data have this ID; a column row would say which one "+
+				"is meant")
 		default:
-			n.row = row
+			n.Row = row
 			if err := q.lists.Append(q.listOf(row), q.encode(n)); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
-	return unclear, nil
+	return nil
 }
 
 // fill reads the promises file.
 func (q *queue) fill(ctx context.Context) error {
 	r := q.r
-	if err := r.findOwner(ctx); err != nil {
-		return err
-	}
 	total, err := task.Stream(ctx, r.path, r.task, r.options(), queueRows, func(p *task.People) error {
 		r.People = p
+		var facts []int
+		for i := range p.N {
+			if fact, err := r.isFactual(i); err == nil && fact {
+				facts = append(facts, i)
+			}
+		}
+		if len(facts) > 0 { // codes of people are not what the file says
+			if err := r.task.Recode(ctx, p, facts); err != nil {
+				return err
+			}
+		}
 		for i := range p.N {
 			if err := q.put(i); err != nil {
 				return err
@@ -214,121 +214,107 @@ func (q *queue) fill(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		r.count(total)
 	}
-	f := r.file
-	found := f.Problems // behind those that could not be read at all
-	f.Rows, f.Problems, f.Failed = total.Total, total.Problems, f.Failed+total.Failed
-	f.Problems = append(f.Problems, found[:min(len(found), maxListed-len(f.Problems))]...)
-	return nil
+	return err
 }
 
-// put adds row i to the list of its person, if it is a promise.
+// put adds row i to the list of its person, if it is a promise or says what they are like.
 func (q *queue) put(i int) error {
 	r := q.r
 	n, column, err := r.numbered(i)
 	switch {
 	case err != nil:
-		r.problem(i, column, "%v", err)
+		r.problem(r.Lines[i], column, "%v", err)
 		return nil
 	case n.status != recourse.Found:
 		r.file.Unpromised[n.status]++
 		return nil
 	case r.byID:
-		n.row = idKey(r.IDs[i])
-		return q.ids.Append(n.row%idParts, q.encode(&n))
+		return q.ids.Append(int(n.Row%idParts), q.encode(&n))
 	}
-	return q.lists.Append(q.listOf(n.row), q.encode(&n))
-}
-
-// findOwner reads as much of the file as tells whether this program wrote it, so that a column status holds its words:
-// the first rows, nearly always.
-func (r *fileReader) findOwner(ctx context.Context) error {
-	if !r.has(colStatus) {
-		return nil
-	}
-	known := errors.New("known")
-	_, err := task.Stream(ctx, r.path, r.task, r.options(), 16, func(p *task.People) error {
-		r.People = p
-		for i := range p.N {
-			if _, err := r.status(i); err == nil {
-				r.own = true
-				return known
-			}
-		}
-		return nil
-	})
-	if r.own {
-		return nil
-	}
-	return err
-}
-
-type queuedRow struct {
-	Row, Line, From      int64
-	Cost, Margin, Before float64
+	return q.lists.Append(q.listOf(n.Row), q.encode(&n))
 }
 
 // encode writes a promise as a record, which is valid until the next one.
 func (q *queue) encode(n *numbered) []byte {
-	head := queuedRow{int64(n.row), int64(n.Line), int64(n.from), n.Cost, n.Margin, n.Before}
 	q.record = q.record[:0]
-	for _, part := range []any{&head, n.Point} { // of a fixed size, so that nothing can fail
+	for _, part := range []any{&n.queuedRow, n.point} { // of a fixed size, so that nothing can fail
 		q.record, _ = binary.Append(q.record, binary.LittleEndian, part)
 	}
 	return q.record
 }
 
-// read returns the promises of a list, by row and then by line.
+// read returns the rows of a list by person, factual ones first, and then by line.
 func (q *queue) read(from *extsort.Lists, at int) (all []numbered, err error) {
 	if from.Size(at) == 0 { // as most are
 		return nil, nil
 	}
-	var head queuedRow
 	dim := q.r.task.Dim()
 	in := bufio.NewReaderSize(from.Reader(at), 1<<16)
-	for range from.Size(at) / int64(binary.Size(head)+4*dim) {
-		point := make([]float32, dim)
-		if err := errors.Join(binary.Read(in, binary.LittleEndian, &head),
-			binary.Read(in, binary.LittleEndian, point)); err != nil {
+	for range from.Size(at) / int64(binary.Size(queuedRow{})+4*dim) {
+		n := numbered{point: make([]float32, dim)}
+		if err := errors.Join(binary.Read(in, binary.LittleEndian, &n.queuedRow),
+			binary.Read(in, binary.LittleEndian, n.point)); err != nil {
 			return nil, fmt.Errorf("%w: %w", extsort.ErrFile, err)
 		}
-		all = append(all, numbered{
-			Promise: Promise{Line: int(head.Line), Point: point, Cost: head.Cost, Margin: head.Margin, Before: head.Before},
-			row:     int(head.Row), from: int(head.From),
-		})
+		all = append(all, n)
 	}
-	slices.SortStableFunc(all, func(a, b numbered) int { return cmp.Compare(a.row, b.row) })
+	slices.SortStableFunc(all, func(a, b numbered) int {
+		return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(min(a.From, noLine), min(b.From, noLine)))
+	})
 	return all, nil
 }
 
-// to takes the promises to the rows up to the last one. Those that are not to any of p are lost.
-func (q *queue) to(p *task.People, last int) (*File, error) {
-	f := &File{People: p}
+// to takes the promises to the rows up to the last one, and says how many were made from other lines than these are on.
+// Those that are not to any of p are lost.
+func (q *queue) to(p *task.People, last int) (f *File, moved int, err error) {
+	f = &File{People: p}
 	for {
 		k := 0
-		for ; k < len(q.rest) && q.rest[k].row <= last; k++ {
+		for ; k < len(q.rest) && q.rest[k].Row <= int64(last); k++ {
 			n := &q.rest[k]
-			var ok bool
-			if n.Person, ok = slices.BinarySearch(p.Rows, n.row); !ok {
-				q.r.lost(n.Line, "no person of the data has the row number %d", n.row)
+			person := q.match(p, n)
+			if person < 0 {
 				continue
 			}
-			if n.from != noLine && n.from != p.Lines[n.Person] {
-				f.moved++
+			if n.From != noLine && n.From != int64(p.Lines[person]) {
+				moved++
 			}
-			f.Promises = append(f.Promises, n.Promise)
+			f.Promises = append(f.Promises, Promise{person, int(n.Line), n.point, n.Cost, n.Margin, n.Before})
 		}
-		if q.rest = q.rest[k:]; len(q.rest) > 0 || q.next > q.listOf(last) {
+		if q.rest = q.rest[k:]; len(q.rest) > 0 || q.next > q.listOf(int64(last)) {
 			break
 		}
-		var err error
 		if q.rest, err = q.read(q.lists, q.next); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		q.next++
 	}
 	slices.SortStableFunc(f.Promises, func(a, b Promise) int { return cmp.Compare(a.Line, b.Line) })
-	return f, nil
+	return f, moved, nil
+}
+
+// match returns whose promise a row is; -1 where it is none, or to nobody of p.
+func (q *queue) match(p *task.People, n *numbered) int {
+	r, line := q.r, int(n.Line)
+	person, ok := slices.BinarySearch(p.Rows, int(n.Row))
+	switch {
+	case n.From != factualRow && !ok:
+		r.lost(line, "no person of the data has the row number %d", n.Row)
+	case n.From != factualRow && n.Row == q.other:
+		r.lost(line, "the person of row %d of the data is not the one who is meant, see their factual row", n.Row)
+	case n.From != factualRow:
+		return person
+	case !ok:
+		r.problem(line, r.keyName, "no person of the data has the row number %d", n.Row)
+	case !slices.Equal(n.point, row(p, person)):
+		q.other = n.Row
+		r.problem(line, r.keyName, "row %d of the data (line %d) has other values than this factual row", n.Row,
+			p.Lines[person])
+	default:
+		r.file.Factual++
+	}
+	return -1
 }
