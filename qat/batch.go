@@ -46,7 +46,6 @@ type stepRange struct{ from, to int }
 
 type pointPool struct {
 	rows    int
-	weight  float64 // sum of MarginWeight over the rows
 	x       []float32
 	margins []float32
 	columns [][]float32
@@ -54,7 +53,7 @@ type pointPool struct {
 
 func newTrainer(s *trainStep) *trainer {
 	t := &trainer{trainStep: s, next: trainBatch{columns: map[string][]float32{}}}
-	for _, term := range s.job.objective.loss.terms {
+	for _, term := range s.job.objective.terms {
 		t.columns = append(t.columns, term.columns...)
 	}
 	t.values = make([][]float32, len(t.columns))
@@ -116,7 +115,11 @@ func (t *trainer) weighShares() {
 		t.shares[k] = o.share(Kind(k))
 	}
 	if people := &t.pools[Factual]; o.Resamples && people.rows > 0 {
-		f := people.weight / float64(people.rows)
+		f := 0.0
+		for _, weight := range people.columns[slices.IndexFunc(t.columns, func(c lossColumn) bool { return c.name == weightName })] {
+			f += float64(weight)
+		}
+		f /= float64(people.rows)
 		for k := range t.shares {
 			t.shares[k] *= (1 - f) / (1 - o.share(Factual))
 		}
@@ -132,20 +135,22 @@ func (t *trainer) add(p *Points) {
 	} else {
 		to.x = append(to.x, p.X...)
 	}
-	if p.Kind == Factual {
+	own := *p
+	switch {
+	case p.Kind == Factual:
 		t.pairs.groups = append(t.pairs.groups, p.Groups...)
-	}
-	weights, groups := make([]float32, t.job.classes), make([]float32, t.job.source.Groups)
-	for k := range n {
-		r := lossRow{classWeights: weights, groups: groups}
-		clear(weights)
-		if p.Kind == Teacher && t.job.objective.Groups {
-			copy(groups, t.pairs.groups[p.person(k)*len(groups):])
+	case p.Kind == Teacher && t.job.objective.Groups:
+		own.Groups = nil
+		for k := range n {
+			at := p.person(k) * t.job.source.Groups
+			own.Groups = append(own.Groups, t.pairs.groups[at:at+t.job.source.Groups]...)
 		}
-		t.job.objective.loss.row(&r, p, k, t.job)
-		to.weight += float64(r.weight)
-		for j, c := range t.columns {
-			to.columns[j] = append(to.columns[j], c.of(&r)...)
+	}
+	for j, c := range t.columns {
+		width, from := c.width(t.job), len(to.columns[j])
+		to.columns[j] = append(to.columns[j], make([]float32, n*width)...)
+		for k := range n {
+			c.fill(to.columns[j][from+k*width:][:width], &own, k, t.job)
 		}
 	}
 }
@@ -166,7 +171,7 @@ func (t *trainer) draw(ctx context.Context) error {
 	for j, c := range t.columns {
 		t.next.columns[c.name] = t.values[j]
 	}
-	if t.job.objective.loss.unrolled {
+	if t.job.objective.unrolled {
 		return t.match(ctx)
 	}
 	return nil

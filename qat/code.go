@@ -14,28 +14,6 @@ type Code struct {
 	Low, High  []float32 // the range of each input
 }
 
-func codeObjectives() []ObjectiveDoc {
-	return []ObjectiveDoc{
-		{
-			Name: Reconstruct,
-			Doc:  "cross-entropy of what is decoded with the inputs as shares of their ranges, mean over the inputs",
-			loss: lossDef{terms: []lossTerm{reconstructionTerm()}, row: func(*lossRow, *Points, int, *trainingJob) {}},
-		},
-		{
-			Name: Attributes,
-			Doc: "squared error of the code against the attributes, mean over these, and reconstruct, decoded from the " +
-				"attributes",
-			loss: lossDef{
-				terms: []lossTerm{attributeTerm(), reconstructionTerm()},
-				row: func(r *lossRow, p *Points, i int, j *trainingJob) {
-					n := j.net.Code.Attributes
-					r.attributes = p.Attributes[i*n:][:n]
-				},
-			},
-		},
-	}
-}
-
 // reconstructionTerm is the mean over the inputs of softplus(z) - z share, the cross-entropy of a share of the range
 // with the sigmoid of the logit z.
 func reconstructionTerm() lossTerm {
@@ -62,7 +40,8 @@ func attributeTerm() lossTerm {
 	return lossTerm{
 		reduced: true,
 		columns: []lossColumn{{
-			name, func(j *trainingJob) int { return j.net.Code.Attributes }, func(r *lossRow) []float32 { return r.attributes },
+			name, func(j *trainingJob) int { return j.net.Code.Attributes },
+			func(to []float32, p *Points, i int, _ *trainingJob) { copy(to, p.Attributes[i*len(to):]) },
 		}},
 		build: func(b *stepBuilder) string {
 			code := &b.job.net.Code

@@ -44,21 +44,12 @@ type ObjectiveDoc struct {
 	// Full: it trains in full precision, from labels alone; Quantized: it trains through fake quantizers. Those of
 	// autoencoders do neither.
 	Full, Quantized bool
-	// Ensemble: several networks are trained together, Network.Members.
-	Ensemble bool
-	// Groups: it tells groups of people apart.
-	Groups bool
-	// Weights are the names of those of Spec.Weights that count.
-	Weights []string
+	Ensemble        bool     // several networks are trained together, Network.Members
+	Groups          bool     // it tells groups of people apart
+	Weights         []string // names of those of Spec.Weights that count
 
-	loss lossDef
-}
-
-type lossDef struct {
-	terms    []lossTerm
-	unrolled bool // it looks at the recourse of the network as trained so far
-	// row says what a row adds to the loss, by the columns of the terms.
-	row func(r *lossRow, p *Points, i int, j *trainingJob)
+	terms    []lossTerm // the loss is their sum
+	unrolled bool       // it looks at the recourse of the network as trained so far
 }
 
 // needsPairs reports whether a step looks at people and at teacher points of the same people.
@@ -66,129 +57,63 @@ func (o *ObjectiveDoc) needsPairs() bool { return o.Quantized && o.Recourse && !
 
 // Objectives is the one table of objectives.
 func Objectives() []ObjectiveDoc {
-	return slices.Concat([]ObjectiveDoc{
-		{
-			Name: Distil, Quantized: true, Recourse: true, Resamples: true,
-			Doc: "squared error of the margin against the full-precision model, at rows and at recourse points of both " +
-				"models; near the decision boundary, and where the two decide differently, it counts most",
-			loss: lossDef{terms: []lossTerm{marginTerm()}, row: marginRow},
-		},
-		{
-			Name: Validity, Quantized: true, Paper: "L_CFQ", Weights: []string{"eta"}, Labels: true, Recourse: true,
-			Doc: "cross-entropy with the label at rows, and eta times that with the favourable class at teacher " +
-				"recourse points",
-			loss: lossDef{terms: []lossTerm{classTerm()}, row: validRow},
-		},
-		{
-			Name: Hinge, Quantized: true, Paper: "L_CFQ + beta L_hinge", Weights: []string{"eta", "beta", "gamma"},
-			Labels: true, Recourse: true,
-			Doc: "as validity, and beta times max(0, gamma - margin) at teacher recourse points",
-			loss: lossDef{
-				terms: []lossTerm{classTerm(), hingeTerm()},
-				row: func(r *lossRow, p *Points, i int, j *trainingJob) {
-					validRow(r, p, i, j)
-					if p.Kind != Factual {
-						r.hinge = float32(*j.Beta)
-					}
-				},
-			},
-		},
-		{
-			Name: Match, Quantized: true, Paper: "L_CFQ + L_match", Weights: []string{"eta", "alpha1", "alpha2"},
-			Labels: true, Recourse: true,
-			Doc:  "as validity, and the matching loss of the network's own action and the teacher's",
-			loss: lossDef{terms: []lossTerm{classTerm(), matchTerm()}, row: validRow, unrolled: true},
-		},
-		{
-			Name: Group, Quantized: true, Paper: "L_group-CFQ", Weights: []string{"eta"}, Labels: true, Recourse: true,
-			Groups: true,
-			Doc:    "as validity, of the subgroup that does worst at teacher recourse points",
-			loss:   lossDef{terms: []lossTerm{classTerm(), groupTerm()}, row: labelRow},
-		},
-		{
-			Name: KD, Quantized: true, Paper: "KD+Quant",
-			Doc: "cross-entropy with the full-precision model's probabilities, at factual rows",
-			loss: lossDef{
-				terms: []lossTerm{classTerm()},
-				row: func(r *lossRow, p *Points, i int, _ *trainingJob) {
-					copy(r.classWeights, p.Probabilities[i*len(r.classWeights):])
-				},
-			},
-		},
-		{
-			Name: Task, Full: true, Quantized: true, Labels: true, Paper: "L_task",
-			Doc:  "cross-entropy with the label, at factual rows",
-			loss: lossDef{terms: []lossTerm{classTerm()}, row: labelRow},
-		},
-	}, recourseObjectives(), codeObjectives())
-}
-
-// recourseObjectives train in full precision for recourse (Baseline family I of the paper).
-func recourseObjectives() []ObjectiveDoc {
 	return []ObjectiveDoc{
 		{
-			Name: RMargin, Full: true, Labels: true, Recourse: true, Paper: "R-Margin", Weights: []string{"beta", "gamma"},
-			Doc: "cross-entropy with the label, and beta times max(0, gamma - margin) at recourse points of the network as " +
-				"trained so far",
-			loss: lossDef{
-				terms: []lossTerm{classTerm(), hingeTerm()},
-				row: func(r *lossRow, p *Points, i int, j *trainingJob) {
-					labelRow(r, p, i, j)
-					if p.Kind != Factual {
-						r.hinge = float32(*j.Beta)
-					}
-				},
-			},
+			Name: Distil, Quantized: true, Recourse: true, Resamples: true, terms: []lossTerm{marginTerm()},
+			Doc: "squared error of the margin against the full-precision model, at rows and at recourse points of both " +
+				"models; near the decision boundary, and where the two decide differently, it counts most",
 		},
 		{
-			Name: RConsistency, Full: true, Labels: true, Recourse: true, Ensemble: true, Paper: "R-Consistency",
-			Weights: []string{"eta"},
+			Name: Validity, Paper: "L_CFQ", Quantized: true, Labels: true, Recourse: true, Weights: []string{"eta"},
+			terms: []lossTerm{classTerm(validity)},
+			Doc: "cross-entropy with the label at rows, and eta times that with the favourable class at teacher recourse " +
+				"points",
+		},
+		{
+			Name: Hinge, Paper: "L_CFQ + beta L_hinge", Quantized: true, Labels: true, Recourse: true,
+			Weights: []string{"eta", "beta", "gamma"}, terms: []lossTerm{classTerm(validity), hingeTerm()},
+			Doc: "as validity, and beta times max(0, gamma - margin) at teacher recourse points",
+		},
+		{
+			Name: Match, Paper: "L_CFQ + L_match", Quantized: true, Labels: true, Recourse: true,
+			Weights: []string{"eta", "alpha1", "alpha2"}, terms: []lossTerm{classTerm(validity), matchTerm()}, unrolled: true,
+			Doc: "as validity, and the matching loss of the network's own action and the teacher's",
+		},
+		{
+			Name: Group, Paper: "L_group-CFQ", Quantized: true, Labels: true, Recourse: true, Groups: true,
+			Weights: []string{"eta"}, terms: []lossTerm{classTerm(labels), groupTerm()},
+			Doc: "as validity, of the subgroup that does worst at teacher recourse points",
+		},
+		{
+			Name: KD, Paper: "KD+Quant", Quantized: true, terms: []lossTerm{classTerm(probabilities)},
+			Doc: "cross-entropy with the full-precision model's probabilities, at factual rows",
+		},
+		{
+			Name: Task, Paper: "L_task", Full: true, Quantized: true, Labels: true, terms: []lossTerm{classTerm(labels)},
+			Doc: "cross-entropy with the label, at factual rows",
+		},
+		// Baseline family I of the paper.
+		{
+			Name: RMargin, Paper: "R-Margin", Full: true, Labels: true, Recourse: true, Weights: []string{"beta", "gamma"},
+			terms: []lossTerm{classTerm(labels), hingeTerm()},
+			Doc: "cross-entropy with the label, and beta times max(0, gamma - margin) at recourse points of the network as " +
+				"trained so far",
+		},
+		{
+			Name: RConsistency, Paper: "R-Consistency", Full: true, Labels: true, Recourse: true, Ensemble: true,
+			Weights: []string{"eta"}, terms: []lossTerm{memberTerm(), disagreementTerm()},
 			Doc: "cross-entropy of each member of an ensemble with the label, and eta times the variance of their logits at " +
 				"recourse points of the ensemble as trained so far",
-			loss: lossDef{
-				terms: []lossTerm{memberTerm(), disagreementTerm()},
-				row: func(r *lossRow, p *Points, i int, j *trainingJob) {
-					labelRow(r, p, i, j)
-					if p.Kind != Factual {
-						r.disagreement = float32(*j.Eta)
-					}
-				},
-			},
 		},
-	}
-}
-
-// MarginWeight is how much a row counts by its margin (Distil): 1 at the decision boundary, half as much 0.15 logits
-// away.
-func MarginWeight(margin float32) float32 {
-	d := float64(margin) / halfMargin
-	return float32(1 / (1 + d*d))
-}
-
-func marginRow(r *lossRow, p *Points, i int, _ *trainingJob) {
-	r.target, r.weight = p.Margins[i], MarginWeight(p.Margins[i])
-	if p.StudentMargins != nil {
-		r.weight = max(r.weight, MarginWeight(p.StudentMargins[i]))
-		if p.StudentMargins[i] > 0 != (p.Margins[i] > 0) {
-			r.weight = 1
-		}
-	}
-}
-
-func labelRow(r *lossRow, p *Points, i int, _ *trainingJob) {
-	if p.Kind != Factual {
-		return
-	}
-	if c := p.Classes[i]; c >= 0 {
-		r.classWeights[c] = 1
-	}
-}
-
-// validRow is labelRow, and recourse points count by the target class.
-func validRow(r *lossRow, p *Points, i int, j *trainingJob) {
-	labelRow(r, p, i, j)
-	if p.Kind != Factual {
-		r.classWeights[j.target()] = float32(*j.Eta)
+		{
+			Name: Reconstruct, terms: []lossTerm{reconstructionTerm()},
+			Doc: "cross-entropy of what is decoded with the inputs as shares of their ranges, mean over the inputs",
+		},
+		{
+			Name: Attributes, terms: []lossTerm{attributeTerm(), reconstructionTerm()},
+			Doc: "squared error of the code against the attributes, mean over these, and reconstruct, decoded from the " +
+				"attributes",
+		},
 	}
 }
 
@@ -209,16 +134,6 @@ func FindObjective(name Objective, among ...ObjectiveDoc) (ObjectiveDoc, error) 
 	return ObjectiveDoc{}, fmt.Errorf("invalid value %q for objective: want %s", name, message.Or(names))
 }
 
-// lossRow is what one row of a batch brings besides its inputs.
-type lossRow struct {
-	target, weight float32   // the margin aimed at, and how much its error counts
-	classWeights   []float32 // of each class's negative log-probability
-	hinge          float32   // weight of the hinge
-	disagreement   float32   // weight of the variance of an ensemble's logits
-	groups         []float32 // 1 for each group that the person of a recourse point is in
-	attributes     []float32
-}
-
 // lossTerm is a part of the loss: nodes that compute it, and its input columns.
 type lossTerm struct {
 	columns []lossColumn
@@ -226,10 +141,11 @@ type lossTerm struct {
 	reduced bool // its value is not one number for each row
 }
 
+// lossColumn is what rows of a batch bring besides their inputs.
 type lossColumn struct {
 	name  string
-	width func(o *trainingJob) int
-	of    func(r *lossRow) []float32
+	width func(j *trainingJob) int
+	fill  func(to []float32, p *Points, i int, j *trainingJob) // of row i; zeros so far
 }
 
 // Names of columns that more than one function needs.
@@ -240,11 +156,27 @@ const (
 
 func one(*trainingJob) int { return 1 }
 
+// MarginWeight is how much a row counts by its margin (Distil): 1 at the decision boundary, half as much 0.15 logits
+// away.
+func MarginWeight(margin float32) float32 {
+	d := float64(margin) / halfMargin
+	return float32(1 / (1 + d*d))
+}
+
 func marginTerm() lossTerm {
+	weigh := func(to []float32, p *Points, i int, _ *trainingJob) {
+		to[0] = MarginWeight(p.Margins[i])
+		if p.StudentMargins != nil {
+			to[0] = max(to[0], MarginWeight(p.StudentMargins[i]))
+			if p.StudentMargins[i] > 0 != (p.Margins[i] > 0) {
+				to[0] = 1
+			}
+		}
+	}
 	return lossTerm{
 		columns: []lossColumn{
-			{targetName, one, func(r *lossRow) []float32 { return []float32{r.target} }},
-			{weightName, one, func(r *lossRow) []float32 { return []float32{r.weight} }},
+			{targetName, one, func(to []float32, p *Points, i int, _ *trainingJob) { to[0] = p.Margins[i] }},
+			{weightName, one, weigh},
 		},
 		build: func(b *stepBuilder) string {
 			e := b.Op("Sub", []string{b.t.Margin, targetName})
@@ -253,15 +185,40 @@ func marginTerm() lossTerm {
 	}
 }
 
-func classTerm() lossTerm {
+// classTerm is the cross-entropy; fill says how much the negative log-probability of each class counts.
+func classTerm(fill func(to []float32, p *Points, i int, j *trainingJob)) lossTerm {
 	return lossTerm{
 		reduced: true,
-		columns: []lossColumn{{
-			classWeightsName, func(j *trainingJob) int { return j.classes },
-			func(r *lossRow) []float32 { return r.classWeights },
-		}},
-		build: func(b *stepBuilder) string { return b.crossEntropy(b.t.Logits) },
+		columns: []lossColumn{{classWeightsName, func(j *trainingJob) int { return j.classes }, fill}},
+		build:   func(b *stepBuilder) string { return b.crossEntropy(b.t.Logits) },
 	}
+}
+
+// labels counts the label of factual rows.
+func labels(to []float32, p *Points, i int, _ *trainingJob) {
+	if p.Kind == Factual && p.Classes[i] >= 0 {
+		to[p.Classes[i]] = 1
+	}
+}
+
+// validity counts the label of factual rows, and the target class at recourse points.
+func validity(to []float32, p *Points, i int, j *trainingJob) {
+	if labels(to, p, i, j); p.Kind != Factual {
+		to[j.target()] = float32(*j.Eta)
+	}
+}
+
+func probabilities(to []float32, p *Points, i int, _ *trainingJob) {
+	copy(to, p.Probabilities[i*len(to):])
+}
+
+// atRecourse is a column with a weight of the objective at recourse points and 0 at people.
+func atRecourse(name string, weight func(j *trainingJob) *float64) lossColumn {
+	return lossColumn{name, one, func(to []float32, p *Points, _ int, j *trainingJob) {
+		if p.Kind != Factual {
+			to[0] = float32(*weight(j))
+		}
+	}}
 }
 
 // crossEntropy is that of logits with the weights of classes, rows x classes or rows x 1. For two classes it is the
@@ -288,14 +245,14 @@ func (b *stepBuilder) reduce(op, value string, axes ...int64) string {
 }
 
 func memberTerm() lossTerm {
-	t := classTerm()
+	t := classTerm(labels)
 	t.build = func(b *stepBuilder) string { return b.meanOfMembers(b.crossEntropy) }
 	return t
 }
 
 func disagreementTerm() lossTerm {
 	return lossTerm{
-		columns: []lossColumn{{"qat.disagreement", one, func(r *lossRow) []float32 { return []float32{r.disagreement} }}},
+		columns: []lossColumn{atRecourse("qat.disagreement", func(j *trainingJob) *float64 { return j.Eta })},
 		build: func(b *stepBuilder) string {
 			variance := b.meanOfMembers(func(logits string) string {
 				d := b.Op("Sub", []string{logits, b.t.Logits}) // the model's logits are the members' mean
@@ -316,7 +273,7 @@ func (b *stepBuilder) meanOfMembers(of func(logits string) string) string {
 
 func hingeTerm() lossTerm {
 	return lossTerm{
-		columns: []lossColumn{{"qat.hinge", one, func(r *lossRow) []float32 { return []float32{r.hinge} }}},
+		columns: []lossColumn{atRecourse("qat.hinge", func(j *trainingJob) *float64 { return j.Beta })},
 		build: func(b *stepBuilder) string {
 			short := b.Op("Relu", []string{b.Op("Sub", []string{b.scalar(*b.job.Gamma), b.t.Margin})})
 			return b.Op("Mul", []string{short, "qat.hinge"})
@@ -332,9 +289,14 @@ func hingeTerm() lossTerm {
 func groupTerm() lossTerm {
 	return lossTerm{
 		reduced: true,
-		columns: []lossColumn{
-			{"qat.groups", func(j *trainingJob) int { return j.source.Groups }, func(r *lossRow) []float32 { return r.groups }},
-		},
+		columns: []lossColumn{{
+			"qat.groups", func(j *trainingJob) int { return j.source.Groups },
+			func(to []float32, p *Points, i int, _ *trainingJob) {
+				if p.Kind == Teacher {
+					copy(to, p.Groups[i*len(to):])
+				}
+			},
+		}},
 		build: func(b *stepBuilder) string {
 			losses := b.reduce("ReduceSum", b.targetLosses(b.t.Logits), 1)
 			sums := b.reduce("ReduceSum", b.Op("Mul", []string{losses, "qat.groups"}), 0)
@@ -347,7 +309,7 @@ func groupTerm() lossTerm {
 }
 
 func (b *stepBuilder) loss() string {
-	terms := b.job.objective.loss.terms
+	terms := b.job.objective.terms
 	whole := len(terms) > 1 && slices.ContainsFunc(terms, func(t lossTerm) bool { return t.reduced })
 	var sum string
 	for _, t := range terms {

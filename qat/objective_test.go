@@ -117,7 +117,7 @@ func TestObjectives(t *testing.T) {
 		p.layers[1].Plan = quant.Layer{Node: p.layers[1].Info.Node, Float: true}
 		m := p.written(t, p.plans())
 		for _, doc := range Objectives() {
-			if doc.Ensemble || doc.loss.unrolled || !doc.Full && !doc.Quantized {
+			if doc.Ensemble || doc.unrolled || !doc.Full && !doc.Quantized {
 				continue // TestEnsemble, TestMatch; of autoencoders, package fit compares with what the files do
 			}
 			var used []Points
@@ -238,15 +238,15 @@ func TestEnsemble(t *testing.T) {
 	x := normal(r, 2*rows*dim)
 	all := trainBatch{x: x, columns: map[string][]float32{}}
 	for i := range 2 * rows {
-		row := lossRow{classWeights: make([]float32, 2)}
 		p := &Points{Kind: Factual, Classes: []int{1, 0, -1, 1}}
 		if i >= rows {
 			p.Kind = Student
 		}
-		s.job.objective.loss.row(&row, p, i%rows, s.job)
-		for _, term := range s.job.objective.loss.terms {
+		for _, term := range s.job.objective.terms {
 			for _, c := range term.columns {
-				all.columns[c.name] = append(all.columns[c.name], c.of(&row)...)
+				row := make([]float32, c.width(s.job))
+				c.fill(row, p, i%rows, s.job)
+				all.columns[c.name] = append(all.columns[c.name], row...)
 			}
 		}
 	}
