@@ -254,7 +254,7 @@ func (p *point) final(t float64) bool {
 // firstValid finds the first valid iterate of gradient descent for everyone.
 func (s *solution) firstValid(ctx context.Context) error {
 	stage := fmt.Sprintf("first valid step of %s", s.name)
-	actions, err := recourse.FirstValid(ctx, s.model, s.set, s.x, recourse.FirstValidOptions{
+	actions, err := recourse.FirstValid(ctx, s.model, s.set, s.x, recourse.SolveOptions{
 		Workers:  s.o.Solver.Workers,
 		Progress: func(done, total int) { s.o.Progress(Event{Stage: stage, Done: done, Total: total}) },
 	})

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"cfq/internal/tempfile"
 	"cfq/onnxio/ort"
@@ -73,12 +74,7 @@ func (c *checkpointFile) Save(state []byte) error {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	sum := sha256.Sum256(state)
-	for _, part := range [][]byte{[]byte(checkpointHeader), c.key[:], sum[:], state} {
-		if err == nil {
-			_, err = f.Write(part)
-		}
-	}
-	if err == nil {
+	if _, err = f.Write(slices.Concat([]byte(checkpointHeader), c.key[:], sum[:], state)); err == nil {
 		err = tempfile.Place(f, c.path)
 	}
 	if err != nil {

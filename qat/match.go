@@ -1,6 +1,7 @@
 package qat
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,24 +106,18 @@ func (b *stepBuilder) slope(points string, n int) string {
 		at = b.reshape(points, dims...)
 	}
 	names := map[string]string{input: at}
-	rename := func(list []string) []string {
-		out := slices.Clone(list)
-		for i, v := range out {
-			if to, ok := names[v]; ok {
-				out[i] = to
-			}
-		}
-		return out
-	}
 	types := graph.Types{}
 	needed := b.G.Needed(b.t.Margin, b.t.Logits)
 	for _, node := range slices.Clone(b.G.Nodes) {
-		depends := slices.ContainsFunc(node.Inputs, func(v string) bool { return names[v] != "" })
-		if !needed[node] || !depends {
+		c := *node
+		c.Inputs, c.Outputs = slices.Clone(node.Inputs), slices.Clone(node.Outputs)
+		for i, v := range c.Inputs {
+			c.Inputs[i] = cmp.Or(names[v], v)
+		}
+		if !needed[node] || slices.Equal(c.Inputs, node.Inputs) {
 			continue
 		}
-		c := *node
-		c.Inputs, c.Name, c.Outputs = rename(node.Inputs), b.Name("at"), slices.Clone(node.Outputs)
+		c.Name = b.Name("at")
 		for i, v := range c.Outputs {
 			if v == "" {
 				continue
@@ -177,7 +172,7 @@ func (s *trainStep) openStudent(b *stepBuilder) (*ort.Session, error) {
 		c.Append(&graph.Node{Op: "Identity", Name: to, Inputs: []string{from}, Outputs: []string{to}})
 	}
 	m.Graph.Inputs = slices.DeleteFunc(m.Graph.Inputs, func(v graph.Value) bool { return v.Name == lambdaName })
-	m.Graph.Outputs = []graph.Value{{Name: marginOut, DType: graph.Float}, {Name: gradOut, DType: graph.Float}}
+	m.Graph.Outputs = floatValues(marginOut, gradOut)
 	if c.err != nil {
 		return nil, c.err
 	}

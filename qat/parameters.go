@@ -34,35 +34,27 @@ func layout(j *trainingJob) (slots []paramSlot, s optimizerState) {
 	for i := range layers {
 		l := &layers[i]
 		info, p := &l.Info, &l.Plan
-		at := paramSlot{weights: len(s.Params)}
-		for k, w := range info.W {
+		weights, logs, bias := slices.Clone(info.W), []float32{}, p.Bias
+		for k, w := range weights {
 			if !p.Float && l.Widths == nil { // widths that are learned share weights in their own units
-				w = first(p, k, w, p.Scales[k/info.In%len(p.Scales)], j.lsq)
+				weights[k] = first(p, k, w, p.Scales[k/info.In%len(p.Scales)], j.lsq)
 			}
-			s.Params = append(s.Params, w)
 		}
-		at.scales = len(s.Params)
 		for _, v := range l.scales() {
-			s.Params = append(s.Params, float32(math.Log(float64(v))))
+			logs = append(logs, float32(math.Log(float64(v))))
 		}
-		at.policy = len(s.Params)
-		s.Params = append(s.Params, l.firstScores(j.budget)...)
-		at.bias = len(s.Params)
-		if p.Bias != nil {
-			s.Params = append(s.Params, p.Bias...)
-		} else {
-			s.Params = append(s.Params, info.B...)
+		if bias == nil {
+			bias = info.B
 		}
-		at.act = len(s.Params)
-		if actOf(layers, i) == i {
-			s.Params = append(s.Params, float32(math.Log(float64(p.Act.Scale))))
+		at := paramSlot{weights: len(s.Params)}
+		at.scales = s.add(weightRate(l, j.lsq), weights)
+		at.policy = s.add(scaleRate, logs)
+		at.bias = s.add(policyRate, l.firstScores(j.budget))
+		at.act = s.add(1, bias)
+		if at.end = at.act; actOf(layers, i) == i {
+			at.end = s.add(1, []float32{float32(math.Log(float64(p.Act.Scale)))})
 		}
-		at.end = len(s.Params)
 		slots = append(slots, at)
-		s.Rates = append(s.Rates, slices.Repeat([]float32{weightRate(l, j.lsq)}, at.scales-at.weights)...)
-		s.Rates = append(s.Rates, slices.Repeat([]float32{scaleRate}, at.policy-at.scales)...)
-		s.Rates = append(s.Rates, slices.Repeat([]float32{policyRate}, at.bias-at.policy)...)
-		s.Rates = append(s.Rates, slices.Repeat([]float32{1}, at.end-at.bias)...)
 		for k, zero := range l.Pruned {
 			if zero {
 				s.Params[at.weights+k], s.Rates[at.weights+k] = 0, 0
@@ -71,6 +63,13 @@ func layout(j *trainingJob) (slots []paramSlot, s optimizerState) {
 	}
 	s.First, s.Second = make([]float32, len(s.Params)), make([]float32, len(s.Params))
 	return slots, s
+}
+
+// add appends parameters that move at a rate, and returns where they end.
+func (s *optimizerState) add(rate float32, params []float32) (end int) {
+	s.Params = append(s.Params, params...)
+	s.Rates = append(s.Rates, slices.Repeat([]float32{rate}, len(params))...)
+	return len(s.Params)
 }
 
 // actOf is the layer that has the scale of the activations that layer i reads: the first one that reads them through

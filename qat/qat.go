@@ -122,7 +122,9 @@ func Train(ctx context.Context, net Network, source Source, spec Spec, run Run) 
 func (t *trainer) loop(ctx context.Context, rounds, frozen int, run Run) (*Outcome, error) {
 	out, use := &Outcome{}, t.job.use(rounds)
 	if run.Checkpoint != nil {
-		t.restore(run.Checkpoint.Load(), out)
+		if err := t.restore(run.Checkpoint.Load(), out); err != nil {
+			return nil, fmt.Errorf("checkpoint: %w", err)
+		}
 	}
 	if len(out.History) > frozen {
 		if err := t.openFrozen(); err != nil {
@@ -213,21 +215,17 @@ func (t *trainer) save(to Checkpoint, out *Outcome) error {
 	return to.Save(b.Bytes())
 }
 
-// restore goes on where a checkpoint was made; one that is not of this training changes nothing.
-func (t *trainer) restore(b []byte, out *Outcome) {
+// restore goes on where a checkpoint of this training was made, if there is one.
+func (t *trainer) restore(b []byte, out *Outcome) error {
+	if b == nil {
+		return nil
+	}
 	var s checkpointState
 	d := gob.NewDecoder(bytes.NewReader(b))
-	if len(b) == 0 || d.Decode(&s) != nil || len(s.History) > rounds ||
-		s.State.Steps != t.job.Steps*len(s.History)/rounds {
-		return
-	}
-	for _, v := range [][]float32{s.State.Params, s.State.First, s.State.Second, s.State.Rates} {
-		if len(v) != len(t.Params) {
-			return
-		}
-	}
-	if to := t.job.source.State; to != nil && d.Decode(to) != nil {
-		return
+	err := d.Decode(&s)
+	if err == nil && t.job.source.State != nil {
+		err = d.Decode(t.job.source.State)
 	}
 	t.optimizerState, out.History = s.State, s.History
+	return err
 }

@@ -2,8 +2,6 @@ package qat
 
 import (
 	"context"
-	"errors"
-	"math"
 
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -84,7 +82,7 @@ type Recourse interface {
 // 0 for who stays.
 type Steps struct{ Actions, Sizes [][]float32 }
 
-// StudentModel is the network as trained so far, as recourse sees a model.
+// StudentModel is the network as trained so far, as a teacher sees a model.
 type StudentModel struct{ s *trainStep }
 
 // Dim returns the number of inputs.
@@ -106,28 +104,6 @@ func (m *StudentModel) LossGrads(ctx context.Context, x []float32) (margins, g [
 		g, err = ort.FloatsOf(out[1])
 	}
 	return margins, g, err
-}
-
-// MarginGrads returns the margin of each row and its gradient by the inputs, where there are two classes.
-func (m *StudentModel) MarginGrads(ctx context.Context, x []float32) (margins, g []float32, err error) {
-	if m.s.job.net.Model.Classes() > 2 {
-		return nil, nil, errors.New("a network in training has gradients of its loss, not of its margin")
-	}
-	if margins, g, err = m.LossGrads(ctx, x); err != nil {
-		return nil, nil, err
-	}
-	for i, v := range margins {
-		for j := range m.Dim() {
-			g[i*m.Dim()+j] *= -(1 + float32(math.Exp(float64(v))))
-		}
-	}
-	return margins, g, nil
-}
-
-// Margins returns the margin of each row.
-func (m *StudentModel) Margins(ctx context.Context, x []float32) ([]float32, error) {
-	margins, _, err := m.LossGrads(ctx, x)
-	return margins, err
 }
 
 // RowsAt returns rows of x, each of width numbers, one after the other.

@@ -36,16 +36,21 @@ const warmUp = 200
 // trainStep is one step of training as a graph: forward, loss, gradient and optimizer. All parameters are one vector,
 // since the number of nodes, not of multiplications, is what a step of a small network costs.
 type trainStep struct {
-	job      *trainingJob
-	sessions map[int]*ort.Session // by rows of a batch
-	student  *ort.Session         // gradient by the inputs; nil where the objective has no use for it
-	reader   *ort.Session         // codes and scales, layer by layer; nil where all layers are in float
-	slots    []paramSlot
-	widths   map[string]int       // of the columns
-	cost     float64              // of the bit widths in the last step of a search
-	spare    [3][]float32         // where the next step writes parameters and both moments
-	drawn    map[string][]float32 // in a search: the noise of the step, its temperature, the weight of the bit cost
+	stepSessions
 	optimizerState
+
+	job   *trainingJob
+	slots []paramSlot
+	cost  float64              // of the bit widths in the last step of a search
+	spare [3][]float32         // where the next step writes parameters and both moments
+	drawn map[string][]float32 // in a search: the noise of the step, its temperature, the weight of the bit cost
+}
+
+type stepSessions struct {
+	byRows  map[int]*ort.Session // by rows of a batch
+	student *ort.Session         // gradient by the inputs; nil where the objective has no use for it
+	reader  *ort.Session         // codes and scales, layer by layer; nil where all layers are in float
+	widths  map[string]int       // of the columns
 }
 
 type optimizerState struct {
@@ -75,54 +80,49 @@ func compile(j *trainingJob) (*trainStep, error) {
 	return s, s.open()
 }
 
-func (s *trainStep) open() (err error) {
+func (s *trainStep) open() error {
 	b, err := s.build(s.job.rows)
 	if err != nil {
 		return err
 	}
-	var opened []*ort.Session
-	defer func() {
-		if err != nil {
-			closeAll(opened...)
-		}
-	}()
-	var student, reader *ort.Session
-	if s.job.objective.loss.unrolled {
-		if student, err = s.openStudent(b); err != nil {
-			return err
-		}
-		opened = append(opened, student)
+	opened := stepSessions{byRows: map[int]*ort.Session{}, widths: b.widths}
+	if s.job.objective.unrolled {
+		opened.student, err = s.openStudent(b)
 	}
-	session, err := s.train(b)
-	if err != nil {
-		return err
+	if err == nil {
+		opened.byRows[s.job.rows], err = s.train(b)
 	}
-	opened = append(opened, session)
-	if b.codes != nil {
+	if err == nil && b.codes != nil {
 		r := b.t.Graph.Clone()
 		r.Graph.Inputs = slices.DeleteFunc(r.Graph.Inputs, func(v graph.Value) bool { return v.Name != paramsName })
-		r.Graph.Outputs = nil
-		for _, v := range b.codes {
-			r.Graph.Outputs = append(r.Graph.Outputs, graph.Value{Name: v, DType: graph.Float})
-		}
-		if reader, err = ort.Open(r, s.job.net.Model.Engine()); err != nil {
-			return err
-		}
+		r.Graph.Outputs = floatValues(b.codes...)
+		opened.reader, err = ort.Open(r, s.job.net.Model.Engine())
+	}
+	if err != nil {
+		opened.close()
+		return err
 	}
 	s.close()
-	s.sessions, s.student, s.reader, s.widths = map[int]*ort.Session{s.job.rows: session}, student, reader, b.widths
+	s.stepSessions = opened
 	return nil
 }
 
+func floatValues(names ...string) (values []graph.Value) {
+	for _, v := range names {
+		values = append(values, graph.Value{Name: v, DType: graph.Float})
+	}
+	return values
+}
+
 func (s *trainStep) session(rows int) (*ort.Session, error) {
-	if s.sessions[rows] != nil {
-		return s.sessions[rows], nil
+	if s.byRows[rows] != nil {
+		return s.byRows[rows], nil
 	}
 	b, err := s.build(rows)
 	if err == nil {
-		s.sessions[rows], err = s.train(b)
+		s.byRows[rows], err = s.train(b)
 	}
-	return s.sessions[rows], err
+	return s.byRows[rows], err
 }
 
 // build starts the graph of a step on that many rows: the network with its parameters.
@@ -165,13 +165,8 @@ func (s *trainStep) train(b *stepBuilder) (*ort.Session, error) {
 	return ort.Open(b.t.Graph, s.job.net.Model.Engine())
 }
 
-func (s *trainStep) close() {
-	closeAll(s.student, s.reader)
-	closeAll(slices.Collect(maps.Values(s.sessions))...)
-}
-
-func closeAll(sessions ...*ort.Session) {
-	for _, session := range sessions {
+func (s *stepSessions) close() {
+	for _, session := range append(slices.Collect(maps.Values(s.byRows)), s.student, s.reader) {
 		if session != nil {
 			session.Close() //nolint:errcheck // there is nothing to lose
 		}
@@ -246,12 +241,9 @@ func (b *stepBuilder) optimizer(grad string, size int64) {
 	move := op("Div", op("Mul", sum, b.value(rateName, 1)),
 		op("Add", op("Sqrt", squares), b.scalar(tiny/math.Sqrt(1-beta2))))
 	next := op("Sub", paramsName, op("Mul", move, b.value(ratesName, size)))
-	b.G.Outputs = nil
-	for _, v := range []string{next, sum, squares, lossName} {
-		b.G.Outputs = append(b.G.Outputs, graph.Value{Name: v, DType: graph.Float})
-	}
+	b.G.Outputs = floatValues(next, sum, squares, lossName)
 	if b.costs != nil {
-		b.G.Outputs = append(b.G.Outputs, graph.Value{Name: costName, DType: graph.Float})
+		b.G.Outputs = append(b.G.Outputs, floatValues(costName)...)
 	}
 }
 

@@ -361,43 +361,6 @@ func TestUnsaved(t *testing.T) {
 	}
 }
 
-// A checkpoint that is not of this training changes nothing.
-func TestForeignCheckpoint(t *testing.T) {
-	t.Parallel()
-	p, spec := small(t), Spec{Optimizer: Optimizer{Steps: 16, Batch: 16}}
-	want := p.trained(t, spec, Run{})
-	kept := func(p *problem, spec Spec) []byte {
-		m := &memory{}
-		p.trained(t, spec, Run{Checkpoint: m})
-		return m.kept
-	}
-	own := kept(p, spec)
-	change := func(f func(s *checkpointState)) []byte {
-		s := (&memory{kept: own}).state(t)
-		f(&s)
-		var b bytes.Buffer
-		must.Do(t, gob.NewEncoder(&b).Encode(s))
-		return b.Bytes()
-	}
-	for name, b := range map[string][]byte{
-		"empty":           {},
-		"nonsense":        []byte("nonsense"),
-		"half":            own[:len(own)/2],
-		"another network": kept(mlp(t, 1, compute{bits: 3}), spec),
-		"other steps":     kept(p, Spec{Optimizer: Optimizer{Steps: 32, Batch: 16}}),
-		"no moments":      change(func(s *checkpointState) { s.State.Second = nil }),
-		"no rates":        change(func(s *checkpointState) { s.State.Rates = s.State.Rates[1:] }),
-		"more rounds":     change(func(s *checkpointState) { s.History = append(s.History, s.History...) }),
-	} {
-		got, err := p.train(t, spec, Run{Checkpoint: &memory{kept: b}})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		} else if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
-	}
-}
-
 // Another seed draws other batches, and the plans that are given stay as they are.
 func TestSeed(t *testing.T) {
 	t.Parallel()

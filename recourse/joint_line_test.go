@@ -225,7 +225,7 @@ func TestOverrideKeepsRange(t *testing.T) {
 	own.Bounds[1], own.Weight = 5, 3
 	a := must.Get(compile(t, tk).Override([]task.Override{{Row: 1, Feature: 0, With: own}}))(t)
 	m := &affine{w: []float64{1}, b: -1}
-	acts := must.Get(FirstValid(t.Context(), m, a, []float32{0, 0}, FirstValidOptions{}))(t)
+	acts := must.Get(FirstValid(t.Context(), m, a, []float32{0, 0}, SolveOptions{}))(t)
 	must.Near(t, 3*acts[0].Cost, acts[1].Cost, 1e-12)
 }
 

@@ -222,7 +222,7 @@ func TestGradientStepsJoint(t *testing.T) {
 	x := jointPeople(rng, tk, 200)
 	m := newMLP(rng, -0.3, tk.Dim(), 12, 1)
 	deltas := must.Get(Teacher(t.Context(), m, a, x, TeacherOptions{Steps: 5}))(t)
-	first := must.Get(FirstValid(t.Context(), m, a, x, FirstValidOptions{}))(t)
+	first := must.Get(FirstValid(t.Context(), m, a, x, SolveOptions{}))(t)
 	refused, helped := 0, 0
 	for i, act := range first {
 		person, d, at := row(x, i, a.Dim()), row(deltas, i, a.Dim()), make([]float32, a.Dim())

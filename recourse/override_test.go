@@ -16,7 +16,7 @@ func everySolver(t *testing.T, m *affine, a *constraint.Set, x []float32) ([]Act
 	t.Helper()
 	acts := solved(t, m, a, x, 0.1)
 	taught := must.Get(Teacher(t.Context(), m, a, x, TeacherOptions{}))(t)
-	first := must.Get(FirstValid(t.Context(), m, a, x, FirstValidOptions{}))(t)
+	first := must.Get(FirstValid(t.Context(), m, a, x, SolveOptions{}))(t)
 	exact, _ := proved(t, m, a, x, ExactOptions{Margin: 0.1})
 	changes := make([]map[string][]float32, len(acts))
 	for i := range acts {

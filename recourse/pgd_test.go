@@ -64,7 +64,7 @@ func TestRelaxedIterateSwitches(t *testing.T) {
 		d = must.Get(Teacher(ctx, m, a, x, o))(t)
 		must.Same(must.In(t, name), want, d)
 	}
-	acts := must.Get(FirstValid(ctx, m, a, x, FirstValidOptions{}))(t)
+	acts := must.Get(FirstValid(ctx, m, a, x, SolveOptions{}))(t)
 	if act := acts[0]; act.Status != Found || !slices.Equal(act.Delta, want) || act.Margin != 1 {
 		t.Errorf("first valid: %+v, want the switch to b", act)
 	}
@@ -77,7 +77,7 @@ func TestFirstValidIsGradientDescent(t *testing.T) {
 	m := &affine{w: []float64{1, -0.5}, b: -2}
 	const margin = 0.3
 	x := []float32{0.5, 0.25, 9, 0}
-	acts := must.Get(FirstValid(ctx, m, a, x, FirstValidOptions{Margin: margin}))(t)
+	acts := must.Get(FirstValid(ctx, m, a, x, SolveOptions{Margin: margin}))(t)
 	checkActions(t, m, a, x, acts, margin)
 	must.Same(t, AlreadyFavourable, acts[1].Status)
 	d := [2]float64{}
@@ -91,7 +91,7 @@ func TestFirstValidIsGradientDescent(t *testing.T) {
 		must.Near(must.In(t, j), want, float64(acts[0].Delta[j]), 1e-5)
 	}
 	// Too far for the steps, no action.
-	acts = must.Get(FirstValid(ctx, m, a, x, FirstValidOptions{Margin: 100}))(t)
+	acts = must.Get(FirstValid(ctx, m, a, x, SolveOptions{Margin: 100}))(t)
 	if acts[0].Status != NoneFound || acts[0].Cost != 0 {
 		t.Errorf("after all steps: %+v", acts[0])
 	}

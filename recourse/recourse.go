@@ -43,12 +43,17 @@ import (
 // Results belong to the caller. Methods are called from several goroutines at once. For results that do not depend
 // on the number of workers, a row's result must not depend on the other rows.
 type Model interface {
-	// Dim returns the number of model inputs.
-	Dim() int
+	LossModel
 	// Margins returns the margin of every row.
 	Margins(ctx context.Context, x []float32) ([]float32, error)
 	// MarginGrads returns margins and d margin / d x.
 	MarginGrads(ctx context.Context, x []float32) (m, g []float32, err error)
+}
+
+// LossModel is a classifier as a teacher sees it.
+type LossModel interface {
+	// Dim returns the number of model inputs.
+	Dim() int
 	// LossGrads returns margins and d L_cf / d x, L_cf the cross-entropy of the target class.
 	LossGrads(ctx context.Context, x []float32) (m, g []float32, err error)
 }
@@ -136,7 +141,7 @@ func Point(dst, x, delta []float32) {
 // valid says whether a margin meets the requirement. At requirement 0 the decision itself must change.
 func valid(m, required float32) bool { return m > 0 && m >= required }
 
-func people(m Model, a *constraint.Set, x []float32, required float64) (n int, err error) {
+func people(m LossModel, a *constraint.Set, x []float32, required float64) (n int, err error) {
 	switch dim := a.Dim(); {
 	case m.Dim() != dim:
 		return 0, fmt.Errorf("recourse: model has %d inputs, task has %d", m.Dim(), dim)

@@ -70,7 +70,7 @@ func TestWorstIsAcceptedByAll(t *testing.T) {
 	x := randomPeople(rng, tk, people)
 	models := someNets(rng, tk.Dim(), 6, 0.1)
 	w := Worst(models...)
-	first := must.Get(FirstValid(t.Context(), w, a, x, FirstValidOptions{Margin: margin}))(t)
+	first := must.Get(FirstValid(t.Context(), w, a, x, SolveOptions{Margin: margin}))(t)
 	robust, alone := solved(t, w, a, x, margin), solved(t, models[0], a, x, margin)
 	for name, acts := range map[string][]Action{"first": first, "solved": robust} {
 		found := 0

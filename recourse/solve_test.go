@@ -246,7 +246,7 @@ func TestSolveFavourableButShort(t *testing.T) {
 		{0.625, []float64{0.4375, 0.25, 0.0625, -1, 0.3125}},
 	} {
 		acts := solved(t, m, a, x, c.margin)
-		first := must.Get(FirstValid(t.Context(), m, a, x, FirstValidOptions{Margin: c.margin}))(t)
+		first := must.Get(FirstValid(t.Context(), m, a, x, SolveOptions{Margin: c.margin}))(t)
 		for i, want := range c.costs {
 			status := Found
 			if want < 0 {

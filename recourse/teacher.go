@@ -56,7 +56,7 @@ type Trace struct {
 // what the paper's stopgrad asks for. No gradient passes through the steps.
 //
 // References: app:eq:pgd_steps; teacher construction (eq. teacher_k_action); noise (eq. noisy_teacher).
-func Teacher(ctx context.Context, m Model, a *constraint.Set, x []float32, o TeacherOptions) ([]float32, error) {
+func Teacher(ctx context.Context, m LossModel, a *constraint.Set, x []float32, o TeacherOptions) ([]float32, error) {
 	n, err := people(m, a, x, o.Margin)
 	if err != nil {
 		return nil, err
@@ -148,17 +148,11 @@ func (o *TeacherOptions) chosen(n int) []bool {
 
 const pgdChunk = 2048 // people per model call
 
-// FirstValidOptions are the settings of FirstValid; the zero value is the default.
-type FirstValidOptions struct {
-	Margin   float64 // required logit margin; 0 = any favourable one
-	Workers  int     // as in TeacherOptions
-	Progress func(done, total int)
-}
-
 // FirstValid runs 100 steps of size 0.2 of projected gradient descent on the target cross-entropy with a relaxed
 // iterate and returns each person's first projected iterate that reaches the required margin ("PGD-first").
-// Such points overshoot the boundary by up to one step, which is what makes promises at them look robust.
-func FirstValid(ctx context.Context, m Model, a *constraint.Set, x []float32, o FirstValidOptions) ([]Action, error) {
+// Such points overshoot the boundary by up to one step, which is what makes promises at them look robust. Of the
+// options, Margin, Workers and Progress count.
+func FirstValid(ctx context.Context, m LossModel, a *constraint.Set, x []float32, o SolveOptions) ([]Action, error) {
 	const steps, stepSize = 100, 0.2
 	n, err := people(m, a, x, o.Margin)
 	if err != nil {
@@ -208,7 +202,7 @@ func FirstValid(ctx context.Context, m Model, a *constraint.Set, x []float32, o 
 }
 
 type pgd struct {
-	m      Model
+	m      LossModel
 	a      *constraint.Set // of everybody
 	first  int             // row of the piece's first person among them
 	x      []float32
@@ -219,7 +213,7 @@ type pgd struct {
 	try    []float32 // one row of scratch
 }
 
-func newPGD(m Model, a *constraint.Set, first int, x, delta []float32) *pgd {
+func newPGD(m LossModel, a *constraint.Set, first int, x, delta []float32) *pgd {
 	p := &pgd{
 		m: m, a: a, first: first, x: x, delta: delta, inner: make([]float32, len(x)),
 		points: make([]float32, len(x)), try: make([]float32, a.Dim()),
