@@ -255,11 +255,7 @@ const (
 // Weights are normal with variance 2/n after n inputs, 1/n in the last layer, and biases are zero.
 //
 // Reference: He et al., Delving Deep into Rectifiers, 2015.
-func (a *Arch) network(dim, members int, seed uint64) (*graph.Model, error) {
-	layers, err := a.layers(dim)
-	if err != nil {
-		return nil, err
-	}
+func (a *Arch) network(layers []netLayer, dim, members int, seed uint64) *graph.Model {
 	m := model("classifier", value(inputName, dim), value(logitsName, layers[len(layers)-1].out))
 	var logits []string
 	for k := range members {
@@ -278,7 +274,7 @@ func (a *Arch) network(dim, members int, seed uint64) (*graph.Model, error) {
 		}
 		b.Append(&graph.Node{Op: "Mul", Name: "/mean", Inputs: []string{sum, share}, Outputs: []string{logitsName}})
 	}
-	return m, nil
+	return m
 }
 
 func model(name string, in, out graph.Value) *graph.Model {

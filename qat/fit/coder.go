@@ -89,11 +89,7 @@ func (c *coder) attributes(own, held *task.People, names []string) (err error) {
 		if slices.Contains(names[:j], name) {
 			return fmt.Errorf("attribute %s is named twice", name)
 		}
-		var of []float64
-		for i := j; i < len(c.own); i += len(names) {
-			of = append(of, float64(c.own[i]))
-		}
-		mean, deviation := stat.PopMeanStdDev(of, nil)
+		mean, deviation := columnMoments(c.own, j, len(names))
 		if !(deviation > 0) {
 			return fmt.Errorf("attribute %s is the same in all rows", name)
 		}
@@ -105,6 +101,14 @@ func (c *coder) attributes(own, held *task.People, names []string) (err error) {
 		}
 	}
 	return nil
+}
+
+func columnMoments(x []float32, column, columns int) (mean, deviation float64) {
+	var of []float64
+	for i := column; i < len(x); i += columns {
+		of = append(of, float64(x[i]))
+	}
+	return stat.PopMeanStdDev(of, nil)
 }
 
 func numbersOf(p *task.People, names []string) (all []float32, err error) {
@@ -129,7 +133,7 @@ type units struct{ scale, offset []float64 }
 // units are those of the attributes; without any, those of the network.
 func (c *coder) units() units { return units{c.deviations, c.means} }
 
-func (f *fit) coders(now []qat.Trained, u units) (encoder, decoder *graph.Model, err error) {
+func (f *fit) coders(now []qat.Trained, u units) (encoder, decoder *graph.Model) {
 	to := f.o.Arch.code()
 	if now = slices.Clone(now); u.scale != nil {
 		in, out := &now[to], &now[to+1]
@@ -153,10 +157,7 @@ func (f *fit) coders(now []qat.Trained, u units) (encoder, decoder *graph.Model,
 			out.Bias[o] = float32(bias)
 		}
 	}
-	whole, err := f.memberWith(now, 0)
-	if err != nil {
-		return nil, nil, err
-	}
+	whole := f.member(now, 0)
 	code := value(codeName, f.o.Arch.hidden[to])
 	input := whole.Graph.Inputs[0]
 	encoder, decoder = model("encoder", input, code), model("decoder", code, input)
@@ -173,7 +174,7 @@ func (f *fit) coders(now []qat.Trained, u units) (encoder, decoder *graph.Model,
 		}
 	}
 	f.coder.ends(decoder.Graph)
-	return encoder, decoder, nil
+	return encoder, decoder
 }
 
 // ends appends to a decoder what makes inputs, within their bounds, of logits.
@@ -212,10 +213,7 @@ const mostCoded = 2048
 
 // codingOf measures an autoencoder on the first rows trained on, and on as many of those held out if there are any.
 func (f *fit) codingOf(ctx context.Context, now []qat.Trained, u units, most int) (Metrics, *Metrics, error) {
-	encoder, decoder, err := f.coders(now, u)
-	if err != nil {
-		return Metrics{}, nil, err
-	}
+	encoder, decoder := f.coders(now, u)
 	return f.onBoth(func(p *task.People) (Metrics, error) {
 		attributes := f.coder.own
 		if p == f.held {
@@ -294,23 +292,17 @@ func (c *coder) deviation(x, back []float32) float64 {
 
 // writeCoder makes the two files of the best round and measures them. A code that is found in training has the mean 0
 // and the deviation 1 over the rows trained on.
-func (f *fit) writeCoder(ctx context.Context) error {
+func (f *fit) writeCoder(ctx context.Context) (err error) {
 	u := f.coder.units()
 	if u.scale == nil {
-		encoder, _, err := f.coders(f.state.Best, u)
-		if err != nil {
-			return err
-		}
+		encoder, _ := f.coders(f.state.Best, u)
 		codes, err := f.through(ctx, encoder, f.own.X)
 		if err != nil {
 			return err
 		}
 		u = standard(codes, len(codes)/f.own.N)
 	}
-	encoder, decoder, err := f.coders(f.state.Best, u)
-	if err != nil {
-		return err
-	}
+	encoder, decoder := f.coders(f.state.Best, u)
 	if f.result.Model, err = f.marshal(encoder); err != nil {
 		return err
 	}
@@ -325,11 +317,7 @@ func (f *fit) writeCoder(ctx context.Context) error {
 // the same everywhere stays so.
 func standard(codes []float32, size int) (u units) {
 	for j := range size {
-		var of []float64
-		for i := j; i < len(codes); i += size {
-			of = append(of, float64(codes[i]))
-		}
-		mean, deviation := stat.PopMeanStdDev(of, nil)
+		mean, deviation := columnMoments(codes, j, size)
 		if deviation == 0 {
 			deviation = 1
 		}

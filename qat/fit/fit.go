@@ -66,8 +66,8 @@ type Round struct {
 	Validation *Metrics `json:"validation,omitempty"` // nil without people held out
 }
 
-// Summary says what was trained on what.
-type Summary struct {
+// Result is a trained model, what it was trained on and how well it decides.
+type Result struct {
 	Arch       string        `json:"arch"`
 	Objective  qat.Objective `json:"objective"`
 	Parameters int           `json:"parameters"`
@@ -77,11 +77,6 @@ type Summary struct {
 	Unlabelled int           `json:"unlabelled"`         // rows that were left out
 	Members    int           `json:"members,omitempty"`  // of the ensemble that the model is one of
 	Recourse   int           `json:"recourse,omitempty"` // people whose recourse was looked for the last time
-}
-
-// Result is a trained model and how well it decides.
-type Result struct {
-	Summary
 	// Chosen is the round, from 1, that the model is taken from: the one with the least validation loss, or the last one
 	// without people held out and for objectives that look at recourse.
 	Chosen     int               `json:"chosen"`
@@ -185,17 +180,15 @@ func train(ctx context.Context, t *task.Task, people *task.People, o Options) (_
 	if f.objective, err = qat.FindObjective(o.Train.Objective); err != nil {
 		return nil, err
 	}
-	if err := f.divide(people); err != nil {
-		return nil, &InputError{err}
-	}
-	if err := o.Arch.suits(t); err != nil {
-		return nil, &InputError{err}
-	}
-	if _, err := o.Arch.layers(people.Dim); err != nil {
-		return nil, &InputError{err}
-	}
-	if err := f.code(); err != nil {
-		return nil, &InputError{err}
+	for _, check := range []func() error{
+		func() error { return f.divide(people) },
+		func() error { return o.Arch.suits(t) },
+		func() (err error) { f.layers, err = o.Arch.layers(people.Dim); return err },
+		f.code,
+	} {
+		if err := check(); err != nil {
+			return nil, &InputError{err}
+		}
 	}
 	if err := f.open(ctx); err != nil {
 		return nil, err
@@ -212,6 +205,7 @@ type fit struct {
 	task      *task.Task
 	objective qat.ObjectiveDoc
 	own, held *task.People // trained on and not; held is nil without any
+	layers    []netLayer   // of one member
 	net       qat.Network  // all members, in canonical form, as they begin
 	coder     *coder       // of an autoencoder
 	state     fitState
@@ -272,18 +266,10 @@ func (f *fit) divide(people *task.People) error {
 }
 
 func (f *fit) open(ctx context.Context) error {
-	layers, err := f.o.Arch.layers(f.own.Dim)
-	if err != nil {
-		return err
+	for i := range f.layers {
+		f.result.Parameters += f.layers[i].params()
 	}
-	for i := range layers {
-		f.result.Parameters += layers[i].params()
-	}
-	g, err := f.o.Arch.network(f.own.Dim, f.o.Members, f.o.Train.Seed)
-	if err != nil {
-		return err
-	}
-	m, err := onnxio.FromGraph(ctx, g, f.o.Engine)
+	m, err := onnxio.FromGraph(ctx, f.o.Arch.network(f.layers, f.own.Dim, f.o.Members, f.o.Train.Seed), f.o.Engine)
 	if err != nil {
 		return err
 	}

@@ -243,13 +243,12 @@ func TestRecourseObjectives(t *testing.T) {
 		return f
 	}
 	margins := func(f *fit, member int, x []float32) []float32 {
-		g := must.Get(f.member(member))(t)
-		m := must.Get(f.classifier(ctx, g))(t)
+		m := must.Get(f.classifier(ctx, f.member(f.state.Best, member)))(t)
 		defer m.Close() //nolint:errcheck // there is nothing to lose
 		return must.Get(m.Margins(ctx, x))(t)
 	}
 	plain := run(qat.RMargin, 0, 1e-9)
-	m := must.Get(plain.classifier(ctx, must.Get(plain.member(0))(t)))(t)
+	m := must.Get(plain.classifier(ctx, plain.member(plain.state.Best, 0)))(t)
 	x, err := plain.recourse(ctx, m, 0)
 	if err != nil || m.Close() != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 
@@ -26,10 +27,7 @@ func (f *fit) write(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	g, err := f.member(member)
-	if err != nil {
-		return err
-	}
+	g := f.member(f.state.Best, member)
 	f.result.Recourse = f.state.Recourse
 	if f.result.Model, err = f.marshal(g); err != nil {
 		return err
@@ -51,9 +49,7 @@ func (f *fit) marshal(g *graph.Model) ([]byte, error) {
 	if len(f.o.Attributes) > 0 {
 		f.result.Recipe["attributes"] = strings.Join(f.o.Attributes, ",")
 	}
-	for key, v := range f.o.Recipe {
-		f.result.Recipe[key] = v
-	}
+	maps.Copy(f.result.Recipe, f.o.Recipe)
 	text, err := json.Marshal(f.result.Recipe)
 	if err != nil {
 		return nil, err
@@ -62,17 +58,10 @@ func (f *fit) marshal(g *graph.Model) ([]byte, error) {
 	return codec.Marshal(g)
 }
 
-func (f *fit) member(k int) (*graph.Model, error) { return f.memberWith(f.state.Best, k) }
-
-func (f *fit) memberWith(layers []qat.Trained, k int) (*graph.Model, error) {
-	g, err := f.o.Arch.network(f.own.Dim, 1, f.o.Train.Seed)
-	if err != nil {
-		return nil, err
-	}
-	inits := map[string]*graph.Tensor{}
-	for _, t := range g.Graph.Inits {
-		inits[t.Name] = t
-	}
+// member is the network of one member with the given layers.
+func (f *fit) member(layers []qat.Trained, k int) *graph.Model {
+	g := f.o.Arch.network(f.layers, f.own.Dim, 1, f.o.Train.Seed)
+	inits := g.Graph.InitMap()
 	at := k * len(f.net.Layers) / f.o.Members
 	for _, n := range g.Graph.Nodes {
 		if quant.IsLayer(n) {
@@ -82,7 +71,7 @@ func (f *fit) memberWith(layers []qat.Trained, k int) (*graph.Model, error) {
 			at++
 		}
 	}
-	return g, nil
+	return g
 }
 
 func (f *fit) classifier(ctx context.Context, g *graph.Model) (*classifier.Model, error) {
@@ -109,11 +98,7 @@ func (f *fit) representative(ctx context.Context) (best int, err error) {
 	}
 	least := math.Inf(1)
 	for k := range f.o.Members {
-		g, err := f.member(k)
-		if err != nil {
-			return 0, err
-		}
-		m, err := f.classifier(ctx, g)
+		m, err := f.classifier(ctx, f.member(f.state.Best, k))
 		if err != nil {
 			return 0, err
 		}
