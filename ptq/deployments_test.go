@@ -147,8 +147,8 @@ func TestRobustness(t *testing.T) {
 		Draws{Recipe: mustRecipe(CFPTQ, "allocate.budget=2.5", "refine.rounds=1"), Models: 6}, Run{Workers: 2}))(t)
 	defer f.Close()
 	set := must.Get(constraint.Compile(tk))(t)
-	o := RobustOptions{Sample: 40, Seed: 3, Seen: 4, Margin: 0.1}
-	r := must.Get(f.Robustness(ctx, set, test, o))(t)
+	o := recourse.SolveOptions{Seed: 3, Margin: 0.1}
+	r := must.Get(f.Robustness(ctx, set, test, 4, 40, o))(t)
 	if r.Refused < r.People || r.People != 40 || r.Seen != 4 || r.HeldOut != 2 || len(r.Rows) != 3 || !(r.Drift > 0) {
 		t.Fatalf("%+v", r)
 	}
@@ -166,10 +166,10 @@ func TestRobustness(t *testing.T) {
 		t.Errorf("robust actions are no better at held-out deployments, or cost nothing: %+v", r.Rows)
 	}
 	o.Workers = 2
-	again := must.Get(f.Robustness(ctx, set, test, o))(t)
+	again := must.Get(f.Robustness(ctx, set, test, 4, 40, o))(t)
 	for i := range again.Rows {
 		again.Rows[i].Seconds = r.Rows[i].Seconds
 	}
 	must.Same(t, r, again)
-	must.Fail(t, must.Err(f.Robustness(ctx, set, test, RobustOptions{Seen: 7})), "")
+	must.Fail(t, must.Err(f.Robustness(ctx, set, test, 7, 0, o)), "")
 }

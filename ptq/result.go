@@ -19,8 +19,30 @@ import (
 
 // Result is a quantized model and how it came about. It is the last stage.
 type Result struct {
-	Model     []byte         `json:"-"`
-	Plan      *quant.Plan    `json:"-"`
+	Written
+	Allocation
+	Improvements
+	Layers    []Layer  `json:"layers"`
+	Equalized []string `json:"equalized,omitempty"` // pairs of layers whose channel ranges were balanced
+	CalibrationPoints
+	FileSize
+	Verified *verify.Report `json:"verified"`
+	HeldOut  *HeldOut       `json:"held_out,omitempty"` // nil by a plan, and without recourse
+	Warnings []string       `json:"warnings,omitempty"` // what is not as the method's name says
+
+	widths assignment // nil by a plan
+}
+
+// Written is the model and what it was written from.
+type Written struct {
+	Model  []byte            `json:"-"`
+	Plan   *quant.Plan       `json:"-"`
+	Recipe map[string]string `json:"-"` // as in the model's metadata
+	from   *canonicalModel   // for WritePlan
+}
+
+// Allocation is what bit widths were chosen by and what they come to.
+type Allocation struct {
 	Method    string         `json:"method"`
 	Allocator string         `json:"allocator"`
 	Rounding  calib.Rounding `json:"rounding"`
@@ -28,33 +50,36 @@ type Result struct {
 	Cost      string         `json:"cost"`           // what the budget counts
 	Bits      float64        `json:"mean_bit_width"` // of the quantized weights: what a budget of bits counts
 	// Stored is qdq.StoredBits of the file: codes, scales, zero points, the order of rows.
-	Stored    float64         `json:"stored_bits_per_weight"`
-	Refined   *refine.Outcome `json:"refined,omitempty"`  // what end-to-end refinement did
-	Training  *Training       `json:"training,omitempty"` // what training did; it comes behind refinement
-	Sparsity  *Sparsity       `json:"sparsity,omitempty"` // what pruning made of the weights
-	Learned   *Learned        `json:"learned_widths,omitempty"`
-	Layers    []Layer         `json:"layers"`
-	Equalized []string        `json:"equalized,omitempty"` // pairs of layers whose channel ranges were balanced
-	People    int             `json:"people"`              // who were given
+	Stored float64 `json:"stored_bits_per_weight"`
+}
+
+// Improvements is what came of the stages that not every method has.
+type Improvements struct {
+	Refined  *refine.Outcome `json:"refined,omitempty"`  // what end-to-end refinement did
+	Training *Training       `json:"training,omitempty"` // what training did; it comes behind refinement
+	Sparsity *Sparsity       `json:"sparsity,omitempty"` // what pruning made of the weights
+	Learned  *Learned        `json:"learned_widths,omitempty"`
+}
+
+// CalibrationPoints are the people and points that layers are fitted and measured on.
+type CalibrationPoints struct {
+	People int `json:"people"` // who were given
 	// Calibrated are the positions, ascending, of the people that the model was calibrated on or, by
 	// Smallest, chosen by. A model of a plan has none.
 	Calibrated []int `json:"-"`
 	// CalibratedOn says whether scales and codes are fitted on recourse points, too; "" by a plan.
-	CalibratedOn string         `json:"calibrate_on,omitempty"`
-	Factual      int            `json:"calibration_rows"`
-	Recourse     int            `json:"recourse_points"`
-	Reached      int            `json:"recourse_points_valid"`
-	Promised     bool           `json:"promises,omitempty"` // the recourse points are those of Run.Promises
-	FloatBytes   int            `json:"float_bytes"`
-	Metadata     int            `json:"metadata_bytes,omitempty"` // of the model's exporter, that are left out
-	Bytes        int            `json:"bytes"`
-	Verified     *verify.Report `json:"verified"`
-	HeldOut      *HeldOut       `json:"held_out,omitempty"` // nil by a plan, and without recourse
-	Warnings     []string       `json:"warnings,omitempty"` // what is not as the method's name says
+	CalibratedOn string `json:"calibrate_on,omitempty"`
+	Factual      int    `json:"calibration_rows"`
+	Recourse     int    `json:"recourse_points"`
+	Reached      int    `json:"recourse_points_valid"`
+	Promised     bool   `json:"promises,omitempty"` // the recourse points are those of Run.Promises
+}
 
-	Recipe map[string]string `json:"-"` // as in the model's metadata
-	from   *canonicalModel   // for WritePlan
-	widths assignment        // nil by a plan
+// FileSize is what the file takes.
+type FileSize struct {
+	FloatBytes int `json:"float_bytes"`
+	Metadata   int `json:"metadata_bytes,omitempty"` // of the model's exporter, that are left out
+	Bytes      int `json:"bytes"`
 }
 
 // Layer is what was decided for one layer, and why.
@@ -91,17 +116,15 @@ func (c *calibration) write(ctx context.Context, layers []quant.Layer, recipe ma
 }
 
 func (c *calibration) describe(r *Result) {
-	n, points := c.net, c.fits.calibrationSet
+	n := c.net
 	r.Method, r.Allocator, r.Rounding = n.recipe.Method, n.recipe.Allocate.Rule, n.recipe.Round.Rule
-	r.Cost, r.CalibratedOn = n.recipe.Allocate.Cost, n.recipe.Calibrate.Points
-	r.Equalized, r.Warnings = n.equalized, slices.Clone(c.scores.warnings)
-	r.People, r.Calibrated = c.fits.sample.all.N, c.fits.sample.rows
+	r.Cost, r.Equalized, r.Warnings = n.recipe.Allocate.Cost, n.equalized, slices.Clone(c.scores.warnings)
+	r.CalibrationPoints = c.fits.sample.points(c.fits.calibrationSet)
+	r.CalibratedOn, r.Calibrated = n.recipe.Calibrate.Points, c.fits.sample.rows
 	if t := r.Training; t != nil {
 		r.Calibrated = task.AllRows(r.People)
 		r.Warnings = append(r.Warnings, t.doubts()...)
 	}
-	r.Factual, r.Recourse, r.Reached = points.Factual, points.Recourse, points.Valid()
-	r.Promised = r.Recourse > 0 && c.fits.sample.promises != nil
 	for k := range r.Layers {
 		i := n.index(r.Layers[k].Node)
 		if i < 0 {
@@ -111,6 +134,14 @@ func (c *calibration) describe(r *Result) {
 		if c.scores.layerErrors != nil && n.recipe.Allocate.Rule == allocatorExact {
 			r.Layers[k].MarginError = c.scores.layerErrors[i]
 		}
+	}
+}
+
+// points are the calibration points of the sample and the set that was made of it.
+func (c *calibrationSample) points(s *calib.Set) CalibrationPoints {
+	return CalibrationPoints{
+		People: c.all.N, Factual: s.Factual, Recourse: s.Recourse, Reached: s.Valid(),
+		Promised: s.Recourse > 0 && c.promises != nil,
 	}
 }
 
@@ -179,28 +210,26 @@ func (m *canonicalModel) result(ctx context.Context, out *graph.Model, bytes []b
 		return nil, err
 	}
 	r := &Result{
-		Model: bytes, Bytes: len(bytes), FloatBytes: m.floatBytes, Metadata: m.metadata, Plan: plan,
-		Verified: report, from: m,
+		Written: Written{Model: bytes, Plan: plan, from: m}, Verified: report,
+		FileSize: FileSize{FloatBytes: m.floatBytes, Metadata: m.metadata, Bytes: len(bytes)},
 	}
 	var bits float64
 	weights := 0
 	for i, info := range m.found {
 		l := Layer{Node: info.Node, Params: info.Params(), Float: info.Fixed}
 		p := plan.Layer(info.Node)
-		switch {
-		case l.Float != "":
-		case p == nil:
+		if l.Float == "" && p == nil {
 			l.Float = "the plan keeps it"
-		default:
+		}
+		if l.Float == "" {
+			l.Bits, l.Channels = p.MeanBits(), len(p.Scales)
 			rows := map[int]int{}
 			for o := range info.Out {
 				rows[p.Width(o)]++
 			}
-			l.Bits = p.MeanBits()
 			if len(rows) > 1 {
 				l.Rows = rows
 			}
-			l.Channels = len(p.Scales)
 			again := func(o quant.LayerInfo) bool {
 				q := plan.Layer(o.Node)
 				return o.Fixed == "" && q != nil && q.Codes != nil && slices.Equal(q.Codes, p.Codes) && slices.Equal(o.W, info.W)

@@ -8,20 +8,12 @@ import (
 	"time"
 
 	"cfq/eval"
+	"cfq/onnxio/classifier"
 	"cfq/qat"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
-
-// RobustOptions are the settings of Robustness.
-type RobustOptions struct {
-	Seen    int     // how many of the fleet's deployments the robust solver knows; the rest are held out
-	Margin  float64 // the required logit margin
-	Sample  int     // the largest number of people, drawn by Seed; 0 = all that the original refuses
-	Seed    uint64  // of the sample and of the solver
-	Workers int     // of the solver
-}
 
 // Robustness says how the recourse of three solvers fares under deployments that
 // differ a little: solved on the original, on the quantized version, and on all
@@ -44,15 +36,7 @@ type RobustRow struct {
 	Margin float64 `json:"margin"`
 	Solver string  `json:"solver"` // what it was solved on: "original", "quantized" or "all seen"
 	Found  int     `json:"found"`  // people with an action
-	// The share of people that a model approves at the point they were promised.
-	Original  float64 `json:"original"`
-	Quantized float64 `json:"quantized"`
-	// Of the deployments seen and of those held out: the mean of their shares, which is the paper's
-	// robust success, and the share of people that all of them approve.
-	Seen       float64 `json:"seen"`
-	SeenAll    float64 `json:"seen_all"`
-	HeldOut    float64 `json:"held_out"`
-	HeldOutAll float64 `json:"held_out_all"`
+	ApprovalShares
 	// Compared people have an action from every solver; Cost is their mean cost, CostRatio its ratio to that of the
 	// original's.
 	Compared  int     `json:"compared"`
@@ -61,45 +45,55 @@ type RobustRow struct {
 	Seconds   float64 `json:"seconds"` // that the solver took
 }
 
-// Robustness solves recourse for the people that the original refuses and judges it under the
-// original, the quantized version, and the deployments of the fleet.
+// ApprovalShares are the shares of people that models approve at the point they were promised.
+type ApprovalShares struct {
+	Original  float64 `json:"original"`
+	Quantized float64 `json:"quantized"`
+	// Of the deployments seen and of those held out: the mean of their shares, which is the paper's
+	// robust success, and the share of people that all of them approve.
+	Seen       float64 `json:"seen"`
+	SeenAll    float64 `json:"seen_all"`
+	HeldOut    float64 `json:"held_out"`
+	HeldOutAll float64 `json:"held_out_all"`
+}
+
+// Robustness solves recourse for the people that the original refuses, at most sample (0 = all) drawn by the solver's
+// seed, and judges it under the original, the quantized version, and the deployments of the fleet, of which the robust
+// solver knows those seen.
 //
 // Reference: "Results: solver-robust baselines under deployment shift".
-func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *task.People,
-	o RobustOptions,
+func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *task.People, seen, sample int,
+	o recourse.SolveOptions,
 ) (*Robustness, error) {
-	if o.Seen < 0 || o.Seen > len(f.Drawn) {
-		return nil, inputError(fmt.Errorf("%d of %d deployments seen", o.Seen, len(f.Drawn)))
+	if seen < 0 || seen > len(f.Drawn) {
+		return nil, inputError(fmt.Errorf("%d of %d deployments seen", seen, len(f.Drawn)))
 	}
 	margins, err := f.Full.Margins(ctx, people.X)
 	if err != nil {
 		return nil, err
 	}
-	rows := eval.Refused(margins, o.Sample, o.Seed)
-	r := &Robustness{Refused: len(eval.Refused(margins, 0, 0)), Seen: o.Seen, HeldOut: len(f.Drawn) - o.Seen}
-	if r.People = len(rows); r.People == 0 {
+	rows := eval.Refused(margins, sample, o.Seed)
+	r := &Robustness{
+		Refused: len(eval.Refused(margins, 0, 0)), People: len(rows), Seen: seen, HeldOut: len(f.Drawn) - seen,
+	}
+	if r.People == 0 {
 		return r, nil
 	}
 	set = set.Select(rows)
 	x := qat.RowsAt(people.X, f.Full.Dim(), rows)
 	var found [][]recourse.Action
-	for i, s := range []struct {
+	for _, s := range []struct {
 		name  string
 		model recourse.Model
-	}{{"original", f.Full}, {"quantized", f.Nominal}, {"all seen", f.Worst(o.Seen)}} {
+	}{{"original", f.Full}, {"quantized", f.Nominal}, {"all seen", f.Worst(seen)}} {
 		start := time.Now()
-		actions, err := recourse.Solve(ctx, s.model, set, x, recourse.SolveOptions{
-			Margin: o.Margin, Seed: o.Seed, Workers: o.Workers,
-		})
-		row, drift := RobustRow{Margin: o.Margin, Solver: s.name, Seconds: time.Since(start).Seconds()}, 0.0
+		actions, err := recourse.Solve(ctx, s.model, set, x, o)
+		row := RobustRow{Margin: o.Margin, Solver: s.name, Seconds: time.Since(start).Seconds()}
 		if err == nil {
-			drift, err = f.judge(ctx, actions, o.Seen, &row)
+			err = f.judge(ctx, actions, r, &row)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("recourse of %s, margin %g: %w", s.name, o.Margin, err)
-		}
-		if i == 0 {
-			r.Drift = drift
 		}
 		r.Rows, found = append(r.Rows, row), append(found, actions)
 	}
@@ -107,58 +101,61 @@ func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *tas
 	return r, nil
 }
 
-func (f *Fleet) judge(ctx context.Context, actions []recourse.Action, seen int, r *RobustRow) (drift float64,
-	err error,
-) {
+// judge sets what becomes of the actions of a solver, and the drift of the fleet at those of the first one.
+func (f *Fleet) judge(ctx context.Context, actions []recourse.Action, r *Robustness, row *RobustRow) error {
 	var points []float32
 	for i := range actions {
 		points = append(points, actions[i].Point...)
 		if actions[i].Status == recourse.Found {
-			r.Found++
+			row.Found++
 		}
 	}
-	n := float64(len(actions))
-	original, err := f.Full.Margins(ctx, points)
-	if err != nil {
-		return 0, err
-	}
-	nominal, err := f.Nominal.Margins(ctx, points)
-	if err != nil {
-		return 0, err
-	}
-	r.Original, r.Quantized = approved(original), approved(nominal)
-	for _, part := range []struct {
-		from, to  int
-		mean, all *float64
-	}{{0, seen, &r.Seen, &r.SeenAll}, {seen, len(f.Drawn), &r.HeldOut, &r.HeldOutAll}} {
-		least := slices.Repeat([]float32{float32(math.Inf(1))}, len(actions))
-		for _, c := range f.Drawn[part.from:part.to] {
-			margins, err := c.Margins(ctx, points)
-			if err != nil {
-				return 0, err
-			}
-			*part.mean += approved(margins) / float64(part.to-part.from)
-			for i, v := range margins {
-				least[i] = min(least[i], v)
-				if part.from == seen {
-					d := float64(v - nominal[i])
-					drift += d * d / n / float64(part.to-part.from)
-				}
-			}
+	var margins [][]float32
+	for _, m := range append([]*classifier.Model{f.Full, f.Nominal}, f.Drawn...) {
+		of, err := m.Margins(ctx, points)
+		if err != nil {
+			return err
 		}
-		*part.all = approved(least)
+		margins = append(margins, of)
 	}
-	return math.Sqrt(drift), nil
+	nominal, held := margins[1], margins[2+r.Seen:]
+	row.Original, _ = approved(margins[:1], len(actions))
+	row.Quantized, _ = approved(margins[1:2], len(actions))
+	row.Seen, row.SeenAll = approved(margins[2:2+r.Seen], len(actions))
+	row.HeldOut, row.HeldOutAll = approved(held, len(actions))
+	if len(r.Rows) > 0 {
+		return nil
+	}
+	for _, of := range held {
+		for i, v := range of {
+			d := float64(v - nominal[i])
+			r.Drift += d * d / float64(len(actions)) / float64(len(held))
+		}
+	}
+	r.Drift = math.Sqrt(r.Drift)
+	return nil
 }
 
-func approved(margins []float32) float64 {
-	yes := 0
-	for _, v := range margins {
-		if v > 0 {
-			yes++
+// approved is the mean of the shares of people that models approve, and the share that all of them approve.
+func approved(margins [][]float32, people int) (mean, all float64) {
+	refused := make([]bool, people)
+	for _, of := range margins {
+		yes := 0
+		for i, v := range of {
+			if v > 0 {
+				yes++
+			} else {
+				refused[i] = true
+			}
+		}
+		mean += float64(yes) / float64(people) / float64(len(margins))
+	}
+	for _, no := range refused {
+		if !no {
+			all++
 		}
 	}
-	return float64(yes) / float64(len(margins))
+	return mean, all / float64(people)
 }
 
 func costs(rows []RobustRow, found [][]recourse.Action) {

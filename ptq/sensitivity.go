@@ -35,19 +35,12 @@ const (
 // Profile is how much each layer matters, by several measures: at factual rows, with
 // each row's own class, and at recourse points, with the target class.
 type Profile struct {
-	Method   string `json:"method"` // fits the layers; the calibration set is this method's
-	People   int    `json:"people"` // who were given
-	Factual  int    `json:"calibration_rows"`
-	Recourse int    `json:"recourse_points"`
-	Reached  int    `json:"recourse_points_valid"`
-	Promised bool   `json:"promises,omitempty"` // the recourse points are those of Run.Promises
+	Method string `json:"method"` // fits the layers; the calibration set is this method's
+	CalibrationPoints
 	// Errors is "exact" (each layer alone is quantized, written and run) or "first-order" (estimated from the gradient
-	// of the margin by the layer's outputs); ErrorRows is the largest number of rows of each kind that margin errors
-	// are means over, TraceRows the same for the traces.
-	Errors    string `json:"margin_error_method"`
-	ErrorRows int    `json:"margin_error_rows"`
-	Probes    int    `json:"probes"`
-	TraceRows int    `json:"trace_rows"`
+	// of the margin by the layer's outputs).
+	Errors string `json:"margin_error_method"`
+	Probes int    `json:"probes"`
 	// BitWidths are those that each layer's MarginError is about.
 	BitWidths []int `json:"bit_widths"`
 	// Layers are those that can be quantized, in the order of the graph.
@@ -72,19 +65,17 @@ type Importance struct {
 	// Trace is that of the Hessian of the mean cross-entropy by the layer's weights (HAWQ-V2).
 	Trace *Score `json:"trace,omitempty"`
 	// MarginError is the mean squared quantization error of the margin when this layer alone is quantized, for
-	// each of Profile.BitWidths, and MarginErrorRank the layer's rank among all at that bit width.
-	MarginError     []float64 `json:"margin_error"`
-	MarginErrorRank []int     `json:"margin_error_rank"`
+	// each of Profile.BitWidths.
+	MarginError []float64 `json:"margin_error"`
 }
 
-// Score is one measure of a layer. Ranks are among all layers; 1 is the largest score.
+// Score is one measure of a layer.
 type Score struct {
 	Value float64 `json:"value"`
 	// Err is the standard error of an estimate; 0 for what is no estimate.
 	Err           float64 `json:"standard_error,omitempty"`
-	Rank          int     `json:"rank"`
 	PerWeight     float64 `json:"per_weight"`
-	PerWeightRank int     `json:"per_weight_rank"`
+	PerWeightRank int     `json:"per_weight_rank"` // among all layers; 1 is the largest
 }
 
 // Sensitivity calibrates as Quantize does and measures how much each layer matters.
@@ -140,40 +131,39 @@ func GradientScores(ctx context.Context, m *classifier.Model, t *task.Task, x []
 }
 
 func (c *layerFits) profile(ctx context.Context, o ProfileOptions) (_ *Profile, err error) {
-	points := c.calibrationSet // with recourse points, also where the method does not look at them
-	if c.net.recipe.Calibrate.Points == onFactual && c.net.recipe.Allocate.Scores == onFactual {
-		points, err = calib.Counterfactual(ctx, c.net.full, c.sample.set, c.sample.people.X, c.net.teacher())
+	n, points := c.net, c.calibrationSet // with recourse points, also where the method does not look at them
+	if n.recipe.Calibrate.Points == onFactual && n.recipe.Allocate.Scores == onFactual {
+		points, err = calib.Counterfactual(ctx, n.full, c.sample.set, c.sample.people.X, n.teacher())
 		if err != nil {
 			return nil, err
 		}
 	}
 	p := &Profile{
-		Method: c.net.recipe.Method, People: c.sample.all.N, Factual: points.Factual, Recourse: points.Recourse,
-		Reached: points.Valid(), Promised: points.Recourse > 0 && c.sample.promises != nil, Errors: errorsExact,
-		ErrorRows: errorRows, Probes: o.Probes, TraceRows: sensitivity.TraceRows(c.net.layers), Warnings: c.warnings,
+		Method: n.recipe.Method, CalibrationPoints: c.sample.points(points), Errors: errorsExact, Probes: o.Probes,
+		Warnings: c.warnings,
 	}
 	if !c.exactErrors(errorRows) {
-		p.Errors, p.ErrorRows = errorsFirstOrder, sensitivity.MaxFirstOrderRows
+		p.Errors = errorsFirstOrder
 	}
 	for _, f := range quant.Formats() {
 		p.BitWidths = append(p.BitWidths, f.Bits)
 	}
-	classes, err := factualClasses(ctx, c.net.full, c.sample.people)
+	classes, err := factualClasses(ctx, n.full, c.sample.people)
 	if err != nil {
 		return nil, err
 	}
-	factual, warnings, err := c.survey(ctx, "factual rows", points.Facts(), points.Facts(), classes, o)
+	factual, warnings, err := c.survey(ctx, pointsAt{"factual rows", points.Facts(), points.Facts(), classes}, o)
 	if err != nil {
 		return nil, err
 	}
 	p.Warnings = slices.Concat(p.Warnings, warnings)
-	for i, l := range c.net.layers {
+	for i, l := range n.layers {
 		p.Layers = append(p.Layers, LayerProfile{Node: l.Node, Weights: l.Params(), Factual: &factual[i]})
 	}
 	if points.Recourse == 0 {
 		return p, nil
 	}
-	recourse, warnings, err := c.survey(ctx, "recourse points", points.Points(), points.Moved(), nil, o)
+	recourse, warnings, err := c.survey(ctx, pointsAt{"recourse points", points.Points(), points.Moved(), nil}, o)
 	p.Warnings = slices.Concat(p.Warnings, warnings)
 	for i := range recourse {
 		p.Layers[i].Recourse = &recourse[i]
@@ -181,92 +171,75 @@ func (c *layerFits) profile(ctx context.Context, o ProfileOptions) (_ *Profile, 
 	return p, err
 }
 
-// survey measures the layers at some points: traces and errors at rows, gradients at moved. Classes nil are the target.
-func (c *layerFits) survey(ctx context.Context, points string, rows, moved []float32, classes []int,
-	o ProfileOptions,
-) (_ []Importance, warnings []string, err error) {
-	out := make([]Importance, len(c.net.layers))
-	take := func(what string, values, errs []float64, err error, at func(*Importance) **Score) error {
+// pointsAt are points to measure the layers at: traces and errors at rows, gradients at moved. Classes nil are the
+// target.
+type pointsAt struct {
+	where       string
+	rows, moved []float32
+	classes     []int
+}
+
+func (c *layerFits) survey(ctx context.Context, at pointsAt, o ProfileOptions) (out []Importance, warnings []string,
+	err error,
+) {
+	n := c.net
+	score := func(what string, values, errs []float64, err error) []*Score {
 		if err == nil {
-			err = finite(what, slices.Concat(values, errs)...)
+			err = finite(what, slices.Concat(values, errs))
 		}
 		if err != nil {
-			warnings = append(warnings, fmt.Sprintf("no %ss at %s: %v", what, points, err))
-			return ctx.Err()
+			warnings = append(warnings, fmt.Sprintf("no %ss at %s: %v", what, at.where, err))
+			return make([]*Score, len(n.layers))
 		}
-		for i, score := range c.ranked(values) {
-			if errs != nil {
-				score.Err = errs[i]
-			}
-			*at(&out[i]) = &score
-		}
-		return nil
+		return scores(n.layers, values, errs)
 	}
-	c.net.run.tell("gradients at "+points, 0, 0)
-	gradients, err := sensitivity.Gradient(ctx, c.net.full, c.net.layers, moved, classes)
-	err = take("gradient", gradients, nil, err, func(i *Importance) **Score { return &i.Gradient })
-	if err != nil {
-		return nil, nil, err
-	}
-	x, classes := c.net.thin(rows, classes, sensitivity.TraceRows(c.net.layers))
-	traces, errs, err := sensitivity.Trace(ctx, c.net.full, c.net.layers, x, classes, sensitivity.TraceOptions{
+	n.run.tell("gradients at "+at.where, 0, 0)
+	values, err := sensitivity.Gradient(ctx, n.full, n.layers, at.moved, at.classes)
+	gradients := score("gradient", values, nil, err)
+	x, classes := n.thin(at.rows, at.classes, sensitivity.TraceRows(n.layers))
+	values, errs, err := sensitivity.Trace(ctx, n.full, n.layers, x, classes, sensitivity.TraceOptions{
 		Probes: o.Probes, Seed: o.Seed,
-		Progress: func(done, total int) { c.net.run.tell("curvature at "+points, done, total) },
+		Progress: func(done, total int) { n.run.tell("curvature at "+at.where, done, total) },
 	})
-	if err = take("trace", traces, errs, err, func(i *Importance) **Score { return &i.Trace }); err != nil {
-		return nil, nil, err
-	}
-	x, _ = c.net.thin(rows, nil, errorRows)
-	measured, err := c.measureLayers(ctx, x, c.exactErrors(errorRows), "quantization errors at "+points)
+	traces := score("trace", values, errs, err)
+	x, _ = n.thin(at.rows, nil, errorRows)
+	measured, err := c.measureLayers(ctx, x, c.exactErrors(errorRows), "quantization errors at "+at.where)
 	if err != nil {
 		return nil, nil, err
 	}
-	for i := range measured {
-		out[i].MarginError = measured[i]
-		if e := finite("quantization error", measured[i]...); e != nil {
-			err = errors.Join(err, fmt.Errorf("layer %q: %w", c.net.layers[i].Node, e))
-		}
-	}
-	for f := range quant.Formats() {
-		var column []float64
-		for i := range measured {
-			column = append(column, measured[i][f])
-		}
-		for i, r := range ranks(column) {
-			out[i].MarginErrorRank = append(out[i].MarginErrorRank, r)
+	for i, l := range n.layers {
+		out = append(out, Importance{gradients[i], traces[i], measured[i]})
+		if e := finite("quantization error", measured[i]); e != nil {
+			err = errors.Join(err, fmt.Errorf("layer %q: %w", l.Node, e))
 		}
 	}
 	return out, warnings, err
 }
 
-func finite(what string, v ...float64) error {
-	for _, x := range v {
-		if math.IsNaN(x) || math.IsInf(x, 0) {
-			return fmt.Errorf("the %s is %v", what, x)
+func finite(what string, values []float64) error {
+	for _, v := range values {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("the %s is %v", what, v)
 		}
 	}
 	return nil
 }
 
-func (c *layerFits) ranked(values []float64) []Score {
-	per := slices.Clone(values)
-	for i := range per {
-		per[i] /= float64(c.net.layers[i].Params())
-	}
-	out := make([]Score, len(values))
-	rank, perRank := ranks(values), ranks(per)
+func scores(layers []quant.LayerInfo, values, errs []float64) []*Score {
+	out := make([]*Score, len(values))
 	for i := range out {
-		out[i] = Score{Value: values[i], PerWeight: per[i], Rank: rank[i], PerWeightRank: perRank[i]}
+		out[i] = &Score{Value: values[i], PerWeight: values[i] / float64(layers[i].Params())}
+		if errs != nil {
+			out[i].Err = errs[i]
+		}
 	}
-	return out
-}
-
-// ranks returns the place of each value, 1 for the largest; equal values share theirs.
-func ranks(values []float64) []int {
-	sorted := slices.SortedFunc(slices.Values(values), func(a, b float64) int { return cmp.Compare(b, a) })
-	out := make([]int, len(values))
-	for i, v := range values {
-		out[i] = 1 + slices.Index(sorted, v)
+	for _, s := range out {
+		s.PerWeightRank = 1
+		for _, other := range out {
+			if other.PerWeight > s.PerWeight {
+				s.PerWeightRank++
+			}
+		}
 	}
 	return out
 }

@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
 	"cfq/internal/must"
+	"cfq/quant"
 	"cfq/task"
 )
 
@@ -79,15 +81,9 @@ func TestProfileOptions(t *testing.T) {
 
 func TestRanks(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		values []float64
-		want   []int
-	}{
-		{[]float64{3, 1, 2}, []int{1, 3, 2}},
-		{[]float64{1, 5, 1, 5, 0}, []int{3, 1, 3, 1, 5}},
-		{[]float64{-1}, []int{1}},
-	} {
-		must.Same(t, tt.want, ranks(tt.values))
+	layers := slices.Repeat([]quant.LayerInfo{{In: 2, Out: 1, W: []float32{1, 1}}}, 5)
+	for i, s := range scores(layers, []float64{1, 5, 1, 5, 0}, nil) {
+		must.Same(t, []int{3, 1, 3, 1, 5}[i], s.PerWeightRank)
 	}
 }
 

@@ -15,9 +15,10 @@ import (
 
 func example() *ptq.Result {
 	return &ptq.Result{
-		Method: "cf-ptq", Budget: 4, Bits: 3.9982, Stored: 4.865, Bytes: 8959, FloatBytes: 36131,
-		People: 32561, Factual: 4096, Recourse: 3226, Reached: 3200,
-		Refined: &refine.Outcome{Before: 0.03761, After: 0.02322, Rounds: 2},
+		Allocation:        ptq.Allocation{Method: "cf-ptq", Budget: 4, Bits: 3.9982, Stored: 4.865},
+		FileSize:          ptq.FileSize{Bytes: 8959, FloatBytes: 36131},
+		CalibrationPoints: ptq.CalibrationPoints{People: 32561, Factual: 4096, Recourse: 3226, Reached: 3200},
+		Improvements:      ptq.Improvements{Refined: &refine.Outcome{Before: 0.03761, After: 0.02322, Rounds: 2}},
 		Layers: []ptq.Layer{
 			{
 				Node: "/0/Gemm", Params: 6656, Bits: 4.34375, Rows: map[int]int{2: 3, 3: 16, 4: 34, 8: 11}, Channels: 64,

@@ -11,6 +11,7 @@ import (
 	"cfq/internal/cli"
 	"cfq/onnxio"
 	"cfq/ptq"
+	"cfq/recourse"
 	"cfq/task"
 )
 
@@ -75,8 +76,8 @@ func (r *robustRun) measure(ctx context.Context, set *permitted, margin float64,
 	if r.first == nil {
 		return nil, nil
 	}
-	return r.fleet.Robustness(ctx, set.of(r.first), r.first, ptq.RobustOptions{
-		Seen: r.flags.models, Margin: margin, Sample: robustSample, Seed: seed, Workers: workers,
+	return r.fleet.Robustness(ctx, set.of(r.first), r.first, r.flags.models, robustSample, recourse.SolveOptions{
+		Margin: margin, Seed: seed, Workers: workers,
 	})
 }
 
