@@ -257,7 +257,7 @@ func (r *Recipe) setObjective(o qat.Objective) {
 	case o == untrained:
 		r.Train = nil
 	case r.Train == nil:
-		r.Train = &TrainSpec{TeacherActions: 1, PruneBy: pruneMagnitude, Spec: qat.Spec{
+		r.Train = &TrainSpec{PruneBy: pruneMagnitude, Spec: qat.Spec{
 			Objective: o, Optimizer: qat.Optimizer{Steps: qat.DefaultSteps, LearningRate: qat.DefaultRate, Seed: 1},
 		}}
 	default:
@@ -317,7 +317,7 @@ func (k *Key) unused(r *Recipe) string {
 	case is("round.act-range", "write.input", "write.act-bits") && r.Write.Compute != computeInteger:
 		return fmt.Sprintf("with write.compute=%s there may be no quantized activations; write.compute=%s quantizes them in "+
 			"every layer", r.Write.Compute, computeInteger)
-	case is("train.eta-sweep", "train.teacher-actions", "train.teacher-online") && !r.teachesInTraining():
+	case is("train.eta-sweep", "train.teacher-online") && !r.teachesInTraining():
 		return fmt.Sprintf("the objective %s has no teacher actions; train.objective=validity has", r.Train.Objective)
 	case is("train.lambda") && r.Allocate.Rule != allocatorLearned:
 		return fmt.Sprintf("the allocator %s has no bit cost to weigh; allocate.rule=%s has one", r.Allocate.Rule,

@@ -62,11 +62,10 @@ type RoundSpec struct {
 // TrainSpec says how a network is trained through fake quantizers.
 type TrainSpec struct {
 	qat.Spec
-	EtaSweep       bool
-	TeacherActions int
-	TeacherOnline  bool
-	Sparsity       float64 // the share of the weights that are zero from the beginning
-	PruneBy        string
+	EtaSweep      bool
+	TeacherOnline bool
+	Sparsity      float64 // the share of the weights that are zero from the beginning
+	PruneBy       string
 }
 
 // WriteSpec says what the file computes and holds, and which runtimes read it.
@@ -179,9 +178,6 @@ func (r *Recipe) checkTeacher() error {
 		return fmt.Errorf("train.eta-sweep: the objective %s has no eta", r.Train.Objective)
 	case r.Train.EtaSweep && r.Train.Eta != nil:
 		return fmt.Errorf("train.eta is %v: train.eta-sweep would choose another one", *r.Train.Eta)
-	case r.Train.TeacherActions > 1 && r.Train.Objective == qat.Match:
-		return fmt.Errorf("train.objective %s compares one action of each person: want train.teacher-actions 1",
-			r.Train.Objective)
 	case r.Train.Quantizers == qat.PACT && r.Write.Compute != computeInteger:
 		return fmt.Errorf("method pact learns the ranges of activations: it needs write.compute %s; method lsq trains weights",
 			computeInteger)
@@ -193,8 +189,8 @@ func (r *Recipe) checkRun(run *Run) error {
 	switch {
 	case run.Promises == nil:
 		return nil
-	case r.Train != nil && (r.Train.TeacherActions > 1 || r.Train.TeacherOnline):
-		return errors.New("promises replace teacher actions: train.teacher-actions and train.teacher-online have no effect")
+	case r.Train != nil && r.Train.TeacherOnline:
+		return errors.New("promises replace teacher actions: train.teacher-online has no effect")
 	case r.Calibrate.TeacherNoise > 0:
 		return errors.New("promises are kept as they are: calibrate.teacher-noise has no effect")
 	}

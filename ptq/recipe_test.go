@@ -114,7 +114,6 @@ func TestSettingMistakes(t *testing.T) {
 		{"cfq-qat", "train.eta-sweep=true", "the objective distil has no teacher actions"},
 		{"cfq-qat", "train.objective=kd train.eta-sweep=true", "kd has no"},
 		{"cfq-qat", "train.objective=validity train.eta=2 train.eta-sweep=true", "train.eta is 2"},
-		{"cfq-qat", "train.objective=match train.teacher-actions=2", "compares one action"},
 		{"cfq-qat", "train.objective=destil", `did you mean "distil"?`},
 		{"cfq-qat", "train.lambda=1", "allocate.rule=learned has one"},
 		{"lsq", "train.prune-by=magnitude", "no weights are pruned"},

@@ -254,7 +254,7 @@ func newTraining(ctx context.Context, c *layerFits, checkpoint qat.Checkpoint) (
 	}
 	s.Groups, s.GroupCount = groups(people)
 	source := &cohort.Source{
-		People: s, Set: set, Teacher: n.teacher(), Actions: spec.TeacherActions, Online: spec.TeacherOnline,
+		People: s, Set: set, Teacher: n.teacher(), Online: spec.TeacherOnline,
 		Open: c.openLayers,
 	}
 	if n.recipe.teachesInTraining() && !spec.TeacherOnline {
@@ -270,18 +270,11 @@ func newTraining(ctx context.Context, c *layerFits, checkpoint qat.Checkpoint) (
 func (p *network) teacherPoints(ctx context.Context, x []float32, set *constraint.Set) (qat.Points, error) {
 	o, out := p.teacher(), qat.Points{Kind: qat.Teacher}
 	o.Noise = 0
-	for o.Start = range p.recipe.Train.TeacherActions {
-		points, err := p.recoursePoints(ctx, x, set, p.run.Promises, o)
-		if err != nil {
-			return out, err
-		}
-		for i, person := range points.Source {
-			if o.Start == 0 || points.Reached[i] {
-				out.Source = append(out.Source, person)
-				out.X = append(out.X, points.Points()[i*points.Dim:(i+1)*points.Dim]...)
-			}
-		}
+	points, err := p.recoursePoints(ctx, x, set, p.run.Promises, o)
+	if err != nil {
+		return out, err
 	}
+	out.Source, out.X = points.Source, slices.Clone(points.Points())
 	return out, nil
 }
 

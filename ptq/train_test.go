@@ -208,18 +208,16 @@ func TestTeacherOfTraining(t *testing.T) {
 	f := fortunate(t, 60, 6)
 	files := map[string]string{}
 	for name, change := range map[string]func(o *Recipe){
-		"none":    func(*Recipe) {},
-		"steps":   func(o *Recipe) { o.Calibrate.Teacher, o.Calibrate.TeacherSteps = teacherPaper, 1 },
-		"noise":   func(o *Recipe) { o.Calibrate.TeacherNoise = 0.3 },
-		"seed":    func(o *Recipe) { o.Calibrate.TeacherNoise, o.Calibrate.TeacherSeed = 0.3, 2 },
-		"sample":  func(o *Recipe) { o.Calibrate.TeacherSample = 3 },
-		"paper":   func(o *Recipe) { o.Calibrate.Teacher = teacherPaper },
-		"actions": func(o *Recipe) { o.Train.TeacherActions = 4 },
+		"none":   func(*Recipe) {},
+		"steps":  func(o *Recipe) { o.Calibrate.Teacher, o.Calibrate.TeacherSteps = teacherPaper, 1 },
+		"noise":  func(o *Recipe) { o.Calibrate.TeacherNoise = 0.3 },
+		"seed":   func(o *Recipe) { o.Calibrate.TeacherNoise, o.Calibrate.TeacherSeed = 0.3, 2 },
+		"sample": func(o *Recipe) { o.Calibrate.TeacherSample = 3 },
+		"paper":  func(o *Recipe) { o.Calibrate.Teacher = teacherPaper },
 		"online, sample": func(o *Recipe) {
 			o.Train.TeacherOnline, o.Calibrate.TeacherSample = true, 2
 		},
-		"online, noise":   func(o *Recipe) { o.Train.TeacherOnline, o.Calibrate.TeacherNoise = true, 0.3 },
-		"online, actions": func(o *Recipe) { o.Train.TeacherOnline, o.Train.TeacherActions = true, 4 },
+		"online, noise": func(o *Recipe) { o.Train.TeacherOnline, o.Calibrate.TeacherNoise = true, 0.3 },
 	} {
 		o := short(mustRecipe("ptq", "allocate.budget=3", "train.objective=validity"))
 		change(&o)

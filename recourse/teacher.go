@@ -30,10 +30,7 @@ type TeacherOptions struct {
 	Noise float64
 	// Sample gives an action to this many of the people, drawn at random; the others' is zero. 0 = everyone.
 	Sample int
-	// Start begins the steps elsewhere than at zero, where it is 1 or more: at Pi(xi/2), xi standard normal. Every number
-	// is another start, and so another action.
-	Start int
-	// Seed drives Noise, Sample and Start. A person's random numbers depend on it and the person's row only.
+	// Seed drives Noise and Sample. A person's random numbers depend on it and the person's row only.
 	Seed uint64
 	// Trace records the steps; nil records none.
 	Trace *Trace
@@ -64,8 +61,6 @@ func Teacher(ctx context.Context, m LossModel, a *constraint.Set, x []float32, o
 	switch {
 	case !(o.Noise >= 0) || math.IsInf(o.Noise, 1):
 		return nil, fmt.Errorf("recourse: teacher noise %g, must be 0 or more", o.Noise)
-	case o.Start < 0:
-		return nil, fmt.Errorf("recourse: the start %d of a teacher, must be 0 or more", o.Start)
 	case o.Sample < 0:
 		return nil, fmt.Errorf("recourse: a teacher sample of %d people", o.Sample)
 	}
@@ -87,11 +82,6 @@ func Teacher(ctx context.Context, m LossModel, a *constraint.Set, x []float32, o
 		p := newPGD(m, a, lo, x[lo*a.Dim():hi*a.Dim()], delta[lo*a.Dim():hi*a.Dim()])
 		if chosen != nil {
 			p.active = slices.DeleteFunc(p.active, func(i int) bool { return !chosen[lo+i] })
-		}
-		for _, i := range p.active {
-			if o.Start > 0 {
-				p.start(i, rand.New(rand.NewPCG(o.Seed, uint64(o.Start)<<32+uint64(lo+i))))
-			}
 		}
 		moved := make([]bool, hi-lo)
 		for t := range o.Steps {
@@ -123,7 +113,7 @@ func Teacher(ctx context.Context, m LossModel, a *constraint.Set, x []float32, o
 		for i := range moved {
 			if moved[i] && o.Noise > 0 {
 				a, x, _, d := p.person(i)
-				blur(a, x, d, o.Noise, rand.New(rand.NewPCG(o.Seed+uint64(o.Start)<<32, uint64(lo+i))))
+				blur(a, x, d, o.Noise, rand.New(rand.NewPCG(o.Seed, uint64(lo+i))))
 			}
 		}
 		return nil
@@ -345,11 +335,4 @@ func Blur(a *constraint.Set, x, delta []float32, sigma float64, seed uint64) {
 	for i := range len(x) / dim {
 		blur(a.Person(i), row(x, i, dim), row(delta, i, dim), sigma, rand.New(rand.NewPCG(seed, uint64(i))))
 	}
-}
-
-func (p *pgd) start(i int, rng *rand.Rand) {
-	for j := range p.try {
-		p.try[j] = float32(-rng.NormFloat64() / 2)
-	}
-	p.relaxed(i, p.try, 1)
 }

@@ -49,7 +49,6 @@ type Source struct {
 	People
 	Set     *constraint.Set // what each of them can change
 	Teacher recourse.TeacherOptions
-	Actions int  // of the teacher for each person, from so many starts
 	Online  bool // as in qat.Source
 	// Points are the teacher's recourse points, with Source, and without noise; none where Online or where the objective
 	// resamples.

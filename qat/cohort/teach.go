@@ -53,8 +53,8 @@ func RaysTo(people []int, points [][]float32) []Ray {
 	return rays
 }
 
-// teach takes the steps from zero once: the full-precision model does not change. What is new in each batch are noise
-// and other starts.
+// teach takes the steps from zero once: the full-precision model does not change. What is new in each batch is
+// noise.
 func (s *Source) teach(ctx context.Context, refused []int) error {
 	o := s.Teacher
 	o.Noise = 0
@@ -97,10 +97,6 @@ func (s *Source) withNoise(round int) qat.Points {
 // Teach implements qat.Recourse.
 func (s *Source) Teach(ctx context.Context, people []int, seed uint64) ([]float32, error) {
 	o := s.inBatch()
-	rng := rand.New(rand.NewPCG(o.Seed, seed))
-	if o.Seed = rng.Uint64(); s.Actions > 1 {
-		o.Start = rng.IntN(s.Actions)
-	}
 	var taught []int // positions among people
 	var delta []float32
 	for i, person := range people {
@@ -108,30 +104,13 @@ func (s *Source) Teach(ctx context.Context, people []int, seed uint64) ([]float3
 			taught, delta = append(taught, i), append(delta, d...)
 		}
 	}
-	reached := func(int) bool { return true }
-	if o.Start > 0 || o.Noise > 0 {
+	if o.Noise > 0 {
 		some := qat.RowsAt(people, 1, taught)
-		set, x := s.Set.Select(some), s.rows(some)
-		if o.Start == 0 {
-			recourse.Blur(set, x, delta, o.Noise, o.Seed)
-		} else {
-			var err error
-			if delta, err = recourse.Teacher(ctx, s.Full, set, x, o); err != nil {
-				return nil, err
-			}
-			recourse.Point(x, x, delta)
-			margins, err := s.Full.Margins(ctx, x)
-			if err != nil {
-				return nil, err
-			}
-			reached = func(k int) bool { return margins[k] > 0 }
-		}
+		recourse.Blur(s.Set.Select(some), s.rows(some), delta, o.Noise, rand.New(rand.NewPCG(o.Seed, seed)).Uint64())
 	}
 	all := make([]float32, len(people)*s.Dim)
 	for k, i := range taught {
-		if reached(k) {
-			copy(all[i*s.Dim:], delta[k*s.Dim:(k+1)*s.Dim])
-		}
+		copy(all[i*s.Dim:], delta[k*s.Dim:(k+1)*s.Dim])
 	}
 	return all, nil
 }
