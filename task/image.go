@@ -304,35 +304,6 @@ func (f *Feature) fromPNG(data []byte, config image.Config) ([]byte, error) {
 	return out, nil
 }
 
-// Draw returns the images of a row of inputs, as PNG files have them: each number is rounded to a byte.
-func (t *Task) Draw(x []float32) []image.Image {
-	var all []image.Image
-	for i := range t.Images {
-		f := &t.Images[i]
-		shape := f.image()
-		channels, rows, columns := shape.Axes()
-		m := image.NewNRGBA(image.Rect(0, 0, columns, rows))
-		for k, p := range f.pixels() {
-			channel, row, column := shape.place(k)
-			v := uint8(math.Round(min(255, max(0, p.FromInput(x[p.Offset])))))
-			at := m.Pix[m.PixOffset(column, row):][:4]
-			if channels == 1 || channels == 3 {
-				at[3] = 255
-			}
-			switch {
-			case channels < 3 && channel == 0: // grey
-				at[0], at[1], at[2] = v, v, v
-			case channels < 3: // its alpha
-				at[3] = v
-			default:
-				at[channel] = v
-			}
-		}
-		all = append(all, m)
-	}
-	return all
-}
-
 func (m *Pixels) validate(e featureEntry) {
 	if !e.Has("bounds") {
 		e.Bounds = [2]float64{0, 255}

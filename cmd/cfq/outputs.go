@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"image"
 	"io"
 	"math"
 	"os"
@@ -116,11 +115,6 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result) (_ *report.Do
 	if !d.detailed {
 		return doc, nil
 	}
-	if len(d.task.Images) > 0 {
-		if doc.Pictures, err = report.Pictures(r, d.draw(ctx)); err != nil {
-			return nil, err
-		}
-	}
 	doc.Layers, err = d.layers(ctx, r)
 	return doc, err
 }
@@ -141,23 +135,6 @@ func (d *evaluation) origins() (models []report.Model) {
 		}
 	}
 	return models
-}
-
-func (d *evaluation) draw(ctx context.Context) report.Draw {
-	return func(points [][]float32) ([][]image.Image, error) {
-		if d.task.Latent != nil {
-			x, err := d.models[0].Inputs(ctx, slices.Concat(points...))
-			if err != nil {
-				return nil, err
-			}
-			points = slices.Collect(slices.Chunk(x, d.task.ModelDim()))
-		}
-		all := make([][]image.Image, len(points))
-		for i, x := range points {
-			all[i] = d.task.Draw(x)
-		}
-		return all, nil
-	}
 }
 
 // run is how the report is made. The commit tells builds between releases apart.

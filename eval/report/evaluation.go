@@ -24,7 +24,7 @@ func evaluationPage(d *Document, how detail) *reportPage {
 	p.add(head, warnings(slices.Concat(d.Warnings, r.Warnings)), environment(d.Environment), alternatives(r))
 	p.answer = len(p.Blocks)
 	if r.Population.Evaluated > 0 {
-		p.add(promises(r), costs(r, how), featureChanges(d), pictures(d, how), shape(r, how), marginErrors(r, how),
+		p.add(promises(r), costs(r, how), featureChanges(d), shape(r, how), marginErrors(r, how),
 			spreads(r, how))
 	}
 	p.add(groups(r, how)...)
@@ -401,6 +401,16 @@ func (x *Broken) sentence() string {
 		s += fmt.Sprintf(". What would have held: %s, at cost %s", x.Repair, fixed(x.RepairCost, 3))
 	}
 	return s
+}
+
+func who(id string, row, line int) string {
+	switch {
+	case id != "" && !strings.HasPrefix(id, eval.RowID):
+		return id
+	case line > 0:
+		return fmt.Sprintf("line %d", line)
+	}
+	return fmt.Sprintf("row %d", row)
 }
 
 func decisions(r *eval.Result) pageBlock {

@@ -2,7 +2,6 @@ package report
 
 import (
 	_ "embed" // the page's template and style
-	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
@@ -90,11 +89,6 @@ func (b *pageBlock) Beside() bool {
 func (c captionedChart) SVG() (template.HTML, error) {
 	svg, err := chart.Figure(c.chart)
 	return template.HTML(svg), err //nolint:gosec // drawn here, its words escaped
-}
-
-// URL holds the image.
-func (l Labelled) URL() template.URL {
-	return template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(l.PNG)) //nolint:gosec // made here
 }
 
 // stackedTable and wideTable are from how many columns on a table's rows are stacked where there is little room, and

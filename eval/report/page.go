@@ -33,7 +33,6 @@ type pageBlock struct {
 	styles  map[cellAt]string
 	meters  map[int]meter // of rows, for views that can draw
 	Figures []captionedChart
-	People  []Pictured
 }
 
 type cellAt struct{ row, column int }
@@ -58,7 +57,7 @@ func (p *reportPage) add(blocks ...pageBlock) {
 	for _, b := range blocks {
 		b.prune()
 		explained := len(b.After) > 0 && (b.Head == nil || len(b.Rows) > 0)
-		if explained || len(b.Lines)+len(b.Rows)+len(b.Figures)+len(b.People) > 0 {
+		if explained || len(b.Lines)+len(b.Rows)+len(b.Figures) > 0 {
 			p.Blocks = append(p.Blocks, b)
 		}
 	}

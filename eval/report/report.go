@@ -53,8 +53,6 @@ type Details struct {
 	// people whose promise breaks; the first of them when they are many
 	Broken    []Broken `json:"broken,omitempty"`
 	AllBroken int      `json:"all_broken,omitempty"` // how many there are
-	// recourse as images, see Pictures; for views that show them
-	Pictures []Pictured `json:"-"`
 }
 
 // Run is how a report was made: the same run on the same files gives the same report, so that it has no date.

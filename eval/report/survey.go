@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -85,6 +86,10 @@ func (v *Survey) add(some []*eval.Record) error {
 		}
 	}
 	return nil
+}
+
+func byRow(a, b *eval.Record) int {
+	return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Row, b.Row), cmp.Compare(a.Line, b.Line))
 }
 
 func (v *Survey) addChange(model int, c constraint.Change) {
