@@ -24,7 +24,7 @@ func evaluationPage(d *Document, how detail) *reportPage {
 	p.add(head, warnings(slices.Concat(d.Warnings, r.Warnings)), environment(d.Environment), alternatives(r))
 	p.answer = len(p.Blocks)
 	if r.Population.Evaluated > 0 {
-		p.add(promises(r), costs(r, how), featureChanges(d), shape(r, how), marginErrors(r, how),
+		p.add(promises(r), costs(r, how), shape(r, how), marginErrors(r, how),
 			spreads(r, how))
 	}
 	p.add(groups(r, how)...)
@@ -228,37 +228,6 @@ func costs(r *eval.Result, how detail) pageBlock {
 	if lost {
 		b.note("lost: " + eval.MustMetric("lost_recourse").Name + ", of people refused by both with recourse under the " +
 			"original")
-	}
-	return b
-}
-
-// featureChanges shows what recourse asks for, in the units of the data.
-func featureChanges(d *Document) pageBlock {
-	b := pageBlock{Title: "What recourse changes", Left: 1, Fold: true, Head: []string{
-		"feature", "original: people", "median change", "quantized: people", "median change",
-	}}
-	size := func(x eval.Float) string {
-		if !x.Defined() {
-			return missing
-		}
-		return strconv.FormatFloat(float64(x), 'g', 6, 64)
-	}
-	const most = 40 // features: pixels are many
-	changes := d.Changes
-	if len(changes) > 0 {
-		b.note("at margin " + margin(d.Result.Margins[d.Result.Headline()].Margin) + ", in the units of the data")
-	}
-	if n := len(changes); n > most {
-		changes = slices.Clone(changes)
-		slices.SortStableFunc(changes, func(a, b Changed) int {
-			return max(b.Full.People, b.Quantized.People) - max(a.Full.People, a.Quantized.People)
-		})
-		changes = changes[:most]
-		b.note(fmt.Sprintf("the %d of %d features that most people change; --json has all", most, n))
-	}
-	for _, c := range changes {
-		b.row(c.Feature, strconv.Itoa(c.Full.People), size(c.Full.Median), strconv.Itoa(c.Quantized.People),
-			size(c.Quantized.Median))
 	}
 	return b
 }

@@ -98,9 +98,6 @@ const (
 	wideTable    = 9
 )
 
-// meterColumn is where the meters of a table stand.
-const meterColumn = 2
-
 type (
 	htmlTable struct {
 		Class string
@@ -109,7 +106,6 @@ type (
 	}
 	htmlCell struct {
 		Text, Note, Class, Label string // Label is what the head says of the column
-		Meter                    template.HTML
 	}
 )
 
@@ -149,23 +145,9 @@ func (b *pageBlock) Table() *htmlTable {
 				row[j].Text, row[j].Note = value, strings.TrimSuffix(note, ")")
 			}
 		}
-		if len(b.meters) > 0 {
-			row = slices.Insert(row, meterColumn, b.meterCell(i))
-		}
 		t.Rows = append(t.Rows, row)
 	}
-	if len(b.meters) > 0 {
-		t.Head = slices.Insert(t.Head, meterColumn, htmlCell{Text: "against the limit", Class: "meter"})
-	}
 	return t
-}
-
-func (b *pageBlock) meterCell(row int) htmlCell {
-	c := htmlCell{Class: "meter", Label: "against the limit", Text: missing}
-	if m, ok := b.meters[row]; ok {
-		c.Text, c.Meter = m.words, template.HTML(m.SVG()) //nolint:gosec // numbers, drawn here
-	}
-	return c
 }
 
 func styleOf(v gate.Verdict) string {

@@ -31,18 +31,10 @@ type pageBlock struct {
 	Left         int
 	// styles are "good", "bad" or "unsure" for cells of the columns that prune leaves where they are.
 	styles  map[cellAt]string
-	meters  map[int]meter // of rows, for views that can draw
 	Figures []captionedChart
 }
 
 type cellAt struct{ row, column int }
-
-// meter is a number against its limit, and the same in words.
-type meter struct {
-	chart.Meter
-
-	words string
-}
 
 type captionedChart struct {
 	Caption string

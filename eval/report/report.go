@@ -49,7 +49,6 @@ type Inputs struct {
 // Details are lists that explain the numbers.
 type Details struct {
 	Layers  []Layer   `json:"layers,omitempty"`  // of the quantized model
-	Changes []Changed `json:"changes,omitempty"` // what recourse asks for, at the headline margin
 	// people whose promise breaks; the first of them when they are many
 	Broken    []Broken `json:"broken,omitempty"`
 	AllBroken int      `json:"all_broken,omitempty"` // how many there are

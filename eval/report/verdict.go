@@ -8,7 +8,6 @@ import (
 
 	"cfq/eval"
 	"cfq/eval/gate"
-	"cfq/internal/chart"
 	"cfq/internal/message"
 )
 
@@ -95,7 +94,6 @@ func tallies(list ...tally) string {
 func findings(g *gate.Report, how detail) pageBlock {
 	const maxPassing = 12 // in a brief view
 	b := pageBlock{Title: "Checks", Left: 2, Head: []string{"check", "verdict", "value", "people", "bounds", "limit"}}
-	b.meters = map[int]meter{}
 	passing := 0
 	var keys []string
 	for _, f := range ranked(g) {
@@ -112,12 +110,6 @@ func findings(g *gate.Report, how detail) pageBlock {
 			people = missing
 		}
 		x := f.Shown()
-		if from, to, ok := f.Allowed(); ok && f.Value.Defined() {
-			b.meters[len(b.Rows)] = meter{
-				chart.Meter{Value: float64(f.Value), Low: float64(f.Lower), High: float64(f.Upper), From: from, To: to},
-				fmt.Sprintf("%s, bounds %s, limit %s", x.Value, orMissing(x.Bounds), x.Limit),
-			}
-		}
 		b.row(f.Name(), verdictOf(f), orMissing(x.Value), people, orMissing(x.Bounds), x.Limit)
 		if f.Verdict == gate.Pass || !f.OK() {
 			b.style(len(b.Rows)-1, 1, styleOf(f.Verdict))
@@ -136,10 +128,6 @@ func findings(g *gate.Report, how detail) pageBlock {
 	if len(g.Findings) > 0 {
 		b.note("bounds: one-sided, each at confidence " + confidence(g.Confidence) +
 			"; a check passes when the bound is within the limit")
-	}
-	if how == full {
-		b.note("against the limit: the bar is the value, the thin line goes from bound to bound, the " +
-			"thick mark is the limit, and what is allowed is shaded")
 	}
 	return b
 }

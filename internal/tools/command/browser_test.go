@@ -150,7 +150,7 @@ const measure = `(() => {
 		Cut: [...boxes('.scroll').filter(e => e.scrollWidth > e.clientWidth).map(e => e.textContent.slice(0, 80)),
 			...boxes('tbody th, tbody td').filter(e => e.textContent && !inside(e, e.closest('.scroll')))
 				.map(e => e.textContent)],
-		Checks: boxes('#s-checks tbody tr').filter(r => ['value', 'bounds', 'limit', 'against the limit'].some(
+		Checks: boxes('#s-checks tbody tr').filter(r => ['value', 'bounds', 'limit'].some(
 			k => { const e = r.querySelector('[data-label="' + k + '"]'); return !e || !inside(e, r.closest('.scroll')); }))
 			.map(r => r.textContent),
 		Outside: boxes('body *').filter(e => !e.closest('svg') &&
@@ -187,7 +187,7 @@ func look(ctx context.Context, t *testing.T, path string, size [2]int64, colours
 	must.Do(t, show(ctx, address, size, colours))
 	l := must.Get(chromedp.Run(ctx, chromedp.Evaluate[layout](measure)))(t)
 	if len(l.Cut)+len(l.Checks) > 0 {
-		t.Errorf("not to be seen without scrolling: %q; checks without value, bounds, limit or bar: %q", l.Cut, l.Checks)
+		t.Errorf("not to be seen without scrolling: %q; checks without value, bounds or limit: %q", l.Cut, l.Checks)
 	}
 	if l.Width > l.Inner || len(l.Outside) > 0 {
 		t.Errorf("the page is %v wide in a window of %v; beyond it are %v", l.Width, l.Inner, l.Outside)
