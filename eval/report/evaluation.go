@@ -1,14 +1,12 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"cfq/eval"
-	"cfq/internal/message"
 )
 
 // evaluationPage lays out d: what decides first, where it came from last.
@@ -34,81 +32,54 @@ func evaluationPage(d *Document, how detail) *reportPage {
 	return p
 }
 
-// minForTau is how many promises tau01 must rest on to be in the headline: of fewer, 1 % is none.
-const minForTau = 100
+// headlineWords are what the sentences of the headline say.
+type headlineWords struct {
+	*eval.Result
+	VD, RVD, VD0               eval.Rate
+	T, File                    string
+	Broken, Mirrored, Doubtful string
+	Gaps                       []string
+}
 
 func headline(d *Document) pageBlock {
 	r := d.Result
-	i := r.Headline()
-	if r.Population.Evaluated == 0 || i < 0 {
+	if r.Population.Evaluated == 0 {
 		return pageBlock{Lines: []string{"No people were evaluated."}}
 	}
-	a, issued, level := r.Margins[i], r.Issued != nil, confidence(r.Settings.Confidence)
-	what := "A promise is the cheapest feasible change with which the original approves a person that it refuses, with " +
-		"a logit margin of %s. The promise breaks when the quantized model still refuses the changed person."
-	none := "No recourse was found for any of %d people at margin %s: there are no promises."
-	holds := "With a required margin of %s, at most 1 %% of the promises break (%s)."
-	if issued { // they are what they are; only recourse that is computed needs a margin to be worth something
-		a = r.Margins[0]
-		what = "A promise is a change in " + cmp.Or(d.Promises.Name, "the promises file") + " with which the original " +
-			"approves a person that it refuses, with a logit margin of %s or more. It breaks when the quantized model " +
-			"still refuses the changed person."
-		if !r.Settings.OneSided {
-			what += " The promises of the quantized model are computed."
-		}
-		none = "No promise issued to the %d people evaluated reaches margin %s."
-		holds = "Of the promises that reach a margin of %s, at most 1 %% break (%s)."
-	}
-	vd := a.Rate("vd")
-	if vd.Den == 0 {
-		line := fmt.Sprintf(none, r.Population.Evaluated, margin(a.Margin))
-		return pageBlock{Lines: append([]string{line}, issuedLine(r.Issued)...)}
+	at := &r.Margins[r.Headline()]
+	a := at
+	if r.Issued != nil { // they are what they are; only recourse that is computed needs a margin to be worth something
+		a = &r.Margins[0]
 	}
 	rate := func(id string, at *eval.AtMargin) string {
 		x := at.Rate(id)
-		return fmt.Sprintf("%s %s, %s interval %s", symbolAt(id, at.Margin), percent(x.Value, 1), level, interval(x, 1))
+		return fmt.Sprintf("%s %s, %s interval %s", symbolAt(id, at.Margin), percent(x.Value, 1),
+			confidence(r.Settings.Confidence), interval(x, 1))
 	}
-	lines := []string{fmt.Sprintf("Of %s %d %s (%s).", message.Count(vd.Den, "promise"), vd.Num,
-		message.Plural(vd.Num, "breaks", "break"), rate("vd", &a))}
-	if x := r.Margins[i].Rate("rvd"); x.Den > 0 {
-		lines = append(lines, fmt.Sprintf("Of %s of the quantized model, the original breaks %d (%s).",
-			message.Count(x.Den, "promise"), x.Num, rate("rvd", &r.Margins[i])))
+	w := headlineWords{
+		Result: r, VD: a.Rate("vd"), RVD: at.Rate("rvd"), T: margin(a.Margin), File: d.Promises.Name,
+		Broken: rate("vd", a), Mirrored: rate("rvd", at),
 	}
-	if zero := marginAt(r, 0); zero >= 0 && i > 0 && !issued && r.Margins[zero].Rate("vd").Den > 0 {
-		x := r.Margins[zero].Rate("vd")
-		lines = append(lines, fmt.Sprintf("Of %d promises without a margin %d break (%s %s): they end on the decision "+
-			"boundary, where the slightest difference decides.", x.Den, x.Num, symbolAt("vd", 0), percent(x.Value, 1)))
+	if zero := marginAt(r, 0); zero >= 0 && at.Margin > 0 && r.Issued == nil {
+		w.VD0 = r.Margins[zero].Rate("vd")
 	}
 	for k := range r.Groups {
 		for _, g := range significant(&r.Groups[k], r) {
 			if g.Metric == "vd" || g.Metric == "rvd" {
-				lines = append(lines, differs(r.Groups[k].By, g, r))
+				w.Gaps = append(w.Gaps, differs(r.Groups[k].By, g, r))
 			}
 		}
 	}
-	if t := r.Tau01; t.Value.Defined() && t.N >= minForTau {
-		how := symbol("tau01")
-		if t.Extrapolated {
-			how += ", extrapolated"
-		} else if t.AtMost {
-			how += " " + tauValue(t, 2) + ": no smaller margin was measured"
-		}
-		lines = append(lines, fmt.Sprintf(holds, fixed(t.Value, 2), how))
+	if n := r.Issued; n != nil {
+		w.Doubtful = tallies(tally{n.Unjudgeable.Num, "cannot be judged", "cannot be judged"},
+			tally{n.Invalid.Num, "is refused by the original", "are refused by the original"},
+			tally{n.Infeasible.Num, "is forbidden by the task", "are forbidden by the task"})
 	}
-	return pageBlock{
-		Lines: append(lines, issuedLine(r.Issued)...), After: []string{fmt.Sprintf(what, margin(a.Margin))},
+	b := pageBlock{Lines: words("headline", w)}
+	if w.VD.Den > 0 {
+		b.After = words("promise", w)
 	}
-}
-
-func issuedLine(n *eval.Issued) []string {
-	if n == nil {
-		return nil
-	}
-	found := tallies(tally{n.Unjudgeable.Num, "cannot be judged", "cannot be judged"},
-		tally{n.Invalid.Num, "is refused by the original", "are refused by the original"},
-		tally{n.Infeasible.Num, "is forbidden by the task", "are forbidden by the task"})
-	return []string{fmt.Sprintf("Of %s issued, %s.", message.Count(n.Unjudgeable.Den, "promise"),
-		cmp.Or(found, "none is unjudgeable, invalid or infeasible"))}
+	return b
 }
 
 func tiles(d *Document) (out []tile) {
@@ -339,7 +310,7 @@ func brokenPromises(d *Document, how detail) pageBlock {
 	}
 	if how == brief {
 		for i := range d.Broken[:shown] {
-			b.Lines = append(b.Lines, d.Broken[i].sentence())
+			b.Lines = append(b.Lines, words("broken", &d.Broken[i])...)
 		}
 		return b
 	}
@@ -363,23 +334,18 @@ func brokenPromises(d *Document, how detail) pageBlock {
 	return b
 }
 
-func (x *Broken) sentence() string {
-	s := fmt.Sprintf("%s: %s, at cost %s for margin %s; under the quantized model %s", who(x.ID, x.Row, x.Line),
-		sentence(x.Action), fixed(x.Cost, 3), signed(x.Own, 3), signed(x.Other, 3))
-	if x.Repair != "" {
-		s += fmt.Sprintf(". What would have held: %s, at cost %s", x.Repair, fixed(x.RepairCost, 3))
-	}
-	return s
-}
+// Promised is the action in words.
+func (x *Broken) Promised() string { return sentence(x.Action) }
 
-func who(id string, row, line int) string {
+// Who names the person: by an ID of the data, or by the line or row.
+func (x *Broken) Who() string {
 	switch {
-	case id != "" && !strings.HasPrefix(id, eval.RowID):
-		return id
-	case line > 0:
-		return fmt.Sprintf("line %d", line)
+	case x.ID != "" && !strings.HasPrefix(x.ID, eval.RowID):
+		return x.ID
+	case x.Line > 0:
+		return fmt.Sprintf("line %d", x.Line)
 	}
-	return fmt.Sprintf("row %d", row)
+	return fmt.Sprintf("row %d", x.Row)
 }
 
 func decisions(r *eval.Result) pageBlock {

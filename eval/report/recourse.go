@@ -2,15 +2,12 @@ package report
 
 import (
 	"cmp"
-	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"cfq/eval"
-	"cfq/internal/message"
 	"cfq/internal/statistics"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -150,53 +147,10 @@ func costsOf(v *statistics.Values) Costs {
 
 // Write shows the summary as text; path is the file that was written, "" when none was.
 func (s *Recourse) Write(out io.Writer, path string) {
-	g := message.NewLines()
-	line := g.Line
-	if path != "" {
-		line("written to", "%s", path)
-	}
-	line("people", "%d", s.People)
-	for _, v := range recourse.Statuses() {
-		line("  "+v.String(), "%d", s.Status[v.String()])
-	}
-	line("required margin", "%g", s.Margin)
-	if s.Success.Den > 0 {
-		line("success", "%.1f %% of the %d who fall short of it", 100*float64(s.Success.Value), s.Success.Den)
-	}
-	if s.Success.Num > 0 {
-		line("cost", "mean %.4g, median %.4g", float64(s.Cost.Mean), float64(s.Cost.Median))
-		line("changed", "%s", mostUsed(s.Features))
-	}
-	if s.Gap != nil && s.Success.Den > 0 {
-		line("proved", "%d of %d answers (%.1f %%)", s.Proved, s.Success.Den, 100*float64(s.Proved)/float64(s.Success.Den))
-		for _, m := range slices.Sorted(maps.Keys(s.Methods)) {
-			line("  "+string(m), "%d", s.Methods[m])
-		}
-		for _, why := range slices.Sorted(maps.Keys(s.Unproved)) {
-			line("    not proved", "%d: %s", s.Unproved[why], why)
-		}
-		if g := s.Gap; g.People > 0 {
-			line("the search alone", "%.2g %% dearer on average, %.2g %% at most, without an action for %d", 100*float64(g.Mean),
-				100*float64(g.Largest), g.Missed)
-		} else if g.Missed > 0 {
-			line("the search alone", "without an action for %d", g.Missed)
-		}
-	}
-	line("time", "%.2f s, %.0f people per second", s.Seconds, s.PerSecond)
-	g.Write(out, "")
-}
-
-func mostUsed(list []FeatureCount) string {
-	const most = 6
-	var parts []string
-	for _, c := range list[:min(most, len(list))] {
-		share := fmt.Sprintf("%.0f", 100*c.Share)
-		if share == "0" { // some do
-			share = "<1"
-		}
-		parts = append(parts, c.Feature+" "+share+" %")
-	}
-	return strings.Join(parts, ", ")
+	writeLines(out, "recourse", struct {
+		*Recourse
+		Path string
+	}{s, path})
 }
 
 // Promises sums up what a task and a model make of a promises file.
@@ -234,8 +188,8 @@ type promiseSums struct {
 	paid, margins statistics.Values
 }
 
-// Of the promises that break a constraint, the first in the file are listed, and fewer of them are written out.
-const firstListed, firstShown = 1000, 5
+// firstListed is how many promises that break a constraint are listed.
+const firstListed = 1000
 
 // BrokenLine says what is wrong with one promise.
 type BrokenLine struct {
@@ -300,42 +254,8 @@ func (c *Promises) Finish(f *promise.File) {
 
 // Write shows the summary as text; path is the file that was written, "" when none was.
 func (c *Promises) Write(out io.Writer, path string) {
-	g := message.NewLines()
-	line := g.Line
-	share := func(r eval.Rate) string { return fmt.Sprintf("%d of %d (%.1f %%)", r.Num, r.Den, 100*float64(r.Value)) }
-	if path != "" {
-		line("written to", "%s", path)
-	}
-	line("promises", "%d, to %d of %d people", c.Promises, c.People, c.Among)
-	for _, s := range recourse.Statuses() {
-		if k := c.Unpromised[s.String()]; k > 0 {
-			line("  "+s.String(), "%d", k)
-		}
-	}
-	if c.Lost+c.Unreadable > 0 {
-		line("not checked", "%s that cannot be read, %s to people who are not among those read",
-			message.Count(c.Unreadable, "row"), message.Count(c.Lost, "promise"))
-	}
-	line("the task allows", "%s", share(c.Feasible))
-	for _, b := range c.Broken {
-		line("  against "+string(b.Constraint), "%d", b.Promises)
-	}
-	for _, b := range c.First[:min(len(c.First), firstShown)] {
-		line(fmt.Sprintf("    line %d", b.Line), "%s", b.Reason)
-	}
-	if n := len(c.First); n > firstShown {
-		line("    and more", "--json lists the first %d", n)
-	}
-	line("the model keeps", "%s", share(c.Valid))
-	if c.Margin > 0 {
-		line(fmt.Sprintf("  by margin %g", c.Margin), "%s", share(c.Reached))
-	}
-	if c.Needless > 0 {
-		line("  as they are", "%s to people that the model approves already", message.Count(c.Needless, "promise"))
-	}
-	m := c.Margins
-	line("margins", "least %.3g, 5 %% below %.3g, median %.3g, 5 %% above %.3g, greatest %.3g",
-		float64(m[0]), float64(m[1]), float64(m[2]), float64(m[3]), float64(m[4]))
-	line("cost", "mean %.4g, median %.4g", float64(c.Cost.Mean), float64(c.Cost.Median))
-	g.Write(out, "")
+	writeLines(out, "promises", struct {
+		*Promises
+		Path string
+	}{c, path})
 }

@@ -48,7 +48,7 @@ type Inputs struct {
 
 // Details are lists that explain the numbers.
 type Details struct {
-	Layers  []Layer   `json:"layers,omitempty"`  // of the quantized model
+	Layers []Layer `json:"layers,omitempty"` // of the quantized model
 	// people whose promise breaks; the first of them when they are many
 	Broken    []Broken `json:"broken,omitempty"`
 	AllBroken int      `json:"all_broken,omitempty"` // how many there are

@@ -74,22 +74,6 @@ func changedDecisions(r *eval.Result) []string {
 	return []string{"Decisions: the quantized model " + strings.Join(parts, " and ") + "."}
 }
 
-// tally is a number of things, with what is said of one and of many.
-type tally struct {
-	n         int
-	one, many string
-}
-
-func tallies(list ...tally) string {
-	var parts []string
-	for _, t := range list {
-		if t.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", t.n, message.Plural(t.n, t.one, t.many)))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
 // findings is the table of checks, what keeps the gate from passing first.
 func findings(g *gate.Report, how detail) pageBlock {
 	const maxPassing = 12 // in a brief view

@@ -1,0 +1,71 @@
+package report
+
+import (
+	_ "embed" // the sentences
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/template"
+
+	"cfq/eval"
+	"cfq/internal/message"
+	"cfq/recourse"
+)
+
+//go:embed words.txt
+var sentences string
+
+// words fills in one of the templates of words.txt and returns its lines.
+func words(name string, data any) []string {
+	t := template.Must(template.New("").Funcs(template.FuncMap{
+		"count": message.Count, "plural": message.Plural, "oneLine": message.OneLine, "percent": percent, "fixed": fixed,
+		"signed": signed, "hundred": func(x eval.Float) eval.Float { return 100 * x },
+		"ratio":    func(a, b int) eval.Float { return eval.Float(a) / eval.Float(b) },
+		"statuses": recourse.Statuses, "mostUsed": mostUsed,
+	}).Parse(sentences))
+	var b strings.Builder
+	if err := t.ExecuteTemplate(&b, name, data); err != nil {
+		panic(fmt.Errorf("report: words.txt: %w", err))
+	}
+	return slices.DeleteFunc(strings.Split(b.String(), "\n"), func(line string) bool { return line == "" })
+}
+
+// writeLines writes a template of lines of a key, a tab and a value.
+func writeLines(out io.Writer, name string, data any) {
+	g := message.NewLines()
+	for _, line := range words(name, data) {
+		key, value, _ := strings.Cut(line, "\t")
+		g.Add(key, value)
+	}
+	g.Write(out, "")
+}
+
+// tally is a number of things, with what is said of one and of many.
+type tally struct {
+	n         int
+	one, many string
+}
+
+func tallies(list ...tally) string {
+	var parts []string
+	for _, t := range list {
+		if t.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", t.n, message.Plural(t.n, t.one, t.many)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func mostUsed(list []FeatureCount) string {
+	const most = 6
+	var parts []string
+	for _, c := range list[:min(most, len(list))] {
+		share := fmt.Sprintf("%.0f", 100*c.Share)
+		if share == "0" { // some do
+			share = "<1"
+		}
+		parts = append(parts, message.OneLine(c.Feature)+" "+share+" %")
+	}
+	return strings.Join(parts, ", ")
+}
