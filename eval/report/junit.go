@@ -1,112 +1,83 @@
 package report
 
 import (
+	_ "embed" // the form of build servers
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"text/template"
 
 	"cfq/eval/gate"
 )
 
-// The elements of JUnit's XML, in the form that build servers agree on.
-type (
-	junitSuites struct {
-		XMLName xml.Name   `xml:"testsuites"`
-		Suite   junitSuite `xml:"testsuite"`
-	}
-	junitSuite struct {
-		Name     string          `xml:"name,attr"`
-		Tests    int             `xml:"tests,attr"`
-		Failures int             `xml:"failures,attr"`
-		Errors   int             `xml:"errors,attr"`
-		Skipped  int             `xml:"skipped,attr"`
-		Time     string          `xml:"time,attr"` // no clock: a report is the same each time
-		Props    []junitProperty `xml:"properties>property"`
-		Cases    []junitCase     `xml:"testcase"`
-		Out      string          `xml:"system-out,omitempty"`
-	}
-	junitProperty struct {
-		Name  string `xml:"name,attr"`
-		Value string `xml:"value,attr"`
-	}
-	junitCase struct {
-		Name    string        `xml:"name,attr"`
-		Class   string        `xml:"classname,attr"`
-		Time    string        `xml:"time,attr"`
-		Skipped *junitMessage `xml:"skipped"`
-		Error   *junitMessage `xml:"error"`
-		Failure *junitMessage `xml:"failure"`
-		Out     string        `xml:"system-out,omitempty"`
-	}
-	junitMessage struct {
-		Message string `xml:"message,attr"`
-		Type    string `xml:"type,attr,omitempty"`
-		Text    string `xml:",chardata"`
-	}
-)
+//go:embed junit.xml
+var junitXML string
 
-const junitName = "cfq gate"
+// junitCase is a finding as a test case. It has no time: a report is the same each time.
+type junitCase struct {
+	*gate.Finding
+	Case, Outcome, Text, Skipped string
+}
 
-// JUnit writes the checks of d's gate as test cases: what fails is a failure, what is inconclusive an error, and what
+// junit writes the checks of d's gate as test cases: what fails is a failure, what is inconclusive an error, and what
 // does not pass but only warns is skipped, with the reason. It fails without a gate.
-func JUnit(w io.Writer, d *Document) error {
+func junit(w io.Writer, d *Document) error {
 	g := d.Gate
 	if g == nil {
 		return errors.New("report: no gate for the junit view: use cfq gate")
 	}
-	s := junitSuite{Name: junitName, Tests: len(g.Findings), Time: "0", Out: strings.Join(g.Notes, "\n")}
-	property := func(name string, values ...string) {
+	properties := [][]string{{"verdict", string(g.Verdict)}}
+	add := func(name string, values ...string) {
 		for _, v := range values {
-			s.Props = append(s.Props, junitProperty{name, v})
+			properties = append(properties, []string{name, v})
 		}
 	}
-	property("verdict", string(g.Verdict))
-	for _, row := range runBlock(&d.Run).Rows {
-		property(row[0], row[1])
-	}
-	property("original", d.Full.Name)
-	property("quantized", d.Quantized.Name)
-	property("decisions", changedDecisions(d.Result)...)
-	property("next step", g.Next...)
-	property("note", g.Notes...)
-	property("warning", slices.Concat(d.Warnings, d.Result.Warnings)...)
-	property("environment", environment(d.Environment).Lines...)
-	seen := map[string]bool{}
+	properties = append(properties, runBlock(&d.Run).Rows...)
+	add("original", d.Full.Name)
+	add("quantized", d.Quantized.Name)
+	add("decisions", changedDecisions(d.Result)...)
+	add("next step", g.Next...)
+	add("note", g.Notes...)
+	add("warning", slices.Concat(d.Warnings, d.Result.Warnings)...)
+	add("environment", environment(d.Environment).Lines...)
+	var cases []junitCase
+	seen, count := map[string]bool{}, map[string]int{}
 	for i := range g.Findings {
 		f := &g.Findings[i]
-		name := f.Name()
-		if seen[name] { // a check with several limits
-			name += " " + f.Limit
+		c := junitCase{Finding: f, Case: f.Name(), Outcome: "error", Text: f.Why, Skipped: verdictOf(f) + ": " + f.Why}
+		if seen[c.Case] { // a check with several limits
+			c.Case += " " + f.Limit
 		}
-		seen[name] = true
-		c := junitCase{Name: name, Class: junitName + "." + f.Metric, Time: "0"}
-		text := f.Why
 		if f.Margin != nil {
-			text += "; required margin " + margin(*f.Margin)
+			c.Text += "; required margin " + margin(*f.Margin)
 		}
-		m := &junitMessage{Message: f.Why, Type: string(f.Verdict), Text: text}
 		switch {
 		case f.Verdict == gate.Pass:
-			c.Out = text
+			c.Outcome = "pass"
 		case f.OK():
-			c.Skipped = &junitMessage{Message: verdictOf(f) + ": " + f.Why}
-			s.Skipped++
+			c.Outcome = "skipped"
 		case f.Verdict == gate.Fail:
-			c.Failure = m
-			s.Failures++
-		default:
-			c.Error = m
-			s.Errors++
+			c.Outcome = "failure"
 		}
-		s.Cases = append(s.Cases, c)
+		seen[c.Case] = true
+		count[c.Outcome]++
+		cases = append(cases, c)
 	}
-	out, err := xml.MarshalIndent(junitSuites{Suite: s}, "", "  ")
-	if err != nil {
+	escape := func(s string) (string, error) {
+		var b strings.Builder
+		err := xml.EscapeText(&b, []byte(s))
+		return b.String(), err
+	}
+	var out strings.Builder
+	t := template.Must(template.New("").Funcs(template.FuncMap{"xml": escape}).Parse(junitXML))
+	if err := t.Execute(&out, map[string]any{
+		"Cases": cases, "Count": count, "Properties": properties, "Notes": strings.Join(g.Notes, "\n"),
+	}); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	_, err = io.WriteString(w, legible(xml.Header+string(out)+"\n"))
+	_, err := io.WriteString(w, legible(out.String()))
 	return err
 }

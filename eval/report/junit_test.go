@@ -102,7 +102,7 @@ func TestJUnit(t *testing.T) {
 }
 
 func TestJUnitNeedsAGate(t *testing.T) {
-	must.Fail(t, JUnit(io.Discard, loans()), "gate")
+	must.Fail(t, junit(io.Discard, loans()), "gate")
 	d := loans()
 	d.Gate = &gate.Report{Verdict: gate.Pass}
 	for _, view := range []string{"text", "html", junitView} {

@@ -141,7 +141,7 @@ type View[D any] struct {
 // Views lists how a Document can be shown; those behind EvaluationViews need a gate.
 func Views() []View[Document] {
 	return append(EvaluationViews(),
-		View[Document]{junitView, "the checks of a gate as test cases", ".xml", JUnit})
+		View[Document]{junitView, "the checks of a gate as test cases", ".xml", junit})
 }
 
 const junitView = "junit"
