@@ -123,8 +123,7 @@ func (d *evaluation) comparison(names []string, c *eval.Comparison) *report.Comp
 	models := d.origins()
 	doc := &report.Comparison{
 		Title: fmt.Sprintf("%s of %s", strings.Join(names[1:], ", "), models[0].Name), Run: d.e.run(), Full: models[0],
-		Data: d.inputs.Data, Task: d.inputs.Task, Promises: d.inputs.Promises, Overrides: d.inputs.Overrides, Comparison: c,
-		Warnings: d.warnings, RowsFile: d.inputs.RowsFile,
+		Inputs: d.inputs, Comparison: c, Warnings: d.warnings,
 	}
 	for i := 1; i < len(models); i++ {
 		doc.Entries = append(doc.Entries, report.Entry{Alias: names[i], Model: models[i], Recipe: recipe(d.files[i].Graph())})

@@ -10,21 +10,15 @@ import (
 	"cfq/internal/message"
 )
 
-func comparisonPage(c *Comparison, how detail) *reportPage {
+func comparisonPage(c *Comparison, full bool) *reportPage {
 	p := &reportPage{Title: c.Title}
-	p.add(differingMetrics(c.Comparison), warnings(c.Warnings), environment(c.Environment))
-	p.add(comparedMetrics(c.Comparison, how)...)
-	if how == full {
+	p.add(calledDifferences(c.Comparison), bullets("Warnings", c.Warnings), environment(c.Environment))
+	p.add(comparedMetrics(c.Comparison, full)...)
+	if full {
 		p.add(glossary(c.Comparison))
 	}
-	files := []inputFile{{"original", c.Full}}
-	for _, e := range c.Entries {
-		files = append(files, inputFile{e.Alias, e.Model})
-	}
-	files = append(files, inputFile{"people", Model{File: c.Data}}, inputFile{"rows", Model{File: c.RowsFile}},
-		inputFile{"task", Model{File: c.Task}}, inputFile{"promises", Model{File: c.Promises}},
-		inputFile{"overrides", Model{File: c.Overrides}})
-	p.add(recipes(c, how), filesBlock(files), runBlock(&c.Run))
+	p.add(recipes("How the models were made", full, c.Entries...),
+		files(&c.Inputs, slices.Concat([]Entry{{Alias: "original", Model: c.Full}}, c.Entries)...), runBlock(&c.Run))
 	return p
 }
 
@@ -42,37 +36,8 @@ func glossary(t *eval.Comparison) pageBlock {
 	return b
 }
 
-// recipes shows how the models were made, side by side: what they differ in, then the rest.
-func recipes(c *Comparison, how detail) pageBlock {
-	b := pageBlock{Title: "How the models were made", Fold: true, Left: 1 + len(c.Entries), Head: []string{""}}
-	var keys []string
-	for _, e := range c.Entries {
-		b.Head = append(b.Head, e.Alias)
-		for k := range e.Recipe {
-			keys = append(keys, k)
-		}
-	}
-	slices.Sort(keys)
-	var same [][]string
-	for _, k := range slices.Compact(keys) {
-		row := []string{k}
-		for _, e := range c.Entries {
-			row = append(row, orMissing(e.Recipe[k]))
-		}
-		if slices.ContainsFunc(row[1:], func(s string) bool { return s != row[1] }) {
-			b.row(row...)
-		} else {
-			same = append(same, row)
-		}
-	}
-	if how == full {
-		b.Rows = append(b.Rows, same...)
-	}
-	return b
-}
-
-// differingMetrics says what is compared with what, and where each model is certainly better or worse.
-func differingMetrics(t *eval.Comparison) pageBlock {
+// calledDifferences says what is compared with what, and where each model is certainly better or worse.
+func calledDifferences(t *eval.Comparison) pageBlock {
 	b := pageBlock{}
 	for k := 1; k < len(t.Names); k++ {
 		calls := map[eval.Call][]string{}
@@ -89,15 +54,14 @@ func differingMetrics(t *eval.Comparison) pageBlock {
 			word string
 		}{{eval.BetterThan, "better"}, {eval.WorseThan, "worse"}, {eval.Differs, "different"}} {
 			const most = 6
-			names, more := calls[x.call], ""
-			if len(names) == 0 {
-				continue
-			}
+			names := calls[x.call]
+			list := strings.Join(names[:min(most, len(names))], ", ")
 			if len(names) > most {
-				more = ", ..."
+				list += ", ..."
 			}
-			said = append(said, fmt.Sprintf("%s in %d (%s%s)", x.word, len(names),
-				strings.Join(names[:min(most, len(names))], ", "), more))
+			if list != "" {
+				said = append(said, fmt.Sprintf("%s in %d (%s)", x.word, len(names), list))
+			}
 		}
 		b.Lines = append(b.Lines, fmt.Sprintf("%s compared with %s: of %s tested, %s.", t.Names[k], t.Names[0],
 			message.Count(tested, "number"), cmp.Or(strings.Join(said, ", "), "no difference is significant")))
@@ -105,7 +69,7 @@ func differingMetrics(t *eval.Comparison) pageBlock {
 	return b
 }
 
-// rowName is the symbol of a row's metric, or what else it is called, with the margin.
+// rowName is the name of a row's metric, with the margin.
 func rowName(r *eval.ComparisonRow) string {
 	m, _ := eval.MetricBy(r.Metric)
 	if r.Margin == nil {
@@ -128,12 +92,12 @@ func nameOf(m *eval.Metric) string {
 
 // comparedMetrics are the tables of all models, each compared with the first one: as few as are not too wide. A brief
 // view shows the metrics without a margin, and the others at the margin that stands for the curve.
-func comparedMetrics(t *eval.Comparison, how detail) (tables []pageBlock) {
+func comparedMetrics(t *eval.Comparison, full bool) (tables []pageBlock) {
 	const perTable = 2
 	r := t.Results[0]
 	at := r.Margins[r.Headline()].Margin
 	rows := t.Rows
-	if how == brief {
+	if !full {
 		rows = slices.DeleteFunc(slices.Clone(rows), func(row eval.ComparisonRow) bool {
 			known := slices.ContainsFunc(row.Cells, func(c eval.Cell) bool { return c.Value.Value.Defined() })
 			return !known || row.Margin != nil && *row.Margin != at
@@ -150,13 +114,12 @@ func comparedMetrics(t *eval.Comparison, how detail) (tables []pageBlock) {
 		}
 		for i := range rows {
 			row := &rows[i]
-			m, _ := eval.MetricBy(row.Metric)
-			cells := []string{rowName(row), atMost(t, row, 0) + amount(m.Unit, row.Cells[0].Value.Value)}
+			cells := []string{rowName(row), comparedValue(t, row, 0)}
 			for k := from; k < to; k++ {
 				if style := map[eval.Call]string{eval.BetterThan: "good", eval.WorseThan: "bad"}[row.Cells[k].Call]; style != "" {
 					b.style(i, len(cells)+1, style)
 				}
-				cells = append(cells, comparedCells(t, row, k, m.Unit)...)
+				cells = append(cells, comparedValue(t, row, k), comparedDelta(t, row, k), comparedTest(&row.Cells[k]))
 			}
 			b.row(cells...)
 		}
@@ -166,39 +129,47 @@ func comparedMetrics(t *eval.Comparison, how detail) (tables []pageBlock) {
 	for _, r := range t.Results {
 		headlines = append(headlines, r.Margins[r.Headline()])
 	}
-	tables[0].Figures = bars("Promises that break, by model", at, r, t.Names, headlines)
+	tables[0].Figures = brokenChart("Promises that break, by model", r, t.Names, headlines)
 	tables[len(tables)-1].After = comparisonLegend(t, len(rows) < len(t.Rows))
 	return tables
 }
 
-// atMost is what stands in front of a tau01 that no smaller margin was measured for.
-func atMost(t *eval.Comparison, row *eval.ComparisonRow, model int) string {
+// openTau says that a model's tau01 is a bound: no smaller margin was measured.
+func openTau(t *eval.Comparison, row *eval.ComparisonRow, model int) bool {
 	r := t.Results[model]
-	if row.Metric == "tau01" && r.Tau01.AtMost || row.Metric == "rtau01" && r.RTau01.AtMost {
-		return "<= "
-	}
-	return ""
+	return row.Metric == "tau01" && r.Tau01.AtMost || row.Metric == "rtau01" && r.RTau01.AtMost
 }
 
-// comparedCells are a model's value, the difference, or ~ where nothing can be said of it, and what was tested.
-func comparedCells(t *eval.Comparison, row *eval.ComparisonRow, k int, unit string) []string {
+func comparedValue(t *eval.Comparison, row *eval.ComparisonRow, k int) string {
+	m, _ := eval.MetricBy(row.Metric)
+	s := amount(m.Unit, row.Cells[k].Value.Value)
+	if openTau(t, row, k) {
+		return "<= " + s
+	}
+	return s
+}
+
+// comparedDelta is the difference from the first model, or ~ where nothing can be said of it.
+func comparedDelta(t *eval.Comparison, row *eval.ComparisonRow, k int) string {
 	c := &row.Cells[k]
-	delta, test := difference(unit, c.Delta.Value), ""
-	first, this := atMost(t, row, 0), atMost(t, row, k)
-	switch {
+	m, _ := eval.MetricBy(row.Metric)
+	delta := difference(m.Unit, c.Delta.Value)
+	switch first, this := openTau(t, row, 0), openTau(t, row, k); {
 	case c.Call == eval.Alike:
-		delta = string(eval.Alike)
-	case first == this:
-	case this != "":
-		delta = "<= " + delta
-	default:
-		delta = ">= " + delta
+		return string(eval.Alike)
+	case this && !first:
+		return "<= " + delta
+	case first && !this:
+		return ">= " + delta
 	}
-	if c.P.Defined() {
-		test = fmt.Sprintf("(p=%s n=%d)", probability(c.P), c.Delta.N)
-		test = strings.Replace(test, "p=<", "p<", 1)
+	return delta
+}
+
+func comparedTest(c *eval.Cell) string {
+	if !c.P.Defined() {
+		return ""
 	}
-	return []string{this + amount(unit, c.Value.Value), delta, test}
+	return strings.Replace(fmt.Sprintf("(p=%s n=%d)", probability(c.P), c.Delta.N), "p=<", "p<", 1)
 }
 
 func comparisonLegend(t *eval.Comparison, shortened bool) []string {

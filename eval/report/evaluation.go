@@ -9,26 +9,34 @@ import (
 	"cfq/eval"
 )
 
+// evaluationView is a Document on its way to a page, which may be a brief one.
+type evaluationView struct {
+	*Document
+	full bool
+	at   *eval.AtMargin // at the headline margin
+}
+
 // evaluationPage lays out d: what decides first, where it came from last.
-func evaluationPage(d *Document, how detail) *reportPage {
+func evaluationPage(d *Document, full bool) *reportPage {
 	r := d.Result
-	p := &reportPage{Title: d.Title, Tiles: tiles(d)}
-	head := headline(d)
+	v := &evaluationView{d, full, &r.Margins[r.Headline()]}
+	p := &reportPage{Title: d.Title, Tiles: v.tiles()}
+	head := v.headline()
 	if d.Gate != nil {
 		p.Verdict = d.Gate.Verdict
-		p.add(verdict(d), findings(d.Gate, how))
+		p.add(verdict(d), findings(d.Gate, full))
 		head.Title = "The promises"
 	}
-	p.add(head, warnings(slices.Concat(d.Warnings, r.Warnings)), environment(d.Environment), alternatives(r))
+	p.add(head, bullets("Warnings", slices.Concat(d.Warnings, r.Warnings)), environment(d.Environment), v.alternatives())
 	p.answer = len(p.Blocks)
 	if r.Population.Evaluated > 0 {
-		p.add(promises(r), costs(r, how), shape(r, how), marginErrors(r, how),
-			spreads(r, how))
+		p.add(v.promises(), v.costs(), v.shape(), v.marginErrors(), v.spreads())
 	}
-	p.add(groups(r, how)...)
-	p.add(scenarios(r), certificates(r), perturbations(r, how), brokenPromises(d, how),
-		decisions(r), scores(r), footprint(r), timing(r), layers(d, how),
-		people(r), excluded(d), evaluationFiles(d), runBlock(&d.Run), recipe(d.Recipe))
+	p.add(v.groups()...)
+	p.add(v.scenarios(), v.certificates(), v.perturbations(), v.brokenPromises(), decisions(r), scores(r), footprint(r),
+		timing(r), layers(d.Layers, full), people(r), excluded(d),
+		files(&d.Inputs, Entry{"original", d.Full, nil}, Entry{"quantized", d.Quantized, nil}), runBlock(&d.Run),
+		recipes("How the quantized model was made", true, Entry{Recipe: d.Recipe}))
 	return p
 }
 
@@ -41,13 +49,11 @@ type headlineWords struct {
 	Gaps                       []string
 }
 
-func headline(d *Document) pageBlock {
-	r := d.Result
+func (v *evaluationView) headline() pageBlock {
+	r, a := v.Result, v.at
 	if r.Population.Evaluated == 0 {
 		return pageBlock{Lines: []string{"No people were evaluated."}}
 	}
-	at := &r.Margins[r.Headline()]
-	a := at
 	if r.Issued != nil { // they are what they are; only recourse that is computed needs a margin to be worth something
 		a = &r.Margins[0]
 	}
@@ -57,16 +63,16 @@ func headline(d *Document) pageBlock {
 			confidence(r.Settings.Confidence), interval(x, 1))
 	}
 	w := headlineWords{
-		Result: r, VD: a.Rate("vd"), RVD: at.Rate("rvd"), T: margin(a.Margin), File: d.Promises.Name,
-		Broken: rate("vd", a), Mirrored: rate("rvd", at),
+		Result: r, VD: a.Rate("vd"), RVD: v.at.Rate("rvd"), T: margin(a.Margin), File: v.Promises.Name,
+		Broken: rate("vd", a), Mirrored: rate("rvd", v.at),
 	}
-	if zero := marginAt(r, 0); zero >= 0 && at.Margin > 0 && r.Issued == nil {
+	if zero := marginAt(r, 0); zero >= 0 && v.at.Margin > 0 && r.Issued == nil {
 		w.VD0 = r.Margins[zero].Rate("vd")
 	}
-	for k := range r.Groups {
-		for _, g := range significant(&r.Groups[k], r) {
+	for i := range r.Groups {
+		for _, g := range v.significant(&r.Groups[i]) {
 			if g.Metric == "vd" || g.Metric == "rvd" {
-				w.Gaps = append(w.Gaps, differs(r.Groups[k].By, g, r))
+				w.Gaps = append(w.Gaps, differs(r.Groups[i].By, g))
 			}
 		}
 	}
@@ -82,13 +88,11 @@ func headline(d *Document) pageBlock {
 	return b
 }
 
-func tiles(d *Document) (out []tile) {
-	r := d.Result
-	i := r.Headline()
-	if i < 0 || r.Population.Evaluated == 0 {
+func (v *evaluationView) tiles() (out []tile) {
+	r, a := v.Result, v.at
+	if r.Population.Evaluated == 0 {
 		return nil
 	}
-	a := &r.Margins[i]
 	add := func(label, value, note string) {
 		if value != missing {
 			out = append(out, tile{label, value, note})
@@ -117,34 +121,39 @@ func tiles(d *Document) (out []tile) {
 	}
 	add("change of the cost of recourse", asChange(a.Of("crg.median")), noise)
 	add("accuracy", percent(r.Rate("accuracy_quant").Value, 1), "original "+percent(r.Rate("accuracy_full").Value, 1))
-	if n := d.Quantized.Bytes; n > 0 && d.Full.Bytes > 0 {
-		add("size of the file", percent(eval.Float(float64(n)/float64(d.Full.Bytes)), 0),
-			thousands(n)+" of "+byteCount(d.Full.Bytes))
+	if n, all := v.Quantized.Bytes, v.Full.Bytes; n > 0 && all > 0 {
+		add("size of the file", percent(eval.Float(n)/eval.Float(all), 0), thousands(n)+" of "+byteCount(all))
 	}
 	return out
 }
 
-func promises(r *eval.Result) pageBlock {
-	columns := slices.Concat(brokenColumns("vd", ""), brokenColumns("rvd", ""),
-		[]metricColumn{{"", "frr", asPercent}, {"helped", "frr", asFraction}})
-	b := byMargin("Promises by required margin t", r, "", columns)
-	b.Figures = curve(r)
-	intervals := "interval: " + confidence(r.Settings.Confidence) + " confidence interval (Wilson)"
+func (v *evaluationView) promises() pageBlock {
+	r, ids := v.Result, []string{"vd", "rvd", "frr"}
 	if r.Settings.OneSided {
-		b.After = append(legend("vd", "frr"), intervals, tau("tau01", r.Tau01), "RVD: not computed")
+		ids = []string{"vd", "frr"}
+	}
+	b := v.byMargin("Promises by required margin t", "", slices.Concat(brokenColumns("vd", ""), brokenColumns("rvd", ""),
+		[]metricColumn{{"", "frr", asPercent}, {"helped", "frr", asFraction}})...)
+	const minCurve = 3 // margins
+	if len(r.Margins) >= minCurve {
+		b.Figures = brokenChart("Promises that break, by required margin", r, nil, r.Margins)
+	}
+	b.After = append(legend(ids...), "interval: "+confidence(r.Settings.Confidence)+" confidence interval (Wilson)",
+		tau("tau01", r.Tau01))
+	if r.Settings.OneSided {
+		b.note("RVD: not computed")
 		return b
 	}
 	first := r.Rate("pgd_first.vd")
-	b.After = append(legend("vd", "rvd", "frr"), intervals, tau("tau01", r.Tau01), tau("rtau01", r.RTau01),
-		fmt.Sprintf("%s: %s, %s (%s); it found a recourse for %s", symbol("pgd_first.vd"), percent(first.Value, 1),
-			counts(first), interval(first, 1), counts(r.Rate("pgd_first.frr"))))
+	b.note(tau("rtau01", r.RTau01), fmt.Sprintf("%s: %s, %s (%s); it found a recourse for %s", symbol("pgd_first.vd"),
+		percent(first.Value, 1), counts(first), interval(first, 1), counts(r.Rate("pgd_first.frr"))))
 	return b
 }
 
 // legend explains a symbol of a table's head: "VD(t): promises that break".
-func legend(keys ...string) (lines []string) {
-	for _, k := range keys {
-		m := eval.MustMetric(k)
+func legend(ids ...string) (lines []string) {
+	for _, id := range ids {
+		m := eval.MustMetric(id)
 		line := m.Symbol + ": " + m.Name
 		if m.Unit == "logits" {
 			line += " (" + m.Unit + ")"
@@ -154,8 +163,6 @@ func legend(keys ...string) (lines []string) {
 	return lines
 }
 
-func symbol(key string) string { return eval.MustMetric(key).Symbol }
-
 func tauValue(t eval.Tau, decimals int) string {
 	if t.AtMost {
 		return "<= " + fixed(t.Value, decimals)
@@ -163,8 +170,8 @@ func tauValue(t eval.Tau, decimals int) string {
 	return fixed(t.Value, decimals)
 }
 
-func tau(key string, t eval.Tau) string {
-	m := eval.MustMetric(key)
+func tau(id string, t eval.Tau) string {
+	m := eval.MustMetric(id)
 	s := fmt.Sprintf("%s %s: %s", m.Symbol, tauValue(t, 3), m.Name)
 	if t.Extrapolated {
 		s += " (extrapolated)"
@@ -172,26 +179,24 @@ func tau(key string, t eval.Tau) string {
 	return s
 }
 
-func costs(r *eval.Result, how detail) pageBlock {
-	changes, shares := how.estimate(change), how.estimate(percent)
-	lost := known(r, "lost_recourse")
-	if !known(r, "crg.n") && !lost {
+func (v *evaluationView) costs() pageBlock {
+	lost := v.known("lost_recourse")
+	if !v.known("crg.n") && !lost {
 		return pageBlock{}
 	}
-	b := byMargin("Cost of the recourse", r, "", []metricColumn{
-		{"", "crg.mean", asChange},
-		{"interval", "crg.mean", func(v eval.Value) string { return relative(v.Estimate) }},
-		{"sums", "crg.ratio_of_sums", changes},
-		{"median", "crg.median", changes},
-		{"p95", "crg.p95", changes},
-		{"", "crg.abs_mean", shares},
-		{"noise", "crg_noise.abs_mean", shares},
-		{"people", "crg.n", asCount},
-		{"cost 0", "crg.free", asCount},
-		{"lost", "lost_recourse", asFraction},
-	})
+	b := v.byMargin("Cost of the recourse", "", slices.Concat(
+		[]metricColumn{
+			{"", "crg.mean", asChange},
+			{"interval", "crg.mean", func(x eval.Value) string { return relative(x.Estimate) }},
+		},
+		v.estimates(change, metricColumn{"sums", "crg.ratio_of_sums", nil}, metricColumn{"median", "crg.median", nil},
+			metricColumn{"p95", "crg.p95", nil}),
+		v.estimates(percent, metricColumn{"", "crg.abs_mean", nil}, metricColumn{"noise", "crg_noise.abs_mean", nil}),
+		[]metricColumn{
+			{"people", "crg.n", asCount}, {"cost 0", "crg.free", asCount}, {"lost", "lost_recourse", asFraction},
+		})...)
 	b.After = legend("crg.mean", "crg.ratio_of_sums", "crg.median", "crg.p95", "crg.abs_mean")
-	if known(r, "crg_noise.abs_mean") {
+	if v.known("crg_noise.abs_mean") {
 		b.note(legend("crg_noise.abs_mean")...)
 	}
 	b.note("positive: recourse costs more under the quantized model; cost 0: people that it approves with the margin as " +
@@ -203,61 +208,57 @@ func costs(r *eval.Result, how detail) pageBlock {
 	return b
 }
 
-func shape(r *eval.Result, how detail) pageBlock {
-	if !known(r, "dir_sim") {
+func (v *evaluationView) shape() pageBlock {
+	if !v.known("dir_sim") {
 		return pageBlock{}
 	}
 	ids := []string{"dir_sim", "act_overlap"}
-	columns := append(how.estimates(fixed, ids...), metricColumn{"people", "dir_sim", asCount})
-	if known(r, "pixel_distance") {
+	columns := append(v.estimates(fixed, columnsOf(ids...)...), metricColumn{"people", "dir_sim", asCount})
+	if v.known("pixel_distance") {
 		ids = append(ids, "pixel_distance")
-		columns = append(columns, metricColumn{"pixels", "pixel_distance", how.estimate(fixed)})
+		columns = append(columns, v.estimates(fixed, columnsOf("pixel_distance")...)...)
 	}
-	b := byMargin("Shape of the recourse", r, "", columns)
+	b := v.byMargin("Shape of the recourse", "", columns...)
 	b.After, b.Fold = legend(ids...), true
 	return b
 }
 
-func marginErrors(r *eval.Result, how detail) pageBlock {
+func (v *evaluationView) marginErrors() pageBlock {
 	ids := []string{"margin_error.mean", "margin_error.rms", "margin_error.p99", "margin_error.max"}
-	columns := append(how.estimates(signed, ids[0]), how.estimates(fixed, ids[1:]...)...)
-	b := byMargin("Margin error e at the original's recourse points", r, "",
-		append(columns, metricColumn{"people", "margin_error.n", asCount}))
+	b := v.byMargin("Margin error e at the original's recourse points", "", slices.Concat(
+		v.estimates(signed, columnsOf(ids[0])...), v.estimates(fixed, columnsOf(ids[1:]...)...),
+		[]metricColumn{{"people", "margin_error.n", asCount}})...)
 	b.After, b.Fold = legend(ids...), true
 	return b
 }
 
-func spreads(r *eval.Result, how detail) pageBlock {
+func (v *evaluationView) spreads() pageBlock {
 	b := pageBlock{
-		Title: "Margins at the original's recourse points", Left: 2, Figures: distribution(r), Fold: true,
+		Title: "Margins at the original's recourse points", Left: 2, Figures: distribution(v.at), Fold: true,
 		Head: []string{"t", "model", "smallest", "p05", "median", "p95", "largest", "people"},
 	}
-	for _, i := range how.shownMargins(r) {
-		a := &r.Margins[i]
+	for _, a := range v.shownMargins() {
 		for _, m := range []struct{ name, id string }{{"original", "margins_full."}, {"quantized", "margins_quant."}} {
-			n := a.Of(m.id + "n").N
-			if n == 0 {
-				continue
-			}
 			cells := []string{margin(a.Margin), m.name}
 			for _, x := range []string{"min", "p05", "median", "p95", "max"} {
 				cells = append(cells, signed(a.Of(m.id+x).Value, 3))
 			}
-			b.row(append(cells, strconv.Itoa(n))...)
+			if n := a.Of(m.id + "n").N; n > 0 {
+				b.row(append(cells, strconv.Itoa(n))...)
+			}
 		}
 	}
 	return b
 }
 
-func certificates(r *eval.Result) pageBlock {
-	b := byMargin("Certificates", r, "certified.share", []metricColumn{
-		{"certified", "certified.share", asPercent},
-		{"promises", "certified.share", asFraction},
-		{"interval", "certified.share", asInterval},
-		{"models apart", "certified.apart", func(v eval.Value) string { return fixed(v.Value, 3) }},
-	})
+func (v *evaluationView) certificates() pageBlock {
+	b := v.byMargin("Certificates", "certified.share",
+		metricColumn{"certified", "certified.share", asPercent},
+		metricColumn{"promises", "certified.share", asFraction},
+		metricColumn{"interval", "certified.share", asInterval},
+		metricColumn{"models apart", "certified.apart", func(x eval.Value) string { return fixed(x.Value, 3) }})
 	where := "exactly at the recourse point"
-	for _, a := range r.Margins {
+	for _, a := range v.Result.Margins {
 		if radius := float64(a.Of("certified.radius").Value); a.Of("certified.share").N > 0 && radius != 0 {
 			where = fmt.Sprintf("within %s (in model inputs) of the recourse point", margin(radius))
 		}
@@ -269,24 +270,21 @@ func certificates(r *eval.Result) pageBlock {
 }
 
 // perturbations shows the paper's safe margins.
-func perturbations(r *eval.Result, how detail) pageBlock {
+func (v *evaluationView) perturbations() pageBlock {
 	b := pageBlock{Title: "Logit perturbation and safe margins", Fold: true, Left: 1, Head: []string{
 		"eps", "t", "mean", "p95", "max", "safe", "points", "broken inside", "outside",
 	}}
 	names := map[eval.Perturbation]string{
 		eval.AtPoint: "at the point", eval.InBall: "in a ball, sampled", eval.FirstOrder: "first order",
 	}
-	for _, i := range how.shownMargins(r) {
-		a := &r.Margins[i]
+	for _, a := range v.shownMargins() {
 		for _, k := range eval.Perturbations() {
-			of := "perturbation." + string(k) + "."
-			if a.Of(of+"n").N == 0 {
-				continue
+			of := func(id string) eval.Value { return a.Of("perturbation." + string(k) + "." + id) }
+			if of("n").N > 0 {
+				b.row(names[k], margin(a.Margin), fixed(of("mean").Value, 3), fixed(of("p95").Value, 3),
+					fixed(of("max").Value, 3), asPercent(of("safe")), asFraction(of("safe")), asFraction(of("broken_inside")),
+					asFraction(of("broken_outside")))
 			}
-			number := func(id string) string { return fixed(a.Estimate(of+id).Value, 3) }
-			safe := a.Rate(of + "safe")
-			b.row(names[k], margin(a.Margin), number("mean"), number("p95"), number("max"), percent(safe.Value, 1),
-				fraction(safe), fraction(a.Rate(of+"broken_inside")), fraction(a.Rate(of+"broken_outside")))
 		}
 	}
 	b.note("eps: the largest difference of the two models' logits at or around the original's recourse points",
@@ -297,37 +295,38 @@ func perturbations(r *eval.Result, how detail) pageBlock {
 
 const brokenTitle = "Broken promises, and what would have held"
 
-func brokenPromises(d *Document, how detail) pageBlock {
+func (v *evaluationView) brokenPromises() pageBlock {
 	const maxBrief, maxFull = 5, 200
-	n, all := len(d.Broken), max(d.AllBroken, len(d.Broken))
-	shown := min(maxFull, how.limit(n, maxBrief))
-	b := pageBlock{Title: brokenTitle, Fold: true, Bullet: how == brief}
+	n, all := len(v.Broken), max(v.AllBroken, len(v.Broken))
+	shown := v.Broken[:min(n, mostOf(maxFull, maxBrief, v.full))]
+	b := pageBlock{Title: brokenTitle, Fold: true, Bullet: !v.full}
 	switch {
 	case n < all:
-		b.note(fmt.Sprintf("%d of %d people; the JSON report has %d, and records (cfq eval --records) all.", shown, all, n))
-	case shown < n:
-		b.note(fmt.Sprintf("%d of %d people; the JSON report has all.", shown, n))
+		b.note(fmt.Sprintf("%d of %d people; the JSON report has %d, and records (cfq eval --records) all.", len(shown), all,
+			n))
+	case len(shown) < n:
+		b.note(fmt.Sprintf("%d of %d people; the JSON report has all.", len(shown), n))
 	}
-	if how == brief {
-		for i := range d.Broken[:shown] {
-			b.Lines = append(b.Lines, words("broken", &d.Broken[i])...)
+	if !v.full {
+		for i := range shown {
+			b.Lines = append(b.Lines, words("broken", &shown[i])...)
 		}
 		return b
 	}
 	b.Left, b.Head = 4, []string{
 		"line", "what was promised", "what would have held", "with", "margin", "quantized", "cost", "then",
 	}
-	for _, x := range d.Broken[:shown] {
+	for _, x := range shown {
 		line := x.ID
 		if line == "" && x.Line > 0 {
 			line = strconv.Itoa(x.Line)
 		}
 		with, repair, _ := strings.Cut(x.Repair, ": ")
-		b.row(orMissing(line), sentence(x.Action), orMissing(repair), orMissing(with), signed(x.Own, 3), signed(x.Other, 3),
+		b.row(orMissing(line), x.Promised(), orMissing(repair), orMissing(with), signed(x.Own, 3), signed(x.Other, 3),
 			fixed(x.Cost, 2), fixed(x.RepairCost, 2))
 	}
-	if shown > 0 {
-		b.note("Promises with a required margin of " + margin(d.Broken[0].Margin) + ". with: the required margin or the " +
+	if len(shown) > 0 {
+		b.note("Promises with a required margin of " + margin(shown[0].Margin) + ". with: the required margin or the " +
 			"model that leads there; margin, quantized: of the two models at the recourse point (logits); then: the cost of " +
 			"what would have held")
 	}
@@ -335,7 +334,7 @@ func brokenPromises(d *Document, how detail) pageBlock {
 }
 
 // Promised is the action in words.
-func (x *Broken) Promised() string { return sentence(x.Action) }
+func (x *Broken) Promised() string { return orMissing(strings.Join(x.Action, ", ")) }
 
 // Who names the person: by an ID of the data, or by the line or row.
 func (x *Broken) Who() string {
@@ -351,17 +350,16 @@ func (x *Broken) Who() string {
 func decisions(r *eval.Result) pageBlock {
 	b := pageBlock{Title: "Decisions", Left: 1}
 	for _, m := range eval.Metrics() {
-		v := m.In(r, 0)
+		x := m.In(r, 0)
 		switch {
-		case !strings.HasPrefix(m.Key(), "decisions.") || v.N == 0 || !v.Value.Defined():
-		case v.Kind == eval.KindShare:
-			x := v.Rate()
-			b.row(m.Name, percent(x.Value, 2), counts(x), interval(x, 2))
+		case !strings.HasPrefix(m.Key(), "decisions.") || x.N == 0 || !x.Value.Defined():
+		case x.Kind == eval.KindShare:
+			b.row(m.Name, percent(x.Value, 2), counts(x.Rate()), interval(x.Rate(), 2))
 		case m.Better == eval.Higher: // no difference
-			b.row(m.Name, percent(v.Value, 2), missing, interval(eval.Rate{Lo: v.Lo, Hi: v.Hi, Den: v.N}, 2))
+			b.row(m.Name, percent(x.Value, 2), missing, interval(x.Rate(), 2))
 		default:
 			points := func(x eval.Float) string { return signed(100*x, 1) }
-			b.row(m.Name, difference("share", v.Value), missing, between(v.Estimate, points)+" pp")
+			b.row(m.Name, difference("share", x.Value), missing, between(x.Estimate, points)+" pp")
 		}
 	}
 	return b

@@ -1,67 +1,55 @@
 package report
 
 import (
-	"math"
-	"slices"
-
 	"cfq/eval"
 	"cfq/internal/chart"
 )
 
-// maxBars is how many categories a figure shows.
-const maxBars = 60
-
-// brokenChart shows the promises that break in several places, VD and RVD, as far as they are known.
-func brokenChart(caption string, r *eval.Result, c chart.Chart, names [2]string, at []eval.AtMargin) []captionedChart {
+// brokenChart shows the promises that break: over the required margins, or at one margin in each of some results that
+// have names.
+func brokenChart(caption string, r *eval.Result, names []string, at []eval.AtMargin) []captionedChart {
+	const maxBars = 60 // the table has all
+	c := chart.Chart{X: "required margin t, logits", Y: "promises that break, %"}
+	labels := []string{"VD(t)", "RVD(t), mirrored"}
+	if names != nil {
+		n := min(maxBars, len(names))
+		caption += " (t = " + margin(at[0].Margin) + ")"
+		c, at = chart.Chart{X: "promises that break, %", Categories: names[:n]}, at[:n]
+		labels = []string{"VD", "RVD"}
+	}
 	for k, id := range []string{"vd", "rvd"} {
-		s := chart.Series{Name: names[k]}
+		s := chart.Series{Name: labels[k]}
+		known := false
 		for _, a := range at {
 			x := a.Rate(id)
 			s.X, s.Y = append(s.X, a.Margin), append(s.Y, 100*float64(x.Value))
 			s.Low, s.High = append(s.Low, 100*float64(x.Lo)), append(s.High, 100*float64(x.Hi))
+			known = known || x.Value.Defined()
 		}
-		if anyDefined(s.Y) {
+		if known {
 			c.Series = append(c.Series, s)
 		}
 	}
-	if len(c.Series) == 0 {
+	if c.Series == nil {
 		return nil
 	}
 	return []captionedChart{{caption + ". Error bars: " + confidence(r.Settings.Confidence) + " intervals.", c}}
 }
 
-func curve(r *eval.Result) []captionedChart {
-	const minCurve = 3 // margins
-	if len(r.Margins) < minCurve {
-		return nil
-	}
-	return brokenChart("Promises that break, by required margin", r,
-		chart.Chart{X: "required margin t, logits", Y: "promises that break, %"},
-		[2]string{"VD(t)", "RVD(t), mirrored"}, r.Margins)
-}
-
-// bars shows the first of several results at a margin: the table has all.
-func bars(caption string, t float64, r *eval.Result, names []string, at []eval.AtMargin) []captionedChart {
-	n := min(maxBars, len(names))
-	return brokenChart(caption+" (t = "+margin(t)+")", r,
-		chart.Chart{X: "promises that break, %", Categories: names[:n]}, [2]string{"VD", "RVD"}, at[:n])
-}
-
 // distribution shows the margins of both models at the original's recourse points.
-func distribution(r *eval.Result) []captionedChart {
-	a := &r.Margins[r.Headline()]
+func distribution(a *eval.AtMargin) []captionedChart {
 	n := a.Of("margins_full.n").N
 	if n == 0 {
 		return nil
 	}
 	// Where margins reach far up, the boundary would be a hair at the left; what lies beyond almost everyone is cut off.
-	most := max(float64(a.Estimate("margins_full.p95").Value), float64(a.Estimate("margins_quant.p95").Value))
+	most := max(a.Of("margins_full.p95").Value, a.Of("margins_quant.p95").Value)
 	c := chart.Chart{X: "margin at the recourse point, logits", Y: "people, %"}
 	for k, name := range []string{"original", "quantized"} {
 		s := chart.Series{Name: name, NoMarkers: true}
 		low := 0.0
 		for _, step := range a.Steps[k] {
-			if step.Margin > most {
+			if step.Margin > float64(most) {
 				break
 			}
 			y := 100 * float64(step.UpTo) / float64(n)
@@ -74,8 +62,4 @@ func distribution(r *eval.Result) []captionedChart {
 		"Distribution of the margins at the original's recourse points (t = " + margin(a.Margin) + "). " +
 			"Left of 0 the model refuses: there the quantized model's curve is VD.", c,
 	}}
-}
-
-func anyDefined(xs []float64) bool {
-	return slices.ContainsFunc(xs, func(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) })
 }

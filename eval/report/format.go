@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,8 +14,6 @@ import (
 const missing = "-"
 
 func orMissing(s string) string { return cmp.Or(s, missing) }
-
-func sentence(parts []string) string { return orMissing(strings.Join(parts, ", ")) }
 
 func percent(x eval.Float, decimals int) string { return message.Percent(float64(x), decimals) }
 
@@ -81,22 +80,19 @@ func amount(unit string, x eval.Float) string {
 
 // difference is that of two amounts: of shares and ratios in percentage points.
 func difference(unit string, x eval.Float) string {
-	switch unit {
-	case "share", "ratio":
-		if x.Defined() {
-			return signed(100*x, 1) + " pp"
-		}
-	case "seconds", "bytes", "bit operations", "rows/s":
-		switch {
-		case x < 0:
-			return "-" + amount(unit, -x)
-		case x > 0:
-			return "+" + amount(unit, x)
-		case x == 0:
-			return "0"
-		}
+	switch {
+	case !x.Defined():
+		return missing
+	case unit == "share", unit == "ratio":
+		return signed(100*x, 1) + " pp"
+	case !slices.Contains([]string{"seconds", "bytes", "bit operations", "rows/s"}, unit):
+		return signed(x, 3)
+	case x < 0:
+		return "-" + amount(unit, -x)
+	case x > 0:
+		return "+" + amount(unit, x)
 	}
-	return signed(x, 3)
+	return "0"
 }
 
 // fixed shows a number with a number of decimals, without the sign of what is rounded to 0; signed shows all others.
@@ -129,9 +125,11 @@ func change(x eval.Float, decimals int) string {
 
 func margin(t float64) string { return strconv.FormatFloat(t, 'g', -1, 64) }
 
+func symbol(id string) string { return eval.MustMetric(id).Symbol }
+
 // symbolAt returns a metric's symbol with t in it: "VD(0.1)".
-func symbolAt(key string, t float64) string {
-	s := symbol(key)
+func symbolAt(id string, t float64) string {
+	s := symbol(id)
 	if stem, ok := strings.CutSuffix(s, "(t)"); ok && stem != "" {
 		return stem + "(" + margin(t) + ")"
 	}
@@ -146,13 +144,8 @@ func byteCount(n int64) string {
 }
 
 func thousands(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	first := 0
-	if n < 0 {
-		first = 1
+	if n/1000 == 0 {
+		return strconv.FormatInt(n, 10)
 	}
-	for i := len(s) - 3; i > first; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
+	return fmt.Sprintf("%s,%03d", thousands(n/1000), max(n%1000, -(n%1000)))
 }

@@ -8,18 +8,13 @@ import (
 	"strings"
 
 	"cfq/eval"
-	"cfq/internal/message"
 )
 
-// groups has a section for each grouping, and one for its differences.
-func groups(r *eval.Result, how detail) (sections []pageBlock) {
-	i := r.Headline()
-	if i < 0 {
-		return nil
-	}
-	for k := range r.Groups {
-		by := &r.Groups[k]
-		p := newParts("By "+by.By, by.By, r.Margins[i].Margin)
+// groups has a section for each grouping.
+func (v *evaluationView) groups() (sections []pageBlock) {
+	for i := range v.Result.Groups {
+		by := &v.Result.Groups[i]
+		p := v.newParts("By "+by.By, by.By, v.at.Margin)
 		for _, g := range by.Groups {
 			name := g.Name
 			if g.Small {
@@ -28,72 +23,31 @@ func groups(r *eval.Result, how detail) (sections []pageBlock) {
 			}
 			p.add(name, g.Result)
 		}
-		p.add("everyone", r)
-		for _, g := range significant(by, r) {
-			p.Lines = append(p.Lines, differs(by.By, g, r))
+		p.add("everyone", v.Result)
+		for _, g := range v.significant(by) {
+			p.Lines = append(p.Lines, differs(by.By, g))
 			p.mark(g)
 		}
-		p.Figures = bars("Promises that break, by "+by.By, p.margin, r, p.names, p.at)
-		sections = append(sections, p.pageBlock, differences(by, r, how))
+		p.Figures = p.bars("Promises that break, by " + by.By)
+		sections = append(sections, p.pageBlock)
 	}
 	return sections
 }
 
-func significant(by *eval.Grouping, r *eval.Result) (list []*eval.GroupGap) {
-	t := r.Margins[r.Headline()].Margin
+func (v *evaluationView) significant(by *eval.Grouping) (list []*eval.GroupGap) {
 	for i := range by.Gaps {
 		g := &by.Gaps[i]
-		if (g.Margin == nil || *g.Margin == t) && g.P.Defined() && float64(g.P) <= 1-r.Settings.Confidence {
+		if (g.Margin == nil || *g.Margin == v.at.Margin) && g.P.Defined() && float64(g.P) <= 1-v.Result.Settings.Confidence {
 			list = append(list, g)
 		}
 	}
 	return list
 }
 
-func differs(by string, g *eval.GroupGap, r *eval.Result) string {
+func differs(by string, g *eval.GroupGap) string {
 	name, size := gapText(g)
 	return fmt.Sprintf("%s differs significantly by %s: worst for %s, by %s from %s (p=%s).", name, by, g.Worst, size,
 		g.Best, probability(g.P))
-}
-
-// differences is the table of the largest differences of two groups. A brief view has those of promises and those that
-// are significant.
-func differences(by *eval.Grouping, r *eval.Result, how detail) pageBlock {
-	b := pageBlock{Title: "Differences by " + by.By, Fold: how == full, Left: 3, Head: []string{
-		"", "worst", "best", "difference", "p", "",
-	}}
-	real := significant(by, r)
-	alike, tested := 0, false
-	for i := range by.Gaps {
-		g := &by.Gaps[i]
-		certain := slices.Contains(real, g)
-		switch {
-		case g.Margin != nil && *g.Margin != r.Margins[r.Headline()].Margin || g.Worst == "":
-			continue
-		case how == brief && g.P.Defined() && !certain && g.Metric != "vd" && g.Metric != "rvd":
-			alike++
-			continue
-		}
-		name, size := gapText(g)
-		p, mark := missing, missing
-		if g.P.Defined() {
-			p, tested = probability(g.P), true
-		}
-		if certain {
-			mark = "significant"
-			b.style(len(b.Rows), 3, "bad")
-		}
-		b.row(name, g.Worst, g.Best, size, p, mark)
-	}
-	if alike > 0 {
-		b.note(fmt.Sprintf("In %d other %s the groups do not differ significantly.", alike,
-			message.Plural(alike, "metric", "metrics")))
-	}
-	if tested {
-		b.note("p: p-value of the difference between the worst group and the others, adjusted (Holm) for the number of " +
-			"groups")
-	}
-	return b
 }
 
 // gapText is what a gap is in, and its size.
@@ -118,15 +72,15 @@ func probability(p eval.Float) string {
 }
 
 // alternatives shows the headline by other rules of who counts as a person.
-func alternatives(r *eval.Result) pageBlock {
-	i := r.Headline()
-	if i < 0 || len(r.SensitivityToCopies) == 0 {
+func (v *evaluationView) alternatives() pageBlock {
+	r, t := v.Result, v.at.Margin
+	if len(r.SensitivityToCopies) == 0 {
 		return pageBlock{}
 	}
 	if r.Issued != nil {
-		i = 0
+		t = r.Margins[0].Margin
 	}
-	p := newParts("Who counts as a person", "who counts", r.Margins[i].Margin)
+	p := v.newParts("Who counts as a person", "who counts", t)
 	p.add("every row", r)
 	for _, o := range r.SensitivityToCopies {
 		p.add(o.Name, o.Result)
@@ -140,16 +94,52 @@ func alternatives(r *eval.Result) pageBlock {
 	return p.pageBlock
 }
 
-func scenarios(r *eval.Result) pageBlock {
-	i := r.Headline()
-	if i < 0 || len(r.Scenarios) == 0 {
+func (v *evaluationView) scenarios() pageBlock {
+	if len(v.Result.Scenarios) == 0 {
 		return pageBlock{}
 	}
-	p := newParts("Other conditions", "scenario", r.Margins[i].Margin)
-	p.add("as it is", r)
-	for _, s := range r.Scenarios {
+	p := v.newParts("Other conditions", "scenario", v.at.Margin)
+	p.add("as it is", v.Result)
+	for _, s := range v.Result.Scenarios {
 		p.add(s.Name, s.Result)
 	}
-	p.Figures = bars("Promises that break under other conditions", p.margin, r, p.names, p.at)
+	p.Figures = p.bars("Promises that break under other conditions")
 	return p.pageBlock
+}
+
+// partTable is a table of parts of the people, or of other conditions, at one required margin.
+type partTable struct {
+	*resultTable
+
+	r      *eval.Result // of all
+	margin float64
+}
+
+func (v *evaluationView) newParts(title, what string, t float64) *partTable {
+	columns := slices.Concat([]metricColumn{{"helped", "frr", asFraction}}, brokenColumns("vd", symbolAt("vd", t)),
+		[]metricColumn{
+			{symbolAt("rvd", t), "rvd", asPercent}, {"", "crg.median", asChange}, {"accuracy", "accuracy_quant", asPercent},
+		})
+	p := &partTable{newResultTable(title, what, columns...), v.Result, t}
+	p.Left = 1
+	return p
+}
+
+func (p *partTable) add(name string, r *eval.Result) {
+	if at := marginAt(r, p.margin); at >= 0 {
+		p.resultTable.add(name, r, at)
+	}
+}
+
+func (p *partTable) bars(caption string) []captionedChart {
+	return brokenChart(caption, p.r, p.names, p.at)
+}
+
+// mark marks the group that is worst in a metric, where the table has that metric.
+func (p *partTable) mark(g *eval.GroupGap) {
+	column := slices.IndexFunc(p.columns, func(c metricColumn) bool { return c.metric == g.Metric })
+	if row := slices.Index(p.names, g.Worst); column >= 0 && row >= 0 {
+		p.Rows[row][1+column] += " (worst)"
+		p.style(row, 1+column, "bad")
+	}
 }

@@ -19,13 +19,10 @@ var pageHTML string
 //go:embed page.css
 var pageCSS string
 
-// pageTemplate is parsed once: that takes longer than to fill it in.
-var pageTemplate = template.Must(template.New("page").Parse(pageHTML)) //nolint:gochecknoglobals // constant
-
 // html is one page that asks the network for nothing and needs no script.
 func (p *reportPage) html(w io.Writer) error {
 	var out strings.Builder
-	if err := pageTemplate.Execute(&out, p); err != nil {
+	if err := template.Must(template.New("page").Parse(pageHTML)).Execute(&out, p); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
 	_, err := io.WriteString(w, legible(out.String()))
@@ -39,6 +36,10 @@ func (p *reportPage) Style() template.CSS {
 
 // Class colours the verdict.
 func (p *reportPage) Class() string { return styleOf(p.Verdict) }
+
+func styleOf(v gate.Verdict) string {
+	return map[gate.Verdict]string{gate.Pass: "good", gate.Fail: "bad", gate.Inconclusive: "unsure"}[v]
+}
 
 // Lead is the first block if it belongs to the title; else nil.
 func (p *reportPage) Lead() *pageBlock {
@@ -57,23 +58,19 @@ type htmlSection struct {
 // Sections are the blocks after Lead.
 func (p *reportPage) Sections() (all []htmlSection) {
 	ids := map[string]int{}
+	other := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
 	for i := range p.Blocks {
 		b := &p.Blocks[i]
 		if b == p.Lead() {
 			continue
 		}
-		id := slug(b.Title)
+		id := "s-" + strings.Join(strings.FieldsFunc(strings.ToLower(b.Title), other), "-")
 		if ids[id]++; ids[id] > 1 {
 			id += "-" + strconv.Itoa(ids[id])
 		}
 		all = append(all, htmlSection{b, id})
 	}
 	return all
-}
-
-func slug(title string) string {
-	other := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
-	return "s-" + strings.Join(strings.FieldsFunc(strings.ToLower(title), other), "-")
 }
 
 // Closed says that the block is folded, which hides no figure.
@@ -98,58 +95,57 @@ const (
 	wideTable    = 9
 )
 
-type (
-	htmlTable struct {
-		Class string
-		Head  []htmlCell
-		Rows  [][]htmlCell
-	}
-	htmlCell struct {
-		Text, Note, Class, Label string // Label is what the head says of the column
-	}
-)
-
-// Table is nil without rows.
-func (b *pageBlock) Table() *htmlTable {
-	if len(b.Rows) == 0 {
-		return nil
-	}
-	class := func(j int) string {
-		const longText = 20 // letters, which are given room
-		switch {
-		case j >= b.Left:
-			return ""
-		case slices.ContainsFunc(b.Rows, func(r []string) bool { return j < len(r) && len(r[j]) >= longText }):
-			return "left long"
-		}
-		return "left"
-	}
-	t := &htmlTable{}
-	switch n := len(b.Rows[0]); {
-	case n >= wideTable:
-		t.Class = "wide"
-	case n >= stackedTable:
-		t.Class = "stack"
-	}
-	for j, text := range b.Head {
-		t.Head = append(t.Head, htmlCell{Text: text, Class: class(j)})
-	}
-	for i, r := range b.Rows {
-		row := make([]htmlCell, len(r))
-		for j, text := range r {
-			row[j] = htmlCell{Text: text, Class: strings.TrimSpace(class(j) + " " + b.styles[cellAt{i, j}])}
-			if j < len(b.Head) {
-				row[j].Label = b.Head[j]
-			}
-			if value, note, ok := strings.Cut(text, " ("); ok && j >= b.Left && strings.HasSuffix(note, ")") {
-				row[j].Text, row[j].Note = value, strings.TrimSuffix(note, ")")
-			}
-		}
-		t.Rows = append(t.Rows, row)
-	}
-	return t
+type htmlCell struct {
+	Text, Note, Class, Label string // Label is what the head says of the column
 }
 
-func styleOf(v gate.Verdict) string {
-	return map[gate.Verdict]string{gate.Pass: "good", gate.Fail: "bad", gate.Inconclusive: "unsure"}[v]
+// TableClass says how rows are stacked where there is little room.
+func (b *pageBlock) TableClass() string {
+	switch n := len(b.Rows[0]); {
+	case n >= wideTable:
+		return "wide"
+	case n >= stackedTable:
+		return "stack"
+	}
+	return ""
+}
+
+// HeadCells are those above the table.
+func (b *pageBlock) HeadCells() (row []htmlCell) {
+	for j, class := range b.columnClasses() {
+		if b.Head != nil {
+			row = append(row, htmlCell{Text: b.Head[j], Class: class})
+		}
+	}
+	return row
+}
+
+// Cells are those of the table.
+func (b *pageBlock) Cells() [][]htmlCell {
+	rows, classes := make([][]htmlCell, len(b.Rows)), b.columnClasses()
+	for i, r := range b.Rows {
+		for j, text := range r {
+			c := htmlCell{Text: text, Class: strings.TrimSpace(classes[j] + " " + b.styles[[2]int{i, j}])}
+			if b.Head != nil {
+				c.Label = b.Head[j]
+			}
+			if value, note, ok := strings.Cut(text, " ("); ok && j >= b.Left && strings.HasSuffix(note, ")") {
+				c.Text, c.Note = value, strings.TrimSuffix(note, ")")
+			}
+			rows[i] = append(rows[i], c)
+		}
+	}
+	return rows
+}
+
+func (b *pageBlock) columnClasses() []string {
+	const longText = 20 // letters, which are given room
+	classes := make([]string, len(b.Rows[0]))
+	for j := range classes[:min(b.Left, len(classes))] {
+		classes[j] = "left"
+		if slices.ContainsFunc(b.Rows, func(r []string) bool { return len(r[j]) >= longText }) {
+			classes[j] = "left long"
+		}
+	}
+	return classes
 }

@@ -29,12 +29,10 @@ type pageBlock struct {
 	Head         []string // nil: none
 	Rows         [][]string
 	Left         int
-	// styles are "good", "bad" or "unsure" for cells of the columns that prune leaves where they are.
-	styles  map[cellAt]string
+	// styles are "good", "bad" or "unsure" for cells, by row and by column, of which prune takes none away before them.
+	styles  map[[2]int]string
 	Figures []captionedChart
 }
-
-type cellAt struct{ row, column int }
 
 type captionedChart struct {
 	Caption string
@@ -69,18 +67,14 @@ func (b *pageBlock) note(lines ...string) { b.After = append(b.After, lines...) 
 
 func (b *pageBlock) style(row, column int, style string) {
 	if b.styles == nil {
-		b.styles = map[cellAt]string{}
+		b.styles = map[[2]int]string{}
 	}
-	b.styles[cellAt{row, column}] = style
+	b.styles[[2]int{row, column}] = style
 }
 
 // prune takes out the columns that say nothing in any row.
 func (b *pageBlock) prune() {
-	if b.Head == nil || len(b.Rows) == 0 {
-		return
-	}
-	left := b.Left
-	for j := len(b.Head) - 1; j >= 0; j-- {
+	for j := len(b.Head) - 1; j >= 0 && len(b.Rows) > 0; j-- {
 		if slices.ContainsFunc(b.Rows, func(r []string) bool { return r[j] != missing }) {
 			continue
 		}
@@ -88,7 +82,7 @@ func (b *pageBlock) prune() {
 		for i := range b.Rows {
 			b.Rows[i] = slices.Delete(b.Rows[i], j, j+1)
 		}
-		if j < left {
+		if j < b.Left {
 			b.Left--
 		}
 	}
@@ -99,24 +93,16 @@ func legible(text string) string {
 	return regexp.MustCompile("[^\n\t]+").ReplaceAllStringFunc(text, message.OneLine)
 }
 
-// detail says how much a view shows.
-type detail bool
-
-const (
-	brief detail = false
-	full  detail = true
-)
-
-// limit returns how many of n rows are shown when a brief view shows at most maximum.
-func (d detail) limit(n, maximum int) int {
-	if d == full {
-		return n
+// mostOf is how much of a list is shown: brief views have little room.
+func mostOf(inFull, inBrief int, full bool) int {
+	if full {
+		return inFull
 	}
-	return min(n, maximum)
+	return inBrief
 }
 
 // text is for a terminal. With a gate it has what was asked for, and the promises that break.
-func (p *reportPage) text(w io.Writer) error {
+func (p *reportPage) writeText(w io.Writer) error {
 	var b strings.Builder
 	if h := p.Head(); h != "" {
 		b.WriteString(message.OneLine(h) + "\n\n")
@@ -126,19 +112,20 @@ func (p *reportPage) text(w io.Writer) error {
 			if i > 0 {
 				b.WriteByte('\n')
 			}
-			bl.text(&b)
+			bl.writeText(&b)
 		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (b *pageBlock) text(w *strings.Builder) {
-	indent, first, rest := "", "", ""
+func (b *pageBlock) writeText(w *strings.Builder) {
+	indent := ""
 	if b.Title != "" {
 		w.WriteString(message.OneLine(b.Title) + "\n")
-		indent, first, rest = "  ", "  ", "  "
+		indent = "  "
 	}
+	first, rest := indent, indent
 	if b.Bullet {
 		first, rest = indent+"- ", indent+"  "
 	}

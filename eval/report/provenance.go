@@ -12,53 +12,64 @@ import (
 	"cfq/internal/message"
 )
 
-func warnings(list []string) pageBlock {
-	return pageBlock{Title: "Warnings", Lines: list, Bullet: true}
+func bullets(title string, lines []string) pageBlock {
+	return pageBlock{Title: title, Lines: lines, Bullet: true}
 }
 
 func environment(variables map[string]string) pageBlock {
-	b := pageBlock{Title: "Set by the environment", Bullet: true}
+	b := bullets("Set by the environment", nil)
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		b.Lines = append(b.Lines, name+"="+variables[name])
 	}
 	return b
 }
 
-func recipe(steps map[string]string) pageBlock {
-	b := pageBlock{Title: "How the quantized model was made", Left: 2, Fold: true}
-	for _, k := range slices.Sorted(maps.Keys(steps)) {
-		b.row(k, steps[k])
+// recipes shows how models were made, side by side: what they differ in, then the rest if it is wanted.
+func recipes(title string, rest bool, entries ...Entry) pageBlock {
+	b := pageBlock{Title: title, Fold: true, Left: 1 + len(entries)}
+	keys := map[string]string{}
+	for _, e := range entries {
+		if e.Alias != "" {
+			if b.Head == nil {
+				b.Head = []string{""}
+			}
+			b.Head = append(b.Head, e.Alias)
+		}
+		maps.Copy(keys, e.Recipe)
 	}
+	var same [][]string
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		row := []string{k}
+		for _, e := range entries {
+			row = append(row, orMissing(e.Recipe[k]))
+		}
+		if slices.ContainsFunc(row[1:], func(s string) bool { return s != row[1] }) {
+			b.row(row...)
+		} else if rest {
+			same = append(same, row)
+		}
+	}
+	b.Rows = append(b.Rows, same...)
 	return b
 }
 
-// inputFile is a file and what it is to a report.
-type inputFile struct {
-	role string
-	Model
-}
-
-func evaluationFiles(d *Document) pageBlock {
-	return filesBlock([]inputFile{
-		{"original", d.Full},
-		{"quantized", d.Quantized},
-		{"people", Model{File: d.Data}},
-		{"rows", Model{File: d.RowsFile}},
-		{"task", Model{File: d.Task}},
-		{"promises", Model{File: d.Promises}},
-		{"overrides", Model{File: d.Overrides}},
-		{"calibrated on", Model{File: d.CalibrationRecord}},
-		{"encoding verified by", Model{File: d.EncodingRecord}},
-		{"gate", Model{File: d.GateFile}},
-		{"earlier report", Model{File: d.Previous}},
-	})
-}
-
-func filesBlock(files []inputFile) pageBlock {
+// files lists the files that a report is about: the models, under their names, and the others.
+func files(in *Inputs, models ...Entry) pageBlock {
 	b := pageBlock{Title: "Files", Left: 2, Fold: true, Head: []string{
 		"", "file", "size", "stored bits", "entries", "used", "sha256",
 	}}
-	for _, f := range files {
+	list := slices.Clone(models)
+	for _, f := range []struct {
+		role string
+		File
+	}{
+		{"people", in.Data}, {"rows", in.RowsFile}, {"task", in.Task}, {"promises", in.Promises},
+		{"overrides", in.Overrides}, {"calibrated on", in.CalibrationRecord},
+		{"encoding verified by", in.EncodingRecord}, {"gate", in.GateFile}, {"earlier report", in.Previous},
+	} {
+		list = append(list, Entry{Alias: f.role, Model: Model{File: f.File}})
+	}
+	for _, f := range list {
 		if f.Name == "" {
 			continue
 		}
@@ -69,7 +80,7 @@ func filesBlock(files []inputFile) pageBlock {
 		if f.Entries > 0 {
 			entries, used = strconv.Itoa(f.Entries), strconv.Itoa(f.Used)
 		}
-		b.row(f.role, f.Name, byteCount(f.Bytes), bits, entries, used, orMissing(f.SHA256[:min(12, len(f.SHA256))]))
+		b.row(f.Alias, f.Name, byteCount(f.Bytes), bits, entries, used, orMissing(f.SHA256[:min(12, len(f.SHA256))]))
 	}
 	return b
 }
@@ -96,13 +107,10 @@ func commandLine(args []string) string {
 	if len(args) == 0 {
 		return ""
 	}
-	special := func(r rune) bool {
-		plain := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
-		return !plain && !strings.ContainsRune("-_./=:,@%+", r)
-	}
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,@%+"
 	words := []string{"cfq"}
 	for _, a := range args {
-		if a == "" || strings.ContainsFunc(a, special) {
+		if a == "" || strings.Trim(a, plain) != "" {
 			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 		}
 		words = append(words, a)
@@ -139,11 +147,11 @@ func people(r *eval.Result) pageBlock {
 }
 
 func footprint(r *eval.Result) pageBlock {
+	b := pageBlock{Title: "Size and work", Left: 1, Head: []string{"", "original", "quantized", "ratio"}}
 	f := r.Footprint
 	if f == nil {
-		return pageBlock{}
+		return b
 	}
-	b := pageBlock{Title: "Size and work", Left: 1, Head: []string{"", "original", "quantized", "ratio"}}
 	row := func(label string, a, q float64, show func(float64) string) {
 		ratio := missing
 		if a > 0 && q > 0 {
@@ -181,25 +189,23 @@ func timing(r *eval.Result) pageBlock {
 	return b
 }
 
-func layers(d *Document, how detail) pageBlock {
+func layers(all []Layer, full bool) pageBlock {
 	const maxBrief = 10
 	b := pageBlock{Title: "Layers of the quantized model", Fold: true, Left: 1, Head: []string{
 		"layer", "weights", "bits", "bytes", "sensitivity", "kernel",
 	}}
-	list := d.Layers
-	if n := how.limit(len(list), maxBrief); n < len(list) {
-		list = slices.Clone(list)
-		slices.SortStableFunc(list, func(a, b Layer) int { return cmp.Compare(b.Sensitivity, a.Sensitivity) })
-		list = list[:n]
-		b.note(fmt.Sprintf("The %d of %d layers with the largest sensitivity.", n, len(d.Layers)))
+	list := all
+	if !full && len(all) > maxBrief {
+		list = slices.SortedStableFunc(slices.Values(all), func(a, b Layer) int {
+			return cmp.Compare(b.Sensitivity, a.Sensitivity)
+		})[:maxBrief]
+		b.note(fmt.Sprintf("The %d of %d layers with the largest sensitivity.", maxBrief, len(all)))
 	}
-	known := false
 	for _, l := range list {
 		b.row(l.Node, thousands(int64(l.Weights)), strconv.FormatFloat(l.Bits, 'f', 2, 64), thousands(int64(l.Bytes)),
 			fixed(l.Sensitivity, 4), orMissing(l.Kernel))
-		known = known || l.Sensitivity.Defined()
 	}
-	if known {
+	if slices.ContainsFunc(list, func(l Layer) bool { return l.Sensitivity.Defined() }) {
 		b.note("sensitivity: mean l1 norm of the gradient of the loss by the layer's weights, at the original's recourse " +
 			"points")
 	}

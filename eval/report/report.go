@@ -112,13 +112,9 @@ type Model struct {
 type Comparison struct {
 	Title string `json:"title"`
 	Run
-	Full       Model            `json:"full"`
-	Entries    []Entry          `json:"entries"` // in the order of Comparison.Names
-	Data       File             `json:"data"`
-	RowsFile   File             `json:"rows_file,omitzero"`
-	Task       File             `json:"task"`
-	Promises   File             `json:"promises,omitzero"`
-	Overrides  File             `json:"overrides,omitzero"`
+	Full    Model   `json:"full"`
+	Entries []Entry `json:"entries"` // in the order of Comparison.Names
+	Inputs
 	Warnings   []string         `json:"warnings,omitempty"`
 	Comparison *eval.Comparison `json:"comparison"`
 }
@@ -154,14 +150,14 @@ func ComparisonViews() []View[Comparison] {
 	return views("compare.schema.json", compareJSON, comparisonPage)
 }
 
-func views[D any](schema string, json func(io.Writer, *D) error, page func(*D, detail) *reportPage) []View[D] {
-	show := func(how detail, draw func(*reportPage, io.Writer) error) func(io.Writer, *D) error {
-		return func(w io.Writer, d *D) error { return draw(page(d, how), w) }
+func views[D any](schema string, json func(io.Writer, *D) error, page func(d *D, full bool) *reportPage) []View[D] {
+	show := func(full bool, draw func(*reportPage, io.Writer) error) func(io.Writer, *D) error {
+		return func(w io.Writer, d *D) error { return draw(page(d, full), w) }
 	}
 	return []View[D]{
-		{"text", "for a terminal", ".txt", show(brief, (*reportPage).text)},
+		{"text", "for a terminal", ".txt", show(false, (*reportPage).writeText)},
 		{"json", "for programs, see " + schema, ".json", json},
-		{"md", "Markdown, for the summary of a pipeline's job", ".md", show(brief, (*reportPage).markdown)},
-		{"html", "one self-contained page, with plots", ".html", show(full, (*reportPage).html)},
+		{"md", "Markdown, for the summary of a pipeline's job", ".md", show(false, (*reportPage).markdown)},
+		{"html", "one self-contained page, with plots", ".html", show(true, (*reportPage).html)},
 	}
 }

@@ -209,8 +209,8 @@ func comparison() *Comparison {
 	row("bytes", nil, "", 9214, cell{8800, -414, nan, eval.BetterThan}, cell{9214, 0, nan, eval.Alike})
 	d := loans()
 	out := &Comparison{
-		Title: "Three ways to make loan.onnx small", Run: Run{Tool: "cfq 0.1"}, Full: d.Full, Data: d.Data,
-		Task: File{Name: "loan.yaml"}, Comparison: c, Warnings: []string{"few people"},
+		Title: "Three ways to make loan.onnx small", Run: Run{Tool: "cfq 0.1"}, Full: d.Full,
+		Inputs: Inputs{Data: d.Data, Task: File{Name: "loan.yaml"}}, Comparison: c, Warnings: []string{"few people"},
 	}
 	for _, name := range c.Names {
 		file := File{Name: name + ".onnx", Bytes: 9214, SHA256: strings.Repeat("0c", 32)}

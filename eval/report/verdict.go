@@ -11,17 +11,24 @@ import (
 	"cfq/internal/message"
 )
 
+// verdictWords are what the sentences of a verdict say.
+type verdictWords struct {
+	*gate.Report
+	Counts, Deciding string
+	Warned           int
+	Decisions        []string
+}
+
 func verdict(d *Document) pageBlock {
-	g := d.Gate
+	w := verdictWords{Report: d.Gate, Decisions: changedDecisions(d.Result)}
 	n := map[gate.Verdict]int{}
-	warned := 0
 	var deciding []string
-	for _, f := range ranked(g) {
+	for _, f := range ranked(d.Gate) {
 		n[f.Verdict]++
-		if f.Verdict != gate.Pass && f.OK() {
-			warned++
-		}
-		if !f.OK() && f.Verdict == g.Verdict {
+		switch {
+		case f.OK() && f.Verdict != gate.Pass:
+			w.Warned++
+		case !f.OK() && f.Verdict == d.Gate.Verdict:
 			name := f.Name()
 			if x := f.Shown(); x.Value != "" {
 				name += " (" + x.Value + ")"
@@ -29,32 +36,12 @@ func verdict(d *Document) pageBlock {
 			deciding = append(deciding, name)
 		}
 	}
-	b := pageBlock{Lines: []string{"There are no checks."}}
-	if len(g.Findings) > 0 {
-		b.Lines[0] = fmt.Sprintf("Of %s %s.", message.Count(len(g.Findings), "check"), tallies(
-			tally{n[gate.Fail], "fails", "fail"}, tally{n[gate.Inconclusive], "is inconclusive", "are inconclusive"},
-			tally{n[gate.Pass], "passes", "pass"}))
-	}
-	if warned > 0 {
-		b.Lines = append(b.Lines, tallies(tally{warned, "only warns.", "only warn."}))
-	}
-	if len(deciding) > 0 {
-		const most = 6
-		b.Lines = append(b.Lines, map[gate.Verdict]string{gate.Fail: "Failed", gate.Inconclusive: "Not decided"}[g.Verdict]+
-			": "+message.List(deciding, most)+".")
-	}
-	for _, next := range g.Next {
-		b.Lines = append(b.Lines, "Next step: "+next)
-	}
-	b.Lines = append(b.Lines, changedDecisions(d.Result)...)
-	b.After = slices.Clone(g.Notes)
-	if g.IntendedUse != "" {
-		b.note("Intended use: " + g.IntendedUse)
-	}
-	if g.Approver != "" {
-		b.note("Approver: " + g.Approver)
-	}
-	return b
+	const most = 6
+	w.Deciding = message.List(deciding, most)
+	w.Counts = tallies(
+		tally{n[gate.Fail], "fails", "fail"}, tally{n[gate.Inconclusive], "is inconclusive", "are inconclusive"},
+		tally{n[gate.Pass], "passes", "pass"})
+	return pageBlock{Lines: words("verdict", w), After: slices.Concat(d.Gate.Notes, words("release", w))}
 }
 
 // changedDecisions says how many decisions on people as they are change, in both directions; nothing when not known.
@@ -75,14 +62,14 @@ func changedDecisions(r *eval.Result) []string {
 }
 
 // findings is the table of checks, what keeps the gate from passing first.
-func findings(g *gate.Report, how detail) pageBlock {
+func findings(g *gate.Report, full bool) pageBlock {
 	const maxPassing = 12 // in a brief view
 	b := pageBlock{Title: "Checks", Left: 2, Head: []string{"check", "verdict", "value", "people", "bounds", "limit"}}
 	passing := 0
 	var keys []string
 	for _, f := range ranked(g) {
 		if f.Verdict == gate.Pass {
-			if passing++; passing > how.limit(passing, maxPassing) {
+			if passing++; passing > maxPassing && !full {
 				continue
 			}
 		}
@@ -105,7 +92,7 @@ func findings(g *gate.Report, how detail) pageBlock {
 			keys = append(keys, m.ID+": "+m.Name)
 		}
 	}
-	if hidden := passing - how.limit(passing, maxPassing); hidden > 0 {
+	if hidden := passing - maxPassing; hidden > 0 && !full {
 		b.note(fmt.Sprintf("%d more pass.", hidden))
 	}
 	b.note(keys...)

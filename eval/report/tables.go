@@ -1,0 +1,119 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cfq/eval"
+)
+
+// metricColumn is a column of a table of results: a metric, and how its values are shown.
+type metricColumn struct {
+	head, metric string // head "": the metric's symbol
+	show         func(v eval.Value) string
+}
+
+func asPercent(v eval.Value) string  { return percent(v.Value, 1) }
+func asFraction(v eval.Value) string { return fraction(v.Rate()) }
+func asInterval(v eval.Value) string { return interval(v.Rate(), 1) }
+func asCount(v eval.Value) string    { return strconv.Itoa(v.N) }
+func asChange(v eval.Value) string   { return change(v.Value, 1) }
+
+func brokenColumns(id, head string) []metricColumn {
+	return []metricColumn{{head, id, asPercent}, {"broken", id, asFraction}, {"interval", id, asInterval}}
+}
+
+func columnsOf(metrics ...string) (columns []metricColumn) {
+	for _, id := range metrics {
+		columns = append(columns, metricColumn{metric: id})
+	}
+	return columns
+}
+
+// estimates are columns with intervals where there is room. What is shown in per cent has one decimal, other numbers
+// have three.
+func (v *evaluationView) estimates(show func(eval.Float, int) string, columns ...metricColumn) []metricColumn {
+	for i := range columns {
+		columns[i].show = func(x eval.Value) string {
+			e := x.Estimate
+			s, bounds := show(e.Value, 3), between(e, func(x eval.Float) string { return fixed(x, 3) })
+			if strings.HasSuffix(s, " %") {
+				s, bounds = show(e.Value, 1), relative(e)
+			}
+			if !v.full || !e.Value.Defined() || bounds == missing {
+				return s
+			}
+			return s + " (" + bounds + ")"
+		}
+	}
+	return columns
+}
+
+func relative(e eval.Estimate) string {
+	if bounds := between(e, func(x eval.Float) string { return fixed(100*x, 1) }); bounds != missing {
+		return bounds + " %"
+	}
+	return missing
+}
+
+// resultTable is a section with a row for each result: for required margins, parts of the people, or other conditions.
+type resultTable struct {
+	pageBlock
+
+	columns []metricColumn
+	names   []string
+	at      []eval.AtMargin
+}
+
+func newResultTable(title, first string, columns ...metricColumn) *resultTable {
+	t := &resultTable{pageBlock: pageBlock{Title: title, Head: []string{first}}, columns: columns}
+	for _, c := range columns {
+		m, _ := eval.MetricBy(c.metric)
+		t.Head = append(t.Head, cmp.Or(c.head, m.Symbol))
+	}
+	return t
+}
+
+func (t *resultTable) add(name string, r *eval.Result, at int) {
+	row := []string{name}
+	for _, c := range t.columns {
+		v := r.Margins[at].Of(c.metric)
+		if m, ok := eval.MetricBy(c.metric); ok { // else a number that only the JSON report has
+			v = m.In(r, at)
+		}
+		row = append(row, c.show(v))
+	}
+	t.row(row...)
+	t.names, t.at = append(t.names, name), append(t.at, r.Margins[at])
+}
+
+// byMargin is a section with a row for each required margin; if a metric is named, of those margins that have it.
+func (v *evaluationView) byMargin(title, having string, columns ...metricColumn) pageBlock {
+	t := newResultTable(title, "t", columns...)
+	for i, a := range v.Result.Margins {
+		if having == "" || a.Of(having).N > 0 {
+			t.add(margin(a.Margin), v.Result, i)
+		}
+	}
+	return t.pageBlock
+}
+
+// known reports whether a metric has a value at any required margin.
+func (v *evaluationView) known(id string) bool {
+	return slices.ContainsFunc(v.Result.Margins, func(a eval.AtMargin) bool { return a.Of(id).N > 0 })
+}
+
+// shownMargins are the results at all required margins; in a brief view, at the one that stands for the curve.
+func (v *evaluationView) shownMargins() []eval.AtMargin {
+	if v.full {
+		return v.Result.Margins
+	}
+	return []eval.AtMargin{*v.at}
+}
+
+// marginAt is the position of a required margin; -1 when the result has nothing there.
+func marginAt(r *eval.Result, t float64) int {
+	return slices.IndexFunc(r.Margins, func(a eval.AtMargin) bool { return a.Margin == t })
+}
