@@ -41,7 +41,7 @@ func WritePlan(w io.Writer, r *Result) error {
 }
 
 // FromPlan quantizes m as a plan file says: it replaces the stages between the opened model and the written
-// file. What the file leaves out is computed as quant.PlanFile.Plan does. The written model is verified on people
+// file. The written model is verified on people
 // or, where that is nil, on points that are drawn from the plan's input grid. An *InputError says that the plan is not
 // for this model.
 func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, people *task.People, run Run) (_ *Result,

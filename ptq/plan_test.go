@@ -102,17 +102,6 @@ func TestFromEditedPlan(t *testing.T) {
 			t.Errorf("%s in float: the input's grid is %v", node, r.Plan.Input)
 		}
 	}
-	f := readPlan(t, text)
-	l := &f.Layers[1]
-	l.Bits = 8
-	for i := range l.Rows {
-		l.Rows[i].Codes, l.Rows[i].Scale = "", nil
-	}
-	r := must.Get(FromPlan(context.Background(), loaded(t, m), f, nil, Run{}))(t)
-	if p := r.Plan.Layers; p[0].Bits != 4 || p[1].Bits != 8 || r.Layers[1].Bits != 8 {
-		t.Errorf("%d and %d bits", p[0].Bits, p[1].Bits)
-	}
-	must.Do(t, r.Verified.Err())
 }
 
 func TestFromPlanErrors(t *testing.T) {

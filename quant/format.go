@@ -102,17 +102,6 @@ func HalfScales(scales []float32) {
 	}
 }
 
-func (f Format) cover(w []float32) float32 {
-	var s float32
-	for _, x := range w {
-		s = max(s, x/float32(f.QMax), x/float32(f.QMin))
-	}
-	if !goodScale(s) {
-		return 1
-	}
-	return s
-}
-
 const hexDigits = "0123456789abcdef"
 
 func codeDigits(bits int) int {

@@ -6,8 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"reflect"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,9 +14,8 @@ import (
 
 const planVersion = 1
 
-// PlanFile is the content of a plan file: a plan and everything else that the bytes of
-// the written model depend on. A file made by [NewPlanFile] is complete; an edited one may
-// leave out what [PlanFile.Plan] then computes. See docs/files.md.
+// PlanFile is the content of a plan file: a plan and everything else that the bytes of the written model depend on. See
+// docs/files.md.
 type PlanFile struct {
 	Version int       `json:"cfq_plan"`
 	Model   PlanModel `json:"model"`
@@ -40,24 +38,22 @@ type PlanModel struct {
 type PlanLayer struct {
 	Node    string    `json:"node"`
 	Float   bool      `json:"float,omitempty"` // stays in float; everything else is ignored
-	Shape   []int     `json:"shape,omitempty"` // outputs and inputs, to be checked; nil = not given
+	Shape   []int     `json:"shape,omitempty"` // outputs and inputs
 	Bits    int       `json:"bits,omitempty"`  // of all rows; 0 = each row has its own
 	Reduced bool      `json:"reduced,omitempty"`
 	Scale   *float32  `json:"scale,omitempty"`      // of all rows; nil = each row has its own
 	Reads   string    `json:"reads,omitempty"`      // ReadsInput or ReadsFloat; "" = what Act makes of its input
 	Act     *Act      `json:"activation,omitempty"` // nil with Reads
 	Result  *Act      `json:"result,omitempty"`
-	Rows    []PlanRow `json:"rows,omitempty"` // one for each output; nil = everything is computed
-	line    int
+	Rows    []PlanRow `json:"rows,omitempty"` // one for each output
 }
 
 // PlanRow is one output's weights in a plan file.
 type PlanRow struct {
 	Bits  int      `json:"bits,omitempty"`  // 0 = the layer's
-	Scale *float32 `json:"scale,omitempty"` // nil = the layer's, or else the smallest that clips nothing
-	Bias  *float32 `json:"bias,omitempty"`  // nil = the model's
-	Codes string   `json:"codes,omitempty"` // in hexadecimal, see encodeCodes; "" = the nearest
-	line  int
+	Scale *float32 `json:"scale,omitempty"` // nil = the layer's
+	Bias  *float32 `json:"bias,omitempty"`
+	Codes string   `json:"codes,omitempty"` // in hexadecimal, see encodeCodes
 }
 
 // The values of PlanLayer.Reads.
@@ -125,9 +121,8 @@ func newPlanLayer(l *Layer, info LayerInfo, in *Input) (PlanLayer, error) {
 	return p, nil
 }
 
-// Plan returns the plan for a canonical model whose layers are infos and whose only input is called data. What the file
-// leaves out is computed: codes by rounding to the nearest, scales so that nothing is clipped, biases as the model has
-// them. An error is a [*PlanError] that names the layer and the row.
+// Plan returns the plan for a canonical model whose layers are infos and whose only input is called data. An error is a
+// [PlanError] that names the layer and the row.
 func (f *PlanFile) Plan(infos []LayerInfo, data string) (*Plan, error) {
 	p := &Plan{}
 	seen := map[string]bool{}
@@ -139,9 +134,9 @@ func (f *PlanFile) Plan(infos []LayerInfo, data string) (*Plan, error) {
 		}
 		switch {
 		case at < 0:
-			return nil, planError(l.line, "the model has no layer %q", l.Node)
+			return nil, planError("the model has no layer %q", l.Node)
 		case seen[l.Node]:
-			return nil, planError(l.line, "duplicate layer %q", l.Node)
+			return nil, planError("duplicate layer %q", l.Node)
 		}
 		seen[l.Node] = true
 		if l.Float {
@@ -149,7 +144,7 @@ func (f *PlanFile) Plan(infos []LayerInfo, data string) (*Plan, error) {
 		}
 		layer, err := l.layer(infos[at], f.Input.before(infos[at], data))
 		if err != nil {
-			return nil, err
+			return nil, planError("layer %q: %v", l.Node, err)
 		}
 		if l.Reads == ReadsInput {
 			p.Input = f.Input
@@ -161,101 +156,67 @@ func (f *PlanFile) Plan(infos []LayerInfo, data string) (*Plan, error) {
 
 func (l *PlanLayer) layer(info LayerInfo, in *Input) (*Layer, error) {
 	if err := l.check(info, in); err != nil {
-		return nil, planError(l.line, "layer %q: %v", l.Node, err)
+		return nil, err
 	}
 	if in != nil {
 		info = in.Fold(info)
 	}
-	out := &Layer{
-		Node: l.Node, Bits: l.Bits, Reduced: l.Reduced, Act: l.Act, Result: l.Result,
-		Codes: make([]int8, 0, info.In*info.Out),
-	}
+	out := &Layer{Node: l.Node, Bits: l.Bits, Reduced: l.Reduced, Act: l.Act, Result: l.Result}
 	if l.Scale != nil {
 		out.Scales = []float32{*l.Scale}
 	}
-	for o := range info.Out {
-		row := PlanRow{line: l.line}
-		if l.Rows != nil {
-			row = l.Rows[o]
-		}
-		if err := row.appendTo(out, l, info, o); err != nil {
-			return nil, planError(row.line, "layer %q, row %d: %v", l.Node, o, err)
+	for o := range l.Rows {
+		if err := l.Rows[o].appendTo(out, l, info.In); err != nil {
+			return nil, fmt.Errorf("row %d: %w", o, err)
 		}
 	}
-	if _, err := out.check(info); err != nil {
-		return nil, planError(l.line, "layer %q: %v", l.Node, err)
-	}
-	return out, nil
+	_, err := out.check(info)
+	return out, err
 }
 
 func (l *PlanLayer) check(info LayerInfo, in *Input) error {
 	switch {
 	case info.Fixed != "":
 		return fmt.Errorf("it must stay in float: %s", info.Fixed)
-	case l.Shape != nil && !slices.Equal(l.Shape, []int{info.Out, info.In}):
+	case !slices.Equal(l.Shape, []int{info.Out, info.In}):
 		return fmt.Errorf("shape %v: the model's layer has [%d %d]", l.Shape, info.Out, info.In)
-	case l.Rows != nil && len(l.Rows) != info.Out:
+	case len(l.Rows) != info.Out:
 		return fmt.Errorf("%d rows for %d outputs", len(l.Rows), info.Out)
-	case l.Act == nil && l.Reads == "":
-		return errors.New(`want one of "activation": {"bits", "scale", "zero"}, "reads": "input" and "reads": "float"`)
-	case l.Act != nil && l.Reads != "" || l.Reads != "" && l.Reads != ReadsInput && l.Reads != ReadsFloat:
+	case (l.Act == nil) != (l.Reads == ReadsInput || l.Reads == ReadsFloat):
 		return fmt.Errorf(`"reads": %q: want "input" or "float", or instead an "activation"`, l.Reads)
-	case l.Reads == ReadsInput && in == nil:
-		return fmt.Errorf(`it reads %q, which the plan's input does not cover: "reads" cannot be "input"`, info.Input)
-	case l.Reads != ReadsInput && in != nil:
-		return fmt.Errorf(`it reads %q, which the plan's input covers: want "reads": "input"`, info.Input)
-	}
-	if in != nil {
+	case (l.Reads == ReadsInput) != (in != nil):
+		return fmt.Errorf(`it reads %q: want "reads": "input" if the plan's input covers that, and only then`, info.Input)
+	case in != nil:
 		return in.Check(info.In)
 	}
 	return nil
 }
 
-func (r *PlanRow) appendTo(out *Layer, l *PlanLayer, info LayerInfo, o int) error {
-	bits := l.Bits
+func (r *PlanRow) appendTo(out *Layer, l *PlanLayer, inputs int) error {
 	switch {
-	case l.Bits != 0 && r.Bits != 0:
-		return errors.New("both the row and the layer have \"bits\"")
-	case l.Bits == 0 && r.Bits == 0:
-		return errors.New("neither the row nor the layer has \"bits\"")
-	case l.Bits == 0:
-		bits = r.Bits
-		out.RowBits = append(out.RowBits, bits)
+	case (l.Bits == 0) == (r.Bits == 0):
+		return errors.New(`want "bits" either in the layer or in each of its rows`)
+	case (l.Scale == nil) == (r.Scale == nil):
+		return errors.New(`want a "scale" either in the layer or in each of its rows`)
+	case r.Bias == nil:
+		return errors.New(`it has no "bias"`)
 	}
-	format, err := FormatOf(bits, l.Reduced)
+	if l.Bits == 0 {
+		out.RowBits = append(out.RowBits, r.Bits)
+	}
+	if l.Scale == nil {
+		out.Scales = append(out.Scales, *r.Scale)
+	}
+	format, err := FormatOf(cmp.Or(l.Bits, r.Bits), l.Reduced)
 	if err != nil {
 		return err
 	}
-	scale := cmp.Or(l.Scale, r.Scale)
-	switch {
-	case l.Scale != nil && r.Scale != nil:
-		return errors.New("both the row and the layer have a \"scale\"")
-	case scale == nil && r.Codes != "":
-		return errors.New("\"codes\" without a \"scale\"")
-	case scale == nil:
-		cover := format.cover(info.Row(o))
-		scale = &cover
+	codes, err := decodeCodes(r.Codes, format)
+	if err == nil && len(codes) != inputs {
+		err = fmt.Errorf("%d codes for %d inputs", len(codes), inputs)
 	}
-	if l.Scale == nil {
-		if !goodScale(*scale) {
-			return fmt.Errorf("the scale %v is not a positive number", *scale)
-		}
-		out.Scales = append(out.Scales, *scale)
-	}
-	codes := make([]int8, info.In)
-	if r.Codes == "" {
-		for i, w := range info.Row(o) {
-			codes[i] = format.Quantize(w, *scale)
-		}
-	} else if codes, err = decodeCodes(r.Codes, format); err != nil {
-		return err
-	}
-	if len(codes) != info.In {
-		return fmt.Errorf("%d codes for %d inputs", len(codes), info.In)
-	}
-	out.Codes = append(out.Codes, codes...)
-	out.Bias = append(out.Bias, *cmp.Or(r.Bias, &info.B[o]))
-	return nil
+	out.Codes, out.Bias = append(out.Codes, codes...), append(out.Bias, *r.Bias)
+	return err
 }
 
 // leaves matches the lists and objects below the second level that hold no others.
@@ -284,156 +245,40 @@ func MarshalPlan(f *PlanFile) ([]byte, error) {
 }
 
 // PlanError is a mistake in a plan file.
-type PlanError struct {
-	Line, Col int // 1-based; 0 when not known
-	Msg       string
-}
+type PlanError string
 
-// Error returns "line 3, column 7: message".
-func (e *PlanError) Error() string {
-	switch {
-	case e.Line == 0:
-		return e.Msg
-	case e.Col == 0:
-		return fmt.Sprintf("line %d: %s", e.Line, e.Msg)
-	}
-	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Col, e.Msg)
-}
+func (e PlanError) Error() string { return string(e) }
 
-func planError(line int, format string, a ...any) error {
-	return &PlanError{Line: line, Msg: fmt.Sprintf(format, a...)}
-}
+func planError(format string, a ...any) error { return PlanError(fmt.Sprintf(format, a...)) }
 
-// UnmarshalPlan reads a plan file. The error, a [*PlanError], names the first key that is unknown or given twice, or
-// the first value that is null or of a wrong type. Whether the values fit a model is checked by [PlanFile.Plan].
+// UnmarshalPlan reads a plan file. The error, a [PlanError], names a key that is unknown or a value of a wrong type.
+// Whether the values fit a model is checked by [PlanFile.Plan].
 func UnmarshalPlan(data []byte) (*PlanFile, error) {
 	f := &PlanFile{Layers: []PlanLayer{}}
-	err := f.read(&planText{data, map[reflect.Type][]int{}})
-	if err != nil && !bytes.Contains(data, []byte(`"cfq_plan"`)) {
-		err = &PlanError{Msg: fmt.Sprintf("this is not a plan that --save-plan wrote: %v", err)}
-	}
-	return f, err
-}
-
-func (f *PlanFile) read(t *planText) error {
-	var syntax *json.SyntaxError
-	if err := json.Unmarshal(t.data, &json.RawMessage{}); errors.As(err, &syntax) {
-		return t.fail(max(0, int(syntax.Offset)-1), "this is not JSON: %v", err)
-	}
-	if err := t.check(json.NewDecoder(bytes.NewReader(t.data)), reflect.TypeFor[PlanFile]()); err != nil {
-		return err
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	err := d.Decode(f)
+	if _, more := d.Token(); err == nil && !errors.Is(more, io.EOF) {
+		err = errors.New("something follows its end")
 	}
 	var typed *json.UnmarshalTypeError
-	if err := json.Unmarshal(t.data, f); errors.As(err, &typed) {
-		key := typed.Field[strings.LastIndexByte(typed.Field, '.')+1:]
-		return t.fail(int(typed.Offset)-1, "%s: got %s, want %s", cmp.Or(key, "value"), typed.Value, jsonType(typed.Type))
-	} else if err != nil {
-		return err
+	var syntax *json.SyntaxError
+	if errors.As(err, &typed) {
+		err = fmt.Errorf("line %d: %w", lineAt(data, typed.Offset), err)
+	} else if errors.As(err, &syntax) {
+		err = fmt.Errorf("line %d: %w", lineAt(data, syntax.Offset), err)
 	}
 	switch {
+	case err != nil || f.Version == 0:
+		return nil, planError("this is not a plan that --save-plan wrote: %v", cmp.Or(err, errors.New("no cfq_plan")))
 	case f.Version != planVersion:
-		return planError(0, "this is version %d of the format: want version %d", f.Version, planVersion)
+		return nil, planError("this is version %d of the format: want version %d", f.Version, planVersion)
 	case len(f.Model.SHA256) != 64 || strings.Trim(f.Model.SHA256, hexDigits) != "":
-		return planError(0, "model: sha256 %q: want 64 hexadecimal digits, in lower case", f.Model.SHA256)
+		return nil, planError("model: sha256 %q: want 64 hexadecimal digits, in lower case", f.Model.SHA256)
 	}
-	rows := t.lines(reflect.TypeFor[PlanRow]())
-	for i, line := range t.lines(reflect.TypeFor[PlanLayer]()) {
-		l := &f.Layers[i]
-		l.line = line
-		for o := range l.Rows {
-			l.Rows[o].line, rows = rows[0], rows[1:]
-		}
-	}
-	return nil
+	return f, nil
 }
 
-type planText struct {
-	data   []byte
-	starts map[reflect.Type][]int // where the objects of a type begin
-}
-
-func (t *planText) lines(of reflect.Type) (all []int) {
-	line, at := 1, 0
-	for _, start := range t.starts[of] {
-		line, at = line+bytes.Count(t.data[at:start], []byte("\n")), start
-		all = append(all, line)
-	}
-	return all
-}
-
-// check refuses what encoding/json passes over in the next value of d, which is to be of a type: keys that are unknown
-// or given twice, of which the last would count, and null, which would count as a key that is left out.
-func (t *planText) check(d *json.Decoder, of reflect.Type) error {
-	if of.Kind() == reflect.Pointer {
-		of = of.Elem()
-	}
-	begin, err := d.Token()
-	if begin == nil {
-		return t.fail(int(d.InputOffset())-len("null"), "null is not a value of a plan")
-	}
-	if begin != json.Delim('{') && begin != json.Delim('[') {
-		return err
-	}
-	t.starts[of] = append(t.starts[of], int(d.InputOffset())-1)
-	fields, keys := jsonFields(of), map[json.Token]bool{}
-	for d.More() {
-		inner := reflect.TypeFor[any]()
-		if of.Kind() == reflect.Slice {
-			inner = of.Elem()
-		}
-		if begin == json.Delim('{') {
-			end := int(d.InputOffset()) // of what comes before the key
-			at := end + bytes.IndexByte(t.data[end:], '"')
-			key, _ := d.Token() // the text is JSON
-			field, known := fields[fmt.Sprint(key)]
-			switch {
-			case keys[key]:
-				return t.fail(at, "duplicate key %q", key)
-			case known:
-				inner = field
-			case fields != nil:
-				return t.fail(at, "unknown key %q: want one of %s", key,
-					strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
-			}
-			keys[key] = true
-		}
-		if err := t.check(d, inner); err != nil {
-			return err
-		}
-	}
-	_, err = d.Token()
-	return err
-}
-
-func (t *planText) fail(at int, format string, a ...any) error {
-	before := t.data[:at]
-	line, column := bytes.Count(before, []byte("\n"))+1, len(before)-bytes.LastIndexByte(before, '\n')
-	return &PlanError{Line: line, Col: column, Msg: fmt.Sprintf(format, a...)}
-}
-
-func jsonFields(of reflect.Type) map[string]reflect.Type {
-	if of.Kind() != reflect.Struct {
-		return nil
-	}
-	fields := map[string]reflect.Type{}
-	for f := range of.Fields() {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
-			fields[name] = f.Type
-		}
-	}
-	return fields
-}
-
-func jsonType(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.Struct, reflect.Map:
-		return "an object"
-	case reflect.Slice:
-		return "a list"
-	case reflect.String:
-		return "a text"
-	case reflect.Bool:
-		return "true or false"
-	}
-	return fmt.Sprintf("a number (%s)", t.Kind())
+func lineAt(data []byte, offset int64) int {
+	return bytes.Count(data[:min(int(offset), len(data))], []byte("\n")) + 1
 }

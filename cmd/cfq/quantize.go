@@ -264,7 +264,7 @@ func (f *quantizeFlags) checkPlan(e *env) error {
 		}
 	})
 	if said != "" {
-		return cli.Usagef(cli.HintConflict, "--%s: that is for the plan to say; edit it, or quantize anew without --plan",
+		return cli.Usagef(cli.HintConflict, "--%s: that is for the plan to say; quantize anew without --plan",
 			said)
 	}
 	switch {
@@ -302,7 +302,7 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 		return err
 	}
 	r, err := ptq.FromPlan(ctx, in.files[0], p, in.people, ptq.Run{Workers: e.workers, Progress: e.progress()})
-	if mistake := (*quant.PlanError)(nil); errors.As(err, &mistake) {
+	if mistake := quant.PlanError(""); errors.As(err, &mistake) {
 		return mistaken(err)
 	}
 	if err != nil {
