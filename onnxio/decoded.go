@@ -89,25 +89,22 @@ func (m *Map) append(b *graph.Builder, x string, types graph.Types) string {
 		names[t.Name] = b.Const(&c)
 		types[names[t.Name]] = m.types[t.Name]
 	}
-	for _, n := range m.graph.Graph.Nodes {
-		c := *n
-		c.Name, c.Inputs, c.Outputs = "", slices.Clone(n.Inputs), slices.Clone(n.Outputs)
-		for i, v := range c.Inputs {
-			if v != "" {
-				c.Inputs[i] = names[v]
-			}
+	for _, n := range m.graph.Graph.Clone().Nodes {
+		n.Name = ""
+		for i, v := range n.Inputs {
+			n.Inputs[i] = names[v]
 		}
-		for i, v := range c.Outputs {
+		for i, v := range n.Outputs {
 			if v == "" {
 				continue
 			}
-			c.Outputs[i] = b.Name(v)
-			names[v] = c.Outputs[i]
+			n.Outputs[i] = b.Name(v)
+			names[v] = n.Outputs[i]
 			if t, ok := m.types[v]; ok {
-				types[c.Outputs[i]] = t
+				types[names[v]] = t
 			}
 		}
-		b.Append(&c)
+		b.Append(n)
 	}
 	return reshaped(b, names[m.output], int64(m.Out))
 }

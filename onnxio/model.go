@@ -57,15 +57,6 @@ func Load(ctx context.Context, path string, o ort.Options) (*Model, error) {
 	return FromGraph(ctx, m, o)
 }
 
-// LoadBytes is Load for the bytes of a file without external data.
-func LoadBytes(ctx context.Context, onnx []byte, o ort.Options) (*Model, error) {
-	m, err := codec.Read(onnx, "")
-	if err != nil {
-		return nil, err
-	}
-	return FromGraph(ctx, m, o)
-}
-
 // FromGraph is Load for a model in memory. A model of several inputs, of texts or of integers is lowered, see package
 // lower: what Graph returns has one input then, and File what was loaded. A model of a kind that the method cannot
 // quantize is a [refuse.Refusal], as is one that ONNX Runtime does not load, where that is in the way.

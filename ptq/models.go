@@ -120,7 +120,11 @@ func openBehind(m *onnxio.Model, t *task.Task, front onnxio.InputTransform, work
 }
 
 func openFile(ctx context.Context, onnx []byte, t *task.Task, e ort.Options, workers int) (*classifier.Model, error) {
-	m, err := onnxio.LoadBytes(ctx, onnx, e)
+	g, err := codec.Read(onnx, "")
+	if err != nil {
+		return nil, err
+	}
+	m, err := onnxio.FromGraph(ctx, g, e)
 	if err != nil {
 		return nil, err
 	}

@@ -71,7 +71,8 @@ func Equation(n *graph.Node, ranks ...int) (in []string, out string, err error) 
 			most = max(most, n)
 			letters = strings.Replace(letters, "...", rest[len(rest)-n:], 1)
 		}
-		if len(letters) != r || !lettersOnly(letters) {
+		other := func(l rune) bool { return !strings.ContainsRune(rest+strings.ToLower(rest), l) }
+		if len(letters) != r || strings.ContainsFunc(letters, other) {
 			return nil, "", fmt.Errorf("equation %q for operand %d of rank %d", text, i, r)
 		}
 		for _, l := range letters {
@@ -92,10 +93,6 @@ func Equation(n *graph.Node, ranks ...int) (in []string, out string, err error) 
 		}
 	}
 	return in, out, nil
-}
-
-func lettersOnly(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') })
 }
 
 func once(all, except string) string {

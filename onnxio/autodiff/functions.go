@@ -171,7 +171,10 @@ func activations() []Operator {
 			inside := c.op("And", c.compare("Greater", c.y(), 0), c.compare("Less", c.y(), 1))
 			return c.keep(inside, c.scale(c.Grad(), alpha))
 		}),
-		composite("HardSwish", hardSwish),
+		composite("HardSwish", func(c *Call) string { // not every runtime has HardSigmoid in double
+			line := c.add(c.scale(c.x(), 1./6), c.Scalar(c.x(), 0.5))
+			return c.mul(c.x(), c.op("Clip", line, c.Scalar(c.x(), 0), c.Scalar(c.x(), 1)))
+		}),
 		composite("Mish", func(c *Call) string { return c.mul(c.x(), c.op("Tanh", c.op("Softplus", c.x()))) }),
 		composite("Swish", func(c *Call) string { return c.mul(c.x(), c.op("Sigmoid", c.scale(c.x(), c.float("alpha", 1)))) }),
 		composite("ThresholdedRelu", func(c *Call) string {
@@ -200,13 +203,6 @@ func leaky(c *Call, _ int) string {
 func exponential(c *Call, pos, offset float64) string {
 	below := c.add(c.y(), c.Scalar(c.y(), offset))
 	return c.where(c.positive(c.x()), c.scale(c.Grad(), pos), c.mul(c.Grad(), below))
-}
-
-// hardSwish writes out the clipped line, since not every runtime has HardSigmoid in double.
-func hardSwish(c *Call) string {
-	x := c.x()
-	line := c.add(c.scale(x, 1./6), c.Scalar(x, 0.5))
-	return c.mul(x, c.op("Clip", line, c.Scalar(x, 0), c.Scalar(x, 1)))
 }
 
 func shrink(c *Call) string {

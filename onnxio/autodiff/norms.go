@@ -10,7 +10,9 @@ func normalizations() []Operator {
 	return []Operator{
 		{Name: "BatchNormalization", expand: batchNorm},
 		{Name: "LayerNormalization", need: 2, infer: layerNormType, grads: []Rule{layerNorm, layerNormScale, pass}},
-		{Name: "RMSNormalization", need: 2, expand: rmsNorm},
+		{Name: "RMSNormalization", need: 2, expand: func(c *Call) string {
+			return c.mul(c.normed(c.x(), c.normAxes()), c.in(1))
+		}},
 		{Name: "InstanceNormalization", need: 3, expand: instanceNorm},
 		{Name: "GroupNormalization", need: 3, expand: groupNorm},
 		{Name: "MeanVarianceNormalization", expand: meanVariance},
@@ -77,10 +79,6 @@ func (c *Call) normed(d string, axes []int64) string {
 
 func (c *Call) scaledAndShifted(y string) string {
 	return c.add(c.mul(y, c.perChannel(c.in(1))), c.perChannel(c.in(2)))
-}
-
-func rmsNorm(c *Call) string {
-	return c.mul(c.normed(c.x(), c.normAxes()), c.in(1))
 }
 
 func (c *Call) perChannel(v string) string {

@@ -10,18 +10,23 @@ import (
 func shaping() []Operator {
 	return []Operator{
 		{Name: "Identity", grads: []Rule{pass}},
-		{Name: "Dropout", infer: dropoutType, grads: []Rule{dropout}},
-		{Name: "Cast", infer: castType, grads: []Rule{castBack}},
-		{
-			Name: "CastLike", need: 2,
-			infer: func(c *Call) []graph.Type { return single(c.types[1].DType, c.types[0].Shape) }, grads: []Rule{castBack},
-		},
+		{Name: "Dropout", grads: []Rule{dropout}, infer: func(c *Call) []graph.Type {
+			return append(like(c), single(graph.Bool, c.types[0].Shape)...)
+		}},
+		{Name: "Cast", grads: []Rule{castBack}, infer: func(c *Call) []graph.Type {
+			return single(graph.DType(c.Node.Int("to", 0)), c.types[0].Shape)
+		}},
+		{Name: "CastLike", need: 2, grads: []Rule{castBack}, infer: func(c *Call) []graph.Type {
+			return single(c.types[1].DType, c.types[0].Shape)
+		}},
 		{Name: "Reshape", need: 2, infer: reshapeType, grads: []Rule{back}},
 		{Name: "Flatten", infer: flattenType, grads: []Rule{back}},
 		{Name: "Squeeze", infer: squeezeType, grads: []Rule{back}},
 		{Name: "Unsqueeze", infer: unsqueezeType, grads: []Rule{back}},
 		{Name: "Transpose", infer: transposeType, grads: []Rule{transposeBack}},
-		{Name: "Expand", need: 2, infer: expandType, grads: []Rule{pass}},
+		{Name: "Expand", need: 2, grads: []Rule{pass}, infer: func(c *Call) []graph.Type {
+			return single(c.types[0].DType, broadcast(c.types[0].Shape, c.shapeIn(1)))
+		}},
 		{Name: "Tile", need: 2, infer: tileType, grads: []Rule{untiled}},
 	}
 }
@@ -69,14 +74,6 @@ func transposeType(c *Call) []graph.Type {
 		out[i], seen[p] = s[p], true
 	}
 	return single(c.types[0].DType, out)
-}
-
-func dropoutType(c *Call) []graph.Type {
-	return append([]graph.Type{c.types[0]}, single(graph.Bool, c.types[0].Shape)...)
-}
-
-func castType(c *Call) []graph.Type {
-	return single(graph.DType(c.Node.Int("to", 0)), c.types[0].Shape)
 }
 
 // shapeIn is the shape that input i holds.
@@ -152,10 +149,6 @@ func unsqueezeType(c *Call) []graph.Type {
 		out = slices.Insert(out, int(a), one())
 	}
 	return single(c.types[0].DType, out)
-}
-
-func expandType(c *Call) []graph.Type {
-	return single(c.types[0].DType, broadcast(c.types[0].Shape, c.shapeIn(1)))
 }
 
 func (c *Call) repeats() []int64 {
@@ -242,7 +235,7 @@ func indexing() []Operator {
 		{Name: "Gather", need: 2, infer: gatherType, grads: []Rule{ungathered}},
 		unary("GatherElements", func(c *Call) string {
 			return c.scatter(c.b.filled(c.x(), 0), c.in(1), c.Grad(), c.Node.Int("axis", 0))
-		}).of(gatherElementsType).needing(2),
+		}).of(func(c *Call) []graph.Type { return single(c.types[0].DType, c.types[1].Shape) }).needing(2),
 	}
 }
 
@@ -575,8 +568,4 @@ func gatherType(c *Call) []graph.Type {
 	s := c.types[0].Shape
 	axis := normal(c.Node.Int("axis", 0), len(s))
 	return single(c.types[0].DType, slices.Concat(graph.Shape{}, s[:axis], c.types[1].Shape, s[axis+1:]))
-}
-
-func gatherElementsType(c *Call) []graph.Type {
-	return single(c.types[0].DType, c.types[1].Shape)
 }

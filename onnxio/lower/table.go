@@ -19,15 +19,10 @@ type tables struct {
 	z      *preprocessing
 	x      string // the input of the lowered model
 	rows   []categoryRow
-	from   []int    // by column: its first row; row 0 is the first category, or 0, of every column
-	values []string // at the border
-	made   map[string][][]float64
-	// unknown is what a value is, by its name and that of a column, where the column has none of its categories.
-	unknown map[[2]string][]float64
-	dims    map[string][]int64 // of a value's row
-	fixed   int                // the batch size that the model insists on, or 0
-	s       *ort.Session       // for the values
-	inputs  []graph.Value
+	from   []int        // by column: its first row; row 0 is the first category, or 0, of every column
+	fixed  int          // the batch size that the model insists on, or 0
+	s      *ort.Session // for the values at the border
+	inputs []graph.Value
 }
 
 type categoryRow struct {
@@ -60,10 +55,7 @@ func (c *Column) unknown() []string {
 }
 
 func tabulate(ctx context.Context, m *graph.Model, z *preprocessing, o ort.Options) (*tables, error) {
-	t := &tables{
-		z: z, rows: []categoryRow{{column: -1}}, made: map[string][][]float64{}, dims: map[string][]int64{},
-		unknown: map[[2]string][]float64{}, inputs: m.Graph.DataInputs(),
-	}
+	t := &tables{z: z, rows: []categoryRow{{column: -1}}, inputs: m.Graph.DataInputs()}
 	for i := range z.columns {
 		t.from = append(t.from, len(t.rows))
 		for _, v := range z.columns[i].Values {
@@ -86,7 +78,7 @@ func (t *tables) run(ctx context.Context, m *graph.Model, o ort.Options) error {
 	b := graph.NewBuilder(g.Graph, "cfq.table.")
 	var names []string
 	for _, f := range t.z.boundaries {
-		t.values = append(t.values, f.value)
+		f.rows, f.unknown = nil, map[int][]float64{}
 		names = append(names, b.Op("Cast", []string{f.value}, graph.IntAttr("to", int64(graph.Double))))
 	}
 	if len(names) == 0 {
@@ -104,8 +96,8 @@ func (t *tables) run(ctx context.Context, m *graph.Model, o ort.Options) error {
 		if err != nil {
 			return fmt.Errorf("the model does not run on the categories of its columns: %w", err)
 		}
-		for i, value := range t.values {
-			if err := t.collect(value, out[i], batch, len(rows)); err != nil {
+		for i, f := range t.z.boundaries {
+			if err := f.collect(out[i], batch, len(rows), t.z.numbers(f.value)); err != nil {
 				return err
 			}
 		}
@@ -164,9 +156,9 @@ func (t *tables) others(ctx context.Context) error {
 			}
 		}
 		t.z.blank[i] = blank != nil && c.Blank == "" && (c.Strict || !slices.EqualFunc(first, blank, slices.Equal))
-		for k, value := range t.values {
-			if !c.Strict && first != nil && t.made[value] != nil {
-				t.unknown[[2]string{value, c.Name}] = first[k]
+		for k, f := range t.z.boundaries {
+			if !c.Strict && first != nil && f.rows != nil {
+				f.unknown[i] = first[k]
 			}
 		}
 	}
@@ -193,8 +185,8 @@ func (t *tables) fromEnd(ctx context.Context, column int) (bool, error) {
 func (c *Column) unsigned() bool { return strings.HasPrefix(c.DType.String(), "u") }
 
 func (t *tables) same(row int, given [][]float64) bool {
-	for i, value := range t.values {
-		if made := t.made[value]; made != nil && !slices.Equal(made[row], given[i]) {
+	for i, f := range t.z.boundaries {
+		if f.rows != nil && !slices.Equal(f.rows[row], given[i]) {
 			return false
 		}
 	}
@@ -206,17 +198,17 @@ func (t *tables) other(ctx context.Context, column int, given string) (all [][]f
 	if err != nil {
 		return nil, ctx.Err()
 	}
-	for k, value := range t.values {
+	for k, f := range t.z.boundaries {
 		v, err := out[k].Doubles()
 		if err != nil {
 			return nil, err
 		}
-		if made := t.made[value]; made != nil {
-			if len(v) < len(made[0]) {
-				return nil, fmt.Errorf("the value %q has another shape for a category of column %q that is not known", value,
+		if f.rows != nil {
+			if len(v) < len(f.rows[0]) {
+				return nil, fmt.Errorf("the value %q has another shape for a category of column %q that is not known", f.value,
 					t.z.columns[column].Name)
 			}
-			v = v[:len(made[0])]
+			v = v[:len(f.rows[0])]
 		}
 		all = append(all, v)
 	}
@@ -232,21 +224,20 @@ func (t *tables) category(column int, given [][]float64) string {
 	return ""
 }
 
-func (t *tables) collect(value string, out *graph.Tensor, batch, rows int) error {
+func (f *boundary) collect(out *graph.Tensor, batch, rows int, numbers bool) error {
 	v, err := out.Doubles()
 	if err != nil {
 		return err
 	}
 	if len(out.Dims) == 0 || out.Dims[0] != int64(batch) {
-		return fmt.Errorf("the value %q, which is made of categories, has the shape %v for %d rows", value, out.Dims, batch)
+		return fmt.Errorf("the value %q, which is made of categories, has the shape %v for %d rows", f.value, out.Dims, batch)
 	}
-	t.dims[value] = out.Dims[1:]
-	if t.z.numbers(value) {
+	if f.dims = out.Dims[1:]; numbers {
 		return nil
 	}
 	size := len(v) / batch
 	for i := range rows {
-		t.made[value] = append(t.made[value], v[i*size:(i+1)*size])
+		f.rows = append(f.rows, v[i*size:(i+1)*size])
 	}
 	return nil
 }
@@ -297,17 +288,16 @@ type columnBlock struct {
 	from, to int
 }
 
-func (t *tables) blocks(value string) ([]columnBlock, error) {
-	elems := t.z.elems[value]
-	if t.z.numbers(value) {
+func (t *tables) blocks(f *boundary) ([]columnBlock, error) {
+	elems := t.z.elems[f.value]
+	if t.z.numbers(f.value) {
 		owner := make([]int, len(elems))
 		for e := range elems {
 			owner[e] = elems[e].column
 		}
 		return join(t.z.columns, owner), nil
 	}
-	rows := t.made[value]
-	owner := make([]int, len(rows[0]))
+	owner := make([]int, len(f.rows[0]))
 	for e := range owner {
 		owner[e] = -1
 		if len(elems) == len(owner) && elems[e].column >= 0 && elems[e].shift == 0 &&
@@ -315,35 +305,33 @@ func (t *tables) blocks(value string) ([]columnBlock, error) {
 			owner[e] = elems[e].column // a number among categories
 		}
 	}
-	for _, c := range t.z.depends[value] {
+	for _, c := range t.z.depends[f.value] {
 		if t.z.columns[c].Values == nil && !slices.Contains(owner, c) {
 			return nil, fmt.Errorf("column %q holds whole numbers, of which the value %q is not made by looking up: export it "+
-				"as float", t.z.columns[c].Name, value)
+				"as float", t.z.columns[c].Name, f.value)
 		}
 	}
 	others := func(column int, row []float64) error {
 		for e, v := range row {
-			if v == rows[0][e] || math.IsNaN(v) && math.IsNaN(rows[0][e]) || owner[e] == column {
+			if usual := f.rows[0][e]; v == usual || math.IsNaN(v) && math.IsNaN(usual) || owner[e] == column {
 				continue
 			}
 			if owner[e] >= 0 {
-				return fmt.Errorf("the value %q depends on the columns %q and %q together: a table of each is needed", value,
-					t.z.columns[owner[e]].Name, t.z.columns[column].Name)
+				return fmt.Errorf("the value %q depends on the columns %q and %q together: a table of each is needed",
+					f.value, t.z.columns[owner[e]].Name, t.z.columns[column].Name)
 			}
 			owner[e] = column
 		}
 		return nil
 	}
 	for i, r := range t.rows[1:] {
-		if err := others(r.column, rows[i+1]); err != nil {
+		if err := others(r.column, f.rows[i+1]); err != nil {
 			return nil, err
 		}
 	}
 	for i := range t.z.columns {
-		if u := t.unknown[[2]string{value, t.z.columns[i].Name}]; u != nil {
-			if err := others(i, u); err != nil {
-				return nil, err
-			}
+		if err := others(i, f.unknown[i]); err != nil {
+			return nil, err
 		}
 	}
 	return join(t.z.columns, owner), nil
@@ -477,8 +465,8 @@ func (w *lowering) number(v graph.Value) {
 	w.finish(w.slice(at, at+size), dims, v.DType, v.Name)
 }
 
-func (w *lowering) boundary(f boundary) error {
-	blocks, err := w.blocks(f.value)
+func (w *lowering) boundary(f *boundary) error {
+	blocks, err := w.blocks(f)
 	if err != nil {
 		return err
 	}
@@ -495,24 +483,24 @@ func (w *lowering) boundary(f boundary) error {
 			parts = append(parts, w.slice(from, to))
 			continue
 		}
-		parts = append(parts, w.category(f.value, p))
+		parts = append(parts, w.category(f, p))
 	}
 	v := parts[0]
 	if len(parts) > 1 {
 		v = w.b.Op("Concat", parts, graph.IntAttr("axis", 1))
 	}
-	if !f.dtype.IsFloat() && !slices.ContainsFunc(blocks, func(p columnBlock) bool {
+	dtype := f.dtype
+	if !dtype.IsFloat() && !slices.ContainsFunc(blocks, func(p columnBlock) bool {
 		return p.column < 0 || w.z.columns[p.column].Values != nil
 	}) {
-		f.dtype = graph.Undefined // numbers, which what reads them makes floats of anyway
+		dtype = graph.Undefined // numbers, which what reads them makes floats of anyway
 	}
-	w.finish(v, w.dims[f.value], f.dtype, f.value)
+	w.finish(v, f.dims, dtype, f.value)
 	return nil
 }
 
-func (w *lowering) category(value string, p columnBlock) string {
-	rows := w.made[value]
-	size := p.to - p.from
+func (w *lowering) category(f *boundary, p columnBlock) string {
+	rows, size := f.rows, p.to-p.from
 	if p.column < 0 {
 		zero := w.b.Op("Mul", []string{w.slice(0, 1), w.b.Const(graph.FromFloats("zero", []float32{0}))})
 		row := rows[0][p.from:p.to]
@@ -522,7 +510,7 @@ func (w *lowering) category(value string, p columnBlock) string {
 	n := len(c.Values)
 	table := make([]float64, 0, n*size)
 	unknown := make([]float64, size)
-	if u := w.unknown[[2]string{value, c.Name}]; u != nil {
+	if u := f.unknown[p.column]; u != nil {
 		copy(unknown, u[p.from:p.to])
 	}
 	identity := n == size
@@ -558,17 +546,13 @@ func (w *lowering) standIn(value string, inputs []graph.Value) string {
 // tableRows runs what is made of constants alone, as the table of a quantized embedding is, and returns how many rows a
 // look-up has to choose from, by the value that it makes.
 func tableRows(ctx context.Context, m *graph.Model, o ort.Options) (map[string]int64, error) {
-	constants := &graph.Model{IRVersion: m.IRVersion, Opsets: m.Opsets, Functions: m.Functions, Graph: &graph.Graph{
-		Name: m.Graph.Name, Inits: m.Graph.Inits,
-	}}
-	g, fixed := constants.Graph, map[string]bool{"": true}
+	fixed := map[string]bool{"": true}
 	for _, t := range m.Graph.Inits {
 		fixed[t.Name] = true
 	}
 	var lookups []*graph.Node
 	for _, n := range m.Graph.Nodes {
 		if !slices.ContainsFunc(n.Inputs, func(in string) bool { return !fixed[in] }) {
-			g.Nodes = append(g.Nodes, n)
 			for _, out := range n.Outputs {
 				fixed[out] = true
 			}
@@ -579,13 +563,14 @@ func tableRows(ctx context.Context, m *graph.Model, o ort.Options) (map[string]i
 	if len(lookups) == 0 {
 		return nil, nil
 	}
-	b := graph.NewBuilder(g, "cfq.rows.")
+	m = m.Clone()
+	b := graph.NewBuilder(m.Graph, "cfq.rows.")
 	var shapes []string
 	for _, n := range lookups {
 		shapes = append(shapes, b.Op("Shape", []string{n.Input(0)}))
 	}
 	o.Level = ort.Disabled
-	out, err := ort.Evaluate(ctx, constants, o, nil, shapes...)
+	out, err := ort.Evaluate(ctx, m, o, nil, shapes...)
 	if err != nil {
 		return nil, fmt.Errorf("the model's tables: %w", err)
 	}

@@ -33,7 +33,7 @@ type preprocessing struct {
 	blank      []bool            // by column: the empty text is a category of its own
 	depends    map[string][]int  // columns that a raw value is made of
 	tables     []tableSizes
-	boundaries []boundary
+	boundaries []*boundary
 	shaped     []string // raw values whose shape the computation asks for
 	errs       []error
 }
@@ -49,9 +49,14 @@ type tableSizes struct {
 	rows  int64
 }
 
+// boundary is a value that the computation gets of the columns, and what a run shows of it.
 type boundary struct {
 	value string
 	dtype graph.DType // that the computation wants; Undefined is any float
+	dims  []int64     // of its row
+	rows  [][]float64 // what it is for each of tables.rows; nil where it is numbers of the data
+	// unknown is what it is where a column has none of its categories, by column.
+	unknown map[int][]float64
 }
 
 func preprocessingOf(g *graph.Graph, rows map[string]int64) (*preprocessing, error) {
@@ -250,7 +255,7 @@ func (z *preprocessing) border(n *graph.Node) {
 		z.shaped = append(z.shaped, from...)
 	case !own && slices.ContainsFunc(from, func(in string) bool { return !z.numbers(in) }):
 		for _, o := range n.Outputs {
-			z.boundaries = append(z.boundaries, boundary{value: o, dtype: z.types[o]})
+			z.boundaries = append(z.boundaries, &boundary{value: o, dtype: z.types[o]})
 		}
 	default: // numbers become floats in front of the node
 		for _, in := range from {
@@ -260,10 +265,10 @@ func (z *preprocessing) border(n *graph.Node) {
 }
 
 func (z *preprocessing) front(value string) {
-	if slices.ContainsFunc(z.boundaries, func(f boundary) bool { return f.value == value }) {
+	if slices.ContainsFunc(z.boundaries, func(f *boundary) bool { return f.value == value }) {
 		return
 	}
-	f := boundary{value: value, dtype: z.types[value]}
+	f := &boundary{value: value, dtype: z.types[value]}
 	if f.dtype == graph.String {
 		z.errs = append(z.errs, fmt.Errorf("the texts %q are computed with in a way that is not known", value))
 	}

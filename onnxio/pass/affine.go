@@ -6,10 +6,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-func (r *canonicalizer) affines() {
-	r.Repeat(func(n *graph.Node) bool { return r.foldBack(n) || r.foldForward(n) })
-}
-
 func (r *canonicalizer) foldBack(n *graph.Node) bool {
 	for i, x := range n.Inputs {
 		g := r.Producers[x]

@@ -37,13 +37,15 @@ func Canonical(m *graph.Model, types graph.Types) (*graph.Model, graph.Types, er
 	}
 	r := &canonicalizer{graph.NewRewriter(c, typesOf(c.Graph, types))}
 	for _, step := range []func(){
-		r.constants,  // Constant nodes, and transposes of constants, become initializers
-		r.identities, // nodes that pass their first input on unchanged go away
-		r.flatten,    // products of any rank with stored weights become layers
-		r.gemms,      // dense layers get one form
-		r.affines,    // operators s*x+t fold into the layer in front, or those behind
-		r.pools,      // a Relu behind the MaxPool of a Conv goes in front of it, where integer kernels take it in
-		r.names,      // layers get names of their own; weights are no inputs
+		r.constants, // Constant nodes, and transposes of constants, become initializers
+		// nodes that pass their first input on unchanged go away
+		func() { r.Repeat(func(n *graph.Node) bool { return r.passes(n) && r.Bypass(n) }) },
+		r.flatten, // products of any rank with stored weights become layers
+		r.gemms,   // dense layers get one form
+		// operators s*x+t fold into the layer in front, or those behind
+		func() { r.Repeat(func(n *graph.Node) bool { return r.foldBack(n) || r.foldForward(n) }) },
+		r.pools, // a Relu behind the MaxPool of a Conv goes in front of it, where integer kernels take it in
+		r.names, // layers get names of their own; weights are no inputs
 		r.Sweep,
 	} {
 		step()

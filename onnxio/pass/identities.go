@@ -6,10 +6,6 @@ import (
 	"cfq/onnxio/graph"
 )
 
-func (r *canonicalizer) identities() {
-	r.Repeat(func(n *graph.Node) bool { return r.passes(n) && r.Bypass(n) })
-}
-
 func (r *canonicalizer) passes(n *graph.Node) bool {
 	if !n.Standard() || len(n.Outputs) == 0 || n.Input(0) == "" {
 		return false

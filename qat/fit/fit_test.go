@@ -18,6 +18,7 @@ import (
 	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/ort/orttest"
 	"cfq/qat"
 	"cfq/quant"
@@ -111,7 +112,7 @@ func TestLogisticRegression(t *testing.T) {
 	o := Options{Arch: arch(t, "logreg"), Validation: new(0.0), Train: steps(3000, 0.02, n)}
 	o.Train.Decay = decay
 	r := trained(t, numbersTask(t, dim), p, o)
-	m := must.Get(onnxio.LoadBytes(context.Background(), r.Model, orttest.Need(t)))(t)
+	m := must.Get(onnxio.FromGraph(context.Background(), must.Get(codec.Read(r.Model, ""))(t), orttest.Need(t)))(t)
 	w := make([]float64, 0, 2*dim+2)
 	for _, init := range m.Graph().Graph.Inits {
 		v := must.Get(init.Floats())(t)
@@ -204,7 +205,7 @@ func TestConvolutions(t *testing.T) {
 		if r.Train.Accuracy < 0.85 {
 			t.Errorf("%s: %+v", c.arch, r.Train)
 		}
-		m := must.Get(onnxio.LoadBytes(context.Background(), r.Model, orttest.Need(t)))(t)
+		m := must.Get(onnxio.FromGraph(context.Background(), must.Get(codec.Read(r.Model, ""))(t), orttest.Need(t)))(t)
 		canonical := must.Get(m.Canonical())(t)
 		layers := must.Get(quant.FindLayers(canonical.Graph()))(t)
 		for _, l := range layers {

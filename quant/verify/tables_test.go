@@ -89,7 +89,7 @@ func categories(m *onnxio.Model, rows int) []float32 {
 
 func described(t *testing.T, onnx []byte, bits int) {
 	t.Helper()
-	m := must.Get(onnxio.LoadBytes(t.Context(), onnx, ort.Options{}))(must.In(t, bits))
+	m := must.Get(onnxio.FromGraph(t.Context(), must.Get(codec.Read(onnx, ""))(t), ort.Options{}))(must.In(t, bits))
 	layers := must.Get(qdq.LayersOf(m))(t)
 	var have []string
 	for _, l := range layers {
