@@ -20,31 +20,17 @@ func Activation(s *Stats, bits int, kind Range) quant.Act {
 	if !(hi > lo) {
 		return all
 	}
-	var loss func(quant.Act) float64
-	switch kind {
-	case MinMax:
+	hist := s.Hist
+	switch {
+	case kind == MinMax:
 		return all
-	case Percentile:
-		if from, to := s.tails(1 - kept); to > from {
-			return quant.FitAct(bits, from, to)
-		}
-		return all // hardly anything but zeros
-	case Entropy:
-		loss = newEntropy(s.Hist, float64(s.Min), float64(s.Max)).divergence
-	default:
-		hist := s.Hist
-		if kind == Logits && s.LogitHist != nil {
-			hist = s.LogitHist
-		} else if (kind == Logits || kind == Output) && s.OutputHist != nil {
-			hist = s.OutputHist
-		}
-		loss = newSpread(hist, float64(s.Min), float64(s.Max)).squaredError
+	case kind == Logits && s.LogitHist != nil:
+		hist = s.LogitHist
+	case (kind == Logits || kind == Output) && s.OutputHist != nil:
+		hist = s.OutputHist
 	}
-	return fitClips(bits, lo, hi, loss)
+	return fitClips(bits, lo, hi, newSpread(hist, float64(s.Min), float64(s.Max)).squaredError)
 }
-
-// kept is the share of numbers that a percentile range does not clip.
-const kept = 0.9999
 
 // Ends of a range are tried at clipRatio^i of the outermost value, i = 0 ...
 // clipTries, fineClips to a step; where both ends are to be found, whole steps first

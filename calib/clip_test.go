@@ -13,27 +13,6 @@ import (
 	"cfq/quant"
 )
 
-func TestPercentile(t *testing.T) {
-	// Sorted 1 2 3 4; a half of the way from the first to the last lies between 2 and 3.
-	must.Same(t, 2.5, percentile([]float32{-4, 1, 3, 2}, 0.5))
-	w := make([]float32, 10001)
-	for k := range w {
-		w[k] = float32(k)
-	}
-	must.Same(t, 9999, percentile(w, kept))
-	// Eleven weights: 0.9999 x 10 = 9.999, so a thousandth of the gap 5 to 7 is missing.
-	l := quant.LayerInfo{Node: "n", In: 11, Out: 1, W: []float32{5, 1, 1, 1, 1, 1, 1, 1, 1, 1, -7}, B: []float32{0}}
-	s := unit(11)
-	f := quant.Formats()[2]
-	got := fitOne(t, l, s, f, WeightOptions{Range: Percentile}).Scales[0]
-	must.Near(t, (7-0.001*2)/7, float64(got), 1e-6)
-	l.W = make([]float32, 11)
-	l.W[3] = 2
-	if got := fitOne(t, l, s, f, WeightOptions{Range: Percentile, PerTensor: true}).Scales[0]; got < 0.28 {
-		t.Errorf("of zeros and a two the scale is %v", got)
-	}
-}
-
 // unit are statistics of inputs that do not correlate and have mean 0.
 func unit(in int) *Stats {
 	s := &Stats{Moments: Moments{make([]float64, in*in), make([]float64, in)}}
@@ -62,7 +41,7 @@ func TestMinMax(t *testing.T) {
 
 // Weights so small that their scale would be denormal are zeros, however the scale is chosen.
 func TestIdleWeights(t *testing.T) {
-	for _, kind := range []Range{MinMax, Percentile, MSE, Entropy, Output} {
+	for _, kind := range []Range{MinMax, MSE, Output} {
 		for _, f := range quant.Formats() {
 			l := quant.LayerInfo{Node: "n", In: 3, Out: 1, W: []float32{4e-40, -9e-31, 0}, B: []float32{0}}
 			got := fitOne(t, l, unit(3), f, WeightOptions{Range: kind})
@@ -132,41 +111,6 @@ func TestSearchedScales(t *testing.T) {
 					}
 				}
 			}
-		}
-	}
-}
-
-// The scale of the kind Entropy has a divergence, P and Q written out, that no
-// other threshold beats; a few far weights are clipped at 3 bits.
-func TestEntropyScale(t *testing.T) {
-	t.Parallel()
-	r := rand.New(rand.NewPCG(8, 1))
-	l := quant.LayerInfo{Node: "n", In: 600, Out: 1, W: make([]float32, 600), B: []float32{0}}
-	for k := range l.W {
-		l.W[k] = float32(r.NormFloat64())
-	}
-	l.W[17] = 12
-	s := unit(600)
-	e := smooth(l.W, 12)
-	var total float64
-	for _, n := range e.hist {
-		total += n
-	}
-	if mean := total * e.width; math.Abs(mean/600-1.06*1.1*math.Pow(600, -0.2)*math.Sqrt(6)) > 0.1 {
-		t.Errorf("the triangles hold %v per weight", mean/600) // a base of 2 half, a height of 1
-	}
-	for _, f := range quant.Formats()[:3] {
-		scale := float64(fitOne(t, l, s, f, WeightOptions{Range: Entropy}).Scales[0])
-		got := naiveDivergence(e.hist, -12, 12, scale, f.QMin, f.QMax)
-		least := math.Inf(1)
-		for n := 100; n <= 1000; n++ {
-			least = min(least, naiveDivergence(e.hist, -12, 12, 12*float64(n)/1000/float64(f.QMax), f.QMin, f.QMax))
-		}
-		if got > least*1.02+1e-9 {
-			t.Errorf("%d bits: divergence %v, there is %v", f.Bits, got, least)
-		}
-		if f.Bits == 3 && scale*float64(f.QMax) > 6 {
-			t.Errorf("3 bits: the far weight is not clipped, scale %v", scale)
 		}
 	}
 }

@@ -14,11 +14,9 @@ import (
 // a row as often as its weight says; their size does not depend on the rows.
 type Stats struct {
 	Moments
-	// Min and Max of all elements of h, and how they are spread between: Hist holds
-	// their weight in histBins equal bins of [Min, Max], Zeros the weight of those that
-	// are exactly 0 (which lies on every grid) and in no bin.
+	// Min and Max of all elements of h, and how they are spread between: Hist holds their weight in histBins equal bins
+	// of [Min, Max], but for those that are exactly 0, which lies on every grid.
 	Min, Max float32
-	Zeros    float64
 	Hist     []float64
 	// OutputHist is Hist with element h_i counting ||W_:,i||^2 times: what an error of
 	// it does to the layer's outputs. One histogram serves for all channels, since they
@@ -73,7 +71,6 @@ func (s *Stats) count(v, by []float32, weights, costs []float64) {
 	for r, w := range weights {
 		for j, x := range v[r*size : (r+1)*size] {
 			if x == 0 || width <= 0 {
-				s.Zeros += w
 				continue
 			}
 			b := min(int((float64(x)-float64(s.Min))/width*histBins), histBins-1)
@@ -187,39 +184,4 @@ func (s *Stats) part(l quant.LayerInfo, g int) Stats {
 	out := *s
 	out.Moments, out.Logits = s.group(g, groups(l)), s.Logits.group(g, groups(l))
 	return out
-}
-
-// tails returns the range that leaves the share out of the values beyond it: half
-// of it at either side, or all of it at the only side that has any.
-func (s *Stats) tails(out float64) (lo, hi float32) {
-	switch {
-	case s.Min >= 0:
-		return 0, float32(s.quantile(1 - out))
-	case s.Max <= 0:
-		return float32(s.quantile(out)), 0
-	}
-	return float32(min(0, s.quantile(out/2))), float32(max(0, s.quantile(1-out/2)))
-}
-
-func (s *Stats) quantile(p float64) float64 {
-	width := (float64(s.Max) - float64(s.Min)) / histBins
-	total := s.Zeros
-	for _, n := range s.Hist {
-		total += n
-	}
-	left, zeros := p*total, s.Zeros
-	for b, n := range s.Hist {
-		from := float64(s.Min) + float64(b)*width
-		if zeros > 0 && from+width > 0 { // those in the bin count after the zeros
-			if left -= zeros; left <= 0 {
-				return 0
-			}
-			zeros = 0
-		}
-		if left <= n && n > 0 {
-			return from + width*left/n
-		}
-		left -= n
-	}
-	return float64(s.Max)
 }

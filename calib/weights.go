@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/floats"
-	"gonum.org/v1/gonum/stat"
 
 	"cfq/onnxio/ort"
 	"cfq/quant"
@@ -288,16 +287,8 @@ func (w *weightFit) scale(from, to int, f quant.Format, workers int) float32 {
 	switch w.o.Range {
 	case MinMax:
 		return max(highest/float32(f.QMax), lowest/float32(f.QMin))
-	case Percentile:
-		if t := percentile(rows, kept); t > 0 {
-			return t / float32(f.QMax)
-		}
-		return clipped(0) // hardly anything but zeros
 	case MSE:
 		loss = func(scale float32, _ float64) float64 { return squaredError(rows, scale, f) }
-	case Entropy:
-		e := smooth(rows, float64(largest))
-		loss = func(scale float32, _ float64) float64 { return e.of(float64(scale), f.QMin, f.QMax) }
 	default:
 		if w.penalty != nil {
 			every = smoothStride
@@ -369,23 +360,6 @@ func bestThreshold(workers, stride int, loss func(i int, limit float64) float64)
 	return try(max(0, best-stride+1), min(clipSteps, best+stride-1), 1)
 }
 
-// percentile returns the magnitude below which the share p of the weights lies:
-// between the k-th and the next of n in ascending order where p (n-1) lies between
-// k and k+1, in proportion. Of few weights it is thus a little less than the largest.
-func percentile(w []float32, p float64) float32 {
-	sorted := make([]float64, len(w))
-	for i, v := range w {
-		sorted[i] = math.Abs(float64(v))
-	}
-	slices.Sort(sorted)
-	at := p * float64(len(w)-1)
-	k := int(at)
-	if k+1 >= len(w) {
-		return float32(sorted[len(w)-1])
-	}
-	return float32(sorted[k] + (at-float64(k))*(sorted[k+1]-sorted[k]))
-}
-
 func squaredError(w []float32, scale float32, f quant.Format) float64 {
 	var sum float64
 	for _, v := range w {
@@ -393,29 +367,4 @@ func squaredError(w []float32, scale float32, f quant.Format) float64 {
 		sum += e * e
 	}
 	return sum
-}
-
-const weightBins = 2048
-
-// smooth makes the histogram of weights between -largest and largest. A row of a
-// hundred weights would leave nearly all bins empty, and its divergence would see
-// nothing but what is clipped: so each weight is a triangle around itself, whose
-// standard deviation is Silverman's 1.06 sigma n^(-1/5). Zeros count nothing.
-func smooth(w []float32, largest float64) *entropy {
-	values := make([]float64, 0, len(w))
-	for _, v := range w {
-		if v != 0 {
-			values = append(values, float64(v))
-		}
-	}
-	hist := make([]float64, weightBins)
-	b := binsOf(weightBins, -largest, largest)
-	spread := 1.06 * stat.PopStdDev(values, nil) * math.Pow(float64(len(values)), -0.2)
-	half := max(math.Sqrt(6)*spread, b.width) // a triangle's deviation is its half base by the root of 6
-	for _, v := range values {
-		for k := b.from(v - half); k < b.from(v+half); k++ {
-			hist[k] += 1 - math.Abs(b.centre(k)-v)/half
-		}
-	}
-	return newEntropy(hist, -largest, largest)
 }
