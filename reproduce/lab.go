@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"cfq/internal/cli"
 )
 
 // Lab makes the files of tables in a folder: each by one command of cfq, and only when it is not there yet.
@@ -27,44 +29,49 @@ type Lab struct {
 	Progress func(done, total int)
 
 	mu     sync.Mutex
-	steps  map[string]*labStep // by file
+	steps  map[string]*labStep // by the files that they make
 	hashes map[string]string
 }
 
-// MissingError says which files of the data sets are not there.
-type MissingError struct{ Files []string }
-
-func (e *MissingError) Error() string {
-	return "missing data:\n  " + strings.Join(e.Files, "\n  ")
-}
-
-// Measured is what one row came to: an outcome for each seed, nil where a command failed, and the seconds of the
-// processor that the command took.
-type Measured struct {
+// measuredRow is what one row came to.
+type measuredRow struct {
 	Row
-	Outcomes []Outcome
-	Seconds  []float64
+	steps []rowSteps // of each seed
 }
 
-// Measure runs what tables need and returns the rows of each. An error of a command leaves out what depends on it: the
-// rest is measured, and the errors are returned together.
-func (l *Lab) Measure(ctx context.Context, tables []Table) ([][]Measured, error) {
+// rowSteps are the step that measures a row, and the one of which the time counts: it quantizes, or looks for actions.
+type rowSteps struct{ last, timed *labStep }
+
+// Measure runs what tables need. It returns their results, and all results: earlier ones of other tables, too. An error
+// of a command leaves out what depends on it, for which earlier results stay: the rest is measured, and the errors are
+// returned together. Without results nothing was run.
+func (l *Lab) Measure(ctx context.Context, tables []Table, earlier []Result) (measured, all []Result, err error) {
+	rows, err := l.rows(ctx, tables)
+	if rows == nil {
+		return nil, nil, err
+	}
+	measured = []Result{}
+	for i := range tables {
+		measured = append(measured, l.results(&tables[i], rows[i], earlier)...)
+	}
+	return measured, merge(earlier, measured, tables), err
+}
+
+func (l *Lab) rows(ctx context.Context, tables []Table) ([][]measuredRow, error) {
 	l.steps, l.hashes = map[string]*labStep{}, map[string]string{}
 	if err := l.prepare(ctx, tables); err != nil {
 		return nil, err
 	}
-	measured := make([][]Measured, len(tables))
+	measured := make([][]measuredRow, len(tables))
 	var all []*labStep
-	var finish []func()
 	for i, t := range tables {
 		for _, r := range t.Rows {
-			m := Measured{Row: r, Outcomes: make([]Outcome, l.Seeds), Seconds: make([]float64, l.Seeds)}
+			m := measuredRow{Row: r}
 			for seed := range l.Seeds {
-				last, timed := l.measurement(r.Variant, seed+1)
-				if !slices.Contains(all, last) {
-					all = append(all, last)
+				x := l.measurement(&r.Variant, seed+1)
+				if m.steps = append(m.steps, x); !slices.Contains(all, x.last) {
+					all = append(all, x.last)
 				}
-				finish = append(finish, func() { m.Outcomes[seed], m.Seconds[seed] = last.outcome, timed.seconds })
 			}
 			measured[i] = append(measured[i], m)
 		}
@@ -73,13 +80,10 @@ func (l *Lab) Measure(ctx context.Context, tables []Table) ([][]Measured, error)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	for _, f := range finish {
-		f()
-	}
 	return measured, err
 }
 
-// prepare writes the inputs of the commands, if all data are there.
+// prepare writes the inputs of the commands, if all data are there: task files, and which rows are for tests.
 func (l *Lab) prepare(ctx context.Context, tables []Table) error {
 	var missing []string
 	var rows []Row
@@ -94,7 +98,8 @@ func (l *Lab) prepare(ctx context.Context, tables []Table) error {
 		}
 	}
 	if missing != nil {
-		return &MissingError{missing}
+		return cli.Wrap(fmt.Errorf("missing data:\n  %s", strings.Join(missing, "\n  ")),
+			"put the files there, as they are published or gzipped")
 	}
 	written := map[string]bool{}
 	for _, r := range rows {
@@ -120,8 +125,7 @@ func (l *Lab) inputs(ctx context.Context, v *Variant, written map[string]bool) (
 	for _, form := range []string{"", v.Form} { // networks are trained, and rows drawn, by the task as it is
 		write(l.task(d, form), func() ([]byte, error) { return taskOf(d.Name, form) })
 	}
-	path, _ := d.file(l.Data, cmp.Or(d.Test, d.Train))
-	among := ""
+	path, among := l.data(d, cmp.Or(d.Test, d.Train)), ""
 	if d.Test == "" {
 		among = l.path(d, rowsFile)
 		write(among, func() ([]byte, error) { return draw(ctx, path, l.task(d, ""), "", d.Rows) })
@@ -161,104 +165,63 @@ func (l *Lab) sample(d *DataSet, n int) string { return l.path(d, fmt.Sprintf("t
 
 func (l *Lab) path(d *DataSet, name string) string { return filepath.Join(l.Out, d.Name, name) }
 
-func (l *Lab) people(d *DataSet, form string, train bool) (flags, from []string) {
-	name := d.Train
-	if !train {
-		name = cmp.Or(d.Test, d.Train)
-	}
+func (l *Lab) data(d *DataSet, name string) string {
 	path, _ := d.file(l.Data, name)
-	from = []string{path, l.task(d, form)}
-	flags = []string{"-d", path, "-t", l.task(d, form)}
-	for _, name := range d.Beside {
-		path, _ := d.file(l.Data, name)
-		from = append(from, path)
+	return path
+}
+
+// people are the flags that say whom a command reads.
+func (l *Lab) people(d *DataSet, form string, train bool) []string {
+	name, rows := cmp.Or(d.Test, d.Train), l.path(d, rowsFile)
+	if train {
+		name, rows = d.Train, "!"+rows
 	}
-	if form == inCodes {
-		from = append(from, l.path(d, decoderFile)) // the encoder is a step
-	}
+	flags := []string{"-d", l.data(d, name), "-t", l.task(d, form)}
 	if d.Test == "" {
-		rows := l.path(d, rowsFile)
-		from = append(from, rows)
-		if train {
-			rows = "!" + rows
-		}
 		flags = append(flags, "--rows", rows)
 	}
-	return flags, from
+	return flags
 }
 
-// measurement is the step that evaluates a variant on the network of a seed, or looks for its actions, and the step of
-// which the time counts: the one that quantizes, or looks for actions.
-func (l *Lab) measurement(v Variant, seed int) (last, timed *labStep) {
+// measurement evaluates a variant on the network of a seed, or looks for its actions.
+func (l *Lab) measurement(v *Variant, seed int) rowSteps {
 	d := dataSet(v.Data)
-	flags, from := l.people(d, "", true) // the network does not depend on the cost of an action
 	dir := l.path(d, filepath.Join(folder(v.Train), fmt.Sprintf("seed-%d", seed)))
-	network := &labStep{file: filepath.Join(dir, "model.onnx"), from: from}
-	network.args = slices.Concat([]string{"train"}, flags, strings.Fields(v.Train),
-		[]string{"--train-seed", fmt.Sprint(seed), "-o", network.file})
-	network = l.once(network)
+	network := filepath.Join(dir, "model.onnx")
+	l.step([]string{network}, d, "", "train", l.people(d, "", true), // it does not depend on the cost of an action
+		strings.Fields(v.Train), []string{"--train-seed", fmt.Sprint(seed), "-o", network})
 	if v.Recourse != "" {
-		s := l.actions(&v, network)
-		return s, s
+		s := l.actions(v, network)
+		return rowSteps{s, s}
 	}
-	needs := []*labStep{network}
-	if v.Form == inCodes {
-		needs = append(needs, l.coder(d))
+	if v.Form == inCodes { // networks of all seeds have the same encoder and decoder
+		l.step([]string{l.path(d, encoderFile), l.path(d, decoderFile)}, d, "", "train", l.people(d, "", true),
+			strings.Fields(d.Coder), []string{"-o", l.path(d, coderFile)})
 	}
-
-	flags, from = l.people(d, v.Form, true)
 	dir = filepath.Join(dir, folder(v.Form, v.Quantize))
-	quantized := &labStep{file: filepath.Join(dir, "quantized.onnx"), needs: needs, from: from}
-	quantized.args = slices.Concat([]string{"quantize", network.file}, flags, strings.Fields(v.Quantize),
-		[]string{"--allow-larger", "--force", "-o", quantized.file})
-	quantized = l.once(quantized)
-
-	flags, from = l.people(d, v.Form, false)
-	dir = filepath.Join(dir, folder(fmt.Sprint(l.Sample), v.Eval))
-	last = &labStep{
-		file: filepath.Join(dir, "eval.json"), needs: append(needs, quantized), from: from, parse: readEvaluation,
-	}
-	last.args = slices.Concat([]string{"eval", network.file, quantized.file}, flags, strings.Fields(v.Eval), []string{
-		"--margins", fmt.Sprint(Margin), "--noise", "0", "--sample", fmt.Sprint(l.Sample), "--json",
-	})
-	return l.once(last), quantized
+	quantized := filepath.Join(dir, "quantized.onnx")
+	timed := l.step([]string{quantized}, d, v.Form, "quantize", []string{network}, l.people(d, v.Form, true),
+		strings.Fields(v.Quantize), []string{"--allow-larger", "--force", "-o", quantized})
+	report := filepath.Join(dir, folder(fmt.Sprint(l.Sample), v.Eval), "eval.json")
+	return rowSteps{l.step([]string{report}, d, v.Form, "eval", []string{network, quantized}, l.people(d, v.Form, false),
+		strings.Fields(v.Eval), []string{
+			"--margins", fmt.Sprint(Margin), "--noise", "0", "--sample", fmt.Sprint(l.Sample), "--json",
+		}), timed}
 }
 
-// coder is the step that trains the encoder and the decoder of a data set. Networks of all seeds have the same.
-func (l *Lab) coder(d *DataSet) *labStep {
-	flags, from := l.people(d, "", true)
-	return l.once(&labStep{
-		file: l.path(d, encoderFile), also: []string{l.path(d, decoderFile)}, from: from,
-		args: slices.Concat([]string{"train"}, flags, strings.Fields(d.Coder), []string{"-o", l.path(d, coderFile)}),
-	})
-}
-
-func (l *Lab) actions(v *Variant, network *labStep) *labStep {
+func (l *Lab) actions(v *Variant, network string) *labStep {
 	d := dataSet(v.Data)
-	people, _ := d.file(l.Data, cmp.Or(d.Test, d.Train))
-	task, rows := l.task(d, v.Form), l.sample(d, l.most(v))
-	from := []string{people, task, rows}
-	args := slices.Concat([]string{"recourse", network.file, "-d", people, "-t", task, "--rows", rows},
-		strings.Fields(v.Recourse))
+	flags := strings.Fields(v.Recourse)
 	if d.Test != "" && strings.Contains(v.Recourse, "--robust") {
-		calibration, _ := d.file(l.Data, d.Train)
-		args, from = append(args, "--calibration", calibration), append(from, calibration)
+		flags = append(flags, "--calibration", l.data(d, d.Train))
 	}
 	if !strings.Contains(v.Recourse, "--margin") {
-		args = append(args, "--margin", fmt.Sprint(Margin))
+		flags = append(flags, "--margin", fmt.Sprint(Margin))
 	}
-	dir := folder(v.Form, v.Recourse, fmt.Sprint(l.most(v)))
-	return l.once(&labStep{
-		file: filepath.Join(filepath.Dir(network.file), dir, "recourse.json"), args: append(args, "--json"),
-		needs: []*labStep{network}, from: from, parse: readActions,
-	})
-}
-
-func (l *Lab) once(s *labStep) *labStep {
-	if l.steps[s.file] == nil {
-		l.steps[s.file] = s
-	}
-	return l.steps[s.file]
+	file := filepath.Join(filepath.Dir(network), folder(v.Form, v.Recourse, fmt.Sprint(l.most(v))), "recourse.json")
+	return l.step([]string{file}, d, "", "recourse", []string{
+		network, "-d", l.data(d, cmp.Or(d.Test, d.Train)), "-t", l.task(d, v.Form), "--rows", l.sample(d, l.most(v)),
+	}, flags, []string{"--json"})
 }
 
 func folder(flags ...string) string {

@@ -1,9 +1,11 @@
 package reproduce
 
 import (
+	"bytes"
 	"encoding/json"
-	"io"
+	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,21 +27,29 @@ const (
 // Weighted stands in a part between a group and the share of all people that it counts as.
 const Weighted = " weighted to "
 
-// Outcome is what a command measured.
-type Outcome interface {
-	// of is the value of a metric in a part; NaN when it is not known.
-	of(metric, part string) float64
-}
+// outcome is what a command measured: the value of a metric in a part, NaN when it is not known.
+type outcome func(metric, part string) float64
 
-type evaluated eval.Result
-
-func readEvaluation(r io.Reader) (Outcome, error) {
-	d, err := report.ReadJSON(r)
+func readOutcome(command, path string) (outcome, error) {
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	return (*evaluated)(d.Result), nil
+	if command == "recourse" {
+		a := &actions{}
+		if err := json.Unmarshal(text, a); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return a.of, nil
+	}
+	d, err := report.ReadJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return (*evaluated)(d.Result).of, nil
 }
+
+type evaluated eval.Result
 
 func (e *evaluated) of(metric, name string) float64 {
 	if worst, ok := strings.CutPrefix(metric, Worst); ok {
@@ -130,7 +140,7 @@ func (e *evaluated) part(name string) *eval.Result {
 
 type actions struct {
 	Success    eval.Rate
-	Cost       struct{ Mean eval.Float }
+	Cost       report.Costs
 	Proved     int
 	Gap        *report.Gap
 	Robustness struct{ Rows []robustActions }
@@ -142,11 +152,6 @@ type robustActions struct {
 	HeldOut   eval.Float `json:"held_out"`
 	CostRatio eval.Float `json:"cost_ratio"`
 	Seconds   eval.Float
-}
-
-func readActions(r io.Reader) (Outcome, error) {
-	a := &actions{}
-	return a, json.NewDecoder(r).Decode(a)
 }
 
 func actionMetrics(a *actions, r *robustActions) map[string]eval.Float {

@@ -101,12 +101,13 @@ func resultOf(vd float64, part string) *eval.Result {
 	return &whole
 }
 
-func measured(rows []Row, f func(row, seed int) float64) []Measured {
-	var all []Measured
+func measured(rows []Row, f func(row, seed int) float64) []measuredRow {
+	var all []measuredRow
 	for i, r := range rows {
-		m := Measured{Row: r, Seconds: []float64{1, 2}}
+		m := measuredRow{Row: r}
 		for seed := range 2 {
-			m.Outcomes = append(m.Outcomes, (*evaluated)(resultOf(f(i, seed), r.Part)))
+			s := &labStep{outcome: (*evaluated)(resultOf(f(i, seed), r.Part)).of}
+			m.steps = append(m.steps, rowSteps{s, s})
 		}
 		all = append(all, m)
 	}
@@ -118,8 +119,8 @@ func measured(rows []Row, f func(row, seed int) float64) []Measured {
 func TestClaim(t *testing.T) {
 	rows := []Row{{Name: "a", Variant: Variant{Data: "adult"}}, {Name: "b", Variant: Variant{Data: "adult"}}}
 	table := Table{Name: "t", Claims: []Claim{{Says: "a is lower", Metric: "vd", Lower: "a", Upper: "b"}}}
-	verdict := func(rows []Measured) string {
-		return strings.Join(table.verdicts((&Lab{}).Results(&table, rows, nil)), "")
+	verdict := func(rows []measuredRow) string {
+		return strings.Join(table.verdicts((&Lab{}).results(&table, rows, nil)), "")
 	}
 	for _, c := range []struct {
 		a, b [2]float64
@@ -138,8 +139,8 @@ func TestClaim(t *testing.T) {
 	}
 	must.Same(t, "", verdict(measured(rows, func(int, int) float64 { return math.NaN() })))
 	failed := measured(rows, func(row, seed int) float64 { return float64(row) + float64(row*seed)/100 })
-	failed[0].Outcomes = append(failed[0].Outcomes, failed[0].Outcomes[0])
-	failed[1].Outcomes = append(failed[1].Outcomes, nil)
+	failed[0].steps = append(failed[0].steps, failed[0].steps[0])
+	failed[1].steps = append(failed[1].steps, rowSteps{last: &labStep{}})
 	must.Has(t, verdict(failed), "holds on Adult (-1.005 ± 0.007 (2 of 3))")
 }
 
@@ -157,10 +158,10 @@ func TestOrderOfClaims(t *testing.T) {
 func TestResults(t *testing.T) {
 	table := tableOf(t, "components")
 	rows := measured(table.Rows, func(row, seed int) float64 { return float64(row) + float64(seed)/100 })
-	rows[3].Outcomes[1] = nil
+	rows[3].steps[1].last.outcome = nil
 	l := &Lab{Seeds: 2, Sample: 7, Version: "v1"}
 	old := []Result{{Key: Key{Table: "steps", Data: "adult", Method: "AdaRound"}}, {Key: Key{Table: table.Name}}}
-	want := Merge(old, l.Results(&table, rows, nil), []Table{table})
+	want := merge(old, l.results(&table, rows, nil), []Table{table})
 	if len(want) < 5 || want[0].Table != table.Name || want[len(want)-1].Table != "steps" {
 		t.Fatalf("%+v", want)
 	}
@@ -192,13 +193,13 @@ func TestResults(t *testing.T) {
 
 func TestEarlierResults(t *testing.T) {
 	table := tableOf(t, "components")
-	vd := func(x float64) []Measured { return measured(table.Rows, func(int, int) float64 { return x }) }
+	vd := func(x float64) []measuredRow { return measured(table.Rows, func(int, int) float64 { return x }) }
 	l := &Lab{Version: "v1"}
-	earlier := l.Results(&table, vd(.5), nil)
+	earlier := l.results(&table, vd(.5), nil)
 	rows := vd(.25)
-	rows[1].Outcomes[0] = nil
+	rows[1].steps[0].last.outcome = nil
 	l.Version = "v2"
-	got := l.Results(&table, rows, earlier)
+	got := l.results(&table, rows, earlier)
 	must.Same(t, len(earlier), len(got))
 	failed := table.Rows[1].Name
 	for i, r := range got {
@@ -278,10 +279,10 @@ func (l *lab) command(t *testing.T, pattern string) string {
 	return p.Command
 }
 
-func (l *lab) expect(t *testing.T, what string, tables []Table, train, quantize, evaluate int) [][]Measured {
+func (l *lab) expect(t *testing.T, what string, tables []Table, train, quantize, evaluate int) [][]measuredRow {
 	t.Helper()
 	l.runs = nil
-	rows, err := l.Measure(t.Context(), tables)
+	rows, err := l.rows(t.Context(), tables)
 	if (err != nil) != (l.fail != "") {
 		t.Fatalf("%s: %v", what, err)
 	}
@@ -295,7 +296,10 @@ func (l *lab) expect(t *testing.T, what string, tables []Table, train, quantize,
 	return rows
 }
 
-func values(m *Measured, metric string) []float64 { return differences(m, nil, metric) }
+func values(m *measuredRow, metric string) []float64 {
+	all, _ := differences(m, nil, metric)
+	return all
+}
 
 func TestLab(t *testing.T) {
 	l := newLab(t)
@@ -332,12 +336,12 @@ func TestLab(t *testing.T) {
 	l.expect(t, "another version", []Table{a}, 3, 12, 12)
 	l.Seeds, l.fail, l.Version = 1, "cf-ptq-calib", "v3"
 	rows = l.expect(t, "one fails", []Table{a}, 1, 4, 3)
-	if rows[0][1].Outcomes[0] != nil || rows[0][2].Outcomes[0] == nil {
+	if rows[0][1].steps[0].last.outcome != nil || rows[0][2].steps[0].last.outcome == nil {
 		t.Error("what failed has a result, or what did not has none")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := l.Measure(ctx, []Table{a}); !errors.Is(err, context.Canceled) {
+	if _, _, err := l.Measure(ctx, []Table{a}, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
@@ -442,10 +446,10 @@ func TestActions(t *testing.T) {
 
 func TestMissingData(t *testing.T) {
 	l := newLab(t)
-	var missing *MissingError
-	_, err := l.Measure(t.Context(), []Table{tableOf(t, "main")})
-	if !errors.As(err, &missing) || len(missing.Files) != 4 ||
-		!strings.Contains(err.Error(), "german.data, from https://") || len(l.runs) > 0 {
+	_, err := l.rows(t.Context(), []Table{tableOf(t, "main")})
+	must.Fail(t, err, "missing data")
+	if text := err.Error(); strings.Count(text, "\n") != 4 || !strings.Contains(text, "german.data, from https://") ||
+		len(l.runs) > 0 {
 		t.Errorf("%v after %s", err, message.Count(len(l.runs), "command"))
 	}
 }

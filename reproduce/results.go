@@ -8,7 +8,6 @@ import (
 	"math"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gonum.org/v1/gonum/stat"
@@ -63,7 +62,7 @@ func WriteResults(w io.Writer, results []Result) error {
 		for _, value := range values {
 			text := fmt.Sprint(reflect.ValueOf(value).Elem())
 			if x, ok := value.(*eval.Float); ok {
-				text = strings.TrimSuffix(strconv.FormatFloat(float64(*x), 'g', 6, 64), "NaN")
+				text = strings.TrimSuffix(fmt.Sprintf("%.6g", *x), "NaN")
 			}
 			record = append(record, text)
 		}
@@ -73,47 +72,35 @@ func WriteResults(w io.Writer, results []Result) error {
 }
 
 // ReadResults reads what WriteResults writes.
-func ReadResults(r io.Reader) (results []Result, err error) {
+func ReadResults(r io.Reader) ([]Result, error) {
 	in := csv.NewReader(r)
 	names, _ := new(Result).fields()
 	in.FieldsPerRecord = len(names)
 	records, err := in.ReadAll()
-	if err != nil {
+	if err != nil || len(records) == 0 {
 		return nil, err
 	}
-	for i, record := range records {
-		var row Result
-		_, values := row.fields()
-		for k, text := range record {
-			if i == 0 {
-				if text != names[k] {
-					return nil, fmt.Errorf("column %d is called %q, want %q", k+1, text, names[k])
-				}
-				continue
-			}
-			switch v := values[k].(type) {
-			case *string:
-				*v = text
-			case *int:
-				*v, err = strconv.Atoi(text)
-			case *eval.Float:
-				var x float64
-				x, err = strconv.ParseFloat(cmp.Or(text, "NaN"), 64)
-				*v = eval.Float(x)
-			}
-			if err != nil {
-				return nil, fmt.Errorf("row %d: %s: %w", i, names[k], err)
-			}
+	for k, name := range records[0] {
+		if name != names[k] {
+			return nil, fmt.Errorf("column %d is called %q, want %q", k+1, name, names[k])
 		}
-		if i > 0 {
-			results = append(results, row)
+	}
+	results := make([]Result, len(records)-1)
+	for i, record := range records[1:] {
+		_, values := results[i].fields()
+		for k, text := range record {
+			if into, ok := values[k].(*string); ok {
+				*into = text
+			} else if _, err := fmt.Sscan(cmp.Or(text, "NaN"), values[k]); err != nil {
+				return nil, fmt.Errorf("row %d: %s: %w", i+1, names[k], err)
+			}
 		}
 	}
 	return results, nil
 }
 
-// Merge replaces the results of the given tables in old by measured ones.
-func Merge(old, measured []Result, tables []Table) []Result {
+// merge replaces the results of the given tables in old by measured ones.
+func merge(old, measured []Result, tables []Table) []Result {
 	in := func(tables []Table, r Result) int {
 		return slices.IndexFunc(tables, func(t Table) bool { return t.Name == r.Table })
 	}
@@ -123,24 +110,23 @@ func Merge(old, measured []Result, tables []Table) []Result {
 	return all
 }
 
-// Results are the results of a table that was measured: of its rows, then of its claims. What no network has a value of
-// is left out. What depends on a command that failed stays as it is in earlier results.
-func (l *Lab) Results(t *Table, rows []Measured, earlier []Result) []Result {
+// results are those of a table that was measured: of its rows, then of its claims. What no network has a value of is
+// left out. What depends on a command that failed stays as it is in earlier results.
+func (l *Lab) results(t *Table, rows []measuredRow, earlier []Result) []Result {
 	var all []Result
-	add := func(m, minus *Measured, metric string, paper Number) {
-		values := differences(m, minus, metric)
+	add := func(m, minus *measuredRow, metric string, paper Number) {
+		values, failed := differences(m, minus, metric)
 		mean, sd := stat.MeanStdDev(values, nil)
 		r := Result{
 			Key: Key{
 				Table: t.Name, Data: m.Data, Part: m.Part, Model: flagValue(m.Train, "--arch"),
 				Method: m.Name, Bits: flagValue(m.Quantize, "--budget"), Metric: metric,
 			},
-			Sample: l.most(&m.Variant), Seeds: len(m.Outcomes), Networks: len(values), Mean: eval.Float(mean),
+			Sample: l.most(&m.Variant), Seeds: len(m.steps), Networks: len(values), Mean: eval.Float(mean),
 			SD: eval.Float(sd), Paper: paper.Mean, PaperSD: paper.SD, Version: l.Version,
 		}
-		failed := slices.Contains(m.Outcomes, nil)
 		if minus != nil {
-			r.Against, failed = minus.Name, failed || slices.Contains(minus.Outcomes, nil)
+			r.Against = minus.Name
 		}
 		k := slices.IndexFunc(earlier, func(e Result) bool { return e.Key == r.Key })
 		switch {
@@ -151,18 +137,20 @@ func (l *Lab) Results(t *Table, rows []Measured, earlier []Result) []Result {
 		}
 	}
 	for i := range rows {
-		paper := t.paper(&rows[i].Row)
+		m := &rows[i]
+		paper := t.paper(&m.Row)
 		for k, c := range t.columns {
-			add(&rows[i], nil, c.Metric, paper[k])
+			add(m, nil, c.Metric, paper[k])
 		}
 	}
 	for _, c := range t.Claims {
 		for i := range rows {
-			k := slices.IndexFunc(rows, func(r Measured) bool {
-				return r.Name == c.Upper && r.Data == rows[i].Data && r.Part == rows[i].Part
+			m := &rows[i]
+			k := slices.IndexFunc(rows, func(r measuredRow) bool {
+				return r.Name == c.Upper && r.Data == m.Data && r.Part == m.Part
 			})
-			if rows[i].Name == c.Lower && k >= 0 {
-				add(&rows[i], &rows[k], c.Metric, number(""))
+			if m.Name == c.Lower && k >= 0 {
+				add(m, &rows[k], c.Metric, number(""))
 			}
 		}
 	}
@@ -175,26 +163,31 @@ func flagValue(flags, name string) string {
 	return value
 }
 
-func (m *Measured) of(metric string, seed int) float64 {
-	switch {
-	case m.Outcomes[seed] == nil:
+// of is the value of a metric on the network of a seed; NaN where it is not known.
+func (m *measuredRow) of(metric string, seed int) float64 {
+	switch s := m.steps[seed]; {
+	case s.last.outcome == nil:
 		return math.NaN()
 	case metric == Seconds:
-		return m.Seconds[seed]
+		return s.timed.seconds
+	default:
+		return s.last.outcome(metric, cmp.Or(m.Solver, m.Part))
 	}
-	return m.Outcomes[seed].of(metric, cmp.Or(m.Solver, m.Part))
 }
 
-func differences(m, minus *Measured, metric string) []float64 {
-	var all []float64
-	for seed := range m.Outcomes {
+// differences are a metric's values, or their differences from another row's, of the networks that have them; failed
+// says that a command failed.
+func differences(m, minus *measuredRow, metric string) (values []float64, failed bool) {
+	for seed, s := range m.steps {
 		d := m.of(metric, seed)
+		failed = failed || s.last.outcome == nil
 		if minus != nil {
 			d -= minus.of(metric, seed)
+			failed = failed || minus.steps[seed].last.outcome == nil
 		}
 		if !math.IsNaN(d) {
-			all = append(all, d)
+			values = append(values, d)
 		}
 	}
-	return all
+	return values, failed
 }

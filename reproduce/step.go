@@ -7,8 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -21,20 +19,35 @@ import (
 	"cfq/internal/cli"
 )
 
+// labStep is a command that makes files. What it reads are files of its command line, and those beside.
 type labStep struct {
-	file  string   // that it makes
-	also  []string // further ones
-	args  []string // of the command
-	needs []*labStep
-	from  []string // further files that it is made from
-	// parse reads a measurement, which the command prints; nil = the command writes a model.
-	parse func(io.Reader) (Outcome, error)
+	files  []string // that it makes
+	args   []string
+	beside []string
 
 	once    sync.Once
 	seconds float64
 	err     error
 	blocked bool // err is that of a step that it needs
-	outcome Outcome
+	outcome outcome
+}
+
+// step returns the step that makes the files; there is one for each file.
+func (l *Lab) step(files []string, d *DataSet, form, command string, args ...[]string) *labStep {
+	if s := l.steps[files[0]]; s != nil {
+		return s
+	}
+	s := &labStep{files: files, args: append([]string{command}, slices.Concat(args...)...)}
+	for _, name := range d.Beside {
+		s.beside = append(s.beside, l.data(d, name))
+	}
+	if form == inCodes { // the task names them
+		s.beside = append(s.beside, l.path(d, encoderFile), l.path(d, decoderFile))
+	}
+	for _, file := range files {
+		l.steps[file] = s
+	}
+	return s
 }
 
 // provenance is what is kept next to a file: what it was made by. The file is right as long as all of that is the same.
@@ -65,7 +78,7 @@ func (l *Lab) make(ctx context.Context, all []*labStep) error {
 	}
 	err := g.Wait()
 	for _, file := range slices.Sorted(maps.Keys(l.steps)) {
-		if s := l.steps[file]; !s.blocked {
+		if s := l.steps[file]; !s.blocked && file == s.files[0] {
 			err = errors.Join(err, s.err)
 		}
 	}
@@ -74,45 +87,51 @@ func (l *Lab) make(ctx context.Context, all []*labStep) error {
 
 func (l *Lab) build(ctx context.Context, s *labStep) error {
 	s.once.Do(func() {
-		for _, n := range s.needs {
-			if s.err = l.build(ctx, n); s.err != nil {
-				s.blocked = true
+		from := map[string]string{}
+		for _, arg := range slices.Concat(s.args, s.beside) {
+			path := strings.TrimPrefix(arg, "!")
+			need := l.steps[path]
+			if need == s {
+				continue
+			}
+			if need != nil {
+				if s.err = l.build(ctx, need); s.err != nil {
+					s.blocked = true
+					return
+				}
+			} else if info, err := os.Stat(path); err != nil || info.IsDir() {
+				continue
+			}
+			if from[l.short(path)], s.err = l.hash(path); s.err != nil {
 				return
 			}
 		}
-		if s.err = l.update(ctx, s); s.err == nil {
-			s.err = s.read()
+		if s.err = l.update(ctx, s, from); s.err == nil && s.prints() {
+			s.outcome, s.err = readOutcome(s.args[0], s.files[0])
 		}
 	})
 	return s.err
 }
 
-func (l *Lab) update(ctx context.Context, s *labStep) error {
+// prints says that the command prints a measurement; others write models.
+func (s *labStep) prints() bool { return s.args[0] == "eval" || s.args[0] == "recourse" }
+
+// update runs the command, unless the same one has made the files from the same ones before.
+func (l *Lab) update(ctx context.Context, s *labStep, from map[string]string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	p := provenance{Version: l.Version, Command: l.recorded(s.args), From: map[string]string{}}
-	from := slices.Clone(s.from)
-	for _, n := range s.needs {
-		from = append(from, n.file)
-	}
-	for _, path := range from {
-		sum, err := l.hash(path)
-		if err != nil {
-			return err
-		}
-		p.From[l.short(path)] = sum
-	}
+	p := provenance{Version: l.Version, Command: l.recorded(s.args), From: from}
 	if old, ok := s.made(); ok && p.Version == old.Version && p.Command == old.Command && maps.Equal(p.From, old.From) {
 		s.seconds = old.Seconds
 		return nil
 	}
-	err := os.MkdirAll(filepath.Dir(s.file), 0o755)
+	err := os.MkdirAll(filepath.Dir(s.files[0]), 0o755)
 	if err == nil {
 		p.Seconds, err = l.run(ctx, s)
 	}
 	if err == nil {
-		p.Sum, err = hashOf(s.outputs()...)
+		p.Sum, err = hashOf(s.files...)
 	}
 	if err != nil {
 		return err
@@ -122,44 +141,27 @@ func (l *Lab) update(ctx context.Context, s *labStep) error {
 	if err != nil {
 		return err
 	}
-	return put(s.file+provenanceSuffix, append(text, '\n'))
+	return put(s.files[0]+provenanceSuffix, append(text, '\n'))
 }
 
 func (l *Lab) run(ctx context.Context, s *labStep) (float64, error) {
-	if s.parse == nil {
-		return l.Run(ctx, append(slices.Clone(s.args), "--overwrite"), io.Discard)
+	args, out := s.args, bytes.Buffer{}
+	if !s.prints() {
+		args = append(slices.Clone(args), "--overwrite")
 	}
-	var out bytes.Buffer
-	seconds, err := l.Run(ctx, s.args, &out)
-	if err != nil {
-		return 0, err
+	seconds, err := l.Run(ctx, args, &out)
+	if err == nil && s.prints() {
+		err = put(s.files[0], out.Bytes())
 	}
-	return seconds, put(s.file, out.Bytes())
+	return seconds, err
 }
-
-func (s *labStep) read() error {
-	if s.parse == nil {
-		return nil
-	}
-	f, err := os.Open(s.file)
-	if err != nil {
-		return err
-	}
-	defer f.Close() //nolint:errcheck // it is only read
-	if s.outcome, err = s.parse(f); err != nil {
-		return fmt.Errorf("%s: %w", s.file, err)
-	}
-	return nil
-}
-
-func (s *labStep) outputs() []string { return append([]string{s.file}, s.also...) }
 
 func (s *labStep) made() (p provenance, ok bool) {
-	text, err := os.ReadFile(s.file + provenanceSuffix)
+	text, err := os.ReadFile(s.files[0] + provenanceSuffix)
 	if err != nil || json.Unmarshal(text, &p) != nil {
 		return p, false
 	}
-	sum, err := hashOf(s.outputs()...)
+	sum, err := hashOf(s.files...)
 	return p, err == nil && sum == p.Sum
 }
 
@@ -206,16 +208,13 @@ func (l *Lab) recorded(args []string) string {
 // short is an argument without the folder of data or of results in which its file is, so that these can be moved. One
 // may be in the other: the inner one counts.
 func (l *Lab) short(arg string) string {
-	kind := ""
-	if rest, ok := strings.CutPrefix(arg, "!"); ok {
-		kind, arg = "!", rest
-	}
-	short := arg
+	bare := strings.TrimPrefix(arg, "!")
+	short := bare
 	for _, dir := range []string{l.Out, l.Data} {
-		inside, ok := strings.CutPrefix(arg, filepath.Clean(dir)+string(filepath.Separator))
+		inside, ok := strings.CutPrefix(bare, filepath.Clean(dir)+string(filepath.Separator))
 		if ok && len(inside) < len(short) {
 			short = inside
 		}
 	}
-	return kind + short
+	return strings.TrimSuffix(arg, bare) + short
 }

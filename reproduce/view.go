@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	texttemplate "text/template"
 )
 
 type tableSection struct {
@@ -116,25 +117,15 @@ func meanAndSD(format string, mean, sd float64) string {
 	return fmt.Sprintf(format+" ± "+strings.ReplaceAll(format, "+", ""), mean, sd)
 }
 
+//go:embed results.md.txt
+var resultsMarkdown string
+
 // Markdown shows results as a section for each table.
 func Markdown(results []Result) string {
 	var b strings.Builder
-	for _, s := range sections(results) {
-		fmt.Fprintf(&b, "\n## %s\n\n", s.Title)
-		for _, c := range s.Claims {
-			fmt.Fprintf(&b, "- %s\n", c)
-		}
-		if s.Claims != nil {
-			b.WriteString("\n")
-		}
-		fmt.Fprintf(&b, "| %s |\n|---|---%s|\n", strings.Join(s.Head, " | "), strings.Repeat("|---:", len(s.Head)-2))
-		for _, r := range s.Rows {
-			fmt.Fprintf(&b, "| %s |\n", strings.Join(r, " | "))
-		}
-		fmt.Fprintf(&b, "\n`cfq reproduce %s`. %s\n", s.Name, s.Protocol)
-		if s.Note != "" {
-			fmt.Fprintf(&b, "\n%s\n", s.Note)
-		}
+	t := texttemplate.Must(texttemplate.New("").Funcs(texttemplate.FuncMap{"join": strings.Join}).Parse(resultsMarkdown))
+	if err := t.Execute(&b, sections(results)); err != nil {
+		panic(err)
 	}
 	return b.String()
 }

@@ -107,24 +107,15 @@ func (f *reproduceFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return cli.WithCode(err, cli.Unusable)
 	}
-	rows, failed := l.Measure(ctx, tables)
+	results, all, failed := l.Measure(ctx, tables, old)
 	if ctx.Err() != nil {
 		e.msg.Warn("the same command goes on from there")
 		return ctx.Err()
 	}
-	if rows == nil {
-		var missing *reproduce.MissingError
-		if errors.As(failed, &missing) {
-			return cli.Wrap(failed, "put the files there, as they are published or gzipped")
-		}
+	if results == nil {
 		return cli.WithCode(failed, cli.Unusable)
 	}
-	results := []reproduce.Result{}
-	for i := range tables {
-		results = append(results, l.Results(&tables[i], rows[i], old)...)
-	}
 	path, page := filepath.Join(f.out, resultsFile), filepath.Join(f.out, "report.html")
-	all := reproduce.Merge(old, results, tables)
 	err = cmp.Or(cli.Write(path, func(w io.Writer) error { return reproduce.WriteResults(w, all) }),
 		cli.Write(page, func(w io.Writer) error { return reproduce.HTML(w, all) }))
 	if err != nil {
