@@ -34,7 +34,8 @@ func evaluationPage(d *Document, full bool) *reportPage {
 	}
 	p.add(v.groups()...)
 	p.add(v.scenarios(), v.certificates(), v.perturbations(), v.brokenPromises(), decisions(r), scores(r), footprint(r),
-		timing(r), layers(d.Layers, full), people(r), excluded(d),
+		timing(r), layers(d.Layers, full),
+		pageBlock{Title: "People", Left: 1, Fold: true, Rows: wordsOf("people", r)}, excluded(d),
 		files(&d.Inputs, Entry{"original", d.Full, nil}, Entry{"quantized", d.Quantized, nil}), runBlock(&d.Run),
 		recipes("How the quantized model was made", true, Entry{Recipe: d.Recipe}))
 	return p
@@ -89,43 +90,19 @@ func (v *evaluationView) headline() pageBlock {
 }
 
 func (v *evaluationView) tiles() (out []tile) {
-	r, a := v.Result, v.at
-	if r.Population.Evaluated == 0 {
+	if v.Result.Population.Evaluated == 0 {
 		return nil
 	}
-	add := func(label, value, note string) {
-		if value != missing {
-			out = append(out, tile{label, value, note})
+	for _, x := range wordsOf("tiles", v) {
+		if x[1] != missing {
+			out = append(out, tile{x[0], x[1], x[2]})
 		}
-	}
-	rate := func(name, id string) {
-		x := a.Rate(id)
-		add(name+", "+symbolAt(id, a.Margin), percent(x.Value, 1), fraction(x)+", "+interval(x, 1))
-	}
-	rate("promises that break", "vd")
-	rate("promises of the quantized model that the original breaks", "rvd")
-	if t := r.Tau01; t.Value.Defined() {
-		note := "tau01, logits"
-		if t.Extrapolated {
-			note += ", extrapolated"
-		}
-		add("margin at which at most 1 % break", tauValue(t, 2), note)
-	}
-	if p := a.Rate("certified.share"); p.Den > 0 {
-		radius := float64(a.Of("certified.radius").Value)
-		add("certified", percent(p.Value, 1), fraction(p)+", within "+margin(radius))
-	}
-	noise := "median person, " + symbolAt("crg.median", a.Margin)
-	if x := a.Estimate("crg_noise.abs_mean"); x.N > 0 {
-		noise += "; solver's noise " + percent(x.Value, 1)
-	}
-	add("change of the cost of recourse", asChange(a.Of("crg.median")), noise)
-	add("accuracy", percent(r.Rate("accuracy_quant").Value, 1), "original "+percent(r.Rate("accuracy_full").Value, 1))
-	if n, all := v.Quantized.Bytes, v.Full.Bytes; n > 0 && all > 0 {
-		add("size of the file", percent(eval.Float(n)/eval.Float(all), 0), thousands(n)+" of "+byteCount(all))
 	}
 	return out
 }
+
+// At is the result at the headline margin.
+func (v *evaluationView) At() *eval.AtMargin { return v.at }
 
 func (v *evaluationView) promises() pageBlock {
 	r, ids := v.Result, []string{"vd", "rvd", "frr"}

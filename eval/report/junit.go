@@ -66,13 +66,13 @@ func junit(w io.Writer, d *Document) error {
 		count[c.Outcome]++
 		cases = append(cases, c)
 	}
-	escape := func(s string) (string, error) {
+	escapeXML := func(s string) (string, error) {
 		var b strings.Builder
 		err := xml.EscapeText(&b, []byte(s))
 		return b.String(), err
 	}
 	var out strings.Builder
-	t := template.Must(template.New("").Funcs(template.FuncMap{"xml": escape}).Parse(junitXML))
+	t := template.Must(template.New("").Funcs(template.FuncMap{"xml": escapeXML}).Parse(junitXML))
 	if err := t.Execute(&out, map[string]any{
 		"Cases": cases, "Count": count, "Properties": properties, "Notes": strings.Join(g.Notes, "\n"),
 	}); err != nil {

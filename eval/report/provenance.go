@@ -118,34 +118,6 @@ func commandLine(args []string) string {
 	return strings.Join(words, " ")
 }
 
-func people(r *eval.Result) pageBlock {
-	p := r.Population
-	b := pageBlock{Title: "People", Left: 1, Fold: true}
-	row := func(label string, n int) { b.row(label, strconv.Itoa(n)) }
-	row("rows in the data", p.Rows)
-	row("people read", p.Read)
-	if p.People < p.Read && p.People > 0 {
-		row("of them different people, by their id", p.People)
-	}
-	row("approved by the original", p.Favoured)
-	row("refused by the original", p.Refused)
-	switch {
-	case p.Evaluated < p.Refused:
-		row(fmt.Sprintf("evaluated: a random sample of them (seed %d)", r.Settings.Seed), p.Evaluated)
-	case p.Evaluated > p.Refused:
-		row("evaluated: all of them, and others who have a promise", p.Evaluated)
-	default:
-		row("evaluated: all of them", p.Evaluated)
-	}
-	row("of them also refused by the quantized model", p.BothRefuse)
-	if g := r.Issued; g != nil {
-		row("promises given to people who are evaluated", g.Promises)
-		row("of them refused by the original itself", g.Invalid.Num)
-		row("of them not allowed by the task", g.Infeasible.Num)
-	}
-	return b
-}
-
 func footprint(r *eval.Result) pageBlock {
 	b := pageBlock{Title: "Size and work", Left: 1, Head: []string{"", "original", "quantized", "ratio"}}
 	f := r.Footprint

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"cfq/eval"
 	"cfq/eval/gate"
@@ -45,21 +44,7 @@ func verdict(d *Document) pageBlock {
 }
 
 // changedDecisions says how many decisions on people as they are change, in both directions; nothing when not known.
-func changedDecisions(r *eval.Result) []string {
-	var parts []string
-	for _, x := range []struct{ id, says string }{
-		{"lost", "refuses %d (%s) of the %d people that the original approves"},
-		{"gained", "approves %d (%s) of the %d that the original refuses"},
-	} {
-		if n := r.Rate(x.id); n.Den > 0 {
-			parts = append(parts, fmt.Sprintf(x.says, n.Num, percent(n.Value, 1), n.Den))
-		}
-	}
-	if parts == nil {
-		return nil
-	}
-	return []string{"Decisions: the quantized model " + strings.Join(parts, " and ") + "."}
-}
+func changedDecisions(r *eval.Result) []string { return words("decisions", r) }
 
 // findings is the table of checks, what keeps the gate from passing first.
 func findings(g *gate.Report, full bool) pageBlock {

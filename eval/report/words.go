@@ -20,7 +20,9 @@ var sentences string
 func words(name string, data any) []string {
 	t := template.Must(template.New("").Funcs(template.FuncMap{
 		"count": message.Count, "plural": message.Plural, "oneLine": message.OneLine, "percent": percent, "fixed": fixed,
-		"signed": signed, "hundred": func(x eval.Float) eval.Float { return 100 * x },
+		"signed": signed, "fraction": fraction, "interval": interval, "change": change, "symbolAt": symbolAt,
+		"tauValue": tauValue, "sizes": sizes, "margin": margin, "minus": func(a, b int) int { return a - b },
+		"hundred":  func(x eval.Float) eval.Float { return 100 * x },
 		"ratio":    func(a, b int) eval.Float { return eval.Float(a) / eval.Float(b) },
 		"statuses": recourse.Statuses, "mostUsed": mostUsed,
 	}).Parse(sentences))
@@ -31,14 +33,29 @@ func words(name string, data any) []string {
 	return slices.DeleteFunc(strings.Split(b.String(), "\n"), func(line string) bool { return line == "" })
 }
 
+// wordsOf are the parts of lines in which they are separated by tabs.
+func wordsOf(name string, data any) (rows [][]string) {
+	for _, line := range words(name, data) {
+		rows = append(rows, strings.Split(line, "\t"))
+	}
+	return rows
+}
+
 // writeLines writes a template of lines of a key, a tab and a value.
 func writeLines(out io.Writer, name string, data any) {
 	g := message.NewLines()
-	for _, line := range words(name, data) {
-		key, value, _ := strings.Cut(line, "\t")
-		g.Add(key, value)
+	for _, row := range wordsOf(name, data) {
+		g.Add(row...)
 	}
 	g.Write(out, "")
+}
+
+// sizes are the share that a file takes of another one, and both.
+func sizes(file, of int64) string {
+	if file == 0 || of == 0 {
+		return missing + "\t"
+	}
+	return percent(eval.Float(file)/eval.Float(of), 0) + "\t" + thousands(file) + " of " + byteCount(of)
 }
 
 // tally is a number of things, with what is said of one and of many.
