@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -173,23 +174,16 @@ func comparedTest(c *eval.Cell) string {
 }
 
 func comparisonLegend(t *eval.Comparison, shortened bool) []string {
-	var tests []string
+	tests := map[string]bool{}
 	for _, row := range t.Rows {
 		for _, cell := range row.Cells {
-			if cell.Test != "" && !slices.Contains(tests, cell.Test) {
-				tests = append(tests, cell.Test)
-			}
+			tests[cell.Test] = true
 		}
 	}
-	slices.Sort(tests)
-	lines := []string{fmt.Sprintf("~: no significant difference at confidence %.6g; p: p-value, adjusted (Holm) for all "+
-		"tests of the comparison; n: people that count in both", t.Confidence)}
-	if len(tests) > 0 {
-		lines = append(lines, "tests: "+strings.Join(tests, ", ")+", paired by person; pp: percentage points")
-	}
-	if shortened {
-		lines = append(lines, "Other required margins are in the JSON, CSV and HTML reports; cfq explain defines the "+
-			"metrics.")
-	}
-	return lines
+	delete(tests, "")
+	return words("compared", struct {
+		Confidence float64
+		Tests      []string
+		Shortened  bool
+	}{t.Confidence, slices.Sorted(maps.Keys(tests)), shortened})
 }

@@ -86,36 +86,28 @@ func files(in *Inputs, models ...Entry) pageBlock {
 }
 
 func runBlock(r *Run) pageBlock {
-	b := pageBlock{Title: "How this report was made", Left: 2, Fold: true}
-	for _, x := range [][]string{
-		{"command", commandLine(r.Command)},
-		{"program", r.Tool},
-		{"runtime", r.Runtime},
-		{"processor", strings.Join(r.CPU, ", ")},
-	} {
-		if x[1] != "" {
-			b.row(x...)
-			b.After = []string{"The same command with the same files gives the same report on this machine: it has no date. " +
-				"The record of looks (QUANTIZED.looks) has the dates of verdicts."}
-		}
+	b := pageBlock{Title: "How this report was made", Left: 2, Fold: true, Rows: wordsOf("run", r)}
+	if b.Rows != nil {
+		b.note("The same command with the same files gives the same report on this machine: it has no date. " +
+			"The record of looks (QUANTIZED.looks) has the dates of verdicts.")
 	}
 	return b
 }
 
-// commandLine is the command as a shell takes it.
-func commandLine(args []string) string {
-	if len(args) == 0 {
+// CommandLine is the command as a shell takes it; "" when it is not known.
+func (r *Run) CommandLine() string {
+	if len(r.Command) == 0 {
 		return ""
 	}
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,@%+"
-	words := []string{"cfq"}
-	for _, a := range args {
+	line := []string{"cfq"}
+	for _, a := range r.Command {
 		if a == "" || strings.Trim(a, plain) != "" {
 			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 		}
-		words = append(words, a)
+		line = append(line, a)
 	}
-	return strings.Join(words, " ")
+	return strings.Join(line, " ")
 }
 
 func footprint(r *eval.Result) pageBlock {

@@ -252,6 +252,6 @@ func TestExclusions(t *testing.T) {
 }
 
 func TestCommandLine(t *testing.T) {
-	got := commandLine([]string{"gate", "a.onnx", "--check", "vd[sex]<=0.05", "it's", ""})
-	must.Same(t, `cfq gate a.onnx --check 'vd[sex]<=0.05' 'it'\''s' ''`, got)
+	run := Run{Command: []string{"gate", "a.onnx", "--check", "vd[sex]<=0.05", "it's", ""}}
+	must.Same(t, `cfq gate a.onnx --check 'vd[sex]<=0.05' 'it'\''s' ''`, run.CommandLine())
 }

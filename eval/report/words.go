@@ -19,12 +19,12 @@ var sentences string
 // words fills in one of the templates of words.txt and returns its lines.
 func words(name string, data any) []string {
 	t := template.Must(template.New("").Funcs(template.FuncMap{
-		"count": message.Count, "plural": message.Plural, "oneLine": message.OneLine, "percent": percent, "fixed": fixed,
+		"count": message.Count, "join": strings.Join, "plural": message.Plural, "oneLine": message.OneLine, "percent": percent, "percentOf": message.Percent, "fixed": fixed,
 		"signed": signed, "fraction": fraction, "interval": interval, "change": change, "symbolAt": symbolAt,
 		"tauValue": tauValue, "sizes": sizes, "margin": margin, "minus": func(a, b int) int { return a - b },
 		"hundred":  func(x eval.Float) eval.Float { return 100 * x },
 		"ratio":    func(a, b int) eval.Float { return eval.Float(a) / eval.Float(b) },
-		"statuses": recourse.Statuses, "mostUsed": mostUsed,
+		"statuses": recourse.Statuses,
 	}).Parse(sentences))
 	var b strings.Builder
 	if err := t.ExecuteTemplate(&b, name, data); err != nil {
@@ -70,19 +70,6 @@ func tallies(list ...tally) string {
 		if t.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", t.n, message.Plural(t.n, t.one, t.many)))
 		}
-	}
-	return strings.Join(parts, ", ")
-}
-
-func mostUsed(list []FeatureCount) string {
-	const most = 6
-	var parts []string
-	for _, c := range list[:min(most, len(list))] {
-		share := fmt.Sprintf("%.0f", 100*c.Share)
-		if share == "0" { // some do
-			share = "<1"
-		}
-		parts = append(parts, message.OneLine(c.Feature)+" "+share+" %")
 	}
 	return strings.Join(parts, ", ")
 }
