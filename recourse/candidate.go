@@ -31,9 +31,7 @@ type applicant struct {
 
 func (p *applicant) fingerprint() uint64 {
 	h := fnv.New64a()
-	for _, v := range p.x {
-		h.Write(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v)))
-	}
+	binary.Write(h, binary.LittleEndian, p.x) //nolint:errcheck // a hash takes everything
 	return h.Sum64()
 }
 
@@ -53,15 +51,12 @@ func (p *applicant) visit(d []float32) bool {
 			h.Write(binary.LittleEndian.AppendUint64(nil, bits))
 		}
 	}
-	key := h.Sum64()
-	if p.seen[key] {
-		return false
-	}
 	if p.seen == nil {
 		p.seen = map[uint64]bool{}
 	}
-	p.seen[key] = true
-	return true
+	before := len(p.seen)
+	p.seen[h.Sum64()] = true
+	return len(p.seen) > before
 }
 
 func (p *applicant) switchesOf(f *constraint.Feature) []constraint.Move {
@@ -141,8 +136,10 @@ func (c *candidate) allow() {
 	}
 }
 
-func (c *candidate) changedNumbers() []*constraint.Feature {
-	return slices.DeleteFunc(slices.Clone(c.set.Numeric()), func(f *constraint.Feature) bool { return !f.Changed(c.d) })
+func (c *candidate) changedNumbers() []*constraint.Feature { return changedOf(c.set.Numeric(), c.d) }
+
+func changedOf(features []*constraint.Feature, d []float32) []*constraint.Feature {
+	return slices.DeleteFunc(slices.Clone(features), func(f *constraint.Feature) bool { return !f.Changed(d) })
 }
 
 func (c *candidate) byEffect() []*constraint.Feature {

@@ -58,10 +58,7 @@ func (s *pieceSearch) localSearch() error {
 }
 
 func (p *applicant) neighbourhoods() (out []*neighbourhood) {
-	for _, f := range p.set.Free() {
-		if !f.Changed(p.best) {
-			continue
-		}
+	for _, f := range changedOf(p.set.Free(), p.best) {
 		ats := []float32{0}
 		if f.Numeric() {
 			if half := f.Nearest(p.x[f.First], p.best[f.First]/2); half != 0 && half != p.best[f.First] {

@@ -68,9 +68,7 @@ func (p *applicant) firstStage() int {
 // at the next stage without two of them; then, with random feature weights, without up to three and from the factual
 // point.
 func (p *applicant) perturbed() (candidates []*candidate) {
-	changed := slices.DeleteFunc(slices.Clone(p.set.Free()), func(f *constraint.Feature) bool {
-		return !f.Changed(p.best)
-	})
+	changed := changedOf(p.set.Free(), p.best)
 	none := math.IsInf(p.lowest, 1)
 	start := func(from []float32, weights []float64, without ...*constraint.Feature) {
 		c := p.candidate(from, false, weights)

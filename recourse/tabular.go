@@ -102,8 +102,8 @@ func (c *candidate) drop() bool {
 	}
 	var pick *constraint.Feature
 	least := math.Inf(1)
-	for _, f := range c.set.Free() {
-		if !f.Changed(c.d) || c.onlyNumeric && !f.Numeric() {
+	for _, f := range changedOf(c.set.Free(), c.d) {
+		if c.onlyNumeric && !f.Numeric() {
 			continue
 		}
 		gain := 0.0
@@ -224,10 +224,7 @@ func (s *pieceSearch) simplify(candidates []*candidate) error {
 	for len(active) > 0 {
 		var tries []*candidate
 		for _, c := range active {
-			for _, f := range c.set.Free() {
-				if !f.Changed(c.d) {
-					continue
-				}
+			for _, f := range changedOf(c.set.Free(), c.d) {
 				t := c.clone()
 				t.without(f)
 				tries = append(tries, t)

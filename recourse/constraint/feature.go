@@ -1,6 +1,7 @@
 package constraint
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -28,16 +29,25 @@ type Feature struct {
 	Index        int // among the set's features
 	kind         moveKind
 	form         moveKind // what kind would be if an action could change it
-	Joint        bool     // others depend on it, or it stands in a rule
-	Tabled       bool     // others depend on it by a table
 	First, Width int
+	featureTies
 	reachLimits
+	newValues
 	valueSwitches
+	weights []float64 // per input: what a change of 1 costs; none when an action cannot change it
+	spec    *task.Feature
+}
+
+type featureTies struct {
+	Joint  bool // others depend on it, or it stands in a rule
+	Tabled bool // others depend on it by a table
+}
+
+// newValues are those that a feature of one input may take within its limits.
+type newValues struct {
 	Step    float64   // of a grid
 	Quantum float64   // of a continuous one: raw units that a new value is rounded to
 	values  []float64 // of a discrete one
-	weights []float64 // per input: what a change of 1 costs; none when an action cannot change it
-	spec    *task.Feature
 }
 
 type reachLimits struct {
@@ -234,12 +244,10 @@ func (u *Feature) publish(point, x, d []float32, number func(u *Feature, x, d fl
 		point[j] = x[j] + d[j]
 	}
 	if u.form == discrete { // whose values are exact
-		at, best := float64(point[u.First]), math.Inf(1)
-		for _, v := range u.values {
-			if e := math.Abs(v - at); e < best {
-				best, point[u.First] = e, float32(v)
-			}
-		}
+		distance := func(v float64) float64 { return math.Abs(v - float64(x[u.First]+d[u.First])) }
+		point[u.First] = float32(slices.MinFunc(u.values, func(v, w float64) int {
+			return cmp.Compare(distance(v), distance(w))
+		}))
 	}
 }
 

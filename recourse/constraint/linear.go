@@ -16,6 +16,7 @@ type Linear struct {
 
 	set  *Set
 	x    []float32
+	at   map[int]int // positions of features among the free ones
 	rows []linearRow
 	// parts are the disjunctions of every relation. A subset has one per free feature that it is about, which changes or
 	// does not; a rule with If has one, under the key ifThen. The rows of other rules are always needed.
@@ -42,7 +43,10 @@ type linearRow struct {
 
 // Linear returns the rows of the set's links and rules for the person x.
 func (a *Set) Linear(x []float32) *Linear {
-	l := &Linear{Rounding: &Disjunction{}, set: a, x: x}
+	l := &Linear{Rounding: &Disjunction{}, set: a, x: x, at: map[int]int{}}
+	for k, u := range a.free {
+		l.at[u.Index] = k
+	}
 	for i := range a.features {
 		u := &a.features[i]
 		if u.kind != dependent || u.form >= oneHot {
@@ -57,21 +61,17 @@ func (a *Set) Linear(x []float32) *Linear {
 			l.row([]inputTerm{{u.First, 1}}, float64(lo)-slack, true)
 		}
 	}
-	at := map[int]int{} // positions among the free features
-	for k, u := range a.free {
-		at[u.Index] = k
-	}
 	for i := range a.relations {
 		r, by := &a.relations[i], map[int]*Disjunction{}
 		switch r.kind {
 		case Relation:
-			if d := l.rule(r, at); d != nil {
+			if d := l.rule(r); d != nil {
 				by[ifThen] = d
 			}
 		case Subset:
 			for _, k := range r.features {
 				for _, s := range a.sources[k] {
-					only := []int{at[s.feature]}
+					only := []int{l.at[s.feature]}
 					by[s.feature] = &Disjunction{[]Alternative{{Unchanged: only}, {Changed: only}}}
 				}
 			}
@@ -114,7 +114,7 @@ func (l *Linear) Effects(d []float32) []float64 {
 
 // rule adds the rows of a rule. Without If they are needed: what is broken already may not become worse. With If
 // the rule is a disjunction: none of its features change, or one part of If does not hold, or all of Then does.
-func (l *Linear) rule(r *relation, at map[int]int) *Disjunction {
+func (l *Linear) rule(r *relation) *Disjunction {
 	if r.when == nil {
 		for i := range r.then {
 			c := &r.then[i]
@@ -132,7 +132,7 @@ func (l *Linear) rule(r *relation, at map[int]int) *Disjunction {
 	var none, all Alternative
 	for _, k := range r.features {
 		for _, s := range l.set.sources[k] {
-			none.Unchanged = append(none.Unchanged, at[s.feature])
+			none.Unchanged = append(none.Unchanged, l.at[s.feature])
 		}
 	}
 	d := &Disjunction{[]Alternative{none}}
@@ -205,10 +205,6 @@ type Limit struct {
 // Limits returns the limits on how many of some features change. Of a feature that follows several others, or one by a
 // table, a limit does not know whether it changes; only Violated does.
 func (l *Linear) Limits() (limits []Limit) {
-	at := map[int]int{}
-	for k, u := range l.set.free {
-		at[u.Index] = k
-	}
 	for i := range l.set.relations {
 		r := &l.set.relations[i]
 		if r.kind != Subset {
@@ -217,7 +213,7 @@ func (l *Linear) Limits() (limits []Limit) {
 		limit := Limit{Most: r.most}
 		for _, k := range r.features {
 			if s := l.set.sources[k]; len(s) == 1 && !s[0].table {
-				limit.Features = append(limit.Features, at[s[0].feature])
+				limit.Features = append(limit.Features, l.at[s[0].feature])
 			}
 		}
 		limits = append(limits, limit)

@@ -174,8 +174,8 @@ func (a *Set) AtAnyCost() *Set {
 		return a
 	}
 	b := *a
-	b.radius, b.own = 0, map[int]*Set{}
-	for row, own := range a.own {
+	b.radius, b.own = 0, maps.Clone(a.own)
+	for row, own := range b.own {
 		b.own[row] = own.AtAnyCost()
 	}
 	return &b
