@@ -75,7 +75,7 @@ func TestCodesWithinLimits(t *testing.T) {
 	const dim, tries = 4, 4000
 	for _, limited := range []string{"", "ball", "two codes"} {
 		possible, found := 0, 0
-		for seed := range uint64(60) {
+		for seed := range repetitions(20, 60) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			f := &bounded{mlp: newMLP(rng, -1, dim, 12, 1), budget: 2 + 4*rng.Float64()}
 			for range 6 {
@@ -122,7 +122,7 @@ func TestCodesWithinLimits(t *testing.T) {
 			}
 		}
 		t.Logf("%s: %d of %d", limited, found, possible)
-		if possible < 10 || 20*found < 19*possible {
+		if possible < 5 || 20*(found+1) < 19*possible {
 			t.Errorf("%s: found %d of %d", limited, found, possible)
 		}
 	}

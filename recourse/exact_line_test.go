@@ -252,7 +252,7 @@ func holdOptimum(t *rapid.T, m *affine, a *constraint.Set, x []float32, want, to
 // Grids of very different steps, the finest with 15000 of them, against the enumeration of all but the longest feature.
 func TestExactMixedGrids(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(8) {
+	for seed := range repetitions(4, 8) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		tk := gridTask(rng, 1+int(seed%4))
 		a := compile(t, tk)

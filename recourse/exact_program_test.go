@@ -46,18 +46,18 @@ func TestProgramAgainstEnumeration(t *testing.T) {
 	t.Parallel()
 	s := solver(t)
 	statuses := map[Status]int{}
-	for seed := range uint64(10) {
+	for seed := range repetitions(5, 10) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		tk := smallTask(rng, int(seed%4))
-		x := randomPeople(rng, tk, 4)
+		x := randomPeople(rng, tk, 2)
 		if seed%2 == 1 {
 			tk = jointTask(rng, task.L1, 3)
 			for i := range tk.Rules {
 				tk.Rules[i].Must = seed%4 == 1 && tk.Rules[i].Of == nil
 			}
-			x = jointPeople(rng, tk, 4)
+			x = jointPeople(rng, tk, 2)
 		}
-		if seed >= 8 { // solvers have absolute tolerances
+		if seed == 4 || seed >= 8 { // solvers have absolute tolerances
 			for i := range tk.Features {
 				tk.Features[i].Weight = 1e-6
 			}
@@ -90,7 +90,7 @@ func TestProgramAgainstEnumeration(t *testing.T) {
 			}
 		}
 	}
-	if statuses[Found] < 10 || statuses[NoneExists] < 3 {
+	if statuses[Found] < 3 || statuses[NoneExists] < 1 {
 		t.Errorf("statuses: %v", statuses)
 	}
 }
@@ -98,7 +98,7 @@ func TestProgramAgainstEnumeration(t *testing.T) {
 func TestProgramOfFreeNumbers(t *testing.T) {
 	t.Parallel()
 	s := solver(t)
-	for seed := range uint64(2) {
+	for seed := range repetitions(1, 2) {
 		rng := rand.New(rand.NewPCG(seed, 6))
 		tk := numbers(6)
 		a := compile(t, tk)
@@ -154,7 +154,7 @@ func TestProgramOfLimits(t *testing.T) {
 	}
 	tk.Rules = []task.Rule{{Text: "at most 1 of a, b, c", AtMost: 1, Of: []string{"a", "b", "c"}}}
 	a := compile(t, tk)
-	for seed := range uint64(3) {
+	for seed := range repetitions(1, 3) {
 		rng := rand.New(rand.NewPCG(seed, 8))
 		m := newMLP(rng, -1.5, 4, 6, 1)
 		x := randomPeople(rng, tk, 4)

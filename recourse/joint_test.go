@@ -112,7 +112,7 @@ func leastCost(t *testing.T, m Model, a *constraint.Set, x, deltas []float32, ne
 func TestSolveMust(t *testing.T) {
 	t.Parallel()
 	repaired, possible := 0, 0
-	for seed := range uint64(12) {
+	for seed := range repetitions(5, 12) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		tk := jointTask(rng, task.L1, 3)
 		for i := range tk.Rules {
@@ -143,7 +143,7 @@ func TestSolveMust(t *testing.T) {
 			}
 		}
 	}
-	if t.Logf("%d actions, %d of them repair a rule", possible, repaired); possible < 20 || repaired < 5 {
+	if t.Logf("%d actions, %d of them repair a rule", possible, repaired); possible < 8 || repaired < 2 {
 		t.Errorf("%d actions, %d of them repair a rule", possible, repaired)
 	}
 }
