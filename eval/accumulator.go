@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"cfq/eval/metrics"
 )
 
 type sample struct {
@@ -23,7 +25,6 @@ const (
 )
 
 type statistic struct {
-	kind  Kind
 	keeps keeps
 	of    func(a *accumulator, confidence float64) Value
 	// weighted is the same of people who count as often as weights say, for comparisons; nil where none is made.
@@ -33,7 +34,7 @@ type statistic struct {
 func estimated(
 	keeps keeps, of func(a *accumulator, confidence float64) Estimate, weighted func(p contributions) weighted,
 ) statistic {
-	return statistic{kind: KindEstimate, keeps: keeps, weighted: weighted, of: func(a *accumulator, c float64) Value {
+	return statistic{keeps: keeps, weighted: weighted, of: func(a *accumulator, c float64) Value {
 		return of(a, c).AsValue()
 	}}
 }
@@ -91,8 +92,8 @@ func areaUnderCurve() statistic {
 }
 
 func counted(of func(a *accumulator) int) statistic {
-	return statistic{kind: kindCount, of: func(a *accumulator, _ float64) Value {
-		return Value{Estimate: Estimate{N: of(a)}, Kind: kindCount}
+	return statistic{of: func(a *accumulator, _ float64) Value {
+		return Value{Estimate: Estimate{N: of(a)}, Kind: metrics.Count}
 	}}
 }
 
@@ -100,9 +101,9 @@ func countOf() statistic    { return counted(func(a *accumulator) int { return a
 func countAbove() statistic { return counted(func(a *accumulator) int { return a.above }) }
 
 func extreme(of func(a *accumulator) float64) statistic {
-	return statistic{kind: KindExact, of: func(a *accumulator, _ float64) Value {
+	return statistic{of: func(a *accumulator, _ float64) Value {
 		if a.n == 0 {
-			return Value{Estimate: unknown(), Kind: KindExact}
+			return noValue(metrics.Exact)
 		}
 		return exactValue(of(a))
 	}}
@@ -169,16 +170,14 @@ func (a *accumulator) ranked() ranked {
 type accumulated struct {
 	*sample
 	*accumulator
-	metrics []*Metric
+	metrics []*computed
 }
 
 type accumulators []accumulated
 
 // newAccumulators makes those of the metrics that have a value for each required margin, or of the others.
 func newAccumulators(margins bool, l *lists) (all accumulators) {
-	table := metricTable()
-	for i := range table {
-		m := &table[i]
+	for _, m := range computedMetrics() {
 		if m.sample == nil || m.PerMargin() != margins {
 			continue
 		}
@@ -212,7 +211,7 @@ func (x accumulators) add(p *personRecords, at int) {
 
 // values are those of all metrics. Numbers that were not asked for are left out.
 func (x accumulators) values(confidence float64) (Values, [2][]SpreadStep) {
-	values, known := Values{}, map[Requirement]bool{}
+	values, known := Values{}, map[metrics.Requirement]bool{}
 	var steps [2][]SpreadStep
 	for _, a := range x {
 		for _, m := range a.metrics {
@@ -227,7 +226,7 @@ func (x accumulators) values(confidence float64) (Values, [2][]SpreadStep) {
 	}
 	for _, a := range x {
 		for _, m := range a.metrics {
-			if m.Requires.optional() && !known[m.Requires] {
+			if m.Requires.Optional() && !known[m.Requires] {
 				delete(values, m.ID)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"cfq/eval/metrics"
 	"cfq/internal/ordered"
 	"cfq/internal/statistics"
 )
@@ -134,16 +135,16 @@ func (c *Comparison) enough() int {
 
 // add appends the row of a metric, at the at-th margin, unless there is nothing to show. It returns the tests that the
 // row needs.
-func (c *Comparison) add(m *Metric, at int) (tests []*pairedTest) {
+func (c *Comparison) add(m *computed, at int) (tests []*pairedTest) {
 	row := ComparisonRow{Metric: m.ID, Cells: make([]Cell, len(c.Results))}
 	values := make([]Value, len(c.Results))
 	known, same := false, true
 	for i, r := range c.Results {
-		values[i] = m.In(r, at)
+		values[i] = r.Metric(m.Metric, at)
 		known = known || values[i].N > 0
 		same = same && (values[i].Value == values[0].Value || !values[i].Value.Defined())
 	}
-	if !known || same && m.pairs == ownTrialsIfDifferent {
+	if !known || same && m.Compared == metrics.OwnTrialsIfDifferent {
 		return nil
 	}
 	if at >= 0 {
@@ -154,12 +155,12 @@ func (c *Comparison) add(m *Metric, at int) (tests []*pairedTest) {
 		*cell = Cell{Value: values[i].Estimate, Delta: unknown(), P: undefined(), Call: baseline}
 		switch {
 		case i == 0:
-		case values[i].Kind == KindExact && values[0].Kind == KindExact:
+		case m.Kind == metrics.Exact:
 			d := float64(values[i].Value - values[0].Value)
 			cell.Delta, cell.Call = exactly(d), call(m.Better, d)
 		default:
 			cell.Call = Alike
-			tests = append(tests, &pairedTest{Metric: m, Cell: cell, at: at, model: i})
+			tests = append(tests, &pairedTest{computed: m, Cell: cell, at: at, model: i})
 		}
 	}
 	c.Rows = append(c.Rows, row)
@@ -168,13 +169,13 @@ func (c *Comparison) add(m *Metric, at int) (tests []*pairedTest) {
 
 // call says what a difference is if it is certain, of numbers or, for those that are best near 0, of their
 // absolute values.
-func call(better Better, d float64) Call {
+func call(better metrics.Better, d float64) Call {
 	switch {
 	case d == 0 || math.IsNaN(d):
 		return Alike
-	case better == neither:
+	case better == metrics.Neither:
 		return Differs
-	case (d > 0) == (better == Higher):
+	case (d > 0) == (better == metrics.Higher):
 		return BetterThan
 	}
 	return WorseThan
@@ -257,19 +258,15 @@ func pairedTau(people [][][]*Record, model int, s *Settings, quant bool) weighte
 	}
 }
 
-func comparedMetrics() (list []*Metric) {
-	all := metricTable()
-	for i := range all {
-		if all[i].pairs != notCompared {
-			list = append(list, &all[i])
-		}
-	}
-	return list
+func comparedMetrics() []*computed {
+	return slices.DeleteFunc(slices.Clone(computedMetrics()), func(m *computed) bool {
+		return m.Compared == metrics.NotCompared
+	})
 }
 
-func (m *Metric) sameTrials() bool { return m.pairs == paired && m.Kind() == KindShare }
+func (c *computed) sameTrials() bool { return c.Compared == metrics.Paired && c.Kind == metrics.Share }
 
-func (m *Metric) ownTrials() bool { return m.pairs == ownTrials || m.pairs == ownTrialsIfDifferent }
+func (c *computed) ownTrials() bool { return c.Compared >= metrics.OwnTrials }
 
 // minDiffering is the number of people below which a difference that they alone make is left uncalled: how often
 // another draw would have found as many is not known from them.
@@ -370,7 +367,7 @@ func sideBySide(names []string, results []*Result, each func(person [][]*Record)
 
 // pairedTest is one metric of two models, of which the first is that of all tests.
 type pairedTest struct {
-	*Metric
+	*computed
 	*Cell     // to fill in
 	at, model int
 	n, differ int // people who count, and those of them for which the models differ
@@ -488,7 +485,7 @@ func (d *pairedTest) settle(everyone []float64, confidence float64) {
 	}
 	d.Delta.Lo, d.Delta.Hi = percentiles(d.deltas, d.n, confidence)
 	size, draws := float64(d.Delta.Value), d.deltas
-	if d.Better == Zero {
+	if d.Better == metrics.Zero {
 		size, draws = math.Abs(this)-math.Abs(first), d.sizes
 	}
 	d.P, d.Test, d.Call = Float(chance(draws, d.n)), bootstrapTest, call(d.Better, size)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"cfq/eval/metrics"
 	"cfq/internal/must"
 	"cfq/recourse"
 )
@@ -116,7 +117,7 @@ func compareRows(t *testing.T, a, b *Result) {
 		&Footprint{Quant: Weight{Bytes: 900, StoredBits: 4.75, BOPs: 7}}
 	c := comparison(t, ComparisonOptions{alone: true, Draws: 200}, a, b)
 	var order []string
-	for _, m := range Metrics() {
+	for _, m := range metrics.All() {
 		order = append(order, m.ID)
 	}
 	last := -1
@@ -127,12 +128,12 @@ func compareRows(t *testing.T, a, b *Result) {
 			t.Errorf("%s stands behind %s", r.Metric, order[last])
 		}
 		last = at
-		m, _ := MetricBy(r.Metric)
+		m, _ := metrics.By(r.Metric)
 		if m.PerMargin() != (r.Margin != nil) || m.PerMargin() && *r.Margin != comparisonMargins[seen[r.Metric]] {
 			t.Errorf("%s: margin %v", r.Metric, r.Margin)
 		}
 		for j, res := range c.Results {
-			must.Same(t, m.In(res, seen[r.Metric]).Estimate, r.Cells[j].Value, sameFloat)
+			must.Same(t, res.Metric(&m, seen[r.Metric]).Estimate, r.Cells[j].Value, sameFloat)
 		}
 		// Here everybody who counts in one model counts in the other, or has trials of their own: the difference is that of
 		// the values. It is not where they are restricted to people who are common to both, which changes little.
@@ -311,14 +312,14 @@ func TestComparisonStatistics(t *testing.T) {
 	}
 	repeated := summarize(t, again, a.Settings, DataFile{})
 	for _, m := range comparedMetrics() {
-		if m.Kind() == KindExact || m.sameTrials() {
+		if m.Kind == metrics.Exact || m.sameTrials() {
 			continue
 		}
 		for at := range comparisonMargins {
-			d := &pairedTest{Metric: m, at: at, model: 1}
+			d := &pairedTest{computed: m, at: at, model: 1}
 			d.take(people, &a.Settings)
-			near(t, m.ID, d.this(ones(len(weights))), float64(m.In(a, at).Value), 1e-12)
-			near(t, m.ID+" of people repeated", d.this(weights), float64(m.In(repeated, at).Value), 1e-12)
+			near(t, m.ID, d.this(ones(len(weights))), float64(a.Metric(m.Metric, at).Value), 1e-12)
+			near(t, m.ID+" of people repeated", d.this(weights), float64(repeated.Metric(m.Metric, at).Value), 1e-12)
 			if d.differ != 0 || d.n == 0 {
 				t.Errorf("%s of a model and itself: %d of %d people differ", m.ID, d.differ, d.n)
 			}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"cfq/eval/metrics"
 	"cfq/internal/message"
 	"cfq/internal/statistics"
 	"cfq/task"
@@ -269,9 +270,8 @@ func (x *groups) grouping(margins []float64, least int) Grouping {
 	if g.Without > 0 {
 		g.Warnings = append(g.Warnings, fmt.Sprintf("%d people have no value of %s and are in no group", g.Without, g.By))
 	}
-	all := metricTable()
-	for i := range all {
-		if m := &all[i]; m.groups {
+	for _, m := range computedMetrics() {
+		if m.Groups {
 			for _, at := range m.places(len(margins)) {
 				x.gap(&g, m, at, margins, least)
 			}
@@ -280,12 +280,12 @@ func (x *groups) grouping(margins []float64, least int) Grouping {
 	return g
 }
 
-func (x *groups) gap(g *Grouping, m *Metric, at int, margins []float64, least int) {
+func (x *groups) gap(g *Grouping, m *computed, at int, margins []float64, least int) {
 	values := make([]Value, len(g.Groups))
 	people := 0
 	var compared []int
 	for i := range g.Groups {
-		values[i] = m.In(g.Groups[i].Result, at)
+		values[i] = g.Groups[i].Result.Metric(m.Metric, at)
 		people += values[i].N
 		if !g.Groups[i].Small && values[i].N >= least && values[i].Value.Defined() {
 			compared = append(compared, i)
@@ -300,7 +300,7 @@ func (x *groups) gap(g *Grouping, m *Metric, at int, margins []float64, least in
 	}
 	if len(compared) >= 2 {
 		worst, best := compared[0], compared[0]
-		bad := func(i int) float64 { return m.Better.badness(float64(values[i].Value)) }
+		bad := func(i int) float64 { return badness(m.Better, float64(values[i].Value)) }
 		for _, i := range compared[1:] {
 			if bad(i) > bad(worst) {
 				worst = i
@@ -320,11 +320,11 @@ func (x *groups) gap(g *Grouping, m *Metric, at int, margins []float64, least in
 
 // test returns the p of the worst group against everybody else in the grouping, adjusted for there being
 // several to pick the worst from.
-func (x *groups) test(m *Metric, at int, values []Value, compared []int, worst int) (p Float, name string) {
+func (x *groups) test(m *computed, at int, values []Value, compared []int, worst int) (p Float, name string) {
 	type table struct{ yes, no int }
 	tables := make([]table, len(values))
 	switch {
-	case values[worst].Kind == KindShare:
+	case values[worst].Kind == metrics.Share:
 		name = fisherTest
 		for i, v := range values {
 			tables[i] = table{v.Num, v.N - v.Num}

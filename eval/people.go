@@ -1,6 +1,10 @@
 package eval
 
-import "math"
+import (
+	"math"
+
+	"cfq/eval/metrics"
+)
 
 // personRecords is what is known of one of the people: one record, or several when rows or promises have the same ID.
 type personRecords struct {
@@ -16,7 +20,7 @@ type recordView struct {
 }
 
 // sampleOf is the sample of the numbers of the worst record of a person; at a required margin, of those evaluated.
-func sampleOf(better Better, perMargin bool, f func(v recordView) (x float64, counts bool)) *sample {
+func sampleOf(better metrics.Better, perMargin bool, f func(v recordView) (x float64, counts bool)) *sample {
 	return &sample{of: func(p *personRecords, at int) (worst, of float64, any bool) {
 		for _, r := range p.records {
 			v := recordView{Record: r, s: p.s}
@@ -26,7 +30,7 @@ func sampleOf(better Better, perMargin bool, f func(v recordView) (x float64, co
 				}
 				v.at = &r.Steps[at]
 			}
-			if x, counts := f(v); counts && (!any || better.badness(x) > better.badness(worst)) {
+			if x, counts := f(v); counts && (!any || badness(better, x) > badness(better, worst)) {
 				worst, any = x, true
 			}
 		}
@@ -35,11 +39,11 @@ func sampleOf(better Better, perMargin bool, f func(v recordView) (x float64, co
 }
 
 // badness is larger for worse values.
-func (b Better) badness(v float64) float64 {
-	switch b {
-	case Lower:
+func badness(better metrics.Better, v float64) float64 {
+	switch better {
+	case metrics.Lower:
 		return v
-	case Zero:
+	case metrics.Zero:
 		return math.Abs(v)
 	}
 	return -v
@@ -91,7 +95,7 @@ func newCostSamples(counted func(p *Step) bool) costSamples {
 		ratios: of(func(full, other float64) (x, of float64) { return costRatio(full, other), 1 }),
 		sums:   of(func(full, other float64) (x, of float64) { return other - full, full }),
 		sizes:  of(func(full, other float64) (x, of float64) { return math.Abs(costRatio(full, other)), 1 }),
-		free:   sampleOf(Lower, true, func(v recordView) (float64, bool) { return event(v.at.free(), counted(v.at)) }),
+		free:   sampleOf(metrics.Lower, true, func(v recordView) (float64, bool) { return event(v.at.free(), counted(v.at)) }),
 	}
 }
 
@@ -133,10 +137,6 @@ func accuracyDrop(p *personRecords, _ int) (x, of float64, counts bool) {
 	}
 	return float64(full - quant), 1, counts
 }
-
-func correctFull(v recordView) (happens, eligible bool) { return v.correct(v.Full), v.Label >= 0 }
-
-func correctQuant(v recordView) (happens, eligible bool) { return v.correct(v.Quant), v.Label >= 0 }
 
 // correctByOutcome is whether f decides correctly, by the outcome of the first record with a known one.
 func correctByOutcome(p *personRecords, _ int) (x, of float64, counts bool) {

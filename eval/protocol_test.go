@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/eval/metrics"
 	"cfq/internal/must"
 	"cfq/recourse"
 	"cfq/task"
@@ -205,7 +206,12 @@ func TestMetricKeysAreInTheResult(t *testing.T) {
 	data := must.Get(json.Marshal(r))(t)
 	var tree any
 	must.Do(t, json.Unmarshal(data, &tree))
-	for _, m := range Metrics() {
+	for _, c := range computedMetrics() {
+		if c.sample != nil {
+			must.Same(must.In(t, c.ID), c.Kind, c.statistic.of(newAccumulator(c.statistic.keeps, newLists(usualLimits())), 0.9).Kind)
+		}
+	}
+	for _, m := range metrics.All() {
 		at := tree
 		for name := range strings.SplitSeq(m.Key(), ".") {
 			at = step(at, name)
@@ -214,7 +220,7 @@ func TestMetricKeysAreInTheResult(t *testing.T) {
 		if obj, ok := at.(map[string]any); ok {
 			value = obj["value"]
 		}
-		got := m.In(r, 0)
+		got := r.Metric(&m, 0)
 		if x, ok := value.(float64); !ok || Float(x) != got.Value || got.N == 0 ||
 			!(got.Lo <= got.Value && got.Value <= got.Hi) {
 			// Nobody is safe inside a ball at margin 0, and nobody is safe by the layers' bound at all.
@@ -222,7 +228,7 @@ func TestMetricKeysAreInTheResult(t *testing.T) {
 				t.Errorf("metric %s: %v is in the result, the getter gives %+v", m.Key(), at, got)
 			}
 		}
-		if _, ok := MetricBy(m.ID); !ok {
+		if _, ok := metrics.By(m.ID); !ok {
 			t.Errorf("metric %s is not found by its name %s", m.Key(), m.ID)
 		}
 		if m.Name == "" || m.Unit == "" || m.Better == "" || m.Definition == "" || m.Source == "" {

@@ -20,7 +20,7 @@ type Issued struct {
 type Result struct {
 	Settings   Settings   `json:"settings"`
 	Population Population `json:"population"`
-	Values     `json:"-"` // of the metrics that have no margin, which JSON has under Metric.Key
+	Values     `json:"-"` // of the metrics that have no margin, which JSON has under their keys
 	Margins    []AtMargin `json:"margins"` // ascending required margin
 	Tau01      Tau        `json:"tau01"`
 	RTau01     Tau        `json:"rtau01"`
@@ -52,8 +52,8 @@ func (r *Result) Close() error {
 
 type resultFields Result
 
-// MarshalJSON writes every value under the Key of its metric.
-func (r *Result) MarshalJSON() ([]byte, error) { return r.Values.addTo((*resultFields)(r), false) }
+// MarshalJSON writes every value under the key of its metric.
+func (r *Result) MarshalJSON() ([]byte, error) { return r.Values.addTo((*resultFields)(r)) }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (r *Result) UnmarshalJSON(data []byte) (err error) {
@@ -75,8 +75,8 @@ type AtMargin struct {
 
 type marginFields AtMargin
 
-// MarshalJSON writes every value under the Key of its metric.
-func (a AtMargin) MarshalJSON() ([]byte, error) { return a.Values.addTo(marginFields(a), true) }
+// MarshalJSON writes every value under the key of its metric.
+func (a AtMargin) MarshalJSON() ([]byte, error) { return a.Values.addTo(marginFields(a)) }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (a *AtMargin) UnmarshalJSON(data []byte) (err error) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 
+	"cfq/eval/metrics"
 	"cfq/internal/statistics"
 )
 
@@ -65,7 +66,7 @@ func newTally(num, den int) Tally {
 }
 
 func (t Tally) value() Value {
-	v := Value{Estimate: unknown(), Num: t.Num, Kind: KindExact}
+	v := Value{Estimate: unknown(), Num: t.Num, Kind: metrics.Exact}
 	if t.Den > 0 {
 		v.Estimate = Estimate{Value: t.Value, N: t.Den, Lo: t.Value, Hi: t.Value}
 	}

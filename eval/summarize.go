@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"cfq/eval/metrics"
 )
 
 // Summarize computes every metric of a Result from records, which hold one Step for each of the margins if they are
@@ -189,8 +191,7 @@ func (ws *doubts) statistics(r *Result, d *doubtful) {
 	}
 	var few []string
 	for i, t := range []Tau{r.Tau01, r.RTau01} {
-		m, _ := MetricBy([]string{"tau01", "rtau01"}[i])
-		name := m.Symbol
+		name := metrics.Must([]string{"tau01", "rtau01"}[i]).Symbol
 		if t.Extrapolated {
 			warn("%s (%.2f) lies above the largest margin evaluated: it is extrapolated from margin %g; evaluate at a larger "+
 				"margin to know", name, t.Value, t.From)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/eval/report"
 )
 
@@ -69,12 +70,12 @@ func (e *evaluated) of(metric, name string) float64 {
 }
 
 func valueOf(metric string, r *eval.Result) eval.Value {
-	m, _ := eval.MetricBy(metric)
+	m, _ := metrics.By(metric)
 	at := 0
 	if m.PerMargin() {
 		at = slices.Index(r.Settings.Margins, Margin)
 	}
-	return m.In(r, at)
+	return r.Metric(&m, at)
 }
 
 // weighted is the mean over people that a metric is, if a group, "sex Female", were another share of all people: each

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/eval/report"
 	"cfq/internal/message"
 	"cfq/internal/must"
@@ -34,7 +35,7 @@ func TestTables(t *testing.T) {
 	for _, table := range Tables() {
 		once(table.Name)
 		for _, c := range table.columns {
-			_, known := eval.MetricBy(strings.TrimPrefix(strings.TrimPrefix(c.Metric, Worst), Spread))
+			_, known := metrics.By(strings.TrimPrefix(strings.TrimPrefix(c.Metric, Worst), Spread))
 			_, ofActions := actionMetrics(&actions{Gap: &report.Gap{}}, &robustActions{})[c.Metric]
 			if !known && !ofActions && c.Metric != Seconds {
 				t.Errorf("%s: unknown metric %q", table.Name, c.Metric)
@@ -88,8 +89,8 @@ func tableOf(t *testing.T, name string) Table {
 func resultOf(vd float64, part string) *eval.Result {
 	r := &eval.Result{Settings: eval.Settings{Margins: []float64{Margin}, Confidence: 0.95}}
 	values := eval.Values{}
-	for _, m := range eval.Metrics() { // all others are 0
-		values[m.ID] = eval.Value{Kind: m.Kind()}
+	for _, m := range metrics.All() { // all others are 0
+		values[m.ID] = eval.Value{Kind: m.Kind}
 	}
 	values["vd"] = eval.Rate{Value: eval.Float(vd)}.AsValue()
 	r.Values, r.Margins = values, []eval.AtMargin{{Margin: Margin, Values: values}}

@@ -34,7 +34,7 @@ type Table struct {
 // Column is a number that is measured for each row.
 type Column struct {
 	Head   string
-	Metric string // ID of eval.Metrics, at Margin, also with Worst or Spread before it; Seconds; or one of actions
+	Metric string // ID of metrics.All, at Margin, also with Worst or Spread before it; Seconds; or one of actions
 	Format string // of fmt
 }
 

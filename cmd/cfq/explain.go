@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/onnxio/autodiff"
@@ -217,7 +217,7 @@ const notation = "f is the original model, g the quantized one; m_f and m_g are 
 
 func metricTopics() []topic {
 	var list []topic
-	for _, m := range eval.Metrics() {
+	for _, m := range metrics.All() {
 		doc := explained{
 			m.ID, m.Key(), m.Name, m.Symbol, m.Unit, string(m.Better), m.PerMargin(), m.Definition, m.Source,
 		}

@@ -14,6 +14,7 @@ import (
 
 	"cfq/eval"
 	"cfq/eval/gate"
+	"cfq/eval/metrics"
 	"cfq/eval/report"
 	"cfq/internal/cli"
 )
@@ -181,7 +182,7 @@ func (f *gateFlags) judge(ctx context.Context, d *evaluation, g *gate.Gate) (*re
 	needs := g.Needs(f.promises != "")
 	if len(f.tables) > 0 {
 		o := d.options()
-		if needs.Requires[eval.RequiresNoise] {
+		if needs.Requires[metrics.Noise] {
 			o.Noise = noisePeople
 		}
 		if err := d.readRecords(ctx, f.tables, o); err != nil {
@@ -240,22 +241,22 @@ func (d *evaluation) measureFor(
 	ctx context.Context, needs gate.Needs, certify bool,
 ) (_ *eval.Result, broken *eval.UndefinedError, err error) {
 	o := d.options()
-	o.Margins, o.OneSided = needs.Margins, !needs.Requires[eval.RequiresMirrored]
+	o.Margins, o.OneSided = needs.Margins, !needs.Requires[metrics.Mirrored]
 	if needs.Curve { // tau01 rests on all margins
 		o.Margins = append(curve(d.task), o.Margins...)
 	}
 	if d.f.promises == "" && len(needs.Margins) > 0 { // the headline says what becomes of promises without a margin
 		o.Margins = append([]float64{0}, o.Margins...)
 	}
-	if needs.Requires[eval.RequiresNoise] {
+	if needs.Requires[metrics.Noise] {
 		o.Noise = noisePeople
 	}
-	if needs.Requires[eval.RequiresProofs] || needs.Requires[eval.RequiresPerturbation] || certify {
+	if needs.Requires[metrics.Proofs] || needs.Requires[metrics.Perturbation] || certify {
 		if err := d.certify(ctx, &o); err != nil {
 			return nil, nil, err
 		}
 	}
-	r, err := d.measure(ctx, o, nil, needs.Requires[eval.RequiresTiming])
+	r, err := d.measure(ctx, o, nil, needs.Requires[metrics.Timing])
 	if !errors.As(err, &broken) || !broken.Quantized() {
 		return r, nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/internal/chart"
 	"cfq/internal/cli"
 	"cfq/internal/message"
@@ -391,8 +392,8 @@ func (v *sweepView) line(p *ptq.SweepPoint, at int) []string {
 		if m.key == "" {
 			cells[0] = fmt.Sprint(v.first.Margins[at].Margin)
 		} else if p.Unfit == "" {
-			metric := eval.MustMetric(m.key)
-			x := metric.In(p.Measured, at)
+			metric := metrics.Must(m.key)
+			x := p.Measured.Metric(&metric, at)
 			copy(cells, []string{number(x.Value), number(x.Lo), number(x.Hi), strconv.Itoa(x.Num), strconv.Itoa(x.N)})
 		}
 		line = append(line, cells...)
@@ -434,7 +435,7 @@ func (v *sweepView) draw(w io.Writer) error {
 		{of("CRG"), "more cost, ratio of sums", "crg.ratio_of_sums", false},
 		{fmt.Sprintf("Accuracy (original %.4f)", full), "accuracy", "accuracy_quant", false},
 	} {
-		m := eval.MustMetric(c.key)
+		m := metrics.Must(c.key)
 		over := func(title, label string, x func(p *ptq.SweepPoint) float64) {
 			drawn := chart.Chart{Title: c.title + title, X: label, Y: c.y}
 			for _, method := range v.methods {
@@ -444,7 +445,7 @@ func (v *sweepView) draw(w io.Writer) error {
 					if p.Method != method || p.Unfit != "" || math.IsNaN(x(p)) {
 						continue
 					}
-					value := m.In(p.Measured, v.at)
+					value := p.Measured.Metric(&m, v.at)
 					s.X, s.Y = append(s.X, x(p)), append(s.Y, float64(value.Value))
 					if c.ends {
 						s.Low, s.High = append(s.Low, float64(value.Lo)), append(s.High, float64(value.Hi))

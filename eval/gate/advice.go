@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/internal/message"
 	"cfq/task"
 )
@@ -65,7 +65,7 @@ func (f *Finding) advice() string {
 			return capital(x.advice)
 		}
 	}
-	m, _ := eval.MetricBy(f.Metric)
+	m, _ := metrics.By(f.Metric)
 	from, to, ok := f.Allowed()
 	within := ok && float64(f.Value) >= from && float64(f.Value) <= to
 	switch {
@@ -73,11 +73,11 @@ func (f *Finding) advice() string {
 		return morePeople
 	case f.Remark != "" && (f.Exact() || !f.Lower.Defined() && !f.Upper.Defined()):
 		return capital(f.Remark)
-	case m.Requires == eval.RequiresDecoder:
+	case m.Requires == metrics.Decoder:
 		return "Give the task a smaller latent.pixels, or train the decoder for longer; no quantized model changes it"
-	case m.Requires == eval.RequiresFootprint:
+	case m.Requires == metrics.Footprint:
 		return "Quantize again with a smaller --budget"
-	case m.Requires == eval.RequiresTiming:
+	case m.Requires == metrics.Timing:
 		return "Measure again on the machine that serves: a smaller model is not always faster"
 	}
 	return moreBits

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/internal/config"
 	"cfq/internal/message"
 	"cfq/task"
@@ -26,7 +26,7 @@ const (
 // Check is limits on one metric: at least one of Max, Min, AbsMax, MaxIncrease and MaxGap is set.
 type Check struct {
 	Name     string   // "" = its text without the severity, see String
-	Metric   string   // eval.Metric.ID, such as "vd"
+	Metric   string   // metrics.Metric.ID, such as "vd"
 	Margin   *float64 // required logit margin, nil = Gate.Margin
 	Severity Severity // "" = Blocks
 	// Max and Min bound the metric; AbsMax its absolute value.
@@ -154,7 +154,7 @@ func percentage(text string) (float64, bool) {
 }
 
 func percentProblem(metric, text string) error {
-	if m, ok := eval.MetricBy(metric); ok && m.Unit != "share" && m.Unit != "ratio" {
+	if m, ok := metrics.By(metric); ok && m.Unit != "share" && m.Unit != "ratio" {
 		return fmt.Errorf("invalid limit %s for %s: want a number of unit %q", message.Quote(strings.TrimSpace(text)), metric,
 			m.Unit)
 	}
@@ -195,11 +195,11 @@ func (c *Check) bounds() bool { return c.Max != nil || c.Min != nil || c.AbsMax 
 
 // margin is the required margin at which the check evaluates its metric. A promise that was issued was made with a
 // margin of its own, however small: unless the check names a margin, all of them are judged.
-func (c *Check) margin(g *Gate, m *eval.Metric, issued bool) float64 {
+func (c *Check) margin(g *Gate, m *metrics.Metric, issued bool) float64 {
 	switch {
 	case c.Margin != nil:
 		return *c.Margin
-	case issued && m.Requires != eval.RequiresMirrored && m.Requires != eval.RequiresNoise:
+	case issued && m.Requires != metrics.Mirrored && m.Requires != metrics.Noise:
 		return 0
 	}
 	return g.Margin
@@ -235,7 +235,7 @@ func (c *Check) problems() []mistake {
 	if len(c.limits()) == 0 {
 		add("", "missing limit: set max, min, abs_max, max_increase, or max_gap with by")
 	}
-	m, ok := eval.MetricBy(c.Metric)
+	m, ok := metrics.By(c.Metric)
 	switch {
 	case c.Metric == "":
 		add("metric", "missing metric: want one such as vd")
@@ -259,12 +259,12 @@ func (c *Check) problems() []mistake {
 		if *c.Max < *c.Min {
 			add("min", "min %v is above max %v", *c.Min, *c.Max)
 		}
-	case c.Min != nil && m.Better == eval.Lower:
+	case c.Min != nil && m.Better == metrics.Lower:
 		add("min", "lower is better for %s: use max", c.Metric)
-	case c.Max != nil && m.Better == eval.Higher:
+	case c.Max != nil && m.Better == metrics.Higher:
 		add("max", "higher is better for %s: use min", c.Metric)
 	}
-	if c.MaxIncrease != nil && m.Better == eval.Higher {
+	if c.MaxIncrease != nil && m.Better == metrics.Higher {
 		add("max_increase", "higher is better for %s: an increase is no regression", c.Metric)
 	}
 	switch needs := m.Requires; {
@@ -273,7 +273,7 @@ func (c *Check) problems() []mistake {
 	case c.By == "":
 	case slices.Contains(strings.Split(grouping(c.By), "*"), ""):
 		add("by", "invalid grouping %s: write sex, or sex*race for both at once", message.Quote(c.By))
-	case needs == eval.RequiresFile || needs >= eval.RequiresTiming:
+	case needs == metrics.File || needs >= metrics.Timing:
 		add("by", "%s does not depend on people: it has no groups", c.Metric)
 	}
 	if c.By != "" && c.MaxIncrease != nil {
@@ -285,7 +285,7 @@ func (c *Check) problems() []mistake {
 // otherMetric suggests a metric for an unknown one, which may be its key in reports or a part of its ID.
 func otherMetric(id string) string {
 	id = strings.ToLower(id)
-	for _, m := range eval.Metrics() {
+	for _, m := range metrics.All() {
 		known := m.ID
 		if id != "" && (strings.HasSuffix(id, "."+known) || strings.HasSuffix(known, "."+id) || strings.HasPrefix(known,
 			id+".")) {
@@ -298,7 +298,7 @@ func otherMetric(id string) string {
 
 func metricIDs() []string {
 	var ids []string
-	for _, m := range eval.Metrics() {
+	for _, m := range metrics.All() {
 		if m.Instead == "" {
 			ids = append(ids, m.ID)
 		}

@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/internal/must"
 	"cfq/recourse"
 )
@@ -125,7 +126,7 @@ func falsePasses(t *testing.T, n, runs int) map[string]float64 {
 	for i, d := range tails() {
 		g := &Gate{}
 		for id, l := range d.atTruth(0.1) {
-			if _, ok := eval.MetricBy(id); ok {
+			if _, ok := metrics.By(id); ok {
 				c := Check{Metric: id}
 				c.put(l)
 				g.Checks = append(g.Checks, c)
@@ -157,10 +158,10 @@ func TestEstimateErrorRates(t *testing.T) {
 
 func checkFalsePasses(t *testing.T, at30 map[string]float64, slack float64) {
 	t.Helper()
-	for _, m := range eval.Metrics() {
+	for _, m := range metrics.All() {
 		got, simulated := at30[m.ID]
 		switch {
-		case m.Kind() != eval.KindEstimate || m.Requires == eval.RequiresTiming:
+		case m.Kind != metrics.Estimate || m.Requires == metrics.Timing:
 		case m.Instead == "" && !simulated:
 			t.Errorf("%s is an estimate that is not simulated", m.ID)
 		case m.Instead == "" && got > mostFalse+slack:
@@ -169,7 +170,7 @@ func checkFalsePasses(t *testing.T, at30 map[string]float64, slack float64) {
 			t.Errorf("%s passes falsely in %.3f of samples, and may not stand in a gate", m.ID, got)
 		case m.Instead != "":
 			_, err := ParseCheck(m.ID + "<=0.1")
-			if other, ok := eval.MetricBy(m.Instead); !ok || other.Instead != "" || err == nil ||
+			if other, ok := metrics.By(m.Instead); !ok || other.Instead != "" || err == nil ||
 				!strings.Contains(err.Error(), "use "+m.Instead) {
 				t.Errorf("%s: %v", m.ID, err)
 			}
@@ -190,7 +191,7 @@ func TestEstimateErrorRatesLong(t *testing.T) {
 	checkFalsePasses(t, of[sizes[0]], 0)
 	var b strings.Builder
 	b.WriteString("| metric | in a gate | 30 people | 100 | 300 | 1000 |\n|---|---|---|---|---|---|\n")
-	for _, m := range eval.Metrics() {
+	for _, m := range metrics.All() {
 		if _, ok := of[sizes[0]][m.ID]; !ok {
 			continue
 		}

@@ -1,6 +1,6 @@
 package gate
 
-import "cfq/eval"
+import "cfq/eval/metrics"
 
 // dataCheck is a check that every gate has unless it has one of its own on the metric. It is about the data and the
 // promises in hand, so shares of them are compared as they are, without bounds. Unless the limit is kept the other
@@ -31,7 +31,7 @@ func (j *judge) dataChecks() (all []Finding) {
 		if j.limits(x.metric) {
 			continue
 		}
-		m, _ := eval.MetricBy(x.metric)
+		m, _ := metrics.By(x.metric)
 		l := limit{x.side, x.limit}
 		c := &Check{Metric: x.metric}
 		c.put(l)
@@ -39,7 +39,7 @@ func (j *judge) dataChecks() (all []Finding) {
 		f := s.finding()
 		v, missing := measured(&m, 0, j.r)
 		if missing != "" {
-			if j.r != nil && m.In(j.r, 0).N > 0 {
+			if j.r != nil && j.r.Metric(&m, 0).N > 0 {
 				c.Severity = Warns
 				all = append(all, s.inconclusive(f, "%s; %s, or allow it with --check '%s'", missing, x.advice, c))
 			}

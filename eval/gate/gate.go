@@ -35,6 +35,7 @@ import (
 	"slices"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/internal/message"
 )
 
@@ -61,7 +62,7 @@ type Gate struct {
 	Checks []Check
 }
 
-// Reverse adds to each upper limit on a metric of one direction the same limit on its reverse (see eval.Metric), at its
+// Reverse adds to each upper limit on a metric of one direction the same limit on its reverse (see Metric.Reverse), at its
 // margin and for its groups, unless the gate is OneSided or limits it itself, with the same severity: a model that
 // approves everybody breaks no promise, and one that approves everybody of a group makes none of its own there. For
 // issued promises nobody asks what the quantized model would promise.
@@ -72,8 +73,8 @@ func (g *Gate) Reverse(issued bool) {
 	d := g.withDefaults()
 	for _, of := range slices.Clone(g.Checks) {
 		for _, id := range of.reverse() {
-			m, _ := eval.MetricBy(id)
-			if issued && m.Requires == eval.RequiresMirrored {
+			m, _ := metrics.By(id)
+			if issued && m.Requires == metrics.Mirrored {
 				continue
 			}
 			c := Check{
@@ -97,7 +98,7 @@ func (c *Check) reverse() []string {
 	if c.Max == nil && c.MaxIncrease == nil {
 		return nil
 	}
-	m, _ := eval.MetricBy(c.Metric)
+	m, _ := metrics.By(c.Metric)
 	return m.Reverse
 }
 
@@ -107,7 +108,7 @@ func (c Check) limitsApprovals() bool {
 
 // replaces says that the check limits what a reverse one would. One that the gate names itself may have any limit.
 func (c *Check) replaces(reverse *Check, g *Gate) bool {
-	m, _ := eval.MetricBy(reverse.Metric)
+	m, _ := metrics.By(reverse.Metric)
 	within := func(x, limit *float64) bool { return x != nil && (c.Reverse == "" || limit != nil && *x <= *limit) }
 	return c.Metric == reverse.Metric && grouping(c.By) == grouping(reverse.By) &&
 		(c.Severity != Warns || reverse.Severity == Warns) &&

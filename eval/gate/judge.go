@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/internal/statistics"
 	"cfq/task"
 )
@@ -22,7 +23,7 @@ func Judge(g *Gate, r, previous *eval.Result) *Report {
 		Confidence: j.Confidence, Findings: []Finding{}, IntendedUse: g.IntendedUse, Approver: g.Approver,
 	}
 	const batches = "batches.difference" // every gate limits it where it was measured
-	m, _ := eval.MetricBy(batches)
+	m, _ := metrics.By(batches)
 	if _, missing := measured(&m, 0, r); missing == "" && !j.limits(batches) {
 		j.Checks = append(j.Checks, Check{Metric: batches, Max: new(float64)})
 	}
@@ -73,9 +74,10 @@ func (j *judge) checks() []Finding {
 }
 
 func (j *judge) check(c *Check) []Finding {
-	m, ok := eval.MetricBy(c.Metric)
+	m, ok := metrics.By(c.Metric)
 	if !ok || len(c.limits()) == 0 { // of a gate that Check refuses: what cannot be measured does not pass
-		s := &limitTest{wording: wording{Metric: &eval.Metric{ID: c.Metric, Name: c.Metric}}, check: c}
+		unknown := &metrics.Metric{ID: c.Metric, Doc: metrics.Doc{Name: c.Metric}}
+		s := &limitTest{wording: wording{Metric: unknown}, check: c}
 		f := s.inconclusive(s.finding(), "unknown metric, or no limit")
 		f.Limit = ""
 		return []Finding{f}
@@ -97,7 +99,7 @@ func (j *judge) check(c *Check) []Finding {
 	// A limit on approvals counts those who need no promise. Without one, a reverse check that nobody is left for stays
 	// open.
 	counted := j.r == nil || j.r.Settings.OneSided || slices.ContainsFunc(j.Checks, Check.limitsApprovals)
-	if c.Reverse != "" && m.Requires == eval.RequiresMirrored && counted {
+	if c.Reverse != "" && m.Requires == metrics.Mirrored && counted {
 		all = slices.DeleteFunc(all, func(f Finding) bool { return f.Verdict == Inconclusive && f.N == 0 })
 	}
 	return all
@@ -121,14 +123,14 @@ func (j *judge) one(s *limitTest, r *eval.Result) Finding {
 	f.Verdict = s.limit.verdict(lo, hi)
 	switch {
 	case f.Verdict != Inconclusive:
-	case s.Kind() == eval.KindShare:
+	case s.Kind == metrics.Share:
 		f.Need = s.limit.need(v.Num, v.N, j.Confidence)
-	case s.Kind() == eval.KindEstimate && s.Requires != eval.RequiresTiming:
+	case s.Kind == metrics.Estimate && s.Requires != metrics.Timing:
 		f.Need = s.limit.needAbout(v, lo, hi)
 	}
 	f.Why = s.Name + ": " + s.amount(v) + "; " + s.outcome(&f, j.Confidence)
 	s.needed(&f)
-	if s.Requires == eval.RequiresBatches && f.Verdict != Pass {
+	if s.Requires == metrics.Batches && f.Verdict != Pass {
 		f.remark("%s", r.Batches)
 	}
 	if s.limit.side == within && f.Verdict == Fail && !(s.pValue(v, r.Settings.Confidence) <= 1-j.Confidence) {
@@ -143,11 +145,11 @@ func (j *judge) ends(s *limitTest, v eval.Value, r *eval.Result, level float64) 
 	const slack = 1e-12
 	c := r.Settings.Confidence
 	switch {
-	case s.Kind() == eval.KindShare:
+	case s.Kind == metrics.Share:
 		return statistics.ClopperPearsonLower(v.Num, v.N, level), statistics.ClopperPearsonUpper(v.Num, v.N, level), ""
-	case s.Kind() == eval.KindExact:
+	case s.Kind == metrics.Exact:
 		return float64(v.Value), float64(v.Value), ""
-	case v.N < j.MinPeople && s.Requires != eval.RequiresTiming:
+	case v.N < j.MinPeople && s.Requires != metrics.Timing:
 		few = fmt.Sprintf("a verdict needs at least %d people", j.MinPeople)
 	case !(c > 0 && c < 1) || (1+c)/2 < level-slack:
 		few = fmt.Sprintf("its interval has confidence %s, too low for a verdict with %s: evaluate with confidence %s or "+
@@ -258,7 +260,7 @@ func (j *judge) members(s *limitTest, groups []eval.Group) (members []comparedGr
 		if m.lo, m.hi, few = j.ends(s, v, g.Result, 1-half); few != "" {
 			return nil, nil, fmt.Sprintf("%s in %s; %s", s.amount(v), g.Name, few)
 		}
-		if together := 1 - half/float64(len(large)); s.Kind() == eval.KindShare {
+		if together := 1 - half/float64(len(large)); s.Kind == metrics.Share {
 			m.in0, m.in1, _ = j.ends(s, v, g.Result, together)
 		} else {
 			m.in0, m.in1 = wider(v, g.Result.Settings.Confidence, together)

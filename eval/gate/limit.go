@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/task"
 )
 
@@ -50,12 +51,12 @@ func (l limit) String() string {
 	return t.finding + t.op + " " + task.Decimal(l.x)
 }
 
-func (l limit) problem(m *eval.Metric) string {
+func (l limit) problem(m *metrics.Metric) string {
 	lowest, highest := valuesOf(m)
 	switch {
 	case math.IsNaN(l.x) || math.IsInf(l.x, 0):
 		return fmt.Sprintf("invalid limit %v: want a finite number", l.x)
-	case m.Kind() == eval.KindShare && l.side == within:
+	case m.Kind == metrics.Share && l.side == within:
 		return m.ID + " is a share and never negative: use max"
 	case m.Unit == "share" && l.x > 1 && l.x <= 100:
 		return fmt.Sprintf("invalid limit %v for %s: want a share from 0 to 1; for %v %% write %s", l.x, m.ID, l.x,
@@ -76,19 +77,19 @@ func (l limit) problem(m *eval.Metric) string {
 	return ""
 }
 
-func valuesOf(m *eval.Metric) (lowest, highest float64) {
+func valuesOf(m *metrics.Metric) (lowest, highest float64) {
 	lowest, highest = math.Inf(-1), math.Inf(1)
-	switch kind := m.Kind(); {
-	case kind == eval.KindShare, m.Unit == "Jaccard index", m.Unit == "share" && m.Better == eval.Higher:
+	switch kind := m.Kind; {
+	case kind == metrics.Share, m.Unit == "Jaccard index", m.Unit == "share" && m.Better == metrics.Higher:
 		return 0, 1
 	case m.Unit == "share", m.Unit == "cosine": // a difference of two shares
 		return -1, 1
 	case m.Unit == "ratio": // costs are positive
 		lowest = -1
-	case kind == eval.KindExact:
+	case kind == metrics.Exact:
 		lowest = 0
 	}
-	if m.Better == eval.Lower {
+	if m.Better == metrics.Lower {
 		lowest = max(lowest, 0)
 	}
 	return lowest, highest

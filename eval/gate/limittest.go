@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 )
 
 type limitTest struct {
@@ -38,7 +39,7 @@ func (s *limitTest) inconclusive(f Finding, format string, a ...any) Finding {
 // pValue is the probability of a value so far beyond the limit when the true value is at the limit; 1 when it is
 // unknown. For an estimate it is that of a normal distribution with the same interval.
 func (s *limitTest) pValue(v eval.Value, c float64) float64 {
-	if s.Kind() == eval.KindShare {
+	if s.Kind == metrics.Share {
 		return s.limit.pValue(v.Num, v.N)
 	}
 	from, to := s.limit.allowed()
@@ -59,8 +60,8 @@ func (s *limitTest) pValue(v eval.Value, c float64) float64 {
 }
 
 func (s *limitTest) incomparable(now, before *eval.Settings) string {
-	ofPeople := s.PerMargin() || s.Requires == eval.RequiresMirrored || s.ID == "tau01"
-	near := s.Requires == eval.RequiresProofs || s.Requires == eval.RequiresPerturbation
+	ofPeople := s.PerMargin() || s.Requires == metrics.Mirrored || s.ID == "tau01"
+	near := s.Requires == metrics.Proofs || s.Requires == metrics.Perturbation
 	switch curve := s.ID == "tau01" || s.ID == "rtau01"; {
 	case curve && !slices.Equal(now.Margins, before.Margins): // it is interpolated between the required margins
 		return fmt.Sprintf("the required margins are %v, not %v: evaluate both at the same margins", before.Margins,
@@ -77,9 +78,9 @@ func (s *limitTest) incomparable(now, before *eval.Settings) string {
 func (s *limitTest) needed(f *Finding) {
 	switch {
 	case f.Verdict != Inconclusive:
-	case s.Kind() == eval.KindShare && f.Need == 0:
+	case s.Kind == metrics.Share && f.Need == 0:
 		f.remark("with this share no number of people is enough")
-	case s.Kind() == eval.KindShare:
+	case s.Kind == metrics.Share:
 		f.remark("%d people are needed if the share stays", f.Need)
 	case f.Need > 0:
 		f.remark("about %d people are needed if the value stays", f.Need)

@@ -7,20 +7,21 @@ import (
 	"slices"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/internal/message"
 	"cfq/task"
 )
 
-func absent() map[eval.Requirement]string {
-	return map[eval.Requirement]string{
-		eval.RequiresNoise:        "no recourse was solved a second time",
-		eval.RequiresProofs:       "nothing was certified",
-		eval.RequiresPerturbation: "the logit perturbation was not measured",
-		eval.RequiresTiming:       "latency was not measured",
-		eval.RequiresFootprint:    "the files were not measured",
-		eval.RequiresBatches:      "no points were run again in other batches",
-		eval.RequiresDecoder:      "recourse is not in a latent space",
-		eval.RequiresIssued:       "no promises were issued: --promises names their file",
+func absent() map[metrics.Requirement]string {
+	return map[metrics.Requirement]string{
+		metrics.Noise:        "no recourse was solved a second time",
+		metrics.Proofs:       "nothing was certified",
+		metrics.Perturbation: "the logit perturbation was not measured",
+		metrics.Timing:       "latency was not measured",
+		metrics.Footprint:    "the files were not measured",
+		metrics.Batches:      "no points were run again in other batches",
+		metrics.Decoder:      "recourse is not in a latent space",
+		metrics.Issued:       "no promises were issued: --promises names their file",
 	}
 }
 
@@ -29,7 +30,7 @@ type Needs struct {
 	Margins    []float64 // ascending; empty when no check has one
 	Curve      bool      // the usual margins too: tau01 is read off the curve over them
 	Confidence float64   // two-sided, of the intervals, at least
-	Requires   map[eval.Requirement]bool
+	Requires   map[metrics.Requirement]bool
 	By         []string // groupings, each once, in the order of the checks
 	Previous   bool     // an earlier result
 }
@@ -37,11 +38,11 @@ type Needs struct {
 // Needs returns what the evaluation must compute; issued says that the promises were issued already.
 func (g *Gate) Needs(issued bool) Needs {
 	d := g.withDefaults()
-	n := Needs{Requires: map[eval.Requirement]bool{}}
+	n := Needs{Requires: map[metrics.Requirement]bool{}}
 	n.Confidence = task.Rounded(2*d.Confidence-1, 12) // without the noise of binary arithmetic
 	for i := range d.Checks {
 		c := &d.Checks[i]
-		m, ok := eval.MetricBy(c.Metric)
+		m, ok := metrics.By(c.Metric)
 		if !ok { // Check reports it
 			continue
 		}
@@ -54,7 +55,7 @@ func (g *Gate) Needs(issued bool) Needs {
 			n.By = append(n.By, by)
 		}
 		n.Previous = n.Previous || c.MaxIncrease != nil
-		if m.Kind() == eval.KindEstimate && (c.MaxIncrease != nil || c.MaxGap != nil) {
+		if m.Kind == metrics.Estimate && (c.MaxIncrease != nil || c.MaxGap != nil) {
 			// Each of the two estimates may have half of the error.
 			n.Confidence = d.Confidence
 		}
@@ -67,7 +68,7 @@ func (g *Gate) Needs(issued bool) Needs {
 // marginSlack is the difference up to which two margins are the same: the rounding of decimal numbers.
 const marginSlack = 1e-9
 
-func measured(m *eval.Metric, margin float64, r *eval.Result) (v eval.Value, missing string) {
+func measured(m *metrics.Metric, margin float64, r *eval.Result) (v eval.Value, missing string) {
 	v.Value, v.Lo, v.Hi = undefined(), undefined(), undefined()
 	if r == nil {
 		return v, "no result"
@@ -79,15 +80,15 @@ func measured(m *eval.Metric, margin float64, r *eval.Result) (v eval.Value, mis
 			return v, fmt.Sprintf("margin %g was not evaluated", margin)
 		}
 	}
-	w := m.In(r, at)
+	w := r.Metric(m, at)
 	switch {
-	case w.N <= 0 && m.Requires == eval.RequiresMirrored && r.Settings.OneSided:
+	case w.N <= 0 && m.Requires == metrics.Mirrored && r.Settings.OneSided:
 		return v, "the quantized model's own recourse and the first valid iterates were not computed"
 	case w.N <= 0:
 		return v, cmp.Or(absent()[m.Requires], "there are no people to measure it on")
-	case w.Kind == eval.KindShare && (w.Num < 0 || w.Num > w.N): // a report that was written by hand
+	case w.Kind == metrics.Share && (w.Num < 0 || w.Num > w.N): // a report that was written by hand
 		return v, fmt.Sprintf("invalid counts %d of %d", w.Num, w.N)
-	case w.Kind == eval.KindExact && !(w.Value >= 0 && w.Value.Defined()):
+	case w.Kind == metrics.Exact && !(w.Value >= 0 && w.Value.Defined()):
 		return v, "not computed"
 	case !w.Value.Defined():
 		return v, "undefined for " + counted(w.N, m)
@@ -99,9 +100,9 @@ func undefined() eval.Float { return eval.Float(math.NaN()) }
 
 func unbounded() Bounded { return Bounded{Value: undefined(), Lower: undefined(), Upper: undefined()} }
 
-func counted(n int, m *eval.Metric) string {
+func counted(n int, m *metrics.Metric) string {
 	one, many := "person", "people"
-	if m.Requires == eval.RequiresTiming {
+	if m.Requires == metrics.Timing {
 		one, many = "run", "runs"
 	}
 	return fmt.Sprintf("%d %s", n, message.Plural(n, one, many))

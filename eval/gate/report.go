@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/internal/message"
 )
 
@@ -81,7 +82,7 @@ func (r *Report) noteReverse(g *Gate, of *eval.Result) {
 	limited, approvals := false, false
 	for i := range g.Checks {
 		c := &g.Checks[i]
-		m, _ := eval.MetricBy(c.Metric)
+		m, _ := metrics.By(c.Metric)
 		limited = limited || c.reverse() != nil
 		approvals = approvals || c.limitsApprovals()
 		judged := func(f Finding) bool { return f.Check == c.name() }

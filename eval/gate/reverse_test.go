@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/internal/must"
 )
 
@@ -134,11 +135,11 @@ func TestReverse(t *testing.T) {
 func TestReverseOfGroups(t *testing.T) {
 	g := must.Get(Parse("gate.yaml", []byte("version: 1\nchecks:\n"+
 		"  - {name: fair, metric: vd, margin: 0.25, by: sex, max: 0.1}\n")))(t)
-	if g.Needs(false).Requires[eval.RequiresMirrored] {
+	if g.Needs(false).Requires[metrics.Mirrored] {
 		t.Error("VD alone needs no recourse of the quantized model")
 	}
 	g.Reverse(false)
-	if n := g.Needs(false); !n.Requires[eval.RequiresMirrored] || len(n.By) != 1 {
+	if n := g.Needs(false); !n.Requires[metrics.Mirrored] || len(n.By) != 1 {
 		t.Errorf("needs %+v", n)
 	}
 	a, b := lenient(0, 0, 0, 200, 200), lenient(0, 0, 190, 10, 200)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/internal/must"
 	"cfq/internal/statistics"
 )
@@ -75,7 +76,7 @@ func TestShareSentences(t *testing.T) {
 		{"vd<=0.5", 0, 0, Inconclusive, 0, "there are no people to measure it on"},
 	} {
 		f := single(t, *gateOf(t, c.check), broken(c.k, c.n))
-		if m := eval.MustMetric(f.Metric); f.Verdict != c.want || f.Need != c.need || f.Why != m.Name+": "+c.why {
+		if m := metrics.Must(f.Metric); f.Verdict != c.want || f.Need != c.need || f.Why != m.Name+": "+c.why {
 			t.Errorf("%s, %d of %d: %s, need %d, %s\nwant %s, need %d, %s", c.check, c.k, c.n, f.Verdict, f.Need, f.Why,
 				c.want, c.need, c.why)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/internal/must"
 	"cfq/recourse"
 )
@@ -17,7 +18,7 @@ import (
 func everyCheck(t *testing.T) []Check {
 	t.Helper()
 	var all []Check
-	for _, m := range eval.Metrics() {
+	for _, m := range metrics.All() {
 		lowest, highest := valuesOf(&m)
 		low, high := max(-1e300, math.Nextafter(lowest, 2)), min(1e300, math.Nextafter(highest, -2))
 		for _, c := range []Check{
@@ -36,7 +37,7 @@ func everyCheck(t *testing.T) []Check {
 			}
 		}
 	}
-	if len(all) < 3*len(eval.Metrics()) {
+	if len(all) < 3*len(metrics.All()) {
 		t.Fatalf("only %d checks", len(all))
 	}
 	return all
@@ -65,10 +66,10 @@ func fill(v reflect.Value) {
 		fill(v.Index(0))
 	case reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
-		for _, m := range eval.Metrics() {
+		for _, m := range metrics.All() {
 			e := reflect.New(v.Type().Elem()).Elem()
 			fill(e)
-			e.FieldByName("Kind").SetInt(int64(m.Kind()))
+			e.FieldByName("Kind").SetInt(int64(m.Kind))
 			v.SetMapIndex(reflect.ValueOf(m.ID), e)
 		}
 	}
@@ -188,12 +189,12 @@ func TestParts(t *testing.T) {
 	settings.OneSided = true
 	oneSided := summarize(t, records(false), settings, eval.DataFile{})
 	oneSided.CopyNoise(full) // it is of the original alone
-	for _, m := range eval.Metrics() {
+	for _, m := range metrics.All() {
 		if _, missing := measured(&m, 0.1, full); missing != "" {
 			t.Errorf("%s: %s", m.ID, missing)
 		}
 		v, missing := measured(&m, 0.1, oneSided)
-		if (missing != "") != (m.Requires == eval.RequiresMirrored || m.Requires >= eval.RequiresTiming) {
+		if (missing != "") != (m.Requires == metrics.Mirrored || m.Requires >= metrics.Timing) {
 			t.Errorf("%s: one-sided %v (%s)", m.ID, v, missing)
 		}
 	}
@@ -203,10 +204,10 @@ func TestParts(t *testing.T) {
 			return of == "crg_noise" || of == "certified" || of == "perturbation"
 		})
 	}
-	for _, m := range eval.Metrics() {
+	for _, m := range metrics.All() {
 		_, missing := measured(&m, 0.1, oneSided)
 		p := m.Requires
-		bare := p == eval.RequiresNothing || p == eval.RequiresFile
+		bare := p == metrics.Nothing || p == metrics.File
 		if bare != (missing == "") {
 			t.Errorf("%s of part %d: %q", m.ID, p, missing)
 		}
@@ -223,7 +224,7 @@ func TestNeeds(t *testing.T) {
 	}}
 	want := Needs{Margins: []float64{0.1, 0.3}, Curve: true, Confidence: 0.95, By: []string{"sex*race"}, Previous: true}
 	got := g.Needs(false)
-	if got.Requires[eval.RequiresMirrored] || got.Requires[eval.RequiresNoise] {
+	if got.Requires[metrics.Mirrored] || got.Requires[metrics.Noise] {
 		t.Errorf("%+v", got.Requires)
 	}
 	if got.Requires = nil; !reflect.DeepEqual(got, want) {

@@ -7,11 +7,12 @@ import (
 	"strings"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/task"
 )
 
 type wording struct {
-	*eval.Metric
+	*metrics.Metric
 
 	limit limit
 }
@@ -65,7 +66,7 @@ func (f *Finding) Allowed() (from, to float64, ok bool) {
 }
 
 func (f *Finding) wording() (w *wording, ok bool) {
-	m, ok := eval.MetricBy(f.Metric)
+	m, ok := metrics.By(f.Metric)
 	w = &wording{Metric: &m}
 	for side := atMost; ok && side <= gap; side++ {
 		t := side.text()
@@ -84,9 +85,9 @@ func (w *wording) outcome(f *Finding, confidence float64) string {
 	known := f.Lower.Defined() && f.Upper.Defined()
 	const unbounded = "too few people for a bound"
 	switch {
-	case w.Kind() == eval.KindExact && f.Verdict == Pass:
+	case w.Kind == metrics.Exact && f.Verdict == Pass:
 		return "within the limit of " + limit
-	case w.Kind() == eval.KindExact:
+	case w.Kind == metrics.Exact:
 		return "outside the limit of " + limit
 	case w.limit.side == within && !known && f.Verdict == Inconclusive:
 		return unbounded
@@ -119,20 +120,20 @@ func (w *wording) amount(v eval.Value) string {
 		return fmt.Sprintf("none of %d", v.N)
 	case w.counts():
 		return fmt.Sprintf("%d of %d (%s)", v.Num, v.N, w.show(float64(v.Value)))
-	case w.Kind() == eval.KindExact:
+	case w.Kind == metrics.Exact:
 		return w.show(float64(v.Value))
 	}
 	return fmt.Sprintf("%s (%s)", w.show(float64(v.Value)), counted(v.N, w.Metric))
 }
 
 // counts reports whether the metric is a share with counts, of people or of what was counted in full.
-func (w *wording) counts() bool { return w.Unit == "share" && w.Kind() != eval.KindEstimate }
+func (w *wording) counts() bool { return w.Unit == "share" && w.Kind != metrics.Estimate }
 
 func (w *wording) show(x float64) string {
 	switch {
 	case w.counts() || w.Unit == "ratio":
 		return percent(x)
-	case w.Kind() == eval.KindExact && w.Requires != eval.RequiresBatches:
+	case w.Kind == metrics.Exact && w.Requires != metrics.Batches:
 		return task.Decimal(task.Rounded(x, 12)) + w.valueUnit()
 	}
 	return task.Decimal(task.Rounded(x*w.scale(), 3)) + w.valueUnit()
@@ -194,7 +195,7 @@ func (w *wording) valueUnit() string {
 	switch {
 	case w.Unit == "cosine", w.Unit == "Jaccard index", w.Unit == "number":
 		return ""
-	case w.Unit == "share" && !w.counts() && w.Better != eval.Higher: // a difference of shares
+	case w.Unit == "share" && !w.counts() && w.Better != metrics.Higher: // a difference of shares
 		return " pp"
 	case w.scale() == 100:
 		return " %"

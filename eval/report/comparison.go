@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/internal/message"
 )
 
@@ -29,7 +30,7 @@ func glossary(t *eval.Comparison) pageBlock {
 	}
 	seen := map[string]bool{}
 	for i := range t.Rows {
-		if m, _ := eval.MetricBy(t.Rows[i].Metric); !seen[m.ID] {
+		if m, _ := metrics.By(t.Rows[i].Metric); !seen[m.ID] {
 			seen[m.ID] = true
 			b.row(nameOf(&m), m.Name, m.Unit, string(m.Better))
 		}
@@ -72,7 +73,7 @@ func calledDifferences(t *eval.Comparison) pageBlock {
 
 // rowName is the name of a row's metric, with the margin.
 func rowName(r *eval.ComparisonRow) string {
-	m, _ := eval.MetricBy(r.Metric)
+	m, _ := metrics.By(r.Metric)
 	if r.Margin == nil {
 		return nameOf(&m)
 	}
@@ -83,7 +84,7 @@ func rowName(r *eval.ComparisonRow) string {
 }
 
 // nameOf is a name that fits into a table.
-func nameOf(m *eval.Metric) string {
+func nameOf(m *metrics.Metric) string {
 	const longest = 28
 	if name := cmp.Or(m.Symbol, m.Name); len(name) <= longest {
 		return name
@@ -142,7 +143,7 @@ func openTau(t *eval.Comparison, row *eval.ComparisonRow, model int) bool {
 }
 
 func comparedValue(t *eval.Comparison, row *eval.ComparisonRow, k int) string {
-	m, _ := eval.MetricBy(row.Metric)
+	m, _ := metrics.By(row.Metric)
 	s := amount(m.Unit, row.Cells[k].Value.Value)
 	if openTau(t, row, k) {
 		return "<= " + s
@@ -153,7 +154,7 @@ func comparedValue(t *eval.Comparison, row *eval.ComparisonRow, k int) string {
 // comparedDelta is the difference from the first model, or ~ where nothing can be said of it.
 func comparedDelta(t *eval.Comparison, row *eval.ComparisonRow, k int) string {
 	c := &row.Cells[k]
-	m, _ := eval.MetricBy(row.Metric)
+	m, _ := metrics.By(row.Metric)
 	delta := difference(m.Unit, c.Delta.Value)
 	switch first, this := openTau(t, row, 0), openTau(t, row, k); {
 	case c.Call == eval.Alike:

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 )
 
 // evaluationView is a Document on its way to a page, which may be a brief one.
@@ -130,7 +131,7 @@ func (v *evaluationView) promises() pageBlock {
 // legend explains a symbol of a table's head: "VD(t): promises that break".
 func legend(ids ...string) (lines []string) {
 	for _, id := range ids {
-		m := eval.MustMetric(id)
+		m := metrics.Must(id)
 		line := m.Symbol + ": " + m.Name
 		if m.Unit == "logits" {
 			line += " (" + m.Unit + ")"
@@ -148,7 +149,7 @@ func tauValue(t eval.Tau, decimals int) string {
 }
 
 func tau(id string, t eval.Tau) string {
-	m := eval.MustMetric(id)
+	m := metrics.Must(id)
 	s := fmt.Sprintf("%s %s: %s", m.Symbol, tauValue(t, 3), m.Name)
 	if t.Extrapolated {
 		s += " (extrapolated)"
@@ -179,7 +180,7 @@ func (v *evaluationView) costs() pageBlock {
 	b.note("positive: recourse costs more under the quantized model; cost 0: people that it approves with the margin as " +
 		"they are")
 	if lost {
-		b.note("lost: " + eval.MustMetric("lost_recourse").Name + ", of people refused by both with recourse under the " +
+		b.note("lost: " + metrics.Must("lost_recourse").Name + ", of people refused by both with recourse under the " +
 			"original")
 	}
 	return b
@@ -326,13 +327,13 @@ func (x *Broken) Who() string {
 
 func decisions(r *eval.Result) pageBlock {
 	b := pageBlock{Title: "Decisions", Left: 1}
-	for _, m := range eval.Metrics() {
-		x := m.In(r, 0)
+	for _, m := range metrics.All() {
+		x := r.Metric(&m, 0)
 		switch {
 		case !strings.HasPrefix(m.Key(), "decisions.") || x.N == 0 || !x.Value.Defined():
-		case x.Kind == eval.KindShare:
+		case x.Kind == metrics.Share:
 			b.row(m.Name, percent(x.Value, 2), counts(x.Rate()), interval(x.Rate(), 2))
-		case m.Better == eval.Higher: // no difference
+		case m.Better == metrics.Higher: // no difference
 			b.row(m.Name, percent(x.Value, 2), missing, interval(x.Rate(), 2))
 		default:
 			points := func(x eval.Float) string { return signed(100*x, 1) }
@@ -348,13 +349,13 @@ func scores(r *eval.Result) pageBlock {
 		After: []string{"of the people with a known outcome"},
 	}
 	four := func(x eval.Float) string { return fixed(x, 4) }
-	for _, m := range eval.Metrics() {
+	for _, m := range metrics.All() {
 		stem, ofFull := strings.CutSuffix(m.ID, "_full")
 		if !ofFull || !strings.HasPrefix(m.Key(), "scores.") {
 			continue
 		}
-		quant := eval.MustMetric(stem + "_quant")
-		f, g := m.In(r, 0), quant.In(r, 0)
+		quant := metrics.Must(stem + "_quant")
+		f, g := r.Metric(&m, 0), r.Metric(&quant, 0)
 		if name, _, _ := strings.Cut(m.Name, ", "); f.N+g.N > 0 {
 			b.row(name, four(f.Value), between(f.Estimate, four), four(g.Value), between(g.Estimate, four))
 		}

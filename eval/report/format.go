@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/internal/message"
 )
 
@@ -125,7 +126,7 @@ func change(x eval.Float, decimals int) string {
 
 func margin(t float64) string { return strconv.FormatFloat(t, 'g', -1, 64) }
 
-func symbol(id string) string { return eval.MustMetric(id).Symbol }
+func symbol(id string) string { return metrics.Must(id).Symbol }
 
 // symbolAt returns a metric's symbol with t in it: "VD(0.1)".
 func symbolAt(id string, t float64) string {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 )
 
 // groups has a section for each grouping.
@@ -52,7 +53,7 @@ func differs(by string, g *eval.GroupGap) string {
 
 // gapText is what a gap is in, and its size.
 func gapText(g *eval.GroupGap) (name, size string) {
-	m, ok := eval.MetricBy(g.Metric)
+	m, ok := metrics.By(g.Metric)
 	switch {
 	case !ok:
 		name = g.Metric

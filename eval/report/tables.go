@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 )
 
 // metricColumn is a column of a table of results: a metric, and how its values are shown.
@@ -70,7 +71,7 @@ type resultTable struct {
 func newResultTable(title, first string, columns ...metricColumn) *resultTable {
 	t := &resultTable{pageBlock: pageBlock{Title: title, Head: []string{first}}, columns: columns}
 	for _, c := range columns {
-		m, _ := eval.MetricBy(c.metric)
+		m, _ := metrics.By(c.metric)
 		t.Head = append(t.Head, cmp.Or(c.head, m.Symbol))
 	}
 	return t
@@ -80,8 +81,8 @@ func (t *resultTable) add(name string, r *eval.Result, at int) {
 	row := []string{name}
 	for _, c := range t.columns {
 		v := r.Margins[at].Of(c.metric)
-		if m, ok := eval.MetricBy(c.metric); ok { // else a number that only the JSON report has
-			v = m.In(r, at)
+		if m, ok := metrics.By(c.metric); ok { // else a number that only the JSON report has
+			v = r.Metric(&m, at)
 		}
 		row = append(row, c.show(v))
 	}

@@ -7,6 +7,7 @@ import (
 
 	"cfq/eval"
 	"cfq/eval/gate"
+	"cfq/eval/metrics"
 	"cfq/internal/message"
 )
 
@@ -73,7 +74,7 @@ func findings(g *gate.Report, full bool) pageBlock {
 		if f.Remark != "" {
 			b.note(f.Name() + " - " + f.Remark)
 		}
-		if m, ok := eval.MetricBy(f.Metric); ok && !slices.Contains(keys, m.ID+": "+m.Name) {
+		if m, ok := metrics.By(f.Metric); ok && !slices.Contains(keys, m.ID+": "+m.Name) {
 			keys = append(keys, m.ID+": "+m.Name)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"cfq/eval"
 	"cfq/eval/gate"
+	"cfq/eval/metrics"
 	"cfq/internal/config"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/refuse"
@@ -27,7 +27,7 @@ func pages() []page {
 	gateKeys, checkKeys := gate.Keys()
 	return append([]page{
 		{"models.md", "packages refuse and autodiff", plain(models)},
-		{"metrics.md", "package eval", plain(metrics)},
+		{"metrics.md", "package eval", plain(metricsPage)},
 		{"files.md#formats", "package quant", plain(formats)},
 		{"method.md#methods", "package ptq", plain(methods)},
 		{"pipeline.md#gate-keys", "package gate", plain(func() string { return keyTable(gateKeys) })},
@@ -49,24 +49,26 @@ func models() string { return refuse.Markdown() + "\n" + autodiff.Markdown() }
 //go:embed metrics.txt
 var metricsPreface string
 
-// metrics defines every metric.
-func metrics() string {
+// metricsPage defines every metric.
+func metricsPage() string {
 	var b strings.Builder
 	b.WriteString(metricsPreface)
 	text := strings.NewReplacer("<", "&lt;", ">", "&gt;")
-	for _, s := range eval.MetricSections() {
-		fmt.Fprintf(&b, "\n## %s\n", s.Title)
-		for _, m := range s.Metrics {
-			title := m.Name
-			if m.Symbol != "" {
-				title = m.Symbol + ": " + title
-			}
-			fmt.Fprintf(&b, "\n### %s\n\n`%s`, %s, %s. %s", title, m.Key(), m.Unit, m.Better, text.Replace(m.Definition))
-			if m.Source != eval.OwnMetric {
-				fmt.Fprintf(&b, " Source: %s.", m.Source)
-			}
-			b.WriteByte('\n')
+	section := ""
+	for _, m := range metrics.All() {
+		if m.Section != section {
+			section = m.Section
+			fmt.Fprintf(&b, "\n## %s\n", section)
 		}
+		title := m.Name
+		if m.Symbol != "" {
+			title = m.Symbol + ": " + title
+		}
+		fmt.Fprintf(&b, "\n### %s\n\n`%s`, %s, %s. %s", title, m.Key(), m.Unit, m.Better, text.Replace(m.Definition))
+		if m.Source != metrics.Own {
+			fmt.Fprintf(&b, " Source: %s.", m.Source)
+		}
+		b.WriteByte('\n')
 	}
 	return b.String()
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/eval/report"
 
 	"github.com/invopop/jsonschema"
@@ -49,14 +50,14 @@ func reportSchema(layout any, name, title string) func() (string, error) {
 
 // addMetrics adds to the schema of a result, and of its margins, where each metric has its value.
 func addMetrics(r *jsonschema.Reflector, s *jsonschema.Schema) {
-	values := map[eval.Kind]string{eval.KindShare: "Rate", eval.KindEstimate: "Estimate"}
+	values := map[metrics.Kind]string{metrics.Share: "Rate", metrics.Estimate: "Estimate"}
 	for name, d := range r.Reflect(struct {
 		Rate     eval.Rate
 		Estimate eval.Estimate
 	}{}).Definitions {
 		s.Definitions[name] = d
 	}
-	for _, m := range eval.Metrics() {
+	for _, m := range metrics.All() {
 		at, path := s.Definitions["Result"], m.Key()
 		if m.PerMargin() {
 			at, path = s.Definitions["AtMargin"], m.ID
@@ -77,7 +78,7 @@ func addMetrics(r *jsonschema.Reflector, s *jsonschema.Schema) {
 			continue
 		}
 		if _, ok := at.Properties.Get(last); !ok {
-			at.Properties.Set(last, &jsonschema.Schema{Ref: "#/$defs/" + values[m.Kind()], Description: m.Definition})
+			at.Properties.Set(last, &jsonschema.Schema{Ref: "#/$defs/" + values[m.Kind], Description: m.Definition})
 		}
 	}
 }
