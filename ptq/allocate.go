@@ -28,7 +28,7 @@ func (c *calibration) allocate(ctx context.Context, budget float64) (w assignmen
 			return nil, nil, err
 		}
 	}
-	if c.net.recipe.Allocate.Cost == CostBytes {
+	if c.net.recipe.Allocate.Cost == costBytes {
 		w, err = s.fitBytes(budget)
 	} else {
 		w, _, err = s.within(budget, 0)
@@ -81,7 +81,7 @@ func (p *network) perRow(l *quant.LayerInfo) bool {
 // multiples is what one bit of a weight of layer i costs, and what the budget
 // grants for it, in the unit of the budget.
 func (s *layerScores) multiples(i int) (cost, grant int64) {
-	if s.net.recipe.Allocate.Cost != CostBOPs {
+	if s.net.recipe.Allocate.Cost != costBOPs {
 		return 1, 1
 	}
 	act := 8

@@ -16,6 +16,7 @@ import (
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
+	"cfq/ptq/taskmodel"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -39,7 +40,7 @@ func adult(b *testing.B, rows string) (name string, m *graph.Model, t *task.Task
 // ratio is their time to that of one plain gradient of all rows in the same run.
 func BenchmarkTeacher(b *testing.B) {
 	name, m, t, people := adult(b, "adult.data.gz")
-	c := must.Get(OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
+	c := must.Get(taskmodel.Open(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
 	defer c.Close()
 	set := must.Get(constraint.Compile(t))(b)
 	ctx := context.Background()
@@ -89,7 +90,7 @@ func peakMB() float64 {
 // test rows (or the loans).
 func BenchmarkSolve(b *testing.B) {
 	name, m, t, people := adult(b, "adult.test.gz")
-	c := must.Get(OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
+	c := must.Get(taskmodel.Open(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
 	defer c.Close()
 	set := must.Get(constraint.Compile(t))(b)
 	b.Run(name, func(b *testing.B) {

@@ -13,6 +13,7 @@ import (
 	"cfq/internal/must"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
+	"cfq/ptq/taskmodel"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -145,7 +146,7 @@ func TestBudgets(t *testing.T) {
 		s := newSparse(uint64(seed))
 		m := loaded(t, s.model())
 		train, test := s.people(600), s.people(3000)
-		full := must.Get(OpenFor(m, tk, 1))(t)
+		full := must.Get(taskmodel.Open(m, tk, 1))(t)
 		x := rowsAndRecourse(t, full, tk, test)
 		type file struct {
 			budget   float64

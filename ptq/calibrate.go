@@ -11,6 +11,7 @@ import (
 	"cfq/calib"
 	"cfq/eval"
 	"cfq/internal/message"
+	"cfq/ptq/taskmodel"
 	"cfq/quant"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -267,7 +268,7 @@ func (c *layerFits) gridError(ctx context.Context, input *quant.Input, rows []fl
 	}
 	file := c.net.full
 	if c.net.task.Made() {
-		if file, err = openBehind(c.net.file, c.net.task, nil, c.net.run.Workers); err != nil {
+		if file, err = taskmodel.OpenWithoutFront(c.net.file, c.net.task, c.net.run.Workers); err != nil {
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()

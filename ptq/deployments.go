@@ -11,6 +11,7 @@ import (
 	"cfq/calib"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
+	"cfq/ptq/taskmodel"
 	"cfq/quant"
 	"cfq/recourse"
 	"cfq/task"
@@ -98,7 +99,7 @@ func OpenFleet(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.
 	if f.Result, err = c.quantize(ctx, c.net.recipe.Allocate.Budget); err != nil {
 		return nil, err
 	}
-	if f.Full, err = OpenFor(m, t, run.Workers); err != nil {
+	if f.Full, err = taskmodel.Open(m, t, run.Workers); err != nil {
 		return nil, inputError(err)
 	}
 	if f.Nominal, err = openFile(ctx, f.Result.Model, t, m.Engine(), run.Workers); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"cfq/internal/must"
 	"cfq/onnxio/graph"
+	"cfq/ptq/taskmodel"
 	"cfq/task"
 )
 
@@ -114,7 +115,7 @@ func checkSameModel(t *testing.T, m *graph.Model, tk *task.Task, other *graph.Mo
 	var all [2][]float32
 	var slopes [2][]float32
 	for i, g := range []*graph.Model{m, other} {
-		c, err := OpenFor(loaded(t, g), []*task.Task{tk, otherTask}[i], 1)
+		c, err := taskmodel.Open(loaded(t, g), []*task.Task{tk, otherTask}[i], 1)
 		must.Do(t, err)
 		defer c.Close()
 		all[i], slopes[i], err = c.MarginGrads(ctx, []*task.People{people, otherPeople}[i].X)

@@ -12,6 +12,7 @@ import (
 	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
+	"cfq/ptq/taskmodel"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/recourse/promise"
@@ -25,7 +26,7 @@ import (
 func BenchmarkGate100k(b *testing.B) {
 	ctx := b.Context()
 	name, m, t, people := adult(b, "adult.data.gz")
-	full := must.Get(OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
+	full := must.Get(taskmodel.Open(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
 	defer full.Close()
 	set := must.Get(constraint.Compile(t))(b)
 	plain := *t // the data are a table with a header, without labels
@@ -120,7 +121,7 @@ func BenchmarkEval(b *testing.B) {
 	set := must.Get(constraint.Compile(t))(b)
 	var models [2]recourse.Model
 	for i, m := range []*graph.Model{m, g} {
-		c := must.Get(OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
+		c := must.Get(taskmodel.Open(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
 		defer c.Close()
 		models[i] = c
 	}

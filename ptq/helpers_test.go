@@ -15,6 +15,7 @@ import (
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
+	"cfq/ptq/taskmodel"
 	"cfq/task"
 )
 
@@ -77,7 +78,7 @@ func loaded(tb testing.TB, g *graph.Model) *onnxio.Model {
 // marginsOf are the margins of a model that decides as a task says.
 func marginsOf(t *testing.T, g *graph.Model, tk *task.Task, x []float32) []float32 {
 	t.Helper()
-	c := must.Get(OpenFor(loaded(t, g), tk, 1))(t)
+	c := must.Get(taskmodel.Open(loaded(t, g), tk, 1))(t)
 	defer c.Close()
 	return must.Get(c.Margins(t.Context(), x))(t)
 }

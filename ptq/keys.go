@@ -20,21 +20,21 @@ import (
 // table that Keys returns. The setting calibrate.rows is the field Calibrate.Rows of a recipe.
 type Key struct {
 	Name, Doc string
-	Source    string   // what the paper calls it
-	Choices   []Choice // its values; nil where Want describes them
+	Source    string      // what the paper calls it
+	Choices   []keyChoice // its values; nil where Want describes them
 	Want      string
 
 	low, high float64 // bounds of a number
 }
 
-// Choice is a value that a setting can have.
-type Choice struct{ Name, Doc string }
+// keyChoice is a value that a setting can have.
+type keyChoice struct{ Name, Doc string }
 
 // Choices of settings, as the table of settings describes them.
 const (
-	CostBits  = "bits"
-	CostBytes = "bytes"
-	CostBOPs  = "bops"
+	costBits  = "bits"
+	costBytes = "bytes"
+	costBOPs  = "bops"
 
 	allocatorUniform = "uniform"
 	allocatorExact   = "exact"
@@ -87,7 +87,7 @@ func Keys() (keys []Key) {
 	for _, row := range tableRows(keyTable) {
 		if len(row) == 2 {
 			last := &keys[len(keys)-1]
-			last.Choices = append(last.Choices, Choice{row[0], row[1]})
+			last.Choices = append(last.Choices, keyChoice{row[0], row[1]})
 			continue
 		}
 		k := Key{Name: row[0], Source: row[1], Want: row[3], Doc: row[4]}
@@ -98,12 +98,12 @@ func Keys() (keys []Key) {
 		switch k := &keys[i]; k.Name {
 		case "round.weight-range", "round.act-range":
 			for _, r := range calib.Ranges() {
-				k.Choices = append(k.Choices, Choice{string(r.Name), r.Doc})
+				k.Choices = append(k.Choices, keyChoice{string(r.Name), r.Doc})
 			}
 		case objectiveKey:
-			k.Choices = []Choice{{untrained, "nothing: the network is not trained"}}
+			k.Choices = []keyChoice{{untrained, "nothing: the network is not trained"}}
 			for _, o := range trainedBy("") {
-				k.Choices = append(k.Choices, Choice{string(o.Name), o.Doc})
+				k.Choices = append(k.Choices, keyChoice{string(o.Name), o.Doc})
 			}
 		case "write.runtime":
 			var releases []string
@@ -121,7 +121,7 @@ func Keys() (keys []Key) {
 			}
 		}
 		if k := &keys[i]; k.Choices != nil {
-			k.Want = message.Or(Names(k.Choices))
+			k.Want = message.Or(choiceNames(k.Choices))
 		}
 	}
 	return keys
@@ -149,7 +149,7 @@ func bounds(interval string) (low, high float64) {
 }
 
 // Names returns the names of choices.
-func Names(choices []Choice) []string {
+func choiceNames(choices []keyChoice) []string {
 	out := make([]string, len(choices))
 	for i, c := range choices {
 		out[i] = c.Name
@@ -225,7 +225,7 @@ func (k *Key) Check(text string) error {
 // set gives the key of a recipe the value that a text stands for. train.objective makes a recipe one that trains,
 // and target.vd one that searches for a budget.
 func (k *Key) set(r *Recipe, text string) error {
-	names := Names(k.Choices)
+	names := choiceNames(k.Choices)
 	switch {
 	case k.untrained(r):
 		return fmt.Errorf("%s: nothing is trained without an objective; %s=%s trains", k.Name, objectiveKey, qat.Distil)

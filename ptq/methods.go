@@ -61,7 +61,7 @@ func plainest(name string) Recipe {
 			Points: onFactual, Rows: 4096, Teacher: teacherReach, TeacherSteps: recourse.DefaultSteps, TeacherSeed: 1,
 		},
 		Allocate: AllocateSpec{
-			Budget: 4, Cost: CostBits, Rule: allocatorUniform, Unit: bitWidthsPerLayer, Scores: onFactual,
+			Budget: 4, Cost: costBits, Rule: allocatorUniform, Unit: bitWidthsPerLayer, Scores: onFactual,
 		},
 		Round: RoundSpec{
 			Rule: calib.Nearest, Scales: scalesPerTensor, WeightRange: calib.Output, ActRange: calib.MSE,
@@ -79,8 +79,8 @@ func MethodNames() []string {
 	return names
 }
 
-// FindMethod returns the method called name.
-func FindMethod(name string) (Method, error) {
+// findMethod returns the method called name.
+func findMethod(name string) (Method, error) {
 	for _, m := range Methods() {
 		if m.Name == name {
 			return m, nil

@@ -3,7 +3,6 @@ package ptq
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"cfq/eval"
 	"cfq/onnxio"
@@ -11,6 +10,7 @@ import (
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
+	"cfq/ptq/taskmodel"
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/task"
@@ -32,7 +32,7 @@ type canonicalModel struct {
 // open brings a model into canonical form, balances the channel ranges of neighbouring layers if equalize is set, and
 // opens it for a task; nil is any task that it fits.
 func open(m *onnxio.Model, t *task.Task, spec WriteSpec, equalize bool, workers int) (*canonicalModel, error) {
-	if _, err := OpenFor(m, t, 1); err != nil { // a model that does not fit is refused as it was given
+	if _, err := taskmodel.Open(m, t, 1); err != nil { // a model that does not fit is refused as it was given
 		return nil, err
 	}
 	c, err := m.Canonical()
@@ -71,52 +71,8 @@ func open(m *onnxio.Model, t *task.Task, spec WriteSpec, equalize bool, workers 
 			l.Fixed = "what it reads does not follow the rows of a batch"
 		}
 	}
-	out.full, err = OpenFor(out.file, t, workers)
+	out.full, err = taskmodel.Open(out.file, t, workers)
 	return out, err
-}
-
-// OpenFor makes a model the classifier of a task, and checks that the two fit: its rows are those of the task's
-// features. A nil task is one that it fits.
-func OpenFor(m *onnxio.Model, t *task.Task, workers int) (*classifier.Model, error) {
-	if t == nil {
-		return openBehind(m, nil, nil, workers)
-	}
-	if m.Dim() != t.ModelDim() {
-		return nil, fmt.Errorf("the model has %d inputs, but the task's features make %d: "+
-			"each feature is one input, each value of a one-hot feature another, in the model's order", m.Dim(), t.ModelDim())
-	}
-	front, err := frontOf(t)
-	if err != nil {
-		return nil, err
-	}
-	return openBehind(m, t, front, workers)
-}
-
-// Require tells the task, before people are read, what the model requires of them: a row with a category that the model
-// does not know, or none, cannot be read where the model fails for it.
-func Require(t *task.Task, m *onnxio.Model) {
-	for _, c := range m.Columns() {
-		if c.Strict {
-			t.Require(c.First, c.Blank)
-		}
-	}
-}
-
-func openBehind(m *onnxio.Model, t *task.Task, front onnxio.InputTransform, workers int) (_ *classifier.Model,
-	err error,
-) {
-	o := classifier.Options{Workers: workers, Through: quant.StraightThrough}
-	if t != nil {
-		o.Target, o.Output, o.Threshold = &t.Target.Index, onnxio.Meaning(t.Target.Output), t.Target.Threshold
-	} else if m.Decision().Meaning == onnxio.Unknown {
-		o.Output = onnxio.Logits // a task declares it; without one, nobody asks what the model decides
-	}
-	if front != nil {
-		if m, err = m.WithInputTransform(front); err != nil {
-			return nil, err
-		}
-	}
-	return classifier.New(m, o)
 }
 
 func openFile(ctx context.Context, onnx []byte, t *task.Task, e ort.Options, workers int) (*classifier.Model, error) {
@@ -128,7 +84,7 @@ func openFile(ctx context.Context, onnx []byte, t *task.Task, e ort.Options, wor
 	if err != nil {
 		return nil, err
 	}
-	return OpenFor(m, t, workers)
+	return taskmodel.Open(m, t, workers)
 }
 
 // compareFile compares a written file with the original, of which the people of b know what it promises.

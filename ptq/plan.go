@@ -2,8 +2,6 @@ package ptq
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +25,7 @@ func WritePlan(w io.Writer, r *Result) error {
 	if err != nil {
 		return err
 	}
-	if f.Model.SHA256, err = fingerprint(r.from.source); err != nil {
+	if f.Model.SHA256, err = codec.Fingerprint(r.from.source); err != nil {
 		return err
 	}
 	f.Runtime, f.Equalized = r.from.spec.Runtime, r.from.source != r.from.canonical
@@ -87,7 +85,7 @@ func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, people *t
 }
 
 func (m *canonicalModel) planFrom(f *quant.PlanFile) (*quant.Plan, error) {
-	sum, err := fingerprint(m.source)
+	sum, err := codec.Fingerprint(m.source)
 	if err != nil {
 		return nil, err
 	}
@@ -105,15 +103,6 @@ func (m *canonicalModel) planFrom(f *quant.PlanFile) (*quant.Plan, error) {
 		err = errors.New("the plan leaves every layer in float: there is nothing to quantize")
 	}
 	return plan, err
-}
-
-func fingerprint(m *graph.Model) (string, error) {
-	b, err := codec.Marshal(m)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:]), nil
 }
 
 func dataInput(m *graph.Model) string {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/eval"
 	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -267,7 +268,7 @@ func TestRuntimeErrors(t *testing.T) {
 		{newer, "1.22", "the model has opset 23, and ONNX Runtime 1.22 reads up to 22"},
 	} {
 		work := 0
-		o, run := mustRecipe(CFPTQ), Run{Progress: func(ev Event) {
+		o, run := mustRecipe(CFPTQ), Run{Progress: func(ev eval.Event) {
 			if ev.Stage != "read the model" {
 				work++
 			}

@@ -13,6 +13,7 @@ import (
 	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
+	"cfq/ptq/taskmodel"
 	"cfq/task"
 )
 
@@ -25,7 +26,7 @@ func TestQuantize(t *testing.T) {
 	people = few(people, 80)
 	kinds := []string{scalesPerTensor, scalesPerChannel}
 	for i, method := range Methods() {
-		for k, name := range append(Names(keyOf(t, "allocate.rule").Choices), "") {
+		for k, name := range append(choiceNames(keyOf(t, "allocate.rule").Choices), "") {
 			allocator := name
 			if allocator != "" && (i+k)%3 > 0 && os.Getenv("CFQ_LONG") != "1" {
 				continue
@@ -104,7 +105,7 @@ func TestGradientAtSegmentEnds(t *testing.T) {
 	}
 	var grads [2][]float32
 	for i, m := range []*graph.Model{m, q} {
-		c, err := OpenFor(loaded(t, m), tk, 1)
+		c, err := taskmodel.Open(loaded(t, m), tk, 1)
 		must.Do(t, err)
 		_, grads[i], err = c.MarginGrads(t.Context(), x)
 		must.Do(t, errors.Join(err, c.Close()))
@@ -200,7 +201,7 @@ func TestChoices(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 80)
-	std, err := FindMethod("cf-ptq")
+	std, err := findMethod("cf-ptq")
 	must.Do(t, err)
 	var usual *Result // by the choices that are made anyway
 	// the choices above make no difference here; all activations have 8 bits: bops are bits; small layers are float

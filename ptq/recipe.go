@@ -81,8 +81,8 @@ type WriteSpec struct {
 
 // Run is what a quantization is given besides its recipe. The zero value is useful.
 type Run struct {
-	Workers  int // parallel runs (1); they do not change the result
-	Progress func(Event)
+	Workers  int              // parallel runs (1); they do not change the result
+	Progress func(eval.Event) // of the stages: Done of Total (0 when unknown)
 	// Promises is recourse that people have been given already, one action for each person; those that are Found
 	// replace the teacher's. nil computes the teacher's.
 	Promises []recourse.Action
@@ -96,12 +96,9 @@ type Run struct {
 	Origin map[string]string
 }
 
-// Event is a step of the work: Done of Total (0 when unknown) of a stage.
-type Event = eval.Event
-
 func (r *Run) tell(stage string, done, total int) {
 	if r.Progress != nil {
-		r.Progress(Event{Stage: stage, Done: done, Total: total})
+		r.Progress(eval.Event{Stage: stage, Done: done, Total: total})
 	}
 }
 
@@ -133,7 +130,7 @@ func (r *Recipe) teachesInTraining() bool {
 
 // Check reports everything that is wrong with a recipe by itself, without a model, a task or people.
 func (r Recipe) Check() error {
-	if _, err := FindMethod(r.Method); err != nil {
+	if _, err := findMethod(r.Method); err != nil {
 		return inputError(err)
 	}
 	var errs []error
@@ -150,8 +147,8 @@ func (r *Recipe) checkAllocation() error {
 	switch {
 	case a.Rule == allocatorLearned && r.Train == nil:
 		return fmt.Errorf("allocate.rule %s learns by training: it needs a train.objective, such as %s", a.Rule, qat.Distil)
-	case a.Cost == CostBOPs && r.Write.Compute != computeInteger:
-		return fmt.Errorf("allocate.cost %s counts operations on integers: it needs write.compute %s", CostBOPs,
+	case a.Cost == costBOPs && r.Write.Compute != computeInteger:
+		return fmt.Errorf("allocate.cost %s counts operations on integers: it needs write.compute %s", costBOPs,
 			computeInteger)
 	case a.Unit != bitWidthsPerRow:
 	case r.Round.Scales != scalesPerChannel:

@@ -13,6 +13,7 @@ import (
 	"cfq/onnxio"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
+	"cfq/ptq/taskmodel"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -25,7 +26,7 @@ func TestSolveCompany(t *testing.T) {
 	m, tk, people := loans(t, "test.csv")
 	people = few(people, 500)
 	ctx := context.Background()
-	c := must.Get(OpenFor(loaded(t, m), tk, 2))(t)
+	c := must.Get(taskmodel.Open(loaded(t, m), tk, 2))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	set := must.Get(constraint.Compile(tk))(t)
 	all := must.Get(recourse.Solve(ctx, c, set, people.X, recourse.SolveOptions{Margin: 0.1, Workers: 1}))(t)
@@ -64,7 +65,7 @@ func TestGap(t *testing.T) {
 	} {
 		in, people := realPeople(t, realdata.Dir(t), c.data)
 		m := must.Get(onnxio.Load(t.Context(), realdata.Dir(t, "models", c.data, c.model), ort.Options{}))(t)
-		f := must.Get(OpenFor(m, in, 2))(t)
+		f := must.Get(taskmodel.Open(m, in, 2))(t)
 		t.Cleanup(func() { _ = f.Close() })
 		x := refused(t, f, people, 120)
 		for _, norm := range []task.Norm{task.L1, task.L2} {

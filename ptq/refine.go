@@ -10,6 +10,7 @@ import (
 	"cfq/calib/refine"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
+	"cfq/ptq/taskmodel"
 	"cfq/qat"
 	"cfq/qat/cohort"
 	"cfq/quant"
@@ -91,7 +92,7 @@ func (c *layerFits) openLayers(ctx context.Context, plans []quant.Layer) (*class
 	if err != nil {
 		return nil, err
 	}
-	return OpenFor(opened, c.net.task, c.net.run.Workers)
+	return taskmodel.Open(opened, c.net.task, c.net.run.Workers)
 }
 
 func (c *layerFits) refinePoints(ctx context.Context, set *calib.Set) (refine.Points, error) {

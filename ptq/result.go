@@ -19,7 +19,7 @@ import (
 
 // Result is a quantized model and how it came about. It is the last stage.
 type Result struct {
-	Written
+	written
 	Allocation
 	Improvements
 	Layers    []Layer  `json:"layers"`
@@ -33,8 +33,8 @@ type Result struct {
 	widths assignment // nil by a plan
 }
 
-// Written is the model and what it was written from.
-type Written struct {
+// written is the model and what it was written from.
+type written struct {
 	Model  []byte            `json:"-"`
 	Plan   *quant.Plan       `json:"-"`
 	Recipe map[string]string `json:"-"` // as in the model's metadata
@@ -210,7 +210,7 @@ func (m *canonicalModel) result(ctx context.Context, out *graph.Model, bytes []b
 		return nil, err
 	}
 	r := &Result{
-		Written: Written{Model: bytes, Plan: plan, from: m}, Verified: report,
+		written: written{Model: bytes, Plan: plan, from: m}, Verified: report,
 		FileSize: FileSize{FloatBytes: m.floatBytes, Metadata: m.metadata, Bytes: len(bytes)},
 	}
 	var bits float64

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/eval"
 	"cfq/internal/must"
 	"cfq/quant"
 	"cfq/task"
@@ -69,7 +70,7 @@ func TestProfileOptions(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	o.Recipe.Allocate.Budget, o.Probes = 4, 0
-	_, err := Sensitivity(ctx, loaded(t, m), tk, people, o, Run{Progress: func(ev Event) {
+	_, err := Sensitivity(ctx, loaded(t, m), tk, people, o, Run{Progress: func(ev eval.Event) {
 		if strings.HasPrefix(ev.Stage, "gradients at") {
 			cancel()
 		}

@@ -20,7 +20,7 @@ const originPrefix = "origin."
 
 // NewRecipe returns the recipe of a method with settings such as "allocate.budget=3", see [Recipe.Set].
 func NewRecipe(method string, settings ...string) (Recipe, error) {
-	m, err := FindMethod(method)
+	m, err := findMethod(method)
 	if err != nil {
 		return Recipe{}, inputError(err)
 	}
@@ -98,7 +98,7 @@ func (r *Recipe) apply(values map[string]string, forSeveral bool, fail func(key 
 
 func (r *Recipe) follow(values map[string]string) {
 	free := func(key string) bool { _, given := values[key]; return !given }
-	if r.Allocate.Cost == CostBOPs && free("write.compute") {
+	if r.Allocate.Cost == costBOPs && free("write.compute") {
 		r.Write.Compute = computeInteger
 	}
 	if r.objective() == qat.Match && free("calibrate.teacher") {
@@ -133,7 +133,7 @@ func ParseRecipe(file string, data []byte) (r Recipe, err error) {
 			recipeVersion)
 		return r, d.Err()
 	}
-	found, err := FindMethod(method)
+	found, err := findMethod(method)
 	if err != nil {
 		d.Errorf(m.Place("method"), "%s%s", config.Clause(err.Error()), config.DidYouMean(method, MethodNames()))
 		return r, d.Err()
@@ -159,7 +159,7 @@ func originNames() []string {
 // Texts are the method, the budget and what differs from the method's recipe, by key: what ParseRecipe reads.
 func (r Recipe) Texts() map[string]string {
 	texts := map[string]string{"version": recipeVersion, "method": r.Method}
-	m, err := FindMethod(r.Method)
+	m, err := findMethod(r.Method)
 	for _, k := range Keys() {
 		text := k.Get(&r)
 		if text != "" && (err != nil || text != k.Get(&m.Recipe) || k.Name == "allocate.budget") {

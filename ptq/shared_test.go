@@ -14,6 +14,7 @@ import (
 	"cfq/internal/must"
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
+	"cfq/ptq/taskmodel"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -51,7 +52,7 @@ func TestExpectedOutputs(t *testing.T) {
 		t.Run(name+"/"+model, func(t *testing.T) {
 			tk, people := realPeople(t, dir, name)
 			m := must.Get(codec.ReadFile(filepath.Join(filepath.Dir(file), model+".onnx")))(t)
-			c := must.Get(OpenFor(loaded(t, m), tk, 2))(t)
+			c := must.Get(taskmodel.Open(loaded(t, m), tk, 2))(t)
 			defer c.Close()
 			f := must.Get(os.Open(file))(t)
 			defer f.Close()
@@ -91,9 +92,9 @@ func TestAdult(t *testing.T) {
 		}
 	}
 	q := must.Get(codec.Read(r.Model, ""))(t)
-	f := must.Get(OpenFor(loaded(t, m), tk, 2))(t)
+	f := must.Get(taskmodel.Open(loaded(t, m), tk, 2))(t)
 	defer f.Close()
-	g := must.Get(OpenFor(loaded(t, q), tk, 2))(t)
+	g := must.Get(taskmodel.Open(loaded(t, q), tk, 2))(t)
 	defer g.Close()
 	set := must.Get(constraint.Compile(tk))(t)
 	res := must.Get(eval.Compare(ctx, f, g, &eval.Batch{People: test, Set: set},

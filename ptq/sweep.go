@@ -16,6 +16,7 @@ import (
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
+	"cfq/ptq/taskmodel"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -85,7 +86,7 @@ func (p *SweepPoint) Least() string {
 // SweepResult is all points, by method in the order asked for and by budget.
 type SweepResult struct {
 	FloatBytes int `json:"float_bytes"`
-	// LeftOut are the test people of a task with codes who are approved by the decoder alone, see OwnDoing.
+	// LeftOut are the test people of a task with codes who are approved by the decoder alone, see taskmodel.OwnDoing.
 	LeftOut int          `json:"left_out,omitempty"`
 	Points  []SweepPoint `json:"points"`
 }
@@ -116,15 +117,15 @@ func Sweep(ctx context.Context, m *onnxio.Model, t *task.Task, people, test *tas
 			}
 		}
 	}
-	o.Progress(Event{Stage: "points", Done: s.finished, Total: len(s.r.Points)})
-	full, err := OpenFor(m, t, o.Workers)
+	o.Progress(eval.Event{Stage: "points", Done: s.finished, Total: len(s.r.Points)})
+	full, err := taskmodel.Open(m, t, o.Workers)
 	if err != nil {
 		return nil, inputError(err)
 	}
 	defer func() { err = errors.Join(err, full.Close()) }()
-	rows, err := ownDoing(ctx, m, full, t, test, o.Workers)
+	rows, err := taskmodel.OwnRows(ctx, m, full, t, test, o.Workers)
 	if err != nil {
-		return nil, err
+		return nil, inputError(err)
 	}
 	if s.r.LeftOut = test.N - len(rows); s.r.LeftOut > 0 {
 		test = test.Subset(rows)
@@ -195,7 +196,7 @@ func (o SweepOptions) resolve() (SweepOptions, error) {
 	}
 	o.Workers = max(o.Workers, 1)
 	if o.Progress == nil {
-		o.Progress = func(Event) {}
+		o.Progress = func(eval.Event) {}
 	}
 	return o, errors.Join(errs...)
 }
@@ -295,7 +296,7 @@ func (p *SweepPoint) describe(r *Result) error {
 		return err
 	}
 	m.Metadata = nil // has the budget in it
-	if p.Graph, err = fingerprint(m); err != nil {
+	if p.Graph, err = codec.Fingerprint(m); err != nil {
 		return err
 	}
 	p.Bits, p.Stored, p.Bytes = r.Bits, r.Stored, r.Bytes
@@ -310,7 +311,7 @@ func (s *sweep) finish(p SweepPoint) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.finished++
-	s.o.Progress(Event{Stage: "points", Done: s.finished, Total: len(s.r.Points)})
+	s.o.Progress(eval.Event{Stage: "points", Done: s.finished, Total: len(s.r.Points)})
 	if s.o.Finished == nil {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
+	"cfq/ptq/taskmodel"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -61,8 +62,8 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 			t.Errorf("point %d: %s %v, %d bytes, %v bits, widths %v", i, p.Method, p.Budget, p.Bytes, p.Bits, p.BitWidths)
 		}
 		written := must.Get(codec.Read(q.Model, ""))(t)
-		f := must.Get(OpenFor(loaded(t, m), tk, 1))(t)
-		g := must.Get(OpenFor(loaded(t, written), tk, 1))(t)
+		f := must.Get(taskmodel.Open(loaded(t, m), tk, 1))(t)
+		g := must.Get(taskmodel.Open(loaded(t, written), tk, 1))(t)
 		want, err := eval.Compare(t.Context(), f, g, &eval.Batch{People: test, Set: set}, eval.Options{
 			Margins: o.Margins, Sample: o.Sample,
 			Seed: o.Seed,

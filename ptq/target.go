@@ -14,7 +14,7 @@ import (
 	"cfq/internal/statistics"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
-	"cfq/recourse"
+	"cfq/ptq/taskmodel"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -131,15 +131,15 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 	if err != nil {
 		return nil, inputError(err)
 	}
-	full, err := OpenFor(m, t, run.Workers)
+	full, err := taskmodel.Open(m, t, run.Workers)
 	if err != nil {
 		return nil, inputError(err)
 	}
 	defer func() { err = errors.Join(err, full.Close()) }()
 	own, held := divide(people, target.HoldOut, target.Seed)
-	theirs, err := ownDoing(ctx, m, full, t, people, run.Workers)
+	theirs, err := taskmodel.OwnRows(ctx, m, full, t, people, run.Workers)
 	if err != nil {
-		return nil, err
+		return nil, inputError(err)
 	}
 	ofThem := func(rows []int) []int {
 		return slices.DeleteFunc(slices.Clone(rows), func(i int) bool { _, ok := slices.BinarySearch(theirs, i); return !ok })
@@ -224,7 +224,7 @@ func (s *search) promises(ctx context.Context, set *constraint.Set, people *task
 }
 
 func (s *search) measure(ctx context.Context, c *Candidate, part *eval.Batch) (_ *Measured, err error) {
-	o := eval.Options{Workers: s.run.Workers, Progress: func(ev Event) {
+	o := eval.Options{Workers: s.run.Workers, Progress: func(ev eval.Event) {
 		s.run.tell(fmt.Sprintf("%s, %g bits", ev.Stage, c.Budget), ev.Done, ev.Total)
 	}}
 	r, err := compareFile(ctx, s.full, c.result.Model, s.task, part, o)
@@ -379,19 +379,4 @@ func (s *search) choose() error {
 		return inputError(fmt.Errorf("no budget gives a model that can be used: %s", problem))
 	}
 	return nil
-}
-
-// ownDoing is OwnDoing of a model that is not open yet, and all people of a task without codes.
-func ownDoing(
-	ctx context.Context, m *onnxio.Model, full recourse.Model, t *task.Task, people *task.People, workers int,
-) (_ []int, err error) {
-	if t.Latent == nil {
-		return task.AllRows(people.N), nil
-	}
-	again, err := Reconstructed(m, t, workers)
-	if err != nil {
-		return nil, inputError(err)
-	}
-	defer func() { err = errors.Join(err, again.Close()) }()
-	return OwnDoing(ctx, full, again, people)
 }

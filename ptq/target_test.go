@@ -16,6 +16,7 @@ import (
 	"cfq/internal/must"
 	"cfq/internal/statistics"
 	"cfq/onnxio/codec"
+	"cfq/ptq/taskmodel"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -171,10 +172,10 @@ func TestSmallest(t *testing.T) {
 	if err != nil || !bytes.Equal(q.Model, r.Result.Model) {
 		t.Errorf("Quantize of the calibration part gives other bytes (%v)", err)
 	}
-	full := must.Get(OpenFor(loaded(t, m), tk, 1))(t)
+	full := must.Get(taskmodel.Open(loaded(t, m), tk, 1))(t)
 	defer full.Close()
 	file := must.Get(codec.Read(r.Result.Model, ""))(t)
-	quantized := must.Get(OpenFor(loaded(t, file), tk, 1))(t)
+	quantized := must.Get(taskmodel.Open(loaded(t, file), tk, 1))(t)
 	defer quantized.Close()
 	set := must.Get(constraint.Compile(tk))(t)
 	want := must.Get(eval.Compare(ctx, full, quantized, &eval.Batch{People: people.Subset(held), Set: set}, eval.Options{

@@ -9,6 +9,7 @@ import (
 
 	"cfq/eval"
 	"cfq/internal/message"
+	"cfq/onnxio/codec"
 	"cfq/qat"
 	"cfq/qat/cohort"
 	"cfq/quant"
@@ -193,7 +194,7 @@ func (t *trainingStage) learn(ctx context.Context, s *layerScores, budget float6
 			widths.Costs = append(widths.Costs, n*float64(cost)*float64(f.Bits)/granted)
 		}
 	}
-	if s.net.recipe.Allocate.Cost == CostBytes { // what the file stores besides codes is not the widths' to spend
+	if s.net.recipe.Allocate.Cost == costBytes { // what the file stores besides codes is not the widths' to spend
 		stored, err := s.stored(first)
 		if err != nil {
 			return nil, nil, err
@@ -310,7 +311,7 @@ func (p *network) openCheckpoint(people *task.People) (qat.Checkpoint, error) {
 	if p.run.Checkpoint == "" {
 		return nil, nil
 	}
-	sum, err := fingerprint(p.source)
+	sum, err := codec.Fingerprint(p.source)
 	if err != nil {
 		return nil, err
 	}

@@ -11,10 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/eval"
 	"cfq/internal/must"
 	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
+	"cfq/ptq/taskmodel"
 	"cfq/qat"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -291,7 +293,7 @@ func TestTrainingGoesOn(t *testing.T) {
 		defer cancel()
 		var rounds []int
 		given := given
-		given.Progress = func(e Event) {
+		given.Progress = func(e eval.Event) {
 			if calibrated = calibrated || strings.HasPrefix(e.Stage, "statistics"); !strings.HasPrefix(e.Stage, "train: ") {
 				return
 			}
@@ -375,7 +377,7 @@ func TestTrainingErrors(t *testing.T) {
 
 func promisesTo(t *testing.T, m *onnxio.Model, tk *task.Task, people *task.People) []recourse.Action {
 	t.Helper()
-	c := must.Get(OpenFor(m, tk, 1))(t)
+	c := must.Get(taskmodel.Open(m, tk, 1))(t)
 	defer c.Close()
 	set := must.Get(constraint.Compile(tk))(t)
 	return must.Get(recourse.Solve(t.Context(), c, set, people.X, recourse.SolveOptions{Margin: 0.1, Workers: 1}))(t)

@@ -21,6 +21,7 @@ import (
 	"cfq/onnxio/codec"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
+	"cfq/ptq/taskmodel"
 	"cfq/qat/fit"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -57,7 +58,7 @@ func loadModel(ctx context.Context, e *env, path string, t *task.Task) (*onnxio.
 	}
 	m, err := onnxio.Load(ctx, path, e.engine())
 	if err == nil && t != nil {
-		ptq.Require(t, m)
+		taskmodel.Require(t, m)
 	}
 	return m, unusableModel(path, err)
 }
@@ -115,7 +116,7 @@ func openTask(ctx context.Context, e *env, path string) (t *task.Task, open []dr
 	if t, err = loadTask(path); err != nil {
 		return nil, nil, err
 	}
-	if err := ptq.OpenLatent(ctx, t, e.engine()); err != nil {
+	if err := taskmodel.OpenLatent(ctx, t, e.engine()); err != nil {
 		return nil, nil, runError(cli.WithCode(fmt.Errorf("task %s: %w", path, err), cli.Unusable))
 	}
 	text, err := os.ReadFile(path)
@@ -144,7 +145,7 @@ func taskInput(path string) error {
 }
 
 func openClassifier(e *env, path string, m *onnxio.Model, t *task.Task) (*classifier.Model, error) {
-	c, err := ptq.OpenFor(m, t, e.workers)
+	c, err := taskmodel.Open(m, t, e.workers)
 	if err != nil {
 		return nil, unusableModel(path, err)
 	}

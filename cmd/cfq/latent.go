@@ -8,7 +8,7 @@ import (
 	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
-	"cfq/ptq"
+	"cfq/ptq/taskmodel"
 	"cfq/recourse"
 	"cfq/task"
 	"cfq/task/draft"
@@ -30,7 +30,7 @@ func newReconstructed(
 	if t.Latent == nil {
 		return nil, nil
 	}
-	again, err := ptq.Reconstructed(m, t, e.workers)
+	again, err := taskmodel.Reconstructed(m, t, e.workers)
 	if err != nil {
 		return nil, unusableModel(path, err)
 	}
@@ -42,7 +42,7 @@ func (r *reconstructed) rows(ctx context.Context, p *task.People) ([]int, error)
 	if r == nil {
 		return nil, nil
 	}
-	rows, err := ptq.OwnDoing(ctx, r.full, r.again, p)
+	rows, err := taskmodel.OwnDoing(ctx, r.full, r.again, p)
 	if err != nil {
 		return nil, err
 	}
@@ -105,13 +105,13 @@ func (r *reconstructed) close() error {
 
 type checked struct {
 	*draft.Report
-	Latent *ptq.LatentCheck `json:"latent,omitempty"`
+	Latent *taskmodel.LatentCheck `json:"latent,omitempty"`
 }
 
 const leastAlike = 0.9
 
-func checkLatent(ctx context.Context, e *env, in *opened, r *draft.Report) (*ptq.LatentCheck, error) {
-	l, err := ptq.CheckLatent(ctx, in.files[0], in.task, in.people, e.workers)
+func checkLatent(ctx context.Context, e *env, in *opened, r *draft.Report) (*taskmodel.LatentCheck, error) {
+	l, err := taskmodel.CheckLatent(ctx, in.files[0], in.task, in.people, e.workers)
 	if err != nil {
 		return nil, runError(err)
 	}

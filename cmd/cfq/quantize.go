@@ -429,7 +429,7 @@ func (f *quantizeFlags) calibrationRecord(model string, rows []int) (*record.Row
 func writeQuantized(out io.Writer, path string, r *ptq.Result) {
 	fmt.Fprintf(out, "%s: %s, mean bit width %.2f", path, cmp.Or(r.Method, "by plan"), r.Bits)
 	switch {
-	case r.Budget > 0 && r.Cost != "" && r.Cost != ptq.CostBits:
+	case r.Budget > 0 && r.Cost != "" && r.Cost != "bits":
 		fmt.Fprintf(out, " (budget %g by %s)", r.Budget, r.Cost)
 	case r.Budget > 0:
 		fmt.Fprintf(out, " (budget %g)", r.Budget)

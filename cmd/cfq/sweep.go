@@ -422,7 +422,7 @@ func (v *sweepView) draw(w io.Writer) error {
 	of := func(name string) string { return fmt.Sprintf("%s(%g)", name, v.margin) }
 	full := float64(v.first.Rate("accuracy_full").Value)
 	x := "budget, " + v.cost + " per weight"
-	if v.cost == ptq.CostBytes || v.cost == ptq.CostBOPs {
+	if v.cost == "bytes" || v.cost == "bops" {
 		x = "budget, bits per weight of " + v.cost
 	}
 	var charts []chart.Chart

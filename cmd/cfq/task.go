@@ -19,7 +19,7 @@ import (
 	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
-	"cfq/ptq"
+	"cfq/ptq/taskmodel"
 	"cfq/recourse/constraint"
 	"cfq/task"
 	"cfq/task/draft"
@@ -276,7 +276,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	if err != nil {
 		return runError(err)
 	}
-	var latent *ptq.LatentCheck
+	var latent *taskmodel.LatentCheck
 	if in.files != nil {
 		if latent, err = checkModel(ctx, e, args[1], in, r); err != nil {
 			return err
@@ -305,11 +305,11 @@ func (in *opened) margins(ctx context.Context, e *env, path string, x []float32)
 }
 
 // checkModel adds to a report what is wrong with the model, and with the encoder and the decoder of the task.
-func checkModel(ctx context.Context, e *env, path string, in *opened, r *draft.Report) (*ptq.LatentCheck, error) {
+func checkModel(ctx context.Context, e *env, path string, in *opened, r *draft.Report) (*taskmodel.LatentCheck, error) {
 	err := r.CompareScalings(in.task, in.people, func(x []float32) ([]float32, error) {
 		return in.margins(ctx, e, path, x)
 	})
-	var latent *ptq.LatentCheck
+	var latent *taskmodel.LatentCheck
 	if err == nil && in.task.Latent != nil {
 		latent, err = checkLatent(ctx, e, in, r)
 	}
@@ -327,7 +327,7 @@ func checkModel(ctx context.Context, e *env, path string, in *opened, r *draft.R
 	return latent, err
 }
 
-func writeCheck(out io.Writer, t *task.Task, r *draft.Report, l *ptq.LatentCheck) {
+func writeCheck(out io.Writer, t *task.Task, r *draft.Report, l *taskmodel.LatentCheck) {
 	g := message.NewLines()
 	g.Line("rows", "%d, %d read, %d left out by the filter", r.Rows, r.Read, r.Filtered)
 	if s := r.Score; s != nil {

@@ -13,7 +13,7 @@ import (
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
-	"cfq/ptq"
+	"cfq/ptq/taskmodel"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -48,7 +48,7 @@ func promises(t testing.TB, f *graph.Model, tk *task.Task, people *task.People, 
 ) *promised {
 	t.Helper()
 	ctx := context.Background()
-	c := must.Get(ptq.OpenFor(loaded(t, f), tk, 1))(t)
+	c := must.Get(taskmodel.Open(loaded(t, f), tk, 1))(t)
 	defer c.Close() //nolint:errcheck // nothing was written
 	set := must.Get(constraint.Compile(tk))(t)
 	m := must.Get(c.Margins(ctx, people.X))(t)

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 
@@ -368,4 +369,10 @@ func Marshal(m *graph.Model) ([]byte, error) {
 		return nil, fmt.Errorf("encode model: %w", err)
 	}
 	return b, nil
+}
+
+// Fingerprint is the SHA-256 of a model with all tensors inline.
+func Fingerprint(m *graph.Model) (string, error) {
+	b, err := Marshal(m)
+	return fmt.Sprintf("%x", sha256.Sum256(b)), err
 }

@@ -12,7 +12,7 @@ import (
 
 	"cfq/onnxio"
 	"cfq/onnxio/ort/orttest"
-	"cfq/ptq"
+	"cfq/ptq/taskmodel"
 	"cfq/qat"
 	"cfq/qat/fit"
 	"cfq/recourse"
@@ -181,13 +181,13 @@ func moves(t *testing.T, path string, tk *task.Task, p *task.People, coder *fit.
 	must(err)
 	among, err := task.Load(filepath.Join(dir, "attributes.yaml"))
 	must(err)
-	must(ptq.OpenLatent(ctx, among, engine))
+	must(taskmodel.OpenLatent(ctx, among, engine))
 	people, err := task.Read(ctx, path, among, task.ReadOptions{Rows: 300})
 	must(err)
-	plain, err := ptq.OpenFor(m, tk, 1)
+	plain, err := taskmodel.Open(m, tk, 1)
 	must(err)
 	defer plain.Close()
-	c, err := ptq.OpenFor(m, among, 1)
+	c, err := taskmodel.Open(m, among, 1)
 	must(err)
 	defer c.Close()
 	want, err := plain.Margins(ctx, p.X[:300*p.Dim])

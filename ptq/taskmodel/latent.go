@@ -1,4 +1,4 @@
-package ptq
+package taskmodel
 
 import (
 	"context"
@@ -44,7 +44,7 @@ func OpenLatent(ctx context.Context, t *task.Task, e ort.Options) error {
 		if err != nil {
 			return nil, fmt.Errorf("latent.%s: %w", key, err)
 		}
-		sum, err := fingerprint(g)
+		sum, err := codec.Fingerprint(g)
 		var m *onnxio.Map
 		if err == nil {
 			m, err = onnxio.OpenMap(ctx, g, e)
@@ -127,6 +127,21 @@ func OwnDoing(ctx context.Context, full, again recourse.Model, people *task.Peop
 	return rows, nil
 }
 
+// OwnRows is OwnDoing by a model that is not open yet; all people of a task without codes.
+func OwnRows(ctx context.Context, m *onnxio.Model, full recourse.Model, t *task.Task, people *task.People, workers int) (
+	_ []int, err error,
+) {
+	if t.Latent == nil {
+		return task.AllRows(people.N), nil
+	}
+	again, err := Reconstructed(m, t, workers)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, again.Close()) }()
+	return OwnDoing(ctx, full, again, people)
+}
+
 // LatentCheck is what an encoder and a decoder make of people.
 type LatentCheck struct {
 	People   int     `json:"people"`
@@ -148,7 +163,7 @@ func CheckLatent(
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	as, err := OpenFor(m, t, workers)
+	as, err := Open(m, t, workers)
 	if err != nil {
 		return nil, err
 	}
