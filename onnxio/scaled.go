@@ -50,14 +50,9 @@ func (m *Model) slicesNumbers(from *graph.Tensor) bool {
 // sameSize says whether a node with two inputs, one of them constant, gives as many numbers a row as it takes: a
 // product that gives more is a layer, as the tokens of an FT-Transformer are.
 func (m *Model) sameSize(n *graph.Node) bool {
-	size := func(value string) int64 {
-		all := int64(1)
-		for _, d := range m.types[value].Shape {
-			all *= max(1, d.Size)
-		}
-		return all
-	}
+	made, _ := m.PerRow(n.Outputs[0])
 	return slices.ContainsFunc(n.Inputs, func(in string) bool {
-		return m.graph.Graph.Init(in) == nil && size(in) == size(n.Outputs[0])
+		taken, known := m.PerRow(in)
+		return m.graph.Graph.Init(in) == nil && known && taken == made
 	})
 }

@@ -72,11 +72,7 @@ func (m *Model) WithInputTransform(t InputTransform) (*Model, error) {
 	if m.input.DType != graph.Float || len(m.sizes) > 1 {
 		z := b.G.Nodes[len(b.G.Nodes)-1].Outputs[0]
 		z = b.Op("Cast", []string{z}, graph.IntAttr("to", int64(m.input.DType)))
-		shape := append([]int64{int64(max(m.fixed, 0))}, m.sizes...)
-		if m.fixed == 0 {
-			shape[0] = -1
-		}
-		b.Op("Reshape", []string{z, b.Const(graph.FromInts("shape", shape, int64(len(shape))))})
+		reshaped(b, z, m.sizes...)
 	}
 	b.G.Nodes[len(b.G.Nodes)-1].Outputs[0] = m.input.Name
 	f.nodes, f.consts = b.G.Nodes[first:], b.G.Inits[known:]

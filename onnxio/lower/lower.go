@@ -51,11 +51,6 @@ func sizesOf(v graph.Value) (dims []int64, size int) {
 	return dims, size
 }
 
-func cut(b *graph.Builder, x string, from, to int) string {
-	bound := func(name string, v int) string { return b.Const(graph.FromInts(name, []int64{int64(v)}, 1)) }
-	return b.Op("Slice", []string{x, bound("from", from), bound("to", to), bound("axis", 1)})
-}
-
 func used(nodes []*graph.Node) map[string]bool {
 	all := map[string]bool{}
 	for _, n := range nodes {

@@ -434,7 +434,8 @@ func (w *lowering) slice(from, to int) string {
 	}
 	at := [2]int{from, to}
 	if w.slices[at] == "" {
-		w.slices[at] = cut(w.b, w.x, from, to)
+		bound := func(name string, v int) string { return w.b.Const(graph.FromInts(name, []int64{int64(v)}, 1)) }
+		w.slices[at] = w.b.Op("Slice", []string{w.x, bound("from", from), bound("to", to), bound("axis", 1)})
 	}
 	return w.slices[at]
 }

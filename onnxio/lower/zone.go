@@ -287,17 +287,12 @@ func (z *preprocessing) float(n *graph.Node) bool { return z.types[n.Outputs[0]]
 func (z *preprocessing) made(n *graph.Node) graph.DType {
 	of := func(i int) graph.DType { return z.types[n.Input(i)] }
 	if n.Domain == learning {
-		for _, a := range []struct {
-			name  string
-			dtype graph.DType
-		}{
-			{"values_strings", graph.String},
-			{"values_int64s", graph.Int64},
-			{"values_floats", graph.Float},
-			{"classes_strings", graph.Int64},
+		for name, dtype := range map[string]graph.DType{ // of which a node has one
+			"values_strings": graph.String, "values_int64s": graph.Int64, "values_floats": graph.Float,
+			"classes_strings": graph.Int64,
 		} {
-			if n.Attr(a.name) != nil {
-				return a.dtype
+			if n.Attr(name) != nil {
+				return dtype
 			}
 		}
 		switch a := n.Attr("values_tensor"); {
