@@ -48,8 +48,8 @@ func Exact(layers [][]Choice, budget int64) ([]int, error) {
 	if len(layers) > maxFronts {
 		return steepest(layers, budget), nil
 	}
-	front := []state{{}}
-	steps := make([][]step, len(layers))
+	front := []partialChoice{{}}
+	steps := make([][]choiceStep, len(layers))
 	rest := cheapestRest(layers)
 	for i, choices := range layers {
 		front, steps[i] = extend(front, choices, budget-rest[i+1])
@@ -63,32 +63,32 @@ func Exact(layers [][]Choice, budget int64) ([]int, error) {
 	return out, nil
 }
 
-// state is a partial assignment on a front, in ascending order of cost and descending order of error.
-type state struct {
+// partialChoice is a partial assignment on a front, in ascending order of cost and descending order of error.
+type partialChoice struct {
 	cost int64
 	err  float64
 }
 
-// step is how a state came about: which one of the front before, and which choice.
-type step struct{ prev, choice int32 }
+// choiceStep is how a state came about: which one of the front before, and which choice.
+type choiceStep struct{ prev, choice int32 }
 
 // extend adds a layer to all states of a front whose costs stay within the budget. The
 // states with one choice are in order as the front is, so the choices' sequences are
 // merged.
-func extend(front []state, choices []Choice, budget int64) ([]state, []step) {
-	var next []state
-	var steps []step
+func extend(front []partialChoice, choices []Choice, budget int64) ([]partialChoice, []choiceStep) {
+	var next []partialChoice
+	var steps []choiceStep
 	at := make([]int, len(choices)) // the next state of each choice's sequence
 	least := math.Inf(1)
 	for {
 		best := -1
-		var s state
+		var s partialChoice
 		for c, ch := range choices {
 			if at[c] == len(front) {
 				continue
 			}
 			f := front[at[c]]
-			n := state{f.cost + ch.Cost, f.err + ch.Error}
+			n := partialChoice{f.cost + ch.Cost, f.err + ch.Error}
 			if best < 0 || n.cost < s.cost || n.cost == s.cost && n.err < s.err {
 				best, s = c, n
 			}
@@ -98,13 +98,13 @@ func extend(front []state, choices []Choice, budget int64) ([]state, []step) {
 		}
 		if s.err < least {
 			least = s.err
-			next, steps = append(next, s), append(steps, step{int32(at[best]), int32(best)})
+			next, steps = append(next, s), append(steps, choiceStep{int32(at[best]), int32(best)})
 		}
 		at[best]++
 	}
 }
 
-func thin(front []state, steps []step, budget int64) ([]state, []step) {
+func thin(front []partialChoice, steps []choiceStep, budget int64) ([]partialChoice, []choiceStep) {
 	if len(front) <= maxStates {
 		return front, steps
 	}

@@ -34,7 +34,7 @@ const (
 //
 // r being the margin error. All rows of all layers share r, so each makes up for what
 // those before it left.
-func descend(s *state, l int) {
+func descend(s *refinement, l int) {
 	layer := &s.layers[l]
 	vector := func() []float32 { return make([]float32, s.n) }
 	d := &descent{
@@ -66,7 +66,7 @@ func descend(s *state, l int) {
 }
 
 type descent struct {
-	s     *state
+	s     *refinement
 	layer *Layer
 	n     int
 	h     []float32 // In x n

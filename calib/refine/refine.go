@@ -123,7 +123,7 @@ func Run(ctx context.Context, layers []Layer, p Points, open Opener, o Options) 
 	if len(p.Margins) < MinPoints {
 		return nil, out, fmt.Errorf("%d points for refinement: want at least %d", len(p.Margins), MinPoints)
 	}
-	s, err := newState(layers, p)
+	s, err := newRefinement(layers, p)
 	if err != nil {
 		return nil, out, err
 	}
@@ -167,7 +167,7 @@ func Run(ctx context.Context, layers []Layer, p Points, open Opener, o Options) 
 
 // shorten makes the error of single outputs count more, so that rounds move less; it
 // reports false when that has been done often enough.
-func (s *state) shorten() bool {
+func (s *refinement) shorten() bool {
 	s.local *= shorter
 	s.shortened++
 	return s.shortened <= maxShortened
@@ -178,8 +178,8 @@ func cloned(p quant.Layer) quant.Layer {
 	return p
 }
 
-// state is a run: the layers as they are now and what is known of the model of them.
-type state struct {
+// refinement is a run: the layers as they are now and what is known of the model of them.
+type refinement struct {
 	layers  []Layer
 	formats [][]quant.Format // of each row of each layer
 	local   float64          // see localWeight
@@ -192,10 +192,10 @@ type state struct {
 	r, w       []float32   // of each seen point: the margin error and the weight
 }
 
-// newState copies the layers' plans, fills in codes and biases where a plan leaves
+// newRefinement copies the layers' plans, fills in codes and biases where a plan leaves
 // them to rounding, and parts the points.
-func newState(layers []Layer, p Points) (*state, error) {
-	s := &state{layers: slices.Clone(layers), local: localWeight}
+func newRefinement(layers []Layer, p Points) (*refinement, error) {
+	s := &refinement{layers: slices.Clone(layers), local: localWeight}
 	for l := range s.layers {
 		one := &s.layers[l]
 		enc, err := one.Plan.Encode(one.Info, 0)
@@ -220,7 +220,7 @@ func newState(layers []Layer, p Points) (*state, error) {
 	return s, nil
 }
 
-func (s *state) plans() []quant.Layer {
+func (s *refinement) plans() []quant.Layer {
 	out := make([]quant.Layer, len(s.layers))
 	for l := range s.layers {
 		out[l] = cloned(s.layers[l].Plan)
@@ -230,7 +230,7 @@ func (s *state) plans() []quant.Layer {
 
 // look runs the model of the plans: it returns the root mean square margin error on the
 // points held out and, if more is to come, notes what the seen points show.
-func (s *state) look(ctx context.Context, open Opener, more bool) (held float64, err error) {
+func (s *refinement) look(ctx context.Context, open Opener, more bool) (held float64, err error) {
 	m, err := open(s.plans())
 	if err != nil {
 		return 0, err

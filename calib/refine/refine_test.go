@@ -183,7 +183,7 @@ func TestRefineShortensRounds(t *testing.T) {
 // where no single number can be moved to any gain. All neighbours are tried by running them.
 func TestRefineEndsAtLocalOptimum(t *testing.T) {
 	p := quantized(t, 3, 3, 400, 6, 2)
-	s := must.Get(newState(p.layers, p.points))(t)
+	s := must.Get(newRefinement(p.layers, p.points))(t)
 	s.local = 1e-9
 	for range 12 {
 		must.Get(s.look(context.Background(), p.open(t), true))(t)
@@ -220,7 +220,7 @@ func TestRefineEndsAtLocalOptimum(t *testing.T) {
 // squared error by every bias against central differences of the written model.
 func TestGradientOfObjective(t *testing.T) {
 	p := quantized(t, 5, 4, 500, 5, 6, 2)
-	s := must.Get(newState(p.layers, p.points))(t)
+	s := must.Get(newRefinement(p.layers, p.points))(t)
 	must.Get(s.look(context.Background(), p.open(t), true))(t)
 	const h = 0.1 // activations have steps of 0.05: a wide difference averages over them
 	for l := range s.layers {
