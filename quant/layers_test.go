@@ -22,7 +22,7 @@ func fixedModel() *graph.Model {
 		for _, d := range dims {
 			n *= int(d)
 		}
-		return b.Const(&graph.Tensor{Name: name, DType: t, Dims: dims, Raw: make([]byte, graph.RawSize(t, n))})
+		return b.Const(&graph.Tensor{Name: name, DType: t, Dims: dims, Raw: make([]byte, t.RawSize(n))})
 	}
 	out := func(name, op string, inputs []string, attrs ...graph.Attr) {
 		b.Append(&graph.Node{Name: name, Op: op, Inputs: inputs, Outputs: []string{name + "_y"}, Attrs: attrs})

@@ -176,7 +176,9 @@ func activations() []Operator {
 			return c.mul(c.x(), c.op("Clip", line, c.Scalar(c.x(), 0), c.Scalar(c.x(), 1)))
 		}),
 		composite("Mish", func(c *Call) string { return c.mul(c.x(), c.op("Tanh", c.op("Softplus", c.x()))) }),
-		composite("Swish", func(c *Call) string { return c.mul(c.x(), c.op("Sigmoid", c.scale(c.x(), c.float("alpha", 1)))) }),
+		composite("Swish", func(c *Call) string {
+			return c.mul(c.x(), c.op("Sigmoid", c.scale(c.x(), c.float("alpha", 1))))
+		}),
 		composite("ThresholdedRelu", func(c *Call) string {
 			return c.keep(c.compare("Greater", c.x(), c.float("alpha", 1)), c.x())
 		}),

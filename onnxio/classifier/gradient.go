@@ -396,7 +396,7 @@ func (c *Model) through(m *graph.Model) (map[string]autodiff.Rule, error) {
 	return rules, nil
 }
 
-// Differentiable returns why the model has no gradients: it computes on integers as a whole. Recourse of it can then not
+// Differentiable returns why the model has no gradients: it computes on integers as a whole. Its recourse can then not
 // be searched for.
 func (c *Model) Differentiable() error {
 	if c.o.Through == nil {

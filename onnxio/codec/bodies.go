@@ -71,7 +71,7 @@ func lastText(extra []byte, number protowire.Number) (s string) {
 
 // Defaults returns the attributes of f that a call may leave out, with their values.
 func Defaults(f *graph.Function) (out []graph.Attr, err error) {
-	d := coder{}
+	d := modelCoder{}
 	for body := range bodies(f.Extra, functionDefaults) {
 		var p onnxpb.AttributeProto
 		if err := proto.Unmarshal(body, &p); err != nil {

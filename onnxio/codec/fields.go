@@ -13,10 +13,10 @@ import (
 
 const maxErrors = 20
 
-// coder walks a model and its messages side by side, in one of two directions, and collects what is wrong. Reading takes
-// every named field out of its message: what is left becomes Extra. Writing begins with the message that Extra holds,
-// and sets the named fields on top.
-type coder struct {
+// modelCoder walks a model and its messages side by side, in one of two directions, and collects what is wrong. Reading
+// takes every named field out of its message: what is left becomes Extra. Writing begins with the message that Extra
+// holds, and sets the named fields on top.
+type modelCoder struct {
 	writing  bool
 	external external
 	function string        // before the places of its nodes
@@ -25,7 +25,7 @@ type coder struct {
 	more     int
 }
 
-func (c *coder) bad(err error) {
+func (c *modelCoder) bad(err error) {
 	if len(c.errs) == maxErrors {
 		c.more++
 		return
@@ -36,7 +36,7 @@ func (c *coder) bad(err error) {
 	c.errs = append(c.errs, err)
 }
 
-func (c *coder) err() error {
+func (c *modelCoder) err() error {
 	if c.more > 0 {
 		return errors.Join(append(c.errs, fmt.Errorf("and %d errors more", c.more))...)
 	}
@@ -44,7 +44,7 @@ func (c *coder) err() error {
 }
 
 // message walks the named fields of p; extra holds the others.
-func (c *coder) message(p proto.Message, extra *[]byte, fields func()) {
+func (c *modelCoder) message(p proto.Message, extra *[]byte, fields func()) {
 	if c.writing && len(*extra) > 0 {
 		if err := proto.Unmarshal(*extra, p); err != nil {
 			c.bad(fmt.Errorf("extra fields: %w", err))
@@ -67,7 +67,7 @@ func leftover(m proto.Message) []byte {
 	return b
 }
 
-func required[T any](c *coder, v *T, p **T) {
+func required[T any](c *modelCoder, v *T, p **T) {
 	if c.writing {
 		*p = v
 		return
@@ -79,14 +79,14 @@ func required[T any](c *coder, v *T, p **T) {
 }
 
 // optional is a field that is left out where it has no value.
-func optional[T comparable](c *coder, v *T, p **T) {
+func optional[T comparable](c *modelCoder, v *T, p **T) {
 	var none T
 	if required(c, v, p); *v == none {
 		*p = nil
 	}
 }
 
-func list[T any](c *coder, v, p *[]T) {
+func list[T any](c *modelCoder, v, p *[]T) {
 	if c.writing {
 		*p = *v
 	} else {
@@ -94,7 +94,7 @@ func list[T any](c *coder, v, p *[]T) {
 	}
 }
 
-func messages[T, P any](c *coder, v *[]T, p *[]*P, each func(*T, *P)) {
+func messages[T, P any](c *modelCoder, v *[]T, p *[]*P, each func(*T, *P)) {
 	if c.writing {
 		*p = make([]*P, len(*v))
 		for i := range *v {
@@ -111,7 +111,7 @@ func messages[T, P any](c *coder, v *[]T, p *[]*P, each func(*T, *P)) {
 	*p = nil
 }
 
-func pointers[T, P any](c *coder, v *[]*T, p *[]*P, each func(*T, *P)) {
+func pointers[T, P any](c *modelCoder, v *[]*T, p *[]*P, each func(*T, *P)) {
 	messages(c, v, p, func(x **T, m *P) {
 		if *x == nil {
 			*x = new(T)
@@ -120,7 +120,7 @@ func pointers[T, P any](c *coder, v *[]*T, p *[]*P, each func(*T, *P)) {
 	})
 }
 
-func (c *coder) model(m *graph.Model, p *onnxpb.ModelProto) {
+func (c *modelCoder) model(m *graph.Model, p *onnxpb.ModelProto) {
 	c.message(p, &m.Extra, func() {
 		required(c, &m.IRVersion, &p.IrVersion)
 		optional(c, &m.ProducerName, &p.ProducerName)
@@ -146,12 +146,12 @@ func (c *coder) model(m *graph.Model, p *onnxpb.ModelProto) {
 	})
 }
 
-func (c *coder) opset(o *graph.Opset, p *onnxpb.OperatorSetIdProto) {
+func (c *modelCoder) opset(o *graph.Opset, p *onnxpb.OperatorSetIdProto) {
 	optional(c, &o.Domain, &p.Domain)
 	required(c, &o.Version, &p.Version)
 }
 
-func (c *coder) graph(g *graph.Graph, p *onnxpb.GraphProto) {
+func (c *modelCoder) graph(g *graph.Graph, p *onnxpb.GraphProto) {
 	c.place = func() string { return "graph" }
 	c.message(p, &g.Extra, func() {
 		optional(c, &g.Name, &p.Name)
@@ -167,7 +167,7 @@ func (c *coder) graph(g *graph.Graph, p *onnxpb.GraphProto) {
 	})
 }
 
-func (c *coder) functionBody(f *graph.Function, p *onnxpb.FunctionProto) {
+func (c *modelCoder) functionBody(f *graph.Function, p *onnxpb.FunctionProto) {
 	c.place = func() string { return fmt.Sprintf("function %q", f.Name) }
 	c.message(p, &f.Extra, func() {
 		optional(c, &f.Name, &p.Name)
@@ -183,7 +183,7 @@ func (c *coder) functionBody(f *graph.Function, p *onnxpb.FunctionProto) {
 	})
 }
 
-func (c *coder) node(n *graph.Node, p *onnxpb.NodeProto) {
+func (c *modelCoder) node(n *graph.Node, p *onnxpb.NodeProto) {
 	function := c.function
 	c.place = func() string { return function + n.Label() }
 	c.message(p, &n.Extra, func() {
@@ -200,7 +200,7 @@ func (c *coder) node(n *graph.Node, p *onnxpb.NodeProto) {
 	})
 }
 
-func (c *coder) attr(a *graph.Attr, p *onnxpb.AttributeProto) {
+func (c *modelCoder) attr(a *graph.Attr, p *onnxpb.AttributeProto) {
 	outer := c.place
 	defer func() { c.place = outer }()
 	c.place = func() string {
@@ -225,7 +225,7 @@ func (c *coder) attr(a *graph.Attr, p *onnxpb.AttributeProto) {
 	})
 }
 
-func (c *coder) attrValue(a *graph.Attr, p *onnxpb.AttributeProto) {
+func (c *modelCoder) attrValue(a *graph.Attr, p *onnxpb.AttributeProto) {
 	switch a.Kind {
 	case graph.AttrFloat:
 		required(c, &a.F, &p.F)
@@ -288,7 +288,7 @@ func kind(p *onnxpb.AttributeProto) graph.AttrKind {
 
 // tensor has its elements in Raw (or Strings), wherever p has them. Typed data of an element type that package graph
 // does not know stays in Extra.
-func (c *coder) tensor(t *graph.Tensor, p *onnxpb.TensorProto) {
+func (c *modelCoder) tensor(t *graph.Tensor, p *onnxpb.TensorProto) {
 	c.message(p, &t.Extra, func() {
 		dtype := int32(t.DType)
 		required(c, &dtype, &p.DataType)
@@ -308,7 +308,7 @@ func (c *coder) tensor(t *graph.Tensor, p *onnxpb.TensorProto) {
 	})
 }
 
-func (c *coder) value(v *graph.Value, p *onnxpb.ValueInfoProto) {
+func (c *modelCoder) value(v *graph.Value, p *onnxpb.ValueInfoProto) {
 	c.place = func() string { return fmt.Sprintf("value %q", v.Name) }
 	c.message(p, &v.Extra, func() {
 		optional(c, &v.Name, &p.Name)
@@ -357,7 +357,7 @@ func encodeType(p *onnxpb.ValueInfoProto, v *graph.Value) {
 
 // Marshal encodes m with all tensors inline. The same model gives the same bytes.
 func Marshal(m *graph.Model) ([]byte, error) {
-	p, c := &onnxpb.ModelProto{}, coder{writing: true}
+	p, c := &onnxpb.ModelProto{}, modelCoder{writing: true}
 	if c.model(m, p); c.errs != nil {
 		return nil, fmt.Errorf("encode model: %w", c.errs[0])
 	}

@@ -90,7 +90,7 @@ func Read(data []byte, dir string) (*graph.Model, error) {
 	case len(p.GetOpsetImport()) == 0:
 		return nil, errors.New("the model imports no operator set: it is truncated or older than ONNX 1.0")
 	}
-	c, m := coder{external: external{dir: dir}}, &graph.Model{}
+	c, m := modelCoder{external: external{dir: dir}}, &graph.Model{}
 	defer c.external.close()
 	c.model(m, &p)
 	c.check(m)
@@ -100,7 +100,7 @@ func Read(data []byte, dir string) (*graph.Model, error) {
 	return m, nil
 }
 
-func (c *coder) check(m *graph.Model) {
+func (c *modelCoder) check(m *graph.Model) {
 	c.place = nil
 	m.Graph.Sort()
 	if err := m.Graph.Check(); err != nil {
@@ -401,7 +401,7 @@ func prune(p *onnxpb.ValueInfoProto) {
 // external is TensorProto.DataLocation.EXTERNAL.
 const externalLocation = 1
 
-func (c *coder) contents(t *graph.Tensor, p *onnxpb.TensorProto) error {
+func (c *modelCoder) contents(t *graph.Tensor, p *onnxpb.TensorProto) error {
 	lists := 0
 	for _, n := range []int{
 		len(p.FloatData), len(p.Int32Data), len(p.Int64Data), len(p.DoubleData), len(p.Uint64Data), len(p.StringData),

@@ -204,7 +204,7 @@ func genTensor(t *rapid.T) *graph.Tensor {
 		}
 		return w
 	}
-	w.Raw = rapid.SliceOfN(rapid.Byte(), graph.RawSize(w.DType, w.Len()), graph.RawSize(w.DType, w.Len())).Draw(t, "raw")
+	w.Raw = rapid.SliceOfN(rapid.Byte(), w.DType.RawSize(w.Len()), w.DType.RawSize(w.Len())).Draw(t, "raw")
 	return w
 }
 

@@ -314,7 +314,7 @@ func (t *Tensor) Check() error {
 		return nil
 	}
 	if bits := t.DType.Bits(); bits > 0 {
-		if want := RawSize(t.DType, int(n)); want != len(t.Raw) {
+		if want := t.DType.RawSize(int(n)); want != len(t.Raw) {
 			return fmt.Errorf("%q is %s%v, %d bytes, but holds %d bytes", t.Name, t.DType, t.Dims, want, len(t.Raw))
 		}
 	}

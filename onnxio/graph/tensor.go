@@ -92,7 +92,7 @@ func (t *Tensor) Len() int {
 }
 
 // RawSize returns the bytes that n elements of type t occupy in Raw.
-func RawSize(t DType, n int) int { return (n*t.Bits() + 7) / 8 }
+func (t DType) RawSize(n int) int { return (n*t.Bits() + 7) / 8 }
 
 // FromNumbers makes a tensor of the element type t, one of floating-point numbers; nil for other types. No dims and one
 // value make a scalar.
@@ -156,7 +156,7 @@ type tensorElement interface {
 }
 
 func encoded[T tensorElement](name string, t DType, v []T, dims []int64) *Tensor {
-	raw, err := binary.Append(make([]byte, 0, RawSize(t, len(v))), binary.LittleEndian, v)
+	raw, err := binary.Append(make([]byte, 0, t.RawSize(len(v))), binary.LittleEndian, v)
 	if err != nil {
 		panic(err) // a slice of numbers has a size
 	}

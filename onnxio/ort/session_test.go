@@ -152,7 +152,7 @@ func TestElementTypes(t *testing.T) {
 	} {
 		for _, dims := range [][]int64{{2, 3}, {}, {0, 3}} {
 			in := &graph.Tensor{Name: "x", DType: dt, Dims: dims}
-			in.Raw = make([]byte, graph.RawSize(dt, in.Len()))
+			in.Raw = make([]byte, dt.RawSize(in.Len()))
 			for i := range in.Raw {
 				in.Raw[i] = byte(i) // no NaN, which need not survive a copy bit for bit
 				if dt == graph.Bool {

@@ -48,7 +48,7 @@ func packed(l *plannedLayer, g rowGroup) *graph.Tensor {
 	}
 	t := &graph.Tensor{Name: "w", Dims: []int64{int64(len(g.rows)), int64(in)}}
 	t.DType = map[int]graph.DType{2: graph.Int2, 4: graph.Int4, 8: graph.Int8}[g.bits]
-	t.Raw = make([]byte, graph.RawSize(t.DType, len(codes)))
+	t.Raw = make([]byte, t.DType.RawSize(len(codes)))
 	mask := byte(1<<g.bits - 1)
 	for i, q := range codes {
 		t.Raw[i*g.bits/8] |= (byte(q) & mask) << (i * g.bits % 8)

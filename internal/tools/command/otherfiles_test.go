@@ -47,7 +47,7 @@ func (w writer) zero(t graph.DType, at int, n int) string {
 	if n > 1 {
 		z.Dims = []int64{int64(n)}
 	}
-	if z.Raw = make([]byte, graph.RawSize(t, n)); at != 0 {
+	if z.Raw = make([]byte, t.RawSize(n)); at != 0 {
 		z.Raw[len(z.Raw)-1] = byte(at >> (8 * (len(z.Raw) - 1))) // one number, of which the last byte alone is not 0
 	}
 	return w.Const(z)
@@ -65,7 +65,7 @@ func (w writer) weights(l *dense, transposed bool) string {
 	if l.bits == 4 {
 		t.DType = graph.Int4
 	}
-	t.Raw = make([]byte, graph.RawSize(t.DType, len(codes)))
+	t.Raw = make([]byte, t.DType.RawSize(len(codes)))
 	for i, c := range codes {
 		if l.bits == 4 {
 			t.Raw[i/2] |= byte(c) & 15 << (i % 2 * 4)
