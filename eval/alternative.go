@@ -139,7 +139,7 @@ func (r *Result) variant(by *GroupBy, distinct, others bool) (_ *Result, err err
 	if v.Groups, err = groups.Groupings(); err != nil {
 		return nil, err
 	}
-	v.Footprint, v.Timing, v.Batches = r.Footprint, r.Timing, r.Batches
+	v.FileMeasures = r.FileMeasures
 	v.CopyNoise(r)
 	return v, nil
 }

@@ -55,7 +55,7 @@ func TestRerunFindsFew(t *testing.T) {
 	var records []Record
 	for i := range 20000 {
 		x := float32(-1-i%7) - float32(i)/1e5
-		rec := Record{Row: i, X: []float32{x}, Full: Float(x), Quant: Float(x), Evaluated: i < 100}
+		rec := Record{Row: i, RowData: RowData{X: []float32{x}}, Full: Float(x), Quant: Float(x), Evaluated: i < 100}
 		if i < 100 {
 			own := float32(0.1) + float32(i)/1000
 			p := Promise{Status: recourse.Found, Own: Float(own), Other: Float(own), Point: []float32{own}}
@@ -115,7 +115,7 @@ func TestRerunOfCategories(t *testing.T) {
 	for i := range 300 {
 		x := []float32{float32(i % 2), float32(1 - i%2)}
 		m := Float(x[0] - 2*x[1])
-		records = append(records, Record{Row: i, X: x, Full: m, Quant: m})
+		records = append(records, Record{Row: i, RowData: RowData{X: x}, Full: m, Quant: m})
 	}
 	r := summarize(t, records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
 	must.Same(t, 0, must.Get(Rerun(t.Context(), &lookup{}, &lookup{}, r))(t).Differ)

@@ -154,7 +154,7 @@ func promiseColumns(before, after string, points bool, of func(r *Record) *Promi
 func Blank(margins, attributes int) Record {
 	r := Record{
 		Label: -1, Full: undefined(), Quant: undefined(), Evaluated: true, First: none(recourse.NoneFound),
-		Steps: make([]Step, margins), Groups: make([]string, attributes),
+		Steps: make([]Step, margins), RowData: RowData{Groups: make([]string, attributes)},
 	}
 	issued := r.First
 	r.Issued = &issued

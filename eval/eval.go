@@ -48,10 +48,7 @@ type Options struct {
 	// Noise is the number of people, drawn by Seed, whose recourse under f is solved a second time with other
 	// random numbers: CRG of a model against itself. 0 = none. It has no meaning with promises.
 	Noise int
-	// Prove and Perturb, if set, measure the neighbourhoods, of the Radius in model-input units, of f's recourse points.
-	Prove    Prover
-	Perturb  Perturber
-	Radius   float64
+	Neighbourhood
 	Workers  int // of the solver unless Solver.Workers is set
 	Progress func(Event)
 	// OnRecords, if set, is given the records of each batch; it must not keep them. Its error ends the run.
@@ -83,7 +80,7 @@ func Compare(ctx context.Context, f, g recourse.Model, b *Batch, o Options) (*Re
 	if s := b.solution; s != nil {
 		of := s.o
 		of.Workers, of.Solver.Workers, of.Progress = o.Workers, o.Solver.Workers, o.Progress
-		of.Prove, of.Perturb, of.Radius, of.Noise = o.Prove, o.Perturb, o.Radius, o.Noise
+		of.Neighbourhood, of.Noise = o.Neighbourhood, o.Noise
 		o = of
 	}
 	records, settings, err := Measure(ctx, f, []recourse.Model{g}, b.Source(), o)

@@ -78,7 +78,7 @@ func (s *solution) decisions(q *solution) []Record {
 		r := &records[i]
 		*r = Record{
 			Person: i, Row: s.people.Row(i), Line: s.people.Line(i), Label: -1,
-			Full: Float(s.margins[i]), Quant: Float(q.margins[i]), X: s.inputs(i),
+			Full: Float(s.margins[i]), Quant: Float(q.margins[i]), RowData: RowData{X: s.inputs(i)},
 		}
 		for k := range s.people.Subgroups {
 			r.Groups = append(r.Groups, s.people.Subgroups[k].Of(i))

@@ -39,6 +39,13 @@ func Perturbations() []Perturbation { return []Perturbation{AtPoint, InBall, Fir
 // each, with one number for each of Perturbations, undefined where the model's graph has none.
 type Perturber func(ctx context.Context, points []float32, n int) ([][]Float, error)
 
+// Neighbourhood says how those of f's recourse points are measured; nothing of them when neither function is set.
+type Neighbourhood struct {
+	Prove   Prover
+	Perturb Perturber
+	Radius  float64 // in model-input units
+}
+
 // measureNeighbourhoods adds to the records of the people of s what holds around their recourse points at the i-th
 // required margin.
 func (o *Options) measureNeighbourhoods(ctx context.Context, records []Record, s *solution, i int) error {

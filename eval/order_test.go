@@ -83,7 +83,7 @@ func TestNeitherOrderNorPartsCount(t *testing.T) {
 	const n = 160
 	g := analytic{w: []float64{0.9, 0.6, 0.2}, gain: 1}
 	g.bend = func(x []float32) float64 { return 0.2 * math.Sin(9*float64(x[2])) }
-	around := Options{
+	around := Options{Neighbourhood: Neighbourhood{
 		Radius: 0.1,
 		Prove: func(_ context.Context, points, _ []float32, n int) ([]Proof, error) {
 			proofs := make([]Proof, n)
@@ -100,7 +100,7 @@ func TestNeitherOrderNorPartsCount(t *testing.T) {
 			}
 			return eps, nil
 		},
-	}
+	}}
 	x, _ := crowdWithCopies(n, 3, false)
 	promises := map[string][]recourse.Action{"issued": given(n, x.X, 5)}
 	for name, o := range map[string]Options{
@@ -166,9 +166,11 @@ func TestOrderOfOddRecords(t *testing.T) {
 			x := Record{
 				Row: rapid.IntRange(0, 9).Draw(rt, "row"), Label: rapid.Int8Range(-1, 1).Draw(rt, "label"),
 				Full: value.Draw(rt, "full"), Quant: value.Draw(rt, "quant"), Evaluated: rapid.Bool().Draw(rt, "evaluated"),
-				Hash: rapid.Uint64Range(1, 9).Draw(rt, "hash"), Calibrated: rapid.Bool().Draw(rt, "calibrated"),
-				ID:     rapid.SampledFrom([]string{"", RowID + "1", RowID + "2"}).Draw(rt, "ID"),
-				Groups: []string{rapid.SampledFrom([]string{"", "x", "y"}).Draw(rt, "group")},
+				ID: rapid.SampledFrom([]string{"", RowID + "1", RowID + "2"}).Draw(rt, "ID"),
+				RowData: RowData{
+					Hash: rapid.Uint64Range(1, 9).Draw(rt, "hash"), Calibrated: rapid.Bool().Draw(rt, "calibrated"),
+					Groups: []string{rapid.SampledFrom([]string{"", "x", "y"}).Draw(rt, "group")},
+				},
 			}
 			if p := promise(); p.Exists() {
 				x.Issued = &p
@@ -208,7 +210,8 @@ func TestCopiesByTheDefinition(t *testing.T) {
 		evaluatedOnes := rapid.IntRange(1, 50).Draw(rt, "evaluated")
 		var records []Record
 		for i := range n {
-			x := Record{Row: i, Full: -1, Hash: 1 + uint64(rapid.IntRange(0, contents).Draw(rt, "content"))}
+			x := Record{Row: i, Full: -1}
+			x.Hash = 1 + uint64(rapid.IntRange(0, contents).Draw(rt, "content"))
 			if x.Evaluated = x.Hash%50 < uint64(evaluatedOnes); x.Evaluated {
 				x.Steps = []Step{{Full: none(recourse.NoneFound), Quant: none(recourse.NoneFound)}}
 			}
@@ -267,7 +270,8 @@ func TestCopiesAmongThoseEvaluated(t *testing.T) {
 	} {
 		records := make([]Record, 300)
 		for i := range records {
-			x := Record{Row: i, Full: -1, Hash: uint64(i + 1), Evaluated: i >= 10 && i < 10+c.evaluated-c.evaluatedOfThem}
+			x := Record{Row: i, Full: -1, Evaluated: i >= 10 && i < 10+c.evaluated-c.evaluatedOfThem}
+			x.Hash = uint64(i + 1)
 			if i < c.equal {
 				x.Hash, x.Evaluated = 1, i < c.evaluatedOfThem
 			}

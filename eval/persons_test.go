@@ -79,7 +79,7 @@ func TestCopiesAreNoPeople(t *testing.T) {
 			Steps: []Step{{
 				Full: p, Quant: none(recourse.NoneFound), DirSim: undefined(), Overlap: undefined(),
 			}},
-			First: none(recourse.NoneFound), Hash: 1,
+			First: none(recourse.NoneFound), RowData: RowData{Hash: 1},
 		}
 	}
 	r := summarize(t, records, Settings{Margins: []float64{0.1}, Confidence: 0.95, OneSided: true}, DataFile{})

@@ -152,8 +152,7 @@ func everything(t *testing.T, progress func(Event)) *Result {
 	g := original
 	g.b -= 0.06
 	r := compare(t, original, g, crowd(200, 1), Options{
-		Progress: progress, Noise: 20, Radius: 0.1,
-		Prove: func(_ context.Context, points, half []float32, n int) ([]Proof, error) {
+		Progress: progress, Noise: 20, Neighbourhood: Neighbourhood{Radius: 0.1, Prove: func(_ context.Context, points, half []float32, n int) ([]Proof, error) {
 			proofs := make([]Proof, n)
 			for i := range proofs {
 				if len(points) != 3*n || half[3*i] != 0.1 || half[3*i+2] != 0 {
@@ -162,14 +161,13 @@ func everything(t *testing.T, progress func(Event)) *Result {
 				proofs[i] = Proof{Lower: Float(i%2) - 0.5, Apart: Float(i)}
 			}
 			return proofs, nil
-		},
-		Perturb: func(_ context.Context, _ []float32, n int) ([][]Float, error) {
+		}, Perturb: func(_ context.Context, _ []float32, n int) ([][]Float, error) {
 			eps := make([][]Float, n)
 			for i := range eps {
 				eps[i] = []Float{0.01, 0.02, 0.03}
 			}
 			return eps, nil
-		},
+		}},
 	})
 	for i := range r.Margins {
 		v := Estimate{Value: 2, N: 3, Lo: 1, Hi: 3}.AsValue() // the model has no decoder
@@ -366,7 +364,7 @@ func TestVisitEnds(t *testing.T) {
 	failed := errors.New("failed")
 	list := make([]Record, 100)
 	for i := range list {
-		list[i] = Record{Row: i, X: []float32{float32(i)}}
+		list[i] = Record{Row: i, RowData: RowData{X: []float32{float32(i)}}}
 	}
 	r := gathered(t, [][]Record{list}, []float64{0}, nil, limits{bytes: 1 << 20, records: 80})
 	seen, parts := 0, 0

@@ -23,17 +23,20 @@ type Record struct {
 	// Options.Promises. Its margins are known when the person is evaluated.
 	Issued *Promise `json:"issued,omitempty"`
 	// one per required margin, in the order of Settings.Margins; nil unless Evaluated
-	Steps []Step  `json:"steps,omitempty"`
-	First Promise `json:"pgd_first"` // f's first valid PGD iterate; meaningful only when Evaluated
+	Steps   []Step  `json:"steps,omitempty"`
+	First   Promise `json:"pgd_first"` // f's first valid PGD iterate; meaningful only when Evaluated
+	RowData `json:"-"`
+}
 
+// RowData is what the data say about a person.
+type RowData struct {
 	// Hash is equal for rows that are, see [task.Equality]; 0 when it is not known. Of a record that is added it may be
 	// that of what the task reads, with Others for the other columns.
-	Hash   uint64   `json:"-"`
-	Others []uint64 `json:"-"`
-	// Calibrated says that the row is equal to one that g was calibrated on.
-	Calibrated bool      `json:"-"`
-	X          []float32 `json:"-"` // model inputs as they are
-	Groups     []string  `json:"-"` // value of each attribute that tells groups apart, "" without one
+	Hash       uint64
+	Others     []uint64
+	Calibrated bool      // the row is equal to one that g was calibrated on
+	X          []float32 // model inputs as they are
+	Groups     []string  // value of each attribute that tells groups apart, "" without one
 }
 
 // Step is one person's recourse under both models at one required margin.

@@ -150,10 +150,12 @@ func TestRecordsKeepRecords(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	p := Promise{Status: recourse.Found, Cost: 1, Own: 0.1, Other: -0.1, Violation: "no", Point: []float32{1, 2, 0}}
 	for _, r := range []Record{
-		{Label: -1, Groups: []string{"x"}, X: []float32{1, 0, 0}},
+		{Label: -1, RowData: RowData{Groups: []string{"x"}, X: []float32{1, 0, 0}}},
 		{
 			ID: "a", Row: 7, Line: 9, Full: -1, Quant: 1, Evaluated: true, Issued: &p, First: none(recourse.NoneFound),
-			Groups: []string{"x"}, Hash: 5, Others: []uint64{1, 2}, Calibrated: true, X: []float32{1, 0, 0},
+			RowData: RowData{
+				Groups: []string{"x"}, Hash: 5, Others: []uint64{1, 2}, Calibrated: true, X: []float32{1, 0, 0},
+			},
 			Steps: []Step{{Full: p, Quant: p, Proof: &Proof{1, 2}, Perturbed: []Float{1, 2, 3}}},
 		},
 	} {

@@ -24,17 +24,27 @@ type Result struct {
 	Margins    []AtMargin `json:"margins"` // ascending required margin
 	Tau01      Tau        `json:"tau01"`
 	RTau01     Tau        `json:"rtau01"`
-	Issued     *Issued    `json:"issued,omitempty"`    // counts of Options.Promises; nil when the solver made f's promises
-	Footprint  *Footprint `json:"footprint,omitempty"` // nil unless the caller measured the files
+	Issued     *Issued    `json:"issued,omitempty"` // counts of Options.Promises; nil when the solver made f's promises
+	FileMeasures
+	Breakdown
+	Warnings []string `json:"warnings"` // why a number may not mean what it seems to; never nil
+	Records  *Records `json:"-"`        // what it was made of; nil when that was not kept
+}
+
+// FileMeasures are what the caller measured of the models' files.
+type FileMeasures struct {
+	Footprint *Footprint `json:"footprint,omitempty"` // nil unless the caller measured the files
 	// nil unless the caller took the time: all else is the same on every run
-	Timing    *Timing    `json:"timing,omitempty"`
-	Batches   *Batches   `json:"batches,omitempty"`   // of Rerun; nil unless the caller ran it
+	Timing  *Timing  `json:"timing,omitempty"`
+	Batches *Batches `json:"batches,omitempty"` // of Rerun; nil unless the caller ran it
+}
+
+// Breakdown has the metrics of some of the people, or under other rules.
+type Breakdown struct {
 	Groups    []Grouping `json:"groups,omitempty"`    // the same metrics by groups of people, see Groups
 	Scenarios []Scenario `json:"scenarios,omitempty"` // the same metrics under other conditions, see Stress
 	// the same metrics with other rules of who counts, see Result.Alternatives
 	SensitivityToCopies []Alternative `json:"others,omitempty"`
-	Warnings            []string      `json:"warnings"` // why a number may not mean what it seems to; never nil
-	Records             *Records      `json:"-"`        // what it was made of; nil when that was not kept
 }
 
 // Close frees the records of r and of its scenarios, which may be in temporary files. The numbers stay.

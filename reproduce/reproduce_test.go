@@ -351,10 +351,10 @@ func TestWorstGroup(t *testing.T) {
 	group := func(name string, vd float64, small bool) eval.Group {
 		return eval.Group{Name: name, Small: small, Result: resultOf(vd, "")}
 	}
-	e := evaluated{Groups: []eval.Grouping{
+	e := evaluated{Breakdown: eval.Breakdown{Groups: []eval.Grouping{
 		{By: "age", Groups: []eval.Group{group("young", .9, false)}},
 		{By: "sex", Groups: []eval.Group{group("a", .1, false), group("b", .4, false), group("c", .8, true)}},
-	}}
+	}}}
 	for metric, want := range map[string]float64{Worst + "vd": .4, Spread + "vd": .3} {
 		if got := e.of(metric, "sex"); math.Abs(got-want) > 1e-9 || !math.IsNaN(e.of(metric, "height")) {
 			t.Errorf("%s: %v, want %v", metric, got, want)
@@ -371,12 +371,12 @@ func TestWeightedGroup(t *testing.T) {
 			Margins: []eval.AtMargin{{Values: eval.Values{"vd": eval.NewRate(broken, promises, .95).AsValue()}}},
 		}}
 	}
-	e := evaluated{Population: eval.Population{Read: 400}, Groups: []eval.Grouping{
+	e := evaluated{Population: eval.Population{Read: 400}, Breakdown: eval.Breakdown{Groups: []eval.Grouping{
 		{By: "age", Groups: []eval.Group{group("young", 400, 100, 90, false)}},
 		{By: "sex", Groups: []eval.Group{
 			group("a", 100, 40, 10, false), group("b", 200, 50, 5, false), group("c", 100, 30, 3, true),
 		}},
-	}}
+	}}}
 	for share, want := range map[string]float64{
 		"0.25": 18. / 120, "1": 10. / 40, "0": 8. / 80, "0.5": (2*10 + 2./3*8) / (2*40 + 2./3*80),
 	} {

@@ -18,7 +18,7 @@ import (
 
 // What the package has for an evaluation is what an evaluation asks for.
 var _ = func(k *certify.Certifier) eval.Options {
-	return eval.Options{Prove: k.Prove, Perturb: k.Perturb(0.05, 100, 1)}
+	return eval.Options{Neighbourhood: eval.Neighbourhood{Prove: k.Prove, Perturb: k.Perturb(0.05, 100, 1)}}
 }
 
 // An operator that certificates do not know is named, with its node, and is no obstacle to the rest.

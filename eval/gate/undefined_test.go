@@ -83,10 +83,9 @@ func TestNothingPassesUnmeasured(t *testing.T) {
 	undefined.Settings, undefined.Margins[0].Margin = settings, 0.1
 	undefined.Footprint.Quant.Bytes = 0
 	zero := &eval.Result{
-		Settings:  settings,
-		Margins:   []eval.AtMargin{{Margin: 0.1}},
-		Footprint: &eval.Footprint{},
-		Timing:    &eval.Timing{},
+		Settings:     settings,
+		Margins:      []eval.AtMargin{{Margin: 0.1}},
+		FileMeasures: eval.FileMeasures{Footprint: &eval.Footprint{}, Timing: &eval.Timing{}},
 	}
 	results := map[string]*eval.Result{
 		"no result": nil, "empty": {}, "zero": zero, "nobody": summarize(t, nil, settings, eval.DataFile{}),

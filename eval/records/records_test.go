@@ -101,7 +101,10 @@ func (d drawn) record(margins int) eval.Record {
 	r := eval.Record{
 		Row: rapid.IntRange(0, math.MaxInt).Draw(d.T, "row"), Line: rapid.IntRange(0, math.MaxInt).Draw(d.T, "line"),
 		ID: d.text(), Label: rapid.Int8Range(-1, 1).Draw(d.T, "label"), Full: d.finite(), Quant: d.finite(),
-		Evaluated: d.flag(), Hash: rapid.Uint64().Draw(d.T, "hash"), X: d.inputs(), Groups: []string{d.text(), d.text()},
+		Evaluated: d.flag(),
+		RowData: eval.RowData{
+			Hash: rapid.Uint64().Draw(d.T, "hash"), X: d.inputs(), Groups: []string{d.text(), d.text()},
+		},
 	}
 	if d.flag() {
 		r.Others = []uint64{0, rapid.Uint64().Draw(d.T, "other")}
@@ -241,9 +244,9 @@ func table(t testing.TB, change func(*Run)) string {
 	}
 	p := eval.Promise{Status: recourse.Found, Cost: 1, Own: 0.5, Other: -0.5, Point: []float32{1, 0, 1, 0}}
 	r := eval.Record{
-		ID: "a", Row: 3, Line: 4, Full: -1, Quant: -2, Evaluated: true, First: p, X: []float32{0, 0, 1, 0}, Label: 1,
-		Steps:  []eval.Step{{Full: p, Quant: p, DirSim: 1, Overlap: 1, Perturbed: []eval.Float{1, 2, 3}}},
-		Groups: []string{"f", "n"}, Hash: 5,
+		ID: "a", Row: 3, Line: 4, Full: -1, Quant: -2, Evaluated: true, First: p, Label: 1,
+		Steps:   []eval.Step{{Full: p, Quant: p, DirSim: 1, Overlap: 1, Perturbed: []eval.Float{1, 2, 3}}},
+		RowData: eval.RowData{Groups: []string{"f", "n"}, Hash: 5, X: []float32{0, 0, 1, 0}},
 	}
 	text, err := os.ReadFile(write(t, t.TempDir(), 1, "csv", run, []eval.Record{r}, eval.DataFile{Rows: 2, Unreadable: 1}))
 	must.Do(t, err)
