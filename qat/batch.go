@@ -42,8 +42,6 @@ type teacherPairs struct {
 	usual  int       // rows that nearly all batches have room in
 }
 
-type stepRange struct{ from, to int }
-
 type pointPool struct {
 	rows    int
 	x       []float32

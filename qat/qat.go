@@ -147,12 +147,12 @@ func (t *trainer) loop(ctx context.Context, rounds, frozen int, run Run) (*Outco
 				return nil, fmt.Errorf("training step: %w", err)
 			}
 		}
-		phase := stepRange{0, t.job.Steps * frozen / rounds}
+		from, end := 0, t.job.Steps*frozen/rounds
 		if round >= frozen {
-			phase = stepRange{phase.to, t.job.Steps}
+			from, end = end, t.job.Steps
 		}
 		ev.VD, ev.RVD = drawn.VD, drawn.RVD
-		if ev.Loss, err = t.steps(ctx, t.job.Steps*(round+1)/rounds, phase); err != nil {
+		if ev.Loss, err = t.steps(ctx, t.job.Steps*(round+1)/rounds, from, end); err != nil {
 			return nil, err
 		}
 		if ev.Steps, ev.Cost = t.Steps, t.cost; !(ev.Loss <= diverged*t.Start+1) || !t.sound() {
@@ -170,16 +170,16 @@ func (t *trainer) loop(ctx context.Context, rounds, frozen int, run Run) (*Outco
 	return out, nil
 }
 
-// steps does steps until there have been so many and returns the mean loss. The learning rate falls along a cosine over
-// the phase.
-func (t *trainer) steps(ctx context.Context, to int, phase stepRange) (float64, error) {
+// steps does steps until there have been so many and returns the mean loss. The learning rate falls along a cosine from
+// one step to another.
+func (t *trainer) steps(ctx context.Context, to, from, end int) (float64, error) {
 	var sum float64
 	n := to - t.Steps
 	for t.Steps < to {
 		if err := t.draw(ctx); err != nil {
 			return 0, err
 		}
-		angle := math.Pi * float64(t.Steps-phase.from) / float64(phase.to-phase.from)
+		angle := math.Pi * float64(t.Steps-from) / float64(end-from)
 		rate := t.job.LearningRate * (1 + math.Cos(angle)) / 2
 		loss, err := t.run(ctx, &t.next, rate*min(1, float64(t.Steps+1)/warmUp))
 		if err != nil {

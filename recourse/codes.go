@@ -214,11 +214,7 @@ func (s *pieceSearch) sample() error {
 // with momentum, which finds the way between the two.
 func (s *pieceSearch) alternate(candidates []*candidate) error {
 	const steps, furthest, momentum = 120, 0.3, 0.9
-	type state struct {
-		length float64
-		by     []float64
-	}
-	of := make(map[*candidate]*state, len(candidates))
+	lengths, speeds := map[*candidate]float64{}, map[*candidate][]float64{}
 	active := slices.Clone(candidates)
 	for step := range steps {
 		if err := s.eval(active, true); err != nil {
@@ -229,22 +225,21 @@ func (s *pieceSearch) alternate(candidates []*candidate) error {
 				return true
 			}
 			numeric, norm := c.set.Numeric(), c.set.Norm()
-			m := of[c]
-			if m == nil {
+			if speeds[c] == nil {
 				_, length := c.nearest(&nearPlanes{margin: c.start.linearized()}, s.target, true)
-				m = &state{furthest * length, make([]float64, len(numeric))}
-				of[c] = m
+				lengths[c], speeds[c] = furthest*length, make([]float64, len(numeric))
 			}
+			speed := speeds[c]
 			size := 0.0
 			for _, f := range numeric {
 				size = math.Hypot(size, float64(c.g[f.First])/norm.Weight(f))
 			}
 			to := make([]float64, len(numeric))
-			share := m.length * (1 - float64(step)/steps)
+			share := lengths[c] * (1 - float64(step)/steps)
 			for k, f := range numeric {
 				w := norm.Weight(f)
-				m.by[k] = momentum*m.by[k] + (1-momentum)*float64(c.g[f.First])/w/max(size, 1e-12)
-				to[k] = float64(c.d[f.First]) + share*m.by[k]/w
+				speed[k] = momentum*speed[k] + (1-momentum)*float64(c.g[f.First])/w/max(size, 1e-12)
+				to[k] = float64(c.d[f.First]) + share*speed[k]/w
 			}
 			c.towards(to, 1)
 			return false

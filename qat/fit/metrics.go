@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -50,15 +51,7 @@ func auc(margins []float32, labels []int8) float64 {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		switch {
-		case margins[a] < margins[b]:
-			return -1
-		case margins[a] > margins[b]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(margins[a], margins[b]) })
 	var ranks, positive float64
 	for from := 0; from < len(order); {
 		to := from
