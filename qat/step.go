@@ -77,6 +77,9 @@ type stepBuilder struct {
 func compile(j *trainingJob) (*trainStep, error) {
 	s := &trainStep{job: j}
 	s.slots, s.optimizerState = layout(j)
+	for k := range s.spare {
+		s.spare[k] = make([]float32, len(s.Params))
+	}
 	return s, s.open()
 }
 
@@ -272,9 +275,6 @@ func (s *trainStep) run(ctx context.Context, b *trainBatch, rate float64) (float
 	}
 	into := make([]*graph.Tensor, len(s.spare))
 	for k := range s.spare {
-		if len(s.spare[k]) != len(s.Params) {
-			s.spare[k] = make([]float32, len(s.Params))
-		}
 		into[k] = ort.ViewFloats("", s.spare[k], size)
 	}
 	session, err := s.session(len(b.x) / s.job.dim())

@@ -137,18 +137,10 @@ func (n *neighbourhood) trials(all []localTrial) []localTrial {
 }
 
 func (n *neighbourhood) changes(f *constraint.Feature) (ds []float32) {
-	x := n.x[f.First]
 	_, back := n.set.Gain(constraint.Move{Feature: f}, n.x, n.d, n.g)
 	most := n.set.Norm().Left(n.lowest, n.cost+back) / n.set.Norm().Weight(f)
 	for _, up := range []bool{false, true} {
-		end := float64(f.Farthest(x, up))
-		reach := math.Copysign(min(math.Abs(end), most), end)
-		last := float32(0)
-		for _, share := range []float64{1. / 16, 1. / 8, 1. / 4, 1. / 2, 3. / 4, 0.98} {
-			if d := f.Outward(x, reach*share, up); d != last {
-				ds, last = append(ds, d), d
-			}
-		}
+		ds = append(ds, n.along(f, up, most, 1./16, 1./8, 1./4, 1./2, 3./4, 0.98)...)
 	}
 	return ds
 }

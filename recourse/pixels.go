@@ -173,14 +173,5 @@ func (s *pieceSearch) dropLeast(candidates []*candidate) error {
 	if _, err := s.accept(slices.Clone(candidates), tries, 0); err != nil {
 		return err
 	}
-	if err := s.eval(candidates, true); err != nil {
-		return err
-	}
-	var searches []*lineSearch
-	for _, c := range candidates {
-		if order := c.byEffect(); len(order) > 0 {
-			searches = append(searches, c.pullBack(order[0]))
-		}
-	}
-	return s.narrow(searches)
+	return s.pullNumbersBack(candidates, 1)
 }

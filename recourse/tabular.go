@@ -175,15 +175,8 @@ func (s *pieceSearch) scan() ([]*candidate, error) {
 	for _, p := range s.people {
 		for _, f := range p.start.scannable() {
 			for _, up := range []bool{false, true} {
-				x, last := p.x[f.First], float32(0)
-				end := float64(f.Farthest(x, up))
-				for _, share := range []float64{1. / 64, 1. / 32, 1. / 16, 1. / 8, 1. / 4, 1. / 2, 3. / 4, 1} {
-					// Only what costs less than the best action.
-					reach := math.Copysign(min(math.Abs(end), p.lowest/p.set.Norm().Weight(f)), end)
-					d := f.Outward(x, reach*share, up)
-					if d == 0 || d == last {
-						continue
-					}
+				last, most := float32(0), p.lowest/p.set.Norm().Weight(f) // only what costs less than the best action
+				for _, d := range p.along(f, up, most, 1./64, 1./32, 1./16, 1./8, 1./4, 1./2, 3./4, 1) {
 					p.scratch = sized(p.scratch, len(p.x))
 					clear(p.scratch)
 					if !p.set.Apply(constraint.Move{Feature: f, To: d}, p.x, p.scratch) {
@@ -219,6 +212,19 @@ func (s *pieceSearch) scan() ([]*candidate, error) {
 	return found, s.narrow(narrowed)
 }
 
+// along returns the changes of a numeric feature at shares of the way to its end, or to the most that is given.
+func (p *applicant) along(f *constraint.Feature, up bool, most float64, shares ...float64) (ds []float32) {
+	x, last := p.x[f.First], float32(0)
+	end := float64(f.Farthest(x, up))
+	reach := math.Copysign(min(math.Abs(end), most), end)
+	for _, share := range shares {
+		if d := f.Outward(x, reach*share, up); d != last {
+			ds, last = append(ds, d), d
+		}
+	}
+	return ds
+}
+
 func (s *pieceSearch) simplify(candidates []*candidate) error {
 	active := slices.Clone(candidates)
 	for len(active) > 0 {
@@ -249,6 +255,11 @@ func (s *pieceSearch) simplify(candidates []*candidate) error {
 }
 
 func (s *pieceSearch) shrink(candidates []*candidate) error {
+	return s.pullNumbersBack(candidates, math.MaxInt)
+}
+
+// pullNumbersBack moves numbers of each candidate towards the person, at most most of them, those that gain least first.
+func (s *pieceSearch) pullNumbersBack(candidates []*candidate, most int) error {
 	if err := s.eval(candidates, true); err != nil {
 		return err
 	}
@@ -258,7 +269,7 @@ func (s *pieceSearch) shrink(candidates []*candidate) error {
 		orders[i] = c.byEffect()
 		longest = max(longest, len(orders[i]))
 	}
-	for k := range longest {
+	for k := range min(longest, most) {
 		var searches []*lineSearch
 		for i, c := range candidates {
 			if k < len(orders[i]) {

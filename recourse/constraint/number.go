@@ -296,14 +296,14 @@ func (u *Feature) checkNumber(x, v float32) (Constraint, string) {
 	}
 	for _, at := range []float32{x, x + v} {
 		number := u.spec.Number()
-		if number == nil {
-			break
+		if number == nil || !u.keeps(at) && !number.IsMissing(at) {
+			continue
 		}
-		if raw := task.Decimal(number.Raw(at)); number.IsMissing(at) {
-			return Missing, fmt.Sprintf("no action leads from or to %s, which means \"not known\"", raw)
-		} else if u.keeps(at) {
-			return Missing, fmt.Sprintf("no action leads from or to %s, beyond a number that means \"not known\"", raw)
+		why := "which means"
+		if !number.IsMissing(at) {
+			why = "beyond a number that means"
 		}
+		return Missing, fmt.Sprintf("no action leads from or to %s, %s \"not known\"", task.Decimal(number.Raw(at)), why)
 	}
 	lo32, hi32 := u.span(x)
 	lo, hi := float64(lo32), float64(hi32)
