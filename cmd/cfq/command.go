@@ -17,14 +17,10 @@ import (
 	"cfq/onnxio/ort"
 )
 
+// command is a subcommand; help/NAME.txt has its usage, what it does and examples.
 type command struct {
 	name     string
-	args     string          // as in the usage line
 	operands []string        // arguments that it needs, no more and no fewer; nil = it looks at them itself
-	summary  string          // one line, without a full stop
-	about    string          // paragraphs
-	page     string          // of docs, which has the notes too
-	examples []string        // command lines
 	actions  func() []string // what its first argument may be; nil = files and other texts
 	notes    func() string   // paragraphs after the flags; nil = none
 	// setup adds the subcommand's own flags and returns what runs when they are parsed.

@@ -26,19 +26,7 @@ type compareFlags struct {
 
 func compareCommand() command {
 	return command{
-		name:    "compare",
-		args:    "FULL NAME=QUANTIZED NAME=QUANTIZED ... -d DATA -t TASK",
-		summary: "compare several quantized versions of a model",
-		about: `
-Evaluates each quantized model against the full-precision model, which comes first,
-on the same people, and compares it with the first quantized model by paired tests:
-McNemar's exact test for promises and decisions of the same person, the paired
-bootstrap elsewhere. ~ marks a difference that may be chance.`,
-		examples: []string{
-			"cfq compare fp=model.onnx ptq=a.onnx cf-ptq=b.onnx -d test.csv -t task.yaml",
-			"cfq compare model.onnx cf-ptq=ptq.onnx cfq-qat=qat.onnx -d test.csv -t task.yaml --margins 0.1,0.25 --report " +
-				"html:compare.html",
-		},
+		name: "compare",
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &compareFlags{}
 			f.add(fs)

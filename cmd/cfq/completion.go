@@ -14,15 +14,8 @@ import (
 func completionCommand() command {
 	return command{
 		name:    "completion",
-		args:    "bash|zsh|fish",
 		actions: func() []string { return []string{"bash", "zsh", "fish"} },
-		summary: "print a completion script for a shell",
-		about:   "Completes subcommands, flags, the values of flags that have a list of them, and files.",
-		examples: []string{
-			"cfq completion bash > /etc/bash_completion.d/cfq",
-			"cfq completion zsh > ~/.zfunc/_cfq",
-			"cfq completion fish > ~/.config/fish/completions/cfq.fish",
-		},
+		// The scripts ask `cfq completion words`, and complete files where it finds nothing.
 		setup: func(*pflag.FlagSet) runFunc {
 			return func(_ context.Context, e *env, args []string) error {
 				if len(args) > 0 && args[0] == "words" { // what the scripts ask
@@ -31,63 +24,14 @@ func completionCommand() command {
 				if err := arguments("completion", args, "SHELL"); err != nil {
 					return err
 				}
-				script, ok := completionScripts()[args[0]]
-				if !ok {
+				script, err := helpTexts.ReadFile("help/completion." + args[0])
+				if err != nil {
 					return cli.Usagef(cli.HintArguments, "invalid shell %q: want bash, zsh or fish", args[0])
 				}
-				_, err := io.WriteString(e.stdout, script)
+				_, err = e.stdout.Write(script)
 				return err
 			}
 		},
-	}
-}
-
-// completionScripts have the script of each shell. They ask `cfq completion words` for what fits the words of the
-// command line up to the cursor, and complete files where nothing does.
-func completionScripts() map[string]string {
-	return map[string]string{
-		"bash": `# bash completion of cfq: source <(cfq completion bash)
-_cfq() {
-  local current=${COMP_WORDS[COMP_CWORD]} found
-  found=$(cfq completion words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null | cut -f 1)
-  if [ -n "$found" ]; then
-    COMPREPLY=($(compgen -W "$found" -- "$current"))
-  else
-    COMPREPLY=($(compgen -f -- "$current"))
-  fi
-}
-complete -o filenames -F _cfq cfq
-`,
-		"zsh": `#compdef cfq
-# zsh completion of cfq: put it into a directory of $fpath as _cfq
-_cfq() {
-  local -a found
-  found=(${(f)"$(cfq completion words -- "${(@)words[2,CURRENT]}" 2>/dev/null |
-    awk -F '\t' '{ gsub(/:/, "\\:"); print $1 ":" $2 }')"})
-  if (( $#found )); then
-    _describe cfq found
-  else
-    _files
-  fi
-}
-if [[ ${funcstack[1]} == _cfq ]]; then
-  _cfq "$@" # this file is being loaded for the first completion
-else
-  compdef _cfq cfq
-fi
-`,
-		"fish": `# fish completion of cfq: put it into ~/.config/fish/completions/cfq.fish
-function __cfq_words
-  set -l current (commandline -ct)
-  set -l found (cfq completion words -- (commandline -opc)[2..-1] "$current" 2>/dev/null)
-  if set -q found[1]
-    printf '%s\n' $found
-  else
-    __fish_complete_path "$current"
-  end
-end
-complete -c cfq -f -a '(__cfq_words)'
-`,
 	}
 }
 
@@ -97,7 +41,7 @@ func writeWords(w io.Writer, words []string) error {
 	last := len(words) - 1
 	if last < 1 {
 		for _, c := range commands() {
-			add(c.name, c.summary)
+			add(c.name, c.summary())
 		}
 		add("help", "print help")
 	} else if c := find(words[0]); c != nil {

@@ -20,17 +20,7 @@ func doctorCommand() command {
 	return command{
 		name:     "doctor",
 		operands: []string{},
-		summary:  "check the ONNX Runtime library",
-		about: `
-Searches the library as every subcommand does (--ort-lib, CFQ_ORT_LIB, the folder of
-the program, the cache, the system's library path) and runs a small model. The exit
-code is 3 when there is no library or it does not work.`,
-		examples: []string{
-			"cfq doctor",
-			"cfq doctor --json",
-			"cfq doctor --ort-lib /opt/onnxruntime/lib/libonnxruntime.so.1",
-		},
-		setup: func(*pflag.FlagSet) runFunc { return doctor },
+		setup:    func(*pflag.FlagSet) runFunc { return doctor },
 	}
 }
 

@@ -37,34 +37,8 @@ type evalFlags struct {
 
 func evalCommand() command {
 	return command{
-		name:    "eval",
-		args:    "FULL QUANTIZED -t TASK -d DATA|--stream",
-		summary: "measure how much of a model's recourse its quantized version keeps",
-		about: `
-For each person that the full-precision model refuses, eval computes the cheapest
-change that the task allows and this model accepts with the required logit margin:
-a promise. VD is the share of promises that the quantized model breaks; RVD is the
-same with the models exchanged. The report also has cost gaps, decisions, accuracy
-and the margin error, with counts and intervals; cfq explain defines them.
-
---promises evaluates the promises of a file instead of computing them. --by reports
-groups of people, --stress other conditions, --certify proofs around the recourse
-points. Rows that cannot be read are counted and reported.
-
---records keeps a record of each person, from which cfq summarize and cfq gate make
-the report and the verdict again, also when parts of the people were evaluated by
-other processes. With --stream no report is written: each row on stdin is answered by
-its record on stdout, in order, with the columns of --keep in front.`,
+		name:  "eval",
 		notes: stressHelp,
-		page:  "verdicts.md",
-		examples: []string{
-			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml",
-			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --report md:report.md --report html:report.html",
-			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --promises promises.csv",
-			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --by 'sex*race' --stress shifts --certify 0.05",
-			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --records records/",
-			"cfq eval model.onnx model.q.onnx -t task.yaml --stream < test.csv > records.csv",
-		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &evalFlags{}
 			f.add(fs)

@@ -23,15 +23,7 @@ import (
 func explainCommand() command {
 	return command{
 		name:    "explain",
-		args:    "[KIND | NAME]",
 		actions: explainable,
-		summary: "explain a metric or an operator",
-		about: "Metrics have the names of checks and reports, operators those of ONNX. Without " +
-			"an argument it lists the kinds of what it explains, and with a kind what there is of it. The pages " +
-			"docs/metrics.md and docs/models.md have it all.",
-		examples: []string{
-			"cfq explain", "cfq explain metrics", "cfq explain crg.median", "cfq explain Gemm",
-		},
 		setup: func(*pflag.FlagSet) runFunc {
 			return func(_ context.Context, e *env, args []string) error { return explain(e, args) }
 		},

@@ -61,34 +61,7 @@ const (
 func gateCommand() command {
 	return command{
 		name:     "gate",
-		args:     "FULL QUANTIZED -t TASK -d DATA|--records TABLES",
 		operands: []string{"FULL", "QUANTIZED"},
-		summary:  "decide whether a quantized model may be released",
-		about: `
-Evaluates the quantized model as far as the checks need it and compares the metrics
-with their limits. A check PASSes when the exact upper confidence bound is within
-the limit, FAILs when the lower bound is beyond it, and is INCONCLUSIVE otherwise;
-the report says how many people would be enough. What was not measured never
-passes. Reports are written before the command exits with 0 (PASS), 1 (FAIL) or
-5 (INCONCLUSIVE).
-
-Checks are flags, --check METRIC[@MARGIN][[BY]]<=LIMIT (cfq explain metrics lists the
-metrics), or a gate file (docs/pipeline.md) with severities and groups. A
-limit on VD holds for RVD and for gained approvals, too: a model that approves
-everybody, or everybody of a group, breaks no promise.
-
-People who are equal to a row that the model was calibrated on (cfq quantize writes
-QUANTIZED.rows) are judged with and without; so are rows that are equal to each
-other. The stricter verdict decides.`,
-		examples: []string{
-			"cfq gate model.onnx model.q.onnx -d test.csv -t task.yaml --max-vd 0.02 --max-rvd 0.02",
-			"cfq gate model.onnx model.q.onnx -d test.csv -t task.yaml --promises promises.csv --max-vd 0.01",
-			"cfq gate model.onnx model.q.onnx -d test.csv -t task.yaml --gate gate.yaml --report junit:gate.xml --report " +
-				"md:gate.md",
-			"cfq gate model.onnx model.q.onnx -d test.csv -t task.yaml --check 'vd[sex]<=0.05' --check '|crg.median|<=0.05' " +
-				"--check 'bytes<=6000'",
-			"cfq gate model.onnx model.q.onnx --records records/ -t task.yaml --max-vd 0.02",
-		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &gateFlags{}
 			f.add(fs)

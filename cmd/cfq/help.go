@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"embed"
 	"fmt"
 	"io"
 	"strings"
@@ -13,6 +14,28 @@ import (
 )
 
 const helpWidth = 100
+
+//go:embed help
+var helpTexts embed.FS
+
+func helpText(name string) string {
+	text, err := helpTexts.ReadFile("help/" + name + ".txt")
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// text is the help of the subcommand without its flags: what stands before them, and the examples after them.
+func (c *command) text() (usage, examples string) {
+	usage, examples, _ = strings.Cut(helpText(c.name), "\nExamples:\n")
+	return usage, examples
+}
+
+func (c *command) summary() string {
+	line, _, _ := strings.Cut(helpText(c.name), ".\n")
+	return strings.ToLower(line[:1]) + line[1:]
+}
 
 // help serves "cfq help", "cfq help NAME" of a subcommand or a topic, and "cfq help --markdown", which writes the help
 // of every subcommand as one page.
@@ -37,85 +60,44 @@ func help(w io.Writer, args []string) error {
 }
 
 func writeOverview(w io.Writer) {
-	fmt.Fprint(w, `cfq quantizes ONNX classifiers so that algorithmic recourse survives,
-and measures how much of it does.
-
-Usage: cfq SUBCOMMAND ...
-
-Subcommands:
-`)
+	var list strings.Builder
 	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-11s %s\n", c.name, c.summary)
+		fmt.Fprintf(&list, "  %-11s %s\n", c.name, c.summary())
 	}
-	fmt.Fprint(w, `  help        print this text, or the help of a subcommand or topic: cfq help eval
-
-Topics (cfq help TOPIC):
-  recipe      methods of quantization, and what the values of their flags mean
-
-Exit codes:
-  0    done
-  1    a gate failed, or a target was not reached
-  2    the usage, the task file, the data or the model is wrong
-  3    something failed while running
-  4    cfq itself failed: report it
-  5    inconclusive: too few people to say
-  130  interrupted
-  141  the reader of --stream ended first
-`)
+	fmt.Fprintf(w, helpText("cfq"), list.String())
 }
 
 func (c *command) writeHelp(w io.Writer) {
 	all, everyday := 0, newFlagSet(c.name)
-	for _, fs := range []*pflag.FlagSet{c.ownFlags(), (&env{msg: &cli.Printer{}}).common()} {
-		fs.VisitAll(func(f *pflag.Flag) {
-			if all++; headingOf(f) == everydayFlags {
-				everyday.AddFlag(f)
-			}
-		})
-	}
-	c.writeUsage(w)
+	fs, _ := c.flags(&env{msg: &cli.Printer{}})
+	fs.VisitAll(func(f *pflag.Flag) {
+		if all++; headingOf(f) == everydayFlags {
+			everyday.AddFlag(f)
+		}
+	})
+	usage, examples := c.text()
+	fmt.Fprint(w, usage)
 	writeFlags(w, everyday)
-	c.writeExamples(w)
-	fmt.Fprintf(w, "\n`cfq %s --help-all` explains all %d flags.\n", c.name, all)
+	fmt.Fprintf(w, "\nExamples:\n%s\n`cfq %s --help-all` explains all %d flags.\n", examples, c.name, all)
 }
 
-func (c *command) writeHelpAll(w io.Writer) {
-	c.writeUsage(w)
-	writeFlags(w, c.ownFlags())
-	c.writeNotes(w)
-	fmt.Fprint(w, "\nCommon flags:\n")
-	writeCommon(w)
-	c.writeExamples(w)
-}
-
-func (c *command) writeUsage(w io.Writer) {
-	usage := strings.TrimSpace("cfq " + c.name + " " + c.args)
-	fmt.Fprintf(w, "%s%s.\n\nUsage: %s [flags]\n\n%s\n", strings.ToUpper(c.summary[:1]), c.summary[1:], usage,
-		strings.Trim(c.about, "\n"))
-}
-
-func (c *command) writeNotes(w io.Writer) {
+// writeHelpAll explains all flags; common writes about those that every subcommand has.
+func (c *command) writeHelpAll(w io.Writer, common func(io.Writer)) {
+	usage, examples := c.text()
+	own := newFlagSet(c.name)
+	c.setup(own)
+	fmt.Fprint(w, usage)
+	writeFlags(w, own)
 	if c.notes != nil {
 		fmt.Fprintf(w, "\n%s\n", strings.Trim(c.notes(), "\n"))
 	}
-}
-
-func (c *command) writeExamples(w io.Writer) {
-	fmt.Fprintf(w, "\nExamples:\n  %s\n", strings.Join(c.examples, "\n  "))
+	common(w)
+	fmt.Fprintf(w, "\nExamples:\n%s", examples)
 }
 
 func writeCommon(w io.Writer) {
-	e := &env{msg: &cli.Printer{}}
-	fmt.Fprintf(w, "%s\n%s\n", e.common().FlagUsagesWrapped(helpWidth), environment)
-}
-
-const environment = `The environment variable CFQ_SOME_FLAG sets --some-flag where neither the command line nor
-a gate file does, except --output, --overwrite, --one-sided and --again. Reports list these.`
-
-func (c *command) ownFlags() *pflag.FlagSet {
-	own := newFlagSet(c.name)
-	c.setup(own)
-	return own
+	flags := (&env{msg: &cli.Printer{}}).common().FlagUsagesWrapped(helpWidth)
+	fmt.Fprintf(w, "\nCommon flags:\n%s\n%s", flags, helpText("common"))
 }
 
 // Headings of flags in the help. --help shows those under everydayFlags, --help-all and the page of commands show all.
@@ -162,57 +144,18 @@ func item(w io.Writer, name, what string) {
 	message.Paragraph(w, fmt.Sprintf("  %-13s ", name), strings.Repeat(" ", 16), what)
 }
 
-// writeMarkdown writes the help of everything as one page. The common flags, and flags that several subcommands have
-// with the same meaning, are described once.
+// writeMarkdown writes the help of everything as one page, with the common flags once.
 func writeMarkdown(w io.Writer) {
 	block := func(title string, write func(io.Writer)) {
 		fmt.Fprintf(w, "## %s\n\n```\n", title)
 		write(w)
 		fmt.Fprint(w, "```\n\n")
 	}
-	shared := sharedFlags()
-	block("cfq", writeOverview)
-	block("Common flags", writeCommon)
-	block("Shared flags", func(w io.Writer) { fmt.Fprint(w, shared.FlagUsagesWrapped(helpWidth)) })
+	block("cfq", func(w io.Writer) {
+		writeOverview(w)
+		writeCommon(w)
+	})
 	for _, c := range commands() {
-		block("cfq "+c.name, func(w io.Writer) {
-			c.writeUsage(w)
-			own := newFlagSet(c.name)
-			var names []string
-			c.ownFlags().VisitAll(func(f *pflag.Flag) {
-				if x := shared.Lookup(f.Name); x != nil && x.Usage == f.Usage {
-					names = append(names, "--"+f.Name)
-				} else {
-					own.AddFlag(f)
-				}
-			})
-			writeFlags(w, own)
-			if len(names) > 0 {
-				fmt.Fprintln(w)
-				item(w, "Shared flags:", strings.Join(names, " "))
-			}
-			if c.page == "" {
-				c.writeNotes(w)
-			} else {
-				fmt.Fprintf(w, "\nThe values of flags are described in docs/%s and by cfq %s --help-all.\n", c.page, c.name)
-			}
-			c.writeExamples(w)
-		})
+		block("cfq "+c.name, func(w io.Writer) { c.writeHelpAll(w, func(io.Writer) {}) })
 	}
-}
-
-func sharedFlags() *pflag.FlagSet {
-	times := map[string]int{}
-	shared := newFlagSet("shared")
-	for _, c := range commands() {
-		c.ownFlags().VisitAll(func(f *pflag.Flag) { times[f.Name+" "+f.Usage]++ })
-	}
-	for _, c := range commands() {
-		c.ownFlags().VisitAll(func(f *pflag.Flag) {
-			if times[f.Name+" "+f.Usage] > 1 && shared.Lookup(f.Name) == nil {
-				shared.AddFlag(f)
-			}
-		})
-	}
-	return shared
 }

@@ -28,18 +28,7 @@ import (
 func inspectCommand() command {
 	return command{
 		name:     "inspect",
-		args:     "MODEL",
 		operands: []string{"MODEL"},
-		summary:  "show a model's inputs, layers, bits, kernels and recipe",
-		about: `
-Prints inputs, outputs, operator sets, size, and for each dense layer the bits that
-its weights take in the file and the kernel that ONNX Runtime runs; for a file made
-by cfq also its recipe. Kernels need the ONNX Runtime library.`,
-		examples: []string{
-			"cfq inspect model.onnx",
-			"cfq inspect model.q.onnx --json",
-			"cfq inspect model.onnx --graph",
-		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			text := fs.Bool("graph", false, "print the graph as text, one line for each node")
 			return func(ctx context.Context, e *env, args []string) error { return inspect(ctx, e, args, *text) }

@@ -108,7 +108,7 @@ func dispatch(ctx context.Context, args []string, stdout io.Writer, msg *cli.Pri
 		return err
 	}
 	if e.helpAll {
-		c.writeHelpAll(stdout)
+		c.writeHelpAll(stdout, writeCommon)
 		return nil
 	}
 	return run(ctx, e, fs.Args())

@@ -23,16 +23,17 @@ import (
 func TestHelp(t *testing.T) {
 	for _, c := range commands() {
 		var b bytes.Buffer
-		c.writeHelpAll(&b)
+		c.writeHelpAll(&b, writeCommon)
 		fs, _ := c.flags(&env{msg: &cli.Printer{}})
 		fs.VisitAll(func(f *pflag.Flag) {
 			must.Has(must.In(t, c.name), b.String(), "--"+f.Name)
 		})
 		must.Has(t, b.String(), "Usage: cfq "+c.name)
-		if len(c.examples) == 0 || c.summary == "" || strings.HasSuffix(c.summary, ".") {
-			t.Errorf("%s: no examples, or a bad summary %q", c.name, c.summary)
+		_, examples := c.text()
+		if !strings.HasPrefix(examples, "  cfq ") {
+			t.Errorf("%s: no examples: %q", c.name, examples)
 		}
-		for _, x := range c.examples {
+		for x := range strings.Lines(examples) {
 			words := strings.Fields(strings.ReplaceAll(x, "'", ""))
 			if i := slices.Index(words, ">"); i >= 0 {
 				words = words[:i]

@@ -29,34 +29,7 @@ import (
 func quantizeCommand() command {
 	return command{
 		name:     "quantize",
-		args:     "MODEL -d DATA -t TASK -o OUTPUT",
 		operands: []string{"MODEL"},
-		summary:  "quantize a model so that its recourse holds",
-		about: `
-Finds teacher recourse points on the data, calibrates the quantizers, gives each
-layer or row 2, 3, 4 or 8 bits under the budget, and writes an ONNX file. Where
-ONNX Runtime is faster on integers, layers compute on these, elsewhere in float
-(write.compute). The file is opened again and checked before it is put in place: every
-layer must run as planned, and the optimized and the unoptimized graph must agree.
-
-With --target-vd it looks for the smallest budget at which at most that share of
-promises breaks, as shown by people who were held out (docs/method.md). With
---plan it writes the model that a saved plan describes, from nothing else
-(docs/files.md). With --promises the recourse points are those of a promises file, such as
-cfq recourse writes: what was promised is what must survive.
-
-Use the training rows as data, and rows that the model has never seen for eval. The
-methods and the settings of --set are explained by cfq help recipe and docs/method.md.`,
-		examples: []string{
-			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx",
-			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --target-vd 0.02",
-			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --method ptq --budget 8",
-			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --promises promises.csv",
-			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --keep-float /layers.4/Gemm --save-plan " +
-				"plan.json",
-			"cfq quantize model.onnx --plan plan.json -o model.q.onnx",
-			"cfq quantize model.onnx -d all.csv -t task.yaml -o model.q.onnx --rows '!split.json' --json",
-		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &quantizeFlags{}
 			f.add(fs)

@@ -151,17 +151,7 @@ func recipe(m *graph.Model) (r map[string]string) {
 }
 
 func writeRecipeHelp(w io.Writer) {
-	fmt.Fprint(w, `A recipe is a method and settings by key. --method names the method, --set key=value changes a setting,
-and --recipe reads a file with a line for each, such as
-
-  method: cfq-qat
-  allocate.budget: 3
-  train.objective: validity
-
-The recipe of a written model is in its metadata, and --recipe model.q.onnx begins with it.
-
-Methods:
-`)
+	fmt.Fprint(w, helpText("recipe"))
 	for _, m := range ptq.Methods() {
 		item(w, m.Name, m.Doc)
 	}

@@ -39,38 +39,7 @@ type recourseFlags struct {
 
 func recourseCommand() command {
 	return command{
-		name:    "recourse",
-		args:    "MODEL -t TASK -d DATA|--stream",
-		summary: "find what people can change, or check what they were promised",
-		about: `
-Finds for each person the cheapest change that the task file allows and that the
-model accepts with the required margin. With -o it writes a promises file: a CSV
-row per person with the status, the action in raw units, its cost and margins,
-and the person's values after the action, which are exactly those that the model
-judged. People are read, helped and written a batch at a time, so the data may
-be of any length.
-
-With --promises it finds nothing but reads a promises file, its own or another
-library's, and reports which promises the task allows and the model keeps.
-docs/recourse.md describes the file.
-
-With --stream it answers each row on stdin by one on stdout, in order: the columns of
---keep and data.id, then those of a promises file from status on. The status is
-unreadable where a row is, and filtered where data.filter leaves it out. In tsv, which
-Spark and Hive exchange with scripts, \N is null.
-
-With --robust M the model is quantized as well, in ways that toolchains may differ
-in, and an action must hold in all of these files; a table says how far that carries
-over to others (docs/recourse.md).`,
-		examples: []string{
-			"cfq recourse model.onnx -d people.csv -t task.yaml -o promises.csv",
-			"cfq recourse model.onnx -d people.csv -t task.yaml --margin 0.1 --json",
-			"cfq recourse model.onnx -d people.csv -t task.yaml --exact",
-			"cfq recourse model.onnx -d people.csv -t task.yaml --robust 8 --calibration train.csv -o promises.csv",
-			"cfq recourse model.onnx -d people.csv -t task.yaml --promises promises.csv",
-			"cfq recourse model.onnx -t task.yaml --stream --keep id < people.csv > answers.csv",
-			"cfq recourse model.onnx -t task.yaml --promises factual-and-counterfactual.csv",
-		},
+		name: "recourse",
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &recourseFlags{}
 			f.addData(fs, "the people")

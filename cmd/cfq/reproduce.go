@@ -33,27 +33,8 @@ type reproduceFlags struct {
 func reproduceCommand() command {
 	return command{
 		name:    "reproduce",
-		args:    "TABLE...|all -d FOLDER -o FOLDER",
-		summary: "measure the paper's tables on public data",
-		about: `
-Trains networks of several seeds on public data sets, quantizes them as the rows of the
-paper's tables say, and measures them. results.csv has one row for each measured value:
-mean and standard deviation over the seeds, and the paper's number. report.html shows the
-tables, and which of the paper's claims do not hold here. Both keep the tables that an
-earlier run has measured in the same folder, and its rows for which a command fails.
-
-The data folder has the files as they are published, also gzipped, in a folder for each
-data set or all in one; the command says which ones are missing and where they come from.
-All other files are made in the output folder. FILE.made.json has the command that made
-FILE. A run that was stopped goes on where it was, and tables share what they have in
-common.`,
 		notes:   tableList,
 		actions: func() []string { return append(reproduce.Names(reproduce.Tables()), "all") },
-		examples: []string{
-			"cfq reproduce training-free -d data -o tables",
-			"cfq reproduce main ablations -d data -o tables --seeds 3",
-			"cfq reproduce all -d data -o tables",
-		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &reproduceFlags{}
 			fs.StringVarP(&f.data, "data", "d", "", "the `folder` with the data sets")

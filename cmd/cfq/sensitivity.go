@@ -26,23 +26,7 @@ type sensitivityFlags struct {
 func sensitivityCommand() command {
 	return command{
 		name:     "sensitivity",
-		args:     "MODEL -d DATA -t TASK",
 		operands: []string{"MODEL"},
-		summary:  "show how much each layer matters, by gradient, curvature and quantization error",
-		about: `
-Measures each layer at the rows of the data, with their labels, and at the recourse
-points of the people that the model refuses:
-
-  gradient   mean l1 norm of the gradient of the loss by the layer's weights
-  curvature  trace of the Hessian of the loss by the layer's weights (HAWQ-V2),
-             estimated with random vectors
-  error      quantization error of the margin: the layer alone at 2, 3, 4 or 8 bits
-
-Nothing is written. Use the training rows as data.`,
-		examples: []string{
-			"cfq sensitivity model.onnx -d train.csv -t task.yaml",
-			"cfq sensitivity model.onnx -d train.csv -t task.yaml --method cf-ptq-paper --probes 256 --json",
-		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &sensitivityFlags{}
 			f.addData(fs, "the calibration rows")

@@ -17,22 +17,7 @@ import (
 
 func summarizeCommand() command {
 	return command{
-		name:    "summarize",
-		args:    "FULL QUANTIZED RECORDS... -t TASK",
-		summary: "report on records of people that were evaluated in parts, anywhere",
-		about: `
-Reads tables of records, as cfq eval --records and cfq eval --stream write them, and
-writes the report of cfq eval on all their people together. The tables may be many,
-of any parts of the people, in any order and from any number of machines: the report
-is the same as if one process had evaluated everybody. Records of other models,
-another task, other settings or another version of cfq are refused.
-
-RECORDS are files (Parquet, CSV or tab-delimited text), folders of Parquet files,
-or quoted patterns.`,
-		examples: []string{
-			"cfq summarize model.onnx model.q.onnx 'records/*.parquet' -t task.yaml",
-			"cfq summarize model.onnx model.q.onnx a.parquet b.parquet -t task.yaml --by sex --report html:report.html",
-		},
+		name: "summarize",
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &evalFlags{}
 			fs.StringVarP(&f.task, "task", "t", "", "the task `file`")

@@ -51,25 +51,7 @@ const (
 func sweepCommand() command {
 	return command{
 		name:     "sweep",
-		args:     "MODEL -d TRAIN -t TASK --test TEST -o DIR",
 		operands: []string{"MODEL"},
-		summary:  "draw what methods and budgets cost in recourse, accuracy and bytes",
-		about: `
-Quantizes the model by several methods at several budgets and measures each
-against the original, as quantize and eval do. The folder DIR, which is made when
-there is none, gets points.jsonl, with one line for each point as soon as it is
-finished; and at the end curves.csv and curves.svg: VD, RVD, CRG and accuracy over
-the budget and over the size of the file. docs/method.md says what they show.
-
-A run that was stopped goes on where it was when the same command is given again.
-With other inputs or options that is an error, not a mixture.`,
-		examples: []string{
-			"cfq sweep model.onnx -d train.csv -t task.yaml --test test.csv -o sweep",
-			"cfq sweep model.onnx -d train.csv -t task.yaml --test test.csv -o sweep --methods cf-ptq,ptq --budgets 2,3,4 " +
-				"--sample 300",
-			"cfq sweep model.onnx -d all.csv -t task.yaml --rows '!split.json' --test-rows split.json -o sweep --json > " +
-				"sweep.json",
-		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &sweepFlags{}
 			f.addData(fs, "the calibration rows")

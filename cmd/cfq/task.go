@@ -36,25 +36,8 @@ type taskFlags struct {
 func taskCommand() command {
 	return command{
 		name:    "task",
-		args:    "init | check TASK | show TASK, [MODEL]",
 		actions: taskActions,
-		summary: "draft a task file from data, check one against data, or show what it says",
-		about: `
-  cfq task init -d DATA [MODEL] [-o TASK]      write a draft
-  cfq task check TASK -d DATA [MODEL]          find what does not fit; exit code 2 if anything
-  cfq task show TASK                           print what the task file means
-
-init reads kinds, bounds (1st to 99th percentile), steps and shares from the data. The
-data do not tell how the model's inputs are made: in which order, with which mean and
-std. --encoding names a JSON file that does; what remains open is marked QUESTION in the
-draft. check reports open questions, rows that cannot be read, values out of bounds and
-constraints that people of the data break, and compares --scores with the model's.`,
-		notes: func() string { return taskNotes },
-		examples: []string{
-			"cfq task init -d train.csv --encoding encoding.json --label income --favourable '>50K' -o task.yaml",
-			"cfq task check task.yaml -d train.csv model.onnx --scores scores.csv",
-			"cfq task show task.yaml",
-		},
+		notes:   func() string { return helpText("task-notes") },
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &taskFlags{}
 			fs.StringVarP(&f.data, "data", "d", "", "init, check: the data `file`: CSV (also gzipped), Parquet, images")
@@ -72,28 +55,6 @@ constraints that people of the data break, and compares --scores with the model'
 		},
 	}
 }
-
-const taskNotes = `
---encoding names a JSON file as training scripts write it:
-
-  {"target": "favourable = 1", "features": [
-    {"column": "age",  "kind": "numeric", "mean": 38.6, "std": 13.6},
-    {"column": "sex",  "kind": "binary",  "one": "F", "zero": "M"},
-    {"column": "home", "kind": "onehot",  "values": ["rent", "own"]}]}
-
-The list has the order of the inputs. A onehot column may also be one entry for each
-input, with "value".
-
---scores names a table of scores that the model's owner has for the first rows of DATA,
-or for those in its column row (0 is the first row of DATA): 20 or more, better 100,
-probabilities or logits, a column for each class or the one of class 1. check compares
-them with the model's, and if there is no problem, it keeps the result in TASK.verified,
-where quantize, eval and gate look for it.
-
-check rejects a model that decides worse than
-the more frequent outcome alone, or if one is rare, less than 60 % of both. It warns of a
-model that decides better with another scaling of numbers or pixels. Warnings do not
-change the exit code.`
 
 func taskActions() []string { return []string{"init", "check", "show"} }
 

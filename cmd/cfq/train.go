@@ -39,26 +39,8 @@ type trainFlags struct {
 func trainCommand() command {
 	return command{
 		name:     "train",
-		args:     "-d DATA -t TASK --arch ARCH -o OUTPUT",
 		operands: []string{},
-		summary:  "train a classifier or an autoencoder in full precision",
-		about: `
-Trains a network on the labels of the data and writes an ONNX model with two logits.
-With the objective task, people who are held out choose the best of 16 rounds;
-other objectives take the last one. With --checkpoint a training that was stopped goes on.
-
-With an autoencoder as architecture it writes two models: -o digits.onnx makes digits.encoder.onnx,
-from the task's inputs to a code, and digits.decoder.onnx, from a code to inputs within their bounds.
-Each number of the code has the mean 0 and the standard deviation 1 over the rows trained on.
-With --attributes the code is these columns of the data, in their units: the encoder tells them from
-an image, and the decoder makes an image of them.`,
-		notes: trainNotes,
-		page:  "method.md",
-		examples: []string{
-			"cfq train -d train.csv -t task.yaml --arch mlp:64,32 -o model.onnx",
-			"cfq train -d train.csv -t task.yaml --arch logreg --validation 0 --epochs 50 -o model.onnx",
-			"cfq train -d train-images-idx3-ubyte.gz -t digits.yaml --arch autoencoder:256,64,16 -o digits.onnx",
-		},
+		notes:    trainNotes,
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &trainFlags{weights: map[string]*float64{}}
 			f.add(fs)

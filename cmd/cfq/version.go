@@ -15,9 +15,6 @@ func versionCommand() command {
 	return command{
 		name:     "version",
 		operands: []string{},
-		summary:  "print the version, commit and date of the program",
-		about:    "Commit and date are those of the revision that the program was built from.",
-		examples: []string{"cfq version", "cfq version --json"},
 		setup: func(*pflag.FlagSet) runFunc {
 			return func(_ context.Context, e *env, _ []string) error {
 				v := buildVersion()

@@ -159,7 +159,7 @@ func command() (string, error) {
 	if err := c.Run(); err != nil {
 		return "", fmt.Errorf("running %s: %w\n%s", c, err, errs.String())
 	}
-	return "# The command\n\nThe help of `cfq`. Flags that several subcommands share are described once.\n\n" +
+	return "# The command\n\nThe help of `cfq`. Flags that all subcommands share are described once.\n\n" +
 		"" + out.String(), nil
 }
 
