@@ -10,13 +10,8 @@ import (
 
 // SelfTest loads the library, runs a small quantized layer whose result is known exactly, and reports what differs.
 func SelfTest(ctx context.Context, o Options) error {
-	s, err := Open(selfTestModel(), o)
-	if err != nil {
-		return fmt.Errorf("self-test: %w", err)
-	}
-	defer s.Close()
 	x := graph.FromFloats("x", []float32{1, -2, 3, 0.5}, 2, 2)
-	out, err := s.Run(ctx, []*graph.Tensor{x})
+	out, err := Evaluate(ctx, selfTestModel(), o, []*graph.Tensor{x}, "y")
 	if err != nil {
 		return fmt.Errorf("self-test: %w", err)
 	}

@@ -45,7 +45,7 @@ func (r *inliner) run() error {
 	}
 	nodes := r.G.Nodes
 	r.G.Nodes = nil
-	r.emit(nodes, &nameScope{outermost: true, version: r.Model.Opset("")})
+	r.emit(nodes, &nameScope{version: r.Model.Opset("")})
 	if len(r.errs) > 0 {
 		return errors.Join(r.errs...)
 	}
@@ -80,17 +80,15 @@ type inliner struct {
 
 // nameScope is where names mean something: the graph, or the body of one call.
 type nameScope struct {
-	outermost bool // names stay as they are
-	names     map[string]string
-	attrs     map[string]graph.Attr // of the call, by the function's names
-	calls     []functionCall        // that are being inlined
-	depth     int
-	prefix    string
-	version   int64
+	calls   []functionCall // that are being inlined; none in the graph, whose names stay as they are
+	names   map[string]string
+	attrs   map[string]graph.Attr // of the call, by the function's names
+	prefix  string
+	version int64
 }
 
 func (s *nameScope) lookup(name string) (string, bool) {
-	if name == "" || s.outermost {
+	if name == "" || len(s.calls) == 0 {
 		return name, true
 	}
 	v, ok := s.names[name]
@@ -98,7 +96,7 @@ func (s *nameScope) lookup(name string) (string, bool) {
 }
 
 func (r *inliner) define(s *nameScope, name string) string {
-	if name == "" || s.outermost {
+	if name == "" || len(s.calls) == 0 {
 		return name
 	}
 	if _, ok := s.names[name]; !ok {
@@ -132,7 +130,7 @@ func (r *inliner) node(n *graph.Node, s *nameScope) error {
 		}
 		c.Inputs[i] = v
 	}
-	if s.depth > 0 {
+	if len(s.calls) > 0 {
 		c.Name = r.Name(s.prefix + n.Name)
 	}
 	for i, out := range n.Outputs {
@@ -173,7 +171,7 @@ func (r *inliner) inline(n *graph.Node, f *graph.Function, s *nameScope) error {
 	switch {
 	case slices.Contains(s.calls, c):
 		return fmt.Errorf("the function %q calls itself", c)
-	case s.depth >= maxCalls:
+	case len(s.calls) >= maxCalls:
 		return fmt.Errorf("functions call one another %d deep", maxCalls)
 	case len(n.Inputs) > len(f.Inputs) || len(n.Outputs) > len(f.Outputs):
 		return fmt.Errorf("%s has %d inputs and %d outputs, but the function %q has %d and %d", n.Label(), len(n.Inputs),
@@ -183,7 +181,7 @@ func (r *inliner) inline(n *graph.Node, f *graph.Function, s *nameScope) error {
 	}
 	inner := &nameScope{
 		names: map[string]string{}, attrs: map[string]graph.Attr{}, calls: append(slices.Clone(s.calls), c),
-		depth: s.depth + 1, prefix: prefix(n), version: s.version,
+		prefix: cmp.Or(n.Name, n.Outputs[0]) + "/", version: s.version,
 	}
 	for _, o := range f.Opsets {
 		if domain(o.Domain) == "" {
@@ -196,31 +194,24 @@ func (r *inliner) inline(n *graph.Node, f *graph.Function, s *nameScope) error {
 	for i, in := range f.Inputs {
 		inner.names[in] = n.Input(i)
 	}
-	return r.body(f.Nodes, f.Outputs, n, inner)
+	return r.body(f, n, inner)
 }
 
-func prefix(n *graph.Node) string { return cmp.Or(n.Name, n.Outputs[0]) + "/" }
-
-func (r *inliner) body(nodes []*graph.Node, outputs []string, n *graph.Node, s *nameScope) error {
-	made := map[string]bool{}
-	for _, m := range nodes {
-		for _, o := range m.Outputs {
-			made[o] = true
-		}
-	}
+func (r *inliner) body(f *graph.Function, n *graph.Node, s *nameScope) error {
+	made := (&graph.Graph{Nodes: f.Nodes}).Producers()
 	var copies []int
 	for i, out := range n.Outputs {
-		if _, taken := s.names[outputs[i]]; made[outputs[i]] && !taken && out != "" {
-			s.names[outputs[i]] = out
+		if _, taken := s.names[f.Outputs[i]]; made[f.Outputs[i]] != nil && !taken && out != "" {
+			s.names[f.Outputs[i]] = out
 		} else if out != "" {
 			copies = append(copies, i)
 		}
 	}
-	r.emit(nodes, s)
+	r.emit(f.Nodes, s)
 	for _, i := range copies {
-		v, ok := s.lookup(outputs[i])
+		v, ok := s.lookup(f.Outputs[i])
 		if !ok || v == "" {
-			return fmt.Errorf("%s: its output %q is defined by nothing", n.Label(), outputs[i])
+			return fmt.Errorf("%s: its output %q is defined by nothing", n.Label(), f.Outputs[i])
 		}
 		r.G.Nodes = append(r.G.Nodes, &graph.Node{
 			Name: r.Name(s.prefix + "Identity"), Op: "Identity", Inputs: []string{v}, Outputs: []string{n.Outputs[i]},
