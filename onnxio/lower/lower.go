@@ -193,26 +193,15 @@ func (f *Signature) split(g *graph.Graph) {
 }
 
 func (f *Signature) outputs(g *graph.Graph) {
-	made := map[string]bool{f.input: true}
-	for _, n := range g.Nodes {
-		for _, o := range n.Outputs {
-			made[o] = true
-		}
+	producers, inits := g.Producers(), g.InitMap()
+	lost := func(name string) bool {
+		return name != "" && name != f.input && producers[name] == nil && inits[name] == nil
 	}
-	for _, t := range g.Inits {
-		made[t.Name] = true
-	}
-	var lost []string
-	for _, v := range g.Outputs {
-		if !made[v.Name] {
-			lost = append(lost, v.Name)
-		}
-	}
-	g.Outputs = slices.DeleteFunc(g.Outputs, func(v graph.Value) bool { return !made[v.Name] })
-	needed := f.file.Graph.Needed(lost...)
+	needed := f.file.Graph.Needed(slices.DeleteFunc(graph.Names(g.Outputs), func(v string) bool { return !lost(v) })...)
+	g.Outputs = slices.DeleteFunc(g.Outputs, func(v graph.Value) bool { return lost(v.Name) })
 	var zone []*graph.Node
 	for _, n := range f.file.Graph.Nodes {
-		if needed[n] && !made[n.Outputs[0]] {
+		if needed[n] && lost(n.Outputs[0]) {
 			zone = append(zone, n)
 		}
 	}
