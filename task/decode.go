@@ -66,10 +66,14 @@ type fileDecoder struct {
 	codes              mapping // of latent
 	space              *Latent // what it says
 	features           []featureEntry
+	reference          [][]string // rows of the reference's table of features
 }
 
 func newDecoder(file string, t *Task) *fileDecoder {
-	return &fileDecoder{Decoder: config.Decoder{File: file, Kind: "task file"}, task: t}
+	return &fileDecoder{
+		Decoder: config.Decoder{File: file, Kind: "task file"}, task: t,
+		reference: referenceTable("A feature of `features`"),
+	}
 }
 
 func (d *fileDecoder) mapping(n ast.Node, what string, keys []key) mapping {
@@ -268,80 +272,40 @@ func (d *fileDecoder) sparsityKeys(s *Sparsity) []key {
 
 func (d *fileDecoder) featureList(t *Task, list []Feature) value {
 	return entries("A feature of `features`", list, func(f *Feature) []key {
-		own, foreign, _ := d.featureKeys(t, f)
-		if f.Encoding == nil { // of the schema
-			own = append(own, foreign...)
-		}
+		own, _ := d.featureKeys(t, f)
 		return own
 	})
 }
 
-func keyOrder() []string {
-	return []string{
-		"name", "column", "kind", "shape", "layout", "mean", "std", "one", "zero", "values", "missing", "impute",
-		"thresholds", "ordered", "shares", "mad", "quantiles", "clip", "log", "spread", "inputs", "actionable", "mutable",
-		"direction", "bounds", "step", "max_increase", "max_decrease", "max_change", "weight", "switch_cost", "transitions",
-		"subgroup",
-	}
-}
-
-// featureKeys returns the keys that mean something for the feature, those that do for others only, and a check.
-func (d *fileDecoder) featureKeys(t *Task, f *Feature) (own, foreign []key, check func(featureEntry)) {
-	kind, check := "", func(featureEntry) {}
+// featureKeys returns the keys of a feature of its kind, in the order of the reference page, and what checks them. Without
+// a kind it returns the keys of all of them.
+func (d *fileDecoder) featureKeys(t *Task, f *Feature) (own []key, check func(featureEntry)) {
+	kind, from := "", encodings()
 	if f.Encoding != nil {
-		kind = f.Encoding.Kind()
-		own, check = f.Encoding.declare(d, t)
+		kind, from = f.Encoding.Kind(), []Encoding{f.Encoding}
 	}
-	own = append(own,
+	keys := append(d.actionKeys(t, f),
 		key{Name: "name", Value: d.Text(&f.Name), Fallback: required, Keep: true},
 		key{Name: "column", Value: d.Text(&f.Column), Keep: true},
 		key{Name: "kind", Value: config.Word(&d.Decoder, &kind, kinds()...), Fallback: required},
-	)
-	for _, k := range append(d.actionKeys(t, f), key{Name: "impute", Value: d.Text(&f.Impute)},
-		key{Name: "subgroup", Value: d.Flag(&f.Subgroup)}) {
-		if meansSomething(k.Name, kind) {
-			own = append(own, k)
-		} else {
-			foreign = append(foreign, k)
+		key{Name: "impute", Value: d.Text(&f.Impute)},
+		key{Name: "subgroup", Value: d.Flag(&f.Subgroup)})
+	for _, e := range slices.Backward(from) { // of an image first, whose mean and std may be lists
+		declared, checks := e.declare(d, t)
+		keys, check = append(keys, declared...), checks
+	}
+	for _, row := range d.reference {
+		if i := slices.IndexFunc(keys, func(k key) bool { return k.Name == row[0] }); i >= 0 && isFor(row, kind) {
+			own = append(own, keys[i])
 		}
 	}
-	for _, e := range slices.Backward(encodings()) { // of an image first, whose mean and std may be lists
-		keys, _ := e.declare(d, t)
-		foreign = append(foreign, keys...)
-	}
-	has := map[string]bool{}
-	for _, k := range own {
-		has[k.Name] = true
-	}
-	foreign = slices.DeleteFunc(foreign, func(k key) bool {
-		twice := has[k.Name]
-		has[k.Name] = true
-		return twice
-	})
-	order := keyOrder()
-	for _, keys := range [][]key{own, foreign} {
-		slices.SortFunc(keys, func(a, b key) int { return slices.Index(order, a.Name) - slices.Index(order, b.Name) })
-	}
-	return own, foreign, check
+	return own, check
 }
 
-// meansSomething says whether a key that every feature has a place for means something for a kind.
-func meansSomething(key, kind string) bool {
-	switch key {
-	case "bounds", "step":
-		return slices.Contains([]string{"numeric", "ordinal", "image"}, kind)
-	case "max_increase", "max_decrease", "max_change":
-		return kind != "binary"
-	case "switch_cost":
-		return kind == "onehot" || kind == "thermometer"
-	case "transitions":
-		return kind == "onehot"
-	case "impute":
-		return kind != "image"
-	case "subgroup":
-		return kind != "numeric" && kind != "image"
-	}
-	return true
+// isFor says whether a row of the reference's table of features, the last cell of which lists kinds, is for a kind.
+func isFor(row []string, kind string) bool {
+	list := strings.Split(row[3], ", ")
+	return kind == "" || list[0] == "all" || slices.Contains(list, kind)
 }
 
 func (d *fileDecoder) actionKeys(t *Task, f *Feature) []key {
@@ -582,8 +546,13 @@ func (e featureEntry) errorf(key, format string, args ...any) {
 
 func (d *fileDecoder) feature(n ast.Node, f *Feature) {
 	f.Encoding, f.Mutable = encodingOf(n), false
-	own, foreign, check := d.featureKeys(d.task, f)
-	e := featureEntry{f, d.mapping(n, "a feature", append(own, foreign...)), d}
+	keys, check := d.featureKeys(d.task, f)
+	for _, row := range d.reference {
+		if f.Encoding != nil && !isFor(row, f.Encoding.Kind()) {
+			keys = append(keys, key{Name: row[0]})
+		}
+	}
+	e := featureEntry{f, d.mapping(n, "a feature", keys), d}
 	d.features = append(d.features, e)
 	f.Column = cmp.Or(f.Column, f.Name)
 	if e.Has("mutable") && !e.Mutable {
@@ -602,7 +571,7 @@ func (d *fileDecoder) feature(n ast.Node, f *Feature) {
 	if f.Encoding == nil {
 		return
 	}
-	e.refuse(foreign)
+	e.refuse()
 	check(e)
 	f.Width = f.Encoding.width()
 	if e.Impute != "" && f.Width > 0 && f.image() == nil {
@@ -636,10 +605,10 @@ func encodingOf(n ast.Node) Encoding {
 	return nil
 }
 
-func (e featureEntry) refuse(foreign []key) {
-	for _, k := range foreign {
-		if e.Has(k.Name) {
-			e.errorf(k.Name, "%q means nothing for kind %s; remove it", k.Name, e.Encoding.Kind())
+func (e featureEntry) refuse() {
+	for _, row := range e.d.reference {
+		if kind := e.Encoding.Kind(); e.Has(row[0]) && !isFor(row, kind) {
+			e.errorf(row[0], "%q means nothing for kind %s; remove it", row[0], kind)
 		}
 	}
 }

@@ -16,11 +16,11 @@ import (
 //
 // Reference: eq:latent_cf_image, eq:latent_action_set and eq:semantic_action_set.
 type Latent struct {
-	Encoder, Decoder string     // ONNX files, as the task file names them
-	Size             int        // codes latent.0, latent.1, ...; 0 where Codes are listed
-	Bounds           [2]float64 // of each of so many codes
-	Codes            []Feature  // the last of Task.Features
-	Radius           float64    // the most that an action may cost; 0 is no limit
+	Encoder, Decoder string    // ONNX files, as the task file names them
+	Size             int       // codes latent.0, latent.1, ...; 0 where Codes are listed
+	Bounds           []float64 // a pair, of each of so many codes; nil when not given
+	Codes            []Feature // the last of Task.Features
+	Radius           float64   // the most that an action may cost; 0 is no limit
 	// Pixels is the most that it may change the inputs, in the l1 norm, the full range of one being 1; 0 is no limit.
 	Pixels float64
 
@@ -63,13 +63,8 @@ func (d *fileDecoder) latentKeys(t *Task, l *Latent) []key {
 		{Name: "encoder", Value: d.Text(&l.Encoder), Fallback: required},
 		{Name: "decoder", Value: d.Text(&l.Decoder), Fallback: required},
 		{Name: "size", Value: d.Count(&l.Size, 1)},
-		{
-			Name: "bounds", Value: value{Form: pairOf(sideForm), Out: func() any { return openPair(l.Bounds[:]) }},
-			Omit: l.Size == 0,
-		},
-		{
-			Name: "features", Omit: l.Size > 0, Value: d.featureList(t, l.Codes),
-		},
+		{Name: "bounds", Value: d.interval("bounds", &l.Bounds), Omit: l.Size == 0},
+		{Name: "features", Value: d.featureList(t, l.Codes), Omit: l.Size > 0},
 		{Name: "radius", Value: d.Above0(&l.Radius), Omit: l.Radius == 0},
 		{Name: "pixels", Value: d.Above0(&l.Pixels), Omit: l.Pixels == 0},
 	}
@@ -79,13 +74,6 @@ func (d *fileDecoder) latent(l *Latent) {
 	m, t := d.codes, d.task
 	l.folder = filepath.Dir(d.File)
 	t.Latent = l
-	l.Bounds = [2]float64{math.Inf(-1), math.Inf(1)}
-	if n := m.At["bounds"]; n != nil {
-		d.pair(n, func(i int, n ast.Node) { d.Number(&l.Bounds[i]).Read(n) })
-		if l.Bounds[0] >= l.Bounds[1] {
-			d.Errorf(n, "bounds is a pair [lo, hi] with lo < hi")
-		}
-	}
 	if m.Has("size") == m.Has("features") || m.Has("bounds") && !m.Has("size") {
 		d.Errorf(m.Node, "latent needs the number of codes, `size`, perhaps with `bounds` of each, or the list `features`, "+
 			"which names them and has their bounds")
@@ -98,7 +86,7 @@ func (d *fileDecoder) latent(l *Latent) {
 	for i := range l.Size {
 		name := fmt.Sprintf("latent.%d", i)
 		f := Feature{Name: name, Column: name, Encoding: &Standardized{Std: 1}, Action: Free(), Width: 1}
-		f.Bounds = l.Bounds
+		copy(f.Bounds[:], l.Bounds)
 		d.features = append(d.features, featureEntry{&f, config.Mapping{Node: m.Node}, d})
 	}
 	d.List(m.At["features"], "features", func(_ int, n ast.Node) {

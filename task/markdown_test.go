@@ -20,13 +20,13 @@ type section struct {
 func sections() []section {
 	t := &Task{}
 	d := newDecoder("", t)
-	own, foreign, _ := d.featureKeys(t, &Feature{})
+	features, _ := d.featureKeys(t, &Feature{})
 	all := []section{
 		{"The task file", d.taskKeys(t)},
 		{"`data`", d.dataKeys(&t.Data)},
 		{"A condition of `data.filter`", d.filterKeys(&Condition{})},
 		{"`target`", d.targetKeys(&t.Target)},
-		{"A feature of `features`", append(own, foreign...)},
+		{"A feature of `features`", features},
 		{"A link of `links`", d.linkKeys(&Link{})},
 		{"A constraint of `constraints`", d.ruleKeys(&Rule{})},
 		{"`cost`", d.costKeys(&t.Cost)},
@@ -43,7 +43,7 @@ func kindsOf(key string) []string {
 	var names []string
 	for _, e := range encodings() {
 		t := &Task{}
-		own, _, _ := newDecoder("", t).featureKeys(t, &Feature{Encoding: e})
+		own, _ := newDecoder("", t).featureKeys(t, &Feature{Encoding: e})
 		if slices.ContainsFunc(own, func(k config.Key) bool { return k.Name == key }) {
 			names = append(names, e.Kind())
 		}

@@ -210,16 +210,10 @@ func (n *Standardized) declare(d *fileDecoder, t *Task) ([]key, func(featureEntr
 	keys := []key{
 		{Name: "mean", Value: d.Number(&n.Mean), Keep: true, Omit: asItIs},
 		{Name: "std", Value: d.Above0(&n.Std), Omit: asItIs},
-		{
-			Name: "missing", Value: value{Form: missingForm, Out: func() any { return n.Missing }},
-			Keep: true, Omit: n.Missing == nil,
-		},
+		{Name: "missing", Value: inForm(missingForm, d.Numbers(&n.Missing)), Keep: true, Omit: n.Missing == nil},
 		{Name: "mad", Value: d.From0(&n.MAD), Keep: true, Omit: n.MAD == 0 && t.Cost.Weights != InverseMAD},
 		{Name: "quantiles", Value: d.Numbers(&n.Quantiles)},
-		{
-			Name: "clip", Omit: n.Clip == nil,
-			Value: value{Form: pairOf(sideForm), Out: func() any { return openPair(n.Clip) }},
-		},
+		{Name: "clip", Value: d.interval("clip", &n.Clip), Omit: n.Clip == nil},
 		{Name: "log", Value: d.Number(&log), Omit: n.Log == nil, Keep: true},
 		{Name: "spread", Value: d.Above0(&n.Spread)},
 	}
@@ -231,18 +225,6 @@ func (n *Standardized) declare(d *fileDecoder, t *Task) ([]key, func(featureEntr
 			n.Log = &log
 		}
 		n.checkScale(e)
-		if e.Has("missing") {
-			if e.d.Numbers(&n.Missing).Read(e.At["missing"]); n.Missing == nil {
-				n.Missing = []float64{}
-			}
-		}
-		if e.Has("clip") {
-			n.Clip = []float64{math.Inf(-1), math.Inf(1)}
-			e.d.pair(e.At["clip"], func(i int, at ast.Node) { e.d.Number(&n.Clip[i]).Read(at) })
-			if n.Clip[0] >= n.Clip[1] {
-				e.d.Errorf(e.At["clip"], "clip is a pair [lo, hi] with lo < hi, not %v and %v", n.Clip[0], n.Clip[1])
-			}
-		}
 		if e.Has("quantiles") && len(n.Quantiles) < 2 {
 			e.errorf("quantiles", "quantiles are two numbers or more, from the least value to the greatest")
 		}
@@ -316,8 +298,28 @@ func (n *Standardized) checkReach(e featureEntry) {
 	}
 }
 
+// inForm is a value of a form that its other readers have, too.
+func inForm(form func() schema, v value) value {
+	v.Form = form
+	return v
+}
+
 func missingForm() schema {
 	return config.AnyOf(config.ListOf(config.Type("number")), config.OneOrMore(config.Scalar))()
+}
+
+// interval is a pair [lo, hi] with lo < hi, of which null leaves a side open.
+func (d *fileDecoder) interval(name string, dst *[]float64) value {
+	v := config.As(dst, pairOf(sideForm), func(n ast.Node) ([]float64, bool) {
+		pair := []float64{math.Inf(-1), math.Inf(1)}
+		d.pair(n, func(i int, n ast.Node) { d.Number(&pair[i]).Read(n) })
+		if pair[0] >= pair[1] {
+			d.Errorf(n, "%s is a pair [lo, hi] with lo < hi, not %v and %v", clause(name), pair[0], pair[1])
+		}
+		return pair, true
+	})
+	v.Out = func() any { return openPair(*dst) }
+	return v
 }
 
 func openPair(pair []float64) []*float64 {

@@ -96,14 +96,10 @@ func (o *OneHot) declare(d *fileDecoder, _ *Task) ([]key, func(featureEntry)) {
 	keys := append(o.keys(d),
 		key{Name: "values", Value: d.Texts(&o.Values)},
 		key{
-			Name: "missing", Value: value{Form: missingForm, Out: func() any { return o.MissingValues }},
-			Keep: true, Omit: o.MissingValues == nil,
+			Name: "missing", Value: inForm(missingForm, d.Texts(&o.MissingValues)), Keep: true, Omit: o.MissingValues == nil,
 		},
 		key{Name: "ordered", Value: d.Flag(&o.Ordered)})
 	return keys, func(e featureEntry) {
-		if e.Has("missing") {
-			e.d.Texts(&o.MissingValues).Read(e.At["missing"])
-		}
 		o.checkOrder(e)
 		if len(o.Values) == 0 {
 			e.errorf("values", "a one-hot feature needs its values, in the order of the model's inputs")

@@ -141,8 +141,7 @@ func (o *overrideReader) override(at ast.Node, fields map[string]ast.Node) {
 
 func (o *overrideReader) apply(f *Feature, at ast.Node, fields map[string]ast.Node) {
 	e, was := featureEntry{f, mapping{Node: at, At: fields}, o.d}, f.Actionable
-	keys := o.d.actionKeys(o.task, f)
-	for _, k := range keys {
+	for _, k := range o.d.actionKeys(o.task, f) {
 		if e.Has(k.Name) && k.Value.Read != nil {
 			k.Value.Read(e.At[k.Name])
 		}
@@ -154,7 +153,7 @@ func (o *overrideReader) apply(f *Feature, at ast.Node, fields map[string]ast.No
 		}
 	}
 	e.checkBounds()
-	e.refuse(slices.DeleteFunc(keys, func(k key) bool { return meansSomething(k.Name, f.Encoding.Kind()) }))
+	e.refuse()
 	if hot, ok := f.Encoding.(*OneHot); ok {
 		hot.checkOrder(e)
 	}

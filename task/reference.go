@@ -2,6 +2,7 @@ package task
 
 import (
 	_ "embed"
+	"slices"
 	"strings"
 
 	"cfq/internal/config"
@@ -15,17 +16,27 @@ var reference string
 // Markdown returns the reference page of the task file.
 func Markdown() string { return reference }
 
+// referenceTable returns the cells of a section's table by row: key, what it is, what holds without it, and kinds.
+func referenceTable(section string) (rows [][]string) {
+	_, text, _ := strings.Cut(reference, "\n## "+section+"\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	for line := range strings.Lines(text) {
+		if row, ok := strings.CutPrefix(line, "| `"); ok {
+			cells := strings.Split(strings.TrimSuffix(row, " |\n"), " | ")
+			cells[0] = strings.TrimSuffix(cells[0], "`")
+			rows = append(rows, cells)
+		}
+	}
+	return rows
+}
+
 func object(section string, keys []key) func() schema {
 	return func() schema {
-		_, table, _ := strings.Cut(reference, "\n## "+section+"\n")
-		table, _, _ = strings.Cut(table, "\n## ")
-		for i := range keys {
-			_, row, _ := strings.Cut(table, "\n| `"+keys[i].Name+"` | ")
-			row, _, _ = strings.Cut(row, " |\n")
-			cells := append(strings.Split(row, " | "), "")
-			keys[i].Doc = cells[0]
-			if keys[i].Fallback != required {
-				keys[i].Fallback = cells[1]
+		for _, row := range referenceTable(section) {
+			if i := slices.IndexFunc(keys, func(k key) bool { return k.Name == row[0] }); i >= 0 {
+				if keys[i].Doc = row[1]; keys[i].Fallback != required {
+					keys[i].Fallback = row[2]
+				}
 			}
 		}
 		return config.Object(keys)

@@ -50,7 +50,7 @@ func TestLimitsOfNumbersAreChecked(t *testing.T) {
 		}
 	}
 	for _, e := range encodings() {
-		own, _, _ := d.featureKeys(t0, &Feature{Encoding: e})
+		own, _ := d.featureKeys(t0, &Feature{Encoding: e})
 		for _, k := range own {
 			try(k, func(bad string) string {
 				rest := needs[e.Kind()]

@@ -214,7 +214,8 @@ func (d *Decoder) Count(dst *int, least int) Value {
 
 // Numbers is a list of finite numbers.
 func (d *Decoder) Numbers(dst *[]float64) Value {
-	return As(dst, ListOf(Type("number")), func(n ast.Node) (numbers []float64, ok bool) {
+	return As(dst, ListOf(Type("number")), func(n ast.Node) ([]float64, bool) {
+		numbers := []float64{}
 		d.List(n, "this", func(_ int, n ast.Node) {
 			v, _ := d.ReadNumber(n)
 			numbers = append(numbers, v)
