@@ -172,25 +172,16 @@ func (t *Task) imageOf(f *Feature) *Feature {
 
 type imageColumn struct {
 	*Feature
-	at int
+	first int // of its pixels among Task.Features
+	at    int // of a record
 }
 
-// withPixels are the columns of a file with those of the pixels of its images behind them, and where the images are. A
-// file may have the pixels as columns already, by their names or numbered from 0 or 1.
-func (t *Task) withPixels(names []string) ([]string, []imageColumn) {
-	var images []imageColumn
+// pixelColumns returns the columns of a file with those of pixels that are numbered from 0 or 1 by the pixels' names.
+func (t *Task) pixelColumns(names []string) []string {
 	for i := range t.Images {
 		f := &t.Images[i]
 		m := f.image()
-		if slices.Contains(names, m.pixelName(f.Column, 0)) {
-			continue
-		}
-		if at := slices.Index(names, f.Column); at >= 0 {
-			images = append(images, imageColumn{f, at})
-			names = slices.Clip(names)
-			for k := range f.Width {
-				names = append(names, m.pixelName(f.Column, k))
-			}
+		if slices.Contains(names, m.pixelName(f.Column, 0)) || slices.Contains(names, f.Column) {
 			continue
 		}
 		first := 0
@@ -208,45 +199,42 @@ func (t *Task) withPixels(names []string) ([]string, []imageColumn) {
 			}
 		}
 	}
-	return names, images
+	return names
 }
 
-func (rd *peopleReader) expand(rec []string) ([]string, *Problem) {
-	if len(rd.cols.images) == 0 {
-		return rec, nil
-	}
-	rd.wide = append(rd.wide[:0], rec...)
-	for _, im := range rd.cols.images {
-		pixels, err := rd.pixelsOf(im.Feature, rec[im.at])
-		if err != nil {
-			return nil, &Problem{Column: im.Column, Reason: err.Error()}
-		}
-		for _, v := range pixels {
-			rd.wide = append(rd.wide, rd.digits[v])
+func (rd *peopleReader) encodeImage(im *imageColumn, field string, dst []float32) *Problem {
+	pixels, err := rd.pixelsOf(im.Feature, field)
+	for k, v := range pixels {
+		x := rd.task.Features[im.first+k].ToInput(float64(v))
+		if dst[im.Offset+k] = x; math.IsInf(float64(x), 0) {
+			err = fmt.Errorf("the pixel %d is too large for a model input", v)
 		}
 	}
-	return rd.wide, nil
+	if err != nil {
+		return &Problem{Column: im.Column, Reason: err.Error()}
+	}
+	return nil
 }
 
 // pixelsOf are the numbers of an image in the order of the inputs: the field itself in an IDX file, else those of the
 // PNG file that it names.
 func (rd *peopleReader) pixelsOf(f *Feature, field string) ([]byte, error) {
-	if rd.idx {
-		if len(field) != f.Width {
-			return nil, fmt.Errorf("%d bytes are not the %d numbers of an image of the shape %v", len(field), f.Width,
-				f.image().Shape)
+	if rd.source.dims == nil {
+		data, config, err := readPNG(field, rd.source.folder)
+		if err != nil {
+			return nil, err
 		}
-		return []byte(field), nil
+		pixels, err := f.fromPNG(data, config)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", message.Quote(field), err)
+		}
+		return pixels, nil
 	}
-	data, config, err := readPNG(field, rd.folder)
-	if err != nil {
-		return nil, err
+	if len(field) != f.Width {
+		return nil, fmt.Errorf("%d bytes are not the %d numbers of an image of the shape %v", len(field), f.Width,
+			f.image().Shape)
 	}
-	pixels, err := f.fromPNG(data, config)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", message.Quote(field), err)
-	}
-	return pixels, nil
+	return []byte(field), nil
 }
 
 const maxName = 1024

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"image/color"
 	"io"
 	"os"
 	"path/filepath"
@@ -241,4 +242,37 @@ func folderRows(path string, names []string) (*Rows, error) {
 		}
 		return []string{file, label}[:len(names)], row, nil
 	}}, nil
+}
+
+// ImageFile is what an IDX file or a folder of PNG files says of its images.
+type ImageFile struct {
+	Names         []string // of its columns: the images, and their labels where it has some
+	Rows, Columns int      // of an image; 0 where the file does not say
+	Grey          bool     // the file says that a pixel is one number
+}
+
+// FindImages looks at an IDX file or a folder of PNG files. It returns nil for other files.
+func FindImages(path string) (*ImageFile, error) {
+	return FromFile(path, func(r io.Reader) (*ImageFile, error) {
+		rows, err := imageRows(r.(*os.File), []string{"pixel", "label"}) //nolint:forcetypeassert // FromFile opens one
+		if err != nil || rows == nil {
+			return nil, err
+		}
+		found := &ImageFile{Names: rows.Names}
+		switch d := rows.dims; {
+		case d == nil: // a folder
+			file, _, err := rows.Next()
+			if err != nil {
+				return nil, err
+			}
+			_, config, err := readPNG(file[0], path)
+			found.Rows, found.Columns, found.Grey = config.Height, config.Width, config.ColorModel == color.GrayModel
+			return found, err
+		case len(d) == 2 || len(d) == 3 && d[2] <= maxChannels:
+			found.Rows, found.Columns, found.Grey = d[0], d[1], len(d) == 2
+		case len(d) == 3:
+			found.Rows, found.Columns = d[1], d[2]
+		}
+		return found, nil
+	})
 }

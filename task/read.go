@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"cfq/internal/message"
@@ -40,7 +39,7 @@ func ReadFrom(ctx context.Context, r io.Reader, t *Task, o ReadOptions) (*People
 
 func newReader(ctx context.Context, t *Task, o ReadOptions) *peopleReader {
 	return &peopleReader{
-		ctx: ctx, task: t, o: o, people: &People{Dim: t.Dim()}, pick: NewSelection(o),
+		ctx: ctx, task: t, o: o, people: &People{Dim: t.Dim()}, pick: NewSelection(o), source: &Rows{},
 		outcomes: labelTally{others: map[string]int{}}, draw: sampleDraw{rng: rand.New(rand.NewPCG(o.Seed, 0x5a3b))},
 	}
 }
@@ -54,12 +53,12 @@ type peopleReader struct {
 	draw     sampleDraw
 	cols     *columns
 	outcomes labelTally
-	keep     []int // columns of ReadOptions.Keep, -1 when the file has none
-	pixelSource
-	hashes  *rowHashes   // nil without ReadOptions.Hash
-	rounded []string     // features of which a number lost digits
-	batch   *peopleBatch // nil when all people are wanted at once
-	last    *Problem     // of the records so far
+	keep     []int        // columns of ReadOptions.Keep, -1 when the file has none
+	source   *Rows        // that is read; folder "" of a stream
+	hashes   *rowHashes   // nil without ReadOptions.Hash
+	rounded  []string     // features of which a number lost digits
+	batch    *peopleBatch // nil when all people are wanted at once
+	last     *Problem     // of the records so far
 }
 
 // sampleDraw is the sample of ReadOptions.Most.
@@ -75,21 +74,15 @@ type labelTally struct {
 	others map[string]int // how often other labels occur
 }
 
-type pixelSource struct {
-	folder string      // of the data file, in which it may name images; "" of a stream
-	idx    bool        // images are items of an IDX file
-	wide   []string    // scratch for a record with the pixels of its images
-	digits [256]string // the numbers of pixels
-}
-
 func (rd *peopleReader) read(r io.Reader) (*People, error) {
 	rows, err := rd.rows(r)
 	if err != nil {
 		return nil, err
 	}
 	if file, ok := r.(*os.File); ok {
-		rd.folder, rd.idx = cmp.Or(rows.folder, filepath.Dir(file.Name())), rows.dims != nil
+		rows.folder = cmp.Or(rows.folder, filepath.Dir(file.Name()))
 	}
+	rd.source = rows
 	first, line, err := rd.open(rows)
 	if err != nil {
 		return nil, err
@@ -160,11 +153,6 @@ func (rd *peopleReader) columns(names []string, header bool, unreadable map[stri
 	}
 	rd.cols = cols
 	cols.imputes = !cols.encoded && slices.ContainsFunc(t.Features, func(f Feature) bool { return f.Impute != "" })
-	if cols.images != nil {
-		for i := range rd.digits {
-			rd.digits[i] = strconv.Itoa(i)
-		}
-	}
 	if rd.o.Hash {
 		rd.hashes = newRowHashes(cols)
 		rd.people.OtherColumns = rd.hashes.names
@@ -221,13 +209,12 @@ func (rd *peopleReader) problem(p *Problem) {
 }
 
 type columns struct {
-	names    []string // those of pixels stand behind the others
-	width    int      // fields of a record, without those of pixels
+	names    []string
 	images   []imageColumn
 	encoded  bool
 	imputes  bool  // some feature has Impute, and rows are raw
 	uncoded  bool  // codes of Task.Latent are not read from the file
-	features []int // per feature, or per model input when encoded
+	features []int // per feature, or per model input when encoded; -1 of the pixels of images
 	label    int   // -1: the file has none
 	filter   []int
 	groups   []int    // per Data.Subgroups
@@ -237,9 +224,8 @@ type columns struct {
 
 // resolve finds the task's columns among names; unreadable says why one that is not among them cannot be read.
 func (t *Task) resolve(names []string, codes bool, unreadable map[string]string) (*columns, error) {
-	c := &columns{width: len(names), label: -1}
-	names, c.images = t.withPixels(names)
-	c.names = names
+	names = t.pixelColumns(names)
+	c := &columns{names: names, label: -1}
 	at := make(map[string]int, len(names))
 	for i, n := range names {
 		if first, twice := at[n]; twice {
@@ -248,63 +234,68 @@ func (t *Task) resolve(names []string, codes bool, unreadable map[string]string)
 			at[n] = i
 		}
 	}
-	inputs := t.InputNames()
-	raw := make([]string, len(t.Features))
-	for i := range t.Features {
-		raw[i] = t.Features[i].Column
-	}
 	lacks := func(column string) bool {
 		_, has := at[column]
 		return !has
+	}
+	inputs := t.InputNames()
+	raw := make([]string, len(t.Features))
+	for i := range t.Features {
+		f := &t.Features[i]
+		raw[i] = f.Column
+		if im := t.imageOf(f); im != nil && lacks(im.image().pixelName(im.Column, 0)) {
+			raw[i] = im.Column // which has all pixels
+		}
 	}
 	c.encoded = t.Encoded || !t.Made() && slices.ContainsFunc(raw, lacks) && !slices.ContainsFunc(inputs, lacks)
 	c.uncoded = t.Latent != nil &&
 		(!codes || slices.ContainsFunc(t.Latent.Codes, func(f Feature) bool { return lacks(f.Column) }))
 	var errs []error
-	need := func(to *[]int, column, by string) {
+	need := func(column, by string) int {
 		i, ok := at[column]
-		*to = append(*to, i)
 		by = message.Quote(column) + " (" + message.Clip(by) + ")"
 		if why := unreadable[column]; why != "" && !ok {
 			errs = append(errs, fmt.Errorf("column %s cannot be read: %s", by, why))
 		} else if !ok {
-			errs = append(errs, fmt.Errorf("there is no column %s%s", by, suggest(column, names[:c.width])))
+			errs = append(errs, fmt.Errorf("there is no column %s%s", by, suggest(column, names)))
 		}
+		return i
 	}
 	if c.encoded {
 		for _, in := range inputs {
-			need(&c.features, in, "model input")
+			c.features = append(c.features, need(in, "model input"))
 		}
 	} else {
 		for i := range t.Features {
 			f := &t.Features[i]
-			if f.isCode() && c.uncoded {
-				continue
+			im := t.imageOf(f)
+			switch {
+			case f.isCode() && c.uncoded:
+			case im == nil || raw[i] != im.Column:
+				c.features = append(c.features, need(f.Column, "feature "+f.Name))
+			case f.Offset == im.Offset:
+				c.images = append(c.images, imageColumn{im, i, need(im.Column, "image "+im.Name)})
+				fallthrough
+			default:
+				c.features = append(c.features, -1)
 			}
-			if im := t.imageOf(f); im != nil && lacks(im.image().pixelName(im.Column, 0)) { // one column, not all pixels
-				if f.Offset == im.Offset {
-					need(&c.features, im.Column, "image "+im.Name)
-				}
-				continue
-			}
-			need(&c.features, f.Column, "feature "+f.Name)
 		}
 		for _, f := range t.Data.Filter {
-			need(&c.filter, f.Column, "data.filter")
+			c.filter = append(c.filter, need(f.Column, "data.filter"))
 		}
 		for _, g := range t.Data.Subgroups {
-			need(&c.groups, g, "data.subgroups")
+			c.groups = append(c.groups, need(g, "data.subgroups"))
 		}
 	}
 	if t.Data.ID != "" {
-		need(&c.id, t.Data.ID, "data.id")
+		c.id = append(c.id, need(t.Data.ID, "data.id"))
 	}
 	if t.Data.Label != "" {
 		c.label = slices.Index(names, t.Data.Label)
 	}
 	if errs != nil {
-		errs = append(errs, fmt.Errorf("the file's columns are: %s", message.List(names[:c.width], 100)))
-		if c.width == 1 {
+		errs = append(errs, fmt.Errorf("the file's columns are: %s", message.List(names, 100)))
+		if len(names) == 1 {
 			errs = append(errs, fmt.Errorf("the first line is one field; is data.delimiter %q right?", t.Data.Delimiter))
 		}
 		return nil, errors.Join(errs...)
@@ -348,7 +339,7 @@ func trimmed(rec []string) []string {
 }
 
 func (rd *peopleReader) row(rec []string, line int) {
-	p, width := rd.people, rd.cols.width
+	p, width := rd.people, len(rd.cols.names)
 	if len(rec) == width && !rd.passes(rec) {
 		p.Total++
 		p.Filtered++
@@ -359,12 +350,6 @@ func (rd *peopleReader) row(rec []string, line int) {
 	}
 	if len(rec) != width {
 		rd.problem(&Problem{Line: line, Reason: fmt.Sprintf("%d fields where %d are expected", len(rec), width)})
-		return
-	}
-	rec, prob := rd.expand(rec)
-	if prob != nil {
-		prob.Line = line
-		rd.problem(prob)
 		return
 	}
 	for _, tw := range rd.cols.twins {
@@ -456,7 +441,11 @@ func (rd *peopleReader) encode(rec []string, dst []float32) *Problem {
 			dst[f.Offset] = 0
 			continue
 		}
-		field := rec[rd.cols.features[i]]
+		at := rd.cols.features[i]
+		if at < 0 {
+			continue
+		}
+		field := rec[at]
 		if rd.missing(field) {
 			field = ""
 		}
@@ -469,6 +458,12 @@ func (rd *peopleReader) encode(rec []string, dst []float32) *Problem {
 		}
 		if n := f.Number(); n != nil && n.Spread != 0 {
 			rd.round(f, field, dst[f.Offset])
+		}
+	}
+	for i := range rd.cols.images {
+		im := &rd.cols.images[i]
+		if prob := rd.encodeImage(im, rec[im.at], dst); prob != nil {
+			return prob
 		}
 	}
 	return nil

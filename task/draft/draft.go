@@ -102,7 +102,7 @@ func New(ctx context.Context, from Source, o Options, m *Model) (*Draft, error) 
 		sizes, o.inputs = m.Sizes, m.Inputs
 	}
 	if o.Encoding == nil && o.Features == nil {
-		p, err := findImages(from.Path, from.Names, sizes)
+		p, err := findImages(from.Path, sizes)
 		if err != nil {
 			return nil, err
 		}
@@ -634,24 +634,6 @@ func (w *yamlWriter) outcome(label, favourable, values string) {
 	}
 }
 
-func (w *yamlWriter) columns(d *task.Data) {
-	if d.Columns != nil {
-		w.line("%s", wrap("  columns: [", texts(d.Columns), "]", "            "))
-	}
-}
-
-func (w *yamlWriter) textKeys(d *task.Data) {
-	if d.Delimiter != 0 {
-		w.line("  delimiter: %s", scalar(string(d.Delimiter)))
-	}
-	if d.Trim {
-		w.line("  trim: true")
-	}
-	if d.Comment != 0 {
-		w.line("  comment: %s", scalar(string(d.Comment)))
-	}
-}
-
 func (w *yamlWriter) draft(notes []string, about string, args ...any) (*Draft, error) {
 	head := &yamlWriter{}
 	head.comment("", about, args...)
@@ -695,7 +677,15 @@ func (d *drafter) ask(w *yamlWriter) {
 func (d *drafter) writeData(w *yamlWriter) {
 	t := &d.table.Data
 	w.line("data:")
-	w.textKeys(t)
+	if t.Delimiter != 0 {
+		w.line("  delimiter: %s", scalar(string(t.Delimiter)))
+	}
+	if t.Trim {
+		w.line("  trim: true")
+	}
+	if t.Comment != 0 {
+		w.line("  comment: %s", scalar(string(t.Comment)))
+	}
 	if m := d.missing(); len(m) > 0 || t.Delimiter == 0 {
 		w.line("  missing: [%s] # besides the empty field", strings.Join(texts(m), ", "))
 	}
@@ -710,7 +700,9 @@ func (d *drafter) writeData(w *yamlWriter) {
 	if t.Columns != nil && t.Columns[0] == "column1" {
 		w.question("  ", "what are the columns? The first row does not look like a header.")
 	}
-	w.columns(t)
+	if t.Columns != nil {
+		w.line("%s", wrap("  columns: [", texts(t.Columns), "]", "            "))
+	}
 	if len(d.drop) > 0 {
 		w.line("  drop: # no features")
 		for i, name := range d.drop {

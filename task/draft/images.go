@@ -22,24 +22,15 @@ type imageDraft struct {
 	notes             []string
 }
 
-// findImages looks for images in the data file at path, for a model whose input has these sizes after the batch; nil
-// when there are none. Without a model sizes are nil: grey images have a shape all the same. names are the columns of a
-// text without header. In a table, images and columns of pixels count as images only where the model's input has three
-// sizes; else they are columns as others are.
-func findImages(path string, names []string, sizes []int) (*imageDraft, error) {
-	p, numbers, inTable := &imageDraft{index: -1}, 1, 0
+// findImages looks for images at path, an IDX file or a folder, for a model whose input has these sizes after the batch;
+// nil when there are none. Without a model sizes are nil: grey images have a shape all the same.
+func findImages(path string, sizes []int) (*imageDraft, error) {
+	p, numbers := &imageDraft{index: -1}, 1
 	for _, n := range sizes {
 		numbers *= n
 	}
-	if len(sizes) == 3 {
-		inTable = numbers
-	}
 	var err error
-	p.file, err = task.FindImages(path, inTable, func(head []byte) (*task.Data, error) {
-		d, err := sniff(head, names)
-		return &d, err
-	})
-	if err != nil || p.file == nil {
+	if p.file, err = task.FindImages(path); err != nil || p.file == nil {
 		return nil, err
 	}
 	h, w := p.file.Rows, p.file.Columns
@@ -73,8 +64,8 @@ func findImages(path string, names []string, sizes []int) (*imageDraft, error) {
 
 func (p *imageDraft) draft(ctx context.Context, from Source, o Options, m *Model) (*Draft, error) {
 	p.label, p.favourable = o.Label, o.Favourable
-	if p.label == "" && !p.file.Named && len(p.file.Names) > 1 && p.file.Data.Columns == nil {
-		p.label = p.file.Names[1] // that of a file that names no columns
+	if p.label == "" && len(p.file.Names) > 1 {
+		p.label = p.file.Names[1]
 	}
 	plain, err := p.write(o.File)
 	if err != nil {
@@ -113,14 +104,16 @@ func (p *imageDraft) draft(ctx context.Context, from Source, o Options, m *Model
 
 func (p *imageDraft) write(file string) (*Draft, error) {
 	w := &yamlWriter{}
-	p.writeData(w)
+	w.line("data:\n  missing: [] # besides the empty field")
+	w.outcome(p.label, p.favourable, "")
+	w.line("")
 	w.target(p.index)
 	for _, q := range p.asked {
 		w.question("", "%s", q)
 	}
 	w.line("features:")
 	keys := []string{
-		"name: " + scalar(p.file.Column), "kind: image",
+		"name: " + scalar(p.file.Names[0]), "kind: image",
 		"shape: [" + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(p.shape)), ", "), "[]") + "]",
 	}
 	if p.layout == task.ChannelsLast {
@@ -130,16 +123,6 @@ func (p *imageDraft) write(file string) (*Draft, error) {
 	w.line("\ncost: {norm: l1, weights: inverse_std} # a change by std of one pixel costs 1")
 	return w.draft(p.notes, "A draft from %s. Which pixels can change, how far, and at what cost is for you to say: "+
 		"sparsity.max_features bounds how many.", message.Legible(file))
-}
-
-func (p *imageDraft) writeData(w *yamlWriter) {
-	d := &p.file.Data
-	w.line("data:")
-	w.line("  missing: [] # besides the empty field")
-	w.textKeys(d)
-	w.outcome(p.label, p.favourable, "")
-	w.columns(d)
-	w.line("")
 }
 
 // classes returns the class of each label of a model of n classes whose labels it has itself, or which number its
