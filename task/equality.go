@@ -27,7 +27,10 @@ type Equality struct {
 	fields  []fieldSample // of columns, when there are more rows than are kept
 	people  contentSample // when there are more rows than are kept
 
-	settled bool     // the rest is known
+	split *columnSplit // nil as long as rows are added
+}
+
+type columnSplit struct {
 	kept    []int    // columns that tell people apart
 	without []string // the others, when some rows are equal but for them
 }
@@ -63,7 +66,7 @@ func (e *Equality) Add(content uint64, others []uint64) {
 	if len(e.columns) == 0 {
 		return // nothing can be left out
 	}
-	e.settled = false
+	e.split = nil
 	if e.fields != nil {
 		e.sample(content, others, 1)
 	}
@@ -227,8 +230,7 @@ func numberHash(n int) uint64 { return fieldHash(Decimal(float64(n))) }
 
 // Without returns the columns by which rows are not compared, in order; nil when no rows are equal without them.
 func (e *Equality) Without() []string {
-	e.settle()
-	return e.without
+	return e.columnSplit().without
 }
 
 // Note says what Without means; "" when there is nothing to say.
@@ -247,34 +249,34 @@ func (e *Equality) Note() string {
 
 // Hash is the same number for rows that are equal.
 func (e *Equality) Hash(content uint64, others []uint64) uint64 {
-	e.settle()
 	text := binary.LittleEndian.AppendUint64(make([]byte, 0, 128), content)
-	for _, i := range e.kept {
+	for _, i := range e.columnSplit().kept {
 		text = binary.LittleEndian.AppendUint64(text, others[i])
 	}
 	return shortSHA(text)
 }
 
-func (e *Equality) settle() {
-	if e.settled {
-		return
+func (e *Equality) columnSplit() *columnSplit {
+	if e.split != nil {
+		return e.split
 	}
 	distinct := make([]bool, len(e.columns))
 	for i := range distinct {
 		distinct[i] = e.distinct(i)
 	}
-	counter := e.counter(distinct)
-	e.kept, e.without, e.settled = nil, nil, true
+	counter, split := e.counter(distinct), &columnSplit{}
 	for i, name := range e.columns {
 		if distinct[i] || i == counter {
-			e.without = append(e.without, name)
+			split.without = append(split.without, name)
 		} else {
-			e.kept = append(e.kept, i)
+			split.kept = append(split.kept, i)
 		}
 	}
-	if e.without != nil && !e.repeats() {
-		e.without = nil
+	e.split = split // by which repeats compares rows
+	if split.without != nil && !e.repeats() {
+		split.without = nil
 	}
+	return split
 }
 
 // repeats says whether some rows are equal: as many are when none of a large file were kept.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -86,7 +87,11 @@ func TestParquetIsCSV(t *testing.T) {
 	must.Same(t, order, must.Get(Header(path, &task.Data))(t))
 	n := 0
 	if _, err := Stream(t.Context(), path, task, ReadOptions{}, 300,
-		func(p *People) error { n += p.N; return nil }); err != nil || n != want.N {
+		func(p *People) error {
+			must.Same(t, fmt.Sprint("row ", p.Rows[0]), p.Place(0))
+			n += p.N
+			return nil
+		}); err != nil || n != want.N {
 		t.Errorf("%d people, %v", n, err)
 	}
 }

@@ -147,7 +147,7 @@ func TestParseTakesTextAsWritten(t *testing.T) {
 data: {label: y, favourable: 0, missing: [NA, ~x, 1e5], comment: "#", delimiter: "\t"}
 features: [{name: a, kind: onehot, values: [1, 2.50, true, no]}, {name: b, kind: numeric, bounds: [null, 1e5]}]`)))(t)
 	must.Same(t, Data{
-		Label: "y", Favourable: "0", Missing: []string{"NA", "~x", "1e5"}, Comment: '#', Delimiter: '\t',
+		Label: "y", Favourable: "0", Missing: []string{"NA", "~x", "1e5"}, Preamble: Preamble{Comment: '#'}, Delimiter: '\t',
 	}, task.Data)
 	must.Same(t, []string{"1", "2.50", "true", "no"}, task.Features[0].Values())
 	must.Same(t, [2]float64{math.Inf(-1), 1e5}, task.Features[1].Bounds, cmpopts.EquateNaNs())

@@ -9,13 +9,12 @@ import (
 
 // People are the rows of a data file as the model sees them. Total = N + Undrawn + Failed + Filtered + Excluded.
 type People struct {
-	X       []float32 // N x Dim model inputs, row-major
-	Dim     int       // model inputs per person
-	N       int       // people that were read
-	Labels  []int8    // per person: 1 favourable, 0 not, -1 not known
-	Lines   []int     // per person: 1-based line of the (uncompressed) file; the row, from 1, of a Parquet file
-	NoLines bool      // the file has rows only: Parquet
-	Rows    []int     // per person: index of the row, see ReadOptions
+	X      []float32 // N x Dim model inputs, row-major
+	Dim    int       // model inputs per person
+	N      int       // people that were read
+	Labels []int8    // per person: 1 favourable, 0 not, -1 not known
+	Lines  []int     // per person: 1-based line of the (uncompressed) file; the row, from 1, of a Parquet file
+	Rows   []int     // per person: index of the row, see ReadOptions
 	// Kept are, per person, the fields of the columns ReadOptions.Keep, "" where the file has no such column.
 	Kept [][]string
 	// Imputed are, per person, the features whose value is that of Feature.Impute; nil where no feature has one.
@@ -43,6 +42,7 @@ type Reading struct {
 	Excluded int       // rows left out by ReadOptions.Only or Except
 	Undrawn  int       // people who could be read and were not drawn, see ReadOptions.Most
 	Total    int       // data rows looked at
+	NoLines  bool      // the file has rows only: Parquet
 	Notes    []string  // things about the file worth telling the user once
 	Warnings []string  // things that probably make results wrong, such as labels that look mistaken
 }
@@ -103,7 +103,7 @@ func (p *People) Subset(rows []int) *People {
 	q := &People{
 		X: make([]float32, 0, len(rows)*p.Dim), Dim: p.Dim, N: len(rows), Labels: pick(p.Labels, rows),
 		Lines: pick(p.Lines, rows), Rows: pick(p.Rows, rows), Kept: pick(p.Kept, rows), Imputed: pick(p.Imputed, rows),
-		NoLines: p.NoLines, IDs: pick(p.IDs, rows), Reading: Reading{Total: len(rows)},
+		IDs: pick(p.IDs, rows), Reading: Reading{Total: len(rows), NoLines: p.NoLines},
 		RowHashes: RowHashes{pick(p.Content, rows), pick(p.Others, rows), pick(p.Hashes, rows), p.OtherColumns},
 	}
 	for _, r := range rows {
@@ -144,7 +144,7 @@ func (p *People) Append(q *People) {
 
 func (p *People) replace(q *People) {
 	people := *q
-	people.Dim, people.NoLines, people.OtherColumns, people.Reading = p.Dim, p.NoLines, p.OtherColumns, p.Reading
+	people.Dim, people.OtherColumns, people.Reading = p.Dim, p.OtherColumns, p.Reading
 	*p = people
 }
 
@@ -191,16 +191,20 @@ func (p *People) Row(person int) int {
 	return p.Rows[person]
 }
 
+// Place is the line of the problem or, in a file that has none, the row.
+func (p *Problem) Place() string {
+	if p.Row {
+		return fmt.Sprintf("row %d", p.Line)
+	}
+	return fmt.Sprintf("line %d", p.Line)
+}
+
 // Error returns the problem as one line.
 func (p *Problem) Error() string {
-	unit := "line"
-	if p.Row {
-		unit = "row"
-	}
 	if p.Column == "" {
-		return fmt.Sprintf("%s %d: %s", unit, p.Line, p.Reason)
+		return p.Place() + ": " + p.Reason
 	}
-	return fmt.Sprintf("%s %d, column %q: %s", unit, p.Line, p.Column, p.Reason)
+	return fmt.Sprintf("%s, column %q: %s", p.Place(), p.Column, p.Reason)
 }
 
 // InputHash is a hash of a row's model inputs: equal ones have the same, however the row was written.

@@ -626,7 +626,10 @@ func (rd *peopleReader) flush(last bool) error {
 	if b == nil || len(p.Lines) == 0 || (!last && len(p.Lines) < b.size) {
 		return nil
 	}
-	q := &People{Dim: p.Dim, Reading: Reading{Total: len(p.Lines)}, RowHashes: RowHashes{OtherColumns: p.OtherColumns}}
+	q := &People{
+		Dim: p.Dim, Reading: Reading{Total: len(p.Lines), NoLines: p.NoLines},
+		RowHashes: RowHashes{OtherColumns: p.OtherColumns},
+	}
 	q.replace(p)
 	q.N = len(p.Lines)
 	if err := rd.codes(q); err != nil {

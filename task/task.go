@@ -37,19 +37,24 @@ type Task struct {
 
 // Data says how a data file becomes rows of named text fields and a label.
 type Data struct {
-	Label       string      // column of the outcome, "" when files never have one
-	LabelSuffix string      // removed from the end of label values: Adult's test file ends them in a full stop
-	Favourable  string      // label value that is the favourable outcome; any other value is the unfavourable one
-	Missing     []string    // field values that mean "not known"; the empty field always does
-	Delimiter   rune        // ',' by default
-	Trim        bool        // remove blanks around fields, before quotes are looked at
-	Comment     rune        // lines that start with it are not data; 0 = none
-	Skip        int         // lines before the header (or before the data of a headerless file)
-	Columns     []string    // names of a headerless file's columns; empty = the first row names them
-	ID          string      // column that says who a row is about, "" when every row is a person of its own
-	Drop        []string    // columns that must never become features
-	Subgroups   []string    // columns that are no features but whose values results are reported by
-	Filter      []Condition // a row that fails one of them is not a person of this task
+	Label       string   // column of the outcome, "" when files never have one
+	LabelSuffix string   // removed from the end of label values: Adult's test file ends them in a full stop
+	Favourable  string   // label value that is the favourable outcome; any other value is the unfavourable one
+	Missing     []string // field values that mean "not known"; the empty field always does
+	Delimiter   rune     // ',' by default
+	Trim        bool     // remove blanks around fields, before quotes are looked at
+	Preamble
+	Columns   []string    // names of a headerless file's columns; empty = the first row names them
+	ID        string      // column that says who a row is about, "" when every row is a person of its own
+	Drop      []string    // columns that must never become features
+	Subgroups []string    // columns that are no features but whose values results are reported by
+	Filter    []Condition // a row that fails one of them is not a person of this task
+}
+
+// Preamble is what a file has besides rows.
+type Preamble struct {
+	Comment rune // lines that start with it; 0 = none
+	Skip    int  // lines before the header (or before the data of a headerless file)
 }
 
 // Condition keeps the rows whose Column lies in [Min, Max], if one is finite, and equals none of Not.

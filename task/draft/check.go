@@ -159,8 +159,8 @@ func (c *checker) rows() {
 		if p.Column != "" {
 			about = "column " + message.Legible(p.Column)
 		}
-		c.find(level, about, count[p.Column], "%s cannot be read, %s line %d: %s",
-			message.Count(count[p.Column], "row"), at, p.Line, p.Reason)
+		c.find(level, about, count[p.Column], "%s cannot be read, %s %s: %s",
+			message.Count(count[p.Column], "row"), at, p.Place(), p.Reason)
 	}
 	for _, w := range c.p.Warnings {
 		c.find(Warning, "data", 0, "%s", w)
@@ -187,7 +187,7 @@ func (c *checker) column(of task.Column) error {
 			if !known || f.Width > 1 {
 				var err error
 				if field, err = f.Decode(x); err != nil {
-					return fmt.Errorf("line %d: %w", c.p.Lines[row], err)
+					return fmt.Errorf("%s: %w", c.p.Place(row), err)
 				}
 				texts[x[0]] = field
 			}

@@ -23,20 +23,25 @@ type Encoding struct {
 
 // declaredInput is one input of the model, or all of a column. Keys that the task file has mean what they mean there.
 type declaredInput struct {
-	Name       string     `json:"name"`           // for people
-	Column     string     `json:"column"`         // of the data file
-	Kind       string     `json:"kind"`           // numeric, binary, onehot or thermometer
-	Mean       *float64   `json:"mean,omitempty"` // without mean, std and log the input is the value itself
-	Std        *float64   `json:"std,omitempty"`
-	Clip       []*float64 `json:"clip,omitempty"`
-	Log        *float64   `json:"log,omitempty"`
-	One        string     `json:"one,omitempty"`
-	Zero       string     `json:"zero,omitempty"`
-	Value      string     `json:"value,omitempty"`  // onehot: the value whose input is 1
-	Values     []string   `json:"values,omitempty"` // onehot: all values in the order of their inputs
-	Impute     string     `json:"impute,omitempty"`
-	Thresholds []float64  `json:"thresholds,omitempty"`
-	Form       string     `json:"inputs,omitempty"`
+	Name   string `json:"name"`   // for people
+	Column string `json:"column"` // of the data file
+	Kind   string `json:"kind"`   // numeric, binary, onehot or thermometer
+	declaredScale
+	One        string    `json:"one,omitempty"`
+	Zero       string    `json:"zero,omitempty"`
+	Value      string    `json:"value,omitempty"`  // onehot: the value whose input is 1
+	Values     []string  `json:"values,omitempty"` // onehot: all values in the order of their inputs
+	Impute     string    `json:"impute,omitempty"`
+	Thresholds []float64 `json:"thresholds,omitempty"`
+	Form       string    `json:"inputs,omitempty"`
+}
+
+// declaredScale is how a number becomes an input: without mean, std and log it is the input itself.
+type declaredScale struct {
+	Mean *float64   `json:"mean,omitempty"`
+	Std  *float64   `json:"std,omitempty"`
+	Clip []*float64 `json:"clip,omitempty"`
+	Log  *float64   `json:"log,omitempty"`
 }
 
 // ReadEncoding reads a declared encoding from a JSON file.

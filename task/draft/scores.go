@@ -51,7 +51,8 @@ func ReadScores(ctx context.Context, path string) (*Scores, error) {
 func readScores(ctx context.Context, r io.Reader) (*Scores, error) {
 	rows, err := task.NewRows(r, func(head []byte) (*task.Data, error) {
 		d, err := sniff(head, nil)
-		return &task.Data{Delimiter: d.Delimiter, Comment: d.Comment, Trim: true}, err
+		d.Trim, d.Columns = true, nil // the first row names columns where it has no scores
+		return &d, err
 	})
 	if err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func readScores(ctx context.Context, r io.Reader) (*Scores, error) {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case err != nil:
-			return nil, fmt.Errorf("line %d: %w", line, err)
+			return nil, err
 		case first && names == nil && isScoreHeader(rec):
 			names = slices.Clone(rec)
 			numbers = rowNumbers(names)
@@ -76,7 +77,7 @@ func readScores(ctx context.Context, r io.Reader) (*Scores, error) {
 		}
 		s.Numbered = numbers >= 0
 		if err := s.add(rec, numbers); err != nil {
-			return nil, fmt.Errorf("line %d: %w", line, err)
+			return nil, &task.Problem{Line: line, Row: rows.Names != nil, Reason: err.Error()}
 		}
 	}
 }

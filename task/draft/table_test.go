@@ -41,7 +41,7 @@ func TestHowAFileIsRead(t *testing.T) {
 		},
 		{
 			"comment", "|1x3 something\na,b,c\n1,2,3\n4,5,6\n", nil,
-			task.Data{Delimiter: ',', Comment: '|'},
+			task.Data{Delimiter: ',', Preamble: task.Preamble{Comment: '|'}},
 			[]string{"a", "b", "c"},
 			2,
 		},
