@@ -169,7 +169,7 @@ func (t *trainer) draw(ctx context.Context) error {
 	for j, c := range t.columns {
 		t.next.columns[c.name] = t.values[j]
 	}
-	if t.job.objective.unrolled {
+	if t.job.objective.unrolled() {
 		return t.match(ctx)
 	}
 	return nil

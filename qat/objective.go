@@ -48,12 +48,14 @@ type ObjectiveDoc struct {
 	Groups          bool     // it tells groups of people apart
 	Weights         []string // names of those of Spec.Weights that count
 
-	terms    []lossTerm // the loss is their sum
-	unrolled bool       // it looks at the recourse of the network as trained so far
+	terms []lossTerm // the loss is their sum
 }
 
 // needsPairs reports whether a step looks at people and at teacher points of the same people.
 func (o *ObjectiveDoc) needsPairs() bool { return o.Quantized && o.Recourse && !o.Resamples }
+
+// unrolled reports whether a step looks at the recourse of the network as trained so far.
+func (o *ObjectiveDoc) unrolled() bool { return o.Name == Match }
 
 // Objectives is the one table of objectives.
 func Objectives() []ObjectiveDoc {
@@ -76,7 +78,7 @@ func Objectives() []ObjectiveDoc {
 		},
 		{
 			Name: Match, Paper: "L_CFQ + L_match", Quantized: true, Labels: true, Recourse: true,
-			Weights: []string{"eta", "alpha1", "alpha2"}, terms: []lossTerm{classTerm(validity), matchTerm()}, unrolled: true,
+			Weights: []string{"eta", "alpha1", "alpha2"}, terms: []lossTerm{classTerm(validity), matchTerm()},
 			Doc: "as validity, and the matching loss of the network's own action and the teacher's",
 		},
 		{

@@ -117,7 +117,7 @@ func TestObjectives(t *testing.T) {
 		p.layers[1].Plan = quant.Layer{Node: p.layers[1].Info.Node, Float: true}
 		m := p.written(t, p.plans())
 		for _, doc := range Objectives() {
-			if doc.Ensemble || doc.unrolled || !doc.Full && !doc.Quantized {
+			if doc.Ensemble || doc.unrolled() || !doc.Full && !doc.Quantized {
 				continue // TestEnsemble, TestMatch; of autoencoders, package fit compares with what the files do
 			}
 			var used []Points

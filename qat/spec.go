@@ -144,12 +144,12 @@ func (s Spec) resolve(net Network, source Source) (*trainingJob, error) {
 	}
 	name := j.objective.Name
 	switch {
-	case j.objective.needsPairs() && m.Fixed()%2 != 0 || j.objective.unrolled && m.Fixed() > 0:
+	case j.objective.needsPairs() && m.Fixed()%2 != 0 || j.objective.unrolled() && m.Fixed() > 0:
 		return nil, fmt.Errorf("objective %s needs a model that takes any number of rows, and this one takes %d", name,
 			m.Fixed())
 	case j.objective.Ensemble && len(net.Members) == 0:
 		return nil, fmt.Errorf("the objective %s needs the members of an ensemble", name)
-	case (source.Online || j.objective.unrolled) && source.Recourse == nil:
+	case (source.Online || j.objective.unrolled()) && source.Recourse == nil:
 		return nil, fmt.Errorf("objective %s: Source.Recourse is not set", name)
 	case j.objective.Groups && source.Groups < 1:
 		return nil, fmt.Errorf("objective %s needs groups of people", name)

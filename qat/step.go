@@ -89,7 +89,7 @@ func (s *trainStep) open() error {
 		return err
 	}
 	opened := stepSessions{byRows: map[int]*ort.Session{}, widths: b.widths}
-	if s.job.objective.unrolled {
+	if s.job.objective.unrolled() {
 		opened.student, err = s.openStudent(b)
 	}
 	if err == nil {

@@ -66,8 +66,8 @@ type Round struct {
 	Validation *Metrics `json:"validation,omitempty"` // nil without people held out
 }
 
-// Result is a trained model, what it was trained on and how well it decides.
-type Result struct {
+// Summary says what was trained on what.
+type Summary struct {
 	Arch       string        `json:"arch"`
 	Objective  qat.Objective `json:"objective"`
 	Parameters int           `json:"parameters"`
@@ -77,6 +77,11 @@ type Result struct {
 	Unlabelled int           `json:"unlabelled"`         // rows that were left out
 	Members    int           `json:"members,omitempty"`  // of the ensemble that the model is one of
 	Recourse   int           `json:"recourse,omitempty"` // people whose recourse was looked for the last time
+}
+
+// Result is a trained model and how well it decides.
+type Result struct {
+	Summary
 	// Chosen is the round, from 1, that the model is taken from: the one with the least validation loss, or the last one
 	// without people held out and for objectives that look at recourse.
 	Chosen     int               `json:"chosen"`
