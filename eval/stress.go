@@ -2,6 +2,7 @@ package eval
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"math"
@@ -183,26 +184,16 @@ type StressForm struct {
 	Doc  string // one or two sentences
 }
 
+//go:embed stress.txt
+var stressForms string
+
 // StressForms returns the table of all forms, for help and documentation.
-func StressForms() []StressForm {
-	return []StressForm{
-		{"noise:S", "Feature noise. Every number that people can change moves by S of its standard deviations times a " +
-			"normal draw, back into its bounds and onto its steps; " +
-			"dependent features follow, the rest stays. Recourse is computed anew for the people as they are then."},
-		{"mix:FEATURE=VALUE:SHARE", "Other groups. The people of the group become SHARE of all, by drawing the largest " +
-			"part of the data that is composed so. No recourse is computed anew."},
-		{"outcome:SHARE", "Other outcomes. The people whose known outcome is the unfavourable one become SHARE of those " +
-			"with a known outcome, by the same drawing."},
-		{"sparsity:K", "Other constraints. An action may change no more than K features. Recourse is computed anew under " +
-			"both models."},
-		{"bounds:G", "Other constraints. Every number, and every value in an order, may go G times as far from the " +
-			"person's own value, upwards and downwards. Joined with the other one: sparsity:2,bounds:0.5."},
-		{"shifts", fmt.Sprintf("The three shifts of the people, moderate: noise:%g; for each declared attribute a mix in "+
-			"which its smallest group (of %d promises or more) counts twice, half of the others being left out; "+
-			"and an outcome in which the people with the unfavourable one count twice.", presetNoise, minPeople)},
-		{"tightness", "The three regimes of constraints: restrictive (half the features, bounds:0.5), moderate (the task's " +
-			"own, bounds:1) and permissive (twice the features, bounds:1.5)."},
+func StressForms() (all []StressForm) {
+	for line := range strings.Lines(stressForms) {
+		form, doc, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		all = append(all, StressForm{form, doc})
 	}
+	return all
 }
 
 // ParseStress reads one of the forms of StressForms.
