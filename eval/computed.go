@@ -7,8 +7,8 @@ import (
 	"cfq/task"
 )
 
-// computed is a metric and how it is computed. From people: the statistic of the sample. Without a sample, read takes it
-// out of another part of the result, or [Result.Repeat] adds the value.
+// computed is a metric and how it is computed. From people: the statistic of the sample. Without a sample, read takes
+// it out of another part of the result, or [Result.Repeat] adds the value.
 type computed struct {
 	*metrics.Metric
 	sample    *sample

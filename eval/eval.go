@@ -2,7 +2,8 @@
 // recourse that the full-precision model f promises still hold under the quantized model g, what does
 // it cost there, and does g promise what f would not keep.
 //
-// In: two recourse.Models, an action set, people. Out: a Result with every metric of package metrics, each with its counts.
+// In: two recourse.Models, an action set, people. Out: a Result with every metric of package metrics, each with its
+// counts.
 // An evaluation has two steps, and [Compare] is both for people who fit in memory:
 //
 //   - [Measure] takes people from a [Source], finds the points where the recourse of each refused person ends, asks the

@@ -324,12 +324,12 @@ func TestComparisonOfManyRecords(t *testing.T) {
 func TestMeasureInBatches(t *testing.T) {
 	t.Parallel()
 	g := analytic{w: []float64{0.9, 0.6, 0.2}, gain: 1}
-	people, calibrated := crowdWithCopies(80, 4, false)
+	people, calibrated := crowdWithCopies(40, 4, false)
 	promises := map[string][]recourse.Action{"issued": given(people.N, people.X, 5)}
 	set := threeInputs(t)
 	for name, o := range map[string]Options{
-		"solved": {Margins: []float64{0, 0.25}}, "sample": {Sample: 20, Seed: 3}, "small": {Sample: 1000},
-		"issued": {Sample: 25}, "one-sided": {OneSided: true},
+		"solved": {Margins: []float64{0, 0.25}}, "sample": {Sample: 10, Seed: 3}, "small": {Sample: 1000},
+		"issued": {Sample: 12}, "one-sided": {OneSided: true},
 	} {
 		whole := compareBatch(t, original, g, &Batch{People: people, Set: set, Promises: promises[name]}, o)
 		list := listed(t, whole)
@@ -338,7 +338,7 @@ func TestMeasureInBatches(t *testing.T) {
 		}
 		once := gathered(t, [][]Record{list}, whole.Settings.Margins, people.Subgroups, usualLimits())
 		want := report(t, once, whole.Settings, DataFile{})
-		for _, size := range []int{1, 30, people.N} {
+		for _, size := range []int{1, 15} {
 			source := func(_ context.Context, each func(b *Batch) error) error {
 				for rows := range slices.Chunk(task.AllRows(people.N), size) {
 					b := &Batch{People: people.Subset(rows), Set: set.Select(rows), Total: people.N}

@@ -95,7 +95,9 @@ func newCostSamples(counted func(p *Step) bool) costSamples {
 		ratios: of(func(full, other float64) (x, of float64) { return costRatio(full, other), 1 }),
 		sums:   of(func(full, other float64) (x, of float64) { return other - full, full }),
 		sizes:  of(func(full, other float64) (x, of float64) { return math.Abs(costRatio(full, other)), 1 }),
-		free:   sampleOf(metrics.Lower, true, func(v recordView) (float64, bool) { return event(v.at.free(), counted(v.at)) }),
+		free: sampleOf(metrics.Lower, true, func(v recordView) (float64, bool) {
+			return event(v.at.free(), counted(v.at))
+		}),
 	}
 }
 

@@ -152,7 +152,8 @@ func everything(t *testing.T, progress func(Event)) *Result {
 	g := original
 	g.b -= 0.06
 	r := compare(t, original, g, crowd(200, 1), Options{
-		Progress: progress, Noise: 20, Neighbourhood: Neighbourhood{Radius: 0.1, Prove: func(_ context.Context, points, half []float32, n int) ([]Proof, error) {
+		Progress: progress, Noise: 20,
+		Neighbourhood: Neighbourhood{Radius: 0.1, Prove: func(_ context.Context, points, half []float32, n int) ([]Proof, error) {
 			proofs := make([]Proof, n)
 			for i := range proofs {
 				if len(points) != 3*n || half[3*i] != 0.1 || half[3*i+2] != 0 {
@@ -206,7 +207,8 @@ func TestMetricKeysAreInTheResult(t *testing.T) {
 	must.Do(t, json.Unmarshal(data, &tree))
 	for _, c := range computedMetrics() {
 		if c.sample != nil {
-			must.Same(must.In(t, c.ID), c.Kind, c.statistic.of(newAccumulator(c.statistic.keeps, newLists(usualLimits())), 0.9).Kind)
+			nobody := newAccumulator(c.statistic.keeps, newLists(usualLimits()))
+			must.Same(must.In(t, c.ID), c.Kind, c.statistic.of(nobody, 0.9).Kind)
 		}
 	}
 	for _, m := range metrics.All() {

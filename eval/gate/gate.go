@@ -62,7 +62,7 @@ type Gate struct {
 	Checks []Check
 }
 
-// Reverse adds to each upper limit on a metric of one direction the same limit on its reverse (see Metric.Reverse), at its
+// Reverse adds to each upper limit on a metric of one direction the same limit on its reverse (Metric.Reverse), at its
 // margin and for its groups, unless the gate is OneSided or limits it itself, with the same severity: a model that
 // approves everybody breaks no promise, and one that approves everybody of a group makes none of its own there. For
 // issued promises nobody asks what the quantized model would promise.
