@@ -28,11 +28,11 @@ const (
 
 // Decision is how a model's output is read.
 type Decision struct {
-	Output  string  // the value that decides
-	Meaning Meaning // of Output
-	Reason  string
+	Output  string  `json:"output"`  // the value that decides
+	Meaning Meaning `json:"meaning"` // of Output
+	Reason  string  `json:"reason"`
 	// Margins names the value that margins are computed from: logits, or log-odds.
-	Margins string
+	Margins string `json:"margins_from"`
 }
 
 // Declared is what a task says of the output that decides; the zero value leaves it to the model.

@@ -61,11 +61,11 @@ type inspectedFile struct {
 // inspectedInterface holds Columns, those of the data where the model reads them as they are, and Classes, what it
 // calls its classes.
 type inspectedInterface struct {
-	Inputs   []port       `json:"inputs"`
-	Outputs  []port       `json:"outputs"`
-	Columns  []columnNote `json:"columns,omitempty"`
-	Classes  []string     `json:"classes,omitempty"`
-	Decision *decision    `json:"decision,omitempty"`
+	Inputs   []port           `json:"inputs"`
+	Outputs  []port           `json:"outputs"`
+	Columns  []columnNote     `json:"columns,omitempty"`
+	Classes  []string         `json:"classes,omitempty"`
+	Decision *onnxio.Decision `json:"decision,omitempty"`
 }
 
 type quantizability struct {
@@ -87,13 +87,6 @@ type inspectedGraph struct {
 type columnNote struct {
 	Name   string   `json:"name"`
 	Values []string `json:"values,omitempty"` // categories; none for a number
-}
-
-type decision struct {
-	Output  string         `json:"output"`
-	Meaning onnxio.Meaning `json:"meaning"` // logits, probabilities or unknown
-	Reason  string         `json:"reason"`
-	Margins string         `json:"margins_from"`
 }
 
 // exporterNotes are metadata and doc strings of nodes and values, which may hold paths of the machine that exported.
@@ -138,7 +131,7 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 	} else if err != nil {
 		e.msg.Warn("this model cannot be evaluated: %v", err)
 	} else {
-		d := decision(opened.Decision())
+		d := opened.Decision()
 		v.Decision, v.Classes, list = &d, opened.Labels(), func() ([]qdq.LayerNote, error) { return qdq.LayersOf(opened) }
 		for _, c := range opened.Columns() {
 			v.Columns = append(v.Columns, columnNote{c.Name, c.Values})

@@ -308,22 +308,18 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) {
 				strings.SplitN(c.Problem, "\n", 2)[0]))
 			continue
 		}
-		for _, part := range []struct {
-			name string
-			m    *ptq.Measured
-		}{{"calibration", c.Search}, {"held out", c.HeldOut}} {
-			if part.m == nil {
-				continue
-			}
-			upper := func(s ptq.Share) string { return fmt.Sprintf("%.4f", float64(s.Upper)) }
+		budget, bytes := fmt.Sprint(c.Budget), strconv.Itoa(c.Bytes)
+		accuracy := func(m *ptq.Measured) string { return message.Percent(float64(m.Accuracy.Value), 1) }
+		if m := c.Search; m != nil { // a guess has no bounds: the model was fitted to these people
+			w.Add(budget, bytes, "calibration", broken(m.VD), "", broken(m.RVD), "", accuracy(m), "")
+		}
+		if m := c.HeldOut; m != nil {
 			holds := map[bool]string{true: "yes", false: "no"}[c.Holds]
-			if part.m == c.Search { // a guess has no bounds: the model was fitted to these people
-				upper, holds = func(ptq.Share) string { return "" }, ""
-			} else if i == r.Chosen {
+			if i == r.Chosen {
 				holds += " *"
 			}
-			w.Add(fmt.Sprint(c.Budget), strconv.Itoa(c.Bytes), part.name, broken(part.m.VD), upper(part.m.VD),
-				broken(part.m.RVD), upper(part.m.RVD), message.Percent(float64(part.m.Accuracy.Value), 1), holds)
+			upper := func(s ptq.Share) string { return fmt.Sprintf("%.4f", float64(s.Upper)) }
+			w.Add(budget, bytes, "held out", broken(m.VD), upper(m.VD), broken(m.RVD), upper(m.RVD), accuracy(m), holds)
 		}
 	}
 	w.Write(out, "")

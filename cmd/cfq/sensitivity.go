@@ -72,16 +72,13 @@ func shortName(name string) string {
 }
 
 type measuredAt struct {
-	name string
-	of   func(l *ptq.LayerProfile) *ptq.Importance
+	place string
+	*ptq.Importance
 }
 
-func places(p *ptq.Profile) []measuredAt {
-	out := []measuredAt{{"factual rows", func(l *ptq.LayerProfile) *ptq.Importance { return l.Factual }}}
-	if p.Recourse > 0 {
-		out = append(out, measuredAt{"recourse points", func(l *ptq.LayerProfile) *ptq.Importance { return l.Recourse }})
-	}
-	return out
+func places(l *ptq.LayerProfile) []measuredAt {
+	all := []measuredAt{{"factual rows", l.Factual}, {"recourse points", l.Recourse}}
+	return slices.DeleteFunc(all, func(a measuredAt) bool { return a.Importance == nil })
 }
 
 func writeProfile(out io.Writer, p *ptq.Profile) {
@@ -103,7 +100,10 @@ func writeProfile(out io.Writer, p *ptq.Profile) {
 }
 
 func writeScores(out io.Writer, p *ptq.Profile, title string, score func(*ptq.Importance) *ptq.Score) {
-	at := slices.DeleteFunc(places(p), func(at measuredAt) bool { return score(at.of(&p.Layers[0])) == nil })
+	scored := func(l *ptq.LayerProfile) []measuredAt {
+		return slices.DeleteFunc(places(l), func(a measuredAt) bool { return score(a.Importance) == nil })
+	}
+	at := scored(&p.Layers[0])
 	if len(at) == 0 {
 		return
 	}
@@ -111,15 +111,15 @@ func writeScores(out io.Writer, p *ptq.Profile, title string, score func(*ptq.Im
 	t := &message.Grid{}
 	top, head := []string{"", ""}, []string{"layer", "weights"}
 	for _, a := range at {
-		top, head = append(top, a.name, ""), append(head, "in all", "per weight")
+		top, head = append(top, a.place, ""), append(head, "in all", "per weight")
 	}
 	t.Add(top...)
 	t.Add(head...)
 	for i := range p.Layers {
 		l := &p.Layers[i]
 		row := []string{shortName(l.Node), strconv.Itoa(l.Weights)}
-		for _, a := range at {
-			s := score(a.of(l))
+		for _, a := range scored(l) {
+			s := score(a.Importance)
 			value := fmt.Sprintf("%.3g", s.Value)
 			if s.Err > 0 {
 				value += fmt.Sprintf(" ±%.1g", s.Err)
@@ -145,9 +145,9 @@ func writeErrors(out io.Writer, p *ptq.Profile) {
 	t.Add(head...)
 	for i := range p.Layers {
 		l := &p.Layers[i]
-		for _, a := range places(p) {
-			row := []string{shortName(l.Node), a.name}
-			for _, d := range a.of(l).MarginError {
+		for _, a := range places(l) {
+			row := []string{shortName(l.Node), a.place}
+			for _, d := range a.MarginError {
 				row = append(row, fmt.Sprintf("%.2g", math.Sqrt(d)))
 			}
 			t.Add(row...)

@@ -281,24 +281,16 @@ func (f *sweepFlags) write(e *env, log *sweepLog, r *ptq.SweepResult, cost strin
 
 type sweepView struct {
 	*ptq.SweepResult
-	methods []string // in the order of the points
-	cost    string
-	first   *eval.Result // of the points that were measured
-	at      int          // the required margin that stands for all
-	margin  float64      // its value
+	cost   string
+	first  *eval.Result // of the points that were measured
+	at     int          // the required margin that stands for all
+	margin float64      // its value
 }
 
 func newSweepView(r *ptq.SweepResult, cost string) *sweepView {
 	v := &sweepView{SweepResult: r, cost: cost}
-	for i := range r.Points {
-		p := &r.Points[i]
-		if !slices.Contains(v.methods, p.Method) {
-			v.methods = append(v.methods, p.Method)
-		}
-		if v.first == nil {
-			v.first = p.Measured
-		}
-	}
+	fits := slices.IndexFunc(r.Points, func(p ptq.SweepPoint) bool { return p.Measured != nil })
+	v.first = r.Points[fits].Measured // a sweep of which nothing fits is an error
 	v.at = v.first.Headline()
 	v.margin = v.first.Margins[v.at].Margin // the same for all
 	return v
@@ -420,21 +412,20 @@ func (v *sweepView) draw(w io.Writer) error {
 		m := metrics.Must(c.key)
 		over := func(title, label string, x func(p *ptq.SweepPoint) float64) {
 			drawn := chart.Chart{Title: c.title + title, X: label, Y: c.y}
-			for _, method := range v.methods {
-				s := chart.Series{Name: method}
-				for i := range v.Points {
-					p := &v.Points[i]
-					if p.Method != method || p.Unfit != "" || math.IsNaN(x(p)) {
-						continue
-					}
-					value := p.Measured.Metric(&m, v.at)
-					s.X, s.Y = append(s.X, x(p)), append(s.Y, float64(value.Value))
-					if c.ends {
-						s.Low, s.High = append(s.Low, float64(value.Lo)), append(s.High, float64(value.Hi))
-					}
+			for i := range v.Points { // in the order of the methods
+				p := &v.Points[i]
+				if p.Unfit != "" || math.IsNaN(x(p)) {
+					continue
 				}
-				if s.X != nil { // it fits a budget
-					drawn.Series = append(drawn.Series, s)
+				last := len(drawn.Series) - 1
+				if last < 0 || drawn.Series[last].Name != p.Method {
+					drawn.Series = append(drawn.Series, chart.Series{Name: p.Method})
+					last++
+				}
+				s, value := &drawn.Series[last], p.Measured.Metric(&m, v.at)
+				s.X, s.Y = append(s.X, x(p)), append(s.Y, float64(value.Value))
+				if c.ends {
+					s.Low, s.High = append(s.Low, float64(value.Lo)), append(s.High, float64(value.Hi))
 				}
 			}
 			charts = append(charts, drawn)
