@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
@@ -136,7 +135,7 @@ func TestBudgets(t *testing.T) {
 	t.Parallel()
 	const slack, resolution, largest = 1.1, 0.02, 0.35
 	networks := 1
-	if os.Getenv("CFQ_LONG") == "1" {
+	if long() {
 		networks = 60
 	}
 	tk, ctx := sparseTask(t), context.Background()

@@ -42,15 +42,15 @@ func (h *HeldOut) Exceeds() bool { return h != nil && h.RMS > h.Required }
 
 // String says what the error is, where it comes from and what helps.
 func (h *HeldOut) String() string {
-	of := "people held out"
+	of, limit := "people held out", ""
 	if h.Seen {
 		of = "people who were calibrated on"
 	}
-	s := fmt.Sprintf("margin error %.3g logits (rms) at %d recourse points of %s, more than ", h.RMS, h.Points, of)
 	if !h.Exceeds() {
-		s += "half of "
+		limit = "half of "
 	}
-	s += fmt.Sprintf("the margin of %g that recourse must have", h.Required)
+	s := fmt.Sprintf("margin error %.3g logits (rms) at %d recourse points of %s, more than %sthe margin of %g that "+
+		"recourse must have", h.RMS, h.Points, of, limit, h.Required)
 	switch {
 	case h.InputGrid:
 		s += fmt.Sprintf("; the 8-bit grid of the input alone makes %.2g: try --set write.input=%s", h.CauseRMS, inputFloat)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,6 +27,17 @@ func loans(t testing.TB, file string) (*graph.Model, *task.Task, *task.People) {
 	tk := must.Get(task.Load(filepath.Join(dir, "task.yaml")))(t)
 	people := must.Get(task.Read(context.Background(), filepath.Join(dir, file), tk, task.ReadOptions{}))(t)
 	return m, tk, people
+}
+
+// long reports whether tests may take minutes.
+func long() bool { return os.Getenv("CFQ_LONG") == "1" }
+
+// needLong skips a test that takes many seconds where tests must be fast.
+func needLong(t *testing.T) {
+	t.Helper()
+	if !long() {
+		t.Skip("CFQ_LONG=1 runs this test")
+	}
 }
 
 // few are n of the people, evenly spread: enough where the numbers do not matter.

@@ -1,12 +1,15 @@
 package ptq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
+	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/refuse"
@@ -41,7 +44,7 @@ func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, r Recipe, run R
 	if p.canonicalModel, err = open(m, t, r.Write, r.Round.CrossLayerEqualization, run.Workers); err != nil {
 		return nil, err
 	}
-	if p.layers, p.warnings, err = p.selectLayers(r.Allocate.Only, r.Allocate.KeepFloat); err != nil {
+	if p.layers, p.warnings, err = p.selectLayers(r.Allocate.KeepFloat); err != nil {
 		return nil, errors.Join(err, p.full.Close())
 	}
 	switch p.recipe.Write.Compute {
@@ -58,10 +61,10 @@ func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, r Recipe, run R
 
 // selectLayers returns the layers to quantize and a warning for each that cannot be; those that the patterns keep in
 // float are marked as fixed.
-func (m *canonicalModel) selectLayers(only, keep []string) (layers []quant.LayerInfo, warnings []string,
+func (m *canonicalModel) selectLayers(keep []string) (layers []quant.LayerInfo, warnings []string,
 	err error,
 ) {
-	kept, err := keptInFloat(m.found, only, keep)
+	kept, err := keptInFloat(m.found, keep)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -91,6 +94,36 @@ func (m *canonicalModel) selectLayers(only, keep []string) (layers []quant.Layer
 		err = refuse.Layerless(len(m.canonical.Graph.Nodes))
 	}
 	return nil, nil, err
+}
+
+// keptInFloat returns, by the names of their nodes, the layers that patterns leave in float, and why. A pattern is a
+// name or one of path.Match, in which * stands for anything but a slash. What is not a pattern, or matches no layer, is
+// an error: it would silently quantize what was to be kept.
+func keptInFloat(layers []quant.LayerInfo, patterns []string) (map[string]string, error) {
+	const listed = 20
+	var errs []error
+	kept := map[string]string{}
+	for _, p := range patterns {
+		var names []string
+		matches := false
+		_, bad := path.Match(p, "") // which looks at all of the pattern
+		for _, l := range layers {
+			names = append(names, l.Node)
+			if ok, _ := path.Match(p, l.Node); l.Node == p || ok {
+				matches = true
+				kept[l.Node] = cmp.Or(kept[l.Node], fmt.Sprintf("%q keeps it", p))
+			}
+		}
+		switch {
+		case matches:
+		case bad != nil:
+			errs = append(errs, fmt.Errorf("keep in float %q is no pattern: a [ is never closed, or a \\ ends it", p))
+		default:
+			errs = append(errs, fmt.Errorf("keep in float %q matches no layer (* stands for anything but a slash); the layers "+
+				"are %s", p, message.List(names, listed)))
+		}
+	}
+	return kept, errors.Join(errs...)
 }
 
 func isQuantized(m *graph.Model) bool {

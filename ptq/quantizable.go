@@ -50,7 +50,7 @@ func Quantizable(ctx context.Context, m *onnxio.Model) (err error) {
 	if from.found, err = quant.FindLayers(from.canonical); err != nil {
 		return &Obstacle{error: err}
 	}
-	if _, _, err := from.selectLayers(nil, nil); err != nil {
+	if _, _, err := from.selectLayers(nil); err != nil {
 		return &Obstacle{error: err, Instead: instead(m.Graph().Graph), Already: isQuantized(from.canonical)}
 	}
 	return nil

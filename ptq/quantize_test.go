@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"testing"
 
@@ -28,7 +27,7 @@ func TestQuantize(t *testing.T) {
 	for i, method := range Methods() {
 		for k, name := range append(choiceNames(keyOf(t, "allocate.rule").Choices), "") {
 			allocator := name
-			if allocator != "" && (i+k)%3 > 0 && os.Getenv("CFQ_LONG") != "1" {
+			if allocator != "" && (i+k)%3 > 0 && !long() {
 				continue
 			}
 			scales := kinds[(i+k+1)%len(kinds)] // of cf-ptq and ptq those that they have anyway are run twice
@@ -335,7 +334,7 @@ func TestRefinedBySteps(t *testing.T) {
 	if o := r.Refined; o.Steps == 0 || !(o.After < 0.9*o.Before) {
 		t.Errorf("refinement: %+v", o)
 	}
-	if !bytes.Equal(quantize(2).Model, r.Model) {
+	if long() && !bytes.Equal(quantize(2).Model, r.Model) {
 		t.Error("two workers write another file")
 	}
 	tk.Target.Margin = 5
@@ -344,6 +343,7 @@ func TestRefinedBySteps(t *testing.T) {
 
 // What becomes of the weights does not depend on people who are not calibrated on.
 func TestOthersAreNotSeen(t *testing.T) {
+	needLong(t)
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	quantize := func(people *task.People) *Result {

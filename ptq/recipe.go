@@ -41,12 +41,12 @@ type CalibrateSpec struct {
 
 // AllocateSpec chooses bit widths within a budget.
 type AllocateSpec struct {
-	Budget          float64 // what a weight may cost on average, in the unit of Cost
-	Cost            string
-	Rule            string
-	Unit            string   // what has a bit width of its own
-	Scores          string   // where the importance of layers is measured: onFactual or onRecourse
-	Only, KeepFloat []string // patterns of layer names: what is quantized, if there are any, and what is not
+	Budget    float64 // what a weight may cost on average, in the unit of Cost
+	Cost      string
+	Rule      string
+	Unit      string   // what has a bit width of its own
+	Scores    string   // where the importance of layers is measured: onFactual or onRecourse
+	KeepFloat []string // patterns of the names of layers that are not quantized
 }
 
 // RoundSpec says how weights and activations become codes.

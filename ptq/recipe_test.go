@@ -37,7 +37,7 @@ func TestKeysHavePlaces(t *testing.T) {
 		if k.Doc == "" || k.Want == "" {
 			t.Errorf("%s is not described", k.Name)
 		}
-		free := k.Name == "allocate.only" || k.Name == "allocate.keep-float"
+		free := k.Name == "allocate.keep-float"
 		if k.Name == "write.runtime" {
 			continue // none is the usual one
 		}
@@ -52,7 +52,7 @@ func TestKeysHavePlaces(t *testing.T) {
 	}
 	for _, setting := range []string{
 		"calibrate.rows=7", "calibrate.points=weighted", "calibrate.teacher-noise=0.5", "allocate.budget=2.5",
-		"allocate.cost=bytes", "allocate.only=/a,/b", "round.rule=adaround", "refine.rounds=0", "train.steps=64",
+		"allocate.cost=bytes", "allocate.keep-float=/a,/b", "round.rule=adaround", "refine.rounds=0", "train.steps=64",
 		"train.eta=0", "train.seed=9", "train.eta-sweep=true", "target.margin=0.2", "write.runtime=1.22",
 		"write.full-range=true",
 	} {
@@ -98,7 +98,7 @@ func TestSettingMistakes(t *testing.T) {
 		{CFPTQ, "allocate.budget=1.5", `invalid value "1.5" for allocate.budget: want 2 to 8`},
 		{CFPTQ, "allocate.budget=nan", `invalid value "nan"`},
 		{CFPTQ, "allocate.cost=joules", "want bits, bytes or bops"},
-		{CFPTQ, "allocate.only=", "invalid value"},
+		{CFPTQ, "allocate.keep-float=", "invalid value"},
 		{CFPTQ, "write.act-bits=9 write.compute=integer", "want 2 to 8"},
 		{CFPTQ, "write.act-bits=4", "there may be no quantized activations"},
 		{CFPTQ, "round.scales=per-tensor allocate.unit=per-row", "needs round.scales per-channel"},

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"gonum.org/v1/gonum/floats"
-
 	"cfq/onnxio/classifier"
 	"cfq/quant"
 	"cfq/quant/qdq"
@@ -100,19 +98,15 @@ func (c *layerFits) curvatures(ctx context.Context, x []float32, classes []int) 
 			return nil, err
 		}
 		for _, change := range changes {
-			d := floats.Distance(float64s(change.W), float64s(l.W), 2)
-			out[i] = append(out[i], max(0, traces[i])/float64(l.Params())*d*d)
+			squares := 0.0
+			for k, w := range l.W {
+				d := float64(change.W[k]) - float64(w)
+				squares += d * d
+			}
+			out[i] = append(out[i], max(0, traces[i])/float64(l.Params())*squares)
 		}
 	}
 	return out, nil
-}
-
-func float64s(v []float32) []float64 {
-	out := make([]float64, len(v))
-	for i, x := range v {
-		out[i] = float64(x)
-	}
-	return out
 }
 
 func (c *layerFits) exactErrors(rows int) bool {
@@ -176,11 +170,11 @@ func factualClasses(ctx context.Context, c *classifier.Model, people *task.Peopl
 		return nil, err
 	}
 	out := make([]int, people.N)
-	labels := people.Labels
-	if labels == nil {
-		labels = slices.Repeat([]int8{-1}, people.N)
-	}
-	for i, label := range labels {
+	for i := range out {
+		label := int8(-1)
+		if people.Labels != nil {
+			label = people.Labels[i]
+		}
 		row := z[i*k : (i+1)*k]
 		if k == 1 {
 			row = []float32{0, row[0]}

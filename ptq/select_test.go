@@ -21,37 +21,32 @@ func TestSelected(t *testing.T) {
 		{Node: "odd[name"},
 	}
 	for _, c := range []struct {
-		only, keep []string
-		float      []string // what stays in float
-		fails      string
+		keep  []string
+		float []string // what stays in float
+		fails string
 	}{
 		{float: nil},
 		{keep: []string{"/head/Gemm"}, float: []string{"/head/Gemm"}},
 		{keep: []string{"/layers.*/Gemm"}, float: []string{"/layers.0/Gemm", "/layers.2/Gemm"}},
-		{only: []string{"/layers.*/Gemm"}, float: []string{"/head/Gemm", "odd[name"}},
-		{only: []string{"/*/Gemm"}, keep: []string{"/*.2/*"}, float: []string{"/layers.2/Gemm", "odd[name"}},
-		{only: []string{"/head/*", "odd[name"}, float: []string{"/layers.0/Gemm", "/layers.2/Gemm"}},
 		{keep: []string{"*"}, float: []string{"odd[name"}}, // * is no slash
 		{keep: []string{"Gemm"}, fails: `keep in float "Gemm" matches no layer (* stands for anything but a slash); ` +
 			`the layers are /layers.0/Gemm, /layers.2/Gemm, /head/Gemm, odd[name`},
-		{only: []string{"/body/*"}, fails: `only "/body/*" matches no layer`},
 		{keep: []string{"/head/[Gemm"}, fails: `keep in float "/head/[Gemm" is no pattern`},
-		{only: []string{"/layers.0/Gemm", "x"}, keep: []string{"["}, fails: `"[" is no pattern`},
 	} {
-		got, err := keptInFloat(layers, c.only, c.keep)
+		got, err := keptInFloat(layers, c.keep)
 		if (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
-			t.Errorf("only %q, keep %q: error %v, want %q", c.only, c.keep, err, c.fails)
+			t.Errorf("keep %q: error %v, want %q", c.keep, err, c.fails)
 			continue
 		}
 		if names := slices.Sorted(maps.Keys(got)); err == nil && !slices.Equal(names, c.float) {
-			t.Errorf("only %q, keep %q: %q stay in float, want %q", c.only, c.keep, names, c.float)
+			t.Errorf("keep %q: %q stay in float, want %q", c.keep, names, c.float)
 		}
 	}
 }
 
 func TestSelectedOfNone(t *testing.T) {
 	t.Parallel()
-	_, err := keptInFloat(nil, nil, []string{"head"})
+	_, err := keptInFloat(nil, []string{"head"})
 	if err == nil || !strings.Contains(err.Error(), "matches no layer") {
 		t.Errorf("a model without layers: %v", err)
 	}
@@ -80,7 +75,7 @@ func TestKeepFloat(t *testing.T) {
 	}
 	for want, o := range map[string]Recipe{
 		"every layer is to stay in float": mustRecipe(CFPTQ, "allocate.keep-float=/*/Gemm"),
-		`the layers are /layers.0/Gemm`:   mustRecipe(CFPTQ, "allocate.only=/layers.9/Gemm"),
+		`the layers are /layers.0/Gemm`:   mustRecipe(CFPTQ, "allocate.keep-float=/layers.9/Gemm"),
 		"is no pattern":                   mustRecipe(CFPTQ, "allocate.keep-float=[]"),
 	} {
 		_, err := Quantize(ctx, loaded(t, m), tk, people, o, Run{})

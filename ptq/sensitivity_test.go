@@ -92,7 +92,7 @@ func TestRanks(t *testing.T) {
 func TestProfileMeasures(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 600)
+	people = few(people, 300)
 	ctx := context.Background()
 	c := calibrated(t, m, tk, people, mustRecipe(CFPTQ), Run{})
 	p := must.Get(c.profile(ctx, ProfileOptions{Probes: 8}))(t)

@@ -177,6 +177,9 @@ func TestTrainedMethods(t *testing.T) {
 		"integers":  mustRecipe("lsq", "write.compute=integer"),
 		"trained":   mustRecipe("ptq", "train.objective=distil", "round.scales=per-tensor"),
 	} {
+		if !slices.Contains([]string{"paper", "learned", "match", "pact"}, name) && !long() {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			o.Allocate.Budget = 3
 			r := fortunate(t, 60, 4).quantize(t, short(o), Run{})
@@ -221,6 +224,9 @@ func TestTeacherOfTraining(t *testing.T) {
 		},
 		"online, noise": func(o *Recipe) { o.Train.TeacherOnline, o.Calibrate.TeacherNoise = true, 0.3 },
 	} {
+		if name != "none" && name != "noise" && name != "online, noise" && !long() {
+			continue
+		}
 		o := short(mustRecipe("ptq", "allocate.budget=3", "train.objective=validity"))
 		change(&o)
 		r := f.quantize(t, o, Run{})
