@@ -80,6 +80,12 @@ func openFile(ctx context.Context, onnx []byte, t *task.Task, e ort.Options, wor
 	if err != nil {
 		return nil, err
 	}
+	return openGraph(ctx, g, t, e, workers)
+}
+
+func openGraph(ctx context.Context, g *graph.Model, t *task.Task, e ort.Options, workers int) (*classifier.Model,
+	error,
+) {
 	m, err := onnxio.FromGraph(ctx, g, e)
 	if err != nil {
 		return nil, err

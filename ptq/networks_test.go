@@ -103,6 +103,9 @@ func TestQuantizeNetworks(t *testing.T) {
 		"tokens, recourse":   {tokens, mustRecipe(CFPTQ, four), 0.95, floatGemms},
 		"tokens, trained":    {tokens, mustRecipe("cfq-qat", four, "train.steps=160"), 0.95, floatGemms},
 	} {
+		if c.o.Train != nil && !long() {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			train := people
 			if c.o.Train != nil {
@@ -141,7 +144,7 @@ func recurrentLoans(tk *task.Task) *graph.Model {
 func TestQuantizeSharedWeights(t *testing.T) {
 	t.Parallel()
 	_, tk, people := loans(t, "train.csv")
-	people = few(people, 300)
+	people = few(people, 200)
 	m := recurrentLoans(tk)
 	balance(t, m, tk, people)
 	r := quantized(t, m, tk, people, mustRecipe(CFPTQ, "allocate.budget=5"), Run{Workers: 2})

@@ -47,12 +47,10 @@ func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, r Recipe, run R
 	if p.layers, p.warnings, err = p.selectLayers(r.Allocate.KeepFloat); err != nil {
 		return nil, errors.Join(err, p.full.Close())
 	}
-	switch p.recipe.Write.Compute {
-	case computeAuto:
-		p.integer = qdq.Integers(p.layers)
-	default:
-		for i := range p.layers {
-			p.integer = append(p.integer, p.recipe.Write.Compute == computeInteger && !p.layers[i].Table)
+	p.integer = qdq.Integers(p.layers)
+	for i := range p.layers {
+		if compute := r.Write.Compute; compute != computeAuto {
+			p.integer[i] = compute == computeInteger && !p.layers[i].Table
 		}
 	}
 	p.first = p.uses()

@@ -41,8 +41,8 @@ func TestQuantize(t *testing.T) {
 			case untrained && allocator == allocatorLearned:
 				continue // it needs an objective
 			case !untrained:
-				if allocator != "" {
-					continue // it trains whatever has been allocated
+				if allocator != "" || method.Name != "lsq" && !long() {
+					continue // it trains whatever has been allocated; TestTrainedMethods has the others
 				}
 				settings, people = append(settings, "train.steps=32"), few(people, 20)
 			}
@@ -208,6 +208,9 @@ func TestChoices(t *testing.T) {
 	for _, c := range Keys() {
 		if c.Choices == nil || c.Name == "allocate.rule" || c.Name == "train.prune-by" || c.Name == "allocate.scores" {
 			continue // TestQuantize and TestPruned have them all
+		}
+		if c.Name == objectiveKey && !long() {
+			continue
 		}
 		usually := c.Get(&std.Recipe)
 		files := map[string]bool{}

@@ -176,8 +176,8 @@ func (r *Recipe) checkTeacher() error {
 	case r.Train.EtaSweep && r.Train.Eta != nil:
 		return fmt.Errorf("train.eta is %v: train.eta-sweep would choose another one", *r.Train.Eta)
 	case r.Train.Quantizers == qat.PACT && r.Write.Compute != computeInteger:
-		return fmt.Errorf("method pact learns the ranges of activations: it needs write.compute %s; method lsq trains weights",
-			computeInteger)
+		return fmt.Errorf("method pact learns the ranges of activations: it needs write.compute %s; method lsq trains "+
+			"weights", computeInteger)
 	}
 	return nil
 }

@@ -8,9 +8,7 @@ import (
 
 	"cfq/calib"
 	"cfq/calib/refine"
-	"cfq/onnxio"
 	"cfq/onnxio/classifier"
-	"cfq/ptq/taskmodel"
 	"cfq/qat"
 	"cfq/qat/cohort"
 	"cfq/quant"
@@ -88,11 +86,7 @@ func (c *layerFits) openLayers(ctx context.Context, plans []quant.Layer) (*class
 	if err != nil {
 		return nil, err
 	}
-	opened, err := onnxio.FromGraph(ctx, m, c.net.engine)
-	if err != nil {
-		return nil, err
-	}
-	return taskmodel.Open(opened, c.net.task, c.net.run.Workers)
+	return openGraph(ctx, m, c.net.task, c.net.engine, c.net.run.Workers)
 }
 
 func (c *layerFits) refinePoints(ctx context.Context, set *calib.Set) (refine.Points, error) {

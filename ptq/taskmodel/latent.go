@@ -128,9 +128,9 @@ func OwnDoing(ctx context.Context, full, again recourse.Model, people *task.Peop
 }
 
 // OwnRows is OwnDoing by a model that is not open yet; all people of a task without codes.
-func OwnRows(ctx context.Context, m *onnxio.Model, full recourse.Model, t *task.Task, people *task.People, workers int) (
-	_ []int, err error,
-) {
+func OwnRows(
+	ctx context.Context, m *onnxio.Model, full recourse.Model, t *task.Task, people *task.People, workers int,
+) (_ []int, err error) {
 	if t.Latent == nil {
 		return task.AllRows(people.N), nil
 	}
