@@ -83,6 +83,7 @@ func TestMarginErrorHeldOut(t *testing.T) {
 }
 
 func TestMarginErrorOfOutliers(t *testing.T) {
+	needLong(t)
 	t.Parallel()
 	for _, far := range []float64{8, 140} {
 		g, s := wide(t, far, 256, 256, 128)

@@ -30,9 +30,9 @@ func TestPruned(t *testing.T) {
 	var files [][]byte
 	for _, by := range []string{pruneMagnitude, pruneSensitivity} {
 		r := f.quantize(t, mustRecipe("prune-qat",
-			"train.sparsity=0.3", "train.prune-by="+string(by), "train.steps=64"), Run{})
+			"train.sparsity=0.3", "train.prune-by="+by, "train.steps=64"), Run{})
 		files = append(files, r.Model)
-		if r.Recipe["train.sparsity"] != "0.3" || (r.Recipe["train.prune-by"] == string(by)) != (by == pruneSensitivity) {
+		if r.Recipe["train.sparsity"] != "0.3" || (r.Recipe["train.prune-by"] == by) != (by == pruneSensitivity) {
 			t.Errorf("recipe %v", r.Recipe)
 		}
 		s := r.Sparsity

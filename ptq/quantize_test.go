@@ -41,7 +41,7 @@ func TestQuantize(t *testing.T) {
 			case untrained && allocator == allocatorLearned:
 				continue // it needs an objective
 			case !untrained:
-				if allocator != "" || method.Name != "lsq" && !long() {
+				if allocator != "" || !long() {
 					continue // it trains whatever has been allocated; TestTrainedMethods has the others
 				}
 				settings, people = append(settings, "train.steps=32"), few(people, 20)

@@ -362,7 +362,7 @@ func TestTrainingErrors(t *testing.T) {
 	for _, method := range []string{"cfq-qat", "lsq", "mixed-qat"} {
 		_, err := OpenFleet(t.Context(), loaded(t, m), tk, few(people, 40),
 			Draws{Recipe: short(mustRecipe(method)), Models: 1, Seed: 1}, Run{})
-		wantInputError(t, err, string(method))
+		wantInputError(t, err, method)
 	}
 	online := mustRecipe("cfq-qat", "train.objective=validity", "train.teacher-online=true")
 	promised := Run{Promises: make([]recourse.Action, 40)}
