@@ -277,8 +277,8 @@ func (d *fileDecoder) featureList(t *Task, list []Feature) value {
 	})
 }
 
-// featureKeys returns the keys of a feature of its kind, in the order of the reference page, and what checks them. Without
-// a kind it returns the keys of all of them.
+// featureKeys returns the keys of a feature of its kind, in the order of the reference page, and what checks them.
+// Without a kind it returns the keys of all of them.
 func (d *fileDecoder) featureKeys(t *Task, f *Feature) (own []key, check func(featureEntry)) {
 	kind, from := "", encodings()
 	if f.Encoding != nil {

@@ -22,8 +22,8 @@ type imageDraft struct {
 	notes             []string
 }
 
-// findImages looks for images at path, an IDX file or a folder, for a model whose input has these sizes after the batch;
-// nil when there are none. Without a model sizes are nil: grey images have a shape all the same.
+// findImages looks for images at path, an IDX file or a folder, for a model whose input has these sizes after the
+// batch; nil when there are none. Without a model sizes are nil: grey images have a shape all the same.
 func findImages(path string, sizes []int) (*imageDraft, error) {
 	p, numbers := &imageDraft{index: -1}, 1
 	for _, n := range sizes {
