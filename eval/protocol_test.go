@@ -153,22 +153,24 @@ func everything(t *testing.T, progress func(Event)) *Result {
 	g.b -= 0.06
 	r := compare(t, original, g, crowd(200, 1), Options{
 		Progress: progress, Noise: 20,
-		Neighbourhood: Neighbourhood{Radius: 0.1, Prove: func(_ context.Context, points, half []float32, n int) ([]Proof, error) {
-			proofs := make([]Proof, n)
-			for i := range proofs {
-				if len(points) != 3*n || half[3*i] != 0.1 || half[3*i+2] != 0 {
-					t.Errorf("%d points of %d numbers, half widths %v", n, len(points), half[3*i:3*i+3])
+		Neighbourhood: Neighbourhood{
+			Radius: 0.1, Prove: func(_ context.Context, points, half []float32, n int) ([]Proof, error) {
+				proofs := make([]Proof, n)
+				for i := range proofs {
+					if len(points) != 3*n || half[3*i] != 0.1 || half[3*i+2] != 0 {
+						t.Errorf("%d points of %d numbers, half widths %v", n, len(points), half[3*i:3*i+3])
+					}
+					proofs[i] = Proof{Lower: Float(i%2) - 0.5, Apart: Float(i)}
 				}
-				proofs[i] = Proof{Lower: Float(i%2) - 0.5, Apart: Float(i)}
-			}
-			return proofs, nil
-		}, Perturb: func(_ context.Context, _ []float32, n int) ([][]Float, error) {
-			eps := make([][]Float, n)
-			for i := range eps {
-				eps[i] = []Float{0.01, 0.02, 0.03}
-			}
-			return eps, nil
-		}},
+				return proofs, nil
+			}, Perturb: func(_ context.Context, _ []float32, n int) ([][]Float, error) {
+				eps := make([][]Float, n)
+				for i := range eps {
+					eps[i] = []Float{0.01, 0.02, 0.03}
+				}
+				return eps, nil
+			},
+		},
 	})
 	for i := range r.Margins {
 		v := Estimate{Value: 2, N: 3, Lo: 1, Hi: 3}.AsValue() // the model has no decoder
