@@ -89,11 +89,11 @@ func (m *Model) passes(ctx context.Context) []graph.Pass {
 	upgrade := pass.Upgrading() // lowering writes newer operators
 	old := upgrade.Needed
 	upgrade.Needed = func(g *graph.Model) bool { return lower.Needed(g.Graph) && old(g) }
-	return append(m.plainPasses(), upgrade, m.signature.Pass(ctx, m.engine))
+	return append(m.plainPasses(ctx), upgrade, m.signature.Pass(ctx, m.engine))
 }
 
-func (m *Model) plainPasses() []graph.Pass {
-	return []graph.Pass{pass.Inlining(), m.elements.Pass(), pass.Unfusing()}
+func (m *Model) plainPasses(ctx context.Context) []graph.Pass {
+	return []graph.Pass{pass.Inlining(ctx, m.engine), m.elements.Pass(), pass.Unfusing()}
 }
 
 func rewritten(g *graph.Model, o ort.Options, passes func(*Model) []graph.Pass) (*Model, error) {

@@ -117,7 +117,7 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 	if err != nil {
 		return err
 	}
-	plain, inline := m.Clone(), pass.Inlining()
+	plain, inline := m.Clone(), pass.Inlining(ctx, e.engine())
 	if inline.Apply(plain, nil) != nil {
 		plain = m // the reason is given below
 	}

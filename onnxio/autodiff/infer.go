@@ -371,6 +371,19 @@ func axesFrom(first int64, t graph.Type) (axes []int64) {
 	return axes
 }
 
+// Integers returns a function that tells the elements of an integer value of rank 0 or 1 of g, as far as constants and
+// the sizes in types decide them: those of a Shape's fixed sizes, and what is gathered, cut and joined of them.
+func Integers(g *graph.Graph, types graph.Types) func(value string) (elements []int64, known bool) {
+	b := newBuilder(g, types, "")
+	return func(value string) ([]int64, bool) {
+		e, ok := b.ints(value, 32)
+		if !ok || !e.constant {
+			return nil, false
+		}
+		return sizes(e.dims), true
+	}
+}
+
 func typeOf(t *graph.Tensor) graph.Type {
 	return graph.Type{DType: t.DType, Shape: graph.Fixed(t.Dims...)}
 }

@@ -1,6 +1,7 @@
 package classifier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -217,6 +218,11 @@ func (c *Model) derive(scalar appender) (*derivation, error) {
 		return nil, err
 	}
 	m := c.Graph().Clone()
+	if slices.ContainsFunc(m.Graph.Nodes, (*graph.Node).HasGraphs) { // behind the logits: nothing differentiates them
+		needed := m.Graph.Needed(c.logits, cmp.Or(c.Limit(), c.logits))
+		m.Graph.Nodes = slices.DeleteFunc(m.Graph.Nodes, func(n *graph.Node) bool { return !needed[n] })
+		m.Graph.Outputs = []graph.Value{{Name: c.logits}}
+	}
 	if m.Opset("") < 18 { // autodiff's rules speak later ones
 		if err := pass.Upgrade(m, c.Types()); err != nil {
 			return nil, err
@@ -396,11 +402,19 @@ func (c *Model) through(m *graph.Model) (map[string]autodiff.Rule, error) {
 	return rules, nil
 }
 
-// Differentiable returns why the model has no gradients: it computes on integers as a whole. Its recourse can then not
-// be searched for.
+// Differentiable returns why the model has no gradients: it computes on integers as a whole, or in subgraphs. Its
+// recourse can then not be searched for.
 func (c *Model) Differentiable() error {
+	g := c.Graph().Graph
+	needed := g.Needed(c.logits)
+	for _, n := range g.Nodes {
+		if needed[n] && n.HasGraphs() {
+			return fmt.Errorf("no gradient passes through %s, whose branches or body use values of the graph around it; "+
+				"export the model without it", n.Label())
+		}
+	}
 	if c.o.Through == nil {
-		return opaque(c.Graph().Graph, c.Input().Name, c.logits)
+		return opaque(g, c.Input().Name, c.logits)
 	}
 	m := c.Graph().Clone()
 	c.o.Through(m)

@@ -109,7 +109,7 @@ func (c *Model) cut() (cut *graph.Model, units []reluUnit, why string) {
 		if !needed[n] {
 			continue
 		}
-		if len(moving) == 0 {
+		if len(moving) == 0 && !n.HasGraphs() {
 			kept = append(kept, n)
 			continue
 		}
@@ -117,7 +117,7 @@ func (c *Model) cut() (cut *graph.Model, units []reluUnit, why string) {
 			moves[out] = out != ""
 		}
 		if !n.Is("Relu") {
-			if !n.Standard() || !affineNode(n, moving) {
+			if n.HasGraphs() || !n.Standard() || !affineNode(n, moving) {
 				return nil, nil, n.Label() + " is neither affine nor Relu"
 			}
 			kept = append(kept, n)

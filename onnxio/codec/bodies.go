@@ -1,6 +1,8 @@
 package codec
 
 import (
+	"errors"
+	"fmt"
 	"iter"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -12,9 +14,11 @@ import (
 
 // Field numbers of what package graph carries unread.
 const (
-	nodeOverload     = 8  // NodeProto.overload
-	functionDefaults = 11 // FunctionProto.attribute_proto
-	functionOverload = 13 // FunctionProto.overload
+	attributeGraph    = 6  // AttributeProto.g
+	nodeOverload      = 8  // NodeProto.overload
+	functionDefaults  = 11 // FunctionProto.attribute_proto
+	functionOverload  = 13 // FunctionProto.overload
+	graphSparseTensor = 15 // GraphProto.sparse_initializer
 )
 
 // wireField is a field of a message that is not decoded.
@@ -54,6 +58,36 @@ func bodies(data []byte, number protowire.Number) iter.Seq[[]byte] {
 			}
 		}
 	}
+}
+
+// Subgraph decodes the subgraph that the attribute a carries. Its nodes may use values of the graphs around it.
+func Subgraph(a *graph.Attr) (*graph.Graph, error) {
+	var body []byte
+	for b := range bodies(a.Extra, attributeGraph) {
+		body = append(body, b...)
+	}
+	if modelParts()[7].count(body) > maxMessages {
+		return nil, fmt.Errorf("attribute %q: more than %d nodes, attributes and tensors", a.Name, maxMessages)
+	}
+	var p onnxpb.GraphProto
+	if err := proto.Unmarshal(body, &p); err != nil {
+		return nil, fmt.Errorf("attribute %q: %w", a.Name, err)
+	}
+	d, g := modelCoder{}, &graph.Graph{}
+	d.graph(g, &p)
+	d.place = nil
+	for _, t := range g.Inits {
+		if err := t.Check(); err != nil {
+			d.bad(err)
+		}
+	}
+	for range bodies(g.Extra, graphSparseTensor) {
+		d.bad(errors.New("sparse initializers are not read"))
+	}
+	if err := d.err(); err != nil {
+		return nil, fmt.Errorf("attribute %q: %w", a.Name, err)
+	}
+	return g, nil
 }
 
 // Overload returns which of several functions of one name the node n calls: "" for that without an overload.

@@ -2,14 +2,17 @@ package pass
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"cfq/onnxio/autodiff"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 )
 
 // FunctionDomain is the domain of the functions that files of this project carry: they unpack weights, and stay.
@@ -18,20 +21,24 @@ const FunctionDomain = "cfq"
 const (
 	// maxInlined bounds the nodes of a graph without functions: each of them may call another one twice.
 	maxInlined = 200_000
-	// maxCalls bounds how deep functions lie within one another.
+	// maxCalls bounds how deep functions and branches lie within one another.
 	maxCalls = 100
+	// maxCondition bounds the elements of the values that a condition is computed from.
+	maxCondition = 1 << 16
 )
 
-// Inlining writes the bodies of functions where they are called. If, Loop and Scan are errors: the nodes of their
-// subgraphs have no gradients.
-func Inlining() graph.Pass {
+// Inlining writes the bodies of functions where they are called, and the branch that an If with a constant condition
+// takes. Loop, Scan and an If that depends on the inputs are errors: the nodes of their subgraphs have no gradients.
+func Inlining(ctx context.Context, o ort.Options) graph.Pass {
 	return graph.Pass{
 		Needed: func(m *graph.Model) bool {
 			return slices.ContainsFunc(m.Functions, func(f *graph.Function) bool { return f.Domain != FunctionDomain }) ||
 				slices.ContainsFunc(m.Graph.Nodes, (*graph.Node).HasGraphs)
 		},
 		Run: func(r *graph.Rewriter) error {
-			i := &inliner{Rewriter: r, functions: map[functionCall]*graph.Function{}, versions: map[*graph.Node]int64{}}
+			i := &inliner{
+				Rewriter: r, ctx: ctx, engine: o, functions: map[functionCall]*graph.Function{}, versions: map[*graph.Node]int64{},
+			}
 			return i.run()
 		},
 	}
@@ -45,7 +52,7 @@ func (r *inliner) run() error {
 	}
 	nodes := r.G.Nodes
 	r.G.Nodes = nil
-	r.emit(nodes, &nameScope{version: r.Model.Opset("")})
+	r.emit(nodes, &nameScope{outermost: true, version: r.Model.Opset("")})
 	if len(r.errs) > 0 {
 		return errors.Join(r.errs...)
 	}
@@ -57,7 +64,7 @@ func (r *inliner) run() error {
 	}
 	r.imports()
 	if err := r.G.Check(); err != nil {
-		return fmt.Errorf("without its functions: %w", err)
+		return fmt.Errorf("without its functions and branches: %w", err)
 	}
 	return nil
 }
@@ -72,31 +79,39 @@ func domain(d string) string { return strings.TrimPrefix(d, "ai.onnx") }
 
 type inliner struct {
 	*graph.Rewriter
+	ctx       context.Context
+	engine    ort.Options
 	functions map[functionCall]*graph.Function
 	versions  map[*graph.Node]int64 // the operator set that a node is written for
 	errs      []error
 	full      bool // the graph is too large
 }
 
-// nameScope is where names mean something: the graph, or the body of one call.
+// nameScope is where names mean something: the graph, the body of one call, or a branch.
 type nameScope struct {
-	calls   []functionCall // that are being inlined; none in the graph, whose names stay as they are
-	names   map[string]string
-	attrs   map[string]graph.Attr // of the call, by the function's names
-	prefix  string
-	version int64
+	outermost bool       // names stay as they are
+	parent    *nameScope // what is around a branch
+	names     map[string]string
+	attrs     map[string]graph.Attr // of the call, by the function's names
+	calls     []functionCall        // that are being inlined
+	depth     int
+	prefix    string
+	version   int64
 }
 
 func (s *nameScope) lookup(name string) (string, bool) {
-	if name == "" || len(s.calls) == 0 {
+	if name == "" || s.outermost {
 		return name, true
 	}
 	v, ok := s.names[name]
+	if !ok && s.parent != nil {
+		return s.parent.lookup(name)
+	}
 	return v, ok
 }
 
 func (r *inliner) define(s *nameScope, name string) string {
-	if name == "" || len(s.calls) == 0 {
+	if name == "" || s.outermost {
 		return name
 	}
 	if _, ok := s.names[name]; !ok {
@@ -130,7 +145,7 @@ func (r *inliner) node(n *graph.Node, s *nameScope) error {
 		}
 		c.Inputs[i] = v
 	}
-	if len(s.calls) > 0 {
+	if s.depth > 0 {
 		c.Name = r.Name(s.prefix + n.Name)
 	}
 	for i, out := range n.Outputs {
@@ -140,9 +155,11 @@ func (r *inliner) node(n *graph.Node, s *nameScope) error {
 	switch {
 	case f != nil:
 		return r.inline(&c, f, s)
+	case n.Is("If"):
+		return r.branch(&c, s)
 	case n.HasGraphs():
-		return fmt.Errorf("%s has a graph of its own, which can be neither differentiated nor quantized: export the model "+
-			"without %s (for inputs of fixed sizes; a fixed number of steps can be written out)", n.Label(), n.Op)
+		return fmt.Errorf("%s repeats a graph of its own, which cannot be differentiated: export the model without %s (a "+
+			"fixed number of steps can be written out)", n.Label(), n.Op)
 	}
 	r.versions[&c] = s.version
 	r.G.Nodes = append(r.G.Nodes, &c)
@@ -171,7 +188,7 @@ func (r *inliner) inline(n *graph.Node, f *graph.Function, s *nameScope) error {
 	switch {
 	case slices.Contains(s.calls, c):
 		return fmt.Errorf("the function %q calls itself", c)
-	case len(s.calls) >= maxCalls:
+	case s.depth >= maxCalls:
 		return fmt.Errorf("functions call one another %d deep", maxCalls)
 	case len(n.Inputs) > len(f.Inputs) || len(n.Outputs) > len(f.Outputs):
 		return fmt.Errorf("%s has %d inputs and %d outputs, but the function %q has %d and %d", n.Label(), len(n.Inputs),
@@ -181,7 +198,7 @@ func (r *inliner) inline(n *graph.Node, f *graph.Function, s *nameScope) error {
 	}
 	inner := &nameScope{
 		names: map[string]string{}, attrs: map[string]graph.Attr{}, calls: append(slices.Clone(s.calls), c),
-		prefix: cmp.Or(n.Name, n.Outputs[0]) + "/", version: s.version,
+		depth: s.depth + 1, prefix: prefix(n), version: s.version,
 	}
 	for _, o := range f.Opsets {
 		if domain(o.Domain) == "" {
@@ -194,28 +211,149 @@ func (r *inliner) inline(n *graph.Node, f *graph.Function, s *nameScope) error {
 	for i, in := range f.Inputs {
 		inner.names[in] = n.Input(i)
 	}
-	return r.body(f, n, inner)
+	return r.body(f.Nodes, f.Outputs, n, inner)
 }
 
-func (r *inliner) body(f *graph.Function, n *graph.Node, s *nameScope) error {
-	made := (&graph.Graph{Nodes: f.Nodes}).Producers()
+func prefix(n *graph.Node) string { return cmp.Or(n.Name, n.Outputs[0]) + "/" }
+
+func (r *inliner) body(nodes []*graph.Node, outputs []string, n *graph.Node, s *nameScope) error {
+	made := map[string]bool{}
+	for _, m := range nodes {
+		for _, o := range m.Outputs {
+			made[o] = true
+		}
+	}
 	var copies []int
 	for i, out := range n.Outputs {
-		if _, taken := s.names[f.Outputs[i]]; made[f.Outputs[i]] != nil && !taken && out != "" {
-			s.names[f.Outputs[i]] = out
+		if _, taken := s.names[outputs[i]]; made[outputs[i]] && !taken && out != "" {
+			s.names[outputs[i]] = out
 		} else if out != "" {
 			copies = append(copies, i)
 		}
 	}
-	r.emit(f.Nodes, s)
+	r.emit(nodes, s)
 	for _, i := range copies {
-		v, ok := s.lookup(f.Outputs[i])
+		v, ok := s.lookup(outputs[i])
 		if !ok || v == "" {
-			return fmt.Errorf("%s: its output %q is defined by nothing", n.Label(), f.Outputs[i])
+			return fmt.Errorf("%s: its output %q is defined by nothing", n.Label(), outputs[i])
 		}
 		r.G.Nodes = append(r.G.Nodes, &graph.Node{
 			Name: r.Name(s.prefix + "Identity"), Op: "Identity", Inputs: []string{v}, Outputs: []string{n.Outputs[i]},
 		})
+	}
+	return nil
+}
+
+func (r *inliner) branch(n *graph.Node, s *nameScope) error {
+	if s.depth >= maxCalls {
+		return fmt.Errorf("branches lie in one another %d deep", maxCalls)
+	}
+	if len(r.errs) > 0 {
+		return nil // what a condition is computed from may be missing
+	}
+	taken, err := r.condition(n.Input(0))
+	if err != nil {
+		return fmt.Errorf("%s: its condition %q is not constant (%w): only one branch can be differentiated and quantized. "+
+			"Export the model without it, for inputs of fixed sizes", n.Label(), n.Input(0), err)
+	}
+	a := n.Attr("else_branch")
+	if taken {
+		a = n.Attr("then_branch")
+	}
+	if a == nil {
+		return fmt.Errorf("%s has no branch for the condition %t", n.Label(), taken)
+	}
+	g, err := codec.Subgraph(a)
+	if err != nil {
+		return fmt.Errorf("%s: %w", n.Label(), err)
+	}
+	if len(g.Outputs) < len(n.Outputs) || len(g.Inputs) > 0 {
+		return fmt.Errorf("%s: the %s has %d inputs and %d outputs", n.Label(), a.Name, len(g.Inputs), len(g.Outputs))
+	}
+	inner := &nameScope{
+		parent: s, names: map[string]string{}, attrs: s.attrs, calls: s.calls, depth: s.depth + 1, prefix: prefix(n),
+		version: s.version,
+	}
+	for _, t := range g.Inits {
+		local := t.Name
+		t.Name = inner.prefix + local
+		inner.names[local] = r.Const(t)
+	}
+	var outputs []string
+	for _, v := range g.Outputs {
+		outputs = append(outputs, v.Name)
+	}
+	return r.body(g.Nodes, outputs, n, inner)
+}
+
+func (r *inliner) condition(name string) (bool, error) {
+	_ = autodiff.Infer(r.G, r.Types) // what stays unknown matters only if the condition needs it
+	c := conditional{
+		r: r, integers: autodiff.Integers(r.G, r.Types), producers: r.G.Producers(), inits: r.G.InitMap(),
+		seen: map[string]bool{}, g: &graph.Graph{Name: "condition"},
+	}
+	if err := c.need(name); err != nil {
+		return false, err
+	}
+	m := &graph.Model{IRVersion: r.Model.IRVersion, Opsets: []graph.Opset{{Version: r.Model.Opset("")}}, Graph: c.g}
+	out, err := ort.Evaluate(r.ctx, m, r.engine, nil, name)
+	if err != nil {
+		return false, err
+	}
+	v, err := out[0].Ints()
+	if err != nil || len(v) != 1 || out[0].DType != graph.Bool {
+		return false, fmt.Errorf("it is %s%v, not one boolean", out[0].DType, out[0].Dims)
+	}
+	return v[0] != 0, nil
+}
+
+type conditional struct {
+	r         *inliner
+	integers  func(string) ([]int64, bool)
+	producers map[string]*graph.Node
+	inits     map[string]*graph.Tensor
+	seen      map[string]bool
+	g         *graph.Graph
+}
+
+func (c *conditional) need(name string) error {
+	if name == "" || c.seen[name] {
+		return nil
+	}
+	c.seen[name] = true
+	if t := c.inits[name]; t != nil {
+		c.g.Inits = append(c.g.Inits, t)
+		return nil
+	}
+	n := c.producers[name]
+	if n == nil {
+		return fmt.Errorf("it depends on the input %q", name)
+	}
+	t, known := c.r.Types[name]
+	dims, ok := sizesOf(t.Shape)
+	if size := Elements(t.Shape).Size; n.Constant() == nil && (!known || size < 0 || size > maxCondition) {
+		return fmt.Errorf("%q, which it depends on, is not of a known size", name)
+	}
+	if v, known := c.integers(name); known && ok && t.DType == graph.Int64 {
+		if k := graph.FromInts(name, v, dims...); k.Len() == len(v) {
+			c.g.Inits = append(c.g.Inits, k)
+			return nil
+		}
+	}
+	if !n.Standard() || strings.HasPrefix(n.Op, "Random") || n.Op == "Multinomial" || n.Op == "Bernoulli" {
+		return fmt.Errorf("it depends on %s", n.Label())
+	}
+	if v := c.r.versions[n]; v != 0 && v != c.r.Model.Opset("") {
+		return fmt.Errorf("%s is of another operator set, %d", n.Label(), v)
+	}
+	for _, in := range n.Inputs {
+		if err := c.need(in); err != nil {
+			return err
+		}
+	}
+	c.g.Nodes = append(c.g.Nodes, n)
+	for _, o := range n.Outputs {
+		c.seen[o] = true
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package pass_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,12 +12,13 @@ import (
 	"cfq/internal/must"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
 	"cfq/onnxio/pass"
 )
 
-func resolved(m *graph.Model) (*graph.Model, error) {
-	p, c := pass.Inlining(), m.Clone()
+func resolved(m *graph.Model, o ort.Options) (*graph.Model, error) {
+	p, c := pass.Inlining(context.Background(), o), m.Clone()
 	if !p.Needed(m) {
 		return m, nil
 	}
@@ -25,6 +27,34 @@ func resolved(m *graph.Model) (*graph.Model, error) {
 
 func field(number protowire.Number, body []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), body)
+}
+
+func subgraph(t testing.TB, name string, g *graph.Graph) graph.Attr {
+	t.Helper()
+	data := must.Get(codec.Marshal(&graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}))(t)
+	for len(data) > 0 {
+		number, typ, n := protowire.ConsumeField(data)
+		if number == 7 && typ == protowire.BytesType { // ModelProto.graph
+			_, _, tag := protowire.ConsumeTag(data)
+			body, _ := protowire.ConsumeBytes(data[tag:n])
+			return graph.Attr{Name: name, Kind: graph.AttrGraph, Extra: field(6, body)}
+		}
+		data = data[n:]
+	}
+	t.Fatal("no graph")
+	return graph.Attr{}
+}
+
+func body(outputs string, nodes ...*graph.Node) *graph.Graph {
+	g := &graph.Graph{Name: "body", Nodes: nodes}
+	for o := range strings.FieldsSeq(outputs) {
+		g.Outputs = append(g.Outputs, graph.Value{Name: o, DType: graph.Float})
+	}
+	return g
+}
+
+func choice(t testing.TB, cond, out string, yes, no *graph.Graph) *graph.Node {
+	return node("If", cond, out, subgraph(t, "then_branch", yes), subgraph(t, "else_branch", no))
 }
 
 func of(d string, n *graph.Node) *graph.Node { n.Domain = d; return n }
@@ -47,7 +77,11 @@ func whole(functions []*graph.Function, inits []*graph.Tensor, nodes ...*graph.N
 	return m
 }
 
-func resolvable() map[string]*graph.Model {
+func yes(name string, v byte) *graph.Tensor {
+	return &graph.Tensor{Name: name, DType: graph.Bool, Raw: []byte{v}}
+}
+
+func resolvable(t testing.TB) map[string]*graph.Model {
 	leaky := function("Leaky", "p", "q", node("LeakyRelu", "p", "h", ref("alpha", "slope", graph.AttrFloat)),
 		node("Neg", "h", "q"))
 	leaky.Attrs = []string{"slope"}
@@ -68,6 +102,10 @@ func resolvable() map[string]*graph.Model {
 		n.Extra = field(8, []byte(overload))
 		return n
 	}
+	local := body("s", node("Mul", "w k", "s"))
+	local.Inits = []*graph.Tensor{floats("k", []float32{3}, 1)}
+	same := body("s", node("Identity", "w", "s"))
+	nested := body("q", choice(t, "no", "q", body("q", node("Abs", "w", "q")), same))
 	slope := graph.FloatAttr
 	return map[string]*graph.Model{
 		"nested functions": whole([]*graph.Function{leaky, twice}, nil,
@@ -77,16 +115,30 @@ func resolvable() map[string]*graph.Model {
 			of("f", node("Preset", "h", "y", slope("slope", 0.1)))),
 		"overloads": whole([]*graph.Function{overloaded("a", "Neg"), overloaded("b", "Abs")}, nil, calls("a", "x", "h"),
 			calls("b", "h", "y")),
+		"a constant condition": whole(nil, []*graph.Tensor{yes("c", 1)}, node("Neg", "x", "w"),
+			choice(t, "c", "y", local, same)),
+		"the other branch": whole(nil, []*graph.Tensor{yes("c", 0)}, node("Neg", "x", "w"),
+			choice(t, "c", "y", local, same)),
+		"branches in one another": whole(nil, []*graph.Tensor{yes("c", 1), yes("no", 0)}, node("Neg", "x", "w"),
+			choice(t, "c", "y", nested, same)),
+		"a condition on sizes": whole(nil, []*graph.Tensor{
+			graph.FromInts("last", []int64{1}), graph.FromInts("three", []int64{3}),
+		}, node("Neg", "x", "w"), node("Shape", "w", "shape"), node("Gather", "shape last", "n"),
+			node("Equal", "n three", "c"),
+			choice(t, "c", "y", local, same)),
+		"a branch in a function": whole([]*graph.Function{function("Branch", "p c", "q", node("Neg", "p", "w"),
+			choice(t, "c", "q", local, same))}, []*graph.Tensor{yes("c", 1)}, of("f", node("Branch", "x c", "h")),
+			of("f", node("Branch", "h c", "y"))),
 	}
 }
 
 func TestResolve(t *testing.T) {
 	o := orttest.Need(t)
 	in := floats("x", []float32{1, -2, 3, -.5, .25, -4}, 2, 3)
-	for name, m := range resolvable() {
+	for name, m := range resolvable(t) {
 		t.Run(name, func(t *testing.T) {
 			before := m.Graph.Text()
-			got := must.Get(resolved(m))(t)
+			got := must.Get(resolved(m, o))(t)
 			if len(got.Functions) > 0 || slices.ContainsFunc(got.Graph.Nodes, (*graph.Node).HasGraphs) ||
 				len(m.Functions) > 0 && got.Opset("f") != 0 {
 				t.Errorf("not resolved:\n%s", got.Graph.Text())
@@ -111,7 +163,7 @@ func TestResolveOlder(t *testing.T) {
 		f.Outputs[1], f.Opsets[0].Version = "p", version
 		m := whole([]*graph.Function{f}, nil, of("f", node("Other", "x", "a b")), node("Add", "a b", "c"),
 			node("ReduceMean", "c", "d", graph.IntsAttr("axes", 1)), node("Sub", "c d", "y"))
-		got := must.Get(resolved(m))(t)
+		got := must.Get(resolved(m, o))(t)
 		must.Same(t, max(17, version), got.Opset(""))
 		m.Graph.Nodes[0] = node("Mul", "x two", "c")
 		m.Graph.Nodes = slices.Delete(m.Graph.Nodes, 1, 2)
@@ -122,16 +174,25 @@ func TestResolveOlder(t *testing.T) {
 	}
 }
 
+func TestResolveAtShape(t *testing.T) {
+	m := resolvable(t)["a condition on sizes"]
+	m.Graph.Inputs[0].Shape[0] = graph.Dim{Size: -1, Param: "N"}
+	must.Get(resolved(m, orttest.Need(t)))(t)
+	m.Graph.Inits[0] = graph.FromInts("last", []int64{0}) // the batch
+	_, err := resolved(m, orttest.Need(t))
+	must.Fail(t, err, `If node "y": its condition "c" is not constant`)
+}
+
 func TestResolveKeeps(t *testing.T) {
 	own := function("Unpack", "p", "q", node("Neg", "p", "q"))
 	own.Domain = pass.FunctionDomain
 	m := whole([]*graph.Function{own}, nil, of(pass.FunctionDomain, node("Unpack", "x", "y")))
-	must.Same(t, m, must.Get(resolved(m))(t))
+	must.Same(t, m, must.Get(resolved(m, orttest.Need(t)))(t))
 	m.Functions = append(m.Functions, function("Abs", "p", "q", node("Abs", "p", "q")))
 	m.Graph.Nodes = []*graph.Node{
 		of(pass.FunctionDomain, node("Unpack", "x", "h")), of("f", node("Abs", "h", "y")),
 	}
-	got := must.Get(resolved(m))(t)
+	got := must.Get(resolved(m, orttest.Need(t)))(t)
 	if len(got.Functions) != 1 || len(got.Graph.Nodes) != 2 || got.Graph.Nodes[1].Domain != "" {
 		t.Errorf("\n%s", got.Graph.Text())
 	}
@@ -148,30 +209,33 @@ func TestResolveRefuses(t *testing.T) {
 	for want, m := range map[string]*graph.Model{
 		`the function "f.Self" calls itself`: whole([]*graph.Function{self, other}, nil, of("f", node("Self", "x", "y"))),
 		"have more than 200000 nodes":        whole(doubling, nil, of("f", node("F40", "x", "y"))),
-		`If node "y" has a graph of its own`: whole(nil, nil,
-			node("If", "x", "y", graph.Attr{Name: "then_branch", Kind: graph.AttrGraph})),
+		`Loop node "y" repeats a graph`: whole(nil, []*graph.Tensor{yes("c", 1)},
+			node("Loop", "c c x", "y", subgraph(t, "body", body("x")))),
+		"is not constant (it depends on the input": whole(nil, nil, node("ReduceSum", "x", "s", graph.IntAttr("keepdims", 0)),
+			node("Cast", "s", "c", graph.IntAttr("to", int64(graph.Bool))), choice(t, "c", "y", body("x"), body("x"))),
 		"1 inputs and 1 outputs, but the function": whole([]*graph.Function{function("None", "", "q",
 			node("Constant", "", "q", graph.FloatAttr("value_float", 1)))}, nil, of("f", node("None", "x", "y"))),
-		`"lost", which nothing defines`: whole([]*graph.Function{function("Lost", "p", "q", node("Neg", "lost", "q"))}, nil,
-			of("f", node("Lost", "x", "y"))),
+		`"lost", which nothing defines`: whole(nil, []*graph.Tensor{yes("c", 1)},
+			choice(t, "c", "y", body("q", node("Neg", "lost", "q")), body("x"))),
 	} {
-		_, err := resolved(m)
+		_, err := resolved(m, orttest.Need(t))
 		must.Fail(t, err, want)
 	}
 }
 
-// FuzzResolve: no file's functions and attributes make a panic, and what is accepted has none left.
+// FuzzResolve: no file's functions, attributes and branches make a panic, and what is accepted has none left.
 func FuzzResolve(f *testing.F) {
-	for _, m := range resolvable() {
+	for _, m := range resolvable(f) {
 		data := must.Get(codec.Marshal(m))(f)
 		f.Add(data)
 	}
+	o := orttest.Need(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := codec.Read(data, "")
 		if err != nil {
 			return
 		}
-		got, err := resolved(m)
+		got, err := resolved(m, o)
 		if err != nil {
 			return
 		}

@@ -147,6 +147,7 @@ func changes() map[string][]change {
 	ratio := func(a *graph.Attr) *graph.Tensor { return graph.FromFloats("", []float32{a.F}) }
 	t := map[string][]change{
 		"BatchNormalization": {{9, byChannel}, {14, inferenceForm}},
+		"GroupNormalization": {{21, groupsToChannels}},
 		// The old defaults are the ends of float32's range.
 		"Clip":    {{11, numberInput("min", 1)}, {11, numberInput("max", 2)}},
 		"Dropout": {{10, boolMask}, {12, asInput("ratio", 1, ratio)}},
@@ -158,10 +159,7 @@ func changes() map[string][]change {
 		"TopK":    {{10, asInput("k", 1, k)}},
 		"Scatter": {{11, func(_ *upgrader, n *graph.Node) error { n.Op = "ScatterElements"; return nil }}},
 	}
-	for op, version := range map[string]int64{
-		"Upsample": 10, "Resize": 11, "RoiAlign": 16, "GridSample": 20, "DFT": 20,
-		"GroupNormalization": 21,
-	} {
+	for op, version := range map[string]int64{"Upsample": 10, "Resize": 11, "RoiAlign": 16, "GridSample": 20, "DFT": 20} {
 		t[op] = []change{{version, unknown}}
 	}
 	for _, op := range []string{
@@ -280,6 +278,27 @@ func flattened(u *upgrader, n *graph.Node) error {
 func splitOutputs(_ *upgrader, n *graph.Node) error {
 	if n.Input(1) == "" && n.Attr("num_outputs") == nil {
 		n.Attrs = append(n.Attrs, graph.IntAttr("num_outputs", int64(len(n.Outputs))))
+	}
+	return nil
+}
+
+// groupsToChannels: scale and bias had one number for each group, and have one for each channel.
+func groupsToChannels(u *upgrader, n *graph.Node) error {
+	groups, s := n.Int("num_groups", 0), u.Types[n.Input(0)].Shape
+	if len(s) < 2 || s[1].Size < 1 || groups < 1 || s[1].Size%groups != 0 {
+		return fmt.Errorf("has %d groups of the channels of %q, of which the model does not say how many there are: export "+
+			"the model at opset 21", groups, n.Input(0))
+	}
+	list := func(v ...int64) string { return u.Const(graph.FromInts("channels", v, int64(len(v)))) }
+	column, wide, flat := list(-1, 1), list(1, s[1].Size/groups), list(-1)
+	for i := 1; i < min(3, len(n.Inputs)); i++ {
+		for _, step := range [][2]string{{"Reshape", column}, {"Expand", wide}, {"Reshape", flat}} {
+			out := u.nameOf(n, "channels")
+			u.before = append(u.before, &graph.Node{
+				Name: u.nameOf(n, step[0]), Op: step[0], Inputs: []string{n.Inputs[i], step[1]}, Outputs: []string{out},
+			})
+			n.Inputs[i] = out
+		}
 	}
 	return nil
 }
