@@ -106,30 +106,19 @@ func (v *evaluationView) tiles() (out []tile) {
 func (v *evaluationView) At() *eval.AtMargin { return v.at }
 
 func (v *evaluationView) promises() pageBlock {
-	r, ids := v.Result, []string{"vd", "rvd", "frr"}
-	if r.Settings.OneSided {
-		ids = []string{"vd", "frr"}
-	}
 	b := v.byMargin("Promises by required margin t", "", slices.Concat(brokenColumns("vd", ""), brokenColumns("rvd", ""),
 		[]metricColumn{{"", "frr", asPercent}, {"helped", "frr", asFraction}})...)
 	const minCurve = 3 // margins
-	if len(r.Margins) >= minCurve {
-		b.Figures = brokenChart("Promises that break, by required margin", r, nil, r.Margins)
+	if len(v.Result.Margins) >= minCurve {
+		b.Figures = brokenChart("Promises that break, by required margin", v.Result, nil, v.Result.Margins)
 	}
-	b.After = append(legend(ids...), "interval: "+confidence(r.Settings.Confidence)+" confidence interval (Wilson)",
-		tau("tau01", r.Tau01))
-	if r.Settings.OneSided {
-		b.note("RVD: not computed")
-		return b
-	}
-	first := r.Rate("pgd_first.vd")
-	b.note(tau("rtau01", r.RTau01), fmt.Sprintf("%s: %s, %s (%s); it found a recourse for %s", symbol("pgd_first.vd"),
-		percent(first.Value, 1), counts(first), interval(first, 1), counts(r.Rate("pgd_first.frr"))))
+	b.After = words("promises by margin", v.Result)
 	return b
 }
 
-// legend explains a symbol of a table's head: "VD(t): promises that break".
-func legend(ids ...string) (lines []string) {
+// legend explains the symbols of a table's head, a line each: "VD(t): promises that break".
+func legend(ids ...string) string {
+	var lines []string
 	for _, id := range ids {
 		m := metrics.Must(id)
 		line := m.Symbol + ": " + m.Name
@@ -138,7 +127,7 @@ func legend(ids ...string) (lines []string) {
 		}
 		lines = append(lines, line)
 	}
-	return lines
+	return strings.Join(lines, "\n")
 }
 
 func tauValue(t eval.Tau, decimals int) string {
@@ -148,18 +137,8 @@ func tauValue(t eval.Tau, decimals int) string {
 	return fixed(t.Value, decimals)
 }
 
-func tau(id string, t eval.Tau) string {
-	m := metrics.Must(id)
-	s := fmt.Sprintf("%s %s: %s", m.Symbol, tauValue(t, 3), m.Name)
-	if t.Extrapolated {
-		s += " (extrapolated)"
-	}
-	return s
-}
-
 func (v *evaluationView) costs() pageBlock {
-	lost := v.known("lost_recourse")
-	if !v.known("crg.n") && !lost {
+	if !v.Known("crg.n") && !v.Known("lost_recourse") {
 		return pageBlock{}
 	}
 	b := v.byMargin("Cost of the recourse", "", slices.Concat(
@@ -173,40 +152,30 @@ func (v *evaluationView) costs() pageBlock {
 		[]metricColumn{
 			{"people", "crg.n", asCount}, {"cost 0", "crg.free", asCount}, {"lost", "lost_recourse", asFraction},
 		})...)
-	b.After = legend("crg.mean", "crg.ratio_of_sums", "crg.median", "crg.p95", "crg.abs_mean")
-	if v.known("crg_noise.abs_mean") {
-		b.note(legend("crg_noise.abs_mean")...)
-	}
-	b.note("positive: recourse costs more under the quantized model; cost 0: people that it approves with the margin as " +
-		"they are")
-	if lost {
-		b.note("lost: " + metrics.Must("lost_recourse").Name + ", of people refused by both with recourse under the " +
-			"original")
-	}
+	b.After = words("cost of recourse", v)
 	return b
 }
 
 func (v *evaluationView) shape() pageBlock {
-	if !v.known("dir_sim") {
+	if !v.Known("dir_sim") {
 		return pageBlock{}
 	}
-	ids := []string{"dir_sim", "act_overlap"}
-	columns := append(v.estimates(fixed, columnsOf(ids...)...), metricColumn{"people", "dir_sim", asCount})
-	if v.known("pixel_distance") {
-		ids = append(ids, "pixel_distance")
+	columns := v.estimates(fixed, columnsOf("dir_sim", "act_overlap")...)
+	columns = append(columns, metricColumn{"people", "dir_sim", asCount})
+	if v.Known("pixel_distance") {
 		columns = append(columns, v.estimates(fixed, columnsOf("pixel_distance")...)...)
 	}
 	b := v.byMargin("Shape of the recourse", "", columns...)
-	b.After, b.Fold = legend(ids...), true
+	b.After, b.Fold = words("shape", v), true
 	return b
 }
 
 func (v *evaluationView) marginErrors() pageBlock {
-	ids := []string{"margin_error.mean", "margin_error.rms", "margin_error.p99", "margin_error.max"}
 	b := v.byMargin("Margin error e at the original's recourse points", "", slices.Concat(
-		v.estimates(signed, columnsOf(ids[0])...), v.estimates(fixed, columnsOf(ids[1:]...)...),
+		v.estimates(signed, columnsOf("margin_error.mean")...),
+		v.estimates(fixed, columnsOf("margin_error.rms", "margin_error.p99", "margin_error.max")...),
 		[]metricColumn{{"people", "margin_error.n", asCount}})...)
-	b.After, b.Fold = legend(ids...), true
+	b.After, b.Fold = words("margin errors", nil), true
 	return b
 }
 
@@ -235,15 +204,7 @@ func (v *evaluationView) certificates() pageBlock {
 		metricColumn{"promises", "certified.share", asFraction},
 		metricColumn{"interval", "certified.share", asInterval},
 		metricColumn{"models apart", "certified.apart", func(x eval.Value) string { return fixed(x.Value, 3) }})
-	where := "exactly at the recourse point"
-	for _, a := range v.Result.Margins {
-		if radius := float64(a.Of("certified.radius").Value); a.Of("certified.share").N > 0 && radius != 0 {
-			where = fmt.Sprintf("within %s (in model inputs) of the recourse point", margin(radius))
-		}
-	}
-	b.note("certified: proved that the quantized model approves every point "+where+
-		"; promises without a certificate may hold too",
-		"models apart: upper bound of the difference of the two margins there, median person (logits)")
+	b.After = words("certificates", v.Result)
 	return b
 }
 
@@ -265,9 +226,7 @@ func (v *evaluationView) perturbations() pageBlock {
 			}
 		}
 	}
-	b.note("eps: the largest difference of the two models' logits at or around the original's recourse points",
-		"safe: points whose margin is more than twice eps; broken inside and outside: promises that break among them and "+
-			"among the others")
+	b.After = words("perturbations", nil)
 	return b
 }
 
@@ -275,16 +234,13 @@ const brokenTitle = "Broken promises, and what would have held"
 
 func (v *evaluationView) brokenPromises() pageBlock {
 	const maxBrief, maxFull = 5, 200
-	n, all := len(v.Broken), max(v.AllBroken, len(v.Broken))
-	shown := v.Broken[:min(n, mostOf(maxFull, maxBrief, v.full))]
+	shown := v.Broken[:min(len(v.Broken), mostOf(maxFull, maxBrief, v.full))]
 	b := pageBlock{Title: brokenTitle, Fold: true, Bullet: !v.full}
-	switch {
-	case n < all:
-		b.note(fmt.Sprintf("%d of %d people; the JSON report has %d, and records (cfq eval --records) all.", len(shown), all,
-			n))
-	case len(shown) < n:
-		b.note(fmt.Sprintf("%d of %d people; the JSON report has all.", len(shown), n))
-	}
+	b.After = words("broken promises", struct {
+		Shown       []Broken
+		All, Listed int
+		Table       bool
+	}{shown, max(v.AllBroken, len(v.Broken)), len(v.Broken), v.full})
 	if !v.full {
 		for i := range shown {
 			b.Lines = append(b.Lines, words("broken", &shown[i])...)
@@ -302,11 +258,6 @@ func (v *evaluationView) brokenPromises() pageBlock {
 		with, repair, _ := strings.Cut(x.Repair, ": ")
 		b.row(orMissing(line), x.Promised(), orMissing(repair), orMissing(with), signed(x.Own, 3), signed(x.Other, 3),
 			fixed(x.Cost, 2), fixed(x.RepairCost, 2))
-	}
-	if len(shown) > 0 {
-		b.note("Promises with a required margin of " + margin(shown[0].Margin) + ". with: the required margin or the " +
-			"model that leads there; margin, quantized: of the two models at the recourse point (logits); then: the cost of " +
-			"what would have held")
 	}
 	return b
 }

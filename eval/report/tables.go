@@ -101,8 +101,8 @@ func (v *evaluationView) byMargin(title, having string, columns ...metricColumn)
 	return t.pageBlock
 }
 
-// known reports whether a metric has a value at any required margin.
-func (v *evaluationView) known(id string) bool {
+// Known reports whether a metric has a value at any required margin.
+func (v *evaluationView) Known(id string) bool {
 	return slices.ContainsFunc(v.Result.Margins, func(a eval.AtMargin) bool { return a.Of(id).N > 0 })
 }
 

@@ -9,6 +9,7 @@ import (
 	"text/template"
 
 	"cfq/eval"
+	"cfq/eval/metrics"
 	"cfq/internal/message"
 	"cfq/recourse"
 )
@@ -19,12 +20,14 @@ var sentences string
 // words fills in one of the templates of words.txt and returns its lines.
 func words(name string, data any) []string {
 	t := template.Must(template.New("").Funcs(template.FuncMap{
-		"count": message.Count, "join": strings.Join, "plural": message.Plural, "oneLine": message.OneLine, "percent": percent, "percentOf": message.Percent, "fixed": fixed,
-		"signed": signed, "fraction": fraction, "interval": interval, "change": change, "symbolAt": symbolAt,
-		"tauValue": tauValue, "sizes": sizes, "margin": margin, "minus": func(a, b int) int { return a - b },
+		"count": message.Count, "plural": message.Plural, "oneLine": message.OneLine, "join": strings.Join,
+		"percent": percent, "percentOf": message.Percent, "fixed": fixed, "signed": signed, "change": change,
+		"counts": counts, "fraction": fraction, "interval": interval, "confidence": confidence, "sizes": sizes,
+		"margin": margin, "symbolAt": symbolAt, "tauValue": tauValue, "legend": legend, "metric": metrics.Must,
+		"statuses": recourse.Statuses,
 		"hundred":  func(x eval.Float) eval.Float { return 100 * x },
 		"ratio":    func(a, b int) eval.Float { return eval.Float(a) / eval.Float(b) },
-		"statuses": recourse.Statuses,
+		"minus":    func(a, b int) int { return a - b },
 	}).Parse(sentences))
 	var b strings.Builder
 	if err := t.ExecuteTemplate(&b, name, data); err != nil {
