@@ -233,8 +233,11 @@ func (v *evaluationView) perturbations() pageBlock {
 const brokenTitle = "Broken promises, and what would have held"
 
 func (v *evaluationView) brokenPromises() pageBlock {
-	const maxBrief, maxFull = 5, 200
-	shown := v.Broken[:min(len(v.Broken), mostOf(maxFull, maxBrief, v.full))]
+	most := 5
+	if v.full {
+		most = 200
+	}
+	shown := v.Broken[:min(most, len(v.Broken))]
 	b := pageBlock{Title: brokenTitle, Fold: true, Bullet: !v.full}
 	b.After = words("broken promises", struct {
 		Shown       []Broken

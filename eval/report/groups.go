@@ -15,7 +15,7 @@ import (
 func (v *evaluationView) groups() (sections []pageBlock) {
 	for i := range v.Result.Groups {
 		by := &v.Result.Groups[i]
-		p := v.newParts("By "+by.By, by.By, v.at.Margin)
+		p := newParts("By "+by.By, by.By, v.at.Margin)
 		for _, g := range by.Groups {
 			name := g.Name
 			if g.Small {
@@ -29,7 +29,7 @@ func (v *evaluationView) groups() (sections []pageBlock) {
 			p.Lines = append(p.Lines, differs(by.By, g))
 			p.mark(g)
 		}
-		p.Figures = p.bars("Promises that break, by " + by.By)
+		p.Figures = brokenChart("Promises that break, by "+by.By, v.Result, p.names, p.at)
 		sections = append(sections, p.pageBlock)
 	}
 	return sections
@@ -81,7 +81,7 @@ func (v *evaluationView) alternatives() pageBlock {
 	if r.Issued != nil {
 		t = r.Margins[0].Margin
 	}
-	p := v.newParts("Who counts as a person", "who counts", t)
+	p := newParts("Who counts as a person", "who counts", t)
 	p.add("every row", r)
 	for _, o := range r.SensitivityToCopies {
 		p.add(o.Name, o.Result)
@@ -99,12 +99,12 @@ func (v *evaluationView) scenarios() pageBlock {
 	if len(v.Result.Scenarios) == 0 {
 		return pageBlock{}
 	}
-	p := v.newParts("Other conditions", "scenario", v.at.Margin)
+	p := newParts("Other conditions", "scenario", v.at.Margin)
 	p.add("as it is", v.Result)
 	for _, s := range v.Result.Scenarios {
 		p.add(s.Name, s.Result)
 	}
-	p.Figures = p.bars("Promises that break under other conditions")
+	p.Figures = brokenChart("Promises that break under other conditions", v.Result, p.names, p.at)
 	return p.pageBlock
 }
 
@@ -112,16 +112,15 @@ func (v *evaluationView) scenarios() pageBlock {
 type partTable struct {
 	*resultTable
 
-	r      *eval.Result // of all
 	margin float64
 }
 
-func (v *evaluationView) newParts(title, what string, t float64) *partTable {
+func newParts(title, what string, t float64) *partTable {
 	columns := slices.Concat([]metricColumn{{"helped", "frr", asFraction}}, brokenColumns("vd", symbolAt("vd", t)),
 		[]metricColumn{
 			{symbolAt("rvd", t), "rvd", asPercent}, {"", "crg.median", asChange}, {"accuracy", "accuracy_quant", asPercent},
 		})
-	p := &partTable{newResultTable(title, what, columns...), v.Result, t}
+	p := &partTable{newResultTable(title, what, columns...), t}
 	p.Left = 1
 	return p
 }
@@ -130,10 +129,6 @@ func (p *partTable) add(name string, r *eval.Result) {
 	if at := marginAt(r, p.margin); at >= 0 {
 		p.resultTable.add(name, r, at)
 	}
-}
-
-func (p *partTable) bars(caption string) []captionedChart {
-	return brokenChart(caption, p.r, p.names, p.at)
 }
 
 // mark marks the group that is worst in a metric, where the table has that metric.

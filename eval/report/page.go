@@ -93,15 +93,7 @@ func legible(text string) string {
 	return regexp.MustCompile("[^\n\t]+").ReplaceAllStringFunc(text, message.OneLine)
 }
 
-// mostOf is how much of a list is shown: brief views have little room.
-func mostOf(inFull, inBrief int, full bool) int {
-	if full {
-		return inFull
-	}
-	return inBrief
-}
-
-// text is for a terminal. With a gate it has what was asked for, and the promises that break.
+// writeText is for a terminal. With a gate it has what was asked for, and the promises that break.
 func (p *reportPage) writeText(w io.Writer) error {
 	var b strings.Builder
 	if h := p.Head(); h != "" {
