@@ -92,7 +92,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) error {
 			return nil, d.answerStream(ctx, &f.stream, f.marginsOf(d))
 		}
 		if d.out = kept; kept != nil {
-			kept.d = d
+			kept.Task, kept.Made = d.task, d.madeWith
 		}
 		d.known.problem = d.known.read()
 		for i := range list {

@@ -14,6 +14,7 @@ import (
 
 	"cfq/calib/record"
 	"cfq/eval"
+	"cfq/eval/records"
 	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/onnxio"
@@ -186,7 +187,7 @@ type evaluation struct {
 	e        *env
 	f        *evaluationFlags
 	known    *calibratedRows // rows that the quantized model was calibrated on
-	out      *recordsOut     // nil when records are not written
+	out      *records.Output // nil when records are not written
 	tabled   *measured       // records of tables, before they are used; nil without
 	detailed bool            // a report shows layers and pictures
 	end      func()          // of collectSeldom

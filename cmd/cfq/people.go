@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"cfq/eval"
+	"cfq/eval/records"
 	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/recourse"
@@ -56,12 +57,8 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) (
 	if all <= judgedPeople { // a single batch
 		all = 0
 	}
-	d.out.rewind()
-	hand := func(b *eval.Batch) (err error) {
+	hand := func(b *eval.Batch) error {
 		b.Set, b.Calibrated, b.Total = d.allowed.of(b.People), d.known.equal(b.People), all
-		if b.Records, err = d.out.known(ctx, b.People, b.Promises); err != nil {
-			return err
-		}
 		return each(b)
 	}
 	d.decoded, err = newReconstructed(d.e, d.paths[0], d.files[0], d.models[0], d.task)
@@ -206,17 +203,23 @@ func (d *evaluation) measured(ctx context.Context, o eval.Options) (_ *measured,
 	for i := 1; i < len(d.models); i++ {
 		models = append(models, d.quantized(i, o))
 	}
+	source := d.source
 	if d.out != nil {
-		defer func() { err = errors.Join(err, d.out.drop()) }()
-		o.OnRecords = d.out.write
+		defer func() {
+			err = errors.Join(err, d.out.Drop())
+			if other := (*records.ResumeError)(nil); errors.As(err, &other) {
+				err = cli.Wrap(err, hintOtherRecords)
+			}
+		}()
+		o.OnRecords, source = d.out.Write, d.out.Source(d.source)
 	}
 	m := &measured{o: o}
 	if d.f.promises == "" {
 		defer roomForSearch(d.e.workers)()
 	}
-	m.records, m.settings, err = eval.Measure(ctx, d.models[0], models, d.source, o)
+	m.records, m.settings, err = eval.Measure(ctx, d.models[0], models, source, o)
 	if errors.Is(err, eval.ErrOtherSample) {
-		return nil, d.out.other()
+		return nil, d.out.Others()
 	}
 	if err != nil {
 		return nil, err
@@ -232,7 +235,7 @@ func (d *evaluation) measured(ctx context.Context, o eval.Options) (_ *measured,
 		if err := d.checkPromiseSource(); err != nil { // which nobody who reads the records could tell
 			return nil, err
 		}
-		if err := d.out.finish(m.file); err != nil {
+		if err := d.out.Finish(m.file); err != nil {
 			return nil, err
 		}
 	}

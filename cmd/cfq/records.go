@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,7 +16,6 @@ import (
 	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/internal/message"
-	"cfq/internal/tempfile"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -27,31 +25,7 @@ const (
 	hintNoRecords    = "give tables of records that were made of the same models and task file by the same version"
 )
 
-// recordsOut is where an evaluation writes its records: a file, or a folder of files of some people each, from which an
-// interrupted run resumes.
-type recordsOut struct {
-	d      *evaluation
-	path   string
-	folder bool
-	format records.Format
-	stale  []string    // files of an earlier run, which go when the first file is begun
-	run    records.Run // what the records are made of, from the first batch on
-
-	have    int // files of an earlier run that are taken as they are
-	read    int // of them, so far
-	earlier []eval.Record
-	made    *records.Run // what the earlier records were made of
-
-	table  *records.Writer
-	file   *os.File // that table is written to, under another name
-	part   int
-	people int // in it
-}
-
-// partPeople is how many people are in one file of a folder, or a few more: all of a batch.
-const partPeople = 2 * batchPeople
-
-func (f *evaluationFlags) checkRecords(resume bool) (*recordsOut, error) {
+func (f *evaluationFlags) checkRecords(resume bool) (*records.Output, error) {
 	if f.records == "" {
 		if resume {
 			return nil, cli.Usagef(cli.HintConflict, "--resume goes on from the records of an earlier run: --records FOLDER/ "+
@@ -59,14 +33,13 @@ func (f *evaluationFlags) checkRecords(resume bool) (*recordsOut, error) {
 		}
 		return nil, nil
 	}
-	last := f.records[len(f.records)-1]
-	out := &recordsOut{path: f.records, folder: os.IsPathSeparator(last), format: records.Parquet}
+	folder := os.IsPathSeparator(f.records[len(f.records)-1])
 	if info, err := os.Stat(f.records); err == nil {
-		out.folder = info.IsDir()
+		folder = info.IsDir()
 	}
-	if !out.folder {
-		var err error
-		if out.format, err = records.FormatOf(f.records); err != nil {
+	if !folder {
+		out, err := records.NewFile(f.records)
+		if err != nil {
 			return nil, cli.Usagef(cli.HintValue, "--records: %w; a name that ends in / is a folder", err)
 		}
 		if resume {
@@ -74,41 +47,12 @@ func (f *evaluationFlags) checkRecords(resume bool) (*recordsOut, error) {
 		}
 		return out, cli.Output(f.records, f.overwrite)
 	}
-	found, err := filepath.Glob(filepath.Join(f.records, "part-*.parquet"))
-	if err != nil {
-		return nil, err
-	}
-	if rows := out.rowsFile(); exists(rows) {
-		found = append(found, rows)
-	}
-	var taken []string
-	switch {
-	case resume:
-		for slices.Contains(found, out.name(out.have)) {
-			taken = append(taken, out.name(out.have))
-			out.have++
-		}
-	case len(found) > 0 && !f.overwrite:
-		return nil, cli.Wrap(fmt.Errorf("--records: %s has records already", f.records),
+	out, old, err := records.NewFolder(f.records, resume)
+	if err == nil && old && !resume && !f.overwrite {
+		err = cli.Wrap(fmt.Errorf("--records: %s has records already", f.records),
 			"--resume goes on from them; --overwrite replaces them")
 	}
-	out.part = out.have
-	out.stale = slices.DeleteFunc(found, func(path string) bool { return slices.Contains(taken, path) })
-	return out, nil
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
-func (x *recordsOut) rowsFile() string { return filepath.Join(x.path, "rows.parquet") }
-
-func (x *recordsOut) name(part int) string {
-	if !x.folder {
-		return x.path
-	}
-	return filepath.Join(x.path, fmt.Sprintf("part-%06d.parquet", part))
+	return out, err
 }
 
 func (d *evaluation) madeWith(s *eval.Settings, like *task.People) records.Run {
@@ -123,172 +67,6 @@ func (d *evaluation) madeWith(s *eval.Settings, like *task.People) records.Run {
 		r.Attributes = append(r.Attributes, like.Subgroups[i].Feature)
 	}
 	return r
-}
-
-func (x *recordsOut) rewind() {
-	if x != nil {
-		x.read, x.earlier = 0, nil
-	}
-}
-
-// known returns the records of the next people, if an earlier run has made them: nil when it has not. promises are
-// those of eval.Batch.
-func (x *recordsOut) known(
-	ctx context.Context, people *task.People, promises []recourse.Action,
-) (list []eval.Record, err error) {
-	if x == nil || people.N == 0 || len(x.earlier) == 0 && x.read == x.have {
-		return nil, nil
-	}
-	if len(x.earlier) == 0 {
-		if err := x.load(ctx, x.name(x.read)); err != nil {
-			return nil, cli.Wrap(err, hintOtherRecords)
-		}
-		x.read++
-	}
-	if len(x.earlier) < people.N { // files end with a batch
-		return nil, x.other()
-	}
-	list, x.earlier = x.earlier[:people.N], x.earlier[people.N:]
-	for i := range list {
-		if !isAbout(&list[i], people, promises, i) {
-			return nil, x.other()
-		}
-	}
-	return list, nil
-}
-
-func (x *recordsOut) load(ctx context.Context, path string) (err error) {
-	all, run, _, err := records.Read(ctx, []string{path}, x.d.task, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, all.Close()) }()
-	if x.made != nil {
-		if d := x.made.Differs(run); d != "" {
-			return fmt.Errorf("%s was not made of the same as the files before it: %s", path, d)
-		}
-	}
-	x.made = run
-	for r, err := range all.Raw() {
-		if err != nil {
-			return err
-		}
-		x.earlier = append(x.earlier, *r)
-	}
-	return nil
-}
-
-func isAbout(r *eval.Record, people *task.People, promises []recourse.Action, i int) bool {
-	id := ""
-	if people.IDs != nil {
-		id = people.IDs[i]
-	}
-	issued := promises != nil && promises[i].Status == recourse.Found
-	return r.Hash == people.Content[i] && slices.Equal(r.Others, people.Others[i]) && r.Row == people.Row(i) &&
-		r.ID == id && issued == (r.Issued != nil) &&
-		(!issued || !r.Evaluated || slices.Equal(r.Issued.Point, promises[i].Point))
-}
-
-func (x *recordsOut) other() error {
-	return cli.Wrap(fmt.Errorf("--resume: %s holds records of other people or promises than these files have", x.path),
-		hintOtherRecords)
-}
-
-func (x *recordsOut) write(b *eval.Batch, s *eval.Settings, list []eval.Record) error {
-	if x.run.Full == "" { // the same for all batches
-		x.run = x.d.madeWith(s, b.People)
-	}
-	if len(list) == 0 {
-		return nil
-	}
-	if b.Records != nil { // they are there
-		if d := x.made.Differs(&x.run); d != "" {
-			return cli.Wrap(fmt.Errorf("--resume: the records in %s and this run are not made of the same: %s", x.path, d),
-				hintOtherRecords)
-		}
-		return nil
-	}
-	if err := x.begin(); err != nil {
-		return err
-	}
-	for i := range list {
-		if err := x.table.Write(&list[i]); err != nil {
-			return err
-		}
-	}
-	if x.people += len(list); x.folder && x.people >= partPeople {
-		return x.place(x.name(x.part))
-	}
-	return nil
-}
-
-func (x *recordsOut) begin() (err error) {
-	if x.table != nil {
-		return nil
-	}
-	if x.folder {
-		if err := os.MkdirAll(x.path, 0o755); err != nil {
-			return fmt.Errorf("records: %w", err)
-		}
-	}
-	for _, path := range x.stale {
-		if err := os.Remove(path); err != nil {
-			return fmt.Errorf("records: %w", err)
-		}
-	}
-	x.stale = nil
-	if x.file, err = tempfile.New(filepath.Dir(x.name(x.part))); err != nil {
-		return fmt.Errorf("records: %w", err)
-	}
-	x.table, err = records.NewWriter(x.file, x.format, x.run)
-	return err
-}
-
-func (x *recordsOut) finish(file eval.DataFile) error {
-	if x.read < x.have || len(x.earlier) > 0 {
-		return x.other()
-	}
-	if x.folder && x.table != nil {
-		if err := x.place(x.name(x.part)); err != nil {
-			return err
-		}
-	}
-	if x.run.Full == "" { // there was nobody
-		return nil
-	}
-	if err := x.begin(); err != nil {
-		return err
-	}
-	if err := x.table.Counts(file); err != nil {
-		return err
-	}
-	path := x.path
-	if x.folder {
-		path = x.rowsFile()
-	}
-	return x.place(path)
-}
-
-func (x *recordsOut) place(path string) error {
-	err := x.table.Close()
-	if err == nil {
-		err = x.file.Sync()
-	}
-	if err == nil {
-		err = tempfile.Place(x.file, path)
-	}
-	if err != nil {
-		err = errors.Join(err, x.drop())
-	}
-	x.table, x.file, x.part, x.people = nil, nil, x.part+1, 0
-	return err
-}
-
-func (x *recordsOut) drop() (err error) {
-	if x.file != nil {
-		err, x.file = tempfile.Remove(x.file), nil
-	}
-	return err
 }
 
 // fingerprint adds up people, so that the sum says who they are in any order: those who were evaluated, and the
@@ -316,31 +94,6 @@ func (s *fingerprint) text() string {
 	return hex.EncodeToString(b)
 }
 
-// finished is an error when a folder or a pattern stands for files of a folder that cfq eval has not finished, or of
-// which files are missing: the people in them, and the rows that could not be read, would not count.
-func finished(found []string) error {
-	parts := map[string]int{} // by folder
-	for _, path := range found {
-		if own, _ := filepath.Match("part-[0-9][0-9][0-9][0-9][0-9][0-9].parquet", filepath.Base(path)); own {
-			parts[filepath.Dir(path)]++
-		}
-	}
-	for folder, n := range parts {
-		x := recordsOut{path: folder, folder: true}
-		want := []string{x.rowsFile()}
-		for i := range n {
-			want = append(want, x.name(i))
-		}
-		for _, path := range want {
-			if !slices.Contains(found, path) {
-				return cli.Wrap(fmt.Errorf("records: the folder %s is not complete: there is no %s", folder,
-					filepath.Base(path)), "cfq eval --resume goes on with it; name its files one by one if these people will do")
-			}
-		}
-	}
-	return nil
-}
-
 func tables(args []string) (paths []string, err error) {
 	for _, arg := range args {
 		some := []string{arg}
@@ -353,8 +106,8 @@ func tables(args []string) (paths []string, err error) {
 			if some, err = filepath.Glob(pattern); err != nil || len(some) == 0 {
 				return nil, cli.Wrap(fmt.Errorf("records: no file is called %s", pattern), hintNoRecords)
 			}
-			if err := finished(some); err != nil {
-				return nil, err
+			if err := records.Complete(some); err != nil {
+				return nil, cli.Wrap(err, "cfq eval --resume goes on with it; name its files one by one if these people will do")
 			}
 		}
 		for _, path := range some {

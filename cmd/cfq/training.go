@@ -67,3 +67,8 @@ func trainingTable(r *ptq.Result) [][]string {
 	add("train", r.Training.Rounds)
 	return rows
 }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,276 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"cfq/eval"
+	"cfq/internal/tempfile"
+	"cfq/recourse"
+	"cfq/task"
+)
+
+// filePeople is how many people are in one file of a folder, or a few more: all of a batch.
+const filePeople = 16384
+
+// Output is where an evaluation writes its records: a file, or a folder of files of some people each, from which an
+// interrupted run resumes. An evaluation of one quantized model reads its people through [Output.Source], has
+// [Output.Write] as its OnRecords, and ends with [Output.Finish]; [Output.Drop] follows in any case.
+type Output struct {
+	Task *task.Task
+	Made func(s *eval.Settings, like *task.People) Run // what the records are made of
+
+	path   string
+	folder bool
+	format Format
+	stale  []string // files of an earlier run, which go when the first file is begun
+	run    Run      // from the first batch on
+
+	have    int // files of an earlier run that are taken as they are
+	read    int // of them, so far
+	earlier []eval.Record
+	made    *Run // what the earlier records were made of
+
+	table  *Writer
+	file   *os.File // that table is written to, under another name
+	part   int
+	people int // in it
+}
+
+// ResumeError is an error of earlier records that do not belong to this run.
+type ResumeError struct{ Err error }
+
+func (e *ResumeError) Error() string { return e.Err.Error() }
+func (e *ResumeError) Unwrap() error { return e.Err }
+
+// NewFile returns the output to a new file. Its name says the format.
+func NewFile(path string) (*Output, error) {
+	format, err := FormatOf(path)
+	return &Output{path: path, format: format}, err
+}
+
+// NewFolder returns the output to a folder, which need not exist. With resume, a run goes on from the records in it, else
+// they go; old says whether there are any.
+func NewFolder(path string, resume bool) (x *Output, old bool, err error) {
+	x = &Output{path: path, folder: true, format: Parquet}
+	if x.stale, err = filepath.Glob(filepath.Join(path, "part-*.parquet")); err != nil {
+		return nil, false, err
+	}
+	if _, err := os.Stat(x.counts()); err == nil {
+		x.stale = append(x.stale, x.counts())
+	}
+	for old = len(x.stale) > 0; resume && slices.Contains(x.stale, x.name(x.have)); x.have++ {
+		x.stale = slices.DeleteFunc(x.stale, func(path string) bool { return path == x.name(x.have) })
+	}
+	x.part = x.have
+	return x, old, nil
+}
+
+func (x *Output) counts() string { return filepath.Join(x.path, "rows.parquet") }
+
+func (x *Output) name(part int) string {
+	if !x.folder {
+		return x.path
+	}
+	return filepath.Join(x.path, fmt.Sprintf("part-%06d.parquet", part))
+}
+
+// Source returns the people of another source with the records that an earlier run has made.
+func (x *Output) Source(of eval.Source) eval.Source {
+	return func(ctx context.Context, each func(*eval.Batch) error) error {
+		x.read, x.earlier = 0, nil
+		return of(ctx, func(b *eval.Batch) error {
+			if err := x.known(ctx, b); err != nil {
+				return &ResumeError{err}
+			}
+			return each(b)
+		})
+	}
+}
+
+func (x *Output) known(ctx context.Context, b *eval.Batch) error {
+	n := b.People.N
+	if n == 0 || len(x.earlier) == 0 && x.read == x.have {
+		return nil
+	}
+	if len(x.earlier) == 0 {
+		if err := x.load(ctx, x.name(x.read)); err != nil {
+			return err
+		}
+		x.read++
+	}
+	if len(x.earlier) < n { // files end with a batch
+		return x.Others()
+	}
+	for i := range n {
+		if !isAbout(&x.earlier[i], b.People, b.Promises, i) {
+			return x.Others()
+		}
+	}
+	b.Records, x.earlier = x.earlier[:n], x.earlier[n:]
+	return nil
+}
+
+func (x *Output) load(ctx context.Context, path string) (err error) {
+	all, run, _, err := Read(ctx, []string{path}, x.Task, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, all.Close()) }()
+	if x.made != nil {
+		if d := x.made.Differs(run); d != "" {
+			return fmt.Errorf("%s was not made of the same as the files before it: %s", path, d)
+		}
+	}
+	x.made = run
+	for r, err := range all.Raw() {
+		if err != nil {
+			return err
+		}
+		x.earlier = append(x.earlier, *r)
+	}
+	return nil
+}
+
+func isAbout(r *eval.Record, people *task.People, promises []recourse.Action, i int) bool {
+	id := ""
+	if people.IDs != nil {
+		id = people.IDs[i]
+	}
+	issued := promises != nil && promises[i].Status == recourse.Found
+	return r.Hash == people.Content[i] && slices.Equal(r.Others, people.Others[i]) && r.Row == people.Row(i) &&
+		r.ID == id && issued == (r.Issued != nil) &&
+		(!issued || !r.Evaluated || slices.Equal(r.Issued.Point, promises[i].Point))
+}
+
+// Others is the error that the earlier records are about other people or promises than this run is.
+func (x *Output) Others() error {
+	return &ResumeError{fmt.Errorf("--resume: %s holds records of other people or promises than these files have", x.path)}
+}
+
+// Write writes the records of a batch, unless they are there.
+func (x *Output) Write(b *eval.Batch, s *eval.Settings, list []eval.Record) error {
+	if x.run.Full == "" { // the same for all batches
+		x.run = x.Made(s, b.People)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	if b.Records != nil {
+		if d := x.made.Differs(&x.run); d != "" {
+			return &ResumeError{fmt.Errorf("--resume: the records in %s and this run are not made of the same: %s", x.path, d)}
+		}
+		return nil
+	}
+	if err := x.begin(); err != nil {
+		return err
+	}
+	for i := range list {
+		if err := x.table.Write(&list[i]); err != nil {
+			return err
+		}
+	}
+	if x.people += len(list); x.folder && x.people >= filePeople {
+		return x.place(x.name(x.part))
+	}
+	return nil
+}
+
+func (x *Output) begin() (err error) {
+	if x.table != nil {
+		return nil
+	}
+	if x.folder {
+		if err := os.MkdirAll(x.path, 0o755); err != nil {
+			return fmt.Errorf("records: %w", err)
+		}
+	}
+	for _, path := range x.stale {
+		if err := os.Remove(path); err != nil {
+			return fmt.Errorf("records: %w", err)
+		}
+	}
+	x.stale = nil
+	if x.file, err = tempfile.New(filepath.Dir(x.name(x.part))); err != nil {
+		return fmt.Errorf("records: %w", err)
+	}
+	x.table, err = NewWriter(x.file, x.format, x.run)
+	return err
+}
+
+// Finish completes the output by the counts of rows that no record is about.
+func (x *Output) Finish(file eval.DataFile) error {
+	if x.read < x.have || len(x.earlier) > 0 {
+		return x.Others()
+	}
+	path := x.path
+	if x.folder {
+		path = x.counts()
+		if x.table != nil {
+			if err := x.place(x.name(x.part)); err != nil {
+				return err
+			}
+		}
+	}
+	if x.run.Full == "" { // there was nobody
+		return nil
+	}
+	if err := x.begin(); err != nil {
+		return err
+	}
+	if err := x.table.Counts(file); err != nil {
+		return err
+	}
+	return x.place(path)
+}
+
+func (x *Output) place(path string) error {
+	err := x.table.Close()
+	if err == nil {
+		err = x.file.Sync()
+	}
+	if err == nil {
+		err = tempfile.Place(x.file, path)
+	}
+	if err != nil {
+		err = errors.Join(err, x.Drop())
+	}
+	x.table, x.file, x.part, x.people = nil, nil, x.part+1, 0
+	return err
+}
+
+// Drop removes a file that is not complete.
+func (x *Output) Drop() (err error) {
+	if x.file != nil {
+		err, x.file = tempfile.Remove(x.file), nil
+	}
+	return err
+}
+
+// Complete is an error when files of a folder, as an [Output] names them, are not all that the folder had: the people in
+// the missing ones, and the rows that could not be read, would not count.
+func Complete(files []string) error {
+	parts := map[string]int{} // by folder
+	for _, path := range files {
+		if own, _ := filepath.Match("part-[0-9][0-9][0-9][0-9][0-9][0-9].parquet", filepath.Base(path)); own {
+			parts[filepath.Dir(path)]++
+		}
+	}
+	for folder, n := range parts {
+		x := Output{path: folder, folder: true}
+		want := []string{x.counts()}
+		for i := range n {
+			want = append(want, x.name(i))
+		}
+		for _, path := range want {
+			if !slices.Contains(files, path) {
+				return fmt.Errorf("records: the folder %s is not complete: there is no %s", folder, filepath.Base(path))
+			}
+		}
+	}
+	return nil
+}
