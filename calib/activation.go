@@ -7,10 +7,9 @@ import (
 )
 
 // Activation fits the quantizer of a layer's input: the range [lo, hi] with
-// lo <= 0 <= hi that a uint grid of the given bits covers, fitted as kind, a name
-// of Ranges, says ("" is MSE; Logits without its statistics is Output). After a
-// Relu (no negative values) lo is 0, so that the zero point is 0 and the Relu is
-// absorbed by the integer kernel; then hi is what is fitted, as the clipping
+// lo <= 0 <= hi that a uint grid of the given bits covers, fitted as kind says ("" is
+// MSE). After a Relu (no negative values) lo is 0, so that the zero point is 0 and the
+// Relu is absorbed by the integer kernel; then hi is what is fitted, as the clipping
 // parameter alpha of PACT is.
 //
 // Reference: docs/method.md.
@@ -21,12 +20,10 @@ func Activation(s *Stats, bits int, kind Range) quant.Act {
 		return all
 	}
 	hist := s.Hist
-	switch {
-	case kind == MinMax:
+	switch kind {
+	case MinMax:
 		return all
-	case kind == Logits && s.LogitHist != nil:
-		hist = s.LogitHist
-	case (kind == Logits || kind == Output) && s.OutputHist != nil:
+	case Output:
 		hist = s.OutputHist
 	}
 	return fitClips(bits, lo, hi, newSpread(hist, float64(s.Min), float64(s.Max)).squaredError)

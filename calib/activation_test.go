@@ -12,7 +12,6 @@ func spreadOf(seed uint64, lo, hi float32) *Stats {
 	r := rand.New(rand.NewPCG(seed, 3))
 	s := &Stats{
 		Min: lo, Max: hi, Hist: make([]float64, histBins), OutputHist: make([]float64, histBins),
-		LogitHist: make([]float64, histBins),
 	}
 	width := float64(hi-lo) / histBins
 	for range 4000 {
@@ -26,7 +25,6 @@ func spreadOf(seed uint64, lo, hi float32) *Stats {
 		b := min(int((x-float64(lo))/width), histBins-1)
 		s.Hist[b]++
 		s.OutputHist[b] += r.Float64()
-		s.LogitHist[b] += math.Abs(x) * r.Float64()
 	}
 	return s
 }
@@ -37,7 +35,7 @@ func TestActivationSquared(t *testing.T) {
 	t.Parallel()
 	for seed, ends := range [][2]float32{{0, 9}, {-3, 9}, {-4, 0}, {2, 9}} {
 		s := spreadOf(uint64(seed), ends[0], ends[1])
-		for kind, hist := range map[Range][]float64{MSE: s.Hist, Output: s.OutputHist, Logits: s.LogitHist, "": s.Hist} {
+		for kind, hist := range map[Range][]float64{MSE: s.Hist, Output: s.OutputHist, "": s.Hist} {
 			direct := *s
 			direct.Hist = hist
 			for _, bits := range []int{2, 3, 4, 8} {
@@ -71,16 +69,16 @@ func TestActivationKinds(t *testing.T) {
 	lonely := &Stats{Max: 5, Hist: make([]float64, histBins), OutputHist: make([]float64, histBins)}
 	lonely.Hist[histBins-1], lonely.OutputHist[histBins-1] = 1, 1
 	empty := &Stats{Hist: make([]float64, histBins), OutputHist: make([]float64, histBins)}
-	same := &Stats{Min: 2, Max: 2, Hist: make([]float64, histBins)}
-	for _, r := range Ranges() {
+	same := &Stats{Min: 2, Max: 2, Hist: make([]float64, histBins), OutputHist: make([]float64, histBins)}
+	for _, r := range []Range{MinMax, MSE, Output} {
 		for bits := 2; bits <= 8; bits++ {
 			for i, s := range []*Stats{spreadOf(1, 0, 3), spreadOf(1, -1, 3), lonely, empty, same} {
-				a := Activation(s, bits, r.Name)
+				a := Activation(s, bits, r)
 				if err := a.Check(); err != nil || a.Bits != bits || (s.Min >= 0 && a.Zero != 0) {
-					t.Errorf("%s, %d bits, statistics %d: %+v, %v", r.Name, bits, i, a, err)
+					t.Errorf("%s, %d bits, statistics %d: %+v, %v", r, bits, i, a, err)
 				}
 				if hi := a.Scale * float32(a.QMax()-int(a.Zero)); s.Max > 0 && hi > s.Max*1.2 || hi <= 0 {
-					t.Errorf("%s, %d bits, statistics %d: reaches to %v of %v", r.Name, bits, i, hi, s.Max)
+					t.Errorf("%s, %d bits, statistics %d: reaches to %v of %v", r, bits, i, hi, s.Max)
 				}
 			}
 		}

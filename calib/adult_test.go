@@ -68,17 +68,16 @@ func layerError(l quant.LayerInfo, gram, mean []float64, fit *quant.Layer, f qua
 	return sum
 }
 
-// On real moments, GPTQ halves the error of rounding to the nearest
-// at least, and AdaRound is no worse.
+// On real moments, GPTQ halves the error of rounding to the nearest at least.
 func TestAdultRoundings(t *testing.T) {
 	t.Parallel()
 	c, layers, set := adult(t)
 	set.X, set.Factual = set.X[:3000*set.Dim], 3000
-	stats := must.Get(calib.Collect(context.Background(), c, layers, set, nil, false))(t)
+	stats := must.Get(calib.Collect(context.Background(), c, layers, set, nil))(t)
 	for _, f := range quant.Formats()[1:3] {
 		for i, l := range layers {
 			errs := map[calib.Rounding]float64{}
-			for _, rounding := range []calib.Rounding{calib.Nearest, calib.GPTQ, calib.AdaRound} {
+			for _, rounding := range []calib.Rounding{calib.Nearest, calib.GPTQ} {
 				start := time.Now()
 				fits := must.Get(calib.FitWeights(context.Background(), l, &stats[i], []quant.Format{f},
 					calib.WeightOptions{Rounding: rounding, Workers: 2}))(t)
@@ -86,7 +85,7 @@ func TestAdultRoundings(t *testing.T) {
 				t.Logf("%d bits, %3d -> %2d, %-11s: %.4g in %v", f.Bits, l.In, l.Out, rounding, errs[rounding],
 					time.Since(start).Round(time.Millisecond))
 			}
-			if errs[calib.GPTQ] > 0.6*errs[calib.Nearest] || errs[calib.AdaRound] > 1.005*errs[calib.GPTQ] {
+			if errs[calib.GPTQ] > 0.6*errs[calib.Nearest] {
 				t.Errorf("%d bits, layer %q: %v", f.Bits, l.Node, errs)
 			}
 		}
@@ -101,7 +100,7 @@ func TestAdultRanges(t *testing.T) {
 	c, layers, set := adult(t)
 	set.X, set.Factual = set.X[:3000*set.Dim], 3000
 	ctx := context.Background()
-	stats, err := calib.Collect(ctx, c, layers, set, nil, true)
+	stats, err := calib.Collect(ctx, c, layers, set, nil)
 	must.Do(t, err)
 	values := make([]string, len(layers))
 	for i, l := range layers {
@@ -117,44 +116,40 @@ func TestAdultRanges(t *testing.T) {
 	must.Do(t, err)
 	for _, bits := range []int{2, 3, 4, 8} {
 		least := map[calib.Range]float64{}
-		for _, kind := range calib.Ranges() {
+		for _, kind := range []calib.Range{calib.MinMax, calib.MSE, calib.Output} {
 			f := must.Get(quant.FormatOf(bits, false))(t)
-			var channel, tensor, logits, act float64
+			var channel, tensor, act float64
 			for i, l := range layers {
 				s := &stats[i]
 				total := variance(l, s)
 				for _, perTensor := range []bool{false, true} {
 					fits := must.Get(calib.FitWeights(ctx, l, s, []quant.Format{f},
-						calib.WeightOptions{PerTensor: perTensor, Range: kind.Name}))(t)
+						calib.WeightOptions{PerTensor: perTensor, Range: kind}))(t)
 					e := layerError(l, s.Gram, s.Mean, &fits[0], f) / total
 					if perTensor {
 						tensor += e
 						continue
 					}
 					channel += e
-					logits += layerError(l, s.Logits.Gram, s.Logits.Mean, &fits[0], f) / total
 				}
 				if i > 0 {
-					act += actError(l, rows[i], calib.Activation(s, bits, kind.Name)) / total
+					act += actError(l, rows[i], calib.Activation(s, bits, kind)) / total
 				}
 			}
-			t.Logf("%d bits, %-10s: weights %.3g by channel, %.3g by tensor, %.3g by channel "+
-				"where the margin depends on it; activations %.3g", bits, kind.Name, channel, tensor, logits, act)
-			least[kind.Name+" channel"], least[kind.Name+" tensor"] = channel, tensor
-			least[kind.Name+" logits"], least[kind.Name+" act"] = logits, act
+			t.Logf("%d bits, %-10s: weights %.3g by channel, %.3g by tensor; activations %.3g",
+				bits, kind, channel, tensor, act)
+			least[kind+" channel"], least[kind+" tensor"] = channel, tensor
+			least[kind+" act"] = act
 		}
-		for _, kind := range calib.Ranges() {
-			for column, best := range map[calib.Range]calib.Range{
-				" channel": calib.Output, " tensor": calib.Output,
-				" logits": calib.Logits,
-			} {
-				if least[best+column] > 1.02*least[kind.Name+column] {
-					t.Errorf("%d bits,%s: %s errs by %v, %s by %v", bits, column, best, least[best+column], kind.Name,
-						least[kind.Name+column])
+		for _, kind := range []calib.Range{calib.MinMax, calib.MSE, calib.Output} {
+			for _, column := range []calib.Range{" channel", " tensor"} {
+				if least["output"+column] > 1.02*least[kind+column] {
+					t.Errorf("%d bits,%s: output errs by %v, %s by %v", bits, column, least["output"+column], kind,
+						least[kind+column])
 				}
 			}
-			if least["output act"] > 1.25*least[kind.Name+" act"] { // it leaves out how errors of channels go together
-				t.Errorf("%d bits: output errs by %v, %s by %v", bits, least["output act"], kind.Name, least[kind.Name+" act"])
+			if least["output act"] > 1.25*least[kind+" act"] { // it leaves out how errors of channels go together
+				t.Errorf("%d bits: output errs by %v, %s by %v", bits, least["output act"], kind, least[kind+" act"])
 			}
 		}
 	}
@@ -198,8 +193,8 @@ func actError(l quant.LayerInfo, h []float32, a quant.Act) float64 {
 func BenchmarkFitWeights(b *testing.B) {
 	c, layers, set := adult(b)
 	ctx := context.Background()
-	stats := must.Get(calib.Collect(ctx, c, layers, set, nil, false))(b)
-	for _, rounding := range []calib.Rounding{calib.Nearest, calib.GPTQ, calib.AdaRound} {
+	stats := must.Get(calib.Collect(ctx, c, layers, set, nil))(b)
+	for _, rounding := range []calib.Rounding{calib.Nearest, calib.GPTQ} {
 		b.Run(string(rounding), func(b *testing.B) {
 			for b.Loop() {
 				for i, l := range layers {

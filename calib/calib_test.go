@@ -140,7 +140,7 @@ func TestCollect(t *testing.T) {
 	x, dim := people(250)
 	c, layers := net(t, dim, 4)
 	set := FactualSet(x, dim)
-	stats := must.Get(Collect(context.Background(), c, layers, set, nil, false))(t)
+	stats := must.Get(Collect(context.Background(), c, layers, set, nil))(t)
 	want := make([]float64, 16)
 	var largest, n float64
 	for i := range 250 {
@@ -180,7 +180,7 @@ func TestCollect(t *testing.T) {
 func TestFitWeightsNearest(t *testing.T) {
 	x, dim := people(250)
 	c, layers := net(t, dim, 4)
-	stats := must.Get(Collect(context.Background(), c, layers, FactualSet(x, dim), nil, false))(t)
+	stats := must.Get(Collect(context.Background(), c, layers, FactualSet(x, dim), nil))(t)
 	l, s := layers[0], &stats[0]
 	round := nearest(s.Gram, l.In)
 	for _, f := range quant.Formats() {
@@ -230,7 +230,7 @@ func outputError(x []float32, dim int, w []float32, codes []int8, scale float32,
 func TestGPTQ(t *testing.T) {
 	x, dim := people(250)
 	c, layers := net(t, dim, 12)
-	stats := must.Get(Collect(context.Background(), c, layers, FactualSet(x, dim), nil, false))(t)
+	stats := must.Get(Collect(context.Background(), c, layers, FactualSet(x, dim), nil))(t)
 	l, s := layers[0], &stats[0]
 	f := must.Get(quant.FormatOf(2, false))(t)
 	fit := fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ})

@@ -118,15 +118,10 @@ func TestSearchedScales(t *testing.T) {
 func TestFitWeightsWorkers(t *testing.T) {
 	t.Parallel()
 	l, s := layerOf(5, 14)
-	s.Logits.Gram, s.Logits.Mean = slices.Clone(s.Gram), slices.Clone(s.Mean)
-	for j := range l.In {
-		s.Logits.Gram[j*l.In+j] *= 1 + float64(j)
-	}
-	kinds := append(Ranges(), RangeDoc{})
-	for _, k := range kinds {
-		for _, rounding := range []Rounding{"", Nearest, GPTQ, AdaRound} {
+	for _, k := range []Range{"", MinMax, MSE, Output} {
+		for _, rounding := range []Rounding{"", Nearest, GPTQ} {
 			for _, tensor := range []bool{false, true} {
-				o := WeightOptions{Range: k.Name, Rounding: rounding, PerTensor: tensor, Vary: Variation{Seed: 1, Jitter: 0.01}}
+				o := WeightOptions{Range: k, Rounding: rounding, PerTensor: tensor, Vary: Variation{Seed: 1, Jitter: 0.01}}
 				var fits [2][]quant.Layer
 				for i := range fits {
 					o.Workers = 1 + 3*i
@@ -136,11 +131,11 @@ func TestFitWeightsWorkers(t *testing.T) {
 					}
 				}
 				if d := cmp.Diff(fits[0], fits[1]); d != "" {
-					t.Errorf("%s, %s: depends on workers: %s", k.Name, rounding, d)
+					t.Errorf("%s, %s: depends on workers: %s", k, rounding, d)
 				}
 				for _, fit := range fits[0] {
 					if len(fit.Scales) != map[bool]int{false: l.Out, true: 1}[tensor] || (fit.Bias != nil) != o.corrects() {
-						t.Errorf("%s, %s: %d scales, bias %v", k.Name, rounding, len(fit.Scales), fit.Bias)
+						t.Errorf("%s, %s: %d scales, bias %v", k, rounding, len(fit.Scales), fit.Bias)
 					}
 				}
 			}

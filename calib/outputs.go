@@ -35,9 +35,8 @@ func FitOutputs(ctx context.Context, c *classifier.Model, layers []quant.LayerIn
 	if len(k.layers) == 0 {
 		return nil, nil
 	}
-	err := k.run(ctx, c, func(_ context.Context, i, from, rows int, values, _ [][]float32) error {
-		costs := slices.Repeat([]float64{1}, len(values[i])/rows)
-		k.stats[i].count(values[i], nil, k.rowWeights(from, rows), costs)
+	err := k.run(ctx, c, func(_ context.Context, i, from, rows int, v []float32) error {
+		k.stats[i].count(v, k.rowWeights(from, rows), slices.Repeat([]float64{1}, len(v)/rows))
 		return nil
 	})
 	if err != nil {

@@ -91,10 +91,10 @@ func TestConvBias(t *testing.T) {
 	for _, groups := range []int64{1, 2, 4} {
 		m, c, layers := images(t, groups)
 		set := imageSet(50)
-		stats := must.Get(Collect(context.Background(), c, layers, set, nil, false))(t)
+		stats := must.Get(Collect(context.Background(), c, layers, set, nil))(t)
 		l := layers[0]
 		want := weightedMeans(t, m, l.Output, l.Out, set)
-		for _, o := range []WeightOptions{{Rounding: GPTQ}, {Rounding: GPTQ, PerTensor: true}, {Rounding: AdaRound}} {
+		for _, o := range []WeightOptions{{Rounding: GPTQ}, {Rounding: GPTQ, PerTensor: true}} {
 			fits := must.Get(FitWeights(context.Background(), l, &stats[0], quant.Formats(), o))(t)
 			for _, fit := range fits {
 				rounded := m.Clone()
@@ -125,12 +125,12 @@ func TestConvBias(t *testing.T) {
 func TestConvGroups(t *testing.T) {
 	_, c, layers := images(t, 2)
 	set := imageSet(40)
-	stats := must.Get(Collect(context.Background(), c, layers, set, nil, false))(t)
+	stats := must.Get(Collect(context.Background(), c, layers, set, nil))(t)
 	l := layers[0]
 	formats := quant.Formats()
 	whole := must.Get(FitWeights(context.Background(), l, &stats[0], formats, WeightOptions{Rounding: GPTQ}))(t)
 	for g, part := range l.Groups() {
-		alone := newStats(part, false)
+		alone := newStats(part)
 		var total float64
 		patch := make([]float64, l.In)
 		for r, w := range set.Weights {
@@ -145,8 +145,8 @@ func TestConvGroups(t *testing.T) {
 				}
 			}
 		}
-		alone.finish(total, 0)
-		at := stats[0].part(l, g)
+		alone.divide(total)
+		at := stats[0].group(g, 2)
 		for i, v := range alone.Gram {
 			must.Near(must.In(t, g, i), at.Gram[i], v, 1e-9)
 		}
@@ -157,60 +157,6 @@ func TestConvGroups(t *testing.T) {
 				t.Errorf("group %d at %d bits is fitted differently by itself", g, f.Bits)
 			}
 		}
-	}
-}
-
-// TestConvLogits: the moments that weigh by the margin's gradient are those of the
-// patches with the gradients by what each makes, computed by central differences.
-func TestConvLogits(t *testing.T) {
-	m, c, layers := images(t, 2)
-	set := imageSet(10)
-	ctx := context.Background()
-	if _, _, err := c.MarginGrads(ctx, set.X[:36]); err != nil {
-		t.Skipf("no gradients of this model: %v", err)
-	}
-	stats, err := Collect(ctx, c, layers, set, nil, true)
-	must.Do(t, err)
-	// The margin as a function of what the second convolution makes.
-	l := layers[1]
-	tail := m.Clone()
-	tail.Graph.Inputs = []graph.Value{{Name: l.Output, DType: graph.Float, Shape: graph.Fixed(1, 2, 3, 3)}}
-	tail.Graph.Nodes = tail.Graph.Nodes[len(tail.Graph.Nodes)-2:]
-	must.Same(t, l.Output, tail.Graph.Nodes[0].Input(0))
-	out := make([]float32, 2*9)
-	margin := func() float64 {
-		z := must.Get(orttest.Run(t, tail, orttest.Need(t), graph.FromFloats(l.Output, out, 1, 2, 3, 3))[0].Doubles())(t)
-		return z[1] - z[0]
-	}
-	weight := make([]float64, 9) // the tail is linear: the gradient is the same everywhere
-	for i := range out {
-		out[i] = 1
-		up := margin()
-		out[i] = -1
-		g := (up - margin()) / 2
-		out[i] = 0
-		weight[i%9] += g * g
-	}
-	want, total := make([]float64, l.In), 0.0
-	patch := make([]float64, l.In)
-	err = c.Observe(ctx, set.X, classifier.Probe{Values: []string{l.Input}},
-		func(from, rows int, values, _ [][]float32) error {
-			size := len(values[0]) / rows
-			for r := range rows {
-				for p, k := range weight {
-					l.Conv.Patch(patch, values[0][r*size:(r+1)*size], 0, p)
-					w := k * set.Weights[from+r]
-					total += w
-					for i, a := range patch {
-						want[i] += w * a
-					}
-				}
-			}
-			return nil
-		})
-	must.Do(t, err)
-	for i, v := range want {
-		must.Near(must.In(t, i), v/total, stats[1].Logits.Mean[i], 1e-4)
 	}
 }
 
@@ -244,27 +190,27 @@ func TestPlaces(t *testing.T) {
 func TestFitOutputs(t *testing.T) {
 	_, c, layers := images(t, 1)
 	set := imageSet(60)
-	for _, kind := range Ranges() {
-		outs := must.Get(FitOutputs(context.Background(), c, layers, set, 8, kind.Name))(t)
+	for _, kind := range []Range{MinMax, MSE, Output} {
+		outs := must.Get(FitOutputs(context.Background(), c, layers, set, 8, kind))(t)
 		first, second := outs.Result(layers[0].Node, Variation{}), outs.Result(layers[1].Node, Variation{})
 		if first == nil || second == nil || outs.Result(layers[2].Node, Variation{}) != nil {
-			t.Fatalf("%s: quantizers %v %v", kind.Name, first, second)
+			t.Fatalf("%s: quantizers %v %v", kind, first, second)
 		}
-		if top := first.Apply(100); first.Zero != 0 || top > 2 || kind.Name == MinMax && top < 1.999 {
-			t.Errorf("%s: behind a Clip from 0 to 2 stands %+v, up to %v", kind.Name, first, top)
+		if top := first.Apply(100); first.Zero != 0 || top > 2 || kind == MinMax && top < 1.999 {
+			t.Errorf("%s: behind a Clip from 0 to 2 stands %+v, up to %v", kind, first, top)
 		}
 		if second.Zero == 0 {
-			t.Errorf("%s: %+v has no negative codes", kind.Name, second)
+			t.Errorf("%s: %+v has no negative codes", kind, second)
 		}
 		other := quant.Act{Bits: 8, Scale: 9}
-		must.Same(must.In(t, kind.Name), *first, outs.Act(layers[1], Variation{}, other))
-		must.Same(must.In(t, kind.Name), other, outs.Act(layers[0], Variation{}, other))
+		must.Same(must.In(t, kind), *first, outs.Act(layers[1], Variation{}, other))
+		must.Same(must.In(t, kind), other, outs.Act(layers[0], Variation{}, other))
 		// A jittered range may not leave the bounds, and both sides jitter alike.
 		for seed := range uint64(8) {
 			v := Variation{Seed: seed, Jitter: 0.3}
 			r := outs.Result(layers[0].Node, v)
 			if r.Apply(100) > 2 || outs.Act(layers[1], v, other) != *r {
-				t.Errorf("%s: jittered to %+v", kind.Name, r)
+				t.Errorf("%s: jittered to %+v", kind, r)
 			}
 		}
 	}

@@ -11,10 +11,9 @@ type Range string
 
 // The ways of fitting ranges.
 const (
-	MinMax Range = "minmax"
-	MSE    Range = "mse"
-	Output Range = "output"
-	Logits Range = "logits"
+	MinMax Range = "minmax" // nothing is clipped
+	MSE    Range = "mse"    // least squared error of the numbers themselves
+	Output Range = "output" // least squared error of what the layer makes of them
 )
 
 // Rounding is a way of rounding weights to codes.
@@ -22,26 +21,9 @@ type Rounding string
 
 // The ways of rounding weights.
 const (
-	Nearest  Rounding = "nearest"
-	GPTQ     Rounding = "gptq"     // each weight makes up for the error of those before it
-	AdaRound Rounding = "adaround" // up or down, learned by gradient
+	Nearest Rounding = "nearest"
+	GPTQ    Rounding = "gptq" // each weight makes up for the error of those before it
 )
-
-// RangeDoc says what a way of fitting ranges does.
-type RangeDoc struct {
-	Name Range
-	Doc  string
-}
-
-// Ranges is the table of the ways of fitting ranges, for weights and activations alike.
-func Ranges() []RangeDoc {
-	return []RangeDoc{
-		{MinMax, "nothing is clipped"},
-		{MSE, "least squared error of the numbers themselves"},
-		{Output, "least squared error of what the layer makes of them (the paper's layerwise objective)"},
-		{Logits, "the same, outputs weighted by how the margin depends on them"},
-	}
-}
 
 // spread tells the error of any grid over a histogram in time proportional to the
 // codes, not to the bins: with sums of n, n x and n x^2 up to each bin, the

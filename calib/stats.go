@@ -22,12 +22,6 @@ type Stats struct {
 	// it does to the layer's outputs. One histogram serves for all channels, since they
 	// share a quantizer.
 	OutputHist []float64
-
-	// Logits and LogitHist are computed where Collect is asked for them, else nil. Logits are
-	// moments of h with each row counting by the squared gradient of the margin by the
-	// layer's outputs; in LogitHist, h_i counts by that of the margin by h_i.
-	Logits    Moments
-	LogitHist []float64
 }
 
 // Moments are Gram = E[h h^T], In x In, row-major, and Mean = E[h], or the sums that become
@@ -37,14 +31,10 @@ type Moments struct{ Gram, Mean []float64 }
 
 const histBins = 4096
 
-func newStats(l quant.LayerInfo, logits bool) Stats {
-	n := groups(l)
-	moments := func() Moments { return Moments{make([]float64, n*l.In*l.In), make([]float64, n*l.In)} }
+func newStats(l quant.LayerInfo) Stats {
 	s := emptyStats()
-	s.Moments = moments()
-	if logits {
-		s.Logits, s.LogitHist = moments(), make([]float64, histBins)
-	}
+	n := groups(l) * l.In
+	s.Moments = Moments{make([]float64, n*l.In), make([]float64, n)}
 	return s
 }
 
@@ -63,9 +53,8 @@ func emptyStats() Stats {
 	}
 }
 
-// count adds values, rows x len(costs), to the histograms; by is the margin's
-// gradient by them, or nil.
-func (s *Stats) count(v, by []float32, weights, costs []float64) {
+// count adds values, rows x len(costs), to the histograms.
+func (s *Stats) count(v []float32, weights, costs []float64) {
 	width := float64(s.Max) - float64(s.Min)
 	size := len(costs)
 	for r, w := range weights {
@@ -76,10 +65,6 @@ func (s *Stats) count(v, by []float32, weights, costs []float64) {
 			b := min(int((float64(x)-float64(s.Min))/width*histBins), histBins-1)
 			s.Hist[b] += w
 			s.OutputHist[b] += w * costs[j]
-			if by != nil {
-				g := float64(by[r*size+j])
-				s.LogitHist[b] += w * g * g
-			}
 		}
 	}
 }
@@ -139,8 +124,6 @@ func Join(stats []*Stats, weights []float64) {
 	}
 	mean(func(s *Stats) []float64 { return s.Gram })
 	mean(func(s *Stats) []float64 { return s.Mean })
-	mean(func(s *Stats) []float64 { return s.Logits.Gram })
-	mean(func(s *Stats) []float64 { return s.Logits.Mean })
 }
 
 // group returns the moments of one of several groups, sharing the numbers.
@@ -150,38 +133,4 @@ func (m Moments) group(g, groups int) Moments {
 		return v[g*n : (g+1)*n : (g+1)*n]
 	}
 	return Moments{cut(m.Gram), cut(m.Mean)}
-}
-
-// finish turns sums into means over rows of the weights given. Where the margin
-// depends on the layer nowhere, its rows count as they do without gradients.
-func (s *Stats) finish(weight, logitWeight float64) {
-	s.divide(weight)
-	if s.LogitHist == nil {
-		return
-	}
-	if logitWeight > 0 {
-		s.Logits.divide(logitWeight)
-	} else {
-		copy(s.Logits.Gram, s.Gram)
-		copy(s.Logits.Mean, s.Mean)
-	}
-	if floats.Sum(s.LogitHist) == 0 {
-		copy(s.LogitHist, s.OutputHist)
-	}
-}
-
-// moments returns the moments by which ranges of the kind, and the rounding that goes
-// with them, minimise the error.
-func (s *Stats) moments(kind Range) Moments {
-	if kind == Logits && s.LogitHist != nil {
-		return s.Logits
-	}
-	return s.Moments
-}
-
-// part returns the statistics of group g of a layer, sharing the sums of s.
-func (s *Stats) part(l quant.LayerInfo, g int) Stats {
-	out := *s
-	out.Moments, out.Logits = s.group(g, groups(l)), s.Logits.group(g, groups(l))
-	return out
 }

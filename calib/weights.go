@@ -16,20 +16,17 @@ import (
 
 // WeightOptions say how weights become codes.
 type WeightOptions struct {
-	PerTensor bool // one scale for the layer, or each group of a convolution, instead of one per output channel
-	// Range is one of Ranges, the way of fitting the scales (Output). With Logits
-	// the rounding, too, minimises the error by how the margin depends on the outputs.
-	Range Range
-	// Rounding is Nearest, GPTQ or AdaRound (Nearest). With the latter two the
-	// bias takes up what the codes do to the mean of the outputs.
+	PerTensor bool  // one scale for the layer, or each group of a convolution, instead of one per output channel
+	Range     Range // the way of fitting the scales (Output)
+	// Rounding is Nearest or GPTQ (Nearest). With GPTQ the bias takes up what the codes do to the mean of the outputs.
 	Rounding Rounding
 	Vary     Variation // how the fit departs from the best one
 	Workers  int       // rows fitted at once (1); no result depends on it
 	Engine   ort.Options
 }
 
-// corrects says whether codes and bias are learned, not just rounded.
-func (o WeightOptions) corrects() bool { return o.Rounding == GPTQ || o.Rounding == AdaRound }
+// corrects says whether codes make up for the errors of others, and the bias for that of the mean.
+func (o WeightOptions) corrects() bool { return o.Rounding == GPTQ }
 
 // FitWeights fits the weights of a layer (in the coordinates of s.Gram) in each of
 // the formats: the scales, and unless weights are rounded to the nearest the codes
@@ -88,7 +85,7 @@ func (w *weightFit) close() {
 const wideRow = 256
 
 func newWeightFit(l quant.LayerInfo, s *Stats, o WeightOptions) (*weightFit, error) {
-	m := s.moments(o.Range)
+	m := s.Moments
 	w := &weightFit{l: l, o: o, mean: m.Mean, final: nearest(m.Gram, l.In)}
 	wideLayer := l.In >= wideRow
 	if wideLayer {
@@ -112,9 +109,7 @@ func newWeightFit(l quant.LayerInfo, s *Stats, o WeightOptions) (*weightFit, err
 			w.penalty[j] = float32(c.factor[a*c.n+a] * c.factor[a*c.n+a])
 		}
 	}
-	if w.final = c.polished; o.Rounding == AdaRound {
-		w.final = c.adaround
-	} else if wideLayer && o.Vary.Rounding == 0 {
+	if w.final = c.polished; wideLayer && o.Vary.Rounding == 0 {
 		p, err := newProduct(o.Engine, false)
 		if err != nil {
 			return nil, err
@@ -133,7 +128,7 @@ func (w *weightFit) scales(ctx context.Context, f quant.Format) []float32 {
 	return scales
 }
 
-// assign fills in the codes and, where those are learned, the bias that takes up
+// assign fills in the codes and, where those make up for errors, the bias that takes up
 // what they do to the mean of the outputs.
 func (w *weightFit) assign(ctx context.Context, fit *quant.Layer, f quant.Format) error {
 	l := w.l
@@ -206,7 +201,8 @@ func fitGroups(ctx context.Context, l quant.LayerInfo, s *Stats, formats []quant
 ) ([]quant.Layer, error) {
 	out := make([]quant.Layer, len(formats))
 	for g, part := range l.Groups() {
-		stats := s.part(l, g)
+		stats := *s
+		stats.Moments = s.group(g, groups(l))
 		part.Node = fmt.Sprintf("%s/%d", l.Node, g) // random numbers of its own
 		fits, err := FitWeights(ctx, part, &stats, formats, o)
 		if err != nil {

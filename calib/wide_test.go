@@ -47,7 +47,7 @@ func TestWide(t *testing.T) {
 		codes := make([]int8, in)
 		one := &weightFit{l: l, o: WeightOptions{Rounding: GPTQ, Range: Output}, search: c.gptq}
 		for r := range out {
-			wide += c.error(l.Row(r), fits[0].Scales[r], fits[0].Codes[r*in:(r+1)*in])
+			wide += errorOf(c, l.Row(r), fits[0].Scales[r], fits[0].Codes[r*in:(r+1)*in])
 			same += c.polished(l.Row(r), fits[0].Scales[r], f, codes, nil, unlimited)
 			full += c.polished(l.Row(r), one.scale(r, r+1, f, 1), f, codes, nil, unlimited)
 		}

@@ -58,7 +58,7 @@ func (p *network) fitLayers(ctx context.Context, sample *calibrationSample, poin
 		}
 		c.fitSet.Weigh(margins)
 	}
-	stats, err := calib.Collect(ctx, c.net.full, c.grid.foldedLayers, c.fitSet, c.grid.input, c.net.logits())
+	stats, err := calib.Collect(ctx, c.net.full, c.grid.foldedLayers, c.fitSet, c.grid.input)
 	if err != nil {
 		return nil, inputError(fmt.Errorf("%s: %w", strings.Join(append(c.warnings, "statistics"), "; "), err))
 	}
@@ -128,10 +128,6 @@ func (p *network) recoursePoints(ctx context.Context, x []float32, set *constrai
 		return calib.Promised(ctx, p.full, x, promises)
 	}
 	return calib.Counterfactual(ctx, p.full, set, x, o)
-}
-
-func (p *network) logits() bool {
-	return p.recipe.Round.WeightRange == calib.Logits || p.recipe.Round.ActRange == calib.Logits
 }
 
 // teacher returns the settings of the teacher recourse. Its seed counts only where something is drawn, so that another

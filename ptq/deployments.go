@@ -41,7 +41,7 @@ func (c *calibration) draw(ctx context.Context, widths assignment, vary calib.Va
 	if rows > 0 {
 		set = set.Batch(rows, vary.Seed)
 	}
-	stats, err := calib.Collect(ctx, c.net.full, c.fits.grid.foldedLayers, set, c.fits.grid.input, c.net.logits())
+	stats, err := calib.Collect(ctx, c.net.full, c.fits.grid.foldedLayers, set, c.fits.grid.input)
 	if err != nil {
 		return nil, nil, err
 	}

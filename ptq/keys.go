@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"cfq/calib"
 	"cfq/internal/config"
 	"cfq/internal/message"
 	"cfq/qat"
@@ -96,10 +95,6 @@ func Keys() (keys []Key) {
 	}
 	for i := range keys {
 		switch k := &keys[i]; k.Name {
-		case "round.weight-range", "round.act-range":
-			for _, r := range calib.Ranges() {
-				k.Choices = append(k.Choices, keyChoice{string(r.Name), r.Doc})
-			}
 		case objectiveKey:
 			k.Choices = []keyChoice{{untrained, "nothing: the network is not trained"}}
 			for _, o := range trainedBy("") {

@@ -161,7 +161,7 @@ func TestResults(t *testing.T) {
 	rows := measured(table.Rows, func(row, seed int) float64 { return float64(row) + float64(seed)/100 })
 	rows[3].steps[1].last.outcome = nil
 	l := &Lab{Seeds: 2, Sample: 7, Version: "v1"}
-	old := []Result{{Key: Key{Table: "steps", Data: "adult", Method: "AdaRound"}}, {Key: Key{Table: table.Name}}}
+	old := []Result{{Key: Key{Table: "steps", Data: "adult", Method: "+ GPTQ rounding"}}, {Key: Key{Table: table.Name}}}
 	want := merge(old, l.results(&table, rows, nil), []Table{table})
 	if len(want) < 5 || want[0].Table != table.Name || want[len(want)-1].Table != "steps" {
 		t.Fatalf("%+v", want)
