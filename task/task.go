@@ -16,6 +16,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strings"
 
 	"cfq/internal/config"
 )
@@ -234,46 +235,17 @@ func (t *Task) Hash() string { return fmt.Sprintf("%x", sha256.Sum256(t.JSON()))
 
 // EncodingHash is the SHA-256, in hexadecimal, of what decides how a row becomes the model's inputs.
 func (t *Task) EncodingHash() string {
-	h := sha256.New()
-	d := &t.Data
-	fmt.Fprintf(h, "%v %q %v %q %d %d %d\n", t.Encoded, d.Missing, d.Trim, d.Columns, d.Delimiter, d.Comment, d.Skip)
-	for i := range t.Features {
-		f := &t.Features[i]
-		fmt.Fprintln(h, f.digest())
-		if f.Impute != "" {
-			fmt.Fprintf(h, "imputed %q\n", f.Impute)
-		}
+	d := newDecoder("", t)
+	of := func(keys []key, names string) config.Members {
+		return slices.DeleteFunc(keys, func(k key) bool { return !slices.Contains(strings.Fields(names), k.Name) })
 	}
-	return fmt.Sprintf("%x", h.Sum(nil))
-}
-
-func (f *Feature) digest() string {
-	number, binary, values := &Standardized{Std: 1}, &Binary{}, f.Values()
-	var log any
-	var thresholds []float64
-	var inputs [][]float64
-	switch e := f.Encoding.(type) {
-	case *Standardized:
-		if number = e; e.Log != nil {
-			log = &struct{ add, mean, std float64 }{*e.Log, e.Mean, e.Std}
-		}
-	case *Binary:
-		binary = e
-	case *Thermometer:
-		thresholds = e.Thresholds
+	hashed := []any{t.Encoded, of(d.dataKeys(&t.Data), "missing delimiter trim comment skip columns")}
+	for _, f := range t.Entries() {
+		keys, _ := d.featureKeys(t, &f)
+		hashed = append(hashed, of(keys, "column kind shape layout mean std clip log spread one zero values thresholds impute "+
+			"inputs"))
 	}
-	if c := f.Category(); c != nil {
-		inputs = c.Made()
-	}
-	text := fmt.Sprintf("%q %s %v %v %q %q %q %v", f.Column, f.Encoding.Kind(), number.origin(), number.Unit(), binary.One,
-		binary.Zero, values, thresholds)
-	if f.Encoding.isMade() {
-		text += fmt.Sprintf("\n%v %v %v", number.Clip, log, inputs)
-	}
-	if number.Spread != 0 && number.Log == nil {
-		text += "\nas it is"
-	}
-	return text
+	return fmt.Sprintf("%x", sha256.Sum256(config.JSON(hashed)))
 }
 
 // InputNames returns the names of all inputs: "age", "workclass=Private" of a one-hot, "grade>=B" of a thermometer.
