@@ -65,8 +65,7 @@ func (o *overrideReader) read(r io.Reader) error {
 		case err != nil:
 			return err
 		case len(rec) != len(o.columns):
-			return &Problem{Line: row, Row: rows.Names != nil, Reason: fmt.Sprintf("%d fields where %d are expected", len(rec),
-				len(o.columns))}
+			return rows.Problem(row, fmt.Sprintf("%d fields where %d are expected", len(rec), len(o.columns)))
 		}
 		at := func(field int) (line, column int) { return row, field + 1 }
 		if rows.position != nil {

@@ -112,7 +112,7 @@ func (p *parquetRows) next() (fields []string, row int, err error) {
 			continue
 		}
 		if p.fields[c.field], err = c.text(v); err != nil {
-			return nil, 0, &Problem{Line: p.row, Row: true, Column: c.name, Reason: err.Error()}
+			return nil, 0, &Problem{Line: p.row - 1, Row: true, Column: c.name, Reason: err.Error()}
 		}
 	}
 	return p.fields, p.row, nil

@@ -41,6 +41,14 @@ type Rows struct {
 	dims       []int                              // of the images that the records hold
 }
 
+// Problem is one with the record that Next returned with this line.
+func (r *Rows) Problem(line int, reason string) *Problem {
+	if r.Names != nil {
+		return &Problem{Line: line - 1, Row: true, Reason: reason}
+	}
+	return &Problem{Line: line, Reason: reason}
+}
+
 const headSize = 1 << 16
 
 // NewRows reads delimited text, gzip or not, or Parquet. how says how to read text, by its head; of Parquet it is nil.

@@ -77,7 +77,7 @@ func readScores(ctx context.Context, r io.Reader) (*Scores, error) {
 		}
 		s.Numbered = numbers >= 0
 		if err := s.add(rec, numbers); err != nil {
-			return nil, &task.Problem{Line: line, Row: rows.Names != nil, Reason: err.Error()}
+			return nil, rows.Problem(line, err.Error())
 		}
 	}
 }
