@@ -11,8 +11,11 @@ type Decoder struct {
 
 // NewDecoder finds the columns of t among names. hash is ReadOptions.Hash.
 func NewDecoder(t *Task, names []string, hash bool) (*Decoder, error) {
-	d := &Decoder{rd: newReader(context.Background(), t, ReadOptions{Hash: hash})}
-	d.rd.batch = &peopleBatch{each: func(p *People) error { d.people = p; return nil }}
+	d := &Decoder{}
+	d.rd = newReader(context.Background(), t, ReadOptions{Hash: hash}, 1, func(p *People) error {
+		d.people = p
+		return d.rd.codes(p)
+	})
 	if err := d.rd.columns(names, true, nil); err != nil {
 		return nil, err
 	}
@@ -48,6 +51,6 @@ func (d *Decoder) Like() *People {
 // where the encoder of Task.Latent does.
 func (d *Decoder) Take() (*People, error) {
 	d.people = &People{Dim: d.rd.people.Dim}
-	err := d.rd.flush(true) // hands the people to the function above
+	err := d.rd.flush(1) // hands the people to the function above
 	return d.people, err
 }

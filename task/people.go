@@ -77,7 +77,6 @@ type Problem struct {
 // number, rows that cannot be read have one. So numbers made by any tool that applies the same filter mean the same
 // rows here.
 type ReadOptions struct {
-	Rows   int   // look at the first Rows selected rows only; 0 = all
 	Only   []int // rows to read; nil = all
 	Except []int // rows to leave out
 

@@ -34,38 +34,59 @@ func Read(ctx context.Context, path string, t *Task, o ReadOptions) (*People, er
 
 // ReadFrom is Read for a stream.
 func ReadFrom(ctx context.Context, r io.Reader, t *Task, o ReadOptions) (*People, error) {
-	return newReader(ctx, t, o).read(r)
+	const size = 1024 // of batches
+	p := &People{}
+	draw := sampleDraw{most: o.Most, rng: rand.New(rand.NewPCG(o.Seed, 0x5a3b))}
+	rd := newReader(ctx, t, o, size, func(q *People) error {
+		p.Append(q)
+		draw.from(p, q.N)
+		return nil
+	})
+	read, err := rd.read(r)
+	if err != nil {
+		return nil, err
+	}
+	p.Reading = read.Reading
+	if n := len(draw.drawn); n > 0 && n < draw.seen { // into the order of the file
+		slices.SortFunc(draw.drawn, func(a, b int) int { return cmp.Compare(p.Rows[a], p.Rows[b]) })
+		draw.keep(p)
+		p.Undrawn = draw.seen - n
+	}
+	if err := rd.codes(p); err != nil {
+		return nil, err
+	}
+	if o.Hash {
+		p.compare()
+	}
+	for i := len(p.Subgroups) - len(rd.cols.groups); i < len(p.Subgroups); i++ {
+		p.Subgroups[i].sort()
+	}
+	return p, nil
 }
 
-func newReader(ctx context.Context, t *Task, o ReadOptions) *peopleReader {
+func newReader(ctx context.Context, t *Task, o ReadOptions, size int, each func(*People) error) *peopleReader {
 	return &peopleReader{
-		ctx: ctx, task: t, o: o, people: &People{Dim: t.Dim()}, pick: NewSelection(o), source: &Rows{},
-		outcomes: labelTally{others: map[string]int{}}, draw: sampleDraw{rng: rand.New(rand.NewPCG(o.Seed, 0x5a3b))},
+		ctx: ctx, task: t, o: o, people: &People{Dim: t.Dim()}, size: size, each: each, pick: NewSelection(o),
+		source: &Rows{}, outcomes: labelTally{others: map[string]int{}},
 	}
 }
 
+// peopleReader reads people in batches.
 type peopleReader struct {
 	ctx      context.Context //nolint:containedctx // lives as long as one call of Read
 	task     *Task
 	o        ReadOptions
-	people   *People
+	people   *People // of this batch; N and Reading count all
+	size     int     // of a batch
+	each     func(*People) error
 	pick     *Selection
-	draw     sampleDraw
 	cols     *columns
 	outcomes labelTally
-	keep     []int        // columns of ReadOptions.Keep, -1 when the file has none
-	source   *Rows        // that is read; folder "" of a stream
-	hashes   *rowHashes   // nil without ReadOptions.Hash
-	rounded  []string     // features of which a number lost digits
-	batch    *peopleBatch // nil when all people are wanted at once
-	last     *Problem     // of the records so far
-}
-
-// sampleDraw is the sample of ReadOptions.Most.
-type sampleDraw struct {
-	rng   *rand.Rand
-	seen  int   // people that the sample was drawn from
-	drawn []int // positions in people
+	keep     []int      // columns of ReadOptions.Keep, -1 when the file has none
+	source   *Rows      // that is read; folder "" of a stream
+	hashes   *rowHashes // nil without ReadOptions.Hash
+	rounded  []string   // features of which a number lost digits
+	last     *Problem   // of the records so far
 }
 
 type labelTally struct {
@@ -93,7 +114,7 @@ func (rd *peopleReader) read(r io.Reader) (*People, error) {
 	if err := rd.table(rows); err != nil {
 		return nil, err
 	}
-	if err := rd.flush(true); err != nil {
+	if err := rd.flush(1); err != nil {
 		return nil, err
 	}
 	return rd.finish()
@@ -101,7 +122,7 @@ func (rd *peopleReader) read(r io.Reader) (*People, error) {
 
 func (rd *peopleReader) table(rows *Rows) error {
 	for n := 0; ; n++ {
-		if err := rd.flush(false); err != nil || rd.pick.taken == rd.o.Rows && rd.o.Rows > 0 {
+		if err := rd.flush(rd.size); err != nil {
 			return err
 		}
 		if n%1024 == 0 && rd.ctx.Err() != nil {
@@ -238,8 +259,7 @@ func (t *Task) resolve(names []string, codes bool, unreadable map[string]string)
 		_, has := at[column]
 		return !has
 	}
-	inputs := t.InputNames()
-	raw := make([]string, len(t.Features))
+	inputs, raw := t.InputNames(), make([]string, len(t.Features))
 	for i := range t.Features {
 		f := &t.Features[i]
 		raw[i] = f.Column
@@ -405,7 +425,6 @@ func (rd *peopleReader) row(rec []string, line int) {
 		}
 		p.Kept = append(p.Kept, kept)
 	}
-	rd.sample()
 }
 
 // plainID is an ID without blanks around it and, of a whole number, without the decimals that a tool adds to a column
@@ -542,31 +561,35 @@ func (rd *peopleReader) group(g *Subgroup, field string) {
 	g.Codes = append(g.Codes, int32(i))
 }
 
-// sample keeps a uniform sample of a stream of people (algorithm R): the first Most fill it, and the n-th of all takes
-// a random one's place with probability Most/n. Those who are not drawn are removed when they are as many as the
-// sample, so memory does not grow with the stream.
-func (rd *peopleReader) sample() {
-	p, most := rd.people, rd.o.Most
-	rd.draw.seen++
-	switch {
-	case most <= 0:
+// sampleDraw is the sample of ReadOptions.Most.
+type sampleDraw struct {
+	most  int
+	rng   *rand.Rand
+	seen  int   // people that the sample was drawn from
+	drawn []int // positions in people
+}
+
+// from keeps a uniform sample of a stream of people (algorithm R), of whom the last n are new: the first of all fill it,
+// and the n-th takes a random one's place with probability most/n. Those who are not drawn are removed when they are as
+// many as the sample, so memory does not grow with the stream.
+func (s *sampleDraw) from(p *People, n int) {
+	if s.most <= 0 {
 		return
-	case rd.draw.seen <= most:
-		rd.draw.drawn = append(rd.draw.drawn, p.N-1)
-	default:
-		if i := rd.draw.rng.IntN(rd.draw.seen); i < most {
-			rd.draw.drawn[i] = p.N - 1
+	}
+	for at := p.N - n; at < p.N; at++ {
+		if s.seen++; s.seen <= s.most {
+			s.drawn = append(s.drawn, at)
+		} else if i := s.rng.IntN(s.seen); i < s.most {
+			s.drawn[i] = at
 		}
 	}
-	if p.N == 2*most {
-		rd.redraw()
-		for i := range rd.draw.drawn {
-			rd.draw.drawn[i] = i
-		}
+	if p.N >= 2*s.most {
+		s.keep(p)
+		s.drawn = AllRows(s.most)
 	}
 }
 
-func (rd *peopleReader) redraw() { rd.people.replace(rd.people.Subset(rd.draw.drawn)) }
+func (s *sampleDraw) keep(p *People) { p.replace(p.Subset(s.drawn)) }
 
 // Stream is Read for files of any length: each is given the people in batches of size (the last may be smaller), in the
 // order of the file, and keeps the batch it is given. Memory is bounded by the batch and the next two, which another
@@ -593,16 +616,19 @@ func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, 
 		p.replace(&People{N: p.N})
 		return p, nil
 	}
-	rd := newReader(ctx, t, o)
 	var all *People
 	var err error
 	batches := func(yield func(*People, error) bool) {
-		rd.batch = &peopleBatch{size: max(size, 1), each: func(p *People) error {
+		var rd *peopleReader
+		rd = newReader(ctx, t, o, max(size, 1), func(p *People) error {
+			if err := rd.codes(p); err != nil {
+				return err
+			}
 			if !yield(p, nil) {
 				return io.EOF // which nobody sees
 			}
 			return nil
-		}}
+		})
 		all, err = FromFile(path, rd.read)
 	}
 	for p, err := range ordered.Ahead(batches) {
@@ -616,14 +642,10 @@ func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, 
 	return all, err
 }
 
-type peopleBatch struct {
-	size int
-	each func(*People) error
-}
-
-func (rd *peopleReader) flush(last bool) error {
-	b, p := rd.batch, rd.people
-	if b == nil || len(p.Lines) == 0 || (!last && len(p.Lines) < b.size) {
+// flush hands on the people of this batch if they are least or more.
+func (rd *peopleReader) flush(least int) error {
+	p := rd.people
+	if len(p.Lines) < least {
 		return nil
 	}
 	q := &People{
@@ -632,9 +654,6 @@ func (rd *peopleReader) flush(last bool) error {
 	}
 	q.replace(p)
 	q.N = len(p.Lines)
-	if err := rd.codes(q); err != nil {
-		return err
-	}
 	q.Subgroups = rd.task.subgroups(q)
 	p.replace(&People{N: p.N, Subgroups: p.Subgroups})
 	for i := range p.Subgroups {
@@ -644,7 +663,7 @@ func (rd *peopleReader) flush(last bool) error {
 		})
 		s.Codes = nil
 	}
-	return b.each(q)
+	return rd.each(q)
 }
 
 // Header returns the names of the columns of a data file, of text its first row; Data.Columns is not looked at.
@@ -679,36 +698,18 @@ func (rd *peopleReader) finish() (*People, error) {
 		return nil, p.noneRead()
 	}
 	rd.checkLabels()
-	if n := len(rd.draw.drawn); n > 0 && n < rd.draw.seen { // into the order of the file
-		slices.SortFunc(rd.draw.drawn, func(a, b int) int { return cmp.Compare(p.Rows[a], p.Rows[b]) })
-		rd.redraw()
-		p.Undrawn = rd.draw.seen - n
-	}
-	if rd.batch == nil {
-		if err := rd.codes(p); err != nil {
-			return nil, err
-		}
-		if rd.hashes != nil {
-			rd.compare()
-		}
-	}
-	for i := range p.Subgroups {
-		p.Subgroups[i].sort()
-		if len(p.Subgroups[i].Values) == maxGroups {
-			rd.note(fmt.Sprintf("column %q has %d values or more; the further ones are taken as missing", p.Subgroups[i].Feature,
+	for _, s := range p.Subgroups {
+		if len(s.Values) == maxGroups {
+			rd.note(fmt.Sprintf("column %q has %d values or more; the further ones are taken as missing", s.Feature,
 				maxGroups))
 		}
 	}
-	if rd.batch != nil {
-		p.replace(&People{N: p.N})
-		return p, nil
-	}
-	p.Subgroups = append(rd.task.subgroups(p), p.Subgroups...)
+	p.replace(&People{N: p.N})
 	return p, nil
 }
 
-func (rd *peopleReader) compare() {
-	p, e := rd.people, NewEquality(rd.hashes.names)
+func (p *People) compare() {
+	e := NewEquality(p.OtherColumns)
 	for i, content := range p.Content {
 		e.Add(content, p.Others[i])
 	}
@@ -717,7 +718,7 @@ func (rd *peopleReader) compare() {
 		p.Hashes[i] = e.Hash(content, p.Others[i])
 	}
 	if note := e.Note(); note != "" && p.IDs == nil {
-		rd.note(note)
+		p.Notes = append(p.Notes, note)
 	}
 }
 

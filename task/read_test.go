@@ -108,7 +108,7 @@ features: [{name: a, kind: numeric}]`)
 	if d := cmp.Diff([]float32{6, 8}, except.X); d != "" || except.Excluded != 2 || except.Failed != 1 {
 		t.Error(d, except)
 	}
-	if p := read(t, task, data, ReadOptions{Rows: 3}); p.N != 2 || p.Failed != 1 {
+	if p := read(t, task, data, ReadOptions{Only: AllRows(3)}); p.N != 2 || p.Failed != 1 {
 		t.Errorf("first three rows: %+v", p)
 	}
 	_, err := ReadFrom(context.Background(), strings.NewReader(data), task, ReadOptions{Only: []int{5}})

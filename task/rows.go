@@ -10,7 +10,6 @@ import (
 // Selection decides which rows are read.
 type Selection struct {
 	row          int   // number of the row that Next was last asked about
-	taken        int   // rows
 	only, except []int // ascending
 }
 
@@ -27,11 +26,7 @@ func (s *Selection) Next() bool {
 	s.row++
 	_, only := slices.BinarySearch(s.only, s.row)
 	_, except := slices.BinarySearch(s.except, s.row)
-	if s.only != nil && !only || except {
-		return false
-	}
-	s.taken++
-	return true
+	return (s.only == nil || only) && !except
 }
 
 // End is called when the file ends: numbers beyond it mean that the selection belongs to other data.

@@ -165,7 +165,7 @@ func TestNoLayers(t *testing.T) {
 func TestAsQuantize(t *testing.T) {
 	tk := must.Get(task.Load(filepath.Join("..", "..", "testdata", "loans", "task.yaml")))(t)
 	people := must.Get(task.Read(t.Context(), filepath.Join("..", "..", "testdata", "loans", "train.csv"), tk,
-		task.ReadOptions{Rows: 400}))(t)
+		task.ReadOptions{Only: task.AllRows(400)}))(t)
 	full := read(t, "model.onnx")
 	loaded := must.Get(onnxio.FromGraph(t.Context(), full, orttest.Need(t)))(t)
 	for _, settings := range [][]string{

@@ -182,7 +182,7 @@ func moves(t *testing.T, path string, tk *task.Task, p *task.People, coder *fit.
 	among, err := task.Load(filepath.Join(dir, "attributes.yaml"))
 	must(err)
 	must(taskmodel.OpenLatent(ctx, among, engine))
-	people, err := task.Read(ctx, path, among, task.ReadOptions{Rows: 300})
+	people, err := task.Read(ctx, path, among, task.ReadOptions{Only: task.AllRows(300)})
 	must(err)
 	plain, err := taskmodel.Open(m, tk, 1)
 	must(err)
