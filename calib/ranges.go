@@ -64,3 +64,74 @@ func (s *spread) squaredError(a quant.Act) float64 {
 	}
 	return sum
 }
+
+// Activation fits the quantizer of a layer's input: the range [lo, hi] with
+// lo <= 0 <= hi that a uint grid of the given bits covers, fitted as kind says ("" is
+// MSE). After a Relu (no negative values) lo is 0, so that the zero point is 0 and the
+// Relu is absorbed by the integer kernel; then hi is what is fitted, as the clipping
+// parameter alpha of PACT is.
+//
+// Reference: docs/method.md.
+func Activation(s *Stats, bits int, kind Range) quant.Act {
+	lo, hi := min(0, s.Min), max(0, s.Max)
+	all := quant.FitAct(bits, lo, hi)
+	if !(hi > lo) {
+		return all
+	}
+	hist := s.Hist
+	switch kind {
+	case MinMax:
+		return all
+	case Output:
+		hist = s.OutputHist
+	}
+	return fitClips(bits, lo, hi, newSpread(hist, float64(s.Min), float64(s.Max)).squaredError)
+}
+
+// Ends of a range are tried at clipRatio^i of the outermost value, i = 0 ...
+// clipTries, fineClips to a step; where both ends are to be found, whole steps first
+// and then what lies around the best.
+const (
+	clipRatio = 0.9
+	clipTries = 40
+	fineClips = 8
+)
+
+// fitClips returns the quantizer of the smallest loss, the widest of several. Both
+// ends of the range are tried together, since what one end gives up makes the
+// grid finer for the other; an end at zero stays there.
+func fitClips(bits int, lo, hi float32, loss func(quant.Act) float64) quant.Act {
+	var best quant.Act
+	smallest, bestLo, bestHi := math.Inf(1), 0, 0
+	try := func(i, j int) { // in 1/fineClips of a step
+		clip := func(n int) float32 { return float32(math.Pow(clipRatio, float64(n)/fineClips)) }
+		a := quant.FitAct(bits, lo*clip(i), hi*clip(j))
+		if e := loss(a); e < smallest || best.Bits == 0 {
+			best, smallest, bestLo, bestHi = a, e, i, j
+		}
+	}
+	around := func(from, to, stride int) (lows, highs [2]int) {
+		bounds := func(end float32, at int) [2]int {
+			if end == 0 {
+				return [2]int{0, 0}
+			}
+			return [2]int{max(0, at+from*stride), min(clipTries*fineClips, at+to*stride)}
+		}
+		return bounds(lo, bestLo), bounds(hi, bestHi)
+	}
+	scan := func(from, to, stride int) {
+		lows, highs := around(from, to, stride)
+		for i := lows[0]; i <= lows[1]; i += stride {
+			for j := highs[0]; j <= highs[1]; j += stride {
+				try(i, j)
+			}
+		}
+	}
+	if lo == 0 || hi == 0 {
+		scan(0, clipTries*fineClips, 1)
+		return best
+	}
+	scan(0, clipTries, fineClips)
+	scan(-fineClips+1, fineClips-1, 1)
+	return best
+}

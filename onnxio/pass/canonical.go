@@ -120,3 +120,206 @@ func (r *canonicalizer) perChannel(name string, width, space int) []float64 {
 	}
 	return slices.Repeat(v, width/len(v))
 }
+
+func (r *canonicalizer) constants() {
+	for _, n := range slices.Clone(r.G.Nodes) {
+		var t *graph.Tensor
+		switch {
+		case len(n.Outputs) != 1 || r.G.IsOutput(n.Outputs[0]):
+			continue
+		case n.Is("Constant"):
+			t = n.Constant()
+		case n.Is("Transpose"):
+			if t = transposed(r.Float(n.Input(0)), n.Ints("perm")); t != nil {
+				r.Retire(n.Input(0))
+			}
+		case n.Is("Identity") && r.Float(n.Input(0)) != nil:
+			c := *r.Float(n.Input(0))
+			t = &c
+			r.Retire(n.Input(0))
+		case n.Is("Cast"):
+			t = r.stored(n)
+		}
+		if t == nil {
+			continue
+		}
+		t.Name = n.Outputs[0]
+		r.G.Inits = append(r.G.Inits, t)
+		r.Inits[t.Name] = t
+		r.Remove(n)
+	}
+}
+
+func (r *canonicalizer) stored(n *graph.Node) *graph.Tensor {
+	t := r.Inits[n.Input(0)]
+	weights := func(n *graph.Node) bool { return slices.Contains([]string{"MatMul", "Gemm", "Conv", "Einsum"}, n.Op) }
+	if t == nil || !t.DType.IsFloat() || len(t.Extra) > 0 || graph.DType(n.Int("to", 0)) != graph.Float ||
+		!slices.ContainsFunc(r.Consumers[n.Outputs[0]], weights) {
+		return nil
+	}
+	v, err := t.Floats()
+	if err != nil {
+		return nil
+	}
+	r.Retire(t.Name)
+	return graph.FromFloats("", v, t.Dims...)
+}
+
+func transposed(t *graph.Tensor, perm []int64) *graph.Tensor {
+	if t == nil {
+		return nil
+	}
+	if perm == nil {
+		for i := range t.Dims {
+			perm = append(perm, int64(len(t.Dims)-1-i))
+		}
+	}
+	v, err := t.Doubles()
+	if err != nil || len(perm) != len(t.Dims) {
+		return nil
+	}
+	dims := make([]int64, len(perm))
+	for i, p := range perm {
+		if p < 0 || p >= int64(len(perm)) || slices.Contains(perm[:i], p) {
+			return nil
+		}
+		dims[i] = t.Dims[p]
+	}
+	return graph.FromNumbers("", graph.Float, permuted(v, t.Dims, perm), dims...)
+}
+
+func (r *canonicalizer) passes(n *graph.Node) bool {
+	if !n.Standard() || len(n.Outputs) == 0 || n.Input(0) == "" {
+		return false
+	}
+	switch n.Op {
+	case "Identity":
+		return true
+	case "Cast":
+		t, known := r.Types[n.Input(0)]
+		return known && t.DType != graph.Undefined && t.DType == graph.DType(n.Int("to", 0))
+	case "Dropout":
+		mask := len(n.Outputs) > 1 && n.Outputs[1] != "" && (len(r.Consumers[n.Outputs[1]]) > 0 || r.G.IsOutput(n.Outputs[1]))
+		training := r.Inits[n.Input(2)]
+		return !mask && (n.Input(2) == "" || training != nil && slices.Equal(training.Raw, []byte{0}))
+	case "Flatten":
+		_, ok := r.width(n.Input(0))
+		return ok && n.Int("axis", 1) == 1
+	case "Reshape":
+		return r.keepsShape(n)
+	}
+	return false
+}
+
+func (r *canonicalizer) keepsShape(n *graph.Node) bool {
+	t := r.Inits[n.Input(1)]
+	if t == nil || t.DType != graph.Int64 {
+		return false
+	}
+	shape, err := t.Ints()
+	w, ok := r.width(n.Input(0))
+	if err != nil || len(shape) != 2 || !ok || n.Int("allowzero", 0) != 0 {
+		return false
+	}
+	same := shape[1] == 0 || shape[1] == w && w > 0
+	return shape[0] == 0 && (same || shape[1] == -1) || shape[0] == -1 && same
+}
+
+func (r *canonicalizer) gemms() {
+	for _, n := range slices.Clone(r.G.Nodes) {
+		_, flat := r.width(n.Input(0))
+		if n.Is("Gemm") || n.Is("MatMul") && flat {
+			if w := r.Float(n.Input(1)); w != nil && len(w.Dims) == 2 && w.Len() > 0 {
+				r.gemm(n, w)
+			}
+		}
+	}
+}
+
+func (r *canonicalizer) gemm(n *graph.Node, w *graph.Tensor) {
+	wv, err := w.Doubles()
+	if err != nil {
+		return
+	}
+	rows, cols := w.Dims[0], w.Dims[1]
+	changed := false
+	if n.Int("transB", 0) == 0 {
+		wv, rows, cols, changed = permuted(wv, w.Dims, []int64{1, 0}), cols, rows, true
+	}
+	var bias []float64 // nil where it stays
+	if c := n.Input(2); c != "" {
+		if bias = r.perChannel(c, int(rows), 0); bias == nil {
+			return // a bias per example: not a dense layer
+		}
+		beta := float64(n.Float("beta", 1))
+		if t := r.Inits[c]; len(t.Dims) == 1 && t.Dims[0] == rows && beta == 1 {
+			bias = nil
+		}
+		for i := range bias {
+			bias[i] *= beta
+		}
+	}
+	if alpha := float64(n.Float("alpha", 1)); alpha != 1 {
+		changed = true
+		for i := range wv {
+			wv[i] *= alpha
+		}
+	}
+	if changed {
+		r.Retire(n.Input(1))
+		n.Inputs[1] = r.numbers("w", wv, rows, cols)
+	}
+	if bias != nil {
+		r.Retire(n.Input(2))
+		n.Inputs[2] = r.numbers("b", bias, rows)
+	}
+	if n.Int("transA", 0) != 0 {
+		t := r.Name("t")
+		r.Insert(n, &graph.Node{
+			Op: "Transpose", Inputs: []string{n.Inputs[0]}, Outputs: []string{t},
+			Attrs: []graph.Attr{graph.IntsAttr("perm", 1, 0)},
+		})
+		n.Inputs[0] = t
+	}
+	n.Op, n.Attrs = "Gemm", []graph.Attr{graph.IntAttr("transB", 1)}
+}
+
+// pools moves a Relu that alone reads the MaxPool of a Conv in front of the pool:
+// the largest of the positive parts is the positive part of the largest.
+func (r *canonicalizer) pools() {
+	for _, n := range r.G.Nodes {
+		if !n.Is("MaxPool") || len(n.Outputs) != 1 {
+			continue
+		}
+		x, y := n.Input(0), n.Outputs[0]
+		conv, readers := r.Producers[x], r.Consumers[y]
+		if conv == nil || !conv.Is("Conv") || len(r.Consumers[x]) != 1 || r.G.IsOutput(x) || r.G.IsOutput(y) ||
+			len(readers) != 1 || !readers[0].Is("Relu") {
+			continue
+		}
+		// The two change places: each node takes the other's operator.
+		relu := readers[0]
+		n.Op, relu.Op = relu.Op, n.Op
+		n.Name, relu.Name = relu.Name, n.Name
+		n.Attrs, relu.Attrs = relu.Attrs, n.Attrs
+		n.Doc, relu.Doc = relu.Doc, n.Doc
+		n.Extra, relu.Extra = relu.Extra, n.Extra
+		r.Forget(y) // it has another shape now
+	}
+}
+
+func (r *canonicalizer) names() {
+	taken, weights := map[string]bool{}, map[string]bool{}
+	for _, n := range r.G.Nodes {
+		if n.Is("Gemm") || n.Is("Conv") {
+			if n.Name == "" || taken[n.Name] {
+				n.Name = r.Name(n.Op)
+			}
+			weights[n.Input(1)], weights[n.Input(2)] = true, true
+		}
+		taken[n.Name] = true
+	}
+	r.G.Inputs = slices.DeleteFunc(r.G.Inputs, func(v graph.Value) bool {
+		return weights[v.Name] && r.Inits[v.Name] != nil
+	})
+}

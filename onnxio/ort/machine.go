@@ -3,7 +3,10 @@ package ort
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
+
+	"golang.org/x/sys/cpu"
 
 	"cfq/onnxio/graph"
 )
@@ -62,4 +65,44 @@ func selfTestModel() *graph.Model {
 	h := b.Op("Gemm", []string{x, w, bias}, graph.IntAttr("transB", 1))
 	b.Append(&graph.Node{Op: "Relu", Inputs: []string{h}, Outputs: []string{"y"}})
 	return &graph.Model{IRVersion: 8, ProducerName: "cfq", Opsets: []graph.Opset{{Version: 13}}, Graph: g}
+}
+
+// Saturates reports whether this is an x64 processor without VNNI, on which ONNX Runtime adds two products of unsigned
+// 8-bit activations and signed 8-bit weights in 16 bits: sums beyond them are cut off where weights have codes beyond
+// 64, and the model gives other numbers than elsewhere.
+func Saturates() bool {
+	return runtime.GOARCH == "amd64" && !cpu.X86.HasAVXVNNI && !cpu.X86.HasAVX512VNNI && !cpu.X86.HasAMXInt8
+}
+
+// CPUFeatures names the features of this processor by which ONNX Runtime chooses its kernels, in the order of age. On
+// processors that differ in them the same model can give other numbers: integer sums may saturate, see Saturates, and
+// float sums are added in another order.
+func CPUFeatures() []string {
+	var names []string
+	for _, f := range []struct {
+		name string
+		has  bool
+	}{
+		{"SSE4.1", cpu.X86.HasSSE41},
+		{"AVX", cpu.X86.HasAVX},
+		{"FMA", cpu.X86.HasFMA},
+		{"AVX2", cpu.X86.HasAVX2},
+		{"AVX-VNNI", cpu.X86.HasAVXVNNI},
+		{"AVX512F", cpu.X86.HasAVX512F},
+		{"AVX512BW", cpu.X86.HasAVX512BW},
+		{"AVX512DQ", cpu.X86.HasAVX512DQ},
+		{"AVX512VL", cpu.X86.HasAVX512VL},
+		{"AVX512-VNNI", cpu.X86.HasAVX512VNNI},
+		{"AMX-INT8", cpu.X86.HasAMXInt8},
+		{"ASIMD", cpu.ARM64.HasASIMD},
+		{"FP16", cpu.ARM64.HasASIMDHP},
+		{"DOTPROD", cpu.ARM64.HasASIMDDP},
+		{"I8MM", cpu.ARM64.HasI8MM},
+		{"SVE", cpu.ARM64.HasSVE},
+	} {
+		if f.has {
+			names = append(names, f.name)
+		}
+	}
+	return names
 }
