@@ -29,10 +29,7 @@ func inspectCommand() command {
 	return command{
 		name:     "inspect",
 		operands: []string{"MODEL"},
-		setup: func(fs *pflag.FlagSet) runFunc {
-			text := fs.Bool("graph", false, "print the graph as text, one line for each node")
-			return func(ctx context.Context, e *env, args []string) error { return inspect(ctx, e, args, *text) }
-		},
+		setup:    func(*pflag.FlagSet) runFunc { return inspect },
 	}
 }
 
@@ -45,7 +42,6 @@ type inspection struct {
 	Recipe   map[string]string `json:"recipe,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Exporter *exporterNotes    `json:"exporter_metadata,omitempty"`
-	Graph    string            `json:"graph,omitempty"`
 }
 
 type inspectedFile struct {
@@ -101,17 +97,13 @@ type port struct {
 	Shape string `json:"shape"`
 }
 
-func inspect(ctx context.Context, e *env, args []string, text bool) error {
+func inspect(ctx context.Context, e *env, args []string) error {
 	if err := cli.Input("model", args[0]); err != nil {
 		return err
 	}
 	m, err := codec.ReadFile(args[0])
 	if err != nil {
 		return unusableModel(args[0], err)
-	}
-	if text && !e.json {
-		_, err := io.WriteString(e.stdout, m.Graph.Text())
-		return err
 	}
 	v, err := describe(args[0], m)
 	if err != nil {
@@ -160,9 +152,6 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 		v.Quantizable, v.Obstacle = false, err.Error()
 	} else if err != nil && refused == nil {
 		e.msg.Warn("kernels are not shown: %v", err)
-	}
-	if text {
-		v.Graph = m.Graph.Text()
 	}
 	return e.show(v, v.write)
 }

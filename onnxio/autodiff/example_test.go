@@ -24,18 +24,17 @@ func ExampleGradients() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	g.Outputs = []graph.Value{{Name: dx[0], DType: types[dx[0]].DType, Shape: types[dx[0]].Shape}}
-	fmt.Print(g.Text())
+	for _, n := range g.Nodes {
+		fmt.Println(n.Outputs, "=", n.Op, n.Inputs)
+	}
+	fmt.Println(dx[0], types[dx[0]])
 	// Output:
-	// input x float[N,2]
-	// init w float[2,1] = [3,4]
-	// init d.const float[] = [1]
-	// node matmul = MatMul(x, w) "n_MatMul"
-	// node tanh = Tanh(matmul) "n_Tanh"
-	// node d.shape = Shape(tanh) "d.n_Shape"
-	// node d.constantofshape = ConstantOfShape(d.shape) {value=float[1] = [1]} "d.n_ConstantOfShape"
-	// node d.mul = Mul(tanh, tanh) "d.n_Mul"
-	// node d.sub = Sub(d.const, d.mul) "d.n_Sub"
-	// node d.gemm = Gemm(d.sub, w) {alpha=1, transA=0, transB=1} "d.n_Gemm"
-	// output d.gemm float[N,2]
+	// [matmul] = MatMul [x w]
+	// [tanh] = Tanh [matmul]
+	// [d.shape] = Shape [tanh]
+	// [d.constantofshape] = ConstantOfShape [d.shape]
+	// [d.mul] = Mul [tanh tanh]
+	// [d.sub] = Sub [d.const d.mul]
+	// [d.gemm] = Gemm [d.sub w]
+	// d.gemm float[N,2]
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // DType is TensorProto.DataType; values are the standard's.
@@ -248,7 +249,11 @@ func (s Shape) String() string {
 	if s == nil {
 		return "*"
 	}
-	return list("%s", s)
+	parts := make([]string, len(s))
+	for i, d := range s {
+		parts[i] = d.String()
+	}
+	return "[" + strings.Join(parts, ",") + "]"
 }
 
 // String writes d as its size or else its symbol, quoted when it is not plain, and
@@ -257,10 +262,13 @@ func (d Dim) String() string {
 	switch {
 	case d.Size >= 0:
 		return strconv.FormatInt(d.Size, 10)
-	case d.Param != "":
-		return quotedName(d.Param)
+	case d.Param == "":
+		return "?"
 	}
-	return "?"
+	if quoted := strconv.Quote(d.Param); len(quoted) != len(d.Param)+2 || strings.ContainsAny(d.Param, " ,()") {
+		return quoted
+	}
+	return d.Param
 }
 
 // Type is the element type and shape of a value. A dimension that the batch decides has Size -1 and a name in Param;

@@ -137,15 +137,15 @@ func TestResolve(t *testing.T) {
 	in := floats("x", []float32{1, -2, 3, -.5, .25, -4}, 2, 3)
 	for name, m := range resolvable(t) {
 		t.Run(name, func(t *testing.T) {
-			before := m.Graph.Text()
+			before := m.Graph.Clone()
 			got := must.Get(resolved(m, o))(t)
 			if len(got.Functions) > 0 || slices.ContainsFunc(got.Graph.Nodes, (*graph.Node).HasGraphs) ||
 				len(m.Functions) > 0 && got.Opset("f") != 0 {
-				t.Errorf("not resolved:\n%s", got.Graph.Text())
+				t.Error("not resolved")
 			}
-			must.Same(t, before, m.Graph.Text())
+			must.Same(t, before, m.Graph.Clone())
 			if !same(run(t, got, in, o), run(t, m, in, o)) {
-				t.Errorf("other results:\n%s", got.Graph.Text())
+				t.Error("other results")
 			}
 		})
 	}
@@ -169,7 +169,7 @@ func TestResolveOlder(t *testing.T) {
 		m.Graph.Nodes = slices.Delete(m.Graph.Nodes, 1, 2)
 		m.Graph.Inits, m.Functions = []*graph.Tensor{floats("two", []float32{2}, 1)}, nil
 		if !same(run(t, got, in, o), run(t, m, in, o)) {
-			t.Errorf("other results:\n%s", got.Graph.Text())
+			t.Error("other results")
 		}
 	}
 }
@@ -194,7 +194,7 @@ func TestResolveKeeps(t *testing.T) {
 	}
 	got := must.Get(resolved(m, orttest.Need(t)))(t)
 	if len(got.Functions) != 1 || len(got.Graph.Nodes) != 2 || got.Graph.Nodes[1].Domain != "" {
-		t.Errorf("\n%s", got.Graph.Text())
+		t.Errorf("%+v", got.Graph.Nodes)
 	}
 }
 

@@ -102,7 +102,7 @@ func smalls() []small {
 	}
 	return append(all, []small{
 		runs("clip", 9, "4 3", node("Clip", "x", "y", real("min", -.5), real("max", .25))).shows("Clip(x, y_min, y_max)"),
-		runs("clip max only", 10, "4 3", node("Clip", "x", "y", real("max", .25))).shows("Clip(x, _, y_max)"),
+		runs("clip max only", 10, "4 3", node("Clip", "x", "y", real("max", .25))).shows("Clip(x, , y_max)"),
 		runs("clip of unknown type", 9, "4", node("Other", "x", "h"), node("Clip", "h", "y", real("min", 0))).
 			refused("Clip node"),
 		runs("dropout", 9, "4 3", node("Dropout", "x", "y mask", real("ratio", .3))).shows("Dropout(x, y_ratio)"),
@@ -115,22 +115,22 @@ func smalls() []small {
 		runs("squeeze all", 12, "4 1 3", node("Squeeze", "x", "y")).shows("Squeeze(x)"),
 		runs("unsqueeze", 11, "4 3", node("Unsqueeze", "x", "y", ints("axes", 0, -1))).shows("Unsqueeze(x, y_axes)"),
 		runs("reduce sum", 11, "4 3", node("ReduceSum", "x", "y", ints("axes", 1), num("keepdims", 0))).
-			shows("ReduceSum(x, y_axes) {keepdims=0}"),
+			shows("ReduceSum(x, y_axes) keepdims=0"),
 		runs("reduce sum of all", 11, "4 3", node("ReduceSum", "x", "y")).shows("ReduceSum(x)"),
 		runs("reduce mean", 13, "4 3", node("ReduceMean", "x", "y", ints("axes", -1))),
 		runs("reduce l2", 9, "4 3", node("ReduceL2", "x", "y", ints("axes", 0))),
 		runs("reduce max", 12, "4 3", node("ReduceMax", "x", "y", ints("axes"))).shows("ReduceMax(x)"),
-		runs("softmax of a matrix", 9, "4 3", node("Softmax", "x", "y")).shows("Softmax(x) {axis=1}"),
+		runs("softmax of a matrix", 9, "4 3", node("Softmax", "x", "y")).shows("Softmax(x) axis=1"),
 		runs("softmax of the last axis", 12, "4 2 3", node("Softmax", "x", "y", num("axis", -1))).
-			shows("Softmax(x) {axis=-1}"),
-		runs("softmax coerced", 9, "4 2 3", node("Softmax", "x", "y")).shows("Flatten(x) {axis=1}",
+			shows("Softmax(x) axis=-1"),
+		runs("softmax coerced", 9, "4 2 3", node("Softmax", "x", "y")).shows("Flatten(x) axis=1",
 			"Reshape(y_matrix, y_shape)"),
-		runs("softmax coerced at 0", 12, "4 3", node("Softmax", "x", "y", num("axis", 0))).shows("Flatten(x) {axis=0}"),
+		runs("softmax coerced at 0", 12, "4 3", node("Softmax", "x", "y", num("axis", 0))).shows("Flatten(x) axis=0"),
 		runs("log softmax coerced from the end", 11, "4 2 3", node("LogSoftmax", "x", "y", num("axis", -2))).
-			shows("Flatten(x) {axis=-2}"),
-		runs("hardmax of open rank", 9, "4 3", node("Hardmax", "x", "y")).shows("Flatten(x) {axis=1}").openRank(),
+			shows("Flatten(x) axis=-2"),
+		runs("hardmax of open rank", 9, "4 3", node("Hardmax", "x", "y")).shows("Flatten(x) axis=1").openRank(),
 		runs("rank through Gemm", 9, "4 3", node("Gemm", "x w c", "h"), node("Relu", "h", "r"), node("Softmax", "r", "y")).
-			shows("Softmax(r) {axis=1}").with(floats("w", []float32{1, 2, 3, 4, 5, 6}, 3, 2), floats("c", []float32{1}, 1)),
+			shows("Softmax(r) axis=1").with(floats("w", []float32{1, 2, 3, 4, 5, 6}, 3, 2), floats("c", []float32{1}, 1)),
 		runs("pad", 9, "4 3", node("Pad", "x", "y", ints("pads", 1, 0, 0, 2), real("value", 7))).
 			shows("Pad(x, y_pads, y_value)"),
 		runs("slice", 9, "4 3", node("Slice", "x", "y", ints("starts", 1, -2), ints("ends", 3, 9), ints("axes", 0, 1))).
@@ -178,11 +178,10 @@ func TestUpgradeRuns(t *testing.T) {
 		t.Run(fmt.Sprintf("%s, opset %d", s.name, s.opset), func(t *testing.T) {
 			if s.reject != "" {
 				m := s.model()
-				before := m.Graph.Text()
+				before := m.Graph.Clone()
 				must.Fail(t, pass.Upgrade(m, nil), s.reject)
-				if m.Graph.Text() != before || m.Opset("") != s.opset {
-					t.Error("the model was changed all the same")
-				}
+				must.Same(t, before, m.Graph.Clone())
+				must.Same(t, s.opset, m.Opset(""))
 				return
 			}
 			n := int64(1)
@@ -203,7 +202,7 @@ func TestUpgradeRuns(t *testing.T) {
 				t.Errorf("%v, was %v", got, want)
 			}
 			for _, w := range s.want {
-				must.Has(t, m.Graph.Text(), w)
+				must.Has(t, shown(m.Graph), w)
 			}
 		})
 	}
@@ -213,12 +212,12 @@ func run(t *testing.T, m *graph.Model, in *graph.Tensor, o ort.Options) *graph.T
 	t.Helper()
 	s, err := ort.Open(m, o)
 	if err != nil {
-		t.Fatalf("opset %d: %v\n%s", m.Opset(""), err, m.Graph.Text())
+		t.Fatalf("opset %d: %v", m.Opset(""), err)
 	}
 	defer s.Close()
 	out, err := s.Run(context.Background(), []*graph.Tensor{in})
 	if err != nil {
-		t.Fatalf("opset %d: %v\n%s", m.Opset(""), err, m.Graph.Text())
+		t.Fatalf("opset %d: %v", m.Opset(""), err)
 	}
 	return out[0]
 }
@@ -236,4 +235,15 @@ func same(a, b *graph.Tensor) bool {
 		}
 	}
 	return true
+}
+
+func shown(g *graph.Graph) string {
+	var b strings.Builder
+	for _, n := range g.Nodes {
+		fmt.Fprintf(&b, "%s(%s)", n.Op, strings.Join(n.Inputs, ", "))
+		for _, a := range n.Attrs {
+			fmt.Fprintf(&b, " %s=%d", a.Name, a.I)
+		}
+	}
+	return b.String()
 }

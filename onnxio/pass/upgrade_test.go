@@ -97,7 +97,7 @@ func TestUpgradeNames(t *testing.T) {
 	must.Do(t, pass.Upgrade(m, nil))
 	must.Do(t, m.Graph.Check())
 	if n := m.Graph.Nodes[0]; n.Input(1) == "h_min" || m.Graph.Init(n.Input(1)) == nil {
-		t.Errorf("\n%s", m.Graph.Text())
+		t.Errorf("%+v", n)
 	}
 }
 
