@@ -23,6 +23,25 @@ type Scenario struct {
 	Result *Result `json:"result"` // every metric; nothing about files and time, no groups or scenarios of its own
 }
 
+// Stress is other conditions to evaluate under, or several of them, as ParseStress reads them.
+type Stress struct {
+	Spec  string // as it is written
+	noise bool
+	// One of these is set. change makes other people or constraints of a batch, for whom recourse is solved again, and says
+	// what it did. divide tells people apart of whom others are drawn. parts are the conditions of a preset, and notes
+	// about those that are left out.
+	change func(b *Batch, seed uint64) (about string, err error)
+	divide func(people *task.People) (d division, err error)
+	parts  func(t *stressRun) (specs, notes []string)
+}
+
+// division is the positions of people who become a share of all that are drawn, and those of the others.
+type division struct {
+	in, out []int
+	share   float64
+	name    string // of those who are in
+}
+
 type stressRun struct {
 	f, g recourse.Model
 	*Batch
@@ -35,10 +54,10 @@ const noNoise = "people with noise in their codes would be judged as decoded ima
 
 // Possible is the part of Check that needs no people.
 func (s *Stress) Possible(t *task.Task, issued bool) error {
-	if t.Latent != nil && s.kind == noiseStress {
+	if t.Latent != nil && s.noise {
 		return fmt.Errorf("%s: %s", s.Spec, noNoise)
 	}
-	if issued && s.kind != mixStress && s.kind != outcomeStress {
+	if issued && s.divide == nil {
 		return fmt.Errorf("%s: recourse is computed anew under these conditions, and the promises are given: leave "+
 			"out one of the two", s.Spec)
 	}
@@ -48,8 +67,8 @@ func (s *Stress) Possible(t *task.Task, issued bool) error {
 // Check returns the error that [Result.Stress] would return because people have not what s needs: for
 // those who want it before the work is done.
 func (s *Stress) Check(t *task.Task, b *Batch) error {
-	if s.kind == mixStress || s.kind == outcomeStress {
-		if _, _, err := s.divide(b.People); err != nil {
+	if s.divide != nil {
+		if _, err := s.divide(b.People); err != nil {
 			return fmt.Errorf("%s: %w", s.Spec, err)
 		}
 	}
@@ -78,7 +97,10 @@ func (r *Result) Stress(ctx context.Context, f, g recourse.Model, b *Batch, list
 		t.all = append(t.all, x)
 	}
 	for _, s := range list {
-		specs, notes := t.parts(&s)
+		specs, notes := []string{s.Spec}, []string(nil)
+		if s.parts != nil {
+			specs, notes = s.parts(t)
+		}
 		for _, note := range notes {
 			if !slices.Contains(r.Warnings, note) {
 				r.Warnings = append(r.Warnings, note)
@@ -88,11 +110,11 @@ func (r *Result) Stress(ctx context.Context, f, g recourse.Model, b *Batch, list
 			if slices.ContainsFunc(r.Scenarios, func(o Scenario) bool { return o.Name == spec }) {
 				continue
 			}
+			one := Scenario{Name: spec}
 			p, err := ParseStress(spec)
-			if err != nil {
-				return err
+			if err == nil {
+				one.Result, one.About, err = t.run(ctx, &p)
 			}
-			one, err := t.run(ctx, p)
 			if err != nil {
 				return fmt.Errorf("%s: %w", spec, err)
 			}
@@ -102,47 +124,23 @@ func (r *Result) Stress(ctx context.Context, f, g recourse.Model, b *Batch, list
 	return nil
 }
 
-func (t *stressRun) run(ctx context.Context, s Stress) (one Scenario, err error) {
-	one.Name = s.Spec
-	changed := *t.Batch
-	switch s.kind {
-	case noiseStress:
-		one.About = fmt.Sprintf("the numbers that people can change have noise of %g standard deviations", s.size)
-		noisy := *t.People
-		noisy.X = t.Set.Jitter(t.People.X, s.size, t.o.Seed^0x6e015e)
-		changed.People = &noisy
-	case limitStress:
-		if changed.Set, err = t.Set.Tighten(s.features, s.scale); err != nil {
-			return one, err
-		}
-		one.About = "an action changes at most " + message.Count(changed.Set.Budget(), "feature")
-		if s.scale != 1 {
-			one.About += fmt.Sprintf(", each at most %g times as far as the task lets it go", s.scale)
-		}
-		if changed.Set == t.Set {
-			one.About = "the task's own constraints: " + one.About
-			plain := *t.base
-			plain.Footprint, plain.Timing, plain.Groups, plain.Scenarios = nil, nil, nil, nil
-			plain.Warnings = slices.Clone(plain.Warnings)
-			one.Result = &plain
-			return one, nil
-		}
-	case mixStress, outcomeStress:
-		in, out, err := s.divide(t.People)
+func (t *stressRun) run(ctx context.Context, s *Stress) (_ *Result, about string, err error) {
+	if s.divide != nil {
+		d, err := s.divide(t.People)
 		if err != nil {
-			return one, err
+			return nil, "", err
 		}
-		name := "the unfavourable outcome"
-		if s.kind == mixStress {
-			name = s.feature + "=" + s.value
-		}
-		if one.Result, one.About, err = t.draw(in, out, s.share, name); err != nil {
-			return one, err
-		}
-		if n := t.People.N - len(in) - len(out); n > 0 {
-			one.About += fmt.Sprintf(" (%d have no known outcome and are left out)", n)
-		}
-		return one, nil
+		return t.draw(d)
+	}
+	b := *t.Batch
+	if about, err = s.change(&b, t.o.Seed); err != nil {
+		return nil, "", err
+	}
+	if b.People == t.People && b.Set == t.Set {
+		plain := *t.base
+		plain.Footprint, plain.Timing, plain.Groups, plain.Scenarios = nil, nil, nil, nil
+		plain.Warnings = slices.Clone(plain.Warnings)
+		return &plain, "the task's own constraints: " + about, nil
 	}
 	o := t.o
 	if o.Progress != nil {
@@ -151,32 +149,9 @@ func (t *stressRun) run(ctx context.Context, s Stress) (one Scenario, err error)
 			t.o.Progress(e)
 		}
 	}
-	one.Result, err = Compare(ctx, t.f, t.g, &changed, o)
-	return one, err
+	r, err := Compare(ctx, t.f, t.g, &b, o)
+	return r, about, err
 }
-
-// Stress is other conditions to evaluate under, or several of them, as ParseStress reads them.
-type Stress struct {
-	Spec string // as it is written
-	kind stressKind
-
-	size           float64 // of noise, in standard deviations
-	feature, value string  // of mix
-	share          float64 // of mix and outcome
-	features       int     // of limits: the sparsity budget; 0 = the task's
-	scale          float64 // of limits: of how far features may go
-}
-
-type stressKind int
-
-const (
-	noiseStress stressKind = iota + 1
-	mixStress
-	outcomeStress
-	limitStress
-	shiftStresses
-	tightnessStresses
-)
 
 // StressForm is one way to write a Stress, and what it means.
 type StressForm struct {
@@ -197,27 +172,23 @@ func StressForms() (all []StressForm) {
 }
 
 // ParseStress reads one of the forms of StressForms.
-func ParseStress(spec string) (Stress, error) {
-	s := Stress{Spec: strings.TrimSpace(spec)}
+func ParseStress(spec string) (s Stress, err error) {
+	s.Spec = strings.TrimSpace(spec)
 	word, rest, more := strings.Cut(s.Spec, ":")
 	rest = strings.TrimSpace(rest)
-	var err error
 	switch word {
 	case "noise":
-		s.kind = noiseStress
-		s.size, err = number(rest, func(v float64) bool { return v > 0 },
-			"the size of the noise is a number above 0, in standard deviations: noise:%g", presetNoise)
+		s.noise = true
+		s.change, err = parseNoise(rest)
 	case "mix":
-		err = s.readMix(rest)
+		s.divide, err = parseMix(rest)
 	case "outcome":
-		s.kind = outcomeStress
-		s.share, err = number(rest, isShare,
-			"the share of people with the unfavourable outcome is a number from 0 to 1: outcome:0.8")
+		s.divide, err = parseOutcome(rest)
 	case "sparsity", "bounds":
-		err = s.readLimits()
+		s.change, err = parseLimits(s.Spec)
 	case "shifts", "tightness":
-		if s.kind = shiftStresses; word == "tightness" {
-			s.kind = tightnessStresses
+		if s.parts = (*stressRun).shifts; word == "tightness" {
+			s.parts = (*stressRun).tightness
 		}
 		if more {
 			err = fmt.Errorf("%s takes no number", word)
@@ -250,79 +221,150 @@ func number(text string, fits func(v float64) bool, format string, a ...any) (fl
 
 func isShare(v float64) bool { return v >= 0 && v <= 1 }
 
-func (s *Stress) readMix(rest string) (err error) {
-	group, share := rest, ""
-	if at := strings.LastIndexByte(rest, ':'); at >= 0 {
-		group, share = rest[:at], rest[at+1:]
-	}
-	feature, value, _ := strings.Cut(group, "=")
-	if feature == "" || value == "" {
-		return errors.New("a group is a feature and a value, before its share: mix:sex=Female:0.5")
-	}
-	s.kind, s.feature, s.value = mixStress, strings.TrimSpace(feature), strings.TrimSpace(value)
-	s.share, err = number(strings.TrimSpace(share), isShare,
-		"the share of %s among all people is a number from 0 to 1, behind a colon: mix:%s:0.5", group, group)
-	return err
-}
-
-func (s *Stress) readLimits() (err error) {
-	s.kind, s.scale = limitStress, 1
-	given := map[string]bool{}
-	for part := range strings.SplitSeq(s.Spec, ",") {
-		word, rest, _ := strings.Cut(strings.TrimSpace(part), ":")
-		rest = strings.TrimSpace(rest)
-		if given[word] {
-			return fmt.Errorf("%s stands there twice", word)
-		}
-		given[word] = true
-		switch word {
-		case "sparsity":
-			if s.features, err = strconv.Atoi(rest); err != nil || s.features < 1 {
-				return errors.New("the number of features is a whole number of 1 or more: sparsity:2")
-			}
-		case "bounds":
-			if s.scale, err = number(rest, func(v float64) bool { return v > 0 },
-				"the factor on how far features may go is a number above 0: bounds:0.5"); err != nil {
-				return err
-			}
-		default:
-			return fmt.Errorf("%q does not belong there: only sparsity:K and bounds:G are joined by a comma", part)
-		}
-	}
-	return nil
-}
+func isPositive(v float64) bool { return v > 0 }
 
 const presetNoise = 0.25
 
-func (t *stressRun) parts(s *Stress) (specs, notes []string) {
-	switch s.kind {
-	case tightnessStresses:
-		// Half and twice the task's own budget: the 2, 4 and 8 features of the paper, when the task has its 4.
-		budget := t.Set.Budget()
-		return []string{
-			fmt.Sprintf("sparsity:%d,bounds:0.5", max(1, budget/2)), "bounds:1", fmt.Sprintf("sparsity:%d,bounds:1.5", 2*budget),
-		}, nil
-	case shiftStresses:
-		if t.Set.Task().Latent == nil {
-			specs = []string{fmt.Sprintf("noise:%g", presetNoise)}
-		} else {
-			notes = []string{s.Spec + ": noise is left out: " + noNoise}
+func parseNoise(rest string) (func(b *Batch, seed uint64) (string, error), error) {
+	size, err := number(rest, isPositive,
+		"the size of the noise is a number above 0, in standard deviations: noise:%g", presetNoise)
+	return func(b *Batch, seed uint64) (string, error) {
+		noisy := *b.People
+		noisy.X = b.Set.Jitter(noisy.X, size, seed^0x6e015e)
+		b.People = &noisy
+		return fmt.Sprintf("the numbers that people can change have noise of %g standard deviations", size), nil
+	}, err
+}
+
+func parseLimits(spec string) (func(b *Batch, seed uint64) (string, error), error) {
+	features, scale := 0, 1.0 // the sparsity budget, 0 for the task's, and how far features may go
+	given := map[string]bool{}
+	for part := range strings.SplitSeq(spec, ",") {
+		word, rest, _ := strings.Cut(strings.TrimSpace(part), ":")
+		rest = strings.TrimSpace(rest)
+		if given[word] {
+			return nil, fmt.Errorf("%s stands there twice", word)
 		}
-		for i := range t.People.Subgroups {
-			if mix := t.smallest(&t.People.Subgroups[i]); mix != "" {
-				specs = append(specs, mix)
-			} else {
-				notes = append(notes, fmt.Sprintf("%s: no group of %s has %d promises or more and people outside it: its mix is "+
-					"left out", s.Spec, t.People.Subgroups[i].Feature, minPeople))
+		given[word] = true
+		var err error
+		switch word {
+		case "sparsity":
+			if features, err = strconv.Atoi(rest); err != nil || features < 1 {
+				return nil, errors.New("the number of features is a whole number of 1 or more: sparsity:2")
+			}
+		case "bounds":
+			if scale, err = number(rest, isPositive,
+				"the factor on how far features may go is a number above 0: bounds:0.5"); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, fmt.Errorf("%q does not belong there: only sparsity:K and bounds:G are joined by a comma", part)
+		}
+	}
+	return func(b *Batch, _ uint64) (about string, err error) {
+		if b.Set, err = b.Set.Tighten(features, scale); err != nil {
+			return "", err
+		}
+		about = "an action changes at most " + message.Count(b.Set.Budget(), "feature")
+		if scale != 1 {
+			about += fmt.Sprintf(", each at most %g times as far as the task lets it go", scale)
+		}
+		return about, nil
+	}, nil
+}
+
+// parseMix reads the group whose people become a share of all. The others are also those without a value.
+func parseMix(rest string) (func(people *task.People) (division, error), error) {
+	group, given := rest, ""
+	if at := strings.LastIndexByte(rest, ':'); at >= 0 {
+		group, given = rest[:at], strings.TrimSpace(rest[at+1:])
+	}
+	feature, value, _ := strings.Cut(group, "=")
+	if feature == "" || value == "" {
+		return nil, errors.New("a group is a feature and a value, before its share: mix:sex=Female:0.5")
+	}
+	feature, value = strings.TrimSpace(feature), strings.TrimSpace(value)
+	share, err := number(given, isShare,
+		"the share of %s among all people is a number from 0 to 1, behind a colon: mix:%s:0.5", group, group)
+	return func(people *task.People) (division, error) {
+		d := division{share: share, name: feature + "=" + value}
+		feature, value := feature, value
+		for _, g := range people.Subgroups { // the name, too, may hold the sign between the two
+			if v, ok := strings.CutPrefix(d.name, g.Feature+"="); ok && slices.Contains(g.Values, v) {
+				feature, value = g.Feature, v
 			}
 		}
-		unfavourable, favourable, err := withOutcome(t.People)
-		if err != nil {
-			return specs, append(notes, fmt.Sprintf("%s: %v: that shift is left out", s.Spec, err))
+		at := subgroup(people.Subgroups, feature)
+		if at < 0 {
+			return d, unknownGroups(people.Subgroups, feature)
 		}
-		return append(specs, fmt.Sprintf("outcome:%g", doubled(len(unfavourable), len(favourable)))), notes
+		g := &people.Subgroups[at]
+		code := slices.Index(g.Values, value)
+		if code < 0 {
+			return d, fmt.Errorf("%q is no value of %s%s", value, feature, message.DidYouMean(value, g.Values))
+		}
+		for i, c := range g.Codes {
+			if int(c) == code {
+				d.in = append(d.in, i)
+			} else {
+				d.out = append(d.out, i)
+			}
+		}
+		if len(d.in) == 0 && share > 0 {
+			return d, fmt.Errorf("no person in the data has %s", d.name)
+		}
+		return d, nil
+	}, err
+}
+
+func parseOutcome(rest string) (func(people *task.People) (division, error), error) {
+	share, err := number(rest, isShare,
+		"the share of people with the unfavourable outcome is a number from 0 to 1: outcome:0.8")
+	return func(people *task.People) (division, error) {
+		d := division{share: share, name: "the unfavourable outcome"}
+		for i, label := range people.Labels {
+			switch label {
+			case 0:
+				d.in = append(d.in, i)
+			case 1:
+				d.out = append(d.out, i)
+			}
+		}
+		if len(d.in)+len(d.out) == 0 {
+			return d, errors.New("no outcome is known")
+		}
+		return d, nil
+	}, err
+}
+
+// tightness is half and twice the task's own budget: the 2, 4 and 8 features of the paper, when the task has its 4.
+func (t *stressRun) tightness() (specs, notes []string) {
+	budget := t.Set.Budget()
+	return []string{
+		fmt.Sprintf("sparsity:%d,bounds:0.5", max(1, budget/2)), "bounds:1", fmt.Sprintf("sparsity:%d,bounds:1.5", 2*budget),
+	}, nil
+}
+
+func (t *stressRun) shifts() (specs, notes []string) {
+	if t.Set.Task().Latent == nil {
+		specs = []string{fmt.Sprintf("noise:%g", presetNoise)}
+	} else {
+		notes = []string{"shifts: noise is left out: " + noNoise}
 	}
-	return []string{s.Spec}, nil
+	for i := range t.People.Subgroups {
+		if mix := t.smallest(&t.People.Subgroups[i]); mix != "" {
+			specs = append(specs, mix)
+		} else {
+			notes = append(notes, fmt.Sprintf("shifts: no group of %s has %d promises or more and people outside it: its mix is "+
+				"left out", t.People.Subgroups[i].Feature, minPeople))
+		}
+	}
+	outcomes, _ := parseOutcome("1")
+	d, err := outcomes(t.People)
+	if err != nil {
+		return specs, append(notes, fmt.Sprintf("shifts: %v: that shift is left out", err))
+	}
+	return append(specs, fmt.Sprintf("outcome:%g", doubled(len(d.in), len(d.out)))), notes
 }
 
 func (t *stressRun) smallest(s *task.Subgroup) string {
@@ -346,55 +388,6 @@ func (t *stressRun) smallest(s *task.Subgroup) string {
 	return fmt.Sprintf("mix:%s=%s:%g", s.Feature, s.Values[best], doubled(people[best], t.People.N-people[best]))
 }
 
-// divide returns the positions of the people who become a share of all, and of the others: by their known outcome, or
-// those in the group of a mix and all others, also those without a value.
-func (s *Stress) divide(people *task.People) (in, out []int, err error) {
-	if s.kind == outcomeStress {
-		return withOutcome(people)
-	}
-	feature, value := s.feature, s.value
-	for _, g := range people.Subgroups { // the name, too, may hold the sign between the two
-		if v, ok := strings.CutPrefix(s.feature+"="+s.value, g.Feature+"="); ok && slices.Contains(g.Values, v) {
-			feature, value = g.Feature, v
-		}
-	}
-	at := subgroup(people.Subgroups, feature)
-	if at < 0 {
-		return nil, nil, unknownGroups(people.Subgroups, feature)
-	}
-	g := &people.Subgroups[at]
-	code := slices.Index(g.Values, value)
-	if code < 0 {
-		return nil, nil, fmt.Errorf("%q is no value of %s%s", value, feature, message.DidYouMean(value, g.Values))
-	}
-	for i, c := range g.Codes {
-		if int(c) == code {
-			in = append(in, i)
-		} else {
-			out = append(out, i)
-		}
-	}
-	if len(in) == 0 && s.share > 0 {
-		return nil, nil, fmt.Errorf("no person in the data has %s=%s", s.feature, s.value)
-	}
-	return in, out, nil
-}
-
-func withOutcome(people *task.People) (unfavourable, favourable []int, err error) {
-	for i, l := range people.Labels {
-		switch l {
-		case 0:
-			unfavourable = append(unfavourable, i)
-		case 1:
-			favourable = append(favourable, i)
-		}
-	}
-	if len(unfavourable)+len(favourable) == 0 {
-		return nil, nil, errors.New("no outcome is known")
-	}
-	return unfavourable, favourable, nil
-}
-
 // composition returns how many of a and how many of b people to take so that the first are a share of all, to
 // the nearest person, and no more could be taken.
 func composition(a, b int, share float64) (fromA, fromB int) {
@@ -407,20 +400,17 @@ func composition(a, b int, share float64) (fromA, fromB int) {
 	return 0, 0
 }
 
-// draw summarises the largest part of the people in which those at positions in are a share and the others are
-// out. Who is drawn depends on the seed; more of the same are always a superset.
-func (t *stressRun) draw(in, out []int, share float64, name string) (*Result, string, error) {
-	a, b := composition(len(in), len(out), share)
+// draw summarises the largest part of the people in which those who are in are their share. Who is drawn depends on the
+// seed; more of the same are always a superset.
+func (t *stressRun) draw(d division) (*Result, string, error) {
+	a, b := composition(len(d.in), len(d.out), d.share)
 	rng := rand.New(rand.NewPCG(t.o.Seed, 0xd7a3))
-	var rows []int
-	for _, side := range []struct {
-		from []int
-		take int
-	}{{in, a}, {out, b}} {
-		all := slices.Clone(side.from)
-		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		rows = append(rows, all[:side.take]...)
+	drawn := func(from []int, n int) []int {
+		from = slices.Clone(from)
+		rng.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })
+		return from[:n]
 	}
+	rows := append(drawn(d.in, a), drawn(d.out, b)...)
 	slices.Sort(rows)
 	records := NewRecords(t.base.Settings.Margins, nil)
 	for _, row := range rows {
@@ -428,9 +418,12 @@ func (t *stressRun) draw(in, out []int, share float64, name string) (*Result, st
 			return nil, "", err
 		}
 	}
-	all := len(in) + len(out)
-	about := fmt.Sprintf("people with %s are %s in place of %s: %d of %d are drawn", name, percent(a, a+b),
-		percent(len(in), all), a+b, all)
+	all := len(d.in) + len(d.out)
+	about := fmt.Sprintf("people with %s are %s in place of %s: %d of %d are drawn", d.name, percent(a, a+b),
+		percent(len(d.in), all), a+b, all)
+	if n := t.People.N - all; n > 0 {
+		about += fmt.Sprintf(" (%d have no known outcome and are left out)", n)
+	}
 	r, err := Summarize(records, t.base.Settings, DataFile{})
 	return r, about, err
 }
