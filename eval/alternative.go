@@ -78,7 +78,8 @@ func (c *copies) visitor() Visitor {
 				row[1] = textHash(x.ID)
 			}
 			c.n, c.evaluated = c.n+1, c.evaluated+count(x.Evaluated)
-			if err := c.rows.Append(int(mixed(x.Hash)%uint64(c.shards)), appendFixed(nil, row)); err != nil {
+			b, _ := binary.Append(nil, binary.LittleEndian, row) // numbers can be written
+			if err := c.rows.Append(int(mixed(x.Hash)%uint64(c.shards)), b); err != nil {
 				return err
 			}
 		}

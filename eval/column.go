@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"math"
 	"strconv"
 
 	"cfq/recourse"
@@ -12,23 +13,13 @@ type Column struct {
 	Name string
 	// Of points to the cell of a record: *int, *int8, *uint64, *bool, *string, *Float, *recourse.Status, *[]float32,
 	// *[]uint64 or *[]Float. nil: the record has no such cell.
-	Of   func(r *Record) any
-	make func(r *Record) // the place of the cell in a record that has none; nil where every record has
+	Of func(r *Record) any
 	// Derived columns say what follows from others, for those who read the table: they are written and not read.
 	Derived bool
 }
 
-// Place is Of for a record that is filled from a table: it has the cell.
-func (c *Column) Place(r *Record) any {
-	if c.make != nil {
-		c.make(r)
-	}
-	return c.Of(r)
-}
-
 // Columns are those of records that were made with the settings, of people with these attributes by which groups are
-// told apart. They are the one declaration of the formats in which records are kept. The inputs come before recourse
-// points, which are written as what they change.
+// told apart. The inputs come before recourse points, which are written as what they change.
 func Columns(margins []float64, attributes []string) []Column {
 	all := []Column{
 		{Name: "id", Of: func(r *Record) any { return &r.ID }},
@@ -83,18 +74,12 @@ func stepColumns(i int, margin string) []Column {
 	step := func(r *Record) *Step { return item(r.Steps, i) }
 	column := func(name string, cell func(s *Step) any) Column { return partColumn(name+margin, step, cell) }
 	proof := func(name string, cell func(p *Proof) any) Column {
-		c := column(name, func(s *Step) any {
+		return column(name, func(s *Step) any {
 			if s.Proof == nil {
 				return nil
 			}
 			return cell(s.Proof)
 		})
-		c.make = func(r *Record) {
-			if s := step(r); s != nil && s.Proof == nil {
-				s.Proof = &Proof{undefined(), undefined()}
-			}
-		}
-		return c
 	}
 	pixels := column("pixel_distance", func(s *Step) any {
 		if s.Pixels == 0 {
@@ -102,11 +87,6 @@ func stepColumns(i int, margin string) []Column {
 		}
 		return &s.Pixels
 	})
-	pixels.make = func(r *Record) {
-		if s := step(r); s != nil {
-			s.Pixels = undefined()
-		}
-	}
 	promise := func(of func(s *Step) *Promise) func(r *Record) *Promise {
 		return func(r *Record) *Promise {
 			if s := step(r); s != nil {
@@ -150,7 +130,7 @@ func promiseColumns(before, after string, points bool, of func(r *Record) *Promi
 	return all
 }
 
-// Blank is a record to be filled from a table, see [Column.Place].
+// Blank is a record to be filled from a table: it has a place for each cell.
 func Blank(margins, attributes int) Record {
 	r := Record{
 		Label: -1, Full: undefined(), Quant: undefined(), Evaluated: true, First: none(recourse.NoneFound),
@@ -159,17 +139,29 @@ func Blank(margins, attributes int) Record {
 	issued := r.First
 	r.Issued = &issued
 	for i := range r.Steps {
-		r.Steps[i] = Step{Full: issued, Quant: issued, DirSim: undefined(), Overlap: undefined()}
+		r.Steps[i] = Step{
+			Full: issued, Quant: issued, DirSim: undefined(), Overlap: undefined(), Pixels: undefined(),
+			Proof: &Proof{undefined(), undefined()},
+		}
 	}
 	return r
 }
 
-// Settle takes the cells of a Blank record that nothing was put into away again.
+// Settle takes the places of a Blank record that nothing was put into away again.
 func (r *Record) Settle() {
 	if !r.Issued.Exists() {
 		r.Issued = nil
 	}
 	if !r.Evaluated {
 		r.Steps, r.First = nil, Promise{}
+	}
+	for i := range r.Steps {
+		s := &r.Steps[i]
+		if math.IsNaN(float64(s.Proof.Lower)) && math.IsNaN(float64(s.Proof.Apart)) {
+			s.Proof = nil
+		}
+		if math.IsNaN(float64(s.Pixels)) {
+			s.Pixels = 0
+		}
 	}
 }

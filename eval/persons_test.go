@@ -150,6 +150,7 @@ func TestRowsOfOnePerson(t *testing.T) {
 			if issued {
 				one.Issued = &Promise{Status: recourse.Found, Own: 1, Other: 1, Point: []float32{2}}
 			}
+			one.Settle()
 			must.Do(t, r.Add(&one))
 		}
 		got := must.Get(Summarize(r, s, DataFile{}))(t)

@@ -1,204 +1,112 @@
 package eval
 
 import (
+	"bufio"
 	"bytes"
-	"encoding/binary"
-	"errors"
-	"fmt"
+	"encoding/gob"
+	"io"
 	"math"
 	"slices"
-
-	"cfq/recourse"
 )
 
-type layout struct {
-	columns             []Column
-	blank               [][]byte // what the cells of a blank record are written as, by column
-	margins, attributes int
+// recordCodec writes records for a temporary file, each as a message of its own: they can be read in any order.
+type recordCodec struct {
+	buf   bytes.Buffer
+	out   *gob.Encoder
+	types []byte // a record with the description of its type, which a reader must have seen before all others
 }
 
-func newLayout(margins []float64, attributes []string) *layout {
-	l := &layout{margins: len(margins), attributes: len(attributes)}
-	l.columns = slices.DeleteFunc(Columns(margins, attributes), func(c Column) bool { return c.Derived })
-	for i := range l.columns {
-		r := Blank(l.margins, l.attributes)
-		l.blank = append(l.blank, encodeCell(nil, l.columns[i].Place(&r), &r))
+func newRecordCodec() (*recordCodec, error) {
+	c := &recordCodec{}
+	c.out = gob.NewEncoder(&c.buf)
+	_, err := c.encode(&Record{})
+	c.types = bytes.Clone(c.buf.Bytes())
+	return c, err
+}
+
+// encode returns the message of a record, which is valid until the next call. Inputs are written as what differs from
+// 0, and recourse points as what differs from the inputs. The point of the first valid iterate is not kept.
+func (c *recordCodec) encode(r *Record) ([]byte, error) {
+	short := *r
+	short.First.Point, short.Steps = nil, slices.Clone(r.Steps)
+	if r.Issued != nil {
+		issued := *r.Issued
+		short.Issued = &issued
 	}
-	return l
+	for _, point := range short.points() {
+		*point = changes(*point, r.X)
+	}
+	short.X = changes(r.X, nil)
+	c.buf.Reset()
+	err := c.out.Encode(&short)
+	return c.buf.Bytes(), err
 }
 
-// encode appends a record: a bit for each column that says whether the cell differs from that of a blank record, and
-// those cells. Recourse points are written as what they change of the inputs.
-func (l *layout) encode(b []byte, r *Record) []byte {
-	has := len(b)
-	b = append(b, make([]byte, (len(l.columns)+7)/8)...)
-	for i := range l.columns {
-		cell := l.columns[i].Of(r)
-		if cell == nil {
-			continue
+// decoder reads records one after the other, until io.EOF.
+func (c *recordCodec) decoder(from io.Reader, size int64) func() (*Record, error) {
+	all := io.MultiReader(bytes.NewReader(c.types), from)
+	in := gob.NewDecoder(bufio.NewReaderSize(all, int(min(1<<16, size+int64(len(c.types))))))
+	next := func() (*Record, error) {
+		r := &Record{}
+		if err := in.Decode(r); err != nil {
+			return nil, err
 		}
-		at := len(b)
-		if b = encodeCell(b, cell, r); bytes.Equal(b[at:], l.blank[i]) {
-			b = b[:at]
-		} else {
-			b[has+i/8] |= 1 << (i % 8)
+		r.X = changed(r.X, nil)
+		for _, point := range r.points() {
+			*point = changed(*point, r.X)
 		}
+		return r, nil
 	}
-	return b
-}
-
-func encodeCell(b []byte, cell any, r *Record) []byte {
-	switch x := cell.(type) {
-	case *int:
-		return binary.AppendVarint(b, int64(*x))
-	case *string:
-		return append(binary.AppendUvarint(b, uint64(len(*x))), *x...)
-	case *[]float32:
-		b = binary.AppendUvarint(b, uint64(len(*x)))
-		base := baseOf(r, x, len(*x))
-		for i, v := range *x {
-			bits, same := math.Float32bits(v), uint32(0)
-			if base != nil {
-				same = math.Float32bits(base[i])
-			}
-			if bits != same {
-				b = binary.LittleEndian.AppendUint32(binary.AppendUvarint(b, uint64(i)+1), bits)
-			}
+	_, err := next() // the record of types
+	return func() (*Record, error) {
+		if err != nil {
+			return nil, err
 		}
-		return binary.AppendUvarint(b, 0)
-	case *[]uint64:
-		return appendFixed(binary.AppendUvarint(b, uint64(len(*x))), *x)
-	case *[]Float:
-		return appendFixed(binary.AppendUvarint(b, uint64(len(*x))), *x)
-	case *Float:
-		return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(*x)))
-	case *recourse.Status:
-		return append(b, byte(*x))
+		return next()
 	}
-	return appendFixed(b, cell)
 }
 
-func appendFixed(b []byte, x any) []byte {
-	b, err := binary.Append(b, binary.LittleEndian, x)
-	if err != nil {
-		panic(fmt.Sprintf("eval: no cell is a %T", x))
+// points are the recourse points of the record that are kept.
+func (r *Record) points() (all []*[]float32) {
+	if r.Issued != nil {
+		all = append(all, &r.Issued.Point)
 	}
-	return b
+	for i := range r.Steps {
+		all = append(all, &r.Steps[i].Full.Point, &r.Steps[i].Quant.Point)
+	}
+	return all
 }
 
-// baseOf are the numbers from which a list of n is written as the differences: a recourse point's are the inputs. nil:
-// zeros.
-func baseOf(r *Record, list *[]float32, n int) []float32 {
-	if list != &r.X && len(r.X) == n {
-		return r.X
-	}
-	return nil
-}
-
-var errDamaged = errors.New("eval: a record in the temporary file is damaged")
-
-// maxInputs bounds what a damaged record can ask for.
-const maxInputs = 1 << 24
-
-type recordDecoder struct {
-	b   []byte
-	bad bool
-}
-
-// decode reads what encode wrote.
-func (l *layout) decode(b []byte) (*Record, error) {
-	r, d := Blank(l.margins, l.attributes), &recordDecoder{b: b}
-	has := d.take(uint64(len(l.columns)+7) / 8)
-	for i := range l.columns {
-		if !d.bad && has[i/8]>>(i%8)&1 == 1 {
-			d.cell(l.columns[i].Place(&r), &r)
-		}
-	}
-	if d.bad || len(d.b) > 0 {
-		return nil, errDamaged
-	}
-	r.Settle()
-	return &r, nil
-}
-
-func (d *recordDecoder) take(n uint64) []byte {
-	if d.bad = d.bad || n > uint64(len(d.b)); d.bad {
+// changes are the length of x, and position and value of each number that differs from those of others, if these are as
+// many, or from 0.
+func changes(x, others []float32) []float32 {
+	if x == nil {
 		return nil
 	}
-	b := d.b[:n]
-	d.b = d.b[n:]
-	return b
-}
-
-// skip goes on after a number that n bytes gave, or none did.
-func (d *recordDecoder) skip(n int) {
-	if d.bad = d.bad || n <= 0; !d.bad {
-		d.b = d.b[n:]
-	}
-}
-
-func (d *recordDecoder) uvarint() uint64 {
-	v, n := binary.Uvarint(d.b)
-	d.skip(n)
-	return v
-}
-
-func (d *recordDecoder) fixed(x any) {
-	n, err := binary.Decode(d.b, binary.LittleEndian, x)
-	if d.bad = d.bad || err != nil; !d.bad {
-		d.b = d.b[n:]
-	}
-}
-
-// size is the length of a list whose bytes follow, of so many for a value.
-func (d *recordDecoder) size(each int) uint64 {
-	n := d.uvarint()
-	if d.bad = d.bad || n > uint64(len(d.b)/each); d.bad {
-		return 0
-	}
-	return n
-}
-
-func (d *recordDecoder) cell(cell any, r *Record) {
-	switch x := cell.(type) {
-	case nil: // only a damaged record says that it has the cell
-		d.bad = true
-	case *int:
-		v, n := binary.Varint(d.b)
-		*x = int(v)
-		d.skip(n)
-	case *string:
-		*x = string(d.take(d.uvarint()))
-	case *[]float32:
-		*x = d.point(x, r)
-	case *[]uint64:
-		*x = make([]uint64, d.size(8))
-		d.fixed(*x)
-	case *[]Float:
-		*x = make([]Float, d.size(8))
-		d.fixed(*x)
-	case *Float:
-		d.fixed((*float64)(x))
-	case *recourse.Status:
-		d.fixed((*int8)(x))
-	default:
-		d.fixed(cell)
-	}
-}
-
-func (d *recordDecoder) point(x *[]float32, r *Record) []float32 {
-	n := d.uvarint()
-	if d.bad = d.bad || n > maxInputs; d.bad {
-		return nil
-	}
-	list := make([]float32, n)
-	copy(list, baseOf(r, x, int(n)))
-	for i := d.uvarint(); i > 0; i = d.uvarint() {
-		v := d.take(4)
-		if d.bad = d.bad || i > n; d.bad {
-			return nil
+	list := []float32{float32(len(x))}
+	for i, v := range x {
+		var was float32
+		if len(others) == len(x) {
+			was = others[i]
 		}
-		list[i-1] = math.Float32frombits(binary.LittleEndian.Uint32(v))
+		if math.Float32bits(v) != math.Float32bits(was) {
+			list = append(list, float32(i), v)
+		}
 	}
 	return list
+}
+
+// changed is x of which changes made the list.
+func changed(list, others []float32) []float32 {
+	if list == nil {
+		return nil
+	}
+	x := make([]float32, int(list[0]))
+	if len(others) == len(x) {
+		copy(x, others)
+	}
+	for pair := range slices.Chunk(list[1:], 2) {
+		x[int(pair[0])] = pair[1]
+	}
+	return x
 }

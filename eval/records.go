@@ -1,8 +1,6 @@
 package eval
 
 import (
-	"bufio"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -39,10 +37,10 @@ type recordKey struct {
 
 type recordStore struct {
 	limits
-	layout  *layout
+	margins int            // required ones
+	codec   *recordCodec   // nil before the first record
 	others  *task.Equality // of the other columns of the data; nil when there are none
 	tape    *extsort.Lists // one list, of all records
-	buf     []byte         // of the record that is added
 	n       int
 	known   int              // with Calibrated
 	divided []*extsort.Lists // of all views
@@ -57,13 +55,9 @@ func NewRecords(margins []float64, attributes []task.Subgroup) *Records {
 }
 
 func newRecords(margins []float64, attributes []task.Subgroup, l limits) *Records {
-	names := make([]string, len(attributes))
-	for i := range attributes {
-		names[i] = attributes[i].Feature
-	}
 	return &Records{
 		Attributes: attributes, key: func(x *Record) recordKey { return recordKey{id: x.ID} },
-		recordStore: &recordStore{limits: l, layout: newLayout(margins, names), tape: extsort.New(1, l.bytes)},
+		recordStore: &recordStore{limits: l, margins: len(margins), tape: extsort.New(1, l.bytes)},
 	}
 }
 
@@ -88,8 +82,8 @@ func (r *Records) Add(x *Record) error {
 	if r.parted != nil {
 		return errors.New("eval: records were added after some were read")
 	}
-	if x.Evaluated && len(x.Steps) != r.layout.margins {
-		return fmt.Errorf("eval: record of row %d: %d steps for %d required margins", x.Row, len(x.Steps), r.layout.margins)
+	if x.Evaluated && len(x.Steps) != r.margins {
+		return fmt.Errorf("eval: record of row %d: %d steps for %d required margins", x.Row, len(x.Steps), r.margins)
 	}
 	for i := range x.Steps {
 		if n := len(x.Steps[i].Perturbed); n != 0 && n != len(Perturbations()) {
@@ -102,8 +96,21 @@ func (r *Records) Add(x *Record) error {
 	if r.others != nil && len(x.Others) > 0 {
 		r.others.Add(x.Hash, x.Others)
 	}
-	r.buf = r.layout.encode(r.buf[:0], x)
-	return appendRecord(r.tape, 0, r.buf)
+	return r.write(r.tape, 0, x)
+}
+
+// write adds a record to a list.
+func (o *recordStore) write(to *extsort.Lists, list int, x *Record) (err error) {
+	if o.codec == nil {
+		if o.codec, err = newRecordCodec(); err != nil {
+			return err
+		}
+	}
+	b, err := o.codec.encode(x)
+	if err != nil {
+		return err
+	}
+	return to.Append(list, b)
 }
 
 // Len is how many records there are, those that a view leaves out included.
@@ -145,66 +152,40 @@ func (r *Records) Close() (err error) {
 	return err
 }
 
-// appendRecord adds the bytes of a record to a list, behind their number.
-func appendRecord(to *extsort.Lists, list int, b []byte) error {
-	if err := to.Append(list, binary.AppendUvarint(nil, uint64(len(b)))); err != nil {
-		return err
-	}
-	return to.Append(list, b)
-}
-
-// read returns the records of a list, each with its bytes, which are valid until the next one.
-func (r *Records) read(from *extsort.Lists, list int) iter.Seq2[storedRecord, error] {
-	return func(yield func(storedRecord, error) bool) {
-		in := bufio.NewReaderSize(from.Reader(list), int(min(1<<16, from.Size(list))))
-		var one storedRecord
+// read returns the records of a list.
+func (r *Records) read(from *extsort.Lists, list int) iter.Seq2[*Record, error] {
+	return func(yield func(*Record, error) bool) {
+		if r.Len() == 0 {
+			return
+		}
+		next := r.codec.decoder(from.Reader(list), from.Size(list))
 		for i := 0; ; i++ {
-			n, err := binary.ReadUvarint(in)
+			x, err := next()
 			if errors.Is(err, io.EOF) {
 				return
 			}
-			if err == nil {
-				one.bytes = slices.Grow(one.bytes[:0], int(n))[:n]
-				_, err = io.ReadFull(in, one.bytes)
-			}
 			if err != nil {
-				yield(one, fmt.Errorf("eval: temporary file: %w", err))
+				yield(nil, fmt.Errorf("eval: temporary file: %w", err))
 				return
 			}
-			if one.Record, err = r.layout.decode(one.bytes); err == nil {
-				one.Person = i
-				if r.others != nil && len(one.Others) > 0 {
-					one.Hash, one.Others = r.others.Hash(one.Hash, one.Others), nil
-				}
-				if r.keep != nil && !r.keep(one.Record) {
-					continue
-				}
+			x.Person = i
+			if r.others != nil && len(x.Others) > 0 {
+				x.Hash, x.Others = r.others.Hash(x.Hash, x.Others), nil
 			}
-			if !yield(one, err) || err != nil {
+			if (r.keep == nil || r.keep(x)) && !yield(x, nil) {
 				return
 			}
 		}
 	}
-}
-
-type storedRecord struct {
-	*Record
-	bytes []byte
 }
 
 // All returns the records in the order in which they were added. Record.Person is the number of the record, from 0. Of
 // a view, some are left out.
 func (r *Records) All() iter.Seq2[*Record, error] {
-	return func(yield func(*Record, error) bool) {
-		if r == nil {
-			return
-		}
-		for x, err := range r.read(r.tape, 0) {
-			if !yield(x.Record, err) {
-				return
-			}
-		}
+	if r == nil {
+		return func(func(*Record, error) bool) {}
 	}
+	return r.read(r.tape, 0)
 }
 
 // Raw is All with Record.Hash and Others as they were added.
@@ -239,7 +220,7 @@ func (r *Records) parts() iter.Seq2[[]*Record, error] {
 					yield(nil, err)
 					return
 				}
-				if part = append(part, x.Record); len(part) == most {
+				if part = append(part, x); len(part) == most {
 					if !yield(part, nil) {
 						return
 					}
@@ -270,10 +251,10 @@ func (r *Records) divide() error {
 	for x, err := range r.read(r.tape, 0) {
 		if err == nil {
 			to := uint64(x.Person)
-			if k := r.key(x.Record); k != (recordKey{}) {
+			if k := r.key(x); k != (recordKey{}) {
 				to = mixed(k.hash ^ textHash(k.id))
 			}
-			err = appendRecord(lists, int(to%uint64(n)), x.bytes)
+			err = r.write(lists, int(to%uint64(n)), x)
 		}
 		if err != nil {
 			return errors.Join(err, lists.Close())

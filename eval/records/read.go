@@ -192,7 +192,7 @@ func (in *reader) row(fields []string, place map[string]int, at []int) error {
 		if at[i] < 0 || fields[at[i]] == "" {
 			continue
 		}
-		if err := put(in.columns[i].Place(&r), fields[at[i]], &r, in.inputs); err != nil {
+		if err := put(in.columns[i].Of(&r), fields[at[i]], &r, in.inputs); err != nil {
 			return fmt.Errorf("column %s: %w", message.Quote(in.columns[i].Name), err)
 		}
 	}

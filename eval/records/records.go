@@ -160,7 +160,7 @@ func nodeOf(c *eval.Column, blank *eval.Record) parquet.Node {
 	if c.Derived {
 		return parquet.Leaf(parquet.BooleanType)
 	}
-	switch c.Place(blank).(type) {
+	switch c.Of(blank).(type) {
 	case *int, *int8:
 		return parquet.Int(64)
 	case *bool:
