@@ -211,50 +211,31 @@ func (c *Comparison) decide(tests []*pairedTest, everyone []float64, alone bool)
 
 // pairedTau is tau01 of a model, or rtau01.
 func pairedTau(people [][][]*Record, model int, s *Settings, quant bool) weighted {
+	margins, issued := s.tauMargins(quant)
 	type promise struct {
-		margin float64 // of an issued one its own, of one that breaks what it needs
-		broken bool
-		person int
-	}
-	issued, margins := s.Issued && !quant, s.Margins
-	if issued {
-		margins = margins[:1]
+		promiseCount // if the person counts once
+		person       int
 	}
 	promises := make([][]promise, len(margins))
 	for at, t := range margins {
 		for person, of := range people {
-			p := worstPromise(of[model], at, s, quant)
-			if p == nil {
-				continue
+			if p := worstPromise(of[model], at, s, quant); p != nil {
+				count := promiseCount{promiseMargin(p, t, issued), 1, count(p.Broken())}
+				promises[at] = append(promises[at], promise{count, person})
 			}
-			one := promise{float64(p.Own), p.Broken(), person}
-			if !issued {
-				one.margin = needed(p, t)
-			}
-			promises[at] = append(promises[at], one)
 		}
 		slices.SortStableFunc(promises[at], func(a, b promise) int { return cmp.Compare(a.margin, b.margin) })
 	}
 	return func(weights []float64) float64 {
 		counts := make([][]promiseCount, len(margins))
 		for at, list := range promises {
-			var kept int
-			for _, p := range list {
+			counts[at] = make([]promiseCount, len(list))
+			for i, p := range list {
 				w := int(weights[p.person])
-				if issued || p.broken {
-					counts[at] = append(counts[at], promiseCount{p.margin, w, w * count(p.broken)})
-				} else {
-					kept += w
-				}
-			}
-			if !issued {
-				counts[at] = append(counts[at], promiseCount{n: kept})
+				counts[at][i] = promiseCount{p.margin, w, w * p.broken}
 			}
 		}
-		if issued {
-			return float64(issuedCurve(margins[0], slices.Values(counts[0])).fromTop(onePercent, 1).Value)
-		}
-		return float64(solvedCurve(margins, counts).fromTop(onePercent, 1).Value)
+		return float64(curveOf(margins, counts, issued).fromTop(onePercent, 1).Value)
 	}
 }
 
@@ -348,7 +329,7 @@ func sideBySide(names []string, results []*Result, each func(person [][]*Record)
 				return err
 			}
 			if parts[i] = part; i > 0 {
-				if err := sameAs(parts[0], part, results[0].Settings.Margins); err != nil {
+				if err := sameOriginal(parts[0], part); err != nil {
 					return fmt.Errorf("%s and %s cannot be compared: %w", names[0], names[i], err)
 				}
 			}
@@ -524,10 +505,10 @@ func checkComparable(names []string, results []*Result) error {
 	case len(results) < 2:
 		return errors.New("two quantized models are needed at least")
 	}
-	s := &results[0].Settings
+	n, s := results[0].Records.Len(), &results[0].Settings
 	for i, r := range results {
 		var why error
-		switch n := results[0].Records.Len(); {
+		switch {
 		case slices.Contains(names[:i], names[i]):
 			return fmt.Errorf("two models are called %q", names[i])
 		case r.Records.Len() == 0 && r.Population.Read > 0:
@@ -546,35 +527,22 @@ func checkComparable(names []string, results []*Result) error {
 	return nil
 }
 
-func sameAs(a, b []*Record, margins []float64) error {
+// sameOriginal fails unless records are of the same people, and of the same decisions and recourse of the original.
+func sameOriginal(a, b []*Record) error {
+	same := func(p, q *Promise) bool {
+		return p.Status == q.Status && (!p.Exists() || p.Own == q.Own && p.Cost == q.Cost)
+	}
+	for i, x := range a[:min(len(a), len(b))] {
+		y := b[i]
+		if x.Row != y.Row || x.Line != y.Line || x.Label != y.Label || x.Full != y.Full || x.Evaluated != y.Evaluated ||
+			!same(&x.First, &y.First) ||
+			!slices.EqualFunc(x.Steps, y.Steps, func(s, t Step) bool { return same(&s.Full, &t.Full) }) {
+			return fmt.Errorf("row %d (line %d of the data) is of another person, or another model, task, solver or seed told "+
+				"them what to do: evaluate both with the same", x.Row, x.Line)
+		}
+	}
 	if len(a) != len(b) {
 		return errors.New("they were evaluated on different people")
-	}
-	for i, x := range a {
-		y := b[i]
-		where := fmt.Sprintf("person %d", x.Person+1)
-		if x.Line > 0 {
-			where = fmt.Sprintf("line %d", x.Line)
-		}
-		switch {
-		case x.Row != y.Row || x.Line != y.Line || x.Label != y.Label:
-			return fmt.Errorf("%s: they were evaluated on different people", where)
-		case x.Full != y.Full:
-			return fmt.Errorf("%s: the original's margin is %v and %v: they were evaluated against different originals", where,
-				x.Full, y.Full)
-		case x.Evaluated != y.Evaluated || len(x.Steps) != len(y.Steps):
-			return fmt.Errorf("%s: evaluated in one and not in the other: the samples are different", where)
-		}
-		for k := range x.Steps {
-			if p, q := &x.Steps[k].Full, &y.Steps[k].Full; p.Status != q.Status || p.Exists() &&
-				(p.Own != q.Own || p.Cost != q.Cost) {
-				return fmt.Errorf("%s: the original's recourse is different at margin %v: evaluate both with the same task, "+
-					"solver and seed", where, margins[k])
-			}
-		}
-		if x.First.Status != y.First.Status || x.First.Exists() && x.First.Own != y.First.Own {
-			return fmt.Errorf("%s: the original's first valid step is different: evaluate both with the same task", where)
-		}
 	}
 	return nil
 }

@@ -21,21 +21,29 @@ type recordView struct {
 
 // sampleOf is the sample of the numbers of the worst record of a person; at a required margin, of those evaluated.
 func sampleOf(better metrics.Better, perMargin bool, f func(v recordView) (x float64, counts bool)) *sample {
-	return &sample{of: func(p *personRecords, at int) (worst, of float64, any bool) {
-		for _, r := range p.records {
-			v := recordView{Record: r, s: p.s}
-			if perMargin {
-				if !r.Evaluated {
-					continue
-				}
-				v.at = &r.Steps[at]
-			}
-			if x, counts := f(v); counts && (!any || badness(better, x) > badness(better, worst)) {
-				worst, any = x, true
-			}
-		}
-		return worst, 1, any
+	return &sample{of: func(p *personRecords, at int) (x, of float64, any bool) {
+		_, x, any = p.worst(better, perMargin, at, f)
+		return x, 1, any
 	}}
+}
+
+// worst is the record with the worst number, and that number.
+func (p *personRecords) worst(
+	better metrics.Better, perMargin bool, at int, f func(v recordView) (x float64, counts bool),
+) (worst recordView, number float64, any bool) {
+	for _, r := range p.records {
+		v := recordView{Record: r, s: p.s}
+		if perMargin {
+			if !r.Evaluated {
+				continue
+			}
+			v.at = &r.Steps[at]
+		}
+		if x, counts := f(v); counts && (!any || badness(better, x) > badness(better, number)) {
+			worst, number, any = v, x, true
+		}
+	}
+	return worst, number, any
 }
 
 // badness is larger for worse values.
@@ -64,7 +72,9 @@ const SupportTau = 1e-6
 // costRatio is by how much of what it was a cost has changed.
 //
 // References: CRG in "Metrics".
-func costRatio(full, quant float64) float64 { return (quant - full) / (full + Epsilon) }
+func (s *Step) costRatio() float64 {
+	return float64(s.Quant.Cost-s.Full.Cost) / (float64(s.Full.Cost) + Epsilon)
+}
 
 // costSamples are the samples of the Counterfactual Recourse Gap, signed and absolute: positive means that recourse
 // costs more under g.
@@ -75,26 +85,25 @@ type costSamples struct{ ratios, sums, sizes, free *sample }
 // newCostSamples takes who has a cost under both models. Of a person with several records, those count in which the
 // costs differ most.
 func newCostSamples(counted func(p *Step) bool) costSamples {
-	of := func(costs func(full, other float64) (x, of float64)) *sample {
-		return &sample{of: func(p *personRecords, at int) (x, of float64, any bool) {
-			most := 0.0
-			for _, r := range p.records {
-				if !r.Evaluated || !counted(&r.Steps[at]) {
-					continue
-				}
-				full, quant := float64(r.Steps[at].Full.Cost), float64(r.Steps[at].Quant.Cost)
-				if size := math.Abs(costRatio(full, quant)); !any || size > most {
-					most, any = size, true
-					x, of = costs(full, quant)
-				}
-			}
-			return x, of, any
-		}}
+	ratio := func(v recordView) (float64, bool) {
+		if !counted(v.at) {
+			return 0, false
+		}
+		return v.at.costRatio(), true
 	}
 	return costSamples{
-		ratios: of(func(full, other float64) (x, of float64) { return costRatio(full, other), 1 }),
-		sums:   of(func(full, other float64) (x, of float64) { return other - full, full }),
-		sizes:  of(func(full, other float64) (x, of float64) { return math.Abs(costRatio(full, other)), 1 }),
+		ratios: sampleOf(metrics.Zero, true, ratio),
+		sums: &sample{of: func(p *personRecords, at int) (x, of float64, any bool) {
+			v, _, any := p.worst(metrics.Zero, true, at, ratio)
+			if !any {
+				return 0, 0, false
+			}
+			return float64(v.at.Quant.Cost - v.at.Full.Cost), float64(v.at.Full.Cost), true
+		}},
+		sizes: sampleOf(metrics.Lower, true, func(v recordView) (float64, bool) {
+			x, counts := ratio(v)
+			return math.Abs(x), counts
+		}),
 		free: sampleOf(metrics.Lower, true, func(v recordView) (float64, bool) {
 			return event(v.at.free(), counted(v.at))
 		}),

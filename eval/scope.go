@@ -8,33 +8,27 @@ type resultAccumulator struct {
 	s     *Settings
 	lists *lists
 
-	once    accumulators    // of the metrics that have no margin
-	margins []accumulators  // of the others, by required margin
-	breaks  [2][]breakScope // promises of f and of g, by required margin
-	people  Population
-	rows    struct{ all, labelled int } // of the data: several promises may be about one
-	issued  issuedScope                 // promises
-	doubts  doubtful
+	once     accumulators     // of the metrics that have no margin
+	margins  []accumulators   // of the others, by required margin
+	promises [2][]promiseSums // of f and of g, by tauMargins
+	people   Population
+	rows     struct{ all, labelled int } // of the data: several promises may be about one
+	issued   issuedCounts
+	doubts   doubtful
 	// The largest priority of those in a sample, and the smallest of the others who could be in it: in one sample of all
 	// people, the first is not above the second.
 	drawn, notDrawn uint64
 }
 
-// The models, as they stand in scope.breaks.
+// The models, as they stand in resultAccumulator.promises.
 const (
 	ofFull = iota
 	ofQuant
 )
 
-type breakScope struct {
-	n     int
-	needs numberList // of those that break: the margin above which they would hold
-}
-
-type issuedScope struct {
+type issuedCounts struct {
 	unsampled, promises, invalid, infeasible int
 	violation                                string
-	own, broken                              numberList // margins under f of all, and of those that break
 }
 
 type doubtful struct {
@@ -51,11 +45,13 @@ func newResultAccumulator(s *Settings, l *lists) *resultAccumulator {
 	y := &resultAccumulator{s: s, lists: l, once: newAccumulators(false, l), notDrawn: math.MaxUint64}
 	for range s.Margins {
 		y.margins = append(y.margins, newAccumulators(true, l))
-		for model := range y.breaks {
-			y.breaks[model] = append(y.breaks[model], breakScope{needs: l.list()})
+	}
+	for model := range y.promises {
+		margins, issued := s.tauMargins(model == ofQuant)
+		for range margins {
+			y.promises[model] = append(y.promises[model], promiseSums{issued: issued, held: l.list(), broken: l.list()})
 		}
 	}
-	y.issued.own, y.issued.broken = l.list(), l.list()
 	return y
 }
 
@@ -63,19 +59,13 @@ func (y *resultAccumulator) add(of []*Record) {
 	y.count(of)
 	p := &personRecords{of, y.s}
 	y.once.add(p, -1)
-	for at, t := range y.s.Margins {
+	for at := range y.s.Margins {
 		y.margins[at].add(p, at)
-		for model := range y.breaks {
-			if p := worstPromise(of, at, y.s, model == ofQuant); p != nil {
-				y.breaks[model][at].add(p, t)
-			}
-		}
 	}
-	if y.s.Issued && len(y.s.Margins) > 0 {
-		if p := worstPromise(of, 0, y.s, false); p != nil {
-			y.issued.own.add(float64(p.Own))
-			if p.Broken() {
-				y.issued.broken.add(float64(p.Own))
+	for model := range y.promises {
+		for at := range y.promises[model] {
+			if p := worstPromise(of, at, y.s, model == ofQuant); p != nil {
+				y.promises[model][at].add(p, y.s.Margins[at])
 			}
 		}
 	}
@@ -165,12 +155,5 @@ func (d *solverDoubts) check(p, before *Promise, margin float64) {
 		d.short += count(float64(p.Own) < margin-shortfall)
 		d.unfit += count(p.Violation != "")
 		d.violation = first(d.violation, p.Violation)
-	}
-}
-
-func (b *breakScope) add(p *Promise, required float64) {
-	b.n++
-	if p.Broken() {
-		b.needs.add(needed(p, required))
 	}
 }

@@ -69,24 +69,21 @@ func errorsOf(e []float64, confidence float64) Values {
 }
 
 func tau01(margins []float64, promises [][]Promise, confidence float64) Tau {
-	y := newResultAccumulator(&Settings{Margins: margins, Confidence: confidence}, newLists(usualLimits()))
-	for at, made := range promises {
-		for i := range made {
-			y.breaks[ofFull][at].add(&made[i], margins[at])
-		}
-	}
-	return y.tau01(ofFull)
+	return tauOf(Settings{Margins: margins, Confidence: confidence}, promises)
 }
 
 func issuedTau(lowest float64, promises []Promise, confidence float64) Tau {
-	y := newResultAccumulator(&Settings{Margins: []float64{lowest}, Confidence: confidence}, newLists(usualLimits()))
-	for i := range promises {
-		y.issued.own.add(float64(promises[i].Own))
-		if promises[i].Broken() {
-			y.issued.broken.add(float64(promises[i].Own))
+	return tauOf(Settings{Margins: []float64{lowest}, Confidence: confidence, Issued: true}, [][]Promise{promises})
+}
+
+func tauOf(s Settings, promises [][]Promise) Tau {
+	y := newResultAccumulator(&s, newLists(usualLimits()))
+	for at, made := range promises {
+		for i := range made {
+			y.promises[ofFull][at].add(&made[i], s.Margins[at])
 		}
 	}
-	return y.issued.tau(lowest, confidence)
+	return y.tau01(ofFull)
 }
 
 func summarize(t testing.TB, list []Record, s Settings, file DataFile) *Result {

@@ -82,7 +82,6 @@ func (y *resultAccumulator) result(file DataFile) *Result {
 			Unjudgeable: newTally(file.Unmatched, file.Unmatched+n.unsampled+n.promises),
 			Invalid:     newTally(n.invalid, n.promises), Infeasible: newTally(n.infeasible, n.promises),
 		}
-		r.Tau01 = y.issued.tau(s.Margins[0], s.Confidence)
 	}
 	r.Warnings = y.warnings(r)
 	return r

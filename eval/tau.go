@@ -1,7 +1,7 @@
 package eval
 
 import (
-	"iter"
+	"cmp"
 	"math"
 	"slices"
 
@@ -82,48 +82,51 @@ func needed(p *Promise, required float64) float64 {
 	return max(float64(p.Own-p.Other), math.Nextafter(required, math.Inf(1)))
 }
 
-// promiseCount is how many promises have a margin, and how many of these break.
+// promiseCount is how many promises have a margin, see promiseMargin, and how many of these break.
 type promiseCount struct {
 	margin    float64
 	n, broken int
 }
 
-// solvedCurve takes the promises at each solved margin, ascending; those that break by the margin above which they
-// would hold, ascending.
-func solvedCurve(margins []float64, promises [][]promiseCount) (c vdCurve) {
+// tauMargins are the required margins at which promises are counted: those solved, or the lowest one for issued
+// promises, which do not move.
+func (s *Settings) tauMargins(quant bool) (margins []float64, issued bool) {
+	if issued = s.Issued && !quant; issued {
+		return s.Margins[:min(1, len(s.Margins))], true
+	}
+	return s.Margins, false
+}
+
+// promiseMargin is the margin up to which a promise counts: an issued one as a promise, another one as broken.
+func promiseMargin(p *Promise, required float64, issued bool) float64 {
+	if issued {
+		return float64(p.Own)
+	}
+	return needed(p, required)
+}
+
+// curveOf takes the promises at each of tauMargins, ascending. Those that hold and were not issued may have any margin.
+func curveOf(margins []float64, promises [][]promiseCount, issued bool) (c vdCurve) {
 	for i, t := range margins {
 		s := vdStep{margin: Float(t), solved: Float(t)}
-		s.addAll(slices.Values(promises[i]))
+		for _, p := range promises[i] {
+			s.n, s.broken = s.n+p.n, s.broken+p.broken
+		}
 		if s.n == 0 {
 			continue
 		}
 		c = c.add(s)
 		for _, p := range promises[i] {
-			if p.broken > 0 {
-				s.margin, s.broken = Float(p.margin), s.broken-p.broken
-				c = c.add(s)
+			if !issued && p.broken == 0 {
+				continue
 			}
+			if s.margin, s.broken = Float(max(p.margin, t)), s.broken-p.broken; issued {
+				s.n -= p.n
+			}
+			c = c.add(s) // with no issued promises at last
 		}
 	}
 	return c
-}
-
-// issuedCurve takes the promises issued with the lowest evaluated margin or a larger one, by their margin, ascending.
-func issuedCurve(lowest float64, promises iter.Seq[promiseCount]) vdCurve {
-	s := vdStep{margin: Float(lowest), solved: Float(lowest)}
-	s.addAll(promises)
-	c := vdCurve{s}
-	for p := range promises {
-		s.margin, s.n, s.broken = Float(max(p.margin, lowest)), s.n-p.n, s.broken-p.broken
-		c = c.add(s) // with no promises at last
-	}
-	return c
-}
-
-func (s *vdStep) addAll(promises iter.Seq[promiseCount]) {
-	for p := range promises {
-		s.n, s.broken = s.n+p.n, s.broken+p.broken
-	}
 }
 
 func ones(n int) []float64 { return slices.Repeat([]float64{1}, n) }
@@ -172,36 +175,49 @@ func (c vdCurve) tau(confidence float64, least int) Tau {
 	return t
 }
 
-func (y *resultAccumulator) tau01(model int) Tau {
-	promises := make([][]promiseCount, len(y.margins))
-	for i := range y.breaks[model] {
-		b := &y.breaks[model][i]
-		needs := b.needs.ranked()
-		promises[i] = []promiseCount{{n: b.n - len(needs)}}
-		for _, need := range needs {
-			promises[i] = append(promises[i], promiseCount{need, 1, 1})
-		}
-	}
-	t := solvedCurve(y.s.Margins, promises).tau(y.s.Confidence, 1)
-	t.Extrapolated = float64(t.Value) > y.s.Margins[len(y.s.Margins)-1]
-	return t
+// promiseSums are the promises of a model at one of the tauMargins.
+type promiseSums struct {
+	issued       bool
+	n            int
+	held, broken numberList // their promiseMargin, of those that hold when they were issued
 }
 
-// tau is tau01 of issued promises.
+func (x *promiseSums) add(p *Promise, required float64) {
+	x.n++
+	if p.Broken() {
+		x.broken.add(promiseMargin(p, required, x.issued))
+	} else if x.issued {
+		x.held.add(float64(p.Own))
+	}
+}
+
+func (x *promiseSums) counts() []promiseCount {
+	list := []promiseCount{{n: x.n - x.held.len() - x.broken.len()}}
+	for _, margin := range x.held.ranked() {
+		list = append(list, promiseCount{margin, 1, 0})
+	}
+	for _, margin := range x.broken.ranked() {
+		list = append(list, promiseCount{margin, 1, 1})
+	}
+	slices.SortFunc(list[1:], func(a, b promiseCount) int { return cmp.Compare(a.margin, b.margin) })
+	return list
+}
+
+// tau01 is that of f's promises or of g's.
 //
-// The upper end takes it that a smaller share breaks where margins are larger, and so leaves the half of the promises
-// with the largest margins, and never less than 736, together: of fewer it could not say that 1 % break or less unless
-// hardly any did.
-func (x *issuedScope) tau(lowest, confidence float64) Tau {
-	n, all, broken := x.own.len(), x.own.ranked(), x.broken.ranked()
-	promises := func(yield func(promiseCount) bool) {
-		breaking := 0
-		for _, own := range all {
-			breaks := count(breaking < len(broken) && broken[breaking] <= own)
-			if breaking += breaks; !yield(promiseCount{own, 1, breaks}) {
-				return
-			}
+// The upper end of issued promises takes it that a smaller share breaks where margins are larger, and so leaves the
+// half of the promises with the largest margins, and never less than 736, together: of fewer it could not say that 1 %
+// break or less unless hardly any did.
+func (y *resultAccumulator) tau01(model int) Tau {
+	margins, issued := y.s.tauMargins(model == ofQuant)
+	counts, least := make([][]promiseCount, len(margins)), 1
+	for i := range counts {
+		counts[i] = y.promises[model][i].counts()
+		if n := y.promises[model][i].n; issued {
+			least = min(n, max(736, n/2))
 		}
 	}
-	return issuedCurve(lowest, promises).tau(confidence, min(n, max(736, n/2)))
+	t := curveOf(margins, counts, issued).tau(y.s.Confidence, least)
+	t.Extrapolated = !issued && float64(t.Value) > margins[len(margins)-1]
+	return t
 }
