@@ -162,7 +162,7 @@ func TestRotated(t *testing.T) {
 // depends on what people cannot change, which is what tau01 assumes, and then also a little on what they can.
 func TestTauKeepsItsWord(t *testing.T) {
 	t.Parallel()
-	people := crowd(800, 5)
+	people := crowd(400, 5)
 	for _, c := range []struct {
 		name string
 		bend func(x []float32) float64
