@@ -68,7 +68,7 @@ type env struct {
 func (e *env) engine() ort.Options { return ort.Options{Lib: e.lib, Threads: e.threads} }
 
 func (e *env) progress() func(eval.Event) {
-	show := e.msg.Stages()
+	show := e.msg.Progress()
 	return func(ev eval.Event) { show(ev.Stage, ev.Done, ev.Total) }
 }
 

@@ -164,7 +164,7 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 	s := solved{Recourse: report.NewRecourse(j.margin, j.exact)}
 	var people *task.People
 	err = j.write(func(out *promise.Writer) error {
-		show, all := j.e.msg.Progress(cli.People), task.CountRows(j.data, o)
+		show, all := j.e.msg.Progress(), task.CountRows(j.data, o)
 		ctx, size, queue := j.pieces(ctx, all)
 		var begun atomic.Int64
 		people, err = streamPeople(ctx, j.data, j.t, o, size, func(p *task.People) error {
@@ -180,7 +180,7 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 			return queue.Go(func() ([]promise.Answer, error) {
 				return j.answers(ctx, p, set, func(now int) {
 					total := begun.Add(int64(now) - before.Swap(int64(now)))
-					show(int(total), max(all, int(total)+p.N-now))
+					show(cli.People, int(total), max(all, int(total)+p.N-now))
 				})
 			}, func(answers []promise.Answer) error { return taken(answers, s.Recourse, out) })
 		})
@@ -190,7 +190,7 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 		if err != nil {
 			return runError(err)
 		}
-		show(1, 1)
+		show(cli.People, 1, 1)
 		j.decoded.count(&people.Filtered, j.e.msg.Warn)
 		s.Finish(people, time.Since(start))
 		if j.robust != nil { // before the file appears, which it does not when the run is stopped

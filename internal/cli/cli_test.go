@@ -62,7 +62,7 @@ func TestPrinter(t *testing.T) {
 	p.Error(Wrap(errors.Join(errors.New("one"), errors.New("two")), hintFlags))
 	p.Warn("%d rows", 4)
 	p.Note("working")
-	p.Progress("label")(1, 2) // not a terminal: draws nothing
+	p.Progress()("label", 1, 2) // not a terminal: draws nothing
 	p.Quiet = true
 	p.Note("working quietly")
 	want := "cfq: error: one\ncfq: error: two\ncfq: hint: `cfq eval --help-all` lists the flags\n" +

@@ -9,14 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
 	"cfq/internal/message"
 )
-
-const throttle = 100 * time.Millisecond
 
 // Suggest returns the candidate that word most likely meant, or "" when none is
 // near enough. Three letters are enough to abbreviate one.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
@@ -66,38 +67,27 @@ func (p *Printer) terminal() bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// People is the label of progress that also shows how many there are in a second.
+// People is the stage of progress that also shows how many there are in a second.
 const People = "people"
 
-// Progress returns a function that draws a bar called label when work is
-// reported, and removes it when all is done. It draws nothing when Quiet or when
-// stderr is no terminal. The function may be called from several goroutines.
-func (p *Printer) Progress(label string) func(done, total int) {
+// Progress returns a function that draws a bar for each stage of the work that it is told of, and removes it when all is
+// done. It draws nothing when Quiet or when stderr is no terminal. It may be called from several goroutines.
+func (p *Printer) Progress() func(stage string, done, total int) {
 	if p.Quiet || !p.terminal() {
-		return func(int, int) {}
+		return func(string, int, int) {}
 	}
-	var bar *progressbar.ProgressBar
-	return func(done, total int) {
+	bars := map[string]*progressbar.ProgressBar{}
+	return func(stage string, done, total int) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		bar := bars[stage]
 		switch {
 		case total <= 0:
 			return
 		case bar == nil:
 			p.clear()
-			options := []progressbar.Option{
-				progressbar.OptionSetWriter(p.Out),
-				progressbar.OptionSetDescription(fmt.Sprintf("%-28s", message.OneLine(label))),
-				progressbar.OptionSetWidth(20),
-				progressbar.OptionShowCount(),
-				progressbar.OptionSetPredictTime(true),
-				progressbar.OptionClearOnFinish(),
-				progressbar.OptionThrottle(throttle),
-			}
-			if label == People { // who may be millions
-				options = append(options, progressbar.OptionShowIts(), progressbar.OptionSetItsString(People))
-			}
-			bar = progressbar.NewOptions(total, options...)
+			bar = p.newBar(stage, total)
+			bars[stage] = bar
 		case bar.GetMax() != total:
 			bar.ChangeMax(total)
 		}
@@ -109,21 +99,20 @@ func (p *Printer) Progress(label string) func(done, total int) {
 	}
 }
 
-// Stages returns a function that draws one bar after another, one for each stage
-// of the work. It may be called from several goroutines.
-func (p *Printer) Stages() func(stage string, done, total int) {
-	var mu sync.Mutex
-	bars := map[string]func(done, total int){}
-	return func(stage string, done, total int) {
-		mu.Lock()
-		bar := bars[stage]
-		if bar == nil {
-			bar = p.Progress(stage)
-			bars[stage] = bar
-		}
-		mu.Unlock()
-		bar(done, total)
+func (p *Printer) newBar(stage string, total int) *progressbar.ProgressBar {
+	options := []progressbar.Option{
+		progressbar.OptionSetWriter(p.Out),
+		progressbar.OptionSetDescription(fmt.Sprintf("%-28s", message.OneLine(stage))),
+		progressbar.OptionSetWidth(20),
+		progressbar.OptionShowCount(),
+		progressbar.OptionSetPredictTime(true),
+		progressbar.OptionClearOnFinish(),
+		progressbar.OptionThrottle(100 * time.Millisecond),
 	}
+	if stage == People { // who may be millions
+		options = append(options, progressbar.OptionShowIts(), progressbar.OptionSetItsString(People))
+	}
+	return progressbar.NewOptions(total, options...)
 }
 
 // Done takes an unfinished bar off the screen.
