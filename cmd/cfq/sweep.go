@@ -296,83 +296,65 @@ func newSweepView(r *ptq.SweepResult, cost string) *sweepView {
 	return v
 }
 
-// sweepMetric is a column of curves.csv: a metric, and with interval its bounds and counts in four more.
-type sweepMetric struct {
-	column, key string
-	interval    bool
-}
-
-func sweepMetrics() []sweepMetric {
-	return []sweepMetric{
-		{"accuracy_full", "accuracy_full", false},
-		{"accuracy", "accuracy_quant", true},
-		{"disagreement", "disagreement", true},
-		{"margin", "", false}, // the required one
-		{"vd", "vd", true},
-		{"rvd", "rvd", true},
-		{"crg_sums", "crg.ratio_of_sums", false},
-		{"crg_median", "crg.median", false},
-		{"crg_mean", "crg.mean", false},
-		{"dir_sim", "dir_sim", false},
-		{"act_overlap", "act_overlap", false},
-		{"margin_error_rms", "margin_error.rms", false},
-		{"tau01", "tau01", false},
-		{"rtau01", "rtau01", false},
-	}
-}
-
-func (v *sweepView) table() [][]string {
-	head := []string{
-		"method", "budget", "same_as_budget", "mean_bit_width", "stored_bits_per_weight", "bytes", "bit_widths",
-		"problems", "does_not_fit",
-	}
-	for _, m := range sweepMetrics() {
-		head = append(head, m.column)
-		if m.interval {
-			head = append(head, m.column+"_lo", m.column+"_hi", m.column+"_num", m.column+"_den")
-		}
-	}
-	table := [][]string{head}
+// table has a row for each point and required margin, behind one of names.
+func (v *sweepView) table() (table [][]string) {
 	for i := range v.Points {
 		for k := range v.first.Margins { // the same for all points
-			table = append(table, v.line(&v.Points[i], k))
+			names, cells := v.row(&v.Points[i], k)
+			if table == nil {
+				table = append(table, names)
+			}
+			table = append(table, cells)
 		}
 	}
 	return table
 }
 
-func (v *sweepView) line(p *ptq.SweepPoint, at int) []string {
-	number := func(x eval.Float) string {
-		if !x.Defined() {
-			return ""
+func (v *sweepView) row(p *ptq.SweepPoint, at int) (names, cells []string) {
+	add := func(name string, value any) { names, cells = append(names, name), append(cells, fmt.Sprint(value)) }
+	ifFits := func(name string, value any) {
+		x, number := value.(eval.Float)
+		switch {
+		case p.Unfit != "" || number && !x.Defined():
+			value = ""
+		case number:
+			value = strconv.FormatFloat(float64(x), 'g', -1, 64)
 		}
-		return strconv.FormatFloat(float64(x), 'g', -1, 64)
+		add(name, value)
 	}
-	line := []string{p.Method, fmt.Sprint(p.Budget), "", "", "", "", "", "", p.Unfit}
-	if p.Unfit == "" {
-		copy(line[3:], []string{
-			fmt.Sprint(p.Bits), fmt.Sprint(p.Stored), strconv.Itoa(p.Bytes),
-			strings.Trim(fmt.Sprintf("%.4g", p.BitWidths), "[]"), strconv.Itoa(len(p.Problems)), // means for some layers
-		})
-	}
+	same := ""
 	if p.Same != 0 {
-		line[2] = fmt.Sprint(p.Same)
+		same = fmt.Sprint(p.Same)
 	}
-	for _, m := range sweepMetrics() {
-		cells := make([]string, 1)
-		if m.interval {
-			cells = make([]string, 5)
+	add("method", p.Method)
+	add("budget", p.Budget)
+	add("same_as_budget", same)
+	ifFits("mean_bit_width", p.Bits)
+	ifFits("stored_bits_per_weight", p.Stored)
+	ifFits("bytes", p.Bytes)
+	ifFits("bit_widths", strings.Trim(fmt.Sprintf("%.4g", p.BitWidths), "[]")) // means for some layers
+	ifFits("problems", len(p.Problems))
+	add("does_not_fit", p.Unfit)
+	columns := strings.NewReplacer("accuracy_quant", "accuracy", "ratio_of_sums", "sums", ".", "_")
+	for id := range strings.FieldsSeq("accuracy_full accuracy_quant disagreement margin vd rvd crg.ratio_of_sums crg.median " +
+		"crg.mean dir_sim act_overlap margin_error.rms tau01 rtau01") {
+		if id == "margin" { // the required one
+			add(id, v.first.Margins[at].Margin)
+			continue
 		}
-		if m.key == "" {
-			cells[0] = fmt.Sprint(v.first.Margins[at].Margin)
-		} else if p.Unfit == "" {
-			metric := metrics.Must(m.key)
-			x := p.Measured.Metric(&metric, at)
-			copy(cells, []string{number(x.Value), number(x.Lo), number(x.Hi), strconv.Itoa(x.Num), strconv.Itoa(x.N)})
+		name, m, x := columns.Replace(id), metrics.Must(id), eval.Value{}
+		if p.Unfit == "" {
+			x = p.Measured.Metric(&m, at)
 		}
-		line = append(line, cells...)
+		ifFits(name, x.Value)
+		if m.Kind == metrics.Share && id != "accuracy_full" {
+			ifFits(name+"_lo", x.Lo)
+			ifFits(name+"_hi", x.Hi)
+			ifFits(name+"_num", x.Num)
+			ifFits(name+"_den", x.N)
+		}
 	}
-	return line
+	return names, cells
 }
 
 func (v *sweepView) warnings() []string {
