@@ -1,12 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -64,7 +62,7 @@ func doctor(ctx context.Context, e *env, _ []string) error {
 		c.Error = err.Error()
 	}
 	c.OK = err == nil
-	if werr := e.show(c, c.write); werr != nil {
+	if werr := e.show(c, func(w io.Writer) { writeGrid(w, message.NewLines(), "", "checkup", c) }); werr != nil {
 		return werr
 	}
 	return runError(err)
@@ -85,26 +83,4 @@ func (c *checkup) examine(ctx context.Context, e *env) error {
 	}
 	c.SelfTest = "passed"
 	return nil
-}
-
-func (c *checkup) write(w io.Writer) {
-	g := message.NewLines()
-	g.Line("cfq", "%s", c.Version)
-	g.Line("platform", "%s, %d cores, %s", c.Platform, c.Cores, c.Go)
-	g.Line("processor", "%s", strings.Join(c.CPU, ", "))
-	if c.Saturates {
-		g.Line("", "no VNNI: sums of 8-bit weights beyond 64 saturate; quantize stays within 64")
-	}
-	if c.Library.Path == "" {
-		g.Line("library", "not found")
-		g.Line("cache", "%s", c.Cache)
-	} else {
-		g.Line("library", "%s", c.Library.Path)
-		g.Line("version", "%s (tested with %s)", c.Library.Version, c.Library.Pinned)
-		g.Line("found by", "%s", c.Library.Source)
-	}
-	g.Line("MIP solver", "%s", cmp.Or(c.Solver,
-		"none (recourse --exact of networks wants highs or cbc; Debian: coinor-cbc)"))
-	g.Line("self-test", "%s", c.SelfTest)
-	g.Write(w, "")
 }

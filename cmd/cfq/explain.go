@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -34,30 +33,38 @@ type topic struct {
 	name  string
 	alias []string // other names
 	cells []string // of the list of its kind, behind the name
-	doc   any      // as --json shows it
-	write func(w io.Writer)
+	doc   any      // as --json shows it, and what the template writes
+	text  string   // the name of the template
 }
 
 type topicKind struct {
-	name, what string
-	head       []string // of the list of its topics
-	topics     []topic
+	Name   string   `json:"name"`
+	What   string   `json:"what"`
+	Count  int      `json:"count"`
+	head   []string // of the list of its topics
+	topics []topic
 }
 
 func topicKinds() []topicKind {
-	return []topicKind{
-		{"metrics", "definitions of what is measured", []string{"metric", "unit", "better", "what"}, metricTopics()},
+	kinds := []topicKind{
 		{
-			"operators", "whether a model may have an operator: its gradient, its weights",
-			[]string{"operator", "gradient", "quantized"},
-			operatorTopics(),
+			Name: "metrics", What: "definitions of what is measured",
+			head: []string{"metric", "unit", "better", "what"}, topics: metricTopics(),
+		},
+		{
+			Name: "operators", What: "whether a model may have an operator: its gradient, its weights",
+			head: []string{"operator", "gradient", "quantized"}, topics: operatorTopics(),
 		},
 	}
+	for i := range kinds {
+		kinds[i].Count = len(kinds[i].topics)
+	}
+	return kinds
 }
 
 func explainable() (names []string) {
 	for _, k := range topicKinds() {
-		names = append(names, k.name)
+		names = append(names, k.Name)
 		for i := range k.topics {
 			names = append(names, k.topics[i].name)
 		}
@@ -66,23 +73,30 @@ func explainable() (names []string) {
 }
 
 func explain(e *env, args []string) error {
+	kinds := topicKinds()
 	if len(args) == 0 {
-		return listKinds(e)
+		rows := [][]string{{"kind", "number", "what"}}
+		for _, k := range kinds {
+			rows = append(rows, []string{k.Name, fmt.Sprint(k.Count), k.What})
+		}
+		return e.showTopics(kinds, rows, "cfq explain KIND lists them; cfq explain NAME says more of one")
 	}
 	if err := arguments("explain", args, "NAME"); err != nil {
 		return err
 	}
-	for _, k := range topicKinds() {
-		if strings.EqualFold(k.name, args[0]) {
-			return k.list(e)
+	same := func(name string) bool { return strings.EqualFold(name, args[0]) }
+	for _, k := range kinds {
+		if same(k.Name) {
+			docs, rows := make([]any, len(k.topics)), [][]string{k.head}
+			for i, t := range k.topics {
+				docs[i], rows = t.doc, append(rows, append([]string{t.name}, t.cells...))
+			}
+			return e.showTopics(docs, rows, "cfq explain NAME says more")
 		}
 		for i := range k.topics {
-			t := &k.topics[i]
-			same := func(name string) bool { return strings.EqualFold(name, args[0]) }
-			if !same(t.name) && !slices.ContainsFunc(t.alias, same) {
-				continue
+			if t := &k.topics[i]; same(t.name) || slices.ContainsFunc(t.alias, same) {
+				return e.show(t.doc, t.write)
 			}
-			return e.show(t.doc, t.write)
 		}
 	}
 	text := ""
@@ -92,37 +106,31 @@ func explain(e *env, args []string) error {
 	return cli.Usagef("`cfq explain` lists what it explains", "nothing is called %q%s", args[0], text)
 }
 
-func listKinds(e *env) error {
-	type kind struct {
-		Name  string `json:"name"`
-		What  string `json:"what"`
-		Count int    `json:"count"`
-	}
-	var list []kind
-	g := message.NewLines()
-	g.Add("kind", "number", "what")
-	for _, k := range topicKinds() {
-		list = append(list, kind{k.name, k.what, len(k.topics)})
-		g.Add(k.name, fmt.Sprint(len(k.topics)), k.what)
-	}
+func (e *env) showTopics(list any, rows [][]string, note string) error {
 	return e.show(list, func(w io.Writer) {
+		g := message.NewLines()
+		for _, row := range rows {
+			g.Add(row...)
+		}
 		g.Write(w, "")
-		fmt.Fprint(w, "\ncfq explain KIND lists them; cfq explain NAME says more of one\n")
+		fmt.Fprintf(w, "\n%s\n", note)
 	})
 }
 
-func (k *topicKind) list(e *env) error {
-	docs := make([]any, len(k.topics))
-	g := message.NewLines()
-	g.Add(k.head...)
-	for i, t := range k.topics {
-		docs[i] = t.doc
-		g.Add(append([]string{t.name}, t.cells...)...)
+// write writes the lines of the template as paragraphs, without a blank line between those of a label, a tab and a text.
+func (t *topic) write(w io.Writer) {
+	labelled := false
+	for i, line := range words(t.text, t.doc) {
+		label, text, found := strings.Cut(line, "\t")
+		if !found {
+			label, text = "", line
+		}
+		if i > 0 && !(labelled && found) {
+			fmt.Fprintln(w)
+		}
+		message.Paragraph(w, label, strings.Repeat(" ", len(label)), text)
+		labelled = found
 	}
-	return e.show(docs, func(w io.Writer) {
-		g.Write(w, "")
-		fmt.Fprint(w, "\ncfq explain NAME says more\n")
-	})
 }
 
 type operatorDoc struct {
@@ -133,10 +141,9 @@ type operatorDoc struct {
 	Instead   string `json:"instead,omitempty"`
 }
 
-func operatorTopics() []topic {
+func operatorTopics() (list []topic) {
 	known := map[string]bool{}
-	var list []topic
-	add := func(x *operatorDoc, short string) {
+	add := func(x operatorDoc, short string) {
 		if known[x.Name] {
 			return
 		}
@@ -145,26 +152,25 @@ func operatorTopics() []topic {
 		if x.Quantized = quant.Quantized(x.Name); x.Quantized != "" {
 			quantized = "yes"
 		}
-		list = append(list, topic{name: x.Name, cells: []string{short, quantized}, doc: x, write: x.write})
+		list = append(list, topic{name: x.Name, cells: []string{short, quantized}, doc: x, text: "operator"})
 	}
 	for _, name := range refuse.Operators() {
-		x := &operatorDoc{Name: name}
-		x.Refused, x.Instead = refuse.Operator(name)
-		add(x, "refused")
+		why, instead := refuse.Operator(name)
+		add(operatorDoc{Name: name, Refused: why, Instead: instead}, "refused")
 	}
 	for _, op := range autodiff.Operators() {
 		text := fmt.Sprintf("from operator set %d: %s", op.Since, op.Doc)
 		if op.Kind != autodiff.Differentiable {
 			text = op.Kind.String() + ", " + text
 		}
-		add(&operatorDoc{Name: op.Name, Gradient: text}, op.Kind.String())
+		add(operatorDoc{Name: op.Name, Gradient: text}, op.Kind.String())
 	}
 	for _, name := range append(lower.Operators(), pass.Fused()...) {
-		add(&operatorDoc{Name: name, Gradient: "written out in standard operators when the model is opened"}, "expanded")
+		add(operatorDoc{Name: name, Gradient: "written out in standard operators when the model is opened"}, "expanded")
 	}
 	for _, name := range autodiff.Remedies() {
 		why, instead := autodiff.Remedy(name)
-		add(&operatorDoc{Name: name, Refused: "between the inputs and the decision: " + why, Instead: instead}, "refused")
+		add(operatorDoc{Name: name, Refused: "between the inputs and the decision: " + why, Instead: instead}, "refused")
 	}
 	slices.SortFunc(list, func(a, b topic) int {
 		return strings.Compare(strings.ToLower(a.name), strings.ToLower(b.name))
@@ -172,25 +178,7 @@ func operatorTopics() []topic {
 	return list
 }
 
-func (x *operatorDoc) write(w io.Writer) {
-	fmt.Fprintf(w, "%s: an operator of ONNX models\n\n", x.Name)
-	line := func(name, text string) {
-		if text != "" {
-			message.Paragraph(w, fmt.Sprintf("%-11s", name), "           ", text)
-		}
-	}
-	line("gradient", cmp.Or(x.Gradient, "none"))
-	line("quantized", cmp.Or(x.Quantized, "no"))
-	line("refused", x.Refused)
-	line("instead", x.Instead)
-	if x.Gradient != "" {
-		fmt.Fprintln(w)
-		message.Paragraph(w, "", "", "x, a, b are inputs, y the output, g the gradient of y. `cfq inspect MODEL` says "+
-			"whether a model as a whole can be quantized.")
-	}
-}
-
-type explained struct {
+type metricDoc struct {
 	ID         string `json:"id"`
 	Key        string `json:"key"`
 	Name       string `json:"name"`
@@ -202,35 +190,15 @@ type explained struct {
 	Source     string `json:"source"`
 }
 
-const notation = "f is the original model, g the quantized one; m_f and m_g are their logit margins for the " +
-	"favourable outcome, and a person is " +
-	"approved when the margin is above 0. u_f is the recourse point of f, the cheapest feasible change that reaches the " +
-	"required margin t, and u_g that of g."
-
-func metricTopics() []topic {
-	var list []topic
+func metricTopics() (list []topic) {
 	for _, m := range metrics.All() {
-		doc := explained{
+		t := topic{name: m.ID, cells: []string{m.Unit, string(m.Better), m.Name}, text: "metric", doc: metricDoc{
 			m.ID, m.Key(), m.Name, m.Symbol, m.Unit, string(m.Better), m.PerMargin(), m.Definition, m.Source,
-		}
-		t := topic{name: doc.ID, cells: []string{doc.Unit, doc.Better, doc.Name}, doc: doc, write: doc.text}
+		}}
 		if m.Symbol != "" {
 			t.alias = slices.Compact([]string{m.Symbol, strings.TrimSuffix(m.Symbol, "(t)")})
 		}
 		list = append(list, t)
 	}
 	return list
-}
-
-func (m explained) text(w io.Writer) {
-	title := m.ID + ": " + m.Name
-	if m.Symbol != "" {
-		title += " (" + m.Symbol + ")"
-	}
-	fmt.Fprintf(w, "%s\n\n", title)
-	message.Paragraph(w, "", "", m.Definition)
-	fmt.Fprintf(w, "\nunit    %s\nbetter  %s\nin JSON %s\n", m.Unit, m.Better, m.Key)
-	message.Paragraph(w, "source  ", "        ", m.Source)
-	fmt.Fprintln(w)
-	message.Paragraph(w, "", "", notation)
 }

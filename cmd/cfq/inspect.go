@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -224,115 +222,30 @@ func ports(values []graph.Value) []port {
 	return out
 }
 
-func (v *inspection) columns(line func(label, format string, args ...any)) {
-	var numbers []string
+// Numbers are the columns that are not of categories.
+func (v *inspection) Numbers() (names []string) {
 	for _, c := range v.Columns {
 		if c.Values == nil {
-			numbers = append(numbers, c.Name)
+			names = append(names, c.Name)
 		}
 	}
-	if numbers != nil {
-		line("numbers", "%s", message.List(numbers, 12))
+	return names
+}
+
+// QuantizedLayers is how many layers are quantized.
+func (v *inspection) QuantizedLayers() (n int) {
+	for _, l := range v.Layers {
+		n += min(l.Stored, 1)
 	}
-	for _, c := range v.Columns {
-		if c.Values != nil {
-			line("category", "%s (%s)", c.Name, message.List(c.Values, 8))
-		}
-	}
+	return n
 }
 
 func (v *inspection) write(out io.Writer) {
-	g := message.NewLines()
-	line := g.Line
-	line("file", "%s, %d bytes", v.File, v.Bytes)
-	line("sha256", "%s", v.SHA256)
-	line("format", "IR %d, opset %s", v.IR, counts(v.Opsets))
-	if v.Producer != "" {
-		line("producer", "%s", v.Producer)
-	}
-	if x := v.Exporter; x != nil {
-		line("metadata", "%d bytes of the exporter: %s; quantize leaves them out", x.Bytes, strings.Join(x.Keys, ", "))
-	}
-	for _, p := range v.Inputs {
-		line("input", "%s %s %s", p.Name, p.Type, p.Shape)
-	}
-	v.columns(line)
-	for _, p := range v.Outputs {
-		line("output", "%s %s %s", p.Name, p.Type, p.Shape)
-	}
-	if v.Classes != nil {
-		line("classes", "%s", message.List(v.Classes, 12))
-	}
-	if d := v.Decision; d != nil {
-		line("decision", "%s holds %s: %s", d.Output, d.Meaning, d.Reason)
-	}
-	switch {
-	case v.Quantizable:
-		line("quantize", "it can be quantized")
-	case v.Quantized && v.Recipe != nil:
-		quantized := 0
-		for _, l := range v.Layers {
-			if l.Stored > 0 {
-				quantized++
-			}
-		}
-		line("quantized", "%d of %s, by cfq (%s)", quantized, message.Count(len(v.Layers), "layer"), v.Recipe["method"])
-	case v.Quantized:
-		line("quantized", "by another tool; `cfq quantize` needs the float model that it was made from")
-	case v.Decision == nil && v.Obstacle != "": // a refusal, which says all of it
-		line("quantize", "%s", v.Obstacle)
-	case v.Obstacle != "":
-		line("quantize", "it cannot be quantized: %s", v.Obstacle)
-	}
-	line("nodes", "%d: %s", v.Nodes, counts(v.Operators))
+	writeGrid(out, message.NewLines(), "", "inspection", v)
 	if len(v.Layers) > 0 {
-		stored := ""
-		if v.Stored > 0 {
-			stored = fmt.Sprintf("; %d bytes for the weights of quantized ones", v.Stored)
-		}
-		line("layers", "%d, %d parameters, %.2f stored bits per weight%s", len(v.Layers), v.Parameters, v.StoredBits, stored)
+		fmt.Fprintln(out)
+		writeGrid(out, message.NewLines(), "", "layers", v)
 	}
-	for _, k := range slices.Sorted(maps.Keys(v.Recipe)) {
-		if v.Recipe[k] != "" {
-			line("cfq."+k, "%s", shorten(v.Recipe[k]))
-		}
-	}
-	g.Write(out, "")
-	if len(v.Layers) > 0 {
-		v.writeLayers(out)
-	}
-}
-
-func counts[N int | int64](of map[string]N) string {
-	var words []string
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		words = append(words, fmt.Sprintf("%s %d", name, of[name]))
-	}
-	return strings.Join(words, ", ")
-}
-
-func (v *inspection) writeLayers(out io.Writer) {
-	fmt.Fprintln(out)
-	g := message.NewLines()
-	g.Add("layer", "inputs", "outputs", "bits", "bytes", "stored as", "kernel", "note")
-	for _, l := range v.Layers {
-		bytes := "-"
-		if l.Stored > 0 {
-			bytes = fmt.Sprint(l.Stored)
-		}
-		g.Add(l.Node, fmt.Sprint(l.In), fmt.Sprint(l.Out), fmt.Sprintf("%.4g", l.Bits), bytes, l.Container,
-			cmp.Or(l.Kernel, "-"), l.Note)
-	}
-	g.Write(out, "")
-}
-
-func shorten(s string) string {
-	const limit = 100
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > limit {
-		return fmt.Sprintf("%s... (%d characters; --json shows all)", strings.ToValidUTF8(s[:limit-30], ""), len(s))
-	}
-	return s
 }
 
 func storedBits(m *onnxio.Model) float64 {

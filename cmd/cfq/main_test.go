@@ -165,19 +165,19 @@ func TestExplainable(t *testing.T) {
 		kindOf[key] = kind
 	}
 	for _, k := range topicKinds() {
-		claim(k.name, "kinds")
+		claim(k.Name, "kinds")
 		for _, x := range k.topics {
-			claim(x.name, k.name)
+			claim(x.name, k.Name)
 			for _, alias := range x.alias {
 				if !strings.EqualFold(alias, x.name) {
-					claim(alias, k.name)
+					claim(alias, k.Name)
 				}
 			}
 			var b bytes.Buffer
 			x.write(&b)
 			if !strings.HasPrefix(b.String(), x.name) || strings.Count(b.String(), "\n") < 4 ||
 				len(x.cells) != len(k.head)-1 {
-				t.Errorf("%s of %s: cells %q, text\n%s", x.name, k.name, x.cells, b.String())
+				t.Errorf("%s of %s: cells %q, text\n%s", x.name, k.Name, x.cells, b.String())
 			}
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -286,49 +285,12 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 
 func writeTarget(out io.Writer, path string, r *ptq.TargetResult) {
 	writeQuantized(out, path, r.Result)
-	t := r.Target
 	fmt.Fprintln(out)
-	say := func(format string, args ...any) { message.Paragraph(out, "", "", fmt.Sprintf(format, args...)) }
-	say("%d people calibrate, %d are held out; %d of those are refused, %d were asked, %d have promises at margin %g.",
-		r.Calibrated, r.HeldOut, r.Refused, r.Asked, r.Promises, t.Margin)
-	verdict := "Not shown"
-	if r.Reached {
-		verdict = "Shown"
-	}
-	say("%s with confidence %g: VD(%g) and RVD(%g) are at most %g. Each bound is one at confidence %.4g.",
-		verdict, t.Confidence, t.Margin, t.Margin, t.VD, r.Level)
+	writeParagraphs(out, "", "", "target", r)
 	fmt.Fprintln(out)
-	w := &message.Grid{Left: map[int]bool{2: true}}
-	w.Add("budget", "bytes", "people", "VD", "at most", "RVD", "at most", "accuracy", "holds")
-	var problems []string
-	for i := range r.Candidates {
-		c := &r.Candidates[i]
-		if c.Problem != "" {
-			problems = append(problems, fmt.Sprintf("budget %g, %d bytes, cannot be used: %s", c.Budget, c.Bytes,
-				strings.SplitN(c.Problem, "\n", 2)[0]))
-			continue
-		}
-		budget, bytes := fmt.Sprint(c.Budget), strconv.Itoa(c.Bytes)
-		accuracy := func(m *ptq.Measured) string { return message.Percent(float64(m.Accuracy.Value), 1) }
-		if m := c.Search; m != nil { // a guess has no bounds: the model was fitted to these people
-			w.Add(budget, bytes, "calibration", broken(m.VD), "", broken(m.RVD), "", accuracy(m), "")
-		}
-		if m := c.HeldOut; m != nil {
-			holds := map[bool]string{true: "yes", false: "no"}[c.Holds]
-			if i == r.Chosen {
-				holds += " *"
-			}
-			upper := func(s ptq.Share) string { return fmt.Sprintf("%.4f", float64(s.Upper)) }
-			w.Add(budget, bytes, "held out", broken(m.VD), upper(m.VD), broken(m.RVD), upper(m.RVD), accuracy(m), holds)
-		}
-	}
-	w.Write(out, "")
-	for _, p := range problems {
-		message.Paragraph(out, "", "  ", p)
-	}
+	writeGrid(out, &message.Grid{Left: map[int]bool{2: true}}, "", "candidates", r)
+	writeParagraphs(out, "", "  ", "problems", r)
 }
-
-func broken(s ptq.Share) string { return fmt.Sprintf("%d/%d", s.Num, s.Den) }
 
 type writtenFile struct {
 	File   string            `json:"file"`
@@ -396,84 +358,17 @@ func (f *quantizeFlags) calibrationRecord(model string, rows []int) (*record.Row
 }
 
 func writeQuantized(out io.Writer, path string, r *ptq.Result) {
-	fmt.Fprintf(out, "%s: %s, mean bit width %.2f", path, cmp.Or(r.Method, "by plan"), r.Bits)
-	switch {
-	case r.Budget > 0 && r.Cost != "" && r.Cost != "bits":
-		fmt.Fprintf(out, " (budget %g by %s)", r.Budget, r.Cost)
-	case r.Budget > 0:
-		fmt.Fprintf(out, " (budget %g)", r.Budget)
-	}
+	writeLines(out, "quantized", struct {
+		File string
+		*ptq.Result
+	}{path, r})
+	writeParagraphs(out, "  ", "    ", "summary", r)
 	fmt.Fprintln(out)
-	writeSummary(out, r)
-	fmt.Fprintln(out)
-	layerTable(r).Write(out, "  ")
+	writeLayers(out, r)
 	if len(r.Verified.Advice) > 0 {
 		fmt.Fprintln(out)
 	}
-	for _, a := range r.Verified.Advice {
-		message.Paragraph(out, "  note: ", "    ", a)
-	}
-}
-
-func writeSummary(out io.Writer, r *ptq.Result) {
-	say := func(format string, args ...any) { message.Paragraph(out, "  ", "    ", fmt.Sprintf(format, args...)) }
-	say("%d bytes (float %d, %.1fx smaller); %.2f stored bits per weight",
-		r.Bytes, r.FloatBytes, float64(r.FloatBytes)/float64(r.Bytes), r.Stored)
-	if r.Metadata > 0 {
-		say("%d bytes of the exporter's metadata and doc strings are left out; --set write.keep-metadata=true keeps them",
-			r.Metadata)
-	}
-	if len(r.Equalized) > 0 {
-		say("cross-layer equalization: %s", strings.Join(r.Equalized, ", "))
-	}
-	switch {
-	case r.Factual == 0: // by a plan
-	case r.Recourse > 0:
-		what := "teacher recourse point"
-		if r.Promised {
-			what = "promised point"
-		}
-		text := "calibrated on %s and %s (%d past the decision)"
-		if r.CalibratedOn == "factual" {
-			text = "calibrated on %s; %s (%d past the decision) say how much layers matter"
-		}
-		say(text, rowsUsed(r.Factual, r.People), message.Count(r.Recourse, what), r.Reached)
-	default:
-		say("calibrated on %s", rowsUsed(r.Factual, r.People))
-	}
-	switch o := r.Refined; {
-	case o == nil:
-	case o.Rounds == 0 && o.Steps == 0:
-		say("refinement made nothing better: margin error %.3g logits (rms at points held out)", o.Before)
-	default:
-		in := message.Count(o.Rounds, "round")
-		if o.Steps > 0 {
-			in += fmt.Sprintf(" and %s", message.Count(o.Steps, "gradient step"))
-		}
-		say("refined in %s: margin error %.3g -> %.3g logits (rms at points held out)", in, o.Before, o.After)
-	}
-	if l := r.Learned; l != nil {
-		say("bit widths learned in %s; the most probable ones cost %.2f", message.Count(l.Steps, "step"), l.Cost)
-	}
-	if t := r.Training; t != nil {
-		if t.Trials != nil {
-			say("eta %v chosen by people held out of %s", t.Eta, message.Count(len(t.Trials), "short training"))
-		}
-		on := "rows"
-		if t.People > 0 {
-			on = fmt.Sprintf("rows and the recourse of %d people", t.People)
-		}
-		say("trained for %s (%s) on %s; of refused people's promises, VD(0.1) is %s and RVD(0.1) %s; %s of the rows are "+
-			"decided differently, %s before training", message.Count(t.Steps, "step"), t.Objective, on,
-			message.Percent(float64(t.VD), 1), message.Percent(float64(t.RVD), 1),
-			message.Percent(t.Disagreement, 1), message.Percent(t.DisagreementBefore, 1))
-	}
-	if s := r.Sparsity; s != nil {
-		say("%s of the weights pruned (%s), %s of the codes are zero; zeros are stored like other weights: the file is no "+
-			"smaller", message.Percent(s.Pruned, 1), s.By, message.Percent(s.Zero, 1))
-	}
-	l := r.Verified.Levels
-	say("verified on %s: optimizations change outputs by %.2g at most", message.Count(l.Rows, "row"), l.Diff)
+	writeParagraphs(out, "  note: ", "    ", "advice", r)
 }
 
 func rowsUsed(used, all int) string {
@@ -483,53 +378,38 @@ func rowsUsed(used, all int) string {
 	return message.Count(used, "row")
 }
 
-func layerTable(r *ptq.Result) *message.Grid {
+type layerWidths struct {
+	ptq.Layer
+	Shown  map[int]int // rows by bit width, "" where all layers have one width
+	Kernel string
+}
+
+func writeLayers(out io.Writer, r *ptq.Result) {
 	kernels := map[string]string{}
 	for _, l := range r.Verified.Layers {
 		kernels[l.Node] = l.Kernel
 	}
-	mixed := slices.ContainsFunc(r.Layers, func(l ptq.Layer) bool { return len(l.Rows) > 0 })
-	scored := slices.ContainsFunc(r.Layers, func(l ptq.Layer) bool { return l.Score != 0 }) // a plan has no scores
-	rows, widths := make([]map[int]int, len(r.Layers)), map[int]bool{}
-	for i, l := range r.Layers {
-		if rows[i] = l.Rows; mixed && l.Float == "" && len(l.Rows) == 0 {
-			rows[i] = map[int]int{int(l.Bits): l.Channels} // rows differ in width only where each has a scale of its own
+	table := struct {
+		Mixed, Scored bool // rows of different widths; a plan has no scores
+		Widths        []int
+		Layers        []layerWidths
+	}{
+		Mixed:  slices.ContainsFunc(r.Layers, func(l ptq.Layer) bool { return len(l.Rows) > 0 }),
+		Scored: slices.ContainsFunc(r.Layers, func(l ptq.Layer) bool { return l.Score != 0 }),
+	}
+	for _, l := range r.Layers {
+		shown := l.Rows
+		if table.Mixed && l.Float == "" && len(l.Rows) == 0 {
+			shown = map[int]int{int(l.Bits): l.Channels} // rows differ in width only where each has a scale of its own
 		}
-		for w := range rows[i] {
-			widths[w] = true
-		}
+		table.Layers = append(table.Layers, layerWidths{l, shown, kernels[l.Node]})
+		table.Widths = slices.AppendSeq(table.Widths, maps.Keys(shown))
 	}
-	head, sorted := []string{"layer", "weights", "bits"}, slices.Sorted(maps.Keys(widths))
-	for _, w := range sorted {
-		head = append(head, fmt.Sprintf("%d-bit", w))
+	slices.Sort(table.Widths)
+	table.Widths = slices.Compact(table.Widths)
+	right := len(table.Widths) + len([]string{"weights", "bits", "scales"})
+	if table.Scored {
+		right++
 	}
-	head = append(head, "scales")
-	if scored {
-		head = append(head, "sensitivity")
-	}
-	t := &message.Grid{Left: map[int]bool{0: true, len(head): true}}
-	if mixed {
-		t.Add("", "", "", "rows of")
-	}
-	t.Add(append(head, "kernel")...)
-	for i, l := range r.Layers {
-		row := make([]string, len(head)+1)
-		row[0], row[1], row[2], row[len(head)] = l.Node, strconv.Itoa(l.Params), "float", l.Float
-		if l.Float == "" {
-			row[2], row[3+len(sorted)], row[len(head)] = fmt.Sprintf("%g", l.Bits), strconv.Itoa(l.Channels), kernels[l.Node]
-			if len(l.Rows) > 0 {
-				row[2] = fmt.Sprintf("%.2f", l.Bits)
-			}
-			if l.Score != 0 {
-				row[len(head)-1] = fmt.Sprintf("%.3g", l.Score)
-			}
-		}
-		for k, w := range sorted {
-			if n := rows[i][w]; n > 0 {
-				row[3+k] = strconv.Itoa(n)
-			}
-		}
-		t.Add(row...)
-	}
-	return t
+	writeGrid(out, &message.Grid{Left: map[int]bool{0: true, right + 1: true}}, "  ", "layer widths", table)
 }

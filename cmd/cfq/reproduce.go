@@ -84,9 +84,14 @@ func (f *reproduceFlags) run(ctx context.Context, e *env, args []string) error {
 		},
 		Progress: func(done, total int) { show(eval.Event{Stage: "measuring", Done: done, Total: total}) },
 	}
-	old, err := readResults(filepath.Join(f.out, resultsFile)) // before hours of measuring
-	if err != nil {
+	path, page := filepath.Join(f.out, "results.csv"), filepath.Join(f.out, "report.html")
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return cli.WithCode(err, cli.Unusable)
+	}
+	old, err := reproduce.ReadResults(bytes.NewReader(text)) // before hours of measuring
+	if err != nil {
+		return cli.WithCode(fmt.Errorf("%s: %w", path, err), cli.Unusable)
 	}
 	results, all, failed := l.Measure(ctx, tables, old)
 	if ctx.Err() != nil {
@@ -96,31 +101,12 @@ func (f *reproduceFlags) run(ctx context.Context, e *env, args []string) error {
 	if results == nil {
 		return cli.WithCode(failed, cli.Unusable)
 	}
-	path, page := filepath.Join(f.out, resultsFile), filepath.Join(f.out, "report.html")
 	err = cmp.Or(cli.Write(path, func(w io.Writer) error { return reproduce.WriteResults(w, all) }),
 		cli.Write(page, func(w io.Writer) error { return reproduce.HTML(w, all) }))
 	if err != nil {
 		return err
 	}
 	return errors.Join(e.show(results, func(w io.Writer) { fmt.Fprintf(w, "%s\n%s\n", path, page) }), failed)
-}
-
-const resultsFile = "results.csv"
-
-func readResults(path string) ([]reproduce.Result, error) {
-	file, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() //nolint:errcheck // it is only read
-	results, err := reproduce.ReadResults(file)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return results, nil
 }
 
 func (f *reproduceFlags) check(args []string) ([]reproduce.Table, error) {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/pflag"
 
 	"cfq/internal/cli"
+	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/ptq"
 	"cfq/recourse"
@@ -85,11 +85,5 @@ func writeRobustness(w io.Writer, r *ptq.Robustness) {
 	fmt.Fprintf(w, "\n%d of %d refused people; %d deployments seen, %d held out, "+
 		"which differ from the quantized model by %.3f logits (rms)\n\n",
 		r.People, r.Refused, r.Seen, r.HeldOut, r.Drift)
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "margin\tsolved on\tfound\toriginal\tquantized\tseen\tall seen\theld out\tall held out\tcost\ttime\t")
-	for _, row := range r.Rows {
-		fmt.Fprintf(tw, "%g\t%s\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\tx%.3f\t%.1fs\t\n", row.Margin, row.Solver, row.Found,
-			row.Original, row.Quantized, row.Seen, row.SeenAll, row.HeldOut, row.HeldOutAll, row.CostRatio, row.Seconds)
-	}
-	_ = tw.Flush()
+	writeGrid(w, &message.Grid{}, "  ", "robustness", r)
 }

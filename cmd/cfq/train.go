@@ -270,37 +270,13 @@ func (f *trainFlags) show(out io.Writer, r *fit.Result) {
 	paths := f.models()
 	fmt.Fprintf(out, "%s: %s, %s, %s\n", strings.Join(paths, ", "), r.Arch, message.Count(r.Parameters, "parameter"),
 		message.Count(len(r.Model)+len(r.Decoder), "byte"))
-	chosen := fmt.Sprintf("round %d of %d", r.Chosen, len(r.Rounds))
-	if r.Members > 0 {
-		chosen = fmt.Sprintf("one of %d members after %s, the one nearest to their mean", r.Members, chosen)
-	} else if r.Validation != nil && !f.objective.Recourse {
-		chosen += ", which has the least validation loss"
-	}
-	say := func(format string, args ...any) { message.Paragraph(out, "  ", "    ", fmt.Sprintf(format, args...)) }
-	say("trained for %s (%s), %.0f epochs; %s", message.Count(r.Steps, "step"), r.Objective, r.Epochs, chosen)
-	if r.Train.Decisions != nil {
-		say("%s of the labels are favourable; always the same decision would have an accuracy of %s",
-			message.Percent(r.Favourable, 1), message.Percent(max(r.Favourable, 1-r.Favourable), 1))
-	}
-	if r.Unlabelled > 0 {
-		say("%s without a label left out", message.Count(r.Unlabelled, "row"))
-	}
+	writeParagraphs(out, "  ", "    ", "trained", struct {
+		*fit.Result
+		Constant  float64 // accuracy of always the same decision
+		LeastLoss bool
+	}{r, max(r.Favourable, 1-r.Favourable), r.Validation != nil && !f.objective.Recourse})
 	fmt.Fprintln(out)
-	g := &message.Grid{Left: map[int]bool{0: true}}
-	rows := [][]string{{"", "rows"}, {"train", strconv.Itoa(r.Train.Rows)}}
-	for _, x := range figures(&r.Train) {
-		rows[0], rows[1] = append(rows[0], x.title), append(rows[1], x.text)
-	}
-	if r.Validation != nil {
-		rows = append(rows, []string{"validation", strconv.Itoa(r.Validation.Rows)})
-		for _, x := range figures(r.Validation) {
-			rows[2] = append(rows[2], x.text)
-		}
-	}
-	for _, row := range rows {
-		g.Add(row...)
-	}
-	g.Write(out, "  ")
+	writeGrid(out, &message.Grid{Left: map[int]bool{0: true}}, "  ", "fits", r)
 	if r.Train.Coding != nil {
 		showCoding(out, r)
 		return
@@ -311,64 +287,45 @@ func (f *trainFlags) show(out io.Writer, r *fit.Result) {
 
 func showCoding(out io.Writer, r *fit.Result) {
 	fmt.Fprintln(out)
-	text := "error: root mean square of what is decoded from the code less the inputs, as a share of their bounds; of " +
-		"mean: of the mean of the rows trained on in place of what is decoded"
-	if r.Train.Rendered != nil {
-		text += "; of attributes: of what is decoded from the true attributes"
+	writeParagraphs(out, "  ", "  ", "coding", r)
+	if on, m := judged(r); m.Attributes != nil {
+		fmt.Fprintln(out)
+		writeGrid(out, &message.Grid{Left: map[int]bool{0: true}}, "  ", "attributes", m)
+		fmt.Fprintf(out, "  (%s rows; root mean square error and standard deviation in the attribute's unit)\n", on)
 	}
-	message.Paragraph(out, "  ", "  ", text)
-	on, m := judged(r)
-	if m.Attributes == nil {
-		return
-	}
-	fmt.Fprintln(out)
-	g := &message.Grid{Left: map[int]bool{0: true}}
-	g.Add("attribute", "error", "std")
-	for _, a := range m.Attributes {
-		g.Add(a.Name, fmt.Sprintf("%.4g", a.Error), fmt.Sprintf("%.4g", a.Deviation))
-	}
-	g.Write(out, "  ")
-	fmt.Fprintf(out, "  (%s rows; root mean square error and standard deviation in the attribute's unit)\n", on)
 }
 
-type fitFigure struct {
-	name, title string // in the log, in the table
-	value       float64
-	text        string
-}
-
-func figures(m *fit.Metrics) []fitFigure {
-	figure := func(name, title string, v float64) fitFigure {
-		return fitFigure{name, title, v, fmt.Sprintf("%.4f", v)}
-	}
-	all := []fitFigure{figure("loss", "loss", m.Loss)}
+// fitColumns are the columns of the log that are about metrics, and their values.
+func fitColumns(m *fit.Metrics) (names []string, values []float64) {
 	if m.Coding == nil {
-		return append(all, fitFigure{"accuracy", "accuracy", m.Accuracy, message.Percent(m.Accuracy, 2)},
-			figure("auc", "AUC", m.AUC))
+		return []string{"loss", "accuracy", "auc"}, []float64{m.Loss, m.Accuracy, m.AUC}
 	}
-	all = append(all, figure("error", "error", m.Error), figure("mean_error", "of mean", m.MeanError))
+	names, values = []string{"loss", "error", "mean_error"}, []float64{m.Loss, m.Error, m.MeanError}
 	if m.Rendered != nil {
-		all = append(all, figure("rendered_error", "of attributes", *m.Rendered))
+		names, values = append(names, "rendered_error"), append(values, *m.Rendered)
 	}
-	return all
+	return names, values
 }
 
 func fitTable(r *fit.Result) [][]string {
-	all, heads := figures(&r.Train), []string{"round", "steps", "loss"}
+	names, _ := fitColumns(&r.Train)
+	head := []string{"round", "steps", "loss"}
 	for _, rows := range []string{"train_", "validation_"} {
-		for _, x := range all {
-			heads = append(heads, rows+x.name)
+		for _, name := range names {
+			head = append(head, rows+name)
 		}
 	}
-	table := [][]string{heads}
+	table := [][]string{head}
 	for i, x := range r.Rounds {
-		row := []string{strconv.Itoa(i + 1), strconv.Itoa(x.Steps), csvNumber(x.Loss)}
-		for _, m := range []*fit.Metrics{&x.Train, x.Validation} {
-			cells := make([]string, len(all))
-			for k := 0; m != nil && k < len(all); k++ {
-				cells[k] = csvNumber(figures(m)[k].value)
+		row := make([]string, len(head)) // without people held out the last cells are empty
+		row[0], row[1], row[2] = strconv.Itoa(i+1), strconv.Itoa(x.Steps), csvNumber(x.Loss)
+		for k, m := range []*fit.Metrics{&x.Train, x.Validation} {
+			if m != nil {
+				_, values := fitColumns(m)
+				for j, v := range values {
+					row[3+k*len(names)+j] = csvNumber(v)
+				}
 			}
-			row = append(row, cells...)
 		}
 		table = append(table, row)
 	}

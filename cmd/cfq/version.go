@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"regexp"
 	"runtime"
@@ -18,7 +17,7 @@ func versionCommand() command {
 		setup: func(*pflag.FlagSet) runFunc {
 			return func(_ context.Context, e *env, _ []string) error {
 				v := buildVersion()
-				return e.show(v, func(w io.Writer) { fmt.Fprintln(w, v) })
+				return e.show(v, func(w io.Writer) { writeLines(w, "version", v) })
 			}
 		},
 	}
@@ -53,18 +52,6 @@ func buildVersion() build {
 		}
 	}
 	return b
-}
-
-func (b build) String() string {
-	text := fmt.Sprintf("cfq %s (%s, %s)", b.Version, b.Go, b.Platform)
-	if b.Commit == "" {
-		return text
-	}
-	modified := ""
-	if b.Modified {
-		modified = ", modified"
-	}
-	return fmt.Sprintf("%s\ncommit %s of %s%s", text, b.Commit, b.Date, modified)
 }
 
 // release is the version for reports and recipes: a tag, or "(devel)" for a build between tags, so that commits that

@@ -4,7 +4,6 @@ import (
 	_ "embed" // the sentences
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/template"
 
@@ -19,21 +18,14 @@ var sentences string
 
 // words fills in one of the templates of words.txt and returns its lines.
 func words(name string, data any) []string {
-	t := template.Must(template.New("").Funcs(template.FuncMap{
-		"count": message.Count, "plural": message.Plural, "oneLine": message.OneLine, "join": strings.Join,
-		"percent": percent, "percentOf": message.Percent, "fixed": fixed, "signed": signed, "change": change,
-		"counts": counts, "fraction": fraction, "interval": interval, "confidence": confidence, "sizes": sizes,
-		"margin": margin, "symbolAt": symbolAt, "tauValue": tauValue, "legend": legend, "metric": metrics.Must,
-		"statuses": recourse.Statuses,
-		"hundred":  func(x eval.Float) eval.Float { return 100 * x },
-		"ratio":    func(a, b int) eval.Float { return eval.Float(a) / eval.Float(b) },
-		"minus":    func(a, b int) int { return a - b },
-	}).Parse(sentences))
-	var b strings.Builder
-	if err := t.ExecuteTemplate(&b, name, data); err != nil {
-		panic(fmt.Errorf("report: words.txt: %w", err))
-	}
-	return slices.DeleteFunc(strings.Split(b.String(), "\n"), func(line string) bool { return line == "" })
+	return message.Words(sentences, name, template.FuncMap{
+		"percent": percent, "fixed": fixed, "signed": signed, "change": change, "counts": counts, "fraction": fraction,
+		"interval": interval, "confidence": confidence, "sizes": sizes, "margin": margin, "symbolAt": symbolAt,
+		"tauValue": tauValue, "legend": legend, "metric": metrics.Must, "statuses": recourse.Statuses,
+		"hundred": func(x eval.Float) eval.Float { return 100 * x },
+		"ratio":   func(a, b int) eval.Float { return eval.Float(a) / eval.Float(b) },
+		"minus":   func(a, b int) int { return a - b },
+	}, data)
 }
 
 // wordsOf are the parts of lines in which they are separated by tabs.
