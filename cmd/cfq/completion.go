@@ -24,7 +24,7 @@ func completionCommand() command {
 				if err := arguments("completion", args, "SHELL"); err != nil {
 					return err
 				}
-				script, err := helpTexts.ReadFile("help/completion." + args[0])
+				script, err := helpTexts.ReadFile("help/complete." + args[0])
 				if err != nil {
 					return cli.Usagef(cli.HintArguments, "invalid shell %q: want bash, zsh or fish", args[0])
 				}
