@@ -95,7 +95,7 @@ func countOnes[T float32 | float64](x []T) (ones int) {
 func (c *Coding) keys(d *fileDecoder) []key {
 	share := func() schema { return schema{"type": "number", "minimum": 0, "maximum": 1} }
 	list := config.ListOf(config.AnyOf(config.Type("number"), config.ListOf(config.Type("number"))))
-	word := func() schema { return schema{"enum": InputWords()} }
+	word := func() schema { return schema{"enum": inputWords()} }
 	inputs := value{Form: config.AnyOf(word, list), Out: func() any { return c.Inputs }}
 	shares := config.As(&c.Shares, config.OneOrMore(share), func(n ast.Node) (shares []float64, ok bool) {
 		for _, v := range config.Nodes(n) {
@@ -121,11 +121,11 @@ func (e featureEntry) checkCoding(c Category) {
 	places := len(c.Names())
 	if _, list := n.(*ast.SequenceNode); !list {
 		word, ok := e.d.ReadText(n)
-		if ok && !slices.Contains(InputWords(), word) {
+		if ok && !slices.Contains(inputWords(), word) {
 			e.d.Errorf(n, "inputs is index, drop_first, onehot or a list with the inputs of each value, not %q%s", word,
-				config.DidYouMean(word, InputWords()))
+				config.DidYouMean(word, inputWords()))
 		} else if ok {
-			own.Inputs = NamedInputs(word, places)
+			own.Inputs = namedInputs(word, places)
 		}
 		return
 	}
@@ -162,11 +162,19 @@ func (e featureEntry) checkDistinct(values []string) {
 	}
 }
 
-// InputWords are the words for the model's inputs of values.
-func InputWords() []string { return []string{"index", "drop_first", "onehot"} }
+func inputWords() []string { return []string{"index", "drop_first", "onehot"} }
 
-// NamedInputs are the inputs of values by a word of InputWords.
-func NamedInputs(word string, places int) [][]float64 {
+// written are Inputs as a person writes them: as a word where there is one for them.
+func (c *Coding) written() any {
+	for _, word := range inputWords() {
+		if slices.EqualFunc(namedInputs(word, len(c.Inputs)), c.Inputs, slices.Equal) {
+			return word
+		}
+	}
+	return c.Inputs
+}
+
+func namedInputs(word string, places int) [][]float64 {
 	all := make([][]float64, places)
 	for i := range all {
 		switch word {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -300,6 +301,30 @@ func (d *fileDecoder) featureKeys(t *Task, f *Feature) (own []key, check func(fe
 		}
 	}
 	return own, check
+}
+
+// Keys returns the keys of the task file that the feature needs, in the order of the reference page: those whose values
+// do not hold without them, and what is known of a number.
+func (f *Feature) Keys() (needed []config.Key) {
+	usual := &Feature{Column: f.Name, Action: Free()}
+	for _, e := range encodings() {
+		if e.Kind() == f.Encoding.Kind() {
+			usual.Encoding = e
+		}
+	}
+	d := newDecoder("", &Task{Cost: Cost{Weights: InverseMAD}})
+	keys, _ := d.featureKeys(d.task, f)
+	without, _ := d.featureKeys(d.task, usual)
+	for i, k := range keys {
+		known := slices.Contains([]string{"name", "kind", "mean", "std", "mad"}, k.Name)
+		if !k.Omit && (known || !reflect.DeepEqual(k.Value.Out(), without[i].Value.Out())) {
+			if c := f.Category(); k.Name == "inputs" {
+				k.Value.Out = c.coding().written
+			}
+			needed = append(needed, k)
+		}
+	}
+	return needed
 }
 
 // isFor says whether a row of the reference's table of features, the last cell of which lists kinds, is for a kind.

@@ -569,9 +569,9 @@ type sampleDraw struct {
 	drawn []int // positions in people
 }
 
-// from keeps a uniform sample of a stream of people (algorithm R), of whom the last n are new: the first of all fill it,
-// and the n-th takes a random one's place with probability most/n. Those who are not drawn are removed when they are as
-// many as the sample, so memory does not grow with the stream.
+// from keeps a uniform sample of a stream of people (algorithm R), of whom the last n are new: the first fill it, and
+// the n-th of all takes a random one's place with probability most/n. Those who are not drawn are removed when they are
+// as many as the sample, so memory does not grow with the stream.
 func (s *sampleDraw) from(p *People, n int) {
 	if s.most <= 0 {
 		return

@@ -242,8 +242,8 @@ func (t *Task) EncodingHash() string {
 	hashed := []any{t.Encoded, of(d.dataKeys(&t.Data), "missing delimiter trim comment skip columns")}
 	for _, f := range t.Entries() {
 		keys, _ := d.featureKeys(t, &f)
-		hashed = append(hashed, of(keys, "column kind shape layout mean std clip log spread one zero values thresholds impute "+
-			"inputs"))
+		hashed = append(hashed, of(keys, "column kind shape layout mean std clip log spread one zero values thresholds "+
+			"impute inputs"))
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(config.JSON(hashed)))
 }

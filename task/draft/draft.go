@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -282,7 +283,8 @@ func (d *drafter) declare(in *task.Feature, p *profile) feature {
 			f.ask("the encoding does not list %s, so rows with it cannot be read: does it mean \"not known\" (then add it "+
 				"to data.missing), or has the model no input for it?", message.List(others, 5))
 		}
-	default:
+	case *task.Thermometer:
+		e.Shares = p.reaching(e.Thresholds)
 		f.Encoding = e
 	}
 	return f
@@ -719,79 +721,35 @@ func (d *drafter) writeFeature(w *yamlWriter, f *feature) {
 	for _, q := range f.questions {
 		w.question("  ", "%s", q)
 	}
-	keys := []string{"name: " + scalar(f.Name), "kind: " + f.Encoding.Kind()}
-	var lists []keyedList
-	switch e := f.Encoding.(type) {
-	case *task.Standardized:
-		keys = append(keys, numberKeys(f, e)...)
-		lists = []keyedList{{"quantiles", decimals(e.Quantiles)}}
-	case *task.Binary:
-		keys = append(keys, "one: "+scalar(e.One))
-		if e.Zero != "" {
-			keys = append(keys, "zero: "+scalar(e.Zero))
-		}
-		keys = append(keys, "shares: "+task.Decimal(e.Shares[0]))
-	case *task.OneHot:
-		lists = []keyedList{{"values", texts(e.Values)}}
-		if e.MissingValues != nil {
-			lists = append(lists, keyedList{"missing", texts(e.MissingValues)})
-		}
-		lists = append(lists, keyedList{"shares", decimals(e.Shares)})
-	case *task.Thermometer:
-		lists = []keyedList{
-			{"thresholds", decimals(e.Thresholds)}, {"shares", decimals(f.from.reaching(e.Thresholds))},
+	f.Mutable = f.Actionable
+	var items, lists []string
+	for _, k := range f.Keys() {
+		if pieces := flow(k.Name, k.Value.Out()); len(pieces) > 1 {
+			lists = append(lists, pieces...)
+		} else {
+			items = append(items, pieces...)
 		}
 	}
-	if c := f.Category(); c != nil && c.Made() != nil {
-		words := task.InputWords()
-		keys = append(keys, "inputs: "+words[slices.IndexFunc(words, func(word string) bool {
-			return slices.EqualFunc(task.NamedInputs(word, len(c.Names())), c.Made(), slices.Equal)
-		})])
-	}
-	if f.Impute != "" {
-		keys = append(keys, "impute: "+scalar(f.Impute))
-	}
-	if !f.Actionable {
-		keys = append(keys, "actionable: false")
-	}
-	if f.Subgroup {
-		keys = append(keys, "subgroup: true")
-	}
-	const next = "     "
-	text := wrap("  - {", keys, "", next)
-	for _, l := range lists {
-		lead := next + l.key + ": ["
-		text += ",\n" + wrap(lead, l.items, "]", strings.Repeat(" ", len(lead)))
-	}
-	w.line("%s}", text)
+	w.line("%s}", wrap("  - {", append(items, lists...), "", "     "))
 }
 
-type keyedList struct {
-	key   string
-	items []string
-}
-
-func numberKeys(f *feature, n *task.Standardized) (keys []string) {
-	if n.Clip != nil {
-		keys = append(keys, "clip: ["+strings.Join(mapped(n.Clip, side), ", ")+"]")
+// flow writes a key and its value in pieces between which a line may end.
+func flow(key string, value any) []string {
+	var list []string
+	switch v := value.(type) {
+	case string:
+		return []string{key + ": " + scalar(v)}
+	case []string:
+		list = texts(v)
+	case []float64:
+		list = decimals(v)
+	default:
+		text, _ := json.Marshal(v) // numbers and lists of them
+		return []string{key + ": " + strings.ReplaceAll(string(text), ",", ", ")}
 	}
-	if n.Log != nil {
-		keys = append(keys, "log: "+task.Decimal(*n.Log))
-	}
-	if n.Spread != 0 {
-		keys = append(keys, "spread: "+task.Decimal(n.Spread))
-	}
-	if n.Mean != 0 || n.Std != 1 {
-		keys = append(keys, "mean: "+task.Decimal(n.Mean), "std: "+task.Decimal(n.Std))
-	}
-	keys = append(keys, "bounds: ["+strings.Join(decimals(f.Bounds[:]), ", ")+"]")
-	if f.Step > 0 {
-		keys = append(keys, "step: "+task.Decimal(f.Step))
-	}
-	if n.Missing != nil {
-		keys = append(keys, "missing: ["+strings.Join(decimals(n.Missing), ", ")+"]")
-	}
-	return append(keys, "mad: "+task.Decimal(n.MAD))
+	list[0] = key + ": [" + list[0]
+	list[len(list)-1] += "]"
+	return list
 }
 
 func wrap(lead string, items []string, end, indent string) string {
@@ -814,13 +772,6 @@ func wrap(lead string, items []string, end, indent string) string {
 	}
 	b.WriteString(end)
 	return b.String()
-}
-
-func side(v float64) string {
-	if math.IsInf(v, 0) {
-		return "null"
-	}
-	return task.Decimal(v)
 }
 
 func mapped[T, U any](list []T, of func(T) U) []U {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -19,29 +20,6 @@ import (
 type Encoding struct {
 	index  int            // class index of the favourable outcome; -1: not known
 	inputs []task.Feature // one for each column, in the order of the model's inputs; the Spread of a number is not known
-}
-
-// declaredInput is one input of the model, or all of a column. Keys that the task file has mean what they mean there.
-type declaredInput struct {
-	Name   string `json:"name"`   // for people
-	Column string `json:"column"` // of the data file
-	Kind   string `json:"kind"`   // numeric, binary, onehot or thermometer
-	declaredScale
-	One        string    `json:"one,omitempty"`
-	Zero       string    `json:"zero,omitempty"`
-	Value      string    `json:"value,omitempty"`  // onehot: the value whose input is 1
-	Values     []string  `json:"values,omitempty"` // onehot: all values in the order of their inputs
-	Impute     string    `json:"impute,omitempty"`
-	Thresholds []float64 `json:"thresholds,omitempty"`
-	Form       string    `json:"inputs,omitempty"`
-}
-
-// declaredScale is how a number becomes an input: without mean, std and log it is the input itself.
-type declaredScale struct {
-	Mean *float64   `json:"mean,omitempty"`
-	Std  *float64   `json:"std,omitempty"`
-	Clip []*float64 `json:"clip,omitempty"`
-	Log  *float64   `json:"log,omitempty"`
 }
 
 // ReadEncoding reads a declared encoding from a JSON file.
@@ -63,7 +41,7 @@ func parseEncoding(text []byte) (*Encoding, error) {
 	var file struct {
 		Dataset  string // a name, for people
 		Target   string // "favourable = 1" gives the class index of the favourable outcome
-		Features []declaredInput
+		Features []map[string]any
 	}
 	if err := in.Decode(&file); err != nil {
 		return nil, fmt.Errorf("byte %d: %w; `cfq task --help-all` shows the form", in.InputOffset(), err)
@@ -80,14 +58,14 @@ func parseEncoding(text []byte) (*Encoding, error) {
 	}
 	e := &Encoding{index: index}
 	var errs []error
-	for i := range file.Features {
-		in := &file.Features[i]
-		f, err := in.feature()
+	for i, in := range file.Features {
+		name, _ := in["name"].(string)
+		f, err := declaredFeature(in)
 		if err == nil {
 			err = e.add(f)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("features[%d] %s: %w", i, message.Quote(in.Name), err))
+			errs = append(errs, fmt.Errorf("features[%d] %s: %w", i, message.Quote(name), err))
 		}
 	}
 	return e, errors.Join(errs...)
@@ -135,40 +113,52 @@ func favourableIndex(target string) (int, error) {
 	return i, nil
 }
 
-// feature reads the input as the feature of a task file.
-func (in *declaredInput) feature() (*task.Feature, error) {
-	switch {
-	case in.Column == "":
+// declaredFeature reads an input, or all of a column, as a feature of a task file, whose keys mean the same there. Two
+// are of their own: name is for people, and value is one of the values, whose input is 1.
+func declaredFeature(in map[string]any) (*task.Feature, error) {
+	known := strings.Fields("name column kind mean std clip log one zero value values impute thresholds inputs")
+	for _, key := range slices.Sorted(maps.Keys(in)) {
+		if in[key] == nil || in[key] == "" {
+			delete(in, key)
+		} else if !slices.Contains(known, key) {
+			return nil, fmt.Errorf("unknown key %q%s", key, message.DidYouMean(key, known))
+		}
+	}
+	std, number := in["std"].(float64)
+	switch kind, _ := in["kind"].(string); {
+	case in["column"] == nil:
 		return nil, errors.New(`the key "column" is missing`)
-	case !slices.Contains([]string{"numeric", "binary", "onehot", "thermometer"}, in.Kind):
-		return nil, fmt.Errorf("invalid kind %s: want numeric, binary, onehot or thermometer", message.Quote(in.Kind))
-	case in.Std != nil && *in.Std <= 0:
+	case !slices.Contains([]string{"numeric", "binary", "onehot", "thermometer"}, kind):
+		return nil, fmt.Errorf("invalid kind %q: want numeric, binary, onehot or thermometer", kind)
+	case number && std <= 0:
 		return nil, errors.New("std must be above 0")
-	case in.Kind == "binary" && in.Form != "":
+	case kind == "binary" && in["inputs"] != nil:
 		return nil, errors.New(`a binary input has no "inputs": "one" says which value is 1`)
-	case in.Kind == "onehot" && (in.Value == "") == (len(in.Values) == 0):
+	case kind == "onehot" && (in["value"] == nil) == (in["values"] == nil):
 		return nil, errors.New(`a onehot input needs "value", or all of them as "values"`)
-	case in.Kind == "thermometer" && len(in.Thresholds) == 0:
+	case kind == "thermometer" && in["thresholds"] == nil:
 		return nil, errors.New(`a thermometer needs "thresholds", ascending`)
+	case kind == "numeric" && (in["log"] != nil || in["mean"] == nil && in["std"] == nil):
+		in["spread"] = 1
 	}
-	entry := struct {
-		declaredInput
-		Spread     float64 `json:"spread,omitempty"`
-		Actionable bool    `json:"actionable"`
-	}{declaredInput: *in}
-	entry.Name, entry.Impute = in.Column, "" // which may be one of the values that follow
-	if in.Value != "" {
-		entry.Value, entry.Values = "", []string{in.Value}
+	impute := in["impute"]
+	delete(in, "impute") // it may be one of the values that follow
+	if in["value"] != nil {
+		in["values"] = []any{in["value"]}
+		delete(in, "value")
 	}
-	if in.Kind == "numeric" && (in.Log != nil || in.Mean == nil && in.Std == nil) {
-		entry.Spread = 1
+	in["name"], in["actionable"] = in["column"], false
+	text, err := json.Marshal(map[string]any{"version": 1, "features": []any{in}})
+	if err != nil {
+		return nil, err
 	}
-	text, _ := json.Marshal(map[string]any{"version": 1, "features": []any{entry}}) // texts and finite numbers
 	t, err := task.Parse("encoding", text)
 	var mistakes task.Errors
 	if errors.As(err, &mistakes) {
 		return nil, errors.New(mistakes[0].Msg) // its place is not one of the file
 	}
-	t.Features[0].Impute = in.Impute
+	if impute != nil {
+		t.Features[0].Impute = fmt.Sprint(impute)
+	}
 	return &t.Features[0], nil
 }

@@ -68,7 +68,7 @@ func TestMistakesInEncodings(t *testing.T) {
 		{`{"kind": "numeric"}`, `the key "column" is missing`},
 		{`{"column": "a", "kind": "numeric", "mean": 1}`, "mean and std belong together"},
 		{`{"column": "a", "kind": "numeric", "mean": 1, "std": 0}`, "std must be above 0"},
-		{`{"column": "a", "kind": "numeric", "men": 1}`, `unknown field "men"`},
+		{`{"column": "a", "kind": "numeric", "men": 1}`, `unknown key "men"; did you mean "mean"?`},
 		{`{"column": "a", "kind": "binary"}`, `needs the key "one"`},
 		{`{"column": "a", "kind": "onehot"}`, `needs "value"`},
 		{`{"column": "a", "kind": "onehot", "value": "x"}, {"column": "b", "kind": "numeric"}, {"column": "a", ` +
