@@ -128,7 +128,8 @@ func isApart(gap, each float64, others, weights []float64) bool {
 	return gap >= 2*usual && !chance
 }
 
-func (d *drafter) askCodes(w *yamlWriter) {
+// codesQuestion asks about the numbers that are taken for "not known"; "" where there are none.
+func (d *drafter) codesQuestion() string {
 	var where []string
 	for i := range d.features {
 		f := &d.features[i]
@@ -137,10 +138,11 @@ func (d *drafter) askCodes(w *yamlWriter) {
 			where = append(where, fmt.Sprintf("%s in %s (%s of the rows)", numbers(n.Missing), message.Legible(f.Name), rows))
 		}
 	}
-	if where != nil {
-		w.question("", "do these numbers mean \"not known\": %s? As `missing`, the model sees the number, and no action "+
-			"leads from or to it. Of what is a value, write missing: [] and wider bounds.", strings.Join(where, ", "))
+	if where == nil {
+		return ""
 	}
+	return fmt.Sprintf("do these numbers mean \"not known\": %s? As `missing`, the model sees the number, and no action "+
+		"leads from or to it. Of what is a value, write missing: [] and wider bounds.", strings.Join(where, ", "))
 }
 
 func numbers(v []float64) string {

@@ -8,7 +8,6 @@
 package draft
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -564,173 +563,70 @@ func Questions(text []byte) []Question {
 	return out
 }
 
-type yamlWriter struct {
-	bytes.Buffer
-	questions int
-}
-
-func (w *yamlWriter) line(format string, args ...any) {
-	fmt.Fprintf(&w.Buffer, format+"\n", args...)
-}
-
-const width = 120
-
-func (w *yamlWriter) comment(indent, format string, args ...any) {
-	w.line("%s# %s", indent, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
-}
-
-func (w *yamlWriter) question(indent, format string, args ...any) {
-	w.questions++
-	w.comment(indent, "QUESTION: "+format, args...)
-}
-
 func (d *drafter) write() (*Draft, error) {
-	w := &yamlWriter{}
-	d.writeData(w)
-	index := -1
+	index, free := -1, 0
 	if d.o.Encoding != nil {
 		index = d.o.Encoding.index
 	}
-	w.target(index)
-	w.comment("", "In the order of the model's inputs. Bounds are the 1st and 99th percentile; quantiles run from the "+
-		"least value to the greatest.")
-	d.ask(w)
-	w.line("features:")
-	for i := range d.features {
-		d.writeFeature(w, &d.features[i])
+	p := &page{
+		About: fmt.Sprintf("A draft from %s of %s. What people can change, how far, and at what cost is for you to say.",
+			message.Count(d.table.Rows, "row"), message.Legible(d.o.File)),
+		Data: d.table.Data, Guessed: d.o.Label == "", Index: index, Asked: d.ask(),
 	}
-	w.line("\ncost: {norm: l1, weights: inverse_std} # one standard deviation costs about 1")
-	free := 0
+	p.Data.Missing = d.missing()
+	p.Missing = len(p.Data.Missing) > 0 || p.Data.Delimiter == 0
+	for i, name := range d.drop {
+		p.Drop = append(p.Drop, scalar(name)+" # "+d.dropped[i])
+	}
+	if d.label != nil {
+		p.Data.Label, p.Data.Favourable, p.Values = d.label.name, d.favourite, message.List(d.label.texts, 6)
+	}
 	for i := range d.features {
-		if d.features[i].Actionable {
+		f := &d.features[i]
+		if f.Mutable = f.Actionable; f.Actionable {
 			free++
 		}
+		var items, lists []string
+		for _, k := range f.Keys() {
+			if pieces := flow(k.Name, k.Value.Out()); len(pieces) > 1 {
+				lists = append(lists, pieces...)
+			} else {
+				items = append(items, pieces...)
+			}
+		}
+		p.Features = append(p.Features, pageFeature{
+			f.protected, f.questions, wrap("  - {", append(items, lists...), "}", "     "),
+		})
 	}
-	if free > 0 {
-		w.line("sparsity: {max_features: %d} # an action that people remember changes few things", min(free, 3))
-	}
-	return w.draft(d.notes, "A draft from %s of %s. What people can change, how far, and at what cost is for you to say.",
-		message.Count(d.table.Rows, "row"), message.Legible(d.o.File))
+	p.MaxFeatures = min(free, 3)
+	return p.draft(d.notes)
 }
 
-func (w *yamlWriter) target(index int) {
-	w.line("target:")
-	if index < 0 {
-		index = 1
-		w.question("  ", "which class index of the model is the favourable outcome? 1 is assumed.")
-	}
-	w.line("  index: %d\n  margin: 0 # in logits, that recourse must reach\n", index)
-}
-
-// outcome writes the label and its favourable value, "" where they are not known.
-func (w *yamlWriter) outcome(label, favourable, values string) {
-	switch {
-	case label == "":
-		w.question("  ",
-			"which column is the outcome (label: NAME), and which of its values do people want (favourable: VALUE)?")
-	case favourable == "":
-		w.question("  ", "which value of the outcome do people want? %s Without it no outcome is known.", values)
-		w.line("  # label: %s\n  # favourable: ", scalar(label))
-	default:
-		w.line("  label: %s\n  favourable: %s", scalar(label), scalar(favourable))
-	}
-}
-
-func (w *yamlWriter) draft(notes []string, about string, args ...any) (*Draft, error) {
-	head := &yamlWriter{}
-	head.comment("", about, args...)
-	if w.questions > 0 {
-		head.comment("", "Open: %s, each a comment with the word QUESTION. Answer it in the file, then remove the comment; "+
-			"`cfq task check` refuses the file until then.", message.Count(w.questions, "question"))
-	}
-	head.line("version: 1\n")
-	text := append(head.Bytes(), w.Bytes()...)
-	t, err := task.Parse("the draft", text)
-	if err != nil {
-		return nil, fmt.Errorf("the draft is not a task file that can be read, which is a mistake of this program: %w", err)
-	}
-	return &Draft{Text: text, Task: t, Notes: notes, Questions: Questions(text)}, nil
-}
-
-func (d *drafter) ask(w *yamlWriter) {
+func (d *drafter) ask() (all []string) {
+	ask := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	if n := d.inputs(); d.o.inputs > 0 && n != d.o.inputs {
 		names := mapped(d.features, func(f feature) string { return f.Column })
-		w.question("", "the model has %d inputs and these features make %d: which columns does it take, and how is each "+
+		ask("the model has %d inputs and these features make %d: which columns does it take, and how is each "+
 			"encoded? Run this again with those, in the model's order, of --features %s", d.o.inputs, n, shell(names))
 	}
-	d.askCodes(w)
+	if codes := d.codesQuestion(); codes != "" {
+		ask("%s", codes)
+	}
 	if d.o.Encoding != nil {
-		return
+		return all
 	}
 	if slices.ContainsFunc(d.features, func(f feature) bool { return f.Number() != nil }) {
-		w.question("", "are the numbers standardised with these means and standard deviations? They are those of this file, "+
+		ask("are the numbers standardised with these means and standard deviations? They are those of this file, " +
 			"not of the training.")
 	}
 	if d.o.Features == nil {
-		w.question("", "is this the order of the model's inputs? It is that of the columns in the file.")
+		ask("is this the order of the model's inputs? It is that of the columns in the file.")
 	}
 	if slices.ContainsFunc(d.features, func(f feature) bool { return f.Encoding.Kind() == "onehot" }) {
-		w.question("", "are the inputs of each category in the order of its values here, which is that of the alphabet, and "+
+		ask("are the inputs of each category in the order of its values here, which is that of the alphabet, and " +
 			"does each have one?")
 	}
-}
-
-// writeData writes how the file is read. A key stands before the questions: YAML reads a mapping of comments as null.
-func (d *drafter) writeData(w *yamlWriter) {
-	t := &d.table.Data
-	w.line("data:")
-	if t.Delimiter != 0 {
-		w.line("  delimiter: %s", scalar(string(t.Delimiter)))
-	}
-	if t.Trim {
-		w.line("  trim: true")
-	}
-	if t.Comment != 0 {
-		w.line("  comment: %s", scalar(string(t.Comment)))
-	}
-	if m := d.missing(); len(m) > 0 || t.Delimiter == 0 {
-		w.line("  missing: [%s] # besides the empty field", strings.Join(texts(m), ", "))
-	}
-	if p := d.label; p == nil {
-		w.outcome("", "", "")
-	} else {
-		if d.favourite != "" && d.o.Label == "" {
-			w.question("  ", "is this the outcome? It is the last column.")
-		}
-		w.outcome(p.name, d.favourite, "The values are "+message.List(p.texts, 6)+".")
-	}
-	if t.Columns != nil && t.Columns[0] == "column1" {
-		w.question("  ", "what are the columns? The first row does not look like a header.")
-	}
-	if t.Columns != nil {
-		w.line("%s", wrap("  columns: [", texts(t.Columns), "]", "            "))
-	}
-	if len(d.drop) > 0 {
-		w.line("  drop: # no features")
-		for i, name := range d.drop {
-			w.line("    - %s # %s", scalar(name), d.dropped[i])
-		}
-	}
-	w.line("")
-}
-
-func (d *drafter) writeFeature(w *yamlWriter, f *feature) {
-	if f.protected != "" {
-		w.comment("  ", "A guess: people cannot be asked to change this (%s).", f.protected)
-	}
-	for _, q := range f.questions {
-		w.question("  ", "%s", q)
-	}
-	f.Mutable = f.Actionable
-	var items, lists []string
-	for _, k := range f.Keys() {
-		if pieces := flow(k.Name, k.Value.Out()); len(pieces) > 1 {
-			lists = append(lists, pieces...)
-		} else {
-			items = append(items, pieces...)
-		}
-	}
-	w.line("%s}", wrap("  - {", append(items, lists...), "", "     "))
+	return all
 }
 
 // flow writes a key and its value in pieces between which a line may end.
@@ -751,6 +647,8 @@ func flow(key string, value any) []string {
 	list[len(list)-1] += "]"
 	return list
 }
+
+const width = 120
 
 func wrap(lead string, items []string, end, indent string) string {
 	var b strings.Builder

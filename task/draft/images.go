@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"cfq/internal/message"
 	"cfq/task"
@@ -103,26 +102,20 @@ func (p *imageDraft) draft(ctx context.Context, from Source, o Options, m *Model
 }
 
 func (p *imageDraft) write(file string) (*Draft, error) {
-	w := &yamlWriter{}
-	w.line("data:\n  missing: [] # besides the empty field")
-	w.outcome(p.label, p.favourable, "")
-	w.line("")
-	w.target(p.index)
-	for _, q := range p.asked {
-		w.question("", "%s", q)
-	}
-	w.line("features:")
-	keys := []string{
-		"name: " + scalar(p.file.Names[0]), "kind: image",
-		"shape: [" + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(p.shape)), ", "), "[]") + "]",
-	}
+	keys := []string{"name: " + scalar(p.file.Names[0]), "kind: image"}
+	keys = append(keys, flow("shape", p.shape)...)
 	if p.layout == task.ChannelsLast {
 		keys = append(keys, "layout: hwc")
 	}
-	w.line("%s}", wrap("  - {", append(keys, "mean: 0", "std: 255", "bounds: [0, 255]", "step: 1"), "", "     "))
-	w.line("\ncost: {norm: l1, weights: inverse_std} # a change by std of one pixel costs 1")
-	return w.draft(p.notes, "A draft from %s. Which pixels can change, how far, and at what cost is for you to say: "+
-		"sparsity.max_features bounds how many.", message.Legible(file))
+	keys = append(keys, "mean: 0", "std: 255", "bounds: [0, 255]", "step: 1")
+	out := &page{
+		About: fmt.Sprintf("A draft from %s. Which pixels can change, how far, and at what cost is for you to say: "+
+			"sparsity.max_features bounds how many.", message.Legible(file)),
+		Data: task.Data{Label: p.label, Favourable: p.favourable}, Missing: true,
+		Index: p.index, Asked: p.asked, Image: true,
+		Features: []pageFeature{{Keys: wrap("  - {", keys, "}", "     ")}},
+	}
+	return out.draft(p.notes)
 }
 
 // classes returns the class of each label of a model of n classes whose labels it has itself, or which number its
