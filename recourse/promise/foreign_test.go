@@ -83,8 +83,8 @@ func TestForeignFiles(t *testing.T) {
 			text: "row," + columns + "\n3," + fact[3] + "\n0,30,45,0,Private,no\n0.0,30,46,0,Private,no\n9," + fact[0] +
 				"\nx," + fact[0] + "\n1,41,38,much,self,yes\n",
 			want: []string{
-				"2->3", "3->0", "4->0", `bad line 7, column "gain": "much" is not a number`,
-				`bad line 6, column "row": "x" is not a row number; rows are numbered from 0`,
+				"2->3", "3->0", "4->0", `bad line 6, column "row": "x" is not a row number; rows are numbered from 0`,
+				`bad line 7, column "gain": "much" is not a number`,
 				`lost line 5, column "row": no person of the data has the row number 9`,
 			},
 		},
@@ -96,7 +96,7 @@ func TestForeignFiles(t *testing.T) {
 			want: []string{
 				"2->0", "5->1", "6->1",
 				`bad line 8, column "role": unknown role "other": want factual or counterfactual`,
-				`lost line 7, column "id": there is no factual row with id "cid"`,
+				`lost line 7, column "id": no factual row has this ID`,
 			},
 		},
 		"numbered pairs beside the data": {
@@ -111,8 +111,8 @@ func TestForeignFiles(t *testing.T) {
 			text: columns + ",role,id\n" + fact[0] + ",factual,a\n" + fact[1] + ",factual,a\n" + fact[0] + ",factual,a\n" +
 				"30,45,0,Private,no,counterfactual,a\n",
 			own: true,
-			want: []string{"5->0", `bad line 3, column "id": "a" has another factual row on line 2, with other values; ` +
-				`the first counts`},
+			want: []string{"5->0", `bad line 3, column "id": line 2 is another factual row of the same person, with ` +
+				`other values; it counts`},
 		},
 		"model inputs": {
 			text: "row,age,hours,gain,work=Private,\"work=State, gov\",work=self,member\n1,0.5,0,0,1,0,0,0\n" +

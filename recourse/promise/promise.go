@@ -31,9 +31,9 @@ type File struct {
 	Factual    int                     // of them, rows that say what people are and not what they were promised
 	Unpromised map[recourse.Status]int // rows that say that there is no promise, and why
 
-	Problems []task.Problem // the first of the rows that cannot be read
+	Problems []task.Problem // rows that cannot be read, at most some thousand
 	Failed   int            // all of them
-	Lost     []task.Problem // the first of the promises whose person is not among the people
+	Lost     []task.Problem // promises whose person is not among the people, at most some thousand
 	Missing  int            // all of them
 	Notes    []string       // how the columns were understood
 }
@@ -76,23 +76,18 @@ func Judge(ctx context.Context, m recourse.Model, a *constraint.Set, f *File) (v
 		return nil, fmt.Errorf("promises: the people have %d inputs, the model %d and the action set %d", dim, m.Dim(),
 			a.Dim())
 	}
-	const batch = 8192 // rows of one model call
-	for promises := range slices.Chunk(f.Promises, batch) {
-		if verdicts, err = f.judge(ctx, m, a, promises, verdicts); err != nil {
-			return nil, fmt.Errorf("promises: %w", err)
-		}
+	var from, to []float32
+	for i := range f.Promises {
+		p := &f.Promises[i]
+		from, to = append(from, f.X(p)...), append(to, p.Point...)
+	}
+	if verdicts, err = f.judge(ctx, m, a, from, to); err != nil {
+		return nil, fmt.Errorf("promises: %w", err)
 	}
 	return verdicts, nil
 }
 
-func (f *File) judge(ctx context.Context, m recourse.Model, a *constraint.Set, promises []Promise, verdicts []Verdict) (
-	[]Verdict, error,
-) {
-	var from, to []float32
-	for i := range promises {
-		p := &promises[i]
-		from, to = append(from, f.X(p)...), append(to, p.Point...)
-	}
+func (f *File) judge(ctx context.Context, m recourse.Model, a *constraint.Set, from, to []float32) ([]Verdict, error) {
 	before, err := m.Margins(ctx, from)
 	if err != nil {
 		return nil, err
@@ -108,19 +103,19 @@ func (f *File) judge(ctx context.Context, m recourse.Model, a *constraint.Set, p
 		}
 	}
 	delta := make([]float32, a.Dim())
-	for i := range promises {
-		p := &promises[i]
+	verdicts := make([]Verdict, len(f.Promises))
+	for i := range verdicts {
+		p := &f.Promises[i]
 		x, own := f.X(p), a.Person(p.Person)
 		constraint.Difference(delta, x, p.Point)
-		v := Verdict{
-			Before: float64(before[i]), Margin: float64(after[i]), Cost: own.Cost(x, delta), Broken: own.Violations(x, delta),
-		}
+		v := &verdicts[i]
+		v.Before, v.Margin = float64(before[i]), float64(after[i])
+		v.Cost, v.Broken = own.Cost(x, delta), own.Violations(x, delta)
 		if distances != nil && own.Changed(delta) > 0 {
 			if far := own.TooFar(distances[i]); far != nil {
 				v.Broken = append(v.Broken, far)
 			}
 		}
-		verdicts = append(verdicts, v)
 	}
 	return verdicts, nil
 }

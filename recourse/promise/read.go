@@ -58,9 +58,8 @@ type fileReader struct {
 	key     string         // the plain name of the column that says whose row it is
 	keyName string         // what the file calls it
 	alone   bool           // no other people are given than those of its factual rows
-	byID    bool           // it is data.ID of the task, and People have IDs
+	byID    bool           // People have it as IDs: it is data.ID of the task, or nobody else is numbered
 	own     bool           // this program wrote the file
-	found   []task.Problem // those that are not of reading the data
 }
 
 func newReader(path string, t *task.Task, alone bool) (*fileReader, error) {
@@ -97,12 +96,15 @@ func (r *fileReader) columns(c *Columns) (data task.Data, err error) {
 			r.keep = append(r.keep, header[at])
 		}
 	}
-	r.own = r.has(colStatus) && slices.ContainsFunc(ownColumns()[3:], r.has)
+	r.own = !r.alone && r.has(colStatus) && slices.ContainsFunc(ownColumns()[3:], r.has)
 	r.key, r.keyName = colRow, c.column(colRow)
 	switch {
+	case r.alone && r.has(colRole) && (r.has(colRow) || r.has(colID)):
+		if !r.has(colRow) {
+			r.key, r.keyName = colID, colID
+		}
+		r.byID, data.ID = true, r.keep[r.at[r.key]]
 	case r.has(colRow):
-	case r.alone && r.has(colRole):
-		r.key, r.keyName = colID, colID
 	case own.ID != "" && slices.Contains(header, own.ID):
 		r.byID, r.keyName, data.ID = true, own.ID, own.ID
 	}
@@ -139,40 +141,20 @@ func (r *fileReader) field(i int, column string) string {
 
 func (r *fileReader) problem(line int, column, format string, args ...any) {
 	r.file.Failed++
-	r.found = addFirst(r.found, task.Problem{Line: line, Column: column, Reason: fmt.Sprintf(format, args...)})
+	r.file.Problems = addListed(r.file.Problems, line, column, fmt.Sprintf(format, args...))
 }
 
 // lost counts the promise on a line, whose person is not among the people.
 func (r *fileReader) lost(line int, format string, args ...any) {
 	r.file.Missing++
-	p := task.Problem{Line: line, Column: r.keyName, Reason: fmt.Sprintf(format, args...)}
-	r.file.Lost = addFirst(r.file.Lost, p)
+	r.file.Lost = addListed(r.file.Lost, line, r.keyName, fmt.Sprintf(format, args...))
 }
 
-// count takes over what reading the data counted.
-func (r *fileReader) count(data *task.People) {
-	r.file.Rows, r.file.Problems, r.file.Failed = data.Total, data.Problems, r.file.Failed+data.Failed
-}
-
-// finished is the file with the first of its problems.
-func (r *fileReader) finished() *File {
-	f, found := r.file, firstLines(r.found)
-	f.Problems = append(f.Problems, found[:min(len(found), maxListed-len(f.Problems))]...)
-	f.Lost = firstLines(f.Lost)
-	return f
-}
-
-// addFirst adds to problems in any order, of which those on the first lines remain to be listed, see firstLines.
-func addFirst(all []task.Problem, p task.Problem) []task.Problem {
-	if all = append(all, p); len(all) == 4*maxListed {
-		return firstLines(all)
+func addListed(all []task.Problem, line int, column, reason string) []task.Problem {
+	if len(all) < maxListed {
+		all = append(all, task.Problem{Line: line, Column: column, Reason: reason})
 	}
 	return all
-}
-
-func firstLines(all []task.Problem) []task.Problem {
-	slices.SortStableFunc(all, func(a, b task.Problem) int { return a.Line - b.Line })
-	return all[:min(len(all), maxListed)]
 }
 
 // number reads a row number; a table that once had gaps writes it as 12.0.
@@ -271,62 +253,32 @@ func (r *fileReader) isFactual(i int) (bool, error) {
 	}
 }
 
-// pairs is Stream of a file whose factual rows are the people. It makes one batch.
-func (r *fileReader) pairs(ctx context.Context, each func(*File) error) (err error) {
-	if r.People, err = task.Read(ctx, r.path, r.task, r.options()); err != nil {
-		return fmt.Errorf("promises: %w", err)
+// ownPeople are those of the factual rows of the file. The first one of a person counts.
+func (r *fileReader) ownPeople(ctx context.Context) (Batches, error) {
+	all, err := task.Read(ctx, r.path, r.task, r.options())
+	if err != nil {
+		return nil, fmt.Errorf("promises: %w", err)
 	}
-	r.count(r.People)
-	f := r.file
+	r.People = all
 	var facts []int
-	person, promised := map[string]int{}, make([]bool, r.N) // by key, among the facts; rows that promise
-	for i := range r.N {
-		key := r.field(i, r.key)
-		j, again := person[key]
-		switch fact, err := r.isFactual(i); {
-		case err != nil:
-			r.problem(r.Lines[i], colRole, "%v", err)
-		case !fact:
-			promised[i] = true
-		case !again:
-			person[key] = len(facts)
-			facts = append(facts, i)
-			f.Factual++
-		case slices.Equal(row(r.People, i), row(r.People, facts[j])):
-			f.Factual++
-		default:
-			r.problem(r.Lines[i], r.keyName, "%q has another factual row on line %d, with other values; the first counts",
-				key, r.Lines[facts[j]])
+	known := map[string]bool{}
+	for i, id := range all.IDs {
+		if fact, err := r.isFactual(i); err == nil && fact && !known[id] {
+			known[id], facts = true, append(facts, i)
 		}
 	}
 	if len(facts) == 0 {
-		return fmt.Errorf("promises %s: no row has the %s %s", r.path, colRole, factual)
+		return nil, fmt.Errorf("promises %s: no row has the %s %s", r.path, colRole, factual)
 	}
-	if err := r.task.Recode(ctx, r.People, facts); err != nil { // codes of people are not what the file says
-		return fmt.Errorf("promises %s: %w", r.path, err)
+	if err := r.task.Recode(ctx, all, facts); err != nil { // codes of people are not what the file says
+		return nil, fmt.Errorf("promises %s: %w", r.path, err)
 	}
-	f.People = r.Subset(facts)
-	f.People.Kept = nil
+	people := all.Subset(facts)
+	people.Kept = nil
 	for k := range facts {
-		f.People.Rows[k] = k // the file is their data, so they are numbered anew
+		people.Rows[k] = k // the file is their data, so they are numbered anew
 	}
-	batch := &File{People: f.People}
-	for i := range r.N {
-		if !promised[i] {
-			continue
-		}
-		key := r.field(i, r.key)
-		at, ok := person[key]
-		if !ok {
-			r.lost(r.Lines[i], "there is no factual row with %s %q", r.keyName, key)
-			continue
-		}
-		batch.Promises = append(batch.Promises, Promise{
-			Person: at, Line: r.Lines[i], Point: row(r.People, i), Cost: math.NaN(), Margin: math.NaN(), Before: math.NaN(),
-		})
-	}
-	batch.Made, f.Made = len(batch.Promises), len(batch.Promises)
-	return each(batch)
+	return func(each func(*task.People) error) (*task.People, error) { return people, each(people) }, nil
 }
 
 func row(people *task.People, i int) []float32 { return people.X[i*people.Dim : (i+1)*people.Dim] }

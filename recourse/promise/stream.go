@@ -25,8 +25,7 @@ type Batches func(each func(*task.People) error) (*task.People, error)
 // People are those that the batches returned. The rows of the promises file may stand in any order. Memory is bounded
 // by a batch and the promises to its people: the others wait in a temporary file.
 //
-// A file with a column role and without people (nil) is read at once and gives one batch; its people then are in
-// memory, too. People are asked for twice when the file says by IDs whose its promises are. Errors of people and of
+// The people of a file with a column role and without people (nil) are in memory and one batch. People are asked for twice when the file says by IDs whose its promises are. Errors of people and of
 // each are returned as they are.
 func Stream(ctx context.Context, path string, t *task.Task, people Batches, each func(*File) error) (*File, error) {
 	return stream(ctx, path, t, people, each, newQueue(queueRows, queueLimit))
@@ -37,18 +36,22 @@ func stream(ctx context.Context, path string, t *task.Task, people Batches, each
 ) {
 	r, err := newReader(path, t, people == nil)
 	switch {
-	case err != nil:
-	case people != nil:
-		err = r.stream(ctx, people, each, q)
+	case err != nil || people != nil:
 	case r.has(colRole):
-		err = r.pairs(ctx, each)
+		people, err = r.ownPeople(ctx)
 	default:
 		err = fmt.Errorf("promises %s: %w", path, errNoPeople)
+	}
+	if err == nil {
+		err = r.stream(ctx, people, each, q)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return r.finished(), nil
+	for _, list := range [][]task.Problem{r.file.Problems, r.file.Lost} {
+		slices.SortStableFunc(list, func(a, b task.Problem) int { return a.Line - b.Line })
+	}
+	return r.file, nil
 }
 
 // stream is Stream of promises to given people. It closes the queue.
@@ -171,13 +174,17 @@ func (q *queue) joinPart(keys *extsort.Lists, part int) error {
 	if err != nil {
 		return err
 	}
+	unknown := "no person of the data has this ID"
+	if q.r.alone {
+		unknown = "no factual row has this ID"
+	}
 	for i := range promises {
 		n := &promises[i]
 		switch row, ok := rowOf[n.Row]; {
 		case !ok && n.From == factualRow:
-			q.r.problem(int(n.Line), q.r.keyName, "no person of the data has this ID")
+			q.r.problem(int(n.Line), q.r.keyName, unknown)
 		case !ok:
-			q.r.lost(int(n.Line), "no person of the data has this ID")
+			q.r.lost(int(n.Line), unknown)
 		case row == several:
 			q.r.problem(int(n.Line), q.r.keyName, "several rows of the data have this ID; a column row would say which one "+
 				"is meant")
@@ -215,7 +222,9 @@ func (q *queue) fill(ctx context.Context) error {
 		return nil
 	})
 	if err == nil {
-		r.count(total)
+		f := r.file
+		f.Rows, f.Failed = total.Total, f.Failed+total.Failed
+		f.Problems = append(total.Problems, f.Problems...)
 	}
 	return err
 }
@@ -309,6 +318,9 @@ func (q *queue) match(p *task.People, n *numbered) int {
 		return person
 	case !ok:
 		r.problem(line, r.keyName, "no person of the data has the row number %d", n.Row)
+	case !slices.Equal(n.point, row(p, person)) && r.alone:
+		r.problem(line, r.keyName, "line %d is another factual row of the same person, with other values; it counts",
+			p.Lines[person])
 	case !slices.Equal(n.point, row(p, person)):
 		q.other = n.Row
 		r.problem(line, r.keyName, "row %d of the data (line %d) has other values than this factual row", n.Row,

@@ -165,18 +165,6 @@ func TestStreamErrors(t *testing.T) {
 	}
 }
 
-// Of any number of lost promises those of the lowest lines are listed.
-func TestFirstLines(t *testing.T) {
-	t.Parallel()
-	r := fileReader{file: &File{}}
-	for i := range 50_000 {
-		r.lost((i*7919)%50_000+2, "lost")
-	}
-	if all := firstLines(r.file.Lost); len(all) != maxListed || all[0].Line != 2 || all[maxListed-1].Line != maxListed+1 {
-		t.Errorf("%d listed, the first %v", len(all), all[0])
-	}
-}
-
 // What is known of people by their IDs does not stay in memory: at a batch it is less than the IDs are.
 func TestIDsWait(t *testing.T) {
 	tk, _ := parse(t, strings.Replace(jobs, "data: {", "data: {id: person, ", 1))
@@ -223,8 +211,8 @@ func TestIDs(t *testing.T) {
 	checkCounts(t, f)
 	want := []string{
 		"2->1", "6->0",
-		`bad line 5, column "person": the field is empty: who is this row about?`,
 		`bad line 3, column "person": several rows of the data have this ID; a column row would say which one is meant`,
+		`bad line 5, column "person": the field is empty: who is this row about?`,
 		`lost line 4, column "person": no person of the data has this ID`,
 	}
 	must.Same(t, want, said(f))
