@@ -29,7 +29,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -209,19 +208,11 @@ func call(dim, rows int, m, g []float32, err error) error {
 }
 
 func judge(ctx context.Context, m Model, points []float32) ([]float32, error) {
-	dim := m.Dim()
-	margins := make([]float32, 0, len(points)/dim)
-	for part := range slices.Chunk(points, solveBatch*dim) {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		got, err := m.Margins(ctx, part)
-		if err := call(dim, len(part)/dim, got, nil, err); err != nil {
-			return nil, err
-		}
-		margins = append(margins, got...)
+	if err := ctx.Err(); err != nil || len(points) == 0 {
+		return nil, err
 	}
-	return margins, nil
+	margins, err := m.Margins(ctx, points)
+	return margins, call(m.Dim(), len(points)/m.Dim(), margins, nil, err)
 }
 
 func row(x []float32, i, dim int) []float32 { return x[i*dim : (i+1)*dim : (i+1)*dim] }

@@ -143,31 +143,24 @@ func (s *pieceSearch) climbBy(candidates []*candidate, steps int, step func(c *c
 // has the largest margin there is. What is valid is refined.
 func (s *pieceSearch) feasibilityPhase() error {
 	const rounds = 6
-	var active []*candidate
+	var candidates []*candidate
 	for _, p := range s.people {
 		if math.IsInf(p.lowest, 1) {
-			c := p.candidate(nil, false, nil)
-			c.margin, c.g = p.start.margin, p.start.g
-			active = append(active, c)
+			candidates = append(candidates, p.candidate(nil, false, nil))
 		}
 	}
-	all := slices.Clone(active)
-	for range rounds {
-		active = slices.DeleteFunc(active, func(c *candidate) bool {
-			c.save()
-			s.strategy.rush(c, 1./rounds)
-			return slices.Equal(c.d, c.before.d)
-		})
-		if err := s.eval(active, true); err != nil {
-			return err
+	err := s.climbBy(candidates, rounds, func(c *candidate, _ float32) bool {
+		if c.before.d != nil && !(c.margin > c.before.value) && !s.strategy.patient {
+			return false
 		}
-		active = slices.DeleteFunc(active, func(c *candidate) bool {
-			c.price()
-			return valid(c.margin, s.target) || !(c.margin > c.before.value) && !s.strategy.patient
-		})
+		c.save()
+		s.strategy.rush(c, 1./rounds)
+		return !slices.Equal(c.d, c.before.d)
+	})
+	if err != nil {
+		return err
 	}
-	s.approach(all)
-	return s.refine(s.cheapest(all, 1, 1))
+	return s.refine(s.cheapest(candidates, 1, 1))
 }
 
 func (s *pieceSearch) refine(candidates []*candidate) error {
@@ -182,34 +175,32 @@ func (s *pieceSearch) refine(candidates []*candidate) error {
 
 func (s *pieceSearch) eval(candidates []*candidate, grads bool) error {
 	dim := s.set.Dim()
-	for part := range slices.Chunk(candidates, solveBatch) {
-		if err := s.ctx.Err(); err != nil {
-			return err
-		}
-		s.points = sized(s.points, len(part)*dim)
-		for i, c := range part {
-			c.set.Propagate(c.x, c.d)
-			Point(row(s.points, i, dim), c.x, c.d)
-		}
-		var m, g []float32
-		var err error
+	if err := s.ctx.Err(); err != nil || len(candidates) == 0 {
+		return err
+	}
+	s.points = sized(s.points, len(candidates)*dim)
+	for i, c := range candidates {
+		c.set.Propagate(c.x, c.d)
+		Point(row(s.points, i, dim), c.x, c.d)
+	}
+	var m, g []float32
+	var err error
+	if grads {
+		m, g, err = s.m.MarginGrads(s.ctx, s.points)
+	} else {
+		m, err = s.m.Margins(s.ctx, s.points)
+	}
+	if err := call(dim, len(candidates), m, g, err); err != nil {
+		return err
+	}
+	for i, c := range candidates {
+		c.margin = m[i]
 		if grads {
-			m, g, err = s.m.MarginGrads(s.ctx, s.points)
-		} else {
-			m, err = s.m.Margins(s.ctx, s.points)
+			c.g = row(g, i, dim)
+			c.set.Pullback(c.g)
 		}
-		if err := call(dim, len(part), m, g, err); err != nil {
-			return err
-		}
-		for i, c := range part {
-			c.margin = m[i]
-			if grads {
-				c.g = row(g, i, dim)
-				c.set.Pullback(c.g)
-			}
-			if !c.set.Consistent(c.x, c.d) {
-				c.margin = float32(math.Inf(-1)) // worse than any point that is feasible
-			}
+		if !c.set.Consistent(c.x, c.d) {
+			c.margin = float32(math.Inf(-1)) // worse than any point that is feasible
 		}
 	}
 	return nil

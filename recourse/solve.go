@@ -28,9 +28,8 @@ type SolveOptions struct {
 }
 
 const (
-	solveChunk = 256  // people searched together
-	imageChunk = 32   // the same of images: their models are slow enough to be kept busy by few
-	solveBatch = 8192 // most rows of one model call
+	solveChunk = 256 // people searched together
+	imageChunk = 32  // the same of images: their models are slow enough to be kept busy by few
 )
 
 // Solve finds for every person an action of (nearly) minimal cost that reaches the required margin:

@@ -54,6 +54,13 @@ type Trace struct {
 //
 // References: app:eq:pgd_steps; teacher construction (eq. teacher_k_action); noise (eq. noisy_teacher).
 func Teacher(ctx context.Context, m LossModel, a *constraint.Set, x []float32, o TeacherOptions) ([]float32, error) {
+	return teach(ctx, m, a, x, o, func(int, int, float32) {})
+}
+
+// teach is Teacher that shows the margin of each person, by row, as each step finds it.
+func teach(ctx context.Context, m LossModel, a *constraint.Set, x []float32, o TeacherOptions,
+	seen func(row, step int, margin float32),
+) ([]float32, error) {
 	n, err := people(m, a, x, o.Margin)
 	if err != nil {
 		return nil, err
@@ -86,6 +93,7 @@ func Teacher(ctx context.Context, m LossModel, a *constraint.Set, x []float32, o
 		moved := make([]bool, hi-lo)
 		for t := range o.Steps {
 			err := p.step(ctx, func(i int, margin float32, g []float32) bool {
+				seen(lo+i, t, margin)
 				alpha := o.StepSize
 				switch {
 				case o.Plain:
@@ -144,41 +152,24 @@ const pgdChunk = 2048 // people per model call
 // options, Margin, Workers and Progress count.
 func FirstValid(ctx context.Context, m LossModel, a *constraint.Set, x []float32, o SolveOptions) ([]Action, error) {
 	const steps, stepSize = 100, 0.2
-	n, err := people(m, a, x, o.Margin)
-	if err != nil {
-		return nil, err
-	}
-	dim := a.Dim()
-	delta := make([]float32, len(x))
-	actions := make([]Action, n)
-	err = chunks(ctx, n, pgdChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
-		p := newPGD(m, a, lo, x[lo*dim:hi*dim], delta[lo*dim:hi*dim])
-		for step := range steps + 1 {
-			err := p.step(ctx, func(i int, margin float32, g []float32) bool {
-				act, ok := &actions[lo+i], valid(margin, float32(o.Margin))
-				switch {
-				case ok && step > 0:
-					act.Status, act.Margin = Found, float64(margin)
-				case step == 0:
-					act.Margin = float64(margin)
-					if !ok {
-						act.Status = NoneFound
-					}
-				}
-				if !ok && step < steps {
-					p.relaxed(i, g, stepSize)
-				}
-				return !ok
-			})
-			if err != nil {
-				return err
-			}
+	actions := make([]Action, len(x)/max(1, a.Dim()))
+	delta, err := teach(ctx, m, a, x, TeacherOptions{
+		Steps: steps + 1, StepSize: stepSize, Margin: o.Margin, Workers: o.Workers, Progress: o.Progress,
+	}, func(row, step int, margin float32) {
+		act, ok := &actions[row], valid(margin, float32(o.Margin))
+		switch {
+		case step > 0 && ok:
+			act.Status, act.Margin = Found, float64(margin)
+		case step == 0 && ok:
+			act.Margin = float64(margin)
+		case step == 0:
+			act.Status, act.Margin = NoneFound, float64(margin)
 		}
-		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+	dim := a.Dim()
 	for i := range actions {
 		act, person := &actions[i], row(x, i, dim)
 		act.Delta, act.Point = row(delta, i, dim), make([]float32, dim)
