@@ -51,7 +51,7 @@ type pointPool struct {
 
 func newTrainer(s *trainStep) *trainer {
 	t := &trainer{trainStep: s, next: trainBatch{columns: map[string][]float32{}}}
-	for _, term := range s.job.objective.terms {
+	for _, term := range s.job.objective.terms() {
 		t.columns = append(t.columns, term.columns...)
 	}
 	t.values = make([][]float32, len(t.columns))

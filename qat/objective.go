@@ -1,8 +1,10 @@
 package qat
 
 import (
+	_ "embed"
 	"fmt"
 	"slices"
+	"strings"
 
 	"cfq/internal/message"
 	"cfq/onnxio/graph"
@@ -47,8 +49,6 @@ type ObjectiveDoc struct {
 	Ensemble        bool     // several networks are trained together, Network.Members
 	Groups          bool     // it tells groups of people apart
 	Weights         []string // names of those of Spec.Weights that count
-
-	terms []lossTerm // the loss is their sum
 }
 
 // needsPairs reports whether a step looks at people and at teacher points of the same people.
@@ -57,66 +57,46 @@ func (o *ObjectiveDoc) needsPairs() bool { return o.Quantized && o.Recourse && !
 // unrolled reports whether a step looks at the recourse of the network as trained so far.
 func (o *ObjectiveDoc) unrolled() bool { return o.Name == Match }
 
+// objectiveTable has a row for each objective: name, what the paper calls it, what it needs, weights and
+// documentation.
+//
+//go:embed objectives.txt
+var objectiveTable string
+
 // Objectives is the one table of objectives.
-func Objectives() []ObjectiveDoc {
-	return []ObjectiveDoc{
-		{
-			Name: Distil, Quantized: true, Recourse: true, Resamples: true, terms: []lossTerm{marginTerm()},
-			Doc: "squared error of the margin against the full-precision model, at rows and at recourse points of both " +
-				"models; near the decision boundary, and where the two decide differently, it counts most",
-		},
-		{
-			Name: Validity, Paper: "L_CFQ", Quantized: true, Labels: true, Recourse: true, Weights: []string{"eta"},
-			terms: []lossTerm{classTerm(validity)},
-			Doc: "cross-entropy with the label at rows, and eta times that with the favourable class at teacher recourse " +
-				"points",
-		},
-		{
-			Name: Hinge, Paper: "L_CFQ + beta L_hinge", Quantized: true, Labels: true, Recourse: true,
-			Weights: []string{"eta", "beta", "gamma"}, terms: []lossTerm{classTerm(validity), hingeTerm()},
-			Doc: "as validity, and beta times max(0, gamma - margin) at teacher recourse points",
-		},
-		{
-			Name: Match, Paper: "L_CFQ + L_match", Quantized: true, Labels: true, Recourse: true,
-			Weights: []string{"eta", "alpha1", "alpha2"}, terms: []lossTerm{classTerm(validity), matchTerm()},
-			Doc: "as validity, and the matching loss of the network's own action and the teacher's",
-		},
-		{
-			Name: Group, Paper: "L_group-CFQ", Quantized: true, Labels: true, Recourse: true, Groups: true,
-			Weights: []string{"eta"}, terms: []lossTerm{classTerm(labels), groupTerm()},
-			Doc: "as validity, of the subgroup that does worst at teacher recourse points",
-		},
-		{
-			Name: KD, Paper: "KD+Quant", Quantized: true, terms: []lossTerm{classTerm(probabilities)},
-			Doc: "cross-entropy with the full-precision model's probabilities, at factual rows",
-		},
-		{
-			Name: Task, Paper: "L_task", Full: true, Quantized: true, Labels: true, terms: []lossTerm{classTerm(labels)},
-			Doc: "cross-entropy with the label, at factual rows",
-		},
-		// Baseline family I of the paper.
-		{
-			Name: RMargin, Paper: "R-Margin", Full: true, Labels: true, Recourse: true, Weights: []string{"beta", "gamma"},
-			terms: []lossTerm{classTerm(labels), hingeTerm()},
-			Doc: "cross-entropy with the label, and beta times max(0, gamma - margin) at recourse points of the network as " +
-				"trained so far",
-		},
-		{
-			Name: RConsistency, Paper: "R-Consistency", Full: true, Labels: true, Recourse: true, Ensemble: true,
-			Weights: []string{"eta"}, terms: []lossTerm{memberTerm(), disagreementTerm()},
-			Doc: "cross-entropy of each member of an ensemble with the label, and eta times the variance of their logits at " +
-				"recourse points of the ensemble as trained so far",
-		},
-		{
-			Name: Reconstruct, terms: []lossTerm{reconstructionTerm()},
-			Doc: "cross-entropy of what is decoded with the inputs as shares of their ranges, mean over the inputs",
-		},
-		{
-			Name: Attributes, terms: []lossTerm{attributeTerm(), reconstructionTerm()},
-			Doc: "squared error of the code against the attributes, mean over these, and reconstruct, decoded from the " +
-				"attributes",
-		},
+func Objectives() (all []ObjectiveDoc) {
+	for line := range strings.Lines(objectiveTable) {
+		cells := strings.Split(strings.TrimSpace(line), " | ")
+		o := ObjectiveDoc{
+			Name: Objective(cells[0]), Paper: cells[1], Weights: strings.Fields(cells[3]), Doc: cells[4],
+		}
+		needs := map[string]*bool{
+			"labels": &o.Labels, "recourse": &o.Recourse, "resamples": &o.Resamples, "full": &o.Full,
+			"quantized": &o.Quantized, "ensemble": &o.Ensemble, "groups": &o.Groups,
+		}
+		for _, need := range strings.Fields(cells[2]) {
+			*needs[need] = true
+		}
+		all = append(all, o)
 	}
+	return all
+}
+
+// terms are the parts of the loss, which is their sum.
+func (o *ObjectiveDoc) terms() []lossTerm {
+	return map[Objective][]lossTerm{
+		Distil:       {marginTerm()},
+		Validity:     {classTerm(validity)},
+		Hinge:        {classTerm(validity), hingeTerm()},
+		Match:        {classTerm(validity), matchTerm()},
+		Group:        {classTerm(labels), groupTerm()},
+		KD:           {classTerm(probabilities)},
+		Task:         {classTerm(labels)},
+		RMargin:      {classTerm(labels), hingeTerm()},
+		RConsistency: {memberTerm(), disagreementTerm()},
+		Reconstruct:  {reconstructionTerm()},
+		Attributes:   {attributeTerm(), reconstructionTerm()},
+	}[o.Name]
 }
 
 // FindObjective returns the row called name, among all or among those given.
@@ -311,7 +291,7 @@ func groupTerm() lossTerm {
 }
 
 func (b *stepBuilder) loss() string {
-	terms := b.job.objective.terms
+	terms := b.job.objective.terms()
 	whole := len(terms) > 1 && slices.ContainsFunc(terms, func(t lossTerm) bool { return t.reduced })
 	var sum string
 	for _, t := range terms {

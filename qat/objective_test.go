@@ -242,7 +242,7 @@ func TestEnsemble(t *testing.T) {
 		if i >= rows {
 			p.Kind = Student
 		}
-		for _, term := range s.job.objective.terms {
+		for _, term := range s.job.objective.terms() {
 			for _, c := range term.columns {
 				row := make([]float32, c.width(s.job))
 				c.fill(row, p, i%rows, s.job)
