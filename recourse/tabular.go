@@ -258,7 +258,7 @@ func (s *pieceSearch) shrink(candidates []*candidate) error {
 	return s.pullNumbersBack(candidates, math.MaxInt)
 }
 
-// pullNumbersBack moves numbers of each candidate towards the person, at most most of them, those that gain least first.
+// pullNumbersBack moves up to most numbers of each candidate towards the person, those that gain least first.
 func (s *pieceSearch) pullNumbersBack(candidates []*candidate, most int) error {
 	if err := s.eval(candidates, true); err != nil {
 		return err

@@ -127,8 +127,10 @@ func (u *Feature) Changed(delta []float32) bool {
 	if u.Width == 1 {
 		return delta[u.First] != 0
 	}
-	return slices.ContainsFunc(u.inputs(delta), func(v float32) bool { return v != 0 })
+	return slices.ContainsFunc(u.inputs(delta), isChange)
 }
+
+func isChange(v float32) bool { return v != 0 }
 
 // Numeric says whether the feature moves along a line rather than by switches.
 func (u *Feature) Numeric() bool { return u.kind == continuous || u.kind == grid }

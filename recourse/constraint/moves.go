@@ -9,27 +9,14 @@ type Move struct {
 	Feature *Feature
 	To      float32
 	Option  int
-
-	// Of a switch of an action that leaves the feature alone: what it costs, and the inputs that it changes. A category
-	// has as many switches as inputs, and each is rated again and again.
-	sums  Sums
-	steps []inputTerm
 }
 
 // Switches returns the moves to the feature's options.
 func (a *Set) Switches(u *Feature, x []float32) (moves []Move) {
-	to := make([]float32, u.Width)
 	for _, o := range u.Options(x) {
 		m := Move{Feature: u, Option: o}
 		if u.form < oneHot {
 			m.To = u.changeTo(x[u.First], o)
-		}
-		m.set(u.inputs(x), to)
-		m.sums = a.norm.sums(u, u.inputs(x), to)
-		for j, v := range to {
-			if v != 0 {
-				m.steps = append(m.steps, inputTerm{u.First + j, float64(v)})
-			}
 		}
 		moves = append(moves, m)
 	}
@@ -101,18 +88,11 @@ func (a *Set) Allowed(u *Feature, x, d []float32, to float32) float32 {
 func (a *Set) Gain(m Move, x, d, g []float32) (gain, cost float64) {
 	u := m.Feature
 	if !u.Joint {
-		from, into := Sums{}, m.sums
-		if m.steps != nil && !u.Changed(d) {
-			for _, e := range m.steps {
-				gain += e.coef * float64(g[e.input])
-			}
-		} else {
-			var buf [64]float32
-			to := append(buf[:0], u.inputs(d)...)
-			m.set(u.inputs(x), to)
-			from, into = a.norm.Sums(u, x, d), a.norm.sums(u, u.inputs(x), to)
-			gain = gained(u.inputs(g), u.inputs(d), to)
-		}
+		var buf [64]float32
+		to := append(buf[:0], u.inputs(d)...)
+		m.set(u.inputs(x), to)
+		from, into := a.norm.Sums(u, x, d), a.norm.sums(u, u.inputs(x), to)
+		gain = gained(u.inputs(g), u.inputs(d), to)
 		if a.norm.IsL1() {
 			cost = into.linear - from.linear
 		} else {

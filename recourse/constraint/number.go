@@ -294,35 +294,26 @@ func (u *Feature) checkNumber(x, v float32) (Constraint, string) {
 	if v == 0 || u.Nearest(x, v) == v || u.form == grid && u.onTick(x, v, 0) {
 		return "", ""
 	}
+	change, number := u.amount(float64(v)), u.spec.Number()
 	for _, at := range []float32{x, x + v} {
-		number := u.spec.Number()
-		if number == nil || !u.keeps(at) && !number.IsMissing(at) {
-			continue
+		if number != nil && (u.keeps(at) || number.IsMissing(at)) {
+			return Missing, fmt.Sprintf("no action leads from or to %s, which means \"not known\" or lies beyond a number "+
+				"that does", task.Decimal(number.Raw(at)))
 		}
-		why := "which means"
-		if !number.IsMissing(at) {
-			why = "beyond a number that means"
-		}
-		return Missing, fmt.Sprintf("no action leads from or to %s, %s \"not known\"", task.Decimal(number.Raw(at)), why)
 	}
 	lo32, hi32 := u.span(x)
 	lo, hi := float64(lo32), float64(hi32)
-	switch u.form {
-	case grid:
-		n := roundToZero(float64(v) / u.Step)
+	if u.form == grid {
 		first, last := u.ticks(x)
-		if n >= first && n <= last {
-			return Step, fmt.Sprintf("a change of %s is not a whole number of steps of %s", u.amount(float64(v)),
-				u.amount(u.Step))
+		if n := roundToZero(float64(v) / u.Step); n >= first && n <= last {
+			return Step, fmt.Sprintf("a change of %s is not a whole number of steps of %s", change, u.amount(u.Step))
 		}
 		lo, hi = first*u.Step, last*u.Step
-	case discrete:
-		if u.within(x, v) {
-			return Category, fmt.Sprintf("a change of %s does not lead to one of the %d values", u.amount(float64(v)),
-				len(u.values))
-		}
 	}
-	return Bounds, fmt.Sprintf("a change of %s, allowed are %s to %s", u.amount(float64(v)), u.amount(lo), u.amount(hi))
+	if u.form == discrete && u.within(x, v) {
+		return Category, fmt.Sprintf("a change of %s does not lead to one of the %d values", change, len(u.values))
+	}
+	return Bounds, fmt.Sprintf("a change of %s, allowed are %s to %s", change, u.amount(lo), u.amount(hi))
 }
 
 // noise is how far two float32 changes of x by v may lie apart and still be the same.

@@ -640,64 +640,49 @@ func (a *Set) Check(x, delta []float32) error {
 // Reference: app:eq:A_template with the categorical constraints of
 // app:eq:proj_cat_ordinal and app:eq:proj_cat_onehot.
 func (a *Set) Violations(x, delta []float32) (broken []*Violation) {
-	changed := 0
-	for _, u := range a.free {
-		if !u.Changed(delta) {
-			continue
-		}
-		changed++
-		if c, detail := u.check(u.inputs(x), u.inputs(delta)); c != "" {
-			broken = append(broken, &Violation{Feature: u.Name, Constraint: c, Detail: detail})
+	add := func(feature string, c Constraint, format string, args ...any) {
+		broken = append(broken, &Violation{feature, c, fmt.Sprintf(format, args...)})
+	}
+	followed := slices.Clone(delta)
+	a.Propagate(x, followed)
+	for i := range a.features {
+		u := &a.features[i]
+		d := u.inputs(delta)
+		switch {
+		case u.kind == dependent:
+			for j, to := range u.inputs(followed) {
+				if !same(x[u.First+j], d[j], to) {
+					add(u.Name, Linkage, "changed by %s, the features that it follows make it %s", u.amount(float64(d[j])),
+						u.amount(float64(to)))
+					break
+				}
+			}
+		case !u.Changed(delta):
+		case u.kind == fixed:
+			add(u.Name, Immutable, "changed by %s", u.amount(float64(d[slices.IndexFunc(d, isChange)])))
+		default:
+			if c, detail := u.check(u.inputs(x), d); c != "" {
+				add(u.Name, c, "%s", detail)
+			}
 		}
 	}
-	broken = append(broken, a.checkOthers(x, delta)...)
-	add := func(c Constraint, format string, args ...any) {
-		broken = append(broken, &Violation{Constraint: c, Detail: fmt.Sprintf(format, args...)})
-	}
-	if changed > a.limit {
-		add(Sparsity, "%d features changed, at most %d may", changed, a.limit)
+	if n := a.Changed(delta); n > a.limit {
+		add("", Sparsity, "%d features changed, at most %d may", n, a.limit)
 	}
 	if r := a.firstBroken(x, delta); r != nil {
 		switch r.kind {
 		case Relation:
-			add(r.kind, "%s", r.text)
+			add("", r.kind, "%s", r.text)
 		case Subset:
-			add(r.kind, "%d features changed, at most %d may: %s", a.changes(r, delta), r.most, r.text)
+			add("", r.kind, "%d features changed, at most %d may: %s", a.changes(r, delta), r.most, r.text)
 		default:
 			u := &a.features[r.features[0]]
 			c, detail := u.checkDependent(x, delta)
-			add(c, "%q, which changes along: %s", u.Name, detail)
+			add("", c, "%q, which changes along: %s", u.Name, detail)
 		}
 	}
 	if !a.affordable(x, delta) {
-		add(Radius, "the action costs %.6g, at most %g is allowed", a.Cost(x, delta), a.radius)
-	}
-	return broken
-}
-
-// checkOthers checks the features that an action cannot change by itself: the immutable and the linked ones.
-func (a *Set) checkOthers(x, delta []float32) (broken []*Violation) {
-	want := slices.Clone(delta)
-	a.Propagate(x, want)
-	for i := range a.features {
-		u := &a.features[i]
-		for j := u.First; j < u.First+u.Width; j++ {
-			switch d := float64(delta[j]); {
-			case u.kind == fixed && d != 0:
-				broken = append(broken, &Violation{
-					Feature: u.Name, Constraint: Immutable, Detail: "changed by " + u.amount(d),
-				})
-			case u.kind == dependent && !same(x[j], delta[j], want[j]):
-				broken = append(broken, &Violation{
-					Feature: u.Name, Constraint: Linkage,
-					Detail: fmt.Sprintf("changed by %s, the features that it follows make it %s", u.amount(d),
-						u.amount(float64(want[j]))),
-				})
-			default:
-				continue
-			}
-			break
-		}
+		add("", Radius, "the action costs %.6g, at most %g is allowed", a.Cost(x, delta), a.radius)
 	}
 	return broken
 }

@@ -226,7 +226,7 @@ func TestJudge(t *testing.T) {
 	// 2 (hours - 40.437) / 12.347
 	want := []string{
 		"0.739", "3.331 hours/bounds, direction or largest change work/transitions",
-		"-0.314 hours/step age/immutable", "-3.310",
+		"-0.314 age/immutable hours/step", "-3.310",
 	}
 	must.Same(t, want, got)
 	var tally Tally

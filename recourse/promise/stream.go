@@ -25,8 +25,8 @@ type Batches func(each func(*task.People) error) (*task.People, error)
 // People are those that the batches returned. The rows of the promises file may stand in any order. Memory is bounded
 // by a batch and the promises to its people: the others wait in a temporary file.
 //
-// The people of a file with a column role and without people (nil) are in memory and one batch. People are asked for twice when the file says by IDs whose its promises are. Errors of people and of
-// each are returned as they are.
+// The people of a file with a column role and without people (nil) are in memory and one batch. People are asked for
+// twice when the file says by IDs whose its promises are. Errors of people and of each are returned as they are.
 func Stream(ctx context.Context, path string, t *task.Task, people Batches, each func(*File) error) (*File, error) {
 	return stream(ctx, path, t, people, each, newQueue(queueRows, queueLimit))
 }
@@ -182,9 +182,9 @@ func (q *queue) joinPart(keys *extsort.Lists, part int) error {
 		n := &promises[i]
 		switch row, ok := rowOf[n.Row]; {
 		case !ok && n.From == factualRow:
-			q.r.problem(int(n.Line), q.r.keyName, unknown)
+			q.r.problem(int(n.Line), q.r.keyName, "%s", unknown)
 		case !ok:
-			q.r.lost(int(n.Line), unknown)
+			q.r.lost(int(n.Line), "%s", unknown)
 		case row == several:
 			q.r.problem(int(n.Line), q.r.keyName, "several rows of the data have this ID; a column row would say which one "+
 				"is meant")
