@@ -25,7 +25,6 @@ func (o *ObjectiveDoc) share(k Kind) float64 {
 type trainer struct {
 	*trainStep
 	columns []lossColumn // of the objective
-	values  [][]float32  // of the columns, for the next batch
 	pools   [Kinds]pointPool
 	shares  [Kinds]float64 // how often rows of each pool are drawn; their sum is positive
 	next    trainBatch
@@ -54,7 +53,6 @@ func newTrainer(s *trainStep) *trainer {
 	for _, term := range s.job.objective.terms() {
 		t.columns = append(t.columns, term.columns...)
 	}
-	t.values = make([][]float32, len(t.columns))
 	return t
 }
 
@@ -79,7 +77,7 @@ func (t *trainer) replace(points []Points) {
 	for i := range points {
 		if p := &points[i]; p.Kind == Teacher {
 			for k := range len(p.X) / t.job.net.Model.Dim() {
-				person := p.person(k)
+				person := p.Source[k]
 				t.pairs.points[person], row = append(t.pairs.points[person], row), row+1
 			}
 		}
@@ -114,7 +112,8 @@ func (t *trainer) weighShares() {
 	}
 	if people := &t.pools[Factual]; o.Resamples && people.rows > 0 {
 		f := 0.0
-		for _, weight := range people.columns[slices.IndexFunc(t.columns, func(c lossColumn) bool { return c.name == weightName })] {
+		weights := slices.IndexFunc(t.columns, func(c lossColumn) bool { return c.name == weightName })
+		for _, weight := range people.columns[weights] {
 			f += float64(weight)
 		}
 		f /= float64(people.rows)
@@ -140,7 +139,7 @@ func (t *trainer) add(p *Points) {
 	case p.Kind == Teacher && t.job.objective.Groups:
 		own.Groups = nil
 		for k := range n {
-			at := p.person(k) * t.job.source.Groups
+			at := p.Source[k] * t.job.source.Groups
 			own.Groups = append(own.Groups, t.pairs.groups[at:at+t.job.source.Groups]...)
 		}
 	}
@@ -158,16 +157,13 @@ func (t *trainer) add(p *Points) {
 func (t *trainer) draw(ctx context.Context) error {
 	rng := rand.New(rand.NewPCG(t.job.Seed, 1<<32+uint64(t.Steps)))
 	t.next.x, t.drawn = t.next.x[:0], t.gumbel()
-	for j := range t.values {
-		t.values[j] = t.values[j][:0]
+	for _, c := range t.columns {
+		t.next.columns[c.name] = t.next.columns[c.name][:0]
 	}
 	if !t.job.objective.needsPairs() {
 		t.drawRows(rng)
 	} else if err := t.drawPairs(ctx, rng); err != nil {
 		return err
-	}
-	for j, c := range t.columns {
-		t.next.columns[c.name] = t.values[j]
 	}
 	if t.job.objective.unrolled() {
 		return t.match(ctx)
@@ -202,8 +198,8 @@ func (t *trainer) put(k Kind, i int) {
 	p, dim := &t.pools[k], t.job.net.Model.Dim()
 	t.next.x = append(t.next.x, p.x[i*dim:(i+1)*dim]...)
 	for j, v := range p.columns {
-		n := len(v) / p.rows
-		t.values[j] = append(t.values[j], v[i*n:(i+1)*n]...)
+		n, name := len(v)/p.rows, t.columns[j].name
+		t.next.columns[name] = append(t.next.columns[name], v[i*n:(i+1)*n]...)
 	}
 }
 
@@ -240,8 +236,9 @@ func (t *trainer) drawPairs(ctx context.Context, rng *rand.Rand) error {
 		size = t.job.rows
 	}
 	t.next.x = append(t.next.x, t.next.x[:(size-rows)*t.job.net.Model.Dim()]...)
-	for j, v := range t.values {
-		t.values[j] = append(v, make([]float32, (size-rows)*len(v)/rows)...)
+	for _, c := range t.columns {
+		v := t.next.columns[c.name]
+		t.next.columns[c.name] = append(v, make([]float32, (size-rows)*len(v)/rows)...)
 	}
 	return nil
 }

@@ -267,6 +267,7 @@ func (p *problem) draw(ctx context.Context, round int, _ [Kinds]int, _ []Trained
 	var errs []error
 	for k := range Kinds {
 		one, err := p.points(ctx, r, k, 200)
+		one.Source = Spread(200, 200)
 		d.Points, errs = append(d.Points, one), append(errs, err)
 	}
 	return d, errors.Join(errs...)

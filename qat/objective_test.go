@@ -124,6 +124,7 @@ func TestObjectives(t *testing.T) {
 			r := rand.New(rand.NewPCG(4, 4))
 			for k := range Kinds {
 				one := must.Get(p.points(context.Background(), r, k, rows))(t)
+				one.Source = Spread(rows, rows)
 				for i := range rows { // of two attributes; not everyone has a value of the first
 					one.Groups = append(one.Groups, [][]float32{{1, 0, 0}, {0, 1, 1}, {0, 0, 1}}[i%3]...)
 				}

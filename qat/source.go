@@ -25,7 +25,7 @@ type Points struct {
 	Margins []float32 // of the full-precision model
 	// StudentMargins are those of the network as trained so far, at factual points of objectives that resample points.
 	StudentMargins []float32
-	// Source is the position, among the factual points, of the person of each teacher point; nil: the same position.
+	// Source is the position, among the factual points, of the person of each teacher point; objectives that resample need none.
 	Source []int
 	// Groups says in which groups the people of factual points are, rows x Source.Groups of 0 and 1.
 	Groups []float32
@@ -35,13 +35,6 @@ type Points struct {
 	Probabilities []float32
 	// Attributes of factual rows, rows x Code.Attributes; only the objective Attributes needs them.
 	Attributes []float32
-}
-
-func (p *Points) person(i int) int {
-	if p.Source == nil {
-		return i
-	}
-	return p.Source[i]
 }
 
 // Draw is what a round is trained on and what its people say.
