@@ -7,6 +7,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ const (
 // Error is an error that knows its exit code and what to do about it.
 type Error struct {
 	Code int    // one of the exit codes
-	Hint string // what to do, or ""
+	Hint string // what to do, or ""; that of what it wraps, unless it has one of its own
 	Err  error
 }
 
@@ -56,7 +57,7 @@ func Wrap(err error, hint string) error {
 	if err == nil {
 		return nil
 	}
-	return &Error{Code: Unusable, Hint: hint, Err: err}
+	return &Error{Code: Unusable, Hint: cmp.Or(hint, HintOf(err)), Err: err}
 }
 
 // WithCode gives err another exit code, and leaves its hint; a nil err stays nil.
@@ -64,7 +65,7 @@ func WithCode(err error, code int) error {
 	if err == nil {
 		return nil
 	}
-	return &Error{Code: code, Err: err}
+	return &Error{Code: code, Hint: HintOf(err), Err: err}
 }
 
 // Usagef reports a mistake in how the command was called, see [Wrap].
@@ -89,15 +90,8 @@ func Code(err error) int {
 
 // HintOf returns the hint of the outermost error that has one, or "".
 func HintOf(err error) string {
-	for err != nil {
-		var e *Error
-		if !errors.As(err, &e) {
-			return ""
-		}
-		if e.Hint != "" {
-			return e.Hint
-		}
-		err = e.Err
+	if e := (*Error)(nil); errors.As(err, &e) {
+		return e.Hint
 	}
 	return ""
 }
