@@ -23,30 +23,41 @@ type command struct {
 	operands []string        // arguments that it needs, no more and no fewer; nil = it looks at them itself
 	actions  func() []string // what its first argument may be; nil = files and other texts
 	notes    func() string   // paragraphs after the flags; nil = none
-	// setup adds the subcommand's own flags and returns what runs when they are parsed.
-	setup func(fs *pflag.FlagSet) runFunc
+	subcommand
+}
+
+// subcommand adds its own flags, and runs when they are parsed.
+type subcommand interface {
+	add(fs *pflag.FlagSet)
+	run(ctx context.Context, e *env, args []string) error
 }
 
 type runFunc func(ctx context.Context, e *env, args []string) error
 
+// A runFunc is a subcommand without flags.
+func (runFunc) add(*pflag.FlagSet) {}
+
+func (f runFunc) run(ctx context.Context, e *env, args []string) error { return f(ctx, e, args) }
+
 func commands() []command {
+	model, none := []string{"MODEL"}, []string{}
 	return []command{
-		quantizeCommand(),
-		trainCommand(),
-		evalCommand(),
-		summarizeCommand(),
-		gateCommand(),
-		compareCommand(),
-		sweepCommand(),
-		reproduceCommand(),
-		recourseCommand(),
-		sensitivityCommand(),
-		inspectCommand(),
-		explainCommand(),
-		taskCommand(),
-		doctorCommand(),
-		completionCommand(),
-		versionCommand(),
+		{name: "quantize", operands: model, subcommand: &quantizeFlags{}},
+		{name: "train", operands: none, notes: trainNotes, subcommand: &trainFlags{}},
+		{name: "eval", notes: stressHelp, subcommand: &evalFlags{}},
+		{name: "summarize", subcommand: &summarizeFlags{}},
+		{name: "gate", operands: []string{"FULL", "QUANTIZED"}, subcommand: &gateFlags{}},
+		{name: "compare", subcommand: &compareFlags{}},
+		{name: "sweep", operands: model, subcommand: &sweepFlags{}},
+		{name: "reproduce", actions: tableNames, notes: tableList, subcommand: &reproduceFlags{}},
+		{name: "recourse", subcommand: &recourseFlags{}},
+		{name: "sensitivity", operands: model, subcommand: &sensitivityFlags{}},
+		{name: "inspect", operands: model, subcommand: runFunc(inspect)},
+		{name: "explain", actions: explainable, subcommand: runFunc(explain)},
+		{name: "task", actions: taskActions, notes: taskNotes, subcommand: &taskFlags{}},
+		{name: "doctor", operands: none, subcommand: runFunc(doctor)},
+		{name: "completion", actions: shells, subcommand: runFunc(completion)},
+		{name: "version", operands: none, subcommand: runFunc(version)},
 	}
 }
 
@@ -83,7 +94,7 @@ func newFlagSet(name string) *pflag.FlagSet {
 
 func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {
 	fs := newFlagSet(c.name)
-	run := c.setup(fs)
+	c.add(fs)
 	fs.AddFlagSet(e.common())
 	return fs, func(ctx context.Context, e *env, args []string) error {
 		if c.operands != nil {
@@ -95,7 +106,7 @@ func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {
 		if e.workers == 0 {
 			e.workers = max(1, runtime.GOMAXPROCS(0)/e.threads)
 		}
-		return cli.Blame(fs, run(ctx, e, args))
+		return cli.Blame(fs, c.run(ctx, e, args))
 	}
 }
 

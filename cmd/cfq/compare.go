@@ -24,23 +24,16 @@ type compareFlags struct {
 	draws   int
 }
 
-func compareCommand() command {
-	return command{
-		name: "compare",
-		setup: func(fs *pflag.FlagSet) runFunc {
-			f := &compareFlags{}
-			f.add(fs)
-			addNumbers(fs, &f.margins, "margins", "required logit `margins`, separated by commas; else 0.1,0.25 and the task's")
-			fs.Float64Var(&f.confidence, "confidence", 0.95,
-				"confidence `level` of the intervals, and of what is called a difference")
-			cli.Within(fs, "confidence", &f.confidence, cli.Above0, cli.Below1, "a level between 0 and 1, such as 0.95")
-			fs.IntVar(&f.draws, "draws", 2000, "`draws` of the bootstrap, at least: many tests need more")
-			cli.Within(fs, "draws", &f.draws, 100, math.MaxInt, "100 or more: fewer say nothing")
-			more(fs, "draws")
-			addReports(fs, &f.evaluationFlags, report.ComparisonViews())
-			return f.run
-		},
-	}
+func (f *compareFlags) add(fs *pflag.FlagSet) {
+	f.evaluationFlags.add(fs)
+	addNumbers(fs, &f.margins, "margins", "required logit `margins`, separated by commas; else 0.1,0.25 and the task's")
+	fs.Float64Var(&f.confidence, "confidence", 0.95,
+		"confidence `level` of the intervals, and of what is called a difference")
+	cli.Within(fs, "confidence", &f.confidence, cli.Above0, cli.Below1, "a level between 0 and 1, such as 0.95")
+	fs.IntVar(&f.draws, "draws", 2000, "`draws` of the bootstrap, at least: many tests need more")
+	cli.Within(fs, "draws", &f.draws, 100, math.MaxInt, "100 or more: fewer say nothing")
+	more(fs, "draws")
+	addReports(fs, &f.evaluationFlags, report.ComparisonViews())
 }
 
 func (f *compareFlags) run(ctx context.Context, e *env, args []string) error {

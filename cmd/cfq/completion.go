@@ -9,30 +9,26 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/internal/cli"
+	"cfq/internal/message"
 )
 
-func completionCommand() command {
-	return command{
-		name:    "completion",
-		actions: func() []string { return []string{"bash", "zsh", "fish"} },
-		// The scripts ask `cfq completion words`, and complete files where it finds nothing.
-		setup: func(*pflag.FlagSet) runFunc {
-			return func(_ context.Context, e *env, args []string) error {
-				if len(args) > 0 && args[0] == "words" { // what the scripts ask
-					return writeWords(e.stdout, args[1:])
-				}
-				if err := arguments("completion", args, "SHELL"); err != nil {
-					return err
-				}
-				script, err := helpTexts.ReadFile("help/complete." + args[0])
-				if err != nil {
-					return cli.Usagef(cli.HintArguments, "invalid shell %q: want bash, zsh or fish", args[0])
-				}
-				_, err = e.stdout.Write(script)
-				return err
-			}
-		},
+func shells() []string { return []string{"bash", "zsh", "fish"} }
+
+// completion prints a script for a shell. The scripts ask `cfq completion words`, and complete files where it finds
+// nothing.
+func completion(_ context.Context, e *env, args []string) error {
+	if len(args) > 0 && args[0] == "words" {
+		return writeWords(e.stdout, args[1:])
 	}
+	if err := arguments("completion", args, "SHELL"); err != nil {
+		return err
+	}
+	script, err := helpTexts.ReadFile("help/complete." + args[0])
+	if err != nil {
+		return cli.Usagef(cli.HintArguments, "invalid shell %q: want %s", args[0], message.Or(shells()))
+	}
+	_, err = e.stdout.Write(script)
+	return err
 }
 
 func writeWords(w io.Writer, words []string) error {

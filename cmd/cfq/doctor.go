@@ -7,20 +7,10 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"cfq/internal/message"
 	"cfq/onnxio/ort"
 	"cfq/recourse/mip"
 )
-
-func doctorCommand() command {
-	return command{
-		name:     "doctor",
-		operands: []string{},
-		setup:    func(*pflag.FlagSet) runFunc { return doctor },
-	}
-}
 
 type checkup struct {
 	OK       bool   `json:"ok"`

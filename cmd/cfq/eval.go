@@ -35,27 +35,19 @@ type evalFlags struct {
 	stress  []string
 }
 
-func evalCommand() command {
-	return command{
-		name:  "eval",
-		notes: stressHelp,
-		setup: func(fs *pflag.FlagSet) runFunc {
-			f := &evalFlags{}
-			f.add(fs)
-			addNumbers(fs, &f.margins, "margins",
-				"required logit `margins`, separated by commas; else 0,0.1,0.25,0.5 and the task's")
-			f.addGroups(fs)
-			fs.StringArrayVar(&f.stress, "stress", nil, "evaluate under other `conditions` too, see --help-all; may be repeated")
-			f.addCertify(fs)
-			f.addMeasured(fs)
-			fs.StringVar(&f.records, "records", "", "keep the records of people: a `file` (.parquet, .csv, .tsv), or a folder "+
-				"of Parquet files, FOLDER/")
-			fs.BoolVar(&f.resume, "resume", false, "go on from the records in --records FOLDER/")
-			addReports(fs, &f.evaluationFlags, report.EvaluationViews())
-			f.stream.add(fs)
-			return f.run
-		},
-	}
+func (f *evalFlags) add(fs *pflag.FlagSet) {
+	f.evaluationFlags.add(fs)
+	addNumbers(fs, &f.margins, "margins",
+		"required logit `margins`, separated by commas; else 0,0.1,0.25,0.5 and the task's")
+	f.addGroups(fs)
+	fs.StringArrayVar(&f.stress, "stress", nil, "evaluate under other `conditions` too, see --help-all; may be repeated")
+	f.addCertify(fs)
+	f.addMeasured(fs)
+	fs.StringVar(&f.records, "records", "", "keep the records of people: a `file` (.parquet, .csv, .tsv), or a folder "+
+		"of Parquet files, FOLDER/")
+	fs.BoolVar(&f.resume, "resume", false, "go on from the records in --records FOLDER/")
+	addReports(fs, &f.evaluationFlags, report.EvaluationViews())
+	f.stream.add(fs)
 }
 
 func (f *evalFlags) addMeasured(fs *pflag.FlagSet) {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"cfq/eval/metrics"
 	"cfq/internal/cli"
 	"cfq/internal/message"
@@ -18,16 +16,6 @@ import (
 	"cfq/onnxio/refuse"
 	"cfq/quant"
 )
-
-func explainCommand() command {
-	return command{
-		name:    "explain",
-		actions: explainable,
-		setup: func(*pflag.FlagSet) runFunc {
-			return func(_ context.Context, e *env, args []string) error { return explain(e, args) }
-		},
-	}
-}
 
 type topic struct {
 	name  string
@@ -72,7 +60,7 @@ func explainable() (names []string) {
 	return names
 }
 
-func explain(e *env, args []string) error {
+func explain(_ context.Context, e *env, args []string) error {
 	kinds := topicKinds()
 	if len(args) == 0 {
 		rows := [][]string{{"kind", "number", "what"}}

@@ -58,51 +58,43 @@ const (
 	toPass     = "pass"
 )
 
-func gateCommand() command {
-	return command{
-		name:     "gate",
-		operands: []string{"FULL", "QUANTIZED"},
-		setup: func(fs *pflag.FlagSet) runFunc {
-			f := &gateFlags{}
-			f.add(fs)
-			for i, s := range shorthands() {
-				fs.Func(s.flag, s.help, func(text string) error {
-					f.limits[i] = text
-					_, err := gate.ParseCheck(fmt.Sprintf(s.check, text))
-					return errors.Unwrap(err) // the flag stands for the check
-				})
-			}
-			fs.StringArrayVar(&f.checks, "check", nil, "a `check` such as 'vd@0.25[sex]<=0.05'; may be repeated")
-			fs.BoolVar(&f.oneSided, "one-sided", false, "judge the original's promises alone: a limit on VD adds none on RVD "+
-				"and gained approvals, and a model that approves everybody passes")
-			fs.StringVar(&f.file, "gate", "", "checks: a YAML `file`, see docs/pipeline.md")
-			fs.Float64Var(&f.maxUnreadable, "max-unreadable", eval.MuchUnreadable, "largest `share` of rows that cannot be "+
-				"read or have no outcome, or the gate is INCONCLUSIVE")
-			cli.Within(fs, "max-unreadable", &f.maxUnreadable, 0, 1, "a share from 0 to 1")
-			fs.Float64Var(&f.margin, "margin", 0.1, "required logit `margin` of checks that name no other; issued promises "+
-				"are judged whatever their margin")
-			cli.Within(fs, "margin", &f.margin, cli.Above0, cli.Finite,
-				"more than 0; --check 'vd@0<=0.5' checks at the decision boundary")
-			fs.Float64Var(&f.confidence, "confidence", 0.95, "one-sided confidence `level` of each verdict")
-			cli.Within(fs, "confidence", &f.confidence, cli.Above0, cli.Below1, "a level between 0 and 1, such as 0.95")
-			fs.BoolVar(&f.verified, "verified-encoding", false, "an error unless scores of the model's owner have verified the "+
-				"encoding, see cfq task --help-all")
-			fs.StringVar(&f.previous, "previous", "", "JSON report `file` of an earlier evaluation, for checks of an increase")
-			cli.Choice(fs, &f.onInconclusive, "on-inconclusive", reportOnly, []string{reportOnly, toFail, toPass},
-				"exit with 5, 1 or 0 when INCONCLUSIVE: report, fail, pass")
-			f.looks.add(fs)
-			f.addGroups(fs)
-			f.addCertify(fs)
-			fs.StringVar(&f.record, "calibration-record", "", "record `file` of the rows that the model was calibrated on; "+
-				"else QUANTIZED.rows; required is an error without that; none when it was calibrated on none of these people")
-			fs.StringArrayVar(&f.tables, "records", nil, "judge the people of these `tables` of records in place of --data: "+
-				"files or folders that cfq eval wrote, or a quoted pattern; may be repeated")
-			addReports(fs, &f.evaluationFlags, report.Views())
-			more(fs, "sample", "one-sided", "max-unreadable", "verified-encoding", "previous", "on-inconclusive",
-				"calibration-record")
-			return f.run
-		},
+func (f *gateFlags) add(fs *pflag.FlagSet) {
+	f.evaluationFlags.add(fs)
+	for i, s := range shorthands() {
+		fs.Func(s.flag, s.help, func(text string) error {
+			f.limits[i] = text
+			_, err := gate.ParseCheck(fmt.Sprintf(s.check, text))
+			return errors.Unwrap(err) // the flag stands for the check
+		})
 	}
+	fs.StringArrayVar(&f.checks, "check", nil, "a `check` such as 'vd@0.25[sex]<=0.05'; may be repeated")
+	fs.BoolVar(&f.oneSided, "one-sided", false, "judge the original's promises alone: a limit on VD adds none on RVD "+
+		"and gained approvals, and a model that approves everybody passes")
+	fs.StringVar(&f.file, "gate", "", "checks: a YAML `file`, see docs/pipeline.md")
+	fs.Float64Var(&f.maxUnreadable, "max-unreadable", eval.MuchUnreadable, "largest `share` of rows that cannot be "+
+		"read or have no outcome, or the gate is INCONCLUSIVE")
+	cli.Within(fs, "max-unreadable", &f.maxUnreadable, 0, 1, "a share from 0 to 1")
+	fs.Float64Var(&f.margin, "margin", 0.1, "required logit `margin` of checks that name no other; issued promises "+
+		"are judged whatever their margin")
+	cli.Within(fs, "margin", &f.margin, cli.Above0, cli.Finite,
+		"more than 0; --check 'vd@0<=0.5' checks at the decision boundary")
+	fs.Float64Var(&f.confidence, "confidence", 0.95, "one-sided confidence `level` of each verdict")
+	cli.Within(fs, "confidence", &f.confidence, cli.Above0, cli.Below1, "a level between 0 and 1, such as 0.95")
+	fs.BoolVar(&f.verified, "verified-encoding", false, "an error unless scores of the model's owner have verified the "+
+		"encoding, see cfq task --help-all")
+	fs.StringVar(&f.previous, "previous", "", "JSON report `file` of an earlier evaluation, for checks of an increase")
+	cli.Choice(fs, &f.onInconclusive, "on-inconclusive", reportOnly, []string{reportOnly, toFail, toPass},
+		"exit with 5, 1 or 0 when INCONCLUSIVE: report, fail, pass")
+	f.looks.add(fs)
+	f.addGroups(fs)
+	f.addCertify(fs)
+	fs.StringVar(&f.record, "calibration-record", "", "record `file` of the rows that the model was calibrated on; "+
+		"else QUANTIZED.rows; required is an error without that; none when it was calibrated on none of these people")
+	fs.StringArrayVar(&f.tables, "records", nil, "judge the people of these `tables` of records in place of --data: "+
+		"files or folders that cfq eval wrote, or a quoted pattern; may be repeated")
+	addReports(fs, &f.evaluationFlags, report.Views())
+	more(fs, "sample", "one-sided", "max-unreadable", "verified-encoding", "previous", "on-inconclusive",
+		"calibration-record")
 }
 
 func (f *gateFlags) run(ctx context.Context, e *env, args []string) error {

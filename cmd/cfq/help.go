@@ -85,7 +85,7 @@ func (c *command) writeHelp(w io.Writer) {
 func (c *command) writeHelpAll(w io.Writer, common func(io.Writer)) {
 	usage, examples := c.text()
 	own := newFlagSet(c.name)
-	c.setup(own)
+	c.add(own)
 	fmt.Fprint(w, usage)
 	writeFlags(w, own)
 	if c.notes != nil {

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/onnxio"
@@ -22,14 +20,6 @@ import (
 	"cfq/quant/qdq"
 	"cfq/quant/verify"
 )
-
-func inspectCommand() command {
-	return command{
-		name:     "inspect",
-		operands: []string{"MODEL"},
-		setup:    func(*pflag.FlagSet) runFunc { return inspect },
-	}
-}
 
 type inspection struct {
 	inspectedFile

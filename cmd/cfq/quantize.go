@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -24,18 +25,6 @@ import (
 	"cfq/quant"
 	"cfq/task"
 )
-
-func quantizeCommand() command {
-	return command{
-		name:     "quantize",
-		operands: []string{"MODEL"},
-		setup: func(fs *pflag.FlagSet) runFunc {
-			f := &quantizeFlags{}
-			f.add(fs)
-			return f.run
-		},
-	}
-}
 
 func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if err := f.check(e, args); err != nil {
@@ -412,4 +401,26 @@ func writeLayers(out io.Writer, r *ptq.Result) {
 		right++
 	}
 	writeGrid(out, &message.Grid{Left: map[int]bool{0: true, right + 1: true}}, "  ", "layer widths", table)
+}
+
+func trainingTable(r *ptq.Result) [][]string {
+	rows := [][]string{{"stage", "round", "steps", "loss", "vd", "rvd", "bits"}}
+	add := func(stage string, rounds []ptq.Round) {
+		for i, r := range rounds {
+			rows = append(rows, []string{
+				stage, strconv.Itoa(i + 1), strconv.Itoa(r.Steps), csvNumber(float64(r.Loss)), csvNumber(float64(r.VD)),
+				csvNumber(float64(r.RVD)), csvNumber(r.Bits),
+			})
+		}
+	}
+	if r.Learned != nil {
+		add("widths", r.Learned.Rounds)
+	}
+	add("train", r.Training.Rounds)
+	return rows
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

@@ -37,34 +37,27 @@ type recourseFlags struct {
 	overwrite bool
 }
 
-func recourseCommand() command {
-	return command{
-		name: "recourse",
-		setup: func(fs *pflag.FlagSet) runFunc {
-			f := &recourseFlags{}
-			f.addData(fs, "the people")
-			fs.StringVarP(&f.out, "output", "o", "", "the promises `file` to write")
-			fs.StringVar(&f.promises, "promises", "",
-				"check this promises `file` instead of finding actions; with -o it is written anew")
-			fs.Float64Var(&f.margin, "margin", 0, "required logit `margin`; else the task's")
-			cli.Within(fs, "margin", &f.margin, 0, cli.Finite, "0, for any favourable decision, or more")
-			fs.Uint64Var(&f.seed, "seed", 1, "seed of the solver")
-			fs.IntVar(&f.restarts, "restarts", 0, "random restarts of the solver; 0 is its default")
-			fs.BoolVar(&f.exact, "exact", false, "prove that an action is the cheapest, or that there is none; without a "+
-				"proof in time the search's is marked")
-			fs.StringVar(&f.solver, "solver", "", "--exact: the `program` that solves mixed-integer programs, highs or cbc or "+
-				"its path; none for without; else the one on the path")
-			fs.DurationVar(&f.limit, "time-limit", time.Minute, "--exact: `time` for the mixed-integer program of one person")
-			cli.Within(fs, "time-limit", &f.limit, time.Second, 24*time.Hour, "1s to 24h")
-			f.addOverrides(fs)
-			f.robust.add(fs)
-			f.addRows(fs)
-			f.stream.add(fs)
-			fs.BoolVar(&f.overwrite, "overwrite", false, "replace an output that exists")
-			more(fs, "seed", "restarts", "solver", "time-limit", "method", "budget")
-			return f.run
-		},
-	}
+func (f *recourseFlags) add(fs *pflag.FlagSet) {
+	f.addData(fs, "the people")
+	fs.StringVarP(&f.out, "output", "o", "", "the promises `file` to write")
+	fs.StringVar(&f.promises, "promises", "",
+		"check this promises `file` instead of finding actions; with -o it is written anew")
+	fs.Float64Var(&f.margin, "margin", 0, "required logit `margin`; else the task's")
+	cli.Within(fs, "margin", &f.margin, 0, cli.Finite, "0, for any favourable decision, or more")
+	fs.Uint64Var(&f.seed, "seed", 1, "seed of the solver")
+	fs.IntVar(&f.restarts, "restarts", 0, "random restarts of the solver; 0 is its default")
+	fs.BoolVar(&f.exact, "exact", false, "prove that an action is the cheapest, or that there is none; without a "+
+		"proof in time the search's is marked")
+	fs.StringVar(&f.solver, "solver", "", "--exact: the `program` that solves mixed-integer programs, highs or cbc or "+
+		"its path; none for without; else the one on the path")
+	fs.DurationVar(&f.limit, "time-limit", time.Minute, "--exact: `time` for the mixed-integer program of one person")
+	cli.Within(fs, "time-limit", &f.limit, time.Second, 24*time.Hour, "1s to 24h")
+	f.addOverrides(fs)
+	f.robust.add(fs)
+	f.addRows(fs)
+	f.stream.add(fs)
+	fs.BoolVar(&f.overwrite, "overwrite", false, "replace an output that exists")
+	more(fs, "seed", "restarts", "solver", "time-limit", "method", "budget")
 }
 
 func (f *recourseFlags) run(ctx context.Context, e *env, args []string) (err error) {
@@ -106,12 +99,11 @@ func (f *recourseFlags) run(ctx context.Context, e *env, args []string) (err err
 		return job.checkPromises(ctx)
 	}
 	if f.robust.models > 0 {
-		run, err := f.robust.open(ctx, e, m, t, f)
-		if err != nil {
+		if job.fleet, err = f.openFleet(ctx, e, m, t); err != nil {
 			return err
 		}
-		defer run.fleet.Close() //nolint:errcheck // nothing was written
-		job.robust, job.model = run, run.fleet.Worst(f.robust.models)
+		defer job.fleet.Close() //nolint:errcheck // nothing was written
+		job.model = job.fleet.Worst(f.robust.models)
 	}
 	if job.decoded, err = newReconstructed(e, args[0], m, c, t); err != nil {
 		return err
@@ -140,11 +132,12 @@ func (f *recourseFlags) check(e *env, args []string) error {
 
 type recourseJob struct {
 	*recourseFlags
-	e      *env
-	t      *task.Task
-	model  recourse.Model // that must accept
-	robust *robustRun     // nil without --robust
-	set    *permitted
+	e     *env
+	t     *task.Task
+	model recourse.Model // that must accept
+	set   *permitted
+	fleet *ptq.Fleet   // nil without --robust
+	first *task.People // with --robust, the first batch
 
 	decoded *reconstructed // nil for a task without latent
 	program *mip.Solver    // nil when there is none
@@ -172,8 +165,8 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 			if err != nil || p.N == 0 {
 				return err
 			}
-			if j.robust != nil && j.robust.first == nil {
-				j.robust.first = p
+			if j.fleet != nil && j.first == nil {
+				j.first = p
 			}
 			set := j.set.of(p)
 			var before atomic.Int64 // of these people, whom progress has counted
@@ -193,8 +186,9 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 		show(cli.People, 1, 1)
 		j.decoded.count(&people.Filtered, j.e.msg.Warn)
 		s.Finish(people, time.Since(start))
-		if j.robust != nil { // before the file appears, which it does not when the run is stopped
-			s.Robustness, err = j.robust.measure(ctx, j.set, j.margin, j.seed, j.e.workers)
+		if j.first != nil { // before the file appears, which it does not when the run is stopped
+			s.Robustness, err = j.fleet.Robustness(ctx, j.set.of(j.first), j.first, j.robust.models, robustSample,
+				recourse.SolveOptions{Margin: j.margin, Seed: j.seed, Workers: j.e.workers})
 		}
 		return runError(err)
 	})
@@ -215,7 +209,7 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 // piece. An exact search of one person may take a minute, and for a robust one the first people stand for all: these
 // have two large batches at a time, whose people all workers share.
 func (j *recourseJob) pieces(ctx context.Context, all int) (context.Context, int, *ordered.Queue[[]promise.Answer]) {
-	if j.exact || j.robust != nil {
+	if j.exact || j.fleet != nil {
 		two := min(2, j.e.workers)
 		return ctx, batchPeople, ordered.New[[]promise.Answer](two, two)
 	}
@@ -269,8 +263,8 @@ func (j *recourseJob) answers(ctx context.Context, p *task.People, set *constrai
 	if j.exact {
 		s.Exact = &recourse.ExactOptions{Solver: j.program, Time: j.limit}
 	}
-	if j.robust != nil {
-		s.Stated = j.robust.fleet.Full // margins that can be checked with the model alone
+	if j.fleet != nil {
+		s.Stated = j.fleet.Full // margins that can be checked with the model alone
 	}
 	answers, err := s.Solve(ctx, set, p, func(done, _ int) { progress(done) })
 	if errors.Is(err, recourse.ErrNotExact) {

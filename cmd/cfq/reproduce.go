@@ -30,24 +30,17 @@ type reproduceFlags struct {
 	seeds, sample int
 }
 
-func reproduceCommand() command {
-	return command{
-		name:    "reproduce",
-		notes:   tableList,
-		actions: func() []string { return append(reproduce.Names(reproduce.Tables()), "all") },
-		setup: func(fs *pflag.FlagSet) runFunc {
-			f := &reproduceFlags{}
-			fs.StringVarP(&f.data, "data", "d", "", "the `folder` with the data sets")
-			fs.StringVarP(&f.out, "output", "o", "", "the `folder` for all files that are written")
-			fs.IntVar(&f.seeds, "seeds", 5, "`networks` of each kind that are trained")
-			cli.Within(fs, "seeds", &f.seeds, 1, math.MaxInt, "1 or more")
-			fs.IntVar(&f.sample, "sample", 1000,
-				"evaluate a random sample of this many refused `people` of each network; 0 takes all")
-			cli.Within(fs, "sample", &f.sample, 0, math.MaxInt, "0, for all, or more")
-			return f.run
-		},
-	}
+func (f *reproduceFlags) add(fs *pflag.FlagSet) {
+	fs.StringVarP(&f.data, "data", "d", "", "the `folder` with the data sets")
+	fs.StringVarP(&f.out, "output", "o", "", "the `folder` for all files that are written")
+	fs.IntVar(&f.seeds, "seeds", 5, "`networks` of each kind that are trained")
+	cli.Within(fs, "seeds", &f.seeds, 1, math.MaxInt, "1 or more")
+	fs.IntVar(&f.sample, "sample", 1000,
+		"evaluate a random sample of this many refused `people` of each network; 0 takes all")
+	cli.Within(fs, "sample", &f.sample, 0, math.MaxInt, "0, for all, or more")
 }
+
+func tableNames() []string { return append(reproduce.Names(reproduce.Tables()), "all") }
 
 func tableList() string {
 	var b strings.Builder

@@ -11,7 +11,6 @@ import (
 	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/ptq"
-	"cfq/recourse"
 	"cfq/task"
 )
 
@@ -37,48 +36,28 @@ func (f *robustFlags) add(fs *pflag.FlagSet) {
 	cli.Within(fs, "budget", &f.budget, 2, 8, "2 to 8 bits per weight")
 }
 
-// robustRun is recourse over sampled deployments: as many as were asked for are solved on, as many again
-// tell how far that carries.
-type robustRun struct {
-	flags robustFlags
-	fleet *ptq.Fleet
-	first *task.People // the first batch
-}
-
-func (f robustFlags) open(ctx context.Context, e *env, m *onnxio.Model, t *task.Task, who *recourseFlags) (*robustRun,
-	error,
-) {
-	data, rows := who.data, who.rows
-	if f.calibration != "" {
-		data, rows = f.calibration, ""
+// openFleet samples deployments: as many as were asked for are solved on, as many again tell how far that carries.
+func (f *recourseFlags) openFleet(ctx context.Context, e *env, m *onnxio.Model, t *task.Task) (*ptq.Fleet, error) {
+	data, rows := f.data, f.rows
+	if f.robust.calibration != "" {
+		data, rows = f.robust.calibration, ""
 	}
 	people, err := readPeople(ctx, e, data, rows, t, task.ReadOptions{})
 	if err != nil {
 		return nil, err
 	}
-	r, err := ptq.NewRecipe(f.method)
+	r, err := ptq.NewRecipe(f.robust.method)
 	if err != nil {
 		return nil, err
 	}
-	r.Allocate.Budget = f.budget
-	run := ptq.Run{Workers: e.workers, Progress: e.progress()}
-	fleet, err := ptq.OpenFleet(ctx, m, t, people, ptq.Draws{Recipe: r, Models: 2 * f.models, Seed: who.seed}, run)
+	r.Allocate.Budget = f.robust.budget
+	fleet, err := ptq.OpenFleet(ctx, m, t, people, ptq.Draws{Recipe: r, Models: 2 * f.robust.models, Seed: f.seed},
+		ptq.Run{Workers: e.workers, Progress: e.progress()})
 	if err != nil {
 		return nil, runError(err)
 	}
 	e.warn(fleet.Result.Warnings)
-	return &robustRun{flags: f, fleet: fleet}, nil
-}
-
-func (r *robustRun) measure(ctx context.Context, set *permitted, margin float64, seed uint64,
-	workers int,
-) (*ptq.Robustness, error) {
-	if r.first == nil {
-		return nil, nil
-	}
-	return r.fleet.Robustness(ctx, set.of(r.first), r.first, r.flags.models, robustSample, recourse.SolveOptions{
-		Margin: margin, Seed: seed, Workers: workers,
-	})
+	return fleet, nil
 }
 
 func writeRobustness(w io.Writer, r *ptq.Robustness) {

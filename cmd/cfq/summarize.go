@@ -15,24 +15,19 @@ import (
 	"cfq/task"
 )
 
-func summarizeCommand() command {
-	return command{
-		name: "summarize",
-		setup: func(fs *pflag.FlagSet) runFunc {
-			f := &evalFlags{}
-			fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
-			f.addOverrides(fs)
-			fs.BoolVar(&f.otherOriginal, "other-original", false, "allow a quantized model whose recipe names another original")
-			more(fs, "other-original")
-			f.addGroups(fs)
-			f.addMeasured(fs)
-			addReports(fs, &f.evaluationFlags, report.EvaluationViews())
-			return f.summarize
-		},
-	}
+type summarizeFlags struct{ evalFlags }
+
+func (f *summarizeFlags) add(fs *pflag.FlagSet) {
+	fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
+	f.addOverrides(fs)
+	fs.BoolVar(&f.otherOriginal, "other-original", false, "allow a quantized model whose recipe names another original")
+	more(fs, "other-original")
+	f.addGroups(fs)
+	f.addMeasured(fs)
+	addReports(fs, &f.evaluationFlags, report.EvaluationViews())
 }
 
-func (f *evalFlags) summarize(ctx context.Context, e *env, args []string) error {
+func (f *summarizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if len(args) < 3 {
 		return cli.Usagef(cli.HintArguments, "want the two models and tables of records, have %d arguments", len(args))
 	}

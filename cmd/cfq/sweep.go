@@ -48,52 +48,47 @@ const (
 	sweepSVG    = "curves.svg"
 )
 
-func sweepCommand() command {
-	return command{
-		name:     "sweep",
-		operands: []string{"MODEL"},
-		setup: func(fs *pflag.FlagSet) runFunc {
-			f := &sweepFlags{}
-			f.addData(fs, "the calibration rows")
-			fs.StringVar(&f.test, "test", "",
-				"the rows to measure on: a CSV or Parquet `file`; else those of --data that --test-rows chooses")
-			fs.StringVarP(&f.out, "output", "o", "", "the `folder` for the results")
-			fs.StringSliceVar(&f.methods, "methods", nil,
-				"`names` of methods, separated by commas: "+strings.Join(ptq.MethodNames(), ", ")+"; else all that do not train")
-			cli.Require(fs, "methods", message.Or(ptq.MethodNames())+", each once", func() bool {
-				once := slices.Compact(slices.Sorted(slices.Values(f.methods)))
-				known := func(m string) bool { return slices.Contains(ptq.MethodNames(), m) }
-				return len(once) == len(f.methods) && !slices.ContainsFunc(once, func(m string) bool { return !known(m) })
-			})
-			addNumbers(fs, &f.budgets, "budgets",
-				"mean `bits` per weight, 2 to 8, separated by commas; else 2,2.5,3,3.5,4,5,6,8")
-			cli.Require(fs, "budgets", "2 to 8 bits per weight", func() bool {
-				return !slices.ContainsFunc(f.budgets, func(b float64) bool { return !(2 <= b && b <= 8) })
-			})
-			addNumbers(fs, &f.margins, "margin", "required logit `margins`, separated by commas: 0.1 unless there are some")
-			fs.IntVar(&f.sample, "sample", 0, "measure on a random sample of this many refused people; 0 takes all")
-			cli.Within(fs, "sample", &f.sample, 0, math.MaxInt, "0, for all, or more")
-			fs.Uint64Var(&f.seed, "seed", 1, "seed of the sample and of the solver")
-			fs.IntVar(&f.restarts, "restarts", 0, "random restarts of the solver; 0 is the solver's default")
-			fs.StringVar(&f.file, "recipe", "", "apply the settings of the recipe in this `file` to each method")
-			f.addSet(fs)
-			f.addRows(fs)
-			fs.StringVar(&f.testRows, "test-rows", "", "the same, of the rows to measure on: such a `file`, or !file")
-			fs.BoolVar(&f.overwrite, "overwrite", false, "begin anew and replace what is in the folder")
-			more(fs, "recipe", "seed", "restarts")
-			return f.run
-		},
-	}
+func (f *sweepFlags) add(fs *pflag.FlagSet) {
+	f.addData(fs, "the calibration rows")
+	fs.StringVar(&f.test, "test", "",
+		"the rows to measure on: a CSV or Parquet `file`; else those of --data that --test-rows chooses")
+	fs.StringVarP(&f.out, "output", "o", "", "the `folder` for the results")
+	fs.StringSliceVar(&f.methods, "methods", nil,
+		"`names` of methods, separated by commas: "+strings.Join(ptq.MethodNames(), ", ")+"; else all that do not train")
+	cli.Require(fs, "methods", message.Or(ptq.MethodNames())+", each once", func() bool {
+		once := slices.Compact(slices.Sorted(slices.Values(f.methods)))
+		known := func(m string) bool { return slices.Contains(ptq.MethodNames(), m) }
+		return len(once) == len(f.methods) && !slices.ContainsFunc(once, func(m string) bool { return !known(m) })
+	})
+	addNumbers(fs, &f.budgets, "budgets", "mean `bits` per weight, 2 to 8, separated by commas; else 2,2.5,3,3.5,4,5,6,8")
+	cli.Require(fs, "budgets", "2 to 8 bits per weight", func() bool {
+		return !slices.ContainsFunc(f.budgets, func(b float64) bool { return !(2 <= b && b <= 8) })
+	})
+	addNumbers(fs, &f.margins, "margin", "required logit `margins`, separated by commas: 0.1 unless there are some")
+	fs.IntVar(&f.sample, "sample", 0, "measure on a random sample of this many refused people; 0 takes all")
+	cli.Within(fs, "sample", &f.sample, 0, math.MaxInt, "0, for all, or more")
+	fs.Uint64Var(&f.seed, "seed", 1, "seed of the sample and of the solver")
+	fs.IntVar(&f.restarts, "restarts", 0, "random restarts of the solver; 0 is the solver's default")
+	fs.StringVar(&f.file, "recipe", "", "apply the settings of the recipe in this `file` to each method")
+	f.addSet(fs)
+	f.addRows(fs)
+	fs.StringVar(&f.testRows, "test-rows", "", "the same, of the rows to measure on: such a `file`, or !file")
+	fs.BoolVar(&f.overwrite, "overwrite", false, "begin anew and replace what is in the folder")
+	more(fs, "recipe", "seed", "restarts")
 }
 
 func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 	if err := f.check(args); err != nil {
 		return err
 	}
-	o, err := f.options(e)
+	settings, err := f.settings()
 	if err != nil {
 		return err
 	}
+	o := ptq.SweepOptions{Methods: f.methods, Budgets: f.budgets, Settings: settings, Options: eval.Options{
+		Margins: f.margins, Sample: f.sample, Seed: f.seed, Workers: e.workers,
+		Solver: recourse.SolveOptions{Restarts: f.restarts}, Progress: e.progress(),
+	}}
 	common, err := o.Recipe(ptq.CFPTQ)
 	if err != nil {
 		return cli.Wrap(err, hintRecipe)
@@ -127,15 +122,6 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 	}
 	warnLeftOut(r.LeftOut, args[0], e.msg.Warn)
 	return f.write(e, log, r, common.Allocate.Cost)
-}
-
-func (f *sweepFlags) options(e *env) (o ptq.SweepOptions, err error) {
-	o = ptq.SweepOptions{Methods: f.methods, Budgets: f.budgets, Options: eval.Options{
-		Margins: f.margins, Sample: f.sample, Seed: f.seed, Workers: e.workers,
-		Solver: recourse.SolveOptions{Restarts: f.restarts}, Progress: e.progress(),
-	}}
-	o.Settings, err = f.settings()
-	return o, err
 }
 
 func (f *sweepFlags) path(name string) string { return filepath.Join(f.out, name) }
@@ -375,50 +361,48 @@ func (v *sweepView) warnings() []string {
 }
 
 func (v *sweepView) draw(w io.Writer) error {
-	of := func(name string) string { return fmt.Sprintf("%s(%g)", name, v.margin) }
-	full := float64(v.first.Rate("accuracy_full").Value)
-	x := "budget, " + v.cost + " per weight"
+	budget := "budget, " + v.cost + " per weight"
 	if v.cost == "bytes" || v.cost == "bops" {
-		x = "budget, bits per weight of " + v.cost
+		budget = "budget, bits per weight of " + v.cost
 	}
+	at, full := fmt.Sprintf("(%g)", v.margin), float64(v.first.Rate("accuracy_full").Value)
 	var charts []chart.Chart
 	for _, c := range []struct {
-		title, y, key string
-		ends          bool // the interval of the accuracy is about other people, while all points are of the same ones
+		title, y, id string
+		ends         bool // the interval of the accuracy is about other people, while all points are of the same ones
 	}{
-		{of("VD"), "the original's promises that break", "vd", true},
-		{of("RVD"), "its own promises the original refuses", "rvd", true},
-		{of("CRG"), "more cost, ratio of sums", "crg.ratio_of_sums", false},
+		{"VD" + at, "the original's promises that break", "vd", true},
+		{"RVD" + at, "its own promises the original refuses", "rvd", true},
+		{"CRG" + at, "more cost, ratio of sums", "crg.ratio_of_sums", false},
 		{fmt.Sprintf("Accuracy (original %.4f)", full), "accuracy", "accuracy_quant", false},
 	} {
-		m := metrics.Must(c.key)
-		over := func(title, label string, x func(p *ptq.SweepPoint) float64) {
-			drawn := chart.Chart{Title: c.title + title, X: label, Y: c.y}
+		m := metrics.Must(c.id)
+		for _, size := range []bool{false, true} {
+			drawn := chart.Chart{Title: c.title + " over the budget", X: budget, Y: c.y}
+			if size {
+				drawn.Title, drawn.X = c.title+" over the size", "file size in bytes"
+			}
 			for i := range v.Points { // in the order of the methods
 				p := &v.Points[i]
-				if p.Unfit != "" || math.IsNaN(x(p)) {
+				if p.Unfit != "" || size && p.Same != 0 { // the same file
 					continue
 				}
-				last := len(drawn.Series) - 1
+				x, y, last := p.Budget, p.Measured.Metric(&m, v.at), len(drawn.Series)-1
+				if size {
+					x = float64(p.Bytes)
+				}
 				if last < 0 || drawn.Series[last].Name != p.Method {
 					drawn.Series = append(drawn.Series, chart.Series{Name: p.Method})
 					last++
 				}
-				s, value := &drawn.Series[last], p.Measured.Metric(&m, v.at)
-				s.X, s.Y = append(s.X, x(p)), append(s.Y, float64(value.Value))
+				s := &drawn.Series[last]
+				s.X, s.Y = append(s.X, x), append(s.Y, float64(y.Value))
 				if c.ends {
-					s.Low, s.High = append(s.Low, float64(value.Lo)), append(s.High, float64(value.Hi))
+					s.Low, s.High = append(s.Low, float64(y.Lo)), append(s.High, float64(y.Hi))
 				}
 			}
 			charts = append(charts, drawn)
 		}
-		over(" over the budget", x, func(p *ptq.SweepPoint) float64 { return p.Budget })
-		over(" over the size", "file size in bytes", func(p *ptq.SweepPoint) float64 {
-			if p.Same != 0 {
-				return math.NaN() // the same file
-			}
-			return float64(p.Bytes)
-		})
 	}
 	return chart.Draw(w, charts...)
 }

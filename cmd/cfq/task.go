@@ -33,28 +33,21 @@ type taskFlags struct {
 	overwrite         bool
 }
 
-func taskCommand() command {
-	return command{
-		name:    "task",
-		actions: taskActions,
-		notes:   func() string { return helpText("task-notes") },
-		setup: func(fs *pflag.FlagSet) runFunc {
-			f := &taskFlags{}
-			fs.StringVarP(&f.data, "data", "d", "", "init, check: the data `file`: CSV (also gzipped), Parquet, images")
-			fs.StringVar(&f.rows, "rows", "", rowsHelp)
-			fs.StringVarP(&f.out, "output", "o", "", "init: the task `file` to write; else stdout")
-			fs.StringVar(&f.encoding, "encoding", "", "init: a JSON `file` that declares how the model's inputs are made")
-			fs.StringVar(&f.scores, "scores", "", "check: a `file` of scores that the model's owner has of some rows")
-			fs.StringVar(&f.label, "label", "", "init: `column` of the outcome")
-			fs.StringVar(&f.favourable, "favourable", "", "init: its `value` that people want")
-			fs.StringSliceVar(&f.features, "features", nil,
-				"init: `columns` that are the model's inputs, in their order, separated by commas")
-			fs.StringSliceVar(&f.columns, "columns", nil, "init: `names` of the columns of a file without header")
-			fs.BoolVar(&f.overwrite, "overwrite", false, "init: replace a task file that exists")
-			return f.run
-		},
-	}
+func (f *taskFlags) add(fs *pflag.FlagSet) {
+	fs.StringVarP(&f.data, "data", "d", "", "init, check: the data `file`: CSV (also gzipped), Parquet, images")
+	fs.StringVar(&f.rows, "rows", "", rowsHelp)
+	fs.StringVarP(&f.out, "output", "o", "", "init: the task `file` to write; else stdout")
+	fs.StringVar(&f.encoding, "encoding", "", "init: a JSON `file` that declares how the model's inputs are made")
+	fs.StringVar(&f.scores, "scores", "", "check: a `file` of scores that the model's owner has of some rows")
+	fs.StringVar(&f.label, "label", "", "init: `column` of the outcome")
+	fs.StringVar(&f.favourable, "favourable", "", "init: its `value` that people want")
+	fs.StringSliceVar(&f.features, "features", nil,
+		"init: `columns` that are the model's inputs, in their order, separated by commas")
+	fs.StringSliceVar(&f.columns, "columns", nil, "init: `names` of the columns of a file without header")
+	fs.BoolVar(&f.overwrite, "overwrite", false, "init: replace a task file that exists")
 }
+
+func taskNotes() string { return helpText("task-notes") }
 
 func taskActions() []string { return []string{"init", "check", "show"} }
 

@@ -4,9 +4,13 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,19 +40,6 @@ type trainFlags struct {
 	overwrite  bool
 }
 
-func trainCommand() command {
-	return command{
-		name:     "train",
-		operands: []string{},
-		notes:    trainNotes,
-		setup: func(fs *pflag.FlagSet) runFunc {
-			f := &trainFlags{weights: map[string]*float64{}}
-			f.add(fs)
-			return f.run
-		},
-	}
-}
-
 func trainNotes() string {
 	var b strings.Builder
 	b.WriteString("Architectures:\n")
@@ -63,6 +54,7 @@ func trainNotes() string {
 }
 
 func (f *trainFlags) add(fs *pflag.FlagSet) {
+	f.weights = map[string]*float64{}
 	f.addData(fs, "the people to train on")
 	fs.StringVarP(&f.out, "output", "o", "", "the model `file`")
 	fs.StringVar(&f.arch, "arch", "", "the `architecture`, such as mlp:64,32; see --help-all")
@@ -330,4 +322,38 @@ func fitTable(r *fit.Result) [][]string {
 		table = append(table, row)
 	}
 	return table
+}
+
+func addCheckpoint(fs *pflag.FlagSet, path *string) {
+	fs.StringVar(path, "checkpoint", "", "keep the state of training in a `file` after each round, and go on from it if "+
+		"it exists; removed once the model is written")
+}
+
+func noteCheckpoint(ctx context.Context, e *env, path string) {
+	if ctx.Err() != nil && exists(path) {
+		e.msg.Note("the training is in %s; the same command goes on from there", path)
+	}
+}
+
+func removeCheckpoint(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	return nil
+}
+
+// writeLog writes a table as a CSV file, if there is to be one.
+func writeLog(path string, table [][]string) error {
+	if path == "" {
+		return nil
+	}
+	return cli.Write(path, func(w io.Writer) error { return csv.NewWriter(w).WriteAll(table) })
+}
+
+// csvNumber writes a number; what is undefined is empty.
+func csvNumber(v float64) string {
+	if math.IsNaN(v) {
+		return ""
+	}
+	return strconv.FormatFloat(v, 'g', 6, 64)
 }

@@ -6,21 +6,11 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
-
-	"github.com/spf13/pflag"
 )
 
-func versionCommand() command {
-	return command{
-		name:     "version",
-		operands: []string{},
-		setup: func(*pflag.FlagSet) runFunc {
-			return func(_ context.Context, e *env, _ []string) error {
-				v := buildVersion()
-				return e.show(v, func(w io.Writer) { writeLines(w, "version", v) })
-			}
-		},
-	}
+func version(_ context.Context, e *env, _ []string) error {
+	v := buildVersion()
+	return e.show(v, func(w io.Writer) { writeLines(w, "version", v) })
 }
 
 type build struct {
