@@ -143,7 +143,7 @@ func TestFixedLayersAreListed(t *testing.T) {
 	want := []qdq.LayerNote{{
 		Node: "fc", Op: "MatMul", In: 3, Out: 2, Bits: 64, Container: "double",
 		Note: "stays in float: its weights are double, not float32",
-		LayerUse: qdq.LayerUse{
+		LayerRole: qdq.LayerRole{
 			Columns: 3, Output: "y", Activation: 32, Fixed: "its weights are double, not float32",
 		},
 	}}

@@ -119,37 +119,33 @@ func Defaults(f *graph.Function) (out []graph.Attr, err error) {
 	return out, d.err()
 }
 
-// metadata_props of the messages that have one besides ModelProto, see onnx.proto.
-const (
-	nodeMetadata     = 9
-	valueMetadata    = 4
-	graphMetadata    = 16
-	tensorMetadata   = 16
-	functionMetadata = 14
-)
-
 // StripMetadata removes from m what exporters note besides the model: the metadata of nodes, values, tensors, functions
 // and the graph, among them stack traces with paths of the machine that exported, and doc strings. Those of
 // the model as a whole stay. It returns the keys, "doc_string" among them, ascending. What subgraphs hold stays.
 func StripMetadata(m *graph.Model) (keys []string) {
-	s := &stripper{}
-	s.doc(&m.Graph.Doc)
-	s.props(&m.Graph.Extra, graphMetadata)
+	s := &stripper{} // called with the numbers of doc_string and metadata_props in onnx.proto
+	s.strip(&m.Graph.Extra, 10, 16)
 	for _, list := range [][]graph.Value{m.Graph.Inputs, m.Graph.Outputs, m.Graph.Values} {
 		for i := range list {
-			s.doc(&list[i].Doc)
-			s.props(&list[i].Extra, valueMetadata)
+			s.strip(&list[i].Extra, 3, 4)
 		}
 	}
 	for _, t := range m.Graph.Inits {
-		s.doc(&t.Doc)
-		s.props(&t.Extra, tensorMetadata)
+		if t.Doc != "" {
+			s.keys, t.Doc = append(s.keys, docKey), ""
+		}
+		s.strip(&t.Extra, none, 16)
 	}
-	s.nodes(m.Graph.Nodes)
+	nodes := slices.Clone(m.Graph.Nodes)
 	for _, f := range m.Functions {
-		s.doc(&f.Doc)
-		s.props(&f.Extra, functionMetadata)
-		s.nodes(f.Nodes)
+		s.strip(&f.Extra, 8, 14)
+		nodes = append(nodes, f.Nodes...)
+	}
+	for _, n := range nodes {
+		s.strip(&n.Extra, 6, 9)
+		for i := range n.Attrs {
+			s.strip(&n.Attrs[i].Extra, 13, none)
+		}
 	}
 	return slices.Compact(slices.Sorted(slices.Values(s.keys)))
 }
@@ -168,34 +164,25 @@ func MetadataSize(m *graph.Model) (bytes int, keys []string, err error) {
 	return len(whole) - len(rest), keys, err
 }
 
+const (
+	docKey = "doc_string"
+	none   = 0 // no field has this number
+)
+
 type stripper struct{ keys []string }
 
-func (s *stripper) nodes(nodes []*graph.Node) {
-	for _, n := range nodes {
-		s.doc(&n.Doc)
-		s.props(&n.Extra, nodeMetadata)
-		for i := range n.Attrs {
-			s.doc(&n.Attrs[i].Doc)
-		}
-	}
-}
-
-func (s *stripper) doc(text *string) {
-	if *text != "" {
-		s.keys = append(s.keys, "doc_string")
-		*text = ""
-	}
-}
-
-// props removes the entries of field from extra, which is replaced and not overwritten: clones share it.
-func (s *stripper) props(extra *[]byte, field protowire.Number) {
+// strip removes the entries of two fields from extra, which is replaced and not overwritten: clones share it.
+func (s *stripper) strip(extra *[]byte, doc, props protowire.Number) {
 	var kept []byte
 	for f := range fields(*extra) {
-		if f.number != field || f.body == nil {
+		switch {
+		case f.number == doc && f.body != nil:
+			s.keys = append(s.keys, docKey)
+		case f.number == props && f.body != nil:
+			s.keys = append(s.keys, lastText(f.body, 1))
+		default:
 			kept = append(kept, f.raw...)
-			continue
 		}
-		s.keys = append(s.keys, lastText(f.body, 1))
 	}
 	*extra = kept
 }

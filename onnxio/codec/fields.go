@@ -125,8 +125,6 @@ func (c *modelCoder) model(m *graph.Model, p *onnxpb.ModelProto) {
 		required(c, &m.IRVersion, &p.IrVersion)
 		optional(c, &m.ProducerName, &p.ProducerName)
 		optional(c, &m.ProducerVersion, &p.ProducerVersion)
-		optional(c, &m.Domain, &p.Domain)
-		optional(c, &m.ModelVersion, &p.ModelVersion)
 		optional(c, &m.Doc, &p.DocString)
 		messages(c, &m.Opsets, &p.OpsetImport, c.opset)
 		messages(c, &m.Metadata, &p.MetadataProps, func(e *graph.Meta, p *onnxpb.StringStringEntryProto) {
@@ -155,7 +153,6 @@ func (c *modelCoder) graph(g *graph.Graph, p *onnxpb.GraphProto) {
 	c.place = func() string { return "graph" }
 	c.message(p, &g.Extra, func() {
 		optional(c, &g.Name, &p.Name)
-		optional(c, &g.Doc, &p.DocString)
 		messages(c, &g.Inputs, &p.Input, c.value)
 		messages(c, &g.Outputs, &p.Output, c.value)
 		messages(c, &g.Values, &p.ValueInfo, c.value)
@@ -172,7 +169,6 @@ func (c *modelCoder) functionBody(f *graph.Function, p *onnxpb.FunctionProto) {
 	c.message(p, &f.Extra, func() {
 		optional(c, &f.Name, &p.Name)
 		optional(c, &f.Domain, &p.Domain)
-		optional(c, &f.Doc, &p.DocString)
 		list(c, &f.Inputs, &p.Input)
 		list(c, &f.Outputs, &p.Output)
 		list(c, &f.Attrs, &p.Attribute)
@@ -190,7 +186,6 @@ func (c *modelCoder) node(n *graph.Node, p *onnxpb.NodeProto) {
 		optional(c, &n.Name, &p.Name)
 		optional(c, &n.Op, &p.OpType)
 		optional(c, &n.Domain, &p.Domain)
-		optional(c, &n.Doc, &p.DocString)
 		list(c, &n.Inputs, &p.Input)
 		list(c, &n.Outputs, &p.Output)
 		if n.Op == "" && !c.writing {
@@ -218,7 +213,6 @@ func (c *modelCoder) attr(a *graph.Attr, p *onnxpb.AttributeProto) {
 		optional(c, &stated, &p.Type)
 		optional(c, &a.Name, &p.Name)
 		optional(c, &a.Ref, &p.RefAttrName)
-		optional(c, &a.Doc, &p.DocString)
 		if a.Ref == "" { // otherwise the value comes from the caller of the function
 			c.attrValue(a, p)
 		}
@@ -312,7 +306,6 @@ func (c *modelCoder) value(v *graph.Value, p *onnxpb.ValueInfoProto) {
 	c.place = func() string { return fmt.Sprintf("value %q", v.Name) }
 	c.message(p, &v.Extra, func() {
 		optional(c, &v.Name, &p.Name)
-		optional(c, &v.Doc, &p.DocString)
 		switch t := p.GetType().GetTensorType(); {
 		case !c.writing:
 			if t != nil {

@@ -99,8 +99,7 @@ func genModel(t *rapid.T) *graph.Model {
 	m := &graph.Model{
 		IRVersion:    rapid.Int64Range(1, 13).Draw(t, "ir"),
 		Opsets:       append(list(t, "opsets", genOpset), graph.Opset{Version: 17}),
-		ProducerName: word.Draw(t, "producer"), ProducerVersion: word.Draw(t, "version"), Domain: word.Draw(t, "domain"),
-		ModelVersion: rapid.Int64().Draw(t, "model version"), Doc: word.Draw(t, "doc"),
+		ProducerName: word.Draw(t, "producer"), ProducerVersion: word.Draw(t, "version"), Doc: word.Draw(t, "doc"),
 		Metadata: list(t, "metadata", func(t *rapid.T) graph.Meta {
 			return graph.Meta{Key: word.Draw(t, "key"), Value: word.Draw(t, "value")}
 		}),
@@ -138,7 +137,7 @@ func genOpset(t *rapid.T) graph.Opset {
 }
 
 func genValue(t *rapid.T) graph.Value {
-	v := graph.Value{Name: word.Draw(t, "value"), Doc: word.Draw(t, "doc"), Extra: extra.Draw(t, "extra")}
+	v := graph.Value{Name: word.Draw(t, "value"), Extra: extra.Draw(t, "extra")}
 	if rapid.Bool().Draw(t, "typed") {
 		v.DType = graph.DType(rapid.Int32Range(1, 26).Draw(t, "dtype"))
 		if rapid.Bool().Draw(t, "ranked") {
@@ -155,7 +154,7 @@ func genValue(t *rapid.T) graph.Value {
 
 func genNode(t *rapid.T, in, out string) *graph.Node {
 	return &graph.Node{
-		Name: word.Draw(t, "node"), Op: "Op", Domain: word.Draw(t, "domain"), Doc: word.Draw(t, "doc"),
+		Name: word.Draw(t, "node"), Op: "Op", Domain: word.Draw(t, "domain"),
 		Extra:  extra.Draw(t, "extra"),
 		Inputs: []string{in, ""}, Outputs: []string{"", out}, Attrs: list(t, "attrs", genAttr),
 	}
@@ -164,7 +163,7 @@ func genNode(t *rapid.T, in, out string) *graph.Node {
 func genAttr(t *rapid.T) graph.Attr {
 	a := graph.Attr{
 		Name: word.Draw(t, "attr"), Kind: graph.AttrKind(rapid.Int32Range(1, 14).Draw(t, "kind")),
-		Doc: word.Draw(t, "doc"), Extra: extra.Draw(t, "extra"),
+		Extra: extra.Draw(t, "extra"),
 	}
 	if rapid.IntRange(0, 4).Draw(t, "ref") == 0 {
 		a.Ref = "outer"

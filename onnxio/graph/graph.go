@@ -22,8 +22,6 @@ type Model struct {
 	Opsets          []Opset
 	ProducerName    string
 	ProducerVersion string
-	Domain          string
-	ModelVersion    int64
 	Doc             string
 	Metadata        []Meta
 	Functions       []*Function
@@ -43,7 +41,6 @@ type Meta struct{ Key, Value string }
 // Graph is a list of nodes in topological order over named values.
 type Graph struct {
 	Name    string
-	Doc     string
 	Inputs  []Value
 	Outputs []Value
 	Values  []Value // types of intermediates, where the file states them
@@ -58,7 +55,6 @@ type Value struct {
 	DType DType
 	// Shape is nil when the rank is unknown; see Dim for unknown sizes.
 	Shape Shape
-	Doc   string
 	// Extra keeps types that are not tensors (sequences, maps) and unknown fields.
 	Extra []byte
 }
@@ -72,7 +68,6 @@ type Function struct {
 	Attrs   []string
 	Nodes   []*Node
 	Opsets  []Opset
-	Doc     string
 	Extra   []byte
 }
 

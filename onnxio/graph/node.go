@@ -10,7 +10,6 @@ type Node struct {
 	Inputs  []string
 	Outputs []string
 	Attrs   []Attr
-	Doc     string
 	Extra   []byte
 }
 
@@ -43,7 +42,6 @@ type Attr struct {
 	Ints    []int64
 	Strings [][]byte
 	Ref     string // ref_attr_name: inside a function, the attribute it stands for
-	Doc     string
 	Extra   []byte
 }
 
@@ -120,6 +118,14 @@ func (n *Node) Int(name string, def int64) int64 {
 func (n *Node) Float(name string, def float32) float32 {
 	if a := n.Attr(name); a != nil {
 		return a.F
+	}
+	return def
+}
+
+// Text returns the text attribute called name, or def.
+func (n *Node) Text(name, def string) string {
+	if a := n.Attr(name); a != nil {
+		return string(a.S)
 	}
 	return def
 }

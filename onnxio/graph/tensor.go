@@ -34,37 +34,34 @@ const (
 	Int2      DType = 26
 )
 
+type elementType struct {
+	name string
+	bits int // of an element, 0 for strings
+}
+
+func (t DType) element() elementType {
+	all := [...]elementType{
+		Float: {"float", 32}, Double: {"double", 64}, Float16: {"float16", 16}, BFloat16: {"bfloat16", 16},
+		Int64: {"int64", 64}, Int32: {"int32", 32}, Int16: {"int16", 16}, Int8: {"int8", 8}, Int4: {"int4", 4},
+		Uint64: {"uint64", 64}, Uint32: {"uint32", 32}, Uint16: {"uint16", 16}, Uint8: {"uint8", 8}, Uint4: {"uint4", 4},
+		Int2: {"int2", 2}, Uint2: {"uint2", 2}, Bool: {"bool", 8}, String: {"string", 0},
+	}
+	if t < 0 || int(t) >= len(all) {
+		return elementType{}
+	}
+	return all[t]
+}
+
 // String returns the standard's name of the type, such as "float" or "int4".
 func (t DType) String() string {
-	names := [...]string{
-		Float: "float", Uint8: "uint8", Int8: "int8", Uint16: "uint16", Int16: "int16", Int32: "int32", Int64: "int64",
-		String: "string", Bool: "bool", Float16: "float16", Double: "double", Uint32: "uint32", Uint64: "uint64",
-		BFloat16: "bfloat16", Uint4: "uint4", Int4: "int4", Uint2: "uint2", Int2: "int2",
+	if name := t.element().name; name != "" {
+		return name
 	}
-	if t < 0 || int(t) >= len(names) || names[t] == "" {
-		return fmt.Sprintf("type%d", int32(t))
-	}
-	return names[t]
+	return fmt.Sprintf("type%d", int32(t))
 }
 
 // Bits returns the size of one element in bits, 0 for strings and unknown types.
-func (t DType) Bits() int {
-	switch t {
-	case Double, Int64, Uint64:
-		return 64
-	case Float, Int32, Uint32:
-		return 32
-	case Float16, BFloat16, Int16, Uint16:
-		return 16
-	case Int8, Uint8, Bool:
-		return 8
-	case Int4, Uint4:
-		return 4
-	case Int2, Uint2:
-		return 2
-	}
-	return 0
-}
+func (t DType) Bits() int { return t.element().bits }
 
 // IsFloat reports whether t is a floating-point type.
 func (t DType) IsFloat() bool {

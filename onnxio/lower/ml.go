@@ -65,13 +65,6 @@ func (w *mlOperator) list(name string) []float32 {
 	return nil
 }
 
-func (w *mlOperator) text(name, or string) string {
-	if a := w.n.Attr(name); a != nil {
-		return string(a.S)
-	}
-	return or
-}
-
 func (w *mlOperator) scaler() error {
 	x := w.floats(w.n.Input(0))
 	if v := w.list("offset"); v != nil {
@@ -88,7 +81,7 @@ func (w *mlOperator) normalizer() error {
 	x := w.floats(w.n.Input(0))
 	axis := w.Const(graph.FromInts("axis", []int64{1}, 1))
 	ops := map[string]string{"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}
-	norm := w.text("norm", "MAX")
+	norm := w.n.Text("norm", "MAX")
 	if ops[norm] == "" {
 		return fmt.Errorf("unknown norm %q", norm)
 	}
@@ -171,7 +164,7 @@ func (w *mlOperator) linear() error {
 		}, graph.IntAttr("transB", 1))
 	}
 	var scores string
-	switch post := w.text("post_transform", "NONE"); {
+	switch post := w.n.Text("post_transform", "NONE"); {
 	case post == "LOGISTIC" && opposite: // one logit: log-odds are it, not the difference of two
 		z := dense(1)
 		no, yes := w.Op("Sigmoid", []string{w.Op("Neg", []string{z})}), w.Op("Sigmoid", []string{z})

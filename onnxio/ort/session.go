@@ -138,6 +138,9 @@ func (s *Session) Run(ctx context.Context, in []*graph.Tensor, outputs ...string
 // RunInto is Run that writes the outputs to the tensors of into, in the order of the results, as far as they are there:
 // of the output's type and shape, in memory that is none of the inputs'. A result is then that memory.
 func (s *Session) RunInto(ctx context.Context, in, into []*graph.Tensor, outputs ...string) ([]*graph.Tensor, error) {
+	if len(outputs) == 0 {
+		outputs = graph.Names(s.outputs)
+	}
 	want, err := s.wanted(outputs)
 	if err != nil {
 		return nil, err
@@ -168,57 +171,28 @@ func (s *Session) Tensors() []string {
 }
 
 func (s *Session) wanted(asked []string) ([]int, error) {
-	var want []int
-	if len(asked) == 0 {
-		for i := range s.outputs {
-			want = append(want, i)
+	want := make([]int, len(asked))
+	for k, name := range asked {
+		if want[k] = slices.Index(graph.Names(s.outputs), name); want[k] < 0 {
+			return nil, fmt.Errorf("the model has no output %q; its outputs are %q", name, graph.Names(s.outputs))
 		}
-		return want, nil
-	}
-	var unknown []string
-	for _, name := range asked {
-		i := slices.IndexFunc(s.outputs, func(v graph.Value) bool { return v.Name == name })
-		if i < 0 {
-			unknown = append(unknown, name)
-		}
-		want = append(want, i)
-	}
-	if unknown != nil {
-		return nil, fmt.Errorf("the model has no output %q; its outputs are %q", unknown, graph.Names(s.outputs))
 	}
 	return want, nil
 }
 
 func (s *Session) arrange(in []*graph.Tensor) ([]*graph.Tensor, error) {
 	ordered := make([]*graph.Tensor, len(s.inputs))
+	var given []string
 	var errs []error
-	var unknown, missing []string
 	for _, t := range in {
-		i := slices.IndexFunc(s.inputs, func(v graph.Value) bool { return v.Name == t.Name })
-		switch {
-		case i < 0:
-			unknown = append(unknown, t.Name)
-		case ordered[i] != nil:
-			errs = append(errs, fmt.Errorf("input %q is given twice", t.Name))
-		default:
+		given = append(given, t.Name)
+		if i := slices.Index(graph.Names(s.inputs), t.Name); i >= 0 {
 			ordered[i] = t
 			errs = append(errs, fits(t, s.inputs[i]))
 		}
 	}
-	for i, v := range s.inputs {
-		if ordered[i] == nil {
-			missing = append(missing, v.Name)
-		}
-	}
-	if unknown != nil || missing != nil {
-		msg := fmt.Sprintf("the model's inputs are %q", graph.Names(s.inputs))
-		if missing != nil {
-			msg += fmt.Sprintf("; missing: %q", missing)
-		}
-		if unknown != nil {
-			msg += fmt.Sprintf("; not among them: %q", unknown)
-		}
-		errs = append(errs, errors.New(msg))
+	if len(in) != len(s.inputs) || slices.Contains(ordered, nil) {
+		errs = append(errs, fmt.Errorf("the model's inputs are %q, not %q", graph.Names(s.inputs), given))
 	}
 	return ordered, errors.Join(errs...)
 }
@@ -451,56 +425,46 @@ func (s *Session) learnScalar(out []ort.Value) bool {
 }
 
 // tensorKind is what the engine does for one element type, in the binding's generic types.
-type tensorKind interface {
-	dtype() graph.DType
-	scalar(raw []byte) (ort.Value, error) // raw nil: zero
-	empty(dims []int64) (ort.Value, error)
-	read(v ort.Value) *graph.Tensor // the contents of v, nil if v is not of this kind
-	failed(v ort.Value) bool        // v is a nil tensor of this kind, which the binding returns with an error
+type tensorKind struct {
+	dtype  graph.DType
+	scalar func(raw []byte) (ort.Value, error) // raw nil: zero
+	empty  func(dims []int64) (ort.Value, error)
+	read   func(v ort.Value) *graph.Tensor // the contents of v, nil if v is not of this kind
+	failed func(v ort.Value) bool          // v is a nil tensor of this kind, which the binding returns with an error
 }
 
 // tensorKinds are the element types that are supported both ways.
-func tensorKinds() [11]tensorKind {
-	return [...]tensorKind{
-		of[float32]{graph.Float},
-		of[float64]{graph.Double},
-		of[bool]{graph.Bool},
-		of[int8]{graph.Int8},
-		of[int16]{graph.Int16},
-		of[int32]{graph.Int32},
-		of[int64]{graph.Int64},
-		of[uint8]{graph.Uint8},
-		of[uint16]{graph.Uint16},
-		of[uint32]{graph.Uint32},
-		of[uint64]{graph.Uint64},
+func tensorKinds() []tensorKind {
+	return []tensorKind{
+		kindOf[float32](graph.Float), kindOf[float64](graph.Double), kindOf[bool](graph.Bool), kindOf[int8](graph.Int8),
+		kindOf[int16](graph.Int16), kindOf[int32](graph.Int32), kindOf[int64](graph.Int64), kindOf[uint8](graph.Uint8),
+		kindOf[uint16](graph.Uint16), kindOf[uint32](graph.Uint32), kindOf[uint64](graph.Uint64),
 	}
 }
 
-type of[T ort.TensorData] struct{ t graph.DType }
-
-func (k of[T]) dtype() graph.DType { return k.t }
-
-func (of[T]) scalar(raw []byte) (ort.Value, error) {
-	one := make([]T, 1)
-	copy(bytesOf(one), raw)
-	return ort.NewScalar(one[0])
-}
-
-func (of[T]) empty(dims []int64) (ort.Value, error) { return ort.NewEmptyTensor[T](dims) }
-
-func (k of[T]) read(v ort.Value) *graph.Tensor {
-	switch v := v.(type) {
-	case *ort.Tensor[T]:
-		return &graph.Tensor{DType: k.t, Dims: v.GetShape(), Raw: bytesOf(v.GetData())}
-	case *ort.Scalar[T]:
-		return &graph.Tensor{DType: k.t, Dims: []int64{}, Raw: bytesOf([]T{v.GetData()})}
+func kindOf[T ort.TensorData](dtype graph.DType) tensorKind {
+	return tensorKind{
+		dtype: dtype,
+		scalar: func(raw []byte) (ort.Value, error) {
+			one := make([]T, 1)
+			copy(bytesOf(one), raw)
+			return ort.NewScalar(one[0])
+		},
+		empty: func(dims []int64) (ort.Value, error) { return ort.NewEmptyTensor[T](dims) },
+		read: func(v ort.Value) *graph.Tensor {
+			switch v := v.(type) {
+			case *ort.Tensor[T]:
+				return &graph.Tensor{DType: dtype, Dims: v.GetShape(), Raw: bytesOf(v.GetData())}
+			case *ort.Scalar[T]:
+				return &graph.Tensor{DType: dtype, Dims: []int64{}, Raw: bytesOf([]T{v.GetData()})}
+			}
+			return nil
+		},
+		failed: func(v ort.Value) bool {
+			tensor, mine := v.(*ort.Tensor[T])
+			return mine && tensor == nil
+		},
 	}
-	return nil
-}
-
-func (of[T]) failed(v ort.Value) bool {
-	tensor, mine := v.(*ort.Tensor[T])
-	return mine && tensor == nil
 }
 
 // bytesOf returns the memory of v. ONNX Runtime has the machine's byte order and
@@ -566,7 +530,7 @@ func newTexts(t *graph.Tensor) (ort.Value, error) {
 func smallValue(t *graph.Tensor) (ort.Value, error) {
 	for _, k := range tensorKinds() {
 		switch {
-		case k.dtype() != t.DType:
+		case k.dtype != t.DType:
 		case len(t.Dims) == 0:
 			return k.scalar(t.Raw)
 		default:
@@ -603,7 +567,7 @@ func fromValue(v ort.Value) (*graph.Tensor, error) {
 func nilTensor(v ort.Value) (graph.DType, bool) {
 	for _, k := range tensorKinds() {
 		if k.failed(v) {
-			return k.dtype(), true
+			return k.dtype, true
 		}
 	}
 	return graph.Undefined, false

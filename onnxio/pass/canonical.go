@@ -302,7 +302,6 @@ func (r *canonicalizer) pools() {
 		n.Op, relu.Op = relu.Op, n.Op
 		n.Name, relu.Name = relu.Name, n.Name
 		n.Attrs, relu.Attrs = relu.Attrs, n.Attrs
-		n.Doc, relu.Doc = relu.Doc, n.Doc
 		n.Extra, relu.Extra = relu.Extra, n.Extra
 		r.Forget(y) // it has another shape now
 	}

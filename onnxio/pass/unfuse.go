@@ -161,27 +161,27 @@ func without(attrs []graph.Attr, names ...string) []graph.Attr {
 }
 
 func (u unfuser) activation(y string, n *graph.Node, p []float32) (string, error) {
-	a := n.Attr("activation")
-	if a == nil || len(a.S) == 0 {
+	op := n.Text("activation", "")
+	if op == "" {
 		return y, nil
 	}
 	names, known := map[string][]string{
 		"Relu": nil, "Sigmoid": nil, "Tanh": nil, "Softplus": nil, "Softsign": nil, "HardSwish": nil,
 		"LeakyRelu": {"alpha"}, "Elu": {"alpha"}, "ThresholdedRelu": {"alpha"},
 		"HardSigmoid": {"alpha", "beta"}, "Selu": {"alpha", "gamma"}, "Clip": {"min", "max"},
-	}[string(a.S)]
+	}[op]
 	if !known || len(p) > len(names) {
-		return "", fmt.Errorf("its activation %q with %d parameters is not known", a.S, len(p))
+		return "", fmt.Errorf("its activation %q with %d parameters is not known", op, len(p))
 	}
 	inputs, attrs := []string{y}, []graph.Attr(nil)
 	for i, v := range p {
-		if string(a.S) == "Clip" {
+		if op == "Clip" {
 			inputs = append(inputs, u.number(v))
 		} else {
 			attrs = append(attrs, graph.Attr{Name: names[i], Kind: graph.AttrFloat, F: v})
 		}
 	}
-	return u.Op(string(a.S), inputs, attrs...), nil
+	return u.Op(op, inputs, attrs...), nil
 }
 
 func (u unfuser) skip(n *graph.Node) (string, error) {

@@ -31,11 +31,11 @@ type LayerNote struct {
 	Note   string `json:"note,omitempty"`
 	Kernel string `json:"kernel"` // operator that ONNX Runtime runs, for the caller to fill in
 
-	LayerUse `json:"-"`
+	LayerRole `json:"-"`
 }
 
-// LayerUse says what the graph does with a layer.
-type LayerUse struct {
+// LayerRole says what the graph does with a layer.
+type LayerRole struct {
 	Columns    int    // inputs that the kernel multiplies: In, or more where inputs are split
 	Table      bool   // rows are looked up by category: nothing is computed
 	Output     string // value that the layer defines
@@ -130,7 +130,7 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 		}
 		l := LayerNote{
 			Node: quant.NodeName(n), Op: n.Op,
-			LayerUse: LayerUse{Output: n.Outputs[0], Behind: Behind(m.Graph, n), Activation: v.activation(n.Input(0))},
+			LayerRole: LayerRole{Output: n.Outputs[0], Behind: Behind(m.Graph, n), Activation: v.activation(n.Input(0))},
 		}
 		conv := strings.Contains(n.Op, "Conv")
 		weight, bias := n.Input(1), n.Input(2)

@@ -12,11 +12,11 @@ import (
 	"cfq/quant/qdq"
 )
 
-func use(columns int, output, fixed string) qdq.LayerUse {
-	return qdq.LayerUse{Columns: columns, Output: output, Fixed: fixed}
+func use(columns int, output, fixed string) qdq.LayerRole {
+	return qdq.LayerRole{Columns: columns, Output: output, Fixed: fixed}
 }
 
-func graphOnly() cmp.Option { return cmpopts.IgnoreFields(qdq.LayerUse{}, "Activation") }
+func graphOnly() cmp.Option { return cmpopts.IgnoreFields(qdq.LayerRole{}, "Activation") }
 
 // TestDescribe writes a model in every container and checks that bits and bytes are read back from the file alone. The
 // bytes are counted by hand: codes, scales, zero points, and for bit planes the worth of each (4 bytes), the shape (16)
@@ -93,14 +93,14 @@ func TestDescribeRows(t *testing.T) {
 	want := []qdq.LayerNote{
 		{
 			Node: "layer1", Op: "Gemm", In: 9, Out: 40, Biases: 40, Bits: 4.5, Widths: []int{2, 4, 8},
-			Container: "int2, int4, int8", LayerUse: use(27, "h1", ""),
+			Container: "int2, int4, int8", LayerRole: use(27, "h1", ""),
 			Note: "2,4,8 bits by row; 27 columns",
 			// Codes in 2, 4 and 8 bits, scales, zero points, the orders of rows and columns.
 			Stored: 90*2/8 + 1 + 180*4/8 + 90 + 40*2 + 40 + 40 + 27,
 		},
 		{
 			Node: "layer2", Op: "Gemm", In: 40, Out: 2, Biases: 2, Bits: 8, Container: "int8",
-			Stored: 80 + 8 + 2, LayerUse: use(40, "y", ""),
+			Stored: 80 + 8 + 2, LayerRole: use(40, "y", ""),
 		},
 	}
 	must.Same(t, want, got, graphOnly())
@@ -125,16 +125,16 @@ func TestDescribeFloat(t *testing.T) {
 	want := []qdq.LayerNote{
 		{
 			Node: "layer1", Op: "Gemm", In: 9, Out: 7, Biases: 7, Bits: 4, Container: "int4", Stored: 32 + 28 + 7,
-			LayerUse: use(9, "h1", ""),
+			LayerRole: use(9, "h1", ""),
 		},
-		{Node: "layer2", Op: "Gemm", In: 7, Out: 2, Biases: 2, Bits: 32, Container: "float", LayerUse: use(7, "y", "")},
+		{Node: "layer2", Op: "Gemm", In: 7, Out: 2, Biases: 2, Bits: 32, Container: "float", LayerRole: use(7, "y", "")},
 		{
 			Node: "a", Op: "MatMul", In: 6, Out: 10, Bits: 32, Container: "float",
-			LayerUse: use(6, "a", "its weights have 3 dimensions, not 2"),
+			LayerRole: use(6, "a", "its weights have 3 dimensions, not 2"),
 		},
 		{
 			Node: "b", Op: "MatMul", In: 5, Out: 3, Bits: 16, Container: "float16",
-			LayerUse: use(5, "b", "its weights are float16, not float32"),
+			LayerRole: use(5, "b", "its weights are float16, not float32"),
 		},
 	}
 	must.Same(t, want, got, graphOnly())

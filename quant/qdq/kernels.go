@@ -37,10 +37,10 @@ func Kernels() map[string]Kernel {
 }
 
 // Planned reports whether written layers are planned for the kernel.
-func (k *Kernel) Planned() bool { return k.Scale > 0 || len(k.Weights) == 1 }
+func (k Kernel) Planned() bool { return k.Scale > 0 || len(k.Weights) == 1 }
 
 // Integer reports whether the kernel multiplies integers.
-func (k *Kernel) Integer() bool { return k.Activation == 8 }
+func (k Kernel) Integer() bool { return k.Activation == 8 }
 
 func integerOf(n *graph.Node) *Kernel {
 	if k := Kernels()[n.Op]; len(k.Weights) > 1 {

@@ -26,7 +26,7 @@ func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 			r.problem("layer %q is not in the graph that ONNX Runtime runs", p.Node)
 			continue
 		}
-		l.Kernel, l.Fused = n.Op, !isIntegerKernel(n)
+		l.Kernel, l.Fused = n.Op, !qdq.Kernels()[n.Op].Integer()
 		if !p.Float { // a layer behind codes is written for integer arithmetic
 			data := producers[w.Input(0)]
 			l.Fused = runs(n, w, data != nil && data.Is("DequantizeLinear"), inits)
@@ -40,7 +40,7 @@ func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 		if !quant.IsLayer(w) || w.Name == "" || plan.Layer(w.Name) != nil {
 			continue
 		}
-		if n := kernelOf(opt, g, w, w.Name); n != nil && isIntegerKernel(n) {
+		if n := kernelOf(opt, g, w, w.Name); n != nil && qdq.Kernels()[n.Op].Integer() {
 			r.problem("layer %q is to stay in float and runs as %s", w.Name, n.Op)
 		}
 	}
@@ -89,9 +89,4 @@ func runs(n, w *graph.Node, integers bool, inits map[string]*graph.Tensor) bool 
 	k := qdq.Kernels()[n.Op]
 	return k.Planned() && strings.HasSuffix(n.Op, "Conv") == w.Is("Conv") && n.Is("Gather") == w.Is("Gather") &&
 		k.Integer() == integers && (integers || inits[n.Input(k.Weights[0])] != nil)
-}
-
-func isIntegerKernel(n *graph.Node) bool {
-	k := qdq.Kernels()[n.Op]
-	return k.Integer()
 }
