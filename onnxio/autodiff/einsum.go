@@ -11,7 +11,10 @@ import (
 
 func products() []Operator {
 	return []Operator{
-		{Name: "Einsum", infer: einsumType, expand: einsum},
+		{Name: "Einsum", infer: func(c *Call) []graph.Type {
+			_, out, sizes := c.equation()
+			return single(c.types[0].DType, shapeFor(out, sizes))
+		}, expand: einsum},
 		{Name: "Attention", need: 3, infer: attentionType, expand: attention},
 		{Name: "RotaryEmbedding", need: 3, expand: rotary},
 	}
@@ -50,10 +53,7 @@ func (c *Call) equation() (in []string, out string, sizes map[rune]graph.Dim) {
 // Equation returns the letters of the operands, of the given ranks, and of the output of the Einsum n. The axes that an
 // ellipsis stands for get capital letters from the back of the alphabet, the last axis always the same.
 func Equation(n *graph.Node, ranks ...int) (in []string, out string, err error) {
-	var text string
-	if a := n.Attr("equation"); a != nil {
-		text = strings.ReplaceAll(string(a.S), " ", "")
-	}
+	text := strings.ReplaceAll(n.Text("equation", ""), " ", "")
 	left, out, explicit := strings.Cut(text, "->")
 	in = strings.Split(left, ",")
 	if len(in) != len(n.Inputs) || len(in) != len(ranks) {
@@ -104,11 +104,6 @@ func once(all, except string) string {
 	}
 	slices.Sort(out)
 	return string(out)
-}
-
-func einsumType(c *Call) []graph.Type {
-	_, out, sizes := c.equation()
-	return single(c.types[0].DType, shapeFor(out, sizes))
 }
 
 func shapeFor(letters string, sizes map[rune]graph.Dim) graph.Shape {

@@ -43,7 +43,11 @@ func arithmetic() []Operator {
 		unary("Exp", func(c *Call) string { return c.mul(c.Grad(), c.y()) }),
 		unary("Log", func(c *Call) string { return c.div(c.Grad(), c.x()) }),
 		unary("Sqrt", func(c *Call) string { return c.div(c.scale(c.Grad(), 0.5), c.nonzero(c.y())) }),
-		{Name: "Pow", need: 2, infer: elementwise, grads: []Rule{powBase, powExponent}},
+		{Name: "Pow", need: 2, infer: elementwise, grads: []Rule{powBase, func(c *Call, _ int) string {
+			x := c.x()
+			safe := c.where(c.compare("Greater", x, 0), x, c.Scalar(x, 1))
+			return c.mul(c.Grad(), c.mul(c.y(), c.op("Log", safe)))
+		}}},
 		unary("Erf", func(c *Call) string {
 			e := c.op("Exp", c.neg(c.mul(c.x(), c.x())))
 			return c.mul(c.Grad(), c.scale(e, 2/math.Sqrt(math.Pi)))
@@ -119,12 +123,6 @@ func powBase(c *Call, _ int) string {
 	return c.mul(g, c.mul(p, c.op("Pow", safe, c.sub(p, c.Scalar(p, 1)))))
 }
 
-func powExponent(c *Call, _ int) string {
-	x := c.x()
-	safe := c.where(c.compare("Greater", x, 0), x, c.Scalar(x, 1))
-	return c.mul(c.Grad(), c.mul(c.y(), c.op("Log", safe)))
-}
-
 func (c *Call) number(i int) (v float64, known bool) {
 	list, err := c.floats(i)
 	if err != nil || len(list) != 1 {
@@ -182,7 +180,11 @@ func activations() []Operator {
 		composite("ThresholdedRelu", func(c *Call) string {
 			return c.keep(c.compare("Greater", c.x(), c.float("alpha", 1)), c.x())
 		}),
-		composite("Shrink", shrink),
+		composite("Shrink", func(c *Call) string {
+			x, edge, bias := c.x(), c.float("lambd", 0.5), c.float("bias", 0)
+			above := c.keep(c.compare("Greater", x, edge), c.sub(x, c.Scalar(x, bias)))
+			return c.where(c.compare("Less", x, -edge), c.add(x, c.Scalar(x, bias)), above)
+		}),
 		composite("Gelu", gelu),
 	}
 }
@@ -207,16 +209,10 @@ func exponential(c *Call, pos, offset float64) string {
 	return c.where(c.positive(c.x()), c.scale(c.Grad(), pos), c.mul(c.Grad(), below))
 }
 
-func shrink(c *Call) string {
-	x, edge, bias := c.x(), c.float("lambd", 0.5), c.float("bias", 0)
-	above := c.keep(c.compare("Greater", x, edge), c.sub(x, c.Scalar(x, bias)))
-	return c.where(c.compare("Less", x, -edge), c.add(x, c.Scalar(x, bias)), above)
-}
-
 func gelu(c *Call) string {
 	x := c.x()
 	f := ""
-	if c.text("approximate", "") == "tanh" {
+	if c.Node.Text("approximate", "") == "tanh" {
 		cube := c.mul(x, c.mul(x, x))
 		f = c.op("Tanh", c.scale(c.add(x, c.scale(cube, 0.044715)), math.Sqrt(2/math.Pi)))
 	} else {
@@ -229,7 +225,10 @@ func selections() []Operator {
 	ops := []Operator{
 		{Name: "Max", infer: elementwise, grads: []Rule{first}, variadic: true},
 		{Name: "Min", infer: elementwise, grads: []Rule{first}, variadic: true},
-		{Name: "Where", need: 3, infer: whereType, grads: []Rule{
+		{Name: "Where", need: 3, infer: func(c *Call) []graph.Type {
+			out := elementwise(c)
+			return single(c.types[1].DType, out[0].Shape)
+		}, grads: []Rule{
 			nil,
 			func(c *Call, _ int) string { return c.keep(c.in(0), c.Grad()) },
 			func(c *Call, _ int) string { return c.where(c.in(0), c.Scalar(c.Grad(), 0), c.Grad()) },
@@ -255,9 +254,4 @@ func first(c *Call, i int) string {
 		mine = c.op("And", mine, c.op("Not", c.op("Equal", in, c.y())))
 	}
 	return c.keep(mine, c.Grad())
-}
-
-func whereType(c *Call) []graph.Type {
-	out := elementwise(c)
-	return single(c.types[1].DType, out[0].Shape)
 }

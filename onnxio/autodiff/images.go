@@ -108,7 +108,8 @@ func convType(c *Call) []graph.Type {
 // node is: its image is the node's output.
 func (c *Call) transposeWindows() []window {
 	_, k := c.kernelSizes()
-	if auto := c.text("auto_pad", "NOTSET"); c.Node.Attr("output_shape") != nil || auto != "NOTSET" && auto != "VALID" {
+	auto := c.Node.Text("auto_pad", "NOTSET")
+	if c.Node.Attr("output_shape") != nil || auto != "NOTSET" && auto != "VALID" {
 		c.Fail("output_shape or auto_pad: write pads and output_padding in their place")
 	}
 	n := len(k)
@@ -216,7 +217,7 @@ func (c *Call) windows(kernel []int64) []window {
 }
 
 func (c *Call) fit(w *window) error {
-	auto := c.text("auto_pad", "")
+	auto := c.Node.Text("auto_pad", "")
 	switch auto {
 	case "", "NOTSET":
 	case "VALID":
@@ -263,7 +264,10 @@ func dilation(w window) int64 { return w.dilation }
 
 func pools() []Operator {
 	return []Operator{
-		unary("MaxPool", maxPool).of(maxPoolType),
+		unary("MaxPool", maxPool).of(func(c *Call) []graph.Type {
+			out := averagePoolType(c)
+			return append(out, single(graph.Int64, out[0].Shape)...)
+		}),
 		unary("AveragePool", averagePool).of(averagePoolType),
 		unary("GlobalAveragePool", mean).of(globalPoolType),
 		unary("GlobalMaxPool", func(c *Call) string {
@@ -329,11 +333,6 @@ func averagePoolType(c *Call) []graph.Type {
 	ws := c.poolWindows()
 	x := c.types[0]
 	return single(x.DType, append(graph.Shape{x.Shape[0], x.Shape[1]}, results(ws)...))
-}
-
-func maxPoolType(c *Call) []graph.Type {
-	out := averagePoolType(c)
-	return append(out, single(graph.Int64, out[0].Shape)...)
 }
 
 func globalPoolType(c *Call) []graph.Type {

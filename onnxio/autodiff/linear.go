@@ -9,7 +9,19 @@ import (
 func linear() []Operator {
 	return []Operator{
 		{Name: "Gemm", need: 2, infer: gemmType, grads: []Rule{
-			gemmA, gemmB,
+			func(c *Call, _ int) string {
+				transB := c.Node.Int("transB", 0)
+				if c.Node.Int("transA", 0) != 0 {
+					return c.gemm(c.in(1), c.Grad(), transB, 1)
+				}
+				return c.gemm(c.Grad(), c.in(1), 0, 1-min(transB, 1))
+			}, func(c *Call, _ int) string {
+				transA := c.Node.Int("transA", 0)
+				if c.Node.Int("transB", 0) != 0 {
+					return c.gemm(c.Grad(), c.in(0), 1, transA)
+				}
+				return c.gemm(c.in(0), c.Grad(), 1-min(transA, 1), 0)
+			},
 			func(c *Call, _ int) string { return c.scale(c.Grad(), c.float("beta", 1)) },
 		}},
 		{Name: "MatMul", need: 2, infer: matmulType, grads: []Rule{matmulA, matmulB}},
@@ -19,22 +31,6 @@ func linear() []Operator {
 func (c *Call) gemm(a, b string, transA, transB int64) string {
 	return c.Op("Gemm", []string{a, b}, graph.FloatAttr("alpha", c.Node.Float("alpha", 1)),
 		graph.IntAttr("transA", transA), graph.IntAttr("transB", transB))
-}
-
-func gemmA(c *Call, _ int) string {
-	transB := c.Node.Int("transB", 0)
-	if c.Node.Int("transA", 0) != 0 {
-		return c.gemm(c.in(1), c.Grad(), transB, 1)
-	}
-	return c.gemm(c.Grad(), c.in(1), 0, 1-min(transB, 1))
-}
-
-func gemmB(c *Call, _ int) string {
-	transA := c.Node.Int("transA", 0)
-	if c.Node.Int("transB", 0) != 0 {
-		return c.gemm(c.Grad(), c.in(0), 1, transA)
-	}
-	return c.gemm(c.in(0), c.Grad(), 1-min(transA, 1), 0)
 }
 
 func (c *Call) ranks() (a, b int) {

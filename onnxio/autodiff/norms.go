@@ -9,14 +9,35 @@ import (
 func normalizations() []Operator {
 	return []Operator{
 		{Name: "BatchNormalization", expand: batchNorm},
-		{Name: "LayerNormalization", need: 2, infer: layerNormType, grads: []Rule{layerNorm, layerNormScale, pass}},
+		{Name: "LayerNormalization", need: 2, infer: func(c *Call) []graph.Type {
+			stat := graph.Type{DType: c.types[0].DType, Shape: reduced(c.types[0].Shape, c.normAxes(), true)}
+			return []graph.Type{c.types[0], stat, stat}
+		}, grads: []Rule{layerNorm, func(c *Call, _ int) string {
+			axes := c.normAxes()
+			d, r := c.normal(axes)
+			return c.mul(c.Grad(), c.mul(d, r))
+		}, pass}},
 		{Name: "RMSNormalization", need: 2, expand: func(c *Call) string {
 			return c.mul(c.normed(c.x(), c.normAxes()), c.in(1))
 		}},
-		{Name: "InstanceNormalization", need: 3, expand: instanceNorm},
+		{Name: "InstanceNormalization", need: 3, expand: func(c *Call) string {
+			if len(c.Type(c.x()).Shape) < 3 {
+				return c.Fail("%v is not rows x channels x image", c.Type(c.x()))
+			}
+			axes := axesFrom(2, c.Type(c.x()))
+			return c.scaledAndShifted(c.normed(c.centred(c.x(), axes), axes))
+		}},
 		{Name: "GroupNormalization", need: 3, expand: groupNorm},
 		{Name: "MeanVarianceNormalization", expand: meanVariance},
-		{Name: "LpNormalization", expand: lpNorm},
+		{Name: "LpNormalization", expand: func(c *Call) string {
+			norm := map[int64]string{1: "ReduceL1", 2: "ReduceL2"}[c.Node.Int("p", 2)]
+			axis := normal(c.Node.Int("axis", -1), len(c.Type(c.x()).Shape))
+			if norm == "" {
+				return c.Fail("p %d: p is 1 or 2", c.Node.Int("p", 2))
+			}
+			size := c.reduce(norm, c.x(), 1, axis)
+			return c.div(c.x(), c.nonzero(size))
+		}},
 		{Name: "LRN", expand: localNorm},
 	}
 }
@@ -45,12 +66,6 @@ func layerNorm(c *Call, _ int) string {
 	h := c.mul(c.Grad(), c.in(1))
 	along := c.mul(c.average(c.mul(h, d), axes), c.mul(r, c.mul(r, r)))
 	return c.sub(c.sub(c.mul(h, r), c.mul(d, along)), c.mul(r, c.average(h, axes)))
-}
-
-func layerNormScale(c *Call, _ int) string {
-	axes := c.normAxes()
-	d, r := c.normal(axes)
-	return c.mul(c.Grad(), c.mul(d, r))
 }
 
 // normal returns d = x − mean(x) and r = 1/√(mean(d²) + epsilon).
@@ -86,14 +101,6 @@ func (c *Call) perChannel(v string) string {
 	return c.Op("Reshape", []string{v, c.b.vector(append([]int64{-1}, slices.Repeat([]int64{1}, r-2)...)...)})
 }
 
-func instanceNorm(c *Call) string {
-	if len(c.Type(c.x()).Shape) < 3 {
-		return c.Fail("%v is not rows x channels x image", c.Type(c.x()))
-	}
-	axes := axesFrom(2, c.Type(c.x()))
-	return c.scaledAndShifted(c.normed(c.centred(c.x(), axes), axes))
-}
-
 func groupNorm(c *Call) string {
 	x, groups := c.x(), c.Node.Int("num_groups", 0)
 	s := c.Type(x).Shape
@@ -117,16 +124,6 @@ func meanVariance(c *Call) string {
 	d := c.centred(c.x(), at)
 	sd := c.op("Sqrt", c.average(c.mul(d, d), at))
 	return c.div(d, c.add(sd, c.Scalar(sd, 1e-9)))
-}
-
-func lpNorm(c *Call) string {
-	norm := map[int64]string{1: "ReduceL1", 2: "ReduceL2"}[c.Node.Int("p", 2)]
-	axis := normal(c.Node.Int("axis", -1), len(c.Type(c.x()).Shape))
-	if norm == "" {
-		return c.Fail("p %d: p is 1 or 2", c.Node.Int("p", 2))
-	}
-	size := c.reduce(norm, c.x(), 1, axis)
-	return c.div(c.x(), c.nonzero(size))
 }
 
 // localNorm sums the squares of neighbouring channels by a product with a matrix of ones and zeros.
@@ -160,9 +157,4 @@ func (c *Call) along(a string, axis int64, matrix []float64, rows int64) string 
 
 func (c *Call) normAxes() []int64 {
 	return axesFrom(normal(c.Node.Int("axis", -1), len(c.types[0].Shape)), c.types[0])
-}
-
-func layerNormType(c *Call) []graph.Type {
-	stat := graph.Type{DType: c.types[0].DType, Shape: reduced(c.types[0].Shape, c.normAxes(), true)}
-	return []graph.Type{c.types[0], stat, stat}
 }

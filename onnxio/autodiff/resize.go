@@ -10,11 +10,39 @@ import (
 
 func resizes() []Operator {
 	return []Operator{
-		{Name: "Resize", infer: resizeType, expand: resize},
-		{Name: "DepthToSpace", infer: depthToSpaceType, expand: depthToSpace},
-		{Name: "SpaceToDepth", infer: spaceToDepthType, expand: spaceToDepth},
-		{Name: "LpPool", infer: averagePoolType, expand: lpPool},
-		{Name: "GlobalLpPool", infer: globalPoolType, expand: globalLpPool},
+		{Name: "Resize", infer: func(c *Call) []graph.Type {
+			axes := c.resizes()
+			s := slices.Clone(c.types[0].Shape)
+			for _, r := range axes {
+				s[r.axis] = graph.Dim{Size: r.out}
+			}
+			return single(c.types[0].DType, s)
+		}, expand: resize},
+		{Name: "DepthToSpace", infer: depthToSpaceType, expand: func(c *Call) string {
+			s, b := c.blocks()
+			n, h, w := s[1].Size/(b*b), s[2].Size, s[3].Size
+			if c.Node.Text("mode", "DCR") == "CRD" {
+				return c.rearranged([]int64{n, b, b, h, w}, []int64{0, 1, 4, 2, 5, 3}, depthToSpaceType)
+			}
+			return c.rearranged([]int64{b, b, n, h, w}, []int64{0, 3, 4, 1, 5, 2}, depthToSpaceType)
+		}},
+		{Name: "SpaceToDepth", infer: spaceToDepthType, expand: func(c *Call) string {
+			s, b := c.blocks()
+			n, h, w := s[1].Size, s[2].Size, s[3].Size
+			return c.rearranged([]int64{n, h / b, b, w / b, b}, []int64{0, 3, 5, 1, 2, 4}, spaceToDepthType)
+		}},
+		{Name: "LpPool", infer: averagePoolType, expand: func(c *Call) string {
+			p := c.norm()
+			attrs := slices.DeleteFunc(slices.Clone(c.Node.Attrs), func(a graph.Attr) bool { return a.Name == "p" })
+			attrs = append(attrs, graph.IntAttr("count_include_pad", 1))
+			mean := c.Op("AveragePool", []string{c.power(c.x(), p)}, attrs...)
+			count := product(graph.Fixed(c.Node.Ints("kernel_shape")...)).Size
+			return c.power(c.scale(mean, float64(count)), 1/p)
+		}},
+		{Name: "GlobalLpPool", infer: globalPoolType, expand: func(c *Call) string {
+			p := c.norm()
+			return c.power(c.reduce("ReduceSum", c.power(c.x(), p), 1, axesFrom(2, c.Type(c.x()))...), 1/p)
+		}},
 	}
 }
 
@@ -23,20 +51,13 @@ type resized struct {
 	scale         float64
 }
 
-func (c *Call) text(name, def string) string {
-	if a := c.Node.Attr(name); a != nil {
-		return string(a.S)
-	}
-	return def
-}
-
 func (c *Call) resizes() []resized {
 	s := c.types[0].Shape
 	axes := c.Node.Ints("axes")
 	if axes == nil {
 		axes = axesFrom(0, c.types[0])
 	}
-	if c.text("keep_aspect_ratio_policy", "stretch") != "stretch" {
+	if c.Node.Text("keep_aspect_ratio_policy", "stretch") != "stretch" {
 		c.Fail("keep_aspect_ratio_policy: only stretch is differentiated")
 	}
 	scales, err := c.floats(2)
@@ -94,21 +115,12 @@ func (c *Call) floats(i int) ([]float64, error) {
 	return t.Numbers()
 }
 
-func resizeType(c *Call) []graph.Type {
-	axes := c.resizes()
-	s := slices.Clone(c.types[0].Shape)
-	for _, r := range axes {
-		s[r.axis] = graph.Dim{Size: r.out}
-	}
-	return single(c.types[0].DType, s)
-}
-
 func resize(c *Call) string {
 	axes := c.resizes()
 	if c.Node.Int("antialias", 0) != 0 {
 		return c.Fail("antialias has no gradient rule")
 	}
-	y, mode := c.x(), c.text("mode", "nearest")
+	y, mode := c.x(), c.Node.Text("mode", "nearest")
 	for _, r := range axes {
 		at := c.coordinates(r)
 		switch mode {
@@ -130,7 +142,7 @@ func resize(c *Call) string {
 func (c *Call) coordinates(r resized) []float64 {
 	at := make([]float64, r.out)
 	in, out := float64(r.in), float64(r.out)
-	mode := c.text("coordinate_transformation_mode", "half_pixel")
+	mode := c.Node.Text("coordinate_transformation_mode", "half_pixel")
 	for i := range at {
 		x := float64(i)
 		switch mode {
@@ -157,7 +169,7 @@ func (c *Call) coordinates(r resized) []float64 {
 }
 
 func (c *Call) nearest(x float64) int64 {
-	switch c.text("nearest_mode", "round_prefer_floor") {
+	switch c.Node.Text("nearest_mode", "round_prefer_floor") {
 	case "round_prefer_ceil":
 		return int64(math.Floor(x + 0.5))
 	case "floor":
@@ -243,21 +255,6 @@ func (c *Call) rearranged(parts []int64, perm []int64, infer inference) string {
 	return c.Op("Reshape", []string{x, c.b.vector(append([]int64{0}, sizes(t[0].Shape[1:])...)...)})
 }
 
-func depthToSpace(c *Call) string {
-	s, b := c.blocks()
-	n, h, w := s[1].Size/(b*b), s[2].Size, s[3].Size
-	if c.text("mode", "DCR") == "CRD" {
-		return c.rearranged([]int64{n, b, b, h, w}, []int64{0, 1, 4, 2, 5, 3}, depthToSpaceType)
-	}
-	return c.rearranged([]int64{b, b, n, h, w}, []int64{0, 3, 4, 1, 5, 2}, depthToSpaceType)
-}
-
-func spaceToDepth(c *Call) string {
-	s, b := c.blocks()
-	n, h, w := s[1].Size, s[2].Size, s[3].Size
-	return c.rearranged([]int64{n, h / b, b, w / b, b}, []int64{0, 3, 5, 1, 2, 4}, spaceToDepthType)
-}
-
 // power is |x|^p.
 func (c *Call) power(x string, p float64) string { return c.op("Pow", c.op("Abs", x), c.Scalar(x, p)) }
 
@@ -268,18 +265,4 @@ func (c *Call) norm() float64 {
 		c.Fail("p %d", p)
 	}
 	return float64(p)
-}
-
-func lpPool(c *Call) string {
-	p := c.norm()
-	attrs := slices.DeleteFunc(slices.Clone(c.Node.Attrs), func(a graph.Attr) bool { return a.Name == "p" })
-	attrs = append(attrs, graph.IntAttr("count_include_pad", 1))
-	mean := c.Op("AveragePool", []string{c.power(c.x(), p)}, attrs...)
-	count := product(graph.Fixed(c.Node.Ints("kernel_shape")...)).Size
-	return c.power(c.scale(mean, float64(count)), 1/p)
-}
-
-func globalLpPool(c *Call) string {
-	p := c.norm()
-	return c.power(c.reduce("ReduceSum", c.power(c.x(), p), 1, axesFrom(2, c.Type(c.x()))...), 1/p)
 }

@@ -11,7 +11,15 @@ func scattering() []Operator {
 	return []Operator{
 		scatterOperator("ScatterElements", "GatherElements"), scatterOperator("ScatterND", "GatherND"),
 		{Name: "GatherND", need: 2, infer: gatherNDType, grads: []Rule{ungatheredND}},
-		{Name: "TopK", need: 2, infer: topKType, grads: []Rule{topK}},
+		{Name: "TopK", need: 2, infer: func(c *Call) []graph.Type {
+			axis := normal(c.Node.Int("axis", -1), len(c.types[0].Shape))
+			k, _ := c.constInts(1, "k")
+			if len(k) != 1 || k[0] < 0 {
+				c.Fail("k %v", k)
+			}
+			s := replaced(c.types[0].Shape, axis, graph.Dim{Size: k[0]})
+			return append(single(c.types[0].DType, s), single(graph.Int64, s)...)
+		}, grads: []Rule{topK}},
 		unary("CumSum", func(c *Call) string {
 			return c.Op("CumSum", []string{c.Grad(), c.in(1)}, graph.IntAttr("exclusive", c.Node.Int("exclusive", 0)),
 				graph.IntAttr("reverse", 1-min(1, c.Node.Int("reverse", 0))))
@@ -22,7 +30,21 @@ func scattering() []Operator {
 		unary("Trilu", func(c *Call) string {
 			return c.Op("Trilu", append([]string{c.Grad()}, c.Node.Inputs[1:]...), c.Node.Attrs...)
 		}),
-		{Name: "OneHot", need: 3, infer: oneHotType, grads: []Rule{nil, nil, oneHotValues}},
+		{Name: "OneHot", need: 3, infer: func(c *Call) []graph.Type {
+			s := c.types[0].Shape
+			axis := normal(c.Node.Int("axis", -1), len(s)+1)
+			depth := graph.Dim{Size: -1}
+			if v, ok := c.number(1); ok && v >= 0 && v < largest {
+				depth.Size = int64(v)
+			}
+			return single(c.types[2].DType, slices.Insert(slices.Clone(s), int(axis), depth))
+		}, grads: []Rule{nil, nil, func(c *Call, _ int) string {
+			g := c.Grad()
+			hot := c.Op("OneHot", []string{c.in(0), c.in(1), c.b.numbers(g, []float64{0, 1}, 2)}, c.Node.Attrs...)
+			vector := func(a string) string { return c.op("Reshape", c.total(a), c.b.vector(1)) }
+			on := vector(c.mul(g, hot))
+			return c.Op("Concat", []string{c.sub(vector(g), on), on}, graph.IntAttr("axis", 0))
+		}}},
 		{Name: "Range", need: 3, infer: rangeType, grads: []Rule{
 			func(c *Call, i int) string { return c.reshapeLike(c.total(c.Grad()), c.in(i)) }, nil,
 			func(c *Call, i int) string {
@@ -30,7 +52,13 @@ func scattering() []Operator {
 				return c.reshapeLike(c.total(c.mul(c.Grad(), steps)), c.in(i))
 			},
 		}},
-		{Name: "EyeLike", infer: eyeType},
+		{Name: "EyeLike", infer: func(c *Call) []graph.Type {
+			t := c.types[0]
+			if a := c.Node.Attr("dtype"); a != nil {
+				t.DType = graph.DType(a.I)
+			}
+			return []graph.Type{t}
+		}},
 	}
 }
 
@@ -60,7 +88,7 @@ func scatterOperator(name, gather string) Operator {
 }
 
 func (c *Call) adds() bool {
-	r := c.text("reduction", "none")
+	r := c.Node.Text("reduction", "none")
 	if r != "none" && r != "add" {
 		c.Fail("reduction %s: only none and add have a gradient", r)
 	}
@@ -108,16 +136,6 @@ func ungatheredND(c *Call, _ int) string {
 	return c.reshapeLike(c.scatter(flat(zeros, number), places, flat(c.Grad(), count), 1), c.x())
 }
 
-func topKType(c *Call) []graph.Type {
-	axis := normal(c.Node.Int("axis", -1), len(c.types[0].Shape))
-	k, _ := c.constInts(1, "k")
-	if len(k) != 1 || k[0] < 0 {
-		c.Fail("k %v", k)
-	}
-	s := replaced(c.types[0].Shape, axis, graph.Dim{Size: k[0]})
-	return append(single(c.types[0].DType, s), single(graph.Int64, s)...)
-}
-
 func topK(c *Call, _ int) string {
 	at := ""
 	if len(c.Node.Outputs) > 1 {
@@ -129,24 +147,6 @@ func topK(c *Call, _ int) string {
 	return c.scatter(c.b.filled(c.x(), 0), at, c.Grad(), c.Node.Int("axis", -1))
 }
 
-func oneHotType(c *Call) []graph.Type {
-	s := c.types[0].Shape
-	axis := normal(c.Node.Int("axis", -1), len(s)+1)
-	depth := graph.Dim{Size: -1}
-	if v, ok := c.number(1); ok && v >= 0 && v < largest {
-		depth.Size = int64(v)
-	}
-	return single(c.types[2].DType, slices.Insert(slices.Clone(s), int(axis), depth))
-}
-
-func oneHotValues(c *Call, _ int) string {
-	g := c.Grad()
-	hot := c.Op("OneHot", []string{c.in(0), c.in(1), c.b.numbers(g, []float64{0, 1}, 2)}, c.Node.Attrs...)
-	vector := func(a string) string { return c.op("Reshape", c.total(a), c.b.vector(1)) }
-	on := vector(c.mul(g, hot))
-	return c.Op("Concat", []string{c.sub(vector(g), on), on}, graph.IntAttr("axis", 0))
-}
-
 func rangeType(c *Call) []graph.Type {
 	n := graph.Dim{Size: -1}
 	start, ok1 := c.number(0)
@@ -156,12 +156,4 @@ func rangeType(c *Call) []graph.Type {
 		n.Size = int64(max(0, size))
 	}
 	return single(c.types[0].DType, graph.Shape{n})
-}
-
-func eyeType(c *Call) []graph.Type {
-	t := c.types[0]
-	if a := c.Node.Attr("dtype"); a != nil {
-		t.DType = graph.DType(a.I)
-	}
-	return []graph.Type{t}
 }

@@ -23,7 +23,14 @@ func shaping() []Operator {
 		{Name: "Flatten", infer: flattenType, grads: []Rule{back}},
 		{Name: "Squeeze", infer: squeezeType, grads: []Rule{back}},
 		{Name: "Unsqueeze", infer: unsqueezeType, grads: []Rule{back}},
-		{Name: "Transpose", infer: transposeType, grads: []Rule{transposeBack}},
+		{Name: "Transpose", infer: transposeType, grads: []Rule{func(c *Call, _ int) string {
+			perm := permutation(c.Node, len(c.Type(c.x()).Shape))
+			inverse := make([]int64, len(perm))
+			for i, p := range perm {
+				inverse[p] = int64(i)
+			}
+			return c.transpose(c.Grad(), inverse...)
+		}}},
 		{Name: "Expand", need: 2, grads: []Rule{pass}, infer: func(c *Call) []graph.Type {
 			return single(c.types[0].DType, broadcast(c.types[0].Shape, c.shapeIn(1)))
 		}},
@@ -38,15 +45,6 @@ func dropout(c *Call, _ int) string {
 		return c.Fail("training mode is not constantly false")
 	}
 	return c.Grad()
-}
-
-func transposeBack(c *Call, _ int) string {
-	perm := permutation(c.Node, len(c.Type(c.x()).Shape))
-	inverse := make([]int64, len(perm))
-	for i, p := range perm {
-		inverse[p] = int64(i)
-	}
-	return c.transpose(c.Grad(), inverse...)
 }
 
 func permutation(n *graph.Node, rank int) []int64 {
@@ -198,41 +196,52 @@ func untiled(c *Call, _ int) string {
 
 func constants() []Operator {
 	return []Operator{
-		{Name: "Constant", need: none, infer: constantType},
-		{Name: "ConstantOfShape", infer: constantOfShapeType},
-		{Name: "Shape", infer: shapeType},
+		{Name: "Constant", need: none, infer: func(c *Call) []graph.Type {
+			t := c.Node.Constant()
+			if t == nil {
+				c.Fail("the constant is not a dense tensor of numbers")
+			}
+			return single(t.DType, graph.Fixed(t.Dims...))
+		}},
+		{Name: "ConstantOfShape", infer: func(c *Call) []graph.Type {
+			t := graph.Float
+			if a := c.Node.Attr("value"); a != nil && a.T != nil {
+				t = a.T.DType
+			}
+			return single(t, c.shapeIn(0))
+		}},
+		{Name: "Shape", infer: func(c *Call) []graph.Type {
+			from, to := shapeRange(c.Node, len(c.types[0].Shape))
+			return single(graph.Int64, graph.Fixed(int64(to-from)))
+		}},
 		{Name: "Size", infer: func(*Call) []graph.Type { return single(graph.Int64, graph.Shape{}) }},
 	}
-}
-
-func constantType(c *Call) []graph.Type {
-	t := c.Node.Constant()
-	if t == nil {
-		c.Fail("the constant is not a dense tensor of numbers")
-	}
-	return single(t.DType, graph.Fixed(t.Dims...))
-}
-
-func constantOfShapeType(c *Call) []graph.Type {
-	t := graph.Float
-	if a := c.Node.Attr("value"); a != nil && a.T != nil {
-		t = a.T.DType
-	}
-	return single(t, c.shapeIn(0))
-}
-
-func shapeType(c *Call) []graph.Type {
-	from, to := shapeRange(c.Node, len(c.types[0].Shape))
-	return single(graph.Int64, graph.Fixed(int64(to-from)))
 }
 
 func indexing() []Operator {
 	return []Operator{
 		{Name: "Concat", infer: concatType, grads: []Rule{part}, variadic: true},
 		{Name: "Split", infer: splitType, grads: []Rule{joined}},
-		{Name: "Slice", need: 3, infer: sliceType, grads: []Rule{unsliced}},
-		{Name: "Pad", need: 2, infer: padType, grads: []Rule{unpadded, nil, paddingValue}},
-		{Name: "Gather", need: 2, infer: gatherType, grads: []Rule{ungathered}},
+		{Name: "Slice", need: 3, infer: func(c *Call) []graph.Type {
+			cuts := c.cuts()
+			s := slices.Clone(c.types[0].Shape)
+			for _, k := range cuts {
+				s[k.axis] = graph.Dim{Size: k.count}
+			}
+			return single(c.types[0].DType, s)
+		}, grads: []Rule{unsliced}},
+		{Name: "Pad", need: 2, infer: padType, grads: []Rule{unpadded, nil, func(c *Call, i int) string {
+			inside := unpadded(c, 0)
+			if inside == "" {
+				return ""
+			}
+			return c.reshapeLike(c.sub(c.total(c.Grad()), c.total(inside)), c.in(i))
+		}}},
+		{Name: "Gather", need: 2, infer: func(c *Call) []graph.Type {
+			s := c.types[0].Shape
+			axis := normal(c.Node.Int("axis", 0), len(s))
+			return single(c.types[0].DType, slices.Concat(graph.Shape{}, s[:axis], c.types[1].Shape, s[axis+1:]))
+		}, grads: []Rule{ungathered}},
 		unary("GatherElements", func(c *Call) string {
 			return c.scatter(c.b.filled(c.x(), 0), c.in(1), c.Grad(), c.Node.Int("axis", 0))
 		}).of(func(c *Call) []graph.Type { return single(c.types[0].DType, c.types[1].Shape) }).needing(2),
@@ -314,7 +323,7 @@ func padded(c *Call, a string, axis, before, after int64) string {
 func unpadded(c *Call, _ int) string {
 	pads := c.pads()
 	r := int64(len(pads) / 2)
-	if mode := c.text("mode", "constant"); mode != "constant" {
+	if mode := c.Node.Text("mode", "constant"); mode != "constant" {
 		return c.unmirrored(mode, pads)
 	}
 	var starts, ends, axes []int64
@@ -336,14 +345,6 @@ func unpadded(c *Call, _ int) string {
 		g = padded(c, g, i, max(0, -pads[i]), max(0, -pads[r+i]))
 	}
 	return g
-}
-
-func paddingValue(c *Call, i int) string {
-	inside := unpadded(c, 0)
-	if inside == "" {
-		return ""
-	}
-	return c.reshapeLike(c.sub(c.total(c.Grad()), c.total(inside)), c.in(i))
 }
 
 func (c *Call) unmirrored(mode string, pads []int64) string {
@@ -522,15 +523,6 @@ func (k *cut) fill(start, end int64) {
 	k.count = max(0, (end-k.start+k.step+1)/k.step)
 }
 
-func sliceType(c *Call) []graph.Type {
-	cuts := c.cuts()
-	s := slices.Clone(c.types[0].Shape)
-	for _, k := range cuts {
-		s[k.axis] = graph.Dim{Size: k.count}
-	}
-	return single(c.types[0].DType, s)
-}
-
 func (c *Call) pads() []int64 {
 	r := len(c.types[0].Shape)
 	v, _ := c.constInts(1, "pads")
@@ -562,10 +554,4 @@ func padType(c *Call) []graph.Type {
 		}
 	}
 	return single(c.types[0].DType, s)
-}
-
-func gatherType(c *Call) []graph.Type {
-	s := c.types[0].Shape
-	axis := normal(c.Node.Int("axis", 0), len(s))
-	return single(c.types[0].DType, slices.Concat(graph.Shape{}, s[:axis], c.types[1].Shape, s[axis+1:]))
 }
