@@ -9,6 +9,7 @@ import (
 	"cfq/calib"
 	"cfq/internal/must"
 	"cfq/internal/realdata"
+	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/ort/orttest"
@@ -32,7 +33,8 @@ func adult(t testing.TB) (*classifier.Model, []quant.LayerInfo, *calib.Set) {
 	tk := must.Get(task.Load(filepath.Join("..", "reproduce", "testdata", "tasks", "adult.yaml")))(t)
 	people := must.Get(task.Read(context.Background(), realdata.Dir(t, "data", "adult", "adult.data.gz"), tk,
 		task.ReadOptions{}))(t)
-	c := must.Get(classifier.Open(context.Background(), m, e, classifier.Options{}))(t)
+	loaded := must.Get(onnxio.FromGraph(context.Background(), m, e))(t)
+	c := must.Get(classifier.New(loaded, classifier.Options{}))(t)
 	t.Cleanup(func() {
 		must.Do(t, c.Close())
 	})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"cfq/internal/must"
+	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -125,7 +126,8 @@ func net(t *testing.T, dim, hidden int) (*classifier.Model, []quant.LayerInfo) {
 			gemm("a", "w2", "b2", "z"),
 		},
 	}}
-	c := must.Get(classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{Batch: 100}))(t)
+	loaded := must.Get(onnxio.FromGraph(context.Background(), m, orttest.Need(t)))(t)
+	c := must.Get(classifier.New(loaded, classifier.Options{Batch: 100}))(t)
 	t.Cleanup(func() {
 		must.Do(t, c.Close())
 	})

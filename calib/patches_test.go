@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"cfq/internal/must"
+	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -43,7 +44,8 @@ func images(t *testing.T, groups int64) (*graph.Model, *classifier.Model, []quan
 	y := b.Op("Gemm", []string{b.Op("Flatten", []string{h}), random(2, 18)}, graph.IntAttr("transB", 1))
 	m.Graph.Outputs = []graph.Value{{Name: y, DType: graph.Float}}
 	layers := must.Get(quant.FindLayers(m))(t)
-	c := must.Get(classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{Batch: 7}))(t)
+	loaded := must.Get(onnxio.FromGraph(context.Background(), m, orttest.Need(t)))(t)
+	c := must.Get(classifier.New(loaded, classifier.Options{Batch: 7}))(t)
 	t.Cleanup(func() {
 		must.Do(t, c.Close())
 	})

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"cfq/internal/must"
+	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -157,7 +158,8 @@ func convolutional(t *testing.T, c compute) *problem {
 
 func open(t testing.TB, m *graph.Model) *classifier.Model {
 	t.Helper()
-	c, err := classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{Through: quant.StraightThrough})
+	loaded := must.Get(onnxio.FromGraph(context.Background(), m, orttest.Need(t)))(t)
+	c, err := classifier.New(loaded, classifier.Options{Through: quant.StraightThrough})
 	must.Do(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c

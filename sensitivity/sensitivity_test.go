@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"cfq/internal/must"
+	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -57,7 +58,8 @@ func network() *graph.Model {
 
 func open(t *testing.T, m *graph.Model) *classifier.Model {
 	t.Helper()
-	c := must.Get(classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{}))(t)
+	loaded := must.Get(onnxio.FromGraph(context.Background(), m, orttest.Need(t)))(t)
+	c := must.Get(classifier.New(loaded, classifier.Options{}))(t)
 	t.Cleanup(func() {
 		must.Do(t, c.Close())
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"cfq/internal/must"
+	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -100,7 +101,8 @@ func quantized(t *testing.T, seed uint64, bits, rows int, sizes ...int) *problem
 
 func open(t *testing.T, m *graph.Model) *classifier.Model {
 	t.Helper()
-	c, err := classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{Through: quant.StraightThrough})
+	loaded := must.Get(onnxio.FromGraph(context.Background(), m, orttest.Need(t)))(t)
+	c, err := classifier.New(loaded, classifier.Options{Through: quant.StraightThrough})
 	must.Do(t, err)
 	t.Cleanup(func() { _ = c.Close() }) // closed already where Run had it
 	return c
@@ -114,7 +116,8 @@ func (p *problem) open(t *testing.T) func([]quant.Layer) (*classifier.Model, err
 		if err != nil {
 			return nil, err
 		}
-		return classifier.Open(context.Background(), m, e, classifier.Options{Through: quant.StraightThrough})
+		loaded := must.Get(onnxio.FromGraph(context.Background(), m, e))(t)
+		return classifier.New(loaded, classifier.Options{Through: quant.StraightThrough})
 	}
 }
 

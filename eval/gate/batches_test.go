@@ -8,6 +8,7 @@ import (
 
 	"cfq/eval"
 	"cfq/internal/must"
+	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -78,7 +79,8 @@ func TestBatchDependence(t *testing.T) {
 	}
 	set := must.Get(constraint.Compile(threeNumbers()))(t)
 	open := func(name string) *classifier.Model {
-		c := must.Get(classifier.Open(t.Context(), models[name], o, classifier.Options{}))(must.In(t, name))
+		loaded := must.Get(onnxio.FromGraph(t.Context(), models[name], o))(t)
+		c := must.Get(classifier.New(loaded, classifier.Options{}))(must.In(t, name))
 		t.Cleanup(func() { c.Close() }) //nolint:errcheck // nothing was written
 		return c
 	}

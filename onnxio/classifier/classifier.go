@@ -106,15 +106,6 @@ func batch(m *onnxio.Model) int {
 	return min(max(cached/largest, minBatch), maxBatch)
 }
 
-// Open is New for a model in memory, which must not be changed afterwards.
-func Open(ctx context.Context, g *graph.Model, e ort.Options, o Options) (*Model, error) {
-	m, err := onnxio.FromGraph(ctx, g, e)
-	if err != nil {
-		return nil, err
-	}
-	return New(m, o)
-}
-
 // Close frees the sessions.
 func (c *Model) Close() error {
 	c.mu.Lock()

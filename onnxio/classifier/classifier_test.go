@@ -1,6 +1,7 @@
 package classifier
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -10,8 +11,10 @@ import (
 	"cfq/internal/must"
 	"cfq/internal/ordered"
 	"cfq/internal/realdata"
+	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
 )
 
@@ -41,7 +44,7 @@ func normals(seed uint64, n int) []float32 {
 
 func open(t *testing.T, m *graph.Model, o Options) *Model {
 	t.Helper()
-	c := must.Get(Open(t.Context(), m, orttest.Need(t), o))(t)
+	c := must.Get(fromGraph(t.Context(), m, orttest.Need(t), o))(t)
 	t.Cleanup(func() { must.Do(t, c.Close()) })
 	return c
 }
@@ -271,9 +274,9 @@ func TestErrors(t *testing.T) {
 		{"probability", prob, Options{}, "declare it in the task file"},
 		{"type", ints, Options{}, "bound to different types"},
 	} {
-		must.Fail(t, must.Err(Open(t.Context(), tt.m, e, tt.o)), tt.want)
+		must.Fail(t, must.Err(fromGraph(t.Context(), tt.m, e, tt.o)), tt.want)
 	}
-	c := must.Get(Open(t.Context(), two, e, Options{}))(t)
+	c := must.Get(fromGraph(t.Context(), two, e, Options{}))(t)
 	must.Fail(t, must.Err(c.Margins(t.Context(), make([]float32, 4))), "")
 	must.Do(t, c.Close())
 	must.Fail(t, must.Err(c.Margins(t.Context(), make([]float32, 3))), "")
@@ -291,4 +294,12 @@ func TestExportedModels(t *testing.T) {
 			gradientsNear(t, c, normals(1, c.Dim()), 1e-2)
 		})
 	}
+}
+
+func fromGraph(ctx context.Context, g *graph.Model, e ort.Options, o Options) (*Model, error) {
+	m, err := onnxio.FromGraph(ctx, g, e)
+	if err != nil {
+		return nil, err
+	}
+	return New(m, o)
 }

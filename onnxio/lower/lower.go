@@ -32,6 +32,10 @@ type Column struct {
 	First  int    // of its inputs in the lowered model
 	// FromEnd says that the categories are 0, 1, ... and that negative numbers count them from the end, as Gather does.
 	FromEnd bool
+
+	domain  []string // categories that look-ups know
+	refuses bool     // an unknown category is an error
+	blank   bool     // the empty text is a category of its own
 }
 
 // Width is how many inputs of the lowered model the column is.

@@ -155,7 +155,7 @@ func (t *tables) others(ctx context.Context) error {
 				return err
 			}
 		}
-		t.z.blank[i] = blank != nil && c.Blank == "" && (c.Strict || !slices.EqualFunc(first, blank, slices.Equal))
+		c.blank = blank != nil && c.Blank == "" && (c.Strict || !slices.EqualFunc(first, blank, slices.Equal))
 		for k, f := range t.z.boundaries {
 			if !c.Strict && first != nil && f.rows != nil {
 				f.unknown[i] = first[k]

@@ -28,9 +28,6 @@ type preprocessing struct {
 	types      map[string]graph.DType
 	returns    map[string]bool   // floats of raw values that become integers again, as an index counted from the end does
 	elems      map[string][]elem // of raw values: what a row of them holds
-	domain     [][]string        // by column: categories that look-ups know
-	strict     []bool            // by column: an unknown category is an error
-	blank      []bool            // by column: the empty text is a category of its own
 	depends    map[string][]int  // columns that a raw value is made of
 	tables     []tableSizes
 	boundaries []*boundary
@@ -77,8 +74,6 @@ func preprocessingOf(g *graph.Graph, rows map[string]int64) (*preprocessing, err
 	if len(z.columns) == 0 {
 		return nil, errors.New("the model reads none of its inputs")
 	}
-	z.domain, z.strict = make([][]string, len(z.columns)), make([]bool, len(z.columns))
-	z.blank = make([]bool, len(z.columns))
 	for _, t := range g.Inits {
 		z.class[t.Name], z.types[t.Name] = fixed, t.DType
 	}
@@ -185,7 +180,7 @@ func mixes(n *graph.Node) bool {
 }
 
 func (z *preprocessing) finalize() {
-	categorical := func(c int) bool { return len(z.domain[c]) > 0 }
+	categorical := func(c int) bool { return len(z.columns[c].domain) > 0 }
 	z.classify(func(n *graph.Node) bool {
 		return z.leaves(n) || !slices.ContainsFunc(z.depends[n.Outputs[0]], categorical) &&
 			!slices.ContainsFunc(n.Outputs, z.numbers)
@@ -278,7 +273,7 @@ func (z *preprocessing) front(value string) {
 func (z *preprocessing) numbers(value string) bool {
 	elems := z.elems[value]
 	return len(elems) > 0 && z.types[value] != graph.String && !slices.ContainsFunc(elems, func(e elem) bool {
-		return e.column < 0 || e.shift != 0 || len(z.domain[e.column]) > 0
+		return e.column < 0 || e.shift != 0 || len(z.columns[e.column].domain) > 0
 	})
 }
 
@@ -474,13 +469,14 @@ func (z *preprocessing) lookup(n *graph.Node) {
 		if e.column < 0 {
 			continue
 		}
-		z.strict[e.column] = z.strict[e.column] || n.Op == "OneHotEncoder" && n.Int("zeros", 1) == 0
+		c := &z.columns[e.column]
+		c.refuses = c.refuses || n.Op == "OneHotEncoder" && n.Int("zeros", 1) == 0
 		for _, k := range known {
 			if v, err := strconv.ParseInt(k, 10, 64); err == nil && e.shift != 0 {
 				k = strconv.FormatInt(v-e.shift, 10)
 			}
-			if !slices.Contains(z.domain[e.column], k) {
-				z.domain[e.column] = append(z.domain[e.column], k)
+			if !slices.Contains(c.domain, k) {
+				c.domain = append(c.domain, k)
 			}
 		}
 	}
@@ -498,14 +494,14 @@ func (z *preprocessing) ranges() {
 			if e.column < 0 {
 				continue
 			}
-			next := shifts[slices.Index(shifts, e.shift)+1]
+			c, next := &z.columns[e.column], shifts[slices.Index(shifts, e.shift)+1]
 			if next-e.shift > maxColumns {
-				z.errs = append(z.errs, fmt.Errorf("column %q has %d categories", z.columns[e.column].Name, next-e.shift))
+				z.errs = append(z.errs, fmt.Errorf("column %q has %d categories", c.Name, next-e.shift))
 				continue
 			}
 			for k := range next - e.shift {
-				if v := strconv.FormatInt(k, 10); k >= int64(len(z.domain[e.column])) || !slices.Contains(z.domain[e.column], v) {
-					z.domain[e.column] = append(z.domain[e.column], v)
+				if v := strconv.FormatInt(k, 10); k >= int64(len(c.domain)) || !slices.Contains(c.domain, v) {
+					c.domain = append(c.domain, v)
 				}
 			}
 		}
@@ -517,19 +513,19 @@ func (z *preprocessing) ranges() {
 func (z *preprocessing) categories() {
 	for i := range z.columns {
 		c := &z.columns[i]
-		for _, v := range z.domain[i] {
+		for _, v := range c.domain {
 			if v != "" {
 				c.Values = append(c.Values, v)
 			}
 		}
 		if c.DType == graph.Bool && c.Values != nil {
-			c.Values, z.strict[i] = []string{"0", "1"}, true
+			c.Values, c.refuses = []string{"0", "1"}, true
 		}
 		if c.DType == graph.String && c.Values == nil {
 			z.errs = append(z.errs, fmt.Errorf("which texts input %q may hold is not known: no look-up of its values is in "+
 				"the model", c.Input))
 		}
-		c.Strict = z.strict[i]
+		c.Strict = c.refuses
 	}
 	z.place()
 }
@@ -542,12 +538,12 @@ func (z *preprocessing) place() {
 	}
 }
 
-func (z *preprocessing) blanks() bool {
-	for i, is := range z.blank {
-		if c := &z.columns[i]; is {
-			c.Values, c.Strict = append(c.Values, ""), z.strict[i]
+func (z *preprocessing) blanks() (found bool) {
+	for i := range z.columns {
+		if c := &z.columns[i]; c.blank {
+			c.Values, c.Strict, found = append(c.Values, ""), c.refuses, true
 		}
 	}
 	z.place()
-	return slices.Contains(z.blank, true)
+	return found
 }

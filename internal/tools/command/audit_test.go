@@ -15,6 +15,7 @@ import (
 
 	"cfq/eval"
 	"cfq/internal/must"
+	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/ort/orttest"
@@ -88,7 +89,8 @@ func audit(t *testing.T, dir string, lines [][]string, vd, rvd eval.Rate) {
 	t.Helper()
 	refused := func(model, status, column, own string) (num, den int) {
 		g := must.Get(codec.ReadFile(filepath.Join(dir, model)))(t)
-		m := must.Get(classifier.Open(t.Context(), g, orttest.Need(t), classifier.Options{}))(t)
+		loaded := must.Get(onnxio.FromGraph(t.Context(), g, orttest.Need(t)))(t)
+		m := must.Get(classifier.New(loaded, classifier.Options{}))(t)
 		defer m.Close()
 		inputs := slices.Index(lines[0], "inputs")
 		at, of, factual := slices.Index(lines[0], column), slices.Index(lines[0], status), slices.Index(lines[0], own)

@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"cfq/internal/must"
+	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -244,7 +245,8 @@ func TestEncodings(t *testing.T) {
 
 func scored(t *testing.T, m *graph.Model, x []float32) []float32 {
 	t.Helper()
-	c := must.Get(classifier.Open(context.Background(), m, ort.Options{}, classifier.Options{}))(t)
+	loaded := must.Get(onnxio.FromGraph(context.Background(), m, ort.Options{}))(t)
+	c := must.Get(classifier.New(loaded, classifier.Options{}))(t)
 	defer c.Close()
 	return must.Get(c.Margins(context.Background(), x))(t)
 }
