@@ -15,7 +15,23 @@ func products() []Operator {
 			_, out, sizes := c.equation()
 			return single(c.types[0].DType, shapeFor(out, sizes))
 		}, expand: einsum},
-		{Name: "Attention", need: 3, infer: attentionType, expand: attention},
+		{Name: "Attention", need: 3, infer: func(c *Call) []graph.Type {
+			q, v := c.types[0], c.types[2]
+			s := slices.Clone(q.Shape)
+			if len(s) < 3 || len(s) > 4 || len(v.Shape) != len(s) {
+				c.Fail("queries %v and values %v", q, v)
+			}
+			last := v.Shape[len(s)-1]
+			if len(s) == 3 {
+				heads, shared := c.Node.Int("q_num_heads", 0), c.Node.Int("kv_num_heads", 0)
+				if heads < 1 || shared < 1 || last.Size%shared != 0 {
+					c.Fail("%d and %d heads of values %v", heads, shared, v)
+				}
+				last = graph.Dim{Size: last.Size / shared * heads}
+			}
+			s[len(s)-1] = last
+			return single(q.DType, s)
+		}, expand: attention},
 		{Name: "RotaryEmbedding", need: 3, expand: rotary},
 	}
 }
@@ -286,24 +302,6 @@ func (c *Call) masked(z string) string {
 		return c.where(mask, z, c.Scalar(z, math.Inf(-1)))
 	}
 	return c.add(z, mask)
-}
-
-func attentionType(c *Call) []graph.Type {
-	q, v := c.types[0], c.types[2]
-	s := slices.Clone(q.Shape)
-	if len(s) < 3 || len(s) > 4 || len(v.Shape) != len(s) {
-		c.Fail("queries %v and values %v", q, v)
-	}
-	last := v.Shape[len(s)-1]
-	if len(s) == 3 {
-		heads, shared := c.Node.Int("q_num_heads", 0), c.Node.Int("kv_num_heads", 0)
-		if heads < 1 || shared < 1 || last.Size%shared != 0 {
-			c.Fail("%d and %d heads of values %v", heads, shared, v)
-		}
-		last = graph.Dim{Size: last.Size / shared * heads}
-	}
-	s[len(s)-1] = last
-	return single(q.DType, s)
 }
 
 // rotary turns pairs (a, b) of numbers to (a·cos − b·sin, a·sin + b·cos).

@@ -10,7 +10,17 @@ import (
 func scattering() []Operator {
 	return []Operator{
 		scatterOperator("ScatterElements", "GatherElements"), scatterOperator("ScatterND", "GatherND"),
-		{Name: "GatherND", need: 2, infer: gatherNDType, grads: []Rule{ungatheredND}},
+		{Name: "GatherND", need: 2, infer: func(c *Call) []graph.Type {
+			s, idx, b := c.types[0].Shape, c.types[1].Shape, c.Node.Int("batch_dims", 0)
+			if len(idx) == 0 || b < 0 || b >= int64(len(idx)) || b >= int64(len(s)) {
+				c.Fail("batch_dims %d, indices %v of %v", b, c.types[1], c.types[0])
+			}
+			n := idx[len(idx)-1].Size
+			if n < 1 || n > int64(len(s))-b {
+				c.Fail("indices %v of %v", c.types[1], c.types[0])
+			}
+			return single(c.types[0].DType, slices.Concat(graph.Shape{}, idx[:len(idx)-1], s[b+n:]))
+		}, grads: []Rule{ungatheredND}},
 		{Name: "TopK", need: 2, infer: func(c *Call) []graph.Type {
 			axis := normal(c.Node.Int("axis", -1), len(c.types[0].Shape))
 			k, _ := c.constInts(1, "k")
@@ -45,7 +55,16 @@ func scattering() []Operator {
 			on := vector(c.mul(g, hot))
 			return c.Op("Concat", []string{c.sub(vector(g), on), on}, graph.IntAttr("axis", 0))
 		}}},
-		{Name: "Range", need: 3, infer: rangeType, grads: []Rule{
+		{Name: "Range", need: 3, infer: func(c *Call) []graph.Type {
+			n := graph.Dim{Size: -1}
+			start, ok1 := c.number(0)
+			limit, ok2 := c.number(1)
+			step, ok3 := c.number(2)
+			if size := math.Ceil((limit - start) / step); ok1 && ok2 && ok3 && size < largest {
+				n.Size = int64(max(0, size))
+			}
+			return single(c.types[0].DType, graph.Shape{n})
+		}, grads: []Rule{
 			func(c *Call, i int) string { return c.reshapeLike(c.total(c.Grad()), c.in(i)) }, nil,
 			func(c *Call, i int) string {
 				steps := c.div(c.sub(c.y(), c.in(0)), c.in(2))
@@ -95,18 +114,6 @@ func (c *Call) adds() bool {
 	return r == "add"
 }
 
-func gatherNDType(c *Call) []graph.Type {
-	s, idx, b := c.types[0].Shape, c.types[1].Shape, c.Node.Int("batch_dims", 0)
-	if len(idx) == 0 || b < 0 || b >= int64(len(idx)) || b >= int64(len(s)) {
-		c.Fail("batch_dims %d, indices %v of %v", b, c.types[1], c.types[0])
-	}
-	n := idx[len(idx)-1].Size
-	if n < 1 || n > int64(len(s))-b {
-		c.Fail("indices %v of %v", c.types[1], c.types[0])
-	}
-	return single(c.types[0].DType, slices.Concat(graph.Shape{}, idx[:len(idx)-1], s[b+n:]))
-}
-
 // ungatheredND scatters g. ScatterND knows no batch: there the places become numbers of one axis.
 func ungatheredND(c *Call, _ int) string {
 	zeros := c.b.filled(c.x(), 0)
@@ -145,15 +152,4 @@ func topK(c *Call, _ int) string {
 		at = c.b.ops("TopK", []string{c.x(), c.in(1)}, 2, c.Node.Attrs...)[1]
 	}
 	return c.scatter(c.b.filled(c.x(), 0), at, c.Grad(), c.Node.Int("axis", -1))
-}
-
-func rangeType(c *Call) []graph.Type {
-	n := graph.Dim{Size: -1}
-	start, ok1 := c.number(0)
-	limit, ok2 := c.number(1)
-	step, ok3 := c.number(2)
-	if size := math.Ceil((limit - start) / step); ok1 && ok2 && ok3 && size < largest {
-		n.Size = int64(max(0, size))
-	}
-	return single(c.types[0].DType, graph.Shape{n})
 }

@@ -20,9 +20,48 @@ func shaping() []Operator {
 			return single(c.types[1].DType, c.types[0].Shape)
 		}},
 		{Name: "Reshape", need: 2, infer: reshapeType, grads: []Rule{back}},
-		{Name: "Flatten", infer: flattenType, grads: []Rule{back}},
-		{Name: "Squeeze", infer: squeezeType, grads: []Rule{back}},
-		{Name: "Unsqueeze", infer: unsqueezeType, grads: []Rule{back}},
+		{Name: "Flatten", infer: func(c *Call) []graph.Type {
+			s := c.types[0].Shape
+			axis := c.Node.Int("axis", 1)
+			if axis < 0 {
+				axis += int64(len(s))
+			}
+			if axis < 0 || axis > int64(len(s)) {
+				c.Fail("axis %d of a value of rank %d", axis, len(s))
+			}
+			return single(c.types[0].DType, graph.Shape{product(s[:axis]), product(s[axis:])})
+		}, grads: []Rule{back}},
+		{Name: "Squeeze", infer: func(c *Call) []graph.Type {
+			s := c.types[0].Shape
+			axes, ok := c.constInts(1, "axes")
+			drop := normals(axes, len(s))
+			if !ok {
+				for i, d := range s {
+					if d == one() {
+						drop = append(drop, int64(i))
+					} else if d.Size < 0 {
+						c.Fail("what goes depends on the size %s, which is %w", d, errVariable)
+					}
+				}
+			}
+			return single(c.types[0].DType, reduced(s, drop, false))
+		}, grads: []Rule{back}},
+		{Name: "Unsqueeze", infer: func(c *Call) []graph.Type {
+			s := c.types[0].Shape
+			axes, ok := c.constInts(1, "axes")
+			if !ok {
+				c.Fail("axes are missing")
+			}
+			at := normals(axes, len(s)+len(axes))
+			if len(at) != len(axes) {
+				c.Fail("axes %v name one twice", axes)
+			}
+			out := slices.Clone(s)
+			for _, a := range at {
+				out = slices.Insert(out, int(a), one())
+			}
+			return single(c.types[0].DType, out)
+		}, grads: []Rule{back}},
 		{Name: "Transpose", infer: transposeType, grads: []Rule{func(c *Call, _ int) string {
 			perm := permutation(c.Node, len(c.Type(c.x()).Shape))
 			inverse := make([]int64, len(perm))
@@ -104,51 +143,6 @@ func reshapeType(c *Call) []graph.Type {
 	return single(c.types[0].DType, out)
 }
 
-func flattenType(c *Call) []graph.Type {
-	s := c.types[0].Shape
-	axis := c.Node.Int("axis", 1)
-	if axis < 0 {
-		axis += int64(len(s))
-	}
-	if axis < 0 || axis > int64(len(s)) {
-		c.Fail("axis %d of a value of rank %d", axis, len(s))
-	}
-	return single(c.types[0].DType, graph.Shape{product(s[:axis]), product(s[axis:])})
-}
-
-func squeezeType(c *Call) []graph.Type {
-	s := c.types[0].Shape
-	axes, ok := c.constInts(1, "axes")
-	drop := normals(axes, len(s))
-	if !ok {
-		for i, d := range s {
-			if d == one() {
-				drop = append(drop, int64(i))
-			} else if d.Size < 0 {
-				c.Fail("what goes depends on the size %s, which is %w", d, errVariable)
-			}
-		}
-	}
-	return single(c.types[0].DType, reduced(s, drop, false))
-}
-
-func unsqueezeType(c *Call) []graph.Type {
-	s := c.types[0].Shape
-	axes, ok := c.constInts(1, "axes")
-	if !ok {
-		c.Fail("axes are missing")
-	}
-	at := normals(axes, len(s)+len(axes))
-	if len(at) != len(axes) {
-		c.Fail("axes %v name one twice", axes)
-	}
-	out := slices.Clone(s)
-	for _, a := range at {
-		out = slices.Insert(out, int(a), one())
-	}
-	return single(c.types[0].DType, out)
-}
-
 func (c *Call) repeats() []int64 {
 	v, _ := c.constInts(1, "repeats")
 	if rank := len(c.types[0].Shape); len(v) != rank || slices.ContainsFunc(v, func(r int64) bool { return r < 0 }) {
@@ -221,7 +215,30 @@ func constants() []Operator {
 func indexing() []Operator {
 	return []Operator{
 		{Name: "Concat", infer: concatType, grads: []Rule{part}, variadic: true},
-		{Name: "Split", infer: splitType, grads: []Rule{joined}},
+		{Name: "Split", infer: func(c *Call) []graph.Type {
+			s := c.types[0].Shape
+			axis := normal(c.Node.Int("axis", 0), len(s))
+			parts, ok := c.constInts(1, "split")
+			n := int64(len(c.Node.Outputs))
+			if !ok {
+				total := s[axis].Size
+				if total < 0 {
+					c.Fail("the size of axis %d is %w", axis, errVariable)
+				}
+				each := (total + n - 1) / n
+				for left := total; int64(len(parts)) < n; left -= each {
+					parts = append(parts, max(0, min(each, left)))
+				}
+			}
+			if int64(len(parts)) != n {
+				c.Fail("%d sizes for %d outputs", len(parts), n)
+			}
+			out := make([]graph.Type, n)
+			for i, k := range parts {
+				out[i] = graph.Type{DType: c.types[0].DType, Shape: replaced(s, axis, graph.Dim{Size: k})}
+			}
+			return out
+		}, grads: []Rule{joined}},
 		{Name: "Slice", need: 3, infer: func(c *Call) []graph.Type {
 			cuts := c.cuts()
 			s := slices.Clone(c.types[0].Shape)
@@ -230,7 +247,20 @@ func indexing() []Operator {
 			}
 			return single(c.types[0].DType, s)
 		}, grads: []Rule{unsliced}},
-		{Name: "Pad", need: 2, infer: padType, grads: []Rule{unpadded, nil, func(c *Call, i int) string {
+		{Name: "Pad", need: 2, infer: func(c *Call) []graph.Type {
+			pads := c.pads()
+			s := slices.Clone(c.types[0].Shape)
+			for i := range s {
+				more := pads[i] + pads[len(s)+i]
+				switch {
+				case s[i].Size >= 0:
+					s[i].Size += more
+				case more != 0:
+					s[i] = graph.Dim{Size: -1}
+				}
+			}
+			return single(c.types[0].DType, s)
+		}, grads: []Rule{unpadded, nil, func(c *Call, i int) string {
 			inside := unpadded(c, 0)
 			if inside == "" {
 				return ""
@@ -422,51 +452,6 @@ func (c *Call) scatter(onto, idx, updates string, axis int64) string {
 		graph.StringAttr("reduction", "add"))
 }
 
-func concatType(c *Call) []graph.Type {
-	t := c.types[0]
-	axis := normal(c.Node.Int("axis", 0), len(t.Shape))
-	sum := graph.Dim{}
-	for i, u := range c.types {
-		if len(u.Shape) != len(t.Shape) {
-			c.Fail("input %q is %v, which does not go with %v", c.Node.Inputs[i], u, t)
-		}
-		if u.Shape[axis].Size < 0 {
-			sum.Size = -1
-		} else if sum.Size >= 0 {
-			sum.Size += u.Shape[axis].Size
-		}
-	}
-	if len(c.types) == 1 {
-		sum = t.Shape[axis]
-	}
-	return single(t.DType, replaced(t.Shape, axis, sum))
-}
-
-func splitType(c *Call) []graph.Type {
-	s := c.types[0].Shape
-	axis := normal(c.Node.Int("axis", 0), len(s))
-	parts, ok := c.constInts(1, "split")
-	n := int64(len(c.Node.Outputs))
-	if !ok {
-		total := s[axis].Size
-		if total < 0 {
-			c.Fail("the size of axis %d is %w", axis, errVariable)
-		}
-		each := (total + n - 1) / n
-		for left := total; int64(len(parts)) < n; left -= each {
-			parts = append(parts, max(0, min(each, left)))
-		}
-	}
-	if int64(len(parts)) != n {
-		c.Fail("%d sizes for %d outputs", len(parts), n)
-	}
-	out := make([]graph.Type, n)
-	for i, k := range parts {
-		out[i] = graph.Type{DType: c.types[0].DType, Shape: replaced(s, axis, graph.Dim{Size: k})}
-	}
-	return out
-}
-
 // cut is what a Slice does to one axis of known size: it takes count elements from start on, step apart.
 type cut struct {
 	axis, start, count, step, size int64
@@ -541,17 +526,22 @@ func (c *Call) pads() []int64 {
 	return out
 }
 
-func padType(c *Call) []graph.Type {
-	pads := c.pads()
-	s := slices.Clone(c.types[0].Shape)
-	for i := range s {
-		more := pads[i] + pads[len(s)+i]
-		switch {
-		case s[i].Size >= 0:
-			s[i].Size += more
-		case more != 0:
-			s[i] = graph.Dim{Size: -1}
+func concatType(c *Call) []graph.Type {
+	t := c.types[0]
+	axis := normal(c.Node.Int("axis", 0), len(t.Shape))
+	sum := graph.Dim{}
+	for i, u := range c.types {
+		if len(u.Shape) != len(t.Shape) {
+			c.Fail("input %q is %v, which does not go with %v", c.Node.Inputs[i], u, t)
+		}
+		if u.Shape[axis].Size < 0 {
+			sum.Size = -1
+		} else if sum.Size >= 0 {
+			sum.Size += u.Shape[axis].Size
 		}
 	}
-	return single(c.types[0].DType, s)
+	if len(c.types) == 1 {
+		sum = t.Shape[axis]
+	}
+	return single(t.DType, replaced(t.Shape, axis, sum))
 }
