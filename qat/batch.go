@@ -24,8 +24,8 @@ func (o *ObjectiveDoc) share(k Kind) float64 {
 
 type trainer struct {
 	*trainStep
-	columns []lossColumn // of the objective
-	pools   [Kinds]pointPool
+	columns []lossColumn   // of the objective
+	pools   [Kinds]Points  // of the round
 	shares  [Kinds]float64 // how often rows of each pool are drawn; their sum is positive
 	next    trainBatch
 	pairs   teacherPairs
@@ -34,18 +34,10 @@ type trainer struct {
 
 // teacherPairs is what objectives know that look at people and their recourse points.
 type teacherPairs struct {
-	points [][]int   // rows of the pool of teacher points, by person
-	groups []float32 // of people
-	people []int     // of the batch
-	taught []int     // their rows in the pool of teacher points, -1 for none
-	usual  int       // rows that nearly all batches have room in
-}
-
-type pointPool struct {
-	rows    int
-	x       []float32
-	margins []float32
-	columns [][]float32
+	points [][]int // rows of the pool of teacher points, by person
+	people []int   // of the batch
+	taught []int   // their rows in the pool of teacher points, -1 for none
+	usual  int     // rows that nearly all batches have room in
 }
 
 func newTrainer(s *trainStep) *trainer {
@@ -59,29 +51,21 @@ func newTrainer(s *trainStep) *trainer {
 // replace fills the pools with new points and drops the old ones: a training that goes on from a checkpoint has not
 // seen the rounds before.
 func (t *trainer) replace(points []Points) {
-	t.pairs.points, t.pairs.groups = nil, nil
-	for k := range t.pools {
-		t.pools[k] = pointPool{columns: make([][]float32, len(t.columns))}
-		for i := range points {
-			if points[i].Kind == Kind(k) && t.job.objective.share(Kind(k)) > 0 {
-				t.add(&points[i])
-			}
+	t.pools = [Kinds]Points{}
+	for _, p := range points {
+		if t.job.objective.share(p.Kind) > 0 {
+			t.pools[p.Kind] = p
 		}
 	}
 	t.weighShares()
 	if !t.job.objective.needsPairs() {
 		return
 	}
-	t.pairs.points = make([][]int, t.pools[Factual].rows)
-	row := 0
-	for i := range points {
-		if p := &points[i]; p.Kind == Teacher {
-			for k := range len(p.X) / t.job.net.Model.Dim() {
-				person := p.Source[k]
-				t.pairs.points[person], row = append(t.pairs.points[person], row), row+1
-			}
-		}
+	t.pairs.points = make([][]int, t.rows(Factual))
+	for k, person := range t.pools[Teacher].Source {
+		t.pairs.points[person] = append(t.pairs.points[person], k)
 	}
+	t.setTeacher(t.pools[Teacher])
 	t.pairs.usual = t.usualRows()
 }
 
@@ -91,14 +75,13 @@ func (t *trainer) usualRows() int {
 	if t.job.net.Model.Fixed() > 0 {
 		return t.job.rows
 	}
-	people := &t.pools[Factual]
-	with := 0.0
-	for i := range people.rows {
-		if t.job.source.Online && people.margins[i] <= 0 || !t.job.source.Online && len(t.pairs.points[i]) > 0 {
+	people, with := t.rows(Factual), 0.0
+	for i := range people {
+		if t.job.source.Online && t.pools[Factual].Margins[i] <= 0 || !t.job.source.Online && len(t.pairs.points[i]) > 0 {
 			with++
 		}
 	}
-	n, p := float64(t.job.Batch), with/float64(max(1, people.rows))
+	n, p := float64(t.job.Batch), with/float64(max(1, people))
 	return min(t.job.rows, t.job.Batch+int(math.Ceil(n*p+2*math.Sqrt(n*p*(1-p)))))
 }
 
@@ -110,13 +93,12 @@ func (t *trainer) weighShares() {
 	for k := range t.shares {
 		t.shares[k] = o.share(Kind(k))
 	}
-	if people := &t.pools[Factual]; o.Resamples && people.rows > 0 {
+	if people := t.rows(Factual); o.Resamples && people > 0 {
 		f := 0.0
-		weights := slices.IndexFunc(t.columns, func(c lossColumn) bool { return c.name == weightName })
-		for _, weight := range people.columns[weights] {
-			f += float64(weight)
+		for i := range people {
+			f += float64(personWeight(&t.pools[Factual], i))
 		}
-		f /= float64(people.rows)
+		f /= float64(people)
 		for k := range t.shares {
 			t.shares[k] *= (1 - f) / (1 - o.share(Factual))
 		}
@@ -124,32 +106,13 @@ func (t *trainer) weighShares() {
 	}
 }
 
-func (t *trainer) add(p *Points) {
-	to := &t.pools[p.Kind]
-	n := len(p.X) / t.job.net.Model.Dim()
-	if to.margins, to.rows = append(to.margins, p.Margins...), to.rows+n; to.x == nil {
-		to.x = slices.Clip(p.X) // the only points of their kind, as a rule
-	} else {
-		to.x = append(to.x, p.X...)
+func (t *trainer) rows(k Kind) int { return len(t.pools[k].X) / t.job.dim() }
+
+func (t *trainer) setTeacher(p Points) {
+	if t.job.objective.Groups {
+		p.Groups = RowsAt(t.pools[Factual].Groups, t.job.source.Groups, p.Source)
 	}
-	own := *p
-	switch {
-	case p.Kind == Factual:
-		t.pairs.groups = append(t.pairs.groups, p.Groups...)
-	case p.Kind == Teacher && t.job.objective.Groups:
-		own.Groups = nil
-		for k := range n {
-			at := p.Source[k] * t.job.source.Groups
-			own.Groups = append(own.Groups, t.pairs.groups[at:at+t.job.source.Groups]...)
-		}
-	}
-	for j, c := range t.columns {
-		width, from := c.width(t.job), len(to.columns[j])
-		to.columns[j] = append(to.columns[j], make([]float32, n*width)...)
-		for k := range n {
-			c.fill(to.columns[j][from+k*width:][:width], &own, k, t.job)
-		}
-	}
+	t.pools[Teacher] = p
 }
 
 // draw fills the next batch. It depends on the seed, on the number of the step and, where recourse is found during
@@ -157,13 +120,16 @@ func (t *trainer) add(p *Points) {
 func (t *trainer) draw(ctx context.Context) error {
 	rng := rand.New(rand.NewPCG(t.job.Seed, 1<<32+uint64(t.Steps)))
 	t.next.x, t.drawn = t.next.x[:0], t.gumbel()
-	for _, c := range t.columns {
-		t.next.columns[c.name] = t.next.columns[c.name][:0]
+	for j := range t.columns {
+		t.columns[j].values = t.columns[j].values[:0]
 	}
 	if !t.job.objective.needsPairs() {
 		t.drawRows(rng)
 	} else if err := t.drawPairs(ctx, rng); err != nil {
 		return err
+	}
+	for _, c := range t.columns {
+		t.next.columns[c.name] = c.values
 	}
 	if t.job.objective.unrolled() {
 		return t.match(ctx)
@@ -173,33 +139,35 @@ func (t *trainer) draw(ctx context.Context) error {
 
 func (t *trainer) drawRows(rng *rand.Rand) {
 	var total float64
-	last := 0
-	for k := range t.pools {
-		if t.pools[k].rows > 0 {
+	last := Factual
+	for k := range Kinds {
+		if t.rows(k) > 0 {
 			total += t.shares[k]
 			last = k
 		}
 	}
 	for range t.job.Batch {
-		at, k := rng.Float64()*total, 0
+		at, k := rng.Float64()*total, Factual
 		for ; k < last; k++ {
-			if t.pools[k].rows == 0 {
+			if t.rows(k) == 0 {
 				continue
 			}
 			if at -= t.shares[k]; at < 0 {
 				break
 			}
 		}
-		t.put(Kind(k), rng.IntN(t.pools[k].rows))
+		t.put(k, rng.IntN(t.rows(k)))
 	}
 }
 
 func (t *trainer) put(k Kind, i int) {
 	p, dim := &t.pools[k], t.job.net.Model.Dim()
-	t.next.x = append(t.next.x, p.x[i*dim:(i+1)*dim]...)
-	for j, v := range p.columns {
-		n, name := len(v)/p.rows, t.columns[j].name
-		t.next.columns[name] = append(t.next.columns[name], v[i*n:(i+1)*n]...)
+	t.next.x = append(t.next.x, p.X[i*dim:(i+1)*dim]...)
+	for j := range t.columns {
+		c := &t.columns[j]
+		width := c.width(t.job)
+		c.values = append(c.values, make([]float32, width)...)
+		c.fill(c.values[len(c.values)-width:], p, i, t.job)
 	}
 }
 
@@ -210,7 +178,7 @@ func (t *trainer) put(k Kind, i int) {
 func (t *trainer) drawPairs(ctx context.Context, rng *rand.Rand) error {
 	t.pairs.people, t.pairs.taught = t.pairs.people[:0], t.pairs.taught[:0]
 	for range t.job.Batch {
-		i := rng.IntN(t.pools[Factual].rows)
+		i := rng.IntN(t.rows(Factual))
 		t.pairs.people = append(t.pairs.people, i)
 		t.put(Factual, i)
 		at, which := -1, rng.Float64()
@@ -236,9 +204,9 @@ func (t *trainer) drawPairs(ctx context.Context, rng *rand.Rand) error {
 		size = t.job.rows
 	}
 	t.next.x = append(t.next.x, t.next.x[:(size-rows)*t.job.net.Model.Dim()]...)
-	for _, c := range t.columns {
-		v := t.next.columns[c.name]
-		t.next.columns[c.name] = append(v, make([]float32, (size-rows)*len(v)/rows)...)
+	for j := range t.columns {
+		c := &t.columns[j]
+		c.values = append(c.values, make([]float32, (size-rows)*c.width(t.job))...)
 	}
 	return nil
 }
@@ -247,7 +215,7 @@ func (t *trainer) teach(ctx context.Context) error {
 	dim := t.job.net.Model.Dim()
 	var slots, people []int
 	for k, i := range t.pairs.people {
-		if t.pairs.taught[k] = -1; t.pools[Factual].margins[i] <= 0 {
+		if t.pairs.taught[k] = -1; t.pools[Factual].Margins[i] <= 0 {
 			slots, people = append(slots, k), append(people, i)
 		}
 	}
@@ -268,11 +236,6 @@ func (t *trainer) teach(ctx context.Context) error {
 		}
 		p.X = append(p.X, action...)
 	}
-	pool := &t.pools[Teacher]
-	pool.rows, pool.x = 0, nil
-	for j := range pool.columns {
-		pool.columns[j] = pool.columns[j][:0]
-	}
-	t.add(&p)
+	t.setTeacher(p)
 	return nil
 }

@@ -40,8 +40,8 @@ func attributeTerm() lossTerm {
 	return lossTerm{
 		reduced: true,
 		columns: []lossColumn{{
-			name, func(j *trainingJob) int { return j.net.Code.Attributes },
-			func(to []float32, p *Points, i int, _ *trainingJob) { copy(to, p.Attributes[i*len(to):]) },
+			name: name, width: func(j *trainingJob) int { return j.net.Code.Attributes },
+			fill: func(to []float32, p *Points, i int, _ *trainingJob) { copy(to, p.Attributes[i*len(to):]) },
 		}},
 		build: func(b *stepBuilder) string {
 			code := &b.job.net.Code

@@ -128,6 +128,8 @@ type lossColumn struct {
 	name  string
 	width func(j *trainingJob) int
 	fill  func(to []float32, p *Points, i int, j *trainingJob) // of row i; zeros so far
+
+	values []float32 // of the next batch
 }
 
 // Names of columns that more than one function needs.
@@ -145,20 +147,27 @@ func MarginWeight(margin float32) float32 {
 	return float32(1 / (1 + d*d))
 }
 
+// personWeight is how much a row counts by the margins of the models that decide about it.
+func personWeight(p *Points, i int) float32 {
+	weight := MarginWeight(p.Margins[i])
+	if p.StudentMargins == nil {
+		return weight
+	}
+	if p.StudentMargins[i] > 0 != (p.Margins[i] > 0) {
+		return 1
+	}
+	return max(weight, MarginWeight(p.StudentMargins[i]))
+}
+
 func marginTerm() lossTerm {
-	weigh := func(to []float32, p *Points, i int, _ *trainingJob) {
-		to[0] = MarginWeight(p.Margins[i])
-		if p.StudentMargins != nil {
-			to[0] = max(to[0], MarginWeight(p.StudentMargins[i]))
-			if p.StudentMargins[i] > 0 != (p.Margins[i] > 0) {
-				to[0] = 1
-			}
-		}
+	column := func(name string, of func(p *Points, i int) float32) lossColumn {
+		return lossColumn{name: name, width: one, fill: func(to []float32, p *Points, i int, _ *trainingJob) {
+			to[0] = of(p, i)
+		}}
 	}
 	return lossTerm{
 		columns: []lossColumn{
-			{targetName, one, func(to []float32, p *Points, i int, _ *trainingJob) { to[0] = p.Margins[i] }},
-			{weightName, one, weigh},
+			column(targetName, func(p *Points, i int) float32 { return p.Margins[i] }), column(weightName, personWeight),
 		},
 		build: func(b *stepBuilder) string {
 			e := b.Op("Sub", []string{b.t.Margin, targetName})
@@ -171,7 +180,7 @@ func marginTerm() lossTerm {
 func classTerm(fill func(to []float32, p *Points, i int, j *trainingJob)) lossTerm {
 	return lossTerm{
 		reduced: true,
-		columns: []lossColumn{{classWeightsName, func(j *trainingJob) int { return j.classes }, fill}},
+		columns: []lossColumn{{name: classWeightsName, width: func(j *trainingJob) int { return j.classes }, fill: fill}},
 		build:   func(b *stepBuilder) string { return b.crossEntropy(b.t.Logits) },
 	}
 }
@@ -196,7 +205,7 @@ func probabilities(to []float32, p *Points, i int, _ *trainingJob) {
 
 // atRecourse is a column with a weight of the objective at recourse points and 0 at people.
 func atRecourse(name string, weight func(j *trainingJob) *float64) lossColumn {
-	return lossColumn{name, one, func(to []float32, p *Points, _ int, j *trainingJob) {
+	return lossColumn{name: name, width: one, fill: func(to []float32, p *Points, _ int, j *trainingJob) {
 		if p.Kind != Factual {
 			to[0] = float32(*weight(j))
 		}
@@ -272,8 +281,8 @@ func groupTerm() lossTerm {
 	return lossTerm{
 		reduced: true,
 		columns: []lossColumn{{
-			"qat.groups", func(j *trainingJob) int { return j.source.Groups },
-			func(to []float32, p *Points, i int, _ *trainingJob) {
+			name: "qat.groups", width: func(j *trainingJob) int { return j.source.Groups },
+			fill: func(to []float32, p *Points, i int, _ *trainingJob) {
 				if p.Kind == Teacher {
 					copy(to, p.Groups[i*len(to):])
 				}

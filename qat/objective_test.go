@@ -138,13 +138,14 @@ func TestObjectives(t *testing.T) {
 			}, func(j *trainingJob) { j.rows = rows * len(used) })
 			trainer := newTrainer(s)
 			trainer.replace(used)
-			all := trainBatch{columns: map[string][]float32{}}
-			for k := range used {
-				pool := &trainer.pools[used[k].Kind]
-				all.x = append(all.x, pool.x...)
-				for j, c := range trainer.columns {
-					all.columns[c.name] = append(all.columns[c.name], pool.columns[j]...)
+			for _, points := range used {
+				for i := range rows {
+					trainer.put(points.Kind, i)
 				}
+			}
+			all := trainBatch{x: trainer.next.x, columns: map[string][]float32{}}
+			for _, c := range trainer.columns {
+				all.columns[c.name] = c.values
 			}
 			loss := func(params []float64) (sum float64) {
 				worst, people := make([]float64, 3), make([]float64, 3)
@@ -300,7 +301,7 @@ func TestPointsOfObjectives(t *testing.T) {
 		}
 		var seen [Kinds]int
 		for k := range tr.pools {
-			seen[k] = tr.pools[k].rows
+			seen[k] = tr.rows(Kind(k))
 		}
 		must.Same(must.In(t, doc.Name), want, seen)
 	}
@@ -327,7 +328,7 @@ func TestPeopleNearBoundary(t *testing.T) {
 	want := []float64{0.5, 1. / 401, 1, 0.5, 0.2}
 	mean := 0.0
 	for i, w := range want {
-		must.Near(must.In(t, i), w, float64(trainer.pools[Factual].columns[1][i]), 1e-6)
+		must.Near(must.In(t, i), w, float64(personWeight(&people, i)), 1e-6)
 		mean += w / float64(len(want))
 	}
 	drawn, all := 0, 0

@@ -25,7 +25,7 @@ type Points struct {
 	Margins []float32 // of the full-precision model
 	// StudentMargins are those of the network as trained so far, at factual points of objectives that resample points.
 	StudentMargins []float32
-	// Source is the position, among the factual points, of the person of each teacher point; objectives that resample need none.
+	// Source is the position, among the factual points, of the person of each teacher point; resampling needs none.
 	Source []int
 	// Groups says in which groups the people of factual points are, rows x Source.Groups of 0 and 1.
 	Groups []float32
@@ -39,7 +39,7 @@ type Points struct {
 
 // Draw is what a round is trained on and what its people say.
 type Draw struct {
-	Points  []Points // all that the round is trained on
+	Points  []Points // all that the round is trained on, each kind once
 	VD, RVD float64  // of the network as the round begins; NaN where nobody was asked
 }
 
