@@ -146,8 +146,7 @@ func (o Options) settings() Settings {
 		Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Confidence: o.Confidence,
 		Epsilon: Epsilon, SupportTau: SupportTau, OneSided: o.OneSided, Radius: o.Radius,
 		Solver: Solver{
-			Steps: o.Solver.Steps, Restarts: o.Solver.Restarts, Rounds: o.Solver.Rounds, Beam: o.Solver.Beam,
-			Seed: o.Solver.Seed,
+			Restarts: o.Solver.Restarts, Rounds: o.Solver.Rounds, Beam: o.Solver.Beam, Seed: o.Solver.Seed,
 		},
 	}
 }

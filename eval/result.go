@@ -114,7 +114,6 @@ type Settings struct {
 
 // Solver is what the solver was asked for; 0 stands for its default.
 type Solver struct {
-	Steps    int    `json:"steps"`
 	Restarts int    `json:"restarts"`
 	Rounds   int    `json:"rounds"`
 	Beam     int    `json:"beam"`

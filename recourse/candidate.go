@@ -29,9 +29,9 @@ type applicant struct {
 	scratch    []float32           // an action that most often costs too much
 }
 
-func (p *applicant) fingerprint() uint64 {
+func fingerprint(v []float32) uint64 {
 	h := fnv.New64a()
-	binary.Write(h, binary.LittleEndian, p.x) //nolint:errcheck // a hash takes everything
+	binary.Write(h, binary.LittleEndian, v) //nolint:errcheck // a hash takes everything
 	return h.Sum64()
 }
 
@@ -44,18 +44,11 @@ func (p *applicant) randomWeights() []float64 {
 }
 
 func (p *applicant) visit(d []float32) bool {
-	h := fnv.New64a()
-	for j, v := range d {
-		if v != 0 {
-			bits := uint64(j)<<32 | uint64(math.Float32bits(v))
-			h.Write(binary.LittleEndian.AppendUint64(nil, bits))
-		}
-	}
 	if p.seen == nil {
 		p.seen = map[uint64]bool{}
 	}
 	before := len(p.seen)
-	p.seen[h.Sum64()] = true
+	p.seen[fingerprint(d)] = true
 	return len(p.seen) > before
 }
 
@@ -165,8 +158,8 @@ func (c *candidate) mostWorth(features []*constraint.Feature, most int) []*const
 	return order[:min(len(order), most)]
 }
 
-func (c *candidate) lines(out []constraint.Line, most int) []constraint.Line {
-	out = slices.Grow(out, len(c.set.Numeric()))
+func (c *candidate) lines(most int) []constraint.Line {
+	out := make([]constraint.Line, 0, len(c.set.Numeric()))
 	for _, f := range c.set.Numeric() {
 		slope := float64(c.g[f.First])
 		l := constraint.Line{Feature: f, Up: slope > 0, Slope: math.Abs(slope), Weight: c.set.Norm().Weight(f)}

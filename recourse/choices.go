@@ -123,6 +123,5 @@ func (s *pieceSearch) completion(c *candidate, gain float64) float64 {
 	if !(gap > 0) {
 		return c.cost
 	}
-	s.lines = c.lines(s.lines[:0], c.set.Limit()-c.set.Changed(c.d))
-	return c.set.Fill(c.x, c.d, c.cost, s.lines, gap)
+	return c.set.Fill(c.x, c.d, c.cost, c.lines(c.set.Limit()-c.set.Changed(c.d)), gap)
 }

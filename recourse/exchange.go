@@ -87,7 +87,7 @@ func (s *pieceSearch) refits(c *candidate, tries []*candidate) []*candidate {
 			most--
 		}
 	}
-	lines := c.lines(nil, most)
+	lines := c.lines(most)
 	const little = 1.03 // beyond the gap
 	aims := []float64{1, little, 1.1}
 	if set.HasRules() { // which hold some features back

@@ -81,13 +81,12 @@ func (p *applicant) neighbourhoods() (out []*neighbourhood) {
 
 func (s *pieceSearch) tryAll(around []*neighbourhood, tries map[*applicant][]*localTrial) error {
 	dim := s.set.Dim()
-	all := make([]localTrial, 0, s.trials)
+	var all []localTrial
 	for _, n := range around {
 		all = n.trials(all)
 	}
-	s.trials = len(all)
-	s.actions, s.points = sized(s.actions, len(all)*dim), sized(s.points, len(all)*dim)
-	ds, points := s.actions, s.points
+	s.points = sized(s.points, len(all)*dim)
+	ds, points := make([]float32, len(all)*dim), s.points
 	for i, t := range all {
 		d := row(ds, i, dim)
 		copy(d, t.d)
@@ -110,7 +109,7 @@ func (s *pieceSearch) tryAll(around []*neighbourhood, tries map[*applicant][]*lo
 
 func (n *neighbourhood) trials(all []localTrial) []localTrial {
 	p, set := n.applicant, n.set
-	n.lines = n.candidate.lines(nil, len(set.Numeric()))
+	n.lines = n.candidate.lines(len(set.Numeric()))
 	add := func(m constraint.Move) {
 		_, rise := set.Gain(m, p.x, n.d, n.g)
 		if cost := n.cost + rise; cost < p.lowest {

@@ -19,7 +19,7 @@ func pixels() strategy {
 		(*pieceSearch).searchFactual, (*pieceSearch).feasibilityPhase, (*pieceSearch).expand,
 	}
 	way.climb = func(s *pieceSearch, candidates []*candidate) error {
-		return s.climbBy(candidates, 2*s.o.Steps, (*candidate).leap)
+		return s.climbBy(candidates, 2*climbSteps, (*candidate).leap)
 	}
 	way.scan = nil
 	way.refinement = []func(*pieceSearch, []*candidate) error{(*pieceSearch).exchangeMany, (*pieceSearch).dropLeast}

@@ -50,10 +50,7 @@ type pieceSearch struct {
 	target   float32 // the margin searched for
 	first    int     // the row of the first of the piece
 	people   []*applicant
-	// Used again, for what nobody keeps.
-	points, actions []float32
-	lines           []constraint.Line
-	trials          int // of the last neighbourhoods that were tried: the next ones are about as many
+	points   []float32 // scratch
 }
 
 func (s *pieceSearch) run(x []float32, actions []Action) error {
@@ -104,7 +101,7 @@ func (s *pieceSearch) searchFactual() error {
 		if len(p.set.Numeric()) < len(p.set.Free()) {
 			candidates = append(candidates, p.candidate(nil, true, nil))
 		}
-		p.rng = rand.New(rand.NewPCG(s.o.Seed, p.fingerprint()))
+		p.rng = rand.New(rand.NewPCG(s.o.Seed, fingerprint(p.x)))
 		for range s.o.Restarts {
 			candidates = append(candidates, s.strategy.restart(p, s.target, p.randomWeights()))
 		}

@@ -12,8 +12,6 @@ import (
 type SolveOptions struct {
 	// Margin is the logit margin that an action must reach; 0 = any favourable one.
 	Margin float64
-	// Steps is the number of steps of one gradient search; 0 = 16.
-	Steps int
 	// Restarts is the number of gradient searches with random feature weights; 0 = 4, negative = none.
 	Restarts int
 	// Rounds is how often the discrete choices are expanded by one more switch; 0 = 6, negative = none.
@@ -30,6 +28,7 @@ type SolveOptions struct {
 const (
 	solveChunk = 256 // people searched together
 	imageChunk = 32  // the same of images: their models are slow enough to be kept busy by few
+	climbSteps = 16  // of one gradient search
 )
 
 // Solve finds for every person an action of (nearly) minimal cost that reaches the required margin:
@@ -61,7 +60,6 @@ func Solve(ctx context.Context, m Model, a *constraint.Set, x []float32, o Solve
 	if err != nil {
 		return nil, err
 	}
-	o.Steps = defaulted(o.Steps, 16)
 	o.Restarts = defaulted(o.Restarts, 4)
 	o.Rounds = defaulted(o.Rounds, 6)
 	o.Beam = max(defaulted(o.Beam, 16), 1)

@@ -18,7 +18,7 @@ func tabular() strategy {
 			return p.candidate(nil, false, weights)
 		},
 		climb: func(s *pieceSearch, candidates []*candidate) error {
-			return s.climbBy(candidates, s.o.Steps+1, (*candidate).moveOne)
+			return s.climbBy(candidates, climbSteps+1, (*candidate).moveOne)
 		},
 		scan: (*pieceSearch).scan,
 		refinement: []func(*pieceSearch, []*candidate) error{

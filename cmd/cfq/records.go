@@ -149,9 +149,7 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 	}
 	o.Margins, o.Sample, o.Seed, o.OneSided = run.Settings.Margins, 0, run.Settings.Seed, run.Settings.OneSided
 	by := run.Settings.Solver
-	o.Solver = recourse.SolveOptions{
-		Steps: by.Steps, Restarts: by.Restarts, Rounds: by.Rounds, Beam: by.Beam, Seed: by.Seed,
-	}
+	o.Solver = recourse.SolveOptions{Restarts: by.Restarts, Rounds: by.Rounds, Beam: by.Beam, Seed: by.Seed}
 	d.total = &task.People{N: all.Len(), Reading: task.Reading{Total: file.Rows, Failed: file.Unreadable}}
 	d.inputs.Data = report.File{Name: "records", SHA256: who.text(), Entries: all.Len(), Used: all.Len()}
 	d.tabled = &measured{[]*eval.Records{all}, run.Settings, file, o}
