@@ -96,7 +96,7 @@ func TestForeignFiles(t *testing.T) {
 			want: []string{
 				"2->0", "5->1", "6->1",
 				`bad line 8, column "role": unknown role "other": want factual or counterfactual`,
-				`lost line 7, column "id": no factual row has this ID`,
+				`lost line 7, column "id": there is no factual row with id "cid"`,
 			},
 		},
 		"numbered pairs beside the data": {

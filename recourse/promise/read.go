@@ -52,14 +52,15 @@ type fileReader struct {
 	*task.People
 	path    string
 	file    *File
-	task    *task.Task     // as which the file is read
-	keep    []string       // columns that are kept as text
-	at      map[string]int // where Kept has this program's own columns, role and id, by their plain names
-	key     string         // the plain name of the column that says whose row it is
-	keyName string         // what the file calls it
-	alone   bool           // no other people are given than those of its factual rows
-	byID    bool           // People have it as IDs: it is data.ID of the task, or nobody else is numbered
-	own     bool           // this program wrote the file
+	task    *task.Task      // as which the file is read
+	keep    []string        // columns that are kept as text
+	at      map[string]int  // where Kept has this program's own columns, role and id, by their plain names
+	key     string          // the plain name of the column that says whose row it is
+	keyName string          // what the file calls it
+	known   map[string]bool // IDs of the factual rows that are the people; nil where others are given
+	alone   bool            // no other people are given than those of its factual rows
+	byID    bool            // People have it as IDs: it is data.ID of the task, or nobody else is numbered
+	own     bool            // this program wrote the file
 }
 
 func newReader(path string, t *task.Task, alone bool) (*fileReader, error) {
@@ -261,10 +262,10 @@ func (r *fileReader) ownPeople(ctx context.Context) (Batches, error) {
 	}
 	r.People = all
 	var facts []int
-	known := map[string]bool{}
+	r.known = map[string]bool{}
 	for i, id := range all.IDs {
-		if fact, err := r.isFactual(i); err == nil && fact && !known[id] {
-			known[id], facts = true, append(facts, i)
+		if fact, err := r.isFactual(i); err == nil && fact && !r.known[id] {
+			r.known[id], facts = true, append(facts, i)
 		}
 	}
 	if len(facts) == 0 {

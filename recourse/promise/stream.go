@@ -174,17 +174,13 @@ func (q *queue) joinPart(keys *extsort.Lists, part int) error {
 	if err != nil {
 		return err
 	}
-	unknown := "no person of the data has this ID"
-	if q.r.alone {
-		unknown = "no factual row has this ID"
-	}
 	for i := range promises {
 		n := &promises[i]
 		switch row, ok := rowOf[n.Row]; {
 		case !ok && n.From == factualRow:
-			q.r.problem(int(n.Line), q.r.keyName, "%s", unknown)
+			q.r.problem(int(n.Line), q.r.keyName, "no person of the data has this ID")
 		case !ok:
-			q.r.lost(int(n.Line), "%s", unknown)
+			q.r.lost(int(n.Line), "no person of the data has this ID")
 		case row == several:
 			q.r.problem(int(n.Line), q.r.keyName, "several rows of the data have this ID; a column row would say which one "+
 				"is meant")
@@ -239,6 +235,9 @@ func (q *queue) put(i int) error {
 		return nil
 	case n.status != recourse.Found:
 		r.file.Unpromised[n.status]++
+		return nil
+	case r.known != nil && !r.known[r.IDs[i]]:
+		r.lost(r.Lines[i], "there is no factual row with %s %q", r.keyName, r.IDs[i])
 		return nil
 	case r.byID:
 		return q.ids.Append(int(n.Row%idParts), q.encode(&n))
