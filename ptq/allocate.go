@@ -22,16 +22,16 @@ type assignment [][]int
 
 // allocate also returns what came of learning bit widths, nil where they were not learned.
 func (c *calibration) allocate(ctx context.Context, budget float64) (w assignment, learned *Learned, err error) {
-	s := c.scores
+	of := c.errors
 	if c.net.recipe.Allocate.Rule == allocatorLearned {
-		if s, learned, err = c.trainer.learn(ctx, s, budget); err != nil {
+		if of, learned, err = c.learn(ctx, budget); err != nil {
 			return nil, nil, err
 		}
 	}
 	if c.net.recipe.Allocate.Cost == costBytes {
-		w, err = s.fitBytes(budget)
+		w, err = c.fitBytes(of, budget)
 	} else {
-		w, _, err = s.within(budget, 0)
+		w, _, err = c.within(of, budget, 0)
 	}
 	if errors.Is(err, allocate.ErrBudget) {
 		err = inputError(fmt.Errorf("a budget of %v bits per weight (cost: %s): %w", budget, c.net.recipe.Allocate.Cost, err))
@@ -48,23 +48,23 @@ type unit struct {
 
 // units lists what has a bit width of its own. Convolutions have one for all rows, and layers with the same weights
 // have one together.
-func (s *layerScores) units() (out []unit) {
-	for i, l := range s.net.layers {
-		if s.net.first[i] != i {
+func (c *calibration) units(of widthErrors) (out []unit) {
+	for i, l := range c.net.layers {
+		if c.net.first[i] != i {
 			continue
 		}
-		rows, weights, perRow := 1, l.Params(), s.net.perRow(&l)
+		rows, weights, perRow := 1, l.Params(), c.net.perRow(&l)
 		if perRow {
 			rows, weights = l.Out, l.In
 		}
 		for r := range rows {
 			u := unit{i, int64(weights), make([]float64, len(quant.Formats()))}
-			for _, k := range s.net.group(i) {
+			for _, k := range c.net.group(i) {
 				switch {
 				case perRow:
-					floats.Add(u.errors, s.rowErrors[k][r])
-				case s.layerErrors != nil:
-					floats.Add(u.errors, s.layerErrors[k])
+					floats.Add(u.errors, of.rows[k][r])
+				case of.layers != nil:
+					floats.Add(u.errors, of.layers[k])
 				}
 			}
 			out = append(out, u)
@@ -80,34 +80,34 @@ func (p *network) perRow(l *quant.LayerInfo) bool {
 
 // multiples is what one bit of a weight of layer i costs, and what the budget
 // grants for it, in the unit of the budget.
-func (s *layerScores) multiples(i int) (cost, grant int64) {
-	if s.net.recipe.Allocate.Cost != costBOPs {
+func (c *calibration) multiples(i int) (cost, grant int64) {
+	if c.net.recipe.Allocate.Cost != costBOPs {
 		return 1, 1
 	}
 	act := 8
-	if fit := s.fits.layers[i][0]; fit.Act != nil {
+	if fit := c.layers[i][0]; fit.Act != nil {
 		act = fit.Act.Bits
-	} else if !s.fits.onGrid(i) {
+	} else if !c.onGrid(i) {
 		act = 32 // float
 	}
-	n := int64(sensitivity.Multiplications(s.net.layers[i:i+1])) / int64(s.net.layers[i].Params())
+	n := int64(sensitivity.Multiplications(c.net.layers[i:i+1])) / int64(c.net.layers[i].Params())
 	return n * int64(act), n * 8
 }
 
 // within gives each unit its format, so that the whole costs no more than the budget
 // less spent, in the unit of the budget; bit widths of skip are left out. It
 // returns the predicted quantization error of the margin, too.
-func (s *layerScores) within(bits float64, spent int64, skip ...int) (assignment, float64, error) {
-	units := s.units()
+func (c *calibration) within(of widthErrors, bits float64, spent int64, skip ...int) (assignment, float64, error) {
+	units := c.units(of)
 	choices := make([][]allocate.Choice, len(units))
 	perWeight := make([]float64, len(units))
 	index := make([][]int, len(units)) // the format of each choice
 	var granted float64
 	for k, u := range units {
-		cost, grant := s.multiples(u.layer)
+		cost, grant := c.multiples(u.layer)
 		granted += float64(u.weights) * float64(grant)
-		for _, i := range s.net.group(u.layer) {
-			perWeight[k] += s.gradients[i] / float64(s.net.layers[i].Params())
+		for _, i := range c.net.group(u.layer) {
+			perWeight[k] += c.gradients[i] / float64(c.net.layers[i].Params())
 		}
 		for f, format := range quant.Formats() {
 			if slices.Contains(skip, format.Bits) {
@@ -118,7 +118,7 @@ func (s *layerScores) within(bits float64, spent int64, skip ...int) (assignment
 		}
 	}
 	budget := int64(math.Floor(bits*granted+1e-6)) - spent // 4.1 x 2880 is 11808, not a hair less
-	picks, err := s.pick(choices, perWeight, budget)
+	picks, err := c.pick(choices, perWeight, budget)
 	if errors.Is(err, allocate.ErrBudget) {
 		least := spent
 		for _, c := range choices {
@@ -130,19 +130,19 @@ func (s *layerScores) within(bits float64, spent int64, skip ...int) (assignment
 		return nil, 0, err
 	}
 	var total float64
-	out := make(assignment, len(s.net.layers))
+	out := make(assignment, len(c.net.layers))
 	for k, u := range units {
 		out[u.layer] = append(out[u.layer], index[k][picks[k]])
 		total += choices[k][picks[k]].Error
 	}
-	for i, first := range s.net.first {
+	for i, first := range c.net.first {
 		out[i] = out[first]
 	}
 	return out, total, nil
 }
 
-func (s *layerScores) pick(choices [][]allocate.Choice, perWeight []float64, budget int64) ([]int, error) {
-	switch s.net.recipe.Allocate.Rule {
+func (c *calibration) pick(choices [][]allocate.Choice, perWeight []float64, budget int64) ([]int, error) {
+	switch c.net.recipe.Allocate.Rule {
 	case allocatorUniform:
 		return allocate.Uniform(choices, budget)
 	case allocatorPaper:
@@ -159,11 +159,11 @@ func tooSmall(least int64, granted float64) error {
 // their codes is known only when it is written, so it is subtracted from the budget until all
 // fits. Rows of 3 bits are tried with and without: in small models they take 4. Where
 // nothing fits, because mixtures take more room, two bit widths and then the lowest alone are tried.
-func (s *layerScores) fitBytes(bits float64) (assignment, error) {
+func (c *calibration) fitBytes(of widthErrors, bits float64) (assignment, error) {
 	var budget int64
 	var granted float64
-	for i, l := range s.net.layers {
-		if s.net.first[i] != i {
+	for i, l := range c.net.layers {
+		if c.net.first[i] != i {
 			continue // stored already
 		}
 		granted += float64(l.Params())
@@ -178,12 +178,12 @@ func (s *layerScores) fitBytes(bits float64) (assignment, error) {
 		}
 		var spent int64
 		for range 12 {
-			w, predicted, err := s.within(bits, spent, skip...)
+			w, predicted, err := c.within(of, bits, spent, skip...)
 			if err != nil {
 				failed = err
 				break
 			}
-			stored, err := s.stored(w)
+			stored, err := c.stored(w)
 			if err != nil {
 				return nil, err
 			}
@@ -195,8 +195,8 @@ func (s *layerScores) fitBytes(bits float64) (assignment, error) {
 				spent += over
 				continue
 			}
-			if s.net.recipe.Allocate.Rule == allocatorUniform || s.net.recipe.Allocate.Rule == allocatorPaper {
-				predicted = -s.meanBits(w) // they add up no errors
+			if c.net.recipe.Allocate.Rule == allocatorUniform || c.net.recipe.Allocate.Rule == allocatorPaper {
+				predicted = -c.meanBits(w) // they add up no errors
 			}
 			if predicted < least {
 				best, least = w, predicted
@@ -211,8 +211,8 @@ func (s *layerScores) fitBytes(bits float64) (assignment, error) {
 }
 
 // stored is how many bits the file of an assignment has for weights.
-func (s *layerScores) stored(w assignment) (int64, error) {
-	m, err := qdq.Write(s.net.canonical, s.fits.planOf(s.fits.assemble(s.fits.layers, w)), s.net.writer())
+func (c *calibration) stored(w assignment) (int64, error) {
+	m, err := qdq.Write(c.net.canonical, c.planOf(c.assemble(c.layers, w)), c.net.writer())
 	if err != nil {
 		return 0, err
 	}
@@ -220,10 +220,10 @@ func (s *layerScores) stored(w assignment) (int64, error) {
 	return 8 * int64(bytes), err
 }
 
-func (s *layerScores) meanBits(w assignment) float64 {
+func (c *calibration) meanBits(w assignment) float64 {
 	var bits, weights float64
 	for i, formats := range w {
-		n := float64(s.net.layers[i].Params())
+		n := float64(c.net.layers[i].Params())
 		for _, f := range formats {
 			bits += n / float64(len(formats)) * float64(quant.Formats()[f].Bits)
 		}

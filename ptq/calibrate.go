@@ -21,46 +21,26 @@ import (
 // minPoints is the number of rows, or of recourse points, below which a calibration is doubtful.
 const minPoints = 100
 
-type layerFits struct {
-	net            *network
-	sample         *calibrationSample
-	calibrationSet *calib.Set // U_cal of the paper: the rows and the recourse points
-	fitSet         *calib.Set // what everything is fitted on: calibrationSet or its rows
-	grid           inputGrid
-	outputs        calib.Outputs   // output quantizers of convolutions
-	layers         [][]quant.Layer // layer, format
-	warnings       []string        // of all stages up to this one
-}
-
-type inputGrid struct {
-	input        *quant.Input      // nil where no layer reads the input on a grid
-	foldedLayers []quant.LayerInfo // network.layers with the grid folded into those that read it
-}
-
-func (p *network) fitLayers(ctx context.Context, sample *calibrationSample, points *calib.Set) (*layerFits, error) {
-	c := &layerFits{
-		net: p, sample: sample, calibrationSet: points, fitSet: points,
-		warnings: slices.Concat(p.warnings, sample.warnings),
-	}
+func (c *calibration) fitLayers(ctx context.Context) error {
+	p := c.net
+	c.fitSet = c.calibrationSet
 	if p.recipe.Calibrate.Points == onFactual {
-		c.fitSet = calib.FactualSet(points.Facts(), p.full.Dim())
+		c.fitSet = calib.FactualSet(c.calibrationSet.Facts(), p.full.Dim())
 	}
 	p.run.tell("statistics of the layers", 0, 0)
-	doubts, err := c.fitInput(ctx)
-	if err != nil {
-		return nil, err
+	if err := c.fitInput(ctx); err != nil {
+		return err
 	}
-	c.warnings = append(c.warnings, doubts...)
 	if p.recipe.Calibrate.Points == onWeighted {
 		margins, err := p.full.Margins(ctx, c.fitSet.X)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		c.fitSet.Weigh(margins)
 	}
-	stats, err := calib.Collect(ctx, c.net.full, c.grid.foldedLayers, c.fitSet, c.grid.input)
+	stats, err := calib.Collect(ctx, c.net.full, c.foldedLayers, c.fitSet, c.input)
 	if err != nil {
-		return nil, inputError(fmt.Errorf("%s: %w", strings.Join(append(c.warnings, "statistics"), "; "), err))
+		return inputError(fmt.Errorf("%s: %w", strings.Join(append(c.warnings, "statistics"), "; "), err))
 	}
 	c.net.join(stats)
 	var onIntegers []quant.LayerInfo
@@ -71,13 +51,13 @@ func (p *network) fitLayers(ctx context.Context, sample *calibrationSample, poin
 	}
 	bits, ranges := p.recipe.Write.ActBits, p.recipe.Round.ActRange
 	if c.outputs, err = calib.FitOutputs(ctx, p.full, onIntegers, c.fitSet, bits, ranges); err != nil {
-		return nil, inputError(err)
+		return inputError(err)
 	}
 	for i := range p.layers {
 		p.run.tell("fit the weights", i, len(p.layers))
-		fits, err := c.fit(ctx, i, &stats[i], c.formats(i), calib.Variation{})
+		fits, err := c.fitLayer(ctx, i, &stats[i], c.formats(i), calib.Variation{})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		c.layers = append(c.layers, fits)
 		stats[i] = calib.Stats{} // of wide layers they take more memory than the weights
@@ -89,10 +69,10 @@ func (p *network) fitLayers(ctx context.Context, sample *calibrationSample, poin
 			"refinement cannot do with: errors may be larger than those of a model with a dynamic batch axis",
 			message.Count(n, "row")))
 	}
-	return c, nil
+	return nil
 }
 
-func (c *layerFits) tooSmall() (warnings []string) {
+func (c *calibration) tooSmall() (warnings []string) {
 	few := func(n int, what string) {
 		if n < minPoints {
 			warnings = append(warnings, fmt.Sprintf("only %d %s to calibrate on: %d or more would be better", n, what,
@@ -112,13 +92,6 @@ func (c *layerFits) tooSmall() (warnings []string) {
 	}
 	few(c.sample.people.N, "rows")
 	return warnings
-}
-
-func (p *network) calibrationSet(ctx context.Context, c *calibrationSample) (*calib.Set, error) {
-	if p.recipe.Calibrate.Points == onFactual && p.recipe.Allocate.Scores == onFactual {
-		return calib.FactualSet(c.people.X, p.full.Dim()), nil
-	}
-	return p.recoursePoints(ctx, c.people.X, c.set, c.promises, p.teacher())
 }
 
 func (p *network) recoursePoints(ctx context.Context, x []float32, set *constraint.Set, promises []recourse.Action,
@@ -145,11 +118,11 @@ func (p *network) teacher() recourse.TeacherOptions {
 	return o
 }
 
-func (c *layerFits) fit(ctx context.Context, i int, s *calib.Stats, formats []quant.Format, vary calib.Variation) (
+func (c *calibration) fitLayer(ctx context.Context, i int, s *calib.Stats, formats []quant.Format, vary calib.Variation) (
 	[]quant.Layer, error,
 ) {
 	round := &c.net.recipe.Round
-	fits, err := calib.FitWeights(ctx, c.grid.foldedLayers[i], s, formats, calib.WeightOptions{
+	fits, err := calib.FitWeights(ctx, c.foldedLayers[i], s, formats, calib.WeightOptions{
 		PerTensor: round.Scales == scalesPerTensor, Range: round.WeightRange, Rounding: round.Rule, Vary: vary,
 		Workers: c.net.run.Workers, Engine: c.net.engine,
 	})
@@ -168,11 +141,11 @@ func (c *layerFits) fit(ctx context.Context, i int, s *calib.Stats, formats []qu
 	return fits, nil
 }
 
-func (c *layerFits) formats(i int) []quant.Format { return quant.FormatsFor(c.reduced(i)) }
+func (c *calibration) formats(i int) []quant.Format { return quant.FormatsFor(c.reduced(i)) }
 
 // reduced reports whether the 8-bit codes of layer i stay within quant.ReducedMax: on integers wider ones saturate
 // where the processor has no VNNI, and nobody knows where a file will run.
-func (c *layerFits) reduced(i int) bool {
+func (c *calibration) reduced(i int) bool {
 	bits := c.net.recipe.Write.ActBits
 	if c.onGrid(i) {
 		bits = 8
@@ -180,13 +153,13 @@ func (c *layerFits) reduced(i int) bool {
 	return !c.net.recipe.Write.FullRange && !c.inFloat(i) && quant.Saturates(bits, math.MaxInt8)
 }
 
-func (c *layerFits) onGrid(i int) bool {
-	return c.grid.input != nil && c.net.integer[i] && c.net.layers[i].Input == c.grid.input.Value
+func (c *calibration) onGrid(i int) bool {
+	return c.input != nil && c.net.integer[i] && c.net.layers[i].Input == c.input.Value
 }
 
-func (c *layerFits) inFloat(i int) bool {
+func (c *calibration) inFloat(i int) bool {
 	first := &c.net.found[0]
-	return !c.net.integer[i] || c.grid.input == nil && first.Fixed == "" && first.Conv == nil && first.Positions == 1 &&
+	return !c.net.integer[i] || c.input == nil && first.Fixed == "" && first.Conv == nil && first.Positions == 1 &&
 		c.net.layers[i].Input == first.Input
 }
 
@@ -196,20 +169,21 @@ const maxGridError = eval.HeadlineMargin / 2
 
 // fitInput lays the value that the first dense layers read on a grid: the
 // model's input, or what scaling operators make of it. Calibration points move onto the grid's range.
-func (c *layerFits) fitInput(ctx context.Context) (warnings []string, err error) {
-	c.grid = inputGrid{foldedLayers: slices.Clone(c.net.layers)}
+func (c *calibration) fitInput(ctx context.Context) error {
+	c.foldedLayers = slices.Clone(c.net.layers)
 	first := c.net.found[0]
 	choice := c.net.recipe.Write.Input
 	if first.Fixed != "" || first.Conv != nil || first.Positions > 1 || !c.net.integer[0] || choice == inputFloat {
-		return nil, nil // what lies behind a layer in float is no input any more
+		return nil // what lies behind a layer in float is no input any more
 	}
 	raw := c.isInput(first.Input)
 	x, values := c.fitSet.X, inputDomain(c.net.task)
 	if c.sample.all.N > c.sample.people.N {
 		x = append(slices.Clip(x), c.sample.all.X...)
 	}
-	if x, err = c.net.full.Value(ctx, x, first.Input); err != nil {
-		return nil, err
+	x, err := c.net.full.Value(ctx, x, first.Input)
+	if err != nil {
+		return err
 	}
 	if !raw {
 		values = nil
@@ -219,21 +193,22 @@ func (c *layerFits) fitInput(ctx context.Context) (warnings []string, err error)
 	if raw && choice == inputAuto {
 		rms, err := c.gridError(ctx, input, c.fitSet.X)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if rms > maxGridError {
-			return []string{fmt.Sprintf("on an 8-bit grid the input alone moves margins by %.2g logits: the layers that read "+
-				"it compute in float (write.input=%s keeps them on integers)", rms, inputInt8)}, nil
+			c.warnings = append(c.warnings, fmt.Sprintf("on an 8-bit grid the input alone moves margins by %.2g logits: the "+
+				"layers that read it compute in float (write.input=%s keeps them on integers)", rms, inputInt8))
+			return nil
 		}
 	}
-	c.grid.input = input
+	c.input = input
 	for i, l := range c.net.layers {
 		if l.Input == first.Input {
-			c.grid.foldedLayers[i] = input.Fold(l)
+			c.foldedLayers[i] = input.Fold(l)
 		}
 	}
 	if !raw {
-		return nil, nil
+		return nil
 	}
 	seen := &calib.Set{X: x[:c.fitSet.Rows()*first.In], Dim: first.In} // what the model reads of the points
 	if !c.net.task.Made() {                                            // they are its inputs
@@ -242,13 +217,13 @@ func (c *layerFits) fitInput(ctx context.Context) (warnings []string, err error)
 		}
 	}
 	for _, j := range seen.Clip(input) {
-		warnings = append(warnings, fmt.Sprintf("input %q has values far from all others: those are clipped; is there a "+
+		c.warnings = append(c.warnings, fmt.Sprintf("input %q has values far from all others: those are clipped; is there a "+
 			"mistake in the data?", inputNames(c.net.task)[j]))
 	}
-	return warnings, nil
+	return nil
 }
 
-func (c *layerFits) isInput(value string) bool {
+func (c *calibration) isInput(value string) bool {
 	producers := c.net.canonical.Graph.Producers()
 	for n := producers[value]; n != nil && quant.Reshapes(n); n = producers[value] {
 		value = n.Input(0)
@@ -256,7 +231,7 @@ func (c *layerFits) isInput(value string) bool {
 	return value == c.net.canonical.Graph.DataInputs()[0].Name
 }
 
-func (c *layerFits) gridError(ctx context.Context, input *quant.Input, rows []float32) (_ float64, err error) {
+func (c *calibration) gridError(ctx context.Context, input *quant.Input, rows []float32) (_ float64, err error) {
 	rows, _ = c.net.thin(rows, nil, c.affordable(errorRows))
 	x, err := c.net.full.Inputs(ctx, rows)
 	if err != nil {
@@ -280,7 +255,7 @@ func (c *layerFits) gridError(ctx context.Context, input *quant.Input, rows []fl
 	return math.Sqrt(sensitivity.MarginError(got, want)), nil
 }
 
-func (c *layerFits) assemble(fits [][]quant.Layer, w assignment) []quant.Layer {
+func (c *calibration) assemble(fits [][]quant.Layer, w assignment) []quant.Layer {
 	var out []quant.Layer
 	for i, formats := range w {
 		switch {
@@ -311,11 +286,11 @@ func mixed(fits []quant.Layer, formats []int, in int) quant.Layer {
 	return out
 }
 
-func (c *layerFits) planOf(layers []quant.Layer) *quant.Plan {
+func (c *calibration) planOf(layers []quant.Layer) *quant.Plan {
 	p := &quant.Plan{Layers: layers}
 	for i := range layers {
 		if layers[i].Act == nil {
-			p.Input = c.grid.input
+			p.Input = c.input
 		}
 	}
 	return p

@@ -37,11 +37,11 @@ func (c *calibration) draw(ctx context.Context, widths assignment, vary calib.Va
 		"deployment": strconv.Itoa(k), "deployment_seed": strconv.FormatUint(vary.Seed, 10),
 	})
 	vary.Seed = rand.NewPCG(vary.Seed, uint64(k)).Uint64()
-	set := c.fits.fitSet
+	set := c.fitSet
 	if rows > 0 {
 		set = set.Batch(rows, vary.Seed)
 	}
-	stats, err := calib.Collect(ctx, c.net.full, c.fits.grid.foldedLayers, set, c.fits.grid.input)
+	stats, err := calib.Collect(ctx, c.net.full, c.foldedLayers, set, c.input)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -50,27 +50,26 @@ func (c *calibration) draw(ctx context.Context, widths assignment, vary calib.Va
 	for i := range c.net.layers {
 		fits[i] = make([]quant.Layer, len(quant.Formats()))
 		for _, f := range slices.Compact(slices.Sorted(slices.Values(widths[i]))) {
-			one, err := c.fits.fit(ctx, i, &stats[i], c.fits.formats(i)[f:f+1], vary)
+			one, err := c.fitLayer(ctx, i, &stats[i], c.formats(i)[f:f+1], vary)
 			if err != nil {
 				return nil, nil, err
 			}
 			fits[i][f] = one[0]
 		}
 	}
-	layers, _, err := c.fits.refine(ctx, c.fits.assemble(fits, widths), set)
+	layers, _, err := c.refine(ctx, c.assemble(fits, widths), set)
 	if err != nil {
 		return nil, nil, err
 	}
-	plan := c.fits.planOf(layers)
+	plan := c.planOf(layers)
 	_, onnx, err = c.net.write(plan, recipe)
 	return onnx, plan, err
 }
 
 // Fleet is a model, its quantized version and sampled deployments of that, ready to run.
 type Fleet struct {
-	Full, Nominal *classifier.Model
-	Drawn         []*classifier.Model
-	Result        *Result // of the nominal version
+	Models []*classifier.Model // the original, its quantized version and the deployments
+	Result *Result             // of the quantized version
 }
 
 // OpenFleet quantizes the model as Quantize does, draws deployments of the same plan, and opens all of them: what other
@@ -96,13 +95,19 @@ func OpenFleet(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.
 			err = errors.Join(err, f.Close())
 		}
 	}()
+	add := func(m *classifier.Model, err error) error {
+		if err == nil {
+			f.Models = append(f.Models, m)
+		}
+		return err
+	}
 	if f.Result, err = c.quantize(ctx, c.net.recipe.Allocate.Budget); err != nil {
 		return nil, err
 	}
-	if f.Full, err = taskmodel.Open(m, t, run.Workers); err != nil {
+	if err = add(taskmodel.Open(m, t, run.Workers)); err != nil {
 		return nil, inputError(err)
 	}
-	if f.Nominal, err = openFile(ctx, f.Result.Model, t, m.Engine(), run.Workers); err != nil {
+	if err = add(openFile(ctx, f.Result.Model, t, m.Engine(), run.Workers)); err != nil {
 		return nil, err
 	}
 	vary := calib.Variation{Seed: draws.Seed, Rounding: drawRounding, Jitter: drawJitter}
@@ -112,11 +117,9 @@ func OpenFleet(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.
 		if err != nil {
 			return nil, fmt.Errorf("deployment %d: %w", k, err)
 		}
-		drawn, err := openFile(ctx, onnx, t, m.Engine(), run.Workers)
-		if err != nil {
+		if err := add(openFile(ctx, onnx, t, m.Engine(), run.Workers)); err != nil {
 			return nil, err
 		}
-		f.Drawn = append(f.Drawn, drawn)
 	}
 	run.tell("sampled deployments", draws.Models, draws.Models)
 	return f, nil
@@ -125,9 +128,9 @@ func OpenFleet(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.
 // Worst is the original, its quantized version and the first seen deployments in
 // one model that accepts what all of them accept.
 func (f *Fleet) Worst(seen int) recourse.Model {
-	models := []recourse.Model{f.Full, f.Nominal}
-	for _, c := range f.Drawn[:seen] {
-		models = append(models, c)
+	var models []recourse.Model
+	for _, m := range f.Models[:2+seen] {
+		models = append(models, m)
 	}
 	return recourse.Worst(models...)
 }
@@ -135,10 +138,8 @@ func (f *Fleet) Worst(seen int) recourse.Model {
 // Close frees the models.
 func (f *Fleet) Close() error {
 	var errs []error
-	for _, c := range append([]*classifier.Model{f.Full, f.Nominal}, f.Drawn...) {
-		if c != nil {
-			errs = append(errs, c.Close())
-		}
+	for _, m := range f.Models {
+		errs = append(errs, m.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -32,7 +32,7 @@ const (
 // descend refines plans further by gradient steps on margins, through fake quantizers: many weights move together
 // where one after the other none would, those of convolutions, too. No labels are used. Plans that are not better at
 // points held out are not returned. A model that takes a few rows at once would see too few points.
-func (c *layerFits) descend(ctx context.Context, plans []quant.Layer, points *refine.Points, outcome *refine.Outcome) (
+func (c *calibration) descend(ctx context.Context, plans []quant.Layer, points *refine.Points, outcome *refine.Outcome) (
 	_ []quant.Layer, err error,
 ) {
 	if !c.canStep() || c.net.full.Fixed() > 0 || outcome.After <= stepsFrom*c.net.required() {
@@ -80,12 +80,12 @@ func (c *layerFits) descend(ctx context.Context, plans []quant.Layer, points *re
 	return moved, err
 }
 
-func (c *layerFits) canStep() bool {
+func (c *calibration) canStep() bool {
 	return c.net.recipe.Refine.Rounds > 0 && c.net.recipe.Train == nil && c.fitSet.Valid() > 0 &&
 		sensitivity.Multiplications(c.net.layers) <= maxStepWork
 }
 
-func (c *layerFits) cheapest(ctx context.Context) (cohort.Population, error) {
+func (c *calibration) cheapest(ctx context.Context) (cohort.Population, error) {
 	from := c.net.population(c.sample.people.X, c.sample.set)
 	people, actions := task.AllRows(c.sample.people.N), c.sample.promises
 	if actions == nil {
@@ -107,7 +107,7 @@ func (c *layerFits) cheapest(ctx context.Context) (cohort.Population, error) {
 	return from, nil
 }
 
-func (c *layerFits) steps(ctx context.Context, plans []quant.Layer, from cohort.Population) (_ []quant.Layer,
+func (c *calibration) steps(ctx context.Context, plans []quant.Layer, from cohort.Population) (_ []quant.Layer,
 	err error,
 ) {
 	m, err := c.openLayers(ctx, plans)
@@ -141,7 +141,7 @@ func (c *layerFits) steps(ctx context.Context, plans []quant.Layer, from cohort.
 	return all, nil
 }
 
-func (c *layerFits) errorAt(ctx context.Context, plans []quant.Layer, at *refine.Points) (_ float64, err error) {
+func (c *calibration) errorAt(ctx context.Context, plans []quant.Layer, at *refine.Points) (_ float64, err error) {
 	m, err := c.openLayers(ctx, plans)
 	if err != nil {
 		return 0, err

@@ -62,7 +62,7 @@ func (h *HeldOut) String() string {
 
 // heldOut returns recourse points of people who are not calibrated on, or of others where few are left, which seen
 // tells.
-func (c *layerFits) heldOut(ctx context.Context) (points []float32, seen bool, err error) {
+func (c *calibration) heldOut(ctx context.Context) (points []float32, seen bool, err error) {
 	var rest []int
 	if c.net.recipe.Train == nil { // training sees everybody
 		rest = slices.DeleteFunc(task.AllRows(c.sample.all.N), func(i int) bool {
@@ -81,7 +81,7 @@ func (c *layerFits) heldOut(ctx context.Context) (points []float32, seen bool, e
 
 // recourseOf returns points on the ways of some of the people to their teacher recourse, heldPoints at most: where they
 // reach the required margin. The teacher goes on beyond it, where an error breaks no promise.
-func (c *layerFits) recourseOf(ctx context.Context, at []int) ([]float32, error) {
+func (c *calibration) recourseOf(ctx context.Context, at []int) ([]float32, error) {
 	refused := slices.DeleteFunc(slices.Clone(at), func(i int) bool { return !(c.sample.margins[i] <= 0) })
 	if len(refused) == 0 || c.sample.promises != nil {
 		return nil, nil
@@ -102,7 +102,7 @@ func (c *layerFits) recourseOf(ctx context.Context, at []int) ([]float32, error)
 func (p *network) required() float64 { return cmp.Or(p.task.Target.Margin, eval.HeadlineMargin) }
 
 // judge measures the margin error of a written model.
-func (c *layerFits) judge(ctx context.Context, r *Result) error {
+func (c *calibration) judge(ctx context.Context, r *Result) error {
 	held, seen, err := c.heldOut(ctx)
 	if err != nil || len(held) == 0 {
 		return err
@@ -133,8 +133,8 @@ func (c *layerFits) judge(ctx context.Context, r *Result) error {
 			h.Cause, h.CauseRMS = l.Node, rms
 		}
 	}
-	if c.grid.input != nil {
-		rms, err := c.gridError(ctx, c.grid.input, held)
+	if c.input != nil {
+		rms, err := c.gridError(ctx, c.input, held)
 		if err != nil {
 			return err
 		}

@@ -73,13 +73,11 @@ func mustRecipe(method string, settings ...string) Recipe {
 	return r
 }
 
-func calibrated(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, r Recipe, run Run) *layerFits {
+func calibrated(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, r Recipe, run Run) *calibration {
 	t.Helper()
-	n := must.Get(prepare(t.Context(), loaded(t, m), tk, r, run))(t)
-	t.Cleanup(func() {
-		must.Do(t, n.full.Close())
-	})
-	return must.Get(n.calibrate(t.Context(), people))(t)
+	c := must.Get(fit(t.Context(), loaded(t, m), tk, people, r, run))(t)
+	t.Cleanup(func() { must.Do(t, c.Close()) })
+	return c
 }
 
 func loaded(tb testing.TB, g *graph.Model) *onnxio.Model {

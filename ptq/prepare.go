@@ -13,6 +13,7 @@ import (
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/refuse"
+	"cfq/qat"
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/recourse/constraint"
@@ -29,6 +30,8 @@ type network struct {
 	integer  []bool            // of each of these: on integers, if what it reads can be
 	first    []int             // of each of these: the first with the same weights, see uses
 	warnings []string          // why layers stay in float
+
+	checkpoint qat.Checkpoint // of a training at the recipe's budget; nil without one
 }
 
 func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, r Recipe, run Run) (*network, error) {

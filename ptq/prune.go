@@ -25,15 +25,15 @@ type Sparsity struct {
 // prune says which weights of the layers become zero: the given share of all of them with the least scores.
 //
 // Reference: Prune+Quant, magnitude- or sensitivity-based, of the paper; single weights, not structures.
-func (t *trainingStage) prune(ctx context.Context, layers []qat.Layer) error {
-	if t.net.recipe.Train.Sparsity == 0 {
+func (c *calibration) prune(ctx context.Context, layers []qat.Layer) error {
+	if c.net.recipe.Train.Sparsity == 0 {
 		return nil
 	}
 	infos := make([]quant.LayerInfo, len(layers))
 	for k := range layers {
-		infos[k] = t.net.layers[t.net.index(layers[k].Info.Node)] // in float: after an integer input weights have other units
+		infos[k] = c.net.layers[c.net.index(layers[k].Info.Node)] // in float: after an integer input weights have other units
 	}
-	scores, err := t.pruningScores(ctx, infos)
+	scores, err := c.pruningScores(ctx, infos)
 	if err != nil {
 		return err
 	}
@@ -49,14 +49,14 @@ func (t *trainingStage) prune(ctx context.Context, layers []qat.Layer) error {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b weight) int { return cmp.Compare(a.score, b.score) })
-	for _, w := range all[:int(math.Round(t.net.recipe.Train.Sparsity*float64(len(all))))] {
+	for _, w := range all[:int(math.Round(c.net.recipe.Train.Sparsity*float64(len(all))))] {
 		layers[w.layer].Pruned[w.at] = true
 	}
 	return nil
 }
 
-func (t *trainingStage) pruningScores(ctx context.Context, layers []quant.LayerInfo) ([][]float64, error) {
-	if t.net.recipe.Train.PruneBy == pruneMagnitude {
+func (c *calibration) pruningScores(ctx context.Context, layers []quant.LayerInfo) ([][]float64, error) {
+	if c.net.recipe.Train.PruneBy == pruneMagnitude {
 		scores := make([][]float64, len(layers))
 		for i := range layers {
 			for _, w := range layers[i].W {
@@ -66,13 +66,13 @@ func (t *trainingStage) pruningScores(ctx context.Context, layers []quant.LayerI
 		return scores, nil
 	}
 	var x []float32
-	for _, ray := range subset(t.source.Rays, qat.Spread(len(t.source.Rays), prunePoints)) {
+	for _, ray := range subset(c.source.Rays, qat.Spread(len(c.source.Rays), prunePoints)) {
 		x = append(x, ray.To...)
 	}
 	if len(x) == 0 {
 		return nil, inputError(errors.New("nobody has recourse to measure the sensitivity of weights at: prune by magnitude"))
 	}
-	return sensitivity.Weights(ctx, t.net.full, layers, x)
+	return sensitivity.Weights(ctx, c.net.full, layers, x)
 }
 
 func (s *TrainSpec) sparsity(plan *quant.Plan) *Sparsity {

@@ -17,8 +17,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"cfq/calib"
 	"cfq/onnxio"
+	"cfq/qat/cohort"
+	"cfq/quant"
 	"cfq/task"
 )
 
@@ -38,57 +42,76 @@ func Quantize(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 	if err != nil {
 		return nil, err
 	}
-	return result, c.fits.judge(ctx, result)
+	return result, c.judge(ctx, result)
 }
 
-// calibration is all of Quantize that does not depend on the budget. Close it after use.
+// calibration is all of Quantize that does not depend on the budget, in the order in which it comes about. Close it
+// after use.
 type calibration struct {
-	net     *network
-	fits    *layerFits
-	scores  *layerScores
-	trainer *trainingStage // nil for methods without training
+	net            *network
+	sample         *calibrationSample
+	calibrationSet *calib.Set        // U_cal of the paper: the rows and the recourse points
+	fitSet         *calib.Set        // what everything is fitted on: calibrationSet or its rows
+	input          *quant.Input      // nil where no layer reads the input on a grid
+	foldedLayers   []quant.LayerInfo // network.layers with the grid folded into those that read it
+	outputs        calib.Outputs     // output quantizers of convolutions
+	layers         [][]quant.Layer   // layer, format
+	gradients      []float64         // gradient score of each layer
+	errors         widthErrors       // what each bit width costs the margin
+	source         *cohort.Source    // who is trained on; nil for methods without training
+	warnings       []string          // of all stages up to this one
 }
 
 func calibrate(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, r Recipe, run Run) (
+	*calibration, error,
+) {
+	c, err := fit(ctx, m, t, people, r, run)
+	if err != nil {
+		return nil, err
+	}
+	if err = c.score(ctx); err == nil && r.Train != nil {
+		if err = c.openSource(ctx); err != nil {
+			err = fmt.Errorf("training: %w", err)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// fit is calibrate without scores.
+func fit(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, r Recipe, run Run) (
 	_ *calibration, err error,
 ) {
-	c := &calibration{}
-	if c.net, err = prepare(ctx, m, t, r, run); err != nil { // layers, and what stays in float and why
+	net, err := prepare(ctx, m, t, r, run) // layers, and what stays in float and why
+	if err != nil {
 		return nil, inputError(err)
 	}
+	c := &calibration{net: net}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
 		}
 	}()
-	checkpoint, err := c.net.openCheckpoint(people)
-	if err != nil {
+	if net.checkpoint, err = net.openCheckpoint(people); err != nil {
 		return nil, inputError(err)
 	}
-	if c.fits, err = c.net.calibrate(ctx, people); err != nil {
-		return nil, err
+	if c.sample, err = net.chooseSample(ctx, people); err != nil {
+		return nil, inputError(err)
 	}
-	if c.scores, err = c.fits.score(ctx); err != nil { // what each bit width costs the margin
-		return nil, err
-	}
-	if c.net.recipe.Train != nil {
-		if c.trainer, err = newTraining(ctx, c.fits, checkpoint); err != nil {
-			return nil, fmt.Errorf("training: %w", err)
+	c.warnings = slices.Concat(net.warnings, c.sample.warnings)
+	c.calibrationSet = calib.FactualSet(c.sample.people.X, people.Dim)
+	if r.Calibrate.Points != onFactual || r.Allocate.Scores != onFactual {
+		c.calibrationSet, err = net.recoursePoints(ctx, c.sample.people.X, c.sample.set, c.sample.promises, net.teacher())
+		if err != nil {
+			return nil, err
 		}
 	}
-	return c, nil
-}
-
-func (p *network) calibrate(ctx context.Context, people *task.People) (*layerFits, error) {
-	sample, err := p.chooseSample(ctx, people)
-	if err != nil {
-		return nil, inputError(err)
-	}
-	points, err := p.calibrationSet(ctx, sample) // U_cal of the paper: rows and recourse points
-	if err != nil {
+	if err = c.fitLayers(ctx); err != nil {
 		return nil, err
 	}
-	return p.fitLayers(ctx, sample, points)
+	return c, nil
 }
 
 // quantize is Quantize of a candidate, which may never be written: its margin error is not measured.
@@ -97,13 +120,13 @@ func (c *calibration) quantize(ctx context.Context, budget float64) (*Result, er
 	if err != nil {
 		return nil, err
 	}
-	layers, refined, err := c.fits.refine(ctx, c.fits.assemble(c.fits.layers, widths), c.fits.fitSet)
+	layers, refined, err := c.refine(ctx, c.assemble(c.layers, widths), c.fitSet)
 	if err != nil {
 		return nil, err
 	}
 	var trained *Training
-	if c.trainer != nil {
-		if layers, trained, err = c.trainer.train(ctx, layers, budget, c.scores.meanBits(widths)); err != nil {
+	if c.source != nil {
+		if layers, trained, err = c.train(ctx, layers, budget, c.meanBits(widths)); err != nil {
 			return nil, fmt.Errorf("training: %w", err)
 		}
 	}

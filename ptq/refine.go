@@ -28,11 +28,11 @@ const (
 // Where every weight meets every row, at most maxProducts are made, on minRows rows at least.
 const maxProducts, minRows = 1 << 30, 128
 
-func (c *layerFits) affordable(rows int) int {
+func (c *calibration) affordable(rows int) int {
 	return min(rows, max(minRows, maxProducts/max(1, sensitivity.Multiplications(c.net.layers))))
 }
 
-func (c *layerFits) refine(ctx context.Context, plans []quant.Layer, set *calib.Set) ([]quant.Layer,
+func (c *calibration) refine(ctx context.Context, plans []quant.Layer, set *calib.Set) ([]quant.Layer,
 	*refine.Outcome, error,
 ) {
 	if c.net.recipe.Refine.Rounds == 0 || c.affordable(refineRows) < refineLeast {
@@ -42,13 +42,13 @@ func (c *layerFits) refine(ctx context.Context, plans []quant.Layer, set *calib.
 	var at []int // which of the plans
 	for k, plan := range plans {
 		i := c.net.index(plan.Node)
-		l := c.grid.foldedLayers[i]
+		l := c.foldedLayers[i]
 		if l.Conv != nil || l.Positions > 1 || !c.net.alone(i) {
 			continue
 		}
 		layer := refine.Layer{Info: l, Plan: plan}
 		if c.onGrid(i) {
-			layer.Input = c.grid.input
+			layer.Input = c.input
 		}
 		layers, at = append(layers, layer), append(at, k)
 	}
@@ -81,7 +81,7 @@ func (c *layerFits) refine(ctx context.Context, plans []quant.Layer, set *calib.
 }
 
 // openLayers opens the model in which the layers are as the plans say, so that gradients pass the quantizers.
-func (c *layerFits) openLayers(ctx context.Context, plans []quant.Layer) (*classifier.Model, error) {
+func (c *calibration) openLayers(ctx context.Context, plans []quant.Layer) (*classifier.Model, error) {
 	m, err := qdq.Write(c.net.canonical, c.planOf(plans), qdq.Options{Plain: true})
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (c *layerFits) openLayers(ctx context.Context, plans []quant.Layer) (*class
 	return openGraph(ctx, m, c.net.task, c.net.engine, c.net.run.Workers)
 }
 
-func (c *layerFits) refinePoints(ctx context.Context, set *calib.Set) (refine.Points, error) {
+func (c *calibration) refinePoints(ctx context.Context, set *calib.Set) (refine.Points, error) {
 	n, from := c.affordable(refineRows), c.net.ways(set, c.sample.set)
 	if len(from.Rays) > 0 {
 		return c.drawPoints(ctx, from, n, 0)
@@ -112,7 +112,7 @@ func (p *network) ways(set *calib.Set, can *constraint.Set) cohort.Population {
 	return from
 }
 
-func (c *layerFits) drawPoints(ctx context.Context, from cohort.Population, n int, seed uint64) (p refine.Points,
+func (c *calibration) drawPoints(ctx context.Context, from cohort.Population, n int, seed uint64) (p refine.Points,
 	err error,
 ) {
 	rng := rand.New(rand.NewPCG(refineSeed, seed))
@@ -121,7 +121,7 @@ func (c *layerFits) drawPoints(ctx context.Context, from cohort.Population, n in
 		return p, err
 	}
 	x := append(from.Draw(rng, people), p.X...)
-	if in := c.grid.input; in != nil && c.isInput(in.Value) && !c.net.task.Made() {
+	if in := c.input; in != nil && c.isInput(in.Value) && !c.net.task.Made() {
 		set := calib.FactualSet(x, from.Dim)
 		set.Clip(in) // what the quantized model cannot read says nothing
 		x = set.X

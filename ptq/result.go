@@ -101,13 +101,13 @@ type Layer struct {
 }
 
 func (c *calibration) write(ctx context.Context, layers []quant.Layer, recipe map[string]string) (*Result, error) {
-	plan := c.fits.planOf(layers)
+	plan := c.planOf(layers)
 	out, bytes, err := c.net.write(plan, recipe)
 	if err != nil {
 		return nil, err
 	}
 	c.net.run.tell("verify", 0, 0)
-	r, err := c.net.result(ctx, out, bytes, plan, c.fits.sample.people.X)
+	r, err := c.net.result(ctx, out, bytes, plan, c.sample.people.X)
 	if err != nil {
 		return nil, err
 	}
@@ -118,9 +118,9 @@ func (c *calibration) write(ctx context.Context, layers []quant.Layer, recipe ma
 func (c *calibration) describe(r *Result) {
 	n := c.net
 	r.Method, r.Allocator, r.Rounding = n.recipe.Method, n.recipe.Allocate.Rule, n.recipe.Round.Rule
-	r.Cost, r.Equalized, r.Warnings = n.recipe.Allocate.Cost, n.equalized, slices.Clone(c.scores.warnings)
-	r.CalibrationPoints = c.fits.sample.points(c.fits.calibrationSet)
-	r.CalibratedOn, r.Calibrated = n.recipe.Calibrate.Points, c.fits.sample.rows
+	r.Cost, r.Equalized, r.Warnings = n.recipe.Allocate.Cost, n.equalized, slices.Clone(c.warnings)
+	r.CalibrationPoints = c.sample.points(c.calibrationSet)
+	r.CalibratedOn, r.Calibrated = n.recipe.Calibrate.Points, c.sample.rows
 	if t := r.Training; t != nil {
 		r.Calibrated = task.AllRows(r.People)
 		r.Warnings = append(r.Warnings, t.doubts()...)
@@ -130,9 +130,9 @@ func (c *calibration) describe(r *Result) {
 		if i < 0 {
 			continue
 		}
-		r.Layers[k].Score = c.scores.gradients[i]
-		if c.scores.layerErrors != nil && n.recipe.Allocate.Rule == allocatorExact {
-			r.Layers[k].MarginError = c.scores.layerErrors[i]
+		r.Layers[k].Score = c.gradients[i]
+		if c.errors.layers != nil && n.recipe.Allocate.Rule == allocatorExact {
+			r.Layers[k].MarginError = c.errors.layers[i]
 		}
 	}
 }
@@ -174,7 +174,7 @@ const RecipeKey = "cfq.recipe"
 func (c *calibration) written(budget float64, more map[string]string) map[string]string {
 	r := c.net.recipe
 	r.Allocate.Budget = budget
-	texts, sample := r.Texts(), c.fits.sample
+	texts, sample := r.Texts(), c.sample
 	origin := map[string]string{"task": c.net.task.Hash()}
 	if sample.people.N < sample.all.N {
 		origin["calibrated_on"] = fmt.Sprintf("%d of %d rows", sample.people.N, sample.all.N)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"cfq/eval"
-	"cfq/onnxio/classifier"
 	"cfq/qat"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -65,35 +64,34 @@ type ApprovalShares struct {
 func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *task.People, seen, sample int,
 	o recourse.SolveOptions,
 ) (*Robustness, error) {
-	if seen < 0 || seen > len(f.Drawn) {
-		return nil, inputError(fmt.Errorf("%d of %d deployments seen", seen, len(f.Drawn)))
+	full, drawn := f.Models[0], len(f.Models)-2
+	if seen < 0 || seen > drawn {
+		return nil, inputError(fmt.Errorf("%d of %d deployments seen", seen, drawn))
 	}
-	margins, err := f.Full.Margins(ctx, people.X)
+	margins, err := full.Margins(ctx, people.X)
 	if err != nil {
 		return nil, err
 	}
 	rows := eval.Refused(margins, sample, o.Seed)
 	r := &Robustness{
-		Refused: len(eval.Refused(margins, 0, 0)), People: len(rows), Seen: seen, HeldOut: len(f.Drawn) - seen,
+		Refused: len(eval.Refused(margins, 0, 0)), People: len(rows), Seen: seen, HeldOut: drawn - seen,
 	}
 	if r.People == 0 {
 		return r, nil
 	}
 	set = set.Select(rows)
-	x := qat.RowsAt(people.X, f.Full.Dim(), rows)
+	x := qat.RowsAt(people.X, full.Dim(), rows)
 	var found [][]recourse.Action
-	for _, s := range []struct {
-		name  string
-		model recourse.Model
-	}{{"original", f.Full}, {"quantized", f.Nominal}, {"all seen", f.Worst(seen)}} {
+	solvers := []recourse.Model{full, f.Models[1], f.Worst(seen)}
+	for k, name := range []string{"original", "quantized", "all seen"} {
 		start := time.Now()
-		actions, err := recourse.Solve(ctx, s.model, set, x, o)
-		row := RobustRow{Margin: o.Margin, Solver: s.name, Seconds: time.Since(start).Seconds()}
+		actions, err := recourse.Solve(ctx, solvers[k], set, x, o)
+		row := RobustRow{Margin: o.Margin, Solver: name, Seconds: time.Since(start).Seconds()}
 		if err == nil {
 			err = f.judge(ctx, actions, r, &row)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("recourse of %s, margin %g: %w", s.name, o.Margin, err)
+			return nil, fmt.Errorf("recourse of %s, margin %g: %w", name, o.Margin, err)
 		}
 		r.Rows, found = append(r.Rows, row), append(found, actions)
 	}
@@ -102,7 +100,7 @@ func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *tas
 }
 
 // judge sets what becomes of the actions of a solver, and the drift of the fleet at those of the first one.
-func (f *Fleet) judge(ctx context.Context, actions []recourse.Action, r *Robustness, row *RobustRow) error {
+func (f *Fleet) judge(ctx context.Context, actions []recourse.Action, r *Robustness, row *RobustRow) (err error) {
 	var points []float32
 	for i := range actions {
 		points = append(points, actions[i].Point...)
@@ -110,29 +108,26 @@ func (f *Fleet) judge(ctx context.Context, actions []recourse.Action, r *Robustn
 			row.Found++
 		}
 	}
-	var margins [][]float32
-	for _, m := range append([]*classifier.Model{f.Full, f.Nominal}, f.Drawn...) {
-		of, err := m.Margins(ctx, points)
-		if err != nil {
+	margins := make([][]float32, len(f.Models))
+	for k, m := range f.Models {
+		if margins[k], err = m.Margins(ctx, points); err != nil {
 			return err
 		}
-		margins = append(margins, of)
 	}
-	nominal, held := margins[1], margins[2+r.Seen:]
-	row.Original, _ = approved(margins[:1], len(actions))
-	row.Quantized, _ = approved(margins[1:2], len(actions))
-	row.Seen, row.SeenAll = approved(margins[2:2+r.Seen], len(actions))
-	row.HeldOut, row.HeldOutAll = approved(held, len(actions))
-	if len(r.Rows) > 0 {
-		return nil
-	}
-	for _, of := range held {
-		for i, v := range of {
-			d := float64(v - nominal[i])
-			r.Drift += d * d / float64(len(actions)) / float64(len(held))
+	held, n := margins[2+r.Seen:], len(actions)
+	row.Original, _ = approved(margins[:1], n)
+	row.Quantized, _ = approved(margins[1:2], n)
+	row.Seen, row.SeenAll = approved(margins[2:2+r.Seen], n)
+	row.HeldOut, row.HeldOutAll = approved(held, n)
+	if len(r.Rows) == 0 {
+		for _, of := range held {
+			for i, v := range of {
+				d := float64(v - margins[1][i])
+				r.Drift += d * d / float64(n) / float64(len(held))
+			}
 		}
+		r.Drift = math.Sqrt(r.Drift)
 	}
-	r.Drift = math.Sqrt(r.Drift)
 	return nil
 }
 

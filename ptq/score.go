@@ -16,28 +16,22 @@ import (
 // third digit.
 const errorRows = 4096
 
-type layerScores struct {
-	net       *network
-	fits      *layerFits
-	gradients []float64 // gradient score of each layer
-	// layerErrors is what the exact knapsack minimises, by layer and format; nil where not measured. It is the mean
-	// squared quantization error of the margin, what the allocator says in its place, or the risk of bit widths that
-	// were learned (qat.Policy).
-	layerErrors [][]float64
-	rowErrors   [][][]float64 // the same by layer, row and format
-	warnings    []string
+// widthErrors is what the exact knapsack minimises, by layer and format and by layer, row and format; nil where not
+// measured. It is the mean squared quantization error of the margin, what the allocator says in its place, or the risk
+// of bit widths that were learned (qat.Policy).
+type widthErrors struct {
+	layers [][]float64
+	rows   [][][]float64
 }
 
-func (c *layerFits) score(ctx context.Context) (*layerScores, error) {
+func (c *calibration) score(ctx context.Context) (err error) {
 	rule, perRow := c.net.recipe.Allocate.Rule, c.net.recipe.Allocate.Unit == bitWidthsPerRow
-	s := &layerScores{net: c.net, fits: c, warnings: slices.Clip(c.warnings)}
 	points, at := c.calibrationSet.Moved(), c.calibrationSet.Points() // for gradients, and for errors of the margin
 	var classes []int                                                 // the target
-	var err error
 	if c.net.recipe.Allocate.Scores == onFactual || c.calibrationSet.Recourse == 0 {
 		points, at = c.calibrationSet.Facts(), c.calibrationSet.Facts()
 		if classes, err = factualClasses(ctx, c.net.full, c.sample.people); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	at, _ = c.net.thin(at, nil, c.affordable(errorRows))
@@ -45,45 +39,40 @@ func (c *layerFits) score(ctx context.Context) (*layerScores, error) {
 		points, classes = c.net.thin(points, classes, c.affordable(len(points)))
 	}
 	c.net.run.tell("sensitivity of the layers", 0, 0)
-	s.gradients, err = sensitivity.Gradient(ctx, c.net.full, c.net.layers, points, classes)
+	c.gradients, err = sensitivity.Gradient(ctx, c.net.full, c.net.layers, points, classes)
 	switch {
 	case err != nil && (rule == allocatorPaper || rule == allocatorOptimum || ctx.Err() != nil):
-		return nil, err
+		return err
 	case err != nil:
-		s.gradients = make([]float64, len(c.net.layers))
-		s.warnings = append(s.warnings, fmt.Sprintf("no sensitivity scores: %v", err))
+		c.gradients = make([]float64, len(c.net.layers))
+		c.warnings, err = append(c.warnings, fmt.Sprintf("no sensitivity scores: %v", err)), nil
 	}
 	switch rule {
 	case allocatorExact:
+		if perRow {
+			c.errors.rows, err = c.measureRows(ctx, at)
+		}
+		conv := func(l quant.LayerInfo) bool { return l.Conv != nil }
+		if err == nil && (!perRow || slices.ContainsFunc(c.net.layers, conv)) {
+			c.errors.layers, err = c.measureLayers(ctx, at, c.exactErrors(len(at)/c.net.full.Dim()),
+				"quantization error of each bit width")
+		}
 	case allocatorOptimum:
-		s.layerErrors = make([][]float64, len(c.net.layers))
-		for i, score := range s.gradients { // the terms of eq. cfptq_budget, with the sign of errors
+		c.errors.layers = make([][]float64, len(c.net.layers))
+		for i, score := range c.gradients { // the terms of eq. cfptq_budget, with the sign of errors
 			for _, f := range quant.Formats() {
-				s.layerErrors[i] = append(s.layerErrors[i], -score*float64(f.Bits))
+				c.errors.layers[i] = append(c.errors.layers[i], -score*float64(f.Bits))
 			}
 		}
-		return s, nil
 	case allocatorHAWQ:
-		s.layerErrors, err = c.curvatures(ctx, points, classes)
-		return s, err
-	default:
-		return s, nil
+		c.errors.layers, err = c.curvatures(ctx, points, classes)
 	}
-	if perRow {
-		if s.rowErrors, err = c.measureRows(ctx, at); err != nil {
-			return nil, err
-		}
-	}
-	if !perRow || slices.ContainsFunc(c.net.layers, func(l quant.LayerInfo) bool { return l.Conv != nil }) {
-		s.layerErrors, err = c.measureLayers(ctx, at, c.exactErrors(len(at)/c.net.full.Dim()),
-			"quantization error of each bit width")
-	}
-	return s, err
+	return err
 }
 
 // curvatures are the errors of layers and formats as HAWQ-V2 has them: the mean eigenvalue of the Hessian of the loss
 // at rows of x by the layer's weights, times their squared error. A Hessian of negative trace counts nothing.
-func (c *layerFits) curvatures(ctx context.Context, x []float32, classes []int) ([][]float64, error) {
+func (c *calibration) curvatures(ctx context.Context, x []float32, classes []int) ([][]float64, error) {
 	x, classes = c.net.thin(x, classes, sensitivity.TraceRows(c.net.layers))
 	traces, _, err := sensitivity.Trace(ctx, c.net.full, c.net.layers, x, classes, sensitivity.TraceOptions{
 		Progress: func(done, total int) { c.net.run.tell("curvature", done, total) },
@@ -92,7 +81,7 @@ func (c *layerFits) curvatures(ctx context.Context, x []float32, classes []int) 
 		return nil, err
 	}
 	out := make([][]float64, len(c.net.layers))
-	for i, l := range c.grid.foldedLayers {
+	for i, l := range c.foldedLayers {
 		changes, err := c.changes(i)
 		if err != nil {
 			return nil, err
@@ -109,11 +98,11 @@ func (c *layerFits) curvatures(ctx context.Context, x []float32, classes []int) 
 	return out, nil
 }
 
-func (c *layerFits) exactErrors(rows int) bool {
+func (c *calibration) exactErrors(rows int) bool {
 	return sensitivity.Exact(len(c.net.layers), len(quant.Formats()), rows, sensitivity.Multiplications(c.net.layers))
 }
 
-func (c *layerFits) measureLayers(ctx context.Context, x []float32, exact bool, stage string) ([][]float64, error) {
+func (c *calibration) measureLayers(ctx context.Context, x []float32, exact bool, stage string) ([][]float64, error) {
 	layers, formats := c.net.layers, len(quant.Formats())
 	if !exact {
 		x, _ = c.net.thin(x, nil, sensitivity.MaxFirstOrderRows)
@@ -127,13 +116,13 @@ func (c *layerFits) measureLayers(ctx context.Context, x []float32, exact bool, 
 }
 
 // measureRows estimates what each format of each row of the dense layers does to the margin on rows of x.
-func (c *layerFits) measureRows(ctx context.Context, x []float32) ([][][]float64, error) {
+func (c *calibration) measureRows(ctx context.Context, x []float32) ([][][]float64, error) {
 	c.net.run.tell("quantization error of each bit width", 0, 0)
 	var dense []int
 	var infos []quant.LayerInfo
 	for i, l := range c.net.layers {
 		if l.Conv == nil {
-			dense, infos = append(dense, i), append(infos, c.grid.foldedLayers[i])
+			dense, infos = append(dense, i), append(infos, c.foldedLayers[i])
 		}
 	}
 	got, err := sensitivity.Rows(ctx, c.net.full, infos, x,
@@ -148,12 +137,12 @@ func (c *layerFits) measureRows(ctx context.Context, x []float32) ([][][]float64
 	return out, nil
 }
 
-func (c *layerFits) changes(layer int) ([]sensitivity.Change, error) {
-	return sensitivity.ChangesOf(c.layers[layer], c.grid.foldedLayers[layer], c.grid.input)
+func (c *calibration) changes(layer int) ([]sensitivity.Change, error) {
+	return sensitivity.ChangesOf(c.layers[layer], c.foldedLayers[layer], c.input)
 }
 
 // openPlain opens the model in which one layer alone is quantized, to look at its margins.
-func (c *layerFits) openPlain(l quant.Layer) (*classifier.Model, error) {
+func (c *calibration) openPlain(l quant.Layer) (*classifier.Model, error) {
 	m, err := qdq.Write(c.net.canonical, c.planOf([]quant.Layer{l}), qdq.Options{Plain: true})
 	if err != nil {
 		return nil, err

@@ -86,15 +86,11 @@ func Sensitivity(ctx context.Context, m *onnxio.Model, t *task.Task, people *tas
 	if po.Probes < 2 {
 		return nil, inputError(fmt.Errorf("%d probes: a standard error needs 2 or more", po.Probes))
 	}
-	n, err := prepare(ctx, m, t, po.Recipe, run)
-	if err != nil {
-		return nil, inputError(err)
-	}
-	defer n.full.Close() //nolint:errcheck // the profile is what counts
-	c, err := n.calibrate(ctx, people)
+	c, err := fit(ctx, m, t, people, po.Recipe, run)
 	if err != nil {
 		return nil, err
 	}
+	defer c.Close() //nolint:errcheck // the profile is what counts
 	return c.profile(ctx, po)
 }
 
@@ -130,7 +126,7 @@ func GradientScores(ctx context.Context, m *classifier.Model, t *task.Task, x []
 	return out, nil
 }
 
-func (c *layerFits) profile(ctx context.Context, o ProfileOptions) (_ *Profile, err error) {
+func (c *calibration) profile(ctx context.Context, o ProfileOptions) (_ *Profile, err error) {
 	n, points := c.net, c.calibrationSet // with recourse points, also where the method does not look at them
 	if n.recipe.Calibrate.Points == onFactual && n.recipe.Allocate.Scores == onFactual {
 		points, err = calib.Counterfactual(ctx, n.full, c.sample.set, c.sample.people.X, n.teacher())
@@ -179,7 +175,7 @@ type pointsAt struct {
 	classes     []int
 }
 
-func (c *layerFits) survey(ctx context.Context, at pointsAt, o ProfileOptions) (out []Importance, warnings []string,
+func (c *calibration) survey(ctx context.Context, at pointsAt, o ProfileOptions) (out []Importance, warnings []string,
 	err error,
 ) {
 	n := c.net

@@ -182,7 +182,7 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 		return nil, err
 	}
 	found.Result.Calibrated = task.AllRows(people.N) // the people held out have chosen the model, too
-	return found, s.cal.fits.judge(ctx, found.Result)
+	return found, s.cal.judge(ctx, found.Result)
 }
 
 // divide returns the positions of the people to work on and of those who are held out. Who is held out follows

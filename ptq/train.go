@@ -17,15 +17,6 @@ import (
 	"cfq/task"
 )
 
-// trainingStage is what trainings at all budgets ask of the full-precision model. They train on all people, not only on
-// those who are calibrated on.
-type trainingStage struct {
-	net        *network
-	fits       *layerFits
-	source     *cohort.Source
-	checkpoint qat.Checkpoint // of a training at the recipe's budget; nil without one
-}
-
 // Training is what came of a training.
 type Training struct {
 	Objective qat.Objective `json:"objective"`
@@ -83,57 +74,57 @@ func roundOf(e qat.Event, bits float64) Round {
 	return Round{e.Steps, eval.Float(e.Loss), eval.Float(e.VD), eval.Float(e.RVD), bits}
 }
 
-func (t *trainingStage) train(ctx context.Context, plans []quant.Layer, budget, bits float64) (_ []quant.Layer,
+func (c *calibration) train(ctx context.Context, plans []quant.Layer, budget, bits float64) (_ []quant.Layer,
 	_ *Training, err error,
 ) {
-	net, err := t.open(ctx, plans)
+	net, err := c.openStudent(ctx, plans)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, net.Model.Close()) }()
-	spec, result := t.net.recipe.Train.Spec, &Training{Objective: t.net.recipe.objective()}
-	if result.DisagreementBefore, err = t.source.Disagreement(ctx, net.Model); err != nil {
+	spec, result := c.net.recipe.Train.Spec, &Training{Objective: c.net.recipe.objective()}
+	if result.DisagreementBefore, err = c.source.Disagreement(ctx, net.Model); err != nil {
 		return nil, nil, err
 	}
-	if t.net.recipe.Train.EtaSweep {
-		if result.Trials, err = t.sweepEta(ctx, net, &spec); err != nil {
+	if c.net.recipe.Train.EtaSweep {
+		if result.Trials, err = c.sweepEta(ctx, net, &spec); err != nil {
 			return nil, nil, err
 		}
 		result.Eta = *spec.Eta
 	}
-	run := qat.Run{Progress: func(e qat.Event) { t.tell("train", e, bits) }}
-	if budget == t.net.recipe.Allocate.Budget {
-		run.Checkpoint = t.checkpoint
+	run := qat.Run{Progress: func(e qat.Event) { c.tell("train", e, bits) }}
+	if budget == c.net.recipe.Allocate.Budget {
+		run.Checkpoint = c.net.checkpoint
 	}
-	out, err := qat.Train(ctx, net, t.source.Source(), spec, run)
+	out, err := qat.Train(ctx, net, c.source.Source(), spec, run)
 	if err != nil {
 		return nil, nil, err
 	}
 	result.unsaved = out.Unsaved
-	if t.net.recipe.objectiveDoc().Recourse {
-		result.People = t.source.Taught()
+	if c.net.recipe.objectiveDoc().Recourse {
+		result.People = c.source.Taught()
 	}
 	for _, e := range out.History {
 		result.Steps = e.Steps
 		result.Rounds = append(result.Rounds, roundOf(e, bits))
 	}
 	trained := qat.Quantized(out.Layers)
-	vd, rvd, disagreement, err := t.source.Final(ctx, trained)
+	vd, rvd, disagreement, err := c.source.Final(ctx, trained)
 	result.VD, result.RVD, result.Disagreement = eval.Float(vd), eval.Float(rvd), disagreement
 	return trained, result, err
 }
 
-func (t *trainingStage) tell(stage string, e qat.Event, bits float64) {
-	t.net.run.tell(fmt.Sprintf("%s: loss %.2g, VD %s, RVD %s, %.2f bits", stage, e.Loss, message.Percent(e.VD, 1),
+func (c *calibration) tell(stage string, e qat.Event, bits float64) {
+	c.net.run.tell(fmt.Sprintf("%s: loss %.2g, VD %s, RVD %s, %.2f bits", stage, e.Loss, message.Percent(e.VD, 1),
 		message.Percent(e.RVD, 1), bits), e.Round, e.Rounds)
 }
 
-func (t *trainingStage) open(ctx context.Context, plans []quant.Layer) (net qat.Network, err error) {
-	net.Layers = t.fits.trainable(plans)
-	if err := t.prune(ctx, net.Layers); err != nil {
+func (c *calibration) openStudent(ctx context.Context, plans []quant.Layer) (net qat.Network, err error) {
+	net.Layers = c.trainable(plans)
+	if err := c.prune(ctx, net.Layers); err != nil {
 		return net, err
 	}
-	net.Model, err = t.fits.openLayers(ctx, plans)
+	net.Model, err = c.openLayers(ctx, plans)
 	return net, err
 }
 
@@ -143,13 +134,13 @@ const tuneSeed = 1 << 63
 
 const trialsHeldOut = 0.2
 
-func (t *trainingStage) sweepEta(ctx context.Context, net qat.Network, spec *qat.Spec) (trials []Trial, err error) {
-	own, held := divide(t.fits.sample.all, trialsHeldOut, t.source.Seed^tuneSeed)
-	if len(own) == 0 || !t.source.Labelled(held) {
+func (c *calibration) sweepEta(ctx context.Context, net qat.Network, spec *qat.Spec) (trials []Trial, err error) {
+	own, held := divide(c.sample.all, trialsHeldOut, c.source.Seed^tuneSeed)
+	if len(own) == 0 || !c.source.Labelled(held) {
 		return nil, inputError(errors.New("eta-sweep: no labelled people can be held out from so few"))
 	}
-	tried, err := t.source.SweepEta(ctx, net, spec, own, held, func(r cohort.Trial, done, total int) {
-		t.net.run.tell(fmt.Sprintf("try eta %v", r.Eta), done, total)
+	tried, err := c.source.SweepEta(ctx, net, spec, own, held, func(r cohort.Trial, done, total int) {
+		c.net.run.tell(fmt.Sprintf("try eta %v", r.Eta), done, total)
 	})
 	for _, r := range tried {
 		trials = append(trials, Trial{r.Eta, eval.Float(r.Accuracy), eval.Float(r.VD)})
@@ -166,117 +157,102 @@ type Learned struct {
 	Rounds []Round `json:"rounds"`
 }
 
-// learn learns the bit widths of a budget. The stage that it returns has the risk of each width instead of errors.
-func (t *trainingStage) learn(ctx context.Context, s *layerScores, budget float64) (_ *layerScores, _ *Learned,
-	err error,
-) {
-	first := make(assignment, len(s.net.layers))
+// learn learns the bit widths of a budget: the risk of each, instead of errors.
+func (c *calibration) learn(ctx context.Context, budget float64) (risks widthErrors, _ *Learned, err error) {
+	first := make(assignment, len(c.net.layers))
 	var granted float64
-	for i := range s.net.layers {
+	for i := range c.net.layers {
 		first[i] = []int{0}
-		_, grant := s.multiples(i)
-		granted += float64(s.net.layers[i].Params()) * float64(grant)
+		_, grant := c.multiples(i)
+		granted += float64(c.net.layers[i].Params()) * float64(grant)
 	}
-	net, err := t.open(ctx, s.fits.assemble(s.fits.layers, first))
+	net, err := c.openStudent(ctx, c.assemble(c.layers, first))
 	if err != nil {
-		return nil, nil, err
+		return risks, nil, err
 	}
 	defer func() { err = errors.Join(err, net.Model.Close()) }()
 	for i := range net.Layers {
-		info := &s.net.layers[i]
-		widths, n := &qat.Widths{Plans: s.fits.layers[i], PerRow: s.net.perRow(info)}, float64(info.Params())
+		info := &c.net.layers[i]
+		widths, n := &qat.Widths{Plans: c.layers[i], PerRow: c.net.perRow(info)}, float64(info.Params())
 		if widths.PerRow {
 			n = float64(info.In)
 		}
 		net.Layers[i].Widths = widths
-		cost, _ := s.multiples(i)
+		cost, _ := c.multiples(i)
 		for _, f := range quant.Formats() {
 			widths.Costs = append(widths.Costs, n*float64(cost)*float64(f.Bits)/granted)
 		}
 	}
-	if s.net.recipe.Allocate.Cost == costBytes { // what the file stores besides codes is not the widths' to spend
-		stored, err := s.stored(first)
+	if c.net.recipe.Allocate.Cost == costBytes { // what the file stores besides codes is not the widths' to spend
+		stored, err := c.stored(first)
 		if err != nil {
-			return nil, nil, err
+			return risks, nil, err
 		}
-		budget = max(minBudget, budget-float64(stored)/granted+s.meanBits(first))
+		budget = max(minBudget, budget-float64(stored)/granted+c.meanBits(first))
 	}
-	progress := func(e qat.Event) { t.tell("learn bit widths", e, e.Cost) }
-	policy, err := qat.Search(ctx, net, budget, t.source.Source(), t.net.recipe.Train.Spec, qat.Run{Progress: progress})
+	progress := func(e qat.Event) { c.tell("learn bit widths", e, e.Cost) }
+	policy, err := qat.Search(ctx, net, budget, c.source.Source(), c.net.recipe.Train.Spec, qat.Run{Progress: progress})
 	if err != nil {
-		return nil, nil, fmt.Errorf("bit widths: %w", err)
+		return risks, nil, fmt.Errorf("bit widths: %w", err)
 	}
-	out := *s
-	out.layerErrors, out.rowErrors = make([][]float64, len(s.net.layers)), make([][][]float64, len(s.net.layers))
-	for i, risks := range policy.Risks {
+	risks = widthErrors{make([][]float64, len(c.net.layers)), make([][][]float64, len(c.net.layers))}
+	for i, of := range policy.Risks {
 		if net.Layers[i].Widths.PerRow {
-			out.rowErrors[i] = risks
+			risks.rows[i] = of
 		} else {
-			out.layerErrors[i] = risks[0]
+			risks.layers[i] = of[0]
 		}
 	}
 	learned := &Learned{Cost: policy.Cost}
 	for _, e := range policy.History {
 		learned.Steps, learned.Rounds = e.Steps, append(learned.Rounds, roundOf(e, e.Cost))
 	}
-	return &out, learned, nil
+	return risks, learned, nil
 }
 
-func (c *layerFits) trainable(plans []quant.Layer) (layers []qat.Layer) {
+func (c *calibration) trainable(plans []quant.Layer) (layers []qat.Layer) {
 	for _, p := range plans {
 		i := c.net.index(p.Node)
 		if !c.net.alone(i) {
 			continue
 		}
-		l := qat.Layer{Info: c.grid.foldedLayers[i], Plan: p}
+		l := qat.Layer{Info: c.foldedLayers[i], Plan: p}
 		if c.onGrid(i) {
-			l.Sources = c.grid.input.Sources()
+			l.Sources = c.input.Sources()
 		}
 		layers = append(layers, l)
 	}
 	return layers
 }
 
-func newTraining(ctx context.Context, c *layerFits, checkpoint qat.Checkpoint) (*trainingStage, error) {
+// openSource finds whom trainings at all budgets train on: all people, not only those who are calibrated on.
+func (c *calibration) openSource(ctx context.Context) error {
 	n, people, spec := c.net, c.sample.all, c.net.recipe.Train
 	n.run.tell("recourse to train on", 0, 0)
 	set, err := personal(n.set, n.run.Overrides, people)
 	if err != nil {
-		return nil, inputError(err)
+		return inputError(err)
 	}
-	s := cohort.People{
-		Population: n.population(people.X, set), Full: n.full, Labels: people.Labels, Seed: spec.Seed,
-	}
+	s := &cohort.Source{Set: set, Teacher: n.teacher(), Online: spec.TeacherOnline, Open: c.openLayers}
+	s.Population, s.Full, s.Labels, s.Seed = n.population(people.X, set), n.full, people.Labels, spec.Seed
+	s.Groups, s.GroupCount = groups(people)
 	if s.Margins, err = n.full.Margins(ctx, people.X); err != nil {
-		return nil, err
+		return err
 	}
 	if n.run.Promises != nil {
 		s.Rays = cohort.RaysTo(task.AllRows(people.N), cohort.Points(n.run.Promises))
 	}
-	s.Groups, s.GroupCount = groups(people)
-	source := &cohort.Source{
-		People: s, Set: set, Teacher: n.teacher(), Online: spec.TeacherOnline,
-		Open: c.openLayers,
-	}
 	if n.recipe.teachesInTraining() && !spec.TeacherOnline {
-		if source.Points, err = n.teacherPoints(ctx, people.X, set); err != nil {
-			return nil, err
+		o := n.teacher()
+		o.Noise = 0
+		points, err := n.recoursePoints(ctx, people.X, set, n.run.Promises, o)
+		if err != nil {
+			return err
 		}
+		s.Points = qat.Points{Kind: qat.Teacher, Source: points.Source, X: slices.Clone(points.Points())}
 	}
-	t := &trainingStage{net: n, fits: c, source: source, checkpoint: checkpoint}
-	return t, source.Find(ctx, n.recipe.objective())
-}
-
-// teacherPoints are the teacher's recourse points, without noise, or those that were issued.
-func (p *network) teacherPoints(ctx context.Context, x []float32, set *constraint.Set) (qat.Points, error) {
-	o, out := p.teacher(), qat.Points{Kind: qat.Teacher}
-	o.Noise = 0
-	points, err := p.recoursePoints(ctx, x, set, p.run.Promises, o)
-	if err != nil {
-		return out, err
-	}
-	out.Source, out.X = points.Source, slices.Clone(points.Points())
-	return out, nil
+	c.source = s
+	return s.Find(ctx, n.recipe.objective())
 }
 
 // groups returns in which groups of all attributes people are, people x groups of 0 and 1, and the number of groups.
@@ -308,7 +284,7 @@ func (p *network) population(x []float32, set *constraint.Set) cohort.Population
 // openCheckpoint opens the file that keeps the state of the training at the recipe's budget; nil without one. It comes
 // before any work: all that a training depends on was given.
 func (p *network) openCheckpoint(people *task.People) (qat.Checkpoint, error) {
-	if p.run.Checkpoint == "" {
+	if p.run.Checkpoint == "" || p.recipe.Train == nil {
 		return nil, nil
 	}
 	sum, err := codec.Fingerprint(p.source)

@@ -264,7 +264,7 @@ func (j *recourseJob) answers(ctx context.Context, p *task.People, set *constrai
 		s.Exact = &recourse.ExactOptions{Solver: j.program, Time: j.limit}
 	}
 	if j.fleet != nil {
-		s.Stated = j.fleet.Full // margins that can be checked with the model alone
+		s.Stated = j.fleet.Models[0] // margins that can be checked with the model alone
 	}
 	answers, err := s.Solve(ctx, set, p, func(done, _ int) { progress(done) })
 	if errors.Is(err, recourse.ErrNotExact) {
