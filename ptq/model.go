@@ -1,0 +1,367 @@
+package ptq
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"cfq/calib"
+	"cfq/eval"
+	"cfq/internal/message"
+	"cfq/onnxio"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/codec"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/refuse"
+	"cfq/ptq/taskmodel"
+	"cfq/qat"
+	"cfq/quant"
+	"cfq/quant/qdq"
+	"cfq/recourse/constraint"
+	"cfq/task"
+)
+
+type canonicalModel struct {
+	source     *graph.Model // the canonical form of the file, which plan files name by its hash
+	canonical  *graph.Model // source, or source with equalized layers
+	equalized  []string     // pairs of layers that were equalized
+	found      []quant.LayerInfo
+	file       *onnxio.Model // canonical, whose inputs are those of the written file
+	full       *classifier.Model
+	floatBytes int
+	engine     ort.Options
+	metadata   int // bytes of metadata and doc strings of the exporter that are left out
+	spec       WriteSpec
+}
+
+// open brings a model into canonical form, balances the channel ranges of neighbouring layers if equalize is set, and
+// opens it for a task; nil is any task that it fits.
+func open(m *onnxio.Model, t *task.Task, spec WriteSpec, equalize bool, workers int) (*canonicalModel, error) {
+	if _, err := taskmodel.Open(m, t, 1); err != nil { // a model that does not fit is refused as it was given
+		return nil, err
+	}
+	c, err := m.Canonical()
+	if err != nil {
+		return nil, err
+	}
+	out := &canonicalModel{engine: m.Engine(), source: c.Graph(), spec: spec}
+	out.floatBytes, out.metadata = sizes(m.File(), spec.KeepMetadata)
+	r, err := qdq.RuntimeOf(spec.Runtime)
+	if err == nil {
+		err = r.Check(out.source) // a model that this release cannot read, however it is written
+	}
+	if err != nil {
+		return nil, err
+	}
+	out.canonical = out.source
+	if equalize {
+		if out.canonical, out.equalized, err = quant.CrossLayerEqualize(out.source); err != nil {
+			return nil, err
+		}
+	}
+	if out.found, err = quant.FindLayers(out.canonical); err != nil {
+		return nil, err
+	}
+	out.file = c.With(out.canonical)
+	tables := out.file.Tables()
+	for i := range out.found {
+		l := &out.found[i]
+		l.Table = tables[l.Input] && l.Conv == nil
+		if l.Conv != nil || l.Fixed != "" {
+			continue
+		}
+		if n, ok := c.PerRow(l.Input); ok && n > 0 && n%l.In == 0 {
+			l.Positions = n / l.In
+		} else {
+			l.Fixed = "what it reads does not follow the rows of a batch"
+		}
+	}
+	out.full, err = taskmodel.Open(out.file, t, workers)
+	return out, err
+}
+
+func openFile(ctx context.Context, onnx []byte, t *task.Task, e ort.Options, workers int) (*classifier.Model, error) {
+	g, err := codec.Read(onnx, "")
+	if err != nil {
+		return nil, err
+	}
+	return openGraph(ctx, g, t, e, workers)
+}
+
+func openGraph(ctx context.Context, g *graph.Model, t *task.Task, e ort.Options, workers int) (*classifier.Model,
+	error,
+) {
+	m, err := onnxio.FromGraph(ctx, g, e)
+	if err != nil {
+		return nil, err
+	}
+	return taskmodel.Open(m, t, workers)
+}
+
+// compareFile compares a written file with the original, of which the people of b know what it promises.
+func compareFile(ctx context.Context, full *classifier.Model, onnx []byte, t *task.Task, b *eval.Batch,
+	o eval.Options,
+) (_ *eval.Result, err error) {
+	g, err := openFile(ctx, onnx, t, full.Engine(), o.Workers)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	return eval.Compare(ctx, full, g, b, o)
+}
+
+// sizes is the file size of a model without the metadata that are left out of what is written, and that of these.
+func sizes(m *graph.Model, keep bool) (bytes, metadata int) {
+	if !keep {
+		metadata, _, _ = codec.MetadataSize(m) // what cannot be marshalled has no size, either
+	}
+	return size(m) - metadata, metadata
+}
+
+func size(m *graph.Model) int {
+	b, err := codec.Marshal(m)
+	if err != nil {
+		return 1 << 62
+	}
+	return len(b)
+}
+
+type network struct {
+	*canonicalModel
+	recipe   Recipe
+	run      Run
+	task     *task.Task
+	set      *constraint.Set
+	layers   []quant.LayerInfo // to quantize
+	integer  []bool            // of each of these: on integers, if what it reads can be
+	first    []int             // of each of these: the first with the same weights, see uses
+	warnings []string          // why layers stay in float
+
+	checkpoint qat.Checkpoint // of a training at the recipe's budget; nil without one
+}
+
+func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, r Recipe, run Run) (*network, error) {
+	err := errors.Join(r.Check(), r.checkRun(&run))
+	if err != nil {
+		return nil, err
+	}
+	run.tell("read the model", 0, 0)
+	p := &network{recipe: r, run: run, task: t}
+	if p.set, err = constraint.Compile(t); err != nil {
+		return nil, err
+	}
+	if p.canonicalModel, err = open(m, t, r.Write, r.Round.CrossLayerEqualization, run.Workers); err != nil {
+		return nil, err
+	}
+	if p.layers, p.warnings, err = p.selectLayers(r.Allocate.KeepFloat); err != nil {
+		return nil, errors.Join(err, p.full.Close())
+	}
+	p.integer = qdq.Integers(p.layers)
+	for i := range p.layers {
+		if compute := r.Write.Compute; compute != computeAuto {
+			p.integer[i] = compute == computeInteger && !p.layers[i].Table
+		}
+	}
+	p.first = p.uses()
+	return p, nil
+}
+
+// selectLayers returns the layers to quantize and a warning for each that cannot be; those that the patterns keep in
+// float are marked as fixed.
+func (m *canonicalModel) selectLayers(keep []string) (layers []quant.LayerInfo, warnings []string,
+	err error,
+) {
+	kept, err := keptInFloat(m.found, keep)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range m.found {
+		switch l := &m.found[i]; {
+		case l.Fixed == quant.NotFinite: // nor are the scores
+			return nil, nil, fmt.Errorf("layer %q has weights that are no finite numbers: export the model after a training "+
+				"that did not diverge", l.Node)
+		case l.Fixed != "":
+			warnings = append(warnings, fmt.Sprintf("layer %q stays in float: %s", l.Node, l.Fixed))
+		case kept[l.Node] != "":
+			l.Fixed = kept[l.Node] // as was asked for: nothing to warn of
+		default:
+			layers = append(layers, *l)
+		}
+	}
+	switch {
+	case len(layers) > 0:
+		return layers, warnings, nil
+	case len(kept) > 0:
+		err = errors.New("nothing is left to quantize: every layer is to stay in float")
+	case len(warnings) > 0:
+		err = fmt.Errorf("the model has no layer that can be quantized: %s", strings.Join(warnings, "; "))
+	case isQuantized(m.canonical):
+		err = errors.New("the model is quantized already: quantize the float model that it was made from")
+	default:
+		err = refuse.Layerless(len(m.canonical.Graph.Nodes))
+	}
+	return nil, nil, err
+}
+
+// keptInFloat returns, by the names of their nodes, the layers that patterns leave in float, and why. A pattern is a
+// name or one of path.Match, in which * stands for anything but a slash. What is not a pattern, or matches no layer, is
+// an error: it would silently quantize what was to be kept.
+func keptInFloat(layers []quant.LayerInfo, patterns []string) (map[string]string, error) {
+	const listed = 20
+	var errs []error
+	kept := map[string]string{}
+	for _, p := range patterns {
+		var names []string
+		matches := false
+		_, bad := path.Match(p, "") // which looks at all of the pattern
+		for _, l := range layers {
+			names = append(names, l.Node)
+			if ok, _ := path.Match(p, l.Node); l.Node == p || ok {
+				matches = true
+				kept[l.Node] = cmp.Or(kept[l.Node], fmt.Sprintf("%q keeps it", p))
+			}
+		}
+		switch {
+		case matches:
+		case bad != nil:
+			errs = append(errs, fmt.Errorf("keep in float %q is no pattern: a [ is never closed, or a \\ ends it", p))
+		default:
+			errs = append(errs, fmt.Errorf("keep in float %q matches no layer (* stands for anything but a slash); the layers "+
+				"are %s", p, message.List(names, listed)))
+		}
+	}
+	return kept, errors.Join(errs...)
+}
+
+func isQuantized(m *graph.Model) bool {
+	return slices.ContainsFunc(m.Metadata, func(e graph.Meta) bool { return e.Key == RecipeKey }) ||
+		slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool { return n.Op == "DequantizeLinear" })
+}
+
+// A model may use the same weights in several places. They are quantized once: all uses have the same codes and scales,
+// which are fitted on what all of them read, stored once, cost once, and err together. Refinement, which would move the
+// weights of each use by themselves, leaves them alone. Training does move them, so that then each use is a layer of
+// its own, and so is each on integers, where scales depend on what it reads.
+
+// uses says for each layer which is the first with the same weights: itself where it is that or there is none.
+func (p *network) uses() []int {
+	out := make([]int, len(p.layers))
+	shares := func(i int) bool { return p.recipe.Train == nil && !p.integer[i] && p.layers[i].Conv == nil }
+	for i, l := range p.layers {
+		out[i] = i
+		for k, first := range p.layers[:i] {
+			if shares(i) && shares(k) && out[k] == k && first.In == l.In && slices.Equal(first.W, l.W) {
+				out[i] = k
+			}
+		}
+	}
+	return out
+}
+
+func (p *network) group(i int) []int {
+	var out []int
+	for k, first := range p.first {
+		if first == i {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+func (p *network) index(node string) int {
+	return slices.IndexFunc(p.layers, func(l quant.LayerInfo) bool { return l.Node == node })
+}
+
+// alone reports whether the weights of layer i are used once.
+func (p *network) alone(i int) bool { return len(p.group(p.first[i])) == 1 }
+
+func (p *network) join(stats []calib.Stats) {
+	for i := range stats {
+		g := p.group(i)
+		if len(g) < 2 {
+			continue
+		}
+		parts, weights := make([]*calib.Stats, len(g)), make([]float64, len(g))
+		for k, at := range g {
+			parts[k], weights[k] = &stats[at], float64(p.layers[at].Positions)
+		}
+		calib.Join(parts, weights)
+	}
+}
+
+// Obstacle is why a model cannot be quantized.
+type Obstacle struct {
+	error
+	Instead  string // what to export instead, "" when nothing is known
+	Recourse bool   // recourse cannot be searched for, either: the margin has no gradient
+	Already  bool   // the model is quantized already
+}
+
+// Unwrap returns the reason.
+func (o *Obstacle) Unwrap() error { return o.error }
+
+// Quantizable returns nil when a model has layers to quantize and a margin with a gradient. Otherwise it is an
+// *Obstacle, or an error of the run.
+func Quantizable(ctx context.Context, m *onnxio.Model) (err error) {
+	c, err := taskmodel.Open(m, nil, 1)
+	if err != nil {
+		return nil // of the head, which is declared by the task
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if _, _, err := c.MarginGrads(ctx, make([]float32, m.Dim())); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		o := &Obstacle{error: err, Recourse: true}
+		if refused := (*refuse.Refusal)(nil); !errors.As(err, &refused) { // which says what to do
+			o.Instead = instead(m.Graph().Graph)
+		}
+		return o
+	}
+	canonical, err := m.Canonical()
+	if err != nil {
+		return &Obstacle{error: err, Instead: instead(m.Graph().Graph)}
+	}
+	from := &canonicalModel{canonical: canonical.Graph()}
+	if from.found, err = quant.FindLayers(from.canonical); err != nil {
+		return &Obstacle{error: err}
+	}
+	if _, _, err := from.selectLayers(nil); err != nil {
+		return &Obstacle{error: err, Instead: instead(m.Graph().Graph), Already: isQuantized(from.canonical)}
+	}
+	return nil
+}
+
+func instead(g *graph.Graph) string {
+	const ml = "ai.onnx.ml"
+	for _, a := range []struct {
+		is     func(n *graph.Node) bool
+		advice string
+	}{
+		{
+			func(n *graph.Node) bool { return n.Domain == ml && !strings.HasPrefix(n.Op, "Linear") },
+			"export the network without the steps in front of it (the last step of a scikit-learn pipeline alone) and write " +
+				"these into the task file: mean, std, values, inputs",
+		},
+		{
+			func(n *graph.Node) bool {
+				return n.Op == "Dropout" && n.Input(2) != "" || n.Int("training_mode", 0) != 0
+			},
+			"export the network for inference: model.eval() before torch.onnx.export, without training=",
+		},
+		{
+			func(n *graph.Node) bool { return n.HasGraphs() || n.Op == "GatherND" || n.Op == "ScatterND" },
+			"export the network alone, without the selection of columns or the conditions around it",
+		},
+	} {
+		if slices.ContainsFunc(g.Nodes, a.is) {
+			return a.advice
+		}
+	}
+	return ""
+}
