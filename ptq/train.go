@@ -22,12 +22,14 @@ import (
 
 // Training is what came of a training.
 type Training struct {
-	Objective qat.Objective `json:"objective"`
-	Steps     int           `json:"steps"`
-	People    int           `json:"people,omitempty"` // whose recourse was trained on
-	Trials    []Trial       `json:"trials,omitempty"` // of weights of the objective
-	Eta       float64       `json:"eta,omitempty"`    // the one of the trials that was chosen
-	Rounds    []Round       `json:"rounds"`
+	Objective qat.Objective  `json:"objective"`
+	Steps     int            `json:"steps"`
+	People    int            `json:"people,omitempty"` // whose recourse was trained on
+	Trials    []cohort.Trial `json:"trials,omitempty"` // of weights of the objective
+	Eta       float64        `json:"eta,omitempty"`    // the one of the trials that was chosen
+	// Rounds have the shares VD and RVD before the round. Bits are those of a weight on average; while widths are learned,
+	// what they cost in the round's last step.
+	Rounds []qat.Event `json:"rounds"`
 	// Shares of promises at margin 0.1 to some refused people that break in the end.
 	VD  eval.Float `json:"vd"`
 	RVD eval.Float `json:"rvd"`
@@ -38,24 +40,7 @@ type Training struct {
 	unsaved error // why the checkpoint does not hold the last round; nil where it does
 }
 
-// Trial is a short training with weights of the objective, judged by people who were held out from it.
-type Trial struct {
-	Eta      float64    `json:"eta"`
-	Accuracy eval.Float `json:"accuracy"`
-	VD       eval.Float `json:"vd"` // of promises at margin 0.1
-}
-
 const maxChurnIncrease = 0.01
-
-// Round is a round of a training. Its shares are as in Training, before the round.
-type Round struct {
-	Steps int        `json:"steps"`
-	Loss  eval.Float `json:"loss"` // mean over the round
-	VD    eval.Float `json:"vd"`
-	RVD   eval.Float `json:"rvd"`
-	// Bits are those of a weight on average; while widths are learned, what they cost in the round's last step.
-	Bits float64 `json:"bits"`
-}
 
 func (t *Training) doubts() (warnings []string) {
 	if t.unsaved != nil {
@@ -71,10 +56,6 @@ func (t *Training) doubts() (warnings []string) {
 			message.Percent(t.Disagreement, 1), message.Percent(t.DisagreementBefore, 1)))
 	}
 	return warnings
-}
-
-func roundOf(e qat.Event, bits float64) Round {
-	return Round{e.Steps, eval.Float(e.Loss), eval.Float(e.VD), eval.Float(e.RVD), bits}
 }
 
 func (c *calibration) train(ctx context.Context, plans []quant.Layer, budget, bits float64) (_ []quant.Layer,
@@ -95,7 +76,10 @@ func (c *calibration) train(ctx context.Context, plans []quant.Layer, budget, bi
 		}
 		result.Eta = *spec.Eta
 	}
-	run := qat.Run{Progress: func(e qat.Event) { c.tell("train", e, bits) }}
+	run := qat.Run{Progress: func(e qat.Event) {
+		e.Bits = bits
+		c.tell("train", e)
+	}}
 	if budget == c.net.recipe.Allocate.Budget {
 		run.Checkpoint = c.net.checkpoint
 	}
@@ -107,9 +91,9 @@ func (c *calibration) train(ctx context.Context, plans []quant.Layer, budget, bi
 	if c.net.recipe.objectiveDoc().Recourse {
 		result.People = c.source.Taught()
 	}
-	for _, e := range out.History {
-		result.Steps = e.Steps
-		result.Rounds = append(result.Rounds, roundOf(e, bits))
+	result.Rounds = out.History
+	for i := range result.Rounds {
+		result.Rounds[i].Bits, result.Steps = bits, result.Rounds[i].Steps
 	}
 	trained := qat.Quantized(out.Layers)
 	vd, rvd, disagreement, err := c.source.Final(ctx, trained)
@@ -117,9 +101,9 @@ func (c *calibration) train(ctx context.Context, plans []quant.Layer, budget, bi
 	return trained, result, err
 }
 
-func (c *calibration) tell(stage string, e qat.Event, bits float64) {
-	c.net.run.tell(fmt.Sprintf("%s: loss %.2g, VD %s, RVD %s, %.2f bits", stage, e.Loss, message.Percent(e.VD, 1),
-		message.Percent(e.RVD, 1), bits), e.Round, e.Rounds)
+func (c *calibration) tell(stage string, e qat.Event) {
+	c.net.run.tell(fmt.Sprintf("%s: loss %.2g, VD %s, RVD %s, %.2f bits", stage, e.Loss, message.Percent(float64(e.VD), 1),
+		message.Percent(float64(e.RVD), 1), e.Bits), e.Round, e.Rounds)
 }
 
 func (c *calibration) openStudent(ctx context.Context, plans []quant.Layer) (net qat.Network, err error) {
@@ -137,18 +121,16 @@ const tuneSeed = 1 << 63
 
 const trialsHeldOut = 0.2
 
-func (c *calibration) sweepEta(ctx context.Context, net qat.Network, spec *qat.Spec) (trials []Trial, err error) {
+func (c *calibration) sweepEta(ctx context.Context, net qat.Network, spec *qat.Spec) (
+	[]cohort.Trial, error,
+) {
 	own, held := divide(c.sample.all, trialsHeldOut, c.source.Seed^tuneSeed)
 	if len(own) == 0 || !c.source.Labelled(held) {
 		return nil, inputError(errors.New("eta-sweep: no labelled people can be held out from so few"))
 	}
-	tried, err := c.source.SweepEta(ctx, net, spec, own, held, func(r cohort.Trial, done, total int) {
+	return c.source.SweepEta(ctx, net, spec, own, held, func(r cohort.Trial, done, total int) {
 		c.net.run.tell(fmt.Sprintf("try eta %v", r.Eta), done, total)
 	})
-	for _, r := range tried {
-		trials = append(trials, Trial{r.Eta, eval.Float(r.Accuracy), eval.Float(r.VD)})
-	}
-	return trials, err
 }
 
 // Learned is what came of learning bit widths.
@@ -156,8 +138,8 @@ type Learned struct {
 	Steps int `json:"steps"`
 	// Cost is what the most probable widths cost, in the unit of the budget. The exact knapsack takes the widths, within
 	// the budget, that most probably are all that is needed.
-	Cost   float64 `json:"cost"`
-	Rounds []Round `json:"rounds"`
+	Cost   float64     `json:"cost"`
+	Rounds []qat.Event `json:"rounds"`
 }
 
 // learn learns the bit widths of a budget: the risk of each, instead of errors.
@@ -193,7 +175,7 @@ func (c *calibration) learn(ctx context.Context, budget float64) (risks widthErr
 		}
 		budget = max(minBudget, budget-float64(stored)/granted+c.meanBits(first))
 	}
-	progress := func(e qat.Event) { c.tell("learn bit widths", e, e.Cost) }
+	progress := func(e qat.Event) { c.tell("learn bit widths", e) }
 	policy, err := qat.Search(ctx, net, budget, c.source.Source(), c.net.recipe.Train.Spec, qat.Run{Progress: progress})
 	if err != nil {
 		return risks, nil, fmt.Errorf("bit widths: %w", err)
@@ -206,10 +188,8 @@ func (c *calibration) learn(ctx context.Context, budget float64) (risks widthErr
 			risks.layers[i] = of[0]
 		}
 	}
-	learned := &Learned{Cost: policy.Cost}
-	for _, e := range policy.History {
-		learned.Steps, learned.Rounds = e.Steps, append(learned.Rounds, roundOf(e, e.Cost))
-	}
+	learned := &Learned{Cost: policy.Cost, Rounds: policy.History}
+	learned.Steps = policy.History[len(policy.History)-1].Steps
 	return risks, learned, nil
 }
 

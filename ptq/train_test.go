@@ -21,6 +21,7 @@ import (
 	"cfq/onnxio/pass"
 	"cfq/ptq/taskmodel"
 	"cfq/qat"
+	"cfq/qat/cohort"
 	"cfq/quant"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -253,7 +254,7 @@ func TestEtaSweep(t *testing.T) {
 	o.Train.LearningRate = 0.01
 	r := f.quantize(t, o, Run{})
 	var tried []float64
-	var best Trial
+	var best cohort.Trial
 	for i, trial := range r.Training.Trials {
 		tried = append(tried, trial.Eta)
 		if !(trial.Accuracy >= 0 && trial.Accuracy <= 1) || trial.Accuracy == 1 && trial.VD > 1 {

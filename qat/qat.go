@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"math"
 
+	"cfq/internal/statistics"
 	"cfq/onnxio/classifier"
 	"cfq/quant"
 )
@@ -58,11 +59,14 @@ func Quantized(layers []Trained) []quant.Layer {
 
 // Event is the state after a round.
 type Event struct {
-	Round, Rounds int // Round is from 1 to Rounds
-	Steps         int
-	Loss          float64 // mean over the round
-	VD, RVD       float64 // as Draw has them
-	Cost          float64 // of the bit widths in the last step of a round of Search, in the unit of the budget
+	Round  int              `json:"-"` // from 1 to Rounds
+	Rounds int              `json:"-"`
+	Steps  int              `json:"steps"`
+	Loss   statistics.Float `json:"loss"` // mean over the round
+	VD     statistics.Float `json:"vd"`   // as Draw has them
+	RVD    statistics.Float `json:"rvd"`
+	// Bits are what the bit widths cost in the last step of a round of Search, in the unit of the budget.
+	Bits float64 `json:"bits"`
 }
 
 // Outcome is what came of a training.
@@ -111,7 +115,7 @@ func Train(ctx context.Context, net Network, source Source, spec Spec, run Run) 
 	if err != nil {
 		return nil, err
 	}
-	if last := out.History[len(out.History)-1].Loss; last > ended*t.Start+tinyLoss {
+	if last := out.History[len(out.History)-1].Loss; float64(last) > ended*t.Start+tinyLoss {
 		return nil, fmt.Errorf("%w: the loss was %.3g at first and is %.3g; a learning rate of %.2g may help", ErrDiverged,
 			t.Start, last, j.LearningRate/10)
 	}
@@ -132,7 +136,6 @@ func (t *trainer) loop(ctx context.Context, rounds, frozen int, run Run) (*Outco
 		}
 	}
 	for round := len(out.History); round < rounds; round++ {
-		ev := Event{Round: round + 1, Rounds: rounds}
 		now, err := t.trained(ctx)
 		if err != nil {
 			return nil, err
@@ -151,13 +154,17 @@ func (t *trainer) loop(ctx context.Context, rounds, frozen int, run Run) (*Outco
 		if round >= frozen {
 			from, end = end, t.job.Steps
 		}
-		ev.VD, ev.RVD = drawn.VD, drawn.RVD
-		if ev.Loss, err = t.steps(ctx, t.job.Steps*(round+1)/rounds, from, end); err != nil {
+		loss, err := t.steps(ctx, t.job.Steps*(round+1)/rounds, from, end)
+		if err != nil {
 			return nil, err
 		}
-		if ev.Steps, ev.Cost = t.Steps, t.cost; !(ev.Loss <= diverged*t.Start+1) || !t.sound() {
+		if !(loss <= diverged*t.Start+1) || !t.sound() {
 			return nil, fmt.Errorf("%w after %d steps: the loss is %.3g; a learning rate below %v may help", ErrDiverged,
-				t.Steps, ev.Loss, t.job.LearningRate)
+				t.Steps, loss, t.job.LearningRate)
+		}
+		ev := Event{
+			Round: round + 1, Rounds: rounds, Steps: t.Steps, Loss: statistics.Float(loss), VD: statistics.Float(drawn.VD),
+			RVD: statistics.Float(drawn.RVD), Bits: t.cost,
 		}
 		out.History = append(out.History, ev)
 		if run.Progress != nil {

@@ -22,6 +22,7 @@ import (
 	"cfq/onnxio"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
+	"cfq/qat"
 	"cfq/quant"
 	"cfq/task"
 )
@@ -405,7 +406,7 @@ func writeLayers(out io.Writer, r *ptq.Result) {
 
 func trainingTable(r *ptq.Result) [][]string {
 	rows := [][]string{{"stage", "round", "steps", "loss", "vd", "rvd", "bits"}}
-	add := func(stage string, rounds []ptq.Round) {
+	add := func(stage string, rounds []qat.Event) {
 		for i, r := range rounds {
 			rows = append(rows, []string{
 				stage, strconv.Itoa(i + 1), strconv.Itoa(r.Steps), csvNumber(float64(r.Loss)), csvNumber(float64(r.VD)),

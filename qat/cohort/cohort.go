@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"cfq/internal/statistics"
 	"cfq/onnxio/classifier"
 	"cfq/qat"
 	"cfq/quant"
@@ -247,7 +248,11 @@ func (s *Source) Disagreement(ctx context.Context, m *classifier.Model) (float64
 }
 
 // Trial is a short training at a weight of the objective, judged by people who were held out from it.
-type Trial struct{ Eta, Accuracy, VD float64 }
+type Trial struct {
+	Eta      float64          `json:"eta"`
+	Accuracy statistics.Float `json:"accuracy"`
+	VD       statistics.Float `json:"vd"` // of promises at margin 0.1
+}
 
 // etaTrials are the weights that are tried, each with one in trialShare of the steps.
 //
@@ -310,8 +315,8 @@ func (s *Source) try(ctx context.Context, plans []quant.Layer, held []int, r *Tr
 			points = append(points, s.promised[k])
 		}
 	}
-	r.Accuracy = right / known
-	r.VD, err = brokenShare(ctx, points, m)
+	vd, err := brokenShare(ctx, points, m)
+	r.Accuracy, r.VD = statistics.Float(right/known), statistics.Float(vd)
 	return err
 }
 

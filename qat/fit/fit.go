@@ -321,7 +321,7 @@ func (f *fit) run(ctx context.Context) (err error) {
 	if err := o.Check(); err != nil {
 		return err
 	}
-	run := qat.Run{Progress: func(e qat.Event) { f.state.Loss = append(f.state.Loss, e.Loss) }}
+	run := qat.Run{Progress: func(e qat.Event) { f.state.Loss = append(f.state.Loss, float64(e.Loss)) }}
 	if run.Checkpoint, err = f.openCheckpoint(&o); err != nil {
 		return err
 	}
