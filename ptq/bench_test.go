@@ -1,7 +1,6 @@
 package ptq
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -10,20 +9,16 @@ import (
 	"runtime/debug"
 	"syscall"
 	"testing"
-	"time"
 
 	"cfq/internal/must"
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/ptq/taskmodel"
-	"cfq/recourse"
-	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
-// adult reads Adult's training or test rows and a model from the shared data, or the loans when they are not there.
-func adult(b *testing.B, rows string) (name string, m *graph.Model, t *task.Task, people *task.People) {
+// adult reads Adult's training rows and a model from the shared data, or the loans when they are not there.
+func adult(b *testing.B) (name string, m *graph.Model, t *task.Task, people *task.People) {
 	dir, err := realdata.Find()
 	if err != nil {
 		b.Logf("measuring the loans: %v", err)
@@ -32,40 +27,14 @@ func adult(b *testing.B, rows string) (name string, m *graph.Model, t *task.Task
 	}
 	m = must.Get(codec.ReadFile(filepath.Join(dir, "models", "adult", "mlp2-s0.onnx")))(b)
 	t = must.Get(task.Load(filepath.Join("..", "reproduce", "testdata", "tasks", "adult.yaml")))(b)
-	people = must.Get(task.Read(b.Context(), filepath.Join(dir, "data", "adult", rows), t, task.ReadOptions{}))(b)
+	people = must.Get(task.Read(b.Context(), filepath.Join(dir, "data", "adult", "adult.data.gz"), t, task.ReadOptions{}))(b)
 	return "adult", m, t, people
-}
-
-// BenchmarkTeacher measures the teacher actions, K = 3, of all training rows. The
-// ratio is their time to that of one plain gradient of all rows in the same run.
-func BenchmarkTeacher(b *testing.B) {
-	name, m, t, people := adult(b, "adult.data.gz")
-	c := must.Get(taskmodel.Open(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
-	defer c.Close()
-	set := must.Get(constraint.Compile(t))(b)
-	ctx := context.Background()
-	b.Run(name, func(b *testing.B) {
-		var gradient time.Duration
-		for b.Loop() {
-			must.Get(recourse.Teacher(ctx, c, set, people.X, recourse.TeacherOptions{}))(b)
-			b.StopTimer()
-			start := time.Now()
-			if _, _, err := c.LossGrads(ctx, people.X); err != nil {
-				b.Fatal(err)
-			}
-			gradient += time.Since(start)
-			b.StartTimer()
-		}
-		perOp := b.Elapsed().Seconds() / float64(b.N)
-		b.ReportMetric(float64(people.N)/perOp, "rows/s")
-		b.ReportMetric(b.Elapsed().Seconds()/gradient.Seconds(), "x-gradient")
-	})
 }
 
 // BenchmarkQuantize measures the whole of quantize on all training rows, with the
 // most memory that the process ever had.
 func BenchmarkQuantize(b *testing.B) {
-	name, m, t, people := adult(b, "adult.data.gz")
+	name, m, t, people := adult(b)
 	b.Run(name, func(b *testing.B) {
 		for b.Loop() {
 			r := must.Get(Quantize(b.Context(), loaded(b, m), t, people,
@@ -84,33 +53,6 @@ func peakMB() float64 {
 		return 0
 	}
 	return float64(u.Maxrss) / 1024
-}
-
-// BenchmarkSolve measures evaluation recourse, default settings at margin 0.1, for all of Adult's
-// test rows (or the loans).
-func BenchmarkSolve(b *testing.B) {
-	name, m, t, people := adult(b, "adult.test.gz")
-	c := must.Get(taskmodel.Open(loaded(b, m), t, runtime.GOMAXPROCS(0)))(b)
-	defer c.Close()
-	set := must.Get(constraint.Compile(t))(b)
-	b.Run(name, func(b *testing.B) {
-		refused, found := 0, 0
-		for b.Loop() {
-			refused, found = 0, 0
-			for _, a := range must.Get(recourse.Solve(b.Context(), c, set, people.X, recourse.SolveOptions{Margin: 0.1}))(b) {
-				if a.Status != recourse.AlreadyFavourable {
-					refused++
-				}
-				if a.Status == recourse.Found {
-					found++
-				}
-			}
-		}
-		perOp := b.Elapsed().Seconds() / float64(b.N)
-		b.ReportMetric(float64(people.N)/perOp, "rows/s")
-		b.ReportMetric(float64(found)/perOp, "points/s")
-		b.ReportMetric(float64(found)/float64(max(refused, 1)), "found/refused")
-	})
 }
 
 // BenchmarkWide measures the growth of quantize: random networks of four layers and, at 2048 units, 13 million weights,
