@@ -368,7 +368,7 @@ func (c *calibration) fitInput(ctx context.Context) error {
 	}
 	for _, j := range seen.Clip(input) {
 		c.warnings = append(c.warnings, fmt.Sprintf("input %q has values far from all others: those are clipped; is there a "+
-			"mistake in the data?", inputNames(c.net.task)[j]))
+			"mistake in the data?", featureOf(c.net.task, j)))
 	}
 	return nil
 }
@@ -477,12 +477,11 @@ func inputDomain(t *task.Task) [][]float32 {
 	return out
 }
 
-func inputNames(t *task.Task) (names []string) {
-	if !t.Made() {
-		return t.InputNames()
-	}
-	for i := range t.Features {
-		names = append(names, slices.Repeat([]string{t.Features[i].Name}, t.Features[i].ModelInputs())...)
-	}
-	return names
+// featureOf returns the name of the feature that an input of the model is made of.
+func featureOf(t *task.Task, input int) string {
+	i := slices.IndexFunc(t.Features, func(f task.Feature) bool {
+		input -= f.ModelInputs()
+		return input < 0
+	})
+	return t.Features[i].Name
 }

@@ -103,16 +103,43 @@ func openGraph(ctx context.Context, g *graph.Model, t *task.Task, e ort.Options,
 	return taskmodel.Open(m, t, workers)
 }
 
-// compareFile compares a written file with the original, of which the people of b know what it promises.
-func compareFile(ctx context.Context, full *classifier.Model, onnx []byte, t *task.Task, b *eval.Batch,
-	o eval.Options,
-) (_ *eval.Result, err error) {
-	g, err := openFile(ctx, onnx, t, full.Engine(), o.Workers)
+// original is a model as it was given, which written files are compared with, and people who ask it for recourse.
+type original struct {
+	task *task.Task
+	full *classifier.Model
+	set  *constraint.Set // what each of them can change
+	rows []int           // those whose recourse is something that they do, see taskmodel.OwnDoing
+}
+
+// openOriginal opens a model for people. Close full after use.
+func openOriginal(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, run *Run) (*original, error) {
+	o := &original{task: t}
+	set, err := constraint.Compile(t)
+	if err == nil {
+		o.set, err = personal(set, run.Overrides, people)
+	}
+	if err == nil {
+		o.full, err = taskmodel.Open(m, t, run.Workers)
+	}
+	if err != nil {
+		return nil, inputError(err)
+	}
+	if o.rows, err = taskmodel.OwnRows(ctx, m, o.full, t, people, run.Workers); err != nil {
+		return nil, inputError(errors.Join(err, o.full.Close()))
+	}
+	return o, nil
+}
+
+// compare compares a written file with the original, of which the people of b know what it promises.
+func (o *original) compare(ctx context.Context, onnx []byte, b *eval.Batch, options eval.Options) (
+	_ *eval.Result, err error,
+) {
+	g, err := openFile(ctx, onnx, o.task, o.full.Engine(), options.Workers)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
-	return eval.Compare(ctx, full, g, b, o)
+	return eval.Compare(ctx, o.full, g, b, options)
 }
 
 // sizes is the file size of a model without the metadata that are left out of what is written, and that of these.
@@ -338,30 +365,17 @@ func Quantizable(ctx context.Context, m *onnxio.Model) (err error) {
 }
 
 func instead(g *graph.Graph) string {
-	const ml = "ai.onnx.ml"
-	for _, a := range []struct {
-		is     func(n *graph.Node) bool
-		advice string
-	}{
-		{
-			func(n *graph.Node) bool { return n.Domain == ml && !strings.HasPrefix(n.Op, "Linear") },
-			"export the network without the steps in front of it (the last step of a scikit-learn pipeline alone) and write " +
-				"these into the task file: mean, std, values, inputs",
-		},
-		{
-			func(n *graph.Node) bool {
-				return n.Op == "Dropout" && n.Input(2) != "" || n.Int("training_mode", 0) != 0
-			},
-			"export the network for inference: model.eval() before torch.onnx.export, without training=",
-		},
-		{
-			func(n *graph.Node) bool { return n.HasGraphs() || n.Op == "GatherND" || n.Op == "ScatterND" },
-			"export the network alone, without the selection of columns or the conditions around it",
-		},
-	} {
-		if slices.ContainsFunc(g.Nodes, a.is) {
-			return a.advice
-		}
+	has := func(is func(n *graph.Node) bool) bool { return slices.ContainsFunc(g.Nodes, is) }
+	switch {
+	case has(func(n *graph.Node) bool { return n.Domain == "ai.onnx.ml" && !strings.HasPrefix(n.Op, "Linear") }):
+		return "export the network without the steps in front of it (the last step of a scikit-learn pipeline alone) and write " +
+			"these into the task file: mean, std, values, inputs"
+	case has(func(n *graph.Node) bool {
+		return n.Op == "Dropout" && n.Input(2) != "" || n.Int("training_mode", 0) != 0
+	}):
+		return "export the network for inference: model.eval() before torch.onnx.export, without training="
+	case has(func(n *graph.Node) bool { return n.HasGraphs() || n.Op == "GatherND" || n.Op == "ScatterND" }):
+		return "export the network alone, without the selection of columns or the conditions around it"
 	}
 	return ""
 }

@@ -14,10 +14,7 @@ import (
 	"cfq/allocate"
 	"cfq/eval"
 	"cfq/onnxio"
-	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
-	"cfq/ptq/taskmodel"
-	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -107,7 +104,7 @@ func Sweep(ctx context.Context, m *onnxio.Model, t *task.Task, people, test *tas
 	case o.Given.Checkpoint != "":
 		return nil, &InputError{errors.New("checkpoint: a sweep trains several times")}
 	}
-	s := &sweep{o: o, m: m, t: t, people: people, r: &SweepResult{}}
+	s := &sweep{o: o, m: m, people: people, r: &SweepResult{}}
 	s.r.FloatBytes, _ = sizes(m.File(), false)
 	for _, method := range o.Methods {
 		for _, b := range o.Budgets {
@@ -118,26 +115,15 @@ func Sweep(ctx context.Context, m *onnxio.Model, t *task.Task, people, test *tas
 		}
 	}
 	o.Progress(eval.Event{Stage: "points", Done: s.finished, Total: len(s.r.Points)})
-	full, err := taskmodel.Open(m, t, o.Workers)
-	if err != nil {
-		return nil, inputError(err)
+	if s.original, err = openOriginal(ctx, m, t, test, &Run{Workers: o.Workers}); err != nil {
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, full.Close()) }()
-	rows, err := taskmodel.OwnRows(ctx, m, full, t, test, o.Workers)
-	if err != nil {
-		return nil, inputError(err)
-	}
-	if s.r.LeftOut = test.N - len(rows); s.r.LeftOut > 0 {
-		test = test.Subset(rows)
+	defer func() { err = errors.Join(err, s.full.Close()) }()
+	if s.r.LeftOut = test.N - len(s.rows); s.r.LeftOut > 0 {
+		test = test.Subset(s.rows)
 	}
 	if s.finished < len(s.r.Points) {
-		set, err := constraint.Compile(t)
-		if err != nil {
-			return nil, &InputError{err}
-		}
-		s.full = full
-		s.original, err = eval.Solve(ctx, full, &eval.Batch{People: test, Set: set}, o.Options)
-		if err != nil {
+		if s.promised, err = eval.Solve(ctx, s.full, &eval.Batch{People: test, Set: s.set}, o.Options); err != nil {
 			return nil, err
 		}
 	}
@@ -203,12 +189,12 @@ func (o SweepOptions) resolve() (SweepOptions, error) {
 
 // sweep is one run of Sweep. Each method works on its own part of the points.
 type sweep struct {
+	*original
+
 	o        SweepOptions
 	m        *onnxio.Model
-	t        *task.Task
 	people   *task.People
-	full     *classifier.Model
-	original *eval.Batch // the test people with what full promises them; nil when all is done
+	promised *eval.Batch // the test people with what the original promises them; nil when all is done
 	r        *SweepResult
 
 	mu       sync.Mutex
@@ -238,7 +224,7 @@ func (s *sweep) method(ctx context.Context, points []SweepPoint) (err error) {
 			*p = *before
 		} else {
 			if c == nil {
-				if c, err = calibrate(ctx, s.m, s.t, s.people, r, run); err != nil {
+				if c, err = calibrate(ctx, s.m, s.task, s.people, r, run); err != nil {
 					return fmt.Errorf("method %s: %w", p.Method, err)
 				}
 				defer c.Close() //nolint:errcheck // the points are what counts
@@ -280,7 +266,7 @@ func (s *sweep) compute(ctx context.Context, c *calibration, p *SweepPoint, firs
 		p.Same = same.Budget
 		return s.finish(*p)
 	}
-	p.Measured, err = compareFile(ctx, s.full, r.Model, s.t, s.original, eval.Options{Workers: workers})
+	p.Measured, err = s.compare(ctx, r.Model, s.promised, eval.Options{Workers: workers})
 	if err == nil {
 		err = p.Measured.Close() // the records are of no use here
 	}

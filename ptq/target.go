@@ -13,9 +13,6 @@ import (
 	"cfq/eval"
 	"cfq/internal/statistics"
 	"cfq/onnxio"
-	"cfq/onnxio/classifier"
-	"cfq/ptq/taskmodel"
-	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -67,16 +64,16 @@ type Candidate struct {
 type TargetResult struct {
 	Target Target `json:"target"`
 	// Reached says that Result holds. Otherwise it is the best of those that were asked about.
-	Reached    bool        `json:"reached"`
-	Level      float64     `json:"level"` // confidence of each upper bound
-	Calibrated int         `json:"calibrated"`
-	HeldOut    int         `json:"held_out"`
-	Refused    int         `json:"refused"`  // of those held out
-	Asked      int         `json:"asked"`    // of the refused: all, or the sample
-	Promises   int         `json:"promises"` // of the original to those asked
-	Candidates []Candidate `json:"candidates"`
-	Chosen     int         `json:"chosen"` // index of Result among them
-	Result     *Result     `json:"result"`
+	Reached    bool         `json:"reached"`
+	Level      float64      `json:"level"` // confidence of each upper bound
+	Calibrated int          `json:"calibrated"`
+	HeldOut    int          `json:"held_out"`
+	Refused    int          `json:"refused"`  // of those held out
+	Asked      int          `json:"asked"`    // of the refused: all, or the sample
+	Promises   int          `json:"promises"` // of the original to those asked
+	Candidates []*Candidate `json:"candidates"`
+	Chosen     int          `json:"chosen"` // index of Result among them
+	Result     *Result      `json:"result"`
 }
 
 // TooFew is the error that too few people are held out to verify the target, even if
@@ -124,32 +121,24 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 		return nil, inputError(fmt.Errorf("%d promises for %d people", len(run.Promises), people.N))
 	}
 	target := *r.Target
-	set, err := constraint.Compile(t)
-	if err == nil {
-		set, err = personal(set, run.Overrides, people)
-	}
+	from, err := openOriginal(ctx, m, t, people, &run)
 	if err != nil {
-		return nil, inputError(err)
+		return nil, err
 	}
-	full, err := taskmodel.Open(m, t, run.Workers)
-	if err != nil {
-		return nil, inputError(err)
-	}
-	defer func() { err = errors.Join(err, full.Close()) }()
+	defer func() { err = errors.Join(err, from.full.Close()) }()
 	own, held := divide(people, target.HoldOut, target.Seed)
-	theirs, err := taskmodel.OwnRows(ctx, m, full, t, people, run.Workers)
-	if err != nil {
-		return nil, inputError(err)
+	theirs := func(rows []int) []int {
+		return slices.DeleteFunc(slices.Clone(rows), func(i int) bool {
+			_, ok := slices.BinarySearch(from.rows, i)
+			return !ok
+		})
 	}
-	ofThem := func(rows []int) []int {
-		return slices.DeleteFunc(slices.Clone(rows), func(i int) bool { _, ok := slices.BinarySearch(theirs, i); return !ok })
-	}
-	held = ofThem(held)
-	s := &search{task: t, run: run, full: full, r: &TargetResult{
+	held = theirs(held)
+	s := &search{original: from, run: run, r: &TargetResult{
 		Target: target, Level: target.level(), Calibrated: len(own), HeldOut: len(held), Chosen: -1,
 	}}
 	// Before anything is quantized, those held out must be enough.
-	if s.held, err = s.promises(ctx, set, people, held); err != nil {
+	if s.held, err = s.promises(ctx, people, held); err != nil {
 		return nil, err
 	}
 	found, need := s.r, target.need()
@@ -165,7 +154,7 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 	case len(own) == 0:
 		return nil, inputError(fmt.Errorf("all %d people are held out", people.N))
 	}
-	if s.own, err = s.promises(ctx, set, people, ofThem(own)); err != nil {
+	if s.own, err = s.promises(ctx, people, theirs(own)); err != nil {
 		return nil, err
 	}
 	if run.Promises != nil {
@@ -200,20 +189,17 @@ func divide(people *task.People, share float64, seed uint64) (own, held []int) {
 }
 
 type search struct {
-	task       *task.Task
-	run        Run
-	r          *TargetResult
-	full       *classifier.Model
-	own, held  *eval.Batch // what the original promises the people of the two parts
-	cal        *calibration
-	candidates []*Candidate
+	*original
+
+	run       Run
+	r         *TargetResult
+	own, held *eval.Batch // what the original promises the people of the two parts
+	cal       *calibration
 }
 
-func (s *search) promises(ctx context.Context, set *constraint.Set, people *task.People, at []int) (*eval.Batch,
-	error,
-) {
+func (s *search) promises(ctx context.Context, people *task.People, at []int) (*eval.Batch, error) {
 	target := s.r.Target
-	b := &eval.Batch{People: people.Subset(at), Set: set.Select(at)}
+	b := &eval.Batch{People: people.Subset(at), Set: s.set.Select(at)}
 	if s.run.Promises != nil {
 		b.Promises = subset(s.run.Promises, at)
 	}
@@ -227,7 +213,7 @@ func (s *search) measure(ctx context.Context, c *Candidate, part *eval.Batch) (_
 	o := eval.Options{Workers: s.run.Workers, Progress: func(ev eval.Event) {
 		s.run.tell(fmt.Sprintf("%s, %g bits", ev.Stage, c.Budget), ev.Done, ev.Total)
 	}}
-	r, err := compareFile(ctx, s.full, c.result.Model, s.task, part, o)
+	r, err := s.compare(ctx, c.result.Model, part, o)
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +236,7 @@ func (s *search) measure(ctx context.Context, c *Candidate, part *eval.Batch) (_
 }
 
 func (s *search) candidate(ctx context.Context, budget float64) (*Candidate, error) {
-	for _, c := range s.candidates {
+	for _, c := range s.r.Candidates {
 		if c.Budget == budget {
 			return c, nil
 		}
@@ -267,20 +253,20 @@ func (s *search) candidate(ctx context.Context, budget float64) (*Candidate, err
 		if err := r.Verified.Err(); err != nil {
 			c.Problem = err.Error()
 		}
-		for _, before := range s.candidates {
+		for _, before := range s.r.Candidates {
 			if before.Problem == "" && reflect.DeepEqual(before.result.Plan, r.Plan) {
 				c.Search, c.HeldOut, c.Holds = before.Search, before.HeldOut, before.Holds
 			}
 		}
 	}
-	s.candidates = append(s.candidates, c)
+	s.r.Candidates = append(s.r.Candidates, c)
 	return c, nil
 }
 
 // promising says whether held-out people would show the target if as many promises to
 // them broke as to those that the model is calibrated on.
 func (s *search) promising(ctx context.Context, budget float64) (bool, error) {
-	s.run.tell("search by bits per weight", len(s.candidates), 0)
+	s.run.tell("search by bits per weight", len(s.r.Candidates), 0)
 	c, err := s.candidate(ctx, budget)
 	if err != nil || c.Problem != "" {
 		return false, err
@@ -315,7 +301,7 @@ func (s *search) shortlist(ctx context.Context) ([]float64, error) {
 	}
 	var out []float64
 	if coarse == 0 { // only those that are nearest
-		seen := slices.DeleteFunc(slices.Clone(s.candidates), func(c *Candidate) bool { return c.Search == nil })
+		seen := slices.DeleteFunc(slices.Clone(s.r.Candidates), func(c *Candidate) bool { return c.Search == nil })
 		slices.SortStableFunc(seen, func(a, b *Candidate) int {
 			return cmp.Or(cmp.Compare(a.Search.bound(), b.Search.bound()), cmp.Compare(b.Budget, a.Budget))
 		})
@@ -360,7 +346,7 @@ func (s *search) judge(ctx context.Context) error {
 }
 
 func (s *search) choose() error {
-	slices.SortStableFunc(s.candidates, func(a, b *Candidate) int { return cmp.Compare(a.Budget, b.Budget) })
+	slices.SortStableFunc(s.r.Candidates, func(a, b *Candidate) int { return cmp.Compare(a.Budget, b.Budget) })
 	r, problem := s.r, "there is no candidate"
 	better := func(c, than *Candidate) bool {
 		if c.Holds || than.Holds {
@@ -368,10 +354,9 @@ func (s *search) choose() error {
 		}
 		return c.HeldOut.bound() < than.HeldOut.bound()
 	}
-	for i, c := range s.candidates {
-		r.Candidates = append(r.Candidates, *c)
+	for i, c := range s.r.Candidates {
 		problem = cmp.Or(c.Problem, problem)
-		if c.HeldOut != nil && c.Problem == "" && (r.Chosen < 0 || better(c, s.candidates[r.Chosen])) {
+		if c.HeldOut != nil && c.Problem == "" && (r.Chosen < 0 || better(c, r.Candidates[r.Chosen])) {
 			r.Chosen, r.Reached, r.Result = i, c.Holds, c.result
 		}
 	}
