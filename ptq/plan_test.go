@@ -52,7 +52,7 @@ func TestFromPlanOfDeclaredHead(t *testing.T) {
 func TestFromPlan(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 150)
+	people = few(people, 80)
 	for name, o := range map[string]Recipe{
 		"default":     mustRecipe(CFPTQ),
 		"paper":       mustRecipe("cf-ptq-paper", "allocate.budget=3"),
@@ -219,7 +219,7 @@ func TestFromPlanConvolutions(t *testing.T) {
 	t.Parallel()
 	orttest.Need(t)
 	_, tk, people := loans(t, "train.csv")
-	people = few(people, 150)
+	people = few(people, 80)
 	m := convolutionalLoans(tk)
 	for name, c := range map[string]struct {
 		o    Recipe

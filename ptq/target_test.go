@@ -140,7 +140,7 @@ func heldOf(x float64) []int {
 func TestSmallest(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 500)
+	people = few(people, 400)
 	ctx := context.Background()
 	o := mustRecipe(CFPTQ, "refine.rounds=0", "target.vd=0.15")
 	r := must.Get(Smallest(ctx, loaded(t, m), tk, people, o, Run{}))(t)
