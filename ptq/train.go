@@ -71,7 +71,14 @@ func (c *calibration) train(ctx context.Context, plans []quant.Layer, budget, bi
 		return nil, nil, err
 	}
 	if c.net.recipe.Train.EtaSweep {
-		if result.Trials, err = c.sweepEta(ctx, net, &spec); err != nil {
+		own, held := divide(c.sample.all, trialsHeldOut, c.source.Seed^tuneSeed)
+		if len(own) == 0 || !c.source.Labelled(held) {
+			return nil, nil, inputError(errors.New("eta-sweep: no labelled people can be held out from so few"))
+		}
+		result.Trials, err = c.source.SweepEta(ctx, net, &spec, own, held, func(r cohort.Trial, done, total int) {
+			c.net.run.tell(fmt.Sprintf("try eta %v", r.Eta), done, total)
+		})
+		if err != nil {
 			return nil, nil, err
 		}
 		result.Eta = *spec.Eta
@@ -120,18 +127,6 @@ func (c *calibration) openStudent(ctx context.Context, plans []quant.Layer) (net
 const tuneSeed = 1 << 63
 
 const trialsHeldOut = 0.2
-
-func (c *calibration) sweepEta(ctx context.Context, net qat.Network, spec *qat.Spec) (
-	[]cohort.Trial, error,
-) {
-	own, held := divide(c.sample.all, trialsHeldOut, c.source.Seed^tuneSeed)
-	if len(own) == 0 || !c.source.Labelled(held) {
-		return nil, inputError(errors.New("eta-sweep: no labelled people can be held out from so few"))
-	}
-	return c.source.SweepEta(ctx, net, spec, own, held, func(r cohort.Trial, done, total int) {
-		c.net.run.tell(fmt.Sprintf("try eta %v", r.Eta), done, total)
-	})
-}
 
 // Learned is what came of learning bit widths.
 type Learned struct {

@@ -197,7 +197,14 @@ func CheckLatent(
 		return nil, err
 	}
 	out.Problems = slices.Concat(problems, ofScale(people, t.ModelDim(), out.Distance, d.PixelWeights))
-	if share := clipped(images, d); share > mostClipped {
+	beyond := 0 // the bounds, by a twentieth of the way between these at least
+	for i, v := range images {
+		low, high := d.Low[i%len(d.Low)], d.High[i%len(d.High)]
+		if slack := (high - low) / 20; v < low-slack || v > high+slack {
+			beyond++
+		}
+	}
+	if share := float64(beyond) / float64(max(len(images), 1)); share > 0.1 { // of black pixels, say, a few are
 		out.Problems = append(out.Problems, fmt.Sprintf("%.0f %% of what the decoder makes is beyond the bounds of the "+
 			"model's inputs, and would be cut off: have it make inputs of the model, in their units", 100*share))
 	}
@@ -210,21 +217,6 @@ func CheckLatent(
 			"the same of all codes, or rounds what it makes")
 	}
 	return out, nil
-}
-
-// mostClipped is the share of a decoder's outputs that may be beyond bounds: of pixels that are black, say, a few are.
-const mostClipped = 0.1
-
-// clipped is the share of images beyond the bounds, by a twentieth of the way between these at least.
-func clipped(images []float32, d *onnxio.Decoded) float64 {
-	n := 0
-	for i, v := range images {
-		low, high := d.Low[i%len(d.Low)], d.High[i%len(d.High)]
-		if slack := (high - low) / 20; v < low-slack || v > high+slack {
-			n++
-		}
-	}
-	return float64(n) / float64(max(len(images), 1))
 }
 
 func ofScale(people *task.People, inputs int, distance float64, weights []float32) (problems []string) {
