@@ -54,6 +54,7 @@ func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) (err 
 const longestName = 16
 
 func shortName(name string) string {
+	name = message.OneLine(name) // it is from the model
 	n := utf8.RuneCountInString(name)
 	if n <= longestName {
 		return name
