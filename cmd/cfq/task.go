@@ -236,7 +236,8 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 			return err
 		}
 	}
-	err = e.show(checked{r, latent}, func(w io.Writer) { writeCheck(w, t, r, latent) })
+	c := &checked{r, latent}
+	err = e.show(c, func(w io.Writer) { writeCheck(w, t, c) })
 	if err != nil {
 		return err
 	}
@@ -281,26 +282,8 @@ func checkModel(ctx context.Context, e *env, path string, in *opened, r *draft.R
 	return latent, err
 }
 
-func writeCheck(out io.Writer, t *task.Task, r *draft.Report, l *taskmodel.LatentCheck) {
-	g := message.NewLines()
-	g.Line("rows", "%d, %d read, %d left out by the filter", r.Rows, r.Read, r.Filtered)
-	if s := r.Score; s != nil {
-		g.Line("model", "%.1f %% of %d rows decided as labelled (the more frequent outcome alone: %.1f %%), class index %d",
-			100*s.Accuracy, s.Rows, 100*s.Majority, s.Index)
-	}
-	if l != nil {
-		g.Line("latent", "D(E(x)) is %.3g from x on average, and %.1f %% of %d people are decided alike as D(E(x))",
-			l.Distance, 100*l.Alike, l.People)
-	}
-	switch v := r.Verification; {
-	case r.Encoding == "contradicted":
-		g.Line("encoding", "contradicted: %d of %d rows have another score than their owner's", v.Differ, v.Rows)
-	case v != nil && v.Verified():
-		g.Line("encoding", "verified: the model gives the scores of all %d rows (largest difference %.1g)", v.Rows, v.Largest)
-	case r.Encoding != "" && v == nil:
-		g.Line("encoding", "%s: no scores of the model's owner have been compared", r.Encoding)
-	}
-	g.Write(out, "")
+func writeCheck(out io.Writer, t *task.Task, r *checked) {
+	writeGrid(out, message.NewLines(), "", "checked", r)
 	fmt.Fprintln(out)
 	share := func(n int) string {
 		if n == 0 {
@@ -308,7 +291,7 @@ func writeCheck(out io.Writer, t *task.Task, r *draft.Report, l *taskmodel.Laten
 		}
 		return message.Percent(float64(n)/float64(max(r.Read, 1)), 1)
 	}
-	g = message.NewLines()
+	g := message.NewLines()
 	g.Add("feature", "kind", "below", "above", "missing", "mean: task", "data", "std: task", "data")
 	columns := t.Columns()
 	for i, c := range r.Features {
@@ -325,19 +308,10 @@ func writeCheck(out io.Writer, t *task.Task, r *draft.Report, l *taskmodel.Laten
 	g.Write(out, "")
 	if len(r.Rules) > 0 {
 		fmt.Fprintln(out)
-		g = message.NewLines()
-		g.Add("constraint", "about", "broken by people as they are")
-		for _, c := range r.Rules {
-			g.Add(c.Text, message.Count(c.Applies, "row"), strconv.Itoa(c.Broken))
-		}
-		g.Write(out, "")
+		writeGrid(out, message.NewLines(), "", "broken rules", r)
 	}
 	fmt.Fprintln(out)
-	for _, x := range r.Findings {
-		fmt.Fprintf(out, "%s: %s: %s\n", x.Level, x.About, x.Text)
-	}
-	problems := r.Problems()
-	fmt.Fprintf(out, "%s, %s\n", message.Count(problems, "problem"), message.Count(len(r.Findings)-problems, "warning"))
+	writeLines(out, "findings", r)
 }
 
 func brief(v float64) string {
@@ -364,41 +338,9 @@ func (f *taskFlags) show(e *env, args []string) error {
 }
 
 func writeTask(out io.Writer, t *task.Task) {
-	g := message.NewLines()
-	if t.Data.Label == "" {
-		g.Line("outcome", "not known")
-	} else {
-		g.Line("outcome", "%s, favourable: %s", t.Data.Label, t.Data.Favourable)
-	}
-	g.Line("target", "class %d, margin %s", t.Target.Index, task.Decimal(t.Target.Margin))
-	g.Line("inputs", "%d of %s", t.ModelDim(), message.Count(len(t.Entries()), "feature"))
-	cost := fmt.Sprintf("%s, weights %s", t.Cost.Norm, t.Cost.Weights)
-	if t.Cost.Norm == task.Mixed {
-		cost += fmt.Sprintf(", %s of it l1", task.Decimal(t.Cost.L1Ratio))
-	}
-	if t.Cost.Switches != "" {
-		cost += fmt.Sprintf(", switches: %s", t.Cost.Switches)
-	}
-	g.Line("cost", "%s", cost)
-	if l := t.Latent; l != nil {
-		words := []string{"encoder " + l.Encoder, "decoder " + l.Decoder}
-		if l.Radius > 0 {
-			words = append(words, "radius "+task.Decimal(l.Radius))
-		}
-		if l.Pixels > 0 {
-			words = append(words, "pixels "+task.Decimal(l.Pixels))
-		}
-		g.Line("latent", "%s", strings.Join(words, ", "))
-	}
-	if t.Sparsity.MaxFeatures > 0 {
-		g.Line("sparsity", "an action changes at most %s", message.Count(t.Sparsity.MaxFeatures, "feature"))
-	} else {
-		g.Line("sparsity", "no limit")
-	}
-	g.Line("hash", "%s", t.Hash())
-	g.Write(out, "")
+	writeGrid(out, message.NewLines(), "", "task", t)
 	fmt.Fprintln(out)
-	g = message.NewLines()
+	g := message.NewLines()
 	g.Add("feature", "kind", "inputs", "can change", "direction", "bounds", "step", "at most", "weight")
 	at := 0
 	entries := t.Entries()
@@ -419,17 +361,11 @@ func writeTask(out io.Writer, t *task.Task) {
 			fmt.Fprintf(out, "  %s: %s\n", entries[i].Name, words)
 		}
 	}
-	if len(t.Links) > 0 {
-		fmt.Fprintln(out, "\nlinks")
-	}
-	for _, l := range t.Links {
-		fmt.Fprintf(out, "  %s\n", linkWords(&l))
-	}
-	if len(t.Rules) > 0 {
-		fmt.Fprintln(out, "\nconstraints")
-	}
-	for _, r := range t.Rules {
-		fmt.Fprintf(out, "  %s\n", r.Text)
+	for _, title := range []string{"links", "constraints"} {
+		if lines := words(title, t); len(lines) > 0 {
+			fmt.Fprintf(out, "\n%s\n", title)
+			writeLines(out, title, t)
+		}
 	}
 	for _, f := range t.Features {
 		if f.Transitions != nil && f.Actionable {
@@ -531,15 +467,4 @@ func interval(lo, hi float64) string {
 		return "from " + task.Decimal(lo)
 	}
 	return task.Decimal(lo) + " to " + task.Decimal(hi)
-}
-
-func linkWords(l *task.Link) string {
-	if len(l.Map) == 0 {
-		return fmt.Sprintf("%s changes with %s, %s for each unit", l.To, l.From, task.Decimal(l.Scale))
-	}
-	pairs := make([]string, len(l.Map))
-	for i, p := range l.Map {
-		pairs[i] = p.From + ": " + p.To
-	}
-	return fmt.Sprintf("%s follows %s: %s", l.To, l.From, strings.Join(pairs, ", "))
 }

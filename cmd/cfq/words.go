@@ -10,6 +10,7 @@ import (
 
 	"cfq/eval"
 	"cfq/internal/message"
+	"cfq/task"
 )
 
 //go:embed words.txt
@@ -19,9 +20,12 @@ var sentences string
 func words(name string, data any) []string {
 	return message.Words(sentences, name, template.FuncMap{
 		"rowsUsed": rowsUsed, "shortName": shortName, "shorten": shorten, "split": strings.Split, "sqrt": math.Sqrt,
-		"float": func(x eval.Float) float64 { return float64(x) },
-		"value": func(x *float64) float64 { return *x },
-		"ratio": func(a, b int) float64 { return float64(a) / float64(b) },
+		"float":   func(x eval.Float) float64 { return float64(x) },
+		"value":   func(x *float64) float64 { return *x },
+		"decimal": task.Decimal,
+		"minus":   func(a, b int) int { return a - b },
+		"hundred": func(x float64) float64 { return 100 * x },
+		"ratio":   func(a, b int) float64 { return float64(a) / float64(b) },
 	}, data)
 }
 
