@@ -105,10 +105,11 @@ func (e *env) showTopics(list any, rows [][]string, note string) error {
 	})
 }
 
-// write writes the lines of the template as paragraphs, without a blank line between those of a label, a tab and a text.
+// write writes the lines of the template as paragraphs. There is no blank line between those of a label, a tab and a
+// text.
 func (t *topic) write(w io.Writer) {
 	labelled := false
-	for i, line := range words(t.text, t.doc) {
+	for i, line := range templateLines(t.text, t.doc) {
 		label, text, found := strings.Cut(line, "\t")
 		if !found {
 			label, text = "", line

@@ -322,8 +322,8 @@ func (v *sweepView) row(p *ptq.SweepPoint, at int) (names, cells []string) {
 	ifFits("problems", len(p.Problems))
 	add("does_not_fit", p.Unfit)
 	columns := strings.NewReplacer("accuracy_quant", "accuracy", "ratio_of_sums", "sums", ".", "_")
-	for id := range strings.FieldsSeq("accuracy_full accuracy_quant disagreement margin vd rvd crg.ratio_of_sums crg.median " +
-		"crg.mean dir_sim act_overlap margin_error.rms tau01 rtau01") {
+	for id := range strings.FieldsSeq("accuracy_full accuracy_quant disagreement margin vd rvd crg.ratio_of_sums " +
+		"crg.median crg.mean dir_sim act_overlap margin_error.rms tau01 rtau01") {
 		if id == "margin" { // the required one
 			add(id, v.first.Margins[at].Margin)
 			continue

@@ -362,7 +362,7 @@ func writeTask(out io.Writer, t *task.Task) {
 		}
 	}
 	for _, title := range []string{"links", "constraints"} {
-		if lines := words(title, t); len(lines) > 0 {
+		if lines := templateLines(title, t); len(lines) > 0 {
 			fmt.Fprintf(out, "\n%s\n", title)
 			writeLines(out, title, t)
 		}

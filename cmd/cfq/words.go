@@ -16,8 +16,8 @@ import (
 //go:embed words.txt
 var sentences string
 
-// words fills in one of the templates of words.txt and returns its lines.
-func words(name string, data any) []string {
+// templateLines fills in one of the templates of words.txt and returns its lines.
+func templateLines(name string, data any) []string {
 	return message.Words(sentences, name, template.FuncMap{
 		"rowsUsed": rowsUsed, "shortName": shortName, "shorten": shorten, "split": strings.Split, "sqrt": math.Sqrt,
 		"float":   func(x eval.Float) float64 { return float64(x) },
@@ -31,21 +31,21 @@ func words(name string, data any) []string {
 
 // writeLines writes the lines of a template as they are.
 func writeLines(w io.Writer, name string, data any) {
-	for _, line := range words(name, data) {
+	for _, line := range templateLines(name, data) {
 		fmt.Fprintln(w, line)
 	}
 }
 
 // writeParagraphs writes each line of a template as a paragraph, see [message.Paragraph].
 func writeParagraphs(w io.Writer, first, rest, name string, data any) {
-	for _, line := range words(name, data) {
+	for _, line := range templateLines(name, data) {
 		message.Paragraph(w, first, rest, line)
 	}
 }
 
 // writeGrid writes the lines of a template, with tabs between columns, as rows of a grid.
 func writeGrid(w io.Writer, g *message.Grid, indent, name string, data any) {
-	for _, line := range words(name, data) {
+	for _, line := range templateLines(name, data) {
 		g.Add(strings.Split(line, "\t")...)
 	}
 	g.Write(w, indent)

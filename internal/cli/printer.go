@@ -70,8 +70,8 @@ func (p *Printer) terminal() bool {
 // People is the stage of progress that also shows how many there are in a second.
 const People = "people"
 
-// Progress returns a function that draws a bar for each stage of the work that it is told of, and removes it when all is
-// done. It draws nothing when Quiet or when stderr is no terminal. It may be called from several goroutines.
+// Progress returns a function that draws a bar for each stage of the work that it is told of, and removes it when all
+// is done. It draws nothing when Quiet or when stderr is no terminal. It may be called from several goroutines.
 func (p *Printer) Progress() func(stage string, done, total int) {
 	if p.Quiet || !p.terminal() {
 		return func(string, int, int) {}

@@ -61,9 +61,6 @@ func (g *Grid) Add(cells ...string) {
 	g.rows = append(g.rows, row)
 }
 
-// Line adds a row of a key and a value.
-func (g *Grid) Line(key, format string, args ...any) { g.Add(key, fmt.Sprintf(format, args...)) }
-
 // Note puts text behind the last row.
 func (g *Grid) Note(text string) {
 	if g.notes == nil {
