@@ -2,30 +2,24 @@ package ordered
 
 import (
 	"errors"
-	"sync"
-	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // All does all work, so many at a time, and waits for it, also after an error. The errors are joined in the order of
 // the work; a panic of one is a panic here.
 func All(atOnce int, work ...func() error) error {
 	errs, panicked := make([]error, len(work)), make([]any, len(work))
-	one := func(i int) {
-		defer caught(&panicked[i])
-		errs[i] = work[i]()
+	var group errgroup.Group
+	group.SetLimit(max(1, atOnce))
+	for i, one := range work {
+		group.Go(func() error {
+			defer caught(&panicked[i])
+			errs[i] = one()
+			return nil
+		})
 	}
-	var next atomic.Int64
-	some := func() {
-		for i := int(next.Add(1)) - 1; i < len(work); i = int(next.Add(1)) - 1 {
-			one(i)
-		}
-	}
-	var others sync.WaitGroup
-	for range min(atOnce, len(work)) - 1 {
-		others.Go(some)
-	}
-	some()
-	others.Wait()
+	_ = group.Wait() // the errors are in errs
 	for _, v := range panicked {
 		if v != nil {
 			panic(v)
