@@ -142,42 +142,33 @@ func matched(t *table, columns []ModelColumn, features []string, label string) (
 // byKind takes the columns in the order of the table, those of numbers for numbers and the others for categories, if
 // that leaves none. A model of numbers alone leaves texts, and columns that are no features.
 func byKind(t *table, columns []ModelColumn, label string) ([]string, error) {
-	var numbers, others, all []string
+	var names, all []string
+	left := map[bool][]string{} // columns of numbers and, with true, of texts
+	for _, n := range t.Names {
+		if n != label && !slices.Contains(all, n) {
+			text := !look(t.column(n)).numeric
+			all, left[text] = append(all, n), append(left[text], n)
+		}
+	}
 	categories := 0
 	for _, c := range columns {
 		if c.Values != nil {
 			categories++
 		}
 	}
-	for _, n := range t.Names {
-		if n == label || slices.Contains(all, n) {
-			continue
-		}
-		all = append(all, n)
-		if look(t.column(n)).numeric {
-			numbers = append(numbers, n)
-		} else {
-			others = append(others, n)
-		}
-	}
 	if categories == 0 {
-		others = nil
-		if len(numbers) > len(columns) {
-			numbers = slices.DeleteFunc(numbers, func(n string) bool { return look(t.column(n)).useless() != "" })
+		left[true] = nil
+		if len(left[false]) > len(columns) {
+			left[false] = slices.DeleteFunc(left[false], func(n string) bool { return look(t.column(n)).useless() != "" })
 		}
 	}
-	var names []string
-	given := slices.Concat(numbers, others)
+	given := slices.Concat(left[false], left[true])
 	for _, c := range columns {
-		from := &numbers
-		if c.Values != nil {
-			from = &others
-		}
-		if len(*from) > 0 {
-			names, *from = append(names, (*from)[0]), (*from)[1:]
+		if from := left[c.Values != nil]; len(from) > 0 {
+			names, left[c.Values != nil] = append(names, from[0]), from[1:]
 		}
 	}
-	if len(names) < len(columns) || len(numbers)+len(others) > 0 {
+	if len(names) < len(columns) || len(left[false])+len(left[true]) > 0 {
 		return nil, fmt.Errorf("which column is which of the model's inputs is not known: it reads %s, %d of them "+
 			"categories, and the data have %s; say it in the model's order, %s of these: --features %s", inputsOf(columns),
 			categories, message.List(all, 60), message.Count(len(columns), "column"), shell(given))
