@@ -360,12 +360,24 @@ type pairedTest struct {
 	sizes       []float64 // the same of the absolute values
 }
 
+// numbers are what a person adds under the first model and under this one, 0 where they do not count; false for those
+// who do not count in both models or, where each has trials of its own, in either.
+func (d *pairedTest) numbers(records [][]*Record, s *Settings) (first, this contribution, counts bool) {
+	number := func(model int) (c contribution, counts bool) {
+		if c.x, c.of, counts = d.sample.of(&personRecords{records[model], s}, d.at); !counts {
+			c = contribution{}
+		}
+		return c, counts
+	}
+	first, counts = number(0)
+	this, too := number(d.model)
+	return first, this, counts && too || d.ownTrials() && (counts || too)
+}
+
 // count adds a person to the trials of both models. As in the values, the worst record counts.
 func (d *pairedTest) count(records [][]*Record, s *Settings) {
-	x, _, counts := d.sample.of(&personRecords{records[0], s}, d.at)
-	y, _, too := d.sample.of(&personRecords{records[d.model], s}, d.at)
-	if counts && too {
-		d.n, d.differ, d.alone = d.n+1, d.differ+count(x != y), d.alone+count(y > x)
+	if x, y, counts := d.numbers(records, s); counts {
+		d.n, d.differ, d.alone = d.n+1, d.differ+count(x != y), d.alone+count(y.x > x.x)
 	}
 }
 
@@ -380,9 +392,9 @@ func (d *pairedTest) mcNemar(confidence float64) {
 
 // take makes the statistics of both models, of the people who count, each by the worst record.
 func (d *pairedTest) take(people [][][]*Record, s *Settings) {
-	own := d.ownTrials()
 	d.least = minPeople
 	if d.sample == nil { // tau01 of f, or of each model's own promises, is not made of what single people add
+		own := d.ownTrials()
 		d.first, d.this = pairedTau(people, 0, s, own), pairedTau(people, d.model, s, own)
 		d.n, d.differ = apart(people, d.model, s, own)
 		d.least = minForTau
@@ -390,19 +402,11 @@ func (d *pairedTest) take(people [][][]*Record, s *Settings) {
 	}
 	var p, q contributions
 	for who, records := range people {
-		x, of, counts := d.sample.of(&personRecords{records[0], s}, d.at)
-		y, too, countsToo := d.sample.of(&personRecords{records[d.model], s}, d.at)
-		if !counts {
-			x, of = 0, 0
+		if x, y, counts := d.numbers(records, s); counts {
+			d.differ += count(x != y)
+			x.who, y.who = who, who
+			p, q = append(p, x), append(q, y)
 		}
-		if !countsToo {
-			y, too = 0, 0
-		}
-		if !counts && !countsToo || !own && !(counts && countsToo) {
-			continue
-		}
-		p, q = append(p, contribution{who, x, of}), append(q, contribution{who, y, too})
-		d.differ += count(x != y || of != too)
 	}
 	d.n, d.first, d.this = len(p), d.statistic.weighted(p), d.statistic.weighted(q)
 }

@@ -203,7 +203,12 @@ func attributeOf(all []task.Subgroup, spec string) (a attribute, err error) {
 		case slices.Contains(names[:i], name):
 			return a, fmt.Errorf("%q names %q twice", spec, name)
 		case at >= 0:
-			part.values, part.of = all[at].Values, func(r *Record) string { return orZero(item(r.Groups, at)) }
+			part.values, part.of = all[at].Values, func(r *Record) string {
+				if at >= len(r.Groups) {
+					return ""
+				}
+				return r.Groups[at]
+			}
 		case name == CalibrationGroup:
 			part.values, part.of = []string{calibrationRow, otherRow}, func(r *Record) string {
 				if r.Calibrated {

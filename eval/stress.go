@@ -52,8 +52,14 @@ type stressRun struct {
 
 const noNoise = "people with noise in their codes would be judged as decoded images, and not as they are"
 
-// Possible is the part of Check that needs no people.
-func (s *Stress) Possible(t *task.Task, issued bool) error {
+// Check returns the error that [Result.Stress] would return because people have not what s needs, or promises were
+// issued to them. Without people, nil, it looks at the rest.
+func (s *Stress) Check(t *task.Task, people *task.People, issued bool) error {
+	if s.divide != nil && people != nil {
+		if _, err := s.divide(people); err != nil {
+			return fmt.Errorf("%s: %w", s.Spec, err)
+		}
+	}
 	if t.Latent != nil && s.noise {
 		return fmt.Errorf("%s: %s", s.Spec, noNoise)
 	}
@@ -62,17 +68,6 @@ func (s *Stress) Possible(t *task.Task, issued bool) error {
 			"out one of the two", s.Spec)
 	}
 	return nil
-}
-
-// Check returns the error that [Result.Stress] would return because people have not what s needs: for
-// those who want it before the work is done.
-func (s *Stress) Check(t *task.Task, b *Batch) error {
-	if s.divide != nil {
-		if _, err := s.divide(b.People); err != nil {
-			return fmt.Errorf("%s: %w", s.Spec, err)
-		}
-	}
-	return s.Possible(t, b.Promises != nil)
 }
 
 // Stress evaluates under each of the conditions in list, and adds the scenarios to r, which is the result for the same
@@ -84,7 +79,7 @@ func (r *Result) Stress(ctx context.Context, f, g recourse.Model, b *Batch, list
 	}
 	var errs []error
 	for i := range list {
-		errs = append(errs, list[i].Check(b.Set.Task(), b))
+		errs = append(errs, list[i].Check(b.Set.Task(), b.People, b.Promises != nil))
 	}
 	if err := errors.Join(errs...); err != nil || len(list) == 0 {
 		return err

@@ -88,7 +88,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) error {
 		}
 		d.known.problem = d.known.read()
 		for i := range list {
-			if err := list[i].Possible(d.task, f.promises != ""); err != nil {
+			if err := list[i].Check(d.task, nil, f.promises != ""); err != nil {
 				return nil, cli.WithCode(fmt.Errorf("--stress %w", err), cli.Unusable)
 			}
 		}
@@ -183,7 +183,7 @@ func (d *evaluation) stress(ctx context.Context, o eval.Options, r *eval.Result,
 	}
 	o.Noise, o.Prove, o.Perturb = 0, nil, nil
 	for i := range list {
-		if err := list[i].Check(d.task, b); err != nil {
+		if err := list[i].Check(d.task, b.People, b.Promises != nil); err != nil {
 			return cli.WithCode(fmt.Errorf("--stress %w", err), cli.Unusable)
 		}
 	}

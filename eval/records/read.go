@@ -56,7 +56,7 @@ type reader struct {
 
 	run     *Run
 	text    string // of run, as the last row had it
-	columns []eval.Column
+	columns []string
 	records *eval.Records
 	counts  map[Outcome]int
 	rows    int // of the data, that were judged
@@ -148,7 +148,7 @@ func (in *reader) of(text string) error {
 			}
 			attributes = append(attributes, task.Subgroup{Feature: name, Values: in.attributes[i].Values})
 		}
-		in.run, in.first, in.columns = run, in.path, columnsOf(run)
+		in.run, in.first, in.columns = run, in.path, eval.Columns(run.Settings.Margins, run.Attributes)
 		in.records = eval.NewRecords(run.Settings.Margins, attributes)
 		in.records.CompareBy(run.Columns)
 	} else if d := in.run.Differs(run); d != "" {
@@ -160,19 +160,27 @@ func (in *reader) of(text string) error {
 
 // places are where the columns of records stand; -1 for one that only others read.
 func (in *reader) places(place map[string]int) ([]int, error) {
-	at := make([]int, len(in.columns))
-	for i := range in.columns {
-		c := &in.columns[i]
-		k, ok := place[c.Name]
+	at, blank := make([]int, len(in.columns)), in.blank()
+	cells := in.cells(&blank)
+	for i, name := range in.columns {
+		k, ok := place[name]
 		switch {
-		case c.Derived:
+		case cells[i] == nil:
 			k = -1
 		case !ok:
-			return nil, fmt.Errorf("there is no column %s", message.Quote(c.Name))
+			return nil, fmt.Errorf("there is no column %s", message.Quote(name))
 		}
 		at[i] = k
 	}
 	return at, nil
+}
+
+func (in *reader) blank() eval.Record {
+	return eval.Blank(len(in.run.Settings.Margins), len(in.run.Attributes))
+}
+
+func (in *reader) cells(r *eval.Record) []any {
+	return r.Cells(len(in.run.Settings.Margins), len(in.run.Attributes))
 }
 
 func (in *reader) row(fields []string, place map[string]int, at []int) error {
@@ -187,13 +195,13 @@ func (in *reader) row(fields []string, place map[string]int, at []int) error {
 		in.counts[why] += count
 		return nil
 	}
-	r := eval.Blank(len(in.run.Settings.Margins), len(in.run.Attributes))
-	for i := range in.columns {
+	r := in.blank()
+	for i, cell := range in.cells(&r) {
 		if at[i] < 0 || fields[at[i]] == "" {
 			continue
 		}
-		if err := put(in.columns[i].Of(&r), fields[at[i]], &r, in.inputs); err != nil {
-			return fmt.Errorf("column %s: %w", message.Quote(in.columns[i].Name), err)
+		if err := put(cell, fields[at[i]], &r, in.inputs); err != nil {
+			return fmt.Errorf("column %s: %w", message.Quote(in.columns[i]), err)
 		}
 	}
 	r.Settle()

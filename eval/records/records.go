@@ -135,13 +135,6 @@ const (
 // ColID is the column of IDs.
 const ColID = "id"
 
-// columnsOf are those of records that a table has: what follows from the models and the run is not in it.
-func columnsOf(r *Run) []eval.Column {
-	return slices.DeleteFunc(eval.Columns(r.Settings.Margins, r.Attributes), func(c eval.Column) bool {
-		return c.Name == "calibrated" // depends on a file that whoever sums up has
-	})
-}
-
 type tableColumn struct {
 	name string
 	node parquet.Node
@@ -150,20 +143,18 @@ type tableColumn struct {
 func head(r *Run) []tableColumn {
 	all := []tableColumn{{colRun, textNode()}, {colOutcome, textNode()}, {colCount, parquet.Int(64)}}
 	blank := eval.Blank(len(r.Settings.Margins), len(r.Attributes))
-	for _, c := range columnsOf(r) {
-		all = append(all, tableColumn{c.Name, nodeOf(&c, &blank)})
+	cells := blank.Cells(len(r.Settings.Margins), len(r.Attributes))
+	for i, name := range eval.Columns(r.Settings.Margins, r.Attributes) {
+		all = append(all, tableColumn{name, nodeOf(cells[i])})
 	}
 	return all
 }
 
-func nodeOf(c *eval.Column, blank *eval.Record) parquet.Node {
-	if c.Derived {
-		return parquet.Leaf(parquet.BooleanType)
-	}
-	switch c.Of(blank).(type) {
+func nodeOf(cell any) parquet.Node {
+	switch cell.(type) {
 	case *int, *int8:
 		return parquet.Int(64)
-	case *bool:
+	case *bool, nil: // what follows from other cells says whether a promise breaks
 		return parquet.Leaf(parquet.BooleanType)
 	case *eval.Float:
 		return parquet.Leaf(parquet.DoubleType)

@@ -33,11 +33,11 @@ func FormatOf(path string) (Format, error) {
 
 // Table makes the rows of a table.
 type Table struct {
-	run     string
-	head    []tableColumn
-	columns []eval.Column
-	cells   []any
-	last    [2]uint64 // row and hash of the last record
+	run                 string
+	head                []tableColumn
+	margins, attributes int
+	cells               []any
+	last                [2]uint64 // row and hash of the last record
 }
 
 // NewTable makes rows of records that were made of the run.
@@ -46,7 +46,10 @@ func NewTable(run Run) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("records: %w", err)
 	}
-	return &Table{run: text, head: head(&run), columns: columnsOf(&run), last: [2]uint64{math.MaxUint64}}, nil
+	return &Table{
+		run: text, head: head(&run), margins: len(run.Settings.Margins), attributes: len(run.Attributes),
+		last: [2]uint64{math.MaxUint64},
+	}, nil
 }
 
 // Names are the names of the columns of the table.
@@ -67,8 +70,7 @@ func (t *Table) Row(r *eval.Record) []any {
 		t.last = row
 	}
 	t.cells = append(t.cells[:0], t.run, nil, rows)
-	for i := range t.columns {
-		cell := t.columns[i].Of(r)
+	for _, cell := range r.Cells(t.margins, t.attributes) {
 		if cell != nil {
 			cell = cellOf(cell, r)
 		}
@@ -79,7 +81,7 @@ func (t *Table) Row(r *eval.Record) []any {
 
 // Count are the cells that say that so many rows of the data were not judged.
 func (t *Table) Count(why Outcome, n int) []any {
-	return append([]any{t.run, string(why), n}, make([]any, len(t.columns))...)
+	return append([]any{t.run, string(why), n}, make([]any, len(t.head)-3)...)
 }
 
 // Writer writes a table. It hands on whole rows only.
