@@ -2,7 +2,6 @@ package eval
 
 import (
 	"math"
-	"slices"
 	"strconv"
 
 	"cfq/recourse"
@@ -35,9 +34,10 @@ func Columns(margins []float64, attributes []string) []string {
 
 // Cells point to the cells of a record, one for each of the Columns of so many margins and attributes: *int, *int8,
 // *uint64, *bool, *string, *Float, *recourse.Status, *[]float32, *[]uint64 or *[]Float; nil where the record has no such
-// cell. Those that a Blank record does not have follow from others: they are written, and not read.
+// cell. A bool, which a Blank record does not have, follows from other cells: it is written, and not read.
 func (r *Record) Cells(margins, attributes int) []any {
-	all := []any{&r.ID, &r.Row, &r.Line, &r.Hash, &r.Others, &r.Label, &r.X, &r.Full, &r.Quant, &r.Evaluated}
+	all := make([]any, 0, 32+attributes+20*margins)
+	all = append(all, &r.ID, &r.Row, &r.Line, &r.Hash, &r.Others, &r.Label, &r.X, &r.Full, &r.Quant, &r.Evaluated)
 	for i := range attributes {
 		if i < len(r.Groups) {
 			all = append(all, &r.Groups[i])
@@ -45,47 +45,47 @@ func (r *Record) Cells(margins, attributes int) []any {
 			all = append(all, nil)
 		}
 	}
-	all = append(all, r.Issued.cells()...)
+	all = r.Issued.appendCells(all)
 	first := &r.First
 	if !r.Evaluated {
 		first = nil
 	}
-	cells := first.cells()
-	all = append(all, cells[:len(cells)-1]...)
+	all = first.appendCells(all)
+	all = all[:len(all)-1] // without its point
 	for i := range margins {
 		var step *Step
 		if i < len(r.Steps) {
 			step = &r.Steps[i]
 		}
-		all = append(all, step.cells()...)
+		all = step.appendCells(all)
 	}
 	return all
 }
 
-func (s *Step) cells() []any {
+func (s *Step) appendCells(all []any) []any {
 	if s == nil {
-		return make([]any, 20)
+		return append(all, make([]any, 20)...)
 	}
-	other := []any{&s.DirSim, &s.Overlap, nil, nil, nil, &s.Perturbed}
+	all = s.Quant.appendCells(s.Full.appendCells(all))
+	other := [...]any{&s.DirSim, &s.Overlap, nil, nil, nil, &s.Perturbed}
 	if s.Pixels != 0 {
 		other[2] = &s.Pixels
 	}
 	if s.Proof != nil {
 		other[3], other[4] = &s.Proof.Lower, &s.Proof.Apart
 	}
-	return slices.Concat(s.Full.cells(), s.Quant.cells(), other)
+	return append(all, other[:]...)
 }
 
-func (p *Promise) cells() []any {
+func (p *Promise) appendCells(all []any) []any {
 	if p == nil {
-		return make([]any, 7)
+		return append(all, make([]any, 7)...)
 	}
-	all := []any{&p.Status, &p.Cost, &p.Own, &p.Other, nil, &p.Violation, &p.Point}
+	var broken any
 	if p.Exists() {
-		broken := p.Broken()
-		all[4] = &broken
+		broken = p.Broken()
 	}
-	return all
+	return append(all, &p.Status, &p.Cost, &p.Own, &p.Other, broken, &p.Violation, &p.Point)
 }
 
 // Blank is a record to be filled from a table: it has a place for each cell that is read.

@@ -1,112 +1,138 @@
 package eval
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/gob"
-	"io"
+	"encoding/binary"
 	"math"
-	"slices"
+
+	"cfq/recourse"
 )
 
-// recordCodec writes records for a temporary file, each as a message of its own: they can be read in any order.
-type recordCodec struct {
-	buf   bytes.Buffer
-	out   *gob.Encoder
-	types []byte // a record with the description of its type, which a reader must have seen before all others
+// layout says how many cells a record has in the temporary file.
+type layout struct{ margins, attributes int }
+
+func (l layout) cells(r *Record) []any {
+	return append(r.Cells(l.margins, l.attributes), &r.Calibrated)
 }
 
-func newRecordCodec() (*recordCodec, error) {
-	c := &recordCodec{}
-	c.out = gob.NewEncoder(&c.buf)
-	_, err := c.encode(&Record{})
-	c.types = bytes.Clone(c.buf.Bytes())
-	return c, err
-}
-
-// encode returns the message of a record, which is valid until the next call. Inputs are written as what differs from
-// 0, and recourse points as what differs from the inputs. The point of the first valid iterate is not kept.
-func (c *recordCodec) encode(r *Record) ([]byte, error) {
-	short := *r
-	short.First.Point, short.Steps = nil, slices.Clone(r.Steps)
-	if r.Issued != nil {
-		issued := *r.Issued
-		short.Issued = &issued
-	}
-	for _, point := range short.points() {
-		*point = changes(*point, r.X)
-	}
-	short.X = changes(r.X, nil)
-	c.buf.Reset()
-	err := c.out.Encode(&short)
-	return c.buf.Bytes(), err
-}
-
-// decoder reads records one after the other, until io.EOF.
-func (c *recordCodec) decoder(from io.Reader, size int64) func() (*Record, error) {
-	all := io.MultiReader(bytes.NewReader(c.types), from)
-	in := gob.NewDecoder(bufio.NewReaderSize(all, int(min(1<<16, size+int64(len(c.types))))))
-	next := func() (*Record, error) {
-		r := &Record{}
-		if err := in.Decode(r); err != nil {
-			return nil, err
+// encode appends a record: for each cell whether there is one, and what it holds. Inputs are written as what differs from
+// 0, and recourse points as what differs from the inputs.
+func (l layout) encode(b []byte, r *Record) []byte {
+	for _, cell := range l.cells(r) {
+		switch cell.(type) {
+		case nil, bool:
+			b = append(b, 0)
+			continue
 		}
-		r.X = changed(r.X, nil)
-		for _, point := range r.points() {
-			*point = changed(*point, r.X)
-		}
-		return r, nil
-	}
-	_, err := next() // the record of types
-	return func() (*Record, error) {
-		if err != nil {
-			return nil, err
-		}
-		return next()
-	}
-}
-
-// points are the recourse points of the record that are kept.
-func (r *Record) points() (all []*[]float32) {
-	if r.Issued != nil {
-		all = append(all, &r.Issued.Point)
-	}
-	for i := range r.Steps {
-		all = append(all, &r.Steps[i].Full.Point, &r.Steps[i].Quant.Point)
-	}
-	return all
-}
-
-// changes are the length of x, and position and value of each number that differs from those of others, if these are as
-// many, or from 0.
-func changes(x, others []float32) []float32 {
-	if x == nil {
-		return nil
-	}
-	list := []float32{float32(len(x))}
-	for i, v := range x {
-		var was float32
-		if len(others) == len(x) {
-			was = others[i]
-		}
-		if math.Float32bits(v) != math.Float32bits(was) {
-			list = append(list, float32(i), v)
+		b = append(b, 1)
+		switch x := cell.(type) {
+		case *bool:
+			b = append(b, byte(count(*x)))
+		case *int8:
+			b = append(b, byte(*x))
+		case *recourse.Status:
+			b = append(b, byte(*x))
+		case *int:
+			b = binary.LittleEndian.AppendUint64(b, uint64(*x))
+		case *uint64:
+			b = binary.LittleEndian.AppendUint64(b, *x)
+		case *Float:
+			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(*x)))
+		case *string:
+			b = append(binary.AppendUvarint(b, uint64(len(*x))), *x...)
+		case *[]uint64:
+			b = binary.AppendUvarint(b, uint64(len(*x)))
+			for _, v := range *x {
+				b = binary.LittleEndian.AppendUint64(b, v)
+			}
+		case *[]Float:
+			b = binary.AppendUvarint(b, uint64(len(*x)))
+			for _, v := range *x {
+				b = binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(v)))
+			}
+		case *[]float32:
+			b = binary.AppendUvarint(b, uint64(len(*x)))
+			base := r.base(x, len(*x))
+			for i, v := range *x {
+				var was float32
+				if base != nil {
+					was = base[i]
+				}
+				if bits := math.Float32bits(v); bits != math.Float32bits(was) {
+					b = binary.LittleEndian.AppendUint32(binary.AppendUvarint(b, uint64(i)+1), bits)
+				}
+			}
+			b = append(b, 0)
 		}
 	}
-	return list
+	return b
 }
 
-// changed is x of which changes made the list.
-func changed(list, others []float32) []float32 {
-	if list == nil {
-		return nil
+// base is what a list of n numbers is written as the difference from; nil is 0.
+func (r *Record) base(list *[]float32, n int) []float32 {
+	if list != &r.X && len(r.X) == n {
+		return r.X
 	}
-	x := make([]float32, int(list[0]))
-	if len(others) == len(x) {
-		copy(x, others)
-	}
-	for pair := range slices.Chunk(list[1:], 2) {
-		x[int(pair[0])] = pair[1]
-	}
-	return x
+	return nil
 }
+
+// decode reads what encode wrote.
+func (l layout) decode(b []byte) *Record {
+	r, in := Blank(l.margins, l.attributes), &recordReader{b}
+	for _, cell := range l.cells(&r) {
+		if in.take(1)[0] == 0 {
+			continue
+		}
+		switch x := cell.(type) {
+		case *bool:
+			*x = in.take(1)[0] == 1
+		case *int8:
+			*x = int8(in.take(1)[0])
+		case *recourse.Status:
+			*x = recourse.Status(int8(in.take(1)[0]))
+		case *int:
+			*x = int(in.word())
+		case *uint64:
+			*x = in.word()
+		case *Float:
+			*x = in.float()
+		case *string:
+			*x = string(in.take(in.uvarint()))
+		case *[]uint64:
+			for range in.uvarint() {
+				*x = append(*x, in.word())
+			}
+		case *[]Float:
+			for range in.uvarint() {
+				*x = append(*x, in.float())
+			}
+		case *[]float32:
+			if n := in.uvarint(); n > 0 { // or there is no list
+				*x = make([]float32, n)
+				copy(*x, r.base(x, n))
+			}
+			for i := in.uvarint(); i > 0; i = in.uvarint() {
+				(*x)[i-1] = math.Float32frombits(binary.LittleEndian.Uint32(in.take(4)))
+			}
+		}
+	}
+	r.Settle()
+	return &r
+}
+
+type recordReader struct{ b []byte }
+
+func (in *recordReader) take(n int) []byte {
+	b := in.b[:n]
+	in.b = in.b[n:]
+	return b
+}
+
+func (in *recordReader) uvarint() int {
+	v, n := binary.Uvarint(in.b)
+	in.b = in.b[n:]
+	return int(v)
+}
+
+func (in *recordReader) word() uint64 { return binary.LittleEndian.Uint64(in.take(8)) }
+
+func (in *recordReader) float() Float { return Float(math.Float64frombits(in.word())) }

@@ -1,6 +1,8 @@
 package eval
 
 import (
+	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -37,10 +39,10 @@ type recordKey struct {
 
 type recordStore struct {
 	limits
-	margins int            // required ones
-	codec   *recordCodec   // nil before the first record
+	layout  layout
 	others  *task.Equality // of the other columns of the data; nil when there are none
 	tape    *extsort.Lists // one list, of all records
+	buf     []byte         // of the record that is added
 	n       int
 	known   int              // with Calibrated
 	divided []*extsort.Lists // of all views
@@ -57,7 +59,9 @@ func NewRecords(margins []float64, attributes []task.Subgroup) *Records {
 func newRecords(margins []float64, attributes []task.Subgroup, l limits) *Records {
 	return &Records{
 		Attributes: attributes, key: func(x *Record) recordKey { return recordKey{id: x.ID} },
-		recordStore: &recordStore{limits: l, margins: len(margins), tape: extsort.New(1, l.bytes)},
+		recordStore: &recordStore{
+			limits: l, layout: layout{len(margins), len(attributes)}, tape: extsort.New(1, l.bytes),
+		},
 	}
 }
 
@@ -82,8 +86,8 @@ func (r *Records) Add(x *Record) error {
 	if r.parted != nil {
 		return errors.New("eval: records were added after some were read")
 	}
-	if x.Evaluated && len(x.Steps) != r.margins {
-		return fmt.Errorf("eval: record of row %d: %d steps for %d required margins", x.Row, len(x.Steps), r.margins)
+	if x.Evaluated && len(x.Steps) != r.layout.margins {
+		return fmt.Errorf("eval: record of row %d: %d steps for %d required margins", x.Row, len(x.Steps), r.layout.margins)
 	}
 	for i := range x.Steps {
 		if n := len(x.Steps[i].Perturbed); n != 0 && n != len(Perturbations()) {
@@ -99,18 +103,11 @@ func (r *Records) Add(x *Record) error {
 	return r.write(r.tape, 0, x)
 }
 
-// write adds a record to a list.
-func (o *recordStore) write(to *extsort.Lists, list int, x *Record) (err error) {
-	if o.codec == nil {
-		if o.codec, err = newRecordCodec(); err != nil {
-			return err
-		}
-	}
-	b, err := o.codec.encode(x)
-	if err != nil {
-		return err
-	}
-	return to.Append(list, b)
+// write adds a record to a list, behind the number of its bytes.
+func (o *recordStore) write(to *extsort.Lists, list int, x *Record) error {
+	o.buf = o.layout.encode(append(o.buf[:0], 0, 0, 0, 0), x)
+	binary.LittleEndian.PutUint32(o.buf, uint32(len(o.buf)-4))
+	return to.Append(list, o.buf)
 }
 
 // Len is how many records there are, those that a view leaves out included.
@@ -155,19 +152,23 @@ func (r *Records) Close() (err error) {
 // read returns the records of a list.
 func (r *Records) read(from *extsort.Lists, list int) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
-		if r.Len() == 0 {
-			return
-		}
-		next := r.codec.decoder(from.Reader(list), from.Size(list))
+		in := bufio.NewReaderSize(from.Reader(list), int(min(1<<16, from.Size(list))))
+		var size [4]byte
+		var b []byte
 		for i := 0; ; i++ {
-			x, err := next()
+			_, err := io.ReadFull(in, size[:])
 			if errors.Is(err, io.EOF) {
 				return
+			}
+			if err == nil {
+				b = slices.Grow(b[:0], int(binary.LittleEndian.Uint32(size[:])))[:binary.LittleEndian.Uint32(size[:])]
+				_, err = io.ReadFull(in, b)
 			}
 			if err != nil {
 				yield(nil, fmt.Errorf("eval: temporary file: %w", err))
 				return
 			}
+			x := r.layout.decode(b)
 			x.Person = i
 			if r.others != nil && len(x.Others) > 0 {
 				x.Hash, x.Others = r.others.Hash(x.Hash, x.Others), nil

@@ -174,6 +174,8 @@ func cellOf(cell any, r *eval.Record) any {
 			return nil
 		}
 		return int(*x)
+	case bool:
+		return x
 	case *bool:
 		return *x
 	case *eval.Float:
