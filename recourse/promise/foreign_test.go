@@ -107,6 +107,14 @@ func TestForeignFiles(t *testing.T) {
 				`lost line 5, column "row": the person of row 1 of the data is not the one who is meant, see their factual row`,
 			},
 		},
+		"words and costs of another program": {
+			text: "row,promise.status,cost," + columns + "\n0,success,1,30,45,0,Private,no\n1,success,2," + fact[1] + "\n",
+			want: []string{"2->0", "3->1"},
+		},
+		"columns of its own left out": {
+			text: "row,promise.status," + columns + "\n1,already favourable," + fact[1] + "\n0,found,30,45,0,Private,no\n",
+			want: []string{"3->0"},
+		},
 		"two factual rows": {
 			text: columns + ",role,id\n" + fact[0] + ",factual,a\n" + fact[1] + ",factual,a\n" + fact[0] + ",factual,a\n" +
 				"30,45,0,Private,no,counterfactual,a\n",

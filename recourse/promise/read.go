@@ -60,7 +60,7 @@ type fileReader struct {
 	known   map[string]bool // IDs of the factual rows that are the people; nil where others are given
 	alone   bool            // no other people are given than those of its factual rows
 	byID    bool            // People have it as IDs: it is data.ID of the task, or nobody else is numbered
-	own     bool            // this program wrote the file
+	own     bool            // this program wrote the file: a column status holds its words
 }
 
 func newReader(path string, t *task.Task, alone bool) (*fileReader, error) {
@@ -97,7 +97,6 @@ func (r *fileReader) columns(c *Columns) (data task.Data, err error) {
 			r.keep = append(r.keep, header[at])
 		}
 	}
-	r.own = !r.alone && r.has(colStatus) && slices.ContainsFunc(ownColumns()[3:], r.has)
 	r.key, r.keyName = colRow, c.column(colRow)
 	switch {
 	case r.alone && r.has(colRole) && (r.has(colRow) || r.has(colID)):

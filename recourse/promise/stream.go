@@ -199,6 +199,8 @@ func (q *queue) fill(ctx context.Context) error {
 	r := q.r
 	total, err := task.Stream(ctx, r.path, r.task, r.options(), queueRows, func(p *task.People) error {
 		r.People = p
+		known := func(i int) bool { _, err := r.status(i); return err == nil }
+		r.own = r.own || !r.alone && r.has(colStatus) && slices.ContainsFunc(task.AllRows(p.N), known)
 		var facts []int
 		for i := range p.N {
 			if fact, err := r.isFactual(i); err == nil && fact {
