@@ -53,7 +53,7 @@ func newTrainer(s *trainStep) *trainer {
 func (t *trainer) replace(points []Points) {
 	t.pools = [Kinds]Points{}
 	for _, p := range points {
-		if t.job.objective.share(p.Kind) > 0 {
+		if len(p.X) > 0 && t.job.objective.share(p.Kind) > 0 { // points that nobody found may have no kind
 			t.pools[p.Kind] = p
 		}
 	}
