@@ -227,7 +227,7 @@ func (c *calibration) openSource(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.Points = qat.Points{Kind: qat.Teacher, Source: points.Source, X: slices.Clone(points.Points())}
+		s.Points = qat.Points{Source: points.Source, X: slices.Clone(points.Points())}
 	}
 	c.source = s
 	return s.Find(ctx, n.recipe.objective())

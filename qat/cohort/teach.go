@@ -81,6 +81,7 @@ func (s *Source) inBatch() recourse.TeacherOptions {
 // withNoise returns the teacher's points with the noise of a round.
 func (s *Source) withNoise(round int) qat.Points {
 	p, o := s.Points, &s.Teacher
+	p.Kind = qat.Teacher // of none, too: they are not to stand for people
 	if o.Noise > 0 {
 		x := s.rows(p.Source)
 		p.X = slices.Clone(p.X)
