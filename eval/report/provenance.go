@@ -63,9 +63,15 @@ func files(in *Inputs, models ...Entry) pageBlock {
 		role string
 		File
 	}{
-		{"people", in.Data}, {"rows", in.RowsFile}, {"task", in.Task}, {"promises", in.Promises},
-		{"overrides", in.Overrides}, {"calibrated on", in.CalibrationRecord},
-		{"encoding verified by", in.EncodingRecord}, {"gate", in.GateFile}, {"earlier report", in.Previous},
+		{"people", in.Data},
+		{"rows", in.RowsFile},
+		{"task", in.Task},
+		{"promises", in.Promises},
+		{"overrides", in.Overrides},
+		{"calibrated on", in.CalibrationRecord},
+		{"encoding verified by", in.EncodingRecord},
+		{"gate", in.GateFile},
+		{"earlier report", in.Previous},
 	} {
 		list = append(list, Entry{Alias: f.role, Model: Model{File: f.File}})
 	}

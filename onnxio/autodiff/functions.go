@@ -58,7 +58,11 @@ func arithmetic() []Operator {
 		{Name: "Mod", need: 2, infer: elementwise, grads: []Rule{pass, func(c *Call, _ int) string {
 			return c.neg(c.mul(c.Grad(), c.op("Round", c.div(c.sub(c.in(0), c.y()), c.in(1)))))
 		}}},
-		{Name: "Sign"}, {Name: "Floor"}, {Name: "Ceil"}, {Name: "Hardmax"}, {Name: "Round"},
+		{Name: "Sign"},
+		{Name: "Floor"},
+		{Name: "Ceil"},
+		{Name: "Hardmax"},
+		{Name: "Round"},
 	}
 }
 
