@@ -53,8 +53,8 @@ func NewFile(path string) (*Output, error) {
 	return &Output{path: path, format: format}, err
 }
 
-// NewFolder returns the output to a folder, which need not exist. With resume, a run goes on from the records in it, else
-// they go; old says whether there are any.
+// NewFolder returns the output to a folder, which need not exist. With resume, a run goes on from the records in it,
+// else they go; old says whether there are any.
 func NewFolder(path string, resume bool) (x *Output, old bool, err error) {
 	x = &Output{path: path, folder: true, format: Parquet}
 	if x.stale, err = filepath.Glob(filepath.Join(path, "part-*.parquet")); err != nil {
@@ -251,8 +251,8 @@ func (x *Output) Drop() (err error) {
 	return err
 }
 
-// Complete is an error when files of a folder, as an [Output] names them, are not all that the folder had: the people in
-// the missing ones, and the rows that could not be read, would not count.
+// Complete is an error when files of a folder, as an [Output] names them, are not all that the folder had: the people
+// in the missing ones, and the rows that could not be read, would not count.
 func Complete(files []string) error {
 	parts := map[string]int{} // by folder
 	for _, path := range files {
