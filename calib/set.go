@@ -116,7 +116,6 @@ func still(delta []float32) bool {
 	return !slices.ContainsFunc(delta, func(v float32) bool { return v != 0 })
 }
 
-// add appends the recourse points of the rows Source.
 func (s *Set) add(ctx context.Context, m recourse.Model, points []float32) error {
 	margins, err := m.Margins(ctx, points)
 	if err != nil {

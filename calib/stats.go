@@ -38,7 +38,6 @@ func newStats(l quant.LayerInfo) Stats {
 	return s
 }
 
-// groups is the number of groups of a layer: 1 but for some convolutions.
 func groups(l quant.LayerInfo) int {
 	if l.Conv == nil {
 		return 1
@@ -126,7 +125,6 @@ func Join(stats []*Stats, weights []float64) {
 	mean(func(s *Stats) []float64 { return s.Mean })
 }
 
-// group returns the moments of one of several groups, sharing the numbers.
 func (m Moments) group(g, groups int) Moments {
 	cut := func(v []float64) []float64 {
 		n := len(v) / groups

@@ -267,7 +267,6 @@ const (
 	idleWeight = 1e-30
 )
 
-// scale fits the common scale of the rows from ... to-1 as Range says.
 func (w *weightFit) scale(from, to int, f quant.Format, workers int) float32 {
 	rows := w.l.W[from*w.l.In : to*w.l.In]
 	lowest, highest := slices.Min(rows), slices.Max(rows)

@@ -28,7 +28,6 @@ type wide struct {
 	factor  []float32 // covariance.factor
 }
 
-// polished is covariance.polished of the rows w, which have a scale each.
 func (d *wide) polished(ctx context.Context, w, scales []float32, f quant.Format, codes []int8) error {
 	if err := d.gptq(ctx, w, scales, f, codes); err != nil {
 		return err

@@ -39,7 +39,6 @@ func estimated(
 	}}
 }
 
-// share is that of people with x = 1.
 func share() statistic {
 	return statistic{weighted: contributions.ratio, of: func(a *accumulator, confidence float64) Value {
 		return NewRate(a.above, a.n, confidence).AsValue()

@@ -165,7 +165,6 @@ type rerunPoints struct {
 	got     [][]Float
 }
 
-// run returns the nodes from which outputs differ.
 func (e *rerunPoints) run(ctx context.Context, sizes []int, rng *rand.Rand) ([]string, error) {
 	n := len(e.points)
 	e.apart, e.decided = make([]float64, n), make([]bool, n)

@@ -209,7 +209,6 @@ func (c *Comparison) decide(tests []*pairedTest, everyone []float64, alone bool)
 	}
 }
 
-// pairedTau is tau01 of a model, or rtau01.
 func pairedTau(people [][][]*Record, model int, s *Settings, quant bool) weighted {
 	margins, issued := s.tauMargins(quant)
 	type promise struct {
@@ -294,7 +293,6 @@ func readPairs(names []string, results []*Result, tests []*pairedTest, seed uint
 	return people, nil
 }
 
-// evaluatedOf are the records of a person who are evaluated, with what metrics are made of.
 func evaluatedOf(person [][]*Record) [][]*Record {
 	out := make([][]*Record, len(person))
 	for model, records := range person {
@@ -346,7 +344,6 @@ func sideBySide(names []string, results []*Result, each func(person [][]*Record)
 	}
 }
 
-// pairedTest is one metric of two models, of which the first is that of all tests.
 type pairedTest struct {
 	*computed
 	*Cell     // to fill in
@@ -461,7 +458,6 @@ func bootstrap(tests []*pairedTest, people int, o ComparisonOptions) {
 	_ = ordered.All(len(work), work...) // none fails
 }
 
-// settle fills in the cell from the draws.
 func (d *pairedTest) settle(everyone []float64, confidence float64) {
 	first, this := d.first(everyone), d.this(everyone)
 	d.Delta.N = d.n

@@ -172,7 +172,6 @@ func (a *attribute) compare(x, y string) int {
 	return 0
 }
 
-// attributesOf reads specs, each once.
 func attributesOf(all []task.Subgroup, specs []string) (list []attribute, err error) {
 	if specs == nil {
 		for i := range all {
@@ -232,7 +231,6 @@ const (
 	otherRow       = "other"
 )
 
-// subgroup is the position of the attribute of that name, -1 without one.
 func subgroup(all []task.Subgroup, name string) int {
 	return slices.IndexFunc(all, func(s task.Subgroup) bool { return s.Feature == name })
 }

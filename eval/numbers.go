@@ -23,7 +23,6 @@ type lists struct {
 
 func newLists(l limits) *lists { return &lists{spilled: extsort.New(0, l.bytes)} }
 
-// limits are how much is in memory at a time.
 type limits struct {
 	// of all records, of those divided by person, or of all lists of numbers: more go to a temporary file. There are four
 	// such places at a time.

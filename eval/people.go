@@ -12,7 +12,6 @@ type personRecords struct {
 	s       *Settings
 }
 
-// recordView is a record, as it is or at a required margin.
 type recordView struct {
 	*Record
 	at *Step // nil for a record as it is
@@ -27,7 +26,6 @@ func sampleOf(better metrics.Better, perMargin bool, f func(v recordView) (x flo
 	}}
 }
 
-// worst is the record with the worst number, and that number.
 func (p *personRecords) worst(
 	better metrics.Better, perMargin bool, at int, f func(v recordView) (x float64, counts bool),
 ) (worst recordView, number float64, any bool) {
@@ -46,7 +44,6 @@ func (p *personRecords) worst(
 	return worst, number, any
 }
 
-// badness is larger for worse values.
 func badness(better metrics.Better, v float64) float64 {
 	switch better {
 	case metrics.Lower:

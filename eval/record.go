@@ -53,7 +53,6 @@ type Step struct {
 	Perturbed []Float `json:"perturbation,omitempty"` // logit perturbation by each of Perturbations
 }
 
-// promise is that of g or of f.
 func (s *Step) promise(quant bool) *Promise {
 	if quant {
 		return &s.Quant

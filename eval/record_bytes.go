@@ -75,7 +75,6 @@ func (r *Record) base(list *[]float32, n int) []float32 {
 	return nil
 }
 
-// decode reads what encode wrote.
 func (l layout) decode(b []byte) *Record {
 	r, in := Blank(l.margins, l.attributes), &recordReader{b}
 	for _, cell := range l.cells(&r) {

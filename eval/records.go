@@ -149,7 +149,6 @@ func (r *Records) Close() (err error) {
 	return err
 }
 
-// read returns the records of a list.
 func (r *Records) read(from *extsort.Lists, list int) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		in := bufio.NewReaderSize(from.Reader(list), int(min(1<<16, from.Size(list))))
@@ -280,7 +279,6 @@ func mixed(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// byPerson divides records by person.
 func byPerson(part []*Record, key func(x *Record) recordKey) (persons [][]*Record) {
 	at := map[recordKey]int{}
 	for _, x := range part {

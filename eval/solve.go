@@ -123,7 +123,6 @@ func (s *solution) evaluated() (rows []int) {
 	return rows
 }
 
-// inputs are those of one of all people.
 func (s *solution) inputs(i int) []float32 { return s.people.X[i*s.people.Dim : (i+1)*s.people.Dim] }
 
 func (s *solution) decide(ctx context.Context) (err error) {

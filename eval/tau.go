@@ -175,7 +175,6 @@ func (c vdCurve) tau(confidence float64, least int) Tau {
 	return t
 }
 
-// promiseSums are the promises of a model at one of the tauMargins.
 type promiseSums struct {
 	issued       bool
 	n            int

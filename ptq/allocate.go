@@ -147,7 +147,6 @@ func (c *calibration) changes(layer int) ([]sensitivity.Change, error) {
 	return sensitivity.ChangesOf(c.layers[layer], c.foldedLayers[layer], c.input)
 }
 
-// openPlain opens the model in which one layer alone is quantized, to look at its margins.
 func (c *calibration) openPlain(l quant.Layer) (*classifier.Model, error) {
 	m, err := qdq.Write(c.net.canonical, c.planOf([]quant.Layer{l}), qdq.Options{Plain: true})
 	if err != nil {

@@ -126,7 +126,6 @@ func withRefused(rows []int, margins []float32) []int {
 	return rows
 }
 
-// personal is what each of the people can change.
 func personal(set *constraint.Set, overrides []task.Override, people *task.People) (*constraint.Set, error) {
 	if len(overrides) == 0 {
 		return set, nil
@@ -477,7 +476,6 @@ func inputDomain(t *task.Task) [][]float32 {
 	return out
 }
 
-// featureOf returns the name of the feature that an input of the model is made of.
 func featureOf(t *task.Task, input int) string {
 	i := slices.IndexFunc(t.Features, func(f task.Feature) bool {
 		input -= f.ModelInputs()

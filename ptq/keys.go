@@ -124,7 +124,6 @@ func Keys() (keys []Key) {
 	return keys
 }
 
-// trainedBy lists the objectives of quantized networks that have a weight; "" is any.
 func trainedBy(weight string) []qat.ObjectiveDoc {
 	return slices.DeleteFunc(qat.Objectives(), func(o qat.ObjectiveDoc) bool {
 		return !o.Quantized || weight != "" && !slices.Contains(o.Weights, weight)
@@ -145,7 +144,6 @@ func bounds(interval string) (low, high float64) {
 	return low, high
 }
 
-// Names returns the names of choices.
 func choiceNames(choices []keyChoice) []string {
 	out := make([]string, len(choices))
 	for i, c := range choices {
@@ -168,10 +166,8 @@ func Distinguishing() []Key {
 	})
 }
 
-// objectiveKey is the setting that makes a recipe one that trains.
 const objectiveKey = "train.objective"
 
-// field is where a recipe has the setting; it is not valid where the recipe has none.
 func (k *Key) field(r *Recipe) reflect.Value {
 	section, name, _ := strings.Cut(k.Name, ".")
 	of := func(v reflect.Value, name string) reflect.Value {
@@ -297,7 +293,6 @@ func setIf[T any](ok bool, at *T, v T) bool {
 	return ok
 }
 
-// near says which of the words a text may have been meant as.
 func near(text string, words []string) string {
 	if word := message.Nearest(text, words); word != "" {
 		return fmt.Sprintf("; did you mean %q?", word)
@@ -395,7 +390,6 @@ func MethodNames() []string {
 	return names
 }
 
-// findMethod returns the method called name.
 func findMethod(name string) (Method, error) {
 	for _, m := range Methods() {
 		if m.Name == name {

@@ -116,7 +116,6 @@ func (r *Recipe) objective() qat.Objective {
 	return r.Train.Objective
 }
 
-// objectiveDoc is the zero ObjectiveDoc where nothing is trained.
 func (r *Recipe) objectiveDoc() qat.ObjectiveDoc {
 	doc, _ := qat.FindObjective(r.objective())
 	return doc

@@ -84,7 +84,6 @@ func (c *calibration) refine(ctx context.Context, plans []quant.Layer, set *cali
 	return all, &outcome, err
 }
 
-// openLayers opens the model in which the layers are as the plans say, so that gradients pass the quantizers.
 func (c *calibration) openLayers(ctx context.Context, plans []quant.Layer) (*classifier.Model, error) {
 	m, err := qdq.Write(c.net.canonical, c.planOf(plans), qdq.Options{Plain: true})
 	if err != nil {

@@ -37,7 +37,6 @@ type Result struct {
 	widths assignment // nil by a plan
 }
 
-// written is the model and what it was written from.
 type written struct {
 	Model  []byte            `json:"-"`
 	Plan   *quant.Plan       `json:"-"`
@@ -141,7 +140,6 @@ func (c *calibration) describe(r *Result) {
 	}
 }
 
-// points are the calibration points of the sample and the set that was made of it.
 func (c *calibrationSample) points(s *calib.Set) CalibrationPoints {
 	return CalibrationPoints{
 		People: c.all.N, Factual: s.Factual, Recourse: s.Recourse, Reached: s.Valid(),

@@ -266,7 +266,6 @@ func (f *Fleet) judge(ctx context.Context, actions []recourse.Action, r *Robustn
 	return nil
 }
 
-// approved is the mean of the shares of people that models approve, and the share that all of them approve.
 func approved(margins [][]float32, people int) (mean, all float64) {
 	refused := make([]bool, people)
 	for _, of := range margins {

@@ -233,7 +233,6 @@ func (c *calibration) openSource(ctx context.Context) error {
 	return s.Find(ctx, n.recipe.objective())
 }
 
-// groups returns in which groups of all attributes people are, people x groups of 0 and 1, and the number of groups.
 func groups(people *task.People) (in []float32, n int) {
 	for _, s := range people.Subgroups {
 		n += len(s.Values)

@@ -82,7 +82,6 @@ func Objectives() (all []ObjectiveDoc) {
 	return all
 }
 
-// terms are the parts of the loss, which is their sum.
 func (o *ObjectiveDoc) terms() []lossTerm {
 	return map[Objective][]lossTerm{
 		Distil:       {marginTerm()},

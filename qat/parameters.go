@@ -65,7 +65,6 @@ func layout(j *trainingJob) (slots []paramSlot, s optimizerState) {
 	return slots, s
 }
 
-// add appends parameters that move at a rate, and returns where they end.
 func (s *optimizerState) add(rate float32, params []float32) (end int) {
 	s.Params = append(s.Params, params...)
 	s.Rates = append(s.Rates, slices.Repeat([]float32{rate}, len(params))...)

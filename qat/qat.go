@@ -222,7 +222,6 @@ func (t *trainer) save(to Checkpoint, out *Outcome) error {
 	return to.Save(b.Bytes())
 }
 
-// restore goes on where a checkpoint of this training was made, if there is one.
 func (t *trainer) restore(b []byte, out *Outcome) error {
 	if b == nil {
 		return nil

@@ -104,7 +104,6 @@ func (f *Fake) Hardest(shares string) string {
 	return choice
 }
 
-// bodyNode is a node in the body of a function.
 func bodyNode(op, out string, in ...string) *graph.Node {
 	return &graph.Node{Op: op, Inputs: in, Outputs: []string{out}}
 }

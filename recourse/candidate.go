@@ -93,7 +93,6 @@ type climbState struct {
 	ratedAt     []float32
 }
 
-// candidate returns a candidate at the action from (nil: no change).
 func (p *applicant) candidate(from []float32, onlyNumeric bool, weights []float64) *candidate {
 	c := &candidate{
 		applicant: p, d: make([]float32, len(p.x)), climbState: climbState{onlyNumeric: onlyNumeric, weights: weights},

@@ -33,7 +33,6 @@ type Lab struct {
 	hashes map[string]string
 }
 
-// measuredRow is what one row came to.
 type measuredRow struct {
 	Row
 	steps []rowSteps // of each seed

@@ -99,7 +99,6 @@ func ReadResults(r io.Reader) ([]Result, error) {
 	return results, nil
 }
 
-// merge replaces the results of the given tables in old by measured ones.
 func merge(old, measured []Result, tables []Table) []Result {
 	in := func(tables []Table, r Result) int {
 		return slices.IndexFunc(tables, func(t Table) bool { return t.Name == r.Table })

@@ -32,7 +32,6 @@ type labStep struct {
 	outcome outcome
 }
 
-// step returns the step that makes the files; there is one for each file.
 func (l *Lab) step(files []string, d *DataSet, form, command string, args ...[]string) *labStep {
 	if s := l.steps[files[0]]; s != nil {
 		return s

@@ -23,7 +23,6 @@ type Equality struct {
 	split   *columnSplit  // nil as long as rows are added
 }
 
-// equalRows are rows that have all fields in common.
 type equalRows struct {
 	content uint64
 	others  []uint64

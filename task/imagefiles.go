@@ -220,7 +220,6 @@ func ImagesIn(path string) (files []string, err error) {
 	return files, nil
 }
 
-// folderRows are the names of the PNG files of a folder. Those of a folder in it have its name as label.
 func folderRows(path string, names []string) (*Rows, error) {
 	files, err := ImagesIn(path)
 	if err != nil {

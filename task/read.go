@@ -71,7 +71,6 @@ func newReader(ctx context.Context, t *Task, o ReadOptions, size int, each func(
 	}
 }
 
-// peopleReader reads people in batches.
 type peopleReader struct {
 	ctx      context.Context //nolint:containedctx // lives as long as one call of Read
 	task     *Task
@@ -561,7 +560,6 @@ func (rd *peopleReader) group(g *Subgroup, field string) {
 	g.Codes = append(g.Codes, int32(i))
 }
 
-// sampleDraw is the sample of ReadOptions.Most.
 type sampleDraw struct {
 	most  int
 	rng   *rand.Rand
@@ -642,7 +640,6 @@ func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, 
 	return all, err
 }
 
-// flush hands on the people of this batch if they are least or more.
 func (rd *peopleReader) flush(least int) error {
 	p := rd.people
 	if len(p.Lines) < least {

@@ -183,7 +183,6 @@ func actionSet(taskPath, overrides string, t *task.Task) (*permitted, error) {
 	return a, nil
 }
 
-// of returns the action set of some people, by their positions, and notes that they are there.
 func (a *permitted) of(p *task.People) *constraint.Set {
 	for _, row := range p.Rows {
 		delete(a.unseen, row)

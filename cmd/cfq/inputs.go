@@ -194,7 +194,6 @@ type evaluation struct {
 	closers  []io.Closer
 }
 
-// outputs are the files that an evaluation writes.
 func (f *evaluationFlags) outputs() (paths []string) {
 	for _, spec := range f.reports {
 		if _, path, _ := strings.Cut(spec, ":"); path != "" {

@@ -36,7 +36,6 @@ type calibrationFlags struct {
 // maxRead is the largest number of rows kept in memory: of more rows, a sample of this size is drawn.
 const maxRead = 100000
 
-// reading says which people are read. With promises these are all, for the promises are to any of them.
 func (f *calibrationFlags) reading(r *ptq.Recipe, seed uint64) task.ReadOptions {
 	o := task.ReadOptions{Seed: seed}
 	if rows := r.Calibrate.Rows; f.promises == "" && rows > 0 {

@@ -248,7 +248,6 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	return f.record(e, args, t, verified)
 }
 
-// margins runs the only model, read from path.
 func (in *opened) margins(ctx context.Context, e *env, path string, x []float32) (_ []float32, err error) {
 	c, err := openClassifier(e, path, in.files[0], in.task)
 	if err != nil {

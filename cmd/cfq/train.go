@@ -287,7 +287,6 @@ func showCoding(out io.Writer, r *fit.Result) {
 	}
 }
 
-// fitColumns are the columns of the log that are about metrics, and their values.
 func fitColumns(m *fit.Metrics) (names []string, values []float64) {
 	if m.Coding == nil {
 		return []string{"loss", "accuracy", "auc"}, []float64{m.Loss, m.Accuracy, m.AUC}
@@ -342,7 +341,6 @@ func removeCheckpoint(path string) error {
 	return nil
 }
 
-// writeLog writes a table as a CSV file, if there is to be one.
 func writeLog(path string, table [][]string) error {
 	if path == "" {
 		return nil

@@ -16,7 +16,6 @@ import (
 //go:embed words.txt
 var sentences string
 
-// templateLines fills in one of the templates of words.txt and returns its lines.
 func templateLines(name string, data any) []string {
 	return message.Words(sentences, name, template.FuncMap{
 		"rowsUsed": rowsUsed, "shortName": shortName, "shorten": shorten, "split": strings.Split, "sqrt": math.Sqrt,
@@ -29,7 +28,6 @@ func templateLines(name string, data any) []string {
 	}, data)
 }
 
-// writeLines writes the lines of a template as they are.
 func writeLines(w io.Writer, name string, data any) {
 	for _, line := range templateLines(name, data) {
 		fmt.Fprintln(w, line)

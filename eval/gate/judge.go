@@ -60,7 +60,6 @@ type judge struct {
 	r, previous *eval.Result
 }
 
-// limits says that the gate limits the value of a metric itself.
 func (j *judge) limits(metric string) bool {
 	return slices.ContainsFunc(j.Checks, func(c Check) bool { return c.Metric == metric && c.By == "" && c.bounds() })
 }

@@ -83,7 +83,6 @@ func rowName(r *eval.ComparisonRow) string {
 	return nameOf(&m) + " at " + margin(*r.Margin)
 }
 
-// nameOf is a name that fits into a table.
 func nameOf(m *metrics.Metric) string {
 	const longest = 28
 	if name := cmp.Or(m.Symbol, m.Name); len(name) <= longest {

@@ -42,7 +42,6 @@ func evaluationPage(d *Document, full bool) *reportPage {
 	return p
 }
 
-// headlineWords are what the sentences of the headline say.
 type headlineWords struct {
 	*eval.Result
 	VD, RVD, VD0               eval.Rate

@@ -11,7 +11,6 @@ import (
 	"cfq/eval/metrics"
 )
 
-// groups has a section for each grouping.
 func (v *evaluationView) groups() (sections []pageBlock) {
 	for i := range v.Result.Groups {
 		by := &v.Result.Groups[i]
@@ -51,7 +50,6 @@ func differs(by string, g *eval.GroupGap) string {
 		g.Best, probability(g.P))
 }
 
-// gapText is what a gap is in, and its size.
 func gapText(g *eval.GroupGap) (name, size string) {
 	m, ok := metrics.By(g.Metric)
 	switch {
@@ -131,7 +129,6 @@ func (p *partTable) add(name string, r *eval.Result) {
 	}
 }
 
-// mark marks the group that is worst in a metric, where the table has that metric.
 func (p *partTable) mark(g *eval.GroupGap) {
 	column := slices.IndexFunc(p.columns, func(c metricColumn) bool { return c.metric == g.Metric })
 	if row := slices.Index(p.names, g.Worst); column >= 0 && row >= 0 {

@@ -39,7 +39,6 @@ type captionedChart struct {
 	chart   chart.Chart
 }
 
-// tile is a number at the top of a page.
 type tile struct{ Label, Value, Note string }
 
 // add adds the blocks that say something: a table without rows needs no explanation.

@@ -114,7 +114,6 @@ func (v *evaluationView) shownMargins() []eval.AtMargin {
 	return []eval.AtMargin{*v.at}
 }
 
-// marginAt is the position of a required margin; -1 when the result has nothing there.
 func marginAt(r *eval.Result, t float64) int {
 	return slices.IndexFunc(r.Margins, func(a eval.AtMargin) bool { return a.Margin == t })
 }

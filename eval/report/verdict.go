@@ -11,7 +11,6 @@ import (
 	"cfq/internal/message"
 )
 
-// verdictWords are what the sentences of a verdict say.
 type verdictWords struct {
 	*gate.Report
 	Counts, Deciding string

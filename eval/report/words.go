@@ -45,7 +45,6 @@ func writeLines(out io.Writer, name string, data any) {
 	g.Write(out, "")
 }
 
-// sizes are the share that a file takes of another one, and both.
 func sizes(file, of int64) string {
 	if file == 0 || of == 0 {
 		return missing + "\t"

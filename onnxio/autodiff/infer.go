@@ -262,7 +262,6 @@ func fixed(s graph.Shape) bool {
 	return !slices.ContainsFunc(s, func(d graph.Dim) bool { return d.Size < 0 })
 }
 
-// sizes returns the sizes of s, with -1 where they are not known.
 func sizes(s graph.Shape) []int64 { return mapped(s, func(d graph.Dim) int64 { return d.Size }) }
 
 func mapped[S, T any](s []S, f func(S) T) []T {
@@ -357,7 +356,6 @@ func normal(axis int64, r int) int64 {
 	return axis
 }
 
-// normals are the axes as 0..r-1, in order.
 func normals(axes []int64, r int) []int64 {
 	out := mapped(axes, func(a int64) int64 { return normal(a, r) })
 	slices.Sort(out)

@@ -258,7 +258,6 @@ func (c *Call) rearranged(parts []int64, perm []int64, infer inference) string {
 // power is |x|^p.
 func (c *Call) power(x string, p float64) string { return c.op("Pow", c.op("Abs", x), c.Scalar(x, p)) }
 
-// norm is the p of an Lp norm.
 func (c *Call) norm() float64 {
 	p := c.Node.Int("p", 2)
 	if p < 1 {

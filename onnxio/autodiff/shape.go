@@ -113,7 +113,6 @@ func transposeType(c *Call) []graph.Type {
 	return single(c.types[0].DType, out)
 }
 
-// shapeIn is the shape that input i holds.
 func (c *Call) shapeIn(i int) graph.Shape {
 	e, ok := c.ints(i)
 	if !ok {

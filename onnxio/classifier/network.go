@@ -183,7 +183,6 @@ func (c *Model) columns(ctx context.Context, s *ort.Session, units []reluUnit, n
 	return out, nil
 }
 
-// marginRows makes margins of the logits: the target's less each other, or that of the one logit that there is.
 func (c *Model) marginRows(logits [][]float64, bias []float64) (rows [][]float64, offsets []float64) {
 	if c.classes == 1 {
 		sign := float64(2*c.target - 1)

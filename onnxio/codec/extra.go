@@ -29,7 +29,6 @@ type wireField struct {
 	body   []byte // nil where it is a number
 }
 
-// fields lists the fields of a message, up to what is malformed.
 func fields(data []byte) iter.Seq[wireField] {
 	return func(yield func(wireField) bool) {
 		for len(data) > 0 {
@@ -50,7 +49,6 @@ func fields(data []byte) iter.Seq[wireField] {
 	}
 }
 
-// bodies lists the contents of the fields of that number.
 func bodies(data []byte, number protowire.Number) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for f := range fields(data) {

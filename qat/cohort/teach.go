@@ -10,7 +10,6 @@ import (
 	"cfq/recourse"
 )
 
-// promisedMargin is the margin, in logits, at which promises are counted.
 const promisedMargin = 0.1
 
 // QuickSearch uses a quarter of the solver's budget: an estimate over many people does not need optimal actions.
@@ -78,7 +77,6 @@ func (s *Source) inBatch() recourse.TeacherOptions {
 	return o
 }
 
-// withNoise returns the teacher's points with the noise of a round.
 func (s *Source) withNoise(round int) qat.Points {
 	p, o := s.Points, &s.Teacher
 	p.Kind = qat.Teacher // of none, too: they are not to stand for people

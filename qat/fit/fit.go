@@ -420,7 +420,6 @@ func (f *fit) judge(ctx context.Context, m *classifier.Model, now []qat.Trained)
 // short trainings on many images would spend much of their time. Those held out choose the round: all count.
 const mostJudged = 8192
 
-// onBoth measures the people trained on, and those held out if there are any.
 func (f *fit) onBoth(measure func(p *task.People) (Metrics, error)) (own Metrics, held *Metrics, err error) {
 	if own, err = measure(f.own); err != nil || f.held == nil {
 		return own, nil, err

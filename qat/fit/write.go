@@ -58,7 +58,6 @@ func (f *fit) marshal(g *graph.Model) ([]byte, error) {
 	return codec.Marshal(g)
 }
 
-// member is the network of one member with the given layers.
 func (f *fit) member(layers []qat.Trained, k int) *graph.Model {
 	g := f.o.Arch.network(f.layers, f.own.Dim, 1, f.o.Train.Seed)
 	inits := g.Graph.InitMap()

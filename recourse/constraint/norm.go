@@ -120,7 +120,6 @@ func (n *Norm) Of(s Sums) float64 {
 	return n.ratio*s.linear + (1-n.ratio)*math.Sqrt(s.square)
 }
 
-// sums is Sums of the feature's inputs.
 func (n *Norm) sums(u *Feature, x, d []float32) Sums {
 	if u.form < oneHot {
 		return SumsOf(u.weights[0] * math.Abs(float64(d[0])))

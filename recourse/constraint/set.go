@@ -356,7 +356,6 @@ func (a *Set) Jitter(x []float32, size float64, seed uint64) []float32 {
 	return out
 }
 
-// bounded is the set of which only bounds and steps count.
 func (a *Set) bounded() *Set {
 	b := *a
 	b.features = slices.Clone(a.features)

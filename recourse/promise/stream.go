@@ -194,7 +194,6 @@ func (q *queue) joinPart(keys *extsort.Lists, part int) error {
 	return nil
 }
 
-// fill reads the promises file.
 func (q *queue) fill(ctx context.Context) error {
 	r := q.r
 	total, err := task.Stream(ctx, r.path, r.task, r.options(), queueRows, func(p *task.People) error {

@@ -157,7 +157,6 @@ func (c *Columns) uses(name string) bool {
 		slices.ContainsFunc(d.Filter, func(f task.Condition) bool { return f.Column == name })
 }
 
-// column is what one of this program's own columns is called.
 func (c *Columns) column(name string) string {
 	if c.uses(name) {
 		return taken + name

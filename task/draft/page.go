@@ -17,7 +17,6 @@ import (
 //go:embed page.tmpl
 var pageText string
 
-// page is what the template of a draft says.
 type page struct {
 	About       string
 	Open        string // how many questions there are, "" for none
