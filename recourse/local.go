@@ -172,3 +172,220 @@ func mostPromisingTrials(ts []*localTrial) (out []*candidate) {
 	}
 	return out
 }
+
+// exchange makes valid candidates cheaper, from the gradient at them, by the actions that propose adds to tries: as
+// long as one saves more than the share least of the cost. What then changed goes through finish, unless it is nil.
+func (s *pieceSearch) exchange(candidates []*candidate, rounds int, least float64,
+	propose func(c *candidate, tries []*candidate) []*candidate, finish func([]*candidate) error,
+) error {
+	active := slices.Clone(candidates)
+	for range rounds {
+		if len(active) == 0 {
+			break
+		}
+		if err := s.eval(active, true); err != nil {
+			return err
+		}
+		var tries []*candidate
+		for _, c := range active {
+			tries = propose(c, tries)
+		}
+		var err error
+		if active, err = s.accept(active, tries, least); err != nil {
+			return err
+		}
+		if finish != nil {
+			if err := finish(active); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// accept evaluates tries, whose costs are known, and gives the candidate that each was copied from its action when
+// that is valid and saves more than the share least of the candidate's cost. It returns the candidates that changed;
+// active is used for them.
+func (s *pieceSearch) accept(active, tries []*candidate, least float64) ([]*candidate, error) {
+	if err := s.eval(tries, false); err != nil {
+		return nil, err
+	}
+	better := map[*candidate]bool{}
+	for _, t := range tries {
+		if c := t.of; valid(t.margin, s.target) && t.cost < c.cost*(1-least) {
+			copy(c.d, t.d)
+			c.margin, c.cost, better[c] = t.margin, t.cost, true
+		}
+	}
+	return slices.DeleteFunc(active, func(c *candidate) bool { return !better[c] }), nil
+}
+
+// leastGain is the share of the cost that a proposal must save to be evaluated.
+const leastGain = 1e-4
+
+func (c *candidate) attempt(tries []*candidate, set func(d []float32)) []*candidate {
+	c.scratch = append(c.scratch[:0], c.d...)
+	d := c.scratch
+	set(d)
+	if cost := c.set.Cost(c.x, d); cost < c.cost*(1-leastGain) {
+		tries = append(tries, &candidate{applicant: c.applicant, of: c, d: slices.Clone(d), cost: cost})
+	}
+	return tries
+}
+
+// refits tries the same discrete choices with all numeric changes chosen again, for the norms under which the best ones
+// spread over features: by the closed form for the margin's linearisation, aimed a little beyond it, and with all of
+// them scaled down.
+func (s *pieceSearch) refits(c *candidate, tries []*candidate) []*candidate {
+	set := c.set
+	if set.Norm().IsL1() {
+		return tries
+	}
+	for _, factor := range []float64{0.5, 0.8, 0.9, 0.95, 0.98, 0.995} {
+		tries = c.attempt(tries, func(d []float32) {
+			for _, f := range c.changedNumbers() {
+				d[f.First] = f.Nearest(c.x[f.First], float32(float64(d[f.First])*factor))
+			}
+		})
+	}
+	gap, most := float64(s.target-c.margin), set.Limit() // what the numeric changes have to close, and how many may
+	fixed := slices.Clone(c.d)
+	for _, f := range set.Free() {
+		if f.Numeric() {
+			gap += float64(c.g[f.First]) * float64(c.d[f.First])
+			fixed[f.First] = 0
+		} else if f.Changed(c.d) {
+			most--
+		}
+	}
+	lines := c.lines(most)
+	const little = 1.03 // beyond the gap
+	aims := []float64{1, little, 1.1}
+	if set.HasRules() { // which hold some features back
+		aims = append(aims, 1.25, 1.5, 2, 3)
+	}
+	for _, beyond := range aims {
+		moves, ok := set.Spread(c.x, fixed, lines, gap*beyond)
+		if !ok {
+			continue
+		}
+		tries = c.attempt(tries, func(d []float32) { c.spread(d, lines, moves) })
+		if beyond != little {
+			continue
+		}
+		for _, part := range []float32{0.5, 0.25, 0.1} { // of the way there, should the margin bend
+			tries = c.attempt(tries, func(d []float32) {
+				c.spread(d, lines, moves)
+				for _, f := range set.Numeric() {
+					j := f.First
+					d[j] = f.Nearest(c.x[j], c.d[j]+part*(d[j]-c.d[j]))
+				}
+				set.Project(c.x, d)
+			})
+		}
+	}
+	return tries
+}
+
+// lineSearch moves one numeric feature of a valid candidate towards a change that is not valid, as
+// far as the margin allows: from good towards bad. badMargin may be an estimate.
+type lineSearch struct {
+	c                     *candidate
+	f                     *constraint.Feature
+	bad, good             float32
+	badMargin, goodMargin float32
+	try                   float32
+	base                  []float32 // of a feature that others depend on: the action with good in place
+}
+
+func (c *candidate) pullBack(f *constraint.Feature) *lineSearch {
+	d := c.d[f.First]
+	return &lineSearch{c: c, f: f, good: d, goodMargin: c.margin, badMargin: c.margin - c.g[f.First]*d}
+}
+
+func (l *lineSearch) set() {
+	c := l.c
+	if l.base != nil {
+		copy(c.d, l.base)
+		if c.set.Apply(constraint.Move{Feature: l.f, To: l.try}, c.x, c.d) {
+			return
+		}
+	}
+	c.d[l.f.First] = l.try
+}
+
+func (l *lineSearch) judge(target float32) {
+	c, set := l.c, l.c.set
+	good := valid(c.margin, target)
+	if good && l.base != nil {
+		if good = set.Cost(c.x, c.d) < set.Cost(c.x, l.base); good {
+			copy(l.base, c.d)
+		}
+	}
+	if good {
+		l.good, l.goodMargin = l.try, c.margin
+	} else {
+		l.bad, l.badMargin = l.try, c.margin
+	}
+	if l.base != nil {
+		copy(c.d, l.base)
+	}
+	c.d[l.f.First], c.margin = l.good, l.goodMargin
+}
+
+func (l *lineSearch) next(target float32, middle bool, precision float64) bool {
+	bad, good := float64(l.bad), float64(l.good)
+	if math.Abs(good-bad) <= precision {
+		return false
+	}
+	share := 0.5
+	// What is not feasible has a margin of -Inf, which says nothing about how far to go.
+	if den := float64(l.goodMargin) - float64(l.badMargin); !middle && den > 0 && !math.IsInf(den, 1) {
+		// Aim just inside, so that the next bracket is short on both sides.
+		share = min(max((float64(target)-float64(l.badMargin))/den+0.005, 0.02), 0.98)
+	}
+	at, step := bad+share*(good-bad), l.f.Step
+	if step > 0 {
+		first, last := math.Round(bad/step), math.Round(good/step)
+		lo, hi := min(first, last)+1, max(first, last)-1
+		if lo > hi {
+			return false
+		}
+		l.try = l.f.Tick(min(max(math.Round(at/step), lo), hi))
+		return true
+	}
+	l.try = float32(at)
+	return l.try != l.bad && l.try != l.good
+}
+
+func (s *pieceSearch) narrow(searches []*lineSearch) error {
+	const steps = 9
+	active := slices.Clone(searches)
+	for _, l := range active {
+		if l.f.Joint {
+			l.base = slices.Clone(l.c.d)
+		}
+	}
+	for k := range steps {
+		var candidates []*candidate
+		active = slices.DeleteFunc(active, func(l *lineSearch) bool {
+			// Precision is measured against the change of the feature that is worth the whole action.
+			if !l.next(s.target, k%3 == 2, 1e-4*(l.c.cost/l.c.set.Norm().Weight(l.f))) {
+				return true
+			}
+			l.set()
+			candidates = append(candidates, l.c)
+			return false
+		})
+		if err := s.eval(candidates, false); err != nil {
+			return err
+		}
+		for _, l := range active {
+			l.judge(s.target)
+		}
+	}
+	for _, l := range searches {
+		l.c.price()
+	}
+	return nil
+}

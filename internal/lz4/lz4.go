@@ -30,7 +30,10 @@ const (
 type Compressor struct{}
 
 // CompressorHC writes blocks.
-type CompressorHC struct{ Level CompressionLevel }
+type CompressorHC struct {
+	Compressor
+	Level CompressionLevel
+}
 
 // CompressBlockBound returns the size of the largest block for n bytes.
 func CompressBlockBound(n int) int { return n + n/255 + 16 }
@@ -43,11 +46,6 @@ func (Compressor) CompressBlock(src, dst []byte) (int, error) {
 		out = append(out, byte(left%255))
 	}
 	return len(append(out, src...)), nil
-}
-
-// CompressBlock writes src to dst, which has CompressBlockBound(len(src)) bytes, and returns the length of the block.
-func (CompressorHC) CompressBlock(src, dst []byte) (int, error) {
-	return Compressor{}.CompressBlock(src, dst)
 }
 
 // UncompressBlock reads a block and returns its length. The only error is a dst that is too short, for parquet-go then
