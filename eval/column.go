@@ -33,8 +33,8 @@ func Columns(margins []float64, attributes []string) []string {
 }
 
 // Cells point to the cells of a record, one for each of the Columns of so many margins and attributes: *int, *int8,
-// *uint64, *bool, *string, *Float, *recourse.Status, *[]float32, *[]uint64 or *[]Float; nil where the record has no such
-// cell. A bool, which a Blank record does not have, follows from other cells: it is written, and not read.
+// *uint64, *bool, *string, *Float, *recourse.Status, *[]float32, *[]uint64 or *[]Float; nil where the record has no
+// such cell. A bool, which a Blank record does not have, follows from other cells: it is written, and not read.
 func (r *Record) Cells(margins, attributes int) []any {
 	all := make([]any, 0, 32+attributes+20*margins)
 	all = append(all, &r.ID, &r.Row, &r.Line, &r.Hash, &r.Others, &r.Label, &r.X, &r.Full, &r.Quant, &r.Evaluated)

@@ -14,8 +14,8 @@ func (l layout) cells(r *Record) []any {
 	return append(r.Cells(l.margins, l.attributes), &r.Calibrated)
 }
 
-// encode appends a record: for each cell whether there is one, and what it holds. Inputs are written as what differs from
-// 0, and recourse points as what differs from the inputs.
+// encode appends a record: for each cell whether there is one, and what it holds. Inputs are written as what differs
+// from 0, and recourse points as what differs from the inputs.
 func (l layout) encode(b []byte, r *Record) []byte {
 	for _, cell := range l.cells(r) {
 		switch cell.(type) {

@@ -27,8 +27,8 @@ type Scenario struct {
 type Stress struct {
 	Spec  string // as it is written
 	noise bool
-	// One of these is set. change makes other people or constraints of a batch, for whom recourse is solved again, and says
-	// what it did. divide tells people apart of whom others are drawn. parts are the conditions of a preset, and notes
+	// One of these is set. change makes other people or constraints of a batch, for whom recourse is solved again, and
+	// says what it did. divide tells people apart of whom others are drawn. parts are the conditions of a preset, and notes
 	// about those that are left out.
 	change func(b *Batch, seed uint64) (about string, err error)
 	divide func(people *task.People) (d division, err error)
@@ -350,8 +350,8 @@ func (t *stressRun) shifts() (specs, notes []string) {
 		if mix := t.smallest(&t.People.Subgroups[i]); mix != "" {
 			specs = append(specs, mix)
 		} else {
-			notes = append(notes, fmt.Sprintf("shifts: no group of %s has %d promises or more and people outside it: its mix is "+
-				"left out", t.People.Subgroups[i].Feature, minPeople))
+			notes = append(notes, fmt.Sprintf("shifts: no group of %s has %d promises or more and people outside it: its mix "+
+				"is left out", t.People.Subgroups[i].Feature, minPeople))
 		}
 	}
 	outcomes, _ := parseOutcome("1")

@@ -27,7 +27,8 @@ func adult(b *testing.B) (name string, m *graph.Model, t *task.Task, people *tas
 	}
 	m = must.Get(codec.ReadFile(filepath.Join(dir, "models", "adult", "mlp2-s0.onnx")))(b)
 	t = must.Get(task.Load(filepath.Join("..", "reproduce", "testdata", "tasks", "adult.yaml")))(b)
-	people = must.Get(task.Read(b.Context(), filepath.Join(dir, "data", "adult", "adult.data.gz"), t, task.ReadOptions{}))(b)
+	data := filepath.Join(dir, "data", "adult", "adult.data.gz")
+	people = must.Get(task.Read(b.Context(), data, t, task.ReadOptions{}))(b)
 	return "adult", m, t, people
 }
 

@@ -267,9 +267,9 @@ func (p *network) teacher() recourse.TeacherOptions {
 	return o
 }
 
-func (c *calibration) fitLayer(ctx context.Context, i int, s *calib.Stats, formats []quant.Format, vary calib.Variation) (
-	[]quant.Layer, error,
-) {
+func (c *calibration) fitLayer(
+	ctx context.Context, i int, s *calib.Stats, formats []quant.Format, vary calib.Variation,
+) ([]quant.Layer, error) {
 	round := &c.net.recipe.Round
 	fits, err := calib.FitWeights(ctx, c.foldedLayers[i], s, formats, calib.WeightOptions{
 		PerTensor: round.Scales == scalesPerTensor, Range: round.WeightRange, Rounding: round.Rule, Vary: vary,

@@ -112,7 +112,9 @@ type original struct {
 }
 
 // openOriginal opens a model for people. Close full after use.
-func openOriginal(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, run *Run) (*original, error) {
+func openOriginal(
+	ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, run *Run,
+) (*original, error) {
 	o := &original{task: t}
 	set, err := constraint.Compile(t)
 	if err == nil {
@@ -368,8 +370,8 @@ func instead(g *graph.Graph) string {
 	has := func(is func(n *graph.Node) bool) bool { return slices.ContainsFunc(g.Nodes, is) }
 	switch {
 	case has(func(n *graph.Node) bool { return n.Domain == "ai.onnx.ml" && !strings.HasPrefix(n.Op, "Linear") }):
-		return "export the network without the steps in front of it (the last step of a scikit-learn pipeline alone) and write " +
-			"these into the task file: mean, std, values, inputs"
+		return "export the network without the steps in front of it (the last step of a scikit-learn pipeline alone) and " +
+			"write these into the task file: mean, std, values, inputs"
 	case has(func(n *graph.Node) bool {
 		return n.Op == "Dropout" && n.Input(2) != "" || n.Int("training_mode", 0) != 0
 	}):

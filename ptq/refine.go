@@ -160,9 +160,9 @@ const (
 // descend refines plans further by gradient steps on margins, through fake quantizers: many weights move together
 // where one after the other none would, those of convolutions, too. No labels are used. Plans that are not better at
 // points held out are not returned. A model that takes a few rows at once would see too few points.
-func (c *calibration) descend(ctx context.Context, plans []quant.Layer, points *refine.Points, outcome *refine.Outcome) (
-	_ []quant.Layer, err error,
-) {
+func (c *calibration) descend(
+	ctx context.Context, plans []quant.Layer, points *refine.Points, outcome *refine.Outcome,
+) (_ []quant.Layer, err error) {
 	if !c.canStep() || c.net.full.Fixed() > 0 || outcome.After <= stepsFrom*c.net.required() {
 		return plans, nil
 	}

@@ -90,7 +90,8 @@ func TestFault(t *testing.T) {
 func TestErrorsOfTheMachine(t *testing.T) {
 	full := dataError(fmt.Errorf("%w: no space left on device", extsort.ErrFile))
 	wrong := (&quantizeFlags{out: "q.onnx"}).usable(&env{}, &ptq.Result{
-		FileSize: ptq.FileSize{Bytes: 1, FloatBytes: 2}, Verified: &verify.Report{Problems: []string{"a layer runs as planned by nobody"}},
+		FileSize: ptq.FileSize{Bytes: 1, FloatBytes: 2},
+		Verified: &verify.Report{Problems: []string{"a layer runs as planned by nobody"}},
 	})
 	for hint, err := range map[string]error{"TMPDIR": full, "write.compute=float": wrong} {
 		if !strings.Contains(cli.HintOf(err), hint) || cli.Code(err) != cli.RunFailed {

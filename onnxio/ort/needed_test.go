@@ -52,7 +52,8 @@ func TestPinned(t *testing.T) {
 	for row := range strings.Lines(releases) {
 		platform, _, _ := strings.Cut(row, ",")
 		r := must.Get(pinnedFor(platform))(t)
-		if r.Platform != platform || len(r.SHA256) != 64 || !strings.HasPrefix(r.Member, "package/") || !strings.HasSuffix(r.Member, "/"+r.Name) {
+		if r.Platform != platform || len(r.SHA256) != 64 || !strings.HasPrefix(r.Member, "package/") ||
+			!strings.HasSuffix(r.Member, "/"+r.Name) {
 			t.Errorf("%s: %+v is not well formed", r.Platform, r)
 		}
 	}

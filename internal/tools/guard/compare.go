@@ -40,7 +40,7 @@ func earlierArgs(args []string) (out []string) {
 // renamedKeys are keys of JSON of the earlier program; "" is one that was deleted.
 func renamedKeys() map[string]string {
 	return map[string]string{
-		"psi": "", "shift": "", "approval_ratio": "", "classes": "", "changes": "",
+		"psi": "", "shift": "", "approval_ratio": "", "classes": "", "changes": "", "steps": "",
 		"ks_full": "", "ks_quant": "", "brier_full": "", "brier_quant": "", "calibration_full": "", "calibration_quant": "",
 	}
 }
