@@ -28,8 +28,8 @@ type Stress struct {
 	Spec  string // as it is written
 	noise bool
 	// One of these is set. change makes other people or constraints of a batch, for whom recourse is solved again, and
-	// says what it did. divide tells people apart of whom others are drawn. parts are the conditions of a preset, and notes
-	// about those that are left out.
+	// says what it did. divide tells people apart of whom others are drawn. parts are the conditions of a preset, and
+	// notes about those that are left out.
 	change func(b *Batch, seed uint64) (about string, err error)
 	divide func(people *task.People) (d division, err error)
 	parts  func(t *stressRun) (specs, notes []string)

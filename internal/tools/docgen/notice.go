@@ -72,7 +72,8 @@ func linked() ([]dependency, error) {
 	found := map[string]dependency{}
 	for _, system := range []string{"linux", "darwin", "windows"} {
 		var out, errs bytes.Buffer
-		c := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not (or .Main .Replace)}}{\"Path\": {{printf \"%q\" .Path}}, "+
+		c := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not (or .Main .Replace)}}"+
+			"{\"Path\": {{printf \"%q\" .Path}}, "+
 			"\"Version\": {{printf \"%q\" .Version}}, \"Dir\": {{printf \"%q\" .Dir}}}{{end}}{{end}}", "./cmd/cfq")
 		c.Dir, c.Stdout, c.Stderr = root(), &out, &errs
 		c.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=1")
