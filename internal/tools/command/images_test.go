@@ -103,7 +103,7 @@ func TestImageDrafts(t *testing.T) {
 	}{
 		{"images-idx3-ubyte", "", 0, 255, []int64{1, side, side}, "[1, 6, 6]"},
 		{"folder", "with pixels as bytes (std: 1)", 0, 1, []int64{side, side, 1}, "[6, 6, 1], layout: hwc"},
-		{"table.csv", "with pixels between -1 and 1", 127.5, 127.5, []int64{side, side, 1}, "[6, 6, 1], layout: hwc"},
+		{"folder", "with pixels between -1 and 1", 127.5, 127.5, []int64{side, side, 1}, "[6, 6, 1], layout: hwc"},
 		{"images-idx3-ubyte", "with pixels standardised by these data", 127, 76, []int64{1, side, side}, "[1, 6, 6]"},
 	} {
 		model, task := fmt.Sprintf("%d.onnx", i), fmt.Sprintf("%d.yaml", i)

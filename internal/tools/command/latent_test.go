@@ -137,9 +137,6 @@ func TestLatent(t *testing.T) {
 			t.Errorf("%s: %s", limit, said)
 		}
 	}
-	call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--promises", "p.csv", "--report",
-		"html:r.html")...)
-	must.Same(t, 8, strings.Count(w.read("r.html"), `alt="after the original&#39;s recourse: margin`))
 	said = call(2, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--stress", "noise:0.1")...)
 	shifts := call(0, with("eval", "model.onnx", "q.onnx", "--rows", "rows.json", "--stress", "shifts")...)
 	for _, text := range []string{said, shifts} {
