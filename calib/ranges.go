@@ -101,12 +101,12 @@ const (
 // ends of the range are tried together, since what one end gives up makes the
 // grid finer for the other; an end at zero stays there.
 func fitClips(bits int, lo, hi float32, loss func(quant.Act) float64) quant.Act {
-	var best quant.Act
+	best := quant.FitAct(bits, lo, hi)
 	smallest, bestLo, bestHi := math.Inf(1), 0, 0
 	try := func(i, j int) { // in 1/fineClips of a step
 		clip := func(n int) float32 { return float32(math.Pow(clipRatio, float64(n)/fineClips)) }
 		a := quant.FitAct(bits, lo*clip(i), hi*clip(j))
-		if e := loss(a); e < smallest || best.Bits == 0 {
+		if e := loss(a); e < smallest {
 			best, smallest, bestLo, bestHi = a, e, i, j
 		}
 	}
