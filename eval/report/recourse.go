@@ -168,7 +168,7 @@ type Promises struct {
 	// Claimed is the largest difference between a margin that the file states and the one found; null when it states none.
 	Claimed eval.Float `json:"claimed_margin_difference"`
 
-	sums promiseSums
+	sums issuedSums
 }
 
 // PromiseCounts are the rows of a promises file.
@@ -182,7 +182,7 @@ type PromiseCounts struct {
 	Unpromised map[string]int `json:"unpromised"` // rows that promise nothing, by status
 }
 
-type promiseSums struct {
+type issuedSums struct {
 	tally         promise.Tally
 	reached       int
 	paid, margins statistics.Values
