@@ -22,7 +22,6 @@ func templateLines(name string, data any) []string {
 		"float":   func(x eval.Float) float64 { return float64(x) },
 		"value":   func(x *float64) float64 { return *x },
 		"decimal": task.Decimal,
-		"minus":   func(a, b int) int { return a - b },
 		"hundred": func(x float64) float64 { return 100 * x },
 		"ratio":   func(a, b int) float64 { return float64(a) / float64(b) },
 	}, data)

@@ -24,7 +24,6 @@ func words(name string, data any) []string {
 		"tauValue": tauValue, "legend": legend, "metric": metrics.Must, "statuses": recourse.Statuses,
 		"hundred": func(x eval.Float) eval.Float { return 100 * x },
 		"ratio":   func(a, b int) eval.Float { return eval.Float(a) / eval.Float(b) },
-		"minus":   func(a, b int) int { return a - b },
 	}, data)
 }
 

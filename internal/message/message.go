@@ -139,6 +139,7 @@ func Percent(share float64, decimals int) string {
 func Words(text, name string, functions template.FuncMap, data any) []string {
 	all := template.FuncMap{
 		"count": Count, "plural": Plural, "oneLine": OneLine, "list": List, "percentOf": Percent, "join": strings.Join,
+		"minus": func(a, b int) int { return a - b },
 	}
 	maps.Copy(all, functions)
 	var b strings.Builder
