@@ -82,14 +82,18 @@ const none = -1 // as Operator.need: there are no inputs
 
 func (op *Operator) types(c *Call) (out []graph.Type, err error) {
 	err = attempt(func() {
-		for i := range op.need {
-			if c.Node.Input(i) == "" {
-				c.Fail("input %d is missing", i)
-			}
-		}
+		op.checkInputs(c)
 		out = op.infer(c)
 	})
 	return out, err
+}
+
+func (op *Operator) checkInputs(c *Call) {
+	for i := range op.need {
+		if c.Node.Input(i) == "" {
+			c.Fail("input %d is missing", i)
+		}
+	}
 }
 
 func (op *Operator) rule(i int) Rule {

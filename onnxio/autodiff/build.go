@@ -194,7 +194,9 @@ func (b *gradientBuilder) rewrite(n *graph.Node, op *Operator) {
 	before := len(b.g.Nodes)
 	outer := b.names.Prefix
 	b.names.Prefix = outer + n.Outputs[0] + "/"
-	made, name := op.expand(b.call(n)), n.Outputs[0]
+	c := b.call(n)
+	op.checkInputs(c)
+	made, name := op.expand(c), n.Outputs[0]
 	b.names.Prefix = outer
 	if b.fresh[made] {
 		(&graph.Graph{Nodes: b.g.Nodes[before:]}).Rename(made, name)

@@ -115,3 +115,18 @@ func wordsOf() iter.Seq2[string, []string] {
 			yield("nearest_mode", []string{"ceil", "floor"}) && yield("auto_pad", []string{"SAME_UPPER", "VALID", "x"})
 	}
 }
+
+// The type of the output may be known, as where a model was measured, and inference is then not asked.
+func TestMissingInputOfComposite(t *testing.T) {
+	for _, op := range autodiff.Operators() {
+		g := &graph.Graph{
+			Inputs: []graph.Value{{Name: "x"}},
+			Nodes:  []*graph.Node{{Name: "node", Op: op.Name, Inputs: []string{"x"}, Outputs: []string{"y"}}},
+		}
+		ofRank4 := graph.Type{DType: graph.Float, Shape: graph.Shape{{Size: 2}, {Size: 2}, {Size: 2}, {Size: 2}}}
+		_, err := autodiff.Gradients(g, graph.Types{"x": ofRank4, "y": ofRank4}, "y", []string{"x"}, autodiff.Options{})
+		if op.Name == "Attention" && err == nil {
+			t.Error("Attention without keys and values has a gradient")
+		}
+	}
+}
