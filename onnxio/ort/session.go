@@ -15,6 +15,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"sync"
@@ -415,9 +416,11 @@ func (s *Session) learnScalar(out []ort.Value) bool {
 	s.scalarMu.Lock()
 	defer s.scalarMu.Unlock()
 	for i, v := range out {
-		t, ok := nilTensor(v)
-		if _, known := s.scalars[i]; ok && !known {
-			s.scalars[i] = t
+		if !isNil(v) || unreadable(v) {
+			continue
+		}
+		if _, known := s.scalars[i]; !known {
+			s.scalars[i] = graph.DType(v.DataType())
 			return true
 		}
 	}
@@ -430,16 +433,35 @@ type tensorKind struct {
 	scalar func(raw []byte) (ort.Value, error) // raw nil: zero
 	empty  func(dims []int64) (ort.Value, error)
 	read   func(v ort.Value) *graph.Tensor // the contents of v, nil if v is not of this kind
-	failed func(v ort.Value) bool          // v is a nil tensor of this kind, which the binding returns with an error
 }
 
-// tensorKinds are the element types that are supported both ways.
-func tensorKinds() []tensorKind {
-	return []tensorKind{
-		kindOf[float32](graph.Float), kindOf[float64](graph.Double), kindOf[bool](graph.Bool), kindOf[int8](graph.Int8),
-		kindOf[int16](graph.Int16), kindOf[int32](graph.Int32), kindOf[int64](graph.Int64), kindOf[uint8](graph.Uint8),
-		kindOf[uint16](graph.Uint16), kindOf[uint32](graph.Uint32), kindOf[uint64](graph.Uint64),
+// kindFor returns the zero kind for element types that are not supported both ways.
+func kindFor(d graph.DType) tensorKind {
+	switch d {
+	case graph.Float:
+		return kindOf[float32](d)
+	case graph.Double:
+		return kindOf[float64](d)
+	case graph.Bool:
+		return kindOf[bool](d)
+	case graph.Int8:
+		return kindOf[int8](d)
+	case graph.Int16:
+		return kindOf[int16](d)
+	case graph.Int32:
+		return kindOf[int32](d)
+	case graph.Int64:
+		return kindOf[int64](d)
+	case graph.Uint8:
+		return kindOf[uint8](d)
+	case graph.Uint16:
+		return kindOf[uint16](d)
+	case graph.Uint32:
+		return kindOf[uint32](d)
+	case graph.Uint64:
+		return kindOf[uint64](d)
 	}
+	return tensorKind{}
 }
 
 func kindOf[T ort.TensorData](dtype graph.DType) tensorKind {
@@ -459,10 +481,6 @@ func kindOf[T ort.TensorData](dtype graph.DType) tensorKind {
 				return &graph.Tensor{DType: dtype, Dims: []int64{}, Raw: bytesOf([]T{v.GetData()})}
 			}
 			return nil
-		},
-		failed: func(v ort.Value) bool {
-			tensor, mine := v.(*ort.Tensor[T])
-			return mine && tensor == nil
 		},
 	}
 }
@@ -528,21 +546,19 @@ func newTexts(t *graph.Tensor) (ort.Value, error) {
 
 // smallValue makes a scalar or an empty tensor, which the binding cannot make over memory.
 func smallValue(t *graph.Tensor) (ort.Value, error) {
-	for _, k := range tensorKinds() {
-		switch {
-		case k.dtype != t.DType:
-		case len(t.Dims) == 0:
-			return k.scalar(t.Raw)
-		default:
-			return k.empty(t.Dims)
-		}
+	k := kindFor(t.DType)
+	switch {
+	case k.dtype == graph.Undefined:
+		return nil, fmt.Errorf("scalars and empty tensors of type %s are not supported", t.DType)
+	case len(t.Dims) == 0:
+		return k.scalar(t.Raw)
 	}
-	return nil, fmt.Errorf("scalars and empty tensors of type %s are not supported", t.DType)
+	return k.empty(t.Dims)
 }
 
 // fromValue makes a tensor of an output. It shares memory with v that is Go's own and stays when v is destroyed.
 func fromValue(v ort.Value) (*graph.Tensor, error) {
-	for _, k := range tensorKinds() {
+	if k := kindFor(graph.DType(v.DataType())); k.dtype != graph.Undefined {
 		if t := k.read(v); t != nil {
 			return t, nil
 		}
@@ -564,27 +580,18 @@ func fromValue(v ort.Value) (*graph.Tensor, error) {
 	return nil, fmt.Errorf("is not a tensor but %s", v.GetONNXType())
 }
 
-func nilTensor(v ort.Value) (graph.DType, bool) {
-	for _, k := range tensorKinds() {
-		if k.failed(v) {
-			return k.dtype, true
-		}
-	}
-	return graph.Undefined, false
-}
+// isNil reports whether v is the nil tensor that the binding returns with an error: not to be freed.
+func isNil(v ort.Value) bool { return v != nil && reflect.ValueOf(v).IsNil() }
 
-// unreadable reports whether v is a tensor of a type that the binding cannot hand over: nil, and not to be freed.
+// unreadable reports whether v is a tensor of a type that the binding cannot hand over.
 func unreadable(v ort.Value) bool {
-	t, ok := v.(*ort.CustomDataTensor)
-	return ok && t == nil
+	_, ok := v.(*ort.CustomDataTensor)
+	return ok && isNil(v)
 }
 
 func destroy(values []ort.Value) {
 	for _, v := range values {
-		if v == nil || unreadable(v) {
-			continue
-		}
-		if _, isNil := nilTensor(v); !isNil {
+		if v != nil && !isNil(v) {
 			v.Destroy() //nolint:errcheck // fails only on sequences and maps, and leaves nothing to do
 		}
 	}
