@@ -2,8 +2,6 @@ package recourse
 
 import (
 	"cmp"
-	"encoding/binary"
-	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -30,9 +28,13 @@ type applicant struct {
 }
 
 func fingerprint(v []float32) uint64 {
-	h := fnv.New64a()
-	binary.Write(h, binary.LittleEndian, v) //nolint:errcheck // a hash takes everything
-	return h.Sum64()
+	h := uint64(14695981039346656037) // FNV-1a of the bytes of v
+	for _, x := range v {
+		for b, i := math.Float32bits(x), 0; i < 4; b, i = b>>8, i+1 {
+			h = (h ^ uint64(b&0xff)) * 1099511628211
+		}
+	}
+	return h
 }
 
 func (p *applicant) randomWeights() []float64 {
