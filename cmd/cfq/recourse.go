@@ -13,7 +13,6 @@ import (
 	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/internal/ordered"
-	"cfq/internal/tempfile"
 	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -90,9 +89,6 @@ func (f *recourseFlags) run(ctx context.Context, e *env, args []string) (err err
 		if job.program, err = mip.Find(f.solver); err != nil && f.solver != "" {
 			return cli.Usagef(cli.HintValue,
 				"invalid value for --solver: %w; without the flag it is the one on the path, if any", err)
-		}
-		if job.program != nil {
-			job.program.Folder = tempfile.NewFolder // a killed run leaves nothing for good
 		}
 	}
 	if f.promises != "" {

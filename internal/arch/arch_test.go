@@ -53,7 +53,7 @@ func boundaries() []folder {
 		{"github.com/spf13/pflag", "internal/cli cmd/cfq"},
 		{"github.com/schollz/progressbar/v3", "internal/cli cmd/cfq"},
 		{"golang.org/x/term", "internal/cli cmd/cfq"},
-		{"golang.org/x/sys", "onnxio/ort internal/tempfile"},
+		{"golang.org/x/sys", "onnxio/ort"},
 		{"gonum.org/v1/plot", "internal/chart"},
 	}
 }

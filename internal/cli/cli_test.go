@@ -280,3 +280,23 @@ func TestDistinct(t *testing.T) {
 		}
 	}
 }
+
+// Files are replaced when all of them are whole, or none is.
+func TestAllOrNone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	have := func() (text []string) {
+		for _, e := range must.Get(os.ReadDir(dir))(t) {
+			text = append(text, e.Name()+" "+string(must.Get(os.ReadFile(filepath.Join(dir, e.Name())))(t)))
+		}
+		return text
+	}
+	must.Do(t, os.WriteFile(a, []byte("old"), 0o600))
+	text := func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }
+	fails := func(io.Writer) error { return errors.New("no") }
+	must.Fail(t, WriteAll(File{a, text}, File{b, fails}), "no")
+	must.Same(t, []string{"a old"}, have())
+	must.Do(t, WriteAll(File{a, text}, File{b, text}))
+	must.Same(t, []string{"a new", "b new"}, have())
+}

@@ -2,7 +2,8 @@
 // file.
 //
 // In: bytes, appended to numbered lists in any order. Out: the bytes of each list, in the order in which they came.
-// The invariant: memory stays near the limit, and a process that ends, killed or not, leaves no file for good.
+// The invariant: memory stays near the limit, and a process that ends leaves no file, not even one that is killed where
+// files can be removed while they are open.
 package extsort
 
 import (
@@ -11,8 +12,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"cfq/internal/tempfile"
 )
 
 // Limit is a limit for New that leaves a process of 500 MB room for everything else.
@@ -83,9 +82,10 @@ func (l *Lists) Rest() error {
 
 func (l *Lists) write() (err error) {
 	if l.file == nil {
-		if l.file, err = tempfile.New(os.TempDir()); err != nil {
+		if l.file, err = os.CreateTemp("", "cfq-*.tmp"); err != nil {
 			return err
 		}
+		_ = os.Remove(l.file.Name()) // which Windows does not do yet
 	}
 	for i := range l.lists {
 		x := &l.lists[i]
@@ -130,5 +130,7 @@ func (l *Lists) Close() error {
 	}
 	f := l.file
 	l.file = nil
-	return tempfile.Remove(f)
+	err := f.Close()
+	_ = os.Remove(f.Name()) // where it is still there
+	return err
 }
