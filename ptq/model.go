@@ -171,7 +171,7 @@ type network struct {
 	first    []int             // of each of these: the first with the same weights, see uses
 	warnings []string          // why layers stay in float
 
-	checkpoint qat.Checkpoint // of a training at the recipe's budget; nil without one
+	checkpoint *qat.Checkpoint // of a training at the recipe's budget; nil without one
 }
 
 func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, r Recipe, run Run) (*network, error) {

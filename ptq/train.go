@@ -260,7 +260,7 @@ func (p *network) population(x []float32, set *constraint.Set) cohort.Population
 
 // openCheckpoint opens the file that keeps the state of the training at the recipe's budget; nil without one. It comes
 // before any work: all that a training depends on was given.
-func (p *network) openCheckpoint(people *task.People) (qat.Checkpoint, error) {
+func (p *network) openCheckpoint(people *task.People) (*qat.Checkpoint, error) {
 	if p.run.Checkpoint == "" || p.recipe.Train == nil {
 		return nil, nil
 	}

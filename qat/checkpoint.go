@@ -3,7 +3,7 @@ package qat
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
@@ -17,30 +17,30 @@ import (
 	"cfq/onnxio/ort"
 )
 
-// Checkpoint keeps the state of a training, so that a training that was stopped goes on.
-type Checkpoint interface {
-	Load() []byte // nil when there is none
-	Save(state []byte) error
-}
-
-// A checkpoint file is this line, the SHA-256 of what the training depends on, that of the state, and the state.
+// A checkpoint file is this line, the SHA-256 of what the training depends on, and the state.
 const checkpointHeader = "cfq checkpoint\n"
 
-type checkpointFile struct {
+// Checkpoint keeps the state of a training in a file, so that a training that was stopped goes on.
+type Checkpoint struct {
 	path  string
-	key   [sha256.Size]byte
-	state []byte
+	head  []byte
+	saved *checkpointState // nil when there is none
+}
+
+type checkpointState struct {
+	State   optimizerState
+	History []Event
 }
 
 // OpenCheckpoint returns the checkpoint of a training in a file, which need not exist. The training is known by its
 // inputs and settings (strings, and slices of numbers), the program and the library: the file of another one is an
 // error.
-func OpenCheckpoint(path string, e ort.Options, inputs ...any) (Checkpoint, error) {
+func OpenCheckpoint(path string, e ort.Options, inputs ...any) (*Checkpoint, error) {
 	key, err := keyOf(e, inputs)
 	if err != nil {
 		return nil, err
 	}
-	c := &checkpointFile{path: path, key: key}
+	c := &Checkpoint{path: path, head: slices.Concat([]byte(checkpointHeader), key)}
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, nil
@@ -48,33 +48,30 @@ func OpenCheckpoint(path string, e ort.Options, inputs ...any) (Checkpoint, erro
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: %w", err)
 	}
-	b, found := bytes.CutPrefix(b, []byte(checkpointHeader))
-	if !found || len(b) < 2*sha256.Size {
+	if len(b) < len(c.head) || !bytes.HasPrefix(b, []byte(checkpointHeader)) {
 		return nil, fmt.Errorf("checkpoint %s: it is not a checkpoint: name one, or a file that does not exist", path)
 	}
-	saved, sum, state := b[:sha256.Size], b[sha256.Size:2*sha256.Size], b[2*sha256.Size:]
-	if got := sha256.Sum256(state); !bytes.Equal(sum, got[:]) {
-		return nil, fmt.Errorf("checkpoint %s: it is damaged; remove it to train from the start", path)
-	}
-	if !bytes.Equal(saved, c.key[:]) {
+	state, found := bytes.CutPrefix(b, c.head)
+	if !found {
 		return nil, fmt.Errorf("checkpoint %s: it is of a training with other inputs or settings, or by another version of "+
 			"cfq or ONNX Runtime; remove it to train from the start", path)
 	}
-	c.state = state
+	if err := gob.NewDecoder(bytes.NewReader(state)).Decode(&c.saved); err != nil {
+		return nil, fmt.Errorf("checkpoint %s: it is damaged; remove it to train from the start", path)
+	}
 	return c, nil
 }
 
-// Load implements Checkpoint.
-func (c *checkpointFile) Load() []byte { return c.state }
-
-// Save implements Checkpoint. The file is whole whenever the process is killed.
-func (c *checkpointFile) Save(state []byte) error {
+// save writes the file, which is whole whenever the process is killed.
+func (c *Checkpoint) save(state checkpointState) error {
 	f, err := tempfile.New(filepath.Dir(c.path))
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
-	sum := sha256.Sum256(state)
-	if _, err = f.Write(slices.Concat([]byte(checkpointHeader), c.key[:], sum[:], state)); err == nil {
+	if _, err = f.Write(c.head); err == nil {
+		err = gob.NewEncoder(f).Encode(state)
+	}
+	if err == nil {
 		err = tempfile.Place(f, c.path)
 	}
 	if err != nil {
@@ -84,33 +81,29 @@ func (c *checkpointFile) Save(state []byte) error {
 }
 
 // keyOf is the hash of what computes, the program and ONNX Runtime, and of the inputs.
-func keyOf(e ort.Options, inputs []any) (key [sha256.Size]byte, err error) {
+func keyOf(e ort.Options, inputs []any) ([]byte, error) {
 	path, err := os.Executable()
 	if err != nil {
-		return key, fmt.Errorf("finding the program: %w", err)
+		return nil, fmt.Errorf("finding the program: %w", err)
 	}
 	program, err := os.Open(path)
 	if err != nil {
-		return key, fmt.Errorf("the program: %w", err)
+		return nil, fmt.Errorf("the program: %w", err)
 	}
 	defer program.Close()
 	h := sha256.New()
 	if _, err := io.Copy(h, program); err != nil {
-		return key, fmt.Errorf("the program: %w", err)
+		return nil, fmt.Errorf("the program: %w", err)
 	}
 	lib, err := ort.Find(e.Lib)
 	if err != nil {
-		return key, err
+		return nil, err
 	}
-	fmt.Fprintf(h, "%q %q %v %d", runtime.GOARCH, lib.Version, e.Level, e.Threads)
-	for _, v := range inputs {
-		if text, ok := v.(string); ok {
-			v = []byte(text)
-		}
-		fmt.Fprintf(h, "\n%d\n", binary.Size(v)) // so that nothing moves from one input to the next
-		if err := binary.Write(h, binary.LittleEndian, v); err != nil {
-			return key, err
+	into := gob.NewEncoder(h)
+	for _, v := range append(inputs, runtime.GOARCH, lib.Version, fmt.Sprint(e.Level), e.Threads) {
+		if err := into.Encode(v); err != nil {
+			return nil, err
 		}
 	}
-	return [sha256.Size]byte(h.Sum(nil)), nil
+	return h.Sum(nil), nil
 }

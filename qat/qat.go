@@ -9,9 +9,7 @@
 package qat
 
 import (
-	"bytes"
 	"context"
-	"encoding/gob"
 	"errors"
 	"fmt"
 	"math"
@@ -125,10 +123,8 @@ func Train(ctx context.Context, net Network, source Source, spec Spec, run Run) 
 
 func (t *trainer) loop(ctx context.Context, rounds, frozen int, run Run) (*Outcome, error) {
 	out, use := &Outcome{}, t.job.use(rounds)
-	if run.Checkpoint != nil {
-		if err := t.restore(run.Checkpoint.Load(), out); err != nil {
-			return nil, fmt.Errorf("checkpoint: %w", err)
-		}
+	if c := run.Checkpoint; c != nil && c.saved != nil {
+		t.optimizerState, out.History = c.saved.State, c.saved.History
 	}
 	if len(out.History) > frozen {
 		if err := t.openFrozen(); err != nil {
@@ -171,7 +167,7 @@ func (t *trainer) loop(ctx context.Context, rounds, frozen int, run Run) (*Outco
 			run.Progress(ev)
 		}
 		if run.Checkpoint != nil {
-			out.Unsaved = t.save(run.Checkpoint, out)
+			out.Unsaved = run.Checkpoint.save(checkpointState{t.optimizerState, out.History})
 		}
 	}
 	return out, nil
@@ -202,36 +198,4 @@ func (t *trainer) steps(ctx context.Context, to, from, end int) (float64, error)
 		sum += loss
 	}
 	return sum / float64(max(1, n)) / float64(t.job.Batch), nil
-}
-
-type checkpointState struct {
-	State   optimizerState
-	History []Event
-}
-
-func (t *trainer) save(to Checkpoint, out *Outcome) error {
-	var b bytes.Buffer
-	e := gob.NewEncoder(&b)
-	err := e.Encode(checkpointState{t.optimizerState, out.History})
-	if err == nil && t.job.source.State != nil {
-		err = e.Encode(t.job.source.State)
-	}
-	if err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
-	}
-	return to.Save(b.Bytes())
-}
-
-func (t *trainer) restore(b []byte, out *Outcome) error {
-	if b == nil {
-		return nil
-	}
-	var s checkpointState
-	d := gob.NewDecoder(bytes.NewReader(b))
-	err := d.Decode(&s)
-	if err == nil && t.job.source.State != nil {
-		err = d.Decode(t.job.source.State)
-	}
-	t.optimizerState, out.History = s.State, s.History
-	return err
 }

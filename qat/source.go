@@ -55,8 +55,6 @@ type Source struct {
 	Recourse Recourse
 	Unrolled int  // steps of the network's own actions (K; 3)
 	Online   bool // the teacher points of each batch are found by Recourse.Teach instead of Draw
-	// State, a pointer, is what the source knows from earlier rounds. A checkpoint keeps it; nil is nothing.
-	State any
 }
 
 // Recourse finds actions of the people of the factual points, who are known by their positions among these. It knows

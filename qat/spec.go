@@ -48,7 +48,7 @@ const (
 
 // Run is what does not change the outcome of a training.
 type Run struct {
-	Checkpoint Checkpoint // keeps the state so that a training that was stopped goes on; nil keeps none
+	Checkpoint *Checkpoint // nil keeps none
 	Progress   func(Event)
 }
 

@@ -92,7 +92,7 @@ func TestTrainHelpsElsewhere(t *testing.T) {
 		"integer convolution": {convolutional(t, compute{bits: 3, integer: true}), 0.8, 1},
 	} {
 		for _, unit := range units()[:c.units] {
-			spec, last := quick(), &memory{}
+			spec, last := quick(), checkpoint(t)
 			spec.Quantizers = unit
 			out := c.p.trained(t, spec, Run{Checkpoint: last})
 			c.p.checkBetter(t, fmt.Sprintf("%s, %q", name, unit), Quantized(out.Layers), c.share)
@@ -144,7 +144,7 @@ func TestPACT(t *testing.T) {
 		act := quant.FitAct(6, min(0, float32(i-1)), 1)
 		p.layers[i].Plan.Act = &act
 	}
-	spec, last := quick(), &memory{}
+	spec, last := quick(), checkpoint(t)
 	spec.Quantizers = PACT
 	out := p.trained(t, spec, Run{Checkpoint: last})
 	p.checkBetter(t, "clipping", Quantized(out.Layers), 0.7)
@@ -279,22 +279,14 @@ func (p *problem) checkWritten(t *testing.T, plans []quant.Layer, params []float
 	}
 }
 
-type memory struct {
-	kept  []byte
-	saves int
-	full  error // why nothing can be saved
-}
-
-func (m *memory) Load() []byte { return m.kept }
-
-func (m *memory) Save(b []byte) error {
-	m.kept, m.saves = b, m.saves+1
-	return m.full
-}
-
-func (m *memory) state(t *testing.T) (s checkpointState) {
+func checkpoint(t *testing.T) *Checkpoint {
 	t.Helper()
-	must.Do(t, gob.NewDecoder(bytes.NewReader(m.kept)).Decode(&s))
+	return &Checkpoint{path: filepath.Join(t.TempDir(), "checkpoint")}
+}
+
+func (c *Checkpoint) state(t *testing.T) (s *checkpointState) {
+	t.Helper()
+	must.Do(t, gob.NewDecoder(bytes.NewReader(must.Get(os.ReadFile(c.path))(t))).Decode(&s))
 	return s
 }
 
@@ -319,33 +311,24 @@ func TestResume(t *testing.T) {
 	p := small(t)
 	for _, unit := range units() {
 		spec := Spec{Optimizer: Optimizer{Steps: 50, Batch: 16, Seed: 3}, Quantizers: unit}
-		train := func(ctx context.Context, source Source, run Run) (*Outcome, error) {
-			return Train(ctx, p.network(p.written(t, p.plans())), source, spec, run)
+		train := func(ctx context.Context, run Run) (*Outcome, error) {
+			return Train(ctx, p.network(p.written(t, p.plans())), Source{Draw: p.uneven}, spec, run)
 		}
-		seen := []int{} // the source's own state
-		source := Source{State: &seen}
-		source.Draw = func(ctx context.Context, round int, use [Kinds]int, now []Trained) (Draw, error) {
-			if seen = append(seen, round); len(seen) != round+1 {
-				t.Errorf("the rounds %v have been drawn", seen)
-			}
-			return p.uneven(ctx, round, use, now)
-		}
-		want := must.Get(train(t.Context(), source, Run{}))(t)
+		want := must.Get(train(t.Context(), Run{}))(t)
 		for _, stop := range []int{5, rounds - frozenRounds, rounds - frozenRounds + 1, rounds} {
 			ctx, cancel := context.WithCancel(t.Context())
-			kept := &memory{}
+			kept := checkpoint(t)
 			run := Run{Checkpoint: kept, Progress: func(e Event) {
 				if e.Round == stop {
 					cancel()
 				}
 			}}
-			seen = nil
-			if out, err := train(ctx, source, run); !errors.Is(err, context.Canceled) || out != nil && out.Layers != nil {
+			if out, err := train(ctx, run); !errors.Is(err, context.Canceled) || out != nil && out.Layers != nil {
 				t.Fatalf("stopped after round %d: %v, %v", stop, out, err)
 			}
-			must.Same(t, stop, kept.saves)
-			seen = nil
-			got := must.Get(train(t.Context(), source, Run{Checkpoint: kept}))(t)
+			kept.saved = kept.state(t)
+			must.Same(t, stop, len(kept.saved.History))
+			got := must.Get(train(t.Context(), Run{Checkpoint: kept}))(t)
 			must.Same(must.In(t, unit, stop), want, got,
 				cmp.Comparer(func(a, b statistics.Float) bool { return a == b || !a.Defined() && !b.Defined() }))
 		}
@@ -355,9 +338,9 @@ func TestResume(t *testing.T) {
 // A checkpoint that cannot be saved does not end the training.
 func TestUnsaved(t *testing.T) {
 	t.Parallel()
-	full := errors.New("the disk is full")
-	out, err := small(t).train(t, Spec{Optimizer: Optimizer{Steps: 16, Batch: 16}}, Run{Checkpoint: &memory{full: full}})
-	if err != nil || !errors.Is(out.Unsaved, full) || len(out.Layers) == 0 {
+	nowhere := &Checkpoint{path: filepath.Join(t.TempDir(), "none", "checkpoint")}
+	out, err := small(t).train(t, Spec{Optimizer: Optimizer{Steps: 16, Batch: 16}}, Run{Checkpoint: nowhere})
+	if err != nil || !errors.Is(out.Unsaved, os.ErrNotExist) || len(out.Layers) == 0 {
 		t.Errorf("%+v, %v", out, err)
 	}
 }
@@ -446,16 +429,16 @@ func TestOptionsOutOfRange(t *testing.T) {
 func TestOpenCheckpoint(t *testing.T) {
 	t.Parallel()
 	path, e := filepath.Join(t.TempDir(), "checkpoint"), orttest.Need(t)
-	open := func(path string, e ort.Options, inputs byte) (Checkpoint, error) {
+	open := func(path string, e ort.Options, inputs byte) (*Checkpoint, error) {
 		return OpenCheckpoint(path, e, "inputs", []byte{inputs})
 	}
 	c, err := open(path, e, 1)
-	if err != nil || c.Load() != nil {
+	if err != nil || c.saved != nil {
 		t.Fatalf("without a file: %v", err)
 	}
-	state := []byte("some state")
-	must.Do(t, c.Save(state))
-	if c, err = open(path, e, 1); err != nil || !bytes.Equal(c.Load(), state) {
+	state := checkpointState{History: []Event{{Round: 3}}}
+	must.Do(t, c.save(state))
+	if c, err = open(path, e, 1); err != nil || len(c.saved.History) != 1 {
 		t.Fatalf("read back: %v", err)
 	}
 	refused := func(what, want string, e ort.Options, inputs byte) {
@@ -474,7 +457,7 @@ func TestOpenCheckpoint(t *testing.T) {
 		refused("another file", want, e, 1)
 	}
 	if c, err = open(filepath.Join(path, "file"), e, 1); err == nil {
-		err = c.Save(state)
+		err = c.save(state)
 	}
 	must.Fail(t, err, "")
 }

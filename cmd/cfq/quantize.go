@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -59,13 +60,18 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	}
 	r, err := ptq.Quantize(ctx, in.files[0], in.task, in.people, f.r, run)
 	if err != nil {
-		noteCheckpoint(ctx, e, f.checkpoint)
+		if ctx.Err() != nil && exists(f.checkpoint) {
+			e.msg.Note("the training is in %s; the same command goes on from there", f.checkpoint)
+		}
 		return advised(ctx, in.files[0], runError(fmt.Errorf("model %s: %w", args[0], err)))
 	}
 	if err := f.write(e, r, nil); err != nil {
 		return err
 	}
-	return removeCheckpoint(f.checkpoint)
+	if err := os.Remove(f.checkpoint); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	return nil
 }
 
 func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
@@ -159,7 +165,8 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.allowLarger, "allow-larger", false, "write the model even if it is no smaller than the original")
 	group(fs, "Training", func(fs *pflag.FlagSet) {
 		fs.StringVar(&f.log, "log", "", "write loss, VD, RVD and bits of each round to a CSV `file`")
-		addCheckpoint(fs, &f.checkpoint)
+		fs.StringVar(&f.checkpoint, "checkpoint", "", "keep the state of training in a `file` after each round, and go on "+
+			"from it if it exists; removed once the model is written")
 	})
 	fs.Uint64Var(&f.seed, "seed", 1, "seed of the rows read of very large data, and of what --target-vd holds out")
 	more(fs, "seed")

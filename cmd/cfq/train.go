@@ -5,12 +5,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/csv"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,7 +63,6 @@ func (f *trainFlags) add(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.o.Attributes, "attributes", nil, "`columns` of numbers that an autoencoder's code is to be")
 	f.addRows(fs)
 	fs.StringVar(&f.log, "log", "", "write losses and accuracies of each round to a CSV `file`")
-	addCheckpoint(fs, &f.o.Checkpoint)
 	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
 	group(fs, "Training", func(fs *pflag.FlagSet) {
 		fs.Float64Var(&f.o.Epochs, "epochs", 0, "`passes` over the people; 0 is the default, 40, and at least 640 steps")
@@ -110,7 +106,7 @@ func (f *trainFlags) check(e *env) (err error) {
 	if err := f.checkObjective(e); err != nil {
 		return err
 	}
-	return writable(f.paths(), append(f.models(), f.log), f.overwrite, f.o.Checkpoint)
+	return writable(f.paths(), append(f.models(), f.log), f.overwrite)
 }
 
 func (f *trainFlags) models() []string {
@@ -187,9 +183,8 @@ func (f *trainFlags) run(ctx context.Context, e *env, _ []string) error {
 		}
 		show(eval.Event{Stage: text, Done: r.Number, Total: total})
 	}
-	f.o.Teacher.Settings = fmt.Sprintf("%+v", f.teacher)
 	f.teacher.Margin, f.teacher.Workers = tk.Target.Margin, e.workers
-	f.o.Teacher.Points = func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error) {
+	f.o.Teacher = func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error) {
 		x, err := recourse.Teacher(ctx, m, set.set, people.X, f.teacher)
 		if err == nil {
 			recourse.Point(x, people.X, x)
@@ -201,20 +196,13 @@ func (f *trainFlags) run(ctx context.Context, e *env, _ []string) error {
 	}
 	r, err := fit.Train(ctx, tk, people, f.o)
 	if err != nil {
-		noteCheckpoint(ctx, e, f.o.Checkpoint)
 		return runError(err)
-	}
-	if r.Unsaved != nil {
-		e.msg.Warn("the training was not saved: %v", r.Unsaved)
 	}
 	if on, m := judged(r); m.Decisions != nil && m.Accuracy < m.Constant+slight {
 		e.msg.Warn("%s: its accuracy on %s rows is %s, that of always the same decision %s: it may decide "+
 			"nearly everyone alike", f.out, on, message.Percent(m.Accuracy, 2), message.Percent(m.Constant, 2))
 	}
-	if err := f.write(e, r); err != nil {
-		return err
-	}
-	return removeCheckpoint(f.o.Checkpoint)
+	return f.write(e, r)
 }
 
 // slight is how much better than always the same decision a model has to be.
@@ -321,24 +309,6 @@ func fitTable(r *fit.Result) [][]string {
 		table = append(table, row)
 	}
 	return table
-}
-
-func addCheckpoint(fs *pflag.FlagSet, path *string) {
-	fs.StringVar(path, "checkpoint", "", "keep the state of training in a `file` after each round, and go on from it if "+
-		"it exists; removed once the model is written")
-}
-
-func noteCheckpoint(ctx context.Context, e *env, path string) {
-	if ctx.Err() != nil && exists(path) {
-		e.msg.Note("the training is in %s; the same command goes on from there", path)
-	}
-}
-
-func removeCheckpoint(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("checkpoint: %w", err)
-	}
-	return nil
 }
 
 func writeLog(path string, table [][]string) error {

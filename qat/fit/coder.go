@@ -295,21 +295,21 @@ func (c *coder) deviation(x, back []float32) float64 {
 func (f *fit) writeCoder(ctx context.Context) (err error) {
 	u := f.coder.units()
 	if u.scale == nil {
-		encoder, _ := f.coders(f.state.Best, u)
+		encoder, _ := f.coders(f.best, u)
 		codes, err := f.through(ctx, encoder, f.own.X)
 		if err != nil {
 			return err
 		}
 		u = standard(codes, len(codes)/f.own.N)
 	}
-	encoder, decoder := f.coders(f.state.Best, u)
+	encoder, decoder := f.coders(f.best, u)
 	if f.result.Model, err = f.marshal(encoder); err != nil {
 		return err
 	}
 	if f.result.Decoder, err = f.marshal(decoder); err != nil {
 		return err
 	}
-	f.result.Train, f.result.Validation, err = f.codingOf(ctx, f.state.Best, u, math.MaxInt)
+	f.result.Train, f.result.Validation, err = f.codingOf(ctx, f.best, u, math.MaxInt)
 	return err
 }
 

@@ -35,26 +35,17 @@ type Options struct {
 	// Validation is the share of the people who are not trained on; nil is 0.2. They are the same for every
 	// seed, so that seeds compare on the same people.
 	Validation *float64
-	Members    int     // of the ensemble of RConsistency (3)
-	Teacher    Teacher // of RMargin and RConsistency
+	Members    int // of the ensemble of RConsistency (3)
+	// Teacher returns recourse points of people that a model refuses, in their order, for RMargin and RConsistency.
+	Teacher func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error)
 	// Attributes are the names of columns, in the order of People.Kept, that the code of an autoencoder is to be; none:
 	// training finds the code.
 	Attributes []string
 	Engine     ort.Options
 	Workers    int // parallel runs (1)
 	// Recipe is added to the model's metadata, such as hashes of the inputs.
-	Recipe map[string]string
-	// Checkpoint is a file that keeps the state of the training, which goes on from it if it exists; "" keeps none. It
-	// stays when the training ends.
-	Checkpoint string
-	Progress   func(Round, int) // a round, and how many there are
-}
-
-// Teacher finds recourse during training.
-type Teacher struct {
-	// Points returns recourse points of people that a model refuses, in their order.
-	Points   func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error)
-	Settings string // what the points depend on besides the task
+	Recipe   map[string]string
+	Progress func(Round, int) // a round, and how many there are
 }
 
 // Round is the state after a round of training.
@@ -91,7 +82,6 @@ type Result struct {
 	Recipe     map[string]string `json:"recipe"`
 	Model      []byte            `json:"-"` // the ONNX file; of an autoencoder, the encoder's
 	Decoder    []byte            `json:"-"`
-	Unsaved    error             `json:"-"` // why the checkpoint does not hold the last round; nil where it does
 }
 
 // InputError is an error in what was given: people, task or architecture.
@@ -209,22 +199,13 @@ type fit struct {
 	o         Options
 	task      *task.Task
 	objective qat.ObjectiveDoc
-	own, held *task.People // trained on and not; held is nil without any
-	layers    []netLayer   // of one member
-	net       qat.Network  // all members, in canonical form, as they begin
-	coder     *coder       // of an autoencoder
-	state     fitState
+	own, held *task.People  // trained on and not; held is nil without any
+	layers    []netLayer    // of one member
+	net       qat.Network   // all members, in canonical form, as they begin
+	coder     *coder        // of an autoencoder
+	loss      float64       // of the objective in the last round
+	best      []qat.Trained // the layers after the best round
 	result    *Result
-}
-
-// fitState is what a training that goes on has to know besides the parameters.
-type fitState struct {
-	Rounds []Round
-	Loss   []float64     // of the objective, by round
-	Best   []qat.Trained // the layers after the best round
-	Chosen int
-	// Recourse is how many people were asked for recourse in the last round.
-	Recourse int
 }
 
 // divide takes the people with labels, for an autoencoder all, and holds some of them out. Rows with the same inputs
@@ -321,21 +302,14 @@ func (f *fit) run(ctx context.Context) (err error) {
 	if err := o.Check(); err != nil {
 		return err
 	}
-	run := qat.Run{Progress: func(e qat.Event) { f.state.Loss = append(f.state.Loss, float64(e.Loss)) }}
-	if run.Checkpoint, err = f.openCheckpoint(&o); err != nil {
-		return err
-	}
-	out, err := qat.Train(ctx, f.net, qat.Source{Draw: f.points, State: &f.state}, o, run)
+	run := qat.Run{Progress: func(e qat.Event) { f.loss = float64(e.Loss) }}
+	out, err := qat.Train(ctx, f.net, qat.Source{Draw: f.points}, o, run)
 	if err != nil {
 		return err
 	}
 	m := f.with(out.Layers)
 	defer func() { err = errors.Join(err, m.Close()) }()
-	if err := f.judge(ctx, m, out.Layers); err != nil {
-		return err
-	}
-	f.result.Rounds, f.result.Chosen, f.result.Unsaved = f.state.Rounds, f.state.Chosen, out.Unsaved
-	return nil
+	return f.judge(ctx, m, out.Layers)
 }
 
 // points are what a round is trained on: the people, and for some objectives recourse of the network as it is.
@@ -385,17 +359,17 @@ func (f *fit) recourse(ctx context.Context, m *classifier.Model, round int) ([]f
 	rng.Shuffle(len(refused), func(i, j int) { refused[i], refused[j] = refused[j], refused[i] })
 	refused = refused[:min(len(refused), mostRecourse)]
 	slices.Sort(refused)
-	f.state.Recourse = len(refused)
+	f.result.Recourse = len(refused)
 	if len(refused) == 0 {
 		return nil, nil
 	}
-	return f.o.Teacher.Points(ctx, m, f.own.Subset(refused))
+	return f.o.Teacher(ctx, m, f.own.Subset(refused))
 }
 
 // judge measures the network after a round and keeps it if it is the best one so far.
 func (f *fit) judge(ctx context.Context, m *classifier.Model, now []qat.Trained) error {
-	round := len(f.state.Rounds)
-	r := Round{Number: round + 1, Steps: f.result.Steps * (round + 1) / qat.Rounds, Loss: f.state.Loss[round]}
+	out, number := f.result, len(f.result.Rounds)+1
+	r := Round{Number: number, Steps: out.Steps * number / qat.Rounds, Loss: f.loss}
 	var err error
 	if f.coder != nil {
 		r.Train, r.Validation, err = f.codingOf(ctx, now, f.coder.units(), mostCoded)
@@ -405,10 +379,9 @@ func (f *fit) judge(ctx context.Context, m *classifier.Model, now []qat.Trained)
 	if err != nil {
 		return err
 	}
-	f.state.Rounds = append(f.state.Rounds, r)
-	if f.state.Chosen == 0 || f.held == nil || f.objective.Recourse ||
-		r.Validation.Loss < f.state.Rounds[f.state.Chosen-1].Validation.Loss {
-		f.state.Chosen, f.state.Best = round+1, now
+	if out.Rounds = append(out.Rounds, r); out.Chosen == 0 || f.held == nil || f.objective.Recourse ||
+		r.Validation.Loss < out.Rounds[out.Chosen-1].Validation.Loss {
+		out.Chosen, f.best = number, now
 	}
 	if f.o.Progress != nil {
 		f.o.Progress(r, qat.Rounds)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -128,8 +127,7 @@ func TestLogisticRegression(t *testing.T) {
 	}
 }
 
-// Two layers learn what one cannot; the same arguments give the same bytes for any number of workers; a training that
-// was stopped ends in them, too.
+// Two layers learn what one cannot; the same arguments give the same bytes for any number of workers.
 func TestTrain(t *testing.T) {
 	t.Parallel()
 	p, tk := people(600, 2, xor), numbersTask(t, 2)
@@ -150,39 +148,16 @@ func TestTrain(t *testing.T) {
 		t.Errorf("a line decides %+v", line.Train)
 	}
 	o.Workers = 3
-	o.Checkpoint = filepath.Join(t.TempDir(), "checkpoint")
-	stopped(t, tk, p, o)
 	again := trained(t, tk, p, o)
 	if !bytes.Equal(again.Model, r.Model) {
-		t.Error("a training that went on has other bytes")
+		t.Error("three workers train other bytes")
 	}
 	if !cmp.Equal(again.Rounds, r.Rounds) || again.Chosen != r.Chosen {
-		t.Error("a training that went on reports other rounds")
+		t.Error("three workers report other rounds")
 	}
-	o.Train.Seed, o.Engine = 2, orttest.Need(t)
-	var input *InputError
-	if _, err := Train(t.Context(), tk, p, o); !errors.As(err, &input) || !strings.Contains(err.Error(), o.Checkpoint) {
-		t.Errorf("the checkpoint of another training: %v", err)
-	}
-	o.Checkpoint = ""
+	o.Train.Seed = 2
 	if bytes.Equal(trained(t, tk, p, o).Model, r.Model) {
 		t.Error("the seed makes no difference")
-	}
-}
-
-// stopped stops a training after five rounds.
-func stopped(t *testing.T, tk *task.Task, p *task.People, o Options) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	o.Engine = orttest.Need(t)
-	o.Progress = func(r Round, _ int) {
-		if r.Number == 5 {
-			cancel()
-		}
-	}
-	if _, err := Train(ctx, tk, p, o); !errors.Is(err, context.Canceled) {
-		t.Fatalf("stopped: %v", err)
 	}
 }
 
@@ -231,11 +206,9 @@ func TestRecourseObjectives(t *testing.T) {
 		}
 		return d, err
 	}
-	keep := ""
 	run := func(objective qat.Objective, eta, beta float64) *fit {
 		f := must.Get(train(ctx, tk, p, Options{
-			Arch: arch(t, "mlp:8"), Engine: orttest.Need(t), Members: 3, Teacher: Teacher{Points: teacher},
-			Checkpoint: keep,
+			Arch: arch(t, "mlp:8"), Engine: orttest.Need(t), Members: 3, Teacher: teacher,
 			Train: qat.Spec{
 				Objective: objective, Optimizer: qat.Optimizer{Steps: 320, LearningRate: 0.01},
 				Weights: qat.Weights{Eta: &eta, Beta: &beta, Gamma: new(0.5)},
@@ -244,12 +217,12 @@ func TestRecourseObjectives(t *testing.T) {
 		return f
 	}
 	margins := func(f *fit, member int, x []float32) []float32 {
-		m := must.Get(f.classifier(ctx, f.member(f.state.Best, member)))(t)
+		m := must.Get(f.classifier(ctx, f.member(f.best, member)))(t)
 		defer m.Close() //nolint:errcheck // there is nothing to lose
 		return must.Get(m.Margins(ctx, x))(t)
 	}
 	plain := run(qat.RMargin, 0, 1e-9)
-	m := must.Get(plain.classifier(ctx, plain.member(plain.state.Best, 0)))(t)
+	m := must.Get(plain.classifier(ctx, plain.member(plain.best, 0)))(t)
 	x, err := plain.recourse(ctx, m, 0)
 	if err != nil || m.Close() != nil {
 		t.Fatal(err)
@@ -264,13 +237,7 @@ func TestRecourseObjectives(t *testing.T) {
 		}
 		return sum
 	}
-	keep = filepath.Join(t.TempDir(), "checkpoint")
 	robust := run(qat.RMargin, 0, 0.2)
-	again := run(qat.RMargin, 0, 0.2) // goes on behind the last round
-	keep = ""
-	if again.result.Recourse != robust.result.Recourse || again.result.Recourse == 0 {
-		t.Errorf("recourse of %d people, after a stop of %d", robust.result.Recourse, again.result.Recourse)
-	}
 	if with, without := shortfall(robust), shortfall(plain); !(with < 0.8*without) {
 		t.Errorf("%.3g of the margin is missing at recourse points, %.3g without the hinge", with, without)
 	}
@@ -294,13 +261,11 @@ func TestRecourseObjectives(t *testing.T) {
 	must.Same(t, 3, together.result.Members)
 }
 
-// What decides which round is the best one is in the key of a checkpoint, and the same people are held out
-// for every seed.
+// The same people are held out for every seed.
 func TestDivide(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "checkpoint")
 	divided := func(p *task.People, seed uint64) *fit {
-		o := Options{Validation: new(0.2), Checkpoint: path, Engine: orttest.Need(t)}
+		o := Options{Validation: new(0.2)}
 		o.Train.Seed = seed
 		f := &fit{o: o, task: numbersTask(t, 2), result: &Result{}}
 		must.Do(t, f.divide(p))
@@ -311,13 +276,6 @@ func TestDivide(t *testing.T) {
 	if !slices.Equal(one.held.Rows, two.held.Rows) || one.held.N < 30 || one.held.N > 90 {
 		t.Errorf("seed 1 holds %v out, seed 2 %v", one.held.Rows, two.held.Rows)
 	}
-	c, err := one.openCheckpoint(&qat.Spec{})
-	if err != nil || c.Save([]byte("state")) != nil {
-		t.Fatal(err)
-	}
-	must.Get(two.openCheckpoint(&qat.Spec{}))(t)
-	p.Labels[one.held.Rows[0]] ^= 1
-	must.Fail(t, must.Err(divided(p, 1).openCheckpoint(&qat.Spec{})), "")
 }
 
 // More steps than a training may have are an error of what was asked for, whatever the number.

@@ -27,8 +27,7 @@ func (f *fit) write(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	g := f.member(f.state.Best, member)
-	f.result.Recourse = f.state.Recourse
+	g := f.member(f.best, member)
 	if f.result.Model, err = f.marshal(g); err != nil {
 		return err
 	}
@@ -84,7 +83,7 @@ func (f *fit) classifier(ctx context.Context, g *graph.Model) (*classifier.Model
 // representative is the member whose margins are nearest to those of the ensemble, at the people and at the ensemble's
 // recourse points.
 func (f *fit) representative(ctx context.Context) (best int, err error) {
-	all := f.with(f.state.Best)
+	all := f.with(f.best)
 	defer func() { err = errors.Join(err, all.Close()) }()
 	x, err := f.recourse(ctx, all, qat.Rounds)
 	if err != nil {
@@ -97,7 +96,7 @@ func (f *fit) representative(ctx context.Context) (best int, err error) {
 	}
 	least := math.Inf(1)
 	for k := range f.o.Members {
-		m, err := f.classifier(ctx, f.member(f.state.Best, k))
+		m, err := f.classifier(ctx, f.member(f.best, k))
 		if err != nil {
 			return 0, err
 		}
@@ -114,29 +113,4 @@ func (f *fit) representative(ctx context.Context) (best int, err error) {
 		}
 	}
 	return best, nil
-}
-
-func (f *fit) openCheckpoint(spec *qat.Spec) (qat.Checkpoint, error) {
-	if f.o.Checkpoint == "" {
-		return nil, nil
-	}
-	settings, err := json.Marshal(spec)
-	if err != nil {
-		return nil, err
-	}
-	inputs := []any{
-		fmt.Sprintf("fit %s %d %v %s", f.o.Arch, f.o.Members, *f.o.Validation, settings), f.o.Teacher.Settings,
-		string(f.task.JSON()), f.own.X, f.own.Labels,
-	}
-	if f.held != nil {
-		inputs = append(inputs, f.held.X, f.held.Labels)
-	}
-	if f.coder != nil {
-		inputs = append(inputs, f.coder.own, f.coder.held)
-	}
-	c, err := qat.OpenCheckpoint(f.o.Checkpoint, f.o.Engine, inputs...)
-	if err != nil {
-		return nil, &InputError{err}
-	}
-	return c, nil
 }
