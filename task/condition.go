@@ -10,6 +10,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"gonum.org/v1/gonum/floats"
+
 	"cfq/internal/message"
 )
 
@@ -35,10 +37,14 @@ type grammar struct {
 	features []Feature
 	names    []string // that may stand without quotes, longest first
 	digits   *regexp.Regexp
+	word     *regexp.Regexp
 }
 
 func newGrammar(t *Task) *grammar {
-	g := &grammar{features: t.Features, digits: regexp.MustCompile(`^([0-9]+\.?|\.)[0-9]*([eE][-+]?[0-9]+)?`)}
+	g := &grammar{
+		features: t.Features, digits: regexp.MustCompile(`^([0-9]+\.?|\.)[0-9]*([eE][-+]?[0-9]+)?`),
+		word: regexp.MustCompile(`^[\p{L}\p{Nd}_.-]*`),
+	}
 	for i := range t.Features {
 		name := t.Features[i].Name
 		first, _ := utf8.DecodeRuneInString(name)
@@ -50,15 +56,24 @@ func newGrammar(t *Task) *grammar {
 	return g
 }
 
-func (g *grammar) parse(text string) ([]Inequality, error) {
+// mistake is what the methods of a conditionParser panic with; parse returns it.
+type mistake struct{ error }
+
+func (g *grammar) parse(text string) (read []Inequality, err error) {
 	if len(text) > maxCondition {
 		return nil, fmt.Errorf("it is longer than %d characters", maxCondition)
 	}
+	defer func() {
+		switch v := recover().(type) {
+		case nil:
+		case mistake:
+			read, err = nil, v.error
+		default:
+			panic(v)
+		}
+	}()
 	p := &conditionParser{grammar: g, rest: text}
-	read := p.condition(text)
-	if p.err != nil {
-		return nil, p.err
-	}
+	read = p.condition(text)
 	for i := range read {
 		q := &read[i]
 		q.Text = text
@@ -80,56 +95,21 @@ type conditionParser struct {
 	*grammar
 	rest  string // not yet read
 	depth int
-	err   error // the first mistake
 }
 
 func (p *conditionParser) fail(format string, args ...any) {
-	if p.err == nil {
-		p.err = fmt.Errorf(format, args...)
-	}
-	p.rest = ""
-}
-
-type linearForm []float64
-
-func (a linearForm) plus(b linearForm, k float64) linearForm {
-	sum := slices.Clone(a)
-	for i, v := range b {
-		sum[i] += k * v
-	}
-	return sum
-}
-
-func (a linearForm) times(k float64) linearForm { return make(linearForm, len(a)).plus(a, k) }
-
-func (a linearForm) constant() (float64, bool) {
-	last := len(a) - 1
-	return a[last], !slices.ContainsFunc(a[:last], func(v float64) bool { return v != 0 })
-}
-
-func (p *conditionParser) inequality(a linearForm, strict bool) Inequality {
-	q := Inequality{Bound: 0 - a[len(p.features)], Strict: strict}
-	for i := range p.features {
-		if a[i] != 0 {
-			q.Terms = append(q.Terms, Term{Feature: p.features[i].Name, Coef: a[i]})
-		}
-	}
-	return q
+	panic(mistake{fmt.Errorf(format, args...)})
 }
 
 func (p *conditionParser) condition(text string) []Inequality {
 	if p.skip() == "" {
 		p.fail("it is empty")
-		return nil
 	}
 	if f := p.name(); f >= 0 && !p.features[f].Encoding.hasNumber() {
 		return p.category(&p.features[f])
 	}
-	if p.err != nil {
-		return nil
-	}
 	p.rest = text // a name may begin an expression
-	left := p.expression()
+	sum := p.expression()
 	op := p.operator()
 	switch {
 	case op != "":
@@ -138,35 +118,51 @@ func (p *conditionParser) condition(text string) []Inequality {
 	default:
 		p.fail("a comparison (<=, <, >=, >, =) is missing before %s", p.next())
 	}
-	up := left.plus(p.expression(), -1)
+	floats.Sub(sum, p.expression())
 	p.end()
-	down := up.times(-1)
 	switch op {
 	case "<=", "<":
-		return []Inequality{p.inequality(up, op == "<")}
+		return []Inequality{p.inequality(sum, 1, op == "<")}
 	case ">=", ">":
-		return []Inequality{p.inequality(down, op == ">")}
+		return []Inequality{p.inequality(sum, -1, op == ">")}
 	case "!=":
 		p.fail(`"!=" is for categories; numbers other than one are two ranges, and an action set needs one: write < or >`)
 	}
-	return []Inequality{p.inequality(up, false), p.inequality(down, false)}
+	return []Inequality{p.inequality(sum, 1, false), p.inequality(sum, -1, false)}
 }
 
-func (p *conditionParser) expression() linearForm {
+// A linear expression has a coefficient for each feature, and then a constant.
+
+func (p *conditionParser) inequality(sum []float64, sign float64, strict bool) Inequality {
+	q := Inequality{Bound: 0 - sign*sum[len(p.features)], Strict: strict}
+	for i := range p.features {
+		if sum[i] != 0 {
+			q.Terms = append(q.Terms, Term{Feature: p.features[i].Name, Coef: sign * sum[i]})
+		}
+	}
+	return q
+}
+
+func constant(a []float64) (float64, bool) {
+	last := len(a) - 1
+	return a[last], !slices.ContainsFunc(a[:last], func(v float64) bool { return v != 0 })
+}
+
+func (p *conditionParser) expression() []float64 {
 	sum := p.product()
 	for {
 		switch p.take("+", "-") {
 		case "+":
-			sum = sum.plus(p.product(), 1)
+			floats.Add(sum, p.product())
 		case "-":
-			sum = sum.plus(p.product(), -1)
+			floats.Sub(sum, p.product())
 		default:
 			return sum
 		}
 	}
 }
 
-func (p *conditionParser) product() linearForm {
+func (p *conditionParser) product() []float64 {
 	whole := p.skip()
 	a := p.factor()
 	for {
@@ -176,20 +172,20 @@ func (p *conditionParser) product() linearForm {
 			return a
 		}
 		b := p.factor()
-		left, number := a.constant()
-		right, divisor := b.constant()
+		left, number := constant(a)
+		right, divisor := constant(b)
 		switch {
-		case p.err != nil:
 		case op == "/" && !divisor:
 			p.fail("%s divides by a feature; only numbers may stand behind /", p.since(start))
 		case op == "/" && right == 0:
 			p.fail("%s divides by 0", p.since(start))
 		case op == "/":
-			a = a.times(1 / right)
+			floats.Scale(1/right, a)
 		case divisor:
-			a = a.times(right)
+			floats.Scale(right, a)
 		case number:
-			a = b.times(left)
+			floats.Scale(left, b)
+			a = b
 		default:
 			p.fail("%s multiplies two features; one side of * must be a number", p.since(whole))
 		}
@@ -200,28 +196,28 @@ func (p *conditionParser) since(start string) string {
 	return message.Quote(strings.TrimSpace(strings.TrimSuffix(start, p.rest)))
 }
 
-func (p *conditionParser) factor() linearForm {
+func (p *conditionParser) factor() []float64 {
 	if p.depth++; p.depth > maxNesting {
 		p.fail("it is nested too deep")
 	}
 	defer func() { p.depth-- }()
+	a := make([]float64, len(p.features)+1)
 	switch p.take("+", "-", "(") {
 	case "+":
 		return p.factor()
 	case "-":
-		return p.factor().times(-1)
+		floats.Sub(a, p.factor())
+		return a
 	case "(":
-		a := p.expression()
+		a = p.expression()
 		if p.take(")") == "" {
 			p.fail("a closing parenthesis is missing before %s", p.next())
 		}
 		return a
 	}
-	last := len(p.features)
-	a := make(linearForm, last+1)
 	switch i := p.name(); {
 	case i < 0:
-		a[last] = p.number()
+		a[len(p.features)] = p.number()
 	case p.features[i].Encoding.hasNumber():
 		a[i] = 1
 	default:
@@ -233,14 +229,21 @@ func (p *conditionParser) factor() linearForm {
 
 func (p *conditionParser) number() float64 {
 	digits := p.digits.FindString(p.rest)
-	rest := p.rest[len(digits):]
-	v, ok := Number(digits)
-	if after, _ := utf8.DecodeRuneInString(rest); !ok || isLetter(after) {
-		p.unknown()
-		return 0
+	after, _ := utf8.DecodeRuneInString(p.rest[len(digits):])
+	if v, ok := Number(digits); ok && !isLetter(after) {
+		p.rest = p.rest[len(digits):]
+		return v
 	}
-	p.rest = rest
-	return v
+	word := p.word.FindString(p.rest)
+	switch first, _ := utf8.DecodeRuneInString(word); {
+	case word == "":
+		p.fail("a feature or a number is missing before %s", p.next())
+	case unicode.IsDigit(first) || first == '.':
+		p.fail("%s is not a number; write it as 1200.5, and a product as 2 * income", message.Quote(word))
+	default:
+		p.noFeature(word)
+	}
+	return 0
 }
 
 func isLetter(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
@@ -331,21 +334,6 @@ func (p *conditionParser) quoted() (string, bool) {
 	return s, true
 }
 
-func (p *conditionParser) unknown() {
-	word := p.rest
-	if end := strings.IndexFunc(word, func(r rune) bool { return !isLetter(r) && r != '-' && r != '.' }); end >= 0 {
-		word = word[:end]
-	}
-	switch first, _ := utf8.DecodeRuneInString(word); {
-	case word == "":
-		p.fail("a feature or a number is missing before %s", p.next())
-	case unicode.IsDigit(first) || first == '.':
-		p.fail("%s is not a number; write it as 1200.5, and a product as 2 * income", message.Quote(word))
-	default:
-		p.noFeature(word)
-	}
-}
-
 func (p *conditionParser) category(f *Feature) []Inequality {
 	c := f.Category()
 	values := c.Names()
@@ -358,32 +346,21 @@ func (p *conditionParser) category(f *Feature) []Inequality {
 	op := p.operator()
 	if op == "" {
 		p.fail("%s is a category: compare it with =, != or in {...}, not with %s", message.Quote(f.Name), p.next())
-		return nil
 	}
-	v := p.value(f, values, false)
+	v := p.value(f, values, "")
 	p.end()
 	at := slices.Index(values, v)
+	asked := map[string][]string{
+		"=": {v}, "!=": {v}, "<=": values[:at+1], "<": values[:at], ">=": values[at:], ">": values[at+1:],
+	}[op]
 	switch {
-	case p.err != nil:
-		return nil
-	case op == "=" || op == "!=":
-		return holds(f, []string{v}, op == "=")
-	case !c.isOrdered():
+	case op != "=" && op != "!=" && !c.isOrdered():
 		p.fail("the values of %s have no order, so %s means nothing; set ordered: true on a one-hot feature whose values "+
 			"do, or use =, != or in", message.Quote(f.Name), op)
-	case op == "<=":
-		values = values[:at+1]
-	case op == "<":
-		values = values[:at]
-	case op == ">=":
-		values = values[at:]
-	default:
-		values = values[at+1:]
-	}
-	if len(values) == 0 {
+	case len(asked) == 0:
 		p.fail("no value of %s is %s %s", message.Quote(f.Name), op, message.Quote(v))
 	}
-	return holds(f, values, true)
+	return holds(f, asked, op != "!=")
 }
 
 func holds(f *Feature, values []string, one bool) []Inequality {
@@ -397,14 +374,13 @@ func holds(f *Feature, values []string, one bool) []Inequality {
 	return []Inequality{q}
 }
 
-func (p *conditionParser) set(f *Feature, values []string) []string {
+func (p *conditionParser) set(f *Feature, values []string) (list []string) {
 	if p.take("{") == "" {
 		p.fail("the values behind in stand in braces, as %s in {%s}, not %s", message.Legible(f.Name),
 			message.List(values, 2), p.next())
 	}
-	var list []string
-	for more := true; more && p.err == nil; more = p.take(",") != "" {
-		v := p.value(f, values, true)
+	for more := true; more; more = p.take(",") != "" {
+		v := p.value(f, values, ",}")
 		if slices.Contains(list, v) {
 			p.fail("the value %s stands in the braces twice", message.Quote(v))
 		}
@@ -418,24 +394,24 @@ func (p *conditionParser) set(f *Feature, values []string) []string {
 	return list
 }
 
-func (p *conditionParser) value(f *Feature, values []string, braces bool) string {
+// value reads a value in quotes, or up to one of the ends, or to the end.
+func (p *conditionParser) value(f *Feature, values []string, ends string) string {
 	s, quoted := p.quoted()
 	if !quoted {
 		end := len(p.rest)
-		if braces {
-			end = strings.IndexAny(p.rest+",", ",}")
+		if at := strings.IndexAny(p.rest, ends); at >= 0 {
+			end = at
 		}
 		s, p.rest = strings.TrimSpace(p.rest[:end]), p.rest[end:]
 	}
-	b, binary := f.Encoding.(*Binary)
-	switch i := Find(values, s); {
+	i := Find(values, s)
+	switch b, binary := f.Encoding.(*Binary); {
 	case i >= 0:
-		return values[i]
 	case binary && b.Zero == "":
 		p.fail("%s is known by its value %s only; write %s != %s for the others", message.Quote(f.Name),
 			message.Quote(b.One), message.Legible(f.Name), message.Legible(b.One))
 	default:
 		p.fail("%s is no value of %s%s", message.Quote(s), message.Quote(f.Name), message.DidYouMean(s, values))
 	}
-	return ""
+	return values[i]
 }
