@@ -1,7 +1,6 @@
 package draft
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -126,23 +125,6 @@ func isApart(gap, each float64, others, weights []float64) bool {
 	usual := gaps[len(gaps)/2]
 	chance := (gap/usual-1)*min(each, slices.Min(weights[:n])) < 7 && each < 20*slices.Max(weights[:min(near, n)])
 	return gap >= 2*usual && !chance
-}
-
-// codesQuestion asks about the numbers that are taken for "not known"; "" where there are none.
-func (d *drafter) codesQuestion() string {
-	var where []string
-	for i := range d.features {
-		f := &d.features[i]
-		if n := f.Number(); n != nil && n.Missing != nil && f.Actionable {
-			rows := message.Percent(float64(f.from.rowsOf(n.Missing))/float64(d.table.Rows), 1)
-			where = append(where, fmt.Sprintf("%s in %s (%s of the rows)", numbers(n.Missing), message.Legible(f.Name), rows))
-		}
-	}
-	if where == nil {
-		return ""
-	}
-	return fmt.Sprintf("do these numbers mean \"not known\": %s? As `missing`, the model sees the number, and no action "+
-		"leads from or to it. Of what is a value, write missing: [] and wider bounds.", strings.Join(where, ", "))
 }
 
 func numbers(v []float64) string {

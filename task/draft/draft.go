@@ -69,7 +69,6 @@ type drafter struct {
 	o         Options
 	table     *table
 	profiles  []*profile
-	fitting   bool     // the features are the columns of numbers, as many as the model has inputs
 	label     *profile // of the outcome, nil when there is none
 	favourite string   // the favourable value of the outcome, "" when it is not known
 	features  []feature
@@ -347,18 +346,19 @@ func (d *drafter) inferred() error {
 	if err != nil {
 		return err
 	}
+	fitting := false
 	if use == nil {
 		use = d.numbers()
-		d.fitting = use != nil
+		fitting = use != nil
 	}
 	for _, p := range d.profiles {
 		switch why := p.useless(); {
 		case p == d.label || strings.TrimSpace(p.name) == "":
 		case d.o.Features != nil && !slices.Contains(use, p):
 			d.leave(p, "it was not named")
-		case d.fitting && !slices.Contains(use, p):
+		case fitting && !slices.Contains(use, p):
 			d.leave(p, cmp.Or(why, fmt.Sprintf("the model takes %d numbers, and as many columns have them", d.o.inputs)))
-		case d.fitting:
+		case fitting:
 		case d.o.Features == nil && why != "":
 			d.leave(p, why)
 		case d.o.Features == nil:
@@ -571,7 +571,8 @@ func (d *drafter) write() (*Draft, error) {
 	p := &page{
 		About: fmt.Sprintf("A draft from %s of %s. What people can change, how far, and at what cost is for you to say.",
 			message.Count(d.table.Rows, "row"), message.Legible(d.o.File)),
-		Data: d.table.Data, Guessed: d.o.Label == "", Index: index, Asked: d.ask(),
+		Data: d.table.Data, Guessed: d.o.Label == "", Index: index,
+		Inputs: d.o.inputs, Made: d.inputs(), Inferred: d.o.Encoding == nil, Ordered: d.o.Features != nil,
 	}
 	p.Data.Missing = d.missing()
 	p.Missing = len(p.Data.Missing) > 0 || p.Data.Delimiter == 0
@@ -594,39 +595,21 @@ func (d *drafter) write() (*Draft, error) {
 				items = append(items, pieces...)
 			}
 		}
+		if n := f.Number(); n != nil {
+			p.Numbers = true
+			if n.Missing != nil && f.Actionable {
+				rows := message.Percent(float64(f.from.rowsOf(n.Missing))/float64(d.table.Rows), 1)
+				p.Codes = append(p.Codes, fmt.Sprintf("%s in %s (%s of the rows)", numbers(n.Missing), message.Legible(f.Name), rows))
+			}
+		}
+		p.Categories = p.Categories || f.Encoding.Kind() == "onehot"
+		p.Columns = append(p.Columns, f.Column)
 		p.Features = append(p.Features, pageFeature{
 			f.protected, f.questions, wrap("  - {", append(items, lists...), "}", "     "),
 		})
 	}
 	p.MaxFeatures = min(free, 3)
 	return p.draft(d.notes)
-}
-
-func (d *drafter) ask() (all []string) {
-	ask := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
-	if n := d.inputs(); d.o.inputs > 0 && n != d.o.inputs {
-		names := mapped(d.features, func(f feature) string { return f.Column })
-		ask("the model has %d inputs and these features make %d: which columns does it take, and how is each "+
-			"encoded? Run this again with those, in the model's order, of --features %s", d.o.inputs, n, shell(names))
-	}
-	if codes := d.codesQuestion(); codes != "" {
-		ask("%s", codes)
-	}
-	if d.o.Encoding != nil {
-		return all
-	}
-	if slices.ContainsFunc(d.features, func(f feature) bool { return f.Number() != nil }) {
-		ask("are the numbers standardised with these means and standard deviations? They are those of this file, " +
-			"not of the training.")
-	}
-	if d.o.Features == nil {
-		ask("is this the order of the model's inputs? It is that of the columns in the file.")
-	}
-	if slices.ContainsFunc(d.features, func(f feature) bool { return f.Encoding.Kind() == "onehot" }) {
-		ask("are the inputs of each category in the order of its values here, which is that of the alphabet, and " +
-			"does each have one?")
-	}
-	return all
 }
 
 // flow writes a key and its value in pieces between which a line may end.

@@ -136,15 +136,11 @@ func TestImputedNumbers(t *testing.T) {
 }
 
 func TestClearGain(t *testing.T) {
-	rows := func(right, wrong int) []bool {
-		list := make([]bool, right+wrong)
-		for i := range right {
-			list[i] = true
-		}
-		return list
+	rows := func(right, wrong int) []float64 {
+		return append(slices.Repeat([]float64{1}, right), make([]float64, wrong)...)
 	}
 	for _, c := range []struct {
-		before, after []bool
+		before, after []float64
 		want          bool
 	}{
 		{rows(35, 5), rows(36, 4), false},         // one of 40 people
@@ -154,7 +150,7 @@ func TestClearGain(t *testing.T) {
 		{rows(36, 4), rows(25, 15), false},
 	} {
 		if got := clearGain(c.before, c.after); (got > 0) != c.want {
-			t.Errorf("%.3f of %d rows, then %.3f: a gain of %g", share(c.before), len(c.before), share(c.after), got)
+			t.Errorf("%d rows: a gain of %g, want one %t", len(c.before), got, c.want)
 		}
 	}
 }

@@ -30,6 +30,14 @@ type page struct {
 	Features    []pageFeature
 	Image       bool
 	MaxFeatures int // 0 is no limit
+
+	// Of a table, what questions about all features depend on.
+	Inputs, Made        int      // of the model, 0 where it is not known, and of the features
+	Columns             []string // of the features
+	Codes               []string // numbers that are taken for "not known", and where
+	Inferred            bool     // no encoding is known
+	Ordered             bool     // the order of the features is that of the model's inputs
+	Numbers, Categories bool     // there are such features
 }
 
 type pageFeature struct {
@@ -42,6 +50,8 @@ func (p *page) draft(notes []string) (*Draft, error) {
 	t := template.Must(template.New("draft").Funcs(template.FuncMap{
 		"scalar": scalar,
 		"char":   func(c rune) string { return scalar(string(c)) },
+		"join":   strings.Join,
+		"shell":  shell,
 		"list":   func(v []string) string { return strings.Join(texts(v), ", ") },
 		"wrap":   func(lead string, v []string) string { return wrap(lead, texts(v), "]", strings.Repeat(" ", len(lead))) },
 		"line":   func(s string) string { return strings.Join(strings.Fields(s), " ") },

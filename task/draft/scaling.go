@@ -5,6 +5,9 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
+
 	"cfq/task"
 )
 
@@ -51,12 +54,12 @@ func (r *Report) CompareScalings(
 			return err
 		}
 		if gain := clearGain(own, right); gain > most {
-			most, best, name = gain, share(right), s.name
+			most, best, name = gain, stat.Mean(right, nil), s.name
 		}
 	}
 	if name != "" {
 		r.Find(Warning, "model", fmt.Sprintf("it decides %.1f %% of %d rows as labelled with %s, and %.1f %% with "+
-			"mean and std of the task file: which ones does it take?", 100*best, some.N, name, 100*share(own)))
+			"mean and std of the task file: which ones does it take?", 100*best, some.N, name, 100*stat.Mean(own, nil)))
 	}
 	return nil
 }
@@ -94,47 +97,34 @@ func (s *scaling) apply(t *task.Task, have []Column, people *task.People) []floa
 
 // clearGain is by how much more rows are right than before: 0 unless that is above 2 points and above three standard
 // deviations of the rows in which the two differ, so that the same model with a few rows is not suspected.
-func clearGain(before, after []bool) float64 {
-	differ := 0
-	for i := range after {
-		if before[i] != after[i] {
-			differ++
-		}
+func clearGain(before, after []float64) float64 {
+	differ := floats.Distance(before, after, 1)
+	gain := stat.Mean(after, nil) - stat.Mean(before, nil)
+	if gain >= max(0.02, 3*math.Sqrt(differ)/float64(len(after))) {
+		return gain
 	}
-	gain := share(after) - share(before)
-	if gain < max(0.02, 3*math.Sqrt(float64(differ))/float64(max(len(after), 1))) {
-		return 0
-	}
-	return gain
+	return 0
 }
 
-func share(right []bool) float64 {
-	n := 0
-	for _, r := range right {
-		if r {
-			n++
-		}
-	}
-	return float64(n) / float64(max(len(right), 1))
-}
-
-// decidedAsLabelled says of each person with a label whether a model decides so. If it decides most of them otherwise,
-// its class index is the wrong one, which is reported elsewhere: then it says whether it decides the opposite.
-func decidedAsLabelled(people *task.People, run func(x []float32) ([]float32, error)) ([]bool, error) {
+// decidedAsLabelled is 1 for each person with a label whom a model decides so, and 0 for the others. If it decides most
+// of them otherwise, its class index is the wrong one, which is reported elsewhere: then 1 is the opposite.
+func decidedAsLabelled(people *task.People, run func(x []float32) ([]float32, error)) ([]float64, error) {
 	margins, err := run(people.X)
 	if err != nil {
 		return nil, err
 	}
-	var right []bool
+	var right, wrong []float64
 	for i, label := range people.Labels {
 		if label >= 0 {
-			right = append(right, (margins[i] > 0) == (label == 1))
+			so := 0.0
+			if (margins[i] > 0) == (label == 1) {
+				so = 1
+			}
+			right, wrong = append(right, so), append(wrong, 1-so)
 		}
 	}
-	if share(right) < 0.5 {
-		for i := range right {
-			right[i] = !right[i]
-		}
+	if stat.Mean(right, nil) < 0.5 {
+		return wrong, nil
 	}
 	return right, nil
 }
