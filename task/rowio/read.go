@@ -26,9 +26,12 @@ type streamRecord struct {
 
 // Reader reads the rows of a stream as people.
 type Reader struct {
-	source  *textSource
-	decoder *task.Decoder // nil for a stream that is empty
+	record  func() (streamRecord, error)
+	null    string        // the field that is null, besides ""
+	columns []string      // nil when the stream ended before it named any
+	decoder *task.Decoder // nil then
 	kept    []string      // names of columns
+	at      []int         // where they are in a record
 }
 
 // Open reads the head of a stream. A stream without any byte has no rows, and is no error.
@@ -38,29 +41,25 @@ func Open(r io.Reader, t *task.Task, o Options) (_ *Reader, err error) {
 			err = fmt.Errorf("stream of rows (%s): %w", o.Format, err)
 		}
 	}()
-	in := &Reader{}
+	in, err := open(r, t, o)
+	if err != nil {
+		return nil, err
+	}
+	if in.columns != nil {
+		if in.decoder, err = task.NewDecoder(t, in.columns, o.Hash); err != nil {
+			return nil, err
+		}
+	}
 	for _, name := range append([]string{t.Data.ID}, o.Keep...) {
-		if name != "" && !slices.Contains(in.kept, name) {
-			in.kept = append(in.kept, name)
+		if name == "" || slices.Contains(in.kept, name) {
+			continue
 		}
-	}
-	if in.source, err = open(r, t, o); err != nil {
-		return nil, err
-	}
-	names := in.source.columns
-	if names == nil {
-		return in, nil
-	}
-	if in.decoder, err = task.NewDecoder(t, names, o.Hash); err != nil {
-		return nil, err
-	}
-	for _, name := range in.kept {
-		i := slices.Index(names, name)
-		if i < 0 {
+		i := slices.Index(in.columns, name)
+		if i < 0 && in.columns != nil {
 			return nil, fmt.Errorf("there is no column %s to keep; the columns are %s", message.Quote(name),
-				message.List(names, 100))
+				message.List(in.columns, 100))
 		}
-		in.source.kept = append(in.source.kept, i)
+		in.kept, in.at = append(in.kept, name), append(in.at, i)
 	}
 	return in, nil
 }
@@ -130,7 +129,7 @@ func (r *Reader) Each(ctx context.Context, do func(*Batch) error) (n Counts, err
 
 func (r *Reader) read(ctx context.Context, to chan<- streamRecord) error {
 	for {
-		rec, err := r.source.next()
+		rec, err := r.next()
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil

@@ -10,62 +10,55 @@ import (
 	"cfq/task"
 )
 
-type textSource struct {
-	columns []string // nil when the stream ended before it named any
-	kept    []int
-	null    string // the field that is null, besides ""
-	read    func() (streamRecord, error)
-}
-
 // open takes the names of the columns from the first row, unless o has them.
-func open(r io.Reader, t *task.Task, o Options) (*textSource, error) {
-	s := &textSource{columns: o.Columns}
+func open(r io.Reader, t *task.Task, o Options) (*Reader, error) {
+	in := &Reader{columns: o.Columns}
 	switch o.Format {
 	case CSV:
 		rows, err := task.NewTextRows(r, &task.Data{Delimiter: ',', Trim: t.Data.Trim})
 		if err != nil {
 			return nil, err
 		}
-		s.read = func() (streamRecord, error) { return readCSV(rows) }
+		in.record = func() (streamRecord, error) { return readCSV(rows) }
 	case TSV:
-		s.null, s.read = null, tabbed(r, t.Data.Trim)
+		in.null, in.record = null, tabbed(r, t.Data.Trim)
 	default:
 		return nil, fmt.Errorf("unknown format %q", o.Format)
 	}
-	if s.columns != nil {
-		return s, nil
+	if in.columns != nil {
+		return in, nil
 	}
-	first, err := s.read()
+	first, err := in.record()
 	switch {
 	case errors.Is(err, io.EOF):
-		return s, nil // no row: there is nothing to name
+		return in, nil // no row: there is nothing to name
 	case err != nil:
 		return nil, err
 	case first.problem != nil:
 		return nil, fmt.Errorf("the header: %w", first.problem)
 	}
 	for _, name := range first.fields {
-		s.columns = append(s.columns, strings.TrimSpace(name))
+		in.columns = append(in.columns, strings.TrimSpace(name))
 	}
-	s.columns[0] = strings.TrimPrefix(s.columns[0], "\ufeff") // a byte order mark
-	return s, nil
+	in.columns[0] = strings.TrimPrefix(in.columns[0], "\ufeff") // a byte order mark
+	return in, nil
 }
 
 // next returns a record that is not used again. The error of a row that is bad by itself is in the record.
-func (s *textSource) next() (streamRecord, error) {
-	rec, err := s.read()
-	if err != nil || len(rec.fields) != len(s.columns) { // where which field is nobody knows
+func (r *Reader) next() (streamRecord, error) {
+	rec, err := r.record()
+	if err != nil || len(rec.fields) != len(r.columns) { // where which field is nobody knows
 		return rec, err
 	}
-	for _, i := range s.kept {
-		if s.null != "" && rec.fields[i] == s.null {
+	for _, i := range r.at {
+		if r.null != "" && rec.fields[i] == r.null {
 			rec.kept = append(rec.kept, nil)
 		} else {
 			rec.kept = append(rec.kept, rec.fields[i])
 		}
 	}
 	for i, f := range rec.fields {
-		if f == s.null {
+		if f == r.null {
 			rec.fields[i] = ""
 		}
 	}
