@@ -2,6 +2,7 @@ package ort
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"runtime"
 	"slices"
@@ -14,7 +15,12 @@ import (
 // SelfTest loads the library, runs a small quantized layer whose result is known exactly, and reports what differs.
 func SelfTest(ctx context.Context, o Options) error {
 	x := graph.FromFloats("x", []float32{1, -2, 3, 0.5}, 2, 2)
-	out, err := Evaluate(ctx, selfTestModel(), o, []*graph.Tensor{x}, "y")
+	s, err := OpenBytes(selfTest, o)
+	if err != nil {
+		return fmt.Errorf("self-test: %w", err)
+	}
+	defer s.Close() //nolint:errcheck // nothing was written
+	out, err := s.Run(ctx, []*graph.Tensor{x})
 	if err != nil {
 		return fmt.Errorf("self-test: %w", err)
 	}
@@ -30,42 +36,11 @@ func SelfTest(ctx context.Context, o Options) error {
 	return nil
 }
 
-// selfTestModel is Relu(Gemm) in the form that runs as the integer kernel QGemm. All scales are powers of two and all
-// values lie on their grids, so that every correct kernel gives the same bits.
-func selfTestModel() *graph.Model {
-	batch := graph.Shape{{Size: -1, Param: "N"}, {Size: 2}}
-	g := &graph.Graph{
-		Name:    "selftest",
-		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: batch}},
-		Outputs: []graph.Value{{Name: "y", DType: graph.Float, Shape: batch}},
-	}
-	b := graph.NewBuilder(g, "")
-	int8s := func(name string, v ...int8) string {
-		t := &graph.Tensor{Name: name, DType: graph.Int8, Dims: []int64{int64(len(v))}}
-		for _, c := range v {
-			t.Raw = append(t.Raw, byte(c))
-		}
-		return b.Const(t)
-	}
-	xs := b.Const(graph.FromFloats("x_scale", []float32{1. / 32}))
-	xz := b.Const(&graph.Tensor{Name: "x_zero", DType: graph.Uint8, Raw: []byte{128}})
-	x := b.Op("QuantizeLinear", []string{"x", xs, xz})
-	x = b.Op("DequantizeLinear", []string{x, xs, xz})
-
-	codes := int8s("w", 64, -32, 16, 96)
-	g.Init(codes).Dims = []int64{2, 2}
-	ws := b.Const(graph.FromFloats("w_scale", []float32{1. / 64, 1. / 32}, 2))
-	w := b.Op("DequantizeLinear", []string{codes, ws, int8s("w_zero", 0, 0)}, graph.IntAttr("axis", 0))
-
-	bias := b.Const(graph.FromInt32s("b", []int32{512, -1024}, 2))
-	bs := b.Const(graph.FromFloats("b_scale", []float32{1. / 2048, 1. / 1024}, 2)) // x_scale * w_scale
-	bz := b.Const(graph.FromInt32s("b_zero", []int32{0, 0}, 2))
-	bias = b.Op("DequantizeLinear", []string{bias, bs, bz}, graph.IntAttr("axis", 0))
-
-	h := b.Op("Gemm", []string{x, w, bias}, graph.IntAttr("transB", 1))
-	b.Append(&graph.Node{Op: "Relu", Inputs: []string{h}, Outputs: []string{"y"}})
-	return &graph.Model{IRVersion: 8, ProducerName: "cfq", Opsets: []graph.Opset{{Version: 13}}, Graph: g}
-}
+// selfTest is Relu(Gemm) with two inputs and two outputs in the form that runs as the integer kernel QGemm. All scales
+// are powers of two and all values lie on their grids, so that every correct kernel gives the same bits.
+//
+//go:embed selftest.onnx
+var selfTest []byte
 
 // Saturates reports whether this is an x64 processor without VNNI, on which ONNX Runtime adds two products of unsigned
 // 8-bit activations and signed 8-bit weights in 16 bits: sums beyond them are cut off where weights have codes beyond

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"cfq/internal/must"
-	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -252,7 +251,7 @@ func TestSelfTest(t *testing.T) {
 
 func TestOptimized(t *testing.T) {
 	o := orttest.Need(t)
-	onnx := must.Get(codec.Marshal(ort.SelfTestModel()))(t)
+	onnx := ort.SelfTestModel()
 	for _, c := range []struct {
 		level   ort.Level
 		op, not string
