@@ -37,15 +37,12 @@ func (e *FileError) Error() string { return "read model: " + e.Err.Error() }
 func (e *FileError) Unwrap() error { return e.Err }
 
 // ReadFile reads the model at path. External data is resolved within the model's folder. Errors are of type FileError.
-func ReadFile(path string) (*graph.Model, error) {
-	m, err := readFile(path)
-	if err != nil {
-		return nil, &FileError{err}
-	}
-	return m, nil
-}
-
-func readFile(path string) (*graph.Model, error) {
+func ReadFile(path string) (_ *graph.Model, err error) {
+	defer func() {
+		if err != nil {
+			err = &FileError{err}
+		}
+	}()
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:

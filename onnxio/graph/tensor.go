@@ -110,24 +110,14 @@ func FromNumbers[T float32 | float64](name string, t DType, v []T, dims ...int64
 // FromValues makes a tensor of any type of floats, integers of 8 bits or more, and booleans; nil for other types.
 // Numbers that the type does not have are cut off.
 func FromValues(name string, t DType, v []float64, dims ...int64) *Tensor {
-	switch t {
-	case Int64:
-		return encoded(name, t, convert[int64](v), dims)
-	case Uint64:
-		return encoded(name, t, convert[uint64](v), dims)
-	case Int32:
-		return encoded(name, t, convert[int32](v), dims)
-	case Uint32:
-		return encoded(name, t, convert[uint32](v), dims)
-	case Int16:
-		return encoded(name, t, convert[int16](v), dims)
-	case Uint16:
-		return encoded(name, t, convert[uint16](v), dims)
-	case Int8:
-		return encoded(name, t, convert[int8](v), dims)
-	case Uint8:
-		return encoded(name, t, convert[uint8](v), dims)
-	case Bool:
+	integers := map[DType]func(string, DType, []float64, []int64) *Tensor{
+		Int64: fromDoubles[int64], Int32: fromDoubles[int32], Int16: fromDoubles[int16], Int8: fromDoubles[int8],
+		Uint64: fromDoubles[uint64], Uint32: fromDoubles[uint32], Uint16: fromDoubles[uint16], Uint8: fromDoubles[uint8],
+	}
+	switch of := integers[t]; {
+	case of != nil:
+		return of(name, t, v, dims)
+	case t == Bool:
 		set := make([]uint8, len(v))
 		for i, x := range v {
 			if x != 0 {
@@ -137,6 +127,10 @@ func FromValues(name string, t DType, v []float64, dims ...int64) *Tensor {
 		return encoded(name, t, set, dims)
 	}
 	return FromNumbers(name, t, v, dims...)
+}
+
+func fromDoubles[T tensorElement](name string, t DType, v []float64, dims []int64) *Tensor {
+	return encoded(name, t, convert[T](v), dims)
 }
 
 // FromFloats makes a float32 tensor; no dims and one value make a scalar.

@@ -3,6 +3,7 @@ package lower
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -136,15 +137,10 @@ const maxColumns = 1 << 20
 // the computation gets left to it.
 func (z *preprocessing) spread() {
 	z.returns = map[string]bool{}
-	all := map[string]valueClass{}
-	for _, n := range z.g.Nodes {
-		made := z.of(n, all)
-		for _, o := range n.Outputs {
-			all[o] = made
-		}
-	}
+	given := maps.Clone(z.class)
+	z.classify(func(*graph.Node) bool { return false })
 	for _, n := range slices.Backward(z.g.Nodes) {
-		back := all[n.Outputs[0]] == raw && !z.float(n)
+		back := z.class[n.Outputs[0]] == raw && !z.float(n)
 		for _, o := range n.Outputs {
 			back = back || z.returns[o]
 		}
@@ -155,12 +151,13 @@ func (z *preprocessing) spread() {
 			z.returns[in] = z.returns[in] || back
 		}
 	}
+	z.class = given
 	z.classify(z.leaves)
 }
 
 func (z *preprocessing) classify(leaves func(n *graph.Node) bool) {
 	for _, n := range z.g.Nodes {
-		made := z.of(n, z.class)
+		made := z.of(n)
 		if made == raw && leaves(n) {
 			made = computed
 		}
@@ -187,13 +184,10 @@ func (z *preprocessing) finalize() {
 	})
 }
 
-func (z *preprocessing) of(n *graph.Node, known map[string]valueClass) valueClass {
+func (z *preprocessing) of(n *graph.Node) valueClass {
 	var have [4]bool
 	for _, in := range n.Inputs {
-		c, ok := known[in]
-		if !ok {
-			c = z.class[in]
-		}
+		c := z.class[in]
 		have[c] = have[c] || in != ""
 	}
 	switch {
