@@ -17,6 +17,8 @@ import (
 	"cfq/eval/metrics"
 	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/recourse"
+	"cfq/task"
 )
 
 const hintInconclusive = "judge with more people, or with a larger limit if you can defend it"
@@ -227,31 +229,27 @@ func (d *evaluation) measureFor(
 	}
 	// Who the people are is known all the same.
 	if err = d.source(ctx, func(*eval.Batch) error { return nil }); err == nil {
-		r, err = unmeasured(d, o)
+		r, err = unmeasured(ctx, d, o)
 	}
 	return r, broken, err
 }
 
-func unmeasured(d *evaluation, o eval.Options) (*eval.Result, error) {
+func unmeasured(ctx context.Context, d *evaluation, o eval.Options) (*eval.Result, error) {
 	if len(o.Margins) == 0 { // no check has one
 		o.Margins = []float64{0}
 	}
-	settings := eval.Settings{
-		Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Confidence: o.Confidence, Epsilon: eval.Epsilon,
-		SupportTau: eval.SupportTau, OneSided: o.OneSided, Radius: o.Radius,
-	}
-	empty := eval.NewRecords(o.Margins, d.task.Attributes())
-	d.closers = append(d.closers, empty)
-	visitors, err := d.newSurvey(empty, &settings)
+	b := &eval.Batch{People: &task.People{Subgroups: d.task.Attributes()}, Set: d.allowed.set.Select(nil)}
+	empty, settings, err := eval.Measure(ctx, d.models[0], []recourse.Model{d.models[1]}, b.Source(), o)
 	if err != nil {
 		return nil, err
 	}
-	file := eval.DataFile{Rows: d.total.Total, Unreadable: d.total.Failed}
-	r, err := eval.Summarize(empty, settings, file, visitors...)
-	if r != nil {
-		r.Warnings = []string{}
+	d.tabled = &measured{empty, settings, eval.DataFile{Rows: d.total.Total, Unreadable: d.total.Failed}, o}
+	all, err := d.results(ctx, o, true)
+	if err != nil {
+		return nil, err
 	}
-	return r, err
+	all[0].Warnings = []string{}
+	return all[0], nil
 }
 
 func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
