@@ -11,14 +11,6 @@ import (
 	"cfq/internal/message"
 )
 
-// Alternative is the same evaluation with another rule of who counts as a person. Where rules differ, a verdict rests
-// on the stricter one.
-type Alternative struct {
-	Name   string  `json:"name"`
-	About  string  `json:"about"` // why there is a doubt, in one sentence
-	Result *Result `json:"result"`
-}
-
 // CalibrationGroup tells people apart who are equal to a calibration row, who come first, and others.
 const CalibrationGroup = "calibration"
 
@@ -29,15 +21,16 @@ const maxCopies = 0.01
 // It does not say that equal rows are different people.
 const RowID = "#row:"
 
-// Alternatives are the doubts about who counts. Rows that are equal, see [task.ReadOptions], may be copies, or people
+// Alternatives are the same evaluation with other rules of who counts as a person, and About says why there is a doubt.
+// Where rules differ, a verdict rests on the stricter one. Rows that are equal, see [task.ReadOptions], may be copies, or people
 // who do not differ: when they are more than 1 % of the rows, or of those evaluated, and nobody has an ID, distinct
 // rows count once. Rows equal to one that g was calibrated on are left out. Both together are an alternative, too.
 // The argument says how people are told apart in them; nil for no groups.
-func (r *Result) Alternatives(by *GroupBy) (all []Alternative, err error) {
+func (r *Result) Alternatives(by *GroupBy) (all []Scenario, err error) {
 	known, copies := r.Records.Calibrated(), r.Records.copies
 	add := func(name, about string, distinct, others bool) {
 		v, failed := r.variant(by, distinct, others)
-		all, err = append(all, Alternative{name, about, v}), errors.Join(err, failed)
+		all, err = append(all, Scenario{name, about, v}), errors.Join(err, failed)
 	}
 	equal := func(n int) string { return message.Count(n, "row") + message.Plural(n, " is", " are") + " equal to" }
 	if copies > 0 {

@@ -7,12 +7,17 @@ import (
 	"cfq/recourse"
 )
 
-// Columns are the names of the columns of a table of records that were made with the settings, of people with these
-// attributes by which groups are told apart. The columns of the required margins end in @ and the margin. The inputs
-// come before recourse points, which are written as what they change.
-func Columns(margins []float64, attributes []string) []string {
+// Layout says which cells records have: those of the required margins, and of the attributes that tell groups apart.
+type Layout struct {
+	Margins    []float64
+	Attributes []string
+}
+
+// Columns are the names of the columns of a table of records. Those of the required margins end in @ and the margin.
+// The inputs come before recourse points, which are written as what they change.
+func (l Layout) Columns() []string {
 	all := []string{"id", "row", "line", "hash", "hashes", "label", "inputs", "margin_full", "margin_quant", "evaluated"}
-	for _, name := range attributes {
+	for _, name := range l.Attributes {
 		all = append(all, "group_"+name)
 	}
 	named := func(before, after string, names ...string) {
@@ -23,7 +28,7 @@ func Columns(margins []float64, attributes []string) []string {
 	promise := []string{"status", "cost", "own", "other", "broken", "violation", "point"}
 	named("issued_", "", promise...)
 	named("first_", "", promise[:len(promise)-1]...)
-	for _, t := range margins {
+	for _, t := range l.Margins {
 		at := "@" + strconv.FormatFloat(t, 'g', -1, 64)
 		named("", at, promise...)
 		named("quant_", at, promise...)
@@ -32,13 +37,13 @@ func Columns(margins []float64, attributes []string) []string {
 	return all
 }
 
-// Cells point to the cells of a record, one for each of the Columns of so many margins and attributes: *int, *int8,
-// *uint64, *bool, *string, *Float, *recourse.Status, *[]float32, *[]uint64 or *[]Float; nil where the record has no
-// such cell. A bool, which a Blank record does not have, follows from other cells: it is written, and not read.
-func (r *Record) Cells(margins, attributes int) []any {
-	all := make([]any, 0, 32+attributes+20*margins)
+// Cells point to the cells of a record, one for each of the Columns: *int, *int8, *uint64, *bool, *string, *Float,
+// *recourse.Status, *[]float32, *[]uint64 or *[]Float; nil where the record has no such cell. A bool, which a Blank
+// record does not have, follows from other cells: it is written, and not read.
+func (l Layout) Cells(r *Record) []any {
+	all := make([]any, 0, 32+len(l.Attributes)+20*len(l.Margins))
 	all = append(all, &r.ID, &r.Row, &r.Line, &r.Hash, &r.Others, &r.Label, &r.X, &r.Full, &r.Quant, &r.Evaluated)
-	for i := range attributes {
+	for i := range l.Attributes {
 		if i < len(r.Groups) {
 			all = append(all, &r.Groups[i])
 		} else {
@@ -52,7 +57,7 @@ func (r *Record) Cells(margins, attributes int) []any {
 	}
 	all = first.appendCells(all)
 	all = all[:len(all)-1] // without its point
-	for i := range margins {
+	for i := range l.Margins {
 		var step *Step
 		if i < len(r.Steps) {
 			step = &r.Steps[i]
@@ -89,10 +94,10 @@ func (p *Promise) appendCells(all []any) []any {
 }
 
 // Blank is a record to be filled from a table: it has a place for each cell that is read.
-func Blank(margins, attributes int) Record {
+func (l Layout) Blank() Record {
 	r := Record{
 		Label: -1, Full: undefined(), Quant: undefined(), Evaluated: true, First: none(recourse.NoneFound),
-		Steps: make([]Step, margins), RowData: RowData{Groups: make([]string, attributes)},
+		Steps: make([]Step, len(l.Margins)), RowData: RowData{Groups: make([]string, len(l.Attributes))},
 	}
 	issued := r.First
 	r.Issued = &issued

@@ -89,7 +89,7 @@ func TestCopiesAreNoPeople(t *testing.T) {
 	}
 }
 
-func alternatives(t testing.TB, r *Result) []Alternative {
+func alternatives(t testing.TB, r *Result) []Scenario {
 	t.Helper()
 	return must.Get(r.Alternatives(nil))(t)
 }
@@ -128,7 +128,7 @@ func TestSeveralSamples(t *testing.T) {
 	for chosen, want := range []error{nil, ErrSamples} {
 		r := NewRecords(s.Margins, nil)
 		for i := range x {
-			one := Blank(1, 0)
+			one := Layout{Margins: []float64{0}}.Blank()
 			one.X, one.Full, one.Quant, one.Evaluated = x[i], -1, -1, i == chosen
 			one.Settle()
 			must.Do(t, r.Add(&one))
@@ -145,7 +145,7 @@ func TestRowsOfOnePerson(t *testing.T) {
 	for _, issued := range []bool{false, true} {
 		r := NewRecords(s.Margins, nil)
 		for range 2 {
-			one := Blank(1, 0)
+			one := Layout{Margins: []float64{0}}.Blank()
 			one.ID, one.Hash, one.X, one.Full, one.Quant, one.Label = "a", 7, []float32{1}, -1, -1, 1
 			if issued {
 				one.Issued = &Promise{Status: recourse.Found, Own: 1, Other: 1, Point: []float32{2}}
@@ -163,7 +163,7 @@ func TestRowsOfOnePerson(t *testing.T) {
 func TestDrawCopies(t *testing.T) {
 	r := NewRecords([]float64{0}, nil)
 	for i := range 1000 {
-		one := Blank(1, 0)
+		one := Layout{Margins: []float64{0}}.Blank()
 		one.X, one.Full, one.Quant = []float32{float32(i % 2)}, -1, Float(i)
 		must.Do(t, r.Add(&one))
 	}

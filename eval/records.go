@@ -40,7 +40,7 @@ type recordKey struct {
 
 type recordStore struct {
 	limits
-	layout  layout
+	layout  Layout
 	others  *task.Equality // of the other columns of the data; nil when there are none
 	tape    *extsort.Lists // one list, of all records
 	buf     []byte         // of the record that is added
@@ -58,10 +58,14 @@ func NewRecords(margins []float64, attributes []task.Subgroup) *Records {
 }
 
 func newRecords(margins []float64, attributes []task.Subgroup, l limits) *Records {
+	layout := Layout{Margins: margins, Attributes: make([]string, len(attributes))}
+	for i := range attributes {
+		layout.Attributes[i] = attributes[i].Feature
+	}
 	return &Records{
 		Attributes: attributes, key: func(x *Record) recordKey { return recordKey{id: x.ID} },
 		recordStore: &recordStore{
-			limits: l, layout: layout{len(margins), len(attributes)}, tape: extsort.New(1, l.bytes),
+			limits: l, layout: layout, tape: extsort.New(1, l.bytes),
 		},
 	}
 }
@@ -87,8 +91,8 @@ func (r *Records) Add(x *Record) error {
 	if r.parted != nil {
 		return errors.New("eval: records were added after some were read")
 	}
-	if x.Evaluated && len(x.Steps) != r.layout.margins {
-		return fmt.Errorf("eval: record of row %d: %d steps for %d required margins", x.Row, len(x.Steps), r.layout.margins)
+	if n := len(r.layout.Margins); x.Evaluated && len(x.Steps) != n {
+		return fmt.Errorf("eval: record of row %d: %d steps for %d required margins", x.Row, len(x.Steps), n)
 	}
 	for i := range x.Steps {
 		if n := len(x.Steps[i].Perturbed); n != 0 && n != len(Perturbations()) {
@@ -106,7 +110,9 @@ func (r *Records) Add(x *Record) error {
 
 // write adds a record to a list, behind the number of its bytes.
 func (o *recordStore) write(to *extsort.Lists, list int, x *Record) error {
-	o.buf = o.layout.encode(append(o.buf[:0], 0, 0, 0, 0), x)
+	out := recordBytes{b: append(o.buf[:0], 0, 0, 0, 0)}
+	out.record(o.layout, x)
+	o.buf = out.b
 	binary.LittleEndian.PutUint32(o.buf, uint32(len(o.buf)-4))
 	return to.Append(list, o.buf)
 }
@@ -168,7 +174,10 @@ func (r *Records) read(from *extsort.Lists, list int) iter.Seq2[*Record, error] 
 				yield(nil, fmt.Errorf("eval: temporary file: %w", err))
 				return
 			}
-			x := r.layout.decode(b)
+			blank := r.layout.Blank()
+			x := &blank
+			(&recordBytes{b, true}).record(r.layout, x)
+			x.Settle()
 			x.Person = i
 			if r.others != nil && len(x.Others) > 0 {
 				x.Hash, x.Others = r.others.Hash(x.Hash, x.Others), nil

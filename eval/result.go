@@ -45,7 +45,7 @@ type Breakdown struct {
 	Groups    []Grouping `json:"groups,omitempty"`    // the same metrics by groups of people, see Groups
 	Scenarios []Scenario `json:"scenarios,omitempty"` // the same metrics under other conditions, see Stress
 	// the same metrics with other rules of who counts, see Result.Alternatives
-	SensitivityToCopies []Alternative `json:"others,omitempty"`
+	SensitivityToCopies []Scenario `json:"others,omitempty"`
 }
 
 // Close frees the records of r and of its scenarios, which may be in temporary files. The numbers stay.

@@ -16,9 +16,10 @@ import (
 	"cfq/task"
 )
 
-// Scenario is the evaluation under other conditions than those of the data and the task.
+// Scenario is the evaluation under other conditions than those of the data and the task, or with another rule of who
+// counts as a person.
 type Scenario struct {
-	Name   string  `json:"name"`   // Stress.Spec; of a preset, that of each of its parts
+	Name   string  `json:"name"`   // Stress.Spec, of a preset that of each of its parts; or the rule
 	About  string  `json:"about"`  // what was done, in one sentence
 	Result *Result `json:"result"` // every metric; nothing about files and time, no groups or scenarios of its own
 }

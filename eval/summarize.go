@@ -28,7 +28,7 @@ func metricsOf(records *Records, s Settings, file DataFile, others ...Visitor) (
 	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
-	if m := records.layout.margins; m != len(s.Margins) && records.Len() > 0 {
+	if m := len(records.layout.Margins); m != len(s.Margins) && records.Len() > 0 {
 		return nil, fmt.Errorf("eval: records of %d required margins, and %d in the settings", m, len(s.Margins))
 	}
 	l := newLists(records.limits)

@@ -108,7 +108,7 @@ func (r *Report) noteReverse(g *Gate, of *eval.Result) {
 	}
 }
 
-func (r *Report) stricter(o *eval.Alternative, others []Finding) {
+func (r *Report) stricter(o *eval.Scenario, others []Finding) {
 	rank := map[Verdict]int{Inconclusive: 1, Fail: 2}
 	for i := range r.Findings {
 		f := &r.Findings[i]

@@ -58,7 +58,7 @@ func TestIncreaseOverCopies(t *testing.T) {
 	g := gateOf(t, "increase(vd)<=0.05")
 	now, before := lenient(200, 0, 2000, 0, 2000), lenient(200, 0, 2000, 0, 2000)
 	must.Same(t, Pass, Judge(g, now, before).Findings[0].Verdict)
-	before.SensitivityToCopies = []eval.Alternative{{Name: "distinct rows", Result: lenient(10, 0, 100, 0, 100)}}
+	before.SensitivityToCopies = []eval.Scenario{{Name: "distinct rows", Result: lenient(10, 0, 100, 0, 100)}}
 	must.Same(t, Inconclusive, Judge(g, now, before).Findings[0].Verdict)
 }
 
@@ -66,7 +66,7 @@ func TestGroupWithNobodyLeft(t *testing.T) {
 	r := &Report{Findings: []Finding{
 		{Check: "vd[sex]<=0.05", Group: "female", Verdict: Pass}, {Check: "vd<=0.05", Verdict: Pass},
 	}}
-	r.stricter(&eval.Alternative{Name: "without calibration rows"}, nil)
+	r.stricter(&eval.Scenario{Name: "without calibration rows"}, nil)
 	if r.Findings[0].Verdict != Inconclusive || r.Findings[1].Verdict != Pass {
 		t.Errorf("%+v", r.Findings)
 	}
@@ -169,7 +169,7 @@ func TestStricter(t *testing.T) {
 		{broken(0, 720), broken(0, 700), Pass, ""},
 		{broken(0, 720), broken(0, 0), Inconclusive, "distinct rows"},
 	} {
-		c.every.SensitivityToCopies = []eval.Alternative{
+		c.every.SensitivityToCopies = []eval.Scenario{
 			{Name: "distinct rows", About: "684 rows are equal", Result: c.others},
 		}
 		report := Judge(&Gate{Checks: maxVD(0.02)}, c.every, nil)

@@ -24,21 +24,28 @@ type Output struct {
 	Task *task.Task
 	Made func(s *eval.Settings, like *task.People) Run // what the records are made of
 
-	path   string
-	folder bool
-	format Format
-	stale  []string // files of an earlier run, which go when the first file is begun
-	run    Run      // from the first batch on
+	path    string
+	folder  bool
+	format  Format
+	stale   []string // files of an earlier run, which go when the first file is begun
+	run     Run      // from the first batch on
+	earlier earlierRecords
+	part    recordFile
+}
 
-	have    int // files of an earlier run that are taken as they are
-	read    int // of them, so far
-	earlier []eval.Record
-	made    *Run // what the earlier records were made of
+// earlierRecords are those of files of an earlier run, which are taken as they are.
+type earlierRecords struct {
+	files, read int // read are of the files, so far
+	left        []eval.Record
+	made        *Run // what they were made of
+}
 
-	table  *Writer
-	file   *os.File // that table is written to, under another name
-	part   int
-	people int // in it
+// recordFile is the file that is written, under another name until it is complete.
+type recordFile struct {
+	*Writer // nil before it is begun
+	file    *os.File
+	number  int
+	people  int
 }
 
 // ResumeError is an error of earlier records that do not belong to this run.
@@ -60,29 +67,34 @@ func NewFolder(path string, resume bool) (x *Output, old bool, err error) {
 	if x.stale, err = filepath.Glob(filepath.Join(path, "part-*.parquet")); err != nil {
 		return nil, false, err
 	}
-	if _, err := os.Stat(x.counts()); err == nil {
-		x.stale = append(x.stale, x.counts())
+	if _, err := os.Stat(countsName(path)); err == nil {
+		x.stale = append(x.stale, countsName(path))
 	}
-	for old = len(x.stale) > 0; resume && slices.Contains(x.stale, x.name(x.have)); x.have++ {
-		x.stale = slices.DeleteFunc(x.stale, func(path string) bool { return path == x.name(x.have) })
+	for old = len(x.stale) > 0; resume && slices.Contains(x.stale, x.name()); x.part.number++ {
+		x.stale = slices.DeleteFunc(x.stale, func(path string) bool { return path == x.name() })
 	}
-	x.part = x.have
+	x.earlier.files = x.part.number
 	return x, old, nil
 }
 
-func (x *Output) counts() string { return filepath.Join(x.path, "rows.parquet") }
+func countsName(folder string) string { return filepath.Join(folder, "rows.parquet") }
 
-func (x *Output) name(part int) string {
+func partName(folder string, number int) string {
+	return filepath.Join(folder, fmt.Sprintf("part-%06d.parquet", number))
+}
+
+// name is that of the file that is written.
+func (x *Output) name() string {
 	if !x.folder {
 		return x.path
 	}
-	return filepath.Join(x.path, fmt.Sprintf("part-%06d.parquet", part))
+	return partName(x.path, x.part.number)
 }
 
 // Source returns the people of another source with the records that an earlier run has made.
 func (x *Output) Source(of eval.Source) eval.Source {
 	return func(ctx context.Context, each func(*eval.Batch) error) error {
-		x.read, x.earlier = 0, nil
+		x.earlier.read, x.earlier.left = 0, nil
 		return of(ctx, func(b *eval.Batch) error {
 			if err := x.known(ctx, b); err != nil {
 				return &ResumeError{err}
@@ -93,30 +105,29 @@ func (x *Output) Source(of eval.Source) eval.Source {
 }
 
 func (x *Output) known(ctx context.Context, b *eval.Batch) error {
-	n := b.People.N
-	if n == 0 || len(x.earlier) == 0 && x.read == x.have {
+	n, known := b.People.N, &x.earlier
+	if n == 0 || len(known.left) == 0 && known.read == known.files {
 		return nil
 	}
-	if len(x.earlier) == 0 {
-		if err := x.load(ctx, x.name(x.read)); err != nil {
+	if len(known.left) == 0 {
+		if err := known.load(ctx, partName(x.path, known.read), x.Task); err != nil {
 			return err
 		}
-		x.read++
 	}
-	if len(x.earlier) < n { // files end with a batch
+	if len(known.left) < n { // files end with a batch
 		return x.Others()
 	}
 	for i := range n {
-		if !isAbout(&x.earlier[i], b.People, b.Promises, i) {
+		if !isAbout(&known.left[i], b.People, b.Promises, i) {
 			return x.Others()
 		}
 	}
-	b.Records, x.earlier = x.earlier[:n], x.earlier[n:]
+	b.Records, known.left = known.left[:n], known.left[n:]
 	return nil
 }
 
-func (x *Output) load(ctx context.Context, path string) (err error) {
-	all, run, _, err := Read(ctx, []string{path}, x.Task, nil)
+func (x *earlierRecords) load(ctx context.Context, path string, t *task.Task) (err error) {
+	all, run, _, err := Read(ctx, []string{path}, t, nil)
 	if err != nil {
 		return err
 	}
@@ -126,12 +137,12 @@ func (x *Output) load(ctx context.Context, path string) (err error) {
 			return fmt.Errorf("%s was not made of the same as the files before it: %s", path, d)
 		}
 	}
-	x.made = run
+	x.made, x.read = run, x.read+1
 	for r, err := range all.Raw() {
 		if err != nil {
 			return err
 		}
-		x.earlier = append(x.earlier, *r)
+		x.left = append(x.left, *r)
 	}
 	return nil
 }
@@ -161,7 +172,7 @@ func (x *Output) Write(b *eval.Batch, s *eval.Settings, list []eval.Record) erro
 		return nil
 	}
 	if b.Records != nil {
-		if d := x.made.Differs(&x.run); d != "" {
+		if d := x.earlier.made.Differs(&x.run); d != "" {
 			return &ResumeError{fmt.Errorf("--resume: the records in %s and this run are not made of the same: %s", x.path, d)}
 		}
 		return nil
@@ -170,18 +181,18 @@ func (x *Output) Write(b *eval.Batch, s *eval.Settings, list []eval.Record) erro
 		return err
 	}
 	for i := range list {
-		if err := x.table.Write(&list[i]); err != nil {
+		if err := x.part.Write(&list[i]); err != nil {
 			return err
 		}
 	}
-	if x.people += len(list); x.folder && x.people >= filePeople {
-		return x.place(x.name(x.part))
+	if x.part.people += len(list); x.folder && x.part.people >= filePeople {
+		return x.place(x.name())
 	}
 	return nil
 }
 
 func (x *Output) begin() (err error) {
-	if x.table != nil {
+	if x.part.Writer != nil {
 		return nil
 	}
 	if x.folder {
@@ -195,23 +206,23 @@ func (x *Output) begin() (err error) {
 		}
 	}
 	x.stale = nil
-	if x.file, err = tempfile.New(filepath.Dir(x.name(x.part))); err != nil {
+	if x.part.file, err = tempfile.New(filepath.Dir(x.name())); err != nil {
 		return fmt.Errorf("records: %w", err)
 	}
-	x.table, err = NewWriter(x.file, x.format, x.run)
+	x.part.Writer, err = NewWriter(x.part.file, x.format, x.run)
 	return err
 }
 
 // Finish completes the output by the counts of rows that no record is about.
 func (x *Output) Finish(file eval.DataFile) error {
-	if x.read < x.have || len(x.earlier) > 0 {
+	if x.earlier.read < x.earlier.files || len(x.earlier.left) > 0 {
 		return x.Others()
 	}
 	path := x.path
 	if x.folder {
-		path = x.counts()
-		if x.table != nil {
-			if err := x.place(x.name(x.part)); err != nil {
+		path = countsName(path)
+		if x.part.Writer != nil {
+			if err := x.place(x.name()); err != nil {
 				return err
 			}
 		}
@@ -222,31 +233,31 @@ func (x *Output) Finish(file eval.DataFile) error {
 	if err := x.begin(); err != nil {
 		return err
 	}
-	if err := x.table.Counts(file); err != nil {
+	if err := x.part.Counts(file); err != nil {
 		return err
 	}
 	return x.place(path)
 }
 
 func (x *Output) place(path string) error {
-	err := x.table.Close()
+	err := x.part.Close()
 	if err == nil {
-		err = x.file.Sync()
+		err = x.part.file.Sync()
 	}
 	if err == nil {
-		err = tempfile.Place(x.file, path)
+		err = tempfile.Place(x.part.file, path)
 	}
 	if err != nil {
 		err = errors.Join(err, x.Drop())
 	}
-	x.table, x.file, x.part, x.people = nil, nil, x.part+1, 0
+	x.part = recordFile{number: x.part.number + 1}
 	return err
 }
 
 // Drop removes a file that is not complete.
 func (x *Output) Drop() (err error) {
-	if x.file != nil {
-		err, x.file = tempfile.Remove(x.file), nil
+	if x.part.file != nil {
+		err, x.part.file = tempfile.Remove(x.part.file), nil
 	}
 	return err
 }
@@ -261,10 +272,9 @@ func Complete(files []string) error {
 		}
 	}
 	for folder, n := range parts {
-		x := Output{path: folder, folder: true}
-		want := []string{x.counts()}
+		want := []string{countsName(folder)}
 		for i := range n {
-			want = append(want, x.name(i))
+			want = append(want, partName(folder, i))
 		}
 		for _, path := range want {
 			if !slices.Contains(files, path) {

@@ -56,7 +56,7 @@ type reader struct {
 
 	run     *Run
 	text    string // of run, as the last row had it
-	columns []string
+	layout  eval.Layout
 	records *eval.Records
 	counts  map[Outcome]int
 	rows    int // of the data, that were judged
@@ -148,7 +148,7 @@ func (in *reader) of(text string) error {
 			}
 			attributes = append(attributes, task.Subgroup{Feature: name, Values: in.attributes[i].Values})
 		}
-		in.run, in.first, in.columns = run, in.path, eval.Columns(run.Settings.Margins, run.Attributes)
+		in.run, in.first, in.layout = run, in.path, run.layout()
 		in.records = eval.NewRecords(run.Settings.Margins, attributes)
 		in.records.CompareBy(run.Columns)
 	} else if d := in.run.Differs(run); d != "" {
@@ -160,9 +160,10 @@ func (in *reader) of(text string) error {
 
 // places are where the columns of records stand; -1 for one that only others read.
 func (in *reader) places(place map[string]int) ([]int, error) {
-	at, blank := make([]int, len(in.columns)), in.blank()
-	cells := in.cells(&blank)
-	for i, name := range in.columns {
+	blank := in.layout.Blank()
+	cells := in.layout.Cells(&blank)
+	at := make([]int, len(cells))
+	for i, name := range in.layout.Columns() {
 		k, ok := place[name]
 		switch {
 		case cells[i] == nil:
@@ -173,14 +174,6 @@ func (in *reader) places(place map[string]int) ([]int, error) {
 		at[i] = k
 	}
 	return at, nil
-}
-
-func (in *reader) blank() eval.Record {
-	return eval.Blank(len(in.run.Settings.Margins), len(in.run.Attributes))
-}
-
-func (in *reader) cells(r *eval.Record) []any {
-	return r.Cells(len(in.run.Settings.Margins), len(in.run.Attributes))
 }
 
 func (in *reader) row(fields []string, place map[string]int, at []int) error {
@@ -195,13 +188,13 @@ func (in *reader) row(fields []string, place map[string]int, at []int) error {
 		in.counts[why] += count
 		return nil
 	}
-	r := in.blank()
-	for i, cell := range in.cells(&r) {
+	r := in.layout.Blank()
+	for i, cell := range in.layout.Cells(&r) {
 		if at[i] < 0 || fields[at[i]] == "" {
 			continue
 		}
 		if err := put(cell, fields[at[i]], &r, in.inputs); err != nil {
-			return fmt.Errorf("column %s: %w", message.Quote(in.columns[i]), err)
+			return fmt.Errorf("column %s: %w", message.Quote(in.layout.Columns()[i]), err)
 		}
 	}
 	r.Settle()

@@ -10,6 +10,7 @@
 package records
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,65 +52,44 @@ func (r Run) text() (string, error) {
 	return string(data), err
 }
 
+func (r *Run) layout() eval.Layout {
+	return eval.Layout{Margins: r.Settings.Margins, Attributes: r.Attributes}
+}
+
 // Differs says in what two runs differ; "" in nothing.
 func (r *Run) Differs(o *Run) string {
-	encoder, decoder, _ := strings.Cut(r.Coder, " ")
-	otherEncoder, otherDecoder, _ := strings.Cut(o.Coder, " ")
-	for _, x := range []struct{ what, one, other string }{
-		{"version of cfq", r.Tool, o.Tool},
-		{"original", short(r.Full), short(o.Full)},
-		{"quantized model", short(r.Quantized), short(o.Quantized)},
-		{"task file", short(r.Task), short(o.Task)},
-		{"overrides file", short(r.Overrides), short(o.Overrides)},
-		{"encoder", short(encoder), short(otherEncoder)},
-		{"decoder", short(decoder), short(otherDecoder)},
-		{"groups", listed(r.Attributes), listed(o.Attributes)},
-		{"columns of the data", listed(r.Columns), listed(o.Columns)},
-	} {
-		if x.one != x.other {
-			return fmt.Sprintf("%s: %s and %s", x.what, orNone(x.one), orNone(x.other))
-		}
-	}
-	one, other := settingsOf(r), settingsOf(o)
+	one, other := r.stated(), o.stated()
 	keys := maps.Clone(one)
 	maps.Copy(keys, other)
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		if a, b := string(one[key]), string(other[key]); a != b {
-			return fmt.Sprintf("settings: %s: %s and %s", key, orNone(a), orNone(b))
+	for _, key := range append([]string{toolVersion}, slices.Sorted(maps.Keys(keys))...) {
+		if a, b := one[key], other[key]; a != b {
+			return fmt.Sprintf("%s: %s and %s", key, cmp.Or(a, "none"), cmp.Or(b, "none"))
 		}
 	}
 	return ""
 }
 
-func settingsOf(r *Run) (keys map[string]json.RawMessage) {
-	data, err := json.Marshal(r.Settings)
-	if err == nil {
-		err = json.Unmarshal(data, &keys)
+const toolVersion = "version of cfq" // of which other differences may follow
+
+func (r *Run) stated() map[string]string {
+	encoder, decoder, _ := strings.Cut(r.Coder, " ")
+	all := map[string]string{
+		toolVersion: r.Tool, "original": short(r.Full), "quantized model": short(r.Quantized), "task file": short(r.Task),
+		"overrides file": short(r.Overrides), "encoder": short(encoder), "decoder": short(decoder),
+		"groups": fmt.Sprintf("%q", r.Attributes), "columns of the data": fmt.Sprintf("%q", r.Columns),
 	}
-	if err != nil { // numbers and flags: there is nothing that JSON cannot say
+	data, err := json.Marshal(r.Settings)
+	var settings map[string]json.RawMessage
+	if err = cmp.Or(err, json.Unmarshal(data, &settings)); err != nil { // numbers and flags can be written
 		panic(err)
 	}
-	return keys
-}
-
-func listed(names []string) string {
-	words := slices.Clone(names)
-	for i, name := range words {
-		if strings.Contains(name, ",") {
-			words[i] = strconv.Quote(name)
-		}
+	for key, value := range settings {
+		all["settings: "+key] = string(value)
 	}
-	return strings.Join(words, ",")
+	return all
 }
 
 func short(hash string) string { return hash[:min(12, len(hash))] }
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
-}
 
 // Outcome is what became of a row of the data.
 type Outcome string
@@ -142,9 +122,10 @@ type tableColumn struct {
 
 func head(r *Run) []tableColumn {
 	all := []tableColumn{{colRun, textNode()}, {colOutcome, textNode()}, {colCount, parquet.Int(64)}}
-	blank := eval.Blank(len(r.Settings.Margins), len(r.Attributes))
-	cells := blank.Cells(len(r.Settings.Margins), len(r.Attributes))
-	for i, name := range eval.Columns(r.Settings.Margins, r.Attributes) {
+	l := r.layout()
+	blank := l.Blank()
+	cells := l.Cells(&blank)
+	for i, name := range l.Columns() {
 		all = append(all, tableColumn{name, nodeOf(cells[i])})
 	}
 	return all

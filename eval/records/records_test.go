@@ -257,21 +257,21 @@ func TestOtherRuns(t *testing.T) {
 	t.Parallel()
 	first := put1(t, "first.csv", table(t, nil))
 	for want, change := range map[string]func(*Run){
-		"version of cfq: cfq 1 and cfq 2":                   func(r *Run) { r.Tool = "cfq 2" },
-		"original: aaaa and other":                          func(r *Run) { r.Full = "other" },
-		"quantized model: bbbb and other":                   func(r *Run) { r.Quantized = "other" },
-		"task file: cccc and other":                         func(r *Run) { r.Task = "other" },
-		"overrides file: none and other":                    func(r *Run) { r.Overrides = "other" },
-		"columns of the data: note,day and note":            func(r *Run) { r.Columns = []string{"note"} },
-		`columns of the data: note,day and "note,day"`:      func(r *Run) { r.Columns = []string{"note,day"} },
-		"settings: margins: [0] and [0.5]":                  func(r *Run) { r.Settings.Margins = []float64{0.5} },
-		"settings: sample: 0 and 7":                         func(r *Run) { r.Settings.Sample = 7 },
-		"settings: seed: 1 and 2":                           func(r *Run) { r.Settings.Seed = 2 },
-		"settings: issued_promises: none and true":          func(r *Run) { r.Settings.Issued = true },
-		"settings: one_sided: none and true":                func(r *Run) { r.Settings.OneSided = true },
-		"settings: radius: none and 0.5":                    func(r *Run) { r.Settings.Radius = 0.5 },
-		`settings: solver: {"restarts":0,"rounds":0`:        func(r *Run) { r.Settings.Solver.Restarts = 3 },
-		`groups: sex,"region, part" and "region, part",sex`: func(r *Run) { slices.Reverse(r.Attributes) },
+		"version of cfq: cfq 1 and cfq 2":                           func(r *Run) { r.Tool = "cfq 2" },
+		"original: aaaa and other":                                  func(r *Run) { r.Full = "other" },
+		"quantized model: bbbb and other":                           func(r *Run) { r.Quantized = "other" },
+		"task file: cccc and other":                                 func(r *Run) { r.Task = "other" },
+		"overrides file: none and other":                            func(r *Run) { r.Overrides = "other" },
+		`columns of the data: ["note" "day"] and ["note"]`:          func(r *Run) { r.Columns = []string{"note"} },
+		`columns of the data: ["note" "day"] and ["note,day"]`:      func(r *Run) { r.Columns = []string{"note,day"} },
+		"settings: margins: [0] and [0.5]":                          func(r *Run) { r.Settings.Margins = []float64{0.5} },
+		"settings: sample: 0 and 7":                                 func(r *Run) { r.Settings.Sample = 7 },
+		"settings: seed: 1 and 2":                                   func(r *Run) { r.Settings.Seed = 2 },
+		"settings: issued_promises: none and true":                  func(r *Run) { r.Settings.Issued = true },
+		"settings: one_sided: none and true":                        func(r *Run) { r.Settings.OneSided = true },
+		"settings: radius: none and 0.5":                            func(r *Run) { r.Settings.Radius = 0.5 },
+		`settings: solver: {"restarts":0,"rounds":0`:                func(r *Run) { r.Settings.Solver.Restarts = 3 },
+		`groups: ["sex" "region, part"] and ["region, part" "sex"]`: func(r *Run) { slices.Reverse(r.Attributes) },
 	} {
 		paths := []string{first, put1(t, "second.csv", table(t, change))}
 		for range 2 {

@@ -33,11 +33,11 @@ func FormatOf(path string) (Format, error) {
 
 // Table makes the rows of a table.
 type Table struct {
-	run                 string
-	head                []tableColumn
-	margins, attributes int
-	cells               []any
-	last                [2]uint64 // row and hash of the last record
+	run    string
+	head   []tableColumn
+	layout eval.Layout
+	cells  []any
+	last   [2]uint64 // row and hash of the last record
 }
 
 // NewTable makes rows of records that were made of the run.
@@ -46,10 +46,7 @@ func NewTable(run Run) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("records: %w", err)
 	}
-	return &Table{
-		run: text, head: head(&run), margins: len(run.Settings.Margins), attributes: len(run.Attributes),
-		last: [2]uint64{math.MaxUint64},
-	}, nil
+	return &Table{run: text, head: head(&run), layout: run.layout(), last: [2]uint64{math.MaxUint64}}, nil
 }
 
 // Names are the names of the columns of the table.
@@ -70,7 +67,7 @@ func (t *Table) Row(r *eval.Record) []any {
 		t.last = row
 	}
 	t.cells = append(t.cells[:0], t.run, nil, rows)
-	for _, cell := range r.Cells(t.margins, t.attributes) {
+	for _, cell := range t.layout.Cells(r) {
 		if cell != nil {
 			cell = cellOf(cell, r)
 		}
