@@ -39,8 +39,8 @@ func readOutcome(command, path string) (outcome, error) {
 		return nil, err
 	}
 	if command == "recourse" {
-		a := &actions{}
-		if err := json.Unmarshal(text, a); err != nil {
+		var a actions
+		if err := json.Unmarshal(text, &a); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		return a.of, nil
@@ -141,56 +141,54 @@ func (e *evaluated) part(name string) *eval.Result {
 	return nil
 }
 
-type actions struct {
-	Success    eval.Rate
-	Cost       report.Costs
-	Proved     int
-	Gap        *report.Gap
-	Robustness struct{ Rows []robustActions }
+// actions are what cfq recourse prints.
+type actions map[string]any
+
+// actionPaths are where the metrics of actions stand in that; those of robust actions, in the row of a solver.
+func actionPaths() map[string]string {
+	return map[string]string{
+		"success":     "success.value", // share of the people who have an action
+		"cost":        "cost.mean",     // mean of these
+		"people":      "success.den",   // who fall short of the margin
+		"proved":      "proved",        // of them, whose action is proved to be the cheapest, or who are proved to have none
+		"gap.mean":    "gap.mean",      // of those: what the search's action costs more than the cheapest, over its cost
+		"gap.largest": "gap.largest",   // of these
+		"gap.missed":  "gap.missed",    // people without an action of the search
+		"robust.here": "quantized",     // share of the people whose action holds in the quantized model
+		"robust.away": "held_out",      // mean share of the deployments held out in which an action holds
+		"robust.cost": "cost_ratio",    // to the cost of the original's actions
+		"robust.time": "seconds",       // of all cores
+	}
 }
 
-type robustActions struct {
-	Solver    string
-	Quantized eval.Float
-	HeldOut   eval.Float `json:"held_out"`
-	CostRatio eval.Float `json:"cost_ratio"`
-	Seconds   eval.Float
+func (a actions) of(metric, solver string) float64 {
+	in := map[string]any(a)
+	if strings.HasPrefix(metric, "robust.") {
+		in = a.robust(solver)
+	}
+	path := strings.Split(actionPaths()[metric], ".")
+	for _, name := range path[:len(path)-1] {
+		in, _ = in[name].(map[string]any)
+	}
+	x, ok := in[path[len(path)-1]].(float64)
+	switch {
+	case !ok:
+		return math.NaN()
+	case metric == "proved":
+		return x / a.of("people", solver)
+	}
+	return x
 }
 
-func actionMetrics(a *actions, r *robustActions) map[string]eval.Float {
-	known := map[string]eval.Float{
-		"success": a.Success.Value,           // share of the people who have an action
-		"cost":    a.Cost.Mean,               // mean of these
-		"people":  eval.Float(a.Success.Den), // who fall short of the margin
-		// share of them whose action is proved to be the cheapest, or who are proved to have none
-		"proved": eval.Float(float64(a.Proved) / float64(a.Success.Den)),
-	}
-	if g := a.Gap; g != nil {
-		// Of those: what the search's action costs more than the cheapest, over its cost.
-		known["gap.mean"] = g.Mean
-		known["gap.largest"] = g.Largest           // of these
-		known["gap.missed"] = eval.Float(g.Missed) // people without an action of the search
-	}
-	if r != nil {
-		known["robust.here"] = r.Quantized // share of the people whose action holds in the quantized model
-		known["robust.away"] = r.HeldOut   // mean share of the deployments held out in which an action holds
-		known["robust.cost"] = r.CostRatio // to the cost of the original's actions
-		known["robust.time"] = r.Seconds   // of all cores
-	}
-	return known
-}
-
-func (a *actions) of(metric, solver string) float64 {
-	var robust *robustActions
-	for i := range a.Robustness.Rows {
-		if r := &a.Robustness.Rows[i]; r.Solver == solver {
-			robust = r
+func (a actions) robust(solver string) map[string]any {
+	all, _ := a["robustness"].(map[string]any)
+	rows, _ := all["rows"].([]any)
+	for _, row := range rows {
+		if r, ok := row.(map[string]any); ok && r["solver"] == solver {
+			return r
 		}
 	}
-	if v, ok := actionMetrics(a, robust)[metric]; ok {
-		return float64(v)
-	}
-	return math.NaN()
+	return nil
 }
 
 const confidence = 0.95

@@ -36,7 +36,7 @@ func TestTables(t *testing.T) {
 		once(table.Name)
 		for _, c := range table.columns {
 			_, known := metrics.By(strings.TrimPrefix(strings.TrimPrefix(c.Metric, Worst), Spread))
-			_, ofActions := actionMetrics(&actions{Gap: &report.Gap{}}, &robustActions{})[c.Metric]
+			_, ofActions := actionPaths()[c.Metric]
 			if !known && !ofActions && c.Metric != Seconds {
 				t.Errorf("%s: unknown metric %q", table.Name, c.Metric)
 			}

@@ -1,7 +1,7 @@
 package reproduce
 
 import (
-	_ "embed" // the page
+	"embed"
 	"fmt"
 	"html/template"
 	"io"
@@ -17,7 +17,11 @@ type tableSection struct {
 	Head        []string // the first two are of text, all others of numbers
 	Rows        [][]string
 	Note        string
-	Protocol    string
+
+	Seeds, Sample int    // 0 = everybody
+	Drawn         bool   // the sample is of test rows
+	Paper         string // its tables with these numbers
+	Versions      []string
 }
 
 func sections(results []Result) []tableSection {
@@ -34,7 +38,16 @@ func sections(results []Result) []tableSection {
 func (t *Table) section(results []Result) tableSection {
 	s := tableSection{
 		Name: t.Name, Title: t.Title, Claims: t.verdicts(results), Head: []string{"data", "method"}, Note: t.Note,
-		Protocol: t.protocol(results),
+		Seeds: results[0].Seeds, Drawn: slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Recourse != "" }),
+	}
+	for _, r := range results {
+		s.Sample = max(s.Sample, r.Sample)
+		if !slices.Contains(s.Versions, r.Version) {
+			s.Versions = append(s.Versions, r.Version)
+		}
+		if r.Paper.Defined() {
+			s.Paper = t.Labels
+		}
 	}
 	for _, c := range t.columns {
 		s.Head = append(s.Head, c.Head)
@@ -72,33 +85,6 @@ func (r *Row) find(results []Result, metric string) *Result {
 	return &results[i]
 }
 
-func (t *Table) protocol(results []Result) string {
-	first, versions := results[0], []string{}
-	for _, r := range results {
-		first.Sample = max(first.Sample, r.Sample)
-		if !slices.Contains(versions, r.Version) {
-			versions = append(versions, r.Version)
-		}
-	}
-	networks := "One network"
-	if first.Seeds > 1 {
-		networks = fmt.Sprintf("Mean ± standard deviation of %d networks", first.Seeds)
-	}
-	drawn := slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Recourse != "" })
-	people := fmt.Sprintf("at most %d refused people of each", first.Sample)
-	switch {
-	case first.Sample == 0:
-		people = "all refused people"
-	case drawn:
-		people = fmt.Sprintf("the refused people among at most %d test rows", first.Sample)
-	}
-	paper := ""
-	if slices.ContainsFunc(results, func(r Result) bool { return !math.IsNaN(float64(r.Paper)) }) {
-		paper = " The paper's numbers: " + t.Labels + "."
-	}
-	return fmt.Sprintf("%s, %s.%s Measured by cfq %s.", networks, people, paper, strings.Join(versions, ", "))
-}
-
 func (r *Result) cell(format string) string {
 	text := meanAndSD(format, float64(r.Mean), float64(r.SD))
 	if r.Networks < r.Seeds {
@@ -117,25 +103,26 @@ func meanAndSD(format string, mean, sd float64) string {
 	return fmt.Sprintf(format+" ± "+strings.ReplaceAll(format, "+", ""), mean, sd)
 }
 
-//go:embed results.md.txt
-var resultsMarkdown string
+// pages are the template of the page in Markdown, of that in HTML, and of what both say of a table.
+//
+//go:embed results.md.txt report.html protocol.txt
+var pages embed.FS
 
 // Markdown shows results as a section for each table.
 func Markdown(results []Result) string {
 	var b strings.Builder
-	t := texttemplate.Must(texttemplate.New("").Funcs(texttemplate.FuncMap{"join": strings.Join}).Parse(resultsMarkdown))
+	t := texttemplate.New("results.md.txt").Funcs(texttemplate.FuncMap{"join": strings.Join})
+	t = texttemplate.Must(t.ParseFS(pages, "results.md.txt", "protocol.txt"))
 	if err := t.Execute(&b, sections(results)); err != nil {
 		panic(err)
 	}
 	return b.String()
 }
 
-//go:embed report.html
-var reportPage string
-
 // HTML writes results as one page that needs no other file.
 func HTML(w io.Writer, results []Result) error {
-	return template.Must(template.New("").Parse(reportPage)).Execute(w, struct {
+	t := template.New("report.html").Funcs(template.FuncMap{"join": strings.Join})
+	return template.Must(t.ParseFS(pages, "report.html", "protocol.txt")).Execute(w, struct {
 		Sections   []tableSection
 		Margin     float64
 		Confidence float64
