@@ -51,9 +51,9 @@ const (
 
 // target is the share of broken promises that a search for a model can aim at; 1 when f is about something else.
 func (f *Finding) target() float64 {
-	w, ok := f.wording()
-	if ok && (f.Metric == "vd" || f.Metric == "rvd") && w.limit.side == atMost && w.limit.x > 0 {
-		return w.limit.x
+	s, ok := f.test()
+	if ok && (f.Metric == "vd" || f.Metric == "rvd") && s.limit.side == atMost && s.limit.x > 0 {
+		return s.limit.x
 	}
 	return 1
 }

@@ -35,7 +35,7 @@ func (j *judge) dataChecks() (all []Finding) {
 		l := limit{x.side, x.limit}
 		c := &Check{Metric: x.metric}
 		c.put(l)
-		s := &limitTest{wording{&m, l}, c, 0}
+		s := &limitTest{&m, l, c, 0}
 		f := s.finding()
 		v, missing := measured(&m, 0, j.r)
 		if missing != "" {

@@ -1,7 +1,9 @@
 package gate
 
 import (
+	_ "embed" // the keys
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -101,8 +103,18 @@ type filePlaces struct {
 	checks  []config.Mapping
 }
 
-func newKey(name string, v config.Value, fallback, doc string) config.Key {
-	return config.Key{Name: name, Value: v, Fallback: fallback, Doc: doc}
+//go:embed keys.txt
+var reference string
+
+// referenced adds to keys what the reference says of them: a section, a key, what holds without it, and what it is.
+func referenced(section string, keys []config.Key) []config.Key {
+	for line := range strings.Lines(reference) {
+		cells := strings.Split(strings.TrimSpace(line), "\t")
+		if i := slices.IndexFunc(keys, func(k config.Key) bool { return cells[0] == section && cells[1] == k.Name }); i >= 0 {
+			keys[i].Fallback, keys[i].Doc = cells[2], cells[3]
+		}
+	}
+	return keys
 }
 
 func (d *gateDecoder) gateKeys(g *Gate, p *filePlaces) []config.Key {
@@ -120,58 +132,43 @@ func (d *gateDecoder) gateKeys(g *Gate, p *filePlaces) []config.Key {
 	}
 	confidence := d.Within(&g.Confidence, "at least 0.5 and less than 1", 0.5, math.Nextafter(1, 0)).
 		With("minimum", 0.5).With("exclusiveMaximum", 1)
-	return []config.Key{
-		newKey("version", d.Count(&p.version, 1).With("enum", []int{1}), config.Required, "version of the format: 1"),
-		newKey("confidence", confidence, "`0.95`",
-			"of each verdict, at least 0.5 and less than 1"),
-		newKey("margin", d.Above0(&g.Margin), "`0.1`",
-			"required margin, in logits, of checks that set none"),
-		newKey("min_people", d.Count(&g.MinPeople, 1), "`30`",
-			"people needed for a verdict on an estimate (mean, median, ...); shares have exact bounds instead"),
-		newKey("looks", d.Count(&g.Looks, 1), "`1`",
-			"planned evaluations of one model: each verdict gets its part of the error that `confidence` leaves"),
-		newKey("one_sided", d.Flag(&g.OneSided), "`false`",
-			"`true`: a limit on VD adds none on RVD and gained approvals, as `--one-sided`"),
-		newKey("max_unreadable", d.limit(&g.MaxUnreadable).With("minimum", 0).With("maximum", 1), "`0.01`",
-			"largest share of rows that cannot be read or have no outcome, or the gate is INCONCLUSIVE"),
-		newKey("calibration_record", config.As(&g.NeedsRecord, config.Type("string"), func(n ast.Node) (bool, bool) {
+	return referenced("gate", []config.Key{
+		{Name: "version", Value: d.Count(&p.version, 1).With("enum", []int{1})},
+		{Name: "confidence", Value: confidence},
+		{Name: "margin", Value: d.Above0(&g.Margin)},
+		{Name: "min_people", Value: d.Count(&g.MinPeople, 1)},
+		{Name: "looks", Value: d.Count(&g.Looks, 1)},
+		{Name: "one_sided", Value: d.Flag(&g.OneSided)},
+		{Name: "max_unreadable", Value: d.limit(&g.MaxUnreadable).With("minimum", 0).With("maximum", 1)},
+		{Name: "calibration_record", Value: config.As(&g.NeedsRecord, config.Type("string"), func(n ast.Node) (bool, bool) {
 			s, ok := d.ReadText(n)
 			if ok && s != "required" {
 				d.Errorf(n, "invalid value %q: want required", s)
 			}
 			return true, ok && s == "required"
-		}).With("enum", []string{"required"}), "optional",
-			"`required`: without the record of the rows that the model was calibrated on there is no verdict"),
-		newKey("verified_encoding", d.Flag(&g.NeedsEncoding), "`false`",
-			"`true`: without scores of the model's owner that verify the encoding there is no verdict"),
-		newKey("intended_use", d.text(&g.IntendedUse), "none", "what the model may be released for; the report repeats it"),
-		newKey("approver", d.text(&g.Approver), "none", "who answers for the gate; the report repeats it"),
-		newKey("checks", config.Value{
+		}).With("enum", []string{"required"})},
+		{Name: "verified_encoding", Value: d.Flag(&g.NeedsEncoding)},
+		{Name: "intended_use", Value: d.text(&g.IntendedUse)},
+		{Name: "approver", Value: d.text(&g.Approver)},
+		{Name: "checks", Value: config.Value{
 			Read: func(n ast.Node) { d.List(n, "this", check) }, Form: config.ListOf(checkForm),
-		}.With("minItems", 1), config.Required, "list of checks"),
-	}
+		}.With("minItems", 1)},
+	})
 }
 
 func (d *gateDecoder) checkKeys(c *Check) []config.Key {
-	const none = "no limit"
-	return []config.Key{
-		newKey("name", d.text(&c.Name), "the check as text", "unique name in findings"),
-		newKey("metric", d.text(&c.Metric).With("enum", metricIDs()), config.Required, "see [metrics](metrics.md)"),
-		newKey("margin", d.number(&c.Margin).With("minimum", 0), "the gate's",
-			"required margin in logits, for metrics that have one"),
-		newKey("severity", config.Word(&d.Decoder, &c.Severity, Blocks, Warns), "`error`",
-			"`error`: the gate passes only if the check does; `warning`: the check is only reported"),
-		newKey("max", d.limit(&c.Max), none,
-			"largest value of the metric; shares are numbers from 0 to 1 in all limits, or per cent as in `2%`"),
-		newKey("min", d.limit(&c.Min), none, "smallest value of the metric"),
-		newKey("abs_max", d.limit(&c.AbsMax).With("minimum", 0), none, "largest absolute value of the metric"),
-		newKey("max_increase", d.limit(&c.MaxIncrease), none,
-			"largest increase over an earlier report (`--previous`); of a share, 0.01 is one percentage point"),
-		newKey("by", d.text(&c.By), "all people together",
-			"attribute such as `sex`, or several joined by `*`: `max`, `min` and `abs_max` apply to each group"),
-		newKey("max_gap", d.limit(&c.MaxGap).With("minimum", 0), none,
-			"with `by`: largest difference between two groups; small groups are left out"),
-	}
+	return referenced("check", []config.Key{
+		{Name: "name", Value: d.text(&c.Name)},
+		{Name: "metric", Value: d.text(&c.Metric).With("enum", metricIDs())},
+		{Name: "margin", Value: d.number(&c.Margin).With("minimum", 0)},
+		{Name: "severity", Value: config.Word(&d.Decoder, &c.Severity, Blocks, Warns)},
+		{Name: "max", Value: d.limit(&c.Max)},
+		{Name: "min", Value: d.limit(&c.Min)},
+		{Name: "abs_max", Value: d.limit(&c.AbsMax).With("minimum", 0)},
+		{Name: "max_increase", Value: d.limit(&c.MaxIncrease)},
+		{Name: "by", Value: d.text(&c.By)},
+		{Name: "max_gap", Value: d.limit(&c.MaxGap).With("minimum", 0)},
+	})
 }
 
 // Keys lists the keys of a gate file and of its checks, for the reference page.

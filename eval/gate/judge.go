@@ -75,15 +75,14 @@ func (j *judge) checks() []Finding {
 func (j *judge) check(c *Check) []Finding {
 	m, ok := metrics.By(c.Metric)
 	if !ok || len(c.limits()) == 0 { // of a gate that Check refuses: what cannot be measured does not pass
-		unknown := &metrics.Metric{ID: c.Metric, Doc: metrics.Doc{Name: c.Metric}}
-		s := &limitTest{wording: wording{Metric: unknown}, check: c}
+		s := &limitTest{Metric: &metrics.Metric{ID: c.Metric, Doc: metrics.Doc{Name: c.Metric}}, check: c}
 		f := s.inconclusive(s.finding(), "unknown metric, or no limit")
 		f.Limit = ""
 		return []Finding{f}
 	}
 	var all []Finding
 	for _, l := range c.limits() {
-		s := &limitTest{wording{&m, l}, c, c.margin(&j.Gate, &m, j.r != nil && j.r.Settings.Issued)}
+		s := &limitTest{&m, l, c, c.margin(&j.Gate, &m, j.r != nil && j.r.Settings.Issued)}
 		switch {
 		case l.side == increase:
 			all = append(all, j.increase(s))

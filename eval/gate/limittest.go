@@ -11,9 +11,11 @@ import (
 	"cfq/eval/metrics"
 )
 
+// limitTest is one limit on a metric; of a check, at a margin, unless it is one that a finding shows.
 type limitTest struct {
-	wording
+	*metrics.Metric
 
+	limit  limit
 	check  *Check
 	margin float64
 }

@@ -11,12 +11,6 @@ import (
 	"cfq/task"
 )
 
-type wording struct {
-	*metrics.Metric
-
-	limit limit
-}
-
 // Shown is a finding's numbers for readers: in the unit of the metric, which is per cent for shares and ratios, and
 // percentage points for differences of them. A number that does not exist is "".
 type Shown struct {
@@ -28,23 +22,23 @@ type Shown struct {
 // Shown returns the numbers of f as readers see them. Bounds are rounded away from the value, with enough digits to
 // differ from the limit.
 func (f *Finding) Shown() Shown {
-	w, ok := f.wording()
+	s, ok := f.test()
 	if !ok {
 		return Shown{Limit: f.Limit}
 	}
-	out := Shown{Limit: w.limit.side.text().finding + w.limit.side.text().op + " " + w.limitText()}
+	out := Shown{Limit: s.limit.side.text().finding + s.limit.side.text().op + " " + s.limitText()}
 	if !f.Value.Defined() {
 		return out
 	}
-	if out.Value = w.show(float64(f.Value)); w.limit.side == increase || w.limit.side == gap {
-		out.Value = w.difference(float64(f.Value))
+	if out.Value = s.show(float64(f.Value)); s.limit.side == increase || s.limit.side == gap {
+		out.Value = s.difference(float64(f.Value))
 	}
-	lower, upper := w.bound(float64(f.Lower), false), w.bound(float64(f.Upper), true)
+	lower, upper := s.bound(float64(f.Lower), false), s.bound(float64(f.Upper), true)
 	switch lo, hi := f.Lower.Defined(), f.Upper.Defined(); {
 	case f.Exact():
 		out.Bounds = "exact"
 	case lo && hi:
-		out.Bounds = strings.TrimSuffix(lower, w.unit()) + " to " + upper
+		out.Bounds = strings.TrimSuffix(lower, s.unit()) + " to " + upper
 	case lo:
 		out.Bounds = ">= " + lower
 	case hi:
@@ -58,46 +52,46 @@ func (f *Finding) Exact() bool { return f.Value.Defined() && f.Lower == f.Value 
 
 // Allowed returns the values within the limit, of which one end may be infinite; false when it has none.
 func (f *Finding) Allowed() (from, to float64, ok bool) {
-	w, ok := f.wording()
+	s, ok := f.test()
 	if ok {
-		from, to = w.limit.allowed()
+		from, to = s.limit.allowed()
 	}
 	return from, to, ok
 }
 
-func (f *Finding) wording() (w *wording, ok bool) {
+func (f *Finding) test() (s *limitTest, ok bool) {
 	m, ok := metrics.By(f.Metric)
-	w = &wording{Metric: &m}
+	s = &limitTest{Metric: &m}
 	for side := atMost; ok && side <= gap; side++ {
 		t := side.text()
 		number, found := strings.CutPrefix(f.Limit, t.finding+t.op+" ")
 		if x, err := strconv.ParseFloat(number, 64); found && err == nil {
-			w.limit = limit{side, x}
-			return w, true
+			s.limit = limit{side, x}
+			return s, true
 		}
 	}
-	return w, false
+	return s, false
 }
 
-func (w *wording) outcome(f *Finding, confidence float64) string {
-	sure, limit := " with confidence "+percent(confidence), w.limitText()
+func (s *limitTest) outcome(f *Finding, confidence float64) string {
+	sure, limit := " with confidence "+percent(confidence), s.limitText()
 	lower, upper := float64(f.Lower), float64(f.Upper)
 	known := f.Lower.Defined() && f.Upper.Defined()
 	const unbounded = "too few people for a bound"
 	switch {
-	case w.Kind == metrics.Exact && f.Verdict == Pass:
+	case s.Kind == metrics.Exact && f.Verdict == Pass:
 		return "within the limit of " + limit
-	case w.Kind == metrics.Exact:
+	case s.Kind == metrics.Exact:
 		return "outside the limit of " + limit
-	case w.limit.side == within && !known && f.Verdict == Inconclusive:
+	case s.limit.side == within && !known && f.Verdict == Inconclusive:
 		return unbounded
-	case w.limit.side == within:
+	case s.limit.side == within:
 		place := map[Verdict]string{Pass: "within", Fail: "outside", Inconclusive: "partly outside"}[f.Verdict]
-		return fmt.Sprintf("between %s and %s%s, %s the limits of ±%s", w.bound(lower, false), w.bound(upper, true), sure,
+		return fmt.Sprintf("between %s and %s%s, %s the limits of ±%s", s.bound(lower, false), s.bound(upper, true), sure,
 			place, limit)
 	}
 	// What passes must do so with its worse bound, and what fails with its better one.
-	up := (w.limit.side == atLeast) == (f.Verdict == Fail)
+	up := (s.limit.side == atLeast) == (f.Verdict == Fail)
 	text, end := "at least ", f.Lower
 	if up {
 		text, end = "at most ", f.Upper
@@ -108,47 +102,47 @@ func (w *wording) outcome(f *Finding, confidence float64) string {
 		return unbounded
 	case f.Verdict == Pass:
 		place = "within"
-	case w.limit.side == atLeast:
+	case s.limit.side == atLeast:
 		place = "below"
 	}
-	return text + w.bound(float64(end), up) + sure + ", " + place + " the limit of " + limit
+	return text + s.bound(float64(end), up) + sure + ", " + place + " the limit of " + limit
 }
 
-func (w *wording) amount(v eval.Value) string {
+func (s *limitTest) amount(v eval.Value) string {
 	switch {
-	case w.counts() && v.Num == 0:
+	case s.counts() && v.Num == 0:
 		return fmt.Sprintf("none of %d", v.N)
-	case w.counts():
-		return fmt.Sprintf("%d of %d (%s)", v.Num, v.N, w.show(float64(v.Value)))
-	case w.Kind == metrics.Exact:
-		return w.show(float64(v.Value))
+	case s.counts():
+		return fmt.Sprintf("%d of %d (%s)", v.Num, v.N, s.show(float64(v.Value)))
+	case s.Kind == metrics.Exact:
+		return s.show(float64(v.Value))
 	}
-	return fmt.Sprintf("%s (%s)", w.show(float64(v.Value)), counted(v.N, w.Metric))
+	return fmt.Sprintf("%s (%s)", s.show(float64(v.Value)), counted(v.N, s.Metric))
 }
 
 // counts reports whether the metric is a share with counts, of people or of what was counted in full.
-func (w *wording) counts() bool { return w.Unit == "share" && w.Kind != metrics.Estimate }
+func (s *limitTest) counts() bool { return s.Unit == "share" && s.Kind != metrics.Estimate }
 
-func (w *wording) show(x float64) string {
+func (s *limitTest) show(x float64) string {
 	switch {
-	case w.counts() || w.Unit == "ratio":
+	case s.counts() || s.Unit == "ratio":
 		return percent(x)
-	case w.Kind == metrics.Exact && w.Requires != metrics.Batches:
-		return task.Decimal(task.Rounded(x, 12)) + w.valueUnit()
+	case s.Kind == metrics.Exact && s.Requires != metrics.Batches:
+		return task.Decimal(task.Rounded(x, 12)) + s.valueUnit()
 	}
-	return task.Decimal(task.Rounded(x*w.scale(), 3)) + w.valueUnit()
+	return task.Decimal(task.Rounded(x*s.scale(), 3)) + s.valueUnit()
 }
 
 // bound writes a bound, rounded to its safe side and with enough digits to differ from the limit.
-func (w *wording) bound(x float64, up bool) string {
-	scale, limit := w.scale(), task.Rounded(w.limit.x*w.scale(), 12)
+func (s *limitTest) bound(x float64, up bool) string {
+	scale, limit := s.scale(), task.Rounded(s.limit.x*s.scale(), 12)
 	for digits := 2; digits < 15; digits++ {
 		r := outward(x*scale, digits, up)
-		if digits >= digitsFor(x*scale) && (math.Abs(r) != math.Abs(limit) || math.Abs(x) == w.limit.x) {
-			return task.Decimal(r) + w.unit()
+		if digits >= digitsFor(x*scale) && (math.Abs(r) != math.Abs(limit) || math.Abs(x) == s.limit.x) {
+			return task.Decimal(r) + s.unit()
 		}
 	}
-	return task.Decimal(x*scale) + w.unit()
+	return task.Decimal(x*scale) + s.unit()
 }
 
 func outward(x float64, digits int, up bool) float64 {
@@ -176,35 +170,35 @@ func digitsFor(x float64) int {
 	return 4
 }
 
-func (w *wording) limitText() string {
-	return task.Decimal(task.Rounded(w.scale()*w.limit.x, 12)) + w.unit()
+func (s *limitTest) limitText() string {
+	return task.Decimal(task.Rounded(s.scale()*s.limit.x, 12)) + s.unit()
 }
 
-func (w *wording) difference(x float64) string {
-	return task.Decimal(task.Rounded(w.scale()*x, 3)) + w.unit()
+func (s *limitTest) difference(x float64) string {
+	return task.Decimal(task.Rounded(s.scale()*x, 3)) + s.unit()
 }
 
-func (w *wording) unit() string {
-	if difference := w.limit.side == increase || w.limit.side == gap; difference && w.scale() == 100 {
+func (s *limitTest) unit() string {
+	if difference := s.limit.side == increase || s.limit.side == gap; difference && s.scale() == 100 {
 		return " pp"
 	}
-	return w.valueUnit()
+	return s.valueUnit()
 }
 
-func (w *wording) valueUnit() string {
+func (s *limitTest) valueUnit() string {
 	switch {
-	case w.Unit == "cosine", w.Unit == "Jaccard index", w.Unit == "number":
+	case s.Unit == "cosine", s.Unit == "Jaccard index", s.Unit == "number":
 		return ""
-	case w.Unit == "share" && !w.counts() && w.Better != metrics.Higher: // a difference of shares
+	case s.Unit == "share" && !s.counts() && s.Better != metrics.Higher: // a difference of shares
 		return " pp"
-	case w.scale() == 100:
+	case s.scale() == 100:
 		return " %"
 	}
-	return " " + w.Unit
+	return " " + s.Unit
 }
 
-func (w *wording) scale() float64 {
-	if w.Unit == "share" || w.Unit == "ratio" {
+func (s *limitTest) scale() float64 {
+	if s.Unit == "share" || s.Unit == "ratio" {
 		return 100
 	}
 	return 1
