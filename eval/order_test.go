@@ -109,6 +109,7 @@ func TestNeitherOrderNorPartsCount(t *testing.T) {
 	} {
 		for _, ids := range []bool{false, true} {
 			people, calibrated := crowdWithCopies(n, 3, ids)
+			o.Solver.Restarts = -1
 			r := compareBatch(t, original, g, &Batch{People: people, Set: threeInputs(t), Promises: promises[name]}, o)
 			records := listed(t, r)
 			for i := range records {
@@ -208,7 +209,7 @@ func TestCopiesByTheDefinition(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		// Equal rows are evaluated alike, and the records of a row follow each other.
-		n := rapid.IntRange(0, 400).Draw(rt, "rows")
+		n := rapid.IntRange(0, 200).Draw(rt, "rows")
 		contents := rapid.IntRange(1, 20000).Draw(rt, "contents")
 		named := rapid.IntRange(0, 40).Draw(rt, "named") == 0
 		evaluatedOnes := rapid.IntRange(1, 50).Draw(rt, "evaluated")
@@ -335,6 +336,7 @@ func TestMeasureInBatches(t *testing.T) {
 		"solved": {Margins: []float64{0, 0.25}}, "sample": {Sample: 10, Seed: 3}, "small": {Sample: 1000},
 		"issued": {Sample: 12}, "one-sided": {OneSided: true},
 	} {
+		o.Solver.Restarts = -1
 		whole := compareBatch(t, original, g, &Batch{People: people, Set: set, Promises: promises[name]}, o)
 		list := listed(t, whole)
 		for i := range list {

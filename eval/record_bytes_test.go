@@ -52,7 +52,7 @@ func TestRecordsKeepRecords(t *testing.T) {
 		attributes := rapid.IntRange(0, 2).Draw(rt, "attributes")
 		r := newRecords([]float64{0, 0.1}, make([]task.Subgroup, attributes), limits{bytes: memory, records: 4})
 		var want []Record
-		for i := range rapid.IntRange(0, 9).Draw(rt, "records") {
+		for i := range rapid.IntRange(0, 5).Draw(rt, "records") {
 			x := anyRecord(rt, rapid.IntRange(0, 6).Draw(rt, "dim"), 2, attributes)
 			for k := range x.Steps {
 				x.Steps[k].Perturbed = nil

@@ -26,20 +26,22 @@ type Scenario struct {
 
 // Stress is other conditions to evaluate under, or several of them, as ParseStress reads them.
 type Stress struct {
-	Spec  string // as it is written
-	noise bool
-	// One of these is set. change makes other people or constraints of a batch, for whom recourse is solved again, and
-	// says what it did. divide tells people apart of whom others are drawn. parts are the conditions of a preset, and
-	// notes about those that are left out.
-	change func(b *Batch, seed uint64) (about string, err error)
-	divide func(people *task.People) (d division, err error)
-	parts  func(t *stressRun) (specs, notes []string)
+	Spec string // as it is written
+
+	kind     string  // its first word
+	noise    float64 // in standard deviations
+	features int     // the sparsity budget, 0 for the task's
+	scale    float64 // of how far features may go
+	group    string  // FEATURE=VALUE
+	share    float64 // of the group, or of the unfavourable outcome
 }
+
+// divides says that others of the same people are drawn; else recourse is solved again for other people or constraints.
+func (s *Stress) divides() bool { return s.kind == "mix" || s.kind == "outcome" }
 
 // division is the positions of people who become a share of all that are drawn, and those of the others.
 type division struct {
 	in, out []int
-	share   float64
 	name    string // of those who are in
 }
 
@@ -56,15 +58,15 @@ const noNoise = "people with noise in their codes would be judged as decoded ima
 // Check returns the error that [Result.Stress] would return because people have not what s needs, or promises were
 // issued to them. Without people, nil, it looks at the rest.
 func (s *Stress) Check(t *task.Task, people *task.People, issued bool) error {
-	if s.divide != nil && people != nil {
+	if s.divides() && people != nil {
 		if _, err := s.divide(people); err != nil {
 			return fmt.Errorf("%s: %w", s.Spec, err)
 		}
 	}
-	if t.Latent != nil && s.noise {
+	if t.Latent != nil && s.noise > 0 {
 		return fmt.Errorf("%s: %s", s.Spec, noNoise)
 	}
-	if issued && s.divide == nil {
+	if issued && !s.divides() {
 		return fmt.Errorf("%s: recourse is computed anew under these conditions, and the promises are given: leave "+
 			"out one of the two", s.Spec)
 	}
@@ -94,8 +96,11 @@ func (r *Result) Stress(ctx context.Context, f, g recourse.Model, b *Batch, list
 	}
 	for _, s := range list {
 		specs, notes := []string{s.Spec}, []string(nil)
-		if s.parts != nil {
-			specs, notes = s.parts(t)
+		switch s.kind {
+		case "shifts":
+			specs, notes = t.shifts()
+		case "tightness":
+			specs = t.tightness()
 		}
 		for _, note := range notes {
 			if !slices.Contains(r.Warnings, note) {
@@ -121,12 +126,8 @@ func (r *Result) Stress(ctx context.Context, f, g recourse.Model, b *Batch, list
 }
 
 func (t *stressRun) run(ctx context.Context, s *Stress) (_ *Result, about string, err error) {
-	if s.divide != nil {
-		d, err := s.divide(t.People)
-		if err != nil {
-			return nil, "", err
-		}
-		return t.draw(d)
+	if s.divides() {
+		return t.draw(s)
 	}
 	b := *t.Batch
 	if about, err = s.change(&b, t.o.Seed); err != nil {
@@ -169,25 +170,23 @@ func StressForms() (all []StressForm) {
 
 // ParseStress reads one of the forms of StressForms.
 func ParseStress(spec string) (s Stress, err error) {
-	s.Spec = strings.TrimSpace(spec)
-	word, rest, more := strings.Cut(s.Spec, ":")
-	rest = strings.TrimSpace(rest)
-	switch word {
+	s = Stress{Spec: strings.TrimSpace(spec), scale: 1}
+	kind, rest, more := strings.Cut(s.Spec, ":")
+	s.kind, rest = kind, strings.TrimSpace(rest)
+	switch kind {
 	case "noise":
-		s.noise = true
-		s.change, err = parseNoise(rest)
+		s.noise, err = number(rest, isPositive,
+			"the size of the noise is a number above 0, in standard deviations: noise:%g", presetNoise)
 	case "mix":
-		s.divide, err = parseMix(rest)
+		err = s.parseMix(rest)
 	case "outcome":
-		s.divide, err = parseOutcome(rest)
+		s.share, err = number(rest, isShare,
+			"the share of people with the unfavourable outcome is a number from 0 to 1: outcome:0.8")
 	case "sparsity", "bounds":
-		s.change, err = parseLimits(s.Spec)
+		err = s.parseLimits()
 	case "shifts", "tightness":
-		if s.parts = (*stressRun).shifts; word == "tightness" {
-			s.parts = (*stressRun).tightness
-		}
 		if more {
-			err = fmt.Errorf("%s takes no number", word)
+			err = fmt.Errorf("%s takes no number", kind)
 		}
 	default:
 		var forms, known []string
@@ -195,10 +194,10 @@ func ParseStress(spec string) (s Stress, err error) {
 			word, _, _ := strings.Cut(f.Form, ":")
 			forms, known = append(forms, f.Form), append(known, word)
 		}
-		if message.Nearest(word, known) != "" {
+		if message.Nearest(kind, known) != "" {
 			forms = known
 		}
-		return s, fmt.Errorf("%q is no condition to evaluate under%s", s.Spec, message.DidYouMean(word, forms))
+		return s, fmt.Errorf("%q is no condition to evaluate under%s", s.Spec, message.DidYouMean(kind, forms))
 	}
 	if err != nil {
 		return Stress{}, fmt.Errorf("%q: %w", s.Spec, err)
@@ -221,103 +220,70 @@ func isPositive(v float64) bool { return v > 0 }
 
 const presetNoise = 0.25
 
-func parseNoise(rest string) (func(b *Batch, seed uint64) (string, error), error) {
-	size, err := number(rest, isPositive,
-		"the size of the noise is a number above 0, in standard deviations: noise:%g", presetNoise)
-	return func(b *Batch, seed uint64) (string, error) {
-		noisy := *b.People
-		noisy.X = b.Set.Jitter(noisy.X, size, seed^0x6e015e)
-		b.People = &noisy
-		return fmt.Sprintf("the numbers that people can change have noise of %g standard deviations", size), nil
-	}, err
-}
-
-func parseLimits(spec string) (func(b *Batch, seed uint64) (string, error), error) {
-	features, scale := 0, 1.0 // the sparsity budget, 0 for the task's, and how far features may go
+func (s *Stress) parseLimits() (err error) {
 	given := map[string]bool{}
-	for part := range strings.SplitSeq(spec, ",") {
+	for part := range strings.SplitSeq(s.Spec, ",") {
 		word, rest, _ := strings.Cut(strings.TrimSpace(part), ":")
 		rest = strings.TrimSpace(rest)
 		if given[word] {
-			return nil, fmt.Errorf("%s stands there twice", word)
+			return fmt.Errorf("%s stands there twice", word)
 		}
 		given[word] = true
-		var err error
 		switch word {
 		case "sparsity":
-			if features, err = strconv.Atoi(rest); err != nil || features < 1 {
-				return nil, errors.New("the number of features is a whole number of 1 or more: sparsity:2")
+			if s.features, err = strconv.Atoi(rest); err != nil || s.features < 1 {
+				return errors.New("the number of features is a whole number of 1 or more: sparsity:2")
 			}
 		case "bounds":
-			if scale, err = number(rest, isPositive,
+			if s.scale, err = number(rest, isPositive,
 				"the factor on how far features may go is a number above 0: bounds:0.5"); err != nil {
-				return nil, err
+				return err
 			}
 		default:
-			return nil, fmt.Errorf("%q does not belong there: only sparsity:K and bounds:G are joined by a comma", part)
+			return fmt.Errorf("%q does not belong there: only sparsity:K and bounds:G are joined by a comma", part)
 		}
 	}
-	return func(b *Batch, _ uint64) (about string, err error) {
-		if b.Set, err = b.Set.Tighten(features, scale); err != nil {
-			return "", err
-		}
-		about = "an action changes at most " + message.Count(b.Set.Budget(), "feature")
-		if scale != 1 {
-			about += fmt.Sprintf(", each at most %g times as far as the task lets it go", scale)
-		}
-		return about, nil
-	}, nil
+	return nil
 }
 
 // parseMix reads the group whose people become a share of all. The others are also those without a value.
-func parseMix(rest string) (func(people *task.People) (division, error), error) {
+func (s *Stress) parseMix(rest string) (err error) {
 	group, given := rest, ""
 	if at := strings.LastIndexByte(rest, ':'); at >= 0 {
-		group, given = rest[:at], strings.TrimSpace(rest[at+1:])
+		group, given = rest[:at], rest[at+1:]
 	}
 	feature, value, _ := strings.Cut(group, "=")
 	if feature == "" || value == "" {
-		return nil, errors.New("a group is a feature and a value, before its share: mix:sex=Female:0.5")
+		return errors.New("a group is a feature and a value, before its share: mix:sex=Female:0.5")
 	}
-	feature, value = strings.TrimSpace(feature), strings.TrimSpace(value)
-	share, err := number(given, isShare,
+	s.group = strings.TrimSpace(feature) + "=" + strings.TrimSpace(value)
+	s.share, err = number(strings.TrimSpace(given), isShare,
 		"the share of %s among all people is a number from 0 to 1, behind a colon: mix:%s:0.5", group, group)
-	return func(people *task.People) (division, error) {
-		d := division{share: share, name: feature + "=" + value}
-		feature, value := feature, value
-		for _, g := range people.Subgroups { // the name, too, may hold the sign between the two
-			if v, ok := strings.CutPrefix(d.name, g.Feature+"="); ok && slices.Contains(g.Values, v) {
-				feature, value = g.Feature, v
-			}
-		}
-		at := subgroup(people.Subgroups, feature)
-		if at < 0 {
-			return d, unknownGroups(people.Subgroups, feature)
-		}
-		g := &people.Subgroups[at]
-		code := slices.Index(g.Values, value)
-		if code < 0 {
-			return d, fmt.Errorf("%q is no value of %s%s", value, feature, message.DidYouMean(value, g.Values))
-		}
-		for i, c := range g.Codes {
-			if int(c) == code {
-				d.in = append(d.in, i)
-			} else {
-				d.out = append(d.out, i)
-			}
-		}
-		if len(d.in) == 0 && share > 0 {
-			return d, fmt.Errorf("no person in the data has %s", d.name)
-		}
-		return d, nil
-	}, err
+	return err
 }
 
-func parseOutcome(rest string) (func(people *task.People) (division, error), error) {
-	share, err := number(rest, isShare,
-		"the share of people with the unfavourable outcome is a number from 0 to 1: outcome:0.8")
-	return func(people *task.People) (division, error) {
-		d := division{share: share, name: "the unfavourable outcome"}
+// change makes other people or constraints of a batch, and says what it did.
+func (s *Stress) change(b *Batch, seed uint64) (about string, err error) {
+	if s.noise > 0 {
+		noisy := *b.People
+		noisy.X = b.Set.Jitter(noisy.X, s.noise, seed^0x6e015e)
+		b.People = &noisy
+		return fmt.Sprintf("the numbers that people can change have noise of %g standard deviations", s.noise), nil
+	}
+	if b.Set, err = b.Set.Tighten(s.features, s.scale); err != nil {
+		return "", err
+	}
+	about = "an action changes at most " + message.Count(b.Set.Budget(), "feature")
+	if s.scale != 1 {
+		about += fmt.Sprintf(", each at most %g times as far as the task lets it go", s.scale)
+	}
+	return about, nil
+}
+
+// divide tells people apart of whom others are drawn.
+func (s *Stress) divide(people *task.People) (d division, err error) {
+	if s.kind == "outcome" {
+		d.name = "the unfavourable outcome"
 		for i, label := range people.Labels {
 			switch label {
 			case 0:
@@ -330,15 +296,42 @@ func parseOutcome(rest string) (func(people *task.People) (division, error), err
 			return d, errors.New("no outcome is known")
 		}
 		return d, nil
-	}, err
+	}
+	d.name = s.group
+	feature, value, _ := strings.Cut(s.group, "=")
+	for _, g := range people.Subgroups { // the name, too, may hold the sign between the two
+		if v, ok := strings.CutPrefix(s.group, g.Feature+"="); ok && slices.Contains(g.Values, v) {
+			feature, value = g.Feature, v
+		}
+	}
+	at := subgroup(people.Subgroups, feature)
+	if at < 0 {
+		return d, unknownGroups(people.Subgroups, feature)
+	}
+	g := &people.Subgroups[at]
+	code := slices.Index(g.Values, value)
+	if code < 0 {
+		return d, fmt.Errorf("%q is no value of %s%s", value, feature, message.DidYouMean(value, g.Values))
+	}
+	for i, c := range g.Codes {
+		if int(c) == code {
+			d.in = append(d.in, i)
+		} else {
+			d.out = append(d.out, i)
+		}
+	}
+	if len(d.in) == 0 && s.share > 0 {
+		return d, fmt.Errorf("no person in the data has %s", d.name)
+	}
+	return d, nil
 }
 
 // tightness is half and twice the task's own budget: the 2, 4 and 8 features of the paper, when the task has its 4.
-func (t *stressRun) tightness() (specs, notes []string) {
+func (t *stressRun) tightness() []string {
 	budget := t.Set.Budget()
 	return []string{
 		fmt.Sprintf("sparsity:%d,bounds:0.5", max(1, budget/2)), "bounds:1", fmt.Sprintf("sparsity:%d,bounds:1.5", 2*budget),
-	}, nil
+	}
 }
 
 func (t *stressRun) shifts() (specs, notes []string) {
@@ -355,8 +348,7 @@ func (t *stressRun) shifts() (specs, notes []string) {
 				"is left out", t.People.Subgroups[i].Feature, minPeople))
 		}
 	}
-	outcomes, _ := parseOutcome("1")
-	d, err := outcomes(t.People)
+	d, err := (&Stress{kind: "outcome"}).divide(t.People)
 	if err != nil {
 		return specs, append(notes, fmt.Sprintf("shifts: %v: that shift is left out", err))
 	}
@@ -398,8 +390,12 @@ func composition(a, b int, share float64) (fromA, fromB int) {
 
 // draw summarises the largest part of the people in which those who are in are their share. Who is drawn depends on the
 // seed; more of the same are always a superset.
-func (t *stressRun) draw(d division) (*Result, string, error) {
-	a, b := composition(len(d.in), len(d.out), d.share)
+func (t *stressRun) draw(s *Stress) (*Result, string, error) {
+	d, err := s.divide(t.People)
+	if err != nil {
+		return nil, "", err
+	}
+	a, b := composition(len(d.in), len(d.out), s.share)
 	rng := rand.New(rand.NewPCG(t.o.Seed, 0xd7a3))
 	drawn := func(from []int, n int) []int {
 		from = slices.Clone(from)

@@ -107,6 +107,7 @@ func stress(t *testing.T, set *constraint.Set, people *task.People, o Options, s
 	t.Helper()
 	g := original
 	g.w = []float64{0.95, 0.6, 0.2}
+	o.Solver.Restarts = -1 // of linear models the discrete choices alone find the cheapest
 	var list []Stress
 	for _, spec := range specs {
 		s := must.Get(ParseStress(spec))(t)
@@ -177,7 +178,7 @@ func TestMix(t *testing.T) {
 // known, and who is who stays.
 func TestNoise(t *testing.T) {
 	t.Parallel()
-	people := stressed(3000)
+	people := stressed(1500)
 	base, out := stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}, Sample: 50}, "noise:0.5")
 	r := out[0].Result
 	var squares float64
@@ -190,7 +191,7 @@ func TestNoise(t *testing.T) {
 		squares += float64(x.Full-was.Full) * float64(x.Full-was.Full)
 	}
 	want := 0.5 * math.Sqrt(1+0.25)
-	near(t, "standard deviation", math.Sqrt(squares/3000), want, 4*want/math.Sqrt(6000))
+	near(t, "standard deviation", math.Sqrt(squares/1500), want, 4*want/math.Sqrt(3000))
 	if r.Population.Evaluated != 50 || slices.Equal(evaluatedRows(t, r), evaluatedRows(t, base)) {
 		t.Errorf("%d people are evaluated, drawn from those who are refused as they are then", r.Population.Evaluated)
 	}
