@@ -309,7 +309,7 @@ func (k *Key) unused(r *Recipe) string {
 	case is("round.act-range", "write.input", "write.act-bits") && r.Write.Compute != computeInteger:
 		return fmt.Sprintf("with write.compute=%s there may be no quantized activations; write.compute=%s quantizes them in "+
 			"every layer", r.Write.Compute, computeInteger)
-	case is("train.eta-sweep", "train.teacher-online") && !r.teachesInTraining():
+	case is("train.eta-sweep") && !r.teachesInTraining():
 		return fmt.Sprintf("the objective %s has no teacher actions; train.objective=validity has", r.Train.Objective)
 	case is("train.lambda") && r.Allocate.Rule != allocatorLearned:
 		return fmt.Sprintf("the allocator %s has no bit cost to weigh; allocate.rule=%s has one", r.Allocate.Rule,

@@ -66,10 +66,9 @@ type RoundSpec struct {
 // TrainSpec says how a network is trained through fake quantizers.
 type TrainSpec struct {
 	qat.Spec
-	EtaSweep      bool
-	TeacherOnline bool
-	Sparsity      float64 // the share of the weights that are zero from the beginning
-	PruneBy       string
+	EtaSweep bool
+	Sparsity float64 // the share of the weights that are zero from the beginning
+	PruneBy  string
 }
 
 // WriteSpec says what the file computes and holds, and which runtimes read it.
@@ -186,12 +185,7 @@ func (r *Recipe) checkTeacher() error {
 }
 
 func (r *Recipe) checkRun(run *Run) error {
-	switch {
-	case run.Promises == nil:
-		return nil
-	case r.Train != nil && r.Train.TeacherOnline:
-		return errors.New("promises replace teacher actions: train.teacher-online has no effect")
-	case r.Calibrate.TeacherNoise > 0:
+	if run.Promises != nil && r.Calibrate.TeacherNoise > 0 {
 		return errors.New("promises are kept as they are: calibrate.teacher-noise has no effect")
 	}
 	return nil

@@ -211,7 +211,7 @@ func (c *calibration) openSource(ctx context.Context) error {
 	if err != nil {
 		return inputError(err)
 	}
-	s := &cohort.Source{Set: set, Teacher: n.teacher(), Online: spec.TeacherOnline, Open: c.openLayers}
+	s := &cohort.Source{Set: set, Teacher: n.teacher(), Open: c.openLayers}
 	s.Population, s.Full, s.Labels, s.Seed = n.population(people.X, set), n.full, people.Labels, spec.Seed
 	s.Groups, s.GroupCount = groups(people)
 	if s.Margins, err = n.full.Margins(ctx, people.X); err != nil {
@@ -220,7 +220,7 @@ func (c *calibration) openSource(ctx context.Context) error {
 	if n.run.Promises != nil {
 		s.Rays = cohort.RaysTo(task.AllRows(people.N), cohort.Points(n.run.Promises))
 	}
-	if n.recipe.teachesInTraining() && !spec.TeacherOnline {
+	if n.recipe.teachesInTraining() {
 		o := n.teacher()
 		o.Noise = 0
 		points, err := n.recoursePoints(ctx, people.X, set, n.run.Promises, o)

@@ -220,12 +220,8 @@ func TestTeacherOfTraining(t *testing.T) {
 		"seed":   func(o *Recipe) { o.Calibrate.TeacherNoise, o.Calibrate.TeacherSeed = 0.3, 2 },
 		"sample": func(o *Recipe) { o.Calibrate.TeacherSample = 3 },
 		"paper":  func(o *Recipe) { o.Calibrate.Teacher = teacherPaper },
-		"online, sample": func(o *Recipe) {
-			o.Train.TeacherOnline, o.Calibrate.TeacherSample = true, 2
-		},
-		"online, noise": func(o *Recipe) { o.Train.TeacherOnline, o.Calibrate.TeacherNoise = true, 0.3 },
 	} {
-		if name != "none" && name != "noise" && name != "online, noise" && !long() {
+		if name != "none" && name != "noise" && !long() {
 			continue
 		}
 		o := short(mustRecipe("ptq", "allocate.budget=3", "train.objective=validity"))
@@ -236,9 +232,6 @@ func TestTeacherOfTraining(t *testing.T) {
 		}
 		files[codesOf(r)] = name
 	}
-	// The teacher's actions, computed for each batch, are those that are kept from one batch to the next.
-	o := short(mustRecipe("ptq", "allocate.budget=3", "train.objective=validity", "train.teacher-online=true"))
-	must.Same(t, "none", files[codesOf(f.quantize(t, o, Run{}))])
 }
 
 // The sweep tries each eta on fewer people and steps, takes the one that is best for the others, and trains with it as
@@ -365,10 +358,10 @@ func TestTrainingErrors(t *testing.T) {
 			Draws{Recipe: short(mustRecipe(method)), Models: 1, Seed: 1}, Run{})
 		wantInputError(t, err, method)
 	}
-	online := mustRecipe("cfq-qat", "train.objective=validity", "train.teacher-online=true")
+	noisy := mustRecipe("cfq-qat", "train.objective=validity", "calibrate.teacher-noise=0.1")
 	promised := Run{Promises: make([]recourse.Action, 40)}
-	_, err := Quantize(t.Context(), loaded(t, m), tk, few(people, 40), online, promised)
-	wantInputError(t, err, "promises replace teacher actions")
+	_, err := Quantize(t.Context(), loaded(t, m), tk, few(people, 40), noisy, promised)
+	wantInputError(t, err, "promises are kept as they are")
 	alike := few(people, 40)
 	alike.Subgroups = nil
 	by := short(mustRecipe("cfq-qat", "train.objective=group"))

@@ -2,10 +2,8 @@ package qat
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 )
 
 // share is how often rows of a kind are drawn, as far as there are any; where each round has other points, it is so at
@@ -65,7 +63,9 @@ func (t *trainer) replace(points []Points) {
 	for k, person := range t.pools[Teacher].Source {
 		t.pairs.points[person] = append(t.pairs.points[person], k)
 	}
-	t.setTeacher(t.pools[Teacher])
+	if p := &t.pools[Teacher]; t.job.objective.Groups {
+		p.Groups = RowsAt(t.pools[Factual].Groups, t.job.source.Groups, p.Source)
+	}
 	t.pairs.usual = t.usualRows()
 }
 
@@ -77,7 +77,7 @@ func (t *trainer) usualRows() int {
 	}
 	people, with := t.rows(Factual), 0.0
 	for i := range people {
-		if t.job.source.Online && t.pools[Factual].Margins[i] <= 0 || !t.job.source.Online && len(t.pairs.points[i]) > 0 {
+		if len(t.pairs.points[i]) > 0 {
 			with++
 		}
 	}
@@ -108,15 +108,8 @@ func (t *trainer) weighShares() {
 
 func (t *trainer) rows(k Kind) int { return len(t.pools[k].X) / t.job.dim() }
 
-func (t *trainer) setTeacher(p Points) {
-	if t.job.objective.Groups {
-		p.Groups = RowsAt(t.pools[Factual].Groups, t.job.source.Groups, p.Source)
-	}
-	t.pools[Teacher] = p
-}
-
-// draw fills the next batch. It depends on the seed, on the number of the step and, where recourse is found during
-// training, on the parameters alone.
+// draw fills the next batch. It depends on the seed, on the number of the step and, where the network's own recourse is
+// found, on the parameters alone.
 func (t *trainer) draw(ctx context.Context) error {
 	rng := rand.New(rand.NewPCG(t.job.Seed, 1<<32+uint64(t.Steps)))
 	t.next.x, t.drawn = t.next.x[:0], t.gumbel()
@@ -125,8 +118,8 @@ func (t *trainer) draw(ctx context.Context) error {
 	}
 	if !t.job.objective.needsPairs() {
 		t.drawRows(rng)
-	} else if err := t.drawPairs(ctx, rng); err != nil {
-		return err
+	} else {
+		t.drawPairs(rng)
 	}
 	for _, c := range t.columns {
 		t.next.columns[c.name] = c.values
@@ -175,7 +168,7 @@ func (t *trainer) put(k Kind, i int) {
 // first people are there again, and count nothing, to fill up the rows of the step.
 //
 // Reference: algorithm cfq.
-func (t *trainer) drawPairs(ctx context.Context, rng *rand.Rand) error {
+func (t *trainer) drawPairs(rng *rand.Rand) {
 	t.pairs.people, t.pairs.taught = t.pairs.people[:0], t.pairs.taught[:0]
 	for range t.job.Batch {
 		i := rng.IntN(t.rows(Factual))
@@ -186,11 +179,6 @@ func (t *trainer) drawPairs(ctx context.Context, rng *rand.Rand) error {
 			at = t.pairs.points[i][int(which*float64(n))]
 		}
 		t.pairs.taught = append(t.pairs.taught, at)
-	}
-	if t.job.source.Online {
-		if err := t.teach(ctx); err != nil {
-			return err
-		}
 	}
 	rows := t.job.Batch
 	for _, i := range t.pairs.taught {
@@ -208,34 +196,4 @@ func (t *trainer) drawPairs(ctx context.Context, rng *rand.Rand) error {
 		c := &t.columns[j]
 		c.values = append(c.values, make([]float32, (size-rows)*c.width(t.job))...)
 	}
-	return nil
-}
-
-func (t *trainer) teach(ctx context.Context) error {
-	dim := t.job.net.Model.Dim()
-	var slots, people []int
-	for k, i := range t.pairs.people {
-		if t.pairs.taught[k] = -1; t.pools[Factual].Margins[i] <= 0 {
-			slots, people = append(slots, k), append(people, i)
-		}
-	}
-	actions, err := t.job.source.Recourse.Teach(ctx, people, uint64(t.Steps))
-	if err != nil {
-		return fmt.Errorf("teacher recourse: %w", err)
-	}
-	p := Points{Kind: Teacher, X: actions[:0], Source: make([]int, 0, len(people))}
-	for n, k := range slots {
-		action := actions[n*dim : (n+1)*dim]
-		if !slices.ContainsFunc(action, func(v float32) bool { return v != 0 }) {
-			continue
-		}
-		t.pairs.taught[k] = len(p.Source)
-		p.Source = append(p.Source, people[n])
-		for j, v := range t.next.x[k*dim : (k+1)*dim] {
-			action[j] += v
-		}
-		p.X = append(p.X, action...)
-	}
-	t.setTeacher(p)
-	return nil
 }

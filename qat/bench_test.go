@@ -21,8 +21,6 @@ type bench struct {
 	set    *constraint.Set
 	teach  recourse.TeacherOptions
 	points []Points
-	kept   map[int][]float32 // the teacher's actions, by person
-	noise  float64           // on these, if they are not computed anew
 }
 
 func newBench(b *testing.B) *bench {
@@ -30,7 +28,7 @@ func newBench(b *testing.B) *bench {
 	rng := rand.New(rand.NewPCG(1, 1))
 	t, err := task.Load("../reproduce/testdata/tasks/adult.yaml")
 	must.Do(b, err)
-	n := &bench{teach: recourse.TeacherOptions{Workers: 1}, kept: map[int][]float32{}}
+	n := &bench{teach: recourse.TeacherOptions{Workers: 1}}
 	if n.set, err = constraint.Compile(t); err != nil {
 		b.Fatal(err)
 	}
@@ -57,31 +55,14 @@ func newBench(b *testing.B) *bench {
 	n.problem = planned(b, m, compute{bits: 4})
 	facts.Margins = margins(b, n.full, facts.X)
 	n.points = []Points{facts}
-	taught := taughtPoints(b, n, facts, t.Dim())
-	n.points = append(n.points, taught)
-	for k, i := range taught.Source {
-		n.kept[i] = slices.Clone(taught.X[k*t.Dim() : (k+1)*t.Dim()])
-		for j, x := range n.x([]int{i}) {
-			n.kept[i][j] -= x
-		}
+	teach := func(ctx context.Context, people []int) ([]float32, error) {
+		return recourse.Teacher(ctx, n.full, n.set, n.x(people), n.teach)
 	}
+	n.points = append(n.points, taughtPoints(b, teach, facts, t.Dim()))
 	return n
 }
 
 func (n *bench) x(people []int) []float32 { return RowsAt(n.points[0].X, n.dim, people) }
-
-// Teach implements Recourse.
-func (n *bench) Teach(ctx context.Context, people []int, seed uint64) ([]float32, error) {
-	if n.noise > 0 {
-		actions := make([]float32, 0, len(people)*n.dim)
-		for _, i := range people {
-			actions = append(actions, n.kept[i]...)
-		}
-		recourse.Blur(n.set, n.x(people), actions, n.noise, seed)
-		return actions, nil
-	}
-	return recourse.Teacher(ctx, n.full, n.set, n.x(people), n.teach)
-}
 
 // Steps implements Recourse.
 func (n *bench) Steps(ctx context.Context, m *StudentModel, people []int) (Steps, error) {
@@ -99,30 +80,23 @@ func (n *bench) Cost(person int, action, grad []float32) float64 {
 }
 
 // BenchmarkStep times a step with its draw: weights in their own units (lsq) and of their scale (ratios) on 256 rows;
-// and the paper's objectives on 256 people and the teacher points of the three quarters who are refused. These points
-// are kept; or noise is drawn for each batch (online), on actions that are kept since the teacher does not change; or
-// all K = 3 steps are taken for each batch, as Teacher or as the paper does it (steps), which only random starts need.
+// and the paper's objectives on 256 people and the teacher points of the three quarters who are refused.
 func BenchmarkStep(b *testing.B) {
 	n := newBench(b)
 	for _, c := range []struct {
-		name   string
-		spec   Spec
-		online bool
-		plain  bool
-		noise  float64
+		name  string
+		spec  Spec
+		plain bool
 	}{
-		{"lsq", Spec{Objective: Task, Quantizers: LSQ}, false, false, 0},
-		{"ratios", Spec{Objective: Task}, false, false, 0},
-		{"cfq", Spec{Objective: Validity, Quantizers: LSQ}, false, false, 0},
-		{"cfq online", Spec{Objective: Validity, Quantizers: LSQ}, true, false, 0.1},
-		{"cfq steps", Spec{Objective: Validity, Quantizers: LSQ}, true, false, 0},
-		{"cfq steps paper", Spec{Objective: Validity, Quantizers: LSQ}, true, true, 0},
-		{"match", Spec{Objective: Match, Quantizers: LSQ}, false, false, 0},
-		{"match paper", Spec{Objective: Match, Quantizers: LSQ}, false, true, 0},
+		{"lsq", Spec{Objective: Task, Quantizers: LSQ}, false},
+		{"ratios", Spec{Objective: Task}, false},
+		{"cfq", Spec{Objective: Validity, Quantizers: LSQ}, false},
+		{"match", Spec{Objective: Match, Quantizers: LSQ}, false},
+		{"match paper", Spec{Objective: Match, Quantizers: LSQ}, true},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			n.teach.Plain, n.noise = c.plain, c.noise
-			source := Source{Recourse: n, Online: c.online, Unrolled: 3}
+			n.teach.Plain = c.plain
+			source := Source{Recourse: n, Unrolled: 3}
 			s := compiled(b, n.network(n.full), source, c.spec, nil)
 			t := newTrainer(s)
 			t.replace(n.points)

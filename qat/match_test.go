@@ -57,7 +57,7 @@ func (b *box) Steps(ctx context.Context, m *StudentModel, people []int) (Steps, 
 	return b.steps(ctx, m, people)
 }
 
-func (b *box) Teach(ctx context.Context, people []int, _ uint64) ([]float32, error) {
+func (b *box) teach(ctx context.Context, people []int) ([]float32, error) {
 	s, err := b.steps(ctx, b.full, people)
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func matched(t *testing.T, logits, people, k int, reach float32) (*problem, *box
 	p.layers[1].Plan = quant.Layer{Node: p.layers[1].Info.Node, Float: true}
 	facts := must.Get(p.points(t.Context(), rand.New(rand.NewPCG(4, 4)), Factual, people))(t)
 	b := &box{k: k, reach: reach, x: facts.X, dim: p.dim, full: p.full}
-	return p, b, []Points{facts, taughtPoints(t, b, facts, p.dim)}
+	return p, b, []Points{facts, taughtPoints(t, b.teach, facts, p.dim)}
 }
 
 // gradient is that of the cross-entropy with the target class by the inputs.

@@ -245,7 +245,10 @@ func (p *problem) points(ctx context.Context, r *rand.Rand, kind Kind, rows int)
 	return out, nil
 }
 
-func taughtPoints(t testing.TB, r Recourse, facts Points, dim int) Points {
+// taughtPoints are where actions under the full-precision model lead those whom it refuses.
+func taughtPoints(
+	t testing.TB, teach func(ctx context.Context, people []int) ([]float32, error), facts Points, dim int,
+) Points {
 	t.Helper()
 	out := Points{Kind: Teacher}
 	for i, m := range facts.Margins {
@@ -253,7 +256,7 @@ func taughtPoints(t testing.TB, r Recourse, facts Points, dim int) Points {
 			out.Source = append(out.Source, i)
 		}
 	}
-	actions := must.Get(r.Teach(context.Background(), out.Source, 0))(t)
+	actions := must.Get(teach(context.Background(), out.Source))(t)
 	out.X = RowsAt(facts.X, dim, out.Source)
 	for i, v := range actions {
 		out.X[i] += v

@@ -51,19 +51,15 @@ type DrawFunc func(ctx context.Context, round int, use [Kinds]int, now []Trained
 type Source struct {
 	Draw   DrawFunc
 	Groups int // of people, as Points.Groups has them
-	// Recourse finds actions during training: where Online is set, and for objectives that unroll the network's own.
+	// Recourse finds the network's own actions during training, for objectives that unroll them.
 	Recourse Recourse
-	Unrolled int  // steps of the network's own actions (K; 3)
-	Online   bool // the teacher points of each batch are found by Recourse.Teach instead of Draw
+	Unrolled int // steps of the network's own actions (K; 3)
 }
 
 // Recourse finds actions of the people of the factual points, who are known by their positions among these. It knows
 // what people can change; this package does not. The same arguments must give the same actions.
 type Recourse interface {
-	// Teach returns actions under the full-precision model, rows x inputs: 0 for who stays. Another seed may draw others.
-	// They are the caller's.
-	Teach(ctx context.Context, people []int, seed uint64) ([]float32, error)
-	// Steps takes the same steps under the network as trained so far.
+	// Steps takes the teacher's steps under the network as trained so far.
 	Steps(ctx context.Context, m *StudentModel, people []int) (Steps, error)
 	// Cost returns what an action costs a person, and sets grad to its gradient by the action.
 	Cost(person int, action, grad []float32) float64

@@ -149,7 +149,7 @@ func (s Spec) resolve(net Network, source Source) (*trainingJob, error) {
 			m.Fixed())
 	case j.objective.Ensemble && len(net.Members) == 0:
 		return nil, fmt.Errorf("the objective %s needs the members of an ensemble", name)
-	case (source.Online || j.objective.unrolled()) && source.Recourse == nil:
+	case j.objective.unrolled() && source.Recourse == nil:
 		return nil, fmt.Errorf("objective %s: Source.Recourse is not set", name)
 	case j.objective.Groups && source.Groups < 1:
 		return nil, fmt.Errorf("objective %s needs groups of people", name)

@@ -50,9 +50,7 @@ type Source struct {
 	People
 	Set     *constraint.Set // what each of them can change
 	Teacher recourse.TeacherOptions
-	Online  bool // as in qat.Source
-	// Points are the teacher's recourse points, with Source, and without noise; none where Online or where the objective
-	// resamples.
+	// Points are the teacher's recourse points, with Source, and without noise; none where the objective resamples.
 	Points qat.Points
 	Open   func(ctx context.Context, plans []quant.Layer) (*classifier.Model, error) // the network of plans
 
@@ -60,7 +58,6 @@ type Source struct {
 	refused   []int       // a sample is asked
 	promised  [][]float32 // recourse points of those refused
 	facts     qat.Points  // people, for objectives that do not resample
-	kept      [][]float32 // by person: where the teacher's steps from zero end, without noise; nil for who is not taught
 }
 
 // Find finds the recourse that an objective trains on.
@@ -71,12 +68,6 @@ func (s *Source) Find(ctx context.Context, objective qat.Objective) (err error) 
 	for i, m := range s.Margins {
 		if m <= 0 {
 			s.refused = append(s.refused, i)
-		}
-	}
-	s.kept = make([][]float32, len(s.Margins))
-	if s.Online {
-		if err := s.teach(ctx, s.refused); err != nil {
-			return err
 		}
 	}
 	limit := finalPeople
@@ -134,7 +125,7 @@ func (s *Source) factual(ctx context.Context) error {
 // Source returns what all people are drawn from.
 func (s *Source) Source() qat.Source {
 	return qat.Source{
-		Draw: s.draw, Recourse: s, Online: s.Online, Unrolled: s.Teacher.Steps, Groups: s.GroupCount,
+		Draw: s.draw, Recourse: s, Unrolled: s.Teacher.Steps, Groups: s.GroupCount,
 	}
 }
 
@@ -331,7 +322,7 @@ func (s *Source) subset(people []int) qat.Source {
 	facts.X, facts.Margins = rows(facts.X), rows(facts.Margins)
 	facts.Groups, facts.Probabilities = rows(facts.Groups), rows(facts.Probabilities)
 	facts.Classes = qat.RowsAt(facts.Classes, 1, people)
-	some.X, some.Set, some.kept = facts.X, s.Set.Select(people), qat.RowsAt(s.kept, 1, people)
+	some.X, some.Set = facts.X, s.Set.Select(people)
 	source := some.Source()
 	source.Draw = func(_ context.Context, round int, _ [qat.Kinds]int, _ []qat.Trained) (qat.Draw, error) {
 		all, theirs := s.withNoise(round), qat.Points{Kind: qat.Teacher}
@@ -388,31 +379,6 @@ func RaysTo(people []int, points [][]float32) []Ray {
 	return rays
 }
 
-// teach takes the steps from zero once: the full-precision model does not change. What is new in each batch is
-// noise.
-func (s *Source) teach(ctx context.Context, refused []int) error {
-	o := s.Teacher
-	o.Noise = 0
-	delta, err := recourse.Teacher(ctx, s.Full, s.Set.Select(refused), s.rows(refused), o)
-	if err != nil {
-		return err
-	}
-	for k, i := range refused {
-		d := delta[k*s.Dim : (k+1)*s.Dim]
-		if slices.ContainsFunc(d, func(v float32) bool { return v != 0 }) {
-			s.kept[i] = d
-		}
-	}
-	return nil
-}
-
-// inBatch are the teacher's options for a batch of people who have been sampled before.
-func (s *Source) inBatch() recourse.TeacherOptions {
-	o := s.Teacher
-	o.Progress, o.Workers, o.Sample = nil, 1, 0
-	return o
-}
-
 func (s *Source) withNoise(round int) qat.Points {
 	p, o := s.Points, &s.Teacher
 	p.Kind = qat.Teacher // of none, too: they are not to stand for people
@@ -429,31 +395,10 @@ func (s *Source) withNoise(round int) qat.Points {
 	return p
 }
 
-// Teach implements qat.Recourse.
-func (s *Source) Teach(ctx context.Context, people []int, seed uint64) ([]float32, error) {
-	o := s.inBatch()
-	var taught []int // positions among people
-	var delta []float32
-	for i, person := range people {
-		if d := s.kept[person]; d != nil {
-			taught, delta = append(taught, i), append(delta, d...)
-		}
-	}
-	if o.Noise > 0 {
-		some := qat.RowsAt(people, 1, taught)
-		recourse.Blur(s.Set.Select(some), s.rows(some), delta, o.Noise, rand.New(rand.NewPCG(o.Seed, seed)).Uint64())
-	}
-	all := make([]float32, len(people)*s.Dim)
-	for k, i := range taught {
-		copy(all[i*s.Dim:], delta[k*s.Dim:(k+1)*s.Dim])
-	}
-	return all, nil
-}
-
 // Steps implements qat.Recourse.
 func (s *Source) Steps(ctx context.Context, m *qat.StudentModel, people []int) (qat.Steps, error) {
-	o, trace := s.inBatch(), recourse.Trace{}
-	o.Noise, o.Trace = 0, &trace
+	o, trace := s.Teacher, recourse.Trace{}
+	o.Progress, o.Workers, o.Sample, o.Noise, o.Trace = nil, 1, 0, 0, &trace
 	_, err := recourse.Teacher(ctx, m, s.Set.Select(people), s.rows(people), o)
 	return qat.Steps(trace), err
 }
