@@ -218,7 +218,12 @@ func (c *checker) column(of task.Column) error {
 	return nil
 }
 
+// imputed counts the rows without a value of f, but those whose imputed value means "not known": they are counted by it.
 func (c *checker) imputed(f *task.Feature) (rows int) {
+	if n, ok := f.Encoding.(*task.Standardized); unknown(f.Impute) ||
+		ok && slices.ContainsFunc(n.Missing, func(v float64) bool { return task.Decimal(v) == f.Impute }) {
+		return 0
+	}
 	this := func(k int) bool { return c.t.Features[k].Name == f.Name }
 	for i := range c.p.Imputed {
 		if slices.ContainsFunc(c.p.Imputed[i], this) {

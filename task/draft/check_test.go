@@ -167,6 +167,20 @@ func TestCheckCounts(t *testing.T) {
 	}
 }
 
+// A value that means "not known" may be what a missing one is taken for.
+func TestCheckCountsMissingOnce(t *testing.T) {
+	data := "years,home,label\n3,rent,bad\n-9,?,good\n,,good\n5,own,bad\n"
+	for _, x := range []struct{ years, home string }{
+		{"missing: [-9], impute: -9", `missing: ["?"], impute: "?"`},
+		{"missing: [-9], impute: 4", `impute: "?"`},
+	} {
+		r := check(t, "version: 1\ndata: {label: label, favourable: good}\nfeatures:\n"+
+			"  - {name: years, kind: numeric, "+x.years+", actionable: false}\n"+
+			"  - {name: home, kind: onehot, values: [\"?\", rent, own], "+x.home+", actionable: false}\n", data, nil)
+		must.Same(t, []int{r.Features[0].Missing, r.Features[1].Missing}, []int{2, 2})
+	}
+}
+
 func TestCheckJudgesTheModel(t *testing.T) {
 	const text = head + "features: [{name: income, kind: numeric, mean: 10500, std: 5766}]\n"
 	margins := func(bad, good float32) []float32 { // of the ten who are bad and the ten who are good
