@@ -34,10 +34,13 @@ func (v *evaluationView) groups() (sections []pageBlock) {
 	return sections
 }
 
+// significant are the differences at the confidence of the intervals, and at 95 % where that is lower: the one-sided
+// bounds of a gate are those of intervals at 90 %.
 func (v *evaluationView) significant(by *eval.Grouping) (list []*eval.GroupGap) {
+	level := 1 - max(v.Result.Settings.Confidence, 0.95)
 	for i := range by.Gaps {
 		g := &by.Gaps[i]
-		if (g.Margin == nil || *g.Margin == v.at.Margin) && g.P.Defined() && float64(g.P) <= 1-v.Result.Settings.Confidence {
+		if (g.Margin == nil || *g.Margin == v.at.Margin) && g.P.Defined() && float64(g.P) <= level {
 			list = append(list, g)
 		}
 	}
